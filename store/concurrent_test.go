@@ -1,10 +1,8 @@
 package store_test
 
 import (
-	"errors"
 	"fmt"
 	"sync"
-	"sync/atomic"
 	"testing"
 
 	"github.com/patchlog-dev/patchlog/fold"
@@ -24,84 +22,6 @@ func together(n int, f func(i int)) {
 	}
 	close(start)
 	wg.Wait()
-}
-
-func TestOneOfManyPatchersWins(t *testing.T) {
-	const writers = 16
-	onEach(t, func(e *env) {
-		e.create(nil)
-		e.append(says("a", 10)...)
-		for round := range 5 {
-			seen := e.view()
-			var won, lost atomic.Int32
-			together(writers, func(i int) {
-				p := patch.NewSplice(0, 1).WithID(fmt.Sprint("p", round, "-", i))
-				switch c, err := e.store.ApplyPatch(ctx, key, store.PatchOptions{On: seen}, p); {
-				case err == nil:
-					won.Add(1)
-					if c.View.PatchSeq() != seen.Seq()+1 {
-						e.Errorf("the winner's patch is record %d", c.View.PatchSeq())
-					}
-				case errors.Is(err, store.ErrConflict):
-					lost.Add(1)
-					if got := as[*fold.ConflictError](e, err); got.Base != seen.PatchSeq() || got.Newest != seen.Seq()+1 {
-						e.Errorf("conflict of %d with %d, want %d with %d", got.Base, got.Newest, seen.PatchSeq(), seen.Seq()+1)
-					}
-				default:
-					e.Error(err)
-				}
-			})
-			if won.Load() != 1 || lost.Load() != writers-1 {
-				e.Fatalf("%d won and %d lost", won.Load(), lost.Load())
-			}
-		}
-		if n := e.view().Len(); n != 5 {
-			e.Errorf("%d events are visible, want 5", n)
-		}
-	})
-}
-
-func TestAppendsNeverConflict(t *testing.T) {
-	const writers, each = 8, 15
-	onEach(t, func(e *env) {
-		e.create(nil)
-		var seqs sync.Map
-		together(writers, func(i int) {
-			last := uint64(0)
-			for k := range each {
-				id := fmt.Sprint(i, "-", k)
-				c, err := e.store.AppendEvents(ctx, key, store.AppendOptions{}, sets(id, fmt.Sprintf(`{"k%d":%d}`, i, k)), sets(id+"b", `{}`))
-				if err != nil {
-					e.Error(err)
-					return
-				}
-				for _, r := range c.Records {
-					if _, twice := seqs.LoadOrStore(r.Seq, r.ID()); twice || r.Seq <= last {
-						e.Errorf("record %d after %d, given before: %t", r.Seq, last, twice)
-					}
-					last = r.Seq
-				}
-				// What was acknowledged is in every later view.
-				if v := e.view(); v.Seq() < last {
-					e.Errorf("a view at %d, after record %d was acknowledged", v.Seq(), last)
-				}
-			}
-		})
-		records := e.records(key)
-		if len(records) != 2*writers*each {
-			e.Fatalf("%d records, want %d", len(records), 2*writers*each)
-		}
-		for _, r := range records {
-			if id, _ := seqs.Load(r.Seq); id != r.ID() {
-				e.Errorf("record %d is %q, but %q was acknowledged", r.Seq, r.ID(), id)
-			}
-		}
-		for i := range writers {
-			if v, _ := e.view().Value(fmt.Sprint("k", i)); v.String() != fmt.Sprint(each-1) {
-				e.Errorf("k%d is %s", i, v)
-			}
-		}
-	})
 }
 
 // The same call from many goroutines at once lands once.
@@ -186,46 +106,4 @@ func readView(v fold.View) {
 	for i := n; i < v.Len(); i++ {
 		_ = v.Entry(i)
 	}
-}
-
-// Deleting and creating again beside readers and writers: each sees one creation or
-// that there is none.
-func TestDeleteAndCreateWhileOthersUse(t *testing.T) {
-	onEach(t, func(e *env) {
-		e.create(nil)
-		var wg sync.WaitGroup
-		done := make(chan struct{})
-		for i := range 4 {
-			wg.Go(func() {
-				for {
-					select {
-					case <-done:
-						return
-					default:
-					}
-					var err error
-					if i%2 == 0 {
-						_, err = e.store.AppendEvents(ctx, key, store.AppendOptions{}, event(`{}`))
-					} else {
-						for r, rawErr := range e.store.RawEvents(ctx, key, 1) {
-							if err = rawErr; err == nil && r.Event == nil {
-								e.Error("a record without event")
-							}
-						}
-					}
-					if err != nil && !errors.Is(err, store.ErrNotFound) {
-						e.Error(err)
-					}
-				}
-			})
-		}
-		for range 10 {
-			e.no(e.store.Delete(ctx, key))
-			if _, err := e.store.Create(ctx, key, nil); err != nil {
-				e.Error(err)
-			}
-		}
-		close(done)
-		wg.Wait()
-	})
 }

@@ -75,15 +75,6 @@ func ExampleOpen() {
 	// locked: true
 }
 
-func ExampleOpenMemory() {
-	s, err := store.OpenMemory(store.Options{})
-	check(err)
-	defer s.Close()
-	_, err = s.Get(context.Background(), exampleKey)
-	fmt.Println(err)
-	// Output: session shop/ada/s1: not found
-}
-
 func ExampleStore_Create() {
 	s, err := store.OpenMemory(store.Options{})
 	check(err)
@@ -166,14 +157,6 @@ func ExampleStore_Preview() {
 	// Output:
 	// would remove 2 events and leave 2
 	// there are 4
-}
-
-func ExampleStore_View() {
-	s := exampleStore()
-	defer s.Close()
-	v, err := s.View(context.Background(), exampleKey)
-	fmt.Println(v.Len(), "visible events,", v.Seq(), "records", err)
-	// Output: 4 visible events, 4 records <nil>
 }
 
 func ExampleStore_ApplyOn() {
@@ -274,18 +257,6 @@ func ExampleStore_RawEvents() {
 	// 5 p1 true
 }
 
-func ExampleStore_Info() {
-	s := exampleStore()
-	defer s.Close()
-	info, err := s.Info(context.Background(), store.Key{App: "shop", User: "ada", Session: "s1"})
-	fmt.Println(info.Key, info.Seq, err)
-	_, err = s.Info(context.Background(), store.Key{App: "shop", User: "ada", Session: "s2"})
-	fmt.Println(errors.Is(err, store.ErrNotFound))
-	// Output:
-	// shop/ada/s1 4 <nil>
-	// true
-}
-
 func ExampleStore_List() {
 	s := exampleStore()
 	defer s.Close()
@@ -299,15 +270,6 @@ func ExampleStore_List() {
 	// Output:
 	// shop/ada/s1 4
 	// shop/bob/s1 0
-}
-
-func ExampleStore_Delete() {
-	s := exampleStore()
-	defer s.Close()
-	check(s.Delete(context.Background(), exampleKey))
-	_, err := s.Get(context.Background(), exampleKey)
-	fmt.Println(errors.Is(err, store.ErrNotFound))
-	// Output: true
 }
 
 func ExampleStore_Import() {

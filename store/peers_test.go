@@ -11,7 +11,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/internal/recordform"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/snapshot"
@@ -200,43 +199,6 @@ func TestPeersExpectations(t *testing.T) {
 		_, err = e.store.AppendEvents(ctx, key, store.AppendOptions{}, say("later"))
 		e.is(err, store.ErrNotFound)
 		other.create(nil)
-	})
-}
-
-// A patch answers to its base, as if all stores were one.
-func TestPeersPatch(t *testing.T) {
-	onPeers(t, func(e, other *env, mine *counted) {
-		seen := e.view()
-		other.apply(patch.NewSplice(0, 1).WithID("p1")) // record 4
-		_, err := e.store.ApplyPatch(ctx, key, store.PatchOptions{On: seen}, patch.NewSplice(0, 1))
-		var conflict *fold.ConflictError
-		if !errors.As(err, &conflict) || conflict.Newest != 4 {
-			e.Errorf("a patch made before record 4: %v", err)
-		}
-		seen = e.view()
-		other.append(say("o1")) // no patch
-		e.must(e.store.ApplyPatch(ctx, key, store.PatchOptions{On: seen}, patch.NewSplice(1, 1).WithID("p2")))
-		e.same("visible", ids(other.view()), "a2 o1")
-
-		// An index that is out of range on what this store has seen may not be any more.
-		e.view()
-		other.append(says("b", 5)...)
-		e.must(e.store.ApplyPatch(ctx, key, store.PatchOptions{AsOfNow: true}, patch.NewSplice(5, 2).WithID("p3")))
-		e.same("visible", ids(other.view()), "a2 o1 b1 b2 b3")
-		other.apply(patch.NewSplice(0, 1).WithID("p4"))
-		mine.took()
-		p, err := e.store.Preview(ctx, key, store.PatchOptions{AsOfNow: true}, patch.NewSplice(0, 1))
-		e.no(err)
-		e.same("visible after what is previewed", ids(p.After), "b1 b2 b3")
-
-		// Taking back what another has logged, which this store has only been told of.
-		e.must(e.store.Revert(ctx, key, store.UndoOptions{}, "p4"))
-		other.apply(patch.NewSplice(0, 1).WithID("p5"))
-		e.must(e.store.Revert(ctx, key, store.UndoOptions{}, "p5"))
-		e.same("visible", ids(other.view()), "a2 o1 b1 b2 b3")
-		other.append(event(`{"id":"later","invocationId":"inv2"}`))
-		e.must(e.store.Rewind(ctx, key, store.UndoOptions{}, "inv2"))
-		e.same("visible", ids(other.view()), "a2 o1 b1 b2 b3")
 	})
 }
 

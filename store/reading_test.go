@@ -66,29 +66,6 @@ func TestRawEvents(t *testing.T) {
 	})
 }
 
-// The body of the loop may write, and what it writes is not read.
-func TestRawEventsWhileWriting(t *testing.T) {
-	onEach(t, func(e *env) {
-		e.create(nil)
-		e.append(says("a", 700)...)
-		seq := e.store.RawEvents(ctx, key, 1)
-		for range 2 { // it can be used again
-			last, n := e.view().Seq(), uint64(0)
-			for r, err := range seq {
-				e.no(err)
-				n++
-				if r.Seq%50 == 0 {
-					e.append(event(`{}`))
-					e.apply(patch.NewSplice(0, 1))
-				}
-			}
-			if n != last {
-				e.Errorf("%d records were read, want %d", n, last)
-			}
-		}
-	})
-}
-
 func TestRawEventsEnds(t *testing.T) {
 	onEach(t, func(e *env) {
 		e.create(nil)

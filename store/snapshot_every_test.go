@@ -333,26 +333,3 @@ func TestColdRead(t *testing.T) {
 		e.backend.Backend = b.Backend
 	})
 }
-
-func TestViewAtAroundSnapshot(t *testing.T) {
-	onEachWithSnapshots(t, func(e *env, _ *warnings) {
-		e.cutLog()
-		e.anew(snapshot.Policy{Every: -1})
-		e.append(says("c", 3)...)
-		e.apply(patch.NewSplice(0, 2).WithID("p5"))
-		if e.snapshotSeq() != 40 {
-			e.Fatalf("the snapshot stands at %d", e.snapshotSeq())
-		}
-		records := e.records(key)
-		for n := range len(records) + 1 {
-			v, err := e.store.ViewAt(ctx, key, uint64(n))
-			e.no(err)
-			e.same(fmt.Sprint("view at ", n), e.viewText(v), e.viewText(e.refold(records[:n])))
-		}
-		_, err := e.store.ViewAt(ctx, key, 45)
-		e.is(err, store.ErrNotFound, "45")
-		if len(records) != 44 {
-			e.Errorf("%d raw records, want 44", len(records))
-		}
-	})
-}

@@ -68,24 +68,6 @@ func TestRevertOfGroup(t *testing.T) {
 	}
 }
 
-// None of a group is taken back if one of it is blocked.
-func TestRevertOfBlockedGroup(t *testing.T) {
-	onEach(t, func(e *env) {
-		e.create(nil)
-		e.window()
-		e.apply(patch.NewSplice(0, 1).WithState(patch.Keep).WithID("over"))
-		before, stored := ids(e.view()), e.dump()
-		for _, id := range []string{"w1", "w2"} {
-			_, err := e.store.Revert(ctx, key, store.UndoOptions{}, id)
-			e.is(err, fold.ErrBlocked, "over")
-			_, err = e.store.PreviewRevert(ctx, key, store.UndoOptions{}, id)
-			e.is(err, fold.ErrBlocked, "over")
-		}
-		e.same("visible", ids(e.view()), before)
-		e.same("stored", e.dump(), stored)
-	})
-}
-
 // Whether a group's revert splits calls is judged for all of it.
 func TestRevertOfGroupIsJudgedAsOne(t *testing.T) {
 	onEach(t, func(e *env) {

@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	"github.com/patchlog-dev/patchlog/patch"
-	"github.com/patchlog-dev/patchlog/snapshot"
 	"github.com/patchlog-dev/patchlog/store"
 	"github.com/patchlog-dev/patchlog/store/backend"
 )
@@ -62,20 +61,6 @@ func TestVerify(t *testing.T) {
 		{"nested id not known", func(e *env, engine backend.Backend) backend.Backend {
 			return &forgetful{engine, "r"}
 		}, []string{"a/u/1 6 r", "a/u/2 6 r"}},
-		{"snapshot damaged", func(e *env, engine backend.Backend) backend.Backend {
-			e.putSnapshotOf(engine, keys[1], []byte("garbage"))
-			return engine
-		}, []string{"a/u/2 0 snapshot"}},
-		{"snapshot of another fold", func(e *env, engine backend.Backend) backend.Backend {
-			s := sessionOf(e, e.store, keys[1])
-			v, err := s.View.Apply(patch.Record{Seq: s.View.Seq() + 1, Patch: patch.NewSplice(0, 1)})
-			e.no(err)
-			e.must(e.store.AppendEvents(ctx, keys[1], store.AppendOptions{}, say("other")))
-			data, err := snapshot.Encode(v)
-			e.no(err)
-			e.putSnapshotOf(engine, keys[1], data)
-			return engine
-		}, []string{"a/u/2 0 snapshot at record 7"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			onEach(t, func(e *env) {
@@ -102,16 +87,6 @@ func TestVerify(t *testing.T) {
 				}
 			})
 		})
-	}
-}
-
-func (e *env) putSnapshotOf(engine backend.Backend, k store.Key, data []byte) {
-	e.Helper()
-	for info, err := range e.store.List(ctx, store.ListOptions{}) {
-		e.no(err)
-		if info.Key == k {
-			e.no(engine.PutSnapshot(ctx, e.nameOf(info), info.Creation, backend.Snapshot{Seq: info.Seq, Data: data}))
-		}
 	}
 }
 

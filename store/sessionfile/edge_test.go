@@ -306,31 +306,6 @@ func TestCodexCompactedWithoutHistory(t *testing.T) {
 	}
 }
 
-// What comes back with a branch that was left, and does not belong to it, is hidden again.
-func TestBackToBranch(t *testing.T) {
-	data := piHead
-	for _, e := range [][3]string{
-		{"a", "", "one"}, {"b", "a", "two"},
-		{"c", "a", ""}, {"d", "c", "four"}, // left for b
-		{"e", "b", "five"},
-		{"f", "c", ""}, // left for c, behind which d is still hidden
-		{"g", "d", "seven"},
-	} {
-		entry := fields{"id": e[0], "parentId": nil, "type": "label"}
-		if e[1] != "" {
-			entry["parentId"] = e[1]
-		}
-		if e[2] != "" {
-			entry["type"], entry["message"] = "message", fields{"role": "user", "content": e[2]}
-		}
-		data += line(entry)
-	}
-	records, _ := read(t, sessionfile.Pi, []byte(data))
-	if got, want := shown(view(t, records)), []string{"one", "four", "seven"}; !slices.Equal(got, want) {
-		t.Errorf("%q, want %q", got, want)
-	}
-}
-
 // A file made to be slow is refused before long.
 func TestBackAndForth(t *testing.T) {
 	if testing.Short() {
