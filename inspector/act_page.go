@@ -89,7 +89,7 @@ func (e *refusal) Error() string { return e.text }
 func (i *Inspector) refuse(ctx context.Context, a *action, p *actPage, err error) (status int, _ error) {
 	var (
 		refused  *refusal
-		misfit   *ops.EditError
+		unfit    *ops.EditError
 		orphans  *fold.OrphanError
 		pinned   *fold.PinnedError
 		blocked  *fold.BlockedError
@@ -104,14 +104,14 @@ func (i *Inspector) refuse(ctx context.Context, a *action, p *actPage, err error
 	case errors.As(err, &refused):
 		status, p.Problem = refused.status, refused.text
 		again("Preview it again")
-	case errors.As(err, &misfit):
-		status, p.Problem = http.StatusUnprocessableEntity, capital(misfit.Problem)+"."
-		if misfit.Whole.Count > 0 {
+	case errors.As(err, &unfit):
+		status, p.Problem = http.StatusUnprocessableEntity, capital(unfit.Problem)+"."
+		if unfit.Whole.Count > 0 {
 			v, err := i.store.ViewAt(ctx, a.key, a.at)
 			if err != nil {
 				return 0, err
 			}
-			again("Select the whole stretch instead", "ids", idsText(idsOf(v, misfit.Whole)))
+			again("Select the whole stretch instead", "ids", idsText(idsOf(v, unfit.Whole)))
 		}
 	case errors.As(err, &orphans):
 		status = http.StatusUnprocessableEntity

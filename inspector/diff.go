@@ -82,7 +82,7 @@ type diffBody struct {
 }
 
 func (i *Inspector) diffPage(w http.ResponseWriter, r *http.Request) error {
-	ctx, cancel := within(r)
+	ctx, cancel := withTimeout(r)
 	defer cancel()
 	key, err := i.key(r, Read)
 	if err != nil {

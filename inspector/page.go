@@ -178,8 +178,8 @@ func send(w http.ResponseWriter, r *http.Request, status int, text []byte) error
 // ignoreGone leaves out the error of a reader who has left.
 func ignoreGone(error) error { return nil }
 
-// within returns the request's context, with an end.
-func within(r *http.Request) (context.Context, context.CancelFunc) {
+// withTimeout returns the request's context, with an end.
+func withTimeout(r *http.Request) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(r.Context(), pageTimeout)
 }
 

@@ -67,9 +67,9 @@ type recordPatch struct {
 }
 
 func (i *Inspector) recordPage(w http.ResponseWriter, r *http.Request) error {
-	ctx, cancel := within(r)
+	ctx, cancel := withTimeout(r)
 	defer cancel()
-	key, rec, err := i.recordAsked(ctx, r)
+	key, rec, err := i.requestedRecord(ctx, r)
 	if err != nil {
 		return err
 	}
@@ -87,8 +87,8 @@ func (i *Inspector) recordPage(w http.ResponseWriter, r *http.Request) error {
 	return i.render(w, r, http.StatusOK, "record", page{Title: fmt.Sprintf("Record %d: %s", rec.Seq, what), Key: &key, Body: body})
 }
 
-// recordAsked returns the record that a request is about, and its session.
-func (i *Inspector) recordAsked(ctx context.Context, r *http.Request) (key store.Key, rec patch.Record, err error) {
+// requestedRecord returns the record that a request is about, and its session.
+func (i *Inspector) requestedRecord(ctx context.Context, r *http.Request) (key store.Key, rec patch.Record, err error) {
 	if key, err = i.key(r, Read); err != nil {
 		return key, rec, err
 	}
@@ -214,20 +214,20 @@ func factsOf(what, kind string, e *patch.Envelope) []fact {
 	return facts
 }
 
-// whereabouts knows what became of a session's events.
-type whereabouts struct {
+// eventPlaces knows what became of a session's events.
+type eventPlaces struct {
 	key    store.Key
 	view   fold.View
 	places *fold.Places
 }
 
-// places returns the whereabouts of a session's events as it stands now.
-func (i *Inspector) places(ctx context.Context, key store.Key) (*whereabouts, error) {
+// places returns the eventPlaces of a session's events as it stands now.
+func (i *Inspector) places(ctx context.Context, key store.Key) (*eventPlaces, error) {
 	v, err := i.store.View(ctx, key)
 	if err != nil {
 		return nil, err
 	}
-	w := whereabouts{key: key, view: v}
+	w := eventPlaces{key: key, view: v}
 	if w.places, err = v.Places(); err != nil {
 		return nil, err
 	}
@@ -235,7 +235,7 @@ func (i *Inspector) places(ctx context.Context, key store.Key) (*whereabouts, er
 }
 
 // of says where an event is, which a record brought as the one with the index among others.
-func (w *whereabouts) of(seq uint64, index int, e *patch.Event) ([]fact, error) {
+func (w *eventPlaces) of(seq uint64, index int, e *patch.Event) ([]fact, error) {
 	place, ok := w.places.Of(seq, index)
 	switch {
 	case !ok:

@@ -27,11 +27,11 @@ type searchBody struct {
 	Key, Query, Author, Tool string // Key is "" where all sessions are searched
 	Hidden, Summaries, All   bool
 
-	Asked   bool   // a search was made, or tried
-	Problem string // why there is nothing to show
-	Found   string
-	Damaged string // what could not be searched
-	Hits    []searchHit
+	Searched bool   // a search was made, or tried
+	Problem  string // why there is nothing to show
+	Found    string
+	Damaged  string // what could not be searched
+	Hits     []searchHit
 }
 
 // Filtered says that the form has more than a query.
@@ -66,7 +66,7 @@ func (i *Inspector) searchPage(w http.ResponseWriter, r *http.Request) error {
 		Query: r.FormValue("q"), Author: r.FormValue("author"), Tool: r.FormValue("tool"),
 		Hidden: r.FormValue("hidden") != "", Summaries: r.FormValue("summaries") != "", All: r.FormValue("all") != "",
 	}
-	ctx, done := within(r)
+	ctx, done := withTimeout(r)
 	defer done()
 	p := page{Title: "Search in all sessions"}
 	if r.FormValue("key") != "" {
@@ -80,7 +80,7 @@ func (i *Inspector) searchPage(w http.ResponseWriter, r *http.Request) error {
 		b.Key, p.Key, p.Title = key.String(), &key, "Search in "+key.String()
 	}
 	status := http.StatusOK
-	if b.Asked = b.Query != "" || b.Filtered(); b.Asked {
+	if b.Searched = b.Query != "" || b.Filtered(); b.Searched {
 		if err := i.search(ctx, r, p.Key, &b); err != nil {
 			if status = statusOf(err); status >= http.StatusInternalServerError {
 				return err

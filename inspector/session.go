@@ -130,7 +130,7 @@ func (i *Inspector) sessionPage(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	ctx, done := within(r)
+	ctx, done := withTimeout(r)
 	defer done()
 	t, err := i.timeline(ctx, key)
 	if err != nil {

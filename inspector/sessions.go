@@ -122,7 +122,7 @@ func (i *Inspector) sessionsPage(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	ctx, done := within(r)
+	ctx, done := withTimeout(r)
 	defer done()
 	b := sessionsBody{Query: q}
 	found, err := i.listed(ctx, r, q, &b.All)

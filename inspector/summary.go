@@ -18,12 +18,12 @@ import (
 
 // Bounds on what the page of a summary shows.
 const (
-	toldRows   = 200     // events that it stands for
-	toldFold   = 600     // bytes of a text of theirs that is not folded
-	toldText   = 6_000   // bytes of the page, that one text of theirs takes
-	toldBytes  = 350_000 // bytes of the page, that all of them take
-	lossNames  = 500     // identifiers that are named of one sort
-	lossLength = 120     // runes of one of them
+	coveredRows  = 200     // events that it stands for
+	coveredFold  = 600     // bytes of a text of theirs that is not folded
+	coveredText  = 6_000   // bytes of the page, that one text of theirs takes
+	coveredBytes = 350_000 // bytes of the page, that all of them take
+	lossNames    = 500     // identifiers that are named of one sort
+	lossLength   = 120     // runes of one of them
 )
 
 // summaryBody is the page of what stands for others: a summary, or an event of which results
@@ -41,7 +41,7 @@ type summaryBody struct {
 	Head     []string   // what 'patchlog loss' says of it
 	Loss     []lostList // and which names
 	Text     shownEvent
-	Told     rows[toldRow]
+	Covered  rows[coveredRow]
 	Earlier  template.URL
 	Later    template.URL
 	URL      template.URL // of its event
@@ -58,8 +58,8 @@ type lostList struct {
 	More  int
 }
 
-// toldRow is an event that a summary stands for.
-type toldRow struct {
+// coveredRow is an event that a summary stands for.
+type coveredRow struct {
 	Seq          uint64
 	URL          template.URL
 	Kind         present.Kind
@@ -68,13 +68,13 @@ type toldRow struct {
 }
 
 func (i *Inspector) summaryPage(w http.ResponseWriter, r *http.Request) error {
-	ctx, cancel := within(r)
+	ctx, cancel := withTimeout(r)
 	defer cancel()
 	key, err := i.key(r, Read)
 	if err != nil {
 		return err
 	}
-	v, at, err := i.summaryAsked(ctx, r, key)
+	v, at, err := i.requestedSummary(ctx, r, key)
 	if err != nil {
 		return err
 	}
@@ -83,8 +83,8 @@ func (i *Inspector) summaryPage(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	index := at[0]
-	entry, told := v.Entry(index), parts[index]
-	itself := len(told) == 1 && told[0].Event == entry.Event
+	entry, covered := v.Entry(index), parts[index]
+	itself := len(covered) == 1 && covered[0].Event == entry.Event
 	cleared := standsIn(entry.Event) && !entry.Summary
 	if !entry.Summary && (!cleared || itself) {
 		return &advised{badRequest("index", "event %d is no summary", index), explanation{
@@ -93,7 +93,7 @@ func (i *Inspector) summaryPage(w http.ResponseWriter, r *http.Request) error {
 		}}
 	}
 	if itself {
-		told = nil
+		covered = nil
 	}
 	info, err := i.store.Info(ctx, key)
 	if err != nil {
@@ -101,21 +101,21 @@ func (i *Inspector) summaryPage(w http.ResponseWriter, r *http.Request) error {
 	}
 	body := summaryBody{
 		Key: key.String(), Creation: info.Creation, Last: info.Seq, At: v.Seq(), Index: index, Seq: entry.Seq, Before: entry.Seq - 1, Cleared: cleared,
-		URL: recordURL(key, entry.Seq, entry.Event.ID()), Whole: len(told), Facts: summaryFacts(key, entry, cleared),
+		URL: recordURL(key, entry.Seq, entry.Event.ID()), Whole: len(covered), Facts: summaryFacts(key, entry, cleared),
 	}
 	for _, n := range at[1:] {
 		body.Siblings = append(body.Siblings, fact{Text: fmt.Sprintf("At index %d: %s", n, clip(present.EntryText(v.Entry(n)), nameRunes)), URL: summaryURL(key, v.Seq(), n, 0)})
 	}
 	how, invented := map[string]string{}, map[string]string{}
-	if entry.Summary && len(told) > 0 {
-		if err := body.lose(key, v, parts, how, invented); err != nil {
+	if entry.Summary && len(covered) > 0 {
+		if err := body.addLosses(key, v, parts, how, invented); err != nil {
 			return err
 		}
 	}
 	show := showing{Left: textBytes, Fold: textBytes, Raw: rawURL(key), Marks: newMarks(invented)}
 	body.Text = show.event(entry.Event, entry.Seq)
 	body.Text.Notes = nil // the facts say what matters of them
-	if err := body.tell(r, key, told, how); err != nil {
+	if err := body.addCovered(r, key, covered, how); err != nil {
 		return err
 	}
 	title := fmt.Sprintf("Summary at index %d", index)
@@ -125,9 +125,9 @@ func (i *Inspector) summaryPage(w http.ResponseWriter, r *http.Request) error {
 	return i.render(w, r, http.StatusOK, "summary", page{Title: title, Key: &key, Body: body})
 }
 
-// summaryAsked returns the view and the indices that a request is about: an index, or what a patch put in that
+// requestedSummary returns the view and the indices that a request is about: an index, or what a patch put in that
 // stands for others.
-func (i *Inspector) summaryAsked(ctx context.Context, r *http.Request, key store.Key) (v fold.View, at []int, err error) {
+func (i *Inspector) requestedSummary(ctx context.Context, r *http.Request, key store.Key) (v fold.View, at []int, err error) {
 	seq, given, err := number(r, "at")
 	if err != nil {
 		return v, nil, err
@@ -184,8 +184,8 @@ func standsIn(e *patch.Event) bool {
 	return ok
 }
 
-// lose says what the summary loses and invents. It notes how names are marked in the events and in the summary.
-func (b *summaryBody) lose(key store.Key, v fold.View, parts [][]fold.Entry, how, invented map[string]string) error {
+// addLosses says what the summary loses and invents. It notes how names are marked in the events and in the summary.
+func (b *summaryBody) addLosses(key store.Key, v fold.View, parts [][]fold.Entry, how, invented map[string]string) error {
 	// What another summary lost does not count here. What its events say does where this one has
 	// something that its own events have not.
 	alone := make([][]fold.Entry, len(parts))
@@ -261,38 +261,38 @@ func summaryFacts(key store.Key, entry fold.Entry, cleared bool) []fact {
 	return facts
 }
 
-// tell lists events that the summary stands for, as many as a page has, with their identifiers
+// addCovered lists events that the summary stands for, as many as a page has, with their identifiers
 // marked.
-func (b *summaryBody) tell(r *http.Request, key store.Key, told []fold.Entry, how map[string]string) error {
+func (b *summaryBody) addCovered(r *http.Request, key store.Key, covered []fold.Entry, how map[string]string) error {
 	from, _, err := number(r, "from")
 	if err != nil {
 		return err
 	}
-	b.Told.All = len(told)
-	b.Told.First = int(min(from, uint64(max(len(told)-1, 0))))
-	b.Told.Next = b.Told.First
-	show := showing{Left: toldBytes, Fold: toldFold, Most: toldText, Raw: rawURL(key), Marks: newMarks(how)}
+	b.Covered.All = len(covered)
+	b.Covered.First = int(min(from, uint64(max(len(covered)-1, 0))))
+	b.Covered.Next = b.Covered.First
+	show := showing{Left: coveredBytes, Fold: coveredFold, Most: coveredText, Raw: rawURL(key), Marks: newMarks(how)}
 	if b.Cleared {
 		show.Fold, show.Most = 0, 0
 	}
-	for _, e := range told[b.Told.First:min(b.Told.First+toldRows, len(told))] {
-		if len(b.Told.Rows) > 0 && show.Left < 2*toldText {
+	for _, e := range covered[b.Covered.First:min(b.Covered.First+coveredRows, len(covered))] {
+		if len(b.Covered.Rows) > 0 && show.Left < 2*coveredText {
 			break
 		}
-		row := toldRow{
+		row := coveredRow{
 			Seq: e.Seq, URL: recordURL(key, e.Seq, e.Event.ID()), Kind: present.KindOf(e), Author: clip(e.Event.Author(), nameRunes),
 			Time: when(e.Event.Timestamp()), Content: show.event(e.Event, e.Seq),
 		}
 		row.Content.State, row.Content.Notes = nil, nil // the event's own page has them
-		b.Told.Rows = append(b.Told.Rows, row)
-		b.Told.Next++
+		b.Covered.Rows = append(b.Covered.Rows, row)
+		b.Covered.Next++
 	}
-	b.ShownAll = len(b.Told.Rows) == len(told)
-	if b.Told.First > 0 {
-		b.Earlier = summaryURL(key, b.At, b.Index, max(b.Told.First-toldRows, 0)) + "#told"
+	b.ShownAll = len(b.Covered.Rows) == len(covered)
+	if b.Covered.First > 0 {
+		b.Earlier = summaryURL(key, b.At, b.Index, max(b.Covered.First-coveredRows, 0)) + "#covered"
 	}
-	if b.Told.Next < len(told) {
-		b.Later = summaryURL(key, b.At, b.Index, b.Told.Next) + "#told"
+	if b.Covered.Next < len(covered) {
+		b.Later = summaryURL(key, b.At, b.Index, b.Covered.Next) + "#covered"
 	}
 	return nil
 }

@@ -112,7 +112,7 @@ func TestSummaryPages(t *testing.T) {
 	seen := 0
 	for pages := 0; seen < 150; pages++ {
 		page := shows(t, i, 200, []any{"summary", "index", 0, "from", seen})
-		rows := strings.Count(page, `<li class="told-row`)
+		rows := strings.Count(page, `<li class="covered-row`)
 		if rows < 20 || rows > 100 && seen == 0 || strings.Contains(page, "is not shown") || pages > 10 {
 			t.Fatalf("%d rows from %d on", rows, seen)
 		}
@@ -162,7 +162,7 @@ func TestSummaryLarge(t *testing.T) {
 	start := time.Now()
 	page := shows(t, i, 200, []any{"summary", "index", 0}, "9990 events, 1 to ", "more, which ‘patchlog loss’ lists")
 	t.Logf("%d bytes in %v", len(page), time.Since(start))
-	if n := strings.Count(page, `<li class="told-row`); n != toldRows {
+	if n := strings.Count(page, `<li class="covered-row`); n != coveredRows {
 		t.Errorf("%d rows", n)
 	}
 	page = shows(t, i, 200, []any{"summary", "index", 0, "from", 9_900}, "9901 to 9990 here", "A-9989", "Earlier events")

@@ -243,32 +243,32 @@ func (i *Inspector) timeline(ctx context.Context, key store.Key) (*timeline, err
 
 // extend adds a record, with what the view needs for it.
 func (i *Inspector) extend(ctx context.Context, key store.Key, t *timeline, r patch.Record) error {
-	return i.furnish(ctx, key, &t.view, func() error { return t.add(r) })
+	return i.withNeeded(ctx, key, &t.view, func() error { return t.add(r) })
 }
 
 // apply returns the view after a record, with what that needs.
 func (i *Inspector) apply(ctx context.Context, key store.Key, v fold.View, r patch.Record) (after fold.View, err error) {
-	err = i.furnish(ctx, key, &v, func() error { after, err = v.Apply(r); return err })
+	err = i.withNeeded(ctx, key, &v, func() error { after, err = v.Apply(r); return err })
 	return after, err
 }
 
-// furnish does something with a view that may need records of its log, and gives it these.
-func (i *Inspector) furnish(ctx context.Context, key store.Key, v *fold.View, do func() error) error {
+// withNeeded does something with a view that may need records of its log, and gives it these.
+func (i *Inspector) withNeeded(ctx context.Context, key store.Key, v *fold.View, do func() error) error {
 	err := do()
 	for range 2 {
 		need := (*fold.NeedError)(nil)
 		if !errors.As(err, &need) {
 			break
 		}
-		if *v, err = i.furnished(ctx, key, *v, need); err == nil {
+		if *v, err = i.supply(ctx, key, *v, need); err == nil {
 			err = do()
 		}
 	}
 	return err
 }
 
-// furnished returns a view with what it needs of its log.
-func (i *Inspector) furnished(ctx context.Context, key store.Key, v fold.View, need *fold.NeedError) (fold.View, error) {
+// supply returns a view with what it needs of its log.
+func (i *Inspector) supply(ctx context.Context, key store.Key, v fold.View, need *fold.NeedError) (fold.View, error) {
 	var records []patch.Record
 	seqs := need.Seqs
 	for r, err := range i.store.RawEvents(ctx, key, seqs[0]) {

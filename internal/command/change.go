@@ -35,7 +35,7 @@ What the hidden events set in the state no longer counts, except with --summary.
 	rules.declare(fs)
 	fs.BoolVar(&rules.allowOrphans, "allow-orphans", false, "accept a tool call without its result, or a result without its call")
 	fs.BoolVar(&rules.allowPinned, "allow-pinned", false, "hide pinned events too")
-	var text filled
+	var text textFlag
 	fs.Var(&text, "summary", "put a summary of this `TEXT` in place of the events")
 	replacement := fs.String("replacement", "", "put the events of this `FILE` in their place, one JSON object a line; - is standard input")
 	state := fs.String("state", "", "`keep` or drop what the hidden events set in the state")

@@ -38,11 +38,11 @@ func writingUnless(dryRun bool) Use {
 // ErrNoDatabase: there is no such database.
 var ErrNoDatabase = errors.New("no such database")
 
-// absent is the error of a database that is not there.
-type absent string
+// missingDatabase is the error of a database that is not there.
+type missingDatabase string
 
-func (e absent) Error() string        { return string(e) }
-func (e absent) Is(target error) bool { return target == ErrNoDatabase }
+func (e missingDatabase) Error() string        { return string(e) }
+func (e missingDatabase) Is(target error) bool { return target == ErrNoDatabase }
 
 // openDatabase opens a database that the user has named: a file by its path, another by a URL.
 func (a *app) openDatabase(ctx context.Context, name string, use Use, opts store.Options) (*store.Store, error) {
@@ -153,7 +153,7 @@ func hasPassword(rest string) bool {
 func openFile(path string, use Use, opts store.Options) (*store.Store, error) {
 	switch info, err := os.Stat(path); {
 	case errors.Is(err, fs.ErrNotExist) && use != Creating:
-		return nil, absent(fmt.Sprintf("there is no database %q; 'patchlog import' makes one, and --db names another", path))
+		return nil, missingDatabase(fmt.Sprintf("there is no database %q; 'patchlog import' makes one, and --db names another", path))
 	case err != nil && use != Creating:
 		return nil, err
 	case err == nil && info.IsDir():

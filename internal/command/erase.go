@@ -39,7 +39,7 @@ Exports, backups and copies elsewhere are out of reach.`,
 	fs.BoolVar(&e.Selection.IgnoreCase, "ignore-case", false, "let --match find upper and lower case alike")
 	fs.BoolVar(&e.Selection.All, "all", false, "erase all events")
 	fs.BoolVar(&e.Everywhere, "everywhere", false, "search all sessions of the database, in place of KEY's")
-	var user filled
+	var user textFlag
 	fs.Var(&user, "user", "erase all that the database has of `APP/USER`")
 	fs.StringVar(&e.Options.ID, "id", "", "the receipt's `ID`, new unless given; if the log has it, finish what it says")
 	values := fs.String("values", string(patch.KeepValues), "`keep` the state values that the events set, and say how many still match; or put null in their place")
@@ -142,21 +142,21 @@ type erasedElement struct {
 	Why   string `json:"why"`
 }
 
-// keptDocument says, as JSON, which of the selected state values are kept.
-type keptDocument struct {
+// keptValuesDocument says, as JSON, which of the selected state values are kept.
+type keptValuesDocument struct {
 	Events  int      `json:"events"`
 	Initial []string `json:"initial,omitempty"`
 	Shared  []string `json:"shared,omitempty"`
 }
 
-func keptDocumentOf(k store.KeptValues) *keptDocument {
+func keptValuesDocumentOf(k store.KeptValues) *keptValuesDocument {
 	if k.IsZero() {
 		return nil
 	}
-	return &keptDocument{k.Events, k.Initial, k.Shared}
+	return &keptValuesDocument{k.Events, k.Initial, k.Shared}
 }
 
-func keptText(k store.KeptValues) string {
+func keptValuesText(k store.KeptValues) string {
 	return present.KeptValues(k) + " --values null erases them."
 }
 
@@ -180,19 +180,19 @@ func (a *app) showErasure(of string, e store.Erasure, dryRun bool) error {
 			salt = hex.EncodeToString(e.Salt)
 		}
 		return a.out.document(struct {
-			DryRun     bool             `json:"dryRun"`
-			Sessions   []erasedDocument `json:"sessions"`
-			Shared     []string         `json:"shared,omitempty"` // keys of the state that sessions share
-			Kept       *keptDocument    `json:"kept,omitempty"`
-			Salt       string           `json:"salt,omitempty"`
-			OutOfReach []string         `json:"outOfReach"`
-		}{dryRun, sessions, e.Shared, keptDocumentOf(e.Kept), salt, e.OutOfReach})
+			DryRun     bool                `json:"dryRun"`
+			Sessions   []erasedDocument    `json:"sessions"`
+			Shared     []string            `json:"shared,omitempty"` // keys of the state that sessions share
+			Kept       *keptValuesDocument `json:"kept,omitempty"`
+			Salt       string              `json:"salt,omitempty"`
+			OutOfReach []string            `json:"outOfReach"`
+		}{dryRun, sessions, e.Shared, keptValuesDocumentOf(e.Kept), salt, e.OutOfReach})
 	}
 	if len(e.Sessions)+len(e.Shared) == 0 {
 		if e.Kept.IsZero() {
 			return a.out.linef("%s: there is nothing to erase", of)
 		}
-		return a.out.linef("%s: there is nothing else to erase\n%s", of, keptText(e.Kept))
+		return a.out.linef("%s: there is nothing else to erase\n%s", of, keptValuesText(e.Kept))
 	}
 	for _, s := range e.Sessions {
 		did := "erased"
@@ -220,7 +220,7 @@ func (a *app) showErasure(of string, e store.Erasure, dryRun bool) error {
 		a.out.linef("shared state, key %s: null", present.Printable(name))
 	}
 	if !e.Kept.IsZero() {
-		a.out.linef("%s", keptText(e.Kept))
+		a.out.linef("%s", keptValuesText(e.Kept))
 	}
 	if !dryRun && e.Salt != nil {
 		a.out.linef("salt of the digest, which is nowhere stored: %x", e.Salt)

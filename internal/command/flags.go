@@ -82,30 +82,30 @@ func (c *confirmation) check() error {
 	return nil
 }
 
-// filled is a flag that takes a text, and not an empty one.
-type filled string
+// textFlag is a flag that takes a text, and not an empty one.
+type textFlag string
 
-func (f *filled) Type() string   { return "text" }
-func (f *filled) String() string { return "" }
+func (f *textFlag) Type() string   { return "text" }
+func (f *textFlag) String() string { return "" }
 
-func (f *filled) Set(text string) error {
+func (f *textFlag) Set(text string) error {
 	if text == "" {
 		return errors.New("want a text")
 	}
-	*f = filled(text)
+	*f = textFlag(text)
 	return nil
 }
 
-// moment is a flag that takes a time, or a date, which is the time when it begins in UTC.
-type moment time.Time
+// timeFlag is a flag that takes a time, or a date, which is the time when it begins in UTC.
+type timeFlag time.Time
 
-func (f *moment) Type() string   { return "time" }
-func (f *moment) String() string { return "" }
+func (f *timeFlag) Type() string   { return "time" }
+func (f *timeFlag) String() string { return "" }
 
-func (f *moment) Set(text string) error {
+func (f *timeFlag) Set(text string) error {
 	for _, form := range []string{time.RFC3339, time.DateOnly} {
 		if t, err := time.Parse(form, text); err == nil {
-			*f = moment(t)
+			*f = timeFlag(t)
 			return nil
 		}
 	}

@@ -112,7 +112,7 @@ type importing struct {
 	state         stateFlag
 	maxBytes      int64
 	compactions   string
-	appName, user filled // of a coding agent's sessions
+	appName, user textFlag // of a coding agent's sessions
 	adk           migrate.Options
 	ignored       []string
 	dryRun        *bool

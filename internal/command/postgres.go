@@ -37,7 +37,7 @@ func cutSchema(name string) (dsn, schema string) {
 		return "", ""
 	}
 	before, query, _ := strings.Cut(name, "?")
-	var kept []string
+	var others []string
 	for _, setting := range strings.Split(query, "&") {
 		key, value, _ := strings.Cut(setting, "=")
 		text, err := url.QueryUnescape(value)
@@ -45,11 +45,11 @@ func cutSchema(name string) (dsn, schema string) {
 		case key == "schema" && err == nil:
 			schema = text
 		case setting != "":
-			kept = append(kept, setting)
+			others = append(others, setting)
 		}
 	}
-	if len(kept) > 0 {
-		before += "?" + strings.Join(kept, "&")
+	if len(others) > 0 {
+		before += "?" + strings.Join(others, "&")
 	}
 	return before, schema
 }

@@ -14,13 +14,13 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// age is a flag that takes a time above 0, in days too.
-type age time.Duration
+// ageFlag is a flag that takes a time above 0, in days too.
+type ageFlag time.Duration
 
-func (f *age) Type() string   { return "time" }
-func (f *age) String() string { return "" }
+func (f *ageFlag) Type() string   { return "time" }
+func (f *ageFlag) String() string { return "" }
 
-func (f *age) Set(text string) error {
+func (f *ageFlag) Set(text string) error {
 	d, err := time.ParseDuration(text)
 	if days, found := strings.CutSuffix(text, "d"); found {
 		var n uint64
@@ -30,7 +30,7 @@ func (f *age) Set(text string) error {
 	if err != nil || d <= 0 {
 		return errors.New("want a time such as 90d or 36h")
 	}
-	*f = age(d)
+	*f = ageFlag(d)
 	return nil
 }
 
@@ -50,8 +50,8 @@ It may be interrupted at any time; the next run continues. On PostgreSQL one pro
 	fs := cmd.Flags()
 	var policy store.Retention
 	var opts store.RetainOptions
-	fs.Var((*age)(&policy.DeleteAfter), "delete-after", "delete what was not used for this `TIME`, such as 90d or 36h")
-	fs.Var((*age)(&policy.EraseHiddenAfter), "erase-hidden-after", "erase what events say that were out of sight for this `TIME`")
+	fs.Var((*ageFlag)(&policy.DeleteAfter), "delete-after", "delete what was not used for this `TIME`, such as 90d or 36h")
+	fs.Var((*ageFlag)(&policy.EraseHiddenAfter), "erase-hidden-after", "erase what events say that were out of sight for this `TIME`")
 	fs.BoolVar(&policy.KeepPinned, "keep-pinned", false, "keep sessions that show a pinned event")
 	confirmed := declareConfirmation(fs)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {

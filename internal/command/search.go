@@ -34,10 +34,10 @@ With --json each event is a line {"key","seq","recordIndex","id","author","time"
 	search := recall.Search{Limit: recall.DefaultLimit}
 	all := fs.Bool("all", false, "search all sessions of KEY's user")
 	fs.BoolVar(&search.Hidden, "hidden", false, "only events that a model does not see")
-	fs.Var((*filled)(&search.Author), "author", "only events of this `AUTHOR`")
-	fs.Var((*filled)(&search.Tool), "tool", "only calls and results of the tool `NAME`")
-	fs.Var((*moment)(&search.Since), "since", "only events of this `TIME` or later")
-	fs.Var((*moment)(&search.Until), "until", "only events before this `TIME`")
+	fs.Var((*textFlag)(&search.Author), "author", "only events of this `AUTHOR`")
+	fs.Var((*textFlag)(&search.Tool), "tool", "only calls and results of the tool `NAME`")
+	fs.Var((*timeFlag)(&search.Since), "since", "only events of this `TIME` or later")
+	fs.Var((*timeFlag)(&search.Until), "until", "only events before this `TIME`")
 	fs.BoolVar(&search.Summaries, "summaries", false, "summaries, too")
 	fs.Var(number{&search.Limit, 1}, "limit", fmt.Sprintf("only the best `N` events, %d at most", recall.MaxLimit))
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {

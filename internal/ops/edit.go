@@ -54,7 +54,7 @@ func (e Edit) Patches(v fold.View) ([]*patch.PatchEvent, error) {
 		if e.Kind == Unpin {
 			p = patch.NewUnpin(e.EventID)
 		}
-		return []*patch.PatchEvent{e.dress(p, 0)}, nil
+		return []*patch.PatchEvent{e.complete(p, 0)}, nil
 	}
 	if len(e.Spans) == 0 {
 		return nil, &EditError{Problem: "no event is selected"}
@@ -101,13 +101,13 @@ func (e Edit) Patches(v fold.View) ([]*patch.PatchEvent, error) {
 		group = e.newID("group")
 	}
 	for n, p := range patches {
-		patches[n] = e.dress(p, n).WithGroup(group)
+		patches[n] = e.complete(p, n).WithGroup(group)
 	}
 	return patches, nil
 }
 
-// dress gives a patch what all of an edit have.
-func (e Edit) dress(p *patch.PatchEvent, n int) *patch.PatchEvent {
+// complete gives a patch what all of an edit have.
+func (e Edit) complete(p *patch.PatchEvent, n int) *patch.PatchEvent {
 	if e.Author != "" {
 		p = p.WithAuthor(e.Author)
 	}
