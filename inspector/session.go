@@ -162,7 +162,7 @@ func (i *Inspector) news(ctx context.Context, w http.ResponseWriter, r *http.Req
 	if err != nil {
 		return err
 	}
-	b := sessionBody{Key: key.String(), At: t.last(), Last: t.last(), Newest: true, Headline: t.headline(t.last()), Turns: t.at(t.last()).Turn}
+	b := sessionBody{Key: key.String(), At: t.last(), Last: t.last(), Newest: true, Headline: t.headline(v), Turns: t.at(t.last()).Turn}
 	b.Log.All, b.Visible.All = int(t.last()), v.Len()
 	err = i.eachRow(ctx, key, t, v, int(after), int(t.last()), nil, func(_ patch.Record, row logRow) { b.Log.Rows = append(b.Log.Rows, row) })
 	if err != nil {
@@ -199,7 +199,7 @@ func (i *Inspector) sessionBody(ctx context.Context, r *http.Request, key store.
 	b = sessionBody{
 		Key: key.String(), At: at, Last: t.last(), Newest: !given, Creation: t.info.Creation,
 		Before: max(at, 1) - 1, After: at + 1, Drawing: newDrawing(t, v, func(seq uint64) template.URL { return sessionURL(key, seq) }), State: stateRows(v, shared),
-		Headline: t.headline(at), Stats: t.stats(session), Turn: t.at(at).Turn, Kind: r.FormValue("kind"),
+		Headline: t.headline(v), Stats: t.stats(session), Turn: t.at(at).Turn, Kind: r.FormValue("kind"),
 	}
 	if at > 0 {
 		b.Turns = slices.MaxFunc(t.steps, func(a, b step) int { return a.Turn - b.Turn }).Turn
@@ -237,10 +237,11 @@ func (t *timeline) turnEnd(turn int) (uint64, error) {
 	return t.last(), nil
 }
 
-// headline says in a sentence how much of the log a model sees after a record.
-func (t *timeline) headline(at uint64) string {
-	s, events, passes := t.at(at), 0, 0
-	for _, s := range t.steps[:at] {
+// headline says in a sentence how much of the log a model sees, and how many identifiers the visible summaries lost, as
+// counted when they were written.
+func (t *timeline) headline(v fold.View) string {
+	s, events, passes, lost := t.at(v.Seq()), 0, 0, 0
+	for _, s := range t.steps[:v.Seq()] {
 		switch {
 		case s.Patch == nil:
 			events++
@@ -248,8 +249,21 @@ func (t *timeline) headline(at uint64) string {
 			passes++
 		}
 	}
-	return fmt.Sprintf("The model sees %s of %s and about %s of %s tokens · %s",
+	var summarised []uint64 // the records that put in a visible summary
+	for _, e := range v.Entries() {
+		if e.Summary && !slices.Contains(summarised, e.Seq) {
+			summarised = append(summarised, e.Seq)
+			if p := t.at(e.Seq).Patch; p != nil && p.Pass != nil {
+				lost += p.Pass.Lost
+			}
+		}
+	}
+	text := fmt.Sprintf("The model sees %s of %s and about %s of %s tokens · %s",
 		present.Grouped(s.Events), present.Counted(events, "event"), present.Grouped(s.Visible), present.Grouped(s.Raw), present.Counted(passes, "compaction"))
+	if lost > 0 {
+		text += " · " + present.Counted(lost, "identifier") + " not in sight"
+	}
+	return text
 }
 
 // stats are a session's figures as 'patchlog stats' shows them, or, of an earlier time, those of

@@ -44,9 +44,9 @@ receipt for what was erased, by whom and why, splice, summarise, pin, revert and
 			if !slices.Contains(recordTypes, *kind) {
 				return usagef("--type: unknown type %q; one of %s", *kind, strings.Join(recordTypes, ", "))
 			}
-			return a.logType(cmd.Context(), args[0], last, at, turn, *kind)
+			return a.paged(cmd.Context(), func() error { return a.logType(cmd.Context(), args[0], last, at, turn, *kind) })
 		}
-		return a.log(cmd.Context(), args[0], last, at, turn, *history)
+		return a.paged(cmd.Context(), func() error { return a.log(cmd.Context(), args[0], last, at, turn, *history) })
 	}
 	return cmd
 }
@@ -120,7 +120,7 @@ applied.`,
 	var from seq
 	fs.Var(&from, "from", "begin with the record with this `SEQ`")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		return a.audit(cmd.Context(), args[0], from.n)
+		return a.paged(cmd.Context(), func() error { return a.audit(cmd.Context(), args[0], from.n) })
 	}
 	return cmd
 }

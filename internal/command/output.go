@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"os"
 	"strconv"
 	"strings"
 
@@ -18,7 +19,8 @@ import (
 type output struct {
 	w       *bufio.Writer
 	enc     *json.Encoder
-	screen  bool // a terminal
+	screen  bool     // a terminal
+	tty     *os.File // the terminal, for a pager; nil if there is none
 	colours bool
 	columns int
 }
@@ -32,6 +34,7 @@ func newOutput(w io.Writer, env func(string) string) *output {
 	o.enc.SetEscapeHTML(false)
 	if columns, ok := terminal(w); ok {
 		o.screen = true
+		o.tty, _ = w.(*os.File)
 		o.colours = env("NO_COLOR") == "" && env("TERM") != "dumb"
 		if columns > 0 {
 			o.columns = columns

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -53,6 +55,26 @@ func TestTerminal(t *testing.T) {
 	}
 	if out := shown(80, nil, "log", "a/u/s", "--json"); strings.Contains(out, "\x1b") {
 		t.Errorf("colours in JSON: %q", out)
+	}
+}
+
+// What a pager is given is the output; a pager that is left, or not there, is no error.
+func TestPaged(t *testing.T) {
+	for pager, want := range map[string]string{"cat": "hello\n", "true": "", "no-such-pager": "hello\n"} {
+		tty, err := os.Create(filepath.Join(t.TempDir(), "tty"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer tty.Close()
+		a := newApp(nil, tty, io.Discard, func(name string) string { return map[string]string{"PAGER": pager}[name] }, Options{})
+		a.out.tty = tty
+		err = a.paged(t.Context(), func() error { return errors.Join(a.out.line("hello"), a.out.flush()) })
+		if code, text := exitOf(err); code != exitDone || a.out.flush() != nil {
+			t.Errorf("%s: %d, %s", pager, code, text)
+		}
+		if got, err := os.ReadFile(tty.Name()); string(got) != want || err != nil {
+			t.Errorf("%s: %q, %v", pager, got, err)
+		}
 	}
 }
 

@@ -91,6 +91,7 @@ func (a *app) serve(ctx context.Context, f serving) error {
 		}
 		opts.Compaction = f.compact.cfg
 	}
+	a.options.LockTimeout = 100 * time.Millisecond // a service that has the file keeps it
 	err = a.withStore(ctx, use, func(s *store.Store) error {
 		listener, err := listen(ctx, f.addr)
 		if err != nil {
@@ -114,7 +115,7 @@ func (a *app) serve(ctx context.Context, f serving) error {
 		return serveUntilDone(ctx, listener, i, slog.NewLogLogger(logs, slog.LevelWarn))
 	})
 	if errors.Is(err, store.ErrLocked) {
-		err = fmt.Errorf("%w A database file has one owner: the program that writes to it can mount the inspector itself (inspector.New, docs/INSPECTOR.md), and on PostgreSQL both run side by side", err)
+		err = fmt.Errorf("%w Stop that program, or let it mount the inspector (docs/INSPECTOR.md) or write a copy to serve with --db (Store.Backup); on PostgreSQL both run side by side", err)
 	}
 	return err
 }

@@ -138,7 +138,7 @@ func TestServe(t *testing.T) {
 	}
 	errs.Reset()
 	if code := run(soon, []string{"serve", "--addr", "127.0.0.1:0"}, nil, &out, &errs, noEnv); code != exitFailed ||
-		!strings.Contains(errs.String(), "locked") || !strings.Contains(errs.String(), "inspector.New") || !strings.Contains(errs.String(), "PostgreSQL") {
+		!strings.Contains(errs.String(), "locked") || !strings.Contains(errs.String(), "Stop that program, or let it mount the inspector") || !strings.Contains(errs.String(), "PostgreSQL") {
 		t.Errorf("a file that is held: exit code %d: %s", code, &errs)
 	}
 	if code, text := s.end(); code != exitDone || text != "" {
