@@ -9,11 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"google.golang.org/adk/v2/agent"
-	"google.golang.org/adk/v2/agent/llmagent"
-	"google.golang.org/adk/v2/model"
-	"google.golang.org/adk/v2/plugin"
-	"google.golang.org/adk/v2/runner"
 	"google.golang.org/adk/v2/session"
 	"google.golang.org/genai"
 
@@ -96,27 +91,20 @@ func TestBothCompactions(t *testing.T) {
 			sessions := compacted(t, adk.Options{Compaction: c.cfg})
 			asked, said := 0, 0
 			var prompt []*genai.Content
-			m := modelFunc(func(ctx context.Context, req *model.LLMRequest) responses {
-				prompt = req.Contents
+			m := replying(func(p []*genai.Content) *genai.Part {
+				prompt = p
 				said++
-				return answers(&model.LLMResponse{Content: genai.NewContentFromText(fmt.Sprintf("w%d %s", 2*said, strings.Repeat("word ", 80)), "model")})(ctx, req)
+				return &genai.Part{Text: fmt.Sprintf("w%d %s", 2*said, strings.Repeat("word ", 80))}
 			})
-			a, err := llmagent.New(llmagent.Config{Name: "app", Model: m})
-			no(t, err)
-			r, err := runner.New(runner.Config{AppName: "app", Agent: a, SessionService: sessions, AutoCreateSession: true,
-				PluginConfig: runner.PluginConfig{Plugins: []*plugin.Plugin{sessions.Plugin()}}})
-			no(t, err)
+			a := llmAgent(t, m)
+			r := newRunner(t, a, sessions, sessions.Plugin())
 			records := 0
 			var covered []string // words of events that a record of theirs stands for
 			for turn := 1; turn <= 30; turn++ {
 				asked++
 				words := fmt.Sprintf("w%d %s", 2*asked-1, strings.Repeat("word ", 80))
-				for _, err := range r.Run(t.Context(), "user", "s", genai.NewContentFromText(words, "user"), agent.RunConfig{}) {
-					no(t, err)
-				}
-				if faults := faultsOf(prompt); len(faults) > 0 {
-					t.Fatalf("turn %d: the prompt %s", turn, faults)
-				}
+				runTurn(t, r, genai.NewContentFromText(words, "user"))
+				checkPrompt(t, prompt)
 				seen := map[string]int{}
 				for _, w := range marksOf(prompt...) {
 					seen[w]++

@@ -6,18 +6,14 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
-	"google.golang.org/adk/v2/agent"
 	"google.golang.org/adk/v2/agent/llmagent"
 	"google.golang.org/adk/v2/model"
-	"google.golang.org/adk/v2/plugin"
-	"google.golang.org/adk/v2/runner"
 	"google.golang.org/adk/v2/session"
 	"google.golang.org/genai"
 
@@ -41,12 +37,12 @@ func compacted(t *testing.T, opts adk.Options) *adk.Service {
 
 // toolLoop runs one invocation that calls a tool so many times, one after the other, and
 // returns the prompts.
-func toolLoop(t *testing.T, sessions session.Service, steps int, question string, change ...func(*llmagent.Config)) (prompts [][]*genai.Content) {
+func toolLoop(t *testing.T, sessions session.Service, steps int, question string, change ...func(*llmagent.Config)) [][]*genai.Content {
 	t.Helper()
-	m := &scriptedModel{agent: "app"}
+	var prompts recorder
 	step := 0
 	loop := modelFunc(func(ctx context.Context, req *model.LLMRequest) responses {
-		m.keep(req.Contents)
+		prompts.keep(req.Contents)
 		part := &genai.Part{Text: "done"}
 		if step++; step <= steps {
 			part = call(fmt.Sprint("c", step), "lookup", map[string]any{"key": fmt.Sprint("a key that takes some room, number ", step)})
@@ -60,15 +56,8 @@ func toolLoop(t *testing.T, sessions session.Service, steps int, question string
 	}
 	a, err := llmagent.New(cfg)
 	no(t, err)
-	r, err := runner.New(runner.Config{AppName: "app", Agent: a, SessionService: sessions, AutoCreateSession: true})
-	no(t, err)
-	last := ""
-	for e, err := range r.Run(t.Context(), "user", "s", genai.NewContentFromText(question, "user"), agent.RunConfig{}) {
-		no(t, err)
-		last = e.Content.Parts[0].Text
-	}
-	equal(t, "last words", last, "done")
-	return m.taken()
+	equal(t, "last words", lastWords(runTurn(t, newRunner(t, a, sessions), genai.NewContentFromText(question, "user"))), "done")
+	return prompts.taken()
 }
 
 var inRun = compaction.Config{Enabled: true, TokenThreshold: 800, EventRetentionSize: 2}
@@ -142,57 +131,76 @@ func TestNoCompactionInsideARun(t *testing.T) {
 	}
 }
 
-// A summarizer that fails, panics, never returns or takes its time with nothing to say
-// does no harm to a run, and keeps it waiting no longer than the timeout in all.
-func TestSummarizersThatDoNoHarm(t *testing.T) {
+// A summarizer or a hook that fails, panics, never returns, refuses or takes its time with nothing to say does no harm to a
+// run: the run waits no longer than the timeout in all, and what went wrong can be asked for. What was vetoed is not written.
+func TestFailuresReachNoRun(t *testing.T) {
 	release := make(chan struct{})
 	t.Cleanup(func() { close(release) })
 	broken := errors.New("broken")
 	const timeout = 300 * time.Millisecond
-	for _, c := range []struct {
-		name      string
-		summarize compaction.SummarizerFunc
-		want      error // of the attempts
+	for name, c := range map[string]struct {
+		summarize compaction.SummarizerFunc // nil: it succeeds
+		before    func(context.Context, adk.Draft) error
+		outcome   compaction.Outcome // of the first attempt
+		err       error
 	}{
-		{"fails", func(context.Context, compaction.Request) (compaction.Response, error) {
+		"fails": {func(context.Context, compaction.Request) (compaction.Response, error) {
 			return compaction.Response{}, broken
-		}, broken},
-		{"panics", func(context.Context, compaction.Request) (compaction.Response, error) { panic("no") }, compaction.ErrSummarizerPanic},
-		{"never returns", func(context.Context, compaction.Request) (compaction.Response, error) {
+		}, nil, compaction.Failed, broken},
+		"panics": {func(context.Context, compaction.Request) (compaction.Response, error) { panic("no") }, nil, compaction.Failed, compaction.ErrSummarizerPanic},
+		"never returns": {func(context.Context, compaction.Request) (compaction.Response, error) {
 			<-release
 			return compaction.Response{}, nil
-		}, context.DeadlineExceeded},
-		{"declines slowly", func(ctx context.Context, _ compaction.Request) (compaction.Response, error) {
+		}, nil, compaction.Failed, context.DeadlineExceeded},
+		"declines slowly": {func(ctx context.Context, _ compaction.Request) (compaction.Response, error) {
 			select {
 			case <-ctx.Done():
 			case <-time.After(timeout / 3):
 			}
 			return compaction.Response{}, ctx.Err()
-		}, nil},
-		{"calls a function", func(context.Context, compaction.Request) (compaction.Response, error) {
+		}, nil, compaction.Declined, nil},
+		"calls a function": {func(context.Context, compaction.Request) (compaction.Response, error) {
 			return gemini.Response("", &genai.Content{Parts: []*genai.Part{call("x", "y", nil)}}, "", nil)
-		}, compaction.ErrRefusedAnswer},
+		}, nil, compaction.Failed, compaction.ErrRefusedAnswer},
+		"is vetoed":          {nil, func(context.Context, adk.Draft) error { return broken }, compaction.Vetoed, broken},
+		"hook panics":        {nil, func(context.Context, adk.Draft) error { panic("no") }, compaction.Failed, compaction.ErrPanic},
+		"hook never returns": {nil, func(context.Context, adk.Draft) error { <-release; return nil }, compaction.Failed, context.DeadlineExceeded},
 	} {
-		t.Run(c.name, func(t *testing.T) {
+		t.Run(name, func(t *testing.T) {
 			var mu sync.Mutex
-			var seen []compaction.Attempt[store.Key]
+			var attempts []compaction.Attempt[store.Key]
 			cfg := inRun
-			cfg.Summarizer, cfg.Fallback = c.summarize, declines{}
-			sessions := compacted(t, adk.Options{Compaction: cfg, CompactionTimeout: timeout, Hooks: adk.Hooks{OnCompaction: func(a compaction.Attempt[store.Key]) {
-				mu.Lock()
-				defer mu.Unlock()
-				seen = append(seen, a)
-			}}})
+			cfg.Summarizer, cfg.Fallback = adk.Summarizer(shortener{}), declines{}
+			if c.summarize != nil {
+				cfg.Summarizer = c.summarize
+			}
+			sessions := compacted(t, adk.Options{Compaction: cfg, CompactionTimeout: timeout, Hooks: adk.Hooks{
+				BeforeSummarise: c.before,
+				OnCompaction: func(a compaction.Attempt[store.Key]) {
+					mu.Lock()
+					defer mu.Unlock()
+					attempts = append(attempts, a)
+				},
+			}})
 			prompts := toolLoop(t, sessions, 30, "the question")
-			if n := len(prompts[len(prompts)-1]); n > 1+2*30 {
-				t.Errorf("the last prompt has %d contents", n)
+			sess := get(t, sessions, "s")
+			if n := len(prompts[len(prompts)-1]); n > 1+2*30 || c.before != nil && (n < 1+2*30 || sess.Events().Len() != n+1) {
+				t.Errorf("the last prompt has %d contents, and %d events are visible", n, sess.Events().Len())
 			}
 			// A run that waits for each of its 30 steps shows in the number of attempts.
 			mu.Lock()
-			attempts := slices.Clone(seen)
-			mu.Unlock()
-			if n := len(attempts); n == 0 || n > 10 || !errors.Is(attempts[0].Err, c.want) {
+			if n := len(attempts); n == 0 || n > 10 || attempts[0].Outcome != c.outcome || !errors.Is(attempts[0].Err, c.err) ||
+				errors.Is(attempts[0].Err, compaction.ErrVetoed) != (c.outcome == compaction.Vetoed) {
 				t.Errorf("%d attempts, %+v", n, attempts)
+			}
+			mu.Unlock()
+			last, ok := sessions.LastCompaction(sess)
+			if c.before != nil && (!ok || last.Outcome != c.outcome || !errors.Is(last.Err, c.err)) {
+				t.Errorf("the last attempt is %+v, %v", last, ok)
+			}
+			if c.before != nil && name != "hook never returns" {
+				_, err := sessions.Compact(t.Context(), sess, adk.CompactOptions{})
+				fails(t, err, c.err)
 			}
 			ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 			defer cancel()
@@ -374,57 +382,6 @@ func TestBeforeSummarise(t *testing.T) {
 	equal(t, "patches logged", logged, 1)
 }
 
-// A veto reaches no run, whoever panics or hangs neither; all are counted, and the last one
-// can be asked for.
-func TestSummariesThatAreNotApproved(t *testing.T) {
-	release := make(chan struct{})
-	t.Cleanup(func() { close(release) })
-	secret := errors.New("a secret is in it")
-	for _, c := range []struct {
-		name    string
-		before  func(context.Context, adk.Draft) error
-		outcome compaction.Outcome
-		err     error
-	}{
-		{"veto", func(context.Context, adk.Draft) error { return secret }, compaction.Vetoed, secret},
-		{"panic", func(context.Context, adk.Draft) error { panic("no") }, compaction.Failed, compaction.ErrPanic},
-		{"never returns", func(context.Context, adk.Draft) error { <-release; return nil }, compaction.Failed, context.DeadlineExceeded},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			cfg := inRun
-			cfg.Summarizer = adk.Summarizer(shortener{})
-			var mu sync.Mutex
-			outcomes := map[compaction.Outcome]int{}
-			svc := compacted(t, adk.Options{
-				Compaction: cfg, CompactionTimeout: 100 * time.Millisecond, Hooks: adk.Hooks{BeforeSummarise: c.before, OnCompaction: func(a compaction.Attempt[store.Key]) {
-					mu.Lock()
-					defer mu.Unlock()
-					outcomes[a.Outcome]++
-				}},
-			})
-			prompts := toolLoop(t, svc, 20, "the question")
-			equal(t, "contents of the last prompt", len(prompts[len(prompts)-1]), 1+2*20)
-			mu.Lock()
-			n := outcomes[c.outcome]
-			if n == 0 || n > 10 || len(outcomes) != 1 {
-				t.Errorf("the outcomes are %v", outcomes)
-			}
-			mu.Unlock()
-			last, ok := svc.LastCompaction(get(t, svc, "s"))
-			if !ok || last.Outcome != c.outcome || !errors.Is(last.Err, c.err) || errors.Is(last.Err, compaction.ErrVetoed) != (c.outcome == compaction.Vetoed) {
-				t.Errorf("the last attempt is %+v, %v", last, ok)
-			}
-			if c.name != "never returns" {
-				_, err := svc.Compact(t.Context(), get(t, svc, "s"), adk.CompactOptions{})
-				fails(t, err, c.err)
-			}
-			if get(t, svc, "s").Events().Len() != 1+2*20+1 {
-				t.Error("something was written")
-			}
-		})
-	}
-}
-
 // Who is asked before events are summarised sees them, and what it says must be kept is
 // kept. A veto leaves the session as it is, and a focus reaches the summarizer.
 func TestPrepare(t *testing.T) {
@@ -476,174 +433,6 @@ func TestPrepare(t *testing.T) {
 	}
 	equal(t, "whose", []string{asked[0].AppName, asked[0].UserID, asked[0].SessionID}, []string{"app", "user", "s"})
 	equal(t, "summary", get(t, svc, "s").Events().At(0).Content.Parts[0].Text, "They talked.\nThe gate code must be kept.")
-}
-
-// compactions counts what was written, by trigger.
-type compactions struct {
-	mu    sync.Mutex
-	wrote map[compaction.Trigger]int
-	level int
-}
-
-func (c *compactions) see(t *testing.T) func(compaction.Attempt[store.Key]) {
-	return func(a compaction.Attempt[store.Key]) {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		switch {
-		case a.Outcome == compaction.Wrote:
-			c.wrote[a.Trigger]++
-			c.level = max(c.level, a.Written.Level)
-		case a.Outcome == compaction.Failed:
-			t.Errorf("a compaction failed: %v", a.Err)
-		}
-	}
-}
-
-// A runner's conversation that is compacted all along: see [TestRunner]. The models always
-// get a prompt that is bounded, whole, and has the question and the summaries.
-func TestRunnerWithCompaction(t *testing.T) {
-	byInterval := compaction.Config{Enabled: true, CompactionInterval: 3, OverlapSize: 1}
-	byTokens := compaction.Config{Enabled: true, TokenThreshold: 1500, EventRetentionSize: 4}
-	both := byInterval
-	both.TokenThreshold, both.EventRetentionSize = byTokens.TokenThreshold, byTokens.EventRetentionSize
-	for _, c := range []struct {
-		name   string
-		cfg    compaction.Config
-		plugin bool
-		most   int // contents in a prompt
-		by     []compaction.Trigger
-	}{
-		{"interval", byInterval, false, 40, []compaction.Trigger{compaction.ByInterval, compaction.ByTiers}},
-		{"interval, with plugin", byInterval, true, 36, []compaction.Trigger{compaction.ByInterval, compaction.ByTiers}},
-		{"tokens", byTokens, false, 24, []compaction.Trigger{compaction.ByTokens}},
-		{"both, with plugin", both, true, 24, []compaction.Trigger{compaction.ByInterval, compaction.ByTiers}},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			c.cfg.Summarizer = adk.Summarizer(shortener{})
-			path := filepath.Join(t.TempDir(), "sessions.db")
-			done := compactions{wrote: map[compaction.Trigger]int{}}
-			reopen := func() (*store.Store, *adk.Service) {
-				s := opened(t)(store.Open(path, store.Options{Durability: store.Relaxed}))
-				svc, err := adk.NewService(s, adk.Options{Compaction: c.cfg, Hooks: adk.Hooks{OnCompaction: done.see(t)}})
-				no(t, err)
-				return s, svc
-			}
-			db, sessions := reopen()
-			p := startWith(t, sessions, c.plugin)
-			var events []*session.Event
-			longest, inRun, summarised := 0, 0, 0
-			for turn := 1; turn <= runTurns; turn++ {
-				got, _ := p.turn(t, turn)
-				events = append(events, got...)
-				prompts := p.taken()
-				checkTurn(t, turn, prompts)
-				for _, prompts := range prompts {
-					summaries := 0
-					for _, prompt := range prompts {
-						longest = max(longest, len(prompt))
-						n := checkSummaries(t, turn, prompt)
-						if n > summaries && summaries > 0 || len(prompt) < len(prompts[0]) {
-							inRun++
-						}
-						summaries = n
-					}
-					summarised = max(summarised, summaries)
-				}
-				sessions.Settle(t)
-				if turn%restartEvery == restartEvery-5 {
-					no(t, sessions.Close(t.Context()))
-					no(t, db.Close())
-					db, sessions = reopen()
-					p = startWith(t, sessions, c.plugin)
-				}
-			}
-			t.Logf("written: %v up to level %d, longest prompt %d, most summaries %d, inside runs %d", done.wrote, done.level, longest, summarised, inRun)
-			if longest > c.most {
-				t.Errorf("a prompt has %d contents", longest)
-			}
-			for _, by := range c.by {
-				if done.wrote[by] == 0 {
-					t.Errorf("nothing was compacted by %s: %v", by, done.wrote)
-				}
-			}
-			sess := get(t, sessions, "s")
-			equal(t, "state", stateOf(sess), map[string]any{"count": runTurns / 5, "last": "k57"})
-			checkAudit(t, sessions, sess, events)
-			no(t, sessions.Close(t.Context()))
-		})
-	}
-}
-
-// checkSummaries counts a prompt's summaries. They stand before the question, and what is
-// raw is in the order in which it was said.
-func checkSummaries(t *testing.T, turn int, prompt []*genai.Content) (n int) {
-	t.Helper()
-	newest := 0
-	for i, c := range prompt {
-		var asked int
-		if _, err := fmt.Sscanf(c.Parts[0].Text, "turn %d", &asked); err == nil {
-			if asked < newest {
-				t.Fatalf("turn %d: question %d comes after %d", turn, asked, newest)
-			}
-			newest = asked
-		}
-		if !isSummary(c) {
-			continue
-		}
-		n++
-		if newest == turn {
-			t.Fatalf("turn %d: content %d of %d is a summary after the question", turn, i, len(prompt))
-		}
-	}
-	return n
-}
-
-func startWith(t *testing.T, sessions *adk.Service, withPlugin bool) *process {
-	t.Helper()
-	p := start(t, sessions)
-	p.details = strings.Repeat("The details of the question are these. ", 8)
-	for _, m := range p.models {
-		m.details = strings.Repeat("The answer has details too. ", 8)
-	}
-	if !withPlugin {
-		return p
-	}
-	var err error
-	p.runner, err = runner.New(runner.Config{
-		AppName:        "app",
-		Agent:          newAgent(t, p.models["root"], newAgent(t, p.models["billing"])),
-		SessionService: sessions, AutoCreateSession: true,
-		PluginConfig: runner.PluginConfig{Plugins: []*plugin.Plugin{sessions.Plugin()}},
-	})
-	no(t, err)
-	return p
-}
-
-// A transfer to a sub-agent, then everything compacted. The runner's next
-// turn still goes to the sub-agent.
-func TestTransferCompactedAway(t *testing.T) {
-	db := opened(t)(store.OpenMemory(store.Options{}))
-	cfg := compaction.Config{Enabled: true, CompactionInterval: 1, Summarizer: adk.Summarizer(shortener{})}
-	sessions, err := adk.NewService(db, adk.Options{Compaction: cfg})
-	no(t, err)
-	p := startWith(t, sessions, true)
-	for _, turn := range []int{transferTurn - 1, transferTurn, transferTurn + 3, transferTurn + 4} {
-		p.turn(t, turn)
-		sessions.Settle(t)
-		prompts := p.taken()
-		if turn > transferTurn && len(prompts["root"])+len(prompts["billing"]) != len(prompts["billing"]) {
-			t.Fatalf("turn %d went to root", turn)
-		}
-	}
-	raw := 0
-	for e := range get(t, sessions, "s").Events().All() {
-		if !isSummary(e.Content) {
-			raw++
-		}
-	}
-	if raw > 3 { // root's newest event with its call, and billing's newest
-		t.Errorf("%d events are still raw", raw)
-	}
 }
 
 // Who asks for it gets the error that no run gets, and is not made to wait after it.

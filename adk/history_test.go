@@ -179,10 +179,10 @@ func TestHistoryMarksSummaries(t *testing.T) {
 func TestHistoryOverREST(t *testing.T) {
 	s := inMemory(t)
 	summarised(t, s)
-	m := &scriptedModel{agent: "app", script: script}
+	m := &scriptedModel{}
 	var fail bool
 	served := &unreadable{Service: s, fails: &fail}
-	rest, err := adkrest.NewServer(adkrest.ServerConfig{SessionService: served, AgentLoader: agent.NewSingleLoader(newAgent(t, m)), SSEWriteTimeout: time.Minute})
+	rest, err := adkrest.NewServer(adkrest.ServerConfig{SessionService: served, AgentLoader: agent.NewSingleLoader(llmAgent(t, m)), SSEWriteTimeout: time.Minute})
 	no(t, err)
 	server := httptest.NewServer(adk.HistoryHandler(rest))
 	defer server.Close()

@@ -11,7 +11,6 @@ import (
 
 	"github.com/gorilla/mux"
 	"google.golang.org/adk/v2/agent"
-	"google.golang.org/adk/v2/agent/llmagent"
 	"google.golang.org/adk/v2/server/adkrest"
 	"google.golang.org/adk/v2/session"
 
@@ -190,8 +189,7 @@ func (l restLauncher) SetupSubrouters(router *mux.Router, agents *agent.Loader) 
 func TestHistorySublauncher(t *testing.T) {
 	s := inMemory(t)
 	summarised(t, s)
-	a, err := llmagent.New(llmagent.Config{Name: "app", Model: counter{}})
-	no(t, err)
+	a := llmAgent(t, counter{})
 	agents := agent.NewSingleLoader(a)
 	router := mux.NewRouter()
 	no(t, adk.HistorySublauncher(restLauncher{s}).SetupSubrouters(router, &agents))

@@ -9,9 +9,6 @@ import (
 	"time"
 
 	"google.golang.org/adk/v2/agent"
-	"google.golang.org/adk/v2/agent/llmagent"
-	"google.golang.org/adk/v2/plugin"
-	"google.golang.org/adk/v2/runner"
 	"google.golang.org/adk/v2/session"
 	"google.golang.org/genai"
 
@@ -92,10 +89,7 @@ func TestWaitForRun(t *testing.T) {
 	var wg sync.WaitGroup
 	for i := range 4 {
 		// An agent of its own: the first run of one sets its mode, without a lock.
-		a, err := llmagent.New(llmagent.Config{Name: "assistant", Model: counter{}})
-		no(t, err)
-		r, err := runner.New(runner.Config{AppName: "app", Agent: a, SessionService: sessions, PluginConfig: runner.PluginConfig{Plugins: []*plugin.Plugin{sessions.Plugin()}}})
-		no(t, err)
+		r := newRunner(t, llmAgent(t, counter{}), sessions, sessions.Plugin())
 		wg.Go(func() {
 			for _, err := range r.Run(t.Context(), "user", "s", genai.NewContentFromText(fmt.Sprint("question ", i), "user"), agent.RunConfig{}) {
 				if err != nil {

@@ -29,11 +29,8 @@ func calling(id, name string, long ...string) func(*session.Event) {
 	}
 }
 
-func returning(id, name string, response map[string]any) func(*session.Event) {
-	return func(e *session.Event) {
-		e.Content = genai.NewContentFromFunctionResponse(name, response, "user")
-		e.Content.Parts[0].FunctionResponse.ID = id
-	}
+func returning(id, name string, of map[string]any) func(*session.Event) {
+	return func(e *session.Event) { e.Content = response(id, name, of) }
 }
 
 func scoped(scope string) func(*session.Event) {

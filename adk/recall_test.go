@@ -1,14 +1,10 @@
 package adk_test
 
 import (
-	"context"
 	"fmt"
 	"testing"
 
 	"google.golang.org/adk/v2/agent"
-	"google.golang.org/adk/v2/agent/llmagent"
-	"google.golang.org/adk/v2/model"
-	"google.golang.org/adk/v2/runner"
 	"google.golang.org/adk/v2/session"
 	"google.golang.org/adk/v2/tool/functiontool"
 	"google.golang.org/adk/v2/tool/toolconfirmation"
@@ -33,16 +29,13 @@ func TestAnswerToACompactedCall(t *testing.T) {
 			turn := 0
 			m := replying(func(p []*genai.Content) *genai.Part {
 				prompt = p
-				if faults := faultsOf(p); len(faults) > 0 {
-					t.Errorf("turn %d: the prompt %s", turn, faults)
-				}
+				checkPrompt(t, p)
 				if endsWithResponse(p) || turn%2 == 0 {
 					return &genai.Part{Text: "said" + padding}
 				}
 				return call(fmt.Sprint("ask", turn), "approve", nil)
 			})
-			a, err := llmagent.New(llmagent.Config{Name: "app", Model: m, Tools: tools(t)})
-			no(t, err)
+			a := llmAgent(t, m, tools(t)...)
 			asked := "" // the invocation of the first call
 			most := 0
 			for turn = 1; turn <= 60; turn++ {
@@ -56,13 +49,12 @@ func TestAnswerToACompactedCall(t *testing.T) {
 			if most > 64 {
 				t.Errorf("%d events were visible", most)
 			}
-			msg := genai.NewContentFromFunctionResponse("approve", map[string]any{"status": "approved"}, "user")
-			msg.Parts[0].FunctionResponse.ID = "ask1"
+			msg := response("ask1", "approve", map[string]any{"status": "approved"})
 			if recalls {
 				no(t, sessions.RestoreCalls(t.Context(), get(t, sessions, "s"), msg))
 			}
 			events := ask(t, a, sessions, msg)
-			equal(t, "what the answer led to", events[len(events)-1].Content.Parts[0].Text, "said"+padding)
+			equal(t, "what the answer led to", lastWords(events), "said"+padding)
 			found := 0
 			for _, c := range prompt {
 				for _, p := range c.Parts {
@@ -144,39 +136,26 @@ func TestConfirmedCallIsMadeOnce(t *testing.T) {
 		}
 	}}})
 	made := 0
-	pay, err := functiontool.New(functiontool.Config{Name: "pay", RequireConfirmation: true},
-		func(agent.Context, payment) (map[string]any, error) {
-			made++
-			return map[string]any{"paid": true}, nil
-		})
-	no(t, err)
+	pay := functionTool(t, functiontool.Config{Name: "pay", RequireConfirmation: true}, func(agent.Context, payment) (map[string]any, error) {
+		made++
+		return map[string]any{"paid": true}, nil
+	})
 	step := 0
-	m := modelFunc(func(ctx context.Context, req *model.LLMRequest) responses {
-		part := &genai.Part{Text: "done"}
+	m := replying(func([]*genai.Content) *genai.Part {
 		switch step++; {
 		case step == 1:
-			part = call("pay1", "pay", map[string]any{"sum": 1.0, "to": "x"})
+			return call("pay1", "pay", map[string]any{"sum": 1.0, "to": "x"})
 		case step < 20:
-			part = call(fmt.Sprint("c", step), "lookup", map[string]any{"key": fmt.Sprint(step) + padding})
+			return call(fmt.Sprint("c", step), "lookup", map[string]any{"key": fmt.Sprint(step) + padding})
 		}
-		return answers(&model.LLMResponse{Content: &genai.Content{Role: "model", Parts: []*genai.Part{part}}})(ctx, req)
+		return &genai.Part{Text: "done"}
 	})
-	a, err := llmagent.New(llmagent.Config{Name: "app", Model: m, Tools: append(tools(t), pay)})
-	no(t, err)
-	r, err := runner.New(runner.Config{AppName: "app", Agent: a, SessionService: sessions, AutoCreateSession: true})
-	no(t, err)
-	turn := func(msg *genai.Content) (last *session.Event) {
-		for e, err := range r.Run(t.Context(), "user", "s", msg, agent.RunConfig{}) {
-			no(t, err)
-			last = e
-		}
-		return last
-	}
-	request := turn(genai.NewContentFromText("pay", "user")).Content.Parts[0].FunctionCall
+	a := llmAgent(t, m, append(tools(t), pay)...)
+	r := newRunner(t, a, sessions)
+	events := runTurn(t, r, genai.NewContentFromText("pay", "user"))
+	request := events[len(events)-1].Content.Parts[0].FunctionCall
 	equal(t, "the request", request.Name, toolconfirmation.FunctionCallName)
-	yes := genai.NewContentFromFunctionResponse(request.Name, map[string]any{"confirmed": true}, "user")
-	yes.Parts[0].FunctionResponse.ID = request.ID
-	equal(t, "the last words", turn(yes).Content.Parts[0].Text, "done")
+	equal(t, "the last words", lastWords(runTurn(t, r, response(request.ID, request.Name, map[string]any{"confirmed": true}))), "done")
 	equal(t, "payments", made, 1)
 	if written == 0 {
 		t.Error("nothing was compacted")
@@ -201,8 +180,7 @@ func TestAnswerWithoutRoomForItsCall(t *testing.T) {
 		store.PatchOptions{AsOfNow: true, AllowOrphans: true}, patch.NewSummarise(0, 2, e))
 	no(t, err)
 	answer := &session.Event{ID: "answer", Author: "user", InvocationID: "j"}
-	answer.Content = genai.NewContentFromFunctionResponse("approve", map[string]any{"ok": true}, "user")
-	answer.Content.Parts[0].FunctionResponse.ID = "c"
+	answer.Content = response("c", "approve", map[string]any{"ok": true})
 	sess = get(t, s, "s")
 	fails(t, s.RestoreCalls(t.Context(), sess, answer.Content), fold.ErrOrphanedCall)
 	no(t, s.AppendEvent(t.Context(), sess, answer))

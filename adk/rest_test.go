@@ -20,9 +20,8 @@ import (
 // ADK's own REST server serves sessions.
 func TestREST(t *testing.T) {
 	onEach(t, func(t *testing.T, s service) {
-		model := &scriptedModel{agent: "app", script: script}
 		handler, err := adkrest.NewServer(adkrest.ServerConfig{
-			SessionService: s, AgentLoader: agent.NewSingleLoader(newAgent(t, model)), SSEWriteTimeout: time.Minute,
+			SessionService: s, AgentLoader: agent.NewSingleLoader(llmAgent(t, &scriptedModel{}, tools(t)...)), SSEWriteTimeout: time.Minute,
 		})
 		no(t, err)
 		server := httptest.NewServer(handler)
@@ -47,7 +46,7 @@ func TestREST(t *testing.T) {
 		}
 
 		stream := c.text("POST", "/run_sse", run("turn 4", true), 200)
-		if strings.Count(stream, "data: ") < 3 || !strings.Contains(stream, "answer to 4") || strings.Contains(stream, "error") {
+		if strings.Count(stream, "data: ") < 3 || !strings.Contains(stream, "an answer in words") || strings.Contains(stream, "error") {
 			t.Errorf("the stream is %s", stream)
 		}
 		sess := get(t, s, "s")

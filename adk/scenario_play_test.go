@@ -28,7 +28,6 @@ import (
 	"google.golang.org/adk/v2/model"
 	"google.golang.org/adk/v2/platform"
 	"google.golang.org/adk/v2/plugin"
-	"google.golang.org/adk/v2/runner"
 	"google.golang.org/adk/v2/session"
 	"google.golang.org/adk/v2/tool"
 	"google.golang.org/adk/v2/tool/functiontool"
@@ -193,11 +192,7 @@ func (s scenario) play(t *testing.T, on stage) (all []played) {
 	ctx := deterministic(t.Context())
 	var open []request
 	for n, u := range s.Turns {
-		r, err := runner.New(runner.Config{
-			AppName: "app", Agent: c.root, SessionService: on, AutoCreateSession: true,
-			PluginConfig: runner.PluginConfig{Plugins: on.plugins()},
-		})
-		no(t, err)
+		r := newRunner(t, c.root, on, on.plugins()...)
 		var msg *genai.Content
 		msg, open = u.message(n+1, open)
 		on.answers(msg)
@@ -264,13 +259,11 @@ func (u userTurn) message(n int, open []request) (*genai.Content, []request) {
 	slices.SortStableFunc(open, func(a, b request) int { return strings.Compare(a.by, b.by) })
 	i := u.Pick % len(open)
 	r := open[i]
-	response := map[string]any{"status": fmt.Sprint("answer of turn ", n)}
+	of := map[string]any{"status": fmt.Sprint("answer of turn ", n)}
 	if strings.HasPrefix(r.name, "adk_request") {
-		response = map[string]any{"confirmed": u.Confirm}
+		of = map[string]any{"confirmed": u.Confirm}
 	}
-	msg := genai.NewContentFromFunctionResponse(r.name, response, "user")
-	msg.Parts[0].FunctionResponse.ID = r.id
-	return msg, append(append([]request{}, open[:i]...), open[i+1:]...)
+	return response(r.id, r.name, of), append(append([]request{}, open[:i]...), open[i+1:]...)
 }
 
 // deterministic gives a context with ids and a clock of its own.
@@ -329,10 +322,10 @@ type player struct {
 	targets []string // of a transfer
 	tasks   []string // that can be delegated
 
-	mu      sync.Mutex
-	made    int // moves
-	inTurn  int // moves of this turn that were no mere words
-	prompts [][]*genai.Content
+	mu     sync.Mutex
+	made   int // moves
+	inTurn int // moves of this turn that were no mere words
+	told   recorder
 }
 
 // Most moves of an agent in a turn that are no mere words, lest a turn goes on for ever.
@@ -341,11 +334,9 @@ const mostMoves = 4
 func (*player) Name() string { return "player" }
 
 func (p *player) GenerateContent(ctx context.Context, req *model.LLMRequest, _ bool) responses {
-	m := &scriptedModel{}
-	m.keep(req.Contents)
+	p.told.keep(req.Contents)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.prompts = append(p.prompts, m.prompts...)
 	parts := p.answer()
 	if parts == nil {
 		return func(yield func(*model.LLMResponse, error) bool) { yield(nil, errBroken) }
@@ -359,9 +350,8 @@ var errBroken = errors.New("the model is out of order")
 func (p *player) newTurn() [][]*genai.Content {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	prompts := p.prompts
-	p.inTurn, p.prompts = 0, nil
-	return prompts
+	p.inTurn = 0
+	return p.told.taken()
 }
 
 func (p *player) answer() []*genai.Part {
@@ -469,31 +459,22 @@ func (c *cast) one(r role, above *role, subs []agent.Agent, tools []tool.Tool) (
 // takes its time.
 func scenarioTools(t *testing.T) []tool.Tool {
 	t.Helper()
-	lookup, err := functiontool.New(functiontool.Config{Name: "lookup", Description: "looks a key up"},
-		func(ctx agent.Context, args lookupArgs) (map[string]string, error) {
-			name, _, _ := strings.Cut(args.Key, "-")
-			value := "value of " + args.Key
-			if strings.ContainsAny(args.Key, "147") {
-				value += strings.Repeat(" and so on", 100)
-			}
-			return map[string]string{"value": value}, ctx.State().Set("last "+name, args.Key)
-		})
-	no(t, err)
-	pay, err := functiontool.New(functiontool.Config{Name: "pay", Description: "pays", RequireConfirmation: true},
-		func(ctx agent.Context, p payment) (map[string]any, error) {
-			paid := 0.0
-			if v, err := ctx.State().Get("paid " + ctx.AgentName()); err == nil {
-				paid = v.(float64)
-			}
-			return map[string]any{"paid": p.Sum}, ctx.State().Set("paid "+ctx.AgentName(), paid+p.Sum)
-		})
-	no(t, err)
-	approve, err := functiontool.New(functiontool.Config{Name: "approve", Description: "asks for approval", IsLongRunning: true},
-		func(agent.Context, struct{}) (map[string]string, error) {
-			return map[string]string{"status": "pending"}, nil
-		})
-	no(t, err)
-	return []tool.Tool{lookup, pay, approve}
+	lookup := functionTool(t, functiontool.Config{Name: "lookup"}, func(ctx agent.Context, args lookupArgs) (map[string]string, error) {
+		name, _, _ := strings.Cut(args.Key, "-")
+		value := "value of " + args.Key
+		if strings.ContainsAny(args.Key, "147") {
+			value += strings.Repeat(" and so on", 100)
+		}
+		return map[string]string{"value": value}, ctx.State().Set("last "+name, args.Key)
+	})
+	pay := functionTool(t, functiontool.Config{Name: "pay", RequireConfirmation: true}, func(ctx agent.Context, p payment) (map[string]any, error) {
+		paid := 0.0
+		if v, err := ctx.State().Get("paid " + ctx.AgentName()); err == nil {
+			paid = v.(float64)
+		}
+		return map[string]any{"paid": p.Sum}, ctx.State().Set("paid "+ctx.AgentName(), paid+p.Sum)
+	})
+	return []tool.Tool{lookup, pay, tools(t)[2]}
 }
 
 // A conversation goes the same way on ADK's own service in memory and on a store, whoever

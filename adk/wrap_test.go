@@ -20,9 +20,7 @@ import (
 	"time"
 
 	"github.com/glebarez/sqlite"
-	"google.golang.org/adk/v2/agent"
 	"google.golang.org/adk/v2/agent/llmagent"
-	"google.golang.org/adk/v2/runner"
 	"google.golang.org/adk/v2/session"
 	"google.golang.org/adk/v2/session/database"
 	"google.golang.org/genai"
@@ -125,20 +123,13 @@ func TestWrapInTheMiddle(t *testing.T) {
 				base, alone := b.make(t), b.make(t)
 				wrapped := wrap(t, base, adk.Options{Compaction: compaction.Config{Enabled: true, CompactionInterval: 2, Summarizer: adk.Summarizer(shortener{})}})
 				turn := func(on session.Service, n int) string {
-					var said strings.Builder
 					cfg := llmagent.Config{Name: "assistant", Model: counter{}}
 					if none {
 						cfg.IncludeContents = llmagent.IncludeContentsNone
 					}
 					a, err := llmagent.New(cfg)
 					no(t, err)
-					r, err := runner.New(runner.Config{AppName: "app", Agent: a, SessionService: on, AutoCreateSession: true})
-					no(t, err)
-					for e, err := range r.Run(t.Context(), "user", "s", genai.NewContentFromText(fmt.Sprintf("question %d", n), "user"), agent.RunConfig{}) {
-						no(t, err)
-						said.WriteString(e.Content.Parts[0].Text)
-					}
-					return said.String()
+					return lastWords(runTurn(t, newRunner(t, a, on), genai.NewContentFromText(question(n), "user")))
 				}
 				for n := range 12 {
 					want := turn(alone, n)
