@@ -229,8 +229,11 @@ func joined(lines []string) []string {
 // A patch is shown with what it did and what became of it, and an event with what hides it.
 func TestRecordPatch(t *testing.T) {
 	_, i := shownLog(t, Options{}, joined(patched())...)
-	shows(t, i, 200, []any{"session"}, "1 compaction · 1 identifier not in sight")
-	shows(t, i, 200, []any{"session", "at", 4}, "0 compactions")
+	for at, want := range []string{4: "0 compactions</p>", 11: "1 compaction · 1 identifier not in sight</p>"} {
+		if page := ask(t, i, "session", "at", at).Body.String(); !strings.Contains(page, want) {
+			t.Errorf("after record %d the headline does not end with %q", at, want)
+		}
+	}
 	page := shows(t, i, 200, []any{"record", "seq", 5}, "Record 5: a patch, summarise", "start 0, count 2, state keep", "What changed", "visible events4 -> 3",
 		"It stands.", "record 5, tokens: index 0 to 1: 2 events → 1 summary of level 1", "1 call of the summarizer: 1,200 tokens read, 30 written",
 		"1 of 2 identifiers lost", "A-4711 was found; so was Z-9999", "order A-4711", "What it put in", "Visible, at index 0", "What it stands for", "As it stood before", "kindsummary")
