@@ -24,8 +24,10 @@ func promptTokens(entries []fold.Entry, patchSeq uint64) (tokens int, measured b
 	for i := len(entries) - 1; i >= 0; i-- {
 		e := entries[i]
 		tokens += e.Event.EstimatedTokens()
-		if n := records.PromptTokens(e.Event); n > 0 && e.Seq > patchSeq && !e.Summary {
-			return tokens + n, true
+		if e.Seq > patchSeq && !e.Summary {
+			if n := records.PromptTokens(e.Event); n > 0 {
+				return tokens + n, true
+			}
 		}
 	}
 	return tokens, false

@@ -99,6 +99,9 @@ func HasDelta(e *patch.Event) bool {
 // PromptTokens returns how long the prompt was, in tokens, that the event answers, as the model
 // measured it, or 0 if the event does not say.
 func PromptTokens(e *patch.Event) int {
+	if _, measured := e.Field("usageMetadata"); !measured {
+		return 0
+	}
 	var usage struct {
 		PromptTokenCount json.RawMessage
 	}
