@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/internal/recordform"
 	"github.com/patchlog-dev/patchlog/internal/testlog"
 	"github.com/patchlog-dev/patchlog/internal/teststore"
@@ -515,5 +516,449 @@ func TestVerifyErasures(t *testing.T) {
 			t.Errorf("left in %v", got)
 		}
 		verified(t, s)
+	}
+}
+
+// textOf is what an event says in its first text.
+func textOf(e *patch.Event) string {
+	for _, p := range e.Content().Parts() {
+		if p.Kind == patch.PartText {
+			return p.Text
+		}
+	}
+	return e.Content().String()
+}
+
+// told logs a to f, s1 over a and b, s2 over c and d, m over s1 and s2, and s3 over e.
+func told(t testing.TB, s *store.Store) {
+	t.Helper()
+	var events []*patch.Event
+	for _, id := range []string{"a", "b", "c", "d", "e", "f"} {
+		events = append(events, said(t, id, "text "+id))
+	}
+	createWith(t, s, eraseKey, events...)
+	applied(t, s, eraseKey,
+		patch.NewSummarise(0, 2, said(t, "s1", "text a, text b")),
+		patch.NewSummarise(1, 2, said(t, "s2", "text c, text d")),
+		patch.NewSummarise(0, 2, said(t, "m", "text a to text d")).WithID("merge"),
+		patch.NewSummarise(1, 1, said(t, "s3", "text e")))
+}
+
+// applied logs patches, one after the other.
+func applied(t testing.TB, s *store.Store, key store.Key, patches ...*patch.PatchEvent) {
+	t.Helper()
+	for _, p := range patches {
+		must(t)(s.ApplyPatch(context.Background(), key, store.PatchOptions{AsOfNow: true, AllowOrphans: true}, p))
+	}
+}
+
+// visible returns the ids of the visible events, in brackets those that are blank.
+func visible(v fold.View) string {
+	var ids []string
+	for _, e := range v.Events() {
+		id := e.ID()
+		if e.IsBlank(patch.KeepValues) {
+			id = "(" + id + ")"
+		}
+		ids = append(ids, id)
+	}
+	return strings.Join(ids, " ")
+}
+
+func summariesSay(t testing.TB, s *store.Store, want map[string]string) {
+	t.Helper()
+	says := map[string]string{}
+	for r, err := range s.RawEvents(t.Context(), eraseKey, 1) {
+		no(t, err)
+		for _, e := range r.Events() {
+			says[e.ID()] = textOf(e)
+		}
+	}
+	for id, text := range want {
+		if says[id] != text {
+			t.Errorf("%s says %q, want %q", id, says[id], text)
+		}
+	}
+}
+
+// Visible blank summaries make way for what is left behind them, newest first, as far as there is room.
+func TestEraseReverts(t *testing.T) {
+	for name, c := range map[string]struct {
+		ids   []string
+		opts  store.EraseOptions
+		after []*patch.PatchEvent // after what told logs
+		want  string
+	}{
+		"a path down":            {[]string{"a"}, store.EraseOptions{}, nil, "(a) b s2 s3 f; [m s1] []"},
+		"nothing is left of e":   {[]string{"a", "e"}, store.EraseOptions{}, nil, "(a) b s2 (s3) f; [m s1] [s3]"},
+		"all of one branch":      {[]string{"a", "b"}, store.EraseOptions{}, nil, "(s1) s2 s3 f; [m] [s1]"},
+		"nothing is left":        {[]string{"a", "b", "c", "d"}, store.EraseOptions{}, nil, "(m) s3 f; [] [m]"},
+		"the newest blank last":  {[]string{"a", "b", "c", "d", "e"}, store.EraseOptions{}, []*patch.PatchEvent{patch.NewSummarise(0, 1, said(t, "n", "text a"))}, "(n) (s3) f; [] [s3 n]"},
+		"two paths":              {[]string{"a", "c"}, store.EraseOptions{}, nil, "(a) b (c) d s3 f; [m s2 s1] []"},
+		"no room for another":    {[]string{"a", "c"}, store.EraseOptions{Room: 1}, nil, "(s1) (c) d s3 f; [m s2] [s1]"},
+		"blank":                  {[]string{"a"}, store.EraseOptions{Summaries: patch.BlankSummaries}, nil, "(m) s3 f; [] [m]"},
+		"kept":                   {[]string{"a"}, store.EraseOptions{Summaries: patch.KeepSummaries}, nil, "m s3 f; [] []"},
+		"pinned":                 {[]string{"a"}, store.EraseOptions{}, []*patch.PatchEvent{patch.NewPin("m")}, "(a) b s2 s3 f; [m s1] []"},
+		"cut away":               {[]string{"a"}, store.EraseOptions{}, []*patch.PatchEvent{patch.NewSplice(0, 1)}, "s3 f; [] []"},
+		"in a splice that drops": {[]string{"f"}, store.EraseOptions{}, []*patch.PatchEvent{patch.NewSplice(1, 2, said(t, "x", "text f")).WithState(patch.Drop)}, "m (x); [] []"},
+		"with an event":          {[]string{"f"}, store.EraseOptions{}, []*patch.PatchEvent{patch.NewSplice(1, 2, sum("y"), said(t, "x", "text f")).WithState(patch.Keep)}, "m (y) (x); [] [y]"},
+		"a summary that drops":   {[]string{"f"}, store.EraseOptions{}, []*patch.PatchEvent{patch.NewSplice(1, 2, sum("y")).WithState(patch.Drop)}, "m (y); [] [y]"},
+	} {
+		erasable(t, func(t *testing.T, s *store.Store, _ *storetest.Faulty) {
+			told(t, s)
+			applied(t, s, eraseKey, c.after...)
+			before := viewOf(t, s, eraseKey)
+			c.opts.Author = "ann"
+			sel := store.EraseSelection{EventIDs: c.ids}
+			dry := c.opts
+			dry.DryRun = true
+			planned, err := s.Erase(t.Context(), eraseKey, sel, dry)
+			no(t, err)
+			done, err := s.Erase(t.Context(), eraseKey, sel, c.opts)
+			no(t, err)
+			v, err := s.View(t.Context(), eraseKey)
+			one := done.Sessions[0]
+			if got := fmt.Sprintf("%s; %v %v", visible(v), one.Reverted, one.Blank); err != nil || got != c.want {
+				t.Errorf("%s: visible, reverted and blank are %s, want %s, %v", name, got, c.want, err)
+			}
+			if p := planned.Sessions[0]; c.opts.Summaries != patch.BlankSummaries && (!slices.Equal(p.Reverted, one.Reverted) || !slices.Equal(p.Blank, one.Blank)) {
+				t.Errorf("%s: planned were %v, %v", name, p.Reverted, p.Blank)
+			}
+			verified(t, s)
+			if len(one.Reverted) == 0 {
+				return
+			}
+			last := recordsFrom(t, s, eraseKey, v.Seq())[0]
+			if last.Patch.Author() != "ann" {
+				t.Errorf("%s: the last record is %v", name, last.Patch)
+			}
+			// The reverts are one: a redo of all of them gives what was visible before, with blanks.
+			redo, err := s.Revert(t.Context(), eraseKey, store.UndoOptions{AllowOrphans: true}, last.ID())
+			if err != nil || strings.NewReplacer("(", "", ")", "").Replace(visible(redo.View)) != visible(before) {
+				t.Errorf("%s: redone, visible are %s, want %s, %v", name, visible(redo.View), visible(before), err)
+			}
+			verified(t, s)
+		})
+	}
+}
+
+func recordsFrom(t testing.TB, s *store.Store, key store.Key, seq uint64) (all []patch.Record) {
+	t.Helper()
+	for r, err := range s.RawEvents(context.Background(), key, seq) {
+		no(t, err)
+		all = append(all, r)
+	}
+	return all
+}
+
+// sum is a summary as compaction makes it.
+func sum(id string) *patch.Event {
+	return lines(nil, fmt.Sprintf(`{"id":%q,"author":"user","content":{"role":"model","parts":[{"text":"told"}]},"actions":{"compaction":{"startTimestamp":1,"endTimestamp":2}}}`, id))[0]
+}
+
+// All summaries that a patch put in go, of whichever branch.
+func TestEraseOfBranches(t *testing.T) {
+	s := inMemory(t)
+	event := func(id, branch string) *patch.Event {
+		return lines(t, fmt.Sprintf(`{"id":%q,"author":"x","branch":%q,"content":{"parts":[{"text":"text"}]}}`, id, branch))[0]
+	}
+	createWith(t, s, eraseKey, event("a1", "x"), event("b1", "y"))
+	applied(t, s, eraseKey, patch.NewSplice(0, 2, sum("A"), sum("B")).WithState(patch.Keep))
+	if got := eraseIDs(t, s, eraseKey, store.EraseOptions{}, "a1"); len(got) != 3 {
+		t.Errorf("erased %q", got)
+	}
+	if v, err := s.View(t.Context(), eraseKey); err != nil || visible(v) != "(a1) b1" {
+		t.Errorf("visible are %s, %v", visible(v), err)
+	}
+}
+
+// A summary whose summarizer was shown a raw event of before goes with it, and what is merged of that.
+func TestEraseShown(t *testing.T) {
+	s := inMemory(t)
+	createWith(t, s, eraseKey, said(t, "a", "one"), said(t, "b", "two"), said(t, "c", "three"))
+	shown := lines(t, `{"id":"s2","content":{"role":"user","parts":[{"text":"two, after one"}]},"actions":{"compaction":{"startTimestamp":1,"endTimestamp":2}},"customMetadata":{"patchlog":{"level":1,"windows":1,"passes":1,"events":1,"shown":[[1,1]]}}}`)[0]
+	applied(t, s, eraseKey, patch.NewSummarise(0, 1, said(t, "s1", "one")), patch.NewSummarise(1, 1, shown), patch.NewSummarise(1, 2, said(t, "m", "one, two, three")))
+	want := []string{"s 1.0 a: selected", "s 4.0 s1: stands for an erased event", "s 5.0 s2: " + store.ErasedShown, "s 6.0 m: stands for an erased event"}
+	if got := eraseIDs(t, s, eraseKey, store.EraseOptions{}, "a"); !slices.Equal(got, want) {
+		t.Errorf("erased %q, want %q", got, want)
+	}
+	if v, err := s.View(t.Context(), eraseKey); err != nil || visible(v) != "(s1) b c" {
+		t.Errorf("visible are %s, %v", visible(v), err)
+	}
+}
+
+// A summary that was made after an event was blank does not go for it, whatever is erased of the event again.
+func TestEraseAfterBlank(t *testing.T) {
+	erasable(t, func(t *testing.T, s *store.Store, _ *storetest.Faulty) {
+		createWith(t, s, eraseKey, lines(t, `{"id":"a","content":{"parts":[{"text":"secret"}]},"actions":{"stateDelta":{"k":"v"}}}`, `{"id":"b","content":{"parts":[{"text":"two"}]}}`)...)
+		applied(t, s, eraseKey, patch.NewSummarise(0, 2, said(t, "old", "secret, two")).WithID("sum"))
+		for i, c := range []struct {
+			opts store.EraseOptions
+			want []string
+		}{
+			{keeping, []string{"s 1.0 a: selected"}},
+			{store.EraseOptions{}, []string{"s 1.0 a: selected", "s 3.0 old: stands for an erased event"}},
+			{store.EraseOptions{}, nil},
+			{store.EraseOptions{Values: patch.NullValues}, []string{"s 1.0 a: selected"}},
+		} {
+			if got := eraseIDs(t, s, eraseKey, c.opts, "a"); !slices.Equal(got, c.want) {
+				t.Errorf("%d: erased %q, want %q", i, got, c.want)
+			}
+			v := viewOf(t, s, eraseKey)
+			if v.Len() == 2 { // it was reverted
+				applied(t, s, eraseKey, patch.NewSummarise(0, 2, said(t, fmt.Sprint("new", i), "two")))
+			}
+		}
+		summariesSay(t, s, map[string]string{"a": patch.ErasedText, "old": patch.ErasedText, "new1": "two"})
+	})
+}
+
+// A summarizer is shown the summaries of the branch that were there before; not so one that merges.
+func TestEraseContext(t *testing.T) {
+	s := inMemory(t)
+	ctx := t.Context()
+	var events []*patch.Event
+	for i := range 5 {
+		events = append(events, said(t, fmt.Sprint("e", i), "text"))
+	}
+	createWith(t, s, eraseKey, events...)
+	sum := func(id string, events, windows int) *patch.Event {
+		return lines(t, fmt.Sprintf(`{"id":%q,"author":"user","content":{"parts":[{"text":"x"}]},"customMetadata":{"patchlog":{"events":%d,"windows":%d}}}`, id, events, windows))[0]
+	}
+	for i, p := range []*patch.PatchEvent{
+		patch.NewSummarise(0, 1, sum("before0", 1, 1)), patch.NewSummarise(1, 1, sum("before1", 1, 1)),
+		patch.NewSummarise(2, 1, sum("of it", 1, 1)), patch.NewSummarise(0, 2, sum("merged", 2, 2)),
+		patch.NewSummarise(2, 1, sum("after", 1, 1)), patch.NewSummarise(3, 1, said(t, "by hand", "x")),
+	} {
+		if _, err := s.ApplyPatch(ctx, eraseKey, store.PatchOptions{AsOfNow: true}, p); err != nil {
+			t.Fatal(i, err)
+		}
+	}
+	planned, err := s.Erase(ctx, eraseKey, store.EraseSelection{EventIDs: []string{"e2"}}, store.EraseOptions{Context: true, DryRun: true})
+	want := []string{"s 3.0 e2: selected", "s 8.0 of it: stands for an erased event", "s 10.0 after: " + store.ErasedShown}
+	if got := whys(planned); err != nil || !slices.Equal(got, want) {
+		t.Errorf("planned %q, want %q, %v", got, want, err)
+	}
+}
+
+// What the tools have brought of an erased event goes with it, and so does what stands for that, also
+// if the calls and results were erased before, and the summary kept.
+func TestEraseBrought(t *testing.T) {
+	t.Run("all there", func(t *testing.T) { testEraseBrought(t, false) })
+	t.Run("kept", func(t *testing.T) { testEraseBrought(t, true) })
+}
+
+func testEraseBrought(t *testing.T, kept bool) {
+	s := inMemory(t)
+	ctx := t.Context()
+	createWith(t, s, eraseKey, lines(t,
+		`{"id":"e1","author":"user","content":{"parts":[{"text":"secret"}]}}`,
+		`{"id":"e2","author":"user","content":{"parts":[{"text":"other"}]}}`,
+		`{"id":"c1","author":"a","content":{"parts":[{"functionCall":{"id":"1","name":"recall_search","args":{"query":"number"}}}]}}`,
+		`{"id":"f1","author":"a","content":{"parts":[{"functionResponse":{"id":"1","name":"recall_search","response":{"note":"","results":[{"handle":"2","record":2,"text":"other"},{"handle":"1","record":1,"text":"secret"}]}}}]}}`,
+		`{"id":"c2","author":"a","content":{"parts":[{"functionCall":{"id":"2","name":"recall_read","args":{"handle":" 1/0 "}}},{"functionCall":{"id":"3","name":"recall_read","args":{"handle":"2"}}}]}}`,
+		`{"id":"f2","author":"a","content":{"parts":[{"functionResponse":{"id":"2","name":"recall_read","response":{"text":"secret"}}}]}}`,
+		`{"id":"f3","author":"a","content":{"parts":[{"functionResponse":{"id":"3","name":"recall_read","response":{"text":"other"}}}]}}`,
+		`{"id":"c3","author":"a","content":{"parts":[{"functionCall":{"id":"4","name":"recall_read","args":{"handle":"6"}}}]}}`,
+		`{"id":"f4","author":"a","content":{"parts":[{"functionResponse":{"id":"4","name":"recall_read","response":{"text":"secret again"}}}]}}`,
+		`{"id":"f5","author":"a","content":{"parts":[{"functionResponse":{"id":"1","name":"other","response":{"results":[{"handle":"1"}]}}}]}}`,
+	)...)
+	must(t)(s.ApplyPatch(ctx, eraseKey, store.PatchOptions{AsOfNow: true, AllowOrphans: true}, patch.NewSummarise(2, 2, said(t, "s", "secret told"))))
+	brought := ": brought by a tool from an erased event"
+	want := []string{"s 1.0 e1: selected", "s 4.0 f1" + brought, "s 6.0 f2" + brought, "s 9.0 f4" + brought, "s 11.0 s: stands for an erased event"}
+	if kept {
+		eraseIDs(t, s, eraseKey, keeping, "e1", "f1", "c2", "c3")
+	}
+	done, err := s.Erase(ctx, eraseKey, store.EraseSelection{EventIDs: []string{"e1"}}, store.EraseOptions{})
+	if got := whys(done); err != nil || !slices.Equal(got, want) {
+		t.Errorf("erased %q, want %q, %v", got, want, err)
+	}
+	if got := has(t, s, eraseKey, "secret"); len(got) != 0 {
+		t.Errorf("left in %v", got)
+	}
+	verified(t, s)
+}
+
+func eraseIDs(t testing.TB, s *store.Store, key store.Key, opts store.EraseOptions, ids ...string) []string {
+	t.Helper()
+	sel := store.EraseSelection{EventIDs: ids}
+	dry := opts
+	dry.DryRun = true
+	planned, err := s.Erase(t.Context(), key, sel, dry)
+	no(t, err)
+	done, err := s.Erase(t.Context(), key, sel, opts)
+	if err != nil || !slices.Equal(whys(planned), whys(done)) {
+		t.Fatalf("erased %q, planned %q, %v", whys(done), whys(planned), err)
+	}
+	verified(t, s)
+	return whys(done)
+}
+
+var keeping = store.EraseOptions{Summaries: patch.KeepSummaries}
+
+// What was kept goes when the event is erased again, with all that stands for it, and that once.
+func TestEraseWhatWasKept(t *testing.T) {
+	stands := ": stands for an erased event"
+	erasable(t, func(t *testing.T, s *store.Store, _ *storetest.Faulty) {
+		told(t, s)
+		if got, want := eraseIDs(t, s, eraseKey, keeping, "a", "e"), []string{"s 1.0 a: selected", "s 5.0 e: selected"}; !slices.Equal(got, want) {
+			t.Errorf("erased %q, want %q", got, want)
+		}
+		summariesSay(t, s, map[string]string{"a": patch.ErasedText, "s1": "text a, text b", "m": "text a to text d", "s3": "text e"})
+		if got := eraseIDs(t, s, eraseKey, keeping, "a", "e"); got != nil {
+			t.Errorf("kept again: %q", got)
+		}
+		// At any depth, through what was erased and kept meanwhile.
+		eraseIDs(t, s, eraseKey, keeping, "s1")
+		summariesSay(t, s, map[string]string{"s1": patch.ErasedText, "m": "text a to text d"})
+		want := []string{"s 1.0 a: selected", "s 7.0 s1" + stands, "s 9.0 m" + stands}
+		if got := eraseIDs(t, s, eraseKey, store.EraseOptions{}, "a"); !slices.Equal(got, want) {
+			t.Errorf("erased %q, want %q", got, want)
+		}
+		summariesSay(t, s, map[string]string{"m": patch.ErasedText, "s2": "text c, text d", "s3": "text e"})
+		for _, opts := range []store.EraseOptions{{}, keeping} {
+			if got := eraseIDs(t, s, eraseKey, opts, "a"); got != nil {
+				t.Errorf("erased once more: %q", got)
+			}
+		}
+		// By other choices too.
+		for name, sel := range map[string]store.EraseSelection{"seq": {Seqs: []uint64{5}}, "author": {Author: "user"}, "all": {All: true}} {
+			planned, err := s.Erase(t.Context(), eraseKey, sel, store.EraseOptions{DryRun: true})
+			if err != nil || !slices.Contains(whys(planned), "s 10.0 s3"+stands) && !slices.Contains(whys(planned), "s 10.0 s3: selected") {
+				t.Errorf("by %s: %q, %v", name, whys(planned), err)
+			}
+		}
+	})
+}
+
+// What has to be planned anew, since somebody else wrote, is told in full.
+func TestEraseKeepingPlannedAnew(t *testing.T) {
+	erasable(t, func(t *testing.T, s *store.Store, faulty *storetest.Faulty) {
+		createWith(t, s, eraseKey, said(t, "a", "secret"), said(t, "b", "other"))
+		fork := eraseKey
+		fork.Session = "fork"
+		must(t)(s.Fork(t.Context(), eraseKey, fork, store.ForkOptions{}))
+		faulty.Plan(storetest.Plan{Write: 1, Failure: storetest.Landed, During: func() {
+			if _, err := s.ApplyPatch(context.Background(), eraseKey, store.PatchOptions{AsOfNow: true}, patch.NewSplice(1, 1)); err != nil {
+				t.Error(err)
+			}
+		}})
+		done, err := s.Erase(t.Context(), eraseKey, store.EraseSelection{EventIDs: []string{"a"}}, keeping)
+		if want := []string{"s 1.0 a: selected", "fork 1.0 a: same event in another session"}; err != nil || !slices.Equal(whys(done), want) {
+			t.Errorf("erased %q, want %q, %v", whys(done), want, err)
+		}
+		verified(t, s)
+	})
+}
+
+// Of one event in several sessions each is judged by itself when it is kept, and all go when it is erased,
+// wherever it is blank already.
+func TestEraseWhatWasKeptInForks(t *testing.T) {
+	for _, first := range []bool{true, false} {
+		clock := now
+		erasableAt(t, func() time.Time { return clock }, func(t *testing.T, s *store.Store, _ *storetest.Faulty) {
+			clock = now
+			createWith(t, s, eraseKey, said(t, "a", "secret"), said(t, "b", "other"))
+			fork := eraseKey
+			fork.Session = "fork"
+			must(t)(s.Fork(t.Context(), eraseKey, fork, store.ForkOptions{}))
+			p := patch.NewSummarise(0, 2, said(t, "s", "secret told in the fork"))
+			must(t)(s.ApplyPatch(t.Context(), fork, store.PatchOptions{AsOfNow: true}, p))
+			clock = now.Add(day)
+			if got := done(t, s, store.Retention{EraseHiddenAfter: day}, store.RetainOptions{}); !slices.Equal(got, []string{"fork false  2"}) {
+				t.Fatalf("kept: %q", got)
+			}
+			key := map[bool]store.Key{true: fork, false: eraseKey}[first]
+			if got := eraseIDs(t, s, key, store.EraseOptions{}, "a"); len(got) != 3 {
+				t.Errorf("erased %q", got)
+			}
+			for _, key := range []store.Key{eraseKey, fork} {
+				if got := has(t, s, key, "secret"); len(got) > 0 {
+					t.Errorf("%s has it in %v", key, got)
+				}
+				if got := has(t, s, eraseKey, "other"); len(got) != 1 {
+					t.Errorf("other is in %v", got)
+				}
+			}
+		})
+	}
+}
+
+// What a user has said is gone from all sessions of the user and what others have of them, and
+// nothing else is. Whatever fails on the way, once more finishes it, with one receipt each.
+func TestEraseUser(t *testing.T) {
+	for write := 0; write < 14; write += 2 {
+		erasable(t, func(t *testing.T, s *store.Store, faulty *storetest.Faulty) {
+			ctx := t.Context()
+			key := func(user, session string) store.Key { return store.Key{App: "a", User: user, Session: session} }
+			state := map[string]any{"k": "secret", "user:k": "secret", "app:k": "shared"}
+			for _, name := range []string{"s1", "s2"} {
+				must(t)(s.Create(ctx, key("ann", name), state))
+				events := append(lines(t, `{"id":"first","author":"user","content":{"parts":[{"text":"the secret of `+name+`"}]},"actions":{"stateDelta":{"x":"secret","user:x":"secret"}}}`), said(t, "second", "secret too"))
+				must(t)(s.AppendEvents(ctx, key("ann", name), store.AppendOptions{}, events...))
+			}
+			at := uint64(1)
+			must(t)(s.Fork(ctx, key("ann", "s1"), key("bob", "of ann"), store.ForkOptions{At: &at}))
+			must(t)(s.AppendEvents(ctx, key("bob", "of ann"), store.AppendOptions{}, said(t, "own", "of bob")))
+			createWith(t, s, key("bob", "own"), said(t, "first", "of bob"), said(t, "second", "secret of bob"))
+			must(t)(s.Create(ctx, key("ann", "empty"), nil))
+
+			opts := store.EraseOptions{ID: "r", Salt: []byte("salt")}
+			dry := opts
+			dry.DryRun = true
+			planned, err := s.EraseUser(ctx, "a", "ann", dry)
+			if err != nil || len(has(t, s, key("ann", "s1"), "secret")) != 2 {
+				t.Fatalf("planning erased: %v", err)
+			}
+			faulty.Plan(storetest.Plan{Write: write, Failure: []storetest.Failure{storetest.Refused, storetest.Lost, storetest.Landed}[write%3]})
+			done, err := s.EraseUser(ctx, "a", "ann", opts)
+			if failed := faulty.Writes() >= write && write%3 == 0 && write > 0; failed != (err != nil) && write%3 != 1 {
+				t.Errorf("write %d fails: %v", write, err)
+			}
+			faulty.Plan(storetest.Plan{})
+			if write == 0 {
+				if got, want := whys(done), whys(planned); !slices.Equal(got, want) || len(got) != 5 {
+					t.Errorf("erased %q, planned %q", got, want)
+				}
+				if fmt.Sprint(done.Shared) != "[user:k user:x]" || fmt.Sprint(planned.Shared) != "[user:k user:x]" {
+					t.Errorf("shared %q, planned %q", done.Shared, planned.Shared)
+				}
+			}
+			must(t)(s.EraseUser(ctx, "a", "ann", opts))
+			for _, k := range []store.Key{key("ann", "s1"), key("ann", "s2"), key("bob", "of ann")} {
+				if got := has(t, s, k, "secret"); len(got) != 0 {
+					t.Errorf("write %d: %s has it in %v", write, k, got)
+				}
+				if receipts, err := s.Receipts(ctx, k); err != nil || len(receipts) != 1 || receipts[0].ID() != "r" {
+					t.Errorf("write %d: %s has receipts %v, %v", write, k, receipts, err)
+				}
+				if initial, err := s.InitialState(ctx, k); err != nil || initial["k"].Any() != nil {
+					t.Errorf("write %d: %s has the initial state %v, %v", write, k, initial, err)
+				}
+			}
+			for k, want := range map[store.Key][]uint64{key("bob", "own"): {2}, key("bob", "of ann"): nil} {
+				if got := has(t, s, k, "secret of bob"); !slices.Equal(got, want) {
+					t.Errorf("write %d: %s has what bob said in %v", write, k, got)
+				}
+			}
+			if got := has(t, s, key("bob", "of ann"), "of bob"); !slices.Equal(got, []uint64{2}) {
+				t.Errorf("write %d: what bob said in the fork is in %v", write, got)
+			}
+			session := sessionOf(t, s, key("ann", "s1"))
+			for name, want := range map[string]any{"user:k": nil, "user:x": nil, "app:k": "shared", "x": nil, "k": nil} {
+				if v, ok := session.Value(name); !ok || v.Any() != want {
+					t.Errorf("write %d: %s is %v, %v", write, name, v, ok)
+				}
+			}
+			verified(t, s)
+		})
+	}
+	s := inMemory(t)
+	if _, err := s.EraseUser(t.Context(), "a", "", store.EraseOptions{}); err == nil {
+		t.Error("no user was erased")
+	}
+	createWith(t, s, eraseKey, said(t, "e", "kept"))
+	if _, err := s.EraseUser(t.Context(), "a", "u", store.EraseOptions{Values: patch.KeepValues, ID: "e"}); err == nil {
+		t.Error("the receipt took an event's id")
 	}
 }

@@ -1,16 +1,30 @@
 package store_test
 
 import (
+	"bufio"
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"math"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/iotest"
+	"time"
 
+	"github.com/patchlog-dev/patchlog/fuzz/recorded"
+	"github.com/patchlog-dev/patchlog/internal/testlog"
+	"github.com/patchlog-dev/patchlog/internal/teststore"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store"
+	"github.com/patchlog-dev/patchlog/store/backend"
+	"github.com/patchlog-dev/patchlog/store/storetest"
 )
 
 // elsewhere returns the key of another session of another user.
@@ -328,4 +342,302 @@ func TestImportInitialState(t *testing.T) {
 		_, err = e.importInto(elsewhere, text, store.ImportOptions{State: map[string]any{"bad": make(chan int)}})
 		e.is(err, store.ErrInvalid, "bad")
 	})
+}
+
+// longText is a file of several pages, with a patch in it.
+func longText() string {
+	var b strings.Builder
+	fmt.Fprintln(&b, `{"patchlog":1,"initialState":{"k":1}}`)
+	for i := range 1800 {
+		fmt.Fprintf(&b, "{\"id\":\"e%d\",\"actions\":{\"stateDelta\":{\"app:x\":%d}}}\n", i, i)
+		if i == 900 {
+			fmt.Fprintln(&b, `{"id":"p","patchType":"splice","start":10,"count":800}`)
+		}
+	}
+	return b.String()
+}
+
+// A long file becomes a new session in steps, between which nobody sees it; a refusal, a
+// failure or the end of the context leaves nothing.
+func TestImportInSteps(t *testing.T) {
+	text := longText()
+	for name, c := range map[string]struct {
+		text string
+		at   func(e *env, cancel func())
+		want error
+		says string
+	}{
+		"whole":      {text, nil, nil, ""},
+		"cancelled":  {text, func(_ *env, cancel func()) { cancel() }, context.Canceled, ""},
+		"wrong seq":  {text + `{"seq":3,"id":"z"}`, nil, store.ErrInvalid, "f:1803"},
+		"large line": {text + `{"id":"z","author":"` + strings.Repeat("x", 60_000) + `"}`, nil, store.ErrTooLarge, "f:1803"},
+		"created meanwhile, alike": {text, func(e *env, _ func()) {
+			e.must(e.store.Create(ctx, forkKey, map[string]any{"k": 1}))
+		}, nil, ""},
+		"created meanwhile, other": {text, func(e *env, _ func()) {
+			e.must(e.store.Create(ctx, forkKey, map[string]any{"k": 2}))
+		}, store.ErrConflict, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			onEach(t, func(e *env) {
+				s := &stepped{}
+				e.opts.MaxRecordBytes = 50_000
+				e.reopenOn(func(engine backend.Backend) backend.Backend { s.Faulty = &storetest.Faulty{Backend: engine}; return s })
+				cut, cancel := context.WithCancel(ctx)
+				defer cancel()
+				s.between = func(step int) {
+					e.absentFork()
+					if step == 2 && c.at != nil {
+						c.at(e, cancel)
+						s.between = nil
+					}
+				}
+				imported, err := e.store.Import(cut, forkKey, strings.NewReader(c.text), store.ImportOptions{Name: "f"})
+				least := 3
+				if c.want == context.Canceled { // in the second step
+					least = 2
+				}
+				if s.steps < least || s.most > 512 {
+					e.Errorf("%d steps, of up to %d records", s.steps, s.most)
+				}
+				s.between = nil
+				if s.staged(e) > 0 {
+					e.Error("something is still staged")
+				}
+				if c.want != nil {
+					e.is(err, c.want, c.says)
+					if c.want != store.ErrConflict {
+						e.absentFork()
+					}
+					return
+				}
+				e.no(err)
+				if imported.Added != 1801 || imported.Present != 0 || imported.Created != (c.at == nil) || len(imported.Records) != 1801 {
+					e.Errorf("%d added, %d present, created %t", imported.Added, imported.Present, imported.Created)
+				}
+				e.same("shared", e.shared(forkKey), "")
+				there := sessionOf(e, e.store, forkKey)
+				e.same("view", e.viewText(imported.View), e.viewText(there.View))
+				again, err := e.store.Import(ctx, forkKey, strings.NewReader(text), store.ImportOptions{})
+				e.no(err)
+				if again.Added != 0 || again.Present != 1801 {
+					e.Errorf("again: %d added, %d present", again.Added, again.Present)
+				}
+			})
+		})
+	}
+}
+
+// A step that fails fails the import, and importing again lands it once.
+func TestImportWhoseStepsFail(t *testing.T) {
+	text := longText()
+	for _, how := range []storetest.Failure{storetest.Refused, storetest.Lost, storetest.Landed} {
+		if testlog.Race && how == storetest.Lost {
+			continue
+		}
+		onEach(t, func(e *env) {
+			e.backend.Plan(storetest.Plan{Write: 2, Failure: how})
+			_, err := e.importInto(forkKey, text, store.ImportOptions{})
+			e.is(err, storetest.ErrInjected)
+			if errors.Is(err, store.ErrOutcomeUnknown) {
+				e.Errorf("error %v, but the outcome is known", err)
+			}
+			e.absentFork()
+			imported, err := e.importInto(forkKey, text, store.ImportOptions{})
+			e.no(err)
+			if imported.Added != 1801 {
+				e.Errorf("%d added", imported.Added)
+			}
+		})
+	}
+}
+
+// The whole input has a limit, which counts each of its bytes.
+func TestImportLimit(t *testing.T) {
+	text := "{\"id\":\"a\"}\n{\"id\":\"b\"}\n"
+	onEach(t, func(e *env) {
+		for _, most := range []int64{1, int64(len(text)) / 2, int64(len(text)) - 1} {
+			read := 0
+			_, err := e.store.Import(ctx, key, &countedReader{strings.NewReader(text + strings.Repeat(" ", 1<<20)), &read}, store.ImportOptions{Name: "f", MaxBytes: most})
+			e.is(err, store.ErrTooLarge, "f:", fmt.Sprint(most, " bytes"))
+			if read > int(most)+1 {
+				e.Errorf("%d bytes were read of %d", read, most)
+			}
+			_, err = e.store.Get(ctx, key)
+			e.is(err, store.ErrNotFound)
+		}
+		_, err := e.importInto(key, text, store.ImportOptions{MaxBytes: -1})
+		e.is(err, store.ErrInvalid, "MaxBytes")
+		for _, most := range []int64{int64(len(text)), math.MaxInt64} {
+			e.must(e.importInto(key, text, store.ImportOptions{MaxBytes: most}))
+		}
+	})
+}
+
+type countedReader struct {
+	io.Reader
+	n *int
+}
+
+func (r *countedReader) Read(p []byte) (int, error) {
+	n, err := r.Reader.Read(p)
+	*r.n += n
+	return n, err
+}
+
+// What was read can be imported into any store.
+func TestReadText(t *testing.T) {
+	onEach(t, func(e *env) {
+		text, err := store.ReadText(ctx, strings.NewReader(longText()), store.ImportOptions{})
+		e.no(err)
+		for _, k := range []store.Key{key, elsewhere} {
+			imported, err := e.store.ImportText(ctx, k, text)
+			e.no(err)
+			if imported.Added != 1801 {
+				e.Errorf("%d added", imported.Added)
+			}
+		}
+		_, err = e.store.ImportText(ctx, store.Key{}, text)
+		e.is(err, store.ErrInvalid)
+		_, err = store.ReadText(ctx, strings.NewReader("{\nx"), store.ImportOptions{Name: "f"})
+		e.is(err, store.ErrInvalid, "f:1")
+	})
+}
+
+// An import that would take many times the memory of its input is refused with file and line, and
+// nothing of it is taken.
+func TestImportLimits(t *testing.T) {
+	many := func(n int, format, before, after string) string {
+		var b strings.Builder
+		b.WriteString(before)
+		for i := range n {
+			fmt.Fprintf(&b, format, i)
+		}
+		return b.String() + after
+	}
+	for name, c := range map[string]struct {
+		text string
+		opts store.ImportOptions
+		want error
+		line int
+	}{
+		"empty objects":   {`{"id":"a"}` + "\n{}\n", store.ImportOptions{}, store.ErrInvalid, 2},
+		"no known field":  {`{"seq":1,"x":1}`, store.ImportOptions{}, store.ErrInvalid, 1},
+		"records":         {many(60_000, `{"id":"%d"}`+"\n", "", ""), store.ImportOptions{}, store.ErrTooLarge, 0},
+		"own limit":       {many(3, `{"id":"%d"}`+"\n", "", ""), store.ImportOptions{MaxRecords: 2}, store.ErrTooLarge, 3},
+		"replacements":    {many(patch.MaxReplacements, `{"id":"%d"},`, `{"patchType":"splice","start":0,"count":0,"replacement":[`, `{}]}`), store.ImportOptions{}, store.ErrTooLarge, 1},
+		"state keys":      {many(patch.MaxStateKeys, `"%d":1,`, `{"actions":{"stateDelta":{`, `"z":1}}}`), store.ImportOptions{}, store.ErrTooLarge, 1},
+		"initial state":   {many(patch.MaxStateKeys, `"%d":1,`, `{"patchlog":1,"initialState":{`, `"z":1}}`), store.ImportOptions{}, store.ErrTooLarge, 1},
+		"fields":          {many(patch.MaxFields, `"%d":1,`, `{"id":"a",`, `"z":1}`), store.ImportOptions{}, store.ErrTooLarge, 1},
+		"long running":    {many(patch.MaxLongRunning, `"%d",`, `{"longRunningToolIds":[`, `"z"]}`), store.ImportOptions{}, store.ErrTooLarge, 1},
+		"calls":           {many(patch.MaxFunctionParts, `{"functionCall":{"name":"%d"}},`, `{"content":{"parts":[`, `{"functionCall":{}}]}}`), store.ImportOptions{}, store.ErrTooLarge, 1},
+		"of many records": {many(100, `{"id":"%d","patchType":"splice","start":0,"count":0,"replacement":[{}`+strings.Repeat(",{}", 9_998)+"]}\n", "", ""), store.ImportOptions{}, store.ErrTooLarge, 0},
+		"negative limit":  {`{"id":"a"}`, store.ImportOptions{MaxRecords: -1}, store.ErrInvalid, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := teststore.Memory(t, store.Options{})
+			_, err := s.Import(ctx, key, strings.NewReader(c.text), c.opts)
+			var at *patch.LineError
+			if !errors.Is(err, c.want) || c.line != 0 && (!errors.As(err, &at) || at.Line != c.line) {
+				t.Errorf("error %v, want one of line %d that matches %q", err, c.line, c.want)
+			}
+			if errors.Is(err, store.ErrTooLarge) && strings.Contains(err.Error(), "records") != strings.Contains(err.Error(), "ImportOptions.MaxRecords") {
+				t.Errorf("the error does not name the option: %v", err)
+			}
+			if _, err := s.Info(ctx, key); !errors.Is(err, store.ErrNotFound) {
+				t.Errorf("the session is there: %v", err)
+			}
+		})
+	}
+}
+
+// endless is input that never ends and holds no record.
+type endless struct{ cancel func() }
+
+func (e endless) Read(p []byte) (int, error) {
+	e.cancel()
+	for i := range p {
+		p[i] = '\n'
+	}
+	return len(p), nil
+}
+
+// The end of the context ends the reading of a text, also where no record comes.
+func TestImportChecksItsContext(t *testing.T) {
+	s := teststore.Memory(t, store.Options{})
+	cut, cancel := context.WithCancel(ctx)
+	if _, err := s.Import(cut, key, endless{cancel}, store.ImportOptions{}); !errors.Is(err, context.Canceled) {
+		t.Errorf("error %v", err)
+	}
+}
+
+// Real sessions come back as they came, line by line.
+func TestCorpusComesBack(t *testing.T) {
+	for _, set := range recorded.Sets(t) {
+		if set.Large && len(set.Files) != 91 {
+			t.Errorf("%d sessions, want 91", len(set.Files))
+		}
+		t.Run(set.Name, func(t *testing.T) { comeBack(t, set.Sample(t, 9)) })
+	}
+}
+
+func comeBack(t *testing.T, files []string) {
+	t.Helper()
+	onEach(t, func(e *env) {
+		for _, file := range files {
+			text := readFile(e, file)
+			k := store.Key{App: "corpus", User: filepath.Base(filepath.Dir(file)), Session: filepath.Base(file)}
+			e.must(e.store.Import(ctx, k, bytes.NewReader(text), store.ImportOptions{Name: file}))
+			var out bytes.Buffer
+			e.no(e.store.Export(ctx, k, &out, store.ExportOptions{}))
+			e.sameLines(file, text, out.Bytes())
+			// And again, elsewhere.
+			imported, err := e.store.Import(ctx, k, bytes.NewReader(text), store.ImportOptions{Name: file})
+			e.no(err)
+			if imported.Added != 0 {
+				e.Errorf("%s: importing again added %d", file, imported.Added)
+			}
+		}
+	})
+}
+
+func (e *env) sameLines(file string, came, gave []byte) {
+	e.Helper()
+	want, got := jsonLines(e, came), jsonLines(e, gave)
+	if len(got) != len(want)+1 {
+		e.Errorf("%s: %d lines, want %d and a header", file, len(got), len(want))
+		return
+	}
+	for i, line := range want {
+		back := got[i+1]
+		if seq := back["seq"]; seq != json.Number(strconv.Itoa(i+1)) {
+			e.Errorf("%s:%d: seq %v", file, i+1, seq)
+		}
+		delete(back, "seq")
+		for _, l := range []map[string]any{line, back} {
+			at, err := time.Parse(time.RFC3339Nano, l["timestamp"].(string))
+			e.no(err)
+			l["timestamp"] = at.UTC().String()
+		}
+		if !reflect.DeepEqual(back, line) {
+			e.Errorf("%s:%d: came\n%v\nand went\n%v", file, i+1, line, back)
+			return
+		}
+	}
+}
+
+// jsonLines reads lines with their number literals.
+func jsonLines(e *env, text []byte) (out []map[string]any) {
+	e.Helper()
+	s := bufio.NewScanner(bytes.NewReader(text))
+	s.Buffer(nil, len(text)+1)
+	for s.Scan() {
+		d := json.NewDecoder(bytes.NewReader(s.Bytes()))
+		d.UseNumber()
+		var line map[string]any
+		e.no(d.Decode(&line))
+		out = append(out, line)
+	}
+	e.no(s.Err())
+	return slices.Clip(out)
 }
