@@ -2,30 +2,97 @@ package pg
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
 	"github.com/patchlog-dev/patchlog/store/backend"
 )
 
-// texts are the statements of one call.
-type texts struct {
-	append statement
-	looks  [lonePrefixes + 1]statement // by prefixes
+// The statements of one append and of one look are prepared, so that the server plans them
+// a few times for a connection and not each time. They find their rows by unique indexes, or
+// by a range of an index.
+
+// planTime is how long the statements of a connection stay prepared. A plan that was made for tables of
+// a page or two reads them whole, and stays until the server has analyzed the tables again.
+const planTime = 5 * time.Second
+
+// plannedKey is the time, in a connection's own data, from which its plans are.
+const plannedKey = "patchlog.planned"
+
+// preparedError is the error of a statement that was to be prepared before.
+type preparedError struct {
+	error
+	unsent bool // it failed while it was prepared, and was not executed
+}
+
+func (e *preparedError) Unwrap() error { return e.error }
+
+// lone sends a statement of one call: prepared, if that works.
+func (b *Backend) lone(ctx context.Context, c *pgx.Conn, text string, args []any, scan func(pgx.Rows) error) error {
+	prepare := b.prepares.Load()
+	data := c.PgConn().CustomData()
+	if prepare {
+		var err error
+		if planned, ok := data[plannedKey].(time.Time); !ok || time.Since(planned) > b.planTime {
+			if ok {
+				err = c.DeallocateAll(ctx)
+			}
+			data[plannedKey] = time.Now()
+		}
+		if err == nil {
+			_, err = c.Prepare(ctx, text, text) // under a name that the driver makes of the text
+		}
+		if err != nil {
+			return &preparedError{err, true}
+		}
+	}
+	rows, err := c.Query(ctx, text, args...)
+	if err = first(err, scan(rows)); err == nil || !prepare {
+		return err
+	}
+	err = &preparedError{err, false}
+	if isOutdated(err) {
+		data[plannedKey] = time.Time{}
+	}
+	return err
+}
+
+// isUnprepared reports whether a statement did nothing since its connection is not always
+// the same one of the server's: what was prepared is not there, or is already.
+func isUnprepared(err error) bool {
+	var p *preparedError
+	return errors.As(err, &p) && hasCode(err, "26000", "42P05")
+}
+
+// isOutdated reports whether a statement did nothing since what it returns has changed from
+// when it was prepared: a table was altered.
+func isOutdated(err error) bool {
+	var p *preparedError
+	return errors.As(err, &p) && hasCode(err, "0A000")
+}
+
+// unsent reports whether a statement was not sent, since it failed while it was prepared.
+func unsent(err error) bool {
+	var p *preparedError
+	return errors.As(err, &p) && p.unsent
+}
+
+// stopPreparing has statements sent from now on in the way that works on any connection. Connections
+// that have prepared some would go on executing those.
+func (b *Backend) stopPreparing(why error) {
+	if b.prepares.Swap(false) {
+		b.pool.Reset()
+		b.opts.Logger.Info("patchlog: the database is behind a pooler that does not keep prepared statements: the server plans each statement anew",
+			"schema", b.opts.Schema, "error", why)
+	}
 }
 
 // A look for more prefixes has the statement of a group.
 const lonePrefixes = 4
-
-func newTexts(sql func(string) string) *texts {
-	t := &texts{append: newStatement(sql(loneAppendSQL))}
-	for prefixes := range t.looks {
-		t.looks[prefixes] = newStatement(sql(loneLookSQL(prefixes)))
-	}
-	return t
-}
 
 // loneAppendSQL appends one batch, as appendSQL does, or does nothing: it does not say why.
 //
@@ -67,7 +134,7 @@ func (b *Backend) appendLone(ctx context.Context, c *change) (done bool, err err
 	args := []any{c.hash, c.birth, c.after, c.seen, c.last, c.next, int64(c.chain.Sum), c.counts,
 		r.seqs, r.datas, r.ids, r.idSeqs, r.sharedHashes, r.names, r.values}
 	err = b.attempt(ctx, writes, func(ctx context.Context, conn *pgx.Conn) error {
-		return b.lone(ctx, conn, b.texts.append, args, func(rows pgx.Rows) error {
+		return b.lone(ctx, conn, b.sql(loneAppendSQL), args, func(rows pgx.Rows) error {
 			done = false
 			var num int64
 			_, err := pgx.ForEachRow(rows, []any{&num}, func() error {

@@ -199,7 +199,7 @@ func TestPreparedByDefault(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if n := strings.Count(server.Log(), "execute patchlog_"); n != 7 && want || n != 0 && !want { // creation, three appends, three looks
+		if n := strings.Count(server.Log(), "execute stmt_"); n != 7 && want || n != 0 && !want { // creation, three appends, three looks
 			t.Errorf("mode %q: %d prepared statements were executed", mode, n)
 		}
 		if log.count("msg") != 0 {

@@ -135,7 +135,7 @@ func (b *Backend) lookGroup(ctx context.Context, group []*look) {
 			return err
 		}
 		if alone {
-			return b.lone(ctx, c, b.texts.looks[len(prefixes)], args, scan)
+			return b.lone(ctx, c, b.lookTexts[len(prefixes)], args, scan)
 		}
 		// The planner takes a range that a row gives for a part of the table, and a plan of so many
 		// parts for one that is worth compiling, which takes a quarter of a second.

@@ -29,9 +29,9 @@ type Backend struct {
 	looks   *lanes[*look]
 	waiters chan struct{} // holds a token for each call that may wait for a session's row
 
-	texts    *texts
-	prepares atomic.Bool // statements of one call are prepared
-	planTime time.Duration
+	lookTexts [lonePrefixes + 1]string // of a lone look, by the number of prefixes
+	prepares  atomic.Bool              // statements of one call are prepared
+	planTime  time.Duration
 
 	mu     sync.Mutex
 	closed bool
@@ -82,7 +82,9 @@ func OpenBackend(ctx context.Context, dsn string, opts Options) (*Backend, error
 	}
 	b := &Backend{opts: opts.withDefaults(), pool: pool, planTime: planTime}
 	b.schema = pgx.Identifier{b.opts.Schema}.Sanitize() + "."
-	b.texts = newTexts(b.sql)
+	for prefixes := range b.lookTexts {
+		b.lookTexts[prefixes] = b.sql(loneLookSQL(prefixes))
+	}
 	b.prepares.Store(!modeGiven)
 	b.appends = &lanes[*change]{max: min(appendLanes, int(config.MaxConns)), fits: fits, work: b.appendGroup, patience: appendPatience}
 	b.looks = &lanes[*look]{max: min(lookLanes, int(config.MaxConns)), fits: fitsLooks, work: b.lookGroup, cut: true}
