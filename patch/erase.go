@@ -219,9 +219,8 @@ func (p *PatchEvent) erasure() (e Erasure, d *FieldError) {
 	return e, nil
 }
 
-// Close returns the receipt as it is once the erasure is complete: see [Erasure.Closed]. All else of it
-// stays.
-func (p *PatchEvent) Close(last uint64) *PatchEvent {
+// WithClosed returns a copy of the receipt of an erasure that is complete, with [Erasure.Closed] set.
+func (p *PatchEvent) WithClosed(last uint64) *PatchEvent {
 	return p.set(eraseClosed, func(p *PatchEvent) {
 		p.members = append(p.members[:len(p.members):len(p.members)], member{eraseClosed, jsonOf(unnoted{last})})
 	})

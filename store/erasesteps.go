@@ -255,7 +255,7 @@ func (f *finishing) closedReceipts(ctx context.Context, last uint64) (out []back
 			if of, ok := is.Patch.Erasure(); !ok || of.Closed > 0 {
 				continue
 			}
-			is.Patch = is.Patch.Close(last)
+			is.Patch = is.Patch.WithClosed(last)
 			one, err := f.store.replaced(old, is)
 			if err != nil {
 				return nil, err
