@@ -229,7 +229,7 @@ func joined(lines []string) []string {
 // A patch is shown with what it did and what became of it, and an event with what hides it.
 func TestRecordPatch(t *testing.T) {
 	_, i := shownLog(t, Options{}, joined(patched())...)
-	for at, want := range []string{4: "0 compactions</p>", 11: "1 compaction · 1 identifier not in sight</p>"} {
+	for at, want := range map[int]string{4: "0 compactions</p>", 11: "1 compaction · 1 identifier not in sight</p>"} {
 		if page := ask(t, i, "session", "at", at).Body.String(); !strings.Contains(page, want) {
 			t.Errorf("after record %d the headline does not end with %q", at, want)
 		}

@@ -52,13 +52,7 @@ type searchHit struct {
 	Index   int
 	By      string // the id of the patch that hides it
 	BySeq   uint64
-	Snippet []snippetPiece
-}
-
-// snippetPiece is a stretch of a snippet, all of which was asked for or nothing.
-type snippetPiece struct {
-	Text string
-	Mark bool
+	Snippet []present.Piece
 }
 
 func (i *Inspector) searchPage(w http.ResponseWriter, r *http.Request) error {
@@ -161,24 +155,11 @@ func (i *Inspector) search(ctx context.Context, r *http.Request, key *store.Key,
 
 func searchHitOf(h store.Hit) searchHit {
 	e := h.Event
-	out := searchHit{
+	return searchHit{
 		Key: h.Key.String(), Seq: h.Seq, ID: e.ID(),
 		Kind: present.KindOf(fold.Entry{Event: e, Summary: h.Summary}), Author: cmp.Or(e.Author(), "(no author)"),
 		Time: when(e.Timestamp()), Score: fmt.Sprintf("%.2f", h.Score), Summary: h.Summary,
 		Visible: h.Place.Index >= 0, Index: h.Place.Index, By: h.Place.HiddenBy, BySeq: h.Place.HiddenBySeq,
+		Snippet: present.Pieces(h.Snippet.Text, h.Snippet.Marks),
 	}
-	text, marks := present.PrintableMarks(h.Snippet.Text, h.Snippet.Marks)
-	at := 0
-	piece := func(end int, mark bool) {
-		if end > at {
-			out.Snippet = append(out.Snippet, snippetPiece{text[at:end], mark})
-			at = end
-		}
-	}
-	for _, m := range marks {
-		piece(m[0], false)
-		piece(m[1], true)
-	}
-	piece(len(text), false)
-	return out
 }

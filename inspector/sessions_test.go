@@ -175,7 +175,7 @@ func TestListingFigures(t *testing.T) {
 	e := listingOf(t, &memory.Backend{}, Options{})
 	key := sessionOf(1)
 	e.add(key, says("a", "user", "hello there"), says("b", "agent", "hi"), says("c", "user", "more"), passLine("p", 0, 2, 5))
-	stats, err := present.Measure(t.Context(), e.store, key, nil)
+	stats, _, err := present.Measure(t.Context(), e.store, key, nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -126,24 +126,27 @@ func cut(text string, most int) string {
 	return strings.TrimRight(terminalWidth.Truncate(text, most-1, ""), " ") + ellipsis
 }
 
-// highlight returns the text in at most most columns, with its marks in bold. Both are as
-// [present.PrintableMarks] returns them.
-func (o *output) highlight(text string, marks [][2]int, most int) painted {
-	short := cut(text, most)
-	end := len(short)
-	if short != text {
-		end -= len(ellipsis)
-	}
+// highlight returns a text in at most most columns, with the marked pieces in bold.
+func (o *output) highlight(pieces []present.Piece, most int) painted {
 	var b strings.Builder
-	at := 0
-	for _, m := range marks {
-		if m[0] >= end {
+	for _, p := range pieces {
+		if most < 1 {
 			break
 		}
-		b.WriteString(string(o.paint(plain, short[at:m[0]])))
-		at = min(m[1], end)
-		b.WriteString(string(o.paint(bold, short[m[0]:at])))
+		style := plain
+		if p.Mark {
+			style = bold
+		}
+		short, isCut := strings.CutSuffix(cut(p.Text, most), ellipsis)
+		if isCut = isCut && short != p.Text; !isCut {
+			short = p.Text
+		}
+		b.WriteString(string(o.paint(style, short)))
+		if isCut {
+			b.WriteString(ellipsis)
+			break
+		}
+		most -= columnsOf(short)
 	}
-	b.WriteString(string(o.paint(plain, short[at:])))
 	return painted(b.String())
 }

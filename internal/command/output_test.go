@@ -126,29 +126,23 @@ func TestHighlight(t *testing.T) {
 		at := strings.Index(raw, word)
 		marks = append(marks, [2]int{at, at + len(word)})
 	}
-	text, moved := present.PrintableMarks(raw, marks)
-	if want := `\u001b[2J é\xff lamp, \u202ebrass\u200blamp\U000e0001 日本 lamp`; text != want {
-		t.Fatalf("got %q want %q", text, want)
-	}
+	pieces := present.Pieces(raw, marks)
 	o := newOutput(&screen{}, noEnv)
 	for most, want := range map[int]string{
 		99: `\u001b[2J <é\xff> <lamp,> \u202e<brass\u200blamp>\U000e0001 <日本> lamp`,
 		57: `\u001b[2J <é\xff> <lamp,> \u202e<brass\u200blamp>\U000e0001 <日>…`,
-		54: `\u001b[2J <é\xff> <lamp,> \u202e<brass\u200blamp>\U000e0001…`,
+		54: `\u001b[2J <é\xff> <lamp,> \u202e<brass\u200blamp>\U000e0001 …`,
 		34: `\u001b[2J <é\xff> <lamp,> \u202e<brass>…`,
 		30: `\u001b[2J <é\xff> <lamp,> \u202e<b>…`,
 		29: `\u001b[2J <é\xff> <lamp,> \u202e…`,
 	} {
-		got := strings.NewReplacer("\x1b[1m", "<", "\x1b[0m", ">").Replace(string(o.highlight(text, moved, most)))
+		got := strings.NewReplacer("\x1b[1m", "<", "\x1b[0m", ">").Replace(string(o.highlight(pieces, most)))
 		if got != want {
 			t.Errorf("in %d columns: got %q want %q", most, got, want)
 		}
 	}
 	plain := newOutput(&bytes.Buffer{}, noEnv)
-	if got := string(plain.highlight(text, moved, 99)); got != text {
-		t.Errorf("got %q want %q", got, text)
-	}
-	if got := string(o.highlight("lamp", nil, 99)); got != "lamp" {
+	if got := string(plain.highlight(pieces, 99)); got != `\u001b[2J é\xff lamp, \u202ebrass\u200blamp\U000e0001 日本 lamp` {
 		t.Errorf("got %q", got)
 	}
 }

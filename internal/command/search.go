@@ -151,6 +151,5 @@ func (a *app) showHit(h store.Hit, keyed bool) error {
 	}
 	a.out.line()
 	a.out.line(record, ", ", place, ", ", name, ", ", e.Timestamp().Format(time.RFC3339), ", score ", score)
-	text, marks := present.PrintableMarks(h.Snippet.Text, h.Snippet.Marks)
-	return a.out.line(strings.Repeat(" ", snippetIndent), a.out.highlight(text, marks, a.out.snippetColumns()))
+	return a.out.line(strings.Repeat(" ", snippetIndent), a.out.highlight(present.Pieces(h.Snippet.Text, h.Snippet.Marks), a.out.snippetColumns()))
 }

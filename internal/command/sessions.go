@@ -141,7 +141,7 @@ func (a *app) sessions(ctx context.Context, opts store.ListOptions) error {
 func (a *app) stats(ctx context.Context, keyText string, at seq) error {
 	return a.withSession(ctx, keyText, Reading, func(s *store.Store, key store.Key) error {
 		bar := a.progress("stats")
-		st, values, err := present.MeasureAt(ctx, s, key, at.pointer(), func(seq, of uint64) {
+		st, values, err := present.Measure(ctx, s, key, at.pointer(), func(seq, of uint64) {
 			bar.update(int64(seq), int64(of), present.Counted(seq, "record"))
 		})
 		bar.end()

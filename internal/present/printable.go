@@ -77,23 +77,27 @@ func isBadByte(r rune, text string) bool {
 	return r == utf8.RuneError && !strings.HasPrefix(text, string(r))
 }
 
-// PrintableMarks is [Printable] for a text in one line, parts of which are marked: where they
-// begin and end, in bytes, ascending and within the text. It returns where the same parts are in
-// what it returns. Blanks stay.
-func PrintableMarks(text string, marks [][2]int) (string, [][2]int) {
-	var b strings.Builder
+// Piece is a stretch of a text, of which all is marked or nothing.
+type Piece struct {
+	Text string // printable
+	Mark bool
+}
+
+// Pieces returns a text of one line as pieces: those that are marked, and those between. Marks say where they begin and
+// end, in bytes, ascending and within the text. Blanks stay.
+func Pieces(text string, marks [][2]int) []Piece {
+	var pieces []Piece
 	at := 0
-	upTo := func(end int) int {
-		for i, r := range text[at:end] {
-			writePrintable(&b, r, text[at+i:end])
+	add := func(end int, mark bool) {
+		if end > at {
+			pieces = append(pieces, Piece{EscapeUnless(unicode.IsPrint, text[at:end]), mark})
+			at = end
 		}
-		at = end
-		return b.Len()
 	}
-	moved := make([][2]int, len(marks))
-	for i, m := range marks {
-		moved[i] = [2]int{upTo(m[0]), upTo(m[1])}
+	for _, m := range marks {
+		add(m[0], false)
+		add(m[1], true)
 	}
-	upTo(len(text))
-	return b.String(), moved
+	add(len(text), false)
+	return pieces
 }

@@ -28,20 +28,22 @@ func TestPrintable(t *testing.T) {
 }
 
 // Marks stay on what they mark, whatever escapes come before them and within them.
-func TestPrintableMarks(t *testing.T) {
+func TestPieces(t *testing.T) {
 	const raw = "\x1b[2J é\xff  lamp, \u202ebrass\u200blamp\U000e0001 日本 lamp"
 	var marks [][2]int
 	for _, word := range []string{"é\xff", "lamp,", "brass\u200blamp", "日本"} {
 		at := strings.Index(raw, word)
 		marks = append(marks, [2]int{at, at + len(word)})
 	}
-	text, moved := present.PrintableMarks(raw, marks)
-	if want := `\u001b[2J é\xff  lamp, \u202ebrass\u200blamp\U000e0001 日本 lamp`; text != want {
-		t.Fatalf("got %q want %q", text, want)
-	}
+	var all string
 	var marked []string
-	for _, m := range moved {
-		marked = append(marked, text[m[0]:m[1]])
+	for _, p := range present.Pieces(raw, marks) {
+		if all += p.Text; p.Mark {
+			marked = append(marked, p.Text)
+		}
+	}
+	if want := `\u001b[2J é\xff  lamp, \u202ebrass\u200blamp\U000e0001 日本 lamp`; all != want {
+		t.Errorf("got %q want %q", all, want)
 	}
 	if want := []string{`é\xff`, "lamp,", `brass\u200blamp`, "日本"}; !slices.Equal(marked, want) {
 		t.Errorf("got %q want %q", marked, want)

@@ -50,18 +50,12 @@ type Stats struct {
 	Compaction CompactionStats `json:"compaction"`
 }
 
-// Measure returns the figures of a session as it is now: see [MeasureAt].
-func Measure(ctx context.Context, s *store.Store, key store.Key, progress func(seq, of uint64)) (Stats, error) {
-	stats, _, err := MeasureAt(ctx, s, key, nil, progress)
-	return stats, err
-}
-
-// MeasureAt returns the figures of a session and its state, after the record of a seq, or now if at is
+// Measure returns the figures of a session and its state, after the record of a seq, or now if at is
 // nil. The values that sessions share are part of the state now alone. It reads the log once, and calls
 // progress, if that is not nil, after each record: with its seq, and that of the last one that is read.
 // What is logged while it reads does not count. It fails as [store.Store.Get], [store.Store.ViewAt] and
 // [store.Store.RawEvents] do.
-func MeasureAt(ctx context.Context, s *store.Store, key store.Key, at *uint64, progress func(seq, of uint64)) (Stats, map[string]patch.Value, error) {
+func Measure(ctx context.Context, s *store.Store, key store.Key, at *uint64, progress func(seq, of uint64)) (Stats, map[string]patch.Value, error) {
 	info, err := s.Info(ctx, key)
 	if err != nil {
 		return Stats{}, nil, err

@@ -37,7 +37,7 @@ func TestMeasure(t *testing.T) {
 	s := open(t)
 	add(t, s, logged()...)
 	var seen []uint64
-	st, err := present.Measure(t.Context(), s, key, func(seq, of uint64) {
+	st, _, err := present.Measure(t.Context(), s, key, nil, func(seq, of uint64) {
 		if seen = append(seen, seq); of != 5 {
 			t.Errorf("record %d of %d", seq, of)
 		}
@@ -119,7 +119,7 @@ func TestTally(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		want, err := present.Measure(t.Context(), s, key, nil)
+		want, _, err := present.Measure(t.Context(), s, key, nil, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -165,7 +165,7 @@ func TestMeasureOfABusySession(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	st, err := present.Measure(t.Context(), s, key, nil)
+	st, _, err := present.Measure(t.Context(), s, key, nil, nil)
 	b.write = func() {}
 	if err != nil {
 		t.Fatal(err)
@@ -193,7 +193,7 @@ func TestMeasureOfABusySession(t *testing.T) {
 
 func TestMeasureFails(t *testing.T) {
 	s := open(t)
-	if _, err := present.Measure(t.Context(), s, key, nil); !errors.Is(err, store.ErrNotFound) {
+	if _, _, err := present.Measure(t.Context(), s, key, nil, nil); !errors.Is(err, store.ErrNotFound) {
 		t.Errorf("got %v", err)
 	}
 
@@ -203,7 +203,7 @@ func TestMeasureFails(t *testing.T) {
 		long = append(long, said(fmt.Sprint("e", i), "user", "hello"))
 	}
 	add(t, s, long...)
-	_, err := present.Measure(t.Context(), s, key, func(seq, _ uint64) {
+	_, _, err := present.Measure(t.Context(), s, key, nil, func(seq, _ uint64) {
 		if seq == 1 {
 			if err := s.Delete(t.Context(), key); err != nil {
 				t.Error(err)
@@ -220,7 +220,7 @@ func TestStatsOfNothing(t *testing.T) {
 	if _, err := s.Create(t.Context(), key, nil); err != nil {
 		t.Fatal(err)
 	}
-	st, err := present.Measure(t.Context(), s, key, nil)
+	st, _, err := present.Measure(t.Context(), s, key, nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
