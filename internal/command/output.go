@@ -128,25 +128,26 @@ func cut(text string, most int) string {
 
 // highlight returns a text in at most most columns, with the marked pieces in bold.
 func (o *output) highlight(pieces []present.Piece, most int) painted {
+	columns := 0
+	for _, p := range pieces {
+		columns += columnsOf(p.Text)
+	}
+	end := ""
+	if columns > most {
+		most, end = most-1, ellipsis
+	}
 	var b strings.Builder
 	for _, p := range pieces {
-		if most < 1 {
-			break
-		}
 		style := plain
 		if p.Mark {
 			style = bold
 		}
-		short, isCut := strings.CutSuffix(cut(p.Text, most), ellipsis)
-		if isCut = isCut && short != p.Text; !isCut {
-			short = p.Text
-		}
+		short := terminalWidth.Truncate(p.Text, most, "")
+		most -= columnsOf(short)
 		b.WriteString(string(o.paint(style, short)))
-		if isCut {
-			b.WriteString(ellipsis)
+		if short != p.Text {
 			break
 		}
-		most -= columnsOf(short)
 	}
-	return painted(b.String())
+	return painted(b.String() + end)
 }

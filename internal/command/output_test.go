@@ -131,7 +131,7 @@ func TestHighlight(t *testing.T) {
 	for most, want := range map[int]string{
 		99: `\u001b[2J <é\xff> <lamp,> \u202e<brass\u200blamp>\U000e0001 <日本> lamp`,
 		57: `\u001b[2J <é\xff> <lamp,> \u202e<brass\u200blamp>\U000e0001 <日>…`,
-		54: `\u001b[2J <é\xff> <lamp,> \u202e<brass\u200blamp>\U000e0001 …`,
+		54: `\u001b[2J <é\xff> <lamp,> \u202e<brass\u200blamp>\U000e0001…`,
 		34: `\u001b[2J <é\xff> <lamp,> \u202e<brass>…`,
 		30: `\u001b[2J <é\xff> <lamp,> \u202e<b>…`,
 		29: `\u001b[2J <é\xff> <lamp,> \u202e…`,

@@ -78,7 +78,19 @@ func (a *app) salvage(ctx context.Context, from, to string) (err error) {
 	return a.salvaged(found)
 }
 
-type salvagedPartDocument struct {
+// salvagedSession is what became of a session, as JSON.
+type salvagedSession struct {
+	Key          string         `json:"key"`
+	Records      int            `json:"records"`
+	Parts        []salvagedPart `json:"parts"`
+	Lost         [][2]uint64    `json:"lost"`
+	EndUnknown   bool           `json:"endUnknown,omitempty"`
+	MaybeDeleted bool           `json:"maybeDeleted,omitempty"`
+	Nameless     bool           `json:"nameless,omitempty"`
+	Stateless    bool           `json:"stateless,omitempty"`
+}
+
+type salvagedPart struct {
 	Key      string `json:"key"`
 	From     uint64 `json:"from"`
 	To       uint64 `json:"to"`
@@ -87,113 +99,56 @@ type salvagedPartDocument struct {
 	Doubtful bool   `json:"doubtful,omitempty"`
 }
 
-type salvagedDocument struct {
-	Key          string                 `json:"key"`
-	Records      int                    `json:"records"`
-	Parts        []salvagedPartDocument `json:"parts"`
-	Lost         [][2]uint64            `json:"lost"`
-	EndUnknown   bool                   `json:"endUnknown,omitempty"`
-	MaybeDeleted bool                   `json:"maybeDeleted,omitempty"`
-	Nameless     bool                   `json:"nameless,omitempty"`
-	Stateless    bool                   `json:"stateless,omitempty"`
-}
-
-type salvagedShared struct {
-	Written int      `json:"written"`
-	Maybe   []string `json:"maybe"`
-	Lost    []string `json:"lost"`
-}
-
-type salvagedTotal struct {
-	Sessions       int            `json:"sessions"`
-	Records        int            `json:"records"`
-	Deleted        int            `json:"deleted"`
-	DeletedRecords int            `json:"deletedRecords"`
-	Shared         salvagedShared `json:"shared"`
-	Pages          uint64         `json:"pages"`
-	Metas          int            `json:"metas"`
-	BrokenPages    int            `json:"brokenPages"`
-	Unread         int64          `json:"unread"`
-}
-
 // salvaged says what became of the sessions of a file, and of the rest.
 func (a *app) salvaged(found store.Salvaged) error {
-	amiss := 0
-	for _, session := range found.Sessions {
-		if !session.Whole() {
+	amiss := len(found.Shared.Maybe) + len(found.Shared.Lost)
+	for _, s := range found.Sessions {
+		if !s.Whole() {
 			amiss++
 		}
-		var err error
-		if a.json {
-			err = a.out.document(newSalvagedDocument(session))
-		} else {
-			err = a.salvagedSession(session)
+		if !a.json {
+			a.salvagedLines(s)
+			continue
 		}
-		if err != nil {
-			return err
+		doc := salvagedSession{s.Key.String(), s.Records, []salvagedPart{}, [][2]uint64{}, s.EndUnknown, s.MaybeDeleted, s.Nameless, s.Stateless}
+		for _, p := range s.Parts {
+			doc.Parts = append(doc.Parts, salvagedPart{p.Key.String(), p.From, p.To, p.Log, p.Texts, p.Doubtful})
 		}
+		for _, l := range s.Lost {
+			doc.Lost = append(doc.Lost, [2]uint64{l.From, l.To})
+		}
+		a.out.document(doc)
 	}
-	total := salvagedTotal{
-		len(found.Sessions), found.Records, found.Deleted, found.DeletedRecords,
-		salvagedShared{found.Shared.Written, append([]string{}, found.Shared.Maybe...), append([]string{}, found.Shared.Lost...)},
-		found.Pages, found.Metas, found.BrokenPages, found.Unread,
-	}
-	var err error
-	if a.json {
-		err = a.out.document(total)
-	} else {
-		err = a.salvagedTotal(total, found.Broken)
-	}
-	if err != nil {
+	if err := a.salvagedTotal(found); err != nil {
 		return err
 	}
 	if len(found.Sessions) == 0 && found.Shared.Written == 0 {
 		return errors.New("nothing was found that could be salvaged")
 	}
-	if amiss += len(found.Shared.Maybe) + len(found.Shared.Lost); amiss > 0 {
+	if amiss > 0 {
 		return fmt.Errorf("not all is as it was: of %s some is lost or in doubt", present.Counted(amiss, "session or shared value"))
 	}
 	return nil
 }
 
-func newSalvagedDocument(s store.SalvagedSession) salvagedDocument {
-	doc := salvagedDocument{
-		Key: s.Key.String(), Records: s.Records, Parts: []salvagedPartDocument{}, Lost: [][2]uint64{},
-		EndUnknown: s.EndUnknown, MaybeDeleted: s.MaybeDeleted, Nameless: s.Nameless, Stateless: s.Stateless,
-	}
-	for _, p := range s.Parts {
-		doc.Parts = append(doc.Parts, salvagedPartDocument{p.Key.String(), p.From, p.To, p.Log, p.Texts, p.Doubtful})
-	}
-	for _, l := range s.Lost {
-		doc.Lost = append(doc.Lost, [2]uint64{l.From, l.To})
-	}
-	return doc
-}
-
-func (a *app) salvagedSession(s store.SalvagedSession) error {
+func (a *app) salvagedLines(s store.SalvagedSession) {
 	text := fmt.Sprintf("%s: %s", s.Key, present.Counted(s.Records, "record"))
 	if s.Whole() {
-		return a.out.line(text)
+		a.out.line(text)
+		return
 	}
-	for _, is := range []struct {
-		so   bool
+	for _, doubt := range []struct {
+		is   bool
 		text string
 	}{
-		{s.Nameless, "its key is lost"},
-		{s.Stateless, "its initial state is lost"},
-		{s.MaybeDeleted, "it may have been deleted"},
-		{s.EndUnknown, "how far its log went is lost"},
+		{s.Nameless, "its key is lost"}, {s.Stateless, "its initial state is lost"}, {s.MaybeDeleted, "it may have been deleted"},
+		{s.EndUnknown, "how far its log went is lost"}, {len(s.Lost) > 0, "lost: " + spansText(s.Lost)},
 	} {
-		if is.so {
-			text += ", " + is.text
+		if doubt.is {
+			text += ", " + doubt.text
 		}
 	}
-	if len(s.Lost) > 0 {
-		text += ", lost: " + spans(s.Lost)
-	}
-	if err := a.out.line(text); err != nil {
-		return err
-	}
+	a.out.line(text)
 	for _, p := range s.Parts {
 		line := fmt.Sprintf("  %s: empty", p.Key)
 		if p.To >= p.From {
@@ -205,61 +160,62 @@ func (a *app) salvagedSession(s store.SalvagedSession) error {
 		if p.Doubtful {
 			line += ", of which one is not the one that was written, or none"
 		}
-		if err := a.out.line(line); err != nil {
-			return err
-		}
+		a.out.line(line)
 	}
-	return nil
 }
 
-// shownSpans is how many stretches of records, or pages, are named in a line.
+// shownSpans is how many stretches of records are named in a line.
 const shownSpans = 20
 
-func spans(lost []store.Span) string {
+func spansText(lost []store.Span) string {
 	var texts []string
-	for i, l := range lost {
-		if i == shownSpans {
-			texts = append(texts, fmt.Sprintf("and %d more stretches", len(lost)-i))
-			break
-		}
+	for _, l := range lost[:min(len(lost), shownSpans)] {
 		texts = append(texts, l.String())
+	}
+	if more := len(lost) - len(texts); more > 0 {
+		texts = append(texts, fmt.Sprintf("and %d more stretches", more))
 	}
 	return strings.Join(texts, ", ")
 }
 
-func (a *app) salvagedTotal(t salvagedTotal, broken []uint64) error {
-	lines := []string{fmt.Sprintf("%s, %s, %s", present.Counted(t.Sessions, "session"), present.Counted(t.Records, "record"), present.Counted(t.Shared.Written, "shared value"))}
-	add := func(format string, args ...any) { lines = append(lines, fmt.Sprintf(format, args...)) }
-	for _, name := range t.Shared.Maybe {
-		add("shared value %s: it may be outdated", name)
-	}
-	for _, name := range t.Shared.Lost {
-		add("shared value %s: it is lost", name)
-	}
-	if t.Deleted > 0 {
-		add("left out: %s that had been deleted or never finished, with %s", present.Counted(t.Deleted, "session"), present.Counted(t.DeletedRecords, "record"))
-	}
-	if t.Metas < 2 {
-		add("of the two pages that name the newest commit %d are whole", t.Metas)
-	}
-	if t.BrokenPages > 0 {
-		var numbers []string
-		for i, id := range broken {
-			if i == shownSpans {
-				numbers = append(numbers, "and more")
-				break
-			}
-			numbers = append(numbers, fmt.Sprint(id))
+func (a *app) salvagedTotal(f store.Salvaged) error {
+	if a.json {
+		type shared struct {
+			Written int      `json:"written"`
+			Maybe   []string `json:"maybe"`
+			Lost    []string `json:"lost"`
 		}
-		add("%s of %d not in form: %s", present.Counted(t.BrokenPages, "page"), t.Pages, strings.Join(numbers, ", "))
+		return a.out.document(struct {
+			Sessions       int    `json:"sessions"`
+			Records        int    `json:"records"`
+			Deleted        int    `json:"deleted"`
+			DeletedRecords int    `json:"deletedRecords"`
+			Shared         shared `json:"shared"`
+			Pages          uint64 `json:"pages"`
+			Metas          int    `json:"metas"`
+			BrokenPages    int    `json:"brokenPages"`
+			Unread         int64  `json:"unread"`
+		}{len(f.Sessions), f.Records, f.Deleted, f.DeletedRecords,
+			shared{f.Shared.Written, append([]string{}, f.Shared.Maybe...), append([]string{}, f.Shared.Lost...)}, f.Pages, f.Metas, f.BrokenPages, f.Unread})
 	}
-	if t.Unread > 0 {
-		add("%s that the disk did not give", present.Counted(t.Unread, "byte"))
+	a.out.linef("%s, %s, %s", present.Counted(len(f.Sessions), "session"), present.Counted(f.Records, "record"), present.Counted(f.Shared.Written, "shared value"))
+	for _, name := range f.Shared.Maybe {
+		a.out.linef("shared value %s: it may be outdated", present.Printable(name))
 	}
-	for _, line := range lines {
-		if err := a.out.line(present.Printable(line)); err != nil {
-			return err
-		}
+	for _, name := range f.Shared.Lost {
+		a.out.linef("shared value %s: it is lost", present.Printable(name))
 	}
-	return nil
+	if f.Deleted > 0 {
+		a.out.linef("left out: %s that had been deleted or never finished, with %s", present.Counted(f.Deleted, "session"), present.Counted(f.DeletedRecords, "record"))
+	}
+	if f.Metas < 2 {
+		a.out.linef("of the two pages that name the newest commit %d are whole", f.Metas)
+	}
+	if f.BrokenPages > 0 {
+		a.out.linef("%s of %d not in form", present.Counted(f.BrokenPages, "page"), f.Pages)
+	}
+	if f.Unread > 0 {
+		a.out.linef("%s that the disk did not give", present.Counted(f.Unread, "byte"))
+	}
+	return a.out.flush()
 }
