@@ -6,9 +6,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"path/filepath"
-	"slices"
 	"testing"
-	"time"
 
 	bbolt "go.etcd.io/bbolt"
 
@@ -17,9 +15,9 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// BenchmarkAppend appends events of 512 bytes, ids checked, one a call: each writer waits for its commit
-// before it goes on. The baseline is bbolt with the same rows and nothing around: a record and the head of
-// its session, where one goroutine commits the rows of all writers that wait.
+// BenchmarkAppend appends events of 512 bytes, one a call; each writer waits for its commit. The baseline
+// is bare bbolt with the same rows, a record and the head of its session: one goroutine commits the rows of
+// all waiting writers.
 func BenchmarkAppend(b *testing.B) {
 	ctx := context.Background()
 	for _, c := range []struct{ writers, sessions int }{{1, 1}, {16, 1}, {64, 1}, {256, 1}, {64, 1000}, {256, 1000}} {
@@ -46,46 +44,11 @@ func BenchmarkAppend(b *testing.B) {
 	}
 }
 
-// BenchmarkAppendToBare appends an event and puts as many bytes into bbolt in turn, one writer, so that both
-// meet the same disk, and reports how many times as long the append takes.
-func BenchmarkAppendToBare(b *testing.B) {
-	ctx := context.Background()
-	s := openStore(b, store.Options{})
-	if _, err := s.Create(ctx, sessionKey(0), nil); err != nil {
-		b.Fatal(err)
-	}
-	bare := openBare(b)
-	events := make([]*patch.Event, b.N)
-	for i := range events {
-		events[i] = eventOf(512)
-	}
-	appends, puts := make([]time.Duration, b.N), make([]time.Duration, b.N)
-	b.ResetTimer()
-	for i := range b.N {
-		start := time.Now()
-		if _, err := s.AppendEvents(ctx, sessionKey(0), store.AppendOptions{}, events[i]); err != nil {
-			b.Fatal(err)
-		}
-		between := time.Now()
-		if err := bare.put(uint64(i)); err != nil {
-			b.Fatal(err)
-		}
-		appends[i], puts[i] = between.Sub(start), time.Since(between)
-	}
-	b.StopTimer()
-	slices.Sort(appends)
-	slices.Sort(puts)
-	for name, at := range map[string]int{"×-p5": b.N / 20, "×-median": b.N / 2} {
-		b.ReportMetric(float64(appends[at])/float64(puts[at]), name)
-	}
-	b.ReportMetric(float64(appends[b.N/20].Microseconds()), "append-p5-µs")
-}
-
-// bare is bbolt with nothing around.
+// bare is a bbolt file without a store.
 type bare struct {
-	db        *bbolt.DB
-	form, row []byte
-	waiting   chan barePut
+	db      *bbolt.DB
+	row     []byte
+	waiting chan barePut
 }
 
 type barePut struct {
@@ -113,20 +76,13 @@ func openBare(b *testing.B) *bare {
 	}); err != nil {
 		b.Fatal(err)
 	}
-	out := &bare{db, form, append(bytes.Repeat([]byte{1}, 20), recordform.Compress(form)...), make(chan barePut, 1024)}
+	out := &bare{db, append(bytes.Repeat([]byte{1}, 20), recordform.Compress(form)...), make(chan barePut, 1024)}
 	go out.commit()
 	b.Cleanup(func() {
 		close(out.waiting)
 		_ = db.Close()
 	})
 	return out
-}
-
-// put puts a record as it is.
-func (d *bare) put(seq uint64) error {
-	return d.db.Update(func(tx *bbolt.Tx) error {
-		return tx.Bucket([]byte("records")).Put(binary.BigEndian.AppendUint64(nil, seq), d.form)
-	})
 }
 
 // append puts the rows of a record, compressed, and waits for the commit.

@@ -52,49 +52,6 @@ func BenchmarkPlan(b *testing.B) {
 	}
 }
 
-// BenchmarkPlanAndApply plans on a view that has been planned on before, judges the patch,
-// and applies it: all that a pass computes besides the summary. The window is all but the
-// last 20 events, or the first 1,000 tokens of it. A patch made by hand is the baseline.
-func BenchmarkPlanAndApply(b *testing.B) {
-	summary, err := patch.NewEvent(patch.Fields{ID: "summary", Author: "user", Content: patch.Text("model", "told")})
-	if err != nil {
-		b.Fatal(err)
-	}
-	for _, n := range []int{100, 1_000, 10_000} {
-		v := viewOf(b, testlog.Turns(0, n))
-		apply := func(start, count int) {
-			p := patch.NewSummarise(start, count, summary).WithBase(v.PatchSeq())
-			if err := v.Check(p, fold.CheckOptions{}); err != nil {
-				b.Fatal(err)
-			}
-			if _, err := v.Apply(patch.Record{Seq: v.Seq() + 1, Patch: p}); err != nil {
-				b.Fatal(err)
-			}
-		}
-		for _, retain := range []int{20, n - 20} {
-			cfg := compaction.Config{Enabled: true, TokenThreshold: 500, EventRetentionSize: retain}
-			first, err := compaction.Plan(v, cfg, compaction.Run{Force: true})
-			if err != nil || first.Window == nil {
-				b.Fatal(first, err)
-			}
-			b.Run(fmt.Sprintf("events=%d/covered=%d/how=plan", n, first.Window.Count), func(b *testing.B) {
-				for b.Loop() {
-					d, err := compaction.Plan(v, cfg, compaction.Run{Force: true})
-					if err != nil {
-						b.Fatal(err)
-					}
-					apply(d.Window.Start, d.Window.Count)
-				}
-			})
-			b.Run(fmt.Sprintf("events=%d/covered=%d/how=hand", n, first.Window.Count), func(b *testing.B) {
-				for b.Loop() {
-					apply(first.Window.Start, first.Window.Count)
-				}
-			})
-		}
-	}
-}
-
 // BenchmarkNothingToCompact is what an invocation costs after which no trigger fires, in
 // a session of so many invocations that has been compacted all along.
 func BenchmarkNothingToCompact(b *testing.B) {

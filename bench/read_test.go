@@ -3,12 +3,10 @@ package bench_test
 import (
 	"context"
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
-	"github.com/patchlog-dev/patchlog/fuzz/recorded"
 	"github.com/patchlog-dev/patchlog/internal/testlog"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/snapshot"
@@ -23,7 +21,7 @@ func fill(b *testing.B, s *store.Store, key store.Key, n int) {
 	}
 }
 
-// fillFrom appends n such events in one batch, numbered from a number on.
+// fillFrom appends n such events in one batch, numbered from from.
 func fillFrom(b *testing.B, s *store.Store, key store.Key, from, n int) {
 	b.Helper()
 	text := strings.Repeat("x", 280)
@@ -42,8 +40,8 @@ func fillFrom(b *testing.B, s *store.Store, key store.Key, from, n int) {
 
 func textContent(text string) patch.Value { return patch.Text("model", text) }
 
-// BenchmarkGetAfterAppend appends one event and gets the session with its state's size:
-// what that costs must not depend on how long the session is. The append is not timed.
+// BenchmarkGetAfterAppend appends one event, which is not timed, and gets the session and a state key. The time
+// should not depend on the length of the session.
 func BenchmarkGetAfterAppend(b *testing.B) {
 	ctx := context.Background()
 	for _, n := range []int{100, 10_000, 100_000} {
@@ -77,9 +75,8 @@ func BenchmarkGetAfterAppend(b *testing.B) {
 	}
 }
 
-// BenchmarkGetAfterOpen opens a file and gets a session of which 200 events are visible.
-// One with 100,000 records should cost about what one with 200 records costs; without
-// snapshots it costs a fold of the whole log.
+// BenchmarkGetAfterOpen opens a file and gets a session with 200 visible events. 100,000 records should cost
+// about as much as 200; without snapshots they cost a fold of the log.
 func BenchmarkGetAfterOpen(b *testing.B) {
 	ctx := context.Background()
 	for _, c := range []struct {
@@ -101,7 +98,7 @@ func BenchmarkGetAfterOpen(b *testing.B) {
 				b.Fatal(err)
 			}
 			fill(b, s, key, c.raw)
-			// Every tenth of the last 2,000 stays, so that what is visible lies apart.
+			// Every tenth of the last 2,000 stays, so that the visible events are not adjacent.
 			if c.raw > 2000 {
 				fillWithCuts(b, s, key, c.raw)
 			}
@@ -125,7 +122,7 @@ func BenchmarkGetAfterOpen(b *testing.B) {
 	}
 }
 
-// fillWithCuts hides all of n events but 200 that lie apart.
+// fillWithCuts hides all of n events except 200 that are not adjacent.
 func fillWithCuts(b *testing.B, s *store.Store, key store.Key, n int) {
 	b.Helper()
 	patches := []*patch.PatchEvent{patch.NewSplice(0, n-2000).WithState(patch.Keep)}
@@ -136,103 +133,12 @@ func fillWithCuts(b *testing.B, s *store.Store, key store.Key, n int) {
 	if _, err := s.ApplyPatch(context.Background(), key, opts, patches...); err != nil {
 		b.Fatal(err)
 	}
-	// One more record than the policy asks for makes a snapshot due.
-	fill2 := make([]*patch.PatchEvent, 0, snapshot.DefaultEvery+1)
+	// One record more than the policy requires triggers a snapshot.
+	more := make([]*patch.PatchEvent, 0, snapshot.DefaultEvery+1)
 	for i := range snapshot.DefaultEvery + 1 {
-		fill2 = append(fill2, patch.NewSplice(i%200, 1, testlog.New(patch.Fields{Author: "agent"})))
+		more = append(more, patch.NewSplice(i%200, 1, testlog.New(patch.Fields{Author: "agent"})))
 	}
-	if _, err := s.ApplyPatch(context.Background(), key, opts, fill2...); err != nil {
+	if _, err := s.ApplyPatch(context.Background(), key, opts, more...); err != nil {
 		b.Fatal(err)
-	}
-}
-
-// BenchmarkOpen opens a file of about a gigabyte that is in the page cache, filled in
-// bulk, and says how large it is beside the events' JSON.
-func BenchmarkOpen(b *testing.B) {
-	if testing.Short() {
-		b.Skip("it writes a gigabyte")
-	}
-	path := filepath.Join(b.TempDir(), "large.db")
-	s, err := store.Open(path, store.Options{Durability: store.Relaxed, CacheBytes: -1, Snapshots: snapshot.Policy{Every: -1}})
-	if err != nil {
-		b.Fatal(err)
-	}
-	const sessions, each = 160, 10_000
-	for i := range sessions {
-		if _, err := s.Create(context.Background(), sessionKey(i), nil); err != nil {
-			b.Fatal(err)
-		}
-		fill(b, s, sessionKey(i), each)
-	}
-	text := 0
-	for r, err := range s.RawEvents(context.Background(), sessionKey(0), 1) {
-		if err != nil {
-			b.Fatal(err)
-		}
-		line, err := r.Event.MarshalJSON()
-		if err != nil {
-			b.Fatal(err)
-		}
-		text += len(line) + 1
-	}
-	if err := s.Close(); err != nil {
-		b.Fatal(err)
-	}
-	info, err := os.Stat(path)
-	if err != nil {
-		b.Fatal(err)
-	}
-	b.Run(fmt.Sprintf("events=%d", sessions*each), func(b *testing.B) {
-		for b.Loop() {
-			s, err := store.Open(path, store.Options{})
-			if err != nil {
-				b.Fatal(err)
-			}
-			if err := s.Close(); err != nil {
-				b.Fatal(err)
-			}
-		}
-		b.ReportMetric(float64(info.Size())/float64(text*sessions), "file-B/JSON-B")
-		b.ReportMetric(float64(info.Size())/(1<<20), "file-MiB")
-	})
-}
-
-// BenchmarkColdRead gets recorded sessions that are not in memory, from a file in the page cache
-// and without snapshots, and says what an event takes.
-func BenchmarkColdRead(b *testing.B) {
-	ctx := context.Background()
-	for _, part := range parts(recorded.Sets(b)) {
-		if !strings.HasPrefix(part.name, "set=") {
-			continue
-		}
-		b.Run(part.name, func(b *testing.B) {
-			s := openStore(b, store.Options{
-				Durability: store.Relaxed, CacheBytes: -1, Snapshots: snapshot.Policy{Every: -1},
-			})
-			var keys []store.Key
-			events := 0
-			for _, name := range part.files {
-				f, err := os.Open(name)
-				if err != nil {
-					b.Fatal(err)
-				}
-				key := store.Key{App: "app", User: "user", Session: filepath.Base(name)}
-				done, err := s.Import(ctx, key, f, store.ImportOptions{})
-				if err != nil {
-					b.Fatal(err)
-				}
-				f.Close()
-				keys = append(keys, key)
-				events += len(done.Records)
-			}
-			for b.Loop() {
-				for _, key := range keys {
-					if _, err := s.Get(ctx, key); err != nil {
-						b.Fatal(err)
-					}
-				}
-			}
-			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/1000/float64(b.N*events), "µs/event")
-		})
 	}
 }

@@ -14,11 +14,9 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// BenchmarkFileSize fills a file in bulk and says how large it is beside the events' JSON, and how
-// much of it is used, which leaves out the step of 16 MiB in which it grows; with records that are
-// compressed (version 2) and such that are not: with events of 512 bytes, and
-// with recorded sessions: those that the repository carries, of which the dictionary was made, and,
-// where it is there, the large corpus without these, by families.
+// BenchmarkFileSize fills a file in bulk, with events of 512 bytes or with recorded sessions, and reports its size
+// and its used pages as shares of the events' JSON. The recorded sessions are those in the repository and, if
+// present, the large corpus without them, also by family.
 func BenchmarkFileSize(b *testing.B) {
 	ctx := context.Background()
 	b.Run("events=512B", func(b *testing.B) {
@@ -64,15 +62,14 @@ func BenchmarkFileSize(b *testing.B) {
 	}
 }
 
-// part is some files of a set of recorded sessions.
+// part is a group of files of recorded sessions.
 type part struct {
 	name  string
 	files []string
-	bytes int // of JSON, to fill a file with: of a whole set so much that its steps hardly count
+	bytes int // of JSON to fill a file with; a file grows in steps of 16 MiB
 }
 
-// parts returns the sets, and of the large corpus also each family. What the small set has is
-// left out of the corpus.
+// parts returns the sets, and each family of the large corpus, without the files of the small set.
 func parts(sets []recorded.Set) (all []part) {
 	known := map[string]bool{}
 	for _, set := range sets {
@@ -119,7 +116,7 @@ func fileSize(b *testing.B, fill func(*store.Store) (text int)) {
 	}
 }
 
-// used returns how many bytes of a file are pages that are in use.
+// used returns the size of the used pages of a file.
 func used(b *testing.B, path string) int64 {
 	b.Helper()
 	db, err := bbolt.Open(path, 0o600, nil)

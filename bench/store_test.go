@@ -1,7 +1,6 @@
 package bench_test
 
 import (
-	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -11,7 +10,6 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/patchlog-dev/patchlog/fuzz/recorded"
 	"github.com/patchlog-dev/patchlog/internal/testlog"
 	"github.com/patchlog-dev/patchlog/internal/teststore"
 	"github.com/patchlog-dev/patchlog/patch"
@@ -34,26 +32,7 @@ func openStore(tb testing.TB, opts store.Options) *store.Store {
 
 func sessionKey(i int) store.Key { return store.Key{App: "app", User: "user", Session: fmt.Sprint(i)} }
 
-// BenchmarkAppendRecorded appends recorded events, one a call, each with an id of its own.
-func BenchmarkAppendRecorded(b *testing.B) {
-	ctx := context.Background()
-	for _, writers := range []int{1, 64} {
-		b.Run(fmt.Sprintf("writers=%d", writers), func(b *testing.B) {
-			s := openStore(b, store.Options{})
-			if _, err := s.Create(ctx, sessionKey(0), nil); err != nil {
-				b.Fatal(err)
-			}
-			log := recorded.Log(b, b.N)
-			inParallel(b, writers, func(i int) error {
-				_, err := s.AppendEvents(ctx, sessionKey(0), store.AppendOptions{}, log[i].Event)
-				return err
-			})
-		})
-	}
-}
-
-// inParallel does b.N calls from so many goroutines and reports events/s and the 99th
-// percentile.
+// inParallel makes b.N calls from several goroutines and reports events/s and the 99th percentile.
 func inParallel(b *testing.B, writers int, do func(i int) error) {
 	b.Helper()
 	var next atomic.Int64

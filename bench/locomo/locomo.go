@@ -3,8 +3,7 @@
 // of LLM Agents, 2024): ten conversations of two people over months, with some 600 turns and 200
 // questions each.
 //
-// The data is licensed CC BY-NC 4.0, so it is no part of the repository. [Variable] says where it
-// lies.
+// The data is licensed CC BY-NC 4.0, so the repository does not contain it. [Variable] names its folder.
 package locomo
 
 import (
@@ -21,29 +20,28 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// Variable is the environment variable that names the folder of the conversations: the JSON files
-// of data/multimodal_dialog/locomo10_v2 as https://github.com/snap-research/locomo had it, one a
-// conversation.
+// Variable is the environment variable that names the folder of the conversations: the JSON files, one for
+// each, of data/multimodal_dialog/locomo10_v2 in https://github.com/snap-research/locomo.
 const Variable = "PATCHLOG_LOCOMO"
 
-// Conversation is what two people said, and questions about it.
+// Conversation is a conversation of two people with questions about it.
 type Conversation struct {
-	Turns     []patch.Record // in their order, with seqs from 1 on; the authors are the speakers
+	Turns     []patch.Record // with seqs from 1 on; the authors are the speakers
 	Questions []Question
 }
 
-// Question is one about a conversation.
+// Question is a question about a conversation.
 type Question struct {
 	Text     string
 	Category Category
-	Evidence []uint64 // the seqs of the turns that the answer is in; never empty
+	Evidence []uint64 // the seqs of the turns with the answer; never empty
 }
 
-// Category is a kind of question, by the numbers of LoCoMo's files.
+// Category is a kind of question, with LoCoMo's number.
 type Category int
 
-// The categories, and [All] for those of any. Of an adversarial question the evidence is what it
-// twists.
+// The categories; [All] stands for every question. The evidence of an adversarial question is the turn that it
+// distorts.
 const (
 	All Category = iota
 	MultiHop
@@ -73,19 +71,18 @@ func (c Category) String() string {
 	return fmt.Sprintf("category %d", int(c))
 }
 
-// Read returns the conversations, in the order of the files' names. The turns say what was said
-// and, with captions, what LoCoMo says of the photos that were shared. A question is left out if
-// it names no turn of the conversation. The test is skipped if [Variable] is not set, and fails if
-// the folder has no conversations.
-func Read(tb testing.TB, captions bool) []Conversation {
+// Read returns the conversations, in the order of the files' names. It omits captions of photos, and questions
+// that name no turn of the conversation. The test is skipped if [Variable] is not set, and fails if the folder
+// has no conversations.
+func Read(tb testing.TB) []Conversation {
 	tb.Helper()
 	folder := os.Getenv(Variable)
 	if folder == "" {
-		tb.Skipf("skipped: %s does not say where LoCoMo's conversations lie", Variable)
+		tb.Skipf("skipped: %s does not name the folder of LoCoMo's conversations", Variable)
 	}
 	files, err := filepath.Glob(filepath.Join(folder, "*.json"))
 	if err != nil || len(files) == 0 {
-		tb.Fatalf("%s is %q, where no conversation lies: %v", Variable, folder, err)
+		tb.Fatalf("%s is %q, which has no conversation: %v", Variable, folder, err)
 	}
 	all := make([]Conversation, len(files))
 	for i, file := range files {
@@ -93,7 +90,7 @@ func Read(tb testing.TB, captions bool) []Conversation {
 		if err != nil {
 			tb.Fatal(err)
 		}
-		if all[i], err = parse(text, captions); err != nil {
+		if all[i], err = parse(text); err != nil {
 			tb.Fatalf("%s: %v", file, err)
 		}
 	}
@@ -101,14 +98,14 @@ func Read(tb testing.TB, captions bool) []Conversation {
 }
 
 // parse reads a file of LoCoMo.
-func parse(text []byte, captions bool) (c Conversation, err error) {
+func parse(text []byte) (c Conversation, err error) {
 	var members map[string]json.RawMessage
 	if err := json.Unmarshal(text, &members); err != nil {
 		return c, err
 	}
 	seqs := map[string]uint64{}
 	for session := 1; members[fmt.Sprint("session_", session)] != nil; session++ {
-		if err := c.addSession(members, fmt.Sprint("session_", session), captions, seqs); err != nil {
+		if err := c.addSession(members, fmt.Sprint("session_", session), seqs); err != nil {
 			return c, fmt.Errorf("session %d: %w", session, err)
 		}
 	}
@@ -138,11 +135,10 @@ func parse(text []byte, captions bool) (c Conversation, err error) {
 }
 
 // addSession adds the turns of a session, and notes the seqs of their ids.
-func (c *Conversation) addSession(members map[string]json.RawMessage, name string, captions bool, seqs map[string]uint64) error {
+func (c *Conversation) addSession(members map[string]json.RawMessage, name string, seqs map[string]uint64) error {
 	var turns []struct {
 		Speaker, Text string
 		ID            string `json:"dia_id"`
-		Caption       string `json:"blip_caption"`
 	}
 	if err := json.Unmarshal(members[name], &turns); err != nil {
 		return err
@@ -156,11 +152,7 @@ func (c *Conversation) addSession(members map[string]json.RawMessage, name strin
 		return err
 	}
 	for _, t := range turns {
-		said := t.Text
-		if captions && t.Caption != "" {
-			said += "\n" + t.Caption
-		}
-		e, err := patch.NewEvent(patch.Fields{ID: "turn", Author: t.Speaker, Content: patch.Text("user", said), Timestamp: at})
+		e, err := patch.NewEvent(patch.Fields{ID: "turn", Author: t.Speaker, Content: patch.Text("user", t.Text), Timestamp: at})
 		if err != nil {
 			return err
 		}
@@ -175,11 +167,10 @@ func (c *Conversation) addSession(members map[string]json.RawMessage, name strin
 	return nil
 }
 
-// turnIDs are ids of turns: the session, and which of its turns. Some stand together in one string,
-// with one mark or another between them.
+// turnIDs matches ids of turns: the session and the turn. Some strings have several.
 var turnIDs = regexp.MustCompile(`D(\d+):(\d+)`)
 
-// turnID is an id without the zeros that some numbers begin with.
+// turnID returns an id without leading zeros.
 func turnID(id []string) string {
 	session, _ := strconv.Atoi(id[1])
 	turn, _ := strconv.Atoi(id[2])

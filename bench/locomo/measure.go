@@ -9,19 +9,19 @@ import (
 	"github.com/patchlog-dev/patchlog/recall"
 )
 
-// Best is how many turns an index may name for a question.
+// Best is the number of turns that count for a question.
 const Best = 10
 
-// Index makes an index of the turns of a conversation, and returns what finds in it the seqs of the
-// turns that go best with a question, the best first, [Best] of them or fewer.
+// Index makes an index of the turns of a conversation. The returned function finds the seqs of the turns that
+// fit a question best, at most [Best], the best first.
 type Index func(turns []patch.Record) (find func(question string) []uint64)
 
-// Hits says of how many questions a turn with the answer was among those that were found.
+// Hits counts questions, and those for which a turn with the answer was found.
 type Hits struct {
 	asked, found [categories]int
 }
 
-// Measure asks all questions, each of an index of its own conversation.
+// Measure asks every question of the index of its own conversation.
 func Measure(all []Conversation, index Index) Hits {
 	var h Hits
 	for _, c := range all {
@@ -56,17 +56,7 @@ func (h Hits) Report(b *testing.B) {
 	b.ReportMetric(float64(h.asked[All]), "questions")
 }
 
-// Recall is the project's own index, without a filter.
-func Recall(turns []patch.Record) func(question string) []uint64 {
-	x := new(recall.Index)
-	for _, r := range turns {
-		x.Add(r)
-	}
-	return func(question string) []uint64 { return Find(x, question) }
-}
-
-// Find returns the seqs of the records that go best with a question, the best first, [Best] of them
-// or fewer.
+// Find returns the seqs of the records that fit a question best, at most [Best], the best first.
 func Find(x *recall.Index, question string) (seqs []uint64) {
 	terms := recall.Parse(question)
 	for m := range x.Search(terms, recall.Filter{}, math.MaxUint64, x.Stats(terms, math.MaxUint64, false), nil) {

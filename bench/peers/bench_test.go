@@ -123,28 +123,6 @@ func readAll(b *testing.B, sess session.Session, want int) {
 	}
 }
 
-// BenchmarkSize says what a session of 10,000 events takes, in memory once all of it was
-// read, and in the file. Its time means nothing.
-func BenchmarkSize(b *testing.B) {
-	const n = 10_000
-	for _, p := range all {
-		b.Run(fmt.Sprintf("events=%d/service=%s", n, p.name), func(b *testing.B) {
-			for range b.N {
-				dir := b.TempDir()
-				before := heap()
-				s, done := p.filled(b, dir, n)
-				readAll(b, get(b, s, "s"), n)
-				b.ReportMetric(float64(heap()-before)/n, "heap-B/event")
-				runtime.KeepAlive(s)
-				done()
-				if p.kept {
-					b.ReportMetric(float64(fileSize(b, dir))/n, "file-B/event")
-				}
-			}
-		})
-	}
-}
-
 func heap() int64 {
 	runtime.GC()
 	runtime.GC()

@@ -3,7 +3,6 @@ package peers
 import (
 	"fmt"
 	"slices"
-	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -19,8 +18,7 @@ import (
 	"github.com/patchlog-dev/patchlog/store/pg/pgtest"
 )
 
-// target is what a benchmark runs against: a database of its own, with or without a network
-// in between.
+// target is the database that a benchmark uses, with or without a network in between.
 type target struct {
 	dsn  string // without the network
 	at   string
@@ -38,12 +36,12 @@ func newTarget(b *testing.B, delay time.Duration) target {
 	return t
 }
 
-// warm is how often each goroutine does what is measured before it is measured: statements
-// are known on all connections then, and planned for good.
+// warm is how often each goroutine repeats the operation before it is measured, so that all connections
+// know the statements and the server has planned them.
 const warm = 12
 
-// inParallel does b.N operations from so many goroutines, and reports what each took. do is
-// given the goroutine's number and counts on from one.
+// inParallel makes b.N calls of do from several goroutines and reports their times. do gets the number of the
+// goroutine, and of its call from 1 on.
 func inParallel(b *testing.B, t target, goroutines int, do func(g, i int) error) {
 	b.Helper()
 	var next atomic.Int64
@@ -97,9 +95,8 @@ func inParallel(b *testing.B, t target, goroutines int, do func(g, i int) error)
 	}
 }
 
-// BenchmarkPostgresAppend appends an event, to one session or to 64 from a goroutine each,
-// beside the insert of one row of the same bytes. The network, where there is one, takes 2
-// ms there and back.
+// BenchmarkPostgresAppend appends an event, to one session or to 64 from a goroutine each, beside the insert
+// of one row of the same bytes; also over a network with a round trip of 2 ms.
 func BenchmarkPostgresAppend(b *testing.B) {
 	for _, c := range []struct {
 		sessions int
@@ -129,55 +126,34 @@ func BenchmarkPostgresAppend(b *testing.B) {
 	}
 }
 
-// BenchmarkPostgresWriters appends from 256 goroutines: an event a call, each durable before
-// its goroutine goes on. how=store leaves ADK's types out.
+// BenchmarkPostgresWriters appends through the store from 256 goroutines: an event a call, each durable
+// before its goroutine goes on.
 func BenchmarkPostgresWriters(b *testing.B) {
 	const writers = 256
-	for _, sessions := range []int{64, 256, 1000} {
-		for _, mode := range []string{"", prepared} {
-			kind := map[string]string{"": "patchlog", prepared: "patchlog-prepared"}[mode]
-			name := fmt.Sprintf("sessions=%d/service=%s", sessions, kind)
-			b.Run(name+"/how=adk", func(b *testing.B) {
-				t := newTarget(b, 0)
-				s, done := openPG(b, t.at+mode, store.Options{}, adk.Options{})
-				defer done()
-				handles := manySessions(b, s, sessions)
-				inParallel(b, t, writers, func(g, i int) error {
-					return s.AppendEvent(ctx, handles[(g+i*writers)%sessions], event(g*1_000_000+i))
-				})
-				b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "events/s")
-			})
-			b.Run(name+"/how=store", func(b *testing.B) {
-				t := newTarget(b, 0)
-				s, err := pg.Open(ctx, t.at+mode, store.Options{}, pg.Options{})
+	for _, sessions := range []int{64, 1000} {
+		b.Run(fmt.Sprintf("sessions=%d", sessions), func(b *testing.B) {
+			t := newTarget(b, 0)
+			s, err := pg.Open(ctx, t.at, store.Options{}, pg.Options{})
+			no(b, err)
+			defer s.Close()
+			for i := range sessions {
+				_, err := s.Create(ctx, key(fmt.Sprint(i)), nil)
 				no(b, err)
-				defer s.Close()
-				svc, err := adk.NewService(s, adk.Options{})
-				no(b, err)
-				manySessions(b, svc, sessions)
-				inParallel(b, t, writers, func(g, i int) error {
-					e, err := adk.NewEvent(event(g*1_000_000 + i))
-					if err == nil {
-						_, err = s.AppendEvents(ctx, key(strconv.Itoa((g+i*writers)%sessions)), store.AppendOptions{}, e)
-					}
-					return err
-				})
-				b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "events/s")
+			}
+			inParallel(b, t, writers, func(g, i int) error {
+				e, err := adk.NewEvent(event(g*1_000_000 + i))
+				if err == nil {
+					_, err = s.AppendEvents(ctx, key(fmt.Sprint((g+i*writers)%sessions)), store.AppendOptions{}, e)
+				}
+				return err
 			})
-		}
+			b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "events/s")
+		})
 	}
 }
 
-func manySessions(b *testing.B, s session.Service, n int) []session.Session {
-	handles := make([]session.Session, n)
-	for i := range handles {
-		handles[i] = create(b, s, fmt.Sprint(i))
-	}
-	return handles
-}
-
-// BenchmarkPostgresGet gets a session in use of a database that has as many rows more.
-// read=all also reads each of its events.
+// BenchmarkPostgresGet gets a cached session from a database that has other rows; read=all also reads each of
+// its events.
 func BenchmarkPostgresGet(b *testing.B) {
 	for _, p := range onServers {
 		t := newTarget(b, 0)
@@ -208,80 +184,44 @@ func BenchmarkPostgresGet(b *testing.B) {
 	}
 }
 
-// BenchmarkPostgresGetCold gets a session of 10,000 events that the store has not seen.
-// patchlog's shows 200 of them and has a snapshot. how=open opens the store first, which
-// connects; how=get has the store open.
+// BenchmarkPostgresGetCold gets a session of 10,000 events that the store has not cached. Of patchlog's,
+// 200 are visible, and it has a snapshot.
 func BenchmarkPostgresGetCold(b *testing.B) {
 	const events, visible = 10_000, 200
 	b.Run("service=adk", func(b *testing.B) {
 		t := newTarget(b, 0)
 		s, done := openADK(b, t.at)
+		defer done()
 		fillMany(b, s, t.dsn, events, "s")
 		pgtest.Exec(b, t.dsn, "ANALYZE")
-		b.Run("how=get", func(b *testing.B) {
-			inParallel(b, t, 1, func(int, int) error {
-				readAll(b, get(b, s, "s"), events)
-				return nil
-			})
-		})
-		done()
+		getRepeatedly(b, t, s, events)
 	})
-	for _, mode := range []string{"", prepared} {
-		kind := map[string]string{"": "patchlog", prepared: "patchlog-prepared"}[mode]
-		b.Run("service="+kind, func(b *testing.B) {
-			t := newTarget(b, 0)
-			eager := store.Options{Snapshots: snapshot.Policy{Every: 1}} // so that there is one behind the summary
-			s, err := pg.Open(ctx, t.dsn, eager, pg.Options{})
-			no(b, err)
-			_, err = s.Create(ctx, key("s"), nil)
-			no(b, err)
-			fillStore(b, t.dsn, events-visible+1, "s")
-			summary, err := patch.NewEvent(patch.Fields{ID: "summary", Author: "user", Content: patch.Text("model", "told")})
-			no(b, err)
-			_, err = s.ApplyPatch(ctx, key("s"), store.PatchOptions{AsOfNow: true}, patch.NewSummarise(0, events-visible+1, summary))
-			no(b, err)
-			var last []*patch.Event
-			for i := events - visible + 1; i < events; i++ {
-				e, err := adk.NewEvent(event(i))
-				no(b, err)
-				last = append(last, e)
-			}
-			_, err = s.AppendEvents(ctx, key("s"), store.AppendOptions{}, last...)
-			no(b, err)
-			no(b, s.Close()) // writes the snapshot
-			pgtest.Exec(b, t.dsn, "ANALYZE")
-			l, through := newLink(b, t.dsn, time.Nanosecond)
-			for _, how := range []string{"open", "get"} {
-				b.Run("how="+how, func(b *testing.B) {
-					cold := store.Options{}
-					if how == "get" {
-						cold.CacheBytes = -1 // forgets
-						s, done := openPG(b, t.dsn+mode, cold, adk.Options{})
-						defer done()
-						inParallel(b, t, 1, func(int, int) error {
-							readAll(b, get(b, s, "s"), visible)
-							return nil
-						})
-						return
-					}
-					inParallel(b, t, 1, func(int, int) error {
-						s, done := openPG(b, t.dsn+mode, cold, adk.Options{})
-						readAll(b, get(b, s, "s"), visible)
-						done()
-						return nil
-					})
-				})
-			}
-			b.Run("how=trips", func(b *testing.B) { // counted, its time is the proxy's
-				s, done := openPG(b, through+mode, store.Options{CacheBytes: -1}, adk.Options{})
-				defer done()
-				t := t
-				t.link = l
-				inParallel(b, t, 1, func(int, int) error {
-					readAll(b, get(b, s, "s"), visible)
-					return nil
-				})
-			})
-		})
-	}
+	b.Run("service=patchlog", func(b *testing.B) {
+		t := newTarget(b, 0)
+		eager := store.Options{Snapshots: snapshot.Policy{Every: 1}} // writes one after the summary
+		s, err := pg.Open(ctx, t.dsn, eager, pg.Options{})
+		no(b, err)
+		_, err = s.Create(ctx, key("s"), nil)
+		no(b, err)
+		fillStore(b, s, 0, events-visible+1, "s")
+		summary, err := patch.NewEvent(patch.Fields{ID: "summary", Author: "user", Content: patch.Text("model", "told")})
+		no(b, err)
+		_, err = s.ApplyPatch(ctx, key("s"), store.PatchOptions{AsOfNow: true}, patch.NewSummarise(0, events-visible+1, summary))
+		no(b, err)
+		fillStore(b, s, events-visible+1, events, "s")
+		no(b, s.Close()) // writes the snapshot
+		pgtest.Exec(b, t.dsn, "ANALYZE")
+		svc, done := openPG(b, t.dsn, store.Options{CacheBytes: -1}, adk.Options{})
+		defer done()
+		getRepeatedly(b, t, svc, visible)
+	})
+}
+
+// getRepeatedly measures a Get of session "s" with n events, each of which is read.
+func getRepeatedly(b *testing.B, t target, s session.Service, n int) {
+	b.Helper()
+	inParallel(b, t, 1, func(int, int) error {
+		readAll(b, get(b, s, "s"), n)
+		return nil
+	})
 }

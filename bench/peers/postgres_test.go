@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"fmt"
 	"os"
+	"slices"
 	"testing"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -32,22 +33,15 @@ type onServer struct {
 	open func(tb testing.TB, dsn string) (session.Service, func())
 }
 
-// prepared makes pgx keep statements prepared on the server, as gorm's dialect and
-// database/sql have it do. patchlog leaves that to whoever has a direct connection.
-const prepared = " default_query_exec_mode=cache_statement"
-
 var onServers = []onServer{
 	{"adk", openADK},
 	{"patchlog", func(tb testing.TB, dsn string) (session.Service, func()) {
 		return openPG(tb, dsn, store.Options{}, adk.Options{})
 	}},
-	{"patchlog-prepared", func(tb testing.TB, dsn string) (session.Service, func()) {
-		return openPG(tb, dsn+prepared, store.Options{}, adk.Options{})
-	}},
 }
 
-// openADK opens ADK's SQL service with as many connections as patchlog has. As
-// database/sql comes it keeps two, and makes others anew for each transaction.
+// openADK opens ADK's SQL service with as many connections as patchlog has. By default database/sql keeps
+// two, and opens others for each transaction.
 func openADK(tb testing.TB, dsn string) (session.Service, func()) {
 	tb.Helper()
 	db, err := sql.Open("pgx", dsn)
@@ -74,7 +68,7 @@ func openPG(tb testing.TB, dsn string, sopts store.Options, opts adk.Options) (*
 	}
 }
 
-// rows inserts rows of the bytes that patchlog has of an event, and nothing else.
+// rows inserts rows with the bytes that patchlog stores of an event.
 type rows struct {
 	pool *pgxpool.Pool
 	data []byte
@@ -100,15 +94,17 @@ func (r *rows) insert(num, seq int) error {
 	return err
 }
 
-// fillMany makes sessions of n events each, by the quickest way that leaves the service as
-// if they had been appended one by one.
+// fillMany makes sessions of n events each, in bulk, with the same result as single appends.
 func fillMany(tb testing.TB, s session.Service, dsn string, n int, ids ...string) {
 	tb.Helper()
 	for _, id := range ids {
 		create(tb, s, id)
 	}
 	if _, ours := s.(*adk.Service); ours {
-		fillStore(tb, dsn, n, ids...)
+		st, err := pg.Open(ctx, dsn, store.Options{}, pg.Options{})
+		no(tb, err)
+		fillStore(tb, st, 0, n, ids...)
+		no(tb, st.Close())
 		return
 	}
 	for _, id := range ids {
@@ -117,21 +113,18 @@ func fillMany(tb testing.TB, s session.Service, dsn string, n int, ids ...string
 	copyEvents(tb, dsn, n, ids...)
 }
 
-// fillStore appends n events to each of sessions that are there and have none.
-func fillStore(tb testing.TB, dsn string, n int, ids ...string) {
+// fillStore appends events from to to-1 to each of the sessions.
+func fillStore(tb testing.TB, s *store.Store, from, to int, ids ...string) {
 	tb.Helper()
-	s, err := pg.Open(ctx, dsn, store.Options{}, pg.Options{})
-	no(tb, err)
-	defer func() { no(tb, s.Close()) }()
+	var events []*patch.Event
+	for i := from; i < to; i++ {
+		e, err := adk.NewEvent(event(i))
+		no(tb, err)
+		events = append(events, e)
+	}
 	for _, id := range ids {
-		for from := 0; from < n; {
-			var events []*patch.Event
-			for ; from < n && len(events) < 1000; from++ {
-				e, err := adk.NewEvent(event(from))
-				no(tb, err)
-				events = append(events, e)
-			}
-			_, err := s.AppendEvents(ctx, key(id), store.AppendOptions{}, events...)
+		for batch := range slices.Chunk(events, 1000) {
+			_, err := s.AppendEvents(ctx, key(id), store.AppendOptions{}, batch...)
 			no(tb, err)
 		}
 	}
@@ -139,7 +132,7 @@ func fillStore(tb testing.TB, dsn string, n int, ids ...string) {
 
 func key(id string) store.Key { return store.Key{App: "app", User: "user", Session: id} }
 
-// copyEvents copies the one event that sessions of ADK's service have until there are n.
+// copyEvents copies the one event of each session of ADK's service until it has n.
 func copyEvents(tb testing.TB, dsn string, n int, ids ...string) {
 	tb.Helper()
 	for _, id := range ids {
@@ -157,8 +150,7 @@ func copyEvents(tb testing.TB, dsn string, n int, ids ...string) {
 	}
 }
 
-// others fills a database that has so many events of other sessions with more of them, 200
-// a session, until it has n.
+// others adds sessions of 200 events to a database that has had events in such sessions, until it has n.
 func others(tb testing.TB, s session.Service, dsn string, had, n int) {
 	tb.Helper()
 	var ids []string
@@ -170,7 +162,6 @@ func others(tb testing.TB, s session.Service, dsn string, had, n int) {
 	pgtest.Exec(tb, dsn, "ANALYZE")
 }
 
-// Each service does what is measured.
 func TestPostgresPeers(t *testing.T) {
 	for _, p := range onServers {
 		t.Run(p.name, func(t *testing.T) {
@@ -195,31 +186,28 @@ func TestPostgresPeers(t *testing.T) {
 
 // An append and a Get of a session in use are one round trip each.
 func TestPostgresRoundTrips(t *testing.T) {
-	for _, mode := range []string{"", prepared} {
-		dsn := pgtest.New(t)
-		l, through := newLink(t, dsn, 0)
-		s, done := openPG(t, through+mode, store.Options{}, adk.Options{})
-		fill(t, s, "s", 20) // the statements are known on the connection after that
-		sess := get(t, s, "s")
-		count := func(what string, want int64, do func()) {
-			t.Helper()
-			before := l.trips.Load()
-			do()
-			if n := l.trips.Load() - before; n != want {
-				t.Errorf("%s%s takes %d round trips, want %d", what, mode, n, want)
-			}
+	dsn := pgtest.New(t)
+	l, through := newLink(t, dsn, 0)
+	s, done := openPG(t, through, store.Options{}, adk.Options{})
+	defer done()
+	fill(t, s, "s", 20) // the connection knows the statements after that
+	sess := get(t, s, "s")
+	count := func(what string, do func()) {
+		t.Helper()
+		before := l.trips.Load()
+		do()
+		if n := l.trips.Load() - before; n != 1 {
+			t.Errorf("%s takes %d round trips, want 1", what, n)
 		}
-		count("an append", 1, func() { no(t, s.AppendEvent(ctx, sess, event(20))) })
-		count("a Get", 1, func() { get(t, s, "s") })
-		// Another process appends: what is new comes with the look.
-		other, stop := openPG(t, dsn, store.Options{}, adk.Options{})
-		no(t, other.AppendEvent(ctx, get(t, other, "s"), event(21)))
-		stop()
-		count("a Get after another's append", 1, func() {
-			if n := get(t, s, "s").Events().Len(); n != 22 {
-				t.Errorf("%d events, want 22", n)
-			}
-		})
-		done()
 	}
+	count("an append", func() { no(t, s.AppendEvent(ctx, sess, event(20))) })
+	count("a Get", func() { get(t, s, "s") })
+	other, stop := openPG(t, dsn, store.Options{}, adk.Options{})
+	no(t, other.AppendEvent(ctx, get(t, other, "s"), event(21)))
+	stop()
+	count("a Get after an append by another process", func() {
+		if n := get(t, s, "s").Events().Len(); n != 22 {
+			t.Errorf("%d events, want 22", n)
+		}
+	})
 }

@@ -14,19 +14,18 @@ import (
 	"github.com/patchlog-dev/patchlog/recall"
 )
 
-// searched is an index of a log.
+// searched is a search index of a log.
 type searched interface {
-	// add adds events that are newer than all before.
+	// add adds events that are newer than all others.
 	add(tb testing.TB, records []patch.Record)
 
-	// find returns the seqs of the events that go best with a question, the best first:
-	// [locomo.Best] of them or fewer.
+	// find returns the seqs of the events that fit a question best, at most [locomo.Best], the best first.
 	find(tb testing.TB, question string) (seqs []uint64)
 
 	close(tb testing.TB)
 }
 
-// recallIndex is a log in the project's own index.
+// recallIndex is a recall.Index.
 type recallIndex struct{ index recall.Index }
 
 func (x *recallIndex) add(_ testing.TB, records []patch.Record) {
@@ -41,16 +40,16 @@ func (x *recallIndex) find(_ testing.TB, question string) []uint64 {
 
 func (x *recallIndex) close(testing.TB) {}
 
-// searcher is a kind of index that is compared.
+// searcher is a kind of index.
 type searcher struct {
 	name  string
-	batch int // how many events are added at a time
+	batch int // events added at a time
 	open  func(tb testing.TB) searched
 }
 
 var recallSearcher = searcher{name: "index=recall", batch: 1000, open: func(testing.TB) searched { return new(recallIndex) }}
 
-// bleveSearcher is bleve, given a thousand events at a time.
+// bleveSearcher is bleve, which gets 1,000 events at a time.
 func bleveSearcher(o bleveOptions) searcher {
 	return searcher{
 		name:  fmt.Sprintf("index=bleve/store=%s/fields=%s", o.store, o.fields),
@@ -59,7 +58,7 @@ func bleveSearcher(o bleveOptions) searcher {
 	}
 }
 
-// searchers are what is measured on a long log.
+// searchers are measured on a long log.
 var searchers = []searcher{
 	recallSearcher,
 	bleveSearcher(bleveOptions{inMemory, exact}),
@@ -87,8 +86,8 @@ func (s searcher) fill(tb testing.TB, log []patch.Record) searched {
 
 const longLog = 100_000 // events
 
-// BenchmarkSearchBuild indexes a log of 100,000 events and says what of the heap the index holds.
-// Here and below, cpu is processor time: bleve and the garbage collector work beside the caller too.
+// BenchmarkSearchBuild indexes a log of 100,000 events and reports the heap that the index uses. cpu is
+// processor time, here and below, because bleve and the garbage collector use other goroutines.
 func BenchmarkSearchBuild(b *testing.B) {
 	log := recorded.Log(b, longLog)
 	each(b, searchers, func(b *testing.B, s searcher) {
@@ -114,7 +113,7 @@ func BenchmarkSearchBuild(b *testing.B) {
 	})
 }
 
-// reportCPU reports the processor time of an op, from a moment on.
+// reportCPU reports the processor time of an op since a moment.
 func reportCPU(b *testing.B, since float64, ops int) {
 	b.Helper()
 	b.ReportMetric((ownCPU(b)-since)*1e6/float64(ops), "cpu-µs/op")
@@ -130,11 +129,10 @@ func ownCPU(tb testing.TB) float64 {
 	return float64(number(f[11])+number(f[12])) / 100
 }
 
-// question is one that is asked of the long log.
+// question is a query of the long log.
 type question struct{ name, text string }
 
-// questions are for words that some events have, for words of which each stands in many, and for an
-// identifier of the last event, which stands in few.
+// questions ask for words of some events, for words of many events, and for an identifier of the last event.
 func questions(log []patch.Record) []question {
 	ids := slices.Collect(identifiers.All(recall.Text(log[len(log)-1].Event)))
 	return []question{
@@ -164,27 +162,10 @@ func BenchmarkSearchQuery(b *testing.B) {
 	})
 }
 
-// BenchmarkSearchAdd adds events one by one to an index of 100,000, as a session goes on. Bleve's
-// indexes in memory get a segment with each, which nothing merges, so run it with -benchtime=1000x.
-func BenchmarkSearchAdd(b *testing.B) {
-	log := recorded.Log(b, longLog)
-	each(b, searchers, func(b *testing.B, s searcher) {
-		x := s.fill(b, log)
-		defer x.close(b)
-		next := 0
-		start := ownCPU(b)
-		for b.Loop() {
-			x.add(b, []patch.Record{{Seq: uint64(longLog + next + 1), Event: log[next%longLog].Event}})
-			next++
-		}
-		reportCPU(b, start, b.N)
-	})
-}
-
-// BenchmarkSearchLoCoMo asks LoCoMo's questions of indexes of its conversations, each in one batch: see
-// [locomo.Hits]. An op is to index the ten conversations and to ask all of the questions.
+// BenchmarkSearchLoCoMo reports [locomo.Hits] for indexes of LoCoMo's conversations, each added in one batch. An
+// op indexes the ten conversations and asks all questions.
 func BenchmarkSearchLoCoMo(b *testing.B) {
-	conversations := locomo.Read(b, false)
+	conversations := locomo.Read(b)
 	each(b, []searcher{
 		recallSearcher,
 		bleveSearcher(bleveOptions{inMemory, words}),
