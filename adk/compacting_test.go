@@ -199,8 +199,7 @@ func TestFailuresReachNoRun(t *testing.T) {
 				t.Errorf("the last attempt is %+v, %v", last, ok)
 			}
 			if c.before != nil && name != "hook never returns" {
-				_, err := sessions.Compact(t.Context(), sess, adk.CompactOptions{})
-				fails(t, err, c.err)
+				fails(t, errOf(sessions.Compact(t.Context(), sess, adk.CompactOptions{})), c.err)
 			}
 			ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 			defer cancel()
@@ -317,8 +316,7 @@ func TestSessionGrowsInsideNodes(t *testing.T) {
 // cut takes out events from the start, by a session of its own.
 func cut(t *testing.T, svc *adk.Service, n int) {
 	t.Helper()
-	_, err := svc.ApplyPatch(t.Context(), get(t, svc, "s"), patch.NewSplice(0, n).WithState(patch.Keep))
-	no(t, err)
+	no(t, errOf(svc.ApplyPatch(t.Context(), get(t, svc, "s"), patch.NewSplice(0, n).WithState(patch.Keep))))
 }
 
 // Who is shown a summary before it is written sees what will be in the log, and can change
@@ -355,8 +353,7 @@ func TestBeforeSummarise(t *testing.T) {
 	})
 	sess := exchanges(t, svc, "app", 3)
 	svc.Settle(t)
-	_, err := svc.Compact(t.Context(), sess, adk.CompactOptions{})
-	no(t, err)
+	no(t, errOf(svc.Compact(t.Context(), sess, adk.CompactOptions{})))
 	mu.Lock()
 	defer mu.Unlock()
 	if len(drafts) == 0 {
@@ -423,8 +420,7 @@ func TestPrepare(t *testing.T) {
 	mu.Lock()
 	refuses = false
 	mu.Unlock()
-	_, err = svc.Compact(t.Context(), sess, adk.CompactOptions{Focus: "gate codes"})
-	no(t, err)
+	no(t, errOf(svc.Compact(t.Context(), sess, adk.CompactOptions{Focus: "gate codes"})))
 	mu.Lock()
 	defer mu.Unlock()
 	equal(t, "focus", focus, "gate codes")
@@ -476,13 +472,11 @@ func TestCompactOnRequest(t *testing.T) {
 	equal(t, "written when there is nothing to do", len(written), 0)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	_, err = svc.Compact(ctx, sess, adk.CompactOptions{})
-	fails(t, err, context.Canceled)
+	fails(t, errOf(svc.Compact(ctx, sess, adk.CompactOptions{})), context.Canceled)
 
 	// Of a session that is gone nothing is known.
 	no(t, svc.Delete(t.Context(), &session.DeleteRequest{AppName: "app", UserID: "user", SessionID: "s"}))
-	_, err = svc.Compact(t.Context(), sess, adk.CompactOptions{})
-	fails(t, err, store.ErrNotFound)
+	fails(t, errOf(svc.Compact(t.Context(), sess, adk.CompactOptions{})), store.ErrNotFound)
 	if last, ok := svc.LastCompaction(sess); ok && last.Outcome == compaction.Wrote {
 		t.Errorf("the last attempt is %+v", last)
 	}
@@ -490,10 +484,8 @@ func TestCompactOnRequest(t *testing.T) {
 	_, err = svc.Compact(t.Context(), sess, adk.CompactOptions{}) // created again
 	fails(t, err, store.ErrNotFound)
 
-	_, err = svc.Compact(t.Context(), nil, adk.CompactOptions{})
-	fails(t, err, patch.ErrInvalid)
-	_, err = inMemory(t).Compact(t.Context(), sess, adk.CompactOptions{})
-	fails(t, err, adk.ErrCompactionOff)
+	fails(t, errOf(svc.Compact(t.Context(), nil, adk.CompactOptions{})), patch.ErrInvalid)
+	fails(t, errOf(inMemory(t).Compact(t.Context(), sess, adk.CompactOptions{})), adk.ErrCompactionOff)
 	for _, s := range []*adk.Service{svc, inMemory(t)} {
 		if _, ok := s.LastCompaction(nil); ok {
 			t.Error("there was an attempt at no session")
@@ -577,12 +569,10 @@ func TestOptionsAreRefused(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			fails(t, opts.Validate(), patch.ErrInvalid)
-			_, err := adk.NewService(db, opts)
-			fails(t, err, patch.ErrInvalid)
+			fails(t, errOf(adk.NewService(db, opts)), patch.ErrInvalid)
 		})
 	}
-	_, err := adk.Summarizer(nil).Summarize(t.Context(), compaction.Request{})
-	fails(t, err, patch.ErrInvalid)
+	fails(t, errOf(adk.Summarizer(nil).Summarize(t.Context(), compaction.Request{})), patch.ErrInvalid)
 }
 
 // A summarizer that was written for ADK's own compaction serves this one.

@@ -97,8 +97,7 @@ func TestContextWindow(t *testing.T) {
 		svc := compacted(t, opts)
 		sess := exchanges(t, svc, "app", 10)
 		svc.Settle(t)
-		_, err := svc.Compact(t.Context(), sess, adk.CompactOptions{})
-		no(t, err)
+		no(t, errOf(svc.Compact(t.Context(), sess, adk.CompactOptions{})))
 		if compacts := len(told(get(t, svc, "s"))) > 0; compacts != (name != "neither") {
 			t.Errorf("%s: compacted %v", name, compacts)
 		}

@@ -41,8 +41,7 @@ func readAsADKDoes(t *testing.T, files []string) {
 			no(t, svc.AppendEvent(t.Context(), sess, &e))
 		}
 		key := store.Key{App: "app", User: "user", Session: "imported " + file}
-		_, err = db.Import(t.Context(), key, bytes.NewReader(text), store.ImportOptions{Name: file})
-		no(t, err)
+		no(t, errOf(db.Import(t.Context(), key, bytes.NewReader(text), store.ImportOptions{Name: file})))
 	}
 	no(t, db.Close())
 	db = opened(t)(store.Open(path, store.Options{Durability: store.Relaxed}))

@@ -170,8 +170,7 @@ func TestValuesThatJSONCannotCarry(t *testing.T) {
 			}
 		})
 	}
-	_, err := adk.NewEvent(nil)
-	fails(t, err, patch.ErrInvalid)
+	fails(t, errOf(adk.NewEvent(nil)), patch.ErrInvalid)
 }
 
 // A request for confirmation, as ADK makes it, holds a call as a Go value; what comes back
@@ -430,8 +429,7 @@ func TestRecordsOfOtherVersions(t *testing.T) {
 		text := `{"id":"` + id + `","author":"user","actions":{"stateDelta":{"` + id + `":1},"compaction":` + record + `}}`
 		e, err := patch.ParseEvent([]byte(text))
 		no(t, err)
-		_, err = db.AppendEvents(t.Context(), store.Key{App: "app", User: "user", Session: "s"}, store.AppendOptions{}, e)
-		no(t, err)
+		no(t, errOf(db.AppendEvents(t.Context(), store.Key{App: "app", User: "user", Session: "s"}, store.AppendOptions{}, e)))
 	}
 	for r, err := range svc.RawEvents(t.Context(), sess, 1) {
 		no(t, err)
@@ -521,8 +519,7 @@ func TestSameEvents(t *testing.T) {
 			t.Errorf("%s is given as another event", e.ID)
 		}
 	}
-	_, err := svc.ApplyPatch(t.Context(), sess, patch.NewSplice(0, 1))
-	no(t, err)
+	no(t, errOf(svc.ApplyPatch(t.Context(), sess, patch.NewSplice(0, 1))))
 	if sess.Events().At(0) != b {
 		t.Error("after a patch, it is another event")
 	}

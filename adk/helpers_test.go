@@ -3,6 +3,7 @@ package adk_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"path/filepath"
 	"reflect"
 	"testing"
@@ -151,6 +152,29 @@ func text(id, author, words string) *session.Event {
 	}
 }
 
+// timed is an event that says something at a time.
+func timed(n int, id, author string) *session.Event {
+	e := text(id, author, "this is "+id)
+	e.Timestamp = time.Date(2026, 1, 2, 3, 4, n, 0, time.UTC)
+	return e
+}
+
+// messages are events of the user: e0, e1 and so on, a second apart.
+func messages(n int) (events []*session.Event) {
+	for i := range n {
+		events = append(events, timed(i, fmt.Sprint("e", i), "user"))
+	}
+	return events
+}
+
+// say appends events to a session.
+func say(t *testing.T, s session.Service, sess session.Session, events ...*session.Event) {
+	t.Helper()
+	for _, e := range events {
+		no(t, s.AppendEvent(t.Context(), sess, e))
+	}
+}
+
 // delta is an event that changes the state.
 func delta(id string, state map[string]any) *session.Event {
 	return &session.Event{ID: id, Author: "agent", Actions: session.EventActions{StateDelta: state}}
@@ -178,6 +202,9 @@ func no(t *testing.T, err error) {
 		t.Fatal(err)
 	}
 }
+
+// errOf returns the error of a call.
+func errOf[T any](_ T, err error) error { return err }
 
 func equal[T any](t *testing.T, what string, got, want T) {
 	t.Helper()

@@ -53,8 +53,7 @@ func summarised(t *testing.T, s *adk.Service) {
 	for i, count := range []int{4, 2} {
 		e, err := adk.NewEvent(text([]string{"s1", "s2"}[i], "user", "the summary"))
 		no(t, err)
-		_, err = s.ApplyPatch(t.Context(), sess, patch.NewSummarise(1-i, count, e))
-		no(t, err)
+		no(t, errOf(s.ApplyPatch(t.Context(), sess, patch.NewSummarise(1-i, count, e))))
 	}
 	equal(t, "visible", ids(sess), []string{"s2", "e5"})
 }
@@ -106,8 +105,7 @@ func TestHistoryEndsWithAWrite(t *testing.T) {
 		equal(t, "never looked at", ids(unread), []string{"s2", "e5", "e6", "e7", "e8"})
 
 		rewound := peopleSee(t, s, session.GetRequest{})
-		_, err := s.Rewind(t.Context(), rewound, "inv-e5")
-		no(t, err)
+		no(t, errOf(s.Rewind(t.Context(), rewound, "inv-e5")))
 		equal(t, "after a rewind", ids(rewound), []string{"s2"})
 		equal(t, "history after a rewind", ids(peopleSee(t, s, session.GetRequest{})), []string{"e0", "e1", "e2", "e3", "e4"})
 	})
@@ -124,8 +122,7 @@ func TestHistoryTakesNoPatch(t *testing.T) {
 			if !strings.Contains(err.Error(), "WithHistory") {
 				t.Errorf("the error is %v", err)
 			}
-			_, err = s.Preview(t.Context(), sess, patch.NewSplice(0, 1))
-			fails(t, err, patch.ErrInvalid)
+			fails(t, errOf(s.Preview(t.Context(), sess, patch.NewSplice(0, 1))), patch.ErrInvalid)
 			_ = ids(sess)
 		}
 		equal(t, "visible", ids(get(t, s, "s")), []string{"s2", "e5"})
@@ -166,8 +163,7 @@ func TestHistoryMarksSummaries(t *testing.T) {
 	no(t, s.AppendEvent(t.Context(), sess, text("e0", "user", "hello")))
 	summary, err := patch.ParseEvent([]byte(`{"id":"other","author":"user","content":{"role":"user","parts":[{"text":"They said hello."}]},"actions":{"compaction":{"startTimestamp":1,"endTimestamp":2}}}`))
 	no(t, err)
-	_, err = s.ApplyPatch(t.Context(), sess, patch.NewSplice(1, 0, summary))
-	no(t, err)
+	no(t, errOf(s.ApplyPatch(t.Context(), sess, patch.NewSplice(1, 0, summary))))
 	e := peopleSee(t, s, session.GetRequest{}).Events().At(1)
 	equal(t, "author", e.Author, "summary")
 	equal(t, "role", e.Content.Role, "model")

@@ -58,15 +58,12 @@ func TestFork(t *testing.T) {
 			equal(t, "shared state", stateOf(again)["user:u"], any("now"))
 			no(t, s.AppendEvent(t.Context(), again, timed(9, "own", "user")))
 		}
-		_, err = s.Revert(t.Context(), get(t, s, "all"), done.Records[0].ID())
-		no(t, err)
+		no(t, errOf(s.Revert(t.Context(), get(t, s, "all"), done.Records[0].ID())))
 		equal(t, "reverted in the fork", ids(get(t, s, "all")), []string{"e0", "e1", "e2", "e3", "now", "own"})
 		equal(t, "the other", ids(get(t, s, "s")), []string{"e0", "e3", "now"})
 
-		_, err = s.Fork(t.Context(), sess, adk.ForkOptions{SessionID: "all"})
-		fails(t, err, store.ErrExists)
-		_, err = s.Fork(t.Context(), sess, adk.ForkOptions{At: at(99)})
-		fails(t, err, store.ErrNotFound)
+		fails(t, errOf(s.Fork(t.Context(), sess, adk.ForkOptions{SessionID: "all"})), store.ErrExists)
+		fails(t, errOf(s.Fork(t.Context(), sess, adk.ForkOptions{At: at(99)})), store.ErrNotFound)
 		fork, err := s.Fork(t.Context(), sess, adk.ForkOptions{})
 		no(t, err)
 		equal(t, "with an id of its own", ids(get(t, s, fork.ID())), ids(sess))
@@ -81,37 +78,30 @@ func TestForkThatFails(t *testing.T) {
 	no(t, s.AppendEvent(t.Context(), sess, timed(1, "e1", "user")))
 	no(t, s.AppendEvent(t.Context(), sess, timed(2, "e2", "user")))
 	base.fails = []failing{not, before}
-	_, err := s.Fork(t.Context(), sess, adk.ForkOptions{SessionID: "fork"})
-	fails(t, err, errShaky)
+	fails(t, errOf(s.Fork(t.Context(), sess, adk.ForkOptions{SessionID: "fork"})), errShaky)
 	equal(t, "sessions", len(base.sessions), 1)
 }
 
 func TestErase(t *testing.T) {
 	s := inMemory(t)
 	sess := create(t, s, "s", nil)
-	for i := range 3 {
-		no(t, s.AppendEvent(t.Context(), sess, timed(i, fmt.Sprint("e", i), "user")))
-	}
-	_, err := s.Erase(t.Context(), sess, store.EraseSelection{EventIDs: []string{"e1"}}, store.EraseOptions{})
-	no(t, err)
+	say(t, s, sess, messages(3)...)
+	no(t, errOf(s.Erase(t.Context(), sess, store.EraseSelection{EventIDs: []string{"e1"}}, store.EraseOptions{})))
 	for _, one := range []session.Session{sess, get(t, s, "s")} {
 		equal(t, "erased", one.Events().At(1).Content.Parts[0].Text, "[erased]")
 		equal(t, "kept", one.Events().At(2).Content.Parts[0].Text, "this is e2")
 	}
-	_, err = s.ApplyPatch(t.Context(), sess, patch.NewSplice(0, 1))
-	no(t, err)
+	no(t, errOf(s.ApplyPatch(t.Context(), sess, patch.NewSplice(0, 1))))
 	retained := 0
 	for _, err := range s.Retain(t.Context(), map[string]store.Retention{"app": {DeleteAfter: 1}}, store.RetainOptions{}) {
 		no(t, err)
 		retained++
 	}
 	equal(t, "retained", retained, 1)
-	_, err = s.Erase(t.Context(), sess, store.EraseSelection{All: true}, store.EraseOptions{})
-	fails(t, err, store.ErrNotFound)
+	fails(t, errOf(s.Erase(t.Context(), sess, store.EraseSelection{All: true}, store.EraseOptions{})), store.ErrNotFound)
 
 	wrapped := wrap(t, session.InMemoryService(), adk.Options{})
-	_, err = wrapped.Erase(t.Context(), create(t, wrapped, "s", nil), store.EraseSelection{All: true}, store.EraseOptions{})
-	fails(t, err, errors.ErrUnsupported)
+	fails(t, errOf(wrapped.Erase(t.Context(), create(t, wrapped, "s", nil), store.EraseSelection{All: true}, store.EraseOptions{})), errors.ErrUnsupported)
 	for _, err := range wrapped.Retain(t.Context(), nil, store.RetainOptions{}) {
 		fails(t, err, errors.ErrUnsupported)
 	}
@@ -122,8 +112,7 @@ func TestListPage(t *testing.T) {
 		var want []string
 		for i := range 7 {
 			key := session.CreateRequest{AppName: "app", UserID: fmt.Sprint("u/", i%2), SessionID: fmt.Sprint("s ", i)}
-			_, err := s.Create(t.Context(), &key)
-			no(t, err)
+			no(t, errOf(s.Create(t.Context(), &key)))
 		}
 		for _, u := range []int{0, 1} {
 			for i := u; i < 7; i += 2 {
@@ -149,8 +138,7 @@ func TestListPage(t *testing.T) {
 		no(t, err)
 		equal(t, "of one user", len(page.Sessions), 3)
 		for _, req := range []*adk.ListPageRequest{nil, {}, {AppName: "app", PageSize: -1}, {AppName: "app", PageToken: "?"}} {
-			_, err := s.ListPage(context.Background(), req)
-			fails(t, err, patch.ErrInvalid)
+			fails(t, errOf(s.ListPage(context.Background(), req)), patch.ErrInvalid)
 		}
 	})
 }

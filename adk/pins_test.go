@@ -113,8 +113,7 @@ func TestPinsOfSummaries(t *testing.T) {
 	no(t, svc.AppendEvent(t.Context(), sess, said("t1", "1", "b", scoped("t"))))
 	s, err := patch.NewEvent(patch.Fields{ID: "S", Author: "user", IsolationScope: "t", Content: genai.NewContentFromText("s", "user")})
 	no(t, err)
-	_, err = svc.ApplyPatch(t.Context(), sess, patch.NewSummarise(1, 1, s))
-	no(t, err)
+	no(t, errOf(svc.ApplyPatch(t.Context(), sess, patch.NewSummarise(1, 1, s))))
 	no(t, svc.AppendEvent(t.Context(), sess, said("a2", "2", "a")))
 	got := adk.Pins(sess.(*adk.Session).View(), compaction.Config{})
 	if !slices.Equal(got, []string{"go", "a2"}) {

@@ -95,8 +95,7 @@ func TestRecallInsideANode(t *testing.T) {
 			summarise := func() {
 				e, err := patch.NewEvent(patch.Fields{ID: "S", Author: "user", Content: genai.NewContentFromText("in short", "user")})
 				no(t, err)
-				_, err = svc.ApplyPatch(t.Context(), get(t, svc, "s"), patch.NewSummarise(0, 2, e))
-				no(t, err)
+				no(t, errOf(svc.ApplyPatch(t.Context(), get(t, svc, "s"), patch.NewSummarise(0, 2, e))))
 			}
 			if !seen {
 				summarise()

@@ -50,8 +50,7 @@ func TestREST(t *testing.T) {
 			t.Errorf("the stream is %s", stream)
 		}
 		sess := get(t, s, "s")
-		_, err = s.now().ApplyPatch(t.Context(), sess, patch.NewSplice(0, 4))
-		no(t, err)
+		no(t, errOf(s.now().ApplyPatch(t.Context(), sess, patch.NewSplice(0, 4))))
 		got = c.do("GET", sessions+"/s", "", 200)
 		equal(t, "events after a patch", kinds(got["events"].([]any)), "text|text")
 

@@ -37,10 +37,8 @@ func TestTelemetry(t *testing.T) {
 	done, err := svc.ApplyPatch(ctx, sess, patch.NewSplice(0, 1).WithID("p1"))
 	no(t, err)
 	equal(t, "seq", done.Records[0].Seq, uint64(3))
-	_, err = svc.ApplyPatch(ctx, stale, patch.NewSplice(0, 1))
-	fails(t, err, store.ErrConflict)
-	_, err = svc.Get(ctx, &session.GetRequest{AppName: "app", UserID: "user", SessionID: "none"})
-	fails(t, err, store.ErrNotFound)
+	fails(t, errOf(svc.ApplyPatch(ctx, stale, patch.NewSplice(0, 1))), store.ErrConflict)
+	fails(t, errOf(svc.Get(ctx, &session.GetRequest{AppName: "app", UserID: "user", SessionID: "none"})), store.ErrNotFound)
 
 	var got []string
 	for _, s := range spans.GetSpans() {

@@ -17,7 +17,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/glebarez/sqlite"
 	"google.golang.org/adk/v2/agent/llmagent"
@@ -44,15 +43,7 @@ func TestWrapRefuses(t *testing.T) {
 			fails(t, err, patch.ErrInvalid)
 		}
 	}
-	_, err := adk.Wrap(session.InMemoryService(), adk.Options{MaxResultTokens: 1})
-	fails(t, err, patch.ErrInvalid)
-}
-
-// timed is an event that says something at a time.
-func timed(n int, id, author string) *session.Event {
-	e := text(id, author, "this is "+id)
-	e.Timestamp = time.Date(2026, 1, 2, 3, 4, n, 0, time.UTC)
-	return e
+	fails(t, errOf(adk.Wrap(session.InMemoryService(), adk.Options{MaxResultTokens: 1})), patch.ErrInvalid)
 }
 
 // A patch is one event of the base, without content, which says in words what it removes.
@@ -82,11 +73,9 @@ func TestWrapLeavesAnAuditLog(t *testing.T) {
 		equal(t, "time", got.LastUpdateTime().UTC(), timed(4, "", "").Timestamp)
 
 		// A drop-cut of all gives back what the session began with.
-		_, err = s.ApplyPatch(t.Context(), got, patch.NewSplice(0, 1))
-		no(t, err)
+		no(t, errOf(s.ApplyPatch(t.Context(), got, patch.NewSplice(0, 1))))
 		equal(t, "state", stateOf(get(t, s, "s")), map[string]any{"k": "initial", "own": "set", "app:a": "x", "user:u": "shared"})
-		_, err = s.Revert(t.Context(), got, "cut")
-		no(t, err)
+		no(t, errOf(s.Revert(t.Context(), got, "cut")))
 		equal(t, "visible", ids(get(t, s, "s")), []string{"e1", "e2", "e3", "e4"})
 
 		raw := get(t, base, "s")
@@ -170,8 +159,7 @@ func TestWrapStateThatBeganWithoutIt(t *testing.T) {
 		no(t, base.AppendEvent(t.Context(), raw, e))
 		sess := get(t, s, "s")
 		equal(t, "state", stateOf(sess), map[string]any{"kept": "v", "set": "after", "new": "x"})
-		_, err := s.ApplyPatch(t.Context(), sess, patch.NewSplice(0, 1))
-		no(t, err)
+		no(t, errOf(s.ApplyPatch(t.Context(), sess, patch.NewSplice(0, 1))))
 		// What it was before an event set it, nobody has recorded.
 		equal(t, "state", stateOf(sess), map[string]any{"kept": "v"})
 		equal(t, "state", stateOf(get(t, s, "s")), map[string]any{"kept": "v"})
@@ -186,8 +174,7 @@ func TestWrapReservesAKey(t *testing.T) {
 		r, err := s.List(t.Context(), &session.ListRequest{AppName: "app", UserID: "user"})
 		no(t, err)
 		equal(t, "listed state", stateOf(r.Sessions[0]), map[string]any{"k": "v"})
-		_, err = s.Create(t.Context(), &session.CreateRequest{AppName: "app", UserID: "user", State: map[string]any{"_patchlog": 1}})
-		fails(t, err, patch.ErrInvalid)
+		fails(t, errOf(s.Create(t.Context(), &session.CreateRequest{AppName: "app", UserID: "user", State: map[string]any{"_patchlog": 1}})), patch.ErrInvalid)
 		fails(t, s.AppendEvent(t.Context(), sess, delta("e", map[string]any{"_patchlog": 1})), patch.ErrInvalid)
 		forged := &session.Event{ID: "forged"}
 		forged.CustomMetadata = map[string]any{"_patchlog": "{}"}
@@ -211,16 +198,12 @@ func TestWrapShowsWhatHasContent(t *testing.T) {
 func TestWrapBaseThatIsNull(t *testing.T) {
 	onEachBase(t, func(t *testing.T, _ session.Service, s *adk.Service) {
 		sess := create(t, s, "s", nil)
-		for i := range 3 {
-			no(t, s.AppendEvent(t.Context(), sess, timed(i, fmt.Sprint("e", i), "user")))
-		}
+		say(t, s, sess, messages(3)...)
 		r, err := patch.ParseRecord([]byte(`{"patchType":"splice","start":0,"count":1,"replacement":[],"base":null}`))
 		no(t, err)
 		other := get(t, s, "s")
-		_, err = s.ApplyPatch(t.Context(), sess, r.Patch)
-		no(t, err)
-		_, err = s.ApplyPatch(t.Context(), other, r.Patch)
-		fails(t, err, store.ErrConflict)
+		no(t, errOf(s.ApplyPatch(t.Context(), sess, r.Patch)))
+		fails(t, errOf(s.ApplyPatch(t.Context(), other, r.Patch)), store.ErrConflict)
 		equal(t, "events", ids(get(t, s, "s")), []string{"e1", "e2"})
 	})
 }
@@ -229,27 +212,18 @@ func TestWrapBaseThatIsNull(t *testing.T) {
 func TestWrapGroups(t *testing.T) {
 	onEachBase(t, func(t *testing.T, _ session.Service, s *adk.Service) {
 		sess := create(t, s, "s", nil)
-		for i := range 3 {
-			no(t, s.AppendEvent(t.Context(), sess, timed(i, fmt.Sprint("e", i), "user")))
-		}
-		_, err := s.ApplyPatch(t.Context(), sess, patch.NewSplice(0, 1).WithGroup("g"))
-		no(t, err)
-		_, err = s.ApplyPatch(t.Context(), sess, patch.NewSplice(0, 1).WithGroup("g"))
-		fails(t, err, patch.ErrInvalid)
+		say(t, s, sess, messages(3)...)
+		no(t, errOf(s.ApplyPatch(t.Context(), sess, patch.NewSplice(0, 1).WithGroup("g"))))
+		fails(t, errOf(s.ApplyPatch(t.Context(), sess, patch.NewSplice(0, 1).WithGroup("g"))), patch.ErrInvalid)
 		done, err := s.Rewind(t.Context(), sess, "inv-e1")
 		no(t, err)
 		equal(t, "events", ids(get(t, s, "s")), []string{})
-		_, err = s.Revert(t.Context(), sess, done.Records[0].ID())
-		no(t, err)
+		no(t, errOf(s.Revert(t.Context(), sess, done.Records[0].ID())))
 		equal(t, "events", ids(get(t, s, "s")), []string{"e1", "e2"})
-		_, err = s.ApplyPatch(t.Context(), sess, nil)
-		fails(t, err, patch.ErrInvalid)
-		_, err = s.Rewind(t.Context(), sess, "")
-		fails(t, err, patch.ErrInvalid)
-		_, err = s.Rewind(t.Context(), sess, "nobody's")
-		fails(t, err, fold.ErrEventNotFound)
-		_, err = s.Revert(t.Context(), sess, "nobody's")
-		fails(t, err, patch.ErrInvalid)
+		fails(t, errOf(s.ApplyPatch(t.Context(), sess, nil)), patch.ErrInvalid)
+		fails(t, errOf(s.Rewind(t.Context(), sess, "")), patch.ErrInvalid)
+		fails(t, errOf(s.Rewind(t.Context(), sess, "nobody's")), fold.ErrEventNotFound)
+		fails(t, errOf(s.Revert(t.Context(), sess, "nobody's")), patch.ErrInvalid)
 	})
 }
 
@@ -297,8 +271,7 @@ func TestWrapForgets(t *testing.T) {
 	for i := range 10 {
 		no(t, s.AppendEvent(t.Context(), sess, text(fmt.Sprint("e", i), "user", "x")))
 	}
-	_, err := s.ApplyPatch(t.Context(), sess, patch.NewSplice(0, 9))
-	no(t, err)
+	no(t, errOf(s.ApplyPatch(t.Context(), sess, patch.NewSplice(0, 9))))
 	equal(t, "events", ids(get(t, s, "s")), []string{"e9"})
 	cached, locked := s.Known()
 	equal(t, "cached", cached, 0)
@@ -373,19 +346,16 @@ func TestWrapDeletedSessions(t *testing.T) {
 			del := &session.DeleteRequest{AppName: "app", UserID: "user", SessionID: "s"}
 			no(t, deleter.Delete(t.Context(), del))
 			fails(t, s.AppendEvent(t.Context(), sess, timed(2, "e2", "user")), store.ErrNotFound)
-			_, err := s.ApplyPatch(t.Context(), sess, patch.NewSplice(0, 1))
-			fails(t, err, store.ErrNotFound)
+			fails(t, errOf(s.ApplyPatch(t.Context(), sess, patch.NewSplice(0, 1))), store.ErrNotFound)
 			for _, err := range s.RawEvents(t.Context(), sess, 1) {
 				fails(t, err, store.ErrNotFound)
 			}
 			create(t, deleter, "s", nil)
 			get(t, s, "s")
 			fails(t, s.AppendEvent(t.Context(), sess, timed(2, "e2", "user")), store.ErrNotFound)
-			_, err = s.ViewAt(t.Context(), sess, 0)
-			fails(t, err, store.ErrNotFound)
+			fails(t, errOf(s.ViewAt(t.Context(), sess, 0)), store.ErrNotFound)
 			equal(t, name, ids(get(t, s, "s")), []string{})
-			_, err = s.Create(t.Context(), &session.CreateRequest{AppName: "app", UserID: "user", SessionID: "s"})
-			fails(t, err, store.ErrExists)
+			fails(t, errOf(s.Create(t.Context(), &session.CreateRequest{AppName: "app", UserID: "user", SessionID: "s"})), store.ErrExists)
 			no(t, s.Delete(t.Context(), del))
 			no(t, s.Delete(t.Context(), del))
 		}
@@ -405,10 +375,8 @@ func TestWrapRecreatedUnseen(t *testing.T) {
 		equal(t, "events", ids(now), []string{"other"})
 		equal(t, "state", stateOf(now), map[string]any{"k": "new"})
 		fails(t, s.AppendEvent(t.Context(), sess, timed(3, "e3", "user")), store.ErrNotFound)
-		_, err := s.ApplyPatch(t.Context(), sess, patch.NewSplice(0, 1))
-		fails(t, err, store.ErrNotFound)
-		_, err = s.Preview(t.Context(), sess, patch.NewSplice(0, 1))
-		fails(t, err, store.ErrNotFound)
+		fails(t, errOf(s.ApplyPatch(t.Context(), sess, patch.NewSplice(0, 1))), store.ErrNotFound)
+		fails(t, errOf(s.Preview(t.Context(), sess, patch.NewSplice(0, 1))), store.ErrNotFound)
 		no(t, s.AppendEvent(t.Context(), now, timed(3, "e3", "user")))
 		equal(t, "events", ids(now), []string{"other", "e3"})
 	})
@@ -423,15 +391,11 @@ func TestWrapFailingBase(t *testing.T) {
 	e := timed(1, "e1", "user")
 	err := s.AppendEvent(t.Context(), sess, e)
 	fails(t, err, errShaky)
-	_, err = s.Get(t.Context(), &session.GetRequest{AppName: "app", UserID: "user", SessionID: "s"})
-	fails(t, err, errShaky)
-	_, err = s.List(t.Context(), &session.ListRequest{AppName: "app"})
-	fails(t, err, errShaky)
+	fails(t, errOf(s.Get(t.Context(), &session.GetRequest{AppName: "app", UserID: "user", SessionID: "s"})), errShaky)
+	fails(t, errOf(s.List(t.Context(), &session.ListRequest{AppName: "app"})), errShaky)
 	fails(t, s.Delete(t.Context(), &session.DeleteRequest{AppName: "app", UserID: "user", SessionID: "s"}), errShaky)
-	_, err = s.ApplyPatch(t.Context(), sess, patch.NewSplice(0, 1))
-	fails(t, err, errShaky)
-	_, err = s.Create(t.Context(), &session.CreateRequest{AppName: "app", UserID: "user", SessionID: "s2"})
-	fails(t, err, errShaky)
+	fails(t, errOf(s.ApplyPatch(t.Context(), sess, patch.NewSplice(0, 1))), errShaky)
+	fails(t, errOf(s.Create(t.Context(), &session.CreateRequest{AppName: "app", UserID: "user", SessionID: "s2"})), errShaky)
 	base.down = false
 	no(t, s.AppendEvent(t.Context(), sess, e))
 	base.fails = []failing{before}
@@ -587,8 +551,7 @@ func TestWrapStrangeValues(t *testing.T) {
 	no(t, err)
 	equal(t, "listed", len(r.Sessions), 1)
 	sess := get(t, s, "s")
-	_, err = s.ApplyPatch(t.Context(), sess, patch.NewSplice(0, 9).WithState(patch.Keep))
-	no(t, err)
+	no(t, errOf(s.ApplyPatch(t.Context(), sess, patch.NewSplice(0, 9).WithState(patch.Keep))))
 	equal(t, "events", get(t, wrap(t, base, adk.Options{}), "s").Events().Len(), len(strange)-9)
 	// Ids that are there twice do not say which is meant.
 	_, err = s.ApplyPatch(t.Context(), sess, patch.NewSplice(1, 1))
@@ -621,8 +584,7 @@ func TestWrapNewerVersion(t *testing.T) {
 		skipped, err := sess.(*adk.Session).View().Skipped()
 		no(t, err)
 		equal(t, "skipped", skipped, []patch.Skip{{Seq: 2, Reason: patch.UnknownType}})
-		_, err = s.ApplyPatch(t.Context(), sess, patch.NewSplice(0, 1))
-		fails(t, err, fold.ErrUnknownPatch)
+		fails(t, errOf(s.ApplyPatch(t.Context(), sess, patch.NewSplice(0, 1))), fold.ErrUnknownPatch)
 		no(t, s.AppendEvent(t.Context(), sess, timed(3, "e3", "user")))
 		equal(t, "events", ids(get(t, s, name)), []string{"e1", "e3"})
 		if n := strings.Count(logged.String(), "skipped"); n != 1 {
@@ -636,15 +598,12 @@ func TestWrapEmptyCarrier(t *testing.T) {
 	base := &shaky{rename: true}
 	s := wrap(t, base, adk.Options{})
 	sess := create(t, s, "s", nil)
-	for i := range 3 {
-		no(t, s.AppendEvent(t.Context(), sess, timed(i, fmt.Sprint("e", i), "user")))
-	}
+	say(t, s, sess, messages(3)...)
 	e := &session.Event{ID: "c", Timestamp: timed(3, "", "").Timestamp}
 	e.CustomMetadata = map[string]any{"_patchlog": `{"version":1,"patches":[]}`}
 	no(t, base.AppendEvent(t.Context(), get(t, base, "s"), e))
 	sess = get(t, s, "s")
-	_, err := s.ApplyPatch(t.Context(), sess, patch.NewSplice(0, 1))
-	no(t, err)
+	no(t, errOf(s.ApplyPatch(t.Context(), sess, patch.NewSplice(0, 1))))
 	equal(t, "events", len(ids(get(t, s, "s"))), 2)
 	equal(t, "skipped", get(t, s, "s").(*adk.Session).View().SkippedCount(), 0)
 }
@@ -710,8 +669,7 @@ func TestWrapPlaces(t *testing.T) {
 			if c.truncate != "" {
 				p = patch.NewTruncateBefore(c.truncate)
 			}
-			_, err := s.ApplyPatch(t.Context(), sess, p)
-			no(t, err)
+			no(t, errOf(s.ApplyPatch(t.Context(), sess, p)))
 			stored := base.sessions["s"]
 			carrier := stored.events[len(stored.events)-1]
 			stored.events = nil
@@ -745,17 +703,14 @@ func TestWrapFilteredSessions(t *testing.T) {
 	base := session.InMemoryService()
 	s := wrap(t, base, adk.Options{})
 	sess := create(t, s, "s", nil)
-	for i := range 3 {
-		no(t, s.AppendEvent(t.Context(), sess, timed(i, fmt.Sprint("e", i), "user")))
-	}
+	say(t, s, sess, messages(3)...)
 	r, err := s.Get(t.Context(), &session.GetRequest{AppName: "app", UserID: "user", SessionID: "s", NumRecentEvents: 2})
 	no(t, err)
 	equal(t, "events", ids(r.Session), []string{"e1", "e2"})
 	no(t, base.AppendEvent(t.Context(), get(t, base, "s"), timed(3, "e3", "user")))
 	no(t, s.AppendEvent(t.Context(), r.Session, timed(4, "e4", "user")))
 	equal(t, "events", ids(r.Session), []string{"e1", "e2", "e3", "e4"})
-	_, err = s.ApplyPatch(t.Context(), r.Session, patch.NewSplice(1, 3))
-	no(t, err)
+	no(t, errOf(s.ApplyPatch(t.Context(), r.Session, patch.NewSplice(1, 3))))
 	equal(t, "events", ids(r.Session), []string{"e4"})
 }
 
@@ -770,9 +725,7 @@ func TestWrapAsksForFew(t *testing.T) {
 		no(t, err)
 		return ids(r.Session)
 	}
-	for i := range 50 {
-		no(t, s.AppendEvent(t.Context(), sess, timed(i, fmt.Sprint("e", i), "user")))
-	}
+	say(t, s, sess, messages(50)...)
 	if base.given > 50*8 {
 		t.Errorf("50 appends read %d events", base.given)
 	}
@@ -792,8 +745,7 @@ func TestWrapAsksForFew(t *testing.T) {
 	}
 	equal(t, "events", recent(2), []string{"e60", "e61"})
 	equal(t, "all", len(ids(get(t, s, "s"))), 62)
-	_, err = s.ApplyPatch(t.Context(), get(t, s, "s"), patch.NewSplice(59, 2))
-	no(t, err)
+	no(t, errOf(s.ApplyPatch(t.Context(), get(t, s, "s"), patch.NewSplice(59, 2))))
 	equal(t, "visible events", recent(2), []string{"e58", "e61"})
 }
 
@@ -817,17 +769,13 @@ func TestWrapRenamedEvents(t *testing.T) {
 	base := &shaky{rename: true}
 	s := wrap(t, base, adk.Options{})
 	sess := create(t, s, "s", nil)
-	for i := range 4 {
-		no(t, s.AppendEvent(t.Context(), sess, timed(i, fmt.Sprint("e", i), "user")))
-	}
+	say(t, s, sess, messages(4)...)
 	equal(t, "own ids but for the last", ids(sess), []string{"own-0", "own-1", "own-2", "e3"})
 	// What it was made from has other ids there.
-	_, err := s.ApplyPatch(t.Context(), sess, patch.NewSplice(1, 3))
-	fails(t, err, store.ErrConflict)
+	fails(t, errOf(s.ApplyPatch(t.Context(), sess, patch.NewSplice(1, 3))), store.ErrConflict)
 	again := get(t, s, "s")
 	equal(t, "ids", ids(again), []string{"own-0", "own-1", "own-2", "own-3"})
-	_, err = s.ApplyPatch(t.Context(), again, patch.NewSplice(1, 2))
-	no(t, err)
+	no(t, errOf(s.ApplyPatch(t.Context(), again, patch.NewSplice(1, 2))))
 	equal(t, "ids", ids(get(t, s, "s")), []string{"own-0", "own-3"})
 	equal(t, "ids", ids(get(t, wrap(t, base, adk.Options{}), "s")), []string{"own-0", "own-3"})
 	no(t, s.AppendEvent(t.Context(), sess, timed(5, "e5", "user")))
@@ -866,10 +814,8 @@ func TestWrapPatchesOfAnotherOrder(t *testing.T) {
 	no(t, base.AppendEvent(t.Context(), get(t, base, "s"), timed(2, "e2", "user")))
 	all := func(sess session.Session) {
 		t.Helper()
-		_, err := s.ApplyPatch(t.Context(), sess, patch.NewSplice(1, 1))
-		fails(t, err, store.ErrConflict)
-		_, err = s.Rewind(t.Context(), sess, "inv-e3")
-		fails(t, err, store.ErrConflict)
+		fails(t, errOf(s.ApplyPatch(t.Context(), sess, patch.NewSplice(1, 1))), store.ErrConflict)
+		fails(t, errOf(s.Rewind(t.Context(), sess, "inv-e3")), store.ErrConflict)
 	}
 	all(one)
 	equal(t, "events", ids(get(t, s, "s")), []string{"e1", "e2", "e3"})
@@ -877,11 +823,9 @@ func TestWrapPatchesOfAnotherOrder(t *testing.T) {
 	no(t, err)
 	equal(t, "events", ids(get(t, other, "s")), []string{"e1", "e3"})
 	one = get(t, s, "s")
-	_, err = other.ApplyPatch(t.Context(), get(t, other, "s"), patch.NewPin("e3"))
-	no(t, err)
+	no(t, errOf(other.ApplyPatch(t.Context(), get(t, other, "s"), patch.NewPin("e3"))))
 	all(one)
-	_, err = s.Revert(t.Context(), one, done.Records[0].ID())
-	fails(t, err, store.ErrConflict)
+	fails(t, errOf(s.Revert(t.Context(), one, done.Records[0].ID())), store.ErrConflict)
 }
 
 // Of two patches of the same events the one that the base has first applies. The other author hears
@@ -897,11 +841,9 @@ func TestWrapOvertaken(t *testing.T) {
 		return patch.NewSplice(0, 1, e)
 	}
 	base.meanwhile = func() {
-		_, err := other.ApplyPatch(t.Context(), get(t, other, "s"), by("theirs"))
-		no(t, err)
+		no(t, errOf(other.ApplyPatch(t.Context(), get(t, other, "s"), by("theirs"))))
 	}
-	_, err := s.ApplyPatch(t.Context(), sess, by("ours"))
-	fails(t, err, store.ErrConflict)
+	fails(t, errOf(s.ApplyPatch(t.Context(), sess, by("ours"))), store.ErrConflict)
 	for _, s := range []session.Service{s, other, wrap(t, base, adk.Options{Logger: quiet()})} {
 		equal(t, "events", ids(get(t, s, "s")), []string{"theirs"})
 	}
@@ -925,8 +867,7 @@ func TestMigrateWrapped(t *testing.T) {
 		defer db.Close()
 		source, err := migrate.OpenSQL(t.Context(), db, migrate.SQLite, migrate.SQLOptions{})
 		no(t, err)
-		_, err = migrate.Run(t.Context(), target, source, migrate.Options{Session: func(r migrate.Result) error { result = r; return nil }})
-		no(t, err)
+		no(t, errOf(migrate.Run(t.Context(), target, source, migrate.Options{Session: func(r migrate.Result) error { result = r; return nil }})))
 		return result
 	}
 	same := func(status migrate.Status) fold.View {
@@ -949,13 +890,11 @@ func TestMigrateWrapped(t *testing.T) {
 	}
 	cut, err := s.ApplyPatch(t.Context(), sess, patch.NewSplice(3, 2))
 	no(t, err)
-	_, err = s.ApplyPatch(t.Context(), sess, patch.NewPin("e0"))
-	no(t, err)
+	no(t, errOf(s.ApplyPatch(t.Context(), sess, patch.NewPin("e0"))))
 	same(migrate.Created)
 	same(migrate.Unchanged)
 	say(5)
-	_, err = s.Rewind(t.Context(), sess, "inv-e2")
-	no(t, err)
+	no(t, errOf(s.Rewind(t.Context(), sess, "inv-e2")))
 	say(6)
 	same(migrate.Extended)
 	_, err = s.Revert(t.Context(), sess, cut.Records[0].ID())
