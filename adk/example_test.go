@@ -2,18 +2,15 @@ package adk_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"iter"
 	"log"
-	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
 
 	"google.golang.org/adk/v2/agent"
 	"google.golang.org/adk/v2/agent/llmagent"
-	"google.golang.org/adk/v2/memory"
 	"google.golang.org/adk/v2/model"
 	"google.golang.org/adk/v2/runner"
 	"google.golang.org/adk/v2/session"
@@ -111,14 +108,6 @@ func ExampleService_ApplyPatch() {
 	// e3 What's the weather?
 }
 
-func ExampleService_Preview() {
-	sessions, sess := chat()
-	preview, err := sessions.Preview(context.Background(), sess, patch.NewSplice(0, 2))
-	check(err)
-	fmt.Println("would remove", len(preview.Removed), "of", sess.Events().Len())
-	// Output: would remove 2 of 3
-}
-
 // The audit log has everything, whatever was cut.
 func ExampleService_RawEvents() {
 	ctx := context.Background()
@@ -168,26 +157,6 @@ func ExampleWithHistory() {
 	// What's the weather?
 }
 
-// A launcher hands out its router before it serves: the mark goes on it.
-func ExampleHistoryHandler() {
-	router := http.NewServeMux() // or that of a launcher: router.Use(adk.HistoryHandler)
-	server := &http.Server{Handler: adk.HistoryHandler(router)}
-	fmt.Println(server.Handler != nil)
-	// Output: true
-}
-
-// A memory gets what was said, not the summaries of it.
-func ExampleService_HistoryMemory() {
-	ctx := context.Background()
-	sessions, sess := chat()
-	memories := sessions.HistoryMemory(memory.InMemoryService())
-	check(memories.AddSessionToMemory(ctx, sess))
-	found, err := memories.SearchMemory(ctx, &memory.SearchRequest{AppName: sess.AppName(), UserID: sess.UserID(), Query: "password"})
-	check(err)
-	fmt.Println(len(found.Memories))
-	// Output: 1
-}
-
 // Sessions stay where they are. The base, here ADK's service in memory, has every event, and
 // one more for each patch.
 func ExampleWrap() {
@@ -215,17 +184,6 @@ func ExampleWrap() {
 	// Output: 1 event, 4 in the base
 }
 
-func ExampleService_ViewAt() {
-	ctx := context.Background()
-	sessions, sess := chat()
-	_, err := sessions.ApplyPatch(ctx, sess, patch.NewSplice(0, 2))
-	check(err)
-	before, err := sessions.ViewAt(ctx, sess, 3)
-	check(err)
-	fmt.Println(before.Len(), "then,", sess.Events().Len(), "now")
-	// Output: 3 then, 1 now
-}
-
 // Events of ADK become those of a patch.
 func ExampleNewEvent() {
 	ctx := context.Background()
@@ -245,15 +203,6 @@ func check(err error) {
 	if err != nil {
 		log.Fatal(err)
 	}
-}
-
-// A patch counts from the view that its session stands at.
-func ExampleSession_View() {
-	_, sess := chat()
-	view := sess.(*adk.Session).View()
-	i, ok := view.Find("e3")
-	fmt.Println(i, ok, view.Entry(i).Seq, view.State())
-	// Output: 2 true 3 map[]
 }
 
 // An agent that can look up what a summary leaves out. Here the tool is called by hand, in an agent's
@@ -290,15 +239,6 @@ func ExampleService_RecallTools() {
 	// record 1 by user: My password is 1234.
 }
 
-func ExampleService_Memory() {
-	ctx := context.Background()
-	sessions, _ := chat()
-	found, err := sessions.Memory().SearchMemory(ctx, &memory.SearchRequest{AppName: "app", UserID: "user", Query: "weather"})
-	check(err)
-	fmt.Println(found.Memories[0].Content.Parts[0].Text)
-	// Output: What's the weather?
-}
-
 // once is a model that answers with a part at first, and then with a word.
 type once struct{ part *genai.Part }
 
@@ -330,26 +270,6 @@ func compactedChat(opts adk.Options) (*adk.Service, session.Session) {
 	return sessions, r.Session
 }
 
-// One service for several apps: the model of the root agents summarises, one app is compacted
-// more often, one never, and no summary may name a password.
-func ExampleOptions() {
-	opts := adk.Options{
-		Compaction:    compaction.DefaultConfig(),
-		Model:         counter{}, // the one that llmagent.Config has
-		ContextWindow: adk.ContextWindow{Share: 0.5, Tokens: 128_000},
-		Hooks: adk.Hooks{BeforeSummarise: func(_ context.Context, d adk.Draft) error {
-			for _, s := range d.Summaries {
-				if strings.Contains(s.Event.Content.Parts[0].Text, "password") {
-					return errors.New("it names a password")
-				}
-			}
-			return nil
-		}},
-	}
-	fmt.Println(opts.Validate())
-	// Output: <nil>
-}
-
 func ExampleService_Compact() {
 	ctx := context.Background()
 	sessions, sess := compactedChat(adk.Options{
@@ -362,29 +282,6 @@ func ExampleService_Compact() {
 	_, err = sessions.Compact(ctx, got.Session, adk.CompactOptions{})
 	fmt.Println(err, got.Session.Events().Len() < 8)
 	// Output: <nil> true
-}
-
-func ExampleService_LastCompaction() {
-	ctx := context.Background()
-	sessions, sess := compactedChat(adk.Options{
-		Compaction: compaction.Config{Enabled: true, CompactionInterval: 2},
-		Hooks:      adk.Hooks{BeforeSummarise: func(context.Context, adk.Draft) error { return errors.New("not today") }},
-	})
-	check(sessions.Close(ctx))
-	last, ok := sessions.LastCompaction(sess)
-	fmt.Println(ok, last.Outcome, last.Err)
-	// Output: true vetoed vetoed: not today
-}
-
-// A summarizer of ADK's own compaction serves as this one's.
-func ExampleEventsSummarizer() {
-	theirs := func(_ context.Context, events []*session.Event) (*genai.Content, *genai.GenerateContentResponseUsageMetadata, error) {
-		return genai.NewContentFromText(fmt.Sprintf("%d events about late orders.", len(events)), "model"), nil, nil
-	}
-	cfg := compaction.DefaultConfig()
-	cfg.Summarizer = adk.EventsSummarizer(theirs)
-	fmt.Println(cfg.Validate())
-	// Output: <nil>
 }
 
 func ExampleSummarizeEvents() {

@@ -176,56 +176,6 @@ func TestListedSessions(t *testing.T) {
 	})
 }
 
-func TestRequestsThatAreRefused(t *testing.T) {
-	svc := inMemory(t)
-	ctx := t.Context()
-	sess := create(t, svc, "s", nil)
-	long := string(make([]byte, store.MaxKeyPartBytes+1))
-	for _, c := range []struct {
-		name string
-		call func() error
-		want error
-	}{
-		{"create again", func() error { return createErr(t, svc, "app", "user", "s", nil) }, store.ErrExists},
-		{"create without app", func() error { return createErr(t, svc, "", "user", "s", nil) }, store.ErrInvalid},
-		{"create without user", func() error { return createErr(t, svc, "app", "", "s", nil) }, store.ErrInvalid},
-		{"create with a long id", func() error { return createErr(t, svc, "app", "user", long, nil) }, store.ErrInvalid},
-		{"create with a channel", func() error {
-			return createErr(t, svc, "app", "user", "c", map[string]any{"k": make(chan int)})
-		}, store.ErrInvalid},
-		{"create nil", func() error { _, err := svc.Create(ctx, nil); return err }, store.ErrInvalid},
-		{"get nil", func() error { _, err := svc.Get(ctx, nil); return err }, store.ErrInvalid},
-		{"get without id", func() error {
-			_, err := svc.Get(ctx, &session.GetRequest{AppName: "app", UserID: "user"})
-			return err
-		}, store.ErrInvalid},
-		{"get what is not there", func() error {
-			_, err := svc.Get(ctx, &session.GetRequest{AppName: "app", UserID: "user", SessionID: "x"})
-			return err
-		}, store.ErrNotFound},
-		{"list nil", func() error { _, err := svc.List(ctx, nil); return err }, store.ErrInvalid},
-		{"list without app", func() error { _, err := svc.List(ctx, &session.ListRequest{}); return err }, store.ErrInvalid},
-		{"delete nil", func() error { return svc.Delete(ctx, nil) }, store.ErrInvalid},
-		{"delete without id", func() error {
-			return svc.Delete(ctx, &session.DeleteRequest{AppName: "app", UserID: "user"})
-		}, store.ErrInvalid},
-		{"append nothing", func() error { return svc.AppendEvent(ctx, sess, nil) }, store.ErrInvalid},
-		{"append to nothing", func() error { return svc.AppendEvent(ctx, nil, text("e", "user", "x")) }, store.ErrInvalid},
-		{"append to a nil session", func() error { return svc.AppendEvent(ctx, (*adk.Session)(nil), text("e", "user", "x")) }, store.ErrInvalid},
-		{"service without a store", func() error { _, err := adk.NewService(nil, adk.Options{}); return err }, store.ErrInvalid},
-	} {
-		t.Run(c.name, func(t *testing.T) { fails(t, c.call(), c.want) })
-	}
-}
-
-func createErr(t *testing.T, s session.Service, app, user, id string, state map[string]any) error {
-	_, err := s.Create(t.Context(), &session.CreateRequest{AppName: app, UserID: user, SessionID: id, State: state})
-	if err == nil {
-		return errors.New("created")
-	}
-	return err
-}
-
 func summary(t *testing.T, words string) *patch.Event {
 	t.Helper()
 	p, err := adk.NewEvent(text("", "user", words))
@@ -327,26 +277,6 @@ func firstError(records iter.Seq2[patch.Record, error]) error {
 	return errors.New("no records")
 }
 
-func TestSessionOfAnotherService(t *testing.T) {
-	other := create(t, session.InMemoryService(), "s", nil)
-	svc := inMemory(t)
-	ctx := t.Context()
-	for name, err := range map[string]error{
-		"append":  svc.AppendEvent(ctx, other, text("e", "user", "x")),
-		"raw":     firstError(svc.RawEvents(ctx, other, 1)),
-		"patch":   errOf(svc.ApplyPatch(ctx, other, patch.NewSplice(0, 1))),
-		"preview": errOf(svc.Preview(ctx, other, patch.NewSplice(0, 1))),
-		"view at": errOf(svc.ViewAt(ctx, other, 1)),
-	} {
-		fails(t, err, store.ErrInvalid)
-		if !strings.Contains(err.Error(), "*session.session") || !strings.HasSuffix(err.Error(), " session ID s") {
-			t.Errorf("%s: the error %q does not name the session's type and id", name, err)
-		}
-	}
-	// A session of another store of ours is not found.
-	fails(t, svc.AppendEvent(ctx, create(t, inMemory(t), "s", nil), text("e", "user", "x")), store.ErrNotFound)
-}
-
 func TestAppendAgain(t *testing.T) {
 	svc := inMemory(t)
 	ctx := t.Context()
@@ -375,21 +305,6 @@ func TestPartialEventsDoNothing(t *testing.T) {
 	no(t, svc.AppendEvent(t.Context(), sess, e))
 	equal(t, "events", ids(sess), []string{})
 	equal(t, "state", stateOf(sess), map[string]any{})
-}
-
-func TestContextIsHonoured(t *testing.T) {
-	onEach(t, func(t *testing.T, s service) {
-		sess := create(t, s, "s", nil)
-		canceled, cancel := context.WithCancel(t.Context())
-		cancel()
-		late, cancel := context.WithDeadline(t.Context(), time.Unix(0, 0))
-		defer cancel()
-		for ctx, want := range map[context.Context]error{canceled: context.Canceled, late: context.DeadlineExceeded} {
-			fails(t, s.AppendEvent(ctx, sess, text("e", "user", "x")), want)
-			fails(t, errOf(s.now().ApplyPatch(ctx, sess, patch.NewSplice(0, 0, summary(t, "x")))), want)
-		}
-		equal(t, "events", ids(get(t, s, "s")), []string{})
-	})
 }
 
 // Several goroutines use one session while others use the same log through their own.
@@ -456,69 +371,6 @@ func TestConcurrentUse(t *testing.T) {
 	}
 }
 
-// TestNil checks that what is not there is refused at once, by name.
-func TestNil(t *testing.T) {
-	ctx := t.Context()
-	db, err := store.OpenMemory(store.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer db.Close()
-	svc, err := adk.NewService(db, adk.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	made, err := svc.Create(ctx, &session.CreateRequest{AppName: "a", UserID: "u"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	p := patch.NewSplice(0, 1)
-	for name, c := range map[string]struct {
-		do   func() error
-		says string
-	}{
-		"store": {func() error { _, err := adk.NewService(nil, adk.Options{}); return err }, "store"},
-		"summarizer": {func() error {
-			cfg := compaction.DefaultConfig()
-			cfg.Summarizer = compaction.SummarizerFunc(nil)
-			_, err := adk.NewService(db, adk.Options{Compaction: cfg})
-			return err
-		}, "Summarizer"},
-		"model": {func() error {
-			cfg := compaction.DefaultConfig()
-			cfg.Summarizer = adk.Summarizer(nil)
-			_, err := adk.NewService(db, adk.Options{Compaction: cfg})
-			return err
-		}, "model"},
-		"event":             {func() error { _, err := adk.NewEvent(nil); return err }, "event"},
-		"event of the log":  {func() error { _, err := adk.SessionEvent(nil); return err }, "event"},
-		"event to append":   {func() error { return svc.AppendEvent(ctx, made.Session, nil) }, "event"},
-		"session to append": {func() error { return svc.AppendEvent(ctx, nil, &session.Event{}) }, "session"},
-		"handle to append":  {func() error { return svc.AppendEvent(ctx, (*adk.Session)(nil), &session.Event{}) }, "session"},
-		"patch":             {func() error { _, err := svc.ApplyPatch(ctx, made.Session, nil); return err }, "patch"},
-		"session to patch":  {func() error { _, err := svc.ApplyPatch(ctx, nil, p); return err }, "session"},
-		"preview":           {func() error { _, err := svc.Preview(ctx, made.Session, nil); return err }, "patch"},
-		"session to see":    {func() error { _, err := svc.Preview(ctx, nil, p); return err }, "session"},
-		"session to revert": {func() error { _, err := svc.Revert(ctx, nil, "p"); return err }, "session"},
-		"session to rewind": {func() error { _, err := svc.Rewind(ctx, nil, "i"); return err }, "session"},
-		"session to view":   {func() error { _, err := svc.ViewAt(ctx, nil, 0); return err }, "session"},
-		"session to read": {func() error {
-			for _, err := range svc.RawEvents(ctx, nil, 1) {
-				return err
-			}
-			return nil
-		}, "session"},
-		"create": {func() error { _, err := svc.Create(ctx, nil); return err }, "request"},
-		"get":    {func() error { _, err := svc.Get(ctx, nil); return err }, "request"},
-		"list":   {func() error { _, err := svc.List(ctx, nil); return err }, "request"},
-		"delete": {func() error { return svc.Delete(ctx, nil) }, "request"},
-	} {
-		if err := c.do(); !errors.Is(err, patch.ErrInvalid) || !strings.Contains(err.Error(), c.says) {
-			t.Errorf("%s: %v", name, err)
-		}
-	}
-}
-
 // An append that fails leaves the session as it was, and can be repeated.
 func TestAppendThatFails(t *testing.T) {
 	for _, c := range []struct {
@@ -549,17 +401,6 @@ func TestAppendThatFails(t *testing.T) {
 	}
 }
 
-func TestClosedStore(t *testing.T) {
-	s := opened(t)(store.OpenMemory(store.Options{}))
-	svc := newService(t, s)
-	sess := create(t, svc, "s", nil)
-	no(t, svc.AppendEvent(t.Context(), sess, text("e", "user", "x")))
-	no(t, s.Close())
-	fails(t, svc.AppendEvent(t.Context(), sess, text("e2", "user", "x")), store.ErrClosed)
-	fails(t, errOf(svc.List(t.Context(), &session.ListRequest{AppName: "app"})), store.ErrClosed)
-	equal(t, "events", ids(sess), []string{"e"})
-}
-
 // An imported event that ADK cannot read in full is shown as far as it can, and reported
 // once.
 func TestForeignEventIsReported(t *testing.T) {
@@ -585,80 +426,6 @@ func TestForeignEventIsReported(t *testing.T) {
 	}
 	equal(t, "fields in the audit log", raw, 1)
 	fails(t, errOf(svc.ApplyPatch(t.Context(), get(t, svc, "s"), patch.NewSplice(0, 2))), fold.ErrOutOfRange)
-}
-
-// Where ADK's service in memory refuses, ours does in the same words.
-func TestErrorsAreWordedAsADKsOwn(t *testing.T) {
-	ctx := t.Context()
-	made := func(s session.Service, app, user, id string) error {
-		_, err := s.Create(ctx, &session.CreateRequest{AppName: app, UserID: user, SessionID: id})
-		return err
-	}
-	got := func(s session.Service, app, user, id string) error {
-		_, err := s.Get(ctx, &session.GetRequest{AppName: app, UserID: user, SessionID: id})
-		return err
-	}
-	deleted := func(s session.Service, app, user, id string) error {
-		return s.Delete(ctx, &session.DeleteRequest{AppName: app, UserID: user, SessionID: id})
-	}
-	foreign := create(t, session.InMemoryService(), "s", nil)
-	foreignToADK := create(t, inMemory(t), "s", nil)
-	e := text("e", "user", "x")
-	partial := text("p", "user", "x")
-	partial.Partial = true
-	for _, c := range []struct {
-		name string
-		call func(s session.Service, its, others session.Session) error
-	}{
-		{"create without app", func(s session.Service, _, _ session.Session) error { return made(s, "", "user", "s") }},
-		{"create without user", func(s session.Service, _, _ session.Session) error { return made(s, "app", "", "s") }},
-		{"create again", func(s session.Service, _, _ session.Session) error { return made(s, "app", "user", "s") }},
-		{"get without app", func(s session.Service, _, _ session.Session) error { return got(s, "", "user", "s") }},
-		{"get without user", func(s session.Service, _, _ session.Session) error { return got(s, "app", "", "s") }},
-		{"get without id", func(s session.Service, _, _ session.Session) error { return got(s, "app", "user", "") }},
-		{"get what is not there", func(s session.Service, _, _ session.Session) error { return got(s, "app", "user", "x") }},
-		{"list without app", func(s session.Service, _, _ session.Session) error {
-			_, err := s.List(ctx, &session.ListRequest{UserID: "user"})
-			return err
-		}},
-		{"delete without app", func(s session.Service, _, _ session.Session) error { return deleted(s, "", "user", "s") }},
-		{"delete without user", func(s session.Service, _, _ session.Session) error { return deleted(s, "app", "", "s") }},
-		{"delete without id", func(s session.Service, _, _ session.Session) error { return deleted(s, "app", "user", "") }},
-		{"delete what is not there", func(s session.Service, _, _ session.Session) error { return deleted(s, "app", "user", "x") }},
-		{"append to nothing", func(s session.Service, _, _ session.Session) error { return s.AppendEvent(ctx, nil, e) }},
-		{"append nothing", func(s session.Service, its, _ session.Session) error { return s.AppendEvent(ctx, its, nil) }},
-		{"append nothing to nothing", func(s session.Service, _, _ session.Session) error { return s.AppendEvent(ctx, nil, nil) }},
-		{"append to another's session", func(s session.Service, _, others session.Session) error { return s.AppendEvent(ctx, others, e) }},
-		{"append what is partial to another's session", func(s session.Service, _, others session.Session) error {
-			return s.AppendEvent(ctx, others, partial)
-		}},
-		{"append to what was deleted", func(s session.Service, its, _ session.Session) error {
-			if err := deleted(s, "app", "user", "s"); err != nil {
-				return err
-			}
-			return s.AppendEvent(ctx, its, e)
-		}},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			theirs, own := session.InMemoryService(), inMemory(t)
-			want := c.call(theirs, create(t, theirs, "s", nil), foreignToADK)
-			got := c.call(own, create(t, own, "s", nil), foreign)
-			if wanted, is := wordsOf(want, foreignToADK), wordsOf(got, foreign); wanted != is {
-				t.Errorf("got  %s\nwant %s", is, wanted)
-			}
-		})
-	}
-}
-
-// wordsOf gives an error's words, whatever type the session is of that was offered.
-func wordsOf(err error, offered session.Session) string {
-	if err == nil {
-		return "nothing"
-	}
-	if err.Error() == fmt.Sprintf("unexpected session type %T for session ID s", offered) {
-		return "unexpected session type"
-	}
-	return err.Error()
 }
 
 // A session was updated when its newest event says that it came, or when it was created by
@@ -710,4 +477,151 @@ func TestLastUpdateTimeIsADKs(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Where ADK's service in memory refuses, ours does, in the same words. What else is refused names what is wrong.
+func TestRequestsThatAreRefused(t *testing.T) {
+	ctx := t.Context()
+	long := string(make([]byte, store.MaxKeyPartBytes+1))
+	foreign := map[bool]session.Session{true: create(t, session.InMemoryService(), "s", nil), false: create(t, inMemory(t), "s", nil)} // to ours: ADK's
+	e, partial := text("e", "user", "x"), text("p", "user", "x")
+	partial.Partial = true
+	made := func(app, user, id string, state map[string]any) func(session.Service, session.Session) error {
+		return func(s session.Service, _ session.Session) error {
+			return errOf(s.Create(ctx, &session.CreateRequest{AppName: app, UserID: user, SessionID: id, State: state}))
+		}
+	}
+	got := func(req *session.GetRequest) func(session.Service, session.Session) error {
+		return func(s session.Service, _ session.Session) error { return errOf(s.Get(ctx, req)) }
+	}
+	listed := func(req *session.ListRequest) func(session.Service, session.Session) error {
+		return func(s session.Service, _ session.Session) error { return errOf(s.List(ctx, req)) }
+	}
+	deleted := func(req *session.DeleteRequest) func(session.Service, session.Session) error {
+		return func(s session.Service, _ session.Session) error { return s.Delete(ctx, req) }
+	}
+	appended := func(to func(its session.Session, ours bool) session.Session, e *session.Event) func(session.Service, session.Session) error {
+		return func(s session.Service, its session.Session) error {
+			_, ours := s.(*adk.Service)
+			return s.AppendEvent(ctx, to(its, ours), e)
+		}
+	}
+	none := func(session.Session, bool) session.Session { return nil }
+	itself := func(its session.Session, _ bool) session.Session { return its }
+	anothers := func(_ session.Session, ours bool) session.Session { return foreign[ours] }
+	for name, c := range map[string]struct {
+		call func(s session.Service, its session.Session) error
+		want error
+		says string // "": as ADK's
+	}{
+		"create without app":                {made("", "user", "s", nil), store.ErrInvalid, ""},
+		"create without user":               {made("app", "", "s", nil), store.ErrInvalid, ""},
+		"create again":                      {made("app", "user", "s", nil), store.ErrExists, ""},
+		"create with a long id":             {made("app", "user", long, nil), store.ErrInvalid, "session"},
+		"create with a channel":             {made("app", "user", "c", map[string]any{"k": make(chan int)}), store.ErrInvalid, "k"},
+		"create nil":                        {func(s session.Service, _ session.Session) error { return errOf(s.Create(ctx, nil)) }, store.ErrInvalid, "request"},
+		"get without app":                   {got(&session.GetRequest{UserID: "user", SessionID: "s"}), store.ErrInvalid, ""},
+		"get without user":                  {got(&session.GetRequest{AppName: "app", SessionID: "s"}), store.ErrInvalid, ""},
+		"get without id":                    {got(&session.GetRequest{AppName: "app", UserID: "user"}), store.ErrInvalid, ""},
+		"get what is not there":             {got(&session.GetRequest{AppName: "app", UserID: "user", SessionID: "x"}), store.ErrNotFound, ""},
+		"get nil":                           {got(nil), store.ErrInvalid, "request"},
+		"list without app":                  {listed(&session.ListRequest{UserID: "user"}), store.ErrInvalid, ""},
+		"list nil":                          {listed(nil), store.ErrInvalid, "request"},
+		"delete without app":                {deleted(&session.DeleteRequest{UserID: "user", SessionID: "s"}), store.ErrInvalid, ""},
+		"delete without user":               {deleted(&session.DeleteRequest{AppName: "app", SessionID: "s"}), store.ErrInvalid, ""},
+		"delete without id":                 {deleted(&session.DeleteRequest{AppName: "app", UserID: "user"}), store.ErrInvalid, ""},
+		"delete what is not there":          {deleted(&session.DeleteRequest{AppName: "app", UserID: "user", SessionID: "x"}), nil, ""},
+		"delete nil":                        {deleted(nil), store.ErrInvalid, "request"},
+		"append to nothing":                 {appended(none, e), store.ErrInvalid, ""},
+		"append nothing":                    {appended(itself, nil), store.ErrInvalid, ""},
+		"append nothing to nothing":         {appended(none, nil), store.ErrInvalid, ""},
+		"append to another's":               {appended(anothers, e), store.ErrInvalid, ""},
+		"append what is partial to another": {appended(anothers, partial), nil, ""},
+		"append to a nil handle":            {appended(func(session.Session, bool) session.Session { return (*adk.Session)(nil) }, e), store.ErrInvalid, "session"},
+		"append to another store's": {appended(func(session.Session, bool) session.Session {
+			return create(t, inMemory(t), "another", nil)
+		}, e), store.ErrNotFound, "not found"},
+		"append to what was deleted": {func(s session.Service, its session.Session) error {
+			no(t, s.Delete(ctx, &session.DeleteRequest{AppName: "app", UserID: "user", SessionID: "s"}))
+			return s.AppendEvent(ctx, its, e)
+		}, store.ErrNotFound, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			own := inMemory(t)
+			err := c.call(own, create(t, own, "s", nil))
+			if c.want != nil || err != nil {
+				fails(t, err, c.want)
+			}
+			if c.says != "" {
+				if !strings.Contains(err.Error(), c.says) {
+					t.Errorf("the error %q does not name %q", err, c.says)
+				}
+				return
+			}
+			theirs := session.InMemoryService()
+			words := func(err error, ours bool) string {
+				return strings.Replace(fmt.Sprint(err), fmt.Sprintf("%T", foreign[ours]), "its type", 1)
+			}
+			equal(t, "words", words(err, true), words(c.call(theirs, create(t, theirs, "s", nil)), false))
+		})
+	}
+}
+
+// Each method of the service refuses what is nil, and sessions of other services, by name. With a context that
+// has ended nothing is written, and a closed store is an error.
+func TestMethodsRefuse(t *testing.T) {
+	ctx, db := t.Context(), opened(t)(store.OpenMemory(store.Options{}))
+	svc := newService(t, db)
+	sess := create(t, svc, "s", nil)
+	p := patch.NewSplice(0, 0, summary(t, "x"))
+	methods := map[string]func(ctx context.Context, s session.Session) error{
+		"append": func(ctx context.Context, s session.Session) error {
+			return svc.AppendEvent(ctx, s, text("e", "user", "x"))
+		},
+		"patch":   func(ctx context.Context, s session.Session) error { return errOf(svc.ApplyPatch(ctx, s, p)) },
+		"preview": func(ctx context.Context, s session.Session) error { return errOf(svc.Preview(ctx, s, p)) },
+		"revert":  func(ctx context.Context, s session.Session) error { return errOf(svc.Revert(ctx, s, "p")) },
+		"rewind":  func(ctx context.Context, s session.Session) error { return errOf(svc.Rewind(ctx, s, "i")) },
+		"view at": func(ctx context.Context, s session.Session) error { return errOf(svc.ViewAt(ctx, s, 0)) },
+		"raw":     func(ctx context.Context, s session.Session) error { return firstError(svc.RawEvents(ctx, s, 1)) },
+	}
+	canceled, cancel := context.WithCancel(ctx)
+	cancel()
+	late, cancel := context.WithDeadline(ctx, time.Unix(0, 0))
+	defer cancel()
+	for name, do := range methods {
+		for _, c := range []struct {
+			sess session.Session
+			says string
+		}{{nil, "session is nil"}, {(*adk.Session)(nil), "session is nil"}, {create(t, session.InMemoryService(), "s", nil), "type *session.session for session ID s"}} {
+			err := do(ctx, c.sess)
+			fails(t, err, patch.ErrInvalid)
+			if !strings.HasSuffix(err.Error(), c.says) {
+				t.Errorf("%s: the error %q does not say %q", name, err, c.says)
+			}
+		}
+	}
+	for _, name := range []string{"append", "patch"} {
+		fails(t, methods[name](canceled, sess), context.Canceled)
+		fails(t, methods[name](late, sess), context.DeadlineExceeded)
+	}
+	equal(t, "events", ids(get(t, svc, "s")), []string{})
+	for says, err := range map[string]error{
+		"event":      errOf(adk.NewEvent(nil)),
+		"the event":  errOf(adk.SessionEvent(nil)),
+		"nil":        errOf(svc.ApplyPatch(ctx, sess, nil)),
+		"patch 0":    errOf(svc.Preview(ctx, sess, nil)),
+		"store":      errOf(adk.NewService(nil, adk.Options{})),
+		"Summarizer": errOf(adk.NewService(db, adk.Options{Compaction: compaction.Config{Enabled: true, CompactionInterval: 1, Summarizer: compaction.SummarizerFunc(nil)}})),
+	} {
+		fails(t, err, patch.ErrInvalid)
+		if !strings.Contains(err.Error(), says) {
+			t.Errorf("the error %q does not say %q", err, says)
+		}
+	}
+	no(t, svc.AppendEvent(ctx, sess, text("e0", "user", "x")))
+	no(t, db.Close())
+	fails(t, methods["append"](ctx, sess), store.ErrClosed)
+	fails(t, errOf(svc.List(ctx, &session.ListRequest{AppName: "app"})), store.ErrClosed)
+	equal(t, "events", ids(sess), []string{"e0"})
 }
