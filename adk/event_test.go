@@ -1,11 +1,14 @@
 package adk_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
+	"os"
+	"path/filepath"
 	"reflect"
 	"slices"
 	"strings"
@@ -20,6 +23,7 @@ import (
 
 	"github.com/patchlog-dev/patchlog/adk"
 	"github.com/patchlog-dev/patchlog/compaction"
+	"github.com/patchlog-dev/patchlog/fuzz/recorded"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store"
 )
@@ -525,5 +529,49 @@ func TestSameEvents(t *testing.T) {
 	}
 	if get(t, svc, "s").Events().At(0) == b {
 		t.Error("two sessions share an event")
+	}
+}
+
+// Recorded events are read as ADK reads them, whether they went through the service or
+// were imported as they are.
+func TestCorpus(t *testing.T) {
+	for _, set := range recorded.Sets(t) {
+		t.Run(set.Name, func(t *testing.T) { readAsADKDoes(t, set.Sample(t, 9)) })
+	}
+}
+
+func readAsADKDoes(t *testing.T, files []string) {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "corpus.db")
+	db := opened(t)(store.Open(path, store.Options{Durability: store.Relaxed}))
+	svc := newService(t, db)
+	want := map[string][]*session.Event{}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		no(t, err)
+		sess := create(t, svc, file, nil)
+		for line := range bytes.Lines(text) {
+			var e session.Event
+			d := json.NewDecoder(bytes.NewReader(line))
+			d.DisallowUnknownFields()
+			no(t, d.Decode(&e))
+			want[file] = append(want[file], &e)
+			no(t, svc.AppendEvent(t.Context(), sess, &e))
+		}
+		key := store.Key{App: "app", User: "user", Session: "imported " + file}
+		no(t, errOf(db.Import(t.Context(), key, bytes.NewReader(text), store.ImportOptions{Name: file})))
+	}
+	no(t, db.Close())
+	db = opened(t)(store.Open(path, store.Options{Durability: store.Relaxed}))
+	svc, err := adk.NewService(db, adk.Options{}.WithCache(-1))
+	no(t, err)
+	for file, events := range want {
+		for _, id := range []string{file, "imported " + file} {
+			got := get(t, svc, id).Events()
+			equal(t, id, got.Len(), len(events))
+			for i, e := range events {
+				equal(t, id, got.At(i), e)
+			}
+		}
 	}
 }

@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"reflect"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -16,6 +18,8 @@ import (
 	"github.com/patchlog-dev/patchlog/adk"
 	"github.com/patchlog-dev/patchlog/compaction"
 	"github.com/patchlog-dev/patchlog/store"
+	"github.com/patchlog-dev/patchlog/store/pg"
+	"github.com/patchlog-dev/patchlog/store/pg/pgtest"
 )
 
 // declines is a summarizer that has nothing to say.
@@ -217,5 +221,33 @@ func fails(t *testing.T, err, want error) {
 	t.Helper()
 	if !errors.Is(err, want) {
 		t.Fatalf("got the error %v, want %v", err, want)
+	}
+}
+
+func TestMain(m *testing.M) { os.Exit(pgtest.Main(m, pgtest.Options{NoSync: true})) }
+
+// postgres is a backend that two stores share, as two processes would. They take turns.
+func postgres(t *testing.T) opener {
+	open := newSchema(t)
+	var stores [2]*store.Store
+	turn := 0
+	return func(t *testing.T) *store.Store {
+		turn = 1 - turn
+		if stores[turn] == nil {
+			stores[turn] = opened(t)(open())
+		}
+		return stores[turn]
+	}
+}
+
+var schemasMade atomic.Int64
+
+// newSchema is a storage on the server that all tests share.
+func newSchema(t *testing.T) storage {
+	t.Helper()
+	dsn := pgtest.Common(t).DSN("postgres") + " synchronous_commit=off"
+	schema := fmt.Sprint("test", schemasMade.Add(1))
+	return func() (*store.Store, error) {
+		return pg.Open(t.Context(), dsn, store.Options{}, pg.Options{Schema: schema})
 	}
 }

@@ -14,6 +14,7 @@ import (
 
 	"google.golang.org/adk/v2/platform"
 	"google.golang.org/adk/v2/session"
+	"google.golang.org/adk/v2/session/sessiontestsuite"
 
 	"github.com/patchlog-dev/patchlog/adk"
 	"github.com/patchlog-dev/patchlog/compaction"
@@ -624,4 +625,24 @@ func TestMethodsRefuse(t *testing.T) {
 	fails(t, methods["append"](ctx, sess), store.ErrClosed)
 	fails(t, errOf(svc.List(ctx, &session.ListRequest{AppName: "app"})), store.ErrClosed)
 	equal(t, "events", ids(sess), []string{"e0"})
+}
+
+// ADK's own acceptance suite, on every backend, and on ADK's own services, wrapped.
+func TestServiceSuite(t *testing.T) {
+	for _, b := range backends {
+		t.Run(b.name, func(t *testing.T) {
+			opts := sessiontestsuite.SuiteOptions{SupportsUserProvidedSessionID: true}
+			sessiontestsuite.RunServiceTests(t, opts, func(t *testing.T) session.Service {
+				return service{t, b.make(t)}
+			})
+		})
+	}
+	for _, b := range bases {
+		t.Run("wrapped "+b.name, func(t *testing.T) {
+			opts := sessiontestsuite.SuiteOptions{SupportsUserProvidedSessionID: true}
+			sessiontestsuite.RunServiceTests(t, opts, func(t *testing.T) session.Service {
+				return wrap(t, b.make(t), adk.Options{})
+			})
+		})
+	}
 }

@@ -194,20 +194,6 @@ func TestWrapShowsWhatHasContent(t *testing.T) {
 	})
 }
 
-// A patch whose base is null has none, and is its session's.
-func TestWrapBaseThatIsNull(t *testing.T) {
-	onEachBase(t, func(t *testing.T, _ session.Service, s *adk.Service) {
-		sess := create(t, s, "s", nil)
-		say(t, s, sess, messages(3)...)
-		r, err := patch.ParseRecord([]byte(`{"patchType":"splice","start":0,"count":1,"replacement":[],"base":null}`))
-		no(t, err)
-		other := get(t, s, "s")
-		no(t, errOf(s.ApplyPatch(t.Context(), sess, r.Patch)))
-		fails(t, errOf(s.ApplyPatch(t.Context(), other, r.Patch)), store.ErrConflict)
-		equal(t, "events", ids(get(t, s, "s")), []string{"e1", "e2"})
-	})
-}
-
 // Patches of one group are of one call.
 func TestWrapGroups(t *testing.T) {
 	onEachBase(t, func(t *testing.T, _ session.Service, s *adk.Service) {
@@ -338,50 +324,6 @@ func TestWrapConcurrent(t *testing.T) {
 	})
 }
 
-func TestWrapDeletedSessions(t *testing.T) {
-	onEachBase(t, func(t *testing.T, base session.Service, s *adk.Service) {
-		for name, deleter := range map[string]session.Service{"through it": s, "in the base": base} {
-			sess := create(t, s, "s", nil)
-			no(t, s.AppendEvent(t.Context(), sess, timed(1, "e1", "user")))
-			del := &session.DeleteRequest{AppName: "app", UserID: "user", SessionID: "s"}
-			no(t, deleter.Delete(t.Context(), del))
-			fails(t, s.AppendEvent(t.Context(), sess, timed(2, "e2", "user")), store.ErrNotFound)
-			fails(t, errOf(s.ApplyPatch(t.Context(), sess, patch.NewSplice(0, 1))), store.ErrNotFound)
-			for _, err := range s.RawEvents(t.Context(), sess, 1) {
-				fails(t, err, store.ErrNotFound)
-			}
-			create(t, deleter, "s", nil)
-			get(t, s, "s")
-			fails(t, s.AppendEvent(t.Context(), sess, timed(2, "e2", "user")), store.ErrNotFound)
-			fails(t, errOf(s.ViewAt(t.Context(), sess, 0)), store.ErrNotFound)
-			equal(t, name, ids(get(t, s, "s")), []string{})
-			fails(t, errOf(s.Create(t.Context(), &session.CreateRequest{AppName: "app", UserID: "user", SessionID: "s"})), store.ErrExists)
-			no(t, s.Delete(t.Context(), del))
-			no(t, s.Delete(t.Context(), del))
-		}
-	})
-}
-
-// That a session was created again is seen by what it lacks.
-func TestWrapRecreatedUnseen(t *testing.T) {
-	onEachBase(t, func(t *testing.T, base session.Service, s *adk.Service) {
-		sess := create(t, s, "s", map[string]any{"k": "old"})
-		no(t, s.AppendEvent(t.Context(), sess, timed(1, "e1", "user")))
-		get(t, s, "s")
-		no(t, base.Delete(t.Context(), &session.DeleteRequest{AppName: "app", UserID: "user", SessionID: "s"}))
-		raw := create(t, base, "s", map[string]any{"k": "new"})
-		no(t, base.AppendEvent(t.Context(), raw, timed(2, "other", "user")))
-		now := get(t, s, "s")
-		equal(t, "events", ids(now), []string{"other"})
-		equal(t, "state", stateOf(now), map[string]any{"k": "new"})
-		fails(t, s.AppendEvent(t.Context(), sess, timed(3, "e3", "user")), store.ErrNotFound)
-		fails(t, errOf(s.ApplyPatch(t.Context(), sess, patch.NewSplice(0, 1))), store.ErrNotFound)
-		fails(t, errOf(s.Preview(t.Context(), sess, patch.NewSplice(0, 1))), store.ErrNotFound)
-		no(t, s.AppendEvent(t.Context(), now, timed(3, "e3", "user")))
-		equal(t, "events", ids(now), []string{"other", "e3"})
-	})
-}
-
 // A base that fails: what it says reaches the caller, who can try again.
 func TestWrapFailingBase(t *testing.T) {
 	base := &shaky{strict: true}
@@ -432,26 +374,6 @@ func TestWrapFailingBase(t *testing.T) {
 	equal(t, "events", ids(get(t, s, "s")), []string{"e1", "e3", "e7", "e9"})
 }
 
-// What a session began with is not what one of its name began with before.
-func TestWrapCreatedAnew(t *testing.T) {
-	onEachBase(t, func(t *testing.T, base session.Service, s *adk.Service) {
-		del := &session.DeleteRequest{AppName: "app", UserID: "user", SessionID: "s"}
-		old := create(t, s, "s", map[string]any{"k": "1"})
-		no(t, base.Delete(t.Context(), del))
-		now := create(t, s, "s", map[string]any{"k": "2"})
-		equal(t, "state", stateOf(now), map[string]any{"k": "2"})
-		fails(t, s.AppendEvent(t.Context(), old, timed(1, "e1", "user")), store.ErrNotFound)
-		no(t, s.Delete(t.Context(), del))
-		create(t, base, "s", map[string]any{"k": "3"})
-		equal(t, "state", stateOf(get(t, s, "s")), map[string]any{"k": "3"})
-		fails(t, s.AppendEvent(t.Context(), now, timed(1, "e1", "user")), store.ErrNotFound)
-		// What another service has seen of that is not known.
-		others := get(t, wrap(t, base, adk.Options{}), "s")
-		no(t, s.AppendEvent(t.Context(), others, timed(1, "e1", "user")))
-		equal(t, "events", ids(get(t, s, "s")), []string{"e1"})
-	})
-}
-
 // listing lists a session that is gone.
 type listing struct{ session.Service }
 
@@ -473,35 +395,6 @@ func TestWrapListsWhatIsThere(t *testing.T) {
 		no(t, err)
 		equal(t, "sessions", len(r.Sessions), 1)
 	})
-}
-
-func TestWrapClosedDatabase(t *testing.T) {
-	db, err := sql.Open("sqlite", filepath.Join(t.TempDir(), "sessions.sqlite"))
-	no(t, err)
-	base, err := database.NewSessionService(&sqlite.Dialector{Conn: db}, &gorm.Config{Logger: logger.Discard})
-	no(t, err)
-	no(t, database.AutoMigrate(base))
-	s := wrap(t, base, adk.Options{})
-	sess := create(t, s, "s", nil)
-	no(t, s.AppendEvent(t.Context(), sess, timed(1, "e1", "user")))
-	no(t, db.Close())
-	for name, err := range map[string]error{
-		"append": s.AppendEvent(t.Context(), sess, timed(2, "e2", "user")),
-		"get": func() error {
-			_, err := s.Get(t.Context(), &session.GetRequest{AppName: "app", UserID: "user", SessionID: "s"})
-			return err
-		}(),
-		"list": func() error {
-			_, err := s.List(t.Context(), &session.ListRequest{AppName: "app"})
-			return err
-		}(),
-		"patch": func() error { _, err := s.ApplyPatch(t.Context(), sess, patch.NewSplice(0, 1)); return err }(),
-	} {
-		if err == nil {
-			t.Errorf("%s succeeded", name)
-		}
-	}
-	equal(t, "events", ids(sess), []string{"e1"})
 }
 
 // What JSON cannot carry is there as text, and nothing is lost for it.
@@ -606,31 +499,6 @@ func TestWrapEmptyCarrier(t *testing.T) {
 	no(t, errOf(s.ApplyPatch(t.Context(), sess, patch.NewSplice(0, 1))))
 	equal(t, "events", len(ids(get(t, s, "s"))), 2)
 	equal(t, "skipped", get(t, s, "s").(*adk.Session).View().SkippedCount(), 0)
-}
-
-// Someone appends without the wrapper; a session that was got before goes on.
-func TestWrapStale(t *testing.T) {
-	onEachBase(t, func(t *testing.T, base session.Service, s *adk.Service) {
-		sess := create(t, s, "s", nil)
-		no(t, s.AppendEvent(t.Context(), sess, timed(1, "e1", "user")))
-		raw := get(t, base, "s")
-		no(t, base.AppendEvent(t.Context(), raw, timed(2, "e2", "agent")))
-		no(t, s.AppendEvent(t.Context(), sess, timed(3, "e3", "user")))
-		equal(t, "events", ids(get(t, s, "s")), []string{"e1", "e2", "e3"})
-		raw = get(t, base, "s")
-		no(t, base.AppendEvent(t.Context(), raw, timed(4, "e4", "agent")))
-		_, err := s.ApplyPatch(t.Context(), sess, patch.NewSplice(0, 1))
-		if len(ids(sess)) == 2 { // a base that refuses no stale session did not tell of e2
-			fails(t, err, store.ErrConflict)
-			sess = get(t, s, "s")
-			_, err = s.ApplyPatch(t.Context(), sess, patch.NewSplice(0, 1))
-		}
-		no(t, err)
-		equal(t, "events", ids(sess), []string{"e2", "e3", "e4"})
-		// Its own patch makes a session stale that was got without it.
-		no(t, s.AppendEvent(t.Context(), sess, timed(5, "e5", "agent")))
-		equal(t, "events", ids(get(t, s, "s")), []string{"e2", "e3", "e4", "e5"})
-	})
 }
 
 // A patch applies where exactly its events are adjacent, and nowhere else. It is looked for where the
@@ -916,4 +784,42 @@ func TestMigrateWrapped(t *testing.T) {
 		sess = get(t, s, "s")
 		say(10)
 	}
+}
+
+// A handle of a session that was deleted is refused, also if there is a new one of its name: whoever created and deleted them,
+// and whether the service has seen the new one before. What the first one began with is not the new one's.
+func TestWrapDeletedSessions(t *testing.T) {
+	onEachBase(t, func(t *testing.T, base session.Service, s *adk.Service) {
+		for n, by := range [][3]session.Service{{s, s, s}, {s, base, base}, {s, base, s}, {base, s, s}, {base, base, s}} {
+			id := fmt.Sprint("s", n)
+			create(t, by[0], id, map[string]any{"k": "old"})
+			old := get(t, s, id)
+			say(t, s, old, timed(1, "e1", "user"))
+			del := &session.DeleteRequest{AppName: "app", UserID: "user", SessionID: id}
+			no(t, by[1].Delete(t.Context(), del))
+			refused := func() {
+				t.Helper()
+				fails(t, s.AppendEvent(t.Context(), old, timed(2, "e2", "user")), store.ErrNotFound)
+				fails(t, errOf(s.ApplyPatch(t.Context(), old, patch.NewSplice(0, 1))), store.ErrNotFound)
+				fails(t, errOf(s.Preview(t.Context(), old, patch.NewSplice(0, 1))), store.ErrNotFound)
+				fails(t, errOf(s.ViewAt(t.Context(), old, 0)), store.ErrNotFound)
+				fails(t, firstError(s.RawEvents(t.Context(), old, 1)), store.ErrNotFound)
+			}
+			refused()
+			raw := create(t, by[2], id, map[string]any{"k": "new"})
+			if by[2] == base { // which says by its first event, or its time, that it is another
+				say(t, base, raw, timed(3, "other", "user"))
+			}
+			refused()
+			now := get(t, s, id)
+			equal(t, "state", stateOf(now), map[string]any{"k": "new"})
+			refused()
+			before := ids(now)
+			say(t, s, get(t, wrap(t, base, adk.Options{}), id), timed(4, "e4", "user")) // as another service has seen it
+			equal(t, "events", ids(get(t, s, id)), append(before, "e4"))
+			fails(t, errOf(s.Create(t.Context(), &session.CreateRequest{AppName: "app", UserID: "user", SessionID: id})), store.ErrExists)
+			no(t, s.Delete(t.Context(), del))
+			no(t, s.Delete(t.Context(), del))
+		}
+	})
 }
