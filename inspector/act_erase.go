@@ -42,12 +42,12 @@ func previewErase(i *Inspector, ctx context.Context, a *action, _ fold.View, p *
 		return err
 	}
 	values := actForm{Button: "Preview it with null in place of state values", Fields: a.fields(stepPreview, "values", string(patch.NullValues))}
-	if !would.Kept.IsZero() {
+	if ops.KeepsValues(would.Kept) {
 		p.notice("%s", present.KeptValues(would.Kept))
 	}
 	if len(would.Sessions) == 0 {
 		p.notice("There is nothing to erase: no event is selected that says something still.")
-		if !would.Kept.IsZero() {
+		if ops.KeepsValues(would.Kept) {
 			p.Forms = append(p.Forms, values)
 		}
 		return nil
@@ -89,7 +89,7 @@ func applyErase(i *Inspector, ctx context.Context, a *action, _ fold.View, p *ac
 		return err
 	}
 	p.Heading = "Done: " + a.title
-	if !erased.Kept.IsZero() {
+	if ops.KeepsValues(erased.Kept) {
 		p.notice("%s", present.KeptValues(erased.Kept))
 	}
 	p.notice("The salt of the receipt's digest is %x. It is stored nowhere: keep it apart from the store, to prove some day what was erased, or forget it.", erase.Options.Salt)

@@ -119,9 +119,6 @@ type KeptValues struct {
 	Shared  []string // keys of the state that the session shares with others, with Match
 }
 
-// IsZero reports whether no value is kept.
-func (k KeptValues) IsZero() bool { return k.Events+len(k.Initial)+len(k.Shared) == 0 }
-
 // ErasedSession is what was erased of a session.
 type ErasedSession struct {
 	Key     Key

@@ -90,11 +90,8 @@ func (e *CorruptError) Error() string {
 	return fmt.Sprintf("session %s, record %d: %v", e.Key, e.Seq, e.Err)
 }
 
-// Unwrap returns the reason.
-func (e *CorruptError) Unwrap() error { return e.Err }
-
-// Is reports whether target is [ErrCorrupt].
-func (e *CorruptError) Is(target error) bool { return target == ErrCorrupt }
+// Unwrap returns [ErrCorrupt] and the reason.
+func (e *CorruptError) Unwrap() []error { return []error{ErrCorrupt, e.Err} }
 
 // fromBackend gives a backend's error the store's name for it.
 func fromBackend(key Key, err error) error {

@@ -8,23 +8,24 @@ import (
 	"strings"
 
 	"github.com/patchlog-dev/patchlog/internal/statekey"
+	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store/backend"
 	"github.com/patchlog-dev/patchlog/store/bolt"
 	"github.com/patchlog-dev/patchlog/store/internal/salvage"
 )
-
-// SalvageOptions say how to salvage. The zero value means the defaults.
-type SalvageOptions struct {
-	// Progress, if not nil, is called after each session with how many of all are done.
-	Progress func(done, all int)
-}
 
 // Salvaged says what a salvage has found and written.
 type Salvaged struct {
 	// Sessions are those of which something was written, or is known to be lost.
 	Sessions []SalvagedSession
 	Records  int // written, of all sessions
-	Shared   SalvagedShared
+
+	// Shared says what became of shared values. Names are as they are stored, with a slash between their parts.
+	Shared struct {
+		Written int
+		Maybe   []string // of those, values that may be outdated
+		Lost    []string // of which the name alone was found
+	}
 
 	// Deleted is how many sessions were found that had been deleted, or had never been
 	// finished, and DeletedRecords how many records of them. They were left out.
@@ -47,7 +48,7 @@ type SalvagedSession struct {
 	// Records is how many records the parts have.
 	Records int
 	// Lost are the records that were not found, as far as it is known that they were there.
-	Lost []Span
+	Lost []patch.Span
 	// EndUnknown says that nothing tells how far the log went.
 	EndUnknown bool
 
@@ -64,20 +65,10 @@ func (s SalvagedSession) Whole() bool {
 	return len(s.Lost) == 0 && !s.EndUnknown && !s.MaybeDeleted && !s.Nameless && !s.Stateless && len(s.Parts) == 1 && s.Parts[0].Log
 }
 
-// Span is records with consecutive seqs.
-type Span struct{ From, To uint64 }
-
-func (s Span) String() string {
-	if s.From == s.To {
-		return fmt.Sprint(s.From)
-	}
-	return fmt.Sprintf("%d-%d", s.From, s.To)
-}
-
 // SalvagedPart is a session that was written.
 type SalvagedPart struct {
 	Key Key
-	Span
+	patch.Span
 	// Log says that the part is the beginning of the log, as it was. Otherwise it is what
 	// follows a gap: its first record was record From, and its patches are kept as text.
 	Log bool
@@ -88,17 +79,10 @@ type SalvagedPart struct {
 	Doubtful bool
 }
 
-// SalvagedShared says what became of shared values. Names are as they are stored, with a
-// slash between their parts.
-type SalvagedShared struct {
-	Written int
-	Maybe   []string // of those, values that may be outdated
-	Lost    []string // of which the name alone was found
-}
-
 // SalvageFrom writes what a bbolt file of any state holds into this store: every record
 // whose own checksum holds, whatever became of the pages that lead to it. The file is only
-// read, and no program should write to it meanwhile. size is its length. Memory is taken for
+// read, and no program should write to it meanwhile. size is its length; progress, if not nil, is called
+// after each session with how many of all are done. Memory is taken for
 // what is found, about 40 bytes for each copy of a record, and for the longest record.
 //
 // A session whose records are all there is created as it was: its key, initial state, time
@@ -119,7 +103,7 @@ type SalvagedShared struct {
 // An error means that the salvage has ended: nothing can be written, the context has ended,
 // or there is no file. What the file holds or lacks is no error, and said in the result. Each
 // session is there as a whole or not at all.
-func (s *Store) SalvageFrom(ctx context.Context, file io.ReaderAt, size int64, opts SalvageOptions) (Salvaged, error) {
+func (s *Store) SalvageFrom(ctx context.Context, file io.ReaderAt, size int64, progress func(done, all int)) (Salvaged, error) {
 	if file == nil || size < 0 {
 		return Salvaged{}, fmt.Errorf("%w: the file to salvage is nil, or shorter than nothing", ErrInvalid)
 	}
@@ -141,8 +125,8 @@ func (s *Store) SalvageFrom(ctx context.Context, file io.ReaderAt, size int64, o
 		if err := v.write(ctx, log); err != nil {
 			return v.out, err
 		}
-		if opts.Progress != nil {
-			opts.Progress(i+1, len(logs))
+		if progress != nil {
+			progress(i+1, len(logs))
 		}
 	}
 	return v.out, v.writeShared(ctx)

@@ -25,7 +25,7 @@ func salvaged(t *testing.T, data []byte) (*store.Store, store.Salvaged) {
 	s, err := store.OpenMemory(store.Options{})
 	no(t, err)
 	t.Cleanup(func() { s.Close() })
-	out, err := s.SalvageFrom(ctx, bytes.NewReader(data), int64(len(data)), store.SalvageOptions{})
+	out, err := s.SalvageFrom(ctx, bytes.NewReader(data), int64(len(data)), nil)
 	no(t, err)
 	return s, out
 }
@@ -52,13 +52,13 @@ func TestSalvageGap(t *testing.T) {
 	data := readFile(e, path)
 	flip(fourth)(data)
 	to, out := salvaged(t, data)
-	if len(out.Sessions) != 1 || fmt.Sprint(out.Sessions[0].Lost) != "[4]" || out.Records != 8 {
+	if len(out.Sessions) != 1 || fmt.Sprint(out.Sessions[0].Lost) != "[{4 4}]" || out.Records != 8 {
 		t.Fatalf("%+v", out)
 	}
 	rest := store.Key{App: "app", User: "user", Session: "session~from-5"}
 	want := []store.SalvagedPart{
-		{Key: key, Span: store.Span{From: 1, To: 3}, Log: true},
-		{Key: rest, Span: store.Span{From: 5, To: 9}, Texts: 1},
+		{Key: key, Span: patch.Span{From: 1, To: 3}, Log: true},
+		{Key: rest, Span: patch.Span{From: 5, To: 9}, Texts: 1},
 	}
 	if fmt.Sprint(out.Sessions[0].Parts) != fmt.Sprint(want) {
 		t.Errorf("parts %+v, want %+v", out.Sessions[0].Parts, want)
@@ -131,7 +131,7 @@ func TestSalvageIntoWhatIsThere(t *testing.T) {
 	data := readFile(e, path)
 	s := teststore.Memory(t, store.Options{})
 	for n := range 2 {
-		out, err := s.SalvageFrom(ctx, bytes.NewReader(data), int64(len(data)), store.SalvageOptions{})
+		out, err := s.SalvageFrom(ctx, bytes.NewReader(data), int64(len(data)), nil)
 		no(t, err)
 		want := key.String()
 		if n == 1 {
@@ -141,12 +141,12 @@ func TestSalvageIntoWhatIsThere(t *testing.T) {
 			t.Errorf("it was written as %s, want %s", got, want)
 		}
 	}
-	if _, err := s.SalvageFrom(ctx, nil, 3, store.SalvageOptions{}); !errors.Is(err, store.ErrInvalid) {
+	if _, err := s.SalvageFrom(ctx, nil, 3, nil); !errors.Is(err, store.ErrInvalid) {
 		t.Errorf("no file: %v", err)
 	}
 	done, cancel := context.WithCancel(ctx)
 	cancel()
-	if _, err := s.SalvageFrom(done, bytes.NewReader(data), int64(len(data)), store.SalvageOptions{}); !errors.Is(err, context.Canceled) {
+	if _, err := s.SalvageFrom(done, bytes.NewReader(data), int64(len(data)), nil); !errors.Is(err, context.Canceled) {
 		t.Errorf("after the context has ended: %v", err)
 	}
 }

@@ -71,7 +71,7 @@ func (v *salvaging) write(ctx context.Context, l *salvage.Log) error {
 			}
 		}
 		if r.Seq > next {
-			w.out.Lost = append(w.out.Lost, Span{next, r.Seq - 1})
+			w.out.Lost = append(w.out.Lost, patch.Span{From: next, To: r.Seq - 1})
 		}
 		if !goesOn {
 			if err := w.end(ctx); err != nil {
@@ -111,7 +111,7 @@ func (v *salvaging) write(ctx context.Context, l *salvage.Log) error {
 		}
 	}
 	if next <= l.Last && l.Last < math.MaxUint64 {
-		w.out.Lost = append(w.out.Lost, Span{next, l.Last})
+		w.out.Lost = append(w.out.Lost, patch.Span{From: next, To: l.Last})
 	}
 	if err := w.end(ctx); err != nil {
 		return err
@@ -167,7 +167,7 @@ func (w *salvagedWriter) begin(ctx context.Context, seq uint64, log, doubtful bo
 	if err != nil {
 		return err
 	}
-	w.part = &SalvagedPart{Key: key, Span: Span{seq, seq - 1}, Log: log, Doubtful: doubtful}
+	w.part = &SalvagedPart{Key: key, Span: patch.Span{From: seq, To: seq - 1}, Log: log, Doubtful: doubtful}
 	w.seq, w.groups = 0, map[string]bool{}
 	w.staged = staged{store: w.store, key: w.part.Key, creation: uuid.NewString()}
 	return nil

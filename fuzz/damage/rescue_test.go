@@ -40,7 +40,7 @@ func (w *wreck) rescue(data []byte, intact []place) (got int, wrong []string) {
 		return 0, []string{err.Error()}
 	}
 	defer s.Close()
-	out, err := s.SalvageFrom(ctx, bytes.NewReader(data), int64(len(data)), store.SalvageOptions{})
+	out, err := s.SalvageFrom(ctx, bytes.NewReader(data), int64(len(data)), nil)
 	if err != nil {
 		return 0, []string{err.Error()}
 	}
@@ -90,7 +90,7 @@ func (w *wreck) rescue(data []byte, intact []place) (got int, wrong []string) {
 				}
 			}
 			if n != part.To-part.From+1 {
-				fail("%s has %d records, the report says %s", part.Key, n, part.Span)
+				fail("%s has %d records, the report says %v", part.Key, n, part.Span)
 			}
 		}
 	}

@@ -150,7 +150,7 @@ type keptValuesDocument struct {
 }
 
 func keptValuesDocumentOf(k store.KeptValues) *keptValuesDocument {
-	if k.IsZero() {
+	if !ops.KeepsValues(k) {
 		return nil
 	}
 	return &keptValuesDocument{k.Events, k.Initial, k.Shared}
@@ -189,7 +189,7 @@ func (a *app) showErasure(of string, e store.Erasure, dryRun bool) error {
 		}{dryRun, sessions, e.Shared, keptValuesDocumentOf(e.Kept), salt, e.OutOfReach})
 	}
 	if len(e.Sessions)+len(e.Shared) == 0 {
-		if e.Kept.IsZero() {
+		if !ops.KeepsValues(e.Kept) {
 			return a.out.linef("%s: there is nothing to erase", of)
 		}
 		return a.out.linef("%s: there is nothing else to erase\n%s", of, keptValuesText(e.Kept))
@@ -219,7 +219,7 @@ func (a *app) showErasure(of string, e store.Erasure, dryRun bool) error {
 	for _, name := range e.Shared {
 		a.out.linef("shared state, key %s: null", present.Printable(name))
 	}
-	if !e.Kept.IsZero() {
+	if ops.KeepsValues(e.Kept) {
 		a.out.linef("%s", keptValuesText(e.Kept))
 	}
 	if !dryRun && e.Salt != nil {

@@ -62,9 +62,9 @@ func (a *app) salvage(ctx context.Context, from, to string) (err error) {
 		return err
 	}
 	bar := a.progress("salvage")
-	found, err := s.SalvageFrom(ctx, file, info.Size(), store.SalvageOptions{Progress: func(done, all int) {
+	found, err := s.SalvageFrom(ctx, file, info.Size(), func(done, all int) {
 		bar.update(int64(done), int64(all), fmt.Sprintf("%d of %s", done, present.Counted(all, "session")))
-	}})
+	})
 	bar.end()
 	err = errors.Join(err, s.Close())
 	if err != nil || len(found.Sessions) == 0 && found.Shared.Written == 0 {
@@ -152,7 +152,7 @@ func (a *app) salvagedLines(s store.SalvagedSession) {
 	for _, p := range s.Parts {
 		line := fmt.Sprintf("  %s: empty", p.Key)
 		if p.To >= p.From {
-			line = fmt.Sprintf("  %s: %s", p.Key, p.Span)
+			line = fmt.Sprintf("  %s: %s", p.Key, spansText([]patch.Span{p.Span}))
 		}
 		if p.Texts > 0 {
 			line += fmt.Sprintf(", %s kept as text", present.Counted(p.Texts, "record"))
@@ -167,10 +167,14 @@ func (a *app) salvagedLines(s store.SalvagedSession) {
 // shownSpans is how many stretches of records are named in a line.
 const shownSpans = 20
 
-func spansText(lost []store.Span) string {
+func spansText(lost []patch.Span) string {
 	var texts []string
 	for _, l := range lost[:min(len(lost), shownSpans)] {
-		texts = append(texts, l.String())
+		text := fmt.Sprint(l.From)
+		if l.To > l.From {
+			text = fmt.Sprintf("%d-%d", l.From, l.To)
+		}
+		texts = append(texts, text)
 	}
 	if more := len(lost) - len(texts); more > 0 {
 		texts = append(texts, fmt.Sprintf("and %d more stretches", more))

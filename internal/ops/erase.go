@@ -105,3 +105,8 @@ func union(a, b []string) []string {
 	}
 	return a
 }
+
+// KeepsValues reports whether an erasure keeps state values that its selection finds.
+func KeepsValues(kept store.KeptValues) bool {
+	return kept.Events+len(kept.Initial)+len(kept.Shared) > 0
+}
