@@ -66,7 +66,6 @@ that are there with other values stay and are reported.`,
 	fs := cmd.Flags()
 	r := importing{app: a, user: "user", counts: map[migrate.Status]int{}}
 	fs.StringVar(&r.format, "format", "", "what SOURCE is, where it is not recognised: `NAME` is "+strings.Join(sourceFormats(), ", "))
-	fs.Var(&r.state, "state", "the initial state of the session, a `JSON` object; else that of the file")
 	fs.Int64Var(&r.maxBytes, "max-bytes", store.DefaultImportBytes, "how many `bytes` a file may have")
 	fs.StringVar(&r.compactions, "compactions", "", "`adopt` compaction records of ADK's as summaries, or keep them as events")
 	fs.Var(&r.appName, "app", "the `APP` of a coding agent's sessions; else the agent's name")
@@ -109,7 +108,6 @@ that are there with other values stay and are reported.`,
 type importing struct {
 	*app
 	format        string
-	state         stateFlag
 	maxBytes      int64
 	compactions   string
 	appName, user textFlag // of a coding agent's sessions
@@ -127,7 +125,7 @@ type importing struct {
 // importFlags are the flags that do not go with every source, with the formats that they go with; an
 // empty name is any coding agent's.
 var importFlags = map[string][]string{
-	"state": {fromLines, ""}, "max-bytes": {fromLines, ""}, "compactions": {fromLines, fromADK},
+	"max-bytes": {fromLines, ""}, "compactions": {fromLines, fromADK},
 	"app": {""}, "user": {""},
 	"replayed-state": {fromADK}, "overwrite-shared": {fromADK}, "ignore-column": {fromADK},
 }
@@ -196,7 +194,7 @@ func (r *importing) importLines(ctx context.Context, keyText string, in *input) 
 	}
 	read := &counting{r: in.r}
 	text, err := store.ReadText(ctx, read, store.ImportOptions{
-		Name: in.name, MaxBytes: r.maxBytes, State: r.state.options(),
+		Name: in.name, MaxBytes: r.maxBytes,
 		Progress: func(lines int) { r.bar.update(read.n, in.size, present.Counted(lines, "line")) },
 	})
 	r.bar.end()

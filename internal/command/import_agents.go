@@ -126,7 +126,7 @@ func (r *importing) readAgent(ctx context.Context, src *importSource) (*agentSes
 	}
 	var err error
 	read.text, err = store.ReadText(ctx, &text, store.ImportOptions{
-		Name: "what was read of " + in.name, MaxBytes: int64(text.Len()) + 1, State: r.state.options(),
+		Name: "what was read of " + in.name, MaxBytes: int64(text.Len()) + 1,
 	})
 	return read, err
 }

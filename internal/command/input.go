@@ -2,12 +2,9 @@ package command
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
-
-	"github.com/patchlog-dev/patchlog/patch"
 )
 
 // input is a file or standard input, as a command reads it.
@@ -61,35 +58,4 @@ func interruptible(ctx context.Context, r io.Reader) *io.PipeReader {
 	}()
 	context.AfterFunc(ctx, func() { in.CloseWithError(ctx.Err()) })
 	return out
-}
-
-// stateFlag is the flag --state: a JSON object.
-type stateFlag struct {
-	values map[string]patch.Value // nil if the flag was not given
-}
-
-func (f *stateFlag) Type() string   { return "JSON" }
-func (f *stateFlag) String() string { return "" }
-
-func (f *stateFlag) Set(text string) error {
-	value, err := patch.ParseValue([]byte(text))
-	if err != nil {
-		return err
-	}
-	if f.values = value.Members(); f.values == nil {
-		return errors.New("want a JSON object")
-	}
-	return nil
-}
-
-// options returns the state as the store takes it; nil if the flag was not given.
-func (f *stateFlag) options() map[string]any {
-	if f.values == nil {
-		return nil
-	}
-	state := map[string]any{}
-	for key, value := range f.values {
-		state[key] = value
-	}
-	return state
 }

@@ -100,7 +100,7 @@ func TestNothingDrivesATerminal(t *testing.T) {
 		{"import", key, file, "--dry-run"}, {"import", "a/u/none", plain, "--dry-run"}, {"import", key, "bad" + hostileName(".jsonl"), "--dry-run"},
 		{"diff", key, "1", "6"}, {"diff", key, "99"},
 		{"import", key, file}, {"import", key, plain}, {"import", key, nul}, {"import", key, "bad" + hostileName(".jsonl")}, {"import", key, file, "--compactions", "adopt"},
-		{"import", key, file, "--state", hostile}, {"import", hostile, file}, {"import", "a/" + nul + "/s/x", file},
+		{"import", key, file, "--app", hostile}, {"import", hostile, file}, {"import", "a/" + nul + "/s/x", file},
 		{"patch", key, "0", "1"},
 		{"patch", "a/u/plain", "0", "1", "--dry-run"},
 		{"patch", "a/u/plain", "0", "9"},
