@@ -216,14 +216,8 @@ func (p *PatchEvent) Blank(receipt string, values Values, which func(i int) bool
 		return p
 	}
 	out := *blanked
-	out.members, out.types, out.defect = nil, nil, nil
-	for _, m := range p.members {
-		named := m.name == groupName || p.typ == Revert && m.name == patchIDName
-		if named && jsontext.KindOf(m.text) == jsontext.String {
-			out.members = append(out.members, m)
-		}
-	}
-	out.members = append(out.members, member{"customMetadata", jsonOf(blankMetadata(findMember(p.members, "customMetadata"), erasedMark{As: p.id, Receipt: receipt}))})
+	metadata := blankMetadata(findMember(p.members, "customMetadata"), erasedMark{As: p.id, Receipt: receipt})
+	out.members, out.types, out.defect = []member{{"customMetadata", jsonOf(metadata)}}, nil, nil
 	if p.validate() != nil && out.validate() == nil {
 		out.members = append(out.members, member{"partial", []byte("null")}) // which no patch has
 	}

@@ -114,7 +114,7 @@ const (
 const (
 	identityFields = 6
 	eventFields    = identityFields + 2
-	patchFields    = identityFields + 10
+	patchFields    = identityFields + 12
 )
 
 // writer writes MessagePack, each value in its shortest form.
@@ -249,12 +249,8 @@ func (w *writer) patch(p *PatchEvent) {
 	}
 	writeOptional(w, p.base, w.uint)
 	writeOptional(w, p.state, func(s StatePolicy) { w.str(string(s)) })
-	if text := p.patchIDText(); p.typ == Revert && !utf8.Valid(text) {
-		w.fail(fieldErr(patchIDName, "the text %.40q is not valid UTF-8", text))
-	}
-	if text := p.groupText(); !utf8.Valid(text) {
-		w.fail(fieldErr(groupName, "the text %.40q is not valid UTF-8", text))
-	}
+	writeOptional(w, p.patchID, w.str)
+	writeOptional(w, p.group, w.str)
 	w.members(p.members, p.types)
 }
 
@@ -589,9 +585,11 @@ func (r *reader) patch() *PatchEvent {
 	}
 	p.base = readOptional(r, r.uint)
 	p.state = readOptional(r, func() StatePolicy { return StatePolicy(r.str()) })
+	p.patchID = readOptional(r, r.str)
+	p.group = readOptional(r, r.str)
 	p.members, p.types = r.members(&p.identity)
 	for _, m := range p.members {
-		twice := slices.Contains(patchNames, m.name) && p.has(m.name) && m.name != patchIDName
+		twice := p.has(m.name)
 		if d, taken := p.takeField(m); twice || taken && d == nil {
 			r.fail("field %q is there twice", clip(m.name))
 			return nil

@@ -62,7 +62,7 @@ func eventForm(change func(event list)) list {
 }
 
 func patchForm(change func(p list)) list {
-	p := list{"id", "", "", "", "", nil, "splice", 0, 1, list{}, nil, nil, nil, nil, list{}, list{}}
+	p := list{"id", "", "", "", "", nil, "splice", 0, 1, list{}, nil, nil, nil, nil, nil, nil, list{}, list{}}
 	change(p)
 	return list{1, 1, p}
 }
@@ -123,9 +123,10 @@ func TestFormsThatAreNotAsWrittenAreRefused(t *testing.T) {
 		"start a text": splice(7, "0"), "start a float": splice(7, 0.0), "replacement a text": splice(9, "r"), "replacement of nil": splice(9, list{nil}),
 		"replacement of texts": splice(9, list{"r"}), "eventId a number": splice(10, 1), "eventId not UTF-8": splice(10, "\xff"), "summary a text": splice(11, "s"),
 		"base negative": splice(12, -1), "state a number": splice(13, 1), "type a number": splice(6, 1), "type nil": splice(6, nil),
-		"patch member start": splice(14, list{"start", []byte("null")}), "patch member well-formed": splice(14, list{"state", []byte(`"keep"`)}),
-		"patch member patchType": splice(14, list{"patchType", []byte(`"x"`)}), "patch member event_id": splice(14, list{"event_id", []byte(`5`)}),
-		"patch's members nil": splice(14, nil), "patch's notes": splice(15, list{"/x", "int"}), "patch's id too long": splice(0, long),
+		"patch member start": splice(16, list{"start", []byte("null")}), "patch member well-formed": splice(16, list{"state", []byte(`"keep"`)}), "patch member group well-formed": splice(16, list{"group", []byte(`"g"`)}),
+		"patchId a number": splice(14, 1), "group a number": splice(15, 1), "group not UTF-8": splice(15, "\xff"),
+		"patch member patchType": splice(16, list{"patchType", []byte(`"x"`)}), "patch member event_id": splice(16, list{"event_id", []byte(`5`)}),
+		"patch's members nil": splice(16, nil), "patch's notes": splice(17, list{"/x", "int"}), "patch's id too long": splice(0, long),
 	} {
 		t.Run(name, func(t *testing.T) {
 			if rec, err := patch.DecodeRecord(seal(pack(t, form))); !errors.Is(err, patch.ErrCorrupt) {

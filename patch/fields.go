@@ -57,15 +57,12 @@ var (
 	identityNames = []string{"id", "invocationId", "author", "branch", "isolationScope", "timestamp"}
 	fieldNames    = []string{"content", "partial", "actions", "longRunningToolIds", "usageMetadata", "customMetadata"}
 	actionNames   = []string{"stateDelta", "artifactDelta", "skipSummarization", "transferToAgent", "escalate", "compaction"}
-	patchNames    = []string{"patchType", "start", "count", "replacement", "eventId", "summaryEvent", patchIDName, "base", "state"}
+	patchNames    = []string{"patchType", "start", "count", "replacement", "eventId", "summaryEvent", "patchId", "base", "state"}
 
 	// Names that other programs have for a patch's fields, and for an event in a row. They are
 	// refused, so that they are not taken for unknown fields.
 	foreignNames = []string{"patch_type", "event_id", "summary_event", "event_data"}
 )
-
-// patchIDName is the field that names the patch that a revert takes back.
-const patchIDName = "patchId"
 
 // NewEvent makes an event from Go values. It copies them: changing f, or anything in
 // it, afterwards changes nothing in the event. Values that would not come back from

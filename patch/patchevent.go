@@ -52,6 +52,8 @@ type PatchEvent struct {
 	summary     *Event
 	base        *uint64
 	state       *StatePolicy
+	patchID     *string
+	group       *string
 	defect      *FieldError // the first malformed field, nil if none
 }
 
@@ -104,7 +106,7 @@ func NewUnpin(eventID string) *PatchEvent { return &PatchEvent{typ: Unpin, event
 // in goes, and what it took out stands again. A revert can be
 // reverted. It has no state policy: the state becomes what the nodes say.
 func NewRevert(patchID string) *PatchEvent {
-	return &PatchEvent{typ: Revert, Envelope: Envelope{members: []member{{patchIDName, jsontext.AppendQuote(nil, patchID)}}}}
+	return &PatchEvent{typ: Revert, patchID: &patchID}
 }
 
 func (p *PatchEvent) with(change func(*PatchEvent)) *PatchEvent {
@@ -168,6 +170,16 @@ func (p *PatchEvent) WithState(policy StatePolicy) *PatchEvent {
 	return p.set("state", func(p *PatchEvent) { p.state = &policy })
 }
 
+// WithGroup returns a copy that belongs to the group with the given id, which its
+// author chooses and no other group of the log has; "" is none.
+func (p *PatchEvent) WithGroup(id string) *PatchEvent {
+	return p.set("group", func(p *PatchEvent) {
+		if p.group = &id; id == "" {
+			p.group = nil
+		}
+	})
+}
+
 // WithCustomMetadata returns a copy with the given metadata, of which it keeps no
 // reference; nil is none. Values must be such as [NewValue] takes.
 func (p *PatchEvent) WithCustomMetadata(metadata map[string]any) (*PatchEvent, error) {
@@ -200,19 +212,16 @@ func (p *PatchEvent) EventID() string { return deref(p.eventID) }
 
 // PatchID returns the id of the patch that a revert takes back.
 func (p *PatchEvent) PatchID() string {
-	if text := p.patchIDText(); p.typ == Revert && text != nil && jsontext.KindOf(text) == jsontext.String {
-		return jsontext.Unquote(text)
+	if p.typ != Revert {
+		return ""
 	}
-	return ""
+	return deref(p.patchID)
 }
 
-// patchIDText returns the JSON text of a revert's patchId, or nil.
-func (p *PatchEvent) patchIDText() []byte {
-	if text := findMember(p.members, patchIDName); string(text) != "null" {
-		return text
-	}
-	return nil
-}
+// Group returns the id of the group that the patch belongs to, or "" if it belongs to
+// none. Patches of a group mean one thing together: they are logged in one batch, and
+// taken back together.
+func (p *PatchEvent) Group() string { return deref(p.group) }
 
 // Base returns the newest patch seq that the author had seen, and whether the patch
 // says so.
@@ -292,6 +301,12 @@ func (p *PatchEvent) MarshalJSON() ([]byte, error) {
 	}
 	if p.state != nil {
 		b = jsontext.AppendQuote(appendKey(b, "state"), string(*p.state))
+	}
+	if p.patchID != nil {
+		b = jsontext.AppendQuote(appendKey(b, "patchId"), *p.patchID)
+	}
+	if p.group != nil {
+		b = jsontext.AppendQuote(appendKey(b, "group"), *p.group)
 	}
 	b = appendMembers(b, p.members)
 	return append(b, '}'), nil

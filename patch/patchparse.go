@@ -61,12 +61,19 @@ func (p *PatchEvent) takeField(m member) (d *FieldError, taken bool) {
 			return wrong("an integer from 0 on")
 		}
 		p.base = &n
-	case "eventId":
+	case "eventId", "patchId", "group":
 		if jsontext.KindOf(m.text) != jsontext.String {
 			return wrong("a string")
 		}
 		id := jsontext.Unquote(m.text)
-		p.eventID = &id
+		switch m.name {
+		case "eventId":
+			p.eventID = &id
+		case "patchId":
+			p.patchID = &id
+		default:
+			p.group = &id
+		}
 	case "state":
 		if jsontext.KindOf(m.text) != jsontext.String {
 			return wrong(`"drop" or "keep"`)

@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"unicode/utf8"
-
-	"github.com/patchlog-dev/patchlog/internal/jsontext"
 )
 
 // Flaw is the kind of thing that can be wrong with a patch.
@@ -48,7 +46,7 @@ var ownFields = map[Type]struct {
 	Summarise:      {[]string{"start", "count", "summaryEvent"}, 3},
 	Pin:            {[]string{"eventId"}, 1},
 	Unpin:          {[]string{"eventId"}, 1},
-	Revert:         {[]string{patchIDName}, 1},
+	Revert:         {[]string{"patchId"}, 1},
 	Erase:          {nil, 0}, // what it says is none of the fields that others may not have
 }
 
@@ -80,8 +78,10 @@ func (p *PatchEvent) validate() *FieldError {
 	if errors.As(p.identity.check(), &field) {
 		return &FieldError{field.Field, field.Problem, WrongField}
 	}
-	if !utf8.ValidString(p.EventID()) {
-		return &FieldError{"eventId", "it is not valid UTF-8", WrongField}
+	for _, f := range []struct{ name, value string }{{"eventId", p.EventID()}, {"patchId", p.PatchID()}, {"group", p.Group()}} {
+		if !utf8.ValidString(f.value) {
+			return &FieldError{f.name, "it is not valid UTF-8", WrongField}
+		}
 	}
 	for _, name := range patchNames {
 		if name == "patchType" || name == "base" || name == "state" && p.typ.hasState() {
@@ -100,8 +100,8 @@ func (p *PatchEvent) validate() *FieldError {
 			return &FieldError{name, "a patch has no such field; it is never visible and sets no state", ForeignField}
 		}
 	}
-	if d := p.groupDefect(); d != nil {
-		return d
+	if p.group != nil && *p.group == "" {
+		return &FieldError{"group", "it is empty; leave it out if there is none", WrongField}
 	}
 	if p.state != nil && *p.state != Drop && *p.state != Keep {
 		return &FieldError{"state", fmt.Sprintf("%q is neither \"drop\" nor \"keep\"", clip(string(*p.state))), WrongField}
@@ -118,13 +118,6 @@ func (p *PatchEvent) validate() *FieldError {
 	case Splice:
 		if *p.count == 0 && len(p.replacement) == 0 {
 			return &FieldError{"count", "it is 0 and there is no replacement", NoEffect}
-		}
-	case Revert:
-		switch text := p.patchIDText(); {
-		case jsontext.KindOf(text) != jsontext.String:
-			return &FieldError{patchIDName, "want a string, not " + clip(text), WrongField}
-		case !utf8.Valid(text):
-			return &FieldError{patchIDName, "it is not valid UTF-8", WrongField}
 		}
 	case Erase:
 		if _, d := p.erasure(); d != nil {
@@ -146,8 +139,6 @@ func (p *PatchEvent) validate() *FieldError {
 // has reports whether one of the patch's own fields is there.
 func (p *PatchEvent) has(name string) bool {
 	switch name {
-	case "patchType":
-		return true
 	case "start":
 		return p.start != nil
 	case "count":
@@ -162,10 +153,10 @@ func (p *PatchEvent) has(name string) bool {
 		return p.base != nil
 	case "state":
 		return p.state != nil
+	case "patchId":
+		return p.patchID != nil
+	case "group":
+		return p.group != nil
 	}
-	if p.typ == Revert && name == patchIDName {
-		return p.patchIDText() != nil
-	}
-	m := findMember(p.members, name)
-	return m != nil && string(m) != "null"
+	return false
 }

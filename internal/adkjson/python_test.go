@@ -90,7 +90,7 @@ func TestPythonSpelling(t *testing.T) {
 		// A patch, and the events in it.
 		`{"patch_type":"splice","invocation_id":"i","start":0,"count":0,"replacement":[{"invocation_id":"j","actions":{"state_delta":{"a_b":1}}}]}`: `{"invocationId":"i","patchType":"splice","start":0,"count":0,"replacement":[{"invocationId":"j","actions":{"stateDelta":{"a_b":1}}}]}`,
 		`{"patch_type":"summarise","start":0,"count":1,"summary_event":{"content":{"parts":[{"function_call":{"name":"f"}}]}}}`:                     `{"patchType":"summarise","start":0,"count":1,"summaryEvent":{"content":{"parts":[{"functionCall":{"name":"f"}}]}}}`,
-		`{"patch_type":"revert","patch_id":"p\u0031"}`:                                                          `{"patchType":"revert","patchId":"p\u0031"}`,
+		`{"patch_type":"revert","patch_id":"p\u0031"}`:                                                          `{"patchType":"revert","patchId":"p1"}`,
 		`{"patchType":"splice","start":0,"count":1,"patch_id":5}`:                                               `{"patchType":"splice","start":0,"count":1,"patch_id":5}`,
 		`{"patch_type":"splice","start":0,"count":1,"replacement":[{"patch_type":"splice"},{"timestamp":1.5}]}`: `{"patchType":"splice","start":0,"count":1,"replacement":[{"patchType":"splice"},{"timestamp":"1970-01-01T00:00:01.5Z"}]}`,
 		`{"patchType":"truncate_before","event_id":"e\u0031"}`:                                                  `{"patchType":"truncate_before","eventId":"e1"}`,
