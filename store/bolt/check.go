@@ -26,9 +26,9 @@ func (b *Backend) Check(ctx context.Context) error {
 	if err := b.checkPages(ctx, &found); err != nil || found.err() != nil { // else rows cannot be read in order
 		return errors.Join(b.doubt(), found.err(), err)
 	}
-	m, err := b.readDirectory(ctx, &found)
+	m, err := b.readDirectory(ctx, &found, rowBuckets...)
 	if err == nil {
-		r := reader{of: b, found: &found}
+		r := reader{of: b, found: &found, read: map[string]*extent{}}
 		_, err = r.bring(ctx, m)
 	}
 	return errors.Join(b.doubt(), found.err(), err)

@@ -49,7 +49,7 @@ func (b *Backend) replicate(path string, sum func([]byte) uint32, vacuum bool) (
 	if err != nil {
 		return nil, err
 	}
-	r := &replica{reader: reader{of: b, found: &findings{}, sum: sum, vacuum: vacuum}, db: db}
+	r := &replica{reader: reader{of: b, found: &findings{}, read: map[string]*extent{}, sum: sum, vacuum: vacuum}, db: db}
 	r.put = r.write
 	if err := db.Update(initialise); err != nil {
 		return nil, errors.Join(err, db.Close())
@@ -59,7 +59,15 @@ func (b *Backend) replicate(path string, sum func([]byte) uint32, vacuum bool) (
 
 // copy copies the rows of the sessions that there are, and returns how many it has copied.
 func (r *replica) copy(ctx context.Context) (m directory, n int, err error) {
-	if m, err = r.of.readDirectory(ctx, r.found); err == nil {
+	var owned [][]byte
+	switch {
+	case len(r.read) > 0: // it was checked
+	case r.vacuum:
+		owned = rowBuckets
+	default: // a copy leaves snapshots out
+		owned = [][]byte{bucketRecords}
+	}
+	if m, err = r.of.readDirectory(ctx, r.found, owned...); err == nil {
 		err = r.found.err()
 	}
 	if err == nil {

@@ -2,12 +2,12 @@ package bolt
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	bbolt "go.etcd.io/bbolt"
 
@@ -35,10 +35,11 @@ var nameBuckets = [][]byte{bucketSessions, bucketHeads, bucketShared, bucketShar
 // rowBuckets have rows whose keys begin with a session's number.
 var rowBuckets = [][]byte{bucketRecords, bucketSnapshots}
 
-// readDirectory reads the named rows in one transaction, and reports inconsistencies. The caller has paused removals.
-func (b *Backend) readDirectory(ctx context.Context, found *findings) (m directory, err error) {
+// readDirectory reads the named rows in one transaction, and reports inconsistencies, and rows of the given buckets
+// that belong to no session. The caller has paused removals.
+func (b *Backend) readDirectory(ctx context.Context, found *findings, owned ...[]byte) (m directory, err error) {
 	m.names = map[string]map[string][]byte{}
-	if err := b.view(ctx, func(tx *bbolt.Tx) error {
+	err = b.view(ctx, func(tx *bbolt.Tx) error {
 		m.given = tx.Bucket(bucketSessions).Sequence()
 		if noted := tx.Bucket(bucketMeta).Get(keyNumbers); !bytes.Equal(noted, number(m.given)) {
 			found.report("of the numbers of sessions the last one given out is %d, or %x", m.given, noted)
@@ -53,8 +54,13 @@ func (b *Backend) readDirectory(ctx context.Context, found *findings) (m directo
 		for k, row := range rows(tx.Bucket(bucketUnlinked), nil) {
 			if _, ok := unseal(kindUnlinked, k, row); !ok || len(k) != 8 {
 				found.report("the checksum of the unlinked number %x", k)
+				continue
 			}
 			m.unlinked = append(m.unlinked, string(k))
+		}
+		m.check(found)
+		for _, bucket := range owned {
+			m.checkStrays(tx, bucket, found)
 		}
 		return tx.ForEach(func(name []byte, _ *bbolt.Bucket) error {
 			if !slices.ContainsFunc(buckets, func(b []byte) bool { return bytes.Equal(b, name) }) {
@@ -62,12 +68,26 @@ func (b *Backend) readDirectory(ctx context.Context, found *findings) (m directo
 			}
 			return nil
 		})
-	}); err != nil {
-		return directory{}, err
+	})
+	return m, err
+}
+
+// checkStrays reports rows of a bucket that belong to no session: damage may have removed the session's entry.
+func (m *directory) checkStrays(tx *bbolt.Tx, bucket []byte, found *findings) {
+	numbers := slices.Clone(m.unlinked)
+	for _, l := range m.sessions {
+		numbers = append(numbers, string(l.number))
 	}
-	m.check(found)
-	slices.SortFunc(m.sessions, func(a, b logged) int { return bytes.Compare(a.number, b.number) })
-	return m, nil
+	slices.Sort(numbers)
+	c, from := tx.Bucket(bucket).Cursor(), number(0)
+	for _, n := range append(numbers, strings.Repeat("\xff", recordKey+1)) { // above all keys
+		k, _ := c.Seek(from)
+		for i := 0; k != nil && string(k) < n && i < sliceRows; i++ {
+			found.report("bucket %q has key %x, of a session that is not there", bucket, k)
+			k, _ = c.Next()
+		}
+		from = number(session{number: []byte(n)}.id() + 1)
+	}
 }
 
 // check decodes the sessions, and reports named rows that are damaged or incomplete.
@@ -95,6 +115,7 @@ func (m *directory) check(found *findings) {
 		}
 		m.sessions = append(m.sessions, logged{s, name})
 	}
+	slices.SortFunc(m.sessions, func(a, b logged) int { return bytes.Compare(a.number, b.number) })
 	for name := range m.each(bucketHeads) {
 		if m.names[string(bucketSessions)][name] == nil {
 			found.report("the head of session %q, which has no entry", name)
@@ -198,14 +219,6 @@ func (s *slice) add(bucket, k, row []byte) {
 // bring reads the rows that directory to, which is later than the one before, has in addition, and returns their number.
 // A copy ends with the first damaged session.
 func (r *reader) bring(ctx context.Context, to directory) (n int, err error) {
-	if r.read == nil {
-		r.read = map[string]*extent{}
-		for i, bucket := range rowBuckets {
-			if i == 0 || r.put == nil || r.vacuum {
-				err = cmp.Or(err, r.checkStrays(ctx, to, bucket))
-			}
-		}
-	}
 	for _, l := range to.sessions {
 		x := r.read[string(l.number)]
 		if x == nil {
@@ -304,42 +317,5 @@ func (r *reader) beside(tx *bbolt.Tx, l logged, s *slice) {
 		if (!ok || !bytes.Equal(label, l.label(l.name))) && !renamed {
 			r.found.report("session %q: its name and entry are missing beside its records", l.name)
 		}
-	}
-}
-
-// checkStrays reports rows of a bucket that belong to no session: damage may have removed the session's entry.
-func (r *reader) checkStrays(ctx context.Context, to directory, bucket []byte) error {
-	numbers := slices.Clone(to.unlinked)
-	for _, l := range to.sessions {
-		numbers = append(numbers, string(l.number))
-	}
-	slices.Sort(numbers)
-	numbers = append(numbers, string(number(to.given+1)))
-	above := number(0)
-	for len(numbers) > 0 {
-		some := numbers[:min(len(numbers), sliceRows)]
-		if err := r.of.view(ctx, func(tx *bbolt.Tx) error {
-			for i, n := range some {
-				r.strays(tx, bucket, above, []byte(n))
-				if above = number(session{number: []byte(n)}.id() + 1); i+1 == len(numbers) {
-					r.strays(tx, bucket, number(tx.Bucket(bucketSessions).Sequence()+1), nil)
-				}
-			}
-			return nil
-		}); err != nil {
-			return err
-		}
-		numbers = numbers[len(some):]
-	}
-	return nil
-}
-
-// strays reports rows with keys at or above from and, unless to is nil, below to.
-func (r *reader) strays(tx *bbolt.Tx, bucket, from, to []byte) {
-	c := tx.Bucket(bucket).Cursor()
-	k, _ := c.Seek(from)
-	for i := 0; k != nil && (to == nil || bytes.Compare(k, to) < 0) && i < sliceRows; i++ {
-		r.found.report("bucket %q has key %x, of a session that is not there", bucket, k)
-		k, _ = c.Next()
 	}
 }
