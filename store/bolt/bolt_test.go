@@ -13,8 +13,7 @@ import (
 
 func open(t *testing.T, path string) *bolt.Backend {
 	t.Helper()
-	b, err := bolt.Open(path, bolt.Options{NoSync: true})
-	no(t, err)
+	b := must(bolt.Open(path, bolt.Options{NoSync: true}))(t)
 	return b
 }
 
@@ -29,12 +28,8 @@ func TestBackend(t *testing.T) {
 				t.Errorf("Close: %v", err)
 			}
 			b = open(t, path)
-			if err := b.Check(context.Background()); err != nil {
-				t.Errorf("Check: %v", err)
-			}
-			if err := b.Close(); err != nil {
-				t.Errorf("Close: %v", err)
-			}
+			wantNil(t, b.Check(context.Background()))
+			wantNil(t, b.Close())
 		})
 		return b, func() backend.Backend {
 			no(t, b.Close())

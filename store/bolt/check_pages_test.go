@@ -175,8 +175,7 @@ type layout struct {
 func layoutOf(t *testing.T, path string) *layout {
 	t.Helper()
 	l := &layout{page: os.Getpagesize(), branches: map[string]int{}, leaves: map[string][]int{}}
-	db, err := bbolt.Open(path, 0, &bbolt.Options{ReadOnly: true})
-	no(t, err)
+	db := must(bbolt.Open(path, 0, &bbolt.Options{ReadOnly: true}))(t)
 	no(t, errors.Join(db.View(func(tx *bbolt.Tx) error {
 		l.file = make([]byte, tx.Size())
 		return tx.ForEach(func(name []byte, bucket *bbolt.Bucket) error {
@@ -184,8 +183,7 @@ func layoutOf(t *testing.T, path string) *layout {
 			return nil
 		})
 	}), db.Close()))
-	whole, err := os.ReadFile(path)
-	no(t, err)
+	whole := must(os.ReadFile(path))(t)
 	copy(l.file, whole)
 	for name, root := range l.branches {
 		delete(l.branches, name)
@@ -224,8 +222,7 @@ func (l *layout) visit(name string, id int) {
 func TestCheckPages(t *testing.T) {
 	t.Parallel()
 	path := fillPages(t, 3000)
-	whole, err := os.ReadFile(path)
-	no(t, err)
+	whole := must(os.ReadFile(path))(t)
 	for name, c := range map[string]struct {
 		damage func(l *layout)
 		says   string

@@ -69,8 +69,7 @@ func TestCheck(t *testing.T) {
 			db, err := bbolt.Open(path, 0, nil)
 			no(t, err)
 			no(t, errors.Join(db.Update(func(tx *bbolt.Tx) error { return c.damage(tx.Bucket([]byte(c.bucket))) }), db.Close()))
-			b, err = bolt.Open(path, bolt.Options{})
-			no(t, err)
+			b = must(bolt.Open(path, bolt.Options{}))(t)
 			switch err := b.Check(ctx); {
 			case c.says == "" && err != nil:
 				t.Errorf("Check: %v", err)
@@ -96,17 +95,14 @@ func TestCheckManyFindings(t *testing.T) {
 		return nil
 	})
 	no(t, errors.Join(err, db.Close()))
-	b, err = bolt.Open(path, bolt.Options{})
-	no(t, err)
+	b = must(bolt.Open(path, bolt.Options{}))(t)
 	defer b.Close()
 	if err := b.Check(ctx); err == nil || !strings.Contains(err.Error(), "and 80 more") || strings.Count(err.Error(), "\n") > 30 {
 		t.Errorf("Check: %v", err)
 	}
 	cancelled, cancel := context.WithCancel(ctx)
 	cancel()
-	if err := b.Check(cancelled); !errors.Is(err, context.Canceled) {
-		t.Errorf("Check: %v, want %v", err, context.Canceled)
-	}
+	is(t, b.Check(cancelled), context.Canceled, "Check")
 }
 
 // Where damage has left a gap, Read gives what comes before it, and from there nothing.
@@ -118,8 +114,7 @@ func TestReadStopsAtGap(t *testing.T) {
 	no(t, err)
 	third := binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(nil, 1), 3)
 	no(t, errors.Join(db.Update(func(tx *bbolt.Tx) error { return tx.Bucket([]byte("records")).Delete(third) }), db.Close()))
-	b, err = bolt.Open(path, bolt.Options{})
-	no(t, err)
+	b = must(bolt.Open(path, bolt.Options{}))(t)
 	defer b.Close()
 	for from, want := range map[uint64]int{1: 2, 2: 1, 3: 0, 4: 1} {
 		got, err := b.Read(ctx, "a", "c", backend.Range(from, 99), 1<<20)

@@ -66,19 +66,15 @@ func TestListingOfADamagedFile(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "log.db")
 	used := fill(t, path)
-	b, err := bolt.Open(path, bolt.Options{ReadOnly: true})
-	no(t, err)
+	b := must(bolt.Open(path, bolt.Options{ReadOnly: true}))(t)
 	want, err := list(b)
 	if err := errors.Join(err, b.Close()); err != nil || len(want) != 2 {
 		t.Fatalf("%d sessions, %v", len(want), err)
 	}
-	file, err := os.OpenFile(path, os.O_RDWR, 0)
-	no(t, err)
+	file := must(os.OpenFile(path, os.O_RDWR, 0))(t)
 	defer file.Close()
 	whole := make([]byte, used)
-	if _, err := file.ReadAt(whole, 0); err != nil {
-		t.Fatal(err)
-	}
+	no(t, failure(file.ReadAt(whole, 0)))
 	now := make([]byte, used)
 	older := func(at int64) bool { return at < 2*int64(os.Getpagesize()) } // a meta page: the state before may be shown
 	tried, refused := 0, 0
@@ -87,9 +83,7 @@ func TestListingOfADamagedFile(t *testing.T) {
 			return
 		}
 		tried++
-		if _, err := file.WriteAt([]byte{value}, at); err != nil {
-			t.Fatal(err)
-		}
+		no(t, failure(file.WriteAt([]byte{value}, at)))
 		b, err := bolt.Open(path, bolt.Options{ReadOnly: readOnly, NoSync: true, Logger: quiet})
 		var got []listedSession
 		if err == nil {
@@ -106,9 +100,7 @@ func TestListingOfADamagedFile(t *testing.T) {
 		case !reflect.DeepEqual(got, want) && !(older(at) && len(got) == 3):
 			t.Errorf("byte %d as %#x instead of %#x: the sessions are %v", at, value, whole[at], got)
 		}
-		if _, err := file.ReadAt(now, 0); err != nil {
-			t.Fatal(err)
-		}
+		no(t, failure(file.ReadAt(now, 0)))
 		if now[at] != value {
 			t.Fatalf("byte %d as %#x instead of %#x: it was changed", at, value, whole[at])
 		}
@@ -116,9 +108,7 @@ func TestListingOfADamagedFile(t *testing.T) {
 		if !bytes.Equal(now, whole) {
 			t.Fatalf("byte %d as %#x instead of %#x: reading changed the file", at, value, whole[at])
 		}
-		if _, err := file.WriteAt(whole[at:at+1], at); err != nil {
-			t.Fatal(err)
-		}
+		no(t, failure(file.WriteAt(whole[at:at+1], at)))
 	}
 	step := int64(1)
 	if testing.Short() {
@@ -222,8 +212,7 @@ func TestReplacedUnderAnOpenFile(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			for range rounds {
 				path := filepath.Join(t.TempDir(), "log.db")
-				b, err := bolt.Open(path, bolt.Options{NoSync: true, Logger: quiet})
-				no(t, err)
+				b := must(bolt.Open(path, bolt.Options{NoSync: true, Logger: quiet}))(t)
 				for i := range uint64(300) {
 					no(t, b.Append(ctx, fmt.Sprint("s", i), backend.Batch{Creation: "c", Create: true, Records: []backend.Record{record(1)}}))
 				}
@@ -272,25 +261,20 @@ func TestDamagedPageFailsOneCall(t *testing.T) {
 		t.Fatal(err)
 	}
 	no(t, b.Close())
-	whole, err := os.ReadFile(path)
-	no(t, err)
+	whole := must(os.ReadFile(path))(t)
 	at := bytes.Index(whole, bytes.Repeat([]byte("s"), 100))
 	at -= at % os.Getpagesize()
 	writeAt(t, path, int64(at), 0xff) // it says that it is another page
 	b = open(t, path)
 	for range 3 {
 		inTime(t, "Snapshot", func() {
-			if _, err := b.Snapshot(ctx, "a", "c"); !errors.Is(err, backend.ErrDamaged) {
-				t.Errorf("Snapshot: %v", err)
-			}
+			is(t, failure(b.Snapshot(ctx, "a", "c")), backend.ErrDamaged, "Snapshot")
 		})
 		if n := last(t, b, "a"); n == 0 {
 			t.Error("no records")
 		}
 	}
-	if err := b.Append(ctx, "a", batch(1)); err != nil {
-		t.Errorf("Append: %v", err)
-	}
+	wantNil(t, b.Append(ctx, "a", batch(1)))
 	if n := b.OpenReads(); n != 0 {
 		t.Errorf("%d read transactions are open", n)
 	}
@@ -308,8 +292,7 @@ func TestDamagedMetaIsReported(t *testing.T) {
 	}{{true, "the last commit may be missing", 3}, {false, "nothing is missing", 2}} {
 		path := filepath.Join(t.TempDir(), "log.db")
 		fill(t, path)
-		whole, err := os.ReadFile(path)
-		no(t, err)
+		whole := must(os.ReadFile(path))(t)
 		ids := [2]byte{whole[16+48], whole[page+16+48]}
 		i := int64(0)
 		if (ids[1] > ids[0]) == c.newer {
@@ -319,8 +302,7 @@ func TestDamagedMetaIsReported(t *testing.T) {
 		no(t, os.WriteFile(path, whole, 0o600))
 		for _, readOnly := range []bool{true, false} {
 			var log bytes.Buffer
-			b, err := bolt.Open(path, bolt.Options{ReadOnly: readOnly, NoSync: true, Logger: slog.New(slog.NewTextHandler(&log, nil))})
-			no(t, err)
+			b := must(bolt.Open(path, bolt.Options{ReadOnly: readOnly, NoSync: true, Logger: slog.New(slog.NewTextHandler(&log, nil))}))(t)
 			bad, good := fmt.Sprint("transaction ", ids[i]), fmt.Sprint("transaction ", ids[1-i])
 			for _, says := range []string{"WARN", path, bad, good, c.says} {
 				if !strings.Contains(log.String(), says) {
@@ -334,13 +316,13 @@ func TestDamagedMetaIsReported(t *testing.T) {
 				t.Errorf("sessions %v, %v; want %d", got, err, c.sessions)
 			}
 			if !readOnly {
-				err = errors.Join(b.Append(ctx, "new", backend.Batch{Creation: "c", Create: true}), b.Check(ctx))
+				wantNil(t, b.Append(ctx, "new", backend.Batch{Creation: "c", Create: true}))
+				wantNil(t, b.Check(ctx))
 			}
-			wantNil(t, errors.Join(err, b.Close()))
+			wantNil(t, b.Close())
 		}
 		var log bytes.Buffer
-		b, err := bolt.Open(path, bolt.Options{NoSync: true, Logger: slog.New(slog.NewTextHandler(&log, nil))})
-		no(t, err)
+		b := must(bolt.Open(path, bolt.Options{NoSync: true, Logger: slog.New(slog.NewTextHandler(&log, nil))}))(t)
 		if err := b.Close(); err != nil || log.Len() > 0 {
 			t.Errorf("after a commit: %s, %v", &log, err)
 		}

@@ -56,20 +56,16 @@ func (c *cached) Sync() error {
 func TestRewriteMeta(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "log.db")
 	fill(t, path)
-	durable, err := os.ReadFile(path) // all but the last commit's meta page
-	no(t, err)
-	b, err := bolt.Open(path, bolt.Options{NoSync: true})
-	no(t, err)
+	durable := must(os.ReadFile(path))(t) // all but the last commit's meta page
+	b := must(bolt.Open(path, bolt.Options{NoSync: true}))(t)
 	no(t, errors.Join(b.Delete(ctx, "third", "c", nil), b.Close()))
-	after, err := os.ReadFile(path)
-	no(t, err)
+	after := must(os.ReadFile(path))(t)
 	durable = append(durable, make([]byte, len(after)-len(durable))...)
 	copy(durable[2*os.Getpagesize():], after[2*os.Getpagesize():])
 	onDisk := func(c *cached) (sessions int) {
 		disk := filepath.Join(t.TempDir(), "disk.db")
 		no(t, os.WriteFile(disk, c.disk, 0o600))
-		b, err := bolt.Open(disk, bolt.Options{ReadOnly: true})
-		no(t, err)
+		b := must(bolt.Open(disk, bolt.Options{ReadOnly: true}))(t)
 		got, err := list(b)
 		no(t, errors.Join(err, b.Close()))
 		return len(got)
@@ -100,8 +96,7 @@ func TestRewriteMetaFails(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			first, path := openWith(t)
 			no(t, first.Close())
-			b, err := bolt.Open(path, bolt.Options{})
-			no(t, err)
+			b := must(bolt.Open(path, bolt.Options{}))(t)
 			b.SetCommit(commit)
 			if err := b.Append(ctx, "a", batch(1)); err == nil {
 				t.Fatal("no error")
@@ -109,12 +104,10 @@ func TestRewriteMetaFails(t *testing.T) {
 			b.SetCommit(nil)
 			restore := bolt.FailRewriteMeta(b, errSync)
 			for range 2 {
-				if _, err := backend.HeadOf(ctx, b, "a"); !errors.Is(err, errSync) || !errors.Is(err, errDisk) {
-					t.Errorf("Head: %v", err)
-				}
-				if err := b.Append(ctx, "a", batch(1)); !errors.Is(err, errSync) {
-					t.Errorf("Append: %v", err)
-				}
+				_, err := backend.HeadOf(ctx, b, "a")
+				is(t, err, errSync, "Head")
+				is(t, err, errDisk, "Head")
+				is(t, b.Append(ctx, "a", batch(1)), errSync, "Append")
 			}
 			restore()
 			if n := last(t, b, "a"); (n == 2) != (name == "landed") {
@@ -129,17 +122,14 @@ func TestRewriteMetaFails(t *testing.T) {
 // commit left: nothing is read from it, and nothing is written over it.
 func TestReplacedWhileACommitFails(t *testing.T) {
 	b, path := openWith(t)
-	backup, err := os.ReadFile(path)
-	no(t, err)
+	backup := must(os.ReadFile(path))(t)
 	for i := range uint64(3) {
 		no(t, b.Append(ctx, "a", batch(1+i)))
 	}
 	b.SetCommit(func(tx *bbolt.Tx) error {
 		return errors.Join(tx.Rollback(), os.WriteFile(path, backup, 0o600), errDisk)
 	})
-	if err := b.Append(ctx, "a", batch(4)); !errors.Is(err, errDisk) {
-		t.Fatalf("error %v, want %v", err, errDisk)
-	}
+	is(t, b.Append(ctx, "a", batch(4)), errDisk)
 	for name, call := range map[string]func() error{
 		"Append": func() error { return b.Append(ctx, "a", batch(1)) },
 		"Head":   func() error { _, err := backend.HeadOf(ctx, b, "a"); return err },
@@ -152,7 +142,6 @@ func TestReplacedWhileACommitFails(t *testing.T) {
 	if now, err := os.ReadFile(path); err != nil || !bytes.Equal(now, backup) {
 		t.Errorf("the file was written to; %v", err)
 	}
-	b, err = bolt.Open(path, bolt.Options{NoSync: true})
-	no(t, err)
+	b = must(bolt.Open(path, bolt.Options{NoSync: true}))(t)
 	closeAndCheck(t, b, path)
 }

@@ -48,8 +48,7 @@ func large(t *testing.T) (path string, p pagesOf) {
 
 func look(t *testing.T, path string) (p pagesOf) {
 	t.Helper()
-	db, err := bbolt.Open(path, 0o600, &bbolt.Options{ReadOnly: true, PreLoadFreelist: true})
-	no(t, err)
+	db := must(bbolt.Open(path, 0o600, &bbolt.Options{ReadOnly: true, PreLoadFreelist: true}))(t)
 	defer db.Close()
 	p.size, p.leaves = int64(db.Info().PageSize), map[string]int64{}
 	data, err := os.ReadFile(path)
@@ -111,8 +110,7 @@ func TestFreePageWithinALongRecord(t *testing.T) {
 	long := backend.Record{Seq: perSession + 1, IDs: []string{"long"}, Data: bytes.Repeat([]byte("long"), 10<<10)}
 	no(t, errors.Join(b.Append(ctx, "s2", backend.Batch{Creation: "c", After: perSession, Records: []backend.Record{long}}), b.Close()))
 	p := look(t, path)
-	whole, err := os.ReadFile(path)
-	no(t, err)
+	whole := must(os.ReadFile(path))(t)
 	first := int64(bytes.Index(whole, long.Data)) / p.size
 	for page := first; page < first+10; page++ {
 		writeAt(t, path, p.list*p.size+10, 1, 0)
@@ -136,8 +134,7 @@ func TestDamagedLeafOfRecords(t *testing.T) {
 	for _, key := range p.first {
 		at := p.leaves[key] * p.size
 		header := make([]byte, 8)
-		data, err := os.ReadFile(path)
-		no(t, err)
+		data := must(os.ReadFile(path))(t)
 		copy(header, data[at:])
 		writeAt(t, path, at, bytes.Repeat([]byte{0xee}, 8)...)
 		b := open(t, path)
@@ -178,8 +175,7 @@ func TestDamagedLeafOfRecords(t *testing.T) {
 func TestDeleteBesideADamagedPage(t *testing.T) {
 	t.Parallel()
 	whole, p := large(t)
-	data, err := os.ReadFile(whole)
-	no(t, err)
+	data := must(os.ReadFile(whole))(t)
 	refused := 0
 	for n := uint64(2); n < 8; n++ {
 		first := slices.Index(p.leavesInOrder(), p.leaves[string(rowKey(n, 1))])

@@ -42,14 +42,10 @@ func TestReadOnly(t *testing.T) {
 				t.Errorf("%s: %v, want %v", name, err, want)
 			}
 		}
-		if err := b.Check(ctx); err != nil {
-			t.Errorf("Check: %v", err)
-		}
+		wantNil(t, b.Check(ctx))
 	}
 	if os.Geteuid() == 0 { // whom the mode does not keep out
-		if _, err := bolt.Open(path, bolt.Options{LockTimeout: time.Millisecond}); !errors.Is(err, backend.ErrLocked) {
-			t.Errorf("a writer beside readers: %v, want %v", err, backend.ErrLocked)
-		}
+		is(t, failure(bolt.Open(path, bolt.Options{LockTimeout: time.Millisecond})), backend.ErrLocked, "a writer beside readers")
 	}
 	for _, b := range readers {
 		wantNil(t, b.Close())
@@ -59,17 +55,12 @@ func TestReadOnly(t *testing.T) {
 		t.Errorf("the file was changed (%v)", err)
 	}
 	no(t, errors.Join(os.Chmod(path, 0o600), os.Chmod(dir, 0o700)))
-	writer, err := bolt.Open(path, bolt.Options{})
-	no(t, err)
-	if _, err := bolt.Open(path, bolt.Options{ReadOnly: true, LockTimeout: time.Millisecond}); !errors.Is(err, backend.ErrLocked) {
-		t.Errorf("a reader beside a writer: %v, want %v", err, backend.ErrLocked)
-	}
+	writer := must(bolt.Open(path, bolt.Options{}))(t)
+	is(t, failure(bolt.Open(path, bolt.Options{ReadOnly: true, LockTimeout: time.Millisecond})), backend.ErrLocked, "a reader beside a writer")
 	wantNil(t, writer.Close())
 	absent := filepath.Join(dir, "absent.db")
 	for range 2 {
-		if _, err := bolt.Open(absent, bolt.Options{ReadOnly: true}); !errors.Is(err, fs.ErrNotExist) {
-			t.Errorf("a file that is not there: %v", err)
-		}
+		is(t, failure(bolt.Open(absent, bolt.Options{ReadOnly: true})), fs.ErrNotExist, "a file that is not there")
 	}
 	if _, err := bolt.Open(dir, bolt.Options{ReadOnly: true}); err == nil || errors.Is(err, backend.ErrDamaged) {
 		t.Errorf("a directory: %v", err)
@@ -108,8 +99,7 @@ func TestCreatedByMany(t *testing.T) {
 			})
 		}
 		wg.Wait()
-		b, err := bolt.Open(path, bolt.Options{})
-		no(t, err)
+		b := must(bolt.Open(path, bolt.Options{}))(t)
 		got, err := list(b)
 		if err := errors.Join(err, b.Close()); err != nil || len(got) != n {
 			t.Errorf("%d sessions, want %d; %v", len(got), n, err)

@@ -35,24 +35,21 @@ func batch(after uint64) backend.Batch {
 func openWith(t *testing.T) (b *bolt.Backend, path string) {
 	t.Helper()
 	path = filepath.Join(t.TempDir(), "log.db")
-	b, err := bolt.Open(path, bolt.Options{NoSync: true, LockTimeout: 100 * time.Millisecond})
-	no(t, err)
+	b = must(bolt.Open(path, bolt.Options{NoSync: true, LockTimeout: 100 * time.Millisecond}))(t)
 	no(t, b.Append(ctx, "a", backend.Batch{Creation: "c", Create: true, Records: []backend.Record{record(1)}}))
 	return b, path
 }
 
 func last(t *testing.T, b *bolt.Backend, name string) uint64 {
 	t.Helper()
-	head, err := backend.HeadOf(ctx, b, name)
-	no(t, err)
+	head := must(backend.HeadOf(ctx, b, name))(t)
 	return head.Last
 }
 
 func closeAndCheck(t *testing.T, b *bolt.Backend, path string) {
 	t.Helper()
 	wantNil(t, b.Close())
-	b, err := bolt.Open(path, bolt.Options{})
-	no(t, err)
+	b = must(bolt.Open(path, bolt.Options{}))(t)
 	wantNil(t, errors.Join(b.Check(ctx), b.Close()))
 }
 
@@ -269,17 +266,14 @@ func TestReopenFails(t *testing.T) {
 			return func() {}
 		}, backend.ErrDamaged},
 		{"another's", func(t *testing.T, path string) func() {
-			other, err := bolt.Open(path, bolt.Options{})
-			no(t, err)
+			other := must(bolt.Open(path, bolt.Options{}))(t)
 			return func() {
 				no(t, other.Close())
 			}
 		}, backend.ErrDamaged},
 		{"not there", func(t *testing.T, path string) func() {
 			return func() {
-				if _, err := os.Lstat(path); !errors.Is(err, os.ErrNotExist) {
-					t.Errorf("a file was created: %v", err)
-				}
+				is(t, failure(os.Lstat(path)), os.ErrNotExist, "a file was created")
 			}
 		}, os.ErrNotExist},
 	} {
@@ -292,9 +286,7 @@ func TestReopenFails(t *testing.T) {
 				unblock = c.block(t, path)
 				return err
 			})
-			if err := b.Append(ctx, "a", batch(1)); !errors.Is(err, backend.ErrUnknown) {
-				t.Errorf("error %v, want %v", err, backend.ErrUnknown)
-			}
+			is(t, b.Append(ctx, "a", batch(1)), backend.ErrUnknown)
 			for range 2 {
 				_, err := backend.HeadOf(ctx, b, "a")
 				if !errors.Is(err, c.want) || !errors.Is(err, errDisk) {
@@ -305,8 +297,7 @@ func TestReopenFails(t *testing.T) {
 				}
 			}
 			unblock()
-			other, err := bolt.Open(path+".away", bolt.Options{NoSync: true})
-			no(t, err)
+			other := must(bolt.Open(path+".away", bolt.Options{NoSync: true}))(t)
 			no(t, os.Rename(path+".away", path))
 			if _, err := backend.HeadOf(ctx, b, "a"); !errors.Is(err, backend.ErrLocked) || !errors.Is(err, errDisk) {
 				t.Errorf("error %v, want %v and why", err, backend.ErrLocked)
@@ -323,13 +314,9 @@ func TestReopenFails(t *testing.T) {
 	t.Run("closed", func(t *testing.T) {
 		b, path := openWith(t)
 		b.SetCommit(ways["lost"].commit)
-		if err := b.Append(ctx, "a", batch(1)); !errors.Is(err, backend.ErrUnknown) {
-			t.Errorf("error %v, want %v", err, backend.ErrUnknown)
-		}
+		is(t, b.Append(ctx, "a", batch(1)), backend.ErrUnknown)
 		b.SetCommit(nil)
 		closeAndCheck(t, b, path)
-		if _, err := backend.HeadOf(ctx, b, "a"); !errors.Is(err, backend.ErrClosed) {
-			t.Errorf("error %v, want %v", err, backend.ErrClosed)
-		}
+		is(t, failure(backend.HeadOf(ctx, b, "a")), backend.ErrClosed)
 	})
 }

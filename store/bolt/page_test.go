@@ -43,13 +43,10 @@ func TestOpenChecksRoots(t *testing.T) {
 				}
 			}), db.Close())
 			no(t, err)
-			file, err := os.OpenFile(path, os.O_RDWR, 0)
-			no(t, err)
+			file := must(os.OpenFile(path, os.O_RDWR, 0))(t)
 			defer file.Close()
 			root := make([]byte, os.Getpagesize())
-			if _, err := file.ReadAt(root, rootAt); err != nil {
-				t.Fatal(err)
-			}
+			no(t, failure(file.ReadAt(root, rootAt)))
 			// The first bucket whose root has a page of its own.
 			at, pos := 0, 0
 			for i := range int(le.Uint16(root[10:])) {
@@ -64,9 +61,7 @@ func TestOpenChecksRoots(t *testing.T) {
 				t.Fatal("no bucket has a page; the test tests nothing")
 			}
 			damage(root, at, pos, free)
-			if _, err := file.WriteAt(root, rootAt); err != nil {
-				t.Fatal(err)
-			}
+			no(t, failure(file.WriteAt(root, rootAt)))
 			b, err := bolt.Open(path, bolt.Options{ReadOnly: true, Logger: quiet})
 			if err == nil {
 				err = b.Close()

@@ -18,10 +18,8 @@ import (
 // grow with every commit.
 func TestNoTransactionWhileCallersRun(t *testing.T) {
 	ctx := context.Background()
-	b, err := bolt.Open(filepath.Join(t.TempDir(), "log.db"), bolt.Options{NoSync: true})
-	no(t, err)
-	s, err := store.New(b, store.Options{Snapshots: snapshot.Policy{Every: -1}})
-	no(t, err)
+	b := must(bolt.Open(filepath.Join(t.TempDir(), "log.db"), bolt.Options{NoSync: true}))(t)
+	s := must(store.New(b, store.Options{Snapshots: snapshot.Policy{Every: -1}}))(t)
 	defer s.Close()
 	look := func(where string) {
 		t.Helper()
@@ -46,23 +44,18 @@ func TestNoTransactionWhileCallersRun(t *testing.T) {
 		if r.Seq%100 == 0 {
 			look("body of RawEvents")
 			// So the body may write.
-			if _, err := s.ApplyPatch(ctx, key, store.PatchOptions{AsOfNow: true}, patch.NewSplice(0, 1)); err != nil {
-				t.Fatal(err)
-			}
+			no(t, failure(s.ApplyPatch(ctx, key, store.PatchOptions{AsOfNow: true}, patch.NewSplice(0, 1))))
 		}
 	}
 	no(t, s.Export(ctx, key, lookingWriter{func() { look("Export's writer") }}, store.ExportOptions{}))
 	for i := range 3 {
-		if _, err := s.Create(ctx, store.Key{App: "a", User: "u", Session: fmt.Sprint(i)}, nil); err != nil {
-			t.Fatal(err)
-		}
+		no(t, failure(s.Create(ctx, store.Key{App: "a", User: "u", Session: fmt.Sprint(i)}, nil)))
 	}
 	for _, err := range s.List(ctx, store.ListOptions{}) {
 		no(t, err)
 		look("body of List")
 	}
-	session, err := s.Get(ctx, key)
-	no(t, err)
+	session := must(s.Get(ctx, key))(t)
 	for range session.View.Events() {
 		look("body of View.Events")
 		break

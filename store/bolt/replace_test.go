@@ -2,7 +2,6 @@ package bolt_test
 
 import (
 	"context"
-	"errors"
 	"path/filepath"
 	"testing"
 	"time"
@@ -14,8 +13,7 @@ import (
 // A vacuum, whose file counts its transactions anew, does not take an edition back; and while
 // the file is copied, nothing that the copy may still read is replaced.
 func TestReplaceAndVacuum(t *testing.T) {
-	b, err := bolt.Open(filepath.Join(t.TempDir(), "a.db"), bolt.Options{NoSync: true})
-	no(t, err)
+	b := must(bolt.Open(filepath.Join(t.TempDir(), "a.db"), bolt.Options{NoSync: true}))(t)
 	defer b.Close()
 	record := func(data string, sum uint32) backend.Record {
 		return backend.Record{Seq: 1, IDs: []string{"id"}, Sum: sum, Data: []byte(data)}
@@ -28,8 +26,7 @@ func TestReplaceAndVacuum(t *testing.T) {
 	}
 	edition := func() uint64 {
 		t.Helper()
-		head, err := backend.HeadOf(t.Context(), b, "s")
-		no(t, err)
+		head := must(backend.HeadOf(t.Context(), b, "s"))(t)
 		return head.Edition
 	}
 	sum := func(record []byte) uint32 { return uint32(record[0]) }
@@ -58,9 +55,7 @@ func TestReplaceAndVacuum(t *testing.T) {
 	<-reached
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()
-	if err := replace(ctx, "d", "e"); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("replaced during a vacuum: %v", err)
-	}
+	is(t, replace(ctx, "d", "e"), context.DeadlineExceeded, "replaced during a vacuum")
 	copying <- nil
 	no(t, <-copying)
 	if err := replace(t.Context(), "d", "e"); err != nil || edition() != 4 {

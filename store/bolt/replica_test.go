@@ -74,24 +74,20 @@ func TestVacuumOfEachCase(t *testing.T) {
 func outline(t *testing.T, b backend.Backend) string {
 	t.Helper()
 	var out strings.Builder
-	listed, err := b.List(ctx, "", "", 1<<20)
-	no(t, err)
+	listed := must(b.List(ctx, "", "", 1<<20))(t)
 	for _, l := range listed {
 		no(t, l.Err)
 		fmt.Fprintf(&out, "%s %s %q %d %v:", l.Session, l.Creation, l.Meta, l.Last, l.Chain)
-		records, err := b.Read(ctx, l.Session, l.Creation, backend.Range(1, 1<<16), 1<<30)
-		no(t, err)
+		records := must(b.Read(ctx, l.Session, l.Creation, backend.Range(1, 1<<16), 1<<30))(t)
 		var ids []string
 		for _, r := range records {
 			fmt.Fprintf(&out, " %d %s", r.Seq, r.Data)
 			ids = append(ids, record(r.Seq).IDs...)
 		}
-		seqs, err := b.Lookup(ctx, l.Session, l.Creation, append(ids, record(l.Last+1).IDs...))
-		no(t, err)
+		seqs := must(b.Lookup(ctx, l.Session, l.Creation, append(ids, record(l.Last+1).IDs...)))(t)
 		fmt.Fprintln(&out, seqs)
 	}
-	values, err := backend.SharedOf(ctx, b, "")
-	no(t, err)
+	values := must(backend.SharedOf(ctx, b, ""))(t)
 	fmt.Fprintln(&out, values)
 	return out.String()
 }
@@ -170,8 +166,7 @@ func TestCopyWhileOthersWrite(t *testing.T) {
 				t.Error("the copy has rows that are nobody's")
 			}
 		})
-		data, err := io.ReadAll(file)
-		no(t, err)
+		data := must(io.ReadAll(file))(t)
 		to := filepath.Join(t.TempDir(), "copy.db")
 		no(t, os.WriteFile(to, data, 0o600))
 		// It can be gone on with.
@@ -209,8 +204,7 @@ func finish(t *testing.T, b *bolt.Backend, path string) {
 	no(t, b.Close())
 	b = open(t, path)
 	closeAndCheck(t, b, path)
-	left, err := os.ReadDir(filepath.Dir(path))
-	no(t, err)
+	left := must(os.ReadDir(filepath.Dir(path)))(t)
 	if len(left) != 1 {
 		t.Errorf("beside the file there is %v", left)
 	}
@@ -222,8 +216,7 @@ func TestVacuumWhileOthersWrite(t *testing.T) {
 	t.Parallel()
 	b, path := crowded(t)
 	twin, twinPath := crowded(t)
-	before, err := os.Stat(path)
-	no(t, err)
+	before := must(os.Stat(path))(t)
 	for _, at := range []int{10, 20, 30, 5000, 9447} {
 		meanwhile[at](t, twin)
 	}
@@ -232,8 +225,7 @@ func TestVacuumWhileOthersWrite(t *testing.T) {
 	if done != 5 {
 		t.Fatalf("%d of the writes were made meanwhile; the test tests nothing", done)
 	}
-	after, err := os.Stat(path)
-	no(t, err)
+	after := must(os.Stat(path))(t)
 	if os.SameFile(before, after) || after.Size() >= before.Size() {
 		t.Errorf("%d bytes, before %d", after.Size(), before.Size())
 	}
@@ -309,12 +301,9 @@ func TestDamageIsNotCopied(t *testing.T) {
 			} else if copied || !errors.Is(err, backend.ErrDamaged) {
 				t.Errorf("copied %t: %v", copied, err)
 			}
-			if err := b.Vacuum(ctx, noSum); !errors.Is(err, backend.ErrDamaged) {
-				t.Errorf("vacuum: %v", err)
-			}
+			is(t, b.Vacuum(ctx, noSum), backend.ErrDamaged, "vacuum")
 			no(t, b.Close())
-			after, err := os.ReadFile(path)
-			no(t, err)
+			after := must(os.ReadFile(path))(t)
 			if !bytes.Equal(before, after) {
 				t.Error("the file was changed")
 			}
@@ -389,8 +378,7 @@ func TestVacuumPassesTheLockOn(t *testing.T) {
 	}
 	no(t, o.b.Append(ctx, "a", batch(2)))
 	closeAndCheck(t, o.b, path)
-	b, err := bolt.Open(path, bolt.Options{NoSync: true})
-	no(t, err)
+	b = must(bolt.Open(path, bolt.Options{NoSync: true}))(t)
 	if n := last(t, b, "a"); n != 3 {
 		t.Errorf("%d records in the end, want 3", n)
 	}
@@ -404,24 +392,14 @@ func TestVacuumRefused(t *testing.T) {
 	want := outline(t, b)
 	cancelled, cancel := context.WithCancel(ctx)
 	cancel()
-	if err := b.Vacuum(cancelled, noSum); !errors.Is(err, context.Canceled) {
-		t.Errorf("cancelled: %v", err)
-	}
+	is(t, b.Vacuum(cancelled, noSum), context.Canceled, "cancelled")
 	soon, cancel := context.WithCancel(ctx)
-	if err := b.Vacuum(soon, func([]byte) uint32 { cancel(); return 0 }); !errors.Is(err, context.Canceled) {
-		t.Errorf("cancelled later: %v", err)
-	}
-	if err := b.Copy(soon, noSum, nil); !errors.Is(err, context.Canceled) {
-		t.Errorf("copy, cancelled: %v", err)
-	}
+	is(t, b.Vacuum(soon, func([]byte) uint32 { cancel(); return 0 }), context.Canceled, "cancelled later")
+	is(t, b.Copy(soon, noSum, nil), context.Canceled, "copy, cancelled")
 	no(t, os.Rename(path, path+".away"))
-	if err := b.Vacuum(ctx, noSum); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("without a file: %v", err)
-	}
+	is(t, b.Vacuum(ctx, noSum), os.ErrNotExist, "without a file")
 	no(t, os.WriteFile(path, []byte("another file"), 0o600))
-	if err := b.Vacuum(ctx, noSum); !errors.Is(err, backend.ErrDamaged) {
-		t.Errorf("with another file: %v", err)
-	}
+	is(t, b.Vacuum(ctx, noSum), backend.ErrDamaged, "with another file")
 	no(t, os.Rename(path+".away", path))
 	if got := outline(t, b); got != want {
 		t.Error("what is stored has changed")
@@ -429,14 +407,9 @@ func TestVacuumRefused(t *testing.T) {
 	no(t, b.Append(ctx, "a", batch(1)))
 	no(t, b.Vacuum(ctx, noSum))
 	no(t, b.Close())
-	if err := b.Vacuum(ctx, noSum); !errors.Is(err, backend.ErrClosed) {
-		t.Errorf("closed: %v", err)
-	}
-	b, err := bolt.Open(path, bolt.Options{ReadOnly: true})
-	no(t, err)
-	if err := b.Vacuum(ctx, noSum); !errors.Is(err, backend.ErrReadOnly) {
-		t.Errorf("read only: %v", err)
-	}
+	is(t, b.Vacuum(ctx, noSum), backend.ErrClosed, "closed")
+	b = must(bolt.Open(path, bolt.Options{ReadOnly: true}))(t)
+	is(t, b.Vacuum(ctx, noSum), backend.ErrReadOnly, "read only")
 	no(t, b.Close())
 	if left, _ := os.ReadDir(filepath.Dir(path)); len(left) != 1 {
 		t.Errorf("beside the file there is %v", left)
@@ -504,8 +477,7 @@ func TestSpace(t *testing.T) {
 		}
 		no(t, b.Append(ctx, fmt.Sprint(i), backend.Batch{Creation: "c", Create: true, Records: records}))
 	}
-	full, err := b.Space(ctx)
-	no(t, err)
+	full := must(b.Space(ctx))(t)
 	const each = 200 * (16 + 4 + 500 + 16 + 8)
 	if want := int64(sessions * each); full.Live < want || full.Live > want+want/50 {
 		t.Errorf("%d bytes live, want %d and a little", full.Live, want)
@@ -513,22 +485,18 @@ func TestSpace(t *testing.T) {
 	for i := range sessions * 3 / 4 {
 		no(t, b.Delete(ctx, fmt.Sprint(i), "c", nil))
 	}
-	deleted, err := b.Space(ctx)
-	no(t, err)
+	deleted := must(b.Space(ctx))(t)
 	if gone := full.Live - deleted.Live; gone < sessions*3/4*each || deleted.Free < full.Free+gone {
 		t.Errorf("after deleting %+v, before %+v", deleted, full)
 	}
 	no(t, b.Vacuum(ctx, noSum))
-	after, err := b.Space(ctx)
-	no(t, err)
-	info, err := os.Stat(path)
-	no(t, err)
+	after := must(b.Space(ctx))(t)
+	info := must(os.Stat(path))(t)
 	if after.Live > deleted.Live || after.File > 2*after.Live || after.Free > after.File/10 || after.File != info.Size() {
 		t.Errorf("after a vacuum %+v, before %+v, length %d", after, deleted, info.Size())
 	}
 	no(t, b.Vacuum(ctx, noSum))
-	again, err := b.Space(ctx)
-	no(t, err)
+	again := must(b.Space(ctx))(t)
 	if again.File > after.File+after.File/10 {
 		t.Errorf("after another vacuum %+v, before %+v", again, after)
 	}
@@ -548,8 +516,7 @@ func TestVacuumKeepsTheOwner(t *testing.T) {
 	b = open(t, path)
 	no(t, b.Vacuum(ctx, noSum))
 	no(t, b.Close())
-	info, err := os.Stat(path)
-	no(t, err)
+	info := must(os.Stat(path))(t)
 	if owner := fmt.Sprintf("%+v", info.Sys()); info.Mode() != 0o600 || !strings.Contains(owner, "Uid:65534 Gid:12345 ") {
 		t.Errorf("mode %v, %s", info.Mode(), owner)
 	}

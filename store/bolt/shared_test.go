@@ -15,8 +15,7 @@ import (
 
 func shared(t *testing.T, b *bolt.Backend) map[string]string {
 	t.Helper()
-	values, err := backend.SharedOf(ctx, b, "app/")
-	no(t, err)
+	values := must(backend.SharedOf(ctx, b, "app/"))(t)
 	out := map[string]string{}
 	for i, v := range values {
 		no(t, v.Err)
@@ -105,9 +104,7 @@ func TestSharedAfterAFailedCommit(t *testing.T) {
 			}
 			check()
 			closeAndCheck(t, b, path)
-			if _, err := backend.SharedOf(ctx, b, "app/"); !errors.Is(err, backend.ErrClosed) {
-				t.Errorf("after Close: %v", err)
-			}
+			is(t, failure(backend.SharedOf(ctx, b, "app/")), backend.ErrClosed, "after Close")
 		})
 	}
 }

@@ -44,6 +44,30 @@ func wantNil(t *testing.T, err error) {
 	}
 }
 
+// is checks that an error is the wanted one. what, if given, is a format and its arguments that say of which call it is.
+func is(t *testing.T, err, want error, what ...any) {
+	t.Helper()
+	if errors.Is(err, want) {
+		return
+	}
+	if len(what) > 0 {
+		err = fmt.Errorf(what[0].(string)+": %w", append(what[1:], err)...)
+	}
+	t.Error(fmt.Sprintf("%v, want %v", err, want))
+}
+
+// failure is the error of a call with two results.
+func failure[T any](_ T, err error) error { return err }
+
+// must returns a function that ends the test if there is an error.
+func must[T any](v T, err error) func(t *testing.T) T {
+	return func(t *testing.T) T {
+		t.Helper()
+		no(t, err)
+		return v
+	}
+}
+
 // rowsOf counts the rows that sessions have under their numbers, but for their labels.
 func rowsOf(tx *bbolt.Tx) int {
 	n := 0
@@ -61,8 +85,7 @@ func rowsOf(tx *bbolt.Tx) int {
 // inFile calls f with the file at path, which nobody has open, as bbolt sees it.
 func inFile(t *testing.T, path string, f func(tx *bbolt.Tx) error) {
 	t.Helper()
-	db, err := bbolt.Open(path, 0o600, &bbolt.Options{NoSync: true})
-	no(t, err)
+	db := must(bbolt.Open(path, 0o600, &bbolt.Options{NoSync: true}))(t)
 	no(t, errors.Join(db.Update(f), db.Close()))
 }
 
@@ -85,12 +108,10 @@ func copies(t *testing.T, b *bolt.Backend, path string) *[]string {
 // nothing, and that when it is closed it has rows of the records of the sessions and no others.
 func recovers(t *testing.T, path string, records int) {
 	t.Helper()
-	before, err := os.ReadFile(path)
-	no(t, err)
+	before := must(os.ReadFile(path))(t)
 	b := open(t, path)
 	no(t, b.Check(ctx))
-	after, err := os.ReadFile(path)
-	no(t, err)
+	after := must(os.ReadFile(path))(t)
 	if !bytes.Equal(before, after) {
 		t.Error("opening has written something")
 	}
@@ -127,9 +148,7 @@ func TestCrashWhileDeleting(t *testing.T) {
 	}
 	for _, path := range *crashes {
 		b := open(t, path)
-		if _, err := backend.HeadOf(ctx, b, "large"); !errors.Is(err, backend.ErrNotFound) {
-			t.Errorf("the session after a crash: %v", err)
-		}
+		is(t, failure(backend.HeadOf(ctx, b, "large")), backend.ErrNotFound, "the session after a crash")
 		if n := last(t, b, "a"); n != 1 {
 			t.Errorf("another session has %d records, want 1", n)
 		}
@@ -236,9 +255,7 @@ func TestRenameFails(t *testing.T) {
 			stageAll(t, b, "s", 20, 10)
 			b.SetCommit(way.commit)
 			staged := backend.Batch{Creation: "s", Create: true, Staged: "staged s", After: 20, Records: many(20, 1)}
-			if err := b.Append(ctx, "new", staged); !errors.Is(err, backend.ErrUnknown) {
-				t.Errorf("error %v, want %v", err, backend.ErrUnknown)
-			}
+			is(t, b.Append(ctx, "new", staged), backend.ErrUnknown)
 			b.SetCommit(nil)
 			_, oldErr := backend.HeadOf(ctx, b, "staged s")
 			_, newErr := backend.HeadOf(ctx, b, "new")

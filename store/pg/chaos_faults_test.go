@@ -237,8 +237,7 @@ func visibleIDs(session store.Session) string {
 
 func TestEveryFault(t *testing.T) {
 	dsn := pgtest.New(t)
-	truth, err := pg.Open(ctx, dsn, store.Options{}, pg.Options{})
-	no(t, err)
+	truth := must(pg.Open(ctx, dsn, store.Options{}, pg.Options{}))(t)
 	defer truth.Close()
 	p, through := newProxy(t, dsn+" application_name=faulty")
 	run := func(name string) *script {
@@ -287,17 +286,14 @@ func TestEveryFault(t *testing.T) {
 		t.Errorf("%v %v", problem, err)
 	}
 	b := open(t, dsn, pg.Options{})
-	if err := b.Check(ctx); err != nil {
-		t.Errorf("Check: %v", err)
-	}
+	wantNil(t, b.Check(ctx))
 }
 
 // leaks checks that there are no more goroutines than before the proxy was there, and no
 // connection through it. Its own are gone.
 func leaks(t *testing.T, dsn string, base int) {
 	t.Helper()
-	c, err := pgx.Connect(ctx, dsn)
-	no(t, err)
+	c := must(pgx.Connect(ctx, dsn))(t)
 	defer c.Close(ctx)
 	goroutines, connections := 0, 0
 	for range 30_000 {
@@ -346,15 +342,10 @@ func TestDeadlineOverDeadNetwork(t *testing.T) {
 	dsn := pgtest.New(t)
 	base := runtime.NumGoroutine()
 	p, through := newProxy(t, dsn+" application_name=faulty")
-	s, err := pg.Open(ctx, through, store.Options{Logger: slog.New(slog.DiscardHandler)}, pg.Options{StatementTimeout: 3 * time.Second, Logger: slog.New(slog.DiscardHandler)})
-	no(t, err)
+	s := must(pg.Open(ctx, through, store.Options{Logger: slog.New(slog.DiscardHandler)}, pg.Options{StatementTimeout: 3 * time.Second, Logger: slog.New(slog.DiscardHandler)}))(t)
 	key := keyOf("s")
-	if _, err := s.Create(ctx, key, nil); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := s.AppendEvents(ctx, key, store.AppendOptions{}, chaosEvent("a", "")); err != nil {
-		t.Fatal(err)
-	}
+	no(t, failure(s.Create(ctx, key, nil)))
+	no(t, failure(s.AppendEvents(ctx, key, store.AppendOptions{}, chaosEvent("a", ""))))
 	p.plan(1, allHalfOpen)
 	id := 0
 	for name, call := range map[string]func(ctx context.Context) error{

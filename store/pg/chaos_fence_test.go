@@ -23,13 +23,10 @@ func cutWhileServerWaits(t *testing.T, flawed string, wanted int) {
 	dsn := pgtest.New(t)
 	p, through := newProxy(t, dsn)
 	p.uncancelled = true
-	b, err := pg.OpenBackend(ctx, through, pg.Options{})
-	no(t, err)
-	mine, err := store.New(flaw(b, flawed), store.Options{Logger: slog.New(slog.DiscardHandler)})
-	no(t, err)
+	b := must(pg.OpenBackend(ctx, through, pg.Options{}))(t)
+	mine := must(store.New(flaw(b, flawed), store.Options{Logger: slog.New(slog.DiscardHandler)}))(t)
 	defer mine.Close()
-	other, err := pg.Open(ctx, dsn, store.Options{}, pg.Options{})
-	no(t, err)
+	other := must(pg.Open(ctx, dsn, store.Options{}, pg.Options{}))(t)
 	defer other.Close()
 	began := time.Now()
 	var history linear.History

@@ -33,8 +33,7 @@ func openToKill(dsn, flaw string) (*store.Store, error) {
 // under way.
 func noneLeft(t testing.TB, dsn string) {
 	t.Helper()
-	conn, err := pgx.Connect(ctx, dsn)
-	no(t, err)
+	conn := must(pgx.Connect(ctx, dsn))(t)
 	defer conn.Close(ctx)
 	for range 60_000 {
 		left := 0

@@ -42,8 +42,7 @@ func TestLinearizable(t *testing.T) {
 	linear.Check(t, 1, func(int) []backend.Backend {
 		var all []backend.Backend
 		for range 2 {
-			b, err := pg.OpenBackend(ctx, dsn, pg.Options{})
-			no(t, err)
+			b := must(pg.OpenBackend(ctx, dsn, pg.Options{}))(t)
 			all = append(all, b)
 		}
 		return all
@@ -74,8 +73,7 @@ func (c *chaos) employ(workers []*worker) {
 // settle reads the sessions, as part of the history, when nothing breaks any more, and judges.
 func (c *chaos) settle(t testing.TB, dsn string) {
 	t.Helper()
-	s, err := pg.Open(ctx, dsn, store.Options{Logger: slog.New(slog.DiscardHandler)}, pg.Options{})
-	no(t, err)
+	s := must(pg.Open(ctx, dsn, store.Options{Logger: slog.New(slog.DiscardHandler)}, pg.Options{}))(t)
 	defer s.Close()
 	history := c.End(&ops.Local{Store: s})
 	for _, violation := range history.Judge(linear.Options{Faults: true}) {
@@ -87,12 +85,9 @@ func (c *chaos) settle(t testing.TB, dsn string) {
 	for problem, err := range s.Verify(ctx, store.VerifyOptions{}) {
 		t.Errorf("%v %v", problem, err)
 	}
-	b, err := pg.OpenBackend(ctx, dsn, pg.Options{})
-	no(t, err)
+	b := must(pg.OpenBackend(ctx, dsn, pg.Options{}))(t)
 	defer b.Close()
-	if err := b.Check(ctx); err != nil {
-		t.Errorf("Check: %v", err)
-	}
+	wantNil(t, b.Check(ctx))
 	counts := map[string]int{}
 	for _, e := range history {
 		counts[fmt.Sprint(e.Kind, " ", e.Outcome)]++
@@ -170,8 +165,7 @@ const chaosApp = " application_name=chaos"
 
 // killer ends one of the workers' connections, picked at random.
 func killer(t testing.TB, server *pgtest.Server) func() error {
-	c, err := pgx.Connect(ctx, server.DSN("postgres"))
-	no(t, err)
+	c := must(pgx.Connect(ctx, server.DSN("postgres")))(t)
 	t.Cleanup(func() { _ = c.Close(ctx) })
 	return func() error {
 		_, err := c.Exec(ctx, `SELECT pg_terminate_backend(pid) FROM

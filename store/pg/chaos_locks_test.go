@@ -26,16 +26,13 @@ func TestLockOrder(t *testing.T) {
 	}
 	const clients = 24
 	dsn := pgtest.New(t)
-	s, err := pg.Open(ctx, dsn, store.Options{}, pg.Options{})
-	no(t, err)
+	s := must(pg.Open(ctx, dsn, store.Options{}, pg.Options{}))(t)
 	defer s.Close()
 	var wg sync.WaitGroup
 	for i := range 16 {
 		wg.Go(func() {
 			for n := i; n < sessions; n += 16 {
-				if _, err := s.Create(ctx, keyOf(fmt.Sprint(n)), nil); err != nil {
-					t.Error(err)
-				}
+				wantNil(t, failure(s.Create(ctx, keyOf(fmt.Sprint(n)), nil)))
 			}
 		})
 	}
@@ -85,13 +82,11 @@ func TestLockOrder(t *testing.T) {
 			t.Errorf("session %d: %s was acknowledged and is not there", n, id)
 		}
 	}
-	session, err := s.Get(ctx, keyOf("0"))
-	no(t, err)
+	session := must(s.Get(ctx, keyOf("0")))(t)
 	if hot, _ := session.Value("app:hot"); !last[hot.Any().(string)] {
 		t.Errorf("app:hot is %v", hot)
 	}
-	c, err := pgx.Connect(ctx, dsn)
-	no(t, err)
+	c := must(pgx.Connect(ctx, dsn))(t)
 	defer c.Close(ctx)
 	var deadlocks int
 	no(t, c.QueryRow(ctx, "SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()").Scan(&deadlocks))
@@ -107,8 +102,7 @@ func TestSlowSessions(t *testing.T) {
 	for _, slow := range []int{1, 12} { // fewer and more than there are connections
 		t.Run(fmt.Sprint(slow), func(t *testing.T) {
 			dsn := pgtest.New(t)
-			s, err := pg.Open(ctx, dsn, store.Options{Logger: slog.New(slog.DiscardHandler)}, pg.Options{})
-			no(t, err)
+			s := must(pg.Open(ctx, dsn, store.Options{Logger: slog.New(slog.DiscardHandler)}, pg.Options{}))(t)
 			defer s.Close()
 			var large []string
 			for n := range 1500 {

@@ -42,8 +42,7 @@ func TestMachine(t *testing.T) {
 			machine.Check(t, func(t *rapid.T) []backend.Backend {
 				var all []backend.Backend
 				for range peers {
-					b, err := pg.OpenBackend(ctx, dsn, pg.Options{MaxConns: 4})
-					no(t, err)
+					b := must(pg.OpenBackend(ctx, dsn, pg.Options{MaxConns: 4}))(t)
 					all = append(all, b)
 				}
 				return all

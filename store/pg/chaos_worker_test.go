@@ -114,10 +114,8 @@ func startWorker(t testing.TB, dsn, flawed string) *worker {
 	w := &worker{cmd: exec.Command(self), waiting: map[int]chan ops.Reply{}, out: make(chan struct{})}
 	w.cmd.Env = append(os.Environ(), envWorker+"="+dsn, envFlawed+"="+flawed)
 	w.cmd.Stderr = &w.stderr
-	in, err := w.cmd.StdinPipe()
-	no(t, err)
-	out, err := w.cmd.StdoutPipe()
-	no(t, err)
+	in := must(w.cmd.StdinPipe())(t)
+	out := must(w.cmd.StdoutPipe())(t)
 	no(t, w.cmd.Start())
 	w.in, w.answer = in, json.NewEncoder(in)
 	t.Cleanup(func() { w.stop(t) })

@@ -19,10 +19,8 @@ func TestEraseCanaries(t *testing.T) {
 	const n = 10_000
 	server := pgtest.Start(t, pgtest.Options{NoSync: true, Settings: []string{"autovacuum=off"}})
 	dsn := server.Database(t)
-	b, err := pg.OpenBackend(ctx, dsn, pg.Options{})
-	no(t, err)
-	s, err := store.New(b, store.Options{Snapshots: snapshot.Policy{Every: 100, Share: 1}})
-	no(t, err)
+	b := must(pg.OpenBackend(ctx, dsn, pg.Options{}))(t)
+	s := must(store.New(b, store.Options{Snapshots: snapshot.Policy{Every: 100, Share: 1}}))(t)
 	defer s.Close()
 	tables := []string{"patchlog.records", "patchlog.metas", "patchlog.snapshots", "patchlog.shared"}
 	for _, table := range tables { // what the server compresses itself, the scan does not see
@@ -38,9 +36,7 @@ func TestEraseCanaries(t *testing.T) {
 		t.Fatalf("%d canaries and records that have one are found, of %d", got, n)
 	}
 	pgtest.Exec(t, dsn, "ANALYZE") // which samples what the tables have
-	if _, err := s.EraseUser(ctx, canary.App, canary.User, store.EraseOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	no(t, failure(s.EraseUser(ctx, canary.App, canary.User, store.EraseOptions{})))
 	if got := find(); got == 0 {
 		t.Error("without a vacuum none is found: the scan does not look where they are")
 	} else {

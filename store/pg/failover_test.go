@@ -41,8 +41,7 @@ func TestFailoverKeepsWhatIsAcknowledged(t *testing.T) {
 	t.Parallel()
 	cut := func(function string) func(*testing.T, *pgtest.Server) func() {
 		return func(t *testing.T, primary *pgtest.Server) func() {
-			c, err := pgx.Connect(ctx, primary.DSN("postgres"))
-			no(t, err)
+			c := must(pgx.Connect(ctx, primary.DSN("postgres")))(t)
 			stop, ended := make(chan struct{}), make(chan struct{})
 			go func() {
 				defer close(ended)
@@ -76,12 +75,10 @@ func TestFailoverKeepsWhatIsAcknowledged(t *testing.T) {
 			t.Parallel()
 			primary, standby, dsn := pair(t)
 			sopts := store.Options{Logger: slog.New(slog.DiscardHandler), Snapshots: snapshot.Policy{Every: -1}}
-			first, err := pg.Open(ctx, dsn, sopts, pg.Options{})
-			no(t, err)
+			first := must(pg.Open(ctx, dsn, sopts, pg.Options{}))(t)
 			writes := acknowledgedWrites(t, first)
 			no(t, first.Close())
-			s, err := pg.Open(ctx, dsn, sopts, pg.Options{MaxConns: 40, StatementTimeout: way.timeout, Logger: slog.New(slog.DiscardHandler)})
-			no(t, err)
+			s := must(pg.Open(ctx, dsn, sopts, pg.Options{MaxConns: 40, StatementTimeout: way.timeout, Logger: slog.New(slog.DiscardHandler)}))(t)
 			defer s.Close()
 			standby.Stop()
 			stop := way.begin(t, primary)
@@ -110,8 +107,7 @@ func TestFailoverKeepsWhatIsAcknowledged(t *testing.T) {
 			primary.Kill()
 			no(t, standby.Start())
 			no(t, standby.Promote())
-			after, err := pg.Open(ctx, standby.DSN("chaos"), sopts, pg.Options{})
-			no(t, err)
+			after := must(pg.Open(ctx, standby.DSN("chaos"), sopts, pg.Options{}))(t)
 			defer after.Close()
 			for i, w := range writes {
 				if done[i] != nil {
@@ -153,13 +149,9 @@ func acknowledgedWrites(t *testing.T, s *store.Store) []acknowledgedWrite {
 	}
 	there := func(ids ...string) func(key store.Key) {
 		return func(key store.Key) {
-			if _, err := s.Create(ctx, key, nil); err != nil {
-				t.Fatal(err)
-			}
+			no(t, failure(s.Create(ctx, key, nil)))
 			for _, id := range ids {
-				if _, err := s.AppendEvents(ctx, key, store.AppendOptions{}, chaosEvent(id, "")); err != nil {
-					t.Fatal(err)
-				}
+				no(t, failure(s.AppendEvents(ctx, key, store.AppendOptions{}, chaosEvent(id, ""))))
 			}
 		}
 	}
@@ -172,12 +164,8 @@ func acknowledgedWrites(t *testing.T, s *store.Store) []acknowledgedWrite {
 	}
 	append_, patched, reverted, rewound := key("append", there("a")), key("patch", there("a", "b")), key("revert", there("a", "b")), key("rewind", there("a"))
 	created, deleted, forked, imported, importedMore, erased := key("create", nil), key("delete", there("a")), key("fork", nil), key("import", nil), key("import more", there("a")), key("erase", there("a"))
-	if _, err := s.ApplyPatch(ctx, reverted, store.PatchOptions{AsOfNow: true}, patch.NewSplice(0, 1).WithID("p")); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := s.AppendEvents(ctx, rewound, store.AppendOptions{}, invocationEvent("x", "i")); err != nil {
-		t.Fatal(err)
-	}
+	no(t, failure(s.ApplyPatch(ctx, reverted, store.PatchOptions{AsOfNow: true}, patch.NewSplice(0, 1).WithID("p"))))
+	no(t, failure(s.AppendEvents(ctx, rewound, store.AppendOptions{}, invocationEvent("x", "i"))))
 	line := func(id string) string {
 		return fmt.Sprintf(`{"id":%q,"author":"chaos","timestamp":"2026-01-02T03:04:05Z"}`+"\n", id)
 	}

@@ -38,26 +38,22 @@ func TestGoldenSchema(t *testing.T) {
 		makeGolden(t)
 	}
 	dsn := pgtest.New(t)
-	schema, err := os.ReadFile(goldenSchema)
-	no(t, err)
+	schema := must(os.ReadFile(goldenSchema))(t)
 	pgtest.Exec(t, dsn, string(schema))
 	readRows(t, dsn)
 
-	s, err := pg.Open(ctx, dsn, store.Options{}, pg.Options{NoCreate: true})
-	no(t, err)
+	s := must(pg.Open(ctx, dsn, store.Options{}, pg.Options{NoCreate: true}))(t)
 	defer s.Close()
 	for p, err := range s.Verify(ctx, store.VerifyOptions{}) {
 		t.Errorf("%v (%v)", p, err)
 	}
-	session, err := s.Get(ctx, goldenKey)
-	no(t, err)
+	session := must(s.Get(ctx, goldenKey))(t)
 	if v, ok := session.Value("user:name"); !ok || v.Any() != "Ann" {
 		t.Errorf("user:name is %v", v)
 	}
 	var text bytes.Buffer
 	no(t, s.Export(ctx, goldenKey, &text, store.ExportOptions{}))
-	want, err := os.ReadFile(goldenText)
-	no(t, err)
+	want := must(os.ReadFile(goldenText))(t)
 	if !bytes.Equal(text.Bytes(), want) {
 		t.Errorf("it exports\n%s\nwant\n%s", text.Bytes(), want)
 	}
@@ -70,10 +66,8 @@ func TestGoldenSchema(t *testing.T) {
 // readRows copies the golden rows into the tables, and moves the sequences behind them.
 func readRows(t *testing.T, dsn string) {
 	t.Helper()
-	data, err := os.ReadFile(goldenRows)
-	no(t, err)
-	c, err := pgx.Connect(ctx, dsn)
-	no(t, err)
+	data := must(os.ReadFile(goldenRows))(t)
+	c := must(pgx.Connect(ctx, dsn))(t)
 	defer c.Close(ctx)
 	for part := range strings.SplitSeq(strings.TrimPrefix(string(data), "COPY "), "\nCOPY ") {
 		table, rows, _ := strings.Cut(part, "\n")
@@ -81,42 +75,29 @@ func readRows(t *testing.T, dsn string) {
 			t.Fatalf("%s: %v", table, err)
 		}
 	}
-	if _, err := c.Exec(ctx, `SELECT setval(pg_get_serial_sequence('patchlog.sessions', 'num'), max(num)) FROM patchlog.sessions`); err != nil {
-		t.Fatal(err)
-	}
+	no(t, failure(c.Exec(ctx, `SELECT setval(pg_get_serial_sequence('patchlog.sessions', 'num'), max(num)) FROM patchlog.sessions`)))
 }
 
 // makeGolden copies the golden database file to PostgreSQL and writes schema and rows.
 func makeGolden(t *testing.T) {
 	t.Helper()
 	dsn := pgtest.New(t)
-	target, err := pg.Open(ctx, dsn, store.Options{Snapshots: snapshot.Policy{Every: 6, Share: 1}}, pg.Options{})
-	no(t, err)
-	source, err := store.Open(teststore.Unpack(t, goldenFile), store.Options{})
-	no(t, err)
-	if _, err := target.CopyFrom(ctx, source, goldenKey, store.CopyOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := target.CopyShared(ctx, source, store.CopyOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	target := must(pg.Open(ctx, dsn, store.Options{Snapshots: snapshot.Policy{Every: 6, Share: 1}}, pg.Options{}))(t)
+	source := must(store.Open(teststore.Unpack(t, goldenFile), store.Options{}))(t)
+	no(t, failure(target.CopyFrom(ctx, source, goldenKey, store.CopyOptions{})))
+	no(t, failure(target.CopyShared(ctx, source, store.CopyOptions{})))
 	no(t, target.Close())
 	no(t, source.Close())
-	tables, err := os.ReadFile("schema.sql")
-	no(t, err)
+	tables := must(os.ReadFile("schema.sql"))(t)
 	schema := "CREATE SCHEMA patchlog;\nCREATE TABLE patchlog.schema_version (one boolean PRIMARY KEY CHECK (one), version integer NOT NULL);\n" + string(tables)
 	no(t, os.WriteFile(goldenSchema, []byte(schema), 0o644))
-	c, err := pgx.Connect(ctx, dsn)
-	no(t, err)
+	c := must(pgx.Connect(ctx, dsn))(t)
 	defer c.Close(ctx)
-	file, err := os.Create(goldenRows)
-	no(t, err)
+	file := must(os.Create(goldenRows))(t)
 	w := bufio.NewWriter(file)
 	for _, table := range []string{"schema_version", "sessions", "metas", "records", "ids", "snapshots", "shared"} {
 		io.WriteString(w, "COPY patchlog."+table+"\n")
-		if _, err := c.PgConn().CopyTo(ctx, w, "COPY patchlog."+table+" TO STDOUT"); err != nil {
-			t.Fatal(err)
-		}
+		no(t, failure(c.PgConn().CopyTo(ctx, w, "COPY patchlog."+table+" TO STDOUT")))
 	}
 	no(t, w.Flush())
 	no(t, file.Close())

@@ -52,9 +52,7 @@ func TestShapes(t *testing.T) {
 			t.Helper()
 			other := batch
 			change(&other)
-			if err := b.Append(ctx, "s", other); !errors.Is(err, want) {
-				t.Errorf("%d records, %d ids, %d shared values: %v, want %v", nRecords, nIDs, nShared, err, want)
-			}
+			is(t, b.Append(ctx, "s", other), want, "%d records, %d ids, %d shared values", nRecords, nIDs, nShared)
 		}
 		refused(backend.ErrMoved, func(x *backend.Batch) { x.Seen++ })
 		refused(backend.ErrMoved, func(x *backend.Batch) { x.After, x.Records = x.After-1, records(x.After-1, nRecords) })
@@ -65,9 +63,7 @@ func TestShapes(t *testing.T) {
 				x.Records[0].IDs = append(slices.Clone(x.Records[0].IDs[1:]), "id1")
 			})
 		}
-		if err := b.Append(ctx, "other", batch); !errors.Is(err, backend.ErrNotFound) {
-			t.Errorf("Append to another session's creation: %v", err)
-		}
+		is(t, b.Append(ctx, "other", batch), backend.ErrNotFound, "Append to another session's creation")
 		if err := b.Append(ctx, "s", batch); err != nil {
 			t.Fatalf("%d records, %d ids, %d shared values: %v", nRecords, nIDs, nShared, err)
 		}
@@ -99,9 +95,7 @@ func TestShapes(t *testing.T) {
 			}
 		}
 	}
-	if _, err := b.Look(ctx, backend.Query{Session: "other", Creation: h.Creation}); !errors.Is(err, backend.ErrNotFound) {
-		t.Errorf("Look of another session's creation: %v", err)
-	}
+	is(t, failure(b.Look(ctx, backend.Query{Session: "other", Creation: h.Creation})), backend.ErrNotFound, "Look of another session's creation")
 	wantNil(t, b.Check(ctx))
 	if log := server.Log(); strings.Contains(log, "duplicate key") {
 		t.Errorf("what was refused is an error to the server: %s", log)
@@ -195,9 +189,7 @@ func TestPreparedByDefault(t *testing.T) {
 			batch := next(h, 1)
 			no(t, b.Append(ctx, "s", batch))
 			h = landed(h, batch)
-			if _, err := b.Look(ctx, backend.Query{Session: "s"}); err != nil {
-				t.Fatal(err)
-			}
+			no(t, failure(b.Look(ctx, backend.Query{Session: "s"})))
 		}
 		if n := strings.Count(server.Log(), "execute stmt_"); n != 7 && want || n != 0 && !want { // creation, three appends, three looks
 			t.Errorf("mode %q: %d prepared statements were executed", mode, n)
@@ -220,9 +212,7 @@ func TestPlansAge(t *testing.T) {
 			batch := next(h, 1)
 			no(t, b.Append(ctx, "s", batch))
 			h = landed(h, batch)
-			if _, err := b.Look(ctx, backend.Query{Session: "s", Creation: h.Creation, After: h.Last, Shared: []string{"p/"}}); err != nil {
-				t.Fatal(err)
-			}
+			no(t, failure(b.Look(ctx, backend.Query{Session: "s", Creation: h.Creation, After: h.Last, Shared: []string{"p/"}})))
 		}
 	}
 	pgtest.Exec(t, dsn, "ANALYZE patchlog.sessions, patchlog.records, patchlog.ids, patchlog.shared")
@@ -254,8 +244,7 @@ func TestPooledLater(t *testing.T) {
 			t.Fatalf("Append %d: %v", round, err)
 		}
 		h = landed(h, batch)
-		c, err := pgx.Connect(ctx, dsn)
-		no(t, err)
+		c := must(pgx.Connect(ctx, dsn))(t)
 		defer c.Close(ctx)
 		if _, err := c.Exec(ctx, "BEGIN"); err != nil { // has a connection of the server's, the last one used
 			t.Fatal(err)
@@ -281,9 +270,7 @@ func TestLostBeforeAppend(t *testing.T) {
 	}
 	waitFor(t, dsn, waitingForLock)
 	release()
-	if err := <-done; err != nil {
-		t.Errorf("Append: %v", err)
-	}
+	wantNil(t, <-done)
 }
 
 // A table that is altered does not end what was prepared.
@@ -339,9 +326,7 @@ func TestKeptWaiting(t *testing.T) {
 		time.Sleep(50 * time.Millisecond) // the last one waits for a lane
 		release()
 		for range calls {
-			if err := <-done; err != nil {
-				t.Errorf("Look: %v", err)
-			}
+			wantNil(t, <-done)
 		}
 	}
 }

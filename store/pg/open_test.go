@@ -24,8 +24,7 @@ import (
 
 func number(t *testing.T, dsn, query string) (n int) {
 	t.Helper()
-	c, err := pgx.Connect(ctx, dsn)
-	no(t, err)
+	c := must(pgx.Connect(ctx, dsn))(t)
 	defer c.Close(ctx)
 	if err := c.QueryRow(ctx, query).Scan(&n); err != nil {
 		t.Fatalf("%s: %v", query, err)
@@ -40,18 +39,14 @@ func TestCreateSchema(t *testing.T) {
 		t.Errorf("NoCreate without a schema: %v", err)
 	}
 	each(8, func(int) {
-		if err := pg.CreateSchema(ctx, dsn, pg.Options{}); err != nil {
-			t.Errorf("CreateSchema at once with others: %v", err)
-		}
+		wantNil(t, pg.CreateSchema(ctx, dsn, pg.Options{}))
 	})
 	if v := number(t, dsn, "SELECT version FROM patchlog.schema_version"); v != pg.SchemaVersion {
 		t.Errorf("version %d, want %d", v, pg.SchemaVersion)
 	}
 	b := open(t, dsn, pg.Options{NoCreate: true})
 	create(t, b, "s", 2)
-	if err := pg.CreateSchema(ctx, dsn, pg.Options{}); err != nil {
-		t.Errorf("CreateSchema where it is there: %v", err)
-	}
+	wantNil(t, pg.CreateSchema(ctx, dsn, pg.Options{}))
 	if h := head(t, b, "s"); h.Last != 2 {
 		t.Errorf("the head is at %d", h.Last)
 	}
@@ -175,17 +170,11 @@ func TestValidate(t *testing.T) {
 		{Schema: strings.Repeat("x", 64)}, {Schema: "a\x00b"}, {Schema: "\xff"}, {Schema: "pg_x"},
 		{MaxConns: -1}, {StatementTimeout: -1}, {ConnectTimeout: -1},
 	} {
-		if err := opts.Validate(); !errors.Is(err, patch.ErrInvalid) {
-			t.Errorf("%+v: %v", opts, err)
-		}
-		if _, err := pg.OpenBackend(ctx, "", opts); !errors.Is(err, patch.ErrInvalid) {
-			t.Errorf("OpenBackend %+v: %v", opts, err)
-		}
+		is(t, opts.Validate(), patch.ErrInvalid, "%+v", opts)
+		is(t, failure(pg.OpenBackend(ctx, "", opts)), patch.ErrInvalid, "OpenBackend %+v", opts)
 	}
 	wantNil(t, (pg.Options{}).Validate())
-	if err := (pg.Options{Schema: `Odd "name"; with. dots`}).Validate(); err != nil {
-		t.Error(err)
-	}
+	wantNil(t, (pg.Options{Schema: `Odd "name"; with. dots`}).Validate())
 }
 
 // A schema of any name holds what it is given, and no other.
@@ -204,17 +193,12 @@ func TestSchemaNames(t *testing.T) {
 
 func TestOpen(t *testing.T) {
 	dsn := pgtest.New(t)
-	if _, err := pg.Open(ctx, dsn, store.Options{MaxRecordBytes: -1}, pg.Options{}); !errors.Is(err, store.ErrInvalid) {
-		t.Errorf("options that cannot be: %v", err)
-	}
-	s, err := pg.Open(ctx, dsn, store.Options{}, pg.Options{})
-	no(t, err)
+	is(t, failure(pg.Open(ctx, dsn, store.Options{MaxRecordBytes: -1}, pg.Options{})), store.ErrInvalid, "options that cannot be")
+	s := must(pg.Open(ctx, dsn, store.Options{}, pg.Options{}))(t)
 	wantNil(t, s.Close())
 	cancelled, cancel := context.WithCancel(ctx)
 	cancel()
-	if _, err := pg.OpenBackend(cancelled, dsn, pg.Options{}); !errors.Is(err, context.Canceled) {
-		t.Errorf("a context that has ended: %v", err)
-	}
+	is(t, failure(pg.OpenBackend(cancelled, dsn, pg.Options{})), context.Canceled, "a context that has ended")
 }
 
 // What is not to be is refused, and does nothing.
@@ -231,18 +215,12 @@ func TestInvalid(t *testing.T) {
 	} {
 		batch := next(h, 1)
 		change(&batch)
-		if err := b.Append(ctx, "s", batch); !errors.Is(err, patch.ErrInvalid) {
-			t.Errorf("%s: %v", name, err)
-		}
+		is(t, b.Append(ctx, "s", batch), patch.ErrInvalid, "%s", name)
 	}
 	for _, name := range []string{"", long} {
-		if err := b.Append(ctx, name, backend.Batch{Creation: "c", Create: true, Next: 1}); !errors.Is(err, patch.ErrInvalid) {
-			t.Errorf("a name of %d bytes: %v", len(name), err)
-		}
+		is(t, b.Append(ctx, name, backend.Batch{Creation: "c", Create: true, Next: 1}), patch.ErrInvalid, "a name of %d bytes", len(name))
 	}
-	if err := b.Append(ctx, "t", backend.Batch{Creation: long, Create: true, Next: 1}); !errors.Is(err, patch.ErrInvalid) {
-		t.Errorf("a long creation id: %v", err)
-	}
+	is(t, b.Append(ctx, "t", backend.Batch{Creation: long, Create: true, Next: 1}), patch.ErrInvalid, "a long creation id")
 	if got := head(t, b, "s"); got.Last != 1 || got.Token != h.Token {
 		t.Errorf("the head is at %d with token %d", got.Last, got.Token)
 	}
@@ -278,13 +256,9 @@ func TestCheck(t *testing.T) {
 			batch.Shared = []backend.Value{{Name: "x"}}
 			no(t, b.Append(ctx, "s\x00\xff", batch))
 			no(t, b.PutSnapshot(ctx, "s\x00\xff", h.Creation, backend.Snapshot{Seq: 3, Data: nil}))
-			if err := b.Check(ctx); err != nil {
-				t.Fatalf("before the damage: %v", err)
-			}
+			no(t, b.Check(ctx))
 			pgtest.Exec(t, dsn, damage)
-			if err := b.Check(ctx); !errors.Is(err, backend.ErrDamaged) {
-				t.Errorf("Check: %v", err)
-			}
+			is(t, b.Check(ctx), backend.ErrDamaged, "Check")
 		})
 	}
 }
@@ -295,12 +269,8 @@ func TestMetaMissing(t *testing.T) {
 	b := open(t, dsn, pg.Options{})
 	create(t, b, "s", 1)
 	pgtest.Exec(t, dsn, "DELETE FROM patchlog.metas")
-	if _, err := backend.HeadOf(ctx, b, "s"); !errors.Is(err, backend.ErrDamaged) {
-		t.Errorf("Head: %v", err)
-	}
-	if _, err := b.Look(ctx, backend.Query{Session: "s"}); !errors.Is(err, backend.ErrDamaged) {
-		t.Errorf("Look: %v", err)
-	}
+	is(t, failure(backend.HeadOf(ctx, b, "s")), backend.ErrDamaged, "Head")
+	is(t, failure(b.Look(ctx, backend.Query{Session: "s"})), backend.ErrDamaged, "Look")
 	if l, err := b.List(ctx, "", "", 9); err != nil || len(l) != 1 || !errors.Is(l[0].Err, backend.ErrDamaged) {
 		t.Errorf("List: %v, %v", l, err)
 	}
@@ -315,14 +285,10 @@ func TestSweep(t *testing.T) {
 	create(t, b, "s", 1)
 	create(t, b, "dropped", 3)
 	for _, creation := range []string{"fence", "old fence"} {
-		if _, err := b.Fence(ctx, "x", creation, 0, 7); err != nil {
-			t.Fatal(err)
-		}
+		no(t, failure(b.Fence(ctx, "x", creation, 0, 7)))
 	}
 	for _, lease := range []string{"old", "new"} {
-		if _, err := b.Lease(ctx, lease, "owner", time.Minute); err != nil {
-			t.Fatal(err)
-		}
+		no(t, failure(b.Lease(ctx, lease, "owner", time.Minute)))
 	}
 	pgtest.Exec(t, dsn, `
 		UPDATE patchlog.leases SET until = now() - interval '25 hours' WHERE name = 'old';

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"flag"
+	"fmt"
 	"os"
 	"testing"
 
@@ -48,10 +49,33 @@ func wantNil(t failer, err error) {
 	}
 }
 
+// is checks that an error is the wanted one. what, if given, is a format and its arguments that say of which call it is.
+func is(t failer, err, want error, what ...any) {
+	t.Helper()
+	if errors.Is(err, want) {
+		return
+	}
+	if len(what) > 0 {
+		err = fmt.Errorf(what[0].(string)+": %w", append(what[1:], err)...)
+	}
+	t.Error(fmt.Sprintf("%v, want %v", err, want))
+}
+
+// failure is the error of a call with two results.
+func failure[T any](_ T, err error) error { return err }
+
+// must returns a function that ends the test if there is an error.
+func must[T any](v T, err error) func(t failer) T {
+	return func(t failer) T {
+		t.Helper()
+		no(t, err)
+		return v
+	}
+}
+
 func open(t testing.TB, dsn string, opts pg.Options) *pg.Backend {
 	t.Helper()
-	b, err := pg.OpenBackend(ctx, dsn, opts)
-	no(t, err)
+	b := must(pg.OpenBackend(ctx, dsn, opts))(t)
 	t.Cleanup(func() { closed(t, b) })
 	return b
 }
@@ -73,9 +97,7 @@ func suite(t *testing.T, dsn string, opts pg.Options) {
 		b := open(t, dsn, opts)
 		t.Cleanup(func() {
 			closed(t, b)
-			if err := open(t, dsn, opts).Check(ctx); err != nil {
-				t.Errorf("Check: %v", err)
-			}
+			wantNil(t, open(t, dsn, opts).Check(ctx))
 		})
 		return b, func() backend.Backend {
 			closed(t, b)
@@ -116,8 +138,7 @@ func TestIsolation(t *testing.T) {
 // at a level by default.
 func isolated(t *testing.T, level string) string {
 	dsn := pgtest.New(t)
-	config, err := pgx.ParseConfig(dsn)
-	no(t, err)
+	config := must(pgx.ParseConfig(dsn))(t)
 	pgtest.Exec(t, dsn, "ALTER DATABASE "+config.Database+" SET default_transaction_isolation = '"+level+"'")
 	return dsn
 }

@@ -68,15 +68,10 @@ func hold(t *testing.T, dsn, session string) (release func()) {
 // holdBy locks what the statement locks, as hold does.
 func holdBy(t *testing.T, dsn, statement string) (release func()) {
 	t.Helper()
-	c, err := pgx.Connect(ctx, dsn)
-	no(t, err)
-	if _, err := c.Exec(ctx, "BEGIN; "+statement); err != nil {
-		t.Fatal(err)
-	}
+	c := must(pgx.Connect(ctx, dsn))(t)
+	no(t, failure(c.Exec(ctx, "BEGIN; "+statement)))
 	release = sync.OnceFunc(func() {
-		if _, err := c.Exec(ctx, "COMMIT"); err != nil {
-			t.Error(err)
-		}
+		wantNil(t, failure(c.Exec(ctx, "COMMIT")))
 		_ = c.Close(ctx)
 	})
 	t.Cleanup(release)
@@ -86,8 +81,7 @@ func holdBy(t *testing.T, dsn, statement string) (release func()) {
 // waitFor waits until a query that gives a number gives one above 0.
 func waitFor(t *testing.T, dsn, query string) {
 	t.Helper()
-	c, err := pgx.Connect(ctx, dsn)
-	no(t, err)
+	c := must(pgx.Connect(ctx, dsn))(t)
 	defer c.Close(ctx)
 	for range 30_000 {
 		var n int
@@ -126,9 +120,7 @@ func TestGroup(t *testing.T) {
 			batch.After, batch.Records = 2, records(2, 2)
 			want = backend.ErrMoved
 		}
-		if err := b.Append(ctx, fmt.Sprint("s", i), batch); !errors.Is(err, want) {
-			t.Errorf("Append %d: %v, want %v", i, err, want)
-		}
+		is(t, b.Append(ctx, fmt.Sprint("s", i), batch), want, "Append %d", i)
 		h := heads[i]
 		if want == nil {
 			h = landed(h, batch)
@@ -222,9 +214,7 @@ func TestInTheWay(t *testing.T) {
 		go func() { done <- b.Append(ctx, "held", next(held, 1)) }()
 	}
 	waitFor(t, dsn, strings.Replace(waitingForLock, "count(*)", "count(*) / 4", 1))
-	if err := b.Append(ctx, "free", next(free, 1)); err != nil {
-		t.Errorf("Append to a session that nobody holds: %v", err)
-	}
+	wantNil(t, b.Append(ctx, "free", next(free, 1)))
 	select {
 	case err := <-done:
 		t.Errorf("Append to a session that another holds: %v", err)
@@ -273,9 +263,7 @@ func TestLeave(t *testing.T) {
 	release()
 	// What was cancelled may have been done when the lock was released, or not: one fence
 	// settles it.
-	if _, err := b.Fence(ctx, "held", h.Creation, h.Token, 9); err != nil {
-		t.Errorf("Fence: %v", err)
-	}
+	wantNil(t, failure(b.Fence(ctx, "held", h.Creation, h.Token, 9)))
 }
 
 // A server that takes connections and says nothing is waited for as long as the options say.
@@ -355,9 +343,7 @@ func TestFenceMeetsCreate(t *testing.T) {
 		if i%2 == 0 {
 			time.Sleep(time.Duration(i) * 200 * time.Microsecond)
 		}
-		if _, err := b.Fence(ctx, name, creation, 0, 7); err != nil {
-			t.Errorf("Fence: %v", err)
-		}
+		wantNil(t, failure(b.Fence(ctx, name, creation, 0, 7)))
 		_, there := backend.HeadOf(ctx, b, name)
 		if err := <-done; (err == nil) != (there == nil) || err != nil && !errors.Is(err, backend.ErrMoved) {
 			t.Errorf("Append that creates: %v, and when the fence had returned: %v", err, there)
@@ -377,9 +363,7 @@ func TestLostConnection(t *testing.T) {
 	go func() { done <- b.Append(ctx, "held", next(h, 1)) }()
 	waitFor(t, dsn, waitingForLock)
 	pgtest.Exec(t, dsn, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()")
-	if err := <-done; !errors.Is(err, backend.ErrUnknown) {
-		t.Errorf("Append on a connection that ended: %v, want %v", err, backend.ErrUnknown)
-	}
+	is(t, <-done, backend.ErrUnknown, "Append on a connection that ended")
 	release()
 	for range 5 {
 		pgtest.Exec(t, dsn, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND datname = current_database()")
@@ -403,12 +387,8 @@ func TestRestart(t *testing.T) {
 		t.Errorf("Append where nobody takes connections: %v", err)
 	}
 	no(t, server.Start())
-	if _, err := b.Fence(ctx, "s", h.Creation, h.Token, 3); err != nil {
-		t.Errorf("Fence: %v", err)
-	}
-	if err := b.Append(ctx, "s", next(head(t, b, "s"), 1)); err != nil {
-		t.Errorf("Append: %v", err)
-	}
+	wantNil(t, failure(b.Fence(ctx, "s", h.Creation, h.Token, 3)))
+	wantNil(t, b.Append(ctx, "s", next(head(t, b, "s"), 1)))
 }
 
 // Calls of Look that share a statement each have their own answer, in slices of their own.
@@ -439,9 +419,7 @@ func TestLookGroup(t *testing.T) {
 			return
 		}
 		copy(news.Shared[0][0].Data, "other") // is the caller's own
-		if _, err := b.Look(ctx, backend.Query{Session: "none"}); !errors.Is(err, backend.ErrNotFound) {
-			t.Errorf("Look of no session: %v", err)
-		}
+		is(t, failure(b.Look(ctx, backend.Query{Session: "none"})), backend.ErrNotFound, "Look of no session")
 	})
 }
 
@@ -510,9 +488,7 @@ func TestDeleteMeetsAppend(t *testing.T) {
 			}
 		})
 		time.Sleep(time.Duration(i) * time.Millisecond)
-		if err := other.Delete(ctx, name, "creation of "+name, nil); err != nil {
-			t.Errorf("Delete: %v", err)
-		}
+		wantNil(t, other.Delete(ctx, name, "creation of "+name, nil))
 		wg.Wait()
 	})
 	for _, table := range []string{"sessions WHERE state <> 3", "records", "ids", "snapshots", "metas"} {

@@ -67,16 +67,13 @@ func TestWatch(t *testing.T) {
 	dsn := server.Database(t)
 	proxy, through := newProxy(t, dsn)
 	open := func(dsn string) *store.Store {
-		s, err := pg.Open(ctx, dsn, store.Options{Logger: slog.New(slog.DiscardHandler)}, pg.Options{StatementTimeout: 5 * time.Second})
-		no(t, err)
+		s := must(pg.Open(ctx, dsn, store.Options{Logger: slog.New(slog.DiscardHandler)}, pg.Options{StatementTimeout: 5 * time.Second}))(t)
 		t.Cleanup(func() { _ = s.Close() })
 		return s
 	}
 	stores := []*store.Store{open(dsn), open(through)}
 	key := keyOf("watched")
-	if _, err := stores[0].Create(ctx, key, nil); err != nil {
-		t.Fatal(err)
-	}
+	no(t, failure(stores[0].Create(ctx, key, nil)))
 	var followers []*follower
 	for i := range 6 {
 		followers = append(followers, follow(ctx, stores[i%2], key, uint64(1+i*10)))
@@ -133,9 +130,7 @@ func TestWatch(t *testing.T) {
 		f.wait(t, len(log)-i*10, 0)
 	}
 	no(t, stores[1].Delete(ctx, key))
-	if _, err := stores[1].Create(ctx, key, nil); err != nil {
-		t.Fatal(err)
-	}
+	no(t, failure(stores[1].Create(ctx, key, nil)))
 	for i, f := range followers {
 		<-f.done
 		if !slices.Equal(f.seqs, log[i*10:]) {
@@ -154,19 +149,14 @@ func TestWatch(t *testing.T) {
 func TestWatchLost(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.New(t)
-	s, err := pg.Open(ctx, dsn, store.Options{}, pg.Options{})
-	no(t, err)
+	s := must(pg.Open(ctx, dsn, store.Options{}, pg.Options{}))(t)
 	defer s.Close()
 	for _, instead := range []int{0, 1, 2} {
 		key := keyOf(fmt.Sprint("lost ", instead))
-		if _, err := s.Create(ctx, key, nil); err != nil {
-			t.Fatal(err)
-		}
+		no(t, failure(s.Create(ctx, key, nil)))
 		add := func(s *store.Store, id string) {
 			t.Helper()
-			if _, err := s.AppendEvents(ctx, key, store.AppendOptions{}, chaosEvent(id, "")); err != nil {
-				t.Fatal(err)
-			}
+			no(t, failure(s.AppendEvents(ctx, key, store.AppendOptions{}, chaosEvent(id, ""))))
 		}
 		add(s, "kept")
 		pgtest.Exec(t, dsn, "CREATE TABLE before AS SELECT * FROM patchlog.sessions; CREATE TABLE ids AS SELECT * FROM patchlog.ids")
@@ -180,8 +170,7 @@ func TestWatchLost(t *testing.T) {
 			DELETE FROM patchlog.ids d USING before b WHERE d.num = b.num AND d.seq > b.last;
 			COMMIT;
 			DROP TABLE before; DROP TABLE ids`)
-		after, err := pg.Open(ctx, dsn, store.Options{}, pg.Options{})
-		no(t, err)
+		after := must(pg.Open(ctx, dsn, store.Options{}, pg.Options{}))(t)
 		for i := range instead {
 			add(after, fmt.Sprint("instead", i))
 		}
@@ -199,12 +188,9 @@ func TestWatchLost(t *testing.T) {
 // Close does not wait for the answer to a watcher's question.
 func TestWatchClose(t *testing.T) {
 	proxy, through := newProxy(t, pgtest.New(t))
-	s, err := pg.Open(ctx, through, store.Options{}, pg.Options{StatementTimeout: time.Hour})
-	no(t, err)
+	s := must(pg.Open(ctx, through, store.Options{}, pg.Options{StatementTimeout: time.Hour}))(t)
 	key := keyOf("watched")
-	if _, err := s.Create(ctx, key, nil); err != nil {
-		t.Fatal(err)
-	}
+	no(t, failure(s.Create(ctx, key, nil)))
 	f := follow(ctx, s, key, 1)
 	proxy.plan(1, allHalfOpen)
 	for proxy.count() == 0 {
