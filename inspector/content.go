@@ -53,6 +53,7 @@ type block struct {
 	Runs  []run        // its text
 	Begin string       // how the text begins, if it is folded
 	Plain bool         // the text is one of a natural language, not of a program
+	Lines []textLine   // the text as Markdown, in place of Runs
 	Size  int          // of the text, in bytes
 	Cut   bool         // the end of it is not shown
 	Raw   template.URL // where all of it is, or ""
@@ -60,6 +61,34 @@ type block struct {
 
 // run is a stretch of a text, and how it is marked: "" or one of the marks.
 type run struct{ Text, Mark string }
+
+// textLine is a line of Markdown: a heading, an item of a list, or other text.
+type textLine struct {
+	Kind string // "heading", "item" or "text"
+	Runs []run
+}
+
+// markdown returns a text as lines of Markdown. Headings and items lose their signs; all else stays as it is written.
+func markdown(runs []run) []textLine {
+	lines := []textLine{{Kind: "text"}}
+	for _, r := range runs {
+		for n, piece := range strings.Split(r.Text, "\n") {
+			if n > 0 {
+				lines = append(lines, textLine{Kind: "text"})
+			}
+			line := &lines[len(lines)-1]
+			if trimmed := strings.TrimLeft(piece, " "); len(line.Runs) == 0 && r.Mark == "" {
+				if text := strings.TrimLeft(trimmed, "#"); text != trimmed && strings.HasPrefix(text, " ") {
+					line.Kind, piece = "heading", text[1:]
+				} else if strings.HasPrefix(trimmed, "- ") || strings.HasPrefix(trimmed, "* ") {
+					line.Kind, piece = "item", trimmed[2:]
+				}
+			}
+			line.Runs = append(line.Runs, run{piece, r.Mark})
+		}
+	}
+	return lines
+}
 
 // The marks that identifiers get.
 const (

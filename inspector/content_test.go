@@ -6,6 +6,7 @@ import (
 	"html/template"
 	"math/rand/v2"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -139,5 +140,20 @@ func TestMarks(t *testing.T) {
 	}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got  %q\nwant %q", got, want)
+	}
+}
+
+// Headings and items are told apart, and nothing else of a text changes, marked or not.
+func TestMarkdown(t *testing.T) {
+	var got []string
+	for _, l := range markdown([]run{{"## Orders\n- one ", ""}, {"A-1", markInvented}, {", two\n  * three\n#4 -5\n\n", ""}, {"- B", markInvented}}) {
+		line := l.Kind + ":"
+		for _, r := range l.Runs {
+			line += r.Text + r.Mark
+		}
+		got = append(got, line)
+	}
+	if want := []string{"heading:Orders", "item:one A-1invented, two", "item:three", "text:#4 -5", "text:", "text:- Binvented"}; !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
 	}
 }

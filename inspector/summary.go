@@ -115,6 +115,11 @@ func (i *Inspector) summaryPage(w http.ResponseWriter, r *http.Request) error {
 	show := showing{Left: textBytes, Fold: textBytes, Raw: rawURL(key), Marks: newMarks(invented)}
 	body.Text = show.event(entry.Event, entry.Seq)
 	body.Text.Notes = nil // the facts say what matters of them
+	for n, b := range body.Text.Blocks {
+		if b.Plain {
+			body.Text.Blocks[n].Lines = markdown(b.Runs)
+		}
+	}
 	if err := body.addCovered(r, key, covered, how); err != nil {
 		return err
 	}
