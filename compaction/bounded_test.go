@@ -89,9 +89,7 @@ func TestParallelBranchesStayBounded(t *testing.T) {
 	}
 	for i := range turns {
 		s.append(fmt.Sprintf("u%d*20 main.A@%d/a%d*20 main.B@%d/a%d*20 main.A@%d/a%d*20 a%d*20", i, i, i, i, i, i, i, i))
-		if _, err := c.MaybeCompact(t.Context(), key); err != nil {
-			t.Fatal(err)
-		}
+		s.run(c)
 		later := i >= turns/4
 		most[later] = max(most[later], s.view().Len())
 	}

@@ -154,7 +154,7 @@ func (s *visible) clearing(cfg Config) (*Window, int) {
 	}
 	results := s.results()
 	results = results[:max(0, len(results)-cfg.limits.Results)]
-	saved, tokens := 0, s.clears(results, cfg)
+	saved, tokens := 0, s.clears(results)
 	results = slices.DeleteFunc(results, func(r result) bool {
 		saved += tokens[r]
 		return tokens[r] == 0
@@ -189,7 +189,7 @@ func (s *visible) clearing(cfg Config) (*Window, int) {
 
 // clears returns about how many tokens it saves to clear each of the results, which are in order; 0
 // of one that is not to be cleared. What the user's side has answered is not.
-func (s *visible) clears(results []result, cfg Config) map[result]int {
+func (s *visible) clears(results []result) map[result]int {
 	saves := make(map[result]int, len(results))
 	for len(results) > 0 {
 		index := results[0].Index
@@ -199,7 +199,7 @@ func (s *visible) clears(results []result, cfg Config) map[result]int {
 				continue
 			}
 			results = results[1:]
-			if response := records.JSON(p.Response); e.Author() != "user" && p.Kind == patch.PartResponse && !isShort(response) && !slices.Contains(cfg.KeepTools, p.Name) {
+			if response := records.JSON(p.Response); e.Author() != "user" && p.Kind == patch.PartResponse && !isShort(response) {
 				saves[result{index, i}] = max(0, utf8.RuneCount(response)-len(placeholder)) / patch.RunesPerToken
 			}
 		}

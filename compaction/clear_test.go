@@ -86,9 +86,7 @@ func TestClearKeepsStateAndFields(t *testing.T) {
 			map[string]any{"functionResponse": map[string]any{"id": "x", "name": "tool", "response": map[string]any{"r": strings.Repeat("y", 100)}}, "thoughtSignature": "AAAA"},
 		}},
 	})
-	if _, err := s.store.AppendEvents(t.Context(), key, store.AppendOptions{}, e); err != nil {
-		t.Fatal(err)
-	}
+	s.add(e)
 	patches, err := compaction.ClearToolResults(s.view(), 0)
 	if err != nil {
 		t.Fatal(err)

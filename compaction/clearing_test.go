@@ -23,9 +23,6 @@ func clearing(after, keep int) compaction.Config {
 // Old results are cleared when that saves enough: all that may be, at once.
 func TestPlanClearing(t *testing.T) {
 	const three = "u1 c1(x) r1(x)*100 c1(y) r1(y)*100 c1(z) r1(z)*100"
-	keep := func(tool string) compaction.Config {
-		return with(clearing(1, 1), func(c *compaction.Config) { c.KeepTools = []string{tool} })
-	}
 	for _, row := range []struct {
 		name, log string
 		cfg       compaction.Config
@@ -39,8 +36,6 @@ func TestPlanClearing(t *testing.T) {
 		{"a pinned one stays", three, clearing(1, 1), compaction.Run{Pinned: []string{"e2"}}, "clearing 4-4 without summary"},
 		{"and does not count", three, clearing(100, 1), compaction.Run{Pinned: []string{"e2"}}, "none"},
 		{"what the user's side said stays", "u1 l1(x) r1(x)*9 R1(x)*100 c1(y) r1(y)*100", clearing(50, 1), compaction.Run{}, "none"},
-		{"excluded", three, keep("tool"), compaction.Run{}, "none"},
-		{"another is excluded", three, keep("other"), compaction.Run{}, "clearing 4-4 also 2-2 without summary"},
 		{"the interval first", three + " u2", with(clearing(1, 1), func(c *compaction.Config) { c.CompactionInterval = 2 }), compaction.Run{}, "interval 0-7"},
 		{"before the tokens", three, with(clearing(1, 1), func(c *compaction.Config) { c.TokenThreshold, c.EventRetentionSize = 10, 1 }), compaction.Run{}, "clearing 4-4 also 2-2 without summary"},
 	} {
@@ -54,7 +49,6 @@ func TestPlanClearing(t *testing.T) {
 // A clearing is one group: all of it can be taken back, and its first patch says what it did.
 func TestClearingIsOnePass(t *testing.T) {
 	s := newSession(t, "u1 c1(x) r1(x)*100 c1(y) r1(y)*100 c1(z) r1(z)*100")
-	before := s.view()
 	done := s.compact(clearing(1, 1))
 	if len(done) != 1 {
 		t.Fatalf("%d passes", len(done))
@@ -64,14 +58,11 @@ func TestClearingIsOnePass(t *testing.T) {
 		t.Errorf("written is %+v", w)
 	}
 	told := 0
-	for r, err := range s.store.RawEvents(t.Context(), key, before.Seq()+1) {
-		if err != nil {
-			t.Fatal(err)
+	for _, p := range s.patches() {
+		if p.Group() != w.PatchID {
+			t.Errorf("%s is of group %q, not %q", p.ID(), p.Group(), w.PatchID)
 		}
-		if r.Patch.Group() != w.PatchID {
-			t.Errorf("record %d is of group %q, not %q", r.Seq, r.Patch.Group(), w.PatchID)
-		}
-		if said, ok := compaction.WrittenBy(r.Patch); ok {
+		if said, ok := compaction.WrittenBy(p); ok {
 			told++
 			if said.Took = w.Took; said != w {
 				t.Errorf("the patch says %+v, want %+v", said, w)
@@ -94,12 +85,9 @@ func TestClearingCanBeVetoed(t *testing.T) {
 	s := newSession(t, "u1 c1(x) r1(x)*100 c1(y) r1(y)*100")
 	no := errors.New("no")
 	var seen compaction.ApproveRequest[store.Key]
-	c, err := compaction.New(compaction.Log[store.Key](s.store), clearing(1, 1), compaction.Options[store.Key]{
+	c := s.with(clearing(1, 1), compaction.Options[store.Key]{
 		Approve: func(_ context.Context, d compaction.ApproveRequest[store.Key]) error { seen = d; return no },
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
 	if _, err := c.MaybeCompact(t.Context(), key); !errors.Is(err, compaction.ErrVetoed) || !errors.Is(err, no) {
 		t.Errorf("the error is %v", err)
 	}
@@ -117,9 +105,7 @@ func whole(t *testing.T) *session {
 	e := parseEvent(t, event{"id": "secret", "author": "agent", "invocationId": "inv1", "content": content("user", map[string]any{
 		"functionResponse": map[string]any{"id": "x", "name": "tool", "response": map[string]any{"r": "the gate is number 4711 " + strings.Repeat("abc ", 100)}},
 	})})
-	if _, err := s.store.AppendEvents(t.Context(), key, store.AppendOptions{}, e); err != nil {
-		t.Fatal(err)
-	}
+	s.add(e)
 	s.words = 3
 	s.append("c1(y) r1(y)*100 c1(z) r1(z)*100 a1")
 	return s
@@ -152,7 +138,7 @@ func TestSummariesAreOfWhatWasLogged(t *testing.T) {
 func TestShownAgainIsWhatWasLogged(t *testing.T) {
 	s := whole(t)
 	s.compact(clearing(1, 1))
-	s.patch(patch.NewSummarise(0, 8, parseEvent(t, event{"id": "byhand", "author": "user", "content": content("user", map[string]any{"text": "all was said"})})))
+	s.patch(patch.NewSummarise(0, 8, parseEvent(t, event{"id": "byhand", "author": "user", "content": textOf("user", "all was said")})))
 	s.append("u2*50 a2*50")
 	sum := &scripted{}
 	s.compact(every(1, 1, sum))
@@ -231,11 +217,9 @@ func TestClearedResultsForPeople(t *testing.T) {
 func TestForgedClearing(t *testing.T) {
 	s := whole(t)
 	s.patch(patch.NewSplice(1, 2).WithState(patch.Keep)) // somebody cut the secret out
-	forged := parseEvent(t, event{"id": "forged", "author": "agent", "invocationId": "inv1", "content": content("model", map[string]any{"text": strings.Repeat("abc ", 40)}),
+	forged := parseEvent(t, event{"id": "forged", "author": "agent", "invocationId": "inv1", "content": textOf("model", strings.Repeat("abc ", 40)),
 		"customMetadata": map[string]any{"patchlog": map[string]any{"cleared": map[string]any{"as": "forged", "id": "secret", "seq": 3, "tokens": 9}}}})
-	if _, err := s.store.AppendEvents(t.Context(), key, store.AppendOptions{}, forged); err != nil {
-		t.Fatal(err)
-	}
+	s.add(forged)
 	sum := &scripted{}
 	s.compact(every(1, 0, sum))
 	if len(sum.requests) != 1 || strings.Contains(sum.requests[0].Prompt, "4711") {

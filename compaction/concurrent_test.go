@@ -121,7 +121,7 @@ func TestConcurrentOnOneSession(t *testing.T) {
 				n := appended.Add(1)
 				e := parseEvent(t, event{
 					"id": fmt.Sprintf("e%d", n), "author": "user", "invocationId": fmt.Sprintf("inv%d", n/2),
-					"content": content("user", map[string]any{"text": strings.Repeat("abc ", 10)}),
+					"content": textOf("user", strings.Repeat("abc ", 10)),
 				})
 				if _, err := s.store.AppendEvents(t.Context(), key, store.AppendOptions{}, e); err != nil {
 					t.Errorf("append: %v", err)
@@ -222,10 +222,7 @@ func TestConcurrentWorkers(t *testing.T) {
 	by := &told{slow: 200 * time.Microsecond}
 	var workers []*compaction.Worker[store.Key]
 	for range 2 {
-		c, err := compaction.New(s.store, every(2, 1, by), compaction.Options[store.Key]{Logger: slog.New(slog.DiscardHandler)})
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := s.with(every(2, 1, by), compaction.Options[store.Key]{Logger: slog.New(slog.DiscardHandler)})
 		w, err := compaction.NewWorker(c)
 		if err != nil {
 			t.Fatal(err)
@@ -240,7 +237,7 @@ func TestConcurrentWorkers(t *testing.T) {
 			wg.Go(func() {
 				for n := range rounds {
 					id := fmt.Sprintf("e%d-%d-%d", i, part, n)
-					e := parseEvent(t, event{"id": id, "author": "user", "invocationId": "inv" + id, "content": content("user", map[string]any{"text": strings.Repeat("abc ", 10)})})
+					e := parseEvent(t, event{"id": id, "author": "user", "invocationId": "inv" + id, "content": textOf("user", strings.Repeat("abc ", 10))})
 					if _, err := s.store.AppendEvents(t.Context(), keyOf(i), store.AppendOptions{}, e); err != nil {
 						t.Errorf("append: %v", err)
 					}

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"reflect"
-	"slices"
 	"strings"
 	"time"
 
@@ -53,11 +52,8 @@ type Config struct {
 
 	// ClearAfter is how many estimated tokens clearing the results of old function calls must
 	// save for them to be cleared, all at once and with no summarizer. The last three results
-	// stay. See [ClearToolResults].
+	// stay, and so do pinned events. See [ClearToolResults].
 	ClearAfter int
-
-	// KeepTools are the names of the functions whose results are never cleared.
-	KeepTools []string
 
 	// PromptTemplate is the prompt for the summarizer, with [History] in place of the
 	// transcript, and [Words] in place of the length in words; "" means [DefaultPromptTemplate].
@@ -131,8 +127,6 @@ func (c Config) Validate() error {
 		return bad("Summarizer", "it is a nil %T; leave it out to have the default", c.Summarizer)
 	case c.Fallback != nil && isNil(c.Fallback):
 		return bad("Fallback", "it is a nil %T; leave it out to have the default", c.Fallback)
-	case slices.Contains(c.KeepTools, ""):
-		return bad("KeepTools", "one of its names is empty")
 	case c.PromptTemplate != "" && !strings.Contains(c.PromptTemplate, History):
 		return bad("PromptTemplate", "it has no %s, so the summarizer would see nothing", History)
 	case c.Enabled && c.CompactionInterval == 0 && c.TokenThreshold == 0 && c.InvocationTokens == 0 && c.ClearAfter == 0:

@@ -4,7 +4,6 @@ import (
 	"flag"
 	"fmt"
 	"log/slog"
-	"math"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -202,73 +201,6 @@ func longestOf(all []conversation, counts func(conversation) bool) (longest conv
 	return longest
 }
 
-func TestTenThousandInvocations(t *testing.T) {
-	testlog.OneGoroutine(t)
-	invocations := 10_000
-	if testing.Short() {
-		invocations = 500
-	}
-	cfg := compaction.DefaultConfig()
-	s := newSession(t, "")
-	c := s.compactor(cfg)
-	most, mostEvents := 0, 0
-	const fact = "my name is Ada Lovelace and my customer number is 4711-0815"
-	for i := range invocations {
-		said := fmt.Sprintf("please look at order %d", 1000+i)
-		if i == 0 {
-			said = fact
-		}
-		var events []*patch.Event
-		for j, e := range []event{
-			{"author": "user", "content": textOf("user", said)},
-			{"author": "agent", "content": contentOf("model", map[string]any{"functionCall": map[string]any{"id": fmt.Sprint("c", i), "name": "find_order", "args": map[string]any{"order": 1000 + i}}})},
-			{"author": "agent", "content": contentOf("user", map[string]any{"functionResponse": map[string]any{"id": fmt.Sprint("c", i), "name": "find_order", "response": map[string]any{"state": "sent", "note": strings.Repeat("parcel ", 20)}}})},
-			{"author": "agent", "content": textOf("model", fmt.Sprintf("Order %d has been sent, it should be with you in %d days.", 1000+i, 1+i%7)), "actions": map[string]any{"stateDelta": map[string]any{"last": i}}},
-		} {
-			e["id"], e["invocationId"] = fmt.Sprintf("e%d-%d", i, j), fmt.Sprintf("inv%d", i)
-			events = append(events, parseEvent(t, e))
-		}
-		if _, err := s.store.AppendEvents(t.Context(), key, store.AppendOptions{}, events...); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := c.MaybeCompact(t.Context(), key); err != nil {
-			t.Fatal(err)
-		}
-		v := s.view()
-		tokens, _ := compaction.PromptTokens(v)
-		most, mostEvents = max(most, tokens), max(mostEvents, v.Len())
-	}
-	v := s.view()
-	windows := 0
-	for _, e := range v.Entries() {
-		if e.Summary {
-			windows += compaction.LineageOf(e.Event).Windows
-		}
-	}
-	k := compaction.DefaultLimits.Summaries
-	levels := 1 + int(math.Log(float64(windows))/math.Log(float64(k))+1e-9)
-	first := compaction.LineageOf(v.At(0))
-	if first.Passes > levels {
-		t.Errorf("turn 1 passed through %d summarisations, want at most 1 + log_%d(%d) = %d", first.Passes, k, windows, levels)
-	}
-	if bound := (k-1)*levels + 1 + 4*cfg.CompactionInterval; mostEvents > bound {
-		t.Errorf("%d events were visible, want at most %d", mostEvents, bound)
-	}
-	if !strings.Contains(v.At(0).String(), "4711-0815") {
-		t.Errorf("what was told in turn 1 is gone: %s", v.At(0))
-	}
-	if got := v.State()["last"]; fmt.Sprint(got) != fmt.Sprint(invocations-1) {
-		t.Errorf("the state's last is %v", got)
-	}
-	t.Logf("%d invocations: at most %d events and %d tokens visible, turn 1 in %d passes, %d windows", invocations, mostEvents, most, first.Passes, windows)
-}
-
-func textOf(role, s string) map[string]any { return contentOf(role, map[string]any{"text": s}) }
-
-func contentOf(role string, part map[string]any) map[string]any {
-	return map[string]any{"role": role, "parts": []any{part}}
-}
-
 func TestOneLongInvocation(t *testing.T) {
 	testlog.OneGoroutine(t)
 	onRecorded(t, func(t *testing.T, _ recorded.Set, all []conversation) {
@@ -293,9 +225,7 @@ func oneLongInvocation(t *testing.T, longest conversation) {
 		t.Errorf("%d tokens were visible at once, the threshold is %d", got.most, cfg.TokenThreshold)
 	}
 	s := newSession(t, "")
-	if _, err := s.store.AppendEvents(t.Context(), key, store.AppendOptions{}, longest.events...); err != nil {
-		t.Fatal(err)
-	}
+	s.add(longest.events...)
 	if _, err := s.compactor(cfg).Compact(t.Context(), key, compaction.Run{Invocation: longest.invocations[0]}); err != nil {
 		t.Fatal(err)
 	}

@@ -15,18 +15,6 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-func (s *session) with(cfg compaction.Config, opts compaction.Options[store.Key]) *compaction.Compactor[store.Key] {
-	s.t.Helper()
-	if opts.Logger == nil {
-		opts.Logger = slog.New(slog.DiscardHandler)
-	}
-	c, err := compaction.New(s.store, cfg, opts)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	return c
-}
-
 // Who is asked sees what is logged then, and what that stands for.
 func TestApprove(t *testing.T) {
 	s := newSession(t, "u1*60 A/c1(x) A/r1(x)*60 d1 a1*60 u2*60 a2*60")
@@ -64,13 +52,8 @@ func TestApprove(t *testing.T) {
 		t.Errorf("%d summaries stand for %d events", len(d.Summaries), of)
 	}
 	var logged []string
-	for r, err := range s.store.RawEvents(t.Context(), key, 1) {
-		if err != nil {
-			t.Fatal(err)
-		}
-		if r.Patch != nil {
-			logged = append(logged, r.ID())
-		}
+	for _, p := range s.patches() {
+		logged = append(logged, p.ID())
 	}
 	var drafted []string
 	for _, p := range d.Patches {

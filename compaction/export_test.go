@@ -15,3 +15,9 @@ var DefaultLimits = defaultLimits
 func (w *Worker[K]) Limit(queue, parallel int) {
 	w.capacity, w.parallel = cmp.Or(queue, w.capacity), cmp.Or(parallel, w.parallel)
 }
+
+// Invention is the error about an answer that invents.
+type Invention = inventionError
+
+// MaxFocus is how many runes of a focus a summarizer is told.
+const MaxFocus = maxFocus

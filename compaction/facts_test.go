@@ -7,7 +7,6 @@ import (
 
 	"github.com/patchlog-dev/patchlog/compaction"
 	"github.com/patchlog-dev/patchlog/patch"
-	"github.com/patchlog-dev/patchlog/store"
 )
 
 // What is told in the first ten turns of a session of 2,000 stands in the visible log at the
@@ -36,6 +35,7 @@ func TestEightFactsOfTheFirstTurns(t *testing.T) {
 	}
 	s := newSession(t, "")
 	c := s.compactor(compaction.DefaultConfig())
+	most := 0
 	for i := range invocations {
 		is := routine[(i*7+i/5)%len(routine)]
 		asked, n := fmt.Sprintf(is.asked, 10_000+i), fmt.Sprint("inv", i)
@@ -48,12 +48,9 @@ func TestEightFactsOfTheFirstTurns(t *testing.T) {
 			extResult(n, n, is.tool, object{"number": 10_000 + i, "state": "sent", "updated": fmt.Sprintf("2030-%02d-%02d", 1+i%12, 1+i%28)}),
 			extAgent(n, fmt.Sprintf(is.answered, 10_000+i)),
 		}
-		if _, err := s.store.AppendEvents(t.Context(), key, store.AppendOptions{}, events...); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := c.MaybeCompact(t.Context(), key); err != nil {
-			t.Fatal(err)
-		}
+		s.add(events...)
+		s.run(c)
+		most = max(most, s.view().Len())
 	}
 	var visible strings.Builder
 	for _, e := range s.view().Events() {
@@ -69,6 +66,23 @@ func TestEightFactsOfTheFirstTurns(t *testing.T) {
 	if t.Failed() {
 		t.Logf("visible is\n%.6000s", visible.String())
 	}
+	windows := 0
+	for i, e := range s.view().Events() {
+		if s.view().Entry(i).Summary {
+			windows += compaction.LineageOf(e).Windows
+		}
+	}
+	k, levels := compaction.DefaultLimits.Summaries, 1
+	for n := windows; n >= k; n /= k {
+		levels++
+	}
+	first := compaction.LineageOf(s.view().At(0))
+	if first.Passes > levels {
+		t.Errorf("turn 1 passed through %d summarisations of %d windows", first.Passes, windows)
+	}
+	if bound := (k-1)*levels + 1 + 4*compaction.DefaultInterval; most > bound {
+		t.Errorf("%d events were visible, want at most %d", most, bound)
+	}
 	tokens, _ := compaction.PromptTokens(s.view())
-	t.Logf("%d tokens are visible after %d invocations", tokens, invocations)
+	t.Logf("%d invocations: at most %d events visible, %d tokens at the end; turn 1 in %d passes of %d windows", invocations, most, tokens, first.Passes, windows)
 }

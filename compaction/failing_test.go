@@ -123,7 +123,7 @@ func TestFailingSummarizers(t *testing.T) {
 			var lines bytes.Buffer
 			var seen []compaction.Attempt[store.Key]
 			s := newSession(t, "u1*60 d1 a1*60 u2*60 a2*60")
-			c, err := compaction.New(s.store, compaction.Config{
+			c := s.with(compaction.Config{
 				Enabled: true, CompactionInterval: 2, Timeout: timeout,
 				Summarizer: compaction.SummarizerFunc(func(ctx context.Context, r compaction.Request) (compaction.Response, error) {
 					calls.Add(1)
@@ -133,13 +133,10 @@ func TestFailingSummarizers(t *testing.T) {
 				Logger:  slog.New(slog.NewTextHandler(&lines, nil)),
 				Observe: func(_ context.Context, a compaction.Attempt[store.Key]) { seen = append(seen, a) },
 			})
-			if err != nil {
-				t.Fatal(err)
-			}
 			before := sessionText(t, s)
 			done, err := c.MaybeCompact(t.Context(), key)
 			var failure *compaction.SummarizerError
-			if done != nil || !errors.Is(err, m.want) || m.want != nil && (!errors.As(err, &failure) || !strings.Contains(err.Error(), m.says)) {
+			if done != nil || !errors.Is(err, m.want) || m.want != nil && (!errors.As(err, &failure) || failure.Count != 5 || !strings.Contains(err.Error(), m.says)) {
 				t.Errorf("MaybeCompact: %v, %v", done, err)
 			}
 			if after := sessionText(t, s); after != before {
@@ -191,7 +188,7 @@ func TestClaim(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			s := newSession(t, "u1*60 d1 a1*60 u2*60 a2*60")
 			calls, released := 0, 0
-			compactor, err := compaction.New(s.store, compaction.Config{
+			compactor := s.with(compaction.Config{
 				Enabled: true, CompactionInterval: 2,
 				Summarizer: compaction.SummarizerFunc(func(context.Context, compaction.Request) (compaction.Response, error) {
 					if calls++; released > 0 {
@@ -208,9 +205,6 @@ func TestClaim(t *testing.T) {
 					return func() { released++ }, c.free
 				},
 			})
-			if err != nil {
-				t.Fatal(err)
-			}
 			done, err := compactor.MaybeCompact(t.Context(), key)
 			if !errors.Is(err, c.err) || len(done) > 0 != (c.free && c.err == nil) {
 				t.Errorf("MaybeCompact: %v, %v", done, err)

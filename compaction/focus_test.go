@@ -43,10 +43,7 @@ func TestFocus(t *testing.T) {
 
 func preparing(t *testing.T, s *session, cfg compaction.Config, prepare func(context.Context, compaction.PrepareRequest[store.Key]) (string, error)) *compaction.Compactor[store.Key] {
 	t.Helper()
-	c, err := compaction.New(compaction.Log[store.Key](s.store), cfg, compaction.Options[store.Key]{Prepare: prepare, Logger: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := s.with(cfg, compaction.Options[store.Key]{Prepare: prepare, Logger: slog.New(slog.DiscardHandler)})
 	return c
 }
 

@@ -18,15 +18,15 @@ const (
 	maxNameRunes = 120
 )
 
-// InventionError says that an answer had identifiers that stand nowhere in what its summary
+// inventionError says that an answer had identifiers that stand nowhere in what its summary
 // was to stand for, nor in what the summarizer was shown, and had others again when it was
 // told so. It matches [ErrRefusedAnswer].
-type InventionError struct {
+type inventionError struct {
 	Count int      // of the identifiers
 	Names []string // of the first of them, long ones cut
 }
 
-func (e *InventionError) Error() string {
+func (e *inventionError) Error() string {
 	text := fmt.Sprintf("%v: of what it says word for word, %d stand nowhere in what it is about: %s", ErrRefusedAnswer, e.Count, quoted(e.Names))
 	if more := e.Count - len(e.Names); more > 0 {
 		text += fmt.Sprintf(" and %d more", more)
@@ -35,7 +35,7 @@ func (e *InventionError) Error() string {
 }
 
 // Is reports whether target is [ErrRefusedAnswer].
-func (e *InventionError) Is(target error) bool { return target == ErrRefusedAnswer }
+func (e *inventionError) Is(target error) bool { return target == ErrRefusedAnswer }
 
 // source is what a request's summary is held against.
 type source struct {
@@ -68,17 +68,17 @@ func (s *source) compare(text string) identifiers.Comparison {
 	return c
 }
 
-// judge returns an [InventionError] if there are invented identifiers.
+// judge returns an inventionError if there are invented identifiers.
 func judge(c identifiers.Comparison) error {
 	if len(c.Invented) == 0 {
 		return nil
 	}
-	return &InventionError{Count: len(c.Invented), Names: named(c.Invented)}
+	return &inventionError{Count: len(c.Invented), Names: named(c.Invented)}
 }
 
 // corrected is the request after an answer that was refused for what it invented.
 func (r Request) corrected(refused error) Request {
-	if of := (*InventionError)(nil); errors.As(refused, &of) {
+	if of := (*inventionError)(nil); errors.As(refused, &of) {
 		r.Invented = of.Names
 	}
 	r.Prompt = strings.TrimRight(r.Prompt, "\n") + `
@@ -117,7 +117,7 @@ func named(names []string) (to []string) {
 
 // invented returns how many identifiers an error is about.
 func invented(err error) int {
-	if of := (*InventionError)(nil); errors.As(err, &of) {
+	if of := (*inventionError)(nil); errors.As(err, &of) {
 		return of.Count
 	}
 	return 0

@@ -40,9 +40,7 @@ func (s *session) say(author, invocation, text string) {
 		s.t.Fatal(err)
 	}
 	s.words++
-	if _, err := s.store.AppendEvents(s.t.Context(), key, store.AppendOptions{}, e); err != nil {
-		s.t.Fatal(err)
-	}
+	s.add(e)
 }
 
 const (
@@ -82,17 +80,13 @@ func TestVerified(t *testing.T) {
 			s := orderSession(t)
 			sum := answering(c.answers...)
 			var attempt compaction.Attempt[store.Key]
-			compactor, err := compaction.New(s.store, every(2, 0, sum),
-				compaction.Options[store.Key]{Observe: func(_ context.Context, a compaction.Attempt[store.Key]) { attempt = a }})
-			if err != nil {
-				t.Fatal(err)
-			}
+			compactor := s.with(every(2, 0, sum), compaction.Options[store.Key]{Observe: func(_ context.Context, a compaction.Attempt[store.Key]) { attempt = a }})
 			done, err := compactor.MaybeCompact(t.Context(), key)
 			if sum.calls() != c.calls || len(done) != map[bool]int{true: 1}[c.wrote] || attempt.Invented != c.invented {
 				t.Fatalf("%d calls, wrote %v, invented %d, error %v", sum.calls(), done, attempt.Invented, err)
 			}
 			if !c.wrote {
-				var why *compaction.InventionError
+				var why *compaction.Invention
 				if !errors.Is(err, compaction.ErrRefusedAnswer) || errors.As(err, &why) != (c.invented > 0) {
 					t.Fatalf("error %v", err)
 				}
@@ -111,26 +105,11 @@ func TestVerified(t *testing.T) {
 			if lost := map[string]int{truthful: 4, lying: 6}[c.says]; w.Held != 7 || w.Lost != lost {
 				t.Errorf("%d of %d lost, want %d of 7", w.Lost, w.Held, lost)
 			}
-			p := patchOf(t, s, w.PatchID)
-			if again, ok := compaction.WrittenBy(p); !ok || again.Held != w.Held || again.Lost != w.Lost {
+			if again, ok := compaction.WrittenBy(s.patches()[0]); !ok || s.patches()[0].ID() != w.PatchID || again.Held != w.Held || again.Lost != w.Lost {
 				t.Errorf("the patch says %+v", again)
 			}
 		})
 	}
-}
-
-func patchOf(t *testing.T, s *session, id string) *patch.PatchEvent {
-	t.Helper()
-	for r, err := range s.store.RawEvents(t.Context(), key, 1) {
-		if err != nil {
-			t.Fatal(err)
-		}
-		if r.ID() == id {
-			return r.Patch
-		}
-	}
-	t.Fatalf("no patch %s", id)
-	return nil
 }
 
 // The second time a summarizer is told what it invented, and no more of it than is good.
@@ -183,7 +162,7 @@ func TestVerifiedAgainstWhatWasShown(t *testing.T) {
 }
 
 func invention(err error) int {
-	if of := (*compaction.InventionError)(nil); errors.As(err, &of) {
+	if of := (*compaction.Invention)(nil); errors.As(err, &of) {
 		return of.Count
 	}
 	return 0
@@ -475,13 +454,4 @@ func ExampleLosses() {
 		fmt.Println("gone", l.Gone, "invented", l.Invented, err)
 	}
 	// Output: gone [ada@math.example ORDER-4711] invented [ORDER-4712] <nil>
-}
-
-func ExampleInventionError() {
-	e := &compaction.InventionError{Count: 2, Names: []string{"ORDER-4712", "/etc/hots"}}
-	fmt.Println(e)
-	fmt.Println(errors.Is(e, compaction.ErrRefusedAnswer))
-	// Output:
-	// answer refused: of what it says word for word, 2 stand nowhere in what it is about: "ORDER-4712", "/etc/hots"
-	// true
 }

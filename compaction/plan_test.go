@@ -7,7 +7,6 @@ import (
 
 	"github.com/patchlog-dev/patchlog/compaction"
 	"github.com/patchlog-dev/patchlog/patch"
-	"github.com/patchlog-dev/patchlog/store"
 )
 
 // Each row is a log, what triggers, and the window that is taken, as visible indices.
@@ -154,7 +153,7 @@ func TestWindows(t *testing.T) {
 func TestCallOfTheNewestInvocationThatIsAskedAbout(t *testing.T) {
 	s := newSession(t, "")
 	call := func(id, name string, args map[string]any) map[string]any {
-		return contentOf("model", map[string]any{"functionCall": map[string]any{"id": id, "name": name, "args": args}})
+		return content("model", map[string]any{"functionCall": map[string]any{"id": id, "name": name, "args": args}})
 	}
 	asks := func(id, about string) event {
 		return event{"author": "agent", "longRunningToolIds": []any{id},
@@ -173,9 +172,7 @@ func TestCallOfTheNewestInvocationThatIsAskedAbout(t *testing.T) {
 		}
 		events = append(events, parseEvent(t, e))
 	}
-	if _, err := s.store.AppendEvents(t.Context(), key, store.AppendOptions{}, events...); err != nil {
-		t.Fatal(err)
-	}
+	s.add(events...)
 	done, err := s.compactor(with(every(1, 0, nil), func(c *compaction.Config) { c.Limits().WaitingCalls = 1 })).MaybeCompact(t.Context(), key)
 	if err != nil || len(done) == 0 {
 		t.Fatalf("%d passes, %v", len(done), err)

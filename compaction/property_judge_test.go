@@ -250,6 +250,11 @@ func (p pass) covered() {
 				p.fail("%s was summarised with Merge %v", e.ID(), r.Merge)
 			}
 		}
+		for _, e := range r.Before {
+			if groupName(e) != groupName(r.Events[0]) {
+				p.fail("%s was shown for a text of %s", e.ID(), r.Events[0].ID())
+			}
+		}
 		covered := 0
 		for _, e := range r.Events {
 			covered += e.EstimatedTokens()

@@ -2,7 +2,6 @@ package compaction_test
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -42,9 +41,6 @@ func (m *machine) configure(t *rapid.T) {
 	}
 	if oneIn(t, 2, "clears") {
 		cfg.ClearAfter, cfg.Limits().Results = rapid.SampledFrom([]int{1, 20, 100}).Draw(t, "clear after"), rapid.IntRange(1, 4).Draw(t, "clear keep")
-		if oneIn(t, 3, "by name") {
-			cfg.KeepTools = []string{"tool"}
-		}
 	}
 	if oneIn(t, 4, "costs count") {
 		l.Trifle = rapid.SampledFrom([]int{1, 100}).Draw(t, "trifle")
@@ -151,10 +147,6 @@ func (m *machine) decorate(t *rapid.T, e event) {
 	}
 }
 
-func content(role string, parts ...any) map[string]any {
-	return map[string]any{"role": role, "parts": parts}
-}
-
 func (m *machine) text(t *rapid.T, role string) map[string]any {
 	return content(role, map[string]any{"text": m.filler(t)})
 }
@@ -258,20 +250,8 @@ func (m *machine) empty(_ *rapid.T, e event) {
 	e["content"] = map[string]any{"role": "model", "parts": []any{}}
 }
 
-func parse(t interface{ Fatal(...any) }, e event) *patch.Event {
-	text, err := json.Marshal(e)
-	if err != nil {
-		t.Fatal(err)
-	}
-	parsed, err := patch.ParseEvent(text)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return parsed
-}
-
 func (m *machine) append(e event) {
-	parsed := parse(m.t, e)
+	parsed := parseEvent(m.t, e)
 	m.events = append(m.events, parsed)
 	for _, k := range []store.Key{key, twinKey} {
 		if _, err := m.store.AppendEvents(context.Background(), k, store.AppendOptions{}, parsed); err != nil {
@@ -290,21 +270,21 @@ func (m *machine) byHand(t *rapid.T) {
 	m.byHandCount++
 	start := rapid.IntRange(0, v.Len()-1).Draw(t, "start")
 	count := min(rapid.IntRange(1, 4).Draw(t, "count"), v.Len()-start)
-	made := event{"id": fmt.Sprintf("hand%d", m.byHandCount), "author": "user", "content": content("model", map[string]any{"text": "said by hand"})}
+	made := event{"id": fmt.Sprintf("hand%d", m.byHandCount), "author": "user", "content": textOf("model", "said by hand")}
 	var patchAt func(start int) *patch.PatchEvent
 	switch rapid.IntRange(0, 4).Draw(t, "patch") {
 	case 0, 1:
 		policy := rapid.SampledFrom([]patch.StatePolicy{patch.Drop, patch.Keep}).Draw(t, "policy")
 		var instead []*patch.Event
 		if oneIn(t, 3, "replaced") {
-			made["content"] = content("user", map[string]any{"text": "said by hand instead"})
-			instead = append(instead, parse(t, made))
+			made["content"] = textOf("user", "said by hand instead")
+			instead = append(instead, parseEvent(t, made))
 		}
 		patchAt = func(start int) *patch.PatchEvent { return patch.NewSplice(start, count, instead...).WithState(policy) }
 	case 2:
 		patchAt = func(int) *patch.PatchEvent { return patch.NewTruncateBefore(v.At(start).ID()) }
 	default:
-		s := parse(t, made)
+		s := parseEvent(t, made)
 		patchAt = func(start int) *patch.PatchEvent { return patch.NewSummarise(start, count, s) }
 	}
 	_, err := m.store.ApplyPatch(context.Background(), key, store.PatchOptions{On: v}, patchAt(start))

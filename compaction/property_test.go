@@ -303,15 +303,11 @@ func TestPropertyToldFirstSurvives(t *testing.T) {
 			}}
 			cfg := with(every(row.interval, 0, sum), func(c *compaction.Config) { c.Limits().Summaries = row.k })
 			c := s.compactor(cfg)
-			first := parse(t, event{"author": "user", "invocationId": "inv0", "content": content("user", map[string]any{"text": "my colour is teal, as you know"})})
-			if _, err := s.store.AppendEvents(t.Context(), key, store.AppendOptions{}, first); err != nil {
-				t.Fatal(err)
-			}
+			first := parseEvent(t, event{"author": "user", "invocationId": "inv0", "content": textOf("user", "my colour is teal, as you know")})
+			s.add(first)
 			for turn := 1; turn <= turns; turn++ {
 				s.append(fmt.Sprintf("u%d a%d", turn, turn))
-				if _, err := c.MaybeCompact(t.Context(), key); err != nil {
-					t.Fatal(err)
-				}
+				s.run(c)
 				v := s.view()
 				summaries, windows := 0, 0
 				for i, e := range v.Events() {

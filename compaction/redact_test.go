@@ -14,7 +14,7 @@ import (
 
 	"github.com/patchlog-dev/patchlog/compaction"
 	"github.com/patchlog-dev/patchlog/compaction/gemini"
-	"github.com/patchlog-dev/patchlog/patch"
+	"github.com/patchlog-dev/patchlog/internal/testlog"
 	"github.com/patchlog-dev/patchlog/patch/redact"
 	"github.com/patchlog-dev/patchlog/store"
 )
@@ -39,20 +39,19 @@ func (s *session) plant(n int) (planted []string) {
 		fmt.Sprintf(`{"author":"model","content":{"role":"user","parts":[{"functionResponse":{"id":"c%d","name":"login","response":{"result":%q,"at":%q}}}]}}`, n, `{"k":"`+p[2]+`"}`, long+" "+p[3]),
 		fmt.Sprintf(`{"author":%q,"content":{"role":"model","parts":[{"text":%q}]},"errorMessage":%q,"customMetadata":{"of":%q},"actions":{"stateDelta":{"mail%d":%q}}}`, p[0], pad+p[5]+" "+p[3], p[1], p[2], n, p[0]),
 	} {
-		e := parsed(s.t, strings.Replace(text, "{", fmt.Sprintf(`{"id":"p%d","invocationId":"i%d",`, 4*n+i, n), 1))
-		if _, err := s.store.AppendEvents(s.t.Context(), key, store.AppendOptions{}, e); err != nil {
-			s.t.Fatal(err)
-		}
+		e := testlog.Event(strings.Replace(text, "{", fmt.Sprintf(`{"id":"p%d","invocationId":"i%d",`, 4*n+i, n), 1))
+		s.add(e)
 	}
 	return append(p, fmt.Sprintf("pw%d@", n))
 }
 
 func (s *session) raw() (lines []string) {
-	for r, err := range s.store.RawEvents(s.t.Context(), key, 1) {
+	for _, r := range s.records() {
+		text, err := r.MarshalJSON()
 		if err != nil {
 			s.t.Fatal(err)
 		}
-		lines = append(lines, marshalRecord(s.t, r))
+		lines = append(lines, string(text))
 	}
 	return lines
 }
@@ -130,7 +129,7 @@ func TestNewRequestRedacts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e := parsed(t, `{"id":"e","content":{"role":"user","parts":[{"text":"to ada@example.com"}]}}`)
+	e := testlog.Event(`{"id":"e","content":{"role":"user","parts":[{"text":"to ada@example.com"}]}}`)
 	req, err := compaction.NewRequest(compaction.Config{Redact: r}, e)
 	if err != nil {
 		t.Fatal(err)
@@ -160,26 +159,8 @@ func TestPrepareIsNotRedacted(t *testing.T) {
 		}
 		return "", nil
 	})
-	if _, err := c.MaybeCompact(t.Context(), key); err != nil {
-		t.Fatal(err)
-	}
+	s.run(c)
 	if !strings.Contains(shown, secrets(1)[0]) {
 		t.Errorf("shown is %s", shown)
 	}
-}
-
-func marshalRecord(t tester, r patch.Record) string {
-	text, err := r.MarshalJSON()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(text)
-}
-
-func parsed(t tester, text string) *patch.Event {
-	e, err := patch.ParseEvent([]byte(text))
-	if err != nil {
-		t.Fatal(text, err)
-	}
-	return e
 }

@@ -15,8 +15,8 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// MaxFocus is how many runes of [Run.Focus] a summarizer is told.
-const MaxFocus = 1_000
+// maxFocus is how many runes of [Run.Focus] a summarizer is told.
+const maxFocus = 1_000
 
 // Where a [Config.PromptTemplate] has the transcript, and may have the number of words that the
 // summary should have.
@@ -287,9 +287,9 @@ func inFocus(focus, prompt string) string {
 	return "Above all, keep what concerns this: " + focus + "\n\n" + prompt
 }
 
-// focusOf is a focus as a summarizer is told it: one line, of at most [MaxFocus] runes.
+// focusOf is a focus as a summarizer is told it: one line, of at most maxFocus runes.
 func focusOf(text string) string {
-	return cutRunes(strings.Join(strings.Fields(summaries.Clean(text)), " "), MaxFocus)
+	return cutRunes(strings.Join(strings.Fields(summaries.Clean(text)), " "), maxFocus)
 }
 
 // cutRunes returns a text of at most so many runes.

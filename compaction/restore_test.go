@@ -59,9 +59,7 @@ func TestLongRunningCallsThatNobodyAnswers(t *testing.T) {
 	most := 0
 	for i := range 60 {
 		s.append(fmt.Sprintf("u%d*20 l%d(x%d)*20 r%d(x%d)*20 a%d*20", i, i, i, i, i, i))
-		if _, err := c.MaybeCompact(t.Context(), key); err != nil {
-			t.Fatal(err)
-		}
+		s.run(c)
 		most = max(most, s.view().Len())
 	}
 	waiting := compaction.Waiting(s.view(), compaction.DefaultConfig(), compaction.Run{})
@@ -129,7 +127,7 @@ func TestRecall(t *testing.T) {
 			}
 		}, "R20(x)", "x→ copy e24, z→"},
 		{"cut by hand", "u1 l1(x)*20 r1(x) a1 u2 l2(z) u3 a3", nil, func(s *session) {
-			s.patch(patch.NewSplice(0, 1, parseEvent(s.t, event{"id": "note", "author": "user", "content": content("user", map[string]any{"text": "a note"})})))
+			s.patch(patch.NewSplice(0, 1, parseEvent(s.t, event{"id": "note", "author": "user", "content": textOf("user", "a note")})))
 		}, "R4(x)", "z→"},
 		{"cut by hand before the summary", "u1 c1(x)*20 u2 c2(z) u3 a3", func(s *session) { s.patch(patch.NewSplice(1, 1)) }, nil, "r4(x)", "z→"},
 		{"with a result that was shortened", "u1 l1(x)*20 r1(x) a1 u2 l2(z) u3 a3", func(s *session) {
@@ -143,11 +141,9 @@ func TestRecall(t *testing.T) {
 			}
 		}, nil, "R4(x)", "x→ copy e8, z→"},
 		{"what hid it was taken back", "u1 l1(x)*20 r1(x) a1 u2 l2(z) u3 a3", nil, func(s *session) {
-			for r := range s.store.RawEvents(s.t.Context(), key, 1) {
-				if r.Patch != nil {
-					if _, err := s.store.Revert(s.t.Context(), key, store.UndoOptions{}, r.ID()); err != nil {
-						s.t.Fatal(err)
-					}
+			for _, p := range s.patches() {
+				if _, err := s.store.Revert(s.t.Context(), key, store.UndoOptions{}, p.ID()); err != nil {
+					s.t.Fatal(err)
 				}
 			}
 		}, "R4(x)", "x→ e2 e8, z→"},

@@ -91,7 +91,7 @@ func parseWord(t tester, w string, i int) (e event, level int) {
 		e["actions"] = map[string]any{"stateDelta": map[string]any{fmt.Sprintf("k%d", i%3): i}}
 		role = ""
 	case "C":
-		e["actions"] = map[string]any{"compaction": map[string]any{"startTimestamp": 1, "endTimestamp": 2, "compactedContent": map[string]any{"role": "model", "parts": []any{map[string]any{"text": text}}}}}
+		e["actions"] = map[string]any{"compaction": map[string]any{"startTimestamp": 1, "endTimestamp": 2, "compactedContent": textOf("model", text)}}
 		role = ""
 	case "S":
 		level, _ = strconv.Atoi(inv)
@@ -123,6 +123,12 @@ func parseEvent(t tester, e event) *patch.Event {
 	return out
 }
 
+func content(role string, parts ...any) map[string]any {
+	return map[string]any{"role": role, "parts": parts}
+}
+
+func textOf(role, text string) map[string]any { return content(role, map[string]any{"text": text}) }
+
 // firstText is the text of an event's first part.
 func firstText(e *patch.Event) string {
 	for _, p := range e.Content().Parts() {
@@ -148,7 +154,7 @@ func script(t testing.TB, words string) fold.View {
 			for range level - 1 {
 				windows *= 4
 			}
-			e["content"] = map[string]any{"role": "model", "parts": []any{map[string]any{"text": strings.Repeat("sum ", 20)}}}
+			e["content"] = textOf("model", strings.Repeat("sum ", 20))
 			e["author"] = "user"
 			e["actions"] = map[string]any{"compaction": map[string]any{"startTimestamp": 1, "endTimestamp": 2}}
 			e["customMetadata"] = map[string]any{"patchlog": map[string]any{"level": level, "windows": windows, "passes": level, "events": windows}}

@@ -62,9 +62,36 @@ func (s *session) append(words string) {
 		events = append(events, parseEvent(s.t, e))
 		s.words++
 	}
+	s.add(events...)
+}
+
+// add appends events.
+func (s *session) add(events ...*patch.Event) {
+	s.t.Helper()
 	if _, err := s.store.AppendEvents(s.t.Context(), key, store.AppendOptions{}, events...); err != nil {
 		s.t.Fatal(err)
 	}
+}
+
+// records returns the raw log.
+func (s *session) records() (all []patch.Record) {
+	for r, err := range s.store.RawEvents(s.t.Context(), key, 1) {
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		all = append(all, r)
+	}
+	return all
+}
+
+// patches returns the patches of the raw log.
+func (s *session) patches() (all []*patch.PatchEvent) {
+	for _, r := range s.records() {
+		if r.Patch != nil {
+			all = append(all, r.Patch)
+		}
+	}
+	return all
 }
 
 func (s *session) view() fold.View {
@@ -90,22 +117,36 @@ func (s *session) visible() string {
 	return strings.Join(out, " ")
 }
 
+// compactor returns a compactor that logs nowhere.
 func (s *session) compactor(cfg compaction.Config) *compaction.Compactor[store.Key] {
-	c, err := compaction.New(s.store, cfg, compaction.Options[store.Key]{Logger: slog.New(slog.DiscardHandler)})
+	return s.with(cfg, compaction.Options[store.Key]{})
+}
+
+// with returns a compactor with options, which logs nowhere if they name no logger.
+func (s *session) with(cfg compaction.Config, opts compaction.Options[store.Key]) *compaction.Compactor[store.Key] {
+	s.t.Helper()
+	if opts.Logger == nil {
+		opts.Logger = slog.New(slog.DiscardHandler)
+	}
+	c, err := compaction.New(s.store, cfg, opts)
 	if err != nil {
 		s.t.Fatal(err)
 	}
 	return c
 }
 
-// compact compacts until nothing is left to do.
-func (s *session) compact(cfg compaction.Config) []compaction.Written {
-	done, err := s.compactor(cfg).MaybeCompact(s.t.Context(), key)
+// run compacts until nothing is left to do.
+func (s *session) run(c *compaction.Compactor[store.Key]) []compaction.Written {
+	s.t.Helper()
+	done, err := c.MaybeCompact(s.t.Context(), key)
 	if err != nil {
 		s.t.Fatal(err)
 	}
 	return done
 }
+
+// compact compacts by a configuration until nothing is left to do.
+func (s *session) compact(cfg compaction.Config) []compaction.Written { return s.run(s.compactor(cfg)) }
 
 func (s *session) patch(p *patch.PatchEvent) {
 	s.t.Helper()

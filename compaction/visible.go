@@ -19,7 +19,7 @@ type Run struct {
 	Pinned []string
 
 	// Focus says what summaries should keep above all, in a few words. Summarizers are told
-	// the first [MaxFocus] runes, in the prompt and as [Request.Focus]; [Extractive] keeps to
+	// the first 1,000 runes, in the prompt and as [Request.Focus]; [Extractive] keeps to
 	// its rules. It means nothing to [Plan].
 	Focus string
 

@@ -134,23 +134,6 @@ func TestWorkerQueue(t *testing.T) {
 	}
 }
 
-// Notified while it runs, a session is looked at again, and what was appended meanwhile
-// is compacted.
-func TestWorkerRunsAgain(t *testing.T) {
-	g := newGate()
-	env, w := newWorker(t, 1, g, 0, 0)
-	w.Notify(keyOf(0))
-	g.wait(t)
-	due(t, env, 0)
-	w.Notify(keyOf(0))
-	close(g.pass)
-	eventually(t, "two are written", func() bool { return w.Stats().Wrote == 2 })
-	if n := summaries(t, env, 0); n != 2 {
-		t.Errorf("%d summaries", n)
-	}
-	closed(t, w)
-}
-
 func TestWorkerParallel(t *testing.T) {
 	g := newGate()
 	_, w := newWorker(t, 5, g, 0, 3)

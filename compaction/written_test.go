@@ -18,16 +18,10 @@ func TestWrittenBy(t *testing.T) {
 		t.Fatal(done, err)
 	}
 	var said []compaction.Written
-	for r, err := range s.store.RawEvents(t.Context(), key, 1) {
-		if err != nil {
-			t.Fatal(err)
-		}
-		if r.Patch == nil {
-			continue
-		}
-		w, ok := compaction.WrittenBy(r.Patch)
+	for _, p := range s.patches() {
+		w, ok := compaction.WrittenBy(p)
 		if !ok {
-			t.Fatalf("%s is of no pass", r.Patch)
+			t.Fatalf("%s is of no pass", p)
 		}
 		said = append(said, w)
 	}

@@ -179,52 +179,30 @@ func TestAdopt(t *testing.T) {
 	}
 }
 
-func TestAdoptNotSideBySide(t *testing.T) {
-	words := log(t, "u u u")
-	// Its range takes in the first and the last, whose times the middle one's lies outside.
-	late := parseEvent(t, event{"id": "late", "author": "user", "timestamp": at(40), "content": map[string]any{"role": "user", "parts": []any{map[string]any{"text": "x"}}}})
-	back := parseEvent(t, event{"id": "back", "author": "user", "timestamp": at(1), "content": map[string]any{"role": "user", "parts": []any{map[string]any{"text": "x"}}}})
-	v := view(t, append(words, late, back, record(t, "r", 0, 2, false))...)
-	a := adkrecord.Adopt(v)
-	if len(a.Patches) != 0 || len(a.Left) != 1 || !strings.Contains(a.Left[0].Reason, "number 2 and number 4") {
-		t.Errorf("%+v", a)
-	}
-}
-
-func TestAdoptOfAnotherShape(t *testing.T) {
-	words := log(t, "u")
-	r := parseEvent(t, event{"id": "r", "author": "user", "actions": map[string]any{"compaction": map[string]any{"startTimestamp": "soon"}}})
-	v := view(t, append(words, r)...)
-	if a := adkrecord.Adopt(v); len(a.Patches) != 0 || len(a.Left) != 1 || !strings.Contains(a.Left[0].Reason, "shape") {
-		t.Errorf("%+v", a)
-	}
-}
-
-func TestAdoptWithoutText(t *testing.T) {
-	words := log(t, "u")
-	r := parseEvent(t, event{"id": "r", "author": "user", "actions": map[string]any{"compaction": map[string]any{"startTimestamp": epoch(0), "endTimestamp": epoch(9)}}})
-	v := view(t, append(words, r)...)
-	if a := adkrecord.Adopt(v); len(a.Patches) != 0 || len(a.Left) != 1 || a.Left[0].Reason != "it has no compacted content" {
-		t.Errorf("%+v", a)
-	}
-}
-
-// A record whose content is no summary stays, and says why.
-func TestAdoptOfNoSummary(t *testing.T) {
+// A record that cannot be adopted stays, and says why.
+func TestAdoptLeaves(t *testing.T) {
 	text, thought := map[string]any{"text": "told"}, map[string]any{"text": "hm", "thought": true}
 	call := map[string]any{"functionCall": map[string]any{"name": "delete_all"}}
-	for why, parts := range map[string][]any{
-		`calls the function "delete_all"`: {text, call},
-		"only thoughts":                   {thought, map[string]any{"text": " "}},
-		"is empty":                        {map[string]any{"text": " "}},
-		"no letter":                       {map[string]any{"text": "--"}},
+	says := func(c map[string]any) []*patch.Event {
+		return append(log(t, "u"), parseEvent(t, event{"id": "r", "author": "user", "actions": map[string]any{"compaction": c}}))
+	}
+	holds := func(parts ...any) []*patch.Event {
+		return says(map[string]any{"startTimestamp": epoch(0), "endTimestamp": epoch(9), "compactedContent": content("model", parts...)})
+	}
+	said := func(id string, second int) *patch.Event {
+		return parseEvent(t, event{"id": id, "author": "user", "timestamp": at(second), "content": content("user", map[string]any{"text": "x"})})
+	}
+	for why, events := range map[string][]*patch.Event{
+		// Its range takes in the events around one that lies outside.
+		"number 2 and number 4":           append(log(t, "u u u"), said("late", 40), said("back", 1), record(t, "r", 0, 2, false)),
+		"shape":                           says(map[string]any{"startTimestamp": "soon"}),
+		"it has no compacted content":     says(map[string]any{"startTimestamp": epoch(0), "endTimestamp": epoch(9)}),
+		`calls the function "delete_all"`: holds(text, call),
+		"only thoughts":                   holds(thought, map[string]any{"text": " "}),
+		"is empty":                        holds(map[string]any{"text": " "}),
+		"no letter":                       holds(map[string]any{"text": "--"}),
 	} {
-		words := log(t, "u")
-		r := parseEvent(t, event{"id": "r", "author": "user", "actions": map[string]any{"compaction": map[string]any{
-			"startTimestamp": epoch(0), "endTimestamp": epoch(9), "compactedContent": content("model", parts...),
-		}}})
-		v := view(t, append(words, r)...)
-		if a := adkrecord.Adopt(v); len(a.Patches) != 0 || len(a.Left) != 1 || !strings.Contains(a.Left[0].Reason, why) {
+		if a := adkrecord.Adopt(view(t, events...)); len(a.Patches) != 0 || len(a.Left) != 1 || !strings.Contains(a.Left[0].Reason, why) {
 			t.Errorf("%s: %+v", why, a)
 		}
 	}

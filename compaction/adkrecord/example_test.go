@@ -17,17 +17,32 @@ var lines = []string{
 	`{"id":"d","author":"user","timestamp":"1970-01-01T00:00:04Z","content":{"role":"user","parts":[{"text":"it is Ann"}]}}`,
 }
 
-func ExampleAdopt() {
-	view := fold.New("", nil)
+// adkEvents are the events of the lines.
+func adkEvents() (events []*patch.Event) {
 	for _, line := range lines {
 		e, err := patch.ParseEvent([]byte(line))
 		if err != nil {
 			panic(err)
 		}
+		events = append(events, e)
+	}
+	return events
+}
+
+// adkView is the view of a log with these events.
+func adkView() fold.View {
+	view := fold.New("", nil)
+	for _, e := range adkEvents() {
+		var err error
 		if view, err = view.Apply(patch.Record{Seq: view.Seq() + 1, Event: e}); err != nil {
 			panic(err)
 		}
 	}
+	return view
+}
+
+func ExampleAdopt() {
+	view := adkView()
 	plan := adkrecord.Adopt(view)
 	fmt.Println("adopted", plan.Adopted, "left", plan.Left)
 	for _, p := range plan.Patches { // a program gives them to store.Store.ApplyOn
@@ -44,16 +59,7 @@ func ExampleAdopt() {
 
 // Where a program writes records into a log that patchlog compacts as well.
 func ExampleAdoptWith() {
-	view := fold.New("", nil)
-	for _, line := range lines {
-		e, err := patch.ParseEvent([]byte(line))
-		if err != nil {
-			panic(err)
-		}
-		if view, err = view.Apply(patch.Record{Seq: view.Seq() + 1, Event: e}); err != nil {
-			panic(err)
-		}
-	}
+	view := adkView()
 	plan := adkrecord.AdoptWith(view, adkrecord.Options{Live: true, Stay: []string{"b"}})
 	summarise := plan.Patches[0]
 	fmt.Println("the summary takes the place of", summarise.Count(), "event at", summarise.Start())
@@ -62,16 +68,7 @@ func ExampleAdoptWith() {
 
 // One record alone, under ids that are the same each time.
 func ExampleOptions() {
-	view := fold.New("", nil)
-	for _, line := range lines {
-		e, err := patch.ParseEvent([]byte(line))
-		if err == nil {
-			view, err = view.Apply(patch.Record{Seq: view.Seq() + 1, Event: e})
-		}
-		if err != nil {
-			panic(err)
-		}
-	}
+	view := adkView()
 	n := 0
 	newID := func() string { n++; return fmt.Sprint("id-", n) }
 	plan := adkrecord.AdoptWith(view, adkrecord.Options{Records: []string{"c"}, NewID: newID})
@@ -88,15 +85,7 @@ func ExampleOptions() {
 }
 
 func ExampleFilterEventsForLLM() {
-	var events []*patch.Event
-	for _, line := range lines {
-		e, err := patch.ParseEvent([]byte(line))
-		if err != nil {
-			panic(err)
-		}
-		events = append(events, e)
-	}
-	for _, e := range adkrecord.FilterEventsForLLM(events) {
+	for _, e := range adkrecord.FilterEventsForLLM(adkEvents()) {
 		for _, p := range e.Content().Parts() {
 			fmt.Printf("%s: %s\n", e.Author(), p.Text)
 		}

@@ -5,43 +5,7 @@ import (
 	"net/http"
 	"testing"
 	"time"
-
-	"google.golang.org/genai"
 )
-
-func TestRetryInfo(t *testing.T) {
-	for text, want := range map[string]time.Duration{"0s": 0, "1ns": 1, "45.8s": 45_800 * time.Millisecond} {
-		d, ok := retryInfo(genai.APIError{Details: []map[string]any{{"x": "1s"}, {"retryDelay": text}}})
-		if d != want || !ok {
-			t.Errorf("%s is a delay of %v, %v", text, d, ok)
-		}
-	}
-	for _, value := range []any{"-1s", "soon", 5, nil} {
-		if d, ok := retryInfo(genai.APIError{Details: []map[string]any{{"retryDelay": value}}}); ok {
-			t.Errorf("%v is a delay of %v", value, d)
-		}
-	}
-	if d, ok := retryInfo(errors.New("no answer")); ok {
-		t.Errorf("another error says %v", d)
-	}
-}
-
-func TestRetryAfter(t *testing.T) {
-	now := time.Date(2024, 1, 1, 0, 0, 0, 0, time.UTC)
-	for header, want := range map[string]time.Duration{
-		"0": 0, "10": 10 * time.Second, "120": 2 * time.Minute,
-		now.Add(time.Minute).Format(http.TimeFormat): time.Minute, now.Add(-time.Minute).Format(http.TimeFormat): 0,
-	} {
-		if d, ok := retryAfter(header, now); d != want || !ok {
-			t.Errorf("%q is a delay of %v, %v, want %v", header, d, ok, want)
-		}
-	}
-	for _, header := range []string{"", "-1", "1.5", "soon", "99999999999"} {
-		if d, ok := retryAfter(header, now); ok {
-			t.Errorf("%q is a delay of %v", header, d)
-		}
-	}
-}
 
 // A client's own rule for redirects stays; one without follows none.
 func TestWatchedClient(t *testing.T) {
