@@ -71,7 +71,6 @@ var arrows = map[string][]string{
 	"fuzz/recorded":                  {"internal/records", "patch"},
 	"fuzz/ops":                       {"internal/records", "internal/recordform", "fuzz", "patch", "fold", "store", "store/backend"},
 	"fuzz/kill":                      {"fuzz", "fuzz/ops", "fuzz/linear", "store"},
-	"fuzz/space":                     {},
 	"fuzz/endurance":                 {},
 	"fuzz/linear":                    {"internal/statekey", "fuzz", "fuzz/ops", "patch", "fold", "snapshot", "store", "store/backend"},
 	"fuzz/power":                     {},

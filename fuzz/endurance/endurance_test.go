@@ -46,9 +46,15 @@ type file struct {
 }
 
 func newFile(t testing.TB, r *long.Round, of string) *file {
+	before := runtime.NumGoroutine()
 	f := &file{TB: t, round: r, of: of, first: map[string]uint64{}, path: filepath.Join(t.TempDir(), "log.db")}
 	f.open()
-	t.Cleanup(f.close)
+	t.Cleanup(func() {
+		f.close()
+		if n := runtime.NumGoroutine(); n > before {
+			t.Errorf("%d goroutines are left, of %d", n, before)
+		}
+	})
 	return f
 }
 

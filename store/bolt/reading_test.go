@@ -14,15 +14,17 @@ import (
 	"github.com/patchlog-dev/patchlog/store/bolt"
 )
 
-// While code of the caller's runs no read transaction is open: with one, the file would
-// grow with every commit.
+// No read transaction is open while code of the caller runs. With one, commits could not reuse free pages,
+// and a reader that stalls would make the file grow.
 func TestNoTransactionWhileCallersRun(t *testing.T) {
 	ctx := context.Background()
 	b := must(bolt.Open(filepath.Join(t.TempDir(), "log.db"), bolt.Options{NoSync: true}))(t)
 	s := must(store.New(b, store.Options{Snapshots: snapshot.Policy{Every: -1}}))(t)
 	defer s.Close()
+	looked := map[string]bool{}
 	look := func(where string) {
 		t.Helper()
+		looked[where] = true
 		if n := b.OpenReads(); n != 0 {
 			t.Errorf("%s: %d read transactions are open", where, n)
 		}
@@ -43,11 +45,22 @@ func TestNoTransactionWhileCallersRun(t *testing.T) {
 		no(t, err)
 		if r.Seq%100 == 0 {
 			look("body of RawEvents")
-			// So the body may write.
+			// The body may write.
 			no(t, failure(s.ApplyPatch(ctx, key, store.PatchOptions{AsOfNow: true}, patch.NewSplice(0, 1))))
 		}
 	}
+	for r, err := range s.Watch(ctx, key, 1) {
+		no(t, err)
+		look("body of Watch")
+		if r.Seq == 1200 {
+			break
+		}
+	}
 	no(t, s.Export(ctx, key, lookingWriter{func() { look("Export's writer") }}, store.ExportOptions{}))
+	no(t, s.Backup(ctx, lookingWriter{func() { look("Backup's writer") }}))
+	for p, err := range s.Verify(ctx, store.VerifyOptions{Progress: func(store.Key) { look("Verify's progress") }}) {
+		t.Error(p, err)
+	}
 	for i := range 3 {
 		no(t, failure(s.Create(ctx, store.Key{App: "a", User: "u", Session: fmt.Sprint(i)}, nil)))
 	}
@@ -59,6 +72,9 @@ func TestNoTransactionWhileCallersRun(t *testing.T) {
 	for range session.View.Events() {
 		look("body of View.Events")
 		break
+	}
+	if len(looked) != 9 {
+		t.Errorf("not all callers ran: %v", looked)
 	}
 }
 
