@@ -97,6 +97,9 @@ func (l *baseLog) extend(from session.Session, all bool) bool {
 			return false
 		}
 	}
+	if slices.ContainsFunc(given[known:], func(e listed) bool { _, there := l.items[e.id]; return there }) {
+		return false // events of one time come in another order
+	}
 	l.base = from
 	l.add(given[known:], nil)
 	return true
