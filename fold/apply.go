@@ -59,7 +59,7 @@ func (v View) edited(e edit) View {
 }
 
 // derived gives a view the caches of the one before it, as far as they hold. event is
-// what was appended, if that is all.
+// the one appended event, or nil after any other change.
 func (v View) derived(before View, event *patch.Event) View {
 	v.pairs = &pairingCache{}
 	if event != nil {

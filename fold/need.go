@@ -76,7 +76,7 @@ func (v *View) kept(e *patch.Event) *patch.Event {
 // needs collects what a plan would have to read. The plan goes on without the bodies, so
 // that what several of its patches need is known at once.
 type needs struct {
-	seqs  []uint64 // what is at hand too: the next time it must be again
+	seqs  []uint64 // those at hand too, which the next call needs again
 	lacks bool     // some are not at hand
 }
 

@@ -137,7 +137,7 @@ func (p *Places) Represented(seq uint64, index int, branch, scope string) bool {
 	return q.node(nodeID{seq, int32(index)}, lane{records.BranchWithoutRuns(branch), scope}) != nowhere
 }
 
-// What a question finds if no visible event represents what was asked about.
+// Answers to a question about an event that no visible event represents.
 const (
 	inPlace = -1 - iota // a marker does, which stands where compaction cut without a summary
 	nowhere
@@ -229,7 +229,7 @@ func (q *question) once(key answerKey, find func() int) int {
 		q.answers[key] = at
 	}
 	if outermost {
-		for _, k := range q.open { // what was found nowhere on the way may have led to itself
+		for _, k := range q.open { // an answer of nowhere on the way may come from a question that led to itself
 			if at != nowhere && q.answers[k] == nowhere {
 				delete(q.answers, k)
 			}
@@ -323,7 +323,7 @@ func (v View) Cuts() (iter.Seq[Cut], error) {
 // Of several summaries that one patch put in, each stands for the events of its branch and
 // isolation scope. So if one of them is cut, what it stood for is not shown. What a patch of a
 // group took out without a summary in its place, and kept the state of, belongs to the
-// summaries of the group, whatever became of the place. What compaction took out without any
+// summaries of the group. What compaction took out without any
 // summary, since it says nothing, is shown where it stood.
 //
 // The error is a *[NeedError] if the view must be given records of its log, and then perhaps

@@ -58,7 +58,7 @@ func (v View) Rewind(from uint64) ([]*patch.PatchEvent, error) {
 type rewinding struct {
 	start    View   // to be rewound
 	view     View   // with what the patches so far do
-	from     uint64 // what is from here on is new
+	from     uint64 // records from this seq on are new
 	patches  []*patch.PatchEvent
 	reverted []*cut // of the view's patches, none a revert, in the order of their reverts
 
@@ -108,7 +108,7 @@ func (w *rewinding) learn() {
 			}
 			a := age{}
 			for n := range c.tookOut {
-				if !slices.Contains(w.groups[c.group], n.cut) { // what is one put that in itself
+				if !slices.Contains(w.groups[c.group], n.cut) { // the patches that are one put it in themselves
 					a = a.and(w.standsFor(n))
 				}
 			}
@@ -185,7 +185,7 @@ func (w *rewinding) revertMixed() error {
 // either.
 func (w *rewinding) stands(c *cut) bool { return !w.undone[c] && !slices.Contains(w.reverted, c) }
 
-// membersOf returns what is one with a patch, itself among it.
+// membersOf returns the patches that are one with a patch, itself among them.
 func (w *rewinding) membersOf(c *cut) []*cut {
 	if members := w.groups[c.group]; len(members) > 0 {
 		return members
@@ -193,7 +193,7 @@ func (w *rewinding) membersOf(c *cut) []*cut {
 	return []*cut{c}
 }
 
-// revertOne reverts a patch and what is one with it, newest first.
+// revertOne reverts a patch and those that are one with it, newest first.
 func (w *rewinding) revertOne(c *cut) error {
 	for _, member := range slices.Backward(w.membersOf(c)) {
 		if w.stands(member) {
@@ -205,7 +205,7 @@ func (w *rewinding) revertOne(c *cut) error {
 	return nil
 }
 
-// revert reverts one of the view's patches, and first what is in the way of that.
+// revert reverts one of the view's patches, and first the patches that block that.
 func (w *rewinding) revert(c *cut) error {
 	for w.stands(c) {
 		if _, _, ok := w.view.nodes.stretch(c); ok {
@@ -216,7 +216,7 @@ func (w *rewinding) revert(c *cut) error {
 		cleared := false
 		for _, by := range must {
 			by = by.root()                                                // what a redo did is that of the patch that it made to stand again
-			if by.seq <= c.seq || by.seq > w.start.seq || !w.stands(by) { // what is in the way is later; so this ends
+			if by.seq <= c.seq || by.seq > w.start.seq || !w.stands(by) { // a blocking patch is later; so this ends
 				continue
 			}
 			if err := w.revertOne(by); err != nil {

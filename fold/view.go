@@ -9,7 +9,7 @@ import (
 )
 
 // View is a session as it stands after a record of its log: the visible log, the
-// state, and what was skipped. The zero View is an empty session's without initial
+// state, and the patches that were skipped. The zero View is an empty session's without initial
 // state. A View is immutable; it may be copied, kept, and read from any number of
 // goroutines while others are made from it.
 type View struct {

@@ -42,16 +42,16 @@ type Erasure struct {
 	// between them or touch, but do not overlap.
 	Seqs []Span
 
-	// Within says of patches of which not all events that they put in were erased which these
-	// are: by the patch's seq their indices, ascending, among the events that it puts in. There
-	// may be none.
+	// Within is for patches of whose events only some were erased: by the patch's seq, the
+	// ascending indices of the erased ones among the events that it puts in. A patch without
+	// any lost only its other fields.
 	Within map[uint64][]int
 
-	// Summaries says what became of what stands for the erased events.
+	// Summaries says what became of the summaries of erased events.
 	Summaries Summaries
 
-	// Closed is 0 until the erasure is complete, and then the last record of the log as it was
-	// before the closing commit: patches after it were made of the log without what was erased.
+	// Closed is 0 until the erasure is complete. Then it is the seq of the last record before
+	// the closing commit: the authors of later patches have not seen the erased texts.
 	Closed uint64
 
 	// Values is what became of the state values that erased events set.
@@ -63,8 +63,8 @@ type Erasure struct {
 	// Reason is the reason that the author gave.
 	Reason string
 
-	// Digest proves to who has what was erased, and the salt, that it was that: see
-	// store.Erasure. It is 32 bytes, or none.
+	// Digest lets a person who has the erased records and the salt prove that they were the
+	// ones: see store.Erasure. It is 32 bytes, or none.
 	Digest []byte
 }
 
@@ -86,8 +86,7 @@ func (e Erasure) CoversEvent(seq uint64, index int) bool {
 	return e.covers(seq) && (!part || index < 0 || slices.Contains(some, index))
 }
 
-// The fields of a receipt. They stand among the other fields, as they came: a log that a
-// program before them was given may have them, and its records keep their bytes.
+// The fields of a receipt, which stand among the patch's other fields.
 const (
 	eraseSeqs      = "seqs"
 	eraseWithin    = "within"

@@ -12,7 +12,7 @@ var (
 	// text form. The error's text names the field at fault.
 	ErrInvalid = errors.New("invalid")
 
-	// ErrCorrupt is what errors about stored bytes match that are not what was written.
+	// ErrCorrupt is matched by errors about stored bytes that differ from those written.
 	ErrCorrupt = errors.New("corrupt")
 
 	// ErrTooLarge is what errors about input over a size limit match.

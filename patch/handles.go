@@ -8,7 +8,7 @@ import (
 )
 
 // The tools of package recall say by handles which events of the log they bring. A blank keeps of
-// these the places in the log: so what was brought of an event is found when that is erased later.
+// the handles only the places in the log: so a copy that a tool made of an event is found when that event is erased later.
 const (
 	recallSearch = "recall_search"
 	recallRead   = "recall_read"

@@ -19,7 +19,7 @@ const DataTokens = 258
 // of their characters (an English letter a quarter, a Chinese character five sixths of a token);
 // and [DataTokens] for each part with data or a file. Of prose, code and JSON it is within a
 // quarter of what a tokenizer counts. It is 0 for an event without content. This is the one
-// estimate of the whole module; it costs nothing, for it is made when the event is.
+// estimate of the whole module. It is computed once, when the event is made.
 func (e *Event) EstimatedTokens() int { return e.tokens }
 
 // EstimateTextTokens returns what [Event.EstimatedTokens] would be for an event with the

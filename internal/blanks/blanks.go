@@ -1,5 +1,5 @@
-// Package blanks plans the reverts by which visible summaries that were erased make way for what is
-// left behind them: docs/SEMANTICS.md, "Erasing". A store logs them when it completes an erasure, and
+// Package blanks plans the reverts that replace visible blank summaries by the events that are left
+// of those they stood for: docs/SEMANTICS.md, "Erasing". A store logs them when it completes an erasure, and
 // compaction before it plans.
 package blanks
 

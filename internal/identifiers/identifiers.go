@@ -180,7 +180,7 @@ func lastRune(text string) rune {
 	return r
 }
 
-// classify takes what is no part of it from a word's ends and says what it is.
+// classify trims punctuation from a word's ends and says which kind of identifier is left, if any.
 func classify(raw string, traits int) (w word, ok bool) {
 	text := strings.TrimRight(trim(raw), "/~")
 	if text == "" {
@@ -196,7 +196,7 @@ func classify(raw string, traits int) (w word, ok bool) {
 	return w, false
 }
 
-// trim leaves of a word what is between letters, digits, "/" and "~".
+// trim cuts a word's ends up to the first and last letter, digit, "/" or "~".
 func trim(raw string) string {
 	edge := func(c byte) bool { return c < utf8.RuneSelf && !isWordByte(c) && c != '/' && c != '~' }
 	for len(raw) > 0 && edge(raw[0]) {

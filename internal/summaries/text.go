@@ -7,10 +7,9 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// Content is a summary as a model sees it. It always is the user's: whatever stands
-// beside it in the log, in the prompt it may come first or have a function call behind it,
-// where a model's API refuses a turn of the model. Two turns of the user in a row it
-// accepts.
+// Content is a summary as a model sees it. Its role is always user: a summary may come first
+// in the prompt, or before a function call, where a model's API refuses a turn of role model.
+// The API accepts two turns of the user in a row.
 func Content(text string) patch.Value { return patch.Text("user", text) }
 
 // Text returns the texts of a record's content, cleaned, without thoughts.

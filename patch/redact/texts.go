@@ -10,7 +10,7 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// rewriting returns what is to stand in the place of a text, or the text itself if that may
+// rewriting returns the replacement of a text, or the text itself if that may
 // stay. name is the key of the object's member that the text is, or that the arrays are in
 // which it stands; it is "" for a text that is a key itself, and where there is none.
 type rewriting func(name, text string) string
@@ -25,7 +25,7 @@ type rewriting func(name, text string) string
 // functions, branches, times, roles, indices, pins and groups, what patchlog says of its own in
 // customMetadata.patchlog, but for names that it cites from summaries, and what a receipt says but
 // for its reason and keys of the state. So the records of a log that are rewritten each by itself
-// fold as they did, with other texts, and what was erased is covered by its receipt.
+// fold as before, with other texts, and receipts still cover what they say.
 //
 // A record in which nothing changes is returned as it is. Others are as if they had come as
 // JSON: Go types that their values were made from are gone. The error is that of [patch.ParseRecord],
@@ -65,8 +65,8 @@ func rewriteValue(v patch.Value, rewrite rewriting) (patch.Value, error) {
 	return patch.ParseValue(w.out)
 }
 
-// texts says what of a value is text that anybody may have said, and what is structure. nil is
-// data, all of whose texts and keys are such. It holds for each element of an array.
+// texts tells a value's free texts from its structure. nil is data: all its texts and keys
+// are free. It holds for each element of an array.
 type texts struct {
 	stays   bool        // all of it is structure
 	encoded bool        // it is bytes in base64
