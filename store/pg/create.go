@@ -26,10 +26,7 @@ func (b *Backend) create(ctx context.Context, session string, batch backend.Batc
 	err = b.attempt(ctx, writes, func(ctx context.Context, conn *pgx.Conn) error {
 		var num int64
 		err := conn.QueryRow(ctx, b.sql(text+createRestSQL), createArgs(session, batch, c)...).Scan(&num)
-		created = err == nil
-		if errors.Is(err, pgx.ErrNoRows) {
-			return nil
-		}
+		created, err = found(err)
 		return err
 	})
 	switch table, constraint, there := violates(err); {
@@ -47,17 +44,30 @@ func (b *Backend) create(ctx context.Context, session string, batch backend.Batc
 
 // existsOr returns ErrExists if the session is there, and else the other error.
 func (b *Backend) existsOr(ctx context.Context, session string, other error) error {
-	exists := false
-	err := b.attempt(ctx, reads, func(ctx context.Context, c *pgx.Conn) error {
-		return c.QueryRow(ctx, b.sql(`SELECT count(*) > 0 FROM patchlog.sessions WHERE hash = $1`), hash(session)).Scan(&exists)
-	})
+	there, err := b.exists(ctx, `hash = $1`, hash(session))
 	switch {
 	case err != nil:
 		return err
-	case exists:
+	case there:
 		return backend.ErrExists
 	}
 	return other
+}
+
+// exists reports whether a session meets a condition.
+func (b *Backend) exists(ctx context.Context, condition string, args ...any) (there bool, err error) {
+	err = b.attempt(ctx, reads, func(ctx context.Context, c *pgx.Conn) error {
+		return c.QueryRow(ctx, b.sql(`SELECT EXISTS (SELECT FROM patchlog.sessions WHERE `+condition+`)`), args...).Scan(&there)
+	})
+	return there, err
+}
+
+// found makes of the error of a Scan whether there was a row.
+func found(err error) (bool, error) {
+	if errors.Is(err, pgx.ErrNoRows) {
+		return false, nil
+	}
+	return err == nil, err
 }
 
 // whileSQL finds the session of batch.While, if it is as this says, and keeps it so until the commit.
@@ -67,7 +77,7 @@ WITH unmoved AS (
 	FOR SHARE
 ), `
 
-const createSQL = whileSQL + `made AS (
+const createSQL = whileSQL + `done AS (
 	INSERT INTO patchlog.sessions (hash, birth, name, creation, state, last, token, sum, counts)
 	SELECT $1, $2, $3, $4, 0, $6::bigint, $7, $8, $21::bytea
 	WHERE $22::bytea IS NULL AND $23::bigint = 0 AND $5::bigint = 0 AND ($17::bytea IS NULL OR EXISTS (SELECT FROM unmoved))
@@ -75,7 +85,7 @@ const createSQL = whileSQL + `made AS (
 )`
 
 // createStagedSQL makes a session of a staged one.
-const createStagedSQL = whileSQL + `made AS (
+const createStagedSQL = whileSQL + `done AS (
 	UPDATE patchlog.sessions
 	SET hash = $1, name = $3, creation = $4, last = $6, token = $7, sum = $8, counts = coalesce($21, counts), created = now(), touched = now()
 	WHERE hash = $22 AND birth = $2 AND state = 0 AND last = $5 AND token = $23 AND ($17::bytea IS NULL OR EXISTS (SELECT FROM unmoved))
@@ -85,21 +95,9 @@ const createStagedSQL = whileSQL + `made AS (
 // createRestSQL has the session's row before all others: the shared values are sorted,
 // which takes the row.
 const createRestSQL = `, put_meta AS (
-	INSERT INTO patchlog.metas (num, data) SELECT num, $9 FROM made
+	INSERT INTO patchlog.metas (num, data) SELECT num, $16 FROM done
 	ON CONFLICT (num) DO UPDATE SET data = excluded.data
-), put_records AS (
-	INSERT INTO patchlog.records (num, seq, data)
-	SELECT m.num, x.seq, x.data FROM made m, unnest($10::bigint[], $11::bytea[]) AS x(seq, data)
-), put_ids AS (
-	INSERT INTO patchlog.ids (num, id, seq)
-	SELECT m.num, x.id, x.seq FROM made m, unnest($12::bytea[], $13::bigint[]) AS x(id, seq)
-), put_shared AS (
-	INSERT INTO patchlog.shared (hash, name, data)
-	SELECT x.hash, x.name, x.data FROM made m, unnest($14::bytea[], $15::bytea[], $16::bytea[]) AS x(hash, name, data)
-	ORDER BY x.hash
-	ON CONFLICT (hash) DO UPDATE SET data = excluded.data
-)
-SELECT num FROM made`
+)` + putRowsSQL
 
 func createArgs(session string, batch backend.Batch, c *change) []any {
 	var rows rows
@@ -116,6 +114,6 @@ func createArgs(session string, batch backend.Batch, c *change) []any {
 		staged = hash(batch.Staged)
 	}
 	return []any{c.hash, c.birth, []byte(session), []byte(batch.Creation), c.after, c.last, c.next, int64(c.chain.Sum),
-		data(batch.Meta), rows.seqs, rows.datas, rows.ids, rows.idSeqs, rows.sharedHashes, rows.names, rows.values,
+		rows.seqs, rows.datas, rows.ids, rows.idSeqs, rows.sharedHashes, rows.names, rows.values, data(batch.Meta),
 		while.hash, while.birth, while.last, while.token, c.counts, staged, c.seen}
 }

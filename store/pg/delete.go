@@ -2,7 +2,6 @@ package pg
 
 import (
 	"context"
-	"errors"
 
 	"github.com/jackc/pgx/v5"
 
@@ -24,30 +23,24 @@ func (b *Backend) Delete(ctx context.Context, session, creation string, seen *ba
 		condition, args = " AND last = $3 AND token = $4", append(args, number(seen.Last), int64(seen.Token))
 	}
 	var num int64
-	var found, there bool
+	var deleted, there bool
 	err := b.attemptWaiting(ctx, writes, func(ctx context.Context, c *pgx.Conn) error {
 		err := c.QueryRow(ctx, b.sql(`
 			UPDATE patchlog.sessions SET hash = NULL, name = NULL, state = 3, touched = now()
 			WHERE hash = $1 AND birth = $2`+condition+`
 			RETURNING num`), args...).Scan(&num)
-		found = err == nil
-		if errors.Is(err, pgx.ErrNoRows) {
-			return nil
-		}
+		deleted, err = found(err)
 		return err
 	})
-	if err == nil && !found && seen != nil {
-		err = b.attempt(ctx, reads, func(ctx context.Context, c *pgx.Conn) error {
-			return c.QueryRow(ctx, b.sql(`SELECT count(*) > 0 FROM patchlog.sessions WHERE hash = $1 AND birth = $2`),
-				hash(session), hash(creation)).Scan(&there)
-		})
+	if err == nil && !deleted && seen != nil {
+		there, err = b.exists(ctx, `hash = $1 AND birth = $2`, hash(session), hash(creation))
 	}
 	switch {
 	case err != nil:
 		return err
 	case there:
 		return backend.ErrMoved
-	case !found:
+	case !deleted:
 		return backend.ErrNotFound
 	}
 	b.left(ctx, first(b.remove(ctx, num, true), b.forget(ctx)))

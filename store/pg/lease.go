@@ -2,7 +2,6 @@ package pg
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -20,16 +19,12 @@ func (b *Backend) Lease(ctx context.Context, name, owner string, ttl time.Durati
 			_, err := c.Exec(ctx, b.sql(`DELETE FROM patchlog.leases WHERE hash = $1 AND owner = $2`), hash(name), []byte(owner))
 			return err
 		}
-		err := c.QueryRow(ctx, b.sql(`
+		held, err = found(c.QueryRow(ctx, b.sql(`
 			INSERT INTO patchlog.leases AS l (hash, name, owner, until)
 			VALUES ($1, $2, $3, clock_timestamp() + $4::bigint * interval '1 microsecond')
 			ON CONFLICT (hash) DO UPDATE SET owner = excluded.owner, until = clock_timestamp() + $4::bigint * interval '1 microsecond'
 			WHERE l.owner = excluded.owner OR l.until <= clock_timestamp()
-			RETURNING true`), hash(name), []byte(name), []byte(owner), max(ttl.Microseconds(), 1)).Scan(&held)
-		if errors.Is(err, pgx.ErrNoRows) {
-			held = false
-			return nil
-		}
+			RETURNING true`), hash(name), []byte(name), []byte(owner), max(ttl.Microseconds(), 1)).Scan(nil))
 		return err
 	})
 	return held && err == nil, err

@@ -112,7 +112,10 @@ WITH locked AS (
 	FROM locked l
 	WHERE s.num = l.num
 	RETURNING s.num
-), put_records AS (
+)` + putRowsSQL
+
+// putRowsSQL ends a statement that appends one batch: it inserts the rows of the session in done, if there is one.
+const putRowsSQL = `, put_records AS (
 	INSERT INTO patchlog.records (num, seq, data)
 	SELECT d.num, x.seq, x.data FROM done d, unnest($9::bigint[], $10::bytea[]) AS x(seq, data)
 ), put_ids AS (

@@ -75,12 +75,12 @@ func (b *Backend) List(ctx context.Context, prefix, after string, limit int) ([]
 	return out, nil
 }
 
-type found struct {
+type foundRow struct {
 	seq  *int64 // nil if the session is there, and nothing else
 	data []byte
 }
 
-func scanFound(row pgx.CollectableRow) (f found, err error) {
+func scanFound(row pgx.CollectableRow) (f foundRow, err error) {
 	err = row.Scan(&f.seq, &f.data)
 	return f, err
 }
@@ -169,8 +169,12 @@ func (b *Backend) Snapshot(ctx context.Context, session, creation string) (backe
 // PutSnapshot implements [backend.Backend]. The session's row is locked so that it is not
 // deleted, and no record of it replaced, meanwhile; appends go on.
 func (b *Backend) PutSnapshot(ctx context.Context, session, creation string, kept backend.Snapshot) error {
-	found, there := false, false
-	err := b.call(ctx, repeats, func(ctx context.Context, c *pgx.Conn) error {
+	held, there := false, false
+	if err := b.enter(ctx); err != nil {
+		return err
+	}
+	defer b.leave()
+	err := b.attempt(ctx, repeats, func(ctx context.Context, c *pgx.Conn) error {
 		return c.QueryRow(ctx, b.sql(`
 			WITH held AS (
 				SELECT num FROM patchlog.sessions WHERE hash = $1 AND birth = $2 AND edition = $6 FOR KEY SHARE
@@ -179,17 +183,15 @@ func (b *Backend) PutSnapshot(ctx context.Context, session, creation string, kep
 				ON CONFLICT (num) DO UPDATE SET seq = excluded.seq, sum = excluded.sum, data = excluded.data
 				WHERE p.seq <= excluded.seq
 			)
-			SELECT EXISTS (SELECT FROM held)`), hash(session), hash(creation), number(kept.Seq), int64(kept.Chain.Sum), data(kept.Data), number(kept.Edition)).Scan(&found)
+			SELECT EXISTS (SELECT FROM held)`), hash(session), hash(creation), number(kept.Seq), int64(kept.Chain.Sum), data(kept.Data), number(kept.Edition)).Scan(&held)
 	})
-	if err == nil && !found { // a deletion that it waited for is seen by another statement only
-		err = b.call(ctx, repeats, func(ctx context.Context, c *pgx.Conn) error {
-			return c.QueryRow(ctx, b.sql(`SELECT EXISTS (SELECT FROM patchlog.sessions WHERE hash = $1 AND birth = $2)`), hash(session), hash(creation)).Scan(&there)
-		})
+	if err == nil && !held { // a deletion that it waited for is seen by another statement only
+		there, err = b.exists(ctx, `hash = $1 AND birth = $2`, hash(session), hash(creation))
 	}
 	switch {
 	case err != nil:
 		return err
-	case found:
+	case held:
 		return nil
 	case there:
 		return backend.ErrMoved
