@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 
 	"google.golang.org/adk/v2/session"
 
@@ -31,13 +30,10 @@ type CompactOptions struct {
 // another process, or it is being compacted. An invocation that runs in this one keeps what it
 // was asked. The error matches [ErrCompactionOff] where compaction is off.
 func (s *Service) Compact(ctx context.Context, sess session.Session, opts CompactOptions) ([]compaction.Written, error) {
-	handle, err := handleOf(sess)
-	if err == nil && s.compacting == nil {
-		err = ErrCompactionOff
+	if s.compacting == nil {
+		return nil, fmt.Errorf("compact: %w", ErrCompactionOff)
 	}
-	if err == nil {
-		err = s.stillThere(ctx, handle)
-	}
+	handle, err := s.current(ctx, sess)
 	if err != nil {
 		return nil, fmt.Errorf("compact: %w", err)
 	}
@@ -59,30 +55,5 @@ func (s *Service) LastCompaction(sess session.Session) (a compaction.Attempt[sto
 	if err != nil || s.compacting == nil {
 		return a, false
 	}
-	return s.compacting.last.of(handle.key)
-}
-
-// attempts are the last ones of sessions. It is safe for use by any number of goroutines.
-type attempts struct {
-	mu    sync.Mutex
-	known recent[store.Key, compaction.Attempt[store.Key]]
-}
-
-func (l *attempts) keep(a compaction.Attempt[store.Key]) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.known.keep(a.Key, a, 1)
-}
-
-func (l *attempts) of(key store.Key) (a compaction.Attempt[store.Key], ok bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.known.find(key)
-}
-
-// forget forgets a session that is gone.
-func (l *attempts) forget(key store.Key) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.known.forget(key)
+	return s.compacting.last.get(handle.key)
 }

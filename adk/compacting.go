@@ -26,7 +26,7 @@ type compacting struct {
 	inRun      *compaction.Compactor[store.Key] // nil: in the background alone
 	timeout    time.Duration
 	logger     *slog.Logger
-	last       attempts
+	last       cache[store.Key, compaction.Attempt[store.Key]]
 }
 
 func newCompacting(s storage, t *telemetry, cfg compaction.Config, opts Options) (*compacting, error) {
@@ -40,7 +40,7 @@ func newCompacting(s storage, t *telemetry, cfg compaction.Config, opts Options)
 		Approve: approve(opts.Hooks.BeforeSummarise),
 		Observe: func(ctx context.Context, a compaction.Attempt[store.Key]) {
 			t.compacted(ctx, a)
-			c.last.keep(a)
+			c.last.put(a.Key, a, 1)
 			c.adoptAfter(ctx, a)
 			if opts.Hooks.OnCompaction != nil {
 				opts.Hooks.OnCompaction(a)

@@ -141,7 +141,7 @@ func TestFailuresReachNoRun(t *testing.T) {
 	const timeout = 300 * time.Millisecond
 	for name, c := range map[string]struct {
 		summarize compaction.SummarizerFunc // nil: it succeeds
-		before    func(context.Context, adk.Draft) error
+		before    func(context.Context, adk.ApproveRequest) error
 		outcome   compaction.Outcome // of the first attempt
 		err       error
 	}{
@@ -163,9 +163,9 @@ func TestFailuresReachNoRun(t *testing.T) {
 		"calls a function": {func(context.Context, compaction.Request) (compaction.Response, error) {
 			return gemini.Response("", &genai.Content{Parts: []*genai.Part{call("x", "y", nil)}}, "", nil)
 		}, nil, compaction.Failed, compaction.ErrRefusedAnswer},
-		"is vetoed":          {nil, func(context.Context, adk.Draft) error { return broken }, compaction.Vetoed, broken},
-		"hook panics":        {nil, func(context.Context, adk.Draft) error { panic("no") }, compaction.Failed, compaction.ErrPanic},
-		"hook never returns": {nil, func(context.Context, adk.Draft) error { <-release; return nil }, compaction.Failed, context.DeadlineExceeded},
+		"is vetoed":          {nil, func(context.Context, adk.ApproveRequest) error { return broken }, compaction.Vetoed, broken},
+		"hook panics":        {nil, func(context.Context, adk.ApproveRequest) error { panic("no") }, compaction.Failed, compaction.ErrPanic},
+		"hook never returns": {nil, func(context.Context, adk.ApproveRequest) error { <-release; return nil }, compaction.Failed, context.DeadlineExceeded},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var mu sync.Mutex
@@ -324,10 +324,10 @@ func cut(t *testing.T, svc *adk.Service, n int) {
 // nothing in it.
 func TestBeforeSummarise(t *testing.T) {
 	var mu sync.Mutex
-	var drafts []adk.Draft
+	var drafts []adk.ApproveRequest
 	svc := compacted(t, adk.Options{
 		Compaction: compaction.Config{Enabled: true, CompactionInterval: 2, Summarizer: adk.Summarizer(shortener{})},
-		Hooks: adk.Hooks{BeforeSummarise: func(_ context.Context, d adk.Draft) error {
+		Hooks: adk.Hooks{BeforeSummarise: func(_ context.Context, d adk.ApproveRequest) error {
 			mu.Lock()
 			defer mu.Unlock()
 			kept := d
@@ -336,7 +336,7 @@ func TestBeforeSummarise(t *testing.T) {
 				copied := *s.Event
 				content := *s.Event.Content
 				copied.Content = &content
-				kept.Summaries = append(kept.Summaries, adk.DraftSummary{Event: &copied, Of: slices.Clone(s.Of)})
+				kept.Summaries = append(kept.Summaries, adk.SummaryDraft{Event: &copied, Of: slices.Clone(s.Of)})
 			}
 			drafts = append(drafts, kept)
 			for i, s := range d.Summaries {
@@ -346,7 +346,7 @@ func TestBeforeSummarise(t *testing.T) {
 					e.Content = nil
 					s.Of[j] = nil
 				}
-				d.Summaries[i] = adk.DraftSummary{}
+				d.Summaries[i] = adk.SummaryDraft{}
 			}
 			clear(d.Patches)
 			return nil
@@ -384,7 +384,7 @@ func TestBeforeSummarise(t *testing.T) {
 // kept. A veto leaves the session as it is, and a focus reaches the summarizer.
 func TestPrepare(t *testing.T) {
 	var mu sync.Mutex
-	var asked []adk.Proposal
+	var asked []adk.PrepareRequest
 	var focus string
 	veto := errors.New("not these")
 	refuses := false
@@ -396,7 +396,7 @@ func TestPrepare(t *testing.T) {
 				focus = req.Focus
 				return compaction.Response{Text: "They talked."}, nil
 			})},
-		Hooks: adk.Hooks{Prepare: func(_ context.Context, p adk.Proposal) (string, error) {
+		Hooks: adk.Hooks{Prepare: func(_ context.Context, p adk.PrepareRequest) (string, error) {
 			mu.Lock()
 			defer mu.Unlock()
 			if refuses {

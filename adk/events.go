@@ -31,15 +31,7 @@ func (v visible) At(i int) *session.Event {
 	return v.given.event(v.view.At(i))
 }
 
-func (v visible) All() iter.Seq[*session.Event] {
-	return func(yield func(*session.Event) bool) {
-		for _, e := range v.view.Events() {
-			if !yield(v.given.event(e)) {
-				return
-			}
-		}
-	}
-}
+func (v visible) All() iter.Seq[*session.Event] { return v.given.all(v.view.Events()) }
 
 // selected are some of a visible log's events, otherwise as [visible].
 type selected struct {
@@ -57,15 +49,7 @@ func (s selected) At(i int) *session.Event {
 	return s.given.event(s.events[i])
 }
 
-func (s selected) All() iter.Seq[*session.Event] {
-	return func(yield func(*session.Event) bool) {
-		for _, e := range s.events {
-			if !yield(s.given.event(e)) {
-				return
-			}
-		}
-	}
-}
+func (s selected) All() iter.Seq[*session.Event] { return s.given.all(slices.All(s.events)) }
 
 var _, _ session.Events = visible{}, selected{}
 
@@ -117,18 +101,15 @@ func (s *Session) grow(records []patch.Record, after fold.View) {
 		case selected:
 			s.held = slices.Clone(shown.events)
 		case visible:
-			s.held = make([]*patch.Event, 0, shown.Len()+1)
-			for _, e := range shown.view.Events() {
-				s.held = append(s.held, e)
-			}
+			s.held = choose(shown.view, shown.Len(), time.Time{}).events
 		}
 	}
 	for _, r := range records {
-		known := slices.ContainsFunc(s.held, func(e *patch.Event) bool {
+		shown := slices.ContainsFunc(s.held, func(e *patch.Event) bool {
 			o, _ := e.Origin()
 			return e.ID() == r.ID() || o.ID == r.ID()
 		})
-		if r.Event != nil && !known {
+		if r.Event != nil && !shown {
 			s.held = append(s.held, inPlaceOf(r, after))
 		}
 	}
@@ -171,6 +152,17 @@ func newGiven(d *decoded) *given {
 	return g
 }
 
+// all gives events one after the other.
+func (g *given) all(events iter.Seq2[int, *patch.Event]) iter.Seq[*session.Event] {
+	return func(yield func(*session.Event) bool) {
+		for _, e := range events {
+			if !yield(g.event(e)) {
+				return
+			}
+		}
+	}
+}
+
 func (g *given) event(p *patch.Event) *session.Event {
 	if g.before == nil {
 		return g.decoded.event(p)
@@ -189,26 +181,18 @@ func (g *given) event(p *patch.Event) *session.Event {
 // times as long as copying it. It is safe for use by any number of goroutines.
 type decoded struct {
 	logger *slog.Logger
-
-	mu     sync.Mutex
-	events recent[*patch.Event, *session.Event] // by bytes of JSON
+	events cache[*patch.Event, *session.Event] // by bytes of JSON
 }
 
 // event returns an event of the log as ADK knows it, the caller's own.
 func (d *decoded) event(p *patch.Event) *session.Event {
-	d.mu.Lock()
-	e, ok := d.events.find(p)
-	d.mu.Unlock()
-	if ok {
+	if e, ok := d.events.get(p); ok {
 		return copyEvent(e)
 	}
 	e, err := SessionEvent(p)
 	if err != nil {
 		d.logger.Warn("patchlog: an event of the log has fields that ADK cannot read", "error", err)
 	}
-	size := patch.Record{Event: p}.Size()
-	d.mu.Lock()
-	d.events.keep(p, e, size)
-	d.mu.Unlock()
+	d.events.put(p, e, patch.Record{Event: p}.Size())
 	return copyEvent(e)
 }

@@ -56,14 +56,12 @@ func (s *Service) Live(sess session.Session) string {
 	return s.compacting.runs.live(sess.(*Session).key)
 }
 
-// Known returns how many sessions of a base are cached or locked.
-func (s *Service) Known() (cached, locked int) {
-	b := s.store.(*based)
-	b.mu.Lock()
-	defer b.mu.Unlock()
+// Cached returns how many sessions of a base are cached or locked.
+func (s *Service) Cached() (cached, locked int) {
+	b := s.store.(*baseStorage)
 	b.locks.mu.Lock()
 	defer b.locks.mu.Unlock()
-	return len(b.known.young) + len(b.known.old), len(b.locks.held)
+	return len(b.logs.young) + len(b.logs.old), len(b.locks.held)
 }
 
 // Over returns a service over the storage of another one.

@@ -53,10 +53,7 @@ type ForkOptions struct {
 // events one by one, without their app: and user: keys, and an At within the patches of one call
 // leaves that call out. It fails with [store.ErrExists] if the new session is there.
 func (s *Service) Fork(ctx context.Context, sess session.Session, opts ForkOptions) (*Session, error) {
-	handle, err := handleOf(sess)
-	if err == nil {
-		err = s.stillThere(ctx, handle)
-	}
+	handle, err := s.current(ctx, sess)
 	if err != nil {
 		return nil, fmt.Errorf("fork: %w", err)
 	}
@@ -73,10 +70,7 @@ func (s *Service) Fork(ctx context.Context, sess session.Session, opts ForkOptio
 // The session stands at the view that this gives; other sessions of it must be got again. Over a
 // wrapped service the error matches [errors.ErrUnsupported]: it cannot change its events.
 func (s *Service) Erase(ctx context.Context, sess session.Session, selection store.EraseSelection, opts store.EraseOptions) (store.Erasure, error) {
-	handle, err := handleOf(sess)
-	if err == nil {
-		err = s.stillThere(ctx, handle)
-	}
+	handle, err := s.current(ctx, sess)
 	if err != nil {
 		return store.Erasure{}, fmt.Errorf("erase: %w", err)
 	}

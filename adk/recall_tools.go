@@ -159,7 +159,7 @@ type recalls struct {
 // recalled is how many tokens the tools have brought into turns.
 type recalled struct {
 	mu    sync.Mutex
-	spent recent[turn, int]
+	spent cache[turn, int]
 }
 
 // turn is an invocation of a session.
@@ -413,12 +413,12 @@ func (r *recalls) take(ctx agent.InvocationContext, key store.Key) int {
 	all.mu.Lock()
 	defer all.mu.Unlock()
 	of := turn{key, ctx.InvocationID()}
-	spent, _ := all.spent.find(of)
+	spent, _ := all.spent.get(of)
 	tokens := min(r.opts.CallTokens, r.opts.TurnTokens-spent)
 	if tokens < leastRecallTokens {
 		return 0
 	}
-	all.spent.keep(of, spent+tokens, 1)
+	all.spent.put(of, spent+tokens, 1)
 	return tokens
 }
 
@@ -428,6 +428,6 @@ func (r *recalls) giveBack(ctx agent.InvocationContext, key store.Key, tokens in
 	all.mu.Lock()
 	defer all.mu.Unlock()
 	of := turn{key, ctx.InvocationID()}
-	spent, _ := all.spent.find(of)
-	all.spent.keep(of, spent-max(tokens, 0), 1)
+	spent, _ := all.spent.get(of)
+	all.spent.put(of, spent-max(tokens, 0), 1)
 }

@@ -15,8 +15,8 @@ import (
 // only asked about after something was appended. It is safe for use by any number of
 // goroutines.
 type runs struct {
-	mu    sync.Mutex
-	known recent[store.Key, invocation]
+	mu     sync.Mutex // for reading and writing an entry
+	active cache[store.Key, invocation]
 }
 
 type invocation struct {
@@ -27,7 +27,7 @@ type invocation struct {
 
 // find returns the zero invocation for a session of which none is known.
 func (r *runs) find(key store.Key) invocation {
-	run, _ := r.known.find(key)
+	run, _ := r.active.get(key)
 	return run
 }
 
@@ -44,7 +44,7 @@ func (r *runs) began(key store.Key, id string, until time.Time) (before string, 
 	if due = time.Now().After(run.leased); due {
 		run.leased = until
 	}
-	r.known.keep(key, run, 1)
+	r.active.put(key, run, 1)
 	return before, due
 }
 
@@ -54,7 +54,7 @@ func (r *runs) release(key store.Key, id string) {
 	defer r.mu.Unlock()
 	if run := r.find(key); run.id == id {
 		run.leased = time.Time{}
-		r.known.keep(key, run, 1)
+		r.active.put(key, run, 1)
 	}
 }
 
@@ -62,7 +62,7 @@ func (r *runs) release(key store.Key, id string) {
 func (r *runs) watch(key store.Key, id string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.known.keep(key, invocation{id: id, watched: true}, 1)
+	r.active.put(key, invocation{id: id, watched: true}, 1)
 }
 
 // ended says that an invocation has ended.
@@ -70,7 +70,7 @@ func (r *runs) ended(key store.Key, id string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.find(key).id == id {
-		r.known.forget(key)
+		r.active.remove(key)
 	}
 }
 
@@ -99,8 +99,8 @@ const (
 // processes that do not run it.
 const leaseTime = 10 * time.Minute
 
-// So many invocations, the newest of a view, are asked about before it is compacted.
-const maxAsked = 8
+// maxClaimed is how many invocations, the newest of a view, are checked for a lease before it is compacted.
+const maxClaimed = 8
 
 // lease takes a lease, or takes it again, or with a time of 0 gives it up. What fails is
 // reported and does no harm: leases keep work from being done in vain.
@@ -119,7 +119,7 @@ func (c *compacting) release(ctx context.Context, key store.Key, invocation stri
 // claim reports whether this service may compact a session: no other process does, and none
 // runs one of its newest invocations.
 func (c *compacting) claim(ctx context.Context, key store.Key, v fold.View) (done func(), ok bool) {
-	for _, id := range newestInvocations(v, maxAsked) {
+	for _, id := range newestInvocations(v, maxClaimed) {
 		if !c.lease(ctx, key, runLease+id, -1) {
 			return nil, false
 		}

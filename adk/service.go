@@ -128,7 +128,7 @@ func newService(s storage, opts Options) (*Service, error) {
 	svc := &Service{
 		store:     s,
 		logger:    opts.Logger,
-		decoded:   &decoded{logger: opts.Logger, events: recent[*patch.Event, *session.Event]{limit: cmp.Or(opts.cacheBytes, defaultCacheBytes)}},
+		decoded:   &decoded{logger: opts.Logger, events: cache[*patch.Event, *session.Event]{limit: cmp.Or(opts.cacheBytes, defaultCacheBytes)}},
 		telemetry: t,
 		redact:    opts.Redact,
 		oneRun:    newOneRun(opts.Runs, s),
@@ -262,7 +262,7 @@ func (s *Service) Delete(ctx context.Context, req *session.DeleteRequest) error 
 		return fmt.Errorf("delete session: %w", err)
 	}
 	if s.compacting != nil {
-		s.compacting.last.forget(key)
+		s.compacting.last.remove(key)
 	}
 	return nil
 }

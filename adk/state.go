@@ -3,6 +3,7 @@ package adk
 import (
 	"iter"
 	"maps"
+	"slices"
 	"strings"
 
 	"google.golang.org/adk/v2/session"
@@ -38,23 +39,15 @@ func (s state) Set(key string, value any) error {
 // All yields what was there when the iteration began.
 func (s state) All() iter.Seq2[string, any] {
 	return func(yield func(string, any) bool) {
-		for key, value := range s.snapshot() {
-			if !yield(key, value) {
-				return
-			}
+		s.session.mu.RLock()
+		stored, overlay := s.session.stored, maps.Clone(s.session.overlay)
+		s.session.mu.RUnlock()
+		all := stored.State()
+		for key, value := range overlay {
+			all[key] = shown(value)
 		}
+		maps.All(all)(yield)
 	}
-}
-
-func (s state) snapshot() map[string]any {
-	s.session.mu.RLock()
-	stored, overlay := s.session.stored, maps.Clone(s.session.overlay)
-	s.session.mu.RUnlock()
-	all := stored.State()
-	for key, value := range overlay {
-		all[key] = shown(value)
-	}
-	return all
 }
 
 // shown returns an overlay's value as callers see it.
@@ -68,18 +61,11 @@ func shown(value any) any {
 // withoutTemp returns a state without its temp: keys: they may hold what cannot be
 // stored. It returns m itself if there are none.
 func withoutTemp(m map[string]any) map[string]any {
-	var own map[string]any
-	for key := range m {
-		if isTemp(key) {
-			if own == nil {
-				own = maps.Clone(m)
-			}
-			delete(own, key)
-		}
-	}
-	if own == nil {
+	if !slices.ContainsFunc(slices.Collect(maps.Keys(m)), isTemp) {
 		return m
 	}
+	own := maps.Clone(m)
+	maps.DeleteFunc(own, func(key string, _ any) bool { return isTemp(key) })
 	return own
 }
 

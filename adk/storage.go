@@ -93,26 +93,17 @@ func (s inStore) Create(ctx context.Context, key store.Key, state map[string]any
 		key.Session = platform.NewUUID(ctx)
 	}
 	found, err := s.Store.CreateAt(ctx, key, state, created)
-	if err != nil {
-		return stored{}, err
-	}
-	return s.stored(ctx, found)
+	return s.stored(ctx, found, err)
 }
 
 func (s inStore) Get(ctx context.Context, key store.Key, _ session.GetRequest) (stored, error) {
 	found, err := s.Store.Get(ctx, key)
-	if err != nil {
-		return stored{}, err
-	}
-	return s.stored(ctx, found)
+	return s.stored(ctx, found, err)
 }
 
 func (s inStore) Fork(ctx context.Context, key, newKey store.Key, opts store.ForkOptions) (stored, error) {
 	found, err := s.Store.Fork(ctx, key, newKey, opts)
-	if err != nil {
-		return stored{}, err
-	}
-	return s.stored(ctx, found)
+	return s.stored(ctx, found, err)
 }
 
 func (s inStore) Append(ctx context.Context, key store.Key, opts store.AppendOptions, e *patch.Event, _ *session.Event) (store.Committed, error) {
@@ -126,8 +117,12 @@ func (s inStore) Handle(seq uint64, index int, _ *patch.Event) string {
 	return fmt.Sprintf("%d.%d", seq, index)
 }
 
-func (s inStore) stored(ctx context.Context, found store.Session) (out stored, err error) {
-	out = stored{Key: found.Key, View: found.View}
+// stored returns a session that the store found, or the store's error.
+func (s inStore) stored(ctx context.Context, found store.Session, err error) (stored, error) {
+	if err != nil {
+		return stored{}, err
+	}
+	out := stored{Key: found.Key, View: found.View}
 	if out.updated, err = s.lastUpdate(ctx, found.Key, found.View); err != nil {
 		return stored{}, err
 	}

@@ -144,7 +144,7 @@ func TestVetoTelemetry(t *testing.T) {
 	svc := compacted(t, adk.Options{
 		Telemetry:  adk.Telemetry{MeterProvider: metric.NewMeterProvider(metric.WithReader(reader))},
 		Compaction: compaction.Config{Enabled: true, CompactionInterval: 2},
-		Hooks:      adk.Hooks{BeforeSummarise: func(context.Context, adk.Draft) error { return context.Canceled }},
+		Hooks:      adk.Hooks{BeforeSummarise: func(context.Context, adk.ApproveRequest) error { return context.Canceled }},
 	})
 	exchanges(t, svc, "app", 3)
 	svc.Settle(t)

@@ -36,73 +36,66 @@ func Wrap(base session.Service, opts Options) (*Service, error) {
 	case v.Type() == reflect.TypeFor[*Service]():
 		return nil, fmt.Errorf("%w: the session service to wrap is one of this package's already", patch.ErrInvalid)
 	}
-	b := &based{service: base, logger: opts.Logger, known: recent[store.Key, *baseLog]{limit: maxKnownBytes}}
+	b := &baseStorage{service: base, logger: opts.Logger, logs: cache[store.Key, *baseLog]{limit: maxLogBytes}}
 	if b.logger == nil {
 		b.logger = slog.Default()
 	}
 	if opts.cacheBytes < 0 {
-		b.known.limit = -1
+		b.logs.limit = -1
 	}
 	b.finder = recall.NewFinder(searched{b}, min(opts.cacheBytes, 0))
 	return newService(b, opts)
 }
 
-// maxKnownBytes is about how much memory a generation of cached logs takes.
-const maxKnownBytes = 32 << 20
+// maxLogBytes is about how much memory a generation of cached logs takes.
+const maxLogBytes = 32 << 20
 
 // recentEvents is how many events a read of the base's end asks for.
 const recentEvents = 8
 
-// based is a storage that is a session service.
-type based struct {
+// baseStorage is a storage that is a session service.
+type baseStorage struct {
 	service session.Service
 	logger  *slog.Logger
 	finder  *recall.Finder[store.Key]
 	locks   keyLocks
-
-	mu    sync.Mutex
-	known recent[store.Key, *baseLog]
+	logs    cache[store.Key, *baseLog]
 }
 
 // with calls do with a session as it is in the base, and with its lock. A filter in req limits what
 // is asked of the base, where the rest is known.
-func (b *based) with(ctx context.Context, key store.Key, req session.GetRequest, do func(*baseLog) error) error {
+func (b *baseStorage) with(ctx context.Context, key store.Key, req session.GetRequest, do func(*baseLog) error) error {
 	unlock, err := b.locks.lock(ctx, key)
 	if err != nil {
 		return err
 	}
 	defer unlock()
-	b.mu.Lock()
-	l, ok := b.known.find(key)
-	b.mu.Unlock()
+	l, ok := b.logs.get(key)
 	if !ok {
 		l = &baseLog{key: key, logger: b.logger}
 	}
 	if err := b.read(ctx, l, req); err != nil {
 		return b.missing(ctx, key, err)
 	}
-	defer b.keep(l)
+	defer b.cache(l)
 	return do(l)
 }
 
 // whole asks the base for all events, and end for the newest.
 var whole, end = session.GetRequest{}, session.GetRequest{NumRecentEvents: recentEvents}
 
-func (b *based) keep(l *baseLog) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.known.keep(l.key, l, 1<<10+2*l.size) // the base's session has its own events
+// cache keeps a log for the next call.
+func (b *baseStorage) cache(l *baseLog) {
+	b.logs.put(l.key, l, 1<<10+2*l.size) // the base's session has its own events
 }
 
-func (b *based) forget(key store.Key) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.known.forget(key)
+func (b *baseStorage) forget(key store.Key) {
+	b.logs.remove(key)
 	b.finder.Forget(key)
 }
 
 // read brings a log up to what the base has.
-func (b *based) read(ctx context.Context, l *baseLog, req session.GetRequest) error {
+func (b *baseStorage) read(ctx context.Context, l *baseLog, req session.GetRequest) error {
 	if l.base == nil {
 		req = whole
 	}
@@ -128,7 +121,7 @@ func (b *based) read(ctx context.Context, l *baseLog, req session.GetRequest) er
 
 // missing says of an error about a session whether it is that there is none: services have no
 // error in common for that.
-func (b *based) missing(ctx context.Context, key store.Key, err error) error {
+func (b *baseStorage) missing(ctx context.Context, key store.Key, err error) error {
 	if there, listErr := b.exists(ctx, key); there || listErr != nil {
 		return err
 	}
@@ -137,7 +130,7 @@ func (b *based) missing(ctx context.Context, key store.Key, err error) error {
 }
 
 // exists reports whether the base lists a session.
-func (b *based) exists(ctx context.Context, key store.Key) (bool, error) {
+func (b *baseStorage) exists(ctx context.Context, key store.Key) (bool, error) {
 	for info, err := range b.List(ctx, store.ListOptions{App: key.App, User: key.User}) {
 		if err != nil || info.Key == key {
 			return err == nil, err
@@ -147,7 +140,7 @@ func (b *based) exists(ctx context.Context, key store.Key) (bool, error) {
 }
 
 // Create creates the session in the base, with its creation id and its initial state.
-func (b *based) Create(ctx context.Context, key store.Key, state map[string]any, _ time.Time) (out stored, err error) {
+func (b *baseStorage) Create(ctx context.Context, key store.Key, state map[string]any, _ time.Time) (out stored, err error) {
 	own := make(map[string]any, len(state))
 	for name, v := range state {
 		value, err := patch.NewValue(v)
@@ -180,7 +173,7 @@ func (b *based) Create(ctx context.Context, key store.Key, state map[string]any,
 	b.finder.Forget(key)
 	l := &baseLog{key: key, logger: b.logger}
 	l.rebuild(resp.Session)
-	b.keep(l)
+	b.cache(l)
 	return l.stored(), nil
 }
 
@@ -189,7 +182,7 @@ func reserved(key string) error {
 }
 
 // Get reads the session; a filter is the base's to apply where the rest of the session is known.
-func (b *based) Get(ctx context.Context, key store.Key, filter session.GetRequest) (out stored, err error) {
+func (b *baseStorage) Get(ctx context.Context, key store.Key, filter session.GetRequest) (out stored, err error) {
 	err = b.with(ctx, key, filter, func(l *baseLog) error {
 		out = l.stored()
 		return nil
@@ -199,7 +192,7 @@ func (b *based) Get(ctx context.Context, key store.Key, filter session.GetReques
 
 // Fork copies a session's events into a new one, without the keys of shared scopes, which they have
 // set already.
-func (b *based) Fork(ctx context.Context, key, newKey store.Key, opts store.ForkOptions) (out stored, err error) {
+func (b *baseStorage) Fork(ctx context.Context, key, newKey store.Key, opts store.ForkOptions) (out stored, err error) {
 	var events []*session.Event
 	var initial map[string]any
 	err = b.with(ctx, key, whole, func(l *baseLog) error {
@@ -249,17 +242,17 @@ func (b *based) Fork(ctx context.Context, key, newKey store.Key, opts store.Fork
 }
 
 // Erase is not to be had.
-func (b *based) Erase(context.Context, store.Key, store.EraseSelection, store.EraseOptions) (store.Erasure, error) {
+func (b *baseStorage) Erase(context.Context, store.Key, store.EraseSelection, store.EraseOptions) (store.Erasure, error) {
 	return store.Erasure{}, errUnsupported
 }
 
 // Retain is not to be had.
-func (b *based) Retain(context.Context, map[string]store.Retention, store.RetainOptions) iter.Seq2[store.Retained, error] {
+func (b *baseStorage) Retain(context.Context, map[string]store.Retention, store.RetainOptions) iter.Seq2[store.Retained, error] {
 	return func(yield func(store.Retained, error) bool) { yield(store.Retained{}, errUnsupported) }
 }
 
 // List yields the base's sessions in the order of their keys, without seqs and creations.
-func (b *based) List(ctx context.Context, opts store.ListOptions) iter.Seq2[store.Info, error] {
+func (b *baseStorage) List(ctx context.Context, opts store.ListOptions) iter.Seq2[store.Info, error] {
 	return func(yield func(store.Info, error) bool) {
 		resp, err := b.service.List(ctx, &session.ListRequest{AppName: opts.App, UserID: opts.User})
 		if err != nil {
@@ -280,7 +273,7 @@ func (b *based) List(ctx context.Context, opts store.ListOptions) iter.Seq2[stor
 }
 
 // Info reads the end of the session.
-func (b *based) Info(ctx context.Context, key store.Key) (out store.Info, err error) {
+func (b *baseStorage) Info(ctx context.Context, key store.Key) (out store.Info, err error) {
 	err = b.with(ctx, key, end, func(l *baseLog) error {
 		out = store.Info{Key: key, Creation: l.creation, Created: l.updated, Seq: l.view.Seq()}
 		return nil
@@ -289,7 +282,7 @@ func (b *based) Info(ctx context.Context, key store.Key) (out store.Info, err er
 }
 
 // Delete deletes the session in the base.
-func (b *based) Delete(ctx context.Context, key store.Key) error {
+func (b *baseStorage) Delete(ctx context.Context, key store.Key) error {
 	unlock, err := b.locks.lock(ctx, key)
 	if err != nil {
 		return err
@@ -303,7 +296,7 @@ func (b *based) Delete(ctx context.Context, key store.Key) error {
 }
 
 // View reads the session.
-func (b *based) View(ctx context.Context, key store.Key) (v fold.View, err error) {
+func (b *baseStorage) View(ctx context.Context, key store.Key) (v fold.View, err error) {
 	err = b.with(ctx, key, whole, func(l *baseLog) error {
 		v = l.view
 		return nil
@@ -312,7 +305,7 @@ func (b *based) View(ctx context.Context, key store.Key) (v fold.View, err error
 }
 
 // ViewAt folds the session's records up to a seq.
-func (b *based) ViewAt(ctx context.Context, key store.Key, seq uint64) (v fold.View, err error) {
+func (b *baseStorage) ViewAt(ctx context.Context, key store.Key, seq uint64) (v fold.View, err error) {
 	err = b.with(ctx, key, whole, func(l *baseLog) error {
 		if seq > l.view.Seq() {
 			return fmt.Errorf("session %s: %w: it has no record %d yet", key, store.ErrNotFound, seq)
@@ -324,7 +317,7 @@ func (b *based) ViewAt(ctx context.Context, key store.Key, seq uint64) (v fold.V
 }
 
 // RawEvents yields the session's records as they are when the iteration begins.
-func (b *based) RawEvents(ctx context.Context, key store.Key, fromSeq uint64) iter.Seq2[patch.Record, error] {
+func (b *baseStorage) RawEvents(ctx context.Context, key store.Key, fromSeq uint64) iter.Seq2[patch.Record, error] {
 	return func(yield func(patch.Record, error) bool) {
 		var records []patch.Record
 		err := b.with(ctx, key, whole, func(l *baseLog) error {
@@ -343,7 +336,7 @@ func (b *based) RawEvents(ctx context.Context, key store.Key, fromSeq uint64) it
 }
 
 // History reads of the session what the view hides.
-func (b *based) History(ctx context.Context, key store.Key, v fold.View) ([]fold.Entry, error) {
+func (b *baseStorage) History(ctx context.Context, key store.Key, v fold.View) ([]fold.Entry, error) {
 	records, err := searched{b}.recordsOf(ctx, key, v)
 	if err != nil {
 		return nil, err
@@ -352,17 +345,17 @@ func (b *based) History(ctx context.Context, key store.Key, v fold.View) ([]fold
 }
 
 // Lease says that it is held: a base knows no leases.
-func (b *based) Lease(context.Context, store.Key, string, time.Duration) (bool, error) {
+func (b *baseStorage) Lease(context.Context, store.Key, string, time.Duration) (bool, error) {
 	return true, nil
 }
 
 // Search searches the session as it is in the base, with an index of its own.
-func (b *based) Search(ctx context.Context, key store.Key, search recall.Search) ([]store.Hit, error) {
+func (b *baseStorage) Search(ctx context.Context, key store.Key, search recall.Search) ([]store.Hit, error) {
 	return b.finder.Search(ctx, key, search)
 }
 
 // SearchUser searches the user's sessions that the base lists. It leaves out those that cannot be read.
-func (b *based) SearchUser(ctx context.Context, app, user string, search recall.Search, opts store.SearchUserOptions) ([]store.Hit, error) {
+func (b *baseStorage) SearchUser(ctx context.Context, app, user string, search recall.Search, opts store.SearchUserOptions) ([]store.Hit, error) {
 	keys := func(yield func(store.Key, error) bool) {
 		for info, err := range b.List(ctx, store.ListOptions{App: app, User: user}) {
 			if (err != nil || !slices.Contains(opts.Except, info.Key)) && !yield(info.Key, err) {
@@ -380,10 +373,10 @@ func (b *based) SearchUser(ctx context.Context, app, user string, search recall.
 }
 
 // Handle names an event by its id: seqs in a base may change.
-func (b *based) Handle(_ uint64, _ int, e *patch.Event) string { return idHandle + e.ID() }
+func (b *baseStorage) Handle(_ uint64, _ int, e *patch.Event) string { return idHandle + e.ID() }
 
 // searched is a base as a finder reads it.
-type searched struct{ *based }
+type searched struct{ *baseStorage }
 
 // RecordsFrom yields records of the session.
 func (s searched) RecordsFrom(ctx context.Context, key store.Key, v fold.View, from uint64) iter.Seq2[patch.Record, error] {
@@ -422,7 +415,7 @@ func (s searched) recordsOf(ctx context.Context, key store.Key, v fold.View) (re
 	return records, err
 }
 
-var _ storage = (*based)(nil)
+var _ storage = (*baseStorage)(nil)
 
 // keyLocks are locks of sessions: the writers of a process wait for each other.
 type keyLocks struct {

@@ -81,31 +81,31 @@ func (l *baseLog) extend(from session.Session, all bool) bool {
 		return false
 	}
 	given := eventsOf(from)
-	follows := func(known int) bool { // the first of given are the last of the known events
-		return slices.EqualFunc(l.order[len(l.order)-known:], given[:known], func(id string, e listed) bool { return id == e.id })
+	follows := func(n int) bool { // the first n of given are the last n of the log
+		return slices.EqualFunc(l.order[len(l.order)-n:], given[:n], func(id string, e listed) bool { return id == e.id })
 	}
-	known := min(len(l.order), len(given))
+	overlap := min(len(l.order), len(given))
 	switch {
-	case all && known < len(l.order), all && !follows(known), all && known == 0 && len(given) > 0 && isBare(l.creation):
+	case all && overlap < len(l.order), all && !follows(overlap), all && overlap == 0 && len(given) > 0 && isBare(l.creation):
 		return false
 	case !all && len(given) == 0:
 		return len(l.order) == 0 || l.base.LastUpdateTime().Equal(from.LastUpdateTime())
 	case !all:
-		for ; known > 0 && !follows(known); known-- {
+		for ; overlap > 0 && !follows(overlap); overlap-- {
 		}
-		if known == 0 {
+		if overlap == 0 {
 			return false
 		}
 	}
-	if slices.ContainsFunc(given[known:], func(e listed) bool { _, there := l.items[e.id]; return there }) {
+	if slices.ContainsFunc(given[overlap:], func(e listed) bool { _, there := l.items[e.id]; return there }) {
 		return false // events of one time come in another order
 	}
 	l.base = from
-	l.add(given[known:], nil)
+	l.add(given[overlap:], nil)
 	return true
 }
 
-// rebuild takes the base's events anew. Of those that were known, what they say is as it was: a base
+// rebuild takes the base's events anew. What the log said of an event stays: a base
 // may not keep the types of Go values.
 func (l *baseLog) rebuild(from session.Session) {
 	given := eventsOf(from)
@@ -113,28 +113,28 @@ func (l *baseLog) rebuild(from session.Session) {
 	if creation == "" {
 		creation, initial = bareCreation(from, given), bareInitial(from.State(), given)
 	}
-	known := l.items
+	before := l.items
 	if l.base == nil || l.is(creation) != nil {
-		known = nil
+		before = nil
 	}
 	empty := fold.New(creation, initial)
 	*l = baseLog{key: l.key, logger: l.logger, base: from, creation: creation, empty: empty, view: empty, updated: from.LastUpdateTime(),
 		items: map[string]item{}, ids: map[string]uint64{}, skipped: map[string]bool{}}
-	l.add(given, known)
+	l.add(given, before)
 }
 
-// add adds events of the base, those that are known as they are known.
-func (l *baseLog) add(list []listed, known map[string]item) {
+// add adds events of the base, those in before as they are there.
+func (l *baseLog) add(list []listed, before map[string]item) {
 	var items []item
 	for _, e := range list {
-		it, ok := known[e.id]
+		it, ok := before[e.id]
 		if _, twice := l.items[e.id]; twice || !ok {
 			var err error
 			if it, err = itemOf(e); err != nil {
 				l.logger.Warn("patchlog: an event has values that JSON cannot carry; the session shows their text", "session", l.key.String(), "event", e.id, "error", err)
 			}
 		}
-		delete(known, e.id)
+		delete(before, e.id)
 		items = append(items, it)
 	}
 	for i, it := range items {

@@ -259,7 +259,7 @@ func TestWrapForgets(t *testing.T) {
 	}
 	no(t, errOf(s.ApplyPatch(t.Context(), sess, patch.NewSplice(0, 9))))
 	equal(t, "events", ids(get(t, s, "s")), []string{"e9"})
-	cached, locked := s.Known()
+	cached, locked := s.Cached()
 	equal(t, "cached", cached, 0)
 	equal(t, "locked", locked, 0)
 }

@@ -29,13 +29,13 @@ const (
 
 // write appends to the base what plan says, by what is known of the session: no event if there is
 // nothing to do. Where the base refuses because another writer was faster, plan is asked again.
-func (b *based) write(ctx context.Context, l *baseLog, plan func() (*session.Event, item, error)) error {
+func (b *baseStorage) write(ctx context.Context, l *baseLog, plan func() (*session.Event, item, error)) error {
 	for tries := 0; ; tries++ {
 		e, it, err := plan()
 		if err != nil || e == nil {
 			return err
 		}
-		known, id, at := len(l.order), e.ID, e.Timestamp
+		seen, id, at := len(l.order), e.ID, e.Timestamp
 		if err = b.service.AppendEvent(ctx, l.base, e); err == nil {
 			l.addItem(id, at, it, false)
 			return nil
@@ -47,22 +47,22 @@ func (b *based) write(ctx context.Context, l *baseLog, plan func() (*session.Eve
 			return fmt.Errorf("session %s: %w: %w; and then: %w", l.key, store.ErrOutcomeUnknown, err, readErr)
 		}
 		_, landed := l.items[id]
-		known = min(known, len(l.order))
+		seen = min(seen, len(l.order))
 		switch {
 		case landed:
 			return nil
 		case ctx.Err() != nil: // it may still be on its way
 			return fmt.Errorf("session %s: %w: %w", l.key, store.ErrOutcomeUnknown, err)
-		case len(l.order) == known || tries == maxStale:
+		case len(l.order) == seen || tries == maxStale:
 			return err
-		case slices.ContainsFunc(l.order[known:], func(other string) bool { return it.resembles(l.items[other]) }): // the base may have changed the id
+		case slices.ContainsFunc(l.order[seen:], func(other string) bool { return it.resembles(l.items[other]) }): // the base may have changed the id
 			return fmt.Errorf("session %s: %w: %w", l.key, store.ErrOutcomeUnknown, err)
 		}
 	}
 }
 
 // settle reads the session after a write has failed.
-func (b *based) settle(ctx context.Context, l *baseLog) error {
+func (b *baseStorage) settle(ctx context.Context, l *baseLog) error {
 	if ctx.Err() != nil {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), settleTime)
@@ -86,7 +86,7 @@ func (it item) resembles(other item) bool {
 
 // Append appends an event to the base, and then, if results in it are long, a patch that shows
 // less of them.
-func (b *based) Append(ctx context.Context, key store.Key, opts store.AppendOptions, e *patch.Event, from *session.Event) (store.Committed, error) {
+func (b *baseStorage) Append(ctx context.Context, key store.Key, opts store.AppendOptions, e *patch.Event, from *session.Event) (store.Committed, error) {
 	if _, there := from.Actions.StateDelta[portable.StateKey]; there {
 		return store.Committed{}, reserved(portable.StateKey)
 	}
@@ -130,7 +130,7 @@ func (b *based) Append(ctx context.Context, key store.Key, opts store.AppendOpti
 
 // shorten appends the patch that shows less of an event that was appended. If it cannot, the event is
 // shown whole.
-func (b *based) shorten(ctx context.Context, l *baseLog, id string, maxTokens int) {
+func (b *baseStorage) shorten(ctx context.Context, l *baseLog, id string, maxTokens int) {
 	_, err := b.log(ctx, l, func() ([]*patch.PatchEvent, error) {
 		v := l.view
 		i, ok := v.Find(id)
@@ -154,7 +154,7 @@ func (b *based) shorten(ctx context.Context, l *baseLog, id string, maxTokens in
 
 // log appends an event that carries the patches that plan makes, by what is known of the session, and
 // returns their records.
-func (b *based) log(ctx context.Context, l *baseLog, plan func() ([]*patch.PatchEvent, error)) (records []patch.Record, err error) {
+func (b *baseStorage) log(ctx context.Context, l *baseLog, plan func() ([]*patch.PatchEvent, error)) (records []patch.Record, err error) {
 	var patches []*patch.PatchEvent
 	id := uuid.NewString()
 	err = b.write(ctx, l, func() (*session.Event, item, error) {
@@ -190,7 +190,7 @@ var (
 )
 
 // patching calls log for a session as it is in the base, which must be the one of the view.
-func (b *based) patching(ctx context.Context, key store.Key, on fold.View, plan func(*baseLog) ([]*patch.PatchEvent, error)) (out store.Committed, err error) {
+func (b *baseStorage) patching(ctx context.Context, key store.Key, on fold.View, plan func(*baseLog) ([]*patch.PatchEvent, error)) (out store.Committed, err error) {
 	err = b.with(ctx, key, whole, func(l *baseLog) error {
 		out.Records, err = b.log(ctx, l, func() ([]*patch.PatchEvent, error) {
 			if err := l.is(on.Creation()); err != nil {
@@ -205,7 +205,7 @@ func (b *based) patching(ctx context.Context, key store.Key, on fold.View, plan 
 }
 
 // ApplyPatch appends an event that carries the patches.
-func (b *based) ApplyPatch(ctx context.Context, key store.Key, opts store.PatchOptions, patches ...*patch.PatchEvent) (store.Committed, error) {
+func (b *baseStorage) ApplyPatch(ctx context.Context, key store.Key, opts store.PatchOptions, patches ...*patch.PatchEvent) (store.Committed, error) {
 	patches, err := completed(patches...)
 	if err != nil {
 		return store.Committed{}, err
@@ -217,7 +217,7 @@ func (b *based) ApplyPatch(ctx context.Context, key store.Key, opts store.PatchO
 }
 
 // Preview drafts the patches.
-func (b *based) Preview(ctx context.Context, key store.Key, opts store.PatchOptions, patches ...*patch.PatchEvent) (out store.Preview, err error) {
+func (b *baseStorage) Preview(ctx context.Context, key store.Key, opts store.PatchOptions, patches ...*patch.PatchEvent) (out store.Preview, err error) {
 	if patches, err = completed(patches...); err != nil {
 		return out, err
 	}
@@ -235,9 +235,9 @@ func (b *based) Preview(ctx context.Context, key store.Key, opts store.PatchOpti
 }
 
 // Revert appends an event that carries reverts.
-func (b *based) Revert(ctx context.Context, key store.Key, opts store.UndoOptions, patchID string) (store.Committed, error) {
+func (b *baseStorage) Revert(ctx context.Context, key store.Key, opts store.UndoOptions, patchID string) (store.Committed, error) {
 	return b.patching(ctx, key, opts.On, func(l *baseLog) ([]*patch.PatchEvent, error) {
-		return l.takeBack(opts, fold.CheckOptions{AllowOrphans: opts.AllowOrphans}, func() (patches []*patch.PatchEvent, err error) {
+		return l.draftUndo(opts, fold.CheckOptions{AllowOrphans: opts.AllowOrphans}, func() (patches []*patch.PatchEvent, err error) {
 			ids, err := l.view.Standing(patchID)
 			for _, id := range ids {
 				patches = append(patches, patch.NewRevert(id))
@@ -248,12 +248,12 @@ func (b *based) Revert(ctx context.Context, key store.Key, opts store.UndoOption
 }
 
 // Rewind appends an event that carries the patches of a rewind.
-func (b *based) Rewind(ctx context.Context, key store.Key, opts store.UndoOptions, invocationID string) (store.Committed, error) {
+func (b *baseStorage) Rewind(ctx context.Context, key store.Key, opts store.UndoOptions, invocationID string) (store.Committed, error) {
 	if invocationID == "" {
 		return store.Committed{}, fmt.Errorf("%w: the invocation to rewind to has no id", patch.ErrInvalid)
 	}
 	return b.patching(ctx, key, opts.On, func(l *baseLog) ([]*patch.PatchEvent, error) {
-		return l.takeBack(opts, fold.CheckOptions{AllowOrphans: true, AllowPinned: true}, func() ([]*patch.PatchEvent, error) {
+		return l.draftUndo(opts, fold.CheckOptions{AllowOrphans: true, AllowPinned: true}, func() ([]*patch.PatchEvent, error) {
 			for _, r := range l.records {
 				if r.Event != nil && r.Event.InvocationID() == invocationID {
 					return l.view.Rewind(r.Seq)
@@ -312,8 +312,8 @@ func (l *baseLog) draft(opts store.PatchOptions, patches []*patch.PatchEvent) (d
 		return nil, l.view, &store.DuplicateIDError{ID: patches[0].ID(), Seq: l.ids[patches[0].ID()]}
 	}
 	for i, p := range patches {
-		_, based := p.Base()
-		if !based && p.Validate() == nil && opts.On.Creation() != "" {
+		_, hasBase := p.Base()
+		if !hasBase && p.Validate() == nil && opts.On.Creation() != "" {
 			if err := l.saw(opts.On); err != nil {
 				return nil, l.view, err
 			}
@@ -359,8 +359,8 @@ func (l *baseLog) judge(patches []*patch.PatchEvent, opts fold.CheckOptions) (fo
 	return after, err
 }
 
-// takeBack drafts patches that take something back, as one group.
-func (l *baseLog) takeBack(opts store.UndoOptions, check fold.CheckOptions, plan func() ([]*patch.PatchEvent, error)) ([]*patch.PatchEvent, error) {
+// draftUndo drafts patches that take something back, as one group.
+func (l *baseLog) draftUndo(opts store.UndoOptions, check fold.CheckOptions, plan func() ([]*patch.PatchEvent, error)) ([]*patch.PatchEvent, error) {
 	if err := l.saw(opts.On); err != nil {
 		return nil, err
 	}

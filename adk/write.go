@@ -147,10 +147,7 @@ func (s *Service) Preview(ctx context.Context, sess session.Session, p *patch.Pa
 // event as ADK knows it.
 func (s *Service) RawEvents(ctx context.Context, sess session.Session, fromSeq uint64) iter.Seq2[patch.Record, error] {
 	return func(yield func(patch.Record, error) bool) {
-		handle, err := handleOf(sess)
-		if err == nil {
-			err = s.stillThere(ctx, handle)
-		}
+		handle, err := s.current(ctx, sess)
 		if err != nil {
 			yield(patch.Record{}, fmt.Errorf("raw events: %w", err))
 			return
@@ -163,13 +160,17 @@ func (s *Service) RawEvents(ctx context.Context, sess session.Session, fromSeq u
 	}
 }
 
-// stillThere reports whether the session is the one that the handle was made for.
-func (s *Service) stillThere(ctx context.Context, handle *Session) error {
+// current returns the session as one of this package's, if it is still there.
+func (s *Service) current(ctx context.Context, sess session.Session) (*Session, error) {
+	handle, err := handleOf(sess)
+	if err != nil {
+		return nil, err
+	}
 	info, err := s.store.Info(ctx, handle.key)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	return handle.sameCreation(info.Creation)
+	return handle, handle.sameCreation(info.Creation)
 }
 
 // ViewAt returns the session's view as it stood after the record with the given seq. It is

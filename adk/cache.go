@@ -1,0 +1,62 @@
+package adk
+
+import "sync"
+
+// cache keeps values in two generations: when the young one is full it becomes the old one, whose
+// entries are dropped unless they were used meanwhile. It is safe for use by any number of goroutines.
+type cache[K comparable, V any] struct {
+	limit int // of a generation, in the unit of put's size; 0 means 4096
+
+	mu         sync.Mutex
+	size       int // of the young generation
+	young, old map[K]sized[V]
+}
+
+type sized[V any] struct {
+	value V
+	size  int
+}
+
+func (c *cache[K, V]) get(key K) (v V, ok bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s, ok := c.young[key]
+	if !ok {
+		if s, ok = c.old[key]; ok {
+			c.putLocked(key, s)
+		}
+	}
+	return s.value, ok
+}
+
+// put keeps a value that is not larger than a generation.
+func (c *cache[K, V]) put(key K, v V, size int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.putLocked(key, sized[V]{v, size})
+}
+
+func (c *cache[K, V]) putLocked(key K, s sized[V]) {
+	limit := c.limit
+	if limit == 0 {
+		limit = 4096
+	}
+	c.size -= c.young[key].size
+	delete(c.young, key)
+	if s.size > limit {
+		return
+	}
+	if c.young == nil || c.size+s.size > limit {
+		c.old, c.young, c.size = c.young, map[K]sized[V]{}, 0
+	}
+	c.size += s.size
+	c.young[key] = s
+}
+
+func (c *cache[K, V]) remove(key K) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.size -= c.young[key].size
+	delete(c.young, key)
+	delete(c.old, key)
+}
