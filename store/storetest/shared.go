@@ -21,7 +21,7 @@ var sharedCases = []testCase{
 		for i := range names {
 			// Not in name order.
 			name := names[(i*5)%len(names)]
-			s.put("a", backend.Batch{Creation: "c1", Shared: []backend.Value{{Name: name, Data: []byte("of " + name)}}})
+			s.put("a", sharing(extend("c1", 0, 0), name, "of "+name))
 		}
 		for _, c := range []struct {
 			prefix string
@@ -36,9 +36,7 @@ var sharedCases = []testCase{
 		}
 	}},
 	{"Shared/outlive sessions", func(s *suite) {
-		b := create("c1", 1)
-		b.Shared = []backend.Value{{Name: "x", Data: []byte("1")}}
-		s.put("a", b)
+		s.put("a", sharing(create("c1", 1), "x", "1"))
 		s.remove("a")
 	}},
 	{"Shared/put", func(s *suite) {
@@ -51,6 +49,7 @@ var sharedCases = []testCase{
 				if want == nil {
 					s.want.shared[c.Name] = string(c.Data)
 				}
+				scramble(c.Data)
 			}
 			s.check()
 		}
@@ -62,9 +61,7 @@ var sharedCases = []testCase{
 		put(backend.ErrMoved, backend.SharedChange{Old: is("w", ""), Name: "w"})
 		put(nil, backend.SharedChange{Old: is("xy", "2"), Name: "xy"}, backend.SharedChange{Name: "w", Data: []byte("4")}, backend.SharedChange{Old: is("x", "1"), Name: "x", Data: []byte("1")})
 		put(nil, backend.SharedChange{Old: is("xy", ""), Name: "xy", Data: []byte("5")})
-		b := create("c1", 1)
-		b.Shared = []backend.Value{{Name: "x", Data: []byte("6")}}
-		s.put("a", b)
+		s.put("a", sharing(create("c1", 1), "x", "6"))
 		put(backend.ErrMoved, backend.SharedChange{Old: is("x", "1"), Name: "x"})
 	}},
 	{"Names", func(s *suite) {
@@ -73,8 +70,7 @@ var sharedCases = []testCase{
 			for k, id := range oddNames {
 				b.Records = append(b.Records, backend.Record{Seq: uint64(k + 1), IDs: []string{id}, Data: []byte(name + id)})
 			}
-			b.Shared = []backend.Value{{Name: name, Data: []byte("of " + name)}}
-			s.put(name, b)
+			s.put(name, sharing(b, name, "of "+name))
 		}
 		for i, name := range oddNames {
 			if i%2 == 0 {

@@ -48,9 +48,7 @@ var sharingCases = []testCase{
 		s.put("a", create("c1", 0))
 		s.look("a", "c1", 0)
 		s.look("a", "", 0)
-		b := extend("c1", 0, 5)
-		b.Shared = []backend.Value{{Name: "x/1", Data: []byte("1")}, {Name: "x/2", Data: []byte("2")}, {Name: "y", Data: []byte("3")}}
-		s.put("a", b)
+		s.put("a", sharing(extend("c1", 0, 5), "x/1", "1", "x/2", "2", "y", "3"))
 		for last := range uint64(8) {
 			s.look("a", "c1", last)
 		}
@@ -89,7 +87,7 @@ var sharingCases = []testCase{
 	{"Token", func(s *suite) {
 		s.put("a", create("c1", 1))
 		head := s.mustHead("a")
-		b := backend.Batch{Creation: "c1", After: 1, Seen: head.Token + 1, Shared: []backend.Value{{Name: "x", Data: []byte("1")}}}
+		b := sharing(backend.Batch{Creation: "c1", After: 1, Seen: head.Token + 1}, "x", "1")
 		s.refuse(backend.ErrMoved, "a", b)
 		b.Seen, b.Chain = head.Token, head.Chain
 		s.put("a", b) // nothing but a shared value and a token
@@ -98,9 +96,8 @@ var sharingCases = []testCase{
 	{"Append/taken", func(s *suite) {
 		s.put("a", create("c1", 3))
 		s.put("b", create("c2", 1))
-		b := extend("c1", 3, 2)
+		b := sharing(extend("c1", 3, 2), "x", "1")
 		b.Records[1].IDs = []string{"new", "id2"}
-		b.Shared = []backend.Value{{Name: "x", Data: []byte("1")}}
 		s.refuse(backend.ErrTaken, "a", b)
 		b.Records[1].IDs = []string{"new"}
 		s.put("a", b)

@@ -148,11 +148,32 @@ func (s *suite) mustHead(name string) backend.Head {
 	return head
 }
 
-// put appends a batch that must be accepted.
+// put appends a batch that must be accepted, and overwrites what it gave: the backend keeps no slice.
 func (s *suite) put(name string, b backend.Batch) {
 	s.Helper()
 	b = s.upToDate(name, b)
-	s.must(s.Backend.Append(ctx, name, b), "Append to %q", name)
+	given := b
+	given.Meta, given.Counts = bytes.Clone(b.Meta), bytes.Clone(b.Counts)
+	given.Records, given.Shared = slices.Clone(b.Records), slices.Clone(b.Shared)
+	for i := range given.Records {
+		r := &given.Records[i]
+		r.Data, r.IDs = bytes.Clone(r.Data), slices.Clone(r.IDs)
+	}
+	for i := range given.Shared {
+		given.Shared[i].Data = bytes.Clone(given.Shared[i].Data)
+	}
+	s.must(s.Backend.Append(ctx, name, given), "Append to %q", name)
+	scramble(given.Meta, given.Counts)
+	for _, r := range given.Records {
+		scramble(r.Data)
+		for i := range r.IDs {
+			r.IDs[i] = "other"
+		}
+	}
+	for i := range given.Shared {
+		scramble(given.Shared[i].Data)
+		given.Shared[i].Name = "other"
+	}
 	s.want.append(name, b)
 }
 
@@ -237,6 +258,7 @@ func (s *suite) sameHead(got backend.Head, want *modelSession, name string) {
 	if got.Chain != want.chain || got.Damaged != 0 {
 		s.Errorf("head of %q: chain %v, damaged at %d; want chain %v and no damage", name, got.Chain, got.Damaged, want.chain)
 	}
+	scramble(got.Meta, got.Counts)
 }
 
 func (s *suite) checkSession(name string, want *modelSession) {
@@ -247,10 +269,10 @@ func (s *suite) checkSession(name string, want *modelSession) {
 
 	kept, err := s.Snapshot(ctx, name, want.creation)
 	s.must(err, "Snapshot of %q", name)
-	snapshot := kept.Data
-	if string(snapshot) != want.snapshot {
-		s.Errorf("snapshot of %q is %q, want %q", name, clip(snapshot), clip([]byte(want.snapshot)))
+	if string(kept.Data) != want.snapshot {
+		s.Errorf("snapshot of %q is %q, want %q", name, clip(kept.Data), clip([]byte(want.snapshot)))
 	}
+	scramble(kept.Data)
 	ids := slices.Sorted(maps.Keys(s.want.ids))
 	seqs, err := s.Lookup(ctx, name, want.creation, ids)
 	s.must(err, "Lookup in %q", name)
@@ -282,6 +304,7 @@ func (s *suite) sameRecords(got []backend.Record, want *modelSession, from, n in
 		if seq := from + i; r.Seq != uint64(seq) || string(r.Data) != want.records[seq-1] {
 			s.Errorf("record %d with data %q, want record %d with %q", r.Seq, clip(r.Data), seq, clip([]byte(want.records[seq-1])))
 		}
+		scramble(r.Data)
 	}
 }
 
@@ -295,6 +318,7 @@ func (s *suite) sameShared(got []backend.Value, names []string) {
 		if want := s.want.shared[v.Name]; string(v.Data) != want {
 			s.Errorf("shared value %q is %q, want %q", v.Name, clip(v.Data), clip([]byte(want)))
 		}
+		scramble(v.Data)
 	}
 	if !slices.Equal(gotNames, names) {
 		s.Errorf("shared values %q, want %q", gotNames, names)
@@ -316,7 +340,20 @@ func clip(data []byte) string {
 	return string(data[:most]) + "…"
 }
 
-// scramble overwrites a slice that its owner may overwrite.
-func scramble(data []byte) { copy(data, bytes.Repeat([]byte{'!'}, len(data))) }
+// scramble overwrites slices that their owner may overwrite, and appends to them.
+func scramble(all ...[]byte) {
+	for _, data := range all {
+		copy(data, bytes.Repeat([]byte{'!'}, len(data)))
+		_ = append(data, "tail"...)
+	}
+}
+
+// sharing returns the batch with shared values, given by name and data in turn.
+func sharing(b backend.Batch, values ...string) backend.Batch {
+	for i := 0; i < len(values); i += 2 {
+		b.Shared = append(b.Shared, backend.Value{Name: values[i], Data: []byte(values[i+1])})
+	}
+	return b
+}
 
 func big(n int) []byte { return []byte(strings.Repeat("0123456789abcdef", n/16+1)[:n]) }
