@@ -13,7 +13,7 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// View is what a fold under test makes of a log; a fold.View is one.
+// View is the result of a fold under test; fold.View implements it.
 type View interface {
 	Len() int                               // of the visible log
 	At(i int) *patch.Event                  // the visible event at an index
@@ -23,16 +23,15 @@ type View interface {
 	Skipped() ([]patch.Skip, error)         // seqs and reasons of the skipped patches, in log order
 }
 
-// PinView is a [View] that says what is pinned. [Compare] looks at that too where a view
-// is one.
+// PinView is a [View] that reports pinned events. [Compare] compares them if a view implements it.
 type PinView interface {
 	View
 	IsPinned(i int) bool // of the visible event at an index
 }
 
-// Check folds the records from the initial state with fold and with a [Reference] and
-// compares the two. The error names the first difference and shows the log in the text
-// form; an error of fold's own is wrapped. fold gets copies of the map and the slice.
+// Check folds the records from the initial state with fold and with a [Reference], and compares the results. The
+// error has the first difference, or wraps the error of fold, and has the log in the text form. fold gets copies
+// of the map and the slice.
 func Check(records []patch.Record, initial map[string]patch.Value,
 	fold func(initial map[string]patch.Value, records []patch.Record) (View, error)) error {
 	if fold == nil {
@@ -64,9 +63,8 @@ func Text(records []patch.Record, initial map[string]patch.Value) string {
 	return b.String()
 }
 
-// Compare says the first difference between a view and the model's fold of the same
-// log, or nil. Events and values must be alike to the letter: their JSON text and the
-// Go types that they were made from.
+// Compare returns the first difference between a view and the model of the same log, or nil. Events and values must
+// have the same JSON text and the same Go types.
 func Compare(view View, ref *Reference) error {
 	switch {
 	case view == nil:
@@ -138,8 +136,7 @@ func compareEvents(view View, ref *Reference) error {
 	return nil
 }
 
-// sameForm reports whether two events have the same stored form, which says the Go
-// types too.
+// sameForm reports whether two events have the same stored form, which includes Go types.
 func sameForm(a, b *patch.Event) bool {
 	formA, errA := patch.AppendRecord(nil, patch.Record{Event: a})
 	formB, errB := patch.AppendRecord(nil, patch.Record{Event: b})

@@ -6,7 +6,7 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// Erased returns a log of which erasures have taken what their receipts say.
+// Erased returns the log with the records blanked that its receipts name.
 func Erased(records []patch.Record) []patch.Record {
 	out := append([]patch.Record(nil), records...)
 	for _, rec := range records {
@@ -23,16 +23,17 @@ func Erased(records []patch.Record) []patch.Record {
 	return out
 }
 
-// Place names an event of a log: the seq of its record, and its index among the events that
-// the record brought; -1 is what a patch says besides its events.
+// Place names an event of a log: the seq of its record, and its index among the record's events. Index -1
+// stands for the fields of a patch itself.
 type Place struct {
 	Seq   uint64
 	Index int
 }
 
-// TakeBack says what makes way for what is left behind it when the visible log may grow by so many tokens: the ids
-// of the patches to revert, in order, and those of the blank summaries that stay visible, the newest last
-// (section 10, "Taking back").
+// TakeBack returns the ids of the patches that a closing commit reverts, in order, and the ids of the blank
+// summaries that stay visible, the newest last. Visible blank summaries are reverted, newest first, with their
+// groups, if these keep state, insert only summaries, and hide an event that is not blank. The visible log grows
+// by at most room tokens, or by one chain of nested summaries.
 func (r *Reference) TakeBack(room int) (reverts, left []string) {
 	now := r.clone()
 	queue := now.blankSummaries()
@@ -63,7 +64,7 @@ func (r *Reference) TakeBack(room int) (reverts, left []string) {
 	return reverts, left
 }
 
-// takenBack returns the model after the revert of the patches that put a blank summary in, and their ids, or nil.
+// takenBack returns the model after the revert of the patches that inserted a blank summary, and their ids, or nil.
 func (r *Reference) takenBack(n *node) (next *Reference, ids []string) {
 	if n.by == nil || !r.leaves(n, map[*node]bool{}) {
 		return nil, nil
@@ -91,7 +92,7 @@ func (r *Reference) takenBack(n *node) (next *Reference, ids []string) {
 	return next, ids
 }
 
-// leaves reports whether something behind a summary is not blank.
+// leaves reports whether an event behind a summary, at any depth, is not blank.
 func (r *Reference) leaves(n *node, seen map[*node]bool) bool {
 	if seen[n] || n.by == nil {
 		return false
@@ -124,10 +125,10 @@ func (r *Reference) tokens() (n int) {
 	return n
 }
 
-// Erase says what an erasure takes of the model's log that names events and patches by their
-// ids: these, without what is erased already, and what patches have put in in their place, at
-// any depth and in any place of their groups, before these were blank; where summaries are kept only what is named. An event that is
-// blank, while what stands for it was kept, is erased once more, unless they are kept again.
+// Erase returns the erasure of the events and patches with the ids. It covers these, unless they are blank, and,
+// unless summaries are kept, the events that patches inserted for them before they were blank, at any depth and
+// anywhere in the patches' groups. A blank event whose summaries were kept is covered again, unless they are
+// kept again.
 func (r *Reference) Erase(ids []string, values patch.Values, summaries patch.Summaries) patch.Erasure {
 	keep := summaries == patch.KeepSummaries
 	set := map[Place]bool{}
@@ -192,13 +193,13 @@ func (r *Reference) Erase(ids []string, values patch.Values, summaries patch.Sum
 	return out
 }
 
-// kept reports whether the newest receipt about an event keeps what stands for it.
+// kept reports whether the newest receipt of an event keeps its summaries.
 func (r *Reference) kept(at Place) bool {
 	receipts := r.receipts(at)
 	return len(receipts) > 0 && receipts[len(receipts)-1].Summaries == patch.KeepSummaries
 }
 
-// blankSince returns up to which record patches may have been made of what an event said.
+// blankSince returns the last record whose patches may have been made from the content of an event.
 func (r *Reference) blankSince(at Place) uint64 {
 	since := ^uint64(0)
 	for _, e := range r.receipts(at) {
@@ -209,7 +210,7 @@ func (r *Reference) blankSince(at Place) uint64 {
 	return since
 }
 
-// receipts returns what the receipts about an event say, in log order.
+// receipts returns the erasures that cover an event, in log order.
 func (r *Reference) receipts(at Place) (all []patch.Erasure) {
 	for _, rec := range r.log {
 		if rec.Patch == nil || rec.Seq <= at.Seq {
@@ -222,8 +223,7 @@ func (r *Reference) receipts(at Place) (all []patch.Erasure) {
 	return all
 }
 
-// Hidden says of the events that patches have put out of sight, and that are out of it, since which
-// record each is. It leaves out those that are pinned.
+// Hidden returns the hidden events that are not pinned, each with the seq of the last patch that hid it.
 func (r *Reference) Hidden() map[Place]uint64 {
 	since := map[Place]uint64{}
 	for _, a := range r.applied {
@@ -243,7 +243,7 @@ func eventPlace(n *node) Place {
 	return Place{n.by.seq, slices.Index(n.by.in, n)}
 }
 
-// unit returns the patches that mean one thing with one.
+// unit returns the patches of the same group, or the patch alone.
 func (r *Reference) unit(of *applied) []*applied {
 	if of.group == "" {
 		return []*applied{of}
@@ -251,7 +251,7 @@ func (r *Reference) unit(of *applied) []*applied {
 	return slices.DeleteFunc(slices.Clone(r.applied), func(a *applied) bool { return a.of != nil || a.pin != nil || a.group != of.group })
 }
 
-// tookOut returns the events that a patch took out, with all of its group, the last first.
+// tookOut returns the events that a patch and its group removed, those of the last patch first.
 func (r *Reference) tookOut(of *applied) (out []*node) {
 	for _, a := range slices.Backward(r.unit(of)) {
 		out = append(out, visibleOf(a.out)...)

@@ -7,9 +7,9 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// History returns what people should see: of all nodes, in the order that they have with the runs of all
-// patches put back, the events that are visible, or that something visible represents, without the
-// summaries that stand for others. The slice is the caller's own.
+// History returns the log for people: the events that are visible or that a visible summary represents, without
+// summaries of other events. Their order is that of the nodes with the runs of all patches restored. The slice is
+// the caller's own.
 func (r *Reference) History() []*patch.Event {
 	represented := map[*node]bool{}
 	for _, n := range r.nodes {
@@ -34,7 +34,7 @@ func (r *Reference) History() []*patch.Event {
 	return events
 }
 
-// isRepresented reports whether what is represented so far represents a node that a patch took out.
+// isRepresented reports whether a node that a patch removed is represented by one of the nodes so far.
 func (r *Reference) isRepresented(a *applied, n *node, so map[*node]bool) bool {
 	switch {
 	case a.of != nil:
@@ -54,8 +54,8 @@ func (r *Reference) isRepresented(a *applied, n *node, so map[*node]bool) bool {
 	return false
 }
 
-// putBack returns the nodes with the run of each patch in front of its first summary, or else of the
-// first node that it put in.
+// putBack returns the nodes with the run of each patch restored before its first summary, or else before its first
+// inserted node.
 func putBack(nodes []*node) (all []*node) {
 	for _, n := range nodes {
 		if n.by != nil && n.by.of == nil && n == append(summariesOf(n.by), n.by.in...)[0] {
@@ -66,10 +66,10 @@ func putBack(nodes []*node) (all []*node) {
 	return all
 }
 
-// standsForOthers reports whether an event is a summary of others.
+// standsForOthers reports whether a node is a summary of other events.
 func standsForOthers(n *node) bool { return n.by != nil && slices.Contains(summariesOf(n.by), n) }
 
-// summariesOf returns the summaries that a patch put in for events that it took out.
+// summariesOf returns the summaries that a patch inserted for removed events.
 func summariesOf(a *applied) (all []*node) {
 	for _, n := range visibleOf(a.in[:a.made]) {
 		if n.isSummary() && len(visibleOf(a.out)) > 0 {
@@ -79,8 +79,7 @@ func summariesOf(a *applied) (all []*node) {
 	return all
 }
 
-// summaryOf returns the summary of a patch that stands for a node: that of its branch and scope, or else
-// the first. It is nil if there is none.
+// summaryOf returns the summary of a patch for a node: the one of its branch and scope, else the first, or nil.
 func summaryOf(a *applied, of *node) *node {
 	all := summariesOf(a)
 	for _, n := range all {
@@ -94,7 +93,7 @@ func summaryOf(a *applied, of *node) *node {
 	return all[0]
 }
 
-// laneOf names the branch, without what follows an @, and the scope of an event.
+// laneOf returns the branch of an event, without run numbers (@…), and its scope.
 func laneOf(e *patch.Event) string {
 	var elements []string
 	for element := range strings.SplitSeq(e.Branch(), ".") {

@@ -8,8 +8,8 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// Kinds of a [Refusal], in the order in which they are looked for. OutOfRange,
-// NotFound and Blocked are reasons of a [patch.Skip] too.
+// Kinds of a [Refusal], in the order of the checks. OutOfRange, NotFound and Blocked are also reasons of a
+// [patch.Skip].
 const (
 	UnknownInLog = "unknown patch in log"
 	Conflict     = "conflict"
@@ -25,17 +25,16 @@ const (
 // applied; a [Refusal] calls that Invalid.
 const PatchNotFound = "patch not found"
 
-// Refusal says why a patch must not be applied.
+// Refusal is the error for a patch that a store must refuse.
 type Refusal struct {
 	Kind string // one of the constants
 	Text string // names the values at fault
-	// Orphans are what the patch would break, if that is why: responses and calls as
-	// they stand in the visible log after the patch, then calls that it hides, then
-	// events that would stand where none with a call may.
+	// Orphans are the pairs that the patch would break: responses and calls in the order of the visible log after
+	// the patch, then calls that it hides, then events with a call at a forbidden position.
 	Orphans []Orphan
-	// Pinned are the ids of the pinned events that the patch would hide, if that is why.
+	// Pinned are the ids of the pinned events that the patch would hide.
 	Pinned []string
-	// Blocking is the seq of the patch that is in the way of a revert, if that is why.
+	// Blocking is the seq of the patch that blocks a revert.
 	Blocking uint64
 }
 
@@ -45,28 +44,24 @@ func refuse(kind, format string, args ...any) *Refusal {
 	return &Refusal{Kind: kind, Text: fmt.Sprintf(format, args...)}
 }
 
-// Allow is a reason for which a patch is not to be refused.
+// Allow switches off a check.
 type Allow int
 
 const (
-	AllowOrphans Allow = iota // breaking what belongs together
-	AllowPinned               // hiding pinned events
+	AllowOrphans Allow = iota // patches may break pairs of calls and responses
+	AllowPinned               // patches may hide pinned events
 )
 
-// Check says whether a store that holds the log so far must refuse the patch: nil if it must not, else a *[Refusal] with the first
-// reason in the order unknown patch in log, base, form, bounds, pinned, orphans. A
-// group that the log holds already is a fault of form. What a store says about ids and
-// sizes is not judged. With allowOrphans the last is left out, and so is what else is
-// allowed. Check changes nothing.
+// Check returns nil if a store with this log must accept the patch, else a *[Refusal] with the first reason in the
+// order unknown patch in log, base, form, bounds, pins, orphans. A group that the log already has is a fault of
+// form. Check ignores ids and sizes. allowOrphans, like AllowOrphans, switches off the last check.
 func (r *Reference) Check(p *patch.PatchEvent, allowOrphans bool, allowed ...Allow) error {
 	_, err := r.CheckBatch([]*patch.PatchEvent{p}, allowOrphans, allowed...)
 	return err
 }
 
-// CheckBatch says whether a store must refuse the patches if they are given to it in
-// one batch: each is judged as by [Reference.Check] on what those before it leave,
-// except that only the base of the first one is, and that they may name one group.
-// The error is of the patch at the index.
+// CheckBatch checks patches of one batch: each as [Reference.Check] does, on the result of the patches before it,
+// but only the first base, and they may share a group. It returns the index of the refused patch.
 func (r *Reference) CheckBatch(patches []*patch.PatchEvent, allowOrphans bool, allowed ...Allow) (int, error) {
 	if allowOrphans {
 		allowed = append(slices.Clone(allowed), AllowOrphans)
@@ -80,9 +75,8 @@ func (r *Reference) CheckBatch(patches []*patch.PatchEvent, allowOrphans bool, a
 	return 0, nil
 }
 
-// CheckCall says whether a store must refuse the patches if they are given to it in one
-// call: as [Reference.CheckBatch], but what neighbours of one group would break is judged
-// as by [Reference.CheckAll], after all else of them.
+// CheckCall checks patches of one call: like [Reference.CheckBatch], but the orphans of adjacent patches of a group
+// are checked together, as by [Reference.CheckAll], after everything else.
 func (r *Reference) CheckCall(patches []*patch.PatchEvent, allowed ...Allow) error {
 	now := r.clone()
 	for len(patches) > 0 {
@@ -95,8 +89,8 @@ func (r *Reference) CheckCall(patches []*patch.PatchEvent, allowed ...Allow) err
 	return nil
 }
 
-// Neighbours returns how many of the patches, from the first on, a store judges as one: all
-// that are of its group and follow one another, or the first alone.
+// Neighbours returns the number of patches, from the first, that a store checks together: the adjacent patches
+// of the first one's group, or 1.
 func Neighbours(patches []*patch.PatchEvent) int {
 	n := 1
 	for patches[0] != nil && patches[0].Group() != "" && n < len(patches) && patches[n] != nil && patches[n].Group() == patches[0].Group() {
@@ -105,15 +99,13 @@ func Neighbours(patches []*patch.PatchEvent) int {
 	return n
 }
 
-// CheckAll says whether a store must refuse the patches if they mean one thing, as what
-// [Reference.RevertAll] says does: as [Reference.CheckBatch], but what they would break
-// is judged for all together, by what is visible before the first and after the last.
+// CheckAll checks patches that are one action, such as the reverts of [Reference.RevertAll]: like
+// [Reference.CheckBatch], but orphans are checked once, by the visible logs before the first and after the last.
 func (r *Reference) CheckAll(patches []*patch.PatchEvent, allowed ...Allow) error {
 	return r.clone().take(patches, r, allowed)
 }
 
-// take applies patches that are judged as one, unless they are refused. before is the model
-// before all that are given with them.
+// take applies patches that are checked together, unless they are refused. before is the model before the call.
 func (r *Reference) take(patches []*patch.PatchEvent, before *Reference, allowed []Allow) error {
 	visible := r.visible()
 	for _, p := range patches {
@@ -128,7 +120,7 @@ func (r *Reference) take(patches []*patch.PatchEvent, before *Reference, allowed
 	return orphanRefusal(orphans(visible, r.visible(), r.newestInvocation()))
 }
 
-// judge judges all but orphans. before is the model before the patch's batch.
+// judge checks everything except orphans. before is the model before the patch's batch.
 func (r *Reference) judge(p *patch.PatchEvent, before *Reference, allowed []Allow) (step, error) {
 	if p == nil {
 		return step{}, refuse(Invalid, "the patch is nil")
@@ -173,7 +165,7 @@ func (r *Reference) judge(p *patch.PatchEvent, before *Reference, allowed []Allo
 	return s, nil
 }
 
-// hidesPinned returns the ids of the pinned events that the step hides. A revert may.
+// hidesPinned returns the ids of the pinned events that the step hides. A revert may hide them.
 func (r *Reference) hidesPinned(s step) []string {
 	var ids []string
 	for _, n := range s.out {
@@ -184,7 +176,7 @@ func (r *Reference) hidesPinned(s step) []string {
 	return ids
 }
 
-// holdsGroup reports whether a patch in the log, be it skipped, names the group.
+// holdsGroup reports whether a patch in the log, applied or skipped, has the group.
 func (r *Reference) holdsGroup(group string) bool {
 	return group != "" && slices.ContainsFunc(r.log, func(rec patch.Record) bool {
 		return rec.Patch != nil && rec.Patch.Group() == group

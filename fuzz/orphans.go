@@ -15,7 +15,7 @@ type part struct {
 	at   int // index of its event in the visible log
 }
 
-// place tells parts apart, in one visible log and from one to the next.
+// place identifies a part across visible logs.
 type place struct {
 	node *node
 	nth  int
@@ -52,16 +52,16 @@ func partsOf(visible []*node) []part {
 	return parts
 }
 
-// pairing says which calls and responses of a visible log belong together.
+// pairing is the pairing of calls and responses in a visible log.
 type pairing struct {
 	parts     []part
 	callOf    map[place]part   // by response
-	responses map[place][]part // by call: its answer, then what amends it
+	responses map[place][]part // by call: its answer, then its amendments
 }
 
-// pair reads the visible log part by part. A response answers an unanswered call of
-// its key before it, of its own branch sooner than of another; if there is none, it
-// amends the newest call of its key.
+// pair reads the visible log part by part. A response answers the first unanswered call of its key in the latest
+// earlier event that has one, preferably of its own branch. If there is none, it amends the latest earlier call
+// of its key.
 func pair(visible []*node) pairing {
 	p := pairing{partsOf(visible), map[place]part{}, map[place][]part{}}
 	for _, r := range p.parts {
@@ -89,8 +89,7 @@ func pair(visible []*node) pairing {
 	return p
 }
 
-// callsBefore returns the calls of the response's key in earlier events that are
-// wanted, in order.
+// callsBefore returns the calls of the response's key in earlier events for which wanted is true, in order.
 func (p pairing) callsBefore(r part, wanted func(part) bool) []part {
 	var calls []part
 	for _, c := range p.parts {
@@ -101,14 +100,13 @@ func (p pairing) callsBefore(r part, wanted func(part) bool) []part {
 	return calls
 }
 
-// firstOfLatest returns the first of those calls that stand in the last one's event.
+// firstOfLatest returns the first of the calls that are in the same event as the last one.
 func firstOfLatest(calls []part) part {
 	last := calls[len(calls)-1].at
 	return calls[slices.IndexFunc(calls, func(c part) bool { return c.at == last })]
 }
 
-// isOpen reports whether a call still waits: it has no response, or it is long-running
-// and has none from the user.
+// isOpen reports whether a call has no response, or is long-running and has none from the user.
 func (p pairing) isOpen(call part) bool {
 	responses := p.responses[call.place()]
 	byUser := func(r part) bool { return r.node.event.Author() == "user" }
@@ -128,7 +126,7 @@ const (
 	BarePosition = "the event with a call would come first, or after a summary of role model"
 )
 
-// Orphan is one thing that a patch would break between calls and responses.
+// Orphan is a violation of the rules for calls and responses.
 type Orphan struct {
 	Rule    string // one of the constants
 	EventID string // the event that holds the call or response
@@ -137,8 +135,8 @@ type Orphan struct {
 	text    string
 }
 
-// orphans returns what turning the visible log before into after would break. newest
-// is the newest invocation.
+// orphans returns the violations of a change of the visible log from before to after. newest is the newest
+// invocation.
 func orphans(before, after []*node, newest string) []Orphan {
 	var found []Orphan
 	add := func(rule string, p part) {
@@ -179,8 +177,8 @@ func orphans(before, after []*node, newest string) []Orphan {
 	return found
 }
 
-// invocationAt is the invocation of the visible event, which is that of the visible
-// event before it if it names none, or "" if it is unknown.
+// invocationAt returns the invocation of a visible event, or of the nearest visible event before it that has one,
+// or "".
 func invocationAt(visible []*node, i int) string {
 	for ; i >= 0; i-- {
 		if id := visible[i].event.InvocationID(); id != "" {
@@ -190,8 +188,7 @@ func invocationAt(visible []*node, i int) string {
 	return ""
 }
 
-// isBare reports whether the visible event comes first or directly after a summary of
-// role model.
+// isBare reports whether the visible event is the first or directly follows a summary of role model.
 func isBare(visible []*node, i int) bool {
 	if i == 0 {
 		return true

@@ -2,7 +2,7 @@ package fuzz
 
 import "slices"
 
-// Pinned says for each visible event whether it is pinned.
+// Pinned reports for each visible event whether it is pinned.
 func (r *Reference) Pinned() []bool {
 	var pinned []bool
 	for _, n := range r.visible() {
@@ -14,7 +14,7 @@ func (r *Reference) Pinned() []bool {
 // isPinned reports whether the newest standing pin or unpin of the node is a pin.
 func (r *Reference) isPinned(n *node) bool { return r.wasPinnedBefore(n, r.next()) }
 
-// wasPinnedBefore says whether the node was pinned before the record with the seq.
+// wasPinnedBefore reports whether the node was pinned before the record with the seq.
 func (r *Reference) wasPinnedBefore(n *node, seq uint64) bool {
 	a := r.decider(n, seq)
 	return a != nil && a.pins
@@ -26,7 +26,7 @@ func (r *Reference) decider(n *node, seq uint64) *applied {
 	return r.deciderAmong(n, func(a *applied) bool { return a.seq < seq && r.stoodBefore(a, seq) })
 }
 
-// deciderAmong returns the newest pin or unpin of the node, of those that stand, or nil.
+// deciderAmong returns the newest pin or unpin of the node for which stands is true, or nil.
 func (r *Reference) deciderAmong(n *node, stands func(*applied) bool) *applied {
 	for _, a := range slices.Backward(r.applied) {
 		if a.pin == n && a.of == nil && stands(a) {
@@ -36,9 +36,8 @@ func (r *Reference) deciderAmong(n *node, stands func(*applied) bool) *applied {
 	return nil
 }
 
-// pinMust returns what must be reverted before a pin, an unpin or the revert of one can
-// be: nothing if the pin is as that patch left it. It is if the patch stands, and what
-// it pinned, or took back, and the event itself are as they were after it.
+// pinMust returns the patches to revert before a pin, an unpin or the revert of one can be reverted. There are none
+// if the patch stands, and its root and the event's pin are as they were after it.
 func (r *Reference) pinMust(a *applied) []*applied {
 	var must []*applied
 	for _, b := range r.applied {
@@ -47,7 +46,7 @@ func (r *Reference) pinMust(a *applied) []*applied {
 		}
 	}
 	stands := func(b *applied) bool {
-		if b == a.root() { // it will, or will not, when what follows is done
+		if b == a.root() { // its state after the reverts that this function returns
 			return a.leftStanding
 		}
 		return r.stands(b)
@@ -65,8 +64,7 @@ func (r *Reference) pinMust(a *applied) []*applied {
 	return must
 }
 
-// lastTurn returns the patch that last made a pin or unpin stand or not: itself, or a
-// revert.
+// lastTurn returns the last patch that changed whether a pin or unpin stands: itself or a revert.
 func (r *Reference) lastTurn(pin *applied) *applied {
 	last := pin
 	for _, b := range r.applied {

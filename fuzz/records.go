@@ -8,26 +8,24 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// DefaultMax is how many records [Records] generates at most unless told otherwise.
+// DefaultMax is the default of [Options.Max].
 const DefaultMax = 40
 
-// Options say which logs [Records] generates.
+// Options configures [Records].
 type Options struct {
 	Max int // the most records; 0 means [DefaultMax]
 
-	// Accepted leaves out what a store would refuse: ids are given once, and patches
-	// pass [Reference.CheckBatch] without allowing anything.
+	// Accepted generates only logs that a store would accept: ids are unique, and patches pass
+	// [Reference.CheckBatch].
 	Accepted bool
 }
 
-// Records generates logs, with seqs 1, 2, 3 …, that look like agents' sessions and hold
-// what is hard about them: parallel, long-running, reused and unanswered calls, calls
-// without id, branches, state under few keys, events without content or invocation,
-// equal and backward times ([Event]); and patches of every type and policy, in range
-// and not, well-formed and not, alone and in groups ([PatchOn], [Group]). Unless
-// Accepted is set an id now and then is there already, and there are receipts of erasures, of which
-// nothing but [Erased] says that the records are erased. Logs shrink record by record,
-// and groups as one. [Batches] says what was logged together.
+// Records generates logs, with seqs 1, 2, 3 …, of agents' sessions and their hard cases: parallel, long-running,
+// reused and unanswered calls, calls without id, branches, state under few keys, events without content or
+// invocation, equal and backward times ([Event]); and patches of every type and policy, in range and out of
+// range, well-formed and malformed, alone and in groups ([PatchOn], [Group]). Unless Accepted is set, some ids are
+// repeated, and there are receipts of erasures, whose records only [Erased] blanks. Logs shrink record by record,
+// groups as a whole. [Batches] splits a log into its commits.
 func Records(opts Options) *rapid.Generator[[]patch.Record] {
 	if opts.Max == 0 {
 		opts.Max = DefaultMax
@@ -48,7 +46,7 @@ func Records(opts Options) *rapid.Generator[[]patch.Record] {
 	})
 }
 
-// session is a log in the making.
+// session is a log that is being generated.
 type session struct {
 	opts    Options
 	ref     *Reference
@@ -64,9 +62,9 @@ func (s *session) add(rec patch.Record) {
 	}
 }
 
-// next draws the next record, or those of a group; none if there shall be no more.
+// next draws the next record, or those of a group; none at the end of the log.
 func (s *session) next(t *rapid.T) []patch.Record {
-	// Zeros end the log: so it shrinks from the end first.
+	// Zeros end the log, so that it shrinks from its end.
 	if rapid.IntRange(0, 31).Draw(t, "more") == 0 && rapid.IntRange(0, 3).Draw(t, "more still") == 0 {
 		return nil
 	}
@@ -96,7 +94,7 @@ func (s *session) next(t *rapid.T) []patch.Record {
 	return []patch.Record{{Seq: seq, Event: Event(s.newID(t, "e", seq), visible).Draw(t, "event")}}
 }
 
-// patches draws a patch, or those of a group.
+// patches draws a patch, or the patches of a group.
 func (s *session) patches(t *rapid.T, seq uint64) []*patch.PatchEvent {
 	id := s.newID(t, "p", seq)
 	if oneIn(t, 5, "is a group") {
@@ -114,8 +112,7 @@ func (s *session) newID(t *rapid.T, prefix string, seq uint64) string {
 	return fmt.Sprintf("%s%d", prefix, seq)
 }
 
-// Batches splits a log into what was logged together: each record by itself, but for
-// patches of one group that follow each other.
+// Batches splits a log into commits: adjacent patches of one group together, every other record alone.
 func Batches(records []patch.Record) [][]patch.Record {
 	var batches [][]patch.Record
 	for i, rec := range records {
@@ -135,8 +132,7 @@ func oneIn(t *rapid.T, n int, label string) bool {
 	return rapid.IntRange(0, n-1).Draw(t, label) == n-1
 }
 
-// InitialState generates what a session may be created with: few keys, so that deltas
-// collide with them, and keys of every scope.
+// InitialState generates initial states: few keys, so that deltas collide with them, and keys of every scope.
 func InitialState() *rapid.Generator[map[string]patch.Value] {
 	return rapid.Custom(func(t *rapid.T) map[string]patch.Value {
 		state := map[string]patch.Value{}

@@ -9,9 +9,8 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// Reference is the fold as the semantics describe it: the nodes, and what each applied patch did to
-// them. Everything else is computed from these when it is asked for. It is slow, it is for tests, and
-// it is for one goroutine.
+// Reference is the fold as docs/SEMANTICS.md describes it: the nodes, and the effect of each applied patch.
+// Everything else is computed from these on demand. It is slow, and not safe for concurrent use.
 type Reference struct {
 	initial map[string]patch.Value
 	log     []patch.Record
@@ -20,22 +19,23 @@ type Reference struct {
 	skipped []patch.Skip
 }
 
-// node is an event or a summary, which are visible, or a marker, which is not (section 3, "The fold,
-// exactly"). Nodes have identity: the pointer.
+// node is an event, a summary or an invisible marker. A patch replaces a run of nodes. A patch that inserts no
+// events inserts a marker; under keep, its first new node carries the state delta of the run. A node is
+// identified by its pointer.
 type node struct {
 	event    *patch.Event           // nil: a marker
-	seq      uint64                 // of a regular event: its record
-	by       *applied               // the patch that put it in; nil: none
+	seq      uint64                 // the record of a regular event
+	by       *applied               // the patch that inserted it, or nil
 	put      bool                   // the summary of a summarise
 	ofRevert bool                   // the marker of a revert
 	carries  map[string]patch.Value // under keep: the net state delta of the run that it replaced
 }
 
-// isSummary reports whether a visible node is a summary, or says so.
+// isSummary reports whether a visible node is the summary of a summarise, or an event with actions.compaction.
 func (n *node) isSummary() bool { return n.put || n.event.IsSummary() }
 
-// NewReference returns the fold of a log. Of the initial state only the
-// session's own keys count. It keeps no reference to the map.
+// NewReference returns the fold of a log. Keys of the initial state with the prefixes app:, user: and temp: are
+// ignored. It keeps no reference to the map.
 func NewReference(initial map[string]patch.Value, log ...patch.Record) *Reference {
 	r := &Reference{initial: map[string]patch.Value{}}
 	for key, value := range initial {
@@ -55,9 +55,9 @@ func isSessionKey(key string) bool {
 		!strings.HasPrefix(key, patch.PrefixTemp)
 }
 
-// Apply adds the next record of the log. It never fails: a patch that cannot be
-// applied changes nothing but Seq and PatchSeq and is listed by [Reference.Skipped].
-// Neither the patch's base nor orphaned calls are looked at; see [Reference.Check].
+// Apply adds the next record of the log. It never fails: a patch that cannot be applied changes only Seq and
+// PatchSeq, and is listed by [Reference.Skipped]. Apply checks neither the patch's base nor orphaned calls; see
+// [Reference.Check].
 func (r *Reference) Apply(rec patch.Record) {
 	r.log = append(r.log, rec)
 	switch {
@@ -75,24 +75,22 @@ func (r *Reference) Apply(rec patch.Record) {
 	}
 }
 
-// isWordless reports whether the patch is compaction's, without a summary: what it takes out says
-// nothing.
+// isWordless reports whether compaction made the patch, to remove events without text.
 func isWordless(p *patch.PatchEvent) bool {
 	return p.Type() == patch.Splice && p.Author() == patch.CompactionAuthor && p.StatePolicy() == patch.Keep && len(p.NewEvents()) == 0
 }
 
-// step is what a patch does: the nodes after it, in(p), which it puts in, and out(p), the run that it
-// takes out.
+// step is the effect of a patch p: the nodes after it, the inserted nodes in(p), and the removed run out(p).
 type step struct {
 	after, in, out []*node
-	made           int      // how many of in, the first ones, are new; a revert restores the others
+	made           int      // the number of new nodes at the start of in; a revert restores the others
 	drops          bool     // its state policy is drop
-	of             *applied // of a revert: the patch that it takes back
+	of             *applied // of a revert: the patch that it undoes
 	pin            *node    // of a pin, an unpin, or a revert of one: the node
 	pins           bool     // it is a pin, not an unpin
 }
 
-// commit makes the step of the patch with the name.
+// commit applies the step of a patch; name has its seq, id and group.
 func (r *Reference) commit(s step, name applied) *applied {
 	a := &name
 	a.step = s
@@ -109,13 +107,12 @@ func (r *Reference) commit(s step, name applied) *applied {
 	return a
 }
 
-// clone returns a copy that can be changed by itself.
+// clone returns an independent copy.
 func (r *Reference) clone() *Reference {
 	return &Reference{r.initial, slices.Clone(r.log), slices.Clone(r.nodes), slices.Clone(r.applied), slices.Clone(r.skipped)}
 }
 
-// step returns what the patch does, or why it cannot be applied; if it is a revert that
-// is blocked, also by which patch.
+// step returns the effect of the patch, or the reason to skip it; of a blocked revert also the blocking patch.
 func (r *Reference) step(p *patch.PatchEvent) (s step, skip string, blocking *applied) {
 	if err := p.Validate(); err != nil {
 		var defect *patch.FieldError
@@ -150,8 +147,7 @@ func (r *Reference) indexOfID(id string) int {
 	return slices.IndexFunc(r.visible(), func(n *node) bool { return n.event.ID() == id })
 }
 
-// spliced returns what the patch does if it takes out count visible events from index
-// start on.
+// spliced returns the effect of the patch if it removes count visible events from index start.
 func (r *Reference) spliced(p *patch.PatchEvent, start, count int) step {
 	from, to := r.run(p, start, count)
 	put := newNodes(p)
@@ -167,7 +163,7 @@ func (r *Reference) spliced(p *patch.PatchEvent, start, count int) step {
 	}
 }
 
-// span returns which visible events a well-formed patch takes out, or why it cannot be applied.
+// span returns the visible events that a well-formed patch removes, or the reason to skip it.
 func (r *Reference) span(p *patch.PatchEvent) (start, count int, reason string) {
 	visible := r.visible()
 	if p.Type() == patch.TruncateBefore {
@@ -186,8 +182,8 @@ func (r *Reference) span(p *patch.PatchEvent) (start, count int, reason string) 
 	return start, count, ""
 }
 
-// run returns the run of nodes, [from, to), that a patch takes out: from the node of V[start] to that
-// of V[start+count-1], with the markers between; of a truncate_before every node in front.
+// run returns the run of nodes, [from, to), that a patch removes: from the node of V[start] to the node of
+// V[start+count-1], with the markers between. A truncate_before removes all nodes before its event.
 func (r *Reference) run(p *patch.PatchEvent, start, count int) (from, to int) {
 	var at []int // the visible nodes' places among all nodes
 	for i, n := range r.nodes {
@@ -207,7 +203,7 @@ func (r *Reference) run(p *patch.PatchEvent, start, count int) (from, to int) {
 	}
 }
 
-// newNodes returns the visible nodes that the patch puts in.
+// newNodes returns the visible nodes that the patch inserts.
 func newNodes(p *patch.PatchEvent) []*node {
 	var put []*node
 	switch p.Type() {
@@ -221,8 +217,8 @@ func newNodes(p *patch.PatchEvent) []*node {
 	return put
 }
 
-// net returns a state after the nodes: for each node in order what it carries, then its own delta. The
-// given state stays as it is.
+// net returns the state after the nodes: for each node in order the delta that it carries, then its own. It
+// does not change the given state.
 func net(state map[string]patch.Value, nodes []*node) map[string]patch.Value {
 	out := map[string]patch.Value{}
 	maps.Copy(out, state)
@@ -259,9 +255,8 @@ func (r *Reference) Visible() []*patch.Event {
 	return events
 }
 
-// State returns the session's own state: what the initial state and the surviving
-// deltas set under keys without one of the prefixes app:, user: and temp:. The map is
-// the caller's own.
+// State returns the session's own state: the initial state, then the deltas that count, without the keys with the
+// prefixes app:, user: and temp:. The map is the caller's own.
 func (r *Reference) State() map[string]patch.Value {
 	return net(r.initial, r.nodes)
 }
@@ -288,8 +283,7 @@ func (r *Reference) PatchSeq() uint64 {
 // the caller's own.
 func (r *Reference) Skipped() []patch.Skip { return slices.Clone(r.skipped) }
 
-// newestInvocation is that of the newest regular event in the log; an event without
-// one belongs to the invocation before it. It is "" if no event names one.
+// newestInvocation returns the invocation of the newest regular event that names one, or "".
 func (r *Reference) newestInvocation() string {
 	for _, rec := range slices.Backward(r.log) {
 		if rec.Event != nil && rec.Event.InvocationID() != "" {

@@ -2,23 +2,23 @@ package fuzz
 
 import "slices"
 
-// applied is a patch that the fold applied, and what it did.
+// applied is an applied patch and its effect.
 type applied struct {
 	seq   uint64
 	id    string
 	group string
 	step
-	wordless                 bool // of compaction's, without a summary
-	leftPinned, leftStanding bool // for a patch with a pin: whether the event was pinned after it, and its root stood
+	wordless                 bool // see isWordless
+	leftPinned, leftStanding bool // of a patch with a pin: whether, after it, the event was pinned and its root stood
 }
 
-// isCut reports whether the patch took nodes out and put in a marker of them.
+// isCut reports whether the patch removed nodes and inserted only a marker.
 func (a *applied) isCut() bool { return a.of == nil && a.pin == nil && a.in[0].event == nil }
 
-// isPut reports whether the patch put in events.
+// isPut reports whether the patch inserted events.
 func (a *applied) isPut() bool { return a.of == nil && a.pin == nil && a.in[0].event != nil }
 
-// root returns the patch that a revert, or a revert of reverts, is about in the end.
+// root returns the patch that a chain of reverts ends at.
 func (a *applied) root() *applied {
 	for a.of != nil {
 		a = a.of
@@ -29,14 +29,14 @@ func (a *applied) root() *applied {
 // stands reports whether each revert of the patch was itself reverted.
 func (r *Reference) stands(a *applied) bool { return r.stoodBefore(a, r.next()) }
 
-// stoodBefore says whether the patch stood before the record with the seq.
+// stoodBefore reports whether the patch stood before the record with the seq.
 func (r *Reference) stoodBefore(a *applied, seq uint64) bool {
 	return !slices.ContainsFunc(r.applied, func(b *applied) bool {
 		return b.of == a && b.seq < seq && r.stoodBefore(b, seq)
 	})
 }
 
-// next returns a seq after all that is there. (A rewind adds patches to no record.)
+// next returns a seq after all records and patches. (A rewind adds patches without records.)
 func (r *Reference) next() uint64 {
 	seq := r.Seq()
 	for _, a := range r.applied {
@@ -65,12 +65,10 @@ func (r *Reference) PatchIDs() []string {
 	return ids
 }
 
-// RevertAll returns what taking back the patch with the id writes: a revert of each of
-// these ids, in this order. For a patch of a group they are the members that stand,
-// newest first; for another patch it is itself. If something stands in the way, ok is
-// false and blocked is the id of the newest patch that must be reverted before. If all
-// is taken back already, that is a revert of the group. blocked is "" if no patch with
-// the id was applied.
+// RevertAll returns the ids of the patches that undoing the patch with the id reverts, in this order: the standing
+// patches of its group, newest first, or the patch itself. If the undo is blocked, ok is false and blocked is the
+// id of the newest patch to revert first; if all are undone already, that is a revert of the group. blocked is
+// "" if no applied patch has the id.
 func (r *Reference) RevertAll(patchID string) (ids []string, blocked string, ok bool) {
 	target := r.patchOf(patchID)
 	if target == nil {
@@ -82,7 +80,7 @@ func (r *Reference) RevertAll(patchID string) (ids []string, blocked string, ok 
 		if a != target && (a.group == "" || a.group != target.group) {
 			continue
 		}
-		// Taking back a member that is a revert lets what it reverted stand again.
+		// Undoing a member that is a revert lets its target stand again.
 		if !now.stands(a) {
 			for _, b := range r.applied {
 				if b.of == a && r.stands(b) && (newest == nil || b.seq > newest.seq) {
@@ -104,9 +102,8 @@ func (r *Reference) RevertAll(patchID string) (ids []string, blocked string, ok 
 	return ids, "", true
 }
 
-// reverted returns what a revert of the patch does: all of in(p) must stand with nothing between but
-// markers of reverts; that stretch becomes a marker, then out(p). Otherwise it returns the reason, and
-// the patch that blocks it.
+// reverted returns the effect of a revert of the patch. All of in(p) must stand with only markers of reverts
+// between; that stretch becomes a marker, then out(p). Otherwise it returns the reason and the blocking patch.
 func (r *Reference) reverted(target *applied) (s step, reason string, blocking *applied) {
 	if target.pin != nil {
 		if must := r.pinMust(target); len(must) > 0 {
@@ -125,8 +122,8 @@ func (r *Reference) reverted(target *applied) (s step, reason string, blocking *
 	}, "", nil
 }
 
-// stretch returns from where to where the nodes stand that the patch put in, which of
-// them do not, and what else stands between but markers of reverts.
+// stretch returns where the nodes stand that the patch inserted, which of them do not stand, and the other nodes
+// between them, without markers of reverts.
 func (r *Reference) stretch(a *applied) (from, to int, missing, between []*node) {
 	from, to = len(r.nodes), -1
 	for _, n := range a.in {
@@ -144,23 +141,21 @@ func (r *Reference) stretch(a *applied) (from, to int, missing, between []*node)
 	return from, to, missing, between
 }
 
-// nodesMust returns the patches that must be reverted before, for some nodes to stand
-// and others not to stand between them: what last took out a missing one, and what put
-// in one of those between.
+// nodesMust returns the patches that block a revert of target: those that removed a missing node or inserted a
+// node between.
 func (r *Reference) nodesMust(target *applied, missing, between []*node) []*applied {
 	var must []*applied
 	for _, n := range between {
-		if n.by != nil { // a raw event came back in place of a node that is missing
+		if n.by != nil { // else a raw event was restored in place of a missing node
 			must = append(must, n.by)
 		}
 	}
 	return append(must, r.behind(missing, target)...)
 }
 
-// behind returns the patches to revert for nodes to stand again that target needs. What a redo, a
-// revert of a revert, took out comes back by reverting the patch that stands again by it, if that
-// is newer than target. But the marker of a revert comes back only by reverting the redo, and with
-// it all else that its patch took out.
+// behind returns the patches to revert so that the missing nodes of target stand again. Nodes that a redo (a
+// revert of a revert) removed are restored by reverting the patch that the redo restored, if that is newer than
+// target. The marker of a revert is restored only by reverting the redo, which restores the other nodes too.
 func (r *Reference) behind(missing []*node, target *applied) (must []*applied) {
 	redos := map[*applied]*applied{} // by the patches that stand again
 	for _, n := range missing {
@@ -180,9 +175,8 @@ func (r *Reference) behind(missing []*node, target *applied) (must []*applied) {
 	return must
 }
 
-// inTheWayOf returns the patch to revert for this one not to be in the way of reverting target:
-// itself, or if it is a redo, the patch that stands again by it. One older than target is not in
-// its way; then it is the redo.
+// inTheWayOf returns the patch to revert so that this one does not block a revert of target: itself, or if it is
+// a redo, the patch that it restored, unless that is older than target.
 func (a *applied) inTheWayOf(target *applied) *applied {
 	if a.isRedo() && a.root().seq > target.seq {
 		return a.root()
@@ -190,12 +184,12 @@ func (a *applied) inTheWayOf(target *applied) *applied {
 	return a
 }
 
-// isRedo reports whether the patch is a revert of a revert, by which another patch stands again.
+// isRedo reports whether the patch is a revert of a revert, which restores a patch.
 func (a *applied) isRedo() bool {
 	return a.of != nil && a.of.of != nil && (a.of.of.of == nil || a.of.of.isRedo())
 }
 
-// holder returns the patch that last took the node out, or nil if the node stands.
+// holder returns the patch that last removed the node, or nil if the node stands.
 func (r *Reference) holder(n *node) *applied {
 	for _, a := range slices.Backward(r.applied) {
 		switch {
@@ -208,8 +202,7 @@ func (r *Reference) holder(n *node) *applied {
 	return nil
 }
 
-// newestMust returns the newest patch at the root of what is in the way: of the given patches, of those
-// that took out what these put in, and so on.
+// newestMust returns the newest of the given patches, of the patches that block reverts of these, and so on.
 func (r *Reference) newestMust(must []*applied) *applied {
 	newest := must[0]
 	for i := 0; i < len(must); i++ {

@@ -6,17 +6,14 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// Rewind returns the visible log, the state, and for each visible event whether it is
-// pinned, as the session has them after it was rewound to the invocation whose first
-// event has seq from. It changes nothing, and says nothing of
-// the patches that bring it about.
+// Rewind returns the visible log, the state, and for each visible event whether it is pinned, after a rewind to
+// the invocation whose first event has seq from. It changes nothing.
 func (r *Reference) Rewind(from uint64) (visible []*patch.Event, state map[string]patch.Value, pinned []bool) {
 	after := r.rewound(from)
 	return after.Visible(), after.State(), after.Pinned()
 }
 
-// rewound returns the model as it is after the rewind. The patches in it are none that
-// a log could hold: they cut node by node.
+// rewound returns the model after the rewind. Its patches cut node by node, so no log could have them.
 func (r *Reference) rewound(from uint64) *Reference {
 	w := rewinding{Reference: r.clone(), from: from, ages: map[*applied]age{}}
 	for _, a := range r.applied {
@@ -41,7 +38,7 @@ func (r *Reference) rewound(from uint64) *Reference {
 	return w.Reference
 }
 
-// rewinding is a rewind under way.
+// rewinding is a rewind in progress.
 type rewinding struct {
 	*Reference
 	from     uint64
@@ -50,8 +47,8 @@ type rewinding struct {
 	steps    int
 }
 
-// in(p) is old if all raw events that it stands for are before the rewind's first record, young ("new"
-// in the semantics) if none is, else mixed.
+// age is the age of a patch and the nodes that it inserted: old if all raw events that it removed, at any depth,
+// are before the rewind's first record, young ("new" in docs/SEMANTICS.md) if none is, else mixed.
 type age int
 
 const (
@@ -75,8 +72,8 @@ func (w *rewinding) ageOf(seqs []uint64, a *applied) age {
 	return old
 }
 
-// one returns the patches that count as one patch: the members of a group that stand, if one of them
-// puts in events, else the patch alone.
+// one returns the patches that count as one patch: the standing members of a group, if one of them inserts
+// events, else the patch alone.
 func (w *rewinding) one(a *applied) []*applied {
 	if group := w.groupOf(a); group != nil {
 		return group
@@ -84,8 +81,8 @@ func (w *rewinding) one(a *applied) []*applied {
 	return []*applied{a}
 }
 
-// groupOf returns the patches of the patch's group that stand, or nil if it has none, it
-// stands alone, or none of them puts in events.
+// groupOf returns the standing patches of the patch's group, or nil if there is at most one, or none of them
+// inserts events.
 func (w *rewinding) groupOf(a *applied) []*applied {
 	var group []*applied
 	for _, b := range w.standing {
@@ -99,9 +96,9 @@ func (w *rewinding) groupOf(a *applied) []*applied {
 	return nil
 }
 
-// seqsOf returns the seqs of the raw events that the patch stands for: those that it,
-// and what is one with it, took out, at any depth. An insertion stands for itself, at
-// its patch's seq. Of the patches in within it is to be found out just now.
+// seqsOf returns the seqs of the raw events that the patch, and the patches that count as one with it, removed at
+// any depth. An inserted event counts with the seq of its patch. within are the patches whose seqs are being
+// computed.
 func (w *rewinding) seqsOf(a *applied, within []*applied) []uint64 {
 	one := w.one(a)
 	within = slices.Concat(within, one)
@@ -124,8 +121,8 @@ func (w *rewinding) seqsOf(a *applied, within []*applied) []uint64 {
 	return seqs
 }
 
-// takeBackMixed is step 1: it reverts, newest first, mixed patches, except drop-cuts without
-// replacement, and new keep-cuts without replacement.
+// takeBackMixed is step 1 of a rewind: it reverts, newest first, mixed patches except drop cuts, and new keep
+// cuts.
 func (w *rewinding) takeBackMixed() {
 	for {
 		i := slices.IndexFunc(w.newestFirst(), w.mustGo)
@@ -140,25 +137,25 @@ func (w *rewinding) takeBackMixed() {
 	}
 }
 
-// newestFirst returns what the log has, without what the rewind adds.
+// newestFirst returns the patches of the log, without those that the rewind adds.
 func (w *rewinding) newestFirst() []*applied {
 	patches := slices.DeleteFunc(slices.Clone(w.applied), func(a *applied) bool { _, ok := w.ages[a]; return !ok })
 	slices.Reverse(patches)
 	return patches
 }
 
-// mustGo reports whether something of the patch is there and has to be taken back.
+// mustGo reports whether step 1 reverts the patch.
 func (w *rewinding) mustGo(a *applied) bool {
 	switch {
 	case !w.stands(a), a.of != nil, a.pin != nil:
 		return false
 	case w.ages[a] == mixed:
-		return !a.isCut() || !a.drops // a group that puts in events goes with these
+		return !a.isCut() || !a.drops // a group that inserts events is reverted as a whole
 	}
 	return w.ages[a] == young && a.isCut() && !a.drops
 }
 
-// takeBackOne takes back the patch and what is one with it, newest first.
+// takeBackOne reverts the patches that count as one, newest first.
 func (w *rewinding) takeBackOne(a *applied) {
 	for _, b := range slices.Backward(w.one(a)) {
 		if w.stands(b) {
@@ -167,11 +164,11 @@ func (w *rewinding) takeBackOne(a *applied) {
 	}
 }
 
-// takeBack reverts the patch, and before it what is in the way, whatever its age.
+// takeBack reverts the patch, and first the patches that block this, of any age.
 func (w *rewinding) takeBack(a *applied) {
 	for w.stands(a) {
 		if w.steps++; w.steps > 10*len(w.ages)+10 {
-			panic("fuzz: a rewind comes to no end")
+			panic("fuzz: a rewind does not end")
 		}
 		if s, reason, _ := w.reverted(a); reason == "" {
 			w.commit(s, applied{seq: w.next()})
@@ -184,8 +181,8 @@ func (w *rewinding) takeBack(a *applied) {
 	}
 }
 
-// marks is step 3: which old nodes are cut again, and by which policy. They are those in out() of cuts
-// that were reverted, and in out() of patches or groups whose visible nodes are all cut again.
+// marks is step 3 of a rewind. It returns the old nodes to cut again, with the policy: those in out() of reverted
+// cuts, and those in out() of patches or groups whose visible nodes are all cut again.
 func (w *rewinding) marks() map[*node]patch.StatePolicy {
 	marks := map[*node]patch.StatePolicy{}
 	mark := func(nodes []*node, drop bool) (changed bool) {
@@ -235,7 +232,7 @@ func (w *rewinding) isNew(n *node) bool {
 	return n.event != nil && w.ages[n.by] == young
 }
 
-// cut puts a marker in the place of the node.
+// cut replaces the node by a marker.
 func (w *rewinding) cut(n *node, policy patch.StatePolicy) {
 	marker := &node{}
 	if policy == patch.Keep {

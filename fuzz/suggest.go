@@ -6,8 +6,8 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// passes reports whether the patch would neither break anything nor hide what is pinned
-// if it took out count visible events from index start on.
+// passes reports whether the patch would orphan no call and hide no pinned event if it removed count visible
+// events from index start.
 func (r *Reference) passes(p *patch.PatchEvent, start, count int, allowed []Allow) bool {
 	s := r.spliced(p, start, count)
 	return len(orphans(r.visible(), visibleOf(s.after), r.newestInvocation())) == 0 &&
@@ -23,11 +23,9 @@ func (r *Reference) formAndBounds(p *patch.PatchEvent) (start, count int, ok boo
 	return start, count, reason == ""
 }
 
-// SmallestSpan returns the smallest span that contains the patch's own [start,
-// start+count) and for which a splice or summarise that puts in the same events passes
-// the checks for pinned events, unless allowed, and for orphans; of equally small ones
-// that with the lowest start. It is the patch's own span if that passes. ok is false if
-// there is none, if the patch is malformed or out of range, and for other types.
+// SmallestSpan returns the smallest span that contains the patch's own and with which the splice or summarise
+// passes the checks for pins, unless allowed, and orphans; of equally small spans the first. ok is false if there
+// is none, if the patch is malformed or out of range, and for other types.
 func (r *Reference) SmallestSpan(p *patch.PatchEvent, allowed ...Allow) (start, count int, ok bool) {
 	ownStart, ownCount, ok := r.formAndBounds(p)
 	if !ok || p.Type() == patch.TruncateBefore {
@@ -45,11 +43,9 @@ func (r *Reference) SmallestSpan(p *patch.PatchEvent, allowed ...Allow) (start, 
 	return 0, 0, false
 }
 
-// NearestEarlier returns the id of the nearest visible event before that of a
-// truncate_before, for which the patch would pass the checks for pinned events, unless
-// allowed, and for orphans. Events whose id an earlier visible event has too are not
-// named by it and passed over. ok is false if there is none, if the patch is malformed
-// or its event is not visible, and for other types.
+// NearestEarlier returns the id of the nearest visible event before that of a truncate_before for which the patch
+// would pass the checks for pins, unless allowed, and orphans. It skips events whose id an earlier visible event
+// has. ok is false if there is none, if the patch is malformed or its event is not visible, and for other types.
 func (r *Reference) NearestEarlier(p *patch.PatchEvent, allowed ...Allow) (eventID string, ok bool) {
 	_, own, ok := r.formAndBounds(p)
 	if !ok || p.Type() != patch.TruncateBefore {
