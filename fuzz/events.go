@@ -12,10 +12,9 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// Event generates an event with the given id for a session in which the given events
-// are visible: a user's message or a model's text, calls, responses to visible calls,
-// a change of state, or an event of an unusual shape. Some are made from Go values, the
-// others from JSON.
+// Event generates an event with the given id for a session with the given visible events: a user's message, a
+// model's text, calls, responses to visible calls, a change of state, or an event of unusual shape. Some are made
+// from Go values, the others from JSON.
 func Event(id string, visible []*patch.Event) *rapid.Generator[*patch.Event] {
 	return rapid.Custom(func(t *rapid.T) *patch.Event {
 		d := eventDraft{t: t, f: object{"id": id}, visible: visible}
@@ -28,7 +27,7 @@ func Event(id string, visible []*patch.Event) *rapid.Generator[*patch.Event] {
 	})
 }
 
-// The kinds of events, the plainest first, common ones several times.
+// The kinds of events, the simplest first, common ones several times.
 var eventKinds = []func(*eventDraft){
 	(*eventDraft).user, (*eventDraft).user,
 	(*eventDraft).model,
@@ -40,7 +39,7 @@ var eventKinds = []func(*eventDraft){
 	(*eventDraft).fromGo,
 }
 
-// object is a JSON object in the making.
+// object builds a JSON object.
 type object map[string]any
 
 func (f object) text() []byte {
@@ -61,7 +60,7 @@ func (f object) event() *patch.Event {
 	return e
 }
 
-// eventDraft is an event in the making.
+// eventDraft builds an event.
 type eventDraft struct {
 	t       *rapid.T
 	f       object
@@ -70,7 +69,7 @@ type eventDraft struct {
 	made    *patch.Event
 }
 
-// set sets a field unless it is there already.
+// set sets a field unless it is set.
 func (d *eventDraft) set(name string, value any) {
 	if _, ok := d.f[name]; !ok {
 		d.f[name] = value
@@ -85,7 +84,7 @@ func (d *eventDraft) actionsField() object {
 	return d.actions
 }
 
-// common draws what events of all kinds have.
+// common draws the fields of all events.
 func (d *eventDraft) common() {
 	t := d.t
 	d.set("author", rapid.SampledFrom([]string{"agent", "agent", "helper", "user"}).Draw(t, "author"))
@@ -106,7 +105,7 @@ func (d *eventDraft) common() {
 	}
 }
 
-// timestamp draws one of few times, so that they are equal and go back.
+// timestamp draws one of few times, so that some are equal and some go back.
 func timestamp(t *rapid.T) string {
 	at := time.Unix(1700000000, 0).UTC().Add(time.Duration(rapid.IntRange(0, 5).Draw(t, "second")) * time.Second)
 	after := []time.Duration{0, time.Nanosecond, 250 * time.Millisecond}
@@ -178,8 +177,8 @@ func (d *eventDraft) callParts() []object {
 	return parts
 }
 
-// callKey draws one of few ids and names, or a name alone. The names are ids too, so
-// that the two would be mistaken for each other.
+// callKey draws one of few ids and names, or only a name. Names are also used as ids, so that a fold that confuses
+// the two is found.
 func callKey(t *rapid.T) object {
 	key := object{"name": rapid.SampledFrom([]string{"look", "book"}).Draw(t, "function")}
 	if id := rapid.SampledFrom([]string{"c1", "c2", "c3", "c4", "look", ""}).Draw(t, "call id"); id != "" {
@@ -192,8 +191,8 @@ func (d *eventDraft) responses() {
 	d.f["content"] = content("user", d.responseParts()...)
 }
 
-// responseParts draws one or two responses, mostly to visible calls: open ones first,
-// then those answered already. The event then mostly looks as if it came from there.
+// responseParts draws one or two responses, mostly to visible calls: open ones first, then answered ones. The other
+// fields of the event mostly match the call.
 func (d *eventDraft) responseParts() []object {
 	nodes := nodesOf(d.visible)
 	pairs := pair(nodes)
@@ -251,7 +250,7 @@ func (d *eventDraft) mixed() {
 	d.f["content"] = content("model", rapid.Permutation(parts).Draw(d.t, "parts")...)
 }
 
-// unusual draws an event of a shape that is allowed and rare.
+// unusual draws an event of a rare but valid shape.
 func (d *eventDraft) unusual() {
 	switch rapid.IntRange(0, 6).Draw(d.t, "shape") {
 	case 0: // nothing but an identity
@@ -292,7 +291,7 @@ func (d *eventDraft) fromGo() {
 // Keys of state: few, and of every scope.
 var stateKeys = []string{"k", "j", "l", "app:k", "user:k", "temp:k"}
 
-// Values of state: every kind, and literals that are easily altered.
+// Values of state: every kind, and literals that decoders tend to change.
 var stateLiterals = []string{
 	"0", "1", "true", "null", `""`, `"text"`, "[]", "{}", "false", "0.1", "1.0", "1e2", "-0.0",
 	"9007199254740993", "123456789012345678901234567890",
@@ -305,7 +304,7 @@ var goValues = []any{
 	map[string]any{}, map[string]any{"a": map[string]any{"b": []any{int32(2)}}}, map[string]int{"n": 1},
 }
 
-// stateValue draws a value of state as JSON wrote it.
+// stateValue draws a value of state as JSON text.
 func stateValue() *rapid.Generator[patch.Value] {
 	return rapid.Map(rapid.SampledFrom(stateLiterals), func(literal string) patch.Value {
 		value, err := patch.ParseValue([]byte(literal))

@@ -11,10 +11,9 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// Patch generates a patch with the given id for a session in which the given events are
-// visible. Most are well-formed and in range, though they may orphan calls; some name
-// what is not there; some are malformed or of an unknown type. Events that it puts in
-// have ids made of the patch's. A few have a base.
+// Patch generates a patch with the given id for a session with the given visible events. Most are well-formed and in
+// range, but may orphan calls; some name missing events or positions; some are malformed or of an unknown type.
+// The ids of inserted events derive from the patch's id. A few have a base.
 func Patch(id string, visible []*patch.Event) *rapid.Generator[*patch.PatchEvent] {
 	return rapid.Custom(func(t *rapid.T) *patch.PatchEvent {
 		d := newDraft(t, id, rapid.SampledFrom([]string{"compactor", "compaction"}).Draw(t, "author"), visible)
@@ -34,8 +33,8 @@ func Patch(id string, visible []*patch.Event) *rapid.Generator[*patch.PatchEvent
 	})
 }
 
-// Revert generates a revert with the given id of one of the patches with the given ids,
-// mostly of a late one, or now and then of none of them; some are malformed.
+// Revert generates a revert with the given id of one of the given patches, mostly of a late one, rarely of none of
+// them; some are malformed.
 func Revert(id string, patchIDs []string) *rapid.Generator[*patch.PatchEvent] {
 	return rapid.Custom(func(t *rapid.T) *patch.PatchEvent {
 		d := newDraft(t, id, "user", nil)
@@ -86,11 +85,10 @@ func Receipt(id string) *rapid.Generator[*patch.PatchEvent] {
 	})
 }
 
-// Group generates a batch of up to four patches of one group, made of the given id as
-// theirs are, for the session as the model has it: mostly one that shortens the session
-// in several places, each where it is after those before; or, as [Reference.RevertAll]
-// says, one that takes back a patch with its group. Some bring an event back and then name
-// it. A few hold other patches too.
+// Group generates a batch of up to four patches of one group, named by the given id, for the model's session. Most
+// groups shorten the session in several places, each patch on the result of those before it; others revert a patch
+// with its group, as [Reference.RevertAll] does. Some restore an event and then name it. A few have other patches
+// too.
 func Group(id string, ref *Reference) *rapid.Generator[[]*patch.PatchEvent] {
 	return rapid.Custom(func(t *rapid.T) []*patch.PatchEvent {
 		now, group := ref.clone(), "group "+id
@@ -144,8 +142,7 @@ func Group(id string, ref *Reference) *rapid.Generator[[]*patch.PatchEvent] {
 	})
 }
 
-// member generates a patch that takes out one to three visible events and mostly keeps
-// their state, if events are visible.
+// member generates a patch that removes one to three visible events, if there are any, and mostly keeps their state.
 func member(id string, visible []*patch.Event) *rapid.Generator[*patch.PatchEvent] {
 	return rapid.Custom(func(t *rapid.T) *patch.PatchEvent {
 		d := newDraft(t, id, "compactor", visible)
@@ -161,8 +158,7 @@ func member(id string, visible []*patch.Event) *rapid.Generator[*patch.PatchEven
 	})
 }
 
-// PatchOn generates a patch of any type, with the given id, for the session as the model
-// has it: one as from [Patch], or one as from [Revert].
+// PatchOn generates a patch of any type with the given id for the model's session, by [Patch] or [Revert].
 func PatchOn(id string, ref *Reference) *rapid.Generator[*patch.PatchEvent] {
 	return rapid.Custom(func(t *rapid.T) *patch.PatchEvent {
 		if ids := ref.PatchIDs(); len(ids) > 0 && oneIn(t, 3, "is a revert") {
@@ -184,7 +180,7 @@ var patchKinds = []func(*patchDraft){
 	(*patchDraft).unknownEvent,
 }
 
-// patchDraft is a patch in the making.
+// patchDraft builds a patch.
 type patchDraft struct {
 	t       *rapid.T
 	f       object
@@ -197,14 +193,14 @@ func newDraft(t *rapid.T, id, author string, visible []*patch.Event) *patchDraft
 	return &patchDraft{t: t, id: id, visible: visible, f: object{"id": id, "author": author, "timestamp": timestamp(t)}}
 }
 
-// base gives a patch a base now and then.
+// base gives some patches a base.
 func (d *patchDraft) base() {
 	if oneIn(d.t, 8, "has a base") {
 		d.f["base"] = rapid.IntRange(0, DefaultMax).Draw(d.t, "base")
 	}
 }
 
-// flaw gives one patch in times one of the flaws.
+// flaw gives about one patch in times one of the flaws.
 func (d *patchDraft) flaw(times int, flaws []func(*patchDraft)) {
 	if oneIn(d.t, times, "is malformed") {
 		rapid.SampledFrom(flaws).Draw(d.t, "flaw")(d)
@@ -258,8 +254,7 @@ func (d *patchDraft) insert() {
 	d.put()
 }
 
-// put draws one or two events for a splice to put in: any, or those that stand in the
-// span already, under new ids.
+// put draws one or two events for a splice to insert: any events, or those of the span with new ids.
 func (d *patchDraft) put() {
 	start, count := d.f["start"].(int), d.f["count"].(int)
 	var events []any
@@ -326,7 +321,7 @@ func (d *patchDraft) summarise() {
 	d.f["summaryEvent"] = summary
 }
 
-// outOfRange draws indices that no visible log, or not this one, has.
+// outOfRange draws indices that are out of range in this visible log, or in any.
 func (d *patchDraft) outOfRange() {
 	rapid.SampledFrom([]func(*patchDraft){
 		(*patchDraft).summarise, (*patchDraft).cut, (*patchDraft).replace,
@@ -345,7 +340,7 @@ func (d *patchDraft) unknownEvent() {
 	d.f["eventId"] = rapid.SampledFrom([]string{"e1", "e2", "e3", "p2.1", "p3", "", "none"}).Draw(d.t, "id")
 }
 
-// decorate draws fields without a meaning.
+// decorate draws fields that have no effect.
 func (d *patchDraft) decorate() {
 	d.f["unknown"] = object{"patchType": "splice"}
 	if d.f["patchType"] != "revert" {

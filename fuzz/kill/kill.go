@@ -19,35 +19,34 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// The environment of a process that is to be killed.
+// Environment variables of a process that will be killed.
 const (
 	envPlace = "PATCHLOG_KILL"
 	envFlaw  = "PATCHLOG_KILL_FLAW"
 )
 
-// AppName is the PGAPPNAME of processes that are to be killed.
+// AppName is the PGAPPNAME of processes that will be killed.
 const AppName = "to be killed"
 
-// Harness is a kind of storage under test.
+// Harness tests one kind of storage.
 type Harness struct {
 	// Open opens the store at a place, with one of [ops.Flaws] if that is not "".
 	Open func(place, flaw string) (*store.Store, error)
 
-	// Ended, if not nil, waits until the server works for no process that was killed: whose
-	// connections have the name [AppName]. Before, its operations are repeated now and then beside
-	// those that are in flight. nil: nothing is in flight when the process has ended.
+	// Ended, if not nil, waits until the server has no connection with the name [AppName]. In some rounds, the
+	// operations of the killed process are repeated before. nil: nothing is in flight when the process has ended.
 	Ended func(t testing.TB, place string)
 
-	// Backups says that the store has vacuums, and backups that are files which [store.Open] opens.
+	// Backups reports that the store can vacuum, and that [store.Open] opens its backups.
 	Backups bool
 
-	// Cut, if not nil, ends a round instead of a kill, as a power cut does. Restore is called when
+	// Cut, if not nil, cuts the power at the end of a round instead of killing the process. Restore is called when
 	// the process has ended.
 	Cut, Restore func(place string) error
 }
 
-// Child does not return in a process that a harness has started. It is to be called before the
-// tests run, as in an init function.
+// Child does not return in a process that a harness has started. Call it before the tests run, in an init
+// function.
 func (h Harness) Child() {
 	place, flaw := os.Getenv(envPlace), os.Getenv(envFlaw)
 	if place == "" {
@@ -86,7 +85,7 @@ func (h Harness) Finds(t *testing.T, flaw string, within int, place string) {
 	t.Errorf("%d rounds found nothing wrong with the flaw %s", within, flaw)
 }
 
-// Place is a storage in which processes work until they are killed, one after another.
+// Place is a storage that processes use until they are killed, one after another.
 type Place struct {
 	Harness
 	name, flaw string
@@ -96,11 +95,11 @@ type Place struct {
 // clients is how many clients a process serves.
 const clients = 32
 
-// A process whose moment does not come is killed after this time.
+// patience is the time after which a process is killed in any case.
 const patience = 10 * time.Second
 
-// Round kills a process at work. What it had acknowledged must be there, what it had not is there
-// whole or not at all, and its operations, repeated, take effect once. Nothing else changes.
+// Round kills a working process. Acknowledged writes must be there, unacknowledged ones whole or not at all, and
+// repeated operations take effect once. Nothing else changes.
 func (p *Place) Round(t testing.TB, n int, random *rand.Rand, count func(string, int)) error {
 	ctx := context.Background()
 	process, err := ops.Start(envPlace+"="+p.name, envFlaw+"="+p.flaw, "PGAPPNAME="+AppName, "GORACE=halt_on_error=1")
@@ -180,9 +179,9 @@ func (p *Place) Round(t testing.TB, n int, random *rand.Rand, count func(string,
 	return nil
 }
 
-// Recover reads a store after a crash, repeats what was in flight, and reads the store again, all of
-// it as part of the load's history. It returns the logs of the store, and an error if one of those of
-// before has changed or the store is not sound.
+// Recover reads a store after a crash, repeats the operations that were in flight, and reads the store again, all in
+// the load's history. It returns the logs of the store, and an error if a log of before has changed or the store is
+// damaged.
 func Recover(ctx context.Context, l *linear.Load, local *ops.Local, before map[store.Key]string) (map[store.Key]string, error) {
 	l.End(local)
 	l.Repeat(local)
@@ -212,8 +211,8 @@ func (p *Place) checkBackup(l *linear.Load, history linear.History, count func(s
 	return nil
 }
 
-// moment is when a process is killed: some time after the n-th operation of a kind has begun or
-// ended. Operations tell, and not the clock, since a machine may be busy.
+// moment is when a process is killed: some time after the n-th operation of a kind has begun or ended. Operations
+// and not the clock decide, since a machine may be busy.
 type moment struct {
 	kinds string // that count when they begin; "": all, when they end
 	left  atomic.Int64
@@ -239,7 +238,7 @@ func drawMoment(random *rand.Rand, kill func()) *moment {
 	return m
 }
 
-// watched is a process whose operations are counted.
+// watched counts the operations of a process.
 type watched struct {
 	*ops.Process
 	*moment

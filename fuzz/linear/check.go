@@ -13,10 +13,9 @@ import (
 	"github.com/patchlog-dev/patchlog/store/backend"
 )
 
-// Check has 64 goroutines call stores on the backends that open returns for each round, which all
-// hold the same, and holds what they saw against the model. In every other round all of them are at
-// the same few sessions. It makes a few rounds, of 4,192 calls, or as many as the flags say. The
-// stores close the backends.
+// Check runs 64 goroutines that call stores on the backends that open returns for each round, and checks their
+// history. The backends share their sessions. In every other round all goroutines use the same few sessions. It
+// makes a few rounds of 4,192 calls, or the number that the flags give. The stores close the backends.
 func Check(t *testing.T, few int, open func(round int) []backend.Backend) {
 	t.Helper()
 	for r := range long.Rounds(t, few) {
@@ -48,7 +47,7 @@ func Check(t *testing.T, few int, open func(round int) []backend.Backend) {
 	}
 }
 
-// newLocal opens a store, which is one of several that share what the backend holds.
+// newLocal opens one of several stores that share the sessions of the backend.
 func newLocal(t testing.TB, b backend.Backend, owner int, cacheBytes int64) *ops.Local {
 	t.Helper()
 	s, err := store.New(b, store.Options{Logger: slog.New(slog.DiscardHandler), Snapshots: snapshot.Policy{Every: 16}, CacheBytes: cacheBytes})

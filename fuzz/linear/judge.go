@@ -14,30 +14,27 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// Seen is an operation as its client saw it: its reply, and when it began and ended, in nanoseconds
-// of one clock.
+// Seen is an operation with its reply, and the times of its start and end, in nanoseconds of one clock.
 type Seen struct {
 	ops.Op
 	ops.Reply
 	From, To int64
 }
 
-// History is what all clients saw, in the order in which the calls ended.
+// History has the operations of all clients, in the order in which they ended.
 type History []Seen
 
-// Options say how a history is judged. The zero value means the defaults.
+// Options configures [History.Judge]. The zero value is the default.
 type Options struct {
-	// Faults says that calls may fail, or end without it being known what came of them, since
-	// something broke. Without it, that is a violation too.
+	// Faults permits calls to fail or to have an unknown outcome. Without it, that is a violation.
 	Faults bool
 }
 
-// patience is how long the checker may take for an object.
+// patience is the time limit of the checker for an object.
 const patience = time.Minute
 
-// Judge holds a history against the model, each object's by itself, and returns what does not fit:
-// the objects, and how their histories go where the longest order that fits ends. That the checker
-// was not done in time is returned too, since nothing is known then.
+// Judge checks the history of each object against the model, and returns the violations: the object, and its history
+// around the point where the longest valid order ends. A check that does not end in time is a violation too.
 func (h History) Judge(opts Options) (violations []string) {
 	histories := map[object][]porcupine.Operation{}
 	replies, shared := map[moment]int{}, map[string]int{}
@@ -124,9 +121,9 @@ func (h History) sources() map[object][]patch.Record {
 
 func (b object) String() string { return strings.TrimSpace(b.app + " " + b.kind + " " + b.name) }
 
-// settled returns when a call whose outcome was unknown can have no effect any more: when a
-// repetition with the same ids found them in the log, or put them there. A deletion has none
-// once another has looked for the session: it is of one creation only.
+// settled returns the time from which a call of unknown outcome has no further effect: when a repetition with the same
+// ids found them in the log or added them. A deletion has none after another one looked for the session, since it
+// deletes one creation only.
 func settled(e Seen, later History) int64 {
 	for _, l := range later {
 		if l.App == e.App && l.Session == e.Session && l.Kind == e.Kind && l.From > e.To {
@@ -140,8 +137,7 @@ func settled(e Seen, later History) int64 {
 	return math.MaxInt64
 }
 
-// where shows the calls around the one that had to have its moment first of those that the
-// longest order leaves out.
+// where returns the calls around the first one that the longest valid order does not have.
 func where(calls []porcupine.Operation, info porcupine.LinearizationInfo) string {
 	longest := map[int]bool{}
 	for _, partition := range info.PartialLinearizationsOperations() {
@@ -191,8 +187,8 @@ func (e Seen) String() string {
 	return text + fmt.Sprintf(" %.4s %.300s %v", e.Creation, strings.Join(e.Visible, " "), e.Values)
 }
 
-// Until returns the history as it was at a moment of its clock: of operations that had not ended by
-// then it is unknown what came of them.
+// Until returns the history up to a moment of its clock. Operations that had not ended by then have an unknown
+// outcome.
 func (h History) Until(at int64) (cut History) {
 	for _, e := range h {
 		switch {

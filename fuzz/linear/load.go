@@ -11,7 +11,7 @@ import (
 	"github.com/patchlog-dev/patchlog/fuzz/ops"
 )
 
-// Load is clients that carry out operations on a few sessions.
+// Load has clients that make operations on a few sessions.
 type Load struct {
 	Callers []ops.Caller // client i calls the one with this index, modulo their number
 	Clients int
@@ -19,23 +19,22 @@ type Load struct {
 	Name    string // prefix of the apps' names, so that those of several loads differ
 	Seed    uint64
 
-	// Calls is how many operations each client makes. More, if not nil, replaces it: clients go on
-	// while it returns true.
+	// Calls is the number of operations of each client. If More is not nil, clients continue while it returns true.
 	Calls int
 	More  func() bool
 
-	// Together has all clients go through the apps one after another, instead of each to any.
+	// Together makes all clients use the apps one after another, instead of any app at any time.
 	Together bool
 
-	// Forks and Leases have clients fork sessions and take leases. What became of a lease cannot be
-	// found out after a crash.
+	// Forks and Leases make clients fork sessions and take leases. After a crash, the outcome of a lease cannot be
+	// determined.
 	Forks, Leases bool
 
 	// Backups is a directory for backups. If it is set, the last client mostly vacuums and writes
 	// backups, and all erase events.
 	Backups string
 
-	// Hurried is the percentage of writes that have too little time.
+	// Hurried is the percentage of writes with a time limit that is too short.
 	Hurried int
 
 	mu      sync.Mutex
@@ -47,7 +46,7 @@ type Load struct {
 	n       []int                // operations by client
 }
 
-// known is what clients learned of a session lately.
+// known has the latest information of the clients about a session.
 type known struct {
 	patches, events []string
 	text            string
@@ -104,14 +103,14 @@ func (l *Load) Create() {
 	}
 }
 
-// Run creates the sessions, has the clients work, and returns the history.
+// Run creates the sessions, runs the clients, and returns the history.
 func (l *Load) Run() History {
 	l.Begin()
 	l.Create()
 	return l.Work()
 }
 
-// Work has the clients work at the same time, and returns the history when all have ended.
+// Work runs the clients concurrently, and returns the history when all have ended.
 func (l *Load) Work() History {
 	var wg sync.WaitGroup
 	for client := range l.Clients {
@@ -124,7 +123,7 @@ func (l *Load) Work() History {
 	return l.History()
 }
 
-// Until returns a load with the history as it was at a moment of its clock, and with the same clock.
+// Until returns a load with the history up to a moment of its clock, and with the same clock.
 func (l *Load) Until(at int64) *Load {
 	return &Load{
 		Callers: l.Callers, Clients: l.Clients, Apps: l.Apps, Name: l.Name, Seed: l.Seed, Forks: l.Forks, Backups: l.Backups,
@@ -139,8 +138,8 @@ func (l *Load) more(client int) bool {
 	return l.n[client] < l.Calls
 }
 
-// Step has a client make one operation, and repeat it with the same ids until the outcome is known.
-// It returns false if the process that the client calls has ended.
+// Step makes one operation of a client, and repeats it with the same ids until the outcome is known. It returns false
+// if the process that the client calls has ended.
 func (l *Load) Step(client int) bool {
 	n, random := l.n[client], l.random[client]
 	l.n[client]++
@@ -170,8 +169,7 @@ func (l *Load) Step(client int) bool {
 	return true
 }
 
-// End has the sessions read by a client that has seen nothing of them, and returns the history
-// with that.
+// End reads the sessions as a new client, and returns the history with these reads.
 func (l *Load) End(c ops.Caller) History {
 	type session struct{ app, name string }
 	done := map[session]bool{}
@@ -188,7 +186,7 @@ func (l *Load) End(c ops.Caller) History {
 	return l.History()
 }
 
-// Distrust has the failures of operations that ended after a moment of the load's clock say nothing:
+// Distrust turns failures of operations that ended after a moment of the load's clock into unknown outcomes, since
 // the disk was gone by then.
 func (l *Load) Distrust(at int64) {
 	for i, e := range l.history {
@@ -208,8 +206,7 @@ func (l *Load) ReadDuring(c ops.Caller, e Seen) {
 	}
 }
 
-// Repeat has a client that reads and knows nothing else make the operations again whose outcome is
-// unknown, deletions last.
+// Repeat repeats the operations of unknown outcome as a new client that reads first, deletions last.
 func (l *Load) Repeat(c ops.Caller) {
 	history := l.History()
 	for _, deletions := range []bool{false, true} {
@@ -248,7 +245,7 @@ func (l *Load) call(caller ops.Caller, o ops.Op) ops.Reply {
 	return r
 }
 
-// of returns what is known of a session. The caller holds the lock.
+// of returns the information about a session. The caller holds the lock.
 func (l *Load) of(app, session string) *known {
 	name := app + " " + session
 	if l.known[name] == nil {
@@ -257,7 +254,7 @@ func (l *Load) of(app, session string) *known {
 	return l.known[name]
 }
 
-// lastSeen returns what a client saw last of a session.
+// lastSeen returns the last reply to a client about a session.
 func (l *Load) lastSeen(client int, app, session string) ops.Reply {
 	l.mu.Lock()
 	defer l.mu.Unlock()

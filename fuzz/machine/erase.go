@@ -14,8 +14,8 @@ import (
 	"github.com/patchlog-dev/patchlog/store/storetest"
 )
 
-// erase erases some events of the session, and the summaries of them or not. In one of the stores a
-// commit may fail on the way; the next erasure then finishes it.
+// erase erases some events of the session, with or without their summaries. In one of the stores a commit may fail;
+// the next erasure then completes it.
 func (m *machine) erase(t *rapid.T) {
 	var ids []string
 	for _, r := range m.records {
@@ -111,7 +111,7 @@ func (m *machine) erase(t *rapid.T) {
 	}
 }
 
-// erased is the log after an erasure, and what its closing commit reverts.
+// erased returns the log after an erasure, and the patches that its closing commit reverts.
 func (m *machine) erased(of patch.Erasure, opts store.EraseOptions) (log []patch.Record, reverts, left []string) {
 	for _, r := range m.records {
 		log = append(log, of.Blank(r, opts.ID))
@@ -122,7 +122,7 @@ func (m *machine) erased(of patch.Erasure, opts store.EraseOptions) (log []patch
 	return log, reverts, left
 }
 
-// forked is the log of a fork of the session at a seq: with receipts of what was erased before.
+// forked returns the log of a fork of the session at a seq, with the receipts of earlier erasures.
 func (m *machine) forked(at uint64) []patch.Record {
 	log := slices.Clone(m.records[:at])
 	said := func(id string) bool {

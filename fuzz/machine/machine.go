@@ -1,5 +1,5 @@
-// Package machine is the state machine that stores are tested with: random operations, whose
-// answers are held against the reference model of package fuzz.
+// Package machine is a state machine that tests stores: it makes random operations and compares their results with
+// the reference model of package fuzz.
 package machine
 
 import (
@@ -26,10 +26,9 @@ import (
 	"github.com/patchlog-dev/patchlog/store/storetest"
 )
 
-// Check puts stores through random operations, and holds each answer, and each state in
-// between, against the reference model: one on bbolt, and several that share what the
-// backends hold. Each draw has sessions and scopes of its own. open is called for each draw
-// and returns at least one backend; their stores close them.
+// Check makes random operations on stores, and compares each result, and the state after it, with the reference
+// model. One store is on bbolt; the others share the sessions of the backends that open returns. Each draw has its
+// own sessions and scopes. open is called for each draw and returns at least one backend; the stores close them.
 func Check(t *testing.T, open func(t *rapid.T) []backend.Backend) {
 	dir := t.TempDir()
 	n := 0
@@ -62,7 +61,7 @@ func Check(t *testing.T, open func(t *rapid.T) []backend.Backend) {
 	})
 }
 
-// machine is the stores under test and what the model knows of them.
+// machine has the stores under test and the model.
 type machine struct {
 	n       int // of the draw
 	path    string
@@ -101,7 +100,7 @@ func newMachine(t *rapid.T, n int, path string, backends []backend.Backend) *mac
 	return m
 }
 
-// pass gives the turn to one of the peers.
+// pass selects the peer that makes the next operation.
 func (m *machine) pass(t *rapid.T) {
 	m.turn = rapid.IntRange(0, len(m.peers)-1).Draw(t, "peer")
 	m.stores[1] = m.peers[m.turn].store
@@ -109,7 +108,7 @@ func (m *machine) pass(t *rapid.T) {
 
 var clock = time.Date(2026, 1, 2, 3, 4, 5, 6, time.UTC)
 
-// A cache of one session or none makes dropped views part of every run.
+// With a cache of one session or none, every run evicts views.
 func (m *machine) options(i int) store.Options {
 	return store.Options{
 		CacheBytes: int64(20_000*(m.ids%2) - 1), Snapshots: snapshot.Policy{Every: 1 + m.ids%5, Share: 1},
@@ -122,7 +121,7 @@ func (m *machine) options(i int) store.Options {
 }
 
 func (m *machine) openFile(t *rapid.T) {
-	// Durability is another test's matter; without syncs this one does ten times more.
+	// Other tests check durability; without syncs this one makes ten times as many operations.
 	b, err := bolt.Open(m.path, bolt.Options{NoSync: true})
 	if err != nil {
 		t.Fatal(err)
@@ -168,18 +167,18 @@ func (m *machine) reference(more ...patch.Record) *fuzz.Reference {
 	return fuzz.NewReference(m.initial, slices.Concat(m.records, more)...)
 }
 
-// log is the log so far, for messages.
+// log returns the log so far, for messages.
 func (m *machine) log() string { return fuzz.Text(m.records, m.initial) }
 
-// newID gives ids that no record has, of other draws neither: an erasing reaches sessions that
-// begin with the same records.
+// newID returns an id that no record of any draw has, because an erasure covers all sessions that begin with the
+// same records.
 func (m *machine) newID() string {
 	m.ids++
 	return fmt.Sprintf("id%d of %d", m.ids, m.n)
 }
 
-// compare holds both stores' newest views and shared state against the model. The store that
-// looks need not be the one that wrote, nor the one that writes next.
+// compare compares the stores' newest views and shared state with the model. The peer that reads need not be the one
+// that wrote, nor the one that writes next.
 func (m *machine) compare(t *rapid.T) {
 	m.pass(t)
 	defer m.pass(t)

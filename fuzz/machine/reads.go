@@ -23,7 +23,7 @@ func (m *machine) compareView(t *rapid.T, i int, v fold.View, ref *fuzz.Referenc
 	}
 }
 
-// preview compares the preview of a patch with what the model does.
+// preview compares the preview of a patch with the model.
 func (m *machine) preview(t *rapid.T) {
 	o := m.drawPatches(t, 1, false)
 	p := o.Offered[0].Patch
@@ -48,7 +48,7 @@ func (m *machine) preview(t *rapid.T) {
 	}
 }
 
-// asOf compares the view as of a record, what people should see of it, and the log from there.
+// asOf compares the view at a record, its history, and the log from there.
 func (m *machine) asOf(t *rapid.T) {
 	seq := uint64(rapid.IntRange(0, len(m.records)).Draw(t, "seq"))
 	ref := fuzz.NewReference(m.initial, m.records[:seq]...)
@@ -77,7 +77,7 @@ func (m *machine) asOf(t *rapid.T) {
 	}
 }
 
-// raw reads the records of a session from a seq on.
+// raw reads the records of a session from a seq.
 func (m *machine) raw(t *rapid.T, s *store.Store, key store.Key, from uint64) (all []patch.Record) {
 	for r, err := range s.RawEvents(context.Background(), key, from) {
 		if err != nil {
@@ -88,9 +88,8 @@ func (m *machine) raw(t *rapid.T, s *store.Store, key store.Key, from uint64) (a
 	return all
 }
 
-// exportImport exports the session and imports it elsewhere, twice: the views are equal, and the
-// second time adds nothing. Go types do not survive the text form, so the copy is compared with a
-// model fed by the text.
+// exportImport exports the session and imports it elsewhere twice: the views are equal, and the second import adds
+// nothing. The text form loses Go types, so the copy is compared with a model of the text.
 func (m *machine) exportImport(t *rapid.T) {
 	text := m.do(m.stores[0], m.op(ops.Export)).Exported
 	if other := m.do(m.stores[1], m.op(ops.Export)).Exported; text != other {

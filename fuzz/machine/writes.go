@@ -23,8 +23,8 @@ func (m *machine) op(kind ops.Kind, offered ...patch.Record) ops.Op {
 	return ops.Op{App: m.key.App, Session: m.key.Session, Kind: kind, Offered: offered, IDs: []string{""}}
 }
 
-// do carries out an operation on a store, from the view that the store has of what the bbolt store's
-// view showed: creation ids differ.
+// do executes an operation on a store, with the store's own view that corresponds to the bbolt store's view, since
+// creation ids differ.
 func (m *machine) do(s *store.Store, o ops.Op) ops.Reply {
 	var seen fold.View
 	if o.On != "" && o.Kind == ops.Patch {
@@ -36,8 +36,8 @@ func (m *machine) do(s *store.Store, o ops.Op) ops.Reply {
 	return ops.Do(context.Background(), s, seen, o)
 }
 
-// write carries out an operation that offers records on each store, checks its reply, and takes the
-// records into the model.
+// write executes an operation that offers records on each store, checks the replies, and adds the records to the
+// model.
 func (m *machine) write(t *rapid.T, o ops.Op, want string) {
 	var first []patch.Record
 	offered := slices.DeleteFunc(slices.Clone(o.Offered), func(r patch.Record) bool { return r.Event != nil && r.Event.Partial() })
@@ -100,7 +100,7 @@ func (m *machine) event(t *rapid.T, id string) *patch.Event {
 	return fuzz.Event(id, m.reference().Visible()).Draw(t, "event")
 }
 
-// plain returns an event of its own.
+// plain returns a new event.
 func (m *machine) plain(t *rapid.T, id, author string) *patch.Event {
 	e, err := patch.NewEvent(patch.Fields{ID: id, Author: author, Timestamp: clock})
 	if err != nil {
@@ -109,7 +109,7 @@ func (m *machine) plain(t *rapid.T, id, author string) *patch.Event {
 	return e
 }
 
-// drawPatches draws patches, all of one group or none, and says by what view they are made.
+// drawPatches draws patches, all of one group or without group, and the view that they are made from.
 func (m *machine) drawPatches(t *rapid.T, n int, group bool) ops.Op {
 	ref, o := m.reference(), m.op(ops.Patch)
 	if group {
@@ -151,7 +151,7 @@ func (m *machine) patchBatch(t *rapid.T) {
 	m.write(t, o, ops.Judge(m.reference(), o))
 }
 
-// retry offers records that are there once more, among new ones.
+// retry offers existing records again, among new ones.
 func (m *machine) retry(t *rapid.T) {
 	o := m.op(ops.Append)
 	for _, r := range m.offered {
@@ -184,7 +184,7 @@ func (m *machine) duplicate(t *rapid.T) {
 	m.write(t, o, ops.Duplicate)
 }
 
-// unexpectedPlace appends with a seq that the log does not end with.
+// unexpectedPlace appends with an expected seq that is not the log's last one.
 func (m *machine) unexpectedPlace(t *rapid.T) {
 	o := m.op(ops.Append, patch.Record{Event: m.plain(t, m.newID(), "agent")})
 	wrong := uint64(len(m.records) + 1)
@@ -192,8 +192,8 @@ func (m *machine) unexpectedPlace(t *rapid.T) {
 	m.write(t, o, fuzz.Conflict)
 }
 
-// failingCommit lets the commit of an append fail in one store. If it took place the call
-// succeeds; if it did not, nothing is there, and trying again lands it once.
+// failingCommit makes the commit of an append fail in one store. If the commit took place, the call succeeds;
+// otherwise nothing is written, and a retry writes the events once.
 func (m *machine) failingCommit(t *rapid.T) {
 	o := m.op(ops.Append, patch.Record{Event: m.plain(t, m.newID(), "agent")})
 	failure := rapid.SampledFrom([]storetest.Failure{storetest.Refused, storetest.Lost, storetest.Landed}).Draw(t, "failure")
@@ -235,7 +235,7 @@ func (m *machine) delete(t *rapid.T) {
 	}
 }
 
-// summarise puts a summary in the place of what is visible, other summaries too.
+// summarise replaces visible events, summaries included, with a summary.
 func (m *machine) summarise(t *rapid.T) {
 	n := len(m.reference().Visible())
 	if n < 2 {
@@ -294,7 +294,7 @@ func (m *machine) rewind(t *rapid.T) {
 	})
 }
 
-// takeBack takes a patch of the log back, and its group with it, or none.
+// takeBack undoes a patch of the log with its group, or none.
 func (m *machine) takeBack(t *rapid.T) {
 	m.look(t)
 	ref, o := m.reference(), m.op(ops.Revert)
@@ -318,8 +318,7 @@ func revertedBy(reverts []patch.Record) (ids []string) {
 	return ids
 }
 
-// back carries out an operation whose records the stores make, checks each reply, and takes the
-// records into the model.
+// back executes an operation whose records the stores make, checks the replies, and adds the records to the model.
 func (m *machine) back(t *rapid.T, o ops.Op, check func(i int, r ops.Reply)) {
 	var logged [2][]patch.Record
 	for i, s := range m.stores {
@@ -336,8 +335,8 @@ func (m *machine) back(t *rapid.T, o ops.Op, check func(i int, r ops.Reply)) {
 	}
 }
 
-// look has the peer whose turn it is see the newest log. What a store makes of its own on an older
-// view it makes again, with other ids, and the ids of all stores are to be equal.
+// look makes the current peer read the newest log. On an older view, a store would draft its records twice, with
+// other ids the second time, and the ids of all stores must be equal.
 func (m *machine) look(t *rapid.T) {
 	if r := m.do(m.stores[1], m.op(ops.Get)); r.Outcome != ops.Done {
 		t.Fatal(r.Err)

@@ -17,10 +17,10 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// Reply is what came of an operation.
+// Reply is the result of an operation.
 type Reply struct {
 	N       int
-	Outcome string // [Done], or why not
+	Outcome string // [Done] or the kind of failure
 	Err     string
 	Error   error `json:"-"`
 
@@ -28,29 +28,29 @@ type Reply struct {
 	View      fold.View       `json:"-"`
 
 	Creation string
-	Logged   []string // the ids of the operation's records, or of those that it has read
+	Logged   []string // the ids of the records that the operation wrote or read
 	Seqs     []uint64 // their seqs
-	Blank    []string // of those that were read: the ids of erased ones
+	Blank    []string // the ids of erased records that it read
 	Seq      uint64   // of the log's last record
 	PatchSeq uint64
 	Visible  []string
-	Values   map[string]string // the session's state, as JSON; a Get has the shared scopes' too
-	Last     uint64            // of a refusal: where the log ends, or its newest patch
+	Values   map[string]string // the session's state, as JSON; of a Get with the shared scopes
+	Last     uint64            // of a refusal: the log's last seq, or its newest patch
 	Created  bool              // by an import
 	Held     bool              // a lease
 	Owner    int               // of a lease
-	Exported string            // the text that was exported, or the records that were read
+	Exported string            // the exported text, or the records that it read
 }
 
 // Outcomes other than refusals.
 const (
 	Done    = "done"
 	Unknown = "unknown" // the store does not know the outcome
-	Failed  = "failed"  // and says that nothing was written
+	Failed  = "failed"  // the store reports that nothing was written
 	Gone    = "gone"    // the process ended before it replied
 )
 
-// Refusals that the reference model does not make.
+// Refusals that the reference model does not have.
 const (
 	NotFound  = "not found"
 	Exists    = "exists"
@@ -79,8 +79,7 @@ func OutcomeOf(err error) string {
 	return Done
 }
 
-// Judge returns the outcome of an operation that writes, on a session as the reference model has it.
-// Ids are the store's matter.
+// Judge returns the outcome of a write by the reference model of its session. It ignores ids.
 func Judge(ref *fuzz.Reference, o Op) string {
 	var allowed []fuzz.Allow
 	if o.AllowOrphans {
@@ -134,15 +133,15 @@ func Judge(ref *fuzz.Reference, o Op) string {
 	return Done
 }
 
-// hasBase reports whether the patch has a base, if a malformed one.
+// hasBase reports whether the patch has a base, well-formed or malformed.
 func hasBase(p *patch.PatchEvent) bool {
 	_, ok := p.Base()
 	text, malformed := p.Field("base")
 	return ok || malformed && string(text) != "null"
 }
 
-// Do carries out an operation. seen is the view that a patch was made from; without it a patch on a
-// view is made on the newest one, with its base.
+// Do executes an operation. seen is the view of a patch; without it, a patch on a view uses the newest view and the
+// operation's base.
 func Do(ctx context.Context, s *store.Store, seen fold.View, o Op) Reply {
 	r := Reply{N: o.N}
 	session, err := r.do(ctx, s, seen, o)
@@ -176,7 +175,7 @@ func (r *Reply) note(record patch.Record) {
 	}
 }
 
-// Visible returns the ids of the events that a view shows.
+// Visible returns the ids of the visible events.
 func Visible(v fold.View) []string {
 	ids := make([]string, 0, v.Len())
 	for _, e := range v.Events() {
@@ -292,7 +291,7 @@ func (r *Reply) read(ctx context.Context, s *store.Store, key store.Key) error {
 	return nil
 }
 
-// backup writes a backup, which gets its name when it is complete.
+// backup writes a backup, and renames it when it is complete.
 func backup(ctx context.Context, s *store.Store, file string) error {
 	var b bytes.Buffer
 	if err := s.Backup(ctx, &b); err != nil {
@@ -304,15 +303,15 @@ func backup(ctx context.Context, s *store.Store, file string) error {
 	return os.Rename(file+".draft", file)
 }
 
-// Caller carries out operations, of any number of clients at a time.
+// Caller executes operations. It is safe for concurrent use.
 type Caller interface {
 	Call(Op) Reply
 }
 
-// Local carries out operations on a store, and knows each client's last view of each session.
+// Local executes operations on a store, and remembers each client's last view of each session.
 type Local struct {
 	Store *store.Store
-	Owner int // tells the store from others that share its storage
+	Owner int // identifies the store among those that share its storage
 
 	mu    sync.Mutex
 	views map[string]fold.View // by client and session
@@ -346,8 +345,8 @@ func (l *Local) Call(o Op) Reply {
 	return r
 }
 
-// Audit returns what is wrong with a store that no other client uses: what [store.Store.Verify]
-// finds, and views that differ from the reference model's. It returns the text of each log.
+// Audit returns the text of each log of a store that no other client uses. The error has the problems that
+// [store.Store.Verify] finds, and the views that differ from the reference model.
 func Audit(ctx context.Context, s *store.Store) (map[store.Key]string, error) {
 	logs := map[store.Key]string{}
 	var problems []error

@@ -9,7 +9,7 @@ import (
 	"github.com/patchlog-dev/patchlog/store/backend"
 )
 
-// Flaws are faults of a backend, planted to see the harnesses find them.
+// Flaws are faults of a backend, planted to test that the harnesses find them.
 var Flaws = map[string]func(backend.Backend) backend.Backend{
 	"": func(b backend.Backend) backend.Backend { return b },
 	"stale": func(b backend.Backend) backend.Backend {
@@ -24,7 +24,7 @@ var Flaws = map[string]func(backend.Backend) backend.Backend{
 	"optimist": writing(optimist),
 }
 
-// stale gives every second look what the one before it saw.
+// stale returns the previous result for every second look.
 type stale struct {
 	backend.Backend
 	mu    sync.Mutex
@@ -54,10 +54,10 @@ func (s *stale) Look(ctx context.Context, q backend.Query) (backend.News, error)
 	return news, err
 }
 
-// write makes a batch.
+// write commits a batch.
 type write func(ctx context.Context, b backend.Backend, session string, batch backend.Batch) error
 
-// writes makes batches in a way of its own.
+// writes is a backend that commits batches by a function.
 type writes struct {
 	backend.Backend
 	write write
@@ -71,7 +71,7 @@ func (w writes) Append(ctx context.Context, session string, batch backend.Batch)
 	return w.write(ctx, w.Backend, session, batch)
 }
 
-// overrun loses a writer's update where another one was faster.
+// overrun reports success if another writer was faster.
 func overrun(ctx context.Context, b backend.Backend, session string, batch backend.Batch) error {
 	err := b.Append(ctx, session, batch)
 	if errors.Is(err, backend.ErrMoved) && !batch.Create {
@@ -80,7 +80,7 @@ func overrun(ctx context.Context, b backend.Backend, session string, batch backe
 	return err
 }
 
-// torn writes the first record of a batch alone.
+// torn writes only the first record of a batch.
 func torn(ctx context.Context, b backend.Backend, session string, batch backend.Batch) error {
 	if len(batch.Records) > 1 && !batch.Create {
 		batch.Records = batch.Records[:1]
@@ -94,11 +94,11 @@ func unshared(ctx context.Context, b backend.Backend, session string, batch back
 	return b.Append(ctx, session, batch)
 }
 
-// early acknowledges a write before it makes it.
+// early acknowledges a write before it is committed.
 type early struct {
 	backend.Backend
 	mu   sync.Mutex
-	busy map[string]chan struct{} // closed when the session's write is made
+	busy map[string]chan struct{} // closed when the session's write is committed
 }
 
 func (e *early) wait(session string) {
@@ -137,7 +137,7 @@ func (e *early) Delete(ctx context.Context, session, creation string, seen *back
 	return e.Backend.Delete(ctx, session, creation, seen)
 }
 
-// half splits a write into two.
+// half splits a write into two commits.
 func half(ctx context.Context, b backend.Backend, session string, batch backend.Batch) error {
 	n := len(batch.Records) / 2
 	if batch.Create || n == 0 {
@@ -155,12 +155,12 @@ func half(ctx context.Context, b backend.Backend, session string, batch backend.
 	return b.Append(ctx, session, batch)
 }
 
-// sparing acknowledges erasures and makes none.
+// sparing acknowledges erasures without making them.
 type sparing struct{ backend.Backend }
 
 func (s sparing) Replace(context.Context, string, backend.Replacement) error { return nil }
 
-// optimist takes a commit of unknown outcome for done.
+// optimist reports success for a commit of unknown outcome.
 func optimist(ctx context.Context, b backend.Backend, session string, batch backend.Batch) error {
 	if err := b.Append(ctx, session, batch); !errors.Is(err, backend.ErrUnknown) {
 		return err

@@ -1,6 +1,6 @@
-// Package ops is the vocabulary of the test harnesses: [Op] is one operation on a store, as data;
-// [Do] carries it out on a store, and [Judge] says what the reference model answers. The state
-// machine, the check for linearizability and the crash tests all draw from it.
+// Package ops has the operations of the test harnesses: [Op] is one operation on a store, as data; [Do] executes it
+// on a store, and [Judge] returns the outcome by the reference model. The state machine, the check for
+// linearizability and the crash tests use it.
 package ops
 
 import (
@@ -14,25 +14,25 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// Op is an operation that a client asks a store for. It is plain data, so that it can be sent to
-// another process and repeated by another client.
+// Op is an operation of a client on a store. It is plain data, so that it can be sent to another process and
+// repeated by another client.
 type Op struct {
-	N       int // tells the replies of one process apart
+	N       int // identifies the reply of a process
 	Client  int
-	App     string // sessions of different apps have nothing in common
+	App     string // sessions of different apps share nothing
 	Session string
 	Kind    Kind
 
-	// IDs are those of the events to append, or the id of a patch. [Event] makes an event of an id.
-	// A rewind goes to before the event, a revert takes back the patch, an erasure erases the events.
+	// IDs has the ids of the events to append or erase, the id of the patch to log or revert, or the id of the
+	// event to rewind to. [Event] makes an event of an id.
 	IDs     []string
-	Offered []patch.Record `json:"-"` // to log instead of what the ids stand for
-	Other   bool           // the events of an append differ from those that the ids stand for
-	Choice  int            // picks the type of a patch, and what is done to a lease
+	Offered []patch.Record `json:"-"` // to log instead of the events of the ids
+	Other   bool           // the events of an append differ from those of [Event]
+	Choice  int            // selects the type of a patch, or the use of a lease
 
-	// What the client goes by.
-	On           string  // the creation id of the view that a patch is made from, or that an append expects
-	AsOfNow      bool    // a patch means the log as it is
+	// What the client has seen.
+	On           string  // the creation id of a patch's view, or that an append expects
+	AsOfNow      bool    // of a patch without view
 	IfSeq        *uint64 // the last seq that an append expects
 	Base         uint64  // of a patch on a view
 	Start, Count int     // of a patch
@@ -85,16 +85,15 @@ func Key(app, session string) store.Key {
 	return store.Key{App: app, User: "u", Session: session}
 }
 
-// TTL is what the operation does to a lease: takes it for longer than any test runs, releases it,
-// or asks who holds it.
+// TTL returns the argument for a lease: a time longer than any test, 0 to release it, -1 to query it.
 func (o Op) TTL() time.Duration {
 	return []time.Duration{24 * time.Hour, 0, -1}[o.Choice%3]
 }
 
 var when = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
-// Sibling marks the second id of an append: events whose ids differ by it alone are of one
-// invocation. An event whose id names a session and ends with hot sets shared values.
+// Sibling marks the second id of an append: events whose ids differ only by it have the same invocation. An event
+// whose id names a session and ends with hot sets shared values.
 const (
 	Sibling = "'"
 	hot     = "!"
@@ -115,7 +114,7 @@ func SessionOf(id string) string {
 	return session
 }
 
-// Event returns the event that an id stands for. One in 16 is longer than a page.
+// Event returns the event of an id. One in 16 is longer than a page.
 func Event(id string) *patch.Event { return event(id, "client") }
 
 func event(id, author string) *patch.Event {
@@ -145,7 +144,7 @@ func newEvent(f patch.Fields) *patch.Event {
 	return e
 }
 
-// Records returns what the operation offers to log, without bases of patches.
+// Records returns the records that the operation offers, without bases of patches.
 func (o Op) Records() (all []patch.Record) {
 	switch {
 	case o.Offered != nil:
@@ -166,7 +165,7 @@ func (o Op) Records() (all []patch.Record) {
 	return all
 }
 
-// patches returns what the operation's choice stands for: a patch, or two of one group.
+// patches returns the patch, or the two patches of a group, of the operation's choice.
 func (o Op) patches() []*patch.PatchEvent {
 	id := o.IDs[0]
 	another := newEvent(patch.Fields{ID: id + ".new", Author: "client", Timestamp: when, Content: patch.Text("user", "what was said")})

@@ -12,9 +12,8 @@ import (
 	"sync"
 )
 
-// Serve carries out the operations that it reads, each in a goroutine of its own, and writes the
-// replies, in JSON. It begins with an empty reply, and returns at the end of the input, when all
-// operations have ended.
+// Serve executes the operations that it reads, each in a goroutine, and writes the replies, in JSON. It writes an
+// empty reply first, and returns at the end of the input, after all operations.
 func (l *Local) Serve(in io.Reader, out io.Writer) error {
 	var mu sync.Mutex
 	var wg sync.WaitGroup
@@ -44,7 +43,7 @@ func (l *Local) Serve(in io.Reader, out io.Writer) error {
 // Process is a process that runs [Local.Serve]: the test binary again, with another environment.
 type Process struct {
 	Cmd   *exec.Cmd
-	ended chan struct{} // closed when the process writes no more
+	ended chan struct{} // closed when the process's output ends
 
 	mu      sync.Mutex
 	encoder *json.Encoder
@@ -82,7 +81,7 @@ func (p *Process) listen(out io.Reader) {
 	}
 	for {
 		var r Reply
-		if replies.Decode(&r) != nil { // a line that was cut short says nothing
+		if replies.Decode(&r) != nil { // the last line may be incomplete
 			return
 		}
 		p.mu.Lock()
@@ -111,15 +110,14 @@ func (p *Process) Call(o Op) Reply {
 	case <-p.ended:
 	}
 	select {
-	case r := <-reply: // it was said before the end
+	case r := <-reply: // it came before the end
 		return r
 	default:
 		return Reply{Outcome: Gone, Err: "the process ended"}
 	}
 }
 
-// Kill kills the process and waits for its end. It returns what the process wrote to stderr, and
-// whether it had exited before.
+// Kill kills the process and waits for its end. It returns its stderr, and whether it had exited before.
 func (p *Process) Kill() (stderr string, exited bool) {
 	_ = p.Cmd.Process.Kill()
 	<-p.ended

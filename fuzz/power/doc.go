@@ -1,17 +1,17 @@
-// Package power tests what a crash of the machine leaves of a store, and what a failing disk does to
-// it. System calls of this process are recorded and made to fail (seccomp), and a model of the disk
-// says what a power cut leaves. Nothing that was acknowledged is lost, no commit is there in part,
-// and what was in flight takes effect once when it is repeated.
+// Package power tests what a store has after a power failure or after errors of its disk. It records
+// system calls of this process and makes them fail (seccomp); a model of the disk computes the states
+// that a power cut may leave. Nothing that was acknowledged is lost, no commit is there in part, and
+// operations in flight take effect once when they are repeated.
 //
 //	go test ./fuzz/power -run 'TestStates$' -timeout 0 -rounds 1000 -v
 //
-// checks 100 states a round that a power cut may leave: what was not synced is there, in part, in
-// another order, or not at all; half of the rounds have a crash of the process and a recovery before.
+// checks 100 states per round: unsynced writes are there, in part, in another order, or not at all. In
+// half of the rounds, the process crashes and recovers first.
 //
 //	go test ./fuzz/power -run 'TestFaults$' -timeout 0 -rounds 20 -v
 //
-// makes each write, sync, truncation and change of names of 200 commits fail, in each way, and cuts
-// the power then. Both need Linux 5.7.
+// makes each write, sync, truncation and rename of 200 commits fail, with each error, and then cuts the
+// power. Both need Linux 5.7.
 //
 //	go test ./fuzz/power -run 'TestCuts$' -timeout 0 -rounds 2000 -v
 //
