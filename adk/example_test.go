@@ -2,15 +2,18 @@ package adk_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"iter"
 	"log"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
 
 	"google.golang.org/adk/v2/agent"
 	"google.golang.org/adk/v2/agent/llmagent"
+	"google.golang.org/adk/v2/memory"
 	"google.golang.org/adk/v2/model"
 	"google.golang.org/adk/v2/runner"
 	"google.golang.org/adk/v2/session"
@@ -294,4 +297,104 @@ func ExampleSummarizeEvents() {
 	check(err)
 	fmt.Println(content.Role, strings.Contains(content.Parts[0].Text, "Order"))
 	// Output: model true
+}
+
+func ExampleService_Preview() {
+	sessions, sess := chat()
+	preview, err := sessions.Preview(context.Background(), sess, patch.NewSplice(0, 2))
+	check(err)
+	fmt.Println("would remove", len(preview.Removed), "of", sess.Events().Len())
+	// Output: would remove 2 of 3
+}
+
+// A launcher hands out its router before it serves: the mark goes on it.
+func ExampleHistoryHandler() {
+	router := http.NewServeMux() // or that of a launcher: router.Use(adk.HistoryHandler)
+	server := &http.Server{Handler: adk.HistoryHandler(router)}
+	fmt.Println(server.Handler != nil)
+	// Output: true
+}
+
+// A memory gets what was said, not the summaries of it.
+func ExampleService_HistoryMemory() {
+	ctx := context.Background()
+	sessions, sess := chat()
+	memories := sessions.HistoryMemory(memory.InMemoryService())
+	check(memories.AddSessionToMemory(ctx, sess))
+	found, err := memories.SearchMemory(ctx, &memory.SearchRequest{AppName: sess.AppName(), UserID: sess.UserID(), Query: "password"})
+	check(err)
+	fmt.Println(len(found.Memories))
+	// Output: 1
+}
+
+func ExampleService_ViewAt() {
+	ctx := context.Background()
+	sessions, sess := chat()
+	_, err := sessions.ApplyPatch(ctx, sess, patch.NewSplice(0, 2))
+	check(err)
+	before, err := sessions.ViewAt(ctx, sess, 3)
+	check(err)
+	fmt.Println(before.Len(), "then,", sess.Events().Len(), "now")
+	// Output: 3 then, 1 now
+}
+
+// A patch counts from the view that its session stands at.
+func ExampleSession_View() {
+	_, sess := chat()
+	view := sess.(*adk.Session).View()
+	i, ok := view.Find("e3")
+	fmt.Println(i, ok, view.Entry(i).Seq, view.State())
+	// Output: 2 true 3 map[]
+}
+
+func ExampleService_Memory() {
+	ctx := context.Background()
+	sessions, _ := chat()
+	found, err := sessions.Memory().SearchMemory(ctx, &memory.SearchRequest{AppName: "app", UserID: "user", Query: "weather"})
+	check(err)
+	fmt.Println(found.Memories[0].Content.Parts[0].Text)
+	// Output: What's the weather?
+}
+
+// One service for several apps: the model of the root agents summarises, one app is compacted
+// more often, one never, and no summary may name a password.
+func ExampleOptions() {
+	opts := adk.Options{
+		Compaction:    compaction.DefaultConfig(),
+		Model:         counter{}, // the one that llmagent.Config has
+		ContextWindow: adk.ContextWindow{Share: 0.5, Tokens: 128_000},
+		Hooks: adk.Hooks{BeforeSummarise: func(_ context.Context, d adk.Draft) error {
+			for _, s := range d.Summaries {
+				if strings.Contains(s.Event.Content.Parts[0].Text, "password") {
+					return errors.New("it names a password")
+				}
+			}
+			return nil
+		}},
+	}
+	fmt.Println(opts.Validate())
+	// Output: <nil>
+}
+
+func ExampleService_LastCompaction() {
+	ctx := context.Background()
+	sessions, sess := compactedChat(adk.Options{
+		Compaction: compaction.Config{Enabled: true, CompactionInterval: 2},
+		Hooks:      adk.Hooks{BeforeSummarise: func(context.Context, adk.Draft) error { return errors.New("not today") }},
+	})
+	check(sessions.Close(ctx))
+	last, ok := sessions.LastCompaction(sess)
+	fmt.Println(ok, last.Outcome, last.Err)
+	// Output: true vetoed vetoed: not today
+}
+
+// A summarizer of ADK's own compaction serves as this one's.
+func ExampleEventsSummarizer() {
+	theirs := func(_ context.Context, events []*session.Event) (*genai.Content, *genai.GenerateContentResponseUsageMetadata, error) {
+		return genai.NewContentFromText(fmt.Sprintf("%d events about late orders.", len(events)), "model"), nil, nil
+	}
+	cfg := compaction.DefaultConfig()
+	cfg.Summarizer = adk.EventsSummarizer(theirs)
+	fmt.Println(cfg.Validate())
+	// Output: <nil>
 }

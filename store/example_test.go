@@ -647,3 +647,41 @@ func ExampleStore_Retain() {
 	// Output:
 	// shop/bob/s0 2024-08-01 true
 }
+
+func ExampleOpenMemory() {
+	s, err := store.OpenMemory(store.Options{})
+	check(err)
+	defer s.Close()
+	_, err = s.Get(context.Background(), exampleKey)
+	fmt.Println(err)
+	// Output: session shop/ada/s1: not found
+}
+
+func ExampleStore_View() {
+	s := exampleStore()
+	defer s.Close()
+	v, err := s.View(context.Background(), exampleKey)
+	fmt.Println(v.Len(), "visible events,", v.Seq(), "records", err)
+	// Output: 4 visible events, 4 records <nil>
+}
+
+func ExampleStore_Info() {
+	s := exampleStore()
+	defer s.Close()
+	info, err := s.Info(context.Background(), store.Key{App: "shop", User: "ada", Session: "s1"})
+	fmt.Println(info.Key, info.Seq, err)
+	_, err = s.Info(context.Background(), store.Key{App: "shop", User: "ada", Session: "s2"})
+	fmt.Println(errors.Is(err, store.ErrNotFound))
+	// Output:
+	// shop/ada/s1 4 <nil>
+	// true
+}
+
+func ExampleStore_Delete() {
+	s := exampleStore()
+	defer s.Close()
+	check(s.Delete(context.Background(), exampleKey))
+	_, err := s.Get(context.Background(), exampleKey)
+	fmt.Println(errors.Is(err, store.ErrNotFound))
+	// Output: true
+}
