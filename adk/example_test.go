@@ -363,7 +363,7 @@ func ExampleOptions() {
 		Compaction:    compaction.DefaultConfig(),
 		Model:         counter{}, // the one that llmagent.Config has
 		ContextWindow: adk.ContextWindow{Share: 0.5, Tokens: 128_000},
-		Hooks: adk.Hooks{BeforeSummarise: func(_ context.Context, d adk.Draft) error {
+		Hooks: adk.Hooks{BeforeSummarise: func(_ context.Context, d adk.ApproveRequest) error {
 			for _, s := range d.Summaries {
 				if strings.Contains(s.Event.Content.Parts[0].Text, "password") {
 					return errors.New("it names a password")
@@ -380,7 +380,7 @@ func ExampleService_LastCompaction() {
 	ctx := context.Background()
 	sessions, sess := compactedChat(adk.Options{
 		Compaction: compaction.Config{Enabled: true, CompactionInterval: 2},
-		Hooks:      adk.Hooks{BeforeSummarise: func(context.Context, adk.Draft) error { return errors.New("not today") }},
+		Hooks:      adk.Hooks{BeforeSummarise: func(context.Context, adk.ApproveRequest) error { return errors.New("not today") }},
 	})
 	check(sessions.Close(ctx))
 	last, ok := sessions.LastCompaction(sess)
