@@ -75,7 +75,7 @@ func record(t testing.TB, tap *tap, room string, start *disk, before map[store.K
 	for _, violation := range l.History().Judge(linear.Options{Faults: true}) {
 		t.Error(violation)
 	}
-	for _, args := range [][]string{{"vacuum"}, {"backup", "--force", filepath.Join(r.dir, backupName)}} {
+	for _, args := range [][]string{{"vacuum"}, {"backup", filepath.Join(r.dir, backupName)}} {
 		var said bytes.Buffer
 		if code := command.Run(ctx, args, strings.NewReader(""), io.Discard, &said, func(name string) string {
 			if name == "PATCHLOG_DB" {
