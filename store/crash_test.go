@@ -7,7 +7,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"runtime"
 	"slices"
 	"strings"
@@ -252,65 +251,4 @@ func TestVacuumCutShort(t *testing.T) {
 		t.Errorf("%d kills left the old file, %d the new one; the test tests nothing", kept, replaced)
 	}
 	t.Logf("%d system calls, %d kills left the old file, %d the new one", injected, kept, replaced)
-}
-
-// A power failure leaves the old file or the new one: all of the new one is synced before it is
-// given its name, the name is synced before anything is written, and the old file is closed last.
-func TestVacuumSyncs(t *testing.T) {
-	strace := needStrace(t)
-	worn := wornFile(t)
-	const legend = "w and s write and sync the new file, R renames it, d syncs the directory, D fails to, c closes the old file, W writes under the name"
-	if steps := vacuumSteps(t, worn, strace); !regexp.MustCompile(`^[^R]*w[^Rw]*s[^Rw]*Rdc+W[^R]*$`).MatchString(steps) {
-		t.Errorf("steps %s: %s", steps, legend)
-	}
-	failed := false
-	for i := 0; !failed && i < 30; i++ { // strace counts the calls of each thread, and which does what varies
-		steps := vacuumSteps(t, worn, strace, "-e", fmt.Sprintf("inject=fsync:error=EIO:when=%d", 1+i%5))
-		_, after, _ := strings.Cut(steps, "R")
-		if failed = strings.HasPrefix(after, "D"); failed && !regexp.MustCompile(`^D[^W]*d[^W]*W`).MatchString(after) {
-			t.Errorf("steps %s: %s", steps, legend)
-		}
-	}
-	if !failed {
-		t.Error("the sync of the name did not fail; the test tests nothing")
-	}
-}
-
-// vacuumSteps traces a vacuum, and returns a letter for each call that has to do with what a
-// power failure leaves.
-func vacuumSteps(t *testing.T, worn []byte, strace string, inject ...string) (steps string) {
-	t.Helper()
-	path := filepath.Join(t.TempDir(), "log.db")
-	no(t, os.WriteFile(path, worn, 0o600))
-	trace := filepath.Join(t.TempDir(), "trace")
-	args := append([]string{strace, "-f", "-y", "-o", trace, "-e", "trace=pwrite64,fdatasync,fsync,renameat,renameat2,flock,close"}, inject...)
-	if out, err := tracedChild(t, "vacuum", path, args...).CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
-	text := readFile(t, trace)
-	own, draft, dir := regexp.QuoteMeta(path), regexp.QuoteMeta(filepath.Join(filepath.Dir(path), ".log.db.vacuum")), regexp.QuoteMeta(filepath.Dir(path))
-	for _, line := range strings.Split(string(text), "\n") {
-		for _, step := range []struct{ letter, form string }{
-			{"w", `pwrite64\(\d+<` + draft + `>`},
-			{"s", `(fsync|fdatasync)\(\d+<` + draft + `>`},
-			{"R", `renameat2?\(`},
-			{"D", `fsync\(\d+<` + dir + `>.*INJECTED`},
-			{"d", `fsync\(\d+<` + dir + `>`},
-			{"W", `pwrite64\(\d+<` + own + `>`},
-			{"c", `(flock|close)\(\d+<` + own + `( \(deleted\)>|>\(deleted\))`},
-		} {
-			if i := strings.LastIndex(steps, "d"); i >= 0 && strings.Contains(line, "fsync resumed") && strings.Contains(line, "INJECTED") {
-				steps = steps[:i] + "D" + steps[i+1:] // the call's line was cut in two
-				break
-			}
-			if step.letter == "W" && !strings.Contains(steps, "R") {
-				continue // into the old file
-			}
-			if regexp.MustCompile(step.form).MatchString(line) {
-				steps += step.letter
-				break
-			}
-		}
-	}
-	return steps
 }

@@ -55,38 +55,20 @@ func TestBackupOfAHalfErasedSession(t *testing.T) {
 	verified(t, s)
 }
 
-// reading calls something before each read of a log.
-type reading struct {
-	backend.Backend
-	mu     sync.Mutex
-	before func()
-}
-
-func (r *reading) Read(ctx context.Context, name, creation string, seqs []uint64, maxBytes int) ([]backend.Record, error) {
-	r.mu.Lock()
-	before := r.before
-	r.before = nil
-	r.mu.Unlock()
-	if before != nil {
-		before()
-	}
-	return r.Backend.Read(ctx, name, creation, seqs, maxBytes)
-}
-
 // What is erased while Verify looks is no damage, though Verify had looked up the log's end before
 // the receipt was there.
 func TestVerifyBesideErase(t *testing.T) {
-	b := &reading{Backend: new(memory.Backend)}
+	b := beforeRead(new(memory.Backend), func() {})
 	s := newStore(t, b, store.Options{})
 	defer s.Close()
 	createWith(t, s, eraseKey, said(t, "e1", "secret"))
 	erased := false
-	b.before = func() {
+	b.read = beforeRead(nil, func() {
 		erased = true
 		if _, err := s.Erase(t.Context(), eraseKey, store.EraseSelection{All: true}, store.EraseOptions{}); err != nil {
 			t.Error(err)
 		}
-	}
+	}).read
 	verified(t, s)
 	if !erased {
 		t.Error("nothing was erased meanwhile")

@@ -19,7 +19,6 @@ import (
 	"github.com/patchlog-dev/patchlog/snapshot"
 	"github.com/patchlog-dev/patchlog/store"
 	"github.com/patchlog-dev/patchlog/store/backend"
-	"github.com/patchlog-dev/patchlog/store/bolt"
 	"github.com/patchlog-dev/patchlog/store/memory"
 	"github.com/patchlog-dev/patchlog/store/storetest"
 )
@@ -43,21 +42,17 @@ func erasable(t *testing.T, test func(t *testing.T, s *store.Store, faulty *stor
 
 // erasableAt does so with a clock.
 func erasableAt(t *testing.T, clock func() time.Time, test func(t *testing.T, s *store.Store, faulty *storetest.Faulty)) {
-	opts := store.Options{Snapshots: snapshot.Policy{Every: 3, Share: 1}, Now: clock}
-	t.Run("bolt", func(t *testing.T) {
-		b, err := bolt.Open(t.TempDir()+"/a.db", bolt.Options{NoSync: true})
-		no(t, err)
-		f := &storetest.Faulty{Backend: b}
-		s := newStore(t, f, opts)
-		defer s.Close()
-		test(t, s, f)
-	})
-	t.Run("memory", func(t *testing.T) {
-		f := &storetest.Faulty{Backend: new(memory.Backend)}
-		s := newStore(t, f, opts)
-		defer s.Close()
-		test(t, s, f)
-	})
+	for name, open := range map[string]func(t *testing.T) backend.Backend{
+		"bolt":   func(t *testing.T) backend.Backend { return openBoltAt(t, t.TempDir()+"/a.db") },
+		"memory": func(*testing.T) backend.Backend { return new(memory.Backend) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := &storetest.Faulty{Backend: open(t)}
+			s := newStore(t, f, store.Options{Snapshots: snapshot.Policy{Every: 3, Share: 1}, Now: clock})
+			defer s.Close()
+			test(t, s, f)
+		})
+	}
 }
 
 func inMemory(t testing.TB) *store.Store { return teststore.Memory(t, store.Options{}) }

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -394,4 +395,25 @@ func callEvent(id, inv, role, kind, what string, callIDs []string) *patch.Event 
 		parts = append(parts, fmt.Sprintf(`{%q:{"id":%q,"name":"tool","%s":{}}}`, kind, c, what))
 	}
 	return event(`{"id":%q,"invocationId":%q,"author":"agent","content":{"role":%q,"parts":[%s]}}`, id, inv, role, strings.Join(parts, ","))
+}
+
+// onRead is a backend with another Read, which may call the backend's.
+type onRead struct {
+	backend.Backend
+	read func(ctx context.Context, next func() ([]backend.Record, error)) ([]backend.Record, error)
+}
+
+func (b *onRead) Read(ctx context.Context, session, creation string, seqs []uint64, maxBytes int) ([]backend.Record, error) {
+	return b.read(ctx, func() ([]backend.Record, error) { return b.Backend.Read(ctx, session, creation, seqs, maxBytes) })
+}
+
+// beforeRead returns a backend that does something before the first Read.
+func beforeRead(b backend.Backend, do func()) *onRead {
+	var begun atomic.Bool
+	return &onRead{b, func(_ context.Context, next func() ([]backend.Record, error)) ([]backend.Record, error) {
+		if begun.CompareAndSwap(false, true) {
+			do()
+		}
+		return next()
+	}}
 }

@@ -1,7 +1,6 @@
 package store_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -290,20 +289,6 @@ func TestUnknownOutcomeWhenTheIndexFails(t *testing.T) {
 	}
 }
 
-// beforeRead is a backend that does something before its next Read.
-type beforeRead struct {
-	backend.Backend
-	do func()
-}
-
-func (b *beforeRead) Read(ctx context.Context, session, creation string, seqs []uint64, maxBytes int) ([]backend.Record, error) {
-	if do := b.do; do != nil {
-		b.do = nil
-		do()
-	}
-	return b.Backend.Read(ctx, session, creation, seqs, maxBytes)
-}
-
 // An append has landed, and its session is deleted while the store looks for it: that the session is gone says
 // nothing of the append, which is not made again either.
 func TestUnknownOutcomeOfDeletedSession(t *testing.T) {
@@ -313,12 +298,12 @@ func TestUnknownOutcomeOfDeletedSession(t *testing.T) {
 				e.no(do())
 				other.append(say("o1"))
 			}
-			mine.Backend = &beforeRead{mine.Backend, func() {
+			mine.Backend = beforeRead(mine.Backend, func() {
 				e.no(other.store.Delete(ctx, key))
 				if again {
 					other.create(nil)
 				}
-			}}
+			})
 			_, err := e.store.AppendEvents(ctx, key, store.AppendOptions{}, say("m1"))
 			e.is(err, store.ErrOutcomeUnknown)
 			if errors.Is(err, store.ErrNotFound) {

@@ -486,22 +486,6 @@ func (s *snapLate) PutSnapshot(ctx context.Context, session, creation string, ke
 	return s.counted.Backend.PutSnapshot(ctx, session, creation, kept)
 }
 
-// busy is a backend whose Reads others do not wait for.
-type busy struct {
-	backend.Backend
-	during func()
-	reads  int
-}
-
-func (b *busy) Read(ctx context.Context, session, creation string, seqs []uint64, maxBytes int) ([]backend.Record, error) {
-	out, err := b.Backend.Read(ctx, session, creation, seqs, maxBytes)
-	b.reads++
-	if b.during != nil && b.reads < 400 {
-		b.during()
-	}
-	return out, err
-}
-
 // A revert on a view of a snapshot reads few records, however busy other writers are meanwhile.
 func TestPeersRevertAfterSnapshot(t *testing.T) {
 	onPeers(t, func(e, other *env, mine *counted) {
@@ -511,18 +495,26 @@ func TestPeersRevertAfterSnapshot(t *testing.T) {
 		e.must(snapper.AppendEvents(ctx, key, store.AppendOptions{}, says("s", 4)...))
 		e.no(snapper.Close())
 		e.opts.Snapshots = snapshot.Policy{Every: -1}
-		b := &busy{Backend: mine}
+		var during func()
+		reads := 0
+		b := &onRead{mine, func(_ context.Context, next func() ([]backend.Record, error)) ([]backend.Record, error) {
+			records, err := next()
+			if reads++; during != nil && reads < 400 {
+				during()
+			}
+			return records, err
+		}}
 		s := newStore(e, b, e.opts)
 		e.must(s.View(ctx, key))
 		n := 0
-		b.during = func() {
+		during = func() {
 			n++
 			other.append(say("n" + time.Duration(n).String()))
 			e.must(s.Get(ctx, key))
 		}
 		e.must(s.Revert(ctx, key, store.UndoOptions{}, "p1"))
-		if b.reads > 20 {
-			e.Errorf("the revert took %d reads", b.reads)
+		if reads > 20 {
+			e.Errorf("the revert took %d reads", reads)
 		}
 	})
 }
@@ -604,29 +596,23 @@ func TestPeersLeave(t *testing.T) {
 	})
 }
 
-type pickHook struct {
-	backend.Backend
-	during func()
-}
-
-func (p *pickHook) Read(ctx context.Context, session, creation string, seqs []uint64, most int) ([]backend.Record, error) {
-	out, err := p.Backend.Read(ctx, session, creation, seqs, most)
-	if d := p.during; d != nil {
-		p.during = nil
-		d()
-	}
-	return out, err
-}
-
 // Records that were read of a session that has been created again since are not taken for its.
 func TestPeersCreateAgain(t *testing.T) {
 	onPeers(t, func(e, other *env, mine *counted) {
-		h := &pickHook{Backend: mine}
+		var during func()
+		h := &onRead{mine, func(_ context.Context, next func() ([]backend.Record, error)) ([]backend.Record, error) {
+			records, err := next()
+			if do := during; do != nil {
+				during = nil
+				do()
+			}
+			return records, err
+		}}
 		s := newStore(e, h, e.opts)
 		e.apply(patch.NewSplice(0, 1).WithID("p1"))
 		text := strings.ReplaceAll(e.export(), "this is a1", "this is the other a1")
 		e.must(s.View(ctx, key))
-		h.during = func() {
+		during = func() {
 			e.no(other.store.Delete(ctx, key))
 			other.importText("f", text)
 		}

@@ -40,7 +40,9 @@ func TestRevertOfUnreadableRecords(t *testing.T) {
 		e.append(says("b", 2)...)
 		stored := e.dump()
 		whole := e.backend.Backend
-		e.backend.Backend = unpickable{whole}
+		e.backend.Backend = &onRead{whole, func(context.Context, func() ([]backend.Record, error)) ([]backend.Record, error) {
+			return nil, errors.New("no such sector")
+		}}
 		_, err := e.store.Revert(ctx, key, store.UndoOptions{}, "p1")
 		e.backend.Backend = whole
 		if err == nil || !strings.Contains(err.Error(), "no such sector") {
@@ -50,13 +52,6 @@ func TestRevertOfUnreadableRecords(t *testing.T) {
 		e.must(e.store.Revert(ctx, key, store.UndoOptions{}, "p1"))
 		e.same("visible", ids(e.view()), "a1 a2 a3 a4 b1 b2")
 	})
-}
-
-// unpickable is a backend that cannot read single records.
-type unpickable struct{ backend.Backend }
-
-func (unpickable) Read(context.Context, string, string, []uint64, int) ([]backend.Record, error) {
-	return nil, errors.New("no such sector")
 }
 
 func TestRewind(t *testing.T) {
@@ -346,29 +341,21 @@ func TestRevertAfterSnapshot(t *testing.T) {
 		e.reopen()
 		e.view()
 		whole := e.backend.Backend
-		p := &paged{Backend: whole}
-		e.backend.Backend = p
+		read := 0
+		e.backend.Backend = &onRead{whole, func(_ context.Context, next func() ([]backend.Record, error)) ([]backend.Record, error) {
+			records, err := next()
+			read += len(records)
+			return records, err
+		}}
 		e.must(e.store.Revert(ctx, key, store.UndoOptions{}, "p"))
-		if p.read > 600 {
-			e.Errorf("%d records were read, 600 come back", p.read)
+		if read > 600 {
+			e.Errorf("%d records were read, 600 come back", read)
 		}
 		if v := e.view(); !strings.HasSuffix(ids(v), "b20") || v.Len() != 720 {
 			e.Errorf("%d visible, up to %s", v.Len(), v.At(v.Len()-1).ID())
 		}
 		e.backend.Backend = whole
 	})
-}
-
-// paged counts the records that are read.
-type paged struct {
-	backend.Backend
-	read int
-}
-
-func (p *paged) Read(ctx context.Context, name, creation string, seqs []uint64, maxBytes int) ([]backend.Record, error) {
-	out, err := p.Backend.Read(ctx, name, creation, seqs, maxBytes)
-	p.read += len(out)
-	return out, err
 }
 
 // A patch that stands is freed by reverting what the errors name, group by group, in no more calls
