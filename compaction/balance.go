@@ -57,8 +57,8 @@ func (s *visible) pays(w *Window, saved int, cfg Config) (bool, string) {
 	return true, ""
 }
 
-// balance returns what the pass costs and saves: what follows the first change is no longer in
-// the model's cache, and the summarizer reads and writes.
+// balance returns the cost and savings of a pass. The cost: the prompt behind the first change
+// leaves the model's cache, and the summarizer reads and writes tokens.
 func (s *visible) balance(w *Window, saved int, cfg Config) (b price.Balance, worksOff bool) {
 	first := w.Start
 	if len(w.Also) > 0 {

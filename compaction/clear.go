@@ -14,7 +14,7 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// Cleared is what stands in the place of a cleared tool result.
+// Cleared replaces a cleared tool result.
 const Cleared = "[old tool result cleared]"
 
 // ClearToolResults returns patches that replace the results of all but the last keepLast
@@ -23,8 +23,8 @@ const Cleared = "[old tool result cleared]"
 // it stands, their place and all else but their ids. Responses that are short already, or
 // that an open long-running call may still need, are left as they are. The patches are
 // to be applied to v in one go, in their order; there are none if there is nothing to
-// clear. [fold.View.History] shows what was cleared, and summaries that come later are made
-// of it. An event with a response that answers no visible call is left as it is too, for a
+// clear. [fold.View.History] shows the original results, and later summaries are made of
+// them. An event with a response that answers no visible call is left as it is too, for a
 // patch may not put such a one in. keepLast below 0 counts as 0.
 //
 // The error is nil unless an event cannot be rebuilt with its new content.
@@ -60,7 +60,7 @@ func (s *visible) clear(results []result, newID func() string) ([]*patch.PatchEv
 	return patches, nil
 }
 
-// placeholder is what a cleared result says.
+// placeholder is the response of a cleared result.
 var placeholder = json.RawMessage(`{"result":"` + Cleared + `"}`)
 
 // clearParts returns the event with the results of the given parts cleared, under a new
@@ -114,7 +114,7 @@ func fieldsOf(e *patch.Event) (fields map[string]json.RawMessage, err error) {
 	return fields, err
 }
 
-// isShort reports whether a result is no longer than what would say that it was cleared.
+// isShort reports whether a result is at most as long as the placeholder.
 func isShort(response []byte) bool { return len(response) <= len(placeholder) }
 
 // result is what a function returned, in a visible log.

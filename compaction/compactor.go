@@ -132,7 +132,7 @@ func New[K comparable](log Log[K], cfg Config, opts Options[K]) (*Compactor[K], 
 }
 
 // MaybeCompact compacts a session if a trigger fires, pass by pass until none does, and
-// returns what was written, or nil if nothing was. It is for a session in which no
+// returns the passes that it wrote. It is for a session in which no
 // invocation is running, or [Options.Run] tells which.
 //
 // A summary takes the events' place only if the summarizer's answer is whole: not empty,

@@ -42,9 +42,9 @@ func eventsOf(all []logged) []*patch.Event {
 	return events
 }
 
-// original returns what was logged of an event that the record with the given seq brought,
-// before results in it were cleared or shortened. An event that says of itself that it was, but
-// not by a patch of this log, is what was logged.
+// original returns the event as it was logged, before its results were cleared or shortened. seq
+// is the record that brought e. If e claims an origin that no patch of this log gave it, e itself
+// is the original.
 func (h history) original(e *patch.Event, seq uint64) (logged, error) {
 	for at := (logged{e, seq}); ; {
 		o, ok := at.event.Origin()
@@ -68,7 +68,7 @@ func (h history) original(e *patch.Event, seq uint64) (logged, error) {
 	}
 }
 
-// originals finds out what was logged of a window's events that have cleared results.
+// originals reads the logged form of a window's events that have cleared results.
 func (h history) originals(s *visible, w *Window) (err error) {
 	s.originals = map[int]logged{}
 	for _, g := range w.Groups {
@@ -85,9 +85,9 @@ func (h history) originals(s *visible, w *Window) (err error) {
 	return nil
 }
 
-// shownAgain returns the raw events of the last n invocations before a group of a window, of the
-// group's branch and scope, that nothing but summaries hides, in order. What a person removed is not
-// among them.
+// shownAgain returns, in order, the raw events of the last n invocations before a group of a
+// window, of the group's branch and scope, that only summaries hide. Events that a user removed
+// are left out.
 func (h history) shownAgain(g Group, n int) ([]logged, error) {
 	v := h.view
 	hides := false // whether a summary of the group's stands before it

@@ -74,8 +74,8 @@ func (l Lineage) Over(other Lineage) Lineage {
 	return l
 }
 
-// levelOf is the level of a summary into which so many windows went, where k summaries
-// of one level make one of the next.
+// levelOf returns the level of a summary of the given number of windows, where k summaries of
+// one level make one of the next.
 func levelOf(windows, k int) int {
 	level := 1
 	for ; windows >= k; windows /= k {
@@ -84,7 +84,7 @@ func levelOf(windows, k int) int {
 	return level
 }
 
-// merged is the lineage of the summary that some summaries make.
+// merged returns the lineage of the summary that the given ones are merged into.
 func merged(of []Lineage, k int) Lineage {
 	var l Lineage
 	for _, o := range of {

@@ -19,9 +19,9 @@ const (
 // Waiting returns the visible calls that wait for the user's side and that compaction lets
 // stay: of long-running calls and requests to the user that the user's side has not
 // answered, those of the running and of the newest invocation, and of the others the
-// newest eight. Whoever pins what a resume needs ([Options.Pin]) pins it
-// for these: older ones are summarised as unanswered, and [RestoreCalls] brings them back when
-// their answer comes.
+// newest eight. A caller that pins the events that a resume needs ([Run.Pinned]) pins those of
+// these calls. Older calls are summarised as unanswered, and [RestoreCalls] restores them when
+// their response comes.
 func Waiting(v fold.View, cfg Config, run Run) []fold.Call {
 	s := newVisible(v, run)
 	s.number()
@@ -38,8 +38,8 @@ func Waiting(v fold.View, cfg Config, run Run) []fold.Call {
 // it; one that is long-running or asks the user, until the user's side does: what the
 // tool itself returned is a placeholder. A call that the user is asked about is open
 // until that is answered and the call itself has returned since, and the asking stays
-// for as long as the call does. Of calls that nobody answered in invocations that are
-// over, the newest few stay. It returns those that wait for the user's side and stay, the
+// for as long as the call does. Of unanswered calls in invocations that are over, the newest
+// few stay. It returns those that wait for the user's side and stay, the
 // last first.
 func (s *visible) holdOpenCalls(calls []fold.Call, cfg Config) (waiting []int) {
 	if s.stays == nil {

@@ -12,14 +12,14 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// pass is one that is under way: the window, and what is known of it so far.
+// pass is a running pass of compaction.
 type pass[K comparable] struct {
 	c       *Compactor[K]
 	key     K
 	visible *visible
 	window  *Window
 	history history
-	done    func() // gives back what was claimed
+	done    func() // releases the claim
 	start   time.Time
 
 	backsOff bool  // the summarizer has failed, and is not to be called yet
@@ -76,7 +76,7 @@ func (c *Compactor[K]) plan(ctx context.Context, key K, v fold.View, run Run) (*
 	return p, nil
 }
 
-// groupRequest is the request for the summary of a group of a window.
+// groupRequest is the request for the summary of one group of a window.
 type groupRequest struct {
 	Request
 	group   Group
@@ -85,7 +85,7 @@ type groupRequest struct {
 	keep    string   // what must stand in it
 }
 
-// request makes what the summarizer is asked for each group of the window.
+// request returns the requests for the groups of the window.
 func (p *pass[K]) request(ctx context.Context) ([]groupRequest, error) {
 	s, w := p.visible, p.window
 	if err := p.history.originals(s, w); err != nil {
@@ -113,8 +113,8 @@ func (p *pass[K]) request(ctx context.Context) ([]groupRequest, error) {
 	return all, nil
 }
 
-// summarise returns the text of the summary of a group: what the summarizer says, or, if the
-// events are too few to be made shorter, what these say.
+// summarise returns the text of the summary of a group: the summarizer's verified answer, or the
+// text of the events if these are too short to be condensed.
 func (p *pass[K]) summarise(ctx context.Context, r *groupRequest) (string, error) {
 	own := ""
 	if r.covered < shortTokens {
@@ -138,8 +138,8 @@ func (p *pass[K]) summarise(ctx context.Context, r *groupRequest) (string, error
 	return text, nil
 }
 
-// answer returns what the summarizer answers a request; or own, what the events say, if that is
-// not empty and the answer is too long or invents; or what the fallback answers, if it may be asked.
+// answer returns the summarizer's verified answer to a request; or own, the text of the events, if
+// it is not empty and the answer is too long or invents; or the answer of the fallback, if that may be called.
 func (p *pass[K]) answer(ctx context.Context, r Request, against *source, own string) (text string, err error) {
 	against.prepare()
 	c := p.c
@@ -171,7 +171,7 @@ func (p *pass[K]) answer(ctx context.Context, r Request, against *source, own st
 	return text, err
 }
 
-// ask asks a summarizer, and once more if it has invented something.
+// ask calls a summarizer and verifies its answer. It calls again, once, if the answer invents.
 func (p *pass[K]) ask(ctx context.Context, by Summarizer, given *pending, r Request, against *source) (string, error) {
 	for refused := error(nil); ; {
 		resp, err := await(ctx, p.c, given, ErrSummarizerPanic, ErrSummarizerBusy, func(ctx context.Context) (Response, error) {

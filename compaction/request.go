@@ -63,29 +63,27 @@ Write about ` + Words + ` words or fewer, not counting Facts, and nothing but th
 ` + History + `
 `
 
-// Parts longer than so many runes are cut in a prompt.
+// maxPartRunes is the length at which a part is cut in a prompt.
 const maxPartRunes = 4_000
 
-// What takes fewer tokens than so many is not shown to a summarizer: its answer would
-// hardly be shorter. The summary says it word for word, and goes with its neighbours when
-// summaries are merged.
+// briefTokens: fewer tokens than these are quoted in the summary without calling a summarizer,
+// whose answer would hardly be shorter. The quote is condensed when summaries are merged.
 const briefTokens = 32
 
-// Of what takes fewer tokens than so many, a summary that turned out too long is not used,
-// and the summary says it word for word.
+// shortTokens: fewer tokens than these are quoted if the answer of the summarizer is too long or
+// invents.
 const shortTokens = 128
 
-// A summary should take this part of what it stands for, but for facts that need more
-// room, and need not take fewer than so many tokens. One that is a little longer is not
-// refused yet: up to [maxAnswer], facts may.
+// The aim for a summary, as a part of the tokens that it replaces, and in tokens at least. Facts
+// may take more, up to [maxAnswer].
 const (
 	aimOfEvents    = 0.12
 	aimOfSummaries = 0.4
 	leastAim       = 48
 )
 
-// request makes what the summarizer is asked for a group of a window. again are the raw
-// events that it is shown again.
+// request returns the request for the summary of a group of a window. again are raw events that
+// are shown again for context.
 func (s *visible) request(w *Window, g Group, again []*patch.Event, cfg Config) (Request, error) {
 	v := s.view
 	r := Request{Events: s.events(g), Merge: w.Merge, MaxTokens: maxAnswer(v, w, g, cfg), Focus: s.focus}
@@ -104,8 +102,8 @@ func (s *visible) events(g Group) []*patch.Event {
 	return events
 }
 
-// shown returns the visible event with index i as a summarizer is shown it: as it was logged,
-// whatever was cleared since.
+// shown returns the visible event with index i as a summarizer sees it: as it was logged, before
+// its results were cleared.
 func (s *visible) shown(i int) logged {
 	if o, ok := s.originals[i]; ok {
 		return o
@@ -113,8 +111,8 @@ func (s *visible) shown(i int) logged {
 	return logged{s.entries[i].Event, s.entries[i].Seq}
 }
 
-// NewRequest makes what a summarizer is asked for events outside any session, as a
-// [Compactor] would ask it by the configuration: raw events, shown in their order. The error
+// NewRequest returns the request that a [Compactor] with this configuration would make for raw
+// events, in their order, outside any session. The error
 // matches [patch.ErrInvalid] if there are none, or is that of [Config.Validate].
 func NewRequest(cfg Config, events ...*patch.Event) (Request, error) {
 	if err := cfg.Validate(); err != nil {
@@ -181,8 +179,8 @@ func maxAnswer(v fold.View, w *Window, g Group, cfg Config) int {
 	return min(max(covered/2, least), cfg.MaxSummaryTokens)
 }
 
-// longestMerged is how long a summary of summaries may be that take so many tokens. Three
-// quarters leave what was kept once a chance to be kept through all tiers.
+// longestMerged returns the limit for a summary of summaries that take the given tokens. With
+// three quarters, a fact that was kept once can survive all tiers.
 func longestMerged(tokens int) int {
 	if tokens < briefTokens {
 		return tokens
@@ -190,8 +188,8 @@ func longestMerged(tokens int) int {
 	return tokens * 3 / 4
 }
 
-// wordForWord returns a text that says all that the events of a request do. Names and ids
-// may be longer than what was said: that is cut then.
+// wordForWord returns the text of all events of a request. It is cut where names and ids are
+// longer than the text.
 func wordForWord(r Request) string {
 	if !r.Merge {
 		return strings.TrimSpace(fitting(r.Events, 2*shortTokens*tokens.Token))
@@ -241,8 +239,8 @@ func transcriptOf(r Request, maxTokens int) string {
 
 // fitting is a transcript of at most a size: long arguments and results are cut
 // first, then texts too, so that something of each event is shown as long as there is
-// room; then the middle of the whole, up to the end of a line, lest what stands in a line
-// passes for a turn.
+// room; then the middle of the whole is left out, up to the end of a line, so that no part of a
+// line passes for a turn.
 func fitting(events []*patch.Event, limit tokens.Size) string {
 	text := ""
 	for most := maxPartRunes; most >= 100; most /= 2 {
@@ -267,8 +265,8 @@ func fitting(events []*patch.Event, limit tokens.Size) string {
 	return fmt.Sprintf("%s\n[… %d characters of the transcript are left out …]\n%s", text[:begin], utf8.RuneCountInString(text[begin:len(text)-len(rest)]), rest)
 }
 
-// reserve makes room for what must be kept, at most half of the answer, and returns what of it
-// is kept.
+// reserve reserves room for the text that must be kept, at most half of the answer, and returns
+// the text cut to that room.
 func (r *Request) reserve(keep string) string {
 	keep = cutRunes(keep, r.MaxTokens/2*patch.RunesPerToken)
 	if keep == "" {
@@ -279,7 +277,7 @@ func (r *Request) reserve(keep string) string {
 	return keep
 }
 
-// inFocus puts what a summary should keep above all before a prompt.
+// inFocus puts the focus before a prompt.
 func inFocus(focus, prompt string) string {
 	if focus == "" {
 		return prompt
@@ -287,12 +285,12 @@ func inFocus(focus, prompt string) string {
 	return "Above all, keep what concerns this: " + focus + "\n\n" + prompt
 }
 
-// focusOf is a focus as a summarizer is told it: one line, of at most maxFocus runes.
+// focusOf returns a focus for the prompt: one line, of at most maxFocus runes.
 func focusOf(text string) string {
 	return cutRunes(strings.Join(strings.Fields(summaries.Clean(text)), " "), maxFocus)
 }
 
-// cutRunes returns a text of at most so many runes.
+// cutRunes cuts a text to at most the given number of runes.
 func cutRunes(text string, most int) string {
 	runes := []rune(text)
 	if len(runes) <= most {

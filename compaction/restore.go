@@ -20,7 +20,7 @@ import (
 // are events that are about to be appended to the view's session; those that the view
 // shows are looked at in any case. The patches are to be applied to the view in one go, in
 // their order. There are none if every response has its call in sight, or if no summary
-// hides the call: what was cut by hand stays cut.
+// hides the call: a call that a user cut by hand stays hidden.
 //
 // For each event whose calls are answered, a patch puts a copy of it directly behind the
 // summary that stands for it: there it comes in its order, and after a turn of the user's,
@@ -333,8 +333,8 @@ func (c *copied) copy() (*patch.Event, error) {
 }
 
 // WithoutRestored returns a history ([fold.View.History]) without the copies that [RestoreCalls]
-// put in of events which the history has: nobody should read those twice. The slice may be
-// that of the history, whose entries are then no longer the caller's to use.
+// put in of events that the history has, so that a reader sees those once. It reuses the slice:
+// the caller must not use history afterwards.
 func WithoutRestored(history []fold.Entry) []fold.Entry {
 	has := map[string]bool{}
 	for _, e := range history {

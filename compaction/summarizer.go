@@ -63,8 +63,7 @@ type Request struct {
 
 // Response is a summarizer's answer.
 type Response struct {
-	// Text is the summary. What is no UTF-8 in it is repaired, and control characters are
-	// left out.
+	// Text is the summary. Invalid UTF-8 is repaired, and control characters are removed.
 	Text string
 
 	// Model names what wrote it, for the record.
@@ -80,7 +79,7 @@ type Response struct {
 
 // Summary returns the answer's text as a summary says it, or "" if the summarizer declines.
 // The error matches [ErrRefusedAnswer] if the answer is not whole, says nothing, or takes more
-// than so many tokens.
+// than maxTokens.
 func (r Response) Summary(maxTokens int) (string, error) {
 	text, err := answer(r, maxTokens)
 	if errors.Is(err, errDeclined) {

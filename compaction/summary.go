@@ -43,10 +43,10 @@ func (s *visible) metadata(w *Window, g Group, again []logged, cfg Config) map[s
 	return metadata
 }
 
-// author returns who says a group's summary: who said all that it stands for, or else the
-// user. For an agent that is shown the turn that runs alone, ADK goes back to the newest
-// event of somebody else: were a summary of what the agent itself has done since to pass
-// for such, the agent would no longer see what it was asked.
+// author returns the author of a group's summary: the common author of its events, or else the
+// user. For an agent that sees only the running turn, ADK searches backwards for the newest event
+// of another author. A summary of the agent's own events by another author would end that search,
+// and hide the question from the agent.
 func (s *visible) author(g Group) string {
 	author := s.entries[g.Indices[0]].Event.Author()
 	for _, i := range g.Indices {

@@ -9,7 +9,7 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// Limits of a [Worker].
+// Limits of a [Worker]: sessions in its queue, and sessions that it compacts at once.
 const (
 	workerQueue    = 1024 // sessions that wait
 	workerParallel = 2    // sessions that are compacted at once
@@ -17,14 +17,14 @@ const (
 
 // Worker compacts sessions in the background: tell it with [Worker.Notify] that a session
 // has grown, after each invocation. A session is compacted by one goroutine at a time.
-// What goes wrong is the [Compactor]'s to log and count, and never reaches whoever
-// notified. It is safe for use by any number of goroutines.
+// The [Compactor] logs and counts failures; the caller of Notify never sees them. It is safe for
+// use by any number of goroutines.
 type Worker[K comparable] struct {
 	compactor *Compactor[K]
 	parallel  int
 	capacity  int
 
-	ctx    context.Context // ended when Close has no more patience
+	ctx    context.Context // cancelled when the context of Close ends
 	cancel context.CancelFunc
 	idle   sync.WaitGroup // of the goroutines that compact
 
@@ -57,9 +57,8 @@ type WorkerStats struct {
 	Running  int    // sessions that are being compacted now
 }
 
-// NewWorker returns a worker, which compacts two sessions at once and lets 1,024 wait. The error matches
-// [patch.ErrInvalid] if there is no compactor. It starts goroutines when there is something to do, and has
-// none otherwise.
+// NewWorker returns a worker that compacts two sessions at once and queues up to 1,024. The error
+// matches [patch.ErrInvalid] if the compactor is nil. The worker has goroutines only while there is work.
 func NewWorker[K comparable](c *Compactor[K]) (*Worker[K], error) {
 	if c == nil {
 		return nil, fmt.Errorf("%w: the compactor is nil", patch.ErrInvalid)
@@ -69,10 +68,8 @@ func NewWorker[K comparable](c *Compactor[K]) (*Worker[K], error) {
 	return w, nil
 }
 
-// Notify says that a session has grown, and returns at once. It reports whether the
-// worker will look at the session: not if as many sessions wait as may, or the worker is
-// closed. The session is looked at the next time that it is told of, then; nothing is
-// lost but time.
+// Notify enqueues a session that has grown, and returns at once. It reports false if the queue is
+// full or the worker is closed; the next Notify for the session then compacts it later.
 func (w *Worker[K]) Notify(key K) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -93,7 +90,7 @@ func (w *Worker[K]) Notify(key K) bool {
 	return false
 }
 
-// push lets a session wait, and sees that somebody takes it. The mutex is held.
+// push enqueues a session and starts a goroutine if fewer than parallel run. The mutex is held.
 func (w *Worker[K]) push(key K) {
 	w.state[key] = queued
 	w.queue = append(w.queue, key)
@@ -145,8 +142,8 @@ func (w *Worker[K]) compact(key K) {
 	if w.ctx.Err() != nil {
 		return
 	}
-	// What goes wrong has been logged, counted and observed. What is left may be a panic in
-	// what observes, or in the log.
+	// The compactor has logged, counted and reported its failures. A panic that arrives here comes
+	// from Options.Observe or from the log.
 	defer func() {
 		if p := recover(); p != nil {
 			w.compactor.panicked(w.ctx, key, &panicError{ErrPanic, p, debug.Stack()})
@@ -165,10 +162,9 @@ func (w *Worker[K]) Stats() WorkerStats {
 	return s
 }
 
-// Close takes no more sessions and waits until those that wait or run are done. When ctx
-// ends first, it cancels them, waits until they have stopped, and returns ctx's error;
-// their sessions are as if they had not been looked at, or have the summaries that were
-// written. Closing again waits as well.
+// Close refuses new sessions and waits until all queued and running ones are done. When ctx ends
+// first, it cancels them, waits until they have stopped, and returns ctx's error; summaries
+// written until then stay. Further calls wait as well.
 func (w *Worker[K]) Close(ctx context.Context) error {
 	w.mu.Lock()
 	w.closed = true

@@ -43,7 +43,7 @@ type Finder[K comparable] struct {
 	recent  *list.List // of entries, the last used first
 }
 
-// entry is a session's index. Whoever uses it holds its lock.
+// entry is a session's index. Its users hold its lock.
 type entry[K comparable] struct {
 	key      K
 	lock     chan struct{} // holds a value while it is locked
@@ -128,7 +128,7 @@ func (f *Finder[K]) resize(e *entry[K]) {
 	}
 }
 
-// drop forgets an entry. Whoever uses it goes on with it. The lock is held.
+// drop removes an entry. Its current users keep it. The lock is held.
 func (f *Finder[K]) drop(e *entry[K]) {
 	f.recent.Remove(e.at)
 	delete(f.entries, e.key)

@@ -75,7 +75,7 @@ func Parse(query string) Terms {
 	return t
 }
 
-// cut returns the beginning of a text, of so many bytes at most.
+// cut returns the beginning of a text, at most the given number of bytes.
 func cut(text string, most int) string {
 	if len(text) > most {
 		text = strings.ToValidUTF8(text[:most], "")

@@ -43,7 +43,7 @@ func Reading(e *patch.Event) string {
 	return strings.Join(said, "\n\n")
 }
 
-// Page returns what stands in a text from an offset on, as much of it as takes so many tokens, as
+// Page returns the part of a text from an offset on that takes at most the given tokens, as
 // estimated, and the offset of the next page, or -1 if this is the last. Offsets are in bytes; one
 // inside a character means its beginning, one below 0 the text's. The pages that follow each
 // other are the text.

@@ -38,7 +38,7 @@ type Search struct {
 	Sees func(branch, scope string) bool
 
 	// Redact, if not nil, replaces secrets by placeholders in the events and snippets that are found.
-	// What is found is not changed by it: whoever may search for a secret learns where it stands.
+	// It does not change which events are found: a caller that searches for a secret learns its position.
 	Redact *redact.Redactor
 
 	Limit   int // how many to find at most; 0 means [DefaultLimit], and [MaxLimit] is the most

@@ -27,7 +27,7 @@ var (
 	seedTool       = maphash.MakeSeed()
 )
 
-// Words of more bytes are looked for by their beginnings: nobody means the rest.
+// Longer words are searched by their first bytes.
 const maxWordBytes = 64
 
 // splitter finds the words of texts. It is for one goroutine.

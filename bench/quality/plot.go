@@ -84,10 +84,10 @@ func (r results) caption() string {
 	return fmt.Sprintf("%s; go run ./bench/quality -svg docs", r.set.name)
 }
 
-// The least share of what was needed that the plot has room for.
+// The lower end of the axis, as a share of the needed identifiers.
 const leastSeen = 0.7
 
-// seenPlot plots what was seen against what was visible, a dot for each family.
+// seenPlot plots the seen against the visible share, a dot for each family.
 func (r results) seenPlot() string {
 	c := newCanvas("What later calls needed and still saw", "visible tokens, of the raw ones (%)", "identifiers seen, of those needed (%)", r.caption())
 	for i := range 6 {

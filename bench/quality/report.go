@@ -99,7 +99,7 @@ func (r results) tables(out io.Writer) {
 	fmt.Fprintln(out)
 }
 
-// factTable writes what was left of facts in words and of relations at the sessions' ends.
+// factTable writes which facts in words and relations are in sight at the sessions' ends.
 func (r results) factTable(out io.Writer, f family, none quality.Figures) {
 	fmt.Fprintf(out, "\n**%s, at the end**: %d facts, %d of them elsewhere too; %d relations\n\n", f.name, none.Probes, none.Elsewhere, none.Related)
 	fmt.Fprintln(out, "| policy | visible | in sight | strict | found | lost | both values | on one line |\n|---|---:|---:|---:|---:|---:|---:|---:|")

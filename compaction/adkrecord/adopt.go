@@ -40,7 +40,7 @@ type Options struct {
 	// longest stretch of what the record stands for that has none of them in it.
 	Stay []string
 
-	// Live says that whoever wrote the records was shown this visible log as it stands, its
+	// Live says that the author of the records was shown this visible log as it stands, its
 	// summaries as events among others, as an agent's runtime is. Then a record stands for a
 	// summary only if it claims that one's own time and does not exclude it; and a record is
 	// cut of whose events only other summaries tell.
@@ -87,7 +87,7 @@ func AdoptWith(v fold.View, opts Options) Adoption {
 
 // records returns the ids of the visible events that are records of a foreign log. Over a log
 // that its author was shown, a record is what says nothing itself: what has a content stands
-// where it belongs already, such as a summary that somebody has written by hand.
+// where it belongs already, such as a summary that a user wrote by hand.
 func (o Options) records(v fold.View) []string {
 	var ids []string
 	for _, e := range v.Events() {

@@ -21,7 +21,7 @@ const (
 	maxRetryDelay = 30 * time.Second
 
 	// maxRetryAfter is the longest pause that a service can ask for. Longer ones are
-	// daily quotas: nobody waits for those in a call.
+	// daily quotas: no call waits for those.
 	maxRetryAfter = time.Minute
 
 	// maxAnswerBytes is how much of an answer is read.
@@ -121,8 +121,8 @@ func retryInfo(err error) (time.Duration, bool) {
 	return 0, false
 }
 
-// exchange is what was seen of one request and its answer on the wire. The SDK's error
-// does not tell: it has no headers, and its code is what the body says.
+// exchange records one request and its answer on the wire. The SDK's error has no headers, and
+// takes its code from the body.
 type exchange struct {
 	sent       bool
 	status     int // 0: no whole answer came

@@ -51,7 +51,7 @@ func numbersOf(text string) *numbers {
 	return s
 }
 
-// give reports whether n, which is written with so many decimals, is one of the numbers or
+// give reports whether n, which is written with the given decimals, is one of the numbers or
 // can be reckoned from those that are written like it. Amounts may add up to a whole one.
 func (s *numbers) give(n int64, places int) bool {
 	for times := int64(1); times <= maxTimes; times++ {

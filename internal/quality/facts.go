@@ -134,7 +134,7 @@ func wordsOf(text string) map[string]bool {
 	return all
 }
 
-// Longer values than so many runes say more than belongs in a row.
+// Values of more runes are too long for a row.
 const shortValue = 32
 
 // relation is an id-like value and another value of one object that a tool returned.

@@ -36,7 +36,7 @@ func None() Policy {
 	}}
 }
 
-// Truncate keeps the newest events that take so many tokens, before each turn, and the first
+// Truncate keeps the newest events within the given tokens, before each turn, and the first
 // one, which is the task.
 func Truncate(tokens int) Policy {
 	return Policy{fmt.Sprintf("truncated to %d", tokens), func(l *log, _ *Figures) (step, error) {

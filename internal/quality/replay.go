@@ -102,10 +102,10 @@ func (f *Figures) Add(o Figures) {
 	f.EndVisible += o.EndVisible
 }
 
-// SeenShare is the part of what was needed that was seen; 1 if nothing was needed.
+// SeenShare is the share of needed identifiers that were seen; 1 if none was needed.
 func (f Figures) SeenShare() float64 { return share(f.Seen, f.Needed) }
 
-// InReachShare is the part of what was needed that was seen or reached; 1 if nothing was needed.
+// InReachShare is the share of needed identifiers that were seen or reached; 1 if none was needed.
 func (f Figures) InReachShare() float64 { return share(f.Seen+f.Reached, f.Needed) }
 
 // InReachBlindShare is the part of what was needed that was seen or reached blind; 1 if nothing
@@ -339,7 +339,7 @@ func (r *replay) wrote(before fold.View, patches []*patch.PatchEvent) {
 	}
 }
 
-// unmeasured returns an event without what was measured of it.
+// unmeasured returns an event without its usage metadata.
 func unmeasured(e *patch.Event) (*patch.Event, error) {
 	if _, measured := e.Field("usageMetadata"); !measured {
 		return e, nil

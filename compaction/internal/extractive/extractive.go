@@ -33,12 +33,12 @@ type Room struct {
 //   - Open: what the agent or the user asked last, and calls without an answer.
 //   - Rows: objects that tools returned, with an id and their short values, under a header.
 //   - Facts and Returned: ids, paths, addresses, numbers and names that stand in no section
-//     above, with what they name: those that somebody used, and those that tools returned.
+//     above, with what they name: used ones, and those that only tools returned.
 //
 // Sentences are picked by the new and rare words that they tell for their size. The user's
 // first message comes before all others. Rows in their last state and facts are kept sooner
-// if somebody used them, then if they are new. Merging pools the sections of summaries,
-// whoever wrote them, and picks again.
+// if they were used, then if they are new. Merging pools the sections of summaries, of any
+// author, and picks again.
 func Summary(events, before []*patch.Event, merge bool, room Room) string {
 	s := newSummary()
 	for _, e := range before {
@@ -129,7 +129,7 @@ func (s *summary) budgetsOf(room Room, covered int, merge bool) budgets {
 	return b
 }
 
-// tokensOf is so many tokens as a size, or the most that is sensible.
+// tokensOf converts tokens to a size, with an upper bound against overflow.
 func tokensOf(n int) tokens.Size { return tokens.Size(min(max(n, 0), 1<<40)) * tokens.Token }
 
 // leastHeadings is the room from which on lines stand under headings.
@@ -381,8 +381,7 @@ func (s *summary) addSummary(e *patch.Event) {
 	for _, line := range spoken {
 		s.facts.addAll(findFacts(argumentName.ReplaceAllString(line, " ")), used)
 	}
-	// What was asked before what follows has been answered, or has not: it is no longer what
-	// the conversation waits for.
+	// The conversation waits only for the answer to its last question: earlier questions are closed.
 	s.open = slices.DeleteFunc(s.open, func(line string) bool {
 		return strings.HasPrefix(line, agentAsks) || strings.HasPrefix(line, userAsks)
 	})

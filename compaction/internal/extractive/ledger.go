@@ -34,7 +34,7 @@ type entry struct {
 	rank       int  // among those of its key: 0 is kept the longest
 }
 
-// factUse says who has used a fact. Those that are used more are kept longer.
+// factUse says whether a fact was used. Used facts are kept longer.
 type factUse int
 
 const (
@@ -120,13 +120,13 @@ func (l *ledger) calledSize(limit tokens.Size) tokens.Size {
 	return min(n, limit)
 }
 
-// isUsed reports whether somebody has used a value.
+// isUsed reports whether the user, the agent or a call has used a value.
 func (l *ledger) isUsed(value string) bool {
 	e := l.entries[entryID{"", bare(value)}]
 	return e != nil && e.use == used
 }
 
-// addRow takes in the facts of a row, lest they go with it.
+// addRow adds the facts of a row, so that they survive if the row is dropped.
 func (l *ledger) addRow(cells, header string) {
 	names := strings.Split(header, cellMark)
 	for i, cell := range strings.Split(cells, cellMark) {
@@ -149,8 +149,8 @@ func (l *ledger) favour(asked []*line) {
 	}
 }
 
-// write writes the facts in a room, but those that are told elsewhere, and
-// of those that nobody has used also those that were told before. It adds to told.
+// write writes the facts that fit into the room, except those in told, which stand elsewhere in
+// the summary, and in before, which stand in earlier summaries. It adds to told.
 func (l *ledger) write(told, before map[string]bool, aim, room tokens.Size) string {
 	kept := make(map[*entry]bool)
 	lines := make(map[place]bool)
@@ -206,7 +206,7 @@ const laterRank = 16
 
 // ranked returns the facts in the order in which they are kept: first those that are hardly
 // met by chance, of each key the newest, then the second of each, and so on; what is met in
-// several places sooner, and what nobody has used later.
+// several places sooner, and unused facts later.
 func (l *ledger) ranked() []*entry {
 	all := l.all()
 	ranks := make(map[place]int)

@@ -153,8 +153,8 @@ func (r *rows) read(line, header string) string {
 	return header
 }
 
-// write writes rows in a room: sooner those with an id that somebody has used, then the newest. before are
-// lines that stand in summaries before.
+// write writes the rows that fit into the room: first those with a used id, then the newest.
+// before has the lines of earlier summaries.
 func (r *rows) write(isUsed func(id string) bool, before map[string]bool, room tokens.Size) string {
 	room -= tokens.Of(rowsHeading + "\n")
 	var order []*row

@@ -17,8 +17,7 @@ const (
 	longUnit     = 96 * tokens.Token // above it, a unit is cut between two words
 )
 
-// Of one text so many sentences are looked at, from its beginning and from its end; others are
-// data that was pasted.
+// Of one text only the first and the last maxSentences are used: the others are pasted data.
 const (
 	maxSentences = 64
 	maxLine      = 1 << 14 // bytes of a line

@@ -170,7 +170,7 @@ func (s *summary) addEvent(t *turn, e *patch.Event, user bool, waiting map[strin
 }
 
 // addUnit adds a unit to a line. One that says the same as an earlier one, but for what it counts, takes
-// its place: the last state of what was tried again and again counts.
+// its place: of repeated attempts the last state counts.
 func (s *summary) addUnit(l *line, kind unitKind, text, of string) *unit {
 	u := &unit{kind: kind, text: text}
 	key := fmt.Sprint(kind, of)
