@@ -5,7 +5,6 @@ package extractive
 
 import (
 	"cmp"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -379,7 +378,7 @@ func (s *summary) addSummary(e *patch.Event) {
 		s.facts.parse(line, used)
 	}
 	for _, line := range spoken {
-		s.facts.addAll(findFacts(argumentName.ReplaceAllString(line, " ")), used)
+		s.facts.addAll(findFacts(line), used)
 	}
 	// The conversation waits only for the answer to its last question: earlier questions are closed.
 	s.open = slices.DeleteFunc(s.open, func(line string) bool {
@@ -392,9 +391,6 @@ func (s *summary) addSummary(e *patch.Event) {
 		}
 	}
 }
-
-// argumentName matches the names of a call's arguments in a line.
-var argumentName = regexp.MustCompile(`[(,]\s*[\pL\pN_.-]+=`)
 
 // lineOf makes units of a line of a summary.
 func (s *summary) lineOf(text string, asked bool) *line {

@@ -58,17 +58,10 @@ func formOf(value string) factForm {
 }
 
 func isUnique(s string) bool {
-	if !isReference(s) || utf8.RuneCountInString(s) < leastFact || isNumberedLine(s) || isClock(s) {
+	if !isReference(s) || utf8.RuneCountInString(s) < leastFact || isClock(s) {
 		return false
 	}
 	return hasDigit(s) || strings.Contains(s, "://") || isPath(s) || isMail(s)
-}
-
-// isNumberedLine reports whether the word is the number of a line, as tools write it, with
-// the line's first word.
-func isNumberedLine(s string) bool {
-	rest := strings.TrimLeftFunc(s, unicode.IsDigit)
-	return rest != s && len(rest) > 1 && strings.ContainsRune(":-", rune(rest[0])) && !hasDigit(rest) && !isPath(rest)
 }
 
 // isClock reports whether the word is a time of day, or a ratio.

@@ -6,14 +6,12 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"unicode"
 	"unicode/utf8"
 
 	"github.com/patchlog-dev/patchlog/internal/tokens"
 )
 
-// leaf is a value in a JSON text that is neither object nor array, or a key that looks like
-// an id.
+// leaf is a value in a JSON text that is neither object nor array.
 type leaf struct {
 	key   string // that it stands under, or that its array does
 	value string
@@ -59,13 +57,7 @@ func leaves(text json.RawMessage) func(yield func(leaf) bool) {
 			if in.object && in.isKey {
 				if key, ok := token.(string); ok {
 					levels[top].isKey = false
-					if isKeyedID(key) {
-						if !yield(leaf{in.key, key, in.list, true}) {
-							return
-						}
-					} else {
-						levels[top].key = cut(oneLine(key), maxValue)
-					}
+					levels[top].key = cut(oneLine(key), maxValue)
 					continue
 				}
 			}
@@ -93,17 +85,6 @@ func leaves(text json.RawMessage) func(yield func(leaf) bool) {
 			}
 		}
 	}
-}
-
-// isKeyedID reports whether a key is an id and no name, as in tables by id.
-func isKeyedID(key string) bool {
-	digits := 0
-	for _, r := range key {
-		if unicode.IsDigit(r) {
-			digits++
-		}
-	}
-	return digits > 2 && isUnique(oneWord(key))
 }
 
 // oneWord is the text if it is one word, and else nothing.

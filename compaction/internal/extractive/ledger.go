@@ -29,7 +29,6 @@ type entry struct {
 	form       factForm
 	named      bool // the key is that of a value in JSON
 	last       int  // when it was met last
-	times      int  // in how many places it was met
 	favoured   bool // it comes before all others
 	rank       int  // among those of its key: 0 is kept the longest
 }
@@ -70,7 +69,6 @@ func (l *ledger) add(f fact, use factUse) {
 	}
 	e.use = max(e.use, use)
 	e.last = l.clock
-	e.times++
 	if _, known := l.keys[e.place()]; !known {
 		l.keys[e.place()] = len(l.keys)
 	}
@@ -181,20 +179,10 @@ func (l *ledger) write(told, before map[string]bool, aim, room tokens.Size) stri
 	return l.text(kept)
 }
 
-// tell says that a value is told, and with a path the ends of it.
+// tell notes that a value is told.
 func tell(told map[string]bool, value string) {
-	if len(value) > 4*maxFact {
-		return
-	}
-	value = bare(value)
-	told[value] = true
-	if !isPath(value) {
-		return
-	}
-	for i, r := range value {
-		if r == '/' {
-			told[value[:i]], told[value[i:]], told[value[i+1:]], told["."+value[i:]] = true, true, true, true
-		}
+	if len(value) <= 4*maxFact {
+		told[bare(value)] = true
 	}
 }
 
@@ -205,8 +193,7 @@ const leastLedger = 8 * tokens.Token
 const laterRank = 16
 
 // ranked returns the facts in the order in which they are kept: first those that are hardly
-// met by chance, of each key the newest, then the second of each, and so on; what is met in
-// several places sooner, and unused facts later.
+// met by chance, of each key the newest, then the second of each, and so on; unused facts later.
 func (l *ledger) ranked() []*entry {
 	all := l.all()
 	ranks := make(map[place]int)
@@ -216,7 +203,6 @@ func (l *ledger) ranked() []*entry {
 		if e.use == returned {
 			e.rank = laterRank + 2*e.rank
 		}
-		e.rank /= e.times
 		if e.favoured {
 			e.rank = -1
 		}

@@ -9,7 +9,6 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/patchlog-dev/patchlog/internal/testlog"
-	"github.com/patchlog-dev/patchlog/internal/tokens"
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
@@ -222,30 +221,5 @@ func TestHostileInput(t *testing.T) {
 				t.Errorf("%s: %d tokens, of 500", name, n)
 			}
 		}
-	}
-}
-
-// A path that stands at the end of a longer one is told with it, and so is its folder.
-func TestALongerPathTellsTheShorter(t *testing.T) {
-	l := newLedger()
-	for _, path := range []string{"core/tools/index.ts", "/srv/app", "/srv/app/core/tools/index.ts"} {
-		l.add(fact{key: pathGroup, value: path, form: unique}, used)
-	}
-	if got, want := l.write(map[string]bool{}, nil, 300*tokens.Token, 300*tokens.Token), "Facts:\n- paths: /srv/app/core/tools/index.ts"; got != want {
-		t.Errorf("got %q, want %q", got, want)
-	}
-}
-
-// What was met in several places stays before what was met once, of one key and one use.
-func TestWhatIsMetOftenStays(t *testing.T) {
-	l := newLedger()
-	for i := range 40 {
-		l.add(fact{key: "id", value: fmt.Sprintf("one_%d", 10_000+i), form: unique, named: true}, used)
-		if i < 10 {
-			l.add(fact{key: "id", value: "often_10000", form: unique, named: true}, used)
-		}
-	}
-	if got := l.write(map[string]bool{}, nil, 30*tokens.Token, 30*tokens.Token); !strings.Contains(got, "often_10000") {
-		t.Errorf("it is gone:\n%s", got)
 	}
 }
