@@ -186,8 +186,8 @@ func (l *Load) End(c ops.Caller) History {
 	return l.History()
 }
 
-// Distrust turns failures of operations that ended after a moment of the load's clock into unknown outcomes, since
-// the disk was gone by then.
+// Distrust sets the outcome of operations that failed after a moment of the load's clock to [ops.Gone], since the
+// disk was gone by then.
 func (l *Load) Distrust(at int64) {
 	for i, e := range l.history {
 		if e.To > at && (e.Outcome == ops.Corrupt || e.Outcome == ops.Failed || e.Outcome == ops.Unknown) {

@@ -15,9 +15,9 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// session is the model of a session, after some calls. It is immutable. Its creation is "" if it
-// is not known, and its log is nil if it is not there. If lenient, a delete may have been of a
-// session that was gone already, as it may be if one is repeated whose outcome was unknown.
+// session is the immutable model of a session after some calls. Its creation is "" if it is unknown, and its log is
+// nil if the session does not exist. If lenient, a delete may find no session, since a delete of unknown outcome
+// may be repeated.
 type session struct {
 	creation string
 	log      *entry
@@ -26,7 +26,7 @@ type session struct {
 	shown    int // how many replies have shown it as it is
 }
 
-// entry is a record of a log, and the view after it. The first stands before all records.
+// entry is a record of a log, and the view after it. The first entry has no record.
 type entry struct {
 	before *entry
 	record patch.Record
@@ -38,7 +38,7 @@ var seed = maphash.MakeSeed()
 
 func newLog() *entry { return &entry{view: fold.New("", nil), sum: 1} }
 
-// sum is what a session is compared by.
+// sum returns a checksum by which sessions are compared.
 func (s session) sum() uint64 {
 	sum := uint64(len(s.past) + s.shown)
 	if s.log != nil {
@@ -49,7 +49,7 @@ func (s session) sum() uint64 {
 
 func (s session) view() fold.View { return s.log.view }
 
-// whole returns the view with all records of the log at hand: a view does not keep what patches hide.
+// whole returns the view with all records of the log, since a view does not keep hidden events.
 func (e *entry) whole() fold.View {
 	log := make([]patch.Record, e.view.Seq())
 	for at := e; at.before != nil; at = at.before {
@@ -58,7 +58,7 @@ func (e *entry) whole() fold.View {
 	return e.view.With(log)
 }
 
-// at returns the log's entry of a seq that it has.
+// at returns the entry of a seq of the log.
 func (e *entry) at(seq uint64) *entry {
 	for e.view.Seq() > seq {
 		e = e.before
@@ -66,17 +66,17 @@ func (e *entry) at(seq uint64) *entry {
 	return e
 }
 
-// untold begins the ids that the model gives to records of reverts and rewinds whose outcome is
-// unknown: no client was told their ids.
+// untold is the prefix of the ids that the model gives to records of reverts and rewinds of unknown outcome, since
+// no reply has their ids.
 const untold = "untold "
 
-// is reports whether the record may have the id.
+// is reports whether the record can have the id.
 func (e *entry) is(id string) bool {
 	own := e.record.ID()
 	return own == id || strings.HasPrefix(own, untold)
 }
 
-// find returns the record that takes the id, which may be that of an event that a patch put in.
+// find returns the record with the id, its own or that of an event that it inserts.
 func (e *entry) find(id string) (patch.Record, bool) {
 	for ; e.before != nil; e = e.before {
 		for other := range e.record.IDs() {
@@ -116,8 +116,8 @@ func (e *entry) add(r patch.Record) *entry {
 	return &entry{e, r, next, h.Sum64()}
 }
 
-// step implements [state]. A call whose outcome is unknown has an effect if it can have one: it may
-// be given a moment after all others.
+// step implements [state]. A call of unknown outcome takes effect if it can; a call without effect may have its
+// moment after all others.
 func (s session) step(o operation) (bool, state) {
 	ok, after := s.after(o)
 	if after.log != s.log {
@@ -183,7 +183,7 @@ func (s session) after(o operation) (bool, session) {
 		return unknown || o.refused(err), s
 	}
 	s.log = log
-	// The view is of just after the write, though others share the commit.
+	// The view is that after this write, even if other writes share the commit.
 	return unknown || o.Outcome == ops.Done && slices.Equal(o.Seqs, seqs) && s.shows(o.Reply), s
 }
 
@@ -193,16 +193,16 @@ func (s session) over(o operation) bool {
 	return s.log == nil || s.shown >= o.replies[moment{s.creation, s.view().Seq()}]
 }
 
-// moment is a session as a write has left it.
+// moment is a session after a write.
 type moment struct {
 	creation string
 	seq      uint64
 }
 
-// shows reports whether the reply shows the session as it is at that moment.
+// shows reports whether the reply shows the session at the moment of the call.
 func (e Seen) shows() bool { return e.Outcome == ops.Done && e.Creation != "" && e.Kind != ops.At }
 
-// added returns how many of the call's records came after a seq.
+// added returns the number of the call's records after a seq.
 func (o operation) added(after uint64) (n uint64) {
 	for _, seq := range o.Seqs {
 		if seq > after {
@@ -212,7 +212,7 @@ func (o operation) added(after uint64) (n uint64) {
 	return n
 }
 
-// reads is whether the session may be read so.
+// reads reports whether the reply is a valid read of the session.
 func (s session) reads(o operation) bool {
 	switch o.Kind {
 	case ops.Get:
@@ -248,8 +248,8 @@ func (s session) reads(o operation) bool {
 	return false
 }
 
-// knows reports whether a shared value may be seen with the session as it is: what an event of
-// its own has set is seen with that event.
+// knows reports whether a read of the session may have the shared value. A value set by an event of the session is
+// visible together with the event.
 func (s session) knows(name, value string) bool {
 	if !ops.IsHot(value) || ops.SessionOf(value) != name || slices.Contains(s.past, value) {
 		return true
@@ -258,21 +258,21 @@ func (s session) knows(name, value string) bool {
 	return there
 }
 
-// shows reports whether an answer is what the session is. What is shared is not looked at.
+// shows reports whether a reply shows the session. It ignores shared values.
 func (s session) shows(r ops.Reply) bool {
 	v := s.view()
 	return r.Seq == v.Seq() && r.PatchSeq == v.PatchSeq() && (s.creation == "" || r.Creation == s.creation) && len(r.Visible) == v.Len() &&
 		slices.Equal(r.Visible, ops.Visible(v)) && maps.Equal(own(r.Values), ops.Texts(maps.Collect(v.Values())))
 }
 
-// own returns the values that are no shared scope's.
+// own returns the values without those of shared scopes.
 func own(values map[string]string) map[string]string {
 	values = maps.Clone(values)
 	maps.DeleteFunc(values, func(key, _ string) bool { return statekey.ScopeOf(key) != statekey.Session })
 	return values
 }
 
-// refusal is why the model refuses a call.
+// refusal is the reason why the model refuses a call.
 type refusal struct {
 	kind string
 	last uint64 // see [Reply]; 0 is any
@@ -293,8 +293,7 @@ func (o operation) refused(err error) bool {
 	return o.Outcome == ops.OutcomeOf(err)
 }
 
-// write returns the session's log after a call, and the seqs of the call's records; or why the
-// call is refused.
+// write returns the session's log after a call and the seqs of the call's records, or the refusal.
 func (s session) write(o operation) (*entry, []uint64, error) {
 	switch o.Kind {
 	case ops.Append:
@@ -349,7 +348,7 @@ func (s session) write(o operation) (*entry, []uint64, error) {
 	panic("linear: " + string(o.Kind) + " does not write")
 }
 
-// missing returns how many of the records are not in the log.
+// missing returns the number of records that are not in the log.
 func (s session) missing(offered []patch.Record) (n int, err error) {
 	for _, r := range offered {
 		there, ok := s.log.find(r.ID())
@@ -368,8 +367,7 @@ func (s session) missing(offered []patch.Record) (n int, err error) {
 	return n, nil
 }
 
-// put returns the log with those of the records that it has not, if there is no error, and the
-// seqs of all.
+// put returns the log with the records that it lacks, and the seqs of all, if err is nil.
 func (e *entry) put(offered []patch.Record, err error) (*entry, []uint64, error) {
 	if err != nil {
 		return nil, nil, err
@@ -386,7 +384,7 @@ func (e *entry) put(offered []patch.Record, err error) (*entry, []uint64, error)
 	return e, seqs, nil
 }
 
-// back logs patches that a store has made, under the ids that it says.
+// back adds patches that a store has made, with the ids of its reply.
 func (s session) back(o operation, patches []*patch.PatchEvent, opts fold.CheckOptions) (*entry, []uint64, error) {
 	var offered []patch.Record
 	for i, p := range patches {
@@ -408,7 +406,7 @@ func (s session) back(o operation, patches []*patch.PatchEvent, opts fold.CheckO
 	return s.log.put(offered, err)
 }
 
-// imports returns the session's log after records of a text were imported.
+// imports returns the session's log after an import of the records.
 func (s session) imports(offered []patch.Record) (*entry, []uint64, error) {
 	if slices.ContainsFunc(offered, func(r patch.Record) bool { return r.Patch != nil }) {
 		offered = slices.Clone(offered)

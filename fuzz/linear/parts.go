@@ -13,7 +13,7 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// operation is a call as the checker takes it: what it has to do with one object.
+// operation is the part of a call that concerns one object.
 type operation struct {
 	Seen
 	n       int            // of the history
@@ -22,19 +22,18 @@ type operation struct {
 	shared  map[string]int // how many replies show an app's values so
 }
 
-// source is what a fork does to the session that it forks: it reads it, at one moment, and is
-// there at another.
+// source marks the read of a forked session, whose moment may differ from that of the creation
+// of the fork.
 const source ops.Kind = "source"
 
-// object is what a call has to do with: a session, the values that those of an app share, or a
-// lease. Each has a model, and an order of its own: so the checker has not to try how calls go
-// that have nothing in common. That values and sessions are seen together as they were written,
-// the session's model says.
+// object is a session, the shared values of an app, or a lease. Each has its own model and order, so the checker need
+// not order calls that are independent. The session's model checks that values and sessions become visible
+// together.
 type object struct {
 	app, kind, name string
 }
 
-// objects returns what the n-th call of a history does to which objects.
+// objects returns the operations of the n-th call of a history, by object.
 //
 // copied are the records of a fork.
 func objects(n int, e Seen, copied []patch.Record) map[object]operation {
@@ -67,14 +66,13 @@ func objects(n int, e Seen, copied []patch.Record) map[object]operation {
 	return all
 }
 
-// state is a model of an object after some calls.
+// state is the model of an object after some calls.
 type state interface {
-	// step is whether a call may have had its outcome at this moment, and what the object is after
-	// it.
+	// step reports whether a call can have its outcome in this state, and returns the state after it.
 	step(operation) (bool, state)
 	sum() uint64
 
-	// known reports whether there is nothing of the object that is learned from what calls show.
+	// known reports whether the state is complete, so that replies add nothing to it.
 	known() bool
 }
 
@@ -103,9 +101,8 @@ func (b object) model(opts Options, calls []porcupine.Operation) porcupine.Model
 	}
 }
 
-// order is an object after calls in an order. Calls that change nothing are in it as soon as they
-// can be: each order that explains a history can be made into such a one. The checker tries no
-// other, of which there are very many.
+// order is the state of an object after calls in some order. Calls that change nothing come as early as possible.
+// Every order that explains a history can be transformed into such an order, so the checker tries no others.
 type order struct {
 	state
 	at      int64 // the latest beginning of a call in it
@@ -141,7 +138,7 @@ func (s order) step(o operation, idle []operation) (bool, any) {
 	return true, s
 }
 
-// idle reports whether the call certainly changed nothing.
+// idle reports whether the call is known to have changed nothing.
 func (o operation) idle() bool {
 	switch {
 	case o.Outcome == ops.Unknown:
@@ -154,7 +151,7 @@ func (o operation) idle() bool {
 	return false
 }
 
-// values is the model of the values that sessions share.
+// values is the model of the shared values of sessions.
 type values struct {
 	id    string // of the hot event that was logged last
 	shown int    // how many replies have shown them
