@@ -49,6 +49,7 @@ type fact struct {
 type recordEvent struct {
 	Facts   []fact
 	Place   []fact
+	Calls   []fact // the records that it answers, and that answer it
 	Content shownEvent
 }
 
@@ -186,6 +187,9 @@ func (i *Inspector) recordBody(ctx context.Context, key store.Key, rec patch.Rec
 		if shown.Place, err = where.of(rec.Seq, n, e); err != nil {
 			return recordBody{}, err
 		}
+		if shown.Calls, err = i.callsOf(ctx, where, rec.Seq, n); err != nil {
+			return recordBody{}, err
+		}
 		body.Events = append(body.Events, shown)
 	}
 	if rec.Patch != nil {
@@ -261,6 +265,36 @@ func (w *eventPlaces) of(seq uint64, index int, e *patch.Event) ([]fact, error) 
 		return append(facts, fact{Text: "Told of: what is visible in its place stands for it"}), nil
 	}
 	return append(facts, fact{Text: "Not told of: nothing that is visible stands for it"}), nil
+}
+
+// callsOf leads from a function call to the records that answer it, and from an answer to the record of its call. It
+// looks at the newest view that has the event.
+func (i *Inspector) callsOf(ctx context.Context, w *eventPlaces, seq uint64, index int) (out []fact, err error) {
+	v := w.view
+	place, ok := w.places.Of(seq, index)
+	if ok && place.HiddenBySeq > 0 {
+		v, err = i.store.ViewAt(ctx, w.key, place.HiddenBySeq-1)
+	}
+	if !ok || err != nil {
+		return nil, err
+	}
+	add := func(text string, to uint64) {
+		if f := (fact{Text: fmt.Sprintf(text, to), URL: recordURL(w.key, to, "")}); len(out) < listedRows && !slices.Contains(out, f) {
+			out = append(out, f)
+		}
+	}
+	for _, c := range v.Calls() {
+		call := v.Entry(c.Index).Seq
+		for _, n := range c.Responses {
+			switch answer := v.Entry(n).Seq; seq {
+			case call:
+				add("Answered by record %d", answer)
+			case answer:
+				add("Answers the call of record %d", call)
+			}
+		}
+	}
+	return out, nil
 }
 
 // effect returns what a record did, and the views before and after it.

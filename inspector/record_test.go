@@ -158,7 +158,7 @@ var png = []byte("\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR-and-so-on")
 
 // An event is shown part by part, with what it sets and where it is.
 func TestRecordEvent(t *testing.T) {
-	_, i := shownLog(t, Options{},
+	s, i := shownLog(t, Options{},
 		event("q", "user", text("Where is\nmy order?")+`,`+data("image/png", png)),
 		event("c", "shop", `{"text":"I think","thought":true},{"functionCall":{"id":"f1","name":"find","args":{"order":["A-1",{"deep":true}]}}}`,
 			`,"actions":{"stateDelta":{"step":{"n":2},"user:name":"Ada"}},"usageMetadata":{"promptTokenCount":17},"branch":"root.shop"`),
@@ -171,10 +171,18 @@ func TestRecordEvent(t *testing.T) {
 		t.Error("an image is shown")
 	}
 	shows(t, i, 200, []any{"record", "seq", 2}, "thought", "I think", "function call", "find", "{\n  \"order\": [\n    \"A-1\",\n    {\n      \"deep\": true\n    }\n  ]\n}",
-		"step", "\"n\": 2", "user:name", "\"Ada\"", "\"promptTokenCount\": 17", "root.shop", "i1", "Record 1", "Record 3", "As it stood then")
-	shows(t, i, 200, []any{"record", "seq", 3}, "function response", `"café\u202e"`, `"a\nb"`)
+		"Answered by record 3", "step", "\"n\": 2", "user:name", "\"Ada\"", "\"promptTokenCount\": 17", "root.shop", "i1", "Record 1", "Record 3", "As it stood then")
+	page = shows(t, i, 200, []any{"record", "seq", 3}, "Answers the call of record 2", "function response", `"café\u202e"`, `"a\nb"`)
+	if !strings.Contains(page, `&amp;seq=2">Answers the call`) {
+		t.Error("the call is not linked")
+	}
 	shows(t, i, 200, []any{"record", "seq", 4}, "PYTHON", "print(1)\nprint(2)", "OUTCOME_OK", "1\n2", "javascript:alert(1)", "toolCall", "image/svg+xml, 11 bytes")
-	shows(t, i, 404, []any{"record", "seq", 5}, "there is no record 5")
+	if _, err := s.ApplyPatch(t.Context(), recordKey, store.PatchOptions{AsOfNow: true}, patch.NewSplice(1, 2)); err != nil {
+		t.Fatal(err)
+	}
+	shows(t, i, 200, []any{"record", "seq", 2}, "Hidden by patch 5", "Answered by record 3")
+	shows(t, i, 200, []any{"record", "seq", 3}, "Hidden by patch 5", "Answers the call of record 2")
+	shows(t, i, 404, []any{"record", "seq", 6}, "there is no record 6")
 	shows(t, i, 400, []any{"record"}, "seq")
 	shows(t, i, 400, []any{"record", "seq", "x"}, "whole number")
 	shows(t, i, 404, []any{"record", "seq", 1, "id", "other"}, `it brought no event "other"`)
