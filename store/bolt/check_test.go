@@ -127,7 +127,5 @@ func TestReadStopsAtGap(t *testing.T) {
 			}
 		}
 	}
-	if n := last(t, b, "a"); n != 4 {
-		t.Errorf("the last record is %d, want 4", n)
-	}
+	wantLast(t, b, 4)
 }

@@ -46,6 +46,14 @@ func last(t *testing.T, b *bolt.Backend, name string) uint64 {
 	return head.Last
 }
 
+// wantLast checks how many records session "a" has.
+func wantLast(t *testing.T, b *bolt.Backend, want uint64) {
+	t.Helper()
+	if n := last(t, b, "a"); n != want {
+		t.Errorf("%d records, want %d", n, want)
+	}
+}
+
 func closeAndCheck(t *testing.T, b *bolt.Backend, path string) {
 	t.Helper()
 	wantNil(t, b.Close())
@@ -165,9 +173,7 @@ func TestFailedCommitOfMany(t *testing.T) {
 				if way.landed {
 					want = 5
 				}
-				if n := last(t, b, "a"); n != want {
-					t.Errorf("%d records, want %d", n, want)
-				}
+				wantLast(t, b, want)
 				if _, err := backend.HeadOf(ctx, b, "new"); (err == nil) != way.landed {
 					t.Errorf("the new session: %v", err)
 				}
@@ -247,9 +253,7 @@ func TestSharedCommit(t *testing.T) {
 		if commits != 2 {
 			t.Errorf("%d commits, want 2", commits)
 		}
-		if n := last(t, b, "a"); n != 4 {
-			t.Errorf("%d records, want 4", n)
-		}
+		wantLast(t, b, 4)
 		closeAndCheck(t, b, path)
 	})
 }
@@ -305,9 +309,7 @@ func TestReopenFails(t *testing.T) {
 			no(t, other.Close())
 			b.SetCommit(nil)
 			wantNil(t, b.Append(ctx, "a", batch(2)))
-			if n := last(t, b, "a"); n != 3 {
-				t.Errorf("%d records, want 3", n)
-			}
+			wantLast(t, b, 3)
 			closeAndCheck(t, b, path)
 		})
 	}
