@@ -188,10 +188,7 @@ func (h *handle) makeDurable(opts Options, metas metaPages) error {
 	if h.doubt != nil {
 		opts.Logger.Warn("patchlog: a file is read in spite of damage", "file", h.path, "error", h.doubt)
 	}
-	if opts.ReadOnly {
-		return nil
-	}
-	if opts.NoSync {
+	if opts.ReadOnly || opts.NoSync {
 		return nil
 	}
 	target, err := filepath.EvalSymlinks(h.path)
