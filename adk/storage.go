@@ -58,31 +58,25 @@ type storage interface {
 type stored struct {
 	Key     store.Key
 	View    fold.View
-	shared  shared
-	updated time.Time // of the event that was appended last, visible or not, or of the creation
-}
-
-// shared is state that a session shares with others, with prefix app: or user:.
-type shared interface {
-	Value(key string) (patch.Value, bool)
-	State() map[string]any // the caller's own
+	shared  map[string]patch.Value // with prefix app: or user:
+	updated time.Time              // of the event that was appended last, visible or not, or of the creation
 }
 
 // State is [store.Session.State].
 func (s stored) State() map[string]any {
 	state := s.View.State()
-	for key, value := range s.shared.State() {
-		state[key] = value
+	for key, value := range s.shared {
+		state[key] = value.Any()
 	}
 	return state
 }
 
 // Value is [store.Session.Value].
-func (s stored) Value(key string) (patch.Value, bool) {
-	if isOwn(key) {
+func (s stored) Value(key string) (value patch.Value, ok bool) {
+	if value, ok = s.shared[key]; !ok && isOwn(key) {
 		return s.View.Value(key)
 	}
-	return s.shared.Value(key)
+	return value, ok
 }
 
 // inStore is a storage that is a store.
@@ -127,7 +121,7 @@ func (s inStore) stored(ctx context.Context, found store.Session, err error) (st
 		return stored{}, err
 	}
 	found.View = fold.View{} // what is left has the shared scopes alone
-	out.shared = found
+	out.shared = found.Values()
 	return out, nil
 }
 

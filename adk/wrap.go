@@ -241,12 +241,12 @@ func (b *baseStorage) Fork(ctx context.Context, key, newKey store.Key, opts stor
 	return stored{}, errors.Join(err, b.Delete(context.WithoutCancel(ctx), newKey))
 }
 
-// Erase is not to be had.
+// Erase is not supported.
 func (b *baseStorage) Erase(context.Context, store.Key, store.EraseSelection, store.EraseOptions) (store.Erasure, error) {
 	return store.Erasure{}, errUnsupported
 }
 
-// Retain is not to be had.
+// Retain is not supported.
 func (b *baseStorage) Retain(context.Context, map[string]store.Retention, store.RetainOptions) iter.Seq2[store.Retained, error] {
 	return func(yield func(store.Retained, error) bool) { yield(store.Retained{}, errUnsupported) }
 }
@@ -420,38 +420,34 @@ var _ storage = (*baseStorage)(nil)
 // keyLocks are locks of sessions: the writers of a process wait for each other.
 type keyLocks struct {
 	mu   sync.Mutex
-	held map[store.Key]*keyLock
-}
-
-type keyLock struct {
-	locked chan struct{} // has one value while it is locked
-	users  int
+	held map[store.Key]chan struct{} // closed when it is given up
 }
 
 func (k *keyLocks) lock(ctx context.Context, key store.Key) (unlock func(), err error) {
-	k.mu.Lock()
-	if k.held == nil {
-		k.held = map[store.Key]*keyLock{}
-	}
-	l := k.held[key]
-	if l == nil {
-		l = &keyLock{locked: make(chan struct{}, 1)}
-		k.held[key] = l
-	}
-	l.users++
-	k.mu.Unlock()
-	leave := func() {
+	for {
 		k.mu.Lock()
-		defer k.mu.Unlock()
-		if l.users--; l.users == 0 {
-			delete(k.held, key)
+		held, taken := k.held[key]
+		if !taken {
+			if k.held == nil {
+				k.held = map[store.Key]chan struct{}{}
+			}
+			k.held[key] = make(chan struct{})
+		}
+		k.mu.Unlock()
+		if !taken {
+			return func() { k.unlock(key) }, nil
+		}
+		select {
+		case <-held:
+		case <-ctx.Done():
+			return nil, ctx.Err()
 		}
 	}
-	select {
-	case l.locked <- struct{}{}:
-		return func() { <-l.locked; leave() }, nil
-	case <-ctx.Done():
-		leave()
-		return nil, ctx.Err()
-	}
+}
+
+func (k *keyLocks) unlock(key store.Key) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	close(k.held[key])
+	delete(k.held, key)
 }

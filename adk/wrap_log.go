@@ -288,30 +288,15 @@ func bareInitial(state session.State, given []listed) map[string]patch.Value {
 	return initial
 }
 
-// scopes is the state that a session shares with others.
-type scopes map[string]patch.Value
-
-func sharedState(state session.State) scopes {
-	s := scopes{}
+// sharedState is the state that a session shares with others.
+func sharedState(state session.State) map[string]patch.Value {
+	shared := map[string]patch.Value{}
 	for key, value := range state.All() {
 		if isShared(key) {
-			s[key] = valueOf(value)
+			shared[key] = valueOf(value)
 		}
 	}
-	return s
-}
-
-func (s scopes) Value(key string) (patch.Value, bool) {
-	value, ok := s[key]
-	return value, ok
-}
-
-func (s scopes) State() map[string]any {
-	state := make(map[string]any, len(s))
-	for key, value := range s {
-		state[key] = value.Any()
-	}
-	return state
+	return shared
 }
 
 // itemOf reads an event of a base. lossy, if not nil, says what of it the log cannot carry. An event
