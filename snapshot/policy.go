@@ -6,16 +6,14 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// Policy says when a session is due for a new snapshot. The zero value means the
-// defaults.
+// Policy decides when a session is due for a new snapshot. The zero value has the defaults.
 type Policy struct {
-	// Every is how many records a log must have grown by since its last snapshot. 0
-	// means 256; below 0 there are no snapshots.
+	// Every is the least number of records since the last snapshot. 0 means 256; a negative value disables
+	// snapshots.
 	Every int
 
-	// Share is, in percent of the visible events, how many records it must have grown
-	// by too, so that the work of writing snapshots stays in proportion to that of
-	// appending. 0 means 10.
+	// Share is the least number of records since the last snapshot, in percent of the visible events. It keeps
+	// the cost of snapshots in proportion to that of appends. 0 means 10.
 	Share int
 }
 
@@ -25,8 +23,7 @@ const (
 	DefaultShare = 10
 )
 
-// Validate reports whether the policy makes sense. The error matches
-// [patch.ErrInvalid] and names the field.
+// Validate checks the policy. The error matches [patch.ErrInvalid] and names the field.
 func (p Policy) Validate() error {
 	if p.Share < 0 {
 		return &patch.FieldError{Field: "Policy.Share", Problem: fmt.Sprintf("%d percent is below 0", p.Share)}
@@ -34,8 +31,8 @@ func (p Policy) Validate() error {
 	return nil
 }
 
-// Due reports whether a log whose view has the given number of visible events, and
-// which has grown by the given number of records since its last snapshot, is due for a new one.
+// Due reports whether a new snapshot is due for a view with the given number of visible events, when the log has
+// grown by the given number of records since the last snapshot.
 func (p Policy) Due(visible int, grown uint64) bool {
 	if p.Every < 0 {
 		return false

@@ -1,9 +1,8 @@
-// Package snapshot turns a view into bytes and back, so that reading a session need not
-// start at its first record.
+// Package snapshot encodes views as bytes and decodes them, so that reading a session need not start at its
+// first record.
 //
-// A snapshot is a cache: it may be missing, stale, of another
-// version or damaged, and the answer is the same, only slower. It holds no event: it
-// says by seq and index which records do, mostly as ranges.
+// A snapshot is a cache: without it, or if it is stale, damaged or of another version, reads give the same
+// result and take longer. It has no events, but the seqs and indices of their records, mostly as ranges.
 package snapshot
 
 import (
@@ -15,12 +14,11 @@ import (
 	"github.com/patchlog-dev/patchlog/fold"
 )
 
-// ErrUnusable is what the errors of [Decode] match: the snapshot is damaged, of another
-// version, or of another session or log. Fold from the first record then.
+// ErrUnusable matches the errors of [Decode] for a snapshot that is damaged, of another version, or of another
+// session or log. The caller must fold from the first record.
 var ErrUnusable = errors.New("unusable snapshot")
 
-// ErrOutdated is what an error of [Decode] matches besides if the snapshot is whole, but
-// another version of the program made it.
+// ErrOutdated also matches an error of [Decode] if the snapshot is whole but of another version.
 var ErrOutdated = errors.New("snapshot of another version")
 
 // Bytes 0 to 3 are the CRC32C, little endian, of all the others, which are the view's form. It
@@ -31,8 +29,8 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 func checksum(data []byte) uint32 { return crc32.Checksum(data[headerBytes:], castagnoli) }
 
-// Encode returns the view's snapshot, of the size of [fold.View.AppendBinary]'s form. The
-// error is as of that.
+// Encode returns the snapshot of the view: a checksum and the bytes of [fold.View.AppendBinary], whose errors it
+// returns.
 func Encode(v fold.View) ([]byte, error) {
 	data, err := v.AppendBinary(make([]byte, headerBytes))
 	if err != nil {
@@ -42,11 +40,10 @@ func Encode(v fold.View) ([]byte, error) {
 	return data, nil
 }
 
-// Decode returns the view that a snapshot was made of, as [fold.Restore] does: empty is the session's
-// view without records, with the records at hand that hold the visible events, and last its log's last
-// seq. A snapshot of another session, or of a longer log, is refused. Whatever the bytes say, they cost
-// time and memory linear in their number and that of the log's records. The error is a *[fold.NeedError]
-// that names the records, if some are not at hand, or else matches [ErrUnusable].
+// Decode returns the view of a snapshot, as [fold.Restore] does. empty is the session's view without records, which
+// provides the records of the visible events; last is the last seq of its log. A snapshot of another session or of
+// a longer log is refused. Time and memory are linear in the number of bytes and of the log's records. If records
+// are missing, the error is a *[fold.NeedError] that names them; otherwise it matches [ErrUnusable].
 func Decode(data []byte, empty fold.View, last uint64) (fold.View, error) {
 	if len(data) < headerBytes {
 		return fold.View{}, fmt.Errorf("%w: %d bytes", ErrUnusable, len(data))
