@@ -20,7 +20,6 @@ import (
 	"github.com/patchlog-dev/patchlog/compaction"
 	"github.com/patchlog-dev/patchlog/store"
 	"github.com/patchlog-dev/patchlog/store/memory"
-	memstore "github.com/patchlog-dev/patchlog/store/memory"
 )
 
 // of is an event of an invocation.
@@ -43,9 +42,9 @@ func names(t *testing.T, err error, invocation string) {
 // A second run is refused until the first has said its last word, in one process or two.
 func TestRefuseSecondRun(t *testing.T) {
 	opts := adk.Options{Runs: adk.RefuseSecondRun}
-	b := &memstore.Backend{}
+	b := &memory.Backend{}
 	peers := make([]*adk.Service, 2)
-	for i, on := range []*memstore.Backend{b, b.Peer()} {
+	for i, on := range []*memory.Backend{b, b.Peer()} {
 		s, err := store.New(on, store.Options{})
 		no(t, err)
 		t.Cleanup(func() { no(t, s.Close()) })
