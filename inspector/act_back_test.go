@@ -7,6 +7,7 @@ import (
 
 	"github.com/patchlog-dev/patchlog/inspector"
 	"github.com/patchlog-dev/patchlog/internal/present"
+	"github.com/patchlog-dev/patchlog/internal/testlog"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store"
 )
@@ -17,9 +18,7 @@ func TestNotDoneAlready(t *testing.T) {
 	a.must(200, a.form(a.must(200, a.fields("splice", "index", "4", "index", "6")), "Do it"))
 	do := a.form(a.must(200, a.fields("revert", "seq", "9")), "Do it")
 	newest := a.log()[9].ID()
-	if _, err := a.store.ApplyPatch(t.Context(), a.key, store.PatchOptions{AsOfNow: true}, patch.NewRevert(newest).WithAuthor("inspector")); err != nil {
-		t.Fatal(err)
-	}
+	testlog.Must(a.store.ApplyPatch(t.Context(), a.key, store.PatchOptions{AsOfNow: true}, patch.NewRevert(newest).WithAuthor("inspector")))(t)
 	a.says(a.must(409, do), "Another patch was logged since the preview", "What changed since the preview", "Record 11, which came between")
 	if n := len(a.log()); n != 11 {
 		t.Errorf("%d records", n)
@@ -28,10 +27,7 @@ func TestNotDoneAlready(t *testing.T) {
 
 func TestRewind(t *testing.T) {
 	a := newActing(t, inspector.Options{Write: true})
-	foretold, err := a.store.PreviewRewind(t.Context(), a.key, store.UndoOptions{}, "i2")
-	if err != nil {
-		t.Fatal(err)
-	}
+	foretold := testlog.Must(a.store.PreviewRewind(t.Context(), a.key, store.UndoOptions{}, "i2"))(t)
 	page := a.must(200, a.fields("rewind", "seq", "6"))
 	a.shows(page, present.DifferenceOf(foretold.Before, foretold.After), 0)
 	do := a.form(page, "Do it")

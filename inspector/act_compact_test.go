@@ -10,6 +10,7 @@ import (
 	"github.com/patchlog-dev/patchlog/compaction"
 	"github.com/patchlog-dev/patchlog/inspector"
 	"github.com/patchlog-dev/patchlog/internal/present"
+	"github.com/patchlog-dev/patchlog/internal/testlog"
 )
 
 func TestCompactNow(t *testing.T) {
@@ -25,10 +26,7 @@ func TestCompactNow(t *testing.T) {
 		t.Error("it offers to do nothing")
 	}
 	a.fill(10)
-	decision, err := compaction.Plan(a.view(), cfg, compaction.Run{Force: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	decision := testlog.Must(compaction.Plan(a.view(), cfg, compaction.Run{Force: true}))(t)
 	plan := present.PlanOf(a.key, decision)
 	page = a.must(200, a.fields("compact", "focus", "the lamp"))
 	a.says(page, plan.Reason, plan.Outlook(), "What the next pass would make a summary of", "0 e0 user")

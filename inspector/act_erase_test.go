@@ -15,6 +15,8 @@ import (
 	"testing"
 
 	"github.com/patchlog-dev/patchlog/inspector"
+	"github.com/patchlog-dev/patchlog/internal/testlog"
+	"github.com/patchlog-dev/patchlog/internal/teststore"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store"
 	"github.com/patchlog-dev/patchlog/store/backend"
@@ -25,28 +27,16 @@ import (
 // another user. Both say "Tuesday", the summary says "midweek".
 func newErasing(t *testing.T, opts inspector.Options) *acting {
 	t.Helper()
-	s, err := store.OpenMemory(store.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { s.Close() })
-	return newErasingOn(t, s, opts)
+	return newErasingOn(t, teststore.Memory(t, store.Options{}), opts)
 }
 
 func newErasingOn(t *testing.T, s *store.Store, opts inspector.Options) *acting {
 	t.Helper()
 	a := newActingOn(t, s, opts)
-	summary, err := patch.NewEvent(patch.Fields{ID: "sum", Author: "agent", Content: patch.Text("model", "It comes midweek.")})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := a.store.ApplyPatch(t.Context(), a.key, store.PatchOptions{AsOfNow: true}, patch.NewSummarise(4, 2, summary).WithID("p9")); err != nil {
-		t.Fatal(err)
-	}
+	summary := testlog.Must(patch.NewEvent(patch.Fields{ID: "sum", Author: "agent", Content: patch.Text("model", "It comes midweek.")}))(t)
+	testlog.Must(a.store.ApplyPatch(t.Context(), a.key, store.PatchOptions{AsOfNow: true}, patch.NewSummarise(4, 2, summary).WithID("p9")))(t)
 	at := uint64(6)
-	if _, err := a.store.Fork(t.Context(), a.key, store.Key{App: "shop", User: "bob", Session: "fork"}, store.ForkOptions{At: &at}); err != nil {
-		t.Fatal(err)
-	}
+	testlog.Must(a.store.Fork(t.Context(), a.key, store.Key{App: "shop", User: "bob", Session: "fork"}, store.ForkOptions{At: &at}))(t)
 	return a
 }
 
@@ -69,10 +59,7 @@ func (a *acting) logOf(key store.Key) string {
 	other.key = key
 	var text strings.Builder
 	for _, r := range other.log() {
-		line, err := r.MarshalJSON()
-		if err != nil {
-			a.t.Fatal(err)
-		}
+		line := testlog.Must(r.MarshalJSON())(a.t)
 		text.Write(line)
 	}
 	return text.String()
@@ -123,10 +110,7 @@ func TestErasing(t *testing.T) {
 	if of.Reason != "request 812" || of.Values != patch.KeepValues || receipts[0].Patch.Author() != "grace" || !strings.Contains(page, receipts[0].ID()) {
 		t.Errorf("the receipt is %s", receipts[0].Patch)
 	}
-	salt, err := hex.DecodeString(regexp.MustCompile(`digest is ([0-9a-f]{64})`).FindStringSubmatch(page)[1])
-	if err != nil {
-		t.Fatal(err)
-	}
+	salt := testlog.Must(hex.DecodeString(regexp.MustCompile(`digest is ([0-9a-f]{64})`).FindStringSubmatch(page)[1]))(t)
 	if proof, err := store.ErasureDigest(salt, before[6], before[9]); err != nil || !bytes.Equal(proof, of.Digest) {
 		t.Errorf("the salt does not prove what was erased: %x, %v", proof, err)
 	}
@@ -187,9 +171,7 @@ func TestErasingSelected(t *testing.T) {
 
 	// What was hidden since it was ticked is erased all the same.
 	ticked := a.fields("erase", "index", "2")
-	if _, err := a.store.ApplyPatch(t.Context(), a.key, store.PatchOptions{AsOfNow: true, AllowOrphans: true}, patch.NewSplice(2, 1)); err != nil {
-		t.Fatal(err)
-	}
+	testlog.Must(a.store.ApplyPatch(t.Context(), a.key, store.PatchOptions{AsOfNow: true, AllowOrphans: true}, patch.NewSplice(2, 1)))(t)
 	a.says(a.must(200, ticked), "3 e2 selected")
 }
 
@@ -317,9 +299,7 @@ func TestErasingWhatOthersHave(t *testing.T) {
 func TestErasingSomethingElse(t *testing.T) {
 	a := newErasing(t, inspector.Options{Erase: true})
 	do := a.erase(a.must(200, a.fields("erase", "seq", "8")), "request 7")
-	if _, err := a.store.Fork(t.Context(), a.key, store.Key{App: "shop", User: "ada", Session: "late"}, store.ForkOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	testlog.Must(a.store.Fork(t.Context(), a.key, store.Key{App: "shop", User: "ada", Session: "late"}, store.ForkOptions{}))(t)
 	page := a.must(409, do)
 	a.says(page, "Something else would be erased now than the preview showed")
 	if !strings.Contains(a.logOf(a.key), "welcome") {
@@ -344,15 +324,10 @@ func TestErasingSomethingElse(t *testing.T) {
 // What something else has erased is gone from what the inspector has in memory, too.
 func TestErasedByOthers(t *testing.T) {
 	b := &torn{}
-	s, err := store.New(b, store.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := testlog.Must(store.New(b, store.Options{}))(t)
 	a := newErasingOn(t, s, inspector.Options{})
 	a.says(a.get(a.session()), "midweek")
-	if _, err := a.store.Erase(t.Context(), a.key, store.EraseSelection{EventIDs: []string{"sum"}}, store.EraseOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	testlog.Must(a.store.Erase(t.Context(), a.key, store.EraseSelection{EventIDs: []string{"sum"}}, store.EraseOptions{}))(t)
 	for _, path := range []string{a.session(), "record?seq=9&key=" + url.QueryEscape(a.key.String()), "export?form=visible&key=" + url.QueryEscape(a.key.String())} {
 		if page := a.get(path); strings.Contains(page, "midweek") {
 			t.Errorf("%s says it still", path)
@@ -376,14 +351,9 @@ func (b *torn) Read(ctx context.Context, name, creation string, seqs []uint64, m
 // A session that is left out is named to who may read it.
 func TestErasingBesideDamage(t *testing.T) {
 	b := &torn{}
-	s, err := store.New(b, store.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := testlog.Must(store.New(b, store.Options{}))(t)
 	a := newActingOn(t, s, inspector.Options{Erase: true})
-	if _, err := s.Fork(t.Context(), a.key, store.Key{App: "shop", User: "bob, the other", Session: "torn"}, store.ForkOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	testlog.Must(s.Fork(t.Context(), a.key, store.Key{App: "shop", User: "bob, the other", Session: "torn"}, store.ForkOptions{}))(t)
 	b.names = "torn"
 	page := a.must(200, a.fields("erase", "seq", "6"))
 	a.says(page, "session shop/bob%2C%20the%20other/torn, which is damaged")

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/patchlog-dev/patchlog/inspector"
+	"github.com/patchlog-dev/patchlog/internal/testlog"
 	"github.com/patchlog-dev/patchlog/store"
 )
 
@@ -103,19 +104,12 @@ func TestNobodyElseActs(t *testing.T) {
 // A preview asks nothing of the store but reading.
 func TestPreviewsOnlyRead(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "db")
-	s, err := store.Open(path, store.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := testlog.Must(store.Open(path, store.Options{}))(t)
 	a := newActingOn(t, s, inspector.Options{Write: true})
 	a.fill(10)
 	a.must(200, a.form(a.must(200, a.fields("splice", "index", "4")), "Do it"))
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
-	if s, err = store.Open(path, store.Options{ReadOnly: true}); err != nil {
-		t.Fatal(err)
-	}
+	testlog.NoError(t, s.Close())
+	s = testlog.Must(store.Open(path, store.Options{ReadOnly: true}))(t)
 	defer s.Close()
 	a = newActingOn(t, s, inspector.Options{Write: true})
 	for _, f := range []url.Values{

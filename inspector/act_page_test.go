@@ -21,13 +21,8 @@ func TestHostileContentsOfActs(t *testing.T) {
 	a := newActing(t, inspector.Options{Write: true, Author: func(*http.Request) string { return "<b>bob</b>" }})
 	hostile := "</pre><script>alert(1)</script>\u202egnp.exe \x1b[31m \x00"
 	id := "<img src=x onerror=alert(1)>\r\n\u202e'\""
-	event, err := patch.NewEvent(patch.Fields{ID: id, InvocationID: id, Author: "user", Content: patch.Text("user", hostile+strings.Repeat("long ", 2<<20)), Actions: patch.Actions{StateDelta: map[string]any{hostile: hostile}}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := a.store.AppendEvents(t.Context(), a.key, store.AppendOptions{}, event); err != nil {
-		t.Fatal(err)
-	}
+	event := testlog.Must(patch.NewEvent(patch.Fields{ID: id, InvocationID: id, Author: "user", Content: patch.Text("user", hostile+strings.Repeat("long ", 2<<20)), Actions: patch.Actions{StateDelta: map[string]any{hostile: hostile}}}))(t)
+	testlog.Must(a.store.AppendEvents(t.Context(), a.key, store.AppendOptions{}, event))(t)
 	sound := func(page string) string {
 		t.Helper()
 		seen := actHidden.ReplaceAllString(page, "")
@@ -90,10 +85,7 @@ func TestTheSessionOffersActs(t *testing.T) {
 	if strings.Contains(page, `form="rewinding" name="seq" value="2"`) || strings.Contains(page, `form="reverting" name="seq" value="1"`) {
 		t.Error("a model's answer can be rewound to, or an event taken back")
 	}
-	readers, err := inspector.New(a.store, inspector.Options{Write: true, Authorize: func(_ *http.Request, _ store.Key, want inspector.Access) bool { return want == inspector.Read }})
-	if err != nil {
-		t.Fatal(err)
-	}
+	readers := testlog.Must(inspector.New(a.store, inspector.Options{Write: true, Authorize: func(_ *http.Request, _ store.Key, want inspector.Access) bool { return want == inspector.Read }}))(t)
 	for _, page := range []string{get(a.handler, "&at=9"), get(readers, ""), get(newActingOn(t, a.store, inspector.Options{}).handler, "")} {
 		if strings.Contains(page, "<button name=\"act\"") || strings.Contains(page, `method="post"`) || strings.Contains(page, `name="index"`) || strings.Contains(page, `class="small"`) {
 			t.Error("a page offers acts that should not")
@@ -119,15 +111,10 @@ func TestActingOnALongSession(t *testing.T) {
 	a := newActing(t, inspector.Options{Write: true})
 	var events []*patch.Event
 	for n := range 10_000 {
-		e, err := patch.NewEvent(patch.Fields{Author: "user", Timestamp: time.Unix(int64(n), 0), Content: patch.Text("user", "turn")})
-		if err != nil {
-			t.Fatal(err)
-		}
+		e := testlog.Must(patch.NewEvent(patch.Fields{Author: "user", Timestamp: time.Unix(int64(n), 0), Content: patch.Text("user", "turn")}))(t)
 		events = append(events, e)
 	}
-	if _, err := a.store.AppendEvents(t.Context(), a.key, store.AppendOptions{}, events...); err != nil {
-		t.Fatal(err)
-	}
+	testlog.Must(a.store.AppendEvents(t.Context(), a.key, store.AppendOptions{}, events...))(t)
 	page := a.must(200, a.fields("splice", "from", "4", "through", "9999"))
 	if len(page) > 1<<20 {
 		t.Errorf("the page has %d bytes", len(page))

@@ -12,6 +12,7 @@ import (
 	"github.com/patchlog-dev/patchlog/compaction"
 	"github.com/patchlog-dev/patchlog/inspector"
 	"github.com/patchlog-dev/patchlog/internal/present"
+	"github.com/patchlog-dev/patchlog/internal/testlog"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store"
 )
@@ -37,9 +38,7 @@ func TestConflict(t *testing.T) {
 				_, err := a.store.ApplyPatch(context.Background(), a.key, store.PatchOptions{On: base}, patch.NewSplice(5, 1).WithAuthor("somebody").WithID("other"))
 				other <- err
 			}()
-			if err := <-other; err != nil {
-				t.Fatal(err)
-			}
+			testlog.NoError(t, <-other)
 			had := len(a.log())
 			page = a.must(409, do)
 			a.says(page, "Another patch was logged since the preview", "What changed since the preview", fmt.Sprintf("Record %d, which came between", had))
@@ -69,9 +68,7 @@ func TestConflict(t *testing.T) {
 func TestStalePage(t *testing.T) {
 	a := newActing(t, inspector.Options{Write: true})
 	f := a.fields("splice", "index", "4", "index", "5")
-	if _, err := a.store.ApplyPatch(t.Context(), a.key, store.PatchOptions{AsOfNow: true}, patch.NewTruncateBefore("e4")); err != nil {
-		t.Fatal(err)
-	}
+	testlog.Must(a.store.ApplyPatch(t.Context(), a.key, store.PatchOptions{AsOfNow: true}, patch.NewTruncateBefore("e4")))(t)
 	page := a.must(200, f)
 	a.says(page, "A patch was logged since the page was made", "0 e4 user", "1 e5 agent")
 	a.must(200, a.form(page, "Do it"))

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"html"
-	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -18,6 +17,8 @@ import (
 	"github.com/patchlog-dev/patchlog/inspector"
 	"github.com/patchlog-dev/patchlog/internal/ops"
 	"github.com/patchlog-dev/patchlog/internal/present"
+	"github.com/patchlog-dev/patchlog/internal/testlog"
+	"github.com/patchlog-dev/patchlog/internal/teststore"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store"
 )
@@ -30,41 +31,20 @@ type acting struct {
 	key     store.Key
 }
 
-func actEvent(t *testing.T, text string) *patch.Event {
-	t.Helper()
-	e, err := patch.ParseEvent([]byte(text))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return e
-}
-
 // newActing has a session of three invocations, the first with a call, a response and two keys of
 // the state.
 func newActing(t *testing.T, opts inspector.Options) *acting {
 	t.Helper()
-	s, err := store.OpenMemory(store.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { s.Close() })
-	return newActingOn(t, s, opts)
+	return newActingOn(t, teststore.Memory(t, store.Options{}), opts)
 }
 
 func newActingOn(t *testing.T, s *store.Store, opts inspector.Options) *acting {
 	t.Helper()
-	opts.Logger = slog.New(slog.DiscardHandler)
-	i, err := inspector.New(s, opts)
-	if err != nil {
-		t.Fatal(err)
-	}
-	a := &acting{t, s, i, store.Key{App: "shop", User: "ada", Session: "4711"}}
+	a := &acting{t, s, newInspector(t, s, opts), store.Key{App: "shop", User: "ada", Session: "4711"}}
 	if _, err := s.Info(t.Context(), a.key); err == nil {
 		return a
 	}
-	if _, err := s.Create(t.Context(), a.key, map[string]any{"size": "small"}); err != nil {
-		t.Fatal(err)
-	}
+	testlog.Must(s.Create(t.Context(), a.key, map[string]any{"size": "small"}))(t)
 	a.append(
 		`{"id":"e0","invocationId":"i1","author":"user","content":{"role":"user","parts":[{"text":"where is order 4711, the green lamp?"}]}}`,
 		`{"id":"e1","invocationId":"i1","author":"agent","content":{"role":"model","parts":[{"functionCall":{"id":"c1","name":"find","args":{"order":4711}}}]}}`,
@@ -82,29 +62,21 @@ func (a *acting) append(texts ...string) {
 	a.t.Helper()
 	var events []*patch.Event
 	for _, text := range texts {
-		events = append(events, actEvent(a.t, text))
+		events = append(events, testlog.Event(text))
 	}
-	if _, err := a.store.AppendEvents(a.t.Context(), a.key, store.AppendOptions{}, events...); err != nil {
-		a.t.Fatal(err)
-	}
+	testlog.Must(a.store.AppendEvents(a.t.Context(), a.key, store.AppendOptions{}, events...))(a.t)
 }
 
 func (a *acting) view() fold.View {
 	a.t.Helper()
-	v, err := a.store.View(a.t.Context(), a.key)
-	if err != nil {
-		a.t.Fatal(err)
-	}
-	return v
+	return testlog.Must(a.store.View(a.t.Context(), a.key))(a.t)
 }
 
 func (a *acting) log() []patch.Record {
 	a.t.Helper()
 	var records []patch.Record
 	for r, err := range a.store.RawEvents(a.t.Context(), a.key, 1) {
-		if err != nil {
-			a.t.Fatal(err)
-		}
+		testlog.NoError(a.t, err)
 		records = append(records, r)
 	}
 	return records
@@ -198,10 +170,7 @@ func (a *acting) shows(page string, d present.Difference, around int) {
 // What is previewed is what the store says that the patches would do, and what is done is those.
 func TestActsOnSelectedEvents(t *testing.T) {
 	summary := func(v fold.View, invocation string) *patch.PatchEvent {
-		e, err := ops.SummaryByHand(v, compaction.Span{Start: 4, Count: 3}, invocation, "Ada asked twice.")
-		if err != nil {
-			t.Fatal(err)
-		}
+		e := testlog.Must(ops.SummaryByHand(v, compaction.Span{Start: 4, Count: 3}, invocation, "Ada asked twice."))(t)
 		return patch.NewSummarise(4, 3, e)
 	}
 	for name, c := range map[string]struct {
@@ -239,10 +208,7 @@ func TestActsOnSelectedEvents(t *testing.T) {
 			for n := range want {
 				want[n] = want[n].WithAuthor("grace").WithGroup(group)
 			}
-			foretold, err := a.store.Preview(t.Context(), a.key, store.PatchOptions{On: before}, want...)
-			if err != nil {
-				t.Fatal(err)
-			}
+			foretold := testlog.Must(a.store.Preview(t.Context(), a.key, store.PatchOptions{On: before}, want...))(t)
 			difference, around := present.DifferenceOf(foretold.Before, foretold.After), 0
 			if len(want) == 1 {
 				difference, around = present.PreviewOf(foretold, want[0]), 2

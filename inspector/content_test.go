@@ -11,6 +11,7 @@ import (
 	"testing"
 	"unicode/utf8"
 
+	"github.com/patchlog-dev/patchlog/internal/testlog"
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
@@ -104,16 +105,11 @@ func TestShowingBounded(t *testing.T) {
 		strings.Repeat(text(strings.Repeat("é", 10_000))+",", 100) + text("x"),
 		`{"functionCall":{"name":"f","args":{"a":[` + strings.Repeat(`"id-12345",`, 200_000) + `1]}}}`,
 	} {
-		e, err := patch.ParseEvent([]byte(event("e", "user", parts)))
-		if err != nil {
-			t.Fatal(err)
-		}
+		e := testlog.Must(patch.ParseEvent([]byte(event("e", "user", parts))))(t)
 		show := showing{Left: 100_000, Marks: newMarks(map[string]string{"id-12345": markGone}), Raw: func(uint64) template.URL { return "raw" }}
 		shown := show.event(e, 1)
 		var page bytes.Buffer
-		if err := templates.ExecuteTemplate(&page, "content", shown); err != nil {
-			t.Fatal(err)
-		}
+		testlog.NoError(t, templates.ExecuteTemplate(&page, "content", shown))
 		if page.Len() > 160_000 {
 			t.Errorf("%.40s: %d bytes", parts, page.Len())
 		}
@@ -125,10 +121,7 @@ func TestShowingBounded(t *testing.T) {
 
 // Identifiers are marked as wholes, in texts and in what JSON says.
 func TestMarks(t *testing.T) {
-	e, err := patch.ParseEvent([]byte(event("e", "user", text("<b>a1b2c</b> a1b2cd /x/y.go:12")+`,{"functionResponse":{"name":"f","response":{"o":"one\na1b2c\ttwo \u0026 <a1b2c>","x/y1":"a1b2cd"}}}`)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	e := testlog.Must(patch.ParseEvent([]byte(event("e", "user", text("<b>a1b2c</b> a1b2cd /x/y.go:12")+`,{"functionResponse":{"name":"f","response":{"o":"one\na1b2c\ttwo \u0026 <a1b2c>","x/y1":"a1b2cd"}}}`))))(t)
 	show := showing{Left: 10_000, Marks: newMarks(map[string]string{"a1b2c": markGone, "/x/y.go": markElsewhere, "/x/y.go:12": markGone, "x/y1": markElsewhere})}
 	var got [][]run
 	for _, b := range show.event(e, 1).Blocks {

@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/patchlog-dev/patchlog/internal/testlog"
+	"github.com/patchlog-dev/patchlog/internal/teststore"
 	"github.com/patchlog-dev/patchlog/store"
 )
 
@@ -17,15 +19,8 @@ import (
 // server without limits.
 func slowServer(t *testing.T, timeout time.Duration, opts Options) *httptest.Server {
 	t.Helper()
-	s, err := store.OpenMemory(store.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { s.Close() })
-	i, err := New(s, opts)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := teststore.Memory(t, store.Options{})
+	i := testlog.Must(New(s, opts))(t)
 	i.bodyTimeout = timeout
 	mux := http.NewServeMux()
 	mux.Handle("/inspector/", http.StripPrefix("/inspector", i))
@@ -44,10 +39,7 @@ func TestSlowBody(t *testing.T) {
 		{"POST", "act", "elsewhere.example", "421"},
 		{"GET", "nothing", "localhost", "404"},
 	} {
-		conn, err := net.Dial("tcp", server.Listener.Addr().String())
-		if err != nil {
-			t.Fatal(err)
-		}
+		conn := testlog.Must(net.Dial("tcp", server.Listener.Addr().String()))(t)
 		defer conn.Close()
 		fmt.Fprintf(conn, "%s /inspector/%s HTTP/1.1\r\nHost: %s\r\nContent-Type: application/x-www-form-urlencoded\r\nContent-Length: 1000\r\n\r\nact=", c.method, c.path, c.host)
 		answer, err := io.ReadAll(conn) // until the server closes
@@ -70,10 +62,7 @@ func TestBodyThenSlowAnswer(t *testing.T) {
 		}
 		return false
 	}})
-	answer, err := http.Post(server.URL+"/inspector/act", "application/x-www-form-urlencoded", strings.NewReader("act=pin&key=a/u/s"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	answer := testlog.Must(http.Post(server.URL+"/inspector/act", "application/x-www-form-urlencoded", strings.NewReader("act=pin&key=a/u/s")))(t)
 	answer.Body.Close()
 	if answer.StatusCode != http.StatusNotFound || !asked {
 		t.Errorf("status %d, authorized: %v", answer.StatusCode, asked)

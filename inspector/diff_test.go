@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/patchlog-dev/patchlog/internal/present"
+	"github.com/patchlog-dev/patchlog/internal/testlog"
 )
 
 // A difference shows what the command says of it.
@@ -16,14 +17,8 @@ func TestDiff(t *testing.T) {
 	lines[0] = event("e1", "user", text("order A-4711"), `,"actions":{"stateDelta":{"step":1}}`)
 	s, i := shownLog(t, Options{}, lines...)
 	for _, c := range [][2]uint64{{0, 4}, {4, 5}, {5, 6}, {3, 13}, {0, 0}, {5, 7}, {10, 11}, {12, 13}, {8, 12}, {13, 15}} {
-		before, err := s.ViewAt(t.Context(), recordKey, c[0])
-		if err != nil {
-			t.Fatal(err)
-		}
-		after, err := s.ViewAt(t.Context(), recordKey, c[1])
-		if err != nil {
-			t.Fatal(err)
-		}
+		before := testlog.Must(s.ViewAt(t.Context(), recordKey, c[0]))(t)
+		after := testlog.Must(s.ViewAt(t.Context(), recordKey, c[1]))(t)
 		d := present.DifferenceOf(before, after)
 		var want []string
 		for _, row := range d.Rows() {

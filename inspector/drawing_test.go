@@ -89,10 +89,7 @@ func (e *shape) is(class string) bool {
 func drawnRecords(t *testing.T) []patch.Record {
 	t.Helper()
 	records := recorded.Log(t, 10)
-	summary, err := patch.NewEvent(patch.Fields{ID: "told", Author: "user", Content: patch.Text("user", "in short")})
-	if err != nil {
-		t.Fatal(err)
-	}
+	summary := testlog.Must(patch.NewEvent(patch.Fields{ID: "told", Author: "user", Content: patch.Text("user", "in short")}))(t)
 	for _, p := range []*patch.PatchEvent{
 		patch.NewSummarise(1, 4, summary).WithID("sum"),       // 11
 		patch.NewSplice(3, 2).WithID("cut"),                   // 12
@@ -113,10 +110,7 @@ var drawnKey = store.Key{App: "shop", User: "ada", Session: "4711"}
 // drawn is the drawing after a record.
 func drawn(t *testing.T, records []patch.Record, at int) *shape {
 	t.Helper()
-	v, err := fold.New("", nil).Apply(records[:at]...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	v := testlog.Must(fold.New("", nil).Apply(records[:at]...))(t)
 	return parsed(t, htmlOf(t, newDrawing(grown(t, records), v, pointsOf(drawnKey))))
 }
 
@@ -143,10 +137,7 @@ func pointOf(t *testing.T, link *shape) (key string, at int) {
 	if err != nil || u.Path != "session" {
 		t.Fatalf("%q, %v", link.attrs["href"], err)
 	}
-	at, err = strconv.Atoi(u.Query().Get("at"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	at = testlog.Must(strconv.Atoi(u.Query().Get("at")))(t)
 	return u.Query().Get("key"), at
 }
 
@@ -197,10 +188,7 @@ func TestDrawingThroughTime(t *testing.T) {
 				t.Errorf("after %d, record %d is %q, %q, and not %s", at, seq, a.attrs["class"], a.attrs["aria-label"], want)
 			}
 		}
-		v, err := fold.New("", nil).Apply(records[:at]...)
-		if err != nil {
-			t.Fatal(err)
-		}
+		v := testlog.Must(fold.New("", nil).Apply(records[:at]...))(t)
 		visible := map[int]bool{}
 		for _, e := range v.Entries() {
 			visible[int(e.Seq)] = true
@@ -259,10 +247,7 @@ func TestCellOfSeveral(t *testing.T) {
 
 // What compaction cleared is its own, and no patch by hand.
 func TestClearingIsCompaction(t *testing.T) {
-	p, err := patch.NewSplice(0, 2).WithID("pass").WithCustomMetadata(map[string]any{"patchlog": map[string]any{"trigger": "clear", "eventsBefore": 2}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := testlog.Must(patch.NewSplice(0, 2).WithID("pass").WithCustomMetadata(map[string]any{"patchlog": map[string]any{"trigger": "clear", "eventsBefore": 2}}))(t)
 	arc := drawn(t, append(recorded.Log(t, 4), patch.Record{Seq: 5, Patch: p}), 5).all("arc")[0]
 	if !arc.is("summary") || !strings.HasPrefix(arc.attrs["aria-label"], "record 5, compaction by clear: ") {
 		t.Errorf("%v", arc.attrs)
@@ -286,10 +271,7 @@ func TestPropertyDrawingsAreWellFormed(t *testing.T) {
 		records := fuzz.Records(fuzz.Options{}).Draw(rt, "records")
 		line := grown(rt, records)
 		at := rapid.IntRange(0, len(records)).Draw(rt, "at")
-		v, err := fold.New("", nil).Apply(records[:at]...)
-		if err != nil {
-			rt.Fatal(err)
-		}
+		v := testlog.Must(fold.New("", nil).Apply(records[:at]...))(rt)
 		text := htmlOf(rt, newDrawing(line, v, pointsOf(drawnKey)))
 		if parsed(rt, text); (text == "") != (len(records) == 0) || strings.Contains(string(text), "NaN") || strings.Contains(string(text), "Inf") || strings.Contains(string(text), "%!") {
 			rt.Fatalf("%s", text)
@@ -303,11 +285,7 @@ func manyRecords(t testing.TB, n, patches int) (records []patch.Record) {
 	random := rand.New(rand.NewPCG(1, 2))
 	say := func(role string) *patch.Event {
 		author := map[string]string{"user": "user", "model": "agent"}[role]
-		e, err := patch.NewEvent(patch.Fields{ID: fmt.Sprint("event", len(records)), Author: author, Content: patch.Text(role, strings.Repeat("word ", random.IntN(200)))})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return e
+		return testlog.Must(patch.NewEvent(patch.Fields{ID: fmt.Sprint("event", len(records)), Author: author, Content: patch.Text(role, strings.Repeat("word ", random.IntN(200)))}))(t)
 	}
 	add := func(r patch.Record) {
 		r.Seq = uint64(len(records) + 1)
@@ -329,10 +307,7 @@ func manyRecords(t testing.TB, n, patches int) (records []patch.Record) {
 			count := 2 + random.IntN(min(visible-2, 60))
 			p = patch.NewSummarise(random.IntN(visible-count+1), count, say("user"))
 			visible -= count - 1
-			var err error
-			if p, err = p.WithCustomMetadata(map[string]any{"patchlog": map[string]any{"trigger": "interval", "eventsBefore": count}}); err != nil {
-				t.Fatal(err)
-			}
+			p = testlog.Must(p.WithCustomMetadata(map[string]any{"patchlog": map[string]any{"trigger": "interval", "eventsBefore": count}}))(t)
 		}
 		add(patch.Record{Patch: p.WithID(fmt.Sprint("patch", len(records)))})
 	}

@@ -15,6 +15,7 @@ import (
 	"testing"
 
 	"github.com/patchlog-dev/patchlog/inspector"
+	"github.com/patchlog-dev/patchlog/internal/testlog"
 	"github.com/patchlog-dev/patchlog/store"
 	"github.com/patchlog-dev/patchlog/store/backend"
 	"github.com/patchlog-dev/patchlog/store/memory"
@@ -29,9 +30,7 @@ func TestExport(t *testing.T) {
 		return w.Result()
 	}
 	var want, visible bytes.Buffer
-	if err := errors.Join(s.Export(t.Context(), shopKey, &want, store.ExportOptions{}), s.Export(t.Context(), shopKey, &visible, store.ExportOptions{Visible: true})); err != nil {
-		t.Fatal(err)
-	}
+	testlog.NoError(t, errors.Join(s.Export(t.Context(), shopKey, &want, store.ExportOptions{}), s.Export(t.Context(), shopKey, &visible, store.ExportOptions{Visible: true})))
 	for form, want := range map[string]string{
 		"":              want.String(),
 		"&form=jsonl":   want.String(),
@@ -89,10 +88,7 @@ func (b *breaking) Read(ctx context.Context, session, creation string, seqs []ui
 func TestExportCutShort(t *testing.T) {
 	b := &breaking{Backend: new(memory.Backend)}
 	var log bytes.Buffer
-	s, err := store.New(b, store.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := testlog.Must(store.New(b, store.Options{}))(t)
 	defer s.Close()
 	key := store.Key{App: "a", User: "u", Session: "s"}
 	importLog(t, s, key, "")
@@ -106,10 +102,7 @@ func TestExportCutShort(t *testing.T) {
 		t.Errorf("nothing can be read: %v, %v", got, err)
 	}
 	b.reads.Store(2) // the third page cannot be read
-	got, err := http.Get(server.URL + "/export?key=a/u/s")
-	if err != nil {
-		t.Fatal(err)
-	}
+	got := testlog.Must(http.Get(server.URL + "/export?key=a/u/s"))(t)
 	defer got.Body.Close()
 	text, err := io.ReadAll(got.Body)
 	if err == nil || got.StatusCode != http.StatusOK || len(text) == 0 || !strings.Contains(log.String(), "cut short") {

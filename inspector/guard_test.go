@@ -13,6 +13,8 @@ import (
 	"testing"
 
 	"github.com/patchlog-dev/patchlog/inspector"
+	"github.com/patchlog-dev/patchlog/internal/testlog"
+	"github.com/patchlog-dev/patchlog/internal/teststore"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store"
 )
@@ -34,29 +36,10 @@ func header(name, value string) func(*http.Request) {
 	return func(r *http.Request) { r.Header.Set(name, value) }
 }
 
-func open(t *testing.T, s *store.Store, opts inspector.Options) *inspector.Inspector {
-	t.Helper()
-	i, err := inspector.New(s, opts)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return i
-}
-
-func emptyStore(t *testing.T) *store.Store {
-	t.Helper()
-	s, err := store.OpenMemory(store.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { s.Close() })
-	return s
-}
-
 // A page of another site can give this machine's address a name of its own, and would then be
 // of the same origin. By the name in the request it is found out.
 func TestOnlyKnownHostsAreAnswered(t *testing.T) {
-	i := open(t, emptyStore(t), inspector.Options{Hosts: []string{"agents.example.com", "2001:db8::1"}})
+	i := newInspector(t, teststore.Memory(t, store.Options{}), inspector.Options{Hosts: []string{"agents.example.com", "2001:db8::1"}})
 	for name, want := range map[string]int{
 		"127.0.0.1:7070": 200, "127.8.9.1": 200, "localhost:80": 200, "LocalHost": 200, "[::1]:7070": 200, "[::1]": 200,
 		"agents.example.com": 200, "AGENTS.example.com:8443": 200, "[2001:db8::1]:70": 200,
@@ -70,7 +53,7 @@ func TestOnlyKnownHostsAreAnswered(t *testing.T) {
 }
 
 func TestToken(t *testing.T) {
-	i := open(t, emptyStore(t), inspector.Options{Token: "s3cret"})
+	i := newInspector(t, teststore.Memory(t, store.Options{}), inspector.Options{Token: "s3cret"})
 	for name, r := range map[string]*http.Response{
 		"none":           ask(i, "GET", "/"),
 		"another":        ask(i, "GET", "/?token=s3cre"),
@@ -98,7 +81,7 @@ func TestToken(t *testing.T) {
 		t.Errorf("with the cookie: status %d", r.StatusCode)
 	}
 	// Another inspector on the same host has a cookie beside it.
-	other := ask(open(t, emptyStore(t), inspector.Options{Token: "other"}), "GET", "/?token=other").Cookies()[0]
+	other := ask(newInspector(t, teststore.Memory(t, store.Options{}), inspector.Options{Token: "other"}), "GET", "/?token=other").Cookies()[0]
 	if other.Name == c.Name {
 		t.Errorf("two tokens have the cookie %s", c.Name)
 	}
@@ -110,7 +93,7 @@ func TestToken(t *testing.T) {
 }
 
 func TestHeaders(t *testing.T) {
-	i := open(t, emptyStore(t), inspector.Options{})
+	i := newInspector(t, teststore.Memory(t, store.Options{}), inspector.Options{})
 	for _, target := range []string{"/", "/session?key=a/b/c", "/nowhere", "/assets/page.js"} {
 		r := ask(i, "GET", target)
 		policy := r.Header.Get("Content-Security-Policy")
@@ -126,8 +109,8 @@ func TestHeaders(t *testing.T) {
 // Without Options.Write there is nothing that a POST reaches; with it, only the inspector's own
 // pages reach it.
 func TestWhoMayPost(t *testing.T) {
-	s := emptyStore(t)
-	reading, writing := open(t, s, inspector.Options{}), open(t, s, inspector.Options{Write: true})
+	s := teststore.Memory(t, store.Options{})
+	reading, writing := newInspector(t, s, inspector.Options{}), newInspector(t, s, inspector.Options{Write: true})
 	form := header("Content-Type", "application/x-www-form-urlencoded")
 	for _, target := range []string{"/", "/act", "/session?key=a/b/c", "/live?key=a/b/c"} {
 		for _, method := range []string{"POST", "PUT", "DELETE", "PATCH"} {
@@ -153,14 +136,12 @@ func TestWhoMayPost(t *testing.T) {
 }
 
 func TestAuthorize(t *testing.T) {
-	s := emptyStore(t)
+	s := teststore.Memory(t, store.Options{})
 	ada, bob := store.Key{App: "shop", User: "ada", Session: "1"}, store.Key{App: "shop", User: "bob", Session: "1"}
 	for _, key := range []store.Key{ada, bob} {
-		if _, err := s.Create(t.Context(), key, map[string]any{"secret": "of-" + key.User}); err != nil {
-			t.Fatal(err)
-		}
+		testlog.Must(s.Create(t.Context(), key, map[string]any{"secret": "of-" + key.User}))(t)
 	}
-	i := open(t, s, inspector.Options{Authorize: func(r *http.Request, key store.Key, want inspector.Access) bool {
+	i := newInspector(t, s, inspector.Options{Authorize: func(r *http.Request, key store.Key, want inspector.Access) bool {
 		return key.User == r.Header.Get("User") && want == inspector.Read
 	}})
 	as := func(user string) func(*http.Request) { return header("User", user) }
@@ -184,7 +165,7 @@ func TestOptionsAreValidated(t *testing.T) {
 		"a blank":  {Token: "a b"},
 		"a letter": {Token: "ä"},
 	} {
-		if _, err := inspector.New(emptyStore(t), opts); !errors.Is(err, patch.ErrInvalid) {
+		if _, err := inspector.New(teststore.Memory(t, store.Options{}), opts); !errors.Is(err, patch.ErrInvalid) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -210,9 +191,7 @@ func TestBodiesAreNotRead(t *testing.T) {
 	if err == nil {
 		err = form.Close()
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlog.NoError(t, err)
 	i := newInspector(t, openShop(t), inspector.Options{Write: true})
 	key := url.Values{"key": {shopKey.String()}}.Encode()
 	for _, target := range []struct{ method, path string }{{"GET", "/session?" + key}, {"GET", "/"}, {"GET", "/nowhere"}, {"POST", "/act"}} {

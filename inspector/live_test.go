@@ -13,7 +13,8 @@ import (
 	"time"
 
 	"github.com/patchlog-dev/patchlog/inspector"
-	"github.com/patchlog-dev/patchlog/patch"
+	"github.com/patchlog-dev/patchlog/internal/testlog"
+	"github.com/patchlog-dev/patchlog/internal/teststore"
 	"github.com/patchlog-dev/patchlog/store"
 )
 
@@ -33,17 +34,11 @@ func followed(t *testing.T, server *httptest.Server, after uint64, creation, las
 	ctx, leave := context.WithTimeout(t.Context(), time.Minute)
 	t.Cleanup(leave)
 	q := url.Values{"key": {liveKey.String()}, "after": {fmt.Sprint(after)}, "creation": {creation}}
-	r, err := http.NewRequestWithContext(ctx, "GET", server.URL+"/live?"+q.Encode(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := testlog.Must(http.NewRequestWithContext(ctx, "GET", server.URL+"/live?"+q.Encode(), nil))(t)
 	if lastID != "" {
 		r.Header.Set("Last-Event-ID", lastID)
 	}
-	answer, err := http.DefaultClient.Do(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	answer := testlog.Must(http.DefaultClient.Do(r))(t)
 	t.Cleanup(func() { answer.Body.Close() })
 	if answer.StatusCode != http.StatusOK || answer.Header.Get("Content-Type") != "text/event-stream" {
 		t.Fatalf("status %d, %v", answer.StatusCode, answer.Header)
@@ -82,15 +77,10 @@ func (f *following) until(last uint64) {
 
 func serveLive(t *testing.T, opts inspector.Options) (*store.Store, *httptest.Server, store.Info) {
 	t.Helper()
-	s := emptyStore(t)
-	if _, err := s.Create(t.Context(), liveKey, nil); err != nil {
-		t.Fatal(err)
-	}
-	info, err := s.Info(t.Context(), liveKey)
-	if err != nil {
-		t.Fatal(err)
-	}
-	server := httptest.NewServer(open(t, s, opts))
+	s := teststore.Memory(t, store.Options{})
+	testlog.Must(s.Create(t.Context(), liveKey, nil))(t)
+	info := testlog.Must(s.Info(t.Context(), liveKey))(t)
+	server := httptest.NewServer(newInspector(t, s, opts))
 	t.Cleanup(server.Close)
 	return s, server, info
 }
@@ -98,13 +88,7 @@ func serveLive(t *testing.T, opts inspector.Options) (*store.Store, *httptest.Se
 func appended(t *testing.T, s *store.Store, n int) {
 	t.Helper()
 	for range n {
-		e, err := patch.NewEvent(patch.Fields{Author: "user", Content: patch.Text("user", "hello")})
-		if err == nil {
-			_, err = s.AppendEvents(t.Context(), liveKey, store.AppendOptions{}, e)
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		saySomething(t, s, liveKey, "hello")
 	}
 }
 
@@ -129,9 +113,7 @@ func TestLive(t *testing.T) {
 	}
 	page.until(502)
 
-	if err := s.Delete(t.Context(), liveKey); err != nil {
-		t.Fatal(err)
-	}
+	testlog.NoError(t, s.Delete(t.Context(), liveKey))
 	for _, p := range []*following{page, late, whole} {
 		name, _ := p.next()
 		for name == "records" {
@@ -144,9 +126,7 @@ func TestLive(t *testing.T) {
 			t.Errorf("behind the end comes %q", name)
 		}
 	}
-	if _, err := s.Create(t.Context(), liveKey, nil); err != nil {
-		t.Fatal(err)
-	}
+	testlog.Must(s.Create(t.Context(), liveKey, nil))(t)
 	if name, _ := followed(t, server, 502, info.Creation, "").next(); name != "gone" {
 		t.Errorf("of a session that was created again is told %q", name)
 	}
@@ -190,9 +170,7 @@ func TestLiveEndsWithTheStore(t *testing.T) {
 	page := followed(t, server, 0, info.Creation, "")
 	appended(t, s, 1)
 	page.until(1)
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
+	testlog.NoError(t, s.Close())
 	if name, data := page.next(); name != "" {
 		t.Errorf("told is %s %s", name, data)
 	}

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"html"
-	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -15,6 +14,7 @@ import (
 	"time"
 
 	"github.com/patchlog-dev/patchlog/internal/testlog"
+	"github.com/patchlog-dev/patchlog/internal/teststore"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store"
 )
@@ -25,33 +25,20 @@ var recordKey = store.Key{App: "shop", User: "ada", Session: "../4711 \"x\""}
 func shownLog(t testing.TB, opts Options, lines ...string) (*store.Store, *Inspector) {
 	t.Helper()
 	made := 0
-	s, err := store.OpenMemory(store.Options{
-		Logger: slog.New(slog.NewTextHandler(io.Discard, nil)),
-		Now:    func() time.Time { return time.Date(2025, 1, 2, 3, 4, 5, 0, time.UTC) },
-		NewID:  func() string { made++; return fmt.Sprint("made-", made) },
+	s := teststore.Memory(t, store.Options{
+		Now:   func() time.Time { return time.Date(2025, 1, 2, 3, 4, 5, 0, time.UTC) },
+		NewID: func() string { made++; return fmt.Sprint("made-", made) },
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { s.Close() })
-	if _, err := s.Import(t.Context(), recordKey, strings.NewReader(strings.Join(lines, "\n")), store.ImportOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	testlog.Must(s.Import(t.Context(), recordKey, strings.NewReader(strings.Join(lines, "\n")), store.ImportOptions{}))(t)
 	opts.Logger = slog.New(slog.NewTextHandler(t.Output(), nil))
-	i, err := New(s, opts)
-	if err != nil {
-		t.Fatal(err)
-	}
+	i := testlog.Must(New(s, opts))(t)
 	return s, i
 }
 
 // ask returns the answer to a request for a page about the session.
 func ask(t testing.TB, i *Inspector, path string, pairs ...any) *httptest.ResponseRecorder {
 	t.Helper()
-	url, err := query("/"+path, append([]any{"key", recordKey}, pairs...)...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	url := testlog.Must(query("/"+path, append([]any{"key", recordKey}, pairs...)...))(t)
 	r := httptest.NewRequest(http.MethodGet, "http://localhost"+string(url), nil)
 	w := httptest.NewRecorder()
 	i.ServeHTTP(w, r)
@@ -177,9 +164,7 @@ func TestRecordEvent(t *testing.T) {
 		t.Error("the call is not linked")
 	}
 	shows(t, i, 200, []any{"record", "seq", 4}, "PYTHON", "print(1)\nprint(2)", "OUTCOME_OK", "1\n2", "javascript:alert(1)", "toolCall", "image/svg+xml, 11 bytes")
-	if _, err := s.ApplyPatch(t.Context(), recordKey, store.PatchOptions{AsOfNow: true}, patch.NewSplice(1, 2)); err != nil {
-		t.Fatal(err)
-	}
+	testlog.Must(s.ApplyPatch(t.Context(), recordKey, store.PatchOptions{AsOfNow: true}, patch.NewSplice(1, 2)))(t)
 	shows(t, i, 200, []any{"record", "seq", 2}, "Hidden by patch 5", "Answered by record 3")
 	shows(t, i, 200, []any{"record", "seq", 3}, "Hidden by patch 5", "Answers the call of record 2")
 	shows(t, i, 404, []any{"record", "seq", 6}, "there is no record 6")

@@ -9,18 +9,15 @@ import (
 	"testing"
 
 	"github.com/patchlog-dev/patchlog/compaction"
-	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/inspector"
+	"github.com/patchlog-dev/patchlog/internal/testlog"
 	"github.com/patchlog-dev/patchlog/patch/redact"
 	"github.com/patchlog-dev/patchlog/store"
 )
 
 // What can be downloaded is redacted, its name too; and what a summarizer is given.
 func TestRedactedDownloads(t *testing.T) {
-	by, err := redact.New(redact.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	by := testlog.Must(redact.New(redact.Options{}))(t)
 	asked := ""
 	a := newActing(t, inspector.Options{Write: true, Redact: by, Compaction: compaction.Config{
 		Enabled: true, CompactionInterval: 5, Summarizer: compaction.SummarizerFunc(func(_ context.Context, r compaction.Request) (compaction.Response, error) {
@@ -35,9 +32,7 @@ func TestRedactedDownloads(t *testing.T) {
 		t.Errorf("the summarizer was asked %.300q", asked)
 	}
 	key := store.Key{App: "shop", User: "ada@example.com", Session: "1"}
-	if _, err := a.store.Fork(t.Context(), a.key, key, store.ForkOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	testlog.Must(a.store.Fork(t.Context(), a.key, key, store.ForkOptions{}))(t)
 	for _, form := range []string{"jsonl", "visible"} {
 		w := httptest.NewRecorder()
 		a.handler.ServeHTTP(w, httptest.NewRequest("GET", "http://localhost/export?form="+form+"&key="+url.QueryEscape(key.String()), nil))
@@ -46,13 +41,4 @@ func TestRedactedDownloads(t *testing.T) {
 			t.Errorf("%s: %d, named %s: %.300s", form, w.Code, name, body)
 		}
 	}
-}
-
-func viewOf(t *testing.T, s *store.Store, key store.Key) fold.View {
-	t.Helper()
-	v, err := s.View(t.Context(), key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return v
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/patchlog-dev/patchlog/fuzz/recorded"
 	"github.com/patchlog-dev/patchlog/inspector"
 	"github.com/patchlog-dev/patchlog/internal/command"
+	"github.com/patchlog-dev/patchlog/internal/testlog"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store"
 )
@@ -51,57 +52,35 @@ func compacted(t *testing.T) (db string, key store.Key) {
 	t.Helper()
 	db = filepath.Join(t.TempDir(), "sessions.db")
 	key = store.Key{App: "shop", User: "ada", Session: "4711"}
-	s, err := store.Open(db, store.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := testlog.Must(store.Open(db, store.Options{}))(t)
 	defer s.Close()
 	ctx := t.Context()
-	if _, err := s.Create(ctx, key, map[string]any{"tenant": "north"}); err != nil {
-		t.Fatal(err)
-	}
+	testlog.Must(s.Create(ctx, key, map[string]any{"tenant": "north"}))(t)
 	cfg := compaction.DefaultConfig()
 	cfg.TokenThreshold, cfg.EventRetentionSize, cfg.CompactionInterval = 3_000, 6, 3
-	c, err := compaction.New(s, cfg, compaction.Options[store.Key]{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := testlog.Must(compaction.New(s, cfg, compaction.Options[store.Key]{}))(t)
 	for n, r := range recorded.Log(t, 160) {
-		if _, err := s.AppendEvents(ctx, key, store.AppendOptions{}, r.Event); err != nil {
-			t.Fatal(err)
-		}
+		testlog.Must(s.AppendEvents(ctx, key, store.AppendOptions{}, r.Event))(t)
 		if n%40 == 39 {
-			if _, err := c.Compact(ctx, key, compaction.Run{Force: true}); err != nil {
-				t.Fatal(err)
-			}
+			testlog.Must(c.Compact(ctx, key, compaction.Run{Force: true}))(t)
 		}
 	}
-	v, err := s.View(ctx, key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	v := testlog.Must(s.View(ctx, key))(t)
 	for _, p := range []*patch.PatchEvent{
 		patch.NewPin(v.At(v.Len() - 1).ID()), patch.NewSplice(0, 1).WithID("the-cut"),
 	} {
-		if _, err := s.ApplyPatch(ctx, key, store.PatchOptions{AsOfNow: true, AllowOrphans: true}, p); err != nil {
-			t.Fatal(err)
-		}
+		testlog.Must(s.ApplyPatch(ctx, key, store.PatchOptions{AsOfNow: true, AllowOrphans: true}, p))(t)
 	}
-	if _, err := s.Revert(ctx, key, store.UndoOptions{AllowOrphans: true}, "the-cut"); err != nil {
-		t.Fatal(err)
-	}
+	testlog.Must(s.Revert(ctx, key, store.UndoOptions{AllowOrphans: true}, "the-cut"))(t)
 	return db, key
 }
 
 // What the pages say of a session is what the command says of it, figure by figure and line by line.
 func TestPagesSayWhatTheCommandSays(t *testing.T) {
 	db, key := compacted(t)
-	s, err := store.Open(db, store.Options{ReadOnly: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := testlog.Must(store.Open(db, store.Options{ReadOnly: true}))(t)
 	defer s.Close()
-	i := open(t, s, inspector.Options{})
+	i := newInspector(t, s, inspector.Options{})
 	of := func(pairs ...string) url.Values {
 		v := url.Values{"key": {key.String()}}
 		for n := 0; n < len(pairs); n += 2 {

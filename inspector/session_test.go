@@ -5,44 +5,30 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/patchlog-dev/patchlog/internal/testlog"
+	"github.com/patchlog-dev/patchlog/internal/teststore"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store"
 )
 
 // The figures are those of the view that is shown, also if the session grows while its page is made.
 func TestStatsAreOfTheViewShown(t *testing.T) {
-	s, err := store.OpenMemory(store.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Close()
+	s := teststore.Memory(t, store.Options{})
 	key := store.Key{App: "a", User: "u", Session: "s"}
-	if _, err := s.Create(t.Context(), key, nil); err != nil {
-		t.Fatal(err)
-	}
+	testlog.Must(s.Create(t.Context(), key, nil))(t)
 	say := func() {
 		t.Helper()
 		e, err := patch.NewEvent(patch.Fields{Author: "user", Content: patch.Text("user", "hello")})
 		if err == nil {
 			_, err = s.AppendEvents(t.Context(), key, store.AppendOptions{}, e)
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		testlog.NoError(t, err)
 	}
 	say()
-	i, err := New(s, Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	line, err := i.timeline(t.Context(), key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	i := testlog.Must(New(s, Options{}))(t)
+	line := testlog.Must(i.timeline(t.Context(), key))(t)
 	session, _, err := i.sessionAt(t.Context(), key, 1, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlog.NoError(t, err)
 	say()
 	// A record that has come since is not there yet, for the page that is being made.
 	if _, _, err := i.sessionAt(t.Context(), key, 2, 1); !errors.Is(err, store.ErrNotFound) {

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/patchlog-dev/patchlog/internal/present"
+	"github.com/patchlog-dev/patchlog/internal/testlog"
 	"github.com/patchlog-dev/patchlog/store"
 	"github.com/patchlog-dev/patchlog/store/backend"
 	"github.com/patchlog-dev/patchlog/store/memory"
@@ -39,15 +40,10 @@ func listingOf(t testing.TB, b backend.Backend, opts Options) *listingEnv {
 		created++
 		return day.Add(time.Duration(created*7919%10007) * time.Minute)
 	}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlog.NoError(t, err)
 	t.Cleanup(func() { s.Close() })
 	opts.Logger = quiet
-	i, err := New(s, opts)
-	if err != nil {
-		t.Fatal(err)
-	}
+	i := testlog.Must(New(s, opts))(t)
 	return &listingEnv{t, s, i, map[store.Key][]string{}}
 }
 
@@ -55,16 +51,12 @@ func listingOf(t testing.TB, b backend.Backend, opts Options) *listingEnv {
 func (e *listingEnv) add(key store.Key, lines ...string) {
 	e.Helper()
 	e.lines[key] = append(e.lines[key], lines...)
-	if _, err := e.store.Import(e.Context(), key, strings.NewReader(strings.Join(e.lines[key], "\n")), store.ImportOptions{}); err != nil {
-		e.Fatal(err)
-	}
+	testlog.Must(e.store.Import(e.Context(), key, strings.NewReader(strings.Join(e.lines[key], "\n")), store.ImportOptions{}))(e)
 }
 
 func (e *listingEnv) create(key store.Key) {
 	e.Helper()
-	if _, err := e.store.Create(e.Context(), key, nil); err != nil {
-		e.Fatal(err)
-	}
+	testlog.Must(e.store.Create(e.Context(), key, nil))(e)
 }
 
 // get returns the page at an address, which must have a status.
@@ -93,10 +85,7 @@ func (e *listingEnv) rowsOf(page string) (keys []string, cells [][]string) {
 	for _, row := range listingRow.FindAllString(page, -1) {
 		key := ""
 		if m := listingLink.FindStringSubmatch(row); m != nil {
-			u, err := url.Parse(html.UnescapeString(m[1]))
-			if err != nil {
-				e.Fatal(err)
-			}
+			u := testlog.Must(url.Parse(html.UnescapeString(m[1])))(e)
 			key = u.Query().Get("key")
 		}
 		var texts []string
@@ -176,9 +165,7 @@ func TestListingFigures(t *testing.T) {
 	key := sessionOf(1)
 	e.add(key, says("a", "user", "hello there"), says("b", "agent", "hi"), says("c", "user", "more"), passLine("p", 0, 2, 5))
 	stats, _, err := present.Measure(t.Context(), e.store, key, nil, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlog.NoError(t, err)
 	_, cells := e.rowsOf(e.get("", http.StatusOK))
 	e.same("figures", cells[0][3:], []string{
 		"4", fmt.Sprint(stats.Visible), present.Grouped(stats.Tokens.Raw),
@@ -202,11 +189,7 @@ func TestListingSorts(t *testing.T) {
 		keys := e.all("./?sort=" + column)
 		info := func(n int) store.Info {
 			key, _ := store.ParseKey(keys[n])
-			i, err := e.store.Info(t.Context(), key)
-			if err != nil {
-				t.Fatal(err)
-			}
-			return i
+			return testlog.Must(e.store.Info(t.Context(), key))(t)
 		}
 		for n := range len(keys) - 1 {
 			a, b := info(n), info(n+1)

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/patchlog-dev/patchlog/inspector"
+	"github.com/patchlog-dev/patchlog/internal/testlog"
+	"github.com/patchlog-dev/patchlog/internal/teststore"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store"
 )
@@ -32,34 +34,20 @@ const shopLog = `{"id":"e1","invocationId":"i1","author":"user","timestamp":"202
 
 func openShop(t *testing.T) *store.Store {
 	t.Helper()
-	s, err := store.OpenMemory(store.Options{
-		Logger: slog.New(slog.DiscardHandler),
-		Now:    func() time.Time { return time.Date(2025, 1, 4, 0, 0, 0, 0, time.UTC) },
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { s.Close() })
+	s := teststore.Memory(t, store.Options{Now: func() time.Time { return time.Date(2025, 1, 4, 0, 0, 0, 0, time.UTC) }})
 	importLog(t, s, shopKey, shopLog)
 	return s
 }
 
 func importLog(t *testing.T, s *store.Store, key store.Key, log string) {
 	t.Helper()
-	if _, err := s.Import(t.Context(), key, strings.NewReader(log), store.ImportOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	testlog.Must(s.Import(t.Context(), key, strings.NewReader(log), store.ImportOptions{}))(t)
 }
 
 func saySomething(t *testing.T, s *store.Store, key store.Key, text string) {
 	t.Helper()
-	e, err := patch.NewEvent(patch.Fields{Author: "user", Content: patch.Text("user", text)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := s.AppendEvents(context.Background(), key, store.AppendOptions{}, e); err != nil {
-		t.Fatal(err)
-	}
+	e := testlog.Must(patch.NewEvent(patch.Fields{Author: "user", Content: patch.Text("user", text)}))(t)
+	testlog.Must(s.AppendEvents(context.Background(), key, store.AppendOptions{}, e))(t)
 }
 
 func newInspector(t *testing.T, s *store.Store, opts inspector.Options) *inspector.Inspector {
@@ -67,11 +55,7 @@ func newInspector(t *testing.T, s *store.Store, opts inspector.Options) *inspect
 	if opts.Logger == nil {
 		opts.Logger = slog.New(slog.DiscardHandler)
 	}
-	i, err := inspector.New(s, opts)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return i
+	return testlog.Must(inspector.New(s, opts))(t)
 }
 
 // getPage gets a page by its name and parameters, names and values in turn.
@@ -84,9 +68,6 @@ func getPage(t *testing.T, i http.Handler, name string, pairs ...string) (status
 	r := httptest.NewRequest("GET", "http://localhost/"+name+"?"+query.Encode(), nil)
 	w := httptest.NewRecorder()
 	i.ServeHTTP(w, r)
-	text, err := io.ReadAll(w.Result().Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := testlog.Must(io.ReadAll(w.Result().Body))(t)
 	return w.Code, string(text)
 }

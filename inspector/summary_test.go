@@ -131,17 +131,9 @@ func TestSummaryPages(t *testing.T) {
 // Of a result that was cleared, what stands in its place and the original are shown.
 func TestSummaryCleared(t *testing.T) {
 	s, i := shownLog(t, Options{}, summed()[:6]...)
-	v, err := s.View(t.Context(), recordKey)
-	if err != nil {
-		t.Fatal(err)
-	}
-	in, err := v.At(2).StandIn("c1", 3, map[int]json.RawMessage{0: json.RawMessage(`{"functionResponse":{"id":"f1","name":"find","response":{"note":"cleared"}}}`)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := s.ApplyPatch(t.Context(), recordKey, store.PatchOptions{AsOfNow: true}, patch.NewSplice(2, 1, in).WithID("p")); err != nil {
-		t.Fatal(err)
-	}
+	v := testlog.Must(s.View(t.Context(), recordKey))(t)
+	in := testlog.Must(v.At(2).StandIn("c1", 3, map[int]json.RawMessage{0: json.RawMessage(`{"functionResponse":{"id":"f1","name":"find","response":{"note":"cleared"}}}`)}))(t)
+	testlog.Must(s.ApplyPatch(t.Context(), recordKey, store.PatchOptions{AsOfNow: true}, patch.NewSplice(2, 1, in).WithID("p")))(t)
 	for _, url := range [][]any{{"summary", "index", 2}, {"summary", "patch", "p"}} {
 		shows(t, i, 200, url, "What stands there", `"note": "cleared"`, "What was logged 1 event", `/srv/orders/a.txt`, "an event of record 3", "tokens as logged")
 	}

@@ -20,6 +20,7 @@ import (
 	"github.com/patchlog-dev/patchlog/fuzz/recorded"
 	"github.com/patchlog-dev/patchlog/internal/present"
 	"github.com/patchlog-dev/patchlog/internal/testlog"
+	"github.com/patchlog-dev/patchlog/internal/teststore"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/snapshot"
 	"github.com/patchlog-dev/patchlog/store"
@@ -38,9 +39,7 @@ func grown(t interface {
 			line.view = line.view.With(records[:r.Seq])
 			err = line.add(r)
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		testlog.NoError(t, err)
 	}
 	return line
 }
@@ -82,10 +81,7 @@ func TestPropertyTimeline(t *testing.T) {
 			if r.Event != nil {
 				raw += r.Event.EstimatedTokens()
 			}
-			after, err := v.With(records[:r.Seq-1]).Apply(r)
-			if err != nil {
-				rt.Fatal(err)
-			}
+			after := testlog.Must(v.With(records[:r.Seq-1]).Apply(r))(rt)
 			events, tokens := shownOf(after)
 			s := line.at(r.Seq)
 			if s.Seq != r.Seq || s.ID != r.ID() || s.Events != len(events) || s.Visible != tokens || s.Raw != raw || s.Turn != turn {
@@ -188,15 +184,8 @@ func seqsOf(over []span) (seqs []uint64) {
 // inspect returns an inspector of a store in memory.
 func inspect(t testing.TB, opts Options) (*store.Store, *Inspector) {
 	t.Helper()
-	s, err := store.OpenMemory(store.Options{Logger: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { s.Close() })
-	i, err := New(s, opts)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := teststore.Memory(t, store.Options{Logger: slog.New(slog.DiscardHandler)})
+	i := testlog.Must(New(s, opts))(t)
 	return s, i
 }
 
@@ -209,18 +198,11 @@ func TestPropertyTimelineGrows(t *testing.T) {
 		records := fuzz.Records(fuzz.Options{Accepted: true}).Draw(rt, "records")
 		n++
 		key := store.Key{App: "a", User: "u", Session: fmt.Sprint(n)}
-		if _, err := s.Create(t.Context(), key, nil); err != nil {
-			rt.Fatal(err)
-		}
+		testlog.Must(s.Create(t.Context(), key, nil))(rt)
 		var handed []*timeline
 		for seq := 0; ; {
-			if _, err := s.Import(t.Context(), key, strings.NewReader(fuzz.Text(records[:seq], nil)), store.ImportOptions{}); err != nil {
-				rt.Fatal(err)
-			}
-			line, err := i.timeline(t.Context(), key)
-			if err != nil {
-				rt.Fatal(err)
-			}
+			testlog.Must(s.Import(t.Context(), key, strings.NewReader(fuzz.Text(records[:seq], nil)), store.ImportOptions{}))(rt)
+			line := testlog.Must(i.timeline(t.Context(), key))(rt)
 			handed = append(handed, line)
 			if seq == len(records) {
 				break
@@ -229,9 +211,7 @@ func TestPropertyTimelineGrows(t *testing.T) {
 		}
 		for n := range records { // as they were logged: with times, say
 			for r, err := range s.RawEvents(t.Context(), key, uint64(n+1)) {
-				if err != nil {
-					rt.Fatal(err)
-				}
+				testlog.NoError(rt, err)
 				records[n] = r
 				break
 			}
@@ -273,26 +253,18 @@ func TestTimelinesAreEvicted(t *testing.T) {
 	s, i := inspect(t, Options{CacheBytes: 200_000})
 	look := func(n int) *timeline {
 		t.Helper()
-		line, err := i.timeline(t.Context(), store.Key{App: "a", User: "u", Session: fmt.Sprint(n)})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return line
+		return testlog.Must(i.timeline(t.Context(), store.Key{App: "a", User: "u", Session: fmt.Sprint(n)}))(t)
 	}
 	const sessions = 12
 	var first *timeline
 	for n := range sessions {
 		key := store.Key{App: "a", User: "u", Session: fmt.Sprint(n)}
-		if _, err := s.Create(t.Context(), key, nil); err != nil {
-			t.Fatal(err)
-		}
+		testlog.Must(s.Create(t.Context(), key, nil))(t)
 		var events []*patch.Event
 		for _, r := range recorded.Log(t, 40) {
 			events = append(events, r.Event)
 		}
-		if _, err := s.AppendEvents(t.Context(), key, store.AppendOptions{}, events...); err != nil {
-			t.Fatal(err)
-		}
+		testlog.Must(s.AppendEvents(t.Context(), key, store.AppendOptions{}, events...))(t)
 		look(n)
 		if line := look(0); first == nil {
 			first = line
@@ -352,17 +324,11 @@ func TestTimelineOfASessionCreatedAgain(t *testing.T) {
 	key := store.Key{App: "a", User: "u", Session: "s"}
 	for round, n := range []int{9, 4} {
 		if round > 0 {
-			if err := s.Delete(t.Context(), key); err != nil {
-				t.Fatal(err)
-			}
+			testlog.NoError(t, s.Delete(t.Context(), key))
 		}
-		if _, err := s.Create(t.Context(), key, nil); err != nil {
-			t.Fatal(err)
-		}
+		testlog.Must(s.Create(t.Context(), key, nil))(t)
 		for _, r := range recorded.Log(t, n) {
-			if _, err := s.AppendEvents(t.Context(), key, store.AppendOptions{}, r.Event); err != nil {
-				t.Fatal(err)
-			}
+			testlog.Must(s.AppendEvents(t.Context(), key, store.AppendOptions{}, r.Event))(t)
 		}
 		line, err := i.timeline(t.Context(), key)
 		if err != nil || line.last() != uint64(n) || line.at(line.last()).Events != n {
@@ -378,10 +344,7 @@ func TestPageOfALateRevert(t *testing.T) {
 	key := store.Key{App: "a", User: "u", Session: "s"}
 	opened := func(snapshots int, do func(s *store.Store)) {
 		t.Helper()
-		s, err := store.Open(path, store.Options{Snapshots: snapshot.Policy{Every: snapshots, Share: 1}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := testlog.Must(store.Open(path, store.Options{Snapshots: snapshot.Policy{Every: snapshots, Share: 1}}))(t)
 		defer s.Close()
 		do(s)
 	}
@@ -391,43 +354,27 @@ func TestPageOfALateRevert(t *testing.T) {
 	}
 	add := func(s *store.Store, events []*patch.Event) {
 		t.Helper()
-		if _, err := s.AppendEvents(t.Context(), key, store.AppendOptions{}, events...); err != nil {
-			t.Fatal(err)
-		}
+		testlog.Must(s.AppendEvents(t.Context(), key, store.AppendOptions{}, events...))(t)
 	}
 	opened(-1, func(s *store.Store) {
-		if _, err := s.Create(t.Context(), key, nil); err != nil {
-			t.Fatal(err)
-		}
+		testlog.Must(s.Create(t.Context(), key, nil))(t)
 		add(s, events[:100])
-		if _, err := s.ApplyPatch(t.Context(), key, store.PatchOptions{AsOfNow: true, AllowOrphans: true}, patch.NewSplice(3, 40).WithID("cut")); err != nil {
-			t.Fatal(err)
-		}
+		testlog.Must(s.ApplyPatch(t.Context(), key, store.PatchOptions{AsOfNow: true, AllowOrphans: true}, patch.NewSplice(3, 40).WithID("cut")))(t)
 	})
 	opened(1, func(s *store.Store) { add(s, events[100:200]) })
 	opened(-1, func(s *store.Store) {
 		add(s, events[200:])
-		if _, err := s.Revert(t.Context(), key, store.UndoOptions{AllowOrphans: true}, "cut"); err != nil {
-			t.Fatal(err)
-		}
+		testlog.Must(s.Revert(t.Context(), key, store.UndoOptions{AllowOrphans: true}, "cut"))(t)
 	})
 	opened(-1, func(s *store.Store) {
-		i, err := New(s, Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		before, err := s.ViewAt(t.Context(), key, 401)
-		if err != nil {
-			t.Fatal(err)
-		}
+		i := testlog.Must(New(s, Options{}))(t)
+		before := testlog.Must(s.ViewAt(t.Context(), key, 401))(t)
 		r := patch.Record{Seq: 402, Patch: patch.NewRevert("cut").WithID("back")}
 		if after, err := i.apply(t.Context(), key, before, r); err != nil || after.Len() != 400 {
 			t.Errorf("%d events are visible, %v", after.Len(), err)
 		}
 		for rec, err := range s.RawEvents(t.Context(), key, 402) {
-			if err != nil {
-				t.Fatal(err)
-			}
+			testlog.NoError(t, err)
 			if f, _, _, err := i.effect(t.Context(), key, rec); err != nil || len(f.Hid) != 0 || len(f.Added) != 40 {
 				t.Errorf("the revert hid %d events and added %d, %v", len(f.Hid), len(f.Added), err)
 			}
@@ -451,17 +398,12 @@ func TestSessionPageIsBounded(t *testing.T) {
 	for n := range 5_000 {
 		state[fmt.Sprint("key", n)] = strings.Repeat("<", 300)
 	}
-	set, err := json.Marshal(state)
-	if err != nil {
-		t.Fatal(err)
-	}
+	set := testlog.Must(json.Marshal(state))(t)
 	text := fmt.Sprintf(`{"id":"a","author":%q,"content":{"role":"model","parts":[{"text":"hello"}]},"actions":{"stateDelta":%s}}
 {"id":"b","author":%[1]q,"content":{"role":"model","parts":[{"text":"hello"}]}}
 {"id":"p","author":%[1]q,"patchType":"splice","start":1,"count":1}
 `, long, set)
-	if _, err := s.Import(t.Context(), key, strings.NewReader(text), store.ImportOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	testlog.Must(s.Import(t.Context(), key, strings.NewReader(text), store.ImportOptions{}))(t)
 	for _, address := range []string{"session?key=a/u/s", "session?key=a/u/s&at=2", "diff?key=a/u/s&from=0&to=3"} {
 		w := httptest.NewRecorder()
 		i.ServeHTTP(w, httptest.NewRequest("GET", "http://localhost/"+address, nil))

@@ -15,6 +15,7 @@ import (
 	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/internal/ops"
 	"github.com/patchlog-dev/patchlog/internal/present"
+	"github.com/patchlog-dev/patchlog/internal/testlog"
 	"github.com/patchlog-dev/patchlog/store"
 )
 
@@ -77,9 +78,7 @@ func TestCompactGemini(t *testing.T) {
 		t.Fatalf("exit code %d, stderr %q", code, stderr)
 	}
 	var doc passDocument
-	if err := json.Unmarshal([]byte(stdout), &doc); err != nil {
-		t.Fatal(err)
-	}
+	testlog.NoError(t, json.Unmarshal([]byte(stdout), &doc))
 	if doc.Key != "a/u/s" || doc.Seq != 11 || doc.Summarizer != byGemini || doc.Start != 0 || doc.Count != 10 || doc.EventsBefore != 10 ||
 		doc.EventsAfter != 1 || doc.Trigger != compaction.ByInterval || doc.Usage != (compaction.Usage{Calls: 1, PromptTokens: 321, AnswerTokens: 12}) {
 		t.Errorf("got %+v", doc)
@@ -91,9 +90,7 @@ func TestCompactGemini(t *testing.T) {
 		t.Errorf("got %s", got)
 	}
 	var st struct{ Compaction present.CompactionStats }
-	if err := json.Unmarshal([]byte(must(t, "", "stats", "a/u/s", "--json")), &st); err != nil {
-		t.Fatal(err)
-	}
+	testlog.NoError(t, json.Unmarshal([]byte(must(t, "", "stats", "a/u/s", "--json")), &st))
 	c := st.Compaction
 	if c.Passes != 1 || c.Last == nil || c.Last.Seq != 11 || c.Last.Ratio != doc.Ratio || c.Last.Model != doc.Model || c.Summaries[1] != 1 || c.Prompt.Tokens != doc.TokensAfter {
 		t.Errorf("got %+v", c)
@@ -152,9 +149,7 @@ func TestCompactStops(t *testing.T) {
 	} {
 		var stdout bytes.Buffer
 		a := newShell().app("", &stdout, &stdout)
-		if err := a.showCompacted(store.Key{App: "a", User: "u", Session: "s"}, byGemini, v, v, compaction.Decision{Reason: "nothing is due"}, c.done); err != nil {
-			t.Fatal(err)
-		}
+		testlog.NoError(t, a.showCompacted(store.Key{App: "a", User: "u", Session: "s"}, byGemini, v, v, compaction.Decision{Reason: "nothing is due"}, c.done))
 		a.out.flush()
 		if got := stdout.String(); !strings.HasPrefix(got, c.want) {
 			t.Errorf("%+v: got %q, want %q", c.done, got, c.want)
@@ -188,9 +183,7 @@ Nothing was written. More passes may follow; what they cover depends on this one
 		var stdout bytes.Buffer
 		a := newShell().app("", &stdout, &stdout)
 		a.json = json
-		if err := a.showPlan(key, d); err != nil {
-			t.Fatal(err)
-		}
+		testlog.NoError(t, a.showPlan(key, d))
 		a.out.flush()
 		if got := stdout.String(); got != want {
 			t.Errorf("got %s\nwant %s", got, want)

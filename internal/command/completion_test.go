@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/spf13/cobra"
+
+	"github.com/patchlog-dev/patchlog/internal/testlog"
 )
 
 // everyCommand returns the commands that are no family of others.
@@ -43,9 +45,7 @@ func TestCompletion(t *testing.T) {
 			t.Logf("%s is not installed, or cannot check: its script's syntax is not checked", shell)
 			continue
 		}
-		if err := os.WriteFile(shell+".script", []byte(script), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		testlog.NoError(t, os.WriteFile(shell+".script", []byte(script), 0o644))
 		if out, err := exec.Command(path, flag, shell+".script").CombinedOutput(); err != nil || len(out) > 0 {
 			t.Errorf("%s: %v: %s", shell, err, out)
 		}

@@ -8,6 +8,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/patchlog-dev/patchlog/internal/testlog"
 )
 
 var someID = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`)
@@ -71,9 +73,7 @@ func TestDemoJSON(t *testing.T) {
 	}
 	for line := range strings.Lines(runDemo(t, "--json")) {
 		if strings.Contains(line, `"stateKeys"`) {
-			if err := json.Unmarshal([]byte(line), &stats); err != nil {
-				t.Fatal(err)
-			}
+			testlog.NoError(t, json.Unmarshal([]byte(line), &stats))
 		}
 	}
 	if stats.Tokens.Raw != 8035 || stats.Tokens.Visible != 1975 || stats.State["get_user_details_calls"] == nil {

@@ -5,6 +5,8 @@ import (
 	"os"
 	"strings"
 	"testing"
+
+	"github.com/patchlog-dev/patchlog/internal/testlog"
 )
 
 // An agent may be writing the last line of a file while it is imported.
@@ -15,9 +17,7 @@ func TestUnfinishedSessionFile(t *testing.T) {
 `
 	const last = `{"type":"message","id":"a1","parentId":"u1","message":{"role":"assistant","content":"Hello, you."}}`
 	write := func(text string) {
-		if err := os.WriteFile("s.jsonl", []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testlog.NoError(t, os.WriteFile("s.jsonl", []byte(text), 0o600))
 	}
 	write(whole + last[:40])
 	if got, want := must(t, "", "import", "s.jsonl"), "pi/user/s: created, 2 records added; the log ends at record 2\n  the last line is not written to its end, and was left out\n"; got != want {
@@ -52,9 +52,7 @@ func TestExportLinesOfAnotherSession(t *testing.T) {
 func TestSessionFileWithoutID(t *testing.T) {
 	t.Chdir(t.TempDir())
 	const line = `{"type":"summary","summary":"Talk","leafUuid":"u"}` + "\n"
-	if err := os.WriteFile("7e2f0c44.jsonl", []byte(line), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testlog.NoError(t, os.WriteFile("7e2f0c44.jsonl", []byte(line), 0o600))
 	if got := must(t, "", "import", "7e2f0c44.jsonl"); !strings.HasPrefix(got, "claude-code/user/7e2f0c44: created") {
 		t.Errorf("%q", got)
 	}

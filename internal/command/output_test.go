@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/patchlog-dev/patchlog/internal/present"
+	"github.com/patchlog-dev/patchlog/internal/testlog"
 )
 
 // screen is a terminal.
@@ -61,14 +62,11 @@ func TestTerminal(t *testing.T) {
 // What a pager is given is the output; a pager that is left, or not there, is no error.
 func TestPaged(t *testing.T) {
 	for pager, want := range map[string]string{"cat": "hello\n", "true": "", "no-such-pager": "hello\n"} {
-		tty, err := os.Create(filepath.Join(t.TempDir(), "tty"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		tty := testlog.Must(os.Create(filepath.Join(t.TempDir(), "tty")))(t)
 		defer tty.Close()
 		a := newApp(nil, tty, io.Discard, func(name string) string { return map[string]string{"PAGER": pager}[name] }, Options{})
 		a.out.tty = tty
-		err = a.paged(t.Context(), func() error { return errors.Join(a.out.line("hello"), a.out.flush()) })
+		err := a.paged(t.Context(), func() error { return errors.Join(a.out.line("hello"), a.out.flush()) })
 		if code, text := exitOf(err); code != exitDone || a.out.flush() != nil {
 			t.Errorf("%s: %d, %s", pager, code, text)
 		}
@@ -155,9 +153,7 @@ func TestColumns(t *testing.T) {
 	for _, text := range []string{"ab", "日本", "e\u0301", "🙂"} {
 		tab.add(cell{text, plain}, cell{text, plain}, cell{strings.Repeat("語", 40), plain})
 	}
-	if err := errors.Join(o.table(tab), o.flush()); err != nil {
-		t.Fatal(err)
-	}
+	testlog.NoError(t, errors.Join(o.table(tab), o.flush()))
 	for line := range strings.Lines(s.String()) {
 		at := columnsOf(line[:strings.Index(line, "語")])
 		if all := columnsOf(strings.TrimSuffix(line, "\n")); at != 12 || all > 40 || all < 38 {

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/patchlog-dev/patchlog/internal/testlog"
 	"github.com/patchlog-dev/patchlog/store"
 )
 
@@ -26,25 +27,16 @@ func TestCommandsThatRead(t *testing.T) {
 	if code, text := invoke("import", "shop/ada/4711", "demo/session.jsonl"); code != exitDone {
 		t.Fatal(text)
 	}
-	s, err := store.Open(path, store.Options{ReadOnly: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := testlog.Must(store.Open(path, store.Options{ReadOnly: true}))(t)
 	defer func() {
 		if err := s.Close(); err != nil {
 			t.Error(err)
 		}
 	}()
 	key := "shop/ada/4711"
-	v, err := s.View(t.Context(), store.Key{App: "shop", User: "ada", Session: "4711"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	v := testlog.Must(s.View(t.Context(), store.Key{App: "shop", User: "ada", Session: "4711"}))(t)
 	pinned := v.At(0).ID()
-	before, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	before := testlog.Must(os.ReadFile(path))(t)
 	for _, args := range [][]string{
 		{"sessions"}, {"stats", key}, {"log", key}, {"audit", key}, {"search", key, "order"}, {"search", key, "order", "--all"}, {"loss", key}, {"log", key, "--type", "splice"}, {"export", key}, {"verify"}, {"stats"}, {"backup", path + ".saved"}, {"diff", key, "1"},
 		{"compact", key, "--dry-run"}, {"import", path, "--db", path + ".copy"}, {"import", path, "--db", path + ".copy"}, {"fork", key, "a/b/c", "--dry-run"}, {"patch", key, "0", "1", "--dry-run", "--allow-orphans"}, {"pin", key, pinned, "--dry-run"},

@@ -6,41 +6,25 @@ import (
 	"testing"
 	"time"
 
+	"github.com/patchlog-dev/patchlog/internal/testlog"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store"
 )
 
 func TestRetain(t *testing.T) {
 	t.Chdir(t.TempDir())
-	s, err := store.Open("patchlog.db", store.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := testlog.Must(store.Open("patchlog.db", store.Options{}))(t)
 	at := time.Date(2024, 11, 1, 0, 0, 0, 0, time.UTC) // 62 days before the test's clock
 	for _, text := range []string{"shop/ada/1", "shop/ada/2", "other/ada/1"} {
-		key, err := store.ParseKey(text)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := s.CreateAt(t.Context(), key, nil, at); err != nil {
-			t.Fatal(err)
-		}
-		e, err := patch.NewEvent(patch.Fields{ID: "e1", Author: "user", Timestamp: at.Add(time.Hour), Content: patch.Text("user", "hello")})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := s.AppendEvents(t.Context(), key, store.AppendOptions{}, e); err != nil {
-			t.Fatal(err)
-		}
+		key := testlog.Must(store.ParseKey(text))(t)
+		testlog.Must(s.CreateAt(t.Context(), key, nil, at))(t)
+		e := testlog.Must(patch.NewEvent(patch.Fields{ID: "e1", Author: "user", Timestamp: at.Add(time.Hour), Content: patch.Text("user", "hello")}))(t)
+		testlog.Must(s.AppendEvents(t.Context(), key, store.AppendOptions{}, e))(t)
 		if text == "shop/ada/2" {
-			if _, err := s.ApplyPatch(t.Context(), key, store.PatchOptions{}, patch.NewPin("e1").WithTimestamp(at)); err != nil {
-				t.Fatal(err)
-			}
+			testlog.Must(s.ApplyPatch(t.Context(), key, store.PatchOptions{}, patch.NewPin("e1").WithTimestamp(at)))(t)
 		}
 	}
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
+	testlog.NoError(t, s.Close())
 	for _, c := range []struct {
 		args []string
 		want string
@@ -71,31 +55,16 @@ func TestRetain(t *testing.T) {
 // What was hidden for long is erased, by who may, and what stands for it stays.
 func TestRetainErases(t *testing.T) {
 	t.Chdir(t.TempDir())
-	s, err := store.Open("patchlog.db", store.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := testlog.Must(store.Open("patchlog.db", store.Options{}))(t)
 	at := time.Date(2024, 11, 1, 0, 0, 0, 0, time.UTC) // 62 days before the test's clock
 	key := store.Key{App: "shop", User: "ada", Session: "1"}
 	event := func(id, text string) *patch.Event {
-		e, err := patch.NewEvent(patch.Fields{ID: id, Author: "user", Timestamp: at, Content: patch.Text("user", text)})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return e
+		return testlog.Must(patch.NewEvent(patch.Fields{ID: id, Author: "user", Timestamp: at, Content: patch.Text("user", text)}))(t)
 	}
-	if _, err := s.CreateAt(t.Context(), key, nil, at); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := s.AppendEvents(t.Context(), key, store.AppendOptions{}, event("e1", "my secret"), event("e2", "thanks")); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := s.ApplyPatch(t.Context(), key, store.PatchOptions{AsOfNow: true}, patch.NewSummarise(0, 1, event("s1", "something was said")).WithTimestamp(at)); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
+	testlog.Must(s.CreateAt(t.Context(), key, nil, at))(t)
+	testlog.Must(s.AppendEvents(t.Context(), key, store.AppendOptions{}, event("e1", "my secret"), event("e2", "thanks")))(t)
+	testlog.Must(s.ApplyPatch(t.Context(), key, store.PatchOptions{AsOfNow: true}, patch.NewSummarise(0, 1, event("s1", "something was said")).WithTimestamp(at)))(t)
+	testlog.NoError(t, s.Close())
 	sh := newShell()
 	runs := func(want string, wantErr string, args ...string) {
 		t.Helper()

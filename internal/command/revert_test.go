@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/patchlog-dev/patchlog/internal/testlog"
 )
 
 // A window that compaction logged as several patches, a call that was answered after
@@ -44,9 +46,7 @@ func TestRevertOfAWindow(t *testing.T) {
 	id := ""
 	for l := range strings.Lines(must(t, "", "export", "a/u/s")) {
 		var r struct{ ID, PatchType string }
-		if err := json.Unmarshal([]byte(l), &r); err != nil {
-			t.Fatal(err)
-		}
+		testlog.NoError(t, json.Unmarshal([]byte(l), &r))
 		if r.PatchType == "summarise" {
 			id = r.ID
 		}

@@ -11,6 +11,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/patchlog-dev/patchlog/internal/testlog"
 	"github.com/patchlog-dev/patchlog/store"
 )
 
@@ -31,10 +32,7 @@ func must(t *testing.T, stdin string, args ...string) string {
 func TestLocked(t *testing.T) {
 	t.Chdir(t.TempDir())
 	must(t, twoEvents, "import", "a/u/s", "-")
-	s, err := store.Open(defaultDatabase, store.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := testlog.Must(store.Open(defaultDatabase, store.Options{}))(t)
 	defer s.Close()
 	var stdout, stderr bytes.Buffer
 	code := newShell().app("", &stdout, &stderr).run(t.Context(), []string{"sessions"})
@@ -48,17 +46,10 @@ func TestLocked(t *testing.T) {
 
 func TestSharedState(t *testing.T) {
 	t.Chdir(t.TempDir())
-	s, err := store.Open(defaultDatabase, store.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := testlog.Must(store.Open(defaultDatabase, store.Options{}))(t)
 	key := store.Key{App: "a", User: "u", Session: "s"}
-	if _, err := s.Create(t.Context(), key, map[string]any{"own": 1, "user:lang": "en", "app:motd": "hi"}); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
+	testlog.Must(s.Create(t.Context(), key, map[string]any{"own": 1, "user:lang": "en", "app:motd": "hi"}))(t)
+	testlog.NoError(t, s.Close())
 	if got, want := must(t, "", "stats", "a/u/s", "--json"), `"state":{"app:motd":"hi","own":1,"user:lang":"en"}}`+"\n"; !strings.HasSuffix(got, want) {
 		t.Errorf("got %s want %s", got, want)
 	}

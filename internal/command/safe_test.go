@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 	"unicode"
+
+	"github.com/patchlog-dev/patchlog/internal/testlog"
 )
 
 // hostile has every kind of character that drives a terminal.
@@ -36,10 +38,7 @@ func checkSafe(t *testing.T, what any, output string, terminal bool) {
 // hostileLog is a log in which every text is hostile, one record a line.
 func hostileLog(t *testing.T) []string {
 	t.Helper()
-	quoted, err := json.Marshal(hostile)
-	if err != nil {
-		t.Fatal(err)
-	}
+	quoted := testlog.Must(json.Marshal(hostile))(t)
 	// Raw where JSON allows it, so that the escapes in the output are the command's own.
 	text := strings.Trim(string(quoted), `"`)
 	for _, r := range hostile {
@@ -84,9 +83,7 @@ func TestNothingDrivesATerminal(t *testing.T) {
 		var r struct {
 			Record struct{ ID, PatchType string }
 		}
-		if err := json.Unmarshal([]byte(line), &r); err != nil {
-			t.Fatal(err)
-		}
+		testlog.NoError(t, json.Unmarshal([]byte(line), &r))
 		if r.Record.PatchType != "" {
 			patchID = r.Record.ID
 		}
@@ -153,9 +150,7 @@ func hostileName(end string) string {
 
 func writeText(t *testing.T, name, text string) {
 	t.Helper()
-	if err := os.WriteFile(name, []byte(text+"\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testlog.NoError(t, os.WriteFile(name, []byte(text+"\n"), 0o600))
 }
 
 // runHostile runs a command as a person would, in an environment that is hostile too.
@@ -210,13 +205,8 @@ func inOneForm(t *testing.T, text string) string {
 	var out strings.Builder
 	for line := range strings.Lines(text) {
 		var v any
-		if err := json.Unmarshal([]byte(line), &v); err != nil {
-			t.Fatal(err)
-		}
-		again, err := json.Marshal(v)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testlog.NoError(t, json.Unmarshal([]byte(line), &v))
+		again := testlog.Must(json.Marshal(v))(t)
 		out.Write(append(again, '\n'))
 	}
 	return out.String()

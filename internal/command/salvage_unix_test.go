@@ -14,6 +14,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/patchlog-dev/patchlog/internal/testlog"
 )
 
 // A salvage that runs out of space says so, and leaves no file behind.
@@ -21,9 +23,7 @@ func TestSalvageWithoutSpace(t *testing.T) {
 	if os.Getenv("PATCHLOG_TEST_FILE_LIMIT") != "" {
 		signal.Ignore(syscall.SIGXFSZ)                        // a write beyond the limit fails instead
 		limit := syscall.Rlimit{Cur: 17 << 20, Max: 17 << 20} // an empty database has 16 MiB
-		if err := syscall.Setrlimit(syscall.RLIMIT_FSIZE, &limit); err != nil {
-			t.Fatal(err)
-		}
+		testlog.NoError(t, syscall.Setrlimit(syscall.RLIMIT_FSIZE, &limit))
 		os.Exit(run(t.Context(), []string{"salvage", defaultDatabase, "new.db"}, strings.NewReader(""), os.Stdout, os.Stderr, noEnv))
 	}
 	t.Chdir(t.TempDir())

@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/patchlog-dev/patchlog/internal/testlog"
 	"github.com/patchlog-dev/patchlog/store"
 )
 
@@ -65,23 +66,14 @@ func (s *served) address() *url.URL {
 // get gets a page at the local port, as if for a host.
 func (s *served) get(path, host, token string) (status int, body string) {
 	s.t.Helper()
-	r, err := http.NewRequestWithContext(s.t.Context(), "GET", "http://127.0.0.1:"+s.address().Port()+path, nil)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	r := testlog.Must(http.NewRequestWithContext(s.t.Context(), "GET", "http://127.0.0.1:"+s.address().Port()+path, nil))(s.t)
 	r.Host = host
 	if token != "" {
 		r.Header.Set("Authorization", "Bearer "+token)
 	}
-	got, err := http.DefaultTransport.RoundTrip(r)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	got := testlog.Must(http.DefaultTransport.RoundTrip(r))(s.t)
 	defer got.Body.Close()
-	text, err := io.ReadAll(got.Body)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	text := testlog.Must(io.ReadAll(got.Body))(s.t)
 	return got.StatusCode, string(text)
 }
 
@@ -171,10 +163,7 @@ func TestServeErases(t *testing.T) {
 			seen := regexp.MustCompile(`name="creation" value="([^"]*)"`).FindStringSubmatch(page)
 			act := url.Values{"act": {"erase"}, "step": {"preview"}, "key": {"a/u/s"}, "creation": {seen[1]}, "at": {"2"}, "seq": {"1"}}
 			for n := range 2 { // the preview, and what it offers
-				got, err := http.PostForm("http://"+s.address().Host+"/act", act)
-				if err != nil {
-					t.Fatal(err)
-				}
+				got := testlog.Must(http.PostForm("http://"+s.address().Host+"/act", act))(t)
 				text, err := io.ReadAll(got.Body)
 				got.Body.Close()
 				if err != nil || got.StatusCode != http.StatusOK {
@@ -241,10 +230,7 @@ func TestServeToOthers(t *testing.T) {
 // What is under way when it ends is told, and does not hold it up.
 func TestServeEnds(t *testing.T) {
 	errServed := errors.New("served enough")
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	listener := testlog.Must(net.Listen("tcp", "127.0.0.1:0"))(t)
 	ctx, cancel := context.WithCancelCause(t.Context())
 	streaming, told := make(chan bool), make(chan bool, 1)
 	ended := make(chan error, 1)
@@ -271,10 +257,7 @@ func TestServeEnds(t *testing.T) {
 	if !<-told { // else when endTimeout is over
 		t.Error("a request is not told of the end, but cut off")
 	}
-	broken, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	broken := testlog.Must(net.Listen("tcp", "127.0.0.1:0"))(t)
 	broken.Close()
 	if err := serveUntilDone(t.Context(), broken, nil, nil); err == nil {
 		t.Error("a listener that fails is no error")

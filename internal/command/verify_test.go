@@ -9,16 +9,15 @@ import (
 	"testing"
 
 	bbolt "go.etcd.io/bbolt"
+
+	"github.com/patchlog-dev/patchlog/internal/testlog"
 )
 
 // damageDatabase changes the rows of a bucket that are of the session made first.
 func damageDatabase(t *testing.T, bucket string, change func(b *bbolt.Bucket, k, v []byte) error) {
 	t.Helper()
-	db, err := bbolt.Open(defaultDatabase, 0o600, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	err = db.Update(func(tx *bbolt.Tx) error {
+	db := testlog.Must(bbolt.Open(defaultDatabase, 0o600, nil))(t)
+	err := db.Update(func(tx *bbolt.Tx) error {
 		b := tx.Bucket([]byte(bucket))
 		rows := map[string][]byte{}
 		err := b.ForEach(func(k, v []byte) error {
@@ -32,9 +31,7 @@ func damageDatabase(t *testing.T, bucket string, change func(b *bbolt.Bucket, k,
 		}
 		return err
 	})
-	if err := errors.Join(err, db.Close()); err != nil {
-		t.Fatal(err)
-	}
+	testlog.NoError(t, errors.Join(err, db.Close()))
 }
 
 // verifyFails runs verify, which must find something, and returns the lines it prints.

@@ -9,6 +9,8 @@ import (
 
 	"github.com/patchlog-dev/patchlog/compaction"
 	"github.com/patchlog-dev/patchlog/internal/ops"
+	"github.com/patchlog-dev/patchlog/internal/testlog"
+	"github.com/patchlog-dev/patchlog/internal/teststore"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store"
 )
@@ -43,14 +45,8 @@ func TestCompact(t *testing.T) {
 		}, 0, "", "session a/u/s: "},
 	} {
 		var err error
-		if s, err = store.OpenMemory(store.Options{}); err != nil {
-			t.Fatal(err)
-		}
-		defer s.Close()
-		done, err := s.Import(t.Context(), key, strings.NewReader(log.String()), store.ImportOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		s = teststore.Memory(t, store.Options{})
+		done := testlog.Must(s.Import(t.Context(), key, strings.NewReader(log.String()), store.ImportOptions{}))(t)
 		cfg := compaction.DefaultConfig()
 		cfg.Summarizer = c.summarise
 		told := 0

@@ -10,26 +10,21 @@ import (
 	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/internal/ops"
 	"github.com/patchlog-dev/patchlog/internal/present"
+	"github.com/patchlog-dev/patchlog/internal/testlog"
+	"github.com/patchlog-dev/patchlog/internal/teststore"
 	"github.com/patchlog-dev/patchlog/store"
 )
 
 // eightEvents is a session of e0 to e7.
 func eightEvents(t *testing.T) (*store.Store, store.Key, fold.View) {
 	t.Helper()
-	s, err := store.OpenMemory(store.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { s.Close() })
+	s := teststore.Memory(t, store.Options{})
 	var log strings.Builder
 	for n := range 8 {
 		fmt.Fprintf(&log, `{"id":"e%d","invocationId":"i","author":"user","content":{"role":"user","parts":[{"text":"x"}]}}`+"\n", n)
 	}
 	key := store.Key{App: "a", User: "u", Session: "s"}
-	done, err := s.Import(t.Context(), key, strings.NewReader(log.String()), store.ImportOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	done := testlog.Must(s.Import(t.Context(), key, strings.NewReader(log.String()), store.ImportOptions{}))(t)
 	return s, key, done.View
 }
 
@@ -75,10 +70,7 @@ func TestRestore(t *testing.T) {
 	var last string
 	for _, span := range []compaction.Span{{Start: 0, Count: 2}, {Start: 1, Count: 2}, {Start: 0, Count: 2}} {
 		edit := ops.Edit{Kind: ops.Summarise, Spans: []compaction.Span{span}, Text: "in short"}
-		done, err := ops.Patches{Plan: edit.Patches}.Apply(t.Context(), s, key, v)
-		if err != nil {
-			t.Fatal(err)
-		}
+		done := testlog.Must(ops.Patches{Plan: edit.Patches}.Apply(t.Context(), s, key, v))(t)
 		v, last = done.View, done.Records[0].ID()
 	}
 	c := ops.Restore{PatchID: last, Author: "ada"}

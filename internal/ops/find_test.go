@@ -5,17 +5,15 @@ import (
 	"testing"
 
 	"github.com/patchlog-dev/patchlog/internal/ops"
+	"github.com/patchlog-dev/patchlog/internal/testlog"
+	"github.com/patchlog-dev/patchlog/internal/teststore"
 	"github.com/patchlog-dev/patchlog/store"
 )
 
 // An event, a patch or a turn is named by its id, by a unique beginning of it, or by a record's number; an id that
 // is a number goes before the number of a record.
 func TestNames(t *testing.T) {
-	s, err := store.OpenMemory(store.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Close()
+	s := teststore.Memory(t, store.Options{})
 	key := store.Key{App: "a", User: "u", Session: "s"}
 	const log = `{"id":"alpha-1","invocationId":"inv-1","author":"user","content":{"role":"user","parts":[{"text":"x"}]}}
 {"id":"alpha-2","invocationId":"inv-2","author":"user","content":{"role":"user","parts":[{"text":"x"}]}}
@@ -24,10 +22,7 @@ func TestNames(t *testing.T) {
 {"id":"patch-x","patchType":"splice","start":2,"count":1}
 {"id":"patch-y","patchType":"pin","eventId":"1"}
 `
-	done, err := s.Import(t.Context(), key, strings.NewReader(log), store.ImportOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	done := testlog.Must(s.Import(t.Context(), key, strings.NewReader(log), store.ImportOptions{}))(t)
 	event := func(name string) (string, error) { return ops.EventID(t.Context(), s, key, done.View, name) }
 	patch := func(name string) (string, error) { return ops.PatchID(t.Context(), s, key, name) }
 	turn := func(name string) (string, error) { return ops.InvocationID(t.Context(), s, key, name) }

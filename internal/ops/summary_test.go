@@ -6,6 +6,7 @@ import (
 
 	"github.com/patchlog-dev/patchlog/compaction"
 	"github.com/patchlog-dev/patchlog/fold"
+	"github.com/patchlog-dev/patchlog/internal/testlog"
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
@@ -14,13 +15,8 @@ import (
 func TestSummaryByHand(t *testing.T) {
 	v := fold.New("c", nil)
 	for i, role := range []string{"user", "model", "user", "model"} {
-		e, err := patch.NewEvent(patch.Fields{ID: string(rune('a' + i)), Author: role, Content: patch.Text(role, "said"), Timestamp: time.Unix([]int64{100, 103, 101, 102}[i], 0)})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if v, err = v.Apply(patch.Record{Seq: uint64(i + 1), Event: e}); err != nil {
-			t.Fatal(err)
-		}
+		e := testlog.Must(patch.NewEvent(patch.Fields{ID: string(rune('a' + i)), Author: role, Content: patch.Text(role, "said"), Timestamp: time.Unix([]int64{100, 103, 101, 102}[i], 0)}))(t)
+		v = testlog.Must(v.Apply(patch.Record{Seq: uint64(i + 1), Event: e}))(t)
 	}
 	for _, c := range []struct {
 		span     compaction.Span
@@ -34,10 +30,7 @@ func TestSummaryByHand(t *testing.T) {
 		{compaction.Span{Start: 9, Count: 1}, "model", 0, 0},
 		{compaction.Span{Start: -1, Count: -5}, "model", 0, 0},
 	} {
-		e, err := SummaryByHand(v, c.span, "inv", "what was said")
-		if err != nil {
-			t.Fatal(err)
-		}
+		e := testlog.Must(SummaryByHand(v, c.span, "inv", "what was said"))(t)
 		said, err := e.Compaction()
 		if err != nil || said == nil {
 			t.Fatalf("%v: no compaction: %v", c.span, err)

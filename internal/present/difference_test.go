@@ -79,10 +79,7 @@ func TestPreview(t *testing.T) {
 	add(t, s, said("e1", "user", "one"), said("e2", "agent", "two"))
 	note := testlog.Event(`{"author":"agent","content":{"role":"model","parts":[{"text":"a note"}]}}`)
 	p := patch.NewSplice(0, 1, note)
-	preview, err := s.Preview(t.Context(), key, store.PatchOptions{AsOfNow: true}, p)
-	if err != nil {
-		t.Fatal(err)
-	}
+	preview := testlog.Must(s.Preview(t.Context(), key, store.PatchOptions{AsOfNow: true}, p))(t)
 	d := present.PreviewOf(preview, p)
 	testlog.Equal(t, "changes", changesOf(d, 1), []shown{{present.Went, 0, "e1"}, {present.Came, 0, ""}, {present.Stayed, 1, "e2"}})
 	testlog.Equal(t, "added", asJSON(t, d.Added), `[{"index":0,"event":`+note.String()+`}]`)
@@ -93,13 +90,8 @@ func TestPreview(t *testing.T) {
 
 	// One that is in the log already would do nothing.
 	p = p.WithID("p1")
-	if _, err := s.ApplyPatch(t.Context(), key, store.PatchOptions{AsOfNow: true}, p); err != nil {
-		t.Fatal(err)
-	}
-	again, err := s.Preview(t.Context(), key, store.PatchOptions{AsOfNow: true}, p)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlog.Must(s.ApplyPatch(t.Context(), key, store.PatchOptions{AsOfNow: true}, p))(t)
+	again := testlog.Must(s.Preview(t.Context(), key, store.PatchOptions{AsOfNow: true}, p))(t)
 	testlog.Equal(t, "changes again", changesOf(present.PreviewOf(again, p), 1), nil)
 	testlog.Equal(t, "no views", changesOf(present.DifferenceOf(fold.View{}, fold.View{}), 1), nil)
 }

@@ -51,10 +51,7 @@ func TestEffects(t *testing.T) {
 		{"state drop", `{"applied":false,"reason":"unknown type","hid":[],"added":[]}`, []present.Note{{present.NoteSkipped, "skipped: unknown type"}}},
 	} {
 		r := records[i]
-		f, err := present.EffectOf(views[i], views[i+1], r)
-		if err != nil {
-			t.Fatal(err)
-		}
+		f := testlog.Must(present.EffectOf(views[i], views[i+1], r))(t)
 		testlog.Equal(t, "notes of "+r.ID(), f.Notes(), want.notes)
 		doc := f.Document()
 		if doc.Seq != r.Seq || doc.Record.ID() != r.ID() {
@@ -72,18 +69,9 @@ func TestEffects(t *testing.T) {
 // A restored view knows which patches were skipped.
 func TestEffectOnRestoredView(t *testing.T) {
 	records, views := viewsOf(t, said("e1", "user", "one"), `{"id":"p1","patchType":"splice","start":9,"count":1}`, `{"id":"p2","patchType":"splice","start":9,"count":1}`)
-	form, err := views[2].AppendBinary(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	before, err := fold.Restore(views[0].With(records[:1]), form, 3)
-	if err != nil {
-		t.Fatal(err)
-	}
-	after, err := before.Apply(records[2])
-	if err != nil {
-		t.Fatal(err)
-	}
+	form := testlog.Must(views[2].AppendBinary(nil))(t)
+	before := testlog.Must(fold.Restore(views[0].With(records[:1]), form, 3))(t)
+	after := testlog.Must(before.Apply(records[2]))(t)
 	if f, err := present.EffectOf(before, after, records[2]); err != nil || f.Applied || f.Reason != patch.OutOfRange {
 		t.Errorf("got %+v, %v", f, err)
 	}

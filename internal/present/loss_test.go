@@ -56,9 +56,7 @@ func TestLosses(t *testing.T) {
 	check := func(patchID string, seq uint64, want ...[]string) []present.LossDocument {
 		t.Helper()
 		v, losses, err := present.LossesOf(t.Context(), s, key, patchID)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testlog.NoError(t, err)
 		if v.Seq() != seq || len(losses) != len(want) {
 			t.Fatalf("%q: %d losses after record %d", patchID, len(losses), v.Seq())
 		}
@@ -87,10 +85,7 @@ func TestLosses(t *testing.T) {
 	if _, _, err := present.LossesOf(t.Context(), s, store.Key{App: "a", User: "u", Session: "none"}, ""); !errors.Is(err, store.ErrNotFound) {
 		t.Errorf("got %v", err)
 	}
-	v, err := s.View(t.Context(), key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	v := testlog.Must(s.View(t.Context(), key))(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, _, err := present.SummariesBy(ctx, s, key, v, "p-s1"); !errors.Is(err, context.Canceled) {

@@ -29,9 +29,7 @@ func open(t *testing.T) *store.Store {
 // add puts lines into the session.
 func add(t *testing.T, s *store.Store, lines ...string) {
 	t.Helper()
-	if _, err := s.Import(t.Context(), key, strings.NewReader(strings.Join(lines, "\n")), store.ImportOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	testlog.Must(s.Import(t.Context(), key, strings.NewReader(strings.Join(lines, "\n")), store.ImportOptions{}))(t)
 }
 
 // viewsOf folds lines, and returns the records and the view before the first and after each.
@@ -42,10 +40,7 @@ func viewsOf(t *testing.T, lines ...string) ([]patch.Record, []fold.View) {
 	for i, line := range lines {
 		r := testlog.Record(line)
 		r.Seq = uint64(i + 1)
-		v, err := views[i].With(records).Apply(r)
-		if err != nil {
-			t.Fatal(err)
-		}
+		v := testlog.Must(views[i].With(records).Apply(r))(t)
 		records, views = append(records, r), append(views, v)
 	}
 	return records, views
@@ -59,9 +54,6 @@ func said(id, author, text string) string {
 
 func asJSON(t *testing.T, v any) string {
 	t.Helper()
-	text, err := json.Marshal(v)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := testlog.Must(json.Marshal(v))(t)
 	return string(text)
 }

@@ -42,9 +42,7 @@ func TestMeasure(t *testing.T) {
 			t.Errorf("record %d of %d", seq, of)
 		}
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlog.NoError(t, err)
 	testlog.Equal(t, "progress", seen, []uint64{1, 2, 3, 4, 5})
 	testlog.Equal(t, "rows", st.Rows(), []present.Row{
 		{"session", "a/u/s"},
@@ -68,10 +66,7 @@ func TestMeasure(t *testing.T) {
 
 	// Against the records and the events themselves.
 	var visible strings.Builder
-	v, err := s.View(t.Context(), key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	v := testlog.Must(s.View(t.Context(), key))(t)
 	tokens := 0
 	for _, e := range v.Events() {
 		visible.WriteString(e.String() + "\n")
@@ -84,9 +79,7 @@ func TestMeasure(t *testing.T) {
 	testlog.Equal(t, "tokens", st.Tokens, present.Sizes{Raw: all, Visible: tokens})
 	records := 0
 	for r, err := range s.RawEvents(t.Context(), key, 1) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		testlog.NoError(t, err)
 		text, _ := r.MarshalJSON()
 		records += len(text) + 1
 	}
@@ -103,26 +96,16 @@ func TestTally(t *testing.T) {
 	for n := range logged() {
 		add(t, s, logged()[:n+1]...)
 		for r, err := range s.RawEvents(t.Context(), key, tally.Seq()+1) {
-			if err != nil {
-				t.Fatal(err)
-			}
+			testlog.NoError(t, err)
 			tally.Add(r)
 		}
 		if tally.Seq() != uint64(n+1) {
 			t.Fatalf("the tally ends at %d, the log at %d", tally.Seq(), n+1)
 		}
-		info, err := s.Info(t.Context(), key)
-		if err != nil {
-			t.Fatal(err)
-		}
-		session, err := s.Get(t.Context(), key)
-		if err != nil {
-			t.Fatal(err)
-		}
+		info := testlog.Must(s.Info(t.Context(), key))(t)
+		session := testlog.Must(s.Get(t.Context(), key))(t)
 		want, _, err := present.Measure(t.Context(), s, key, nil, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testlog.NoError(t, err)
 		got := tally.Stats(info, session)
 		testlog.Equal(t, "stats", asJSON(t, got), asJSON(t, want))
 		was, texts = append(was, got), append(texts, asJSON(t, got))
@@ -146,15 +129,9 @@ func (b *busy) Look(ctx context.Context, q backend.Query) (backend.News, error) 
 // The figures are of one moment, though others write meanwhile.
 func TestMeasureOfABusySession(t *testing.T) {
 	b := &busy{Backend: new(memory.Backend), write: func() {}}
-	other, err := store.New(b.Peer(), store.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	other := testlog.Must(store.New(b.Peer(), store.Options{}))(t)
 	defer other.Close()
-	s, err := store.New(b, store.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := testlog.Must(store.New(b, store.Options{}))(t)
 	defer s.Close()
 	add(t, other, logged()...)
 	writes := 0
@@ -167,21 +144,14 @@ func TestMeasureOfABusySession(t *testing.T) {
 	}
 	st, _, err := present.Measure(t.Context(), s, key, nil, nil)
 	b.write = func() {}
-	if err != nil {
-		t.Fatal(err)
-	}
-	newest, err := other.View(t.Context(), key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlog.NoError(t, err)
+	newest := testlog.Must(other.View(t.Context(), key))(t)
 	if writes == 0 || newest.Seq() == st.Records {
 		t.Fatalf("nothing came meanwhile: %d writes, %d records", writes, st.Records)
 	}
 	var tally present.Tally
 	for r, err := range other.RawEvents(t.Context(), key, 1) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		testlog.NoError(t, err)
 		if r.Seq <= st.Records {
 			tally.Add(r)
 		}
@@ -217,13 +187,9 @@ func TestMeasureFails(t *testing.T) {
 
 func TestStatsOfNothing(t *testing.T) {
 	s := open(t)
-	if _, err := s.Create(t.Context(), key, nil); err != nil {
-		t.Fatal(err)
-	}
+	testlog.Must(s.Create(t.Context(), key, nil))(t)
 	st, _, err := present.Measure(t.Context(), s, key, nil, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlog.NoError(t, err)
 	testlog.Equal(t, "JSON", asJSON(t, st), `{"key":"a/u/s","created":"2025-01-02T03:04:05Z","records":0,"patches":{},"skipped":0,"visible":0,`+
 		`"bytes":{"raw":0,"visible":0},"tokens":{"raw":0,"visible":0},"stateKeys":0,`+
 		`"compaction":{"passes":0,"last":null,"summaries":{},"prompt":{"tokens":0,"measured":false}}}`)
@@ -243,10 +209,7 @@ func TestSizesAreThoseOfTheText(t *testing.T) {
 	v := fold.New("", nil)
 	want := 0
 	for _, r := range recorded.Log(t, 500) {
-		next, err := v.Apply(r)
-		if err != nil {
-			t.Fatal(err)
-		}
+		next := testlog.Must(v.Apply(r))(t)
 		v = next
 		want += len(r.Event.String()) + 1
 	}

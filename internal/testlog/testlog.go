@@ -127,6 +127,29 @@ func Equal[T any](t testing.TB, what string, got, want T) {
 	}
 }
 
+// failer is what Must and NoError need of a test, a benchmark or a property.
+type failer interface {
+	Helper()
+	Fatal(...any)
+}
+
+// Must returns a function that returns v, or fails the test if err is not nil: Must(f())(t).
+func Must[T any](v T, err error) func(failer) T {
+	return func(t failer) T {
+		t.Helper()
+		NoError(t, err)
+		return v
+	}
+}
+
+// NoError fails the test if err is not nil.
+func NoError(t failer, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 // OneGoroutine skips a test under the race detector, which finds nothing in code that one goroutine
 // runs and makes it many times slower.
 func OneGoroutine(t testing.TB) {
