@@ -53,7 +53,7 @@ func is(t *testing.T, err, want error, what ...any) {
 	if len(what) > 0 {
 		err = fmt.Errorf(what[0].(string)+": %w", append(what[1:], err)...)
 	}
-	t.Error(fmt.Sprintf("%v, want %v", err, want))
+	t.Errorf("%v, want %v", err, want)
 }
 
 // failure is the error of a call with two results.
