@@ -93,7 +93,8 @@ func copyFile(from, to string) error {
 
 const (
 	theirFunction = "func InMemoryService() Service {"
-	ourFunction   = `// Substitute, if not nil, gives what InMemoryService returns.
+	ourFunction   = `
+// Substitute, if not nil, creates the service that InMemoryService returns.
 var Substitute func() Service
 
 // InMemoryService returns an implementation of the session service.
