@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"github.com/patchlog-dev/patchlog/patch"
 )
@@ -98,8 +99,8 @@ func (c *chunk) netDelta() delta {
 	return net
 }
 
-// maxHops is how many appended events are applied to an older state, one by one; after more, the state is
-// computed from the nodes.
+// maxHops is how many appended events are applied to an older state that has not been computed, one by one;
+// after more, the state is computed from the nodes.
 const maxHops = 64
 
 // state is the state of a view. It is computed, once, when it is asked for: from the nodes of the view,
@@ -110,10 +111,11 @@ type state struct {
 
 	before  *state         // nil: computed from the nodes
 	changes []patch.Change // of the appended event
-	hops    int            // appended events since the nodes were read
+	hops    int            // appended events since a state that was computed, or is to be from the nodes
 
-	once sync.Once
-	net  delta
+	once     sync.Once
+	net      delta
+	computed atomic.Bool
 }
 
 // value returns the net state: the initial state, then for each node in its order what it carries and
@@ -122,10 +124,11 @@ func (s *state) value() delta {
 	s.once.Do(func() {
 		if s.before == nil {
 			s.net = s.initial.then(s.nodes.netDelta())
-			return
+		} else {
+			s.net = s.before.value().then(s.changes)
+			s.before = nil // releases the older views' states
 		}
-		s.net = s.before.value().then(s.changes)
-		s.before = nil // releases the older views' states
+		s.computed.Store(true)
 	})
 	return s.net
 }
@@ -142,8 +145,12 @@ func (s *state) then(e *patch.Event) (next *state, ok bool) {
 	switch {
 	case len(changes) == 0:
 		return s, s != nil
-	case s == nil || s.hops == maxHops:
-		return s, false
+	case s == nil:
+		return nil, false
 	}
-	return &state{before: s, changes: changes, hops: s.hops + 1}, true
+	hops := 1
+	if !s.computed.Load() {
+		hops += s.hops
+	}
+	return &state{before: s, changes: changes, hops: hops}, hops <= maxHops
 }

@@ -18,6 +18,7 @@ import (
 
 func init() {
 	parts["create file"] = func(path string) error {
+		runtime.LockOSThread() // strace counts the calls of each thread
 		s, err := store.Open(path, store.Options{})
 		if err != nil {
 			return err
@@ -44,7 +45,7 @@ func needStrace(t *testing.T) string {
 }
 
 // tracedChild is child for a process that strace makes fail. strace counts the calls of
-// each thread, so it is to be one thread, if the system lets it, that does the work.
+// each thread, so the process has one goroutine at a time.
 func tracedChild(t *testing.T, part, path string, strace ...string) *exec.Cmd {
 	t.Helper()
 	cmd := child(t, part, path, strace...)
@@ -113,11 +114,12 @@ func init() {
 // vacuumAndAppend vacuums a file and appends to it, and says what was acknowledged. What fails
 // once is tried again.
 func vacuumAndAppend(path string) error {
+	runtime.LockOSThread() // strace counts the calls of each thread
 	var s *store.Store
 	failures := 0
 	again := func(call func() error) error {
 		var err error
-		for range 4 { // strace counts the calls of each thread
+		for range 4 {
 			if err = call(); err == nil {
 				return nil
 			}
