@@ -15,7 +15,7 @@ import (
 //   - the newest event of each agent. The runner hands a message to the author of the
 //     newest event that is not the user's, or, where that agent cannot be addressed, of
 //     the newest one before it that can.
-//   - where the user is being asking something that compaction lets stay, and in the newest invocation, which may be
+//   - where the user is being asked something that compaction lets stay, and in the newest invocation, which may be
 //     one that goes on after an answer: that request, the call that it is about with its
 //     responses, the user's messages and what workflow nodes returned. A run that is
 //     resumed is rebuilt from these. Did it see that the user has confirmed a call, but
@@ -65,18 +65,18 @@ func (p pinning) requests(waiting []fold.Call) {
 	for _, c := range waiting {
 		goesOn[p.view.At(c.Index).InvocationID()] = true
 	}
-	newest, asking := "", map[string]bool{}
+	newest, awaits := "", map[string]bool{} // awaits: the invocations that have asked the user's side
 	for _, e := range p.view.Entries() {
 		if id := e.Event.InvocationID(); !e.Summary && id != "" {
-			newest = id // others may stand between what is asking and what is answered
-			asking[id] = asking[id] || len(e.Event.LongRunningToolIDs()) > 0
+			newest = id // other invocations may stand between a question and its answer
+			awaits[id] = awaits[id] || len(e.Event.LongRunningToolIDs()) > 0
 		}
 	}
 	for i, e := range p.view.Entries() {
 		id := e.Event.InvocationID()
 		switch {
 		case e.Summary || id == "":
-		case goesOn[id] || id == newest && asking[id]:
+		case goesOn[id] || id == newest && awaits[id]:
 			p.pinned[i] = p.pinned[i] || e.Event.Author() == userAuthor || len(e.Event.LongRunningToolIDs()) > 0 || isOutput(e.Event)
 		case id == newest:
 			p.pinned[i] = p.pinned[i] || isOutput(e.Event) // it may yet ask

@@ -3,7 +3,6 @@ package adk
 import (
 	"iter"
 	"maps"
-	"slices"
 	"strings"
 
 	"google.golang.org/adk/v2/session"
@@ -61,12 +60,14 @@ func shown(value any) any {
 // withoutTemp returns a state without its temp: keys: they may hold what cannot be
 // stored. It returns m itself if there are none.
 func withoutTemp(m map[string]any) map[string]any {
-	if !slices.ContainsFunc(slices.Collect(maps.Keys(m)), isTemp) {
-		return m
+	for key := range m {
+		if isTemp(key) {
+			own := maps.Clone(m)
+			maps.DeleteFunc(own, func(key string, _ any) bool { return isTemp(key) })
+			return own
+		}
 	}
-	own := maps.Clone(m)
-	maps.DeleteFunc(own, func(key string, _ any) bool { return isTemp(key) })
-	return own
+	return m
 }
 
 // isShared reports whether a state key belongs to all sessions of an app or of a user.
