@@ -187,7 +187,7 @@ func (i *Inspector) recordBody(ctx context.Context, key store.Key, rec patch.Rec
 		if shown.Place, err = where.of(rec.Seq, n, e); err != nil {
 			return recordBody{}, err
 		}
-		if shown.Calls, err = i.callsOf(ctx, where, rec.Seq, n); err != nil {
+		if shown.Calls, err = i.callsOf(ctx, where, rec.Seq, n, e); err != nil {
 			return recordBody{}, err
 		}
 		body.Events = append(body.Events, shown)
@@ -223,6 +223,9 @@ type eventPlaces struct {
 	key    store.Key
 	view   fold.View
 	places *fold.Places
+
+	before   fold.View // the view before a patch hid an event, read last
+	hiddenBy uint64    // the seq of that patch
 }
 
 // places returns the eventPlaces of a session's events as it stands now.
@@ -269,14 +272,20 @@ func (w *eventPlaces) of(seq uint64, index int, e *patch.Event) ([]fact, error) 
 
 // callsOf leads from a function call to the records that answer it, and from an answer to the record of its call. It
 // looks at the newest view that has the event.
-func (i *Inspector) callsOf(ctx context.Context, w *eventPlaces, seq uint64, index int) (out []fact, err error) {
-	v := w.view
+func (i *Inspector) callsOf(ctx context.Context, w *eventPlaces, seq uint64, index int, e *patch.Event) (out []fact, err error) {
 	place, ok := w.places.Of(seq, index)
-	if ok && place.HiddenBySeq > 0 {
-		v, err = i.store.ViewAt(ctx, w.key, place.HiddenBySeq-1)
+	if !ok || len(slices.Collect(e.FunctionParts())) == 0 {
+		return nil, nil
 	}
-	if !ok || err != nil {
-		return nil, err
+	v := w.view
+	if by := place.HiddenBySeq; by > 0 {
+		if by != w.hiddenBy {
+			if w.before, err = i.store.ViewAt(ctx, w.key, by-1); err != nil {
+				return nil, err
+			}
+			w.hiddenBy = by
+		}
+		v = w.before
 	}
 	add := func(text string, to uint64) {
 		if f := (fact{Text: fmt.Sprintf(text, to), URL: recordURL(w.key, to, "")}); len(out) < listedRows && !slices.Contains(out, f) {
