@@ -9,6 +9,7 @@ import (
 	"github.com/patchlog-dev/patchlog/compaction"
 	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/internal/blanks"
+	"github.com/patchlog-dev/patchlog/internal/testlog"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store"
 )
@@ -48,7 +49,7 @@ func TestCompactAfterErase(t *testing.T) {
 	}
 	tells := func(v fold.View) (facts string) {
 		for _, e := range v.Events() {
-			for _, word := range strings.Fields(firstText(e)) {
+			for _, word := range strings.Fields(testlog.FirstText(e)) {
 				if strings.HasPrefix(word, "fact-") {
 					facts += word
 				}
@@ -110,7 +111,7 @@ func TestCompactAfterErase(t *testing.T) {
 var tellingFacts = compaction.SummarizerFunc(func(_ context.Context, r compaction.Request) (compaction.Response, error) {
 	var facts []string
 	for _, e := range r.Events {
-		for _, word := range strings.Fields(firstText(e)) {
+		for _, word := range strings.Fields(testlog.FirstText(e)) {
 			if strings.HasPrefix(word, "fact-") {
 				facts = append(facts, word)
 			}
@@ -142,7 +143,7 @@ func TestEraseShownAgain(t *testing.T) {
 	cfg.Summarizer = compaction.SummarizerFunc(func(_ context.Context, r compaction.Request) (compaction.Response, error) {
 		said := "told:"
 		for _, e := range append(r.Before, r.Events...) {
-			said += " " + firstText(e)[:5]
+			said += " " + testlog.FirstText(e)[:5]
 		}
 		return says(said), nil
 	})

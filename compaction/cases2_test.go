@@ -9,6 +9,7 @@ import (
 
 	"github.com/patchlog-dev/patchlog/compaction"
 	"github.com/patchlog-dev/patchlog/fold"
+	"github.com/patchlog-dev/patchlog/internal/testlog"
 	"github.com/patchlog-dev/patchlog/store"
 )
 
@@ -101,7 +102,7 @@ func TestNoRollingSummary(t *testing.T) {
 
 func TestCallWithoutRole(t *testing.T) {
 	s := newSession(t, "u1 a1 u2 a2")
-	call := parseEvent(t, event{"author": "agent", "invocationId": "inv3", "content": map[string]any{"parts": []any{map[string]any{"functionCall": map[string]any{"id": "x", "name": "tool"}}}}})
+	call := testlog.EventOf(t, event{"author": "agent", "invocationId": "inv3", "content": map[string]any{"parts": []any{map[string]any{"functionCall": map[string]any{"id": "x", "name": "tool"}}}}})
 	s.add(call)
 	s.compact(every(2, 0, &scripted{}))
 	if !strings.HasPrefix(s.visible(), "S1:user ") {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/patchlog-dev/patchlog/compaction"
 	"github.com/patchlog-dev/patchlog/fold"
+	"github.com/patchlog-dev/patchlog/internal/testlog"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store"
 )
@@ -78,7 +79,7 @@ func TestClearToolResults(t *testing.T) {
 
 func TestClearKeepsStateAndFields(t *testing.T) {
 	s := newSession(t, "u1 c1(x)")
-	e := parseEvent(t, event{
+	e := testlog.EventOf(t, event{
 		"id": "r", "author": "agent", "invocationId": "inv1", "branch": "b", "longRunningToolIds": []any{}, "unknown": []any{},
 		"actions": map[string]any{"stateDelta": map[string]any{"found": 3, "app:shared": 1}, "artifactDelta": map[string]any{"f": 2}},
 		"content": map[string]any{"role": "user", "more": 1, "parts": []any{

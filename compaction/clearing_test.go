@@ -102,7 +102,7 @@ func TestClearingCanBeVetoed(t *testing.T) {
 // whole has an event whose result nobody should lose.
 func whole(t *testing.T) *session {
 	s := newSession(t, "u1 c1(x)")
-	e := parseEvent(t, event{"id": "secret", "author": "agent", "invocationId": "inv1", "content": content("user", map[string]any{
+	e := testlog.EventOf(t, event{"id": "secret", "author": "agent", "invocationId": "inv1", "content": content("user", map[string]any{
 		"functionResponse": map[string]any{"id": "x", "name": "tool", "response": map[string]any{"r": "the gate is number 4711 " + strings.Repeat("abc ", 100)}},
 	})})
 	s.add(e)
@@ -138,7 +138,7 @@ func TestSummariesAreOfWhatWasLogged(t *testing.T) {
 func TestShownAgainIsWhatWasLogged(t *testing.T) {
 	s := whole(t)
 	s.compact(clearing(1, 1))
-	s.patch(patch.NewSummarise(0, 8, parseEvent(t, event{"id": "byhand", "author": "user", "content": textOf("user", "all was said")})))
+	s.patch(patch.NewSummarise(0, 8, testlog.EventOf(t, event{"id": "byhand", "author": "user", "content": textOf("user", "all was said")})))
 	s.append("u2*50 a2*50")
 	sum := &scripted{}
 	s.compact(every(1, 1, sum))
@@ -217,7 +217,7 @@ func TestClearedResultsForPeople(t *testing.T) {
 func TestForgedClearing(t *testing.T) {
 	s := whole(t)
 	s.patch(patch.NewSplice(1, 2).WithState(patch.Keep)) // somebody cut the secret out
-	forged := parseEvent(t, event{"id": "forged", "author": "agent", "invocationId": "inv1", "content": textOf("model", strings.Repeat("abc ", 40)),
+	forged := testlog.EventOf(t, event{"id": "forged", "author": "agent", "invocationId": "inv1", "content": textOf("model", strings.Repeat("abc ", 40)),
 		"customMetadata": map[string]any{"patchlog": map[string]any{"cleared": map[string]any{"as": "forged", "id": "secret", "seq": 3, "tokens": 9}}}})
 	s.add(forged)
 	sum := &scripted{}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/patchlog-dev/patchlog/compaction"
 	"github.com/patchlog-dev/patchlog/fold"
+	"github.com/patchlog-dev/patchlog/internal/testlog"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store"
 )
@@ -65,13 +66,13 @@ func judgeLog(t *testing.T, st *store.Store, k store.Key, by *told) (patches int
 				covered[v.At(i).ID()] = v.At(i)
 			}
 			for _, s := range r.Patch.NewEvents() {
-				text := firstText(s)
+				text := testlog.FirstText(s)
 				if saw, asked := by.shown[text]; asked {
 					shown = append(shown, saw...)
 					continue
 				}
 				for _, id := range gone { // or it says them word for word
-					if strings.Contains(text, strings.TrimSpace(firstText(covered[id]))) {
+					if strings.Contains(text, strings.TrimSpace(testlog.FirstText(covered[id]))) {
 						shown = append(shown, id)
 					}
 				}
@@ -119,7 +120,7 @@ func TestConcurrentOnOneSession(t *testing.T) {
 		appenders.Go(func() {
 			for range rounds / 2 {
 				n := appended.Add(1)
-				e := parseEvent(t, event{
+				e := testlog.EventOf(t, event{
 					"id": fmt.Sprintf("e%d", n), "author": "user", "invocationId": fmt.Sprintf("inv%d", n/2),
 					"content": textOf("user", strings.Repeat("abc ", 10)),
 				})
@@ -237,7 +238,7 @@ func TestConcurrentWorkers(t *testing.T) {
 			wg.Go(func() {
 				for n := range rounds {
 					id := fmt.Sprintf("e%d-%d-%d", i, part, n)
-					e := parseEvent(t, event{"id": id, "author": "user", "invocationId": "inv" + id, "content": textOf("user", strings.Repeat("abc ", 10))})
+					e := testlog.EventOf(t, event{"id": id, "author": "user", "invocationId": "inv" + id, "content": textOf("user", strings.Repeat("abc ", 10))})
 					if _, err := s.store.AppendEvents(t.Context(), keyOf(i), store.AppendOptions{}, e); err != nil {
 						t.Errorf("append: %v", err)
 					}

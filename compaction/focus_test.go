@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/patchlog-dev/patchlog/compaction"
+	"github.com/patchlog-dev/patchlog/internal/testlog"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store"
 )
@@ -66,7 +67,7 @@ func TestPrepareKeeps(t *testing.T) {
 		if _, err := c.MaybeCompact(t.Context(), key); err != nil {
 			t.Fatal(row.name, err)
 		}
-		if got := firstText(s.view().At(0)); got != row.want {
+		if got := testlog.FirstText(s.view().At(0)); got != row.want {
 			t.Errorf("%s: the summary is %q, want %q", row.name, got, row.want)
 		}
 		if len(asked) != 1 || len(asked[0].Events) != 2 || asked[0].Key != key || asked[0].Trigger != compaction.ByInterval || asked[0].View.Len() != 2 || asked[0].Merge {

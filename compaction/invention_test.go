@@ -95,7 +95,7 @@ func TestVerified(t *testing.T) {
 				}
 				return
 			}
-			if got := firstText(s.view().At(0)); got != c.says {
+			if got := testlog.FirstText(s.view().At(0)); got != c.says {
 				t.Errorf("says %q", got)
 			}
 			w := done[0]
@@ -201,7 +201,7 @@ func TestVerifiedOfLittle(t *testing.T) {
 	s.say("user", "i2", "Thanks.")
 	sum := answering("ORDER-4712")
 	done := s.compact(every(2, 0, sum))
-	if len(done) != 1 || sum.calls() != 2 || done[0].Lost != 0 || done[0].Held != 1 || !strings.Contains(firstText(s.view().At(0)), "ORDER-4711") {
+	if len(done) != 1 || sum.calls() != 2 || done[0].Lost != 0 || done[0].Held != 1 || !strings.Contains(testlog.FirstText(s.view().At(0)), "ORDER-4711") {
 		t.Errorf("%+v after %d calls: %s", done, sum.calls(), s.visible())
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/patchlog-dev/patchlog/compaction"
+	"github.com/patchlog-dev/patchlog/internal/testlog"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store"
 )
@@ -30,7 +31,7 @@ func TestLineageInAnotherLog(t *testing.T) {
 		for _, w := range words {
 			e, _ := parseWord(t, w, s.words)
 			s.words++
-			if _, err := s.store.AppendEvents(t.Context(), k, store.AppendOptions{}, parseEvent(t, e)); err != nil {
+			if _, err := s.store.AppendEvents(t.Context(), k, store.AppendOptions{}, testlog.EventOf(t, e)); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/patchlog-dev/patchlog/compaction"
+	"github.com/patchlog-dev/patchlog/internal/testlog"
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
@@ -170,7 +171,7 @@ func TestCallOfTheNewestInvocationThatIsAskedAbout(t *testing.T) {
 		if e["invocationId"] == nil {
 			e["invocationId"] = fmt.Sprint("inv", i)
 		}
-		events = append(events, parseEvent(t, e))
+		events = append(events, testlog.EventOf(t, e))
 	}
 	s.add(events...)
 	done, err := s.compactor(with(every(1, 0, nil), func(c *compaction.Config) { c.Limits().WaitingCalls = 1 })).MaybeCompact(t.Context(), key)

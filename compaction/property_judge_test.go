@@ -11,6 +11,7 @@ import (
 	"github.com/patchlog-dev/patchlog/compaction/internal/transcript"
 	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/internal/records"
+	"github.com/patchlog-dev/patchlog/internal/testlog"
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
@@ -283,7 +284,7 @@ func (p pass) covered() {
 func (p pass) saidWordForWord(e *patch.Event) bool {
 	was := eventIDs(p.before)
 	for _, s := range p.after.Events() {
-		if _, there := was[s.ID()]; !there && groupName(s) == groupName(e) && p.isWordForWord(firstText(s), groupName(s)) {
+		if _, there := was[s.ID()]; !there && groupName(s) == groupName(e) && p.isWordForWord(testlog.FirstText(s), groupName(s)) {
 			return true
 		}
 	}
@@ -302,7 +303,7 @@ func (p pass) isWordForWord(text, group string) bool {
 			continue
 		}
 		tokens += p.m.logged(p.original(e), e).EstimatedTokens()
-		said := firstText(e)
+		said := testlog.FirstText(e)
 		if !p.before.Entry(i).Summary {
 			said = transcript.Of([]*patch.Event{p.m.logged(p.original(e), e)}, 0)
 		}
@@ -329,7 +330,7 @@ func (p pass) summaries() {
 		if _, there := was[e.ID()]; there {
 			continue
 		}
-		text := firstText(e)
+		text := testlog.FirstText(e)
 		r, asked := p.asked[text]
 		if !asked && p.after.Entry(i).Summary && p.isWordForWord(text, groupName(e)) {
 			continue

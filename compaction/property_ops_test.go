@@ -10,6 +10,7 @@ import (
 
 	"github.com/patchlog-dev/patchlog/compaction"
 	"github.com/patchlog-dev/patchlog/fold"
+	"github.com/patchlog-dev/patchlog/internal/testlog"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store"
 )
@@ -251,7 +252,7 @@ func (m *machine) empty(_ *rapid.T, e event) {
 }
 
 func (m *machine) append(e event) {
-	parsed := parseEvent(m.t, e)
+	parsed := testlog.EventOf(m.t, e)
 	m.events = append(m.events, parsed)
 	for _, k := range []store.Key{key, twinKey} {
 		if _, err := m.store.AppendEvents(context.Background(), k, store.AppendOptions{}, parsed); err != nil {
@@ -278,13 +279,13 @@ func (m *machine) byHand(t *rapid.T) {
 		var instead []*patch.Event
 		if oneIn(t, 3, "replaced") {
 			made["content"] = textOf("user", "said by hand instead")
-			instead = append(instead, parseEvent(t, made))
+			instead = append(instead, testlog.EventOf(t, made))
 		}
 		patchAt = func(start int) *patch.PatchEvent { return patch.NewSplice(start, count, instead...).WithState(policy) }
 	case 2:
 		patchAt = func(int) *patch.PatchEvent { return patch.NewTruncateBefore(v.At(start).ID()) }
 	default:
-		s := parseEvent(t, made)
+		s := testlog.EventOf(t, made)
 		patchAt = func(start int) *patch.PatchEvent { return patch.NewSummarise(start, count, s) }
 	}
 	_, err := m.store.ApplyPatch(context.Background(), key, store.PatchOptions{On: v}, patchAt(start))

@@ -16,6 +16,7 @@ import (
 	"github.com/patchlog-dev/patchlog/compaction"
 	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/internal/records"
+	"github.com/patchlog-dev/patchlog/internal/testlog"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store"
 )
@@ -303,7 +304,7 @@ func TestPropertyToldFirstSurvives(t *testing.T) {
 			}}
 			cfg := with(every(row.interval, 0, sum), func(c *compaction.Config) { c.Limits().Summaries = row.k })
 			c := s.compactor(cfg)
-			first := parseEvent(t, event{"author": "user", "invocationId": "inv0", "content": textOf("user", "my colour is teal, as you know")})
+			first := testlog.EventOf(t, event{"author": "user", "invocationId": "inv0", "content": textOf("user", "my colour is teal, as you know")})
 			s.add(first)
 			for turn := 1; turn <= turns; turn++ {
 				s.append(fmt.Sprintf("u%d a%d", turn, turn))
@@ -330,7 +331,7 @@ func TestPropertyToldFirstSurvives(t *testing.T) {
 				if passes := compaction.LineageOf(oldest).Passes; passes > 1+log {
 					t.Fatalf("turn %d: what was told first went through %d summarisations of %d windows", turn, passes, windows)
 				}
-				if text := firstText(oldest); !strings.Contains(text, "teal") {
+				if text := testlog.FirstText(oldest); !strings.Contains(text, "teal") {
 					t.Fatalf("turn %d: the oldest summary says %q", turn, text)
 				}
 			}

@@ -134,10 +134,10 @@ func TestNewRequestRedacts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if strings.Contains(req.Prompt, "ada@") || strings.Contains(firstText(req.Events[0]), "ada@") || !strings.Contains(req.Prompt, "to [email ") {
+	if strings.Contains(req.Prompt, "ada@") || strings.Contains(testlog.FirstText(req.Events[0]), "ada@") || !strings.Contains(req.Prompt, "to [email ") {
 		t.Errorf("asked is %+v", req)
 	}
-	if firstText(e) != "to ada@example.com" {
+	if testlog.FirstText(e) != "to ada@example.com" {
 		t.Errorf("the event is %s now", e)
 	}
 }

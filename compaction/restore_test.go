@@ -8,6 +8,7 @@ import (
 	"github.com/patchlog-dev/patchlog/compaction"
 	"github.com/patchlog-dev/patchlog/compaction/internal/transcript"
 	"github.com/patchlog-dev/patchlog/internal/records"
+	"github.com/patchlog-dev/patchlog/internal/testlog"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store"
 )
@@ -127,7 +128,7 @@ func TestRecall(t *testing.T) {
 			}
 		}, "R20(x)", "x→ copy e24, z→"},
 		{"cut by hand", "u1 l1(x)*20 r1(x) a1 u2 l2(z) u3 a3", nil, func(s *session) {
-			s.patch(patch.NewSplice(0, 1, parseEvent(s.t, event{"id": "note", "author": "user", "content": textOf("user", "a note")})))
+			s.patch(patch.NewSplice(0, 1, testlog.EventOf(s.t, event{"id": "note", "author": "user", "content": textOf("user", "a note")})))
 		}, "R4(x)", "z→"},
 		{"cut by hand before the summary", "u1 c1(x)*20 u2 c2(z) u3 a3", func(s *session) { s.patch(patch.NewSplice(1, 1)) }, nil, "r4(x)", "z→"},
 		{"with a result that was shortened", "u1 l1(x)*20 r1(x) a1 u2 l2(z) u3 a3", func(s *session) {
@@ -163,7 +164,7 @@ func TestRecall(t *testing.T) {
 					var answers []*patch.Event
 					for i, w := range strings.Fields(row.answers) {
 						e, _ := parseWord(t, w, s.words+i)
-						answers = append(answers, parseEvent(t, e))
+						answers = append(answers, testlog.EventOf(t, e))
 					}
 					s.recall(answers...)
 					s.append(row.answers)

@@ -1,7 +1,6 @@
 package compaction_test
 
 import (
-	"encoding/json"
 	"fmt"
 	"regexp"
 	"strconv"
@@ -11,6 +10,7 @@ import (
 
 	"github.com/patchlog-dev/patchlog/compaction"
 	"github.com/patchlog-dev/patchlog/fold"
+	"github.com/patchlog-dev/patchlog/internal/testlog"
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
@@ -111,31 +111,11 @@ func at(i int) string {
 	return time.Date(2026, 1, 1, 0, 0, i, 0, time.UTC).Format(time.RFC3339)
 }
 
-func parseEvent(t tester, e event) *patch.Event {
-	text, err := json.Marshal(e)
-	if err != nil {
-		t.Fatal(err)
-	}
-	out, err := patch.ParseEvent(text)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return out
-}
-
 func content(role string, parts ...any) map[string]any {
 	return map[string]any{"role": role, "parts": parts}
 }
 
 func textOf(role, text string) map[string]any { return content(role, map[string]any{"text": text}) }
-
-// firstText is the text of an event's first part.
-func firstText(e *patch.Event) string {
-	for _, p := range e.Content().Parts() {
-		return p.Text
-	}
-	return ""
-}
 
 // script gives the view of a log written in words.
 func script(t testing.TB, words string) fold.View {
@@ -158,12 +138,12 @@ func script(t testing.TB, words string) fold.View {
 			e["author"] = "user"
 			e["actions"] = map[string]any{"compaction": map[string]any{"startTimestamp": 1, "endTimestamp": 2}}
 			e["customMetadata"] = map[string]any{"patchlog": map[string]any{"level": level, "windows": windows, "passes": level, "events": windows}}
-			hidden := parseEvent(t, event{"id": fmt.Sprintf("hidden%d", i), "author": "user", "invocationId": fmt.Sprintf("old%d", i)})
+			hidden := testlog.EventOf(t, event{"id": fmt.Sprintf("hidden%d", i), "author": "user", "invocationId": fmt.Sprintf("old%d", i)})
 			apply(patch.Record{Event: hidden})
-			apply(patch.Record{Patch: patch.NewSummarise(v.Len()-1, 1, parseEvent(t, e))})
+			apply(patch.Record{Patch: patch.NewSummarise(v.Len()-1, 1, testlog.EventOf(t, e))})
 			continue
 		}
-		apply(patch.Record{Event: parseEvent(t, e)})
+		apply(patch.Record{Event: testlog.EventOf(t, e)})
 	}
 	if skipped := v.SkippedCount(); skipped > 0 {
 		t.Fatalf("%q: %d patches of the script were skipped", words, skipped)

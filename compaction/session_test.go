@@ -11,6 +11,7 @@ import (
 	"github.com/patchlog-dev/patchlog/compaction"
 	"github.com/patchlog-dev/patchlog/compaction/adkrecord"
 	"github.com/patchlog-dev/patchlog/fold"
+	"github.com/patchlog-dev/patchlog/internal/testlog"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store"
 )
@@ -33,9 +34,7 @@ func newSession(t testing.TB, words string) *session {
 
 // tester is a test, or a case of a property.
 type tester interface {
-	Helper()
-	Errorf(format string, args ...any)
-	Fatal(args ...any)
+	testlog.Failer
 	Fatalf(format string, args ...any)
 	Context() context.Context
 }
@@ -59,7 +58,7 @@ func (s *session) append(words string) {
 		if level > 0 {
 			s.t.Fatalf("a summary is not appended: %q", w)
 		}
-		events = append(events, parseEvent(s.t, e))
+		events = append(events, testlog.EventOf(s.t, e))
 		s.words++
 	}
 	s.add(events...)

@@ -27,10 +27,7 @@ import (
 )
 
 // grown is the timeline of a log, with what its view needs of it.
-func grown(t interface {
-	Helper()
-	Fatal(...any)
-}, records []patch.Record) *timeline {
+func grown(t testlog.Failer, records []patch.Record) *timeline {
 	t.Helper()
 	line := &timeline{view: fold.New("", nil), turns: map[string]int{}}
 	for _, r := range records {

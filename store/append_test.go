@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/patchlog-dev/patchlog/internal/testlog"
 	"github.com/patchlog-dev/patchlog/internal/teststore"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/recall"
@@ -222,14 +223,14 @@ func TestDefaultIDsAreUUIDs(t *testing.T) {
 func resultEvent(t *testing.T, id, call, text string) *patch.Event {
 	t.Helper()
 	e, err := patch.ParseEvent(fmt.Appendf(nil, `{"id":%q,"author":"agent","content":{"role":"user","parts":[{"functionResponse":{"id":%q,"name":"f","response":{"out":%q}}}]},"actions":{"stateDelta":{"k":%q,"app:k":1}}}`, id, call, text, id))
-	no(t, err)
+	testlog.NoError(t, err)
 	return e
 }
 
 func twoCalls(t *testing.T) *patch.Event {
 	t.Helper()
 	e, err := patch.ParseEvent([]byte(`{"id":"call","author":"agent","content":{"role":"model","parts":[{"functionCall":{"id":"c1","name":"f"}},{"functionCall":{"id":"c2","name":"f"}}]}}`))
-	no(t, err)
+	testlog.NoError(t, err)
 	return e
 }
 
@@ -307,7 +308,7 @@ func TestAppendShortens(t *testing.T) {
 			t.Errorf("without its call: %v", err)
 		}
 		for r, err := range s.RawEvents(ctx, key, done.View.Seq()) {
-			no(t, err)
+			testlog.NoError(t, err)
 			if back, err := s.Revert(ctx, key, store.UndoOptions{}, r.ID()); err != nil || back.View.At(back.View.Len()-1).ID() != "r4" {
 				t.Errorf("taken back without its call: %v", err)
 			}

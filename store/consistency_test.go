@@ -12,6 +12,7 @@ import (
 	bbolt "go.etcd.io/bbolt"
 
 	"github.com/patchlog-dev/patchlog/fold"
+	"github.com/patchlog-dev/patchlog/internal/testlog"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store"
 	"github.com/patchlog-dev/patchlog/store/bolt"
@@ -114,7 +115,7 @@ func (e *env) nameOf(info store.Info) string {
 func countIDs(t *testing.T, path string) (n int) {
 	t.Helper()
 	db, err := bbolt.Open(path, 0, &bbolt.Options{ReadOnly: true})
-	no(t, err)
+	testlog.NoError(t, err)
 	defer db.Close()
 	err = db.View(func(tx *bbolt.Tx) error {
 		return tx.Bucket([]byte("records")).ForEach(func(k, row []byte) error {
@@ -124,6 +125,6 @@ func countIDs(t *testing.T, path string) (n int) {
 			return nil
 		})
 	})
-	no(t, err)
+	testlog.NoError(t, err)
 	return n
 }

@@ -25,7 +25,7 @@ import (
 func source(t *testing.T) *store.Store {
 	t.Helper()
 	s, err := store.OpenMemory(store.Options{Now: func() time.Time { return now.Add(-time.Hour) }})
-	no(t, err)
+	testlog.NoError(t, err)
 	t.Cleanup(func() { _ = s.Close() })
 	add(t, s, key, map[string]any{"cart": 1, "app:motd": "hi", "user:lang": "en"}, 5)
 	typed, err := patch.NewEvent(patch.Fields{ID: "typed", Author: "user", Actions: patch.Actions{StateDelta: map[string]any{"n": int32(7), "user:lang": "de"}}})
@@ -35,7 +35,7 @@ func source(t *testing.T) *store.Store {
 	if err == nil {
 		_, err = s.ApplyPatch(ctx, key, store.PatchOptions{AsOfNow: true}, patch.NewSplice(1, 2))
 	}
-	no(t, err)
+	testlog.NoError(t, err)
 	return s
 }
 
@@ -49,9 +49,9 @@ func raw(t *testing.T, s *store.Store, key store.Key) []string {
 	t.Helper()
 	var all []string
 	for r, err := range s.RawEvents(ctx, key, 0) {
-		no(t, err)
+		testlog.NoError(t, err)
 		data, err := patch.AppendRecord(nil, r) // with the Go types
-		no(t, err)
+		testlog.NoError(t, err)
 		all = append(all, fmt.Sprint(r.Seq, " ", string(data)))
 	}
 	return all
@@ -267,8 +267,8 @@ func (e *env) absentFork() {
 	}
 }
 
-// A long log is forked in steps. Between any two nobody sees the fork, and everybody
-// writes, to the session that is being forked too.
+// A long log is forked in steps. Between two steps the fork is invisible, and others
+// write, to the session that is being forked too.
 func TestForkInSteps(t *testing.T) {
 	onSteps(t, func(e *env, s *stepped) {
 		before := e.view()

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/patchlog-dev/patchlog/internal/testlog"
 	"github.com/patchlog-dev/patchlog/store"
 )
 
@@ -73,7 +74,7 @@ func TestCreationCutShort(t *testing.T) {
 					if runErr != nil {
 						t.Errorf("%s %d: %v\n%s", call, n, runErr, out)
 					}
-					break // there are not so many
+					break // the call was made fewer than n times
 				}
 				injected++
 				what := fmt.Sprintf("%s %d with %s", call, n, how)
@@ -218,7 +219,7 @@ func TestVacuumCutShort(t *testing.T) {
 		for _, how := range []string{"error=EIO", "signal=KILL"} {
 			for n := 1; ; n++ {
 				path := filepath.Join(t.TempDir(), "log.db")
-				no(t, os.WriteFile(path, worn, 0o600))
+				testlog.NoError(t, os.WriteFile(path, worn, 0o600))
 				trace := filepath.Join(t.TempDir(), "trace")
 				cmd := tracedChild(t, "vacuum", path, strace, "-f", "-o", trace, "-e", "trace="+call,
 					"-e", fmt.Sprintf("inject=%s:%s:when=%d", call, how, n))
@@ -243,7 +244,7 @@ func TestVacuumCutShort(t *testing.T) {
 				}
 				afterVacuum(t, what, path, string(out))
 				if !hit {
-					break // there are not so many
+					break // the call was made fewer than n times
 				}
 				injected++
 			}

@@ -37,7 +37,7 @@ func TestBackupOfAHalfErasedSession(t *testing.T) {
 	if _, err := s.Erase(t.Context(), eraseKey, store.EraseSelection{All: true}, store.EraseOptions{ID: "r"}); !errors.Is(err, storetest.ErrInjected) {
 		t.Fatalf("a step that fails: %v", err)
 	}
-	no(t, s.Close())
+	testlog.NoError(t, s.Close())
 
 	open := func(name string) *store.Store {
 		s := openStore(t, filepath.Join(dir, name), store.Options{})
@@ -45,8 +45,8 @@ func TestBackupOfAHalfErasedSession(t *testing.T) {
 		return s
 	}
 	var copied bytes.Buffer
-	no(t, open("log.db").Backup(t.Context(), &copied))
-	no(t, os.WriteFile(filepath.Join(dir, "copy.db"), copied.Bytes(), 0o600))
+	testlog.NoError(t, open("log.db").Backup(t.Context(), &copied))
+	testlog.NoError(t, os.WriteFile(filepath.Join(dir, "copy.db"), copied.Bytes(), 0o600))
 	s = open("copy.db")
 	must(t)(s.Erase(t.Context(), eraseKey, store.EraseSelection{}, store.EraseOptions{ID: "r"}))
 	if got := has(t, s, eraseKey, "secret"); len(got) > 0 {
@@ -225,9 +225,9 @@ func forkedWhileErased(t *testing.T, erase func(s *store.Store) error) {
 						t.Fatalf("%s: again: %v", name, err)
 					}
 					for info, err := range other.List(ctx, store.ListOptions{}) {
-						no(t, err)
+						testlog.NoError(t, err)
 						var out strings.Builder
-						no(t, other.Export(ctx, info.Key, &out, store.ExportOptions{}))
+						testlog.NoError(t, other.Export(ctx, info.Key, &out, store.ExportOptions{}))
 						if strings.Contains(out.String(), "secret") {
 							t.Errorf("%s: %s shows it", name, info.Key)
 						}
@@ -391,18 +391,18 @@ func TestKilledErasing(t *testing.T) {
 	summarise(events/60, 60)
 	summarise(events/300, 5)
 	must(t)(s.Fork(ctx, key, fork, store.ForkOptions{}))
-	no(t, s.Close())
+	testlog.NoError(t, s.Close())
 	killed := 0
 	for most := 20 * time.Millisecond; ; most += most / 2 {
 		cmd := child(t, "erase", path)
-		no(t, cmd.Start())
+		testlog.NoError(t, cmd.Start())
 		kill := time.AfterFunc(rand.N(most), func() { _ = cmd.Process.Kill() })
 		err := cmd.Wait()
 		kill.Stop()
 		s := open()
 		left := 0
 		for p, err := range s.Verify(ctx, store.VerifyOptions{}) {
-			no(t, err)
+			testlog.NoError(t, err)
 			if r, err := s.Receipts(ctx, p.Key); err != nil || len(r) != 1 || r[0].Seq != p.Seq {
 				t.Errorf("after %d kills: %v", killed, p)
 			}
@@ -445,7 +445,7 @@ func TestEraseCanaries(t *testing.T) {
 	}
 	dir := t.TempDir()
 	b, err := bolt.Open(filepath.Join(dir, "a.db"), bolt.Options{NoSync: true})
-	no(t, err)
+	testlog.NoError(t, err)
 	s := newStore(t, b, store.Options{Snapshots: snapshot.Policy{Every: 100, Share: 1}})
 	defer s.Close()
 	canary.Plant(t, s, n)
@@ -460,11 +460,11 @@ func TestEraseCanaries(t *testing.T) {
 	} else {
 		t.Logf("%d canaries are found before the vacuum", got)
 	}
-	no(t, s.Vacuum(ctx))
+	testlog.NoError(t, s.Vacuum(ctx))
 	if got := canary.Find(t, dir, stored); got != 0 {
 		t.Errorf("%d canaries are found after the vacuum", got)
 	}
-	no(t, s.Close())
+	testlog.NoError(t, s.Close())
 	if got := canary.Find(t, dir, stored); got != 0 {
 		t.Errorf("%d canaries are found after closing", got)
 	}

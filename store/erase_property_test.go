@@ -15,6 +15,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/patchlog-dev/patchlog/fold"
+	"github.com/patchlog-dev/patchlog/internal/testlog"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/recall"
 	"github.com/patchlog-dev/patchlog/snapshot"
@@ -68,7 +69,7 @@ func (w *lawWorld) open(b backend.Backend) {
 
 func (w *lawWorld) must(err error) {
 	w.t.Helper()
-	no(w.t, err)
+	testlog.NoError(w.t, err)
 }
 
 func (w *lawWorld) view() fold.View {
@@ -386,7 +387,7 @@ func (w *eraseWorld) open() {
 
 func (w *eraseWorld) must(err error) {
 	w.r.Helper()
-	no(w.r, err)
+	testlog.NoError(w.r, err)
 }
 
 func (w *eraseWorld) keys() []store.Key {

@@ -68,7 +68,7 @@ func createWith(t testing.TB, s *store.Store, key store.Key, events ...*patch.Ev
 func verified(t testing.TB, s *store.Store) {
 	t.Helper()
 	for p, err := range s.Verify(context.Background(), store.VerifyOptions{}) {
-		no(t, err)
+		testlog.NoError(t, err)
 		t.Errorf("verify: %v", p)
 	}
 }
@@ -78,7 +78,7 @@ func verified(t testing.TB, s *store.Store) {
 func has(t testing.TB, s *store.Store, key store.Key, text string) (seqs []uint64) {
 	t.Helper()
 	for r, err := range s.RawEvents(context.Background(), key, 1) {
-		no(t, err)
+		testlog.NoError(t, err)
 		if line, _ := r.MarshalJSON(); bytes.Contains(line, []byte(text)) {
 			seqs = append(seqs, r.Seq)
 		}
@@ -95,7 +95,7 @@ func has(t testing.TB, s *store.Store, key store.Key, text string) (seqs []uint6
 		}
 	}
 	hits, err := s.Search(context.Background(), key, recall.Search{Query: text})
-	no(t, err)
+	testlog.NoError(t, err)
 	for _, hit := range hits {
 		if line := hit.Event.String() + hit.Snippet.Text; strings.Contains(line, text) && len(seqs) == 0 {
 			t.Errorf("a search finds %s", line)
@@ -138,7 +138,7 @@ func TestEraseCascade(t *testing.T) {
 		apply(patch.NewSplice(3, 1).WithID("cut").WithGroup("g").WithState(patch.Keep),
 			patch.NewSummarise(0, 1, summary("s1", "number 4711 and more")).WithID("sum").WithGroup("g"))
 		cleared, err := lines(t, `{"id":"e3","author":"agent","content":{"role":"user","parts":[{"functionResponse":{"id":"c","name":"look","response":{"x":"long"}}}]}}`)[0].StandIn("e3short", 3, nil)
-		no(t, err)
+		testlog.NoError(t, err)
 		apply(patch.NewSplice(2, 1, cleared).WithID("clear").WithState(patch.Keep))
 		apply(patch.NewSummarise(0, 1, summary("s2", "again 4711")).WithID("sum2"))
 		copied := lines(t, `{"id":"back","content":{"role":"model","parts":[{"text":"4711 came back"}]},"customMetadata":{"patchlog":{"recalled":"e1","as":"back"}}}`)[0]
@@ -235,11 +235,11 @@ func TestErasureDigest(t *testing.T) {
 	createWith(t, s, eraseKey, said(t, "e1", "one"), said(t, "e2", "two"), said(t, "e3", "three"))
 	var records []patch.Record
 	for r, err := range s.RawEvents(ctx, eraseKey, 1) {
-		no(t, err)
+		testlog.NoError(t, err)
 		records = append(records, r)
 	}
 	done, err := s.Erase(ctx, eraseKey, store.EraseSelection{Seqs: []uint64{1, 3}}, store.EraseOptions{})
-	no(t, err)
+	testlog.NoError(t, err)
 	of, ok := done.Sessions[0].Receipt.Patch.Erasure()
 	if !ok || len(done.Salt) != 32 {
 		t.Fatalf("%+v", done)
@@ -283,11 +283,11 @@ func TestEraseSelections(t *testing.T) {
 		ctx := t.Context()
 		createWith(t, s, eraseKey, lines(t, texts...)...)
 		p, err := patch.NewPin("e1").WithID("p").WithCustomMetadata(map[string]any{"why": "the needle"})
-		no(t, err)
+		testlog.NoError(t, err)
 		must(t)(s.ApplyPatch(ctx, eraseKey, store.PatchOptions{}, p))
 		must(t)(s.ApplyPatch(ctx, eraseKey, store.PatchOptions{AsOfNow: true, AllowPinned: true}, patch.NewSummarise(0, 1, said(t, "s", "told")).WithID("q")))
 		done, err := s.Erase(ctx, eraseKey, sel, store.EraseOptions{Values: patch.NullValues})
-		no(t, err)
+		testlog.NoError(t, err)
 		seqs := []uint64{}
 		for _, session := range done.Sessions {
 			for _, e := range session.Events {
@@ -386,7 +386,7 @@ func TestEraseIsNotForged(t *testing.T) {
 	}
 	receipt := patch.NewErase(patch.Erasure{Seqs: []patch.Span{{From: 1, To: 1}}}).WithID("r")
 	var file strings.Builder
-	no(t, s.Export(ctx, eraseKey, &file, store.ExportOptions{}))
+	testlog.NoError(t, s.Export(ctx, eraseKey, &file, store.ExportOptions{}))
 	other := eraseKey
 	other.Session = "other"
 	for text, key := range map[string]store.Key{
@@ -419,7 +419,7 @@ func TestExportErased(t *testing.T) {
 	}
 	for i, opts := range []store.ExportOptions{{}, {Visible: true}} {
 		var file strings.Builder
-		no(t, s.Export(ctx, eraseKey, &file, opts))
+		testlog.NoError(t, s.Export(ctx, eraseKey, &file, opts))
 		copied := eraseKey
 		copied.Session = fmt.Sprint("copy ", i)
 		for range 2 { // the second time it finds what is there
@@ -445,19 +445,19 @@ func logged(t *testing.T, lines ...string) *store.Store {
 	t.Cleanup(func() { _ = s.Close() })
 	createWith(t, s, eraseKey)
 	all, err := b.List(t.Context(), "", "", 1)
-	no(t, err)
+	testlog.NoError(t, err)
 	head := all[0].Head
 	batch := backend.Batch{Creation: head.Creation, Seen: head.Token, Next: head.Token ^ 1, Chain: head.Chain}
 	for i, line := range lines {
 		r, err := patch.ParseRecord([]byte(line))
-		no(t, err)
+		testlog.NoError(t, err)
 		r = patch.Complete(r, nil, now)
 		r.Seq = uint64(i + 1)
 		data, err := patch.AppendRecord(nil, r)
-		no(t, err)
+		testlog.NoError(t, err)
 		batch.Records = append(batch.Records, backend.Record{Seq: r.Seq, Sum: recordform.Checksum(data), Data: data, IDs: slices.Collect(r.IDs())})
 	}
-	no(t, b.Append(t.Context(), all[0].Session, batch))
+	testlog.NoError(t, b.Append(t.Context(), all[0].Session, batch))
 	return s
 }
 
@@ -484,7 +484,7 @@ func TestVerifyErasures(t *testing.T) {
 		s := logged(t, c.lines...)
 		var found []string
 		for p, err := range s.Verify(ctx, store.VerifyOptions{}) {
-			no(t, err)
+			testlog.NoError(t, err)
 			found = append(found, p.String())
 		}
 		wants := strings.Split(c.want, "|")
@@ -564,7 +564,7 @@ func summariesSay(t testing.TB, s *store.Store, want map[string]string) {
 	t.Helper()
 	says := map[string]string{}
 	for r, err := range s.RawEvents(t.Context(), eraseKey, 1) {
-		no(t, err)
+		testlog.NoError(t, err)
 		for _, e := range r.Events() {
 			says[e.ID()] = textOf(e)
 		}
@@ -608,9 +608,9 @@ func TestEraseReverts(t *testing.T) {
 			dry := c.opts
 			dry.DryRun = true
 			planned, err := s.Erase(t.Context(), eraseKey, sel, dry)
-			no(t, err)
+			testlog.NoError(t, err)
 			done, err := s.Erase(t.Context(), eraseKey, sel, c.opts)
-			no(t, err)
+			testlog.NoError(t, err)
 			v, err := s.View(t.Context(), eraseKey)
 			one := done.Sessions[0]
 			if got := fmt.Sprintf("%s; %v %v", visible(v), one.Reverted, one.Blank); err != nil || got != c.want {
@@ -640,7 +640,7 @@ func TestEraseReverts(t *testing.T) {
 func recordsFrom(t testing.TB, s *store.Store, key store.Key, seq uint64) (all []patch.Record) {
 	t.Helper()
 	for r, err := range s.RawEvents(context.Background(), key, seq) {
-		no(t, err)
+		testlog.NoError(t, err)
 		all = append(all, r)
 	}
 	return all
@@ -780,7 +780,7 @@ func eraseIDs(t testing.TB, s *store.Store, key store.Key, opts store.EraseOptio
 	dry := opts
 	dry.DryRun = true
 	planned, err := s.Erase(t.Context(), key, sel, dry)
-	no(t, err)
+	testlog.NoError(t, err)
 	done, err := s.Erase(t.Context(), key, sel, opts)
 	if err != nil || !slices.Equal(whys(planned), whys(done)) {
 		t.Fatalf("erased %q, planned %q, %v", whys(done), whys(planned), err)
@@ -826,7 +826,7 @@ func TestEraseWhatWasKept(t *testing.T) {
 	})
 }
 
-// What has to be planned anew, since somebody else wrote, is told in full.
+// An erase that is planned again, since another writer came first, reports all of its result.
 func TestEraseKeepingPlannedAnew(t *testing.T) {
 	erasable(t, func(t *testing.T, s *store.Store, faulty *storetest.Faulty) {
 		createWith(t, s, eraseKey, said(t, "a", "secret"), said(t, "b", "other"))

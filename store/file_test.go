@@ -19,6 +19,7 @@ import (
 
 	bbolt "go.etcd.io/bbolt"
 
+	"github.com/patchlog-dev/patchlog/internal/testlog"
 	"github.com/patchlog-dev/patchlog/internal/teststore"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/snapshot"
@@ -91,7 +92,7 @@ func TestOpenWhatIsNoStore(t *testing.T) {
 	dir := t.TempDir()
 	path := func(name string) string { return filepath.Join(dir, name) }
 	write := func(name string, data []byte) string {
-		no(t, os.WriteFile(path(name), data, 0o600))
+		testlog.NoError(t, os.WriteFile(path(name), data, 0o600))
 		return path(name)
 	}
 	foreign := path("foreign")
@@ -101,7 +102,7 @@ func TestOpenWhatIsNoStore(t *testing.T) {
 	})
 	newer := path("newer")
 	s := openStore(t, newer, store.Options{})
-	no(t, s.Close())
+	testlog.NoError(t, s.Close())
 	whole := readFile(t, newer)
 	unmade := path("unmade")
 	makeBolt(t, unmade, func(*bbolt.Tx) error { return nil })
@@ -160,8 +161,8 @@ func TestOpenWhatIsNoStore(t *testing.T) {
 func makeBolt(t *testing.T, path string, change func(tx *bbolt.Tx) error) {
 	t.Helper()
 	db, err := bbolt.Open(path, 0o600, nil)
-	no(t, err)
-	no(t, errors.Join(db.Update(change), db.Close()))
+	testlog.NoError(t, err)
+	testlog.NoError(t, errors.Join(db.Update(change), db.Close()))
 }
 
 func copyOf(t *testing.T, from, to string) string {
@@ -170,7 +171,7 @@ func copyOf(t *testing.T, from, to string) string {
 	if err == nil {
 		err = os.WriteFile(to, data, 0o600)
 	}
-	no(t, err)
+	testlog.NoError(t, err)
 	return to
 }
 
@@ -308,7 +309,7 @@ func TestGoldenFile(t *testing.T) {
 		t.Errorf("%v (%v)", p, err)
 	}
 	var text bytes.Buffer
-	no(t, s.Export(ctx, goldenKey, &text, store.ExportOptions{}))
+	testlog.NoError(t, s.Export(ctx, goldenKey, &text, store.ExportOptions{}))
 	want := readFile(t, goldenText)
 	if !bytes.Equal(text.Bytes(), want) {
 		t.Errorf("it exports\n%s\nwant\n%s", text.Bytes(), want)
@@ -322,7 +323,7 @@ func TestGoldenFile(t *testing.T) {
 	}
 	// A retry finds the ids.
 	e, err := patch.NewEvent(patch.Fields{ID: "e1", InvocationID: "inv1", Author: "user", Content: patch.Text("user", "hello")})
-	no(t, err)
+	testlog.NoError(t, err)
 	c, err := s.AppendEvents(ctx, goldenKey, store.AppendOptions{}, e)
 	if err != nil || c.Records[0].Seq != 1 {
 		t.Errorf("a retry: %v, %v", c.Records, err)
@@ -336,7 +337,7 @@ func makeGolden(t *testing.T, path string) {
 	s := openStore(t, path, store.Options{Snapshots: snapshot.Policy{Every: 6, Share: 1}, Now: func() time.Time { return now }})
 	check := func(err error) {
 		t.Helper()
-		no(t, err)
+		testlog.NoError(t, err)
 	}
 	_, err := s.Create(ctx, goldenKey, map[string]any{"tenant": "t1", "user:name": "Ann", "tags": []string{"a", "b"}})
 	check(err)

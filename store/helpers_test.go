@@ -81,7 +81,7 @@ func openBoltAt(t *testing.T, path string) backend.Backend {
 	t.Helper()
 	// Durability has tests of its own.
 	b, err := bolt.Open(path, bolt.Options{NoSync: true})
-	no(t, err)
+	testlog.NoError(t, err)
 	return b
 }
 
@@ -182,79 +182,65 @@ func ids(v fold.View) string {
 	return strings.Join(out, " ")
 }
 
-// fataler is a test, or a draw of a property.
-type fataler interface {
-	Helper()
-	Fatal(args ...any)
-}
-
-// no ends the test if there is an error.
-func no(t fataler, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 // must ends the test if a call fails whose other result is of no interest.
-func must(t fataler) func(result any, err error) {
+func must(t testlog.Failer) func(result any, err error) {
 	t.Helper()
 	return func(_ any, err error) {
 		t.Helper()
-		no(t, err)
+		testlog.NoError(t, err)
 	}
 }
 
 // newStore opens a store on a backend.
-func newStore(t fataler, b backend.Backend, opts store.Options) *store.Store {
+func newStore(t testlog.Failer, b backend.Backend, opts store.Options) *store.Store {
 	t.Helper()
 	s, err := store.New(b, opts)
-	no(t, err)
+	testlog.NoError(t, err)
 	return s
 }
 
 // openStore opens a file.
-func openStore(t fataler, path string, opts store.Options) *store.Store {
+func openStore(t testlog.Failer, path string, opts store.Options) *store.Store {
 	t.Helper()
 	s, err := store.Open(path, opts)
-	no(t, err)
+	testlog.NoError(t, err)
 	return s
 }
 
-func sessionOf(t fataler, s *store.Store, key store.Key) store.Session {
+func sessionOf(t testlog.Failer, s *store.Store, key store.Key) store.Session {
 	t.Helper()
 	session, err := s.Get(ctx, key)
-	no(t, err)
+	testlog.NoError(t, err)
 	return session
 }
 
-func viewOf(t fataler, s *store.Store, key store.Key) fold.View {
+func viewOf(t testlog.Failer, s *store.Store, key store.Key) fold.View {
 	t.Helper()
 	return sessionOf(t, s, key).View
 }
 
-func infoOf(t fataler, s *store.Store, key store.Key) store.Info {
+func infoOf(t testlog.Failer, s *store.Store, key store.Key) store.Info {
 	t.Helper()
 	info, err := s.Info(ctx, key)
-	no(t, err)
+	testlog.NoError(t, err)
 	return info
 }
 
-func readFile(t fataler, path string) []byte {
+func readFile(t testlog.Failer, path string) []byte {
 	t.Helper()
 	data, err := os.ReadFile(path)
-	no(t, err)
+	testlog.NoError(t, err)
 	return data
 }
 
 func (e *env) no(err error) {
 	e.Helper()
-	no(e, err)
+	testlog.NoError(e, err)
 }
 
 func (e *env) must(_ any, err error) {
 	e.Helper()
-	no(e, err)
+	testlog.NoError(e, err)
 }
 
 func (e *env) same(what, got, want string) {

@@ -357,7 +357,7 @@ func longText() string {
 	return b.String()
 }
 
-// A long file becomes a new session in steps, between which nobody sees it; a refusal, a
+// A long file becomes a new session in steps, between which it is invisible; a refusal, a
 // failure or the end of the context leaves nothing.
 func TestImportInSteps(t *testing.T) {
 	text := longText()

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/patchlog-dev/patchlog/fold"
+	"github.com/patchlog-dev/patchlog/internal/testlog"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store"
 )
@@ -252,9 +253,9 @@ func TestRefusesIndicesWithoutBase(t *testing.T) {
 				e.Errorf("field %q, want base", f.Field)
 			}
 		}
-		// An event id says which event is meant, whatever came meanwhile.
+		// An event id names the event, so later records do not matter.
 		e.must(e.store.ApplyPatch(ctx, key, store.PatchOptions{}, patch.NewTruncateBefore("a2")))
-		// So does a base, whoever gives it.
+		// A base that the caller sets does the same.
 		e.must(e.store.ApplyPatch(ctx, key, store.PatchOptions{}, patch.NewSplice(0, 1).WithBase(4)))
 		e.same("visible", ids(e.view()), "a3")
 	})
@@ -318,7 +319,7 @@ func TestRefusesTooLarge(t *testing.T) {
 func TestLargestRecord(t *testing.T) {
 	largest := event(`{"id":"e","timestamp":"2025-11-20T10:30:00Z","author":"a","content":{"parts":[{"text":%q}]}}`, strings.Repeat("x", 1000))
 	form, err := patch.AppendRecord(nil, patch.Record{Seq: 1, Event: largest})
-	no(t, err)
+	testlog.NoError(t, err)
 	onEachWith(t, store.Options{MaxRecordBytes: len(form)}, func(e *env) {
 		e.create(nil)
 		e.append(largest)

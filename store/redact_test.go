@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/patchlog-dev/patchlog/internal/testlog"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/patch/redact"
 	"github.com/patchlog-dev/patchlog/recall"
@@ -81,7 +82,7 @@ func TestRedactedExport(t *testing.T) {
 	onEach(t, func(e *env) {
 		t := e.T
 		by, err := redact.New(redact.Options{})
-		no(t, err)
+		testlog.NoError(t, err)
 		planted := e.plant(key)
 		before := e.exportWith(key, store.ExportOptions{})
 		for i, p := range planted {
@@ -153,7 +154,7 @@ func TestRedactedExportOfErased(t *testing.T) {
 	onEach(t, func(e *env) {
 		t := e.T
 		by, err := redact.New(redact.Options{})
-		no(t, err)
+		testlog.NoError(t, err)
 		e.plant(key)
 		opts := store.EraseOptions{Author: "ann@example.com", Reason: "asked for by ada@example.com", Values: patch.NullValues}
 		must(t)(e.store.Erase(ctx, key, store.EraseSelection{All: true}, opts))
@@ -169,7 +170,7 @@ func TestRedactedExportOfErased(t *testing.T) {
 			}
 		}
 		initial, err := e.store.InitialState(ctx, other)
-		no(t, err)
+		testlog.NoError(t, err)
 		receipts, err := e.store.Receipts(ctx, other)
 		if err != nil || len(receipts) != 1 {
 			t.Fatalf("%d receipts, %v", len(receipts), err)

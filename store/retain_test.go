@@ -40,7 +40,7 @@ func aged(t *testing.T, s *store.Store, app, id string, created, used float64) s
 			at = ago(used)
 		}
 		e, err := patch.NewEvent(patch.Fields{ID: fmt.Sprint("e", i), Author: "user", Content: patch.Text("user", "hello"), Timestamp: at})
-		no(t, err)
+		testlog.NoError(t, err)
 		must(t)(s.AppendEvents(ctx, key, store.AppendOptions{}, e))
 	}
 	return key
@@ -109,7 +109,7 @@ func TestRetain(t *testing.T) {
 		if got, want := retained(t, s, policies, store.RetainOptions{}), "a-pinned 34, c-old 399"; got != want {
 			t.Errorf("done is %q, want %q", got, want)
 		}
-		no(t, s.Close())
+		testlog.NoError(t, s.Close())
 	})
 }
 
@@ -184,7 +184,7 @@ func TestRetainSparesWhatIsUsed(t *testing.T) {
 	aged(t, other, "b", "old", 40, 35)
 	b.do = func() {
 		e, err := patch.NewEvent(patch.Fields{Author: "user", Content: patch.Text("user", "I am back")})
-		no(t, err)
+		testlog.NoError(t, err)
 		must(t)(other.AppendEvents(ctx, key, store.AppendOptions{}, e))
 	}
 	policies := map[string]store.Retention{"": {DeleteAfter: 30 * day}}
@@ -291,7 +291,7 @@ func hiding(t testing.TB, s *store.Store, key store.Key) {
 func without(t testing.TB, s *store.Store, key store.Key, texts ...string) string {
 	t.Helper()
 	var raw bytes.Buffer
-	no(t, s.Export(t.Context(), key, &raw, store.ExportOptions{}))
+	testlog.NoError(t, s.Export(t.Context(), key, &raw, store.ExportOptions{}))
 	return strings.Join(slices.DeleteFunc(texts, func(text string) bool { return strings.Contains(raw.String(), text) }), ", ")
 }
 
@@ -314,7 +314,7 @@ func sight(t testing.TB, s *store.Store, key store.Key) string {
 func done(t testing.TB, s *store.Store, policy store.Retention, opts store.RetainOptions) (all []string) {
 	t.Helper()
 	for r, err := range s.Retain(t.Context(), map[string]store.Retention{"": policy}, opts) {
-		no(t, err)
+		testlog.NoError(t, err)
 		all = append(all, fmt.Sprint(r.Key.Session, " ", r.Deleted, " ", r.Kept, " ", r.Erased))
 	}
 	return all
@@ -347,7 +347,7 @@ func TestRetainErasesHidden(t *testing.T) {
 				want = []string{fmt.Sprint("s false  ", c.n)}
 			}
 			receipts, err := s.Receipts(t.Context(), eraseKey)
-			no(t, err)
+			testlog.NoError(t, err)
 			gone := without(t, s, eraseKey, slices.Clone(hidingTexts)...)
 			if got := done(t, s, policy, store.RetainOptions{DryRun: true}); !slices.Equal(got, want) {
 				t.Errorf("%d days: due is %q, want %q", c.days, got, want)
@@ -434,7 +434,7 @@ func TestRetainFailingWrites(t *testing.T) {
 					}
 					faulty.Plan(storetest.Plan{})
 					begun, err := s.Receipts(t.Context(), eraseKey)
-					no(t, err)
+					testlog.NoError(t, err)
 					if erase {
 						must(t)(s.Erase(t.Context(), eraseKey, store.EraseSelection{}, store.EraseOptions{}))
 					}
@@ -536,7 +536,7 @@ func TestPropertyRetainHidden(t *testing.T) {
 		}
 		var raw []patch.Record
 		for r, err := range s.RawEvents(context.Background(), eraseKey, 1) {
-			no(t, err)
+			testlog.NoError(t, err)
 			raw = append(raw, r)
 		}
 		clock = now.Add(100 * 365 * day)
@@ -552,7 +552,7 @@ func TestPropertyRetainHidden(t *testing.T) {
 		before := viewOf(t, s, eraseKey)
 		n := 0
 		for r, err := range s.Retain(context.Background(), map[string]store.Retention{"": {EraseHiddenAfter: time.Hour}}, store.RetainOptions{}) {
-			no(t, err)
+			testlog.NoError(t, err)
 			n += r.Erased
 		}
 		if n != len(want) {
@@ -561,7 +561,7 @@ func TestPropertyRetainHidden(t *testing.T) {
 		erased += n
 		i := 0
 		for r, err := range s.RawEvents(context.Background(), eraseKey, 1) {
-			no(t, err)
+			testlog.NoError(t, err)
 			if i == len(raw) {
 				break
 			}

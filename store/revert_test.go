@@ -11,6 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/patchlog-dev/patchlog/fold"
+	"github.com/patchlog-dev/patchlog/internal/testlog"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/snapshot"
 	"github.com/patchlog-dev/patchlog/store"
@@ -469,7 +470,7 @@ func (l *revertLaw) revert(id string) error {
 // patches returns the log's patches.
 func (l *revertLaw) patches() (all []*patch.PatchEvent) {
 	for r, err := range l.store.RawEvents(ctx, key, 1) {
-		no(l, err)
+		testlog.NoError(l, err)
 		if r.Patch != nil {
 			all = append(all, r.Patch)
 		}
@@ -518,7 +519,7 @@ func (l *revertLaw) free(id string) {
 
 func (l *revertLaw) log() (text string) {
 	for r, err := range l.store.RawEvents(ctx, key, 1) {
-		no(l, err)
+		testlog.NoError(l, err)
 		text += fmt.Sprintln(r)
 	}
 	return text

@@ -13,6 +13,7 @@ import (
 
 	bbolt "go.etcd.io/bbolt"
 
+	"github.com/patchlog-dev/patchlog/internal/testlog"
 	"github.com/patchlog-dev/patchlog/internal/teststore"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/snapshot"
@@ -23,17 +24,17 @@ import (
 func salvaged(t *testing.T, data []byte) (*store.Store, store.Salvaged) {
 	t.Helper()
 	s, err := store.OpenMemory(store.Options{})
-	no(t, err)
+	testlog.NoError(t, err)
 	t.Cleanup(func() { s.Close() })
 	out, err := s.SalvageFrom(ctx, bytes.NewReader(data), int64(len(data)), nil)
-	no(t, err)
+	testlog.NoError(t, err)
 	return s, out
 }
 
 func exportOf(t *testing.T, s *store.Store, key store.Key) string {
 	t.Helper()
 	var b strings.Builder
-	no(t, s.Export(ctx, key, &b, store.ExportOptions{}))
+	testlog.NoError(t, s.Export(ctx, key, &b, store.ExportOptions{}))
 	return b.String()
 }
 
@@ -132,7 +133,7 @@ func TestSalvageIntoWhatIsThere(t *testing.T) {
 	s := teststore.Memory(t, store.Options{})
 	for n := range 2 {
 		out, err := s.SalvageFrom(ctx, bytes.NewReader(data), int64(len(data)), nil)
-		no(t, err)
+		testlog.NoError(t, err)
 		want := key.String()
 		if n == 1 {
 			want += "~2"
@@ -227,7 +228,7 @@ func TestSalvageKeepsErased(t *testing.T) {
 			}
 			opts := store.EraseOptions{Reason: "the receipt's reason", Values: patch.NullValues}
 			must(t)(s.Erase(ctx, eraseKey, store.EraseSelection{Match: "secret of 1"}, opts))
-			no(t, s.Close())
+			testlog.NoError(t, s.Close())
 			data := readFile(t, path)
 			size := os.Getpagesize()
 			for page := range slices.Chunk(data, size) {
@@ -247,7 +248,7 @@ func TestSalvageKeepsErased(t *testing.T) {
 					}
 					came += len(has(t, m, part.Key, "secret of 1"))
 					initial, err := m.InitialState(ctx, part.Key)
-					no(t, err)
+					testlog.NoError(t, err)
 					if v, ok := initial["k"]; ok && v.Any() != nil && !c.comes {
 						t.Errorf("%v: the initial state has %v", part, v)
 					}
@@ -273,7 +274,7 @@ func TestSalvageForeignReceipt(t *testing.T) {
 		createWith(t, s, key, said(t, key.Session+"1", "text of "+key.Session), said(t, key.Session+"2", "more"))
 	}
 	must(t)(s.Erase(ctx, eraseKey, store.EraseSelection{All: true}, store.EraseOptions{}))
-	no(t, s.Close())
+	testlog.NoError(t, s.Close())
 	data := readFile(t, path)
 	key := []byte{0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 3} // number and seq of the receipt
 	foreign := bytes.Clone(key)

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/patchlog-dev/patchlog/internal/testlog"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/recall"
 	"github.com/patchlog-dev/patchlog/store"
@@ -84,7 +85,7 @@ func TestSearchKeepsApart(t *testing.T) {
 		if got := e.find(k, recall.Search{Query: "alone"}); got != "" {
 			t.Errorf("of the fork: %s", got)
 		}
-		no(t, e.store.Delete(ctx, k))
+		testlog.NoError(t, e.store.Delete(ctx, k))
 		if _, err := e.store.Search(ctx, k, recall.Search{Query: "needle"}); !errors.Is(err, store.ErrNotFound) {
 			t.Errorf("deleted: %v", err)
 		}
@@ -94,7 +95,7 @@ func TestSearchKeepsApart(t *testing.T) {
 		}
 		// On a view of the session that is gone.
 		v := viewOf(t, e.store, k)
-		no(t, e.store.Delete(ctx, k))
+		testlog.NoError(t, e.store.Delete(ctx, k))
 		e.say(k, "again")
 		if _, err := e.store.Search(ctx, k, recall.Search{Query: "reborn", On: &v}); !errors.Is(err, store.ErrNotFound) {
 			t.Errorf("on the view of another creation: %v", err)
@@ -107,13 +108,13 @@ func TestSearchHidden(t *testing.T) {
 	onEachWith(t, store.Options{CacheBytes: -1}, func(e *env) {
 		e.say(key, "alpha one", "beta two", "gamma three", "delta four")
 		cut, err := e.store.ApplyPatch(ctx, key, asOfNow, patch.NewSplice(1, 1).WithID("cut"))
-		no(t, err)
+		testlog.NoError(t, err)
 		summary, err := patch.NewEvent(patch.Fields{Content: patch.Text("user", "epsilon")})
-		no(t, err)
+		testlog.NoError(t, err)
 		must(t)(e.store.ApplyPatch(ctx, key, asOfNow, patch.NewSummarise(0, 2, summary).WithID("sum")))
 		query := recall.Search{Query: "alpha beta gamma delta", Hidden: true}
 		hits, err := e.store.Search(ctx, key, query)
-		no(t, err)
+		testlog.NoError(t, err)
 		by := map[uint64]string{}
 		for _, h := range hits {
 			by[h.Seq] = h.Place.HiddenBy

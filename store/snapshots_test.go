@@ -15,6 +15,7 @@ import (
 
 	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/fuzz"
+	"github.com/patchlog-dev/patchlog/internal/testlog"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/snapshot"
 	"github.com/patchlog-dev/patchlog/store"
@@ -420,7 +421,7 @@ func TestCloseWhileSnapshotsBecomeDue(t *testing.T) {
 	w := &warnings{Handler: slog.DiscardHandler}
 	for range rounds {
 		s, err := store.OpenMemory(store.Options{Snapshots: eager, Logger: slog.New(w)})
-		no(t, err)
+		testlog.NoError(t, err)
 		must(t)(s.Create(ctx, key, nil))
 		together(4, func(i int) {
 			if i == 0 {

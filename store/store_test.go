@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/patchlog-dev/patchlog/fold"
+	"github.com/patchlog-dev/patchlog/internal/testlog"
 	"github.com/patchlog-dev/patchlog/internal/teststore"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store"
@@ -211,7 +212,7 @@ func TestNil(t *testing.T) {
 	s := teststore.Memory(t, store.Options{})
 	must(t)(s.Create(ctx, key, nil))
 	e, err := patch.ParseEvent([]byte(`{"author":"user"}`))
-	no(t, err)
+	testlog.NoError(t, err)
 	opts := store.PatchOptions{AsOfNow: true}
 	splice := patch.NewSplice(0, 0, e)
 	for name, c := range map[string]struct {

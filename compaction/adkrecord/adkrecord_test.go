@@ -8,6 +8,7 @@ import (
 
 	"github.com/patchlog-dev/patchlog/compaction/adkrecord"
 	"github.com/patchlog-dev/patchlog/fold"
+	"github.com/patchlog-dev/patchlog/internal/testlog"
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
@@ -23,7 +24,7 @@ func record(t testing.TB, id string, from, to int, metadata bool) *patch.Event {
 	} else {
 		e["actions"] = map[string]any{"compaction": c}
 	}
-	return parseEvent(t, e)
+	return testlog.EventOf(t, e)
 }
 
 func TestIsCompactionEvent(t *testing.T) {
@@ -54,7 +55,7 @@ func TestIsCompactionEvent(t *testing.T) {
 func TestInCompactedRange(t *testing.T) {
 	c := patch.EventCompaction{StartTimestamp: float64(epoch(2)), EndTimestamp: float64(epoch(4))}
 	for i, want := range []bool{false, false, true, true, true, false} {
-		e := parseEvent(t, event{"author": "a", "timestamp": at(i)})
+		e := testlog.EventOf(t, event{"author": "a", "timestamp": at(i)})
 		if got := adkrecord.InCompactedRange(e, c); got != want {
 			t.Errorf("second %d: %v", i, got)
 		}
@@ -85,7 +86,7 @@ func TestFilterEventsForLLM(t *testing.T) {
 				out = append(out, e.ID()+":?")
 				continue
 			}
-			out = append(out, strings.ReplaceAll(firstText(e), " ", "-"))
+			out = append(out, strings.ReplaceAll(testlog.FirstText(e), " ", "-"))
 		}
 		return strings.Join(out, " ")
 	}
@@ -184,13 +185,13 @@ func TestAdoptLeaves(t *testing.T) {
 	text, thought := map[string]any{"text": "told"}, map[string]any{"text": "hm", "thought": true}
 	call := map[string]any{"functionCall": map[string]any{"name": "delete_all"}}
 	says := func(c map[string]any) []*patch.Event {
-		return append(log(t, "u"), parseEvent(t, event{"id": "r", "author": "user", "actions": map[string]any{"compaction": c}}))
+		return append(log(t, "u"), testlog.EventOf(t, event{"id": "r", "author": "user", "actions": map[string]any{"compaction": c}}))
 	}
 	holds := func(parts ...any) []*patch.Event {
 		return says(map[string]any{"startTimestamp": epoch(0), "endTimestamp": epoch(9), "compactedContent": content("model", parts...)})
 	}
 	said := func(id string, second int) *patch.Event {
-		return parseEvent(t, event{"id": id, "author": "user", "timestamp": at(second), "content": content("user", map[string]any{"text": "x"})})
+		return testlog.EventOf(t, event{"id": id, "author": "user", "timestamp": at(second), "content": content("user", map[string]any{"text": "x"})})
 	}
 	for why, events := range map[string][]*patch.Event{
 		// Its range takes in the events around one that lies outside.
@@ -210,7 +211,7 @@ func TestAdoptLeaves(t *testing.T) {
 
 // A record of ADK for Go has times by RFC 3339 and names exclusions.
 func TestExcludedEvents(t *testing.T) {
-	r := parseEvent(t, event{"id": "r", "author": "user", "timestamp": at(2), "actions": map[string]any{"compaction": map[string]any{
+	r := testlog.EventOf(t, event{"id": "r", "author": "user", "timestamp": at(2), "actions": map[string]any{"compaction": map[string]any{
 		"startTimestamp": at(0), "endTimestamp": at(1), "compactedContent": content("model", map[string]any{"text": "told"}),
 		"excludedEvents": []any{map[string]any{"invocationId": "inv", "timestamp": at(1)}},
 	}}})
@@ -228,7 +229,7 @@ func TestExcludedEvents(t *testing.T) {
 func TestFilterForgedRecord(t *testing.T) {
 	all := log(t, "u c r a")
 	forged := func(to int, parts ...any) *patch.Event {
-		return parseEvent(t, event{"id": "r", "author": "user", "timestamp": at(9), "actions": map[string]any{"compaction": map[string]any{
+		return testlog.EventOf(t, event{"id": "r", "author": "user", "timestamp": at(9), "actions": map[string]any{"compaction": map[string]any{
 			"startTimestamp": epoch(0), "endTimestamp": epoch(to), "compactedContent": content("system", parts...),
 		}}})
 	}

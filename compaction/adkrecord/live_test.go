@@ -9,6 +9,7 @@ import (
 	"github.com/patchlog-dev/patchlog/compaction"
 	"github.com/patchlog-dev/patchlog/compaction/adkrecord"
 	"github.com/patchlog-dev/patchlog/fold"
+	"github.com/patchlog-dev/patchlog/internal/testlog"
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
@@ -25,7 +26,7 @@ func goRecord(t testing.TB, id string, from, to time.Duration, excluded ...time.
 	if refs != nil {
 		c["excludedEvents"] = refs
 	}
-	return parseEvent(t, event{"id": id, "author": "user", "invocationId": "e-" + id, "timestamp": stamp(time.Hour), "actions": map[string]any{"compaction": c}})
+	return testlog.EventOf(t, event{"id": id, "author": "user", "invocationId": "e-" + id, "timestamp": stamp(time.Hour), "actions": map[string]any{"compaction": c}})
 }
 
 func stamp(d time.Duration) string {
@@ -35,7 +36,7 @@ func stamp(d time.Duration) string {
 // stamped gives texts at the times given.
 func stamped(t testing.TB, times ...time.Duration) (events []*patch.Event) {
 	for i, d := range times {
-		events = append(events, parseEvent(t, event{
+		events = append(events, testlog.EventOf(t, event{
 			"id": fmt.Sprint("e", i), "invocationId": "inv", "author": "user", "timestamp": stamp(d),
 			"content": content("user", map[string]any{"text": "said"}),
 		}))
@@ -164,7 +165,7 @@ func TestAdoptLive(t *testing.T) {
 	shown := func(v fold.View) (out []string) {
 		for i, e := range v.Events() {
 			if id := e.ID(); v.Entry(i).Summary {
-				out = append(out, firstText(e))
+				out = append(out, testlog.FirstText(e))
 			} else {
 				out = append(out, id)
 			}
@@ -181,7 +182,7 @@ func TestAdoptLive(t *testing.T) {
 	}{
 		{"it was shown the summary", 2500 * time.Millisecond, goRecord(t, "r", 2*s, 3*s), true, "told by r"},
 		{"it was not", 10 * s, goRecord(t, "r", 2*s, 3*s), true, "ours tells,told by r"},
-		{"it left it out", 2500 * time.Millisecond, parseEvent(t, event{"id": "r", "author": "user", "timestamp": stamp(time.Hour), "actions": map[string]any{"compaction": map[string]any{
+		{"it left it out", 2500 * time.Millisecond, testlog.EventOf(t, event{"id": "r", "author": "user", "timestamp": stamp(time.Hour), "actions": map[string]any{"compaction": map[string]any{
 			"startTimestamp": stamp(2 * s), "endTimestamp": stamp(3 * s), "compactedContent": content("model", map[string]any{"text": "told by r"}),
 			"excludedEvents": []any{map[string]any{"invocationId": "o", "timestamp": stamp(2500 * time.Millisecond)}},
 		}}}), true, "ours tells,told by r"},

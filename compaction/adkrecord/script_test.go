@@ -1,7 +1,6 @@
 package adkrecord_test
 
 import (
-	"encoding/json"
 	"fmt"
 	"strings"
 	"testing"
@@ -9,6 +8,7 @@ import (
 
 	"github.com/patchlog-dev/patchlog/compaction"
 	"github.com/patchlog-dev/patchlog/fold"
+	"github.com/patchlog-dev/patchlog/internal/testlog"
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
@@ -35,7 +35,7 @@ func log(t testing.TB, words string) []*patch.Event {
 		default:
 			t.Fatalf("no word of a log: %q", w)
 		}
-		events = append(events, parseEvent(t, e))
+		events = append(events, testlog.EventOf(t, e))
 	}
 	return events
 }
@@ -46,19 +46,6 @@ func epoch(i int) int { return 1767225600 + i }
 
 func content(role string, parts ...any) map[string]any {
 	return map[string]any{"role": role, "parts": parts}
-}
-
-func parseEvent(t testing.TB, e event) *patch.Event {
-	t.Helper()
-	text, err := json.Marshal(e)
-	if err != nil {
-		t.Fatal(err)
-	}
-	out, err := patch.ParseEvent(text)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return out
 }
 
 func view(t testing.TB, events ...*patch.Event) fold.View {
@@ -85,12 +72,4 @@ func visible(v fold.View) string {
 		out = append(out, e.ID())
 	}
 	return strings.Join(out, " ")
-}
-
-// firstText is the text of an event's first part.
-func firstText(e *patch.Event) string {
-	for _, p := range e.Content().Parts() {
-		return p.Text
-	}
-	return ""
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/fuzz/internal/long"
 	"github.com/patchlog-dev/patchlog/fuzz/internal/memory"
+	"github.com/patchlog-dev/patchlog/internal/testlog"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/snapshot"
 	"github.com/patchlog-dev/patchlog/store"
@@ -26,13 +27,6 @@ var (
 	key   = store.Key{App: "app", User: "user", Session: "long"}
 	quiet = slog.New(slog.DiscardHandler)
 )
-
-func no(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
 
 // file is a store and the file that it is in, and what its calls allocate.
 type file struct {
@@ -61,10 +55,10 @@ func newFile(t testing.TB, r *long.Round, of string) *file {
 func (f *file) open() {
 	var err error
 	f.store, err = store.Open(f.path, store.Options{Logger: quiet, Durability: store.Relaxed})
-	no(f, err)
+	testlog.NoError(f, err)
 }
 
-func (f *file) close() { no(f, f.store.Close()) }
+func (f *file) close() { testlog.NoError(f, f.store.Close()) }
 
 // costs makes calls of one kind, and fails the test if one allocates more than so many times what it did
 // at the first mark, for each of so many things that it returns.
@@ -88,7 +82,7 @@ func allocated(t testing.TB, calls int, do func() error) uint64 {
 	for range calls {
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
-		no(t, do())
+		testlog.NoError(t, do())
 		runtime.ReadMemStats(&after)
 		all = append(all, after.TotalAlloc-before.TotalAlloc)
 	}
@@ -125,7 +119,7 @@ func TestOneSession(t *testing.T) {
 
 func (f *file) grow(compact bool) {
 	_, err := f.store.Create(ctx, key, map[string]any{"begun": true})
-	no(f, err)
+	testlog.NoError(f, err)
 	n := 0
 	add := func(many int) error {
 		var events []*patch.Event
@@ -152,9 +146,9 @@ func (f *file) grow(compact bool) {
 	}
 	for _, f.mark = range marks([]int{200, 1000}, []int{500, 5000}, []int{1000, 10_000, 100_000, 1_000_000}) {
 		for n < f.mark-2*probes {
-			no(f, add(min(100, f.mark-2*probes-n)))
+			testlog.NoError(f, add(min(100, f.mark-2*probes-n)))
 			if n%500 == 0 {
-				no(f, pass())
+				testlog.NoError(f, pass())
 			}
 		}
 		f.costs("append", 2*probes, 1, 2, func() error { return add(1) }) // a way in a tree is longer in a taller one
@@ -168,18 +162,18 @@ func (f *file) grow(compact bool) {
 		}
 		f.costs("get, cold", 1, 1, times, get)
 	}
-	no(f, pass())
-	no(f, f.isWhole(n))
+	testlog.NoError(f, pass())
+	testlog.NoError(f, f.isWhole(n))
 	// Nothing is both large and visible: these take little memory.
 	memory.Within(f, 28<<20, func() {
 		for p, err := range f.store.Verify(ctx, store.VerifyOptions{}) {
 			f.Error(p, err)
 		}
-		no(f, f.store.Backup(ctx, io.Discard))
+		testlog.NoError(f, f.store.Backup(ctx, io.Discard))
 	})
-	no(f, f.store.Vacuum(ctx))
+	testlog.NoError(f, f.store.Vacuum(ctx))
 	space, err := f.store.Space(ctx)
-	no(f, err)
+	testlog.NoError(f, err)
 	if space.File > max(2*space.Live, 16<<20) {
 		f.Errorf("%s: after a vacuum: %+v", f.of, space)
 	}
@@ -197,7 +191,7 @@ func (f *file) isWhole(events int) (wrong error) {
 		n := 0
 		seq = 0
 		for rec, err := range f.store.RawEvents(ctx, key, 1) {
-			no(f, err)
+			testlog.NoError(f, err)
 			if seq++; rec.Seq != seq {
 				report("record %d behind record %d", rec.Seq, seq-1)
 			}
@@ -218,13 +212,13 @@ func (f *file) isWhole(events int) (wrong error) {
 	for i := range uint64(4) {
 		at := 1 + (seq-1)*(4-i)/4
 		v, err := f.store.ViewAt(ctx, key, at)
-		no(f, err)
+		testlog.NoError(f, err)
 		if want := f.folded(v.Creation(), at); !same(v, want) {
 			report("the view at record %d, of %d events, is not a fold's, of %d", at, v.Len(), want.Len())
 		}
 	}
 	cold, err := f.store.Get(ctx, key)
-	no(f, err)
+	testlog.NoError(f, err)
 	for i := range min(events, 20) {
 		last := events - 1 - (events-1-i)%20 // that set it
 		if got := fmt.Sprint(cold.State()[fmt.Sprint("k", i)]); got != fmt.Sprint(last) {
@@ -245,15 +239,15 @@ func same(a, b fold.View) bool {
 func (f *file) folded(creation string, seq uint64) fold.View {
 	f.Helper()
 	initial, err := f.store.InitialState(ctx, key)
-	no(f, err)
+	testlog.NoError(f, err)
 	v := fold.New(creation, initial)
 	for rec, err := range f.store.RawEvents(ctx, key, 1) {
-		no(f, err)
+		testlog.NoError(f, err)
 		if rec.Seq > seq {
 			break
 		}
 		v, err = v.Apply(rec)
-		no(f, err)
+		testlog.NoError(f, err)
 	}
 	return v
 }
@@ -274,14 +268,14 @@ func TestManySessions(t *testing.T) {
 		for _, f.mark = range marks([]int{100, 300}, []int{100, 1000}, []int{1000, 10_000, 100_000}) {
 			for ; n < f.mark; n++ {
 				_, err := f.store.Create(ctx, numbered(n), map[string]any{"n": n})
-				no(t, err)
-				no(t, f.add(n))
+				testlog.NoError(t, err)
+				testlog.NoError(t, f.add(n))
 			}
 			f.close()
 			f.costs("open", 1, 1, 3, func() error { f.open(); return nil })
 			f.costs("the first of a list", 1, 1, 3, func() error { return f.list(store.ListOptions{}, 1) })
 			f.costs("a user's list", 1, f.mark/100, 3, func() error { return f.list(store.ListOptions{App: "app", User: "user-042"}, f.mark/100) })
-			no(t, f.list(store.ListOptions{}, f.mark))
+			testlog.NoError(t, f.list(store.ListOptions{}, f.mark))
 			at := func() int { return r.Random.IntN(f.mark) }
 			f.costs("get, cold", probes, 1, 3, func() error { return f.look(at()) })
 			f.costs("append", probes, 1, 3, func() error { return f.add(at()) })
@@ -334,11 +328,11 @@ func TestControl(t *testing.T) {
 	for r := range long.Rounds(t, 1) {
 		f := newFile(t, r, "control")
 		_, err := f.store.Create(ctx, key, nil)
-		no(t, err)
+		testlog.NoError(t, err)
 		var read []uint64 // what reading all of the log allocates
 		for n := range 400 {
 			_, err := f.store.AppendEvents(ctx, key, store.AppendOptions{}, event(n+n/399)) // the last but one is missing
-			no(t, err)
+			testlog.NoError(t, err)
 			if n == 20 || n == 398 {
 				read = append(read, allocated(t, 1, func() error { f.folded("", uint64(n)); return nil }))
 			}

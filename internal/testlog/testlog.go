@@ -4,6 +4,8 @@
 package testlog
 
 import (
+	"encoding/json"
+	"errors"
 	"fmt"
 	"reflect"
 	"testing"
@@ -34,6 +36,20 @@ func Record(line string, args ...any) patch.Record {
 		panic(fmt.Sprintf("%.200s: %v", line, err))
 	}
 	return r
+}
+
+// EventOf returns the event whose JSON has the fields.
+func EventOf(t Failer, fields map[string]any) *patch.Event {
+	t.Helper()
+	return Must(patch.ParseEvent(Must(json.Marshal(fields))(t)))(t)
+}
+
+// FirstText returns the text of an event's first part.
+func FirstText(e *patch.Event) string {
+	for _, p := range e.Content().Parts() {
+		return p.Text
+	}
+	return ""
 }
 
 // New returns an event with these fields. It panics if they make none.
@@ -127,28 +143,54 @@ func Equal[T any](t testing.TB, what string, got, want T) {
 	}
 }
 
-// failer is what Must and NoError need of a test, a benchmark or a property.
-type failer interface {
+// Failer is a test, a benchmark or a property.
+type Failer interface {
 	Helper()
+	Error(...any)
+	Errorf(string, ...any)
 	Fatal(...any)
 }
 
-// Must returns a function that returns v, or fails the test if err is not nil: Must(f())(t).
-func Must[T any](v T, err error) func(failer) T {
-	return func(t failer) T {
+// Must returns a function that returns v, or ends the test if err is not nil: Must(f())(t).
+func Must[T any](v T, err error) func(Failer) T {
+	return func(t Failer) T {
 		t.Helper()
 		NoError(t, err)
 		return v
 	}
 }
 
-// NoError fails the test if err is not nil.
-func NoError(t failer, err error) {
+// NoError ends the test if err is not nil.
+func NoError(t Failer, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
 	}
 }
+
+// WantNil fails the test if err is not nil, and lets it go on.
+func WantNil(t Failer, err error) {
+	t.Helper()
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+// Is fails the test if err does not match want, and lets it go on. what, if given, is a format and its arguments
+// that say of which call err is.
+func Is(t Failer, err, want error, what ...any) {
+	t.Helper()
+	if errors.Is(err, want) {
+		return
+	}
+	if len(what) > 0 {
+		err = fmt.Errorf(what[0].(string)+": %w", append(what[1:], err)...)
+	}
+	t.Errorf("%v, want %v", err, want)
+}
+
+// ErrorOf returns the error of a call with two results.
+func ErrorOf[T any](_ T, err error) error { return err }
 
 // OneGoroutine skips a test under the race detector, which finds nothing in code that one goroutine
 // runs and makes it many times slower.

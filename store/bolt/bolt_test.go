@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/patchlog-dev/patchlog/internal/testlog"
 	"github.com/patchlog-dev/patchlog/store/backend"
 	"github.com/patchlog-dev/patchlog/store/bolt"
 	"github.com/patchlog-dev/patchlog/store/storetest"
@@ -13,7 +14,7 @@ import (
 
 func open(t *testing.T, path string) *bolt.Backend {
 	t.Helper()
-	b := must(bolt.Open(path, bolt.Options{NoSync: true}))(t)
+	b := testlog.Must(bolt.Open(path, bolt.Options{NoSync: true}))(t)
 	return b
 }
 
@@ -28,11 +29,11 @@ func TestBackend(t *testing.T) {
 				t.Errorf("Close: %v", err)
 			}
 			b = open(t, path)
-			wantNil(t, b.Check(context.Background()))
-			wantNil(t, b.Close())
+			testlog.WantNil(t, b.Check(context.Background()))
+			testlog.WantNil(t, b.Close())
 		})
 		return b, func() backend.Backend {
-			no(t, b.Close())
+			testlog.NoError(t, b.Close())
 			b = open(t, path)
 			return b
 		}

@@ -13,6 +13,7 @@ import (
 
 	bbolt "go.etcd.io/bbolt"
 
+	"github.com/patchlog-dev/patchlog/internal/testlog"
 	"github.com/patchlog-dev/patchlog/store/backend"
 	"github.com/patchlog-dev/patchlog/store/bolt"
 )
@@ -32,20 +33,20 @@ func fillPages(t *testing.T, n int) (path string) {
 	path = filepath.Join(t.TempDir(), "log.db")
 	b := open(t, path)
 	for _, name := range []string{"a", "b"} {
-		no(t, b.Append(ctx, name, backend.Batch{Creation: "c", Create: true, Shared: []backend.Value{{Name: "shared by " + name, Data: []byte("value")}}}))
+		testlog.NoError(t, b.Append(ctx, name, backend.Batch{Creation: "c", Create: true, Shared: []backend.Value{{Name: "shared by " + name, Data: []byte("value")}}}))
 		for after := 0; after < n; after += 500 {
-			no(t, b.Append(ctx, name, backend.Batch{Creation: "c", After: uint64(after), Records: longRecords(uint64(after), min(500, n-after))}))
+			testlog.NoError(t, b.Append(ctx, name, backend.Batch{Creation: "c", After: uint64(after), Records: longRecords(uint64(after), min(500, n-after))}))
 		}
-		no(t, b.PutSnapshot(ctx, name, "c", backend.Snapshot{Seq: 1, Data: bytes.Repeat([]byte("s"), 9000)}))
+		testlog.NoError(t, b.PutSnapshot(ctx, name, "c", backend.Snapshot{Seq: 1, Data: bytes.Repeat([]byte("s"), 9000)}))
 	}
 	var values []backend.Value
 	for i := range 300 {
 		values = append(values, backend.Value{Name: fmt.Sprintf("value %0100d", i), Data: []byte("value")})
 	}
-	no(t, b.Append(ctx, "c", backend.Batch{Creation: "c", Create: true, Shared: values}))
-	no(t, b.Append(ctx, "gone", backend.Batch{Creation: "c", Create: true, Records: longRecords(0, 500)}))
-	no(t, b.Delete(ctx, "gone", "c", nil))
-	no(t, b.Close())
+	testlog.NoError(t, b.Append(ctx, "c", backend.Batch{Creation: "c", Create: true, Shared: values}))
+	testlog.NoError(t, b.Append(ctx, "gone", backend.Batch{Creation: "c", Create: true, Records: longRecords(0, 500)}))
+	testlog.NoError(t, b.Delete(ctx, "gone", "c", nil))
+	testlog.NoError(t, b.Close())
 	return path
 }
 
@@ -65,10 +66,10 @@ func TestCheckWhileOthersWrite(t *testing.T) {
 	t.Parallel()
 	path := fillPages(t, 6000)
 	b := open(t, path)
-	defer func() { no(t, b.Close()) }()
+	defer func() { testlog.NoError(t, b.Close()) }()
 	for i := range 40 {
 		name := fmt.Sprint("new", i+1)
-		no(t, errors.Join(stage(b, name, 0, longRecords(0, 1)),
+		testlog.NoError(t, errors.Join(stage(b, name, 0, longRecords(0, 1)),
 			b.Append(ctx, "old "+name, backend.Batch{Creation: "c", Create: true, Records: longRecords(0, 1)})))
 	}
 	last, steps := uint64(6000), 0
@@ -78,7 +79,7 @@ func TestCheckWhileOthersWrite(t *testing.T) {
 		}
 		steps++
 		name := fmt.Sprint("new", steps)
-		no(t, errors.Join(
+		testlog.NoError(t, errors.Join(
 			b.Append(ctx, "a", backend.Batch{Creation: "c", After: last, Records: longRecords(last, 3), Shared: []backend.Value{{Name: name, Data: []byte(name)}}}),
 			b.Append(ctx, name, backend.Batch{Creation: "c", Create: true, Records: longRecords(0, 2)}),
 			b.PutSnapshot(ctx, name, "c", backend.Snapshot{Seq: 1, Data: []byte("snapshot")}),
@@ -90,26 +91,26 @@ func TestCheckWhileOthersWrite(t *testing.T) {
 		last += 3
 		switch {
 		case steps == 5:
-			no(t, b.Delete(ctx, "b", "c", nil))
-			no(t, b.Append(ctx, "b", backend.Batch{Creation: "again", Create: true, Records: longRecords(0, 1)}))
+			testlog.NoError(t, b.Delete(ctx, "b", "c", nil))
+			testlog.NoError(t, b.Append(ctx, "b", backend.Batch{Creation: "again", Create: true, Records: longRecords(0, 1)}))
 		case steps%2 == 0:
-			no(t, b.Delete(ctx, name, "c", nil))
+			testlog.NoError(t, b.Delete(ctx, name, "c", nil))
 		}
 	}
 	inTime(t, "Check", func() {
-		wantNil(t, b.Check(pacing{ctx, step}))
+		testlog.WantNil(t, b.Check(pacing{ctx, step}))
 	})
 	if steps < 40 {
 		t.Errorf("%d steps; the test tests nothing", steps)
 	}
-	no(t, b.Check(ctx))
+	testlog.NoError(t, b.Check(ctx))
 }
 
 // What is deleted while a check runs is removed afterwards, and a check that is given up
 // leaves nothing behind.
 func TestCheckGivenUp(t *testing.T) {
 	b := open(t, fillPages(t, 3000))
-	defer func() { no(t, b.Close()) }()
+	defer func() { testlog.NoError(t, b.Close()) }()
 	stopped, stop := context.WithCancel(ctx)
 	takes := 0
 	err := b.Check(pacing{stopped, func(taking bool) {
@@ -117,7 +118,7 @@ func TestCheckGivenUp(t *testing.T) {
 			return
 		}
 		if takes++; takes == 2 { // when rows are kept
-			no(t, b.Delete(ctx, "a", "c", nil))
+			testlog.NoError(t, b.Delete(ctx, "a", "c", nil))
 			stop()
 		}
 	}})
@@ -129,7 +130,7 @@ func TestCheckGivenUp(t *testing.T) {
 	if rows != 3000+1 { // and a snapshot
 		t.Errorf("%d rows are left, want those of one session", rows)
 	}
-	no(t, b.Check(ctx))
+	testlog.NoError(t, b.Check(ctx))
 }
 
 // However many leaves a transaction looks at, none is left out.
@@ -142,17 +143,17 @@ func TestCheckInSlices(t *testing.T) {
 			b := open(t, path)
 			return errors.Join(b.Check(ctx), b.Close())
 		}
-		no(t, check())
+		testlog.NoError(t, check())
 		leaf := int64(l.leaves["records"][300] * l.page)
 		turn := func() { // the flags of the first row
 			file, err := os.OpenFile(path, os.O_RDWR, 0)
-			no(t, err)
+			testlog.NoError(t, err)
 			var at [1]byte
 			_, err = file.ReadAt(at[:], leaf+16)
-			no(t, err)
+			testlog.NoError(t, err)
 			at[0] ^= 1
 			_, err = file.WriteAt(at[:], leaf+16)
-			no(t, errors.Join(err, file.Close()))
+			testlog.NoError(t, errors.Join(err, file.Close()))
 		}
 		turn()
 		if err := check(); err == nil || strings.Count(err.Error(), "has the flags") != 1 {
@@ -175,15 +176,15 @@ type layout struct {
 func layoutOf(t *testing.T, path string) *layout {
 	t.Helper()
 	l := &layout{page: os.Getpagesize(), branches: map[string]int{}, leaves: map[string][]int{}}
-	db := must(bbolt.Open(path, 0, &bbolt.Options{ReadOnly: true}))(t)
-	no(t, errors.Join(db.View(func(tx *bbolt.Tx) error {
+	db := testlog.Must(bbolt.Open(path, 0, &bbolt.Options{ReadOnly: true}))(t)
+	testlog.NoError(t, errors.Join(db.View(func(tx *bbolt.Tx) error {
 		l.file = make([]byte, tx.Size())
 		return tx.ForEach(func(name []byte, bucket *bbolt.Bucket) error {
 			l.branches[string(name)] = -int(bucket.Root())
 			return nil
 		})
 	}), db.Close()))
-	whole := must(os.ReadFile(path))(t)
+	whole := testlog.Must(os.ReadFile(path))(t)
 	copy(l.file, whole)
 	for name, root := range l.branches {
 		delete(l.branches, name)
@@ -222,7 +223,7 @@ func (l *layout) visit(name string, id int) {
 func TestCheckPages(t *testing.T) {
 	t.Parallel()
 	path := fillPages(t, 3000)
-	whole := must(os.ReadFile(path))(t)
+	whole := testlog.Must(os.ReadFile(path))(t)
 	for name, c := range map[string]struct {
 		damage func(l *layout)
 		says   string
@@ -295,13 +296,13 @@ func TestCheckPages(t *testing.T) {
 		"a list that goes on for ever":   {func(l *layout) { l.at(l.list)[15] = 0x7f }, "goes on for"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			no(t, os.WriteFile(path, whole, 0o600))
+			testlog.NoError(t, os.WriteFile(path, whole, 0o600))
 			l := layoutOf(t, path)
 			c.damage(l)
 			file, err := os.OpenFile(path, os.O_WRONLY, 0)
-			no(t, err)
+			testlog.NoError(t, err)
 			_, err = file.WriteAt(l.file[2*l.page:], int64(2*l.page))
-			no(t, errors.Join(err, file.Close()))
+			testlog.NoError(t, errors.Join(err, file.Close()))
 			inTime(t, "Check", func() {
 				b, err := bolt.Open(path, bolt.Options{Logger: quiet})
 				if err == nil { // opening has found nothing

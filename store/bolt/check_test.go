@@ -10,6 +10,7 @@ import (
 
 	bbolt "go.etcd.io/bbolt"
 
+	"github.com/patchlog-dev/patchlog/internal/testlog"
 	"github.com/patchlog-dev/patchlog/store/backend"
 	"github.com/patchlog-dev/patchlog/store/bolt"
 )
@@ -65,27 +66,27 @@ func TestCheck(t *testing.T) {
 			err := errors.Join(b.Append(ctx, "a", batch(1)), b.Append(ctx, "a", batch(2)),
 				b.Append(ctx, "b", backend.Batch{Creation: "c", Create: true, Records: []backend.Record{record(1)}, Shared: []backend.Value{{Name: "v", Data: []byte("x")}}}),
 				b.PutSnapshot(ctx, "b", "c", backend.Snapshot{Seq: 1, Data: []byte("s")}), b.Close())
-			no(t, err)
+			testlog.NoError(t, err)
 			db, err := bbolt.Open(path, 0, nil)
-			no(t, err)
-			no(t, errors.Join(db.Update(func(tx *bbolt.Tx) error { return c.damage(tx.Bucket([]byte(c.bucket))) }), db.Close()))
-			b = must(bolt.Open(path, bolt.Options{}))(t)
+			testlog.NoError(t, err)
+			testlog.NoError(t, errors.Join(db.Update(func(tx *bbolt.Tx) error { return c.damage(tx.Bucket([]byte(c.bucket))) }), db.Close()))
+			b = testlog.Must(bolt.Open(path, bolt.Options{}))(t)
 			switch err := b.Check(ctx); {
 			case c.says == "" && err != nil:
 				t.Errorf("Check: %v", err)
 			case c.says != "" && (err == nil || !strings.Contains(err.Error(), c.says)):
 				t.Errorf("Check: %v, want it to say %q", err, c.says)
 			}
-			wantNil(t, b.Close())
+			testlog.WantNil(t, b.Close())
 		})
 	}
 }
 
 func TestCheckManyFindings(t *testing.T) {
 	b, path := openWith(t)
-	no(t, b.Close())
+	testlog.NoError(t, b.Close())
 	db, err := bbolt.Open(path, 0, nil)
-	no(t, err)
+	testlog.NoError(t, err)
 	err = db.Update(func(tx *bbolt.Tx) error {
 		for i := range byte(100) {
 			if err := tx.Bucket([]byte("records")).Put([]byte{'x', i}, nil); err != nil {
@@ -94,27 +95,27 @@ func TestCheckManyFindings(t *testing.T) {
 		}
 		return nil
 	})
-	no(t, errors.Join(err, db.Close()))
-	b = must(bolt.Open(path, bolt.Options{}))(t)
+	testlog.NoError(t, errors.Join(err, db.Close()))
+	b = testlog.Must(bolt.Open(path, bolt.Options{}))(t)
 	defer b.Close()
 	if err := b.Check(ctx); err == nil || !strings.Contains(err.Error(), "and 80 more") || strings.Count(err.Error(), "\n") > 30 {
 		t.Errorf("Check: %v", err)
 	}
 	cancelled, cancel := context.WithCancel(ctx)
 	cancel()
-	is(t, b.Check(cancelled), context.Canceled, "Check")
+	testlog.Is(t, b.Check(cancelled), context.Canceled, "Check")
 }
 
 // Where damage has left a gap, Read gives what comes before it, and from there nothing.
 func TestReadStopsAtGap(t *testing.T) {
 	b, path := openWith(t)
 	err := errors.Join(b.Append(ctx, "a", batch(1)), b.Append(ctx, "a", batch(2)), b.Append(ctx, "a", batch(3)), b.Close())
-	no(t, err)
+	testlog.NoError(t, err)
 	db, err := bbolt.Open(path, 0, nil)
-	no(t, err)
+	testlog.NoError(t, err)
 	third := binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(nil, 1), 3)
-	no(t, errors.Join(db.Update(func(tx *bbolt.Tx) error { return tx.Bucket([]byte("records")).Delete(third) }), db.Close()))
-	b = must(bolt.Open(path, bolt.Options{}))(t)
+	testlog.NoError(t, errors.Join(db.Update(func(tx *bbolt.Tx) error { return tx.Bucket([]byte("records")).Delete(third) }), db.Close()))
+	b = testlog.Must(bolt.Open(path, bolt.Options{}))(t)
 	defer b.Close()
 	for from, want := range map[uint64]int{1: 2, 2: 1, 3: 0, 4: 1} {
 		got, err := b.Read(ctx, "a", "c", backend.Range(from, 99), 1<<20)

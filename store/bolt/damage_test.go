@@ -17,6 +17,7 @@ import (
 
 	bbolt "go.etcd.io/bbolt"
 
+	"github.com/patchlog-dev/patchlog/internal/testlog"
 	"github.com/patchlog-dev/patchlog/store/backend"
 	"github.com/patchlog-dev/patchlog/store/bolt"
 )
@@ -30,20 +31,20 @@ var quiet = slog.New(slog.DiscardHandler)
 func fill(t *testing.T, path string) (used int64) {
 	t.Helper()
 	b, err := bolt.Open(path, bolt.Options{NoSync: true, Logger: quiet})
-	no(t, err)
+	testlog.NoError(t, err)
 	for _, name := range []string{"first", "second", "third"} {
 		err = errors.Join(err, b.Append(ctx, name, backend.Batch{Creation: "c", Create: true, Meta: []byte("meta of " + name),
 			Shared: []backend.Value{{Name: "shared by " + name, Data: []byte("value")}}}), b.Append(ctx, name, batch(0)), b.Append(ctx, name, batch(1)))
 	}
 	err = errors.Join(err, b.PutSnapshot(ctx, "first", "c", backend.Snapshot{Seq: 1, Data: bytes.Repeat([]byte("snapshot"), 200)}), b.Delete(ctx, "second", "c", nil), b.Close())
-	no(t, err)
+	testlog.NoError(t, err)
 	db, err := bbolt.Open(path, 0, &bbolt.Options{ReadOnly: true})
-	no(t, err)
+	testlog.NoError(t, err)
 	err = errors.Join(db.View(func(tx *bbolt.Tx) error {
 		used = tx.Size()
 		return nil
 	}), db.Close(), os.Truncate(path, used))
-	no(t, err)
+	testlog.NoError(t, err)
 	return used
 }
 
@@ -66,15 +67,15 @@ func TestListingOfADamagedFile(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "log.db")
 	used := fill(t, path)
-	b := must(bolt.Open(path, bolt.Options{ReadOnly: true}))(t)
+	b := testlog.Must(bolt.Open(path, bolt.Options{ReadOnly: true}))(t)
 	want, err := list(b)
 	if err := errors.Join(err, b.Close()); err != nil || len(want) != 2 {
 		t.Fatalf("%d sessions, %v", len(want), err)
 	}
-	file := must(os.OpenFile(path, os.O_RDWR, 0))(t)
+	file := testlog.Must(os.OpenFile(path, os.O_RDWR, 0))(t)
 	defer file.Close()
 	whole := make([]byte, used)
-	no(t, failure(file.ReadAt(whole, 0)))
+	testlog.NoError(t, testlog.ErrorOf(file.ReadAt(whole, 0)))
 	now := make([]byte, used)
 	older := func(at int64) bool { return at < 2*int64(os.Getpagesize()) } // a meta page: the state before may be shown
 	tried, refused := 0, 0
@@ -83,13 +84,13 @@ func TestListingOfADamagedFile(t *testing.T) {
 			return
 		}
 		tried++
-		no(t, failure(file.WriteAt([]byte{value}, at)))
+		testlog.NoError(t, testlog.ErrorOf(file.WriteAt([]byte{value}, at)))
 		b, err := bolt.Open(path, bolt.Options{ReadOnly: readOnly, NoSync: true, Logger: quiet})
 		var got []listedSession
 		if err == nil {
 			got, err = list(b)
 			_, _ = backend.HeadOf(ctx, b, "first")
-			wantNil(t, b.Close())
+			testlog.WantNil(t, b.Close())
 		}
 		switch {
 		case err != nil:
@@ -100,7 +101,7 @@ func TestListingOfADamagedFile(t *testing.T) {
 		case !reflect.DeepEqual(got, want) && !(older(at) && len(got) == 3):
 			t.Errorf("byte %d as %#x instead of %#x: the sessions are %v", at, value, whole[at], got)
 		}
-		no(t, failure(file.ReadAt(now, 0)))
+		testlog.NoError(t, testlog.ErrorOf(file.ReadAt(now, 0)))
 		if now[at] != value {
 			t.Fatalf("byte %d as %#x instead of %#x: it was changed", at, value, whole[at])
 		}
@@ -108,7 +109,7 @@ func TestListingOfADamagedFile(t *testing.T) {
 		if !bytes.Equal(now, whole) {
 			t.Fatalf("byte %d as %#x instead of %#x: reading changed the file", at, value, whole[at])
 		}
-		no(t, failure(file.WriteAt(whole[at:at+1], at)))
+		testlog.NoError(t, testlog.ErrorOf(file.WriteAt(whole[at:at+1], at)))
 	}
 	step := int64(1)
 	if testing.Short() {
@@ -179,7 +180,7 @@ func TestReplacedUnderAnOpenFile(t *testing.T) {
 	other := filepath.Join(dir, "other.db")
 	fill(t, other)
 	noise := filepath.Join(dir, "noise")
-	no(t, os.WriteFile(noise, bytes.Repeat([]byte("noise "), 20_000), 0o600))
+	testlog.NoError(t, os.WriteFile(noise, bytes.Repeat([]byte("noise "), 20_000), 0o600))
 	copyOver := func(from string) func(t *testing.T, path string) {
 		return func(t *testing.T, path string) {
 			in, err := os.Open(from)
@@ -194,12 +195,12 @@ func TestReplacedUnderAnOpenFile(t *testing.T) {
 				return
 			}
 			_, err = io.Copy(out, in)
-			wantNil(t, errors.Join(err, out.Close()))
+			testlog.WantNil(t, errors.Join(err, out.Close()))
 		}
 	}
 	truncate := func(size int64) func(t *testing.T, path string) {
 		return func(t *testing.T, path string) {
-			wantNil(t, os.Truncate(path, size))
+			testlog.WantNil(t, os.Truncate(path, size))
 		}
 	}
 	rounds, page := 4, int64(os.Getpagesize())
@@ -212,9 +213,9 @@ func TestReplacedUnderAnOpenFile(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			for range rounds {
 				path := filepath.Join(t.TempDir(), "log.db")
-				b := must(bolt.Open(path, bolt.Options{NoSync: true, Logger: quiet}))(t)
+				b := testlog.Must(bolt.Open(path, bolt.Options{NoSync: true, Logger: quiet}))(t)
 				for i := range uint64(300) {
-					no(t, b.Append(ctx, fmt.Sprint("s", i), backend.Batch{Creation: "c", Create: true, Records: []backend.Record{record(1)}}))
+					testlog.NoError(t, b.Append(ctx, fmt.Sprint("s", i), backend.Batch{Creation: "c", Create: true, Records: []backend.Record{record(1)}}))
 				}
 				var wg, started sync.WaitGroup
 				replaced := make(chan struct{})
@@ -260,25 +261,25 @@ func TestDamagedPageFailsOneCall(t *testing.T) {
 	if err := b.PutSnapshot(ctx, "a", "c", backend.Snapshot{Seq: 1, Data: bytes.Repeat([]byte("s"), 9000)}); err != nil { // in a page of its own
 		t.Fatal(err)
 	}
-	no(t, b.Close())
-	whole := must(os.ReadFile(path))(t)
+	testlog.NoError(t, b.Close())
+	whole := testlog.Must(os.ReadFile(path))(t)
 	at := bytes.Index(whole, bytes.Repeat([]byte("s"), 100))
 	at -= at % os.Getpagesize()
 	writeAt(t, path, int64(at), 0xff) // it says that it is another page
 	b = open(t, path)
 	for range 3 {
 		inTime(t, "Snapshot", func() {
-			is(t, failure(b.Snapshot(ctx, "a", "c")), backend.ErrDamaged, "Snapshot")
+			testlog.Is(t, testlog.ErrorOf(b.Snapshot(ctx, "a", "c")), backend.ErrDamaged, "Snapshot")
 		})
 		if n := last(t, b, "a"); n == 0 {
 			t.Error("no records")
 		}
 	}
-	wantNil(t, b.Append(ctx, "a", batch(1)))
+	testlog.WantNil(t, b.Append(ctx, "a", batch(1)))
 	if n := b.OpenReads(); n != 0 {
 		t.Errorf("%d read transactions are open", n)
 	}
-	wantNil(t, b.Close())
+	testlog.WantNil(t, b.Close())
 }
 
 // When one of the two meta pages is damaged, opening says so, with both transactions, and
@@ -292,17 +293,17 @@ func TestDamagedMetaIsReported(t *testing.T) {
 	}{{true, "the last commit may be missing", 3}, {false, "nothing is missing", 2}} {
 		path := filepath.Join(t.TempDir(), "log.db")
 		fill(t, path)
-		whole := must(os.ReadFile(path))(t)
+		whole := testlog.Must(os.ReadFile(path))(t)
 		ids := [2]byte{whole[16+48], whole[page+16+48]}
 		i := int64(0)
 		if (ids[1] > ids[0]) == c.newer {
 			i = 1
 		}
 		whole[i*page+16+20] ^= 1
-		no(t, os.WriteFile(path, whole, 0o600))
+		testlog.NoError(t, os.WriteFile(path, whole, 0o600))
 		for _, readOnly := range []bool{true, false} {
 			var log bytes.Buffer
-			b := must(bolt.Open(path, bolt.Options{ReadOnly: readOnly, NoSync: true, Logger: slog.New(slog.NewTextHandler(&log, nil))}))(t)
+			b := testlog.Must(bolt.Open(path, bolt.Options{ReadOnly: readOnly, NoSync: true, Logger: slog.New(slog.NewTextHandler(&log, nil))}))(t)
 			bad, good := fmt.Sprint("transaction ", ids[i]), fmt.Sprint("transaction ", ids[1-i])
 			for _, says := range []string{"WARN", path, bad, good, c.says} {
 				if !strings.Contains(log.String(), says) {
@@ -316,13 +317,13 @@ func TestDamagedMetaIsReported(t *testing.T) {
 				t.Errorf("sessions %v, %v; want %d", got, err, c.sessions)
 			}
 			if !readOnly {
-				wantNil(t, b.Append(ctx, "new", backend.Batch{Creation: "c", Create: true}))
-				wantNil(t, b.Check(ctx))
+				testlog.WantNil(t, b.Append(ctx, "new", backend.Batch{Creation: "c", Create: true}))
+				testlog.WantNil(t, b.Check(ctx))
 			}
-			wantNil(t, b.Close())
+			testlog.WantNil(t, b.Close())
 		}
 		var log bytes.Buffer
-		b := must(bolt.Open(path, bolt.Options{NoSync: true, Logger: slog.New(slog.NewTextHandler(&log, nil))}))(t)
+		b := testlog.Must(bolt.Open(path, bolt.Options{NoSync: true, Logger: slog.New(slog.NewTextHandler(&log, nil))}))(t)
 		if err := b.Close(); err != nil || log.Len() > 0 {
 			t.Errorf("after a commit: %s, %v", &log, err)
 		}

@@ -10,6 +10,7 @@ import (
 
 	bbolt "go.etcd.io/bbolt"
 
+	"github.com/patchlog-dev/patchlog/internal/testlog"
 	"github.com/patchlog-dev/patchlog/store/backend"
 	"github.com/patchlog-dev/patchlog/store/bolt"
 )
@@ -56,18 +57,18 @@ func (c *cached) Sync() error {
 func TestRewriteMeta(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "log.db")
 	fill(t, path)
-	durable := must(os.ReadFile(path))(t) // all but the last commit's meta page
-	b := must(bolt.Open(path, bolt.Options{NoSync: true}))(t)
-	no(t, errors.Join(b.Delete(ctx, "third", "c", nil), b.Close()))
-	after := must(os.ReadFile(path))(t)
+	durable := testlog.Must(os.ReadFile(path))(t) // all but the last commit's meta page
+	b := testlog.Must(bolt.Open(path, bolt.Options{NoSync: true}))(t)
+	testlog.NoError(t, errors.Join(b.Delete(ctx, "third", "c", nil), b.Close()))
+	after := testlog.Must(os.ReadFile(path))(t)
 	durable = append(durable, make([]byte, len(after)-len(durable))...)
 	copy(durable[2*os.Getpagesize():], after[2*os.Getpagesize():])
 	onDisk := func(c *cached) (sessions int) {
 		disk := filepath.Join(t.TempDir(), "disk.db")
-		no(t, os.WriteFile(disk, c.disk, 0o600))
-		b := must(bolt.Open(disk, bolt.Options{ReadOnly: true}))(t)
+		testlog.NoError(t, os.WriteFile(disk, c.disk, 0o600))
+		b := testlog.Must(bolt.Open(disk, bolt.Options{ReadOnly: true}))(t)
 		got, err := list(b)
-		no(t, errors.Join(err, b.Close()))
+		testlog.NoError(t, errors.Join(err, b.Close()))
 		return len(got)
 	}
 	c := &cached{shown: bytes.Clone(after), disk: bytes.Clone(durable), dirty: map[int]bool{}, writes: true}
@@ -95,8 +96,8 @@ func TestRewriteMetaFails(t *testing.T) {
 	for name, commit := range map[string]func(tx *bbolt.Tx) error{"lost": ways["lost"].commit, "landed": ways["landed"].commit} {
 		t.Run(name, func(t *testing.T) {
 			first, path := openWith(t)
-			no(t, first.Close())
-			b := must(bolt.Open(path, bolt.Options{}))(t)
+			testlog.NoError(t, first.Close())
+			b := testlog.Must(bolt.Open(path, bolt.Options{}))(t)
 			b.SetCommit(commit)
 			if err := b.Append(ctx, "a", batch(1)); err == nil {
 				t.Fatal("no error")
@@ -105,9 +106,9 @@ func TestRewriteMetaFails(t *testing.T) {
 			restore := bolt.FailRewriteMeta(b, errSync)
 			for range 2 {
 				_, err := backend.HeadOf(ctx, b, "a")
-				is(t, err, errSync, "Head")
-				is(t, err, errDisk, "Head")
-				is(t, b.Append(ctx, "a", batch(1)), errSync, "Append")
+				testlog.Is(t, err, errSync, "Head")
+				testlog.Is(t, err, errDisk, "Head")
+				testlog.Is(t, b.Append(ctx, "a", batch(1)), errSync, "Append")
 			}
 			restore()
 			if n := last(t, b, "a"); (n == 2) != (name == "landed") {
@@ -122,14 +123,14 @@ func TestRewriteMetaFails(t *testing.T) {
 // commit left: nothing is read from it, and nothing is written over it.
 func TestReplacedWhileACommitFails(t *testing.T) {
 	b, path := openWith(t)
-	backup := must(os.ReadFile(path))(t)
+	backup := testlog.Must(os.ReadFile(path))(t)
 	for i := range uint64(3) {
-		no(t, b.Append(ctx, "a", batch(1+i)))
+		testlog.NoError(t, b.Append(ctx, "a", batch(1+i)))
 	}
 	b.SetCommit(func(tx *bbolt.Tx) error {
 		return errors.Join(tx.Rollback(), os.WriteFile(path, backup, 0o600), errDisk)
 	})
-	is(t, b.Append(ctx, "a", batch(4)), errDisk)
+	testlog.Is(t, b.Append(ctx, "a", batch(4)), errDisk)
 	for name, call := range map[string]func() error{
 		"Append": func() error { return b.Append(ctx, "a", batch(1)) },
 		"Head":   func() error { _, err := backend.HeadOf(ctx, b, "a"); return err },
@@ -138,10 +139,10 @@ func TestReplacedWhileACommitFails(t *testing.T) {
 			t.Errorf("%s: error %v, want %v of %s", name, err, backend.ErrDamaged, path)
 		}
 	}
-	wantNil(t, b.Close())
+	testlog.WantNil(t, b.Close())
 	if now, err := os.ReadFile(path); err != nil || !bytes.Equal(now, backup) {
 		t.Errorf("the file was written to; %v", err)
 	}
-	b = must(bolt.Open(path, bolt.Options{NoSync: true}))(t)
+	b = testlog.Must(bolt.Open(path, bolt.Options{NoSync: true}))(t)
 	closeAndCheck(t, b, path)
 }

@@ -13,6 +13,7 @@ import (
 
 	bbolt "go.etcd.io/bbolt"
 
+	"github.com/patchlog-dev/patchlog/internal/testlog"
 	"github.com/patchlog-dev/patchlog/store/backend"
 	"github.com/patchlog-dev/patchlog/store/bolt"
 )
@@ -40,19 +41,19 @@ func large(t *testing.T) (path string, p pagesOf) {
 			r.Data = append(r.Data, bytes.Repeat([]byte{byte(i)}, 300)...)
 			records = append(records, r)
 		}
-		no(t, b.Append(ctx, name, backend.Batch{Creation: "c", Create: true, Meta: []byte("meta"), Records: records}))
+		testlog.NoError(t, b.Append(ctx, name, backend.Batch{Creation: "c", Create: true, Meta: []byte("meta"), Records: records}))
 	}
-	no(t, errors.Join(b.Delete(ctx, "s9", "c", nil), b.Close()))
+	testlog.NoError(t, errors.Join(b.Delete(ctx, "s9", "c", nil), b.Close()))
 	return path, look(t, path)
 }
 
 func look(t *testing.T, path string) (p pagesOf) {
 	t.Helper()
-	db := must(bbolt.Open(path, 0o600, &bbolt.Options{ReadOnly: true, PreLoadFreelist: true}))(t)
+	db := testlog.Must(bbolt.Open(path, 0o600, &bbolt.Options{ReadOnly: true, PreLoadFreelist: true}))(t)
 	defer db.Close()
 	p.size, p.leaves = int64(db.Info().PageSize), map[string]int64{}
 	data, err := os.ReadFile(path)
-	no(t, err)
+	testlog.NoError(t, err)
 	err = db.View(func(tx *bbolt.Tx) error {
 		var leaves []int64
 		for id := int64(2); id*p.size < tx.Size(); id++ {
@@ -95,9 +96,9 @@ func look(t *testing.T, path string) (p pagesOf) {
 func writeAt(t *testing.T, path string, at int64, data ...byte) {
 	t.Helper()
 	file, err := os.OpenFile(path, os.O_RDWR, 0)
-	no(t, err)
+	testlog.NoError(t, err)
 	_, err = file.WriteAt(data, at)
-	no(t, errors.Join(err, file.Close()))
+	testlog.NoError(t, errors.Join(err, file.Close()))
 }
 
 func word(n int64) []byte { return binary.NativeEndian.AppendUint64(nil, uint64(n)) }
@@ -108,9 +109,9 @@ func TestFreePageWithinALongRecord(t *testing.T) {
 	path, _ := large(t)
 	b := open(t, path)
 	long := backend.Record{Seq: perSession + 1, IDs: []string{"long"}, Data: bytes.Repeat([]byte("long"), 10<<10)}
-	no(t, errors.Join(b.Append(ctx, "s2", backend.Batch{Creation: "c", After: perSession, Records: []backend.Record{long}}), b.Close()))
+	testlog.NoError(t, errors.Join(b.Append(ctx, "s2", backend.Batch{Creation: "c", After: perSession, Records: []backend.Record{long}}), b.Close()))
 	p := look(t, path)
-	whole := must(os.ReadFile(path))(t)
+	whole := testlog.Must(os.ReadFile(path))(t)
 	first := int64(bytes.Index(whole, long.Data)) / p.size
 	for page := first; page < first+10; page++ {
 		writeAt(t, path, p.list*p.size+10, 1, 0)
@@ -122,7 +123,7 @@ func TestFreePageWithinALongRecord(t *testing.T) {
 		if err == nil {
 			b.Close()
 		}
-		no(t, os.WriteFile(path, whole, 0o600))
+		testlog.NoError(t, os.WriteFile(path, whole, 0o600))
 	}
 }
 
@@ -134,7 +135,7 @@ func TestDamagedLeafOfRecords(t *testing.T) {
 	for _, key := range p.first {
 		at := p.leaves[key] * p.size
 		header := make([]byte, 8)
-		data := must(os.ReadFile(path))(t)
+		data := testlog.Must(os.ReadFile(path))(t)
 		copy(header, data[at:])
 		writeAt(t, path, at, bytes.Repeat([]byte{0xee}, 8)...)
 		b := open(t, path)
@@ -165,7 +166,7 @@ func TestDamagedLeafOfRecords(t *testing.T) {
 				t.Errorf("leaf of %x: record 1 of session %d: %d, %v", key, n, len(got), err)
 			}
 		}
-		no(t, b.Close())
+		testlog.NoError(t, b.Close())
 		writeAt(t, path, at, header...)
 	}
 }
@@ -175,7 +176,7 @@ func TestDamagedLeafOfRecords(t *testing.T) {
 func TestDeleteBesideADamagedPage(t *testing.T) {
 	t.Parallel()
 	whole, p := large(t)
-	data := must(os.ReadFile(whole))(t)
+	data := testlog.Must(os.ReadFile(whole))(t)
 	refused := 0
 	for n := uint64(2); n < 8; n++ {
 		first := slices.Index(p.leavesInOrder(), p.leaves[string(rowKey(n, 1))])
@@ -185,14 +186,14 @@ func TestDeleteBesideADamagedPage(t *testing.T) {
 			leaf := p.leavesInOrder()[i]
 			path, harmed := filepath.Join(t.TempDir(), "log.db"), bytes.Clone(data)
 			harmed[leaf*p.size+16+16+4] ^= 0xff
-			no(t, os.WriteFile(path, harmed, 0o600))
+			testlog.NoError(t, os.WriteFile(path, harmed, 0o600))
 			b := open(t, path)
 			if err := b.Delete(ctx, fmt.Sprint("s", n), "c", nil); errors.Is(err, backend.ErrDamaged) {
 				refused++
 			} else if err != nil {
 				t.Error(err)
 			}
-			wantNil(t, b.Close())
+			testlog.WantNil(t, b.Close())
 			if after, err := os.ReadFile(path); err != nil || !bytes.Equal(after, harmed) {
 				t.Errorf("session %d: leaf %d was damaged, and the file was changed (%v)", n, leaf, err)
 			}
@@ -214,10 +215,10 @@ func (p pagesOf) leavesInOrder() (out []int64) {
 // make one.
 func TestNoListOfFreePages(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "log.db")
-	no(t, open(t, path).Close())
+	testlog.NoError(t, open(t, path).Close())
 	db, err := bbolt.Open(path, 0o600, &bbolt.Options{NoFreelistSync: true})
-	no(t, err)
-	no(t, errors.Join(db.Update(func(tx *bbolt.Tx) error { return tx.Bucket([]byte("shared")).Put([]byte("k"), nil) }), db.Close()))
+	testlog.NoError(t, err)
+	testlog.NoError(t, errors.Join(db.Update(func(tx *bbolt.Tx) error { return tx.Bucket([]byte("shared")).Put([]byte("k"), nil) }), db.Close()))
 	l := layoutOf(t, path)
 	for id := 2; id < len(l.file)/l.page; id++ { // every page that may be the root
 		l.at(id)[8], l.at(id)[10], l.at(id)[11] = 1, 1, 0

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/patchlog-dev/patchlog/internal/testlog"
 	"github.com/patchlog-dev/patchlog/store/backend"
 	"github.com/patchlog-dev/patchlog/store/bolt"
 )
@@ -23,8 +24,8 @@ func TestReadOnly(t *testing.T) {
 	path := filepath.Join(dir, "log.db")
 	fill(t, path)
 	before, err := os.ReadFile(path)
-	no(t, err)
-	no(t, errors.Join(os.Chmod(path, 0o400), os.Chmod(dir, 0o500)))
+	testlog.NoError(t, err)
+	testlog.NoError(t, errors.Join(os.Chmod(path, 0o400), os.Chmod(dir, 0o500)))
 	t.Cleanup(func() { _ = os.Chmod(dir, 0o700) })
 	readers := make([]*bolt.Backend, 3)
 	for i := range readers {
@@ -42,25 +43,25 @@ func TestReadOnly(t *testing.T) {
 				t.Errorf("%s: %v, want %v", name, err, want)
 			}
 		}
-		wantNil(t, b.Check(ctx))
+		testlog.WantNil(t, b.Check(ctx))
 	}
 	if os.Geteuid() == 0 { // whom the mode does not keep out
-		is(t, failure(bolt.Open(path, bolt.Options{LockTimeout: time.Millisecond})), backend.ErrLocked, "a writer beside readers")
+		testlog.Is(t, testlog.ErrorOf(bolt.Open(path, bolt.Options{LockTimeout: time.Millisecond})), backend.ErrLocked, "a writer beside readers")
 	}
 	for _, b := range readers {
-		wantNil(t, b.Close())
+		testlog.WantNil(t, b.Close())
 	}
 	after, err := os.ReadFile(path)
 	if err != nil || !bytes.Equal(before, after) {
 		t.Errorf("the file was changed (%v)", err)
 	}
-	no(t, errors.Join(os.Chmod(path, 0o600), os.Chmod(dir, 0o700)))
-	writer := must(bolt.Open(path, bolt.Options{}))(t)
-	is(t, failure(bolt.Open(path, bolt.Options{ReadOnly: true, LockTimeout: time.Millisecond})), backend.ErrLocked, "a reader beside a writer")
-	wantNil(t, writer.Close())
+	testlog.NoError(t, errors.Join(os.Chmod(path, 0o600), os.Chmod(dir, 0o700)))
+	writer := testlog.Must(bolt.Open(path, bolt.Options{}))(t)
+	testlog.Is(t, testlog.ErrorOf(bolt.Open(path, bolt.Options{ReadOnly: true, LockTimeout: time.Millisecond})), backend.ErrLocked, "a reader beside a writer")
+	testlog.WantNil(t, writer.Close())
 	absent := filepath.Join(dir, "absent.db")
 	for range 2 {
-		is(t, failure(bolt.Open(absent, bolt.Options{ReadOnly: true})), fs.ErrNotExist, "a file that is not there")
+		testlog.Is(t, testlog.ErrorOf(bolt.Open(absent, bolt.Options{ReadOnly: true})), fs.ErrNotExist, "a file that is not there")
 	}
 	if _, err := bolt.Open(dir, bolt.Options{ReadOnly: true}); err == nil || errors.Is(err, backend.ErrDamaged) {
 		t.Errorf("a directory: %v", err)
@@ -95,11 +96,11 @@ func TestCreatedByMany(t *testing.T) {
 					t.Error(err)
 					return
 				}
-				wantNil(t, errors.Join(b.Append(ctx, fmt.Sprint(i), backend.Batch{Creation: "c", Create: true}), b.Close()))
+				testlog.WantNil(t, errors.Join(b.Append(ctx, fmt.Sprint(i), backend.Batch{Creation: "c", Create: true}), b.Close()))
 			})
 		}
 		wg.Wait()
-		b := must(bolt.Open(path, bolt.Options{}))(t)
+		b := testlog.Must(bolt.Open(path, bolt.Options{}))(t)
 		got, err := list(b)
 		if err := errors.Join(err, b.Close()); err != nil || len(got) != n {
 			t.Errorf("%d sessions, want %d; %v", len(got), n, err)
@@ -125,7 +126,7 @@ func TestOpenedThroughALink(t *testing.T) {
 		})
 	}
 	fill(t, target)
-	no(t, open(t, link).Close())
+	testlog.NoError(t, open(t, link).Close())
 	if info, err := os.Lstat(link); err != nil || info.Mode()&fs.ModeSymlink == 0 {
 		t.Errorf("the link: %v", err)
 	}

@@ -14,6 +14,7 @@ import (
 
 	bbolt "go.etcd.io/bbolt"
 
+	"github.com/patchlog-dev/patchlog/internal/testlog"
 	"github.com/patchlog-dev/patchlog/store/backend"
 	"github.com/patchlog-dev/patchlog/store/bolt"
 )
@@ -35,14 +36,14 @@ func batch(after uint64) backend.Batch {
 func openWith(t *testing.T) (b *bolt.Backend, path string) {
 	t.Helper()
 	path = filepath.Join(t.TempDir(), "log.db")
-	b = must(bolt.Open(path, bolt.Options{NoSync: true, LockTimeout: 100 * time.Millisecond}))(t)
-	no(t, b.Append(ctx, "a", backend.Batch{Creation: "c", Create: true, Records: []backend.Record{record(1)}}))
+	b = testlog.Must(bolt.Open(path, bolt.Options{NoSync: true, LockTimeout: 100 * time.Millisecond}))(t)
+	testlog.NoError(t, b.Append(ctx, "a", backend.Batch{Creation: "c", Create: true, Records: []backend.Record{record(1)}}))
 	return b, path
 }
 
 func last(t *testing.T, b *bolt.Backend, name string) uint64 {
 	t.Helper()
-	head := must(backend.HeadOf(ctx, b, name))(t)
+	head := testlog.Must(backend.HeadOf(ctx, b, name))(t)
 	return head.Last
 }
 
@@ -56,9 +57,9 @@ func wantLast(t *testing.T, b *bolt.Backend, want uint64) {
 
 func closeAndCheck(t *testing.T, b *bolt.Backend, path string) {
 	t.Helper()
-	wantNil(t, b.Close())
-	b = must(bolt.Open(path, bolt.Options{}))(t)
-	wantNil(t, errors.Join(b.Check(ctx), b.Close()))
+	testlog.WantNil(t, b.Close())
+	b = testlog.Must(bolt.Open(path, bolt.Options{}))(t)
+	testlog.WantNil(t, errors.Join(b.Check(ctx), b.Close()))
 }
 
 // ways are the ways in which a commit fails.
@@ -108,7 +109,7 @@ func TestFailedCommit(t *testing.T) {
 					t.Errorf("landed: %t, want %t", landed, way.landed)
 				}
 				// It goes on, with another handle.
-				no(t, b.Append(ctx, "b", backend.Batch{Creation: "c", Create: true}))
+				testlog.NoError(t, b.Append(ctx, "b", backend.Batch{Creation: "c", Create: true}))
 				if len(used) != 2 || used[0] == used[1] {
 					t.Error("the handle that failed is still used")
 				}
@@ -177,7 +178,7 @@ func TestFailedCommitOfMany(t *testing.T) {
 				if _, err := backend.HeadOf(ctx, b, "new"); (err == nil) != way.landed {
 					t.Errorf("the new session: %v", err)
 				}
-				wantNil(t, b.Append(ctx, "a", batch(want)))
+				testlog.WantNil(t, b.Append(ctx, "a", batch(want)))
 				if n := len(used); n != 3 || used[1] == used[2] {
 					t.Errorf("%d commits; with the handle that failed: %t", n, n == 3 && used[1] == used[2])
 				}
@@ -266,18 +267,18 @@ func TestReopenFails(t *testing.T) {
 		want  error
 	}{
 		{"damaged", func(t *testing.T, path string) func() {
-			no(t, os.WriteFile(path, []byte(strings.Repeat("garbage", 10_000)), 0o600))
+			testlog.NoError(t, os.WriteFile(path, []byte(strings.Repeat("garbage", 10_000)), 0o600))
 			return func() {}
 		}, backend.ErrDamaged},
 		{"another's", func(t *testing.T, path string) func() {
-			other := must(bolt.Open(path, bolt.Options{}))(t)
+			other := testlog.Must(bolt.Open(path, bolt.Options{}))(t)
 			return func() {
-				no(t, other.Close())
+				testlog.NoError(t, other.Close())
 			}
 		}, backend.ErrDamaged},
 		{"not there", func(t *testing.T, path string) func() {
 			return func() {
-				is(t, failure(os.Lstat(path)), os.ErrNotExist, "a file was created")
+				testlog.Is(t, testlog.ErrorOf(os.Lstat(path)), os.ErrNotExist, "a file was created")
 			}
 		}, os.ErrNotExist},
 	} {
@@ -286,11 +287,11 @@ func TestReopenFails(t *testing.T) {
 			unblock := func() {}
 			b.SetCommit(func(tx *bbolt.Tx) error {
 				err := errors.Join(tx.Commit(), errDisk)
-				wantNil(t, os.Rename(path, path+".away"))
+				testlog.WantNil(t, os.Rename(path, path+".away"))
 				unblock = c.block(t, path)
 				return err
 			})
-			is(t, b.Append(ctx, "a", batch(1)), backend.ErrUnknown)
+			testlog.Is(t, b.Append(ctx, "a", batch(1)), backend.ErrUnknown)
 			for range 2 {
 				_, err := backend.HeadOf(ctx, b, "a")
 				if !errors.Is(err, c.want) || !errors.Is(err, errDisk) {
@@ -301,14 +302,14 @@ func TestReopenFails(t *testing.T) {
 				}
 			}
 			unblock()
-			other := must(bolt.Open(path+".away", bolt.Options{NoSync: true}))(t)
-			no(t, os.Rename(path+".away", path))
+			other := testlog.Must(bolt.Open(path+".away", bolt.Options{NoSync: true}))(t)
+			testlog.NoError(t, os.Rename(path+".away", path))
 			if _, err := backend.HeadOf(ctx, b, "a"); !errors.Is(err, backend.ErrLocked) || !errors.Is(err, errDisk) {
 				t.Errorf("error %v, want %v and why", err, backend.ErrLocked)
 			}
-			no(t, other.Close())
+			testlog.NoError(t, other.Close())
 			b.SetCommit(nil)
-			wantNil(t, b.Append(ctx, "a", batch(2)))
+			testlog.WantNil(t, b.Append(ctx, "a", batch(2)))
 			wantLast(t, b, 3)
 			closeAndCheck(t, b, path)
 		})
@@ -316,9 +317,9 @@ func TestReopenFails(t *testing.T) {
 	t.Run("closed", func(t *testing.T) {
 		b, path := openWith(t)
 		b.SetCommit(ways["lost"].commit)
-		is(t, b.Append(ctx, "a", batch(1)), backend.ErrUnknown)
+		testlog.Is(t, b.Append(ctx, "a", batch(1)), backend.ErrUnknown)
 		b.SetCommit(nil)
 		closeAndCheck(t, b, path)
-		is(t, failure(backend.HeadOf(ctx, b, "a")), backend.ErrClosed)
+		testlog.Is(t, testlog.ErrorOf(backend.HeadOf(ctx, b, "a")), backend.ErrClosed)
 	})
 }

@@ -9,6 +9,7 @@ import (
 
 	bbolt "go.etcd.io/bbolt"
 
+	"github.com/patchlog-dev/patchlog/internal/testlog"
 	"github.com/patchlog-dev/patchlog/store/backend"
 	"github.com/patchlog-dev/patchlog/store/bolt"
 )
@@ -28,7 +29,7 @@ func TestOpenChecksRoots(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "log.db")
 			fill(t, path)
 			db, err := bbolt.Open(path, 0, &bbolt.Options{ReadOnly: true, PreLoadFreelist: true})
-			no(t, err)
+			testlog.NoError(t, err)
 			var rootAt int64
 			var free uint64
 			err = errors.Join(db.View(func(tx *bbolt.Tx) error {
@@ -42,11 +43,11 @@ func TestOpenChecksRoots(t *testing.T) {
 					}
 				}
 			}), db.Close())
-			no(t, err)
-			file := must(os.OpenFile(path, os.O_RDWR, 0))(t)
+			testlog.NoError(t, err)
+			file := testlog.Must(os.OpenFile(path, os.O_RDWR, 0))(t)
 			defer file.Close()
 			root := make([]byte, os.Getpagesize())
-			no(t, failure(file.ReadAt(root, rootAt)))
+			testlog.NoError(t, testlog.ErrorOf(file.ReadAt(root, rootAt)))
 			// The first bucket whose root has a page of its own.
 			at, pos := 0, 0
 			for i := range int(le.Uint16(root[10:])) {
@@ -61,7 +62,7 @@ func TestOpenChecksRoots(t *testing.T) {
 				t.Fatal("no bucket has a page; the test tests nothing")
 			}
 			damage(root, at, pos, free)
-			no(t, failure(file.WriteAt(root, rootAt)))
+			testlog.NoError(t, testlog.ErrorOf(file.WriteAt(root, rootAt)))
 			b, err := bolt.Open(path, bolt.Options{ReadOnly: true, Logger: quiet})
 			if err == nil {
 				err = b.Close()

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/patchlog-dev/patchlog/internal/testlog"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/snapshot"
 	"github.com/patchlog-dev/patchlog/store"
@@ -18,8 +19,8 @@ import (
 // and a reader that stalls would make the file grow.
 func TestNoTransactionWhileCallersRun(t *testing.T) {
 	ctx := context.Background()
-	b := must(bolt.Open(filepath.Join(t.TempDir(), "log.db"), bolt.Options{NoSync: true}))(t)
-	s := must(store.New(b, store.Options{Snapshots: snapshot.Policy{Every: -1}}))(t)
+	b := testlog.Must(bolt.Open(filepath.Join(t.TempDir(), "log.db"), bolt.Options{NoSync: true}))(t)
+	s := testlog.Must(store.New(b, store.Options{Snapshots: snapshot.Policy{Every: -1}}))(t)
 	defer s.Close()
 	looked := map[string]bool{}
 	look := func(where string) {
@@ -42,33 +43,33 @@ func TestNoTransactionWhileCallersRun(t *testing.T) {
 		t.Fatal(err)
 	}
 	for r, err := range s.RawEvents(ctx, key, 1) {
-		no(t, err)
+		testlog.NoError(t, err)
 		if r.Seq%100 == 0 {
 			look("body of RawEvents")
 			// The body may write.
-			no(t, failure(s.ApplyPatch(ctx, key, store.PatchOptions{AsOfNow: true}, patch.NewSplice(0, 1))))
+			testlog.NoError(t, testlog.ErrorOf(s.ApplyPatch(ctx, key, store.PatchOptions{AsOfNow: true}, patch.NewSplice(0, 1))))
 		}
 	}
 	for r, err := range s.Watch(ctx, key, 1) {
-		no(t, err)
+		testlog.NoError(t, err)
 		look("body of Watch")
 		if r.Seq == 1200 {
 			break
 		}
 	}
-	no(t, s.Export(ctx, key, lookingWriter{func() { look("Export's writer") }}, store.ExportOptions{}))
-	no(t, s.Backup(ctx, lookingWriter{func() { look("Backup's writer") }}))
+	testlog.NoError(t, s.Export(ctx, key, lookingWriter{func() { look("Export's writer") }}, store.ExportOptions{}))
+	testlog.NoError(t, s.Backup(ctx, lookingWriter{func() { look("Backup's writer") }}))
 	for p, err := range s.Verify(ctx, store.VerifyOptions{Progress: func(store.Key) { look("Verify's progress") }}) {
 		t.Error(p, err)
 	}
 	for i := range 3 {
-		no(t, failure(s.Create(ctx, store.Key{App: "a", User: "u", Session: fmt.Sprint(i)}, nil)))
+		testlog.NoError(t, testlog.ErrorOf(s.Create(ctx, store.Key{App: "a", User: "u", Session: fmt.Sprint(i)}, nil)))
 	}
 	for _, err := range s.List(ctx, store.ListOptions{}) {
-		no(t, err)
+		testlog.NoError(t, err)
 		look("body of List")
 	}
-	session := must(s.Get(ctx, key))(t)
+	session := testlog.Must(s.Get(ctx, key))(t)
 	for range session.View.Events() {
 		look("body of View.Events")
 		break

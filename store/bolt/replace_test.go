@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/patchlog-dev/patchlog/internal/testlog"
 	"github.com/patchlog-dev/patchlog/store/backend"
 	"github.com/patchlog-dev/patchlog/store/bolt"
 )
@@ -13,12 +14,12 @@ import (
 // A vacuum, whose file counts its transactions anew, does not take an edition back; and while
 // the file is copied, nothing that the copy may still read is replaced.
 func TestReplaceAndVacuum(t *testing.T) {
-	b := must(bolt.Open(filepath.Join(t.TempDir(), "a.db"), bolt.Options{NoSync: true}))(t)
+	b := testlog.Must(bolt.Open(filepath.Join(t.TempDir(), "a.db"), bolt.Options{NoSync: true}))(t)
 	defer b.Close()
 	record := func(data string, sum uint32) backend.Record {
 		return backend.Record{Seq: 1, IDs: []string{"id"}, Sum: sum, Data: []byte(data)}
 	}
-	no(t, b.Append(t.Context(), "s", backend.Batch{Creation: "c", Create: true, Records: []backend.Record{record("a", 'a')}}))
+	testlog.NoError(t, b.Append(t.Context(), "s", backend.Batch{Creation: "c", Create: true, Records: []backend.Record{record("a", 'a')}}))
 	replace := func(ctx context.Context, old, data string) error {
 		return b.Replace(ctx, "s", backend.Replacement{Creation: "c", Last: 1, Records: []backend.Replaced{
 			{Seq: 1, Old: []byte(old), Data: []byte(data), OldSum: uint32(old[0]), Sum: uint32(data[0])},
@@ -26,7 +27,7 @@ func TestReplaceAndVacuum(t *testing.T) {
 	}
 	edition := func() uint64 {
 		t.Helper()
-		head := must(backend.HeadOf(t.Context(), b, "s"))(t)
+		head := testlog.Must(backend.HeadOf(t.Context(), b, "s"))(t)
 		return head.Edition
 	}
 	sum := func(record []byte) uint32 { return uint32(record[0]) }
@@ -55,9 +56,9 @@ func TestReplaceAndVacuum(t *testing.T) {
 	<-reached
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()
-	is(t, replace(ctx, "d", "e"), context.DeadlineExceeded, "replaced during a vacuum")
+	testlog.Is(t, replace(ctx, "d", "e"), context.DeadlineExceeded, "replaced during a vacuum")
 	copying <- nil
-	no(t, <-copying)
+	testlog.NoError(t, <-copying)
 	if err := replace(t.Context(), "d", "e"); err != nil || edition() != 4 {
 		t.Errorf("replaced after a vacuum: edition %d, %v", edition(), err)
 	}

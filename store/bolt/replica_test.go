@@ -15,6 +15,7 @@ import (
 
 	bbolt "go.etcd.io/bbolt"
 
+	"github.com/patchlog-dev/patchlog/internal/testlog"
 	"github.com/patchlog-dev/patchlog/store/backend"
 	"github.com/patchlog-dev/patchlog/store/bolt"
 	"github.com/patchlog-dev/patchlog/store/storetest"
@@ -60,11 +61,11 @@ func TestVacuumOfEachCase(t *testing.T) {
 		b := summing{open(t, path), &sync.Map{}}
 		t.Cleanup(func() { _ = b.Close() })
 		return b, func() backend.Backend {
-			no(t, b.Vacuum(ctx, b.sum))
-			no(t, b.Check(ctx))
-			no(t, b.Close())
+			testlog.NoError(t, b.Vacuum(ctx, b.sum))
+			testlog.NoError(t, b.Check(ctx))
+			testlog.NoError(t, b.Close())
 			b.Backend = open(t, path)
-			no(t, b.Check(ctx))
+			testlog.NoError(t, b.Check(ctx))
 			return b
 		}
 	})
@@ -74,20 +75,20 @@ func TestVacuumOfEachCase(t *testing.T) {
 func outline(t *testing.T, b backend.Backend) string {
 	t.Helper()
 	var out strings.Builder
-	listed := must(b.List(ctx, "", "", 1<<20))(t)
+	listed := testlog.Must(b.List(ctx, "", "", 1<<20))(t)
 	for _, l := range listed {
-		no(t, l.Err)
+		testlog.NoError(t, l.Err)
 		fmt.Fprintf(&out, "%s %s %q %d %v:", l.Session, l.Creation, l.Meta, l.Last, l.Chain)
-		records := must(b.Read(ctx, l.Session, l.Creation, backend.Range(1, 1<<16), 1<<30))(t)
+		records := testlog.Must(b.Read(ctx, l.Session, l.Creation, backend.Range(1, 1<<16), 1<<30))(t)
 		var ids []string
 		for _, r := range records {
 			fmt.Fprintf(&out, " %d %s", r.Seq, r.Data)
 			ids = append(ids, record(r.Seq).IDs...)
 		}
-		seqs := must(b.Lookup(ctx, l.Session, l.Creation, append(ids, record(l.Last+1).IDs...)))(t)
+		seqs := testlog.Must(b.Lookup(ctx, l.Session, l.Creation, append(ids, record(l.Last+1).IDs...)))(t)
 		fmt.Fprintln(&out, seqs)
 	}
-	values := must(backend.SharedOf(ctx, b, ""))(t)
+	values := testlog.Must(backend.SharedOf(ctx, b, ""))(t)
 	fmt.Fprintln(&out, values)
 	return out.String()
 }
@@ -96,9 +97,9 @@ func outline(t *testing.T, b backend.Backend) string {
 func crowded(t *testing.T) (b *bolt.Backend, path string) {
 	t.Helper()
 	b, path = openWith(t)
-	no(t, b.Append(ctx, "large", backend.Batch{Creation: "l", Create: true, Records: many(0, 3000), Shared: []backend.Value{{Name: "x", Data: []byte("1")}}}))
-	no(t, b.Append(ctx, "victim", backend.Batch{Creation: "v", Create: true, Records: many(0, 700), Shared: []backend.Value{{Name: "y", Data: []byte("1")}}}))
-	no(t, b.Append(ctx, "empty", backend.Batch{Creation: "e", Create: true, Meta: []byte("meta")}))
+	testlog.NoError(t, b.Append(ctx, "large", backend.Batch{Creation: "l", Create: true, Records: many(0, 3000), Shared: []backend.Value{{Name: "x", Data: []byte("1")}}}))
+	testlog.NoError(t, b.Append(ctx, "victim", backend.Batch{Creation: "v", Create: true, Records: many(0, 700), Shared: []backend.Value{{Name: "y", Data: []byte("1")}}}))
+	testlog.NoError(t, b.Append(ctx, "empty", backend.Batch{Creation: "e", Create: true, Meta: []byte("meta")}))
 	stageAll(t, b, "s", 500, 100)
 	stageAll(t, b, "dropped", 100, 100)
 	return b, path
@@ -107,29 +108,29 @@ func crowded(t *testing.T) (b *bolt.Backend, path string) {
 // What others do while the first records are copied, and while those are copied that they
 // wrote then.
 var meanwhile = map[int]func(t *testing.T, b *bolt.Backend){
-	10: func(t *testing.T, b *bolt.Backend) { no(t, b.Delete(ctx, "victim", "v", nil)) },
+	10: func(t *testing.T, b *bolt.Backend) { testlog.NoError(t, b.Delete(ctx, "victim", "v", nil)) },
 	20: func(t *testing.T, b *bolt.Backend) {
-		no(t, b.Append(ctx, "victim", backend.Batch{Creation: "again", Create: true, Records: many(0, 3)}))
-		no(t, b.Append(ctx, "a", backend.Batch{Creation: "c", After: 1, Records: many(1, 5000), Shared: []backend.Value{{Name: "x", Data: []byte("2")}}}))
-		no(t, b.PutSnapshot(ctx, "a", "c", backend.Snapshot{Seq: 5001, Data: []byte("snapshot")}))
+		testlog.NoError(t, b.Append(ctx, "victim", backend.Batch{Creation: "again", Create: true, Records: many(0, 3)}))
+		testlog.NoError(t, b.Append(ctx, "a", backend.Batch{Creation: "c", After: 1, Records: many(1, 5000), Shared: []backend.Value{{Name: "x", Data: []byte("2")}}}))
+		testlog.NoError(t, b.PutSnapshot(ctx, "a", "c", backend.Snapshot{Seq: 5001, Data: []byte("snapshot")}))
 	},
 	30: func(t *testing.T, b *bolt.Backend) {
-		no(t, b.Append(ctx, "new", backend.Batch{Creation: "n", Create: true, Records: many(0, 2), Shared: []backend.Value{{Name: "z", Data: []byte("1")}}}))
-		no(t, stage(b, "s", 500, many(500, 100)))
-		no(t, stage(b, "late", 0, many(0, 40)))
-		no(t, unstage(b, "dropped"))
+		testlog.NoError(t, b.Append(ctx, "new", backend.Batch{Creation: "n", Create: true, Records: many(0, 2), Shared: []backend.Value{{Name: "z", Data: []byte("1")}}}))
+		testlog.NoError(t, stage(b, "s", 500, many(500, 100)))
+		testlog.NoError(t, stage(b, "late", 0, many(0, 40)))
+		testlog.NoError(t, unstage(b, "dropped"))
 	},
 	// The second time.
 	5000: func(t *testing.T, b *bolt.Backend) {
-		no(t, b.Append(ctx, "a", backend.Batch{Creation: "c", After: 5001, Records: many(5001, 1)}))
-		no(t, b.Append(ctx, "new", backend.Batch{Creation: "n", After: 2, Records: many(2, 1), Shared: []backend.Value{{Name: "x", Data: []byte("3")}}}))
-		no(t, b.Delete(ctx, "victim", "again", nil))
-		no(t, b.Append(ctx, "late", backend.Batch{Creation: "late", Create: true, Staged: "staged late", After: 40, Records: many(40, 1)}))
-		no(t, stage(b, "s", 600, many(600, 1)))
+		testlog.NoError(t, b.Append(ctx, "a", backend.Batch{Creation: "c", After: 5001, Records: many(5001, 1)}))
+		testlog.NoError(t, b.Append(ctx, "new", backend.Batch{Creation: "n", After: 2, Records: many(2, 1), Shared: []backend.Value{{Name: "x", Data: []byte("3")}}}))
+		testlog.NoError(t, b.Delete(ctx, "victim", "again", nil))
+		testlog.NoError(t, b.Append(ctx, "late", backend.Batch{Creation: "late", Create: true, Staged: "staged late", After: 40, Records: many(40, 1)}))
+		testlog.NoError(t, stage(b, "s", 600, many(600, 1)))
 	},
 	// The third time, which is the last while others may write.
 	9447: func(t *testing.T, b *bolt.Backend) {
-		no(t, b.Append(ctx, "large", backend.Batch{Creation: "l", After: 3000, Records: many(3000, 1)}))
+		testlog.NoError(t, b.Append(ctx, "large", backend.Batch{Creation: "l", After: 3000, Records: many(3000, 1)}))
 	},
 }
 
@@ -155,24 +156,24 @@ func TestCopyWhileOthersWrite(t *testing.T) {
 	b, path := crowded(t)
 	want := outline(t, b)
 	done, used := 0, 0
-	no(t, b.Copy(ctx, interrupting(t, b, &done), func(c backend.Backend, file io.Reader) error {
+	testlog.NoError(t, b.Copy(ctx, interrupting(t, b, &done), func(c backend.Backend, file io.Reader) error {
 		used++
 		if got := outline(t, c); got != want {
 			t.Errorf("the copy is not what was there; %d bytes, want %d", len(got), len(want))
 		}
-		no(t, c.(*bolt.Backend).Check(ctx))
+		testlog.NoError(t, c.(*bolt.Backend).Check(ctx))
 		inFileOpen(t, c.(*bolt.Backend), func(tx *bbolt.Tx) {
 			if k, _ := tx.Bucket([]byte("unlinked")).Cursor().First(); k != nil {
 				t.Error("the copy has rows that are nobody's")
 			}
 		})
-		data := must(io.ReadAll(file))(t)
+		data := testlog.Must(io.ReadAll(file))(t)
 		to := filepath.Join(t.TempDir(), "copy.db")
-		no(t, os.WriteFile(to, data, 0o600))
+		testlog.NoError(t, os.WriteFile(to, data, 0o600))
 		// It can be gone on with.
 		own := open(t, to)
-		no(t, own.Append(ctx, "a", batch(1)))
-		no(t, own.Append(ctx, "other", backend.Batch{Creation: "o", Create: true, Records: many(0, 1)}))
+		testlog.NoError(t, own.Append(ctx, "a", batch(1)))
+		testlog.NoError(t, own.Append(ctx, "other", backend.Batch{Creation: "o", Create: true, Records: many(0, 1)}))
 		closeAndCheck(t, own, to)
 		return nil
 	}))
@@ -192,19 +193,19 @@ func finish(t *testing.T, b *bolt.Backend, path string) {
 	t.Helper()
 	for _, creation := range []string{"s", "late", "dropped"} {
 		if err := unstage(b, creation); !errors.Is(err, backend.ErrNotFound) {
-			no(t, err)
+			testlog.NoError(t, err)
 		}
 	}
-	no(t, b.Append(ctx, "next", backend.Batch{Creation: "next", Create: true}))
+	testlog.NoError(t, b.Append(ctx, "next", backend.Batch{Creation: "next", Create: true}))
 	inFileOpen(t, b, func(tx *bbolt.Tx) {
 		if k, _ := tx.Bucket([]byte("unlinked")).Cursor().First(); k != nil {
 			t.Errorf("number %x is still unlinked", k)
 		}
 	})
-	no(t, b.Close())
+	testlog.NoError(t, b.Close())
 	b = open(t, path)
 	closeAndCheck(t, b, path)
-	left := must(os.ReadDir(filepath.Dir(path)))(t)
+	left := testlog.Must(os.ReadDir(filepath.Dir(path)))(t)
 	if len(left) != 1 {
 		t.Errorf("beside the file there is %v", left)
 	}
@@ -216,23 +217,23 @@ func TestVacuumWhileOthersWrite(t *testing.T) {
 	t.Parallel()
 	b, path := crowded(t)
 	twin, twinPath := crowded(t)
-	before := must(os.Stat(path))(t)
+	before := testlog.Must(os.Stat(path))(t)
 	for _, at := range []int{10, 20, 30, 5000, 9447} {
 		meanwhile[at](t, twin)
 	}
 	done := 0
-	no(t, b.Vacuum(ctx, interrupting(t, b, &done)))
+	testlog.NoError(t, b.Vacuum(ctx, interrupting(t, b, &done)))
 	if done != 5 {
 		t.Fatalf("%d of the writes were made meanwhile; the test tests nothing", done)
 	}
-	after := must(os.Stat(path))(t)
+	after := testlog.Must(os.Stat(path))(t)
 	if os.SameFile(before, after) || after.Size() >= before.Size() {
 		t.Errorf("%d bytes, before %d", after.Size(), before.Size())
 	}
-	no(t, b.Check(ctx))
+	testlog.NoError(t, b.Check(ctx))
 	for _, b := range []*bolt.Backend{b, twin} {
-		no(t, b.Append(ctx, "staged", backend.Batch{Creation: "s", Create: true, Staged: "staged s", After: 601, Records: many(601, 1)}))
-		no(t, b.Append(ctx, "a", batch(5002)))
+		testlog.NoError(t, b.Append(ctx, "staged", backend.Batch{Creation: "s", Create: true, Staged: "staged s", After: 601, Records: many(601, 1)}))
+		testlog.NoError(t, b.Append(ctx, "a", batch(5002)))
 	}
 	if got, want := outline(t, b), outline(t, twin); got != want {
 		t.Errorf("the vacuum has changed what is stored:\n%.2000s\nwant\n%.2000s", got, want)
@@ -283,13 +284,13 @@ func TestDamageIsNotCopied(t *testing.T) {
 	for name, damage := range damages {
 		t.Run(name, func(t *testing.T) {
 			b, path := crowded(t)
-			no(t, b.Append(ctx, "ninth", backend.Batch{Creation: "9", Create: true, Records: many(0, 1)}))
-			no(t, b.Append(ctx, "tenth", backend.Batch{Creation: "10", Create: true, Records: many(0, 1)}))
-			no(t, b.Delete(ctx, "tenth", "10", nil))
-			no(t, b.Close())
+			testlog.NoError(t, b.Append(ctx, "ninth", backend.Batch{Creation: "9", Create: true, Records: many(0, 1)}))
+			testlog.NoError(t, b.Append(ctx, "tenth", backend.Batch{Creation: "10", Create: true, Records: many(0, 1)}))
+			testlog.NoError(t, b.Delete(ctx, "tenth", "10", nil))
+			testlog.NoError(t, b.Close())
 			inFile(t, path, damage)
 			before, err := os.ReadFile(path)
-			no(t, err)
+			testlog.NoError(t, err)
 			b = open(t, path)
 			copied := false
 			err = b.Copy(ctx, noSum, func(backend.Backend, io.Reader) error {
@@ -297,13 +298,13 @@ func TestDamageIsNotCopied(t *testing.T) {
 				return nil
 			})
 			if name == "a snapshot of nobody" { // snapshots are left out
-				no(t, err)
+				testlog.NoError(t, err)
 			} else if copied || !errors.Is(err, backend.ErrDamaged) {
 				t.Errorf("copied %t: %v", copied, err)
 			}
-			is(t, b.Vacuum(ctx, noSum), backend.ErrDamaged, "vacuum")
-			no(t, b.Close())
-			after := must(os.ReadFile(path))(t)
+			testlog.Is(t, b.Vacuum(ctx, noSum), backend.ErrDamaged, "vacuum")
+			testlog.NoError(t, b.Close())
+			after := testlog.Must(os.ReadFile(path))(t)
 			if !bytes.Equal(before, after) {
 				t.Error("the file was changed")
 			}
@@ -363,22 +364,22 @@ func TestVacuumPassesTheLockOn(t *testing.T) {
 	for open() == before {
 		time.Sleep(time.Millisecond)
 	}
-	no(t, b.Vacuum(ctx, noSum))
+	testlog.NoError(t, b.Vacuum(ctx, noSum))
 	select {
 	case o := <-got:
 		t.Fatalf("the file is open twice (%v)", o.err)
 	case <-time.After(300 * time.Millisecond): // six times what bbolt waits between two tries
 	}
-	no(t, b.Append(ctx, "a", batch(1)))
-	no(t, b.Close())
+	testlog.NoError(t, b.Append(ctx, "a", batch(1)))
+	testlog.NoError(t, b.Close())
 	o := <-got
-	no(t, o.err)
+	testlog.NoError(t, o.err)
 	wantLast(t, o.b, 2)
-	no(t, o.b.Append(ctx, "a", batch(2)))
+	testlog.NoError(t, o.b.Append(ctx, "a", batch(2)))
 	closeAndCheck(t, o.b, path)
-	b = must(bolt.Open(path, bolt.Options{NoSync: true}))(t)
+	b = testlog.Must(bolt.Open(path, bolt.Options{NoSync: true}))(t)
 	wantLast(t, b, 3)
-	no(t, b.Close())
+	testlog.NoError(t, b.Close())
 }
 
 // A vacuum that cannot have its way changes nothing: the store is read only, closed or another
@@ -388,25 +389,25 @@ func TestVacuumRefused(t *testing.T) {
 	want := outline(t, b)
 	cancelled, cancel := context.WithCancel(ctx)
 	cancel()
-	is(t, b.Vacuum(cancelled, noSum), context.Canceled, "cancelled")
+	testlog.Is(t, b.Vacuum(cancelled, noSum), context.Canceled, "cancelled")
 	soon, cancel := context.WithCancel(ctx)
-	is(t, b.Vacuum(soon, func([]byte) uint32 { cancel(); return 0 }), context.Canceled, "cancelled later")
-	is(t, b.Copy(soon, noSum, nil), context.Canceled, "copy, cancelled")
-	no(t, os.Rename(path, path+".away"))
-	is(t, b.Vacuum(ctx, noSum), os.ErrNotExist, "without a file")
-	no(t, os.WriteFile(path, []byte("another file"), 0o600))
-	is(t, b.Vacuum(ctx, noSum), backend.ErrDamaged, "with another file")
-	no(t, os.Rename(path+".away", path))
+	testlog.Is(t, b.Vacuum(soon, func([]byte) uint32 { cancel(); return 0 }), context.Canceled, "cancelled later")
+	testlog.Is(t, b.Copy(soon, noSum, nil), context.Canceled, "copy, cancelled")
+	testlog.NoError(t, os.Rename(path, path+".away"))
+	testlog.Is(t, b.Vacuum(ctx, noSum), os.ErrNotExist, "without a file")
+	testlog.NoError(t, os.WriteFile(path, []byte("another file"), 0o600))
+	testlog.Is(t, b.Vacuum(ctx, noSum), backend.ErrDamaged, "with another file")
+	testlog.NoError(t, os.Rename(path+".away", path))
 	if got := outline(t, b); got != want {
 		t.Error("what is stored has changed")
 	}
-	no(t, b.Append(ctx, "a", batch(1)))
-	no(t, b.Vacuum(ctx, noSum))
-	no(t, b.Close())
-	is(t, b.Vacuum(ctx, noSum), backend.ErrClosed, "closed")
-	b = must(bolt.Open(path, bolt.Options{ReadOnly: true}))(t)
-	is(t, b.Vacuum(ctx, noSum), backend.ErrReadOnly, "read only")
-	no(t, b.Close())
+	testlog.NoError(t, b.Append(ctx, "a", batch(1)))
+	testlog.NoError(t, b.Vacuum(ctx, noSum))
+	testlog.NoError(t, b.Close())
+	testlog.Is(t, b.Vacuum(ctx, noSum), backend.ErrClosed, "closed")
+	b = testlog.Must(bolt.Open(path, bolt.Options{ReadOnly: true}))(t)
+	testlog.Is(t, b.Vacuum(ctx, noSum), backend.ErrReadOnly, "read only")
+	testlog.NoError(t, b.Close())
 	if left, _ := os.ReadDir(filepath.Dir(path)); len(left) != 1 {
 		t.Errorf("beside the file there is %v", left)
 	}
@@ -416,14 +417,14 @@ func TestVacuumRefused(t *testing.T) {
 // one is removed.
 func TestVacuumThroughALink(t *testing.T) {
 	b, path := crowded(t)
-	no(t, b.Close())
+	testlog.NoError(t, b.Close())
 	link := filepath.Join(t.TempDir(), "link.db")
-	no(t, os.Symlink(path, link))
-	no(t, os.WriteFile(filepath.Join(filepath.Dir(path), ".log.db.vacuum"), []byte("left from a crash"), 0o600))
+	testlog.NoError(t, os.Symlink(path, link))
+	testlog.NoError(t, os.WriteFile(filepath.Join(filepath.Dir(path), ".log.db.vacuum"), []byte("left from a crash"), 0o600))
 	b = open(t, link)
-	no(t, b.Vacuum(ctx, noSum))
-	no(t, b.Append(ctx, "a", batch(1)))
-	no(t, b.Close())
+	testlog.NoError(t, b.Vacuum(ctx, noSum))
+	testlog.NoError(t, b.Append(ctx, "a", batch(1)))
+	testlog.NoError(t, b.Close())
 	if info, err := os.Lstat(link); err != nil || info.Mode()&os.ModeSymlink == 0 {
 		t.Errorf("the link is %v (%v)", info, err)
 	}
@@ -445,7 +446,7 @@ func TestVacuumAfterAFailedCommit(t *testing.T) {
 				t.Fatal("no error")
 			}
 			b.SetCommit(nil)
-			no(t, b.Vacuum(ctx, noSum))
+			testlog.NoError(t, b.Vacuum(ctx, noSum))
 			if n := last(t, b, "a"); (n == 2) != way.landed {
 				t.Errorf("%d records", n)
 			}
@@ -454,7 +455,7 @@ func TestVacuumAfterAFailedCommit(t *testing.T) {
 				t.Fatal("no error")
 			}
 			b.SetCommit(nil)
-			no(t, b.Append(ctx, "a", batch(last(t, b, "a"))))
+			testlog.NoError(t, b.Append(ctx, "a", batch(last(t, b, "a"))))
 			closeAndCheck(t, b, path)
 		})
 	}
@@ -469,32 +470,32 @@ func TestSpace(t *testing.T) {
 		for seq := range uint64(200) {
 			records = append(records, backend.Record{Seq: seq + 1, IDs: record(seq + 1).IDs, Data: bytes.Repeat([]byte{byte(i)}, 500)})
 		}
-		no(t, b.Append(ctx, fmt.Sprint(i), backend.Batch{Creation: "c", Create: true, Records: records}))
+		testlog.NoError(t, b.Append(ctx, fmt.Sprint(i), backend.Batch{Creation: "c", Create: true, Records: records}))
 	}
-	full := must(b.Space(ctx))(t)
+	full := testlog.Must(b.Space(ctx))(t)
 	const each = 200 * (16 + 4 + 500 + 16 + 8)
 	if want := int64(sessions * each); full.Live < want || full.Live > want+want/50 {
 		t.Errorf("%d bytes live, want %d and a little", full.Live, want)
 	}
 	for i := range sessions * 3 / 4 {
-		no(t, b.Delete(ctx, fmt.Sprint(i), "c", nil))
+		testlog.NoError(t, b.Delete(ctx, fmt.Sprint(i), "c", nil))
 	}
-	deleted := must(b.Space(ctx))(t)
+	deleted := testlog.Must(b.Space(ctx))(t)
 	if gone := full.Live - deleted.Live; gone < sessions*3/4*each || deleted.Free < full.Free+gone {
 		t.Errorf("after deleting %+v, before %+v", deleted, full)
 	}
-	no(t, b.Vacuum(ctx, noSum))
-	after := must(b.Space(ctx))(t)
-	info := must(os.Stat(path))(t)
+	testlog.NoError(t, b.Vacuum(ctx, noSum))
+	after := testlog.Must(b.Space(ctx))(t)
+	info := testlog.Must(os.Stat(path))(t)
 	if after.Live > deleted.Live || after.File > 2*after.Live || after.Free > after.File/10 || after.File != info.Size() {
 		t.Errorf("after a vacuum %+v, before %+v, length %d", after, deleted, info.Size())
 	}
-	no(t, b.Vacuum(ctx, noSum))
-	again := must(b.Space(ctx))(t)
+	testlog.NoError(t, b.Vacuum(ctx, noSum))
+	again := testlog.Must(b.Space(ctx))(t)
 	if again.File > after.File+after.File/10 {
 		t.Errorf("after another vacuum %+v, before %+v", again, after)
 	}
-	no(t, b.Append(ctx, "39", backend.Batch{Creation: "c", After: 200, Records: many(200, 1)}))
+	testlog.NoError(t, b.Append(ctx, "39", backend.Batch{Creation: "c", After: 200, Records: many(200, 1)}))
 	closeAndCheck(t, b, path)
 }
 
@@ -504,13 +505,13 @@ func TestVacuumKeepsTheOwner(t *testing.T) {
 		t.Skip("needs to give files away")
 	}
 	b, path := crowded(t)
-	no(t, b.Close())
+	testlog.NoError(t, b.Close())
 	const nobody, group = 65534, 12345
-	no(t, os.Chown(path, nobody, group))
+	testlog.NoError(t, os.Chown(path, nobody, group))
 	b = open(t, path)
-	no(t, b.Vacuum(ctx, noSum))
-	no(t, b.Close())
-	info := must(os.Stat(path))(t)
+	testlog.NoError(t, b.Vacuum(ctx, noSum))
+	testlog.NoError(t, b.Close())
+	info := testlog.Must(os.Stat(path))(t)
 	if owner := fmt.Sprintf("%+v", info.Sys()); info.Mode() != 0o600 || !strings.Contains(owner, "Uid:65534 Gid:12345 ") {
 		t.Errorf("mode %v, %s", info.Mode(), owner)
 	}

@@ -9,16 +9,17 @@ import (
 
 	bbolt "go.etcd.io/bbolt"
 
+	"github.com/patchlog-dev/patchlog/internal/testlog"
 	"github.com/patchlog-dev/patchlog/store/backend"
 	"github.com/patchlog-dev/patchlog/store/bolt"
 )
 
 func shared(t *testing.T, b *bolt.Backend) map[string]string {
 	t.Helper()
-	values := must(backend.SharedOf(ctx, b, "app/"))(t)
+	values := testlog.Must(backend.SharedOf(ctx, b, "app/"))(t)
 	out := map[string]string{}
 	for i, v := range values {
-		no(t, v.Err)
+		testlog.NoError(t, v.Err)
 		out[v.Name] = string(v.Data)
 		clear(values[i].Data) // they are the caller's own
 	}
@@ -33,7 +34,7 @@ func TestSharedAfterAWrite(t *testing.T) {
 	done := make(chan struct{})
 	read := func() (n uint64) {
 		values, err := backend.SharedOf(ctx, b, "app/")
-		wantNil(t, err)
+		testlog.WantNil(t, err)
 		for _, v := range values {
 			n = binary.BigEndian.Uint64(v.Data)
 		}
@@ -59,7 +60,7 @@ func TestSharedAfterAWrite(t *testing.T) {
 	for i := range uint64(500) {
 		write := batch(i + 1)
 		write.Shared = []backend.Value{{Name: "app/n", Data: binary.BigEndian.AppendUint64(nil, i)}}
-		no(t, b.Append(ctx, "a", write))
+		testlog.NoError(t, b.Append(ctx, "a", write))
 		if n := read(); n != i {
 			t.Fatalf("%d, want %d", n, i)
 		}
@@ -88,7 +89,7 @@ func TestSharedAfterAFailedCommit(t *testing.T) {
 				return b.Append(ctx, "a", batch)
 			}
 			check()
-			no(t, write(1, "one"))
+			testlog.NoError(t, write(1, "one"))
 			want["app/k"] = "one"
 			check()
 			b.SetCommit(func(tx *bbolt.Tx) error {
@@ -104,7 +105,7 @@ func TestSharedAfterAFailedCommit(t *testing.T) {
 			}
 			check()
 			closeAndCheck(t, b, path)
-			is(t, failure(backend.SharedOf(ctx, b, "app/")), backend.ErrClosed, "after Close")
+			testlog.Is(t, testlog.ErrorOf(backend.SharedOf(ctx, b, "app/")), backend.ErrClosed, "after Close")
 		})
 	}
 }

@@ -13,6 +13,7 @@ import (
 
 	bbolt "go.etcd.io/bbolt"
 
+	"github.com/patchlog-dev/patchlog/internal/testlog"
 	"github.com/patchlog-dev/patchlog/store/backend"
 	"github.com/patchlog-dev/patchlog/store/bolt"
 )
@@ -26,46 +27,6 @@ func many(after uint64, n int) []backend.Record {
 		out = append(out, record(after+i+1))
 	}
 	return out
-}
-
-// no ends the test if there is an error.
-func no(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
-// wantNil fails the test if there is an error, and lets it go on.
-func wantNil(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Error(err)
-	}
-}
-
-// is checks that an error is the wanted one. what, if given, is a format and its arguments that say of which call it is.
-func is(t *testing.T, err, want error, what ...any) {
-	t.Helper()
-	if errors.Is(err, want) {
-		return
-	}
-	if len(what) > 0 {
-		err = fmt.Errorf(what[0].(string)+": %w", append(what[1:], err)...)
-	}
-	t.Errorf("%v, want %v", err, want)
-}
-
-// failure is the error of a call with two results.
-func failure[T any](_ T, err error) error { return err }
-
-// must returns a function that ends the test if there is an error.
-func must[T any](v T, err error) func(t *testing.T) T {
-	return func(t *testing.T) T {
-		t.Helper()
-		no(t, err)
-		return v
-	}
 }
 
 // rowsOf counts the rows that sessions have under their numbers, but for their labels.
@@ -85,8 +46,8 @@ func rowsOf(tx *bbolt.Tx) int {
 // inFile calls f with the file at path, which nobody has open, as bbolt sees it.
 func inFile(t *testing.T, path string, f func(tx *bbolt.Tx) error) {
 	t.Helper()
-	db := must(bbolt.Open(path, 0o600, &bbolt.Options{NoSync: true}))(t)
-	no(t, errors.Join(db.Update(f), db.Close()))
+	db := testlog.Must(bbolt.Open(path, 0o600, &bbolt.Options{NoSync: true}))(t)
+	testlog.NoError(t, errors.Join(db.Update(f), db.Close()))
 }
 
 // copies makes a copy of the file after each commit: what a crash leaves that comes
@@ -97,7 +58,7 @@ func copies(t *testing.T, b *bolt.Backend, path string) *[]string {
 		err := tx.Commit()
 		data, readErr := os.ReadFile(path)
 		to := filepath.Join(t.TempDir(), fmt.Sprint("copy", len(made), ".db"))
-		wantNil(t, errors.Join(readErr, os.WriteFile(to, data, 0o600)))
+		testlog.WantNil(t, errors.Join(readErr, os.WriteFile(to, data, 0o600)))
 		made = append(made, to)
 		return err
 	})
@@ -108,17 +69,17 @@ func copies(t *testing.T, b *bolt.Backend, path string) *[]string {
 // nothing, and that when it is closed it has rows of the records of the sessions and no others.
 func recovers(t *testing.T, path string, records int) {
 	t.Helper()
-	before := must(os.ReadFile(path))(t)
+	before := testlog.Must(os.ReadFile(path))(t)
 	b := open(t, path)
-	no(t, b.Check(ctx))
-	after := must(os.ReadFile(path))(t)
+	testlog.NoError(t, b.Check(ctx))
+	after := testlog.Must(os.ReadFile(path))(t)
 	if !bytes.Equal(before, after) {
 		t.Error("opening has written something")
 	}
-	no(t, b.Close())
+	testlog.NoError(t, b.Close())
 	b = open(t, path)
-	no(t, b.Check(ctx))
-	no(t, b.Close())
+	testlog.NoError(t, b.Check(ctx))
+	testlog.NoError(t, b.Close())
 	inFile(t, path, func(tx *bbolt.Tx) error {
 		if n := rowsOf(tx); n != records {
 			t.Errorf("%d rows, want %d", n, records)
@@ -138,19 +99,19 @@ func TestCrashWhileDeleting(t *testing.T) {
 	t.Parallel()
 	b, path := openWith(t) // a has one record
 	const n = 5000
-	no(t, b.Append(ctx, "large", backend.Batch{Creation: "l", Create: true, Records: many(0, n)}))
-	no(t, b.PutSnapshot(ctx, "large", "l", backend.Snapshot{Seq: 1, Data: []byte("snapshot")}))
+	testlog.NoError(t, b.Append(ctx, "large", backend.Batch{Creation: "l", Create: true, Records: many(0, n)}))
+	testlog.NoError(t, b.PutSnapshot(ctx, "large", "l", backend.Snapshot{Seq: 1, Data: []byte("snapshot")}))
 	crashes := copies(t, b, path)
-	no(t, b.Delete(ctx, "large", "l", nil))
-	no(t, b.Close())
+	testlog.NoError(t, b.Delete(ctx, "large", "l", nil))
+	testlog.NoError(t, b.Close())
 	if steps, want := len(*crashes), n/mostRemoved+1; steps < want || steps > want+1 {
 		t.Errorf("%d commits, want %d", steps, want)
 	}
 	for _, path := range *crashes {
 		b := open(t, path)
-		is(t, failure(backend.HeadOf(ctx, b, "large")), backend.ErrNotFound, "the session after a crash")
+		testlog.Is(t, testlog.ErrorOf(backend.HeadOf(ctx, b, "large")), backend.ErrNotFound, "the session after a crash")
 		wantLast(t, b, 1)
-		no(t, b.Close())
+		testlog.NoError(t, b.Close())
 		recovers(t, path, 1)
 	}
 	recovers(t, path, 1)
@@ -162,9 +123,9 @@ func TestDeletedRoomIsUsedAgain(t *testing.T) {
 	b, path := openWith(t)
 	var sizes []int64
 	for i := range 4 {
-		no(t, b.Append(ctx, "large", backend.Batch{Creation: fmt.Sprint(i), Create: true, Records: many(0, 40_000)}))
-		no(t, b.Delete(ctx, "large", fmt.Sprint(i), nil))
-		no(t, b.Close())
+		testlog.NoError(t, b.Append(ctx, "large", backend.Batch{Creation: fmt.Sprint(i), Create: true, Records: many(0, 40_000)}))
+		testlog.NoError(t, b.Delete(ctx, "large", fmt.Sprint(i), nil))
+		testlog.NoError(t, b.Close())
 		b = open(t, path)
 		inUse := int64(0)
 		inFileOpen(t, b, func(tx *bbolt.Tx) { inUse = tx.Size() })
@@ -178,7 +139,7 @@ func TestDeletedRoomIsUsedAgain(t *testing.T) {
 
 func inFileOpen(t *testing.T, b *bolt.Backend, f func(tx *bbolt.Tx)) {
 	t.Helper()
-	no(t, b.InTx(f))
+	testlog.NoError(t, b.InTx(f))
 }
 
 // While a large session is being removed, who wants to write waits for one commit. No
@@ -186,7 +147,7 @@ func inFileOpen(t *testing.T, b *bolt.Backend, f func(tx *bbolt.Tx)) {
 func TestWritersBetweenSteps(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, path := openWith(t)
-		no(t, b.Append(ctx, "large", backend.Batch{Creation: "l", Create: true, Records: many(0, 8000)}))
+		testlog.NoError(t, b.Append(ctx, "large", backend.Batch{Creation: "l", Create: true, Records: many(0, 8000)}))
 		var wg sync.WaitGroup
 		var mu sync.Mutex
 		commits, rows, waiting := 0, 0, map[uint64]int{} // record → commit in which it began to wait
@@ -208,7 +169,7 @@ func TestWritersBetweenSteps(t *testing.T) {
 			if len(waiting) == 0 && own < 9 {
 				waiting[own+1] = commits
 				wg.Go(func() {
-					wantNil(t, b.Append(ctx, "a", batch(own)))
+					testlog.WantNil(t, b.Append(ctx, "a", batch(own)))
 					mu.Lock()
 					defer mu.Unlock()
 					delete(waiting, own+1)
@@ -218,7 +179,7 @@ func TestWritersBetweenSteps(t *testing.T) {
 			synctest.Wait()
 			return tx.Commit()
 		})
-		no(t, b.Delete(ctx, "large", "l", nil))
+		testlog.NoError(t, b.Delete(ctx, "large", "l", nil))
 		wg.Wait()
 		b.SetCommit(nil)
 		if n := last(t, b, "a"); n < 5 {
@@ -241,7 +202,7 @@ func unstage(b *bolt.Backend, creation string) error {
 func stageAll(t *testing.T, b *bolt.Backend, creation string, n, piece int) {
 	t.Helper()
 	for after := 0; after < n; after += piece {
-		no(t, stage(b, creation, uint64(after), many(uint64(after), min(piece, n-after))))
+		testlog.NoError(t, stage(b, creation, uint64(after), many(uint64(after), min(piece, n-after))))
 	}
 }
 
@@ -253,7 +214,7 @@ func TestRenameFails(t *testing.T) {
 			stageAll(t, b, "s", 20, 10)
 			b.SetCommit(way.commit)
 			staged := backend.Batch{Creation: "s", Create: true, Staged: "staged s", After: 20, Records: many(20, 1)}
-			is(t, b.Append(ctx, "new", staged), backend.ErrUnknown)
+			testlog.Is(t, b.Append(ctx, "new", staged), backend.ErrUnknown)
 			b.SetCommit(nil)
 			_, oldErr := backend.HeadOf(ctx, b, "staged s")
 			_, newErr := backend.HeadOf(ctx, b, "new")
@@ -273,7 +234,7 @@ func TestRenameFails(t *testing.T) {
 // An unlinked number that damage has made a session's is left alone, and found.
 func TestDamagedUnlinkedNumber(t *testing.T) {
 	b, path := openWith(t)
-	no(t, b.Close())
+	testlog.NoError(t, b.Close())
 	var live []byte
 	inFile(t, path, func(tx *bbolt.Tx) error {
 		r, _ := tx.Bucket([]byte("records")).Cursor().First()
@@ -281,12 +242,12 @@ func TestDamagedUnlinkedNumber(t *testing.T) {
 		return tx.Bucket([]byte("unlinked")).Put(live, bolt.Seal('u', []byte("\x00\x00\x00\x00\x00\x00\x00\x02"), nil))
 	})
 	b = open(t, path)
-	no(t, b.Append(ctx, "a", batch(1)))
-	no(t, b.Close())
+	testlog.NoError(t, b.Append(ctx, "a", batch(1)))
+	testlog.NoError(t, b.Close())
 	b = open(t, path)
 	wantLast(t, b, 2)
 	if err := b.Check(ctx); err == nil || !bytes.Contains([]byte(err.Error()), fmt.Appendf(nil, "unlinked number %x", live)) {
 		t.Errorf("Check: %v", err)
 	}
-	no(t, b.Close())
+	testlog.NoError(t, b.Close())
 }

@@ -9,6 +9,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/patchlog-dev/patchlog/fuzz"
+	"github.com/patchlog-dev/patchlog/internal/testlog"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store"
 	"github.com/patchlog-dev/patchlog/store/migrate"
@@ -25,7 +26,7 @@ func record(id string, second, from, to int, text string) string {
 func visible(t testing.TB, s *store.Store) string {
 	t.Helper()
 	got, err := s.Get(t.Context(), key)
-	no(t, err)
+	testlog.NoError(t, err)
 	var texts []string
 	for _, e := range got.View.Events() {
 		text := "-"
@@ -81,7 +82,7 @@ func TestGrowth(t *testing.T) {
 				drawn := fuzz.Event(fmt.Sprint("e", i), events).Draw(rt, "event")
 				var text []byte
 				text, err = drawn.MarshalJSON()
-				no(t, err)
+				testlog.NoError(t, err)
 				stamp := fmt.Sprintf(`"timestamp":"2025-06-01T10:00:%02dZ"`, i)
 				if !drawn.Timestamp().IsZero() {
 					rest := strings.SplitN(string(text), `"timestamp":"`, 2)
@@ -91,7 +92,7 @@ func TestGrowth(t *testing.T) {
 				}
 				e, err = patch.ParseEvent(text)
 			}
-			no(t, err)
+			testlog.NoError(t, err)
 			if e.Partial() {
 				continue
 			}

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/patchlog-dev/patchlog/internal/testlog"
 	"github.com/patchlog-dev/patchlog/store"
 	"github.com/patchlog-dev/patchlog/store/migrate"
 )
@@ -75,7 +76,7 @@ func TestKilled(t *testing.T) {
 			"id": fmt.Sprint(i), "appName": "shop", "userId": fmt.Sprint("u", i%3), "lastUpdateTime": 1748772001,
 			"state": map[string]any{"k0": i, "start": i, "app:last": 19, "user:of": i % 3}, "events": events,
 		})
-		no(t, err)
+		testlog.NoError(t, err)
 		lines = append(lines, string(line))
 	}
 	text := []byte(strings.Join(lines, "\n"))
@@ -88,15 +89,15 @@ func TestKilled(t *testing.T) {
 		t.Skipf("needs to run its own binary again: %v", err)
 	}
 	dir := t.TempDir()
-	no(t, os.WriteFile(filepath.Join(dir, "export.jsonl"), text, 0o600))
+	testlog.NoError(t, os.WriteFile(filepath.Join(dir, "export.jsonl"), text, 0o600))
 	midway := 0
 	for run := 0; ; run++ {
 		cmd := exec.Command(self)
 		cmd.Env = append(os.Environ(), envDir+"="+dir)
 		cmd.Stderr = os.Stderr
 		out, err := cmd.StdoutPipe()
-		no(t, err)
-		no(t, cmd.Start())
+		testlog.NoError(t, err)
+		testlog.NoError(t, cmd.Start())
 		in, done := bufio.NewScanner(out), 0
 		after := rand.IntN(sessions)
 		for in.Scan() {
@@ -117,7 +118,7 @@ func TestKilled(t *testing.T) {
 		t.Error("no run was killed midway; the test tests nothing")
 	}
 	s, err := store.Open(filepath.Join(dir, "log.db"), store.Options{})
-	no(t, err)
+	testlog.NoError(t, err)
 	defer s.Close()
 	equal(t, "the database", dump(t, s), dump(t, want))
 	for p, err := range s.Verify(t.Context(), store.VerifyOptions{}) {

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/patchlog-dev/patchlog/internal/testlog"
 	"github.com/patchlog-dev/patchlog/store"
 	"github.com/patchlog-dev/patchlog/store/migrate"
 )
@@ -21,7 +22,7 @@ func FuzzREST(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, input []byte) {
 		s, err := store.OpenMemory(store.Options{})
-		no(t, err)
+		testlog.NoError(t, err)
 		defer s.Close()
 		var bad bool
 		opts := migrate.Options{Session: func(r migrate.Result) error {

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/patchlog-dev/patchlog/internal/testlog"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store"
 	"github.com/patchlog-dev/patchlog/store/migrate"
@@ -63,7 +64,7 @@ func one(t testing.TB, state string, events ...string) *migrate.Session {
 	s := &migrate.Session{Key: key, Created: day, Updated: day.Add(time.Hour), State: values(t, state)}
 	for _, text := range events {
 		e, err := patch.ParseEvent([]byte(text))
-		no(t, err)
+		testlog.NoError(t, err)
 		s.Events = append(s.Events, e)
 	}
 	return s
@@ -72,7 +73,7 @@ func one(t testing.TB, state string, events ...string) *migrate.Session {
 func values(t testing.TB, text string) map[string]patch.Value {
 	t.Helper()
 	v, err := patch.ParseValue([]byte(text))
-	no(t, err)
+	testlog.NoError(t, err)
 	return v.Members()
 }
 
@@ -88,7 +89,7 @@ func said(id string, second int, delta string) string {
 func memory(t testing.TB) *store.Store {
 	t.Helper()
 	s, err := store.OpenMemory(store.Options{})
-	no(t, err)
+	testlog.NoError(t, err)
 	t.Cleanup(func() { _ = s.Close() })
 	return s
 }
@@ -103,7 +104,7 @@ func runFrom(t testing.TB, target *store.Store, opts migrate.Options, from migra
 	t.Helper()
 	opts.Session = func(r migrate.Result) error { last = r; return nil }
 	report, err := migrate.Run(t.Context(), target, from, opts)
-	no(t, err)
+	testlog.NoError(t, err)
 	return last, report
 }
 
@@ -111,7 +112,7 @@ func runFrom(t testing.TB, target *store.Store, opts migrate.Options, from migra
 func export(t testing.TB, s *store.Store, key store.Key) string {
 	t.Helper()
 	var b bytes.Buffer
-	no(t, s.Export(t.Context(), key, &b, store.ExportOptions{}))
+	testlog.NoError(t, s.Export(t.Context(), key, &b, store.ExportOptions{}))
 	return b.String()
 }
 
@@ -120,10 +121,10 @@ func dump(t testing.TB, s *store.Store) string {
 	t.Helper()
 	var b strings.Builder
 	for info, err := range s.List(t.Context(), store.ListOptions{}) {
-		no(t, err)
+		testlog.NoError(t, err)
 		fmt.Fprintf(&b, "%s created %v\n%s", info.Key, info.Created, export(t, s, info.Key))
 		got, err := s.Get(t.Context(), info.Key)
-		no(t, err)
+		testlog.NoError(t, err)
 		all := got.Values()
 		for _, k := range slices.Sorted(maps.Keys(all)) {
 			fmt.Fprintf(&b, "%s=%s\n", k, all[k])
@@ -136,17 +137,10 @@ func dump(t testing.TB, s *store.Store) string {
 func stateOf(t testing.TB, s *store.Store, key store.Key) string {
 	t.Helper()
 	got, err := s.Get(t.Context(), key)
-	no(t, err)
+	testlog.NoError(t, err)
 	v, err := patch.NewValue(got.Values())
-	no(t, err)
+	testlog.NoError(t, err)
 	return v.String()
-}
-
-func no(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }
 
 func equal[T comparable](t testing.TB, what string, got, want T) {

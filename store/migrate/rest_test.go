@@ -7,6 +7,7 @@ import (
 	"testing"
 	"testing/iotest"
 
+	"github.com/patchlog-dev/patchlog/internal/testlog"
 	"github.com/patchlog-dev/patchlog/store"
 	"github.com/patchlog-dev/patchlog/store/migrate"
 )
@@ -36,7 +37,7 @@ func TestREST(t *testing.T) {
 `)
 		equal(t, name, stateOf(t, s, key), `{"app:open":true,"big":9007199254740993,"n":1.0,"set":2,"state_delta":1,"user:name":"Ada"}`)
 		info, err := s.Info(t.Context(), key)
-		no(t, err)
+		testlog.NoError(t, err)
 		equal(t, name+": created", info.Created.String(), "2025-06-01 10:00:00.25 +0000 UTC")
 	}
 }
@@ -99,7 +100,7 @@ func TestRESTGarbage(t *testing.T) {
 		}
 		var result migrate.Result
 		_, err := migrate.Run(t.Context(), s, migrate.NewREST(strings.NewReader(text), "f"), migrate.Options{Session: func(r migrate.Result) error { result = r; return nil }})
-		no(t, err)
+		testlog.NoError(t, err)
 		if result.Status != migrate.Failed || !errors.Is(result.Err, store.ErrInvalid) && !errors.Is(result.Err, store.ErrTooLarge) || !strings.Contains(result.Err.Error(), want) {
 			t.Errorf("%.60q…: %s, %v, want %s", text, result.Status, result.Err, want)
 		}

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/patchlog-dev/patchlog/internal/testlog"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store"
 	"github.com/patchlog-dev/patchlog/store/migrate"
@@ -27,7 +28,7 @@ func TestSession(t *testing.T) {
 `)
 	equal(t, "state", stateOf(t, s, key), `{"big":9007199254740993,"m":1e2,"n":1.0,"none":null,"set":2}`) // no app:x: no table says it
 	info, err := s.Info(t.Context(), key)
-	no(t, err)
+	testlog.NoError(t, err)
 	equal(t, "created", info.Created, day)
 }
 
@@ -62,9 +63,9 @@ func TestStatus(t *testing.T) {
 	step(migrate.Conflict, 0, store.ErrConflict, e1, e3)
 	step(migrate.Conflict, 0, store.ErrConflict, e1, strings.Replace(e2, "text of", "other", 1))
 	own, err := patch.NewEvent(patch.Fields{ID: "own", Author: "user"})
-	no(t, err)
+	testlog.NoError(t, err)
 	_, err = s.AppendEvents(t.Context(), key, store.AppendOptions{}, own)
-	no(t, err)
+	testlog.NoError(t, err)
 	step(migrate.Ahead, 0, nil, e1, e2)
 	state = `{"k":2}` // the copy's is its own now
 	step(migrate.Ahead, 0, nil, e1, e2)
@@ -188,7 +189,7 @@ func TestShared(t *testing.T) {
 	s := memory(t)
 	other := store.Key{App: "shop", User: "bob", Session: "1"}
 	_, err := s.Create(t.Context(), other, map[string]any{"app:x": 1, "user:y": "mine"})
-	no(t, err)
+	testlog.NoError(t, err)
 	g := &given{sessions: []*migrate.Session{one(t, `{}`, said("e1", 1, `{"app:new":1,"user:z":1}`))}, shared: []migrate.Shared{
 		{App: "shop", Values: values(t, `{"app:x":2,"app:new":1.0}`)},
 		{App: "shop", User: "bob", Values: values(t, `{"user:y":"mine","user:ü":[]}`)},
@@ -257,7 +258,7 @@ func TestErrors(t *testing.T) {
 			t.Errorf("without a store or a source: %v", err)
 		}
 	}
-	no(t, s.Close())
+	testlog.NoError(t, s.Close())
 	if _, err := migrate.Run(t.Context(), s, &given{sessions: []*migrate.Session{fine}}, migrate.Options{}); !errors.Is(err, store.ErrClosed) {
 		t.Errorf("a store that is closed: %v", err)
 	}

@@ -20,6 +20,7 @@ import (
 
 	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/fuzz/ops"
+	"github.com/patchlog-dev/patchlog/internal/testlog"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/snapshot"
 	"github.com/patchlog-dev/patchlog/store"
@@ -237,7 +238,7 @@ func visibleIDs(session store.Session) string {
 
 func TestEveryFault(t *testing.T) {
 	dsn := pgtest.New(t)
-	truth := must(pg.Open(ctx, dsn, store.Options{}, pg.Options{}))(t)
+	truth := testlog.Must(pg.Open(ctx, dsn, store.Options{}, pg.Options{}))(t)
 	defer truth.Close()
 	p, through := newProxy(t, dsn+" application_name=faulty")
 	run := func(name string) *script {
@@ -286,18 +287,18 @@ func TestEveryFault(t *testing.T) {
 		t.Errorf("%v %v", problem, err)
 	}
 	b := open(t, dsn, pg.Options{})
-	wantNil(t, b.Check(ctx))
+	testlog.WantNil(t, b.Check(ctx))
 }
 
 // leaks checks that there are no more goroutines than before the proxy was there, and no
 // connection through it. Its own are gone.
 func leaks(t *testing.T, dsn string, base int) {
 	t.Helper()
-	c := must(pgx.Connect(ctx, dsn))(t)
+	c := testlog.Must(pgx.Connect(ctx, dsn))(t)
 	defer c.Close(ctx)
 	goroutines, connections := 0, 0
 	for range 30_000 {
-		no(t, c.QueryRow(ctx, "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'faulty'").Scan(&connections))
+		testlog.NoError(t, c.QueryRow(ctx, "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'faulty'").Scan(&connections))
 		if goroutines = runtime.NumGoroutine(); goroutines <= base && connections == 0 {
 			return
 		}
@@ -342,10 +343,10 @@ func TestDeadlineOverDeadNetwork(t *testing.T) {
 	dsn := pgtest.New(t)
 	base := runtime.NumGoroutine()
 	p, through := newProxy(t, dsn+" application_name=faulty")
-	s := must(pg.Open(ctx, through, store.Options{Logger: slog.New(slog.DiscardHandler)}, pg.Options{StatementTimeout: 3 * time.Second, Logger: slog.New(slog.DiscardHandler)}))(t)
+	s := testlog.Must(pg.Open(ctx, through, store.Options{Logger: slog.New(slog.DiscardHandler)}, pg.Options{StatementTimeout: 3 * time.Second, Logger: slog.New(slog.DiscardHandler)}))(t)
 	key := keyOf("s")
-	no(t, failure(s.Create(ctx, key, nil)))
-	no(t, failure(s.AppendEvents(ctx, key, store.AppendOptions{}, chaosEvent("a", ""))))
+	testlog.NoError(t, testlog.ErrorOf(s.Create(ctx, key, nil)))
+	testlog.NoError(t, testlog.ErrorOf(s.AppendEvents(ctx, key, store.AppendOptions{}, chaosEvent("a", ""))))
 	p.plan(1, allHalfOpen)
 	id := 0
 	for name, call := range map[string]func(ctx context.Context) error{

@@ -7,6 +7,7 @@ import (
 
 	"github.com/patchlog-dev/patchlog/fuzz/linear"
 	"github.com/patchlog-dev/patchlog/fuzz/ops"
+	"github.com/patchlog-dev/patchlog/internal/testlog"
 	"github.com/patchlog-dev/patchlog/store"
 	"github.com/patchlog-dev/patchlog/store/pg"
 	"github.com/patchlog-dev/patchlog/store/pg/pgtest"
@@ -23,10 +24,10 @@ func cutWhileServerWaits(t *testing.T, flawed string, wanted int) {
 	dsn := pgtest.New(t)
 	p, through := newProxy(t, dsn)
 	p.uncancelled = true
-	b := must(pg.OpenBackend(ctx, through, pg.Options{}))(t)
-	mine := must(store.New(flaw(b, flawed), store.Options{Logger: slog.New(slog.DiscardHandler)}))(t)
+	b := testlog.Must(pg.OpenBackend(ctx, through, pg.Options{}))(t)
+	mine := testlog.Must(store.New(flaw(b, flawed), store.Options{Logger: slog.New(slog.DiscardHandler)}))(t)
 	defer mine.Close()
-	other := must(pg.Open(ctx, dsn, store.Options{}, pg.Options{}))(t)
+	other := testlog.Must(pg.Open(ctx, dsn, store.Options{}, pg.Options{}))(t)
 	defer other.Close()
 	began := time.Now()
 	var history linear.History

@@ -9,6 +9,7 @@ import (
 
 	"github.com/patchlog-dev/patchlog/fuzz/kill"
 	"github.com/patchlog-dev/patchlog/fuzz/ops"
+	"github.com/patchlog-dev/patchlog/internal/testlog"
 	"github.com/patchlog-dev/patchlog/snapshot"
 	"github.com/patchlog-dev/patchlog/store"
 	"github.com/patchlog-dev/patchlog/store/pg"
@@ -33,11 +34,11 @@ func openToKill(dsn, flaw string) (*store.Store, error) {
 // under way.
 func noneLeft(t testing.TB, dsn string) {
 	t.Helper()
-	conn := must(pgx.Connect(ctx, dsn))(t)
+	conn := testlog.Must(pgx.Connect(ctx, dsn))(t)
 	defer conn.Close(ctx)
 	for range 60_000 {
 		left := 0
-		no(t, conn.QueryRow(ctx, "SELECT count(*) FROM pg_stat_activity WHERE application_name = $1", kill.AppName).Scan(&left))
+		testlog.NoError(t, conn.QueryRow(ctx, "SELECT count(*) FROM pg_stat_activity WHERE application_name = $1", kill.AppName).Scan(&left))
 		if left == 0 {
 			return
 		}

@@ -27,6 +27,7 @@ import (
 
 	"github.com/patchlog-dev/patchlog/fuzz/linear"
 	"github.com/patchlog-dev/patchlog/fuzz/ops"
+	"github.com/patchlog-dev/patchlog/internal/testlog"
 	"github.com/patchlog-dev/patchlog/store"
 	"github.com/patchlog-dev/patchlog/store/backend"
 	"github.com/patchlog-dev/patchlog/store/pg"
@@ -42,7 +43,7 @@ func TestLinearizable(t *testing.T) {
 	linear.Check(t, 1, func(int) []backend.Backend {
 		var all []backend.Backend
 		for range 2 {
-			b := must(pg.OpenBackend(ctx, dsn, pg.Options{}))(t)
+			b := testlog.Must(pg.OpenBackend(ctx, dsn, pg.Options{}))(t)
 			all = append(all, b)
 		}
 		return all
@@ -73,7 +74,7 @@ func (c *chaos) employ(workers []*worker) {
 // settle reads the sessions, as part of the history, when nothing breaks any more, and judges.
 func (c *chaos) settle(t testing.TB, dsn string) {
 	t.Helper()
-	s := must(pg.Open(ctx, dsn, store.Options{Logger: slog.New(slog.DiscardHandler)}, pg.Options{}))(t)
+	s := testlog.Must(pg.Open(ctx, dsn, store.Options{Logger: slog.New(slog.DiscardHandler)}, pg.Options{}))(t)
 	defer s.Close()
 	history := c.End(&ops.Local{Store: s})
 	for _, violation := range history.Judge(linear.Options{Faults: true}) {
@@ -85,9 +86,9 @@ func (c *chaos) settle(t testing.TB, dsn string) {
 	for problem, err := range s.Verify(ctx, store.VerifyOptions{}) {
 		t.Errorf("%v %v", problem, err)
 	}
-	b := must(pg.OpenBackend(ctx, dsn, pg.Options{}))(t)
+	b := testlog.Must(pg.OpenBackend(ctx, dsn, pg.Options{}))(t)
 	defer b.Close()
-	wantNil(t, b.Check(ctx))
+	testlog.WantNil(t, b.Check(ctx))
 	counts := map[string]int{}
 	for _, e := range history {
 		counts[fmt.Sprint(e.Kind, " ", e.Outcome)]++
@@ -101,10 +102,10 @@ func (c *chaos) keep(t testing.TB, history linear.History) {
 	var b bytes.Buffer
 	out := json.NewEncoder(&b)
 	for _, e := range history {
-		wantNil(t, out.Encode(e))
+		testlog.WantNil(t, out.Encode(e))
 	}
 	path := filepath.Join(t.ArtifactDir(), fmt.Sprintf("history-%d.jsonl", c.Seed))
-	wantNil(t, os.WriteFile(path, b.Bytes(), 0o600))
+	testlog.WantNil(t, os.WriteFile(path, b.Bytes(), 0o600))
 }
 
 // rounds runs rounds of a load until the test has taken long enough.
@@ -165,7 +166,7 @@ const chaosApp = " application_name=chaos"
 
 // killer ends one of the workers' connections, picked at random.
 func killer(t testing.TB, server *pgtest.Server) func() error {
-	c := must(pgx.Connect(ctx, server.DSN("postgres")))(t)
+	c := testlog.Must(pgx.Connect(ctx, server.DSN("postgres")))(t)
 	t.Cleanup(func() { _ = c.Close(ctx) })
 	return func() error {
 		_, err := c.Exec(ctx, `SELECT pg_terminate_backend(pid) FROM
@@ -182,7 +183,7 @@ func TestLinearizableKills(t *testing.T) {
 	c.employ(startWorkers(t, dsn+chaosApp, "", 4))
 	kill := killer(t, server)
 	rounds(t, c, short(3*time.Second), func(long time.Duration) string {
-		wantNil(t, during(20*time.Millisecond, kill, func() { c.run(long, nil) }))
+		testlog.WantNil(t, during(20*time.Millisecond, kill, func() { c.run(long, nil) }))
 		return dsn
 	})
 }
@@ -198,7 +199,7 @@ func TestLinearizableRestarts(t *testing.T) {
 			server.Kill()
 			return server.Start()
 		}
-		wantNil(t, during(400*time.Millisecond, crash, func() { c.run(long, nil) }))
+		testlog.WantNil(t, during(400*time.Millisecond, crash, func() { c.run(long, nil) }))
 		return dsn
 	})
 }
@@ -222,7 +223,7 @@ func TestLinearizableFailover(t *testing.T) {
 			took <- err
 		})
 		history := c.run(long, func() bool { return int64(time.Since(began)) < over.Load() })
-		no(t, <-took)
+		testlog.NoError(t, <-took)
 		for _, w := range workers {
 			w.stop(t)
 		}

@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/patchlog-dev/patchlog/fuzz/ops"
+	"github.com/patchlog-dev/patchlog/internal/testlog"
 	"github.com/patchlog-dev/patchlog/store"
 	"github.com/patchlog-dev/patchlog/store/pg"
 	"github.com/patchlog-dev/patchlog/store/pg/pgtest"
@@ -26,13 +27,13 @@ func TestLockOrder(t *testing.T) {
 	}
 	const clients = 24
 	dsn := pgtest.New(t)
-	s := must(pg.Open(ctx, dsn, store.Options{}, pg.Options{}))(t)
+	s := testlog.Must(pg.Open(ctx, dsn, store.Options{}, pg.Options{}))(t)
 	defer s.Close()
 	var wg sync.WaitGroup
 	for i := range 16 {
 		wg.Go(func() {
 			for n := i; n < sessions; n += 16 {
-				wantNil(t, failure(s.Create(ctx, keyOf(fmt.Sprint(n)), nil)))
+				testlog.WantNil(t, testlog.ErrorOf(s.Create(ctx, keyOf(fmt.Sprint(n)), nil)))
 			}
 		})
 	}
@@ -72,7 +73,7 @@ func TestLockOrder(t *testing.T) {
 	records := 0
 	for n, ids := range acknowledged {
 		for record, err := range s.RawEvents(ctx, keyOf(fmt.Sprint(n)), 1) {
-			no(t, err)
+			testlog.NoError(t, err)
 			if records++; ids[record.ID()] != record.Seq {
 				t.Errorf("session %d: record %d is %s, which was acknowledged as %d", n, record.Seq, record.ID(), ids[record.ID()])
 			}
@@ -82,14 +83,14 @@ func TestLockOrder(t *testing.T) {
 			t.Errorf("session %d: %s was acknowledged and is not there", n, id)
 		}
 	}
-	session := must(s.Get(ctx, keyOf("0")))(t)
+	session := testlog.Must(s.Get(ctx, keyOf("0")))(t)
 	if hot, _ := session.Value("app:hot"); !last[hot.Any().(string)] {
 		t.Errorf("app:hot is %v", hot)
 	}
-	c := must(pgx.Connect(ctx, dsn))(t)
+	c := testlog.Must(pgx.Connect(ctx, dsn))(t)
 	defer c.Close(ctx)
 	var deadlocks int
-	no(t, c.QueryRow(ctx, "SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()").Scan(&deadlocks))
+	testlog.NoError(t, c.QueryRow(ctx, "SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()").Scan(&deadlocks))
 	t.Logf("%d records of %d sessions in %v, %d deadlocks", records, sessions, took.Round(time.Millisecond), deadlocks)
 	if deadlocks > 0 {
 		t.Errorf("the server ended %d deadlocks", deadlocks)
@@ -102,7 +103,7 @@ func TestSlowSessions(t *testing.T) {
 	for _, slow := range []int{1, 12} { // fewer and more than there are connections
 		t.Run(fmt.Sprint(slow), func(t *testing.T) {
 			dsn := pgtest.New(t)
-			s := must(pg.Open(ctx, dsn, store.Options{Logger: slog.New(slog.DiscardHandler)}, pg.Options{}))(t)
+			s := testlog.Must(pg.Open(ctx, dsn, store.Options{Logger: slog.New(slog.DiscardHandler)}, pg.Options{}))(t)
 			defer s.Close()
 			var large []string
 			for n := range 1500 {

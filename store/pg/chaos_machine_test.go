@@ -8,6 +8,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/patchlog-dev/patchlog/fuzz/machine"
+	"github.com/patchlog-dev/patchlog/internal/testlog"
 	"github.com/patchlog-dev/patchlog/store/backend"
 	"github.com/patchlog-dev/patchlog/store/pg"
 	"github.com/patchlog-dev/patchlog/store/pg/pgtest"
@@ -28,7 +29,7 @@ func checks(t *testing.T, n, short int) {
 	f := flag.Lookup("rapid.checks")
 	before := f.Value.String()
 	t.Cleanup(func() { _ = f.Value.Set(before) })
-	no(t, f.Value.Set(fmt.Sprint(n)))
+	testlog.NoError(t, f.Value.Set(fmt.Sprint(n)))
 }
 
 // Two and three stores on one schema, one on bbolt and the reference model go through the
@@ -42,7 +43,7 @@ func TestMachine(t *testing.T) {
 			machine.Check(t, func(t *rapid.T) []backend.Backend {
 				var all []backend.Backend
 				for range peers {
-					b := must(pg.OpenBackend(ctx, dsn, pg.Options{MaxConns: 4}))(t)
+					b := testlog.Must(pg.OpenBackend(ctx, dsn, pg.Options{MaxConns: 4}))(t)
 					all = append(all, b)
 				}
 				return all

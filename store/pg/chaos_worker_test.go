@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/patchlog-dev/patchlog/fuzz/ops"
+	"github.com/patchlog-dev/patchlog/internal/testlog"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/snapshot"
 	"github.com/patchlog-dev/patchlog/store"
@@ -114,9 +115,9 @@ func startWorker(t testing.TB, dsn, flawed string) *worker {
 	w := &worker{cmd: exec.Command(self), waiting: map[int]chan ops.Reply{}, out: make(chan struct{})}
 	w.cmd.Env = append(os.Environ(), envWorker+"="+dsn, envFlawed+"="+flawed)
 	w.cmd.Stderr = &w.stderr
-	in := must(w.cmd.StdinPipe())(t)
-	out := must(w.cmd.StdoutPipe())(t)
-	no(t, w.cmd.Start())
+	in := testlog.Must(w.cmd.StdinPipe())(t)
+	out := testlog.Must(w.cmd.StdoutPipe())(t)
+	testlog.NoError(t, w.cmd.Start())
 	w.in, w.answer = in, json.NewEncoder(in)
 	t.Cleanup(func() { w.stop(t) })
 	lines := json.NewDecoder(bufio.NewReader(out))

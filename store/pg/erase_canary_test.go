@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/patchlog-dev/patchlog/internal/testlog"
 	"github.com/patchlog-dev/patchlog/snapshot"
 	"github.com/patchlog-dev/patchlog/store"
 	"github.com/patchlog-dev/patchlog/store/internal/canary"
@@ -19,8 +20,8 @@ func TestEraseCanaries(t *testing.T) {
 	const n = 10_000
 	server := pgtest.Start(t, pgtest.Options{NoSync: true, Settings: []string{"autovacuum=off"}})
 	dsn := server.Database(t)
-	b := must(pg.OpenBackend(ctx, dsn, pg.Options{}))(t)
-	s := must(store.New(b, store.Options{Snapshots: snapshot.Policy{Every: 100, Share: 1}}))(t)
+	b := testlog.Must(pg.OpenBackend(ctx, dsn, pg.Options{}))(t)
+	s := testlog.Must(store.New(b, store.Options{Snapshots: snapshot.Policy{Every: 100, Share: 1}}))(t)
 	defer s.Close()
 	tables := []string{"patchlog.records", "patchlog.metas", "patchlog.snapshots", "patchlog.shared"}
 	for _, table := range tables { // what the server compresses itself, the scan does not see
@@ -36,7 +37,7 @@ func TestEraseCanaries(t *testing.T) {
 		t.Fatalf("%d canaries and records that have one are found, of %d", got, n)
 	}
 	pgtest.Exec(t, dsn, "ANALYZE") // which samples what the tables have
-	no(t, failure(s.EraseUser(ctx, canary.App, canary.User, store.EraseOptions{})))
+	testlog.NoError(t, testlog.ErrorOf(s.EraseUser(ctx, canary.App, canary.User, store.EraseOptions{})))
 	if got := find(); got == 0 {
 		t.Error("without a vacuum none is found: the scan does not look where they are")
 	} else {

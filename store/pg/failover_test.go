@@ -14,6 +14,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/patchlog-dev/patchlog/fold"
+	"github.com/patchlog-dev/patchlog/internal/testlog"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/snapshot"
 	"github.com/patchlog-dev/patchlog/store"
@@ -41,7 +42,7 @@ func TestFailoverKeepsWhatIsAcknowledged(t *testing.T) {
 	t.Parallel()
 	cut := func(function string) func(*testing.T, *pgtest.Server) func() {
 		return func(t *testing.T, primary *pgtest.Server) func() {
-			c := must(pgx.Connect(ctx, primary.DSN("postgres")))(t)
+			c := testlog.Must(pgx.Connect(ctx, primary.DSN("postgres")))(t)
 			stop, ended := make(chan struct{}), make(chan struct{})
 			go func() {
 				defer close(ended)
@@ -75,10 +76,10 @@ func TestFailoverKeepsWhatIsAcknowledged(t *testing.T) {
 			t.Parallel()
 			primary, standby, dsn := pair(t)
 			sopts := store.Options{Logger: slog.New(slog.DiscardHandler), Snapshots: snapshot.Policy{Every: -1}}
-			first := must(pg.Open(ctx, dsn, sopts, pg.Options{}))(t)
+			first := testlog.Must(pg.Open(ctx, dsn, sopts, pg.Options{}))(t)
 			writes := acknowledgedWrites(t, first)
-			no(t, first.Close())
-			s := must(pg.Open(ctx, dsn, sopts, pg.Options{MaxConns: 40, StatementTimeout: way.timeout, Logger: slog.New(slog.DiscardHandler)}))(t)
+			testlog.NoError(t, first.Close())
+			s := testlog.Must(pg.Open(ctx, dsn, sopts, pg.Options{MaxConns: 40, StatementTimeout: way.timeout, Logger: slog.New(slog.DiscardHandler)}))(t)
 			defer s.Close()
 			standby.Stop()
 			stop := way.begin(t, primary)
@@ -105,9 +106,9 @@ func TestFailoverKeepsWhatIsAcknowledged(t *testing.T) {
 				t.Errorf("the primary shows what %d of %d calls wrote", shown, len(writes))
 			}
 			primary.Kill()
-			no(t, standby.Start())
-			no(t, standby.Promote())
-			after := must(pg.Open(ctx, standby.DSN("chaos"), sopts, pg.Options{}))(t)
+			testlog.NoError(t, standby.Start())
+			testlog.NoError(t, standby.Promote())
+			after := testlog.Must(pg.Open(ctx, standby.DSN("chaos"), sopts, pg.Options{}))(t)
 			defer after.Close()
 			for i, w := range writes {
 				if done[i] != nil {
@@ -149,9 +150,9 @@ func acknowledgedWrites(t *testing.T, s *store.Store) []acknowledgedWrite {
 	}
 	there := func(ids ...string) func(key store.Key) {
 		return func(key store.Key) {
-			no(t, failure(s.Create(ctx, key, nil)))
+			testlog.NoError(t, testlog.ErrorOf(s.Create(ctx, key, nil)))
 			for _, id := range ids {
-				no(t, failure(s.AppendEvents(ctx, key, store.AppendOptions{}, chaosEvent(id, ""))))
+				testlog.NoError(t, testlog.ErrorOf(s.AppendEvents(ctx, key, store.AppendOptions{}, chaosEvent(id, ""))))
 			}
 		}
 	}
@@ -164,8 +165,8 @@ func acknowledgedWrites(t *testing.T, s *store.Store) []acknowledgedWrite {
 	}
 	append_, patched, reverted, rewound := key("append", there("a")), key("patch", there("a", "b")), key("revert", there("a", "b")), key("rewind", there("a"))
 	created, deleted, forked, imported, importedMore, erased := key("create", nil), key("delete", there("a")), key("fork", nil), key("import", nil), key("import more", there("a")), key("erase", there("a"))
-	no(t, failure(s.ApplyPatch(ctx, reverted, store.PatchOptions{AsOfNow: true}, patch.NewSplice(0, 1).WithID("p"))))
-	no(t, failure(s.AppendEvents(ctx, rewound, store.AppendOptions{}, invocationEvent("x", "i"))))
+	testlog.NoError(t, testlog.ErrorOf(s.ApplyPatch(ctx, reverted, store.PatchOptions{AsOfNow: true}, patch.NewSplice(0, 1).WithID("p"))))
+	testlog.NoError(t, testlog.ErrorOf(s.AppendEvents(ctx, rewound, store.AppendOptions{}, invocationEvent("x", "i"))))
 	line := func(id string) string {
 		return fmt.Sprintf(`{"id":%q,"author":"chaos","timestamp":"2026-01-02T03:04:05Z"}`+"\n", id)
 	}
@@ -258,7 +259,7 @@ func TestUnreplicatedNotices(t *testing.T) {
 func TestRefuseHiddenWarnings(t *testing.T) {
 	dsn := pgtest.New(t)
 	config, err := pgx.ParseConfig(dsn)
-	no(t, err)
+	testlog.NoError(t, err)
 	pgtest.Exec(t, dsn, "ALTER DATABASE "+config.Database+" SET client_min_messages = error")
 	if _, err := pg.OpenBackend(ctx, dsn, pg.Options{}); !errors.Is(err, patch.ErrInvalid) || !strings.Contains(err.Error(), "client_min_messages") {
 		t.Errorf("warnings are hidden: %v", err)

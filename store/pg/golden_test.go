@@ -11,6 +11,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/patchlog-dev/patchlog/internal/testlog"
 	"github.com/patchlog-dev/patchlog/internal/teststore"
 	"github.com/patchlog-dev/patchlog/snapshot"
 	"github.com/patchlog-dev/patchlog/store"
@@ -38,22 +39,22 @@ func TestGoldenSchema(t *testing.T) {
 		makeGolden(t)
 	}
 	dsn := pgtest.New(t)
-	schema := must(os.ReadFile(goldenSchema))(t)
+	schema := testlog.Must(os.ReadFile(goldenSchema))(t)
 	pgtest.Exec(t, dsn, string(schema))
 	readRows(t, dsn)
 
-	s := must(pg.Open(ctx, dsn, store.Options{}, pg.Options{NoCreate: true}))(t)
+	s := testlog.Must(pg.Open(ctx, dsn, store.Options{}, pg.Options{NoCreate: true}))(t)
 	defer s.Close()
 	for p, err := range s.Verify(ctx, store.VerifyOptions{}) {
 		t.Errorf("%v (%v)", p, err)
 	}
-	session := must(s.Get(ctx, goldenKey))(t)
+	session := testlog.Must(s.Get(ctx, goldenKey))(t)
 	if v, ok := session.Value("user:name"); !ok || v.Any() != "Ann" {
 		t.Errorf("user:name is %v", v)
 	}
 	var text bytes.Buffer
-	no(t, s.Export(ctx, goldenKey, &text, store.ExportOptions{}))
-	want := must(os.ReadFile(goldenText))(t)
+	testlog.NoError(t, s.Export(ctx, goldenKey, &text, store.ExportOptions{}))
+	want := testlog.Must(os.ReadFile(goldenText))(t)
 	if !bytes.Equal(text.Bytes(), want) {
 		t.Errorf("it exports\n%s\nwant\n%s", text.Bytes(), want)
 	}
@@ -66,8 +67,8 @@ func TestGoldenSchema(t *testing.T) {
 // readRows copies the golden rows into the tables, and moves the sequences behind them.
 func readRows(t *testing.T, dsn string) {
 	t.Helper()
-	data := must(os.ReadFile(goldenRows))(t)
-	c := must(pgx.Connect(ctx, dsn))(t)
+	data := testlog.Must(os.ReadFile(goldenRows))(t)
+	c := testlog.Must(pgx.Connect(ctx, dsn))(t)
 	defer c.Close(ctx)
 	for part := range strings.SplitSeq(strings.TrimPrefix(string(data), "COPY "), "\nCOPY ") {
 		table, rows, _ := strings.Cut(part, "\n")
@@ -75,30 +76,30 @@ func readRows(t *testing.T, dsn string) {
 			t.Fatalf("%s: %v", table, err)
 		}
 	}
-	no(t, failure(c.Exec(ctx, `SELECT setval(pg_get_serial_sequence('patchlog.sessions', 'num'), max(num)) FROM patchlog.sessions`)))
+	testlog.NoError(t, testlog.ErrorOf(c.Exec(ctx, `SELECT setval(pg_get_serial_sequence('patchlog.sessions', 'num'), max(num)) FROM patchlog.sessions`)))
 }
 
 // makeGolden copies the golden database file to PostgreSQL and writes schema and rows.
 func makeGolden(t *testing.T) {
 	t.Helper()
 	dsn := pgtest.New(t)
-	target := must(pg.Open(ctx, dsn, store.Options{Snapshots: snapshot.Policy{Every: 6, Share: 1}}, pg.Options{}))(t)
-	source := must(store.Open(teststore.Unpack(t, goldenFile), store.Options{}))(t)
-	no(t, failure(target.CopyFrom(ctx, source, goldenKey, store.CopyOptions{})))
-	no(t, failure(target.CopyShared(ctx, source, store.CopyOptions{})))
-	no(t, target.Close())
-	no(t, source.Close())
-	tables := must(os.ReadFile("schema.sql"))(t)
+	target := testlog.Must(pg.Open(ctx, dsn, store.Options{Snapshots: snapshot.Policy{Every: 6, Share: 1}}, pg.Options{}))(t)
+	source := testlog.Must(store.Open(teststore.Unpack(t, goldenFile), store.Options{}))(t)
+	testlog.NoError(t, testlog.ErrorOf(target.CopyFrom(ctx, source, goldenKey, store.CopyOptions{})))
+	testlog.NoError(t, testlog.ErrorOf(target.CopyShared(ctx, source, store.CopyOptions{})))
+	testlog.NoError(t, target.Close())
+	testlog.NoError(t, source.Close())
+	tables := testlog.Must(os.ReadFile("schema.sql"))(t)
 	schema := "CREATE SCHEMA patchlog;\nCREATE TABLE patchlog.schema_version (one boolean PRIMARY KEY CHECK (one), version integer NOT NULL);\n" + string(tables)
-	no(t, os.WriteFile(goldenSchema, []byte(schema), 0o644))
-	c := must(pgx.Connect(ctx, dsn))(t)
+	testlog.NoError(t, os.WriteFile(goldenSchema, []byte(schema), 0o644))
+	c := testlog.Must(pgx.Connect(ctx, dsn))(t)
 	defer c.Close(ctx)
-	file := must(os.Create(goldenRows))(t)
+	file := testlog.Must(os.Create(goldenRows))(t)
 	w := bufio.NewWriter(file)
 	for _, table := range []string{"schema_version", "sessions", "metas", "records", "ids", "snapshots", "shared"} {
 		io.WriteString(w, "COPY patchlog."+table+"\n")
-		no(t, failure(c.PgConn().CopyTo(ctx, w, "COPY patchlog."+table+" TO STDOUT")))
+		testlog.NoError(t, testlog.ErrorOf(c.PgConn().CopyTo(ctx, w, "COPY patchlog."+table+" TO STDOUT")))
 	}
-	no(t, w.Flush())
-	no(t, file.Close())
+	testlog.NoError(t, w.Flush())
+	testlog.NoError(t, file.Close())
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/patchlog-dev/patchlog/internal/testlog"
 	"github.com/patchlog-dev/patchlog/store/backend"
 	"github.com/patchlog-dev/patchlog/store/pg"
 	"github.com/patchlog-dev/patchlog/store/pg/pgtest"
@@ -52,7 +53,7 @@ func TestShapes(t *testing.T) {
 			t.Helper()
 			other := batch
 			change(&other)
-			is(t, b.Append(ctx, "s", other), want, "%d records, %d ids, %d shared values", nRecords, nIDs, nShared)
+			testlog.Is(t, b.Append(ctx, "s", other), want, "%d records, %d ids, %d shared values", nRecords, nIDs, nShared)
 		}
 		refused(backend.ErrMoved, func(x *backend.Batch) { x.Seen++ })
 		refused(backend.ErrMoved, func(x *backend.Batch) { x.After, x.Records = x.After-1, records(x.After-1, nRecords) })
@@ -63,7 +64,7 @@ func TestShapes(t *testing.T) {
 				x.Records[0].IDs = append(slices.Clone(x.Records[0].IDs[1:]), "id1")
 			})
 		}
-		is(t, b.Append(ctx, "other", batch), backend.ErrNotFound, "Append to another session's creation")
+		testlog.Is(t, b.Append(ctx, "other", batch), backend.ErrNotFound, "Append to another session's creation")
 		if err := b.Append(ctx, "s", batch); err != nil {
 			t.Fatalf("%d records, %d ids, %d shared values: %v", nRecords, nIDs, nShared, err)
 		}
@@ -95,8 +96,8 @@ func TestShapes(t *testing.T) {
 			}
 		}
 	}
-	is(t, failure(b.Look(ctx, backend.Query{Session: "other", Creation: h.Creation})), backend.ErrNotFound, "Look of another session's creation")
-	wantNil(t, b.Check(ctx))
+	testlog.Is(t, testlog.ErrorOf(b.Look(ctx, backend.Query{Session: "other", Creation: h.Creation})), backend.ErrNotFound, "Look of another session's creation")
+	testlog.WantNil(t, b.Check(ctx))
 	if log := server.Log(); strings.Contains(log, "duplicate key") {
 		t.Errorf("what was refused is an error to the server: %s", log)
 	}
@@ -130,7 +131,7 @@ func TestPooledFromTheStart(t *testing.T) {
 	t.Parallel()
 	direct := pgtest.New(t)
 	dsn := pgtest.PgBouncer(t, direct)
-	no(t, pg.CreateSchema(ctx, direct, pg.Options{}))
+	testlog.NoError(t, pg.CreateSchema(ctx, direct, pg.Options{}))
 	const backends, writers, appends = 12, 8, 6
 	logs := make([]logged, backends)
 	each(backends, func(i int) {
@@ -173,7 +174,7 @@ func TestPooledFromTheStart(t *testing.T) {
 		t.Error("no backend stopped preparing statements")
 	}
 	b := open(t, direct, pg.Options{})
-	wantNil(t, b.Check(ctx))
+	testlog.WantNil(t, b.Check(ctx))
 }
 
 // A direct connection keeps the statements of lone calls, unless the connection string says
@@ -187,9 +188,9 @@ func TestPreparedByDefault(t *testing.T) {
 		h := create(t, b, "s", 0)
 		for range 3 {
 			batch := next(h, 1)
-			no(t, b.Append(ctx, "s", batch))
+			testlog.NoError(t, b.Append(ctx, "s", batch))
 			h = landed(h, batch)
-			no(t, failure(b.Look(ctx, backend.Query{Session: "s"})))
+			testlog.NoError(t, testlog.ErrorOf(b.Look(ctx, backend.Query{Session: "s"})))
 		}
 		if n := strings.Count(server.Log(), "execute stmt_"); n != 7 && want || n != 0 && !want { // creation, three appends, three looks
 			t.Errorf("mode %q: %d prepared statements were executed", mode, n)
@@ -210,9 +211,9 @@ func TestPlansAge(t *testing.T) {
 	write := func(n int) {
 		for range n {
 			batch := next(h, 1)
-			no(t, b.Append(ctx, "s", batch))
+			testlog.NoError(t, b.Append(ctx, "s", batch))
 			h = landed(h, batch)
-			no(t, failure(b.Look(ctx, backend.Query{Session: "s", Creation: h.Creation, After: h.Last, Shared: []string{"p/"}})))
+			testlog.NoError(t, testlog.ErrorOf(b.Look(ctx, backend.Query{Session: "s", Creation: h.Creation, After: h.Last, Shared: []string{"p/"}})))
 		}
 	}
 	pgtest.Exec(t, dsn, "ANALYZE patchlog.sessions, patchlog.records, patchlog.ids, patchlog.shared")
@@ -244,7 +245,7 @@ func TestPooledLater(t *testing.T) {
 			t.Fatalf("Append %d: %v", round, err)
 		}
 		h = landed(h, batch)
-		c := must(pgx.Connect(ctx, dsn))(t)
+		c := testlog.Must(pgx.Connect(ctx, dsn))(t)
 		defer c.Close(ctx)
 		if _, err := c.Exec(ctx, "BEGIN"); err != nil { // has a connection of the server's, the last one used
 			t.Fatal(err)
@@ -270,7 +271,7 @@ func TestLostBeforeAppend(t *testing.T) {
 	}
 	waitFor(t, dsn, waitingForLock)
 	release()
-	wantNil(t, <-done)
+	testlog.WantNil(t, <-done)
 }
 
 // A table that is altered does not end what was prepared.
@@ -326,7 +327,7 @@ func TestKeptWaiting(t *testing.T) {
 		time.Sleep(50 * time.Millisecond) // the last one waits for a lane
 		release()
 		for range calls {
-			wantNil(t, <-done)
+			testlog.WantNil(t, <-done)
 		}
 	}
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/patchlog-dev/patchlog/internal/testlog"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store"
 	"github.com/patchlog-dev/patchlog/store/backend"
@@ -24,7 +25,7 @@ import (
 
 func number(t *testing.T, dsn, query string) (n int) {
 	t.Helper()
-	c := must(pgx.Connect(ctx, dsn))(t)
+	c := testlog.Must(pgx.Connect(ctx, dsn))(t)
 	defer c.Close(ctx)
 	if err := c.QueryRow(ctx, query).Scan(&n); err != nil {
 		t.Fatalf("%s: %v", query, err)
@@ -39,14 +40,14 @@ func TestCreateSchema(t *testing.T) {
 		t.Errorf("NoCreate without a schema: %v", err)
 	}
 	each(8, func(int) {
-		wantNil(t, pg.CreateSchema(ctx, dsn, pg.Options{}))
+		testlog.WantNil(t, pg.CreateSchema(ctx, dsn, pg.Options{}))
 	})
 	if v := number(t, dsn, "SELECT version FROM patchlog.schema_version"); v != pg.SchemaVersion {
 		t.Errorf("version %d, want %d", v, pg.SchemaVersion)
 	}
 	b := open(t, dsn, pg.Options{NoCreate: true})
 	create(t, b, "s", 2)
-	wantNil(t, pg.CreateSchema(ctx, dsn, pg.Options{}))
+	testlog.WantNil(t, pg.CreateSchema(ctx, dsn, pg.Options{}))
 	if h := head(t, b, "s"); h.Last != 2 {
 		t.Errorf("the head is at %d", h.Last)
 	}
@@ -74,7 +75,7 @@ func TestCreateSchemaAfterFailure(t *testing.T) {
 		t.Errorf("a creation that failed left %d tables", n)
 	}
 	pgtest.Exec(t, dsn, "DROP TABLE patchlog.leases")
-	wantNil(t, pg.CreateSchema(ctx, dsn, pg.Options{}))
+	testlog.WantNil(t, pg.CreateSchema(ctx, dsn, pg.Options{}))
 }
 
 // role makes a role without rights, and returns the connection string with it.
@@ -98,12 +99,12 @@ func TestRights(t *testing.T) {
 	storetest.Run(t, func(t *testing.T) (backend.Backend, func() backend.Backend) {
 		n++
 		opts := pg.Options{Schema: fmt.Sprint("test", n)}
-		no(t, pg.CreateSchema(ctx, dsn, opts))
+		testlog.NoError(t, pg.CreateSchema(ctx, dsn, opts))
 		pgtest.Exec(t, dsn, "GRANT USAGE ON SCHEMA "+opts.Schema+" TO app")
 		pgtest.Exec(t, dsn, "GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA "+opts.Schema+" TO app")
 		b := open(t, app, opts)
 		return b, func() backend.Backend {
-			wantNil(t, b.Check(ctx))
+			testlog.WantNil(t, b.Check(ctx))
 			closed(t, b)
 			b = open(t, app, opts)
 			return b
@@ -158,7 +159,7 @@ func TestPasswordFile(t *testing.T) {
 	dsn := pgtest.New(t)
 	file := filepath.Join(t.TempDir(), "service")
 	text := "[here]\n" + strings.ReplaceAll(dsn, " ", "\n") + "\n"
-	no(t, os.WriteFile(file, []byte(text), 0o600))
+	testlog.NoError(t, os.WriteFile(file, []byte(text), 0o600))
 	t.Setenv("PGSERVICEFILE", file)
 	t.Setenv("PGSERVICE", "here")
 	create(t, open(t, "", pg.Options{}), "s", 1)
@@ -170,11 +171,11 @@ func TestValidate(t *testing.T) {
 		{Schema: strings.Repeat("x", 64)}, {Schema: "a\x00b"}, {Schema: "\xff"}, {Schema: "pg_x"},
 		{MaxConns: -1}, {StatementTimeout: -1}, {ConnectTimeout: -1},
 	} {
-		is(t, opts.Validate(), patch.ErrInvalid, "%+v", opts)
-		is(t, failure(pg.OpenBackend(ctx, "", opts)), patch.ErrInvalid, "OpenBackend %+v", opts)
+		testlog.Is(t, opts.Validate(), patch.ErrInvalid, "%+v", opts)
+		testlog.Is(t, testlog.ErrorOf(pg.OpenBackend(ctx, "", opts)), patch.ErrInvalid, "OpenBackend %+v", opts)
 	}
-	wantNil(t, (pg.Options{}).Validate())
-	wantNil(t, (pg.Options{Schema: `Odd "name"; with. dots`}).Validate())
+	testlog.WantNil(t, (pg.Options{}).Validate())
+	testlog.WantNil(t, (pg.Options{Schema: `Odd "name"; with. dots`}).Validate())
 }
 
 // A schema of any name holds what it is given, and no other.
@@ -186,19 +187,19 @@ func TestSchemaNames(t *testing.T) {
 		if err := b.Check(ctx); err != nil {
 			t.Errorf("schema %q: %v", name, err)
 		}
-		wantNil(t, b.Delete(ctx, "s", "creation of s", nil))
+		testlog.WantNil(t, b.Delete(ctx, "s", "creation of s", nil))
 		create(t, b, "another", 1)
 	}
 }
 
 func TestOpen(t *testing.T) {
 	dsn := pgtest.New(t)
-	is(t, failure(pg.Open(ctx, dsn, store.Options{MaxRecordBytes: -1}, pg.Options{})), store.ErrInvalid, "options that cannot be")
-	s := must(pg.Open(ctx, dsn, store.Options{}, pg.Options{}))(t)
-	wantNil(t, s.Close())
+	testlog.Is(t, testlog.ErrorOf(pg.Open(ctx, dsn, store.Options{MaxRecordBytes: -1}, pg.Options{})), store.ErrInvalid, "options that cannot be")
+	s := testlog.Must(pg.Open(ctx, dsn, store.Options{}, pg.Options{}))(t)
+	testlog.WantNil(t, s.Close())
 	cancelled, cancel := context.WithCancel(ctx)
 	cancel()
-	is(t, failure(pg.OpenBackend(cancelled, dsn, pg.Options{})), context.Canceled, "a context that has ended")
+	testlog.Is(t, testlog.ErrorOf(pg.OpenBackend(cancelled, dsn, pg.Options{})), context.Canceled, "a context that has ended")
 }
 
 // What is not to be is refused, and does nothing.
@@ -215,12 +216,12 @@ func TestInvalid(t *testing.T) {
 	} {
 		batch := next(h, 1)
 		change(&batch)
-		is(t, b.Append(ctx, "s", batch), patch.ErrInvalid, "%s", name)
+		testlog.Is(t, b.Append(ctx, "s", batch), patch.ErrInvalid, "%s", name)
 	}
 	for _, name := range []string{"", long} {
-		is(t, b.Append(ctx, name, backend.Batch{Creation: "c", Create: true, Next: 1}), patch.ErrInvalid, "a name of %d bytes", len(name))
+		testlog.Is(t, b.Append(ctx, name, backend.Batch{Creation: "c", Create: true, Next: 1}), patch.ErrInvalid, "a name of %d bytes", len(name))
 	}
-	is(t, b.Append(ctx, "t", backend.Batch{Creation: long, Create: true, Next: 1}), patch.ErrInvalid, "a long creation id")
+	testlog.Is(t, b.Append(ctx, "t", backend.Batch{Creation: long, Create: true, Next: 1}), patch.ErrInvalid, "a long creation id")
 	if got := head(t, b, "s"); got.Last != 1 || got.Token != h.Token {
 		t.Errorf("the head is at %d with token %d", got.Last, got.Token)
 	}
@@ -254,11 +255,11 @@ func TestCheck(t *testing.T) {
 			h := create(t, b, "s\x00\xff", 2)
 			batch := next(h, 1)
 			batch.Shared = []backend.Value{{Name: "x"}}
-			no(t, b.Append(ctx, "s\x00\xff", batch))
-			no(t, b.PutSnapshot(ctx, "s\x00\xff", h.Creation, backend.Snapshot{Seq: 3, Data: nil}))
-			no(t, b.Check(ctx))
+			testlog.NoError(t, b.Append(ctx, "s\x00\xff", batch))
+			testlog.NoError(t, b.PutSnapshot(ctx, "s\x00\xff", h.Creation, backend.Snapshot{Seq: 3, Data: nil}))
+			testlog.NoError(t, b.Check(ctx))
 			pgtest.Exec(t, dsn, damage)
-			is(t, b.Check(ctx), backend.ErrDamaged, "Check")
+			testlog.Is(t, b.Check(ctx), backend.ErrDamaged, "Check")
 		})
 	}
 }
@@ -269,8 +270,8 @@ func TestMetaMissing(t *testing.T) {
 	b := open(t, dsn, pg.Options{})
 	create(t, b, "s", 1)
 	pgtest.Exec(t, dsn, "DELETE FROM patchlog.metas")
-	is(t, failure(backend.HeadOf(ctx, b, "s")), backend.ErrDamaged, "Head")
-	is(t, failure(b.Look(ctx, backend.Query{Session: "s"})), backend.ErrDamaged, "Look")
+	testlog.Is(t, testlog.ErrorOf(backend.HeadOf(ctx, b, "s")), backend.ErrDamaged, "Head")
+	testlog.Is(t, testlog.ErrorOf(b.Look(ctx, backend.Query{Session: "s"})), backend.ErrDamaged, "Look")
 	if l, err := b.List(ctx, "", "", 9); err != nil || len(l) != 1 || !errors.Is(l[0].Err, backend.ErrDamaged) {
 		t.Errorf("List: %v, %v", l, err)
 	}
@@ -285,10 +286,10 @@ func TestSweep(t *testing.T) {
 	create(t, b, "s", 1)
 	create(t, b, "dropped", 3)
 	for _, creation := range []string{"fence", "old fence"} {
-		no(t, failure(b.Fence(ctx, "x", creation, 0, 7)))
+		testlog.NoError(t, testlog.ErrorOf(b.Fence(ctx, "x", creation, 0, 7)))
 	}
 	for _, lease := range []string{"old", "new"} {
-		no(t, failure(b.Lease(ctx, lease, "owner", time.Minute)))
+		testlog.NoError(t, testlog.ErrorOf(b.Lease(ctx, lease, "owner", time.Minute)))
 	}
 	pgtest.Exec(t, dsn, `
 		UPDATE patchlog.leases SET until = now() - interval '25 hours' WHERE name = 'old';
@@ -306,5 +307,5 @@ func TestSweep(t *testing.T) {
 	if n := number(t, dsn, "SELECT count(*) FROM patchlog.leases"); n != 1 {
 		t.Errorf("%d leases, want 1", n)
 	}
-	wantNil(t, other.Check(ctx))
+	testlog.WantNil(t, other.Check(ctx))
 }

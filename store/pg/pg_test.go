@@ -4,12 +4,12 @@ import (
 	"context"
 	"errors"
 	"flag"
-	"fmt"
 	"os"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/patchlog-dev/patchlog/internal/testlog"
 	"github.com/patchlog-dev/patchlog/store/backend"
 	"github.com/patchlog-dev/patchlog/store/pg"
 	"github.com/patchlog-dev/patchlog/store/pg/pgtest"
@@ -26,56 +26,9 @@ func TestMain(m *testing.M) {
 
 var ctx = context.Background()
 
-// failer is a test, also one of rapid's.
-type failer interface {
-	Helper()
-	Error(args ...any)
-	Fatal(args ...any)
-}
-
-// no ends the test if there is an error.
-func no(t failer, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
-// wantNil fails the test if there is an error, and lets it go on.
-func wantNil(t failer, err error) {
-	t.Helper()
-	if err != nil {
-		t.Error(err)
-	}
-}
-
-// is checks that an error is the wanted one. what, if given, is a format and its arguments that say of which call it is.
-func is(t failer, err, want error, what ...any) {
-	t.Helper()
-	if errors.Is(err, want) {
-		return
-	}
-	if len(what) > 0 {
-		err = fmt.Errorf(what[0].(string)+": %w", append(what[1:], err)...)
-	}
-	t.Error(fmt.Sprintf("%v, want %v", err, want))
-}
-
-// failure is the error of a call with two results.
-func failure[T any](_ T, err error) error { return err }
-
-// must returns a function that ends the test if there is an error.
-func must[T any](v T, err error) func(t failer) T {
-	return func(t failer) T {
-		t.Helper()
-		no(t, err)
-		return v
-	}
-}
-
 func open(t testing.TB, dsn string, opts pg.Options) *pg.Backend {
 	t.Helper()
-	b := must(pg.OpenBackend(ctx, dsn, opts))(t)
+	b := testlog.Must(pg.OpenBackend(ctx, dsn, opts))(t)
 	t.Cleanup(func() { closed(t, b) })
 	return b
 }
@@ -97,7 +50,7 @@ func suite(t *testing.T, dsn string, opts pg.Options) {
 		b := open(t, dsn, opts)
 		t.Cleanup(func() {
 			closed(t, b)
-			wantNil(t, open(t, dsn, opts).Check(ctx))
+			testlog.WantNil(t, open(t, dsn, opts).Check(ctx))
 		})
 		return b, func() backend.Backend {
 			closed(t, b)
@@ -138,7 +91,7 @@ func TestIsolation(t *testing.T) {
 // at a level by default.
 func isolated(t *testing.T, level string) string {
 	dsn := pgtest.New(t)
-	config := must(pgx.ParseConfig(dsn))(t)
+	config := testlog.Must(pgx.ParseConfig(dsn))(t)
 	pgtest.Exec(t, dsn, "ALTER DATABASE "+config.Database+" SET default_transaction_isolation = '"+level+"'")
 	return dsn
 }

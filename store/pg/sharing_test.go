@@ -14,6 +14,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/patchlog-dev/patchlog/internal/testlog"
 	"github.com/patchlog-dev/patchlog/store/backend"
 	"github.com/patchlog-dev/patchlog/store/pg"
 	"github.com/patchlog-dev/patchlog/store/pg/pgtest"
@@ -68,10 +69,10 @@ func hold(t *testing.T, dsn, session string) (release func()) {
 // holdBy locks what the statement locks, as hold does.
 func holdBy(t *testing.T, dsn, statement string) (release func()) {
 	t.Helper()
-	c := must(pgx.Connect(ctx, dsn))(t)
-	no(t, failure(c.Exec(ctx, "BEGIN; "+statement)))
+	c := testlog.Must(pgx.Connect(ctx, dsn))(t)
+	testlog.NoError(t, testlog.ErrorOf(c.Exec(ctx, "BEGIN; "+statement)))
 	release = sync.OnceFunc(func() {
-		wantNil(t, failure(c.Exec(ctx, "COMMIT")))
+		testlog.WantNil(t, testlog.ErrorOf(c.Exec(ctx, "COMMIT")))
 		_ = c.Close(ctx)
 	})
 	t.Cleanup(release)
@@ -81,11 +82,11 @@ func holdBy(t *testing.T, dsn, statement string) (release func()) {
 // waitFor waits until a query that gives a number gives one above 0.
 func waitFor(t *testing.T, dsn, query string) {
 	t.Helper()
-	c := must(pgx.Connect(ctx, dsn))(t)
+	c := testlog.Must(pgx.Connect(ctx, dsn))(t)
 	defer c.Close(ctx)
 	for range 30_000 {
 		var n int
-		no(t, c.QueryRow(ctx, query).Scan(&n))
+		testlog.NoError(t, c.QueryRow(ctx, query).Scan(&n))
 		if n > 0 {
 			return
 		}
@@ -120,7 +121,7 @@ func TestGroup(t *testing.T) {
 			batch.After, batch.Records = 2, records(2, 2)
 			want = backend.ErrMoved
 		}
-		is(t, b.Append(ctx, fmt.Sprint("s", i), batch), want, "Append %d", i)
+		testlog.Is(t, b.Append(ctx, fmt.Sprint("s", i), batch), want, "Append %d", i)
 		h := heads[i]
 		if want == nil {
 			h = landed(h, batch)
@@ -133,7 +134,7 @@ func TestGroup(t *testing.T) {
 			t.Errorf("shared values of append %d, which is %v: %v, %v", i, want, values, err)
 		}
 	})
-	wantNil(t, b.Check(ctx))
+	testlog.WantNil(t, b.Check(ctx))
 }
 
 // A record that is there already, which the head does not say, refuses its own batch alone.
@@ -191,7 +192,7 @@ func TestHotShared(t *testing.T) {
 			t.Errorf("session %d has %d records of %d", i, h.Last, n)
 		}
 	}
-	wantNil(t, backends[0].Check(ctx))
+	testlog.WantNil(t, backends[0].Check(ctx))
 	for _, b := range backends {
 		closed(t, b) // the server has counted then
 	}
@@ -214,7 +215,7 @@ func TestInTheWay(t *testing.T) {
 		go func() { done <- b.Append(ctx, "held", next(held, 1)) }()
 	}
 	waitFor(t, dsn, strings.Replace(waitingForLock, "count(*)", "count(*) / 4", 1))
-	wantNil(t, b.Append(ctx, "free", next(free, 1)))
+	testlog.WantNil(t, b.Append(ctx, "free", next(free, 1)))
 	select {
 	case err := <-done:
 		t.Errorf("Append to a session that another holds: %v", err)
@@ -258,15 +259,15 @@ func TestLeave(t *testing.T) {
 		waitFor(t, dsn, waitingForLock)
 		leave()
 		err := <-done // while the row is held
-		is(t, err, context.Canceled, "%s", name)
-		is(t, err, backend.ErrUnknown, "%s", name)
+		testlog.Is(t, err, context.Canceled, "%s", name)
+		testlog.Is(t, err, backend.ErrUnknown, "%s", name)
 		waitFor(t, dsn, strings.Replace(waitingForLock, "count(*)", "(count(*) = 0)::int", 1))
 	}
 	pgtest.Exec(t, dsn, "SELECT count(*) FROM patchlog.sessions")
 	release()
 	// What was cancelled may have been done when the lock was released, or not: one fence
 	// settles it.
-	wantNil(t, failure(b.Fence(ctx, "held", h.Creation, h.Token, 9)))
+	testlog.WantNil(t, testlog.ErrorOf(b.Fence(ctx, "held", h.Creation, h.Token, 9)))
 }
 
 // A server that takes connections and says nothing is waited for as long as the options say.
@@ -286,7 +287,7 @@ func TestNoAnswer(t *testing.T) {
 	}
 
 	silent, err := net.Listen("tcp", "127.0.0.1:0")
-	no(t, err)
+	testlog.NoError(t, err)
 	defer silent.Close()
 	_, err = pg.OpenBackend(ctx, "sslmode=disable host=127.0.0.1 port="+fmt.Sprint(silent.Addr().(*net.TCPAddr).Port), pg.Options{ConnectTimeout: 50 * time.Millisecond, StatementTimeout: time.Second})
 	if err == nil {
@@ -346,13 +347,13 @@ func TestFenceMeetsCreate(t *testing.T) {
 		if i%2 == 0 {
 			time.Sleep(time.Duration(i) * 200 * time.Microsecond)
 		}
-		wantNil(t, failure(b.Fence(ctx, name, creation, 0, 7)))
+		testlog.WantNil(t, testlog.ErrorOf(b.Fence(ctx, name, creation, 0, 7)))
 		_, there := backend.HeadOf(ctx, b, name)
 		if err := <-done; (err == nil) != (there == nil) || err != nil && !errors.Is(err, backend.ErrMoved) {
 			t.Errorf("Append that creates: %v, and when the fence had returned: %v", err, there)
 		}
 	})
-	wantNil(t, b.Check(ctx))
+	testlog.WantNil(t, b.Check(ctx))
 }
 
 // What ends with its connection is unknown if it had been sent, also where the server says
@@ -366,7 +367,7 @@ func TestLostConnection(t *testing.T) {
 	go func() { done <- b.Append(ctx, "held", next(h, 1)) }()
 	waitFor(t, dsn, waitingForLock)
 	pgtest.Exec(t, dsn, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()")
-	is(t, <-done, backend.ErrUnknown, "Append on a connection that ended")
+	testlog.Is(t, <-done, backend.ErrUnknown, "Append on a connection that ended")
 	release()
 	for range 5 {
 		pgtest.Exec(t, dsn, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND datname = current_database()")
@@ -389,9 +390,9 @@ func TestRestart(t *testing.T) {
 	if err := b.Append(ctx, "s", next(h, 1)); err == nil || errors.Is(err, backend.ErrUnknown) {
 		t.Errorf("Append where nobody takes connections: %v", err)
 	}
-	no(t, server.Start())
-	wantNil(t, failure(b.Fence(ctx, "s", h.Creation, h.Token, 3)))
-	wantNil(t, b.Append(ctx, "s", next(head(t, b, "s"), 1)))
+	testlog.NoError(t, server.Start())
+	testlog.WantNil(t, testlog.ErrorOf(b.Fence(ctx, "s", h.Creation, h.Token, 3)))
+	testlog.WantNil(t, b.Append(ctx, "s", next(head(t, b, "s"), 1)))
 }
 
 // Calls of Look that share a statement each have their own answer, in slices of their own.
@@ -402,7 +403,7 @@ func TestLookGroup(t *testing.T) {
 		h := create(t, b, fmt.Sprint("s", i), i)
 		batch := next(h, 1)
 		batch.Shared = []backend.Value{{Name: "app/x", Data: []byte("value")}, {Name: fmt.Sprint("user/", i), Data: []byte("own")}}
-		no(t, b.Append(ctx, fmt.Sprint("s", i), batch))
+		testlog.NoError(t, b.Append(ctx, fmt.Sprint("s", i), batch))
 	}
 	each(8*sessions, func(k int) {
 		i := k % sessions
@@ -422,7 +423,7 @@ func TestLookGroup(t *testing.T) {
 			return
 		}
 		copy(news.Shared[0][0].Data, "other") // is the caller's own
-		is(t, failure(b.Look(ctx, backend.Query{Session: "none"})), backend.ErrNotFound, "Look of no session")
+		testlog.Is(t, testlog.ErrorOf(b.Look(ctx, backend.Query{Session: "none"})), backend.ErrNotFound, "Look of no session")
 	})
 }
 
@@ -491,7 +492,7 @@ func TestDeleteMeetsAppend(t *testing.T) {
 			}
 		})
 		time.Sleep(time.Duration(i) * time.Millisecond)
-		wantNil(t, other.Delete(ctx, name, "creation of "+name, nil))
+		testlog.WantNil(t, other.Delete(ctx, name, "creation of "+name, nil))
 		wg.Wait()
 	})
 	for _, table := range []string{"sessions WHERE state <> 3", "records", "ids", "snapshots", "metas"} {

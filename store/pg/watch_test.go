@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/patchlog-dev/patchlog/internal/testlog"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store"
 	"github.com/patchlog-dev/patchlog/store/pg"
@@ -67,13 +68,13 @@ func TestWatch(t *testing.T) {
 	dsn := server.Database(t)
 	proxy, through := newProxy(t, dsn)
 	open := func(dsn string) *store.Store {
-		s := must(pg.Open(ctx, dsn, store.Options{Logger: slog.New(slog.DiscardHandler)}, pg.Options{StatementTimeout: 5 * time.Second}))(t)
+		s := testlog.Must(pg.Open(ctx, dsn, store.Options{Logger: slog.New(slog.DiscardHandler)}, pg.Options{StatementTimeout: 5 * time.Second}))(t)
 		t.Cleanup(func() { _ = s.Close() })
 		return s
 	}
 	stores := []*store.Store{open(dsn), open(through)}
 	key := keyOf("watched")
-	no(t, failure(stores[0].Create(ctx, key, nil)))
+	testlog.NoError(t, testlog.ErrorOf(stores[0].Create(ctx, key, nil)))
 	var followers []*follower
 	for i := range 6 {
 		followers = append(followers, follow(ctx, stores[i%2], key, uint64(1+i*10)))
@@ -116,11 +117,11 @@ func TestWatch(t *testing.T) {
 	for _, f := range followers {
 		f.wait(t, 0, 1)
 	}
-	no(t, server.Start())
+	testlog.NoError(t, server.Start())
 	wg.Wait()
 	var log []string
 	for r, err := range stores[0].RawEvents(ctx, key, 1) {
-		no(t, err)
+		testlog.NoError(t, err)
 		log = append(log, fmt.Sprint(r.Seq, " ", r.ID()))
 	}
 	if len(log) != writers*each {
@@ -129,8 +130,8 @@ func TestWatch(t *testing.T) {
 	for i, f := range followers {
 		f.wait(t, len(log)-i*10, 0)
 	}
-	no(t, stores[1].Delete(ctx, key))
-	no(t, failure(stores[1].Create(ctx, key, nil)))
+	testlog.NoError(t, stores[1].Delete(ctx, key))
+	testlog.NoError(t, testlog.ErrorOf(stores[1].Create(ctx, key, nil)))
 	for i, f := range followers {
 		<-f.done
 		if !slices.Equal(f.seqs, log[i*10:]) {
@@ -149,14 +150,14 @@ func TestWatch(t *testing.T) {
 func TestWatchLost(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.New(t)
-	s := must(pg.Open(ctx, dsn, store.Options{}, pg.Options{}))(t)
+	s := testlog.Must(pg.Open(ctx, dsn, store.Options{}, pg.Options{}))(t)
 	defer s.Close()
 	for _, instead := range []int{0, 1, 2} {
 		key := keyOf(fmt.Sprint("lost ", instead))
-		no(t, failure(s.Create(ctx, key, nil)))
+		testlog.NoError(t, testlog.ErrorOf(s.Create(ctx, key, nil)))
 		add := func(s *store.Store, id string) {
 			t.Helper()
-			no(t, failure(s.AppendEvents(ctx, key, store.AppendOptions{}, chaosEvent(id, ""))))
+			testlog.NoError(t, testlog.ErrorOf(s.AppendEvents(ctx, key, store.AppendOptions{}, chaosEvent(id, ""))))
 		}
 		add(s, "kept")
 		pgtest.Exec(t, dsn, "CREATE TABLE before AS SELECT * FROM patchlog.sessions; CREATE TABLE ids AS SELECT * FROM patchlog.ids")
@@ -170,7 +171,7 @@ func TestWatchLost(t *testing.T) {
 			DELETE FROM patchlog.ids d USING before b WHERE d.num = b.num AND d.seq > b.last;
 			COMMIT;
 			DROP TABLE before; DROP TABLE ids`)
-		after := must(pg.Open(ctx, dsn, store.Options{}, pg.Options{}))(t)
+		after := testlog.Must(pg.Open(ctx, dsn, store.Options{}, pg.Options{}))(t)
 		for i := range instead {
 			add(after, fmt.Sprint("instead", i))
 		}
@@ -181,22 +182,22 @@ func TestWatchLost(t *testing.T) {
 		if len(f.errs) != 1 || !errors.Is(f.errs[0], store.ErrNotFound) || !strings.Contains(f.errs[0].Error(), "lost") {
 			t.Errorf("errors %v", f.errs)
 		}
-		wantNil(t, after.Close())
+		testlog.WantNil(t, after.Close())
 	}
 }
 
 // Close does not wait for the answer to a watcher's question.
 func TestWatchClose(t *testing.T) {
 	proxy, through := newProxy(t, pgtest.New(t))
-	s := must(pg.Open(ctx, through, store.Options{}, pg.Options{StatementTimeout: time.Hour}))(t)
+	s := testlog.Must(pg.Open(ctx, through, store.Options{}, pg.Options{StatementTimeout: time.Hour}))(t)
 	key := keyOf("watched")
-	no(t, failure(s.Create(ctx, key, nil)))
+	testlog.NoError(t, testlog.ErrorOf(s.Create(ctx, key, nil)))
 	f := follow(ctx, s, key, 1)
 	proxy.plan(1, allHalfOpen)
 	for proxy.count() == 0 {
 		time.Sleep(time.Millisecond)
 	}
-	wantNil(t, s.Close())
+	testlog.WantNil(t, s.Close())
 	<-f.done
 	if len(f.errs) != 1 || !errors.Is(f.errs[0], store.ErrClosed) {
 		t.Errorf("errors %v", f.errs)
