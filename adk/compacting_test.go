@@ -736,7 +736,7 @@ func counted(says string, calls *atomic.Int32) modelFunc {
 	}
 }
 
-// exchanges appends so many exchanges of some length to a session of an app.
+// exchanges appends n questions with their answers to a session of an app.
 func exchanges(t *testing.T, svc *adk.Service, app string, n int) session.Session {
 	t.Helper()
 	r, err := svc.Create(t.Context(), &session.CreateRequest{AppName: app, UserID: "user", SessionID: "s"})

@@ -786,8 +786,8 @@ func TestMigrateWrapped(t *testing.T) {
 	}
 }
 
-// A handle of a session that was deleted is refused, also if there is a new one of its name: whoever created and deleted them,
-// and whether the service has seen the new one before. What the first one began with is not the new one's.
+// A handle of a session that was deleted is refused, also if a new one has its name, through whichever service they were created and
+// deleted, and whether or not the service has seen the new one. The new one does not begin with the state of the first.
 func TestWrapDeletedSessions(t *testing.T) {
 	onEachBase(t, func(t *testing.T, base session.Service, s *adk.Service) {
 		for n, by := range [][3]session.Service{{s, s, s}, {s, base, base}, {s, base, s}, {base, s, s}, {base, base, s}} {

@@ -71,7 +71,7 @@ func TestExportNames(t *testing.T) {
 	}
 }
 
-// breaking is a backend of which so many more pages can be read.
+// breaking is a backend that fails once its number of reads is used up.
 type breaking struct {
 	backend.Backend
 	reads atomic.Int64

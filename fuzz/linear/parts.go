@@ -22,8 +22,7 @@ type operation struct {
 	shared  map[string]int // how many replies show an app's values so
 }
 
-// source marks the read of a forked session, whose moment may differ from that of the creation
-// of the fork.
+// source marks the read of a forked session: it may take effect at another time than the creation of the fork.
 const source ops.Kind = "source"
 
 // object is a session, the shared values of an app, or a lease. Each has its own model and order, so the checker need

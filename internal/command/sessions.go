@@ -47,7 +47,7 @@ func (a *app) statsCommand() *cobra.Command {
 		Long: `Bytes are those of the text form, of the whole log and of the visible events. Tokens are estimated.
 The prompt's size is estimated from the newest count that a model returned (usageMetadata), unless a
 patch was logged since. The state has the values that sessions share (app: and user: keys) as they are
-now; with --at, which shows an earlier timeFlag, they are left out.
+now; with --at, which shows an earlier moment, they are left out.
 
 Without KEY, it is the size of the database file: live bytes are in use, and 'patchlog vacuum' returns
 the free ones.`,

@@ -61,8 +61,8 @@ func (b *Backend) lone(ctx context.Context, c *pgx.Conn, text string, args []any
 	return err
 }
 
-// isUnprepared reports whether a statement did nothing since its connection is not always
-// the same one of the server's: what was prepared is not there, or is already.
+// isUnprepared reports whether a statement did nothing because a pooler gave the connection another one of the
+// server's: there the prepared statement is missing, or its name is taken.
 func isUnprepared(err error) bool {
 	var p *preparedError
 	return errors.As(err, &p) && hasCode(err, "26000", "42P05")
