@@ -18,10 +18,7 @@ func TestAllocations(t *testing.T) {
 	for n := range 2000 {
 		log = append(log, patch.Record{Seq: uint64(n + 1), Event: event(fmt.Sprint("e", n), "k=1")})
 	}
-	v, err := fold.New("", nil).Apply(log...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	v := testlog.Must(fold.New("", nil).Apply(log...))(t)
 	next := patch.Record{Seq: v.Seq() + 1, Event: event("next", "k=2")}
 	splice := patch.Record{Seq: v.Seq() + 1, Patch: patch.NewSplice(1000, 10, event("r")).WithID("p")}
 	do := func(r patch.Record) func() {
@@ -49,6 +46,39 @@ func TestAllocations(t *testing.T) {
 		c.do() // caches of the view
 		if n := testing.AllocsPerRun(50, c.do); n > c.most {
 			t.Errorf("%s: %v allocations, at most %v", name, n, c.most)
+		}
+	}
+}
+
+// RevertTargets of a late patch does not collect the reverts before that patch.
+func TestStandingLooksBackNoFurther(t *testing.T) {
+	v := view(t, "e1", "e2")
+	apply := func(p *patch.PatchEvent) {
+		if v = logged(t, v, patch.Record{Patch: p}); v.SkippedCount() > 0 {
+			t.Fatal(p)
+		}
+	}
+	allocs := func(id string) float64 {
+		return testing.AllocsPerRun(5, func() {
+			if ids, err := v.RevertTargets(id); err != nil || ids[0] != id {
+				t.Fatal(ids, err)
+			}
+		})
+	}
+	few := 0.0
+	for i := range 2000 {
+		id := fmt.Sprint("p", i)
+		apply(patch.NewSplice(0, 1).WithID(id))
+		if i == 0 {
+			few = allocs(id)
+		}
+		apply(patch.NewRevert(id).WithID("r" + id))
+	}
+	for i, group := range []string{"", "g"} {
+		id := fmt.Sprint("last", i)
+		apply(patch.NewSplice(0, 1).WithID(id).WithGroup(group))
+		if many := allocs(id); many > few {
+			t.Errorf("group %q: %v allocations after 2,000 reverts, %v before", group, many, few)
 		}
 	}
 }

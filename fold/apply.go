@@ -8,16 +8,15 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// Apply returns the view after more records, in their order. Whatever they say, it is
-// total: a patch that cannot be applied is listed in [View.Skipped] and changes
-// nothing else but Seq and PatchSeq. The error matches [ErrSeq] if the records do not follow the
-// view and each other without a gap; the view is v then. It is a *[NeedError] if one of them is a
-// revert, and what it brings back is neither at hand nor among the records; the view then stands before it, and applying
-// can go on from there.
+// Apply returns the view after more records, in their order. A patch that cannot be applied is listed in
+// [View.Skipped] and changes only Seq and PatchSeq. If the records do not follow the view without a gap, the error
+// matches [ErrSeq] and the view is v. If a record is a revert of events that are neither supplied
+// ([View.WithRecords]) nor among the records, the error is a *[MissingRecordsError] and the view is the one before
+// the revert, so that the caller can go on from there.
 func (v View) Apply(records ...patch.Record) (View, error) {
 	if len(records) == 1 {
 		next, err := v.apply(records[0])
-		next.hand = nil
+		next.supplied = nil
 		return next, err
 	}
 	if len(records) == 0 {
@@ -25,42 +24,42 @@ func (v View) Apply(records ...patch.Record) (View, error) {
 	}
 	f := folding{view: v, own: &owner{}}
 	if slices.ContainsFunc(records, func(r patch.Record) bool { return r.Patch != nil && r.Patch.Type() == patch.Revert }) {
-		f.view.hand = slices.Concat(v.hand, records)
+		f.view.supplied = slices.Concat(v.supplied, records)
 	}
 	var err error
 	for _, r := range records {
-		if err = f.record(r); err != nil {
+		if err = f.addRecord(r); err != nil {
 			break
 		}
 	}
-	if err != nil && !errors.As(err, new(*NeedError)) {
+	if err != nil && !errors.As(err, new(*MissingRecordsError)) {
 		return v, err
 	}
 	f.flush()
-	return f.view.fresh(), err
+	return f.view.withNewCaches(), err
 }
 
-// apply is Apply of one record, but the view keeps what it has at hand.
+// apply is Apply of one record, but the view keeps its supplied records.
 func (v View) apply(r patch.Record) (View, error) {
 	f := folding{view: v}
-	if err := f.record(r); err != nil {
+	if err := f.addRecord(r); err != nil {
 		return v, err
 	}
 	f.flush()
-	return f.view.derived(v, r.Event), nil
+	return f.view.withCachesOf(v, r.Event), nil
 }
 
-// edited returns the view after a patch that does the edit.
-func (v View) edited(e edit) View {
+// applyEdit returns the view after a patch with the given edit.
+func (v View) applyEdit(e edit) View {
 	f := folding{view: v}
-	_ = f.view.load() // which [View.check] has done
-	f.edit(e, v.seq+1)
-	return f.view.derived(v, nil)
+	_ = f.view.load() // [View.check] has loaded it
+	f.applyEdit(e, v.seq+1)
+	return f.view.withCachesOf(v, nil)
 }
 
-// derived gives a view the caches of the one before it, as far as they hold. event is
+// withCachesOf returns the view with the caches of the view before it, where they are still valid. event is
 // the one appended event, or nil after any other change.
-func (v View) derived(before View, event *patch.Event) View {
+func (v View) withCachesOf(before View, event *patch.Event) View {
 	v.pairs = &pairingCache{}
 	if event != nil {
 		var ok bool
@@ -73,16 +72,16 @@ func (v View) derived(before View, event *patch.Event) View {
 	return v.withState()
 }
 
-// folding is a fold under way: a view, and events that its sequence has still to get.
-// Adding them in one go is what makes long folds cheap.
+// folding is a fold in progress: a view, and events that its sequence does not have yet. They are added
+// together, which makes long folds cheap.
 type folding struct {
 	view    View
-	own     *owner // nil for a single record, which has nothing to change twice
+	own     *owner // nil for a single record
 	pending []node
-	made    []node // the room for the nodes of a patch
+	made    []node // buffer for the nodes of a patch
 }
 
-func (f *folding) record(r patch.Record) error {
+func (f *folding) addRecord(r patch.Record) error {
 	v := &f.view
 	if r.Seq != v.seq+1 {
 		return fmt.Errorf("%w: record %d after record %d", ErrSeq, r.Seq, v.seq)
@@ -93,7 +92,7 @@ func (f *folding) record(r patch.Record) error {
 		if id := r.Event.InvocationID(); id != "" {
 			v.invocation = id
 		}
-		f.pending = append(f.pending, node{event: v.kept(r.Event), seq: r.Seq})
+		f.pending = append(f.pending, node{event: r.Event, seq: r.Seq})
 	case r.Patch != nil:
 		f.flush()
 		if err := v.load(); err != nil {
@@ -101,10 +100,10 @@ func (f *folding) record(r patch.Record) error {
 		}
 		e, err := v.edit(r.Patch)
 		if err == nil {
-			f.edit(e, r.Seq)
+			f.applyEdit(e, r.Seq)
 			return nil
 		}
-		if errors.As(err, new(*NeedError)) || errors.Is(err, patch.ErrCorrupt) {
+		if errors.As(err, new(*MissingRecordsError)) || errors.Is(err, patch.ErrCorrupt) {
 			return err
 		}
 		v.seq, v.patchSeq = r.Seq, r.Seq
@@ -115,8 +114,8 @@ func (f *folding) record(r patch.Record) error {
 	return nil
 }
 
-// edit does what the patch with the seq does.
-func (f *folding) edit(e edit, seq uint64) {
+// applyEdit applies the edit of the patch with the seq.
+func (f *folding) applyEdit(e edit, seq uint64) {
 	v := &f.view
 	v.seq, v.patchSeq = seq, seq
 	if e.isReceipt() {
@@ -125,15 +124,12 @@ func (f *folding) edit(e edit, seq uint64) {
 	c := newCut(v, e, seq)
 	if e.pin == nil {
 		f.made = e.nodes(f.made[:0], c)
-		for i := range f.made {
-			f.made[i].event = v.kept(f.made[i].event)
-		}
 		v.nodes = v.nodes.splice(f.own, e.lo, e.hi, f.made)
 	} else {
 		v.pins = v.pins.with(*e.pin)
 	}
 	v.patches = c.after(v.patches)
-	v.held += c.footprint()
+	v.patchBytes += c.footprint()
 }
 
 func (f *folding) flush() {
@@ -161,23 +157,22 @@ func reasonOf(err error) patch.Flaw {
 	}
 }
 
-// edit is what a patch does to a view's sequence. Check and Apply both go by it.
+// edit is the effect of a patch on a view's sequence. Check and Apply share it.
 type edit struct {
 	patch      *patch.PatchEvent
 	first, end int // the visible events that it removes
 	lo, hi     int // the nodes that it removes
 
-	target *cut   // of a revert: the patch that it takes back
-	back   []node // and what that had taken out
+	target   *cut   // of a revert: the patch that it reverts
+	restored []node // of a revert: the nodes that its target removed
 
-	pin *pinChange // of a pin, an unpin, and the revert of one, which remove nothing
+	pin *pinChange // of a pin, an unpin, and the revert of one; they remove nothing
 }
 
-// edit finds out what a patch does, or why it cannot be applied. A splice and a summarise take out
-// the nodes from that of V[start] to that of V[start+count-1], with the markers between them; of
-// count 0 none, directly before the node of V[start]. A truncate_before takes out all nodes before
-// that of its event. In their place come the events that the patch has, or else one marker. An
-// error that is a *[NeedError] leaves open whether it can be applied.
+// edit returns the effect of a patch, or why it cannot be applied. A splice and a summarise remove the nodes
+// from V[start] to V[start+count-1] with the markers between them, or none directly before V[start] if count
+// is 0. A truncate_before removes all nodes before its event. The events of the patch take their place, or one
+// marker. After a *[MissingRecordsError] the patch may still apply.
 func (v *View) edit(p *patch.PatchEvent) (edit, error) {
 	if err := p.Validate(); err != nil {
 		return edit{}, err
@@ -197,7 +192,7 @@ func (v *View) edit(p *patch.PatchEvent) (edit, error) {
 		if !ok {
 			return edit{}, notVisible(p)
 		}
-		_, e.hi = v.nodes.at(i)
+		_, e.hi = v.nodes.visibleAt(i)
 		e.end = i
 		return e, nil
 	}
@@ -215,11 +210,11 @@ func (v *View) edit(p *patch.PatchEvent) (edit, error) {
 	e.first, e.end = start, start+count
 	switch {
 	case count > 0:
-		_, e.lo = v.nodes.at(start)
-		_, last := v.nodes.at(start + count - 1)
+		_, e.lo = v.nodes.visibleAt(start)
+		_, last := v.nodes.visibleAt(start + count - 1)
 		e.hi = last + 1
 	case start < n:
-		_, e.lo = v.nodes.at(start)
+		_, e.lo = v.nodes.visibleAt(start)
 		e.hi = e.lo
 	default:
 		e.lo = v.nodes.len()
@@ -228,27 +223,27 @@ func (v *View) edit(p *patch.PatchEvent) (edit, error) {
 	return e, nil
 }
 
-// nodes appends what the patch of the cut puts in: its events, or a marker; a revert's
-// marker and what it brings back.
+// nodes appends the nodes that the patch of the cut adds: its events or a marker; of a revert, its marker and
+// the nodes that it restores.
 func (e edit) nodes(nodes []node, c *cut) []node {
 	if e.target != nil {
-		return append(append(nodes, node{seq: c.seq, cut: c}), e.back...)
+		return append(append(nodes, node{seq: c.seq, cut: c}), e.restored...)
 	}
 	nodes = e.appendNew(nodes)
-	if c.puts = len(nodes) > 0; !c.puts {
+	if c.addsEvents = len(nodes) > 0; !c.addsEvents {
 		nodes = append(nodes, node{})
 	}
-	c.made = int32(len(nodes))
+	c.nodeCount = int32(len(nodes))
 	for i := range nodes {
 		nodes[i].seq, nodes[i].index, nodes[i].cut = c.seq, int32(i), c
 	}
-	if c.out.hasEvents() {
+	if c.removed.hasEvents() {
 		c.standIns = standInsOf(nodes)
 	}
 	return nodes
 }
 
-// appendNew appends nodes of the patch's own events.
+// appendNew appends nodes for the patch's own events.
 func (e edit) appendNew(nodes []node) []node {
 	switch e.patch.Type() {
 	case patch.Splice:
@@ -261,11 +256,10 @@ func (e edit) appendNew(nodes []node) []node {
 	return nodes
 }
 
-// added returns the visible nodes that the patch puts in; only those that a revert brings
-// back say where they come from.
+// added returns the visible nodes that the patch adds; only those that a revert restores have an identity.
 func (e edit) added() []node {
 	if e.target != nil {
-		return slices.DeleteFunc(slices.Clone(e.back), func(n node) bool { return n.event == nil })
+		return slices.DeleteFunc(slices.Clone(e.restored), func(n node) bool { return n.event == nil })
 	}
 	return e.appendNew(nil)
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/patchlog-dev/patchlog/fold"
+	"github.com/patchlog-dev/patchlog/internal/testlog"
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
@@ -81,9 +82,7 @@ func TestOrphansOfGroupsAreNamed(t *testing.T) {
 func TestBasesOfBatch(t *testing.T) {
 	v := apply(t, view(t, "e1", "e2", "e3"), patch.NewSplice(0, 1).WithID("p"))
 	one := func(base uint64) *patch.PatchEvent { return patch.NewSplice(0, 1).WithBase(base) }
-	if _, err := v.Preview([]*patch.PatchEvent{one(3), one(4)}, fold.CheckOptions{}); !errors.Is(err, fold.ErrConflict) {
-		t.Errorf("an old base: %v", err)
-	}
+	testlog.ErrorIs(t, testlog.ErrorOf(v.Preview([]*patch.PatchEvent{one(3), one(4)}, fold.CheckOptions{})), fold.ErrConflict, "an old base")
 	if _, err := v.Preview([]*patch.PatchEvent{one(4), one(0)}, fold.CheckOptions{}); err != nil {
 		t.Errorf("an old base of the second: %v", err)
 	}
@@ -97,7 +96,7 @@ func TestStanding(t *testing.T) {
 		patch.NewSplice(3, 1).WithID("a").WithGroup("g"), patch.NewSplice(0, 1).WithID("b").WithGroup("g"),
 		patch.NewSplice(0, 1).WithID("c"), patch.NewPin("e3").WithID("d").WithGroup("g"))
 	say := func(id string) string {
-		standing, err := v.Standing(id)
+		standing, err := v.RevertTargets(id)
 		if err != nil {
 			return err.Error()
 		}
@@ -131,7 +130,7 @@ func TestStanding(t *testing.T) {
 	do(patch.NewRevert("b").WithID("rb").WithGroup("h"))
 	is("b", "a")
 	do(patch.NewRevert("a").WithID("ra").WithGroup("h"))
-	is("b", `revert blocked: patch "b" has been taken back already, by revert "rb"`)
+	is("b", `revert blocked: patch "b" is already reverted, by revert "rb"`)
 	is("ra", "ra rb")
 	do(patch.NewRevert("ra").WithID("rra"))
 	is("ra", "rb")

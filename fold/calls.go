@@ -2,26 +2,26 @@ package fold
 
 import "slices"
 
-// Call is a function call in a visible log, and what answers it.
+// Call is a function call in a visible log, with its responses.
 type Call struct {
 	Index     int    // of its event in the visible log
 	Part      int    // among the parts of the event's content
 	ID        string // the call id; may be empty
 	Name      string // of the function
-	Responses []int  // indices of the events that answer or amend it, in order; nil if none does
+	Responses []int  // indices of the events that answer or amend it, in order; nil if there are none
 
-	// Held says that a patch must not hide it: it is long-running and the user's side
-	// has not answered, or it is of the newest invocation and nothing has.
-	Held bool
+	// MustStay says that a patch must not hide the call: it is long-running and has no response from
+	// the user's side, or it belongs to the newest invocation and has no response.
+	MustStay bool
 
-	// Newest says that it is of the newest invocation, answered or not: that of the newest
-	// regular event of the raw log that names one.
-	Newest bool
+	// InNewestInvocation says that the call belongs to the newest invocation, answered or not: the
+	// invocation of the newest regular event of the raw log that names one.
+	InNewestInvocation bool
 }
 
 // Calls returns the function calls of the visible log in their order, each with its
-// responses. The slice is the caller's own. It takes time linear in the number of visible
-// events once for each view, and then in the number of calls.
+// responses. The caller owns the slice. Calls takes time linear in the number of visible events
+// once for each view, and then in the number of calls.
 func (v View) Calls() []Call {
 	var all []Call
 	if v.pairs == nil { // the zero View
@@ -47,7 +47,7 @@ func (v View) Calls() []Call {
 func (v View) findCalls() []Call {
 	p := v.pairing()
 	calls := make([]Call, 0, p.calls)
-	at := make([]int32, 0, p.parts) // each part's place in calls; that of a response says nothing
+	at := make([]int32, 0, p.parts) // each call's index in calls, by the ordinal of its part
 	for i, e := range v.Events() {
 		for fp := range e.FunctionParts() {
 			at = append(at, int32(len(calls)))
@@ -62,7 +62,7 @@ func (v View) findCalls() []Call {
 			if !parts[i].Response || partner == unpaired {
 				continue
 			}
-			c := &calls[at[parts[partner].place]]
+			c := &calls[at[parts[partner].ordinal]]
 			if c.Responses == nil {
 				c.Responses, responses = responses[:0:1], responses[1:]
 			}
@@ -71,11 +71,11 @@ func (v View) findCalls() []Call {
 	}
 	for i := range calls {
 		c := &calls[i]
-		c.Newest = v.isNewest(c.Index)
+		c.InNewestInvocation = v.isNewest(c.Index)
 		if e := v.At(c.Index); isLongRunning(e, c.ID) {
-			c.Held = !slices.ContainsFunc(c.Responses, func(r int) bool { return v.At(r).Author() == "user" })
+			c.MustStay = !slices.ContainsFunc(c.Responses, func(r int) bool { return v.At(r).Author() == "user" })
 		} else if c.Responses == nil {
-			c.Held = c.Newest
+			c.MustStay = c.InNewestInvocation
 		}
 	}
 	return calls

@@ -70,13 +70,13 @@ func TestCallsHeld(t *testing.T) {
 		var got []string
 		v := view(t, c.log...)
 		for _, call := range v.Calls() {
-			if call.Held {
+			if call.MustStay {
 				got = append(got, call.ID)
 			}
 			// It is what the check refuses.
 			err := v.Check(patch.NewSplice(call.Index, 1), fold.CheckOptions{})
-			if hidden := err != nil && strings.Contains(err.Error(), "still open"); hidden != call.Held {
-				t.Errorf("%v: call %s is held: %v, but the check says %v", c.log, call.ID, call.Held, err)
+			if hidden := err != nil && strings.Contains(err.Error(), "still open"); hidden != call.MustStay {
+				t.Errorf("%v: call %s is held: %v, but the check says %v", c.log, call.ID, call.MustStay, err)
 			}
 		}
 		if got := strings.Join(got, " "); got != c.want {

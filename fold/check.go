@@ -8,45 +8,42 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// CheckOptions say which rules a patch is not held to. The zero value holds it to all.
+// CheckOptions lifts rules for patches. The zero value applies all of them.
 type CheckOptions struct {
-	// AllowOrphans accepts a patch that splits a function call from its response, or
-	// leaves a visible log that a model's API refuses.
+	// AllowOrphans accepts a patch that splits a function call from its response, or leaves a visible
+	// log that model APIs refuse.
 	AllowOrphans bool
 
 	// AllowPinned accepts a patch that hides a pinned event.
 	AllowPinned bool
 
-	// HideWaiting accepts a patch that hides a long-running call which the user's side
-	// has not answered, unless it is of the newest invocation. The caller restores
-	// the call when its answer arrives.
-	HideWaiting bool
+	// AllowWaiting accepts a patch that hides a long-running call without a response from the user's
+	// side, unless it belongs to the newest invocation. The caller must restore the call when the
+	// response arrives.
+	AllowWaiting bool
 
-	// AsOfNow accepts a patch whatever its base: it means the log as the view has it.
+	// AsOfNow ignores the patch's base: its indices refer to the log as the view has it.
 	AsOfNow bool
 }
 
-// Check reports whether an author may log the patch after the view's newest record;
-// nil means that [View.Apply] will do what the patch says. It judges in this order, and
-// the first refusal is the error:
+// Check reports whether an author may log the patch after the view's newest record. If it returns nil, [View.Apply]
+// will apply the patch. Check applies the rules in this order and returns the first refusal:
 //
 //   - [patch.ErrInvalid] if the patch is nil;
 //   - [ErrUnknownPatch], whatever the patch, if the log holds a patch of unknown type;
-//   - a *[ConflictError] if the log's newest patch is above the patch's base, and
-//     [patch.ErrInvalid] if the base is above the log's last seq; a patch without base
-//     means the log as the view has it;
+//   - a *[ConflictError] if the log's newest patch is above the patch's base, and [patch.ErrInvalid] if the
+//     base is above the log's last seq; a patch without base refers to the log as the view has it;
 //   - a *[patch.FieldError], which matches [patch.ErrInvalid], if its form is wrong;
-//   - [ErrOutOfRange] or [ErrEventNotFound]; for a revert a *[patch.FieldError] if there is
-//     no such patch, or a *[BlockedError];
-//   - a *[PinnedError] if it is no revert;
+//   - [ErrOutOfRange] or [ErrEventNotFound]; for a revert a *[patch.FieldError] if there is no such patch, or a
+//     *[BlockedError];
+//   - a *[PinnedError], unless it is a revert;
 //   - an *[OrphanError].
 //
-// The error is a *[NeedError] if the view cannot tell before it is given more of its log,
-// which happens for reverts alone. The caller checks whether the log
-// has the patch's id or group already.
+// For a revert, the error is a *[MissingRecordsError] if the view needs more records of its log to decide. Check
+// does not look for the patch's id or group in the log; that is up to the caller.
 //
-// Check takes time linear in the number of visible events, once for each view, and
-// then in the number of events that the patch touches.
+// Check takes time linear in the number of visible events once for each view, and then in the number of events
+// that the patch touches.
 func (v View) Check(p *patch.PatchEvent, opts CheckOptions) error {
 	_, err := v.check(p, opts)
 	return err
@@ -90,23 +87,20 @@ func (v View) check(p *patch.PatchEvent, opts CheckOptions) (edit, error) {
 	return e, nil
 }
 
-// Preview returns the view that the patches would give if they were logged together, in their order,
-// or the error with which an author is refused to; nil patches are none. [View.Diff] says what would go and
-// come. Each patch is judged as [View.Check] does,
-// on the log as the ones before leave it, but for two things: only the first one's base
-// is looked at, since its author has seen the others; and neighbours of one group are
-// judged as one patch in whether they orphan calls, after all else. The first refusal is
-// the error. A *[NeedError] says what is needed up to there; when that is handed in, more
-// may be.
+// Preview returns the view that the patches would give if they were logged together, in their order, or the
+// first refusal. [View.Diff] lists the differences. Each patch is checked as [View.Check] does, on the log as
+// the patches before it leave it, with two exceptions: only the first patch's base counts, since its author has
+// seen the others; and adjacent patches of one group are checked for orphans as one patch, after all else. A
+// *[MissingRecordsError] names the records needed so far; once they are supplied, another may follow.
 func (v View) Preview(patches []*patch.PatchEvent, opts CheckOptions) (View, error) {
 	if slices.Contains(patches, nil) {
 		return View{}, fmt.Errorf("%w: a patch is nil", patch.ErrInvalid)
 	}
-	hand := slices.Clip(v.hand)
-	for i, p := range patches { // a revert may need what those before it put in
+	hand := slices.Clip(v.supplied)
+	for i, p := range patches { // a revert may restore events of patches before it
 		hand = append(hand, patch.Record{Seq: v.seq + 1 + uint64(i), Patch: p})
 	}
-	at := v.With(hand)
+	at := v.WithRecords(hand)
 	at.plan = &needs{}
 	for i := 0; i < len(patches); {
 		end := i + 1
@@ -114,26 +108,26 @@ func (v View) Preview(patches []*patch.PatchEvent, opts CheckOptions) (View, err
 			end++
 		}
 		next, err := at.checkGroup(patches[i:end], opts)
-		if need := at.plan.upTo(v.seq); need != nil {
-			return View{}, need // whatever was found: it was looked for in placeholders
+		if need := at.plan.missing(v.seq); need != nil {
+			return View{}, need // other results are about placeholders
 		}
 		if err != nil {
 			return View{}, err
 		}
 		at, i, opts.AsOfNow = next, end, true
 	}
-	at.hand, at.plan = nil, nil
+	at.supplied, at.plan = nil, nil
 	return at, nil
 }
 
-// checkGroup judges patches as one.
+// checkGroup checks patches as one.
 func (v View) checkGroup(patches []*patch.PatchEvent, opts CheckOptions) (View, error) {
 	if len(patches) == 1 {
 		e, err := v.check(patches[0], opts)
 		if err != nil {
 			return View{}, err
 		}
-		return v.edited(e), nil
+		return v.applyEdit(e), nil
 	}
 	each := opts
 	each.AllowOrphans = true
@@ -143,7 +137,7 @@ func (v View) checkGroup(patches []*patch.PatchEvent, opts CheckOptions) (View, 
 		if err != nil {
 			return View{}, err
 		}
-		at, each.AsOfNow = at.edited(e), true
+		at, each.AsOfNow = at.applyEdit(e), true
 	}
-	return at, v.checkChange(at, opts)
+	return at, v.checkTogether(at, opts)
 }

@@ -1,26 +1,24 @@
 package fold
 
-// Difference says what has become of a view in another one of the same session, or
-// would become of it by a patch.
+// Difference is the difference between two views of a session.
 type Difference struct {
 	Before, After View
 
-	First   int     // the first visible index at which an event goes or comes; a provider's prompt cache can reuse what is before it
-	Removed []Entry // visible events of Before that After does not show, in order
-	Added   []Entry // visible events of After that Before does not show, in order
+	FirstChanged int     // the first visible index with another event; a provider's prompt cache can reuse the events before it
+	Removed      []Entry // visible events of Before that After does not show, in order
+	Added        []Entry // visible events of After that Before does not show, in order
 
-	StateChanged []string // keys that are set otherwise, or in one view only, in order
-	TokensSaved  int      // about how many tokens less the other view takes in a model's prompt
+	StateChanged []string // keys with another value, or set in one view only, in order
+	TokensSaved  int      // about how many tokens fewer After takes in a model's prompt
 }
 
-// Diff returns how another view of the same session differs from v. It takes time in the
-// number of events that are visible in either. Events that are in both never change
-// their order.
+// Diff returns the difference from v to another view of the same session. It takes time linear in the number of
+// visible events of both. Events that are visible in both have the same order.
 func (v View) Diff(other View) Difference {
 	d := Difference{Before: v, After: other}
 	before, after := v.visibleNodes(), other.visibleNodes()
-	for d.First < min(len(before), len(after)) && before[d.First].id() == after[d.First].id() {
-		d.First++
+	for d.FirstChanged < min(len(before), len(after)) && before[d.FirstChanged].id() == after[d.FirstChanged].id() {
+		d.FirstChanged++
 	}
 	d.Removed = v.without(before, after)
 	d.Added = other.without(after, before)
@@ -31,15 +29,13 @@ func (v View) Diff(other View) Difference {
 
 func (v View) visibleNodes() []*node {
 	nodes := make([]*node, 0, v.Len())
-	for n := range v.nodes.all {
-		if n.event != nil {
-			nodes = append(nodes, n)
-		}
+	for _, n := range v.visible(0, v.Len()) {
+		nodes = append(nodes, n)
 	}
 	return nodes
 }
 
-// without returns the entries of those of the view's visible nodes that are not among the others.
+// without returns the entries of the view's visible nodes that are not among the others.
 func (v View) without(nodes, others []*node) []Entry {
 	present := make(map[nodeID]bool, len(others))
 	for _, n := range others {
@@ -54,7 +50,7 @@ func (v View) without(nodes, others []*node) []Entry {
 	return out
 }
 
-// changed returns the keys of which the other delta says something else, in order.
+// changed returns the keys whose value differs in the other delta, in order.
 func (d delta) changed(other delta) []string {
 	var keys []string
 	for len(d) > 0 || len(other) > 0 {

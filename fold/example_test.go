@@ -111,20 +111,20 @@ func ExampleView_Entry() {
 	// Output: s 5 true
 }
 
-func ExampleNeedError() {
+func ExampleMissingRecordsError() {
 	log := []patch.Record{{Seq: 1, Event: event("e1")}, {Seq: 2, Event: event("e2")}, {Seq: 3, Patch: patch.NewSplice(0, 1).WithID("p")}}
 	v, _ := fold.New("", nil).Apply(log...) // e1 is not in memory any more
 
 	revert := patch.Record{Seq: 4, Patch: patch.NewRevert("p")}
 	_, err := v.Apply(revert)
 	fmt.Println(err)
-	var need *fold.NeedError
+	var need *fold.MissingRecordsError
 	if errors.As(err, &need) {
-		v, err = v.With(log[need.Seqs[0]-1:]).Apply(revert)
+		v, err = v.WithRecords(log[need.Seqs[0]-1:]).Apply(revert)
 	}
 	fmt.Println(v.Len(), v.At(0).ID(), err)
 	// Output:
-	// the view lacks 1 records, from record 1 on; hand them in
+	// the view lacks 1 records, from record 1 on; supply them
 	// 2 e1 <nil>
 }
 
@@ -146,11 +146,11 @@ func ExampleView_IsPinned() {
 	fmt.Println(v.Check(patch.NewSplice(0, 1), fold.CheckOptions{AllowPinned: true, AllowOrphans: true}))
 	// Output:
 	// true false
-	// pinned: the patch would hide visible event 0 (id "question"); unpin it, leave it in sight, or allow pinned events to be hidden
+	// pinned: the patch would hide visible event 0 (id "question"); unpin it, keep it visible, or allow pinned events to be hidden
 	// <nil>
 }
 
-func ExampleView_Standing() {
+func ExampleView_RevertTargets() {
 	log := exampleLog()
 	for i, p := range []*patch.PatchEvent{
 		patch.NewSplice(3, 1).WithGroup("g"), patch.NewSplice(0, 1).WithGroup("g"), patch.NewRevert("p0"),
@@ -158,7 +158,7 @@ func ExampleView_Standing() {
 		log = append(log, patch.Record{Seq: uint64(len(log) + 1), Patch: p.WithID(fmt.Sprint("p", i))})
 	}
 	v, _ := fold.View{}.Apply(log...)
-	fmt.Println(v.Standing("p1")) // p0 has been taken back
+	fmt.Println(v.RevertTargets("p1")) // p0 has been taken back
 	// Output: [p1] <nil>
 }
 
@@ -173,7 +173,7 @@ func ExampleView_Diff() {
 	for _, e := range d.Added {
 		fmt.Println("+", e.Index, e.Event.ID())
 	}
-	fmt.Println("from", d.First, "on;", len(d.StateChanged), "state keys")
+	fmt.Println("from", d.FirstChanged, "on;", len(d.StateChanged), "state keys")
 	// Output:
 	// - 1 call
 	// - 2 response
@@ -188,7 +188,7 @@ func ExampleView_Rewind() {
 	fmt.Println(err)
 	for _, p := range patches {
 		fmt.Println(p)
-		v, _ = v.With(log).Apply(patch.Record{Seq: v.Seq() + 1, Patch: p})
+		v, _ = v.WithRecords(log).Apply(patch.Record{Seq: v.Seq() + 1, Patch: p})
 	}
 	fmt.Println(v.Len(), v.State())
 	// Output:
@@ -212,7 +212,7 @@ func ExampleView_Values() {
 }
 
 // A view is handed the records that a revert brings back, wherever they are kept.
-func ExampleView_With() {
+func ExampleView_WithRecords() {
 	log := map[uint64]patch.Record{1: {Seq: 1, Event: event("e1")}, 2: {Seq: 2, Event: event("e2")}, 3: {Seq: 3, Patch: patch.NewSplice(0, 2).WithID("p")}}
 	v := fold.New("", nil)
 	for seq := range uint64(3) {
@@ -220,12 +220,12 @@ func ExampleView_With() {
 	}
 	revert := patch.Record{Seq: 4, Patch: patch.NewRevert("p")}
 	after, err := v.Apply(revert)
-	for need := (*fold.NeedError)(nil); errors.As(err, &need); {
+	for need := (*fold.MissingRecordsError)(nil); errors.As(err, &need); {
 		var records []patch.Record
 		for _, seq := range need.Seqs {
 			records = append(records, log[seq])
 		}
-		after, err = v.With(records).Apply(revert)
+		after, err = v.WithRecords(records).Apply(revert)
 	}
 	fmt.Println(v.Len(), after.Len(), err)
 	// Output: 0 2 <nil>
@@ -236,9 +236,9 @@ func ExampleRestore() {
 	log := []patch.Record{{Seq: 1, Event: event("e1")}, {Seq: 2, Event: event("e2")}, {Seq: 3, Patch: patch.NewSplice(0, 1).WithID("p")}}
 	v, _ := fold.New("", nil).Apply(log...)
 	form, _ := v.AppendBinary(nil)
-	restored, err := fold.Restore(fold.New("", nil).With(log[1:2]), form, 3) // with the records of what is visible
+	restored, err := fold.Restore(fold.New("", nil).WithRecords(log[1:2]), form, 3) // with the records of what is visible
 	fmt.Println(restored.Len(), err)
-	after, err := restored.With(log[:1]).Apply(patch.Record{Seq: 4, Patch: patch.NewRevert("p")})
+	after, err := restored.WithRecords(log[:1]).Apply(patch.Record{Seq: 4, Patch: patch.NewRevert("p")})
 	fmt.Println(after.Len(), err)
 	// Output:
 	// 1 <nil>
@@ -254,7 +254,7 @@ func ExampleView_History() {
 	log := []patch.Record{{Seq: 1, Event: event("e1")}, {Seq: 2, Event: event("e2")}, {Seq: 3, Event: event("e3")},
 		{Seq: 4, Patch: patch.NewSummarise(0, 2, summary)}, {Seq: 5, Patch: patch.NewSplice(1, 1)}}
 	v, _ := fold.New("", nil).Apply(log...)
-	history, err := v.With(log).History()
+	history, err := v.WithRecords(log).History()
 	fmt.Println(v.Len(), "for a model, for people", len(history), err)
 	for _, e := range history {
 		fmt.Println(e.Event.ID(), "in the place of", v.At(e.Index).ID())
@@ -290,10 +290,10 @@ func ExampleView_Cuts() {
 		fmt.Println(err) // the view was restored
 	}
 	for c := range cuts {
-		for ref := range c.Out {
+		for ref := range c.Removed {
 			fmt.Println("patch", c.Seq, "took out the event of record", ref.Seq)
 		}
-		fmt.Println("and put in", c.Puts)
+		fmt.Println("and put in", c.Added)
 	}
 	// Output:
 	// patch 5 took out the event of record 1
@@ -302,10 +302,10 @@ func ExampleView_Cuts() {
 	// and put in 1
 }
 
-func ExampleView_Hidden() {
+func ExampleView_HiddenSince() {
 	v := exampleView()
 	v, _ = v.Apply(patch.Record{Seq: 5, Patch: patch.NewSplice(0, 1).WithID("p")})
-	since, err := v.Hidden()
+	since, err := v.HiddenSince()
 	fmt.Println(since, err)
 	// Output: map[{1 0}:5] <nil>
 }
@@ -315,11 +315,4 @@ func ExampleView_WithEdition() {
 	again := exampleView().WithEdition(1) // read anew, after something was erased
 	fmt.Println(before.Edition(), again.Edition())
 	// Output: 0 1
-}
-
-// A view of outlines says what a log comes to without holding its events.
-func ExampleView_Outline() {
-	v, _ := fold.New("", nil).Outline().Apply(patch.Record{Seq: 1, Event: event("e1", "k=1")}, patch.Record{Seq: 2, Event: event("e2")})
-	fmt.Println(v.Len(), v.State(), v.At(0).ID() == "")
-	// Output: 2 map[k:1] true
 }

@@ -1,4 +1,4 @@
 package fold
 
 // CheckOrphans is what [View.Preview] judges a group by.
-func (v View) CheckOrphans(after View, opts CheckOptions) error { return v.checkChange(after, opts) }
+func (v View) CheckOrphans(after View, opts CheckOptions) error { return v.checkTogether(after, opts) }

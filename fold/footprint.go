@@ -6,28 +6,26 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// Footprint returns about how many bytes of memory the view takes, most of which it
-// shares with the session's other views: the visible events, and what its patches keep
-// of what they hid. It takes time in the number of visible events, but for those that a view was asked
-// about from which this one was made.
+// Footprint estimates the memory of the view in bytes: its visible events, and what its patches keep of hidden
+// ones. The session's other views share most of it. It takes time linear in the visible events that were not
+// measured before in a view that this one was made from.
 func (v View) Footprint() int {
-	return int(unsafe.Sizeof(v)) + changesFootprint(v.initial) + v.held + v.nodes.footprint()
+	return int(unsafe.Sizeof(v)) + changesFootprint(v.initial) + v.patchBytes + v.nodes.footprint()
 }
 
-// nodeBytes is about what a node takes in memory besides its event, with its share of the
-// chunks.
+// nodeBytes is about what a node takes in memory besides its event.
 const nodeBytes = 64
 
-// footprint returns about what the nodes take in memory. It is computed once for each chunk, and not
-// while this is made: that takes a look at every event, which folding does not.
+// footprint returns about what the nodes take in memory. It is computed once for each chunk, on first use,
+// because folding does not look at every event.
 func (s *sequence) footprint() (n int) {
 	for c := range s.chunks {
-		known := c.bytes.Load()
-		if known == 0 {
-			known = int64(footprintOf(c.nodes))
-			c.bytes.Store(known)
+		bytes := c.bytes.Load()
+		if bytes == 0 {
+			bytes = int64(footprintOf(c.nodes))
+			c.bytes.Store(bytes)
 		}
-		n += int(known)
+		n += int(bytes)
 	}
 	return n
 }
@@ -42,20 +40,20 @@ func footprintOf(nodes []node) int {
 	return n
 }
 
-// cutBytes is about what a patch takes in memory besides what it took out and carries.
+// cutBytes is about what a patch takes in memory besides its removed run and its delta.
 const cutBytes = int(unsafe.Sizeof(cut{})) + 128
 
-// footprint is about what a patch keeps in memory of what it hid.
+// footprint is about what a patch keeps in memory of hidden events.
 func (c *cut) footprint() int {
-	return cutBytes + len(c.id) + len(c.group) + changesFootprint(c.carries) +
-		len(c.out.pieces)*int(unsafe.Sizeof(piece{})) + len(c.standIns)*int(unsafe.Sizeof(standIn{}))
+	return cutBytes + len(c.id) + len(c.group) + changesFootprint(c.carriedDelta) +
+		len(c.removed.pieces)*int(unsafe.Sizeof(piece{})) + len(c.standIns)*int(unsafe.Sizeof(standIn{}))
 }
 
 // changesFootprint returns about how many bytes of memory changes take.
 func changesFootprint(changes []patch.Change) int {
 	n := len(changes) * int(unsafe.Sizeof(patch.Change{}))
 	for i := range changes {
-		n += len(changes[i].Key) + changes[i].Value.Size()
+		n += len(changes[i].Key) + len(changes[i].Value.String())
 	}
 	return n
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/patchlog-dev/patchlog/fold"
+	"github.com/patchlog-dev/patchlog/internal/testlog"
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
@@ -23,10 +24,7 @@ func TestFootprint(t *testing.T) {
 	state := 0
 	fill := func(n int) (size int) {
 		for i := range n {
-			e, err := patch.ParseEvent(fmt.Appendf(nil, `{"id":"e%d","author":%q,"actions":{"stateDelta":{"k%d":%q}}}`, len(k.log), text, i, text))
-			if err != nil {
-				t.Fatal(err)
-			}
+			e := testlog.Must(patch.ParseEvent(fmt.Appendf(nil, `{"id":"e%d","author":%q,"actions":{"stateDelta":{"k%d":%q}}}`, len(k.log), text, i, text)))(t)
 			size += patch.Record{Event: e}.Size()
 			add(patch.Record{Event: e})
 		}

@@ -10,16 +10,14 @@ import (
 
 	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/fuzz"
+	"github.com/patchlog-dev/patchlog/internal/testlog"
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
 // historyOf returns the ids of a view's history.
 func historyOf(t *testing.T, v fold.View) string {
 	t.Helper()
-	entries, err := v.History()
-	if err != nil {
-		t.Fatal(err)
-	}
+	entries := testlog.Must(v.History())(t)
 	var ids []string
 	for _, e := range entries {
 		id := e.Event.ID()
@@ -94,68 +92,47 @@ func TestHistory(t *testing.T) {
 			keep(splice(3, 2, "a #a summary", "b #b summary")).WithGroup("g"), keep(splice(1, 2)).WithGroup("g"), splice(1, 1)}, "e0 e2 e4 e5"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			v, log := view(t, raw...), recordsOf(raw)
-			for i, p := range c.patches {
-				r := patch.Record{Seq: uint64(len(raw) + i + 1), Patch: p}
-				log = append(log, r)
-				var err error
-				if v, err = v.With(log).Apply(r); err != nil {
-					t.Fatal(err)
-				}
+			log := logWith(raw, c.patches)
+			v := fold.New("", nil)
+			for _, r := range log {
+				v = testlog.Must(v.WithRecords(log[:r.Seq]).Apply(r))(t)
 			}
 			if n := v.SkippedCount(); n > 0 {
 				t.Fatalf("%d patches are skipped", n)
 			}
-			if got := historyOf(t, v.With(log)); got != c.want {
+			if got := historyOf(t, v.WithRecords(log)); got != c.want {
 				t.Errorf("history %s, want %s", got, c.want)
 			}
 		})
 	}
 }
 
-func recordsOf(lines []string) []patch.Record {
-	var out []patch.Record
-	for i, e := range events(lines...) {
-		out = append(out, patch.Record{Seq: uint64(i + 1), Event: e})
-	}
-	return out
-}
-
 // A view that lacks what it hides says what it needs, and no more than that.
 func TestHistoryNeeds(t *testing.T) {
-	log := recordsOf([]string{"e0", "e1", "e2", "e3"})
-	log = append(log,
-		patch.Record{Seq: 5, Patch: patch.NewSummarise(0, 2, event("s", "text:s")).WithID("p")},
-		patch.Record{Seq: 6, Patch: patch.NewSummarise(0, 2, event("t", "text:t")).WithID("q")})
-	v, err := fold.New("", nil).Apply(log...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var need *fold.NeedError
+	log := logWith([]string{"e0", "e1", "e2", "e3"}, []*patch.PatchEvent{
+		patch.NewSummarise(0, 2, event("s", "text:s")).WithID("p"), patch.NewSummarise(0, 2, event("t", "text:t")).WithID("q"),
+	})
+	v := testlog.Must(fold.New("", nil).Apply(log...))(t)
+	var need *fold.MissingRecordsError
 	if _, err := v.History(); !errors.As(err, &need) || !slices.Equal(need.Seqs, []uint64{1, 2, 3}) {
 		t.Errorf("needs %v", err)
 	}
-	if _, err := v.With(log[1:3]).History(); !errors.As(err, &need) || !slices.Equal(need.Seqs, []uint64{1, 2, 3}) {
+	if _, err := v.WithRecords(log[1:3]).History(); !errors.As(err, &need) || !slices.Equal(need.Seqs, []uint64{1, 2, 3}) {
 		t.Errorf("then needs %v", err)
 	}
-	if got := historyOf(t, v.With(log[:5])); got != "e0 e1 e2 e3" {
+	if got := historyOf(t, v.WithRecords(log[:5])); got != "e0 e1 e2 e3" {
 		t.Errorf("history %s", got)
 	}
 	wrong := slices.Clone(log[:5])
 	wrong[1] = patch.Record{Seq: 2, Patch: patch.NewSplice(0, 2)}
-	if _, err := v.With(wrong).History(); !errors.Is(err, patch.ErrCorrupt) {
-		t.Errorf("with another patch in the place of the record: %v", err)
-	}
+	testlog.ErrorIs(t, testlog.ErrorOf(v.WithRecords(wrong).History()), patch.ErrCorrupt, "with another patch in the place of the record")
 }
 
 // The history agrees with the reference model, and summaries do not change it.
 func TestPropertyHistory(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		records := fuzz.Records(fuzz.Options{Max: 40}).Draw(t, "records")
-		ref := fuzz.NewReference(nil)
-		for _, r := range records {
-			ref.Apply(r)
-		}
+		ref := fuzz.NewReference(nil, records...)
 		k := &keeper{t: t, log: records}
 		v := fold.New("", nil)
 		v = k.fold(v, records)
@@ -187,10 +164,7 @@ func TestPropertyHistory(t *testing.T) {
 		p := patch.NewSummarise(start, rapid.IntRange(1, v.Len()-start).Draw(t, "count"), event("the summary", "text:s"))
 		r := patch.Record{Seq: v.Seq() + 1, Patch: p.WithID("the patch")}
 		k.log = append(slices.Clone(records), r)
-		after, err := k.apply(v, r)
-		if err != nil {
-			t.Fatal(err)
-		}
+		after := testlog.Must(k.apply(v, r))(t)
 		if now := k.history(after); !slices.Equal(idsOf(now), idsOf(got)) {
 			t.Fatalf("after a summary the history is %v, it was %v\n%s", idsOf(now), idsOf(got), fuzz.Text(k.log, nil))
 		}
@@ -275,10 +249,7 @@ func TestHistoryParts(t *testing.T) {
 				t.Fatal(c.name, i)
 			}
 		}
-		history, err := whole(t, v).History()
-		if err != nil {
-			t.Fatal(err)
-		}
+		history := testlog.Must(whole(t, v).History())(t)
 		var got []string
 		for _, part := range partsOf(v, history) {
 			got = append(got, strings.Join(idsOf(part), " "))

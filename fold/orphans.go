@@ -10,14 +10,14 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// Orphan is a function call or response that a patch must not leave as it would.
+// Orphan is a function call or response that a patch would leave in a state that model APIs refuse.
 type Orphan struct {
 	EventID  string // of the event that holds it
-	Index    int    // of that event in the visible log before the patch; -1 if the patch brings it
+	Index    int    // of that event in the visible log before the patch; -1 if the patch adds it
 	CallID   string // may be empty
 	Name     string // of the function
 	Response bool   // it is a response, not a call
-	Problem  string // what would become of it
+	Problem  string // the state that the patch would leave it in
 }
 
 func (o Orphan) String() string {
@@ -32,21 +32,19 @@ func (o Orphan) String() string {
 	return fmt.Sprintf("%s %q of function %q in %s %s", kind, o.CallID, o.Name, at, o.Problem)
 }
 
-// OrphanError lists the function calls and responses that a patch would leave in a
-// state that a model's API, or a later resume, refuses, and suggests the smallest
-// change of the patch's span that passes. It matches [ErrOrphanedCall].
+// OrphanError lists the function calls and responses that a patch would leave in a state that model APIs, or a later
+// resume, refuse. It suggests the smallest span around the patch's own that passes. It matches [ErrOrphanedCall].
 type OrphanError struct {
 	Orphans []Orphan
 
-	// Suggested says whether there is a span around the patch's own that passes: for
-	// a splice or summarise the smallest, [Start, Start+Count); for a truncate_before
-	// the nearest earlier event, whose id is EventID.
+	// Suggested says whether a span around the patch's own passes. For a splice or summarise the smallest
+	// is [Start, Start+Count); for a truncate_before EventID names the nearest earlier event.
 	Suggested bool
 	Start     int
 	Count     int
 	EventID   string
 
-	fixed bool // a revert's span is what it is
+	fixed bool // the span cannot change, as that of a revert
 }
 
 func (e *OrphanError) Error() string {
@@ -88,19 +86,19 @@ const (
 	problemAfter     = "would come directly after a summary of role model, where a model's API accepts no function call"
 )
 
-// span is a stretch of a view's visible log and the events that would take its place.
+// span is a range of a view's visible log and the events that would replace it.
 type span struct {
 	view       View
 	pairs      pairing
 	first, end int
-	added      []node // some may be of the stretch: what several patches do together leaves them
-	fixed      bool   // it cannot be another span: that of a revert, or of several patches
+	added      []node // the replacement of several patches may include events of the range
+	fixed      bool   // the span cannot change: that of a revert, or of several patches
 
 	opts CheckOptions // what a suggested span may hide
 }
 
-// changeTo returns the span of all that several patches do, which lead from the view to after.
-func (v View) changeTo(after View, opts CheckOptions) span {
+// changeSpan returns the span of the change from the view to after, which several patches make.
+func (v View) changeSpan(after View, opts CheckOptions) span {
 	was, is := v.visibleNodes(), after.visibleNodes()
 	first := 0
 	for first < min(len(was), len(is)) && was[first].id() == is[first].id() {
@@ -135,7 +133,7 @@ func (v View) checkOrphans(e edit, opts CheckOptions) error {
 	return err
 }
 
-// check returns an error if the span's replacement orphans anything.
+// check returns an error if the span's replacement leaves orphans.
 func (s span) check() *OrphanError {
 	if orphans := s.orphans(); len(orphans) > 0 {
 		return &OrphanError{Orphans: orphans, fixed: s.fixed}
@@ -143,8 +141,7 @@ func (s span) check() *OrphanError {
 	return nil
 }
 
-// orphans lists the calls and responses that the span's replacement parts, hides or
-// misplaces, by position.
+// orphans lists the calls and responses that the span's replacement splits, hides or misplaces, by position.
 func (s span) orphans() []Orphan {
 	var out []Orphan
 	for _, key := range sortedKeys(s.touchedKeys()) {
@@ -164,8 +161,7 @@ func sortOrphans(orphans []Orphan) {
 	})
 }
 
-// touchedKeys are the keys of parts that go or come. Parts of other keys stay paired as
-// they are.
+// touchedKeys returns the keys of parts that the span removes or adds. Other parts keep their partners.
 func (s span) touchedKeys() map[callKey]struct{} {
 	keys := map[callKey]struct{}{}
 	add := func(e *patch.Event) {
@@ -173,8 +169,8 @@ func (s span) touchedKeys() map[callKey]struct{} {
 			keys[keyOf(p)] = struct{}{}
 		}
 	}
-	for _, e := range s.view.eventsIn(s.first, s.end) {
-		add(e)
+	for _, n := range s.view.visible(s.first, s.end) {
+		add(n.event)
 	}
 	for _, n := range s.added {
 		add(n.event)
@@ -182,9 +178,9 @@ func (s span) touchedKeys() map[callKey]struct{} {
 	return keys
 }
 
-// after returns the parts of a key as they would stand, and for each its index among
-// those before, or unpaired if it is new. One of an event that stays in the span, that stands in the place of a
-// removed one with less of its results, or that comes back for it, is not new. stay are those of events that stay.
+// after returns the parts of a key after the change, and for each its index among the parts before, or unpaired if
+// it is new. A part is not new if its event stays, or if a cleared copy replaces its event or is replaced by it.
+// stay has the indices of the parts whose events stay.
 func (s span) after(key callKey, before []part) (parts []part, was []int, stay map[int]bool) {
 	i := 0
 	for ; i < len(before) && before[i].pos < s.first; i++ {
@@ -221,28 +217,27 @@ func (s span) after(key callKey, before []part) (parts []part, was []int, stay m
 	return parts, was, stay
 }
 
-// partID names a function part that a span removes, by its node, by its event, or by the event that this one
-// is a copy of.
+// partID names a removed function part by its node, by its event, or by the original of its event, a cleared copy.
 type partID struct {
 	node          nodeID
 	event, origin string
 	patch.FunctionPart
 }
 
-// removed returns the places of those of the parts that are in the span.
+// removed returns the indices of the parts that are in the span.
 func (s span) removed(parts []part) map[partID]int {
 	at := map[partID]int{}
 	add := func(id partID, i int) {
-		if _, known := at[id]; !known && id != (partID{FunctionPart: id.FunctionPart}) {
+		if _, taken := at[id]; !taken && id != (partID{FunctionPart: id.FunctionPart}) {
 			at[id] = i
 		}
 	}
 	for i, p := range parts {
 		if p.pos >= s.first && p.pos < s.end {
-			back, _ := p.event.Origin()
+			original, _ := p.event.Origin()
 			add(partID{node: p.node, FunctionPart: p.FunctionPart}, i)
 			add(partID{event: p.event.ID(), FunctionPart: p.FunctionPart}, i)
-			add(partID{origin: back.ID, FunctionPart: p.FunctionPart}, i)
+			add(partID{origin: original.ID, FunctionPart: p.FunctionPart}, i)
 		}
 	}
 	return at
@@ -250,39 +245,39 @@ func (s span) removed(parts []part) map[partID]int {
 
 func (s span) orphansOf(key callKey) []Orphan {
 	before := s.pairs.byKey[key]
-	c := pairChange{before: before, partnerWas: pair(before)}
+	c := pairChange{before: before, partnersBefore: pair(before)}
 	var stay map[int]bool
-	c.after, c.was, stay = s.after(key, before)
-	c.partner = pair(c.after)
+	c.after, c.oldIndex, stay = s.after(key, before)
+	c.partnersAfter = pair(c.after)
 	out := c.orphans()
 	for i, p := range before {
-		if !p.Response && p.pos >= s.first && p.pos < s.end && !stay[i] && s.view.mustStay(before, c.partnerWas, i, s.opts) {
+		if !p.Response && p.pos >= s.first && p.pos < s.end && !stay[i] && s.view.mustStay(before, c.partnersBefore, i, s.opts) {
 			out = append(out, p.orphan(problemOpen))
 		}
 	}
 	return out
 }
 
-// pairChange is the parts of a key before and after a change, and how they pair.
+// pairChange is the parts of a key before and after a change, with their partners.
 type pairChange struct {
-	before, after       []part
-	was                 []int // for each part after, its index among those before, or unpaired if it is new
-	partnerWas, partner []int
+	before, after                 []part
+	oldIndex                      []int // for each part after, its index among those before, or unpaired if it is new
+	partnersBefore, partnersAfter []int
 }
 
-// orphans lists the responses that would answer nothing, or another call, and the calls
-// that would lose their response. What was unpaired before does not count.
+// orphans lists the responses that would answer no call or another call, and the calls that would lose their
+// response. Parts that were unpaired before do not count.
 func (c pairChange) orphans() []Orphan {
 	var out []Orphan
 	for i, p := range c.after {
-		old := c.was[i]
-		wasPaired := old != unpaired && c.partnerWas[old] != unpaired
+		old := c.oldIndex[i]
+		wasPaired := old != unpaired && c.partnersBefore[old] != unpaired
 		switch {
-		case p.Response && c.partner[i] == unpaired && (old == unpaired || wasPaired):
+		case p.Response && c.partnersAfter[i] == unpaired && (old == unpaired || wasPaired):
 			out = append(out, p.orphan(problemUnpaired))
-		case p.Response && wasPaired && c.was[c.partner[i]] != unpaired && c.was[c.partner[i]] != c.partnerWas[old]:
+		case p.Response && wasPaired && c.oldIndex[c.partnersAfter[i]] != unpaired && c.oldIndex[c.partnersAfter[i]] != c.partnersBefore[old]:
 			out = append(out, p.orphan(problemOtherCall))
-		case !p.Response && wasPaired && c.partner[i] == unpaired:
+		case !p.Response && wasPaired && c.partnersAfter[i] == unpaired:
 			out = append(out, p.orphan(problemNoAnswer))
 		}
 	}
@@ -305,7 +300,7 @@ func (v View) mustStay(parts []part, partner []int, i int, opts CheckOptions) bo
 			return false
 		}
 	}
-	return !opts.HideWaiting || v.isNewest(call.pos)
+	return !opts.AllowWaiting || v.isNewest(call.pos)
 }
 
 func isLongRunning(e *patch.Event, callID string) bool {
@@ -328,8 +323,7 @@ func (v View) invocationAt(pos int) string {
 	return ""
 }
 
-// misplacedCalls lists function calls that would come where a model's API accepts none
-// and did not stand in such a place before.
+// misplacedCalls lists function calls that would move to a position where model APIs accept none.
 func (s span) misplacedCalls() (out []Orphan) {
 	was := map[nodeID]int{}
 	if len(s.added) > 0 && s.fixed {
@@ -392,28 +386,25 @@ func sortedKeys(m map[callKey]struct{}) []callKey {
 	return slices.SortedFunc(maps.Keys(m), func(a, b callKey) int { return strings.Compare(a.text, b.text) })
 }
 
-// checkChange reports whether several patches, which lead from the view to after, leave a
-// function call or response as no patch may; nil means that they do not. It judges what
-// they do together: a call that one takes out and a response that another does are no
-// orphans. The error is an *[OrphanError] without a suggestion. It takes time linear in
-// the number of visible events of both views.
-func (v View) checkChange(after View, opts CheckOptions) error {
+// checkTogether checks the change from the view to after, which several patches make, for orphans. A call that one
+// patch removes and a response that another removes are none. The error is an *[OrphanError] without a
+// suggestion. It takes time linear in the number of visible events of both views.
+func (v View) checkTogether(after View, opts CheckOptions) error {
 	if opts.AllowOrphans {
 		return nil
 	}
-	if err := v.changeTo(after, opts).check(); err != nil {
+	if err := v.changeSpan(after, opts).check(); err != nil {
 		return err
 	}
 	return nil
 }
 
-// searchBudget is the number of function parts after which a search for a passing span gives up:
-// a log in which thousands of calls share one key must not make a refusal slow.
+// searchBudget is the number of function parts after which a search for a passing span gives up, so that a log
+// in which thousands of calls share one key does not make a refusal slow.
 const searchBudget = 1 << 18
 
-// smallestPassing returns the smallest span around s, of equals the one that starts
-// first, whose replacement passes. ok is false if there is none, or none was found
-// within the budget.
+// smallestPassing returns the smallest span around s whose replacement passes; of several, the first. ok is false
+// if it finds none within the budget.
 func (s span) smallestPassing() (wider span, ok bool) {
 	budget := searchBudget
 	s, ok = s.forced(&budget)
@@ -436,12 +427,12 @@ func (s span) smallestPassing() (wider span, ok bool) {
 	return s, false
 }
 
-// hidesPinned reports whether a pinned event is in the span, where that matters.
+// hidesPinned reports whether the span would hide a pinned event without permission.
 func (s span) hidesPinned() bool {
 	return !s.opts.AllowPinned && len(s.view.pinnedIn(s.first, s.end)) > 0
 }
 
-// cost is about how many function parts judging the span looks at.
+// cost is about how many function parts the check of the span reads.
 func (s span) cost() int {
 	n := 1 + s.end - s.first
 	for key := range s.touchedKeys() {
@@ -450,9 +441,9 @@ func (s span) cost() int {
 	return n
 }
 
-// forced widens the span by what every passing span around it holds: a response whose
-// only call goes, a call whose only responses go. ok is false if no span around it can
-// pass, since it hides a call that must stay.
+// forced widens the span by the events that every passing span around it contains: a response whose only call is
+// removed, a call whose only responses are. ok is false if the span hides a call that must stay, so that no span
+// around it passes.
 func (s span) forced(budget *int) (span, bool) {
 	for {
 		wider := s
@@ -463,7 +454,7 @@ func (s span) forced(budget *int) (span, bool) {
 			}
 			partner := pair(parts)
 			inside := func(p part) bool { return p.pos >= s.first && p.pos < s.end }
-			calls, responses := s.addedOf(key)
+			calls, responses := s.countAdded(key)
 			for i, p := range parts {
 				if inside(p) {
 					if !p.Response && s.view.mustStay(parts, partner, i, s.opts) {
@@ -488,8 +479,8 @@ func (s span) forced(budget *int) (span, bool) {
 	}
 }
 
-// addedOf counts the calls and responses of a key among the events that come.
-func (s span) addedOf(key callKey) (calls, responses int) {
+// countAdded counts the calls and responses of a key among the added events.
+func (s span) countAdded(key callKey) (calls, responses int) {
 	for _, n := range s.added {
 		for p := range n.event.FunctionParts() {
 			switch {
@@ -515,8 +506,8 @@ func allOthersInside(parts []part, response bool, inside func(part) bool) bool {
 	return true
 }
 
-// nearestEarlier returns the index of the nearest visible event before the one that a
-// truncate_before names at which truncating passes.
+// nearestEarlier returns the index of the nearest visible event before the patch's own at which a truncate_before
+// passes.
 func (s span) nearestEarlier() (index int, ok bool) {
 	budget := searchBudget
 	for s.end--; s.end >= 0; s.end-- {

@@ -6,8 +6,7 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// callKey is what a function call and its response have in common: the call id, or
-// the function's name where there is no id.
+// callKey is the key that a function call and its response share: the call id, or the function's name without one.
 type callKey struct {
 	text   string
 	byName bool
@@ -23,21 +22,21 @@ func keyOf(p patch.FunctionPart) callKey {
 // part is a function call or response in a visible log.
 type part struct {
 	patch.FunctionPart
-	pos   int // of its event in the visible log; -1 if the event is not in it yet
-	event *patch.Event
-	node  nodeID
-	place int // among all parts of the visible log
+	pos     int // of its event in the visible log; -1 for a new event
+	event   *patch.Event
+	node    nodeID
+	ordinal int // among all parts of the visible log
 }
 
-// pairing knows the function parts of a visible log by key, and pairs them. Parts of
-// different keys never meet, so a change is judged by the keys that it touches.
+// pairing has the function parts of a visible log by key. Parts of different keys never pair, so a change is checked
+// by the keys that it touches.
 type pairing struct {
 	byKey map[callKey][]part // in the order of the visible log
 	calls int
 	parts int
 }
 
-// pairingCache holds a view's pairing once it has been asked for.
+// pairingCache caches a view's pairing and calls.
 type pairingCache struct {
 	once    sync.Once
 	pairing pairing
@@ -56,11 +55,7 @@ func (v View) pairing() pairing {
 
 func newPairing(v View) pairing {
 	p := pairing{byKey: map[callKey][]part{}}
-	i := 0
-	for n := range v.nodes.all {
-		if n.event == nil {
-			continue
-		}
+	for i, n := range v.visible(0, v.Len()) {
 		for fp := range n.event.FunctionParts() {
 			key := keyOf(fp)
 			p.byKey[key] = append(p.byKey[key], part{fp, i, n.event, n.id(), p.parts})
@@ -69,40 +64,39 @@ func newPairing(v View) pairing {
 				p.calls++
 			}
 		}
-		i++
 	}
 	return p
 }
 
 const unpaired = -1
 
-// oneEach is how a call and the response after it are paired.
+// oneEach is the result of pair for a call and its response, the usual case.
 var oneEach = []int{1, 0}
 
-// pair returns for each part the index of its partner: for a response that of the
-// call that it answers or amends, for a call that of the response that answered it
-// first. The result is not to be changed. parts must be of one key and in order; parts of one event must be adjacent.
+// pair returns the index of each part's partner: for a response the call that it answers or amends, for a call its
+// first response. The caller must not change the result. parts must have one key and be in order; parts of one
+// event must be adjacent.
 //
 // A response answers, in the latest earlier event that has an unanswered call (the
 // same branch first), the first such call; failing that it amends the latest earlier
 // call; else it is unpaired.
 func pair(parts []part) []int {
 	if len(parts) == 2 && !parts[0].Response && parts[1].Response && parts[0].pos != parts[1].pos {
-		return oneEach // as nearly all are
+		return oneEach
 	}
 	partner := make([]int, len(parts))
-	var open openCalls
+	open := openCalls{}
 	lastCall := unpaired
 	for from := 0; from < len(parts); {
 		to := from
 		for to < len(parts) && parts[to].event == parts[from].event && parts[to].pos == parts[from].pos {
 			to++
 		}
-		var asked []int // calls of this event; they are not earlier for its own responses
+		var calls []int // of this event; its own responses do not answer them
 		for i := from; i < to; i++ {
 			partner[i] = unpaired
 			if !parts[i].Response {
-				asked = append(asked, i)
+				calls = append(calls, i)
 				continue
 			}
 			if c := open.answer(parts[i].event.Branch()); c != unpaired {
@@ -111,60 +105,48 @@ func pair(parts []part) []int {
 				partner[i] = lastCall
 			}
 		}
-		if len(asked) > 0 {
-			open.push(&openGroup{branch: parts[from].event.Branch(), calls: asked})
-			lastCall = asked[len(asked)-1]
+		if len(calls) > 0 {
+			open.push(parts[from].event.Branch(), calls)
+			lastCall = calls[len(calls)-1]
 		}
 		from = to
 	}
 	return partner
 }
 
-// openCalls holds the events with unanswered calls of one key, the latest on top, all
-// together and by branch. An event whose calls are all answered is dropped when it
-// comes to a top.
-type openCalls struct {
-	all      []*openGroup
-	byBranch map[string][]*openGroup
+// openCalls holds the unanswered calls of one key by event, the latest last, of each branch and of all. A group
+// without calls is dropped when it comes last.
+type openCalls map[openKey][]*openGroup
+
+// openKey is a branch, or all.
+type openKey struct {
+	branch string
+	all    bool
 }
 
 // openGroup is the unanswered calls of one event, in order.
-type openGroup struct {
-	branch string
-	calls  []int
+type openGroup struct{ calls []int }
+
+func (o openCalls) push(branch string, calls []int) {
+	g := &openGroup{calls}
+	for _, key := range []openKey{{branch: branch}, {all: true}} {
+		o[key] = append(o[key], g)
+	}
 }
 
-func (o *openCalls) push(g *openGroup) {
-	o.all = append(o.all, g)
-	if o.byBranch == nil {
-		o.byBranch = map[string][]*openGroup{}
-	}
-	o.byBranch[g.branch] = append(o.byBranch[g.branch], g)
-}
-
-func (o *openCalls) answer(branch string) int {
-	own := dropEmpty(o.byBranch[branch])
-	if len(own) > 0 {
-		o.byBranch[branch] = own
-		return own[len(own)-1].take()
-	}
-	delete(o.byBranch, branch)
-	o.all = dropEmpty(o.all)
-	if len(o.all) > 0 {
-		return o.all[len(o.all)-1].take()
+// answer returns the call that a response of a branch answers, and removes it: the first call of the latest
+// event of the branch, or else of the latest event. It returns unpaired if no call is open.
+func (o openCalls) answer(branch string) int {
+	for _, key := range []openKey{{branch: branch}, {all: true}} {
+		for groups := o[key]; len(groups) > 0; groups = o[key] {
+			g := groups[len(groups)-1]
+			if len(g.calls) > 0 {
+				call := g.calls[0]
+				g.calls = g.calls[1:]
+				return call
+			}
+			o[key] = groups[:len(groups)-1]
+		}
 	}
 	return unpaired
-}
-
-func (g *openGroup) take() int {
-	c := g.calls[0]
-	g.calls = g.calls[1:]
-	return c
-}
-
-func dropEmpty(groups []*openGroup) []*openGroup {
-	for len(groups) > 0 && len(groups[len(groups)-1].calls) == 0 {
-		groups = groups[:len(groups)-1]
-	}
-	return groups
 }

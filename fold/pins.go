@@ -6,8 +6,8 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// pins is the nodes that are pinned. It is never changed. A pin belongs to the node, not
-// to its place: a node that is hidden and comes back is pinned as before.
+// pins is the immutable set of pinned nodes. A pin belongs to the node, not to its position: a node that was hidden
+// and is restored is pinned as before.
 type pins map[nodeID]struct{}
 
 func (p pins) has(id nodeID) bool {
@@ -32,15 +32,14 @@ func (p pins) with(c pinChange) pins {
 	return next
 }
 
-// pinChange is what a pin, an unpin, or the revert of one leaves.
+// pinChange is the result of a pin, an unpin, or the revert of one.
 type pinChange struct {
 	node   nodeID
 	pinned bool
 }
 
-// IsPinned reports whether the visible event with index i is pinned: whether the newest
-// pin or unpin of it that has not been taken back is a pin. It panics if i is out of
-// range.
+// IsPinned reports whether the visible event with index i is pinned: whether its newest active pin or unpin is a pin.
+// It panics if i is out of range.
 func (v View) IsPinned(i int) bool { return v.pins.has(v.node(i).id()) }
 
 func (v *View) pinEdit(p *patch.PatchEvent) (edit, error) {
@@ -48,46 +47,44 @@ func (v *View) pinEdit(p *patch.PatchEvent) (edit, error) {
 	if !ok {
 		return edit{}, notVisible(p)
 	}
-	return v.pinning(p, pinChange{v.node(i).id(), p.Type() == patch.Pin}), nil
+	return v.newPinEdit(p, pinChange{v.node(i).id(), p.Type() == patch.Pin}), nil
 }
 
-func (v *View) pinning(p *patch.PatchEvent, c pinChange) edit {
+func (v *View) newPinEdit(p *patch.PatchEvent, c pinChange) edit {
 	n := v.Len()
 	return edit{patch: p, first: n, end: n, pin: &c}
 }
 
-// unpinEdit finds out what the revert of a pin, of an unpin, or of such a revert does. It
-// applies if that patch left the event as it is, pinned or not, and the pin or unpin that
-// all is about as it is, taken back or not. The event is then as the newest pin or unpin
-// says that is not taken back.
+// unpinEdit returns the effect of reverting a pin, an unpin, or such a revert. It applies if two things are as the
+// target left them: whether the event is pinned, and whether the pin or unpin at the root is active. The newest
+// active pin or unpin then decides whether the event is pinned.
 func (v *View) unpinEdit(p *patch.PatchEvent, target *cut) (edit, error) {
 	undone := v.patches.undone(0)
 	c := *target.pin
 	root := target.root()
-	if undone[target] || undone[root] != v.patches.before(target.seq + 1).undone(0)[root] || v.pins.has(c.node) != c.pinned {
+	if undone[target] || undone[root] != v.patches.olderThan(target.seq + 1).undone(0)[root] || v.pins.has(c.node) != c.pinned {
 		return edit{}, errBlocked
 	}
-	takeBack(undone, target)
-	c.pinned = v.patches.pins(c.node, undone)
-	e := v.pinning(p, c)
+	markUndone(undone, target)
+	c.pinned = v.patches.pinsNode(c.node, undone)
+	e := v.newPinEdit(p, c)
 	e.target = target
 	return e, nil
 }
 
-// blockingPin returns the patch that is in the way of reverting a pin, an unpin, or the
-// revert of one: the newest of those that must be reverted first, and so on for these.
-func (v *View) blockingPin(target *cut) *cut {
+// newestPinBlocker returns the newest patch that must be reverted before a pin, an unpin, or the revert of one:
+// the newest of its blockers, of theirs, and so on.
+func (v *View) newestPinBlocker(target *cut) *cut {
 	undone := v.patches.undone(0)
-	obstacles := func(c *cut) []*cut { return v.pinObstacles(c, undone) }
+	obstacles := func(c *cut) []*cut { return v.pinBlockers(c, undone) }
 	return newestOf(obstacles(target), obstacles)
 }
 
-// pinObstacles returns the patches that must be reverted before one about a pin can be:
-// what has taken it back, and what has changed since whether the pin or unpin that it is
-// about stands, and whether, with that as it was, the event is pinned.
-func (v *View) pinObstacles(target *cut, undone map[*cut]bool) []*cut {
+// pinBlockers returns the patches that must be reverted before a patch about a pin: its own active reverts, and later
+// patches that changed whether its root is active, or whether the event is pinned otherwise.
+func (v *View) pinBlockers(target *cut, undone map[*cut]bool) []*cut {
 	var must []*cut
-	last := map[*cut]*cut{} // what made a pin or unpin stand or not
+	last := map[*cut]*cut{} // the patch that last activated or deactivated a pin or unpin
 	for _, c := range v.patches.ascending() {
 		if c.pin == nil {
 			continue
@@ -97,32 +94,32 @@ func (v *View) pinObstacles(target *cut, undone map[*cut]bool) []*cut {
 			must = append(must, c)
 		}
 	}
-	then := v.patches.before(target.seq + 1)
+	then := v.patches.olderThan(target.seq + 1)
 	undoneThen, asThen := then.undone(0), maps.Clone(undone)
 	root := target.root()
 	if undone[root] != undoneThen[root] {
-		must = append(must, last[root].inTheWayOf(target))
+		must = append(must, last[root].blockerFor(target))
 		asThen[root] = undoneThen[root]
 	}
 	node := target.pin.node
-	if d := v.patches.decider(node, asThen); (d != nil && d.pin.pinned) != target.pin.pinned {
-		for _, d := range []*cut{d, then.decider(node, undoneThen)} {
+	if d := v.patches.decidingPin(node, asThen); (d != nil && d.pin.pinned) != target.pin.pinned {
+		for _, d := range []*cut{d, then.decidingPin(node, undoneThen)} {
 			if d != nil && last[d].seq > target.seq {
-				must = append(must, last[d].inTheWayOf(target))
+				must = append(must, last[d].blockerFor(target))
 			}
 		}
 	}
 	return must
 }
 
-// pinnedIn returns the pinned ones of the visible events from index first up to end.
+// pinnedIn returns the pinned events with the indices from first up to end.
 func (v View) pinnedIn(first, end int) []Entry {
 	if len(v.pins) == 0 {
 		return nil
 	}
 	var out []Entry
-	for i := first; i < end; i++ {
-		if e := v.Entry(i); e.Pinned {
+	for i, n := range v.visible(first, end) {
+		if e := v.entry(i, n); e.Pinned {
 			out = append(out, e)
 		}
 	}

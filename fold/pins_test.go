@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/patchlog-dev/patchlog/fold"
+	"github.com/patchlog-dev/patchlog/internal/testlog"
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
@@ -121,12 +122,8 @@ func TestPinnedIsNotHidden(t *testing.T) {
 	// Pinned goes before orphans.
 	v = view(t, "q", "c call:c1", "r resp:c1")
 	v = apply(t, v, patch.NewPin("r").WithID("p1"))
-	if err := v.Check(patch.NewSplice(2, 1), fold.CheckOptions{}); !errors.Is(err, fold.ErrPinned) {
-		t.Errorf("pinned and orphaned: %v", err)
-	}
-	if err := v.Check(patch.NewSplice(2, 1), fold.CheckOptions{AllowPinned: true}); !errors.Is(err, fold.ErrOrphanedCall) {
-		t.Errorf("allowed and orphaned: %v", err)
-	}
+	testlog.ErrorIs(t, v.Check(patch.NewSplice(2, 1), fold.CheckOptions{}), fold.ErrPinned, "pinned and orphaned")
+	testlog.ErrorIs(t, v.Check(patch.NewSplice(2, 1), fold.CheckOptions{AllowPinned: true}), fold.ErrOrphanedCall, "allowed and orphaned")
 }
 
 // A long list of pinned events is cut in the message.
@@ -151,7 +148,7 @@ func TestRevertOfPinBlocked(t *testing.T) {
 	}
 	for id, want := range map[string]fold.BlockedError{
 		"p1": {PatchID: "p1", Blocking: "p3", BlockingSeq: 5},
-		"q1": {PatchID: "q1", Blocking: "q2", BlockingSeq: 7, TakenBack: true},
+		"q1": {PatchID: "q1", Blocking: "q2", BlockingSeq: 7, AlreadyReverted: true},
 	} {
 		var blocked *fold.BlockedError
 		if err := v.Check(patch.NewRevert(id), fold.CheckOptions{}); !errors.As(err, &blocked) || *blocked != want {
@@ -179,12 +176,9 @@ func TestRewindOfPins(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			_, v := kept(t, c.log...)
 			k, _ := kept(t, c.log...)
-			patches, err := v.Rewind(c.from)
-			if err != nil {
-				t.Fatal(err)
-			}
+			patches := testlog.Must(v.Rewind(c.from))(t)
 			var after fold.View
-			err = k.ask(v, func(v fold.View) (err error) {
+			err := k.ask(v, func(v fold.View) (err error) {
 				after, err = v.Preview(patches, fold.CheckOptions{AllowOrphans: true, AllowPinned: true})
 				return err
 			})

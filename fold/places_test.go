@@ -3,6 +3,7 @@ package fold_test
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"testing"
 
@@ -10,6 +11,7 @@ import (
 
 	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/fuzz"
+	"github.com/patchlog-dev/patchlog/internal/testlog"
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
@@ -44,10 +46,7 @@ func TestPropertyPlaces(t *testing.T) {
 		if rapid.Bool().Draw(t, "restored") {
 			v = k.restore(v)
 		}
-		places, err := v.Places()
-		if err != nil {
-			t.Fatal(err)
-		}
+		places := testlog.Must(v.Places())(t)
 		history := k.history(v)
 		for _, r := range records {
 			for index, e := range r.Events() {
@@ -68,13 +67,13 @@ func TestPropertyPlaces(t *testing.T) {
 					if by.Patch.Group() != "" || slices.ContainsFunc(records[:place.HiddenBySeq-1], func(r patch.Record) bool { return r.ID() == by.ID() }) {
 						break // its id means another one, or others too
 					}
-					standing, err := now.Standing(place.HiddenBy)
+					standing, err := now.RevertTargets(place.HiddenBy)
 					if err != nil && !errors.Is(err, patch.ErrInvalid) || err == nil && !slices.Contains(standing, place.HiddenBy) {
 						t.Fatalf("%v is hidden by %q, which does not stand: %v, %v\n%s", id, place.HiddenBy, standing, err, fuzz.Text(records, nil))
 					}
 				}
 				stands := e.IsSummary() || r.Patch != nil && r.Patch.Type() == patch.Summarise // for others, which the history has
-				if got, want := places.Represented(r.Seq, index, e.Branch(), e.IsolationScope()), visible || slices.Contains(history, e); got != want && !(got && stands) {
+				if got, want := places.IsRepresented(r.Seq, index, e.Branch(), e.IsolationScope()), visible || slices.Contains(history, e); got != want && !(got && stands) {
 					t.Fatalf("%v is represented: %v, want %v\n%s", id, got, want, fuzz.Text(records, nil))
 				}
 			}
@@ -109,12 +108,9 @@ func TestPlaces(t *testing.T) {
 	} {
 		k := &keeper{t: t, log: logWith(raw, c.patches)}
 		v := k.fold(fold.New("", nil), k.log)
-		places, err := v.Places()
-		if err != nil {
-			t.Fatal(err)
-		}
+		places := testlog.Must(v.Places())(t)
 		place, _ := places.Of(2, 0)
-		if got := fmt.Sprintf("%d %q %v", place.Index, place.HiddenBy, places.Represented(2, 0, "", "")); got != c.want {
+		if got := fmt.Sprintf("%d %q %v", place.Index, place.HiddenBy, places.IsRepresented(2, 0, "", "")); got != c.want {
 			t.Errorf("%s: %s, want %s", c.name, got, c.want)
 		}
 	}
@@ -128,4 +124,54 @@ func logWith(raw []string, patches []*patch.PatchEvent) (records []patch.Record)
 		records = append(records, patch.Record{Seq: uint64(len(records) + 1), Patch: p})
 	}
 	return records
+}
+
+func TestPropertyHidden(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		records := fuzz.Records(fuzz.Options{Max: 40}).Draw(t, "records")
+		v := fold.New("", nil)
+		ref := fuzz.NewReference(nil, records...)
+		want := map[fold.Ref]uint64{}
+		for at, seq := range ref.Hidden() {
+			want[fold.Ref(at)] = seq
+		}
+		got, err := (&keeper{t: t, log: records}).fold(v, records).HiddenSince()
+		if err != nil || !maps.Equal(got, want) {
+			t.Fatalf("hidden is %v, %v, want %v\n%s", got, err, want, fuzz.Text(records, nil))
+		}
+	})
+}
+
+// What a redo hides again is hidden since the redo; the body of a summary that is taken back is hidden too.
+func TestHidden(t *testing.T) {
+	k := &keeper{t: t}
+	for i, e := range events("question", "call call:c1", "answer") {
+		k.log = append(k.log, patch.Record{Seq: uint64(i + 1), Event: e})
+	}
+	n := uint64(len(k.log))
+	v := k.fold(fold.New("", nil), k.log)
+	apply := func(p *patch.PatchEvent) {
+		t.Helper()
+		k.log = append(k.log, patch.Record{Seq: v.Seq() + 1, Patch: p})
+		v = k.fold(v, k.log[v.Seq():])
+	}
+	shows := func(want string) {
+		t.Helper()
+		if got, err := v.HiddenSince(); err != nil || fmt.Sprint(got) != want {
+			t.Errorf("hidden is %v, %v, want %s", got, err, want)
+		}
+	}
+	s := testlog.Must(patch.NewEvent(patch.Fields{ID: "s", Content: patch.Text("user", "told")}))(t)
+	shows("map[]")
+	apply(patch.NewSummarise(0, 1, s).WithID("sum"))
+	shows(fmt.Sprintf("map[{1 0}:%d]", n+1))
+	apply(patch.NewRevert("sum").WithID("undo"))
+	shows(fmt.Sprintf("map[{%d 0}:%d]", n+1, n+2))
+	apply(patch.NewRevert("undo").WithID("redo"))
+	shows(fmt.Sprintf("map[{1 0}:%d]", n+3))
+	apply(patch.NewPin("call"))
+	apply(patch.NewSplice(1, 1).WithID("cut"))
+	shows(fmt.Sprintf("map[{1 0}:%d]", n+3)) // the pinned one is not among them
+	v = k.restore(v)
+	shows(fmt.Sprintf("map[{1 0}:%d]", n+3))
 }

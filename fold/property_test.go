@@ -1,7 +1,6 @@
 package fold_test
 
 import (
-	"bytes"
 	"errors"
 	"maps"
 	"slices"
@@ -11,6 +10,7 @@ import (
 
 	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/fuzz"
+	"github.com/patchlog-dev/patchlog/internal/testlog"
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
@@ -72,10 +72,7 @@ func TestPropertyIncrementalIsRefold(t *testing.T) {
 			kept = append(kept, v)
 		}
 		for _, v := range kept {
-			again := fuzz.NewReference(initialState)
-			for _, r := range records[:v.Seq()] {
-				again.Apply(r)
-			}
+			again := fuzz.NewReference(initialState, records[:v.Seq()]...)
 			if err := fuzz.Compare(v, again); err != nil {
 				t.Fatalf("the view at seq %d: %v\n%s", v.Seq(), err, fuzz.Text(records, initialState))
 			}
@@ -83,58 +80,13 @@ func TestPropertyIncrementalIsRefold(t *testing.T) {
 	})
 }
 
-// A view of outlines, given the record that a patch names and what a revert brings back, has the same
-// nodes and the same state as one that holds all.
-func TestPropertyOutlineIsView(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		records := fuzz.Records(fuzz.Options{}).Draw(t, "records")
-		v, err := fold.New("", initialState).Apply(records...)
-		if err != nil {
-			t.Fatal(err)
-		}
-		outline := fold.New("", initialState).Outline()
-		k := &keeper{t: t, log: records, initial: initialState}
-		for i, r := range records {
-			var at []patch.Record
-			for _, earlier := range records[:i] {
-				if p := r.Patch; p != nil && p.EventID() != "" && slices.Contains(slices.Collect(earlier.IDs()), p.EventID()) {
-					at = append(at, earlier)
-				}
-			}
-			outline = k.fold(outline.With(at), records[i:i+1])
-		}
-		if !bytes.Equal(formOf(t, outline), formOf(t, v)) || !maps.Equal(valuesOf(outline), valuesOf(v)) {
-			t.Fatalf("the view of outlines is another\n%s", fuzz.Text(records, initialState))
-		}
-		for i, e := range outline.Events() {
-			if e.ID() != "" || e.HasContent() {
-				t.Fatalf("event %d is held: %v", i, e)
-			}
-		}
-	})
-}
-
-func valuesOf(v fold.View) map[string]string {
-	values := map[string]string{}
-	for key, value := range v.Values() {
-		values[key] = value.String()
-	}
-	return values
-}
-
 // Check refuses exactly what the reference model refuses, for the same reason and with
 // the same suggestion; what it accepts is applied; a preview is what applying gives.
 func TestPropertyCheckIsReference(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		records := fuzz.Records(fuzz.Options{Max: 25}).Draw(t, "records")
-		v, err := fold.New("", nil).Apply(records...)
-		if err != nil {
-			t.Fatal(err)
-		}
-		ref := fuzz.NewReference(nil)
-		for _, r := range records {
-			ref.Apply(r)
-		}
+		v := testlog.Must(fold.New("", nil).Apply(records...))(t)
+		ref := fuzz.NewReference(nil, records...)
 		for range 4 {
 			p := fuzz.PatchOn("the patch", ref).Draw(t, "patch")
 			if holds(records, p.Group()) { // whoever keeps the log looks at that
@@ -143,14 +95,10 @@ func TestPropertyCheckIsReference(t *testing.T) {
 			if rapid.Bool().Draw(t, "with base") {
 				p = p.WithBase(rapid.Uint64Range(v.PatchSeq(), v.Seq()+1).Draw(t, "base"))
 			}
-			allow := rapid.Bool().Draw(t, "allow orphans")
-			opts := fold.CheckOptions{AllowOrphans: allow, AllowPinned: rapid.Bool().Draw(t, "allow pinned")}
-			var allowed []fuzz.Allow
-			if opts.AllowPinned {
-				allowed = append(allowed, fuzz.AllowPinned)
-			}
-			got := v.With(records).Check(p, opts)
-			want := ref.Check(p, allow, allowed...)
+			opts := fold.CheckOptions{AllowOrphans: rapid.Bool().Draw(t, "allow orphans"), AllowPinned: rapid.Bool().Draw(t, "allow pinned")}
+			allowed := fuzz.CheckOptions{AllowOrphans: opts.AllowOrphans, AllowPinned: opts.AllowPinned}
+			got := v.WithRecords(records).Check(p, opts)
+			want := ref.Check(allowed, p)
 			if kindOf(got) != kindOf(want) {
 				t.Fatalf("patch %v: got %v, want %v\n%s", p, got, want, fuzz.Text(records, nil))
 			}
@@ -169,28 +117,16 @@ func TestPropertyPreviewIsReference(t *testing.T) {
 		records := fuzz.Records(fuzz.Options{Max: 25}).Draw(t, "records")
 		k := &keeper{t: t, log: records}
 		v := k.fold(fold.New("", nil), records)
-		ref := fuzz.NewReference(nil)
-		for _, r := range records {
-			ref.Apply(r)
-		}
+		ref := fuzz.NewReference(nil, records...)
 		for range 4 {
 			group := fuzz.Group("the group", ref).Draw(t, "group")
 			opts := fold.CheckOptions{AllowOrphans: rapid.Bool().Draw(t, "allow orphans"), AllowPinned: rapid.Bool().Draw(t, "allow pinned")}
-			var allowed []fuzz.Allow
-			if opts.AllowPinned {
-				allowed = append(allowed, fuzz.AllowPinned)
-			}
-			_, want := ref.CheckBatch(group, opts.AllowOrphans, allowed...)
-			if len(group) > 1 && rapid.Bool().Draw(t, "as one") {
-				if opts.AllowOrphans {
-					allowed = append(allowed, fuzz.AllowOrphans)
-				}
-				want = ref.CheckAll(group, allowed...)
-			} else {
+			if len(group) == 1 || rapid.Bool().Draw(t, "one by one") {
 				for i, p := range group {
 					group[i] = p.WithGroup("")
 				}
 			}
+			want := ref.Check(fuzz.CheckOptions{AllowOrphans: opts.AllowOrphans, AllowPinned: opts.AllowPinned}, group...)
 			var after fold.View
 			got := k.ask(v, func(v fold.View) (err error) {
 				after, err = v.Preview(group, opts)
@@ -202,10 +138,7 @@ func TestPropertyPreviewIsReference(t *testing.T) {
 			if got != nil {
 				continue
 			}
-			next := fuzz.NewReference(nil)
-			for _, r := range records {
-				next.Apply(r)
-			}
+			next := fuzz.NewReference(nil, records...)
 			for i, p := range group {
 				next.Apply(patch.Record{Seq: v.Seq() + uint64(i) + 1, Patch: p})
 			}
@@ -228,7 +161,7 @@ func compareBlocking(t *rapid.T, p *patch.PatchEvent, got, want error, records [
 	}
 }
 
-func compareSuggestion(t *rapid.T, v fold.View, ref *fuzz.Reference, p *patch.PatchEvent, allowed []fuzz.Allow, err error, records []patch.Record) {
+func compareSuggestion(t *rapid.T, v fold.View, ref *fuzz.Reference, p *patch.PatchEvent, allowed fuzz.CheckOptions, err error, records []patch.Record) {
 	var orphans *fold.OrphanError
 	if !errors.As(err, &orphans) {
 		return
@@ -239,14 +172,13 @@ func compareSuggestion(t *rapid.T, v fold.View, ref *fuzz.Reference, p *patch.Pa
 		}
 		return
 	}
+	start, count, ok := ref.Suggest(p, allowed)
 	if p.Type() == patch.TruncateBefore {
-		id, ok := ref.NearestEarlier(p, allowed...)
-		if ok != orphans.Suggested || id != orphans.EventID {
-			t.Fatalf("patch %v: suggests %v %q, want %v %q\n%s", p, orphans.Suggested, orphans.EventID, ok, id, fuzz.Text(records, nil))
+		if ok != orphans.Suggested || ok && ref.Visible()[count].ID() != orphans.EventID {
+			t.Fatalf("patch %v: suggests %v %q, want %v, event %d\n%s", p, orphans.Suggested, orphans.EventID, ok, count, fuzz.Text(records, nil))
 		}
 		return
 	}
-	start, count, ok := ref.SmallestSpan(p, allowed...)
 	if ok != orphans.Suggested || start != orphans.Start || count != orphans.Count {
 		t.Fatalf("patch %v: suggests %v %d+%d, want %v %d+%d\n%s", p, orphans.Suggested, orphans.Start, orphans.Count,
 			ok, start, count, fuzz.Text(records, nil))
@@ -257,17 +189,14 @@ func compareSuggestion(t *rapid.T, v fold.View, ref *fuzz.Reference, p *patch.Pa
 }
 
 func comparePreview(t *rapid.T, v fold.View, ref *fuzz.Reference, p *patch.PatchEvent, opts fold.CheckOptions, refused error, records []patch.Record) {
-	next, err := v.With(records).Preview([]*patch.PatchEvent{p}, opts)
+	next, err := v.WithRecords(records).Preview([]*patch.PatchEvent{p}, opts)
 	if (err == nil) != (refused == nil) {
 		t.Fatalf("preview: %v, check: %v", err, refused)
 	}
 	if err != nil {
 		return
 	}
-	after := fuzz.NewReference(nil)
-	for _, r := range append(records[:len(records):len(records)], patch.Record{Seq: v.Seq() + 1, Patch: p}) {
-		after.Apply(r)
-	}
+	after := fuzz.NewReference(nil, append(records[:len(records):len(records)], patch.Record{Seq: v.Seq() + 1, Patch: p})...)
 	if err := fuzz.Compare(next, after); err != nil {
 		t.Fatalf("preview of %v: %v\n%s", p, err, fuzz.Text(records, nil))
 	}
@@ -283,13 +212,13 @@ func comparePreview(t *rapid.T, v fold.View, ref *fuzz.Reference, p *patch.Patch
 		t.Fatalf("preview removes %d and adds %d, but %d visible events become %d", len(pre.Removed), len(pre.Added), len(before), len(now))
 	}
 	for i, e := range pre.Removed {
-		if before[pre.First+i] != e.Event || e.Index != pre.First+i {
-			t.Fatalf("preview says that %v goes, but visible event %d is %v", e, pre.First+i, before[pre.First+i])
+		if before[pre.FirstChanged+i] != e.Event || e.Index != pre.FirstChanged+i {
+			t.Fatalf("preview says that %v goes, but visible event %d is %v", e, pre.FirstChanged+i, before[pre.FirstChanged+i])
 		}
 	}
 	for i, e := range pre.Added {
-		if now[pre.First+i] != e.Event || e.Index != pre.First+i {
-			t.Fatalf("preview says that %v comes, but visible event %d is %v", e, pre.First+i, now[pre.First+i])
+		if now[pre.FirstChanged+i] != e.Event || e.Index != pre.FirstChanged+i {
+			t.Fatalf("preview says that %v comes, but visible event %d is %v", e, pre.FirstChanged+i, now[pre.FirstChanged+i])
 		}
 	}
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/fuzz"
+	"github.com/patchlog-dev/patchlog/internal/testlog"
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
@@ -18,33 +19,26 @@ import (
 func TestReceipt(t *testing.T) {
 	receipt := patch.NewErase(patch.Erasure{Seqs: []patch.Span{{From: 1, To: 1}}, Reason: "asked"}).WithID("r")
 	event := func(seq uint64) patch.Record {
-		e, err := patch.NewEvent(patch.Fields{ID: fmt.Sprint("e", seq), Content: patch.Text("user", "hello")})
-		if err != nil {
-			t.Fatal(err)
-		}
+		e := testlog.Must(patch.NewEvent(patch.Fields{ID: fmt.Sprint("e", seq), Content: patch.Text("user", "hello")}))(t)
 		return patch.Record{Seq: seq, Event: e}
 	}
 	v, err := fold.New("", nil).WithEdition(7).Apply(event(1), event(2), patch.Record{Seq: 3, Patch: receipt})
 	if err != nil || v.Len() != 2 || v.Seq() != 3 || v.PatchSeq() != 3 || v.SkippedCount() != 0 || v.Edition() != 7 {
 		t.Fatalf("%d events at record %d, newest patch %d, %d skipped, edition %d, %v", v.Len(), v.Seq(), v.PatchSeq(), v.SkippedCount(), v.Edition(), err)
 	}
-	if err := v.Check(patch.NewSplice(0, 1).WithBase(0), fold.CheckOptions{}); !errors.Is(err, fold.ErrConflict) {
-		t.Errorf("a patch that was made before the erasure: %v", err)
-	}
+	testlog.ErrorIs(t, v.Check(patch.NewSplice(0, 1).WithBase(0), fold.CheckOptions{}), fold.ErrConflict, "a patch that was made before the erasure")
 	if err := v.Check(receipt.WithID("other"), fold.CheckOptions{}); err != nil {
 		t.Errorf("another receipt: %v", err)
 	}
-	_, standing := v.Standing("r")
+	_, standing := v.RevertTargets("r")
 	for _, err := range []error{v.Check(patch.NewRevert("r"), fold.CheckOptions{}), standing} {
 		if !errors.Is(err, patch.ErrInvalid) || !strings.Contains(err.Error(), `"r"`) || !strings.Contains(err.Error(), "receipts of erasures") {
 			t.Errorf("taking the receipt back: %v", err)
 		}
 	}
-	if err := v.Check(patch.NewRevert("e1"), fold.CheckOptions{}); !errors.Is(err, patch.ErrInvalid) {
-		t.Errorf("taking an event back: %v", err)
-	}
+	testlog.ErrorIs(t, v.Check(patch.NewRevert("e1"), fold.CheckOptions{}), patch.ErrInvalid, "taking an event back")
 	k := &keeper{t: t, log: []patch.Record{event(1), event(2), {Seq: 3, Patch: receipt}}}
-	if _, err := k.restore(v).Standing("r"); !errors.Is(err, patch.ErrInvalid) || !strings.Contains(err.Error(), "receipt") {
+	if _, err := k.restore(v).RevertTargets("r"); !errors.Is(err, patch.ErrInvalid) || !strings.Contains(err.Error(), "receipt") {
 		t.Errorf("taking the receipt back, on a restored view: %v", err)
 	}
 	after, err := v.Apply(patch.Record{Seq: 4, Patch: patch.NewRevert("r")})
@@ -63,18 +57,10 @@ func TestPropertyErasedFoldsAlike(t *testing.T) {
 		records := fuzz.Records(fuzz.Options{Max: 40}).Draw(t, "records")
 		receipt := fuzz.Receipt("the receipt").Draw(t, "receipt")
 		records = append(records, patch.Record{Seq: uint64(len(records) + 1), Patch: receipt})
-		gone := fuzz.Erased(records)
-		before, err := fold.New("", initialState).Apply(records...)
-		if err != nil {
-			t.Fatal(err)
-		}
-		after, err := fold.New("", initialState).Apply(gone...)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := fuzz.Check(gone, initialState, func(map[string]patch.Value, []patch.Record) (fuzz.View, error) { return after, nil }); err != nil {
-			t.Fatal(err)
-		}
+		gone := fuzz.EraseLog(records)
+		before := testlog.Must(fold.New("", initialState).Apply(records...))(t)
+		after := testlog.Must(fold.New("", initialState).Apply(gone...))(t)
+		testlog.NoError(t, fuzz.Check(gone, initialState, func(map[string]patch.Value, []patch.Record) (fuzz.View, error) { return after, nil }))
 		nulls := slices.ContainsFunc(records, func(r patch.Record) bool {
 			if r.Patch == nil {
 				return false
@@ -94,10 +80,7 @@ func TestPropertyErasedFoldsAlike(t *testing.T) {
 					s = append(s, value.String())
 				}
 			}
-			history, err := v.With(records).History() // whose events have the ids that those of gone have
-			if err != nil {
-				t.Fatal(err)
-			}
+			history := testlog.Must(v.WithRecords(records).History())(t) // whose events have the ids that those of gone have
 			for _, e := range history {
 				s = append(s, e.Event.ID())
 			}

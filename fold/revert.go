@@ -7,8 +7,7 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// nodeID is a node's identity: the record that made it, and its place among the nodes
-// that the record made.
+// nodeID is a node's identity: the record that made it, and its index among the nodes that the record made.
 type nodeID struct {
 	seq   uint64
 	index int32
@@ -16,13 +15,12 @@ type nodeID struct {
 
 func (n node) id() nodeID { return nodeID{n.seq, n.index} }
 
-// isRevertMarker reports whether the node is the marker of a revert, which may stand
-// anywhere and means nothing.
-func (n *node) isRevertMarker() bool { return n.cut != nil && n.cut.revert }
+// isRevertMarker reports whether the node is the marker of a revert, which has no effect.
+func (n *node) isRevertMarker() bool { return n.cut != nil && n.cut.isRevert }
 
-// revertEdit finds out what a revert does: all that its patch put in must stand, with
-// nothing between but markers of reverts; that stretch makes room for what the patch had
-// taken out. Errors are as those of [View.edit].
+// revertEdit returns the effect of a revert. All nodes that its target added must be in the sequence, with only
+// markers of reverts between them; the nodes that the target removed take their place. Errors are as those of
+// [View.edit].
 func (v *View) revertEdit(p *patch.PatchEvent) (edit, error) {
 	target := v.patches.find(p.PatchID())
 	switch {
@@ -31,25 +29,25 @@ func (v *View) revertEdit(p *patch.PatchEvent) (edit, error) {
 	case target.pin != nil:
 		return v.unpinEdit(p, target)
 	}
-	lo, hi, ok := v.nodes.stretch(target)
+	lo, hi, ok := v.nodes.locate(target)
 	if !ok {
 		return edit{}, errBlocked
 	}
-	back, err := v.bodies(&target.out)
+	back, err := v.withEvents(&target.removed)
 	if err != nil {
 		return edit{}, err
 	}
 	return edit{
-		patch: p, target: target, back: back, lo: lo, hi: hi,
+		patch: p, target: target, restored: back, lo: lo, hi: hi,
 		first: v.nodes.visibleBefore(lo), end: v.nodes.visibleBefore(hi),
 	}, nil
 }
 
-// stretch returns where the nodes stand that a patch put in. ok is false if one of them
-// does not, or if anything but markers of reverts stands between.
-func (s *sequence) stretch(c *cut) (lo, hi int, ok bool) {
+// locate returns the range of the nodes that a patch added. ok is false if one of them is missing, or if a node other
+// than a marker of a revert is between them.
+func (s *sequence) locate(c *cut) (lo, hi int, ok bool) {
 	lo = -1
-	at := s.seek(c.pos)
+	at := s.firstAtPos(c.pos)
 	hi = at
 	s.walk(at, s.len(), func(n *node) bool {
 		if n.seq == c.seq && n.index == 0 {
@@ -62,7 +60,7 @@ func (s *sequence) stretch(c *cut) (lo, hi int, ok bool) {
 		return 0, 0, false
 	}
 	hi = lo
-	rest := slices.Collect(c.in)
+	rest := slices.Collect(c.addedNodes)
 	s.walk(lo, s.len(), func(n *node) bool {
 		switch {
 		case len(rest) == 0:
@@ -78,28 +76,27 @@ func (s *sequence) stretch(c *cut) (lo, hi int, ok bool) {
 	return lo, hi, len(rest) == 0
 }
 
-// blockedError says which patch is in the way of a revert that cannot be applied.
+// blockedError returns the error of a revert that cannot be applied.
 func (v *View) blockedError(target *cut) error {
-	by := v.blocking(target)
+	by := v.newestBlocker(target)
 	if target.pin != nil {
-		by = v.blockingPin(target)
+		by = v.newestPinBlocker(target)
 	}
-	if by == nil { // nothing is, but the nodes are not where the log says
-		return fmt.Errorf("%w: the view has nodes at other places than the log", patch.ErrCorrupt)
+	if by == nil { // no patch blocks it, so the nodes are not where the log says
+		return fmt.Errorf("%w: the view and the log disagree about positions", patch.ErrCorrupt)
 	}
-	return &BlockedError{PatchID: target.id, Blocking: by.id, BlockingSeq: by.seq, TakenBack: by.target == target}
+	return &BlockedError{PatchID: target.id, Blocking: by.id, BlockingSeq: by.seq, AlreadyReverted: by.target == target}
 }
 
-// blocking returns the patch that is in the way of reverting one: the newest of those that
-// must be reverted first, and so on for these, which nothing else has taken anything from.
-// It takes time linear in all that patches ever did.
-func (v *View) blocking(target *cut) *cut {
-	must, holder := v.obstacles(target)
-	return newestOf(must, holder.of)
+// newestBlocker returns the newest patch that must be reverted before target: the newest of its blockers, of
+// theirs, and so on, so that it can be reverted at once. It takes time linear in the nodes that all patches added and
+// removed.
+func (v *View) newestBlocker(target *cut) *cut {
+	must, holder := v.blockers(target)
+	return newestOf(must, holder.blockersOf)
 }
 
-// newestOf returns the newest of the patches that must be reverted, and of those that must
-// be for these, and so on.
+// newestOf returns the newest of the given patches and of those that before returns for them, at any depth.
 func newestOf(must []*cut, before func(*cut) []*cut) *cut {
 	seen := map[*cut]bool{}
 	var newest *cut
@@ -118,43 +115,40 @@ func newestOf(must []*cut, before func(*cut) []*cut) *cut {
 	return newest
 }
 
-// holders says of each node that does not stand what took it out.
-type holders map[nodeID]*cut
+// removers has for each missing node the patch that removed it.
+type removers map[nodeID]*cut
 
-// of returns the patches to revert for all nodes that target put in to stand again. The marker of a
-// revert that a redo took out comes back only by reverting that redo, and with it all else that
-// its patch took out.
-func (h holders) of(target *cut) (must []*cut) {
-	redos := map[*cut]*cut{} // to revert, by the patches that stand again
-	for n := range target.in {
+// blockersOf returns the patches to revert so that all nodes that target added are restored. If a redo removed the
+// marker of a revert, only the revert of that redo restores it, with all other nodes of its patch.
+func (h removers) blockersOf(target *cut) (must []*cut) {
+	redos := map[*cut]*cut{} // to revert, by the patches that they activated
+	for n := range target.addedNodes {
 		if by := h[n.id()]; by != nil && by.isRedo() && n.isRevertMarker() {
 			redos[by.root()] = by
 		}
 	}
-	for n := range target.in {
+	for n := range target.addedNodes {
 		switch by := h[n.id()]; {
 		case by == nil:
 		case by.isRedo() && redos[by.root()] != nil:
 			must = append(must, redos[by.root()])
 		default:
-			must = append(must, by.inTheWayOf(target))
+			must = append(must, by.blockerFor(target))
 		}
 	}
 	return must
 }
 
-// obstacles returns the patches that must be reverted before one can be. What the revert
-// needs and does not find, some patch has taken out: that one must be reverted first. So
-// must be what made a node that stands in between; a regular event there came back in
-// place of a node that is missing.
-func (v *View) obstacles(target *cut) (must []*cut, holder holders) {
+// blockers returns the patches that must be reverted before target: those that removed a node that target added, and
+// those that made a node between them. A regular event between them was restored in place of a missing node.
+func (v *View) blockers(target *cut) (must []*cut, holder removers) {
 	needs := map[nodeID]bool{}
-	for n := range target.in {
+	for n := range target.addedNodes {
 		needs[n.id()] = true
 	}
 	found := 0
-	between := map[uint64]bool{} // the seqs of patches that made what stands in between
-	var behind []uint64          // and behind the last node found that is needed
+	between := map[uint64]bool{} // seqs of patches that made nodes between the needed ones
+	var behind []uint64          // seqs of nodes behind the last needed node found
 	for n := range v.nodes.all {
 		id := n.id()
 		switch {
@@ -168,17 +162,17 @@ func (v *View) obstacles(target *cut) (must []*cut, holder holders) {
 			behind = append(behind, id.seq)
 		}
 	}
-	holder = holders{}
+	holder = removers{}
 	for _, c := range v.patches.ascending() {
-		for n := range c.tookOut {
+		for n := range c.removedNodes {
 			holder[n.id()] = c
 		}
-		for n := range c.in {
+		for n := range c.addedNodes {
 			delete(holder, n.id())
 		}
 		if between[c.seq] {
 			must = append(must, c)
 		}
 	}
-	return append(must, holder.of(target)...), holder
+	return append(must, holder.blockersOf(target)...), holder
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/fuzz"
+	"github.com/patchlog-dev/patchlog/internal/testlog"
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
@@ -71,10 +72,7 @@ func TestPropertyRevertsInLongLogs(t *testing.T) {
 		for i := 0; i < len(records); {
 			n := rapid.IntRange(1, len(records)-i).Draw(t, "piece")
 			if n == 1 {
-				var err error
-				if v, err = k.apply(v, records[i]); err != nil {
-					t.Fatal(err)
-				}
+				v = testlog.Must(k.apply(v, records[i]))(t)
 			} else {
 				v = k.fold(v, records[i:i+n])
 			}
@@ -89,16 +87,13 @@ func TestPropertyRevertsInLongLogs(t *testing.T) {
 		if err := fuzz.Compare(v, ref); err != nil {
 			t.Fatalf("%v\n%s", err, fuzz.Text(records, initialState))
 		}
-		whole, err := fold.New("creation", initialState).Apply(records...)
-		if err != nil {
-			t.Fatal(err)
-		}
+		whole := testlog.Must(fold.New("creation", initialState).Apply(records...))(t)
 		if got, want := formOf(t, v), formOf(t, whole); !bytes.Equal(got, want) {
 			t.Fatalf("saved it is\n%x, want\n%x\n%s", got, want, fuzz.Text(records, initialState))
 		}
 		for _, id := range ref.PatchIDs() {
 			p := patch.NewRevert(id)
-			got, want := k.check(v, p, fold.CheckOptions{}), ref.Check(p, false)
+			got, want := k.check(v, p, fold.CheckOptions{}), ref.Check(fuzz.CheckOptions{}, p)
 			if kindOf(got) != kindOf(want) {
 				t.Fatalf("%v: got %v, want %v\n%s", p, got, want, fuzz.Text(records, initialState))
 			}
@@ -121,9 +116,7 @@ func TestRevertRefused(t *testing.T) {
 	if err := v.Check(patch.NewRevert("p1"), fold.CheckOptions{}); !errors.As(err, &blocked) || *blocked != (fold.BlockedError{PatchID: "p1", Blocking: "p2", BlockingSeq: 5}) {
 		t.Errorf("blocked by %+v", err)
 	}
-	if err := v.Check(patch.NewRevert("p2").WithBase(4), fold.CheckOptions{}); !errors.Is(err, fold.ErrConflict) {
-		t.Errorf("reverting on an older base: %v", err)
-	}
+	testlog.ErrorIs(t, v.Check(patch.NewRevert("p2").WithBase(4), fold.CheckOptions{}), fold.ErrConflict, "reverting on an older base")
 }
 
 // A revert is held to the rules for function calls as any patch is, but no other span is
@@ -143,9 +136,7 @@ func TestRevertOrphans(t *testing.T) {
 	if !errors.As(err, &orphans) || len(orphans.Orphans) != 1 || orphans.Suggested || strings.Contains(err.Error(), "span") {
 		t.Errorf("taking away the call alone: %v", err)
 	}
-	if err := whole(t, v).Check(patch.NewRevert("p1"), fold.CheckOptions{AllowOrphans: true}); err != nil {
-		t.Error(err)
-	}
+	testlog.WantNil(t, whole(t, v).Check(patch.NewRevert("p1"), fold.CheckOptions{AllowOrphans: true}))
 }
 
 // Of markers side by side a saved view has the last one's place: what is put in behind them
@@ -155,10 +146,7 @@ func TestInsertionBehindRestoredMarkers(t *testing.T) {
 	add := func(p *patch.PatchEvent) {
 		t.Helper()
 		r := patch.Record{Seq: v.Seq() + 1, Patch: p}
-		var err error
-		if v, err = k.apply(v, r); err != nil {
-			t.Fatal(err)
-		}
+		v = testlog.Must(k.apply(v, r))(t)
 		k.log = append(k.log, r)
 	}
 	v = k.restore(v)
@@ -191,9 +179,7 @@ func TestConcurrentReverts(t *testing.T) {
 				k, mine := &keeper{t: t, log: k.log}, v
 				for _, id := range []string{fmt.Sprint("q", n), fmt.Sprint("p", n)} {
 					p := patch.NewRevert(id).WithID("r" + id)
-					if err := k.check(mine, p, fold.CheckOptions{}); err != nil {
-						t.Error(err)
-					}
+					testlog.WantNil(t, k.check(mine, p, fold.CheckOptions{}))
 					r := patch.Record{Seq: mine.Seq() + 1, Patch: p}
 					next, err := k.apply(mine, r)
 					if err != nil || next.Len() <= mine.Len() || len(next.State()) != 3 {
@@ -215,9 +201,7 @@ func TestConcurrentReverts(t *testing.T) {
 // Among thousands of patches the first with an id is found.
 func TestRevertAmongManyPatches(t *testing.T) {
 	v := view(t, "e1", "e2")
-	if err := v.Check(patch.NewRevert("p"), fold.CheckOptions{}); !errors.Is(err, patch.ErrInvalid) {
-		t.Errorf("without any patch: %v", err)
-	}
+	testlog.ErrorIs(t, v.Check(patch.NewRevert("p"), fold.CheckOptions{}), patch.ErrInvalid, "without any patch")
 	const n = 1500
 	for i := range n {
 		id := fmt.Sprint("p", i)

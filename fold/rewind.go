@@ -8,26 +8,24 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// Rewind returns the patches that take the session back to where it was before the
-// record with seq from: the first event of the invocation to rewind to. They are to be
-// logged together, in their order, directly after the view's last record, and without
-// being held to the rules for function calls and pins: a rewind may reopen a call. There
-// are none if nothing is left of what came since.
+// Rewind returns the patches that return the session to its state before the record with seq from, the first event
+// of the invocation to rewind to. The caller must log them together, in their order, directly after the view's last
+// record, and without the checks for orphans and pins: a rewind may reopen a call. The result is empty if no event
+// since then is visible or counts for the state.
 //
-// What a patch put in is as old as the raw events that it took out, at any depth, and as
-// an event that it inserted without taking any out; patches of a group that put in
-// events are one in this.
+// Events that a patch added are as old as the raw events that it removed, at any depth; inserted events are as old
+// as their patch. Patches of a group that added events count as one.
 //
-//   - What patches took out of older events stays out, also if they came later.
-//   - What stands for older and newer events alike is reverted, and so is a cut of newer
-//     ones that keeps their state. A cut of both that drops the state stays.
-//   - All that is newer is cut, and its state with it.
-//   - The older part of a cut that was reverted is cut again, with its own policy. So is
-//     that of a splice that had put others in the place of what it dropped.
+//   - Older events that patches removed stay hidden, even if the patch is newer.
+//   - Patches that stand for older and newer events are reverted, and so are removals of newer events that keep
+//     their state. A removal of both that drops the state stays.
+//   - All newer events are cut, with their state.
+//   - The older part of a reverted removal is cut again, with its own state policy. So is that of a splice that
+//     replaced events and dropped their state.
 //   - Pins are as they were.
 //
-// The error matches [patch.ErrInvalid] where a log holds an id twice and the patch that has to be reverted
-// cannot be named. Rewind takes time linear in all that patches ever did.
+// The error matches [patch.ErrInvalid] if the log holds an id twice, so that a revert cannot name its target. Rewind
+// takes time linear in the nodes that all patches added and removed.
 func (v View) Rewind(from uint64) ([]*patch.PatchEvent, error) {
 	if err := v.load(); err != nil {
 		return nil, err
@@ -37,50 +35,49 @@ func (v View) Rewind(from uint64) ([]*patch.PatchEvent, error) {
 		ages: map[uint64]age{}, groups: map[string][]*cut{},
 		drop: map[nodeID]bool{}, keep: map[nodeID]bool{},
 	}
-	w.view.plan = &needs{} // the bodies do not matter
-	w.learn()
+	w.view.plan = &needs{} // placeholders for events suffice
+	w.classify()
 	if err := w.revertMixed(); err != nil {
 		return nil, err
 	}
-	if err := w.cutAll(w.goes, patch.Drop); err != nil {
+	if err := w.cutAll(w.isNewNode, patch.Drop); err != nil {
 		return nil, err
 	}
-	if err := w.cutAgain(); err != nil {
+	if err := w.recutReverted(); err != nil {
 		return nil, err
 	}
-	if err := w.unpin(); err != nil {
+	if err := w.restorePins(); err != nil {
 		return nil, err
 	}
 	return w.patches, nil
 }
 
-// rewinding is a rewind in the making.
+// rewinding is a rewind while it is planned.
 type rewinding struct {
-	start    View   // to be rewound
-	view     View   // with what the patches so far do
+	start    View   // the view to rewind
+	view     View   // with the patches so far applied
 	from     uint64 // records from this seq on are new
 	patches  []*patch.PatchEvent
-	reverted []*cut // of the view's patches, none a revert, in the order of their reverts
+	reverted []*cut // patches of start that the rewind has reverted, in the order of the reverts
 
 	undone map[*cut]bool
-	ages   map[uint64]age    // by seq of a patch, how old what it took out is
-	groups map[string][]*cut // patches that are one, since some of them put in events
+	ages   map[uint64]age    // by a patch's seq, the age of the nodes that it removed
+	groups map[string][]*cut // patches that count as one, because some of them added events
 
-	drop, keep map[nodeID]bool // old nodes to cut again; keep has those to drop too
+	drop, keep map[nodeID]bool // old nodes to cut again; keep includes those of drop
 }
 
-// age is what a patch stands for: raw events before the rewind's first record, others.
+// age tells whether a patch stands for raw events before the rewind's first record, and for others.
 type age struct{ hasOld, hasNew bool }
 
 func (a age) and(b age) age { return age{a.hasOld || b.hasOld, a.hasNew || b.hasNew} }
 func (a age) isMixed() bool { return a.hasOld && a.hasNew }
 func (a age) isNone() bool  { return !a.hasOld && !a.hasNew }
 
-// isCut reports whether the patch took out events and put none in.
-func (c *cut) isCut() bool { return !c.revert && c.pin == nil && !c.puts }
+// isCut reports whether the patch removed events and added none.
+func (c *cut) isCut() bool { return !c.isRevert && c.pin == nil && !c.addsEvents }
 
-// ageOf returns how old what a record stands for is. A record that took nothing out is as
-// old as itself.
+// ageOf returns the age of the events that a record stands for. A record that removed nothing stands for itself.
 func (w *rewinding) ageOf(seq uint64) age {
 	if a := w.ages[seq]; !a.isNone() {
 		return a
@@ -88,27 +85,27 @@ func (w *rewinding) ageOf(seq uint64) age {
 	return age{seq < w.from, seq >= w.from}
 }
 
-// isNew reports whether all that a record stands for is new.
+// isNew reports whether all events that a record stands for are new.
 func (w *rewinding) isNew(seq uint64) bool { return !w.ageOf(seq).hasOld }
 
-// learn finds out which patches are one, and how old what patches put in is.
-func (w *rewinding) learn() {
+// classify finds the patches that count as one, and the ages of patches.
+func (w *rewinding) classify() {
 	w.undone = w.start.patches.undone(0)
 	all := w.start.patches.ascending()
 	for _, c := range all {
-		if c.group != "" && !c.revert && c.pin == nil && !w.undone[c] {
+		if c.group != "" && !c.isRevert && c.pin == nil && !w.undone[c] {
 			w.groups[c.group] = append(w.groups[c.group], c)
 		}
 	}
-	maps.DeleteFunc(w.groups, func(_ string, members []*cut) bool { return len(members) == 1 || !putEvents(members) })
-	for range 2 { // a patch before a group's last may have taken out what the group put in
+	maps.DeleteFunc(w.groups, func(_ string, members []*cut) bool { return len(members) == 1 || !addEvents(members) })
+	for range 2 { // a patch before a group's last may have removed events that the group added
 		for _, c := range all {
-			if c.revert || c.pin != nil {
+			if c.isRevert || c.pin != nil {
 				continue
 			}
 			a := age{}
-			for n := range c.tookOut {
-				if !slices.Contains(w.groups[c.group], n.cut) { // the patches that are one put it in themselves
+			for n := range c.removedNodes {
+				if !slices.Contains(w.groups[c.group], n.cut) { // not a node of the same group
 					a = a.and(w.standsFor(n))
 				}
 			}
@@ -126,31 +123,30 @@ func (w *rewinding) learn() {
 	}
 }
 
-// putEvents reports whether one of the patches put in events.
-func putEvents(patches []*cut) bool {
-	return slices.ContainsFunc(patches, func(c *cut) bool { return c.puts })
+// addEvents reports whether one of the patches added events.
+func addEvents(patches []*cut) bool {
+	return slices.ContainsFunc(patches, func(c *cut) bool { return c.addsEvents })
 }
 
-// standsFor returns how old the events are that a node stands for. An event that a patch
-// inserted stands for itself; the marker of a revert stands for nothing, and that of a cut
-// only if it keeps their state.
+// standsFor returns the age of the events that a node stands for. An event that a patch inserted stands for itself. The
+// marker of a revert stands for none, and that of a cut only if it keeps the state.
 func (w *rewinding) standsFor(n node) age {
 	switch {
-	case n.cut == nil || n.cut.puts:
+	case n.cut == nil || n.cut.addsEvents:
 		return w.ageOf(n.seq)
-	case n.cut.keep:
+	case n.cut.keepsState:
 		return w.ages[n.seq]
 	}
 	return age{}
 }
 
-// goes reports whether a node is one of the view's, and none of the rewind's, and new.
-func (w *rewinding) goes(n *node) bool {
+// isNewNode reports whether a node belongs to the start view and is new.
+func (w *rewinding) isNewNode(n *node) bool {
 	return n.seq <= w.start.seq && !n.isRevertMarker() && w.isNew(n.seq)
 }
 
-// do applies a patch to the view in the making.
-func (w *rewinding) do(p *patch.PatchEvent) error {
+// apply applies a patch and adds it to the result.
+func (w *rewinding) apply(p *patch.PatchEvent) error {
 	next, err := w.view.Apply(patch.Record{Seq: w.view.seq + 1, Patch: p})
 	if err != nil {
 		return err
@@ -162,16 +158,16 @@ func (w *rewinding) do(p *patch.PatchEvent) error {
 	return nil
 }
 
-// revertMixed reverts, newest first, what stands for older and newer events alike, in
-// sight or not, and cuts that keep the state of newer ones.
+// revertMixed reverts, newest first, the patches that stand for older and newer events, and cuts that keep the state of
+// newer ones.
 func (w *rewinding) revertMixed() error {
 	for c := w.start.patches; c != nil; c = c.older {
 		var err error
 		switch {
-		case c.revert || c.pin != nil || !w.stands(c):
-		case w.ages[c.seq].isMixed() && (!c.isCut() || c.keep || len(w.groups[c.group]) > 0):
-			err = w.revertOne(c)
-		case c.isCut() && c.keep && w.isNew(c.seq):
+		case c.isRevert || c.pin != nil || !w.isActive(c):
+		case w.ages[c.seq].isMixed() && (!c.isCut() || c.keepsState || len(w.groups[c.group]) > 0):
+			err = w.revertGroup(c)
+		case c.isCut() && c.keepsState && w.isNew(c.seq):
 			err = w.revert(c)
 		}
 		if err != nil {
@@ -181,11 +177,10 @@ func (w *rewinding) revertMixed() error {
 	return nil
 }
 
-// stands reports whether one of the view's patches has not been taken back, by the rewind
-// either.
-func (w *rewinding) stands(c *cut) bool { return !w.undone[c] && !slices.Contains(w.reverted, c) }
+// isActive reports whether a patch of the start view is active, also after the rewind's reverts so far.
+func (w *rewinding) isActive(c *cut) bool { return !w.undone[c] && !slices.Contains(w.reverted, c) }
 
-// membersOf returns the patches that are one with a patch, itself among them.
+// membersOf returns the patches that count as one with a patch, itself among them.
 func (w *rewinding) membersOf(c *cut) []*cut {
 	if members := w.groups[c.group]; len(members) > 0 {
 		return members
@@ -193,10 +188,10 @@ func (w *rewinding) membersOf(c *cut) []*cut {
 	return []*cut{c}
 }
 
-// revertOne reverts a patch and those that are one with it, newest first.
-func (w *rewinding) revertOne(c *cut) error {
+// revertGroup reverts a patch and those that count as one with it, newest first.
+func (w *rewinding) revertGroup(c *cut) error {
 	for _, member := range slices.Backward(w.membersOf(c)) {
-		if w.stands(member) {
+		if w.isActive(member) {
 			if err := w.revert(member); err != nil {
 				return err
 			}
@@ -205,21 +200,21 @@ func (w *rewinding) revertOne(c *cut) error {
 	return nil
 }
 
-// revert reverts one of the view's patches, and first the patches that block that.
+// revert reverts a patch of the start view, and first the patches that block it.
 func (w *rewinding) revert(c *cut) error {
-	for w.stands(c) {
-		if _, _, ok := w.view.nodes.stretch(c); ok {
+	for w.isActive(c) {
+		if _, _, ok := w.view.nodes.locate(c); ok {
 			w.reverted = append(w.reverted, c)
-			return w.doRevert(c)
+			return w.applyRevert(c)
 		}
-		must, _ := w.view.obstacles(c)
+		must, _ := w.view.blockers(c)
 		cleared := false
 		for _, by := range must {
-			by = by.root()                                                // what a redo did is that of the patch that it made to stand again
-			if by.seq <= c.seq || by.seq > w.start.seq || !w.stands(by) { // a blocking patch is later; so this ends
+			by = by.root()                                                  // a redo has the effect of the patch that it activated
+			if by.seq <= c.seq || by.seq > w.start.seq || !w.isActive(by) { // blockers are later, so this terminates
 				continue
 			}
-			if err := w.revertOne(by); err != nil {
+			if err := w.revertGroup(by); err != nil {
 				return err
 			}
 			cleared = true
@@ -228,27 +223,27 @@ func (w *rewinding) revert(c *cut) error {
 			return fmt.Errorf("%w: a rewind to record %d has to revert patch %d, which cannot be reverted", ErrBlocked, w.from, c.seq)
 		}
 	}
-	return nil // something in the way was one with it
+	return nil // a blocker counted as one with it
 }
 
-func (w *rewinding) doRevert(c *cut) error {
+func (w *rewinding) applyRevert(c *cut) error {
 	if named := w.view.patches.find(c.id); named != c {
 		return fmt.Errorf("%w: a rewind to record %d has to revert patch %d, but its id %q is that of patch %d too", patch.ErrInvalid, w.from, c.seq, c.id, named.seq)
 	}
-	return w.do(patch.NewRevert(c.id))
+	return w.apply(patch.NewRevert(c.id))
 }
 
-// cutAgain cuts what reverted cuts had taken out, each alone or several together. What
-// they dropped without the help of one that keeps is dropped, and the rest keeps its state.
-func (w *rewinding) cutAgain() error {
+// recutReverted cuts the nodes that reverted cuts had removed, each alone or several together. Nodes that cuts with
+// the drop policy had removed are dropped; the others keep their state.
+func (w *rewinding) recutReverted() error {
 	for _, c := range w.reverted {
-		removal := c.isCut() || c.splice && !c.keep && w.ages[c.seq].isMixed()
+		removal := c.isCut() || c.isSplice && !c.keepsState && w.ages[c.seq].isMixed()
 		if !removal || len(w.groups[c.group]) > 0 {
 			continue
 		}
-		for n := range c.tookOut {
+		for n := range c.removedNodes {
 			w.keep[n.id()] = true
-			if !c.keep {
+			if !c.keepsState {
 				w.drop[n.id()] = true
 			}
 		}
@@ -256,18 +251,18 @@ func (w *rewinding) cutAgain() error {
 	if len(w.keep) == 0 {
 		return nil
 	}
-	w.close(w.drop)
-	w.close(w.keep)
-	if err := w.dropAgain(); err != nil {
+	w.closeOver(w.drop)
+	w.closeOver(w.keep)
+	if err := w.recutDropped(); err != nil {
 		return err
 	}
 	inKeep := func(n *node) bool { return w.keep[n.id()] && !w.drop[n.id()] }
 	return w.cutAll(inKeep, patch.Keep)
 }
 
-// close adds to hidden nodes what patches had taken out, or groups, all of whose visible
-// nodes are among them.
-func (w *rewinding) close(hidden map[nodeID]bool) {
+// closeOver adds to hidden nodes those that a patch or group had removed, if all visible nodes that it added are
+// among them.
+func (w *rewinding) closeOver(hidden map[nodeID]bool) {
 	for again := true; again; {
 		again = false
 		for _, c := range w.reverted {
@@ -276,7 +271,7 @@ func (w *rewinding) close(hidden map[nodeID]bool) {
 				continue
 			}
 			for _, member := range members {
-				for n := range member.tookOut {
+				for n := range member.removedNodes {
 					again = again || !hidden[n.id()]
 					hidden[n.id()] = true
 				}
@@ -285,15 +280,15 @@ func (w *rewinding) close(hidden map[nodeID]bool) {
 	}
 }
 
-// allHidden reports whether all nodes that the patches put in are hidden: their events, or
-// where they put in none, their markers.
+// allHidden reports whether all nodes that the patches added are hidden: their events, or if they added none, their
+// markers.
 func allHidden(members []*cut, hidden map[nodeID]bool) bool {
-	events := putEvents(members)
+	events := addEvents(members)
 	for _, c := range members {
-		if events && !c.puts {
+		if events && !c.addsEvents {
 			continue
 		}
-		for n := range c.in {
+		for n := range c.addedNodes {
 			if !hidden[n.id()] {
 				return false
 			}
@@ -302,18 +297,17 @@ func allHidden(members []*cut, hidden map[nodeID]bool) bool {
 	return true
 }
 
-// unpin takes back what pins and unpins have changed since: for each event that is not
-// pinned as it was, newest first, until it is.
-func (w *rewinding) unpin() error {
-	before := w.start.patches.before(w.from)
+// restorePins reverts newer pins and unpins, newest first, of each event that is not pinned as it was, until it is.
+func (w *rewinding) restorePins() error {
+	before := w.start.patches.olderThan(w.from)
 	undone := before.undone(0)
 	for l := w.start.patches; l != before; l = l.older {
 		if l.pin == nil {
 			continue
 		}
 		node := l.pin.node
-		for was := before.pins(node, undone); w.view.pins.has(node) != was; {
-			if err := w.doRevert(w.newestPin(node)); err != nil {
+		for was := before.pinsNode(node, undone); w.view.pins.has(node) != was; {
+			if err := w.applyRevert(w.newestPin(node)); err != nil {
 				return err
 			}
 		}
@@ -321,7 +315,7 @@ func (w *rewinding) unpin() error {
 	return nil
 }
 
-// newestPin returns the newest of the view's patches about the pin of a node that stands.
+// newestPin returns the newest active patch of the start view about the pin of a node.
 func (w *rewinding) newestPin(node nodeID) *cut {
 	undone := w.view.patches.undone(0)
 	for c := w.start.patches; c != nil; c = c.older {
@@ -332,38 +326,36 @@ func (w *rewinding) newestPin(node nodeID) *cut {
 	return nil
 }
 
-// dropAgain cuts the old nodes that are to be dropped again. A cut takes no marker beyond
-// its first or last event: where such a marker, of those that are to go, carries state,
-// its patch is reverted first, and what that brings back goes.
-func (w *rewinding) dropAgain() error {
+// recutDropped cuts the old nodes that are dropped again. A cut includes no marker beyond its first or last event. If such
+// a marker should go and carries state, its patch is reverted first, and the restored nodes go.
+func (w *rewinding) recutDropped() error {
 	goes := func(n *node) bool { return w.drop[n.id()] }
 	for {
 		_, outside := w.runs(goes)
 		if len(outside) == 0 {
 			return w.cutAll(goes, patch.Drop)
 		}
-		for n := range outside[0].tookOut {
+		for n := range outside[0].removedNodes {
 			w.drop[n.id()] = true
 		}
-		if err := w.doRevert(outside[0]); err != nil {
+		if err := w.applyRevert(outside[0]); err != nil {
 			return err
 		}
 	}
 }
 
-// indices is a run of nodes to cut, as visible indices.
-type indices struct{ first, end int }
+// indexRange is a range of visible indices to cut.
+type indexRange struct{ first, end int }
 
-// runs returns the runs of visible nodes that are to go, as long as can be. Markers belong
-// to any run, but none that carries state and is not to go. Of those that carry and are to
-// go, outside are the patches whose markers stand in no run.
-func (w *rewinding) runs(goes func(*node) bool) (all []indices, outside []*cut) {
+// runs returns the longest runs of visible nodes to cut. A run may include markers, except those that carry state and
+// should stay. outside has the patches whose markers carry state, should go, and are in no run.
+func (w *rewinding) runs(goes func(*node) bool) (all []indexRange, outside []*cut) {
 	open := false
 	visible := 0
 	var trailing []*cut
 	leave := func() { outside, trailing = append(outside, trailing...), nil }
 	for n := range w.view.nodes.all {
-		carries := n.event == nil && len(n.carries()) > 0
+		carries := n.event == nil && len(n.carriedDelta()) > 0
 		switch {
 		case n.event == nil && !carries:
 		case !goes(n):
@@ -375,7 +367,7 @@ func (w *rewinding) runs(goes func(*node) bool) (all []indices, outside []*cut) 
 			all[len(all)-1].end, trailing = visible+1, nil
 		default:
 			leave()
-			all, open = append(all, indices{visible, visible + 1}), true
+			all, open = append(all, indexRange{visible, visible + 1}), true
 		}
 		if n.event != nil {
 			visible++
@@ -385,11 +377,11 @@ func (w *rewinding) runs(goes func(*node) bool) (all []indices, outside []*cut) 
 	return all, outside
 }
 
-// cutAll cuts the runs of nodes that are to go.
+// cutAll cuts the runs of nodes for which goes is true.
 func (w *rewinding) cutAll(goes func(*node) bool, policy patch.StatePolicy) error {
 	all, _ := w.runs(goes)
 	for _, run := range slices.Backward(all) { // so that earlier indices stay
-		if err := w.do(patch.NewSplice(run.first, run.end-run.first).WithState(policy)); err != nil {
+		if err := w.apply(patch.NewSplice(run.first, run.end-run.first).WithState(policy)); err != nil {
 			return err
 		}
 	}

@@ -10,27 +10,23 @@ import (
 
 	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/fuzz"
+	"github.com/patchlog-dev/patchlog/internal/testlog"
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
 // rewound applies what Rewind plans for a view of a log, as a store does.
 func rewound(t rapid.TB, v fold.View, log []patch.Record, from uint64) (fold.View, []patch.Record) {
 	t.Helper()
-	patches, err := v.Rewind(from)
-	if err != nil {
-		t.Fatal(err)
-	}
+	patches := testlog.Must(v.Rewind(from))(t)
 	var records []patch.Record
 	for _, p := range patches {
 		p = p.WithID(fmt.Sprint("rewind ", v.Seq()+1))
-		at := v.With(slices.Concat(log, records))
+		at := v.WithRecords(slices.Concat(log, records))
 		if err := at.Check(p, fold.CheckOptions{AllowOrphans: true, AllowPinned: true}); err != nil {
 			t.Fatalf("%v was planned: %v", p, err)
 		}
 		records = append(records, patch.Record{Seq: v.Seq() + 1, Patch: p})
-		if v, err = at.Apply(records[len(records)-1]); err != nil {
-			t.Fatal(err)
-		}
+		v = testlog.Must(at.Apply(records[len(records)-1]))(t)
 	}
 	return v, records
 }
@@ -43,14 +39,8 @@ func TestPropertyRewindIsReference(t *testing.T) {
 		if rapid.Bool().Draw(t, "hard log") {
 			records = fuzz.Records(fuzz.Options{Accepted: true}).Draw(t, "records")
 		}
-		ref := fuzz.NewReference(initialState)
-		for _, r := range records {
-			ref.Apply(r)
-		}
-		v, err := fold.New("creation", initialState).Apply(records...)
-		if err != nil {
-			t.Fatal(err)
-		}
+		ref := fuzz.NewReference(initialState, records...)
+		v := testlog.Must(fold.New("creation", initialState).Apply(records...))(t)
 		var starts []uint64 // an invocation begins with an event
 		for _, r := range records {
 			if r.Event != nil {
@@ -85,10 +75,7 @@ func TestPropertyRewindIsReference(t *testing.T) {
 			t.Fatalf("again: %v, %v\n%s", again, err, explain())
 		}
 		if v.PatchSeq() < from {
-			before, err := fold.New("creation", initialState).Apply(records[:from-1]...)
-			if err != nil {
-				t.Fatal(err)
-			}
+			before := testlog.Must(fold.New("creation", initialState).Apply(records[:from-1]...))(t)
 			if d := before.Diff(after); len(d.Removed)+len(d.Added)+len(d.StateChanged) > 0 {
 				t.Fatalf("no patch came since, but %+v\n%s", d, explain())
 			}
@@ -96,9 +83,8 @@ func TestPropertyRewindIsReference(t *testing.T) {
 		undone := after
 		for i, r := range slices.Backward(more) {
 			p := patch.NewRevert(r.ID()).WithID(fmt.Sprint("undo ", i))
-			if undone, err = undone.With(append(records[:len(records):len(records)], more...)).Apply(patch.Record{Seq: undone.Seq() + 1, Patch: p}); err != nil {
-				t.Fatal(err)
-			}
+			undone = undone.WithRecords(append(records[:len(records):len(records)], more...))
+			undone = testlog.Must(undone.Apply(patch.Record{Seq: undone.Seq() + 1, Patch: p}))(t)
 		}
 		if d := v.Diff(undone); len(d.Removed)+len(d.Added)+len(d.StateChanged) > 0 || undone.SkippedCount() > v.SkippedCount() {
 			t.Fatalf("undone, it differs by %+v\n%s", d, explain())
@@ -123,10 +109,7 @@ func TestPropertyRewindKeepsKeptState(t *testing.T) {
 		v := fold.New("", nil)
 		add := func(e *patch.Event, p *patch.PatchEvent) {
 			r := patch.Record{Seq: v.Seq() + 1, Event: e, Patch: p}
-			var err error
-			if v, err = v.Apply(r); err != nil {
-				t.Fatal(err)
-			}
+			v = testlog.Must(v.Apply(r))(t)
 			records = append(records, r)
 		}
 		for range rapid.IntRange(1, 30).Draw(t, "records") {
@@ -147,10 +130,7 @@ func TestPropertyRewindKeepsKeptState(t *testing.T) {
 			add(nil, p.WithID(fmt.Sprint("p", n)))
 		}
 		from := rapid.IntRange(1, len(records)).Draw(t, "from")
-		before, err := fold.New("", nil).Apply(records[:from-1]...)
-		if err != nil {
-			t.Fatal(err)
-		}
+		before := testlog.Must(fold.New("", nil).Apply(records[:from-1]...))(t)
 		after, more := rewound(t, v, records, uint64(from))
 		if d := before.Diff(after); len(d.StateChanged) > 0 {
 			t.Fatalf("rewound to %d, the state is %v, was %v\n%s", from, after.State(), before.State(), fuzz.Text(append(records, more...), nil))
@@ -277,5 +257,133 @@ func TestRewindOfRepeatedIDs(t *testing.T) {
 	v = apply(t, v, patch.NewSummarise(0, 2, event("S", "text:a")).WithID("p"))
 	if _, err := v.Rewind(3); err == nil || !strings.Contains(err.Error(), `"p"`) {
 		t.Errorf("rewound: %v", err)
+	}
+}
+
+// The laws of a rewind, checked without the model. After patches that keep the state, it restores the earlier state. After
+// summaries alone, of which none is left, it restores the visible log. Reverting the rewind's patches, newest first, gives
+// the view from before the rewind.
+func TestPropertyRewindLaw(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := &growing{t: t, view: fold.New("c", nil)}
+		for range rapid.IntRange(2, 7).Draw(t, "before") {
+			s.step(false, false)
+		}
+		before := s.view
+		s.append()
+		from := s.view.Seq()
+		s.patches = nil // reverts of earlier patches do not keep the state
+		onlySummaries := rapid.Bool().Draw(t, "only summaries")
+		for range rapid.IntRange(2, 8).Draw(t, "since") {
+			s.step(true, onlySummaries)
+		}
+		since := s.view
+
+		plan, err := since.Rewind(from)
+		if err != nil {
+			t.Fatalf("%v\n%s", err, s.log.String())
+		}
+		var done []string
+		for i, p := range plan {
+			id := fmt.Sprint("rewind", i)
+			if !s.put(patch.Record{Patch: p.WithID(id)}) {
+				t.Fatalf("%v of the rewind was skipped\n%s", p, s.log.String())
+			}
+			done = append(done, id)
+		}
+		if got, want := fmt.Sprint(s.view.State()), fmt.Sprint(before.State()); got != want {
+			t.Fatalf("the state is %s, was %s\n%s", got, want, s.log.String())
+		}
+		left := false // a summary of older events, made since, stays
+		for _, e := range s.view.Entries() {
+			left = left || e.Summary && e.Seq >= from
+		}
+		if got, want := ids(s.view), ids(before); onlySummaries && !left && got != want {
+			t.Fatalf("visible is %s, was %s\n%s", got, want, s.log.String())
+		}
+		for _, id := range slices.Backward(done) {
+			if !s.put(patch.Record{Patch: patch.NewRevert(id).WithID("undo " + id)}) {
+				t.Fatalf("the revert of %s was skipped\n%s", id, s.log.String())
+			}
+		}
+		if ids(s.view) != ids(since) || fmt.Sprint(s.view.State()) != fmt.Sprint(since.State()) {
+			t.Fatalf("undone, the view is %s %v, was %s %v\n%s", ids(s.view), s.view.State(), ids(since), since.State(), s.log.String())
+		}
+	})
+}
+
+// growing is a session that grows by random records.
+type growing struct {
+	t       *rapid.T
+	view    fold.View
+	events  int
+	patches []string
+	records []patch.Record
+	log     strings.Builder
+}
+
+// put applies a record, and reports whether it did anything.
+func (s *growing) put(r patch.Record) bool {
+	r.Seq = s.view.Seq() + 1
+	next, err := s.view.WithRecords(s.records).Apply(r)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	if next.SkippedCount() > 0 {
+		return false
+	}
+	s.view, s.records = next, append(s.records, r)
+	fmt.Fprintf(&s.log, "%v → %s %v\n", r, ids(next), next.State())
+	return true
+}
+
+func (s *growing) event() *patch.Event {
+	s.events++
+	words := []string{fmt.Sprint("e", s.events), "text:a"}
+	if rapid.Bool().Draw(s.t, "sets state") {
+		words = append(words, fmt.Sprintf("k%d=%d", rapid.IntRange(0, 2).Draw(s.t, "key"), s.events))
+	}
+	return event(words...)
+}
+
+func (s *growing) append() { s.put(patch.Record{Event: s.event()}) }
+
+// step appends an event or makes a patch: of any kind, or only such as keep the state and
+// add nothing to it, or only summaries.
+func (s *growing) step(keeps, onlySummaries bool) {
+	n := s.view.Len()
+	if n == 0 || rapid.IntRange(0, 9).Draw(s.t, "what") < 4 {
+		s.append()
+		return
+	}
+	start := rapid.IntRange(0, n-1).Draw(s.t, "start")
+	count := rapid.IntRange(1, min(n-start, 4)).Draw(s.t, "count")
+	policy := patch.Keep
+	if !keeps {
+		policy = rapid.SampledFrom([]patch.StatePolicy{patch.Keep, patch.Drop}).Draw(s.t, "policy")
+	}
+	summarise := func() *patch.PatchEvent {
+		s.events++
+		return patch.NewSummarise(start, count, event(fmt.Sprint("s", s.events), "text:s"))
+	}
+	kinds := []func() *patch.PatchEvent{summarise}
+	if !onlySummaries {
+		kinds = append(kinds,
+			func() *patch.PatchEvent { return patch.NewSplice(start, count).WithState(policy) },
+			func() *patch.PatchEvent {
+				return patch.NewTruncateBefore(s.view.At(start).ID()).WithState(policy)
+			})
+	}
+	if !keeps {
+		kinds = append(kinds, func() *patch.PatchEvent {
+			return patch.NewSplice(start, rapid.IntRange(0, count).Draw(s.t, "replaced"), s.event()).WithState(policy)
+		})
+	}
+	if len(s.patches) > 0 {
+		kinds = append(kinds, func() *patch.PatchEvent { return patch.NewRevert(rapid.SampledFrom(s.patches).Draw(s.t, "revert")) })
+	}
+	id := fmt.Sprint("p", s.view.Seq()+1)
+	if s.put(patch.Record{Patch: rapid.SampledFrom(kinds).Draw(s.t, "kind")().WithID(id)}) {
+		s.patches = append(s.patches, id)
 	}
 }

@@ -2,16 +2,16 @@ package fold
 
 import "slices"
 
-// run is a stretch of nodes that a patch took out. It is never changed.
+// run is an immutable list of adjacent nodes, such as those that a patch removed.
 type run struct {
 	pieces []piece
 }
 
-// piece is a marker, an event that a patch put in, or regular events of consecutive records. The
-// node is the first of them, without its event.
+// piece is a marker, an event that a patch added, or regular events of consecutive records. The node is the
+// first of them, without its event.
 type piece struct {
 	node
-	events int // how many events; 0: it is a marker
+	events int // 0 for a marker
 }
 
 // runOf returns the run of the nodes from lo up to hi.
@@ -47,7 +47,7 @@ func (r *run) len() (n int) {
 	return n
 }
 
-// hasEvents reports whether the run has anything that was visible.
+// hasEvents reports whether the run has visible nodes.
 func (r *run) hasEvents() bool {
 	return slices.ContainsFunc(r.pieces, func(p piece) bool { return p.events > 0 })
 }
@@ -63,31 +63,4 @@ func (r *run) each(yield func(node) bool) {
 			n.seq++
 		}
 	}
-}
-
-// seqs returns the seqs of the records that hold the run's events.
-func (r *run) seqs() []uint64 {
-	var seqs []uint64
-	for _, p := range r.pieces {
-		for i := range p.events {
-			seqs = append(seqs, p.seq+uint64(i))
-		}
-	}
-	slices.Sort(seqs)
-	return slices.Compact(seqs)
-}
-
-// with returns the run's nodes with their events, or nil in the place of one that is not at hand; then all
-// is false. The error is as that of [hand.event].
-func (r *run) with(at hand) (nodes []node, all bool, err error) {
-	nodes, all = slices.AppendSeq(make([]node, 0, r.len()), r.each), true
-	for i := range nodes {
-		if n := &nodes[i]; !n.isMarker() {
-			if n.event, err = at.event(n.seq, n.index); err != nil {
-				return nil, false, err
-			}
-			all = all && n.event != nil
-		}
-	}
-	return nodes, all, nil
 }

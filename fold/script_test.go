@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/patchlog-dev/patchlog/fold"
+	"github.com/patchlog-dev/patchlog/internal/testlog"
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
@@ -97,23 +98,18 @@ var logs = map[testing.TB][]patch.Record{}
 func logged(t *testing.T, v fold.View, r patch.Record) fold.View {
 	t.Helper()
 	r.Seq = v.Seq() + 1
-	v, err := whole(t, v).Apply(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	v = testlog.Must(whole(t, v).Apply(r))(t)
 	logs[t] = append(logs[t][:r.Seq-1], r)
 	return v
 }
 
 // whole returns the newest view of a test with its log at hand.
-func whole(t *testing.T, v fold.View) fold.View { return v.With(logs[t][:v.Seq()]) }
+func whole(t *testing.T, v fold.View) fold.View { return v.WithRecords(logs[t][:v.Seq()]) }
 
 // apply logs a patch that Check must accept.
 func apply(t *testing.T, v fold.View, p *patch.PatchEvent) fold.View {
 	t.Helper()
-	if err := whole(t, v).Check(p, fold.CheckOptions{AllowOrphans: true}); err != nil {
-		t.Fatal(err)
-	}
+	testlog.NoError(t, whole(t, v).Check(p, fold.CheckOptions{AllowOrphans: true}))
 	return logged(t, v, patch.Record{Patch: p})
 }
 

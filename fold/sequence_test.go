@@ -7,6 +7,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/patchlog-dev/patchlog/internal/testlog"
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
@@ -20,20 +21,20 @@ var someEvent = func() *patch.Event {
 
 // check reports whether the sequence and its chunks say what is in them.
 func (s *sequence) check() error {
-	var up sums
+	var up counts
 	i := 0
 	for c := range s.chunks {
-		if visible := countVisible(c.nodes); len(c.nodes) == 0 || len(c.nodes) > maxChunk || c.sums != (sums{len(c.nodes), visible}) {
-			return fmt.Errorf("a chunk of %d nodes, %d visible, says %+v", len(c.nodes), visible, c.sums)
+		if visible := countVisible(c.nodes); len(c.nodes) == 0 || len(c.nodes) > maxChunk || c.counts != (counts{len(c.nodes), visible}) {
+			return fmt.Errorf("a chunk of %d nodes, %d visible, says %+v", len(c.nodes), visible, c.counts)
 		}
-		up = sums{up.size + c.size, up.visible + c.visible}
+		up = counts{up.size + c.size, up.visible + c.visible}
 		if i < len(s.full) && s.ends[i] != up {
 			return fmt.Errorf("up to chunk %d are %+v, not %+v", i, up, s.ends[i])
 		}
 		i++
 	}
-	if s != nil && s.sums != up {
-		return fmt.Errorf("there are %+v, not %+v", up, s.sums)
+	if s != nil && s.counts != up {
+		return fmt.Errorf("there are %+v, not %+v", up, s.counts)
 	}
 	return nil
 }
@@ -75,9 +76,7 @@ func TestPropertySequenceIsSlice(t *testing.T) {
 			if own == nil {
 				versions = append(versions, version{s, plain})
 			}
-			if err := s.check(); err != nil {
-				t.Fatal(err)
-			}
+			testlog.NoError(t, s.check())
 			compare(t, s, plain)
 			clear(others) // which the sequence has copies of
 		}
@@ -93,13 +92,13 @@ func compare(t *rapid.T, s *sequence, plain []node) {
 	}
 	visible := 0
 	for rank := range plain {
-		if s.visibleBefore(rank) != visible || s.byRank(rank).seq != plain[rank].seq {
+		if s.visibleBefore(rank) != visible || s.nodeAt(rank).seq != plain[rank].seq {
 			t.Fatalf("before rank %d are %d visible nodes, want %d", rank, s.visibleBefore(rank), visible)
 		}
 		if plain[rank].event == nil {
 			continue
 		}
-		if n, r := s.at(visible); r != rank || n.seq != plain[rank].seq {
+		if n, r := s.visibleAt(visible); r != rank || n.seq != plain[rank].seq {
 			t.Fatalf("visible node %d has rank %d and seq %d, want %d and %d", visible, r, n.seq, rank, plain[rank].seq)
 		}
 		visible++
@@ -137,9 +136,7 @@ func TestChunksStayLarge(t *testing.T) {
 		s = s.splice(nil, at, at, []node{{event: someEvent}})
 		n++
 	}
-	if err := s.check(); err != nil {
-		t.Fatal(err)
-	}
+	testlog.NoError(t, s.check())
 	if chunks := len(s.full) + 1; n < chunks*maxChunk/4 {
 		t.Errorf("%d nodes are in %d chunks", n, chunks)
 	}
@@ -148,17 +145,12 @@ func TestChunksStayLarge(t *testing.T) {
 // A chain of summaries of summaries neither recurses without bound nor loses state.
 func TestLongChainOfKeptCuts(t *testing.T) {
 	v := New("", nil)
-	first, err := patch.NewEvent(patch.Fields{ID: "first", Actions: patch.Actions{StateDelta: map[string]any{"k": 1}}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	first := testlog.Must(patch.NewEvent(patch.Fields{ID: "first", Actions: patch.Actions{StateDelta: map[string]any{"k": 1}}}))(t)
 	records := []patch.Record{{Seq: 1, Event: first}}
 	for i := range 100_000 {
 		records = append(records, patch.Record{Seq: uint64(i + 2), Patch: patch.NewSplice(0, 1, someEvent).WithState(patch.Keep)})
 	}
-	if v, err = v.Apply(records...); err != nil {
-		t.Fatal(err)
-	}
+	v = testlog.Must(v.Apply(records...))(t)
 	if v.Len() != 1 || v.State()["k"] != 1 {
 		t.Errorf("%d visible events, state %v", v.Len(), v.State())
 	}

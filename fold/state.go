@@ -14,7 +14,7 @@ type delta []patch.Change
 
 func byKey(a, b patch.Change) int { return strings.Compare(a.Key, b.Key) }
 
-// netOf returns the net of changes that were made in the given order.
+// netOf returns the net of changes made in the given order.
 func netOf(changes []patch.Change) delta {
 	slices.SortStableFunc(changes, byKey)
 	out := changes[:0]
@@ -57,26 +57,30 @@ func (d delta) find(key string) (patch.Value, bool) {
 	return d[i].Value, true
 }
 
-// netBetween returns what the nodes from lo up to hi carry and set.
+// netBetween returns the net changes of the nodes from lo up to hi.
 func (s *sequence) netBetween(lo, hi int) delta {
 	var changes []patch.Change
+	limit := 1024
 	s.walk(lo, hi, func(n *node) bool {
-		changes = n.appendChanges(changes)
+		if changes = n.appendChanges(changes); len(changes) > limit { // sort few changes at a time
+			changes = netOf(changes)
+			limit = max(limit, 2*len(changes))
+		}
 		return true
 	})
 	return netOf(changes)
 }
 
-// appendChanges appends what the node carries and sets.
+// appendChanges appends the delta that the node carries and the changes of its event.
 func (n *node) appendChanges(changes []patch.Change) []patch.Change {
-	changes = append(changes, n.carries()...)
+	changes = append(changes, n.carriedDelta()...)
 	if n.event != nil {
 		changes = slices.AppendSeq(changes, n.event.Changes())
 	}
 	return changes
 }
 
-// netDelta returns what all nodes carry and set.
+// netDelta returns the net changes of all nodes.
 func (s *sequence) netDelta() delta {
 	var changes []patch.Change
 	for c := range s.chunks {
@@ -85,10 +89,10 @@ func (s *sequence) netDelta() delta {
 	return netOf(changes)
 }
 
-// netDelta returns what the chunk's nodes carry and set. It is computed once.
+// netDelta returns the net changes of the chunk's nodes. It is computed once.
 func (c *chunk) netDelta() delta {
-	if known := c.net.Load(); known != nil {
-		return *known
+	if cached := c.net.Load(); cached != nil {
+		return *cached
 	}
 	var changes []patch.Change
 	for i := range c.nodes {
@@ -99,27 +103,27 @@ func (c *chunk) netDelta() delta {
 	return net
 }
 
-// maxHops is how many appended events are applied to an older state that has not been computed, one by one;
-// after more, the state is computed from the nodes.
+// maxHops limits how many appended events are applied one by one to an older state that was not computed. Beyond
+// it, the state is computed from the nodes.
 const maxHops = 64
 
-// state is the state of a view. It is computed, once, when it is asked for: from the nodes of the view,
-// or from the state before an appended event.
+// state is the state of a view. It is computed once, on first use: from the nodes of the view, or from the state
+// before an appended event.
 type state struct {
 	initial delta
 	nodes   *sequence
 
 	before  *state         // nil: computed from the nodes
 	changes []patch.Change // of the appended event
-	hops    int            // appended events since a state that was computed, or is to be from the nodes
+	hops    int            // appended events since a state that was computed, or has no state before it
 
 	once     sync.Once
 	net      delta
 	computed atomic.Bool
 }
 
-// value returns the net state: the initial state, then for each node in its order what it carries and
-// what its event sets.
+// value returns the net state: the initial state, then for each node in order the delta that it carries and the
+// changes of its event.
 func (s *state) value() delta {
 	s.once.Do(func() {
 		if s.before == nil {
@@ -133,7 +137,7 @@ func (s *state) value() delta {
 	return s.net
 }
 
-// withState gives the view a state that is computed from its nodes.
+// withState returns the view with a state that is computed from its nodes.
 func (v View) withState() View {
 	v.state = &state{initial: v.initial, nodes: v.nodes}
 	return v

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/patchlog-dev/patchlog/fold"
+	"github.com/patchlog-dev/patchlog/internal/testlog"
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
@@ -17,9 +18,7 @@ func TestZeroViewIsEmptyAndUsable(t *testing.T) {
 	if v.Len() != 0 || v.Seq() != 0 || v.PatchSeq() != 0 || len(v.State()) != 0 || v.SkippedCount() != 0 {
 		t.Errorf("the zero view is not empty: %+v", v)
 	}
-	if err := v.Check(patch.NewSplice(0, 0, event("r", "call:c")), fold.CheckOptions{}); !errors.Is(err, fold.ErrOrphanedCall) {
-		t.Errorf("a call that would come first: %v", err)
-	}
+	testlog.ErrorIs(t, v.Check(patch.NewSplice(0, 0, event("r", "call:c")), fold.CheckOptions{}), fold.ErrOrphanedCall, "a call that would come first")
 	v = extend(t, v, "e1 k=1", "e2 k=2")
 	if ids(v) != "e1 e2" || v.State()["k"] != "2" {
 		t.Errorf("visible %s, state %v", ids(v), v.State())
@@ -74,9 +73,7 @@ func TestWrongSeqIsRefused(t *testing.T) {
 			t.Errorf("seq %d: %v, at %d", seq, err, next.Seq())
 		}
 	}
-	if _, err := v.Apply(patch.Record{Seq: 2}); !errors.Is(err, patch.ErrInvalid) {
-		t.Errorf("an empty record: %v", err)
-	}
+	testlog.ErrorIs(t, testlog.ErrorOf(v.Apply(patch.Record{Seq: 2})), patch.ErrInvalid, "an empty record")
 	got, err := v.Apply(patch.Record{Seq: 2, Event: event("e2")}, patch.Record{Seq: 4, Event: event("e4")})
 	if !errors.Is(err, fold.ErrSeq) || got.Seq() != 1 {
 		t.Errorf("a gap: %v, at %d", err, got.Seq())
@@ -141,6 +138,21 @@ func TestSummariseThenTruncate(t *testing.T) {
 	}
 }
 
+// A summary of more events than are put in order at a time keeps the state that they leave.
+func TestSummariseLong(t *testing.T) {
+	v := fold.New("", nil)
+	want := map[string]any{}
+	for i := range 5000 {
+		key, set := fmt.Sprint("k", i%3000), fmt.Sprint(i)
+		v = extend(t, v, fmt.Sprintf("e%d %s=%s", i, key, set))
+		want[key] = set
+	}
+	v = apply(t, v, patch.NewSummarise(0, 5000, event("S", "text:sum")))
+	if !reflect.DeepEqual(v.State(), want) {
+		t.Error("the state is another one")
+	}
+}
+
 func TestSkippedIsListed(t *testing.T) {
 	v := view(t, "e1", "e2")
 	for _, text := range []string{
@@ -151,14 +163,9 @@ func TestSkippedIsListed(t *testing.T) {
 		`{"patchType":"summarise","start":0,"count":1,"summaryEvent":{"content":{"parts":[{"text":"s"}]},"actions":{"stateDelta":{"k":1}}}}`,
 		`{"patchType":"splice","start":0,"count":0,"replacement":[{"patchType":"splice","start":0,"count":1}]}`,
 	} {
-		r, err := patch.ParseRecord([]byte(text))
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := testlog.Must(patch.ParseRecord([]byte(text)))(t)
 		r.Seq = v.Seq() + 1
-		if v, err = v.Apply(r); err != nil {
-			t.Fatal(err)
-		}
+		v = testlog.Must(v.Apply(r))(t)
 	}
 	reasons := []patch.Flaw{"out of range", "event not found", "wrong-typed field", "missing field",
 		"summary with a state delta", "patch inside a replacement"}
@@ -175,17 +182,10 @@ func TestSkippedIsListed(t *testing.T) {
 	if err := v.Check(patch.NewSplice(0, 1), fold.CheckOptions{}); err != nil {
 		t.Errorf("skipped patches of known type are no reason to refuse: %v", err)
 	}
-	unknown, err := patch.ParseRecord([]byte(`{"patchType":"reorder"}`))
-	if err != nil {
-		t.Fatal(err)
-	}
+	unknown := testlog.Must(patch.ParseRecord([]byte(`{"patchType":"reorder"}`)))(t)
 	unknown.Seq = 9
-	if v, err = v.Apply(unknown); err != nil {
-		t.Fatal(err)
-	}
-	if err := v.Check(patch.NewSplice(0, 1), fold.CheckOptions{}); !errors.Is(err, fold.ErrUnknownPatch) {
-		t.Errorf("after a patch of unknown type: %v", err)
-	}
+	v = testlog.Must(v.Apply(unknown))(t)
+	testlog.ErrorIs(t, v.Check(patch.NewSplice(0, 1), fold.CheckOptions{}), fold.ErrUnknownPatch, "after a patch of unknown type")
 }
 
 // Views are read while others are made from them; the race detector watches.
@@ -212,5 +212,27 @@ func TestViewsAreSharedWithoutRaces(t *testing.T) {
 	wg.Wait()
 	if ids(v) != "e1 e2 e3 e4" || v.State()["a"] != "3" {
 		t.Errorf("the view changed: %s %v", ids(v), v.State())
+	}
+}
+
+// TestNil checks that a nil or missing argument is refused with an error that names it.
+func TestNil(t *testing.T) {
+	for name, c := range map[string]struct {
+		do   func(fold.View) error
+		says string
+	}{
+		"check": {func(v fold.View) error { return v.Check(nil, fold.CheckOptions{}) }, "patch is nil"},
+		"preview": {func(v fold.View) error {
+			_, err := v.Preview([]*patch.PatchEvent{nil}, fold.CheckOptions{})
+			return err
+		}, "patch is nil"},
+		"apply":   {func(v fold.View) error { _, err := v.Apply(patch.Record{Seq: v.Seq() + 1}); return err }, "neither event nor patch"},
+		"summary": {func(v fold.View) error { return v.Check(patch.NewSummarise(0, 1, nil), fold.CheckOptions{}) }, "summaryEvent"},
+	} {
+		for kind, v := range map[string]fold.View{"zero view": {}, "new view": fold.New("c", nil)} {
+			if err := c.do(v); !errors.Is(err, patch.ErrInvalid) || !strings.Contains(err.Error(), c.says) {
+				t.Errorf("%s on a %s: %v", name, kind, err)
+			}
+		}
 	}
 }

@@ -14,7 +14,7 @@ import (
 // customMetadata["patchlog"].
 const erasedKey = "erased"
 
-// ErasedText is what an event says that was erased, where it had content.
+// ErasedText is the text of an erased event that had content.
 const ErasedText = "[erased]"
 
 // erasedMark is what a blank says of itself.
@@ -23,44 +23,38 @@ type erasedMark struct {
 	Receipt string `json:"receipt"` // the id of the receipt
 }
 
-// Erased returns the id of the receipt by which the event was erased, or the patch, itself or events
-// that it puts in, and whether it says so. Ids are unique in a log, so no copy under another id
-// passes for it.
-func (e *Envelope) Erased() (receipt string, ok bool) {
-	m, ok := e.erasedMark()
-	return m.Receipt, ok
-}
-
-func (e *Envelope) erasedMark() (m erasedMark, ok bool) {
+// ErasedBy returns the id of the receipt that erased the event, or the patch or some of its events. ok is
+// false if nothing was erased. The mark names its own event, so a copy under another id does not count.
+func (e *Envelope) ErasedBy() (receipt string, ok bool) {
 	text := findMember(e.members, "customMetadata")
 	if e.id == "" || !bytes.Contains(text, []byte(`"`+erasedKey+`"`)) {
-		return erasedMark{}, false
+		return "", false
 	}
-	said := jsontext.Member(jsontext.Member(text, OwnMetadata), erasedKey)
-	if said == nil || json.Unmarshal(said, &m) != nil || m.As != e.id {
-		return erasedMark{}, false
+	var m erasedMark
+	own := jsontext.Member(jsontext.Member(text, OwnMetadata), erasedKey)
+	if own == nil || json.Unmarshal(own, &m) != nil || m.As != e.id {
+		return "", false
 	}
-	return m, true
+	return m.Receipt, true
 }
 
-// Blank returns the record with what the receipt with the given id erases of it gone, and r
-// itself if that is gone already or if the receipt is not about it. Seq and ids stay. A
-// receipt is not erased.
+// Blank returns the record without the content that the receipt with the given id erases. It returns r if that is
+// erased already or if the receipt does not cover r. Seq and ids stay. Receipts are never erased.
 func (e Erasure) Blank(r Record, receipt string) Record {
 	switch {
 	case !e.covers(r.Seq):
 	case r.Event != nil:
 		r.Event = r.Event.Blank(receipt, e.Values)
 	case r.Patch != nil && r.Patch.typ != Erase:
-		some, part := e.Within[r.Seq]
+		some, part := e.EventIndices[r.Seq]
 		r.Patch = r.Patch.Blank(receipt, e.Values, func(i int) bool { return !part || slices.Contains(some, i) })
 	}
 	return r
 }
 
-// IsBlank reports whether nothing is left of the event to erase, whatever the receipt.
-func (e *Event) IsBlank(values Values) bool {
-	_, ok := e.erasedMark()
+// IsBlank reports whether an erasure with the given policy would leave the event unchanged.
+func (e *Event) IsBlank(values ValuePolicy) bool {
+	_, ok := e.ErasedBy()
 	return ok && (values != NullValues || !e.setsValues())
 }
 
@@ -70,19 +64,17 @@ func (e *Event) setsValues() bool {
 	return slices.ContainsFunc(e.delta, is) || slices.ContainsFunc(e.shared, is)
 }
 
-// Blank returns the event as it is after an erasure: with its identity, its content's role,
-// the ids and names of its calls and responses, with the handles that recall's tools use if they name
-// places in the log, the ids of long-running calls, the keys that
-// it sets in the state, with their values or with null, the times and events that it names if
-// it is a summary, and what patchlog noted of where it comes from. All else is gone. Content
-// that had no call and no response says [ErasedText]; that of a summary is of role user.
-// [Event.Erased] of it names the receipt. It returns e itself if that is erased already.
-func (e *Event) Blank(receipt string, values Values) *Event {
+// Blank returns the event after an erasure. It keeps the identity; the content's role; ids and names of calls and
+// responses, and the handles of recall's tools that name records; the ids of long-running calls; the keys of the
+// state delta, with their values or null; of a summary, its times and excluded events; and patchlog's own notes about
+// the event's origin. Everything else is removed. Content without calls and responses becomes [ErasedText]; that of a
+// summary gets role user. [Event.ErasedBy] returns the receipt. Blank returns e if it is erased already.
+func (e *Event) Blank(receipt string, values ValuePolicy) *Event {
 	return e.blank(receipt, values, e.summary)
 }
 
 // blank is Blank for an event that is known to be a summary, or not.
-func (e *Event) blank(receipt string, values Values, summary bool) *Event {
+func (e *Event) blank(receipt string, values ValuePolicy, summary bool) *Event {
 	if e.IsBlank(values) {
 		return e
 	}
@@ -131,7 +123,7 @@ func (e *Event) blankContent(summary bool) (fields []orderedField) {
 	return fields
 }
 
-func (e *Event) blankActions(values Values) (fields []orderedField) {
+func (e *Event) blankActions(values ValuePolicy) (fields []orderedField) {
 	actions := findMember(e.members, "actions")
 	if delta := jsontext.Member(actions, "stateDelta"); jsontext.KindOf(delta) == jsontext.Object {
 		var set []orderedField
@@ -200,19 +192,17 @@ func blankMetadata(text []byte, mark erasedMark) []orderedField {
 	return []orderedField{{OwnMetadata, append(own, orderedField{erasedKey, mark})}}
 }
 
-// Blank returns the patch as it is after an erasure: what it does to the visible log stays,
-// and of the events that it puts in those are blank of whose index which is true. What it
-// says besides, its custom metadata and fields without a meaning, is gone. A malformed patch
-// stays malformed, in whatever way. [PatchEvent.Erased] of it names the receipt. It returns p
-// itself if all that is gone already.
-func (p *PatchEvent) Blank(receipt string, values Values, which func(i int) bool) *PatchEvent {
+// Blank returns the patch after an erasure. Its effect on the visible log stays. An event of the patch is blank if which
+// returns true for its index. Custom metadata and unknown fields are removed. A malformed patch stays malformed.
+// [PatchEvent.ErasedBy] returns the receipt. Blank returns p if nothing is left to erase.
+func (p *PatchEvent) Blank(receipt string, values ValuePolicy, which func(i int) bool) *PatchEvent {
 	blanked := p.mapEvents(func(i int, e *Event) *Event {
 		if which(i) || e == p.summary && p.replacement != nil {
 			return e.blank(receipt, values, e.summary || p.typ == Summarise)
 		}
 		return e
 	})
-	if _, ok := p.Erased(); ok && blanked == p {
+	if _, ok := p.ErasedBy(); ok && blanked == p {
 		return p
 	}
 	out := *blanked

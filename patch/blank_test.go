@@ -43,10 +43,10 @@ func TestBlankEvent(t *testing.T) {
 		if again := got.Blank("r2", patch.KeepValues); again != got {
 			t.Errorf("a second blank is %s", again)
 		}
-		if r, ok := got.Erased(); !ok || r != "r1" {
+		if r, ok := got.ErasedBy(); !ok || r != "r1" {
 			t.Errorf("%s says of its erasure %q, %v", got, r, ok)
 		}
-		if _, ok := e.Erased(); ok {
+		if _, ok := e.ErasedBy(); ok {
 			t.Errorf("%s says that it was erased", e)
 		}
 	}
@@ -79,7 +79,7 @@ func TestBlankSummary(t *testing.T) {
 // A copy under another id does not pass for an event that was erased.
 func TestErasedIsOfItsID(t *testing.T) {
 	e := parseEvent(t, `{"id":"e2","customMetadata":{"patchlog":{"erased":{"as":"e1","receipt":"r1"}}}}`)
-	if _, ok := e.Erased(); ok {
+	if _, ok := e.ErasedBy(); ok {
 		t.Error("a copy passes for an erased event")
 	}
 }
@@ -92,7 +92,7 @@ func TestBlankFilled(t *testing.T) {
 	f.Extra = map[string]any{"secret": []any{"secret"}}
 	f.CustomMetadata = map[string]any{"secret": int8(3)}
 	e := newEvent(t, f)
-	for _, values := range []patch.Values{patch.KeepValues, patch.NullValues} {
+	for _, values := range []patch.ValuePolicy{patch.KeepValues, patch.NullValues} {
 		got := storedEvent(t, e.Blank("r1", values))
 		if strings.Contains(got.String(), "secret") || len(got.CustomMetadata()) != 1 {
 			t.Errorf("it has %s", got)
@@ -129,7 +129,7 @@ func TestBlankFoldsAlike(t *testing.T) {
 			r = patch.Complete(r, func() string { return fmt.Sprint("new", i) }, time.Unix(1, 0))
 			ref.Apply(r)
 		}
-		values := rapid.SampledFrom([]patch.Values{patch.KeepValues, patch.NullValues}).Draw(t, "values")
+		values := rapid.SampledFrom([]patch.ValuePolicy{patch.KeepValues, patch.NullValues}).Draw(t, "values")
 		of := patch.Erasure{Seqs: []patch.Span{{From: r.Seq, To: r.Seq}}, Values: values}
 		kept := -1
 		if n := len(eventsOf(r)); r.Patch != nil && n > 1 && rapid.Bool().Draw(t, "one stays") {
@@ -140,7 +140,7 @@ func TestBlankFoldsAlike(t *testing.T) {
 					within = append(within, i)
 				}
 			}
-			of.Within = map[uint64][]int{r.Seq: within}
+			of.EventIndices = map[uint64][]int{r.Seq: within}
 		}
 		got := of.Blank(r, "receipt")
 		if text, err := patch.AppendRecord(nil, got); err != nil {
@@ -148,7 +148,7 @@ func TestBlankFoldsAlike(t *testing.T) {
 		} else if back, err := patch.DecodeRecord(text); err != nil || fmt.Sprint(back) != fmt.Sprint(got) {
 			t.Fatalf("%v came back as %v, %v", got, back, err)
 		}
-		if receipt, ok := records.Envelope(got).Erased(); !ok || receipt != "receipt" {
+		if receipt, ok := records.Envelope(got).ErasedBy(); !ok || receipt != "receipt" {
 			t.Fatalf("%v does not say that it was erased", got)
 		}
 		if !patch.Same(got, r) {
@@ -212,7 +212,7 @@ func functions(e *patch.Event) (all []patch.FunctionPart) {
 	return all
 }
 
-func changed(e *patch.Event, values patch.Values) (all []string) {
+func changed(e *patch.Event, values patch.ValuePolicy) (all []string) {
 	add := func(c patch.Change) {
 		if values == patch.NullValues {
 			all = append(all, c.Key)
@@ -252,14 +252,13 @@ func TestBlankPatch(t *testing.T) {
 }
 
 func TestReceipt(t *testing.T) {
-	digest := []byte(strings.Repeat("\x01\xff", 16))
 	for _, c := range []struct {
 		e    patch.Erasure
 		line string
 	}{
 		{patch.Erasure{}, `{"patchType":"erase","seqs":[]}`},
-		{patch.Erasure{Seqs: []patch.Span{{From: 1, To: 1}, {From: 2, To: 9}}, Within: map[uint64][]int{9: {0, 2}, 4: {1}}, Summaries: patch.KeepSummaries, Values: patch.NullValues, Initial: []string{"a\"", "b"}, Reason: "asked", Digest: digest, Closed: 12},
-			`{"patchType":"erase","seqs":[[1,1],[2,9]],"within":[[4,1],[9,0,2]],"summaries":"keep","values":"null","initial":["a\"","b"],"reason":"asked","digest":"` + strings.Repeat("01ff", 16) + `","closed":12}`},
+		{patch.Erasure{Seqs: []patch.Span{{From: 1, To: 1}, {From: 2, To: 9}}, EventIndices: map[uint64][]int{9: {0, 2}, 4: {1}}, Summaries: patch.KeepSummaries, Values: patch.NullValues, Initial: []string{"a\"", "b"}, Reason: "asked", ClosedAt: 12},
+			`{"patchType":"erase","seqs":[[1,1],[2,9]],"within":[[4,1],[9,0,2]],"summaries":"keep","values":"null","initial":["a\"","b"],"reason":"asked","closed":12}`},
 	} {
 		p := patch.NewErase(c.e)
 		if p.String() != c.line || p.Validate() != nil || records.IsIndexed(p) || len(p.NewEvents()) != 0 {
@@ -282,15 +281,15 @@ func TestReceipt(t *testing.T) {
 			t.Errorf("covers record %d: %v", seq, !want)
 		}
 	}
-	e.Within = map[uint64][]int{4: {}, 5: {1}}
+	e.EventIndices = map[uint64][]int{4: {}, 5: {1}}
 	for at, want := range map[[2]int]bool{{2, 0}: true, {2, -1}: true, {3, 0}: false, {3, -1}: false, {4, 0}: false, {4, -1}: true, {5, 1}: true, {5, 0}: false, {6, 3}: true} {
 		if e.CoversEvent(uint64(at[0]), at[1]) != want {
 			t.Errorf("covers event %v: %v", at, !want)
 		}
 	}
-	e.Summaries, e.Closed = patch.BlankSummaries, 7
-	upTo, ok := patch.NewErase(e).WithID("r").UpTo(5)
-	if got, _ := upTo.Erasure(); !ok || upTo.ID() != "r" || fmt.Sprintf("%v %v %v %v", got.Seqs, got.Within, got.Summaries, got.Closed) != "[{2 2} {4 5}] map[4:[] 5:[1]] blank 5" {
+	e.Summaries, e.ClosedAt = patch.BlankSummaries, 7
+	upTo, ok := patch.NewErase(e).WithID("r").ErasureUpTo(5)
+	if got, _ := upTo.Erasure(); !ok || upTo.ID() != "r" || fmt.Sprintf("%v %v %v %v", got.Seqs, got.EventIndices, got.Summaries, got.ClosedAt) != "[{2 2} {4 5}] map[4:[] 5:[1]] blank 5" {
 		t.Errorf("up to record 5 it is %s", upTo)
 	}
 	for text, flaw := range map[string]patch.Flaw{
@@ -299,7 +298,7 @@ func TestReceipt(t *testing.T) {
 		`"seqs":[[2,1]]`: patch.WrongField, `"seqs":[[1,2],[2,3]]`: patch.WrongField, `"seqs":[[1]]`: patch.WrongField, `"seqs":[[1,2.5]]`: patch.WrongField,
 		`"seqs":[],"within":[[1,0]]`: patch.WrongField, `"seqs":[[1,2]],"within":[[]]`: patch.WrongField, `"seqs":[[1,2]],"within":[[1,0],[1,1]]`: patch.WrongField,
 		`"seqs":[[1,2]],"within":[[1,1,0]]`: patch.WrongField, `"seqs":[],"values":"gone"`: patch.WrongField, `"seqs":[],"initial":"k"`: patch.WrongField,
-		`"seqs":[],"reason":1`: patch.WrongField, `"seqs":[],"summaries":"remake"`: patch.WrongField, `"seqs":[],"summaries":true`: patch.WrongField, `"seqs":[],"digest":"00"`: patch.WrongField, `"seqs":[],"digest":1`: patch.WrongField,
+		`"seqs":[],"reason":1`: patch.WrongField, `"seqs":[],"summaries":"remake"`: patch.WrongField, `"seqs":[],"summaries":true`: patch.WrongField,
 		`"seqs":[],"state":"keep"`: patch.ForeignField, `"seqs":[],"start":1`: patch.ForeignField, `"seqs":[],"patchId":"p"`: patch.ForeignField, `"seqs":[],"content":{}`: patch.ForeignField,
 	} {
 		if text != "" {

@@ -13,15 +13,12 @@ import (
 	"github.com/patchlog-dev/patchlog/internal/recordform"
 )
 
-// MaxRecordBytes is the largest byte form that is written or read, before compression, whatever
-// a store's own limit is.
+// MaxRecordBytes is the maximum size of a record's byte form before compression, whatever the limit of a store.
 const MaxRecordBytes = recordform.MaxBytes
 
-// AppendRecord appends the record's byte form, for a store, to dst and returns the
-// extended slice. Equal records have the same bytes. The form carries its checksum, and all that
-// the record is, Go types too. The error matches [ErrTooLarge] if the form is larger than
-// [MaxRecordBytes], and [ErrInvalid] if the record holds neither event nor patch, or
-// a patch with an id or a text that no record can have.
+// AppendRecord appends the record's byte form to dst and returns the extended slice. Equal records have equal bytes. The
+// form includes Go types and a checksum. The error matches [ErrTooLarge] if the form exceeds [MaxRecordBytes], and
+// [ErrInvalid] if the record has neither event nor patch, or a patch with an invalid id or text.
 func AppendRecord(dst []byte, r Record) ([]byte, error) {
 	from := len(dst)
 	w := writer{b: recordform.Begin(dst)}
@@ -48,10 +45,9 @@ func AppendRecord(dst []byte, r Record) ([]byte, error) {
 	return w.b, nil
 }
 
-// DecodeRecord reads a record's byte form. It keeps no reference to form. The error matches
-// [ErrCorrupt] if the bytes are not those that [AppendRecord] writes, compressed or not; hostile
-// bytes cost time and memory linear in their number, beside what 1 MiB costs that was compressed.
-// It is safe for use by several goroutines.
+// DecodeRecord reads a record's byte form, compressed or not. It keeps no reference to form. The error matches
+// [ErrCorrupt] if [AppendRecord] did not write the bytes. Time and memory are linear in the number of bytes, plus the
+// cost of at most 1 MiB of decompressed data. It is safe for concurrent use.
 func DecodeRecord(form []byte) (Record, error) {
 	buf := recordform.Buffer()
 	defer recordform.Release(buf)
@@ -68,8 +64,7 @@ func DecodeRecord(form []byte) (Record, error) {
 	return rec, nil
 }
 
-// MarshalBinary returns the value's byte form, for a store: with a checksum,
-// and with the Go types that JSON alone would not bring back.
+// MarshalBinary returns the value's byte form, with Go types and a checksum.
 func (v Value) MarshalBinary() ([]byte, error) {
 	w := writer{b: recordform.Begin(nil)}
 	w.array(2)
@@ -81,8 +76,8 @@ func (v Value) MarshalBinary() ([]byte, error) {
 	return w.b, nil
 }
 
-// UnmarshalBinary sets the value to the one that MarshalBinary wrote. It keeps no
-// reference to form. The error matches [ErrCorrupt].
+// UnmarshalBinary sets the value to that of a byte form of MarshalBinary. It keeps no reference to form. The error
+// matches [ErrCorrupt].
 func (v *Value) UnmarshalBinary(form []byte) error {
 	corrupt := func(err error) error { return fmt.Errorf("%w: value: %w", ErrCorrupt, err) }
 	if len(form) > 0 && form[0] != recordform.Plain {
@@ -473,10 +468,13 @@ func (r *reader) members(of *identity) (members []member, types []goType) {
 	if n%2 != 0 {
 		r.fail("a field without a value")
 	}
+	if n/2 > MaxFields {
+		r.fail("%d fields; at most %d can be stored", n/2, MaxFields)
+		return nil, nil
+	}
 	if n > 0 && r.err == nil {
 		members = make([]member, 0, min(n/2, 16))
 	}
-	var seen map[string]bool // once there are too many to compare each
 	for range n / 2 {
 		m := member{r.str(), r.take(r.head("bytes", 0, 0, 0xc4, 0xc5, 0xc6))}
 		if r.err != nil {
@@ -486,17 +484,8 @@ func (r *reader) members(of *identity) (members []member, types []goType) {
 			r.fail("field %q: %s", clip(m.name), clip(err.Error()))
 			return nil, nil
 		}
-		if len(members) == cap(members) && seen == nil && cap(members) == 16 {
-			seen = make(map[string]bool, n/2)
-			for _, m := range members {
-				seen[m.name] = true
-			}
-		}
-		if seen[m.name] || seen == nil && findMember(members, m.name) != nil || of.has(m) {
+		if findMember(members, m.name) != nil || of.has(m) {
 			r.fail("field %q is there twice", clip(m.name))
-		}
-		if seen != nil {
-			seen[m.name] = true
 		}
 		members = append(members, m)
 	}

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/patchlog-dev/patchlog/internal/records"
+	"github.com/patchlog-dev/patchlog/internal/testlog"
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
@@ -17,10 +18,7 @@ func sampleRecords(t testing.TB) []patch.Record {
 		ID: "e", Author: "a", Content: patch.Text("user", "hi 𝄞"),
 		Actions: patch.Actions{StateDelta: map[string]any{"n": 5, "app:b": []byte{1}}},
 	})
-	splice, err := patch.NewSplice(0, 1, e).WithID("p").WithBase(3).WithState(patch.Keep).WithCustomMetadata(map[string]any{"n": int8(1)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	splice := testlog.Must(patch.NewSplice(0, 1, e).WithID("p").WithBase(3).WithState(patch.Keep).WithCustomMetadata(map[string]any{"n": int8(1)}))(t)
 	return []patch.Record{
 		{Seq: 1, Event: e},
 		{Event: newEvent(t, patch.Fields{})},
@@ -73,9 +71,7 @@ func TestRecordWithoutContentIsNotEncoded(t *testing.T) {
 	if !errors.Is(err, patch.ErrInvalid) || string(out) != "before" {
 		t.Errorf("a record of nothing is %x, %v", out, err)
 	}
-	if _, err := (patch.Record{Seq: 1}).MarshalJSON(); !errors.Is(err, patch.ErrInvalid) {
-		t.Errorf("a record of nothing as JSON: %v", err)
-	}
+	testlog.ErrorIs(t, testlog.ErrorOf((patch.Record{Seq: 1}).MarshalJSON()), patch.ErrInvalid, "a record of nothing as JSON")
 	rec := patch.Record{}
 	if rec.ID() != "" || rec.Size() != 0 {
 		t.Errorf("a record of nothing has id %q, size %d", rec.ID(), rec.Size())
@@ -91,9 +87,7 @@ func TestRecordOverTheLimitIsNotEncoded(t *testing.T) {
 	if !errors.Is(err, patch.ErrTooLarge) || string(out) != "before" || !strings.Contains(err.Error(), `"big"`) {
 		t.Errorf("a record of 64 MiB: %d bytes, %v", len(out), err)
 	}
-	if _, err := patch.DecodeRecord(make([]byte, patch.MaxRecordBytes+1)); !errors.Is(err, patch.ErrCorrupt) {
-		t.Errorf("a form of 64 MiB: %v", err)
-	}
+	testlog.ErrorIs(t, testlog.ErrorOf(patch.DecodeRecord(make([]byte, patch.MaxRecordBytes+1))), patch.ErrCorrupt, "a form of 64 MiB")
 }
 
 func TestEverySingleBitFlipIsRefused(t *testing.T) {
@@ -102,9 +96,7 @@ func TestEverySingleBitFlipIsRefused(t *testing.T) {
 		for i := range form {
 			for bit := range 8 {
 				form[i] ^= 1 << bit
-				if _, err := patch.DecodeRecord(form); !errors.Is(err, patch.ErrCorrupt) {
-					t.Errorf("bit %d of byte %d flipped: %v", bit, i, err)
-				}
+				testlog.ErrorIs(t, testlog.ErrorOf(patch.DecodeRecord(form)), patch.ErrCorrupt, "bit %d of byte %d flipped", bit, i)
 				form[i] ^= 1 << bit
 			}
 		}
@@ -115,19 +107,13 @@ func TestEveryTruncationIsRefused(t *testing.T) {
 	for _, rec := range sampleRecords(t) {
 		form := encode(t, rec)
 		for n := range form {
-			if _, err := patch.DecodeRecord(form[:n]); !errors.Is(err, patch.ErrCorrupt) {
-				t.Errorf("%d of %d bytes: %v", n, len(form), err)
-			}
+			testlog.ErrorIs(t, testlog.ErrorOf(patch.DecodeRecord(form[:n])), patch.ErrCorrupt, "%d of %d bytes", n, len(form))
 			// The checksum is right, and still there is too little.
 			if n >= 5 {
-				if _, err := patch.DecodeRecord(seal(form[5:n])); !errors.Is(err, patch.ErrCorrupt) {
-					t.Errorf("%d of %d bytes, sealed: %v", n, len(form), err)
-				}
+				testlog.ErrorIs(t, testlog.ErrorOf(patch.DecodeRecord(seal(form[5:n]))), patch.ErrCorrupt, "%d of %d bytes, sealed", n, len(form))
 			}
 		}
-		if _, err := patch.DecodeRecord(seal(append(form[5:len(form):len(form)], 0xc0))); !errors.Is(err, patch.ErrCorrupt) {
-			t.Errorf("a byte more: %v", err)
-		}
+		testlog.ErrorIs(t, testlog.ErrorOf(patch.DecodeRecord(seal(append(form[5:len(form):len(form)], 0xc0)))), patch.ErrCorrupt, "a byte more")
 	}
 }
 

@@ -42,9 +42,7 @@ func pack(t testing.TB, v any) []byte {
 			return enc.Encode(v)
 		}
 	}
-	if err := put(v); err != nil {
-		t.Fatal(err)
-	}
+	testlog.NoError(t, put(v))
 	return b.Bytes()
 }
 
@@ -166,13 +164,13 @@ func TestHostileBytesCostBoundedMemory(t *testing.T) {
 		"text of 4 GiB":                "\x93\x01\x00\x98\xdb\xff\xff\xff\xff",
 		"bytes of 4 GiB":               "\x93\x01\x00\xc6\xff\xff\xff\xff",
 		"extension of 4 GiB":           "\xc9\xff\xff\xff\xff\x01",
-		"arrays in arrays":             nested("\x91", testlog.Less(20<<20)),
-		"maps in maps":                 nested("\x81\xc0", testlog.Less(10<<20)),
+		"arrays in arrays":             nested("\x91", testlog.ScaleDownForRace(20<<20)),
+		"maps in maps":                 nested("\x81\xc0", testlog.ScaleDownForRace(10<<20)),
 		"members of 2³² values":        "\x93\x01\x00\x98\xa0\xa0\xa0\xa0\xa0\xc0\xdd\xff\xff\xff\xff",
 		"arrays in arrays, a few":      nested("\x91", 128),
-		"JSON in a member, deep":       string(pack(t, eventForm(func(e list) { e[6] = list{"x", []byte(strings.Repeat("[", testlog.Less(20<<20)))} }))),
-		"notes with long pointers":     string(pack(t, eventForm(func(e list) { e[7] = list{strings.Repeat("/a", testlog.Less(10<<20)), "int"} }))),
-		"a note with a long type name": string(pack(t, eventForm(func(e list) { e[7] = list{"/content", strings.Repeat("[]", testlog.Less(10<<20)) + "int"} }))),
+		"JSON in a member, deep":       string(pack(t, eventForm(func(e list) { e[6] = list{"x", []byte(strings.Repeat("[", testlog.ScaleDownForRace(20<<20)))} }))),
+		"notes with long pointers":     string(pack(t, eventForm(func(e list) { e[7] = list{strings.Repeat("/a", testlog.ScaleDownForRace(10<<20)), "int"} }))),
+		"a note with a long type name": string(pack(t, eventForm(func(e list) { e[7] = list{"/content", strings.Repeat("[]", testlog.ScaleDownForRace(10<<20)) + "int"} }))),
 	} {
 		t.Run(name, func(t *testing.T) {
 			form := seal([]byte(payload))

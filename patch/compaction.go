@@ -7,20 +7,18 @@ import (
 	"github.com/patchlog-dev/patchlog/internal/jsontext"
 )
 
-// EventCompaction is what a summary event says about what it stands for, under
-// ADK's JSON names. Its times are written in Unix seconds, as ADK for Python does; those of
-// RFC 3339, as ADK for Go writes them, are read too.
+// EventCompaction describes the events that a summary event covers, under ADK's JSON names. Times are written in Unix
+// seconds, as by ADK for Python; RFC 3339 times, as by ADK for Go, are read too.
 type EventCompaction struct {
 	StartTimestamp   float64 `json:"startTimestamp"` // least time covered, Unix seconds
 	EndTimestamp     float64 `json:"endTimestamp"`   // greatest time covered, Unix seconds
 	CompactedContent Value   `json:"compactedContent,omitzero"`
 
-	// ExcludedEvents are the events whose times lie in the range and for which the summary
-	// does not stand.
+	// ExcludedEvents are events with times in the range that the summary does not cover.
 	ExcludedEvents []EventRef `json:"excludedEvents,omitempty"`
 }
 
-// EventRef names an event by what every store keeps of it, under ADK's JSON names.
+// EventRef names an event by fields that every store keeps, under ADK's JSON names.
 type EventRef struct {
 	InvocationID string  `json:"invocationId"`
 	Timestamp    float64 `json:"timestamp"` // Unix seconds
@@ -43,21 +41,21 @@ func (c *EventCompaction) members() []orderedField {
 
 // parseCompaction reads a record of compaction, but for its content, which it checks.
 func parseCompaction(text []byte) (*EventCompaction, error) {
-	var said struct {
+	var record struct {
 		StartTimestamp, EndTimestamp unixSeconds
 		ExcludedEvents               []struct {
 			InvocationID string
 			Timestamp    unixSeconds
 		}
 	}
-	if err := decodeTyped("actions/compaction", text, notes{}, &said); err != nil {
+	if err := decodeTyped("actions/compaction", text, notes{}, &record); err != nil {
 		return nil, err
 	}
 	if err := contentShape.check(jsontext.Member(text, "compactedContent")); err != nil {
 		return nil, err.within("/actions/compaction/compactedContent")
 	}
-	c := &EventCompaction{StartTimestamp: float64(said.StartTimestamp), EndTimestamp: float64(said.EndTimestamp)}
-	for _, r := range said.ExcludedEvents {
+	c := &EventCompaction{StartTimestamp: float64(record.StartTimestamp), EndTimestamp: float64(record.EndTimestamp)}
+	for _, r := range record.ExcludedEvents {
 		c.ExcludedEvents = append(c.ExcludedEvents, EventRef{r.InvocationID, float64(r.Timestamp)})
 	}
 	return c, nil

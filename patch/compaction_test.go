@@ -4,6 +4,7 @@ import (
 	"reflect"
 	"testing"
 
+	"github.com/patchlog-dev/patchlog/internal/testlog"
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
@@ -14,14 +15,8 @@ func TestRecordsOfCompactionAreReadInBothForms(t *testing.T) {
 		"RFC 3339": `{"startTimestamp":"2026-01-02T03:04:05.25Z","endTimestamp":"2026-01-02T05:04:06+02:00","compactedContent":{"role":"model","parts":[{"text":"told"}]},"excludedEvents":[{"invocationId":"i","timestamp":"2026-01-02T03:04:05.5Z"}]}`,
 	} {
 		t.Run(name, func(t *testing.T) {
-			e, err := patch.ParseEvent([]byte(`{"actions":{"compaction":` + text + `}}`))
-			if err != nil {
-				t.Fatal(err)
-			}
-			c, err := e.Compaction()
-			if err != nil {
-				t.Fatal(err)
-			}
+			e := parseEvent(t, `{"actions":{"compaction":`+text+`}}`)
+			c := testlog.Must(e.Compaction())(t)
 			told := ""
 			for _, p := range c.CompactedContent.Parts() {
 				told += p.Text
@@ -33,11 +28,8 @@ func TestRecordsOfCompactionAreReadInBothForms(t *testing.T) {
 		})
 	}
 	for _, text := range []string{`{"startTimestamp":"soon"}`, `{"endTimestamp":{}}`, `{"excludedEvents":[{"timestamp":"x"}]}`} {
-		e, err := patch.ParseEvent([]byte(`{"actions":{"compaction":` + text + `}}`))
-		if err != nil {
-			t.Fatal(err)
-		}
-		_, err = e.Compaction()
+		e := parseEvent(t, `{"actions":{"compaction":`+text+`}}`)
+		_, err := e.Compaction()
 		wantField(t, err, "actions/compaction")
 	}
 }

@@ -9,9 +9,9 @@ import (
 	"github.com/patchlog-dev/patchlog/internal/jsontext"
 )
 
-// The kinds of parts, and the fields of a part that make it of the kind.
+// The kinds of parts, each with the field that determines it.
 const (
-	PartEmpty      = "empty"             // none: the part says nothing by itself
+	PartEmpty      = "empty"             // none of the fields below
 	PartText       = "text"              // text
 	PartThought    = "thought"           // text, where thought is true
 	PartCall       = "function call"     // functionCall
@@ -23,21 +23,21 @@ const (
 	PartOther      = "other"             // any other, such as toolCall
 )
 
-// Part is one thing that a part of a content says. A field that a part of the kind has not is zero.
+// Part is a part of a content, or one of several things in it. Fields that the kind does not have are zero.
 type Part struct {
 	Kind     string // one of the kinds above
-	ID       string // by which a call and its response, or a code and its result, belong together
-	Name     string // of a function; of data or a file, the name to display; of another kind, its field
-	Text     string // a text or a thought, a code, or what a code has put out
-	Thought  bool   // it is marked as a model's thought, of whatever kind it is
+	ID       string // connects a call with its response, or code with its result
+	Name     string // of a function; the display name of data or a file; the field of another kind
+	Text     string // a text, a thought, code, or the output of code
+	Thought  bool   // the part is marked as a model's thought; it may have any kind
 	MIMEType string // of data or a file
-	URI      string // where a file is
-	DataLen  int    // how many bytes of data it holds
+	URI      string // of a file
+	DataLen  int    // size of the data in bytes
 
-	Args     Value // a function call's arguments
-	Response Value // what a function response says
-	Value    Value // of the field that makes the part of its kind, such as the whole of a function call
-	JSON     Value // the whole part, with what stands beside that field
+	Args     Value // of a function call
+	Response Value // of a function response
+	Value    Value // of the field that determines the kind, such as the whole function call
+	JSON     Value // the whole part, with its other fields
 }
 
 // part is one thing that a part of a content says, as it stands in the text.
@@ -157,7 +157,7 @@ func (p part) exported() Part {
 	return out
 }
 
-// function is a call or a response as an event has it at hand. It adds what that takes to size.
+// function returns the call or response as a [FunctionPart]. It adds its tokens to size.
 func (p part) function(index int, size *promptSize) FunctionPart {
 	f := FunctionPart{Index: index, Response: p.kind == PartResponse}
 	c := jsontext.NewCursor(p.value)
@@ -186,9 +186,8 @@ func stringMember(object []byte, name string) string {
 	return ""
 }
 
-// Text returns the content of one part, a text. A role is "user" or "model"; an empty one
-// is left out. If the text or the role is not UTF-8, what writes the content, such as
-// [NewEvent], refuses it and names the field.
+// Text returns a content with one text part. The role is "user" or "model"; an empty one is omitted. If text or role
+// is not UTF-8, functions that write the content, such as [NewEvent], return an error that names the field.
 func Text(role, text string) Value {
 	b := make([]byte, 0, len(`{"parts":[{"text":""}],"role":""}`)+len(text)+len(role))
 	b = append(b, `{"parts":[{"text":`...)
@@ -211,9 +210,9 @@ func (v Value) fault() *FieldError {
 	}
 }
 
-// Parts yields the parts of a content in their order, each with its index. A part that says several
-// things, such as a text beside a function call, is yielded once for each of them, in the order in
-// which they stand in it, under the same index. A value that is no content has none.
+// Parts yields the parts of a content in order, each with its index. A part with several things, such as a text beside
+// a function call, is yielded once for each of them, in their order, with the same index. A value that is not a
+// content has no parts.
 func (v Value) Parts() iter.Seq2[int, Part] {
 	return func(yield func(int, Part) bool) {
 		for i, p := range partsIn(v.text) {

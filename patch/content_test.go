@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/patchlog-dev/patchlog/internal/filler"
+	"github.com/patchlog-dev/patchlog/internal/testlog"
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
@@ -85,15 +86,10 @@ func TestContentOfAnyGoValueComesBack(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			both(t, patch.Fields{Content: v, Actions: patch.Actions{Compaction: &patch.EventCompaction{CompactedContent: newContent(t, v)}}}, func(t *testing.T, e *patch.Event) {
-				c, err := e.Compaction()
-				if err != nil {
-					t.Fatal(err)
-				}
+				c := testlog.Must(e.Compaction())(t)
 				for _, content := range []patch.Value{e.Content(), c.CompactedContent} {
 					var got any
-					if err := content.Decode(&got); err != nil {
-						t.Fatal(err)
-					}
+					testlog.NoError(t, content.Decode(&got))
 					wantEqual(t, "content", got, any(byKey))
 				}
 				wantEqual(t, "the same content elsewhere", c.CompactedContent, e.Content())
@@ -103,9 +99,7 @@ func TestContentOfAnyGoValueComesBack(t *testing.T) {
 	struc := sdkContent{Role: "model", Parts: []*sdkPart{{Text: "a", ThoughtSignature: []byte{0, 255}}, {FunctionCall: &sdkCall{Name: "f", Args: map[string]any{"n": 1.5, "s": "<"}}}}}
 	for _, v := range []any{struc, &struc} {
 		var got sdkContent
-		if err := newContent(t, v).Decode(&got); err != nil {
-			t.Fatal(err)
-		}
+		testlog.NoError(t, newContent(t, v).Decode(&got))
 		wantEqual(t, "a struct", got, struc)
 	}
 	wantEqual(t, "raw JSON", newContent(t, json.RawMessage(` {"role":"user", "new":[1.0,1e400]} `)).String(), `{"role":"user","new":[1.0,1e400]}`)
@@ -134,9 +128,7 @@ func TestValueIsReadFromJSON(t *testing.T) {
 		t.Errorf("after what was refused, it is %s", c)
 	}
 	text := []byte(was)
-	if err := c.UnmarshalJSON(text); err != nil {
-		t.Fatal(err)
-	}
+	testlog.NoError(t, c.UnmarshalJSON(text))
 	clear(text)
 	if again, err := json.Marshal(struct{ C patch.Value }{c}); err != nil || string(again) != `{"C":`+was+`}` {
 		t.Errorf("written %s, %v", again, err)
@@ -233,3 +225,47 @@ func TestWhatAnEventDerivesFromItsParts(t *testing.T) {
 		t.Errorf("content %v, %d tokens", e.HasContent(), e.EstimatedTokens())
 	}
 }
+
+// Types with the fields of a content's JSON, as an SDK has them.
+type (
+	sdkContent struct {
+		Parts []*sdkPart `json:"parts,omitempty"`
+		Role  string     `json:"role,omitempty"`
+	}
+	sdkPart struct {
+		Text             string     `json:"text,omitempty"`
+		Thought          bool       `json:"thought,omitempty"`
+		ThoughtSignature []byte     `json:"thoughtSignature,omitempty"`
+		FunctionCall     *sdkCall   `json:"functionCall,omitempty"`
+		FunctionResponse *sdkAnswer `json:"functionResponse,omitempty"`
+		InlineData       *sdkBlob   `json:"inlineData,omitempty"`
+		VideoMetadata    *sdkVideo  `json:"videoMetadata,omitempty"`
+	}
+	sdkCall struct {
+		ID   string         `json:"id,omitempty"`
+		Name string         `json:"name,omitempty"`
+		Args map[string]any `json:"args,omitempty"`
+	}
+	sdkAnswer struct {
+		ID       string         `json:"id,omitempty"`
+		Name     string         `json:"name,omitempty"`
+		Response map[string]any `json:"response,omitempty"`
+	}
+	sdkBlob struct {
+		Data        []byte `json:"data,omitempty"`
+		DisplayName string `json:"displayName,omitempty"`
+		MIMEType    string `json:"mimeType,omitempty"`
+	}
+	sdkVideo struct {
+		FPS *float64 `json:"fps,omitempty"`
+	}
+	sdkUsage struct {
+		PromptTokenCount int32          `json:"promptTokenCount,omitempty"`
+		Details          []*sdkModality `json:"promptTokensDetails,omitempty"`
+		TrafficType      string         `json:"trafficType,omitempty"`
+	}
+	sdkModality struct {
+		Modality   string `json:"modality,omitempty"`
+		TokenCount int32  `json:"tokenCount,omitempty"`
+	}
+)

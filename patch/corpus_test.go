@@ -3,12 +3,18 @@ package patch_test
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"io"
+	"maps"
 	"os"
+	"slices"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/patchlog-dev/patchlog/fuzz/recorded"
 	"github.com/patchlog-dev/patchlog/internal/records"
+	"github.com/patchlog-dev/patchlog/internal/testlog"
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
@@ -39,10 +45,7 @@ func onRecorded(t *testing.T, run func(t *testing.T, files []string, events int)
 
 func readFile(t *testing.T, file string) []byte {
 	t.Helper()
-	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := testlog.Must(os.ReadFile(file))(t)
 	return text
 }
 
@@ -91,9 +94,7 @@ func checkDerived(t *testing.T, file string, line []byte, e *patch.Event) {
 		}
 		Actions struct{ StateDelta map[string]any }
 	}
-	if err := json.Unmarshal(line, &want); err != nil {
-		t.Fatal(err)
-	}
+	testlog.NoError(t, json.Unmarshal(line, &want))
 	var parts []patch.FunctionPart
 	if c := want.Content; c != nil {
 		if e.Role() != c.Role || e.HasContent() != (len(c.Parts) > 0) {
@@ -138,24 +139,63 @@ func readAsText(t *testing.T, file string) {
 		t.Fatalf("%s: %d records, last line %d, want %d", file, len(records), d.Line, want)
 	}
 	var out bytes.Buffer
-	enc := patch.NewEncoder(&out)
 	for i, rec := range records {
 		rec.Seq = uint64(i + 1)
-		if err := enc.Record(rec); err != nil {
-			t.Fatal(err)
-		}
+		testlog.NoError(t, patch.WriteRecord(&out, rec))
 	}
 	d = patch.NewDecoder(&out, file)
 	for i, rec := range records {
-		back, err := d.Next()
-		if err != nil {
-			t.Fatal(err)
-		}
+		back := testlog.Must(d.Next())(t)
 		if back.Seq != uint64(i+1) || !patch.Same(rec, back) {
 			t.Fatalf("%s: record %d came back as %s", file, i+1, marshal(t, back))
 		}
 	}
 	if _, err := d.Next(); err != io.EOF {
 		t.Fatalf("after the last record: %v", err)
+	}
+}
+
+// canonical writes JSON in one way: keys in order, number literals as they are, and
+// the top-level time as an instant. It shares no code with package patch.
+func canonical(t testing.TB, text string) string {
+	t.Helper()
+	d := json.NewDecoder(strings.NewReader(text))
+	d.UseNumber()
+	var v any
+	if err := d.Decode(&v); err != nil || d.More() {
+		t.Fatalf("%.200s is not one JSON value: %v", text, err)
+	}
+	if object, ok := v.(map[string]any); ok {
+		if text, ok := object["timestamp"].(string); ok {
+			at := testlog.Must(time.Parse(time.RFC3339Nano, text))(t)
+			object["timestamp"] = fmt.Sprintf("instant %d.%09d", at.Unix(), at.Nanosecond())
+		}
+	}
+	var b bytes.Buffer
+	writeCanonical(&b, v)
+	return b.String()
+}
+
+func writeCanonical(b *bytes.Buffer, v any) {
+	switch v := v.(type) {
+	case map[string]any:
+		b.WriteByte('{')
+		for _, k := range slices.Sorted(maps.Keys(v)) {
+			fmt.Fprintf(b, "%q:", k)
+			writeCanonical(b, v[k])
+			b.WriteByte(',')
+		}
+		b.WriteByte('}')
+	case []any:
+		b.WriteByte('[')
+		for _, e := range v {
+			writeCanonical(b, e)
+			b.WriteByte(',')
+		}
+		b.WriteByte(']')
+	case string:
+		fmt.Fprintf(b, "%q", v)
+	default: // nil, bool, json.Number
+		fmt.Fprint(b, v)
 	}
 }

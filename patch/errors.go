@@ -7,20 +7,18 @@ import (
 )
 
 var (
-	// ErrInvalid is what errors about malformed input match: an event or patch whose
-	// form is wrong, a value that cannot be stored unaltered, text that is not the
-	// text form. The error's text names the field at fault.
+	// ErrInvalid is matched by errors about malformed input: an event or patch with a wrong form, a value
+	// that cannot be stored unchanged, text that is not the text form. The message names the field.
 	ErrInvalid = errors.New("invalid")
 
 	// ErrCorrupt is matched by errors about stored bytes that differ from those written.
 	ErrCorrupt = errors.New("corrupt")
 
-	// ErrTooLarge is what errors about input over a size limit match.
+	// ErrTooLarge is matched by errors about input over a size limit.
 	ErrTooLarge = errors.New("too large")
 )
 
-// FieldError says that a field of an event or a patch is not of the form it must
-// have. It matches [ErrInvalid].
+// FieldError says that a field of an event or a patch has a wrong form. It matches [ErrInvalid].
 type FieldError struct {
 	Field   string // the field at fault: a JSON pointer without its first slash, such as "actions/stateDelta/price"
 	Problem string

@@ -3,8 +3,8 @@ package patch
 import (
 	"bytes"
 	"encoding/json"
-	"fmt"
 	"iter"
+	"reflect"
 	"slices"
 	"time"
 	"unsafe"
@@ -17,16 +17,14 @@ import (
 const (
 	PrefixApp  = statekey.PrefixApp  // shared by all users and sessions of an app
 	PrefixUser = statekey.PrefixUser // shared by all sessions of a user of an app
-	PrefixTemp = statekey.PrefixTemp // for the running invocation; never logged
+	PrefixTemp = statekey.PrefixTemp // for the current invocation; never logged
 )
 
-// Event is one regular event of a session: a user's message, a model's turn, a
-// tool's call or result, a change of state. It is immutable and may be shared
-// between goroutines; what its methods return is the caller's own.
+// Event is one regular event of a session: a user's message, a model's turn, a tool's call or result, or a change of
+// state. It is immutable and may be shared between goroutines. The caller owns the results of its methods.
 //
-// Events are made from Go values by [NewEvent] and from JSON by [ParseEvent]. A round trip loses
-// nothing either way: the values of state, arguments and metadata come back deep-equal, JSON with its
-// unknown fields, empty lists and number literals.
+// [NewEvent] makes events from Go values, [ParseEvent] from JSON. A round trip loses nothing: values of state,
+// arguments and metadata come back deep-equal, JSON with its unknown fields, empty lists and number literals.
 type Event struct {
 	Envelope
 
@@ -43,10 +41,10 @@ type Event struct {
 	summary     bool // actions.compaction is there
 }
 
-// Envelope is what events and patches have in common.
+// Envelope has the fields and methods that events and patches share.
 type Envelope struct {
 	identity
-	members []member // the other top-level fields, in the order they came; of a patch also malformed and null ones of its own
+	members []member // the other top-level fields in their order; of a patch also its own malformed and null fields
 	types   []goType
 }
 
@@ -75,33 +73,23 @@ func findMember(members []member, name string) []byte {
 	return nil
 }
 
-// ID returns the event's id, or "" before the event has been logged without one.
+// ID returns the event's id, or "" before an event without an id is logged.
 func (e *Envelope) ID() string { return e.id }
 
-// InvocationID names the run of the agent that the event belongs to.
+// InvocationID returns the id of the invocation that the event belongs to.
 func (e *Envelope) InvocationID() string { return e.invocationID }
 
-// Author is "user" or the name of an agent.
+// Author returns "user" or the name of an agent.
 func (e *Envelope) Author() string { return e.author }
 
-// Branch is the path of agents, as agent_1.agent_2, that the event belongs to.
+// Branch returns the path of agents that the event belongs to, such as agent_1.agent_2.
 func (e *Envelope) Branch() string { return e.branch }
 
-// Outline returns an event that sets in the session's own state what e does, and is empty else.
-func (e *Event) Outline() *Event {
-	if len(e.delta) == 0 {
-		return emptyOutline
-	}
-	return &Event{delta: e.delta}
-}
-
-var emptyOutline = &Event{}
-
-// IsolationScope restricts which agents see the event; "" is no restriction.
+// IsolationScope returns the scope that restricts which agents see the event; "" is no restriction.
 func (e *Envelope) IsolationScope() string { return e.scope }
 
-// Timestamp is the event's time in UTC. Times are data: nothing is ordered by them.
-// It is the zero time before an event without one has been logged.
+// Timestamp returns the event's time in UTC, or the zero time before an event without a time is logged. Nothing is
+// ordered by times.
 func (e *Envelope) Timestamp() time.Time { return e.time }
 
 // FunctionPart is a function call or a function response in an event's content.
@@ -112,8 +100,7 @@ type FunctionPart struct {
 	Name     string // the function's name
 }
 
-// Partial reports whether the event is a piece of a stream. Such events are
-// accepted and not logged.
+// Partial reports whether the event is a piece of a stream. Stores accept such events and do not log them.
 func (e *Event) Partial() bool { return e.partial }
 
 // Role returns the content's role, or "".
@@ -122,7 +109,7 @@ func (e *Event) Role() string { return e.role }
 // HasContent reports whether the event has content with at least one part.
 func (e *Event) HasContent() bool { return e.content }
 
-// IsSummary reports whether actions.compaction is there.
+// IsSummary reports whether the event has actions.compaction.
 func (e *Event) IsSummary() bool { return e.summary }
 
 // FunctionParts yields the function calls and responses in the order of the
@@ -131,25 +118,25 @@ func (e *Event) FunctionParts() iter.Seq[FunctionPart] {
 	return slices.Values(e.parts)
 }
 
-// LongRunningToolIDs returns the ids of calls whose final response comes later.
+// LongRunningToolIDs returns the ids of the event's long-running calls, whose final response comes later.
 func (e *Event) LongRunningToolIDs() []string { return slices.Clone(e.longRunning) }
 
-// Changes yields what the event's state delta sets in the session's own state, in
-// key order: keys with one of the three prefixes are left out.
+// Changes yields the changes of the event's state delta to the session's own state, in key order, without keys with
+// one of the three prefixes.
 func (e *Event) Changes() iter.Seq[Change] { return slices.Values(e.delta) }
 
-// SharedChanges yields what the event's state delta sets in the scopes that
-// sessions share, in key order: the keys with prefix app: or user:.
+// SharedChanges yields the changes of the event's state delta to shared scopes, in key order: the keys with prefix
+// app: or user:.
 func (e *Event) SharedChanges() iter.Seq[Change] { return slices.Values(e.shared) }
 
-// StateDelta returns the event's state delta, all scopes together, or nil if the
-// event has none. Values are as [Value.Any] gives them.
+// StateDelta returns the event's state delta with all scopes, or nil if it has none. Values are as [Value.Any]
+// returns them.
 func (e *Event) StateDelta() map[string]any {
 	text := jsontext.Member(findMember(e.members, "actions"), "stateDelta")
 	return anyMap(text, notesAt(e.types, "actions", "stateDelta"))
 }
 
-// anyMap decodes an object; of anything else it makes nil.
+// anyMap decodes an object. It returns nil for other values.
 func anyMap(text []byte, types notes) map[string]any {
 	if jsontext.KindOf(text) != jsontext.Object {
 		return nil
@@ -161,7 +148,7 @@ func anyMap(text []byte, types notes) map[string]any {
 	return out
 }
 
-// Content returns the event's content, which [Value.Parts] reads, or null if there is none.
+// Content returns the event's content, or null if it has none. [Value.Parts] reads it.
 func (e *Event) Content() Value {
 	return contentAt(findMember(e.members, "content"), notesAt(e.types, "content"))
 }
@@ -171,8 +158,8 @@ func (e *Envelope) CustomMetadata() map[string]any {
 	return anyMap(findMember(e.members, "customMetadata"), notesAt(e.types, "customMetadata"))
 }
 
-// Compaction returns what actions.compaction says, or nil if it is not there. The
-// error matches [ErrInvalid] if it is there and has another shape.
+// Compaction returns the event's actions.compaction, or nil if it has none. The error matches [ErrInvalid] if the
+// field has another shape.
 func (e *Event) Compaction() (*EventCompaction, error) {
 	if !e.summary {
 		return nil, nil
@@ -186,18 +173,27 @@ func (e *Event) Compaction() (*EventCompaction, error) {
 	return c, nil
 }
 
-// Field returns the JSON text of a top-level field, such as "content" or "actions", as it came but
-// for white space: of an event none of its identity, of a patch one that has no meaning for it, or
-// is malformed, and patchId. The bytes are the caller's own.
+// FieldNames yields the names of the fields that Field returns, in their order.
+func (e *Envelope) FieldNames() iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for _, m := range e.members {
+			if !yield(m.name) {
+				return
+			}
+		}
+	}
+}
+
+// Field returns the compact JSON text of a top-level field, such as "content" or "actions". It does not return fields
+// with an accessor: those of the identity, and the well-formed fields of a patch. The caller owns the bytes.
 func (e *Envelope) Field(name string) (json.RawMessage, bool) {
 	text := findMember(e.members, name)
 	return bytes.Clone(text), text != nil
 }
 
-// Decode stores the field of that name in the value that into points to: in an `any` with the Go
-// types that it was made from, elsewhere as encoding/json does, but with each number in an `any`
-// as a json.Number if one of them is beyond float64. An absent field leaves the value alone. The
-// error matches [ErrInvalid].
+// Decode stores a top-level field in the value that into points to, as encoding/json does, but if the value is zero, each
+// `any` in it gets the Go types that the field was made from, and a number beyond float64 becomes a json.Number. An absent
+// field leaves the value unchanged. The error matches [ErrInvalid].
 func (e *Event) Decode(name string, into any) error {
 	text := findMember(e.members, name)
 	if text == nil {
@@ -208,9 +204,14 @@ func (e *Event) Decode(name string, into any) error {
 
 // decodeTyped decodes the text of a field into what into points to.
 func decodeTyped(field string, text []byte, types notes, into any) (err error) {
-	if p, ok := into.(*any); ok && p != nil {
-		*p, err = decodeAny(jsontext.NewCursor(text), types, numberAsFloat)
-	} else if err = json.Unmarshal(text, into); err != nil { // perhaps for a number beyond float64
+	if p := reflect.ValueOf(into); p.Kind() == reflect.Pointer && !p.IsNil() && (p.Elem().IsZero() || p.Elem().Kind() == reflect.Interface) {
+		p.Elem().SetZero()
+		if decodeInto(jsontext.NewCursor(text), types, p.Elem()) {
+			return nil
+		}
+		p.Elem().SetZero()
+	}
+	if err = json.Unmarshal(text, into); err != nil { // perhaps for a number beyond float64
 		d := json.NewDecoder(bytes.NewReader(text))
 		d.UseNumber()
 		err = d.Decode(into)
@@ -221,23 +222,19 @@ func decodeTyped(field string, text []byte, types notes, into any) (err error) {
 	return nil
 }
 
-// MarshalJSON returns the event in ADK's event JSON: its identity first, then every
-// other field as it came. The time is RFC 3339 in UTC with its nanoseconds.
-func (e *Event) MarshalJSON() ([]byte, error) {
-	b := []byte{'{'}
-	b = e.identity.appendJSON(b)
-	b = appendMembers(b, e.members)
-	return append(b, '}'), nil
+// MarshalJSON returns the event in ADK's event JSON: the identity, then all other fields in their order. The time is
+// RFC 3339 in UTC with nanoseconds.
+func (e *Event) MarshalJSON() ([]byte, error) { return e.appendJSON(nil), nil }
+
+func (e *Event) appendJSON(b []byte) []byte {
+	b = e.identity.appendJSON(append(b, '{'))
+	return append(appendMembers(b, e.members), '}')
 }
 
 // String returns the event's JSON.
-func (e *Event) String() string {
-	text, _ := e.MarshalJSON()
-	return string(text)
-}
+func (e *Event) String() string { return string(e.appendJSON(nil)) }
 
-// Footprint returns about how many bytes of memory the event takes. It takes less time
-// than [Record.Size], and is larger.
+// Footprint estimates the memory of the event in bytes. It is larger than [Record.Size], and faster.
 func (e *Event) Footprint() int {
 	n := int(unsafe.Sizeof(*e)) + len(e.id) + len(e.invocationID) + len(e.author) + len(e.branch) + len(e.scope)
 	n += len(e.members)*int(unsafe.Sizeof(member{})) + len(e.parts)*int(unsafe.Sizeof(FunctionPart{}))
@@ -259,40 +256,12 @@ func changesFootprint(changes []Change) int {
 	return n
 }
 
-func (e *Event) size() int { return objectSize(e.identity.size() + membersSize(e.members)) }
-
-// objectSize is the size of an object whose members, with a comma each, take n bytes.
-func objectSize(n int) int { return len("{}") + max(n-len(","), 0) }
-
-func membersSize(members []member) int {
-	n := 0
-	for _, m := range members {
-		n += jsontext.QuotedLen(m.name) + len(":") + len(m.text) + len(",")
-	}
-	return n
-}
-
-// texts are the fields of an identity that are texts, in the order they are written.
+// texts returns the text fields of an identity in the order in which they are written.
 func (e *identity) texts() [5]struct{ name, value string } {
 	return [...]struct{ name, value string }{
 		{"id", e.id}, {"invocationId", e.invocationID}, {"author", e.author},
 		{"branch", e.branch}, {"isolationScope", e.scope},
 	}
-}
-
-// size is how many bytes the identity's members take, with a comma each.
-func (e *identity) size() int {
-	n := 0
-	for _, f := range e.texts() {
-		if f.value != "" {
-			n += len(f.name) + len(`"":,`) + jsontext.QuotedLen(f.value)
-		}
-	}
-	if e.timed {
-		var text [len(time.RFC3339Nano)]byte
-		n += len(`"timestamp":"",`) + len(e.time.AppendFormat(text[:0], time.RFC3339Nano))
-	}
-	return n
 }
 
 func (e *identity) appendJSON(b []byte) []byte {
@@ -327,5 +296,3 @@ func appendKey(b []byte, name string) []byte {
 	b = jsontext.AppendQuote(b, name)
 	return append(b, ':')
 }
-
-var _ fmt.Stringer = (*Event)(nil)

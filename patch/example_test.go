@@ -288,7 +288,7 @@ func ExampleDecoder() {
 	// session.jsonl:4: invalid: field "id": "e1" is on line 2 already; an id is there once in a log true
 }
 
-func ExampleEncoder() {
+func ExampleWriteRecord() {
 	tenant, err := patch.NewValue("t1")
 	if err != nil {
 		fmt.Println(err)
@@ -299,11 +299,10 @@ func ExampleEncoder() {
 		fmt.Println(err)
 		return
 	}
-	enc := patch.NewEncoder(os.Stdout)
 	for _, err := range []error{
-		enc.Header(map[string]patch.Value{"tenant": tenant}),
-		enc.Record(patch.Record{Seq: 1, Event: event}),
-		enc.Record(patch.Record{Seq: 2, Patch: patch.NewTruncateBefore("e1").WithID("p1")}),
+		patch.WriteHeader(os.Stdout, map[string]patch.Value{"tenant": tenant}),
+		patch.WriteRecord(os.Stdout, patch.Record{Seq: 1, Event: event}),
+		patch.WriteRecord(os.Stdout, patch.Record{Seq: 2, Patch: patch.NewTruncateBefore("e1").WithID("p1")}),
 	} {
 		if err != nil {
 			fmt.Println(err)

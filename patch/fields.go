@@ -8,7 +8,7 @@ import (
 	"github.com/patchlog-dev/patchlog/internal/jsontext"
 )
 
-// Fields are what [NewEvent] makes an event of. Zero fields are left out.
+// Fields are the fields of a new event: see [NewEvent]. Zero fields are omitted.
 type Fields struct {
 	ID             string // a UUID if empty, given when the event is logged
 	InvocationID   string
@@ -16,15 +16,15 @@ type Fields struct {
 	Branch         string
 	IsolationScope string
 	Timestamp      time.Time // the time of the append if zero, unless ZeroTime is set
-	ZeroTime       bool      // Timestamp is meant, even if it is the zero time
+	ZeroTime       bool      // keeps a zero Timestamp
 
-	// Content is what the event says: what [Text] returns, another event's content, a map with these
-	// fields, whose values come back as [NewValue] says, a json.RawMessage, or anything else by what
-	// encoding/json writes of it. Whatever writes null is none.
+	// Content is the event's content: a [Value] such as [Text] returns, a map whose values [NewValue]
+	// accepts, a json.RawMessage, or any other value, which encoding/json writes. A value that is written
+	// as null is omitted.
 	Content any
 
-	// UsageMetadata is what the model measured: anything whose JSON is an object with the fields
-	// of Gemini's API. Whatever writes null is left out.
+	// UsageMetadata is the model's token counts: any value whose JSON is an object with the fields of
+	// Gemini's API. A value that is written as null is omitted.
 	UsageMetadata any
 
 	Partial            bool
@@ -32,12 +32,12 @@ type Fields struct {
 	LongRunningToolIDs []string
 	CustomMetadata     map[string]any
 
-	// Extra are further top-level fields under their JSON names, each of a type that Content
-	// may have. Fields that ADK or genai have are spelled as in ADK's JSON, not as in Python.
+	// Extra has further top-level fields under their JSON names, of the types that Content may have. The
+	// names are those of ADK's JSON, not those of Python.
 	Extra map[string]any
 }
 
-// Actions are the actions of an event. Zero fields are left out.
+// Actions are the actions of an event. Zero fields are omitted.
 type Actions struct {
 	StateDelta        map[string]any
 	ArtifactDelta     map[string]int64
@@ -46,29 +46,26 @@ type Actions struct {
 	Escalate          bool
 	Compaction        *EventCompaction
 
-	// Extra are further fields under their JSON names, as in [Fields]. Where Compaction is
-	// nil, a record of compaction may stand here under "compaction", of another type that
-	// writes JSON which an [EventCompaction] can be read from.
+	// Extra has further fields under their JSON names, as in [Fields]. If Compaction is nil, Extra may have
+	// "compaction" with a value of another type whose JSON has the form of an [EventCompaction].
 	Extra map[string]any
 }
 
-// Names that stand in a field of their own and so not in Extra.
+// Names with a field of their own, which Extra must not have.
 var (
 	identityNames = []string{"id", "invocationId", "author", "branch", "isolationScope", "timestamp"}
 	fieldNames    = []string{"content", "partial", "actions", "longRunningToolIds", "usageMetadata", "customMetadata"}
 	actionNames   = []string{"stateDelta", "artifactDelta", "skipSummarization", "transferToAgent", "escalate", "compaction"}
 	patchNames    = []string{"patchType", "start", "count", "replacement", "eventId", "summaryEvent", "patchId", "base", "state"}
 
-	// Names that other programs have for a patch's fields, and for an event in a row. They are
-	// refused, so that they are not taken for unknown fields.
+	// Names of other programs for a patch's fields, and for an event in a database row. They are refused,
+	// so that they do not pass as unknown fields.
 	foreignNames = []string{"patch_type", "event_id", "summary_event", "event_data"}
 )
 
-// NewEvent makes an event from Go values. It copies them: changing f, or anything in
-// it, afterwards changes nothing in the event. Values that would not come back from
-// storage as they are are refused: in an `any` only what [NewValue] takes, a [Value]
-// does; NaN, infinities and text that is not UTF-8 never do. A struct is what
-// encoding/json writes of it. The error is a *[FieldError] that names the field.
+// NewEvent makes an event from Go values, which it copies. It refuses values that would come back from storage
+// changed: in an `any` it accepts what [NewValue] accepts, and a [Value]; it never accepts NaN, infinities and text
+// that is not UTF-8. Structs are written by encoding/json. The error is a *[FieldError] that names the field.
 func NewEvent(f Fields) (*Event, error) {
 	e := &Event{Envelope: Envelope{identity: identity{
 		id: f.ID, invocationID: f.InvocationID, author: f.Author, branch: f.Branch, scope: f.IsolationScope,

@@ -167,13 +167,9 @@ func (w *goWriter) any(v any) error {
 		}
 		w.raw("}")
 		return nil
-	case []any:
-		if v != nil {
-			return w.typed(reflect.ValueOf(v))
-		}
-	case map[string]any:
-		if v != nil {
-			return w.typed(reflect.ValueOf(v))
+	case []any, map[string]any:
+		if rv := reflect.ValueOf(v); !rv.IsNil() {
+			return w.typed(rv)
 		}
 	}
 	rv := reflect.ValueOf(v)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/patchlog-dev/patchlog/internal/filler"
 	"github.com/patchlog-dev/patchlog/internal/records"
+	"github.com/patchlog-dev/patchlog/internal/testlog"
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
@@ -31,9 +32,7 @@ func both(t *testing.T, f patch.Fields, check func(*testing.T, *patch.Event)) {
 func decoded[T any](t *testing.T, e *patch.Event, field string) *T {
 	t.Helper()
 	v := new(T)
-	if err := e.Decode(field, v); err != nil {
-		t.Fatal(err)
-	}
+	testlog.NoError(t, e.Decode(field, v))
 	return v
 }
 
@@ -84,9 +83,7 @@ func TestExtraFieldsComeBack(t *testing.T) {
 		f := patch.Fields{Extra: map[string]any{"x": want}, Actions: patch.Actions{Extra: map[string]any{"x": map[string]any{"y": want}}}}
 		both(t, f, func(t *testing.T, e *patch.Event) {
 			var got, actions any
-			if err := errors.Join(e.Decode("x", &got), e.Decode("actions", &actions)); err != nil {
-				t.Fatal(err)
-			}
+			testlog.NoError(t, errors.Join(e.Decode("x", &got), e.Decode("actions", &actions)))
 			wantEqual(t, name, got, want)
 			wantEqual(t, name, actions, map[string]any{"x": map[string]any{"y": want}})
 		})
@@ -120,20 +117,13 @@ func TestActionsComeBack(t *testing.T) {
 	}}
 	both(t, f, func(t *testing.T, e *patch.Event) {
 		var got patch.Actions
-		if err := e.Decode("actions", &got); err != nil {
-			t.Fatal(err)
-		}
+		testlog.NoError(t, e.Decode("actions", &got))
 		got.StateDelta, got.Compaction = e.StateDelta(), &compaction // whose values have their types
 		wantEqual(t, "actions", got, f.Actions)
-		c, err := e.Compaction()
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := testlog.Must(e.Compaction())(t)
 		wantEqual(t, "compaction", c, &compaction)
 		var content any
-		if err := c.CompactedContent.Decode(&content); err != nil {
-			t.Error(err)
-		}
+		testlog.WantNil(t, c.CompactedContent.Decode(&content))
 		wantEqual(t, "compacted content", content, oddContent(1))
 		if !e.IsSummary() {
 			t.Error("an event with actions.compaction is a summary")

@@ -239,6 +239,9 @@ func decodeAs(v reflect.Value, text []byte, n notes, number func(string) any) er
 	kind := jsontext.KindOf(text)
 	switch {
 	case holder.Kind() != reflect.Interface:
+		if decodeInto(jsontext.NewCursor(text), notes{}, v) {
+			break
+		}
 		if err := json.Unmarshal(text, v.Addr().Interface()); err != nil {
 			return err
 		}

@@ -105,10 +105,7 @@ func TestSameLooksAtEveryField(t *testing.T) {
 
 // The errors of forms and headers name the value at fault.
 func TestErrorsNameTheValue(t *testing.T) {
-	form, err := patch.AppendRecord(nil, patch.Record{Seq: 1, Event: parseEvent(t, `{"id":"e"}`)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	form := encode(t, patch.Record{Seq: 1, Event: parseEvent(t, `{"id":"e"}`)})
 	newer := append([]byte{3}, form[1:]...)
 	flipped := append([]byte(nil), form...)
 	flipped[len(flipped)-1] ^= 1

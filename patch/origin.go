@@ -10,49 +10,45 @@ import (
 	"github.com/patchlog-dev/patchlog/internal/jsontext"
 )
 
-// OwnMetadata is the custom metadata key under which patchlog says things of its own, of
-// events and of patches.
+// OwnMetadata is the custom metadata key for patchlog's own data in events and patches.
 const OwnMetadata = "patchlog"
 
-// Origin says of an event in whose place it stands: a patch has put it there, with results of
-// tools cleared or shortened, and nothing else changed. Docs: docs/FORMAT.md.
+// Origin names the original of a cleared copy: an event that a patch added in place of another, with tool results
+// cleared or shortened and nothing else changed. docs/FORMAT.md has its JSON.
 type Origin struct {
-	As     string `json:"as"`     // the id of the event that says so
-	ID     string `json:"id"`     // of the event in whose place it stands
-	Seq    uint64 `json:"seq"`    // of the record that brought that one
-	Tokens int    `json:"tokens"` // what was logged takes, as estimated
+	CopyID string `json:"as"`     // the id of the copy
+	ID     string `json:"id"`     // of the original
+	Seq    uint64 `json:"seq"`    // of the original's record
+	Tokens int    `json:"tokens"` // estimate for the original
 }
 
 // originKey is where an event says its origin, in customMetadata["patchlog"].
 const originKey = "cleared"
 
-// Origin returns in whose place the event says that it stands, and whether it says so. Ids are
-// unique in a log, so no copy of such an event, edited or in another log under another id,
-// passes for it.
-func (e *Event) Origin() (Origin, bool) {
+// Origin returns the origin of a cleared copy; ok is false for other events. The origin names its own event, so copies
+// under another id, edited or in another log, have none.
+func (e *Event) Origin() (o Origin, ok bool) {
 	text := findMember(e.members, "customMetadata")
 	if e.id == "" || !bytes.Contains(text, []byte(`"`+originKey+`"`)) {
 		return Origin{}, false
 	}
-	var o Origin
-	said := jsontext.Member(jsontext.Member(text, OwnMetadata), originKey)
-	if said == nil || json.Unmarshal(said, &o) != nil || o.As != e.id {
+	own := jsontext.Member(jsontext.Member(text, OwnMetadata), originKey)
+	if own == nil || json.Unmarshal(own, &o) != nil || o.CopyID != e.id {
 		return Origin{}, false
 	}
 	return o, true
 }
 
-// StandIn returns an event to stand in the place of e, which the record with the given seq
-// brought: under the id, with other parts in its content, by their indices, and without a
-// change of the state. All else is as in e, the Go types that it was made from too. The parts
-// are JSON objects; an index that the content has not is ignored. [Event.Origin] of it says
-// where it comes from. The error is that of [ParseEvent].
+// StandIn returns a copy of e to put in its place: with the given id, with some parts of the content replaced, by
+// index, and without a state delta. It keeps all other fields, and Go types. seq is the record of e, for
+// [Event.Origin]. The parts are JSON objects; indices outside the content are ignored. The error is that of
+// [ParseEvent].
 func (e *Event) StandIn(id string, seq uint64, parts map[int]json.RawMessage) (*Event, error) {
 	logged := e.tokens
 	if o, ok := e.Origin(); ok {
 		logged = max(o.Tokens, logged)
 	}
-	origin, err := json.Marshal(Origin{As: id, ID: e.id, Seq: seq, Tokens: logged})
+	origin, err := json.Marshal(Origin{CopyID: id, ID: e.id, Seq: seq, Tokens: logged})
 	if err != nil {
 		return nil, err
 	}

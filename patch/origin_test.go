@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/patchlog-dev/patchlog/internal/records"
+	"github.com/patchlog-dev/patchlog/internal/testlog"
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
@@ -23,11 +24,8 @@ func TestStandIn(t *testing.T) {
 		t.Fatal(err)
 	}
 	short := json.RawMessage(`{"functionResponse":{"id":"c2","name":"g","response":{"text":"short"}}}`)
-	in, err := e.StandIn("e2", 7, map[int]json.RawMessage{1: short, 9: short})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if o, ok := in.Origin(); !ok || o != (patch.Origin{As: "e2", ID: "e1", Seq: 7, Tokens: e.EstimatedTokens()}) {
+	in := testlog.Must(e.StandIn("e2", 7, map[int]json.RawMessage{1: short, 9: short}))(t)
+	if o, ok := in.Origin(); !ok || o != (patch.Origin{CopyID: "e2", ID: "e1", Seq: 7, Tokens: e.EstimatedTokens()}) {
 		t.Errorf("origin %+v, %v", o, ok)
 	}
 	if records.LoggedTokens(in) != e.EstimatedTokens() || in.EstimatedTokens() >= e.EstimatedTokens() || records.LoggedTokens(e) != e.EstimatedTokens() {
@@ -41,9 +39,7 @@ func TestStandIn(t *testing.T) {
 			FunctionResponse struct{ Response map[string]any }
 		}
 	}
-	if err := in.Decode("content", &content); err != nil {
-		t.Fatal(err)
-	}
+	testlog.NoError(t, in.Decode("content", &content))
 	tree := (*decoded[any](t, in, "content")).(map[string]any)
 	if n := tree["parts"].([]any)[0].(map[string]any)["functionResponse"].(map[string]any)["response"].(map[string]any)["n"]; n != 1 { // an int, as it was made from
 		t.Errorf("n is %v, a %[1]T", n)
@@ -66,10 +62,7 @@ func TestStandIn(t *testing.T) {
 	if _, err := e.StandIn("e4", 1, map[int]json.RawMessage{0: json.RawMessage(`{"text":`)}); err == nil {
 		t.Error("a part that is no JSON was taken")
 	}
-	bare, err := patch.ParseEvent([]byte(`{"id":"b","customMetadata":null,"content":{"parts":null},"actions":null}`))
-	if err != nil {
-		t.Fatal(err)
-	}
+	bare := parseEvent(t, `{"id":"b","customMetadata":null,"content":{"parts":null},"actions":null}`)
 	if in, err := bare.StandIn("b2", 1, map[int]json.RawMessage{0: short}); err != nil || in.HasContent() {
 		t.Errorf("%v, %v", in, err)
 	}
@@ -85,10 +78,7 @@ func TestOriginIsItsOwn(t *testing.T) {
 		`{"id":"x","customMetadata":{"patchlog":{"cleared":{"as":"x","seq":-1}}}}`,
 		`{"id":"x"}`,
 	} {
-		e, err := patch.ParseEvent([]byte(text))
-		if err != nil {
-			t.Fatal(err)
-		}
+		e := parseEvent(t, text)
 		if o, ok := e.Origin(); ok {
 			t.Errorf("%s says %+v", text, o)
 		}

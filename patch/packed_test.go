@@ -16,6 +16,7 @@ import (
 
 	"github.com/patchlog-dev/patchlog/internal/recordform"
 	"github.com/patchlog-dev/patchlog/internal/recordform/packed"
+	"github.com/patchlog-dev/patchlog/internal/testlog"
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
@@ -37,10 +38,7 @@ func TestPackedFormIsReadForEver(t *testing.T) {
 		t.Errorf("dictionary %#x has the sum %s; it must never change", packed.Beginning, got)
 	}
 	for text, i := range packedForms {
-		form, err := hex.DecodeString(text)
-		if err != nil {
-			t.Fatal(err)
-		}
+		form := testlog.Must(hex.DecodeString(text))(t)
 		rec, err := patch.DecodeRecord(form)
 		if err != nil {
 			t.Errorf("record %d: %v", i, err)
@@ -118,20 +116,14 @@ func TestEveryChangeOfAPackedFormIsRefused(t *testing.T) {
 	for i := range form {
 		for bit := range 8 {
 			form[i] ^= 1 << bit
-			if _, err := patch.DecodeRecord(form); !errors.Is(err, patch.ErrCorrupt) {
-				t.Errorf("bit %d of byte %d flipped: %v", bit, i, err)
-			}
+			testlog.ErrorIs(t, testlog.ErrorOf(patch.DecodeRecord(form)), patch.ErrCorrupt, "bit %d of byte %d flipped", bit, i)
 			form[i] ^= 1 << bit
 		}
 	}
 	for n := range form {
-		if _, err := patch.DecodeRecord(form[:n]); !errors.Is(err, patch.ErrCorrupt) {
-			t.Errorf("%d of %d bytes: %v", n, len(form), err)
-		}
+		testlog.ErrorIs(t, testlog.ErrorOf(patch.DecodeRecord(form[:n])), patch.ErrCorrupt, "%d of %d bytes", n, len(form))
 		if n >= 9 { // the checksums are right, and still there is too little
-			if _, err := patch.DecodeRecord(sealPacked(form[9:n])); !errors.Is(err, patch.ErrCorrupt) {
-				t.Errorf("%d of %d bytes, sealed: %v", n, len(form), err)
-			}
+			testlog.ErrorIs(t, testlog.ErrorOf(patch.DecodeRecord(sealPacked(form[9:n]))), patch.ErrCorrupt, "%d of %d bytes, sealed", n, len(form))
 		}
 	}
 }
@@ -281,10 +273,7 @@ func TestDecodedRecordsShareNothing(t *testing.T) {
 		forms = append(forms, bytes.Clone(recordform.Compress(plain[len(plain)-1])))
 	}
 	for _, form := range forms {
-		rec, err := patch.DecodeRecord(form)
-		if err != nil {
-			t.Fatal(err)
-		}
+		rec := testlog.Must(patch.DecodeRecord(form))(t)
 		records = append(records, rec)
 		clear(form)
 	}

@@ -14,10 +14,9 @@ import (
 	"github.com/patchlog-dev/patchlog/internal/statekey"
 )
 
-// ParseEvent makes an event from one JSON object in ADK's event JSON. It keeps no reference to
-// text. Unknown fields are kept at any depth. Refused, with a
-// *[FieldError] that names the field, are repeated keys, text that is not Unicode,
-// known fields of another type than ADK's, and patches.
+// ParseEvent makes an event from one object in ADK's event JSON. It keeps unknown fields at any depth, and no reference
+// to text. It refuses repeated keys, text that is not Unicode, known fields of another type than ADK's, and patches,
+// with a *[FieldError] that names the field.
 func ParseEvent(text []byte) (*Event, error) {
 	rec, err := ParseRecord(text)
 	if err != nil {
@@ -35,10 +34,9 @@ func ParseEvent(text []byte) (*Event, error) {
 // ParseRecord makes a record from one line of the text form:
 // a patch if it has a string patchType, else an event. Seq is 0 if the line has none.
 //
-// A patch whose own fields are malformed is still a record, for a log may hold one;
-// [PatchEvent.Validate] tells. Names that other programs have for a patch's fields, such as
-// patch_type, are refused, and so is a row of ADK for Python's tables; importers read these. The
-// error is a *[FieldError].
+// A patch with malformed fields is still a record, since a log may hold one: see [PatchEvent.Validate]. Field names of
+// other programs, such as patch_type, and rows of ADK for Python's tables are refused; importers read these. The error
+// is a *[FieldError].
 func ParseRecord(text []byte) (Record, error) {
 	spaced, err := jsontext.CheckSpaced(text)
 	if err != nil {
@@ -58,8 +56,6 @@ func ParseRecord(text []byte) (Record, error) {
 	}
 	return rec, nil
 }
-
-func checkText(text []byte) error { return textError(jsontext.Check(text)) }
 
 // textError makes a *[FieldError] of what is wrong with a text, if anything is.
 func textError(err error) error {
@@ -207,6 +203,9 @@ func (e *Event) derive() error {
 	if err := e.identity.check(); err != nil {
 		return err
 	}
+	if len(e.members) > MaxFields {
+		return tooMany("", "fields", MaxFields)
+	}
 	for _, m := range e.members {
 		kind := jsontext.KindOf(m.text)
 		if want, ok := memberKinds[m.name]; ok && kind != want && kind != jsontext.Null {
@@ -241,7 +240,7 @@ func (e *Event) derive() error {
 	return nil
 }
 
-// How many small things a record may have: each takes many times the memory of its text.
+// Limits for small items of a record, each of which takes many times the memory of its text.
 const (
 	MaxReplacements  = 10_000 // events in the replacement of a patch
 	MaxStateKeys     = 10_000 // keys in a state delta, or in an initial state
@@ -255,7 +254,7 @@ func tooMany(field, what string, most int) error {
 	return fmt.Errorf("%w: field %q: more than %d %s", ErrTooLarge, field, most, what)
 }
 
-// MaxIDBytes is how long an id of an event or a patch may be.
+// MaxIDBytes is the maximum length of an id of an event or a patch.
 const MaxIDBytes = 1024
 
 func (e *identity) check() error {

@@ -3,6 +3,7 @@ package patch
 import (
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/patchlog-dev/patchlog/internal/jsontext"
@@ -17,13 +18,15 @@ const (
 	TruncateBefore Type = "truncate_before" // V[i:], where V[i] is the event with the patch's event id
 	Summarise      Type = "summarise"       // V[:start] ++ [summary] ++ V[start+count:]
 	Pin            Type = "pin"             // V stays; the event with the patch's event id is pinned
-	Unpin          Type = "unpin"           // V stays; the event with the patch's event id is pinned no longer
-	Revert         Type = "revert"          // what the patch with the patch id took out stands again, in place of what it put in
-	Erase          Type = "erase"           // V stays; it is the receipt of an erasure: see [Erasure]
+	Unpin          Type = "unpin"           // V stays; the event with the patch's event id is unpinned
+	Revert         Type = "revert"          // the events that the patch with the patch id removed replace those that it added
+	Erase          Type = "erase"           // V stays; the patch is the receipt of an erasure: see [Erasure]
 )
 
-// StatePolicy says what becomes of the state deltas of the events that a patch
-// removes.
+// CompactionAuthor is the author of the patches that compaction writes.
+const CompactionAuthor = "compaction"
+
+// StatePolicy says whether the state deltas of events that a patch removes still count.
 type StatePolicy string
 
 // The policies. The zero StatePolicy means the patch type's default: Keep for
@@ -36,11 +39,9 @@ const (
 // PatchEvent is a record that says how the visible log changes. It is immutable and
 // may be shared between goroutines. It is never visible itself.
 //
-// Patches are made by [NewSplice], [NewTruncateBefore], [NewSummarise], [NewPin],
-// [NewUnpin], [NewRevert] and [NewErase], changed by the With methods, which return a changed copy, and read from text by
-// [ParseRecord]. A patch may be malformed, since a log may hold one that another
-// writer put there: [PatchEvent.Validate] tells. Of a malformed field the accessor
-// returns what it returns of an absent one.
+// [NewSplice], [NewTruncateBefore], [NewSummarise], [NewPin], [NewUnpin], [NewRevert] and [NewErase] make patches,
+// the With methods return changed copies, and [ParseRecord] reads patches from text. A log may hold a malformed patch
+// of another writer: see [PatchEvent.Validate]. Accessors treat a malformed field as absent.
 type PatchEvent struct {
 	Envelope
 	typ         Type
@@ -57,26 +58,16 @@ type PatchEvent struct {
 	defect      *FieldError // the first malformed field, nil if none
 }
 
-// NewSplice returns a patch that replaces count visible events from index start on
-// by the given events, which may be none.
+// NewSplice returns a patch that replaces count visible events from index start on with the given events, or removes
+// them. A patch with a nil event is malformed, and has none of the events.
 func NewSplice(start, count int, replacement ...*Event) *PatchEvent {
 	p := &PatchEvent{typ: Splice, start: &start, count: &count}
-	if !slices.Contains(replacement, nil) {
+	i := slices.Index(replacement, nil)
+	if i < 0 {
 		p.replacement, p.replaces = slices.Clone(replacement), true
 		return p
 	}
-	text := []byte{'['}
-	for _, e := range replacement {
-		if len(text) > 1 {
-			text = append(text, ',')
-		}
-		if e == nil {
-			text = append(text, "null"...)
-		} else {
-			text = append(text, e.String()...)
-		}
-	}
-	p.members = []member{{"replacement", append(text, ']')}}
+	p.members = []member{{"replacement", []byte("[" + strings.Repeat("{},", i) + "null]")}}
 	p.findDefect()
 	return p
 }
@@ -87,24 +78,21 @@ func NewTruncateBefore(eventID string) *PatchEvent {
 	return &PatchEvent{typ: TruncateBefore, eventID: &eventID}
 }
 
-// NewSummarise returns a patch that replaces count visible events, at least one, from
-// index start on by a summary event, and keeps the state that they set.
+// NewSummarise returns a patch that replaces count visible events, at least one, from index start on with a summary
+// event, and keeps the state that they set.
 func NewSummarise(start, count int, summary *Event) *PatchEvent {
 	return &PatchEvent{typ: Summarise, start: &start, count: &count, summary: summary}
 }
 
-// NewPin returns a patch that pins the visible event with the given id: a patch that
-// would hide it is refused, unless its author overrides that by hand. A pin changes
-// neither the visible log nor the state, and has no state policy.
+// NewPin returns a patch that pins the visible event with the given id: patches that would hide it are refused unless
+// their author allows it. A pin changes neither the visible log nor the state, and has no state policy.
 func NewPin(eventID string) *PatchEvent { return &PatchEvent{typ: Pin, eventID: &eventID} }
 
-// NewUnpin returns a patch that ends what a pin of the visible event with the given id
-// asked for.
+// NewUnpin returns a patch that unpins the visible event with the given id.
 func NewUnpin(eventID string) *PatchEvent { return &PatchEvent{typ: Unpin, eventID: &eventID} }
 
-// NewRevert returns a patch that takes back the patch with the given id: what that put
-// in goes, and what it took out stands again. A revert can be
-// reverted. It has no state policy: the state becomes what the nodes say.
+// NewRevert returns a patch that reverts the patch with the given id: it removes the events that the patch added and
+// restores those that it removed, with their state. A revert can be reverted. It has no state policy.
 func NewRevert(patchID string) *PatchEvent {
 	return &PatchEvent{typ: Revert, patchID: &patchID}
 }
@@ -115,8 +103,8 @@ func (p *PatchEvent) with(change func(*PatchEvent)) *PatchEvent {
 	return &c
 }
 
-// mapEvents returns the patch with what change makes of each event that it puts in, by its index,
-// and p itself if nothing is changed. A patch that is not well-formed may have both.
+// mapEvents returns the patch with change applied to each of its events, by index, or p if nothing changes. A malformed
+// patch may have both a replacement and a summary.
 func (p *PatchEvent) mapEvents(change func(i int, e *Event) *Event) *PatchEvent {
 	out := *p
 	out.replacement = slices.Clone(p.replacement)
@@ -158,9 +146,8 @@ func (p *PatchEvent) WithTimestamp(t time.Time) *PatchEvent {
 	return p.set("timestamp", func(p *PatchEvent) { p.time, p.timed = t.Round(0).UTC(), true })
 }
 
-// WithBase returns a copy whose author had seen all patches up to the one with seq
-// base; 0 means that it had seen none. A store refuses the patch if a
-// newer one is logged by then, for its places may mean other events.
+// WithBase returns a copy whose author has seen all patches up to the one with seq base; 0 means none. A store refuses
+// the patch if a newer patch was logged, because its indices may mean other events.
 func (p *PatchEvent) WithBase(base uint64) *PatchEvent {
 	return p.set("base", func(p *PatchEvent) { p.base = &base })
 }
@@ -170,8 +157,8 @@ func (p *PatchEvent) WithState(policy StatePolicy) *PatchEvent {
 	return p.set("state", func(p *PatchEvent) { p.state = &policy })
 }
 
-// WithGroup returns a copy that belongs to the group with the given id, which its
-// author chooses and no other group of the log has; "" is none.
+// WithGroup returns a copy in the group with the given id, which the author chooses and which must be new to the log;
+// "" is no group.
 func (p *PatchEvent) WithGroup(id string) *PatchEvent {
 	return p.set("group", func(p *PatchEvent) {
 		if p.group = &id; id == "" {
@@ -180,23 +167,27 @@ func (p *PatchEvent) WithGroup(id string) *PatchEvent {
 	})
 }
 
-// WithCustomMetadata returns a copy with the given metadata, of which it keeps no
-// reference; nil is none. Values must be such as [NewValue] takes.
+// WithCustomMetadata returns a copy with a copy of the given metadata; nil removes it. Values must be accepted by
+// [NewValue].
 func (p *PatchEvent) WithCustomMetadata(metadata map[string]any) (*PatchEvent, error) {
 	w := goWriter{path: []string{"customMetadata"}}
 	if err := w.field(metadata); err != nil {
 		return nil, err
 	}
-	return p.set("customMetadata", func(p *PatchEvent) {
+	out := p.set("customMetadata", func(p *PatchEvent) {
 		p.types = nil
 		if metadata != nil {
 			p.types = w.types
 			p.members = append(slices.Clip(p.members), member{"customMetadata", w.buf})
 		}
-	}), nil
+	})
+	if len(out.members) > MaxFields {
+		return nil, tooMany("", "fields", MaxFields)
+	}
+	return out, nil
 }
 
-// Type returns the patch type, which may be one that this version does not know.
+// Type returns the patch type, which may be unknown to this version.
 func (p *PatchEvent) Type() Type { return p.typ }
 
 // Start returns the index of the first visible event that a splice or summarise
@@ -206,11 +197,11 @@ func (p *PatchEvent) Start() int { return deref(p.start) }
 // Count returns how many visible events a splice or summarise removes.
 func (p *PatchEvent) Count() int { return deref(p.count) }
 
-// EventID returns the id of the event that a truncate_before makes the first visible
-// one, or that a pin or unpin is about.
+// EventID returns the id of the event that a truncate_before makes the first visible one, or that a pin or unpin
+// concerns.
 func (p *PatchEvent) EventID() string { return deref(p.eventID) }
 
-// PatchID returns the id of the patch that a revert takes back.
+// PatchID returns the id of the patch that a revert reverts.
 func (p *PatchEvent) PatchID() string {
 	if p.typ != Revert {
 		return ""
@@ -218,17 +209,15 @@ func (p *PatchEvent) PatchID() string {
 	return deref(p.patchID)
 }
 
-// Group returns the id of the group that the patch belongs to, or "" if it belongs to
-// none. Patches of a group mean one thing together: they are logged in one batch, and
-// taken back together.
+// Group returns the id of the patch's group, or "". Patches of a group are one operation: they are logged in one batch
+// and reverted together.
 func (p *PatchEvent) Group() string { return deref(p.group) }
 
-// Base returns the newest patch seq that the author had seen, and whether the patch
-// says so.
+// Base returns the seq of the newest patch that the author has seen. ok is false if the patch has no base.
 func (p *PatchEvent) Base() (seq uint64, ok bool) { return deref(p.base), p.base != nil }
 
-// StatePolicy returns the policy in force: the one given, else the type's default. A
-// revert, a pin and an unpin have none; for them the value means nothing.
+// StatePolicy returns the patch's policy, or else the type's default. For a revert, a pin and an unpin, which have none,
+// the result has no meaning.
 func (p *PatchEvent) StatePolicy() StatePolicy {
 	switch {
 	case p.state != nil:
@@ -240,8 +229,8 @@ func (p *PatchEvent) StatePolicy() StatePolicy {
 	}
 }
 
-// NewEvents returns the events that the patch puts into the visible log: a splice's
-// replacement, or a summarise's summary. The slice is the caller's own.
+// NewEvents returns the events that the patch adds to the visible log: a splice's replacement, or a summarise's
+// summary. The caller owns the slice.
 func (p *PatchEvent) NewEvents() []*Event {
 	switch {
 	case p.replacement != nil:
@@ -260,74 +249,45 @@ func deref[T any](v *T) T {
 	return *v
 }
 
-// MarshalJSON returns the patch in the text form: its identity and patchType first,
-// then its own fields, then all others as they came.
+// MarshalJSON returns the patch in the text form: its identity and patchType, its own fields, then all others in their
+// order.
 func (p *PatchEvent) MarshalJSON() ([]byte, error) {
-	b := []byte{'{'}
-	b = p.identity.appendJSON(b)
+	b := p.identity.appendJSON([]byte{'{'})
 	b = jsontext.AppendQuote(appendKey(b, "patchType"), string(p.typ))
-	if p.start != nil {
-		b = strconv.AppendInt(appendKey(b, "start"), int64(*p.start), 10)
-	}
-	if p.count != nil {
-		b = strconv.AppendInt(appendKey(b, "count"), int64(*p.count), 10)
-	}
+	number := func(b []byte, n int) []byte { return strconv.AppendInt(b, int64(n), 10) }
+	b = appendOptional(b, "start", p.start, number)
+	b = appendOptional(b, "count", p.count, number)
 	if p.replaces {
 		b = append(appendKey(b, "replacement"), '[')
 		for i, e := range p.replacement {
 			if i > 0 {
 				b = append(b, ',')
 			}
-			text, err := e.MarshalJSON()
-			if err != nil {
-				return nil, err
-			}
-			b = append(b, text...)
+			b = e.appendJSON(b)
 		}
 		b = append(b, ']')
 	}
-	if p.eventID != nil {
-		b = jsontext.AppendQuote(appendKey(b, "eventId"), *p.eventID)
-	}
+	b = appendOptional(b, "eventId", p.eventID, jsontext.AppendQuote)
 	if p.summary != nil {
-		text, err := p.summary.MarshalJSON()
-		if err != nil {
-			return nil, err
-		}
-		b = append(appendKey(b, "summaryEvent"), text...)
+		b = p.summary.appendJSON(appendKey(b, "summaryEvent"))
 	}
-	if p.base != nil {
-		b = strconv.AppendUint(appendKey(b, "base"), *p.base, 10)
+	b = appendOptional(b, "base", p.base, func(b []byte, seq uint64) []byte { return strconv.AppendUint(b, seq, 10) })
+	b = appendOptional(b, "state", p.state, func(b []byte, s StatePolicy) []byte { return jsontext.AppendQuote(b, string(s)) })
+	b = appendOptional(b, "patchId", p.patchID, jsontext.AppendQuote)
+	b = appendOptional(b, "group", p.group, jsontext.AppendQuote)
+	return append(appendMembers(b, p.members), '}'), nil
+}
+
+// appendOptional appends a member to an object, unless the value is nil.
+func appendOptional[T any](b []byte, name string, value *T, write func([]byte, T) []byte) []byte {
+	if value == nil {
+		return b
 	}
-	if p.state != nil {
-		b = jsontext.AppendQuote(appendKey(b, "state"), string(*p.state))
-	}
-	if p.patchID != nil {
-		b = jsontext.AppendQuote(appendKey(b, "patchId"), *p.patchID)
-	}
-	if p.group != nil {
-		b = jsontext.AppendQuote(appendKey(b, "group"), *p.group)
-	}
-	b = appendMembers(b, p.members)
-	return append(b, '}'), nil
+	return write(appendKey(b, name), *value)
 }
 
 // String returns the patch's JSON.
 func (p *PatchEvent) String() string {
 	text, _ := p.MarshalJSON()
 	return string(text)
-}
-
-func (p *PatchEvent) size() int {
-	own := *p // with what MarshalJSON writes of the patch but the events in it
-	own.replacement, own.summary, own.members = nil, nil, nil
-	text, _ := own.MarshalJSON()
-	n := len(text) + membersSize(p.members) + max(len(p.replacement)-1, 0)
-	for _, e := range p.replacement {
-		n += e.size()
-	}
-	if p.summary != nil {
-		n += len(`,"summaryEvent":`) + p.summary.size()
-	}
-	return n
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/patchlog-dev/patchlog/internal/records"
+	"github.com/patchlog-dev/patchlog/internal/testlog"
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
@@ -82,10 +83,7 @@ func TestPatchIsImmutable(t *testing.T) {
 	metadata := map[string]any{"k": []any{1}}
 	at := time.Date(2024, 1, 1, 0, 0, 0, 1, time.UTC)
 	full := p.WithID("i").WithAuthor("a").WithTimestamp(at).WithBase(0).WithState(patch.Keep)
-	full, err := full.WithCustomMetadata(metadata)
-	if err != nil {
-		t.Fatal(err)
-	}
+	full = testlog.Must(full.WithCustomMetadata(metadata))(t)
 	metadata["k"].([]any)[0] = 2
 	if p.String() != was {
 		t.Errorf("the patch became %s, was %s", p, was)
@@ -104,10 +102,7 @@ func TestPatchIsImmutable(t *testing.T) {
 	wantEqual(t, "custom metadata", back.CustomMetadata(), map[string]any{"k": []any{1}})
 
 	// Another value takes the place of the first.
-	again, err := full.WithBase(7).WithState(patch.Drop).WithCustomMetadata(map[string]any{"n": 1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	again := testlog.Must(full.WithBase(7).WithState(patch.Drop).WithCustomMetadata(map[string]any{"n": 1}))(t)
 	if want := strings.NewReplacer(`"base":0`, `"base":7`, `"keep"`, `"drop"`, `{"k":[1]}`, `{"n":1}`).Replace(want); again.String() != want {
 		t.Errorf("the second copy is\n%s, want\n%s", again, want)
 	}

@@ -10,10 +10,9 @@ import (
 	"github.com/patchlog-dev/patchlog/internal/jsontext"
 )
 
-// Record is an entry of a session's log: a regular event or a patch, and its place.
-// Exactly one of Event and Patch is set.
+// Record is an entry of a session's log: a regular event or a patch, and its seq. Exactly one of Event and Patch is set.
 type Record struct {
-	Seq   uint64 // 1, 2, 3 … in a log; 0 before the record is in one
+	Seq   uint64 // 1, 2, 3 … in a log; 0 before the record is logged
 	Event *Event
 	Patch *PatchEvent
 }
@@ -29,8 +28,7 @@ func (r Record) ID() string {
 	return ""
 }
 
-// IDs yields all ids that the record takes: its own first, then those of the events
-// inside a patch.
+// IDs yields all ids of the record: its own, then those of the events inside a patch.
 func (r Record) IDs() iter.Seq[string] {
 	return func(yield func(string) bool) {
 		if !yield(r.ID()) || r.Patch == nil {
@@ -44,8 +42,7 @@ func (r Record) IDs() iter.Seq[string] {
 	}
 }
 
-// Events returns the events that the record holds: its own, or those that its patch puts
-// in, in their order. The slice is the caller's own.
+// Events returns the record's event, or the events that its patch adds, in order. The caller owns the slice.
 func (r Record) Events() []*Event {
 	switch {
 	case r.Event != nil:
@@ -58,13 +55,9 @@ func (r Record) Events() []*Event {
 
 // Size returns how many bytes the record takes as JSON, without its seq.
 func (r Record) Size() int {
-	switch {
-	case r.Event != nil:
-		return r.Event.size()
-	case r.Patch != nil:
-		return r.Patch.size()
-	}
-	return 0
+	r.Seq = 0
+	text, _ := r.MarshalJSON()
+	return len(text)
 }
 
 // MarshalJSON returns the record as a line of the text form, with its seq unless
@@ -90,17 +83,37 @@ func (r Record) MarshalJSON() ([]byte, error) {
 	return append(b, text[1:]...), nil
 }
 
-// Complete returns the record as it is logged: missing ids get one from newID, missing times are now,
+// Complete returns the record in the form that is logged: missing ids come from newID, missing times are now,
 // and temp: keys are gone, in the events inside a patch too. It leaves ids alone if newID is nil, and
 // times if now is zero. It does not change r, and returns r itself if nothing changes.
 func Complete(r Record, newID func() string, now time.Time) Record {
+	r = r.mapIdentities(func(e identity) identity { return e.completed(newID, now) })
 	if r.Event != nil {
-		r.Event = r.Event.complete(newID, now)
+		r.Event = r.Event.withoutTemp()
 	}
 	if r.Patch != nil {
-		id := r.Patch.identity
-		id.complete(newID, now)
-		r.Patch = r.Patch.mapEvents(func(_ int, e *Event) *Event { return e.complete(newID, now) })
+		r.Patch = r.Patch.mapEvents(func(_ int, e *Event) *Event { return e.withoutTemp() })
+	}
+	return r
+}
+
+// mapIdentities returns the record with change applied to its identity, and to those of the events inside a patch.
+func (r Record) mapIdentities(change func(identity) identity) Record {
+	event := func(e *Event) *Event {
+		id := change(e.identity)
+		if id == e.identity {
+			return e
+		}
+		c := *e
+		c.identity = id
+		return &c
+	}
+	if r.Event != nil {
+		r.Event = event(r.Event)
+	}
+	if r.Patch != nil {
+		id := change(r.Patch.identity)
+		r.Patch = r.Patch.mapEvents(func(_ int, e *Event) *Event { return event(e) })
 		if id != r.Patch.identity {
 			r.Patch = r.Patch.with(func(p *PatchEvent) { p.identity = id })
 		}
@@ -108,26 +121,22 @@ func Complete(r Record, newID func() string, now time.Time) Record {
 	return r
 }
 
-func (e *identity) complete(newID func() string, now time.Time) {
+func (e identity) completed(newID func() string, now time.Time) identity {
 	if e.id == "" && newID != nil {
 		e.id = newID()
 	}
 	if !e.timed && !now.IsZero() {
 		e.time, e.timed = now.Round(0).UTC(), true
 	}
+	return e
 }
 
-func (e *Event) complete(newID func() string, now time.Time) *Event {
-	id := e.identity
-	id.complete(newID, now)
-	if id == e.identity && !e.temp {
+// withoutTemp returns the event without the temp: keys of its state delta.
+func (e *Event) withoutTemp() *Event {
+	if !e.temp {
 		return e
 	}
 	c := *e
-	c.identity = id
-	if !e.temp {
-		return &c
-	}
 	c.members, c.temp = e.lasting(), false
 	c.types = slices.DeleteFunc(slices.Clone(e.types), func(t goType) bool {
 		return strings.HasPrefix(t.pointer, "/actions/stateDelta/"+PrefixTemp)
@@ -154,12 +163,10 @@ func (e *Event) lasting() []member {
 	return out
 }
 
-// Same reports whether offered says the same as the logged record, so that appending
-// it again is a retry: the order of keys is free, numbers are
-// compared by kind and value, times as instants; temp: keys and Go types do not
-// count; ids, times and the base that the log filled in are compared only if offered
-// has them; no replacement is as good as an empty one. Seqs are not compared. What was erased
-// of the logged record, by what it says of itself, cannot be compared any more: its identity is.
+// Same reports whether offered equals the logged record, so that appending it again is a retry. It ignores seqs, the
+// order of keys, temp: keys and Go types; numbers are compared by kind and value, times as instants. Ids, times and
+// base are compared only if offered has them. A missing replacement equals an empty one. Of an erased record only the
+// identity is compared.
 func Same(logged, offered Record) bool {
 	switch {
 	case logged.Event != nil && offered.Event != nil:
@@ -181,7 +188,7 @@ func sameEvent(logged, offered *Event) bool {
 	if !logged.identity.same(&offered.identity) {
 		return false
 	}
-	_, erased := logged.Erased()
+	_, erased := logged.ErasedBy()
 	return erased || sameMembers(logged.lasting(), offered.lasting())
 }
 
@@ -211,7 +218,7 @@ func samePatch(logged, offered *PatchEvent) bool {
 		logged.PatchID() != offered.PatchID() || logged.Group() != offered.Group() {
 		return false
 	}
-	if _, erased := logged.Erased(); !erased && !sameMembers(logged.members, offered.members) {
+	if _, erased := logged.ErasedBy(); !erased && !sameMembers(logged.members, offered.members) {
 		return false
 	}
 	for i, e := range logged.replacement {

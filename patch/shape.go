@@ -66,19 +66,10 @@ var (
 		f, err := strconv.ParseFloat(literal, 64)
 		return err == nil && !math.IsInf(f, 0)
 	})
-	isInt32 = numberThat("an integer of 32 bits", func(literal string) bool {
-		_, err := strconv.ParseInt(literal, 10, 32)
-		return err == nil
-	})
-	isByte = numberThat("an integer from 0 to 255", func(literal string) bool {
-		_, err := strconv.ParseUint(literal, 10, 8)
-		return err == nil
-	})
-	isBase64 = stringThat("base64", func(text string) bool {
-		_, err := base64.StdEncoding.DecodeString(text)
-		return err == nil
-	})
-	isData = shape(func(c *jsontext.Cursor) *FieldError {
+	isInt32  = numberThat("an integer of 32 bits", func(literal string) bool { return parses(strconv.ParseInt(literal, 10, 32)) })
+	isByte   = numberThat("an integer from 0 to 255", func(literal string) bool { return parses(strconv.ParseUint(literal, 10, 8)) })
+	isBase64 = stringThat("base64", func(text string) bool { return parses(base64.StdEncoding.DecodeString(text)) })
+	isData   = shape(func(c *jsontext.Cursor) *FieldError {
 		if c.Kind() == jsontext.Array {
 			return bytesShape(c) // encoding/json reads it
 		}
@@ -86,10 +77,11 @@ var (
 	})
 	bytesShape = listOf(isByte)
 	isDuration = stringThat(`a duration such as "1.5s"`, func(text string) bool {
-		_, err := time.ParseDuration(text)
-		return text == "" || err == nil
+		return text == "" || parses(time.ParseDuration(text))
 	})
 )
+
+func parses[T any](_ T, err error) bool { return err == nil }
 
 type fields map[string]shape
 

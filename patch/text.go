@@ -10,6 +10,7 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"time"
 	"unicode/utf8"
 
 	"github.com/google/uuid"
@@ -17,16 +18,15 @@ import (
 	"github.com/patchlog-dev/patchlog/internal/jsontext"
 )
 
-// TextVersion is the version of the text form that [Encoder] writes in its header.
+// TextVersion is the version of the text form that [WriteHeader] writes.
 const TextVersion = 1
 
-// DefaultMaxLineBytes is how long a line of the text form may be unless a [Decoder] is
-// told otherwise: enough for a record of the largest size that stores take by default,
-// its seq and white space.
+// DefaultMaxLineBytes is the default of [Decoder.MaxLineBytes]. It is enough for the largest record that stores accept by
+// default, with seq and white space.
 const DefaultMaxLineBytes = 17 << 20
 
-// LineError says which line of which file is not the text form, and why. It wraps the
-// reason, which matches [ErrInvalid] or [ErrTooLarge], or is the reader's own error.
+// LineError names the file and the line that is not the text form. It wraps the reason, which matches [ErrInvalid] or
+// [ErrTooLarge], or is the reader's error.
 type LineError struct {
 	File string
 	Line int // counted from 1
@@ -38,18 +38,17 @@ func (e *LineError) Error() string { return fmt.Sprintf("%s:%d: %v", e.File, e.L
 // Unwrap returns the reason.
 func (e *LineError) Unwrap() error { return e.Err }
 
-// Decoder reads the text form of a log: one JSON object a line,
-// with or without a header line. It is for one goroutine.
+// Decoder reads the text form of a log: one JSON object a line, with or without a header line. It is not safe for
+// concurrent use.
 type Decoder struct {
-	// MaxLineBytes is how long a line may be; 0 means [DefaultMaxLineBytes].
+	// MaxLineBytes is the maximum length of a line; 0 means [DefaultMaxLineBytes].
 	MaxLineBytes int
 
-	// Translate, if not nil, returns a line as [ParseRecord] takes it, of one that another program
-	// may have written. In a file with a header, which is in this form, it is called for lines alone
-	// that ParseRecord refuses.
+	// Translate, if not nil, translates a line of another program to one that [ParseRecord] accepts. In a
+	// file with a header it is called only for lines that ParseRecord refuses.
 	Translate func(line []byte) ([]byte, error)
 
-	Line int // the number of the line that Next read last, from 1
+	Line int // number of the line that Next read last, from 1
 
 	r       *bufio.Reader
 	file    string
@@ -57,12 +56,13 @@ type Decoder struct {
 	seeds   [2]maphash.Seed
 	initial map[string]Value
 	header  bool
+	line    []byte // the buffer of readLine
 	pending []byte // the first line, if it was no header
 	started bool
 	err     error
 }
 
-// NewDecoder returns a decoder that reads r. file is the name that errors call it by.
+// NewDecoder returns a decoder that reads r. file is the name in errors.
 func NewDecoder(r io.Reader, file string) *Decoder {
 	d := &Decoder{r: bufio.NewReaderSize(r, 64<<10), file: file, ids: map[[2]uint64]int{}, seeds: [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()}}
 	if r == nil {
@@ -71,8 +71,8 @@ func NewDecoder(r io.Reader, file string) *Decoder {
 	return d
 }
 
-// InitialState reads the header, if there is one, and returns its initial state. ok
-// says whether there was a header. The map is the caller's own.
+// InitialState reads the header and returns its initial state. ok is false if there is no header. The caller owns the
+// map.
 func (d *Decoder) InitialState() (state map[string]Value, ok bool, err error) {
 	if err := d.start(); err != nil {
 		return nil, false, err
@@ -80,11 +80,10 @@ func (d *Decoder) InitialState() (state map[string]Value, ok bool, err error) {
 	return maps.Clone(d.initial), d.header, nil
 }
 
-// Next returns the next record. Records without an id have one made of the line's
-// number and content, and so have the events inside a patch, so that reading the
-// same file again gives the same ids. Seq is the line's, or 0. At the end the error is
-// [io.EOF]; any other is a *[LineError], and comes again from every later call. The
-// same id twice is an error, and so is an object that has none of the fields of an event.
+// Next returns the next record. Records and events inside a patch without an id get one from the line's number and
+// content, so that reading the same file again gives the same ids. Seq is the line's, or 0. At the end the error is
+// [io.EOF]. Any other error is a *[LineError], and later calls return it again. A repeated id is an error, and so is an
+// object without any field of an event.
 func (d *Decoder) Next() (Record, error) {
 	if err := d.start(); err != nil {
 		return Record{}, err
@@ -216,19 +215,17 @@ func (d *Decoder) readLine() ([]byte, error) {
 		most = DefaultMaxLineBytes
 	}
 	for {
-		var chunks [][]byte // of a line that is longer than the reader's buffer, but for the last
-		long := 0
-		var line []byte
+		line := d.line[:0]
 		for {
-			var err error
-			line, err = d.r.ReadSlice('\n')
-			if err == io.EOF && long+len(line) == 0 {
+			part, err := d.r.ReadSlice('\n')
+			if err == io.EOF && len(line)+len(part) == 0 {
 				return nil, err
 			}
-			if long == 0 {
+			if len(line) == 0 {
 				d.Line++
 			}
-			if long+len(bytes.TrimRight(line, "\r\n")) > most {
+			line = append(line, part...)
+			if len(bytes.TrimRight(line, "\r\n")) > most {
 				return nil, fmt.Errorf("%w: the line is longer than %d bytes", ErrTooLarge, most)
 			}
 			if err == nil || err == io.EOF {
@@ -237,12 +234,8 @@ func (d *Decoder) readLine() ([]byte, error) {
 			if err != bufio.ErrBufferFull {
 				return nil, err
 			}
-			chunks = append(chunks, bytes.Clone(line))
-			long += len(line)
 		}
-		if chunks != nil {
-			line = bytes.Join(append(chunks, line), nil)
-		}
+		d.line = line
 		if line = bytes.Trim(line, " \t\r\n"); len(line) > 0 {
 			return line, nil
 		}
@@ -269,49 +262,15 @@ func (d *Decoder) fillIDs(rec Record, text []byte) Record {
 		}
 		return uuid.NewSHA1(first, strconv.AppendInt(nil, int64(n), 10)).String()
 	}
-	return fillIDs(rec, next)
+	return rec.mapIdentities(func(e identity) identity { return e.completed(next, time.Time{}) })
 }
 
-// fillIDs gives the record, and the events inside a patch, ids where they have none.
-// Unlike Complete it leaves times and temp: keys alone.
-func fillIDs(rec Record, newID func() string) Record {
-	fill := func(e *Event) *Event {
-		if e.id != "" {
-			return e
-		}
-		c := *e
-		c.id = newID()
-		return &c
-	}
-	if rec.Event != nil {
-		rec.Event = fill(rec.Event)
-		return rec
-	}
-	p := *rec.Patch
-	if p.id == "" {
-		p.id = newID()
-	}
-	rec.Patch = p.mapEvents(func(_ int, e *Event) *Event { return fill(e) })
-	return rec
-}
-
-// Encoder writes the text form. It is for one goroutine.
-type Encoder struct {
-	// Redacted names what was redacted in the records, such as "card". If there is any, the header
-	// says so, as "redacted". A decoder pays no attention to it.
-	Redacted []string
-
-	w io.Writer
-}
-
-// NewEncoder returns an encoder that writes to w, a line with each call, unbuffered.
-func NewEncoder(w io.Writer) *Encoder { return &Encoder{w: w} }
-
-// Header writes the header line.
-func (e *Encoder) Header(initialState map[string]Value) error {
+// WriteHeader writes the header line of the text form. redacted names the patterns that were redacted in the
+// records, such as "card"; decoders ignore it.
+func WriteHeader(w io.Writer, initialState map[string]Value, redacted ...string) error {
 	b := strconv.AppendInt([]byte(`{"patchlog":`), TextVersion, 10)
-	if len(e.Redacted) > 0 {
-		names, err := json.Marshal(e.Redacted)
+	if len(redacted) > 0 {
+		names, err := json.Marshal(redacted)
 		if err != nil {
 			return err
 		}
@@ -324,22 +283,23 @@ func (e *Encoder) Header(initialState map[string]Value) error {
 		}
 		b = append(appendKey(b, k), initialState[k].json()...)
 	}
-	return e.line(append(b, "}}"...))
+	return writeLine(w, append(b, "}}"...))
 }
 
-// Record writes one record, with its seq unless that is 0.
-func (e *Encoder) Record(r Record) error {
+// WriteRecord writes one record as a line of the text form, with its seq unless that is 0. It calls w.Write
+// once.
+func WriteRecord(w io.Writer, r Record) error {
 	text, err := r.MarshalJSON()
 	if err != nil {
 		return err
 	}
-	return e.line(text)
+	return writeLine(w, text)
 }
 
-func (e *Encoder) line(text []byte) error {
-	if e.w == nil {
+func writeLine(w io.Writer, text []byte) error {
+	if w == nil {
 		return fieldErr("", "the writer is nil")
 	}
-	_, err := e.w.Write(append(text, '\n'))
+	_, err := w.Write(append(text, '\n'))
 	return err
 }

@@ -5,12 +5,11 @@ import (
 	"github.com/patchlog-dev/patchlog/internal/tokens"
 )
 
-// RunesPerToken is how many letters of English the estimate takes for a token. Other text takes
-// more tokens: see [Event.EstimatedTokens].
+// RunesPerToken is the number of English letters in an estimated token. Other text has fewer: see
+// [Event.EstimatedTokens].
 const RunesPerToken = 4
 
-// DataTokens is what the estimate takes for a part that holds data or names a file: what
-// Gemini takes for a small image.
+// DataTokens is the estimate for a part with data or a file: Gemini's count for a small image.
 const DataTokens = 258
 
 // EstimatedTokens estimates how many tokens the event takes in a model's prompt: its texts, the

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/patchlog-dev/patchlog/internal/records"
+	"github.com/patchlog-dev/patchlog/internal/testlog"
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
@@ -34,22 +35,13 @@ func TestEstimatedTokens(t *testing.T) {
 		{`{"parts":[{"toolCall":{"id":"t","args":{}}}]}`, 8},
 		{`{"parts":[{"text":"` + strings.Repeat("x", 400_000) + `"}]}`, 100_000},
 	} {
-		e, err := patch.ParseEvent([]byte(`{"author":"a","content":` + c.content + `}`))
-		if err != nil {
-			t.Fatal(err)
-		}
+		e := parseEvent(t, `{"author":"a","content":`+c.content+`}`)
 		if got := e.EstimatedTokens(); got != c.want {
 			t.Errorf("%.80s: %d tokens, want %d", c.content, got, c.want)
 		}
 		// What a store gives back is estimated as what went in.
-		form, err := patch.AppendRecord(nil, patch.Record{Seq: 1, Event: e})
-		if err != nil {
-			t.Fatal(err)
-		}
-		back, err := patch.DecodeRecord(form)
-		if err != nil {
-			t.Fatal(err)
-		}
+		form := encode(t, patch.Record{Seq: 1, Event: e})
+		back := testlog.Must(patch.DecodeRecord(form))(t)
 		if got := back.Event.EstimatedTokens(); got != c.want {
 			t.Errorf("%.80s: %d tokens after storing, want %d", c.content, got, c.want)
 		}
@@ -64,10 +56,7 @@ func TestPromptTokens(t *testing.T) {
 		`{"promptTokenCount":60000}`: 60000, `{}`: 0, `null`: 0, `{"promptTokenCount":-1}`: 0,
 		`{"promptTokenCount":null,"totalTokenCount":7}`: 0,
 	} {
-		e, err := patch.ParseEvent([]byte(`{"author":"a","usageMetadata":` + usage + `}`))
-		if err != nil {
-			t.Fatal(err)
-		}
+		e := parseEvent(t, `{"author":"a","usageMetadata":`+usage+`}`)
 		if got := records.PromptTokens(e); got != want {
 			t.Errorf("%s: %d, want %d", usage, got, want)
 		}

@@ -7,7 +7,7 @@ import (
 	"unicode/utf8"
 )
 
-// Flaw is the kind of thing that can be wrong with a patch.
+// Flaw is a reason why a patch is malformed or cannot be applied.
 type Flaw string
 
 // Flaws of a patch's form.
@@ -22,15 +22,15 @@ const (
 	NoEffect     Flaw = "splice that neither removes nor adds"
 )
 
-// What only a log can say of a patch that is well-formed.
+// Reasons why a well-formed patch cannot be applied to a log.
 const (
 	OutOfRange    Flaw = "out of range"
 	EventNotFound Flaw = "event not found"
 	PatchNotFound Flaw = "patch not found" // no applied patch has the id
-	RevertBlocked Flaw = "revert blocked"  // a later patch stands on the one to take back
+	RevertBlocked Flaw = "revert blocked"  // a later patch must be reverted first
 )
 
-// Skip is a patch in a log that changed nothing, since it could not be applied.
+// Skip is a patch in a log that could not be applied and changed nothing.
 type Skip struct {
 	Seq    uint64
 	Reason Flaw
@@ -53,9 +53,8 @@ var ownFields = map[Type]struct {
 // hasState reports whether patches of the type may say what becomes of a state.
 func (t Type) hasState() bool { return t == Splice || t == TruncateBefore || t == Summarise }
 
-// Validate reports whether the patch is well-formed, as far as that can be said
-// without a log: whether its indices are in range and its event is there is the
-// fold's matter. The error is a *[FieldError].
+// Validate reports whether the patch is well-formed. Package fold checks its indices and ids against a log. The error is a
+// *[FieldError].
 func (p *PatchEvent) Validate() error {
 	if d := p.validate(); d != nil {
 		return d

@@ -1,11 +1,14 @@
 package patch_test
 
 import (
+	"encoding/json"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/patchlog-dev/patchlog/internal/testlog"
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
@@ -177,6 +180,46 @@ func TestMadePatchesThatAreMalformed(t *testing.T) {
 		wantDefect(t, c.p, c.field, patch.WrongField)
 		if _, err := patch.AppendRecord(nil, patch.Record{Patch: c.p}); !errors.Is(err, patch.ErrInvalid) {
 			t.Errorf("AppendRecord of a patch with a bad %s: %v", c.field, err)
+		}
+	}
+}
+
+// An event or a patch made of Go values has no more fields than one that is read.
+func TestTooManyFields(t *testing.T) {
+	extra := map[string]any{}
+	for i := range patch.MaxFields {
+		extra[fmt.Sprint("x", i)] = i
+	}
+	if _, err := patch.NewEvent(patch.Fields{Extra: extra}); err != nil {
+		t.Error(err)
+	}
+	testlog.ErrorIs(t, testlog.ErrorOf(patch.NewEvent(patch.Fields{Extra: extra, Partial: true})), patch.ErrTooLarge, "%d fields", patch.MaxFields+1)
+	extra["patchType"] = "later"
+	text := testlog.Must(json.Marshal(extra))(t)
+	r := testlog.Must(patch.ParseRecord(text))(t)
+	testlog.ErrorIs(t, testlog.ErrorOf(r.Patch.WithCustomMetadata(map[string]any{"a": 1})), patch.ErrTooLarge, "a patch of %d fields", patch.MaxFields+1)
+}
+
+// TestNil checks that a nil or missing argument is refused with an error that names it.
+func TestNil(t *testing.T) {
+	var none *patch.PatchEvent
+	for name, c := range map[string]struct {
+		do   func() error
+		says string
+	}{
+		"patch":             {none.Validate, "patch"},
+		"replacement event": {patch.NewSplice(0, 1, nil).Validate, "replacement/0"},
+		"summary":           {patch.NewSummarise(0, 1, nil).Validate, "summaryEvent"},
+		"reader":            {func() error { _, err := patch.NewDecoder(nil, "f").Next(); return err }, "reader"},
+		"reader of header":  {func() error { _, _, err := patch.NewDecoder(nil, "f").InitialState(); return err }, "reader"},
+		"writer of header":  {func() error { return patch.WriteHeader(nil, nil) }, "writer"},
+		"writer":            {func() error { return patch.WriteRecord(nil, parse(t, `{}`)) }, "writer"},
+		"record":            {func() error { _, err := patch.AppendRecord(nil, patch.Record{}); return err }, "without event and patch"},
+		"record as text":    {func() error { _, err := patch.Record{}.MarshalJSON(); return err }, "without event and patch"},
+		"target":            {func() error { return parse(t, `{"content":{}}`).Event.Decode("content", nil) }, "content"},
+	} {
+		if err := c.do(); !errors.Is(err, patch.ErrInvalid) || !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%s: %v", name, err)
 		}
 	}
 }

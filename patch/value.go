@@ -6,20 +6,16 @@ import (
 	"github.com/patchlog-dev/patchlog/internal/jsontext"
 )
 
-// Value is an immutable JSON value: of session state, or the content of an event. The zero Value is
-// null.
-//
-// It keeps what it was made from: the literals of JSON text, the Go types of Go
-// values. Values may be shared between goroutines.
+// Value is an immutable JSON value, such as a state value or an event's content. The zero Value is null. It keeps the
+// literals of JSON text and the Go types of Go values. Values may be shared between goroutines.
 type Value struct {
 	text  []byte // compact checked JSON; nil is null
 	types notes
 }
 
-// ParseValue returns the value that JSON text denotes. The error matches
-// [ErrInvalid].
+// ParseValue returns the value of a JSON text. The error matches [ErrInvalid].
 func ParseValue(text []byte) (Value, error) {
-	if err := checkText(text); err != nil {
+	if err := textError(jsontext.Check(text)); err != nil {
 		return Value{}, err
 	}
 	if jsontext.Depth(text) > maxValueDepth {
@@ -28,11 +24,10 @@ func ParseValue(text []byte) (Value, error) {
 	return Value{text: jsontext.Compact(text)}, nil
 }
 
-// NewValue returns the value of a Go value made of booleans, numbers, strings,
-// []byte, times, json.Number, slices, maps with string keys, and values; a map of values comes back as
-// an object. A time comes back in UTC. It keeps
-// no reference to v. Anything else that does not come back deep-equal (structs, defined types,
-// errors, NaN, text that is not UTF-8) is refused with a *[FieldError].
+// NewValue returns the value of a Go value made of booleans, numbers, strings, []byte, times, json.Number, slices, maps
+// with string keys, and Values; a map of Values becomes an object. Times are converted to UTC. It keeps no reference
+// to v. It refuses with a *[FieldError] what would not come back deep-equal: structs, defined types, errors, NaN, and
+// text that is not UTF-8.
 func NewValue(v any) (Value, error) {
 	var w goWriter
 	if err := w.any(v); err != nil {
@@ -41,10 +36,9 @@ func NewValue(v any) (Value, error) {
 	return Value{text: w.buf, types: notes{types: w.types}}, nil
 }
 
-// Any returns the value as a Go value of the caller's own. What came from Go comes
-// back deep-equal. What came from JSON comes back as nil, bool, string,
-// map[string]any, []any, int64 for an integer, float64 for -0 and a number with a
-// point or an exponent, and json.Number for a number that neither can hold.
+// Any returns the value as a Go value, which the caller owns. A value made from Go is deep-equal to the original. One
+// made from JSON is nil, bool, string, map[string]any, []any, int64 for an integer, float64 for -0 and a number with a
+// point or an exponent, or json.Number for a number that neither can hold.
 func (v Value) Any() any {
 	if v.text == nil {
 		return nil
@@ -56,8 +50,8 @@ func (v Value) Any() any {
 	return out
 }
 
-// Decode stores the value in what into points to, such as a struct, as [Event.Decode] does. The zero
-// Value leaves it alone. The error matches [ErrInvalid].
+// Decode stores the value in the variable that into points to, as [Event.Decode] does. The zero Value leaves it
+// unchanged. The error matches [ErrInvalid].
 func (v Value) Decode(into any) error {
 	if fault := v.fault(); fault != nil {
 		return fault
@@ -76,7 +70,7 @@ func (v Value) MarshalJSON() ([]byte, error) {
 	return bytes.Clone(v.json()), nil
 }
 
-// UnmarshalJSON sets the value to the one that JSON text denotes, as [ParseValue] does.
+// UnmarshalJSON sets the value to that of a JSON text, as [ParseValue] does.
 func (v *Value) UnmarshalJSON(text []byte) error {
 	parsed, err := ParseValue(text)
 	if err == nil {
@@ -93,8 +87,8 @@ func (v Value) String() string {
 	return string(v.text)
 }
 
-// Equal reports whether two values mean the same: the order of keys is free, and
-// numbers are compared by kind (with or without point or exponent) and value.
+// Equal reports whether two values are equal. It ignores the order of keys, and compares numbers by kind (with or
+// without point or exponent) and value.
 func (v Value) Equal(o Value) bool {
 	return jsontext.Equal(v.json(), o.json())
 }
@@ -105,9 +99,6 @@ func (v Value) json() []byte {
 	}
 	return v.text
 }
-
-// Size returns how many bytes of JSON the value takes.
-func (v Value) Size() int { return len(v.json()) }
 
 // Change sets a key of the session's state.
 type Change struct {

@@ -12,6 +12,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/patchlog-dev/patchlog/internal/filler"
+	"github.com/patchlog-dev/patchlog/internal/testlog"
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
@@ -38,14 +39,9 @@ func TestValueOfGoComesBackDeepEqual(t *testing.T) {
 		t.Helper()
 		value := newValue(t, v)
 		wantEqual(t, "value", value.Any(), v)
-		form, err := value.MarshalBinary()
-		if err != nil {
-			t.Fatal(err)
-		}
+		form := testlog.Must(value.MarshalBinary())(t)
 		var back patch.Value
-		if err := back.UnmarshalBinary(form); err != nil {
-			t.Fatal(err)
-		}
+		testlog.NoError(t, back.UnmarshalBinary(form))
 		clear(form)
 		wantEqual(t, "stored value", back.Any(), v)
 		if !back.Equal(value) || back.String() != value.String() {
@@ -92,44 +88,25 @@ func toAny[T any](g *rapid.Generator[T]) *rapid.Generator[any] {
 func TestPropertyAnyTreesComeBackDeepEqual(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		v := anyTree.Draw(t, "tree")
-		value, err := patch.NewValue(v)
-		if err != nil {
-			t.Fatal(err)
-		}
+		value := testlog.Must(patch.NewValue(v))(t)
 		if got := value.Any(); !reflect.DeepEqual(got, v) {
 			t.Fatalf("%#v came back as %#v", v, got)
 		}
 		parsed, err := patch.ParseValue([]byte(value.String()))
-		if err != nil || !parsed.Equal(value) || parsed.Size() != value.Size() {
+		if err != nil || !parsed.Equal(value) || len(parsed.String()) != len(value.String()) {
 			t.Fatalf("its JSON %s is another value: %v", value, err)
 		}
-		object, err := patch.NewValue(map[string]patch.Value{"a/b": value, "b": parsed, "c": {}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		form, err := object.MarshalBinary()
-		if err != nil {
-			t.Fatal(err)
-		}
+		object := testlog.Must(patch.NewValue(map[string]patch.Value{"a/b": value, "b": parsed, "c": {}}))(t)
+		form := testlog.Must(object.MarshalBinary())(t)
 		var back patch.Value
-		if err := back.UnmarshalBinary(form); err != nil {
-			t.Fatal(err)
-		}
+		testlog.NoError(t, back.UnmarshalBinary(form))
 		if got := back.Members()["a/b"].Any(); !reflect.DeepEqual(got, v) {
 			t.Fatalf("%#v came back from an object as %#v", v, got)
 		}
 		f := patch.Fields{Actions: patch.Actions{StateDelta: map[string]any{"k": v}}, CustomMetadata: map[string]any{"k": []any{v}}}
-		e, err := patch.NewEvent(f)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if form, err = patch.AppendRecord(nil, patch.Record{Event: e}); err != nil {
-			t.Fatal(err)
-		}
-		stored, err := patch.DecodeRecord(form)
-		if err != nil {
-			t.Fatal(err)
-		}
+		e := testlog.Must(patch.NewEvent(f))(t)
+		form = testlog.Must(patch.AppendRecord(nil, patch.Record{Event: e}))(t)
+		stored := testlog.Must(patch.DecodeRecord(form))(t)
 		if got := stored.Event.StateDelta(); !reflect.DeepEqual(got, f.Actions.StateDelta) {
 			t.Fatalf("%#v came back in a delta as %#v", v, got)
 		}
@@ -142,8 +119,8 @@ func TestPropertyAnyTreesComeBackDeepEqual(t *testing.T) {
 func TestValueOfJSONKeepsItsText(t *testing.T) {
 	for _, text := range []string{`null`, `1.0`, `9007199254740993`, `1e400`, `-0`, `[1,{"a":[]}]`, `"\u0000"`, strings.Repeat("[", 997) + strings.Repeat("]", 997)} {
 		v := parseValue(t, text)
-		if v.String() != text || marshal(t, v) != text || v.Size() != len(text) {
-			t.Errorf("%s is %s, of size %d", text, v, v.Size())
+		if v.String() != text || marshal(t, v) != text {
+			t.Errorf("%s is %s", text, v)
 		}
 		if back := parseValue(t, marshal(t, v)); !back.Equal(v) {
 			t.Errorf("%s is not equal to itself", text)
@@ -160,16 +137,13 @@ func TestValueOfJSONKeepsItsText(t *testing.T) {
 
 func TestZeroValueIsNull(t *testing.T) {
 	var v patch.Value
-	if v.Any() != nil || v.String() != "null" || marshal(t, v) != "null" || v.Size() != 4 || v.Members() != nil {
+	if v.Any() != nil || v.String() != "null" || marshal(t, v) != "null" || v.Members() != nil {
 		t.Errorf("the zero value is %s", v)
 	}
 	if !v.Equal(newValue(t, nil)) || !parseValue(t, "null").Equal(v) || v.Equal(newValue(t, false)) {
 		t.Error("the zero value is not equal to null alone")
 	}
-	form, err := v.MarshalBinary()
-	if err != nil {
-		t.Fatal(err)
-	}
+	form := testlog.Must(v.MarshalBinary())(t)
 	back := newValue(t, 5)
 	if err := back.UnmarshalBinary(form); err != nil || !back.Equal(v) {
 		t.Errorf("the zero value came back as %s, %v", back, err)
@@ -187,10 +161,7 @@ func TestValueEqualComparesNumbersByKindAndValue(t *testing.T) {
 
 func TestObjects(t *testing.T) {
 	members := map[string]patch.Value{"b": newValue(t, map[string]any{"n": int8(1)}), "a~/": parseValue(t, "1e400"), "": {}}
-	object, err := patch.NewValue(members)
-	if err != nil {
-		t.Fatal(err)
-	}
+	object := testlog.Must(patch.NewValue(members))(t)
 	if want := `{"":null,"a~/":1e400,"b":{"n":1}}`; object.String() != want {
 		t.Errorf("the object is %s, want %s", object, want)
 	}
@@ -203,19 +174,14 @@ func TestObjects(t *testing.T) {
 	if parseValue(t, "[1]").Members() != nil || len(newValue(t, map[string]any{}).Members()) != 0 {
 		t.Error("a list has members, or an empty object")
 	}
-	if _, err := patch.NewValue(map[string]patch.Value{"\xff": {}}); !errors.Is(err, patch.ErrInvalid) {
-		t.Errorf("a key that is not UTF-8: %v", err)
-	}
+	testlog.ErrorIs(t, testlog.ErrorOf(patch.NewValue(map[string]patch.Value{"\xff": {}})), patch.ErrInvalid, "a key that is not UTF-8")
 	if empty, err := patch.NewValue(map[string]patch.Value{}); err != nil || empty.String() != "{}" {
 		t.Errorf("an object of nothing is %s, %v", empty, err)
 	}
 }
 
 func TestDamagedValueFormsAreRefused(t *testing.T) {
-	form, err := newValue(t, map[string]any{"n": 1, "s": []string{"x"}}).MarshalBinary()
-	if err != nil {
-		t.Fatal(err)
-	}
+	form := testlog.Must(newValue(t, map[string]any{"n": 1, "s": []string{"x"}}).MarshalBinary())(t)
 	var v patch.Value
 	refuse := func(what string, form []byte) {
 		t.Helper()
@@ -247,3 +213,24 @@ var (
 	_ encoding.BinaryUnmarshaler = (*patch.Value)(nil)
 	_ json.Marshaler             = patch.Value{}
 )
+
+// Numbers are written as encoding/json writes them, but that those without a fraction
+// show that they are floats.
+func TestFloatsAreWrittenAsEncodingJSONDoes(t *testing.T) {
+	below := func(f float64) float64 { return math.Nextafter(f, 0) }
+	for _, f := range []float64{
+		0, 0.5, -1.25, 1e-6, below(1e-6), 1e-7, -1e-6, -1e-7, 123.456, 1e20, below(1e21), 1e21, 1e22, -1e21, 1.5e300, 5e-324, math.MaxFloat64,
+	} {
+		e := newEvent(t, patch.Fields{Extra: map[string]any{"x": map[string]any{"f": f}}})
+		text := testlog.Must(json.Marshal(f))(t)
+		want := strings.NewReplacer("e-0", "e-", "e+0", "e+").Replace(string(text))
+		if !strings.ContainsAny(want, ".e") {
+			want += ".0"
+		}
+		field, ok := e.Field("x")
+		got := strings.NewReplacer("e-0", "e-", "e+0", "e+").Replace(string(field))
+		if !ok || got != `{"f":`+want+`}` {
+			t.Errorf("%v is written as %s, want %s", f, field, want)
+		}
+	}
+}

@@ -41,36 +41,16 @@ func TestGoldenSnapshot(t *testing.T) {
 		records = append(records, r)
 	}
 	if *writeGolden {
-		v, err := fold.New("creation", initial).With(records).Apply(records...)
-		if err != nil {
-			t.Fatal(err)
-		}
-		data, err := snapshot.Encode(v)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(goldenSnapshot, data, 0o644); err != nil {
-			t.Fatal(err)
-		}
+		v := testlog.Must(fold.New("creation", initial).WithRecords(records).Apply(records...))(t)
+		data := testlog.Must(snapshot.Encode(v))(t)
+		testlog.NoError(t, os.WriteFile(goldenSnapshot, data, 0o644))
 	}
-	data, err := os.ReadFile(goldenSnapshot)
-	if err != nil {
-		t.Fatal(err)
-	}
-	v, err := restore(data, "creation", records)
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := testlog.Must(os.ReadFile(goldenSnapshot))(t)
+	v := testlog.Must(restore(data, "creation", records))(t)
 	ref := fuzz.NewReference(initial, records...)
-	if err := fuzz.Compare(v, ref); err != nil {
-		t.Error(err)
-	}
+	testlog.WantNil(t, fuzz.Compare(v, ref))
 	revert := patch.Record{Seq: v.Seq() + 1, Patch: patch.NewRevert("p1").WithID("p6")}
-	if v, err = v.With(records).Apply(revert); err != nil {
-		t.Fatal(err)
-	}
+	v = testlog.Must(v.WithRecords(records).Apply(revert))(t)
 	ref.Apply(revert)
-	if err := fuzz.Compare(v, ref); err != nil {
-		t.Error(err)
-	}
+	testlog.WantNil(t, fuzz.Compare(v, ref))
 }

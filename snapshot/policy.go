@@ -12,21 +12,21 @@ type Policy struct {
 	// snapshots.
 	Every int
 
-	// Share is the least number of records since the last snapshot, in percent of the visible events. It keeps
-	// the cost of snapshots in proportion to that of appends. 0 means 10.
-	Share int
+	// MinPercent is the least number of records since the last snapshot, in percent of the visible events. It
+	// keeps the cost of snapshots in proportion to that of appends. 0 means 10.
+	MinPercent int
 }
 
 // Defaults of [Policy].
 const (
-	DefaultEvery = 256
-	DefaultShare = 10
+	DefaultEvery      = 256
+	DefaultMinPercent = 10
 )
 
 // Validate checks the policy. The error matches [patch.ErrInvalid] and names the field.
 func (p Policy) Validate() error {
-	if p.Share < 0 {
-		return &patch.FieldError{Field: "Policy.Share", Problem: fmt.Sprintf("%d percent is below 0", p.Share)}
+	if p.MinPercent < 0 {
+		return &patch.FieldError{Field: "Policy.MinPercent", Problem: fmt.Sprintf("%d percent is below 0", p.MinPercent)}
 	}
 	return nil
 }
@@ -40,8 +40,8 @@ func (p Policy) Due(visible int, grown uint64) bool {
 	if p.Every == 0 {
 		p.Every = DefaultEvery
 	}
-	if p.Share == 0 {
-		p.Share = DefaultShare
+	if p.MinPercent == 0 {
+		p.MinPercent = DefaultMinPercent
 	}
-	return grown >= uint64(p.Every) && grown*100 >= uint64(visible)*uint64(p.Share)
+	return grown >= uint64(p.Every) && grown*100 >= uint64(visible)*uint64(p.MinPercent)
 }

@@ -43,7 +43,7 @@ func Encode(v fold.View) ([]byte, error) {
 // Decode returns the view of a snapshot, as [fold.Restore] does. empty is the session's view without records, which
 // provides the records of the visible events; last is the last seq of its log. A snapshot of another session or of
 // a longer log is refused. Time and memory are linear in the number of bytes and of the log's records. If records
-// are missing, the error is a *[fold.NeedError] that names them; otherwise it matches [ErrUnusable].
+// are missing, the error is a *[fold.MissingRecordsError] that names them; otherwise it matches [ErrUnusable].
 func Decode(data []byte, empty fold.View, last uint64) (fold.View, error) {
 	if len(data) < headerBytes {
 		return fold.View{}, fmt.Errorf("%w: %d bytes", ErrUnusable, len(data))
@@ -55,7 +55,7 @@ func Decode(data []byte, empty fold.View, last uint64) (fold.View, error) {
 	switch {
 	case errors.Is(err, fold.ErrOutdated):
 		err = fmt.Errorf("%w: %w: %v", ErrUnusable, ErrOutdated, err)
-	case err != nil && !errors.As(err, new(*fold.NeedError)):
+	case err != nil && !errors.As(err, new(*fold.MissingRecordsError)):
 		err = fmt.Errorf("%w: %v", ErrUnusable, err)
 	}
 	return v, err

@@ -11,6 +11,7 @@ import (
 
 	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/fuzz"
+	"github.com/patchlog-dev/patchlog/internal/testlog"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/snapshot"
 )
@@ -30,12 +31,12 @@ func mustValue(v any) patch.Value {
 func restore(data []byte, creation string, records []patch.Record) (fold.View, error) {
 	empty, last := fold.New(creation, initial), uint64(len(records))
 	v, err := snapshot.Decode(data, empty, last)
-	if need := (*fold.NeedError)(nil); errors.As(err, &need) {
+	if need := (*fold.MissingRecordsError)(nil); errors.As(err, &need) {
 		var at []patch.Record
 		for _, seq := range need.Seqs {
 			at = append(at, records[seq-1])
 		}
-		v, err = snapshot.Decode(data, empty.With(at), last)
+		v, err = snapshot.Decode(data, empty.WithRecords(at), last)
 	}
 	return v, err
 }
@@ -44,8 +45,8 @@ func restore(data []byte, creation string, records []patch.Record) (fold.View, e
 func folded(t *rapid.T, v fold.View, records []patch.Record) fold.View {
 	for int(v.Seq()) < len(records) {
 		next, err := v.Apply(records[v.Seq():]...)
-		if errors.As(err, new(*fold.NeedError)) {
-			next = next.With(records)
+		if errors.As(err, new(*fold.MissingRecordsError)) {
+			next = next.WithRecords(records)
 		} else if err != nil {
 			t.Fatal(err)
 		}
@@ -63,44 +64,26 @@ func TestPropertySnapshotAnywhere(t *testing.T) {
 		whole := fold.New("creation", initial)
 		views := []fold.View{whole}
 		for _, r := range records {
-			var err error
-			if whole, err = whole.With(records[:r.Seq-1]).Apply(r); err != nil {
-				t.Fatal(err)
-			}
+			whole = testlog.Must(whole.WithRecords(records[:r.Seq-1]).Apply(r))(t)
 			views = append(views, whole)
 		}
-		ref := fuzz.NewReference(initial)
-		for _, r := range records {
-			ref.Apply(r)
-		}
+		ref := fuzz.NewReference(initial, records...)
 		p := fuzz.PatchOn("the patch", ref).Draw(t, "patch")
-		want := fmt.Sprint(whole.With(records).Check(p, fold.CheckOptions{}))
-		after := fuzz.NewReference(initial)
-		for _, r := range append(records[:n:n], patch.Record{Seq: uint64(n + 1), Patch: p}) {
-			after.Apply(r)
-		}
+		want := fmt.Sprint(whole.WithRecords(records).Check(p, fold.CheckOptions{}))
+		after := fuzz.NewReference(initial, append(records[:n:n], patch.Record{Seq: uint64(n + 1), Patch: p})...)
 		for k, v := range views {
-			data, err := snapshot.Encode(v)
-			if err != nil {
-				t.Fatal(err)
-			}
-			got, err := restore(data, "creation", records)
-			if err != nil {
-				t.Fatal(err)
-			}
+			data := testlog.Must(snapshot.Encode(v))(t)
+			got := testlog.Must(restore(data, "creation", records))(t)
 			again, err := snapshot.Encode(got)
 			if err != nil || !bytes.Equal(data, again) {
 				t.Fatalf("snapshot %d of %d: made again it differs (%v)", k, n, err)
 			}
-			skipped, err := whole.Skipped()
-			if err != nil {
-				t.Fatal(err)
-			}
+			skipped := testlog.Must(whole.Skipped())(t)
 			got = folded(t, got, records)
 			if err := fuzz.Compare(got, ref); err != nil || got.SkippedCount() != len(skipped) {
 				t.Fatalf("snapshot %d of %d: %v, %d skipped\n%s", k, n, err, got.SkippedCount(), fuzz.Text(records, initial))
 			}
-			got = got.With(records)
+			got = got.WithRecords(records)
 			if refusal := fmt.Sprint(got.Check(p, fold.CheckOptions{})); refusal != want {
 				t.Fatalf("snapshot %d of %d: %v is judged %s, want %s", k, n, p, refusal, want)
 			}
@@ -134,14 +117,8 @@ func someLog(t testing.TB) []patch.Record {
 // log: all are unusable, and none panics.
 func TestUnusable(t *testing.T) {
 	records := someLog(t)
-	v, err := fold.New("creation", initial).Apply(records...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	data, err := snapshot.Encode(v)
-	if err != nil {
-		t.Fatal(err)
-	}
+	v := testlog.Must(fold.New("creation", initial).Apply(records...))(t)
+	data := testlog.Must(snapshot.Encode(v))(t)
 	if _, err := restore(data, "creation", records); err != nil {
 		t.Fatal(err)
 	}
@@ -157,25 +134,15 @@ func TestUnusable(t *testing.T) {
 			t.Fatalf("cut at %d: %v", i, err)
 		}
 	}
-	if _, err := restore(data, "another", records); !errors.Is(err, snapshot.ErrUnusable) {
-		t.Errorf("another creation: %v", err)
-	}
-	if _, err := snapshot.Decode(data, fold.New("creation", nil), uint64(len(records)-1)); !errors.Is(err, snapshot.ErrUnusable) {
-		t.Errorf("a shorter log: %v", err)
-	}
+	testlog.ErrorIs(t, testlog.ErrorOf(restore(data, "another", records)), snapshot.ErrUnusable, "another creation")
+	testlog.ErrorIs(t, testlog.ErrorOf(snapshot.Decode(data, fold.New("creation", nil), uint64(len(records)-1))), snapshot.ErrUnusable, "a shorter log")
 }
 
 // Bytes that are no form of a view are unusable, and those of another version outdated.
 func TestMalformedHeader(t *testing.T) {
 	const last = 44
-	v, err := fold.New("creation", initial).Apply(someLog(t)...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	whole, err := snapshot.Encode(v)
-	if err != nil {
-		t.Fatal(err)
-	}
+	v := testlog.Must(fold.New("creation", initial).Apply(someLog(t)...))(t)
+	whole := testlog.Must(snapshot.Encode(v))(t)
 	for name, at := range map[string]int{"version": 4} {
 		data := append([]byte{}, whole...)
 		data[at]++
@@ -191,9 +158,7 @@ func TestMalformedHeader(t *testing.T) {
 		t.Errorf("the view cut short: %v", err)
 	}
 	for n := range 6 {
-		if _, err := snapshot.Decode(whole[:n], fold.New("creation", nil), last); !errors.Is(err, snapshot.ErrUnusable) {
-			t.Errorf("%d bytes: %v", n, err)
-		}
+		testlog.ErrorIs(t, testlog.ErrorOf(snapshot.Decode(whole[:n], fold.New("creation", nil), last)), snapshot.ErrUnusable, "%d bytes", n)
 	}
 }
 
@@ -202,24 +167,16 @@ func TestMalformedHeader(t *testing.T) {
 func TestSize(t *testing.T) {
 	var records []patch.Record
 	for i := range 10_000 {
-		e, err := patch.NewEvent(patch.Fields{ID: fmt.Sprint("e", i)})
-		if err != nil {
-			t.Fatal(err)
-		}
+		e := testlog.Must(patch.NewEvent(patch.Fields{ID: fmt.Sprint("e", i)}))(t)
 		records = append(records, patch.Record{Seq: uint64(i + 1), Event: e})
 	}
-	v, err := fold.New("c", nil).Apply(records...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	v := testlog.Must(fold.New("c", nil).Apply(records...))(t)
 	data, err := snapshot.Encode(v)
 	if err != nil || len(data) > 40 {
 		t.Errorf("10,000 events that no patch touched take %d bytes (%v)", len(data), err)
 	}
 	for range 3000 { // markers pile up between two events
-		if v, err = v.Apply(patch.Record{Seq: v.Seq() + 1, Patch: patch.NewSplice(50, 3)}); err != nil {
-			t.Fatal(err)
-		}
+		v = testlog.Must(v.Apply(patch.Record{Seq: v.Seq() + 1, Patch: patch.NewSplice(50, 3)}))(t)
 	}
 	if data, err = snapshot.Encode(v); err != nil || len(data) > 3000*25 {
 		t.Errorf("after 3,000 cuts %d bytes (%v)", len(data), err)
@@ -236,30 +193,12 @@ func TestPolicy(t *testing.T) {
 		{snapshot.Policy{}, 10, 255, false}, {snapshot.Policy{}, 10, 256, true},
 		{snapshot.Policy{}, 100_000, 256, false}, {snapshot.Policy{}, 100_000, 10_000, true},
 		{snapshot.Policy{Every: 10}, 0, 10, true}, {snapshot.Policy{Every: -1}, 0, 1 << 40, false},
-		{snapshot.Policy{Every: 1, Share: 100}, 50, 49, false}, {snapshot.Policy{Every: 1, Share: 100}, 50, 50, true},
+		{snapshot.Policy{Every: 1, MinPercent: 100}, 50, 49, false}, {snapshot.Policy{Every: 1, MinPercent: 100}, 50, 50, true},
 	} {
 		if got := c.policy.Due(c.visible, c.grown); got != c.want {
 			t.Errorf("%+v, %d visible, grown by %d: %v", c.policy, c.visible, c.grown, got)
 		}
 	}
-	if err := (snapshot.Policy{Share: -1}).Validate(); !errors.Is(err, patch.ErrInvalid) {
-		t.Errorf("a share below 0: %v", err)
-	}
-	if err := (snapshot.Policy{}).Validate(); err != nil {
-		t.Error(err)
-	}
-}
-
-func Example() {
-	log := []patch.Record{{Seq: 1, Event: new(patch.Event)}, {Seq: 2, Event: new(patch.Event)}, {Seq: 3, Patch: patch.NewSplice(0, 1)}}
-	v, _ := fold.New("creation", nil).Apply(log...)
-
-	data, _ := snapshot.Encode(v)
-	_, err := snapshot.Decode(data, fold.New("creation", nil), 3)
-	fmt.Println(err)
-	again, err := snapshot.Decode(data, fold.New("creation", nil).With(log), 3)
-	fmt.Println(again.Seq(), again.Len(), err)
-	// Output:
-	// the view lacks 1 records, from record 2 on; hand them in
-	// 3 1 <nil>
+	testlog.ErrorIs(t, (snapshot.Policy{MinPercent: -1}).Validate(), patch.ErrInvalid, "a percentage below 0")
+	testlog.WantNil(t, (snapshot.Policy{}).Validate())
 }

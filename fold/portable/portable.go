@@ -1,5 +1,5 @@
-// Package portable writes patches so that they apply by the ids of events: for logs that another
-// service keeps, where seqs and indices are not stable. docs/FORMAT.md has the form.
+// Package portable writes patches that apply by the ids of events, for logs in a service whose seqs and indices are
+// not stable. docs/FORMAT.md has the form.
 package portable
 
 import (
@@ -12,34 +12,33 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// Keys that a session in another service has.
+// Keys under which a session in another service stores patchlog's data.
 const (
-	MetadataKey = "_patchlog" // of an event's custom metadata: [Patches.Text]
-	StateKey    = "_patchlog" // of the session's state: how it began, see [Origin]
+	MetadataKey = "_patchlog" // in an event's custom metadata: [Patches.Text]
+	StateKey    = "_patchlog" // in the session's state: [Origin]
 )
 
-// Origin is what the state of a session says of its creation.
+// Origin is the value of [StateKey] in the session's state: its creation id and initial state.
 type Origin struct {
 	Creation string         `json:"creation"`
-	Initial  map[string]any `json:"initial,omitempty"` // its own state, without app: and user: keys
+	Initial  map[string]any `json:"initial,omitempty"` // the session's own state, without app: and user: keys
 }
 
 const version = 1
 
-// Patches are the patches of one call: all of them apply, or none.
+// Patches are patches that apply together or not at all.
 type Patches struct {
 	list    []located
 	unknown bool // of another version, or with a patch of an unknown type
 }
 
-// located is a patch and the place where it applies. Its own indices are those that its author saw.
+// located is a patch and the place where it applies. Its own indices are those of its author's view.
 type located struct {
 	patch *patch.PatchEvent
 	place *place // nil: the patch has no indices
 }
 
-// place names the events that a patch takes out, or for one that takes out none the event before
-// it; "" is the beginning.
+// place names the events that a patch removes, or if it removes none, the event before it; "" is the beginning.
 type place struct {
 	Before string   `json:"before,omitempty"`
 	Events []string `json:"events,omitempty"`
@@ -55,8 +54,9 @@ type patchText struct {
 	Place *place          `json:"place,omitempty"`
 }
 
-// New returns patches that apply to a view, one after the other, as patches that apply by ids. Of reverts
-// the view must have at hand what they bring back ([fold.View.With]). The error matches [patch.ErrInvalid] if the ids of visible events do not tell where one applies.
+// New returns the portable form of patches that apply to a view one after the other. The view must hold the events that
+// reverts restore ([fold.View.WithRecords]). The error matches [patch.ErrInvalid] if the ids of visible events do not
+// determine where a patch applies.
 func New(v fold.View, patches ...*patch.PatchEvent) (Patches, error) {
 	var out Patches
 	before := v
@@ -88,8 +88,8 @@ func (p Patches) Text() (string, error) {
 		}
 		out.Patches = append(out.Patches, patchText{raw, l.place})
 	}
-	said, err := json.Marshal(out)
-	return string(said), err
+	b, err := json.Marshal(out)
+	return string(b), err
 }
 
 func startOf(p *patch.PatchEvent) int {
@@ -118,7 +118,7 @@ func placeOf(v fold.View, p *patch.PatchEvent) *place {
 	return out
 }
 
-// in returns the index at which exactly the events of the place are adjacent, in any order.
+// in returns the index at which exactly the place's events are adjacent, in any order.
 func (p *place) in(v fold.View) (start int, ok bool) {
 	if len(p.Events) == 0 {
 		if p.Before == "" {
@@ -150,11 +150,11 @@ func (p *place) in(v fold.View) (start int, ok bool) {
 	return 0, false
 }
 
-// Parse reads the text form, of the event with the given id. Of a text that is not
-// understood, it returns patches that do not apply and that a view lists as of an unknown type.
-func Parse(id, said string) Patches {
+// Parse reads the text form from the event with the given id. From malformed text or another version it returns
+// patches that do not apply and that a view lists as of an unknown type.
+func Parse(id, form string) Patches {
 	var t text
-	err := json.Unmarshal([]byte(said), &t)
+	err := json.Unmarshal([]byte(form), &t)
 	if err == nil && t.Version != version {
 		err = errors.New("another version")
 	}
@@ -187,31 +187,32 @@ func (p Patches) IDs() (ids []string) {
 	return ids
 }
 
-// On returns the patches as they apply to a view, one after the other, with what reverts bring back at hand. If one does not, ok is
-// false, and the patches are stand-ins with the same ids, which no view applies.
-func (p Patches) On(v fold.View) (patches []*patch.PatchEvent, ok bool) {
+// Resolve returns the patches with the indices that they have in a view, applied one after the other.
+// The view must hold the events that reverts restore ([fold.View.WithRecords]). If one of the patches does
+// not apply, ok is false, and the result holds placeholders with the same ids, which every view skips.
+func (p Patches) Resolve(v fold.View) (patches []*patch.PatchEvent, ok bool) {
 	if p.unknown {
-		return p.standIns(), false
+		return p.placeholders(), false
 	}
 	before := v
 	var records []patch.Record
 	for _, l := range p.list {
-		one, there := l.on(v)
+		one, there := l.resolve(v)
 		if !there {
-			return p.standIns(), false
+			return p.placeholders(), false
 		}
 		records = append(records, patch.Record{Seq: v.Seq() + 1, Patch: one})
 		next, err := before.Apply(records...)
 		if err != nil || next.SkippedCount() > v.SkippedCount() {
-			return p.standIns(), false
+			return p.placeholders(), false
 		}
 		patches, v = append(patches, one), next
 	}
 	return patches, true
 }
 
-// on returns the patch with the indices that it has in a view.
-func (l located) on(v fold.View) (_ *patch.PatchEvent, ok bool) {
+// resolve returns the patch with its indices in a view.
+func (l located) resolve(v fold.View) (_ *patch.PatchEvent, ok bool) {
 	p := l.patch.WithBase(v.PatchSeq())
 	switch p.Type() {
 	case patch.Splice, patch.Summarise:
@@ -248,7 +249,8 @@ func withStart(p *patch.PatchEvent, start int) (*patch.PatchEvent, bool) {
 	return r.Patch, err == nil
 }
 
-func (p Patches) standIns() (out []*patch.PatchEvent) {
+// placeholders returns patches with the same ids that no view applies.
+func (p Patches) placeholders() (out []*patch.PatchEvent) {
 	for _, l := range p.list {
 		one := l.patch
 		if !p.unknown || one.Validate() == nil {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/fold/portable"
+	"github.com/patchlog-dev/patchlog/internal/testlog"
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
@@ -15,17 +16,11 @@ func viewOf(t *testing.T, ids string) fold.View {
 	t.Helper()
 	var records []patch.Record
 	for i, id := range strings.Split(ids, "") {
-		e, err := patch.NewEvent(patch.Fields{ID: id, Author: "user", Content: patch.Text("user", id), ZeroTime: true})
-		if err != nil {
-			t.Fatal(err)
-		}
+		e := testlog.Must(patch.NewEvent(patch.Fields{ID: id, Author: "user", Content: patch.Text("user", id), ZeroTime: true}))(t)
 		records = append(records, patch.Record{Seq: uint64(i) + 1, Event: e})
 	}
-	v, err := fold.New("", nil).Apply(records...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return v.With(records)
+	v := testlog.Must(fold.New("", nil).Apply(records...))(t)
+	return v.WithRecords(records)
 }
 
 func shown(v fold.View) (ids string) {
@@ -64,20 +59,14 @@ func TestPatchesOn(t *testing.T) {
 					c.patches[i] = p.WithID(fmt.Sprint("p", i))
 				}
 			}
-			made, err := portable.New(viewOf(t, c.made), c.patches...)
-			if err != nil {
-				t.Fatal(err)
-			}
-			text, err := made.Text()
-			if err != nil {
-				t.Fatal(err)
-			}
+			made := testlog.Must(portable.New(viewOf(t, c.made), c.patches...))(t)
+			text := testlog.Must(made.Text())(t)
 			read := portable.Parse("e", text)
 			if fmt.Sprint(read.IDs()) != fmt.Sprint(made.IDs()) {
 				t.Errorf("ids %q, want %q", read.IDs(), made.IDs())
 			}
 			v := viewOf(t, c.on)
-			patches, ok := read.On(v)
+			patches, ok := read.Resolve(v)
 			if ok != (c.want != "") {
 				t.Fatalf("they apply: %v", ok)
 			}
@@ -85,9 +74,7 @@ func TestPatchesOn(t *testing.T) {
 			for i, p := range patches {
 				records = append(records, patch.Record{Seq: v.Seq() + uint64(i) + 1, Patch: p})
 			}
-			if v, err = v.Apply(records...); err != nil {
-				t.Fatal(err)
-			}
+			v = testlog.Must(v.Apply(records...))(t)
 			if !ok {
 				c.want = c.on
 			}
@@ -105,14 +92,11 @@ func TestPatchesOn(t *testing.T) {
 func TestRefusals(t *testing.T) {
 	for _, text := range []string{"?", `{"version":9}`, `{"version":1,"patches":[{"patch":7}]}`, `{"version":1,"patches":[{"patch":{"id":"p","patchType":"fancy"}}]}`} {
 		v := viewOf(t, "ab")
-		patches, ok := portable.Parse("e", text).On(v)
+		patches, ok := portable.Parse("e", text).Resolve(v)
 		if ok || len(patches) != 1 {
 			t.Fatalf("%s: %v, %v", text, patches, ok)
 		}
-		v, err := v.Apply(patch.Record{Seq: 3, Patch: patches[0]})
-		if err != nil {
-			t.Fatal(err)
-		}
+		v = testlog.Must(v.Apply(patch.Record{Seq: 3, Patch: patches[0]}))(t)
 		if skipped, err := v.Skipped(); err != nil || len(skipped) != 1 || skipped[0].Reason != patch.UnknownType {
 			t.Errorf("%s: %v, %v", text, skipped, err)
 		}
@@ -123,7 +107,7 @@ func TestRefusals(t *testing.T) {
 		`{"version":1,"patches":[{"patch":{"id":"p","patchType":"splice","start":0,"count":2},"place":{"events":["a"]}}]}`,
 		`{"version":1,"patches":[{"patch":{"id":"p","patchType":"splice","start":0,"count":2},"place":{"events":["a","a"]}}]}`,
 	} {
-		if patches, ok := portable.Parse("e", text).On(viewOf(t, "ab")); ok {
+		if patches, ok := portable.Parse("e", text).Resolve(viewOf(t, "ab")); ok {
 			t.Errorf("%s applies as %v", text, patches)
 		}
 	}

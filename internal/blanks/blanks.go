@@ -12,17 +12,17 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// DefaultRoom is how many tokens the visible log may grow by: what a compactor's summarizer is
+// DefaultMaxGrowth is how many tokens the visible log may grow by: what a compactor's summarizer is
 // given at most.
-const DefaultRoom = 50_000
+const DefaultMaxGrowth = 50_000
 
 // Options of [Revert].
 type Options struct {
-	// Room is how many tokens the visible log may grow by.
-	Room int
+	// MaxGrowth is how many tokens the visible log may grow by.
+	MaxGrowth int
 
-	// Goes are the ids of events that count as blank, since they are about to be.
-	Goes map[string]bool
+	// ErasedIDs are the ids of events that count as blank, since they are about to be.
+	ErasedIDs map[string]bool
 
 	// Read returns records of the view's log, whose seqs ascend.
 	Read func(seqs []uint64) ([]patch.Record, error)
@@ -30,10 +30,10 @@ type Options struct {
 
 // Plan is what to log.
 type Plan struct {
-	Reverts   []*patch.PatchEvent // to be logged together, in their order
-	Summaries []string            // ids of the summaries that they take back
-	After     fold.View
-	Left      []string // ids of blank summaries that are visible in After, the newest last
+	Reverts     []*patch.PatchEvent // to be logged together, in their order
+	Summaries   []string            // ids of the summaries that they take back
+	After       fold.View
+	NotReverted []string // ids of blank summaries that are visible in After, the newest last
 }
 
 // Revert plans the reverts of a view's visible blank summaries: the newest first, and then what that
@@ -62,7 +62,7 @@ func Revert(v fold.View, opts Options) (Plan, error) {
 		}
 		shown, then := p.look(next)
 		onPath = onPath && len(queue) >= below
-		if grown += then - size; grown > p.Room && !onPath {
+		if grown += then - size; grown > p.MaxGrowth && !onPath {
 			break
 		}
 		visible := ids(plan.After)
@@ -71,7 +71,7 @@ func Revert(v fold.View, opts Options) (Plan, error) {
 		plan.Reverts, plan.Summaries, plan.After = append(plan.Reverts, reverts...), append(plan.Summaries, s.id), next
 		size = then
 	}
-	plan.Left = p.visible(plan.After)
+	plan.NotReverted = p.visible(plan.After)
 	return plan, nil
 }
 
@@ -107,7 +107,7 @@ func (p *planner) look(v fold.View) (all []summary, tokens int) {
 
 // blank returns an event as it will be.
 func (p *planner) blank(e *patch.Event) *patch.Event {
-	if p.Goes[e.ID()] {
+	if p.ErasedIDs[e.ID()] {
 		return e.Blank("", patch.KeepValues)
 	}
 	return e
@@ -166,7 +166,7 @@ func (p *planner) revert(v fold.View, s summary) ([]*patch.PatchEvent, fold.View
 	if err := p.learnUnit(u); err != nil || !u.summarises {
 		return nil, v, err
 	}
-	standing, err := v.Standing(u.idOf(s.seq))
+	standing, err := v.RevertTargets(u.idOf(s.seq))
 	if err != nil || slices.ContainsFunc(standing, func(id string) bool { return !slices.Contains(u.ids, id) }) {
 		return nil, v, corrupt(err)
 	}
@@ -179,8 +179,8 @@ func (p *planner) revert(v fold.View, s summary) ([]*patch.PatchEvent, fold.View
 	}
 	var hand []patch.Record
 	for {
-		next, err := v.With(hand).Preview(reverts, fold.CheckOptions{AllowOrphans: true})
-		var need *fold.NeedError
+		next, err := v.WithRecords(hand).Preview(reverts, fold.CheckOptions{AllowOrphans: true})
+		var need *fold.MissingRecordsError
 		if !errors.As(err, &need) {
 			if err != nil {
 				return nil, v, corrupt(err)
@@ -237,7 +237,7 @@ func (p *planner) leaves(u *unit) (bool, error) {
 	var inside []*unit
 	for _, cut := range u.cuts {
 		var refs []fold.Ref
-		for ref := range cut.Out {
+		for ref := range cut.Removed {
 			refs = append(refs, ref)
 		}
 		for some := range slices.Chunk(refs, 64) {

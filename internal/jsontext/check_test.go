@@ -11,6 +11,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/patchlog-dev/patchlog/internal/jsontext"
+	"github.com/patchlog-dev/patchlog/internal/testlog"
 )
 
 func nested(n int) string { return strings.Repeat("[", n) + strings.Repeat("]", n) }
@@ -212,14 +213,9 @@ func walk(t *testing.T, text []byte) {
 	d := json.NewDecoder(bytes.NewReader(compact))
 	d.UseNumber()
 	var want any
-	if err := d.Decode(&want); err != nil {
-		t.Fatal(err)
-	}
+	testlog.NoError(t, d.Decode(&want))
 	same(t, compact, want)
-	reordered, err := json.Marshal(want)
-	if err != nil {
-		t.Fatal(err)
-	}
+	reordered := testlog.Must(json.Marshal(want))(t)
 	if !jsontext.Equal(compact, reordered) || !jsontext.Equal(reordered, compact) {
 		t.Fatalf("%q is not equal to %q", compact, reordered)
 	}

@@ -290,20 +290,6 @@ func RuneLen(quoted []byte) int {
 	}
 }
 
-// QuotedLen returns how many bytes [AppendQuote] appends for s.
-func QuotedLen(s string) int {
-	n := len(s) + len(`""`)
-	for i := range len(s) {
-		switch c := s[i]; {
-		case c == '"' || c == '\\' || c == '\n' || c == '\r' || c == '\t':
-			n += len(`\n`) - 1
-		case c < 0x20:
-			n += len(`\u0000`) - 1
-		}
-	}
-	return n
-}
-
 const hexDigits = "0123456789abcdef"
 
 // AppendQuote appends s as a JSON string. It escapes what JSON requires to be

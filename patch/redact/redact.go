@@ -1,10 +1,9 @@
-// Package redact finds secrets in texts and puts placeholders in their place: keys and passwords,
-// cards and accounts, e-mail addresses and telephone numbers. It is for what leaves a log, such as
-// what a summarizer is shown, the results of a search, or an export. The log stays as it is.
+// Package redact replaces secrets in texts by placeholders: keys and passwords, cards and accounts, e-mail addresses
+// and telephone numbers. It is for data that leaves a log, such as the input of a summarizer, search results, or an
+// export. The log does not change.
 //
-// It works on forms and checksums, and so it finds what has a form, and nothing else: no names, no
-// postal addresses, no password that stands in prose, and no secret that is spelled in another way,
-// in an image, or in an archive.
+// It recognises secrets by their form and checksum. It does not find names, postal addresses, passwords in prose, and
+// secrets with another spelling, in images, or in archives.
 package redact
 
 import (
@@ -24,37 +23,36 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// Pattern finds secrets of one kind. Its functions are called from any number of goroutines.
+// Pattern finds secrets of one kind. Its functions must be safe for concurrent use.
 type Pattern struct {
-	// Name is what placeholders call what was found: letters from a to z, digits and dashes.
+	// Name is the name in placeholders: letters from a to z, digits and dashes.
 	Name string
 
-	// Find, if not nil, returns where in a text secrets begin and end, in bytes, in any order;
-	// regexp's FindAllStringIndex has this form. It should take time linear in the text.
+	// Find, if not nil, returns the byte ranges of secrets in a text, in any order, as regexp's
+	// FindAllStringIndex does. It should take time linear in the text.
 	Find func(text string) [][]int
 
-	// Is, if not nil, reports whether a whole text is a secret for the key of the JSON member that
-	// it is, such as "password".
+	// Is, if not nil, reports whether a whole text is a secret because of the key of its JSON member,
+	// such as "password".
 	Is func(key, text string) bool
 }
 
 // Options of a redactor. The zero value means the defaults.
 type Options struct {
-	// Patterns are what is looked for. None means [Default].
+	// Patterns are the patterns to use. None means [Default].
 	Patterns []Pattern
 
-	// Key makes placeholders the same wherever it is the same. It is to be kept secret: who has it
-	// can try which card a placeholder stands for. None means a random one, so that placeholders
-	// are the same for as long as this redactor is used.
+	// Key is a secret key: redactors with the same key make the same placeholders. With the key, one can
+	// test whether a placeholder stands for a given card. None means a random key, so that placeholders
+	// are the same within this redactor only.
 	Key []byte
 }
 
-// Redactor replaces what patterns find by placeholders such as [card 3f9a1c07]: the pattern's name,
-// and a number that is the same for equal secrets, however they are punctuated. What it is made of
-// does not tell the secret. Redacting again changes nothing.
+// Redactor replaces secrets by placeholders such as [card 3f9a1c07]: the pattern's name, and a number that is the
+// same for equal secrets, whatever their punctuation. The number does not reveal the secret. Redacting again changes
+// nothing.
 //
-// It takes time linear in what it is given if its patterns do, and is safe for use by any number of
-// goroutines. A nil Redactor changes nothing.
+// It takes time linear in its input if its patterns do, and is safe for concurrent use. A nil Redactor changes nothing.
 type Redactor struct {
 	patterns []Pattern
 	key      []byte
@@ -68,8 +66,7 @@ func All() []Pattern { return append(Default(), IPs()) }
 
 var patternName = regexp.MustCompile(`^[a-z][a-z0-9-]*$`)
 
-// New returns a redactor. The error matches [patch.ErrInvalid] if a pattern has no name of the
-// right form, or finds nothing.
+// New returns a redactor. The error matches [patch.ErrInvalid] if a pattern has no valid name, or neither Find nor Is.
 func New(opts Options) (*Redactor, error) {
 	r := &Redactor{patterns: slices.Clone(opts.Patterns), key: slices.Clone(opts.Key)}
 	if len(r.patterns) == 0 {
@@ -103,11 +100,11 @@ func (r *Redactor) Names() []string {
 	return names
 }
 
-// Text returns a text with placeholders in place of secrets. Of a text that is the base64 of
-// another one it is that one's.
+// Text returns a text with placeholders in place of secrets. If the text is the base64 of another one, it redacts that
+// one.
 func (r *Redactor) Text(text string) string { return r.member("", text) }
 
-// Record returns a record with the texts in it redacted: ids, seqs, names of functions, times and structure stay.
+// Record returns a record with its texts redacted. Ids, seqs, names of functions, times and structure stay.
 func (r *Redactor) Record(record patch.Record) (patch.Record, error) {
 	if r == nil {
 		return record, nil
@@ -115,7 +112,7 @@ func (r *Redactor) Record(record patch.Record) (patch.Record, error) {
 	return rewriteRecord(record, r.member)
 }
 
-// Event is [Redactor.Record] of an event.
+// Event returns an event with its texts redacted, as [Redactor.Record] does.
 func (r *Redactor) Event(e *patch.Event) (*patch.Event, error) {
 	if r == nil {
 		return e, nil
@@ -123,7 +120,7 @@ func (r *Redactor) Event(e *patch.Event) (*patch.Event, error) {
 	return rewriteEvent(e, r.member)
 }
 
-// Events is [Redactor.Event] of several. The slice is the caller's own.
+// Events returns events with their texts redacted, as [Redactor.Event] does. The caller owns the slice.
 func (r *Redactor) Events(events []*patch.Event) ([]*patch.Event, error) {
 	out := slices.Clone(events)
 	for i, e := range events {
@@ -135,7 +132,7 @@ func (r *Redactor) Events(events []*patch.Event) ([]*patch.Event, error) {
 	return out, nil
 }
 
-// State returns a session's state with the texts in it redacted. The map is the caller's own.
+// State returns a session's state with its texts redacted. The caller owns the map.
 func (r *Redactor) State(state map[string]patch.Value) (map[string]patch.Value, error) {
 	object, err := patch.NewValue(state)
 	if err != nil || r == nil {
@@ -231,7 +228,7 @@ const leastEncoded = 24
 
 // decoded returns the text whose base64 a text is, if it is one's.
 func decoded(text string) (string, bool) {
-	if len(text) < leastEncoded || len(text)%4 != 0 || !base64Digits.has(text[0]) || !base64Digits.has(text[len(text)/2]) {
+	if len(text) < leastEncoded || len(text)%4 != 0 || !base64Digits[text[0]] || !base64Digits[text[len(text)/2]] {
 		return "", false
 	}
 	data, err := base64.StdEncoding.DecodeString(text)

@@ -2,7 +2,6 @@ package redact_test
 
 import (
 	"encoding/base64"
-	"errors"
 	"fmt"
 	"regexp"
 	"strings"
@@ -11,16 +10,14 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/patchlog-dev/patchlog/internal/testlog"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/patch/redact"
 )
 
 func all(t testing.TB) *redact.Redactor {
 	t.Helper()
-	r, err := redact.New(redact.Options{Patterns: redact.All(), Key: []byte("k")})
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := testlog.Must(redact.New(redact.Options{Patterns: redact.All(), Key: []byte("k")}))(t)
 	return r
 }
 
@@ -123,10 +120,7 @@ func TestEvent(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, err := r.Event(e)
-	if err != nil {
-		t.Fatal(err)
-	}
+	got := testlog.Must(r.Event(e))(t)
 	inside := base64.StdEncoding.EncodeToString([]byte(r.Text("mail to ada@example.com")))
 	want := `{"id":"4111111111111111","author":"[email]","content":{"parts":[` +
 		`{"functionCall":{"id":"ada@example.com","name":"login","args":{"password":"[key]","pin":"[card]","n":4111111111111112,"[email]":1,"list":["[card].0"]}}},` +
@@ -148,10 +142,7 @@ func TestEvent(t *testing.T) {
 func TestRecordsEventsAndState(t *testing.T) {
 	r := all(t)
 	says := func(id, text string) *patch.Event {
-		e, err := patch.NewEvent(patch.Fields{ID: id, Content: patch.Text("user", text)})
-		if err != nil {
-			t.Fatal(err)
-		}
+		e := testlog.Must(patch.NewEvent(patch.Fields{ID: id, Content: patch.Text("user", text)}))(t)
 		return e
 	}
 	plain, secret := says("e1", "hello"), says("e2", "write to ada@example.com")
@@ -166,10 +157,7 @@ func TestRecordsEventsAndState(t *testing.T) {
 		t.Errorf("the record is %v, %v", record, err)
 	}
 	value := func(v any) patch.Value {
-		out, err := patch.NewValue(v)
-		if err != nil {
-			t.Fatal(err)
-		}
+		out := testlog.Must(patch.NewValue(v))(t)
 		return out
 	}
 	was := map[string]patch.Value{"mail": value("ada@example.com"), "ada@example.com": value([]any{int64(4111111111111111), "x"}), "n": value(1)}
@@ -197,9 +185,7 @@ func TestNewErrors(t *testing.T) {
 	for name, p := range map[string]redact.Pattern{
 		"no name": {Find: find}, "no function": {Name: "x"}, "space": {Name: "a b", Find: find}, "bracket": {Name: "a]", Find: find},
 	} {
-		if _, err := redact.New(redact.Options{Patterns: []redact.Pattern{p}}); !errors.Is(err, patch.ErrInvalid) {
-			t.Errorf("%s: %v", name, err)
-		}
+		testlog.ErrorIs(t, testlog.ErrorOf(redact.New(redact.Options{Patterns: []redact.Pattern{p}})), patch.ErrInvalid, "%s", name)
 	}
 }
 

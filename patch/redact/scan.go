@@ -18,8 +18,6 @@ func setOf(ranges string, more string) *charset {
 	return &s
 }
 
-func (s *charset) has(c byte) bool { return s[c] }
-
 var (
 	digits       = setOf("09", "")
 	hexDigits    = setOf("09afAF", "")

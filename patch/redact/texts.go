@@ -27,7 +27,7 @@ type rewriting func(name, text string) string
 // for its reason and keys of the state. So the records of a log that are rewritten each by itself
 // fold as before, with other texts, and receipts still cover what they say.
 //
-// A record in which nothing changes is returned as it is. Others are as if they had come as
+// A record in which nothing changes is returned unchanged. Others are as if they had come as
 // JSON: Go types that their values were made from are gone. The error is that of [patch.ParseRecord],
 // if the result is no record.
 func rewriteRecord(r patch.Record, rewrite rewriting) (patch.Record, error) {
@@ -58,8 +58,9 @@ func rewriteEvent(e *patch.Event, rewrite rewriting) (*patch.Event, error) {
 
 // rewriteValue returns the value with its texts rewritten, as data.
 func rewriteValue(v patch.Value, rewrite rewriting) (patch.Value, error) {
-	w := textWriter{rewrite: rewrite, out: make([]byte, 0, v.Size())}
-	if w.value(jsontext.NewCursor([]byte(v.String())), nil, ""); !w.changed {
+	text := []byte(v.String())
+	w := textWriter{rewrite: rewrite, out: make([]byte, 0, len(text))}
+	if w.value(jsontext.NewCursor(text), nil, ""); !w.changed {
 		return v, nil
 	}
 	return patch.ParseValue(w.out)
@@ -100,7 +101,7 @@ var (
 	})
 
 	receiptTexts = fieldsOf(patchTexts.members, textsByName{
-		"seqs": asIs, "within": asIs, "remade": asIs, "summaries": asIs, "values": asIs, "digest": asIs, "initial": {keys: true},
+		"seqs": asIs, "within": asIs, "summaries": asIs, "values": asIs, "initial": {keys: true},
 	})
 
 	compactionTexts = fieldsOf(textsByName{

@@ -9,6 +9,7 @@ import (
 
 	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/fuzz"
+	"github.com/patchlog-dev/patchlog/internal/testlog"
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
@@ -36,8 +37,8 @@ func TestRewrite(t *testing.T) {
 		// What was erased says so still, and the receipt what it did. Only a receipt has such fields.
 		{`{"id":"x","content":{"parts":[{"text":"[erased]"}]},"customMetadata":{"patchlog":{"erased":{"as":"x","receipt":"x"}}}}`,
 			`{"id":"x","content":{"parts":[{"text":"[erased]"}]},"customMetadata":{"patchlog":{"erased":{"as":"x","receipt":"x"}}}}`},
-		{`{"id":"x","author":"x","patchType":"erase","seqs":[[1,2]],"within":[[2,0]],"remade":[[2,0]],"summaries":"keep","values":"keep","initial":["ax","x"],"reason":"x","digest":""}`,
-			`{"id":"x","author":"X","patchType":"erase","seqs":[[1,2]],"within":[[2,0]],"remade":[[2,0]],"summaries":"keep","values":"keep","initial":["aX","X"],"reason":"X","digest":""}`},
+		{`{"id":"x","author":"x","patchType":"erase","seqs":[[1,2]],"within":[[2,0]],"summaries":"keep","values":"keep","initial":["ax","x"],"reason":"x"}`,
+			`{"id":"x","author":"X","patchType":"erase","seqs":[[1,2]],"within":[[2,0]],"summaries":"keep","values":"keep","initial":["aX","X"],"reason":"X"}`},
 		{`{"id":"x","patchType":"erase","seqs":"x","values":"x"}`, `{"id":"x","patchType":"erase","seqs":"X","values":"X"}`},
 		{`{"id":"x","patchType":"pin","eventId":"x","values":["x"],"digest":"x"}`, `{"id":"x","patchType":"pin","eventId":"x","values":["X"],"digest":"X"}`},
 		// Keys that become one are kept apart.
@@ -56,20 +57,14 @@ func TestRewrite(t *testing.T) {
 // A text is offered with the key of its member, a number as its literal, which becomes a text.
 func TestRewriteNames(t *testing.T) {
 	var offered []string
-	e, err := patch.ParseEvent([]byte(`{"id":"i","content":{"parts":[{"functionCall":{"args":{"a":["b",{"c":1.50}],"d":true}}}]}}`))
-	if err != nil {
-		t.Fatal(err)
-	}
-	e, err = rewriteEvent(e, func(name, text string) string {
+	e := testlog.Must(patch.ParseEvent([]byte(`{"id":"i","content":{"parts":[{"functionCall":{"args":{"a":["b",{"c":1.50}],"d":true}}}]}}`)))(t)
+	e = testlog.Must(rewriteEvent(e, func(name, text string) string {
 		offered = append(offered, name+"="+text)
 		if text == "1.50" {
 			return "\xff"
 		}
 		return text
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	if got, want := fmt.Sprint(offered), "[=a a=b =c c=1.50 =d]"; got != want {
 		t.Errorf("offered %s, want %s", got, want)
 	}
@@ -80,18 +75,12 @@ func TestRewriteNames(t *testing.T) {
 
 // What changes nothing gives the same record back, and Go types with it.
 func TestRewriteUnchanged(t *testing.T) {
-	e, err := patch.NewEvent(patch.Fields{ID: "i", Actions: patch.Actions{StateDelta: map[string]any{"n": 7, "s": "x"}}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	e := testlog.Must(patch.NewEvent(patch.Fields{ID: "i", Actions: patch.Actions{StateDelta: map[string]any{"n": 7, "s": "x"}}}))(t)
 	same, err := rewriteEvent(e, func(_, text string) string { return text })
 	if err != nil || same != e {
 		t.Errorf("another event: %v, %v", same, err)
 	}
-	v, err := patch.NewValue(map[string]any{"n": 7})
-	if err != nil {
-		t.Fatal(err)
-	}
+	v := testlog.Must(patch.NewValue(map[string]any{"n": 7}))(t)
 	if got, err := rewriteValue(v, func(_, text string) string { return text }); err != nil || fmt.Sprintf("%#v", got.Any()) != `map[string]interface {}{"n":7}` {
 		t.Errorf("%#v, %v", got.Any(), err)
 	}
@@ -116,7 +105,7 @@ func TestPropertyRewriteKeepsTheFold(t *testing.T) {
 			if as.Seq != r.Seq || as.ID() != r.ID() {
 				t.Fatalf("%v became %v", marshalOf(r), marshalOf(as))
 			}
-			if w, err = w.With(rewritten).Apply(as); err != nil && w.Seq() != as.Seq {
+			if w, err = w.WithRecords(rewritten).Apply(as); err != nil && w.Seq() != as.Seq {
 				t.Fatal(err)
 			}
 			rewritten = append(rewritten, as)
@@ -151,9 +140,6 @@ func parts(e *patch.Event) (all []patch.FunctionPart) {
 
 func parsed(t *testing.T, text string) patch.Record {
 	t.Helper()
-	r, err := patch.ParseRecord([]byte(text))
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := testlog.Must(patch.ParseRecord([]byte(text)))(t)
 	return r
 }

@@ -54,10 +54,16 @@ func Open(buf, frame []byte) ([]byte, error) {
 
 // Len returns how long the body of a frame says it is, if the bytes are one frame, and nothing else.
 func Len(frame []byte) (int, error) {
-	switch size, whole, err := Length(frame); {
-	case err != nil:
-		return 0, err
-	case !whole || size != uint64(len(frame)):
+	if len(frame) > 0 && frame[0] != Beginning {
+		return 0, fmt.Errorf("packed with dictionary %#x; this program knows %#x, a newer one may know it", frame[0], Beginning)
+	}
+	if len(frame) < Header {
+		return 0, errors.New("the frame does not end where the record does")
+	}
+	switch block := int(frame[1])<<16 | int(frame[2])<<8 | int(frame[3]); {
+	case block == 0 || block > MaxBytes:
+		return 0, fmt.Errorf("a frame of %d bytes; at most %d are ever packed", block, MaxBytes)
+	case Header+block != len(frame):
 		return 0, errors.New("the frame does not end where the record does")
 	}
 	n, err := s2.DecodedLen(frame[Header:])
@@ -68,21 +74,4 @@ func Len(frame []byte) (int, error) {
 		return 0, err
 	}
 	return n, nil
-}
-
-// Length returns how many bytes the frame takes that b begins with. If b ends before that is known,
-// whole is false, and n is a length above that of b which the frame has at least. It allocates
-// nothing, but for an error.
-func Length(b []byte) (n uint64, whole bool, err error) {
-	switch {
-	case len(b) > 0 && b[0] != Beginning:
-		return 0, false, fmt.Errorf("packed with dictionary %#x; this program knows %#x, a newer one may know it", b[0], Beginning)
-	case len(b) < Header:
-		return Header + 1, false, nil
-	}
-	block := uint64(b[1])<<16 | uint64(b[2])<<8 | uint64(b[3])
-	if block == 0 || block > MaxBytes {
-		return 0, false, fmt.Errorf("a frame of %d bytes; at most %d are ever packed", block, MaxBytes)
-	}
-	return Header + block, Header+block <= uint64(len(b)), nil
 }

@@ -23,28 +23,12 @@ var (
 // and counts all fit into b, nested at most [MaxDepth] deep. It allocates nothing and
 // takes time linear in b.
 func Scan(b []byte) error {
-	n, whole, err := Length(b)
-	switch {
-	case err != nil:
-		return err
-	case !whole:
-		return ErrTruncated
-	case n != uint64(len(b)):
-		return ErrTrailing
-	}
-	return nil
-}
-
-// Length returns the length of the MessagePack value that b begins with. If b ends before
-// that is known, whole is false, and n is a length above that of b which the value has at
-// least. It allocates nothing and takes time linear in b.
-func Length(b []byte) (n uint64, whole bool, err error) {
 	var open [MaxDepth]uint64 // values still to come, for each array or map entered
 	depth, pos := 0, uint64(0)
 	size := uint64(len(b))
 	for {
 		if pos >= size {
-			return pos + 1, false, nil
+			return ErrTruncated
 		}
 		c := b[pos]
 		pos++
@@ -61,11 +45,11 @@ func Length(b []byte) (n uint64, whole bool, err error) {
 		default:
 			l := layout[c-0xc0]
 			if l.kind == reserved {
-				return 0, false, ErrReserved
+				return ErrReserved
 			}
 			lengthBytes := uint64(l.lengthBytes)
 			if size-pos < lengthBytes {
-				return pos + lengthBytes, false, nil
+				return ErrTruncated
 			}
 			n := bigEndian(b[pos : pos+lengthBytes])
 			pos += lengthBytes
@@ -80,13 +64,13 @@ func Length(b []byte) (n uint64, whole bool, err error) {
 				items, container = 2*n, true
 			}
 		}
-		if need := body + items; need > size-pos { // each item is a byte at least
-			return pos + need, false, nil
+		if body+items > size-pos { // each item is a byte at least
+			return ErrTruncated
 		}
 		pos += body
 		if container && items > 0 {
 			if depth == MaxDepth {
-				return 0, false, ErrDeep
+				return ErrDeep
 			}
 			open[depth] = items
 			depth++
@@ -99,8 +83,11 @@ func Length(b []byte) (n uint64, whole bool, err error) {
 			}
 			depth--
 		}
-		if depth == 0 {
-			return pos, true, nil
+		switch {
+		case depth == 0 && pos < size:
+			return ErrTrailing
+		case depth == 0:
+			return nil
 		}
 	}
 }

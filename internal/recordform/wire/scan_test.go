@@ -10,6 +10,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/patchlog-dev/patchlog/internal/recordform/wire"
+	"github.com/patchlog-dev/patchlog/internal/testlog"
 )
 
 func TestScan(t *testing.T) {
@@ -90,10 +91,7 @@ func TestPropertyScanTakesWhatTheLibraryWrites(t *testing.T) {
 		value = rapid.OneOf(scalar, asAny(rapid.SliceOfN(inner, 0, 20)), asAny(rapid.MapOfN(rapid.String(), inner, 0, 20)))
 	}
 	rapid.Check(t, func(t *rapid.T) {
-		b, err := msgpack.Marshal(value.Draw(t, "value"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		b := testlog.Must(msgpack.Marshal(value.Draw(t, "value")))(t)
 		if err := wire.Scan(b); err != nil {
 			t.Fatalf("%x: %v", b, err)
 		}
@@ -111,9 +109,7 @@ func asAny[T any](g *rapid.Generator[T]) *rapid.Generator[any] {
 func TestScanAllocatesNothing(t *testing.T) {
 	b := []byte(strings.Repeat("\x91", 100) + "\x82\xa1a\x01\xa1b\xc4\x03abc")
 	if n := testing.AllocsPerRun(100, func() {
-		if err := wire.Scan(b); err != nil {
-			t.Fatal(err)
-		}
+		testlog.NoError(t, wire.Scan(b))
 	}); n > 0 {
 		t.Errorf("Scan allocates %v times", n)
 	}

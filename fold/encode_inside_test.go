@@ -5,19 +5,17 @@ import (
 	"math"
 	"testing"
 
+	"github.com/patchlog-dev/patchlog/internal/testlog"
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
 // A state key that is not UTF-8 cannot be written; such a view is refused when it is to be
 // saved, and not made unreadable.
 func TestAppendBinaryRefusesKey(t *testing.T) {
-	value, err := patch.NewValue(1)
-	if err != nil {
-		t.Fatal(err)
-	}
-	c := &cut{seq: 1, keep: true, carries: delta{{Key: "k\xff", Value: value}}}
+	value := testlog.Must(patch.NewValue(1))(t)
+	c := &cut{seq: 1, keepsState: true, carriedDelta: delta{{Key: "k\xff", Value: value}}}
 	var nodes *sequence
-	v := View{seq: 1, patchSeq: 1, saved: &savedPatches{}, nodes: nodes.splice(nil, 0, 0, []node{{seq: 1, cut: c}})}
+	v := View{seq: 1, patchSeq: 1, unloaded: &unloadedPatches{}, nodes: nodes.splice(nil, 0, 0, []node{{seq: 1, cut: c}})}
 	if _, err := v.AppendBinary(nil); !errors.Is(err, patch.ErrInvalid) {
 		t.Errorf("error %v, want one that matches %q", err, patch.ErrInvalid)
 	}
@@ -35,14 +33,8 @@ func FuzzRestore(f *testing.F) {
 	} {
 		records = append(records, patch.Record{Seq: uint64(len(records) + 1), Patch: p})
 	}
-	v, err := New("creation", nil).Apply(records...)
-	if err != nil {
-		f.Fatal(err)
-	}
-	data, err := v.AppendBinary(nil)
-	if err != nil {
-		f.Fatal(err)
-	}
+	v := testlog.Must(New("creation", nil).Apply(records...))(f)
+	data := testlog.Must(v.AppendBinary(nil))(f)
 	f.Add(data)
 	for _, seq := range []uint64{1 << 40, math.MaxUint64} {
 		w := writer{form: []byte{meaning}}
@@ -56,7 +48,7 @@ func FuzzRestore(f *testing.F) {
 		f.Add(w.form)
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		restored, err := Restore(New("creation", nil).With(records), data, uint64(len(records)))
+		restored, err := Restore(New("creation", nil).WithRecords(records), data, uint64(len(records)))
 		if err == nil {
 			_, err = restored.Skipped()
 		}

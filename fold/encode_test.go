@@ -13,6 +13,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/patchlog-dev/patchlog/fold"
+	"github.com/patchlog-dev/patchlog/internal/testlog"
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
@@ -32,14 +33,8 @@ func (p payload) text(s string) payload { return append(p.uints(uint64(len(s))),
 
 func (p payload) value(t testing.TB, v any) payload {
 	t.Helper()
-	object, err := patch.NewValue(v)
-	if err != nil {
-		t.Fatal(err)
-	}
-	form, err := object.MarshalBinary()
-	if err != nil {
-		t.Fatal(err)
-	}
+	object := testlog.Must(patch.NewValue(v))(t)
+	form := testlog.Must(object.MarshalBinary())(t)
 	return p.text(string(form))
 }
 
@@ -146,7 +141,7 @@ func TestMalformedForms(t *testing.T) {
 		"pin":           at.uints(events1, 1, 1, 1, last, 7, 2, 0, 0),
 		"what it keeps": kept.value(t, map[string]any{"b": 1, "a": 2}).uints(1, marker1, 3).end(),
 	} {
-		if _, err := restored(p, last); err != nil && !errors.As(err, new(*fold.NeedError)) {
+		if _, err := restored(p, last); err != nil && !errors.As(err, new(*fold.MissingRecordsError)) {
 			t.Errorf("%s: %v; the rows that are refused may be so for other reasons", name, err)
 		}
 	}
@@ -163,33 +158,19 @@ func TestMalformedFormsCostLittle(t *testing.T) {
 		"skips":               head(far, far, far).uints(0, 0).end(),
 		"a far event":         head(far, 0, 0).uints(0, 1, events1, far, 1).end(),
 		"hidden events":       head(far, far, 0).uints(0, 0, 0).text(string(payload{}.uints(1, far, 0, 1, 0, 0, 1, 1, events1, 1, far-1, 0, 0))),
+		"range":               head(last, 0, 0).uints(0, 1, events1, 1, 1<<40),
+		"ranges":              head(1000, 0, 0).uints(0, 3, events1, 1, 1000, events1, 1, 1000, events1, 1, 1000),
+		"nodes":               head(1000, 0, 0).uints(0, 1<<50, events1, 1, 1),
+		"cuts":                head(1000, 3, 0).uints(1<<50, 1, 0, 0),
+		"pins":                head(1000, 3, 0).uints(0, 0, 1<<50, 1, 0),
+		"text":                payload{}.uints(1 << 40),
+		"patches":             head(1000, 0, 0).uints(0, 0, 0).uints(1 << 40),
+		"carries":             head(last, 3, 0).uints(1, 3, keeps|carries, 1, 1<<40),
+		"value":               head(last, 3, 0).uints(1, 3, keeps|carries, 1).text("\xdf\xff\xff\xff\xff"),
 	} {
 		data := p.form()
 		cost := allocated(func() {
-			if _, err := fold.Restore(fold.New("creation", nil), data, 1000); !errors.Is(err, patch.ErrCorrupt) {
-				t.Errorf("%s: %v", name, err)
-			}
-		})
-		if cost > 1<<20 {
-			t.Errorf("%s: %d bytes of memory for %d", name, cost, len(data))
-		}
-	}
-	for name, p := range map[string]payload{
-		"range":   head(last, 0, 0).uints(0, 1, events1, 1, 1<<40),
-		"ranges":  head(1000, 0, 0).uints(0, 3, events1, 1, 1000, events1, 1, 1000, events1, 1, 1000),
-		"nodes":   head(1000, 0, 0).uints(0, 1<<50, events1, 1, 1),
-		"cuts":    head(1000, 3, 0).uints(1<<50, 1, 0, 0),
-		"pins":    head(1000, 3, 0).uints(0, 0, 1<<50, 1, 0),
-		"text":    payload{}.uints(1 << 40),
-		"patches": head(1000, 0, 0).uints(0, 0, 0).uints(1 << 40),
-		"carries": head(last, 3, 0).uints(1, 3, keeps|carries, 1, 1<<40),
-		"value":   head(last, 3, 0).uints(1, 3, keeps|carries, 1).text("\xdf\xff\xff\xff\xff"),
-	} {
-		data := p.form()
-		cost := allocated(func() {
-			if _, err := fold.Restore(fold.New("creation", nil), data, 1000); !errors.Is(err, patch.ErrCorrupt) {
-				t.Errorf("%s: %v", name, err)
-			}
+			testlog.ErrorIs(t, testlog.ErrorOf(fold.Restore(fold.New("creation", nil), data, 1000)), patch.ErrCorrupt, "%s", name)
 		})
 		if cost > 1<<20 {
 			t.Errorf("%s: %d bytes of memory for %d", name, cost, len(data))
@@ -208,7 +189,7 @@ func allocated(f func()) uint64 {
 
 // restored restores a form of a view of a log that ends at a record, with records at hand.
 func restored(p payload, last uint64, records ...patch.Record) (fold.View, error) {
-	return fold.Restore(fold.New("creation", nil).With(records), p.form(), last)
+	return fold.Restore(fold.New("creation", nil).WithRecords(records), p.form(), last)
 }
 
 // What the bytes say comes back node by node, in order, and is written in the same bytes.
@@ -222,14 +203,11 @@ func TestRestore(t *testing.T) {
 		{Seq: 9, Patch: patch.NewSummarise(0, 1, event("s", "text:x"))}}
 	for n := range records {
 		_, err := restored(p, 9, records[:n]...)
-		if need := (*fold.NeedError)(nil); !errors.As(err, &need) || !slices.Equal(need.Seqs, []uint64{2, 3, 8, 9}) {
+		if need := (*fold.MissingRecordsError)(nil); !errors.As(err, &need) || !slices.Equal(need.Seqs, []uint64{2, 3, 8, 9}) {
 			t.Errorf("with %d records at hand: %v", n, err)
 		}
 	}
-	v, err := restored(p, 9, records...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	v := testlog.Must(restored(p, 9, records...))(t)
 	if v.Creation() != "creation" || v.Seq() != 9 {
 		t.Errorf("creation %q, seq %d", v.Creation(), v.Seq())
 	}
@@ -247,10 +225,7 @@ func TestRestore(t *testing.T) {
 // formOf returns the view's binary form.
 func formOf(t rapid.TB, v fold.View) []byte {
 	t.Helper()
-	form, err := v.AppendBinary(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	form := testlog.Must(v.AppendBinary(nil))(t)
 	return form
 }
 
@@ -264,17 +239,12 @@ func TestRestoreOutdated(t *testing.T) {
 	if _, err := fold.Restore(fold.View{}, form, 0); !errors.Is(err, fold.ErrOutdated) || errors.Is(err, patch.ErrCorrupt) {
 		t.Errorf("another meaning: %v", err)
 	}
-	if _, err := fold.Restore(fold.View{}, nil, 0); !errors.Is(err, patch.ErrCorrupt) {
-		t.Errorf("no bytes: %v", err)
-	}
+	testlog.ErrorIs(t, testlog.ErrorOf(fold.Restore(fold.View{}, nil, 0)), patch.ErrCorrupt, "no bytes")
 }
 
 // A patch of a type that is not known has the view say so, and what is saved of it too.
 func TestSavedUnknownPatchType(t *testing.T) {
-	r, err := patch.ParseRecord([]byte(`{"id":"p","patchType":"newer"}`))
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := testlog.Must(patch.ParseRecord([]byte(`{"id":"p","patchType":"newer"}`)))(t)
 	r.Seq = 1
 	k := &keeper{t: t, log: []patch.Record{r}}
 	v := k.restore(k.fold(fold.New("", nil), k.log))
@@ -294,9 +264,7 @@ func TestSavedOfAnotherLog(t *testing.T) {
 		"a longer log":     {records, head(4, 0, 0).uints(0, 1, events1, 1, 2).end()},
 		"another creation": {records, payload{}.text("another").uints(3, 3).text("inv").uints(0, 0, 0, 0).end()},
 	} {
-		if _, err := restored(c.p, 3, c.records...); !errors.Is(err, patch.ErrCorrupt) {
-			t.Errorf("%s: %v", name, err)
-		}
+		testlog.ErrorIs(t, testlog.ErrorOf(restored(c.p, 3, c.records...)), patch.ErrCorrupt, "%s", name)
 	}
 }
 
@@ -324,9 +292,7 @@ func TestMalformedPatches(t *testing.T) {
 			t.Fatal(name, err)
 		}
 		for range 2 {
-			if _, err := v.Standing("p"); !errors.Is(err, patch.ErrCorrupt) {
-				t.Errorf("%s: %v", name, err)
-			}
+			testlog.ErrorIs(t, testlog.ErrorOf(v.RevertTargets("p")), patch.ErrCorrupt, "%s", name)
 			if next, err := v.Apply(patch.Record{Seq: 4, Patch: patch.NewSplice(0, 1)}); !errors.Is(err, patch.ErrCorrupt) || next.Seq() != 3 {
 				t.Errorf("%s: applying a patch: %v", name, err)
 			}

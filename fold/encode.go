@@ -11,15 +11,13 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// meaning is the version of the form, and of what records mean to the fold. It changes when a log
-// can fold to another view than before, as when a patch type becomes known. A view that was made
-// under another meaning is not to be trusted.
+// meaning is the version of the binary form and of the fold. It changes when a log can fold to another view than
+// before, for example when a patch type is added. Forms with another meaning are outdated.
 const meaning = 1
 
-// AppendBinary appends the view's binary form, which [Restore] reads: all but its
-// initial state and the bodies of its events. Its first byte is the version of what records
-// mean. It has two parts: the nodes, and what patches did, which is decoded only when it is
-// needed. A stretch of events that no patch touched takes a few bytes in either. The error matches
+// AppendBinary appends the view's binary form, which [Restore] reads: the view without its initial state and its
+// events. The first byte is the version. Two parts follow: the nodes, and the effects of patches, which are decoded
+// only when needed. Adjacent events that no patch touched take a few bytes together. The error matches
 // [patch.ErrInvalid] if a state key is not UTF-8.
 //
 // The first part is
@@ -44,16 +42,16 @@ func (v View) AppendBinary(b []byte) ([]byte, error) {
 		w.id(id)
 	}
 	patches := writer{written: w.written}
-	if v.saved == nil {
+	if v.unloaded == nil {
 		patches.patches(v)
-	} else { // no patch has been applied since
-		patches.form = v.saved.form
+	} else { // no patch was applied since the view was restored
+		patches.form = v.unloaded.form
 	}
 	w.text(string(patches.form))
 	return w.form, errors.Join(w.err, patches.err)
 }
 
-// writer writes a form. After an error what it wrote is of no use.
+// writer writes a form. After an error its output is invalid.
 type writer struct {
 	form    []byte
 	written map[uint64]bool // by seq of a cut
@@ -80,7 +78,7 @@ const (
 	cutRevert
 	cutWordless
 	cutPin    // of a pin, an unpin, or the revert of one
-	cutPinned // and what it is about is pinned then
+	cutPinned // the event is pinned afterwards
 	cutCarries
 )
 
@@ -109,17 +107,17 @@ func (w *writer) cuts(of run) {
 	}
 }
 
-// cut writes what is known of a cut from its nodes.
+// cut writes the fields that a cut's nodes need.
 func (w *writer) cut(c *cut) {
 	w.uint(c.seq)
-	w.uint(flagIf(cutKeep, c.keep) | flagIf(cutPuts, c.puts) | flagIf(cutSplice, c.splice) | flagIf(cutRevert, c.revert) |
-		flagIf(cutWordless, c.wordless) | flagIf(cutPin, c.pin != nil) | flagIf(cutPinned, c.pin != nil && c.pin.pinned) | flagIf(cutCarries, len(c.carries) > 0))
+	w.uint(flagIf(cutKeep, c.keepsState) | flagIf(cutPuts, c.addsEvents) | flagIf(cutSplice, c.isSplice) | flagIf(cutRevert, c.isRevert) |
+		flagIf(cutWordless, c.isCompactionCut) | flagIf(cutPin, c.pin != nil) | flagIf(cutPinned, c.pin != nil && c.pin.pinned) | flagIf(cutCarries, len(c.carriedDelta) > 0))
 	w.uint(c.pos)
-	if len(c.carries) == 0 {
+	if len(c.carriedDelta) == 0 {
 		return
 	}
-	members := make(map[string]patch.Value, len(c.carries))
-	for _, change := range c.carries {
+	members := make(map[string]patch.Value, len(c.carriedDelta))
+	for _, change := range c.carriedDelta {
 		members[change.Key] = change.Value
 	}
 	object, err := patch.NewValue(members)
@@ -134,8 +132,8 @@ func (w *writer) cut(c *cut) {
 // Kinds of pieces of a run.
 const (
 	pieceEvents  = iota // regular events of consecutive records: first seq, count
-	pieceEvent          // an event that a patch put in: seq, index
-	pieceSummary        // likewise, by a summarise
+	pieceEvent          // an event that a patch added: seq, index
+	pieceSummary        // a summary event that a summarise added: seq, index
 	pieceMarker         // seq
 )
 
@@ -169,15 +167,15 @@ func (w *writer) patches(v View) {
 		}
 		w.text(c.id)
 		w.text(c.group)
-		if c.revert {
+		if c.isRevert {
 			w.uint(uint64(c.target.count - 1))
 		}
 		if c.pin != nil {
 			w.id(c.pin.node)
 			continue
 		}
-		w.uint(uint64(c.made))
-		w.run(c.out)
+		w.uint(uint64(c.nodeCount))
+		w.run(c.removed)
 		w.uint(uint64(len(c.standIns)))
 		for _, s := range c.standIns {
 			w.uint(uint64(s.index)<<1 | flagIf(1, s.copied))
@@ -192,10 +190,10 @@ func (w *writer) patches(v View) {
 	}
 }
 
-// reader reads what a writer wrote. After its first error it reads zeros.
+// reader reads the output of a writer. After its first error it reads zeros.
 type reader struct {
 	rest []byte
-	cuts map[uint64]*cut // that were read, by seq
+	cuts map[uint64]*cut // by seq
 	err  error
 }
 
@@ -231,7 +229,7 @@ func (r *reader) text() string {
 	return s
 }
 
-// id reads a node of one of the records before one.
+// id reads the id of a node of a record with a lower seq.
 func (r *reader) id(before uint64) nodeID {
 	id := nodeID{seq: r.uint()}
 	index := r.uint()
@@ -242,8 +240,8 @@ func (r *reader) id(before uint64) nodeID {
 	return id
 }
 
-// each calls read as often as a number says.
-func (r *reader) each(read func()) {
+// repeat reads a count, and calls read that often.
+func (r *reader) repeat(read func()) {
 	for n := r.uint(); n > 0 && r.err == nil; n-- {
 		read()
 	}
@@ -253,7 +251,7 @@ func (r *reader) each(read func()) {
 func (r *reader) cut(seq uint64) *cut {
 	flags := r.uint()
 	has := func(flag uint64) bool { return flags&flag != 0 }
-	c := &cut{seq: seq, pos: r.uint(), keep: has(cutKeep), puts: has(cutPuts), splice: has(cutSplice), revert: has(cutRevert), wordless: has(cutWordless)}
+	c := &cut{seq: seq, pos: r.uint(), keepsState: has(cutKeep), addsEvents: has(cutPuts), isSplice: has(cutSplice), isRevert: has(cutRevert), isCompactionCut: has(cutWordless)}
 	if has(cutPin) {
 		c.pin = &pinChange{pinned: has(cutPinned)}
 	}
@@ -262,16 +260,16 @@ func (r *reader) cut(seq uint64) *cut {
 	}
 	r.cuts[seq] = c
 	if has(cutCarries) {
-		c.carries = r.changes()
+		c.carriedDelta = r.changes()
 	}
 	return c
 }
 
-// changes reads what a node carries.
+// changes reads the delta that a node carries.
 func (r *reader) changes() (changes delta) {
 	var object patch.Value
 	if err := object.UnmarshalBinary([]byte(r.text())); err != nil {
-		r.fail("what a node carries: %w", err)
+		r.fail("the delta of a node: %w", err)
 	}
 	members := object.Members()
 	for _, key := range slices.Sorted(maps.Keys(members)) {
@@ -280,9 +278,9 @@ func (r *reader) changes() (changes delta) {
 	return changes
 }
 
-// run reads nodes of records before one.
+// run reads nodes of records with lower seqs.
 func (r *reader) run(before uint64) (out run) {
-	r.each(func() {
+	r.repeat(func() {
 		var p piece
 		kind := r.uint()
 		switch kind {
@@ -302,7 +300,7 @@ func (r *reader) run(before uint64) (out run) {
 			r.fail("a piece of unknown kind %d", kind)
 		}
 		if kind != pieceEvents {
-			if p.cut = r.cuts[p.seq]; p.cut == nil || p.cut.puts != (kind != pieceMarker) || p.seq >= before {
+			if p.cut = r.cuts[p.seq]; p.cut == nil || p.cut.addsEvents != (kind != pieceMarker) || p.seq >= before {
 				r.fail("a node of record %d, before record %d", p.seq, before)
 			}
 		}

@@ -9,6 +9,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/patchlog-dev/patchlog/fold"
+	"github.com/patchlog-dev/patchlog/internal/testlog"
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
@@ -24,12 +25,12 @@ type keeper struct {
 func (k *keeper) ask(v fold.View, question func(fold.View) error) error {
 	for range 10 {
 		err := question(v)
-		var need *fold.NeedError
+		var need *fold.MissingRecordsError
 		switch {
 		case !errors.As(err, &need):
 			return err
 		default:
-			v = v.With(k.pick(need.Seqs))
+			v = v.WithRecords(k.pick(need.Seqs))
 		}
 	}
 	k.t.Fatal("the view needs more and more")
@@ -62,14 +63,14 @@ func (k *keeper) fold(v fold.View, records []patch.Record) fold.View {
 	for len(records) > 0 {
 		from := v.Seq()
 		next, err := v.Apply(records...)
-		var need *fold.NeedError
+		var need *fold.MissingRecordsError
 		switch {
 		case err == nil:
 			return next
 		case !errors.As(err, &need):
 			k.t.Fatal(err)
 		default:
-			next = next.With(k.pick(need.Seqs))
+			next = next.WithRecords(k.pick(need.Seqs))
 		}
 		records = records[next.Seq()-from:]
 		v = next
@@ -81,8 +82,8 @@ func (k *keeper) restore(v fold.View) fold.View {
 	k.t.Helper()
 	empty, form := fold.New(v.Creation(), k.initial), formOf(k.t, v)
 	restored, err := fold.Restore(empty, form, v.Seq())
-	if need := (*fold.NeedError)(nil); errors.As(err, &need) {
-		restored, err = fold.Restore(empty.With(k.pick(need.Seqs)), form, v.Seq())
+	if need := (*fold.MissingRecordsError)(nil); errors.As(err, &need) {
+		restored, err = fold.Restore(empty.WithRecords(k.pick(need.Seqs)), form, v.Seq())
 	}
 	if err != nil {
 		k.t.Fatal(err)
@@ -145,7 +146,7 @@ func TestNeeds(t *testing.T) {
 			if err != nil || len(skipped) != 1 || skipped[0].Seq != 6 {
 				t.Errorf("skipped are %v, %v", skipped, err)
 			}
-			standing, err := v.Standing("p7")
+			standing, err := v.RevertTargets("p7")
 			if err != nil || fmt.Sprint(standing) != "[p7]" {
 				t.Errorf("p7 stands as %v, %v", standing, err)
 			}
@@ -155,7 +156,7 @@ func TestNeeds(t *testing.T) {
 
 func isNeed(t *testing.T, err error, want string) {
 	t.Helper()
-	var need *fold.NeedError
+	var need *fold.MissingRecordsError
 	if !errors.As(err, &need) || !strings.Contains(err.Error(), want) {
 		t.Errorf("got %v, want a need: %s", err, want)
 	}
@@ -166,26 +167,20 @@ func isNeed(t *testing.T, err error, want string) {
 func TestWrongRecordsAtHand(t *testing.T) {
 	k, v := kept(t, "e1", "e2", "e3", patch.NewSplice(0, 2))
 	revert := patch.Record{Seq: 5, Patch: patch.NewRevert("p4")}
-	_, err := v.With(k.log[:1]).Apply(revert)
+	_, err := v.WithRecords(k.log[:1]).Apply(revert)
 	isNeed(t, err, "2 records")
-	if _, err := v.With([]patch.Record{k.log[0], {Seq: 2, Patch: patch.NewRevert("x")}}).Apply(revert); !errors.Is(err, patch.ErrCorrupt) {
+	if _, err := v.WithRecords([]patch.Record{k.log[0], {Seq: 2, Patch: patch.NewRevert("x")}}).Apply(revert); !errors.Is(err, patch.ErrCorrupt) {
 		t.Errorf("with other content: %v", err)
 	}
-	next, err := v.With([]patch.Record{k.log[1], k.log[0]}).Apply(revert) // in any order
+	next, err := v.WithRecords([]patch.Record{k.log[1], k.log[0]}).Apply(revert) // in any order
 	if err != nil || ids(next) != "e1 e2 e3" {
 		t.Errorf("%v, %s", err, ids(next))
 	}
 	revert.Seq = 6
-	next, err = v.With(k.log).Apply(patch.Record{Seq: 5, Event: event("e5")})
-	if err != nil {
-		t.Fatal(err)
-	}
+	next = testlog.Must(v.WithRecords(k.log).Apply(patch.Record{Seq: 5, Event: event("e5")}))(t)
 	_, err = next.Apply(revert)
 	isNeed(t, err, "2 records")
-	next, err = v.With(k.log).Preview([]*patch.PatchEvent{patch.NewPin("e3")}, fold.CheckOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	next = testlog.Must(v.WithRecords(k.log).Preview([]*patch.PatchEvent{patch.NewPin("e3")}, fold.CheckOptions{}))(t)
 	_, err = next.Apply(revert)
 	isNeed(t, err, "2 records")
 }
@@ -227,11 +222,11 @@ func TestPlanCountsWhatItLacks(t *testing.T) {
 	}
 	group := []*patch.PatchEvent{patch.NewRevert("p").WithGroup("g"), patch.NewSplice(0, 3).WithGroup("g")}
 	_, err = v.Preview(group, fold.CheckOptions{AsOfNow: true})
-	var need *fold.NeedError
+	var need *fold.MissingRecordsError
 	if !errors.As(err, &need) || len(need.Seqs) != 1 || need.Seqs[0] != 2 {
 		t.Fatalf("got %v, want record 2 to be asked for", err)
 	}
-	after, err := v.With([]patch.Record{{Seq: 2, Event: event("e2")}}).Preview(group, fold.CheckOptions{AsOfNow: true})
+	after, err := v.WithRecords([]patch.Record{{Seq: 2, Event: event("e2")}}).Preview(group, fold.CheckOptions{AsOfNow: true})
 	if err != nil || after.Len() != 0 {
 		t.Fatal(after.Len(), err)
 	}

@@ -5,32 +5,25 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/patchlog-dev/patchlog/internal/testlog"
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-func TestEncoderWritesTheTextForm(t *testing.T) {
+func TestWriteTextForm(t *testing.T) {
 	var b strings.Builder
-	enc := patch.NewEncoder(&b)
 	value := func(v any) patch.Value {
 		t.Helper()
-		value, err := patch.NewValue(v)
-		if err != nil {
-			t.Fatal(err)
-		}
+		value := testlog.Must(patch.NewValue(v))(t)
 		return value
 	}
-	if err := enc.Header(map[string]patch.Value{"b": value(5), "a\n": value(map[string]any{"x": 1.0}), "": {}}); err != nil {
-		t.Fatal(err)
-	}
+	testlog.NoError(t, patch.WriteHeader(&b, map[string]patch.Value{"b": value(5), "a\n": value(map[string]any{"x": 1.0}), "": {}}))
 	for _, rec := range []patch.Record{
 		{Event: newEvent(t, patch.Fields{Author: "a"})},
 		{Seq: 1, Event: newEvent(t, patch.Fields{Author: "a"})},
 		{Seq: 2, Event: newEvent(t, patch.Fields{ID: "a", Author: "line\nbreak\u2028"})},
 		{Seq: 3, Patch: patch.NewTruncateBefore("a")},
 	} {
-		if err := enc.Record(rec); err != nil {
-			t.Fatal(err)
-		}
+		testlog.NoError(t, patch.WriteRecord(&b, rec))
 	}
 	const want = `{"patchlog":1,"initialState":{"":null,"a\n":{"x":1.0},"b":5}}
 {"author":"a"}
@@ -46,29 +39,22 @@ func TestEncoderWritesTheTextForm(t *testing.T) {
 		t.Errorf("read back %v, %v", records, initial)
 	}
 	b.Reset()
-	if err := enc.Header(nil); err != nil || b.String() != `{"patchlog":1,"initialState":{}}`+"\n" {
+	if err := patch.WriteHeader(&b, nil); err != nil || b.String() != `{"patchlog":1,"initialState":{}}`+"\n" {
 		t.Errorf("a header without state is %q, %v", b.String(), err)
 	}
 }
 
-func TestEncoderErrors(t *testing.T) {
+func TestWriteErrors(t *testing.T) {
 	var b strings.Builder
-	enc := patch.NewEncoder(&b)
-	if err := enc.Record(patch.Record{Seq: 1}); !errors.Is(err, patch.ErrInvalid) {
-		t.Errorf("a record of nothing: %v", err)
-	}
-	wantField(t, enc.Header(map[string]patch.Value{"\xff": {}}), "initialState")
+	testlog.ErrorIs(t, patch.WriteRecord(&b, patch.Record{Seq: 1}), patch.ErrInvalid, "a record of nothing")
+	wantField(t, patch.WriteHeader(&b, map[string]patch.Value{"\xff": {}}), "initialState")
 	if b.Len() > 0 {
 		t.Errorf("wrote %q", b.String())
 	}
 	full := errors.New("full")
-	enc = patch.NewEncoder(writerFunc(func([]byte) (int, error) { return 0, full }))
-	if err := enc.Header(nil); !errors.Is(err, full) {
-		t.Errorf("a failing writer: %v", err)
-	}
-	if err := enc.Record(patch.Record{Patch: patch.NewSplice(0, 1)}); !errors.Is(err, full) {
-		t.Errorf("a failing writer: %v", err)
-	}
+	failing := writerFunc(func([]byte) (int, error) { return 0, full })
+	testlog.ErrorIs(t, patch.WriteHeader(failing, nil), full, "a failing writer")
+	testlog.ErrorIs(t, patch.WriteRecord(failing, patch.Record{Patch: patch.NewSplice(0, 1)}), full, "a failing writer")
 }
 
 type writerFunc func([]byte) (int, error)

@@ -1,0 +1,130 @@
+package fold
+
+import (
+	"fmt"
+
+	"github.com/patchlog-dev/patchlog/patch"
+)
+
+// This file decides which patches are active: a revert deactivates a patch, and the revert of that revert
+// activates it again.
+
+// undone returns the inactive patches among those from a seq on: those that an active revert targets.
+func (l *cut) undone(from uint64) map[*cut]bool {
+	undone := map[*cut]bool{}
+	for c := l; c != nil && c.seq >= from; c = c.older {
+		if c.isRevert && !undone[c] {
+			undone[c.target] = true
+		}
+	}
+	return undone
+}
+
+// markUndone marks a patch as inactive. If it is a revert, its target changes too, and so on.
+func markUndone(undone map[*cut]bool, c *cut) {
+	undone[c] = true
+	for ; c.isRevert; c = c.target {
+		undone[c.target] = !undone[c]
+	}
+}
+
+// RevertTargets returns the ids of the patches to revert in order to take back the given one, newest
+// first: the patch itself, or the patches of its group, without those already reverted. A patch whose
+// revert was reverted is active again, even if that revert belongs to the same group.
+//
+// The error matches [patch.ErrInvalid] if no applied patch has the id, or if a patch of the group
+// shares its id with an earlier patch, so that a revert cannot name it. It is a *[BlockedError] if
+// all of them are already reverted.
+func (v View) RevertTargets(patchID string) ([]string, error) {
+	if err := v.load(); err != nil {
+		return nil, err
+	}
+	target := v.patches.find(patchID)
+	if target == nil {
+		return nil, patchNotFound(patchID)
+	}
+	isMember := func(c *cut) bool { return c == target || target.group != "" && c.group == target.group }
+	oldest := target.seq
+	if target.group != "" {
+		for l := v.patches; l != nil; l = l.older {
+			if isMember(l) {
+				oldest = l.seq
+			}
+		}
+	}
+	var ids []string
+	undone := v.patches.undone(oldest)
+	for c := v.patches; c != nil && c.seq >= oldest; c = c.older {
+		if undone[c] || !isMember(c) {
+			continue
+		}
+		if named := v.patches.find(c.id); named != c {
+			return nil, fmt.Errorf("%w: patch %d of group %q has the id %q of patch %d", patch.ErrInvalid, c.seq, c.group, c.id, named.seq)
+		}
+		ids = append(ids, c.id)
+		markUndone(undone, c)
+	}
+	if len(ids) == 0 {
+		return nil, v.blockedError(target)
+	}
+	return ids, nil
+}
+
+func patchNotFound(id string) error {
+	problem := fmt.Sprintf("no applied patch %q can be reverted; receipts of erasures never can", id)
+	return &patch.FieldError{Field: "patchId", Problem: problem, Flaw: patch.PatchNotFound}
+}
+
+// pinsNode reports whether the newest active pin or unpin of a node is a pin.
+func (l *cut) pinsNode(node nodeID, undone map[*cut]bool) bool {
+	c := l.decidingPin(node, undone)
+	return c != nil && c.pin.pinned
+}
+
+// decidingPin returns the newest active pin or unpin of a node, or nil.
+func (l *cut) decidingPin(node nodeID, undone map[*cut]bool) *cut {
+	for c := l; c != nil; c = c.older {
+		if c.pin != nil && c.pin.node == node && !c.isRevert && !undone[c] {
+			return c
+		}
+	}
+	return nil
+}
+
+// olderThan returns the patches before the record with a seq.
+func (l *cut) olderThan(seq uint64) *cut {
+	for l != nil && l.seq >= seq {
+		l = l.older
+	}
+	return l
+}
+
+// root returns the patch at the end of a chain of reverts. Of another patch it returns the patch itself.
+func (c *cut) root() *cut {
+	for c.isRevert {
+		c = c.target
+	}
+	return c
+}
+
+// blockerFor returns the patch to revert so that c does not block the revert of target: c itself, or if c is a
+// redo, the patch that it activates. If that patch is older than target, only the redo blocks it.
+func (c *cut) blockerFor(target *cut) *cut {
+	if root := c.root(); c.isRedo() && root.seq > target.seq {
+		return root
+	}
+	return c
+}
+
+// isRedo reports whether the patch is a revert that activates another patch again.
+func (c *cut) isRedo() bool {
+	reverts := 0
+	for ; c.isRevert; c = c.target {
+		reverts++
+	}
+	return reverts > 0 && reverts%2 == 0
+}
+
+// isReceipt reports whether the patch is the receipt of an erasure. A receipt changes nothing and cannot be
+// reverted. It counts as the newest patch, so patches made before the erasure are conflicts.
+func (e edit) isReceipt() bool { return e.patch.Type() == patch.Erase }

@@ -1,0 +1,33 @@
+package fold
+
+import (
+	"fmt"
+	"testing"
+)
+
+// Of the patches with an id the first is found, in and before pages, also by a view that others share patches with.
+func TestFindPatch(t *testing.T) {
+	var list *cut
+	var lists []*cut
+	want := map[string]*cut{}
+	for i := range 3*pageSize + 10 {
+		c := &cut{id: fmt.Sprint(i * i % 701)}
+		list = c.after(list)
+		lists = append(lists, list)
+		if want[c.id] == nil {
+			want[c.id] = c
+		}
+	}
+	for n, list := range lists {
+		for id := range 701 {
+			id := fmt.Sprint(id)
+			wanted := want[id]
+			if wanted != nil && wanted.count > n+1 {
+				wanted = nil
+			}
+			if got := list.find(id); got != wanted {
+				t.Fatalf("of %d patches, another one is found by the id %q", n+1, id)
+			}
+		}
+	}
+}
