@@ -21,6 +21,9 @@ type Committed struct {
 
 	// View is the session's view after the write.
 	View fold.View
+
+	// Before is the view before the write. It is set with [UndoOptions.DryRun] only.
+	Before fold.View
 }
 
 // AppendOptions say what an append expects. The zero value expects nothing.
@@ -57,7 +60,7 @@ func (s *Store) AppendEvents(ctx context.Context, key Key, opts AppendOptions, e
 	if n := opts.MaxResultTokens; n != 0 && n < recall.MinResultTokens {
 		return Committed{}, &patch.FieldError{Field: "AppendOptions.MaxResultTokens", Problem: fmt.Sprintf("%d is below %d", n, recall.MinResultTokens)}
 	}
-	a := appending{ifSeq: opts.IfSeq, maxResultTokens: opts.MaxResultTokens}
+	a := appending{opts: opts}
 	for i, e := range events {
 		switch {
 		case e == nil:
@@ -72,9 +75,7 @@ func (s *Store) AppendEvents(ctx context.Context, key Key, opts AppendOptions, e
 // appending is the plan to append events.
 type appending struct {
 	events []patch.Record
-	ifSeq  *uint64
-
-	maxResultTokens int
+	opts   AppendOptions
 }
 
 func (a appending) offers() []patch.Record { return a.events }
@@ -83,8 +84,8 @@ func (a appending) draft(d *draft) error {
 	if err := d.match(); err != nil {
 		return err
 	}
-	if last := d.view.Seq(); len(d.missing) > 0 && a.ifSeq != nil && *a.ifSeq != last {
-		return &SeqError{Expected: *a.ifSeq, Last: last}
+	if last := d.view.Seq(); len(d.missing) > 0 && a.opts.IfSeq != nil && *a.opts.IfSeq != last {
+		return &SeqError{Expected: *a.opts.IfSeq, Last: last}
 	}
 	for _, i := range d.missing {
 		if err := notErased(d.records[i]); err != nil {
@@ -103,16 +104,16 @@ func (a appending) draft(d *draft) error {
 // shorten adds the patch that shows less of an event, the newest one, if results in it are long.
 // What keeps it from that does not keep the event out of the log.
 func (a appending) shorten(d *draft, r patch.Record) error {
-	if a.maxResultTokens == 0 {
+	if a.opts.MaxResultTokens == 0 {
 		return nil
 	}
-	short, err := recall.Shorten(r.Event, r.Seq, strconv.FormatUint(r.Seq, 10), d.store.opts.NewID, a.maxResultTokens)
+	short, err := recall.Shorten(r.Event, r.Seq, strconv.FormatUint(r.Seq, 10), d.store.opts.NewID, a.opts.MaxResultTokens)
 	if err == nil && short != nil {
 		p := patch.NewSplice(d.view.Len()-1, 1, short).WithState(patch.Keep).WithAuthor(recall.Author).WithBase(d.view.PatchSeq())
 		err = d.addOwn(p)
 	}
 	switch {
-	case errors.As(err, new(*fold.NeedError)):
+	case errors.As(err, new(*fold.MissingRecordsError)):
 		return err
 	case err != nil && !errors.Is(err, fold.ErrUnknownPatch):
 		d.store.opts.Logger.Warn("patchlog: a long result is shown whole", "session", d.handle.key.String(), "event", r.ID(), "error", err)

@@ -24,13 +24,10 @@ type handle struct {
 	snapshot atomic.Pointer[snapshotMark]
 	queued   atomic.Bool // for a new one
 
-	change atomic.Pointer[chan struct{}] // see changed
-
 	// Guarded by the cache's lock.
-	users    int
-	watchers int           // who need the handle, but not its view
-	counted  int64         // the size that the cache's total has
-	idle     *list.Element // in the cache's list while there is a view and no users
+	users   int
+	counted int64         // the size that the cache's total has
+	idle    *list.Element // in the cache's list while there is a view and no users
 }
 
 // snapshotMark says where a session's newest snapshot stands. The handle outlives the
@@ -101,7 +98,7 @@ func (h *handle) dropSeen(seen current) {
 	}
 }
 
-// cache has one handle for each session in use or watched, and keeps the others, the least
+// cache has one handle for each session in use, and keeps the others, the least
 // recently used one the shortest, within a number of bytes. None counts for more than half
 // of them: the last used one is always kept, and beside small ones a large one is, which
 // else would be read again at each call.
@@ -122,41 +119,17 @@ func newCache(limit int64, remote bool) cache {
 func (c *cache) acquire(key Key) *handle {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	h := c.handle(key)
+	h, ok := c.handles[key]
+	if !ok {
+		h = &handle{key: key, writer: make(chan struct{}, 1), line: groupcommit.Queue[*request]{Detached: c.remote}}
+		c.handles[key] = h
+	}
 	if h.idle != nil {
 		c.idle.Remove(h.idle)
 		h.idle = nil
 	}
 	h.users++
 	return h
-}
-
-// handle returns the session's handle. The cache's lock is held.
-func (c *cache) handle(key Key) *handle {
-	h, ok := c.handles[key]
-	if !ok {
-		h = &handle{key: key, writer: make(chan struct{}, 1), line: groupcommit.Queue[*request]{Detached: c.remote}}
-		c.handles[key] = h
-	}
-	return h
-}
-
-// watch returns the session's handle for a caller who waits for changes, and must unwatch it.
-// The view is kept no longer for that.
-func (c *cache) watch(key Key) *handle {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	h := c.handle(key)
-	h.watchers++
-	return h
-}
-
-func (c *cache) unwatch(h *handle) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if h.watchers--; h.watchers == 0 && h.users == 0 && h.idle == nil {
-		delete(c.handles, h.key)
-	}
 }
 
 func (c *cache) release(h *handle) {
@@ -178,13 +151,8 @@ func (c *cache) release(h *handle) {
 	}
 }
 
-// forget drops the view of a handle without users, and the handle if it has no watchers.
+// forget drops a handle without users.
 func (c *cache) forget(h *handle) {
 	c.total -= h.counted
-	if h.watchers == 0 {
-		delete(c.handles, h.key)
-		return
-	}
-	h.drop()
-	h.counted, h.idle = 0, nil
+	delete(c.handles, h.key)
 }

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -22,7 +23,8 @@ type request struct {
 	creation string // that the session must have, or ""
 	plan     plan
 	records  []patch.Record // what the plan offers, completed when it is first tried
-	have     atHand         // for [draft.have]
+	have     []patch.Record // for [draft.have], read from the log with the creation id haveOf
+	haveOf   string
 
 	// Set when the turn is over.
 	committed Committed
@@ -41,13 +43,15 @@ var errAbandoned = errors.New("abandoned: a call that shared the commit panicked
 // Limits of a group of writes that share a commit.
 const (
 	maxGroup      = 1024
-	maxGroupBytes = 16 << 20
+	maxGroupBytes = 16 << 20 // in memory
 )
 
 var fitting = groupcommit.Fit(maxGroup, maxGroupBytes, func(r *request) int {
 	size := 0
 	for _, rec := range r.plan.offers() {
-		size += rec.Size()
+		for _, e := range rec.Events() {
+			size += e.Footprint()
+		}
 	}
 	return size
 })
@@ -55,9 +59,6 @@ var fitting = groupcommit.Fit(maxGroup, maxGroupBytes, func(r *request) int {
 // commit logs what a plan wants. What the plan needs to know of the log is read under the
 // caller's context and with no lock held; then it waits for its turn again.
 func (s *Store) commit(ctx context.Context, key Key, creation string, p plan) (Committed, error) {
-	if err := key.Validate(); err != nil {
-		return Committed{}, err
-	}
 	h := s.cache.acquire(key)
 	defer s.cache.release(h)
 	// If the outcome is left unknown, the caller must know the records.
@@ -86,29 +87,45 @@ func (s *Store) commit(ctx context.Context, key Key, creation string, p plan) (C
 // plan needs, or with none if the log is not the one that they were read of, if that is what the
 // error says. Else it returns none, and the error.
 func (s *Store) furnished(h *handle, r *request, err error) (*request, error) {
-	var need *fold.NeedError
-	var have atHand
+	var need *fold.MissingRecordsError
+	next := &request{ctx: r.ctx, creation: r.creation, plan: r.plan, records: r.records}
 	if errors.As(err, &need) {
-		have, err = s.provide(r.ctx, h, need, r.have)
+		next.have, next.haveOf, err = s.provide(r, h, need.Seqs)
 	} else if err == nil {
 		return nil, nil
 	}
 	if err != nil && !errors.Is(err, errOtherLog) {
 		return nil, err
 	}
-	return &request{ctx: r.ctx, creation: r.creation, plan: r.plan, records: r.records, have: have}, nil
+	return next, nil
+}
+
+// provide reads records that a request's plan needs, and adds them to those at hand.
+func (s *Store) provide(r *request, h *handle, seqs []uint64) (have []patch.Record, creation string, err error) {
+	c, err := s.current(r.ctx, h, false)
+	if err != nil {
+		return nil, "", err
+	}
+	creation = c.view.Creation()
+	// A plan has its own records at hand.
+	logged := slices.DeleteFunc(slices.Clone(seqs), func(seq uint64) bool { return seq > c.view.Seq() })
+	if have, err = s.pick(r.ctx, h.key, creation, logged); err != nil {
+		return nil, "", err
+	}
+	if r.haveOf == creation { // a session may have been created again since
+		have = append(have, r.have...)
+	}
+	slices.SortStableFunc(have, func(a, b patch.Record) int { return cmp.Compare(a.Seq, b.Seq) })
+	return have, creation, nil
 }
 
 // preview drafts a plan on the newest view, without committing it.
 func (s *Store) preview(ctx context.Context, key Key, creation string, p plan) (before fold.View, d *draft, err error) {
-	if err := key.Validate(); err != nil {
-		return fold.View{}, nil, err
-	}
 	h := s.cache.acquire(key)
 	defer s.cache.release(h)
 	r := &request{ctx: ctx, creation: creation, plan: p}
 	for {
-		c, _, err := s.newest(ctx, h)
+		c, _, err := s.newest(ctx, h, false)
 		if err != nil {
 			return fold.View{}, nil, err
 		}
@@ -126,6 +143,18 @@ func (s *Store) preview(ctx context.Context, key Key, creation string, p plan) (
 	}
 }
 
+// commitOrDraft commits a plan, or with dry only drafts it.
+func (s *Store) commitOrDraft(ctx context.Context, key Key, creation string, p plan, dry bool) (Committed, error) {
+	if !dry {
+		return s.commit(ctx, key, creation, p)
+	}
+	before, d, err := s.preview(ctx, key, creation, p)
+	if err != nil {
+		return Committed{}, err
+	}
+	return Committed{d.records, d.view, before}, nil
+}
+
 // lead writes one group of the session's requests. The caller holds the handle's lock.
 //
 // The group is drafted on what was seen last, without looking up the ids that it takes, and
@@ -135,13 +164,13 @@ func (s *Store) lead(ctx context.Context, h *handle, requests []*request) {
 	defer done()
 	fail(requests, errAbandoned) // unless they are told otherwise
 	for lookUp := false; len(requests) > 0; {
-		c, err := s.lockedCurrent(ctx, h)
+		c, err := s.current(ctx, h, true)
 		if err != nil {
 			fail(requests, err)
 			return
 		}
 		g := group{store: s, handle: h, before: c, view: c.view, counts: c.counts, lookUp: lookUp}
-		g.batch = backend.Batch{Creation: c.view.Creation(), After: c.view.Seq(), Seen: c.token, Chain: c.chain, IDsFree: lookUp}
+		g.batch = backend.Batch{Creation: c.view.Creation(), ExpectedLast: c.view.Seq(), ExpectedToken: c.token, Chain: c.chain, RequireFreeIDs: !lookUp}
 		g.begin(ctx, requests)
 		g.takeAll()
 		if !lookUp && g.refuses() {
@@ -152,6 +181,9 @@ func (s *Store) lead(ctx context.Context, h *handle, requests []*request) {
 		switch {
 		case written:
 			err = s.write(ctx, h, g.view, g.counts, g.batch)
+			if g.drawn && errors.Is(err, errLaterView) {
+				err = nil // no other call has these ids
+			}
 		case g.confirms:
 			err = s.confirmSeen(ctx, h, c)
 		}
@@ -159,15 +191,23 @@ func (s *Store) lead(ctx context.Context, h *handle, requests []*request) {
 			g.end(nil)
 			return
 		}
+		if errors.Is(err, errLaterView) {
+			now, _, err := s.newest(ctx, h, true)
+			if err != nil {
+				err = fromBackend(h.key, &backend.UnknownError{Cause: err})
+			}
+			requests = g.endWith(now.view, err)
+			continue
+		}
 		unknown := errors.Is(err, backend.ErrUnknown) // whose cause may be one of the others
-		taken := !lookUp && (errors.Is(err, backend.ErrTaken) || errors.Is(err, backend.ErrIndex))
+		taken := !lookUp && errors.Is(err, backend.ErrTaken)
 		if err != nil && (unknown || !taken && !errors.Is(err, backend.ErrMoved) && !errors.Is(err, backend.ErrNotFound)) {
 			// Requests that depend on the view alone, which nothing has confirmed, are drafted again.
 			g.endDependent(fromBackend(h.key, err))
 			requests = slices.DeleteFunc(slices.Clone(requests), func(r *request) bool { return r.dependsOnGroup })
 			continue
 		}
-		now, _, readErr := s.newestOf(ctx, h, s.lockedCurrent, nil)
+		now, _, readErr := s.newest(ctx, h, true)
 		if readErr != nil {
 			fail(requests, readErr)
 			return
@@ -231,18 +271,22 @@ type group struct {
 	added    []patch.Record    // the batch's records
 	requests []*request        // those that have not failed
 	confirms bool              // what was read is to be confirmed: see takeAll
+	drawn    bool              // the batch has ids that the store has drawn
 }
 
 // begin looks up at once all ids that the plans offer.
 func (g *group) begin(ctx context.Context, requests []*request) {
 	var ids []string
 	for _, r := range requests {
-		d := &draft{group: g, ctx: ctx, have: r.have.of(g.view)}
+		d := &draft{group: g, ctx: ctx}
+		if r.haveOf == g.view.Creation() {
+			d.have = r.have
+		}
 		r.dependsOnGroup = false
 		var own []string
 		err := r.ctx.Err()
 		if err == nil && r.creation != "" && r.creation != g.view.Creation() {
-			err = fmt.Errorf("session %s: %w: it was created again since", g.handle.key, ErrNotFound)
+			err = errCreatedAgain(g.handle.key)
 		}
 		if err == nil {
 			if r.records == nil {
@@ -270,10 +314,17 @@ func (g *group) begin(ctx context.Context, requests []*request) {
 // lookup returns the seqs of the records in the log that take the ids, of those that are
 // taken and looked up.
 func (g *group) lookup(ctx context.Context, ids []string) (map[string]uint64, error) {
-	if !g.lookUp {
-		return map[string]uint64{}, nil
+	taken := map[string]uint64{}
+	if !g.lookUp || len(ids) == 0 {
+		return taken, nil
 	}
-	return g.store.lookup(ctx, g.handle.key, g.before.view, ids)
+	seqs, err := g.store.backend.Lookup(ctx, g.handle.key.name(), g.before.view.Creation(), ids)
+	for i, seq := range seqs {
+		if seq != 0 {
+			taken[ids[i]] = seq
+		}
+	}
+	return taken, fromBackend(g.handle.key, err)
 }
 
 // takeAll drafts the plans in their order.
@@ -309,6 +360,7 @@ func (g *group) take(r *request) error {
 	g.batch.Records = append(g.batch.Records, d.batch...)
 	g.batch.Shared = append(g.batch.Shared, d.shared...)
 	g.added = append(g.added, d.adds...)
+	g.drawn = g.drawn || slices.ContainsFunc(d.missing, func(i int) bool { return d.offered[i].ID() == "" })
 	for _, raw := range d.batch {
 		for _, id := range raw.IDs {
 			g.taken[id] = raw.Seq
@@ -325,7 +377,7 @@ func (g *group) refuses() bool {
 
 // holds reports whether the group adds some of what a draft says.
 func (g *group) holds(d *draft) bool {
-	return slices.ContainsFunc(d.records, func(r patch.Record) bool { return r.Seq > g.batch.After })
+	return slices.ContainsFunc(d.records, func(r patch.Record) bool { return r.Seq > g.batch.ExpectedLast })
 }
 
 // end says to each request what came of it, with the error of the group's write.
@@ -337,11 +389,24 @@ func (g *group) end(err error) {
 		case r.refusal != nil:
 			r.err = r.refusal
 		case err != nil: // all of it was in the log before
-			r.committed, r.err = Committed{r.draft.records, g.before.view}, nil
+			r.committed, r.err = Committed{Records: r.draft.records, View: g.before.view}, nil
 		default:
-			r.committed, r.err = Committed{r.draft.records, r.draft.view}, nil
+			r.committed, r.err = Committed{Records: r.draft.records, View: r.draft.view}, nil
 		}
 	}
+}
+
+// endWith is end of a commit that was found in the log with later ones, in the view that has them. It
+// returns the requests that were refused, to be drafted again.
+func (g *group) endWith(now fold.View, err error) (refused []*request) {
+	for _, r := range g.requests {
+		if r.refusal != nil {
+			refused = append(refused, r)
+			continue
+		}
+		r.committed, r.err = Committed{Records: r.draft.records, View: now}, err
+	}
+	return refused
 }
 
 // endDependent says to the requests that rest on what the group adds that it was not written,
@@ -362,23 +427,28 @@ func (g *group) endDependent(err error) {
 // lock. Errors are the backend's.
 func (s *Store) write(ctx context.Context, h *handle, next fold.View, counts counts, batch backend.Batch) error {
 	counts = counts.of(next)
-	batch.Next, batch.Counts = newToken(), counts.encode()
-	compress(batch.Records)
-	defer h.wake() // whatever comes of it
-	err := s.backend.Append(ctx, h.key.name(), batch)
+	batch.Counts = counts.encode()
+	defer s.changes.wake(h.key) // whatever comes of it
+	err := s.append(ctx, h.key, &batch)
 	switch {
 	case err == nil:
 		h.publish(current{next, batch.Next, chainOf(batch.Chain, batch.Records), counts})
 		s.maybeSnapshot(h, next)
-		return nil
-	case errors.Is(err, backend.ErrUnknown):
+	case !errors.Is(err, backend.ErrMoved) && !errors.Is(err, backend.ErrTaken):
 		// What is in memory may no longer be what is stored: read it again.
 		h.drop()
-		return s.findOut(ctx, h.key, batch, err)
-	case errors.Is(err, backend.ErrMoved), errors.Is(err, backend.ErrTaken), errors.Is(err, backend.ErrIndex):
-		return err
 	}
-	h.drop()
+	return err
+}
+
+// append commits a batch with a new token, and resolves an unknown outcome. Errors are the backend's.
+func (s *Store) append(ctx context.Context, key Key, batch *backend.Batch) error {
+	batch.Next = newToken()
+	compress(batch.Records)
+	err := s.backend.Append(ctx, key.name(), *batch)
+	if errors.Is(err, backend.ErrUnknown) {
+		return s.findOut(ctx, key, *batch, err)
+	}
 	return err
 }
 

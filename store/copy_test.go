@@ -2,18 +2,15 @@ package store_test
 
 import (
 	"context"
-	"encoding/base64"
 	"errors"
 	"fmt"
-	"math/rand/v2"
-	"reflect"
-	"runtime"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/patchlog-dev/patchlog/internal/testlog"
+	"github.com/patchlog-dev/patchlog/internal/teststore"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store"
 	"github.com/patchlog-dev/patchlog/store/backend"
@@ -24,18 +21,11 @@ import (
 // has patches, one of which does not apply, Go types and shared values.
 func source(t *testing.T) *store.Store {
 	t.Helper()
-	s, err := store.OpenMemory(store.Options{Now: func() time.Time { return now.Add(-time.Hour) }})
-	testlog.NoError(t, err)
-	t.Cleanup(func() { _ = s.Close() })
+	s := teststore.Memory(t, store.Options{Now: func() time.Time { return now.Add(-time.Hour) }})
 	add(t, s, key, map[string]any{"cart": 1, "app:motd": "hi", "user:lang": "en"}, 5)
-	typed, err := patch.NewEvent(patch.Fields{ID: "typed", Author: "user", Actions: patch.Actions{StateDelta: map[string]any{"n": int32(7), "user:lang": "de"}}})
-	if err == nil {
-		_, err = s.AppendEvents(ctx, key, store.AppendOptions{}, typed)
-	}
-	if err == nil {
-		_, err = s.ApplyPatch(ctx, key, store.PatchOptions{AsOfNow: true}, patch.NewSplice(1, 2))
-	}
-	testlog.NoError(t, err)
+	typed := testlog.New(patch.Fields{ID: "typed", Author: "user", Actions: patch.Actions{StateDelta: map[string]any{"n": int32(7), "user:lang": "de"}}})
+	must(t)(s.AppendEvents(ctx, key, store.AppendOptions{}, typed))
+	must(t)(s.ApplyPatch(ctx, key, store.PatchOptions{AsOfNow: true}, patch.NewSplice(1, 2)))
 	return s
 }
 
@@ -45,96 +35,57 @@ func add(t *testing.T, s *store.Store, key store.Key, state map[string]any, n in
 	must(t)(s.AppendEvents(ctx, key, store.AppendOptions{}, says("e", n)...))
 }
 
-func raw(t *testing.T, s *store.Store, key store.Key) []string {
-	t.Helper()
-	var all []string
-	for r, err := range s.RawEvents(ctx, key, 0) {
-		testlog.NoError(t, err)
-		data, err := patch.AppendRecord(nil, r) // with the Go types
-		testlog.NoError(t, err)
-		all = append(all, fmt.Sprint(r.Seq, " ", string(data)))
-	}
-	return all
-}
-
 func TestCopy(t *testing.T) {
 	onEach(t, func(e *env) {
 		from := source(e.T)
-		copies := func(want store.Copied) {
+		copies := func(created bool, added, present int, seq uint64) {
 			e.Helper()
-			would, err := e.store.CopyFrom(ctx, from, key, store.CopyOptions{DryRun: true})
-			e.no(err)
-			got, err := e.store.CopyFrom(ctx, from, key, store.CopyOptions{})
-			e.no(err)
-			if got != want || would != want {
-				e.Errorf("got %+v, a dry run %+v, want %+v", got, would, want)
+			would := testlog.Must(e.store.CopyFrom(ctx, from, key, store.CopyOptions{DryRun: true}))(e)
+			got := testlog.Must(e.store.CopyFrom(ctx, from, key, store.CopyOptions{}))(e)
+			for _, done := range []store.Imported{got, would} {
+				e.same("a copy", fmt.Sprint(tally(done), " of ", done.View.Seq()), fmt.Sprintf("%d added, %d present, created %t of %d", added, present, created, seq))
 			}
-			if want.Seq != uint64(want.Added+want.Present) {
+			if seq != uint64(added+present) {
 				return
 			}
-			if a, b := raw(e.T, from, key), raw(e.T, e.store, key); !reflect.DeepEqual(a, b) {
-				e.Errorf("the logs differ:\n%q\n%q", a, b)
-			}
+			e.same("the log", forms(e.records(key)), forms(recordsOf(e, from, key)))
 		}
-		copies(store.Copied{Created: true, Added: 7, Seq: 7})
-		copies(store.Copied{Present: 7, Seq: 7})
-		there := infoOf(e, from, key)
-		info := infoOf(e, e.store, key)
-		if !info.Created.Equal(there.Created) {
-			e.Errorf("created %v, want %v", info.Created, there.Created)
-		}
-		theirs := sessionOf(e, from, key)
-		e.same("state", fmt.Sprint(e.get().State()), fmt.Sprint(theirs.State()))
-
+		copies(true, 7, 0, 7)
+		copies(false, 0, 7, 7)
+		testlog.Equal(e, "the time of creation", infoOf(e, e.store, key).Created, infoOf(e, from, key).Created)
+		e.same("state", fmt.Sprint(e.get().State()), fmt.Sprint(sessionOf(e, from, key).State()))
 		// The source grows, by a change of a shared value too.
 		e.must(from.AppendEvents(ctx, key, store.AppendOptions{}, sets("more", `{"app:motd":"bye"}`)))
-		copies(store.Copied{Added: 1, Present: 7, Seq: 8})
-		if v, _ := e.get().Value("app:motd"); v.Any() != "bye" {
-			e.Errorf("the shared value is %v", v.Any())
-		}
+		copies(false, 1, 7, 8)
+		testlog.Equal(e, "the shared value", e.get().State()["app:motd"], "bye")
 		// The copy goes on by itself.
 		e.append(says("own", 1)...)
-		copies(store.Copied{Present: 8, Seq: 9})
+		copies(false, 0, 8, 9)
 		// Then the source does too, otherwise.
 		e.must(from.AppendEvents(ctx, key, store.AppendOptions{}, says("other", 1)...))
 		before := e.dump()
 		for _, opts := range []store.CopyOptions{{}, {DryRun: true}} {
-			_, err := e.store.CopyFrom(ctx, from, key, opts)
-			e.is(err, store.ErrConflict, "record 9")
+			e.is(testlog.ErrorOf(e.store.CopyFrom(ctx, from, key, opts)), store.ErrConflict, "record 9")
 		}
 		e.same("the log", e.dump(), before)
-	})
-}
-
-// A log longer than a commit, which is staged in part, arrives as a whole.
-func TestCopyOfLongLog(t *testing.T) {
-	onEach(t, func(e *env) {
-		from := source(e.T)
+		// A log longer than a commit, which is staged in part, arrives as a whole.
 		long := store.Key{App: "app", User: "user", Session: "long"}
 		add(e.T, from, long, nil, 2000)
-		got, err := e.store.CopyFrom(ctx, from, long, store.CopyOptions{})
-		e.no(err)
-		if want := (store.Copied{Created: true, Added: 2000, Seq: 2000}); got != want {
-			e.Errorf("got %+v, want %+v", got, want)
-		}
-		if a, b := raw(e.T, from, long), raw(e.T, e.store, long); !reflect.DeepEqual(a, b) {
-			e.Error("the logs differ")
-		}
+		got := testlog.Must(e.store.CopyFrom(ctx, from, long, store.CopyOptions{}))(e)
+		e.same("a long copy", fmt.Sprint(tally(got), " of ", got.View.Seq()), "2000 added, 0 present, created true of 2000")
+		e.same("the long log", forms(e.records(long)), forms(recordsOf(e, from, long)))
 	})
 }
 
 func TestCopyRefuses(t *testing.T) {
 	onEach(t, func(e *env) {
 		from := source(e.T)
-		_, err := e.store.CopyFrom(ctx, nil, key, store.CopyOptions{})
+		e.is(testlog.ErrorOf(e.store.CopyFrom(ctx, nil, key, store.CopyOptions{})), store.ErrInvalid)
+		_, _, err := e.store.CopyShared(ctx, nil, store.CopyOptions{})
 		e.is(err, store.ErrInvalid)
-		_, err = e.store.CopyShared(ctx, nil, store.CopyOptions{})
-		e.is(err, store.ErrInvalid)
-		_, err = e.store.CopyFrom(ctx, from, store.Key{App: "app", User: "user", Session: "none"}, store.CopyOptions{})
-		e.is(err, store.ErrNotFound, "app/user/none")
+		e.is(testlog.ErrorOf(e.store.CopyFrom(ctx, from, store.Key{App: "app", User: "user", Session: "none"}, store.CopyOptions{})), store.ErrNotFound, "app/user/none")
 		e.create(map[string]any{"cart": 2})
-		_, err = e.store.CopyFrom(ctx, from, key, store.CopyOptions{})
-		e.is(err, store.ErrConflict, "initial state")
+		e.is(testlog.ErrorOf(e.store.CopyFrom(ctx, from, key, store.CopyOptions{})), store.ErrConflict, "initial state")
 	})
 }
 
@@ -146,18 +97,15 @@ func TestCopyShared(t *testing.T) {
 		e.no(from.Delete(ctx, alone))
 		e.create(map[string]any{"app:motd": "mine"})
 		e.append(says("own", 3)...)
-		for i, want := range []store.CopiedShared{{Added: 2}, {Added: 2}, {}} {
-			want.Different = []string{"app/app/app:motd"}
-			got, err := e.store.CopyShared(ctx, from, store.CopyOptions{DryRun: i == 0})
+		for i, want := range []int{2, 2, 0} {
+			added, different, err := e.store.CopyShared(ctx, from, store.CopyOptions{DryRun: i == 0})
 			e.no(err)
-			if !reflect.DeepEqual(got, want) {
-				e.Errorf("%d: got %+v, want %+v", i, got, want)
-			}
+			testlog.Equal(e, "added", added, want)
+			testlog.Equal(e, "different", different, []string{"app/app/app:motd"})
 		}
 		e.same("state", fmt.Sprint(e.get().State()), "map[app:motd:mine user:lang:de]")
 		e.append(says("later", 1)...) // the log goes on where it was
-		s, err := e.store.Create(ctx, alone, nil)
-		e.no(err)
+		s := testlog.Must(e.store.Create(ctx, alone, nil))(e)
 		e.same("state", fmt.Sprint(s.State()), "map[app:motd:mine user:lang:fr]")
 	})
 }
@@ -183,10 +131,10 @@ func TestCopyOfSharedByChoice(t *testing.T) {
 			{store.CopyOptions{OverwriteShared: true}, 0, 1, "map[app:motd:bye app:other:1 cart:1 n:7 user:lang:de]"},
 			{store.CopyOptions{OverwriteShared: true}, 0, 0, "map[app:motd:bye app:other:1 cart:1 n:7 user:lang:de]"},
 		} {
-			done, err := e.store.CopyShared(ctx, from, c.opts)
+			added, different, err := e.store.CopyShared(ctx, from, c.opts)
 			e.no(err)
-			if done.Added != c.added || len(done.Different) != c.different {
-				e.Errorf("%+v: %+v", c.opts, done)
+			if added != c.added || len(different) != c.different {
+				e.Errorf("%+v: %d added, different: %q", c.opts, added, different)
 			}
 			e.same("state", fmt.Sprint(e.get().State()), c.state)
 		}
@@ -234,11 +182,7 @@ var forkKey = store.Key{App: "app", User: "user", Session: "fork"}
 // hidden and brought back.
 func onSteps(t *testing.T, run func(e *env, s *stepped)) {
 	onEach(t, func(e *env) {
-		s := &stepped{}
-		e.reopenOn(func(engine backend.Backend) backend.Backend {
-			s.Faulty = &storetest.Faulty{Backend: engine}
-			return s
-		})
+		s := e.stepped()
 		e.create(map[string]any{"k": 1})
 		e.append(says("a", 700)...)
 		e.apply(patch.NewSplice(10, 600).WithID("p1"))
@@ -248,17 +192,21 @@ func onSteps(t *testing.T, run func(e *env, s *stepped)) {
 		e.append(sets("s", `{"k":2}`))
 		e.append(says("c", 400)...)
 		run(e, s)
-		if n := s.staged(e); n > 0 {
-			e.Errorf("%d sessions are still staged", n)
-		}
+		testlog.Equal(e, "sessions that are still staged", s.staged(e), 0)
 	})
+}
+
+// stepped reopens the store on a backend that calls between steps.
+func (e *env) stepped() *stepped {
+	s := &stepped{}
+	e.reopenOn(func(engine backend.Backend) backend.Backend { s.Faulty = &storetest.Faulty{Backend: engine}; return s })
+	return s
 }
 
 // absentFork checks that nothing of the fork is to be seen.
 func (e *env) absentFork() {
 	e.Helper()
-	_, err := e.store.Get(ctx, forkKey)
-	e.is(err, store.ErrNotFound)
+	e.is(testlog.ErrorOf(e.store.Get(ctx, forkKey)), store.ErrNotFound)
 	for info, err := range e.store.List(ctx, store.ListOptions{}) {
 		e.no(err)
 		if info.Key == forkKey {
@@ -283,28 +231,20 @@ func TestForkInSteps(t *testing.T) {
 				e.must(e.store.AppendEvents(soon, k, store.AppendOptions{}, say(fmt.Sprint("meanwhile", step))))
 			}
 		}
-		fork, err := e.store.Fork(ctx, key, forkKey, store.ForkOptions{})
-		e.no(err)
+		fork := testlog.Must(e.store.Fork(ctx, key, forkKey, nil))(e)
 		if s.steps < 3 || s.most > 512 {
 			e.Errorf("%d steps, of up to %d records", s.steps, s.most)
 		}
 		e.same("the fork", withoutCreation(e.viewText(fork.View)), withoutCreation(e.viewText(before)))
-		if n := len(e.records(key)); n != int(before.Seq())+s.steps {
-			e.Errorf("%d records in the session, want %d more than the fork's %d", n, s.steps, before.Seq())
-		}
+		testlog.Equal(e, "records in the session", len(e.records(key)), int(before.Seq())+s.steps)
 		// It stands on its own: what patches hid comes from its own log.
 		e.no(e.store.Delete(ctx, key))
-		done, err := e.store.Revert(ctx, forkKey, store.UndoOptions{}, "p2")
-		e.no(err)
-		if n := done.View.Len(); n != before.Len()+650 {
-			e.Errorf("%d visible events, want %d", n, before.Len()+650)
-		}
+		done := testlog.Must(e.store.Revert(ctx, forkKey, store.UndoOptions{}, "p2"))(e)
+		testlog.Equal(e, "visible events", done.View.Len(), before.Len()+650)
 		e.reopen()
-		there := sessionOf(e, e.store, forkKey)
-		e.same("after reopening", e.viewText(there.View), e.viewText(done.View))
+		e.same("after reopening", e.viewText(viewOf(e, e.store, forkKey)), e.viewText(done.View))
 		for _, id := range []string{"a1", "b700", "c400", "p1"} {
-			_, err := e.store.AppendEvents(ctx, forkKey, store.AppendOptions{}, event(`{"id":%q}`, id))
-			e.is(err, store.ErrDuplicateID, id)
+			e.is(testlog.ErrorOf(e.store.AppendEvents(ctx, forkKey, store.AppendOptions{}, event(`{"id":%q}`, id))), store.ErrDuplicateID, id)
 		}
 	})
 }
@@ -341,8 +281,7 @@ func TestForkCutShort(t *testing.T) {
 							c.at(e, cancel)
 						}
 					}
-					_, err := e.store.Fork(c1, key, forkKey, store.ForkOptions{})
-					e.is(err, c.want)
+					e.is(testlog.ErrorOf(e.store.Fork(c1, key, forkKey, nil)), c.want)
 					s.between = nil
 					if c.want == store.ErrExists {
 						there := sessionOf(e, e.store, forkKey)
@@ -350,17 +289,23 @@ func TestForkCutShort(t *testing.T) {
 						e.no(e.store.Delete(ctx, forkKey))
 					}
 					e.absentFork()
-					if s.staged(e) > 0 {
-						e.Error("something is still staged")
-					}
+					testlog.Equal(e, "sessions that are still staged", s.staged(e), 0)
 					if c.want == store.ErrNotFound {
 						return
 					}
-					e.must(e.store.Fork(ctx, key, forkKey, store.ForkOptions{}))
+					e.must(e.store.Fork(ctx, key, forkKey, nil))
 				})
 			})
 		}
 	}
+}
+
+// failedStep checks the error of a fork or an import of which a step failed: nothing of it is there, and that is known.
+func (e *env) failedStep(err error) {
+	e.Helper()
+	e.is(err, storetest.ErrInjected)
+	testlog.Equal(e, "the outcome is unknown", errors.Is(err, store.ErrOutcomeUnknown), false)
+	e.absentFork()
 }
 
 // A step that fails, in any way, fails the fork; that of the last decides.
@@ -373,65 +318,22 @@ func TestForkWhoseStepsFail(t *testing.T) {
 			for step := 1; ; step++ {
 				s.Plan(storetest.Plan{Write: step, Failure: how})
 				s.steps, s.last = 0, false
-				_, err := e.store.Fork(ctx, key, forkKey, store.ForkOptions{})
+				_, err := e.store.Fork(ctx, key, forkKey, nil)
 				last := s.last
 				s.Plan(storetest.Plan{})
 				if last && how == storetest.Landed {
 					e.no(err)
 					break
 				}
-				e.is(err, storetest.ErrInjected)
-				if errors.Is(err, store.ErrOutcomeUnknown) {
-					e.Errorf("step %d: error %v, but the outcome is known", step, err)
-				}
-				e.absentFork()
+				e.failedStep(err)
 				if last {
 					break
 				}
 			}
 			if how != storetest.Landed {
-				e.must(e.store.Fork(ctx, key, forkKey, store.ForkOptions{}))
+				e.must(e.store.Fork(ctx, key, forkKey, nil))
 			}
-			fork := sessionOf(e, e.store, forkKey)
-			e.same("the fork", ids(fork.View), ids(e.view()))
+			e.same("the fork", ids(viewOf(e, e.store, forkKey)), ids(e.view()))
 		})
 	}
-}
-
-// Of a log that hides most of what is in it a fork holds only what is visible, while it
-// copies too.
-func TestForkHoldsWhatIsVisible(t *testing.T) {
-	testlog.OneGoroutine(t)
-	onSteps(t, func(e *env, s *stepped) {
-		if e.path == "" {
-			return // its storage is in memory
-		}
-		noise := make([]byte, 37_500)
-		rand.NewChaCha8([32]byte{}).Read(noise) // which nothing compresses
-		long := base64.StdEncoding.EncodeToString(noise)
-		for round := range 20 {
-			var events []*patch.Event
-			for i := range 25 {
-				events = append(events, event(`{"id":"e%d-%d","author":%q}`, round, i, long))
-			}
-			e.append(events...)
-			view := e.view()
-			e.must(e.store.ApplyPatch(ctx, key, asOfNow, patch.NewSplice(view.Len()-25, 25)))
-		}
-		before, most := heap(), uint64(0)
-		s.between = func(int) { most = max(most, heap()) }
-		fork, err := e.store.Fork(ctx, key, forkKey, store.ForkOptions{})
-		e.no(err)
-		if s.steps < 10 || most > before+8<<20 {
-			e.Errorf("%d steps; the fork of a log of 25 MB takes %d bytes", s.steps, most-before)
-		}
-		e.same("the fork", ids(fork.View), ids(e.view()))
-	})
-}
-
-func heap() uint64 {
-	var m runtime.MemStats
-	runtime.GC()
-	runtime.ReadMemStats(&m)
-	return m.HeapAlloc
 }

@@ -15,66 +15,121 @@ import (
 	"github.com/patchlog-dev/patchlog/store/internal/erase"
 )
 
-// creating is a session in the making: a draft on an empty log, of which what is more than one
-// commit should have is staged.
+// creating is the creation of a session: a draft on an empty log. If it has more records than one commit should have,
+// the first ones are staged: they are committed to a session that no listing shows, and that the last commit renames.
 type creating struct {
 	draft
-	staged staged
-	meta   []byte
-	erased erase.Said // of a log that is copied
-	while  *backend.Unmoved
+	creation string
+	meta     []byte
+	erased   erase.Said // of a log that is copied
+	while    *backend.Unmoved
+
+	begun bool   // records may be staged
+	last  uint64 // the seq of the last staged record
+	token backend.Token
+	chain backend.Chain
 }
 
-// newSession begins to create a session. Its shared changes are to be added by
-// [draft.share].
-func (s *Store) newSession(ctx context.Context, h *handle, own map[string]patch.Value, created time.Time) (*creating, error) {
-	data, err := encodeMeta(meta{created.UTC(), own})
+// newSession begins to create a session. The caller calls drop when it is done.
+func (s *Store) newSession(ctx context.Context, h *handle, m meta) (*creating, error) {
+	data, err := encodeMeta(m)
+	c := &creating{creation: uuid.NewString(), meta: data}
+	c.draft = draft{group: &group{store: s, handle: h}, ctx: ctx, view: fold.New(c.creation, m.initial), then: c.stage}
+	return c, err
+}
+
+// create creates a session with the records that a plan adds to an empty log; a dry run only drafts that. The session's
+// lock is held for the last commit alone.
+func (s *Store) create(ctx context.Context, key Key, m meta, shared []patch.Change, p plan, dry bool) (*creating, error) {
+	h := s.cache.acquire(key)
+	defer s.cache.release(h)
+	c, err := s.newSession(ctx, h, m)
+	defer c.drop() // after the commit it does nothing
+	if dry {
+		c.then = nil
+	}
+	if most := s.opts.MaxRecordBytes; err == nil && len(c.meta) > most {
+		err = fmt.Errorf("%w: the initial state takes %d bytes; the limit is %d", ErrTooLarge, len(c.meta), most)
+	}
+	if err == nil {
+		err = c.share(shared)
+	}
+	if err == nil {
+		_, err = c.offer(p.offers(), s.complete(p.offers()))
+	}
+	if err == nil {
+		err = p.draft(&c.draft)
+	}
 	if err != nil {
+		return nil, fmt.Errorf("session %s: %w", key, err)
+	}
+	if dry {
+		return c, nil
+	}
+	if err := h.lock(ctx); err != nil {
 		return nil, err
 	}
-	if most := s.opts.MaxRecordBytes; len(data) > most {
-		return nil, fmt.Errorf("session %s: %w: the initial state takes %d bytes; the limit is %d", h.key, ErrTooLarge, len(data), most)
-	}
-	c := &creating{staged: staged{store: s, key: h.key, creation: uuid.NewString()}, meta: data}
-	c.draft = draft{group: &group{store: s, handle: h}, ctx: ctx, view: fold.New(c.staged.creation, own)}
-	return c, nil
+	defer h.unlock()
+	return c, c.commit()
 }
 
-// stage stages the draft's records, if they are as many as one commit should have. The caller
-// drops them if the session is not created.
+// stage stages the draft's records, if they are enough for a commit.
 func (c *creating) stage() error {
 	if len(c.batch) < pageRecords && c.size < pageBytes {
 		return nil
 	}
-	if err := c.staged.add(c.ctx, c.batch); err != nil {
-		return err
+	return c.stageAll()
+}
+
+// stageAll stages the draft's records. If the outcome of the commit is unknown, the caller drops all staged records.
+func (c *creating) stageAll() error {
+	s := c.store
+	batch := backend.Batch{Creation: c.creation, ExpectedLast: c.last, ExpectedToken: c.token, Next: newToken(), Chain: c.chain, Records: c.batch, RequireFreeIDs: true}
+	if c.last == 0 {
+		s.dropStaged(c.ctx, abandonedAfter)
+		meta, err := encodeMeta(meta{created: s.opts.Now()})
+		if err != nil {
+			return err
+		}
+		batch.Create, batch.Meta, c.begun = true, meta, true
 	}
+	compress(batch.Records)
+	err := s.backend.Append(c.ctx, c.stagedName(), batch)
+	if errors.Is(err, backend.ErrUnknown) {
+		err = fmt.Errorf("a commit failed, and nothing is left: %w", causeOf(err))
+	}
+	if err != nil {
+		return fromBackend(c.handle.key, err)
+	}
+	c.last, c.token, c.chain = c.last+uint64(len(c.batch)), batch.Next, chainOf(c.chain, c.batch)
 	c.batch, c.size = nil, 0
 	return nil
 }
 
-// commit makes the session be there, with all of its records. The caller holds the
-// handle's lock.
-func (c *creating) commit() error {
-	batch := c.staged.batch()
-	batch.Meta, batch.Records, batch.Shared, batch.While = c.meta, slices.Clone(c.draft.batch), c.shared, c.while
-	err := c.store.write(c.ctx, c.handle, c.view, c.draft.counts, batch)
-	if err == nil {
-		c.staged.begun = false
+// final returns the batch of the last commit, which makes the session visible with all of its records.
+func (c *creating) final() backend.Batch {
+	b := backend.Batch{Creation: c.creation, Create: true, ExpectedLast: c.last, ExpectedToken: c.token, Chain: c.chain,
+		Meta: c.meta, Records: slices.Clone(c.batch), Shared: c.shared, While: c.while, RequireFreeIDs: true}
+	if c.last > 0 {
+		b.Staged = c.stagedName()
 	}
+	return b
+}
+
+// commit makes the last commit, and publishes the draft's view. The caller holds the handle's lock.
+func (c *creating) commit() error {
+	err := c.store.write(c.ctx, c.handle, c.view, c.counts, c.final())
+	c.begun = c.begun && err != nil
 	return fromBackend(c.handle.key, err)
 }
 
-// staged is the beginning of a session that is created by several commits. Until the last one,
-// which renames it, its records stand in a session that no listing shows.
-type staged struct {
-	store    *Store
-	key      Key // of the session to be
-	creation string
-	begun    bool   // something may be there
-	last     uint64 // the seq of the last record
-	token    backend.Token
-	chain    backend.Chain
+func (c *creating) stagedName() string { return stagedPrefix + c.creation }
+
+// drop removes the staged records. After the last commit it does nothing.
+func (c *creating) drop() {
+	if c.begun {
+		_ = c.store.backend.Delete(context.WithoutCancel(c.ctx), c.stagedName(), c.creation, nil)
+	}
 }
 
 // Names of staged sessions begin with stagedPrefix, and are below stagedEnd, as no key's name is.
@@ -83,51 +138,8 @@ const (
 	stagedEnd    = "\x00\x03"
 )
 
-// abandonedAfter is how long after its beginning a staged session is taken for that of a program
-// that has ended.
+// abandonedAfter is the age from which on a staged session is taken for one whose program has ended.
 const abandonedAfter = 24 * time.Hour
-
-func (g *staged) name() string { return stagedPrefix + g.creation }
-
-// add adds records. If the outcome of the commit is unknown, the caller drops them all.
-func (g *staged) add(ctx context.Context, records []backend.Record) error {
-	s := g.store
-	batch := backend.Batch{Creation: g.creation, After: g.last, Seen: g.token, Next: newToken(), Chain: g.chain, Records: records}
-	if g.last == 0 {
-		s.dropStaged(ctx, abandonedAfter)
-		meta, err := encodeMeta(meta{created: s.opts.Now()})
-		if err != nil {
-			return err
-		}
-		batch.Create, batch.Meta, g.begun = true, meta, true
-	}
-	compress(records)
-	err := s.backend.Append(ctx, g.name(), batch)
-	if errors.Is(err, backend.ErrUnknown) {
-		err = fmt.Errorf("a commit failed, and nothing is left: %w", causeOf(err))
-	}
-	if err != nil {
-		return fromBackend(g.key, err)
-	}
-	g.last, g.token, g.chain = g.last+uint64(len(records)), batch.Next, chainOf(g.chain, records)
-	return nil
-}
-
-// batch returns a batch that creates the session of the records that are staged, if any are.
-func (g *staged) batch() backend.Batch {
-	b := backend.Batch{Creation: g.creation, Create: true, After: g.last, Seen: g.token, Chain: g.chain}
-	if g.last > 0 {
-		b.Staged = g.name()
-	}
-	return b
-}
-
-// drop removes what is staged. If it has become a session it does nothing.
-func (g *staged) drop(ctx context.Context) {
-	if g.begun {
-		_ = g.store.backend.Delete(context.WithoutCancel(ctx), g.name(), g.creation, nil)
-	}
-}
 
 // dropStaged removes sessions that programs have staged that ended before they were created.
 func (s *Store) dropStaged(ctx context.Context, after time.Duration) {

@@ -22,7 +22,7 @@ type plan interface {
 	offers() []patch.Record
 
 	// draft adds records to a draft, or refuses, by what the draft's view says. The error
-	// is a *[fold.NeedError] if the view must be given more of its log first; the plan is
+	// is a *[fold.MissingRecordsError] if the view must be given more of its log first; the plan is
 	// then drafted anew.
 	draft(d *draft) error
 }
@@ -45,6 +45,7 @@ type draft struct {
 	groups  map[string]bool  // of the patches that it adds, by their ids in the index
 	shared  []backend.Value
 	counts  counts
+	then    func() error // if not nil, called after each record that is added
 }
 
 // found returns those of the records with the given seqs that are at hand.
@@ -89,6 +90,9 @@ func (d *draft) offer(offered, completed []patch.Record) (ids []string, err erro
 
 // complete gives records what they lack: ids and times.
 func (s *Store) complete(records []patch.Record) []patch.Record {
+	if len(records) == 0 {
+		return nil
+	}
 	now := s.opts.Now()
 	out := make([]patch.Record, len(records))
 	for i, r := range records {
@@ -106,32 +110,8 @@ func groupOf(r patch.Record) string {
 	return strings.Repeat("\x00", patch.MaxIDBytes+1) + r.Patch.Group()
 }
 
-// match sorts the records into those that are in the log and those that are missing. Where
-// the index of ids is wrong about one, the log has the answer.
+// match sorts the records into those that are in the log and those that are missing.
 func (d *draft) match() error {
-	err := d.matchIndexed()
-	if !errors.Is(err, backend.ErrIndex) {
-		return err
-	}
-	ids, idErr := d.offer(d.offered, d.records)
-	if idErr != nil {
-		return idErr
-	}
-	taken, err := d.store.search(d.ctx, d.handle.key, d.before.view, ids, err)
-	if err != nil {
-		return err
-	}
-	for _, id := range ids {
-		if d.taken[id] <= d.before.view.Seq() { // the group's own are right
-			d.taken[id] = taken[id]
-		}
-	}
-	return d.matchIndexed()
-}
-
-// matchIndexed is match by what the index of ids says. It fails with [backend.ErrIndex] if
-// a record has not the id that it should.
-func (d *draft) matchIndexed() error {
 	d.missing = nil
 	for i, r := range d.records {
 		id := r.ID()
@@ -150,7 +130,7 @@ func (d *draft) matchIndexed() error {
 		case err != nil:
 			return err
 		case !slices.Contains(slices.Collect(there.IDs()), id):
-			return fmt.Errorf("session %s: %w: %w: it says that record %d has id %q", d.handle.key, ErrCorrupt, backend.ErrIndex, at, id)
+			return fmt.Errorf("%w: the index of ids says that record %d has id %q", ErrCorrupt, at, id)
 		case there.ID() != r.ID() || !patch.Same(there, d.offered[i]):
 			return &DuplicateIDError{ID: id, Seq: at}
 		}
@@ -167,12 +147,8 @@ func (d *draft) logged(seq uint64) (patch.Record, error) {
 	return d.store.record(d.ctx, d.handle.key, d.view.Creation(), seq)
 }
 
-// propose takes patches that the plan itself has made, whose ids are new.
-func (d *draft) propose(patches []*patch.PatchEvent) error {
-	records := make([]patch.Record, len(patches))
-	for i, p := range patches {
-		records[i] = patch.Record{Patch: p}
-	}
+// propose takes records that the plan itself has made, whose ids are new.
+func (d *draft) propose(records []patch.Record) error {
 	ids, err := d.offer(records, d.store.complete(records))
 	if err != nil {
 		return err
@@ -188,9 +164,9 @@ func (d *draft) propose(patches []*patch.PatchEvent) error {
 // apply returns the draft's view after one more record.
 func (d *draft) apply(r patch.Record) (fold.View, error) {
 	next, err := d.view.Apply(r)
-	var need *fold.NeedError
+	var need *fold.MissingRecordsError
 	if errors.As(err, &need) {
-		return d.view.With(d.found(need.Seqs)).Apply(r)
+		return d.view.WithRecords(d.found(need.Seqs)).Apply(r)
 	}
 	return next, err
 }
@@ -227,13 +203,13 @@ func (d *draft) addPatches(indices []int, opts fold.CheckOptions) error {
 		patches[n] = d.records[i].Patch
 	}
 	after, err := d.view.Preview(patches, opts)
-	var need *fold.NeedError
+	var need *fold.MissingRecordsError
 	for errors.As(err, &need) {
 		found := d.found(need.Seqs)
 		if len(found) < len(need.Seqs) {
 			return err
 		}
-		after, err = d.view.With(found).Preview(patches, opts)
+		after, err = d.view.WithRecords(found).Preview(patches, opts)
 	}
 	// Whether the log holds the group is a matter of form: after the base, before all else.
 	if err == nil || !errors.Is(err, fold.ErrUnknownPatch) && !errors.Is(err, ErrConflict) && !errors.As(err, &need) {
@@ -287,7 +263,10 @@ func (d *draft) add(r patch.Record) error {
 	}
 	d.put(r, data)
 	d.adds = append(d.adds, r)
-	return d.share(slices.Collect(records.SharedChanges(r)))
+	if err := d.share(slices.Collect(records.SharedChanges(r))); err != nil || d.then == nil {
+		return err
+	}
+	return d.then()
 }
 
 // put puts a record into the draft's batch. data is its byte form.

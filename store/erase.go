@@ -1,11 +1,8 @@
 package store
 
 import (
+	"cmp"
 	"context"
-	"crypto/hmac"
-	"crypto/rand"
-	"crypto/sha256"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"iter"
@@ -13,8 +10,8 @@ import (
 	"time"
 
 	"github.com/patchlog-dev/patchlog/fold"
-	"github.com/patchlog-dev/patchlog/internal/blanks"
 	"github.com/patchlog-dev/patchlog/patch"
+	"github.com/patchlog-dev/patchlog/store/backend"
 	"github.com/patchlog-dev/patchlog/store/internal/erase"
 )
 
@@ -48,8 +45,8 @@ type EraseSelection struct {
 
 // EraseOptions are options of [Store.Erase]. The zero value means the defaults.
 type EraseOptions struct {
-	// ID is that of the receipt, "" means a new one. If the log has a receipt of this id,
-	// the call selects nothing, and finishes what that says.
+	// ID is the receipt's id; "" means a new one. If the log has a receipt with this id, the call selects nothing
+	// else: it finishes that erasure, in copies of the session too that were made since.
 	ID string
 
 	// Author is who erases, and Reason why, as the receipt says it.
@@ -60,27 +57,24 @@ type EraseOptions struct {
 	// [patch.KeepValues] keep them, and the state. [patch.NullValues] has null in their place;
 	// so too in the session's initial state, for values that have Match, or for all of them
 	// with All, and in the state that it shares with others, for values that have Match.
-	// [Erasure.Kept] says what is kept.
-	Values patch.Values
+	// [Erasure.RemainingMatches] counts what is kept.
+	Values patch.ValuePolicy
 
 	// Summaries is what becomes of summaries that stand for erased events. They are erased too, but with
 	// [patch.KeepSummaries]. Those that are visible are reverted, unless with [patch.BlankSummaries]: what is left of what they
 	// stand for is visible again, and the next compaction summarises it. A summary stays blank if its group has
 	// a patch that drops state or puts in something else, if nothing is left behind it, or if something stands on it.
-	Summaries patch.Summaries
+	Summaries patch.SummaryPolicy
 
-	// Room is how many tokens the visible log may grow by, as estimated, when summaries are reverted; 0 means
-	// 50,000. The first is reverted in any case, down to events. What stays for want of room is reverted by the next
+	// MaxGrowth is how many tokens, as estimated, the visible log may grow by when summaries are reverted; 0 means
+	// 50,000. The first is reverted in any case, down to events. Summaries beyond the limit are reverted by the next
 	// compaction.
-	Room int
+	MaxGrowth int
 
 	// Context, if not with [patch.KeepSummaries], has summaries erased too whose summarizer had been shown, as context, summaries
 	// that are: those that compaction made, after these, of events of the same branch. They may
 	// tell of what was erased, and few do.
 	Context bool
-
-	// Salt is the key of the receipt's digest; nil means 32 random bytes. It is not stored.
-	Salt []byte
 
 	// DryRun reports what the call would do, and writes nothing.
 	DryRun bool
@@ -96,27 +90,13 @@ type Erasure struct {
 	// [Store.EraseUser], and for values that have the text of a selection with Match.
 	Shared []string
 
-	// Kept is what the selection still finds, since the call keeps state values. The same selection with
-	// [patch.NullValues] erases it.
-	Kept KeptValues
-
-	// Salt is the key of the receipts' digests. With it and a copy of
-	// the content, [ErasureDigest] proves what was erased; without it the digest reveals nothing. Keep it
-	// apart from the store, or discard it. It is nil if the call finished what an earlier one
-	// had begun.
-	Salt []byte
+	// RemainingMatches is how many events of the session, keys of its initial state and keys of the state that it
+	// shares with others have values that the selection still finds, since the call keeps state values. The same
+	// selection with [patch.NullValues] erases them.
+	RemainingMatches int
 
 	// OutOfReach says where else there may be something of what was erased.
 	OutOfReach []string
-}
-
-// KeptValues says which of the selected state values an erase keeps: with [EraseSelection.Match] those that
-// have the text, else those of all selected events. Copies of the session in the store, which have the same events,
-// are not counted.
-type KeptValues struct {
-	Events  int      // events of the session that set such a value, erased by this call or before
-	Initial []string // keys of the session's initial state
-	Shared  []string // keys of the state that the session shares with others, with Match
 }
 
 // ErasedSession is what was erased of a session.
@@ -135,18 +115,8 @@ type ErasedSession struct {
 type ErasedEvent struct {
 	fold.Ref        // Index is -1 for what a patch says besides its events
 	ID       string // of the event, or the patch
-	Why      string // one of the reasons below
+	Why      string // in words: it was selected, stands for an erased event, is a copy of one, …
 }
-
-// Why an event is erased.
-const (
-	ErasedSelected  = erase.Selected
-	ErasedStandsFor = erase.StandsFor // a summary or another event that a patch put in its place
-	ErasedCopy      = erase.Copy      // with results cleared or shortened, or of a call that came back
-	ErasedBrought   = erase.Brought
-	ErasedShown     = erase.Shown // an event before its own, or with [EraseOptions.Context] a summary
-	ErasedSame      = erase.Same
-)
 
 // Erase replaces events by blanks ([patch.Event.Blank]) in the log and in all that the store keeps of the session, and
 // logs a receipt. With the events it erases what was made of them: the events that patches or groups
@@ -177,178 +147,154 @@ const (
 // each other, [ErrDuplicateID] if another record has the receipt's id, and [ErrCorrupt] if a
 // record cannot be read; then nothing is erased.
 func (s *Store) Erase(ctx context.Context, key Key, selection EraseSelection, opts EraseOptions) (Erasure, error) {
-	e, err := s.newErasing(opts)
+	e, err := s.newErasing(selection, opts)
 	if err != nil {
 		return Erasure{}, err
 	}
-	return e.do(ctx, key, selection)
-}
-
-// do erases, or reports what that would do.
-func (e *erasing) do(ctx context.Context, key Key, selection EraseSelection) (Erasure, error) {
-	if !e.opts.DryRun {
-		return e.run(ctx, key, selection)
-	}
-	plans, err := e.plans(ctx, key, selection)
-	for _, p := range plans {
-		if err == nil && !p.isEmpty() && e.opts.Summaries == patch.RevertSummaries {
-			var would blanks.Plan
-			would, err = e.planReverts(ctx, p)
-			e.ended[p.key] = reverted{would.Summaries, would.Left}
-		}
-	}
-	if err != nil {
-		return Erasure{}, err
-	}
-	return e.result(plans), nil
-}
-
-// ErasureDigest returns what a receipt's digest is if the salt is right and the records are
-// those that were erased, in the order of the log, as they were: all that the receipt covers.
-func ErasureDigest(salt []byte, records ...patch.Record) ([]byte, error) {
-	d := newDigest(salt)
-	for _, r := range records {
-		if _, err := d.add(r); err != nil {
-			return nil, err
-		}
-	}
-	return d.mac.Sum(nil), nil
-}
-
-// digest is a digest in the making.
-type digest struct {
-	mac interface {
-		Write([]byte) (int, error)
-		Sum([]byte) []byte
-	}
-}
-
-func newDigest(salt []byte) digest { return digest{hmac.New(sha256.New, salt)} }
-
-// add adds a record, and returns its canonical form.
-func (d digest) add(r patch.Record) ([]byte, error) {
-	form, err := patch.AppendRecord(nil, r)
-	if err != nil {
-		return nil, err
-	}
-	d.mac.Write(binary.BigEndian.AppendUint64(nil, uint64(len(form))))
-	d.mac.Write(form)
-	return form, nil
+	return e.erase(ctx, key)
 }
 
 // erasing is an Erase under way.
 type erasing struct {
-	store   *Store
-	opts    EraseOptions
-	given   bool      // the caller gave the receipt's id
-	hidden  time.Time // if not zero, what was hidden before is selected, and of this session alone
-	leftOut []string
-	others  func(ctx context.Context) iter.Seq2[Info, error] // sessions that may have the same events
-	seen    map[string]bool                                  // creation ids of sessions that have been looked at for copies
-	ended   map[Key]reverted                                 // what came of the summaries
-	kept    KeptValues                                       // by the last planning
-	shared  []string                                         // keys of shared values that are null now, or would be
+	store     *Store
+	opts      EraseOptions
+	selection EraseSelection
+	given     bool                                             // the caller gave the receipt's id
+	resumes   []erase.Receipt                                  // if not empty, what they cover is selected; the options are those of the first
+	hidden    time.Time                                        // if not zero, the events hidden before this time are selected, in this session alone
+	others    func(ctx context.Context) iter.Seq2[Info, error] // sessions that may have the same events
+	leftOut   []string                                         // damaged sessions
+	seen      map[string]bool                                  // creation ids of sessions that have been looked at for copies
+	matches   int                                              // see [Erasure.RemainingMatches]; by the last planning
+	shared    []string                                         // keys of shared values that are null now, or would be
 }
 
-func (s *Store) newErasing(opts EraseOptions) (*erasing, error) {
-	switch opts.Values {
-	case "":
-		opts.Values = patch.KeepValues
-	case patch.KeepValues, patch.NullValues:
-	default:
-		return nil, &patch.FieldError{Field: "EraseOptions.Values", Problem: fmt.Sprintf("%q is neither \"keep\" nor \"null\"", opts.Values)}
+func (s *Store) newErasing(selection EraseSelection, opts EraseOptions) (*erasing, error) {
+	invalid := func(field, format string, value any) error {
+		return &patch.FieldError{Field: "EraseOptions." + field, Problem: fmt.Sprintf(format, value)}
 	}
-	switch opts.Summaries {
-	case patch.RevertSummaries, patch.BlankSummaries, patch.KeepSummaries:
-	default:
-		return nil, &patch.FieldError{Field: "EraseOptions.Summaries", Problem: fmt.Sprintf("%q is neither \"\", \"blank\" nor \"keep\"", opts.Summaries)}
+	opts.Values = cmp.Or(opts.Values, patch.KeepValues)
+	switch {
+	case opts.Values != patch.KeepValues && opts.Values != patch.NullValues:
+		return nil, invalid("Values", "%q is neither \"keep\" nor \"null\"", opts.Values)
+	case !slices.Contains([]patch.SummaryPolicy{patch.RevertSummaries, patch.BlankSummaries, patch.KeepSummaries}, opts.Summaries):
+		return nil, invalid("Summaries", "%q is neither \"\", \"blank\" nor \"keep\"", opts.Summaries)
+	case opts.MaxGrowth < 0:
+		return nil, invalid("MaxGrowth", "%d is below 0", opts.MaxGrowth)
 	}
-	if opts.Room < 0 {
-		return nil, &patch.FieldError{Field: "EraseOptions.Room", Problem: fmt.Sprintf("%d is below 0", opts.Room)}
-	}
-	e := &erasing{store: s, opts: opts, ended: map[Key]reverted{}, given: opts.ID != "", others: func(ctx context.Context) iter.Seq2[Info, error] { return s.List(ctx, ListOptions{}) }}
+	e := &erasing{store: s, opts: opts, selection: selection, given: opts.ID != ""}
+	e.others = func(ctx context.Context) iter.Seq2[Info, error] { return s.List(ctx, ListOptions{}) }
 	if !e.given {
 		e.opts.ID = s.opts.NewID()
 	}
-	if opts.Salt == nil {
-		e.opts.Salt = make([]byte, 32)
-		if _, err := rand.Read(e.opts.Salt); err != nil {
-			return nil, err
-		}
-	}
-	if err := patch.NewErase(patch.Erasure{Reason: opts.Reason}).WithID(e.opts.ID).WithAuthor(opts.Author).Validate(); err != nil {
-		return nil, err
-	}
-	return e, nil
+	return e, patch.NewErase(patch.Erasure{Reason: opts.Reason}).WithID(e.opts.ID).WithAuthor(opts.Author).Validate()
 }
 
-// errReplan: a patch was logged, or something erased, since an erasing was planned.
-var errReplan = fmt.Errorf("%w: the log has got a patch since the erasing was planned", ErrConflict)
+// retention is the author of receipts of [Store.Retain], which are about one session alone.
+const retention = "retention"
 
-// run plans and carries out.
-func (e *erasing) run(ctx context.Context, key Key, selection EraseSelection) (Erasure, error) {
-	if err := key.Validate(); err != nil {
-		return Erasure{}, err
-	}
-	if e.given {
-		sessions, err := e.finishAll(ctx, key, e.opts.ID)
-		if err != nil || sessions != nil {
-			out := e.result(nil)
-			out.Sessions, out.Salt = e.withReverted(sessions), nil
-			if err == nil { // an earlier call may have done it all
-				err = e.store.confirm(ctx, key)
-			}
-			return out, err
-		}
-	}
-	plans, err := e.begin(ctx, key, selection)
-	if plans == nil {
-		return Erasure{}, err
+// erase erases, or with DryRun reports what it would erase.
+func (e *erasing) erase(ctx context.Context, key Key) (Erasure, error) {
+	e, plans, err := e.begin(ctx, key)
+	if plans == nil || e.opts.DryRun {
+		return e.result(plans), err
 	}
 	if err == nil {
 		err = e.carryOut(ctx, key, plans)
 	}
 	out := e.result(plans)
-	if err == nil && len(out.Sessions) == 0 && e.hidden.IsZero() {
-		err = e.store.confirm(ctx, key) // an earlier call may have done it all
+	if err == nil && (e.resumes != nil || len(out.Sessions) == 0 && e.hidden.IsZero()) {
+		err = e.store.confirm(ctx) // an earlier call may have done it all
 	}
 	return out, err
 }
 
-// begin plans, and logs the receipts.
-func (e *erasing) begin(ctx context.Context, key Key, selection EraseSelection) ([]*erasePlan, error) {
-	var shared []string
+// resumed returns the erasing that completes the receipt with the call's id, or e if the log has no such receipt.
+func (e *erasing) resumed(ctx context.Context, key Key) (*erasing, error) {
+	if !e.given {
+		return e, nil
+	}
+	head, err := e.store.headOnly(ctx, key)
+	if err != nil {
+		return nil, err
+	}
+	seqs, err := e.store.backend.Lookup(ctx, key.name(), head.Creation, []string{e.opts.ID})
+	if err != nil || seqs[0] == 0 {
+		return e, fromBackend(key, err)
+	}
+	r, err := e.store.record(ctx, key, head.Creation, seqs[0])
+	if err == nil && !erase.IsReceipt(r) {
+		err = &DuplicateIDError{ID: e.opts.ID, Seq: r.Seq}
+	}
+	if err != nil {
+		return nil, err
+	}
+	return e.resume(erase.ReceiptOf(r)), nil
+}
+
+// resume returns the erasing that completes receipts.
+func (e *erasing) resume(receipts ...erase.Receipt) *erasing {
+	again, r := *e, receipts[0]
+	again.resumes, again.hidden = receipts, time.Time{}
+	again.opts.ID, again.opts.Author, again.opts.Reason = r.ID(), r.Patch.Author(), r.Of.Reason
+	again.opts.Values, again.opts.Summaries, again.opts.Context = r.Of.Values, r.Of.Summaries, false
+	return &again
+}
+
+// begin plans, and logs the receipts, unless with DryRun. If the log has a receipt with the call's id, the erasing that it
+// returns is the one that completes it.
+func (e *erasing) begin(ctx context.Context, key Key) (*erasing, []*erasePlan, error) {
+	if e.opts.DryRun {
+		plans, err := e.plans(ctx, key)
+		for _, p := range plans {
+			if err == nil && !p.isEmpty() && e.opts.Summaries == patch.RevertSummaries {
+				err = e.planReverts(ctx, p)
+			}
+		}
+		return e, plans, err
+	}
+	again, err := e.resumed(ctx, key)
+	if err != nil {
+		return e, nil, err
+	}
+	e = again
 	for try := 1; ; try++ {
-		plans, err := e.plans(ctx, key, selection)
+		plans, err := e.plans(ctx, key)
 		if err != nil {
-			return nil, err
+			return e, nil, err
 		}
 		// First the shared values: once the receipts are there, a call that resumes selects nothing.
-		if e.opts.Values == patch.NullValues {
-			done, err := e.eraseShared(ctx, key, selection, false)
+		if e.opts.Values == patch.NullValues && e.resumes == nil {
+			names, err := e.eraseShared(ctx, key, false)
 			if err != nil {
-				return nil, err
+				return e, nil, err
 			}
-			shared = append(shared, done...)
-			slices.Sort(shared)
-			e.shared = slices.Compact(shared)
+			e.shared = slices.Compact(slices.Sorted(slices.Values(append(e.shared, names...))))
 		}
 		plans, err = e.logReceipts(ctx, key, plans)
-		if !errors.Is(err, errReplan) || try == eraseTries {
-			return plans, err
+		if errors.Is(err, errReplan) && try < eraseTries {
+			continue
 		}
+		for _, p := range plans { // views and scans are large
+			p.view, p.scan = fold.New(p.view.Creation(), nil), nil
+		}
+		return e, plans, err
 	}
 }
 
-// carryOut does what the receipts say that are open in sessions, with those of earlier calls. The first
-// session, which the call is for, comes last: as long as it is not finished, a call that resumes finds the
-// others by what they have in common.
+// carryOut finishes the open receipts of sessions, with those of earlier calls. The first session, which the call is
+// for, comes last: as long as it is not finished, a call that resumes finds the others by their common events.
 func (e *erasing) carryOut(ctx context.Context, key Key, plans []*erasePlan) error {
 	for _, r := range plans[0].open { // of earlier calls, which may be about other sessions too
 		if r.ID() == e.opts.ID {
 			continue
 		}
-		if _, err := e.finishAll(ctx, plans[0].key, r.ID()); err != nil && (plans[0].key == key || !errors.Is(err, ErrNotFound)) {
+		earlier, more, err := e.resume(r).begin(ctx, key)
+		if err == nil {
+			err = earlier.finishPlans(ctx, key, more)
+		}
+		e.leftOut = earlier.leftOut
+		if err != nil {
 			return err
 		}
 	}
@@ -359,14 +305,13 @@ func (e *erasing) carryOut(ctx context.Context, key Key, plans []*erasePlan) err
 // with them when it finds no more: each session that has the events has a receipt, and what is forked of one
 // from now on takes note of that (see [Store.Fork]).
 func (e *erasing) logReceipts(ctx context.Context, key Key, plans []*erasePlan) (_ []*erasePlan, err error) {
-	for more := plans; len(more) > 0; {
+	for more := plans; len(more) > 0; plans = append(plans, more...) {
 		if err := eachPlan(key, more, func(p *erasePlan) error { return e.logReceipt(ctx, key, p) }); err != nil {
 			return plans, err
 		}
 		if more, err = e.copies(ctx, plans[0]); err != nil {
 			return plans, err
 		}
-		plans = append(plans, more...)
 	}
 	return plans, nil
 }
@@ -377,7 +322,7 @@ func (e *erasing) finishPlans(ctx context.Context, key Key, plans []*erasePlan) 
 		if len(p.open) == 0 {
 			return nil
 		}
-		return e.finish(ctx, p.key, p.view.Creation(), p.open)
+		return e.finish(ctx, p)
 	})
 }
 
@@ -395,240 +340,79 @@ func eachPlan(key Key, plans []*erasePlan, do func(p *erasePlan) error) error {
 	return nil
 }
 
+// result returns what plans erased, or would erase.
 func (e *erasing) result(plans []*erasePlan) Erasure {
-	out := Erasure{Salt: e.opts.Salt, OutOfReach: slices.Clone(outOfReach), Kept: e.kept, Shared: e.shared}
-	shared := false
-	for _, p := range plans {
-		if !p.isEmpty() {
-			one := ErasedSession{Key: p.key, Receipt: p.receipt, Initial: p.of.Initial}
-			for _, event := range p.events {
-				one.Events = append(one.Events, ErasedEvent(event))
-			}
+	out := Erasure{RemainingMatches: e.matches, Shared: e.shared, OutOfReach: slices.Concat(outOfReach, e.leftOut)}
+	for i, p := range plans {
+		if e.resumes != nil && i == 0 && p.receipt.Seq == 0 {
+			p.receipt = e.resumes[0].Record
+		}
+		one := ErasedSession{Key: p.key, Receipt: p.receipt, Initial: p.of.Initial, Reverted: p.reverted, Blank: p.blank}
+		for _, event := range p.events {
+			one.Events = append(one.Events, ErasedEvent(event))
+		}
+		if !p.isEmpty() || p.receipt.Seq != 0 {
 			out.Sessions = append(out.Sessions, one)
 		}
 		for _, r := range p.open {
 			if r.ID() != p.receipt.ID() {
-				out.Sessions = append(out.Sessions, ErasedSession{Key: p.key, Receipt: r.Record})
+				out.Sessions = append(out.Sessions, ErasedSession{Key: p.key, Receipt: r.Record, Reverted: p.reverted, Blank: p.blank})
 			}
 		}
-		shared = shared || p.shares
 	}
-	if shared {
-		out.OutOfReach = append(out.OutOfReach, "values of state keys that sessions share (app:, user:) which erased events had set")
-	}
-	out.OutOfReach = append(out.OutOfReach, e.leftOut...)
-	out.Sessions = e.withReverted(out.Sessions)
 	return out
 }
 
-// reverted is what came of a session's blank summaries, by their ids.
-type reverted struct{ reverted, left []string }
-
-// withReverted adds to sessions what came of their blank summaries.
-func (e *erasing) withReverted(sessions []ErasedSession) []ErasedSession {
-	for i, s := range sessions {
-		sessions[i].Reverted, sessions[i].Blank = e.ended[s.Key].reverted, e.ended[s.Key].left
-	}
-	return sessions
-}
-
-// outOfReach is what no erasing reaches.
+// outOfReach is what no erasure reaches.
 var outOfReach = []string{
 	"exports, copies and backups that were made before",
 	"replicas, archives and write-ahead logs of a database, and unused room in a file or a table until it is vacuumed",
 	"what agents, tools, model providers and telemetry were given",
 	"what was said again in later events, in summaries of other events, and in other sessions that were told of it",
+	"keys of all state, session names, and values of shared state (app:, user:) other than those that are said to be null",
 }
 
-// logReceipt logs the receipt of a plan, unless there is nothing to erase or an open receipt says it. If the log
-// has a receipt of the call's id already, or another session's copy any record, the receipt gets an id of its own.
-func (e *erasing) logReceipt(ctx context.Context, key Key, p *erasePlan) error {
-	if p.isEmpty() {
-		return nil
-	}
-	id := e.opts.ID
-	if slices.ContainsFunc(p.receipts, func(r erase.Receipt) bool { return r.ID() == id }) {
-		for _, r := range p.open {
-			if says(r, p) {
-				p.receipt = r.Record
-				return nil
-			}
-		}
-		id = e.store.opts.NewID()
-	}
-	for {
-		receipt := patch.NewErase(p.of).WithID(id).WithAuthor(e.opts.Author)
-		done, err := e.store.commit(ctx, p.key, p.view.Creation(), erasePlanned{receipt, p.view.PatchSeq(), p.view.Edition()})
-		if errors.Is(err, ErrDuplicateID) && p.key != key && id == e.opts.ID {
-			id = e.store.opts.NewID()
-			continue
-		}
-		if err != nil {
-			return err
-		}
-		p.receipt = done.Records[0]
-		p.open = append(p.open, erase.ReceiptOf(p.receipt))
-		return nil
-	}
+// damaged formats the reason why a session is left out.
+func damaged(key Key, err error) string {
+	return fmt.Sprintf("session %s, which is damaged: %v", key, err)
 }
 
-// says reports whether a receipt says all that the receipt of a plan would say.
-func says(r erase.Receipt, p *erasePlan) bool {
-	return r.Of.Values == p.of.Values && r.Keeps() == (p.of.Summaries == patch.KeepSummaries) &&
-		!slices.ContainsFunc(p.events, func(event erase.Event) bool { return !r.Covers(event.Ref) }) &&
-		!slices.ContainsFunc(p.of.Initial, func(name string) bool { return !slices.Contains(r.Of.Initial, name) })
-}
-
-// erasePlanned is the plan to log a receipt of what was planned on a view.
-type erasePlanned struct {
-	receipt  *patch.PatchEvent
-	patchSeq uint64
-	edition  uint64
-}
-
-func (p erasePlanned) offers() []patch.Record { return []patch.Record{{Patch: p.receipt}} }
-
-func (p erasePlanned) draft(d *draft) error {
-	if err := d.match(); err != nil {
-		return err
+// eraseShared sets those of the shared values with the prefixes to null that are to be and are not, and returns
+// their keys. which is given a value, or the error of one that cannot be read. A value that is written meanwhile
+// is looked at again.
+func (s *Store) eraseShared(ctx context.Context, prefixes []string, which func(patch.Value, error) bool, dryRun bool) ([]string, error) {
+	data, err := erase.Null.MarshalBinary()
+	if err != nil {
+		return nil, err
 	}
-	if len(d.missing) > 0 && (d.view.PatchSeq() != p.patchSeq || d.view.Edition() != p.edition) {
-		return errReplan
-	}
-	return d.addMissing()
-}
-
-// finishAll finishes what the receipt with an id says, if the session's log has it, in all sessions that have
-// it or copies of what it covers, with all other receipts there that are not finished; and returns the sessions.
-//
-// If the erase was interrupted before it worked on this session, the last, a copy may have its receipt under
-// another id: it is found by what the receipt covers here. With [KeepSummaries] it may not be: what retention erases here may be
-// visible there.
-func (e *erasing) finishAll(ctx context.Context, key Key, id string) ([]ErasedSession, error) {
-	again, sessions, plans, err := e.resume(ctx, key, id)
-	if err == nil && sessions != nil {
-		err = again.finishPlans(ctx, key, plans)
-		e.leftOut = again.leftOut
-	}
-	return sessions, err
-}
-
-// resume does what [erasing.begin] does, by what the receipt with an id says, if the session's log has it. It
-// returns the sessions, their plans, and the erasing that these are of.
-func (e *erasing) resume(ctx context.Context, key Key, id string) (again erasing, sessions []ErasedSession, plans []*erasePlan, err error) {
 	for try := 1; ; try++ {
-		again = *e
-		sessions, plans, err = again.tryResume(ctx, key, id)
-		if !errors.Is(err, errReplan) || try == eraseTries {
-			return again, sessions, plans, err
+		news, err := s.backend.Fetch(ctx, backend.Query{Shared: prefixes})
+		if err != nil {
+			return nil, fromBackend(Key{}, err)
 		}
-	}
-}
-
-func (e *erasing) tryResume(ctx context.Context, key Key, id string) (sessions []ErasedSession, plans []*erasePlan, err error) {
-	own, there, err := e.receiptIn(ctx, key, id)
-	if err != nil || !there {
-		return nil, nil, err
-	}
-	r := erase.ReceiptOf(own.Receipt)
-	of := r.Of
-	e.hidden, e.opts.ID, e.opts.Author, e.opts.Reason = time.Time{}, id, own.Receipt.Patch.Author(), of.Reason
-	e.opts.Values, e.opts.Summaries, e.opts.Context = of.Values, of.Summaries, false
-	p, err := e.plan(ctx, key, left(r))
-	if err != nil {
-		return nil, nil, err
-	}
-	if p.initial, err = e.store.InitialState(ctx, key); err != nil {
-		return nil, nil, err
-	}
-	for _, name := range of.Initial {
-		if v, there := p.initial[name]; there && !erase.IsNull(v) {
-			p.of.Initial = append(p.of.Initial, name)
-		}
-	}
-	plans = []*erasePlan{p}
-	if !r.Keeps() {
-		if plans, err = e.withCopies(ctx, p); err != nil {
-			return nil, nil, err
-		}
-	}
-	sessions = []ErasedSession{own}
-	for info, err := range e.others(ctx) {
-		switch {
-		case errors.Is(err, ErrCorrupt):
-			e.leaveOut(info.Key, err)
-			continue
-		case err != nil:
-			return nil, nil, err
-		case info.Key == key:
-			continue
-		}
-		one, there, err := e.receiptIn(ctx, info.Key, id)
-		if err == nil && there {
-			sessions = append(sessions, one)
-			if !slices.ContainsFunc(plans, func(p *erasePlan) bool { return p.key == info.Key }) {
-				if p, err = e.plan(ctx, info.Key, erase.Nothing); err == nil {
-					plans = append(plans, p)
+		var names []string
+		var changes []backend.SharedChange
+		for i, prefix := range prefixes {
+			for _, v := range news.Shared[i] {
+				if value, err := sharedValue(v); err == nil && erase.IsNull(value) || !which(value, err) {
+					continue
 				}
+				names = append(names, v.Name[len(prefix):])
+				changes = append(changes, backend.SharedChange{Old: &v, Name: v.Name, Data: data})
 			}
 		}
-		if err != nil && !errors.Is(err, ErrNotFound) && !errors.Is(err, ErrDuplicateID) {
-			return nil, nil, err
+		slices.Sort(names)
+		switch {
+		case dryRun:
+			return names, nil
+		case len(changes) == 0:
+			return names, s.confirm(ctx) // an earlier call may have done it all
+		}
+		if err = s.putShared(ctx, changes); err == nil {
+			return names, nil
+		}
+		if try == eraseTries || !errors.Is(err, backend.ErrMoved) {
+			return nil, fromBackend(Key{}, err)
 		}
 	}
-	plans, err = e.logReceipts(ctx, key, plans)
-	return sessions, plans, err
-}
-
-// left chooses what a receipt covers that is not erased yet.
-func left(r erase.Receipt) erase.Choose {
-	none := func(int) bool { return false }
-	return func(record patch.Record) (bool, func(int, *patch.Event) bool) {
-		own := r.Of.CoversEvent(record.Seq, -1) && record.Patch != nil && record.Patch.Blank(r.ID(), r.Of.Values, none) != record.Patch
-		return own, func(i int, e *patch.Event) bool {
-			return r.Of.CoversEvent(record.Seq, i) && e.Blank(r.ID(), r.Of.Values) != e
-		}
-	}
-}
-
-func (e *erasing) leaveOut(key Key, err error) {
-	e.leftOut = append(e.leftOut, fmt.Sprintf("session %s, which is damaged: %v", key, err))
-}
-
-// receiptIn returns the receipt that a session has under the id. It fails with
-// [ErrDuplicateID] if another record has the id.
-func (e *erasing) receiptIn(ctx context.Context, key Key, id string) (out ErasedSession, there bool, err error) {
-	head, _, err := e.store.head(ctx, key)
-	if err != nil {
-		return out, false, err
-	}
-	seqs, err := e.store.backend.Lookup(ctx, key.name(), head.Creation, []string{id})
-	if err != nil || seqs[0] == 0 {
-		return out, false, fromBackend(key, err)
-	}
-	r, err := e.store.record(ctx, key, head.Creation, seqs[0])
-	if err != nil {
-		return out, false, err
-	}
-	if r.Patch != nil {
-		if of, ok := r.Patch.Erasure(); ok {
-			return ErasedSession{Key: key, Receipt: r, Initial: of.Initial}, true, nil
-		}
-	}
-	return out, false, &DuplicateIDError{ID: id, Seq: r.Seq}
-}
-
-// Receipts returns the receipts of erasures in a session's log, in its order. Errors are as
-// those of [Store.RawEvents].
-func (s *Store) Receipts(ctx context.Context, key Key) ([]patch.Record, error) {
-	var receipts []patch.Record
-	for r, err := range s.RawEvents(ctx, key, 1) {
-		if err != nil {
-			return nil, err
-		}
-		if erase.IsReceipt(r) {
-			receipts = append(receipts, r)
-		}
-	}
-	return receipts, nil
 }

@@ -1,10 +1,8 @@
 package store_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"maps"
 	"slices"
@@ -52,8 +50,7 @@ type lawWorld struct {
 func newLawWorld(t *rapid.T, ops []lawOp) *lawWorld {
 	w := &lawWorld{t: t, b: new(memory.Backend)}
 	w.open(w.b)
-	_, err := w.s.Create(ctx, eraseKey, map[string]any{"k": "initial"})
-	w.must(err)
+	must(w.t)(w.s.Create(ctx, eraseKey, map[string]any{"k": "initial"}))
 	for _, op := range ops {
 		w.do(op)
 	}
@@ -61,22 +58,11 @@ func newLawWorld(t *rapid.T, ops []lawOp) *lawWorld {
 }
 
 func (w *lawWorld) open(b backend.Backend) {
-	s, err := store.New(b, store.Options{Now: func() time.Time { return now }, Logger: slog.New(slog.NewTextHandler(io.Discard, nil)),
+	w.s = newStore(w.t, b, store.Options{Now: func() time.Time { return now }, Logger: slog.New(slog.DiscardHandler),
 		NewID: func() string { w.drawn++; return fmt.Sprintf("new %d", w.drawn) }})
-	w.must(err)
-	w.s = s
 }
 
-func (w *lawWorld) must(err error) {
-	w.t.Helper()
-	testlog.NoError(w.t, err)
-}
-
-func (w *lawWorld) view() fold.View {
-	v, err := w.s.View(ctx, eraseKey)
-	w.must(err)
-	return v
-}
+func (w *lawWorld) view() fold.View { return viewOf(w.t, w.s, eraseKey) }
 
 func (w *lawWorld) do(op lawOp) {
 	v := w.view()
@@ -90,21 +76,19 @@ func (w *lawWorld) do(op lawOp) {
 	telling := func(id string, from, n int) *patch.Event {
 		var says []string
 		for i := from; i < from+n; i++ {
-			says = append(says, textOf(v.At(i)))
+			says = append(says, testlog.FirstText(v.At(i)))
 		}
-		return lines(nil, fmt.Sprintf(`{"id":%q,"author":"user","content":{"role":"model","parts":[{"text":%q}]},"actions":{"compaction":{"startTimestamp":1,"endTimestamp":2}}}`, id, strings.Join(says, " ")))[0]
+		return event(`{"id":%q,"author":"user","content":{"role":"model","parts":[{"text":%q}]},"actions":{"compaction":{"startTimestamp":1,"endTimestamp":2}}}`, id, strings.Join(says, " "))
 	}
 	var p *patch.PatchEvent
 	switch op.kind {
 	case "event":
-		_, err := w.s.AppendEvents(ctx, eraseKey, store.AppendOptions{}, lines(nil, fmt.Sprintf(`{"id":%q,"author":"user","invocationId":"i%d","content":{"role":"user","parts":[{"text":"it is <%s> %s"}]},"actions":{"stateDelta":{"k%d":%d}}}`,
-			id, w.n/3, id, strings.Repeat("and so on ", op.a%7), op.a%3, w.n))...)
-		w.must(err)
+		must(w.t)(w.s.AppendEvents(ctx, eraseKey, store.AppendOptions{}, event(`{"id":%q,"author":"user","invocationId":"i%d","content":{"role":"user","parts":[{"text":"it is <%s> %s"}]},"actions":{"stateDelta":{"k%d":%d}}}`,
+			id, w.n/3, id, strings.Repeat("and so on ", op.a%7), op.a%3, w.n)))
 		return
 	case "retain":
 		if ids := w.ids(); len(ids) > 0 {
-			_, err := w.s.Erase(ctx, eraseKey, store.EraseSelection{EventIDs: []string{ids[op.a%len(ids)]}}, store.EraseOptions{ID: "kept " + id, Summaries: patch.KeepSummaries})
-			w.must(err)
+			must(w.t)(w.s.Erase(ctx, eraseKey, store.EraseSelection{EventIDs: []string{ids[op.a%len(ids)]}}, store.EraseOptions{ID: "kept " + id, Summaries: patch.KeepSummaries}))
 		}
 		return
 	case "rewind":
@@ -134,7 +118,7 @@ func (w *lawWorld) do(op lawOp) {
 	case op.kind == "merge":
 		p = patch.NewSplice(at, count, telling(id, at, count)).WithState(patch.Keep)
 	case op.kind == "splice":
-		p = patch.NewSplice(at, count, lines(nil, fmt.Sprintf(`{"id":%q,"author":"user","content":{"role":"user","parts":[{"text":%q}]}}`, id, textOf(v.At(at))))...)
+		p = patch.NewSplice(at, count, event(`{"id":%q,"author":"user","content":{"role":"user","parts":[{"text":%q}]}}`, id, testlog.FirstText(v.At(at))))
 	case op.kind == "cut":
 		p = patch.NewSplice(at, count)
 		if op.keep {
@@ -143,25 +127,18 @@ func (w *lawWorld) do(op lawOp) {
 	default:
 		p = patch.NewPin(v.At(at).ID())
 	}
-	_, err := w.s.ApplyPatch(ctx, eraseKey, store.PatchOptions{AsOfNow: true, AllowOrphans: true, AllowPinned: true}, p.WithID("patch "+id))
-	w.must(err)
+	must(w.t)(w.s.ApplyPatch(ctx, eraseKey, store.PatchOptions{AsOfNow: true, AllowOrphans: true, AllowPinned: true}, p.WithID("patch "+id)))
 }
 
 // allowed accepts that something cannot be taken back.
 func (w *lawWorld) allowed(err error) {
 	w.t.Helper()
-	if !errors.Is(err, fold.ErrBlocked) && !errors.Is(err, store.ErrInvalid) && !errors.Is(err, fold.ErrEventNotFound) {
-		w.must(err)
+	if err != nil && !errors.Is(err, fold.ErrBlocked) && !errors.Is(err, store.ErrInvalid) && !errors.Is(err, fold.ErrEventNotFound) {
+		w.t.Fatal(err)
 	}
 }
 
-func (w *lawWorld) records() (all []patch.Record) {
-	for r, err := range w.s.RawEvents(ctx, eraseKey, 1) {
-		w.must(err)
-		all = append(all, r)
-	}
-	return all
-}
+func (w *lawWorld) records() []patch.Record { return recordsOf(w.t, w.s, eraseKey) }
 
 // ids returns the ids of the events that are not in patches.
 func (w *lawWorld) ids() (ids []string) {
@@ -177,12 +154,11 @@ func (w *lawWorld) ids() (ids []string) {
 func (w *lawWorld) log() string {
 	var b strings.Builder
 	for _, r := range w.records() {
-		text, err := r.MarshalJSON()
-		w.must(err)
+		text := testlog.Must(r.MarshalJSON())(w.t)
 		line := string(text)
 		if r.Patch != nil && r.Patch.Type() == patch.Erase {
 			of, _ := r.Patch.Erasure()
-			line = fmt.Sprint(r.Seq, of.Seqs, of.Within, of.Summaries, of.Closed)
+			line = fmt.Sprint(r.Seq, of.Seqs, of.EventIndices, of.Summaries, of.ClosedAt)
 		} else if strings.HasPrefix(r.ID(), "new ") {
 			line = fmt.Sprint(r.Seq, "revert ", r.Patch.PatchID())
 		}
@@ -209,12 +185,10 @@ func TestLawErase(t *testing.T) {
 			t.Skip("no events")
 		}
 		ids = rapid.SliceOfN(rapid.SampledFrom(ids), 1, 3).Draw(t, "erase")
-		sel, opts := store.EraseSelection{EventIDs: ids}, store.EraseOptions{ID: "receipt", Room: rapid.SampledFrom([]int{1, 40, 10_000}).Draw(t, "room")}
+		sel, opts := store.EraseSelection{EventIDs: ids}, store.EraseOptions{ID: "receipt", MaxGrowth: rapid.SampledFrom([]int{1, 40, 10_000}).Draw(t, "room")}
 		before := w.view()
-		places, err := before.Places()
-		w.must(err)
-		done, err := w.s.Erase(ctx, eraseKey, sel, opts)
-		w.must(err)
+		places := testlog.Must(before.Places())(w.t)
+		done := testlog.Must(w.s.Erase(ctx, eraseKey, sel, opts))(w.t)
 		after := w.view()
 		for _, id := range ids {
 			if strings.Contains(w.log(), "<"+id+">") {
@@ -228,9 +202,7 @@ func TestLawErase(t *testing.T) {
 		if again, err := w.s.Erase(ctx, eraseKey, sel, store.EraseOptions{}); err != nil || len(again.Sessions) > 0 {
 			t.Fatalf("erased twice: %+v, %v", again, err)
 		}
-		for p, err := range w.s.Verify(ctx, store.VerifyOptions{}) {
-			t.Fatal(p, err)
-		}
+		verified(t, w.s)
 		if len(done.Sessions) == 0 {
 			return
 		}
@@ -241,12 +213,13 @@ func TestLawErase(t *testing.T) {
 		// A kill at any write, and a resume, give the same log.
 		kill := rapid.IntRange(1, 6).Draw(t, "kill")
 		other := newLawWorld(t, ops)
-		c := &stepping{Backend: other.b, kill: kill}
+		c := &storetest.Faulty{Backend: other.b}
+		c.Plan(storetest.Plan{Write: kill, Then: 1 << 20})
 		other.open(c)
-		if _, err := other.s.Erase(ctx, eraseKey, sel, opts); err != nil && !errors.Is(err, errKilled) {
+		if _, err := other.s.Erase(ctx, eraseKey, sel, opts); err != nil && !errors.Is(err, storetest.ErrInjected) {
 			t.Fatal(err)
 		}
-		if c.dead {
+		if c.Writes() == kill {
 			killed++
 		}
 		other.open(other.b)
@@ -269,17 +242,17 @@ func TestLawErase(t *testing.T) {
 			return
 		}
 		records := w.records()
-		redo, err := w.s.Revert(ctx, eraseKey, store.UndoOptions{AllowOrphans: true}, records[len(records)-1].ID())
-		w.must(err)
+		redo := testlog.Must(w.s.Revert(ctx, eraseKey, store.UndoOptions{AllowOrphans: true}, records[len(records)-1].ID()))(w.t)
 		plain := strings.NewReplacer("(", "", ")", "")
 		if plain.Replace(visible(redo.View)) != plain.Replace(visible(before)) || fmt.Sprint(redo.View.State()) != fmt.Sprint(before.State()) {
 			t.Fatalf("redone, visible are %s, want %s", visible(redo.View), visible(before))
 		}
-		if growth := tokensOf(after) - tokensOf(redo.View); growth > opts.Room {
+		if growth := tokensOf(after) - tokensOf(redo.View); growth > opts.MaxGrowth {
 			grown++
 			for i, id := range one.Reverted[1:] { // one path: each was behind the one before
-				if hidden, ok := places.Of(placeOf(records, id)); !ok || hidden.HiddenBySeq != recordOf(records, one.Reverted[i]) {
-					t.Fatalf("the visible log grew by %d tokens, room was for %d, and %v were reverted", growth, opts.Room, one.Reverted)
+				by, _ := placeOf(records, one.Reverted[i])
+				if hidden, ok := places.Of(placeOf(records, id)); !ok || hidden.HiddenBySeq != by {
+					t.Fatalf("the visible log grew by %d tokens, room was for %d, and %v were reverted", growth, opts.MaxGrowth, one.Reverted)
 				}
 			}
 		}
@@ -302,7 +275,7 @@ func (w *lawWorld) compareVisible(before, after fold.View, places *fold.Places) 
 			continue
 		}
 		seq, index := placeOf(records, e.ID())
-		if !places.Represented(seq, index, e.Branch(), e.IsolationScope()) {
+		if !places.IsRepresented(seq, index, e.Branch(), e.IsolationScope()) {
 			w.t.Fatalf("%s is visible, and was not represented: visible were %s, are %s", e.ID(), visible(before), visible(after))
 		}
 	}
@@ -318,27 +291,11 @@ func (w *lawWorld) compareVisible(before, after fold.View, places *fold.Places) 
 
 func placeOf(records []patch.Record, id string) (seq uint64, index int) {
 	for _, r := range records {
-		for i, e := range r.Events() {
-			if e.ID() == id {
-				return r.Seq, i
-			}
+		if i := slices.IndexFunc(r.Events(), func(e *patch.Event) bool { return e.ID() == id }); i >= 0 {
+			return r.Seq, i
 		}
 	}
 	return 0, 0
-}
-
-func recordOf(records []patch.Record, id string) uint64 {
-	seq, _ := placeOf(records, id)
-	return seq
-}
-
-// oneEdition is a backend that does not tell editions of a log apart.
-type oneEdition struct{ backend.Backend }
-
-func (b oneEdition) Look(ctx context.Context, q backend.Query) (backend.News, error) {
-	news, err := b.Backend.Look(ctx, q)
-	news.Edition = 0
-	return news, err
 }
 
 // A draft of before the closing commit never survives, even one that has seen the receipt. That it is the edition by
@@ -347,14 +304,14 @@ func TestEraseDraft(t *testing.T) {
 	for name, leaks := range map[string]bool{"edition": false, "no edition": true} {
 		b := backend.Backend(new(memory.Backend))
 		if leaks {
-			b = oneEdition{b}
+			b = &hooked{Backend: b, fetched: func(_ backend.Query, news *backend.Fetched) { news.Edition = 0 }}
 		}
 		s := quietly(t, b)
-		createWith(t, s, eraseKey, said(t, "a", "secret"), said(t, "b", "other"))
+		createWith(t, s, eraseKey, said("a", "secret"), said("b", "other"))
 		seen := viewOf(t, s, eraseKey)
 		must(t)(s.Erase(ctx, eraseKey, store.EraseSelection{EventIDs: []string{"a"}}, store.EraseOptions{}))
 		now := viewOf(t, s, eraseKey)
-		draft := patch.NewSummarise(0, 1, said(t, "x", "it was secret")).WithBase(now.PatchSeq())
+		draft := patch.NewSummarise(0, 1, said("x", "it was secret")).WithBase(now.PatchSeq())
 		_, err := s.ApplyPatch(ctx, eraseKey, store.PatchOptions{On: seen}, draft)
 		if errors.Is(err, store.ErrConflict) == leaks || len(has(t, s, eraseKey, "secret")) > 0 != leaks {
 			t.Errorf("%s: %v, records %v have it", name, err, has(t, s, eraseKey, "secret"))
@@ -380,14 +337,7 @@ func newEraseWorld(t *testing.T, r *rapid.T) *eraseWorld {
 
 // open begins anew with what the backend has, as a process does after another was killed.
 func (w *eraseWorld) open() {
-	s, err := store.New(w.backend, store.Options{Snapshots: snapshot.Policy{Every: 3, Share: 1}, Logger: slog.New(slog.NewTextHandler(io.Discard, nil))})
-	w.must(err)
-	w.store = s
-}
-
-func (w *eraseWorld) must(err error) {
-	w.r.Helper()
-	testlog.NoError(w.r, err)
+	w.store = newStore(w.r, w.backend, store.Options{Snapshots: snapshot.Policy{Every: 3, MinPercent: 1}, Logger: slog.New(slog.DiscardHandler)})
 }
 
 func (w *eraseWorld) keys() []store.Key {
@@ -413,10 +363,8 @@ func (w *eraseWorld) add(r *rapid.T, key store.Key, text string) {
 	w.t.Helper()
 	w.n++
 	place := rapid.SampledFrom(places).Draw(r, "place")
-	fields := fmt.Sprintf(place+`%[3]s`, text, w.n, "")
-	fields, _, _ = strings.Cut(fields, "%!(EXTRA")
-	_, err := w.store.AppendEvents(ctx, key, store.AppendOptions{}, lines(w.t, fmt.Sprintf(`{"id":"e%d","author":"user","invocationId":"i%d",%s}`, w.n, w.n, fields))...)
-	w.must(err)
+	fields, _, _ := strings.Cut(fmt.Sprintf(place, text, w.n), "%!(EXTRA")
+	must(w.r)(w.store.AppendEvents(ctx, key, store.AppendOptions{}, event(`{"id":"e%d","author":"user","invocationId":"i%d",%s}`, w.n, w.n, fields)))
 	w.texts[key] = append(w.texts[key], text)
 }
 
@@ -432,23 +380,18 @@ func (w *eraseWorld) build(r *rapid.T, text func() string) {
 		step := rapid.SampledFrom([]string{"new", "fork", "fork", "copy", "add", "add", "add", "cut"}).Draw(r, "step")
 		switch {
 		case len(w.texts) == 0 || step == "new" && !there:
-			_, err := w.store.Create(ctx, to, map[string]any{"first": text()})
-			w.must(err)
+			must(w.r)(w.store.Create(ctx, to, map[string]any{"first": text()}))
 			w.texts[to] = nil
 		case (step == "fork" || step == "copy") && !there:
 			from := some()
-			info, err := w.store.Info(ctx, from)
-			w.must(err)
+			info := infoOf(w.r, w.store, from)
 			at := uint64(rapid.IntRange(0, int(info.Seq)).Draw(r, "at"))
 			if step == "copy" {
 				at = info.Seq
-				var file strings.Builder
-				w.must(w.store.Export(ctx, from, &file, store.ExportOptions{}))
-				_, err = w.store.Import(ctx, to, strings.NewReader(file.String()), store.ImportOptions{})
+				must(w.r)(w.store.Import(ctx, to, strings.NewReader(exportOf(w.r, w.store, from, store.ExportOptions{})), store.ImportOptions{}))
 			} else {
-				_, err = w.store.Fork(ctx, from, to, store.ForkOptions{At: &at})
+				must(w.r)(w.store.Fork(ctx, from, to, &at))
 			}
-			w.must(err)
 			w.texts[to] = nil
 			for _, t := range w.texts[from] {
 				if w.records(to, t+`"`) > 0 {
@@ -457,15 +400,13 @@ func (w *eraseWorld) build(r *rapid.T, text func() string) {
 			}
 		case step == "cut":
 			of := some()
-			v, err := w.store.View(ctx, of)
-			w.must(err)
+			v := testlog.Must(w.store.View(ctx, of))(w.r)
 			if v.Len() < 2 {
 				continue
 			}
 			w.n++
-			p := patch.NewSummarise(rapid.IntRange(0, v.Len()-2).Draw(r, "start"), 2, said(w.t, fmt.Sprint("s", w.n), "told"))
-			_, err = w.store.ApplyPatch(ctx, of, store.PatchOptions{AsOfNow: true, AllowOrphans: true}, p)
-			w.must(err)
+			p := patch.NewSummarise(rapid.IntRange(0, v.Len()-2).Draw(r, "start"), 2, said(fmt.Sprint("s", w.n), "told"))
+			must(w.r)(w.store.ApplyPatch(ctx, of, store.PatchOptions{AsOfNow: true, AllowOrphans: true}, p))
 		default:
 			w.add(r, some(), text())
 		}
@@ -488,14 +429,30 @@ func (w *eraseWorld) untilDone(r *rapid.T, erase func() error) {
 		w.backend.Plan(storetest.Plan{})
 		w.open()
 	}
-	w.must(erase())
+	testlog.NoError(r, erase())
 }
 
 // records returns how many records of a session have a text.
 func (w *eraseWorld) records(key store.Key, text string) (n int) {
-	for rec, err := range w.store.RawEvents(ctx, key, 1) {
-		w.must(err)
+	for _, rec := range recordsOf(w.r, w.store, key) {
 		if line, _ := rec.MarshalJSON(); strings.Contains(string(line), text) {
+			n++
+		}
+	}
+	return n
+}
+
+// keysWith returns how many keys of a session's initial state, and of the state that it shares with others, have a text.
+func (w *eraseWorld) keysWith(key store.Key, text string) (n int) {
+	session := sessionOf(w.r, w.store, key)
+	initial := testlog.Must(w.store.ViewAt(ctx, key, 0))(w.r)
+	for _, v := range initial.Values() {
+		if strings.Contains(v.String(), text) {
+			n++
+		}
+	}
+	for name, v := range session.Values() {
+		if shared := strings.HasPrefix(name, "app:") || strings.HasPrefix(name, "user:"); shared && strings.Contains(v.String(), text) {
 			n++
 		}
 	}
@@ -505,17 +462,15 @@ func (w *eraseWorld) records(key store.Key, text string) (n int) {
 // shows reports whether anything that the store gives of a session has a text.
 func (w *eraseWorld) shows(key store.Key, text string) bool {
 	var out strings.Builder
-	w.must(w.store.Export(ctx, key, &out, store.ExportOptions{}))
-	session, err := w.store.Get(ctx, key)
-	w.must(err)
+	fmt.Fprintln(&out, exportOf(w.r, w.store, key, store.ExportOptions{}))
+	session := sessionOf(w.r, w.store, key)
 	for _, e := range session.View.Events() {
 		fmt.Fprintln(&out, e)
 	}
 	for name, v := range session.Values() {
 		fmt.Fprintln(&out, name, v)
 	}
-	hits, err := w.store.Search(ctx, key, recall.Search{Query: text})
-	w.must(err)
+	hits := testlog.Must(w.store.Search(ctx, key, recall.Search{Query: text}))(w.r)
 	for _, hit := range hits {
 		fmt.Fprintln(&out, hit.Event, hit.Snippet.Text)
 	}
@@ -524,9 +479,7 @@ func (w *eraseWorld) shows(key store.Key, text string) bool {
 
 func (w *eraseWorld) length() (n uint64) {
 	for _, key := range w.keys() {
-		info, err := w.store.Info(ctx, key)
-		w.must(err)
-		n += info.Seq
+		n += infoOf(w.r, w.store, key).Seq
 	}
 	return n
 }
@@ -573,8 +526,7 @@ func TestPropertyEraseUser(t *testing.T) {
 		}
 		n := w.length()
 		for _, id := range []string{opts.ID, "", "other"} {
-			_, err := w.store.EraseUser(ctx, "a", "ann", store.EraseOptions{ID: id})
-			w.must(err)
+			must(w.r)(w.store.EraseUser(ctx, "a", "ann", store.EraseOptions{ID: id}))
 		}
 		if again := w.length(); again != n {
 			r.Fatalf("once more logs %d records; sessions: %v", again-n, w.texts)
@@ -606,16 +558,14 @@ func TestPropertyEraseMatch(t *testing.T) {
 			return done
 		}
 		if rapid.Bool().Draw(r, "keeps values first") {
-			planned, err := w.store.Erase(ctx, key, selection, store.EraseOptions{DryRun: true})
-			w.must(err)
+			planned := testlog.Must(w.store.Erase(ctx, key, selection, store.EraseOptions{DryRun: true}))(w.r)
 			erase(store.EraseOptions{ID: "kept"})
-			again, err := w.store.Erase(ctx, key, selection, store.EraseOptions{DryRun: true})
-			w.must(err)
-			if fmt.Sprint(planned.Kept) != fmt.Sprint(again.Kept) {
-				r.Fatalf("kept are %v, and planned were %v", again.Kept, planned.Kept)
+			again := testlog.Must(w.store.Erase(ctx, key, selection, store.EraseOptions{DryRun: true}))(w.r)
+			if planned.RemainingMatches != again.RemainingMatches {
+				r.Fatalf("%d matches remain, and planned were %d", again.RemainingMatches, planned.RemainingMatches)
 			}
-			if n := w.records(key, "SECRET"); n != again.Kept.Events {
-				r.Fatalf("%d records have the text, and %d events are reported", n, again.Kept.Events)
+			if n := w.records(key, "SECRET") + w.keysWith(key, "SECRET"); n != again.RemainingMatches {
+				r.Fatalf("%d records and keys have the text, and %d are reported", n, again.RemainingMatches)
 			}
 		}
 		erase(store.EraseOptions{ID: "nulls", Values: patch.NullValues})

@@ -201,9 +201,9 @@ func ExampleStore_Rewind() {
 		check(err)
 		check(s.AppendEvents(ctx, exampleKey, store.AppendOptions{}, e))
 	}
-	would, err := s.PreviewRewind(ctx, exampleKey, store.UndoOptions{}, "inv2")
+	would, err := s.Rewind(ctx, exampleKey, store.UndoOptions{DryRun: true}, "inv2")
 	check(err)
-	fmt.Println("would remove", len(would.Before.Diff(would.After).Removed), "events")
+	fmt.Println("would remove", len(would.Before.Diff(would.View).Removed), "events")
 	c, err := s.Rewind(ctx, exampleKey, store.UndoOptions{On: would.Before}, "inv2")
 	check(err)
 	printVisible(c.View, c.View.At)
@@ -219,7 +219,7 @@ func ExampleStore_Fork() {
 	ctx, s := context.Background(), exampleStore()
 	defer s.Close()
 	two := uint64(2)
-	fork, err := s.Fork(ctx, exampleKey, store.Key{App: "shop", User: "ada", Session: "what if"}, store.ForkOptions{At: &two})
+	fork, err := s.Fork(ctx, exampleKey, store.Key{App: "shop", User: "ada", Session: "what if"}, &two)
 	check(err)
 	printVisible(fork.View, fork.View.At)
 	fmt.Println(fork.State())
@@ -344,7 +344,7 @@ func ExampleStore_SalvageFrom() {
 	found, err := s.SalvageFrom(ctx, bytes.NewReader(data), int64(len(data)), nil)
 	check(err)
 	for _, session := range found.Sessions {
-		fmt.Println(session.Key, session.Whole())
+		fmt.Println(session.Key, session.Whole)
 	}
 	// Output: shop/ada/s1 true
 }
@@ -357,11 +357,11 @@ func ExampleStore_CreateAt() {
 	check(s.CreateAt(context.Background(), exampleKey, map[string]any{"currency": "EUR", "user:name": "Ada"}, then))
 	info, err := s.Info(context.Background(), exampleKey)
 	fmt.Println(info.Created, err)
-	initial, err := s.InitialState(context.Background(), exampleKey) // without what sessions share
-	fmt.Println(initial, err)
+	start, err := s.ViewAt(context.Background(), exampleKey, 0) // the initial state, without the keys that sessions share
+	fmt.Println(start.State(), err)
 	// Output:
 	// 2024-05-06 07:08:09 +0000 UTC <nil>
-	// map[currency:"EUR"] <nil>
+	// map[currency:EUR] <nil>
 }
 
 func ExampleParseKey() {
@@ -371,38 +371,20 @@ func ExampleParseKey() {
 }
 
 // Patches of a group are taken back together, by the id of any of them.
-func ExampleStore_PreviewRevert() {
+func ExampleStore_Revert_dryRun() {
 	ctx, s := context.Background(), exampleStore()
 	defer s.Close()
 	first, last := patch.NewSplice(0, 1).WithID("p1").WithGroup("tidy"), patch.NewSplice(2, 1).WithID("p2").WithGroup("tidy")
 	check(s.ApplyPatch(ctx, exampleKey, store.PatchOptions{AsOfNow: true}, first, last))
-	would, err := s.PreviewRevert(ctx, exampleKey, store.UndoOptions{}, "p1")
+	would, err := s.Revert(ctx, exampleKey, store.UndoOptions{DryRun: true}, "p1")
 	check(err)
-	fmt.Println(len(would.Patches), "reverts would bring", len(would.Added), "events back")
+	fmt.Println(len(would.Records), "reverts would bring", len(would.Before.Diff(would.View).Added), "events back")
 	done, err := s.Revert(ctx, exampleKey, store.UndoOptions{On: would.Before}, "p1")
 	check(err)
 	fmt.Println(done.View.Len(), "events;", len(done.Records), "records")
 	// Output:
 	// 2 reverts would bring 2 events back
 	// 4 events; 2 records
-}
-
-// What a summary stands for can be asked for by its index.
-func ExampleStore_HistoryParts() {
-	ctx, s := context.Background(), exampleStore()
-	defer s.Close()
-	summary, err := patch.NewEvent(patch.Fields{ID: "s1", Content: map[string]any{"parts": []any{map[string]any{"text": "They met."}}}})
-	check(err)
-	done, err := s.ApplyPatch(ctx, exampleKey, store.PatchOptions{AsOfNow: true}, patch.NewSummarise(0, 2, summary))
-	check(err)
-	parts, err := s.HistoryParts(ctx, exampleKey, done.View)
-	check(err)
-	for _, e := range parts[0] {
-		fmt.Println(done.View.At(0).ID(), "stands for", e.Event.ID())
-	}
-	// Output:
-	// s1 stands for e1
-	// s1 stands for e2
 }
 
 // A model sees the summary, people see what it stands for.
@@ -464,9 +446,9 @@ func ExampleStore_CopyFrom() {
 		fmt.Println(done.Created, done.Added, done.Present)
 	}
 	// Values of users without a session are copied as well.
-	shared, err := to.CopyShared(ctx, from, store.CopyOptions{})
+	shared, _, err := to.CopyShared(ctx, from, store.CopyOptions{})
 	check(err)
-	fmt.Println(shared.Added, "shared values")
+	fmt.Println(shared, "shared values")
 	// Output:
 	// true 4 0
 	// false 0 4
@@ -576,14 +558,14 @@ func ExampleStore_Erase() {
 	plan, err := s.Erase(ctx, exampleKey, selection, dry)
 	check(err)
 	fmt.Println(len(plan.Sessions[0].Events), "event would go:", plan.Sessions[0].Events[0].ID)
-	check(s.Erase(ctx, exampleKey, selection, opts))
+	done, err := s.Erase(ctx, exampleKey, selection, opts)
+	check(err)
 	v, err := s.View(ctx, exampleKey)
 	check(err)
 	fmt.Println(v.At(2).Content())
-	receipts, err := s.Receipts(ctx, exampleKey)
-	check(err)
-	of, _ := receipts[0].Patch.Erasure()
-	fmt.Println(receipts[0].Patch.Author(), of.Reason, of.Seqs)
+	receipt := done.Sessions[0].Receipt.Patch
+	of, _ := receipt.Erasure()
+	fmt.Println(receipt.Author(), of.Reason, of.Seqs)
 	// Output:
 	// 1 event would go: e3
 	// {"parts":[{"text":"[erased]"}],"role":"user"}
@@ -610,24 +592,6 @@ func ExampleStore_EraseUser() {
 	// map[currency:<nil> turn:<nil>]
 }
 
-func ExampleErasureDigest() {
-	s := exampleStore()
-	defer s.Close()
-	ctx := context.Background()
-	var kept []patch.Record // an export from before, say
-	for r, err := range s.RawEvents(ctx, exampleKey, 3) {
-		check(err)
-		kept = append(kept, r)
-	}
-	done, err := s.Erase(ctx, exampleKey, store.EraseSelection{EventIDs: []string{"e3"}}, store.EraseOptions{})
-	check(err)
-	of, _ := done.Sessions[0].Receipt.Patch.Erasure()
-	digest, err := store.ErasureDigest(done.Salt, kept[0])
-	check(err)
-	fmt.Println(bytes.Equal(digest, of.Digest))
-	// Output: true
-}
-
 func ExampleStore_Retain() {
 	s := exampleStore()
 	defer s.Close()
@@ -637,7 +601,7 @@ func ExampleStore_Retain() {
 		fmt.Println(err)
 		return
 	}
-	for r, err := range s.Retain(context.Background(), policies, store.RetainOptions{DryRun: true}) {
+	for r, err := range s.Retain(context.Background(), policies, true) {
 		if err != nil {
 			fmt.Println(err)
 			return

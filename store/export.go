@@ -8,6 +8,7 @@ import (
 
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/patch/redact"
+	"github.com/patchlog-dev/patchlog/store/internal/erase"
 )
 
 // ExportOptions say what to export. The zero value means the whole log.
@@ -31,14 +32,12 @@ func (s *Store) Export(ctx context.Context, key Key, out io.Writer, opts ExportO
 		return fmt.Errorf("%w: the writer is nil", ErrInvalid)
 	}
 	buf := bufio.NewWriterSize(out, 64<<10)
-	enc := patch.NewEncoder(buf)
-	enc.Redacted = opts.Redact.Names()
 	record := func(r patch.Record) error {
 		r, err := opts.Redact.Record(r)
 		if err != nil {
 			return fmt.Errorf("session %s: redact record %d: %w", key, r.Seq, err)
 		}
-		return enc.Record(r)
+		return patch.WriteRecord(buf, r)
 	}
 	if opts.Visible {
 		session, err := s.Get(ctx, key)
@@ -46,7 +45,7 @@ func (s *Store) Export(ctx context.Context, key Key, out io.Writer, opts ExportO
 			return err
 		}
 		if opts.Redact != nil {
-			if err := enc.Header(nil); err != nil {
+			if err := patch.WriteHeader(buf, nil, opts.Redact.Names()...); err != nil {
 				return err
 			}
 		}
@@ -62,9 +61,6 @@ func (s *Store) Export(ctx context.Context, key Key, out io.Writer, opts ExportO
 		}
 		return buf.Flush()
 	}
-	if err := key.Validate(); err != nil {
-		return err
-	}
 	head, m, err := s.head(ctx, key)
 	if err != nil {
 		return err
@@ -73,17 +69,15 @@ func (s *Store) Export(ctx context.Context, key Key, out io.Writer, opts ExportO
 	if err != nil {
 		return fmt.Errorf("session %s: redact the initial state: %w", key, err)
 	}
-	if err := enc.Header(initial); err != nil {
+	if err := patch.WriteHeader(buf, initial, opts.Redact.Names()...); err != nil {
 		return err
 	}
-	for page, err := range s.pages(ctx, key, &head, 1, newest) {
+	for r, err := range s.records(ctx, key, head, 1, newest) {
+		if err == nil {
+			err = record(r)
+		}
 		if err != nil {
 			return err
-		}
-		for _, r := range page.records {
-			if err := record(r); err != nil {
-				return err
-			}
 		}
 	}
 	return buf.Flush()
@@ -91,9 +85,9 @@ func (s *Store) Export(ctx context.Context, key Key, out io.Writer, opts ExportO
 
 // addErased adds to what receipts say of the events of a log that one of them stands there.
 func addErased(by map[string]patch.Erasure, seq uint64, e *patch.Event) {
-	if id, ok := e.Erased(); ok {
+	if id, ok := e.ErasedBy(); ok {
 		of := by[id]
-		of.Seqs, of.Closed = append(of.Seqs, patch.Span{From: seq, To: seq}), seq
+		of.Seqs, of.ClosedAt = append(of.Seqs, patch.Span{From: seq, To: seq}), seq
 		by[id] = of
 	}
 }
@@ -103,13 +97,12 @@ func (s *Store) exportReceipts(ctx context.Context, key Key, write func(patch.Re
 	if len(erased) == 0 {
 		return nil
 	}
-	receipts, err := s.Receipts(ctx, key)
-	if err != nil {
-		return err
-	}
-	for _, r := range receipts {
+	for r, err := range s.RawEvents(ctx, key, 1) {
+		if err != nil {
+			return err
+		}
 		is, there := erased[r.ID()]
-		if !there {
+		if !there || !erase.IsReceipt(r) {
 			continue
 		}
 		was, _ := r.Patch.Erasure()

@@ -1,9 +1,12 @@
 package store
 
 import (
+	"context"
 	"testing"
 
 	"github.com/patchlog-dev/patchlog/internal/recordform"
+	"github.com/patchlog-dev/patchlog/patch"
+	"github.com/patchlog-dev/patchlog/store/internal/erase"
 )
 
 // Handles returns how many sessions are in use or cached.
@@ -13,8 +16,28 @@ func Handles(s *Store) int {
 	return len(s.cache.handles)
 }
 
+// Watched returns how many sessions are watched.
+func Watched(s *Store) int {
+	s.changes.mu.Lock()
+	defer s.changes.mu.Unlock()
+	return len(s.changes.news)
+}
+
 // Uncompressed has stores write records as they are until the test ends.
 func Uncompressed(t testing.TB) {
 	compressRecord = func(form []byte) []byte { return form }
 	t.Cleanup(func() { compressRecord = recordform.Compress })
+}
+
+// Receipts returns the receipts of erasures in a session's log, in its order.
+func (s *Store) Receipts(ctx context.Context, key Key) (receipts []patch.Record, err error) {
+	for r, err := range s.RawEvents(ctx, key, 1) {
+		if err != nil {
+			return nil, err
+		}
+		if erase.IsReceipt(r) {
+			receipts = append(receipts, r)
+		}
+	}
+	return receipts, nil
 }

@@ -12,14 +12,8 @@ import (
 	"github.com/patchlog-dev/patchlog/store/internal/erase"
 )
 
-// ForkOptions say what to fork. The zero value means the whole log.
-type ForkOptions struct {
-	// At, if not nil, is the seq of the last record that the new session has; 0 gives an
-	// empty log.
-	At *uint64
-}
-
-// Fork creates a session with the initial state and the first records of another one.
+// Fork creates a session with the initial state and the first records of another one: those up to the seq at, or all
+// if at is nil; 0 gives an empty log.
 // From there on the two go their own ways: neither shows what is logged in the other, and
 // deleting one leaves the other whole. Records keep their seqs, ids and times, patches
 // that were skipped included, so that what patches hid can be taken back in either.
@@ -38,10 +32,7 @@ type ForkOptions struct {
 // It fails with [ErrNotFound] if there is no such session or record, or the session is
 // deleted meanwhile, and with [ErrExists] if the new one is there. After
 // [ErrOutcomeUnknown], looking for the new session tells.
-func (s *Store) Fork(ctx context.Context, key, newKey Key, opts ForkOptions) (Session, error) {
-	if err := key.Validate(); err != nil {
-		return Session{}, err
-	}
+func (s *Store) Fork(ctx context.Context, key, newKey Key, at *uint64) (Session, error) {
 	if err := newKey.Validate(); err != nil {
 		return Session{}, err
 	}
@@ -53,7 +44,7 @@ func (s *Store) Fork(ctx context.Context, key, newKey Key, opts ForkOptions) (Se
 		if err != nil {
 			return Session{}, err
 		}
-		fork, err := s.fork(ctx, key, head, m, newKey, opts)
+		fork, err := s.fork(ctx, key, head, m, newKey, at)
 		if errors.Is(err, errOtherLog) { // records that were copied are lost
 			continue
 		}
@@ -72,10 +63,10 @@ func (s *Store) Fork(ctx context.Context, key, newKey Key, opts ForkOptions) (Se
 var errErasing = errors.New("an erase of the session is under way")
 
 // fork makes a fork of a session that was found with the given head.
-func (s *Store) fork(ctx context.Context, key Key, head backend.Head, m meta, newKey Key, opts ForkOptions) (Session, error) {
+func (s *Store) fork(ctx context.Context, key Key, head backend.Head, m meta, newKey Key, at *uint64) (Session, error) {
 	last := newest
-	if opts.At != nil {
-		if last = *opts.At; last > head.Last {
+	if at != nil {
+		if last = *at; last > head.Last {
 			return Session{}, fmt.Errorf("session %s: record %d: %w: the log's last record is %d", key, last, ErrNotFound, head.Last)
 		}
 	}
@@ -86,12 +77,12 @@ func (s *Store) fork(ctx context.Context, key Key, head backend.Head, m meta, ne
 	defer s.cache.release(h)
 	// What is copied is nowhere to be seen before the last commit, which alone needs the
 	// session's lock.
-	c, err := s.newSession(ctx, h, m.initial, s.opts.Now())
+	c, err := s.newSession(ctx, h, meta{s.opts.Now().UTC(), m.initial})
 	if err != nil {
 		return Session{}, err
 	}
-	defer c.staged.drop(ctx) // after the commit it does nothing
-	if err := c.copy(key, &head, last); err != nil {
+	defer c.drop() // after the commit it does nothing
+	if err := c.copy(key, head, last); err != nil {
 		return Session{}, err
 	}
 	if err := c.noneOpen(key, head); err != nil {
@@ -101,11 +92,11 @@ func (s *Store) fork(ctx context.Context, key Key, head backend.Head, m meta, ne
 		return Session{}, err
 	}
 	// The shared scopes are read first: after the commit nothing must fail.
-	out, err := s.session(ctx, newKey, c.view)
+	scopes, err := s.scopes(ctx, newKey)
 	if err != nil {
 		return Session{}, err
 	}
-	return out, c.commitFork(key, head)
+	return Session{Key: newKey, View: c.view, shared: scopes}, c.commitFork(key, head)
 }
 
 // commitFork commits a fork, unless an erase of its origin has begun since this had the given head. With the
@@ -125,16 +116,10 @@ func (c *creating) commitFork(from Key, head backend.Head) error {
 	}
 	var moved error // of a commit that was refused, since the origin has moved on or for another reason
 	for {
-		if err := s.absent(c.ctx, h.key); err != nil {
-			return err
-		}
-		now, err := backend.HeadOf(c.ctx, s.backend, from.name())
-		if err == nil && now.Creation != head.Creation {
-			err = backend.ErrNotFound
-		}
+		now, err := s.headOf(c.ctx, from, head.Creation)
 		switch {
 		case err != nil:
-			return fromBackend(from, err)
+			return err
 		case now.Edition != head.Edition:
 			return errErasing
 		case moved != nil && now.Token == c.while.Token:
@@ -160,7 +145,7 @@ func (c *creating) noneOpen(from Key, head backend.Head) error {
 	if err != nil && !errors.Is(err, ErrCorrupt) { // no erase reaches what is damaged behind these records
 		return err
 	}
-	if slices.ContainsFunc(append(receipts, c.erased.Receipts...), func(r erase.Receipt) bool { return r.Of.Closed == 0 }) {
+	if slices.ContainsFunc(append(receipts, c.erased.Receipts...), func(r erase.Receipt) bool { return r.Of.ClosedAt == 0 }) {
 		return errErasing
 	}
 	return nil
@@ -173,14 +158,12 @@ func (s *Store) receiptsBetween(ctx context.Context, key Key, head backend.Head,
 	if c := h.newest.Load(); after == last || c != nil && c.view.Creation() == head.Creation && c.view.Seq() >= last && c.view.PatchSeq() <= after {
 		return nil, nil
 	}
-	for page, err := range s.pages(ctx, key, &head, after+1, last) {
+	for r, err := range s.records(ctx, key, head, after+1, last) {
 		if err != nil {
 			return receipts, err
 		}
-		for _, r := range page.records {
-			if erase.IsReceipt(r) {
-				receipts = append(receipts, erase.ReceiptOf(r))
-			}
+		if erase.IsReceipt(r) {
+			receipts = append(receipts, erase.ReceiptOf(r))
 		}
 	}
 	return receipts, nil
@@ -200,7 +183,7 @@ func (s *Store) absent(ctx context.Context, key Key) error {
 
 // copy takes the records of another log, up to the one with the given seq, or all if that is
 // [newest].
-func (c *creating) copy(from Key, head *backend.Head, last uint64) error {
+func (c *creating) copy(from Key, head backend.Head, last uint64) error {
 	for page, err := range c.store.pages(c.ctx, from, head, 1, last) {
 		if err != nil {
 			return err
@@ -209,7 +192,7 @@ func (c *creating) copy(from Key, head *backend.Head, last uint64) error {
 			return err
 		}
 		for i, r := range page.records {
-			c.put(r, page.data[i])
+			c.put(r, page.raw[i].Data)
 			c.erased.Record(r)
 		}
 		if c.view.Seq() == min(last, head.Last) {
@@ -246,7 +229,7 @@ func (c *creating) receipts(from Key, head backend.Head) error {
 		if r.Patch == nil {
 			continue
 		}
-		own, ok := r.Patch.UpTo(last)
+		own, ok := r.Patch.ErasureUpTo(last)
 		if !ok {
 			continue
 		}

@@ -19,29 +19,24 @@ func compress(records []backend.Record) {
 	each(len(records), func(i int) { records[i].Data = compressRecord(records[i].Data) })
 }
 
-// onePage returns as many of the records, at least one, as are a page when they are
-// decompressed.
-func onePage(raw []backend.Record) []backend.Record {
+// decodePage decodes the records that should have the given seqs: at least one, and as many as fill a page when they are
+// decompressed. If one is damaged, it returns the error with the records before it, and page.raw ends with the damaged one.
+func decodePage(key Key, raw []backend.Record, seqs []uint64) (page, error) {
 	size := 0
 	for i, r := range raw {
 		if size += recordform.PlainSize(r.Data); size > pageBytes && i > 0 {
-			return raw[:i]
+			raw = raw[:i]
+			break
 		}
 	}
-	return raw
-}
-
-// decodeAll decodes records; seq says where in the log each one should stand. Each has a record
-// or an error.
-func decodeAll(key Key, raw []backend.Record, seq func(i int) uint64) ([]patch.Record, []error) {
 	records, errs := make([]patch.Record, len(raw)), make([]error, len(raw))
-	each(len(raw), func(i int) { records[i], errs[i] = decode(key, seq(i), raw[i]) })
-	return records, errs
-}
-
-// from says that records stand one behind the other.
-func from(first uint64) func(i int) uint64 {
-	return func(i int) uint64 { return first + uint64(i) }
+	each(len(raw), func(i int) { records[i], errs[i] = decode(key, seqs[i], raw[i]) })
+	for i, err := range errs {
+		if err != nil {
+			return page{records[:i], raw[:i+1]}, err
+		}
+	}
+	return page{records, raw}, nil
 }
 
 func decode(key Key, seq uint64, raw backend.Record) (patch.Record, error) {

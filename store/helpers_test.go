@@ -2,16 +2,21 @@ package store_test
 
 import (
 	"context"
+	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
+
+	bbolt "go.etcd.io/bbolt"
 
 	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/internal/testlog"
@@ -80,9 +85,7 @@ func openBolt(t *testing.T) (backend.Backend, string) {
 func openBoltAt(t *testing.T, path string) backend.Backend {
 	t.Helper()
 	// Durability has tests of its own.
-	b, err := bolt.Open(path, bolt.Options{NoSync: true})
-	testlog.NoError(t, err)
-	return b
+	return testlog.Must(bolt.Open(path, bolt.Options{NoSync: true}))(t)
 }
 
 // unclosed is a backend in memory that outlives its store.
@@ -119,6 +122,17 @@ func (e *env) reopenOn(wrap func(engine backend.Backend) backend.Backend) {
 	}
 	e.backend.Backend = wrap(e.engine)
 	e.open()
+}
+
+// hook puts a backend with hooks between the store and the engine.
+func (e *env) hook() *hooked {
+	e.Helper()
+	h := &hooked{}
+	e.reopenOn(func(engine backend.Backend) backend.Backend {
+		h.Backend = engine
+		return h
+	})
+	return h
 }
 
 // dump returns all that the backend holds, ids of records apart.
@@ -163,9 +177,7 @@ func (e *env) skipped(v fold.View) []patch.Skip {
 	if v.SkippedCount() == 0 {
 		return nil
 	}
-	out, err := v.Skipped()
-	e.no(err)
-	return out
+	return testlog.Must(v.Skipped())(e)
 }
 
 // withoutCreation leaves out what differs between two sessions with the same log.
@@ -191,27 +203,24 @@ func must(t testlog.Failer) func(result any, err error) {
 	}
 }
 
+// errOf is the error of a call whose other result is of no interest.
+func errOf(_ any, err error) error { return err }
+
 // newStore opens a store on a backend.
 func newStore(t testlog.Failer, b backend.Backend, opts store.Options) *store.Store {
 	t.Helper()
-	s, err := store.New(b, opts)
-	testlog.NoError(t, err)
-	return s
+	return testlog.Must(store.New(b, opts))(t)
 }
 
 // openStore opens a file.
 func openStore(t testlog.Failer, path string, opts store.Options) *store.Store {
 	t.Helper()
-	s, err := store.Open(path, opts)
-	testlog.NoError(t, err)
-	return s
+	return testlog.Must(store.Open(path, opts))(t)
 }
 
 func sessionOf(t testlog.Failer, s *store.Store, key store.Key) store.Session {
 	t.Helper()
-	session, err := s.Get(ctx, key)
-	testlog.NoError(t, err)
-	return session
+	return testlog.Must(s.Get(ctx, key))(t)
 }
 
 func viewOf(t testlog.Failer, s *store.Store, key store.Key) fold.View {
@@ -221,16 +230,12 @@ func viewOf(t testlog.Failer, s *store.Store, key store.Key) fold.View {
 
 func infoOf(t testlog.Failer, s *store.Store, key store.Key) store.Info {
 	t.Helper()
-	info, err := s.Info(ctx, key)
-	testlog.NoError(t, err)
-	return info
+	return testlog.Must(s.Info(ctx, key))(t)
 }
 
 func readFile(t testlog.Failer, path string) []byte {
 	t.Helper()
-	data, err := os.ReadFile(path)
-	testlog.NoError(t, err)
-	return data
+	return testlog.Must(os.ReadFile(path))(t)
 }
 
 func (e *env) no(err error) {
@@ -275,43 +280,37 @@ func as[T error](e *env, err error) T {
 
 func (e *env) create(state map[string]any) {
 	e.Helper()
-	_, err := e.store.Create(ctx, key, state)
-	e.no(err)
+	e.must(e.store.Create(ctx, key, state))
 }
 
 func (e *env) append(events ...*patch.Event) store.Committed {
 	e.Helper()
-	c, err := e.store.AppendEvents(ctx, key, store.AppendOptions{}, events...)
-	e.no(err)
-	return c
+	return testlog.Must(e.store.AppendEvents(ctx, key, store.AppendOptions{}, events...))(e)
+}
+
+// try appends events and returns the error.
+func (e *env) try(events ...*patch.Event) error {
+	return errOf(e.store.AppendEvents(ctx, key, store.AppendOptions{}, events...))
 }
 
 func (e *env) apply(patches ...*patch.PatchEvent) store.Committed {
 	e.Helper()
-	c, err := e.store.ApplyPatch(ctx, key, store.PatchOptions{On: e.view()}, patches...)
-	e.no(err)
-	return c
+	return testlog.Must(e.store.ApplyPatch(ctx, key, store.PatchOptions{On: e.view()}, patches...))(e)
 }
 
 func (e *env) importText(name, text string) store.Imported {
 	e.Helper()
-	imported, err := e.store.Import(ctx, key, strings.NewReader(text), store.ImportOptions{Name: name})
-	e.no(err)
-	return imported
+	return testlog.Must(e.importInto(key, text, store.ImportOptions{Name: name}))(e)
 }
 
 func (e *env) export() string {
 	e.Helper()
-	var b strings.Builder
-	e.no(e.store.Export(ctx, key, &b, store.ExportOptions{}))
-	return b.String()
+	return exportOf(e, e.store, key, store.ExportOptions{})
 }
 
 func (e *env) get() store.Session {
 	e.Helper()
-	s, err := e.store.Get(ctx, key)
-	e.no(err)
-	return s
+	return sessionOf(e, e.store, key)
 }
 
 func (e *env) view() fold.View {
@@ -321,20 +320,13 @@ func (e *env) view() fold.View {
 
 func (e *env) records(key store.Key) []patch.Record {
 	e.Helper()
-	var out []patch.Record
-	for r, err := range e.store.RawEvents(ctx, key, 1) {
-		e.no(err)
-		out = append(out, r)
-	}
-	return out
+	return recordsOf(e, e.store, key)
 }
 
 // state returns the session's whole state as JSON.
 func (e *env) state() string {
 	e.Helper()
-	text, err := json.Marshal(e.get().Values())
-	e.no(err)
-	return string(text)
+	return string(testlog.Must(json.Marshal(e.get().Values()))(e))
 }
 
 // event makes an event from JSON.
@@ -383,23 +375,258 @@ func callEvent(id, inv, role, kind, what string, callIDs []string) *patch.Event 
 	return event(`{"id":%q,"invocationId":%q,"author":"agent","content":{"role":%q,"parts":[%s]}}`, id, inv, role, strings.Join(parts, ","))
 }
 
-// onRead is a backend with another Read, which may call the backend's.
-type onRead struct {
-	backend.Backend
-	read func(ctx context.Context, next func() ([]backend.Record, error)) ([]backend.Record, error)
-}
-
-func (b *onRead) Read(ctx context.Context, session, creation string, seqs []uint64, maxBytes int) ([]backend.Record, error) {
-	return b.read(ctx, func() ([]backend.Record, error) { return b.Backend.Read(ctx, session, creation, seqs, maxBytes) })
-}
-
-// beforeRead returns a backend that does something before the first Read.
-func beforeRead(b backend.Backend, do func()) *onRead {
+// beforeFirst returns a hook that does something before the first such call.
+func beforeFirst(call string, do func()) func(ctx context.Context, call string) (backend.Backend, error) {
 	var begun atomic.Bool
-	return &onRead{b, func(_ context.Context, next func() ([]backend.Record, error)) ([]backend.Record, error) {
-		if begun.CompareAndSwap(false, true) {
+	return func(_ context.Context, c string) (backend.Backend, error) {
+		if c == call && begun.CompareAndSwap(false, true) {
 			do()
 		}
-		return next()
-	}}
+		return nil, nil
+	}
+}
+
+// hooked is a backend that notes its calls, by name, and calls what a test has set around them.
+type hooked struct {
+	backend.Backend
+	serve    func(ctx context.Context, call string) (backend.Backend, error) // says what answers a call; nil is the backend in it
+	fetched  func(q backend.Query, news *backend.Fetched)                    // before a Fetch's answer arrives
+	read     func([]backend.Record) []backend.Record                         // before a Read's does
+	found    func(ids []string, seqs []uint64)                               // before a Lookup's does
+	put      func()                                                          // after a PutSnapshot
+	appended func(ctx context.Context, n int, next func(ctx context.Context) error) error
+	most     int // records that a Read gives; 0 for no limit
+
+	mu      sync.Mutex
+	calls   []string
+	looks   []time.Time
+	appends int
+}
+
+// through makes a call of the backend, unless the hooks refuse it.
+func through[T any](ctx context.Context, h *hooked, call string, do func(b backend.Backend) (T, error)) (out T, err error) {
+	h.mu.Lock()
+	h.calls = append(h.calls, call)
+	if call == "Fetch" {
+		h.looks = append(h.looks, time.Now())
+	}
+	b, serve := h.Backend, h.serve
+	h.mu.Unlock()
+	if serve != nil {
+		other, err := serve(ctx, call)
+		if err != nil {
+			return out, err
+		}
+		if other != nil {
+			b = other
+		}
+	}
+	return do(b)
+}
+
+// only is what makes a call that gives an error alone.
+func only(do func(b backend.Backend) error) func(b backend.Backend) (struct{}, error) {
+	return func(b backend.Backend) (struct{}, error) { return struct{}{}, do(b) }
+}
+
+// took returns the calls since the last time.
+func (h *hooked) took() string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	calls := strings.Join(h.calls, " ")
+	h.calls = nil
+	return calls
+}
+
+// set has serve called from now on.
+func (h *hooked) set(serve func(ctx context.Context, call string) (backend.Backend, error)) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.serve = serve
+}
+
+// times returns how long before each Fetch the last one was, of those since the last call.
+func (h *hooked) times() (apart []time.Duration) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for i := range h.looks[min(1, len(h.looks)):] {
+		apart = append(apart, h.looks[i+1].Sub(h.looks[i]))
+	}
+	h.looks = nil
+	return apart
+}
+
+// late has take called in the place of the next Append, whose outcome is then unknown: the network
+// broke, and the server may get it yet.
+func (h *hooked) late(take func(do func() error)) {
+	h.appended = func(_ context.Context, _ int, next func(ctx context.Context) error) error {
+		h.appended = nil
+		take(func() error { return next(context.Background()) })
+		return &backend.UnknownError{Cause: errors.New("connection reset")}
+	}
+}
+
+func (h *hooked) Append(ctx context.Context, session string, batch backend.Batch) error {
+	return errOf(through(ctx, h, "Append", only(func(b backend.Backend) error {
+		next := func(ctx context.Context) error { return b.Append(ctx, session, batch) }
+		if h.appended == nil {
+			return next(ctx)
+		}
+		h.mu.Lock()
+		h.appends++
+		n := h.appends
+		h.mu.Unlock()
+		return h.appended(ctx, n, next)
+	})))
+}
+
+func (h *hooked) Fetch(ctx context.Context, q backend.Query) (backend.Fetched, error) {
+	return through(ctx, h, "Fetch", func(b backend.Backend) (backend.Fetched, error) {
+		news, err := b.Fetch(ctx, q)
+		if h.fetched != nil {
+			h.fetched(q, &news)
+		}
+		return news, err
+	})
+}
+
+func (h *hooked) Read(ctx context.Context, session, creation string, seqs []uint64, maxBytes int) ([]backend.Record, error) {
+	return through(ctx, h, "Read", func(b backend.Backend) ([]backend.Record, error) {
+		if h.most > 0 {
+			seqs = seqs[:min(len(seqs), h.most)]
+		}
+		records, err := b.Read(ctx, session, creation, seqs, maxBytes)
+		if h.read != nil {
+			records = h.read(records)
+		}
+		return records, err
+	})
+}
+
+func (h *hooked) Lookup(ctx context.Context, session, creation string, ids []string) ([]uint64, error) {
+	return through(ctx, h, "Lookup", func(b backend.Backend) ([]uint64, error) {
+		seqs, err := b.Lookup(ctx, session, creation, ids)
+		if h.found != nil && err == nil {
+			h.found(ids, seqs)
+		}
+		return seqs, err
+	})
+}
+
+func (h *hooked) Snapshot(ctx context.Context, session, creation string) (backend.Snapshot, error) {
+	return through(ctx, h, "Snapshot", func(b backend.Backend) (backend.Snapshot, error) { return b.Snapshot(ctx, session, creation) })
+}
+
+func (h *hooked) PutSnapshot(ctx context.Context, session, creation string, kept backend.Snapshot) error {
+	return errOf(through(ctx, h, "PutSnapshot", only(func(b backend.Backend) error {
+		err := b.PutSnapshot(ctx, session, creation, kept)
+		if h.put != nil {
+			h.put()
+		}
+		return err
+	})))
+}
+
+func (h *hooked) Delete(ctx context.Context, session, creation string, seen *backend.Head) error {
+	return errOf(through(ctx, h, "Delete", only(func(b backend.Backend) error { return b.Delete(ctx, session, creation, seen) })))
+}
+
+// checkAll checks that each session folds to what the store shows of it, and that the
+// index of ids holds those of its records and no others.
+func (e *env) checkAll() {
+	e.Helper()
+	if e.Failed() {
+		return
+	}
+	shown := map[store.Key]string{}
+	for info, err := range e.store.List(ctx, store.ListOptions{}) {
+		if errors.Is(err, store.ErrClosed) {
+			break
+		}
+		e.no(err)
+		session := sessionOf(e, e.store, info.Key)
+		shown[info.Key] = e.viewText(session.View)
+	}
+	e.reopen()
+	e.same("problems", fmt.Sprint(e.verify(store.VerifyOptions{})), "[]")
+	ids := 0
+	for info, err := range e.store.List(ctx, store.ListOptions{}) {
+		e.no(err)
+		session := sessionOf(e, e.store, info.Key)
+		if before, ok := shown[info.Key]; ok {
+			e.same("view of "+info.Key.String()+" read anew", e.viewText(session.View), before)
+		}
+		ids += e.checkSession(info, session.View)
+	}
+	e.no(e.store.Close())
+	if e.path == "" {
+		return
+	}
+	b := openBoltAt(e.T, e.path)
+	testlog.WantNil(e, b.(*bolt.Backend).Check(ctx))
+	e.no(b.Close())
+	testlog.Equal(e, "ids that the index holds", countIDs(e.T, e.path), ids)
+}
+
+// checkSession returns the number of ids that the session's records take.
+func (e *env) checkSession(info store.Info, v fold.View) int {
+	e.Helper()
+	records := e.records(info.Key)
+	if n := uint64(len(records)); n != info.Seq || n != v.Seq() {
+		e.Errorf("session %s: %d records, but the listing says %d and the view %d", info.Key, n, info.Seq, v.Seq())
+	}
+	e.same("view of "+info.Key.String(), e.viewText(v), e.viewText(e.refoldOf(info, records)))
+	taken := map[string]bool{}
+	for _, r := range records {
+		for id := range r.IDs() {
+			taken[id] = true
+		}
+		if r.Patch != nil && r.Patch.Group() != "" {
+			taken[strings.Repeat("\x00", patch.MaxIDBytes+1)+r.Patch.Group()] = true
+		}
+	}
+	return len(taken)
+}
+
+// refold folds the session's log from its first record.
+func (e *env) refold(records []patch.Record) fold.View {
+	e.Helper()
+	return e.refoldOf(infoOf(e, e.store, key), records)
+}
+
+func (e *env) refoldOf(info store.Info, records []patch.Record) fold.View {
+	e.Helper()
+	start := testlog.Must(e.store.ViewAt(ctx, info.Key, 0))(e)
+	return testlog.Must(fold.New(info.Creation, maps.Collect(start.Values())).Apply(records...))(e)
+}
+
+// nameOf returns the backend's name of a session.
+func (e *env) nameOf(info store.Info) string {
+	e.Helper()
+	listed, err := e.backend.List(ctx, "", "", 1<<20)
+	e.no(err)
+	for _, l := range listed {
+		if l.Creation == info.Creation {
+			return l.Session
+		}
+	}
+	e.Fatalf("session %s is not in the backend", info.Key)
+	return ""
+}
+
+func countIDs(t *testing.T, path string) (n int) {
+	t.Helper()
+	db, err := bbolt.Open(path, 0, &bbolt.Options{ReadOnly: true})
+	testlog.NoError(t, err)
+	defer db.Close()
+	err = db.View(func(tx *bbolt.Tx) error {
+		return tx.Bucket([]byte("records")).ForEach(func(k, row []byte) error {
+			if binary.BigEndian.Uint64(k[8:]) > 0 { // their number stands before the last checksum
+				n += int(binary.BigEndian.Uint32(row[len(row)-8:]))
+			}
+			return nil
+		})
+	})
+	testlog.NoError(t, err)
+	return n
 }

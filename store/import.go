@@ -1,10 +1,12 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 
 	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/internal/adkjson"
@@ -20,24 +22,9 @@ type ImportOptions struct {
 	// Name is what errors call the input; "" means "input".
 	Name string
 
-	// MaxBytes is how long the input may be; 0 means 256 MiB. What is read is kept in
-	// memory.
+	// MaxBytes is how long the input may be; 0 means 256 MiB. An import takes at most 8 times the bytes of its
+	// input, and 32 MiB: it refuses input whose records would take more, such as long runs of very short ones.
 	MaxBytes int64
-
-	// MaxRecords is how many records the input may have. 0 means as many as take no more memory than
-	// the input warrants: an import takes at most 8 times the bytes of its input, and 32 MiB. A
-	// record takes about 700 bytes beside what it says, so that input of long runs of very short
-	// records is refused.
-	MaxRecords int
-
-	// State is the initial state of a session that the import creates, and must be that
-	// of one that is there; its app: and user: keys are left alone unless WriteShared is
-	// set. nil means that of the file's header, if it has one.
-	State map[string]any
-
-	// WriteShared lets the import write the shared scopes, as appending would. Without
-	// it, they stay as they are, since they may have moved on since the file was made.
-	WriteShared bool
 
 	// Progress, if not nil, is called now and then with the number of lines read.
 	Progress func(lines int)
@@ -82,7 +69,7 @@ func importWeight(r patch.Record) int64 {
 
 var emptyFootprint = new(patch.Event).Footprint()
 
-// Imported says what an import did.
+// Imported says what an import or a copy did, or would do.
 type Imported struct {
 	Committed
 	Created bool // the session was not there before
@@ -94,11 +81,11 @@ const progressEvery = 256
 
 // maxLine is how long the line of a record may be: longer than its byte form, since
 // field names and escapes are spelled out.
-func maxLine(maxRecord int) int { return 2*maxRecord + 64<<10 }
+const maxLine = 2*patch.MaxRecordBytes + 64<<10
 
 // Import reads a file of the text form into a session, which it
-// creates if it is not there: all of it, or nothing. Importing the same file again adds
-// nothing. Others read and write the session while the input is read.
+// creates if it is not there, with the initial state in the file's header: all of it, or nothing. The scopes that
+// sessions share stay as they are. Importing the same file again adds nothing. Others read and write the session while the input is read.
 //
 // If the file has a patch in it, the log that is there must be a prefix of the file, or
 // hold all of it at its start; else events that are not there are appended. Whether a
@@ -110,10 +97,10 @@ func maxLine(maxRecord int) int { return 2*maxRecord + 64<<10 }
 // created is put together in steps, and others write in between; it is there with the
 // last one, as a whole.
 func (s *Store) Import(ctx context.Context, key Key, r io.Reader, opts ImportOptions) (Imported, error) {
-	if err := key.Validate(); err != nil {
+	if err := key.Validate(); err != nil { // before reading
 		return Imported{}, err
 	}
-	t, err := readText(ctx, r, opts, s.opts.MaxRecordBytes)
+	t, err := ReadText(ctx, r, opts)
 	if err != nil {
 		return Imported{}, err
 	}
@@ -125,124 +112,91 @@ func (s *Store) ImportText(ctx context.Context, key Key, t *Text) (Imported, err
 	if t == nil {
 		return Imported{}, fmt.Errorf("%w: the text is nil", ErrInvalid)
 	}
-	if err := key.Validate(); err != nil {
-		return Imported{}, err
-	}
+	p := &incoming{name: t.opts.Name, meta: meta{initial: ownState(t.initial)}, begins: t.header, records: t.records, add: t.add}
+	imported, err := s.bring(ctx, key, p, false)
+	return imported, t.atDuplicate(err)
+}
+
+// incoming is a plan to bring a log from elsewhere.
+type incoming struct {
+	name    string // what errors call it
+	meta    meta   // of a session that is created for the log; the zero time is the call's
+	begins  bool   // whether a session that is there must begin with the same state
+	records []patch.Record
+	add     func(d *draft) error
+	added   int // how many records the newest draft adds
+}
+
+func (p *incoming) offers() []patch.Record { return p.records }
+
+func (p *incoming) draft(d *draft) error {
+	err := p.add(d)
+	p.added = len(d.missing)
+	return err
+}
+
+// bring brings a log to a session, which it creates if it is not there. A dry run only drafts that.
+func (s *Store) bring(ctx context.Context, key Key, p *incoming, dry bool) (Imported, error) {
 	for gone := ""; ; {
 		head, m, err := s.head(ctx, key)
 		switch {
 		case errors.Is(err, ErrNotFound):
-			imported, err := s.importNew(ctx, key, t)
+			imported, err := s.bringNew(ctx, key, p, dry)
 			if errors.Is(err, ErrExists) { // it was created meanwhile
 				continue
 			}
 			return imported, err
-		case err == nil:
-			err = t.fits(key, m)
+		case err == nil && p.begins && !maps.EqualFunc(m.initial, p.meta.initial, patch.Value.Equal):
+			err = fmt.Errorf("session %s: %w: %s begins with another initial state", key, ErrConflict, p.name)
 		}
 		if err != nil {
 			return Imported{}, err
 		}
-		imported, err := s.importInto(ctx, key, head.Creation, t)
-		if errors.Is(err, ErrNotFound) && head.Creation != gone { // it was deleted meanwhile
+		done, err := s.commitOrDraft(ctx, key, head.Creation, p, dry)
+		switch {
+		case errors.Is(err, ErrNotFound) && head.Creation != gone: // it was deleted meanwhile
 			gone = head.Creation
 			continue
+		case err != nil:
+			return Imported{Committed: done}, err
 		}
-		return imported, err
+		return Imported{done, false, p.added, len(done.Records) - p.added}, nil
 	}
 }
 
-// importInto imports into a session that is there.
-func (s *Store) importInto(ctx context.Context, key Key, creation string, t *Text) (Imported, error) {
-	p := &importing{Text: t}
-	done, err := s.commit(ctx, key, creation, p)
+func (s *Store) bringNew(ctx context.Context, key Key, p *incoming, dry bool) (Imported, error) {
+	m := p.meta
+	if m.created.IsZero() {
+		m.created = s.opts.Now().UTC()
+	}
+	c, err := s.create(ctx, key, m, nil, p, dry)
 	switch {
-	case errors.Is(err, ErrOutcomeUnknown):
-		return Imported{Committed: done}, err
-	case err != nil:
-		return Imported{}, t.atDuplicate(err)
-	}
-	return Imported{done, false, p.added, len(done.Records) - p.added}, nil
-}
-
-// importing is the plan to import a text into a session that is there.
-type importing struct {
-	*Text
-	added int // how many records it adds
-}
-
-func (p *importing) offers() []patch.Record { return p.records }
-
-func (p *importing) draft(d *draft) error {
-	match := d.match
-	if p.hasPatch {
-		match = func() error { return d.matchPrefix(p.differs) }
-	}
-	if err := match(); err != nil {
-		return err
-	}
-	p.added = len(d.missing)
-	return p.add(d, func() error { return nil })
-}
-
-func (p *importing) differs(i int) error {
-	return p.at(i, fmt.Errorf("%w: the file has a patch in it, and its record %d is not the one that is there", ErrConflict, i+1))
-}
-
-// importNew imports into a session that it creates. The session's lock is held for the
-// last commit alone.
-func (s *Store) importNew(ctx context.Context, key Key, t *Text) (Imported, error) {
-	own, shared, err := splitState(t.state())
-	if err != nil {
-		return Imported{}, err
-	}
-	h := s.cache.acquire(key)
-	defer s.cache.release(h)
-	c, err := s.newSession(ctx, h, own, s.opts.Now())
-	if err == nil {
-		err = c.share(shared)
-	}
-	if err == nil {
-		_, err = c.offer(t.records, s.complete(t.records))
-	}
-	if err != nil {
-		return Imported{}, t.atDuplicate(fmt.Errorf("session %s: %w", key, err))
-	}
-	for i := range c.records {
-		c.missing = append(c.missing, i)
-	}
-	defer c.staged.drop(ctx) // after the commit it does nothing
-	if err := t.add(&c.draft, c.stage); err != nil {
-		return Imported{}, err
-	}
-	if err := h.lock(ctx); err != nil {
-		return Imported{}, err
-	}
-	defer h.unlock()
-	switch err := c.commit(); {
 	case errors.Is(err, ErrOutcomeUnknown):
 		return Imported{Committed: Committed{Records: c.records}}, err
 	case err != nil:
 		return Imported{}, err
 	}
-	return Imported{Committed{c.records, c.view}, true, len(c.records), 0}, nil
+	return Imported{Committed{Records: c.records, View: c.view}, true, len(c.records), 0}, nil
 }
 
-// add adds the records that are missing to a draft, and calls step after each.
-func (t *Text) add(d *draft, step func() error) error {
+// add adds what a draft's log lacks of the text.
+func (t *Text) add(d *draft) error {
+	match := d.match
+	if t.hasPatch {
+		match = func() error { return d.matchPrefix(t.differs) }
+	}
+	if err := match(); err != nil {
+		return err
+	}
 	for _, i := range d.missing {
 		if err := d.ctx.Err(); err != nil {
 			return err
 		}
-		var need *fold.NeedError
 		switch err := d.addUnjudged(i); {
-		case errors.As(err, &need):
+		case errors.As(err, new(*fold.MissingRecordsError)):
 			return err
 		case err != nil:
 			return t.at(i, err)
-		}
-		if err := step(); err != nil {
-			return err
 		}
 	}
 	for i, rec := range d.records {
@@ -250,10 +204,12 @@ func (t *Text) add(d *draft, step func() error) error {
 			return t.at(i, fmt.Errorf("%w: its seq is %d, but its place in session %s is %d", ErrInvalid, want, d.handle.key, rec.Seq))
 		}
 	}
-	if !t.opts.WriteShared {
-		d.shared = nil
-	}
+	d.shared = nil // the scopes may have moved on since the file was made
 	return t.receipts(d)
+}
+
+func (t *Text) differs(i int) error {
+	return t.at(i, fmt.Errorf("%w: the file has a patch in it, and its record %d is not the one that is there", ErrConflict, i+1))
 }
 
 // receipts refuses what says that it was erased where no receipt says so, and a receipt by which what
@@ -300,29 +256,18 @@ type Text struct {
 // none needs to be open, and locked, while it waits for its input. Errors match
 // [ErrInvalid] or [ErrTooLarge], naming file and line.
 func ReadText(ctx context.Context, r io.Reader, opts ImportOptions) (*Text, error) {
-	return readText(ctx, r, opts, patch.MaxRecordBytes)
-}
-
-func readText(ctx context.Context, r io.Reader, opts ImportOptions, maxRecord int) (*Text, error) {
 	if r == nil {
 		return nil, fmt.Errorf("%w: the reader is nil", ErrInvalid)
 	}
 	if opts.MaxBytes < 0 {
 		return nil, &patch.FieldError{Field: "ImportOptions.MaxBytes", Problem: fmt.Sprintf("%d is below 0", opts.MaxBytes)}
 	}
-	if opts.MaxRecords < 0 {
-		return nil, &patch.FieldError{Field: "ImportOptions.MaxRecords", Problem: fmt.Sprintf("%d is below 0", opts.MaxRecords)}
-	}
-	if opts.MaxBytes == 0 {
-		opts.MaxBytes = DefaultImportBytes
-	}
-	if opts.Name == "" {
-		opts.Name = "input"
-	}
+	opts.MaxBytes = cmp.Or(opts.MaxBytes, DefaultImportBytes)
+	opts.Name = cmp.Or(opts.Name, "input")
 	t := &Text{opts: opts}
 	in := &limited{r: contextReader{ctx, r}, left: opts.MaxBytes, limit: opts.MaxBytes}
 	d := patch.NewDecoder(in, opts.Name)
-	d.MaxLineBytes, d.Translate = maxLine(maxRecord), new(adkjson.Translator).Line
+	d.MaxLineBytes, d.Translate = maxLine, new(adkjson.Translator).Line
 	var err error
 	if t.initial, t.header, err = d.InitialState(); err != nil {
 		return nil, err
@@ -343,15 +288,9 @@ func readText(ctx context.Context, r io.Reader, opts ImportOptions, maxRecord in
 			continue
 		}
 		weight += importWeight(rec)
-		var over error
-		switch read := in.limit - in.left; {
-		case opts.MaxRecords > 0 && len(t.records) == opts.MaxRecords:
-			over = fmt.Errorf("%w: there are more than %d records", ErrTooLarge, opts.MaxRecords)
-		case opts.MaxRecords == 0 && weight > importTimes*read+importMore:
-			over = fmt.Errorf("%w: the first %d bytes hold so many small things, in %d records, that they take more memory than the input warrants", ErrTooLarge, read, len(t.records)+1)
-		}
-		if over != nil {
-			return nil, &patch.LineError{File: opts.Name, Line: d.Line, Err: fmt.Errorf("%w; ImportOptions.MaxRecords sets another limit", over)}
+		if read := in.limit - in.left; weight > importTimes*read+importMore {
+			err := fmt.Errorf("%w: the first %d bytes hold so many small things, in %d records, that they take more memory than the input warrants", ErrTooLarge, read, len(t.records)+1)
+			return nil, &patch.LineError{File: opts.Name, Line: d.Line, Err: err}
 		}
 		t.records = append(t.records, rec)
 		t.lines = append(t.lines, d.Line)
@@ -385,33 +324,6 @@ func (t *Text) at(i int, err error) error {
 	return &patch.LineError{File: t.opts.Name, Line: t.lines[i], Err: err}
 }
 
-// fits reports whether the text may be imported into a session that is there.
-func (t *Text) fits(key Key, m meta) error {
-	if t.opts.State != nil {
-		own, _, err := splitState(t.opts.State)
-		if err == nil && !sameState(m.initial, own) {
-			err = fmt.Errorf("session %s: %w: it was created with another initial state", key, ErrConflict)
-		}
-		return err
-	}
-	if t.header && !sameState(m.initial, t.initial) {
-		return fmt.Errorf("session %s: %w: %s begins with another initial state", key, ErrConflict, t.opts.Name)
-	}
-	return nil
-}
-
-// state is the initial state of a session that the import creates.
-func (t *Text) state() map[string]any {
-	if t.opts.State != nil {
-		return t.opts.State
-	}
-	state := map[string]any{}
-	for k, v := range t.initial {
-		state[k] = v
-	}
-	return state
-}
-
 // atDuplicate says which line an error is about, if it is about an id.
 func (t *Text) atDuplicate(err error) error {
 	var dup *DuplicateIDError
@@ -425,18 +337,12 @@ func (t *Text) atDuplicate(err error) error {
 	return err
 }
 
-func sameState(a, b map[string]patch.Value) bool {
-	n := 0
-	for k, v := range b {
-		if statekey.ScopeOf(k) != statekey.Session {
-			continue
-		}
-		n++
-		if other, ok := a[k]; !ok || !other.Equal(v) {
-			return false
-		}
-	}
-	return n == len(a)
+// ownState returns the session's own keys of a state.
+func ownState(state map[string]patch.Value) map[string]patch.Value {
+	own := map[string]patch.Value{} // not nil, which would be stored as null
+	maps.Copy(own, state)
+	maps.DeleteFunc(own, func(k string, _ patch.Value) bool { return statekey.ScopeOf(k) != statekey.Session })
+	return own
 }
 
 // matchPrefix is [draft.match] where order matters: one of the log and what is offered must
@@ -444,27 +350,30 @@ func sameState(a, b map[string]patch.Value) bool {
 func (d *draft) matchPrefix(differs func(i int) error) error {
 	i := 0
 	d.missing = nil
-	match := func(there []patch.Record) error {
-		for _, r := range there[:min(len(there), len(d.offered)-i)] {
-			if r.ID() != d.offered[i].ID() || !patch.Same(r, d.offered[i]) {
-				return differs(i)
-			}
-			d.records[i] = r
-			i++
+	match := func(r patch.Record) error {
+		if i == len(d.offered) {
+			return nil
 		}
+		if r.ID() != d.offered[i].ID() || !patch.Same(r, d.offered[i]) {
+			return differs(i)
+		}
+		d.records[i] = r
+		i++
 		return nil
 	}
 	n := min(uint64(len(d.offered)), d.before.view.Seq())
-	for page, err := range d.store.pages(d.ctx, d.handle.key, logOf(d.view), 1, n) {
+	for r, err := range d.store.records(d.ctx, d.handle.key, logOf(d.view), 1, n) {
 		if err == nil {
-			err = match(page.records)
+			err = match(r)
 		}
 		if err != nil {
 			return err
 		}
 	}
-	if err := match(d.added); err != nil { // what drafts before this one add to the log
-		return err
+	for _, r := range d.added { // what drafts before this one add to the log
+		if err := match(r); err != nil {
+			return err
+		}
 	}
 	d.present = i > 0
 	for ; i < len(d.offered); i++ {

@@ -23,21 +23,14 @@ const MaxKeyPartBytes = 1024
 // error matches [ErrInvalid].
 func (k Key) Validate() error {
 	for _, p := range []struct{ name, text string }{{"app", k.App}, {"user", k.User}, {"session", k.Session}} {
-		if err := validPart(p.name, p.text); err != nil {
-			return err
+		switch {
+		case p.text == "":
+			return &patch.FieldError{Field: p.name, Problem: "this part of a session's key is empty"}
+		case len(p.text) > MaxKeyPartBytes:
+			return &patch.FieldError{Field: p.name, Problem: fmt.Sprintf("this part of a session's key has %d bytes; at most %d are allowed", len(p.text), MaxKeyPartBytes)}
+		case !utf8.ValidString(p.text):
+			return &patch.FieldError{Field: p.name, Problem: fmt.Sprintf("this part of a session's key, %.40q, is not UTF-8", p.text)}
 		}
-	}
-	return nil
-}
-
-func validPart(name, text string) error {
-	switch {
-	case text == "":
-		return &patch.FieldError{Field: name, Problem: "this part of a session's key is empty"}
-	case len(text) > MaxKeyPartBytes:
-		return &patch.FieldError{Field: name, Problem: fmt.Sprintf("this part of a session's key has %d bytes; at most %d are allowed", len(text), MaxKeyPartBytes)}
-	case !utf8.ValidString(text):
-		return &patch.FieldError{Field: name, Problem: fmt.Sprintf("this part of a session's key, %.40q, is not UTF-8", text)}
 	}
 	return nil
 }

@@ -2,6 +2,7 @@ package store
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -29,16 +30,9 @@ func encodeMeta(m meta) ([]byte, error) {
 	}
 	buf := new(bytes.Buffer)
 	enc := msgpack.NewEncoder(buf)
-	for _, step := range []error{
-		enc.EncodeArrayLen(4), enc.EncodeUint(metaVersion),
-		enc.EncodeInt(m.created.Unix()), enc.EncodeInt(int64(m.created.Nanosecond())),
-		enc.EncodeBytes(state),
-	} {
-		if step != nil {
-			return nil, step
-		}
-	}
-	return buf.Bytes(), nil
+	err = errors.Join(enc.EncodeArrayLen(4), enc.EncodeUint(metaVersion),
+		enc.EncodeInt(m.created.Unix()), enc.EncodeInt(int64(m.created.Nanosecond())), enc.EncodeBytes(state))
+	return buf.Bytes(), err
 }
 
 // encodeState writes a state as one value's byte form: an object.

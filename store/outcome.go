@@ -9,48 +9,47 @@ import (
 	"slices"
 
 	"github.com/patchlog-dev/patchlog/internal/records"
-	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store/backend"
 )
 
 // findOut asks the backend whether a batch took place whose commit failed, and sees to it
 // first that it takes place no more. The error is nil if it did, and is durable: what a read
-// alone shows may be lost in a failover, but the fence is a commit that comes after it.
+// alone shows may be lost in a failover, but the fence is a commit that comes after it. It is errLaterView if
+// the log has the records, and others wrote since.
 func (s *Store) findOut(ctx context.Context, key Key, batch backend.Batch, failure error) error {
-	landed, name := false, key.name()
+	name := key.name()
 	if batch.Staged != "" {
 		name = batch.Staged
 	}
-	took, err := s.backend.Fence(ctx, name, batch.Creation, batch.Seen, newToken())
-	if err == nil && !took {
-		landed, err = s.landed(ctx, key, batch)
-	}
+	took, err := s.backend.Fence(ctx, name, batch.Creation, batch.ExpectedToken, newToken())
 	switch {
 	case err != nil:
-		return stillUnknown(failure, err)
-	case !landed:
-		return fmt.Errorf("the commit failed and wrote nothing: %w", causeOf(failure))
+	case took:
+		err = errNotWritten
+	default:
+		err = s.landed(ctx, key, batch)
 	}
-	s.opts.Logger.Warn("patchlog: a commit failed but took place", "session", key.String(), "error", failure)
-	return nil
+	switch err {
+	case nil, errLaterView:
+		s.opts.Logger.Warn("patchlog: a commit failed but took place", "session", key.String(), "error", failure)
+		return err
+	case errNotWritten:
+		return fmt.Errorf("%w: %w", err, causeOf(failure))
+	}
+	return stillUnknown(failure, err)
 }
 
-// confirm makes a commit to a session, which adds nothing to it: all that was read of the
-// storage before survives a failover when it returns. A call that found its work done makes
-// one before it says so.
-func (s *Store) confirm(ctx context.Context, key Key) error {
-	_, err := s.commit(ctx, key, "", confirming{})
-	return err
-}
+var errNotWritten = errors.New("the commit failed and wrote nothing")
 
-// confirming is the plan of [Store.confirm].
-type confirming struct{}
+// errLaterView: the records of a commit are in the log, and others have written since. The same records may
+// have been there before the call, from another process: the view that the commit would have given may be out of date.
+var errLaterView = errors.New("the log has the records, and later ones")
 
-func (confirming) offers() []patch.Record { return nil }
-
-func (confirming) draft(d *draft) error {
-	d.present = true
-	return nil
+// confirm makes a commit that adds nothing: all that was read of the storage before survives a failover when it
+// returns. A call that found its work done makes one before it says so.
+func (s *Store) confirm(ctx context.Context) error {
+	_, err := s.backend.Fence(ctx, "", "", newToken(), newToken())
+	return fromBackend(Key{}, err)
 }
 
 // errGone: of a session that is gone nothing says what was written to it.
@@ -59,22 +58,22 @@ var errGone = errors.New("the session has been deleted since")
 // errBlank: of a record that was erased nothing says who wrote it.
 var errBlank = errors.New("what is in its place has been erased since")
 
-// landed reports whether a batch is in the log, which no longer has the token that the batch names: a later
-// commit may have written some of the ids, or all with other content, or have deleted the session with what had
-// landed.
-func (s *Store) landed(ctx context.Context, key Key, batch backend.Batch) (bool, error) {
+// landed returns nil if the log has a batch, errLaterView if others wrote since, and errNotWritten if the log does not
+// have it. The log has another token than the one that the batch names: a later commit may have written some of the ids,
+// or all with other content, or have deleted the session with the batch.
+func (s *Store) landed(ctx context.Context, key Key, batch backend.Batch) error {
 	head, err := backend.HeadOf(ctx, s.backend, key.name())
 	switch {
 	case err == nil && head.Token == batch.Next:
-		return true, nil
+		return nil
 	case errors.Is(err, backend.ErrNotFound), err == nil && head.Creation != batch.Creation:
-		return false, errGone
+		return errGone
 	case err != nil:
-		return false, err
+		return err
 	case batch.Create: // nothing else makes a session of this creation
-		return true, nil
+		return nil
 	case len(batch.Records) == 0:
-		return false, nil
+		return errNotWritten
 	}
 	there, err := s.backend.Read(ctx, key.name(), head.Creation, backend.Range(batch.Records[0].Seq, len(batch.Records)), math.MaxInt)
 	for i, raw := range there {
@@ -82,13 +81,19 @@ func (s *Store) landed(ctx context.Context, key Key, batch backend.Batch) (bool,
 			continue
 		}
 		if r, err := decode(key, raw.Seq, raw); err != nil {
-			return false, err
-		} else if _, blank := records.Envelope(r).Erased(); blank {
-			return false, errBlank
+			return err
+		} else if _, blank := records.Envelope(r).ErasedBy(); blank {
+			return errBlank
 		}
-		return false, nil
+		return errNotWritten
 	}
-	return err == nil && len(there) == len(batch.Records), err
+	switch {
+	case err != nil:
+		return err
+	case len(there) < len(batch.Records):
+		return errNotWritten
+	}
+	return errLaterView
 }
 
 // stillUnknown is the error of a commit whose outcome could not be found out.
@@ -138,7 +143,7 @@ func (s *Store) putShared(ctx context.Context, changes []backend.SharedChange) e
 			return backend.ErrMoved
 		}
 		if err == nil {
-			err = s.confirmShared(ctx)
+			err = s.confirm(ctx)
 		}
 	}
 	if err != nil {
@@ -171,25 +176,4 @@ func (s *Store) sharedLanded(ctx context.Context, changes []backend.SharedChange
 		return false, errRewritten
 	}
 	return true, nil
-}
-
-// confirmShared is [Store.confirm] for what was read of shared values, by a commit to any session, or
-// to a shared value if there is no session.
-func (s *Store) confirmShared(ctx context.Context) error {
-	for info, err := range s.List(ctx, ListOptions{}) {
-		if err == nil {
-			err = s.confirm(ctx, info.Key)
-		}
-		if !errors.Is(err, ErrCorrupt) && !errors.Is(err, ErrNotFound) { // else the next will do
-			return err
-		}
-	}
-	values, err := backend.SharedOf(ctx, s.backend, "")
-	for _, v := range values {
-		err = s.backend.PutShared(ctx, []backend.SharedChange{{Old: &v, Name: v.Name, Data: v.Data}})
-		if !errors.Is(err, backend.ErrMoved) {
-			break
-		}
-	}
-	return fromBackend(Key{}, err)
 }

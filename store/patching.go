@@ -24,14 +24,14 @@ type PatchOptions struct {
 	AllowOrphans bool
 	AllowPinned  bool
 
-	// HideWaiting is [fold.CheckOptions.HideWaiting].
-	HideWaiting bool
+	// AllowWaiting is [fold.CheckOptions.AllowWaiting].
+	AllowWaiting bool
 }
 
 // check returns the options as a check's rules, but for AsOfNow: whether the patches have
 // seen the log's newest is for the draft to find out.
 func (o PatchOptions) check() fold.CheckOptions {
-	return fold.CheckOptions{AllowOrphans: o.AllowOrphans, AllowPinned: o.AllowPinned, HideWaiting: o.HideWaiting}
+	return fold.CheckOptions{AllowOrphans: o.AllowOrphans, AllowPinned: o.AllowPinned, AllowWaiting: o.AllowWaiting}
 }
 
 // ApplyPatch logs patches, all of them in one durable commit or none. Each is judged by
@@ -67,12 +67,7 @@ func (s *Store) Preview(ctx context.Context, key Key, opts PatchOptions, patches
 	if err != nil {
 		return Preview{}, err
 	}
-	return s.previewOf(ctx, key, opts.On.Creation(), p)
-}
-
-// previewOf returns what a plan would do.
-func (s *Store) previewOf(ctx context.Context, key Key, creation string, p plan) (Preview, error) {
-	before, d, err := s.preview(ctx, key, creation, p)
+	before, d, err := s.preview(ctx, key, opts.On.Creation(), p)
 	if err != nil {
 		return Preview{}, err
 	}
@@ -147,9 +142,9 @@ var errErased = fmt.Errorf("%w: events have been erased since the patch's author
 // notErased refuses a record that says of itself that it was erased: that is for receipts to
 // say.
 func notErased(r patch.Record) error {
-	_, erased := records.Envelope(r).Erased()
+	_, erased := records.Envelope(r).ErasedBy()
 	for _, e := range r.Events() {
-		_, own := e.Erased()
+		_, own := e.ErasedBy()
 		erased = erased || own
 	}
 	if !erased {
@@ -202,7 +197,7 @@ func (s *Store) View(ctx context.Context, key Key) (fold.View, error) {
 // them or none, and returns the view after them.
 func (s *Store) ApplyOn(ctx context.Context, key Key, on fold.View, opts fold.CheckOptions, patches ...*patch.PatchEvent) (fold.View, error) {
 	done, err := s.ApplyPatch(ctx, key, PatchOptions{
-		On: on, AsOfNow: opts.AsOfNow, AllowOrphans: opts.AllowOrphans, AllowPinned: opts.AllowPinned, HideWaiting: opts.HideWaiting,
+		On: on, AsOfNow: opts.AsOfNow, AllowOrphans: opts.AllowOrphans, AllowPinned: opts.AllowPinned, AllowWaiting: opts.AllowWaiting,
 	}, patches...)
 	return done.View, err
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"log/slog"
 	"strings"
 	"sync"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/internal/recordform"
+	"github.com/patchlog-dev/patchlog/internal/testlog"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/recall"
 	"github.com/patchlog-dev/patchlog/snapshot"
@@ -24,86 +26,26 @@ import (
 	"github.com/patchlog-dev/patchlog/store/storetest"
 )
 
-// counted is a backend that counts calls, by name, and may be made to lose one.
-type counted struct {
-	backend.Backend
-	mu    sync.Mutex
-	calls []string
-
-	// late, if not nil, takes an Append instead of the backend, whose outcome is then
-	// unknown: the network broke, and the server may get it yet.
-	late func(do func() error)
-}
-
-func (c *counted) count(call string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.calls = append(c.calls, call)
-}
-
-// took returns the calls since the last time.
-func (c *counted) took() string {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	calls := strings.Join(c.calls, " ")
-	c.calls = nil
-	return calls
-}
-
-func (c *counted) Append(ctx context.Context, session string, b backend.Batch) error {
-	c.count("Append")
-	if late := c.late; late != nil {
-		c.late = nil
-		late(func() error { return c.Backend.Append(context.Background(), session, b) })
-		return &backend.UnknownError{Cause: errors.New("connection reset")}
-	}
-	return c.Backend.Append(ctx, session, b)
-}
-
-func (c *counted) Look(ctx context.Context, q backend.Query) (backend.News, error) {
-	c.count("Look")
-	return c.Backend.Look(ctx, q)
-}
-
-func (c *counted) Lookup(ctx context.Context, session, creation string, ids []string) ([]uint64, error) {
-	c.count("Lookup")
-	return c.Backend.Lookup(ctx, session, creation, ids)
-}
-
-func (c *counted) Read(ctx context.Context, session, creation string, seqs []uint64, maxBytes int) ([]backend.Record, error) {
-	c.count("Read")
-	return c.Backend.Read(ctx, session, creation, seqs, maxBytes)
-}
-
-func (c *counted) Snapshot(ctx context.Context, session, creation string) (backend.Snapshot, error) {
-	c.count("Snapshot")
-	return c.Backend.Snapshot(ctx, session, creation)
-}
-
-func (c *counted) Delete(ctx context.Context, session, creation string, seen *backend.Head) error {
-	c.count("Delete")
-	return c.Backend.Delete(ctx, session, creation, seen)
+// envOn returns a store on a backend.
+func envOn(t *testing.T, b backend.Backend, policy snapshot.Policy) *env {
+	e := &env{T: t, backend: &storetest.Faulty{Backend: b}, engine: b, opts: store.Options{
+		Now: func() time.Time { return now }, Snapshots: policy, Logger: slog.New(slog.DiscardHandler),
+	}}
+	e.store = newStore(e, b, e.opts)
+	t.Cleanup(func() { _ = e.store.Close() })
+	return e
 }
 
 // onPeers runs a test on two stores that share what one backend in memory holds, as two
 // processes share a database. mine is the first one's backend.
-func onPeers(t *testing.T, run func(e *env, other *env, mine *counted)) {
+func onPeers(t *testing.T, run func(e *env, other *env, mine *hooked)) {
 	t.Helper()
 	first := &memory.Backend{}
-	envOf := func(b backend.Backend) *env {
-		e := &env{T: t, backend: &storetest.Faulty{Backend: b}, engine: b, opts: store.Options{
-			Now: func() time.Time { return now }, Snapshots: snapshot.Policy{Every: -1}, Logger: slog.New(slog.DiscardHandler),
-		}}
-		s := newStore(e, b, e.opts)
-		e.store = s
-		t.Cleanup(func() { _ = s.Close() })
-		return e
-	}
-	mine := &counted{Backend: first}
-	e := envOf(mine)
+	mine := &hooked{Backend: first}
+	e := envOn(t, mine, snapshot.Policy{Every: -1})
 	e.create(map[string]any{"k": 1, "app:x": 1})
 	e.append(says("a", 3)...)
-	other := envOf(first.Peer())
+	other := envOn(t, first.Peer(), snapshot.Policy{Every: -1})
 	other.view()
 	mine.took()
 	run(e, other, mine)
@@ -118,23 +60,22 @@ func onPeers(t *testing.T, run func(e *env, other *env, mine *counted)) {
 // What another store has acknowledged is in every later answer, and one look is what that
 // costs.
 func TestPeersSeeEachOther(t *testing.T) {
-	onPeers(t, func(e, other *env, mine *counted) {
+	onPeers(t, func(e, other *env, mine *hooked) {
 		e.same("visible", ids(e.view()), "a1 a2 a3")
-		e.same("calls of a Get with nothing new", mine.took(), "Look")
+		e.same("calls of a Get with nothing new", mine.took(), "Fetch")
 		other.append(event(`{"id":"b1","actions":{"stateDelta":{"app:x":2,"k":3}}}`))
 		session := e.get()
 		e.same("visible", ids(session.View), "a1 a2 a3 b1")
 		if x, _ := session.Value("app:x"); x.String() != "2" {
 			e.Errorf("app:x is %v", x)
 		}
-		e.same("calls of a Get with something new", mine.took(), "Look")
+		e.same("calls of a Get with something new", mine.took(), "Fetch")
 		other.apply(patch.NewSplice(0, 2))
 		e.same("visible", ids(e.view()), "a3 b1")
 		other.append(says("c", 1500)...) // more than one look gives
 		e.same("visible", ids(e.view()), ids(other.view()))
 		e.no(other.store.Delete(ctx, key))
-		_, err := e.store.Get(ctx, key)
-		e.is(err, store.ErrNotFound)
+		e.is(errOf(e.store.Get(ctx, key)), store.ErrNotFound)
 		other.create(nil)
 		other.append(say("new"))
 		e.same("visible", ids(e.view()), "new")
@@ -144,7 +85,7 @@ func TestPeersSeeEachOther(t *testing.T) {
 // An append costs one round trip, and is not refused because another store was faster: it
 // is planned again, with the ids and times that it drew.
 func TestPeersAppend(t *testing.T) {
-	onPeers(t, func(e, other *env, mine *counted) {
+	onPeers(t, func(e, other *env, mine *hooked) {
 		e.append(say("m1"))
 		e.same("calls of an append", mine.took(), "Append")
 		other.append(say("o1"))
@@ -156,93 +97,46 @@ func TestPeersAppend(t *testing.T) {
 		other.append(say("o2"))
 		mine.took()
 		e.append(event(`{"author":"x"}`))
-		e.same("calls of an append that came late", mine.took(), "Append Look Append")
+		e.same("calls of an append that came late", mine.took(), "Append Fetch Append")
 		e.same("visible", ids(e.view()), "a1 a2 a3 m1 o1 o2 drawn1")
 	})
 }
 
-func TestPeersExpectations(t *testing.T) {
-	onPeers(t, func(e, other *env, mine *counted) {
-		four, five := uint64(4), uint64(5)
-		other.append(say("o1"))
-		_, err := e.store.AppendEvents(ctx, key, store.AppendOptions{IfSeq: &five}, say("m1"))
-		var seq *store.SeqError
-		if !errors.As(err, &seq) || seq.Last != 4 {
-			e.Errorf("an append after record 5 of 4: %v", err)
-		}
-		e.must(e.store.AppendEvents(ctx, key, store.AppendOptions{IfSeq: &four}, say("m1")))
-
-		// What is there already is found, whoever wrote it, and whatever was expected.
-		other.append(say("o2"))
-		c, err := e.store.AppendEvents(ctx, key, store.AppendOptions{IfSeq: &four}, say("o2"))
-		e.no(err)
-		if len(c.Records) != 1 || c.Records[0].Seq != 6 {
-			e.Errorf("a retry of another's append: %v", c.Records)
-		}
-		other.append(say("o3"))
-		_, err = e.store.AppendEvents(ctx, key, store.AppendOptions{}, say("m2"), event(`{"id":"o3","author":"somebody else"}`))
-		var duplicate *store.DuplicateIDError
-		if !errors.As(err, &duplicate) || duplicate.Seq != 7 {
-			e.Errorf("another content with an id of record 7: %v", err)
-		}
-		other.append(say("o4"))
-		c, err = e.store.AppendEvents(ctx, key, store.AppendOptions{}, say("o4"), say("m3"))
-		e.no(err)
-		if len(c.Records) != 2 || c.Records[0].Seq != 8 || c.Records[1].Seq != 9 {
-			e.Errorf("an append of which half is there: %v", c.Records)
-		}
-
-		// A session that was created again is another one.
-		old := e.view().Creation()
-		e.no(other.store.Delete(ctx, key))
-		other.create(nil)
-		_, err = e.store.AppendEvents(ctx, key, store.AppendOptions{Creation: old}, say("late"))
-		e.is(err, store.ErrNotFound)
-		e.append(say("late"))
-		e.no(other.store.Delete(ctx, key))
-		_, err = e.store.AppendEvents(ctx, key, store.AppendOptions{}, say("later"))
-		e.is(err, store.ErrNotFound)
-		other.create(nil)
-	})
+// isCutOff checks the error of a write that did not take place, and never will.
+func (e *env) isCutOff(err error) {
+	e.Helper()
+	if err == nil || errors.Is(err, store.ErrOutcomeUnknown) {
+		e.Errorf("a write that was cut off: %v", err)
+	}
 }
 
 // A commit whose outcome is unknown may reach the server after the caller has asked. Once
 // the store has said that it wrote nothing, it never will.
 func TestPeersFence(t *testing.T) {
-	onPeers(t, func(e, other *env, mine *counted) {
+	onPeers(t, func(e, other *env, mine *hooked) {
 		var late func() error
-		mine.late = func(do func() error) { late = do }
-		_, err := e.store.AppendEvents(ctx, key, store.AppendOptions{}, say("m1"))
-		if err == nil || errors.Is(err, store.ErrOutcomeUnknown) {
-			e.Errorf("an append that was cut off: %v", err)
-		}
+		mine.late(func(do func() error) { late = do })
+		e.isCutOff(e.try(say("m1")))
 		e.is(late(), backend.ErrMoved)
 		e.same("visible", ids(e.view()), "a1 a2 a3")
 		e.append(say("m1"))
 
 		// Another store was faster.
-		mine.late = func(do func() error) { other.append(say("o1")); late = do }
-		_, err = e.store.AppendEvents(ctx, key, store.AppendOptions{}, say("m2"))
-		if err == nil || errors.Is(err, store.ErrOutcomeUnknown) {
-			e.Errorf("an append that was cut off: %v", err)
-		}
+		mine.late(func(do func() error) { other.append(say("o1")); late = do })
+		e.isCutOff(e.try(say("m2")))
 		e.is(late(), backend.ErrMoved)
 
 		// It landed, and another's after it.
-		mine.late = func(do func() error) { e.no(do()); other.append(say("o2")) }
+		mine.late(func(do func() error) { e.no(do()); other.append(say("o2")) })
 		e.append(say("m3"))
 		e.same("visible", ids(e.view()), "a1 a2 a3 m1 o1 m3 o2")
 
 		// A session that was to be created.
-		mine.late = func(do func() error) { late = do }
-		_, err = e.store.Create(ctx, elsewhere, nil)
-		if err == nil || errors.Is(err, store.ErrOutcomeUnknown) {
-			e.Errorf("a creation that was cut off: %v", err)
-		}
+		mine.late(func(do func() error) { late = do })
+		e.isCutOff(errOf(e.store.Create(ctx, elsewhere, nil)))
 		e.is(late(), backend.ErrMoved)
-		_, err = e.store.Get(ctx, elsewhere)
-		e.is(err, store.ErrNotFound)
-		mine.late = func(do func() error) { e.no(do()) }
+		e.is(errOf(e.store.Get(ctx, elsewhere)), store.ErrNotFound)
+		mine.late(func(do func() error) { e.no(do()) })
 		e.must(e.store.Create(ctx, elsewhere, nil))
 	})
 }
@@ -250,48 +144,64 @@ func TestPeersFence(t *testing.T) {
 // A commit is not taken for another's that wrote some of the same ids, or in the same place.
 func TestPeersLandedForAnother(t *testing.T) {
 	for _, theirs := range []*patch.Event{say("m1"), event(`{"id":"m1","author":"somebody else"}`)} {
-		onPeers(t, func(e, other *env, mine *counted) {
+		onPeers(t, func(e, other *env, mine *hooked) {
 			var late func() error
-			mine.late = func(do func() error) { other.append(theirs); late = do }
-			_, err := e.store.AppendEvents(ctx, key, store.AppendOptions{}, say("m1"), say("m2"))
-			if err == nil || errors.Is(err, store.ErrOutcomeUnknown) {
-				e.Errorf("an append that was cut off, while another's id was its first: %v", err)
-			}
+			mine.late(func(do func() error) { other.append(theirs); late = do })
+			e.isCutOff(e.try(say("m1"), say("m2")))
 			e.is(late(), backend.ErrMoved)
 			e.same("visible", ids(e.view()), "a1 a2 a3 m1")
 		})
 	}
-	onPeers(t, func(e, other *env, mine *counted) {
-		mine.late = func(func() error) { other.append(event(`{"id":"m1","author":"somebody else"}`)) }
-		_, err := e.store.AppendEvents(ctx, key, store.AppendOptions{}, say("m1"))
-		if err == nil || errors.Is(err, store.ErrOutcomeUnknown) {
-			e.Errorf("an append that was cut off, while another took its id: %v", err)
-		}
+	onPeers(t, func(e, other *env, mine *hooked) {
+		mine.late(func(func() error) { other.append(event(`{"id":"m1","author":"somebody else"}`)) })
+		e.isCutOff(e.try(say("m1")))
 	})
 }
 
-// Of a session that is gone nobody can say whether a commit reached it: others may have seen
-// what it wrote.
+// The answer of a commit is lost whose records another store had logged before, where this store had not looked since.
+// The reply shows the log as it is, not as the commit would have left it.
+func TestPeersLandedBefore(t *testing.T) {
+	onPeers(t, func(e, other *env, mine *hooked) {
+		e.view()
+		other.append(say("m1"))
+		other.append(say("o1"))
+		mine.late(func(do func() error) { e.is(do(), backend.ErrMoved) })
+		done := e.append(say("m1"))
+		e.same("seq and visible", fmt.Sprint(done.Records[0].Seq, " ", ids(done.View)), "4 a1 a2 a3 m1 o1")
+		e.same("visible", ids(e.view()), "a1 a2 a3 m1 o1")
+	})
+}
+
+// If a session was deleted before the store asks for the outcome of a commit, or while it reads, the outcome stays unknown:
+// other processes may have seen the records. The store does not repeat the commit.
 func TestPeersDeletedMeanwhile(t *testing.T) {
-	for _, again := range []bool{false, true} {
-		onPeers(t, func(e, other *env, mine *counted) {
-			mine.late = func(do func() error) {
-				e.no(do())
-				e.same("visible to another", ids(other.view()), "a1 a2 a3 m1")
+	for _, c := range []struct{ again, reading bool }{{}, {again: true}, {reading: true}, {again: true, reading: true}} {
+		onPeers(t, func(e, other *env, mine *hooked) {
+			gone := func() {
 				e.no(other.store.Delete(ctx, key))
-				if again {
+				if c.again {
 					other.create(nil)
 				}
 			}
-			_, err := e.store.AppendEvents(ctx, key, store.AppendOptions{}, say("m1"))
+			if c.reading {
+				mine.set(beforeFirst("Read", gone))
+			}
+			mine.late(func(do func() error) {
+				e.no(do())
+				other.append(say("o1"))
+				if !c.reading {
+					gone()
+				}
+			})
+			err := e.try(say("m1"))
 			e.is(err, store.ErrOutcomeUnknown)
-			_, err = e.store.AppendEvents(ctx, key, store.AppendOptions{}, say("m1"))
-			if again {
-				e.no(err)
-			} else {
-				e.is(err, store.ErrNotFound)
+			testlog.Equal(e, "the error says two things", errors.Is(err, store.ErrNotFound), false)
+			if !c.again {
+				e.is(e.try(say("m1")), store.ErrNotFound)
 				other.create(nil)
 			}
+			e.same("visible", ids(e.view()), "")
+			e.append(say("m1"))
 		})
 	}
 }
@@ -299,10 +209,11 @@ func TestPeersDeletedMeanwhile(t *testing.T) {
 // A reader that waits while another one reads the session looks again when it has it: what
 // was acknowledged when it began is in its view.
 func TestPeersReadAtOnce(t *testing.T) {
-	onPeers(t, func(e, other *env, mine *counted) {
+	onPeers(t, func(e, other *env, mine *hooked) {
 		synctest.Test(e.T, func(t *testing.T) {
-			slow := &slowHead{Backend: mine, read: make(chan struct{})}
-			s := newStore(e, slow, e.opts)
+			read := make(chan struct{})
+			once := sync.OnceFunc(func() { <-read })
+			s := newStore(e, &hooked{Backend: mine, fetched: func(backend.Query, *backend.Fetched) { once() }}, e.opts)
 			var wg sync.WaitGroup
 			wg.Go(func() {
 				e.must(s.Get(ctx, key))
@@ -314,55 +225,17 @@ func TestPeersReadAtOnce(t *testing.T) {
 				e.same("visible", ids(session.View), "a1 a2 a3 o1")
 			})
 			synctest.Wait()
-			close(slow.read)
+			close(read)
 			wg.Wait()
 		})
 	})
 }
 
-// slowHead is a backend whose first answer about a head takes long to come.
-type slowHead struct {
-	backend.Backend
-	once sync.Once
-	read chan struct{}
-}
-
-func (s *slowHead) Look(ctx context.Context, q backend.Query) (backend.News, error) {
-	head, err := s.Backend.Look(ctx, q)
-	s.once.Do(func() { <-s.read })
-	return head, err
-}
-
-// What a server that took over has lost is lost in every later view, also where as many
-// records have been written since.
-func TestPeersAfterLostHistory(t *testing.T) {
-	for _, again := range []string{"", "x", "x y", "x y z", "y lost1"} {
-		onPeers(t, func(e, other *env, mine *counted) {
-			before := mine.Backend
-			info := infoOf(e, e.store, key)
-			e.append(says("lost", 2)...)
-			mine.Backend = lostHistory(e, before, info)
-			for _, id := range strings.Fields(again) {
-				e.no(func() error {
-					s := newStore(e, mine.Backend, e.opts)
-					_, err := s.AppendEvents(ctx, key, store.AppendOptions{}, say(id))
-					return err
-				}())
-			}
-			e.same("visible", ids(e.view()), strings.TrimSpace("a1 a2 a3 "+again))
-			e.append(say("m1"))
-			e.same("visible", ids(e.view()), strings.TrimSpace("a1 a2 a3 "+again)+" m1")
-			mine.Backend = before
-		})
-	}
-}
-
 // lostHistory is a backend with the session as it was when info was had of it.
 func lostHistory(e *env, from backend.Backend, info store.Info) backend.Backend {
-	name := e.nameOf(info)
-	head, err := backend.HeadOf(ctx, from, name)
+	head, err := backend.HeadOf(ctx, from, name(key))
 	e.no(err)
-	records, err := from.Read(ctx, name, info.Creation, backend.Range(1, int(info.Seq)), 1<<30)
+	records, err := from.Read(ctx, name(key), info.Creation, backend.Range(1, int(info.Seq)), 1<<30)
 	e.no(err)
 	chain := backend.Chain{}
 	for i, r := range records {
@@ -375,55 +248,44 @@ func lostHistory(e *env, from backend.Backend, info store.Info) backend.Backend 
 		chain = chain.Add(records[i].Sum)
 	}
 	b := &memory.Backend{}
-	e.no(b.Append(ctx, name, backend.Batch{Creation: info.Creation, Create: true, Meta: head.Meta, Next: head.Token ^ 1, Records: records}))
+	e.no(b.Append(ctx, name(key), backend.Batch{Creation: info.Creation, Create: true, Meta: head.Meta, Next: head.Token ^ 1, Records: records}))
 	return b
-}
-
-type heldFail struct {
-	backend.Backend
-	free chan struct{}
-	n    int
-	mid  func()
-}
-
-func (h *heldFail) Append(ctx context.Context, session string, batch backend.Batch) error {
-	h.n++
-	switch h.n {
-	case 1:
-		<-h.free
-		err := h.Backend.Append(ctx, session, batch)
-		h.mid()
-		return err
-	case 2:
-		return errors.New("no connection to the server")
-	}
-	return h.Backend.Append(ctx, session, batch)
 }
 
 // What is said without having been written is said of the log as it is, also where the write of
 // the group around it failed.
 func TestPeersSayWhatIs(t *testing.T) {
-	onPeers(t, func(e, other *env, mine *counted) {
+	onPeers(t, func(e, other *env, mine *hooked) {
 		synctest.Test(e.T, func(t *testing.T) {
-			h := &heldFail{Backend: mine, free: make(chan struct{})}
-			h.mid = func() { other.append(say("o1")) } // record 5
-			s := newStore(e, h, e.opts)
+			free := make(chan struct{})
+			s := newStore(e, &hooked{Backend: mine, appended: func(ctx context.Context, n int, next func(context.Context) error) error {
+				switch n {
+				case 1:
+					<-free
+					err := next(ctx)
+					other.append(say("o1")) // record 5
+					return err
+				case 2:
+					return errors.New("no connection to the server")
+				}
+				return next(ctx)
+			}}, e.opts)
 			e.must(s.Get(ctx, key))
 			five := uint64(5)
 			var wg sync.WaitGroup
-			wg.Go(func() { _, err := s.AppendEvents(ctx, key, store.AppendOptions{}, say("first")); e.no(err) }) // 4
-			synctest.Wait()
 			var refused, failed, none error
 			var nothing, retry store.Committed
-			wg.Go(func() { _, refused = s.AppendEvents(ctx, key, store.AppendOptions{IfSeq: &five}, say("m1")) })
-			synctest.Wait()
-			wg.Go(func() { nothing, none = s.AppendEvents(ctx, key, store.AppendOptions{}) })
-			synctest.Wait()
-			wg.Go(func() { retry, _ = s.AppendEvents(ctx, key, store.AppendOptions{}, says("a", 3)...) })
-			synctest.Wait()
-			wg.Go(func() { _, failed = s.AppendEvents(ctx, key, store.AppendOptions{}, say("m2")) })
-			synctest.Wait()
-			close(h.free)
+			for _, write := range []func(){
+				func() { e.must(s.AppendEvents(ctx, key, store.AppendOptions{}, say("first"))) }, // record 4
+				func() { refused = errOf(s.AppendEvents(ctx, key, store.AppendOptions{IfSeq: &five}, say("m1"))) },
+				func() { nothing, none = s.AppendEvents(ctx, key, store.AppendOptions{}) },
+				func() { retry, _ = s.AppendEvents(ctx, key, store.AppendOptions{}, says("a", 3)...) },
+				func() { failed = errOf(s.AppendEvents(ctx, key, store.AppendOptions{}, say("m2"))) },
+			} {
+				wg.Go(write)
+				synctest.Wait()
+			}
+			close(free)
 			wg.Wait()
 			var seq *store.SeqError
 			if errors.As(refused, &seq) && seq.Last != 5 {
@@ -442,67 +304,22 @@ func TestPeersSayWhatIs(t *testing.T) {
 	})
 }
 
-// A snapshot of what a server has lost that took over since may reach it late. It shows by the
-// chain that it is of another log.
-func TestPeersSnapshotOfLostHistory(t *testing.T) {
-	first := &memory.Backend{}
-	opts := store.Options{Now: func() time.Time { return now }, Snapshots: snapshot.Policy{Every: 4, Share: 1}, Logger: slog.New(slog.DiscardHandler)}
-	mine := &snapLate{counted: &counted{Backend: first}, gate: make(chan struct{}), reached: make(chan struct{})}
-	e := &env{T: t, engine: first, backend: &storetest.Faulty{Backend: first}, opts: opts}
-	s := newStore(e, mine, opts)
-	e.store = s
-	e.create(nil)
-	e.append(says("a", 3)...)
-	info := infoOf(e, e.store, key)
-	e.apply(patch.NewSplice(0, 2)) // 4
-	e.append(says("lost", 2)...)   // the snapshot is due, and waits
-	<-mine.reached
-	promoted := lostHistory(e, first, info)
-	mine.counted.Backend = promoted
-	close(mine.gate) // the snapshot reaches the new primary
-	time.Sleep(50 * time.Millisecond)
-	opts.Snapshots.Every = -1
-	s2 := newStore(e, promoted, opts)
-	e.must(s2.AppendEvents(ctx, key, store.AppendOptions{}, says("x", 3)...))
-	e.must(s2.AppendEvents(ctx, key, store.AppendOptions{}, says("z", 2)...))
-	want := viewOf(e, s2, key)
-	s3 := newStore(e, promoted, opts)
-	got, err := s3.View(ctx, key)
-	if err != nil || e.viewText(got) != e.viewText(want) {
-		e.Errorf("got %v %s, want %s\n%s\n%s", err, ids(got), ids(want), e.viewText(got), e.viewText(want))
-	}
-}
-
-type snapLate struct {
-	*counted
-	gate    chan struct{}
-	reached chan struct{}
-	once    sync.Once
-}
-
-func (s *snapLate) PutSnapshot(ctx context.Context, session, creation string, kept backend.Snapshot) error {
-	s.once.Do(func() { close(s.reached) })
-	<-s.gate
-	return s.counted.Backend.PutSnapshot(ctx, session, creation, kept)
-}
-
 // A revert on a view of a snapshot reads few records, however busy other writers are meanwhile.
 func TestPeersRevertAfterSnapshot(t *testing.T) {
-	onPeers(t, func(e, other *env, mine *counted) {
-		e.opts.Snapshots = snapshot.Policy{Every: 2, Share: 1}
-		snapper := newStore(e, &nocloseB{mine.Backend}, e.opts)
+	onPeers(t, func(e, other *env, mine *hooked) {
+		e.opts.Snapshots = snapshot.Policy{Every: 2, MinPercent: 1}
+		snapper := newStore(e, unclosed{mine.Backend}, e.opts)
 		e.must(snapper.ApplyPatch(ctx, key, store.PatchOptions{AsOfNow: true}, patch.NewSplice(0, 2).WithID("p1")))
 		e.must(snapper.AppendEvents(ctx, key, store.AppendOptions{}, says("s", 4)...))
 		e.no(snapper.Close())
 		e.opts.Snapshots = snapshot.Policy{Every: -1}
 		var during func()
 		reads := 0
-		b := &onRead{mine, func(_ context.Context, next func() ([]backend.Record, error)) ([]backend.Record, error) {
-			records, err := next()
+		b := &hooked{Backend: mine, read: func(records []backend.Record) []backend.Record {
 			if reads++; during != nil && reads < 400 {
 				during()
 			}
-			return records, err
+			return records
 		}}
 		s := newStore(e, b, e.opts)
 		e.must(s.View(ctx, key))
@@ -519,10 +336,6 @@ func TestPeersRevertAfterSnapshot(t *testing.T) {
 	})
 }
 
-type nocloseB struct{ backend.Backend }
-
-func (*nocloseB) Close() error { return nil }
-
 // An import with a patch sees what goes before it in the same commit.
 func TestImportInGroup(t *testing.T) {
 	onEach(t, func(e *env) {
@@ -534,47 +347,36 @@ func TestImportInGroup(t *testing.T) {
 		e.create(nil)
 		e.append(say("a1"))
 		var out outcome
-		var err error
 		e.inGroup(storetest.Plan{},
 			e.appending(&out, store.AppendOptions{}, say("b1")),
-			func() { _, err = e.store.Import(ctx, key, strings.NewReader(text), store.ImportOptions{}) },
+			func() { e.must(e.store.Import(ctx, key, strings.NewReader(text), store.ImportOptions{})) },
 		)
-		if err != nil {
-			e.Errorf("import: %v", err)
-		}
 	})
 }
 
-// stuck is a server's backend.
-type stuck struct {
-	backend.Backend
-	free chan struct{}
-	n    int
-}
+// server is a backend that is one of a server.
+type server struct{ *hooked }
 
-func (h *stuck) Lease(context.Context, string, string, time.Duration) (bool, error) { return true, nil }
-
-func (h *stuck) Append(ctx context.Context, session string, batch backend.Batch) error {
-	h.n++
-	if h.n == 1 {
-		<-h.free
-	}
-	if h.n == 2 { // the server does not answer
-		select {
-		case <-ctx.Done():
-			return &backend.UnknownError{Cause: ctx.Err()}
-		case <-time.After(time.Hour):
-		}
-	}
-	return h.Backend.Append(ctx, session, batch)
-}
+func (server) Lease(context.Context, string, string, time.Duration) (bool, error) { return true, nil }
 
 // A call ends with its context, though it shares a commit with one that waits on.
 func TestPeersLeave(t *testing.T) {
-	onPeers(t, func(e, other *env, mine *counted) {
+	onPeers(t, func(e, other *env, mine *hooked) {
 		synctest.Test(e.T, func(t *testing.T) {
-			h := &stuck{Backend: mine, free: make(chan struct{})}
-			s := newStore(e, h, e.opts)
+			free := make(chan struct{})
+			s := newStore(e, server{&hooked{Backend: mine, appended: func(ctx context.Context, n int, next func(context.Context) error) error {
+				switch n {
+				case 1:
+					<-free
+				case 2: // the server does not answer
+					select {
+					case <-ctx.Done():
+						return &backend.UnknownError{Cause: ctx.Err()}
+					case <-time.After(time.Hour):
+					}
+				}
+				return next(ctx)
+			}}}, e.opts)
 			var wg sync.WaitGroup
 			wg.Go(func() { s.AppendEvents(ctx, key, store.AppendOptions{}, say("first")) })
 			synctest.Wait()
@@ -590,7 +392,7 @@ func TestPeersLeave(t *testing.T) {
 			synctest.Wait()
 			wg.Go(func() { s.AppendEvents(ctx, key, store.AppendOptions{}, say("m2")) })
 			synctest.Wait()
-			close(h.free)
+			close(free)
 			wg.Wait()
 		})
 	})
@@ -598,15 +400,14 @@ func TestPeersLeave(t *testing.T) {
 
 // Records that were read of a session that has been created again since are not taken for its.
 func TestPeersCreateAgain(t *testing.T) {
-	onPeers(t, func(e, other *env, mine *counted) {
+	onPeers(t, func(e, other *env, mine *hooked) {
 		var during func()
-		h := &onRead{mine, func(_ context.Context, next func() ([]backend.Record, error)) ([]backend.Record, error) {
-			records, err := next()
+		h := &hooked{Backend: mine, read: func(records []backend.Record) []backend.Record {
 			if do := during; do != nil {
 				during = nil
 				do()
 			}
-			return records, err
+			return records
 		}}
 		s := newStore(e, h, e.opts)
 		e.apply(patch.NewSplice(0, 1).WithID("p1"))
@@ -624,48 +425,6 @@ func TestPeersCreateAgain(t *testing.T) {
 	})
 }
 
-// failsOver is a backend that another server takes over from, which has lost the end of the log:
-// the call with the given number, and all that follow, go there.
-type failsOver struct {
-	backend.Backend
-	after backend.Backend
-	calls atomic.Int64
-	at    int64
-}
-
-func (b *failsOver) server() backend.Backend {
-	if b.calls.Add(1) < b.at {
-		return b.Backend
-	}
-	return b.after
-}
-
-func (b *failsOver) Look(ctx context.Context, q backend.Query) (backend.News, error) {
-	return b.server().Look(ctx, q)
-}
-
-func (b *failsOver) Read(ctx context.Context, session, creation string, seqs []uint64, maxBytes int) ([]backend.Record, error) {
-	return b.server().Read(ctx, session, creation, seqs[:min(len(seqs), 2)], maxBytes)
-}
-
-func (b *failsOver) Lookup(ctx context.Context, session, creation string, ids []string) ([]uint64, error) {
-	return b.server().Lookup(ctx, session, creation, ids)
-}
-
-func (b *failsOver) Snapshot(ctx context.Context, session, creation string) (backend.Snapshot, error) {
-	return b.server().Snapshot(ctx, session, creation)
-}
-
-func (b *failsOver) Append(ctx context.Context, session string, batch backend.Batch) error {
-	return b.server().Append(ctx, session, batch)
-}
-
-func (b *failsOver) Delete(ctx context.Context, session, creation string, seen *backend.Head) error {
-	return b.server().Delete(ctx, session, creation, seen)
-}
-
-func (b *failsOver) Close() error { return nil }
-
 var fork = store.Key{App: "app", User: "user", Session: "fork"}
 
 func from(id, invocation string) *patch.Event {
@@ -675,35 +434,14 @@ func from(id, invocation string) *patch.Event {
 // callsAcrossFailover are calls that read a log of 8 records, of which the new server has 5. The
 // third is a patch, and the seventh reverts it.
 var callsAcrossFailover = map[string]func(*store.Store) error{
-	"Get": func(s *store.Store) error {
-		_, err := s.Get(ctx, key)
-		return err
-	},
-	"View": func(s *store.Store) error {
-		_, err := s.View(ctx, key)
-		return err
-	},
-	"ViewAt": func(s *store.Store) error {
-		v, err := s.ViewAt(ctx, key, 4)
-		if err == nil && v.Seq() != 4 {
-			err = fmt.Errorf("the view is of record %d", v.Seq())
-		}
-		return err
-	},
-	"ViewAt, lost": func(s *store.Store) error {
-		v, err := s.ViewAt(ctx, key, 8)
-		if err == nil && v.Seq() != 8 {
-			err = fmt.Errorf("the view is of record %d", v.Seq())
-		}
-		return err
-	},
-	"RawEvents":                 func(s *store.Store) error { return lastOf(s.RawEvents(ctx, key, 1)) },
-	"RawEvents from the middle": func(s *store.Store) error { return lastOf(s.RawEvents(ctx, key, 4)) },
-	"Receipts": func(s *store.Store) error {
-		_, err := s.Receipts(ctx, key)
-		return err
-	},
-	"Export": func(s *store.Store) error { return s.Export(ctx, key, io.Discard, store.ExportOptions{}) },
+	"Get":                       func(s *store.Store) error { return errOf(s.Get(ctx, key)) },
+	"View":                      func(s *store.Store) error { return errOf(s.View(ctx, key)) },
+	"ViewAt":                    func(s *store.Store) error { return viewAt(s, 4) },
+	"ViewAt, lost":              func(s *store.Store) error { return viewAt(s, 8) },
+	"RawEvents":                 func(s *store.Store) error { return errIn(s.RawEvents(ctx, key, 1)) },
+	"RawEvents from the middle": func(s *store.Store) error { return errIn(s.RawEvents(ctx, key, 4)) },
+	"Receipts":                  func(s *store.Store) error { return errOf(s.Receipts(ctx, key)) },
+	"Export":                    func(s *store.Store) error { return s.Export(ctx, key, io.Discard, store.ExportOptions{}) },
 	"History": func(s *store.Store) error {
 		v, err := s.View(ctx, key)
 		if err == nil {
@@ -711,14 +449,10 @@ var callsAcrossFailover = map[string]func(*store.Store) error{
 		}
 		return err
 	},
-	"Fork": func(s *store.Store) error {
-		_, err := s.Fork(ctx, key, fork, store.ForkOptions{})
-		return err
-	},
+	"Fork": func(s *store.Store) error { return errOf(s.Fork(ctx, key, fork, nil)) },
 	"Fork at a record": func(s *store.Store) error {
 		at := uint64(7)
-		_, err := s.Fork(ctx, key, fork, store.ForkOptions{At: &at})
-		return err
+		return errOf(s.Fork(ctx, key, fork, &at))
 	},
 	"CopyFrom": func(s *store.Store) error {
 		into, err := store.New(&memory.Backend{}, store.Options{})
@@ -726,36 +460,17 @@ var callsAcrossFailover = map[string]func(*store.Store) error{
 			return err
 		}
 		defer into.Close()
-		_, err = into.CopyFrom(ctx, s, key, store.CopyOptions{})
-		return err
+		return errOf(into.CopyFrom(ctx, s, key, store.CopyOptions{}))
 	},
-	"Rewind": func(s *store.Store) error {
-		_, err := s.Rewind(ctx, key, store.UndoOptions{}, "i7")
-		return err
-	},
-	"PreviewRewind": func(s *store.Store) error {
-		_, err := s.PreviewRewind(ctx, key, store.UndoOptions{}, "i4")
-		return err
-	},
-	"Revert": func(s *store.Store) error {
-		_, err := s.Revert(ctx, key, store.UndoOptions{}, "p")
-		return err
-	},
+	"Rewind":     func(s *store.Store) error { return errOf(s.Rewind(ctx, key, store.UndoOptions{}, "i7")) },
+	"dry Rewind": func(s *store.Store) error { return errOf(s.Rewind(ctx, key, store.UndoOptions{DryRun: true}, "i4")) },
+	"Revert":     func(s *store.Store) error { return errOf(s.Revert(ctx, key, store.UndoOptions{}, "p")) },
 	"append again": func(s *store.Store) error {
-		_, err := s.AppendEvents(ctx, key, store.AppendOptions{}, from("e7", "i7"))
-		return err
+		return errOf(s.AppendEvents(ctx, key, store.AppendOptions{}, from("e7", "i7")))
 	},
-	"Search": func(s *store.Store) error {
-		_, err := s.Search(ctx, key, recall.Search{Query: "needle"})
-		return err
-	},
+	"Search": func(s *store.Store) error { return errOf(s.Search(ctx, key, recall.Search{Query: "needle"})) },
 	"Retain": func(s *store.Store) error {
-		for _, err := range s.Retain(ctx, map[string]store.Retention{"": {DeleteAfter: time.Hour}}, store.RetainOptions{}) {
-			if err != nil {
-				return err
-			}
-		}
-		return nil
+		return errIn(s.Retain(ctx, map[string]store.Retention{"": {DeleteAfter: time.Hour}}, false))
 	},
 	"Verify": func(s *store.Store) error {
 		for p, err := range s.Verify(ctx, store.VerifyOptions{Key: key}) {
@@ -783,24 +498,33 @@ func later(opts store.Options) store.Options {
 	return opts
 }
 
-func lastOf(records func(yield func(patch.Record, error) bool)) (err error) {
-	for _, err = range records {
+// errIn is the first error of a loop over all.
+func errIn[T any](all iter.Seq2[T, error]) error {
+	for _, err := range all {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func viewAt(s *store.Store, seq uint64) error {
+	v, err := s.ViewAt(ctx, key, seq)
+	if err == nil && v.Seq() != seq {
+		err = fmt.Errorf("the view is of record %d", v.Seq())
 	}
 	return err
 }
 
 // A healthy log is never called damaged, whichever of a call's questions is the first that is asked
-// of a server that took over and has lost the end of the log.
+// of a server that took over and has lost the end of the log, and what is lost is in no later view.
 func TestReadAcrossFailover(t *testing.T) {
 	for _, every := range []int{-1, 3} {
 		for _, regrown := range []int{0, 1, 3, 5} {
-			for name, call := range callsAcrossFailover {
-				t.Run(fmt.Sprintf("%s/snapshots %d/%d records since", name, every, regrown), func(t *testing.T) {
-					e := &env{T: t, opts: store.Options{Now: func() time.Time { return now }, Logger: slog.New(slog.DiscardHandler),
-						Snapshots: snapshot.Policy{Every: every, Share: 1}}}
+			for what, call := range callsAcrossFailover {
+				t.Run(fmt.Sprintf("%s/snapshots %d/%d records since", what, every, regrown), func(t *testing.T) {
 					first := &memory.Backend{}
-					e.backend = &storetest.Faulty{Backend: first}
-					e.open()
+					e := envOn(t, first, snapshot.Policy{Every: every, MinPercent: 1})
 					e.create(nil)
 					e.append(from("e1", "i1"), from("e2", "i2"))
 					e.apply(parsePatch(`{"id":"p","patchType":"splice","start":0,"count":1,"replacement":[{"id":"r"}]}`))
@@ -810,20 +534,30 @@ func TestReadAcrossFailover(t *testing.T) {
 					e.must(e.store.Revert(ctx, key, store.UndoOptions{}, "p"))
 					e.append(from("e8", "i8"))
 					all := infoOf(e, e.store, key)
-					kept, err := first.Snapshot(ctx, e.nameOf(info), info.Creation)
+					kept, err := first.Snapshot(ctx, name(key), info.Creation)
 					e.no(err)
 					for at := int64(1); ; at++ {
 						old, after := lostHistory(e, lostHistory(e, first, all), all), lostHistory(e, first, info)
 						if kept.Data != nil {
-							e.no(old.PutSnapshot(ctx, e.nameOf(info), info.Creation, kept))
+							e.no(old.PutSnapshot(ctx, name(key), info.Creation, kept))
+							if what != "Verify" { // which reports one that reaches the new server late
+								e.no(after.PutSnapshot(ctx, name(key), info.Creation, kept))
+							}
 						}
 						s := newStore(e, unclosed{after}, e.opts)
 						for i := range regrown {
 							e.must(s.AppendEvents(ctx, key, store.AppendOptions{}, from(fmt.Sprint("n", i), "n")))
 						}
 						e.no(s.Close())
-						b := &failsOver{Backend: old, after: after, at: at}
-						s = newStore(e, b, later(e.opts))
+						var calls atomic.Int64
+						// Another server, which has lost the end of the log, answers the call with this number, and all that follow.
+						b := &hooked{Backend: old, most: 2, serve: func(_ context.Context, call string) (backend.Backend, error) {
+							if call == "PutSnapshot" || calls.Add(1) < at {
+								return old, nil
+							}
+							return after, nil
+						}}
+						s = newStore(e, unclosed{b}, later(e.opts))
 						err = call(s)
 						for _, allowed := range []error{store.ErrConflict, store.ErrNotFound, fold.ErrEventNotFound, fold.ErrBlocked} {
 							if errors.Is(err, allowed) {
@@ -834,8 +568,15 @@ func TestReadAcrossFailover(t *testing.T) {
 						if err != nil {
 							t.Errorf("call %d of the backend: %v", at, err)
 						}
-						e.no(s.Close())
-						if b.calls.Load() < at {
+						over := calls.Swap(at) < at
+						shown, err := s.View(ctx, key)
+						anew := newStore(e, unclosed{after}, e.opts)
+						want, wantErr := anew.View(ctx, key)
+						if errors.Is(err, store.ErrNotFound) != errors.Is(wantErr, store.ErrNotFound) || e.viewText(shown) != e.viewText(want) {
+							t.Errorf("call %d of the backend: then the new server's log shows as\n%s%v, want\n%s%v", at, e.viewText(shown), err, e.viewText(want), wantErr)
+						}
+						e.no(errors.Join(s.Close(), anew.Close()))
+						if over {
 							break
 						}
 					}
@@ -845,30 +586,7 @@ func TestReadAcrossFailover(t *testing.T) {
 	}
 }
 
-// hasGap is a shared backend whose records from the fourth on are gone. If busy, each head is
-// another one.
-type hasGap struct {
-	backend.Backend
-	busy bool
-	n    atomic.Uint64
-}
-
-func (b *hasGap) Look(ctx context.Context, q backend.Query) (backend.News, error) {
-	news, err := b.Backend.Look(ctx, q)
-	if b.busy {
-		news.Token += backend.Token(b.n.Add(1))
-	}
-	news.Records = beforeGap(news.Records)
-	return news, err
-}
-
-func (b *hasGap) Read(ctx context.Context, session, creation string, seqs []uint64, maxBytes int) ([]backend.Record, error) {
-	records, err := b.Backend.Read(ctx, session, creation, seqs, maxBytes)
-	return beforeGap(records), err
-}
-
-func (b *hasGap) Close() error { return nil }
-
+// beforeGap leaves out the records from the fourth on.
 func beforeGap(records []backend.Record) []backend.Record {
 	for i, r := range records {
 		if r.Seq > 3 {
@@ -881,17 +599,22 @@ func beforeGap(records []backend.Record) []backend.Record {
 // A gap is damage, also while others write to the session, unless the call does not read so far.
 func TestGapIsDamage(t *testing.T) {
 	b := &memory.Backend{}
-	e := &env{T: t, backend: &storetest.Faulty{Backend: b}, opts: store.Options{Now: func() time.Time { return now },
-		Logger: slog.New(slog.DiscardHandler), Snapshots: snapshot.Policy{Every: -1}}}
-	e.open()
+	e := envOn(t, b, snapshot.Policy{Every: -1})
 	e.create(nil)
 	for i := range 8 {
 		e.append(from(fmt.Sprint("e", i+1), fmt.Sprint("i", i+1)))
 	}
-	for name, call := range callsAcrossFailover {
+	for what, call := range callsAcrossFailover {
 		for _, busy := range []bool{false, true} {
-			t.Run(fmt.Sprintf("%s/busy %v", name, busy), func(t *testing.T) {
-				s := newStore(e, &hasGap{Backend: b, busy: busy}, later(e.opts))
+			t.Run(fmt.Sprintf("%s/busy %v", what, busy), func(t *testing.T) {
+				var n atomic.Uint64
+				gap := &hooked{Backend: b, read: beforeGap, fetched: func(_ backend.Query, news *backend.Fetched) {
+					if busy { // each head is another one
+						news.Token += backend.Token(n.Add(1))
+					}
+					news.Records = beforeGap(news.Records)
+				}}
+				s := newStore(e, unclosed{gap}, later(e.opts))
 				defer s.Close()
 				if err := call(s); !errors.Is(err, store.ErrCorrupt) {
 					t.Errorf("the error is %v, want ErrCorrupt", err)

@@ -20,12 +20,9 @@ const (
 )
 
 // ViewAt returns the session's view as it stood after the record with the given seq; 0
-// gives the view before the first record. The shared scopes are no part of a view. It
+// gives the view before the first record, which has the initial state. The shared scopes are no part of a view. It
 // fails with [ErrNotFound] if there is no such session, or no such record yet.
 func (s *Store) ViewAt(ctx context.Context, key Key, seq uint64) (fold.View, error) {
-	if err := key.Validate(); err != nil {
-		return fold.View{}, err
-	}
 	if seq == newest {
 		seq-- // no log is so long
 	}
@@ -43,23 +40,19 @@ func (s *Store) ViewAt(ctx context.Context, key Key, seq uint64) (fold.View, err
 // that are lost. A record that is erased meanwhile is yielded as it was or as it is.
 func (s *Store) RawEvents(ctx context.Context, key Key, fromSeq uint64) iter.Seq2[patch.Record, error] {
 	return func(yield func(patch.Record, error) bool) {
-		if err := key.Validate(); err != nil {
-			yield(patch.Record{}, err)
-			return
-		}
 		head, err := s.headOnly(ctx, key)
 		if err != nil {
 			yield(patch.Record{}, err)
 			return
 		}
-		recordsOf(s.pages(ctx, key, &head, max(fromSeq, 1), newest))(yield)
+		s.records(ctx, key, head, max(fromSeq, 1), newest)(yield)
 	}
 }
 
-// recordsOf yields the records of pages, one by one.
-func recordsOf(pages iter.Seq2[page, error]) iter.Seq2[patch.Record, error] {
+// records yields the records of [Store.pages] one by one.
+func (s *Store) records(ctx context.Context, key Key, head backend.Head, from, last uint64) iter.Seq2[patch.Record, error] {
 	return func(yield func(patch.Record, error) bool) {
-		for page, err := range pages {
+		for page, err := range s.pages(ctx, key, head, from, last) {
 			if err != nil {
 				yield(patch.Record{}, err)
 				return
@@ -71,16 +64,6 @@ func recordsOf(pages iter.Seq2[page, error]) iter.Seq2[patch.Record, error] {
 			}
 		}
 	}
-}
-
-// InitialState returns the state that the session was created with, without the shared
-// scopes' keys.
-func (s *Store) InitialState(ctx context.Context, key Key) (map[string]patch.Value, error) {
-	if err := key.Validate(); err != nil {
-		return nil, err
-	}
-	_, m, err := s.head(ctx, key)
-	return m.initial, err
 }
 
 // head returns what the session is, and how far its log goes. That damage leaves this in
@@ -97,8 +80,20 @@ func (s *Store) head(ctx context.Context, key Key) (backend.Head, meta, error) {
 	return head, m, nil
 }
 
-// headOnly is head without what the session was created with.
+// soundHead is head of a session whose log's end is not in doubt.
+func (s *Store) soundHead(ctx context.Context, key Key) (backend.Head, meta, error) {
+	head, m, err := s.head(ctx, key)
+	if err == nil && head.Damaged != 0 {
+		err = inDoubt(key, head)
+	}
+	return head, m, err
+}
+
+// headOnly is head without what the session was created with. Every read of a session by its key begins with it.
 func (s *Store) headOnly(ctx context.Context, key Key) (backend.Head, error) {
+	if err := key.Validate(); err != nil {
+		return backend.Head{}, err
+	}
 	head, err := backend.HeadOf(ctx, s.backend, key.name())
 	return head, fromBackend(key, err)
 }
@@ -106,14 +101,13 @@ func (s *Store) headOnly(ctx context.Context, key Key) (backend.Head, error) {
 // page is a stretch of a log, as one read transaction copied it out.
 type page struct {
 	records []patch.Record
-	data    [][]byte // their byte forms
+	raw     []backend.Record // as they are stored
 }
 
 // pages yields the records from one seq to another, or to the log's end if last is [newest], a
-// page at a time. At the log's end it yields an error if that is in doubt, or if the records do
-// not make the head's chain. If a server has taken over that has lost the log's end, head is set
-// to the head there: see [Store.pagesAfter].
-func (s *Store) pages(ctx context.Context, key Key, head *backend.Head, from, last uint64) iter.Seq2[page, error] {
+// page at a time. At the log's end it yields an error if that is in doubt, or if the records from the first on do
+// not make the head's chain.
+func (s *Store) pages(ctx context.Context, key Key, head backend.Head, from, last uint64) iter.Seq2[page, error] {
 	var before *backend.Chain
 	if from <= 1 {
 		before = new(backend.Chain)
@@ -121,139 +115,110 @@ func (s *Store) pages(ctx context.Context, key Key, head *backend.Head, from, la
 	return s.pagesAfter(ctx, key, head, before, from, last)
 }
 
-// maxRechecks limits how often a log is read on under a new head. If something is wrong under each
-// of them, the records are damaged, in a session that is written to all the time.
+// maxRechecks limits how often a log is read again under a new head.
 const maxRechecks = 3
 
 // pagesAfter is pages with the log's chain before the first of the records, or nil if that is
 // not known.
 //
 // The head may be one server's, and the records those of another that took over and has lost the
-// log's end. So records that are missing, or do not make the head's chain, are damage only if
-// the head, read again, is the same. Else the log is read on under its new head, if it has the
-// records that were yielded and goes on to last; if not, the error matches [errOtherLog].
-func (s *Store) pagesAfter(ctx context.Context, key Key, head *backend.Head, before *backend.Chain, first, last uint64) iter.Seq2[page, error] {
+// log's end. So records that do not make the head's chain are damage only if the head, read again, is the same; else
+// the error matches [errOtherLog]. If records were erased meanwhile, some were read before that, some after it.
+func (s *Store) pagesAfter(ctx context.Context, key Key, head backend.Head, before *backend.Chain, next, last uint64) iter.Seq2[page, error] {
 	return func(yield func(page, error) bool) {
-		var start backend.Chain
-		if before != nil {
-			start = *before
+		end := min(last, head.Last)
+		if head.Damaged != 0 {
+			end = min(end, head.Damaged-1)
 		}
-		next, chain := first, start // after the records that were yielded
-		for rechecks := 0; ; rechecks++ {
-			end := min(last, head.Last)
-			if head.Damaged != 0 {
-				end = min(end, head.Damaged-1)
+		var chain backend.Chain
+		if before != nil {
+			chain = *before
+		}
+		for next <= end {
+			p, err := s.read(ctx, key, head.Creation, backend.Range(next, int(min(end-next+1, pageRecords))))
+			for _, r := range p.raw {
+				chain = chain.Add(recordform.Checksum(r.Data))
 			}
-			gap := false
-			for next <= end && !gap {
-				most := int(min(end-next+1, pageRecords))
-				raw, err := s.backend.Read(ctx, key.name(), head.Creation, backend.Range(next, most), pageBytes)
-				switch {
-				case errors.Is(err, backend.ErrDamaged):
-					yield(page{}, &CorruptError{Key: key, Seq: next, Err: named(err)})
-					return
-				case err != nil:
-					yield(page{}, fromBackend(key, err))
-					return
-				}
-				if gap = len(raw) == 0; gap {
-					continue
-				}
-				raw = onePage(raw)
-				records, errs := decodeAll(key, raw, from(next))
-				p := page{records, make([][]byte, len(raw))}
-				for i, r := range raw {
-					p.data[i] = r.Data
-					if err := errs[i]; err != nil {
-						// What comes before the damage can be read.
-						if p.records = p.records[:i]; i == 0 || yield(p, nil) {
-							yield(page{}, err)
-						}
-						return
-					}
-					chain = chain.Add(recordform.Checksum(r.Data))
-				}
-				if !yield(p, nil) {
-					return
-				}
-				next += uint64(len(raw))
-			}
-			var damage error
-			switch {
-			case gap:
-				damage = errMissing(key, next)
-			case last < head.Last:
+			if len(p.records) > 0 && !yield(p, nil) { // what comes before damage can be read
 				return
-			case head.Damaged != 0:
-				yield(page{}, inDoubt(key, *head))
-				return
-			case before == nil || chain == head.Chain:
-				return
-			default:
-				damage = &CorruptError{Key: key, Seq: head.Last, Err: errChain(*head)}
-			}
-			if rechecks == maxRechecks {
-				yield(page{}, damage)
-				return
-			}
-			was := *head
-			err := s.recheck(ctx, key, head, damage)
-			if err == nil && !gap && head.Edition != was.Edition {
-				*head = was // records were erased meanwhile: some were read before that, some after it
-				return
-			}
-			if err == nil && last != newest && last > head.Last {
-				err = otherLog(key)
-			}
-			if err == nil {
-				err = s.contains(ctx, key, *head, first, next, start, chain)
 			}
 			if err != nil {
 				yield(page{}, err)
 				return
 			}
+			next += uint64(len(p.records))
+		}
+		switch {
+		case last < head.Last:
+		case head.Damaged != 0:
+			yield(page{}, inDoubt(key, head))
+		case before != nil && chain != head.Chain:
+			now, err := s.headOf(ctx, key, head.Creation)
+			switch {
+			case err == nil && now.Edition != head.Edition:
+				return
+			case err == nil && head.Moved(now):
+				err = otherLog(key)
+			case err == nil:
+				err = &CorruptError{Key: key, Seq: head.Last, Err: errChain(head)}
+			}
+			yield(page{}, err)
 		}
 	}
 }
 
-// recheck decides whether a log is damaged, in which damage was found after its head was read. It
-// returns the damage if the head is still the same. If it is another one, a server may have taken
-// over that has lost the log's end: head is set to it, and the error is nil.
-func (s *Store) recheck(ctx context.Context, key Key, head *backend.Head, damage error) error {
-	now, err := backend.HeadOf(ctx, s.backend, key.name())
-	switch {
-	case err != nil:
-		return fromBackend(key, err)
-	case now.Creation != head.Creation:
-		return fmt.Errorf("session %s: %w: it was created again since", key, ErrNotFound)
-	case !head.Moved(now):
-		return damage
+// read reads the first of the records with the given seqs: at least one, and as many as one transaction should copy. The
+// seqs ascend and are not beyond the end of the log as it was read before; if a server that took over has lost records,
+// the error matches [errOtherLog]. If a record is damaged, the records before it are returned with the error.
+func (s *Store) read(ctx context.Context, key Key, creation string, seqs []uint64) (page, error) {
+	for rechecked := false; ; rechecked = true {
+		raw, err := s.backend.Read(ctx, key.name(), creation, seqs[:min(len(seqs), pageRecords)], pageBytes)
+		switch {
+		case errors.Is(err, backend.ErrDamaged):
+			return page{}, &CorruptError{Key: key, Seq: seqs[0], Err: named(err)}
+		case err != nil:
+			return page{}, fromBackend(key, err)
+		case len(raw) > 0:
+			return decodePage(key, raw, seqs)
+		case rechecked:
+			return page{}, errMissing(key, seqs[0])
+		}
+		if now, err := s.headOf(ctx, key, creation); err != nil {
+			return page{}, err
+		} else if now.Last < seqs[0] {
+			return page{}, otherLog(key)
+		}
 	}
-	*head = now
-	return nil
 }
 
-// contains returns an error that matches [errOtherLog] unless the records from first up to before
-// next, in the log as it is, carry a chain on from start to end.
-func (s *Store) contains(ctx context.Context, key Key, head backend.Head, first, next uint64, start, end backend.Chain) error {
-	for first < next {
-		raw, err := s.backend.Read(ctx, key.name(), head.Creation, backend.Range(first, int(min(next-first, pageRecords))), pageBytes)
+// headOf returns the head of a session that was created under an id.
+func (s *Store) headOf(ctx context.Context, key Key, creation string) (backend.Head, error) {
+	head, err := s.headOnly(ctx, key)
+	if err == nil && head.Creation != creation {
+		err = errCreatedAgain(key)
+	}
+	return head, err
+}
+
+func errCreatedAgain(key Key) error {
+	return fmt.Errorf("session %s: %w: it was created again since", key, ErrNotFound)
+}
+
+// pick reads records of a log, as [Store.read] does.
+func (s *Store) pick(ctx context.Context, key Key, creation string, seqs []uint64) ([]patch.Record, error) {
+	records := make([]patch.Record, 0, min(len(seqs), pageRecords))
+	for len(seqs) > 0 {
+		p, err := s.read(ctx, key, creation, seqs)
 		if err != nil {
-			return fromBackend(key, err)
+			return nil, err
 		}
-		if len(raw) == 0 {
-			return otherLog(key)
-		}
-		for _, r := range raw {
-			start = start.Add(recordform.Checksum(r.Data))
-		}
-		first += uint64(len(raw))
+		records, seqs = append(records, p.records...), seqs[len(p.records):]
 	}
-	if start != end {
-		return otherLog(key)
-	}
-	return nil
+	return records, nil
 }
+
+// logOf returns the head of a view's log, with the fields that reading a part of it takes.
+func logOf(v fold.View) backend.Head { return backend.Head{Creation: v.Creation(), Last: newest} }
 
 // errOtherLog: the log is not the one that was read before. Another server has taken over that
 // has lost records, the session was created again, or records were erased.
@@ -262,13 +227,6 @@ var errOtherLog = errors.New("the log is not the one that was read before")
 // otherLog is errOtherLog for callers of the store, who can read the session again.
 func otherLog(key Key) error {
 	return fmt.Errorf("session %s: %w: %w: a server took over that has lost records; read the session again", key, ErrConflict, errOtherLog)
-}
-
-// replacedSince reports whether records of the log have been erased since it had the given
-// head: what is read then is partly as it was and partly as it is.
-func (s *Store) replacedSince(ctx context.Context, key Key, head backend.Head) bool {
-	now, err := backend.HeadOf(ctx, s.backend, key.name())
-	return err == nil && now.Creation == head.Creation && now.Edition != head.Edition
 }
 
 // inDoubt is the error of a log whose end damage leaves in doubt.

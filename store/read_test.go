@@ -1,44 +1,30 @@
 package store_test
 
 import (
+	"bytes"
 	"context"
+	"encoding/base64"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
+	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
-	"time"
+	"testing/synctest"
 
+	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/internal/testlog"
 	"github.com/patchlog-dev/patchlog/patch"
+	"github.com/patchlog-dev/patchlog/recall"
+	"github.com/patchlog-dev/patchlog/snapshot"
 	"github.com/patchlog-dev/patchlog/store"
 	"github.com/patchlog-dev/patchlog/store/backend"
+	"github.com/patchlog-dev/patchlog/store/storetest"
 )
-
-// fill lets the session's log grow to n records, with patches of each type in it.
-func (e *env) fill(n int) {
-	e.Helper()
-	rnd := rand.New(rand.NewPCG(1, uint64(n)))
-	for {
-		v := e.view()
-		i, l := int(v.Seq()), v.Len()
-		if i >= n {
-			return
-		}
-		id := fmt.Sprint("f", i)
-		switch k := rnd.IntN(10); {
-		case k == 0 && l > 3:
-			e.apply(patch.NewSplice(rnd.IntN(l), 1, sets(id, fmt.Sprintf(`{"k%d":%d}`, i%5, i))))
-		case k == 1 && l > 3:
-			e.apply(patch.NewSummarise(rnd.IntN(l-2), 2, summary(id)))
-		case k == 2 && l > 6:
-			e.apply(patch.NewTruncateBefore(v.At(rnd.IntN(3)).ID()))
-		default:
-			e.append(event(`{"id":%q,"author":"a","timestamp":"2025-11-20T10:%02d:00Z","actions":{"stateDelta":{"k%d":%d}}}`, id, rnd.IntN(60), i%5, i))
-		}
-	}
-}
 
 func TestRawEvents(t *testing.T) {
 	onEach(t, func(e *env) {
@@ -125,47 +111,80 @@ func TestLargeRecordsPageByPage(t *testing.T) {
 	})
 }
 
-// Reading a log whose records are long and say little keeps a page in memory, not what a page
-// of compressed records unpacks to.
-func TestReadingHoldsAPage(t *testing.T) {
+// looking is a context that calls a function at each call of Err.
+type looking struct {
+	context.Context
+	look func()
+}
+
+func (l looking) Err() error {
+	l.look()
+	return l.Context.Err()
+}
+
+// Calls that read a whole log take memory for the visible events and for a page, not for all hidden events (first with
+// events that do not compress), nor for all records of a compressed page at once (then with long, repetitive events). The
+// events that a revert shows again are read again.
+func TestCallsHoldAPage(t *testing.T) {
 	testlog.OneGoroutine(t)
-	rounds := 20
-	if testing.Short() {
-		rounds = 10
+	b := &hooked{Backend: openBoltAt(t, filepath.Join(t.TempDir(), "log.db"))}
+	opts := store.Options{Snapshots: snapshot.Policy{Every: -1}}
+	s := newStore(t, b, opts)
+	add(t, s, key, nil, 1)
+	noise, long := make([]byte, 300_000), strings.Repeat("x", 500_000)
+	rand.NewChaCha8([32]byte{}).Read(noise)
+	for i := range 90 {
+		author := base64.StdEncoding.EncodeToString(noise)
+		if i >= 30 {
+			author = long
+		}
+		must(t)(s.AppendEvents(ctx, key, store.AppendOptions{}, testlog.New(patch.Fields{Author: author})))
+		cut := testlog.Must(s.ApplyPatch(ctx, key, asOfNow, patch.NewSplice(0, 1)))(t)
+		if i == 20 {
+			must(t)(s.Revert(ctx, key, store.UndoOptions{}, cut.Records[0].ID()))
+		}
 	}
-	long := strings.Repeat("x", 500_000)
-	onEach(t, func(e *env) {
-		e.create(nil)
-		for i := range rounds {
-			var events []*patch.Event
-			for j := range 10 {
-				events = append(events, testlog.New(patch.Fields{ID: fmt.Sprint("e", i, "-", j), Author: long}))
-			}
-			e.append(events...)
-			e.must(e.store.ApplyPatch(ctx, key, asOfNow, patch.NewSplice(0, 10)))
-		}
-		e.opts.CacheBytes = -1
-		e.reopen()
-		if raw, err := e.engine.Read(ctx, name(key), e.creation(), backend.Range(1, 1000), 1<<20); err != nil || len(raw) < 100 {
-			e.Fatalf("%d records are a page of the backend's, %v", len(raw), err)
-		}
-		check := func(what string, read func(between func())) {
-			before, most := heap(), uint64(0)
-			read(func() { most = max(most, heap()) })
-			if most == 0 || most > before+8<<20 {
-				e.Errorf("%s a log of %d MB takes %d bytes", what, 5*rounds, int64(most)-int64(before))
-			}
-		}
-		check("reading", func(between func()) {
-			for r, err := range e.store.RawEvents(ctx, key, 1) {
-				e.no(err)
-				if r.Seq%50 == 1 {
-					between()
+	if raw, err := b.Read(ctx, name(key), infoOf(t, s, key).Creation, backend.Range(63, 1000), 1<<20); err != nil || len(raw) < 100 {
+		t.Fatalf("%d records are a page of the backend's, %v", len(raw), err)
+	}
+	opts.CacheBytes = -1
+	s = newStore(t, b, opts)
+	defer s.Close()
+	for name, call := range map[string]func(look func()) error{
+		"RawEvents": func(look func()) error {
+			for r, err := range s.RawEvents(ctx, key, 1) {
+				if err != nil {
+					return err
+				}
+				if r.Seq%10 == 1 {
+					look()
 				}
 				runtime.KeepAlive(r)
 			}
-		})
-	})
+			return nil
+		},
+		"Verify": func(look func()) error { return errIn(s.Verify(looking{ctx, look}, store.VerifyOptions{})) },
+		"Fork": func(look func()) error {
+			b.appended = func(ctx context.Context, _ int, next func(context.Context) error) error {
+				look()
+				return next(ctx)
+			}
+			return errOf(s.Fork(ctx, key, forkKey, nil))
+		},
+	} {
+		before, most := heap(), uint64(0)
+		testlog.NoError(t, call(func() { most = max(most, heap()) }))
+		if most == 0 || most > before+8<<20 {
+			t.Errorf("%s takes %d bytes", name, int64(most)-int64(before))
+		}
+	}
+}
+
+func heap() uint64 {
+	var m runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&m)
+	return m.HeapAlloc
 }
 
 // name is what backends call a session whose key needs no escaping.
@@ -173,49 +192,18 @@ func name(key store.Key) string {
 	return strings.Join([]string{key.App, key.User, key.Session, ""}, "\x00\x01")
 }
 
-// between calls functions amid what a store does with its backend.
-type between struct {
-	backend.Backend
-	appended func()              // after a commit
-	headed   func()              // after a look at a session
-	shared   func(prefix string) // after a look at shared values
-}
-
-func (b *between) Append(ctx context.Context, session string, batch backend.Batch) error {
-	err := b.Backend.Append(ctx, session, batch)
-	if b.appended != nil {
-		b.appended()
-	}
-	return err
-}
-
-func (b *between) Look(ctx context.Context, q backend.Query) (backend.News, error) {
-	news, err := b.Backend.Look(ctx, q)
-	if f := b.headed; f != nil && q.Session != "" {
-		b.headed = nil
-		f()
-	}
-	if f := b.shared; f != nil && len(q.Shared) > 0 {
-		b.shared = nil
-		f(q.Shared[0])
-	}
-	return news, err
-}
-
-func onBetween(t *testing.T, run func(e *env, b *between)) {
-	onEach(t, func(e *env) {
-		b := &between{}
-		e.reopenOn(func(engine backend.Backend) backend.Backend { b.Backend = engine; return b })
-		e.create(nil)
-		e.append(sets("a", `{"app:x":1,"user:x":1}`))
-		run(e, b)
-	})
-}
-
 // An import creates the session if it is not there, when others delete it too.
 func TestImportWhileDeleted(t *testing.T) {
-	onBetween(t, func(e *env, b *between) {
-		b.headed = func() { e.no(e.store.Delete(ctx, key)) }
+	onEach(t, func(e *env) {
+		b := e.hook()
+		e.create(nil)
+		e.append(say("a"))
+		b.fetched = func(q backend.Query, _ *backend.Fetched) {
+			if q.Session != "" {
+				b.fetched = nil
+				e.no(e.store.Delete(ctx, key))
+			}
+		}
 		done, err := e.store.Import(ctx, key, strings.NewReader(`{"id":"b"}`), store.ImportOptions{})
 		e.no(err)
 		if !done.Created || done.Added != 1 || done.View.Seq() != 1 {
@@ -224,84 +212,20 @@ func TestImportWhileDeleted(t *testing.T) {
 	})
 }
 
-// While a commit has been made that its writer does not know of yet, readers see all of it or
-// nothing, and none goes back.
-func TestReadsWhileCommitting(t *testing.T) {
-	onBetween(t, func(e *env, b *between) {
-		for name, look := range map[string]func() uint64{
-			"get": func() uint64 {
-				session := sessionOf(e, e.store, key)
-				x, _ := session.Value("app:x")
-				if n, _ := x.Any().(int64); n != int64(session.View.Seq()) {
-					e.Errorf("app:x is %v after record %d", x, session.View.Seq())
-				}
-				return session.View.Seq()
-			},
-			"raw": func() uint64 {
-				last := uint64(0)
-				for r, err := range e.store.RawEvents(ctx, key, 1) {
-					e.no(err)
-					last = r.Seq
-				}
-				return last
-			},
-			"info": func() uint64 {
-				info := infoOf(e, e.store, key)
-				return info.Seq
-			},
-			"export": func() uint64 {
-				var text strings.Builder
-				e.no(e.store.Export(ctx, key, &text, store.ExportOptions{}))
-				return uint64(strings.Count(text.String(), `"seq"`))
-			},
-			"fork": func() uint64 {
-				fork, err := e.store.Fork(ctx, key, forkKey, store.ForkOptions{})
-				e.no(err)
-				e.no(e.store.Delete(ctx, forkKey))
-				return fork.View.Seq()
-			},
-		} {
-			e.Run(name, func(t *testing.T) {
-				e := e.with(t)
-				committed, release := make(chan struct{}), make(chan struct{})
-				b.appended = func() {
-					b.appended = nil
-					close(committed)
-					<-release
-				}
-				written, read := make(chan struct{}), make(chan struct{})
-				go func() {
-					defer close(written)
-					e.append(sets("", `{"app:x":`+string('0'+rune(e.view().Seq()+1))+`}`))
-				}()
-				<-committed
-				go func() {
-					defer close(read)
-					seen := look()
-					if newest := e.view().Seq(); newest < seen {
-						e.Errorf("%d records are seen, and then %d", seen, newest)
-					}
-				}()
-				select {
-				case <-read:
-				case <-time.After(30 * time.Millisecond): // it waits
-				}
-				close(release)
-				<-read
-				<-written
-			})
-		}
-	})
-}
-
 // Both scopes are as of one moment.
 func TestScopesOfOneMoment(t *testing.T) {
-	onBetween(t, func(e *env, b *between) {
+	onEach(t, func(e *env) {
+		b := e.hook()
+		e.create(nil)
+		e.append(sets("a", `{"app:x":1,"user:x":1}`))
 		other := key
 		other.Session = "other"
 		e.must(e.store.Create(ctx, other, nil))
-		b.shared = func(string) {
-			e.must(e.store.AppendEvents(ctx, other, store.AppendOptions{}, sets("b", `{"app:x":2,"user:x":2}`)))
+		b.fetched = func(q backend.Query, _ *backend.Fetched) {
+			if len(q.Shared) > 0 {
+				b.fetched = nil
+				e.must(e.store.AppendEvents(ctx, other, store.AppendOptions{}, sets("b", `{"app:x":2,"user:x":2}`)))
+			}
 		}
 		session := sessionOf(e, e.store, key)
 		app, _ := session.Value("app:x")
@@ -310,4 +234,579 @@ func TestScopesOfOneMoment(t *testing.T) {
 			e.Errorf("app:x is %v, and user:x is %v", app, user)
 		}
 	})
+}
+
+// cached is a store whose cache has a limit, on sessions that are all in the storage.
+type cached struct {
+	*env
+	reads *hooked
+}
+
+func numbered(i int) store.Key { return store.Key{App: "a", User: "u", Session: fmt.Sprint("s", i)} }
+
+// onCache runs a test with a limit that is found by fill, which fills sessions.
+func onCache(t *testing.T, fill func(e *env) (limit int), run func(c cached)) {
+	onEachWith(t, store.Options{Snapshots: snapshot.Policy{Every: -1}}, func(e *env) {
+		e.opts.CacheBytes = int64(fill(e))
+		run(cached{e, e.hook()})
+	})
+}
+
+// filled creates a session with n events and returns its size in memory.
+func (e *env) filled(i, n int) int {
+	e.Helper()
+	e.must(e.store.Create(ctx, numbered(i), nil))
+	return e.more(i, says("e", n)...)
+}
+
+func (e *env) more(i int, events ...*patch.Event) int {
+	e.Helper()
+	c, err := e.store.AppendEvents(ctx, numbered(i), store.AppendOptions{}, events...)
+	e.no(err)
+	return c.View.Footprint()
+}
+
+// read reports whether using the session reads it from the storage.
+func (c cached) read(i int) bool {
+	c.Helper()
+	c.reads.took()
+	c.must(c.store.Get(ctx, numbered(i)))
+	return strings.Contains(c.reads.took(), "Snapshot")
+}
+
+// The least recently used session goes first, and as many stay as the limit lets.
+func TestCacheOrder(t *testing.T) {
+	const sessions, kept = 10, 4
+	onCache(t, func(e *env) (limit int) {
+		for i := range sessions {
+			limit = kept*e.filled(i, 20) + 1000
+		}
+		return limit
+	}, func(c cached) {
+		random := rand.New(rand.NewPCG(1, 2))
+		var used []int // the last first
+		for n := range 400 {
+			i := random.IntN(sessions)
+			at := slices.Index(used, i)
+			if got, want := c.read(i), at < 0 || at >= kept; got != want {
+				c.Fatalf("use %d: session %d is read: %t, want %t; it was used after %v", n, i, got, want, used[:max(at, 0)])
+			}
+			if at >= 0 {
+				used = slices.Delete(used, at, at+1)
+			}
+			used = slices.Insert(used, 0, i)
+		}
+	})
+}
+
+// What a session grows by counts.
+func TestCacheCountsGrowth(t *testing.T) {
+	onCache(t, func(e *env) int { return e.filled(0, 20) + e.filled(1, 20) + e.filled(2, 20) + 1000 }, func(c cached) {
+		for i := range 3 {
+			c.read(i)
+		}
+		c.more(2, says("more", 10)...)
+		if c.read(1) || c.read(2) || !c.read(0) {
+			c.Error("session 0 was to go, and no other")
+		}
+	})
+}
+
+// A session that is larger than the cache is read once, used alone or beside small ones;
+// of three of them two are kept.
+func TestCacheKeepsLargeSession(t *testing.T) {
+	onCache(t, func(e *env) int {
+		size := 0
+		for i := range 3 {
+			size = e.filled(i, 300)
+		}
+		e.filled(3, 1)
+		e.filled(4, 1)
+		return size / 4
+	}, func(c cached) {
+		for n := range 10 {
+			c.more(0, say(fmt.Sprint("more", n)))
+			if c.read(0) && n > 0 {
+				c.Errorf("append %d had the session read again", n)
+			}
+		}
+		for n := range 10 {
+			testlog.Equal(c, fmt.Sprintf("use %d of a small session: read", n), c.read(3+n%2), n < 2)
+			testlog.Equal(c, fmt.Sprintf("use %d of a small session: the large one is read again", n), c.read(0), false)
+		}
+		for _, step := range []struct {
+			use  int
+			read bool
+		}{{1, true}, {0, false}, {1, false}, {2, true}, {1, false}, {2, false}, {0, true}, {1, true}, {0, false}} {
+			testlog.Equal(c, fmt.Sprintf("large session %d: read", step.use), c.read(step.use), step.read)
+		}
+	})
+}
+
+// Events that patches hide do not count as if they were in memory.
+func TestCacheCountsWhatIsThere(t *testing.T) {
+	onCache(t, func(e *env) int {
+		size := 0
+		for i := range 4 {
+			size = e.filled(i, 500)
+			for n := range 5 {
+				e.must(e.store.ApplyPatch(ctx, numbered(i), asOfNow, patch.NewSummarise(n, 90, summary(fmt.Sprint("s", n)))))
+			}
+		}
+		return size // of one with nothing hidden
+	}, func(c cached) {
+		for round := range 3 {
+			for i := range 4 {
+				testlog.Equal(c, fmt.Sprintf("round %d: session %d is read", round, i), c.read(i), round == 0)
+			}
+		}
+		for i := range 4 { // nor while they are being hidden
+			c.more(i, says("big", 400)...)
+			view, err := c.store.View(ctx, numbered(i))
+			c.no(err)
+			_, err = c.store.ApplyPatch(ctx, numbered(i), asOfNow, patch.NewSplice(0, view.Len()).WithState(patch.Keep))
+			c.no(err)
+		}
+		for i := range 4 {
+			testlog.Equal(c, "a session of which nothing is visible is read again", c.read(i), false)
+		}
+	})
+}
+
+func (e *env) say(key store.Key, texts ...string) {
+	e.Helper()
+	if _, err := e.store.Create(ctx, key, nil); err != nil && !errors.Is(err, store.ErrExists) {
+		e.Fatal(err)
+	}
+	for _, text := range texts {
+		e.must(e.store.AppendEvents(ctx, key, store.AppendOptions{}, said("", text)))
+	}
+}
+
+func (e *env) find(key store.Key, s recall.Search) string {
+	e.Helper()
+	hits, err := e.store.Search(ctx, key, s)
+	if err != nil {
+		return err.Error()
+	}
+	var all []string
+	for _, h := range hits {
+		all = append(all, fmt.Sprint(h.Key.Session, h.Seq))
+	}
+	return strings.Join(all, " ")
+}
+
+// A search finds no event of another session, user or app, nor of a deleted session, and it finds a fork's events.
+func TestSearchKeepsApart(t *testing.T) {
+	onEach(t, func(e *env) {
+		keys := []store.Key{{App: "a", User: "u", Session: "s"}, {App: "a", User: "u", Session: "s2"}, {App: "a", User: "u/s", Session: "x"}, {App: "a", User: "v", Session: "s"}, {App: "b", User: "u", Session: "s"}}
+		for i, k := range keys {
+			e.say(k, "the needle", fmt.Sprintf("hay%d", i))
+		}
+		for i, k := range keys {
+			hits := testlog.Must(e.store.Search(ctx, k, recall.Search{Query: "needle hay0 hay1 hay2 hay3 hay4", Limit: 100}))(t)
+			testlog.Equal(t, "hits", len(hits), 2)
+			for _, h := range hits {
+				testlog.Equal(t, "session of a hit", h.Key, k)
+			}
+			all := testlog.Must(e.store.SearchUser(ctx, k.App, k.User, recall.Search{Query: "needle", Limit: 100}, store.SearchUserOptions{}))(t)
+			testlog.Equal(t, "hits over the user's sessions", len(all), []int{4, 4, 2, 2, 2}[i])
+			for _, h := range all {
+				if h.Key.App != k.App || h.Key.User != k.User {
+					t.Errorf("of %v: %v", k, h.Key)
+				}
+			}
+		}
+		k := keys[0]
+		if rest, err := e.store.SearchUser(ctx, k.App, k.User, recall.Search{Query: "needle"}, store.SearchUserOptions{Except: []store.Key{k}}); err != nil || len(rest) != 2 || rest[0].Key != keys[1] {
+			t.Errorf("without one of two: %v, %v", rest, err)
+		}
+		fork := store.Key{App: "a", User: "u", Session: "fork"}
+		must(t)(e.store.Fork(ctx, k, fork, new(uint64(1))))
+		e.say(fork, "fork alone")
+		testlog.Equal(t, "in the fork", e.find(fork, recall.Search{Query: "needle hay0 alone"}), "fork2 fork1")
+		testlog.Equal(t, "of the fork", e.find(k, recall.Search{Query: "alone"}), "")
+		testlog.NoError(t, e.store.Delete(ctx, k))
+		testlog.ErrorIs(t, testlog.ErrorOf(e.store.Search(ctx, k, recall.Search{Query: "needle"})), store.ErrNotFound, "deleted")
+		e.say(k, "reborn")
+		testlog.Equal(t, "created again", e.find(k, recall.Search{Query: "needle reborn"}), "s1")
+		// On a view of the session that is gone.
+		v := viewOf(t, e.store, k)
+		testlog.NoError(t, e.store.Delete(ctx, k))
+		e.say(k, "again")
+		testlog.ErrorIs(t, testlog.ErrorOf(e.store.Search(ctx, k, recall.Search{Query: "reborn", View: &v})), store.ErrNotFound, "on the view of another creation")
+	})
+}
+
+// A search of hidden events says which patch hides each of them, and can be made as of an earlier view.
+func TestSearchHidden(t *testing.T) {
+	onEachWith(t, store.Options{CacheBytes: -1}, func(e *env) {
+		e.say(key, "alpha one", "beta two", "gamma three", "delta four")
+		cut := testlog.Must(e.store.ApplyPatch(ctx, key, asOfNow, patch.NewSplice(1, 1).WithID("cut")))(t)
+		summary := testlog.Must(patch.NewEvent(patch.Fields{Content: patch.Text("user", "epsilon")}))(t)
+		must(t)(e.store.ApplyPatch(ctx, key, asOfNow, patch.NewSummarise(0, 2, summary).WithID("sum")))
+		query := recall.Search{Query: "alpha beta gamma delta", Hidden: true}
+		hits := testlog.Must(e.store.Search(ctx, key, query))(t)
+		by := map[uint64]string{}
+		for _, h := range hits {
+			by[h.Seq] = h.Place.HiddenBy
+		}
+		testlog.Equal(t, "what hides", by, map[uint64]string{1: "sum", 2: "cut", 3: "sum"})
+		query.Represented = true
+		if got := e.find(key, query); got != "session3 session1" && got != "session1 session3" {
+			t.Errorf("told of: %s", got)
+		}
+		query.Represented, query.View = false, &cut.View
+		testlog.Equal(t, "before the summary", e.find(key, query), "session2")
+	})
+}
+
+func TestSearchErrors(t *testing.T) {
+	onEach(t, func(e *env) {
+		e.say(key, "needle")
+		v := viewOf(t, e.store, key)
+		for name, err := range map[string]error{
+			"no app":           testlog.ErrorOf(e.store.SearchUser(ctx, "", "u", recall.Search{Query: "x"}, store.SearchUserOptions{})),
+			"no user":          testlog.ErrorOf(e.store.SearchUser(ctx, "a", "", recall.Search{Query: "x"}, store.SearchUserOptions{})),
+			"a view of one":    testlog.ErrorOf(e.store.SearchUser(ctx, "a", "u", recall.Search{Query: "x", View: &v}, store.SearchUserOptions{})),
+			"a limit below 0":  testlog.ErrorOf(e.store.Search(ctx, key, recall.Search{Query: "x", Limit: -1})),
+			"a key that is no": testlog.ErrorOf(e.store.Search(ctx, store.Key{}, recall.Search{Query: "x"})),
+		} {
+			testlog.ErrorIs(t, err, store.ErrInvalid, name)
+		}
+		testlog.ErrorIs(t, testlog.ErrorOf(e.store.Search(ctx, store.Key{App: "a", User: "u", Session: "none"}, recall.Search{Query: "x"})), store.ErrNotFound, "a session that is not there")
+	})
+}
+
+// A search of one session fails if the session is damaged. A search of several leaves the damaged one out, with a warning.
+func TestSearchDamaged(t *testing.T) {
+	var log bytes.Buffer
+	onFileWith(t, store.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))}, func(e *env) {
+		other := store.Key{App: key.App, User: key.User, Session: "z, listed after it"}
+		e.say(key, "needle one", "needle two")
+		e.say(other, "needle three")
+		e.damageFile(flip(e.storedForm(key, 2)))
+		testlog.ErrorIs(t, testlog.ErrorOf(e.store.Search(ctx, key, recall.Search{Query: "needle"})), store.ErrCorrupt, "of a damaged session")
+		hits, err := e.store.SearchUser(ctx, key.App, key.User, recall.Search{Query: "needle"}, store.SearchUserOptions{})
+		if err != nil || len(hits) != 1 || hits[0].Key != other || !strings.Contains(log.String(), key.String()) {
+			t.Errorf("%v, %v, log %s", hits, err, &log)
+		}
+		var left []store.Key
+		must(t)(e.store.SearchUser(ctx, key.App, key.User, recall.Search{Query: "needle"}, store.SearchUserOptions{LeftOut: func(key store.Key, err error) {
+			testlog.ErrorIs(t, err, store.ErrCorrupt)
+			left = append(left, key)
+		}}))
+		testlog.Equal(t, "left out", left, []store.Key{key})
+	})
+}
+
+// eager has a snapshot written after each record of a log with up to 100 visible events.
+var eager = snapshot.Policy{Every: 1, MinPercent: 1}
+
+// onEachWithSnapshots runs a test as onEach does, with snapshots after each record. A
+// warning that the test has not taken fails it.
+func onEachWithSnapshots(t *testing.T, run func(e *env, w *warnings)) {
+	t.Helper()
+	w := &warnings{Handler: slog.DiscardHandler}
+	onEachWith(t, store.Options{Snapshots: eager, Logger: slog.New(w)}, func(e *env) {
+		run(e, w)
+		if lines := w.take(); len(lines) > 0 {
+			e.Errorf("warnings: %q", lines)
+		}
+	})
+}
+
+// anew opens a store on what is stored, once all snapshots that are due are written. It
+// remembers no view.
+func (e *env) anew(policy snapshot.Policy) {
+	e.Helper()
+	e.opts.Snapshots = policy
+	e.reopen()
+}
+
+// snapshot returns the session's stored snapshot.
+func (e *env) snapshot() []byte {
+	e.Helper()
+	kept, err := e.backend.Snapshot(ctx, name(key), e.creation())
+	e.no(err)
+	return kept.Data
+}
+
+func (e *env) putSnapshot(data []byte) {
+	e.Helper()
+	head, err := backend.HeadOf(ctx, e.backend, name(key))
+	e.no(err)
+	e.no(e.backend.PutSnapshot(ctx, name(key), head.Creation, backend.Snapshot{Seq: head.Last, Chain: head.Chain, Data: data}))
+}
+
+// creation returns the session's creation id, and makes no store read its view.
+func (e *env) creation() string {
+	e.Helper()
+	return infoOf(e, e.store, key).Creation
+}
+
+// snapshotSeq returns where the session's stored snapshot stands.
+func (e *env) snapshotSeq() uint64 {
+	e.Helper()
+	return seqOf(e.snapshot(), e.creation())
+}
+
+// seqOf returns where a snapshot stands.
+func seqOf(data []byte, creation string) uint64 {
+	v, err := snapshot.Decode(data, fold.New(creation, nil), 1<<40)
+	if err != nil && !errors.As(err, new(*fold.MissingRecordsError)) {
+		panic(err)
+	}
+	return v.Seq()
+}
+
+// cutLog makes a log of 40 records: most of the first 30 are hidden, two are skipped.
+func (e *env) cutLog() {
+	e.Helper()
+	e.create(map[string]any{"tenant": "t1"})
+	var text strings.Builder
+	for i := range 30 {
+		fmt.Fprintf(&text, "%s\n", sets(fmt.Sprint("a", i+1), fmt.Sprintf(`{"k":%d}`, i)))
+	}
+	text.WriteString(`{"id":"p1","patchType":"summarise","start":0,"count":20,"summaryEvent":{"id":"s1","content":{"role":"user","parts":[{"text":"x"}]}}}` + "\n")
+	text.WriteString(`{"id":"p2","patchType":"splice","start":99,"count":1}` + "\n")
+	text.WriteString(`{"id":"p3","patchType":"splice","start":3,"count":2,"replacement":[{"id":"r1"}]}` + "\n")
+	text.WriteString(`{"id":"p4","patchType":"truncate_before","eventId":"a1"}` + "\n")
+	e.importText("log", text.String())
+	e.append(says("b", 6)...)
+}
+
+func TestUnusableSnapshotsAreReplaced(t *testing.T) {
+	onEachWithSnapshots(t, func(e *env, w *warnings) {
+		e.cutLog()
+		want := e.viewText(e.view())
+		e.anew(eager)
+		good := e.snapshot()
+		testlog.Equal(e, "the snapshot stands at", e.snapshotSeq(), 40)
+		encode := func(v fold.View, err error) []byte {
+			e.no(err)
+			data, err := snapshot.Encode(v)
+			e.no(err)
+			return data
+		}
+		records := e.records(key)
+		of := func(seq uint64, another *patch.PatchEvent) []byte { // of a log with another record
+			records := slices.Clone(records)
+			records[seq-1] = patch.Record{Seq: seq, Patch: another}
+			return encode(e.refold(records), nil)
+		}
+		damage := slices.Clone(good)
+		damage[len(damage)/2] ^= 16
+		old := slices.Clone(good)
+		old[0]--
+		for name, data := range map[string][]byte{
+			"damaged":           damage,
+			"truncated":         good[:len(good)-1],
+			"empty":             {},
+			"of old version":    old,
+			"of another":        encode(fold.New("another", nil).Apply(e.records(key)...)),
+			"future":            encode(e.refold(records).Apply(patch.Record{Seq: 41, Event: say("future")})),
+			"of no such event":  of(27, patch.NewSplice(26, 0, say("x"), say("y"))),
+			"of no new event":   of(33, patch.NewSplice(3, 2, say("x"), say("y"))),
+			"of a cut's events": of(34, patch.NewSplice(1, 0, say("x"))),
+		} {
+			e.putSnapshot(data)
+			e.anew(eager)
+			for range 2 {
+				e.same("view with a snapshot "+name, e.viewText(e.view()), want)
+			}
+			e.anew(snapshot.Policy{Every: -1})
+			if lines := w.take(); len(lines) != 1 || !strings.Contains(lines[0], "snapshot") || !strings.Contains(lines[0], key.String()) {
+				e.Errorf("with a snapshot %s: warnings %q", name, lines)
+			}
+			testlog.Equal(e, "what replaced the snapshot "+name, e.snapshot(), good)
+		}
+	})
+}
+
+func TestSnapshotOfDeletedSession(t *testing.T) {
+	onEachWithSnapshots(t, func(e *env, w *warnings) {
+		// The session's handle stays in use, since its snapshot is still being written.
+		put, goOn := make(chan struct{}), make(chan struct{})
+		whole := e.backend.Backend
+		once := sync.OnceFunc(func() { close(put); <-goOn })
+		e.backend.Backend = &hooked{Backend: whole, put: once}
+		e.create(nil)
+		e.append(says("a", 20)...)
+		<-put
+		old := e.snapshot()
+		e.no(e.store.Delete(ctx, key))
+		e.create(nil)
+		testlog.Equal(e, "the snapshot of a session without records", e.snapshot(), nil)
+		close(goOn)
+		for _, event := range says("b", 5) {
+			e.append(event)
+		}
+		e.same("visible", ids(e.view()), "b1 b2 b3 b4 b5")
+		e.no(e.store.Close())
+		e.backend.Backend = whole
+		e.anew(snapshot.Policy{Every: -1})
+		testlog.Equal(e, "the new session's snapshot stands at", e.snapshotSeq(), 5)
+		e.putSnapshot(old)
+		e.anew(snapshot.Policy{Every: -1})
+		e.same("visible", ids(e.view()), "b1 b2 b3 b4 b5")
+		if lines := w.take(); len(lines) != 1 || !strings.Contains(lines[0], "another session") {
+			e.Errorf("warnings %q", lines)
+		}
+		e.anew(eager) // has it replaced
+		e.view()
+		w.take()
+	})
+}
+
+// A cold read costs the visible log: what is hidden is not read, nor are skipped patches
+// until someone asks for them.
+func TestColdRead(t *testing.T) {
+	onEachWithSnapshots(t, func(e *env, _ *warnings) {
+		e.cutLog()
+		e.anew(snapshot.Policy{Every: -1})
+		e.append(says("c", 2)...)
+		want := e.refold(e.records(key))
+		e.reopen()
+		var seqs []uint64
+		whole := e.backend.Backend
+		b := &hooked{Backend: whole, read: func(records []backend.Record) []backend.Record {
+			for _, r := range records {
+				seqs = append(seqs, r.Seq)
+			}
+			return records
+		}}
+		e.backend.Backend = b
+		take := func() string { // the seqs of the records that were read since the last call
+			slices.Sort(seqs)
+			text := fmt.Sprint(slices.Compact(seqs))
+			seqs = nil
+			return text
+		}
+		read := func() string {
+			e.open()
+			take()
+			e.view()
+			return take()
+		}
+		// s1, of record 31; a21, a22; r1, of 33; a25 to a30; b1 to b6; then what the
+		// snapshot has not seen.
+		e.same("records read", read(), "[21 22 25 26 27 28 29 30 31 33 35 36 37 38 39 40 41 42]")
+		v := e.view()
+		if v.SkippedCount() != 2 || take() != "[]" {
+			e.Error("counting the skipped patches reads records")
+		}
+		e.same("view", e.viewText(v), e.viewText(want))
+		e.same("records read for the skipped patches", take(), "[]")
+		// A view that stands before the snapshot is folded from the first record.
+		e.must(e.store.ViewAt(ctx, key, 3))
+		e.same("records read for a view at 3", take(), "[1 2 3]")
+		e.must(e.store.ViewAt(ctx, key, 40))
+		// That the snapshot is of this log shows at its end.
+		e.same("records read for a view at 40", take(), "[21 22 25 26 27 28 29 30 31 33 35 36 37 38 39 40 41 42]")
+		// Without a snapshot all is read.
+		b.set(failing("Snapshot", storetest.ErrInjected))
+		e.opts.Logger = slog.New(slog.DiscardHandler)
+		if got := read(); strings.Count(got, " ") != 41 {
+			e.Errorf("without a snapshot records %s were read", got)
+		}
+		// What is read later is of the session that the view is of.
+		b.set(nil)
+		e.open()
+		v = e.view()
+		e.no(e.store.Delete(ctx, key))
+		e.create(nil)
+		e.is(errOf(e.store.History(ctx, key, v)), store.ErrNotFound)
+		e.backend.Backend = whole
+	})
+}
+
+func TestFailingSnapshots(t *testing.T) {
+	for _, failure := range []error{storetest.ErrInjected, backend.ErrDamaged, &backend.UnknownError{Cause: storetest.ErrInjected}} {
+		onEachWithSnapshots(t, func(e *env, w *warnings) {
+			fail := func(engine backend.Backend) backend.Backend {
+				return &hooked{Backend: engine, serve: failing("Snapshot", failure)}
+			}
+			e.reopenOn(fail)
+			e.create(nil)
+			e.append(says("a", 5)...)
+			e.apply(patch.NewSplice(0, 1).WithID("p"))
+			e.append(say("b"))
+			e.must(e.store.ViewAt(ctx, key, 6))
+			e.no(e.store.Close())
+			if len(w.take()) == 0 {
+				e.Errorf("%v was not logged", failure)
+			}
+			e.reopenOn(fail)
+			e.same("visible", ids(e.view()), "a2 a3 a4 a5 b")
+			e.reopen()
+			w.take()
+		})
+	}
+}
+
+// Close waits for a snapshot that is being written, and for those that wait.
+func TestCloseWritesSnapshots(t *testing.T) {
+	onEachWithSnapshots(t, func(e *env, _ *warnings) {
+		keys := []store.Key{key, {App: "a", User: "u", Session: "1"}, {App: "a", User: "u", Session: "2"}}
+		synctest.Test(e.T, func(t *testing.T) {
+			goOn := make(chan struct{})
+			s := newStore(t, &hooked{Backend: e.backend.Backend, put: func() { <-goOn }}, e.opts)
+			for _, k := range keys {
+				must(t)(s.Create(ctx, k, nil))
+				must(t)(s.AppendEvents(ctx, k, store.AppendOptions{}, says("a", 3)...))
+			}
+			closed := make(chan error, 1)
+			go func() { closed <- s.Close() }()
+			synctest.Wait()
+			testlog.Equal(t, "calls of Close that did not wait", len(closed), 0)
+			must(t)(s.Create(ctx, elsewhere, nil)) // no snapshot becomes due once closing has begun
+			must(t)(s.AppendEvents(ctx, elsewhere, store.AppendOptions{}, says("late", 3)...))
+			close(goOn)
+			testlog.NoError(t, <-closed)
+		})
+		e.store = newStore(e, e.backend, e.opts) // which is closed with the engine
+		e.reopen()
+		n := 0
+		listed, err := e.backend.List(ctx, "", "", 9)
+		e.no(err)
+		for _, l := range listed {
+			kept, err := e.backend.Snapshot(ctx, l.Session, l.Creation)
+			e.no(err)
+			if kept.Data != nil {
+				n++
+			}
+		}
+		testlog.Equal(e, "snapshots", n, len(keys))
+	})
+}
+
+// warnings counts what a store warns of.
+type warnings struct {
+	slog.Handler
+	mu    sync.Mutex
+	lines []string
+}
+
+func (w *warnings) Enabled(context.Context, slog.Level) bool { return true }
+
+func (w *warnings) Handle(_ context.Context, r slog.Record) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	text := r.Message
+	r.Attrs(func(a slog.Attr) bool {
+		text += " " + a.String()
+		return true
+	})
+	w.lines = append(w.lines, text)
+	return nil
+}
+
+// take returns the warnings since the last call.
+func (w *warnings) take() []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	lines := w.lines
+	w.lines = nil
+	return lines
 }

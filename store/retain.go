@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/patchlog-dev/patchlog/internal/records"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store/backend"
 	"github.com/patchlog-dev/patchlog/store/internal/erase"
@@ -25,12 +26,6 @@ type Retention struct {
 	// EraseHiddenAfter is how long an event that patches have put out of sight is kept after that; 0
 	// means for ever. Then what it says is erased, and what stands for it stays.
 	EraseHiddenAfter time.Duration
-}
-
-// RetainOptions are options of [Store.Retain]. The zero value means the defaults.
-type RetainOptions struct {
-	// DryRun finds out what is due, and deletes and erases nothing.
-	DryRun bool
 }
 
 // Retained is a session of which something is due. It was deleted, or kept though its time had come, or
@@ -60,8 +55,8 @@ const (
 	retainTime  = time.Minute // the lease is taken again with each session that is looked at
 )
 
-// ErrRetaining: another process deletes and erases what is due in this storage.
-var ErrRetaining = errors.New("another process is at it")
+// ErrRetainRunning: another process deletes and erases what is due in this storage.
+var ErrRetainRunning = errors.New("another process is at it")
 
 // Retain deletes sessions that were not used for as long as the policy of their app says, erases of the
 // others what has been hidden for as long, one session with each
@@ -85,11 +80,11 @@ var ErrRetaining = errors.New("another process is at it")
 // finished.
 //
 // Of several processes that share the storage one at a time works: while another does, the error
-// matches [ErrRetaining], and its holder may be gone for up to a minute. A dry run does not wait for
-// that. A session that is damaged is yielded with an error that matches [ErrCorrupt], and stays; so
+// matches [ErrRetainRunning], and its holder may be gone for up to a minute. With dryRun it finds out what is due, and
+// deletes and erases nothing; it does not wait for another process. A session that is damaged is yielded with an error that matches [ErrCorrupt], and stays; so
 // is one that cannot be deleted, with its error, after which the iteration ends. Errors match
 // [ErrInvalid] if a policy makes no sense.
-func (s *Store) Retain(ctx context.Context, policies map[string]Retention, opts RetainOptions) iter.Seq2[Retained, error] {
+func (s *Store) Retain(ctx context.Context, policies map[string]Retention, dryRun bool) iter.Seq2[Retained, error] {
 	return func(yield func(Retained, error) bool) {
 		for _, app := range slices.Sorted(maps.Keys(policies)) {
 			for field, after := range map[string]time.Duration{"DeleteAfter": policies[app].DeleteAfter, "EraseHiddenAfter": policies[app].EraseHiddenAfter} {
@@ -99,68 +94,49 @@ func (s *Store) Retain(ctx context.Context, policies map[string]Retention, opts 
 				}
 			}
 		}
-		if !opts.DryRun {
+		if !dryRun {
 			defer func() { _, _ = s.lease(context.WithoutCancel(ctx), retainLease, 0) }()
 		}
-		for info, err := range s.dueAmong(ctx, policies) {
-			r := Retained{Info: info}
-			due := false
+		for info, err := range s.List(ctx, ListOptions{}) {
+			policy, found := policies[info.Key.App]
+			if !found {
+				policy, found = policies[""]
+			}
+			if !found && (err == nil || errors.Is(err, ErrCorrupt)) {
+				continue
+			}
+			r, due := Retained{Info: info}, false
 			if err == nil {
-				r, due, err = s.retain(ctx, info, policies, opts)
+				r, due, err = s.retain(ctx, info, policy, dryRun)
 			}
-			damaged := errors.Is(err, ErrCorrupt)
-			switch {
-			case errors.Is(err, ErrNotFound): // it was deleted meanwhile
-			case err != nil && (!yield(r, err) || !damaged):
-				return
-			case err == nil && due && !yield(r, nil):
-				return
+			if errors.Is(err, ErrNotFound) || err == nil && !due { // it was deleted meanwhile, or stays as it is
+				continue
 			}
-		}
-	}
-}
-
-// dueAmong lists the sessions that a policy may be about.
-func (s *Store) dueAmong(ctx context.Context, policies map[string]Retention) iter.Seq2[Info, error] {
-	if _, all := policies[""]; all {
-		return s.List(ctx, ListOptions{})
-	}
-	return func(yield func(Info, error) bool) {
-		for _, app := range slices.Sorted(maps.Keys(policies)) {
-			for info, err := range s.List(ctx, ListOptions{App: app}) {
-				if !yield(info, err) || err != nil && !errors.Is(err, ErrCorrupt) {
-					return
-				}
+			if !yield(r, err) || err != nil && !errors.Is(err, ErrCorrupt) {
+				return
 			}
 		}
 	}
 }
 
 // retain deletes a session if that is due, and else erases what is due of it.
-func (s *Store) retain(ctx context.Context, info Info, policies map[string]Retention, opts RetainOptions) (r Retained, due bool, err error) {
+func (s *Store) retain(ctx context.Context, info Info, policy Retention, dryRun bool) (r Retained, due bool, err error) {
 	r.Info = info
-	policy, own := policies[info.Key.App]
-	if !own {
-		policy = policies[""]
-	}
 	now := s.opts.Now()
 	isDue := func(after time.Duration, since time.Time) bool { return after > 0 && now.Sub(since) >= after }
 	erases := isDue(policy.EraseHiddenAfter, info.Created)
 	if !erases && !isDue(policy.DeleteAfter, info.Created) {
 		return r, false, nil
 	}
-	if !opts.DryRun {
+	if !dryRun {
 		switch held, err := s.lease(ctx, retainLease, retainTime); {
 		case err != nil:
 			return r, false, fromBackend(info.Key, err)
 		case !held:
-			return r, false, ErrRetaining
+			return r, false, ErrRetainRunning
 		}
 	}
-	head, m, err := s.head(ctx, info.Key)
-	if err == nil && head.Damaged != 0 {
-		err = inDoubt(info.Key, head)
-	}
+	head, m, err := s.soundHead(ctx, info.Key)
 	if err == nil {
 		r.Used, err = s.used(ctx, info.Key, head, m.created)
 	}
@@ -168,7 +144,7 @@ func (s *Store) retain(ctx context.Context, info Info, policies map[string]Reten
 		return r, false, err
 	}
 	if isDue(policy.DeleteAfter, r.Used) {
-		if err := s.deleteDue(ctx, &r, head, policy, opts); err != nil || r.Deleted {
+		if err := s.deleteDue(ctx, &r, head, policy, dryRun); err != nil || r.Deleted {
 			return r, true, err
 		}
 	}
@@ -176,12 +152,12 @@ func (s *Store) retain(ctx context.Context, info Info, policies map[string]Reten
 		return r, r.Kept != "", nil
 	}
 	reason := fmt.Sprintf("hidden for %v", policy.EraseHiddenAfter)
-	r.Erased, due, err = s.eraseHidden(ctx, info.Key, now.Add(-policy.EraseHiddenAfter), reason, opts.DryRun)
+	r.Erased, due, err = s.eraseHidden(ctx, info.Key, now.Add(-policy.EraseHiddenAfter), reason, dryRun)
 	return r, due || r.Kept != "", err
 }
 
 // deleteDue deletes a session that is due, or says why it is kept.
-func (s *Store) deleteDue(ctx context.Context, r *Retained, head backend.Head, policy Retention, opts RetainOptions) error {
+func (s *Store) deleteDue(ctx context.Context, r *Retained, head backend.Head, policy Retention, dryRun bool) error {
 	if policy.KeepPinned {
 		v, err := s.View(ctx, r.Key)
 		if err != nil {
@@ -195,7 +171,7 @@ func (s *Store) deleteDue(ctx context.Context, r *Retained, head backend.Head, p
 		}
 	}
 	r.Deleted = true
-	if opts.DryRun {
+	if dryRun {
 		return nil
 	}
 	err := s.delete(ctx, r.Key, &head)
@@ -210,21 +186,12 @@ func (s *Store) deleteDue(ctx context.Context, r *Retained, head backend.Head, p
 func (s *Store) used(ctx context.Context, key Key, head backend.Head, created time.Time) (time.Time, error) {
 	latest := created
 	from := max(head.Last, usedRecords) - usedRecords + 1
-	for page, err := range s.pages(ctx, key, &head, from, newest) {
+	for r, err := range s.records(ctx, key, head, from, newest) {
 		if err != nil {
 			return latest, err
 		}
-		for _, r := range page.records {
-			var at time.Time
-			switch {
-			case r.Event != nil:
-				at = r.Event.Timestamp()
-			case !erase.IsReceipt(r): // to erase is not to use
-				at = r.Patch.Timestamp()
-			}
-			if at.After(latest) {
-				latest = at
-			}
+		if at := records.Envelope(r).Timestamp(); at.After(latest) && !erase.IsReceipt(r) { // to erase is not to use
+			latest = at
 		}
 	}
 	return latest, nil

@@ -1,15 +1,12 @@
 package store_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"maps"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -20,6 +17,7 @@ import (
 	"github.com/patchlog-dev/patchlog/internal/testlog"
 	"github.com/patchlog-dev/patchlog/internal/teststore"
 	"github.com/patchlog-dev/patchlog/patch"
+	"github.com/patchlog-dev/patchlog/snapshot"
 	"github.com/patchlog-dev/patchlog/store"
 	"github.com/patchlog-dev/patchlog/store/backend"
 	"github.com/patchlog-dev/patchlog/store/memory"
@@ -32,24 +30,27 @@ const day = 24 * time.Hour
 func aged(t *testing.T, s *store.Store, app, id string, created, used float64) store.Key {
 	t.Helper()
 	key := store.Key{App: app, User: "u", Session: id}
-	ago := func(days float64) time.Time { return now.Add(-time.Duration(days * float64(day))) }
-	must(t)(s.CreateAt(ctx, key, nil, ago(created)))
+	must(t)(s.CreateAt(ctx, key, nil, daysAgo(created)))
 	for i := range 40 { // one of the last tells
-		at := ago(used + 500)
+		at := daysAgo(used + 500)
 		if i == 20 {
-			at = ago(used)
+			at = daysAgo(used)
 		}
-		e, err := patch.NewEvent(patch.Fields{ID: fmt.Sprint("e", i), Author: "user", Content: patch.Text("user", "hello"), Timestamp: at})
-		testlog.NoError(t, err)
+		e := testlog.New(patch.Fields{ID: fmt.Sprint("e", i), Author: "user", Content: patch.Text("user", "hello"), Timestamp: at})
 		must(t)(s.AppendEvents(ctx, key, store.AppendOptions{}, e))
 	}
 	return key
 }
 
-func retained(t *testing.T, s *store.Store, policies map[string]store.Retention, opts store.RetainOptions) string {
+// storeOfToday opens a store whose clock stands at now, until the test ends.
+func storeOfToday(t *testing.T, b backend.Backend) *store.Store {
+	return envOn(t, b, snapshot.Policy{}).store
+}
+
+func retained(t *testing.T, s *store.Store, policies map[string]store.Retention, dryRun bool) string {
 	t.Helper()
 	var all []string
-	for r, err := range s.Retain(ctx, policies, opts) {
+	for r, err := range s.Retain(ctx, policies, dryRun) {
 		switch {
 		case errors.Is(err, store.ErrCorrupt):
 			all = append(all, r.Key.Session+" corrupt")
@@ -89,174 +90,77 @@ func TestRetain(t *testing.T) {
 		policies := map[string]store.Retention{"a": {DeleteAfter: 30 * day, KeepPinned: true}, "b": {}, "d": {DeleteAfter: 1}}
 		all := sessionsOf(t, s)
 		want := "a-old 31, a-pinned 34 pinned"
-		if got := retained(t, s, policies, store.RetainOptions{DryRun: true}); got != want {
-			t.Errorf("due is %q, want %q", got, want)
-		}
-		if got := sessionsOf(t, s); got != all {
-			t.Errorf("after a dry run there is %s, was %s", got, all)
-		}
-		if got := retained(t, s, policies, store.RetainOptions{}); got != want {
-			t.Errorf("done is %q, want %q", got, want)
-		}
-		if got, want := sessionsOf(t, s), strings.Replace(all, "a-old ", "", 1); got != want {
-			t.Errorf("there is %s, want %s", got, want)
-		}
-		if got := retained(t, s, policies, store.RetainOptions{}); got != "a-pinned 34 pinned" {
-			t.Errorf("again: %q", got)
-		}
+		testlog.Equal(t, "due", retained(t, s, policies, true), want)
+		testlog.Equal(t, "after a dry run there", sessionsOf(t, s), all)
+		testlog.Equal(t, "done", retained(t, s, policies, false), want)
+		testlog.Equal(t, "there", sessionsOf(t, s), strings.Replace(all, "a-old ", "", 1))
+		testlog.Equal(t, "again", retained(t, s, policies, false), "a-pinned 34 pinned")
 		// That of all others is for apps without one.
 		policies[""], policies["a"] = store.Retention{DeleteAfter: 31 * day}, store.Retention{DeleteAfter: 34 * day}
-		if got, want := retained(t, s, policies, store.RetainOptions{}), "a-pinned 34, c-old 399"; got != want {
-			t.Errorf("done is %q, want %q", got, want)
-		}
+		testlog.Equal(t, "done", retained(t, s, policies, false), "a-pinned 34, c-old 399")
 		testlog.NoError(t, s.Close())
-	})
-}
-
-// A loop that ends early has done as many steps, and the next goes on.
-func TestRetainInSteps(t *testing.T) {
-	onEach(t, func(e *env) {
-		t, s := e.T, e.store
-		for i := range 3 {
-			aged(t, s, "a", fmt.Sprint("s", i), 40, 35)
-		}
-		policies := map[string]store.Retention{"": {DeleteAfter: 30 * day}}
-		for n := 3; n > 0; n-- {
-			if got := strings.Count(sessionsOf(t, s), "s"); got != n {
-				t.Fatalf("%d sessions, want %d", got, n)
-			}
-			for range s.Retain(ctx, policies, store.RetainOptions{}) {
-				break
-			}
-		}
-		if got := sessionsOf(t, s); got != "" {
-			t.Errorf("left is %s", got)
-		}
 	})
 }
 
 func TestRetainErrors(t *testing.T) {
 	onEach(t, func(e *env) {
-		t, s := e.T, e.store
-		aged(t, s, "a", "old", 40, 35)
-		first := func(ctx context.Context, policies map[string]store.Retention) error {
-			for _, err := range s.Retain(ctx, policies, store.RetainOptions{}) {
-				return err
-			}
-			return nil
+		aged(e.T, e.store, "a", "old", 40, 35)
+		first := func(ctx context.Context, policy store.Retention) error {
+			return errIn(e.store.Retain(ctx, map[string]store.Retention{"a": policy}, false))
 		}
-		if err := first(ctx, map[string]store.Retention{"a": {DeleteAfter: -1}}); !errors.Is(err, store.ErrInvalid) {
-			t.Errorf("a policy below 0: %v", err)
-		}
+		e.is(first(ctx, store.Retention{DeleteAfter: -1}), store.ErrInvalid, "DeleteAfter")
+		e.is(first(ctx, store.Retention{EraseHiddenAfter: -1}), store.ErrInvalid, "EraseHiddenAfter")
 		done, cancel := context.WithCancel(ctx)
 		cancel()
-		if err := first(done, map[string]store.Retention{"a": {DeleteAfter: day}}); !errors.Is(err, context.Canceled) {
-			t.Errorf("cancelled: %v", err)
-		}
-		if got := sessionsOf(t, s); got != "old" {
-			t.Errorf("there is %q", got)
-		}
+		e.is(first(done, store.Retention{DeleteAfter: day}), context.Canceled)
+		e.same("there", sessionsOf(e.T, e.store), "old")
 	})
-}
-
-// intrusive is a backend that does something before the first session is deleted.
-type intrusive struct {
-	backend.Backend
-	once sync.Once
-	do   func()
-}
-
-func (b *intrusive) Delete(ctx context.Context, session, creation string, seen *backend.Head) error {
-	b.once.Do(b.do)
-	return b.Backend.Delete(ctx, session, creation, seen)
 }
 
 // What is used while it is judged is kept.
 func TestRetainSparesWhatIsUsed(t *testing.T) {
 	shared := &memory.Backend{}
-	opts := store.Options{Now: func() time.Time { return now }, Logger: slog.New(slog.DiscardHandler)}
-	other := newStore(t, shared, opts)
-	defer other.Close()
-	b := &intrusive{Backend: shared}
-	s := newStore(t, b, opts)
-	defer s.Close()
+	b := &hooked{Backend: shared}
+	other, s := storeOfToday(t, shared), storeOfToday(t, b)
 	key := aged(t, other, "a", "woken", 40, 35)
 	aged(t, other, "b", "old", 40, 35)
-	b.do = func() {
-		e, err := patch.NewEvent(patch.Fields{Author: "user", Content: patch.Text("user", "I am back")})
-		testlog.NoError(t, err)
-		must(t)(other.AppendEvents(ctx, key, store.AppendOptions{}, e))
-	}
+	b.set(beforeFirst("Delete", func() { must(t)(other.AppendEvents(ctx, key, store.AppendOptions{}, said("", "I am back"))) }))
 	policies := map[string]store.Retention{"": {DeleteAfter: 30 * day}}
-	if got, want := retained(t, s, policies, store.RetainOptions{}), "woken 35 used, old 35"; got != want {
-		t.Errorf("done is %q, want %q", got, want)
-	}
-	if got := sessionsOf(t, other); got != "woken" {
-		t.Errorf("there is %s", got)
-	}
+	testlog.Equal(t, "done", retained(t, s, policies, false), "woken 35 used, old 35")
+	testlog.Equal(t, "there", sessionsOf(t, other), "woken")
 }
 
 // One process at a time deletes, and a dry run waits for none.
 func TestRetainByOneProcess(t *testing.T) {
 	shared := &memory.Backend{}
-	opts := store.Options{Now: func() time.Time { return now }, Logger: slog.New(slog.DiscardHandler)}
-	var stores [2]*store.Store
-	for i, b := range []backend.Backend{shared, shared.Peer()} {
-		var err error
-		if stores[i], err = store.New(b, opts); err != nil {
-			t.Fatal(err)
-		}
-		defer stores[i].Close()
-	}
+	stores := []*store.Store{storeOfToday(t, shared), storeOfToday(t, shared.Peer())}
 	aged(t, stores[0], "a", "s1", 40, 35)
 	aged(t, stores[0], "a", "s2", 40, 35)
 	policies := map[string]store.Retention{"a": {DeleteAfter: day}}
-	for r, err := range stores[0].Retain(ctx, policies, store.RetainOptions{}) {
+	for r, err := range stores[0].Retain(ctx, policies, false) {
 		if err != nil || r.Key.Session != "s1" {
 			t.Fatal(r.Key, err)
 		}
-		for _, err := range stores[1].Retain(ctx, policies, store.RetainOptions{}) {
-			if !errors.Is(err, store.ErrRetaining) {
-				t.Errorf("beside the first: %v", err)
-			}
+		for _, err := range stores[1].Retain(ctx, policies, false) {
+			testlog.ErrorIs(t, err, store.ErrRetainRunning, "beside the first")
 		}
-		if got := retained(t, stores[1], policies, store.RetainOptions{DryRun: true}); got != "s2 35" {
-			t.Errorf("due is %q", got)
-		}
+		testlog.Equal(t, "due", retained(t, stores[1], policies, true), "s2 35")
 		break
 	}
-	if got := retained(t, stores[1], policies, store.RetainOptions{}); got != "s2 35" {
-		t.Errorf("after the first: %q", got)
-	}
+	testlog.Equal(t, "after the first", retained(t, stores[1], policies, false), "s2 35")
 }
 
 // What is damaged is said, and stays; the others go.
 func TestRetainDamaged(t *testing.T) {
 	store.Uncompressed(t) // so that the record is found by its text
-	b, path := openBolt(t)
-	e := &env{T: t, backend: &storetest.Faulty{Backend: b}, engine: b, path: path, opts: store.Options{Now: func() time.Time { return now }, Logger: slog.New(slog.DiscardHandler)}}
-	e.open()
-	defer func() { e.store.Close() }()
-	aged(t, e.store, "a", "damaged", 40, 35)
-	key := store.Key{App: "a", User: "u", Session: "damaged"}
-	e.say(key, "needle two")
-	aged(t, e.store, "a", "old", 40, 35)
-	e.damageFile(func(data []byte) {
-		for at := 0; ; at++ {
-			i := bytes.Index(data[at:], []byte("needle two"))
-			if i < 0 {
-				return
-			}
-			at += i
-			data[at] ^= 4
-		}
+	onFile(t, func(e *env) {
+		key := aged(t, e.store, "a", "damaged", 40, 35)
+		e.say(key, "needle two")
+		aged(t, e.store, "a", "old", 40, 35)
+		e.damageFile(flip("needle two"))
+		testlog.Equal(t, "done", retained(t, e.store, map[string]store.Retention{"a": {DeleteAfter: day}}, false), "damaged corrupt, old 35")
+		testlog.Equal(t, "there", sessionsOf(t, e.store), "damaged")
 	})
-	if got, want := retained(t, e.store, map[string]store.Retention{"a": {DeleteAfter: day}}, store.RetainOptions{}), "damaged corrupt, old 35"; got != want {
-		t.Errorf("done is %q, want %q", got, want)
-	}
-	if got := sessionsOf(t, e.store); got != "damaged" {
-		t.Errorf("there is %s", got)
-	}
 }
 
 func daysAgo(days float64) time.Time { return now.Add(-time.Duration(days * float64(day))) }
@@ -268,52 +172,42 @@ func hiding(t testing.TB, s *store.Store, key store.Key) {
 	t.Helper()
 	must(t)(s.CreateAt(t.Context(), key, nil, daysAgo(100)))
 	for _, id := range []string{"a", "b", "c", "d", "e", "f", "g", "h"} {
-		text := fmt.Sprintf(`{"id":%q,"author":"user","timestamp":%q,"content":{"role":"user","parts":[{"text":"text %s"}]},"actions":{"stateDelta":{"k%s":"value %s"}}}`,
-			id, daysAgo(100).Format(time.RFC3339), id, id, id)
-		must(t)(s.AppendEvents(t.Context(), key, store.AppendOptions{}, lines(t, text)...))
+		must(t)(s.AppendEvents(t.Context(), key, store.AppendOptions{}, event(`{"id":%q,"author":"user","timestamp":%q,"content":{"role":"user","parts":[{"text":"text %s"}]},"actions":{"stateDelta":{"k%s":"value %s"}}}`,
+			id, daysAgo(100).Format(time.RFC3339), id, id, id)))
 	}
 	apply := func(days float64, p *patch.PatchEvent) {
 		t.Helper()
 		must(t)(s.ApplyPatch(t.Context(), key, store.PatchOptions{AsOfNow: true, AllowPinned: true}, p.WithTimestamp(daysAgo(days))))
 	}
 	keep := func(p *patch.PatchEvent) *patch.PatchEvent { return p.WithState(patch.Keep) }
-	apply(90, patch.NewSummarise(0, 2, said(t, "s1", "told by s1")))
+	apply(90, patch.NewSummarise(0, 2, said("s1", "told by s1")))
 	apply(90, patch.NewPin("e"))
 	apply(90, keep(patch.NewSplice(3, 1)))                 // e
 	apply(90, keep(patch.NewSplice(3, 1)).WithID("f cut")) // f
 	apply(85, patch.NewRevert("f cut").WithID("f back"))
 	apply(80, keep(patch.NewSplice(4, 1))) // g
-	apply(50, patch.NewSummarise(0, 2, said(t, "m", "told by m")))
+	apply(50, patch.NewSummarise(0, 2, said("m", "told by m")))
 	apply(10, patch.NewRevert("f back"))
 }
 
-// without returns which of some texts a session's records do not have.
-func without(t testing.TB, s *store.Store, key store.Key, texts ...string) string {
+// without returns which texts of hiding, and others, a session's records do not have.
+func without(t testing.TB, s *store.Store, key store.Key, others ...string) string {
 	t.Helper()
-	var raw bytes.Buffer
-	testlog.NoError(t, s.Export(t.Context(), key, &raw, store.ExportOptions{}))
-	return strings.Join(slices.DeleteFunc(texts, func(text string) bool { return strings.Contains(raw.String(), text) }), ", ")
+	raw := exportOf(t, s, key, store.ExportOptions{})
+	texts := append([]string{"text a", "text b", "text c", "text d", "text e", "text f", "text g", "text h", "told by s1", "told by m"}, others...)
+	return strings.Join(slices.DeleteFunc(texts, func(text string) bool { return strings.Contains(raw, text) }), ", ")
 }
-
-var hidingTexts = []string{"text a", "text b", "text c", "text d", "text e", "text f", "text g", "text h", "told by s1", "told by m"}
 
 // sight is what the newest view shows, and its state.
 func sight(t testing.TB, s *store.Store, key store.Key) string {
 	t.Helper()
 	v := viewOf(t, s, key)
-	var text strings.Builder
-	for i, e := range v.Entries() {
-		fmt.Fprintln(&text, i, e.Seq, e.Summary, e.Pinned, e.Event)
-	}
-	for name, value := range v.Values() {
-		fmt.Fprintln(&text, name, value)
-	}
-	return text.String()
+	return fmt.Sprint(maps.Collect(v.Entries()), maps.Collect(v.Values()))
 }
 
-func done(t testing.TB, s *store.Store, policy store.Retention, opts store.RetainOptions) (all []string) {
+func done(t testing.TB, s *store.Store, policy store.Retention, dryRun bool) (all []string) {
 	t.Helper()
-	for r, err := range s.Retain(t.Context(), map[string]store.Retention{"": policy}, opts) {
+	for r, err := range s.Retain(t.Context(), map[string]store.Retention{"": policy}, dryRun) {
 		testlog.NoError(t, err)
 		all = append(all, fmt.Sprint(r.Key.Session, " ", r.Deleted, " ", r.Kept, " ", r.Erased))
 	}
@@ -325,10 +219,9 @@ func done(t testing.TB, s *store.Store, policy store.Retention, opts store.Retai
 func TestRetainErasesHidden(t *testing.T) {
 	erasableAt(t, func() time.Time { return now }, func(t *testing.T, s *store.Store, _ *storetest.Faulty) {
 		hiding(t, s, eraseKey)
-		fork := eraseKey
-		fork.Session = "fork"
+		fork := sibling("fork")
 		at := uint64(9) // a and b alone are hidden
-		must(t)(s.Fork(t.Context(), eraseKey, fork, store.ForkOptions{At: &at}))
+		must(t)(s.Fork(t.Context(), eraseKey, fork, &at))
 		before := sight(t, s, eraseKey)
 		for _, c := range []struct {
 			days int
@@ -346,50 +239,29 @@ func TestRetainErasesHidden(t *testing.T) {
 			if c.n > 0 {
 				want = []string{fmt.Sprint("s false  ", c.n)}
 			}
-			receipts, err := s.Receipts(t.Context(), eraseKey)
-			testlog.NoError(t, err)
-			gone := without(t, s, eraseKey, slices.Clone(hidingTexts)...)
-			if got := done(t, s, policy, store.RetainOptions{DryRun: true}); !slices.Equal(got, want) {
-				t.Errorf("%d days: due is %q, want %q", c.days, got, want)
-			}
-			if got := without(t, s, eraseKey, slices.Clone(hidingTexts)...); got != gone {
-				t.Errorf("%d days: a dry run took %s", c.days, got)
-			}
-			if got := done(t, s, policy, store.RetainOptions{}); !slices.Equal(got, want) {
-				t.Errorf("%d days: done is %q, want %q", c.days, got, want)
-			}
-			if got := without(t, s, eraseKey, slices.Clone(hidingTexts)...); got != c.gone {
-				t.Errorf("%d days: gone is %s, want %s", c.days, got, c.gone)
-			}
-			if got := sight(t, s, eraseKey); got != before {
-				t.Errorf("%d days: it shows\n%s\nand did\n%s", c.days, got, before)
-			}
-			after, err := s.Receipts(t.Context(), eraseKey)
-			if err != nil || len(after) != len(receipts)+len(want) {
-				t.Fatalf("%d days: %d receipts, were %d, %v", c.days, len(after), len(receipts), err)
-			}
+			receipts := testlog.Must(s.Receipts(t.Context(), eraseKey))(t)
+			gone := without(t, s, eraseKey)
+			testlog.Equal(t, fmt.Sprintf("%d days: due", c.days), done(t, s, policy, true), want)
+			testlog.Equal(t, fmt.Sprintf("%d days: a dry run took", c.days), without(t, s, eraseKey), gone)
+			testlog.Equal(t, fmt.Sprintf("%d days: done", c.days), done(t, s, policy, false), want)
+			testlog.Equal(t, fmt.Sprintf("%d days: gone", c.days), without(t, s, eraseKey), c.gone)
+			testlog.Equal(t, fmt.Sprintf("%d days: it shows", c.days), sight(t, s, eraseKey), before)
+			after := testlog.Must(s.Receipts(t.Context(), eraseKey))(t)
+			testlog.Equal(t, "receipts", len(after), len(receipts)+len(want))
 			if c.n > 0 {
 				p := after[len(after)-1].Patch
 				if of, _ := p.Erasure(); p.Author() != "retention" || of.Summaries != patch.KeepSummaries || of.Values != patch.KeepValues || of.Reason != fmt.Sprintf("hidden for %dh0m0s", 24*c.days) {
 					t.Errorf("the receipt is %s", p)
 				}
 			}
-			if got := done(t, s, policy, store.RetainOptions{}); len(got) > 0 {
-				t.Errorf("%d days, again: %q", c.days, got)
-			}
+			testlog.Equal(t, fmt.Sprintf("%d days, again", c.days), done(t, s, policy, false), nil)
 			verified(t, s)
 		}
 		// The fork is judged by itself: its creation is of now.
-		if got := without(t, s, fork, slices.Clone(hidingTexts)...); got != "told by m" {
-			t.Errorf("gone of the fork is %s", got)
-		}
+		testlog.Equal(t, "gone of the fork", without(t, s, fork), "told by m")
 		// To erase is not to use: it is deleted as if it had not been.
-		if got := done(t, s, store.Retention{DeleteAfter: 11 * day, EraseHiddenAfter: 1}, store.RetainOptions{}); !slices.Equal(got, []string{"s false  1"}) {
-			t.Errorf("before it is due to be deleted: %q", got)
-		}
-		if got := done(t, s, store.Retention{DeleteAfter: 10 * day, EraseHiddenAfter: 1}, store.RetainOptions{}); !slices.Equal(got, []string{"s true  0"}) {
-			t.Errorf("when it is due to be deleted: %q", got)
-		}
+		testlog.Equal(t, "before it is due to be deleted", done(t, s, store.Retention{DeleteAfter: 11 * day, EraseHiddenAfter: 1}, false), []string{"s false  1"})
+		testlog.Equal(t, "when it is due to be deleted", done(t, s, store.Retention{DeleteAfter: 10 * day, EraseHiddenAfter: 1}, false), []string{"s true  0"})
 	})
 }
 
@@ -400,92 +272,25 @@ func TestRetainErasesOfWhatIsKept(t *testing.T) {
 		must(t)(s.ApplyPatch(t.Context(), eraseKey, store.PatchOptions{}, patch.NewPin("h").WithTimestamp(daysAgo(30))))
 		policy := store.Retention{DeleteAfter: day, KeepPinned: true, EraseHiddenAfter: 60 * day}
 		for _, want := range []string{"s false pinned 3", "s false pinned 0"} {
-			if got := done(t, s, policy, store.RetainOptions{}); !slices.Equal(got, []string{want}) {
-				t.Errorf("done is %q, want %q", got, want)
-			}
-		}
-		for _, err := range s.Retain(t.Context(), map[string]store.Retention{"a": {EraseHiddenAfter: -1}}, store.RetainOptions{}) {
-			if !errors.Is(err, store.ErrInvalid) || !strings.Contains(err.Error(), "EraseHiddenAfter") {
-				t.Errorf("a policy below 0: %v", err)
-			}
+			testlog.Equal(t, "done", done(t, s, policy, false), []string{want})
 		}
 	})
-}
-
-// Whatever fails at whichever write, the next retention, or the next erasing, finishes it, with one
-// receipt, and keeps what stands for what is erased, also what came in between.
-func TestRetainFailingWrites(t *testing.T) {
-	failed := 0
-	for write := 1; write < 4; write++ {
-		for i, failure := range []storetest.Failure{storetest.Refused, storetest.Lost, storetest.Landed} {
-			if testlog.Race && i != write%3 { // one way to fail for each write
-				continue
-			}
-			for _, erase := range []bool{false, true} {
-				erasableAt(t, func() time.Time { return now }, func(t *testing.T, s *store.Store, faulty *storetest.Faulty) {
-					hiding(t, s, eraseKey)
-					before := sight(t, s, eraseKey)
-					policies := map[string]store.Retention{"a": {EraseHiddenAfter: 40 * day}}
-					faulty.Plan(storetest.Plan{Write: write, Failure: failure})
-					for _, err := range s.Retain(t.Context(), policies, store.RetainOptions{}) {
-						if err != nil {
-							failed++
-						}
-					}
-					faulty.Plan(storetest.Plan{})
-					begun, err := s.Receipts(t.Context(), eraseKey)
-					testlog.NoError(t, err)
-					if erase {
-						must(t)(s.Erase(t.Context(), eraseKey, store.EraseSelection{}, store.EraseOptions{}))
-					}
-					if got := done(t, s, policies["a"], store.RetainOptions{}); erase && len(begun) > 0 && len(got) > 0 {
-						t.Errorf("the erasing left %q", got)
-					}
-					if got := done(t, s, policies["a"], store.RetainOptions{}); len(got) > 0 {
-						t.Errorf("once more: %q", got)
-					}
-					if receipts, err := s.Receipts(t.Context(), eraseKey); err != nil || len(receipts) != 1 {
-						t.Errorf("write %d %v: receipts %v, %v", write, failure, receipts, err)
-					}
-					if got, want := without(t, s, eraseKey, slices.Clone(hidingTexts)...), "text a, text b, text c, text g, told by s1"; got != want {
-						t.Errorf("write %d %v: gone is %s, want %s", write, failure, got, want)
-					}
-					if got := sight(t, s, eraseKey); got != before {
-						t.Errorf("write %d %v: it shows\n%s\nand did\n%s", write, failure, got, before)
-					}
-					verified(t, s)
-				})
-			}
-		}
-	}
-	if failed == 0 {
-		t.Error("nothing failed")
-	}
 }
 
 // A summary that another process logs while it is erased stays, with what it stands for.
 func TestRetainBesideSummary(t *testing.T) {
 	first := &memory.Backend{}
 	faulty := &storetest.Faulty{Backend: first}
-	var stores []*store.Store
-	for _, b := range []backend.Backend{faulty, first.Peer()} {
-		s := newStore(t, b, store.Options{Now: func() time.Time { return now }})
-		defer s.Close()
-		stores = append(stores, s)
-	}
-	s := stores[0]
+	s, peer := storeOfToday(t, faulty), storeOfToday(t, first.Peer())
 	hiding(t, s, eraseKey)
 	came := false
 	faulty.Plan(storetest.Plan{Write: 2, Failure: storetest.Lost, During: func() {
 		came = true
-		if _, err := stores[1].ApplyPatch(context.Background(), eraseKey, store.PatchOptions{AsOfNow: true}, patch.NewSummarise(0, 2, said(t, "late", "told late"))); err != nil {
-			t.Error(err)
-		}
+		testlog.WantNil(t, testlog.ErrorOf(peer.ApplyPatch(context.Background(), eraseKey, store.PatchOptions{AsOfNow: true}, patch.NewSummarise(0, 2, said("late", "told late")))))
 	}})
-	done(t, s, store.Retention{EraseHiddenAfter: 40 * day}, store.RetainOptions{})
-	if got, want := without(t, s, eraseKey, append(slices.Clone(hidingTexts), "told late")...), "text a, text b, text c, text g, told by s1"; got != want || !came {
-		t.Errorf("gone is %s, want %s; a summary came: %v", got, want, came)
-	}
+	done(t, s, store.Retention{EraseHiddenAfter: 40 * day}, false)
+	testlog.Equal(t, "gone", without(t, s, eraseKey, "told late"), "text a, text b, text c, text g, told by s1")
+	testlog.Equal(t, "a summary came", came, true)
 	verified(t, s)
 }
 
@@ -495,26 +300,16 @@ func TestRetainFinishesErasing(t *testing.T) {
 	erasableAt(t, func() time.Time { return now }, func(t *testing.T, s *store.Store, faulty *storetest.Faulty) {
 		hiding(t, s, eraseKey)
 		faulty.Plan(storetest.Plan{Write: 2, Failure: storetest.Refused})
-		if _, err := s.Erase(t.Context(), eraseKey, store.EraseSelection{EventIDs: []string{"d"}}, store.EraseOptions{Author: "ann"}); !errors.Is(err, storetest.ErrInjected) {
-			t.Fatalf("a step that fails: %v", err)
-		}
+		testlog.ErrorIs(t, testlog.ErrorOf(s.Erase(t.Context(), eraseKey, store.EraseSelection{EventIDs: []string{"d"}}, store.EraseOptions{Author: "ann"})), storetest.ErrInjected, "a step that fails")
 		faulty.Plan(storetest.Plan{})
-		must(t)(s.ApplyPatch(t.Context(), eraseKey, store.PatchOptions{AsOfNow: true}, patch.NewSummarise(1, 1, said(t, "late", "told of d"))))
-		if got := done(t, s, store.Retention{EraseHiddenAfter: 40 * day}, store.RetainOptions{}); !slices.Equal(got, []string{"s false  5"}) {
-			t.Errorf("done is %q", got)
+		must(t)(s.ApplyPatch(t.Context(), eraseKey, store.PatchOptions{AsOfNow: true}, patch.NewSummarise(1, 1, said("late", "told of d"))))
+		testlog.Equal(t, "done", done(t, s, store.Retention{EraseHiddenAfter: 40 * day}, false), []string{"s false  5"})
+		testlog.Equal(t, "gone", without(t, s, eraseKey, "told of d"), "text a, text b, text c, text d, text g, told by s1, told of d")
+		var authors []string
+		for _, r := range testlog.Must(s.Receipts(ctx, eraseKey))(t) {
+			authors = append(authors, r.Patch.Author())
 		}
-		if got, want := without(t, s, eraseKey, append(slices.Clone(hidingTexts), "told of d")...), "text a, text b, text c, text d, text g, told by s1, told of d"; got != want {
-			t.Errorf("gone is %s, want %s", got, want)
-		}
-		receipts, err := s.Receipts(t.Context(), eraseKey)
-		if err != nil || len(receipts) != 3 {
-			t.Fatalf("receipts %v, %v", receipts, err)
-		}
-		for i, author := range []string{"ann", "retention", "ann"} {
-			if p := receipts[i].Patch; p.Author() != author {
-				t.Errorf("receipt %d is %s", i, p)
-			}
-		}
+		testlog.Equal(t, "authors of receipts", authors, []string{"ann", "retention", "ann"})
 		verified(t, s)
 	})
 }
@@ -534,11 +329,7 @@ func TestPropertyRetainHidden(t *testing.T) {
 		for _, r := range records {
 			ref.Apply(r)
 		}
-		var raw []patch.Record
-		for r, err := range s.RawEvents(context.Background(), eraseKey, 1) {
-			testlog.NoError(t, err)
-			raw = append(raw, r)
-		}
+		raw := recordsOf(t, s, eraseKey)
 		clock = now.Add(100 * 365 * day)
 		if i := rapid.IntRange(0, len(raw)).Draw(t, "clock"); i < len(raw) && raw[i].Patch != nil {
 			clock = raw[i].Patch.Timestamp().Add(time.Hour)
@@ -551,7 +342,7 @@ func TestPropertyRetainHidden(t *testing.T) {
 		}
 		before := viewOf(t, s, eraseKey)
 		n := 0
-		for r, err := range s.Retain(context.Background(), map[string]store.Retention{"": {EraseHiddenAfter: time.Hour}}, store.RetainOptions{}) {
+		for r, err := range s.Retain(context.Background(), map[string]store.Retention{"": {EraseHiddenAfter: time.Hour}}, false) {
 			testlog.NoError(t, err)
 			n += r.Erased
 		}
@@ -559,18 +350,12 @@ func TestPropertyRetainHidden(t *testing.T) {
 			t.Fatalf("%d are erased, want %d", n, len(want))
 		}
 		erased += n
-		i := 0
-		for r, err := range s.RawEvents(context.Background(), eraseKey, 1) {
-			testlog.NoError(t, err)
-			if i == len(raw) {
-				break
-			}
+		for i, r := range recordsOf(t, s, eraseKey)[:len(raw)] {
 			for j, e := range r.Events() {
 				if was := raw[i].Events()[j]; e.IsBlank(patch.KeepValues) != want[fuzz.Place{Seq: r.Seq, Index: j}] || !e.IsBlank(patch.KeepValues) && e.String() != was.String() {
 					t.Fatalf("record %d has %s, and had %s", r.Seq, e, was)
 				}
 			}
-			i++
 		}
 		after := viewOf(t, s, eraseKey)
 		is, was := maps.Collect(after.Entries()), maps.Collect(before.Entries())

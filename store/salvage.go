@@ -32,11 +32,10 @@ type Salvaged struct {
 	Deleted        int
 	DeletedRecords int
 
-	Pages       uint64   // that the file has, or could have
-	Metas       int      // how many of the two pages that name the newest commit are whole
-	BrokenPages int      // that should be in use and are not in form
-	Broken      []uint64 // their numbers, the first [bolt.MaxBroken] of them
-	Unread      int64    // bytes that the disk did not give
+	Pages       uint64 // that the file has, or could have
+	Metas       int    // how many of the two pages that name the newest commit are whole
+	BrokenPages int    // that should be in use and are not in form
+	Unread      int64  // bytes that the disk did not give
 }
 
 // SalvagedSession says what became of a session.
@@ -58,11 +57,8 @@ type SalvagedSession struct {
 	Nameless bool
 	// Stateless says that its initial state and its time of creation are lost.
 	Stateless bool
-}
-
-// Whole reports whether the session is there as it was.
-func (s SalvagedSession) Whole() bool {
-	return len(s.Lost) == 0 && !s.EndUnknown && !s.MaybeDeleted && !s.Nameless && !s.Stateless && len(s.Parts) == 1 && s.Parts[0].Log
+	// Whole says that the session is there as it was.
+	Whole bool
 }
 
 // SalvagedPart is a session that was written.
@@ -79,17 +75,18 @@ type SalvagedPart struct {
 	Doubtful bool
 }
 
-// SalvageFrom writes what a bbolt file of any state holds into this store: every record
-// whose own checksum holds, whatever became of the pages that lead to it. The file is only
+// SalvageFrom writes the rows of a bbolt file of any state into this store: every record whose
+// row header and own checksum are intact, whatever became of the pages that lead to it. The file is only
 // read, and no program should write to it meanwhile. size is its length; progress, if not nil, is called
 // after each session with how many of all are done. Memory is taken for
-// what is found, about 40 bytes for each copy of a record, and for the longest record.
+// what is found, about 40 bytes for each copy of a record, for the longest record, and for all shared values, which
+// are written in one commit.
 //
 // A session whose records are all there is created as it was: its key, initial state, time
 // of creation, and records with their seqs. Where records are missing, it ends before the
 // first of them; the log up to there is exact. What follows a gap becomes a session of its
 // own, KEY~from-SEQ, whose record 1 was record SEQ. Its events are as they were. A patch
-// speaks of a view that is not known any more, so it is kept as an event that does nothing:
+// refers to a view that is lost, so it is kept as an event that does nothing:
 // with the patch's id, author and time, and in customMetadata.patchlog.salvaged its seq and
 // text. Other sessions are marked in the same way: KEY~maybe-deleted, if it cannot be told
 // whether the session had been deleted; KEY~without-state, if its initial state is lost;
@@ -112,7 +109,7 @@ func (s *Store) SalvageFrom(ctx context.Context, file io.ReaderAt, size int64, p
 		return Salvaged{}, err
 	}
 	v := &salvaging{File: scan, store: s}
-	v.out = Salvaged{Pages: scan.Pages, Metas: scan.Metas, BrokenPages: scan.BrokenPages, Broken: scan.Broken, Unread: scan.Unread}
+	v.out = Salvaged{Pages: scan.Pages, Metas: scan.Metas, BrokenPages: scan.BrokenPages, Unread: scan.Unread}
 	logs, err := v.Logs(ctx, func(name string) bool {
 		key, err := keyOf(name)
 		return err == nil && key.Validate() == nil && key.name() == name
@@ -163,19 +160,7 @@ func (v *salvaging) writeShared(ctx context.Context) error {
 	shared := &v.out.Shared
 	found := v.Values
 	names := map[string]bool{}
-	var batch []backend.SharedChange
-	size := 0
-	flush := func() error {
-		if len(batch) == 0 {
-			return nil
-		}
-		err := fromBackend(Key{}, v.store.putShared(ctx, batch))
-		if err == nil {
-			shared.Written += len(batch)
-		}
-		batch, size = nil, 0
-		return err
-	}
+	var changes []backend.SharedChange
 	for i := 0; i < len(found); {
 		value, several := found[i], false
 		for i++; i < len(found) && found[i].Name == value.Name; i++ {
@@ -193,19 +178,21 @@ func (v *salvaging) writeShared(ctx context.Context) error {
 		if several || value.Rank == bolt.Free {
 			shared.Maybe = append(shared.Maybe, shown)
 		}
-		batch = append(batch, backend.SharedChange{Name: value.Name, Data: form})
-		if size += len(form); size >= pageBytes || len(batch) >= pageRecords {
-			if err := flush(); err != nil {
-				return err
-			}
-		}
+		changes = append(changes, backend.SharedChange{Name: value.Name, Data: form})
 	}
 	for _, name := range v.ValueNames {
 		if !names[name] {
 			shared.Lost = append(shared.Lost, strings.ReplaceAll(name, partEnd, "/"))
 		}
 	}
-	return flush()
+	if len(changes) == 0 {
+		return nil
+	}
+	err := v.store.putShared(ctx, changes)
+	if err == nil {
+		shared.Written = len(changes)
+	}
+	return fromBackend(Key{}, err)
 }
 
 // isSharedName reports whether a name is one that [sharedName] makes.

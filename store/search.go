@@ -11,9 +11,6 @@ import (
 	"github.com/patchlog-dev/patchlog/recall"
 )
 
-// Hit is an event that a search has found.
-type Hit = recall.Hit[Key]
-
 // Search finds events in the raw log of a session by their words, the best first: those that
 // patches hide too, unless the search says otherwise. The ranking is BM25 over each event and those
 // beside it; identifiers such as ids, paths and numbers find the events that have them word for
@@ -23,10 +20,7 @@ type Hit = recall.Hit[Key]
 // what was appended since. The indexes that were used last are kept, within [Options.SearchBytes].
 // A session that is not searched costs nothing. Errors match [ErrInvalid], or are as those of
 // [Store.RawEvents].
-func (s *Store) Search(ctx context.Context, key Key, search recall.Search) ([]Hit, error) {
-	if err := key.Validate(); err != nil {
-		return nil, err
-	}
+func (s *Store) Search(ctx context.Context, key Key, search recall.Search) ([]recall.Hit[Key], error) {
 	hits, err := s.finder.Search(ctx, key, search)
 	if errors.Is(err, ErrNotFound) {
 		s.finder.Forget(key)
@@ -48,12 +42,12 @@ type SearchUserOptions struct {
 // together. Sessions that are created, deleted or written to meanwhile may be searched as they were
 // or as they are. One that is damaged is left out, with a warning to the logger. It fails with
 // [ErrInvalid] if app or user are empty, or if the search has a view.
-func (s *Store) SearchUser(ctx context.Context, app, user string, search recall.Search, opts SearchUserOptions) ([]Hit, error) {
+func (s *Store) SearchUser(ctx context.Context, app, user string, search recall.Search, opts SearchUserOptions) ([]recall.Hit[Key], error) {
 	switch {
 	case app == "" || user == "":
 		return nil, fmt.Errorf("%w: a search over sessions takes an app and a user, and has %q and %q", ErrInvalid, app, user)
-	case search.On != nil:
-		return nil, &patch.FieldError{Field: "Search.On", Problem: "a view is of one session; leave it out to search several"}
+	case search.View != nil:
+		return nil, &patch.FieldError{Field: "Search.View", Problem: "a view is of one session; leave it out to search several"}
 	}
 	leftOut := opts.LeftOut
 	if leftOut == nil {
@@ -94,7 +88,7 @@ type searchedLog struct{ *Store }
 
 // RecordsFrom yields the records from a seq up to the view's.
 func (l searchedLog) RecordsFrom(ctx context.Context, key Key, v fold.View, from uint64) iter.Seq2[patch.Record, error] {
-	return recordsOf(l.pages(ctx, key, logOf(v), from, v.Seq()))
+	return l.Store.records(ctx, key, logOf(v), from, v.Seq())
 }
 
 // Records returns records of the view's log.

@@ -66,25 +66,13 @@ func (s *Store) CreateAt(ctx context.Context, key Key, state map[string]any, cre
 	if err != nil {
 		return Session{}, err
 	}
-	h := s.cache.acquire(key)
-	defer s.cache.release(h)
-	if err := h.lock(ctx); err != nil {
-		return Session{}, err
-	}
-	defer h.unlock()
-	c, err := s.newSession(ctx, h, own, created)
-	if err == nil {
-		err = c.share(shared)
-	}
-	if err != nil {
-		return Session{}, err
-	}
 	// The shared scopes are read first: after the commit nothing must fail.
 	scopes, err := s.scopes(ctx, key)
 	if err != nil {
 		return Session{}, err
 	}
-	if err := c.commit(); err != nil {
+	c, err := s.create(ctx, key, meta{created.UTC(), own}, shared, appending{}, false)
+	if err != nil {
 		return Session{}, err
 	}
 	for _, change := range shared {
@@ -97,12 +85,9 @@ func (s *Store) CreateAt(ctx context.Context, key Key, state map[string]any, cre
 // call is in it. It fails with [ErrNotFound] if there is no such session, and with a
 // *[CorruptError] if a record cannot be read.
 func (s *Store) Get(ctx context.Context, key Key) (Session, error) {
-	if err := key.Validate(); err != nil {
-		return Session{}, err
-	}
 	h := s.cache.acquire(key)
 	defer s.cache.release(h)
-	c, values, err := s.newest(ctx, h, scopePrefixes(key)...)
+	c, values, err := s.newest(ctx, h, false, scopePrefixes(key)...)
 	if err != nil {
 		return Session{}, err
 	}
@@ -110,15 +95,9 @@ func (s *Store) Get(ctx context.Context, key Key) (Session, error) {
 	return Session{Key: key, View: c.view, shared: scopes}, err
 }
 
-// session adds the shared scopes to a view.
-func (s *Store) session(ctx context.Context, key Key, v fold.View) (Session, error) {
-	scopes, err := s.scopes(ctx, key)
-	return Session{Key: key, View: v, shared: scopes}, err
-}
-
 // scopes reads the state that a session shares with others.
 func (s *Store) scopes(ctx context.Context, key Key) (map[string]patch.Value, error) {
-	news, err := s.backend.Look(ctx, backend.Query{Shared: scopePrefixes(key)})
+	news, err := s.backend.Fetch(ctx, backend.Query{Shared: scopePrefixes(key)})
 	if err != nil {
 		return nil, fromBackend(key, err)
 	}

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -38,8 +39,11 @@ type Options struct {
 	// Snapshots says when a session's snapshot is written.
 	Snapshots snapshot.Policy
 
-	// Durability is what an acknowledged write survives. The zero value is Synced.
-	Durability Durability
+	// NoSync acknowledges a write that the operating system has, but not the disk. Such a write survives the end of the
+	// process, however it ends. If the system or the power fails, the writes of the last moments may be lost, and since
+	// their pages reach the disk in any order the file may be damaged as a whole. For data that can be made again.
+	// Without it acknowledged writes survive the process, the system and the power.
+	NoSync bool
 
 	// LockTimeout is how long [Open] waits for another holder of the file. 0 means
 	// one second.
@@ -65,21 +69,6 @@ const (
 	defaultCacheBytes     = 256 << 20
 )
 
-// Durability is what an acknowledged write survives.
-type Durability int
-
-const (
-	// Synced writes are on disk when they are acknowledged: they survive the process,
-	// the system and the power.
-	Synced Durability = iota
-
-	// Relaxed writes are with the operating system when they are acknowledged. They
-	// survive the end of the process, however it ends. If the system or the power fails,
-	// the writes of the last moments may be lost, and since their pages reach the disk
-	// in any order the file may be damaged as a whole. For data that can be made again.
-	Relaxed
-)
-
 // Validate reports whether the options make sense. The error matches [ErrInvalid] and
 // names the option.
 func (o Options) Validate() error {
@@ -91,8 +80,6 @@ func (o Options) Validate() error {
 		return bad("MaxRecordBytes", "%d is not between 0 and %d", o.MaxRecordBytes, patch.MaxRecordBytes)
 	case o.Snapshots.Validate() != nil:
 		return fmt.Errorf("Options.Snapshots: %w", o.Snapshots.Validate())
-	case o.Durability < Synced || o.Durability > Relaxed:
-		return bad("Durability", "%d is neither Synced nor Relaxed", o.Durability)
 	case o.LockTimeout < 0:
 		return bad("LockTimeout", "%v is below 0", o.LockTimeout)
 	}
@@ -100,15 +87,9 @@ func (o Options) Validate() error {
 }
 
 func (o Options) withDefaults() Options {
-	if o.MaxRecordBytes == 0 {
-		o.MaxRecordBytes = DefaultMaxRecordBytes
-	}
-	if o.CacheBytes == 0 {
-		o.CacheBytes = defaultCacheBytes
-	}
-	if o.Logger == nil {
-		o.Logger = slog.Default()
-	}
+	o.MaxRecordBytes = cmp.Or(o.MaxRecordBytes, DefaultMaxRecordBytes)
+	o.CacheBytes = cmp.Or(o.CacheBytes, defaultCacheBytes)
+	o.Logger = cmp.Or(o.Logger, slog.Default())
 	if o.Now == nil {
 		o.Now = time.Now
 	}
@@ -125,6 +106,7 @@ type Store struct {
 	leases  backend.Leases // if the backend has none
 	opts    Options
 	cache   cache
+	changes changes
 
 	snapshots snapshotter
 	finder    *recall.Finder[Key]
@@ -147,7 +129,7 @@ func Open(path string, opts Options) (*Store, error) {
 		return nil, err
 	}
 	b, err := bolt.Open(path, bolt.Options{
-		LockTimeout: opts.LockTimeout, NoSync: opts.Durability == Relaxed, ReadOnly: opts.ReadOnly, Logger: opts.Logger,
+		LockTimeout: opts.LockTimeout, NoSync: opts.NoSync, ReadOnly: opts.ReadOnly, Logger: opts.Logger,
 	})
 	if err != nil {
 		return nil, fromBackend(Key{}, err)
@@ -264,15 +246,9 @@ func (s *Store) List(ctx context.Context, opts ListOptions) iter.Seq2[Info, erro
 // Info returns what a listing would say of one session. It fails with [ErrNotFound] if
 // there is no such session, and with a *[CorruptError] if the end of its log is in doubt.
 func (s *Store) Info(ctx context.Context, key Key) (Info, error) {
-	if err := key.Validate(); err != nil {
-		return Info{}, err
-	}
-	head, m, err := s.head(ctx, key)
+	head, m, err := s.soundHead(ctx, key)
 	if err != nil {
 		return Info{}, err
-	}
-	if head.Damaged != 0 {
-		return Info{}, inDoubt(key, head)
 	}
 	return infoOf(key, head, m.created), nil
 }
@@ -324,7 +300,7 @@ func (s *Store) delete(ctx context.Context, key Key, seen *backend.Head) error {
 		head = &now
 	}
 	h.drop()
-	defer h.wake()
+	defer s.changes.wake(key)
 	defer s.finder.Forget(key) // a search that runs meanwhile indexes what is gone
 	err := s.backend.Delete(ctx, key.name(), head.Creation, seen)
 	if errors.Is(err, backend.ErrUnknown) {

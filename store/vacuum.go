@@ -31,26 +31,15 @@ func (s *Store) Vacuum(ctx context.Context) error {
 	return fromBackend(Key{}, v.Vacuum(ctx, recordform.Checksum))
 }
 
-// Space is how much room a store's file takes up, in bytes.
-type Space struct {
-	// File is the file's length.
-	File int64
-	// Live is what is stored: names, records, ids, snapshots and values.
-	Live int64
-	// Free is what the file has of room without use, for what is written next. The rest is
-	// what keeps things in order, and gaps between them.
-	Free int64
-}
-
 // Space returns how much room the file takes up, and how much of it is of use. It reads every
 // name and how long what stands under it is. Others may write meanwhile, and are counted in
 // part. It fails with an error that matches [errors.ErrUnsupported] if the store is not in a
 // file.
-func (s *Store) Space(ctx context.Context) (Space, error) {
+func (s *Store) Space(ctx context.Context) (backend.Space, error) {
 	v, ok := s.backend.(backend.Vacuum)
 	if !ok {
-		return Space{}, s.notInAFile("Space", "a server has its own vacuum, and its own figures")
+		return backend.Space{}, s.notInAFile("Space", "a server has its own vacuum, and its own figures")
 	}
 	space, err := v.Space(ctx)
-	return Space(space), fromBackend(Key{}, err)
+	return space, fromBackend(Key{}, err)
 }

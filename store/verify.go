@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"maps"
 	"slices"
 
 	"github.com/patchlog-dev/patchlog/fold"
@@ -46,7 +47,7 @@ type VerifyOptions struct {
 // Verify reads all there is and yields what is wrong: damage of the storage's structure,
 // records that cannot be read, are not at their place or are not those that were written,
 // ids that the index does not know, events that say that they were erased
-// and of which no receipt says it, erasures that are not finished, snapshots and cached views that differ from a fold of
+// and of which no receipt says it, erasures that are not finished, snapshots that differ from a fold of
 // the whole log, shared values that cannot be read. Damage in one place does not keep it
 // from looking at the others. It yields an error, and ends, if it could not go on, and
 // where opts.Key is of no session, one that matches [ErrNotFound].
@@ -57,28 +58,39 @@ type VerifyOptions struct {
 // if there are no writes meanwhile. Verify waits for a [Store.Backup] or [Store.Vacuum] that is reading
 // the file, and they for it.
 //
-// It holds one page of one session's records at a time, and of the session as it goes a few dozen bytes
-// for each visible event, what visible events set in the state, and what the patches hid.
+// It takes the memory of one session's view at a time.
 //
 // A snapshot that does not fit is reported though it harms nothing: it is not used. One
 // that another version of the program made is left out.
 func (s *Store) Verify(ctx context.Context, opts VerifyOptions) iter.Seq2[Problem, error] {
 	return func(yield func(Problem, error) bool) {
-		v := verification{ctx: ctx, store: s, yield: yield}
-		if opts.Key != (Key{}) {
-			if err := opts.Key.Validate(); err != nil {
+		// report yields a problem, or an error if Verify cannot go on.
+		report := func(key Key, seq uint64, err error) (goOn bool) {
+			if ends(err) {
 				yield(Problem{}, err)
-				return
+				return false
 			}
-			if _, err := backend.HeadOf(ctx, s.backend, opts.Key.name()); errors.Is(err, backend.ErrNotFound) {
-				yield(Problem{}, fromBackend(opts.Key, err))
-				return
+			return yield(Problem{key, seq, err}, nil)
+		}
+		session := func(key Key) (goOn bool) {
+			found, err := s.verify(ctx, key)
+			for _, p := range found {
+				if !yield(p, nil) {
+					return false
+				}
 			}
-			v.session(ctx, opts.Key)
+			return err == nil || report(key, 0, err)
+		}
+		if opts.Key != (Key{}) {
+			if _, err := s.headOnly(ctx, opts.Key); errors.Is(err, ErrNotFound) || errors.Is(err, ErrInvalid) {
+				yield(Problem{}, err)
+			} else {
+				session(opts.Key)
+			}
 			return
 		}
 		if c, ok := s.backend.(backend.Checker); ok {
-			if err := c.Check(ctx); err != nil && !v.report(Key{}, 0, fromBackend(Key{}, err)) {
+			if err := c.Check(ctx); err != nil && !report(Key{}, 0, fromBackend(Key{}, err)) {
 				return
 			}
 		}
@@ -88,7 +100,7 @@ func (s *Store) Verify(ctx context.Context, opts VerifyOptions) iter.Seq2[Proble
 				yield(Problem{}, err)
 				return
 			case err != nil && !s.known(ctx, info.Key):
-				if !v.report(Key{}, 0, err) {
+				if !report(Key{}, 0, err) {
 					return
 				}
 				continue
@@ -96,12 +108,31 @@ func (s *Store) Verify(ctx context.Context, opts VerifyOptions) iter.Seq2[Proble
 			if opts.Progress != nil {
 				opts.Progress(info.Key)
 			}
-			if !v.session(ctx, info.Key) {
+			if !session(info.Key) {
 				return
 			}
 		}
-		v.shared(ctx)
+		values, err := backend.SharedOf(ctx, s.backend, "")
+		if err != nil {
+			report(Key{}, 0, fromBackend(Key{}, err))
+		}
+		for _, raw := range values {
+			if _, err := sharedValue(raw); err != nil && !report(Key{}, 0, err) {
+				return
+			}
+		}
 	}
+}
+
+// ends reports whether an error is one after which Verify cannot go on.
+func ends(err error) bool {
+	return errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, ErrClosed)
+}
+
+// known reports whether the backend knows of a session, which a damaged name may not be of.
+func (s *Store) known(ctx context.Context, key Key) bool {
+	_, err := s.headOnly(ctx, key)
+	return !errors.Is(err, ErrNotFound) && !errors.Is(err, ErrInvalid)
 }
 
 // errUnfinished: something that a receipt covers is still there.
@@ -110,355 +141,202 @@ var errUnfinished = errors.New("the erasing that this is the receipt of is not f
 // errNotErased: something that a closed receipt covers is still there.
 var errNotErased = fmt.Errorf("%w: it is the receipt of an erasing, and something is left of what it covers", ErrCorrupt)
 
-// verification is a run of Verify.
+// verify returns what is wrong with a session: nothing if it was deleted meanwhile. The error is one that [ends]
+// all. If something is found while the session's head moves, it may come of a failover, or of reading in part before
+// an erasing and in part after it: the session is verified again.
+func (s *Store) verify(ctx context.Context, key Key) ([]Problem, error) {
+	for try := 0; ; {
+		v := verification{store: s, key: key}
+		err := v.log(ctx)
+		switch {
+		case errors.Is(err, ErrNotFound):
+			return nil, nil
+		case err != nil, len(v.found) == 0, v.head.Creation == "", try == maxRechecks:
+			return v.found, err
+		}
+		now, err := s.headOnly(ctx, key)
+		switch {
+		case errors.Is(err, ErrNotFound):
+			return nil, nil
+		case err != nil || !v.head.Moved(now):
+			return v.found, nil
+		case now.Edition == v.head.Edition:
+			try++
+		}
+	}
+}
+
+// verification is a session that is verified.
 type verification struct {
-	ctx   context.Context
 	store *Store
-	yield func(Problem, error) bool
-
-	// Of the session that is verified:
-	head     backend.Head
-	rechecks int  // how often it may be verified again, if its head is another one by now
-	again    bool // it is to be verified again
+	key   Key
+	head  backend.Head
+	found []Problem
 }
 
-func (v *verification) report(key Key, seq uint64, err error) (goOn bool) {
-	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, ErrClosed) {
-		v.yield(Problem{}, err)
-		return false
+// report notes a problem, or returns the error if it is not one of the session.
+func (v *verification) report(seq uint64, err error) error {
+	if err == nil || ends(err) || errors.Is(err, ErrNotFound) {
+		return err
 	}
-	if v.rechecks > 0 {
-		// The first problem may come of a failover, after which the rest of the log is another one's.
-		head := v.head
-		if err = v.store.recheck(v.ctx, key, &head, err); err == nil || errors.Is(err, ErrNotFound) {
-			v.again = true
-			return false
-		}
-		v.rechecks = 0
+	if corrupt := (*CorruptError)(nil); errors.As(err, &corrupt) {
+		err = corrupt.Err
 	}
-	return v.yield(Problem{key, seq, err}, nil)
+	v.found = append(v.found, Problem{v.key, seq, err})
+	return nil
 }
 
-// known reports whether the backend knows of a session, which a damaged name may not be of.
-func (s *Store) known(ctx context.Context, key Key) bool {
-	if key.Validate() != nil {
-		return false
-	}
-	_, err := backend.HeadOf(ctx, s.backend, key.name())
-	return !errors.Is(err, backend.ErrNotFound)
-}
-
-// shared verifies the values that sessions share.
-func (v *verification) shared(ctx context.Context) {
-	values, err := backend.SharedOf(ctx, v.store.backend, "")
-	if err != nil {
-		v.report(Key{}, 0, fromBackend(Key{}, err))
-		return
-	}
-	for _, raw := range values {
-		if _, err := sharedValue(raw); err != nil && !v.report(Key{}, 0, err) {
-			return
-		}
-	}
-}
-
-// session verifies one session, and reports whether to go on.
-func (v *verification) session(ctx context.Context, key Key) (goOn bool) {
-	defer func() { v.rechecks = 0 }()
-	for rechecks := maxRechecks; ; rechecks-- {
-		v.again = false
-		if goOn = v.log(ctx, key, rechecks); !v.again {
-			return goOn
-		}
-	}
-}
-
-// log verifies a session. If a problem is found while its head moves, it sets v.again and returns
-// false, unless rechecks is 0 or a problem was reported.
-func (v *verification) log(ctx context.Context, key Key, rechecks int) (goOn bool) {
+func (v *verification) log(ctx context.Context) error {
+	s, key := v.store, v.key
+	head, err := backend.HeadOf(ctx, s.backend, key.name())
 	var m meta
-	var data []byte
-	var end uint64 // of the head's chain
-	head, err := backend.HeadOf(ctx, v.store.backend, key.name())
 	if err == nil {
 		m, err = decodeMeta(head.Meta)
 	}
-	if err == nil {
-		var last uint64
-		var kept backend.Snapshot
-		kept, last, err = v.store.snapshotOf(ctx, key, head.Creation)
-		data = kept.Data
-		end = head.Last
-		v.head, v.rechecks = head, rechecks
-		head.Last = max(head.Last, last)
-	}
-	if errors.Is(err, backend.ErrNotFound) { // deleted meanwhile
-		return true
-	}
 	if err != nil {
-		v.rechecks = 0
-		return v.report(key, 0, fromBackend(Key{}, err))
+		return v.report(0, named(err))
 	}
-	var saved fold.View
-	if data != nil {
-		if saved, err = snapshot.Decode(data, fold.New(head.Creation, nil), head.Last); err != nil && !errors.As(err, new(*fold.NeedError)) {
-			data = nil
-			if !errors.Is(err, snapshot.ErrOutdated) && !v.report(key, 0, err) {
-				return false
+	kept, saved, now, err := s.savedView(ctx, key, head.Creation)
+	if err := v.report(0, err); err != nil {
+		return err
+	}
+	if v.head = head; kept != nil {
+		head = now
+	}
+	view, whole := fold.New(head.Creation, m.initial), true
+	checkSaved := func() error {
+		if whole && kept != nil && view.Seq() == saved {
+			if again, err := snapshot.Encode(view); err != nil || !bytes.Equal(again, kept) {
+				return v.report(0, fmt.Errorf("%w: the snapshot at record %d is not what the log folds to", ErrCorrupt, saved))
 			}
 		}
+		return nil
 	}
-	cached := v.store.cachedView(key)
-
-	view, whole := fold.New(head.Creation, m.initial).Outline(), true
+	if err := checkSaved(); err != nil {
+		return err
+	}
 	var chain backend.Chain
-	var index indexed
-	var erased erase.Said
-	// What was read in part before an erasing, and in part after it, fits together nowhere.
-	changed := func() bool { return v.store.replacedSince(ctx, key, head) }
-	check := func() bool {
-		if data != nil && view.Seq() == saved.Seq() {
-			if again, err := snapshot.Encode(view); (err != nil || !bytes.Equal(again, data)) && !changed() {
-				return v.report(key, 0, fmt.Errorf("%w: the snapshot at record %d is not what the log folds to", ErrCorrupt, saved.Seq()))
-			}
-		}
-		if cached != nil && cached.Creation() == head.Creation && view.Seq() == cached.Seq() &&
-			cached.Edition() == head.Edition && !sameView(view, *cached) && !changed() {
-			return v.report(key, 0, fmt.Errorf("%w: the view in memory at record %d is not what the log folds to", ErrCorrupt, view.Seq()))
-		}
-		return true
-	}
-	if !check() {
-		return false
-	}
+	var said erase.Said
 	for seq := uint64(1); seq <= head.Last; {
-		raw, err := v.store.backend.Read(ctx, key.name(), head.Creation, backend.Range(seq, pageRecords), pageBytes)
-		if errors.Is(err, backend.ErrNotFound) {
-			return true
+		p, readErr := s.read(ctx, key, head.Creation, backend.Range(seq, int(min(head.Last-seq+1, pageRecords))))
+		if err := v.index(ctx, p.records); err != nil {
+			return err
 		}
-		if err == nil && len(raw) == 0 {
-			err = fmt.Errorf("%w: it is missing; the log goes on to record %d", ErrCorrupt, head.Last)
-		}
-		if err != nil {
-			return v.report(key, seq, fromBackend(Key{}, err))
-		}
-		raw = onePage(raw)
-		recs, errs := decodeAll(key, raw, from(seq))
-		index.of(ctx, v.store.backend, key, head.Creation, recs)
-		for i, r := range raw {
-			if seq > head.Last {
-				break
-			}
-			chain = chain.Add(recordform.Checksum(r.Data))
-			rec, err := recs[i], errs[i]
-			erased.Record(rec)
-			switch {
-			case err != nil:
-				whole = false
-			case whole:
-				if view, err = v.fold(ctx, key, view, rec, index.wrong()); err == nil {
-					err = index.check(rec)
+		for i, r := range p.records {
+			chain = chain.Add(recordform.Checksum(p.raw[i].Data))
+			said.Record(r)
+			if whole {
+				if view, err = s.foldRecords(ctx, key, head.Creation, view, p.records[i:i+1]); err != nil {
+					whole = false
 				}
-			default: // there is nothing to fold onto
-				err = index.check(rec)
+				if err = v.report(r.Seq, err); err == nil {
+					err = checkSaved()
+				}
+				if err != nil {
+					return err
+				}
 			}
-			if errors.Is(err, ErrNotFound) {
-				return true
-			}
-			if corrupt := (*CorruptError)(nil); errors.As(err, &corrupt) {
-				err = corrupt.Err
-			}
-			if err != nil && !v.report(key, seq, err) || whole && !check() {
-				return false
-			}
-			if whole && seq == end && chain != head.Chain && head.Damaged == 0 && !changed() && !v.report(key, seq, errChain(head)) {
-				return false
+			seq++
+		}
+		if readErr != nil {
+			whole = false
+			if err := v.report(seq, readErr); err != nil || len(p.raw) == len(p.records) { // there is no such record
+				return err
 			}
 			seq++
 		}
 	}
-	if index.damage != nil && !index.said && !v.report(key, 0, index.damage) {
-		return false
+	switch {
+	case head.Damaged != 0:
+		err = v.report(head.Damaged, named(head.Err()))
+	case whole && chain != head.Chain:
+		err = v.report(head.Last, errChain(head))
 	}
-	if !v.erasures(ctx, key, head.Creation, erased, changed) {
-		return false
+	if err != nil {
+		return err
 	}
-	if head.Damaged != 0 {
-		return v.report(key, head.Damaged, named(head.Err()))
-	}
-	return true
+	return v.erasures(ctx, said, m.initial)
 }
 
-// fold folds a record onto a view of outlines. What patches are about is read again. wrong says that
-// the index of ids is not to be asked.
-func (v *verification) fold(ctx context.Context, key Key, view fold.View, rec patch.Record, wrong error) (fold.View, error) {
-	s := v.store
-	at, err := s.named(ctx, key, view, rec, wrong)
-	if err != nil {
-		return view, err
+// savedView returns a session's snapshot, if it has one that this version can read, the seq that it stands at, and the
+// session's head after that.
+func (s *Store) savedView(ctx context.Context, key Key, creation string) (data []byte, seq uint64, now backend.Head, err error) {
+	kept, now, err := s.snapshotOf(ctx, key, creation)
+	if err != nil || kept.Data == nil {
+		return nil, 0, now, named(err)
 	}
-	next, err := view.With(at).Apply(rec)
-	var need *fold.NeedError
-	if errors.As(err, &need) {
-		var back []patch.Record
-		for seqs := range slices.Chunk(need.Seqs, pageRecords) {
-			some, err := s.pick(ctx, key, view.Creation(), seqs)
-			if err != nil {
-				return view, err
-			}
-			for _, r := range some {
-				if r.Event != nil {
-					r.Event = r.Event.Outline()
-				}
-				back = append(back, r)
-			}
+	saved, err := snapshot.Decode(kept.Data, fold.New(creation, nil), now.Last)
+	switch {
+	case errors.As(err, new(*fold.MissingRecordsError)):
+		err = nil
+	case errors.Is(err, snapshot.ErrOutdated):
+		return nil, 0, now, nil
+	}
+	if err != nil {
+		return nil, 0, now, err
+	}
+	return kept.Data, saved.Seq(), now, nil
+}
+
+// index reports the ids of a page's records of which the index has another seq, or none.
+func (v *verification) index(ctx context.Context, records []patch.Record) error {
+	var ids []string
+	var holders []uint64
+	for _, r := range records {
+		for id := range r.IDs() {
+			ids, holders = append(ids, id), append(holders, r.Seq)
 		}
-		next, err = view.With(back).Apply(rec)
 	}
+	seqs, err := v.store.backend.Lookup(ctx, v.key.name(), v.head.Creation, ids)
 	if err != nil {
-		return view, &CorruptError{Key: key, Seq: rec.Seq, Err: err}
+		return v.report(0, named(err))
 	}
-	return next, nil
+	for i, seq := range seqs {
+		if seq != holders[i] {
+			err = v.report(holders[i], fmt.Errorf("%w: the index says of id %q that record %d has it", ErrCorrupt, ids[i], seq))
+		}
+	}
+	return err
 }
 
-// named returns the record that holds the event which a patch names by its id, if it names one and the
-// view's log has it.
-func (s *Store) named(ctx context.Context, key Key, view fold.View, rec patch.Record, wrong error) ([]patch.Record, error) {
-	if rec.Patch == nil || rec.Patch.EventID() == "" {
-		return nil, nil
-	}
-	id := rec.Patch.EventID()
-	var taken map[string]uint64
-	var err error
-	if wrong != nil {
-		taken, err = s.search(ctx, key, view, []string{id}, wrong)
-	} else {
-		taken, err = s.lookup(ctx, key, view, []string{id})
-	}
-	if seq := taken[id]; err == nil && seq != 0 && seq <= view.Seq() {
-		return s.pick(ctx, key, view.Creation(), []uint64{seq})
-	}
-	return nil, err
-}
-
-// erasures reports blanks that no receipt covers, and receipts that are open or of what is still there. If the log
-// has changed since its end was looked up, the receipt may be behind that.
-func (v *verification) erasures(ctx context.Context, key Key, creation string, said erase.Said, changed func() bool) (goOn bool) {
+// erasures reports blanks that no receipt covers, and receipts that are open or of what is still there.
+func (v *verification) erasures(ctx context.Context, said erase.Said, initial map[string]patch.Value) error {
 	for _, mark := range said.Unsaid() {
 		err := fmt.Errorf("%w: it says that it was erased, and the log has no receipt %.80q that is about it", ErrCorrupt, mark.Receipt)
-		if !changed() && !v.report(key, mark.Seq, err) {
-			return false
+		if err := v.report(mark.Seq, err); err != nil {
+			return err
 		}
-	}
-	if len(said.Receipts) == 0 {
-		return true
-	}
-	initial, err := v.store.InitialState(ctx, key)
-	if err != nil {
-		return v.report(key, 0, err)
 	}
 	for _, r := range said.Receipts {
 		problem := errUnfinished
-		done := r.Of.Closed > 0
-		if done {
-			problem = errNotErased
-			done, err = v.store.isErased(ctx, key, creation, initial, r)
+		if r.Of.ClosedAt > 0 {
+			problem = v.left(ctx, r, initial)
 		}
-		switch {
-		case errors.Is(err, ErrNotFound):
-			return true
-		case errors.Is(err, ErrCorrupt): // which was reported
-		case err != nil:
-			return v.report(key, r.Seq, err)
-		case !done && !v.report(key, r.Seq, problem):
-			return false
-		}
-	}
-	return true
-}
-
-// indexed is what the index of ids says of a page's records, and what is found of it beside
-// what is said of single records.
-type indexed struct {
-	seqs   map[string]uint64
-	err    error // what kept it from saying anything
-	damage error
-	said   bool // of a record, that the index is wrong about it
-}
-
-// of asks the index for the ids of records, at once: each question may be a way to a server.
-func (x *indexed) of(ctx context.Context, b backend.Backend, key Key, creation string, records []patch.Record) {
-	var ids []string
-	for _, rec := range records {
-		if rec.Event == nil && rec.Patch == nil { // it could not be read
+		if errors.Is(problem, ErrCorrupt) && problem != errNotErased { // which was reported
 			continue
 		}
-		ids = slices.AppendSeq(ids, rec.IDs())
-	}
-	seqs, err := b.Lookup(ctx, key.name(), creation, ids)
-	x.seqs, x.err = make(map[string]uint64, len(ids)), nil
-	switch {
-	case errors.Is(err, backend.ErrIndex):
-		x.damage = named(err)
-	case err != nil:
-		x.err = fromBackend(Key{}, err)
-	}
-	for i, seq := range seqs {
-		x.seqs[ids[i]] = seq
-	}
-}
-
-// wrong returns why the index is not to be asked, if it has been found to be wrong.
-func (x *indexed) wrong() error {
-	if x.said {
-		return errIndexWrong
-	}
-	return x.damage
-}
-
-var errIndexWrong = fmt.Errorf("%w: the index of ids is wrong about a record", ErrCorrupt)
-
-// check reports whether the index knows the ids of a record.
-func (x *indexed) check(rec patch.Record) error {
-	if x.err != nil {
-		return x.err
-	}
-	for id := range rec.IDs() {
-		if seq, said := x.seqs[id]; said && seq != rec.Seq {
-			x.said = true
-			return fmt.Errorf("%w: the index says of id %q that record %d has it", ErrCorrupt, id, seq)
+		if err := v.report(r.Seq, problem); err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
-// cachedView returns the session's view that is in memory, or nil.
-func (s *Store) cachedView(key Key) *fold.View {
-	h := s.cache.acquire(key)
-	defer s.cache.release(h)
-	if c := h.newest.Load(); c != nil {
-		return &c.view
+// left returns [errNotErased] if content that a receipt covers is still there.
+func (v *verification) left(ctx context.Context, r erase.Receipt, initial map[string]patch.Value) error {
+	if erase.NullInitial(maps.Clone(initial), []erase.Receipt{r}) {
+		return errNotErased
+	}
+	for seqs := range slices.Chunk(erase.Covered(r), eraseRecords) {
+		records, err := v.store.pick(ctx, v.key, v.head.Creation, seqs)
+		if err != nil {
+			return err
+		}
+		for _, covered := range records {
+			if r.Of.Blank(covered, r.ID()) != covered {
+				return errNotErased
+			}
+		}
 	}
 	return nil
-}
-
-// sameView reports whether two views are equal: the same nodes with the same carries,
-// and the same state.
-func sameView(a, b fold.View) bool {
-	formA, errA := snapshot.Encode(a)
-	formB, errB := snapshot.Encode(b)
-	if errA != nil || errB != nil || !bytes.Equal(formA, formB) {
-		return false
-	}
-	n := 0
-	for key, value := range a.Values() {
-		if other, ok := b.Value(key); !ok || !other.Equal(value) {
-			return false
-		}
-		n++
-	}
-	for range b.Values() {
-		n--
-	}
-	return n == 0
 }

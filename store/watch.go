@@ -1,10 +1,12 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"iter"
+	"sync"
 	"time"
 
 	"github.com/patchlog-dev/patchlog/internal/recordform"
@@ -64,25 +66,21 @@ func (s *Store) Watch(ctx context.Context, key Key, fromSeq uint64) iter.Seq2[pa
 			yield(patch.Record{}, err)
 			return
 		}
-		h := s.cache.watch(key)
-		defer s.cache.unwatch(h)
+		defer s.changes.wake(key) // removes the channel; other watchers of the session read once more
 		looking, stop := context.WithCancel(ctx)
 		defer stop()
 		defer context.AfterFunc(s.closing, stop)()
-		over := func() error {
-			if err := ctx.Err(); err != nil {
-				return err
-			}
+		over := func() error { // of both at once: stop may not have been called yet
 			if s.closing.Err() != nil {
-				return fmt.Errorf("session %s: %w", key, ErrClosed)
+				return cmp.Or(ctx.Err(), fmt.Errorf("session %s: %w", key, ErrClosed))
 			}
-			return nil
+			return ctx.Err()
 		}
 
 		w := watcher{store: s, key: key, last: max(fromSeq, 1) - 1}
 		var idle, retry time.Duration
 		for {
-			changed := h.changed() // before looking: what is committed after the look closes it
+			changed := s.changes.next(key) // before looking: what is committed after the look closes it
 			records, err := w.look(looking)
 			if end := over(); end != nil {
 				yield(patch.Record{}, end)
@@ -107,9 +105,7 @@ func (s *Store) Watch(ctx context.Context, key Key, fromSeq uint64) iter.Seq2[pa
 				}
 				idle = 0
 			}
-			switch {
-			case w.last < w.found.Last, w.found.Damaged != 0: // there is more, or an error
-			default:
+			if w.last >= w.found.Last && w.found.Damaged == 0 { // else there is more, or an error
 				idle = longer(idle, minIdle, maxIdle)
 				pause(looking, changed, idle)
 			}
@@ -127,16 +123,11 @@ func longer(last, shortest, longest time.Duration) time.Duration {
 	return min(max(2*last, shortest), longest)
 }
 
-// pause waits until something has changed, ctx has ended or the time has passed; 0 is no
-// limit.
+// pause waits until something has changed, ctx has ended or the time has passed.
 func pause(ctx context.Context, changed <-chan struct{}, most time.Duration) {
-	var late <-chan time.Time
-	if most > 0 {
-		late = time.After(most)
-	}
 	select {
 	case <-changed:
-	case <-late:
+	case <-time.After(most):
 	case <-ctx.Done():
 	}
 }
@@ -147,30 +138,27 @@ type watcher struct {
 	key   Key
 	last  uint64 // the seq of the last record that was read, or that before the first to read
 
-	// Set by the first look.
-	creation string
-	found    backend.Head  // of the log as the last look found it
-	known    bool          // whether chain is: where reading began amid the log, once its end is reached
-	chain    backend.Chain // of the log up to last
+	found backend.Head  // of the log as the last look found it; the zero Head before the first look
+	known bool          // whether chain is: where reading began amid the log, once its end is reached
+	chain backend.Chain // of the log up to last
 }
 
 // look returns what the log has after the last record, as much as one look gives. A look that
 // fails leaves the watcher as it is.
 func (w *watcher) look(ctx context.Context) ([]patch.Record, error) {
 	s := w.store
-	news, err := s.backend.Look(ctx, backend.Query{Session: w.key.name(), Creation: w.creation, After: w.last})
+	news, err := s.backend.Fetch(ctx, backend.Query{Session: w.key.name(), Creation: w.found.Creation, After: w.last})
 	if err != nil {
 		return nil, fromBackend(w.key, err)
 	}
 	head := news.Head
 	switch {
-	case w.creation == "":
-		w.creation, w.found = head.Creation, head
-		w.chain, w.known = backend.Chain{}, w.last == 0
+	case w.found.Creation == "":
+		w.found, w.known = head, w.last == 0
 		if w.last < head.Last {
 			return nil, nil
 		}
-	case head.Creation != w.creation:
+	case head.Creation != w.found.Creation:
 		return nil, fmt.Errorf("session %s: %w: it was deleted and created again", w.key, ErrNotFound)
 	}
 	// What was seen before has been erased since, in part: the chain up to it is another one.
@@ -211,20 +199,15 @@ func (w *watcher) look(ctx context.Context) ([]patch.Record, error) {
 // read decodes records that follow the last, up to a seq or to the first that cannot be
 // read, and returns the log's chain with them.
 func (w *watcher) read(raw []backend.Record, end uint64) (records []patch.Record, chain backend.Chain, err error) {
-	chain = w.chain
-	for i, data := range onePage(raw) {
-		seq := w.last + 1 + uint64(i)
-		if seq > end {
-			break
-		}
-		r, err := decode(w.key, seq, data)
-		if err != nil {
-			return records, chain, err
-		}
-		chain = chain.Add(recordform.Checksum(data.Data))
-		records = append(records, r)
+	if most := end - min(end, w.last); uint64(len(raw)) > most {
+		raw = raw[:most]
 	}
-	return records, chain, nil
+	p, err := decodePage(w.key, raw, backend.Range(w.last+1, len(raw)))
+	chain = w.chain
+	for i := range p.records {
+		chain = chain.Add(recordform.Checksum(raw[i].Data))
+	}
+	return p.records, chain, err
 }
 
 // carriesOn returns an error unless the log carries on the one that the last look found. The
@@ -240,7 +223,7 @@ func (w *watcher) carriesOn(ctx context.Context, head backend.Head, known bool, 
 		return nil
 	}
 	before := w.found.Chain
-	for _, err := range s.pagesAfter(ctx, w.key, &head, &before, w.found.Last+1, newest) {
+	for _, err := range s.pagesAfter(ctx, w.key, head, &before, w.found.Last+1, newest) {
 		if errors.Is(err, ErrCorrupt) || errors.Is(err, errOtherLog) {
 			return w.contradicted(ctx)
 		}
@@ -254,12 +237,12 @@ func (w *watcher) carriesOn(ctx context.Context, head backend.Head, known bool, 
 // contradicted returns why the log is not the one that was found before. Where it is
 // damaged, reading it from its first record shows that; else it is another log.
 func (w *watcher) contradicted(ctx context.Context) error {
-	head, _, err := w.store.head(ctx, w.key)
+	head, err := w.store.headOnly(ctx, w.key)
 	if err != nil {
 		return err
 	}
-	for _, err := range w.store.pages(ctx, w.key, &head, 1, newest) {
-		if err != nil {
+	for _, err := range w.store.pages(ctx, w.key, head, 1, newest) {
+		if err != nil && !errors.Is(err, errOtherLog) {
 			return err
 		}
 	}
@@ -267,26 +250,31 @@ func (w *watcher) contradicted(ctx context.Context) error {
 		w.key, ErrNotFound, w.found.Last)
 }
 
-// changed returns a channel that is closed with the next change of the session that this
-// store makes, or may have made.
-func (h *handle) changed() <-chan struct{} {
-	c := make(chan struct{})
-	for {
-		if there := h.change.Load(); there != nil {
-			return *there
-		}
-		if h.change.CompareAndSwap(nil, &c) {
-			return c
-		}
-	}
+// changes wakes the watchers of a session when this store has changed it, or may have.
+type changes struct {
+	mu   sync.Mutex
+	news map[Key]chan struct{} // a channel for each watched session
 }
 
-// wake tells those who watch that the session may have changed. It does not wait.
-func (h *handle) wake() {
-	if h.change.Load() == nil {
-		return
+// next returns a channel that is closed with the session's next change.
+func (c *changes) next(key Key) <-chan struct{} {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.news[key] == nil {
+		if c.news == nil {
+			c.news = map[Key]chan struct{}{}
+		}
+		c.news[key] = make(chan struct{})
 	}
-	if c := h.change.Swap(nil); c != nil {
-		close(*c)
+	return c.news[key]
+}
+
+// wake wakes the session's watchers. It does not wait.
+func (c *changes) wake(key Key) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if news := c.news[key]; news != nil {
+		close(news)
+		delete(c.news, key)
 	}
 }

@@ -12,8 +12,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/internal/recordform"
+	"github.com/patchlog-dev/patchlog/internal/testlog"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/snapshot"
 	"github.com/patchlog-dev/patchlog/store"
@@ -21,79 +21,14 @@ import (
 	"github.com/patchlog-dev/patchlog/store/storetest"
 )
 
-// looks is a backend that notes when it is asked for news, and may be made to fail then.
-type looks struct {
-	backend.Backend
-	mu   sync.Mutex
-	at   []time.Time
-	fail func(ctx context.Context) error
-	late func() // called once, before a look's answer arrives
-}
-
-func (l *looks) Look(ctx context.Context, q backend.Query) (backend.News, error) {
-	l.mu.Lock()
-	l.at = append(l.at, time.Now())
-	fail := l.fail
-	l.mu.Unlock()
-	if fail != nil {
-		if err := fail(ctx); err != nil {
-			return backend.News{}, err
-		}
-	}
-	l.mu.Lock()
-	b, late := l.Backend, l.late
-	l.late = nil
-	l.mu.Unlock()
-	news, err := b.Look(ctx, q)
-	if late != nil {
-		late()
-	}
-	return news, err
-}
-
-func (l *looks) failing(fail func(ctx context.Context) error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.fail = fail
-}
-
-// turn puts another backend in the place of the one that is asked.
-func (l *looks) turn(b backend.Backend) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.Backend = b
-}
-
-// times returns how long before each look the last one was, of the looks since the last call.
-func (l *looks) times() (apart []time.Duration) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for i := range l.at[min(1, len(l.at)):] {
-		apart = append(apart, l.at[i+1].Sub(l.at[i]))
-	}
-	l.at = nil
-	return apart
-}
-
-func (l *looks) count() int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return len(l.at)
-}
-
 // onWatched runs a test on each engine where time stands still while anything goes on: what
 // happens after [synctest.Wait] without time passing happens at once.
-func onWatched(t *testing.T, run func(e *env, l *looks)) {
+func onWatched(t *testing.T, run func(e *env, l *hooked)) {
 	t.Helper()
 	onEachWith(t, store.Options{Snapshots: snapshot.Policy{Every: -1}}, func(e *env) {
 		synctest.Test(e.T, func(t *testing.T) {
 			within := e.with(t)
-			l := &looks{Backend: e.engine}
-			within.reopenOn(func(engine backend.Backend) backend.Backend {
-				l.Backend = engine
-				return l
-			})
-			run(within, l)
+			run(within, within.hook())
 			if err := within.store.Close(); err != nil && !errors.Is(err, store.ErrClosed) {
 				t.Error(err)
 			}
@@ -104,9 +39,23 @@ func onWatched(t *testing.T, run func(e *env, l *looks)) {
 	})
 }
 
+// onWatchedPeers is onPeers with time as in onWatched, and a backend with hooks between the first store and mine.
+func onWatchedPeers(t *testing.T, run func(e, other *env, mine, l *hooked)) {
+	t.Helper()
+	onPeers(t, func(e, other *env, mine *hooked) {
+		synctest.Test(e.T, func(t *testing.T) {
+			e, l := e.with(t), &hooked{Backend: unclosed{mine}}
+			e.store = newStore(e, l, e.opts)
+			run(e, other, mine, l)
+			e.no(e.store.Close())
+		})
+	})
+}
+
 // watching follows a session in a goroutine of its own.
 type watching struct {
 	e    *env
+	key  store.Key
 	from uint64
 	stop func()
 	done chan struct{}
@@ -120,7 +69,7 @@ type watching struct {
 func (e *env) follow(key store.Key, from uint64, each func(r patch.Record)) *watching {
 	ctx, stop := context.WithCancel(ctx)
 	e.Cleanup(stop)
-	w := &watching{e: e, from: max(from, 1), stop: stop, done: make(chan struct{})}
+	w := &watching{e: e, key: key, from: max(from, 1), stop: stop, done: make(chan struct{})}
 	go func() {
 		defer close(w.done)
 		for r, err := range e.store.Watch(ctx, key, from) {
@@ -156,6 +105,19 @@ func (w *watching) has(log []patch.Record) {
 	w.e.same(fmt.Sprint("what was yielded from record ", w.from), forms(w.records), forms(log[min(w.from-1, uint64(len(log))):]))
 }
 
+// check is has, of all that is written, once nothing goes on.
+func (w *watching) check() {
+	w.e.Helper()
+	synctest.Wait()
+	w.has(w.e.records(w.key))
+}
+
+// end ends the watch.
+func (w *watching) end() {
+	w.stop()
+	<-w.done
+}
+
 // ended checks that the watch has ended with an error after so many records.
 func (w *watching) ended(records int, target error, names ...string) {
 	w.e.Helper()
@@ -179,7 +141,7 @@ func forms(records []patch.Record) string {
 
 // Whatever is written is yielded at once, to each watcher from where it began.
 func TestWatch(t *testing.T) {
-	onWatched(t, func(e *env, l *looks) {
+	onWatched(t, func(e *env, l *hooked) {
 		e.create(nil)
 		e.append(says("a", 4)...)
 		began := time.Now()
@@ -189,66 +151,56 @@ func TestWatch(t *testing.T) {
 		}
 		check := func() {
 			e.Helper()
-			synctest.Wait()
-			log := e.records(key)
 			for _, w := range watchers {
-				w.has(log)
+				w.check()
 			}
 		}
-		check()
-		e.append(event(`{"id":"b1","invocationId":"inv2"}`), say("b2"))
-		check()
-		e.apply(patch.NewSplice(0, 1).WithID("p1"))
-		check()
-		e.must(e.store.Revert(ctx, key, store.UndoOptions{}, "p1"))
-		check()
-		e.must(e.store.Rewind(ctx, key, store.UndoOptions{}, "inv2"))
-		check()
-		e.apply(patch.NewSummarise(0, 2, summary("s1")))
-		check()
-		e.must(e.store.Import(ctx, key, strings.NewReader(e.export()+`{"id":"c1","author":"user"}`+"\n"), store.ImportOptions{}))
-		check()
-		e.append(says("d", 2000)...)
-		check()
-		if passed := time.Since(began); passed != 0 {
-			e.Errorf("it took %v", passed)
+		for _, write := range []func(){
+			func() {},
+			func() { e.append(event(`{"id":"b1","invocationId":"inv2"}`), say("b2")) },
+			func() { e.apply(patch.NewSplice(0, 1).WithID("p1")) },
+			func() { e.must(e.store.Revert(ctx, key, store.UndoOptions{}, "p1")) },
+			func() { e.must(e.store.Rewind(ctx, key, store.UndoOptions{}, "inv2")) },
+			func() { e.apply(patch.NewSummarise(0, 2, summary("s1"))) },
+			func() { e.importText("f", e.export()+`{"id":"c1","author":"user"}`+"\n") },
+			func() { e.append(says("d", 2000)...) },
+		} {
+			write()
+			check()
 		}
+		testlog.Equal(e, "time that passed", time.Since(began), 0)
 		if n := len(e.records(key)); n < 1000 {
 			e.Errorf("the log has %d records", n)
 		}
 		time.Sleep(time.Hour)
 		check()
 		for _, w := range watchers {
-			w.stop()
-			<-w.done
+			w.end()
 		}
 	})
 }
 
 // What is committed while a look is under way, too late for it, is not left for later.
 func TestWatchMeetsCommit(t *testing.T) {
-	onWatched(t, func(e *env, l *looks) {
+	onWatched(t, func(e *env, l *hooked) {
 		e.create(nil)
 		e.append(says("a", 3)...)
 		w := e.follow(key, 1, nil)
 		synctest.Wait()
 		began := time.Now()
-		l.late = func() { e.append(say("c")) }
+		late := sync.OnceFunc(func() { e.append(say("c")) })
+		l.fetched = func(backend.Query, *backend.Fetched) { late() }
 		e.append(say("b"))
-		synctest.Wait()
-		w.has(e.records(key))
-		if passed := time.Since(began); passed != 0 || w.seen() != 5 {
-			e.Errorf("%d records after %v", w.seen(), passed)
-		}
-		w.stop()
-		<-w.done
+		w.check()
+		testlog.Equal(e, "time that passed", time.Since(began), 0)
+		w.end()
 	})
 }
 
 // A commit whose outcome is unknown is yielded if it took place, at once, whether the writer
 // found out or not.
 func TestWatchUnknownOutcome(t *testing.T) {
-	onWatched(t, func(e *env, l *looks) {
+	onWatched(t, func(e *env, l *hooked) {
 		faulty := &storetest.Faulty{Backend: l.Backend}
 		l.Backend = faulty
 		e.create(nil)
@@ -265,12 +217,9 @@ func TestWatchUnknownOutcome(t *testing.T) {
 				e.Errorf("append %d: %v", i, err)
 			}
 			faulty.Plan(storetest.Plan{})
-			synctest.Wait()
-			w.has(e.records(key))
+			w.check()
 		}
-		if passed := time.Since(began); passed != 0 || w.seen() != 2 {
-			e.Errorf("%d records after %v", w.seen(), passed)
-		}
+		testlog.Equal(e, "time that passed and records", fmt.Sprint(time.Since(began), w.seen()), "0s 2")
 		faulty.Plan(storetest.Plan{Write: 1, Failure: storetest.Landed, Then: 1})
 		if err := e.store.Delete(ctx, key); err == nil {
 			e.Error("a deletion that could not be asked about succeeded")
@@ -283,7 +232,7 @@ func TestWatchUnknownOutcome(t *testing.T) {
 
 // A watch is of one creation of a session.
 func TestWatchDeleted(t *testing.T) {
-	onWatched(t, func(e *env, _ *looks) {
+	onWatched(t, func(e *env, _ *hooked) {
 		e.follow(key, 1, nil).ended(0, store.ErrNotFound, key.String())
 		e.follow(store.Key{}, 1, nil).ended(0, store.ErrInvalid)
 		e.create(nil)
@@ -301,8 +250,7 @@ func TestWatchDeleted(t *testing.T) {
 		again.ended(3, store.ErrNotFound, key.String(), "created again")
 		ahead.ended(0, store.ErrNotFound)
 		w = e.follow(key, 1, nil)
-		synctest.Wait()
-		w.has(e.records(key))
+		w.check()
 		e.no(e.store.Delete(ctx, key))
 		synctest.Wait()
 		w.ended(9, store.ErrNotFound, key.String())
@@ -312,7 +260,7 @@ func TestWatchDeleted(t *testing.T) {
 
 // The loop's body may write, and read, and take its time.
 func TestWatchBody(t *testing.T) {
-	onWatched(t, func(e *env, l *looks) {
+	onWatched(t, func(e *env, l *hooked) {
 		e.create(nil)
 		e.append(say("a0"))
 		w := e.follow(key, 1, func(r patch.Record) {
@@ -325,11 +273,8 @@ func TestWatchBody(t *testing.T) {
 		})
 		time.Sleep(2 * time.Minute)
 		w.has(e.records(key))
-		if w.seen() != 700 {
-			e.Errorf("%d records", w.seen())
-		}
-		w.stop()
-		<-w.done
+		testlog.Equal(e, "records", w.seen(), 700)
+		w.end()
 
 		// While a body takes its time nothing is read for it.
 		resume := make(chan struct{})
@@ -339,18 +284,15 @@ func TestWatchBody(t *testing.T) {
 			}
 		})
 		synctest.Wait()
-		l.times()
+		l.took()
 		for i := range 30 {
 			e.append(says(fmt.Sprint("b", i, "."), 100)...)
 		}
 		synctest.Wait()
-		if n := l.count(); n > 0 {
-			e.Errorf("%d looks for a loop that did not ask", n)
-		}
+		testlog.Equal(e, "looks for a loop that did not ask", strings.Count(l.took(), "Fetch"), 0)
 		close(resume)
-		synctest.Wait()
-		w.has(e.records(key))
-		if n := l.count(); n > 8 {
+		w.check()
+		if n := strings.Count(l.took(), "Fetch"); n > 8 {
 			e.Errorf("%d looks at 3000 records", n)
 		}
 	})
@@ -358,7 +300,7 @@ func TestWatchBody(t *testing.T) {
 
 // A watch that its loop, its context or the store ends leaves nothing behind.
 func TestWatchEnds(t *testing.T) {
-	onWatched(t, func(e *env, l *looks) {
+	onWatched(t, func(e *env, l *hooked) {
 		e.opts.CacheBytes = -1
 		e.open()
 		e.create(nil)
@@ -369,9 +311,12 @@ func TestWatchEnds(t *testing.T) {
 				break
 			}
 		}
-		if n := store.Handles(e.store); n != 0 {
-			e.Errorf("%d handles are left after a break", n)
+		left := func(when string, watched int) {
+			e.Helper()
+			testlog.Equal(e, when+": handles that are left", store.Handles(e.store), 0)
+			testlog.Equal(e, when+": sessions that are watched", store.Watched(e.store), watched)
 		}
+		left("after a break", 0)
 		ended, stop := context.WithCancel(ctx)
 		stop()
 		for _, err := range e.store.Watch(ended, key, 2) {
@@ -387,11 +332,8 @@ func TestWatchEnds(t *testing.T) {
 		}
 		e.same("yielded, where the loop ended the context", fmt.Sprint(seen), "[1 <nil> 2 <nil> 0 context canceled]")
 		waiting := e.follow(key, 2, nil)
-		synctest.Wait()
-		waiting.has(e.records(key))
-		if n := store.Handles(e.store); n != 1 {
-			e.Errorf("%d handles while a session is watched", n)
-		}
+		waiting.check()
+		left("while a session is watched", 1)
 		waiting.stop()
 		waiting.ended(4, context.Canceled)
 		deadline, stop := context.WithTimeout(ctx, time.Minute)
@@ -400,31 +342,25 @@ func TestWatchEnds(t *testing.T) {
 		for _, err := range e.store.Watch(deadline, key, 6) {
 			errs = append(errs, err)
 		}
-		if len(errs) != 1 || errs[0] != context.DeadlineExceeded {
-			e.Errorf("errors %v", errs)
-		}
-		if n := store.Handles(e.store); n != 0 {
-			e.Errorf("%d handles are left", n)
-		}
+		e.same("errors", fmt.Sprint(errs), "[context deadline exceeded]")
+		left("at the end", 0)
 
 		// Close ends those that wait, pause, look or are in their body, and waits for none.
 		resume := make(chan struct{})
 		body := e.follow(key, 5, func(patch.Record) { <-resume })
 		waiting = e.follow(key, 5, nil)
 		synctest.Wait()
-		l.failing(func(context.Context) error { return errors.New("no connection") })
+		l.set(failing("Fetch", errors.New("no connection")))
 		pausing := e.follow(key, 5, nil)
 		synctest.Wait()
-		l.failing(func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() })
+		l.set(func(ctx context.Context, _ string) (backend.Backend, error) { <-ctx.Done(); return nil, ctx.Err() })
 		looking := e.follow(key, 5, nil)
 		synctest.Wait()
 		e.no(e.store.Close())
 		waiting.ended(1, store.ErrClosed, key.String())
 		looking.ended(0, store.ErrClosed)
 		<-pausing.done
-		if len(pausing.errs) != 2 {
-			e.Errorf("errors %v", pausing.errs)
-		}
+		testlog.Equal(e, "errors", len(pausing.errs), 2)
 		e.is(pausing.errs[1], store.ErrClosed)
 		close(resume)
 		body.ended(1, store.ErrClosed)
@@ -432,7 +368,24 @@ func TestWatchEnds(t *testing.T) {
 	})
 }
 
-// A session's view is not kept in memory because somebody watches.
+// A loop whose body closes the store gets no further record.
+func TestWatchClosedInBody(t *testing.T) {
+	onWatched(t, func(e *env, _ *hooked) {
+		e.create(nil)
+		e.append(says("a", 3)...)
+		looped := 0
+		for _, err := range e.store.Watch(ctx, key, 1) {
+			if looped++; looped == 1 {
+				e.no(e.store.Close())
+			} else {
+				e.is(err, store.ErrClosed)
+			}
+		}
+		testlog.Equal(e, "loops", looped, 2)
+	})
+}
+
+// A watcher does not keep a session's view in memory.
 func TestWatchKeepsNoView(t *testing.T) {
 	onCache(t, func(e *env) int { return e.filled(0, 20) + e.filled(1, 20) + 1000 }, func(c cached) {
 		c.filled(2, 20)
@@ -448,15 +401,11 @@ func TestWatchKeepsNoView(t *testing.T) {
 		w.has(c.records(numbered(0)))
 		c.read(1)
 		c.read(2)
-		w.stop()
-		<-w.done
-		if n := store.Handles(c.store); n != 2 {
-			c.Errorf("%d sessions are cached, want 2 without the one that was watched", n)
-		}
+		w.end()
+		testlog.Equal(c, "sessions that are cached", store.Handles(c.store), 2)
 		w = c.follow(numbered(1), 20, nil)
 		w.wait(1)
-		w.stop()
-		<-w.done
+		w.end()
 		if c.read(1) || c.read(2) {
 			c.Error("a session is no longer cached, since it was watched")
 		}
@@ -465,9 +414,7 @@ func TestWatchKeepsNoView(t *testing.T) {
 				c.read(i)
 			}
 		}
-		if n := store.Handles(c.store); n != 2 {
-			c.Errorf("%d sessions are cached, want 2", n)
-		}
+		testlog.Equal(c, "sessions that are cached", store.Handles(c.store), 2)
 	})
 }
 
@@ -486,65 +433,65 @@ func (w *watching) wait(records int) {
 // Where others write, the storage is asked: soon after news, and once a second while there
 // are none. What this store writes is seen at once.
 func TestWatchPolls(t *testing.T) {
-	onPeers(t, func(e, other *env, mine *counted) {
-		synctest.Test(e.T, func(t *testing.T) {
-			e, l := e.with(t), &looks{Backend: unclosed{mine}}
-			e.store = newStore(e, l, e.opts)
-			w := e.follow(key, 1, nil)
-			time.Sleep(5 * time.Second)
-			const ms = time.Millisecond
-			idle := []time.Duration{100 * ms, 200 * ms, 400 * ms, 800 * ms, time.Second, time.Second, time.Second}
-			if got := l.times(); !slices.Equal(got[1:], idle) || got[0] != 0 {
-				e.Errorf("looks after %v, want 0 and %v", got, idle)
-			}
-			began := time.Now()
-			e.append(say("m1"))
-			synctest.Wait()
-			w.has(e.records(key))
-			if passed := time.Since(began); passed != 0 {
-				e.Errorf("its own store's append was seen after %v", passed)
-			}
-			amid := e.follow(key, 3, nil)
-			synctest.Wait()
-			mine.took()
-			other.append(say("o1"))
-			time.Sleep(100 * ms)
-			synctest.Wait()
-			if calls := strings.ReplaceAll(mine.took(), "Look", ""); strings.TrimSpace(calls) != "" {
-				e.Errorf("watching took calls besides Look: %s", calls)
-			}
-			w.has(other.records(key))
-			amid.has(other.records(key))
-			amid.stop()
-			<-amid.done
-			time.Sleep(time.Hour)
-			l.times()
-			other.apply(patch.NewSplice(0, 1))
-			time.Sleep(time.Second)
-			synctest.Wait()
-			w.has(other.records(key))
-			if n := l.count(); n < 2 {
-				e.Errorf("%d looks in the second in which there are news", n)
-			}
-			e.no(other.store.Delete(ctx, key))
-			other.create(nil)
-			time.Sleep(time.Second)
-			w.ended(6, store.ErrNotFound, "created again")
-			e.no(e.store.Close())
-		})
+	onWatchedPeers(t, func(e, other *env, mine, l *hooked) {
+		w := e.follow(key, 1, nil)
+		time.Sleep(5 * time.Second)
+		const ms = time.Millisecond
+		idle := []time.Duration{100 * ms, 200 * ms, 400 * ms, 800 * ms, time.Second, time.Second, time.Second}
+		if got := l.times(); !slices.Equal(got[1:], idle) || got[0] != 0 {
+			e.Errorf("looks after %v, want 0 and %v", got, idle)
+		}
+		began := time.Now()
+		e.append(say("m1"))
+		w.check()
+		testlog.Equal(e, "time that passed", time.Since(began), 0)
+		amid := e.follow(key, 3, nil)
+		synctest.Wait()
+		mine.took()
+		other.append(say("o1"))
+		time.Sleep(100 * ms)
+		synctest.Wait()
+		if calls := strings.ReplaceAll(mine.took(), "Fetch", ""); strings.TrimSpace(calls) != "" {
+			e.Errorf("watching took calls besides Fetch: %s", calls)
+		}
+		w.has(other.records(key))
+		amid.has(other.records(key))
+		amid.end()
+		time.Sleep(time.Hour)
+		l.took()
+		other.apply(patch.NewSplice(0, 1))
+		time.Sleep(time.Second)
+		synctest.Wait()
+		w.has(other.records(key))
+		if n := strings.Count(l.took(), "Fetch"); n < 2 {
+			e.Errorf("%d looks in the second in which there are news", n)
+		}
+		e.no(other.store.Delete(ctx, key))
+		other.create(nil)
+		time.Sleep(time.Second)
+		w.ended(6, store.ErrNotFound, "created again")
 	})
+}
+
+// failing has the calls fail whose names end so.
+func failing(call string, err error) func(context.Context, string) (backend.Backend, error) {
+	return func(_ context.Context, c string) (backend.Backend, error) {
+		if strings.HasSuffix(c, call) {
+			return nil, err
+		}
+		return nil, nil
+	}
 }
 
 // An error that may pass is yielded, and what follows when it has passed: nothing twice, and
 // nothing left out.
 func TestWatchErrors(t *testing.T) {
-	onWatched(t, func(e *env, l *looks) {
+	onWatched(t, func(e *env, l *hooked) {
 		lost := errors.New("connection lost")
 		e.create(nil)
 		e.append(says("a", 3)...)
-		fail := func(context.Context) error { return lost }
 		l.times()
-		l.failing(fail) // at the start
+		l.set(failing("Fetch", lost)) // at the start
 		w := e.follow(key, 2, nil)
 		time.Sleep(20 * time.Second)
 		const ms = time.Millisecond
@@ -552,7 +499,7 @@ func TestWatchErrors(t *testing.T) {
 		if got := l.times(); !slices.Equal(got, pauses) {
 			e.Errorf("it tried again after %v, want %v", got, pauses)
 		}
-		l.failing(nil)
+		l.set(nil)
 		time.Sleep(5 * time.Second)
 		check := func(errs int) {
 			e.Helper()
@@ -564,55 +511,62 @@ func TestWatchErrors(t *testing.T) {
 			w.has(e.records(key))
 		}
 		check(9)
-		l.failing(fail) // amid the log
+		l.set(failing("Fetch", lost)) // amid the log
 		e.append(says("b", 3)...)
 		synctest.Wait()
 		e.append(says("c", 3)...)
-		l.failing(nil)
+		l.set(nil)
 		time.Sleep(100 * ms) // the pause is short again
 		check(1)
 		for _, end := range []error{backend.ErrDamaged, backend.ErrNotFound, backend.ErrClosed} {
-			l.failing(func(context.Context) error { return fmt.Errorf("now: %w", end) })
+			l.set(failing("Fetch", fmt.Errorf("now: %w", end)))
 			e.follow(key, 1, nil).ended(0, map[error]error{
 				backend.ErrDamaged: store.ErrCorrupt, backend.ErrNotFound: store.ErrNotFound, backend.ErrClosed: store.ErrClosed,
 			}[end])
 		}
-		l.failing(fail)
+		l.set(failing("Fetch", lost))
 		for _, err := range e.store.Watch(ctx, key, 1) {
 			e.is(err, lost)
 			break
 		}
-		l.failing(nil)
-		w.stop()
-		<-w.done
+		l.set(nil)
+		w.end()
 	})
 }
 
-// What a server that took over has lost ends a watch, before it yields what came instead.
+// What a server that took over has lost ends a watch, before it yields what came instead. A watcher that was far behind
+// has yielded nothing that the new log contradicts, and does not begin to.
 func TestWatchLostHistory(t *testing.T) {
-	for _, c := range []struct{ lost, instead int }{{1, 0}, {2, 0}, {2, 1}, {2, 2}, {2, 3}, {2, 2000}} {
+	for _, c := range []struct {
+		kept, lost, instead int
+		behind              bool
+	}{{1, 1, 0, false}, {0, 2, 0, false}, {0, 2, 1, false}, {0, 2, 2, false}, {0, 2, 3, false}, {0, 2, 2000, false}, {100, 2000, 3000, true}} {
 		for _, from := range []uint64{1, 3, 5, 6, 7} {
 			t.Run(fmt.Sprint(c, " from ", from), func(t *testing.T) {
-				onPeers(t, func(e, other *env, mine *counted) {
-					synctest.Test(e.T, func(t *testing.T) {
-						e := e.with(t)
-						l := &looks{Backend: unclosed{mine}}
-						e.store = newStore(e, l, e.opts)
-						e.append(says("b", 2-c.lost)...)
-						info := infoOf(e, e.store, key)
-						e.append(says("lost", c.lost)...)
-						w := e.follow(key, from, nil)
-						synctest.Wait()
-						w.has(e.records(key))
-						l.turn(lostHistory(e, mine, info))
-						if c.instead > 0 {
-							s := newStore(e, unclosed{l.Backend}, e.opts)
-							e.must(s.AppendEvents(ctx, key, store.AppendOptions{}, says("x", c.instead)...))
+				onWatchedPeers(t, func(e, _ *env, mine, l *hooked) {
+					e.append(says("b", c.kept)...)
+					info := infoOf(e, e.store, key)
+					e.append(says("lost", c.lost)...)
+					resume := make(chan struct{})
+					w := e.follow(key, from, func(r patch.Record) {
+						if r.Seq == 300 {
+							<-resume
 						}
-						time.Sleep(time.Second)
-						w.ended(max(0, 6-int(from)), store.ErrNotFound, key.String(), "lost")
-						e.no(e.store.Close())
 					})
+					synctest.Wait()
+					if !c.behind {
+						w.check()
+					}
+					after := lostHistory(e, mine, info)
+					l.set(func(context.Context, string) (backend.Backend, error) { return after, nil })
+					if c.instead > 0 {
+						s := newStore(e, unclosed{after}, e.opts)
+						e.must(s.AppendEvents(ctx, key, store.AppendOptions{}, says("x", c.instead)...))
+					}
+					close(resume)
+					time.Sleep(time.Second)
+					was := 3 + c.kept + c.lost
+					w.ended(min(max(0, was+1-int(from)), 512), store.ErrNotFound, key.String(), "lost") // a look gives 512
 				})
 			})
 		}
@@ -622,12 +576,11 @@ func TestWatchLostHistory(t *testing.T) {
 // Erasing changes records that a watcher has read, and contradicts nothing: the watch yields the
 // receipt and what comes after it.
 func TestWatchErased(t *testing.T) {
-	onWatched(t, func(e *env, _ *looks) {
+	onWatched(t, func(e *env, _ *hooked) {
 		e.create(nil)
 		e.append(says("a", 3)...)
 		w := e.follow(key, 1, nil)
-		synctest.Wait()
-		w.has(e.records(key))
+		w.check()
 		e.must(e.store.Erase(ctx, key, store.EraseSelection{EventIDs: []string{"a2"}}, store.EraseOptions{ID: "r"}))
 		e.append(say("late"))
 		synctest.Wait()
@@ -636,49 +589,17 @@ func TestWatchErased(t *testing.T) {
 	})
 }
 
-// A server takes over while a watcher is far behind: it has yielded nothing that the new log
-// contradicts, and does not begin to.
-func TestWatchLostHistoryWhileBehind(t *testing.T) {
-	for _, from := range []uint64{1, 3} {
-		onPeers(t, func(e, other *env, mine *counted) {
-			synctest.Test(e.T, func(t *testing.T) {
-				e := e.with(t)
-				l := &looks{Backend: unclosed{mine}}
-				e.store = newStore(e, l, e.opts)
-				e.append(says("b", 100)...)
-				info := infoOf(e, e.store, key)
-				e.append(says("lost", 2000)...)
-				resume := make(chan struct{})
-				w := e.follow(key, from, func(r patch.Record) {
-					if r.Seq == 300 {
-						<-resume
-					}
-				})
-				synctest.Wait()
-				l.turn(lostHistory(e, mine, info))
-				s := newStore(e, unclosed{l.Backend}, e.opts)
-				for i := range 3 {
-					e.must(s.AppendEvents(ctx, key, store.AppendOptions{}, says(fmt.Sprint("x", i, "."), 1000)...))
-				}
-				close(resume)
-				w.ended(512, store.ErrNotFound, "lost") // what one look gave
-				e.no(e.store.Close())
-			})
-		})
-	}
-}
-
-// Damage ends a watch where it is met; what comes before is yielded.
+// Damage ends a watch where it is met; what comes before is yielded. Verify of the session finds it too.
 func TestWatchDamage(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(t *testing.T, path string)
 		sound  int // records that are yielded first
 	}{
-		"a record cut short":       {changeRecord(4, func(v []byte) []byte { return v[:len(v)-1] }), 3},
+		"a record cut short":       {changeRecord(4, func(v []byte) []byte { return v[:len(v)/2] }), 3},
 		"a record that is missing": {changeRecord(4, func([]byte) []byte { return nil }), 3},
 		"the end in doubt":         {dropName("sessions", "session"), 0},
 		"no head":                  {dropName("heads", "session"), 6},
-		"another record":           {changeRecord(3, anotherRecord3), 0},
+		"another record":           {replaceRecord3, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			onFile(t, func(e *env) {
@@ -689,18 +610,12 @@ func TestWatchDamage(t *testing.T) {
 				for _, want = range e.store.RawEvents(ctx, key, 1) {
 				}
 				e.follow(key, 1, nil).ended(c.sound, store.ErrCorrupt, want.Error())
+				if len(e.verify(store.VerifyOptions{Key: key})) == 0 {
+					e.Error("Verify finds nothing")
+				}
 			})
 		})
 	}
-}
-
-// doubtful is a backend whose logs are in doubt from record 3 on.
-type doubtful struct{ backend.Backend }
-
-func (d doubtful) Look(ctx context.Context, q backend.Query) (backend.News, error) {
-	news, err := d.Backend.Look(ctx, q)
-	news.Damaged = 3
-	return news, err
 }
 
 // Of what is in doubt nothing is yielded, be it there or not.
@@ -708,12 +623,15 @@ func TestWatchInDoubt(t *testing.T) {
 	onEach(t, func(e *env) {
 		e.create(nil)
 		e.append(says("a", 4)...)
-		e.reopenOn(func(engine backend.Backend) backend.Backend { return doubtful{engine} })
+		e.hook().fetched = func(_ backend.Query, news *backend.Fetched) { news.Damaged = 3 }
 		for from := range uint64(7) {
 			var want error
 			for _, want = range e.store.RawEvents(ctx, key, from) {
 			}
 			e.follow(key, from, nil).ended(max(0, 3-max(1, int(from))), store.ErrCorrupt, want.Error())
+		}
+		if found := e.verify(store.VerifyOptions{Key: key}); len(found) != 1 || found[0].Seq != 3 {
+			e.Errorf("problems %v, want one at record 3", found)
 		}
 		e.reopen()
 	})
@@ -746,28 +664,15 @@ func TestWatchersAmongWriters(t *testing.T) {
 				for k := range each {
 					id := fmt.Sprint("w", i, ".", k)
 					var err error
-					switch random.IntN(12) {
+					switch random.IntN(6) {
 					case 0:
 						_, err = s.ApplyPatch(ctx, key, asOfNow, patch.NewSplice(0, 1).WithID(id))
 					case 1:
-						p := "p" + id
-						if _, err = s.ApplyPatch(ctx, key, asOfNow, patch.NewSplice(0, 0, say(id)).WithID(p)); err == nil {
-							_, err = s.Revert(ctx, key, store.UndoOptions{}, p)
-						}
-					case 2: // seldom, for it is refused if somebody else was faster
-						var text strings.Builder
-						if err = s.Export(ctx, key, &text, store.ExportOptions{}); err == nil {
-							fmt.Fprintf(&text, "{\"id\":%q}\n", id)
-							_, err = s.Import(ctx, key, strings.NewReader(text.String()), store.ImportOptions{})
-						}
-					case 3:
 						_, err = s.AppendEvents(ctx, key, store.AppendOptions{}, says(id+".", 20)...)
 					default:
 						_, err = s.AppendEvents(ctx, key, store.AppendOptions{}, say(id))
 					}
-					if err != nil && !errors.Is(err, fold.ErrBlocked) && !errors.Is(err, store.ErrConflict) && !errors.Is(err, fold.ErrOutOfRange) {
-						e.Errorf("writer %d: %v", i, err)
-					}
+					testlog.WantNil(e, err)
 				}
 			})
 		}
@@ -780,8 +685,7 @@ func TestWatchersAmongWriters(t *testing.T) {
 		for _, w := range watchers {
 			w.wait(max(0, len(log)+1-int(w.from)))
 			w.has(log)
-			w.stop()
-			<-w.done
+			w.end()
 		}
 	}
 	onEach(t, func(e *env) {
@@ -790,7 +694,7 @@ func TestWatchersAmongWriters(t *testing.T) {
 		run(e.T, []*env{e})
 	})
 	t.Run("peers", func(t *testing.T) {
-		onPeers(t, func(e, other *env, _ *counted) {
+		onPeers(t, func(e, other *env, _ *hooked) {
 			run(t, []*env{e, other})
 		})
 	})

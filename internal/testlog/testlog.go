@@ -125,9 +125,9 @@ func Turns(from, n int) []*patch.Event {
 	return events
 }
 
-// Less returns n, or a sixteenth of it under the race detector, which makes code that computes
+// ScaleDownForRace returns n, or a sixteenth of it under the race detector, which makes code that computes
 // ten to twenty times slower: it is for the size of inputs to code of one goroutine.
-func Less(n int) int {
+func ScaleDownForRace(n int) int {
 	if Race {
 		return n / 16
 	}
@@ -176,9 +176,9 @@ func WantNil(t Failer, err error) {
 	}
 }
 
-// Is fails the test if err does not match want, and lets it go on. what, if given, is a format and its arguments
-// that say of which call err is.
-func Is(t Failer, err, want error, what ...any) {
+// ErrorIs fails the test if err does not match want, and lets it go on. what, if given, is a format and its arguments
+// that name the call.
+func ErrorIs(t Failer, err, want error, what ...any) {
 	t.Helper()
 	if errors.Is(err, want) {
 		return

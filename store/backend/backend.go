@@ -1,13 +1,13 @@
-// Package backend is the port through which a store keeps its bytes: what a storage
-// engine must do, and nothing about what the bytes mean.
+// Package backend is the port between a store and its storage engine. The engine does not
+// know what the stored bytes mean.
 //
-// A backend holds sessions. A session has a name, a meta record, a log of records with
-// seqs 1, 2, 3 …, and an index of the ids that its records take. Beside the sessions stand
-// shared values, by name. Everything is bytes and strings of any content; order is byte
-// order. Names have 1 to [MaxNameBytes] bytes, ids and creation ids at most that many.
+// A backend holds sessions and shared values. A session has a name, a meta record, a log of
+// records with seqs 1, 2, 3 …, and an index of the ids that its records take. Names, ids and
+// data are bytes of any content, in byte order. Names have 1 to [MaxNameBytes] bytes, ids and
+// creation ids at most that many.
 //
-// Other programs may write to a backend while it is open. A caller therefore says with
-// each commit what it planned it on, by a [Token], and looks again if that is refused.
+// Other programs may write to a backend while it is open. A commit therefore names the state
+// on which it was planned by a [Token]; if it is refused, the caller reads again.
 package backend
 
 import (
@@ -19,25 +19,25 @@ import (
 	"time"
 )
 
-// MaxNameBytes is how long names and ids may be.
+// MaxNameBytes is the largest length of names and ids.
 const MaxNameBytes = 32_000
 
-// Errors of a backend. Every other error means that the call did nothing.
+// Errors of a backend. After any error but ErrUnknown, the call has changed nothing.
 var (
 	ErrNotFound = errors.New("no such session")
 	ErrExists   = errors.New("session exists")
-	ErrMoved    = errors.New("the log has moved on") // it is not as the caller says that it knows it
+	ErrMoved    = errors.New("the log has moved on") // since the state that the caller names
 	ErrClosed   = errors.New("closed")
 	ErrLocked   = errors.New("locked by another holder")
 
 	// ErrReadOnly: the backend was opened for reading.
 	ErrReadOnly = errors.New("opened for reading only")
 
-	// ErrTaken: an id of the batch is in the log already. Lookup says where.
+	// ErrTaken: an id of the batch is in the log already. Lookup returns its record's seq.
 	ErrTaken = errors.New("an id is taken")
 
-	// ErrUnknown: the commit failed in a way that leaves open whether it took place. It may
-	// still take place until Fence returns.
+	// ErrUnknown: the outcome of the commit is unknown. It may still take place until Fence
+	// returns.
 	ErrUnknown = errors.New("outcome unknown")
 
 	// ErrDamaged: what is stored cannot be read.
@@ -46,13 +46,11 @@ var (
 	// ErrNotDatabase: the file to open is not a patchlog database, damaged or not.
 	ErrNotDatabase = errors.New("not a patchlog database")
 
-	// ErrIndex: the session's index of ids is not what was written. The records have the
-	// answer.
+	// ErrIndex: the session's index of ids is damaged. The records have the ids too.
 	ErrIndex = errors.New("the index of ids is damaged")
 )
 
-// UnknownError is a commit's failure that leaves open whether it took place. It matches
-// [ErrUnknown].
+// UnknownError is the error of a commit whose outcome is unknown. It matches [ErrUnknown].
 type UnknownError struct {
 	Cause error
 }
@@ -67,148 +65,135 @@ func (e *UnknownError) Is(target error) bool { return target == ErrUnknown }
 
 // Backend stores sessions. Its methods may be called from any number of goroutines.
 //
-// Slices given to a method are not kept, and slices returned are the caller's own: no
-// transaction, page or buffer of the engine leaves it. No method calls back into the
-// caller or holds a transaction open after it has returned. A cancelled context ends
-// a call before its commit point or not at all.
+// A method keeps no slice of its arguments, and the caller owns the slices that it returns.
+// No method holds a transaction open after it has returned. A cancelled context ends a call
+// before its commit point or not at all.
 type Backend interface {
-	// Look returns a session's head, the records that the caller does not know, and shared
-	// values, all as of one moment after the call began. It fails with ErrNotFound if the
-	// session is not there. A session of which damage has left anything is never not found:
-	// if too little is left the error is ErrDamaged, and if only the end of the log is in
-	// doubt, Head.Damaged says so.
-	Look(ctx context.Context, q Query) (News, error)
+	// Fetch returns a session's head, the records after q.After, and shared values, all as of
+	// one moment after the call began. It fails with ErrNotFound if the session does not
+	// exist. A damaged session is never reported as ErrNotFound: the error is ErrDamaged, or
+	// Head.Damaged is set if only the end of the log is in doubt.
+	Fetch(ctx context.Context, q Query) (Fetched, error)
 
-	// Append adds the batch to the end of the session's log, all of it or nothing,
-	// durably before it returns, and then batch.Next is the session's token. It fails with
-	// ErrMoved if the last seq is not batch.After or the token not batch.Seen; with
-	// ErrNotFound if the session is not there or was created under another id; with
-	// batch.Create set, with ErrExists if the session is there, and with ErrMoved if the
-	// session of batch.While has moved on. It fails with ErrTaken if an id of the batch is in
-	// the log, and with ErrIndex if that cannot be told, unless batch.IDsFree says that the
-	// caller knows. A record that is stored is never overwritten: the error is ErrDamaged.
+	// Append adds the batch to the end of the session's log, atomically and durably, and sets
+	// the session's token to batch.Next. It fails with ErrMoved if the last seq is not
+	// batch.ExpectedLast or the token not batch.ExpectedToken, and with ErrNotFound if the session does not
+	// exist or has another creation id. If batch.Create is set it fails with ErrExists if the
+	// session exists, and with ErrMoved if the session of batch.While has moved on. If
+	// batch.RequireFreeIDs is set, it fails with ErrTaken if an id of the batch is in the log, and
+	// with ErrIndex if the index is damaged. It never overwrites a stored record: the error
+	// is ErrDamaged.
 	//
-	// With batch.Staged set, a session of that name and of the batch's creation takes the new
-	// name, with its records: the new session is there with all of them and the batch's own,
-	// or not at all. After and Seen are the staged session's; if it is not there, or not as
-	// they say, the error is ErrMoved.
+	// With batch.Staged set, the session of that name and of the batch's creation is renamed
+	// in the same commit. ExpectedLast and ExpectedToken are those of the staged session; if it does not
+	// exist, or has moved on, the error is ErrMoved.
 	Append(ctx context.Context, session string, batch Batch) error
 
-	// Replace puts other records in the place of some that are in the session's log, of the
-	// same seqs and ids, all of them or none, durably before it returns: nothing that is read
-	// afterwards has what the old ones said, and a snapshot, which may say it, goes in the
-	// same commit. The head's chain is then that of the log as it is, its edition is another
-	// one, and r.Next the session's token. It fails with ErrMoved if the last seq is not
-	// r.Last, the token not r.Seen, or if a record is not the one that it is to replace; and
-	// with ErrNotFound and ErrTaken as Append does. It may wait until a copy or a vacuum that
-	// is under way has ended. Room that the old records took up may hold them until it is
-	// used again, or given back.
+	// Replace replaces records of the log by others with the same seqs and ids, atomically and
+	// durably, and deletes the snapshot. It updates the head's chain, increments its edition,
+	// and sets the token to r.Next. It fails with ErrMoved if the last seq is not
+	// r.ExpectedLast, the token not r.ExpectedToken, or a record not the one to replace; and with ErrNotFound and ErrTaken
+	// as Append does. It may wait for the end of a copy or a vacuum. Free space may hold the
+	// old records until it is reused or returned.
 	Replace(ctx context.Context, session string, r Replacement) error
 
-	// Read returns the records with the given seqs, which ascend, until maxBytes is
-	// reached, but at least one if there is one. A seq without a record ends it. It fails
-	// with ErrNotFound as Append does.
+	// Read returns the records with the given ascending seqs, up to the first seq without a
+	// record and up to maxBytes, but at least one. It fails with ErrNotFound as Append does.
 	Read(ctx context.Context, session, creation string, seqs []uint64, maxBytes int) ([]Record, error)
 
 	// Lookup returns for each id the seq of the record that takes it, or 0. It fails
-	// with ErrNotFound as Append does, and with ErrIndex if the index is not what was
-	// written; what it says all the same is returned too.
+	// with ErrNotFound as Append does, and with ErrIndex if the index is damaged.
 	Lookup(ctx context.Context, session, creation string, ids []string) ([]uint64, error)
 
-	// PutShared writes shared values, all of them or none, durably before it returns. It fails
-	// with ErrMoved if one is not as the change says that it was. One call has no name twice.
-	// After ErrUnknown, a call with the same changes waits until the first one is settled. What
-	// was read of the values before is durable too when a call succeeds.
+	// PutShared writes shared values atomically and durably. It fails with ErrMoved if a value
+	// is not the Old one of its change. One call has no name twice. After ErrUnknown, a call
+	// with the same changes waits until the first one is settled. When a call succeeds, values
+	// that were read before are durable too.
 	PutShared(ctx context.Context, changes []SharedChange) error
 
-	// List returns up to limit sessions whose names begin with prefix and are above
-	// after, in name order. One that is damaged is among them, with Err.
+	// List returns up to limit sessions whose names begin with prefix and are greater than
+	// after, in name order. A damaged session is included, with Err set.
 	List(ctx context.Context, prefix, after string, limit int) ([]Listed, error)
 
-	// Fence settles a commit whose outcome is unknown. A batch for the session of this
-	// creation that names seen and has not taken place when Fence returns never will. took
-	// says that it has not: the session's token was seen. It is next from then on, or seen
-	// still if no batch can be under way any more. If took is false, the session has moved on
-	// or is gone, by this batch or another. seen is 0 for a batch that was to create the
-	// session; if took is true then, its creation id is of no use any more. For a batch with
-	// Staged, session is that name. If took is true, what was read of the session before is
-	// durable when Fence returns.
+	// Fence settles a commit whose outcome is unknown: when it returns, no batch for the
+	// session of this creation that names seen can take place any more. took reports that none
+	// did: the session's token was seen, and is now next, or still seen if no batch can be
+	// in flight. Otherwise the session has moved on or is gone. seen is 0 for a batch that
+	// creates the session; if took is true then, its creation id cannot be used again. For a
+	// batch with Staged, session is that name. When it returns, whatever took is, all that was
+	// read before is durable.
 	Fence(ctx context.Context, session, creation string, seen, next Token) (took bool, err error)
 
-	// PutSnapshot stores a snapshot beside the session, in place of the one that is there,
-	// unless that is of a later seq. It need not be durable when PutSnapshot returns. It
-	// fails with ErrNotFound as Append does, and with ErrMoved, and stores nothing, if the
-	// session is of another edition than s.
+	// PutSnapshot stores the session's snapshot, in place of one of an earlier or the same
+	// seq. It need not be durable when PutSnapshot returns. It fails with ErrNotFound as
+	// Append does, and with ErrMoved if the session's edition is not that of s.
 	PutSnapshot(ctx context.Context, session, creation string, s Snapshot) error
 
-	// Snapshot returns what PutSnapshot stored. Data is nil if there is none. It fails with
+	// Snapshot returns the stored snapshot, whose Data is nil if there is none. It fails with
 	// ErrNotFound as Append does.
 	Snapshot(ctx context.Context, session, creation string) (Snapshot, error)
 
-	// Delete removes the session and all it holds, or fails with ErrNotFound as Append
-	// does. If seen is not nil it is the head that the decision to delete was made on: Delete
-	// fails with ErrMoved, and removes nothing, if the last seq, the token or the edition is
-	// another one. When it returns the session is gone, and one of the same name can be created;
-	// what a large one held may take up room for a while. Other calls wait no longer than for
-	// a write. After ErrUnknown it can be called again: it never takes another session's
-	// creation.
+	// Delete removes the session, or fails with ErrNotFound as Append does. If seen is not
+	// nil, it fails with ErrMoved if the session has moved on since that head. When it returns,
+	// a session of the same name can be created; the records may take up space for a while.
+	// Other calls wait no longer than for a write. It can be called again after ErrUnknown,
+	// since it removes no other creation.
 	Delete(ctx context.Context, session, creation string, seen *Head) error
 
-	// Close frees what the backend holds, and waits until the room is free that deleted
-	// sessions took up. Every later call fails with ErrClosed.
+	// Close removes the records of deleted sessions, and releases the backend's resources.
+	// Every later call fails with ErrClosed.
 	Close() error
 }
 
-// Leaser is a backend on a server, which keeps leases for all programs that use it. Its calls may take long: a
-// caller whose context has ended does not wait for a commit that it shares.
+// Leaser is a backend on a server, which keeps leases for all programs that use it. Its calls may take long: if
+// the context of a caller ends, it does not wait for a commit that it shares.
 type Leaser interface {
-	// Lease reports whether owner holds the lease of this name from now on for as long as
-	// ttl. It does not while another owner holds it, whose ttl has not passed; the holder
-	// may take it again, to hold it longer. A ttl of 0 gives it up, and one below 0 changes
-	// nothing: it asks whether owner could have it. Time is the backend's.
+	// Lease acquires or extends the lease of this name for ttl, and reports whether owner
+	// holds it: another owner may hold an unexpired one. A ttl of 0 releases it. A negative
+	// ttl changes nothing, and reports whether owner could acquire it. The clock is the
+	// backend's.
 	Lease(ctx context.Context, name, owner string, ttl time.Duration) (held bool, err error)
 }
 
-// Query says what a Look is about.
+// Query is the argument of Fetch.
 type Query struct {
 	// Session is the session's name. "" means no session: the shared values alone.
 	Session string
-	// Creation is the session's creation id as the caller knows it, and After the last seq
-	// that it has seen. "" means that the caller knows nothing of the session.
+	// Creation is the session's creation id as the caller knows it, or "", and After the last
+	// seq that the caller has read.
 	Creation string
 	After    uint64
 	// Shared are prefixes of the names of shared values.
 	Shared []string
 }
 
-// LookRecords and LookBytes limit the records that a Look returns: at least one if there is one.
+// FetchRecords and FetchBytes limit the records that a Fetch returns: at least one if there is one.
 const (
-	LookRecords = 512
-	LookBytes   = 1 << 20
+	FetchRecords = 512
+	FetchBytes   = 1 << 20
 )
 
-// News is what a Look returns.
-type News struct {
+// Fetched is the result of Fetch.
+type Fetched struct {
 	// Head is the session's head. Its Meta is nil if the query's creation is the session's.
 	Head
-	// Records are those behind the query's After, in order and without a gap: to the end of
-	// the log, or as many as [LookRecords] and [LookBytes] say. There are none if the
-	// creation is another one.
+	// Records are those after the query's After, in order and without a gap, limited by
+	// [FetchRecords] and [FetchBytes]. There are none if the creation is another one.
 	Records []Record
-	// Shared are the shared values of each prefix of the query in turn, in name order. One
-	// that is damaged is among them, with Err.
+	// Shared are the shared values of each prefix of the query, in name order. A damaged
+	// value is included, with Err set.
 	Shared [][]Value
 }
 
 // HeadOf returns a session's head.
 func HeadOf(ctx context.Context, b Backend, session string) (Head, error) {
-	news, err := b.Look(ctx, Query{Session: session})
+	news, err := b.Fetch(ctx, Query{Session: session})
 	return news.Head, err
 }
 
 // SharedOf returns the shared values whose names begin with prefix.
 func SharedOf(ctx context.Context, b Backend, prefix string) ([]Value, error) {
-	news, err := b.Look(ctx, Query{Shared: []string{prefix}})
+	news, err := b.Fetch(ctx, Query{Shared: []string{prefix}})
 	if err != nil {
 		return nil, err
 	}
@@ -224,11 +209,11 @@ func Range(first uint64, n int) []uint64 {
 	return seqs
 }
 
-// Token is a number that each commit to a session draws at random, never 0. A caller that
-// knows a session's token has seen all that was committed to it.
+// Token is a random number, never 0, that each commit to a session draws. A caller that
+// knows a session's token has seen all commits to it.
 type Token uint64
 
-// Snapshot is bytes that say what a log comes to, up to a record.
+// Snapshot is an encoded view of a log up to a record.
 type Snapshot struct {
 	Seq     uint64 // of the record
 	Chain   Chain  // of the log up to it
@@ -236,32 +221,30 @@ type Snapshot struct {
 	Data    []byte
 }
 
-// Head is what a session is, and how far its log goes.
+// Head describes a session and the end of its log.
 type Head struct {
 	Creation string
 	Meta     []byte
 	Last     uint64 // the seq of the last record, 0 if there is none
 	Token    Token
 	Chain    Chain  // over the checksums of the records up to Last
-	Counts   []byte // what the last commit that gave any said that the log comes to
+	Counts   []byte // of the last commit that gave any
 
-	// Edition is a number that goes up with each Replace, so that what was read before is
-	// told from what damage or a server that took over has done.
+	// Edition is incremented by each Replace, so that a reader can tell a replaced record
+	// from a damaged one, or from the log of a server that took over.
 	Edition uint64
 
-	// Damaged is 0, or the first seq at which damage leaves in doubt whether the log goes
-	// on. Last is then the furthest that it may go. The records before can be read, nothing
-	// can be appended.
+	// Damaged is 0, or the first seq of which it is in doubt whether the log has it. Last is
+	// then an upper bound. The records before can be read; nothing can be appended.
 	Damaged uint64
 }
 
-// Moved reports whether the log has been written to between two heads of one creation.
+// Moved reports whether there were commits between two heads of one creation.
 func (h Head) Moved(now Head) bool {
 	return now.Last != h.Last || now.Token != h.Token || now.Edition != h.Edition
 }
 
-// Err returns nil, or an error that matches [ErrDamaged] and says where damage leaves the
-// log's end in doubt.
+// Err returns an error that matches [ErrDamaged] if Damaged is set.
 func (h Head) Err() error {
 	if h.Damaged == 0 {
 		return nil
@@ -271,25 +254,25 @@ func (h Head) Err() error {
 
 // Batch is what one commit does to a session.
 type Batch struct {
-	Creation string   // of the session as the caller knows it
-	Create   bool     // the session is new, with Meta; After is 0 unless Staged is set
-	Staged   string   // with Create only: a session that becomes the new one; see Append
-	Meta     []byte   // with Create only
-	After    uint64   // the last seq as the caller knows it
-	Seen     Token    // the session's token as the caller knows it; 0 for a new session
-	Next     Token    // the session's token after the commit
-	Chain    Chain    // of the log up to After, as the caller knows it
-	Records  []Record // with seqs After+1, After+2, …
-	IDsFree  bool     // the caller knows that no record of the log takes an id of these
-	Counts   []byte   // stored with the head; nil leaves what is there
-	Shared   []Value  // written in the same commit
+	Creation       string   // of the session as the caller knows it
+	Create         bool     // the session is new, with Meta; ExpectedLast is 0 unless Staged is set
+	Staged         string   // with Create only: a session that becomes the new one; see Append
+	Meta           []byte   // with Create only
+	ExpectedLast   uint64   // the last seq as the caller knows it
+	ExpectedToken  Token    // the session's token as the caller knows it; 0 for a new session
+	Next           Token    // the session's token after the commit
+	Chain          Chain    // of the log up to ExpectedLast, as the caller knows it
+	Records        []Record // with seqs ExpectedLast+1, ExpectedLast+2, …
+	RequireFreeIDs bool     // refuse ids that the log has; unset if the caller has looked them up
+	Counts         []byte   // stored with the head; nil leaves what is there
+	Shared         []Value  // written in the same commit
 
-	// While, with Create only, is another session on which the new one was planned: if it is
-	// not as this says when the batch is committed, Append fails with ErrMoved.
+	// While, with Create only, is another session on which the new one was planned. If it has
+	// moved on when the batch is committed, Append fails with ErrMoved.
 	While *Unmoved
 }
 
-// Unmoved is a session as a caller knows it, to which nothing has been committed since.
+// Unmoved is a session, and the last commit to it that the caller knows.
 type Unmoved struct {
 	Session, Creation string
 	Last              uint64 // the seq of the last record
@@ -298,29 +281,29 @@ type Unmoved struct {
 
 // Replacement is what a Replace does to a session.
 type Replacement struct {
-	Creation string     // of the session as the caller knows it
-	Last     uint64     // the last seq as the caller knows it
-	Seen     Token      // the session's token as the caller knows it
-	Next     Token      // the session's token after the commit
-	Chain    Chain      // of the log as the caller knows it
-	Records  []Replaced // whose seqs ascend
-	Meta     []byte     // the session's meta from then on; nil leaves it
-	Appended []Record   // with seqs Last+1, Last+2, …, added in the same commit
-	Counts   []byte     // stored with the head; nil leaves what is there
+	Creation      string     // of the session as the caller knows it
+	ExpectedLast  uint64     // the last seq as the caller knows it
+	ExpectedToken Token      // the session's token as the caller knows it
+	Next          Token      // the session's token after the commit
+	Chain         Chain      // of the log as the caller knows it
+	Records       []Replaced // whose seqs ascend
+	Meta          []byte     // the session's meta from then on; nil leaves it
+	Appended      []Record   // with seqs ExpectedLast+1, ExpectedLast+2, …, added in the same commit
+	Counts        []byte     // stored with the head; nil leaves what is there
 }
 
-// Replaced is a record that another one takes the place of.
+// Replaced is a record and its replacement.
 type Replaced struct {
 	Seq         uint64
 	Old, Data   []byte
 	OldSum, Sum uint32 // the records' own checksums, for the chain
 }
 
-// After returns the chain of a log with the records replaced, and none appended yet, which had the
-// given one.
+// After returns the chain of the log after the replacement and before the appended records, given
+// the chain before.
 func (r Replacement) After(chain Chain) Chain {
 	for _, x := range r.Records {
-		chain = chain.Replace(r.Last-x.Seq, x.OldSum, x.Sum)
+		chain = chain.Replace(r.ExpectedLast-x.Seq, x.OldSum, x.Sum)
 	}
 	return chain
 }
@@ -331,25 +314,25 @@ type Record struct {
 	IDs  []string // all ids that the record takes; set for Append, not by Read
 	Sum  uint32   // the record's own checksum, for the chain, whatever form Data has; set for Append, not by Read
 	Data []byte
-	Err  error // from Read: not nil if the record is not what was written there; then there is no Data
+	Err  error // from Read: the record is damaged, and Data is nil
 }
 
 // Value is a shared value.
 type Value struct {
 	Name string
 	Data []byte
-	Err  error // not nil if it is damaged; then there is no Data
+	Err  error // the value is damaged, and Data is nil
 }
 
-// SharedChange is a shared value that takes the place of another one.
+// SharedChange replaces a shared value.
 type SharedChange struct {
-	Old  *Value // as Look returned it; nil if there is none
+	Old  *Value // as Fetch returned it; nil if there is none
 	Name string
 	Data []byte
 }
 
-// Is reports whether a value, nil if there is none, is the one that the change is to replace. A damaged
-// one is as another: what it was is not known.
+// Is reports whether a value, nil if there is none, is the one that the change replaces. A damaged value
+// equals any other damaged one.
 func (c SharedChange) Is(now *Value) bool {
 	if c.Old == nil || now == nil {
 		return c.Old == now
@@ -361,42 +344,39 @@ func (c SharedChange) Is(now *Value) bool {
 type Listed struct {
 	Session string
 	Head
-	Err error // not nil if damage keeps the session, or the end of its log, from being known
+	Err error // the session, or the end of its log, is damaged
 }
 
-// Checker is a backend that can look its own structure over.
+// Checker is a backend that can check its own structure.
 type Checker interface {
-	// Check reads all there is and reports what does not fit together; nil means that
-	// nothing was found. What the records say is not its matter.
+	// Check reads everything stored and reports inconsistencies. It does not decode records.
 	Check(ctx context.Context) error
 }
 
 // Copier is a backend that can be copied while it is written to.
 type Copier interface {
-	// Copy makes a copy of all that the backend holds as of one moment after the call began,
-	// but for snapshots, and calls use with it: as a backend that is opened for reading, and
-	// as a file of so many bytes. Both are gone when use returns. sum returns the checksum
-	// that a record carries. It fails with ErrDamaged, and does not call use, if something is
-	// missing, or if records are not those that were written; it need not look further into
-	// them. Writers wait no longer than for a write, and nothing is held of the backend while
-	// use runs.
+	// Copy copies the backend as of one moment after the call began, without snapshots, and
+	// calls use with the copy: as a backend opened for reading, and as a file. Both are
+	// removed when use returns. sum returns the checksum that a record carries. Copy fails
+	// with ErrDamaged, and does not call use, if something is missing or a log does not have
+	// its chain. Writers wait no longer than for a write, and no lock is held while use runs.
 	Copy(ctx context.Context, sum func(record []byte) uint32, use func(copy Backend, file io.Reader) error) error
 }
 
-// Vacuum is a backend that can give room back.
+// Vacuum is a backend that can return unused space.
 type Vacuum interface {
-	// Vacuum gives the room back that nothing takes up any more. Whenever it is cut short,
-	// nothing is lost. It fails with ErrDamaged, and changes nothing, where Copy would.
+	// Vacuum returns unused space to the file system. If it is interrupted, nothing is lost.
+	// It fails with ErrDamaged, and changes nothing, where Copy would.
 	Vacuum(ctx context.Context, sum func(record []byte) uint32) error
 
-	// Space returns how much room the backend takes up. Others may write meanwhile, and be
-	// counted in part.
+	// Space returns the space that the backend takes up. Concurrent writes may be counted in
+	// part.
 	Space(ctx context.Context) (Space, error)
 }
 
-// Space is how much room a backend takes up, in bytes.
+// Space is space in bytes.
 type Space struct {
 	File int64 // the file's length
-	Live int64 // keys and values of what is stored
-	Free int64 // of the file: parts that hold nothing
+	Live int64 // keys and values: names, records, ids, snapshots and shared values
+	Free int64 // unused parts of the file, which later writes take; the rest are inner pages and gaps
 }

@@ -1,11 +1,12 @@
-// Package bolt is the storage port on bbolt, an embedded B+ tree in one file. It is
-// the only code that knows a page, a bucket or a sync.
+// Package bolt implements the storage port on bbolt, an embedded B+ tree in one file. No other package
+// deals with pages, buckets or syncs.
 //
-// A file is held by one open at a time, or by several that only read; within it, any
-// number of goroutines read while one writes. Transactions end before a method returns.
+// One process holds a file for writing, or several hold it for reading. Within a process, any number of
+// goroutines read while one writes. Transactions end before a method returns.
 package bolt
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -18,39 +19,40 @@ import (
 
 	bbolt "go.etcd.io/bbolt"
 
+	"github.com/patchlog-dev/patchlog/internal/syncdir"
 	"github.com/patchlog-dev/patchlog/store/backend"
 	"github.com/patchlog-dev/patchlog/store/internal/groupcommit"
 )
 
 // Options of [Open]. The zero value means the defaults.
 type Options struct {
-	// LockTimeout is how long Open waits for another holder of the file. 0 means one
-	// second.
+	// LockTimeout is how long Open waits for the file's lock. 0 means one second.
 	LockTimeout time.Duration
 
-	// NoSync leaves out the syncs that make commits durable.
+	// NoSync skips the syncs that make commits durable.
 	NoSync bool
 
-	// ReadOnly opens a file that is there for reading: not a byte of it is changed, and
-	// what would write fails with [backend.ErrReadOnly]. Several may read a file so at a
-	// time, while nobody has it open for writing.
+	// ReadOnly opens an existing file for reading. The file is not changed, and calls that
+	// write fail with [backend.ErrReadOnly]. Several processes can read a file at the same
+	// time, unless one has it open for writing.
 	ReadOnly bool
 
-	// Logger gets what an operator should know. nil means [slog.Default].
+	// Logger gets warnings for the operator. nil means [slog.Default].
 	Logger *slog.Logger
 
-	rewriteMeta func(durableFile, *metaPage) error // a test may make it fail
+	// Tests make these fail.
+	rewriteMeta func(durableFile, *metaPage) error
+	syncDir     func(dir string) error
 }
 
 func (o Options) withDefaults() Options {
-	if o.LockTimeout <= 0 {
-		o.LockTimeout = time.Second
-	}
-	if o.Logger == nil {
-		o.Logger = slog.Default()
-	}
+	o.LockTimeout = cmp.Or(max(o.LockTimeout, 0), time.Second)
+	o.Logger = cmp.Or(o.Logger, slog.Default())
 	if o.rewriteMeta == nil {
 		o.rewriteMeta = rewriteMeta
+	}
+	if o.syncDir == nil {
+		o.syncDir = syncdir.Sync
 	}
 	return o
 }
@@ -58,46 +60,45 @@ func (o Options) withDefaults() Options {
 // FileVersion is the version of the file's layout. Docs: docs/FORMAT.md.
 const FileVersion = 1
 
-// Buckets. In records and snapshots a session goes by a number of eight bytes, big endian, that is
-// never used again. Whatever has a name has it in two buckets. Each row has a checksum over its key and
-// value (see rows.go), but for the two of bucketMeta.
+// Buckets. Keys of records and snapshots begin with the session's number: eight bytes, big endian, never reused.
+// Each name is stored in two buckets. Each row has a checksum over its key and value (see rows.go), except the two
+// rows of bucketMeta.
 var (
-	bucketMeta        = []byte("patchlog")    // "version" → FileVersion, "numbers" → the last number given out
+	bucketMeta        = []byte("patchlog")    // "version" → FileVersion, "numbers" → the last number assigned
 	bucketSessions    = []byte("sessions")    // session name → entry: see session
 	bucketHeads       = []byte("heads")       // session name → head: see head
-	bucketRecords     = []byte("records")     // number ‖ seq → record and hashes of the ids that it takes; number ‖ 0 → label: see session
+	bucketRecords     = []byte("records")     // number ‖ seq → record and hashes of its ids; number ‖ 0 → label: see session
 	bucketSnapshots   = []byte("snapshots")   // number → snapshot
 	bucketShared      = []byte("shared")      // name → value
 	bucketSharedNames = []byte("sharednames") // name → nothing
-	bucketUnlinked    = []byte("unlinked")    // number → nothing: see unlink
+	bucketUnlinked    = []byte("unlinked")    // number of a deleted session whose rows are not all removed → nothing
 	keyVersion        = []byte("version")
 	keyNumbers        = []byte("numbers")
 
 	buckets = [][]byte{bucketMeta, bucketSessions, bucketHeads, bucketRecords, bucketSnapshots, bucketShared, bucketSharedNames, bucketUnlinked}
 )
 
-// Keys of records ascend within a session: full pages are better than half-full ones.
+// Keys of records ascend within a session, so pages are filled before they are split.
 const fillPercent = 0.9
 
 // Backend keeps sessions in a bbolt file.
 type Backend struct {
-	path            string
-	opts            Options
-	file            os.FileInfo                 // which file was opened
-	queue           groupcommit.Queue[*pending] // batches that wait for the writer lock
-	writer          chan struct{}               // the writer lock: holds a token while a writer has it
-	ids             idCache                     // of records, by session
-	copying         chan struct{}               // holds a token while the file is copied
-	removalsPaused  atomic.Bool                 // for a copy: no row of a session is changed or removed
-	removalsPending atomic.Bool                 // a removal was put off
+	path           string
+	opts           Options
+	file           os.FileInfo                 // of the open file
+	queue          groupcommit.Queue[*pending] // batches that wait for the writer lock
+	writer         chan struct{}               // the writer lock: holds a token while it is held
+	ids            idCache                     // of records, by session
+	copying        chan struct{}               // holds a token while the file is copied
+	removalsPaused atomic.Bool                 // during a copy: rows of sessions are neither changed nor removed
 
 	mu     sync.RWMutex // held for reading while handle is used
 	handle *handle      // nil if the file was closed after a failed commit
-	last   uint64       // its last transaction then
-	broken error        // the failed commit after which handle must not be used
+	last   uint64       // handle's last transaction, if handle is nil
+	broken error        // if not nil, a commit failed with it, and handle must not be used
 	closed bool
 
-	commit func(*bbolt.Tx) error // a test may make it fail
+	commit func(*bbolt.Tx) error // tests make it fail
 }
 
 var (
@@ -107,10 +108,10 @@ var (
 	_ backend.Vacuum  = (*Backend)(nil)
 )
 
-// Open opens the file at path, and creates it if it is not there and not to be read only.
-// What it then shows is durable. It fails with [backend.ErrLocked] if another holder does
-// not let go of the file in time, and with [backend.ErrDamaged] if it is not such a file;
-// an empty one is not. A new file is for its owner alone.
+// Open opens the file at path. It creates a missing file, with mode 0600, unless opts.ReadOnly is set. Everything
+// that the opened file holds is durable. Open fails with [backend.ErrLocked] if the file stays locked for
+// opts.LockTimeout, with [backend.ErrNotDatabase] if the file is of another format, and with [backend.ErrDamaged] if
+// it is damaged or empty.
 func Open(path string, opts Options) (*Backend, error) {
 	opts = opts.withDefaults()
 	h, err := openHandle(path, opts, nil)
@@ -130,11 +131,11 @@ func Open(path string, opts Options) (*Backend, error) {
 	return b, nil
 }
 
-// A file that was there, is gone, and is there again, so often, is not waited for.
+// maxCreations limits the retries if other processes create and remove the file at the same time.
 const maxCreations = 3
 
-// use calls f with the open file. After a failed commit it opens the file anew first: the
-// handle that failed may show pages that are not on disk.
+// use calls f with the open file. After a failed commit it reopens the file first, since the failed handle may show
+// pages that are not on disk.
 func (b *Backend) use(ctx context.Context, f func(h *handle) error) (err error) {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -154,9 +155,9 @@ func (b *Backend) use(ctx context.Context, f func(h *handle) error) (err error) 
 	return f(b.handle)
 }
 
-// reopen opens the file again, the one that was open: none is created, and another that
-// has taken its place, or another one's content in it, is refused. Opening makes durable
-// what the failed commit left, and only then can it be said what that is.
+// reopen opens the file again after a failed commit. It creates no file, and refuses another file under the same name
+// and a file whose last transaction is not the failed one or the one before. Opening makes the file's current
+// transaction durable, which settles whether the failed commit took place.
 func (b *Backend) reopen() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -182,21 +183,26 @@ func (b *Backend) view(ctx context.Context, f func(tx *bbolt.Tx) error) error {
 	return b.use(ctx, func(h *handle) error { return h.view(f) })
 }
 
-// lockWriter lets one writer at a time come to the database, so that after a failed
-// commit none that has been waiting goes on with the handle that failed.
+// lockWriter acquires the writer lock. Writers wait for it and not for bbolt's own lock, so that after a failed commit
+// no waiting writer uses the failed handle.
 func (b *Backend) lockWriter(ctx context.Context) (unlock func(), err error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
+	return acquire(ctx, b.writer)
+}
+
+// acquire acquires a lock that holds a token while it is held.
+func acquire(ctx context.Context, lock chan struct{}) (unlock func(), err error) {
 	select {
-	case b.writer <- struct{}{}:
-		return func() { <-b.writer }, nil
+	case lock <- struct{}{}:
+		return func() { <-lock }, nil
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
 }
 
-// update commits what f does, in a transaction of its own.
+// update calls f in a write transaction and commits it.
 func (b *Backend) update(ctx context.Context, f func(tx *bbolt.Tx) error) error {
 	unlock, err := b.lockWriter(ctx)
 	if err != nil {
@@ -206,8 +212,8 @@ func (b *Backend) update(ctx context.Context, f func(tx *bbolt.Tx) error) error 
 	return b.write(f)
 }
 
-// write commits what f does. The caller holds the writer lock. An error of f means that nothing
-// was done; an error of the commit itself means that the outcome is unknown.
+// write is update for a caller that holds the writer lock. If f fails, nothing is written. If the commit fails, its
+// outcome is unknown.
 func (b *Backend) write(f func(tx *bbolt.Tx) error) error {
 	if b.opts.ReadOnly {
 		return backend.ErrReadOnly
@@ -222,31 +228,28 @@ func (b *Backend) write(f func(tx *bbolt.Tx) error) error {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if !b.handle.abandoned() { // that is for good
+	if !b.handle.abandoned() { // an abandoned handle is not reopened
 		b.broken = err
 	}
 	return &backend.UnknownError{Cause: err}
 }
 
-// Fence implements [backend.Backend]. No other program writes: once the failed commit is over, the file says
-// what became of it, and nothing of it is under way.
+// Fence implements [backend.Backend]. No other process writes, so once the file is reopened after a failed commit, its
+// content is the outcome, and no commit is in flight.
 func (b *Backend) Fence(ctx context.Context, name, creation string, seen, _ backend.Token) (took bool, err error) {
 	err = b.view(ctx, func(tx *bbolt.Tx) error {
-		s, err := find(tx, name)
-		switch there := err == nil && s.creation == creation; {
-		case err != nil && !errors.Is(err, backend.ErrNotFound):
-			return err
-		case seen == 0:
-			took = !there
-		default:
-			took = there && s.head != nil && s.head.token == seen
+		s, err := findCreated(tx, name, creation)
+		if errors.Is(err, backend.ErrNotFound) {
+			took = seen == 0
+			return nil
 		}
-		return nil
+		took = err == nil && seen != 0 && s.head != nil && s.head.token == seen
+		return err
 	})
 	return took, err
 }
 
-// Close implements [backend.Backend]. It removes what deleted sessions have left.
+// Close implements [backend.Backend]. It removes the rows of deleted sessions.
 func (b *Backend) Close() error {
 	b.sweep(context.Background())
 	b.mu.Lock()

@@ -1,7 +1,6 @@
 package bolt
 
 import (
-	"bytes"
 	"context"
 	"errors"
 
@@ -29,22 +28,20 @@ func (b *Backend) Check(ctx context.Context) error {
 	m, err := b.readDirectory(ctx, &found, rowBuckets...)
 	if err == nil {
 		r := reader{of: b, found: &found, read: map[string]*extent{}}
-		_, err = r.bring(ctx, m)
+		err = r.bring(ctx, m)
 	}
 	return errors.Join(b.doubt(), found.err(), err)
 }
 
-// So many leaves are checked in one transaction, or some more. A test takes other steps.
-var sliceLeaves = 512
+// sliceLeaves is how many leaves are checked in one transaction.
+const sliceLeaves = 512
 
-// checkPages checks that the pages that lead to each row are in form and in order: the trees of all buckets, a slice
-// of them in each transaction. The list of free pages was checked when the file was opened.
+// checkPages checks the pages of all buckets. The list of free pages was checked when the file was opened.
 func (b *Backend) checkPages(ctx context.Context, found *findings) error {
 	for _, name := range buckets {
-		from, more := []byte(nil), true
-		for more {
+		for from, more := []byte(nil), true; more; more = from != nil {
 			if err := b.view(ctx, func(tx *bbolt.Tx) error {
-				from, more = b.handle.paths(tx).checkSlice(name, from, found)
+				from = b.handle.paths(tx).checkSlice(name, from, found)
 				return nil
 			}); err != nil {
 				return err
@@ -52,21 +49,6 @@ func (b *Backend) checkPages(ctx context.Context, found *findings) error {
 		}
 	}
 	return nil
-}
-
-// checkSlice checks pages of a bucket that lead to keys from a given one on, and returns the first key that is left.
-func (w *pathChecker) checkSlice(name, from []byte, found *findings) (next []byte, more bool) {
-	room := sliceLeaves
-	w.walk(name, func(p page, i int) bool {
-		switch {
-		case from != nil && i+1 < len(p.elements) && bytes.Compare(p.elements[i+1].key, from) <= 0:
-			return false
-		case room <= 0 && !more:
-			next, more = bytes.Clone(p.elements[i].key), true
-		}
-		return !more
-	}, func(page) { room-- }, func(err error) { found.report("bucket %q: %w", name, err) })
-	return next, more
 }
 
 // doubt returns an error if a meta page was damaged when the file was opened, until a commit writes it anew.

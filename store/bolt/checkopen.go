@@ -11,10 +11,10 @@ import (
 	"github.com/patchlog-dev/patchlog/store/backend"
 )
 
-// checkOpen reports whether bbolt may have a file: what bbolt believes without a look must hold. It
-// reads the branches of all trees, and of the leaves those that lead to the buckets. A circle of branches
-// would overflow bbolt's stack; a page that is in use and on the list of free pages would be written
-// over. A leaf that is damaged costs what is in it, and is found when it is read.
+// checkOpen checks the invariants of a file that bbolt does not check itself. It reads the branch pages of all trees and
+// the leaf pages that hold the buckets. A cycle of branches would overflow bbolt's stack; a page that is in use and on
+// the list of free pages would be overwritten. Damage of another leaf affects only its own rows, and is found when the
+// leaf is read.
 func checkOpen(file *os.File) (metas metaPages, err error) {
 	if metas, err = readMetas(file); err != nil {
 		return metas, err
@@ -34,10 +34,7 @@ func checkOpen(file *os.File) (metas metaPages, err error) {
 	if err != nil {
 		return metas, err
 	}
-	if err := checkTree(current.pager(file), current.root(), free); err != nil {
-		return metas, err
-	}
-	return metas, nil
+	return metas, checkTree(current.pager(file), current.root(), free)
 }
 
 // use says what a page is used for.
@@ -48,7 +45,7 @@ const (
 	isFree
 	isFreelist
 	isBranch
-	isLeaf // perhaps one that goes on in the pages behind it
+	isLeaf // its overflow pages are unclaimed
 )
 
 func checkTree(pages pager, root uint64, free freelist) error {
@@ -109,8 +106,8 @@ func checkTree(pages pager, root uint64, free freelist) error {
 	return nil
 }
 
-// checkOverflow returns an error if a leaf goes on in a page that is free. It reads those leaves that a
-// free page follows. Their content decides: one that is out of form costs what is in it.
+// checkOverflow returns an error if an overflow page of a leaf is on the list of free pages. It reads the leaves that a
+// free page follows. A leaf that cannot be decoded is passed over: only its own rows are lost.
 func checkOverflow(pages pager, used []use) error {
 	leaf := uint64(0)
 	for id, u := range used {
@@ -129,7 +126,7 @@ func checkOverflow(pages pager, used []use) error {
 	return nil
 }
 
-// checkBuckets reports whether the file is one of ours, and of a version that we know.
+// checkBuckets returns an error unless the file has all buckets and this version of the layout.
 func checkBuckets(tx *bbolt.Tx) error {
 	var missing []byte
 	for _, name := range buckets {
@@ -137,11 +134,9 @@ func checkBuckets(tx *bbolt.Tx) error {
 			missing = name
 		}
 	}
-	switch first, _ := tx.Cursor().First(); {
-	case first == nil:
-		return fmt.Errorf("%w: it is a bbolt file without a bucket, which is not how a store begins", backend.ErrNotDatabase)
+	switch {
 	case tx.Bucket(bucketMeta) == nil && tx.Bucket(bucketRecords) == nil:
-		return fmt.Errorf("%w: it is a bbolt file of another program", backend.ErrNotDatabase)
+		return fmt.Errorf("%w: it is a bbolt file of another program, or without a bucket", backend.ErrNotDatabase)
 	case missing != nil:
 		return fmt.Errorf("%w: bucket %q is missing", backend.ErrDamaged, missing)
 	}
@@ -165,33 +160,52 @@ func (h *handle) paths(tx *bbolt.Tx) *pathChecker {
 	return &pathChecker{tx, pager{h.file, size, uint64(tx.Size()) / size}, map[uint64]bool{}}
 }
 
-// check checks the paths to the keys of a bucket that begin with prefix, and the pages beside those, with which
+// check checks the paths to the keys of buckets that begin with prefix, and the pages beside those, with which
 // bbolt may merge them after rows are removed.
-func (w *pathChecker) check(bucket, prefix []byte) (err error) {
+func (w *pathChecker) check(prefix []byte, buckets ...[]byte) (err error) {
 	leads := func(first, end []byte) bool {
 		return (bytes.Compare(first, prefix) <= 0 || bytes.HasPrefix(first, prefix)) && (end == nil || bytes.Compare(end, prefix) > 0)
 	}
-	w.walk(bucket, func(p page, i int) bool {
-		var end []byte
-		if i+2 < len(p.elements) {
-			end = p.elements[i+2].key
-		}
-		return err == nil && !w.sound[p.elements[i].child] && leads(p.elements[max(i-1, 0)].key, end)
-	}, func(p page) { w.sound[p.id] = true }, func(wrong error) {
-		err = errors.Join(err, fmt.Errorf("%w: the way to key %.64x of bucket %q: %w", backend.ErrDamaged, prefix, bucket, wrong))
-	})
+	for _, bucket := range buckets {
+		w.walk(bucket, func(p page, i int) bool {
+			var end []byte
+			if i+2 < len(p.elements) {
+				end = p.elements[i+2].key
+			}
+			return err == nil && !w.sound[p.elements[i].child] && leads(p.elements[max(i-1, 0)].key, end)
+		}, func(wrong error) {
+			err = errors.Join(err, fmt.Errorf("%w: the path to key %.64x of bucket %q: %w", backend.ErrDamaged, prefix, bucket, wrong))
+		})
+	}
 	return err
 }
 
-// walk visits the pages of a bucket that enter admits. leaf gets the valid leaves.
-func (w *pathChecker) walk(bucket []byte, enter func(p page, i int) bool, leaf func(page), wrong func(error)) {
+// checkSlice checks the pages of a bucket that lead to keys from a given one on, until sliceLeaves leaves are checked.
+// It returns the first key of the leaves that are left, or nil.
+func (w *pathChecker) checkSlice(bucket, from []byte, found *findings) (next []byte) {
+	w.walk(bucket, func(p page, i int) bool {
+		switch {
+		case i+1 < len(p.elements) && bytes.Compare(p.elements[i+1].key, from) <= 0:
+			return false
+		case len(w.sound) < sliceLeaves:
+			return true
+		case next == nil:
+			next = bytes.Clone(p.elements[i].key)
+		}
+		return false
+	}, func(wrong error) { found.report("bucket %q: %w", bucket, wrong) })
+	return next
+}
+
+// walk visits the pages of a bucket that enter admits, and notes the valid leaves in sound.
+func (w *pathChecker) walk(bucket []byte, enter func(p page, i int) bool, wrong func(error)) {
 	b := w.tx.Bucket(bucket)
-	if b == nil || b.Root() == 0 { // in a page that was looked over at open
+	if b == nil || b.Root() == 0 { // in a page that was checked at open
 		return
 	}
 	walk := walker{pager: w.pages, enter: enter, wrong: func(_ uint64, err error) { wrong(err) }}
 	walk.leaf = func(p page) error {
-		leaf(p)
+		w.sound[p.id] = true
 		for _, e := range p.elements {
 			if e.flags != 0 {
 				return fmt.Errorf("key %.64x has the flags %#x", e.key, e.flags)

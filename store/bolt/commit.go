@@ -5,7 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
+	"slices"
 
 	bbolt "go.etcd.io/bbolt"
 
@@ -32,10 +32,6 @@ const (
 	maxGroupBytes = 32 << 20
 )
 
-// A store that writes at all commits within this time; one that does not has no append
-// that a snapshot's commit could delay.
-const snapshotPatience = 10 * time.Millisecond
-
 var fitting = groupcommit.Fit(maxGroup, maxGroupBytes, func(p *pending) int { return p.size })
 
 // Append implements [backend.Backend].
@@ -47,42 +43,16 @@ func (b *Backend) Append(ctx context.Context, name string, batch backend.Batch) 
 	for _, v := range batch.Shared {
 		p.size += len(v.Data)
 	}
-	for {
-		if err := b.queue.Do(ctx, b.writer, p, fitting, b.commitGroup); err != nil {
-			return err
-		}
-		if !errors.Is(p.err, errIDsNotCached) {
-			return p.err
-		}
-		if err := b.cacheIDs(ctx, p); err != nil {
-			return err
-		}
-	}
-}
-
-// errIDsNotCached is returned if the id cache does not hold the ids of the session.
-var errIDsNotCached = errors.New("ids not read")
-
-// cacheIDs reads the ids of the session into the cache, without the writer lock.
-func (b *Backend) cacheIDs(ctx context.Context, p *pending) error {
-	name := p.name
-	if p.batch.Create {
-		name = p.batch.Staged
-	}
-	return b.view(ctx, func(tx *bbolt.Tx) error {
-		s, err := findCreated(tx, name, p.batch.Creation)
-		if err == nil {
-			_, err = b.ids.lookup(tx, s, nil)
-		}
+	if err := b.queue.Do(ctx, b.writer, p, fitting, b.commitGroup); err != nil {
 		return err
-	})
+	}
+	return p.err
 }
 
-// PutSnapshot implements [backend.Backend]. The snapshot shares the next commit; if there is none
-// within snapshotPatience, it gets a commit of its own.
+// PutSnapshot implements [backend.Backend].
 func (b *Backend) PutSnapshot(ctx context.Context, name, creation string, s backend.Snapshot) error {
 	p := &pending{name: name, batch: backend.Batch{Creation: creation}, snapshot: &s, size: len(s.Data)}
-	if err := b.queue.DoLater(ctx, snapshotPatience, b.writer, p, fitting, b.commitGroup); err != nil {
+	if err := b.queue.Do(ctx, b.writer, p, fitting, b.commitGroup); err != nil {
 		return err
 	}
 	return p.err
@@ -95,19 +65,21 @@ func (b *Backend) commitGroup(group []*pending) {
 	err := b.write(func(tx *bbolt.Tx) error {
 		db = tx.DB()
 		paths := b.handle.paths(tx)
-		none, grown := errNothing, map[uint64]uint64{}
+		none := errNothing
 		for _, p := range group {
-			if p.err = b.admit(tx, paths, p, grown); p.err != nil {
+			if p.err = b.admit(tx, paths, p); p.err != nil {
 				continue // refused, with nothing written
 			}
 			if err := b.put(tx, p); err != nil {
 				return fmt.Errorf("session %q: %w", p.name, err)
 			}
 			none = nil
-			grown[p.session.id()] += uint64(len(p.batch.Records))
 		}
 		return none
 	})
+	if err != nil && !errors.Is(err, errNothing) {
+		b.ids.reset()
+	}
 	for _, p := range group {
 		switch {
 		case p.err != nil:
@@ -120,9 +92,8 @@ func (b *Backend) commitGroup(group []*pending) {
 }
 
 // admit judges a batch, and writes nothing. It finds the session that the batch goes to, or makes the
-// one that the batch creates, with the head of what is staged for it. grown says how many records sessions have got
-// in the same transaction.
-func (b *Backend) admit(tx *bbolt.Tx, paths *pathChecker, p *pending, grown map[uint64]uint64) (err error) {
+// one that the batch creates, with the head of the staged session if there is one.
+func (b *Backend) admit(tx *bbolt.Tx, paths *pathChecker, p *pending) (err error) {
 	switch {
 	case p.snapshot != nil:
 		p.session, err = findCreated(tx, p.name, p.batch.Creation)
@@ -132,15 +103,13 @@ func (b *Backend) admit(tx *bbolt.Tx, paths *pathChecker, p *pending, grown map[
 	case p.batch.Create:
 		p.session, err = b.admitNew(tx, p.name, p.batch)
 	default:
-		if p.session, err = findWhole(tx, p.name, p.batch.Creation); err == nil && (p.session.head.last != p.batch.After || p.session.head.token != p.batch.Seen) {
-			err = backend.ErrMoved
-		}
+		p.session, err = findUnmoved(tx, p.name, p.batch.Creation, p.batch.ExpectedLast, p.batch.ExpectedToken)
 	}
 	if err == nil {
 		err = p.malformed
 	}
 	if err == nil && p.snapshot == nil {
-		err = b.checkRoom(tx, p, grown)
+		err = b.checkRoom(tx, p)
 	}
 	if err == nil {
 		err = b.checkPaths(tx, paths, p)
@@ -155,117 +124,93 @@ func (b *Backend) admitNew(tx *bbolt.Tx, name string, batch backend.Batch) (sess
 	case !errors.Is(err, backend.ErrNotFound): // there is something, and nothing is put over it
 		return session{}, fmt.Errorf("%w: %w", backend.ErrExists, err)
 	}
+	var s session
+	var err error
 	if w := batch.While; w != nil {
-		other, err := findCreated(tx, w.Session, w.Creation)
-		switch {
-		case errors.Is(err, backend.ErrNotFound):
-			return session{}, backend.ErrMoved
-		case err != nil:
-			return session{}, err
-		case other.head == nil || other.head.last != w.Last || other.head.token != w.Token:
-			return session{}, backend.ErrMoved
-		}
+		_, err = findUnmoved(tx, w.Session, w.Creation, w.Last, w.Token)
 	}
-	s := session{creation: batch.Creation, meta: batch.Meta, head: &head{}}
-	if batch.Staged != "" {
-		staged, err := findWhole(tx, batch.Staged, batch.Creation)
-		if errors.Is(err, backend.ErrNotFound) || err == nil && staged.head.token != batch.Seen {
-			err = backend.ErrMoved
-		}
-		if err != nil {
-			return session{}, err
-		}
-		s.number, s.head = staged.number, staged.head
+	switch {
+	case err != nil:
+	case batch.Staged != "":
+		s, err = findUnmoved(tx, batch.Staged, batch.Creation, batch.ExpectedLast, batch.ExpectedToken)
+		s.name, s.meta = name, batch.Meta
+	case batch.ExpectedLast != 0:
+		err = backend.ErrMoved
+	default:
+		s = session{name: name, creation: batch.Creation, meta: batch.Meta}
+		s.number, err = nextNumber(tx)
+		s.head = &head{number: s.number}
 	}
-	if s.head.last != batch.After {
-		return session{}, backend.ErrMoved
+	if errors.Is(err, backend.ErrNotFound) {
+		err = backend.ErrMoved
 	}
-	if s.number == nil {
-		var err error
-		if s.number, err = nextNumber(tx); err != nil {
-			return session{}, err
-		}
-		s.head.number = s.number
-	}
-	return s, nil
+	return s, err
 }
 
 // checkRoom reports whether records can be put without anything being put over: the log ends where its head
 // says, as a search finds it, nothing stands behind, and no id is known to be taken.
-func (b *Backend) checkRoom(tx *bbolt.Tx, p *pending, grown map[uint64]uint64) error {
+func (b *Backend) checkRoom(tx *bbolt.Tx, p *pending) error {
 	s := p.session
-	c := tx.Bucket(bucketRecords).Cursor()
-	next, _ := c.Seek(s.key(s.head.last + 1))
-	var last []byte
-	if next == nil {
-		last, _ = c.Last()
-	} else {
-		last, _ = c.Prev()
-	}
+	last, next := around(tx.Bucket(bucketRecords).Cursor(), s.key(s.head.last+1))
 	if bytes.HasPrefix(next, s.number) || s.seqOf(last) != s.head.last {
 		return fmt.Errorf("%w: behind record %d, the last of session %q, stands key %x; before it key %x",
 			backend.ErrDamaged, s.head.last, p.name, next, last)
 	}
-	if len(p.hashes) == 0 || p.batch.IDsFree {
+	if len(p.hashes) == 0 || !p.batch.RequireFreeIDs {
 		return nil
 	}
-	return b.ids.check(tx.DB(), s.number, s.head.last-grown[s.id()], p.hashes)
+	seqs, err := b.ids.lookup(tx, s, p.hashes)
+	if err == nil && slices.Max(seqs) > 0 {
+		err = backend.ErrTaken
+	}
+	return err
 }
 
-// errNothing ends a transaction that has nothing to write.
-var errNothing = errors.New("nothing to write")
+// checkLength reports whether bbolt will take a name.
+func checkLength(what, name string, least int) error {
+	if len(name) < least || len(name) > backend.MaxNameBytes {
+		return fmt.Errorf("%s of %d bytes; %d to %d are allowed", what, len(name), least, backend.MaxNameBytes)
+	}
+	return nil
+}
 
 // wellFormed reports whether bbolt will take the batch.
 func wellFormed(name string, batch backend.Batch) error {
-	fits := func(what, name string, least int) error {
-		if len(name) < least || len(name) > backend.MaxNameBytes {
-			return fmt.Errorf("%s of %d bytes; %d to %d are allowed", what, len(name), least, backend.MaxNameBytes)
-		}
-		return nil
-	}
-	errs := []error{fits("a session name", name, 1), fits("a creation id", batch.Creation, 0)}
+	errs := []error{checkLength("a session name", name, 1), checkLength("a creation id", batch.Creation, 0)}
 	for i, r := range batch.Records {
-		if want := batch.After + uint64(i) + 1; r.Seq != want {
+		if want := batch.ExpectedLast + uint64(i) + 1; r.Seq != want {
 			errs = append(errs, fmt.Errorf("a record of the batch has seq %d, want %d", r.Seq, want))
 		}
 		for _, id := range r.IDs {
-			errs = append(errs, fits("an id", id, 0))
+			errs = append(errs, checkLength("an id", id, 0))
 		}
 	}
 	for _, v := range batch.Shared {
-		errs = append(errs, fits("a shared name", v.Name, 1))
+		errs = append(errs, checkLength("a shared name", v.Name, 1))
 	}
 	return errors.Join(errs...)
 }
 
 // checkPaths checks the pages that a write will copy; those of a session's rows before its first write.
-func (b *Backend) checkPaths(tx *bbolt.Tx, paths *pathChecker, p *pending) error {
-	type path struct{ bucket, key []byte }
-	var all []path
-	cached := b.ids.of(tx.DB(), p.session.number)
-	switch name := []byte(p.name); {
-	case p.snapshot != nil:
-		all = append(all, path{bucketSnapshots, p.session.number})
-	case p.batch.Create:
-		all = append(all, path{bucketSessions, name})
+func (b *Backend) checkPaths(tx *bbolt.Tx, paths *pathChecker, p *pending) (err error) {
+	if p.snapshot != nil {
+		return paths.check(p.session.number, bucketSnapshots)
+	}
+	cached, name := b.ids.of(tx.DB(), p.session.number), []byte(p.name)
+	if p.batch.Create {
+		err = paths.check(name, bucketSessions)
 		if p.batch.Staged != "" {
-			all = append(all, path{bucketSessions, []byte(p.batch.Staged)}, path{bucketHeads, []byte(p.batch.Staged)})
+			err = errors.Join(err, paths.check([]byte(p.batch.Staged), bucketSessions, bucketHeads))
 		}
-		fallthrough
-	case !cached.sound:
-		next := p.session.key(p.batch.After + 1)
-		all = append(all, path{bucketHeads, name}, path{bucketRecords, next})
+	}
+	if p.batch.Create || !cached.sound {
+		err = errors.Join(err, paths.check(name, bucketHeads), paths.check(p.session.key(p.batch.ExpectedLast+1), bucketRecords))
 	}
 	for _, v := range p.batch.Shared {
-		all = append(all, path{bucketShared, []byte(v.Name)}, path{bucketSharedNames, []byte(v.Name)})
+		err = errors.Join(err, paths.check([]byte(v.Name), bucketShared, bucketSharedNames))
 	}
-	for _, w := range all {
-		if err := paths.check(w.bucket, w.key); err != nil {
-			return err
-		}
-	}
-	cached.sound = cached.sound || p.snapshot == nil
-	return nil
+	cached.sound = cached.sound || err == nil
+	return err
 }
 
 // put writes a batch that has been admitted.
@@ -283,7 +228,7 @@ func (b *Backend) put(tx *bbolt.Tx, p *pending) error {
 			err = takeNumber(tx)
 		}
 		if err == nil {
-			err = putEntry(tx, p.name, *s)
+			err = s.putEntry(tx)
 		}
 		if err != nil {
 			return err
@@ -296,7 +241,7 @@ func (b *Backend) put(tx *bbolt.Tx, p *pending) error {
 	if p.batch.Counts != nil {
 		s.head.counts = p.batch.Counts
 	}
-	if err := putHead(tx, p.name, *s.head); err != nil {
+	if err := s.putHead(tx); err != nil {
 		return err
 	}
 	return putShared(tx, p.batch.Shared)

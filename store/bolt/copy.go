@@ -1,6 +1,7 @@
 package bolt
 
 import (
+	"bytes"
 	"context"
 	"errors"
 
@@ -9,74 +10,65 @@ import (
 
 // pauseRemovals stops changes and removals of sessions' rows until resume is called. A second caller waits.
 func (b *Backend) pauseRemovals(ctx context.Context) (resume func(), err error) {
-	select {
-	case b.copying <- struct{}{}:
-	case <-ctx.Done():
-		return nil, ctx.Err()
+	end, err := acquire(ctx, b.copying)
+	if err != nil {
+		return nil, err
 	}
 	unlock, err := b.lockWriter(ctx) // a commit under way may be removing rows
 	if err != nil {
-		<-b.copying
+		end()
 		return nil, err
 	}
 	b.removalsPaused.Store(true)
 	unlock()
 	return func() {
 		b.removalsPaused.Store(false)
-		if b.removalsPending.Swap(false) {
-			b.sweep(context.Background())
-		}
-		<-b.copying
+		b.sweep(context.Background())
+		end()
 	}, nil
 }
 
-// replica is a new file that rows are copied to. It is synced after so many bytes: a sync of the backend's file may
-// have to wait for what other files have to write.
+// replica is a new file that rows are copied to.
 type replica struct {
-	reader
-	db    *bbolt.DB
-	tx    *bbolt.Tx // under way
-	bytes int       // that tx puts
+	db     *bbolt.DB
+	tx     *bbolt.Tx // under way
+	bytes  int       // put by tx
+	sum    func(record []byte) uint32
+	vacuum bool // copy snapshots too
 }
 
+// replicaBytes is how many bytes are written to a replica between two syncs: a sync of the backend's file may have to
+// wait for the writes to other files.
 const replicaBytes = 8 << 20
 
 // replicate makes an empty replica of the backend in an empty file. The caller has paused removals.
-func (b *Backend) replicate(path string, sum func([]byte) uint32, vacuum bool) (*replica, error) {
-	db, err := bbolt.Open(path, 0o600, &bbolt.Options{
-		FreelistType: bbolt.FreelistMapType, InitialMmapSize: initialMmapSize, NoSync: true, NoGrowSync: true,
-	})
+func (b *Backend) replicate(path string, sum func([]byte) uint32, vacuum bool) (*reader, error) {
+	db, err := newDatabase(path, false)
 	if err != nil {
 		return nil, err
 	}
-	r := &replica{reader: reader{of: b, found: &findings{}, read: map[string]*extent{}, sum: sum, vacuum: vacuum}, db: db}
-	r.put = r.write
-	if err := db.Update(initialise); err != nil {
-		return nil, errors.Join(err, db.Close())
-	}
-	return r, nil
+	return &reader{of: b, found: &findings{}, read: map[string]*extent{}, replica: &replica{db: db, sum: sum, vacuum: vacuum}}, nil
 }
 
-// copy copies the rows of the sessions that there are, and returns how many it has copied.
-func (r *replica) copy(ctx context.Context) (m directory, n int, err error) {
-	var owned [][]byte
+// copy copies the rows of all sessions that it has not copied yet.
+func (r *reader) copy(ctx context.Context) (m directory, err error) {
+	owned := rowBuckets
 	switch {
 	case len(r.read) > 0: // it was checked
-	case r.vacuum:
-		owned = rowBuckets
-	default: // a copy leaves snapshots out
+		owned = nil
+	case !r.vacuum:
 		owned = [][]byte{bucketRecords}
 	}
 	if m, err = r.of.readDirectory(ctx, r.found, owned...); err == nil {
 		err = r.found.err()
 	}
 	if err == nil {
-		n, err = r.bring(ctx, m)
+		err = r.bring(ctx, m)
 	}
-	return m, n, errors.Join(err, r.found.err())
+	return m, err
 }
 
-func (r *replica) write(bucket, k, row []byte) (err error) {
+func (r *replica) put(bucket, k, row []byte) (err error) {
 	if r.tx == nil {
 		if r.tx, err = r.db.Begin(true); err != nil {
 			return err
@@ -84,10 +76,12 @@ func (r *replica) write(bucket, k, row []byte) (err error) {
 	}
 	rows := r.tx.Bucket(bucket)
 	rows.FillPercent = fillPercent
-	if err := rows.Put(k, row); err != nil {
-		return err
-	}
-	if r.bytes += len(k) + len(row); r.bytes < replicaBytes {
+	r.bytes += len(k) + len(row)
+	return rows.Put(k, bytes.Clone(row))
+}
+
+func (r *replica) commitFull() error {
+	if r.bytes < replicaBytes {
 		return nil
 	}
 	return r.commit()
@@ -103,22 +97,22 @@ func (r *replica) commit() error {
 }
 
 // finish writes the named rows of a directory whose other rows were copied, and unlinks all other numbers.
-func (r *replica) finish(m directory) error {
-	for _, bucket := range nameBuckets {
-		for name, row := range m.each(bucket) {
-			if err := r.write(bucket, []byte(name), row); err != nil {
+func (r *reader) finish(m directory) error {
+	for i, pair := range nameBuckets {
+		for _, n := range m.names[i] {
+			if err := errors.Join(r.put(pair[0], []byte(n.name), n.rows[0]), r.put(pair[1], []byte(n.name), n.rows[1]), r.commitFull()); err != nil {
 				return err
 			}
 		}
 	}
 	for _, l := range m.sessions {
 		delete(r.read, string(l.number))
-		if err := r.write(bucketRecords, l.key(0), seal(kindLabel, l.key(0), l.label(l.name))); err != nil {
+		if err := errors.Join(r.put(bucketRecords, l.key(0), seal(kindLabel, l.key(0), l.label())), r.commitFull()); err != nil {
 			return err
 		}
 	}
 	for n := range r.read {
-		if err := r.write(bucketUnlinked, []byte(n), seal(kindUnlinked, []byte(n), nil)); err != nil {
+		if err := r.put(bucketUnlinked, []byte(n), seal(kindUnlinked, []byte(n), nil)); err != nil {
 			return err
 		}
 	}

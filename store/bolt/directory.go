@@ -5,7 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
+	"math"
 	"slices"
 	"strings"
 
@@ -18,19 +18,14 @@ import (
 // rows under the sessions' numbers can be read later, in many short transactions: writers add rows, but while
 // [Backend.removalsPaused] is set they neither change nor remove any.
 type directory struct {
-	given    uint64                       // the last number given out
-	names    map[string]map[string][]byte // rows by bucket and key
-	sessions []logged                     // in the order of numbers
-	unlinked []string                     // numbers
+	given    uint64       // the last number given out
+	names    [][]nameRows // of each of nameBuckets
+	sessions []session    // in the order of numbers; one without a head is damaged
+	unlinked []string     // numbers
 }
 
-// logged is a session of a directory. Without a head it is damaged.
-type logged struct {
-	session
-	name string
-}
-
-var nameBuckets = [][]byte{bucketSessions, bucketHeads, bucketShared, bucketSharedNames}
+// nameBuckets are the pairs of buckets that both hold a name.
+var nameBuckets = [][2][]byte{{bucketSessions, bucketHeads}, {bucketShared, bucketSharedNames}}
 
 // rowBuckets have rows whose keys begin with a session's number.
 var rowBuckets = [][]byte{bucketRecords, bucketSnapshots}
@@ -38,18 +33,10 @@ var rowBuckets = [][]byte{bucketRecords, bucketSnapshots}
 // readDirectory reads the named rows in one transaction, and reports inconsistencies, and rows of the given buckets
 // that belong to no session. The caller has paused removals.
 func (b *Backend) readDirectory(ctx context.Context, found *findings, owned ...[]byte) (m directory, err error) {
-	m.names = map[string]map[string][]byte{}
 	err = b.view(ctx, func(tx *bbolt.Tx) error {
 		m.given = tx.Bucket(bucketSessions).Sequence()
 		if noted := tx.Bucket(bucketMeta).Get(keyNumbers); !bytes.Equal(noted, number(m.given)) {
 			found.report("of the numbers of sessions the last one given out is %d, or %x", m.given, noted)
-		}
-		for _, bucket := range nameBuckets {
-			all := map[string][]byte{}
-			for k, row := range rows(tx.Bucket(bucket), nil) {
-				all[string(k)] = bytes.Clone(row)
-			}
-			m.names[string(bucket)] = all
 		}
 		for k, row := range rows(tx.Bucket(bucketUnlinked), nil) {
 			if _, ok := unseal(kindUnlinked, k, row); !ok || len(k) != 8 {
@@ -58,7 +45,15 @@ func (b *Backend) readDirectory(ctx context.Context, found *findings, owned ...[
 			}
 			m.unlinked = append(m.unlinked, string(k))
 		}
-		m.check(found)
+		for _, pair := range nameBuckets {
+			all := names(tx.Bucket(pair[0]), tx.Bucket(pair[1]), "", "", math.MaxInt)
+			for i := range all {
+				all[i].rows = [2][]byte{bytes.Clone(all[i].rows[0]), bytes.Clone(all[i].rows[1])}
+			}
+			m.names = append(m.names, all)
+		}
+		m.readSessions(tx, found)
+		m.checkShared(found)
 		for _, bucket := range owned {
 			m.checkStrays(tx, bucket, found)
 		}
@@ -72,6 +67,48 @@ func (b *Backend) readDirectory(ctx context.Context, found *findings, owned ...[
 	return m, err
 }
 
+// readSessions decodes the sessions, and reports those that are damaged.
+func (m *directory) readSessions(tx *bbolt.Tx, found *findings) {
+	owners := map[string]string{}
+	for _, n := range m.unlinked {
+		owners[n] = "none"
+	}
+	for _, n := range m.names[0] {
+		s, err := assemble(tx, n.name, n.rows[0], n.rows[1])
+		if err != nil {
+			found.report("%w", err)
+			continue
+		}
+		if other, taken := owners[string(s.number)]; taken || s.id() == 0 || s.id() > m.given {
+			found.report("session %q: its number %x is another's too (%s), or was never given out", n.name, s.number, other)
+		}
+		owners[string(s.number)] = n.name
+		if s.head == nil {
+			found.report("session %q, number %x, has no head, or its checksum is wrong", n.name, s.number)
+		}
+		m.sessions = append(m.sessions, s)
+	}
+	slices.SortFunc(m.sessions, func(a, b session) int { return bytes.Compare(a.number, b.number) })
+}
+
+// checkShared reports shared values that are damaged or have lost one of their rows.
+func (m *directory) checkShared(found *findings) {
+	for _, n := range m.names[1] {
+		_, whole := unseal(kindShared, []byte(n.name), n.rows[0])
+		_, named := unseal(kindName, []byte(n.name), n.rows[1])
+		switch {
+		case n.rows[0] == nil:
+			found.report("shared value %q is missing", n.name)
+		case n.rows[1] == nil:
+			found.report("shared value %q: its name is missing among the names", n.name)
+		case !whole:
+			found.report("the checksum of shared value %q", n.name)
+		case !named:
+			found.report("the checksum of the name of shared value %q", n.name)
+		}
+	}
+}
+
 // checkStrays reports rows of a bucket that belong to no session: damage may have removed the session's entry.
 func (m *directory) checkStrays(tx *bbolt.Tx, bucket []byte, found *findings) {
 	numbers := slices.Clone(m.unlinked)
@@ -80,7 +117,7 @@ func (m *directory) checkStrays(tx *bbolt.Tx, bucket []byte, found *findings) {
 	}
 	slices.Sort(numbers)
 	c, from := tx.Bucket(bucket).Cursor(), number(0)
-	for _, n := range append(numbers, strings.Repeat("\xff", recordKey+1)) { // above all keys
+	for _, n := range append(numbers, strings.Repeat("\xff", 17)) { // above all keys
 		k, _ := c.Seek(from)
 		for i := 0; k != nil && string(k) < n && i < sliceRows; i++ {
 			found.report("bucket %q has key %x, of a session that is not there", bucket, k)
@@ -90,88 +127,23 @@ func (m *directory) checkStrays(tx *bbolt.Tx, bucket []byte, found *findings) {
 	}
 }
 
-// check decodes the sessions, and reports named rows that are damaged or incomplete.
-func (m *directory) check(found *findings) {
-	heads, owners := m.names[string(bucketHeads)], map[string]string{}
-	for _, n := range m.unlinked {
-		owners[n] = "none"
-	}
-	for name, row := range m.each(bucketSessions) {
-		value, _ := unseal(kindEntry, []byte(name), row)
-		s, ok := decodeEntry(value)
-		if !ok {
-			found.report("the checksum of the entry of session %q", name)
-			continue
-		}
-		if other, taken := owners[string(s.number)]; taken || s.id() == 0 || s.id() > m.given {
-			found.report("session %q: its number %x is another's too (%s), or was never given out", name, s.number, other)
-		}
-		owners[string(s.number)] = name
-		value, _ = unseal(kindHead, []byte(name), heads[name])
-		if h, ok := decodeHead(value); ok && bytes.Equal(h.number, s.number) {
-			s.head = &h
-		} else {
-			found.report("session %q, number %x, has no head, or its checksum is wrong", name, s.number)
-		}
-		m.sessions = append(m.sessions, logged{s, name})
-	}
-	slices.SortFunc(m.sessions, func(a, b logged) int { return bytes.Compare(a.number, b.number) })
-	for name := range m.each(bucketHeads) {
-		if m.names[string(bucketSessions)][name] == nil {
-			found.report("the head of session %q, which has no entry", name)
-		}
-	}
-	values, marks := m.names[string(bucketShared)], m.names[string(bucketSharedNames)]
-	for name, row := range m.each(bucketShared) {
-		if _, ok := unseal(kindShared, []byte(name), row); !ok {
-			found.report("the checksum of shared value %q", name)
-		}
-		if marks[name] == nil {
-			found.report("shared value %q: its name is missing among the names", name)
-		}
-	}
-	for name, mark := range m.each(bucketSharedNames) {
-		if _, ok := unseal(kindName, []byte(name), mark); !ok {
-			found.report("the checksum of the name of shared value %q", name)
-		}
-		if values[name] == nil {
-			found.report("shared value %q is missing", name)
-		}
-	}
-}
-
-// each yields the rows of a bucket in the order of their names.
-func (m *directory) each(bucket []byte) func(yield func(name string, row []byte) bool) {
-	return func(yield func(string, []byte) bool) {
-		all := m.names[string(bucket)]
-		for _, name := range slices.Sorted(maps.Keys(all)) {
-			if !yield(name, all[name]) {
-				return
-			}
-		}
-	}
-}
-
-// findings collects inconsistencies.
+// findings collects inconsistencies, the first maxFindings of them.
 type findings struct {
 	errs []error
-	more int
+	n    int
 }
 
-// maxFindings is how many findings are kept; further ones are counted.
 const maxFindings = 20
 
 func (f *findings) report(format string, args ...any) {
-	if len(f.errs) == maxFindings {
-		f.more++
-		return
+	if f.n++; f.n <= maxFindings {
+		f.errs = append(f.errs, fmt.Errorf("%w: %w", backend.ErrDamaged, fmt.Errorf(format, args...)))
 	}
-	f.errs = append(f.errs, fmt.Errorf("%w: %w", backend.ErrDamaged, fmt.Errorf(format, args...)))
 }
 
 func (f *findings) err() error {
-	if f.more > 0 {
-		return errors.Join(append(f.errs, fmt.Errorf("and %d more", f.more))...)
+	if f.n > maxFindings {
+		return errors.Join(append(f.errs, fmt.Errorf("and %d more", f.n-maxFindings))...)
 	}
 	return errors.Join(f.errs...)
 }
@@ -181,14 +153,10 @@ func (f *findings) err() error {
 //
 // It reads in short transactions: a long one makes the file grow with each commit, and may block a commit.
 type reader struct {
-	of    *Backend
-	found *findings
-	read  map[string]*extent // by number
-
-	// For a copy; nil for a check, which leaves what records say to its caller.
-	put    func(bucket, k, row []byte) error
-	sum    func(record []byte) uint32
-	vacuum bool // snapshots are copied too, and a record that is damaged is not
+	of       *Backend
+	found    *findings
+	read     map[string]*extent // by number
+	*replica                    // nil for a check, which leaves the content of records to its caller
 }
 
 // extent says how far the rows under a number were read.
@@ -203,22 +171,9 @@ const (
 	sliceBytes = 1 << 20
 )
 
-// slice holds the rows that one transaction read.
-type slice struct {
-	rows  [][3][]byte // bucket, key and row
-	bytes int
-}
-
-func (s *slice) full() bool { return len(s.rows) >= sliceRows || s.bytes >= sliceBytes }
-
-func (s *slice) add(bucket, k, row []byte) {
-	s.rows = append(s.rows, [3][]byte{bucket, bytes.Clone(k), bytes.Clone(row)})
-	s.bytes += len(k) + len(row)
-}
-
-// bring reads the rows that directory to, which is later than the one before, has in addition, and returns their number.
-// A copy ends with the first damaged session.
-func (r *reader) bring(ctx context.Context, to directory) (n int, err error) {
+// bring reads the rows of directory to that it has not read by an earlier directory. A copy ends with the first
+// damaged session.
+func (r *reader) bring(ctx context.Context, to directory) error {
 	for _, l := range to.sessions {
 		x := r.read[string(l.number)]
 		if x == nil {
@@ -227,64 +182,64 @@ func (r *reader) bring(ctx context.Context, to directory) (n int, err error) {
 		} else if l.head != nil && x.next > l.head.last {
 			continue
 		}
-		for more := true; more && err == nil; {
-			var s slice
-			if err = r.of.view(ctx, func(tx *bbolt.Tx) error {
-				more = r.slice(tx, l, x, &s)
-				return nil
-			}); err == nil && r.put != nil {
-				err = r.found.err()
+		for more := l.head != nil; more; {
+			err := r.of.view(ctx, func(tx *bbolt.Tx) (err error) {
+				more, err = r.slice(tx, l, x)
+				return err
+			})
+			if err == nil && r.replica != nil {
+				if err = r.found.err(); err == nil {
+					err = r.commitFull()
+				}
 			}
-			for i := 0; i < len(s.rows) && err == nil && r.put != nil; i++ {
-				err = r.put(s.rows[i][0], s.rows[i][1], s.rows[i][2])
+			if err != nil {
+				return err
 			}
-			n += len(s.rows)
-		}
-		if err != nil {
-			return n, err
 		}
 	}
-	return n, err
+	return nil
 }
 
 // slice reads records of a session, and compares them with its head after the last. Its snapshot may be of a later
 // record than the directory.
-func (r *reader) slice(tx *bbolt.Tx, l logged, x *extent, s *slice) (more bool) {
-	if l.head == nil {
-		return false
-	}
+func (r *reader) slice(tx *bbolt.Tx, l session, x *extent) (more bool, err error) {
 	if x.next == 1 {
-		r.beside(tx, l, s)
+		if err := r.beside(tx, l); err != nil {
+			return false, err
+		}
 	}
 	c := tx.Bucket(bucketRecords).Cursor()
 	k, row := c.Seek(l.key(x.next))
-	for ; bytes.HasPrefix(k, l.number) && x.next <= l.head.last; k, row = c.Next() {
-		if s.full() {
-			return true
+	for n, size := 0, 0; bytes.HasPrefix(k, l.number) && x.next <= l.head.last; k, row = c.Next() {
+		if n++; n > sliceRows || size >= sliceBytes {
+			return true, nil
 		}
+		size += len(k) + len(row)
 		if seq := l.seqOf(k); seq != x.next {
 			r.found.report("session %q: record %d after record %d", l.name, seq, x.next-1)
-			return false
+			return false, nil
 		}
 		if _, ok := recordIDs(k, row); !ok {
 			r.found.report("session %q: the ids of record %d", l.name, x.next)
-			return false
+			return false, nil
 		}
-		if _, ok := unseal(kindRecord, k, row); r.vacuum && !ok {
-			r.found.report("session %q: record %d is not what was written", l.name, x.next)
-			return false
-		}
-		if r.put != nil {
-			data, _, _ := splitRecord(row)
-			x.chain = x.chain.Add(r.sum(data[checksumBytes:]))
+		if r.replica != nil {
+			data, ok := unseal(kindRecord, k, row)
+			if !ok {
+				r.found.report("session %q: record %d is not what was written", l.name, x.next)
+				return false, nil
+			}
+			x.chain = x.chain.Add(r.sum(data))
+			if err := r.put(bucketRecords, k, row); err != nil {
+				return false, err
+			}
 		}
 		x.next++
-		s.add(bucketRecords, k, row)
 	}
 	switch {
 	case x.next <= l.head.last:
 		r.found.report("session %q: its last record is %d, and its head says %d", l.name, x.next-1, l.head.last)
-	case r.put != nil && x.chain != l.head.chain:
+	case r.replica != nil && x.chain != l.head.chain:
 		r.found.report("the records of session %q are not those that were written: the chain over 1 to %d is %08x, and should be %08x",
 			l.name, l.head.last, x.chain.Sum, l.head.chain.Sum)
 	case bytes.HasPrefix(k, l.number): // it may have grown since
@@ -296,26 +251,27 @@ func (r *reader) slice(tx *bbolt.Tx, l logged, x *extent, s *slice) (more bool) 
 			r.found.report("session %q: key %x is behind the last record that its head says: %w", l.name, k, err)
 		}
 	}
-	return false
+	return false, nil
 }
 
-// beside reads a session's snapshot and checks its label, which a copy writes anew.
-func (r *reader) beside(tx *bbolt.Tx, l logged, s *slice) {
+// beside copies a session's snapshot for a vacuum. For a check, it checks the snapshot and the label, which a copy
+// writes anew.
+func (r *reader) beside(tx *bbolt.Tx, l session) error {
 	row := tx.Bucket(bucketSnapshots).Get(l.number)
-	switch {
-	case r.vacuum && row != nil:
-		s.add(bucketSnapshots, l.number, row)
-	case r.put == nil && row != nil:
-		if _, ok := unseal(kindSnapshot, l.number, row); !ok {
-			r.found.report("session %q: the checksum of the snapshot", l.name)
+	if r.replica != nil {
+		if r.vacuum && row != nil {
+			return r.put(bucketSnapshots, l.number, row)
 		}
+		return nil
 	}
-	if r.put == nil {
-		label, ok := unseal(kindLabel, l.key(0), tx.Bucket(bucketRecords).Get(l.key(0)))
-		now, err := find(tx, l.name)
-		renamed := err != nil || !bytes.Equal(now.number, l.number) // or deleted
-		if (!ok || !bytes.Equal(label, l.label(l.name))) && !renamed {
-			r.found.report("session %q: its name and entry are missing beside its records", l.name)
-		}
+	if _, ok := unseal(kindSnapshot, l.number, row); row != nil && !ok {
+		r.found.report("session %q: the checksum of the snapshot", l.name)
 	}
+	label, ok := unseal(kindLabel, l.key(0), tx.Bucket(bucketRecords).Get(l.key(0)))
+	now, err := find(tx, l.name)
+	renamed := err != nil || !bytes.Equal(now.number, l.number) // or deleted
+	if (!ok || !bytes.Equal(label, l.label())) && !renamed {
+		r.found.report("session %q: its name and entry are missing beside its records", l.name)
+	}
+	return nil
 }

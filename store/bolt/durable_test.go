@@ -106,9 +106,9 @@ func TestRewriteMetaFails(t *testing.T) {
 			restore := bolt.FailRewriteMeta(b, errSync)
 			for range 2 {
 				_, err := backend.HeadOf(ctx, b, "a")
-				testlog.Is(t, err, errSync, "Head")
-				testlog.Is(t, err, errDisk, "Head")
-				testlog.Is(t, b.Append(ctx, "a", batch(1)), errSync, "Append")
+				testlog.ErrorIs(t, err, errSync, "Head")
+				testlog.ErrorIs(t, err, errDisk, "Head")
+				testlog.ErrorIs(t, b.Append(ctx, "a", batch(1)), errSync, "Append")
 			}
 			restore()
 			if n := last(t, b, "a"); (n == 2) != (name == "landed") {
@@ -130,7 +130,7 @@ func TestReplacedWhileACommitFails(t *testing.T) {
 	b.SetCommit(func(tx *bbolt.Tx) error {
 		return errors.Join(tx.Rollback(), os.WriteFile(path, backup, 0o600), errDisk)
 	})
-	testlog.Is(t, b.Append(ctx, "a", batch(4)), errDisk)
+	testlog.ErrorIs(t, b.Append(ctx, "a", batch(4)), errDisk)
 	for name, call := range map[string]func() error{
 		"Append": func() error { return b.Append(ctx, "a", batch(1)) },
 		"Head":   func() error { _, err := backend.HeadOf(ctx, b, "a"); return err },
@@ -144,5 +144,30 @@ func TestReplacedWhileACommitFails(t *testing.T) {
 		t.Errorf("the file was written to; %v", err)
 	}
 	b = testlog.Must(bolt.Open(path, bolt.Options{NoSync: true}))(t)
+	closeAndCheck(t, b, path)
+}
+
+// A vacuum that cannot make the name of the new file durable says so, and nothing is read or written until the name is
+// durable.
+func TestVacuumSyncsTheDirectory(t *testing.T) {
+	first, path := openWith(t)
+	testlog.NoError(t, first.Close())
+	b := testlog.Must(bolt.Open(path, bolt.Options{}))(t)
+	renamed := false
+	restore := bolt.SetSyncDir(b, func(dir string) error {
+		if _, err := os.Stat(filepath.Join(dir, ".log.db.vacuum")); err == nil {
+			return nil
+		}
+		renamed = true
+		return errSync
+	})
+	testlog.ErrorIs(t, b.Vacuum(ctx, func([]byte) uint32 { return 0 }), errSync, "Vacuum")
+	testlog.ErrorIs(t, b.Append(ctx, "a", batch(1)), errSync, "Append")
+	if !renamed {
+		t.Error("the file was not renamed")
+	}
+	restore()
+	testlog.NoError(t, b.Append(ctx, "a", batch(1)))
+	wantLast(t, b, 2)
 	closeAndCheck(t, b, path)
 }

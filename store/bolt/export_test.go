@@ -23,14 +23,6 @@ func (b *Backend) OpenReads() int {
 	return b.handle.db.Stats().OpenTxN
 }
 
-// InRead calls f in a read transaction.
-func (b *Backend) InRead(f func()) error {
-	return b.view(context.Background(), func(*bbolt.Tx) error {
-		f()
-		return nil
-	})
-}
-
 // InTx calls f with a read transaction.
 func (b *Backend) InTx(f func(tx *bbolt.Tx)) error {
 	return b.view(context.Background(), func(tx *bbolt.Tx) error {
@@ -41,13 +33,6 @@ func (b *Backend) InTx(f func(tx *bbolt.Tx)) error {
 
 // Writing reports whether a writer holds the writer lock.
 func (b *Backend) Writing() bool { return len(b.writer) > 0 }
-
-// SetSlice makes checks look at so many pages in a transaction until restore is called.
-func SetSlice(pages int) (restore func()) {
-	before := sliceLeaves
-	sliceLeaves = pages
-	return func() { sliceLeaves = before }
-}
 
 // RewriteMeta is rewriteMeta of a file's current meta page.
 func RewriteMeta(file interface {
@@ -62,16 +47,34 @@ func RewriteMeta(file interface {
 	return rewriteMeta(file, metas.current())
 }
 
+// setOptions changes the options with f until restore is called.
+func (b *Backend) setOptions(f func(*Options)) (restore func()) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	before := b.opts
+	f(&b.opts)
+	return func() { b.setOptions(func(o *Options) { *o = before }) }
+}
+
 // FailRewriteMeta makes rewriteMeta of b fail until restore is called.
 func FailRewriteMeta(b *Backend, err error) (restore func()) {
-	set := func(f func(durableFile, *metaPage) error) {
-		b.mu.Lock()
-		defer b.mu.Unlock()
-		b.opts.rewriteMeta = f
-	}
-	set(func(durableFile, *metaPage) error { return err })
-	return func() { set(rewriteMeta) }
+	return b.setOptions(func(o *Options) { o.rewriteMeta = func(durableFile, *metaPage) error { return err } })
 }
+
+// SetSyncDir makes f sync directories until restore is called.
+func SetSyncDir(b *Backend, f func(dir string) error) (restore func()) {
+	return b.setOptions(func(o *Options) { o.syncDir = f })
+}
+
+// SetMaxCachedIDs changes how many ids are cached until restore is called.
+func SetMaxCachedIDs(n int) (restore func()) {
+	before := maxCachedIDs
+	maxCachedIDs = n
+	return func() { maxCachedIDs = before }
+}
+
+// IDRowsRead returns how many rows were read for their ids.
+func (b *Backend) IDRowsRead() int64 { return b.ids.rowsRead.Load() }
 
 // Seal returns a row of a kind, as it is stored.
 func Seal(k byte, key, value []byte) []byte {
@@ -80,6 +83,3 @@ func Seal(k byte, key, value []byte) []byte {
 	}
 	return seal(kind(k), key, value)
 }
-
-// HashID returns what the index of ids holds of an id.
-func HashID(id string) [16]byte { return hashID(id) }

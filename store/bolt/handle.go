@@ -29,30 +29,19 @@ type handle struct {
 	opened uint64 // the transaction that the file was opened with
 	doubt  error  // whether that was the last, or nil
 
-	gone   chan struct{} // closed when the handle is abandoned
-	lost   error         // why; set before that
-	ending sync.Once
+	lost atomic.Pointer[error] // why the handle was abandoned
 }
 
-// abandon gives the handle up. The file and its lock are let go of; the memory map stays,
-// since others may be reading it.
+// abandon gives the handle up, and releases the file and its lock. The memory map stays, since transactions may read it.
 func (h *handle) abandon(cause error) error {
-	h.ending.Do(func() {
-		h.lost = fmt.Errorf("%w; the file is no longer used; to try again, close the store and open it", cause)
-		close(h.gone)
+	lost := fmt.Errorf("%w; the file is no longer used; to try again, close the store and open it", cause)
+	if h.lost.CompareAndSwap(nil, &lost) {
 		release(h.file)
-	})
-	return h.lost
+	}
+	return *h.lost.Load()
 }
 
-func (h *handle) abandoned() bool {
-	select {
-	case <-h.gone:
-		return true
-	default:
-		return false
-	}
-}
+func (h *handle) abandoned() bool { return h.lost.Load() != nil }
 
 // guard calls f, and makes a panic that damage brings about an error.
 func (h *handle) guard(f func() error) (err error) {
@@ -70,8 +59,8 @@ func (h *handle) locking(f func() error) error {
 }
 
 func (h *handle) begin(writable bool) (tx *bbolt.Tx, err error) {
-	if h.abandoned() {
-		return nil, h.lost
+	if lost := h.lost.Load(); lost != nil {
+		return nil, *lost
 	}
 	err = h.locking(func() (err error) {
 		defer func() {
@@ -132,6 +121,9 @@ func (h *handle) write(f func(tx *bbolt.Tx) error, commit func(tx *bbolt.Tx) err
 	defer h.end(tx, &err)
 	id := uint64(tx.ID())
 	if err := f(tx); err != nil {
+		return false, err
+	}
+	if err := noteTransaction(tx); err != nil {
 		return false, err
 	}
 	if err := h.guard(func() error { return commit(tx) }); err != nil {

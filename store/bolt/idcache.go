@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"sync"
+	"sync/atomic"
 
 	bbolt "go.etcd.io/bbolt"
 
@@ -30,23 +31,26 @@ func hashIDs(records []backend.Record) (hashes []idHash) {
 	return hashes
 }
 
-// idCache caches the ids of sessions. It is emptied when it holds too many sessions or ids, and when the
-// database handle changes.
+// idCache caches the ids of sessions. It is emptied when the database handle changes. When it holds too many sessions or
+// ids, it keeps those of the session that is in use. Of one session it holds all ids, however many (a view of it takes as
+// much memory), and counts at most half of maxCachedIDs, so that the last used one stays beside small ones.
 type idCache struct {
 	mu       sync.Mutex
 	db       *bbolt.DB // after a failed commit or a vacuum there is another one
 	sessions map[uint64]*sessionIDs
-	ids      int // in all sessions
+	ids      int          // in all sessions, as counted
+	rowsRead atomic.Int64 // for tests
 }
 
-const (
-	maxCachedIDs      = 1 << 20
-	maxCachedSessions = 1 << 16
-)
+const maxCachedSessions = 1 << 16
+
+// maxCachedIDs is how many ids are cached, as counted. Tests lower it.
+var maxCachedIDs = 1 << 20
 
 // sessionIDs holds the ids of a session's committed records up to last.
 type sessionIDs struct {
 	sound bool // the pages on the paths to its rows were checked
+	size  int  // of ids, as counted in the cache
 
 	mu   sync.Mutex
 	last uint64
@@ -57,7 +61,7 @@ type sessionIDs struct {
 func (n *idCache) of(db *bbolt.DB, number []byte) *sessionIDs {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.db != db || n.ids > maxCachedIDs || len(n.sessions) > maxCachedSessions {
+	if n.db != db {
 		n.db, n.sessions, n.ids = db, map[uint64]*sessionIDs{}, 0
 	}
 	id := binary.BigEndian.Uint64(number)
@@ -66,7 +70,25 @@ func (n *idCache) of(db *bbolt.DB, number []byte) *sessionIDs {
 		k = &sessionIDs{ids: map[idHash]uint64{}}
 		n.sessions[id] = k
 	}
+	if n.ids > maxCachedIDs || len(n.sessions) > maxCachedSessions {
+		n.sessions, n.ids = map[uint64]*sessionIDs{id: k}, k.size
+	}
 	return k
+}
+
+// change locks a session's ids and calls f, which may add some.
+func (n *idCache) change(number []byte, k *sessionIDs, f func() error) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	err := f()
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.sessions[binary.BigEndian.Uint64(number)] == k { // else it is no longer cached
+		size := min(len(k.ids), maxCachedIDs/2)
+		n.ids += size - k.size
+		k.size = size
+	}
+	return err
 }
 
 // add adds the ids of committed records. hashes are those of their ids, in order.
@@ -75,93 +97,74 @@ func (n *idCache) add(db *bbolt.DB, number []byte, records []backend.Record, has
 		return
 	}
 	k := n.of(db, number)
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if k.last+1 != records[0].Seq { // the rows are read when they are needed
-		return
-	}
-	for _, r := range records {
-		for range r.IDs {
-			k.ids[hashes[0]] = r.Seq
-			hashes = hashes[1:]
+	_ = n.change(number, k, func() error {
+		if k.last+1 != records[0].Seq { // the rows are read when they are needed
+			return nil
 		}
-		k.last = r.Seq
-	}
-	n.count(len(records))
+		for _, r := range records {
+			for range r.IDs {
+				k.ids[hashes[0]] = r.Seq
+				hashes = hashes[1:]
+			}
+			k.last = r.Seq
+		}
+		return nil
+	})
 }
 
-func (n *idCache) count(ids int) {
+// reset empties the cache, which may hold ids that a failed transaction wrote.
+func (n *idCache) reset() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.ids += ids
-}
-
-// check returns [backend.ErrTaken] if a record up to last has one of the ids, and errIDsNotCached if the cache does
-// not reach last.
-func (n *idCache) check(db *bbolt.DB, number []byte, last uint64, hashes []idHash) error {
-	k := n.of(db, number)
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if k.last < last {
-		return errIDsNotCached
-	}
-	for _, hash := range hashes {
-		if k.ids[hash] != 0 {
-			return backend.ErrTaken
-		}
-	}
-	return nil
+	n.db = nil
 }
 
 // lookup returns the seqs of ids, 0 for an id that no record of the session has. It reads the rows that are not
-// cached. If the ids of a row are damaged it fails with [backend.ErrIndex], and still returns the seqs that
-// the other rows give.
-func (n *idCache) lookup(tx *bbolt.Tx, s session, ids []string) (seqs []uint64, err error) {
+// cached. If the ids of a row are damaged it fails with [backend.ErrIndex].
+func (n *idCache) lookup(tx *bbolt.Tx, s session, ids []idHash) (seqs []uint64, err error) {
 	if s.head == nil {
-		return make([]uint64, len(ids)), fmt.Errorf("%w: session %d has lost its head", backend.ErrIndex, s.id())
+		return nil, fmt.Errorf("%w: session %d has lost its head", backend.ErrIndex, s.id())
 	}
 	k := n.of(tx.DB(), s.number)
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	read := len(k.ids)
-	if k.last < s.head.last {
-		err = k.read(tx, s)
-	}
-	n.count(len(k.ids) - read)
-	for _, id := range ids {
-		seq := k.ids[hashID(id)]
-		if seq > s.head.last { // of a later commit
-			seq = 0
+	seqs = make([]uint64, len(ids))
+	err = n.change(s.number, k, func() error {
+		if err := n.read(tx, s, k); err != nil {
+			return err
 		}
-		seqs = append(seqs, seq)
-	}
+		for i, id := range ids {
+			if seq := k.ids[id]; seq <= s.head.last { // else it is of a later commit
+				seqs[i] = seq
+			}
+		}
+		return nil
+	})
 	return seqs, err
 }
 
-// read adds the ids of the records after the cached ones, up to the head's last.
-func (k *sessionIDs) read(tx *bbolt.Tx, s session) (err error) {
+// read adds the ids of the records that are not cached, up to the head's last.
+func (n *idCache) read(tx *bbolt.Tx, s session, k *sessionIDs) (err error) {
+	if k.last >= s.head.last {
+		return nil
+	}
 	defer func() {
 		if p := recover(); p != nil { // of bbolt, about a page that is damaged
 			err = fmt.Errorf("%w: session %d: %v", backend.ErrIndex, s.id(), p)
 		}
 	}()
 	c := tx.Bucket(bucketRecords).Cursor()
-	next := k.last + 1
-	for key, row := c.Seek(s.key(next)); s.seqOf(key) == next && next <= s.head.last; key, row = c.Next() {
+	for key, row := c.Seek(s.key(k.last + 1)); s.seqOf(key) == k.last+1 && k.last < s.head.last; key, row = c.Next() {
 		hashes, ok := recordIDs(key, row)
 		if !ok {
-			err = fmt.Errorf("%w: session %d: the ids of record %d", backend.ErrIndex, s.id(), next)
+			return fmt.Errorf("%w: session %d: the ids of record %d", backend.ErrIndex, s.id(), k.last+1)
 		}
+		k.last++
 		for _, hash := range hashes {
-			k.ids[hash] = next
+			k.ids[hash] = k.last
 		}
-		next++
+		n.rowsRead.Add(1)
 	}
-	if next <= s.head.last {
-		err = fmt.Errorf("%w: session %d: record %d is not found", backend.ErrIndex, s.id(), next)
+	if k.last < s.head.last {
+		return fmt.Errorf("%w: session %d: record %d is not found", backend.ErrIndex, s.id(), k.last+1)
 	}
-	if err == nil {
-		k.last = s.head.last
-	}
-	return err
+	return nil
 }

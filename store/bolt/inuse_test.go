@@ -21,7 +21,7 @@ import (
 // pagesOf is what a test must know of a file's pages.
 type pagesOf struct {
 	size, list int64            // bytes of a page; the number of the page that lists the free ones
-	free, used []int64          // numbers of pages
+	free       []int64          // numbers of pages
 	leaves     map[string]int64 // of the bucket of records: the leaf by each of its keys
 	first      []string         // the first key of each, in order
 }
@@ -49,45 +49,19 @@ func large(t *testing.T) (path string, p pagesOf) {
 
 func look(t *testing.T, path string) (p pagesOf) {
 	t.Helper()
-	db := testlog.Must(bbolt.Open(path, 0o600, &bbolt.Options{ReadOnly: true, PreLoadFreelist: true}))(t)
-	defer db.Close()
-	p.size, p.leaves = int64(db.Info().PageSize), map[string]int64{}
-	data, err := os.ReadFile(path)
-	testlog.NoError(t, err)
-	err = db.View(func(tx *bbolt.Tx) error {
-		var leaves []int64
-		for id := int64(2); id*p.size < tx.Size(); id++ {
-			page, err := tx.Page(int(id))
-			if err != nil {
-				return err
-			}
-			switch page.Type {
-			case "free":
-				p.free = append(p.free, id)
-			case "freelist":
-				p.list = id
-			case "leaf":
-				leaves = append(leaves, id)
-				fallthrough
-			default:
-				p.used = append(p.used, id)
-			}
+	l := layoutOf(t, path)
+	p.size, p.list, p.leaves = int64(l.page), int64(l.list), map[string]int64{}
+	for i := range l.count(l.list) {
+		p.free = append(p.free, int64(l.freed(i)))
+	}
+	for _, leaf := range l.leaves["records"] {
+		p.first = append(p.first, l.key(leaf, 0))
+		for i := range l.count(leaf) {
+			p.leaves[l.key(leaf, i)] = int64(leaf)
 		}
-		return tx.Bucket([]byte("records")).ForEach(func(k, v []byte) error {
-			row := slices.Concat(k, v)
-			for _, id := range leaves {
-				if bytes.Contains(data[id*p.size:(id+1)*p.size], row) {
-					p.leaves[string(k)] = id
-					if n := len(p.first); n == 0 || p.leaves[p.first[n-1]] != id {
-						p.first = append(p.first, string(k))
-					}
-				}
-			}
-			return nil
-		})
-	})
-	if err != nil || p.list == 0 || len(p.free) < 8 || len(p.first) < 20 {
-		t.Fatalf("%v: %d free pages, %d leaves; the test tests nothing", err, len(p.free), len(p.first))
+	}
+	if len(p.free) < 8 || len(p.first) < 20 {
+		t.Fatalf("%d free pages, %d leaves; the test tests nothing", len(p.free), len(p.first))
 	}
 	return p
 }
@@ -95,10 +69,8 @@ func look(t *testing.T, path string) (p pagesOf) {
 // writeAt changes bytes of a file from outside.
 func writeAt(t *testing.T, path string, at int64, data ...byte) {
 	t.Helper()
-	file, err := os.OpenFile(path, os.O_RDWR, 0)
-	testlog.NoError(t, err)
-	_, err = file.WriteAt(data, at)
-	testlog.NoError(t, errors.Join(err, file.Close()))
+	file := testlog.Must(os.OpenFile(path, os.O_RDWR, 0))(t)
+	testlog.NoError(t, errors.Join(testlog.ErrorOf(file.WriteAt(data, at)), file.Close()))
 }
 
 func word(n int64) []byte { return binary.NativeEndian.AppendUint64(nil, uint64(n)) }
@@ -109,7 +81,7 @@ func TestFreePageWithinALongRecord(t *testing.T) {
 	path, _ := large(t)
 	b := open(t, path)
 	long := backend.Record{Seq: perSession + 1, IDs: []string{"long"}, Data: bytes.Repeat([]byte("long"), 10<<10)}
-	testlog.NoError(t, errors.Join(b.Append(ctx, "s2", backend.Batch{Creation: "c", After: perSession, Records: []backend.Record{long}}), b.Close()))
+	testlog.NoError(t, errors.Join(b.Append(ctx, "s2", backend.Batch{Creation: "c", ExpectedLast: perSession, Records: []backend.Record{long}}), b.Close()))
 	p := look(t, path)
 	whole := testlog.Must(os.ReadFile(path))(t)
 	first := int64(bytes.Index(whole, long.Data)) / p.size
@@ -216,8 +188,7 @@ func (p pagesOf) leavesInOrder() (out []int64) {
 func TestNoListOfFreePages(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "log.db")
 	testlog.NoError(t, open(t, path).Close())
-	db, err := bbolt.Open(path, 0o600, &bbolt.Options{NoFreelistSync: true})
-	testlog.NoError(t, err)
+	db := testlog.Must(bbolt.Open(path, 0o600, &bbolt.Options{NoFreelistSync: true}))(t)
 	testlog.NoError(t, errors.Join(db.Update(func(tx *bbolt.Tx) error { return tx.Bucket([]byte("shared")).Put([]byte("k"), nil) }), db.Close()))
 	l := layoutOf(t, path)
 	for id := 2; id < len(l.file)/l.page; id++ { // every page that may be the root

@@ -9,9 +9,9 @@ import (
 	"github.com/patchlog-dev/patchlog/store/backend"
 )
 
-// A bbolt file begins with two meta pages. Each names a transaction and the root of the
-// tree that it left, and has a checksum; a commit overwrites the older one. bbolt goes by
-// the newer of those that are whole, and says nothing if the other is not.
+// A bbolt file begins with two meta pages. Each holds the number of a transaction, the root of its tree, and a checksum.
+// A commit overwrites the older one. bbolt uses the newer one whose checksum is right, and does not report that the
+// other one is damaged.
 const (
 	metaMagic    = 0xED0CDAED
 	metaPageSize = pageHeaderBytes + 8 // offset of the page size
@@ -23,7 +23,7 @@ const (
 	metaEnd      = metaSum + 8
 )
 
-// metaPage is one of the two, as it stands in the file.
+// metaPage is a meta page and its offset.
 type metaPage struct {
 	at    int64 // in the file
 	bytes [metaEnd]byte
@@ -39,7 +39,7 @@ func (m *metaPage) pager(file io.ReaderAt) pager {
 	return pager{file, uint64(m.pageSize()), m.pages()}
 }
 
-// whole reports whether bbolt would go by it.
+// whole reports whether the checksum and the page size are right.
 func (m *metaPage) whole() bool {
 	sum := fnv.New64a()
 	_, _ = sum.Write(m.bytes[pageHeaderBytes:metaSum])
@@ -49,7 +49,7 @@ func (m *metaPage) whole() bool {
 
 type metaPages [2]metaPage
 
-// readMetas reads the meta pages. Of what is not there the bytes are zero.
+// readMetas reads the meta pages. Bytes behind the end of the file are zero.
 func readMetas(file io.ReaderAt) (m metaPages, err error) {
 	read := func(i int, at int64) error {
 		m[i] = metaPage{at: at}
@@ -76,7 +76,7 @@ func readMetas(file io.ReaderAt) (m metaPages, err error) {
 	return m, nil
 }
 
-// current returns the page that bbolt goes by, or nil.
+// current returns the page that bbolt uses, or nil.
 func (m *metaPages) current() *metaPage {
 	var newest *metaPage
 	for i := range m {

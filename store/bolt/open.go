@@ -17,23 +17,23 @@ import (
 	"github.com/patchlog-dev/patchlog/store/backend"
 )
 
-// On 64-bit systems the map is virtual: a large one costs nothing, and a small one
-// makes writer and readers wait for each other when the file outgrows it.
+// initialMmapSize is large, because the map is virtual on 64-bit systems, and because readers and the writer wait for
+// each other when the file outgrows the map.
 const initialMmapSize = 1 << 30
 
-// opened is what a file was when it was open before.
+// opened describes a file that was open before.
 type opened struct {
 	info os.FileInfo
-	last uint64 // transaction; the one after may have been committed, or not
+	last uint64 // the last transaction known to be committed; the outcome of the next one is unknown
 }
 
-// errRenamed: another file has the name, since the lock of this one was waited for.
+// errRenamed: while Open waited for the lock, another file was renamed over this one.
 var errRenamed = errors.New("the file was replaced while its lock was waited for")
 
-// openHandle opens the file, which must be there and, if was is not nil, be that one, with
-// what it held. What it shows is durable then, unless opts say otherwise.
+// openHandle opens an existing file. If was is not nil, the file must be that one, with its content. Unless opts say
+// otherwise, the content is durable when openHandle returns.
 func openHandle(path string, opts Options, was *opened) (h *handle, err error) {
-	h = &handle{path: path, gone: make(chan struct{})}
+	h = &handle{path: path}
 	metas, err := h.open(opts, was)
 	for errors.Is(err, errRenamed) {
 		metas, err = h.open(opts, was)
@@ -52,7 +52,7 @@ func openHandle(path string, opts Options, was *opened) (h *handle, err error) {
 	return h, nil
 }
 
-// open has bbolt open the file. It is locked and checked first, and the same descriptor is handed over.
+// open locks and checks the file, and hands the same descriptor over to bbolt.
 func (h *handle) open(opts Options, was *opened) (metas metaPages, err error) {
 	defer func() {
 		if p := (*panicError)(nil); errors.As(err, &p) && h.file != nil {
@@ -64,6 +64,7 @@ func (h *handle) open(opts Options, was *opened) (metas metaPages, err error) {
 	h.db, err = bbolt.Open(h.path, 0, &bbolt.Options{
 		Timeout:         opts.LockTimeout,
 		FreelistType:    bbolt.FreelistMapType,
+		PreLoadFreelist: true, // for Space
 		InitialMmapSize: initialMmapSize,
 		NoSync:          opts.NoSync,
 		ReadOnly:        opts.ReadOnly,
@@ -91,7 +92,7 @@ func (h *handle) open(opts Options, was *opened) (metas metaPages, err error) {
 		return metas, err
 	case errors.As(err, &system):
 		return metas, fmt.Errorf("open %s: %w", h.path, err)
-	case err != nil: // what bbolt itself finds wrong
+	case err != nil: // bbolt found damage
 		return metas, fmt.Errorf("%w: %s: %w", backend.ErrDamaged, h.path, err)
 	}
 	return metas, nil
@@ -101,7 +102,7 @@ func lockedError(path string, opts Options) error {
 	return fmt.Errorf("%w: %s: waited %v; is another process using it?", backend.ErrLocked, path, opts.LockTimeout)
 }
 
-// inspect locks the file, and reports whether bbolt may have it.
+// inspect locks the file, and returns an error unless bbolt can safely open it.
 func inspect(file *os.File, path string, opts Options, was *opened) (metas metaPages, err error) {
 	if err := acceptable(file, path, was); err != nil {
 		return metas, err
@@ -117,17 +118,14 @@ func inspect(file *os.File, path string, opts Options, was *opened) (metas metaP
 	if metas, err = checkOpen(file); err != nil {
 		return metas, fmt.Errorf("%s: %w", path, err)
 	}
-	if was == nil {
-		return metas, nil
-	}
-	if id := metas.current().txid(); id != was.last && id != was.last+1 { // nothing is written over it
+	if id := metas.current().txid(); was != nil && id != was.last && id != was.last+1 { // nothing is written over it
 		return metas, fmt.Errorf("%w: %s: it was changed from outside while it was open: its last transaction is %d, and was %d",
 			backend.ErrDamaged, path, id, was.last)
 	}
 	return metas, nil
 }
 
-// acceptable reports whether bbolt may have the file: it would make an empty one new.
+// acceptable checks what can be checked without the lock. bbolt would initialise an empty file.
 func acceptable(file *os.File, path string, was *opened) error {
 	info, err := file.Stat()
 	switch {
@@ -149,23 +147,21 @@ func acceptable(file *os.File, path string, was *opened) error {
 	return nil
 }
 
-// hasPages reports whether a file has a meta page of bbolt, or a page further on that has its
-// own number: a database that has lost its meta pages is damaged, a file without either is
-// something else.
+// hasPages reports whether a file has a meta page of bbolt, or another page with its own number. A database that has lost
+// its meta pages is damaged; a file without either is of another format.
 func hasPages(file io.ReaderAt, size int64) (bool, error) {
 	metas, err := readMetas(file)
 	if err != nil || metas.current() != nil {
 		return err == nil, err
 	}
-	const searched = 1 << 20 // bytes of the file; a database has four pages at least
-	var header [pageHeaderBytes + 4]byte
-	for pageSize := int64(1 << 10); pageSize <= 1<<16; pageSize <<= 1 {
-		for at := int64(0); at+int64(len(header)) <= min(size, searched); at += pageSize {
-			if _, err := file.ReadAt(header[:], at); noEnd(err) != nil {
-				return false, err
-			}
+	head := make([]byte, min(size, 1<<20)) // a database has four pages at least
+	if _, err := file.ReadAt(head, 0); noEnd(err) != nil {
+		return false, err
+	}
+	for pageSize := 1 << 10; pageSize <= 1<<16; pageSize <<= 1 {
+		for at := 0; at+pageHeaderBytes+4 <= len(head); at += pageSize {
 			id := uint64(at / pageSize)
-			if id > 1 && binary.NativeEndian.Uint64(header[:]) == id || id < 2 && binary.NativeEndian.Uint32(header[pageHeaderBytes:]) == metaMagic {
+			if id > 1 && binary.NativeEndian.Uint64(head[at:]) == id || id < 2 && binary.NativeEndian.Uint32(head[at+pageHeaderBytes:]) == metaMagic {
 				return true, nil
 			}
 		}
@@ -173,7 +169,7 @@ func hasPages(file io.ReaderAt, size int64) (bool, error) {
 	return false, nil
 }
 
-// named reports whether the file is the one that goes by path.
+// named reports whether path names the file.
 func named(file *os.File, path string) bool {
 	there, err := os.Stat(path)
 	own, ownErr := file.Stat()
@@ -193,7 +189,7 @@ func (h *handle) makeDurable(opts Options, metas metaPages) error {
 	}
 	target, err := filepath.EvalSymlinks(h.path)
 	if err == nil {
-		err = syncdir.Sync(filepath.Dir(target))
+		err = opts.syncDir(filepath.Dir(target))
 	}
 	if err == nil {
 		err = opts.rewriteMeta(h.file, current)
@@ -204,10 +200,8 @@ func (h *handle) makeDurable(opts Options, metas metaPages) error {
 	return nil
 }
 
-// create makes a new file at path, which must not be there. Whenever it is cut short, by
-// an error or a crash, there is no such file or a whole one: it is built under another
-// name beside it, synced, and given its own then. It fails with [fs.ErrExist] if someone
-// else was first.
+// create makes a new file at path. It fails with [fs.ErrExist] if there is one. After an error or a crash there is no
+// file or a complete one: the file is built under another name in the same directory, synced, and then renamed.
 func create(path string) (err error) {
 	dir := filepath.Dir(path)
 	draft, err := os.CreateTemp(dir, "."+filepath.Base(path)+".new-*") // for its owner alone
@@ -219,40 +213,48 @@ func create(path string) (err error) {
 			err = errors.Join(err, removeErr)
 		}
 	}()
-	if err := errors.Join(build(draft.Name()), draft.Sync(), draft.Close()); err != nil {
-		return fmt.Errorf("create %s: %w", path, err)
+	db, err := newDatabase(draft.Name(), true)
+	if err == nil {
+		err = db.Close()
 	}
-	if err := publish(draft.Name(), path); err != nil {
+	if err = errors.Join(err, draft.Sync(), draft.Close()); err == nil {
+		err = publish(draft.Name(), path)
+	}
+	if err != nil {
 		return fmt.Errorf("create %s: %w", path, err)
 	}
 	return syncdir.Sync(dir)
 }
 
-// build makes an empty store in an empty file.
-func build(path string) (err error) {
-	db, err := bbolt.Open(path, 0o600, &bbolt.Options{FreelistType: bbolt.FreelistMapType, InitialMmapSize: initialMmapSize, NoSync: true})
+// newDatabase makes a database without sessions in an empty file. It does not sync. Without growSync the file grows by
+// what is written, not in steps of 16 MiB.
+func newDatabase(path string, growSync bool) (*bbolt.DB, error) {
+	db, err := bbolt.Open(path, 0o600, &bbolt.Options{
+		FreelistType: bbolt.FreelistMapType, InitialMmapSize: initialMmapSize, NoSync: true, NoGrowSync: !growSync,
+	})
 	if err != nil {
-		return err
+		return nil, err
 	}
-	return errors.Join(db.Update(func(tx *bbolt.Tx) error { return initialise(tx) }), db.Close())
-}
-
-func initialise(tx *bbolt.Tx) error {
-	for _, name := range buckets {
-		if _, err := tx.CreateBucket(name); err != nil {
-			return err
+	if err := db.Update(func(tx *bbolt.Tx) error {
+		for _, name := range buckets {
+			if _, err := tx.CreateBucket(name); err != nil {
+				return err
+			}
 		}
+		return setVersion(tx, 0)
+	}); err != nil {
+		return nil, errors.Join(err, db.Close())
 	}
-	return setVersion(tx, 0)
+	return db, nil
 }
 
-// publish gives a file its name, unless the name is taken.
+// publish renames a file, unless the target exists.
 func publish(draft, target string) error {
 	err := os.Link(draft, target)
 	if err == nil || errors.Is(err, fs.ErrExist) {
 		return err
 	}
-	// Not every file system has hard links. A rename would replace, so it is looked first.
+	// The file system may lack hard links. Rename would replace a target, so check that there is none.
 	if _, statErr := os.Lstat(target); !errors.Is(statErr, fs.ErrNotExist) {
 		return errors.Join(err, statErr)
 	}

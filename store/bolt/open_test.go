@@ -23,15 +23,12 @@ func TestReadOnly(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "log.db")
 	fill(t, path)
-	before, err := os.ReadFile(path)
-	testlog.NoError(t, err)
+	before := testlog.Must(os.ReadFile(path))(t)
 	testlog.NoError(t, errors.Join(os.Chmod(path, 0o400), os.Chmod(dir, 0o500)))
 	t.Cleanup(func() { _ = os.Chmod(dir, 0o700) })
 	readers := make([]*bolt.Backend, 3)
 	for i := range readers {
-		if readers[i], err = bolt.Open(path, bolt.Options{ReadOnly: true, LockTimeout: time.Millisecond}); err != nil {
-			t.Fatal(err)
-		}
+		readers[i] = testlog.Must(bolt.Open(path, bolt.Options{ReadOnly: true, LockTimeout: time.Millisecond}))(t)
 	}
 	for _, b := range readers {
 		if got, err := list(b); err != nil || len(got) != 2 {
@@ -46,7 +43,7 @@ func TestReadOnly(t *testing.T) {
 		testlog.WantNil(t, b.Check(ctx))
 	}
 	if os.Geteuid() == 0 { // whom the mode does not keep out
-		testlog.Is(t, testlog.ErrorOf(bolt.Open(path, bolt.Options{LockTimeout: time.Millisecond})), backend.ErrLocked, "a writer beside readers")
+		testlog.ErrorIs(t, testlog.ErrorOf(bolt.Open(path, bolt.Options{LockTimeout: time.Millisecond})), backend.ErrLocked, "a writer beside readers")
 	}
 	for _, b := range readers {
 		testlog.WantNil(t, b.Close())
@@ -57,31 +54,19 @@ func TestReadOnly(t *testing.T) {
 	}
 	testlog.NoError(t, errors.Join(os.Chmod(path, 0o600), os.Chmod(dir, 0o700)))
 	writer := testlog.Must(bolt.Open(path, bolt.Options{}))(t)
-	testlog.Is(t, testlog.ErrorOf(bolt.Open(path, bolt.Options{ReadOnly: true, LockTimeout: time.Millisecond})), backend.ErrLocked, "a reader beside a writer")
+	testlog.ErrorIs(t, testlog.ErrorOf(bolt.Open(path, bolt.Options{ReadOnly: true, LockTimeout: time.Millisecond})), backend.ErrLocked, "a reader beside a writer")
 	testlog.WantNil(t, writer.Close())
 	absent := filepath.Join(dir, "absent.db")
 	for range 2 {
-		testlog.Is(t, testlog.ErrorOf(bolt.Open(absent, bolt.Options{ReadOnly: true})), fs.ErrNotExist, "a file that is not there")
+		testlog.ErrorIs(t, testlog.ErrorOf(bolt.Open(absent, bolt.Options{ReadOnly: true})), fs.ErrNotExist, "a file that is not there")
 	}
 	if _, err := bolt.Open(dir, bolt.Options{ReadOnly: true}); err == nil || errors.Is(err, backend.ErrDamaged) {
 		t.Errorf("a directory: %v", err)
 	}
 }
 
-// Nobody but its owner may read a new file.
-func TestMode(t *testing.T) {
-	if runtime.GOOS == "windows" {
-		t.Skip("files have no such modes here")
-	}
-	path := filepath.Join(t.TempDir(), "log.db")
-	fill(t, path)
-	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
-		t.Errorf("a new file: %v, %v", info.Mode(), err)
-	}
-}
-
 // Those that create a file at the same time get the same one, and nothing else is left in
-// the directory.
+// the directory. Nobody but its owner may read it.
 func TestCreatedByMany(t *testing.T) {
 	t.Parallel()
 	for range 5 {
@@ -105,8 +90,9 @@ func TestCreatedByMany(t *testing.T) {
 		if err := errors.Join(err, b.Close()); err != nil || len(got) != n {
 			t.Errorf("%d sessions, want %d; %v", len(got), n, err)
 		}
-		if entries, err := os.ReadDir(dir); err != nil || len(entries) != 1 {
-			t.Errorf("in the directory are %v, %v", entries, err)
+		standsAlone(t, path)
+		if info := testlog.Must(os.Stat(path))(t); runtime.GOOS != "windows" && info.Mode().Perm() != 0o600 { // where files have no such modes
+			t.Errorf("a new file: %v", info.Mode())
 		}
 	}
 }

@@ -29,7 +29,7 @@ func record(seq uint64) backend.Record {
 }
 
 func batch(after uint64) backend.Batch {
-	return backend.Batch{Creation: "c", After: after, Records: []backend.Record{record(after + 1)}}
+	return backend.Batch{Creation: "c", ExpectedLast: after, Records: []backend.Record{record(after + 1)}}
 }
 
 // openWith opens a file with a session "a" of one record.
@@ -73,8 +73,8 @@ var ways = map[string]struct {
 	"panics after that": {func(tx *bbolt.Tx) error { _ = tx.Commit(); panic("page 7 already freed") }, true},
 }
 
-// After a failed commit the outcome is unknown, the file is opened anew, and the next
-// call sees what there is.
+// After a failed commit, also one that renames a staged session, the outcome is unknown. The next call reopens the file
+// and sees the outcome.
 func TestFailedCommit(t *testing.T) {
 	for name, way := range ways {
 		for call, do := range map[string]func(b *bolt.Backend) error{
@@ -83,9 +83,13 @@ func TestFailedCommit(t *testing.T) {
 			"PutSnapshot": func(b *bolt.Backend) error {
 				return b.PutSnapshot(ctx, "a", "c", backend.Snapshot{Seq: 1, Data: []byte("snapshot")})
 			},
+			"Rename": func(b *bolt.Backend) error {
+				return b.Append(ctx, "new", backend.Batch{Creation: "s", Create: true, Staged: "staged s", ExpectedLast: 20, Records: many(20, 1)})
+			},
 		} {
 			t.Run(call+" "+name, func(t *testing.T) {
 				b, path := openWith(t)
+				stageAll(t, b, "s", 20, 10)
 				var used []*bbolt.DB
 				b.SetCommit(func(tx *bbolt.Tx) error {
 					used = append(used, tx.DB())
@@ -104,7 +108,11 @@ func TestFailedCommit(t *testing.T) {
 				}
 				head, headErr := backend.HeadOf(ctx, b, "a")
 				snapshot, _ := b.Snapshot(ctx, "a", "c")
-				landed := head.Last == 2 || errors.Is(headErr, backend.ErrNotFound) || snapshot.Data != nil
+				renamed, newErr := backend.HeadOf(ctx, b, "new")
+				if _, err := backend.HeadOf(ctx, b, "staged s"); (err == nil) == (newErr == nil) || newErr == nil && renamed.Last != 21 {
+					t.Errorf("the old name: %v, the new one: %v, with %d records", err, newErr, renamed.Last)
+				}
+				landed := head.Last == 2 || newErr == nil || errors.Is(headErr, backend.ErrNotFound) || snapshot.Data != nil
 				if landed != way.landed {
 					t.Errorf("landed: %t, want %t", landed, way.landed)
 				}
@@ -131,11 +139,10 @@ func TestFailedCommitOfMany(t *testing.T) {
 				var used []*bbolt.DB
 				b.SetCommit(func(tx *bbolt.Tx) error {
 					used = append(used, tx.DB())
-					if len(used) == 1 { // the first waits, so that the others line up
+					switch len(used) {
+					case 1: // the first waits, so that the others line up
 						<-free
-						return tx.Commit()
-					}
-					if len(used) == 2 {
+					case 2:
 						return way.commit(tx)
 					}
 					return tx.Commit()
@@ -212,22 +219,20 @@ func TestSharedCommit(t *testing.T) {
 			})
 			synctest.Wait()
 		}
+		refused := func(name string, batch backend.Batch) {
+			batch.Creation, batch.ExpectedLast = "c", 3
+			start(name, func() error { return b.Append(ctx, "a", batch) })
+		}
 		cancelled, cancel := context.WithCancel(ctx)
 		long := strings.Repeat("x", backend.MaxNameBytes+1)
 		start("first", func() error { return b.Append(ctx, "a", batch(1)) })
 		start("next", func() error { return b.Append(ctx, "a", batch(2)) })
 		start("moved", func() error { return b.Append(ctx, "a", batch(2)) })
-		start("gap", func() error {
-			return b.Append(ctx, "a", backend.Batch{Creation: "c", After: 3, Records: []backend.Record{record(9)}})
-		})
-		start("long id", func() error {
-			return b.Append(ctx, "a", backend.Batch{Creation: "c", After: 3, Records: []backend.Record{{Seq: 4, IDs: []string{long}}}})
-		})
+		refused("gap", backend.Batch{Records: []backend.Record{record(9)}})
+		refused("long id", backend.Batch{Records: []backend.Record{{Seq: 4, IDs: []string{long}}}})
 		start("long name", func() error { return b.Append(ctx, long, backend.Batch{Creation: "c", Create: true}) })
 		start("no name", func() error { return b.Append(ctx, "", backend.Batch{Creation: "c", Create: true}) })
-		start("long shared name", func() error {
-			return b.Append(ctx, "a", backend.Batch{Creation: "c", After: 3, Shared: []backend.Value{{Name: long}}})
-		})
+		refused("long shared name", backend.Batch{Shared: []backend.Value{{Name: long}}})
 		start("gone", func() error { return b.Append(cancelled, "a", batch(3)) })
 		start("new", func() error { return b.Append(ctx, "new", backend.Batch{Creation: "n", Create: true}) })
 		start("new again", func() error { return b.Append(ctx, "new", backend.Batch{Creation: "m", Create: true}) })
@@ -278,7 +283,7 @@ func TestReopenFails(t *testing.T) {
 		}, backend.ErrDamaged},
 		{"not there", func(t *testing.T, path string) func() {
 			return func() {
-				testlog.Is(t, testlog.ErrorOf(os.Lstat(path)), os.ErrNotExist, "a file was created")
+				testlog.ErrorIs(t, testlog.ErrorOf(os.Lstat(path)), os.ErrNotExist, "a file was created")
 			}
 		}, os.ErrNotExist},
 	} {
@@ -291,7 +296,7 @@ func TestReopenFails(t *testing.T) {
 				unblock = c.block(t, path)
 				return err
 			})
-			testlog.Is(t, b.Append(ctx, "a", batch(1)), backend.ErrUnknown)
+			testlog.ErrorIs(t, b.Append(ctx, "a", batch(1)), backend.ErrUnknown)
 			for range 2 {
 				_, err := backend.HeadOf(ctx, b, "a")
 				if !errors.Is(err, c.want) || !errors.Is(err, errDisk) {
@@ -317,9 +322,9 @@ func TestReopenFails(t *testing.T) {
 	t.Run("closed", func(t *testing.T) {
 		b, path := openWith(t)
 		b.SetCommit(ways["lost"].commit)
-		testlog.Is(t, b.Append(ctx, "a", batch(1)), backend.ErrUnknown)
+		testlog.ErrorIs(t, b.Append(ctx, "a", batch(1)), backend.ErrUnknown)
 		b.SetCommit(nil)
 		closeAndCheck(t, b, path)
-		testlog.Is(t, testlog.ErrorOf(backend.HeadOf(ctx, b, "a")), backend.ErrClosed)
+		testlog.ErrorIs(t, testlog.ErrorOf(backend.HeadOf(ctx, b, "a")), backend.ErrClosed)
 	})
 }

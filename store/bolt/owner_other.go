@@ -4,7 +4,5 @@ package bolt
 
 import "os"
 
-// own leaves a new file to who made it.
+// own leaves a new file to the user that made it.
 func own(*os.File, os.FileInfo) error { return nil }
-
-func readOnlyFS(error) bool { return false }

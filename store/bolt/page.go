@@ -8,12 +8,12 @@ import (
 	"io"
 )
 
-// The pages of a bbolt file, as the check at open, verify and salvage read them. Whatever else is read
-// or written goes through bbolt.
+// The check at open, verify and salvage decode the pages of a bbolt file with this file's code. All other reads and
+// writes go through bbolt.
 //
-// Pages have no checksum, but they have a form: a page says its own number, and keys and values
-// stand without a gap behind the elements that say where. A header with another count is out of form,
-// one that counts nothing too, so that a page that holds something cannot pass for empty.
+// Pages have no checksum, but a fixed form: a page holds its own number, and keys and values follow the elements
+// without gaps. A page with a wrong count does not have this form, and neither has a page that counts no element but
+// holds some.
 const (
 	pageHeaderBytes   = 16 // id 8, flags 2, count 2, overflow 4
 	elementBytes      = 16
@@ -29,12 +29,12 @@ const (
 // page is a leaf or a branch.
 type page struct {
 	id       uint64
-	pages    uint64 // that it takes up, with those that it goes on in
+	pages    uint64 // how many it takes up, with its overflow pages
 	branch   bool
 	elements []element
 }
 
-// element is what a page says of a key: the value behind it in a leaf, the page below in a branch.
+// element is a key with its value in a leaf, or with its child page in a branch.
 type element struct {
 	key, value []byte
 	flags      uint32 // of a leaf
@@ -42,8 +42,7 @@ type element struct {
 	child      uint64 // of a branch
 }
 
-// decodePage decodes a leaf or a branch, which begins with its header and may be longer than
-// its content, and returns where that ends.
+// decodePage decodes a leaf or a branch from its header on, and returns where its content ends.
 func decodePage(data []byte) (p page, end int, err error) {
 	if len(data) < pageHeaderBytes {
 		return p, 0, fmt.Errorf("a page of %d bytes", len(data))
@@ -89,7 +88,7 @@ type pager struct {
 	high uint64 // how many there are
 }
 
-// header reads a page's header, and how many pages it takes up.
+// header reads a page's header, and returns its flags and how many pages it takes up.
 func (p pager) header(id uint64) (flags uint16, pages uint64, err error) {
 	var header [pageHeaderBytes]byte
 	if id < 2 || id >= p.high {
@@ -105,7 +104,7 @@ func (p pager) header(id uint64) (flags uint16, pages uint64, err error) {
 	return binary.NativeEndian.Uint16(header[8:]), overflow + 1, nil
 }
 
-// read reads a leaf or a branch, whose content must take up the pages that its header says.
+// read reads a leaf or a branch. Its content must fill the number of pages in its header.
 func (p pager) read(id uint64) (page, error) {
 	_, pages, err := p.header(id)
 	if err != nil {
@@ -146,8 +145,7 @@ func bucketRoot(e element) (root uint64, inline page, err error) {
 	return 0, inline, err
 }
 
-// bounds are what a page's parent says of its keys: the first one, and one that is above
-// all. nil is no bound.
+// bounds are the limits that a page's parent sets for its keys: the first key, and a key above all. nil is no limit.
 type bounds struct{ first, end []byte }
 
 // ordered returns an error unless the keys ascend, within bounds.
@@ -174,14 +172,14 @@ func (p page) below(i int, b bounds) bounds {
 // walker walks through the pages of a tree.
 type walker struct {
 	pager
-	claim func(id, pages uint64) error // is asked for each page before it is used; nil: for none
-	enter func(p page, i int) bool     // whether to go on to a child; nil: always
-	leaf  func(p page) error           // gets each leaf; nil: leaves below branches are claimed and not read
-	wrong func(id uint64, err error)   // gets what is wrong with a page; the walk goes on beside it
+	claim func(id, pages uint64) error // if not nil, called for each page, which is not used if it fails
+	enter func(p page, i int) bool     // if not nil, reports whether to visit a child
+	leaf  func(p page) error           // called for each leaf; nil: leaves below branches are claimed and not read
+	wrong func(id uint64, err error)   // called for each invalid page; the walk continues with its siblings
 }
 
-// walk visits a page and those below it, and reports whether all are in form and in order. Keys that
-// ascend, within what each page's parent says, lead to no page twice.
+// walk visits a page and its descendants, and reports whether all are valid and in order. If all keys ascend within the
+// bounds of each parent, no page is reached twice.
 func (w *walker) walk(id uint64, b bounds, depth int) (sound bool) {
 	p, err := w.read(id)
 	switch {
@@ -224,8 +222,8 @@ func (w *walker) walk(id uint64, b bounds, depth int) (sound bool) {
 	return sound
 }
 
-// aboveLeaves reports whether the children of a branch are leaves: all of a bucket are equally deep.
-// One that is damaged does not pass its siblings off as branches.
+// aboveLeaves reports whether the children of a branch are leaves. All leaves of a bucket are equally deep, and one valid
+// leaf of the first three children decides.
 func (w *walker) aboveLeaves(p page) bool {
 	for _, e := range p.elements[:min(3, len(p.elements))] {
 		if flags, _, err := w.header(e.child); err == nil && flags == leafFlag {

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	bbolt "go.etcd.io/bbolt"
+
 	"github.com/patchlog-dev/patchlog/internal/testlog"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/snapshot"
@@ -30,13 +32,11 @@ func TestNoTransactionWhileCallersRun(t *testing.T) {
 			t.Errorf("%s: %d read transactions are open", where, n)
 		}
 	}
-	if err := b.InRead(func() {
+	inFileOpen(t, b, func(*bbolt.Tx) {
 		if n := b.OpenReads(); n != 1 {
 			t.Fatalf("in a read transaction %d are open; the test tests nothing", n)
 		}
-	}); err != nil {
-		t.Fatal(err)
-	}
+	})
 	key := store.Key{App: "a", User: "u", Session: "s"}
 	if _, err := s.Import(ctx, key, lookingReader{strings.NewReader(strings.Repeat(`{"author":"a"}`+"\n", 1200)), func() { look("Import's reader") }},
 		store.ImportOptions{Progress: func(int) { look("Import's progress") }}); err != nil {

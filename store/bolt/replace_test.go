@@ -21,7 +21,7 @@ func TestReplaceAndVacuum(t *testing.T) {
 	}
 	testlog.NoError(t, b.Append(t.Context(), "s", backend.Batch{Creation: "c", Create: true, Records: []backend.Record{record("a", 'a')}}))
 	replace := func(ctx context.Context, old, data string) error {
-		return b.Replace(ctx, "s", backend.Replacement{Creation: "c", Last: 1, Records: []backend.Replaced{
+		return b.Replace(ctx, "s", backend.Replacement{Creation: "c", ExpectedLast: 1, Records: []backend.Replaced{
 			{Seq: 1, Old: []byte(old), Data: []byte(data), OldSum: uint32(old[0]), Sum: uint32(data[0])},
 		}})
 	}
@@ -56,7 +56,7 @@ func TestReplaceAndVacuum(t *testing.T) {
 	<-reached
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()
-	testlog.Is(t, replace(ctx, "d", "e"), context.DeadlineExceeded, "replaced during a vacuum")
+	testlog.ErrorIs(t, replace(ctx, "d", "e"), context.DeadlineExceeded, "replaced during a vacuum")
 	copying <- nil
 	testlog.NoError(t, <-copying)
 	if err := replace(t.Context(), "d", "e"); err != nil || edition() != 4 {

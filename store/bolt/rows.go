@@ -5,29 +5,42 @@ import (
 	"encoding/binary"
 	"hash/crc32"
 	"iter"
+	"maps"
+	"math"
+	"slices"
+	"strings"
 
 	bbolt "go.etcd.io/bbolt"
 )
 
-// kind says what a row is. It is part of the row's checksum, so that a row found by its form alone
-// is not taken for one of another bucket.
+// A row begins with a header by which salvage finds it wherever it stands: bbolt stores the key just before it.
+//
+//	┌───────┬──────┬───────────────┬─────────────────┬──────────┬───────┐
+//	│ e7 1d │ kind │ key's length  │ value's length  │ checksum │ value │
+//	└───────┴──────┴───────────────┴─────────────────┴──────────┴───────┘
+//	 0       2      3               5                 9          13
+//
+// The checksum is that of key, value and kind.
+const rowHeader = 13
+
+var rowMagic = []byte{0xe7, 0x1d}
+
+// kind says what a row is, so that a row found by its form is not taken for one of another bucket.
 type kind byte
 
 const (
-	kindEntry     kind = 'e' // of a session
-	kindHead      kind = 'h' // of a session's log
-	kindLabel     kind = 'l' // name and entry of a session, beside its log
-	kindRecord    kind = 'r'
-	kindIDs       kind = 'i' // of a record, in its row
-	kindSnapshot  kind = 's'
-	kindShared    kind = 'v' // a shared value
-	kindName      kind = 'n' // the name of a shared value
-	kindUnlinked  kind = 'u'
-	checksumBytes      = 4
+	kindEntry    kind = 'e' // of a session
+	kindHead     kind = 'h' // of a session's log
+	kindLabel    kind = 'l' // name and entry of a session, beside its log
+	kindRecord   kind = 'r'
+	kindIDs      kind = 'i' // of a record, in its row
+	kindSnapshot kind = 's'
+	kindShared   kind = 'v' // a shared value
+	kindName     kind = 'n' // the name of a shared value
+	kindUnlinked kind = 'u'
 )
 
-// kinds are those of rows that salvage finds by their checksum.
-var kinds = []kind{kindHead, kindEntry, kindLabel, kindSnapshot, kindShared, kindName, kindUnlinked}
+var kinds = []byte("ehlrsvnu") // of rows of buckets
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
@@ -37,36 +50,45 @@ func rowSum(kind kind, key, value []byte) uint32 {
 	return crc32.Update(sum, castagnoli, []byte{byte(kind)})
 }
 
-// kindOf returns the kind that a row is of by its checksum, or 0.
-func kindOf(key, row []byte) kind {
-	if len(row) < checksumBytes {
-		return 0
-	}
-	base := crc32.Update(crc32.Checksum(key, castagnoli), castagnoli, row[checksumBytes:])
-	for _, kind := range kinds {
-		if crc32.Update(base, castagnoli, []byte{byte(kind)}) == binary.BigEndian.Uint32(row) {
-			return kind
-		}
-	}
-	return 0
-}
-
-// seal returns what is stored under a key: the checksum and the value.
+// seal returns the row of a key and a value.
 func seal(kind kind, key, value []byte) []byte {
-	return appendSealed(make([]byte, 0, checksumBytes+len(value)), kind, key, value)
+	return appendSealed(make([]byte, 0, rowHeader+len(value)), kind, key, value)
 }
 
 func appendSealed(dst []byte, kind kind, key, value []byte) []byte {
+	dst = append(append(dst, rowMagic...), byte(kind))
+	dst = binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint16(dst, uint16(len(key))), uint32(len(value)))
 	return append(binary.BigEndian.AppendUint32(dst, rowSum(kind, key, value)), value...)
+}
+
+// header decodes a row's header, which may be of a row that is longer.
+func header(row []byte) (of kind, keyBytes, valueBytes int, ok bool) {
+	if len(row) < rowHeader || !bytes.HasPrefix(row, rowMagic) || row[5] > math.MaxInt8 {
+		return 0, 0, 0, false
+	}
+	return kind(row[2]), int(binary.BigEndian.Uint16(row[3:])), int(binary.BigEndian.Uint32(row[5:])), true
+}
+
+// unseal returns the value of a row, a part of it, if the row's header and checksum fit its kind, key and value.
+func unseal(kind kind, key, row []byte) (value []byte, ok bool) {
+	is, keyBytes, valueBytes, ok := header(row)
+	if !ok || is != kind || keyBytes != len(key) || valueBytes > len(row)-rowHeader || kind != kindRecord && valueBytes != len(row)-rowHeader {
+		return nil, false
+	}
+	value = row[rowHeader : rowHeader+valueBytes]
+	if binary.BigEndian.Uint32(row[9:]) != rowSum(kind, key, value) {
+		return nil, false
+	}
+	return value, true
 }
 
 // A record's row ends with its ids: the hash (16) of each, their number (4), and a checksum (4) of their own,
 // so that damage of the record leaves its ids known.
-const idsEnd = 4 + checksumBytes
+const idsEnd = 4 + 4
 
 // sealRecord returns the row of a record.
 func sealRecord(key, data []byte, ids []idHash) []byte {
-	row := appendSealed(make([]byte, 0, checksumBytes+len(data)+len(ids)*len(idHash{})+idsEnd), kindRecord, key, data)
+	row := appendSealed(make([]byte, 0, rowHeader+len(data)+len(ids)*len(idHash{})+idsEnd), kindRecord, key, data)
 	from := len(row)
 	for _, id := range ids {
 		row = append(row, id[:]...)
@@ -75,40 +97,24 @@ func sealRecord(key, data []byte, ids []idHash) []byte {
 	return binary.BigEndian.AppendUint32(row, rowSum(kindIDs, key, row[from:]))
 }
 
-// splitRecord returns the parts of a record's row: the sealed data, and the ids.
-func splitRecord(row []byte) (sealed, ids []byte, ok bool) {
-	if len(row) < checksumBytes+idsEnd {
-		return nil, nil, false
-	}
-	n := uint64(binary.BigEndian.Uint32(row[len(row)-idsEnd:])) * uint64(len(idHash{}))
-	if n > uint64(len(row)-checksumBytes-idsEnd) {
-		return nil, nil, false
-	}
-	at := len(row) - idsEnd - int(n)
-	return row[:at:at], row[at:], true
-}
-
 // recordIDs returns the hashes of a record's ids, if they are what was written.
 func recordIDs(key, row []byte) (hashes []idHash, ok bool) {
-	_, ids, ok := splitRecord(row)
-	if !ok || rowSum(kindIDs, key, ids[:len(ids)-checksumBytes]) != binary.BigEndian.Uint32(ids[len(ids)-checksumBytes:]) {
+	if len(row) < rowHeader+idsEnd {
 		return nil, false
 	}
-	for ids = ids[:len(ids)-idsEnd]; len(ids) > 0; ids = ids[len(idHash{}):] {
+	end := len(row) - idsEnd
+	n := int(binary.BigEndian.Uint32(row[end:]))
+	if n > (end-rowHeader)/len(idHash{}) {
+		return nil, false
+	}
+	ids := row[end-n*len(idHash{}) : end+4]
+	if rowSum(kindIDs, key, ids) != binary.BigEndian.Uint32(row[end+4:]) {
+		return nil, false
+	}
+	for ; len(ids) > 4; ids = ids[len(idHash{}):] {
 		hashes = append(hashes, idHash(ids))
 	}
 	return hashes, true
-}
-
-// unseal returns the value of a row, a part of it, if the row is what was written under the key.
-func unseal(kind kind, key, row []byte) (value []byte, ok bool) {
-	if kind == kindRecord {
-		row, _, _ = splitRecord(row)
-	}
-	if len(row) < checksumBytes || binary.BigEndian.Uint32(row) != rowSum(kind, key, row[checksumBytes:]) {
-		return nil, false
-	}
-	return row[checksumBytes:], true
 }
 
 // A search looks at this many keys to either side of a key that it has not found: more than a page
@@ -155,8 +161,8 @@ func get(c *bbolt.Cursor, kind kind, key []byte) (value []byte, ok, there bool) 
 			return value, true, true
 		}
 	}
-	if row = near(c, key, func(row []byte) bool { _, ok := unseal(kind, key, row); return ok }); row != nil {
-		value, _ = unseal(kind, key, row)
+	whole := func(row []byte) bool { value, ok = unseal(kind, key, row); return ok }
+	if near(c, key, whole) != nil {
 		return value, true, true
 	}
 	if there {
@@ -177,51 +183,36 @@ func rows(bucket *bbolt.Bucket, prefix []byte) iter.Seq2[[]byte, []byte] {
 	}
 }
 
-// names yields the names that begin with prefix and are above after, in order, of two
-// buckets that hold each name both, with the rows of both. A name that one of them has lost, or has
-// out of order, is yielded all the same.
-func names(first, second *bbolt.Bucket, prefix, after string) iter.Seq2[string, [2][]byte] {
-	return func(yield func(name string, rows [2][]byte) bool) {
-		type side struct {
-			c    *bbolt.Cursor
-			k, v []byte
-		}
-		begun := after != ""
-		// skip goes on to a name that has not been yielded yet, or to nil. Damage may make one
-		// of no length.
-		skip := func(s *side) {
-			for s.k != nil && (begun && string(s.k) <= after || string(s.k) < prefix) {
-				s.k, s.v = s.c.Next()
+// nameRows is a name of two buckets, with the rows of both, nil for none.
+type nameRows struct {
+	name string
+	rows [2][]byte
+}
+
+// names returns the names that begin with prefix and are above after, in order and at most limit, of two buckets that
+// both hold each name. A name that one of them has lost, or has out of order, is included.
+func names(first, second *bbolt.Bucket, prefix, after string, limit int) []nameRows {
+	found := map[string][2][]byte{}
+	for i, bucket := range []*bbolt.Bucket{first, second} {
+		c, n := bucket.Cursor(), 0
+		for k, row := c.Seek([]byte(max(prefix, after))); k != nil && n < limit; k, row = c.Next() {
+			name := string(k)
+			if name < prefix || name <= after && after != "" {
+				continue
 			}
-			if !bytes.HasPrefix(s.k, []byte(prefix)) {
-				s.k, s.v = nil, nil
+			if !strings.HasPrefix(name, prefix) {
+				break
 			}
-		}
-		sides := [2]side{{c: first.Cursor()}, {c: second.Cursor()}}
-		for i := range sides {
-			sides[i].k, sides[i].v = sides[i].c.Seek([]byte(max(prefix, after)))
-		}
-		for {
-			var least []byte
-			for i := range sides {
-				skip(&sides[i])
-				if k := sides[i].k; k != nil && (least == nil || bytes.Compare(k, least) < 0) {
-					least = k
-				}
-			}
-			if least == nil {
-				return
-			}
-			var rows [2][]byte
-			for i, s := range sides {
-				if bytes.Equal(s.k, least) {
-					rows[i] = s.v
-				}
-			}
-			after, begun = string(least), true
-			if !yield(after, rows) {
-				return
+			if both := found[name]; both[i] == nil {
+				both[i] = row
+				found[name] = both
+				n++
 			}
 		}
 	}
+	out := make([]nameRows, 0, len(found))
+	for _, name := range slices.Sorted(maps.Keys(found)) {
+		out = append(out, nameRows{name, found[name]})
+	}
+	return out[:min(max(limit, 0), len(out))]
 }

@@ -1,27 +1,16 @@
 package bolt
 
 import (
-	"cmp"
 	"context"
 	"io"
-	"slices"
 
 	"github.com/patchlog-dev/patchlog/store/backend"
 )
 
-// Forms say what bytes mean to whoever stores them. [ScanFile] believes nothing else.
+// Forms decode values for [ScanFile].
 type Forms struct {
 	// Record returns the seq that a record's byte form carries, if the form is one.
 	Record func(form []byte) (seq uint64, ok bool)
-
-	// Find returns the first place in bytes at which a record's form may begin, or -1. It
-	// may leave out those of which fewer than 16 bytes are there.
-	Find func(bytes []byte) int
-
-	// Length returns the length of the record's form that bytes begin with. If they end
-	// before that is known, ok is false and n a length above theirs that is needed to go
-	// on. n is 0 if it cannot be told.
-	Length func(bytes []byte) (n int, ok bool)
 
 	// Value reports whether a form is a shared value's.
 	Value func(form []byte) bool
@@ -30,18 +19,17 @@ type Forms struct {
 	MaxBytes int
 }
 
-// Rank says how a page stands to the newest commit that the file names.
+// Rank says whether a page belongs to the newest commit of the file.
 type Rank uint8
 
 const (
-	Free    Rank = iota // the list of free pages has it: what it holds is of earlier commits, or of one that failed
-	Unknown             // nothing says whether it is in use
-	InUse               // the tree leads to it
+	Free    Rank = iota // on the list of free pages: of an earlier commit, or of one that failed
+	Unknown             // it is not known whether the page is in use
+	InUse               // reached by the tree
 )
 
-// Scan is what a file holds, whatever its tree says of it. What has no checksum, or a
-// wrong one, is not in it. Pages of earlier commits are read too: most things are there
-// several times, and some are outdated or deleted.
+// Scan holds the rows of a file whose checksums are right, whether the tree leads to them or not. It includes pages of
+// earlier commits, so most rows occur several times, and some are outdated or deleted.
 type Scan struct {
 	// Records are in the order of number, seq, rank (the highest first) and place. Each
 	// stands behind a key with its own seq.
@@ -56,10 +44,7 @@ type Scan struct {
 
 	// Pages is how many pages the file has, or could have.
 	Pages uint64
-	// Broken are numbers of pages that should be in use and are not in form, ascending. No
-	// more than [MaxBroken] of them are kept.
-	Broken []uint64
-	// BrokenPages is how many there are.
+	// BrokenPages is how many pages should be in use and are not in form.
 	BrokenPages int
 	// Unread is how many bytes could not be read from the disk.
 	Unread int64
@@ -72,9 +57,6 @@ type Scan struct {
 	catalog  catalog
 	unlinked map[uint64]Rank
 }
-
-// MaxBroken is how many broken pages a [Scan] names.
-const MaxBroken = 1000
 
 // ScannedRecord is where a copy of a record stands.
 type ScannedRecord struct {
@@ -116,22 +98,20 @@ type ScannedValue struct {
 	size int
 }
 
-// Standing is what the file says of whether there is a session of some number.
+// Standing says whether the session with a number exists.
 type Standing int
 
 const (
-	Unsaid   Standing = iota // what would say so cannot be read
-	There                    // it is there
-	Later                    // its number had not been given out yet; a later commit may have
+	Unsaid   Standing = iota // unknown, because pages cannot be read
+	There                    // it exists
+	Later                    // its number was not assigned yet; a later commit may have assigned it
 	Gone                     // it was deleted, or never finished
-	Disputed                 // different things are said
+	Disputed                 // only one of its entry and its head exists
 )
 
-// ScanFile reads a bbolt file of any state page by page, and after that, what no page told,
-// byte by byte, and reports what it holds. It takes memory for what it finds, about 40
-// bytes for each copy of a record, and for the largest form; time linear in the file's
-// size, whatever is in it. The error is that of the context, or says that the file has no size that
-// can be read.
+// ScanFile reads a bbolt file of any state, and reports the rows that it holds, wherever they stand. It takes memory
+// for what it finds, about 40 bytes for each copy of a record, and for the largest form; time linear in the file's
+// size, whatever is in it. The error is the context's.
 func ScanFile(ctx context.Context, file io.ReaderAt, size int64, forms Forms) (*Scan, error) {
 	s := &scanner{
 		src: newSource(file, size), forms: forms,
@@ -140,11 +120,7 @@ func ScanFile(ctx context.Context, file io.ReaderAt, size int64, forms Forms) (*
 		names: map[string]bool{},
 	}
 	s.survey(file)
-	if err := s.tables(ctx); err != nil {
-		return nil, err
-	}
-	slices.SortFunc(s.out.Records, func(a, b ScannedRecord) int { return cmp.Compare(a.At, b.At) })
-	if err := s.between(ctx); err != nil {
+	if err := s.rows(ctx); err != nil {
 		return nil, err
 	}
 	s.finish()
@@ -153,26 +129,25 @@ func ScanFile(ctx context.Context, file io.ReaderAt, size int64, forms Forms) (*
 
 // Read returns a record's form. It is the caller's own.
 func (s *Scan) Read(file io.ReaderAt, r ScannedRecord) ([]byte, error) {
-	form := make([]byte, r.Size)
-	_, err := file.ReadAt(form, r.At)
-	return form, noEnd(err)
+	return readAt(file, r.At, int(r.Size))
 }
 
 // ReadEntry returns the creation id and the meta that an entry holds.
 func (s *Scan) ReadEntry(file io.ReaderAt, e ScannedEntry) (creation string, meta []byte, err error) {
-	entry := make([]byte, e.size)
-	if _, err := file.ReadAt(entry, e.at); noEnd(err) != nil {
-		return "", nil, err
-	}
+	entry, err := readAt(file, e.at, e.size)
 	of, _ := decodeEntry(entry) // which the scan has done
-	return of.creation, of.meta, nil
+	return of.creation, of.meta, err
 }
 
 // ReadValue returns a shared value's form.
 func (s *Scan) ReadValue(file io.ReaderAt, v ScannedValue) ([]byte, error) {
-	form := make([]byte, v.size)
-	_, err := file.ReadAt(form, v.at)
-	return form, noEnd(err)
+	return readAt(file, v.at, v.size)
+}
+
+func readAt(file io.ReaderAt, at int64, size int) ([]byte, error) {
+	data := make([]byte, size)
+	_, err := file.ReadAt(data, at)
+	return data, noEnd(err)
 }
 
 // Same reports whether two values are the same, by their checksums.

@@ -1,6 +1,9 @@
 package bolt
 
-import "io"
+import (
+	"io"
+	"slices"
+)
 
 // source is a file that is read in large pieces, of which parts may be unreadable, and
 // whose content may lead to the same bytes again and again.
@@ -10,16 +13,19 @@ type source struct {
 
 	at     int64 // of piece
 	piece  []byte
-	large  []byte   // a stretch that is longer than pieces are
-	spent  []uint32 // by block: how many bytes of it have been looked at
+	large  []byte // a stretch that is longer than pieces are
+	spent  int64  // bytes that have been looked at
 	unread int64
 	failed map[int64]bool // blocks that could not be read
 }
 
-const pieceBytes = 1 << 20
+const (
+	pieceBytes = 1 << 20
+	blockBytes = 4 << 10
+)
 
 func newSource(file io.ReaderAt, size int64) *source {
-	return &source{file: file, size: size, at: -1, spent: make([]uint32, size/blockBytes+1), failed: map[int64]bool{}}
+	return &source{file: file, size: size, at: -1, piece: make([]byte, 0, pieceBytes), failed: map[int64]bool{}}
 }
 
 // bytes returns n bytes of the file, which are valid until the next call. What cannot be
@@ -28,22 +34,15 @@ func (s *source) bytes(at int64, n int) ([]byte, bool) {
 	if at < 0 || n < 0 || int64(n) > s.size || at > s.size-int64(n) {
 		return nil, false
 	}
-	if s.at >= 0 && at >= s.at && at+int64(n) <= s.at+int64(len(s.piece)) {
+	if at >= s.at && at+int64(n) <= s.at+int64(len(s.piece)) {
 		return s.piece[at-s.at:][:n], true
 	}
 	if n > pieceBytes/2 {
-		if cap(s.large) < n {
-			s.large = make([]byte, n)
-		}
-		s.large = s.large[:n]
+		s.large = slices.Grow(s.large[:0], n)[:n]
 		s.read(s.large, at)
 		return s.large, true
 	}
-	if s.piece == nil {
-		s.piece = make([]byte, 0, pieceBytes)
-	}
-	// Tables lead forward, but keys stand before what a stretch begins with.
-	s.at = max(0, at-blockBytes)
+	s.at = max(0, at-pieceBytes/8) // the keys and headers of pages stand before their rows
 	s.piece = s.piece[:min(pieceBytes, s.size-s.at)]
 	s.read(s.piece, s.at)
 	return s.piece[at-s.at:][:n], true
@@ -76,27 +75,12 @@ func (s *source) read(into []byte, at int64) {
 	}
 }
 
-// maxSpent is how many bytes of a block are looked at, in all. Rows do not overlap, so a
-// sound file needs a few times its size; one that was made to waste time gets no more.
-const maxSpent = 32 * blockBytes
+// maxSpent is how many times the file's size is looked at, in all. Rows do not overlap: a file that is not made to waste
+// time needs a few times.
+const maxSpent = 32
 
-// spend takes note that bytes are going to be looked at, and reports whether they may be.
-func (s *source) spend(at int64, n int) bool {
-	end := at + int64(n)
-	if at < 0 || end > s.size {
-		return false
-	}
-	for pass := range 2 {
-		for from := at; from < end; {
-			block := from / blockBytes
-			to := min(end, (block+1)*blockBytes)
-			if pass == 1 {
-				s.spent[block] += uint32(to - from)
-			} else if s.spent[block]+uint32(to-from) > maxSpent {
-				return false
-			}
-			from = to
-		}
-	}
-	return true
+// spend reports whether n bytes may be looked at, and counts them.
+func (s *source) spend(n int) bool {
+	s.spent += int64(n)
+	return s.spent <= maxSpent*s.size
 }

@@ -5,43 +5,17 @@ import (
 	"encoding/binary"
 	"errors"
 	"io"
-	"maps"
 	"os"
 	"slices"
 )
 
-// ranks are the ranks of pages.
-type ranks struct {
-	pageSize int64
-	pages    []Rank
-}
-
-// of returns the rank of the page that a place is on.
-func (r *ranks) of(at int64) Rank {
-	if page := at / r.pageSize; page < int64(len(r.pages)) {
-		return r.pages[page]
-	}
-	return Unknown
-}
-
-// said returns the rank of what stands at a place, with a page's header that says which
-// page it is. If that is another one, it was moved: it is of no use to its place, and of no
-// more than unknown use to the one that it names.
-func (r *ranks) said(at int64, id uint64) Rank {
-	if at%r.pageSize != 0 || id == uint64(at/r.pageSize) || id >= uint64(len(r.pages)) {
-		return r.of(at)
-	}
-	return min(r.pages[id], Unknown)
-}
-
-// catalog is what a root says of which sessions there are.
+// catalog holds the numbers of the sessions below a root.
 type catalog struct {
 	sequence uint64 // the last number given out
 	known    bool   // the sequence is
 	entries  numbers
 	heads    numbers
 	unlinked numbers // of a deleted session, or of one that was still being put together
-	lasts    uint64  // of all heads, added up
 }
 
 type numbers struct {
@@ -49,8 +23,8 @@ type numbers struct {
 	has   map[uint64]bool
 }
 
-// Standing returns what the file says of the session with a number. That one is gone is for good, unless there may be
-// a later commit, in which what was being put together is there.
+// Standing returns the standing of the session with a number. A staged session counts as gone, unless a later commit may
+// have finished it.
 func (s *Scan) Standing(number uint64) Standing {
 	said := s.catalog.standing(number)
 	if said == Gone && s.Metas == 0 && s.catalog.unlinked.has[number] {
@@ -77,8 +51,7 @@ func (c *catalog) standing(number uint64) Standing {
 	return Gone
 }
 
-// survey finds out which pages are in use, which are free, and which sessions there are,
-// as far as the tree tells.
+// survey reads the tree, as far as it is intact: which pages are in use, which are free, and which sessions exist.
 func (s *scanner) survey(file io.ReaderAt) {
 	metas, _ := readMetas(file)
 	for i := range metas {
@@ -86,59 +59,44 @@ func (s *scanner) survey(file io.ReaderAt) {
 			s.out.Metas++
 		}
 	}
-	current := metas.current()
-	if current == nil {
-		s.newTree(s.guessPageSize()).best()
-		return
+	var t *tree
+	if current := metas.current(); current == nil {
+		t = s.newTree(s.guessPageSize())
+		t.newest()
+	} else {
+		t = s.newTree(uint64(current.pageSize()))
+		s.out.catalog = t.catalog(current.root())
+		s.out.FreeKnown = s.out.Metas == 2 && t.free(current)
 	}
-	t := s.newTree(uint64(current.pageSize()))
-	s.out.catalog, _ = t.catalog(current.root(), true)
-	if s.out.Metas == 2 {
-		s.out.FreeKnown = t.free(current)
-	}
-	t.close()
+	s.pageSize, s.pages = int64(t.size), t.pages
+	s.out.Pages = t.high
 }
 
-// maxRoots is how many pages are taken for roots, if it is in doubt which is the newest.
-const maxRoots = 64
-
-// best takes, of the pages that hold the buckets, which are or were roots, the one with the most sessions and
-// records.
-func (t *tree) best() {
-	best := uint64(0)
-	for id, found := uint64(2), 0; id < t.high && found < maxRoots; id++ {
-		if !t.s.isRoot(int64(id * t.size)) {
+// newest looks over the pages below the newest root: of the pages that hold the buckets, the one of the last transaction.
+func (t *tree) newest() {
+	root, newest := uint64(0), uint64(0)
+	for id := uint64(2); id < t.high; id++ {
+		if flags, pages, err := t.header(id); err != nil || flags != leafFlag || pages > 1 {
 			continue
 		}
-		found++
-		c, whole := t.s.newTree(t.size).catalog(id, false)
-		// Pages that a root of before leads to may have been written anew; what it lacks says nothing then.
-		c.known = c.known && whole && c.entries.whole && c.heads.whole && maps.Equal(c.entries.has, c.heads.has)
-		if most := &t.s.out.catalog; best == 0 || c.known && !most.known || c.known == most.known && (c.sequence > most.sequence || c.sequence == most.sequence && c.lasts > most.lasts) {
-			best, *most = id, c
+		p, err := t.read(id)
+		if err != nil {
+			continue
+		}
+		for _, e := range p.elements {
+			if _, _, err := bucketRoot(e); err == nil && bytes.Equal(e.key, bucketMeta) {
+				if written := binary.NativeEndian.Uint64(e.value[8:]); written >= newest {
+					root, newest = id, written
+				}
+			}
 		}
 	}
-	if best != 0 {
-		t.catalog(best, true)
+	if root != 0 {
+		t.s.out.catalog = t.catalog(root)
 	}
-	t.close()
 }
 
-// isRoot reports whether a page has the beginning of a leaf whose first element is the bucket
-// that comes first.
-func (s *scanner) isRoot(at int64) bool {
-	head, ok := s.src.bytes(at, pageHeaderBytes+elementBytes)
-	if !ok || binary.NativeEndian.Uint16(head[8:]) != leafFlag || binary.NativeEndian.Uint32(head[pageHeaderBytes:]) != bucketFlag ||
-		binary.NativeEndian.Uint32(head[pageHeaderBytes+8:]) > 16 {
-		return false
-	}
-	pos, size := int64(binary.NativeEndian.Uint32(head[pageHeaderBytes+4:])), int(binary.NativeEndian.Uint32(head[pageHeaderBytes+8:]))
-	name, ok := s.src.bytes(at+pageHeaderBytes+pos, size)
-	return ok && slices.ContainsFunc(buckets, func(own []byte) bool { return bytes.Equal(own, name) })
-}
-
-// guessPageSize returns the size of pages by which most headers say the page that they
-// stand on.
+// guessPageSize returns the page size with which the most page headers hold their own page's number.
 func (s *scanner) guessPageSize() uint64 {
 	best, most := int64(os.Getpagesize()), 0
 	for size := int64(blockBytes); size <= 64<<10; size *= 2 {
@@ -158,26 +116,14 @@ func (s *scanner) guessPageSize() uint64 {
 // tree looks over the pages that a root leads to.
 type tree struct {
 	pager
-	s      *scanner
-	pages  []Rank
-	broken []uint64
-	many   int
+	s     *scanner
+	pages []Rank
 }
 
 func (s *scanner) newTree(pageSize uint64) *tree {
 	t := &tree{pager: pager{s.src, pageSize, uint64(s.src.size) / pageSize}, s: s}
-	t.pages = make([]Rank, t.high)
-	for i := range t.pages {
-		t.pages[i] = Unknown
-	}
+	t.pages = slices.Repeat([]Rank{Unknown}, int(t.high))
 	return t
-}
-
-// close has what the tree has found count.
-func (t *tree) close() {
-	slices.Sort(t.broken)
-	t.s.ranks = ranks{int64(t.size), t.pages}
-	t.s.out.Pages, t.s.out.Broken, t.s.out.BrokenPages = t.high, t.broken, t.many
 }
 
 // walk looks over the pages below a root, calls row with the elements of leaves, and reports whether all
@@ -193,11 +139,7 @@ func (t *tree) walk(root uint64, row func(e element)) (sound bool) {
 		}
 		return nil
 	}
-	w.wrong = func(id uint64, _ error) {
-		if t.many++; len(t.broken) < MaxBroken {
-			t.broken = append(t.broken, id)
-		}
-	}
+	w.wrong = func(uint64, error) { t.s.out.BrokenPages++ }
 	w.leaf = func(p page) error {
 		for _, e := range p.elements {
 			row(e)
@@ -207,76 +149,52 @@ func (t *tree) walk(root uint64, row func(e element)) (sound bool) {
 	return w.walk(root, bounds{}, 0)
 }
 
-// catalog looks over the pages below a root, all of them or those that say which sessions
-// there are, and reports whether the pages on the way to the buckets are in form.
-func (t *tree) catalog(root uint64, all bool) (c catalog, whole bool) {
+// catalog looks over the pages below a root.
+func (t *tree) catalog(root uint64) (c catalog) {
+	numbered := map[string]struct {
+		*numbers
+		kind
+	}{string(bucketSessions): {&c.entries, kindEntry}, string(bucketHeads): {&c.heads, kindHead}, string(bucketUnlinked): {&c.unlinked, kindUnlinked}}
+	for _, of := range numbered {
+		of.has = map[uint64]bool{}
+	}
 	bucketsWhole := true
-	whole = t.walk(root, func(bucket element) {
+	whole := t.walk(root, func(bucket element) {
 		root, inline, err := bucketRoot(bucket)
 		if err != nil {
 			bucketsWhole = false
 			return
 		}
-		of, visit := c.of(string(bucket.key))
-		if of == nil && !all {
-			return
-		}
+		of, names := numbered[string(bucket.key)]
 		sound := true
-		row := func(e element) { sound = visit(e.key, e.value) && sound }
+		row := func(e element) {
+			if !names {
+				return
+			}
+			number, ok := unseal(of.kind, e.key, e.value)
+			if of.kind == kindUnlinked {
+				number = e.key
+			}
+			if ok = ok && len(number) >= 8; ok {
+				of.has[binary.BigEndian.Uint64(number)] = true
+			}
+			sound = sound && ok
+		}
 		if root != 0 {
 			sound = t.walk(root, row) && sound
 		}
 		for _, e := range inline.elements {
 			row(e)
 		}
-		if of != nil {
+		if names {
 			of.whole = sound
 		}
 		if bytes.Equal(bucket.key, bucketSessions) {
 			c.sequence, c.known = binary.NativeEndian.Uint64(bucket.value[8:]), true
 		}
 	})
-	whole = whole && bucketsWhole
-	c.known = c.known && whole && c.unlinked.whole
-	return c, whole
-}
-
-// of returns the numbers that a bucket says something of, nil if it is none of those, and what takes its
-// rows.
-func (c *catalog) of(bucket string) (of *numbers, visit func(key, row []byte) bool) {
-	switch bucket {
-	case string(bucketSessions):
-		of, visit = &c.entries, func(key, row []byte) bool {
-			value, _ := unseal(kindEntry, key, row)
-			s, ok := decodeEntry(value)
-			if ok {
-				c.entries.has[s.id()] = true
-			}
-			return ok
-		}
-	case string(bucketUnlinked):
-		of, visit = &c.unlinked, func(key, row []byte) bool {
-			_, ok := unseal(kindUnlinked, key, row)
-			if ok = ok && len(key) == 8; ok {
-				c.unlinked.has[binary.BigEndian.Uint64(key)] = true
-			}
-			return ok
-		}
-	case string(bucketHeads):
-		of, visit = &c.heads, func(key, row []byte) bool {
-			value, _ := unseal(kindHead, key, row)
-			h, ok := decodeHead(value)
-			if ok {
-				c.heads.has[binary.BigEndian.Uint64(h.number)] = true
-				c.lasts += h.last
-			}
-			return ok
-		}
-	default:
-		return nil, func([]byte, []byte) bool { return true }
-	}
-	of.has = map[uint64]bool{}
-	return of, visit
+	c.known = c.known && whole && bucketsWhole && c.unlinked.whole
+	return c
 }
 
 // free reads the list of free pages, and reports whether it is in form.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"iter"
 	"math"
@@ -16,6 +17,7 @@ import (
 
 // session is what bucketSessions holds of one, its entry, and bucketHeads, its head.
 type session struct {
+	name     string
 	number   []byte
 	creation string
 	meta     []byte
@@ -68,8 +70,8 @@ func decodeEntry(entry []byte) (s session, ok bool) {
 
 // label is length of the name (2) ‖ name ‖ entry. It stands before the session's first record, so that
 // the records keep their name where the pages of names are lost.
-func (s session) label(name string) []byte {
-	return append(append(binary.BigEndian.AppendUint16(nil, uint16(len(name))), name...), s.entry()...)
+func (s session) label() []byte {
+	return append(append(binary.BigEndian.AppendUint16(nil, uint16(len(s.name))), s.name...), s.entry()...)
 }
 
 // decodeLabel returns the name, and where the entry begins.
@@ -107,16 +109,16 @@ func decodeHead(value []byte) (h head, ok bool) {
 }
 
 // putHead writes a session's head.
-func putHead(tx *bbolt.Tx, name string, h head) error {
-	return tx.Bucket(bucketHeads).Put([]byte(name), seal(kindHead, []byte(name), h.encode()))
+func (s session) putHead(tx *bbolt.Tx) error {
+	name := []byte(s.name)
+	return tx.Bucket(bucketHeads).Put(name, seal(kindHead, name, s.head.encode()))
 }
 
 // putEntry writes a session's entry, and its label.
-func putEntry(tx *bbolt.Tx, name string, s session) error {
-	if err := tx.Bucket(bucketSessions).Put([]byte(name), seal(kindEntry, []byte(name), s.entry())); err != nil {
-		return err
-	}
-	return tx.Bucket(bucketRecords).Put(s.key(0), seal(kindLabel, s.key(0), s.label(name)))
+func (s session) putEntry(tx *bbolt.Tx) error {
+	name, key := []byte(s.name), s.key(0)
+	return errors.Join(tx.Bucket(bucketSessions).Put(name, seal(kindEntry, name, s.entry())),
+		tx.Bucket(bucketRecords).Put(key, seal(kindLabel, key, s.label())))
 }
 
 // find returns a session. Its name stands in two buckets; ErrNotFound means in neither.
@@ -140,6 +142,7 @@ func assemble(tx *bbolt.Tx, name string, entry, row []byte) (s session, err erro
 	value, ok := unseal(kindEntry, []byte(name), entry)
 	if ok {
 		s, ok = decodeEntry(value)
+		s.name = name
 	}
 	if !ok {
 		return session{}, fmt.Errorf("%w: the checksum of the entry of session %q", backend.ErrDamaged, name)
@@ -164,11 +167,15 @@ func findCreated(tx *bbolt.Tx, name, creation string) (session, error) {
 	return s, err
 }
 
-// findWhole is findCreated for who is going to write: the head must be there.
-func findWhole(tx *bbolt.Tx, name, creation string) (session, error) {
+// findUnmoved returns a session to write to. It fails with [backend.ErrMoved] unless the head has this last seq and token.
+func findUnmoved(tx *bbolt.Tx, name, creation string, last uint64, token backend.Token) (session, error) {
 	s, err := findCreated(tx, name, creation)
-	if err == nil && s.head == nil {
+	switch {
+	case err != nil:
+	case s.head == nil:
 		err = fmt.Errorf("%w: the head of session %q", backend.ErrDamaged, name)
+	case s.head.last != last || s.head.token != token:
+		err = backend.ErrMoved
 	}
 	return s, err
 }
@@ -201,32 +208,39 @@ func takeNumber(tx *bbolt.Tx) error {
 // setVersion writes the file's version, and the last number given out.
 func setVersion(tx *bbolt.Tx, numbers uint64) error {
 	meta := tx.Bucket(bucketMeta)
-	if err := meta.Put(keyVersion, number(FileVersion)); err != nil {
-		return err
-	}
-	return meta.Put(keyNumbers, number(numbers))
+	return errors.Join(meta.Put(keyVersion, number(FileVersion)), meta.Put(keyNumbers, number(numbers)), noteTransaction(tx))
 }
 
-// lastRecord returns the seq of the session's last record in bucketRecords.
-func (s session) lastRecord(tx *bbolt.Tx) uint64 {
-	c := tx.Bucket(bucketRecords).Cursor()
-	k, _ := c.Seek(number(s.id() + 1))
-	if k == nil {
-		k, _ = c.Last()
-	} else {
-		k, _ = c.Prev()
+// noteTransaction writes the transaction's number beside the roots of the buckets, by which salvage finds the newest
+// root if both meta pages are lost.
+func noteTransaction(tx *bbolt.Tx) error { return tx.Bucket(bucketMeta).SetSequence(uint64(tx.ID())) }
+
+// lastSeq returns the last seq of the head or, without a head, the seq of the last record.
+func (s session) lastSeq(tx *bbolt.Tx) uint64 {
+	if s.head != nil {
+		return s.head.last
 	}
-	return s.seqOf(k)
+	before, _ := around(tx.Bucket(bucketRecords).Cursor(), number(s.id()+1))
+	return s.seqOf(before)
+}
+
+// around returns the last key below the given one, and the first key that is not below it.
+func around(c *bbolt.Cursor, key []byte) (before, behind []byte) {
+	if behind, _ = c.Seek(key); behind == nil {
+		before, _ = c.Last()
+	} else {
+		before, _ = c.Prev()
+	}
+	return before, behind
 }
 
 // end returns the log's last seq. Head and records must agree on it; if they do not,
 // damaged is the first seq of which it is in doubt whether it is the log's.
 func (s session) end(tx *bbolt.Tx) (last, damaged uint64) {
+	last = s.lastSeq(tx)
 	if s.head == nil {
-		last = s.lastRecord(tx)
 		return last, last + 1
 	}
-	last = s.head.last
 	c := tx.Bucket(bucketRecords).Cursor()
 	if last > 0 {
 		if _, _, there := get(c, kindRecord, s.key(last)); !there {
@@ -250,8 +264,8 @@ func headOf(tx *bbolt.Tx, s session) backend.Head {
 	return h
 }
 
-// Look implements [backend.Backend].
-func (b *Backend) Look(ctx context.Context, q backend.Query) (news backend.News, err error) {
+// Fetch implements [backend.Backend].
+func (b *Backend) Fetch(ctx context.Context, q backend.Query) (news backend.Fetched, err error) {
 	err = b.view(ctx, func(tx *bbolt.Tx) error {
 		if q.Session != "" {
 			s, err := find(tx, q.Session)
@@ -262,8 +276,8 @@ func (b *Backend) Look(ctx context.Context, q backend.Query) (news backend.News,
 			if q.Creation != "" && s.creation == q.Creation {
 				news.Meta = nil
 				if q.After < news.Last {
-					seqs := backend.Range(q.After+1, int(min(news.Last-q.After, backend.LookRecords)))
-					news.Records = slices.Collect(s.records(tx, seqs, backend.LookBytes))
+					seqs := backend.Range(q.After+1, int(min(news.Last-q.After, backend.FetchRecords)))
+					news.Records = slices.Collect(s.records(tx, seqs, backend.FetchBytes))
 				}
 			}
 		}
@@ -275,15 +289,22 @@ func (b *Backend) Look(ctx context.Context, q backend.Query) (news backend.News,
 	return news, err
 }
 
-// Read implements [backend.Backend].
-func (b *Backend) Read(ctx context.Context, name, creation string, seqs []uint64, maxBytes int) (out []backend.Record, err error) {
-	err = b.view(ctx, func(tx *bbolt.Tx) error {
+// viewSession calls f with a session that was created under the given id.
+func (b *Backend) viewSession(ctx context.Context, name, creation string, f func(tx *bbolt.Tx, s session) error) error {
+	return b.view(ctx, func(tx *bbolt.Tx) error {
 		s, err := findCreated(tx, name, creation)
 		if err != nil {
 			return err
 		}
+		return f(tx, s)
+	})
+}
+
+// Read implements [backend.Backend].
+func (b *Backend) Read(ctx context.Context, name, creation string, seqs []uint64, maxBytes int) (out []backend.Record, err error) {
+	err = b.viewSession(ctx, name, creation, func(tx *bbolt.Tx, s session) error {
 		// The records before a page that cannot be read can be read.
-		err = b.handle.guard(func() error {
+		err := b.handle.guard(func() error {
 			for r := range s.records(tx, seqs, maxBytes) {
 				out = append(out, r)
 			}
@@ -301,9 +322,10 @@ func (b *Backend) Read(ctx context.Context, name, creation string, seqs []uint64
 func (s session) records(tx *bbolt.Tx, seqs []uint64, maxBytes int) iter.Seq[backend.Record] {
 	return func(yield func(backend.Record) bool) {
 		c := tx.Bucket(bucketRecords).Cursor()
+		last := s.lastSeq(tx)
 		n, size, before := 0, 0, uint64(math.MaxUint64)
 		for _, seq := range seqs {
-			if seq == 0 || s.head != nil && seq > s.head.last { // A step beyond may lead into another session's page.
+			if seq == 0 || seq > last { // A step beyond may lead into another session's page.
 				return
 			}
 			var data []byte
@@ -314,16 +336,7 @@ func (s session) records(tx *bbolt.Tx, seqs []uint64, maxBytes int) iter.Seq[bac
 				}
 			}
 			if !ok {
-				if s.head == nil { // it may well be behind the log's end
-					k, row := c.Seek(s.key(seq))
-					if s.seqOf(k) != seq {
-						return
-					}
-					data, ok = unseal(kindRecord, k, row)
-					there = true
-				} else {
-					data, ok, there = get(c, kindRecord, s.key(seq))
-				}
+				data, ok, there = get(c, kindRecord, s.key(seq))
 			}
 			r := backend.Record{Seq: seq, Data: bytes.Clone(data)}
 			if there && !ok {
@@ -342,12 +355,9 @@ func (s session) records(tx *bbolt.Tx, seqs []uint64, maxBytes int) iter.Seq[bac
 
 // Lookup implements [backend.Backend].
 func (b *Backend) Lookup(ctx context.Context, name, creation string, ids []string) (seqs []uint64, err error) {
-	err = b.view(ctx, func(tx *bbolt.Tx) error {
-		s, err := findCreated(tx, name, creation)
-		if err != nil {
-			return err
-		}
-		seqs, err = b.ids.lookup(tx, s, ids)
+	hashes := hashIDs([]backend.Record{{IDs: ids}})
+	err = b.viewSession(ctx, name, creation, func(tx *bbolt.Tx, s session) (err error) {
+		seqs, err = b.ids.lookup(tx, s, hashes)
 		return err
 	})
 	return seqs, err
@@ -355,19 +365,15 @@ func (b *Backend) Lookup(ctx context.Context, name, creation string, ids []strin
 
 // Snapshot implements [backend.Backend].
 func (b *Backend) Snapshot(ctx context.Context, name, creation string) (kept backend.Snapshot, err error) {
-	err = b.view(ctx, func(tx *bbolt.Tx) error {
-		s, err := findCreated(tx, name, creation)
-		if err != nil {
-			return err
-		}
+	err = b.viewSession(ctx, name, creation, func(tx *bbolt.Tx, s session) error {
 		row := tx.Bucket(bucketSnapshots).Get(s.number)
-		data, ok := unseal(kindSnapshot, s.number, row)
-		if row != nil && !ok {
-			return fmt.Errorf("%w: the checksum of the snapshot of session %q", backend.ErrDamaged, name)
+		if row == nil {
+			return nil
 		}
-		kept, ok = decodeSnapshot(data)
-		if row != nil && !ok {
-			return fmt.Errorf("%w: the snapshot of session %q", backend.ErrDamaged, name)
+		data, _ := unseal(kindSnapshot, s.number, row)
+		var ok bool
+		if kept, ok = decodeSnapshot(data); !ok {
+			return fmt.Errorf("%w: the checksum of the snapshot of session %q", backend.ErrDamaged, name)
 		}
 		return nil
 	})
@@ -396,14 +402,11 @@ func decodeSnapshot(value []byte) (s backend.Snapshot, ok bool) {
 // List implements [backend.Backend].
 func (b *Backend) List(ctx context.Context, prefix, after string, limit int) (out []backend.Listed, err error) {
 	err = b.view(ctx, func(tx *bbolt.Tx) error {
-		for name, rows := range names(tx.Bucket(bucketSessions), tx.Bucket(bucketHeads), prefix, after) {
-			if len(out) >= limit {
-				break
-			}
-			l := backend.Listed{Session: name}
+		for _, n := range names(tx.Bucket(bucketSessions), tx.Bucket(bucketHeads), prefix, after, limit) {
+			l := backend.Listed{Session: n.name}
 			// A page of one session that cannot be read keeps no other from being listed.
 			l.Err = b.handle.guard(func() error {
-				s, err := assemble(tx, name, rows[0], rows[1])
+				s, err := assemble(tx, n.name, n.rows[0], n.rows[1])
 				if err == nil {
 					l.Head = headOf(tx, s)
 					err = l.Head.Err()

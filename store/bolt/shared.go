@@ -3,8 +3,8 @@ package bolt
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
+	"math"
 
 	bbolt "go.etcd.io/bbolt"
 
@@ -38,10 +38,10 @@ func (b *Backend) PutShared(ctx context.Context, changes []backend.SharedChange)
 		paths := b.handle.paths(tx)
 		for _, c := range changes {
 			name := []byte(c.Name)
-			if len(name) == 0 || len(name) > backend.MaxNameBytes {
-				return fmt.Errorf("a shared name of %d bytes; 1 to %d are allowed", len(name), backend.MaxNameBytes)
+			if err := checkLength("a shared name", c.Name, 1); err != nil {
+				return err
 			}
-			if err := errors.Join(paths.check(bucketShared, name), paths.check(bucketSharedNames, name)); err != nil {
+			if err := paths.check(name, bucketShared, bucketSharedNames); err != nil {
 				return err
 			}
 			var now *backend.Value
@@ -59,9 +59,9 @@ func (b *Backend) PutShared(ctx context.Context, changes []backend.SharedChange)
 
 // sharedWith returns the shared values whose names begin with prefix.
 func sharedWith(tx *bbolt.Tx, prefix string) (out []backend.Value) {
-	for name, rows := range names(tx.Bucket(bucketShared), tx.Bucket(bucketSharedNames), prefix, "") {
-		v := backend.Value{Name: name}
-		if v.Data, v.Err = sharedData(tx, name, rows[0], rows[1]); v.Err != nil || v.Data != nil {
+	for _, n := range names(tx.Bucket(bucketShared), tx.Bucket(bucketSharedNames), prefix, "", math.MaxInt) {
+		v := backend.Value{Name: n.name}
+		if v.Data, v.Err = sharedData(tx, n.name, n.rows[0], n.rows[1]); v.Err != nil || v.Data != nil {
 			out = append(out, v)
 		}
 	}

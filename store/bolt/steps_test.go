@@ -109,32 +109,12 @@ func TestCrashWhileDeleting(t *testing.T) {
 	}
 	for _, path := range *crashes {
 		b := open(t, path)
-		testlog.Is(t, testlog.ErrorOf(backend.HeadOf(ctx, b, "large")), backend.ErrNotFound, "the session after a crash")
+		testlog.ErrorIs(t, testlog.ErrorOf(backend.HeadOf(ctx, b, "large")), backend.ErrNotFound, "the session after a crash")
 		wantLast(t, b, 1)
 		testlog.NoError(t, b.Close())
 		recovers(t, path, 1)
 	}
 	recovers(t, path, 1)
-}
-
-// The room that a deleted session took up is used again.
-func TestDeletedRoomIsUsedAgain(t *testing.T) {
-	t.Parallel()
-	b, path := openWith(t)
-	var sizes []int64
-	for i := range 4 {
-		testlog.NoError(t, b.Append(ctx, "large", backend.Batch{Creation: fmt.Sprint(i), Create: true, Records: many(0, 40_000)}))
-		testlog.NoError(t, b.Delete(ctx, "large", fmt.Sprint(i), nil))
-		testlog.NoError(t, b.Close())
-		b = open(t, path)
-		inUse := int64(0)
-		inFileOpen(t, b, func(tx *bbolt.Tx) { inUse = tx.Size() })
-		sizes = append(sizes, inUse)
-	}
-	if sizes[3] > sizes[0]*3/2 {
-		t.Errorf("the file's pages take %d bytes, a round each", sizes)
-	}
-	closeAndCheck(t, b, path)
 }
 
 func inFileOpen(t *testing.T, b *bolt.Backend, f func(tx *bbolt.Tx)) {
@@ -191,7 +171,7 @@ func TestWritersBetweenSteps(t *testing.T) {
 
 // stage adds records to a session that is to be renamed when it is complete.
 func stage(b *bolt.Backend, creation string, after uint64, records []backend.Record) error {
-	return b.Append(ctx, "staged "+creation, backend.Batch{Creation: creation, Create: after == 0, After: after, Records: records})
+	return b.Append(ctx, "staged "+creation, backend.Batch{Creation: creation, Create: after == 0, ExpectedLast: after, Records: records})
 }
 
 func unstage(b *bolt.Backend, creation string) error {
@@ -203,31 +183,6 @@ func stageAll(t *testing.T, b *bolt.Backend, creation string, n, piece int) {
 	t.Helper()
 	for after := 0; after < n; after += piece {
 		testlog.NoError(t, stage(b, creation, uint64(after), many(uint64(after), min(piece, n-after))))
-	}
-}
-
-// A crash or a failed commit as a staged session gets its name leaves it under the old name or the new one, whole.
-func TestRenameFails(t *testing.T) {
-	for name, way := range ways {
-		t.Run(name, func(t *testing.T) {
-			b, path := openWith(t)
-			stageAll(t, b, "s", 20, 10)
-			b.SetCommit(way.commit)
-			staged := backend.Batch{Creation: "s", Create: true, Staged: "staged s", After: 20, Records: many(20, 1)}
-			testlog.Is(t, b.Append(ctx, "new", staged), backend.ErrUnknown)
-			b.SetCommit(nil)
-			_, oldErr := backend.HeadOf(ctx, b, "staged s")
-			_, newErr := backend.HeadOf(ctx, b, "new")
-			if (oldErr == nil) == way.landed || (newErr == nil) != way.landed {
-				t.Errorf("the old name: %v, the new one: %v", oldErr, newErr)
-			}
-			records := 21
-			if way.landed {
-				records++
-			}
-			closeAndCheck(t, b, path)
-			recovers(t, path, records)
-		})
 	}
 }
 

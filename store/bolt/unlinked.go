@@ -10,7 +10,7 @@ import (
 	"github.com/patchlog-dev/patchlog/store/backend"
 )
 
-// room is how much one commit may still remove. Others wait for as long as it takes.
+// room is how much one commit may still remove. Other writers wait for the commit.
 type room struct{ rows, bytes int }
 
 func newRoom() *room { return &room{rows: 2048, bytes: 8 << 20} }
@@ -25,10 +25,10 @@ func (r *room) take(size int) bool {
 	return true
 }
 
-// Delete implements [backend.Backend]. The session is gone with the first commit, which removes a large one's rows in
-// part only; others follow.
+// Delete implements [backend.Backend]. The session is gone with the first commit, which removes as many rows as a
+// commit may; later commits remove the rest.
 func (b *Backend) Delete(ctx context.Context, name, creation string, seen *backend.Head) error {
-	all := false
+	left := false
 	err := b.update(ctx, func(tx *bbolt.Tx) error {
 		s, err := findCreated(tx, name, creation)
 		if err != nil {
@@ -37,39 +37,34 @@ func (b *Backend) Delete(ctx context.Context, name, creation string, seen *backe
 		if seen != nil && seen.Moved(headOf(tx, s)) {
 			return backend.ErrMoved
 		}
-		paths := b.handle.paths(tx)
-		if err := errors.Join(paths.check(bucketHeads, []byte(name)), paths.check(bucketSessions, []byte(name))); err != nil {
+		if err := b.handle.paths(tx).check([]byte(name), bucketHeads, bucketSessions); err != nil {
 			return err
 		}
-		if err := errors.Join(tx.Bucket(bucketHeads).Delete([]byte(name)), tx.Bucket(bucketSessions).Delete([]byte(name))); err != nil {
-			return err
-		}
-		if !b.removalsPaused.Load() {
-			if all, err = b.removeRows(tx, s.number, newRoom()); err != nil || all {
+		err = errors.Join(tx.Bucket(bucketHeads).Delete([]byte(name)), tx.Bucket(bucketSessions).Delete([]byte(name)))
+		if err == nil && !b.removalsPaused.Load() {
+			var done bool
+			if done, err = b.removeRows(tx, s.number, newRoom()); done {
 				return err
 			}
+			left = true
 		}
-		return unlink(tx, s.number)
+		if err != nil {
+			return err
+		}
+		// Rows of the number are left.
+		return tx.Bucket(bucketUnlinked).Put(s.number, seal(kindUnlinked, s.number, nil))
 	})
-	if err == nil && !all {
+	if err == nil && left {
 		b.sweep(ctx)
 	}
 	return err
 }
 
-// unlink notes that no session goes by the number: it is that of a deleted session of which rows are left.
-func unlink(tx *bbolt.Tx, number []byte) error {
-	return tx.Bucket(bucketUnlinked).Put(number, seal(kindUnlinked, number, nil))
-}
-
 // removeRows removes rows under a number, as far as there is room, and reports whether
 // none is left.
 func (b *Backend) removeRows(tx *bbolt.Tx, number []byte, room *room) (done bool, err error) {
-	paths := b.handle.paths(tx)
-	for _, name := range rowBuckets {
-		if err := paths.check(name, number); err != nil {
-			return false, err
-		}
+	if err := b.handle.paths(tx).check(number, rowBuckets...); err != nil {
+		return false, err
 	}
 	for _, name := range rowBuckets {
 		bucket := tx.Bucket(name)
@@ -95,42 +90,43 @@ func (b *Backend) removeRows(tx *bbolt.Tx, number []byte, room *room) (done bool
 	return true, nil
 }
 
-// sweep removes what stands under unlinked numbers, a piece a commit, so that other writers come in between. What is
-// left for an error, a crash, or a copy under way takes up room until the next one.
+// errNothing ends a transaction that has nothing to write.
+var errNothing = errors.New("nothing to write")
+
+// sweep removes the rows of unlinked numbers, some in each commit, so that other writers come in between. Rows that
+// an error, a crash or a copy under way leaves take up room until the next sweep.
 func (b *Backend) sweep(ctx context.Context) {
-	var numbers [][]byte
-	look := func(tx *bbolt.Tx) error { numbers = sweepable(tx); return nil }
-	for b.view(ctx, look) == nil && len(numbers) > 0 {
-		if err := b.update(ctx, b.sweepSome); err != nil {
-			return
-		}
+	left := true
+	look := func(tx *bbolt.Tx) error {
+		first, _ := tx.Bucket(bucketUnlinked).Cursor().First()
+		left = first != nil
+		return nil
+	}
+	for b.view(ctx, look) == nil && left && b.update(ctx, b.sweepSome) == nil {
 	}
 }
 
-// sweepable returns the unlinked numbers. One that damage made of another may be a session's.
-func sweepable(tx *bbolt.Tx) (numbers [][]byte) {
+// sweepSome removes rows of unlinked numbers, as many as a commit may, and the numbers without rows. It skips numbers
+// whose checksum is wrong: damage may have turned them into numbers of sessions.
+func (b *Backend) sweepSome(tx *bbolt.Tx) error {
+	if b.removalsPaused.Load() {
+		return errNothing
+	}
+	var numbers [][]byte
 	for k, v := range rows(tx.Bucket(bucketUnlinked), nil) {
 		if _, ok := unseal(kindUnlinked, k, v); ok && len(k) == 8 {
 			numbers = append(numbers, bytes.Clone(k))
 		}
 	}
-	return numbers
-}
-
-var errCopying = errors.New("rows are kept for a copy")
-
-// sweepSome removes rows under unlinked numbers, as many as a commit may. A number without rows is forgotten.
-func (b *Backend) sweepSome(tx *bbolt.Tx) error {
-	if b.removalsPaused.Load() {
-		b.removalsPending.Store(true)
-		return errCopying
+	if len(numbers) == 0 { // those that are left are damaged
+		return errNothing
 	}
 	room := newRoom()
-	for _, number := range sweepable(tx) {
+	for _, number := range numbers {
 		if !room.take(len(number)) {
 			return nil
 		}
-		if all, err := b.removeRows(tx, number, room); err != nil || !all {
+		if done, err := b.removeRows(tx, number, room); err != nil || !done {
 			return err
 		}
 		if err := tx.Bucket(bucketUnlinked).Delete(number); err != nil {

@@ -8,22 +8,14 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/patchlog-dev/patchlog/internal/syncdir"
 	"github.com/patchlog-dev/patchlog/store/backend"
 )
 
-// A vacuum is over after so many rounds, or one that took so few rows: what has been written
-// since is copied while writers wait.
-const (
-	vacuumRounds = 8
-	vacuumRows   = 2048
-)
-
-// Vacuum implements [backend.Vacuum]. A replica of the file is made beside it while others
-// write, and then what they wrote meanwhile is added, again and again, until that is little.
-// The last of it is added while writers wait. Then the replica, which is durable, is given the
-// file's name. This program holds both files' locks until the name is durable: whoever waits
-// for the old file's finds that it has no name any more.
+// Vacuum implements [backend.Vacuum]. It copies the rows to a new file in the same directory, the draft, while other
+// calls write, then locks out writers, copies the rows written in the meantime, and renames the draft over the file.
+//
+// If the program crashes before the rename, the next vacuum removes the draft. Both files stay locked until the new
+// name is durable, so a process that waits for the old file's lock finds that the file has no name, and opens the new one.
 func (b *Backend) Vacuum(ctx context.Context, sum func(record []byte) uint32) (err error) {
 	if b.opts.ReadOnly {
 		return backend.ErrReadOnly
@@ -37,15 +29,23 @@ func (b *Backend) Vacuum(ctx context.Context, sum func(record []byte) uint32) (e
 	if err != nil {
 		return err
 	}
-	draft, err := b.vacuumDraft(target)
+	// Only the process that holds the file's lock creates the draft: an existing one is left from a crash.
+	draft := filepath.Join(filepath.Dir(target), "."+filepath.Base(target)+".vacuum")
+	if err := os.Remove(draft); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	file, err := os.OpenFile(draft, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return err
 	}
 	defer func() {
-		if removeErr := os.Remove(draft); !errors.Is(removeErr, fs.ErrNotExist) { // it has its name
+		if removeErr := os.Remove(draft); !errors.Is(removeErr, fs.ErrNotExist) { // else it was renamed
 			err = errors.Join(err, removeErr)
 		}
 	}()
+	if err := errors.Join(own(file, b.file), file.Close()); err != nil {
+		return err
+	}
 	r, err := b.replicate(draft, sum, true)
 	if err != nil {
 		return err
@@ -61,42 +61,24 @@ func (b *Backend) Vacuum(ctx context.Context, sum func(record []byte) uint32) (e
 	return b.replace(draft, target)
 }
 
-// vacuumDraft makes an empty file for a replica, of the owner that the database has. Who holds
-// the database's lock is the only one to make it, so one that is there is left from a crash.
-func (b *Backend) vacuumDraft(target string) (path string, err error) {
-	path = filepath.Join(filepath.Dir(target), "."+filepath.Base(target)+".vacuum")
-	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return "", err
-	}
-	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
-	if err != nil {
-		return "", err
-	}
-	if err := errors.Join(own(file, b.file), file.Close()); err != nil {
-		return "", errors.Join(err, os.Remove(path))
-	}
-	return path, nil
-}
+// copyRounds is how often rows are copied while other calls write. Each round copies the rows written during the one
+// before, so that few are left for the last copy, for which writers wait.
+const copyRounds = 3
 
-// catchUp copies the backend's rows, and those written in the meantime. Unless it fails it returns with the
-// writer lock held.
-func (r *replica) catchUp(ctx context.Context) (unlock func(), err error) {
-	for range vacuumRounds {
-		_, rows, err := r.copy(ctx)
-		if err != nil {
+// catchUp copies all rows, the last of them with the writer lock held. If it succeeds, the caller unlocks.
+func (r *reader) catchUp(ctx context.Context) (unlock func(), err error) {
+	for range copyRounds {
+		if _, err := r.copy(ctx); err != nil {
 			return nil, err
 		}
 		if err := r.commit(); err != nil {
 			return nil, err
 		}
-		if rows <= vacuumRows {
-			break
-		}
 	}
 	if unlock, err = r.of.lockWriter(ctx); err != nil {
 		return nil, err
 	}
-	m, _, err := r.copy(ctx)
+	m, err := r.copy(ctx)
 	if err == nil {
 		err = r.finish(m)
 	}
@@ -107,40 +89,39 @@ func (r *replica) catchUp(ctx context.Context) (unlock func(), err error) {
 	return unlock, nil
 }
 
-// replace gives the draft the file's name, and goes on with it. The caller has the writer's
-// place.
+// replace renames the draft over the file, and uses it from then on. The caller holds the writer lock.
 func (b *Backend) replace(draft, target string) error {
 	h, err := openHandle(draft, b.opts, nil)
 	if err != nil {
 		return err
 	}
 	if b.opts.NoSync { // else opening has made it durable
-		if err := h.file.Sync(); err != nil {
-			return errors.Join(err, h.close())
+		err = h.file.Sync()
+	}
+	info, infoErr := h.file.Stat()
+	b.mu.Lock() // waits for reads
+	defer b.mu.Unlock()
+	there, statErr := os.Stat(target)
+	switch {
+	case b.closed:
+		err = backend.ErrClosed
+	case errors.Join(err, infoErr, statErr) != nil:
+		err = errors.Join(err, infoErr, statErr)
+	case !os.SameFile(there, b.file):
+		err = fmt.Errorf("%w: %s: another file has taken the place of the one that is open", backend.ErrDamaged, b.path)
+	default:
+		if err = os.Rename(draft, target); named(h.file, target) {
+			err = nil
 		}
 	}
-	info, err := h.file.Stat()
 	if err != nil {
-		return errors.Join(err, h.close())
-	}
-	b.mu.Lock() // nobody reads
-	defer b.mu.Unlock()
-	switch there, err := os.Stat(target); {
-	case b.closed:
-		return errors.Join(backend.ErrClosed, h.close())
-	case err != nil:
-		return errors.Join(err, h.close())
-	case !os.SameFile(there, b.file):
-		return errors.Join(fmt.Errorf("%w: %s: another file has taken the place of the one that is open", backend.ErrDamaged, b.path), h.close())
-	}
-	if err := os.Rename(draft, target); err != nil && !named(h.file, target) {
 		return errors.Join(err, h.close())
 	}
 	old := b.handle
 	b.handle, b.file = h, info
 	h.path = b.path
-	if err := syncdir.Sync(filepath.Dir(target)); err != nil {
-		// Nothing is written before the name is durable.
+	if err := b.opts.syncDir(filepath.Dir(target)); err != nil {
+		// If we wrote now and power failed, the old file would have the name. The next call reopens, which syncs it.
 		b.broken = fmt.Errorf("the name of the new file: %w", err)
 	}
 	if err := old.close(); err != nil {

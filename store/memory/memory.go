@@ -29,7 +29,7 @@ type content struct {
 	sessions map[string]*session
 	order    order
 	shared   map[string][]byte
-	fenced   map[string]bool // creation ids of sessions that must not be created any more
+	fenced   map[string]bool // creation ids that cannot be used
 	gone     map[string]bool // creation ids of sessions that have been deleted
 	leases   backend.Leases
 }
@@ -112,8 +112,8 @@ func (s *session) head() backend.Head {
 	return backend.Head{Creation: s.creation, Meta: bytes.Clone(s.meta), Last: uint64(len(s.records)), Token: s.token, Chain: s.chain, Counts: bytes.Clone(s.counts), Edition: s.edition}
 }
 
-// Look implements [backend.Backend].
-func (b *Backend) Look(ctx context.Context, q backend.Query) (news backend.News, err error) {
+// Fetch implements [backend.Backend].
+func (b *Backend) Fetch(ctx context.Context, q backend.Query) (news backend.Fetched, err error) {
 	b.rlock()
 	defer b.mu.RUnlock()
 	if err := b.ready(ctx); err != nil {
@@ -127,7 +127,7 @@ func (b *Backend) Look(ctx context.Context, q backend.Query) (news backend.News,
 		news.Head = s.head()
 		if q.Creation != "" && s.creation == q.Creation {
 			news.Meta = nil
-			news.Records = s.read(backend.Range(q.After+1, backend.LookRecords), backend.LookBytes)
+			news.Records = s.read(backend.Range(q.After+1, backend.FetchRecords), backend.FetchBytes)
 		}
 	}
 	for _, prefix := range q.Shared {
@@ -148,7 +148,7 @@ func (b *Backend) Append(ctx context.Context, name string, batch backend.Batch) 
 		return backend.ErrMoved
 	case batch.Create && err == backend.ErrNotFound && batch.Staged != "":
 		s = b.sessions[batch.Staged]
-		if s == nil || s.creation != batch.Creation || s.token != batch.Seen {
+		if s == nil || s.creation != batch.Creation || s.token != batch.ExpectedToken {
 			return backend.ErrMoved
 		}
 	case batch.Create && err == backend.ErrNotFound:
@@ -157,7 +157,7 @@ func (b *Backend) Append(ctx context.Context, name string, batch backend.Batch) 
 		return err
 	case s.creation != batch.Creation:
 		return backend.ErrNotFound
-	case s.token != batch.Seen:
+	case s.token != batch.ExpectedToken:
 		return backend.ErrMoved
 	}
 	if w := batch.While; w != nil {
@@ -166,7 +166,7 @@ func (b *Backend) Append(ctx context.Context, name string, batch backend.Batch) 
 			return backend.ErrMoved
 		}
 	}
-	if err := s.append(batch.After, batch.Records); err != nil {
+	if err := s.append(batch.ExpectedLast, batch.Records); err != nil {
 		return err
 	}
 	if batch.Create {
@@ -219,17 +219,17 @@ func (b *Backend) Replace(ctx context.Context, name string, r backend.Replacemen
 	switch {
 	case err != nil:
 		return err
-	case s.token != r.Seen || uint64(len(s.records)) != r.Last:
+	case s.token != r.ExpectedToken || uint64(len(s.records)) != r.ExpectedLast:
 		return backend.ErrMoved
 	}
 	for _, x := range r.Records {
-		if x.Seq == 0 || x.Seq > r.Last || !bytes.Equal(s.records[x.Seq-1], x.Old) {
+		if x.Seq == 0 || x.Seq > r.ExpectedLast || !bytes.Equal(s.records[x.Seq-1], x.Old) {
 			return backend.ErrMoved
 		}
 	}
 	was := s.chain
 	s.chain = r.After(was)
-	if err := s.append(r.Last, r.Appended); err != nil {
+	if err := s.append(r.ExpectedLast, r.Appended); err != nil {
 		s.chain = was
 		return err
 	}

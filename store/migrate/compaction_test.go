@@ -25,8 +25,7 @@ func record(id string, second, from, to int, text string) string {
 // visible are the texts of what a model sees.
 func visible(t testing.TB, s *store.Store) string {
 	t.Helper()
-	got, err := s.Get(t.Context(), key)
-	testlog.NoError(t, err)
+	got := testlog.Must(s.Get(t.Context(), key))(t)
 	var texts []string
 	for _, e := range got.View.Events() {
 		text := "-"
@@ -54,8 +53,7 @@ func TestCompactions(t *testing.T) {
 	equal(t, "what is visible", visible(t, s), "one and two | - | five and six")
 	equal(t, "state", stateOf(t, s, key), `{"a":1}`)
 	before := dump(t, s)
-	r, _ = run(t, s, migrate.Options{}, one(t, `{"a":1}`, events...))
-	equal(t, "status", r.Status, migrate.Unchanged)
+	becomes(t, s, migrate.Unchanged, migrate.Options{}, one(t, `{"a":1}`, events...))
 	equal(t, "again", dump(t, s), before)
 
 	s = memory(t)
@@ -81,8 +79,7 @@ func TestGrowth(t *testing.T) {
 			} else {
 				drawn := fuzz.Event(fmt.Sprint("e", i), events).Draw(rt, "event")
 				var text []byte
-				text, err = drawn.MarshalJSON()
-				testlog.NoError(t, err)
+				text = testlog.Must(drawn.MarshalJSON())(t)
 				stamp := fmt.Sprintf(`"timestamp":"2025-06-01T10:00:%02dZ"`, i)
 				if !drawn.Timestamp().IsZero() {
 					rest := strings.SplitN(string(text), `"timestamp":"`, 2)

@@ -95,8 +95,7 @@ func TestKilled(t *testing.T) {
 		cmd := exec.Command(self)
 		cmd.Env = append(os.Environ(), envDir+"="+dir)
 		cmd.Stderr = os.Stderr
-		out, err := cmd.StdoutPipe()
-		testlog.NoError(t, err)
+		out := testlog.Must(cmd.StdoutPipe())(t)
 		testlog.NoError(t, cmd.Start())
 		in, done := bufio.NewScanner(out), 0
 		after := rand.IntN(sessions)
@@ -117,8 +116,7 @@ func TestKilled(t *testing.T) {
 	if midway == 0 {
 		t.Error("no run was killed midway; the test tests nothing")
 	}
-	s, err := store.Open(filepath.Join(dir, "log.db"), store.Options{})
-	testlog.NoError(t, err)
+	s := testlog.Must(store.Open(filepath.Join(dir, "log.db"), store.Options{}))(t)
 	defer s.Close()
 	equal(t, "the database", dump(t, s), dump(t, want))
 	for p, err := range s.Verify(t.Context(), store.VerifyOptions{}) {

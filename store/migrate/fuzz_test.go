@@ -21,22 +21,21 @@ func FuzzREST(f *testing.F) {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, input []byte) {
-		s, err := store.OpenMemory(store.Options{})
-		testlog.NoError(t, err)
+		s := testlog.Must(store.OpenMemory(store.Options{}))(t)
 		defer s.Close()
 		var bad bool
 		opts := migrate.Options{Session: func(r migrate.Result) error {
 			bad = bad || r.Err != nil
 			return nil
 		}}
-		_, err = migrate.Run(t.Context(), s, migrate.NewREST(bytes.NewReader(input), "input"), opts)
+		_, err := migrate.Run(t.Context(), s, migrate.NewREST(bytes.NewReader(input), "input"), opts)
 		bad = bad || err != nil // a session that is there twice, otherwise, is a conflict each time
 		before := dump(t, s)
 		report, again := migrate.Run(t.Context(), s, migrate.NewREST(bytes.NewReader(input), "input"), opts)
 		if (err == nil) != (again == nil) {
 			t.Errorf("first %v, then %v", err, again)
 		}
-		if !bad && (report.Added > 0 || report.Shared.Added > 0 || len(report.Shared.Different) > 0 || dump(t, s) != before) {
+		if !bad && (report.Added > 0 || report.SharedAdded > 0 || len(report.SharedDifferent) > 0 || dump(t, s) != before) {
 			t.Errorf("again: %+v\n%s\nbefore\n%s", report, dump(t, s), before)
 		}
 	})

@@ -63,8 +63,7 @@ func one(t testing.TB, state string, events ...string) *migrate.Session {
 	t.Helper()
 	s := &migrate.Session{Key: key, Created: day, Updated: day.Add(time.Hour), State: values(t, state)}
 	for _, text := range events {
-		e, err := patch.ParseEvent([]byte(text))
-		testlog.NoError(t, err)
+		e := testlog.Must(patch.ParseEvent([]byte(text)))(t)
 		s.Events = append(s.Events, e)
 	}
 	return s
@@ -72,8 +71,7 @@ func one(t testing.TB, state string, events ...string) *migrate.Session {
 
 func values(t testing.TB, text string) map[string]patch.Value {
 	t.Helper()
-	v, err := patch.ParseValue([]byte(text))
-	testlog.NoError(t, err)
+	v := testlog.Must(patch.ParseValue([]byte(text)))(t)
 	return v.Members()
 }
 
@@ -88,8 +86,7 @@ func said(id string, second int, delta string) string {
 
 func memory(t testing.TB) *store.Store {
 	t.Helper()
-	s, err := store.OpenMemory(store.Options{})
-	testlog.NoError(t, err)
+	s := testlog.Must(store.OpenMemory(store.Options{}))(t)
 	t.Cleanup(func() { _ = s.Close() })
 	return s
 }
@@ -100,11 +97,18 @@ func run(t testing.TB, target *store.Store, opts migrate.Options, sessions ...*m
 	return runFrom(t, target, opts, &given{sessions: sessions})
 }
 
+// becomes migrates a session, and checks what became of it.
+func becomes(t testing.TB, target *store.Store, want migrate.Status, opts migrate.Options, session *migrate.Session) migrate.Result {
+	t.Helper()
+	r, _ := run(t, target, opts, session)
+	equal(t, "status", r.Status, want)
+	return r
+}
+
 func runFrom(t testing.TB, target *store.Store, opts migrate.Options, from migrate.Source) (last migrate.Result, _ migrate.Report) {
 	t.Helper()
 	opts.Session = func(r migrate.Result) error { last = r; return nil }
-	report, err := migrate.Run(t.Context(), target, from, opts)
-	testlog.NoError(t, err)
+	report := testlog.Must(migrate.Run(t.Context(), target, from, opts))(t)
 	return last, report
 }
 
@@ -123,8 +127,7 @@ func dump(t testing.TB, s *store.Store) string {
 	for info, err := range s.List(t.Context(), store.ListOptions{}) {
 		testlog.NoError(t, err)
 		fmt.Fprintf(&b, "%s created %v\n%s", info.Key, info.Created, export(t, s, info.Key))
-		got, err := s.Get(t.Context(), info.Key)
-		testlog.NoError(t, err)
+		got := testlog.Must(s.Get(t.Context(), info.Key))(t)
 		all := got.Values()
 		for _, k := range slices.Sorted(maps.Keys(all)) {
 			fmt.Fprintf(&b, "%s=%s\n", k, all[k])
@@ -136,8 +139,7 @@ func dump(t testing.TB, s *store.Store) string {
 // stateOf is the state of a session as text.
 func stateOf(t testing.TB, s *store.Store, key store.Key) string {
 	t.Helper()
-	got, err := s.Get(t.Context(), key)
-	testlog.NoError(t, err)
+	got := testlog.Must(s.Get(t.Context(), key))(t)
 	v, err := patch.NewValue(got.Values())
 	testlog.NoError(t, err)
 	return v.String()

@@ -12,7 +12,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/patchlog-dev/patchlog/internal/adkjson"
 	"github.com/patchlog-dev/patchlog/internal/statekey"
@@ -81,52 +80,38 @@ func (s *REST) objects() iter.Seq2[json.RawMessage, error] {
 	return func(yield func(json.RawMessage, error) bool) {
 		in := bufio.NewReaderSize(s.r, 64<<10)
 		d := json.NewDecoder(in)
-		fail := func(err error) {
-			var syntax *json.SyntaxError
-			switch {
-			case errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, io.EOF):
-				err = fmt.Errorf("%s: %w: the JSON ends in the middle, behind byte %d", s.name, store.ErrInvalid, d.InputOffset())
-			case errors.As(err, &syntax):
-				err = fmt.Errorf("%s: %w: behind byte %d: %w", s.name, store.ErrInvalid, d.InputOffset(), err)
-			default:
-				err = fmt.Errorf("%s: %w", s.name, err)
-			}
-			yield(nil, err)
-		}
 		first, err := firstByte(in)
-		if errors.Is(err, io.EOF) {
-			yield(nil, fmt.Errorf("%s: %w: the input is empty", s.name, store.ErrInvalid))
-			return
-		}
-		array := first == '['
-		if err == nil && array {
+		array, empty, ended := first == '[', err == io.EOF, false
+		if array {
 			_, err = d.Token()
 		}
-		if err != nil {
-			fail(err)
-			return
-		}
-		for !array || d.More() {
+		for err == nil && (!array || d.More()) {
 			var text json.RawMessage
-			err := d.Decode(&text)
-			if !array && errors.Is(err, io.EOF) {
+			if err = d.Decode(&text); err == nil && !yield(text, nil) {
 				return
 			}
-			if err != nil {
-				fail(err)
-				return
-			}
-			if !yield(text, nil) {
-				return
+			ended = !array && err == io.EOF
+		}
+		if err == nil {
+			if _, err = d.Token(); err == nil { // the end of the array
+				_, err = d.Token()
+				ended = err == io.EOF
 			}
 		}
-		if _, err := d.Token(); err != nil { // the end of the array
-			fail(err)
+		var syntax *json.SyntaxError
+		switch {
+		case ended:
 			return
+		case err == nil:
+			err = fmt.Errorf("%w: there is more behind the array of sessions", store.ErrInvalid)
+		case empty:
+			err = fmt.Errorf("%w: the input is empty", store.ErrInvalid)
+		case errors.Is(err, io.ErrUnexpectedEOF), err == io.EOF:
+			err = fmt.Errorf("%w: the JSON ends in the middle, behind byte %d", store.ErrInvalid, d.InputOffset())
+		case errors.As(err, &syntax):
+			err = fmt.Errorf("%w: behind byte %d: %w", store.ErrInvalid, d.InputOffset(), err)
 		}
-		if _, err := d.Token(); !errors.Is(err, io.EOF) {
-			yield(nil, fmt.Errorf("%s: %w: there is more behind the array of sessions", s.name, store.ErrInvalid))
-		}
+		yield(nil, fmt.Errorf("%s: %w", s.name, err))
 	}
 }
 
@@ -157,7 +142,7 @@ func (s *REST) session(text json.RawMessage) (_ *Session, key store.Key, err err
 	}
 	members := value.Members()
 	if members == nil {
-		return nil, key, fmt.Errorf("%w: want a session's object, not %s", store.ErrInvalid, clip(value))
+		return nil, key, fmt.Errorf("%w: want a session's object, not %s", store.ErrInvalid, clip(value.String()))
 	}
 	out := &Session{State: map[string]patch.Value{}}
 	known := map[string]patch.Value{}
@@ -181,7 +166,7 @@ func (s *REST) session(text json.RawMessage) (_ *Session, key store.Key, err err
 		}
 	}
 	out.Key = key
-	if out.Updated, err = restTime(known["lastUpdateTime"]); err != nil {
+	if out.Updated, err = timeOf(known["lastUpdateTime"].Any()); err != nil {
 		return nil, key, fmt.Errorf("lastUpdateTime: %w", err)
 	}
 	if err := s.state(out, known["state"]); err != nil {
@@ -202,14 +187,6 @@ func (s *REST) session(text json.RawMessage) (_ *Session, key store.Key, err err
 		out.Differences = append(out.Differences, Difference{What: "it has no events; if the input is a list of sessions, it never has, and each session has to be got by itself"})
 	}
 	return out, key, nil
-}
-
-func restTime(v patch.Value) (time.Time, error) {
-	switch v := v.Any().(type) {
-	case nil, int64, float64, string:
-		return timeOf(v)
-	}
-	return time.Time{}, fmt.Errorf("%w: want a number of seconds, not %v", store.ErrInvalid, v)
 }
 
 // state takes a merged state apart.
@@ -235,7 +212,7 @@ func (s *REST) state(out *Session, state patch.Value) error {
 		}
 		if before, ok := values[name]; ok && !before.Equal(value) {
 			s.differences = append(s.differences, Difference{Key: name, What: fmt.Sprintf(
-				"session %s has the value %s, sessions before it %s; the last one is taken", out.Key, clip(value), clip(before))})
+				"session %s has the value %s, sessions before it %s; the last one is taken", out.Key, clip(value.String()), clip(before.String()))})
 		}
 		values[name] = value
 	}

@@ -36,8 +36,7 @@ func TestREST(t *testing.T) {
 {"seq":1,"id":"e1","invocationId":"i","author":"user","timestamp":"2025-06-01T10:00:00.25Z","content":{"role":"user","parts":[{"text":"hi"},{"inlineData":{"data":"/+8=","mimeType":"x"}}]},"actions":{"stateDelta":{"set":2,"state_delta":1},"artifactDelta":{},"requestedAuthConfigs":{}},"unknown":[1e2]}
 `)
 		equal(t, name, stateOf(t, s, key), `{"app:open":true,"big":9007199254740993,"n":1.0,"set":2,"state_delta":1,"user:name":"Ada"}`)
-		info, err := s.Info(t.Context(), key)
-		testlog.NoError(t, err)
+		info := testlog.Must(s.Info(t.Context(), key))(t)
 		equal(t, name+": created", info.Created.String(), "2025-06-01 10:00:00.25 +0000 UTC")
 	}
 }
@@ -99,8 +98,7 @@ func TestRESTGarbage(t *testing.T) {
 			continue
 		}
 		var result migrate.Result
-		_, err := migrate.Run(t.Context(), s, migrate.NewREST(strings.NewReader(text), "f"), migrate.Options{Session: func(r migrate.Result) error { result = r; return nil }})
-		testlog.NoError(t, err)
+		testlog.NoError(t, testlog.ErrorOf(migrate.Run(t.Context(), s, migrate.NewREST(strings.NewReader(text), "f"), migrate.Options{Session: func(r migrate.Result) error { result = r; return nil }})))
 		if result.Status != migrate.Failed || !errors.Is(result.Err, store.ErrInvalid) && !errors.Is(result.Err, store.ErrTooLarge) || !strings.Contains(result.Err.Error(), want) {
 			t.Errorf("%.60q…: %s, %v, want %s", text, result.Status, result.Err, want)
 		}

@@ -56,8 +56,8 @@ type Result struct {
 	Present int    // records that were
 	Seq     uint64 // of the last record
 
-	Adopted     []string               // ids of compaction records that gave way to a summary now
-	Left        []adkrecord.LeftRecord // compaction records that stay as they are
+	Adopted     []string                    // ids of compaction records that a summary replaces now
+	Left        []adkrecord.UnadoptedRecord // compaction records that stay as they are
 	Differences []Difference
 
 	// Err says why the status is [Conflict] or [Failed], or with another status is an
@@ -73,11 +73,12 @@ type Report struct {
 	Left        int // compaction records that stay as they are
 	Differences int // of sessions
 
-	// Shared is what became of the values of shared scopes. Those that are in
-	// [store.CopiedShared.Different] were left, or overwritten if the options say so.
-	// SharedErr says which could not be read or written.
-	Shared    store.CopiedShared
-	SharedErr error
+	// SharedAdded counts the values of shared scopes that were not there. SharedDifferent has the names of those that
+	// were there with another value, and were left, or overwritten if the options say so. SharedErr says which
+	// could not be read or written.
+	SharedAdded     int
+	SharedDifferent []string
+	SharedErr       error
 
 	// Source are the differences of the source as a whole.
 	Source []Difference

@@ -27,8 +27,7 @@ func TestSession(t *testing.T) {
 {"seq":2,"id":"e2","invocationId":"i","author":"user","timestamp":"2025-06-01T10:00:02Z","content":{"role":"user","parts":[{"text":"text of e2"}]},"actions":{"stateDelta":{"set":2,"app:x":9}}}
 `)
 	equal(t, "state", stateOf(t, s, key), `{"big":9007199254740993,"m":1e2,"n":1.0,"none":null,"set":2}`) // no app:x: no table says it
-	info, err := s.Info(t.Context(), key)
-	testlog.NoError(t, err)
+	info := testlog.Must(s.Info(t.Context(), key))(t)
 	equal(t, "created", info.Created, day)
 }
 
@@ -62,10 +61,8 @@ func TestStatus(t *testing.T) {
 	step(migrate.Conflict, 0, store.ErrConflict, e2, e1)
 	step(migrate.Conflict, 0, store.ErrConflict, e1, e3)
 	step(migrate.Conflict, 0, store.ErrConflict, e1, strings.Replace(e2, "text of", "other", 1))
-	own, err := patch.NewEvent(patch.Fields{ID: "own", Author: "user"})
-	testlog.NoError(t, err)
-	_, err = s.AppendEvents(t.Context(), key, store.AppendOptions{}, own)
-	testlog.NoError(t, err)
+	own := testlog.Must(patch.NewEvent(patch.Fields{ID: "own", Author: "user"}))(t)
+	testlog.NoError(t, testlog.ErrorOf(s.AppendEvents(t.Context(), key, store.AppendOptions{}, own)))
 	step(migrate.Ahead, 0, nil, e1, e2)
 	state = `{"k":2}` // the copy's is its own now
 	step(migrate.Ahead, 0, nil, e1, e2)
@@ -77,15 +74,12 @@ func TestTies(t *testing.T) {
 	s := memory(t)
 	a, b, c, d := said("a", 1, ""), said("b", 1, ""), said("c", 1, ""), said("d", 2, "")
 	run(t, s, migrate.Options{}, one(t, `{}`, a, b))
-	r, _ := run(t, s, migrate.Options{}, one(t, `{}`, b, c, a, d))
-	equal(t, "status", r.Status, migrate.Extended)
+	r := becomes(t, s, migrate.Extended, migrate.Options{}, one(t, `{}`, b, c, a, d))
 	equal(t, "added", r.Added, 2)
 	for range 2 {
-		r, _ = run(t, s, migrate.Options{}, one(t, `{}`, c, b, a, d))
-		equal(t, "status", r.Status, migrate.Unchanged)
+		becomes(t, s, migrate.Unchanged, migrate.Options{}, one(t, `{}`, c, b, a, d))
 	}
-	r, _ = run(t, s, migrate.Options{}, one(t, `{}`, d, a, b, c))
-	equal(t, "status of other times", r.Status, migrate.Conflict)
+	becomes(t, s, migrate.Conflict, migrate.Options{}, one(t, `{}`, d, a, b, c))
 }
 
 // A state that the events do not explain is set by an event, and the session that has one
@@ -94,8 +88,7 @@ func TestState(t *testing.T) {
 	events := []string{said("e1", 1, `{"a":1,"b":{"x":[1,2.0]},"gone":true}`), said("e2", 2, `{"a":2,"f":1.0}`)}
 	const state = `{"a":7,"b":{"x":[1,2]},"new":"n","f":1}`
 	s := memory(t)
-	r, _ := run(t, s, migrate.Options{}, one(t, state, events...))
-	equal(t, "status", r.Status, migrate.Created)
+	r := becomes(t, s, migrate.Created, migrate.Options{}, one(t, state, events...))
 	equal(t, "differences", inWords(r.Differences), `state key "a": the events set it to 2, and the source's state has 7; an event that is added sets that
 state key "gone": the events set it to true, and the source's state lacks it; it stays`)
 	equal(t, "state", stateOf(t, s, key), `{"a":7,"b":{"x":[1,2.0]},"f":1.0,"gone":true,"new":"n"}`)
@@ -105,23 +98,19 @@ state key "gone": the events set it to true, and the source's state lacks it; it
 		t.Errorf("the event is %s", e)
 	}
 	before := dump(t, s)
-	r, _ = run(t, s, migrate.Options{}, one(t, state, events...))
-	equal(t, "status", r.Status, migrate.Unchanged)
+	becomes(t, s, migrate.Unchanged, migrate.Options{}, one(t, state, events...))
 	equal(t, "again", dump(t, s), before)
 
 	events = append(events, said("e3", 3, `{"a":8,"new":"o"}`))
-	r, _ = run(t, s, migrate.Options{}, one(t, `{"a":8,"b":{"x":[1,2]},"new":"p","f":1}`, events...))
-	equal(t, "status", r.Status, migrate.Extended)
+	r = becomes(t, s, migrate.Extended, migrate.Options{}, one(t, `{"a":8,"b":{"x":[1,2]},"new":"p","f":1}`, events...))
 	equal(t, "added", r.Added, 2) // e3, and one that sets new
 	equal(t, "state", stateOf(t, s, key), `{"a":8,"b":{"x":[1,2.0]},"f":1.0,"gone":true,"new":"p"}`)
-	r, _ = run(t, s, migrate.Options{}, one(t, `{"a":9,"b":{"x":[1,2]},"new":"p","f":1}`, events...))
-	equal(t, "status where only the state has changed", r.Status, migrate.Extended)
+	becomes(t, s, migrate.Extended, migrate.Options{}, one(t, `{"a":9,"b":{"x":[1,2]},"new":"p","f":1}`, events...))
 	equal(t, "state", stateOf(t, s, key), `{"a":9,"b":{"x":[1,2.0]},"f":1.0,"gone":true,"new":"p"}`)
 
 	s = memory(t)
 	for _, status := range []migrate.Status{migrate.Created, migrate.Unchanged} {
-		r, _ = run(t, s, migrate.Options{ReplayedState: true}, one(t, state, events...))
-		equal(t, "status", r.Status, status)
+		r = becomes(t, s, status, migrate.Options{ReplayedState: true}, one(t, state, events...))
 		equal(t, "seq", r.Seq, 3)
 		equal(t, "differences", inWords(r.Differences), `state key "a": the events set it to 8, and the source's state has 7
 state key "new": the events set it to "o", and the source's state has "n"
@@ -163,8 +152,7 @@ func TestIDs(t *testing.T) {
 		}
 		next := one(t, `{"n":1.0}`, events...)
 		next.Updated = next.Updated.AddDate(0, 0, i) // which is the time of events without one
-		r, _ := run(t, s, migrate.Options{}, next)
-		equal(t, "status", r.Status, status)
+		r := becomes(t, s, status, migrate.Options{}, next)
 		equal(t, "partial", strings.Contains(inWords(r.Differences), `event "p": it is a piece of a stream`), true)
 		equal(t, "temp", strings.Contains(inWords(r.Differences), `event "t": state key "temp:x"`), true)
 		equal(t, "without ids", strings.Count(inWords(r.Differences), "has no id"), 2+i/2)
@@ -188,8 +176,7 @@ func TestIDs(t *testing.T) {
 func TestShared(t *testing.T) {
 	s := memory(t)
 	other := store.Key{App: "shop", User: "bob", Session: "1"}
-	_, err := s.Create(t.Context(), other, map[string]any{"app:x": 1, "user:y": "mine"})
-	testlog.NoError(t, err)
+	testlog.NoError(t, testlog.ErrorOf(s.Create(t.Context(), other, map[string]any{"app:x": 1, "user:y": "mine"})))
 	g := &given{sessions: []*migrate.Session{one(t, `{}`, said("e1", 1, `{"app:new":1,"user:z":1}`))}, shared: []migrate.Shared{
 		{App: "shop", Values: values(t, `{"app:x":2,"app:new":1.0}`)},
 		{App: "shop", User: "bob", Values: values(t, `{"user:y":"mine","user:ü":[]}`)},
@@ -197,11 +184,11 @@ func TestShared(t *testing.T) {
 		{App: "", Values: values(t, `{"app:n":1}`)},
 	}}
 	_, report := runFrom(t, s, migrate.Options{DryRun: true}, g)
-	equal(t, "dry run, added", report.Shared.Added, 3)
+	equal(t, "dry run, added", report.SharedAdded, 3)
 	equal(t, "dry run", stateOf(t, s, other), `{"app:x":1,"user:y":"mine"}`)
 	_, report = runFrom(t, s, migrate.Options{}, g)
-	equal(t, "added", report.Shared.Added, 3)
-	equal(t, "different", strings.Join(report.Shared.Different, " "), "app/shop/app:x")
+	equal(t, "added", report.SharedAdded, 3)
+	equal(t, "different", strings.Join(report.SharedDifferent, " "), "app/shop/app:x")
 	equal(t, "state", stateOf(t, s, key), `{"app:new":1.0,"app:x":1}`)
 	equal(t, "state", stateOf(t, s, other), `{"app:new":1.0,"app:x":1,"user:y":"mine","user:ü":[]}`)
 	if err := report.SharedErr; err == nil || !errors.Is(err, store.ErrInvalid) || !strings.Contains(err.Error(), `app ""`) {
@@ -210,13 +197,13 @@ func TestShared(t *testing.T) {
 	_, report = runFrom(t, s, migrate.Options{OverwriteShared: true, DryRun: true}, g)
 	equal(t, "state", stateOf(t, s, key), `{"app:new":1.0,"app:x":1}`)
 	_, report = runFrom(t, s, migrate.Options{OverwriteShared: true}, g)
-	equal(t, "different", len(report.Shared.Different), 1)
+	equal(t, "different", len(report.SharedDifferent), 1)
 	equal(t, "state", stateOf(t, s, key), `{"app:new":1.0,"app:x":2}`)
 	_, report = runFrom(t, s, migrate.Options{}, g)
-	equal(t, "again", report.Shared.Added+len(report.Shared.Different), 0)
+	equal(t, "again", report.SharedAdded+len(report.SharedDifferent), 0)
 
 	_, report = runFrom(t, memory(t), migrate.Options{}, &given{shared: g.shared})
-	equal(t, "into a store without sessions, added", report.Shared.Added, 5)
+	equal(t, "into a store without sessions, added", report.SharedAdded, 5)
 	if !errors.Is(report.SharedErr, store.ErrInvalid) {
 		t.Errorf("into a store without sessions: %v", report.SharedErr)
 	}

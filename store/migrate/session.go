@@ -1,6 +1,7 @@
 package migrate
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -29,8 +30,8 @@ func (m *migration) session(ctx context.Context, s *Session) (Result, error) {
 		return r, err
 	}
 	inOrderOf(have, events)
-	open := unlogged(have, events)
-	missing, ahead, err := compare(withoutCarried(have, events), open)
+	rest, open := apart(have, events)
+	missing, ahead, err := compare(rest, open)
 	if err != nil {
 		return r, fmt.Errorf("session %s: %w", s.Key, err)
 	}
@@ -70,7 +71,7 @@ func (m *migration) session(ctx context.Context, s *Session) (Result, error) {
 	if err != nil {
 		return r, err
 	}
-	r.Added, r.Present, r.Seq = done.Added, done.Present, done.Seq
+	r.Added, r.Present, r.Seq = done.Added, done.Present, done.View.Seq()
 	if len(b.untranslated) > 0 {
 		r.Err = &UntranslatedError{s.Key, b.untranslated}
 	}
@@ -179,15 +180,15 @@ type builder struct {
 	filled     time.Time // the time of events that have none
 	now        time.Time // the time of what is written next, if it has none
 	adopted    []string
-	left       []adkrecord.LeftRecord
+	left       []adkrecord.UnadoptedRecord
 
 	untranslated []Difference
 }
 
 // build begins with what is there, or creates the session.
 func (m *migration) build(ctx context.Context, s *Session, events []*patch.Event, there bool) (*builder, error) {
-	b := &builder{session: s, opts: m.opts, filled: fillTime(s, events)}
-	b.now = b.filled
+	created, filled := timesOf(s, events)
+	b := &builder{session: s, opts: m.opts, filled: filled, now: filled}
 	if n := len(events); n > 0 {
 		b.invocation = events[n-1].InvocationID()
 	}
@@ -204,7 +205,7 @@ func (m *migration) build(ctx context.Context, s *Session, events []*patch.Event
 		if !ok {
 			initial = initialState(s.State, events)
 		}
-		_, err = b.scratch.CreateAt(ctx, s.Key, initial, createTime(s, events))
+		_, err = b.scratch.CreateAt(ctx, s.Key, initial, created)
 	}
 	if err != nil {
 		b.scratch.Close() // which is in memory
@@ -213,33 +214,16 @@ func (m *migration) build(ctx context.Context, s *Session, events []*patch.Event
 	return b, nil
 }
 
-// fillTime is the time of events that have none.
-func fillTime(s *Session, events []*patch.Event) time.Time {
-	if !s.Updated.IsZero() {
-		return s.Updated
-	}
-	for _, e := range slices.Backward(events) {
-		if !e.Timestamp().IsZero() {
-			return e.Timestamp()
-		}
-	}
-	if !s.Created.IsZero() {
-		return s.Created
-	}
-	return time.Now()
-}
-
-// createTime is when the session was created, as far as the source tells.
-func createTime(s *Session, events []*patch.Event) time.Time {
-	if !s.Created.IsZero() {
-		return s.Created
-	}
+// timesOf returns when the session was created, as far as the source tells, and the time of events that have none.
+func timesOf(s *Session, events []*patch.Event) (created, filled time.Time) {
+	var first, last time.Time
 	for _, e := range events {
-		if !e.Timestamp().IsZero() {
-			return e.Timestamp()
+		if at := e.Timestamp(); !at.IsZero() {
+			first, last = cmp.Or(first, at), at
 		}
 	}
-	return fillTime(s, events)
+	filled = cmp.Or(s.Updated, last, s.Created, time.Now())
+	return cmp.Or(s.Created, first, filled), filled
 }
 
 // add appends events, and has each record of compaction adopted where it stands, so that a
@@ -281,8 +265,8 @@ func isCompaction(e *patch.Event) bool { return adkrecord.IsCompactionEvent(e) |
 // adopt makes a summary of a compaction record, the last event, if that can be.
 func (b *builder) adopt(ctx context.Context, after store.Committed) error {
 	v, last := after.View, after.Records[len(after.Records)-1].Event
-	plan := adkrecord.AdoptWith(v, adkrecord.Options{Records: []string{last.ID()}, NewID: idsAfter(b.session.Key, v.Seq())})
-	b.left = append(b.left, plan.Left...)
+	plan := adkrecord.Adopt(v, adkrecord.Options{Records: []string{last.ID()}, NewID: idsAfter(b.session.Key, v.Seq())})
+	b.left = append(b.left, plan.NotAdopted...)
 	if len(plan.Patches) == 0 {
 		return nil
 	}
@@ -292,7 +276,7 @@ func (b *builder) adopt(ctx context.Context, after store.Committed) error {
 	case ctx.Err() != nil:
 		return ctx.Err()
 	case err != nil:
-		b.left = append(b.left, adkrecord.LeftRecord{EventID: last.ID(), Reason: err.Error()})
+		b.left = append(b.left, adkrecord.UnadoptedRecord{EventID: last.ID(), Reason: err.Error()})
 	default:
 		b.adopted = append(b.adopted, last.ID())
 	}

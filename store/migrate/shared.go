@@ -29,7 +29,7 @@ func (m *migration) shared(ctx context.Context, source Source) error {
 			problems = append(problems, &SharedError{s.App, s.User, err})
 		}
 	}
-	m.report.Shared, err = m.target.CopyShared(ctx, scratch, store.CopyOptions{DryRun: m.opts.DryRun, OverwriteShared: m.opts.OverwriteShared})
+	m.report.SharedAdded, m.report.SharedDifferent, err = m.target.CopyShared(ctx, scratch, store.CopyOptions{DryRun: m.opts.DryRun, OverwriteShared: m.opts.OverwriteShared})
 	m.report.SharedErr = errors.Join(problems...)
 	return err
 }

@@ -47,7 +47,7 @@ type SQLOptions struct {
 type SQL struct {
 	db      *sql.DB
 	dialect Dialect
-	kind    schemaKind
+	python  bool                // they are of ADK for Python
 	columns map[string][]string // of each table
 }
 
@@ -76,13 +76,13 @@ func OpenSQL(ctx context.Context, db *sql.DB, dialect Dialect, opts SQLOptions) 
 
 // String says whose tables these are.
 func (s *SQL) String() string {
-	switch s.kind {
-	case pythonV1:
-		return fmt.Sprintf("ADK for Python's database on %v (schema 1)", s.dialect)
-	case pythonSQLite:
+	switch {
+	case !s.python:
+		return fmt.Sprintf("ADK for Go's database on %v", s.dialect)
+	case s.columns["adk_internal_metadata"] == nil:
 		return fmt.Sprintf("the database of ADK for Python's %v service", s.dialect)
 	}
-	return fmt.Sprintf("ADK for Go's database on %v", s.dialect)
+	return fmt.Sprintf("ADK for Python's database on %v (schema 1)", s.dialect)
 }
 
 // Count implements [Source].
@@ -140,7 +140,7 @@ func (s *SQL) session(ctx context.Context, key store.Key) (*Session, error) {
 	found := false
 	of := []any{key.App, key.User, key.Session}
 	query := fmt.Sprintf("SELECT %s, %s, %s FROM sessions WHERE app_name = %s AND user_id = %s AND id = %s",
-		s.json("state"), s.raw("create_time"), s.raw("update_time"), s.arg(1), s.arg(2), s.arg(3))
+		s.column("state"), s.column("create_time"), s.column("update_time"), s.arg(1), s.arg(2), s.arg(3))
 	err = s.each(ctx, tx, query, of, func(row []any) (err error) {
 		found = true
 		if out.State, err = stateOf(row[0], ""); err != nil {
@@ -159,14 +159,10 @@ func (s *SQL) session(ctx context.Context, key store.Key) (*Session, error) {
 	case !found:
 		return nil, sql.ErrNoRows
 	}
-	read, columns := goEvent, goColumns
-	if s.kind != goTables {
-		read, columns = pythonEvent, pythonColumns
-	}
 	var names, exprs []string
-	for _, c := range columns {
-		if s.has("events", c) {
-			names, exprs = append(names, c), append(exprs, s.column(c))
+	for _, f := range s.fields() {
+		if s.has("events", f.column) {
+			names, exprs = append(names, f.column), append(exprs, s.column(f.column))
 		}
 	}
 	order := "rowid"
@@ -181,7 +177,7 @@ func (s *SQL) session(ctx context.Context, key store.Key) (*Session, error) {
 		for i, name := range names {
 			cells[name] = row[i]
 		}
-		e, err := read(cells)
+		e, err := eventOf(s.fields(), cells)
 		if err != nil {
 			id, _ := text(cells["id"])
 			return &SessionError{key, fmt.Errorf("event %q: %w", id, err)}
@@ -204,7 +200,7 @@ func (s *SQL) session(ctx context.Context, key store.Key) (*Session, error) {
 func (s *SQL) order(session *Session, asText []string) {
 	events := session.Events
 	byTime := func(a, b *patch.Event) int { return a.Timestamp().Compare(b.Timestamp()) }
-	if s.kind == goTables && len(asText) == len(events) {
+	if !s.python && len(asText) == len(events) {
 		place := make(map[*patch.Event]string, len(events))
 		for i, e := range events {
 			place[e] = asText[i]
@@ -237,7 +233,7 @@ func (s *SQL) Shared(ctx context.Context) iter.Seq2[Shared, error] {
 			{"app_states", "''", patch.PrefixApp, "app_name"},
 			{"user_states", "user_id", patch.PrefixUser, "app_name, user_id"},
 		} {
-			query := fmt.Sprintf("SELECT app_name, %s, %s FROM %s ORDER BY %s", t.user, s.json("state"), t.table, t.order)
+			query := fmt.Sprintf("SELECT app_name, %s, %s FROM %s ORDER BY %s", t.user, s.column("state"), t.table, t.order)
 			err := s.each(ctx, s.db, query, nil, func(row []any) error {
 				var shared Shared
 				var err error
@@ -326,28 +322,15 @@ func (s *SQL) arg(n int) string {
 	return "?"
 }
 
-// raw is a column as it is stored: SQLite's drivers make other values of a column by the type
-// that it was declared with.
-func (s *SQL) raw(column string) string {
-	if s.dialect == SQLite {
-		return "+" + column
-	}
-	return column
-}
-
-// json is a column with JSON as its text, where numbers are as they were written.
-func (s *SQL) json(column string) string {
-	if s.dialect == SQLite {
-		return "+" + column
-	}
-	return column + "::text"
-}
-
-// column is a column of events, as it is to be read.
+// column returns the expression that reads a column's stored value: JSON is read as text, which keeps the
+// spelling of numbers, and SQLite's drivers must not convert a value to the column's declared type.
 func (s *SQL) column(name string) string {
-	switch name {
-	case "actions", "timestamp", "partial", "turn_complete", "interrupted":
-		return s.raw(name)
+	if s.dialect == SQLite {
+		return "+" + name
 	}
-	return s.json(name)
+	switch name {
+	case "actions", "timestamp", "partial", "turn_complete", "interrupted", "create_time", "update_time":
+		return name
+	}
+	return name + "::text"
 }

@@ -8,7 +8,6 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/patchlog-dev/patchlog/internal/adkjson"
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
@@ -32,7 +31,7 @@ func jsonOf(cell any) (json.RawMessage, error) {
 		return nil, err
 	}
 	if !json.Valid([]byte(t)) {
-		return nil, fmt.Errorf("%w: %s is not JSON", patch.ErrInvalid, clipped(t))
+		return nil, fmt.Errorf("%w: %q is not JSON", patch.ErrInvalid, clip(t))
 	}
 	if t == "null" {
 		return nil, nil
@@ -40,19 +39,38 @@ func jsonOf(cell any) (json.RawMessage, error) {
 	return json.RawMessage(t), nil
 }
 
-// truth returns a boolean; NULL is false.
-func truth(cell any) (bool, error) {
-	switch v := cell.(type) {
-	case nil:
-		return false, nil
-	case bool:
-		return v, nil
-	case int64:
-		return v != 0, nil
-	case float64:
-		return v != 0, nil
+// textJSON returns a text as JSON, or nil if it is empty.
+func textJSON(cell any) (json.RawMessage, error) {
+	t, err := text(cell)
+	if err != nil || t == "" {
+		return nil, err
 	}
-	return false, fmt.Errorf("%w: want a boolean, not %v", patch.ErrInvalid, cell)
+	if !utf8.ValidString(t) {
+		return nil, fmt.Errorf("%w: %q is not valid UTF-8", patch.ErrInvalid, clip(t))
+	}
+	return json.Marshal(t)
+}
+
+// timeJSON returns a time as JSON, or nil if there is none.
+func timeJSON(cell any) (json.RawMessage, error) {
+	t, err := timeOf(cell)
+	if err != nil || cell == nil {
+		return nil, err
+	}
+	return json.Marshal(t)
+}
+
+// truthJSON returns true as JSON, or nil for false and NULL.
+func truthJSON(cell any) (json.RawMessage, error) {
+	switch cell {
+	case nil, false, int64(0), float64(0):
+		return nil, nil
+	}
+	switch cell.(type) {
+	case bool, int64, float64:
+		return json.RawMessage("true"), nil
+	}
+	return nil, fmt.Errorf("%w: want a boolean, not %v", patch.ErrInvalid, cell)
 }
 
 // stateOf returns the members of a state, under keys with a prefix.
@@ -70,7 +88,7 @@ func stateOf(cell any, prefix string) (map[string]patch.Value, error) {
 	}
 	members := value.Members()
 	if members == nil {
-		return nil, fmt.Errorf("%w: state: want an object, not %s", patch.ErrInvalid, clipped(string(t)))
+		return nil, fmt.Errorf("%w: state: want an object, not %q", patch.ErrInvalid, clip(string(t)))
 	}
 	if prefix == "" {
 		return members, nil
@@ -120,7 +138,7 @@ func timeOf(cell any) (time.Time, error) {
 			return at.UTC(), nil
 		}
 	}
-	return time.Time{}, fmt.Errorf("%w: %s is no time", patch.ErrInvalid, clipped(t))
+	return time.Time{}, fmt.Errorf("%w: %q is no time", patch.ErrInvalid, clip(t))
 }
 
 // epoch is a time in seconds since 1970, to the microsecond that a float64 tells.
@@ -130,94 +148,4 @@ func epoch(seconds float64) (time.Time, error) {
 		return time.Time{}, fmt.Errorf("%w: %v seconds since 1970 is no time", patch.ErrInvalid, seconds)
 	}
 	return time.UnixMicro(int64(math.Round(seconds * 1e6))).UTC(), nil
-}
-
-// clipped is a text as an error shows it.
-func clipped(t string) string {
-	const most = 60
-	if len(t) > most {
-		return fmt.Sprintf("%q…", t[:most])
-	}
-	return fmt.Sprintf("%q", t)
-}
-
-// object writes a JSON object.
-type object struct {
-	text []byte
-	err  error
-}
-
-// raw adds a member, unless there is no value.
-func (o *object) raw(name string, value json.RawMessage) {
-	if value == nil || o.err != nil {
-		return
-	}
-	mark := byte(',')
-	if len(o.text) == 0 {
-		mark = '{'
-	}
-	o.text = append(append(o.text, mark, '"'), name...)
-	o.text = append(append(o.text, '"', ':'), value...)
-}
-
-// fail keeps the first error, which is about a column.
-func (o *object) fail(column string, err error) bool {
-	if err != nil && o.err == nil {
-		o.err = fmt.Errorf("%s: %w", column, err)
-	}
-	return err != nil
-}
-
-// texts adds a text, unless it is empty.
-func (o *object) texts(name, column string, cell any) {
-	t, err := text(cell)
-	if err == nil && !utf8.ValidString(t) {
-		err = fmt.Errorf("%w: %s is not valid UTF-8", patch.ErrInvalid, clipped(t))
-	}
-	if o.fail(column, err) || t == "" {
-		return
-	}
-	quoted, err := json.Marshal(t)
-	if !o.fail(column, err) {
-		o.raw(name, quoted)
-	}
-}
-
-// json adds JSON, unless there is none.
-func (o *object) json(name, column string, cell any) {
-	value, err := jsonOf(cell)
-	if !o.fail(column, err) {
-		o.raw(name, value)
-	}
-}
-
-// truth adds a boolean, unless it is false.
-func (o *object) truth(name, column string, cell any) {
-	v, err := truth(cell)
-	if !o.fail(column, err) && v {
-		o.raw(name, json.RawMessage("true"))
-	}
-}
-
-// time adds a time, unless there is none.
-func (o *object) time(name, column string, cell any) {
-	t, err := timeOf(cell)
-	if o.fail(column, err) || cell == nil {
-		return
-	}
-	quoted, err := json.Marshal(t)
-	if !o.fail(column, err) {
-		o.raw(name, quoted)
-	}
-}
-
-// event makes an event of the object.
-func (o *object) event() (*patch.Event, error) {
-	if o.err != nil {
-		return nil, o.err
-	}
-	if len(o.text) == 0 {
-		return nil, fmt.Errorf("%w: the row is empty", patch.ErrInvalid)
-	}
-	return adkjson.ParseEvent(append(o.text, '}'))
 }

@@ -1,57 +1,79 @@
 package migrate
 
 import (
+	"encoding/json"
 	"fmt"
 
+	"github.com/patchlog-dev/patchlog/internal/adkjson"
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// goEvent makes an event of a row of ADK for Go's. What its service leaves out of an event
-// that it reads, such as a boolean that is false, is left out.
-func goEvent(cells map[string]any) (*patch.Event, error) {
-	var o object
-	for _, f := range []struct{ name, column string }{
-		{"id", "id"}, {"invocationId", "invocation_id"}, {"author", "author"},
-		{"branch", "branch"}, {"isolationScope", "isolation_scope"},
-		{"errorCode", "error_code"}, {"errorMessage", "error_message"},
-	} {
-		o.texts(f.name, f.column, cells[f.column])
-	}
-	o.time("timestamp", "timestamp", cells["timestamp"])
-	if isPickled(cells["actions"]) {
-		return nil, errPickled()
-	}
-	for _, f := range []struct{ name, column string }{
-		{"content", "content"}, {"actions", "actions"},
-		{"groundingMetadata", "grounding_metadata"}, {"citationMetadata", "citation_metadata"},
-		{"usageMetadata", "usage_metadata"}, {"customMetadata", "custom_metadata"},
-		{"longRunningToolIds", "long_running_tool_ids_json"}, {"routes", "routes_json"},
-		{"output", "output_json"}, {"nodeInfo", "node_info_json"}, {"requestedInput", "requested_input_json"},
-	} {
-		o.json(f.name, f.column, cells[f.column])
-	}
-	for _, f := range []struct{ name, column string }{
-		{"partial", "partial"}, {"turnComplete", "turn_complete"}, {"interrupted", "interrupted"},
-	} {
-		o.truth(f.name, f.column, cells[f.column])
-	}
-	return o.event()
+// field is a member of an event with its column in a table of events. read returns the member's
+// JSON, or nil to leave it out.
+type field struct {
+	name, column string
+	read         func(cell any) (json.RawMessage, error)
 }
 
-// pythonEvent makes an event of a row of ADK for Python's: event_data is the event, and the
-// columns beside it repeat it, with the time in an unknown zone.
-func pythonEvent(cells map[string]any) (*patch.Event, error) {
-	data, err := jsonOf(cells["event_data"])
+// goFields are the fields of a row of ADK for Go. Like its service, they leave out empty values, such
+// as a boolean that is false.
+var goFields = []field{
+	{"id", "id", textJSON}, {"invocationId", "invocation_id", textJSON}, {"author", "author", textJSON},
+	{"branch", "branch", textJSON}, {"isolationScope", "isolation_scope", textJSON},
+	{"errorCode", "error_code", textJSON}, {"errorMessage", "error_message", textJSON},
+	{"timestamp", "timestamp", timeJSON},
+	{"content", "content", jsonOf}, {"actions", "actions", actionsOf},
+	{"groundingMetadata", "grounding_metadata", jsonOf}, {"citationMetadata", "citation_metadata", jsonOf},
+	{"usageMetadata", "usage_metadata", jsonOf}, {"customMetadata", "custom_metadata", jsonOf},
+	{"longRunningToolIds", "long_running_tool_ids_json", jsonOf}, {"routes", "routes_json", jsonOf},
+	{"output", "output_json", jsonOf}, {"nodeInfo", "node_info_json", jsonOf}, {"requestedInput", "requested_input_json", jsonOf},
+	{"partial", "partial", truthJSON}, {"turnComplete", "turn_complete", truthJSON}, {"interrupted", "interrupted", truthJSON},
+}
+
+// pythonFields are the fields of a row of ADK for Python: event_data is the event; the other columns
+// repeat some of its fields, with the time in an unknown zone.
+var pythonFields = []field{
+	{"event_data", "event_data", eventData}, {"id", "id", textJSON}, {"invocation_id", "invocation_id", textJSON}, {"timestamp", "timestamp", timeJSON},
+}
+
+func actionsOf(cell any) (json.RawMessage, error) {
+	if isPickled(cell) {
+		return nil, errPickled()
+	}
+	return jsonOf(cell)
+}
+
+func eventData(cell any) (json.RawMessage, error) {
+	data, err := jsonOf(cell)
 	if err == nil && data == nil {
 		err = fmt.Errorf("%w: there is none", patch.ErrInvalid)
 	}
-	if err != nil {
-		return nil, fmt.Errorf("event_data: %w", err)
+	return data, err
+}
+
+// fields are the fields of the events in the database.
+func (s *SQL) fields() []field {
+	if s.python {
+		return pythonFields
 	}
-	var o object
-	o.raw("event_data", data)
-	o.texts("id", "id", cells["id"])
-	o.texts("invocation_id", "invocation_id", cells["invocation_id"])
-	o.time("timestamp", "timestamp", cells["timestamp"])
-	return o.event()
+	return goFields
+}
+
+// eventOf makes an event of the cells of a row, by their columns.
+func eventOf(fields []field, cells map[string]any) (*patch.Event, error) {
+	var object []byte
+	for _, f := range fields {
+		value, err := f.read(cells[f.column])
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", f.column, err)
+		}
+		if value != nil {
+			object = fmt.Appendf(object, ",%q:%s", f.name, value)
+		}
+	}
+	if object == nil {
+		return nil, fmt.Errorf("%w: the row is empty", patch.ErrInvalid)
+	}
+	object[0] = '{'
+	return adkjson.ParseEvent(append(object, '}'))
 }

@@ -17,15 +17,6 @@ var (
 	ErrPickled = errors.New("pickled actions")
 )
 
-// schemaKind is whose tables a database has.
-type schemaKind int
-
-const (
-	goTables schemaKind = iota
-	pythonV1
-	pythonSQLite
-)
-
 // columnsOf returns the columns of a table; none if it is not there.
 func (s *SQL) columnsOf(ctx context.Context, table string) ([]string, error) {
 	query := "SELECT name FROM pragma_table_info(?)"
@@ -67,10 +58,7 @@ func (s *SQL) recognise(ctx context.Context) error {
 	case s.has("events", "event_data") && s.has("events", "actions"):
 		return fmt.Errorf("%w: the table events has a column event_data and a column actions", ErrSchema)
 	case s.has("events", "event_data"):
-		s.kind = pythonV1
-		if s.columns["adk_internal_metadata"] == nil {
-			s.kind = pythonSQLite
-		}
+		s.python = true
 		return nil
 	case !s.has("events", "actions"):
 		return fmt.Errorf("%w: the table events has neither a column event_data nor a column actions", ErrSchema)
@@ -99,23 +87,20 @@ func isPickled(cell any) bool {
 
 // Columns that are known, of the tables of each kind.
 var (
-	stateColumns = []string{"app_name", "user_id", "state", "update_time"}
-	goColumns    = []string{
-		"id", "app_name", "user_id", "session_id", "invocation_id", "author", "actions", "long_running_tool_ids_json",
-		"routes_json", "output_json", "node_info_json", "requested_input_json", "branch", "isolation_scope", "timestamp",
-		"content", "grounding_metadata", "custom_metadata", "usage_metadata", "citation_metadata",
-		"partial", "turn_complete", "error_code", "error_message", "interrupted",
-	}
-	pythonColumns  = []string{"id", "app_name", "user_id", "session_id", "invocation_id", "timestamp", "event_data"}
+	stateColumns   = []string{"app_name", "user_id", "state", "update_time"}
+	keyColumns     = []string{"app_name", "user_id", "session_id"} // of events, beside their fields
 	sessionColumns = []string{"app_name", "user_id", "id", "state", "create_time", "update_time", "event_sequence"}
 )
 
 // known refuses tables that lack what must be there, and columns that are not known.
 func (s *SQL) known(ignored []string) error {
-	events := goColumns
-	need := []string{"id", "app_name", "user_id", "session_id", "invocation_id", "author", "actions", "timestamp", "content"}
-	if s.kind != goTables {
-		events, need = pythonColumns, pythonColumns
+	events := slices.Clone(keyColumns)
+	for _, f := range s.fields() {
+		events = append(events, f.column)
+	}
+	need := events
+	if !s.python {
+		need = append(slices.Clone(keyColumns), "id", "invocation_id", "author", "actions", "timestamp", "content")
 	}
 	for _, t := range []struct {
 		name        string

@@ -74,9 +74,9 @@ func compareState(v fold.View, state map[string]patch.Value, replayed bool) (dif
 			differs(key, "the state of a session has no key with this prefix; it is left out")
 			continue
 		case !ok:
-			differs(key, "no event sets it, and the source's state has %s%s", clip(want), set)
+			differs(key, "no event sets it, and the source's state has %s%s", clip(want.String()), set)
 		default:
-			differs(key, "the events set it to %s, and the source's state has %s%s", clip(value), clip(want), set)
+			differs(key, "the events set it to %s, and the source's state has %s%s", clip(value.String()), clip(want.String()), set)
 		}
 		if !replayed {
 			delta[key] = want
@@ -84,7 +84,7 @@ func compareState(v fold.View, state map[string]patch.Value, replayed bool) (dif
 	}
 	for _, key := range slices.Sorted(maps.Keys(have)) {
 		if _, ok := state[key]; !ok {
-			differs(key, "the events set it to %s, and the source's state lacks it; it stays", clip(have[key]))
+			differs(key, "the events set it to %s, and the source's state lacks it; it stays", clip(have[key].String()))
 		}
 	}
 	return differences, delta
@@ -141,11 +141,11 @@ func alike(a, b patch.Value) bool {
 	return json.Unmarshal([]byte(a.String()), &x) == nil && json.Unmarshal([]byte(b.String()), &y) == nil && reflect.DeepEqual(x, y)
 }
 
-// clip is a value as a report shows it.
-func clip(v patch.Value) string {
+// clip is a text as a report shows it.
+func clip(text string) string {
 	const most = 60
-	if text := []rune(v.String()); len(text) > most {
-		return string(text[:most]) + "…"
+	if runes := []rune(text); len(runes) > most {
+		return string(runes[:most]) + "…"
 	}
-	return v.String()
+	return text
 }

@@ -25,12 +25,7 @@ func carried(e *patch.Event) (patches portable.Patches, ok bool) {
 // what its events and patches say: the source's own state has values that patches took out.
 func (s *Session) wrapped() bool {
 	_, created := s.State[portable.StateKey]
-	return created || slices.ContainsFunc(s.Events, func(e *patch.Event) bool {
-		if e == nil {
-			return false
-		}
-		return isCarrier(e)
-	})
+	return created || slices.ContainsFunc(s.Events, isCarrier)
 }
 
 // wrappedInitial returns the initial state that the wrapping service has recorded.
@@ -53,31 +48,23 @@ func isCarrier(e *patch.Event) bool {
 	return ok
 }
 
-// unlogged returns the events without those whose patches a log holds.
-func unlogged(have []patch.Record, events []*patch.Event) []*patch.Event {
-	logged := map[string]bool{}
+// apart returns a log without the patches that events carry, and the events without those whose patches the log holds.
+func apart(have []patch.Record, events []*patch.Event) (rest []patch.Record, open []*patch.Event) {
+	logged, ids := map[string]bool{}, map[string]bool{}
 	for _, r := range have {
-		if r.Patch != nil {
-			logged[r.ID()] = true
-		}
+		logged[r.ID()] = r.Patch != nil
 	}
-	return slices.DeleteFunc(slices.Clone(events), func(e *patch.Event) bool {
-		patches, ok := carried(e)
-		return ok && slices.ContainsFunc(patches.IDs(), func(id string) bool { return logged[id] })
-	})
-}
-
-// withoutCarried returns a log without the patches that events carry.
-func withoutCarried(have []patch.Record, events []*patch.Event) []patch.Record {
-	ids := map[string]bool{}
 	for _, e := range events {
-		if patches, ok := carried(e); ok {
-			for _, id := range patches.IDs() {
-				ids[id] = true
-			}
+		patches, _ := carried(e)
+		held := false
+		for _, id := range patches.IDs() {
+			ids[id], held = true, held || logged[id]
+		}
+		if !held {
+			open = append(open, e)
 		}
 	}
-	return slices.DeleteFunc(slices.Clone(have), func(r patch.Record) bool { return r.Patch != nil && ids[r.ID()] })
+	return slices.DeleteFunc(slices.Clone(have), func(r patch.Record) bool { return r.Patch != nil && ids[r.ID()] }), open
 }
 
 // UntranslatedError lists the events of a wrapped service whose patches are not in the log. Events that
@@ -103,10 +90,9 @@ func lostPatches(s *Session, open, missing []*patch.Event) (lost []Difference) {
 	_, created := s.State[portable.StateKey]
 	for _, e := range open {
 		switch {
+		case isCarrier(e) && slices.Contains(missing, e): // it is translated now
 		case isCarrier(e):
-			if !slices.Contains(missing, e) {
-				lost = append(lost, Difference{Event: e.ID(), What: leftOut})
-			}
+			lost = append(lost, Difference{Event: e.ID(), What: leftOut})
 		case created && e.Author() == "user" && !e.HasContent() && e.ID() == e.InvocationID():
 			lost = append(lost, Difference{Event: e.ID(), What: "it seems to carry patches, which the source does not say; read the database itself"})
 		}
@@ -120,7 +106,7 @@ func (b *builder) translate(ctx context.Context, e *patch.Event, patches portabl
 	if err != nil {
 		return err
 	}
-	located, ok := patches.On(v)
+	located, ok := patches.Resolve(v)
 	if !ok {
 		b.untranslated = append(b.untranslated, Difference{Event: e.ID(), What: leftOut})
 		return nil
@@ -128,7 +114,7 @@ func (b *builder) translate(ctx context.Context, e *patch.Event, patches portabl
 	if len(located) == 0 {
 		return nil
 	}
-	_, err = b.scratch.ApplyPatch(ctx, b.session.Key, store.PatchOptions{On: v, AllowOrphans: true, AllowPinned: true, HideWaiting: true}, located...)
+	_, err = b.scratch.ApplyPatch(ctx, b.session.Key, store.PatchOptions{On: v, AllowOrphans: true, AllowPinned: true, AllowWaiting: true}, located...)
 	if err != nil && ctx.Err() == nil {
 		b.untranslated = append(b.untranslated, Difference{Event: e.ID(), What: fmt.Sprintf("its patches are left out: %v", err)})
 		return nil

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"slices"
 
 	"github.com/jackc/pgx/v5"
 
@@ -64,9 +63,9 @@ func newChange(session string, batch backend.Batch) (*change, error) {
 		return nil, fmt.Errorf("%w: the batch gives the session no token", patch.ErrInvalid)
 	}
 	c := &change{
-		hash: hash(session), seen: int64(batch.Seen), next: int64(batch.Next), chain: batch.Chain, counts: bytes.Clone(batch.Counts),
+		hash: hash(session), seen: int64(batch.ExpectedToken), next: int64(batch.Next), chain: batch.Chain, counts: bytes.Clone(batch.Counts),
 	}
-	if err := c.add(batch.Creation, batch.After, batch.Records); err != nil {
+	if err := c.add(batch.Creation, batch.ExpectedLast, batch.Records); err != nil {
 		return nil, err
 	}
 	values := map[string]int{}
@@ -83,8 +82,6 @@ func newChange(session string, batch backend.Batch) (*change, error) {
 		c.shared[i].data = bytes.Clone(data(v.Data))
 		c.bytes += len(v.Data)
 	}
-	// In one order, so that no two transactions wait for each other.
-	slices.SortFunc(c.shared, func(a, b value) int { return bytes.Compare(a.hash, b.hash) })
 	return c, nil
 }
 
@@ -130,10 +127,9 @@ func (c *change) add(creation string, after uint64, records []backend.Record) er
 
 // Append implements [backend.Backend]. Batches for many sessions share a statement.
 func (b *Backend) Append(ctx context.Context, session string, batch backend.Batch) error {
-	if err := b.enter(ctx); err != nil {
+	if err := ctx.Err(); err != nil {
 		return err
 	}
-	defer b.leave()
 	if batch.Create {
 		return b.create(ctx, session, batch)
 	}
@@ -186,20 +182,13 @@ func fits(waiting []*change) int {
 // sessions. What a failure or another writer keeps from being done is in the way: its caller
 // tries again, alone.
 func (b *Backend) appendGroup(ctx context.Context, group []*change) {
-	var done bool
-	var err error
-	if len(group) == 1 {
-		done, err = b.appendLone(ctx, group[0])
-	}
-	if !done && err == nil { // or say why not
-		err = b.attempt(ctx, writes, func(ctx context.Context, conn *pgx.Conn) error {
-			rows, err := conn.Query(ctx, b.sql(appendSQL), appendArgs(group)...)
-			if err != nil {
-				return err
-			}
-			return scanOutcomes(rows, group)
-		})
-	}
+	err := b.attempt(ctx, writes, func(ctx context.Context, conn *pgx.Conn) error {
+		send := b.send
+		if len(group) == 1 {
+			send = b.sendPrepared
+		}
+		return send(ctx, conn, b.sql(appendSQL), appendArgs(group), func(rows pgx.Rows) error { return scanOutcomes(rows, group) })
+	})
 	if err == nil {
 		return
 	}
@@ -218,8 +207,8 @@ func (b *Backend) appendAlone(ctx context.Context, c *change) error {
 	err := b.attemptWaiting(ctx, writes, func(ctx context.Context, conn *pgx.Conn) error {
 		var batch pgx.Batch
 		batch.Queue(b.sql(`SELECT num FROM patchlog.sessions WHERE hash = $1 FOR NO KEY UPDATE`), c.hash)
-		batch.Queue(b.sql(appendSQL), appendArgs(group)...)
-		return secondOf(ctx, conn, &batch, func(rows pgx.Rows) error { return scanOutcomes(rows, group) })
+		batch.Queue(b.sql(appendSQL), appendArgs(group)...).Query(func(rows pgx.Rows) error { return scanOutcomes(rows, group) })
+		return conn.SendBatch(ctx, &batch).Close()
 	})
 	if isTaken(err) {
 		c.outcome, err = taken, nil
@@ -236,16 +225,6 @@ func isTaken(err error) bool {
 	return ok && (table == "records" || table == "ids")
 }
 
-// first returns the error that came first.
-func first(errs ...error) error {
-	for _, err := range errs {
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 func scanOutcomes(rows pgx.Rows, group []*change) error {
 	var i, o int64
 	_, err := pgx.ForEachRow(rows, []any{&i, &o}, func() error {
@@ -258,7 +237,8 @@ func scanOutcomes(rows pgx.Rows, group []*change) error {
 // appendSQL appends the batches whose sessions are as they say, but for those that another
 // transaction has locked, and says of each what became of it. The statement sees the tables
 // as they were when it began. That is after the commit that a batch names was acknowledged:
-// what does not match then never will. What is locked is looked at again as it is now.
+// what does not match then never will. What is locked is looked at again as it is now. Shared
+// values are written in the order of hashes, so that no two statements wait for each other.
 const appendSQL = `
 WITH asked AS (
 	SELECT u.*, s.num, s.last AS was, s.token

@@ -8,6 +8,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/patchlog-dev/patchlog/internal/testlog"
 	"github.com/patchlog-dev/patchlog/store/backend"
 	"github.com/patchlog-dev/patchlog/store/pg"
 	"github.com/patchlog-dev/patchlog/store/pg/pgtest"
@@ -22,16 +23,11 @@ func durable(b *testing.B) string { return pgtest.Start(b, pgtest.Options{}).Dat
 func BenchmarkInsert(b *testing.B) {
 	dsn := durable(b)
 	pgtest.Exec(b, dsn, "CREATE TABLE bare (num bigint, seq bigint, data bytea, PRIMARY KEY (num, seq))")
-	c, err := pgx.Connect(ctx, dsn)
-	if err != nil {
-		b.Fatal(err)
-	}
+	c := testlog.Must(pgx.Connect(ctx, dsn))(b)
 	defer c.Close(ctx)
 	data := make([]byte, recordBytes)
 	for i := 0; b.Loop(); i++ {
-		if _, err := c.Exec(ctx, "INSERT INTO bare VALUES (1, $1, $2)", i, data); err != nil {
-			b.Fatal(err)
-		}
+		testlog.NoError(b, testlog.ErrorOf(c.Exec(ctx, "INSERT INTO bare VALUES (1, $1, $2)", i, data)))
 	}
 }
 
@@ -51,9 +47,7 @@ func BenchmarkAppend(b *testing.B) {
 				heads := make([]backend.Head, writers)
 				each(writers, func(i int) {
 					name := fmt.Sprint("s", i)
-					if err := store.Append(ctx, name, backend.Batch{Creation: name, Create: true, Next: 1}); err != nil {
-						b.Error(err)
-					}
+					testlog.WantNil(b, store.Append(ctx, name, backend.Batch{Creation: name, Create: true, Next: 1}))
 					heads[i].Token = 1
 				})
 				var left atomic.Int64
@@ -64,7 +58,7 @@ func BenchmarkAppend(b *testing.B) {
 						name, h := fmt.Sprint("s", i), &heads[i]
 						for left.Add(-1) >= 0 {
 							r := backend.Record{Seq: h.Last + 1, IDs: []string{fmt.Sprint(h.Last)}, Sum: 7, Data: data}
-							err := store.Append(ctx, name, backend.Batch{Creation: name, After: h.Last, Seen: h.Token, Next: h.Token + 1, Chain: h.Chain, Records: []backend.Record{r}})
+							err := store.Append(ctx, name, backend.Batch{Creation: name, ExpectedLast: h.Last, ExpectedToken: h.Token, Next: h.Token + 1, Chain: h.Chain, Records: []backend.Record{r}})
 							if err != nil {
 								b.Error(err)
 								return
@@ -81,8 +75,8 @@ func BenchmarkAppend(b *testing.B) {
 	}
 }
 
-// BenchmarkLook measures a look by a caller whose view is up to date.
-func BenchmarkLook(b *testing.B) {
+// BenchmarkFetch measures a Fetch by a caller whose view is up to date.
+func BenchmarkFetch(b *testing.B) {
 	for _, mode := range modes {
 		for _, readers := range []int{1, 64} {
 			b.Run(fmt.Sprintf("%s/readers=%d", mode.name, readers), func(b *testing.B) {
@@ -91,15 +85,13 @@ func BenchmarkLook(b *testing.B) {
 				for seq := range uint64(100) {
 					batch.Records = append(batch.Records, backend.Record{Seq: seq + 1, Data: make([]byte, recordBytes)})
 				}
-				if err := store.Append(ctx, "s", batch); err != nil {
-					b.Fatal(err)
-				}
+				testlog.NoError(b, store.Append(ctx, "s", batch))
 				var left atomic.Int64
 				left.Store(int64(b.N))
 				b.ResetTimer()
 				each(readers, func(int) {
 					for left.Add(-1) >= 0 {
-						if _, err := store.Look(ctx, backend.Query{Session: "s", Creation: "c", After: 100, Shared: []string{"app/", "user/"}}); err != nil {
+						if _, err := store.Fetch(ctx, backend.Query{Session: "s", Creation: "c", After: 100, Shared: []string{"app/", "user/"}}); err != nil {
 							b.Error(err)
 							return
 						}

@@ -118,14 +118,9 @@ func (x *script) notThere(key store.Key) func() error {
 func (x *script) run() {
 	key, forked := keyOf(x.name), keyOf(x.name+" forked")
 	key.App, forked.App = x.name, x.name
-	source, err := store.OpenMemory(store.Options{})
-	if err != nil {
-		x.t.Fatal(err)
-	}
+	source := testlog.Must(store.OpenMemory(store.Options{}))(x.t)
 	defer source.Close()
-	if _, err := source.Create(ctx, key, map[string]any{"app:copied": true}); err != nil {
-		x.t.Fatal(err)
-	}
+	testlog.NoError(x.t, testlog.ErrorOf(source.Create(ctx, key, map[string]any{"app:copied": true})))
 	x.open()
 	if x.s == nil {
 		return
@@ -137,8 +132,7 @@ func (x *script) run() {
 			events = append(events, chaosEvent(id, app))
 		}
 		x.until("append "+strings.Join(ids, " "), func(ctx context.Context) error {
-			_, err := x.s.AppendEvents(ctx, key, store.AppendOptions{}, events...)
-			return err
+			return testlog.ErrorOf(x.s.AppendEvents(ctx, key, store.AppendOptions{}, events...))
 		}, nil, x.absent(key, ids...))
 	}
 	get := func(key store.Key, want string) {
@@ -157,19 +151,14 @@ func (x *script) run() {
 			return nil
 		}, nil, nil)
 	}
-	x.until("create", func(ctx context.Context) error {
-		_, err := x.s.Create(ctx, key, map[string]any{"k": 1})
-		return err
-	}, store.ErrExists, x.notThere(key))
+	x.until("create", func(ctx context.Context) error { return testlog.ErrorOf(x.s.Create(ctx, key, map[string]any{"k": 1})) }, store.ErrExists, x.notThere(key))
 	appends("", "a1", "a2")
 	appends(x.name, "a3")
 	x.until("patch", func(ctx context.Context) error {
-		_, err := x.s.ApplyPatch(ctx, key, store.PatchOptions{AsOfNow: true}, patch.NewSplice(0, 1).WithID("p1"))
-		return err
+		return testlog.ErrorOf(x.s.ApplyPatch(ctx, key, store.PatchOptions{AsOfNow: true}, patch.NewSplice(0, 1).WithID("p1")))
 	}, nil, x.absent(key, "p1"))
 	x.until("revert", func(ctx context.Context) error {
-		_, err := x.s.Revert(ctx, key, store.UndoOptions{}, "p1")
-		return err
+		return testlog.ErrorOf(x.s.Revert(ctx, key, store.UndoOptions{}, "p1"))
 	}, fold.ErrBlocked, func() error {
 		if info, err := x.truth.Info(ctx, key); err != nil || info.Seq != 4 {
 			return fmt.Errorf("the log has %d records (%v)", info.Seq, err)
@@ -178,15 +167,12 @@ func (x *script) run() {
 	})
 	get(key, "a1 a2 a3")
 	copied := func() bool {
-		session, err := x.truth.Get(ctx, key)
-		if err != nil {
-			x.t.Fatal(err)
-		}
+		session := testlog.Must(x.truth.Get(ctx, key))(x.t)
 		_, there := session.Value("app:copied")
 		return there
 	}
 	x.until("copy shared", func(ctx context.Context) error {
-		_, err := x.s.CopyShared(ctx, source, store.CopyOptions{})
+		_, _, err := x.s.CopyShared(ctx, source, store.CopyOptions{})
 		return err
 	}, store.ErrConflict, func() error { // the first try may land while the second one waits for the row
 		if copied() {
@@ -205,21 +191,12 @@ func (x *script) run() {
 	}
 	defer x.s.Close()
 	get(key, "a1 a2 a3 a4 a5 a6")
-	x.until("fork", func(ctx context.Context) error {
-		_, err := x.s.Fork(ctx, key, forked, store.ForkOptions{})
-		return err
-	}, store.ErrExists, x.notThere(forked))
+	x.until("fork", func(ctx context.Context) error { return testlog.ErrorOf(x.s.Fork(ctx, key, forked, nil)) }, store.ErrExists, x.notThere(forked))
 	get(forked, "a1 a2 a3 a4 a5 a6")
-	x.until("delete", func(ctx context.Context) error { return x.s.Delete(ctx, forked) }, store.ErrNotFound, func() error {
-		_, err := x.truth.Info(ctx, forked)
-		return err
-	})
+	x.until("delete", func(ctx context.Context) error { return x.s.Delete(ctx, forked) }, store.ErrNotFound, func() error { return testlog.ErrorOf(x.truth.Info(ctx, forked)) })
 
 	// The truth.
-	session, err := x.truth.Get(ctx, key)
-	if err != nil {
-		x.t.Fatal(err)
-	}
+	session := testlog.Must(x.truth.Get(ctx, key))(x.t)
 	if got := visibleIDs(session); got != "a1 a2 a3 a4 a5 a6" || session.View.Seq() != 8 {
 		x.t.Errorf("%s: in the end there are %s, of %d records", x.name, got, session.View.Seq())
 	}
@@ -360,16 +337,11 @@ func TestDeadlineOverDeadNetwork(t *testing.T) {
 			return err
 		},
 		"patch": func(ctx context.Context) error {
-			_, err := s.ApplyPatch(ctx, key, store.PatchOptions{AsOfNow: true}, patch.NewSplice(0, 1))
-			return err
+			return testlog.ErrorOf(s.ApplyPatch(ctx, key, store.PatchOptions{AsOfNow: true}, patch.NewSplice(0, 1)))
 		},
-		"fork": func(ctx context.Context) error {
-			_, err := s.Fork(ctx, key, keyOf("fork"), store.ForkOptions{})
-			return err
-		},
+		"fork": func(ctx context.Context) error { return testlog.ErrorOf(s.Fork(ctx, key, keyOf("fork"), nil)) },
 		"rewind": func(ctx context.Context) error {
-			_, err := s.Rewind(ctx, key, store.UndoOptions{}, "nobody's")
-			return err
+			return testlog.ErrorOf(s.Rewind(ctx, key, store.UndoOptions{}, "nobody's"))
 		},
 	} {
 		for _, cancelled := range []bool{false, true} {

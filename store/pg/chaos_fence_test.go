@@ -47,16 +47,7 @@ func cutWhileServerWaits(t *testing.T, flawed string, wanted int) {
 		defer close(done)
 		see(mine, ops.Op{Kind: ops.Append, IDs: []string{"x"}})
 	}()
-	waits := func(n int) {
-		for range 60_000 {
-			if number(t, dsn, waitingForLock) == n {
-				return
-			}
-			time.Sleep(5 * time.Millisecond)
-		}
-		t.Fatalf("there are never %d statements waiting for a lock", n)
-	}
-	waits(1)
+	waitFor(t, dsn, waitingForLock)
 	p.cut()
 	select {
 	case <-done: // without having waited
@@ -64,7 +55,7 @@ func cutWhileServerWaits(t *testing.T, flawed string, wanted int) {
 	}
 	release()
 	<-done
-	waits(0)
+	waitFor(t, dsn, noneWaits)
 	see(other, ops.Op{Kind: ops.Get})
 	if violations := history.Judge(linear.Options{Faults: true}); len(violations) != wanted {
 		t.Errorf("%d violations, want %d: %v", len(violations), wanted, violations)

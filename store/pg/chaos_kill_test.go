@@ -3,20 +3,16 @@ package pg_test
 import (
 	"log/slog"
 	"testing"
-	"time"
-
-	"github.com/jackc/pgx/v5"
 
 	"github.com/patchlog-dev/patchlog/fuzz/kill"
 	"github.com/patchlog-dev/patchlog/fuzz/ops"
-	"github.com/patchlog-dev/patchlog/internal/testlog"
 	"github.com/patchlog-dev/patchlog/snapshot"
 	"github.com/patchlog-dev/patchlog/store"
 	"github.com/patchlog-dev/patchlog/store/pg"
 	"github.com/patchlog-dev/patchlog/store/pg/pgtest"
 )
 
-var killing = kill.Harness{Open: openToKill, Ended: noneLeft}
+var killing = kill.Harness{Open: openToKill, AfterKill: noneLeft}
 
 func init() { killing.Child() }
 
@@ -26,7 +22,7 @@ func openToKill(dsn, flaw string) (*store.Store, error) {
 		return nil, err
 	}
 	return store.New(ops.Flaws[flaw](b), store.Options{
-		Logger: slog.New(slog.DiscardHandler), Snapshots: snapshot.Policy{Every: 8, Share: 1}, CacheBytes: 1 << 18,
+		Logger: slog.New(slog.DiscardHandler), Snapshots: snapshot.Policy{Every: 8, MinPercent: 1}, CacheBytes: 1 << 18,
 	})
 }
 
@@ -34,17 +30,7 @@ func openToKill(dsn, flaw string) (*store.Store, error) {
 // under way.
 func noneLeft(t testing.TB, dsn string) {
 	t.Helper()
-	conn := testlog.Must(pgx.Connect(ctx, dsn))(t)
-	defer conn.Close(ctx)
-	for range 60_000 {
-		left := 0
-		testlog.NoError(t, conn.QueryRow(ctx, "SELECT count(*) FROM pg_stat_activity WHERE application_name = $1", kill.AppName).Scan(&left))
-		if left == 0 {
-			return
-		}
-		time.Sleep(5 * time.Millisecond)
-	}
-	t.Fatal("the server does not end the connections of a process that was killed")
+	waitFor(t, dsn, "SELECT (count(*) = 0)::int FROM pg_stat_activity WHERE application_name = '"+kill.AppName+"'")
 }
 
 // A process with 32 clients is killed: nothing is lost that it was told, and whoever makes its

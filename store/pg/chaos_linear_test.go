@@ -64,7 +64,7 @@ func (c *chaos) run(long time.Duration, goOn func() bool) linear.History {
 	return c.Run()
 }
 
-func (c *chaos) employ(workers []*worker) {
+func (c *chaos) employ(workers []*ops.Process) {
 	c.Callers = nil
 	for _, w := range workers {
 		c.Callers = append(c.Callers, w)
@@ -125,7 +125,7 @@ func rounds(t *testing.T, c *chaos, each time.Duration, round func(long time.Dur
 	}
 }
 
-func startWorkers(t testing.TB, dsn, flawed string, n int) (all []*worker) {
+func startWorkers(t testing.TB, dsn, flawed string, n int) (all []*ops.Process) {
 	t.Helper()
 	for range n {
 		all = append(all, startWorker(t, dsn, flawed))
@@ -177,29 +177,27 @@ func killer(t testing.TB, server *pgtest.Server) func() error {
 
 func TestLinearizableKills(t *testing.T) {
 	t.Parallel()
-	server := pgtest.Start(t, pgtest.Options{NoSync: true})
-	dsn := server.Database(t)
-	c := &chaos{Load: linear.Load{Hurried: 3, Forks: true}}
-	c.employ(startWorkers(t, dsn+chaosApp, "", 4))
-	kill := killer(t, server)
-	rounds(t, c, short(3*time.Second), func(long time.Duration) string {
-		testlog.WantNil(t, during(20*time.Millisecond, kill, func() { c.run(long, nil) }))
-		return dsn
-	})
+	breaking(t, &chaos{Load: linear.Load{ShortTimeouts: 3, Forks: true}}, 3*time.Second, 20*time.Millisecond, func(server *pgtest.Server) func() error { return killer(t, server) })
 }
 
 func TestLinearizableRestarts(t *testing.T) {
 	t.Parallel()
-	server := pgtest.Start(t, pgtest.Options{NoSync: true})
-	dsn := server.Database(t)
-	c := &chaos{Load: linear.Load{Forks: true}}
-	c.employ(startWorkers(t, dsn+chaosApp, "", 4))
-	rounds(t, c, short(4*time.Second), func(long time.Duration) string {
-		crash := func() error {
+	breaking(t, &chaos{Load: linear.Load{Forks: true}}, 4*time.Second, 400*time.Millisecond, func(server *pgtest.Server) func() error {
+		return func() error {
 			server.Kill()
 			return server.Start()
 		}
-		testlog.WantNil(t, during(400*time.Millisecond, crash, func() { c.run(long, nil) }))
+	})
+}
+
+// breaking runs a load of four workers while a fault comes over and over.
+func breaking(t *testing.T, c *chaos, each, pause time.Duration, fault func(*pgtest.Server) func() error) {
+	server := pgtest.Start(t, pgtest.Options{NoSync: true})
+	dsn := server.Database(t)
+	c.employ(startWorkers(t, dsn+chaosApp, "", 4))
+	occur := fault(server)
+	rounds(t, c, short(each), func(long time.Duration) string {
+		testlog.WantNil(t, during(pause, occur, func() { c.run(long, nil) }))
 		return dsn
 	})
 }
@@ -225,7 +223,7 @@ func TestLinearizableFailover(t *testing.T) {
 		history := c.run(long, func() bool { return int64(time.Since(began)) < over.Load() })
 		testlog.NoError(t, <-took)
 		for _, w := range workers {
-			w.stop(t)
+			testlog.WantNil(t, w.Stop())
 		}
 		later := 0
 		for _, e := range history {

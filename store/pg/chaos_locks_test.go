@@ -3,12 +3,9 @@ package pg_test
 import (
 	"fmt"
 	"log/slog"
-	"math/rand/v2"
 	"sync"
 	"testing"
 	"time"
-
-	"github.com/jackc/pgx/v5"
 
 	"github.com/patchlog-dev/patchlog/fuzz/ops"
 	"github.com/patchlog-dev/patchlog/internal/testlog"
@@ -16,86 +13,6 @@ import (
 	"github.com/patchlog-dev/patchlog/store/pg"
 	"github.com/patchlog-dev/patchlog/store/pg/pgtest"
 )
-
-// Four processes append to a thousand sessions in random groups, and each append sets the
-// same shared value: no two transactions wait for each other, and all is there in the end.
-func TestLockOrder(t *testing.T) {
-	t.Parallel()
-	sessions, each := 1000, 20
-	if testing.Short() {
-		sessions, each = 200, 10
-	}
-	const clients = 24
-	dsn := pgtest.New(t)
-	s := testlog.Must(pg.Open(ctx, dsn, store.Options{}, pg.Options{}))(t)
-	defer s.Close()
-	var wg sync.WaitGroup
-	for i := range 16 {
-		wg.Go(func() {
-			for n := i; n < sessions; n += 16 {
-				testlog.WantNil(t, testlog.ErrorOf(s.Create(ctx, keyOf(fmt.Sprint(n)), nil)))
-			}
-		})
-	}
-	wg.Wait()
-	var mu sync.Mutex
-	acknowledged := make([]map[string]uint64, sessions)
-	last := map[string]bool{}
-	for n := range acknowledged {
-		acknowledged[n] = map[string]uint64{}
-	}
-	began := time.Now()
-	for i, w := range startWorkers(t, dsn, "", 4) {
-		for client := range clients {
-			wg.Go(func() {
-				random := rand.New(rand.NewPCG(1, uint64(i*100+client)))
-				for k := range each {
-					n := random.IntN(sessions)
-					if random.IntN(4) == 0 {
-						n %= 8 // some that all are after
-					}
-					id := ops.Hot(fmt.Sprint(i, ".", client, ".", k), fmt.Sprint(n))
-					r := w.Call(ops.Op{App: chaosName, Session: fmt.Sprint(n), Kind: ops.Append, IDs: []string{id}})
-					if r.Outcome != ops.Done || len(r.Seqs) != 1 {
-						t.Errorf("an append: %s: %s", r.Outcome, r.Err)
-						continue
-					}
-					mu.Lock()
-					acknowledged[n][id] = r.Seqs[0]
-					last[id] = true
-					mu.Unlock()
-				}
-			})
-		}
-	}
-	wg.Wait()
-	took := time.Since(began)
-	records := 0
-	for n, ids := range acknowledged {
-		for record, err := range s.RawEvents(ctx, keyOf(fmt.Sprint(n)), 1) {
-			testlog.NoError(t, err)
-			if records++; ids[record.ID()] != record.Seq {
-				t.Errorf("session %d: record %d is %s, which was acknowledged as %d", n, record.Seq, record.ID(), ids[record.ID()])
-			}
-			delete(ids, record.ID())
-		}
-		for id := range ids {
-			t.Errorf("session %d: %s was acknowledged and is not there", n, id)
-		}
-	}
-	session := testlog.Must(s.Get(ctx, keyOf("0")))(t)
-	if hot, _ := session.Value("app:hot"); !last[hot.Any().(string)] {
-		t.Errorf("app:hot is %v", hot)
-	}
-	c := testlog.Must(pgx.Connect(ctx, dsn))(t)
-	defer c.Close(ctx)
-	var deadlocks int
-	testlog.NoError(t, c.QueryRow(ctx, "SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()").Scan(&deadlocks))
-	t.Logf("%d records of %d sessions in %v, %d deadlocks", records, sessions, took.Round(time.Millisecond), deadlocks)
-	if deadlocks > 0 {
-		t.Errorf("the server ended %d deadlocks", deadlocks)
-	}
-}
 
 // Sessions whose rows another transaction keeps locked hold up their own writers and nobody
 // else: neither their readers, nor a session that many read, nor its writers.

@@ -1,7 +1,6 @@
 package pg_test
 
 import (
-	"fmt"
 	"net"
 	"os"
 	"path/filepath"
@@ -241,5 +240,3 @@ func (p *proxy) drop(conns ...net.Conn) {
 		delete(p.conns, c)
 	}
 }
-
-func (p *proxy) String() string { return fmt.Sprint(p.what, " at exchange ", p.at) }

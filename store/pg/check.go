@@ -32,17 +32,14 @@ var checks = []string{
 		FROM patchlog.sessions
 		WHERE birth <> sha256(creation) OR (state = 0) <> (hash IS NOT NULL) OR (state = 0) <> (name IS NOT NULL) OR hash <> sha256(name)`,
 	`SELECT format('shared value %s is not found by its name', encode(name, 'escape')) FROM patchlog.shared WHERE hash <> sha256(name)`,
-	`SELECT format('%s records of no session, numbered %s', count(*), num) FROM patchlog.records r
-		WHERE NOT EXISTS (SELECT FROM patchlog.sessions s WHERE s.num = r.num) GROUP BY num`,
-	`SELECT format('%s ids of no session, numbered %s', count(*), num) FROM patchlog.ids d
-		WHERE NOT EXISTS (SELECT FROM patchlog.sessions s WHERE s.num = d.num) GROUP BY num`,
-	`SELECT format('a snapshot of no session, numbered %s', num) FROM patchlog.snapshots p
-		WHERE NOT EXISTS (SELECT FROM patchlog.sessions s WHERE s.num = p.num)`,
-	`SELECT format('a meta record of no session, numbered %s', num) FROM patchlog.metas m
-		WHERE NOT EXISTS (SELECT FROM patchlog.sessions s WHERE s.num = m.num)`,
+	`SELECT format('%s rows of %s are of no session, numbered %s', count(*), kind, num) FROM (
+			SELECT num, 'records' AS kind FROM patchlog.records UNION ALL SELECT num, 'ids' FROM patchlog.ids
+			UNION ALL SELECT num, 'snapshots' FROM patchlog.snapshots UNION ALL SELECT num, 'metas' FROM patchlog.metas
+		) owned
+		WHERE NOT EXISTS (SELECT FROM patchlog.sessions s WHERE s.num = owned.num) GROUP BY num, kind`,
 }
 
-// So many findings of a kind are reported.
+// maxFindings is how many findings of a kind are reported.
 const maxFindings = 20
 
 // Check implements [backend.Checker]. It reads all rows but not what they hold, and takes
@@ -51,7 +48,7 @@ func (b *Backend) Check(ctx context.Context) error {
 	if err := b.enter(ctx); err != nil {
 		return err
 	}
-	defer b.leave()
+	defer b.calls.Done()
 	c, err := b.pool.Acquire(ctx)
 	if err != nil {
 		return why(ctx, false, err)

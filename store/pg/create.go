@@ -1,6 +1,7 @@
 package pg
 
 import (
+	"cmp"
 	"context"
 	"errors"
 
@@ -12,7 +13,7 @@ import (
 // create creates a session, of a staged one if the batch says so.
 func (b *Backend) create(ctx context.Context, session string, batch backend.Batch) error {
 	c, err := newChange(session, batch)
-	if err = first(err, checkID("creation id", batch.Creation)); err != nil {
+	if err = cmp.Or(err, checkID("creation id", batch.Creation)); err != nil {
 		return b.existsOr(ctx, session, err)
 	}
 	text := createSQL
@@ -45,13 +46,19 @@ func (b *Backend) create(ctx context.Context, session string, batch backend.Batc
 // existsOr returns ErrExists if the session is there, and else the other error.
 func (b *Backend) existsOr(ctx context.Context, session string, other error) error {
 	there, err := b.exists(ctx, `hash = $1`, hash(session))
-	switch {
-	case err != nil:
-		return err
-	case there:
+	if err == nil && there {
 		return backend.ErrExists
 	}
-	return other
+	return cmp.Or(err, other)
+}
+
+// movedOrGone returns ErrMoved if the session is there, and else ErrNotFound.
+func (b *Backend) movedOrGone(ctx context.Context, session, creation string) error {
+	there, err := b.exists(ctx, `hash = $1 AND birth = $2`, hash(session), hash(creation))
+	if err == nil && there {
+		return backend.ErrMoved
+	}
+	return cmp.Or(err, backend.ErrNotFound)
 }
 
 // exists reports whether a session meets a condition.
@@ -97,7 +104,19 @@ const createStagedSQL = whileSQL + `done AS (
 const createRestSQL = `, put_meta AS (
 	INSERT INTO patchlog.metas (num, data) SELECT num, $16 FROM done
 	ON CONFLICT (num) DO UPDATE SET data = excluded.data
-)` + putRowsSQL
+), put_records AS (
+	INSERT INTO patchlog.records (num, seq, data)
+	SELECT d.num, x.seq, x.data FROM done d, unnest($9::bigint[], $10::bytea[]) AS x(seq, data)
+), put_ids AS (
+	INSERT INTO patchlog.ids (num, id, seq)
+	SELECT d.num, x.id, x.seq FROM done d, unnest($11::bytea[], $12::bigint[]) AS x(id, seq)
+), put_shared AS (
+	INSERT INTO patchlog.shared (hash, name, data)
+	SELECT x.hash, x.name, x.data FROM done d, unnest($13::bytea[], $14::bytea[], $15::bytea[]) AS x(hash, name, data)
+	ORDER BY x.hash
+	ON CONFLICT (hash) DO UPDATE SET data = excluded.data
+)
+SELECT num FROM done`
 
 func createArgs(session string, batch backend.Batch, c *change) []any {
 	var rows rows

@@ -9,7 +9,7 @@
 // machine see command lines. Neither errors nor logs of this package contain the connection
 // string.
 //
-// The statements of a lone append and of a lone Look are prepared. The server plans them a
+// The statements of a lone append and of a Fetch are prepared. The server plans them a
 // few times per connection, and again after five seconds, so that no plan made for small
 // tables stays. Other statements are planned each time.
 //
@@ -36,18 +36,13 @@
 //
 // An append is one statement and one round trip; appends of many sessions that wait at the
 // same time share one. It locks the sessions' rows without waiting: an append whose row is
-// locked by another transaction is sent again by itself. A lone append that is refused takes
-// a second round trip, which says why. A transaction that waits for a session's row holds no
+// locked by another transaction is sent again by itself. A transaction that waits for a session's row holds no
 // other lock, and rows of shared values are locked in the order of their hashes, so no
 // two wait for each other. Transactions that the server aborts with 40001 or 40P01 are repeated.
 //
-// Calls of Look that wait at the same time share a statement too. It is sent after each of
-// them began, and has one snapshot.
-//
 // # Cleaning up
 //
-// Staged records are removed when the backend is closed; those of a process that was killed
-// are removed after a day, when a backend is opened or begins to stage. Rows of a deleted
-// session that could not be removed at once are removed after an hour. A row that keeps a
-// session from being created stays for thirty days, and a lease for a day after it expired.
+// A backend removes unlinked rows when it is opened and after each Delete: the row of a session an hour after its
+// deletion, with records that a crash or an error has left, the row of a fenced creation after thirty days, and a lease
+// a day after it expired.
 package pg

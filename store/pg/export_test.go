@@ -15,5 +15,5 @@ var IsUnreplicated = isUnreplicated
 
 // Repeat does work that can be done again.
 func (b *Backend) Repeat(ctx context.Context, work func(ctx context.Context, c *pgx.Conn) error) error {
-	return b.call(ctx, repeats, work)
+	return b.attempt(ctx, repeats, work)
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -40,38 +39,11 @@ func pair(t testing.TB) (primary, standby *pgtest.Server, dsn string) {
 // Nor may a repetition, which finds what it wants in the log.
 func TestFailoverKeepsWhatIsAcknowledged(t *testing.T) {
 	t.Parallel()
-	cut := func(function string) func(*testing.T, *pgtest.Server) func() {
-		return func(t *testing.T, primary *pgtest.Server) func() {
-			c := testlog.Must(pgx.Connect(ctx, primary.DSN("postgres")))(t)
-			stop, ended := make(chan struct{}), make(chan struct{})
-			go func() {
-				defer close(ended)
-				defer c.Close(ctx)
-				for {
-					select {
-					case <-stop:
-						return
-					case <-time.After(5 * time.Millisecond):
-					}
-					_, err := c.Exec(ctx, `SELECT `+function+`(pid) FROM pg_stat_activity WHERE application_name = 'chaos' AND wait_event = 'SyncRep'`)
-					if err != nil {
-						t.Error(err)
-						return
-					}
-				}
-			}()
-			return func() { close(stop); <-ended }
-		}
-	}
 	for _, way := range []struct {
-		name    string
-		timeout time.Duration
-		begin   func(*testing.T, *pgtest.Server) (stop func())
-	}{
-		{"client timeout", time.Second, func(*testing.T, *pgtest.Server) func() { return func() {} }},
-		{"pg_terminate_backend", 10 * time.Second, cut("pg_terminate_backend")},
-		{"pg_cancel_backend", 10 * time.Second, cut("pg_cancel_backend")},
-	} {
+		name     string
+		timeout  time.Duration
+		function string // of the server, which cuts the wait short
+	}{{"client timeout", time.Second, ""}, {"terminated", 10 * time.Second, "pg_terminate_backend"}, {"cancelled", 10 * time.Second, "pg_cancel_backend"}} {
 		t.Run(way.name, func(t *testing.T) {
 			t.Parallel()
 			primary, standby, dsn := pair(t)
@@ -82,20 +54,24 @@ func TestFailoverKeepsWhatIsAcknowledged(t *testing.T) {
 			s := testlog.Must(pg.Open(ctx, dsn, sopts, pg.Options{MaxConns: 40, StatementTimeout: way.timeout, Logger: slog.New(slog.DiscardHandler)}))(t)
 			defer s.Close()
 			standby.Stop()
-			stop := way.begin(t, primary)
+			cut := func() error { return nil }
+			if way.function != "" {
+				c := testlog.Must(pgx.Connect(ctx, primary.DSN("postgres")))(t)
+				defer c.Close(ctx)
+				cut = func() error {
+					return testlog.ErrorOf(c.Exec(ctx, `SELECT `+way.function+`(pid) FROM pg_stat_activity WHERE application_name = 'chaos' AND wait_event = 'SyncRep'`))
+				}
+			}
 			done := make([]error, len(writes))
-			var all sync.WaitGroup
-			for i, w := range writes {
-				all.Go(func() {
+			testlog.WantNil(t, during(5*time.Millisecond, cut, func() {
+				each(len(writes), func(i int) {
 					for range 2 { // the second finds what the first left in the log
-						if done[i] = w.do(ctx, s); done[i] == nil {
+						if done[i] = writes[i].do(ctx, s); done[i] == nil {
 							return
 						}
 					}
 				})
-			}
-			all.Wait()
-			stop()
+			}))
 			shown := 0 // by the primary, and not by the standby
 			for _, w := range writes {
 				if w.shows(ctx, s) == nil {
@@ -166,51 +142,41 @@ func acknowledgedWrites(t *testing.T, s *store.Store) []acknowledgedWrite {
 	append_, patched, reverted, rewound := key("append", there("a")), key("patch", there("a", "b")), key("revert", there("a", "b")), key("rewind", there("a"))
 	created, deleted, forked, imported, importedMore, erased := key("create", nil), key("delete", there("a")), key("fork", nil), key("import", nil), key("import more", there("a")), key("erase", there("a"))
 	testlog.NoError(t, testlog.ErrorOf(s.ApplyPatch(ctx, reverted, store.PatchOptions{AsOfNow: true}, patch.NewSplice(0, 1).WithID("p"))))
-	testlog.NoError(t, testlog.ErrorOf(s.AppendEvents(ctx, rewound, store.AppendOptions{}, invocationEvent("x", "i"))))
+	testlog.NoError(t, testlog.ErrorOf(s.AppendEvents(ctx, rewound, store.AppendOptions{}, testlog.Text("x", "i", "chaos", "x"))))
 	line := func(id string) string {
 		return fmt.Sprintf(`{"id":%q,"author":"chaos","timestamp":"2026-01-02T03:04:05Z"}`+"\n", id)
 	}
 	imports := func(key store.Key) func(context.Context, *store.Store) error {
 		return func(ctx context.Context, s *store.Store) error {
-			_, err := s.Import(ctx, key, strings.NewReader(line("i1")+line("i2")), store.ImportOptions{})
-			return err
+			return testlog.ErrorOf(s.Import(ctx, key, strings.NewReader(line("i1")+line("i2")), store.ImportOptions{}))
 		}
 	}
 	return []acknowledgedWrite{
 		{"an append", func(ctx context.Context, s *store.Store) error {
-			_, err := s.AppendEvents(ctx, append_, store.AppendOptions{}, chaosEvent("b", "x"))
-			return err
+			return testlog.ErrorOf(s.AppendEvents(ctx, append_, store.AppendOptions{}, chaosEvent("b", "x")))
 		}, visible(append_, "a b"), never},
 		{"a patch", func(ctx context.Context, s *store.Store) error {
-			_, err := s.ApplyPatch(ctx, patched, store.PatchOptions{AsOfNow: true}, patch.NewSplice(0, 1).WithID("p").WithTimestamp(time.Unix(1, 0)))
-			return err
+			return testlog.ErrorOf(s.ApplyPatch(ctx, patched, store.PatchOptions{AsOfNow: true}, patch.NewSplice(0, 1).WithID("p").WithTimestamp(time.Unix(1, 0))))
 		}, visible(patched, "b"), never},
 		{"a revert", func(ctx context.Context, s *store.Store) error {
-			_, err := s.Revert(ctx, reverted, store.UndoOptions{}, "p")
-			return err
+			return testlog.ErrorOf(s.Revert(ctx, reverted, store.UndoOptions{}, "p"))
 		}, visible(reverted, "a b"), is(fold.ErrBlocked)},
 		{"a rewind", func(ctx context.Context, s *store.Store) error {
-			_, err := s.Rewind(ctx, rewound, store.UndoOptions{}, "i")
-			return err
+			return testlog.ErrorOf(s.Rewind(ctx, rewound, store.UndoOptions{}, "i"))
 		}, visible(rewound, "a"), never},
-		{"a create", func(ctx context.Context, s *store.Store) error {
-			_, err := s.Create(ctx, created, nil)
-			return err
-		}, visible(created, ""), is(store.ErrExists)},
+		{"a create", func(ctx context.Context, s *store.Store) error { return testlog.ErrorOf(s.Create(ctx, created, nil)) }, visible(created, ""), is(store.ErrExists)},
 		{"a fork", func(ctx context.Context, s *store.Store) error {
-			_, err := s.Fork(ctx, append_, forked, store.ForkOptions{At: new(uint64(1))})
-			return err
+			return testlog.ErrorOf(s.Fork(ctx, append_, forked, new(uint64(1))))
 		}, visible(forked, "a"), is(store.ErrExists)},
 		{"an import", imports(imported), visible(imported, "i1 i2"), never},
 		{"an import into a session", imports(importedMore), visible(importedMore, "a i1 i2"), never},
 		{"an erasure", func(ctx context.Context, s *store.Store) error {
-			_, err := s.Erase(ctx, erased, store.EraseSelection{All: true}, store.EraseOptions{ID: "receipt"})
-			return err
+			return testlog.ErrorOf(s.Erase(ctx, erased, store.EraseSelection{All: true}, store.EraseOptions{ID: "receipt"}))
 		}, func(ctx context.Context, s *store.Store) error {
 			session, err := s.Get(ctx, erased)
 			if err == nil {
 				for _, e := range session.View.Events() {
-					if _, blank := e.Erased(); !blank {
+					if _, blank := e.ErasedBy(); !blank {
 						err = fmt.Errorf("%s is not erased", e.ID())
 					}
 				}
@@ -225,14 +191,6 @@ func acknowledgedWrites(t *testing.T, s *store.Store) []acknowledgedWrite {
 				return nil
 			}, is(store.ErrNotFound)},
 	}
-}
-
-func invocationEvent(id, invocation string) *patch.Event {
-	e, err := patch.NewEvent(patch.Fields{ID: id, InvocationID: invocation, Author: "chaos", Timestamp: time.Unix(1, 0), Content: patch.Text("user", id)})
-	if err != nil {
-		panic(err)
-	}
-	return e
 }
 
 // Which notices say that a commit is on the primary only, in whatever language.
@@ -258,8 +216,7 @@ func TestUnreplicatedNotices(t *testing.T) {
 // A client to which the server sends no warnings cannot be told that a commit may be lost.
 func TestRefuseHiddenWarnings(t *testing.T) {
 	dsn := pgtest.New(t)
-	config, err := pgx.ParseConfig(dsn)
-	testlog.NoError(t, err)
+	config := testlog.Must(pgx.ParseConfig(dsn))(t)
 	pgtest.Exec(t, dsn, "ALTER DATABASE "+config.Database+" SET client_min_messages = error")
 	if _, err := pg.OpenBackend(ctx, dsn, pg.Options{}); !errors.Is(err, patch.ErrInvalid) || !strings.Contains(err.Error(), "client_min_messages") {
 		t.Errorf("warnings are hidden: %v", err)

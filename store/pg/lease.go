@@ -9,7 +9,7 @@ import (
 
 // Lease implements [backend.Leaser]. The time is the server's.
 func (b *Backend) Lease(ctx context.Context, name, owner string, ttl time.Duration) (held bool, err error) {
-	err = b.call(ctx, repeats, func(ctx context.Context, c *pgx.Conn) error {
+	err = b.attempt(ctx, repeats, func(ctx context.Context, c *pgx.Conn) error {
 		if ttl < 0 {
 			return c.QueryRow(ctx, b.sql(`
 				SELECT NOT EXISTS (SELECT FROM patchlog.leases WHERE hash = $1 AND owner <> $2 AND until > clock_timestamp())`),

@@ -10,7 +10,7 @@ import (
 	"github.com/patchlog-dev/patchlog/store/backend"
 )
 
-// hash is by what a name or a creation id is found.
+// hash is the key of a name or a creation id.
 func hash(name string) []byte {
 	h := sha256.Sum256([]byte(name))
 	return h[:]
@@ -18,7 +18,7 @@ func hash(name string) []byte {
 
 const idBytes = 16
 
-// idHash is by what an id is found.
+// idHash is the key of an id.
 func idHash(id string) [idBytes]byte {
 	h := sha256.Sum256([]byte(id))
 	return [idBytes]byte(h[:])
@@ -26,10 +26,10 @@ func idHash(id string) [idBytes]byte {
 
 // checkName reports whether a session or a shared value may have this name.
 func checkName(what, name string) error {
-	if name == "" || len(name) > backend.MaxNameBytes {
-		return fmt.Errorf("%w: a %s's name has %d bytes, and may have 1 to %d", patch.ErrInvalid, what, len(name), backend.MaxNameBytes)
+	if name == "" {
+		return fmt.Errorf("%w: a %s has no name", patch.ErrInvalid, what)
 	}
-	return nil
+	return checkID(what+"'s name", name)
 }
 
 // checkID reports whether a record may take this id, or a session be created under it.

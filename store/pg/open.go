@@ -25,17 +25,16 @@ type Backend struct {
 	opts    Options
 	pool    *pgxpool.Pool
 	schema  string // quoted, with the dot
-	appends *lanes[*change]
-	looks   *lanes[*look]
+	appends *grouper[*change]
 	waiters chan struct{} // holds a token for each call that may wait for a session's row
 
-	lookTexts [lonePrefixes + 1]string // of a lone look, by the number of prefixes
-	prepares  atomic.Bool              // statements of one call are prepared
-	planTime  time.Duration
+	fetchTexts [3]string   // of Fetch, by the number of prefixes
+	prepares   atomic.Bool // statements of one call are prepared
+	planTime   time.Duration
 
 	mu     sync.Mutex
 	closed bool
-	calls  sync.WaitGroup // those under way
+	calls  sync.WaitGroup // uses of the pool, for which Close waits
 }
 
 var (
@@ -44,11 +43,9 @@ var (
 	_ backend.Leaser  = (*Backend)(nil)
 )
 
-// How many groups of calls are worked on at a time.
 const (
-	appendLanes    = 4
-	appendPatience = 2 * time.Millisecond // about what a commit takes
-	lookLanes      = 4
+	appendWorkers = 4                    // groups of appends at a time
+	appendDelay   = 2 * time.Millisecond // about as long as a commit takes
 )
 
 // Open opens a store on the database that dsn names: a URL or key words and values as libpq
@@ -82,12 +79,11 @@ func OpenBackend(ctx context.Context, dsn string, opts Options) (*Backend, error
 	}
 	b := &Backend{opts: opts.withDefaults(), pool: pool, planTime: planTime}
 	b.schema = pgx.Identifier{b.opts.Schema}.Sanitize() + "."
-	for prefixes := range b.lookTexts {
-		b.lookTexts[prefixes] = b.sql(loneLookSQL(prefixes))
+	for prefixes := range b.fetchTexts {
+		b.fetchTexts[prefixes] = b.sql(fetchSQL(prefixes))
 	}
 	b.prepares.Store(!modeGiven)
-	b.appends = &lanes[*change]{max: min(appendLanes, int(config.MaxConns)), fits: fits, work: b.appendGroup, patience: appendPatience}
-	b.looks = &lanes[*look]{max: min(lookLanes, int(config.MaxConns)), fits: fitsLooks, work: b.lookGroup, cut: true}
+	b.appends = &grouper[*change]{max: min(appendWorkers, int(config.MaxConns)), fits: fits, work: b.appendGroup, startDelay: appendDelay}
 	b.waiters = make(chan struct{}, max(1, config.MaxConns/2))
 	if err := b.prepare(ctx); err != nil {
 		pool.Close()
@@ -153,7 +149,7 @@ func (b *Backend) sql(text string) string {
 	return strings.ReplaceAll(text, "patchlog.", b.schema)
 }
 
-// Close implements [backend.Backend]. It waits for calls under way.
+// Close implements [backend.Backend]. It waits for attempts under way; calls make no other ones.
 func (b *Backend) Close() error {
 	b.mu.Lock()
 	if b.closed {
@@ -163,8 +159,6 @@ func (b *Backend) Close() error {
 	b.closed = true
 	b.mu.Unlock()
 	b.calls.Wait()
-	b.appends.run.Wait()
-	b.looks.run.Wait()
 	b.pool.Close()
 	return nil
 }

@@ -20,7 +20,6 @@ import (
 	"github.com/patchlog-dev/patchlog/store/backend"
 	"github.com/patchlog-dev/patchlog/store/pg"
 	"github.com/patchlog-dev/patchlog/store/pg/pgtest"
-	"github.com/patchlog-dev/patchlog/store/storetest"
 )
 
 func number(t *testing.T, dsn, query string) (n int) {
@@ -95,20 +94,9 @@ func TestRights(t *testing.T) {
 	if _, err := pg.OpenBackend(ctx, app, pg.Options{}); err == nil || errors.Is(err, backend.ErrUnknown) {
 		t.Errorf("a role without rights makes the schema: %v", err)
 	}
-	n := 0
-	storetest.Run(t, func(t *testing.T) (backend.Backend, func() backend.Backend) {
-		n++
-		opts := pg.Options{Schema: fmt.Sprint("test", n)}
+	suite(t, app, func(opts pg.Options) {
 		testlog.NoError(t, pg.CreateSchema(ctx, dsn, opts))
-		pgtest.Exec(t, dsn, "GRANT USAGE ON SCHEMA "+opts.Schema+" TO app")
-		pgtest.Exec(t, dsn, "GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA "+opts.Schema+" TO app")
-		b := open(t, app, opts)
-		return b, func() backend.Backend {
-			testlog.WantNil(t, b.Check(ctx))
-			closed(t, b)
-			b = open(t, app, opts)
-			return b
-		}
+		pgtest.Exec(t, dsn, fmt.Sprintf("GRANT USAGE ON SCHEMA %[1]q TO app; GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA %[1]q TO app", opts.Schema))
 	})
 }
 
@@ -171,8 +159,8 @@ func TestValidate(t *testing.T) {
 		{Schema: strings.Repeat("x", 64)}, {Schema: "a\x00b"}, {Schema: "\xff"}, {Schema: "pg_x"},
 		{MaxConns: -1}, {StatementTimeout: -1}, {ConnectTimeout: -1},
 	} {
-		testlog.Is(t, opts.Validate(), patch.ErrInvalid, "%+v", opts)
-		testlog.Is(t, testlog.ErrorOf(pg.OpenBackend(ctx, "", opts)), patch.ErrInvalid, "OpenBackend %+v", opts)
+		testlog.ErrorIs(t, opts.Validate(), patch.ErrInvalid, "%+v", opts)
+		testlog.ErrorIs(t, testlog.ErrorOf(pg.OpenBackend(ctx, "", opts)), patch.ErrInvalid, "OpenBackend %+v", opts)
 	}
 	testlog.WantNil(t, (pg.Options{}).Validate())
 	testlog.WantNil(t, (pg.Options{Schema: `Odd "name"; with. dots`}).Validate())
@@ -194,12 +182,12 @@ func TestSchemaNames(t *testing.T) {
 
 func TestOpen(t *testing.T) {
 	dsn := pgtest.New(t)
-	testlog.Is(t, testlog.ErrorOf(pg.Open(ctx, dsn, store.Options{MaxRecordBytes: -1}, pg.Options{})), store.ErrInvalid, "options that cannot be")
+	testlog.ErrorIs(t, testlog.ErrorOf(pg.Open(ctx, dsn, store.Options{MaxRecordBytes: -1}, pg.Options{})), store.ErrInvalid, "options that cannot be")
 	s := testlog.Must(pg.Open(ctx, dsn, store.Options{}, pg.Options{}))(t)
 	testlog.WantNil(t, s.Close())
 	cancelled, cancel := context.WithCancel(ctx)
 	cancel()
-	testlog.Is(t, testlog.ErrorOf(pg.OpenBackend(cancelled, dsn, pg.Options{})), context.Canceled, "a context that has ended")
+	testlog.ErrorIs(t, testlog.ErrorOf(pg.OpenBackend(cancelled, dsn, pg.Options{})), context.Canceled, "a context that has ended")
 }
 
 // What is not to be is refused, and does nothing.
@@ -216,12 +204,12 @@ func TestInvalid(t *testing.T) {
 	} {
 		batch := next(h, 1)
 		change(&batch)
-		testlog.Is(t, b.Append(ctx, "s", batch), patch.ErrInvalid, "%s", name)
+		testlog.ErrorIs(t, b.Append(ctx, "s", batch), patch.ErrInvalid, "%s", name)
 	}
 	for _, name := range []string{"", long} {
-		testlog.Is(t, b.Append(ctx, name, backend.Batch{Creation: "c", Create: true, Next: 1}), patch.ErrInvalid, "a name of %d bytes", len(name))
+		testlog.ErrorIs(t, b.Append(ctx, name, backend.Batch{Creation: "c", Create: true, Next: 1}), patch.ErrInvalid, "a name of %d bytes", len(name))
 	}
-	testlog.Is(t, b.Append(ctx, "t", backend.Batch{Creation: long, Create: true, Next: 1}), patch.ErrInvalid, "a long creation id")
+	testlog.ErrorIs(t, b.Append(ctx, "t", backend.Batch{Creation: long, Create: true, Next: 1}), patch.ErrInvalid, "a long creation id")
 	if got := head(t, b, "s"); got.Last != 1 || got.Token != h.Token {
 		t.Errorf("the head is at %d with token %d", got.Last, got.Token)
 	}
@@ -259,7 +247,7 @@ func TestCheck(t *testing.T) {
 			testlog.NoError(t, b.PutSnapshot(ctx, "s\x00\xff", h.Creation, backend.Snapshot{Seq: 3, Data: nil}))
 			testlog.NoError(t, b.Check(ctx))
 			pgtest.Exec(t, dsn, damage)
-			testlog.Is(t, b.Check(ctx), backend.ErrDamaged, "Check")
+			testlog.ErrorIs(t, b.Check(ctx), backend.ErrDamaged, "Check")
 		})
 	}
 }
@@ -270,8 +258,8 @@ func TestMetaMissing(t *testing.T) {
 	b := open(t, dsn, pg.Options{})
 	create(t, b, "s", 1)
 	pgtest.Exec(t, dsn, "DELETE FROM patchlog.metas")
-	testlog.Is(t, testlog.ErrorOf(backend.HeadOf(ctx, b, "s")), backend.ErrDamaged, "Head")
-	testlog.Is(t, testlog.ErrorOf(b.Look(ctx, backend.Query{Session: "s"})), backend.ErrDamaged, "Look")
+	testlog.ErrorIs(t, testlog.ErrorOf(backend.HeadOf(ctx, b, "s")), backend.ErrDamaged, "Head")
+	testlog.ErrorIs(t, testlog.ErrorOf(b.Fetch(ctx, backend.Query{Session: "s"})), backend.ErrDamaged, "Fetch")
 	if l, err := b.List(ctx, "", "", 9); err != nil || len(l) != 1 || !errors.Is(l[0].Err, backend.ErrDamaged) {
 		t.Errorf("List: %v, %v", l, err)
 	}

@@ -1,6 +1,7 @@
 package pg
 
 import (
+	"cmp"
 	"fmt"
 	"log/slog"
 	"strings"
@@ -67,14 +68,8 @@ func (o Options) Validate() error {
 }
 
 func (o Options) withDefaults() Options {
-	if o.Schema == "" {
-		o.Schema = DefaultSchema
-	}
-	if o.StatementTimeout == 0 {
-		o.StatementTimeout = DefaultStatementTimeout
-	}
-	if o.Logger == nil {
-		o.Logger = slog.Default()
-	}
+	o.Schema = cmp.Or(o.Schema, DefaultSchema)
+	o.StatementTimeout = cmp.Or(o.StatementTimeout, DefaultStatementTimeout)
+	o.Logger = cmp.Or(o.Logger, slog.Default())
 	return o
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"flag"
+	"fmt"
 	"os"
 	"testing"
 
@@ -40,13 +41,15 @@ func closed(t testing.TB, b *pg.Backend) {
 	}
 }
 
-// suite runs the suite of all backends, each test in a schema of its own.
-func suite(t *testing.T, dsn string, opts pg.Options) {
+// suite runs the suite of all backends, each test in a schema of its own, which prepare may make.
+func suite(t *testing.T, dsn string, prepare ...func(pg.Options)) {
 	n := 0
 	storetest.Run(t, func(t *testing.T) (backend.Backend, func() backend.Backend) {
 		n++
-		opts := opts
-		opts.Schema = "test " + string(rune('a'+n/26)) + string(rune('a'+n%26))
+		opts := pg.Options{Schema: fmt.Sprint("test ", n)}
+		for _, f := range prepare {
+			f(opts)
+		}
 		b := open(t, dsn, opts)
 		t.Cleanup(func() {
 			closed(t, b)
@@ -62,7 +65,7 @@ func suite(t *testing.T, dsn string, opts pg.Options) {
 
 func TestBackend(t *testing.T) {
 	t.Parallel()
-	suite(t, pgtest.New(t), pg.Options{})
+	suite(t, pgtest.New(t))
 }
 
 // TestPooled runs the suite behind a pooler that gives each transaction another connection.
@@ -71,7 +74,7 @@ func TestPooled(t *testing.T) {
 	if testing.Short() {
 		t.Skip("the suite again; TestPooledFromTheStart and TestPooledLater run")
 	}
-	suite(t, pgtest.PgBouncer(t, pgtest.New(t)), pg.Options{})
+	suite(t, pgtest.PgBouncer(t, pgtest.New(t)))
 }
 
 // TestIsolation runs the suite on servers whose transactions are of each kind.
@@ -82,7 +85,7 @@ func TestIsolation(t *testing.T) {
 	}
 	for _, level := range []string{"read committed", "repeatable read", "serializable"} {
 		t.Run(level, func(t *testing.T) {
-			suite(t, isolated(t, level), pg.Options{})
+			suite(t, isolated(t, level))
 		})
 	}
 }
@@ -102,5 +105,5 @@ func TestPrepared(t *testing.T) {
 	if testing.Short() {
 		t.Skip("the suite again")
 	}
-	suite(t, pgtest.New(t)+" default_query_exec_mode=cache_statement", pg.Options{})
+	suite(t, pgtest.New(t)+" default_query_exec_mode=cache_statement")
 }

@@ -11,7 +11,7 @@ import (
 
 // query collects the rows of one statement that only reads.
 func query[T any](ctx context.Context, b *Backend, scan func(pgx.CollectableRow) (T, error), text string, args ...any) (out []T, err error) {
-	err = b.call(ctx, reads, func(ctx context.Context, c *pgx.Conn) error {
+	err = b.attempt(ctx, reads, func(ctx context.Context, c *pgx.Conn) error {
 		rows, err := c.Query(ctx, b.sql(text), args...)
 		if err == nil {
 			out, err = pgx.CollectRows(rows, scan)
@@ -117,11 +117,10 @@ func (b *Backend) Read(ctx context.Context, session, creation string, seqs []uin
 
 // Lookup implements [backend.Backend].
 func (b *Backend) Lookup(ctx context.Context, session, creation string, ids []string) ([]uint64, error) {
-	hashes := make([][idBytes]byte, len(ids))
 	wanted := make([][]byte, len(ids))
 	for i, id := range ids {
-		hashes[i] = idHash(id)
-		wanted[i] = hashes[i][:]
+		key := idHash(id)
+		wanted[i] = key[:]
 	}
 	rows, err := queryOf(ctx, b, scanFound, `
 		SELECT d.seq, d.id
@@ -130,19 +129,15 @@ func (b *Backend) Lookup(ctx context.Context, session, creation string, ids []st
 	if err != nil {
 		return nil, err
 	}
-	at := map[[idBytes]byte]uint64{}
+	at := map[string]uint64{}
 	for _, r := range rows {
-		if r.seq == nil {
-			continue
+		if r.seq != nil {
+			at[string(r.data)] = uint64(*r.seq)
 		}
-		if len(r.data) != idBytes {
-			return nil, fmt.Errorf("%w: an id has %d bytes", backend.ErrIndex, len(r.data))
-		}
-		at[[idBytes]byte(r.data)] = uint64(*r.seq)
 	}
 	seqs := make([]uint64, len(ids))
-	for i, h := range hashes {
-		seqs[i] = at[h]
+	for i, key := range wanted {
+		seqs[i] = at[string(key)]
 	}
 	return seqs, nil
 }
@@ -169,11 +164,7 @@ func (b *Backend) Snapshot(ctx context.Context, session, creation string) (backe
 // PutSnapshot implements [backend.Backend]. The session's row is locked so that it is not
 // deleted, and no record of it replaced, meanwhile; appends go on.
 func (b *Backend) PutSnapshot(ctx context.Context, session, creation string, kept backend.Snapshot) error {
-	held, there := false, false
-	if err := b.enter(ctx); err != nil {
-		return err
-	}
-	defer b.leave()
+	var held bool
 	err := b.attempt(ctx, repeats, func(ctx context.Context, c *pgx.Conn) error {
 		return c.QueryRow(ctx, b.sql(`
 			WITH held AS (
@@ -186,15 +177,7 @@ func (b *Backend) PutSnapshot(ctx context.Context, session, creation string, kep
 			SELECT EXISTS (SELECT FROM held)`), hash(session), hash(creation), number(kept.Seq), int64(kept.Chain.Sum), data(kept.Data), number(kept.Edition)).Scan(&held)
 	})
 	if err == nil && !held { // a deletion that it waited for is seen by another statement only
-		there, err = b.exists(ctx, `hash = $1 AND birth = $2`, hash(session), hash(creation))
+		err = b.movedOrGone(ctx, session, creation)
 	}
-	switch {
-	case err != nil:
-		return err
-	case held:
-		return nil
-	case there:
-		return backend.ErrMoved
-	}
-	return backend.ErrNotFound
+	return err
 }

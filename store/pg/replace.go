@@ -10,8 +10,8 @@ import (
 	"github.com/patchlog-dev/patchlog/store/backend"
 )
 
-// Replace implements [backend.Backend]. It waits for whoever has the session's row, one who
-// puts a snapshot too: what it then removes is all that there is.
+// Replace implements [backend.Backend]. It waits for transactions that have locked the session's row. PutSnapshot locks
+// it too, so no snapshot is stored between the replacement and the removal of the snapshot.
 func (b *Backend) Replace(ctx context.Context, session string, r backend.Replacement) error {
 	if err := checkName("session", session); err != nil {
 		return err
@@ -20,7 +20,7 @@ func (b *Backend) Replace(ctx context.Context, session string, r backend.Replace
 		return fmt.Errorf("%w: the replacement gives the session no token", patch.ErrInvalid)
 	}
 	appended := change{chain: r.After(r.Chain)}
-	if err := appended.add(r.Creation, r.Last, r.Appended); err != nil {
+	if err := appended.add(r.Creation, r.ExpectedLast, r.Appended); err != nil {
 		return err
 	}
 	var put rows
@@ -30,20 +30,13 @@ func (b *Backend) Replace(ctx context.Context, session string, r backend.Replace
 		seqs[i], olds[i], datas[i] = number(x.Seq), data(x.Old), data(x.Data)
 	}
 	var found, done bool
-	err := b.enter(ctx)
-	if err != nil {
-		return err
-	}
-	defer b.leave()
-	err = b.attemptWaiting(ctx, writes, func(ctx context.Context, c *pgx.Conn) error {
+	err := b.attemptWaiting(ctx, writes, func(ctx context.Context, c *pgx.Conn) error {
 		var batch pgx.Batch
 		batch.Queue(b.sql(`SELECT num FROM patchlog.sessions WHERE hash = $1 FOR UPDATE`), hash(session))
-		batch.Queue(b.sql(replaceSQL), hash(session), hash(r.Creation), number(r.Last), int64(r.Seen), int64(r.Next),
-			int64(appended.chain.Sum), seqs, olds, datas, r.Meta, appended.last, put.seqs, put.datas, put.ids, put.idSeqs, r.Counts)
-		return secondOf(ctx, c, &batch, func(rows pgx.Rows) error {
-			_, err := pgx.ForEachRow(rows, []any{&found, &done}, func() error { return nil })
-			return err
-		})
+		batch.Queue(b.sql(replaceSQL), hash(session), hash(r.Creation), number(r.ExpectedLast), int64(r.ExpectedToken), int64(r.Next),
+			int64(appended.chain.Sum), seqs, olds, datas, r.Meta, appended.last, put.seqs, put.datas, put.ids, put.idSeqs, r.Counts).
+			QueryRow(func(row pgx.Row) error { return row.Scan(&found, &done) })
+		return c.SendBatch(ctx, &batch).Close()
 	})
 	switch {
 	case isTaken(err):

@@ -24,7 +24,7 @@ var errUnreplicated = errors.New("the commit is on this server, but its wait for
 // synchronous standby.
 const unreplicatedKey = "patchlog.unreplicated"
 
-// onNotice marks the connection if a notice says that its commit is on this server only.
+// onNotice marks the connection if a notice says that its commit was not replicated.
 func onNotice(c *pgconn.PgConn, n *pgconn.Notice) {
 	if isUnreplicated(n) {
 		c.CustomData()[unreplicatedKey] = true
@@ -41,22 +41,22 @@ func isUnreplicated(n *pgconn.Notice) bool {
 	return warns && (n.Code == "01000" || strings.HasPrefix(n.Code, "57P")) && (n.Routine == "SyncRepWaitForLSN" || n.Routine == "")
 }
 
-// effect is what it means that an attempt may have been made.
+// effect says whether an attempt with an unknown outcome may be repeated.
 type effect int
 
 const (
-	reads   effect = iota // nothing: it can be made again
-	repeats               // it can be made again, but if none is answered it may have taken place
-	writes                // it must not be made again
+	reads   effect = iota // it has no effect, and may be repeated
+	repeats               // it is idempotent, and may be repeated; if no attempt is answered, the outcome is unknown
+	writes                // it must not be repeated
 )
 
-// How often an attempt is made.
+// Limits of attempts.
 const (
-	conflictTries = 200 // that lost against other transactions
-	failureTries  = 4   // that met no server, or lost it
+	conflictTries = 200 // after conflicts with other transactions
+	failureTries  = 4   // after connection failures
 )
 
-// SQLSTATEs that are told apart.
+// SQLSTATEs.
 const (
 	serializationFailure = "40001"
 	deadlockDetected     = "40P01"
@@ -65,7 +65,7 @@ const (
 	uniqueViolation      = "23505"
 )
 
-// enter begins a call. A call that has begun ends with leave, and Close waits for it.
+// enter lets the caller use the pool until it calls b.calls.Done, unless the backend is closed or ctx has ended.
 func (b *Backend) enter(ctx context.Context) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -79,22 +79,14 @@ func (b *Backend) enter(ctx context.Context) error {
 	return nil
 }
 
-func (b *Backend) leave() { b.calls.Done() }
-
-// call is a whole call with one piece of work.
-func (b *Backend) call(ctx context.Context, e effect, work func(ctx context.Context, c *pgx.Conn) error) error {
+// attempt runs work on a connection, with retries after conflicts and connection failures. work makes one transaction. It
+// returns the driver's errors unchanged, and nil for every answer of the server, refusals too.
+func (b *Backend) attempt(ctx context.Context, e effect, work func(ctx context.Context, c *pgx.Conn) error) error {
 	if err := b.enter(ctx); err != nil {
 		return err
 	}
-	defer b.leave()
-	return b.attempt(ctx, e, work)
-}
-
-// attempt does work on a connection, and again as long as that is of use. work makes one
-// transaction, returns the errors of the driver as they are, and nil for every outcome that
-// is an answer.
-func (b *Backend) attempt(ctx context.Context, e effect, work func(ctx context.Context, c *pgx.Conn) error) error {
-	open := false // whether one that is not known to have failed came before
+	defer b.calls.Done()
+	open := false // whether an earlier attempt had an unknown outcome
 	ends := func(err error) error {
 		if open && e == repeats {
 			return &backend.UnknownError{Cause: err}
@@ -114,8 +106,6 @@ func (b *Backend) attempt(ctx context.Context, e effect, work func(ctx context.C
 			tries = conflictTries
 		case v == unprepared:
 			b.stopPreparing(err)
-			n--
-			continue
 		case v == moved:
 			b.pool.Reset()
 		case v == unknown && (e == writes || late || ctx.Err() != nil || n >= tries):
@@ -139,9 +129,8 @@ func (b *Backend) attempt(ctx context.Context, e effect, work func(ctx context.C
 	}
 }
 
-// attemptWaiting is attempt for work that waits for a session's row as long as another
-// transaction has it. Only some of the connections are for such work: sessions that are held
-// up hold up no others.
+// attemptWaiting is attempt for work that may wait for a row lock. It uses at most half of the connections at a time, so
+// that locked sessions do not block calls for other sessions.
 func (b *Backend) attemptWaiting(ctx context.Context, e effect, work func(ctx context.Context, c *pgx.Conn) error) error {
 	late := time.NewTimer(b.opts.StatementTimeout)
 	defer late.Stop()
@@ -156,22 +145,21 @@ func (b *Backend) attemptWaiting(ctx context.Context, e effect, work func(ctx co
 	}
 }
 
-// why is the error of an attempt that is not followed by another. The context's is part of
-// it if the context has ended.
+// why returns the error of the last attempt. It matches the context's error if the context has ended, and else
+// ErrNoAnswer if late is set.
 func why(ctx context.Context, late bool, err error) error {
 	switch {
 	case ctx.Err() != nil && errors.Is(err, ctx.Err()):
 		return err
 	case ctx.Err() != nil:
 		return fmt.Errorf("%w: %w", ctx.Err(), err)
-	case late: // which is not the context's doing
+	case late:
 		return fmt.Errorf("%w: %v", ErrNoAnswer, err)
 	}
 	return err
 }
 
-// once makes one attempt. sent reports whether it got as far as a connection, and late
-// whether it took too long.
+// once makes one attempt. sent reports whether it acquired a connection, and late whether it exceeded StatementTimeout.
 func (b *Backend) once(ctx context.Context, work func(ctx context.Context, c *pgx.Conn) error) (sent, late bool, err error) {
 	waiting, stop := context.WithTimeout(ctx, b.opts.StatementTimeout)
 	defer stop()
@@ -180,8 +168,8 @@ func (b *Backend) once(ctx context.Context, work func(ctx context.Context, c *pg
 		return false, waiting.Err() != nil, err
 	}
 	defer func() {
-		// The driver takes up to 15 seconds to say goodbye on a connection that it gave up.
-		// Nobody is to wait for that: neither for its place nor for the pool's end.
+		// The driver takes up to 15 seconds to close a broken connection. Hijacked, the connection does not count for the
+		// pool's limit, and closing the pool does not wait for it.
 		if c.Conn().IsClosed() {
 			c.Hijack()
 		} else {
@@ -198,22 +186,22 @@ func (b *Backend) once(ctx context.Context, work func(ctx context.Context, c *pg
 	return true, err != nil && working.Err() != nil, err
 }
 
-// verdict is what an error says about its attempt.
+// verdict classifies the error of an attempt.
 type verdict int
 
 const (
-	refused    verdict = iota // the server says that it did nothing, and would again
-	conflict                  // it did nothing, since another transaction was in the way
-	moved                     // it did nothing, since the server does not take writes any more
-	unprepared                // it did nothing, and has to be sent in another way
-	failed                    // it did not reach the server
-	unknown                   // nobody says whether it took place
+	refused    verdict = iota // not committed; a retry would fail too
+	conflict                  // not committed, because of a concurrent transaction
+	moved                     // not committed, because the server is read-only now
+	unprepared                // not committed, because the prepared statement is missing
+	failed                    // not sent to the server
+	unknown                   // it may be committed
 )
 
 func judge(sent bool, err error) verdict {
 	var server *pgconn.PgError
-	// The driver says of a connection that ended while it waited for the answer to a simple query,
-	// such as a COMMIT, that it was closed before, and that it is safe to retry. It is not.
+	// If a connection ends while the driver waits for the answer to a simple query, such as a COMMIT, the driver
+	// returns ErrConnClosed, and SafeToRetry reports true. The COMMIT may have taken place.
 	safe := pgconn.SafeToRetry(err) && !errors.Is(err, pgconn.ErrConnClosed)
 	switch {
 	case !sent || safe:
@@ -231,8 +219,8 @@ func judge(sent bool, err error) verdict {
 		return conflict
 	case server.Code == readOnlyTransaction:
 		return moved
-	// A server that shuts down while a commit waits for its standby, or a pooler whose
-	// server is gone, answers with an error though the commit took place.
+	// A server that shuts down while a commit waits for its standby, or a pooler that has lost its server,
+	// returns an error although the commit took place.
 	case server.Severity != "ERROR" && server.SeverityUnlocalized != "ERROR",
 		server.Code == completionUnknown, strings.HasPrefix(server.Code, "08"), strings.HasPrefix(server.Code, "57P"):
 		if unsent(err) {
@@ -243,22 +231,7 @@ func judge(sent bool, err error) verdict {
 	return refused
 }
 
-// secondOf sends two statements in one transaction and one round trip, and scans what the
-// second one returns.
-func secondOf(ctx context.Context, c *pgx.Conn, batch *pgx.Batch, scan func(pgx.Rows) error) error {
-	results := c.SendBatch(ctx, batch)
-	_, err := results.Exec()
-	if err == nil {
-		var rows pgx.Rows
-		if rows, err = results.Query(); err == nil {
-			err = scan(rows)
-		}
-	}
-	return first(err, results.Close())
-}
-
-// violates reports whether the error is that of a row that is there already, and of which
-// table.
+// violates reports whether the error is a unique violation, and returns its table and constraint.
 func violates(err error) (table, constraint string, ok bool) {
 	var server *pgconn.PgError
 	if errors.As(err, &server) && server.Code == uniqueViolation {

@@ -71,7 +71,7 @@ func (b *Backend) prepare(ctx context.Context) error {
 // not on the synchronous standby: see [isUnreplicated].
 func (b *Backend) checkWarnings(ctx context.Context) error {
 	var level string
-	err := b.call(ctx, reads, func(ctx context.Context, c *pgx.Conn) error {
+	err := b.attempt(ctx, reads, func(ctx context.Context, c *pgx.Conn) error {
 		return c.QueryRow(ctx, `SELECT current_setting('client_min_messages')`).Scan(&level)
 	})
 	if err != nil {
@@ -87,7 +87,7 @@ func (b *Backend) checkWarnings(ctx context.Context) error {
 // version returns the version of the schema that is there, or 0.
 func (b *Backend) version(ctx context.Context) (has int, err error) {
 	var absent bool
-	err = b.call(ctx, reads, func(ctx context.Context, c *pgx.Conn) error {
+	err = b.attempt(ctx, reads, func(ctx context.Context, c *pgx.Conn) error {
 		err := c.QueryRow(ctx, b.sql(`SELECT version FROM patchlog.schema_version`)).Scan(&has)
 		absent = errors.Is(err, pgx.ErrNoRows) || hasCode(err, "42P01", "3F000")
 		if absent {
@@ -106,7 +106,7 @@ func (b *Backend) version(ctx context.Context) (has int, err error) {
 func (b *Backend) createSchema(ctx context.Context) error {
 	var err error
 	for range failureTries {
-		err = b.call(ctx, repeats, b.createSchemaOnce)
+		err = b.attempt(ctx, repeats, b.createSchemaOnce)
 		// The codes that CREATE IF NOT EXISTS returns if another transaction is about to.
 		if !hasCode(err, uniqueViolation, "42P06", "42P07", "42710", "XX000") {
 			return err

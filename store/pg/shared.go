@@ -19,10 +19,6 @@ func (b *Backend) PutShared(ctx context.Context, changes []backend.SharedChange)
 			return err
 		}
 	}
-	if err := b.enter(ctx); err != nil {
-		return err
-	}
-	defer b.leave()
 	var moved bool
 	err := b.attemptWaiting(ctx, writes, func(ctx context.Context, conn *pgx.Conn) error {
 		moved = false

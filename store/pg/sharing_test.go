@@ -9,6 +9,7 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -23,20 +24,13 @@ import (
 // create creates a session with n records.
 func create(t testing.TB, b *pg.Backend, name string, n int) backend.Head {
 	t.Helper()
-	batch := backend.Batch{Creation: "creation of " + name, Create: true, Next: 1, Records: records(0, n)}
-	if err := b.Append(ctx, name, batch); err != nil {
-		t.Fatalf("create %q: %v", name, err)
-	}
+	testlog.NoError(t, b.Append(ctx, name, backend.Batch{Creation: "creation of " + name, Create: true, Next: 1, Records: records(0, n)}))
 	return head(t, b, name)
 }
 
 func head(t testing.TB, b *pg.Backend, name string) backend.Head {
 	t.Helper()
-	h, err := backend.HeadOf(ctx, b, name)
-	if err != nil {
-		t.Fatalf("Head of %q: %v", name, err)
-	}
-	return h
+	return testlog.Must(backend.HeadOf(ctx, b, name))(t)
 }
 
 func records(after uint64, n int) (out []backend.Record) {
@@ -48,7 +42,7 @@ func records(after uint64, n int) (out []backend.Record) {
 
 // next is a batch of n records that follows the head.
 func next(h backend.Head, n int) backend.Batch {
-	return backend.Batch{Creation: h.Creation, After: h.Last, Seen: h.Token, Next: backend.Token(rand.Uint64() | 1), Chain: h.Chain, Records: records(h.Last, n)}
+	return backend.Batch{Creation: h.Creation, ExpectedLast: h.Last, ExpectedToken: h.Token, Next: backend.Token(rand.Uint64() | 1), Chain: h.Chain, Records: records(h.Last, n)}
 }
 
 // landed is the head after the batch.
@@ -58,6 +52,14 @@ func landed(h backend.Head, b backend.Batch) backend.Head {
 		h.Chain = h.Chain.Add(r.Sum)
 	}
 	return h
+}
+
+// extend appends n records behind the head, and returns the head after them.
+func extend(t testing.TB, b *pg.Backend, name string, h backend.Head, n int) backend.Head {
+	t.Helper()
+	batch := next(h, n)
+	testlog.WantNil(t, b.Append(ctx, name, batch))
+	return landed(h, batch)
 }
 
 // hold locks the session's row in a transaction that goes on until release is called.
@@ -80,7 +82,7 @@ func holdBy(t *testing.T, dsn, statement string) (release func()) {
 }
 
 // waitFor waits until a query that gives a number gives one above 0.
-func waitFor(t *testing.T, dsn, query string) {
+func waitFor(t testing.TB, dsn, query string) {
 	t.Helper()
 	c := testlog.Must(pgx.Connect(ctx, dsn))(t)
 	defer c.Close(ctx)
@@ -95,7 +97,11 @@ func waitFor(t *testing.T, dsn, query string) {
 	t.Fatalf("%s: stays 0", query)
 }
 
-const waitingForLock = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
+const (
+	waitingForLock = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
+	noneWaits      = "SELECT (count(*) = 0)::int FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
+	noneConnected  = "SELECT (count(*) = 0)::int FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
+)
 
 // In a group each batch has its own fate, and those that are refused take none with them.
 func TestGroup(t *testing.T) {
@@ -109,7 +115,7 @@ func TestGroup(t *testing.T) {
 		var want error
 		switch i % 6 {
 		case 1:
-			batch.Seen++
+			batch.ExpectedToken++
 			want = backend.ErrMoved
 		case 2:
 			batch.Creation += "x"
@@ -118,10 +124,10 @@ func TestGroup(t *testing.T) {
 			batch.Records[1].IDs = []string{"new", "id2"}
 			want = backend.ErrTaken
 		case 4:
-			batch.After, batch.Records = 2, records(2, 2)
+			batch.ExpectedLast, batch.Records = 2, records(2, 2)
 			want = backend.ErrMoved
 		}
-		testlog.Is(t, b.Append(ctx, fmt.Sprint("s", i), batch), want, "Append %d", i)
+		testlog.ErrorIs(t, b.Append(ctx, fmt.Sprint("s", i), batch), want, "Append %d", i)
 		h := heads[i]
 		if want == nil {
 			h = landed(h, batch)
@@ -155,21 +161,27 @@ func TestGroupWithDamage(t *testing.T) {
 }
 
 // Many writers of two backends write the same shared values, in any order, and often to the same
-// sessions, in serializable transactions: the only error is that a session moved. TestLockOrder has
-// the server's default isolation.
+// sessions, at each isolation: the only error is that a session moved, no two transactions wait for each other, and
+// all is there in the end.
 func TestHotShared(t *testing.T) {
 	t.Parallel()
-	dsn := isolated(t, "serializable")
+	for _, level := range []string{"read committed", "serializable"} {
+		t.Run(level, func(t *testing.T) { hotShared(t, isolated(t, level)) })
+	}
+}
+
+func hotShared(t *testing.T, dsn string) {
 	backends := []*pg.Backend{open(t, dsn, pg.Options{}), open(t, dsn, pg.Options{})}
 	const sessions, writers, appends = 24, 48, 8
 	for i := range sessions {
 		create(t, backends[0], fmt.Sprint("s", i), 0)
 	}
-	var sum [sessions]int64
-	var mu sync.Mutex
+	var sum [sessions]atomic.Uint64
 	each(writers, func(w int) {
-		b, name := backends[w%2], fmt.Sprint("s", w%sessions)
+		b := backends[w%2]
 		for n := 0; n < appends; {
+			i := rand.IntN(sessions)
+			name := fmt.Sprint("s", i)
 			batch := next(head(t, b, name), 1)
 			batch.Records[0].IDs = []string{fmt.Sprint(w, "/", n)}
 			for _, k := range rand.Perm(6) {
@@ -178,17 +190,15 @@ func TestHotShared(t *testing.T) {
 			switch err := b.Append(ctx, name, batch); {
 			case err == nil:
 				n++
-				mu.Lock()
-				sum[w%sessions]++
-				mu.Unlock()
+				sum[i].Add(1)
 			case !errors.Is(err, backend.ErrMoved):
 				t.Errorf("Append: %v", err)
 				return
 			}
 		}
 	})
-	for i, n := range sum {
-		if h := head(t, backends[1], fmt.Sprint("s", i)); h.Last != uint64(n) {
+	for i := range sum {
+		if h, n := head(t, backends[1], fmt.Sprint("s", i)), sum[i].Load(); h.Last != n {
 			t.Errorf("session %d has %d records of %d", i, h.Last, n)
 		}
 	}
@@ -196,7 +206,7 @@ func TestHotShared(t *testing.T) {
 	for _, b := range backends {
 		closed(t, b) // the server has counted then
 	}
-	waitFor(t, dsn, "SELECT (count(*) = 0)::int FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()")
+	waitFor(t, dsn, noneConnected)
 	if n := number(t, dsn, "SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()"); n != 0 {
 		t.Errorf("the server ended %d deadlocks", n)
 	}
@@ -259,9 +269,9 @@ func TestLeave(t *testing.T) {
 		waitFor(t, dsn, waitingForLock)
 		leave()
 		err := <-done // while the row is held
-		testlog.Is(t, err, context.Canceled, "%s", name)
-		testlog.Is(t, err, backend.ErrUnknown, "%s", name)
-		waitFor(t, dsn, strings.Replace(waitingForLock, "count(*)", "(count(*) = 0)::int", 1))
+		testlog.ErrorIs(t, err, context.Canceled, "%s", name)
+		testlog.ErrorIs(t, err, backend.ErrUnknown, "%s", name)
+		waitFor(t, dsn, noneWaits)
 	}
 	pgtest.Exec(t, dsn, "SELECT count(*) FROM patchlog.sessions")
 	release()
@@ -286,8 +296,7 @@ func TestNoAnswer(t *testing.T) {
 		t.Errorf("Head without a table: %v", err)
 	}
 
-	silent, err := net.Listen("tcp", "127.0.0.1:0")
-	testlog.NoError(t, err)
+	silent := testlog.Must(net.Listen("tcp", "127.0.0.1:0"))(t)
 	defer silent.Close()
 	_, err = pg.OpenBackend(ctx, "sslmode=disable host=127.0.0.1 port="+fmt.Sprint(silent.Addr().(*net.TCPAddr).Port), pg.Options{ConnectTimeout: 50 * time.Millisecond, StatementTimeout: time.Second})
 	if err == nil {
@@ -367,7 +376,7 @@ func TestLostConnection(t *testing.T) {
 	go func() { done <- b.Append(ctx, "held", next(h, 1)) }()
 	waitFor(t, dsn, waitingForLock)
 	pgtest.Exec(t, dsn, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()")
-	testlog.Is(t, <-done, backend.ErrUnknown, "Append on a connection that ended")
+	testlog.ErrorIs(t, <-done, backend.ErrUnknown, "Append on a connection that ended")
 	release()
 	for range 5 {
 		pgtest.Exec(t, dsn, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND datname = current_database()")
@@ -395,8 +404,8 @@ func TestRestart(t *testing.T) {
 	testlog.WantNil(t, b.Append(ctx, "s", next(head(t, b, "s"), 1)))
 }
 
-// Calls of Look that share a statement each have their own answer, in slices of their own.
-func TestLookGroup(t *testing.T) {
+// Concurrent calls of Fetch each have their own answer, in slices of their own.
+func TestFetchConcurrently(t *testing.T) {
 	b := open(t, pgtest.New(t), pg.Options{})
 	const sessions = 20
 	for i := range sessions {
@@ -408,9 +417,9 @@ func TestLookGroup(t *testing.T) {
 	each(8*sessions, func(k int) {
 		i := k % sessions
 		name := fmt.Sprint("s", i)
-		news, err := b.Look(ctx, backend.Query{Session: name, Creation: "creation of " + name, After: uint64(i / 2), Shared: []string{"app/", fmt.Sprint("user/", i)}})
+		news, err := b.Fetch(ctx, backend.Query{Session: name, Creation: "creation of " + name, After: uint64(i / 2), Shared: []string{"app/", fmt.Sprint("user/", i)}})
 		if err != nil || len(news.Records) != i+1-i/2 || news.Last != uint64(i+1) {
-			t.Errorf("Look of session %d: %d records, last %d, %v", i, len(news.Records), news.Last, err)
+			t.Errorf("Fetch of session %d: %d records, last %d, %v", i, len(news.Records), news.Last, err)
 			return
 		}
 		for n, r := range news.Records {
@@ -419,45 +428,35 @@ func TestLookGroup(t *testing.T) {
 			}
 		}
 		if len(news.Shared) != 2 || len(news.Shared[0]) != 1 || len(news.Shared[1]) < 1 || string(news.Shared[0][0].Data) != "value" {
-			t.Errorf("Look of session %d: shared values %v", i, news.Shared)
+			t.Errorf("Fetch of session %d: shared values %v", i, news.Shared)
 			return
 		}
 		copy(news.Shared[0][0].Data, "other") // is the caller's own
-		testlog.Is(t, testlog.ErrorOf(b.Look(ctx, backend.Query{Session: "none"})), backend.ErrNotFound, "Look of no session")
+		testlog.ErrorIs(t, testlog.ErrorOf(b.Fetch(ctx, backend.Query{Session: "none"})), backend.ErrNotFound, "Fetch of no session")
 	})
 }
 
 // After Close nothing is left: no goroutine and no connection, also of calls that were left.
 func TestLeaks(t *testing.T) {
-	dsn := pgtest.New(t)
+	direct := pgtest.New(t)
+	dsn := direct + " application_name=faulty" // which leaks counts
 	setup := open(t, dsn, pg.Options{})
 	h := create(t, setup, "held", 1)
 	closed(t, setup)
 	before := runtime.NumGoroutine()
 	for range 3 {
 		b := open(t, dsn, pg.Options{})
-		release := hold(t, dsn, "held")
+		release := hold(t, direct, "held")
 		each(20, func(i int) {
 			bounded, stop := context.WithTimeout(ctx, time.Duration(i)*5*time.Millisecond)
 			defer stop()
 			_ = b.Append(bounded, "held", next(h, 1))
-			_, _ = b.Look(bounded, backend.Query{Session: "held"})
+			_, _ = b.Fetch(bounded, backend.Query{Session: "held"})
 		})
 		release()
 		closed(t, b)
 	}
-	var n int
-	for range 30_000 {
-		if n = runtime.NumGoroutine(); n <= before {
-			break
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
-	if n > before {
-		stacks := make([]byte, 1<<20)
-		t.Errorf("%d goroutines, %d before: %s", n, before, stacks[:runtime.Stack(stacks, true)])
-	}
-	waitFor(t, dsn, "SELECT (count(*) = 0)::int FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()")
+	leaks(t, direct, before)
 }
 
 // A deletion that meets appends and snapshots leaves nothing of the session behind.
@@ -511,12 +510,7 @@ func TestUpdatesInPlace(t *testing.T) {
 		name := fmt.Sprint("s", i)
 		h := create(t, b, name, 0)
 		for range appends {
-			batch := next(h, 1)
-			if err := b.Append(ctx, name, batch); err != nil {
-				t.Errorf("Append: %v", err)
-				return
-			}
-			h = landed(h, batch)
+			h = extend(t, b, name, h, 1)
 		}
 	})
 	closed(t, b) // the server has counted then

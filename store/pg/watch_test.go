@@ -86,13 +86,11 @@ func TestWatch(t *testing.T) {
 			for k := range each {
 				id := fmt.Sprint(i, ".", k)
 				write := func() error {
-					_, err := s.AppendEvents(ctx, key, store.AppendOptions{}, chaosEvent(id, ""))
-					return err
+					return testlog.ErrorOf(s.AppendEvents(ctx, key, store.AppendOptions{}, chaosEvent(id, "")))
 				}
 				if k%5 == 4 {
 					write = func() error {
-						_, err := s.ApplyPatch(ctx, key, store.PatchOptions{AsOfNow: true}, patch.NewSplice(0, 1).WithID(id).WithTimestamp(time.Unix(1, 0)))
-						return err
+						return testlog.ErrorOf(s.ApplyPatch(ctx, key, store.PatchOptions{AsOfNow: true}, patch.NewSplice(0, 1).WithID(id).WithTimestamp(time.Unix(1, 0))))
 					}
 				}
 				for try := 0; ; try++ {
@@ -143,46 +141,6 @@ func TestWatch(t *testing.T) {
 				t.Errorf("watcher %d: error %d of %d is %v", i, j, last+1, err)
 			}
 		}
-	}
-}
-
-// A server that took over, and has lost what was there, ends a watch.
-func TestWatchLost(t *testing.T) {
-	t.Parallel()
-	dsn := pgtest.New(t)
-	s := testlog.Must(pg.Open(ctx, dsn, store.Options{}, pg.Options{}))(t)
-	defer s.Close()
-	for _, instead := range []int{0, 1, 2} {
-		key := keyOf(fmt.Sprint("lost ", instead))
-		testlog.NoError(t, testlog.ErrorOf(s.Create(ctx, key, nil)))
-		add := func(s *store.Store, id string) {
-			t.Helper()
-			testlog.NoError(t, testlog.ErrorOf(s.AppendEvents(ctx, key, store.AppendOptions{}, chaosEvent(id, ""))))
-		}
-		add(s, "kept")
-		pgtest.Exec(t, dsn, "CREATE TABLE before AS SELECT * FROM patchlog.sessions; CREATE TABLE ids AS SELECT * FROM patchlog.ids")
-		add(s, "lost")
-		f := follow(ctx, s, key, 1)
-		f.wait(t, 2, 0)
-		pgtest.Exec(t, dsn, `
-			BEGIN;
-			UPDATE patchlog.sessions s SET last = b.last, token = b.token, sum = b.sum FROM before b WHERE s.num = b.num;
-			DELETE FROM patchlog.records r USING before b WHERE r.num = b.num AND r.seq > b.last;
-			DELETE FROM patchlog.ids d USING before b WHERE d.num = b.num AND d.seq > b.last;
-			COMMIT;
-			DROP TABLE before; DROP TABLE ids`)
-		after := testlog.Must(pg.Open(ctx, dsn, store.Options{}, pg.Options{}))(t)
-		for i := range instead {
-			add(after, fmt.Sprint("instead", i))
-		}
-		<-f.done
-		if got := strings.Join(f.seqs, ", "); got != "1 kept, 2 lost" {
-			t.Errorf("it yielded %s", got)
-		}
-		if len(f.errs) != 1 || !errors.Is(f.errs[0], store.ErrNotFound) || !strings.Contains(f.errs[0].Error(), "lost") {
-			t.Errorf("errors %v", f.errs)
-		}
-		testlog.WantNil(t, after.Close())
 	}
 }
 

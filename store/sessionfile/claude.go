@@ -1,20 +1,18 @@
 package sessionfile
 
 import (
+	"cmp"
 	"encoding/json"
 	"slices"
 )
 
 // claudeReader reads transcripts of Claude Code.
 type claudeReader struct {
-	id       string
 	agent    string // of a subagent's file: its id
 	started  bool
-	names    map[string]string // of calls, by id
-	messages map[string]bool   // whose usage has been told
-	boundary *node             // the newest mark of a compaction, until its summary comes
-	keeps    []string          // what that says is kept
-	last     *claudeLine
+	messages map[string]bool // whose usage has been told
+	bounded  bool            // a boundary was read, and its summary was not
+	keeps    []string        // the ids that the boundary keeps
 }
 
 type claudeLine struct {
@@ -45,57 +43,36 @@ type claudeMessage struct {
 	}
 }
 
-type claudeBlock struct {
-	Type           string
-	Text, Thinking json.RawMessage
-	ID, Name       string
-	Input          json.RawMessage
-	ToolUseID      string `json:"tool_use_id"`
-	Content        json.RawMessage
-	IsError        bool `json:"is_error"`
-	Source         struct {
-		Type      string
-		MediaType json.RawMessage `json:"media_type"`
-		Data      json.RawMessage
-	}
-}
-
-func (r *claudeReader) session() string {
-	if r.id != "" && r.agent != "" {
-		return r.id + "-agent-" + r.agent
-	}
-	return r.id
-}
-
 func (r *claudeReader) read(line []byte, t *tree) entry {
 	var l claudeLine
-	r.last = nil
 	if !decode(line, &l) {
-		return entry{author: "system"}
+		return entry{}
 	}
-	if l.SessionID != "" {
-		r.id = l.SessionID // a file may begin with lines of the session that it continues
-	}
-	e := entry{id: l.UUID, time: timeOf(l.Timestamp), author: "system", message: l.Message}
-	if l.UUID == "" {
-		return e
-	}
-	if !r.started {
+	if l.UUID != "" && !r.started {
 		r.started = true
 		if l.IsSidechain {
 			r.agent = l.AgentID
 		}
 	}
-	r.last = &l
+	if l.SessionID != "" {
+		t.session = l.SessionID // a file may begin with lines of the session that it continues
+		if r.agent != "" {
+			t.session += "-agent-" + r.agent
+		}
+	}
+	e := entry{id: l.UUID, time: timeOf(l.Timestamp), message: l.Message}
+	if l.UUID == "" {
+		return e
+	}
 	aside := l.IsSidechain && (r.agent == "" || l.AgentID != r.agent)
 	switch l.Type {
 	case "user":
-		r.user(&e, &l)
+		r.user(&e, &l, t)
 	case "assistant":
-		r.assistant(&e, &l)
+		r.assistant(&e, &l, t)
 	case "attachment":
 		if l.Attachment.Type == "queued_command" { // said while the agent works
-			e.author, e.role, e.parts = "user", "user", partsOf(l.Attachment.Prompt, (*claudeBlock).part)
+			e.Author, e.role, e.parts = "user", "user", partsOf(l.Attachment.Prompt, nil)
 		}
 	}
 	if aside {
@@ -104,6 +81,9 @@ func (r *claudeReader) read(line []byte, t *tree) entry {
 	}
 	e.place, e.parent = true, r.parent(&l, t)
 	e.moves = len(e.parts) > 0
+	if l.isBoundary() {
+		r.bounded, r.keeps = true, l.preserved()
+	}
 	if l.IsCompactSummary {
 		r.compaction(&e, t)
 	}
@@ -130,20 +110,19 @@ func (l *claudeLine) isBoundary() bool { return l.Type == "system" && l.Subtype 
 // versions list all, others name the first and the last.
 func (l *claudeLine) preserved() []string {
 	m := &l.CompactMetadata
-	return append(slices.Clone(m.PreservedMessages.UUIDs), m.PreservedSegment.HeadUUID, m.PreservedSegment.TailUUID)
+	return slices.Concat([]string{m.PreservedSegment.HeadUUID}, m.PreservedMessages.UUIDs, []string{m.PreservedSegment.TailUUID})
 }
 
 // compacted returns where the conversation stood that a boundary ends: at the last message
 // that is kept, which some versions confuse with a row that follows another message.
 func (l *claudeLine) compacted(t *tree) *node {
 	var first *node
-	for _, id := range l.preserved() {
+	ends := l.preserved()
+	for _, id := range ends {
 		if first = t.nodes[id]; first != nil {
 			break
 		}
 	}
-	m := &l.CompactMetadata
-	ends := append(slices.Clone(m.PreservedMessages.UUIDs), m.PreservedSegment.TailUUID)
 	if l.LogicalParentUUID != nil {
 		ends = append(ends, *l.LogicalParentUUID)
 	}
@@ -166,16 +145,10 @@ func (n *node) follows(other *node) bool {
 	return false
 }
 
-func (r *claudeReader) added(n *node) {
-	if n != nil && r.last != nil && r.last.isBoundary() {
-		r.boundary, r.keeps = n, r.last.preserved()
-	}
-}
-
 // compaction reads the summary of what stands before its boundary.
 func (r *claudeReader) compaction(e *entry, t *tree) {
-	e.author, e.prompt, e.compaction = string(ClaudeCode), false, true
-	if r.boundary == nil {
+	e.Author, e.prompt, e.compaction = string(ClaudeCode), false, true
+	if !r.bounded {
 		// Before there were boundaries, a summary began the conversation anew.
 		e.summary = e.parent == nil
 		e.parent = t.leaf
@@ -187,103 +160,65 @@ func (r *claudeReader) compaction(e *entry, t *tree) {
 			e.kept = append(e.kept, n)
 		}
 	}
-	r.boundary, r.keeps = nil, nil
+	r.bounded, r.keeps = false, nil
 }
 
 // aside makes a line that of a subagent, which the main conversation does not see.
 func (r *claudeReader) aside(e *entry, l *claudeLine) {
-	name := l.AgentID
-	if name == "" {
-		name = "sidechain"
-	}
-	e.branch, e.prompt = string(ClaudeCode)+"."+name, false
-	if e.author == "user" {
-		e.author = string(ClaudeCode) // who asked
-	} else if e.author == string(ClaudeCode) {
-		e.author = name
+	name := cmp.Or(l.AgentID, "sidechain")
+	e.Branch, e.prompt = string(ClaudeCode)+"."+name, false
+	if e.Author == "user" {
+		e.Author = string(ClaudeCode) // who asked
+	} else if e.Author == string(ClaudeCode) {
+		e.Author = name
 	}
 }
 
-func (r *claudeReader) user(e *entry, l *claudeLine) {
+func (r *claudeReader) user(e *entry, l *claudeLine, t *tree) {
 	var m claudeMessage
 	if !decode(l.Message, &m) {
 		return
 	}
-	e.author, e.role = "user", "user"
-	e.prompt = true
-	e.parts = partsOf(m.Content, func(b *claudeBlock) json.RawMessage {
+	e.Author, e.role, e.prompt = "user", "user", true
+	e.parts = partsOf(m.Content, func(b *block) []part {
 		if b.Type != "tool_result" {
-			return b.part()
+			return nil
 		}
 		e.known = append(e.known, b.ToolUseID)
-		e.author, e.prompt = string(ClaudeCode), false
-		texts, images := resultOf(b.Content, (*claudeBlock).given)
-		return responsePart(b.ToolUseID, r.names[b.ToolUseID], texts, b.IsError, images)
+		e.Author, e.prompt = string(ClaudeCode), false
+		return responseOf(b.ToolUseID, t.names[b.ToolUseID], b.Content, b.IsError)
 	})
 	if l.IsMeta {
-		e.author, e.prompt = string(ClaudeCode), false // the program says it
+		e.Author, e.prompt = string(ClaudeCode), false // the program says it
 	}
 }
 
-func (r *claudeReader) assistant(e *entry, l *claudeLine) {
+func (r *claudeReader) assistant(e *entry, l *claudeLine, t *tree) {
 	var m claudeMessage
 	if !decode(l.Message, &m) {
 		return
 	}
-	e.author, e.model, e.piece = string(ClaudeCode), m.Model, m.ID
+	e.Author, e.ModelVersion, e.piece = string(ClaudeCode), m.Model, m.ID
 	if l.IsAPIErrorMessage { // shown to the user, and not to the model
-		for _, block := range elements(m.Content) {
-			var b claudeBlock
-			if decode(block, &b) && e.errorText == "" {
-				e.errorText = textOf(b.Text)
-			}
+		for _, b := range blocksOf(m.Content) {
+			e.ErrorMessage = cmp.Or(e.ErrorMessage, textOf(b.Text))
 		}
 		return
 	}
 	e.role = "model"
-	e.parts = partsOf(m.Content, func(b *claudeBlock) json.RawMessage {
+	e.parts = partsOf(m.Content, func(b *block) []part {
 		if b.Type != "tool_use" {
-			return b.part()
+			return nil
 		}
-		r.names[b.ID] = b.Name
+		t.names[b.ID] = b.Name
 		e.calls = append(e.calls, b.ID)
-		return callPart(b.ID, b.Name, b.Input, "input")
+		return callOf(b.ID, b.Name, b.Input, "input")
 	})
 	if u := m.Usage; u != nil && (m.ID == "" || !r.messages[m.ID]) { // each piece of a message repeats it
 		r.messages[m.ID] = true
-		e.usage = usage("promptTokenCount", sum(u.InputTokens, u.CacheRead, u.CacheWritten),
-			"candidatesTokenCount", u.OutputTokens, "cachedContentTokenCount", u.CacheRead)
+		e.UsageMetadata = usageOf(map[string][]json.Number{
+			"promptTokenCount":     {u.InputTokens, u.CacheRead, u.CacheWritten},
+			"candidatesTokenCount": {u.OutputTokens}, "cachedContentTokenCount": {u.CacheRead},
+		})
 	}
-}
-
-// part returns what a block of text, thought or image is, or nil.
-func (b *claudeBlock) part() json.RawMessage {
-	switch {
-	case b.Type == "text" && isString(b.Text):
-		return textPart(b.Text)
-	case b.Type == "thinking" && isString(b.Thinking):
-		return thoughtPart(b.Thinking)
-	case b.Type == "image" || b.Type == "document":
-		return b.data()
-	}
-	return nil
-}
-
-// given returns the text or the image of what a tool gave.
-func (b *claudeBlock) given() (text, image json.RawMessage) {
-	switch {
-	case b.Type == "text" && isString(b.Text):
-		return b.Text, nil
-	case b.Type == "image":
-		return nil, b.data()
-	}
-	return nil, nil
-}
-
-// data returns what an image or a document has in it, or nil.
-func (b *claudeBlock) data() json.RawMessage {
-	if b.Source.Type != "base64" || !isString(b.Source.Data) {
-		return nil
-	}
-	return dataPart(b.Source.MediaType, b.Source.Data)
 }

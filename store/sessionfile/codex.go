@@ -1,18 +1,12 @@
 package sessionfile
 
 import (
+	"cmp"
 	"encoding/json"
 	"regexp"
 	"slices"
 	"strings"
 )
-
-// codexReader reads rollouts of Codex. Its lines follow each other; a rollback goes back by
-// a number of turns.
-type codexReader struct {
-	id    string
-	names map[string]string // of calls, by id
-}
 
 type codexLine struct {
 	Type, ID, Timestamp string
@@ -47,19 +41,11 @@ type codexItem struct {
 	}
 }
 
-type codexBlock struct {
-	Type     string
-	Text     json.RawMessage
-	ImageURL json.RawMessage `json:"image_url"`
-}
-
-func (r *codexReader) session() string { return r.id }
-
-func (r *codexReader) added(*node) {}
-
-func (r *codexReader) read(line []byte, t *tree) entry {
+// readCodex reads a line of a rollout of Codex. Lines follow each other; a rollback goes back by
+// a number of turns.
+func readCodex(line []byte, t *tree) entry {
 	var l codexLine
-	e := entry{author: "system", place: true, parent: t.leaf}
+	e := entry{place: true, parent: t.leaf}
 	if !decode(line, &l) {
 		e.place = false
 		return e
@@ -68,9 +54,7 @@ func (r *codexReader) read(line []byte, t *tree) entry {
 	payload := l.Payload
 	switch l.Type {
 	case "":
-		if r.id == "" {
-			r.id = l.ID // the header of a file without envelopes
-		}
+		t.session = cmp.Or(t.session, l.ID) // the header of a file without envelopes
 		return e
 	case "session_meta", "event_msg", "turn_context", "compacted", "response_item":
 	default:
@@ -82,31 +66,31 @@ func (r *codexReader) read(line []byte, t *tree) entry {
 	}
 	switch l.Type {
 	case "session_meta":
-		if r.id == "" { // a fork repeats that of its origin
-			r.id = textOf(item.ID)
-		}
+		t.session = cmp.Or(t.session, textOf(item.ID)) // a fork repeats that of its origin
 	case "turn_context":
 	case "event_msg":
-		r.event(&e, &item, t)
+		item.event(&e, t)
 	case "compacted":
-		r.compaction(&e, &item, t)
+		item.compaction(&e, t)
 	default:
-		r.item(&e, &item)
+		item.response(&e, t)
 	}
 	return e
 }
 
-func (r *codexReader) event(e *entry, item *codexItem, t *tree) {
+func (item *codexItem) event(e *entry, t *tree) {
 	switch item.Type {
 	case "token_count":
 		if item.Info != nil && item.Info.Last != nil {
 			u := item.Info.Last
-			e.author = string(Codex)
-			e.usage = usage("promptTokenCount", u.Input, "cachedContentTokenCount", u.Cached, "candidatesTokenCount", u.Output,
-				"thoughtsTokenCount", u.Reasoning, "totalTokenCount", u.Total)
+			e.Author = string(Codex)
+			e.UsageMetadata = usageOf(map[string][]json.Number{
+				"promptTokenCount": {u.Input}, "cachedContentTokenCount": {u.Cached}, "candidatesTokenCount": {u.Output},
+				"thoughtsTokenCount": {u.Reasoning}, "totalTokenCount": {u.Total},
+			})
 		}
 	case "turn_aborted":
-		e.author, e.interrupted = string(Codex), true
+		e.Author, e.Interrupted = string(Codex), true
 	case "thread_rolled_back":
 		e.parent, e.moves = rolledBack(t.leaf, item.NumTurns), true
 	}
@@ -126,8 +110,8 @@ func rolledBack(leaf *node, turns int) *node {
 
 // compaction reads the summary of all that is visible. Codex goes on with a list of items
 // in its place, which are messages unless it was made by a remote service.
-func (r *codexReader) compaction(e *entry, item *codexItem, t *tree) {
-	e.author, e.role, e.compaction = string(Codex), "user", true
+func (item *codexItem) compaction(e *entry, t *tree) {
+	e.Author, e.role, e.compaction = string(Codex), "user", true
 	if item.History == nil { // before lists: what the user said, and the summary
 		var prompts []int
 		for n := t.leaf; n != nil; n = n.parent {
@@ -137,10 +121,14 @@ func (r *codexReader) compaction(e *entry, item *codexItem, t *tree) {
 			}
 		}
 		for _, i := range slices.Backward(prompts) {
-			e.parts = append(e.parts, textsOf(t, i)...)
+			for _, p := range t.view.At(i).Content().Parts() {
+				if p.Text != "" {
+					e.parts = append(e.parts, part{Text: raw(p.Text)})
+				}
+			}
 		}
 		if textOf(item.Message) != "" {
-			e.parts = append(e.parts, textPart(item.Message))
+			e.parts = append(e.parts, part{Text: item.Message})
 		}
 	} else {
 		for _, each := range *item.History {
@@ -150,47 +138,29 @@ func (r *codexReader) compaction(e *entry, item *codexItem, t *tree) {
 				return
 			}
 			if kept.Role != "developer" && kept.Role != "system" {
-				e.parts = append(e.parts, partsOf(kept.Content, (*codexBlock).part)...)
+				e.parts = append(e.parts, partsOf(kept.Content, nil)...)
 			}
 		}
 	}
 	e.summary = true
 }
 
-// textsOf returns the text parts of a visible event.
-func textsOf(t *tree, i int) []json.RawMessage {
-	var parts []json.RawMessage
-	for _, p := range t.view.At(i).Content().Parts() {
-		if text := p.Text; text != "" {
-			parts = append(parts, textPart(raw(text)))
-		}
-	}
-	return parts
-}
-
-func (r *codexReader) item(e *entry, item *codexItem) {
-	call := item.CallID
-	if call == "" {
-		call = textOf(item.ID)
-	}
+func (item *codexItem) response(e *entry, t *tree) {
+	call := cmp.Or(item.CallID, textOf(item.ID))
 	switch kind, isCall := strings.CutSuffix(item.Type, "_call"); {
 	case item.Type == "message":
-		r.message(e, item)
+		item.message(e)
 	case item.Type == "reasoning":
-		e.author = string(Codex)
+		e.Author = string(Codex)
 		for _, list := range []json.RawMessage{item.Summary, item.Content} {
-			for _, block := range elements(list) {
-				var b codexBlock
-				if decode(block, &b) && isString(b.Text) {
-					e.role, e.parts = "model", append(e.parts, thoughtPart(b.Text))
+			for _, b := range blocksOf(list) {
+				if isString(b.Text) {
+					e.role, e.parts = "model", append(e.parts, part{Text: b.Text, Thought: true})
 				}
 			}
 		}
 	case isCall && (item.CallID != "" || item.Type == "local_shell_call" && call != ""):
-		name, args, under := item.Name, item.Arguments, "arguments"
-		if name == "" {
-			name = kind
-		}
+		name, args, under := cmp.Or(item.Name, kind), item.Arguments, "arguments"
 		switch {
 		case item.Action != nil:
 			args = item.Action
@@ -201,27 +171,22 @@ func (r *codexReader) item(e *entry, item *codexItem) {
 				args = said
 			}
 		}
-		r.names[call] = name
-		e.author, e.role, e.parts = string(Codex), "model", []json.RawMessage{callPart(call, name, args, under)}
+		t.names[call] = name
+		e.Author, e.role, e.parts = string(Codex), "model", callOf(call, name, args, under)
 	case strings.HasSuffix(item.Type, "_output") && item.CallID != "":
-		e.author, e.role = string(Codex), "user"
-		texts, images := resultOf(item.Output, (*codexBlock).given)
-		if item.Output != nil && !isArray(item.Output) {
-			texts = []json.RawMessage{item.Output} // an object too
-		}
-		e.parts = []json.RawMessage{responsePart(call, r.names[call], texts, false, images)}
+		e.Author, e.role, e.parts = string(Codex), "user", responseOf(call, t.names[call], item.Output, false)
 	}
 }
 
-func (r *codexReader) message(e *entry, item *codexItem) {
+func (item *codexItem) message(e *entry) {
 	switch item.Role {
 	case "assistant":
-		e.author, e.role, e.parts = string(Codex), "model", partsOf(item.Content, (*codexBlock).part)
+		e.Author, e.role, e.parts = string(Codex), "model", partsOf(item.Content, nil)
 	case "user":
-		e.author, e.role, e.parts = "user", "user", partsOf(item.Content, (*codexBlock).part)
+		e.Author, e.role, e.parts = "user", "user", partsOf(item.Content, nil)
 		e.prompt = true
 		if isContext(item.Content) {
-			e.author, e.prompt = string(Codex), false
+			e.Author, e.prompt = string(Codex), false
 		}
 	}
 }
@@ -231,11 +196,8 @@ var element = regexp.MustCompile(`^\s*<([a-zA-Z_]+)>`)
 // isContext reports whether a message of role user is the program's: all in one element,
 // such as environment_context, or instructions that it found in a file.
 func isContext(content json.RawMessage) bool {
-	for _, block := range elements(content) {
-		var b codexBlock
-		if !decode(block, &b) {
-			return false
-		}
+	blocks := blocksOf(content)
+	for _, b := range blocks {
 		text := textOf(b.Text)
 		tag := element.FindStringSubmatch(text)
 		if !strings.HasPrefix(text, "# AGENTS.md instructions") &&
@@ -243,26 +205,5 @@ func isContext(content json.RawMessage) bool {
 			return false
 		}
 	}
-	return len(elements(content)) > 0
-}
-
-// part returns what a block is, or nil.
-func (b *codexBlock) part() json.RawMessage {
-	text, image := b.given()
-	if text != nil {
-		return textPart(text)
-	}
-	return image
-}
-
-// given returns the text, or the image that a data: URL is.
-func (b *codexBlock) given() (text, image json.RawMessage) {
-	if isString(b.Text) {
-		return b.Text, nil
-	}
-	kind, data, ok := strings.Cut(strings.TrimPrefix(textOf(b.ImageURL), "data:"), ";base64,")
-	if !ok {
-		return nil, nil
-	}
-	return nil, dataPart(raw(kind), raw(data))
+	return len(blocks) > 0
 }

@@ -3,12 +3,14 @@ package sessionfile
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"strconv"
+	"math"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -22,10 +24,11 @@ type Decoder struct {
 	// MaxLineBytes is how long a line may be; 0 means [patch.DefaultMaxLineBytes].
 	MaxLineBytes int
 
-	r       *bufio.Reader
+	r       io.Reader
+	lines   *bufio.Scanner
 	file    string
 	format  Format
-	reader  reader
+	entry   func(line []byte, t *tree) entry
 	tree    *tree
 	text    []byte // of the line that is being read
 	line    int
@@ -59,24 +62,19 @@ func NewDecoder(r io.Reader, format Format, file string) *Decoder {
 		d.fail(&patch.FieldError{Problem: "the reader is nil"})
 		return d
 	}
-	d.r = bufio.NewReaderSize(r, 64<<10)
+	d.r = r
 	if err := format.Validate(); err != nil {
 		d.fail(err)
 		return d
 	}
-	d.reader = format.reader()
+	d.entry = format.reader()
 	d.tree.newID = d.newID
 	return d
 }
 
 // SessionID returns the id of the session by the lines that were read so far, or "" if they
 // do not tell.
-func (d *Decoder) SessionID() string {
-	if d.reader == nil {
-		return ""
-	}
-	return d.reader.session()
-}
+func (d *Decoder) SessionID() string { return d.tree.session }
 
 // Report returns what was met so far.
 func (d *Decoder) Report() Report { return d.report }
@@ -105,32 +103,22 @@ func (d *Decoder) Next() (patch.Record, error) {
 	return r, nil
 }
 
-// WriteTo writes all records that are left as the text form, which stores import. It writes
+// WriteText writes all records that are left as the text form, which stores import. It writes
 // no header. The error is as from [Decoder.Next], or the writer's.
-func (d *Decoder) WriteTo(w io.Writer) (int64, error) {
-	var n int64
-	e := patch.NewEncoder(writerFunc(func(p []byte) (int, error) {
-		k, err := w.Write(p)
-		n += int64(k)
-		return k, err
-	}))
+func (d *Decoder) WriteText(w io.Writer) error {
 	for {
 		r, err := d.Next()
-		if errors.Is(err, io.EOF) {
-			return n, nil
+		if err == io.EOF {
+			return nil
 		}
 		if err == nil {
-			err = e.Record(r)
+			err = patch.WriteRecord(w, r)
 		}
 		if err != nil {
-			return n, err
+			return err
 		}
 	}
 }
-
-type writerFunc func(p []byte) (int, error)
-
-func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
 
 func (d *Decoder) fail(err error) {
 	if err != io.EOF {
@@ -158,68 +146,69 @@ func (d *Decoder) read() error {
 		return io.EOF
 	}
 	if !d.started {
-		if err := d.recognise(text); err != nil {
-			return err
+		switch is := formatOf(text); is {
+		case d.format:
+		case "":
+			return &patch.FieldError{Problem: fmt.Sprintf("the first line is not one of a session file of %s", d.format)}
+		default:
+			return &patch.FieldError{Problem: fmt.Sprintf("the file is a session file of %s, not of %s", is, d.format)}
 		}
 		d.started = true
 	}
 	d.text = line
-	e := entry{author: string(d.format), note: "unreadable"}
+	e := entry{eventJSON: eventJSON{Author: string(d.format)}, note: "unreadable"}
 	if valid {
 		var compact bytes.Buffer
 		if err := json.Compact(&compact, text); err != nil {
 			return err
 		}
 		d.text = compact.Bytes()
-		e = d.reader.read(d.text, d.tree)
+		e = d.entry(d.text, d.tree)
 	} else {
 		d.report.Unreadable++
 	}
 	return d.add(e, valid)
 }
 
-// recognise refuses a file whose first line is not of the format.
-func (d *Decoder) recognise(first []byte) error {
-	switch is := formatOf(first); is {
-	case d.format:
-		return nil
-	case "":
-		return &patch.FieldError{Problem: fmt.Sprintf("the first line is not one of a session file of %s", d.format)}
-	default:
-		return &patch.FieldError{Problem: fmt.Sprintf("the file is a session file of %s, not of %s", is, d.format)}
-	}
-}
-
-// readLine returns the next line that is not blank, without its end, and whether it had one.
+// readLine returns the next line that is not blank, without its end, and whether it had one. It
+// is valid until the next call.
 func (d *Decoder) readLine() (line []byte, ended bool, err error) {
 	most := d.MaxLineBytes
 	if most <= 0 {
 		most = patch.DefaultMaxLineBytes
 	}
+	if d.lines == nil {
+		d.lines = bufio.NewScanner(d.r)
+		d.lines.Buffer(nil, min(most, math.MaxInt-3)+3) // "\r\n", and the byte that shows that it is full
+		d.lines.Split(splitLine)
+	}
 	for {
 		d.line++
-		line = nil
-		for {
-			chunk, err := d.r.ReadSlice('\n')
-			if err == io.EOF && len(line)+len(chunk) == 0 {
-				return nil, false, err
-			}
-			line = append(line, chunk...)
-			if len(bytes.TrimRight(line, "\r\n")) > most {
-				return nil, false, fmt.Errorf("%w: the line is longer than %d bytes", patch.ErrTooLarge, most)
-			}
-			if err == nil || err == io.EOF {
-				break
-			}
-			if err != bufio.ErrBufferFull {
-				return nil, false, err
-			}
-		}
-		text, ended := bytes.CutSuffix(line, []byte("\n"))
-		if len(bytes.TrimSpace(text)) > 0 {
-			return text, ended, nil
+		more := d.lines.Scan()
+		line, ended = bytes.CutSuffix(d.lines.Bytes(), []byte("\n"))
+		switch err := d.lines.Err(); {
+		case errors.Is(err, bufio.ErrTooLong), len(bytes.TrimRight(line, "\r")) > most:
+			return nil, false, fmt.Errorf("%w: the line is longer than %d bytes", patch.ErrTooLarge, most)
+		case err != nil && !ended:
+			return nil, false, err
+		case !more:
+			return nil, false, io.EOF
+		case len(bytes.TrimSpace(line)) > 0:
+			return line, ended, nil
 		}
 	}
+}
+
+// splitLine is a [bufio.SplitFunc] for lines with their ends.
+func splitLine(data []byte, atEOF bool) (int, []byte, error) {
+	n := bytes.IndexByte(data, '\n') + 1
+	if n == 0 && atEOF {
+		n = len(data)
+	}
+	if n == 0 {
+		return 0, nil, nil
+	}
+	return n, data[:n], nil
 }
 
 // Ids of what has none are made in this name space.
@@ -229,10 +218,8 @@ var idSpace = uuid.MustParse("b5a0b3a6-6f0e-5a51-9a0e-4a2f8f2d7c30")
 // is for. The number keeps equal lines apart without a search.
 func (d *Decoder) newID(what string) string {
 	for n := 0; ; n++ {
-		name := strconv.AppendInt(nil, int64(d.line), 10)
-		name = append(append(name, ' '), what...)
-		name = append(strconv.AppendInt(append(name, ' '), int64(n), 10), ':')
-		if id := uuid.NewSHA1(idSpace, append(name, d.text...)).String(); !d.ids[id] {
+		name := append(fmt.Appendf(nil, "%d %s %d:", d.line, what, n), d.text...)
+		if id := uuid.NewSHA1(idSpace, name).String(); !d.ids[id] {
 			d.ids[id] = true
 			return id
 		}
@@ -251,7 +238,7 @@ func (d *Decoder) add(e entry, valid bool) error {
 	case e.message != nil && d.says[e.id] != sha256.Sum256(e.message):
 		return &patch.FieldError{Field: "id", Problem: fmt.Sprintf("%q is that of an earlier line, which says something else", e.id)}
 	default:
-		e = entry{time: e.time, author: e.author, branch: e.branch, note: "copy"}
+		e = entry{eventJSON: eventJSON{Author: e.Author, Branch: e.Branch}, time: e.time, note: "copy"}
 		d.report.Copies++
 	}
 	id := e.id
@@ -270,13 +257,7 @@ func (d *Decoder) add(e entry, valid bool) error {
 	if err != nil {
 		return err
 	}
-	d.reader.added(n)
-	d.count(e, n)
-	d.pending, d.tree.out = d.tree.out, nil
-	return nil
-}
-
-func (d *Decoder) count(e entry, n *node) {
+	d.tree.entries = append(d.tree.entries, n)
 	d.report.Lines++
 	switch {
 	case n != nil && n.summary:
@@ -284,22 +265,18 @@ func (d *Decoder) count(e entry, n *node) {
 	case e.compaction:
 		d.report.Left++
 	}
-	for _, r := range d.tree.out {
-		if r.Patch != nil && r.Patch.Type() != patch.Summarise {
-			d.report.Rewinds++
-			return
-		}
+	if slices.ContainsFunc(d.tree.out, func(r patch.Record) bool { return r.Patch != nil && r.Patch.Type() != patch.Summarise }) {
+		d.report.Rewinds++
 	}
+	d.pending, d.tree.out = d.tree.out, nil
+	return nil
 }
 
-// event makes the event of a line, and keeps the line in it: as JSON without what the
-// content has too; else, if the log takes no such JSON, as bytes; and if it takes no such
-// content either, the line alone.
+// event makes the event of a line, and keeps the line in it: as JSON; else, if the log takes no such JSON, as bytes; and
+// if it takes no such content either, the line alone.
 func (d *Decoder) event(id string, e entry, valid bool) (*patch.Event, error) {
-	out := eventJSON{
-		ID: id, InvocationID: d.invocation, Author: e.author, Branch: e.branch,
-		UsageMetadata: e.usage, ModelVersion: e.model, ErrorMessage: e.errorText, Interrupted: e.interrupted,
-	}
+	out := e.eventJSON
+	out.ID, out.InvocationID, out.Author = id, d.invocation, cmp.Or(e.Author, "system")
 	if !e.time.IsZero() {
 		out.Timestamp = e.time.UTC().Format(time.RFC3339Nano)
 	}
@@ -311,44 +288,37 @@ func (d *Decoder) event(id string, e entry, valid bool) (*patch.Event, error) {
 		out.Content = content
 	}
 	if valid {
-		k := &kept{Format: d.format, Note: e.note}
-		k.move(d.text, out.Content)
-		for _, k := range []*kept{k, {Format: d.format, Note: e.note, JSON: d.text}} {
-			if event := d.keeping(out, k); event != nil {
-				return event, nil
-			}
+		if event := d.keeping(out, &kept{Format: d.format, Note: e.note, JSON: d.text}); event != nil {
+			return event, nil
 		}
 	}
-	k := &kept{Format: d.format, Note: e.note, Base64: d.text}
 	out.Content = cleaned(out.Content)
-	if event := d.keeping(out, k); event != nil {
-		return event, nil
-	}
-	out.Content, out.UsageMetadata, out.ModelVersion, out.ErrorMessage = nil, nil, "", ""
-	out.Branch = ""
-	if event := d.keeping(out, k); event != nil {
-		return event, nil
+	bare := eventJSON{ID: id, InvocationID: d.invocation, Author: out.Author, Timestamp: out.Timestamp, Interrupted: e.Interrupted}
+	for _, try := range []eventJSON{out, bare} {
+		if event := d.keeping(try, &kept{Format: d.format, Note: e.note, Base64: d.text}); event != nil {
+			return event, nil
+		}
 	}
 	return nil, &patch.FieldError{Field: "id", Problem: fmt.Sprintf("%.40q cannot be that of an event", id)}
 }
 
 type contentJSON struct {
-	Role  string            `json:"role,omitempty"`
-	Parts []json.RawMessage `json:"parts"`
+	Role  string `json:"role,omitempty"`
+	Parts []part `json:"parts"`
 }
 
 type eventJSON struct {
-	ID             string                     `json:"id"`
-	InvocationID   string                     `json:"invocationId"`
-	Author         string                     `json:"author"`
-	Branch         string                     `json:"branch,omitempty"`
-	Timestamp      string                     `json:"timestamp,omitempty"`
-	Content        json.RawMessage            `json:"content,omitempty"`
-	UsageMetadata  map[string]json.RawMessage `json:"usageMetadata,omitempty"`
-	ModelVersion   string                     `json:"modelVersion,omitempty"`
-	ErrorMessage   string                     `json:"errorMessage,omitempty"`
-	Interrupted    bool                       `json:"interrupted,omitempty"`
-	CustomMetadata map[string]*kept           `json:"customMetadata"`
+	ID             string           `json:"id"`
+	InvocationID   string           `json:"invocationId"`
+	Author         string           `json:"author"`
+	Branch         string           `json:"branch,omitempty"`
+	Timestamp      string           `json:"timestamp,omitempty"`
+	Content        json.RawMessage  `json:"content,omitempty"`
+	UsageMetadata  map[string]int64 `json:"usageMetadata,omitempty"`
+	ModelVersion   string           `json:"modelVersion,omitempty"`
+	ErrorMessage   string           `json:"errorMessage,omitempty"`
+	Interrupted    bool             `json:"interrupted,omitempty"`
+	CustomMetadata map[string]*kept `json:"customMetadata"`
 }
 
 // keeping returns the event if it gives the line back, else nil.
@@ -362,8 +332,7 @@ func (d *Decoder) keeping(out eventJSON, k *kept) *patch.Event {
 	if err != nil {
 		return nil
 	}
-	line, ok, err := Line(patch.Record{Event: event})
-	if err != nil || !ok || !bytes.Equal(line, d.text) {
+	if line, ok := Line(patch.Record{Event: event}); !ok || !bytes.Equal(line, d.text) {
 		return nil
 	}
 	return event

@@ -2,7 +2,7 @@
 // of Claude Code and the rollouts of Codex, JSON lines all three.
 //
 // A [Decoder] makes records of a log of them. Each line becomes one event, with what it says
-// as content in ADK's shape, and the line itself beside it, so that [Lines] gives every line
+// as content in ADK's shape, and the line itself beside it, so that [Line] gives every line
 // back. What the agent did to its context becomes patches: a rewind to an earlier message
 // hides what it left behind, and a compaction puts its summary in the place of what it
 // covers. So the visible log of what was read is the conversation as it stands, and the
@@ -77,20 +77,13 @@ func formatOf(line []byte) Format {
 
 // entry is what a line means.
 type entry struct {
-	id     string // the line's own; "" if it has none
-	time   time.Time
-	author string
-	branch string
-
-	role        string
-	parts       []json.RawMessage
-	usage       map[string]json.RawMessage
-	model       string
-	errorText   string
-	interrupted bool
-
-	prompt bool   // it begins a turn
-	note   string // why it has no content, or what became of it
+	eventJSON        // what it says besides its content; without an author it is the system's
+	id        string // the line's own; "" if it has none
+	time      time.Time
+	role      string
+	parts     []part
+	prompt    bool   // it begins a turn
+	note      string // why it has no content, or what became of it
 
 	// What it is in the conversation's tree. An entry without place is none of its nodes.
 	place   bool
@@ -109,25 +102,15 @@ type entry struct {
 	relink     bool // what is kept follows the summary in the tree
 }
 
-// reader makes entries of the lines of a format.
-type reader interface {
-	// read returns what a line means. It never fails: what it does not know has no content.
-	read(line []byte, l *tree) entry
-
-	// added tells which node an entry became.
-	added(n *node)
-
-	// session returns the id of the file's session as far as it has been read, or "".
-	session() string
-}
-
-func (f Format) reader() reader {
+// reader returns the function that makes entries of lines. It never fails: a line that it does
+// not know has no content.
+func (f Format) reader() func(line []byte, t *tree) entry {
 	switch f {
 	case Pi:
-		return &piReader{}
+		return readPi
 	case ClaudeCode:
-		return &claudeReader{names: map[string]string{}, messages: map[string]bool{}}
+		return (&claudeReader{messages: map[string]bool{}}).read
 	default:
-		return &codexReader{names: map[string]string{}}
+		return readCodex
 	}
 }

@@ -13,12 +13,12 @@ func (t *tree) move(to *node, at entry, author string) error {
 	if to == t.leaf {
 		return nil
 	}
-	t.gen++
-	ancestor, err := t.walk(to)
+	t.way = map[*node]bool{}
+	ancestor, first, err := t.walk(to)
 	if err != nil {
 		return err
 	}
-	back, err := t.takeBack(ancestor, to, at, author)
+	back, err := t.takeBack(first, at, author)
 	if err != nil {
 		return err
 	}
@@ -29,7 +29,7 @@ func (t *tree) move(to *node, at entry, author string) error {
 	if back > 0 && back <= behind { // what came back may stand beside the common part
 		behind = back - 1
 		for n := ancestor; n != nil; n = n.parent {
-			n.gen, n.side = t.gen, entering
+			t.way[n] = true
 		}
 		if ancestor != nil {
 			if err := t.step(ancestor.depth); err != nil {
@@ -68,45 +68,35 @@ func (t *tree) again(n *node, at entry, author string) error {
 }
 
 // walk marks the ways from the leaf and from a node up to their common ancestor, and
-// returns it.
-func (t *tree) walk(to *node) (*node, error) {
+// returns it, and the number of the first change that does not agree with the new way.
+func (t *tree) walk(to *node) (ancestor *node, first int, err error) {
 	a, b := t.leaf, to
 	steps := 0
 	for a != b {
 		steps++
+		var change int
 		if b == nil || a != nil && a.depth >= b.depth {
-			a.gen, a.side = t.gen, leaving
+			t.way[a], change = false, a.change
 			a = a.parent
 		} else {
-			b.gen, b.side = t.gen, entering
+			t.way[b], change = true, b.hidden
 			b = b.parent
 		}
-	}
-	return a, t.step(steps)
-}
-
-// takeBack takes back the changes that do not agree with the new way, and all after them. It
-// returns the first line of what came back, 0 if nothing did.
-func (t *tree) takeBack(ancestor, to *node, at entry, author string) (line int, err error) {
-	first := 0
-	blocks := func(change int) {
 		if change > 0 && (first == 0 || change < first) {
 			first = change
 		}
 	}
-	for n := t.leaf; n != ancestor; n = n.parent {
-		if n.summary {
-			blocks(n.change)
-		}
-	}
-	for n := to; n != ancestor; n = n.parent {
-		blocks(n.hidden)
-	}
+	return a, first, t.step(steps)
+}
+
+// takeBack takes back the changes from the one with a number on, 0 for none. It returns the
+// first line of what came back, 0 if nothing did.
+func (t *tree) takeBack(first int, at entry, author string) (line int, err error) {
 	if first == 0 {
 		return 0, nil
 	}
 	group := ""
-	if n := len(t.changes) - first + 1; n > 1 || len(t.changes[first-1].patches) > 1 {
+	if len(t.changes) > first || len(t.changes[first-1].patches) > 1 {
 		group = t.newID("group of reverts")
 	}
 	for len(t.changes) >= first {
@@ -157,7 +147,7 @@ func (t *tree) cut(behind int, at entry, author string) error {
 		switch {
 		case n == nil:
 		case t.keeps(n, behind):
-			n.gen, n.side = t.gen, entering
+			t.way[n] = true
 			open = false
 		case n.content && !open:
 			runs = append(runs, run{i, 1, []*node{n}})
@@ -200,17 +190,15 @@ func (t *tree) changed(c change) {
 // belongs to a node that stays. A message may come in pieces, whose calls are answered side by
 // side.
 func (t *tree) keeps(n *node, behind int) bool {
-	if n.gen == t.gen && n.side == entering {
+	if t.way[n] {
 		return true
 	}
 	stays := func(other *node) bool {
 		if other == nil || other == n || other.hidden > 0 {
 			return false
 		}
-		if other.gen == t.gen {
-			return other.side == entering
-		}
-		return other.line <= behind
+		onWay, passed := t.way[other]
+		return onWay || !passed && other.line <= behind
 	}
 	return stays(t.pieces[n.piece]) || slices.ContainsFunc(n.callers, stays)
 }

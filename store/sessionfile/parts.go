@@ -2,7 +2,11 @@ package sessionfile
 
 import (
 	"encoding/json"
+	"maps"
+	"math"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -35,152 +39,184 @@ func timeOf(text string) time.Time {
 	return t
 }
 
-// elements returns the elements of an array, or none.
-func elements(array json.RawMessage) []json.RawMessage {
-	var all []json.RawMessage
-	if !isArray(array) || json.Unmarshal(array, &all) != nil {
-		return nil
+// block is an element of a message, in the spelling of any of the agents.
+type block struct {
+	Type           string
+	Text, Thinking json.RawMessage
+
+	// An image: pi's, Claude Code's and, as a data: URL, Codex's.
+	Data, MimeType json.RawMessage
+	Source         struct {
+		Type      string
+		MediaType json.RawMessage `json:"media_type"`
+		Data      json.RawMessage
 	}
-	return all
+	ImageURL json.RawMessage `json:"image_url"`
+
+	// A call, or the result of a tool.
+	ID, Name         string
+	Arguments, Input json.RawMessage
+	ToolUseID        string `json:"tool_use_id"`
+	Content          json.RawMessage
+	IsError          bool `json:"is_error"`
+
+	whole json.RawMessage
 }
 
-// partsOf returns the parts of a content: one of a text, or those that blocks are. part
-// returns nil for a block that is none.
-func partsOf[B any](content json.RawMessage, part func(*B) json.RawMessage) []json.RawMessage {
+// blocksOf returns the blocks of a content. A text is a block, too.
+func blocksOf(content json.RawMessage) []block {
 	if isString(content) {
-		return []json.RawMessage{textPart(content)}
+		return []block{{Type: "text", Text: content}}
 	}
-	var parts []json.RawMessage
-	for _, block := range elements(content) {
-		var b B
-		if !decode(block, &b) {
-			continue
+	var all []json.RawMessage
+	if !isArray(content) || json.Unmarshal(content, &all) != nil {
+		return nil
+	}
+	var blocks []block
+	for _, text := range all {
+		if b := (block{whole: text}); decode(text, &b) {
+			blocks = append(blocks, b)
 		}
-		if p := part(&b); p != nil {
-			parts = append(parts, p)
+	}
+	return blocks
+}
+
+// text returns the text of a block, or nil. Codex has several types of text blocks.
+func (b *block) text() json.RawMessage {
+	if strings.HasSuffix(b.Type, "text") && isString(b.Text) {
+		return b.Text
+	}
+	return nil
+}
+
+// data returns the image or the document that is in a block, or nil.
+func (b *block) data() *blob {
+	mimeType, data := b.MimeType, b.Data
+	if b.Source.Type == "base64" {
+		mimeType, data = b.Source.MediaType, b.Source.Data
+	}
+	if kind, text, ok := strings.Cut(strings.TrimPrefix(textOf(b.ImageURL), "data:"), ";base64,"); ok {
+		mimeType, data = raw(kind), raw(text)
+	}
+	if !strings.HasSuffix(b.Type, "image") && b.Type != "document" || !isString(data) {
+		return nil
+	}
+	return &blob{mimeType, data}
+}
+
+// partsOf returns the parts of a content: its texts, thoughts and images. other, if not nil,
+// converts its other blocks.
+func partsOf(content json.RawMessage, other func(*block) []part) (parts []part) {
+	for _, b := range blocksOf(content) {
+		text, data := b.text(), b.data()
+		switch {
+		case text != nil:
+			parts = append(parts, part{Text: text})
+		case data != nil:
+			parts = append(parts, part{InlineData: data})
+		case b.Type == "thinking" && isString(b.Thinking):
+			parts = append(parts, part{Text: b.Thinking, Thought: true})
+		case other != nil:
+			parts = append(parts, other(&b)...)
 		}
 	}
 	return parts
 }
 
-// resultOf returns the texts and the images of what a tool gave: of a text itself, or of
-// blocks. tell returns nil twice for a block that is neither, which is a text as it came.
-func resultOf[B any](content json.RawMessage, tell func(*B) (text, image json.RawMessage)) (texts, images []json.RawMessage) {
-	if isString(content) {
-		return []json.RawMessage{content}, nil
-	}
-	for _, block := range elements(content) {
-		var b B
-		if !decode(block, &b) {
-			continue
-		}
-		switch text, image := tell(&b); {
-		case text != nil:
-			texts = append(texts, text)
-		case image != nil:
-			images = append(images, image)
-		default:
-			texts = append(texts, block)
-		}
-	}
-	return texts, images
+// part is a part of a content. Its JSON is copied from the file.
+type part struct {
+	Text       json.RawMessage `json:"text,omitempty"`
+	Thought    bool            `json:"thought,omitempty"`
+	InlineData *blob           `json:"inlineData,omitempty"`
+	Call       *call           `json:"functionCall,omitempty"`
+	Response   *response       `json:"functionResponse,omitempty"`
 }
 
-// Parts, of JSON as it came.
-
-func raw(v any) json.RawMessage {
-	text, err := encode(v)
-	if err != nil { // of maps, strings and what was parsed
-		panic(err)
-	}
-	return text
+type blob struct {
+	MimeType json.RawMessage `json:"mimeType,omitempty"`
+	Data     json.RawMessage `json:"data"`
 }
 
-func textPart(text json.RawMessage) json.RawMessage {
-	return raw(struct {
-		Text json.RawMessage `json:"text"`
-	}{text})
-}
-
-func thoughtPart(text json.RawMessage) json.RawMessage {
-	return raw(struct {
-		Text    json.RawMessage `json:"text"`
-		Thought bool            `json:"thought"`
-	}{text, true})
-}
-
-func dataPart(mimeType, data json.RawMessage) json.RawMessage {
-	type blob struct {
-		MimeType json.RawMessage `json:"mimeType,omitempty"`
-		Data     json.RawMessage `json:"data"`
-	}
-	return raw(struct {
-		InlineData blob `json:"inlineData"`
-	}{blob{mimeType, data}})
-}
-
-type functionCall struct {
+type call struct {
 	ID   string          `json:"id,omitempty"`
 	Name string          `json:"name,omitempty"`
 	Args json.RawMessage `json:"args,omitempty"`
 }
 
-// callPart is a call. Arguments that are no object are put under a name.
-func callPart(id, name string, args json.RawMessage, under string) json.RawMessage {
-	if len(args) > 0 && !isObject(args) {
-		args = raw(map[string]json.RawMessage{under: args})
+type response struct {
+	ID       string         `json:"id,omitempty"`
+	Name     string         `json:"name,omitempty"`
+	Response map[string]any `json:"response"`
+	Parts    []part         `json:"parts,omitempty"`
+}
+
+func raw(s string) json.RawMessage {
+	text, err := encode(s)
+	if err != nil {
+		panic(err) // strings have JSON
 	}
-	return raw(struct {
-		FunctionCall functionCall `json:"functionCall"`
-	}{functionCall{id, name, args}})
+	return text
 }
 
-type functionResponse struct {
-	ID       string                     `json:"id,omitempty"`
-	Name     string                     `json:"name,omitempty"`
-	Response map[string]json.RawMessage `json:"response"`
-	Parts    []json.RawMessage          `json:"parts,omitempty"`
+// summaryOf returns the part of a summary's text, or none if it is not a string.
+func summaryOf(text json.RawMessage) []part {
+	if !isString(text) {
+		return nil
+	}
+	return []part{{Text: text}}
 }
 
-// responsePart is a response: what a tool gave, under "result" or, of one that failed,
-// "error", and its images as parts.
-func responsePart(id, name string, texts []json.RawMessage, failed bool, images []json.RawMessage) json.RawMessage {
+// callOf returns the part of a call. Arguments other than an object are wrapped in one, as the
+// member with the name in under.
+func callOf(id, name string, args json.RawMessage, under string) []part {
+	if len(args) > 0 && !isObject(args) {
+		args = slices.Concat([]byte("{"), raw(under), []byte(":"), args, []byte("}"))
+	}
+	return []part{{Call: &call{id, name, args}}}
+}
+
+// responseOf returns the part of a tool's response: its texts under "result" or, if it failed,
+// "error", and its images as parts. The JSON of any other block is added to the texts.
+func responseOf(id, name string, content json.RawMessage, failed bool) []part {
+	r := &response{ID: id, Name: name, Response: map[string]any{}}
+	var texts []json.RawMessage
+	for _, b := range blocksOf(content) {
+		text, data := b.text(), b.data()
+		switch {
+		case text != nil:
+			texts = append(texts, text)
+		case data != nil:
+			r.Parts = append(r.Parts, part{InlineData: data})
+		default:
+			texts = append(texts, b.whole)
+		}
+	}
 	under := "result"
 	if failed {
 		under = "error"
 	}
-	response := map[string]json.RawMessage{}
-	switch len(texts) {
-	case 0:
-	case 1:
-		response[under] = texts[0]
-	default:
-		response[under] = raw(texts)
+	switch {
+	case isObject(content):
+		r.Response[under] = content
+	case len(texts) == 1:
+		r.Response[under] = texts[0]
+	case len(texts) > 1:
+		r.Response[under] = texts
 	}
-	return raw(struct {
-		FunctionResponse functionResponse `json:"functionResponse"`
-	}{functionResponse{id, name, response, images}})
+	return []part{{Response: r}}
 }
 
-// usage returns usage metadata of names and their counts, those left out that are no counts.
-func usage(pairs ...any) map[string]json.RawMessage {
-	out := map[string]json.RawMessage{}
-	for i := 0; i+1 < len(pairs); i += 2 {
-		if n, err := strconv.ParseInt(string(pairs[i+1].(json.Number)), 10, 32); err == nil && n >= 0 {
-			out[pairs[i].(string)] = raw(n)
+// usageOf returns usage metadata: the sum of the counts of each name. It ignores numbers other than
+// integers from 0 to the largest int32.
+func usageOf(counts map[string][]json.Number) map[string]int64 {
+	out := map[string]int64{}
+	for name, all := range counts {
+		for _, c := range all {
+			if n, err := strconv.ParseInt(string(c), 10, 32); err == nil && n >= 0 {
+				out[name] += n
+			}
 		}
 	}
-	return out // left out if it is empty
-}
-
-// sum adds counts; what is no count is left out, and of none it is none.
-func sum(counts ...json.Number) json.Number {
-	var total json.Number
-	for _, c := range counts {
-		if n, err := strconv.ParseInt(string(c), 10, 32); err == nil && n >= 0 {
-			before, _ := total.Int64()
-			total = json.Number(strconv.FormatInt(before+n, 10))
-		}
-	}
-	return total
+	maps.DeleteFunc(out, func(_ string, n int64) bool { return n > math.MaxInt32 })
+	return out
 }

@@ -2,9 +2,9 @@ package sessionfile_test
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"iter"
@@ -13,51 +13,36 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/iotest"
 
+	"pgregory.net/rapid"
+
+	"github.com/patchlog-dev/patchlog/compaction"
 	"github.com/patchlog-dev/patchlog/fold"
-	"github.com/patchlog-dev/patchlog/internal/records"
+	"github.com/patchlog-dev/patchlog/internal/recordform"
+	logs "github.com/patchlog-dev/patchlog/internal/records"
+	"github.com/patchlog-dev/patchlog/internal/testlog"
+	"github.com/patchlog-dev/patchlog/internal/teststore"
 	"github.com/patchlog-dev/patchlog/patch"
+	"github.com/patchlog-dev/patchlog/store"
 	"github.com/patchlog-dev/patchlog/store/sessionfile"
 )
 
-var own = flag.String("files", "", "session files to try beside those of testdata: `FORMAT=GLOB`")
-
-// file is a session file of testdata, or one that the flag names.
+// file is a session file of testdata.
 type file struct {
 	name   string
 	format sessionfile.Format
 	data   []byte
-	ours   bool
 }
 
 func files(t testing.TB) []file {
-	t.Helper()
-	var all []file
-	for name, format := range map[string]sessionfile.Format{
-		"pi": sessionfile.Pi, "pi-v1": sessionfile.Pi, "pi-real-cut": sessionfile.Pi,
-		"claude-code": sessionfile.ClaudeCode, "codex": sessionfile.Codex, "codex-bare": sessionfile.Codex,
-	} {
-		data, err := os.ReadFile(filepath.Join("testdata", name+".jsonl"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		all = append(all, file{name, format, data, true})
+	all := []file{
+		{name: "claude-code", format: sessionfile.ClaudeCode},
+		{name: "codex", format: sessionfile.Codex}, {name: "codex-bare", format: sessionfile.Codex},
+		{name: "pi", format: sessionfile.Pi}, {name: "pi-real-cut", format: sessionfile.Pi}, {name: "pi-v1", format: sessionfile.Pi},
 	}
-	slices.SortFunc(all, func(a, b file) int { return strings.Compare(a.name, b.name) })
-	format, glob, ok := strings.Cut(*own, "=")
-	if !ok {
-		return all
-	}
-	names, err := filepath.Glob(glob)
-	if err != nil || len(names) == 0 {
-		t.Fatalf("%s names no file (%v)", glob, err)
-	}
-	for _, name := range names {
-		data, err := os.ReadFile(name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		all = append(all, file{name, sessionfile.Format(format), data, false})
+	for i, f := range all {
+		all[i].data = testdata(t, f.name+".jsonl")
 	}
 	return all
 }
@@ -69,12 +54,10 @@ func eachFile(t *testing.T, run func(t *testing.T, f file)) {
 	}
 }
 
-func read(t testing.TB, format sessionfile.Format, data []byte) ([]patch.Record, *sessionfile.Decoder) {
+func read(t rapid.TB, format sessionfile.Format, data []byte) ([]patch.Record, *sessionfile.Decoder) {
 	t.Helper()
 	records, d, err := tryRead(format, data)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlog.NoError(t, err)
 	return records, d
 }
 
@@ -94,17 +77,14 @@ func tryRead(format sessionfile.Format, data []byte) ([]patch.Record, *sessionfi
 }
 
 // view folds records as a log.
-func view(t testing.TB, records []patch.Record) fold.View {
+func view(t rapid.TB, records []patch.Record) fold.View {
 	t.Helper()
 	var logged []patch.Record
 	for i, r := range records {
 		r.Seq = uint64(i + 1)
 		logged = append(logged, r)
 	}
-	v, err := fold.New("c", nil).Apply(logged...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	v := testlog.Must(fold.New("c", nil).Apply(logged...))(t)
 	if skipped, err := v.Skipped(); err != nil || len(skipped) > 0 {
 		t.Fatalf("skipped: %v (%v)", skipped, err)
 	}
@@ -132,9 +112,9 @@ func said(e *patch.Event) string {
 	for _, p := range e.Content().Parts() {
 		switch p.Kind {
 		case patch.PartCall:
-			text += fmt.Sprintf(" call %s %s%s", p.ID, p.Name, records.JSON(p.Args))
+			text += fmt.Sprintf(" call %s %s%s", p.ID, p.Name, logs.JSON(p.Args))
 		case patch.PartResponse:
-			text += fmt.Sprintf(" response %s %s%s", p.ID, p.Name, records.JSON(p.Response))
+			text += fmt.Sprintf(" response %s %s%s", p.ID, p.Name, logs.JSON(p.Response))
 		default:
 			if p.Thought {
 				text += " thought"
@@ -143,16 +123,6 @@ func said(e *patch.Event) string {
 		}
 	}
 	return text
-}
-
-func sequence(records []patch.Record) iter.Seq2[patch.Record, error] {
-	return func(yield func(patch.Record, error) bool) {
-		for _, r := range records {
-			if !yield(r, nil) {
-				return
-			}
-		}
-	}
 }
 
 // linesOf returns the lines of a file as they should come back: without white space between
@@ -177,13 +147,14 @@ func linesOf(data []byte) [][]byte {
 	return lines
 }
 
-func sameLines(t testing.TB, data []byte, records []patch.Record) {
+func sameLines(t rapid.TB, data []byte, records []patch.Record) {
 	t.Helper()
 	want := linesOf(data)
 	i := 0
-	for line, err := range sessionfile.Lines(sequence(records)) {
-		if err != nil {
-			t.Fatal(err)
+	for _, r := range records {
+		line, ok := sessionfile.Line(r)
+		if !ok {
+			continue
 		}
 		if i >= len(want) || !bytes.Equal(line, want[i]) {
 			t.Fatalf("line %d comes back as %s", i+1, line)
@@ -195,6 +166,16 @@ func sameLines(t testing.TB, data []byte, records []patch.Record) {
 	}
 }
 
+// writes fails unless WriteLines gives a file back.
+func writes(t *testing.T, data []byte, records iter.Seq2[patch.Record, error]) {
+	t.Helper()
+	var out bytes.Buffer
+	testlog.NoError(t, sessionfile.WriteLines(&out, records))
+	if want := append(bytes.Join(linesOf(data), []byte("\n")), '\n'); !bytes.Equal(out.Bytes(), want) {
+		t.Fatal("WriteLines writes something else")
+	}
+}
+
 // Every line comes back, byte for byte: from the records, and when they have been text and
 // bytes.
 func TestLinesComeBack(t *testing.T) {
@@ -202,62 +183,34 @@ func TestLinesComeBack(t *testing.T) {
 		records, _ := read(t, f.format, f.data)
 		sameLines(t, f.data, records)
 		var stored []patch.Record
-		size, whole := 0, 0
+		size := 0
 		for i, r := range records {
 			r.Seq = uint64(i + 1)
-			form, err := patch.AppendRecord(nil, r)
-			if err != nil {
-				t.Fatal(err)
-			}
+			form := testlog.Must(patch.AppendRecord(nil, r))(t)
 			back, err := patch.DecodeRecord(form)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testlog.NoError(t, err)
 			stored = append(stored, back)
-			size += len(form)
-			whole += len(form)
-			if line, ok, err := sessionfile.Line(r); ok && err == nil {
-				e := r.Event
-				if r.Patch != nil {
-					e = r.Patch.NewEvents()[0]
-				}
-				metadata, _ := e.Field("customMetadata")
-				whole += len(line) - len(metadata)
-			}
+			size += len(recordform.Compress(form))
 		}
 		sameLines(t, f.data, stored)
-		t.Logf("a record form is %.2f times the file; with whole lines it would be %.2f times", ratio(size, f.data), ratio(whole, f.data))
-		if len(f.data) > 20_000 && ratio(size, f.data) > 1.6 {
-			t.Errorf("the log is %.2f times the file", ratio(size, f.data))
+		if ratio := float64(size) / float64(len(f.data)); len(f.data) > 20_000 && ratio > 1.6 {
+			t.Errorf("the log is %.2f times the file", ratio)
 		}
 
 		var text bytes.Buffer
-		if n, err := sessionfile.NewDecoder(bytes.NewReader(f.data), f.format, "f").WriteTo(&text); err != nil || n != int64(text.Len()) {
-			t.Fatal(n, err)
-		}
-		parsed, _, err := readAll(patch.NewDecoder(&text, "f"))
-		if err != nil {
+		if err := sessionfile.NewDecoder(bytes.NewReader(f.data), f.format, "f").WriteText(&text); err != nil {
 			t.Fatal(err)
 		}
+		parsed, _, err := logs.ReadAll(patch.NewDecoder(&text, "f"))
+		testlog.NoError(t, err)
 		sameLines(t, f.data, parsed)
-		var out bytes.Buffer
-		if err := sessionfile.WriteLines(&out, sequence(parsed)); err != nil {
-			t.Fatal(err)
-		}
-		if want := append(bytes.Join(linesOf(f.data), []byte("\n")), '\n'); !bytes.Equal(out.Bytes(), want) {
-			t.Fatal("WriteLines writes something else")
-		}
+		writes(t, f.data, sequence(parsed))
 	})
 }
-
-func ratio(n int, data []byte) float64 { return float64(n) / float64(len(data)) }
 
 // The first lines of a file give the first records, wherever it is cut.
 func TestFileGrows(t *testing.T) {
 	eachFile(t, func(t *testing.T, f file) {
-		if !f.ours {
-			t.Skip("too long")
-		}
 		all, _ := read(t, f.format, f.data)
 		for cut := 1; cut <= len(f.data); cut++ {
 			if cut < len(f.data) && f.data[cut-1] != '\n' && cut%997 != 0 {
@@ -289,35 +242,51 @@ func sameRecords(t testing.TB, a, b []patch.Record) {
 	}
 }
 
-func check(t *testing.T, got, want []string) {
-	t.Helper()
-	for i := range max(len(got), len(want)) {
-		g, w := "", ""
-		if i < len(got) {
-			g = got[i]
-		}
-		if i < len(want) {
-			w = want[i]
-		}
-		if g != w {
-			t.Errorf("event %d says\n  %s, want\n  %s", i, g, w)
+func sequence(records []patch.Record) iter.Seq2[patch.Record, error] {
+	return func(yield func(patch.Record, error) bool) {
+		for _, r := range records {
+			if !yield(r, nil) {
+				return
+			}
 		}
 	}
+}
+
+func check(t *testing.T, got, want []string) {
+	t.Helper()
+	testlog.Equal(t, "what is visible", got, want)
 }
 
 func testdata(t testing.TB, name string) []byte {
 	t.Helper()
-	data, err := os.ReadFile(filepath.Join("testdata", name))
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := testlog.Must(os.ReadFile(filepath.Join("testdata", name)))(t)
 	return data
 }
 
+// reads checks what a file of testdata says in the end, of which session, and what is reported; it returns the records.
+func reads(t *testing.T, name string, format sessionfile.Format, session string, report sessionfile.Report, want []string) []patch.Record {
+	t.Helper()
+	records, d := read(t, format, testdata(t, name+".jsonl"))
+	check(t, says(view(t, records)), want)
+	if d.SessionID() != session || d.Report() != report {
+		t.Errorf("session %q, report %+v, want %q, %+v", d.SessionID(), d.Report(), session, report)
+	}
+	return records
+}
+
+func TestOldFiles(t *testing.T) {
+	reads(t, "pi-v1", sessionfile.Pi, "0b6f2a10-2222-4c1a-9a4e-7c5d0e9b2a02", sessionfile.Report{Lines: 7, Compactions: 1}, []string{"pi/user: one and two", "user/user: three", "pi/model: four", "pi/user: five"})
+	records := reads(t, "codex-bare", sessionfile.Codex, "5973b6c0-5555-4b3b-9a8e-0f6f1d2c3b4a", sessionfile.Report{Lines: 7}, []string{
+		"user/user: Say hello.", `codex/model: call call_1 shell{"arguments":"not an object"}`,
+		`codex/user: response call_1 shell{"result":"hello"}`, "codex/model: hello",
+	})
+	for _, r := range records { // a line without a time has that of the line before
+		testlog.Equal(t, r.ID(), r.Event.Timestamp().Format("2006-01-02 15:04"), "2025-07-01 12:00")
+	}
+}
+
 func TestPi(t *testing.T) {
-	records, d := read(t, sessionfile.Pi, testdata(t, "pi.jsonl"))
-	v := view(t, records)
-	check(t, says(v), []string{
+	records := reads(t, "pi", sessionfile.Pi, "0b6f2a10-1111-4c1a-9a4e-7c5d0e9b2a01", sessionfile.Report{Lines: 21, Rewinds: 1, Compactions: 1}, []string{
 		"pi/user: The kettle's loop compared floats for equality; it now stops at 100 or above.",
 		"user/user: No library. Compare with >= instead.",
 		`pi/model: call call_3 edit{"path":"kettle.go","oldText":"for t != 100 {","newText":"for t < 100 { // the water boils at 100 degrees, or just above it"}`,
@@ -327,12 +296,6 @@ func TestPi(t *testing.T) {
 		"user/user: Commit it.",
 		"pi/model: Committed.",
 	})
-	if id := d.SessionID(); id != "0b6f2a10-1111-4c1a-9a4e-7c5d0e9b2a01" {
-		t.Errorf("the session is %q", id)
-	}
-	if got, want := d.Report(), (sessionfile.Report{Lines: 21, Rewinds: 1, Compactions: 1}); got != want {
-		t.Errorf("report %+v, want %+v", got, want)
-	}
 	// Before the compaction, with all that it covers.
 	check(t, says(view(t, records[:slices.IndexFunc(records, func(r patch.Record) bool { return r.Patch != nil && r.Patch.Type() == patch.Summarise })]))[:5], []string{
 		"user/user: Why does the kettle simulation stop at 99.99 degrees? Please look at kettle.go.",
@@ -342,7 +305,7 @@ func TestPi(t *testing.T) {
 		"pi/model: It compares floating-point numbers for equality, and 0.1 cannot be written exactly.",
 	})
 	e := find(t, records, "a0000001")
-	if promptTokens(e) != 3160 || e.InvocationID() != "u0000001" || e.Timestamp().Format("15:04:05") != "09:00:04" {
+	if logs.PromptTokens(e) != 3160 || e.InvocationID() != "u0000001" || e.Timestamp().Format("15:04:05") != "09:00:04" {
 		t.Errorf("%s", e)
 	}
 	if e := find(t, records, "a0000003"); !strings.Contains(e.String(), `"errorMessage":"Request was aborted"`) || !strings.Contains(e.String(), `"interrupted":true`) || e.HasContent() {
@@ -367,17 +330,8 @@ func find(t testing.TB, records []patch.Record, id string) *patch.Event {
 	return nil
 }
 
-func TestPiWithoutIDs(t *testing.T) {
-	records, d := read(t, sessionfile.Pi, testdata(t, "pi-v1.jsonl"))
-	check(t, says(view(t, records)), []string{"pi/user: one and two", "user/user: three", "pi/model: four", "pi/user: five"})
-	if d.Report().Compactions != 1 {
-		t.Errorf("%+v", d.Report())
-	}
-}
-
 func TestClaudeCode(t *testing.T) {
-	records, d := read(t, sessionfile.ClaudeCode, testdata(t, "claude-code.jsonl"))
-	check(t, says(view(t, records)), []string{
+	records := reads(t, "claude-code", sessionfile.ClaudeCode, "7e2f0c44-3333-4a6b-8d0a-11aa22bb33cc", sessionfile.Report{Lines: 27, Rewinds: 1, Compactions: 1, Copies: 1}, []string{
 		"claude-code/user: This session is being continued from a previous conversation. The gate was pushed without a pause, since wait() did nothing.",
 		"user/user: Let wait() sleep for a second.",
 		"claude-code/model: Done: it sleeps for a second between two pushes.",
@@ -386,12 +340,6 @@ func TestClaudeCode(t *testing.T) {
 		"claude-code/model: A test is there.",
 		"user/user: And one for the timer.",
 	})
-	if id := d.SessionID(); id != "7e2f0c44-3333-4a6b-8d0a-11aa22bb33cc" {
-		t.Errorf("the session is %q", id)
-	}
-	if got, want := d.Report(), (sessionfile.Report{Lines: 27, Rewinds: 1, Compactions: 1, Copies: 1}); got != want {
-		t.Errorf("report %+v, want %+v", got, want)
-	}
 	i := slices.IndexFunc(records, func(r patch.Record) bool { return r.Patch != nil })
 	check(t, says(view(t, records[:i])), []string{
 		"user/user: The garden gate controller never closes. Find out why, and look at both files.",
@@ -408,10 +356,10 @@ func TestClaudeCode(t *testing.T) {
 		"user/user: Rewrite it in Rust.",
 		"claude-code/model: A rewrite it is.",
 	})
-	if e := find(t, records, "a1"); promptTokens(e) != 14003 || e.InvocationID() != "u1" {
+	if e := find(t, records, "a1"); logs.PromptTokens(e) != 14003 || e.InvocationID() != "u1" {
 		t.Errorf("%s", e)
 	}
-	if e := find(t, records, "a2"); promptTokens(e) != 0 {
+	if e := find(t, records, "a2"); logs.PromptTokens(e) != 0 {
 		t.Errorf("the usage of a message is told twice: %s", e)
 	}
 	if e := find(t, records, "e1"); !strings.Contains(e.String(), `"errorMessage":"API Error: overloaded"`) {
@@ -420,18 +368,11 @@ func TestClaudeCode(t *testing.T) {
 }
 
 func TestCodex(t *testing.T) {
-	records, d := read(t, sessionfile.Codex, testdata(t, "codex.jsonl"))
-	check(t, says(view(t, records)), []string{
+	records := reads(t, "codex", sessionfile.Codex, "019a2d7a-4444-78b1-b7cc-a45d62a89cd5", sessionfile.Report{Lines: 27, Rewinds: 1, Compactions: 1, Left: 1}, []string{
 		"codex/user: Why does the clock run backwards? Another model began this task. The clock was fixed and counts in seconds.",
 		"user/user: Thanks.",
 		"codex/model: You are welcome.",
 	})
-	if id := d.SessionID(); id != "019a2d7a-4444-78b1-b7cc-a45d62a89cd5" {
-		t.Errorf("the session is %q", id)
-	}
-	if got, want := d.Report(), (sessionfile.Report{Lines: 27, Rewinds: 1, Compactions: 1, Left: 1}); got != want {
-		t.Errorf("report %+v, want %+v", got, want)
-	}
 	i := slices.IndexFunc(records, func(r patch.Record) bool { return r.Patch != nil && r.Patch.Type() == patch.Summarise })
 	check(t, says(view(t, records[:i])), []string{
 		"codex/user: <environment_context>\n  <cwd>/home/ada/clock</cwd>\n</environment_context>",
@@ -447,7 +388,7 @@ func TestCodex(t *testing.T) {
 		"user/user: Make it count in seconds.",
 		"codex/model: It counts in seconds.",
 	})
-	measured := slices.IndexFunc(records, func(r patch.Record) bool { return r.Event != nil && promptTokens(r.Event) == 5000 })
+	measured := slices.IndexFunc(records, func(r patch.Record) bool { return r.Event != nil && logs.PromptTokens(r.Event) == 5000 })
 	if measured < 0 {
 		t.Error("no event has the usage")
 	}
@@ -455,25 +396,408 @@ func TestCodex(t *testing.T) {
 		if r.Event == nil {
 			continue
 		}
-		if line, _, _ := sessionfile.Line(r); bytes.Contains(line, []byte("gAAAAABx")) != strings.Contains(r.Event.String(), "compaction left as an event") {
+		if line, _ := sessionfile.Line(r); bytes.Contains(line, []byte("gAAAAABx")) != strings.Contains(r.Event.String(), "compaction left as an event") {
 			t.Errorf("%s", r.Event)
 		}
 	}
 }
 
-func TestCodexWithoutEnvelopes(t *testing.T) {
-	records, d := read(t, sessionfile.Codex, testdata(t, "codex-bare.jsonl"))
-	check(t, says(view(t, records)), []string{
-		"user/user: Say hello.", `codex/model: call call_1 shell{"arguments":"not an object"}`,
-		`codex/user: response call_1 shell{"result":"hello"}`, "codex/model: hello",
+func open(t testing.TB) (*store.Store, store.Key) {
+	return teststore.Memory(t, store.Options{}), store.Key{App: "a", User: "u", Session: "s"}
+}
+
+func bring(t testing.TB, s *store.Store, key store.Key, format sessionfile.Format, data []byte) (store.Imported, error) {
+	t.Helper()
+	var text bytes.Buffer
+	testlog.NoError(t, sessionfile.NewDecoder(bytes.NewReader(data), format, "f").WriteText(&text))
+	return s.Import(t.Context(), key, &text, store.ImportOptions{})
+}
+
+// A store takes a file as it grows, line by line, and gives it back.
+func TestStoreTakesGrowingFile(t *testing.T) {
+	eachFile(t, func(t *testing.T, f file) {
+		s, key := open(t)
+		for end := 0; end < len(f.data); {
+			end += bytes.IndexByte(f.data[end:], '\n') + 1
+			want := len(linesOf(f.data[:end]))
+			done, err := bring(t, s, key, f.format, f.data[:end])
+			if err != nil || done.Added == 0 {
+				t.Fatal(want, done.Added, err)
+			}
+			if done, err = bring(t, s, key, f.format, f.data[:end]); err != nil || done.Added > 0 {
+				t.Fatal("again:", want, done.Added, err)
+			}
+			records, _ := read(t, f.format, f.data[:end])
+			check(t, says(done.View), says(view(t, records)))
+		}
+		writes(t, f.data, s.RawEvents(t.Context(), key, 1))
 	})
-	if d.SessionID() != "5973b6c0-5555-4b3b-9a8e-0f6f1d2c3b4a" {
-		t.Errorf("the session is %q", d.SessionID())
+}
+
+// Where the session went on by itself, what a file has got since is added if no patch is
+// needed for it, and refused if one is.
+func TestFileAndSessionGrow(t *testing.T) {
+	say := func(id, parent, text string) string {
+		return fmt.Sprintf(`{"type":"message","id":%q,"parentId":%q,"message":{"role":"user","content":%q}}`+"\n", id, parent, text)
+	}
+	s, key := open(t)
+	data := piHead + say("a", "", "one") + say("b", "a", "two")
+	done := testlog.Must(bring(t, s, key, sessionfile.Pi, []byte(data)))(t)
+	testlog.NoError(t, testlog.ErrorOf(s.ApplyPatch(t.Context(), key, store.PatchOptions{On: done.View}, patch.NewSplice(1, 1))))
+	data += say("c", "b", "three")
+	done, err := bring(t, s, key, sessionfile.Pi, []byte(data))
+	if err != nil || done.Added != 1 {
+		t.Fatal(done, err)
+	}
+	check(t, shown(done.View), []string{"two", "three"})
+	testlog.ErrorIs(t, testlog.ErrorOf(bring(t, s, key, sessionfile.Pi, []byte(data+say("d", "b", "four")))), store.ErrConflict)
+}
+
+// Calls and results pair as they do in the file, before and after the session is compacted,
+// and each summary of the agent's own is one for compaction.
+func TestCompaction(t *testing.T) {
+	eachFile(t, func(t *testing.T, f file) {
+		s, key := open(t)
+		done := testlog.Must(bring(t, s, key, f.format, f.data))(t)
+		paired(t, done.View)
+		before := done.View.Len()
+		c := testlog.Must(compaction.New(compaction.Log[store.Key](s), compaction.Config{Enabled: true, CompactionInterval: 1, OverlapSize: 0, TokenThreshold: 100, EventRetentionSize: 2, Summarizer: compaction.Extractive{}},
+			compaction.Options[store.Key]{}))(t)
+		written := testlog.Must(c.Compact(context.Background(), key, compaction.Run{}))(t)
+		v := testlog.Must(s.Get(t.Context(), key))(t).View
+		if strings.HasPrefix(f.name, "pi-real") && (len(written) == 0 || v.Len() >= before) {
+			t.Errorf("%d of %d events are visible after %d windows", v.Len(), before, len(written))
+		}
+		paired(t, v)
+		testlog.Equal(t, "patches that do not apply", v.SkippedCount(), 0)
+		writes(t, f.data, s.RawEvents(t.Context(), key, 1))
+	})
+}
+
+// paired fails if a visible response has no call before it.
+func paired(t testing.TB, v fold.View) {
+	t.Helper()
+	answered := map[string]bool{}
+	for _, c := range v.Calls() {
+		for _, i := range c.Responses {
+			answered[fmt.Sprint(i, " ", c.ID)] = true
+		}
+	}
+	for i, e := range v.Events() {
+		for p := range e.FunctionParts() {
+			if p.Response && !answered[fmt.Sprint(i, " ", p.ID)] {
+				t.Errorf("the response to %q in event %d has no call", p.ID, i)
+			}
+		}
 	}
 }
 
-func promptTokens(e *patch.Event) int { return records.PromptTokens(e) }
+func FuzzPi(f *testing.F)         { fuzzFormat(f, sessionfile.Pi) }
+func FuzzClaudeCode(f *testing.F) { fuzzFormat(f, sessionfile.ClaudeCode) }
+func FuzzCodex(f *testing.F)      { fuzzFormat(f, sessionfile.Codex) }
 
-func readAll(d *patch.Decoder) ([]patch.Record, map[string]patch.Value, error) {
-	return records.ReadAll(d)
+// fuzzFormat: whatever stands behind a head, no line is lost, every patch applies, and the
+// same records come again.
+func fuzzFormat(f *testing.F, format sessionfile.Format) {
+	for _, file := range files(f) {
+		if file.format != format || len(file.data) > 20_000 {
+			continue
+		}
+		f.Add(file.data)
+		for lines := range slices.Chunk(bytes.SplitAfter(file.data, []byte("\n")), 3) {
+			f.Add(bytes.Join(lines, nil))
+		}
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		checkFuzz(t, format, append([]byte(heads[format]), data...))
+	})
+}
+
+func checkFuzz(t *testing.T, format sessionfile.Format, data []byte) {
+	records, d, err := tryRead(format, data)
+	again, _, err2 := tryRead(format, data)
+	if fmt.Sprint(err) != fmt.Sprint(err2) || len(records) != len(again) {
+		t.Fatal(err, err2)
+	}
+	sameRecords(t, records, again)
+	if err != nil {
+		if !errors.Is(err, patch.ErrInvalid) && !errors.Is(err, patch.ErrTooLarge) {
+			t.Fatal(err)
+		}
+		return
+	}
+	view(t, records)
+	sameLines(t, data, records)
+	testlog.Equal(t, "lines", d.Report().Lines, len(linesOf(data)))
+	ids := map[string]bool{}
+	for _, r := range records {
+		for id := range r.IDs() {
+			if id == "" || ids[id] {
+				t.Fatalf("id %q is there twice", id)
+			}
+			ids[id] = true
+		}
+	}
+}
+
+const (
+	piHead     = `{"type":"session","version":3,"id":"s","timestamp":"2026-01-01T00:00:00Z"}` + "\n"
+	claudeHead = `{"type":"mode","sessionId":"s"}` + "\n"
+	codexHead  = `{"type":"session_meta","payload":{"id":"s"}}` + "\n"
+)
+
+var heads = map[sessionfile.Format]string{sessionfile.Pi: piHead, sessionfile.ClaudeCode: claudeHead, sessionfile.Codex: codexHead}
+
+func TestRefused(t *testing.T) {
+	said := func(id, text string) string {
+		return `{"type":"message","id":"` + id + `","parentId":null,"message":{"role":"user","content":"` + text + `"}}` + "\n"
+	}
+	for name, c := range map[string]struct {
+		format sessionfile.Format
+		data   string
+		want   string
+		is     error
+	}{
+		"no such format":         {"cursor", piHead, `file:0: invalid: field "format": there is no format "cursor"; the formats are pi, claude-code, codex`, patch.ErrInvalid},
+		"nothing":                {sessionfile.Pi, "\n \n", "file:3: invalid: the file has no line of a session of pi", patch.ErrInvalid},
+		"another agent's":        {sessionfile.Pi, codexHead, "file:1: invalid: the file is a session file of codex, not of pi", patch.ErrInvalid},
+		"another agent's, too":   {sessionfile.Codex, claudeHead, "file:1: invalid: the file is a session file of claude-code, not of codex", patch.ErrInvalid},
+		"nobody's":               {sessionfile.ClaudeCode, `{"a":1}` + "\n", "file:1: invalid: the first line is not one of a session file of claude-code", patch.ErrInvalid},
+		"no JSON":                {sessionfile.ClaudeCode, "hello\n", "file:1: invalid: the first line is not one of a session file of claude-code", patch.ErrInvalid},
+		"begun":                  {sessionfile.Pi, `{"type":"sess`, "file:1: invalid: the first line is not written to its end", patch.ErrInvalid},
+		"an id for two messages": {sessionfile.Pi, piHead + said("a", "x") + said("a", "y"), `file:3: invalid: field "id": "a" is that of an earlier line, which says something else`, patch.ErrInvalid},
+		"a long line":            {sessionfile.Pi, piHead + said("a", strings.Repeat("x", 2000)), "file:2: too large: the line is longer than 1000 bytes", patch.ErrTooLarge},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := sessionfile.NewDecoder(strings.NewReader(c.data), c.format, "file")
+			d.MaxLineBytes = 1000
+			var err error
+			for err == nil {
+				_, err = d.Next()
+			}
+			if err.Error() != c.want || !errors.Is(err, c.is) {
+				t.Errorf("%v, want %s", err, c.want)
+			}
+			testlog.ErrorIs(t, testlog.ErrorOf(d.Next()), err, "again")
+			var at *patch.LineError
+			if !errors.As(err, &at) {
+				t.Errorf("%T", err)
+			}
+		})
+	}
+	testlog.ErrorIs(t, testlog.ErrorOf(sessionfile.NewDecoder(nil, sessionfile.Pi, "f").Next()), patch.ErrInvalid)
+	broken := errors.New("broken")
+	d := sessionfile.NewDecoder(io.MultiReader(strings.NewReader(piHead), iotest.ErrReader(broken)), sessionfile.Pi, "f")
+	testlog.WantNil(t, testlog.ErrorOf(d.Next()))
+	testlog.ErrorIs(t, testlog.ErrorOf(d.Next()), broken)
+}
+
+// A line that the log cannot take as JSON is kept all the same, with the content that can be read.
+func TestOddLines(t *testing.T) {
+	odd := []string{
+		`{"type":"message","id":"a","parentId":null,"message":{"role":"user","content":"half a \ud83d pair"}}`,
+		`{"type":"message","id":"b","parentId":"a","message":{"role":"user","content":"twice"},"x":1,"x":2}`,
+		"{\"type\":\"message\",\"id\":\"c\",\"parentId\":\"b\",\"message\":{\"role\":\"user\",\"content\":\"not \xff Unicode\"}}",
+		`{"type":"message","id":"d","parentId":"c","message":{"role":"user","content":"deep"},"x":` + strings.Repeat("[", 3000) + strings.Repeat("]", 3000) + `}`,
+		`{"type":"mess` + `{"type":"message","id":"e","parentId":"d"}`,
+		`[1,2]`, `null`, `"text"`, `17`, `{}`, `{"type":7,"id":{},"parentId":[]}`,
+		`{"type":"message","id":"f","parentId":"d","message":{"role":"assistant","content":[{"type":"toolCall","id":"t","name":"f","arguments":[1]},{"type":"text"},{"type":"odd","text":"?"},7]}}`,
+		`  {"type" : "message", "id":"g","parentId":"nowhere", "timestamp":"yesterday","message":{"role":"toolResult","toolCallId":"t","toolName":"f","content":[{"type":"odd"}]}}  ` + "\r",
+		`{"type":"message","id":"h","parentId":"g","timestamp":"9999-12-31T23:59:59-23:00","version":[],"message":{"role":"assistant","model":7,"usage":"much","content":"other types"}}`,
+		`{"type":"message","id":"` + strings.Repeat("i", 2000) + `","parentId":"h","message":{"role":"user","content":"long id"}}`,
+	}
+	data := []byte(piHead + strings.Join(odd, "\n") + "\n")
+	records, d := read(t, sessionfile.Pi, data)
+	sameLines(t, data, records)
+	check(t, says(view(t, records)), []string{
+		"user/user: half a \uFFFD pair", "user/user: twice", "user/user: not \uFFFD Unicode", "user/user: deep",
+		`pi/model: call t f{"arguments":[1]}`, `pi/user: response t f{"result":{"type":"odd"}}`, "pi/model: other types", "user/user: long id",
+	})
+	if r := d.Report(); r.Unreadable != 1 || r.Lines != len(odd)+1 {
+		t.Errorf("%+v", r)
+	}
+}
+
+// A message that the file repeats after a compaction is shown once.
+func TestPreservedMessages(t *testing.T) {
+	message := func(uuid, parent, role, text string) string {
+		if parent = `"` + parent + `"`; parent == `""` {
+			parent = "null"
+		}
+		return fmt.Sprintf(`{"type":%q,"uuid":%q,"parentUuid":%s,"sessionId":"s","message":{"id":"m%s","role":%q,"content":%q}}`+"\n", role, uuid, parent, uuid, role, text)
+	}
+	boundary := func(uuid, logical, kept string) string {
+		return fmt.Sprintf(`{"type":"system","subtype":"compact_boundary","uuid":%q,"parentUuid":null,"logicalParentUuid":%q,"sessionId":"s","compactMetadata":{%s}}`+"\n", uuid, logical, kept)
+	}
+	summary := func(uuid, parent, text string) string {
+		return fmt.Sprintf(`{"type":"user","uuid":%q,"parentUuid":%q,"sessionId":"s","isCompactSummary":true,"message":{"role":"user","content":%q}}`+"\n", uuid, parent, text)
+	}
+	talk := claudeHead + message("u1", "", "user", "one") + message("a1", "u1", "assistant", "two") + message("u2", "a1", "user", "three") + message("a2", "u2", "assistant", "four")
+	kept := talk + boundary("b", "a2", `"preservedSegment":{"headUuid":"u2","tailUuid":"a2"}`) + summary("c", "b", "sum") // u2 and a2 stay
+	for name, c := range map[string]struct {
+		data string
+		want []string
+	}{
+		"listed, one of them told later": {
+			talk + boundary("b", "a3", `"preservedMessages":{"anchorUuid":"c","uuids":["u2","a2","a3"]},"preservedSegment":{"headUuid":"u2","tailUuid":"a3"}`) +
+				summary("c", "b", "sum") + message("a3", "c", "assistant", "five") + message("u3", "a3", "user", "six"),
+			[]string{"sum", "three", "four", "five", "six"},
+		},
+		"the end is a row that follows another message": {
+			talk + message("u1", "", "user", "one") +
+				`{"type":"system","subtype":"stop_hook_summary","uuid":"h","parentUuid":"u1","sessionId":"s"}` + "\n" +
+				boundary("b", "h", `"preservedSegment":{"headUuid":"a2","tailUuid":"h"}`) + summary("c", "b", "sum") + message("u3", "c", "user", "six"),
+			[]string{"sum", "four", "six"},
+		},
+		"gone back, then compacted": {
+			talk + boundary("b", "a1", `"preservedSegment":{"headUuid":"a1","tailUuid":"a1"}`) + summary("c", "b", "sum") + message("u3", "a1", "user", "six"),
+			[]string{"sum", "two", "six"},
+		},
+		"what follows what is kept": {
+			kept + message("u3", "a2", "user", "five") + message("u4", "a2", "user", "six"),
+			[]string{"sum", "three", "four", "six"},
+		},
+		"from before the compaction": {
+			kept + message("u3", "a2", "user", "five") + message("u4", "a1", "user", "six"),
+			[]string{"one", "two", "six"},
+		},
+		"what is kept, from before the compaction": {
+			kept + message("u3", "a1", "user", "five") + message("u4", "a2", "user", "six"),
+			[]string{"sum", "three", "four", "six"},
+		},
+		"back behind the summary": {
+			talk + boundary("b", "a2", "") + summary("c", "b", "sum") + message("u3", "c", "user", "five") +
+				message("u4", "a1", "user", "six") + message("u5", "u3", "user", "seven"),
+			[]string{"sum", "five", "seven"},
+		},
+		"without a boundary": {
+			talk + `{"type":"user","uuid":"c","parentUuid":null,"sessionId":"s","isCompactSummary":true,"message":{"role":"user","content":"sum"}}` + "\n" + message("u3", "c", "user", "five"),
+			[]string{"sum", "five"},
+		},
+		"twice": {
+			talk + boundary("b", "a2", "") + summary("c", "b", "sum") + message("u3", "c", "user", "five") + boundary("b2", "u3", "") + summary("c2", "b2", "sum of sum") + message("u4", "c2", "user", "six"),
+			[]string{"sum of sum", "six"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			records, d := read(t, sessionfile.ClaudeCode, []byte(c.data))
+			check(t, shown(view(t, records)), c.want)
+			sameLines(t, []byte(c.data), records)
+			if d.Report().Compactions == 0 || d.Report().Left > 0 {
+				t.Errorf("%+v", d.Report())
+			}
+		})
+	}
+}
+
+// A row that the next message does not follow is no branch.
+func TestNoRewind(t *testing.T) {
+	const turn = `{"type":"system","subtype":"turn_duration","uuid":%q,"parentUuid":%q,"sessionId":"s"}` + "\n"
+	said := func(role, uuid, parent string) string {
+		return line(fields{"type": role, "uuid": uuid, "parentUuid": parent, "sessionId": "s", "message": fields{"id": "m" + uuid, "role": role, "content": uuid}})
+	}
+	hidden := func(data string) (all []int) {
+		records, _ := read(t, sessionfile.ClaudeCode, []byte(data))
+		for _, r := range records {
+			if r.Patch != nil {
+				all = append(all, r.Patch.Start(), r.Patch.Count())
+			}
+		}
+		return all
+	}
+	data := claudeHead + said("user", "u", "") + said("assistant", "a", "u") + fmt.Sprintf(turn, "y", "a") + said("user", "v", "a")
+	testlog.Equal(t, "hidden", hidden(data), nil)
+	data += fmt.Sprintf(turn, "z", "u") + said("user", "w", "z")
+	testlog.Equal(t, "hidden", hidden(data), []int{2, 3}) // from the answer to the message that followed it
+}
+
+// Small files show the rules of each agent's format.
+func TestRules(t *testing.T) {
+	say := func(id, parent, text string) string {
+		return line(fields{"type": "message", "id": id, "parentId": parent, "message": fields{"role": "user", "content": text}})
+	}
+	compacts := func(id, parent, summary, kept string) string {
+		return line(fields{"type": "compaction", "id": id, "parentId": parent, "summary": summary, "firstKeptEntryId": kept})
+	}
+	run := func(more string) string {
+		return `{"type":"message","id":"a","parentId":null,"timestamp":"2026-01-01T00:00:00Z","message":{"role":"bashExecution","command":"ls","output":"a","exitCode":2,"cancelled":false,"truncated":true,"fullOutputPath":"/tmp/x"` + more + `}}` + "\n"
+	}
+	item := func(role, text string) string {
+		return line(fields{"type": "response_item", "payload": fields{"type": "message", "role": role, "content": []fields{{"type": "input_text", "text": text}}}})
+	}
+	const side = `"isSidechain":true,"agentId":"x1","sessionId":"s","message":`
+	for name, c := range map[string]struct {
+		format  sessionfile.Format
+		data    string
+		says    []string
+		session string
+		left    int
+		because map[string]string
+	}{
+		"a compaction does not part a call from its result": {format: sessionfile.Pi, data: piHead + say("u", "", "go") +
+			`{"type":"message","id":"a","parentId":"u","message":{"role":"assistant","content":[{"type":"toolCall","id":"t","name":"f","arguments":{}}]}}` + "\n" +
+			`{"type":"message","id":"r","parentId":"a","message":{"role":"toolResult","toolCallId":"t","toolName":"f","content":[{"type":"text","text":"ok"}]}}` + "\n" +
+			compacts("c", "r", "sum", "r"),
+			says: []string{"pi/user: sum", "pi/model: call t f{}", `pi/user: response t f{"result":"ok"}`}, session: "s"},
+		"a compaction that does not say what it stands for is an event": {format: sessionfile.Pi,
+			data: piHead + say("u", "", "go") + compacts("c", "u", "sum", "nowhere") + compacts("d", "c", "sum 2", "u"),
+			says: []string{"user/user: go", "pi/user: sum", "pi/user: sum 2"}, session: "s",
+			left: 2, because: map[string]string{"c": "it does not say", "d": "nothing"}},
+		"the first entry that it keeps may be one that an earlier compaction covers": {format: sessionfile.Pi,
+			data: piHead + say("a", "", "one") + say("b", "a", "two") + compacts("c", "b", "sum", "b") + compacts("d", "c", "sum 2", "a"),
+			says: []string{"pi/user: sum", "user/user: two", "pi/user: sum 2"}, session: "s",
+			left: 1, because: map[string]string{"d": "the first that it keeps is not in sight"}},
+		"what the user ran without telling the agent is not told": {format: sessionfile.Pi, data: piHead + run(`,"excludeFromContext":true`), session: "s"},
+		"what the user ran": {format: sessionfile.Pi, data: piHead + run(""), session: "s",
+			says: []string{"user/user: Ran `ls`\n```\na\n```\n\nCommand exited with code 2\n\n[Output truncated. Full output: /tmp/x]"}},
+		"a subagent's own file": {format: sessionfile.ClaudeCode, session: "s-agent-x1",
+			data: `{"type":"user","uuid":"u","parentUuid":null,` + side + `{"role":"user","content":"look"}}` + "\n" +
+				`{"type":"assistant","uuid":"a","parentUuid":"u",` + side + `{"role":"assistant","content":[{"type":"text","text":"seen"}]}}` + "\n",
+			says: []string{"user/user: look", "claude-code/model: seen"}},
+		"a transcript may begin with lines of the session that it continues": {format: sessionfile.ClaudeCode,
+			data: claudeHead + line(fields{"type": "mode", "sessionId": "newer"}), session: "newer"},
+		"a fork's file repeats that of its origin, after its own head": {format: sessionfile.Codex,
+			data: codexHead + line(fields{"type": "session_meta", "payload": fields{"id": "origin"}}), session: "s"},
+		"a compaction without a history": {format: sessionfile.Codex, session: "s",
+			data: codexHead + item("user", "one") + item("assistant", "two") + item("user", "three") + `{"type":"compacted","payload":{"message":"sum"}}` + "\n" + item("user", "four"),
+			says: []string{"codex/user: one three sum", "user/user: four"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			records, d := read(t, c.format, []byte(c.data))
+			check(t, says(view(t, records)), c.says)
+			if d.SessionID() != c.session || d.Report().Left != c.left {
+				t.Errorf("session %q, %+v", d.SessionID(), d.Report())
+			}
+			for id, why := range c.because {
+				if e := find(t, records, id); !strings.Contains(e.String(), "left as an event: "+why) {
+					t.Errorf("%s", e)
+				}
+			}
+		})
+	}
+}
+
+// A file made to be slow is refused before long.
+func TestBackAndForth(t *testing.T) {
+	if testing.Short() {
+		t.Skip("left out, for the run is short")
+	}
+	var b bytes.Buffer
+	b.WriteString(piHead)
+	say := func(id, parent string) {
+		fmt.Fprintf(&b, `{"type":"message","id":%q,"parentId":%q,"message":{"role":"user","content":"x"}}`+"\n", id, parent)
+	}
+	const long = 4000
+	for _, side := range []string{"a", "b"} {
+		say(side+"0", "")
+		for i := range long {
+			say(fmt.Sprint(side, i+1), fmt.Sprint(side, i))
+		}
+	}
+	for i := range 40_000 {
+		say(fmt.Sprint("c", i), fmt.Sprint([]string{"a", "b"}[i%2], long))
+	}
+	if _, _, err := tryRead(sessionfile.Pi, b.Bytes()); !errors.Is(err, patch.ErrTooLarge) {
+		t.Fatal(err)
+	}
 }

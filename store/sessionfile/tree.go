@@ -27,8 +27,6 @@ type node struct {
 	before *node // the summary that it was kept behind
 	last   *node // the newest summary on the way to it, itself included
 	brings *summary
-	gen    int  // the move that passed it last,
-	side   side // and on which way
 }
 
 // summary is what the node of a summary brings.
@@ -37,13 +35,6 @@ type summary struct {
 	kept   []*node
 	strict bool
 }
-
-type side int
-
-const (
-	leaving  side = iota + 1 // from where the conversation stood up to the common ancestor
-	entering                 // from there to where it goes on
-)
 
 // change is what hid something at a time: the cuts of a move, or a summary. Changes are
 // taken back newest first, which is never blocked.
@@ -61,13 +52,16 @@ type change struct {
 // newest summary on it put in again if it was taken back.
 type tree struct {
 	view    fold.View
-	nodes   map[string]*node // by entry id
-	events  map[string]*node // by event id
-	pieces  map[string]*node // the first piece of each message
-	callers map[string]*node // by call id: the newest
+	nodes   map[string]*node  // by entry id
+	events  map[string]*node  // by event id
+	pieces  map[string]*node  // the first piece of each message
+	callers map[string]*node  // by call id: the newest
+	entries []*node           // by their number in the file; nil for a line without a place
+	session string            // the session's id, or "" before a line has it
+	names   map[string]string // of calls, by id
 	leaf    *node
 	changes []change
-	gen     int
+	way     map[*node]bool // the nodes that the newest move passed: true on the new way, false on the old one
 	steps   int
 	newID   func(what string) string // of a patch
 	out     []patch.Record           // what the file says
@@ -85,7 +79,7 @@ const (
 const maxSteps = 1 << 24
 
 func newTree() *tree {
-	return &tree{nodes: map[string]*node{}, events: map[string]*node{}, pieces: map[string]*node{}, callers: map[string]*node{}}
+	return &tree{nodes: map[string]*node{}, events: map[string]*node{}, pieces: map[string]*node{}, callers: map[string]*node{}, names: map[string]string{}}
 }
 
 func (t *tree) step(n int) error {
@@ -108,7 +102,7 @@ func (t *tree) find(id string) *node {
 func (t *tree) log(r patch.Record) error {
 	r.Seq = t.view.Seq() + 1
 	skipped := t.view.SkippedCount()
-	next, err := t.view.With(t.logged).Apply(r)
+	next, err := t.view.WithRecords(t.logged).Apply(r)
 	if err == nil && next.SkippedCount() != skipped {
 		err = fmt.Errorf("%w: patch %q of the conversation's tree does not apply", patch.ErrInvalid, r.ID())
 	}
@@ -161,11 +155,8 @@ func (t *tree) covers(kept []*node, strict bool, line int) (count int, why strin
 			count = c.Index
 		}
 	}
-	for i, event := range t.view.Events() {
-		if i >= count {
-			break
-		}
-		if event.HasContent() {
+	for i := range count {
+		if t.view.At(i).HasContent() {
 			return count, "", nil
 		}
 	}
@@ -204,22 +195,16 @@ func (t *tree) add(e entry, line int, author string, event func(entry) (*patch.E
 		eventID: ev.ID(), parent: e.parent, line: line,
 		content: ev.HasContent(), prompt: e.prompt, summary: count > 0 && ev.HasContent(), piece: e.piece,
 	}
-	if n.parent != nil {
-		n.depth = n.parent.depth + 1
-	}
 	for _, id := range e.known {
 		if caller := t.callers[id]; caller != nil {
 			n.callers = append(n.callers, caller)
 		}
 	}
-	if n.last = n; !n.summary {
-		n.last = nil
-		if n.parent != nil {
-			n.last = n.parent.last
-		}
+	if n.parent != nil {
+		n.depth, n.last = n.parent.depth+1, n.parent.last
 	}
 	if n.summary {
-		n.brings = &summary{ev, e.kept, e.strict}
+		n.last, n.brings = n, &summary{ev, e.kept, e.strict}
 		err = t.summarise(n, count, ev, didCompaction, e, author)
 		for _, k := range e.kept {
 			if e.relink && k.hidden == 0 {
@@ -251,11 +236,8 @@ func (t *tree) add(e entry, line int, author string, event func(entry) (*patch.E
 // summarise puts a summary in the place of the first visible events.
 func (t *tree) summarise(n *node, count int, event *patch.Event, what string, at entry, author string) error {
 	c := change{summary: n}
-	for i, e := range t.view.Events() {
-		if i >= count {
-			break
-		}
-		if covered := t.events[e.ID()]; covered != nil {
+	for i := range count {
+		if covered := t.events[t.view.At(i).ID()]; covered != nil {
 			c.hides = append(c.hides, covered)
 		}
 	}

@@ -153,32 +153,11 @@ func TestPiTrees(t *testing.T) {
 }
 
 func holds(t *rapid.T, format sessionfile.Format, data string, want []string) {
-	records, _, err := tryRead(format, []byte(data))
-	if err != nil {
-		t.Fatal(err)
-	}
-	var logged []patch.Record
-	for i, r := range records {
-		r.Seq = uint64(i + 1)
-		logged = append(logged, r)
-	}
-	v, err := fold.New("c", nil).Apply(logged...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if v.SkippedCount() > 0 {
-		t.Fatal("a patch does not apply")
-	}
-	if got := shown(v); !slices.Equal(got, want) {
+	records, _ := read(t, format, []byte(data))
+	if got := shown(view(t, records)); !slices.Equal(got, want) {
 		t.Fatalf("visible are\n%q, want\n%q, of\n%s", got, want, data)
 	}
-	n := 0
-	for range sessionfile.Lines(sequence(records)) {
-		n++
-	}
-	if n != strings.Count(data, "\n") {
-		t.Fatalf("%d lines come back", n)
-	}
+	sameLines(t, []byte(data), records)
 }
 
 // The same of Claude Code, whose messages come in pieces that are answered side by side.

@@ -1,10 +1,6 @@
 package storetest
 
-import (
-	"fmt"
-
-	"github.com/patchlog-dev/patchlog/store/backend"
-)
+import "github.com/patchlog-dev/patchlog/store/backend"
 
 var appendCases = []testCase{
 	{"Create", func(s *suite) {
@@ -18,20 +14,18 @@ var appendCases = []testCase{
 		b := sharing(create("c2", 3), "x", "1")
 		s.refuse(backend.ErrExists, "a", b)
 		s.refuse(backend.ErrExists, "a", create("c1", 0))
-		b.After = 2
+		b.ExpectedLast = 2
 		s.refuse(backend.ErrExists, "a", b)
-	}},
-	{"Create/after", func(s *suite) {
-		b := create("c1", 0)
-		b.After = 1
-		s.refuse(backend.ErrMoved, "a", b)
+		b = create("c2", 0)
+		b.ExpectedLast = 1
+		s.refuse(backend.ErrMoved, "b", b)
 	}},
 	{"Append", func(s *suite) {
 		s.put("a", create("c1", 0))
 		s.put("a", extend("c1", 0, 1))
 		s.put("a", extend("c1", 1, 3))
 		s.put("a", sharing(extend("c1", 4, 1), "x", "1", "y", "", "x", "2"))
-		s.put("a", backend.Batch{Creation: "c1", After: 5}) // nothing
+		s.put("a", backend.Batch{Creation: "c1", ExpectedLast: 5}) // nothing
 		s.put("a", sharing(extend("c1", 5, 0), "z", "3"))
 	}},
 	{"Append/counts", func(s *suite) {
@@ -58,40 +52,45 @@ var appendCases = []testCase{
 		for _, after := range []uint64{0, 2, 4, 1 << 63} {
 			s.refuse(backend.ErrMoved, "a", sharing(extend("c1", after, 2), "x", "1"))
 		}
+		head := s.mustHead("a")
+		b := sharing(extend("c1", 3, 0), "x", "1")
+		b.ExpectedToken, b.Chain = head.Token+1, head.Chain
+		s.refuse(backend.ErrMoved, "a", b)
+		b.ExpectedToken = head.Token
+		s.put("a", b) // nothing but a shared value and a token
+		s.refuse(backend.ErrMoved, "a", b)
+	}},
+	{"Append/taken", func(s *suite) {
+		s.put("a", create("c1", 3))
+		s.put("b", create("c2", 1))
+		b := sharing(extend("c1", 3, 2), "x", "1")
+		b.Records[1].IDs = []string{"new", "id2"}
+		s.refuse(backend.ErrTaken, "a", b)
+		b.Records[1].IDs = []string{"new"}
+		s.put("a", b)
 	}},
 	{"Append/atomic", func(s *suite) {
 		s.put("a", create("c1", 1))
 		for _, seqs := range [][]uint64{{1}, {3}, {2, 2}, {2, 4}, {2, 3, 1}, {0}} {
 			b := sharing(extend("c1", 1, 0), "x", "1")
 			for _, seq := range seqs {
-				b.Records = append(b.Records, backend.Record{Seq: seq, IDs: []string{"id" + fmt.Sprint(seq)}, Data: []byte("x")})
+				b.Records = append(b.Records, records(seq-1, 1)...)
 			}
 			s.refuse(nil, "a", b)
 			if seqs[0] != 1 {
-				b.Create, b.After = true, 0
+				b.Create, b.ExpectedLast = true, 0
 				s.refuse(nil, "b", b)
 			}
 		}
 	}},
 	{"Append/sizes", func(s *suite) {
 		s.put("a", create("c1", 0))
-		var b backend.Batch
-		b.Creation = "c1"
+		b := backend.Batch{Creation: "c1"}
 		for i, size := range []int{0, 1, 4095, 4096, 4097, 70_000, 3 << 20} {
 			b.Records = append(b.Records, backend.Record{Seq: uint64(i + 1), Data: big(size)})
 		}
 		s.put("a", b)
 		s.put("b", create("c2", 3000))
 		s.put("c", backend.Batch{Creation: "c3", Create: true, Meta: big(1 << 20)})
-	}},
-	{"Append/ids", func(s *suite) {
-		b := create("c1", 0)
-		b.Records = []backend.Record{
-			{Seq: 1, IDs: []string{"own", "nested 1", "nested 2"}},
-			{Seq: 2}, // takes none
-			{Seq: 3, IDs: []string{""}},
-		}
-		s.put("a", b)
-		s.put("b", create("c2", 1))
 	}},
 }

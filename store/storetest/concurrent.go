@@ -26,31 +26,28 @@ func all(n int, f func(i int)) {
 
 var concurrentCases = []testCase{
 	{"Concurrent/create", func(s *suite) {
-		var winner atomic.Int32
-		var won atomic.Int32
+		winners := make(chan int, goroutines)
 		all(goroutines, func(i int) {
-			switch err := s.Append(ctx, "a", create(fmt.Sprint("c", i), i)); {
-			case err == nil:
-				won.Add(1)
-				winner.Store(int32(i))
-			case !errors.Is(err, backend.ErrExists):
-				s.Errorf("creating at once: %v, want %v", err, backend.ErrExists)
+			err := s.Append(ctx, "a", create(fmt.Sprint("c", i), i))
+			if err == nil {
+				winners <- i
+				return
 			}
+			s.is(err, backend.ErrExists, "creating at once")
 		})
-		if won.Load() != 1 {
-			s.Errorf("%d of %d created the session", won.Load(), goroutines)
+		if len(winners) != 1 {
+			s.Fatalf("%d of %d created the session", len(winners), goroutines)
 		}
-		i := int(winner.Load())
+		i := <-winners
 		s.want.append("a", create(fmt.Sprint("c", i), i))
 	}},
 	{"Concurrent/one session", func(s *suite) {
 		s.put("a", create("c1", 0))
-		var mu sync.Mutex
-		landed := map[uint64]backend.Batch{}
-		done := make(chan struct{})
+		var landed sync.Map // batches, by the seq of their record
+		var done atomic.Bool
 		var readers sync.WaitGroup
 		for range 2 {
-			readers.Go(func() { s.readWhile(done) })
+			readers.Go(func() { s.readWhile(&done) })
 		}
 		all(goroutines, func(i int) {
 			for k := 0; k < perRoutine; {
@@ -60,14 +57,12 @@ var concurrentCases = []testCase{
 					return
 				}
 				seq := head.Last + 1
-				b := backend.Batch{Creation: "c1", After: head.Last, Seen: head.Token, Chain: head.Chain, Records: []backend.Record{
+				b := backend.Batch{Creation: "c1", ExpectedLast: head.Last, ExpectedToken: head.Token, Chain: head.Chain, Records: []backend.Record{
 					{Seq: seq, IDs: []string{fmt.Sprint(i, "/", k)}, Data: fmt.Append(nil, i, " ", k)},
 				}, Shared: []backend.Value{{Name: fmt.Sprint("shared by ", i), Data: fmt.Append(nil, k)}}}
 				switch err := s.Append(ctx, "a", b); {
 				case err == nil:
-					mu.Lock()
-					landed[seq] = b
-					mu.Unlock()
+					landed.Store(seq, b)
 					k++
 				case !errors.Is(err, backend.ErrMoved):
 					s.Errorf("Append: %v", err)
@@ -75,14 +70,14 @@ var concurrentCases = []testCase{
 				}
 			}
 		})
-		close(done)
+		done.Store(true)
 		readers.Wait()
 		for seq := uint64(1); seq <= goroutines*perRoutine; seq++ {
-			b, ok := landed[seq]
+			b, ok := landed.Load(seq)
 			if !ok {
 				s.Fatalf("no Append put record %d there", seq)
 			}
-			s.want.append("a", b)
+			s.want.append("a", b.(backend.Batch))
 		}
 	}},
 	{"Concurrent/many sessions", func(s *suite) {
@@ -136,8 +131,7 @@ var concurrentCases = []testCase{
 		for range 4 * perRoutine {
 			cancelled, cancel := context.WithCancel(ctx)
 			go cancel()
-			b := extend("c1", last, 1)
-			b = s.upToDate("a", b)
+			b := s.upToDate("a", extend("c1", last, 1))
 			err := s.Backend.Append(cancelled, "a", b)
 			if errors.Is(err, backend.ErrUnknown) {
 				err = s.settle("a", b, err)
@@ -158,7 +152,7 @@ var concurrentCases = []testCase{
 // did, and else the error.
 func (s *suite) settle(name string, b backend.Batch, unknown error) error {
 	s.Helper()
-	took, err := s.Fence(ctx, name, b.Creation, b.Seen, b.Next+2)
+	took, err := s.Fence(ctx, name, b.Creation, b.ExpectedToken, b.Next+2)
 	s.must(err, "Fence")
 	head := s.mustHead(name)
 	if landed := head.Token == b.Next; landed == took {
@@ -171,28 +165,18 @@ func (s *suite) settle(name string, b backend.Batch, unknown error) error {
 	return nil
 }
 
-// readWhile reads until done is closed: pages have no gap, and the log only grows.
-func (s *suite) readWhile(done chan struct{}) {
-	before := 0
-	for {
-		select {
-		case <-done:
-			return
-		default:
-		}
+// readWhile reads until done is set: pages have no gap, and the log only grows.
+func (s *suite) readWhile(done *atomic.Bool) {
+	for before := 0; !done.Load(); {
 		got, err := s.Read(ctx, "a", "c1", backend.Range(1, 2*goroutines*perRoutine), 1<<30)
-		if err != nil {
-			s.Errorf("Read: %v", err)
-			return
-		}
 		for i, r := range got {
 			if r.Seq != uint64(i+1) {
-				s.Errorf("record %d at place %d", r.Seq, i+1)
-				return
+				err = fmt.Errorf("record %d at place %d", r.Seq, i+1)
 			}
 		}
-		if len(got) < before {
-			s.Errorf("%d records after there were %d", len(got), before)
+		if err != nil || len(got) < before {
+			s.Errorf("Read: %d records after there were %d, error %v", len(got), before, err)
+			return
 		}
 		before = len(got)
 	}

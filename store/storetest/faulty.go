@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -46,6 +47,9 @@ type Plan struct {
 	Then    int     // how many calls after those fail with Err
 	Err     error   // nil means [ErrInjected]
 
+	// Before, if not nil, is called before each write, with the number of the write.
+	Before func(write int)
+
 	// During, if not nil, is called as the write fails: after it took place, or in its
 	// stead.
 	During func()
@@ -69,18 +73,15 @@ func (f *Faulty) Writes() int {
 func (f *Faulty) later() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.pass > 0 {
+	switch {
+	case f.pass > 0:
 		f.pass--
 		return nil
-	}
-	if f.calls == 0 {
+	case f.calls == 0:
 		return nil
 	}
 	f.calls--
-	if f.plan.Err != nil {
-		return f.plan.Err
-	}
-	return fmt.Errorf("a later call: %w", ErrInjected)
+	return cmp.Or(f.plan.Err, fmt.Errorf("a later call: %w", ErrInjected))
 }
 
 func (f *Faulty) write(do func() error) error {
@@ -89,22 +90,20 @@ func (f *Faulty) write(do func() error) error {
 	}
 	f.mu.Lock()
 	f.writes++
-	plan, fails := f.plan, f.writes == f.plan.Write
+	plan, write := f.plan, f.writes
 	f.mu.Unlock()
-	if !fails {
+	if plan.Before != nil {
+		plan.Before(write)
+	}
+	if write != plan.Write {
 		return do()
 	}
-	var err error
+	var err error = &backend.UnknownError{Cause: ErrInjected}
 	switch plan.Failure {
 	case Refused:
 		err = ErrInjected
-	case Lost:
-		err = &backend.UnknownError{Cause: ErrInjected}
 	case Landed:
-		// What the backend refuses does not land.
-		if err = do(); err == nil {
-			err = &backend.UnknownError{Cause: ErrInjected}
-		}
+		err = cmp.Or(do(), err) // what the backend refuses does not land
 	}
 	if plan.During != nil {
 		plan.During()
@@ -144,9 +143,9 @@ func read[T any](f *Faulty, do func() (T, error)) (T, error) {
 	return do()
 }
 
-// Look implements [backend.Backend].
-func (f *Faulty) Look(ctx context.Context, q backend.Query) (backend.News, error) {
-	return read(f, func() (backend.News, error) { return f.Backend.Look(ctx, q) })
+// Fetch implements [backend.Backend].
+func (f *Faulty) Fetch(ctx context.Context, q backend.Query) (backend.Fetched, error) {
+	return read(f, func() (backend.Fetched, error) { return f.Backend.Fetch(ctx, q) })
 }
 
 // Read implements [backend.Backend].

@@ -11,13 +11,13 @@ import (
 var lifeCases = []testCase{
 	{"Delete", func(s *suite) {
 		for _, name := range []string{"a", "b", "ba", "b\x00", "c"} {
-			s.put(name, create("creation of "+name, 3))
+			s.put(name, sharing(create("creation of "+name, 3), "shared by "+name, "stays"))
 		}
 		s.remove("b")
 		s.check()
 		s.is(s.Delete(ctx, "b", "c2", nil), backend.ErrNotFound, "Delete again")
 		_, err := s.head("b")
-		s.is(err, backend.ErrNotFound, "Look after Delete")
+		s.is(err, backend.ErrNotFound, "Fetch after Delete")
 		s.remove("a")
 		s.remove("c")
 	}},
@@ -60,7 +60,7 @@ var lifeCases = []testCase{
 		kept := s.read("a", "c1", backend.Range(1, 9), 99)
 		s.put("a", extend("c1", 3, 500))
 		s.remove("a")
-		s.sameRecords(kept, &modelSession{records: []string{"record 1", "record 2", "record 3"}}, 1, 3)
+		s.sameRecords(kept, &modelSession{records: []string{"record 1", "record 2", "record 3"}}, backend.Range(1, 3))
 	}},
 	{"Not found", func(s *suite) {
 		s.put("a", create("c1", 2))
@@ -68,8 +68,8 @@ var lifeCases = []testCase{
 		s.want.shared["x"] = "" // which everyCall puts
 		for _, c := range []struct{ name, creation string }{{"b", "c1"}, {"", "c1"}, {"A", "c1"}, {"a\x00", "c1"}, {"a", "c2"}, {"a", "c"}, {"a", "c10"}, {"a", "C1"}, {"a", ""}} {
 			errs := s.everyCall(ctx, c.name, sharing(extend(c.creation, 2, 1), "y", "1"))
-			for _, call := range []string{"Append", "Read", "Lookup", "Replace", "PutSnapshot", "Snapshot", "Delete", "Look"} {
-				if c.name == "" && (call == "Append" || call == "Replace" || call == "Look") || c.name == "a" && call == "Look" {
+			for _, call := range []string{"Append", "Read", "Lookup", "Replace", "PutSnapshot", "Snapshot", "Delete", "Fetch"} {
+				if c.name == "" && (call == "Append" || call == "Replace" || call == "Fetch") || c.name == "a" && call == "Fetch" {
 					continue // invalid, or not about a creation
 				}
 				s.is(errs[call], backend.ErrNotFound, fmt.Sprintf("%s of %q, created as %q", call, c.name, c.creation))
@@ -102,15 +102,15 @@ var lifeCases = []testCase{
 // everyCall calls each method but Close and returns the errors.
 func (s *suite) everyCall(ctx context.Context, name string, b backend.Batch) map[string]error {
 	errs := map[string]error{}
-	_, errs["Look"] = s.Look(ctx, backend.Query{Session: name, Creation: b.Creation, Shared: []string{""}})
+	_, errs["Fetch"] = s.Fetch(ctx, backend.Query{Session: name, Creation: b.Creation, Shared: []string{""}})
 	errs["Append"] = s.Append(ctx, name, b)
 	_, errs["Read"] = s.Read(ctx, name, b.Creation, []uint64{1}, 99)
 	_, errs["Lookup"] = s.Lookup(ctx, name, b.Creation, []string{"id1"})
-	_, errs["Look for shared values"] = backend.SharedOf(ctx, s.Backend, "")
+	_, errs["Fetch of shared values"] = backend.SharedOf(ctx, s.Backend, "")
 	errs["PutShared"] = s.PutShared(ctx, []backend.SharedChange{{Name: "x"}})
-	errs["Replace"] = s.Replace(ctx, name, backend.Replacement{Creation: b.Creation, Last: b.After, Next: 1})
+	errs["Replace"] = s.Replace(ctx, name, backend.Replacement{Creation: b.Creation, ExpectedLast: b.ExpectedLast, Next: 1})
 	_, errs["List"] = s.List(ctx, "", "", 9)
-	errs["PutSnapshot"] = s.PutSnapshot(ctx, name, b.Creation, backend.Snapshot{Seq: b.After, Data: []byte("x")})
+	errs["PutSnapshot"] = s.PutSnapshot(ctx, name, b.Creation, backend.Snapshot{Seq: b.ExpectedLast, Data: []byte("x")})
 	_, errs["Snapshot"] = s.Snapshot(ctx, name, b.Creation)
 	errs["Delete"] = s.Delete(ctx, name, b.Creation, nil)
 	_, errs["Fence"] = s.Fence(ctx, name, b.Creation, 1, 2)

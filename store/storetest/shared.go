@@ -35,10 +35,6 @@ var sharedCases = []testCase{
 			s.sameShared(got, c.want)
 		}
 	}},
-	{"Shared/outlive sessions", func(s *suite) {
-		s.put("a", sharing(create("c1", 1), "x", "1"))
-		s.remove("a")
-	}},
 	{"Shared/put", func(s *suite) {
 		put := func(want error, changes ...backend.SharedChange) {
 			s.Helper()

@@ -1,50 +1,60 @@
 package storetest
 
 import (
-	"fmt"
-	"sync/atomic"
 	"time"
 
 	"github.com/patchlog-dev/patchlog/store/backend"
 )
 
 // look looks as a caller that knows a creation up to a seq, and compares with what the session holds.
-func (s *suite) look(name, creation string, after uint64, prefixes ...string) backend.News {
+func (s *suite) look(name, creation string, after uint64, prefixes ...string) backend.Fetched {
 	s.Helper()
-	news, err := s.Look(ctx, backend.Query{Session: name, Creation: creation, After: after, Shared: prefixes})
-	s.must(err, "Look at %q after record %d", name, after)
+	news, err := s.Fetch(ctx, backend.Query{Session: name, Creation: creation, After: after, Shared: prefixes})
+	s.must(err, "Fetch of %q after record %d", name, after)
 	want := s.want.sessions[name]
 	n := 0
 	if creation == want.creation {
 		if news.Meta != nil {
-			s.Errorf("Look at %q after record %d gives the meta that is known", name, after)
+			s.Errorf("Fetch of %q after record %d gives the meta that is known", name, after)
 		}
 		news.Meta = []byte(want.meta)
-		n = int(min(max(int64(len(want.records))-int64(after), 0), backend.LookRecords))
+		n = int(min(max(int64(len(want.records))-int64(after), 0), backend.FetchRecords))
 	}
 	s.sameHead(news.Head, want, name)
 	if len(news.Records) > 0 && len(news.Records) < n { // as many bytes as one look should have
 		n = len(news.Records)
 	}
-	s.sameRecords(news.Records, want, int(after)+1, n)
+	s.sameRecords(news.Records, want, backend.Range(after+1, n))
 	if len(news.Shared) != len(prefixes) {
-		s.Fatalf("Look with prefixes %q gives shared values of %d", prefixes, len(news.Shared))
+		s.Fatalf("Fetch with prefixes %q gives shared values of %d", prefixes, len(news.Shared))
 	}
 	return news
 }
 
-// fence fences, and says whether the fence must take.
+// fence fences, and says whether the fence must take. It may then give the session another token.
 func (s *suite) fence(name, creation string, seen, next backend.Token, want bool) {
 	s.Helper()
 	took, err := s.Fence(ctx, name, creation, seen, next)
 	if err != nil || took != want {
 		s.Errorf("Fence of %q, created as %q, at %d: %v, error %v, want %v", name, creation, seen, took, err, want)
 	}
+	if session := s.want.sessions[name]; session != nil && took {
+		session.token = s.mustHead(name).Token
+	}
+}
+
+// refuseFenced appends a batch that was planned before a fence of a session. It must be refused, unless the fence left
+// the token: then no batch can be under way.
+func (s *suite) refuseFenced(fenced, name string, late backend.Batch) {
+	s.Helper()
+	if s.want.sessions[fenced].token != late.ExpectedToken {
+		s.refuse(backend.ErrMoved, name, late)
+	}
 }
 
 // sharingCases are of what lets programs share a backend.
 var sharingCases = []testCase{
-	{"Look", func(s *suite) {
+	{"Fetch", func(s *suite) {
 		s.put("a", create("c1", 0))
 		s.look("a", "c1", 0)
 		s.look("a", "", 0)
@@ -60,15 +70,15 @@ var sharingCases = []testCase{
 		s.sameShared(news.Shared[1], nil)
 		s.sameShared(news.Shared[2], []string{"y"})
 		s.sameShared(news.Shared[3], []string{"x/1", "x/2", "y"})
-		_, err := s.Look(ctx, backend.Query{Session: "b", Creation: "c1", Shared: []string{"x/"}})
-		s.is(err, backend.ErrNotFound, "Look at no session")
+		_, err := s.Fetch(ctx, backend.Query{Session: "b", Creation: "c1", Shared: []string{"x/"}})
+		s.is(err, backend.ErrNotFound, "Fetch of no session")
 		s.remove("a")
-		_, err = s.Look(ctx, backend.Query{Session: "a", Creation: "c1"})
-		s.is(err, backend.ErrNotFound, "Look at a deleted session")
+		_, err = s.Fetch(ctx, backend.Query{Session: "a", Creation: "c1"})
+		s.is(err, backend.ErrNotFound, "Fetch of a deleted session")
 		s.put("a", create("c2", 2))
 		s.look("a", "c1", 1)
 	}},
-	{"Look/many", func(s *suite) {
+	{"Fetch/many", func(s *suite) {
 		s.put("a", create("c1", 3000))
 		for _, last := range []uint64{10, 522, 2990} {
 			s.look("a", "c1", last)
@@ -84,37 +94,17 @@ var sharingCases = []testCase{
 			}
 		}
 	}},
-	{"Token", func(s *suite) {
-		s.put("a", create("c1", 1))
-		head := s.mustHead("a")
-		b := sharing(backend.Batch{Creation: "c1", After: 1, Seen: head.Token + 1}, "x", "1")
-		s.refuse(backend.ErrMoved, "a", b)
-		b.Seen, b.Chain = head.Token, head.Chain
-		s.put("a", b) // nothing but a shared value and a token
-		s.refuse(backend.ErrMoved, "a", b)
-	}},
-	{"Append/taken", func(s *suite) {
-		s.put("a", create("c1", 3))
-		s.put("b", create("c2", 1))
-		b := sharing(extend("c1", 3, 2), "x", "1")
-		b.Records[1].IDs = []string{"new", "id2"}
-		s.refuse(backend.ErrTaken, "a", b)
-		b.Records[1].IDs = []string{"new"}
-		s.put("a", b)
-	}},
 	{"Fence", func(s *suite) {
 		s.put("a", create("c1", 1))
 		late := s.upToDate("a", extend("c1", 1, 1))
-		s.fence("a", "c1", late.Seen, 7, true)
-		s.fence("a", "c1", late.Seen, 7, true) // again, since the answer was lost
-		head := s.mustHead("a")
-		if s.want.sessions["a"].token = head.Token; head.Token != late.Seen { // else nothing can be under way
-			s.refuse(backend.ErrMoved, "a", late)
-		}
+		s.fence("a", "c1", late.ExpectedToken, 7, true)
+		s.fence("a", "c1", late.ExpectedToken, 7, true) // again, since the answer was lost
+		s.refuseFenced("a", "a", late)
 		s.put("a", extend("c1", 1, 1))
-		s.fence("a", "c1", late.Seen, 9, false)
+		s.fence("a", "c1", late.ExpectedToken, 9, false)
 		s.fence("a", "c0", 7, 9, false)
 		s.fence("b", "c1", 7, 9, false)
+		s.fence("", "", 7, 9, false) // which makes durable what was read, of whatever session
 	}},
 	{"Fence/create", func(s *suite) {
 		s.put("a", create("c2", 2))
@@ -127,44 +117,45 @@ var sharingCases = []testCase{
 		s.put("a", create("c3", 1)) // after the one that was created, and is gone
 		s.fence("a", "c3", 0, 9, false)
 	}},
-	{"Snapshot/older", func(s *suite) {
+	{"Snapshot", func(s *suite) {
 		s.put("a", create("c1", 5))
-		s.is(s.PutSnapshot(ctx, "a", "c1", backend.Snapshot{Seq: 4, Data: []byte("at 4")}), nil, "PutSnapshot")
-		s.is(s.PutSnapshot(ctx, "a", "c1", backend.Snapshot{Seq: 3, Data: []byte("at 3")}), nil, "PutSnapshot of an older one")
+		s.put("b", create("c2", 3))
+		s.check() // none yet
+		s.keep("b", string(big(300_000)))
+		put := func(seq uint64, sum uint32, data string) {
+			s.Helper()
+			kept := backend.Snapshot{Seq: seq, Chain: backend.Chain{Sum: sum}, Data: []byte(data)}
+			s.is(s.PutSnapshot(ctx, "a", "c1", kept), nil, "PutSnapshot")
+		}
+		put(4, 0, "at 4")
+		put(3, 0, "at 3") // an older one
 		s.want.sessions["a"].snapshot = "at 4"
 		s.check()
-		placed := backend.Snapshot{Seq: 4, Chain: backend.Chain{Sum: 0xfffffffe}, Data: []byte("at 4")}
-		s.is(s.PutSnapshot(ctx, "a", "c1", placed), nil, "PutSnapshot")
-		if kept, err := s.Snapshot(ctx, "a", "c1"); err != nil || kept.Seq != 4 || kept.Chain != placed.Chain {
-			s.Errorf("Snapshot: %v, %v, want %v", kept, err, placed)
-		}
-		s.is(s.PutSnapshot(ctx, "a", "c1", backend.Snapshot{Seq: 4, Data: []byte("at 4 again")}), nil, "PutSnapshot")
+		put(4, 0xfffffffe, "at 4 again")
 		s.want.sessions["a"].snapshot = "at 4 again"
+		if kept, err := s.Snapshot(ctx, "a", "c1"); err != nil || kept.Seq != 4 || kept.Chain.Sum != 0xfffffffe {
+			s.Errorf("Snapshot: %v, %v", kept, err)
+		}
+		s.put("a", extend("c1", 5, 2))
 		s.check()
+		s.keep("b", "shorter")
 		s.remove("a")
-		s.put("a", create("c2", 1))
-		s.is(s.PutSnapshot(ctx, "a", "c2", backend.Snapshot{Seq: 1, Data: []byte("at 1")}), nil, "PutSnapshot")
-		s.want.sessions["a"].snapshot = "at 1"
+		s.put("a", create("c3", 1))
+		s.keep("a", "at 1")
 	}},
 	{"Delete/seen", func(s *suite) {
 		s.put("a", create("c1", 2))
-		head := func() *backend.Head {
-			s.Helper()
-			h := s.mustHead("a")
-			return &h
-		}
-		refused := func(after string, seen *backend.Head) {
-			s.Helper()
-			s.is(s.Delete(ctx, "a", "c1", seen), backend.ErrMoved, "Delete by a head of before "+after)
+		for what, write := range map[string]func(){
+			"an append":     func() { s.put("a", extend("c1", 2, 1)) },
+			"a replacement": func() { s.replace("a", s.replacement("a", "other", 1)) },
+		} {
+			seen := s.mustHead("a")
+			write()
+			s.is(s.Delete(ctx, "a", "c1", &seen), backend.ErrMoved, "Delete by a head of before "+what)
 			s.check()
 		}
-		seen := head()
-		s.put("a", extend("c1", 2, 1))
-		refused("an append", seen)
-		seen = head()
-		s.replace("a", s.replacement("a", "other", 1))
-		refused("a replacement", seen)
-		seen = head()
+		head := s.mustHead("a")
+		seen := &head
 		s.is(s.PutSnapshot(ctx, "a", "c1", backend.Snapshot{Seq: 3, Edition: seen.Edition, Data: []byte("x")}), nil, "PutSnapshot")
 		for _, creation := range []string{"c2", ""} {
 			s.is(s.Delete(ctx, "a", creation, nil), backend.ErrNotFound, "Delete of another creation")
@@ -206,24 +197,5 @@ var sharingCases = []testCase{
 		time.Sleep(80 * time.Millisecond)
 		lease("l", "first", time.Hour, true)
 		lease("", "", time.Hour, true)
-	}},
-	{"Lease/concurrent", func(s *suite) {
-		leases, ok := s.Backend.(backend.Leaser)
-		if !ok {
-			return
-		}
-		var won atomic.Int32
-		all(goroutines, func(i int) {
-			held, err := leases.Lease(ctx, "l", fmt.Sprint(i), time.Hour)
-			if err != nil {
-				s.Errorf("Lease: %v", err)
-			}
-			if held {
-				won.Add(1)
-			}
-		})
-		if won.Load() != 1 {
-			s.Errorf("%d of %d hold the lease", won.Load(), goroutines)
-		}
 	}},
 }

@@ -39,7 +39,7 @@ var stageCases = []testCase{
 		s.refuse(backend.ErrMoved, "b", rename("tmp", "c3", 2, 1))
 		s.refuse(backend.ErrMoved, "b", rename("none", "c2", 2, 1))
 		moved := rename("tmp", "c2", 2, 1)
-		moved.Seen = 7
+		moved.ExpectedToken = 7
 		s.refuse(backend.ErrMoved, "b", moved)
 		taken := rename("tmp", "c2", 2, 1)
 		taken.Records[0].IDs = []string{"id1"}
@@ -54,14 +54,11 @@ var stageCases = []testCase{
 	{"Staged/fence", func(s *suite) {
 		s.put("tmp", create("c1", 2))
 		late := s.upToDate("a", rename("tmp", "c1", 2, 1))
-		s.fence("tmp", "c1", late.Seen, 7, true)
-		head := s.mustHead("tmp")
-		if s.want.sessions["tmp"].token = head.Token; head.Token != late.Seen {
-			s.refuse(backend.ErrMoved, "a", late)
-		}
-		late.Seen = head.Token
+		s.fence("tmp", "c1", late.ExpectedToken, 7, true)
+		s.refuseFenced("tmp", "a", late)
+		late.ExpectedToken = s.want.sessions["tmp"].token
 		s.put("a", late)
-		s.fence("tmp", "c1", late.Seen, 7, false)
+		s.fence("tmp", "c1", late.ExpectedToken, 7, false)
 	}},
 	{"Staged/while another session is unmoved", func(s *suite) {
 		s.put("a", create("c1", 2))

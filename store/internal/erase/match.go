@@ -22,33 +22,34 @@ type Matcher struct {
 
 // Event reports whether an erase can remove the text from an event.
 func (m Matcher) Event(e *patch.Event) bool {
-	if m.Text == "" {
-		return false
-	}
-	mark, _ := e.Erased()
-	return m.removes(e, func() json.Marshaler { return e.Blank("", patch.NullValues) }, mark != "")
+	return m.removes(e, func() json.Marshaler { return e.Blank("", patch.NullValues) })
 }
 
 // Patch reports whether an erase can remove the text from what a patch says besides the events that it puts in.
 func (m Matcher) Patch(p *patch.PatchEvent) bool {
+	none := func(int) bool { return false }
+	return m.removes(p, func() json.Marshaler { return p.Blank("", patch.NullValues, none) })
+}
+
+// erasable is an event or a patch.
+type erasable interface {
+	json.Marshaler
+	ErasedBy() (receipt string, erased bool)
+}
+
+// removes reports whether the text is in one form of a record and not, at the same place, in its blank. The mark of an
+// erasing is no text.
+func (m Matcher) removes(of erasable, blank func() json.Marshaler) bool {
 	if m.Text == "" {
 		return false
 	}
-	mark, _ := p.Erased()
-	none := func(int) bool { return false }
-	return m.removes(p, func() json.Marshaler { return p.Blank("", patch.NullValues, none) }, mark != "")
-}
-
-// removes reports whether the text is in one form of a record and not, at the same place, in its blank.
-// marked says that the record has a mark of its erasing, which is no text.
-func (m Matcher) removes(of json.Marshaler, blank func() json.Marshaler, marked bool) bool {
 	fields, ok := fieldsOf(of)
 	if !ok || !m.in("", fields, nil) {
 		return false
 	}
 	left, ok := fieldsOf(blank())
-	if own := ownMetadata(fields); marked && own != nil {
-		delete(own, "erased")
+	if mark, _ := of.ErasedBy(); mark != "" {
+		delete(ownMetadata(fields), "erased")
 	}
 	return ok && m.in("", fields, left)
 }

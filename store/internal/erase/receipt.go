@@ -1,7 +1,6 @@
 package erase
 
 import (
-	"cmp"
 	"slices"
 
 	"github.com/patchlog-dev/patchlog/fold"
@@ -38,21 +37,24 @@ func ReceiptOf(r patch.Record) Receipt {
 	return Receipt{r, e}
 }
 
-// ReceiptsOf reads records that are receipts.
-func ReceiptsOf(records []patch.Record) []Receipt {
-	all := make([]Receipt, len(records))
-	for i, r := range records {
-		all[i] = ReceiptOf(r)
-	}
-	return all
-}
-
 // Covers reports whether the receipt is about an event, or about what a patch says besides its events, whose
 // index is -1.
 func (r Receipt) Covers(ref fold.Ref) bool { return r.Of.CoversEvent(ref.Seq, ref.Index) }
 
 // Keeps reports whether what stands for the erased events is left as it is.
 func (r Receipt) Keeps() bool { return r.Of.Summaries == patch.KeepSummaries }
+
+// ChooseCovered chooses what receipts cover.
+func ChooseCovered(receipts []Receipt) Choose {
+	covers := func(ref fold.Ref) bool {
+		return slices.ContainsFunc(receipts, func(r Receipt) bool { return r.Covers(ref) })
+	}
+	return func(r patch.Record, _ uint32) (bool, func(int, *patch.Event) bool) {
+		return r.Patch != nil && covers(fold.Ref{Seq: r.Seq, Index: -1}), func(i int, _ *patch.Event) bool {
+			return covers(fold.Ref{Seq: r.Seq, Index: i})
+		}
+	}
+}
 
 // Blank returns a record without what the receipts erase of it: itself, if that is gone already.
 func Blank(r patch.Record, receipts []Receipt) patch.Record {
@@ -89,41 +91,17 @@ var Null = func() patch.Value {
 // IsNull reports whether a value is null.
 func IsNull(v patch.Value) bool { return v.Any() == nil }
 
-// Covered returns the records that the receipts are about, in order.
-func Covered(receipts []Receipt) (union []patch.Span) {
-	var spans []patch.Span
+// Covered returns the seqs of the records that the receipts are about, in order.
+func Covered(receipts ...Receipt) (seqs []uint64) {
 	for _, r := range receipts {
-		spans = append(spans, r.Of.Seqs...)
-	}
-	slices.SortFunc(spans, func(a, b patch.Span) int { return cmp.Compare(a.From, b.From) })
-	for _, s := range spans {
-		if last := len(union) - 1; last >= 0 && s.From <= union[last].To {
-			union[last].To = max(union[last].To, s.To)
-		} else {
-			union = append(union, s)
-		}
-	}
-	return union
-}
-
-// Chunks yields the seqs of spans, at most n at a time.
-func Chunks(spans []patch.Span, n int) func(yield func([]uint64) bool) {
-	return func(yield func([]uint64) bool) {
-		var seqs []uint64
-		for _, s := range spans {
+		for _, s := range r.Of.Seqs {
 			for seq := s.From; seq <= s.To; seq++ {
-				if seqs = append(seqs, seq); len(seqs) == n {
-					if !yield(seqs) {
-						return
-					}
-					seqs = nil
-				}
+				seqs = append(seqs, seq)
 			}
 		}
-		if len(seqs) > 0 {
-			yield(seqs)
-		}
 	}
+	slices.Sort(seqs)
+	return slices.Compact(seqs)
 }
 
 // Said is what a log says of what was erased of it.
@@ -144,12 +122,12 @@ func (s *Said) Record(r patch.Record) {
 		if IsReceipt(r) {
 			s.Receipts = append(s.Receipts, ReceiptOf(r))
 		}
-		if receipt, erased := r.Patch.Erased(); erased {
+		if receipt, erased := r.Patch.ErasedBy(); erased {
 			s.blanks = append(s.blanks, Mark{fold.Ref{Seq: r.Seq, Index: -1}, receipt})
 		}
 	}
 	for i, event := range r.Events() {
-		if receipt, erased := event.Erased(); erased {
+		if receipt, erased := event.ErasedBy(); erased {
 			s.blanks = append(s.blanks, Mark{fold.Ref{Seq: r.Seq, Index: i}, receipt})
 		}
 	}
@@ -157,36 +135,34 @@ func (s *Said) Record(r patch.Record) {
 
 // Unsaid returns the marks of which no receipt of the name is about that place, one for each record and receipt.
 func (s *Said) Unsaid() (marks []Mark) {
-	byID := s.byID()
+	receipts := s.byID()
 	for _, b := range s.blanks {
-		if !slices.ContainsFunc(byID[b.Receipt], func(r Receipt) bool { return r.Covers(b.Ref) }) && !sameMark(marks, b) {
+		r, said := receipts[b.Receipt]
+		said = said && r.Covers(b.Ref)
+		last := len(marks) - 1
+		if !said && (last < 0 || marks[last].Seq != b.Seq || marks[last].Receipt != b.Receipt) {
 			marks = append(marks, b)
 		}
 	}
 	return marks
 }
 
-func sameMark(marks []Mark, b Mark) bool {
-	last := len(marks) - 1
-	return last >= 0 && marks[last].Seq == b.Seq && marks[last].Receipt == b.Receipt
-}
-
 // Lacks returns the ids of receipts that marks name and that are not among the records.
 func (s *Said) Lacks() (ids []string) {
-	byID := s.byID()
+	receipts := s.byID()
 	for _, b := range s.blanks {
-		if byID[b.Receipt] == nil {
-			byID[b.Receipt] = []Receipt{}
+		if _, known := receipts[b.Receipt]; !known {
 			ids = append(ids, b.Receipt)
+			receipts[b.Receipt] = Receipt{}
 		}
 	}
 	return ids
 }
 
-func (s *Said) byID() map[string][]Receipt {
-	byID := map[string][]Receipt{}
+func (s *Said) byID() map[string]Receipt {
+	receipts := make(map[string]Receipt, len(s.Receipts))
 	for _, r := range s.Receipts {
-		byID[r.ID()] = append(byID[r.ID()], r)
+		receipts[r.ID()] = r
 	}
-	return byID
+	return receipts
 }

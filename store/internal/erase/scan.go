@@ -23,19 +23,16 @@ const (
 	Same      = "same event in another session"
 )
 
-// Choose says which events of a record are selected, and whether what a patch says besides.
-type Choose func(r patch.Record) (own bool, which func(i int, e *patch.Event) bool)
-
-// Nothing selects nothing.
-func Nothing(patch.Record) (bool, func(int, *patch.Event) bool) {
-	return false, func(int, *patch.Event) bool { return false }
-}
+// Choose says which events of a record, whose checksum is given, are selected, and whether what a patch says besides.
+type Choose func(r patch.Record, sum uint32) (own bool, which func(i int, e *patch.Event) bool)
 
 // Scan is what one reading of a log finds.
 type Scan struct {
 	Receipts []Receipt
 	Set      map[fold.Ref]string // what goes, and why; Index is -1 for what a patch says besides its events
 	Blank    map[fold.Ref]bool   // what is erased already
+	again    map[fold.Ref]bool   // what is blank, and covered again
+	sums     []uint32            // checksums of the records
 	ids      map[fold.Ref]string // of events inside patches, of copies, and of what is in the set
 	puts     map[uint64]int      // how many events patches put in
 	told     map[fold.Ref]telling
@@ -47,7 +44,7 @@ type Scan struct {
 
 // NewScan begins a scan.
 func NewScan() *Scan {
-	return &Scan{Set: map[fold.Ref]string{}, Blank: map[fold.Ref]bool{}, ids: map[fold.Ref]string{}, puts: map[uint64]int{},
+	return &Scan{Set: map[fold.Ref]string{}, Blank: map[fold.Ref]bool{}, again: map[fold.Ref]bool{}, ids: map[fold.Ref]string{}, puts: map[uint64]int{},
 		told: map[fold.Ref]telling{}, copied: map[fold.Ref]string{}, since: map[fold.Ref]uint64{}}
 }
 
@@ -82,17 +79,18 @@ func tellingOf(e *patch.Event) telling {
 	return telling{branch{records.BranchWithoutRuns(e.Branch()), e.IsolationScope()}, own.Windows, own.Shown}
 }
 
-// Record takes in the next record. values is what becomes of state values.
-func (s *Scan) Record(r patch.Record, choose Choose, values patch.Values) {
+// Record takes in the next record, whose checksum is given. values is what becomes of state values.
+func (s *Scan) Record(r patch.Record, sum uint32, choose Choose, values patch.ValuePolicy) {
+	s.sums = append(s.sums, sum)
 	if IsReceipt(r) {
 		s.Receipts = append(s.Receipts, ReceiptOf(r))
 		return
 	}
-	own, which := choose(r)
+	own, which := choose(r, sum)
 	events := r.Events()
 	if r.Patch != nil {
 		ref := fold.Ref{Seq: r.Seq, Index: -1}
-		if _, erased := r.Patch.Erased(); erased {
+		if _, erased := r.Patch.ErasedBy(); erased {
 			s.Blank[ref] = true
 		}
 		if s.puts[r.Seq] = len(events); own {
@@ -133,24 +131,55 @@ func (s *Scan) copy(ref fold.Ref, e *patch.Event) bool {
 
 // Open returns the receipts whose erasure is not complete.
 func (s *Scan) Open() []Receipt {
-	return slices.DeleteFunc(slices.Clone(s.Receipts), func(r Receipt) bool { return r.Of.Closed > 0 })
+	return slices.DeleteFunc(slices.Clone(s.Receipts), func(r Receipt) bool { return r.Of.ClosedAt > 0 })
+}
+
+// Done says that what is in the set has a receipt: only what derives from it is to be erased.
+func (s *Scan) Done() {
+	for ref := range s.Set {
+		s.Blank[ref] = true
+	}
 }
 
 // Settle takes out of the set what is blank, unless the newest receipt about it kept what stands for it, and now
-// that is not to be kept: it returns these, which are covered again. To keep it, an open receipt of another id is enough.
-func (s *Scan) Settle(keep bool, id string) (again map[fold.Ref]bool) {
-	again = map[fold.Ref]bool{}
+// that is not to be kept: it is covered again. To keep it, an open receipt of another id is enough.
+func (s *Scan) Settle(keep bool, id string) {
 	for ref := range s.Blank {
 		if ref.Index >= 0 && !keep && s.keptAt(ref) {
 			delete(s.Blank, ref)
-			again[ref] = true
+			s.again[ref] = true
 		}
 	}
 	open := s.Open()
 	maps.DeleteFunc(s.Set, func(ref fold.Ref, _ string) bool {
 		return s.Blank[ref] && ref.Index >= 0 || keep && slices.ContainsFunc(open, func(r Receipt) bool { return r.ID() != id && r.Covers(ref) })
 	})
-	return again
+}
+
+// First returns the seq of the first record of which something is in the set.
+func (s *Scan) First() (first uint64, any bool) {
+	for ref := range s.Set {
+		if !any || ref.Seq < first {
+			first, any = ref.Seq, true
+		}
+	}
+	return first, any
+}
+
+// ChooseCopies chooses, in another log, the same events at the same places as those of the set. If an event is blank
+// here or there, the same id is enough.
+func (s *Scan) ChooseCopies() Choose {
+	return func(r patch.Record, sum uint32) (bool, func(int, *patch.Event) bool) {
+		same := r.Seq <= uint64(len(s.sums)) && s.sums[r.Seq-1] == sum
+		is := func(i int, id string, blank bool) bool {
+			ref := fold.Ref{Seq: r.Seq, Index: i}
+			_, selected := s.Set[ref]
+			return selected && s.ids[ref] == id && (blank || s.Blank[ref] || s.again[ref] || same)
+		}
+		return r.Patch != nil && is(-1, r.ID(), false), func(i int, e *patch.Event) bool {
+			return is(i, e.ID(), e.IsBlank(patch.KeepValues))
+		}
+	}
 }
 
 func (s *Scan) keptAt(ref fold.Ref) bool {
@@ -162,14 +191,14 @@ func (s *Scan) keptAt(ref fold.Ref) bool {
 	return false
 }
 
-// blankSince returns after which record the log does not show an event any more, or the largest seq.
+// blankSince returns the seq of the record after which the log does not show an event, or the largest seq.
 func (s *Scan) blankSince(ref fold.Ref) uint64 {
 	at, known := s.since[ref]
 	if !known {
 		at = math.MaxUint64
 		for _, r := range s.Receipts {
-			if r.Of.Closed > 0 && r.Covers(ref) {
-				at = min(at, r.Of.Closed)
+			if r.Of.ClosedAt > 0 && r.Covers(ref) {
+				at = min(at, r.Of.ClosedAt)
 			}
 		}
 		s.since[ref] = at
@@ -201,7 +230,7 @@ func unitsOf(v fold.View) ([]*unit, error) {
 			}
 		}
 		u.out = append(u.out, cut)
-		for i := range cut.Puts {
+		for i := range cut.Added {
 			u.puts = append(u.puts, fold.Ref{Seq: cut.Seq, Index: i})
 		}
 	}
@@ -257,7 +286,7 @@ func (s *Scan) Spread(v fold.View, context bool) error {
 
 func (s *Scan) spreadUnit(u *unit, places map[string]fold.Ref, add func(ref fold.Ref, why string, of fold.Ref)) {
 	for _, cut := range u.out {
-		for ref := range cut.Out {
+		for ref := range cut.Removed {
 			if _, goes := s.Set[ref]; !goes {
 				continue
 			}
@@ -321,10 +350,10 @@ func (s *Scan) Cover(of *patch.Erasure, events []Event) {
 			}
 		}
 		if n, ok := s.puts[seq]; ok && len(within) < n {
-			if of.Within == nil {
-				of.Within = map[uint64][]int{}
+			if of.EventIndices == nil {
+				of.EventIndices = map[uint64][]int{}
 			}
-			of.Within[seq] = within
+			of.EventIndices[seq] = within
 		}
 		if last := len(of.Seqs) - 1; last >= 0 && of.Seqs[last].To+1 == seq {
 			of.Seqs[last].To = seq

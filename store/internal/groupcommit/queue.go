@@ -58,12 +58,6 @@ func Fit[T any](items, total int, size func(T) int) func(waiting []T) int {
 // Once work on it runs, Do waits for its end; if the queue is detached, it waits for a short time
 // only, and then returns [ErrBegun].
 func (q *Queue[T]) Do(ctx context.Context, resource chan struct{}, item T, fits func(waiting []T) int, work func(group []T)) error {
-	return q.DoLater(ctx, 0, resource, item, fits, work)
-}
-
-// DoLater is Do for work that is not urgent: for the time of patience it leaves its item to other
-// callers, and takes the resource itself only if no other caller did the work.
-func (q *Queue[T]) DoLater(ctx context.Context, patience time.Duration, resource chan struct{}, item T, fits func(waiting []T) int, work func(group []T)) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -71,14 +65,6 @@ func (q *Queue[T]) DoLater(ctx context.Context, patience time.Duration, resource
 	q.mu.Lock()
 	q.waiting = append(q.waiting, e)
 	q.mu.Unlock()
-	if patience > 0 {
-		select {
-		case <-e.done:
-			return nil
-		case <-time.After(patience):
-		case <-ctx.Done():
-		}
-	}
 	turn := resource
 	var led chan any // gets the value of a panic, or nil, when the group's work ends
 	for waits := true; waits; {

@@ -89,40 +89,6 @@ func TestPanic(t *testing.T) {
 	}
 }
 
-// What is not urgent leaves the turn to others. TestPatience has what happens if none come.
-func TestLater(t *testing.T) {
-	var l groupcommit.Queue[*job]
-	resource := make(chan struct{}, 1)
-	patient, urgent := &job{}, &job{}
-	joined, result := make(chan struct{}), make(chan error)
-	go func() {
-		close(joined)
-		result <- l.DoLater(context.Background(), time.Minute, resource, patient, all, func([]*job) { t.Error("it led") })
-	}()
-	<-joined
-	for patient.done == 0 {
-		if err := l.Do(context.Background(), resource, urgent, all, func(g []*job) {
-			for _, j := range g {
-				j.done++
-			}
-		}); err != nil {
-			t.Fatal(err)
-		}
-		if len(result) == 1 {
-			break
-		}
-	}
-	if err := <-result; err != nil || patient.done != 1 {
-		t.Fatalf("%v, done %d times", err, patient.done)
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	resource <- struct{}{}
-	time.AfterFunc(time.Millisecond, cancel)
-	if err := l.DoLater(ctx, time.Minute, resource, &job{}, all, func([]*job) {}); !errors.Is(err, context.Canceled) {
-		t.Fatalf("got %v", err)
-	}
-}
-
 func TestFit(t *testing.T) {
 	fits := groupcommit.Fit(3, 10, func(n int) int { return n })
 	for _, c := range []struct {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"testing"
 	"testing/synctest"
-	"time"
 
 	"github.com/patchlog-dev/patchlog/store/internal/groupcommit"
 )
@@ -82,27 +81,6 @@ func TestGivingUpTooLate(t *testing.T) {
 		close(release)
 		if a, b := <-led, <-followed; a != nil || b != nil || lead.done != 1 || follow.done != 1 {
 			t.Errorf("%v and %v, done %d times and %d", a, b, lead.done, follow.done)
-		}
-	})
-}
-
-// Do takes a free resource at once; DoLater after its patience, and not before.
-func TestPatience(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var l groupcommit.Queue[*job]
-		resource := make(chan struct{}, 1)
-		for _, patience := range []time.Duration{0, time.Nanosecond, time.Second} {
-			start := time.Now()
-			var began time.Duration
-			j := &job{}
-			work := func([]*job) { began = time.Since(start) }
-			do := func() error { return l.DoLater(t.Context(), patience, resource, j, all, work) }
-			if patience == 0 {
-				do = func() error { return l.Do(t.Context(), resource, j, all, work) }
-			}
-			if err := do(); err != nil || began != patience {
-				t.Errorf("with a patience of %v the work began after %v, %v", patience, began, err)
-			}
 		}
 	})
 }

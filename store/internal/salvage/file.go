@@ -30,8 +30,6 @@ func Scan(ctx context.Context, file io.ReaderAt, size int64) (*File, error) {
 	v := &File{file: file, receipts: map[uint32]bool{}}
 	var err error
 	v.Scan, err = bolt.ScanFile(ctx, file, size, bolt.Forms{
-		Find:   recordform.Find,
-		Length: recordform.Length,
 		Value: func(form []byte) bool {
 			var v patch.Value
 			return v.UnmarshalBinary(form) == nil
@@ -122,6 +120,6 @@ func (v *File) erase(l *Log) {
 }
 
 func isErased(r patch.Record) bool {
-	_, ok := records.Envelope(r).Erased()
+	_, ok := records.Envelope(r).ErasedBy()
 	return ok
 }

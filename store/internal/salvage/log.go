@@ -29,7 +29,6 @@ type Log struct {
 	heads    []bolt.ScannedHead
 	head     *bolt.ScannedHead            // that says where the log ends, or nil
 	choices  map[int][]bolt.ScannedRecord // by index in records: all that stand at its place, if several do
-	proved   bool                         // that the records up to the head's last are those that were written
 	foreign  []uint64                     // seqs of records that seem to be another session's
 	doubtful []patch.Span                 // of which a chain says that one is not the one that was written
 }
@@ -54,16 +53,12 @@ func (v *File) Logs(ctx context.Context, isName, isStaged func(string) bool) ([]
 		l := of(h.Number)
 		l.heads = append(l.heads, h)
 	}
-	for rest := v.Records; len(rest) > 0; {
-		n := len(rest)
-		for i, r := range rest {
-			if r.Number != rest[0].Number {
-				n = i
-				break
-			}
+	for start, end := 0, 0; start < len(v.Records); start = end {
+		l := of(v.Records[start].Number)
+		for end < len(v.Records) && v.Records[end].Number == l.Number {
+			end++
 		}
-		of(rest[0].Number).Records = rest[:n:n]
-		rest = rest[n:]
+		l.Records = v.Records[start:end:end]
 	}
 	newest := map[string]uint64{} // session by name
 	for _, l := range byNumber {
@@ -74,10 +69,13 @@ func (v *File) Logs(ctx context.Context, isName, isStaged func(string) bool) ([]
 	}
 	var logs []*Log
 	for _, number := range slices.Sorted(maps.Keys(byNumber)) {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
 		l := byNumber[number]
 		if isStaged(l.Name) || v.deleted(l, newest[l.Name]) {
 			v.Deleted++
-			v.DeletedRecords += seqs(l.Records)
+			v.DeletedRecords += len(slices.CompactFunc(slices.Clone(l.Records), func(a, b bolt.ScannedRecord) bool { return a.Seq == b.Seq }))
 			continue
 		}
 		l.choose()
@@ -85,14 +83,9 @@ func (v *File) Logs(ctx context.Context, isName, isStaged func(string) bool) ([]
 			v.Deleted++
 			continue
 		}
-		logs = append(logs, l)
-	}
-	for _, l := range logs {
-		if err := ctx.Err(); err != nil {
-			return nil, err
-		}
 		l.judge()
 		v.erase(l)
+		logs = append(logs, l)
 	}
 	slices.SortStableFunc(logs, func(a, b *Log) int { return cmp.Compare(a.order(), b.order()) })
 	return logs, nil
@@ -106,16 +99,6 @@ func (l *Log) order() int {
 		return 1
 	}
 	return 0
-}
-
-// seqs returns of how many seqs there are copies of records, which are in their order.
-func seqs(copies []bolt.ScannedRecord) (n int) {
-	for i, r := range copies {
-		if i == 0 || r.Seq != copies[i-1].Seq {
-			n++
-		}
-	}
-	return n
 }
 
 // identify finds out the session's name, and the entry and the heads that are of it.
@@ -198,7 +181,6 @@ func (l *Log) choose() {
 		chosen = append(chosen, r)
 	}
 	l.Records = chosen
-	l.proved = l.head != nil && l.prove()
 }
 
 func sameRecord(a, b bolt.ScannedRecord) bool { return a.Sum == b.Sum && a.Size == b.Size }
@@ -206,16 +188,17 @@ func sameRecord(a, b bolt.ScannedRecord) bool { return a.Sum == b.Sum && a.Size 
 // judge finds out which of the records are in doubt.
 func (l *Log) judge() {
 	l.prefer()
+	proved := l.head != nil && l.prove() // that the records up to the head's last are those that were written
 	switch {
-	case l.head == nil:
-	case l.proved || l.prove():
-		l.proved, l.doubtful = true, nil
-	default:
+	case proved:
+		l.doubtful = nil
+		l.foreign = slices.DeleteFunc(l.foreign, func(seq uint64) bool { return seq <= l.Last })
+	case l.head != nil:
 		l.stretches()
 	}
 	for _, at := range slices.Sorted(maps.Keys(l.choices)) {
 		for _, r := range l.choices[at] {
-			if !sameRecord(r, l.Records[at]) && (!l.proved || r.Rank > bolt.Free) {
+			if !sameRecord(r, l.Records[at]) && (!proved || r.Rank > bolt.Free) {
 				l.Spare = append(l.Spare, r)
 			}
 		}
@@ -232,14 +215,11 @@ func (l *Log) judge() {
 	l.Last = last
 }
 
-// prefer takes, where no chain proves the log, of several records with one seq the one whose checksum says
+// prefer takes of several records with one seq the one whose checksum says
 // that it is the session's. It takes note of records that no checksum says this of: the number in their
 // key, or the checksum, is damaged.
 func (l *Log) prefer() {
 	for i, r := range l.Records {
-		if l.proved && r.Seq <= l.Last {
-			continue
-		}
 		sure := 0
 		for at, other := range l.choices[i] {
 			if other.Sure {

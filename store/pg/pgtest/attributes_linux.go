@@ -2,10 +2,5 @@ package pgtest
 
 import "syscall"
 
-func attributes() *syscall.SysProcAttr {
-	a := &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGQUIT}
-	if uid, gid, ok := unprivileged(); ok {
-		a.Credential = &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}
-	}
-	return a
-}
+// endWithParent has a process end with the one that starts it.
+func endWithParent(a *syscall.SysProcAttr) { a.Pdeathsig = syscall.SIGQUIT }

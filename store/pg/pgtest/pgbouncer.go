@@ -1,12 +1,10 @@
 package pgtest
 
 import (
-	"context"
 	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 )
@@ -24,13 +22,7 @@ func PgBouncer(t testing.TB, dsn string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	folder, err := os.MkdirTemp("", "pgbouncer")
-	if err == nil {
-		err = own(folder)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	folder := newFolder(t)
 	t.Cleanup(func() { _ = os.RemoveAll(folder) })
 	config := filepath.Join(folder, "ini")
 	text := fmt.Sprintf(`[databases]
@@ -63,18 +55,9 @@ ignore_startup_parameters = extra_float_digits
 		_ = process.Wait()
 	})
 	through := fmt.Sprintf("host=%s port=6432 user=%s dbname=%s sslmode=disable", folder, to.User, to.Database)
-	for range 200 {
-		ctx, stop := context.WithTimeout(context.Background(), time.Second)
-		c, connect := pgx.Connect(ctx, through)
-		if err = connect; err == nil {
-			_ = c.Close(ctx)
-			stop()
-			return through
-		}
-		stop()
-		time.Sleep(20 * time.Millisecond)
+	if err := awaitAnswer(through, nil); err != nil {
+		said, _ := os.ReadFile(log.Name())
+		t.Fatalf("PgBouncer: %v: %s", err, said)
 	}
-	said, _ := os.ReadFile(log.Name())
-	t.Fatalf("PgBouncer does not answer: %v: %s", err, said)
-	return ""
+	return through
 }

@@ -2,19 +2,45 @@
 
 package pgtest
 
-import "syscall"
+import (
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
 
-// stopAndKill kills a process and those that it has started, and waits for their end.
+func attributes() *syscall.SysProcAttr {
+	a := &syscall.SysProcAttr{Setpgid: true}
+	endWithParent(a)
+	if uid, gid, ok := unprivileged(); ok {
+		a.Credential = &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}
+	}
+	return a
+}
+
+// stopAndKill kills a process and those that it has started, as /proc knows them, and waits for the end of these. Where
+// there is no /proc it kills the process alone.
 func stopAndKill(pid int) {
 	_ = syscall.Kill(pid, syscall.SIGSTOP)
 	// A child that waits for a standby, and finds the postmaster gone, waits no longer: it
 	// shows a commit that no standby has. So the postmaster goes last.
-	children := childrenOf(pid)
+	list, _ := os.ReadFile(fmt.Sprintf("/proc/%[1]d/task/%[1]d/children", pid))
+	children := strings.Fields(string(list))
 	for _, child := range children {
-		_ = syscall.Kill(child, syscall.SIGKILL)
+		if id, err := strconv.Atoi(child); err == nil {
+			_ = syscall.Kill(id, syscall.SIGKILL)
+		}
 	}
 	for _, child := range children {
-		awaitEnd(child)
+		for range 1000 {
+			stat, err := os.ReadFile("/proc/" + child + "/stat")
+			if err != nil || strings.Contains(string(stat), ") Z ") { // only as a zombie has it given up its memory
+				break
+			}
+			time.Sleep(5 * time.Millisecond)
+		}
 	}
 	_ = syscall.Kill(pid, syscall.SIGKILL)
 }

@@ -64,35 +64,28 @@ func Start(t testing.TB, opts Options) *Server {
 // blank returns a server without a cluster.
 func blank(t testing.TB) *Server {
 	t.Helper()
+	const missing = "no PostgreSQL server is installed (apt-get install postgresql, or put initdb and postgres in PATH)"
 	initdb, err := find("initdb")
-	if err != nil {
-		missing(t, "no PostgreSQL server is installed (apt-get install postgresql, or put initdb and postgres in PATH)")
+	switch {
+	case err != nil && os.Getenv(Need) != "":
+		t.Fatalf("%s, and %s is set", missing, Need)
+	case err != nil:
+		t.Skip(missing)
 	}
-	if real, err := filepath.EvalSymlinks(initdb); err == nil {
-		initdb = real // the other programs are beside it
+	return &Server{folder: newFolder(t), programs: filepath.Dir(initdb)} // the other programs are beside it
+}
+
+// newFolder makes a temporary folder of the user that a server runs as.
+func newFolder(t testing.TB) string {
+	t.Helper()
+	folder, err := os.MkdirTemp("", "pgtest") // short, as a socket's path must be
+	if uid, gid, ok := unprivileged(); ok && err == nil {
+		err = os.Chown(folder, uid, gid)
 	}
-	s, err := newServer(filepath.Dir(initdb))
 	if err != nil {
 		t.Fatal(err)
 	}
-	return s
-}
-
-func newServer(programs string) (*Server, error) {
-	folder, err := os.MkdirTemp("", "pgtest") // short, as a socket's path must be
-	if err == nil {
-		err = own(folder)
-	}
-	return &Server{folder: folder, programs: programs}, err
-}
-
-// missing skips the test, or fails it where what is missing must be there.
-func missing(t testing.TB, what string) {
-	t.Helper()
-	if os.Getenv(Need) != "" {
-		t.Fatalf("%s, and %s is set", what, Need)
-	}
-	t.Skip(what)
+	return folder
 }
 
 // find returns the path of a program in PATH or where Debian puts those of a server. On
@@ -106,11 +99,9 @@ func find(program string) (string, error) {
 	}
 	found, _ := filepath.Glob("/usr/lib/postgresql/*/bin/" + program)
 	more, _ := filepath.Glob("/usr/sbin/" + program)
-	found = append(found, more...)
-	if len(found) == 0 {
+	if found = append(more, found...); len(found) == 0 {
 		return "", exec.ErrNotFound
 	}
-	slices.SortFunc(found, func(a, b string) int { return len(a) - len(b) })
 	return found[len(found)-1], nil
 }
 
@@ -157,23 +148,26 @@ func (s *Server) Start() error {
 		close(ended)
 	}()
 	s.process, s.ended = process, ended
-	return s.await(ended)
+	if err := awaitAnswer(s.DSN("postgres"), ended); err != nil {
+		return fmt.Errorf("the server: %w: %s", err, s.Log())
+	}
+	return nil
 }
 
-// await waits until the server takes connections.
-func (s *Server) await(ended chan struct{}) error {
+// awaitAnswer waits until a server takes connections, or has ended.
+func awaitAnswer(dsn string, ended chan struct{}) error {
 	ctx, stop := context.WithTimeout(context.Background(), 30*time.Second)
 	defer stop()
 	for {
-		c, err := pgx.Connect(ctx, s.DSN("postgres"))
+		c, err := pgx.Connect(ctx, dsn)
 		if err == nil {
 			return c.Close(ctx)
 		}
 		select {
 		case <-ended:
-			return fmt.Errorf("the server ended: %s", s.Log())
+			return errors.New("it ended")
 		case <-ctx.Done():
-			return fmt.Errorf("the server does not answer: %w: %s", err, s.Log())
+			return fmt.Errorf("it does not answer: %w", err)
 		case <-time.After(20 * time.Millisecond):
 		}
 	}
@@ -295,14 +289,6 @@ func unprivileged() (uid, gid int, ok bool) {
 		}
 	}
 	return 0, 0, false
-}
-
-// own gives a folder to the user that the server runs as.
-func own(folder string) error {
-	if uid, gid, ok := unprivileged(); ok {
-		return os.Chown(folder, uid, gid)
-	}
-	return nil
 }
 
 // starter starts processes. The system ends them with the thread that started them: it is

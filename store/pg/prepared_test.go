@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -20,87 +19,30 @@ import (
 	"github.com/patchlog-dev/patchlog/store/pg/pgtest"
 )
 
-// The statement of a lone append works for any number of records, ids and shared values; a lone look has a
-// statement for each number of prefixes.
-func TestShapes(t *testing.T) {
+// Fetch takes any number of prefixes.
+func TestPrefixes(t *testing.T) {
 	t.Parallel()
-	server := pgtest.Start(t, pgtest.Options{NoSync: true})
-	b := open(t, server.Database(t), pg.Options{})
+	b := open(t, pgtest.New(t), pg.Options{})
 	h := create(t, b, "s", 1)
-	values := map[string]string{}
-	for shape := range 4 * 4 * 4 {
-		nRecords, nIDs, nShared := shape%4, shape/4%4, shape/16
-		if nRecords == 0 && nIDs > 0 {
-			continue
-		}
-		batch := next(h, nRecords)
-		var ids []string
-		for i := range batch.Records {
-			batch.Records[i].IDs = nil
-		}
-		for i := range nIDs {
-			id := fmt.Sprint(shape, "/", i)
-			ids = append(ids, id)
-			r := &batch.Records[i%nRecords]
-			r.IDs = append(r.IDs, id)
-		}
-		for i := range nShared {
-			v := backend.Value{Name: fmt.Sprint("p", 4-i, "/x"), Data: fmt.Append(nil, shape)}
-			values[v.Name] = string(v.Data)
-			batch.Shared = append(batch.Shared, v)
-		}
-		refused := func(want error, change func(*backend.Batch)) {
-			t.Helper()
-			other := batch
-			change(&other)
-			testlog.Is(t, b.Append(ctx, "s", other), want, "%d records, %d ids, %d shared values", nRecords, nIDs, nShared)
-		}
-		refused(backend.ErrMoved, func(x *backend.Batch) { x.Seen++ })
-		refused(backend.ErrMoved, func(x *backend.Batch) { x.After, x.Records = x.After-1, records(x.After-1, nRecords) })
-		refused(backend.ErrNotFound, func(x *backend.Batch) { x.Creation += "x" })
-		if nIDs > 0 {
-			refused(backend.ErrTaken, func(x *backend.Batch) {
-				x.Records = slices.Clone(x.Records)
-				x.Records[0].IDs = append(slices.Clone(x.Records[0].IDs[1:]), "id1")
-			})
-		}
-		testlog.Is(t, b.Append(ctx, "other", batch), backend.ErrNotFound, "Append to another session's creation")
-		if err := b.Append(ctx, "s", batch); err != nil {
-			t.Fatalf("%d records, %d ids, %d shared values: %v", nRecords, nIDs, nShared, err)
-		}
-		seen := h.Last
-		h = landed(h, batch)
-		seqs, err := b.Lookup(ctx, "s", h.Creation, ids)
-		for i, seq := range seqs {
-			if seq != seen+1+uint64(i%nRecords) {
-				t.Errorf("id %d is taken by record %d", i, seq)
-			}
-		}
-		var prefixes []string
-		for i := range shape % 7 {
-			prefixes = append(prefixes, fmt.Sprint("p", i))
-		}
-		news, err2 := b.Look(ctx, backend.Query{Session: "s", Creation: h.Creation, After: seen, Shared: prefixes})
-		if err != nil || err2 != nil || news.Token != h.Token || news.Chain != h.Chain || news.Last != h.Last || len(news.Records) != nRecords || len(news.Shared) != len(prefixes) {
-			t.Fatalf("%d records, %d ids, %d shared values: Lookup %v, Look %+v, %v", nRecords, nIDs, nShared, err, news, err2)
-		}
-		for i, r := range news.Records {
-			if !bytes.Equal(r.Data, batch.Records[i].Data) {
-				t.Errorf("record %d is %q", r.Seq, r.Data)
-			}
-		}
-		for i, prefix := range prefixes {
-			want, there := values[prefix+"/x"]
-			if got := news.Shared[i]; there != (len(got) == 1) || there && string(got[0].Data) != want {
-				t.Errorf("shared values %q: %v, want %q", prefix, got, want)
-			}
-		}
+	batch := next(h, 2)
+	for _, i := range []int{1, 2, 5} {
+		batch.Shared = append(batch.Shared, backend.Value{Name: fmt.Sprint("p", i, "/x"), Data: fmt.Append(nil, i)})
 	}
-	testlog.Is(t, testlog.ErrorOf(b.Look(ctx, backend.Query{Session: "other", Creation: h.Creation})), backend.ErrNotFound, "Look of another session's creation")
-	testlog.WantNil(t, b.Check(ctx))
-	if log := server.Log(); strings.Contains(log, "duplicate key") {
-		t.Errorf("what was refused is an error to the server: %s", log)
+	testlog.NoError(t, b.Append(ctx, "s", batch))
+	var prefixes []string
+	for i := range 7 {
+		news := testlog.Must(b.Fetch(ctx, backend.Query{Session: "s", Creation: h.Creation, After: 1, Shared: prefixes}))(t)
+		if news.Last != 3 || len(news.Records) != 2 || len(news.Shared) != len(prefixes) {
+			t.Fatalf("Fetch with %d prefixes: %+v", i, news)
+		}
+		for k, got := range news.Shared {
+			if there := k == 1 || k == 2 || k == 5; there != (len(got) == 1) || there && string(got[0].Data) != fmt.Sprint(k) {
+				t.Errorf("Fetch with %d prefixes: shared values %d are %v", i, k, got)
+			}
+		}
+		prefixes = append(prefixes, fmt.Sprint("p", i))
 	}
+	testlog.ErrorIs(t, testlog.ErrorOf(b.Fetch(ctx, backend.Query{Session: "other", Creation: h.Creation})), backend.ErrNotFound, "Fetch of another session's creation")
 }
 
 // logged is a log that many write to.
@@ -149,15 +91,10 @@ func TestPooledFromTheStart(t *testing.T) {
 			}
 			h := backend.Head{Creation: name, Token: 1}
 			for range appends {
-				batch := next(h, 1)
-				if err := b.Append(ctx, name, batch); err != nil {
-					t.Errorf("Append: %v", err)
-					return
-				}
-				h = landed(h, batch)
-				news, err := b.Look(ctx, backend.Query{Session: name, Creation: name, After: h.Last - 1, Shared: []string{"app/"}})
+				h = extend(t, b, name, h, 1)
+				news, err := b.Fetch(ctx, backend.Query{Session: name, Creation: name, After: h.Last - 1, Shared: []string{"app/"}})
 				if err != nil || news.Token != h.Token || len(news.Records) != 1 {
-					t.Errorf("Look: %+v, %v", news, err)
+					t.Errorf("Fetch: %+v, %v", news, err)
 				}
 			}
 		})
@@ -187,10 +124,8 @@ func TestPreparedByDefault(t *testing.T) {
 		b := open(t, server.Database(t)+mode, log.options())
 		h := create(t, b, "s", 0)
 		for range 3 {
-			batch := next(h, 1)
-			testlog.NoError(t, b.Append(ctx, "s", batch))
-			h = landed(h, batch)
-			testlog.NoError(t, testlog.ErrorOf(b.Look(ctx, backend.Query{Session: "s"})))
+			h = extend(t, b, "s", h, 1)
+			testlog.NoError(t, testlog.ErrorOf(b.Fetch(ctx, backend.Query{Session: "s"})))
 		}
 		if n := strings.Count(server.Log(), "execute stmt_"); n != 7 && want || n != 0 && !want { // creation, three appends, three looks
 			t.Errorf("mode %q: %d prepared statements were executed", mode, n)
@@ -210,10 +145,8 @@ func TestPlansAge(t *testing.T) {
 	h := create(t, b, "s", 1)
 	write := func(n int) {
 		for range n {
-			batch := next(h, 1)
-			testlog.NoError(t, b.Append(ctx, "s", batch))
-			h = landed(h, batch)
-			testlog.NoError(t, testlog.ErrorOf(b.Look(ctx, backend.Query{Session: "s", Creation: h.Creation, After: h.Last, Shared: []string{"p/"}})))
+			h = extend(t, b, "s", h, 1)
+			testlog.NoError(t, testlog.ErrorOf(b.Fetch(ctx, backend.Query{Session: "s", Creation: h.Creation, After: h.Last, Shared: []string{"p/"}})))
 		}
 	}
 	pgtest.Exec(t, dsn, "ANALYZE patchlog.sessions, patchlog.records, patchlog.ids, patchlog.shared")
@@ -224,7 +157,7 @@ func TestPlansAge(t *testing.T) {
 	time.Sleep(200 * time.Millisecond)
 	write(writes)
 	closed(t, b) // the server has counted then
-	waitFor(t, dsn, "SELECT (count(*) = 0)::int FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()")
+	waitFor(t, dsn, noneConnected)
 	if n := number(t, dsn, "SELECT seq_tup_read FROM pg_stat_all_tables WHERE schemaname = 'patchlog' AND relname = 'sessions'"); n > sessions*writes/4 {
 		t.Errorf("%d appends and looks read %d rows of sessions in a row", writes, n)
 	}
@@ -239,17 +172,11 @@ func TestPooledLater(t *testing.T) {
 	opts.MaxConns = 1
 	b := open(t, dsn, opts)
 	h := create(t, b, "s", 0)
-	for round := range 3 {
-		batch := next(h, 1)
-		if err := b.Append(ctx, "s", batch); err != nil {
-			t.Fatalf("Append %d: %v", round, err)
-		}
-		h = landed(h, batch)
+	for range 3 {
+		h = extend(t, b, "s", h, 1)
 		c := testlog.Must(pgx.Connect(ctx, dsn))(t)
 		defer c.Close(ctx)
-		if _, err := c.Exec(ctx, "BEGIN"); err != nil { // has a connection of the server's, the last one used
-			t.Fatal(err)
-		}
+		testlog.NoError(t, testlog.ErrorOf(c.Exec(ctx, "BEGIN"))) // has a connection of the server's, the last one used
 	}
 	if log.count("SQLSTATE 26000") != 1 || log.count("level=INFO") != 1 {
 		t.Errorf("the log says %q", log.text.String())
@@ -281,8 +208,8 @@ func TestAltered(t *testing.T) {
 	h := create(t, b, "s", 1)
 	for _, kind := range []string{"numeric", "bigint"} {
 		for range 2 {
-			if news, err := b.Look(ctx, backend.Query{Session: "s", Creation: h.Creation}); err != nil || news.Last != 1 || len(news.Records) != 1 {
-				t.Errorf("Look: %+v, %v", news, err)
+			if news, err := b.Fetch(ctx, backend.Query{Session: "s", Creation: h.Creation}); err != nil || news.Last != 1 || len(news.Records) != 1 {
+				t.Errorf("Fetch: %+v, %v", news, err)
 			}
 		}
 		pgtest.Exec(t, dsn, "ALTER TABLE patchlog.records ALTER COLUMN seq TYPE "+kind)
@@ -290,13 +217,13 @@ func TestAltered(t *testing.T) {
 }
 
 // However many calls the server keeps waiting, each leaves when its context ends, and those
-// that stay are answered, also the one that found no lane free.
+// that stay are answered, also one that found all workers busy.
 func TestKeptWaiting(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.New(t)
 	b := open(t, dsn, pg.Options{})
 	h := create(t, b, "s", 1)
-	const calls = 5 // one more than there are lanes
+	const calls = 5 // one more than append workers
 	for range 2 {
 		release := holdBy(t, dsn, "LOCK TABLE patchlog.sessions")
 		each(2*calls, func(i int) {
@@ -304,7 +231,7 @@ func TestKeptWaiting(t *testing.T) {
 			defer stop()
 			var err error
 			if i < calls {
-				_, err = b.Look(bounded, backend.Query{Session: "s"})
+				_, err = b.Fetch(bounded, backend.Query{Session: "s"})
 			} else {
 				err = b.Append(bounded, "s", next(h, 1))
 			}
@@ -314,17 +241,17 @@ func TestKeptWaiting(t *testing.T) {
 		})
 		// What went on without its caller ends.
 		release()
-		waitFor(t, dsn, strings.Replace(waitingForLock, "count(*)", "(count(*) = 0)::int", 1))
+		waitFor(t, dsn, noneWaits)
 		release = holdBy(t, dsn, "LOCK TABLE patchlog.sessions")
 		done := make(chan error, calls)
 		for i := range calls {
 			go func() {
-				_, err := b.Look(ctx, backend.Query{Session: "s"})
+				_, err := b.Fetch(ctx, backend.Query{Session: "s"})
 				done <- err
 			}()
 			waitFor(t, dsn, strings.Replace(waitingForLock, "count(*)", fmt.Sprintf("count(*) / %d", min(i+1, calls-1)), 1))
 		}
-		time.Sleep(50 * time.Millisecond) // the last one waits for a lane
+		time.Sleep(50 * time.Millisecond) // the last one waits too
 		release()
 		for range calls {
 			testlog.WantNil(t, <-done)

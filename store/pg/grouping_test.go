@@ -8,14 +8,13 @@ import (
 	"time"
 )
 
-// Calls that wait share the next group, and do not wait for longer than patience behind a
-// group that is slow, as far as there are lanes.
-func TestLanesOpenWhenOneIsSlow(t *testing.T) {
+// Waiting items share the next group. Behind a slow group they wait for startDelay at most, unless all workers run.
+func TestWorkerStartsBesideASlowOne(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex
 		var groups []int
-		l := &lanes[*int]{max: 3, patience: 2 * time.Millisecond, fits: func(w []*int) int { return len(w) },
+		l := &grouper[*int]{max: 3, startDelay: 2 * time.Millisecond, fits: func(w []*int) int { return len(w) },
 			work: func(_ context.Context, group []*int) {
 				mu.Lock()
 				groups = append(groups, len(group))
@@ -35,7 +34,7 @@ func TestLanesOpenWhenOneIsSlow(t *testing.T) {
 			})
 			synctest.Wait()
 		}
-		call(time.Hour, time.Hour) // nobody is at work: at once
+		call(time.Hour, time.Hour) // no worker runs: at once
 		for range 5 {
 			call(time.Millisecond, 4*time.Millisecond)
 		}
@@ -50,13 +49,13 @@ func TestLanesOpenWhenOneIsSlow(t *testing.T) {
 		call(time.Hour, time.Hour+5*time.Millisecond)
 		call(time.Hour, 2*time.Hour)
 		time.Sleep(10 * time.Millisecond)
-		call(0, 2*time.Hour) // all lanes are slow
+		call(0, 2*time.Hour) // all workers are busy
 		calls.Wait()
-		l.run.Wait()
+		synctest.Wait()
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		if l.running != 0 || l.opening {
-			t.Errorf("in the end %d lanes are at work, one opens: %v", l.running, l.opening)
+		if l.running != 0 || l.starting {
+			t.Errorf("in the end %d workers run, one starts: %v", l.running, l.starting)
 		}
 	})
 }

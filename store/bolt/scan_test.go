@@ -1,0 +1,53 @@
+package bolt_test
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/patchlog-dev/patchlog/internal/testlog"
+	"github.com/patchlog-dev/patchlog/store/backend"
+	"github.com/patchlog-dev/patchlog/store/bolt"
+)
+
+func scan(t *testing.T, file []byte) *bolt.Scan {
+	t.Helper()
+	return testlog.Must(bolt.ScanFile(ctx, bytes.NewReader(file), int64(len(file)), bolt.Forms{
+		Record:   func([]byte) (uint64, bool) { return 1, true },
+		Value:    func([]byte) bool { return false },
+		MaxBytes: 1 << 20,
+	}))(t)
+}
+
+// Without meta pages, the newest of the roots in a file says which sessions there are.
+func TestScanFindsTheNewestRoot(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "log.db")
+	for n := range uint64(12) {
+		b := open(t, path)
+		testlog.NoError(t, b.Append(ctx, fmt.Sprint("s", n), backend.Batch{Creation: "c", Create: true}))
+		testlog.NoError(t, b.Close())
+		file := testlog.Must(os.ReadFile(path))(t)
+		clear(file[:2*os.Getpagesize()])
+		s := scan(t, file)
+		if now, next := s.Standing(n+1), s.Standing(n+2); now != bolt.There || next != bolt.Later {
+			t.Errorf("session %d is %d, and the next one %d", n+1, now, next)
+		}
+	}
+}
+
+// A page in use that stands in the place of a free one is not taken for free.
+func TestScanMovedPage(t *testing.T) {
+	path, p := large(t)
+	file := testlog.Must(os.ReadFile(path))(t)
+	from, to := p.leaves[string(rowKey(3, 1))]*p.size, p.free[0]*p.size
+	copy(file[to:to+p.size], file[from:from+p.size])
+	clear(file[from : from+p.size])
+	for _, r := range scan(t, file).Records {
+		if r.Number == 3 && r.Seq == 1 && r.At >= to && r.At < to+p.size && r.Rank == bolt.Unknown {
+			return
+		}
+	}
+	t.Error("the record is not found, or taken for one of a free page")
+}

@@ -1,0 +1,563 @@
+package store_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+
+	"github.com/patchlog-dev/patchlog/fold"
+	"github.com/patchlog-dev/patchlog/internal/testlog"
+	"github.com/patchlog-dev/patchlog/patch"
+	"github.com/patchlog-dev/patchlog/store"
+	"github.com/patchlog-dev/patchlog/store/backend"
+	"github.com/patchlog-dev/patchlog/store/storetest"
+)
+
+// step is a write that can be tried again.
+type step struct {
+	name string
+	do   func(e *env) error
+	gone error // what a second try gives if the first landed; nil means success
+}
+
+const importedText = `{"patchlog":1,"initialState":{"k":1}}
+{"id":"i1"}
+{"id":"i2","actions":{"stateDelta":{"app:x":5,"k":2}}}
+{"id":"ip","patchType":"splice","start":0,"count":1,"replacement":[{"id":"ir"}]}
+`
+
+var steps = []step{
+	{"create", func(e *env) error { return errOf(e.store.Create(ctx, key, map[string]any{"k": 1, "app:x": 1})) }, store.ErrExists},
+	{"append", func(e *env) error { return e.try(say("a1"), sets("a2", `{"k":2,"user:x":2}`), say("a3"), say("a4")) }, nil},
+	{"append one", func(e *env) error {
+		five := uint64(4)
+		return errOf(e.store.AppendEvents(ctx, key, store.AppendOptions{IfSeq: &five}, say("a5")))
+	}, nil},
+	{"patch", func(e *env) error {
+		return errOf(e.store.ApplyPatch(ctx, key, store.PatchOptions{},
+			patch.NewSplice(0, 1, sets("r1", `{"app:y":1}`)).WithID("p1").WithBase(0), patch.NewSummarise(1, 2, summary("s1")).WithID("p2").WithBase(0)))
+	}, nil},
+	{"revert", func(e *env) error {
+		return errOf(e.store.ApplyPatch(ctx, key, store.PatchOptions{}, patch.NewRevert("p2").WithID("p3").WithBase(7)))
+	}, nil},
+	{"fork", func(e *env) error {
+		return errOf(e.store.Fork(ctx, key, store.Key{App: "app", User: "user", Session: "fork"}, nil))
+	}, store.ErrExists},
+	{"import, created", func(e *env) error { return errOf(e.importInto(elsewhere, importedText, store.ImportOptions{})) }, nil},
+	{"import, extended", func(e *env) error {
+		return errOf(e.importInto(elsewhere, importedText+`{"id":"i3"}`, store.ImportOptions{}))
+	}, nil},
+	{"delete", func(e *env) error { return e.store.Delete(ctx, elsewhere) }, store.ErrNotFound},
+	{"import, created again", func(e *env) error { return errOf(e.importInto(elsewhere, importedText, store.ImportOptions{})) }, nil},
+	{"create, again", func(e *env) error {
+		return errOf(e.store.Create(ctx, store.Key{App: "app", User: "user", Session: "third"}, nil))
+	}, store.ErrExists},
+}
+
+// outline returns what a backend holds, creation ids apart.
+func (e *env) outline() string {
+	e.Helper()
+	var b strings.Builder
+	for info, err := range e.store.List(ctx, store.ListOptions{}) {
+		e.no(err)
+		fmt.Fprintln(&b, info.Key, info.Seq)
+		e.no(e.store.Export(ctx, info.Key, &b, store.ExportOptions{}))
+		fmt.Fprintln(&b, e.shared(info.Key))
+	}
+	return b.String()
+}
+
+func (e *env) views() string {
+	e.Helper()
+	var b strings.Builder
+	for info, err := range e.store.List(ctx, store.ListOptions{}) {
+		e.no(err)
+		s := sessionOf(e, e.store, info.Key)
+		b.WriteString(e.viewText(s.View))
+	}
+	return b.String()
+}
+
+// Every write of a script fails once, in every way; what a client tries again lands
+// once, and in the end all is as without failures.
+func TestEveryWriteFails(t *testing.T) {
+	var want string
+	onEach(t, func(e *env) {
+		for _, s := range steps {
+			e.no(s.do(e))
+		}
+		want = e.outline()
+	})
+	type failure struct {
+		plan storetest.Plan
+		want error // nil: the call succeeds
+	}
+	asking := []error{nil, backend.ErrClosed, backend.ErrLocked, backend.ErrDamaged, &backend.UnknownError{Cause: storetest.ErrInjected}}
+	for k := range steps {
+		why := asking[k%len(asking)]
+		for _, f := range []failure{
+			{storetest.Plan{Failure: storetest.Refused}, storetest.ErrInjected},
+			{storetest.Plan{Failure: storetest.Lost}, storetest.ErrInjected},
+			{storetest.Plan{Failure: storetest.Landed}, nil},
+			{storetest.Plan{Failure: storetest.Lost, Then: 1, Err: why}, store.ErrOutcomeUnknown},
+			{storetest.Plan{Failure: storetest.Landed, Then: 1, Err: why}, store.ErrOutcomeUnknown},
+			{storetest.Plan{Failure: storetest.Lost, Then: 3}, store.ErrOutcomeUnknown},
+			{storetest.Plan{Failure: storetest.Landed, Then: 3}, store.ErrOutcomeUnknown},
+		} {
+			t.Run(fmt.Sprint(steps[k].name, "/", f.plan.Failure, "/", f.plan.Then, "/", f.plan.Err), func(t *testing.T) {
+				onEach(t, func(e *env) {
+					for _, s := range steps[:k] {
+						e.no(s.do(e))
+					}
+					f.plan.Write = 1
+					e.failOnce(steps[k], f.plan, f.want)
+					for _, s := range steps[k+1:] {
+						e.no(s.do(e))
+					}
+					e.same("in the end", e.outline(), want)
+				})
+			})
+		}
+	}
+}
+
+// failOnce does a step whose write fails as planned, and does it again.
+func (e *env) failOnce(s step, plan storetest.Plan, want error) {
+	e.Helper()
+	stored, views := e.dump(), e.views()
+	e.backend.Plan(plan)
+	err := s.do(e)
+	writes := 1
+	if s.name == "delete" && plan.Failure != storetest.Refused && plan.Then == 0 {
+		writes, want = 2, nil // asking is not enough there: it is deleted once more
+	}
+	testlog.Equal(e, "writes of "+s.name, e.backend.Writes(), writes)
+	e.backend.Plan(storetest.Plan{})
+	if want == nil {
+		e.no(err)
+		if e.dump() == stored {
+			e.Error("success, but nothing was written")
+		}
+		return
+	}
+	e.is(err, want, "injected")
+	if !errors.Is(want, store.ErrOutcomeUnknown) {
+		if errors.Is(err, store.ErrOutcomeUnknown) {
+			e.Errorf("error %v, but the outcome is known", err)
+		}
+		e.same("stored after the failure", e.dump(), stored)
+		e.same("views after the failure", e.views(), views)
+	}
+	if landed := e.dump() != stored; landed != (plan.Failure == storetest.Landed) {
+		e.Errorf("landed: %t, but planned was %v", landed, plan.Failure)
+	}
+	switch err := s.do(e); {
+	case plan.Failure == storetest.Landed && s.gone != nil:
+		e.is(err, s.gone)
+	default:
+		e.no(err)
+	}
+}
+
+// An import without ids returns those that it gave, so that a retry lands once; for groups see [TestGroupFails].
+func TestUnknownOutcomeReturnsRecords(t *testing.T) {
+	noIDs := `{"author":"a"}
+{"patchType":"splice","start":0,"count":0,"replacement":[{"author":"r"}]}
+`
+	for _, how := range []storetest.Failure{storetest.Lost, storetest.Landed} {
+		onEach(t, func(e *env) {
+			e.backend.Plan(storetest.Plan{Write: 1, Failure: how, Then: 1 << 30})
+			tried, err := e.importInto(key, noIDs, store.ImportOptions{})
+			e.is(err, store.ErrOutcomeUnknown)
+			if tried.View.Seq() != 0 || len(tried.Records) != 2 {
+				e.Fatalf("%d records and a view at %d", len(tried.Records), tried.View.Seq())
+			}
+			e.is(errOf(e.store.Get(ctx, key)), storetest.ErrInjected) // nothing works while the storage is gone
+			e.backend.Plan(storetest.Plan{})
+			e.must(e.importInto(key, noIDs, store.ImportOptions{}))
+			e.same("records", forms(e.records(key)), forms(tried.Records))
+		})
+	}
+}
+
+// When the store asks for the outcome, the index may be what cannot be read.
+func TestUnknownOutcomeWhenTheIndexFails(t *testing.T) {
+	for _, how := range []storetest.Failure{storetest.Lost, storetest.Landed} {
+		onEach(t, func(e *env) {
+			e.create(nil)
+			e.backend.Plan(storetest.Plan{Write: 1, Failure: how, Pass: 1, Then: 1})
+			_, err := e.store.AppendEvents(ctx, key, store.AppendOptions{}, say("a1"))
+			if how == storetest.Landed {
+				e.is(err, store.ErrOutcomeUnknown)
+			} else { // a fence that takes says it all
+				e.is(err, storetest.ErrInjected)
+				e.backend.Plan(storetest.Plan{})
+			}
+			e.append(say("a1"), say("a2"))
+			e.same("visible", ids(e.view()), "a1 a2")
+		})
+	}
+}
+
+// Records have landed, and are erased before the store looks for them. A session that is there was created with
+// them; of records in a session that was there before it is not known.
+func TestUnknownOutcomeOfErasedRecords(t *testing.T) {
+	onPeers(t, func(e, other *env, mine *hooked) {
+		erased := func(k store.Key, id string) func(do func() error) {
+			return func(do func() error) {
+				e.no(do())
+				e.must(other.store.Erase(ctx, k, store.EraseSelection{EventIDs: []string{id}}, store.EraseOptions{ID: "receipt"}))
+			}
+		}
+		mine.late(erased(elsewhere, "i1"))
+		imported, err := e.importInto(elsewhere, importedText, store.ImportOptions{})
+		e.no(err)
+		if !imported.Created {
+			e.Error("an import that landed has not created the session")
+		}
+		mine.late(erased(key, "m1"))
+		e.is(e.try(say("m1")), store.ErrOutcomeUnknown, "erased")
+	})
+}
+
+// After a failed commit of shared values, the store finds out whether the values were written.
+func TestUnknownOutcomeOfSharedValues(t *testing.T) {
+	beside := store.Key{App: key.App, User: key.User, Session: "beside"}
+	for _, c := range []struct {
+		plan    storetest.Plan
+		written bool // by another, meanwhile
+		want    error
+		state   string
+	}{
+		{storetest.Plan{Failure: storetest.Lost}, false, nil, "map[app:motd:hi user:lang:de]"},
+		{storetest.Plan{Failure: storetest.Landed}, false, nil, "map[app:motd:hi user:lang:de]"},
+		{storetest.Plan{Failure: storetest.Lost}, true, store.ErrConflict, "map[app:motd:other]"},
+		{storetest.Plan{Failure: storetest.Landed}, true, store.ErrOutcomeUnknown, "map[app:motd:other user:lang:de]"},
+		{storetest.Plan{Failure: storetest.Lost, Then: 1}, false, store.ErrOutcomeUnknown, "map[app:motd:mine]"},
+		{storetest.Plan{Failure: storetest.Landed, Then: 1}, false, store.ErrOutcomeUnknown, "map[app:motd:hi user:lang:de]"},
+	} {
+		t.Run(fmt.Sprint(c.plan.Failure, "/", c.written, "/", c.plan.Then), func(t *testing.T) {
+			onEach(t, func(e *env) {
+				from := source(e.T)
+				e.create(map[string]any{"app:motd": "mine"})
+				other := newStore(e, e.backend.Backend, e.opts)
+				c.plan.Write = 1
+				if c.written {
+					c.plan.During = func() {
+						e.must(other.AppendEvents(ctx, beside, store.AppendOptions{}, sets("x", `{"app:motd":"other"}`)))
+					}
+					e.must(other.Create(ctx, beside, nil))
+				}
+				e.backend.Plan(c.plan)
+				_, _, err := e.store.CopyShared(ctx, from, store.CopyOptions{OverwriteShared: true})
+				e.backend.Plan(storetest.Plan{})
+				if c.want == nil {
+					e.no(err)
+				} else {
+					e.is(err, c.want)
+				}
+				e.same("state", fmt.Sprint(e.get().State()), c.state)
+			})
+		})
+	}
+}
+
+// A call that finds its work already done makes a fence before it returns, even if the store has no session.
+func TestDoneCallsConfirm(t *testing.T) {
+	selected := store.EraseSelection{EventIDs: []string{"e1"}}
+	calls := map[string]func(s, from *store.Store) error{
+		"CopyShared": func(s, from *store.Store) error {
+			_, _, err := s.CopyShared(ctx, from, store.CopyOptions{})
+			return err
+		},
+		"Erase": func(s, _ *store.Store) error {
+			_, err := s.Erase(ctx, key, selected, store.EraseOptions{})
+			return err
+		},
+		"EraseUser": func(s, _ *store.Store) error {
+			_, err := s.EraseUser(ctx, key.App, key.User, store.EraseOptions{})
+			return err
+		},
+		"EraseUser, keeping values": func(s, _ *store.Store) error {
+			_, err := s.EraseUser(ctx, key.App, key.User, store.EraseOptions{Values: patch.KeepValues})
+			return err
+		},
+	}
+	for what, call := range calls {
+		onEach(t, func(e *env) {
+			from, b := source(e.T), &fenced{Backend: e.backend}
+			s := newStore(e, b, e.opts)
+			if what != "CopyShared" {
+				must(e.T)(s.CopyFrom(ctx, from, key, store.CopyOptions{}))
+			}
+			for i := range 2 {
+				b.fences = 0
+				e.no(call(s, from))
+				want := i == 1 || what == "EraseUser, keeping values" // which makes one always
+				if fenced := b.fences > 0; fenced != want {
+					e.Errorf("%s, call %d: %d fences", what, i+1, b.fences)
+				}
+			}
+		})
+	}
+}
+
+// inGroup does the writes at once, in their order, as one group: behind the append of
+// an event with id "first", which is record 1 more than the log has. plan is what
+// happens to the group's commit.
+func (e *env) inGroup(plan storetest.Plan, writes ...func()) {
+	e.Helper()
+	e.inGroupWith(plan, nil, writes...)
+}
+
+func (e *env) inGroupWith(plan storetest.Plan, planned func(), writes ...func()) {
+	e.Helper()
+	whole := e.backend.Backend
+	synctest.Test(e.T, func(t *testing.T) {
+		free := make(chan struct{})
+		e.backend.Backend = &hooked{Backend: whole, appended: func(ctx context.Context, n int, next func(context.Context) error) error {
+			switch {
+			case n == 1: // those behind it make a group
+				<-free
+			case planned != nil:
+				planned()
+			}
+			return next(ctx)
+		}}
+		e.open() // its channels belong to the test
+		if plan.Write > 0 {
+			plan.Write++ // not that of the first
+		}
+		e.backend.Plan(plan)
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			if _, err := e.store.AppendEvents(ctx, key, store.AppendOptions{}, say("first")); err != nil {
+				t.Error(err)
+			}
+		})
+		synctest.Wait()
+		for _, w := range writes {
+			wg.Go(w)
+			synctest.Wait()
+		}
+		close(free)
+		wg.Wait()
+	})
+	if n := e.backend.Writes(); n > 2 {
+		e.Errorf("%d commits, want 2", n)
+	}
+	e.backend.Plan(storetest.Plan{})
+	e.backend.Backend = whole
+	e.open()
+}
+
+// outcome is what a write in a group gave.
+type outcome struct {
+	store.Committed
+	err error
+}
+
+func (e *env) appending(out *outcome, opts store.AppendOptions, events ...*patch.Event) func() {
+	return func() { out.Committed, out.err = e.store.AppendEvents(ctx, key, opts, events...) }
+}
+
+func (e *env) patching(out *outcome, opts store.PatchOptions, patches ...*patch.PatchEvent) func() {
+	return func() { out.Committed, out.err = e.store.ApplyPatch(ctx, key, opts, patches...) }
+}
+
+// text describes the outcome: the seqs of the records and the visible log.
+func (o outcome) text() string {
+	if o.err != nil {
+		return o.err.Error()
+	}
+	var b strings.Builder
+	for _, r := range o.Records {
+		fmt.Fprint(&b, r.Seq, " ")
+	}
+	return b.String() + "of " + ids(o.View)
+}
+
+func TestGroup(t *testing.T) {
+	onEach(t, func(e *env) {
+		e.create(nil)
+		e.append(say("a1"), say("a2"))
+		seen := e.view()
+		seq := func(n uint64) store.AppendOptions { return store.AppendOptions{IfSeq: &n} }
+		out := make([]outcome, 14)
+		e.inGroup(storetest.Plan{},
+			e.appending(&out[0], store.AppendOptions{}, say("b1"), say("b2")),
+			e.patching(&out[1], store.PatchOptions{On: seen}, patch.NewSplice(0, 1, say("r1")).WithID("p1")),
+			e.patching(&out[2], store.PatchOptions{On: seen}, patch.NewSplice(0, 1).WithID("p2")),
+			e.appending(&out[3], store.AppendOptions{}, say("b2"), say("b3"), say("a1")), // one of an earlier write, one new, one old
+			e.appending(&out[4], store.AppendOptions{}, event(`{"id":"b1"}`)),
+			e.appending(&out[5], store.AppendOptions{}, say("r1")),
+			e.patching(&out[6], store.PatchOptions{}, patch.NewSplice(0, 1, say("r1")).WithID("p1")),
+			e.appending(&out[7], seq(6), say("c1")),
+			e.appending(&out[8], seq(7), say("c1")),
+			e.appending(&out[9], store.AppendOptions{Creation: "other"}, say("c2")),
+			e.patching(&out[10], asOfNow, patch.NewSplice(6, 1).WithID("p3"), patch.NewSplice(6, 1).WithID("p4")),
+			e.appending(&out[11], store.AppendOptions{}),
+			e.appending(&out[12], store.AppendOptions{}, sets("s1", `{"app:x":1,"k":1}`)),
+			e.appending(&out[13], store.AppendOptions{}, sets("s2", `{"app:x":2,"k":2}`)),
+		)
+		for i, want := range []string{
+			"4 5 of a1 a2 first b1 b2",
+			"6 of r1 a2 first b1 b2",
+			"", // conflict
+			"5 7 1 of r1 a2 first b1 b2 b3",
+			"", "", // duplicates
+			"6 of r1 a2 first b1 b2 b3",
+			"", // seq
+			"8 of r1 a2 first b1 b2 b3 c1",
+			"", "", // other creation, out of range
+			"of r1 a2 first b1 b2 b3 c1",
+			"9 of r1 a2 first b1 b2 b3 c1 s1",
+			"10 of r1 a2 first b1 b2 b3 c1 s1 s2",
+		} {
+			if want != "" {
+				e.same(fmt.Sprint("write ", i), out[i].text(), want)
+			}
+		}
+		e.is(out[2].err, store.ErrConflict, "0", "6")
+		e.is(out[4].err, store.ErrDuplicateID, "b1", "4")
+		e.is(out[5].err, store.ErrDuplicateID, "r1", "6")
+		e.is(out[7].err, store.ErrConflict, "6", "7")
+		e.is(out[9].err, store.ErrNotFound)
+		e.is(out[10].err, fold.ErrOutOfRange, "6")
+		e.same("state", e.state(), `{"app:x":2,"k":2}`)
+		testlog.Equal(e, "records", len(e.records(key)), 10)
+	})
+}
+
+// A group whose commit fails wrote nothing, and what was judged on it says nothing.
+func TestGroupFails(t *testing.T) {
+	for _, c := range []struct {
+		plan   storetest.Plan
+		landed bool
+		want   error
+	}{
+		{storetest.Plan{Write: 1, Failure: storetest.Refused}, false, storetest.ErrInjected},
+		{storetest.Plan{Write: 1, Failure: storetest.Lost}, false, storetest.ErrInjected},
+		{storetest.Plan{Write: 1, Failure: storetest.Landed}, true, nil},
+		{storetest.Plan{Write: 1, Failure: storetest.Lost, Then: 1}, false, store.ErrOutcomeUnknown},
+		{storetest.Plan{Write: 1, Failure: storetest.Landed, Then: 1}, true, store.ErrOutcomeUnknown},
+	} {
+		t.Run(fmt.Sprint(c.plan.Failure, c.plan.Then), func(t *testing.T) {
+			onEach(t, func(e *env) {
+				e.create(nil)
+				e.append(say("a1"), say("a2"))
+				seen := e.view()
+				out := make([]outcome, 7)
+				calls := []func(){
+					e.appending(&out[0], store.AppendOptions{}, say("b1"), sets("b2", `{"app:x":1}`)),
+					e.patching(&out[1], store.PatchOptions{On: seen}, patch.NewSplice(0, 1).WithID("p1")),
+					e.appending(&out[2], store.AppendOptions{}, say("a2"), say("b1")), // depends on the first
+					e.appending(&out[3], store.AppendOptions{}, say("a1"), say("a2")), // depends on nothing
+					e.appending(&out[4], store.AppendOptions{}),
+					e.patching(&out[5], store.PatchOptions{On: seen}, patch.NewSplice(0, 1).WithID("p2")), // conflicts with the second
+					e.appending(&out[6], store.AppendOptions{}, event(`{"id":"a1"}`)),
+				}
+				e.inGroup(c.plan, calls...)
+				for i := range 3 {
+					if c.want == nil {
+						e.no(out[i].err)
+						continue
+					}
+					e.is(out[i].err, c.want, key.String())
+					if unknown := errors.Is(c.want, store.ErrOutcomeUnknown); unknown != (len(out[i].Records) > 0) {
+						e.Errorf("write %d returned %d records", i, len(out[i].Records))
+					}
+				}
+				// What is in the log already is so whatever became of the commit.
+				visible := ids(e.view())
+				for i := 3; i < 5; i++ {
+					e.no(out[i].err)
+					if seq := out[i].View.Seq(); seq > e.view().Seq() {
+						e.Errorf("write %d returned a view at %d, beyond the log's end at %d", i, seq, e.view().Seq())
+					}
+				}
+				// A conflict with a patch that is not there is none.
+				if c.want == nil {
+					e.is(out[5].err, store.ErrConflict)
+					e.is(out[6].err, store.ErrDuplicateID, "a1", "1")
+				}
+				if c.landed {
+					e.same("visible", visible, "a2 first b1 b2")
+				} else {
+					if errors.Is(out[5].err, store.ErrConflict) || out[5].err == nil {
+						e.Errorf("error %v of a patch whose rival did not land", out[5].err)
+					}
+					e.same("visible", visible, "a1 a2 first")
+					e.same("shared", e.shared(key), "")
+				}
+				if out[6].err == nil {
+					e.Error("a duplicate was accepted")
+				}
+				for _, call := range calls[:3] {
+					call()
+				}
+				for i := range 3 {
+					e.no(out[i].err)
+				}
+				e.same("visible", ids(e.view()), "a2 first b1 b2")
+			})
+		})
+	}
+}
+
+// left checks the error of a write that landed after its context was cancelled: the caller may have stopped waiting
+// before it knew the outcome.
+func (e *env) left(err error) {
+	e.Helper()
+	if err != nil {
+		e.is(err, store.ErrOutcomeUnknown)
+		e.is(err, context.Canceled)
+	}
+}
+
+// The writer of a group commits the others' writes even when its own context is cancelled.
+func TestGroupWhoseLeaderIsCancelled(t *testing.T) {
+	onEach(t, func(e *env) {
+		e.create(nil)
+		leaders, cancel := context.WithCancel(ctx)
+		defer cancel()
+		var out [12]outcome
+		var writes []func()
+		for i := range out {
+			c := leaders
+			if i == 5 {
+				c = ctx
+			}
+			writes = append(writes, func() {
+				out[i].Committed, out[i].err = e.store.AppendEvents(c, key, store.AppendOptions{}, say(fmt.Sprint("b", i)))
+			})
+		}
+		e.inGroupWith(storetest.Plan{}, cancel, writes...)
+		for i := range out {
+			if i == 5 {
+				e.no(out[i].err)
+				continue
+			}
+			e.left(out[i].err)
+			if len(out[i].Records) != 1 || out[i].Records[0].ID() != fmt.Sprint("b", i) {
+				e.Errorf("write %d returned %v, to be tried again", i, out[i].Records)
+			}
+		}
+		testlog.Equal(e, "visible events", e.view().Len(), 1+len(out))
+	})
+}
+
+// fenced counts the fences of a backend.
+type fenced struct {
+	backend.Backend
+	fences int
+}
+
+func (f *fenced) Fence(ctx context.Context, session, creation string, seen, next backend.Token) (bool, error) {
+	f.fences++
+	return f.Backend.Fence(ctx, session, creation, seen, next)
+}

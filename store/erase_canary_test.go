@@ -1,0 +1,217 @@
+package store_test
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/binary"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/patchlog-dev/patchlog/internal/testlog"
+	"github.com/patchlog-dev/patchlog/patch"
+	"github.com/patchlog-dev/patchlog/snapshot"
+	"github.com/patchlog-dev/patchlog/store"
+	"github.com/patchlog-dev/patchlog/store/backend"
+	"github.com/patchlog-dev/patchlog/store/bolt"
+	"github.com/patchlog-dev/patchlog/store/pg"
+	"github.com/patchlog-dev/patchlog/store/pg/pgtest"
+)
+
+// TestEraseCanaries puts 10,000 canaries into messages, tool results, data, state, summaries, snapshots and forks, erases
+// them and vacuums the store. Then none of its files has a canary, compressed or not. Before the vacuum the scan finds
+// some, which shows that it looks in the right places.
+func TestEraseCanaries(t *testing.T) {
+	testlog.OneGoroutine(t)
+	n := 10_000
+	if testing.Short() {
+		n = 2000
+	}
+	dir := t.TempDir()
+	b := testlog.Must(bolt.Open(filepath.Join(dir, "a.db"), bolt.Options{NoSync: true}))(t)
+	s := newStore(t, b, store.Options{Snapshots: snapshot.Policy{Every: 100, MinPercent: 1}})
+	defer s.Close()
+	plantCanaries(t, s, n)
+	stored := endsOf(t, b)
+	if got := findCanaries(t, dir, stored); got < n {
+		t.Fatalf("%d canaries and records that have one are found, of %d", got, n)
+	}
+	must(t)(s.EraseUser(ctx, "a", "u", store.EraseOptions{}))
+	verified(t, s)
+	if got := findCanaries(t, dir, stored); got == 0 {
+		t.Error("without a vacuum none is found: the scan does not look where they are")
+	} else {
+		t.Logf("%d canaries are found before the vacuum", got)
+	}
+	testlog.NoError(t, s.Vacuum(ctx))
+	testlog.Equal(t, "canaries found after the vacuum", findCanaries(t, dir, stored), 0)
+	testlog.NoError(t, s.Close())
+	testlog.Equal(t, "canaries found after closing", findCanaries(t, dir, stored), 0)
+}
+
+// TestEraseCanariesPostgreSQL does the same on a server: after VACUUM FULL only the write-ahead log has canaries. A plain
+// VACUUM leaves most of them in the unused space of pages.
+func TestEraseCanariesPostgreSQL(t *testing.T) {
+	t.Parallel()
+	const n = 10_000
+	server := pgtest.Start(t, pgtest.Options{NoSync: true, Settings: []string{"autovacuum=off"}})
+	dsn := server.Database(t)
+	b := testlog.Must(pg.OpenBackend(ctx, dsn, pg.Options{}))(t)
+	s := newStore(t, b, store.Options{Snapshots: snapshot.Policy{Every: 100, MinPercent: 1}})
+	defer s.Close()
+	tables := []string{"patchlog.records", "patchlog.metas", "patchlog.snapshots", "patchlog.shared"}
+	for _, table := range tables { // what the server compresses itself, the scan does not see
+		pgtest.Exec(t, dsn, "ALTER TABLE "+table+" ALTER COLUMN data SET STORAGE EXTERNAL")
+	}
+	plantCanaries(t, s, n)
+	stored := endsOf(t, b)
+	find := func() int {
+		pgtest.Exec(t, dsn, "CHECKPOINT")
+		return findCanaries(t, server.Data(), stored, "pg_wal")
+	}
+	if got := find(); got < n {
+		t.Fatalf("%d canaries and records that have one are found, of %d", got, n)
+	}
+	pgtest.Exec(t, dsn, "ANALYZE") // which samples what the tables have
+	must(t)(s.EraseUser(ctx, "a", "u", store.EraseOptions{}))
+	if got := find(); got == 0 {
+		t.Error("without a vacuum none is found: the scan does not look where they are")
+	} else {
+		t.Logf("%d canaries are found before the vacuum", got)
+	}
+	pgtest.Exec(t, dsn, "VACUUM FULL "+strings.Join(tables, ", "))
+	if got := find(); got != 0 {
+		t.Errorf("%d canaries are found after the vacuum", got)
+	}
+}
+
+var (
+	canary  = regexp.MustCompile(`canary-[0-9]{5}`)
+	encoded = regexp.MustCompile(`[A-Za-z0-9+/]{20,}={0,2}`)
+)
+
+// canarySessions is the number of sessions with canaries. Each has a summary, and every fifth has a fork of another user.
+const canarySessions = 20
+
+// plantCanaries puts n canaries into the sessions, each in an event of its own: in messages, tool results,
+// data, state and metadata. Some are in initial states and summaries too.
+func plantCanaries(t testing.TB, s *store.Store, n int) {
+	t.Helper()
+	each := n / canarySessions
+	for i := range canarySessions {
+		key := store.Key{App: "a", User: "u", Session: fmt.Sprint(i)}
+		var events []*patch.Event
+		for j := range each {
+			c := canaryName(i*each + j)
+			long := c
+			if j%50 == 0 { // too long for a page, and for a row
+				for k := range 200 {
+					long += fmt.Sprintf(" %x", sha256.Sum256(fmt.Append(nil, c, k)))
+				}
+			}
+			data := base64.StdEncoding.EncodeToString([]byte("is " + c + " in it"))
+			forms := []string{
+				`{"id":"e%[2]d","author":"user","content":{"role":"user","parts":[{"text":"it is %[1]s"}]}}`,
+				`{"id":"e%[2]d","author":"agent","content":{"role":"user","parts":[{"functionResponse":{"name":"f","response":{"x":["%[1]s"]}}}]}}`,
+				`{"id":"e%[2]d","author":"user","actions":{"stateDelta":{"k%[2]d":"%[1]s","user:k%[2]d":"%[1]s"}}}`,
+				`{"id":"e%[2]d","author":"user","content":{"parts":[{"inlineData":{"mimeType":"text/plain","data":"%[3]s"}}]}}`,
+				`{"id":"e%[2]d","author":"user","customMetadata":{"note":"%[1]s"}}`,
+			}
+			events = append(events, event(forms[j%len(forms)], long, j, data))
+		}
+		last := canaryName((i+1)*each - 1)
+		must(t)(s.Create(ctx, key, map[string]any{"first": last}))
+		must(t)(s.AppendEvents(ctx, key, store.AppendOptions{}, events...))
+		summary := testlog.Must(patch.NewEvent(patch.Fields{ID: "s", Content: patch.Text("user", "a summary of "+last)}))(t)
+		must(t)(s.ApplyPatch(ctx, key, store.PatchOptions{AsOfNow: true, AllowOrphans: true}, patch.NewSummarise(0, 50, summary)))
+		if i%5 == 0 {
+			must(t)(s.Fork(ctx, key, store.Key{App: "a", User: "other", Session: fmt.Sprint(i)}, nil))
+		}
+	}
+}
+
+func canaryName(n int) string { return fmt.Sprintf("canary-%05d", n) }
+
+// recordEnds finds stored records in a file by their last bytes.
+type recordEnds struct {
+	of    map[[endBytes]byte]string
+	begin [1 << 20]bool // by the first bytes of each end, so that few places need a look-up in of
+}
+
+// endBytes is the length of an end: enough to tell records apart.
+const endBytes = 32
+
+func beginOf(b []byte) uint32 { return binary.LittleEndian.Uint32(b) % (1 << 20) }
+
+func (e *recordEnds) at(b []byte) (record string, ok bool) {
+	if !e.begin[beginOf(b)] {
+		return "", false
+	}
+	record, ok = e.of[[endBytes]byte(b)]
+	return record, ok
+}
+
+// endsOf returns the ends of all records of a backend.
+func endsOf(t testing.TB, b backend.Backend) *recordEnds {
+	t.Helper()
+	out := &recordEnds{of: map[[endBytes]byte]string{}}
+	for _, l := range testlog.Must(b.List(ctx, "", "", 1000))(t) {
+		for from := uint64(1); from <= l.Last; {
+			records := testlog.Must(b.Read(ctx, l.Session, l.Creation, backend.Range(from, 1000), 1<<20))(t)
+			for _, r := range records {
+				end := r.Data[len(r.Data)-endBytes:]
+				out.of[[endBytes]byte(end)], out.begin[beginOf(end)] = fmt.Sprint(l.Session, r.Seq), true
+			}
+			from += uint64(len(records))
+		}
+	}
+	return out
+}
+
+// findCanaries returns how many of the canaries are in the files below a directory, plainly, in base64, or in
+// a record as it was stored. Directories with the given names are left out.
+func findCanaries(t testing.TB, dir string, stored *recordEnds, without ...string) int {
+	t.Helper()
+	found := map[string]bool{}
+	look := func(data []byte) {
+		for _, c := range canary.FindAll(data, -1) {
+			found[string(c)] = true
+		}
+	}
+	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir() && slices.Contains(without, d.Name()):
+			return fs.SkipDir
+		case !d.Type().IsRegular():
+			return nil
+		}
+		data, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		for at := range max(len(data)-endBytes+1, 0) {
+			if r, ok := stored.at(data[at:]); ok {
+				found[r] = true
+			}
+		}
+		look(data)
+		for _, text := range encoded.FindAll(data, -1) {
+			for shift := range 4 { // what stands before may be of the same letters
+				text := text[min(shift, len(text)):]
+				plain, _ := base64.StdEncoding.AppendDecode(nil, bytes.TrimRight(text[:len(text)/4*4], "="))
+				look(plain)
+			}
+		}
+		return nil
+	})
+	testlog.NoError(t, err)
+	return len(found)
+}

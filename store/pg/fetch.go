@@ -1,0 +1,113 @@
+package pg
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/patchlog-dev/patchlog/store/backend"
+)
+
+// The kinds of rows that fetchSQL returns.
+const (
+	kindHead = iota
+	kindRecord
+	kindShared
+)
+
+// fetchSQL returns the statement of a Fetch with a number of prefixes. It reads one snapshot. The columns after kind and the
+// prefix's index are those of a head. A record has its seq in place of last, a shared value its name in place of
+// creation, and both have their data in place of the meta record.
+func fetchSQL(prefixes int) string {
+	var text strings.Builder
+	fmt.Fprintf(&text, `
+SELECT 0::bigint AS kind, 0::bigint, s.last, s.token, s.sum, s.edition, s.counts, s.creation,
+	CASE WHEN s.birth IS DISTINCT FROM $2 THEN (SELECT data FROM patchlog.metas m WHERE m.num = s.num) END, coalesce(s.birth = $2, false)
+FROM patchlog.sessions s
+WHERE s.hash = $1
+UNION ALL
+SELECT 1, 0, r.seq, 0, 0, 0, NULL, NULL, r.data, true
+FROM patchlog.sessions s CROSS JOIN LATERAL (
+	SELECT seq, data FROM (
+		SELECT seq, data, sum(length(data)) OVER (ORDER BY seq) - length(data) AS before
+		FROM (SELECT seq, data FROM patchlog.records WHERE num = s.num AND seq > $3 AND seq <= s.last ORDER BY seq LIMIT %d) page
+	) measured
+	WHERE before < %d
+) r
+WHERE s.hash = $1 AND s.birth = $2 AND s.last > $3`, backend.FetchRecords, backend.FetchBytes)
+	for i := range prefixes {
+		fmt.Fprintf(&text, `
+UNION ALL
+SELECT 2, %[1]d, 0, 0, 0, 0, NULL, v.name, v.data, true
+FROM patchlog.shared v
+WHERE substring(v.name FROM 1 FOR 1024) >= substring($%[2]d::bytea FROM 1 FOR 1024) AND substring(v.name FROM 1 FOR 1024) < $%[3]d
+	AND substring(v.name FROM 1 FOR length($%[2]d::bytea)) = $%[2]d`, i, 4+2*i, 5+2*i)
+	}
+	return text.String()
+}
+
+// Fetch implements [backend.Backend].
+func (b *Backend) Fetch(ctx context.Context, q backend.Query) (backend.Fetched, error) {
+	var session, creation []byte // null for none
+	if q.Session != "" {
+		session = hash(q.Session)
+	}
+	if q.Creation != "" {
+		creation = hash(q.Creation)
+	}
+	args := []any{session, creation, number(q.After)}
+	for _, prefix := range q.Shared {
+		args = append(args, []byte(prefix), behind(prefix))
+	}
+	var text string
+	if n := len(q.Shared); n < len(b.fetchTexts) {
+		text = b.fetchTexts[n]
+	} else {
+		text = b.sql(fetchSQL(n))
+	}
+	var news backend.Fetched
+	var found, noMeta bool
+	err := b.attempt(ctx, reads, func(ctx context.Context, c *pgx.Conn) error {
+		news, found, noMeta = backend.Fetched{Shared: make([][]backend.Value, len(q.Shared))}, false, false
+		return b.sendPrepared(ctx, c, text, args, func(rows pgx.Rows) error {
+			var kind, prefix int64
+			var row listed
+			var same bool
+			_, err := pgx.ForEachRow(rows, []any{&kind, &prefix, &row.last, &row.token, &row.sum, &row.edition, &row.counts, &row.creation, &row.meta, &same}, func() error {
+				switch kind {
+				case kindHead:
+					found, news.Head, noMeta = true, row.head(), row.meta == nil && !same
+				case kindRecord:
+					news.Records = append(news.Records, backend.Record{Seq: uint64(row.last), Data: row.meta})
+				case kindShared:
+					news.Shared[prefix] = append(news.Shared[prefix], backend.Value{Name: string(row.creation), Data: row.meta})
+				}
+				return nil
+			})
+			return err
+		})
+	})
+	switch {
+	case err != nil:
+		return backend.Fetched{}, err
+	case noMeta:
+		return backend.Fetched{}, errNoMeta
+	case !found && q.Session != "":
+		return backend.Fetched{}, backend.ErrNotFound
+	}
+	for _, values := range news.Shared {
+		slices.SortFunc(values, func(a, b backend.Value) int { return cmp.Compare(a.Name, b.Name) })
+	}
+	slices.SortFunc(news.Records, func(a, b backend.Record) int { return cmp.Compare(a.Seq, b.Seq) })
+	for i := range news.Records {
+		if news.Records[i].Seq != q.After+1+uint64(i) { // a gap
+			news.Records = news.Records[:i]
+			break
+		}
+	}
+	return news, nil
+}

@@ -1,0 +1,87 @@
+package pg
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// The statements of a single append and of a Fetch are prepared, so that the server does not plan them for each call.
+
+// planTime is how long the statements of a connection stay prepared. The plan for a table of a page or two is a
+// sequential scan, which the server keeps until the table is analyzed again.
+const planTime = 5 * time.Second
+
+// plannedKey is the key, in a connection's custom data, of the time when its plans were made.
+const plannedKey = "patchlog.planned"
+
+// preparedError is the error of a prepared statement.
+type preparedError struct {
+	error
+	unsent bool // preparing failed, so the statement was not executed
+}
+
+func (e *preparedError) Unwrap() error { return e.error }
+
+// send sends a statement.
+func (b *Backend) send(ctx context.Context, c *pgx.Conn, text string, args []any, scan func(pgx.Rows) error) error {
+	rows, err := c.Query(ctx, text, args...)
+	return cmp.Or(err, scan(rows))
+}
+
+// sendPrepared sends a statement, prepared unless stopPreparing was called.
+func (b *Backend) sendPrepared(ctx context.Context, c *pgx.Conn, text string, args []any, scan func(pgx.Rows) error) error {
+	prepare := b.prepares.Load()
+	data := c.PgConn().CustomData()
+	if prepare {
+		var err error
+		if planned, ok := data[plannedKey].(time.Time); !ok || time.Since(planned) > b.planTime {
+			if ok {
+				err = c.DeallocateAll(ctx)
+			}
+			data[plannedKey] = time.Now()
+		}
+		if err == nil {
+			_, err = c.Prepare(ctx, text, text) // under a name that the driver makes of the text
+		}
+		if err != nil {
+			return &preparedError{err, true}
+		}
+	}
+	err := b.send(ctx, c, text, args, scan)
+	if err == nil || !prepare {
+		return err
+	}
+	err = &preparedError{err, false}
+	if isOutdated(err) {
+		data[plannedKey] = time.Time{}
+	}
+	return err
+}
+
+// isUnprepared reports whether a statement did nothing because a pooler switched to another server connection, on which
+// the prepared statement is missing or its name is taken. send and batches meet it too, even after stopPreparing: a
+// connection executes what it has prepared, whoever sends the text.
+func isUnprepared(err error) bool { return hasCode(err, "26000", "42P05") }
+
+// isOutdated reports whether a statement did nothing because a table was altered after it was prepared.
+func isOutdated(err error) bool { return errors.As(err, new(*preparedError)) && hasCode(err, "0A000") }
+
+// unsent reports whether a statement was not executed because preparing it failed.
+func unsent(err error) bool {
+	var p *preparedError
+	return errors.As(err, &p) && p.unsent
+}
+
+// stopPreparing makes later calls send statements unprepared. It resets the pool, because connections would go on
+// executing the statements that they have prepared.
+func (b *Backend) stopPreparing(why error) {
+	if b.prepares.Swap(false) {
+		b.pool.Reset()
+		b.opts.Logger.Info("patchlog: the database is behind a pooler that does not keep prepared statements: the server plans each statement anew",
+			"schema", b.opts.Schema, "error", why)
+	}
+}
