@@ -2,6 +2,7 @@ package fuzz
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"iter"
@@ -20,13 +21,8 @@ type View interface {
 	Seq() uint64                            // of the newest record, or 0
 	PatchSeq() uint64                       // of the newest patch, skipped ones included, or 0
 	Values() iter.Seq2[string, patch.Value] // the session's own state, each key once, in any order
+	IsPinned(i int) bool                    // of the visible event at an index
 	Skipped() ([]patch.Skip, error)         // seqs and reasons of the skipped patches, in log order
-}
-
-// PinView is a [View] that reports pinned events. [Compare] compares them if a view implements it.
-type PinView interface {
-	View
-	IsPinned(i int) bool // of the visible event at an index
 }
 
 // Check folds the records from the initial state with fold and with a [Reference], and compares the results. The
@@ -51,12 +47,11 @@ func Check(records []patch.Record, initial map[string]patch.Value,
 // Text returns a log in the text form, for messages.
 func Text(records []patch.Record, initial map[string]patch.Value) string {
 	var b strings.Builder
-	enc := patch.NewEncoder(&b)
-	if err := enc.Header(initial); err != nil {
+	if err := patch.WriteHeader(&b, initial); err != nil {
 		fmt.Fprintf(&b, "(no header: %v)\n", err)
 	}
 	for i, rec := range records {
-		if err := enc.Record(rec); err != nil {
+		if err := patch.WriteRecord(&b, rec); err != nil {
 			fmt.Fprintf(&b, "(no record at %d: %v)\n", i, err)
 		}
 	}
@@ -78,56 +73,32 @@ func Compare(view View, ref *Reference) error {
 	if got, want := view.PatchSeq(), ref.PatchSeq(); got != want {
 		return fmt.Errorf("the newest patch of the view has seq %d, want %d", got, want)
 	}
-	if err := compareSkips(view, ref); err != nil {
-		return err
-	}
-	if err := compareEvents(view, ref); err != nil {
-		return err
-	}
-	if err := comparePins(view, ref); err != nil {
-		return err
-	}
-	return compareState(view, ref)
-}
-
-func comparePins(view View, ref *Reference) error {
-	pins, ok := view.(PinView)
-	if !ok {
-		return nil
-	}
-	for i, want := range ref.Pinned() {
-		if got := pins.IsPinned(i); got != want {
-			return fmt.Errorf("visible event %d, %q, is pinned: %v, want %v", i, view.At(i).ID(), got, want)
-		}
-	}
-	return nil
-}
-
-func compareSkips(view View, ref *Reference) error {
-	got, err := view.Skipped()
+	skipped, err := view.Skipped()
 	if err != nil {
 		return fmt.Errorf("the skipped patches: %w", err)
 	}
-	if want := ref.Skipped(); !slices.Equal(got, want) {
-		return fmt.Errorf("the skipped patches are %+v, want %+v", got, want)
+	if want := ref.Skipped(); !slices.Equal(skipped, want) {
+		return fmt.Errorf("the skipped patches are %+v, want %+v", skipped, want)
 	}
-	return nil
+	return cmp.Or(compareEvents(view, ref), compareState(view, ref))
 }
 
 func compareEvents(view View, ref *Reference) error {
-	want := ref.Visible()
+	want, pinned := ref.Visible(), ref.Pinned()
 	for i := range min(view.Len(), len(want)) {
 		got := view.At(i)
+		isSame := got == want[i]
 		switch {
-		case got == want[i]:
 		case got == nil:
 			return fmt.Errorf("visible event %d is nil, want %v", i, want[i])
 		case got.ID() != want[i].ID():
 			return fmt.Errorf("visible event %d is %q, want %q (%s)", i, got.ID(), want[i].ID(), sequences(view, want))
-		case got.String() != want[i].String():
+		case !isSame && got.String() != want[i].String():
 			return fmt.Errorf("visible event %d is %v, want %v", i, got, want[i])
-		case !sameForm(got, want[i]):
+		case !isSame && !sameForm(got, want[i]):
 			return fmt.Errorf("visible event %d, %v, does not have the Go types that it was made from", i, got)
+		case view.IsPinned(i) != pinned[i]:
+			return fmt.Errorf("visible event %d, %q, is pinned: %v, want %v", i, got.ID(), !pinned[i], pinned[i])
 		}
 	}
 	if view.Len() != len(want) {
@@ -144,18 +115,21 @@ func sameForm(a, b *patch.Event) bool {
 }
 
 func sequences(view View, want []*patch.Event) string {
-	var gotIDs, wantIDs []string
+	var got []*patch.Event
 	for i := range view.Len() {
-		if e := view.At(i); e != nil {
-			gotIDs = append(gotIDs, e.ID())
-		} else {
-			gotIDs = append(gotIDs, "nil")
+		got = append(got, view.At(i))
+	}
+	return fmt.Sprintf("visible are %q, want %q", idsOf(got), idsOf(want))
+}
+
+func idsOf(events []*patch.Event) (ids []string) {
+	for _, e := range events {
+		if e == nil {
+			e = &patch.Event{}
 		}
+		ids = append(ids, e.ID())
 	}
-	for _, e := range want {
-		wantIDs = append(wantIDs, e.ID())
-	}
-	return fmt.Sprintf("visible are %q, want %q", gotIDs, wantIDs)
+	return ids
 }
 
 func compareState(view View, ref *Reference) error {
@@ -167,20 +141,20 @@ func compareState(view View, ref *Reference) error {
 		got[key] = value
 	}
 	want := ref.State()
-	for _, key := range slices.Sorted(maps.Keys(want)) {
-		value, ok := got[key]
+	all := maps.Clone(want)
+	maps.Copy(all, got)
+	for _, key := range slices.Sorted(maps.Keys(all)) {
+		value, has := got[key]
+		_, wanted := want[key]
 		switch {
-		case !ok:
+		case !has:
 			return fmt.Errorf("the state does not have key %q, want %v", key, want[key])
+		case !wanted:
+			return fmt.Errorf("the state has key %q with %v, want no such key", key, value)
 		case value.String() != want[key].String():
 			return fmt.Errorf("the state has %v for key %q, want %v", value, key, want[key])
 		case !reflect.DeepEqual(value.Any(), want[key].Any()):
 			return fmt.Errorf("the state has %v of type %T for key %q, want type %T", value, value.Any(), key, want[key].Any())
-		}
-	}
-	for _, key := range slices.Sorted(maps.Keys(got)) {
-		if _, ok := want[key]; !ok {
-			return fmt.Errorf("the state has key %q with %v, want no such key", key, got[key])
 		}
 	}
 	return nil

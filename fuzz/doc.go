@@ -5,9 +5,8 @@
 // Each rule has a file:
 //
 //	reference.go  nodes, runs and state: what each type of patch does
-//	judge.go      refusals of patches, and their order
+//	judge.go      refusals of patches, their order, and the smallest span that passes
 //	orphans.go    pairing of calls and responses; pairs that a patch would break
-//	suggest.go    the smallest span that passes
 //	revert.go     reverts of patches and groups, and the patches that block them
 //	pins.go       pinned events
 //	rewind.go     rewinds to before an invocation

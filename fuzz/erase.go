@@ -6,8 +6,8 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// Erased returns the log with the records blanked that its receipts name.
-func Erased(records []patch.Record) []patch.Record {
+// EraseLog returns the log with the records blanked that its receipts name.
+func EraseLog(records []patch.Record) []patch.Record {
 	out := append([]patch.Record(nil), records...)
 	for _, rec := range records {
 		if rec.Patch == nil {
@@ -30,11 +30,11 @@ type Place struct {
 	Index int
 }
 
-// TakeBack returns the ids of the patches that a closing commit reverts, in order, and the ids of the blank
+// RevertBlankSummaries returns the ids of the patches that a closing commit reverts, in order, and the ids of the blank
 // summaries that stay visible, the newest last. Visible blank summaries are reverted, newest first, with their
 // groups, if these keep state, insert only summaries, and hide an event that is not blank. The visible log grows
 // by at most room tokens, or by one chain of nested summaries.
-func (r *Reference) TakeBack(room int) (reverts, left []string) {
+func (r *Reference) RevertBlankSummaries(room int) (reverts, left []string) {
 	now := r.clone()
 	queue := now.blankSummaries()
 	grown, size := 0, now.tokens()
@@ -58,10 +58,7 @@ func (r *Reference) TakeBack(room int) (reverts, left []string) {
 		}
 		now, size, reverts = next, next.tokens(), append(reverts, ids...)
 	}
-	for _, n := range now.blankSummaries() {
-		left = append(left, n.event.ID())
-	}
-	return reverts, left
+	return reverts, idsOf(eventsOf(now.blankSummaries()))
 }
 
 // takenBack returns the model after the revert of the patches that inserted a blank summary, and their ids, or nil.
@@ -103,17 +100,9 @@ func (r *Reference) leaves(n *node, seen map[*node]bool) bool {
 	})
 }
 
-func isBlankSummary(n *node) bool {
-	return n.isSummary() && n.event.IsBlank(patch.KeepValues)
-}
-
 // blankSummaries returns the visible blank summaries, the newest last.
-func (r *Reference) blankSummaries() (all []*node) {
-	for _, n := range r.visible() {
-		if isBlankSummary(n) {
-			all = append(all, n)
-		}
-	}
+func (r *Reference) blankSummaries() []*node {
+	all := filter(r.visible(), func(n *node) bool { return n.isSummary() && n.event.IsBlank(patch.KeepValues) })
 	slices.SortStableFunc(all, func(a, b *node) int { return int(eventPlace(a).Seq) - int(eventPlace(b).Seq) })
 	return all
 }
@@ -129,19 +118,17 @@ func (r *Reference) tokens() (n int) {
 // unless summaries are kept, the events that patches inserted for them before they were blank, at any depth and
 // anywhere in the patches' groups. A blank event whose summaries were kept is covered again, unless they are
 // kept again.
-func (r *Reference) Erase(ids []string, values patch.Values, summaries patch.Summaries) patch.Erasure {
+func (r *Reference) Erase(ids []string, values patch.ValuePolicy, summaries patch.SummaryPolicy) patch.Erasure {
 	keep := summaries == patch.KeepSummaries
 	set := map[Place]bool{}
 	blank := map[Place]bool{}
-	events := map[uint64]int{}
 	for _, rec := range r.log {
 		whole := slices.Contains(ids, rec.ID())
 		if p := rec.Patch; p != nil {
 			if _, receipt := p.Erasure(); receipt {
 				continue
 			}
-			events[rec.Seq] = len(p.NewEvents())
-			_, blank[Place{rec.Seq, -1}] = p.Erased()
+			_, blank[Place{rec.Seq, -1}] = p.ErasedBy()
 			set[Place{rec.Seq, -1}] = whole
 		}
 		for i, e := range rec.Events() {
@@ -178,11 +165,11 @@ func (r *Reference) Erase(ids []string, values patch.Values, summaries patch.Sum
 		if len(within) == 0 && (!set[own] || blank[own]) {
 			continue
 		}
-		if rec.Patch != nil && len(within) < events[rec.Seq] {
-			if out.Within == nil {
-				out.Within = map[uint64][]int{}
+		if rec.Patch != nil && len(within) < len(rec.Patch.NewEvents()) {
+			if out.EventIndices == nil {
+				out.EventIndices = map[uint64][]int{}
 			}
-			out.Within[rec.Seq] = within
+			out.EventIndices[rec.Seq] = within
 		}
 		if last := len(out.Seqs) - 1; last >= 0 && out.Seqs[last].To+1 == rec.Seq {
 			out.Seqs[last].To = rec.Seq
@@ -203,8 +190,8 @@ func (r *Reference) kept(at Place) bool {
 func (r *Reference) blankSince(at Place) uint64 {
 	since := ^uint64(0)
 	for _, e := range r.receipts(at) {
-		if e.Closed > 0 {
-			since = min(since, e.Closed)
+		if e.ClosedAt > 0 {
+			since = min(since, e.ClosedAt)
 		}
 	}
 	return since
@@ -248,7 +235,7 @@ func (r *Reference) unit(of *applied) []*applied {
 	if of.group == "" {
 		return []*applied{of}
 	}
-	return slices.DeleteFunc(slices.Clone(r.applied), func(a *applied) bool { return a.of != nil || a.pin != nil || a.group != of.group })
+	return filter(r.applied, func(a *applied) bool { return a.of == nil && a.pin == nil && a.group == of.group })
 }
 
 // tookOut returns the events that a patch and its group removed, those of the last patch first.

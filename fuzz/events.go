@@ -33,7 +33,7 @@ var eventKinds = []func(*eventDraft){
 	(*eventDraft).model,
 	(*eventDraft).calls, (*eventDraft).calls, (*eventDraft).calls,
 	(*eventDraft).responses, (*eventDraft).responses, (*eventDraft).responses, (*eventDraft).responses,
-	(*eventDraft).stateOnly,
+	(*eventDraft).delta,
 	(*eventDraft).mixed,
 	(*eventDraft).unusual,
 	(*eventDraft).fromGo,
@@ -46,19 +46,10 @@ func (f object) text() []byte {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false) // leaves literals as they are
-	if err := enc.Encode(f); err != nil {
-		panic("fuzz: " + err.Error())
-	}
-	return b.Bytes()
+	return must(&b, enc.Encode(f)).Bytes()
 }
 
-func (f object) event() *patch.Event {
-	e, err := patch.ParseEvent(f.text())
-	if err != nil {
-		panic(fmt.Sprintf("fuzz: %v in %s", err, f.text()))
-	}
-	return e
-}
+func (f object) event() *patch.Event { return must(patch.ParseEvent(f.text())) }
 
 // eventDraft builds an event.
 type eventDraft struct {
@@ -125,20 +116,13 @@ func (d *eventDraft) delta() {
 	if d.actionsField()["stateDelta"] != nil {
 		return
 	}
-	delta := object{}
-	for range rapid.IntRange(1, 2).Draw(d.t, "keys") {
-		delta[rapid.SampledFrom(stateKeys).Draw(d.t, "key")] = stateValue().Draw(d.t, "value")
-	}
-	d.actionsField()["stateDelta"] = delta
+	d.actionsField()["stateDelta"] = rapid.MapOfN(rapid.SampledFrom(stateKeys), stateValue(), 1, 2).Draw(d.t, "delta")
 }
 
 func textPart(text string) object { return object{"text": text} }
 
 func content(role string, parts ...object) object {
-	if parts == nil {
-		parts = []object{}
-	}
-	return object{"role": role, "parts": parts}
+	return object{"role": role, "parts": append([]object{}, parts...)}
 }
 
 func (d *eventDraft) user() {
@@ -196,17 +180,9 @@ func (d *eventDraft) responses() {
 func (d *eventDraft) responseParts() []object {
 	nodes := nodesOf(d.visible)
 	pairs := pair(nodes)
-	var calls, answered []part
-	for _, c := range slices.Backward(pairs.parts) {
-		switch {
-		case c.Response:
-		case pairs.isOpen(c):
-			calls = append(calls, c)
-		default:
-			answered = append(answered, c)
-		}
-	}
-	calls = append(calls, answered...)
+	calls := filter(pairs.parts, func(p part) bool { return !p.Response })
+	slices.Reverse(calls)
+	calls = append(filter(calls, pairs.isOpen), slices.DeleteFunc(calls, pairs.isOpen)...)
 
 	var parts []object
 	for range rapid.IntRange(1, 2).Draw(d.t, "responses") {
@@ -241,8 +217,6 @@ func nodesOf(visible []*patch.Event) []*node {
 	return nodes
 }
 
-func (d *eventDraft) stateOnly() { d.delta() }
-
 // mixed draws an event with calls, responses and text together, in any order.
 func (d *eventDraft) mixed() {
 	parts := append(d.callParts(), d.responseParts()...)
@@ -272,20 +246,20 @@ func (d *eventDraft) unusual() {
 
 // fromGo makes an event from Go values.
 func (d *eventDraft) fromGo() {
-	delta := map[string]any{}
-	for range rapid.IntRange(1, 2).Draw(d.t, "keys") {
-		value := rapid.SampledFrom(goValues).Draw(d.t, "value")
-		delta[rapid.SampledFrom(stateKeys).Draw(d.t, "key")] = value
-	}
-	e, err := patch.NewEvent(patch.Fields{
+	delta := rapid.MapOfN(rapid.SampledFrom(stateKeys), rapid.SampledFrom(goValues), 1, 2).Draw(d.t, "delta")
+	d.made = must(patch.NewEvent(patch.Fields{
 		ID: d.f["id"].(string), InvocationID: d.lastInvocation(), Author: "agent",
 		Timestamp: time.Unix(1700000000, 1),
 		Actions:   patch.Actions{StateDelta: delta},
-	})
+	}))
+}
+
+// must returns v. It panics if err is not nil: then the draw is wrong.
+func must[T any](v T, err error) T {
 	if err != nil {
 		panic("fuzz: " + err.Error())
 	}
-	d.made = e
+	return v
 }
 
 // Keys of state: few, and of every scope.
@@ -306,11 +280,7 @@ var goValues = []any{
 
 // stateValue draws a value of state as JSON text.
 func stateValue() *rapid.Generator[patch.Value] {
-	return rapid.Map(rapid.SampledFrom(stateLiterals), func(literal string) patch.Value {
-		value, err := patch.ParseValue([]byte(literal))
-		if err != nil {
-			panic("fuzz: " + err.Error())
-		}
-		return value
+	return rapid.Custom(func(t *rapid.T) patch.Value {
+		return must(patch.ParseValue([]byte(rapid.SampledFrom(stateLiterals).Draw(t, "literal"))))
 	})
 }

@@ -29,8 +29,8 @@ func ExampleReference() {
 		}
 		rec.Seq = uint64(i + 1)
 		if rec.Patch != nil {
-			fmt.Println(r.Check(patch.NewSplice(1, 1), false))
-			fmt.Println(r.SmallestSpan(patch.NewSplice(1, 1)))
+			fmt.Println(r.Check(fuzz.CheckOptions{}, patch.NewSplice(1, 1)))
+			fmt.Println(r.Suggest(patch.NewSplice(1, 1), fuzz.CheckOptions{}))
 		}
 		r.Apply(rec)
 	}
@@ -56,6 +56,7 @@ func (f *forgetful) Len() int              { return len(f.events) }
 func (f *forgetful) At(i int) *patch.Event { return f.events[i] }
 func (f *forgetful) Seq() uint64           { return f.seq }
 func (f *forgetful) PatchSeq() uint64      { return 0 }
+func (f *forgetful) IsPinned(int) bool     { return false }
 func (f *forgetful) Values() iter.Seq2[string, patch.Value] {
 	return maps.All(map[string]patch.Value{})
 }

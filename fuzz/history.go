@@ -25,13 +25,7 @@ func (r *Reference) History() []*patch.Event {
 			}
 		}
 	}
-	var events []*patch.Event
-	for _, n := range putBack(r.nodes) {
-		if n.event != nil && represented[n] && !standsForOthers(n) {
-			events = append(events, n.event)
-		}
-	}
-	return events
+	return eventsOf(filter(visibleOf(putBack(r.nodes)), func(n *node) bool { return represented[n] && !standsForOthers(n) }))
 }
 
 // isRepresented reports whether a node that a patch removed is represented by one of the nodes so far.
@@ -46,12 +40,7 @@ func (r *Reference) isRepresented(a *applied, n *node, so map[*node]bool) bool {
 	case a.wordless && so[a.in[0]]:
 		return true
 	}
-	for _, of := range r.applied {
-		if a.group != "" && of.group == a.group && so[summaryOf(of, n)] {
-			return true
-		}
-	}
-	return false
+	return a.group != "" && slices.ContainsFunc(r.applied, func(of *applied) bool { return of.group == a.group && so[summaryOf(of, n)] })
 }
 
 // putBack returns the nodes with the run of each patch restored before its first summary, or else before its first
@@ -70,13 +59,11 @@ func putBack(nodes []*node) (all []*node) {
 func standsForOthers(n *node) bool { return n.by != nil && slices.Contains(summariesOf(n.by), n) }
 
 // summariesOf returns the summaries that a patch inserted for removed events.
-func summariesOf(a *applied) (all []*node) {
-	for _, n := range visibleOf(a.in[:a.made]) {
-		if n.isSummary() && len(visibleOf(a.out)) > 0 {
-			all = append(all, n)
-		}
+func summariesOf(a *applied) []*node {
+	if len(visibleOf(a.out)) == 0 {
+		return nil
 	}
-	return all
+	return filter(visibleOf(a.in[:a.made]), (*node).isSummary)
 }
 
 // summaryOf returns the summary of a patch for a node: the one of its branch and scope, else the first, or nil.

@@ -44,136 +44,87 @@ func refuse(kind, format string, args ...any) *Refusal {
 	return &Refusal{Kind: kind, Text: fmt.Sprintf(format, args...)}
 }
 
-// Allow switches off a check.
-type Allow int
-
-const (
-	AllowOrphans Allow = iota // patches may break pairs of calls and responses
-	AllowPinned               // patches may hide pinned events
-)
-
-// Check returns nil if a store with this log must accept the patch, else a *[Refusal] with the first reason in the
-// order unknown patch in log, base, form, bounds, pins, orphans. A group that the log already has is a fault of
-// form. Check ignores ids and sizes. allowOrphans, like AllowOrphans, switches off the last check.
-func (r *Reference) Check(p *patch.PatchEvent, allowOrphans bool, allowed ...Allow) error {
-	_, err := r.CheckBatch([]*patch.PatchEvent{p}, allowOrphans, allowed...)
-	return err
+// CheckOptions switches off checks. The zero value makes all of them.
+type CheckOptions struct {
+	AllowOrphans bool // patches may break pairs of calls and responses
+	AllowPinned  bool // patches may hide pinned events
 }
 
-// CheckBatch checks patches of one batch: each as [Reference.Check] does, on the result of the patches before it,
-// but only the first base, and they may share a group. It returns the index of the refused patch.
-func (r *Reference) CheckBatch(patches []*patch.PatchEvent, allowOrphans bool, allowed ...Allow) (int, error) {
-	if allowOrphans {
-		allowed = append(slices.Clone(allowed), AllowOrphans)
+// Check returns nil if a store with this log must accept the patches in one call, else a *[Refusal] with the first
+// reason in the order unknown patch in log, base, form, bounds, pins, orphans. Each patch is checked on the result of
+// the patches before it, but only the first base counts, and the orphans of adjacent patches of a group are checked
+// together, by the visible logs before the first and after the last. A group that the log already has is a fault of
+// form. Check ignores ids and sizes.
+func (r *Reference) Check(opts CheckOptions, patches ...*patch.PatchEvent) error {
+	if slices.Contains(patches, nil) {
+		return refuse(Invalid, "the patch is nil")
 	}
-	now := r.clone()
-	for i := range patches {
-		if err := now.take(patches[i:i+1], r, allowed); err != nil {
-			return i, err
-		}
-	}
-	return 0, nil
-}
-
-// CheckCall checks patches of one call: like [Reference.CheckBatch], but the orphans of adjacent patches of a group
-// are checked together, as by [Reference.CheckAll], after everything else.
-func (r *Reference) CheckCall(patches []*patch.PatchEvent, allowed ...Allow) error {
-	now := r.clone()
-	for len(patches) > 0 {
-		n := Neighbours(patches)
-		if err := now.take(patches[:n], r, allowed); err != nil {
+	now, visible := r.clone(), r.visible()
+	for i, p := range patches {
+		if err := now.judge(p, r, opts); err != nil {
 			return err
 		}
-		patches = patches[n:]
+		now.Apply(patch.Record{Seq: now.next(), Patch: p})
+		if i+1 < len(patches) && p.Group() != "" && patches[i+1].Group() == p.Group() {
+			continue
+		}
+		after := now.visible()
+		if found := orphans(visible, after, now.newestInvocation()); len(found) > 0 && !opts.AllowOrphans {
+			return orphanRefusal(found)
+		}
+		visible = after
 	}
 	return nil
 }
 
-// Neighbours returns the number of patches, from the first, that a store checks together: the adjacent patches
-// of the first one's group, or 1.
-func Neighbours(patches []*patch.PatchEvent) int {
-	n := 1
-	for patches[0] != nil && patches[0].Group() != "" && n < len(patches) && patches[n] != nil && patches[n].Group() == patches[0].Group() {
-		n++
-	}
-	return n
-}
-
-// CheckAll checks patches that are one action, such as the reverts of [Reference.RevertAll]: like
-// [Reference.CheckBatch], but orphans are checked once, by the visible logs before the first and after the last.
-func (r *Reference) CheckAll(patches []*patch.PatchEvent, allowed ...Allow) error {
-	return r.clone().take(patches, r, allowed)
-}
-
-// take applies patches that are checked together, unless they are refused. before is the model before the call.
-func (r *Reference) take(patches []*patch.PatchEvent, before *Reference, allowed []Allow) error {
-	visible := r.visible()
-	for _, p := range patches {
-		if _, err := r.judge(p, before, allowed); err != nil {
-			return err
-		}
-		r.Apply(patch.Record{Seq: r.next(), Patch: p})
-	}
-	if slices.Contains(allowed, AllowOrphans) {
-		return nil
-	}
-	return orphanRefusal(orphans(visible, r.visible(), r.newestInvocation()))
-}
-
-// judge checks everything except orphans. before is the model before the patch's batch.
-func (r *Reference) judge(p *patch.PatchEvent, before *Reference, allowed []Allow) (step, error) {
-	if p == nil {
-		return step{}, refuse(Invalid, "the patch is nil")
-	}
+// judge checks everything except orphans. before is the model before the patch's call.
+func (r *Reference) judge(p *patch.PatchEvent, before *Reference, opts CheckOptions) error {
 	for _, s := range r.skipped {
 		if s.Reason == patch.UnknownType {
-			return step{}, refuse(UnknownInLog, "the patch at seq %d", s.Seq)
+			return refuse(UnknownInLog, "the patch at seq %d", s.Seq)
 		}
 	}
 	if base, ok := p.Base(); ok && r.next() == before.next() {
 		switch {
 		case r.PatchSeq() > base:
-			return step{}, refuse(Conflict, "the newest patch has seq %d, the base is %d", r.PatchSeq(), base)
+			return refuse(Conflict, "the newest patch has seq %d, the base is %d", r.PatchSeq(), base)
 		case base > r.Seq():
-			return step{}, refuse(Invalid, "the base is %d, the last seq is %d", base, r.Seq())
+			return refuse(Invalid, "the base is %d, the last seq is %d", base, r.Seq())
 		}
 	}
 	if err := p.Validate(); err != nil {
-		return step{}, refuse(Invalid, "%v", err)
+		return refuse(Invalid, "%v", err)
 	}
 	if before.holdsGroup(p.Group()) {
-		return step{}, refuse(Invalid, "the log has a group %q already", p.Group())
+		return refuse(Invalid, "the log has a group %q already", p.Group())
 	}
 	s, reason, blocking := r.step(p)
 	switch reason {
 	case OutOfRange:
-		return s, refuse(reason, "start %d, count %d of %d visible events", p.Start(), p.Count(), len(r.visible()))
+		return refuse(reason, "start %d, count %d of %d visible events", p.Start(), p.Count(), len(r.visible()))
 	case NotFound:
-		return s, refuse(reason, "%q", p.EventID())
+		return refuse(reason, "%q", p.EventID())
 	case PatchNotFound:
-		return s, refuse(Invalid, "no applied patch has the id %q", p.PatchID())
+		return refuse(Invalid, "no applied patch has the id %q", p.PatchID())
 	case Blocked:
 		refusal := refuse(reason, "the patch %q stands in the way", blocking.id)
 		refusal.Blocking = blocking.seq
-		return s, refusal
+		return refusal
 	}
-	if hidden := r.hidesPinned(s); len(hidden) > 0 && !slices.Contains(allowed, AllowPinned) {
+	if hidden := r.hidesPinned(s); len(hidden) > 0 && !opts.AllowPinned {
 		refusal := refuse(Pinned, "%q", hidden)
 		refusal.Pinned = hidden
-		return s, refusal
+		return refusal
 	}
-	return s, nil
+	return nil
 }
 
 // hidesPinned returns the ids of the pinned events that the step hides. A revert may hide them.
 func (r *Reference) hidesPinned(s step) []string {
-	var ids []string
-	for _, n := range s.out {
-		if s.of == nil && n.event != nil && r.isPinned(n) {
-			ids = append(ids, n.event.ID())
-		}
+	if s.of != nil {
+		return nil
 	}
-	return ids
+	return idsOf(eventsOf(filter(visibleOf(s.out), r.isPinned)))
 }
 
 // holdsGroup reports whether a patch in the log, applied or skipped, has the group.
@@ -183,10 +134,7 @@ func (r *Reference) holdsGroup(group string) bool {
 	})
 }
 
-func orphanRefusal(found []Orphan) error {
-	if len(found) == 0 {
-		return nil
-	}
+func orphanRefusal(found []Orphan) *Refusal {
 	var text []string
 	for _, o := range found {
 		text = append(text, o.text)
@@ -194,4 +142,41 @@ func orphanRefusal(found []Orphan) error {
 	refusal := refuse(OrphanedCall, "%s", strings.Join(text, "; "))
 	refusal.Orphans = found
 	return refusal
+}
+
+// Suggest returns the span that a store suggests instead of that of a patch. For a splice or summarise this is the
+// smallest span that contains the patch's own and with which the patch passes the checks for pins and orphans; of
+// equally small spans the first. For a truncate_before it ends before the nearest event before the named one
+// with which it passes; events whose id an earlier visible event has are left out. ok is false if there is none, if the
+// patch is malformed or out of range, and for other types.
+func (r *Reference) Suggest(p *patch.PatchEvent, opts CheckOptions) (start, count int, ok bool) {
+	if t := p.Type(); p.Validate() != nil || t != patch.Splice && t != patch.Summarise && t != patch.TruncateBefore {
+		return 0, 0, false
+	}
+	first, own, reason := r.span(p)
+	if reason != "" {
+		return 0, 0, false
+	}
+	n := len(r.visible())
+	passes := func(start, count int) bool {
+		s := r.spliced(p, start, count)
+		return len(orphans(r.visible(), visibleOf(s.after), r.newestInvocation())) == 0 &&
+			(opts.AllowPinned || len(r.hidesPinned(s)) == 0)
+	}
+	if p.Type() == patch.TruncateBefore {
+		for i := own - 1; i >= 0; i-- {
+			if r.indexOfID(r.visible()[i].event.ID()) == i && passes(0, i) {
+				return 0, i, true
+			}
+		}
+		return 0, 0, false
+	}
+	for count := own; count <= n; count++ {
+		for start := max(0, first+own-count); start <= first && start+count <= n; start++ {
+			if passes(start, count) {
+				return start, count, true
+			}
+		}
+	}
+	return 0, 0, false
 }

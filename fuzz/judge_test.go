@@ -15,7 +15,7 @@ func judge(t *testing.T, script string, allowOrphans bool) *Refusal {
 	script = strings.TrimSpace(script)
 	i := strings.LastIndex(script, "\n")
 	r := fold(t, nil, script[:max(i, 0)])
-	err := r.Check(patchOf(t, strings.TrimSpace(script[i+1:])), allowOrphans)
+	err := r.Check(CheckOptions{AllowOrphans: allowOrphans}, patchOf(t, strings.TrimSpace(script[i+1:])))
 	if err == nil {
 		return nil
 	}
@@ -115,26 +115,26 @@ func TestCheck(t *testing.T) {
 // it leave; patches that mean one thing are judged for orphans together.
 func TestCheckAllows(t *testing.T) {
 	for _, test := range []struct {
-		name, log, batch          string
-		pinned, orphans           bool // are allowed
-		one, each, together, call string
+		name, log, batch string
+		pinned           bool // may be hidden
+		first, call      string
 	}{
-		{"hiding what is pinned", "e1\npin e1", "cut 0+1", true, false, "", "", "", ""},
-		{"allowing orphans does not allow it", "e1\npin e1", "cut 0+1", false, true, Pinned, Pinned, Pinned, Pinned},
-		{"allowing it does not allow orphans", "e0\ne1 call:c\ne2 resp:c\npin e1", "cut 1+1", true, false, OrphanedCall, OrphanedCall, OrphanedCall, OrphanedCall},
-		{"a batch names one group", "e1\ne2", "cut 0+1 group:g\ncut 0+1 group:g", false, false, "", "", "", ""},
-		{"a group that is there", "e1\ne2\npin e2 group:g", "cut 0+1\nunpin e2 group:g", false, false, "", Invalid, Invalid, Invalid},
-		{"only the first base counts", "e1\ne2", "cut 0+1 base:0\ncut 0+1 base:0", false, false, "", "", "", ""},
-		{"the first base counts", "e1\ne2\npin e1", "cut 1+1 base:0\npin e1", false, false, Conflict, Conflict, Conflict, Conflict},
-		{"unpinned in the batch", "e1\npin e1", "unpin e1\ncut 0+1", false, false, "", "", "", ""},
-		{"pinned in the batch", "e1", "pin e1\ncut 0+1", false, false, "", Pinned, Pinned, Pinned},
-		{"a call, then its response", "e0\ne1 call:c\ne2 resp:c", "cut 1+1\ncut 1+1", false, false, OrphanedCall, OrphanedCall, "", OrphanedCall},
-		{"two cuts are taken back", "e0\ne1 call:c\ne2\ne3 resp:c\ncut 1+1 group:g\ncut 2+1 group:g", "revert p6\nrevert p5", false, false, OrphanedCall, OrphanedCall, "", OrphanedCall},
-		{"they are of one group", "e0\ne1 call:c\ne2 resp:c", "cut 1+1 group:g\ncut 1+1 group:g", false, false, OrphanedCall, OrphanedCall, "", ""},
-		{"they are of two groups", "e0\ne1 call:c\ne2 resp:c", "cut 1+1 group:g\ncut 1+1 group:h", false, false, OrphanedCall, OrphanedCall, "", OrphanedCall},
-		{"a group, then what is out of range", "e0\ne1 call:c\ne2 resp:c", "cut 1+1 group:g\npin e1 group:g", false, false, OrphanedCall, OrphanedCall, NotFound, NotFound},
-		{"a group twice", "e1\ne2\ne3", "cut 0+1 group:g\ncut 0+1\ncut 0+1 group:g", false, false, "", "", "", ""},
-		{"what both break", "e0\ne1\ne2 call:c\ne3 resp:c", "cut 0+1\ncut 0+1", false, false, "", OrphanedCall, OrphanedCall, OrphanedCall},
+		{"hiding what is pinned", "e1\npin e1", "cut 0+1", true, "", ""},
+		{"allowing orphans does not allow it", "e1\npin e1", "cut 0+1", false, Pinned, Pinned},
+		{"allowing it does not allow orphans", "e0\ne1 call:c\ne2 resp:c\npin e1", "cut 1+1", true, OrphanedCall, OrphanedCall},
+		{"a batch names one group", "e1\ne2", "cut 0+1 group:g\ncut 0+1 group:g", false, "", ""},
+		{"a group that is there", "e1\ne2\npin e2 group:g", "cut 0+1\nunpin e2 group:g", false, "", Invalid},
+		{"only the first base counts", "e1\ne2", "cut 0+1 base:0\ncut 0+1 base:0", false, "", ""},
+		{"the first base counts", "e1\ne2\npin e1", "cut 1+1 base:0\npin e1", false, Conflict, Conflict},
+		{"unpinned in the batch", "e1\npin e1", "unpin e1\ncut 0+1", false, "", ""},
+		{"pinned in the batch", "e1", "pin e1\ncut 0+1", false, "", Pinned},
+		{"a call, then its response", "e0\ne1 call:c\ne2 resp:c", "cut 1+1\ncut 1+1", false, OrphanedCall, OrphanedCall},
+		{"two cuts are taken back", "e0\ne1 call:c\ne2\ne3 resp:c\ncut 1+1 group:g\ncut 2+1 group:g", "revert p6\nrevert p5", false, OrphanedCall, OrphanedCall},
+		{"they are of one group", "e0\ne1 call:c\ne2 resp:c", "cut 1+1 group:g\ncut 1+1 group:g", false, OrphanedCall, ""},
+		{"they are of two groups", "e0\ne1 call:c\ne2 resp:c", "cut 1+1 group:g\ncut 1+1 group:h", false, OrphanedCall, OrphanedCall},
+		{"a group, then what is out of range", "e0\ne1 call:c\ne2 resp:c", "cut 1+1 group:g\npin e1 group:g", false, OrphanedCall, NotFound},
+		{"a group twice", "e1\ne2\ne3", "cut 0+1 group:g\ncut 0+1\ncut 0+1 group:g", false, "", ""},
+		{"what both break", "e0\ne1\ne2 call:c\ne3 resp:c", "cut 0+1\ncut 0+1", false, "", OrphanedCall},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			r := fold(t, nil, test.log)
@@ -142,29 +142,14 @@ func TestCheckAllows(t *testing.T) {
 			for i, line := range strings.Split(test.batch, "\n") {
 				patches = append(patches, record(t, line, r.Seq()+uint64(i)+1).Patch)
 			}
-			var allowed, all []Allow
-			if test.pinned {
-				allowed = append(allowed, AllowPinned)
-			}
-			all = allowed
-			if test.orphans {
-				all = append(all, AllowOrphans)
-			}
-			_, each := r.CheckBatch(patches, test.orphans, allowed...)
-			for what, c := range map[string]struct {
-				err  error
-				want string
-			}{
-				"alone": {r.Check(patches[0], test.orphans, allowed...), test.one}, "each": {each, test.each},
-				"together": {r.CheckAll(patches, all...), test.together}, "in one call": {r.CheckCall(patches, all...), test.call},
-			} {
+			for n, want := range map[int]string{1: test.first, len(patches): test.call} {
 				var refusal *Refusal
 				got := ""
-				if errors.As(c.err, &refusal) {
+				if errors.As(r.Check(CheckOptions{AllowPinned: test.pinned}, patches[:n]...), &refusal) {
 					got = refusal.Kind
 				}
-				if got != c.want {
-					t.Errorf("%s: %v, want %q", what, c.err, c.want)
+				if got != want {
+					t.Errorf("the first %d: %v, want %q", n, refusal, want)
 				}
 			}
 		})
@@ -466,11 +451,10 @@ func TestSuggestions(t *testing.T) {
 		r := fold(t, nil, test.log)
 		p := patchOf(t, test.patch)
 		got := "none"
-		if start, count, ok := r.SmallestSpan(p); ok {
+		if start, count, ok := r.Suggest(p, CheckOptions{}); ok && p.Type() == patch.TruncateBefore {
+			got = r.Visible()[count].ID()
+		} else if ok {
 			got = fmt.Sprintf("%d+%d", start, count)
-		}
-		if id, ok := r.NearestEarlier(p); ok {
-			got = id
 		}
 		if got != test.want {
 			t.Errorf("%s: %s, want %s, for %s", test.patch, got, test.want, test.log)

@@ -172,22 +172,23 @@ func TestLawSuggestions(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		r := NewReference(nil, Records(Options{Max: 16, Accepted: true}).Draw(t, "records")...)
 		p := Patch("last", r.Visible()).Draw(t, "patch")
-		err := r.Check(p, false)
-		if start, count, ok := r.SmallestSpan(p); ok {
+		err := r.Check(CheckOptions{}, p)
+		start, count, ok := r.Suggest(p, CheckOptions{})
+		if ok && p.Type() == patch.TruncateBefore {
+			before := patch.NewTruncateBefore(r.Visible()[count].ID())
+			if err := r.Check(CheckOptions{}, before); err != nil {
+				t.Fatalf("%v was suggested for %v: %v\n%s", before, p, err, Text(r.log, nil))
+			}
+		} else if ok {
 			wider := patch.NewSplice(start, count, p.NewEvents()...)
 			if p.Type() == patch.Summarise {
 				wider = patch.NewSummarise(start, count, p.NewEvents()[0])
 			}
-			if err := r.Check(wider, false); err != nil {
+			if err := r.Check(CheckOptions{}, wider); err != nil {
 				t.Fatalf("%v was suggested for %v: %v\n%s", wider, p, err, Text(r.log, nil))
 			}
 			if own := start == p.Start() && count == p.Count(); err == nil && !own {
 				t.Fatalf("%v was suggested for %v, which passes\n%s", wider, p, Text(r.log, nil))
-			}
-		}
-		if id, ok := r.NearestEarlier(p); ok {
-			if err := r.Check(patch.NewTruncateBefore(id), false); err != nil {
-				t.Fatalf("%q was suggested for %v: %v\n%s", id, p, err, Text(r.log, nil))
 			}
 		}
 	})
@@ -205,7 +206,7 @@ func TestLawRevertOfGroup(t *testing.T) {
 			return ids
 		}
 		group := Group("the group", r).Draw(t, "group")
-		if _, err := r.CheckBatch(group, true, AllowPinned); err != nil {
+		if r.Check(CheckOptions{AllowOrphans: true, AllowPinned: true}, group...) != nil {
 			t.Skip("refused")
 		}
 		before := describe(r)
@@ -220,8 +221,8 @@ func TestLawRevertOfGroup(t *testing.T) {
 			if group[0].Group() != "group the group" || slices.ContainsFunc(group, func(p *patch.PatchEvent) bool { return p.Group() != group[0].Group() }) {
 				t.Skip("of several groups")
 			}
-			if !ok || r.CheckAll(reverts, AllowOrphans) != nil {
-				t.Fatalf("blocked by %q, %v\n%s", blocked, r.CheckAll(reverts, AllowOrphans), Text(r.log, r.initial))
+			if err := r.Check(CheckOptions{AllowOrphans: true}, reverts...); !ok || err != nil {
+				t.Fatalf("blocked by %q, %v\n%s", blocked, err, Text(r.log, r.initial))
 			}
 			ids = apply(reverts)
 			if got := describe(r); got != want {
@@ -274,7 +275,7 @@ func TestLawPinned(t *testing.T) {
 					pinned = append(pinned, before[i])
 				}
 			}
-			allowed := rec.Patch == nil || r.Check(rec.Patch, true) == nil
+			allowed := rec.Patch == nil || r.Check(CheckOptions{AllowOrphans: true}, rec.Patch) == nil
 			r.Apply(rec)
 			for _, n := range pinned {
 				hidden := !slices.Contains(r.visible(), n)

@@ -8,13 +8,13 @@ import (
 	"github.com/patchlog-dev/patchlog/fuzz"
 )
 
-// TestNil checks that what is not there is refused at once, by name.
+// TestNil checks that each function refuses a nil argument at once, with an error that names it.
 func TestNil(t *testing.T) {
 	for says, err := range map[string]error{
 		"fold":      fuzz.Check(nil, nil, nil),
 		"view":      fuzz.Compare(nil, fuzz.NewReference(nil)),
 		"reference": fuzz.Compare(fold.View{}, nil),
-		"patch":     fuzz.NewReference(nil).Check(nil, false),
+		"patch":     fuzz.NewReference(nil).Check(fuzz.CheckOptions{}, nil),
 	} {
 		if err == nil || !strings.Contains(err.Error(), says) || !strings.Contains(err.Error(), "nil") {
 			t.Errorf("%s: %v", says, err)

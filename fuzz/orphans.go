@@ -91,13 +91,7 @@ func pair(visible []*node) pairing {
 
 // callsBefore returns the calls of the response's key in earlier events for which wanted is true, in order.
 func (p pairing) callsBefore(r part, wanted func(part) bool) []part {
-	var calls []part
-	for _, c := range p.parts {
-		if !c.Response && c.at < r.at && c.matches(r) && wanted(c) {
-			calls = append(calls, c)
-		}
-	}
-	return calls
+	return filter(p.parts, func(c part) bool { return !c.Response && c.at < r.at && c.matches(r) && wanted(c) })
 }
 
 // firstOfLatest returns the first of the calls that are in the same event as the last one.

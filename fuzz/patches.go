@@ -3,6 +3,7 @@ package fuzz
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 
@@ -100,12 +101,7 @@ func Group(id string, ref *Reference) *rapid.Generator[[]*patch.PatchEvent] {
 		}
 		memberID := func() string { return fmt.Sprintf("%s.%c", id, 'a'+len(patches)) }
 		if all := ref.PatchIDs(); len(all) > 0 && rapid.Bool().Draw(t, "is taken back") {
-			var grouped []string
-			for _, a := range ref.applied {
-				if a.group != "" {
-					grouped = append(grouped, a.id)
-				}
-			}
+			grouped := patchIDs(filter(ref.applied, func(a *applied) bool { return a.group != "" }))
 			if len(grouped) > 0 && !oneIn(t, 4, "is any") {
 				all = grouped
 			}
@@ -209,13 +205,7 @@ func (d *patchDraft) flaw(times int, flaws []func(*patchDraft)) {
 
 func (d *patchDraft) isPin() bool { return d.f["patchType"] == "pin" || d.f["patchType"] == "unpin" }
 
-func (d *patchDraft) patch() *patch.PatchEvent {
-	rec, err := patch.ParseRecord(d.f.text())
-	if err != nil {
-		panic(fmt.Sprintf("fuzz: %v in %s", err, d.f.text()))
-	}
-	return rec.Patch
-}
+func (d *patchDraft) patch() *patch.PatchEvent { return must(patch.ParseRecord(d.f.text())).Patch }
 
 // span draws a span of at least atLeast visible events, if there are as many.
 func (d *patchDraft) span(atLeast int) {
@@ -263,9 +253,7 @@ func (d *patchDraft) put() {
 		if count > 0 && oneIn(d.t, 3, "stands for a removed event") {
 			var copied map[string]json.RawMessage
 			like := d.visible[start+rapid.IntRange(0, count-1).Draw(d.t, "which")]
-			if err := json.Unmarshal([]byte(like.String()), &copied); err != nil {
-				panic("fuzz: " + err.Error())
-			}
+			must(&copied, json.Unmarshal([]byte(like.String()), &copied))
 			copied["id"] = json.RawMessage(fmt.Sprintf("%q", id))
 			events = append(events, copied)
 			continue
@@ -277,25 +265,25 @@ func (d *patchDraft) put() {
 
 func (d *patchDraft) truncate() {
 	d.f["patchType"] = "truncate_before"
-	if len(d.visible) == 0 {
-		d.f["eventId"] = "e1"
-		return
+	d.name(true)
+}
+
+// name draws the id of a visible event: of any, or of the first one.
+func (d *patchDraft) name(anywhere bool) {
+	d.f["eventId"] = "e1"
+	if last := len(d.visible) - 1; last >= 0 {
+		i := 0
+		if anywhere {
+			i = rapid.IntRange(0, last).Draw(d.t, "which")
+		}
+		d.f["eventId"] = d.visible[i].ID()
 	}
-	d.f["eventId"] = rapid.SampledFrom(d.visible).Draw(d.t, "first").ID()
 }
 
 // pin draws mostly the first event, so that one event is pinned several times.
 func (d *patchDraft) pin() {
 	d.f["patchType"] = "pin"
-	if len(d.visible) == 0 {
-		d.f["eventId"] = "e1"
-		return
-	}
-	i := 0
-	if oneIn(d.t, 3, "is any") {
-		i = rapid.IntRange(0, len(d.visible)-1).Draw(d.t, "which")
-	}
-	d.f["eventId"] = d.visible[i].ID()
+	d.name(oneIn(d.t, 3, "is any"))
 }
 
 func (d *patchDraft) unpin() {
@@ -366,23 +354,20 @@ var malformations = []func(*patchDraft){
 		d.f[wrong.name] = json.RawMessage(wrong.text)
 	},
 	func(d *patchDraft) { // a policy that is none, or where none may be
+		policies := []string{"", "purge", "Keep"}
 		if d.isPin() {
-			d.f["state"] = "keep"
-			return
+			policies = []string{"keep"}
 		}
-		d.f["state"] = rapid.SampledFrom([]string{"", "purge", "Keep"}).Draw(d.t, "policy")
+		d.f["state"] = rapid.SampledFrom(policies).Draw(d.t, "policy")
 	},
 	func(d *patchDraft) { // a field of another type, or of an event
-		foreign := []struct {
-			name  string
-			value any
-		}{
-			{"eventId", "e1"}, {"start", 0}, {"replacement", []any{}}, {"summaryEvent", object{"id": d.id + ".s"}}, {"patchId", "p1"},
-			{"content", content("user", textPart("x"))}, {"actions", object{"stateDelta": object{"k": 1}}}, {"partial", false},
+		foreign := object{
+			"eventId": "e1", "start": 0, "replacement": []any{}, "summaryEvent": object{"id": d.id + ".s"}, "patchId": "p1",
+			"content": content("user", textPart("x")), "actions": object{"stateDelta": object{"k": 1}}, "partial": false,
 		}
-		f := rapid.SampledFrom(foreign).Draw(d.t, "foreign")
-		if _, ok := d.f[f.name]; !ok {
-			d.f[f.name] = f.value
+		name := rapid.SampledFrom(slices.Sorted(maps.Keys(foreign))).Draw(d.t, "foreign")
+		if _, ok := d.f[name]; !ok {
+			d.f[name] = foreign[name]
 		}
 	},
 	func(d *patchDraft) { // an inner event that cannot be one
@@ -401,16 +386,10 @@ var malformations = []func(*patchDraft){
 	func(d *patchDraft) { // a summary that is none
 		d.summarise()
 		summary := d.f["summaryEvent"].(object)
-		switch rapid.IntRange(0, 3).Draw(d.t, "summary") {
-		case 0:
-			delete(summary, "content")
-		case 1:
-			summary["content"] = content("user")
-		case 2:
-			summary["actions"] = object{"stateDelta": object{"k": 1}}
-		default:
-			summary["actions"] = object{"stateDelta": object{"app:k": 1}}
-		}
+		maps.Copy(summary, rapid.SampledFrom([]object{
+			{"content": nil}, {"content": content("user")},
+			{"actions": object{"stateDelta": object{"k": 1}}}, {"actions": object{"stateDelta": object{"app:k": 1}}},
+		}).Draw(d.t, "summary"))
 		delete(d.f, "replacement")
 		delete(d.f, "eventId")
 	},

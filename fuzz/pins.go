@@ -39,12 +39,7 @@ func (r *Reference) deciderAmong(n *node, stands func(*applied) bool) *applied {
 // pinMust returns the patches to revert before a pin, an unpin or the revert of one can be reverted. There are none
 // if the patch stands, and its root and the event's pin are as they were after it.
 func (r *Reference) pinMust(a *applied) []*applied {
-	var must []*applied
-	for _, b := range r.applied {
-		if b.of == a && r.stands(b) {
-			must = append(must, b)
-		}
-	}
+	must := filter(r.applied, func(b *applied) bool { return b.of == a && r.stands(b) })
 	stands := func(b *applied) bool {
 		if b == a.root() { // its state after the reverts that this function returns
 			return a.leftStanding
@@ -66,11 +61,6 @@ func (r *Reference) pinMust(a *applied) []*applied {
 
 // lastTurn returns the last patch that changed whether a pin or unpin stands: itself or a revert.
 func (r *Reference) lastTurn(pin *applied) *applied {
-	last := pin
-	for _, b := range r.applied {
-		if b.root() == pin {
-			last = b
-		}
-	}
-	return last
+	turns := filter(r.applied, func(a *applied) bool { return a.root() == pin })
+	return turns[len(turns)-1]
 }

@@ -56,7 +56,7 @@ func TestPins(t *testing.T) {
 			r := NewReference(nil, recs...)
 			expect(t, "pinned", showPinned(r), test.pinned)
 			expect(t, "skipped", showSkipped(r), test.skipped)
-			expectBlocked(t, recs, test.blocking, AllowPinned)
+			expectBlocked(t, recs, test.blocking, true)
 		})
 	}
 }

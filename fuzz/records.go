@@ -1,7 +1,9 @@
 package fuzz
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 
 	"pgregory.net/rapid"
 
@@ -16,7 +18,7 @@ type Options struct {
 	Max int // the most records; 0 means [DefaultMax]
 
 	// Accepted generates only logs that a store would accept: ids are unique, and patches pass
-	// [Reference.CheckBatch].
+	// [Reference.Check], one by one and in one call.
 	Accepted bool
 }
 
@@ -24,12 +26,10 @@ type Options struct {
 // reused and unanswered calls, calls without id, branches, state under few keys, events without content or
 // invocation, equal and backward times ([Event]); and patches of every type and policy, in range and out of
 // range, well-formed and malformed, alone and in groups ([PatchOn], [Group]). Unless Accepted is set, some ids are
-// repeated, and there are receipts of erasures, whose records only [Erased] blanks. Logs shrink record by record,
+// repeated, and there are receipts of erasures, whose records only [EraseLog] blanks. Logs shrink record by record,
 // groups as a whole. [Batches] splits a log into its commits.
 func Records(opts Options) *rapid.Generator[[]patch.Record] {
-	if opts.Max == 0 {
-		opts.Max = DefaultMax
-	}
+	opts.Max = cmp.Or(opts.Max, DefaultMax)
 	return rapid.Custom(func(t *rapid.T) []patch.Record {
 		s := session{opts: opts, ref: NewReference(nil)}
 		next := rapid.Custom(s.next)
@@ -80,8 +80,12 @@ func (s *session) next(t *rapid.T) []patch.Record {
 				patches[0] = patches[0].WithBase(s.ref.PatchSeq())
 			}
 			if s.opts.Accepted {
-				if _, err := s.ref.CheckBatch(patches, false); err != nil || s.ref.CheckAll(patches) != nil {
-					continue // one by one, and as one
+				alone := slices.Clone(patches)
+				for i, p := range alone {
+					alone[i] = p.WithGroup("")
+				}
+				if s.ref.Check(CheckOptions{}, alone...) != nil || s.ref.Check(CheckOptions{}, patches...) != nil {
+					continue
 				}
 			}
 			var recs []patch.Record
@@ -134,12 +138,5 @@ func oneIn(t *rapid.T, n int, label string) bool {
 
 // InitialState generates initial states: few keys, so that deltas collide with them, and keys of every scope.
 func InitialState() *rapid.Generator[map[string]patch.Value] {
-	return rapid.Custom(func(t *rapid.T) map[string]patch.Value {
-		state := map[string]patch.Value{}
-		for range rapid.IntRange(0, 3).Draw(t, "keys") {
-			key := rapid.SampledFrom(stateKeys).Draw(t, "key")
-			state[key] = stateValue().Draw(t, "value")
-		}
-		return state
-	})
+	return rapid.MapOfN(rapid.SampledFrom(stateKeys), stateValue(), 0, 3)
 }

@@ -132,7 +132,7 @@ func countEvent(seen map[string]int, e *patch.Event) {
 }
 
 func countPatch(seen map[string]int, r *Reference, p *patch.PatchEvent) {
-	err := r.Check(p, false)
+	err := r.Check(CheckOptions{}, p)
 	if err == nil {
 		seen["passes: "+string(p.Type())+" "+string(p.StatePolicy())]++
 		_, hasBase := p.Base()
@@ -171,11 +171,11 @@ func countPatch(seen map[string]int, r *Reference, p *patch.PatchEvent) {
 		seen["orphan: "+rule]++
 	}
 	if refusal.Kind == OrphanedCall {
-		_, _, span := r.SmallestSpan(p)
-		_, earlier := r.NearestEarlier(p)
-		seen["a suggested span"] += count(span)
-		seen["no span to suggest"] += count(p.Type() != patch.TruncateBefore && !span)
-		seen["a suggested event"] += count(earlier)
+		_, _, suggested := r.Suggest(p, CheckOptions{})
+		before := p.Type() == patch.TruncateBefore
+		seen["a suggested span"] += count(suggested && !before)
+		seen["no span to suggest"] += count(!suggested && !before)
+		seen["a suggested event"] += count(suggested && before)
 	}
 }
 
@@ -256,8 +256,8 @@ func TestRecordsAccepted(t *testing.T) {
 					patches = append(patches, rec.Patch)
 				}
 			}
-			if i, err := r.CheckBatch(patches, false); err != nil {
-				t.Fatalf("%v is refused: %v", patches[i], err)
+			if err := r.Check(CheckOptions{}, patches...); err != nil {
+				t.Fatalf("%v are refused: %v", patches, err)
 			}
 			for _, rec := range batch {
 				r.Apply(rec)
@@ -296,7 +296,7 @@ func TestRecordsShrink(t *testing.T) {
 			recs := Records(Options{}).Draw(t, "records")
 			r := NewReference(nil)
 			for _, rec := range recs {
-				if p := rec.Patch; p != nil && p.Type() == patch.Summarise && p.Count() == 2 && r.Check(p, false) == nil {
+				if p := rec.Patch; p != nil && p.Type() == patch.Summarise && p.Count() == 2 && r.Check(CheckOptions{}, p) == nil {
 					smallest = recs
 					t.Fatal("a summary of two")
 				}

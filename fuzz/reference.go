@@ -50,9 +50,7 @@ func NewReference(initial map[string]patch.Value, log ...patch.Record) *Referenc
 }
 
 func isSessionKey(key string) bool {
-	return !strings.HasPrefix(key, patch.PrefixApp) &&
-		!strings.HasPrefix(key, patch.PrefixUser) &&
-		!strings.HasPrefix(key, patch.PrefixTemp)
+	return !strings.HasPrefix(key, patch.PrefixApp) && !strings.HasPrefix(key, patch.PrefixUser) && !strings.HasPrefix(key, patch.PrefixTemp)
 }
 
 // Apply adds the next record of the log. It never fails: a patch that cannot be applied changes only Seq and
@@ -185,19 +183,15 @@ func (r *Reference) span(p *patch.PatchEvent) (start, count int, reason string) 
 // run returns the run of nodes, [from, to), that a patch removes: from the node of V[start] to the node of
 // V[start+count-1], with the markers between. A truncate_before removes all nodes before its event.
 func (r *Reference) run(p *patch.PatchEvent, start, count int) (from, to int) {
-	var at []int // the visible nodes' places among all nodes
-	for i, n := range r.nodes {
-		if n.event != nil {
-			at = append(at, i)
-		}
-	}
+	visible := r.visible()
+	at := func(i int) int { return slices.Index(r.nodes, visible[i]) }
 	switch {
 	case p.Type() == patch.TruncateBefore:
-		return 0, at[count] // every node before that of V[i], markers in front too
+		return 0, at(count) // every node before that of V[i], markers in front too
 	case count > 0:
-		return at[start], at[start+count-1] + 1
-	case start < len(at):
-		return at[start], at[start]
+		return at(start), at(start+count-1) + 1
+	case start < len(visible):
+		return at(start), at(start)
 	default:
 		return len(r.nodes), len(r.nodes)
 	}
@@ -206,13 +200,8 @@ func (r *Reference) run(p *patch.PatchEvent, start, count int) (from, to int) {
 // newNodes returns the visible nodes that the patch inserts.
 func newNodes(p *patch.PatchEvent) []*node {
 	var put []*node
-	switch p.Type() {
-	case patch.Splice:
-		for _, e := range p.NewEvents() {
-			put = append(put, &node{event: e})
-		}
-	case patch.Summarise:
-		put = append(put, &node{event: p.NewEvents()[0], put: true})
+	for _, e := range p.NewEvents() {
+		put = append(put, &node{event: e, put: p.Type() == patch.Summarise})
 	}
 	return put
 }
@@ -237,23 +226,23 @@ func net(state map[string]patch.Value, nodes []*node) map[string]patch.Value {
 func (r *Reference) visible() []*node { return visibleOf(r.nodes) }
 
 func visibleOf(nodes []*node) []*node {
-	var visible []*node
-	for _, n := range nodes {
-		if n.event != nil {
-			visible = append(visible, n)
-		}
-	}
-	return visible
+	return filter(nodes, func(n *node) bool { return n.event != nil })
 }
 
-// Visible returns the visible log. The slice is the caller's own.
-func (r *Reference) Visible() []*patch.Event {
-	var events []*patch.Event
-	for _, n := range r.visible() {
+// filter returns the elements that keep accepts, in a slice of their own.
+func filter[T any](all []T, keep func(T) bool) []T {
+	return slices.DeleteFunc(slices.Clone(all), func(one T) bool { return !keep(one) })
+}
+
+func eventsOf(nodes []*node) (events []*patch.Event) {
+	for _, n := range nodes {
 		events = append(events, n.event)
 	}
 	return events
 }
+
+// Visible returns the visible log. The slice is the caller's own.
+func (r *Reference) Visible() []*patch.Event { return eventsOf(r.visible()) }
 
 // State returns the session's own state: the initial state, then the deltas that count, without the keys with the
 // prefixes app:, user: and temp:. The map is the caller's own.

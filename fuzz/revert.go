@@ -57,9 +57,10 @@ func (r *Reference) patchOf(id string) *applied {
 
 // PatchIDs returns the ids of the patches that were applied, in log order. The slice is
 // the caller's own.
-func (r *Reference) PatchIDs() []string {
-	var ids []string
-	for _, a := range r.applied {
+func (r *Reference) PatchIDs() []string { return patchIDs(r.applied) }
+
+func patchIDs(patches []*applied) (ids []string) {
+	for _, a := range patches {
 		ids = append(ids, a.id)
 	}
 	return ids

@@ -124,7 +124,7 @@ func TestRevert(t *testing.T) {
 			expect(t, "visible", showVisible(r), test.visible)
 			expect(t, "state", showState(r.State()), test.state)
 			expect(t, "skipped", showSkipped(r), test.skipped)
-			expectBlocked(t, recs, test.blocking)
+			expectBlocked(t, recs, test.blocking, false)
 		})
 	}
 }
@@ -143,7 +143,7 @@ func TestLawRevert(t *testing.T) {
 			before, stateBefore := r.Visible(), describe(r)
 			id := string(rune('A' + i))
 			p := PatchOn(id, r).Draw(t, "patch")
-			if p.ID() != id || r.Check(p.WithBase(r.PatchSeq()), true) != nil {
+			if p.ID() != id || r.Check(CheckOptions{AllowOrphans: true}, p.WithBase(r.PatchSeq())) != nil {
 				continue
 			}
 			apply(p)
@@ -183,7 +183,7 @@ func followBlocking(t *rapid.T, r *Reference, initial map[string]patch.Value, id
 		}
 		p := patch.NewRevert(next.id).WithID(fmt.Sprint("follow ", n))
 		var refusal *Refusal
-		errors.As(r.Check(p, true), &refusal)
+		errors.As(r.Check(CheckOptions{AllowOrphans: true}, p), &refusal)
 		switch {
 		case refusal != nil && refusal.Kind == UnknownInLog, r.patchOf(next.id) != next: // it cannot be named
 			return

@@ -15,12 +15,7 @@ func (r *Reference) Rewind(from uint64) (visible []*patch.Event, state map[strin
 
 // rewound returns the model after the rewind. Its patches cut node by node, so no log could have them.
 func (r *Reference) rewound(from uint64) *Reference {
-	w := rewinding{Reference: r.clone(), from: from, ages: map[*applied]age{}}
-	for _, a := range r.applied {
-		if r.stands(a) {
-			w.standing = append(w.standing, a)
-		}
-	}
+	w := rewinding{Reference: r.clone(), from: from, ages: map[*applied]age{}, standing: filter(r.applied, r.stands)}
 	for _, a := range r.applied {
 		w.ages[a] = w.ageOf(w.seqsOf(a, nil), a)
 	}
@@ -84,12 +79,7 @@ func (w *rewinding) one(a *applied) []*applied {
 // groupOf returns the standing patches of the patch's group, or nil if there is at most one, or none of them
 // inserts events.
 func (w *rewinding) groupOf(a *applied) []*applied {
-	var group []*applied
-	for _, b := range w.standing {
-		if a.group != "" && b.group == a.group && (b.isCut() || b.isPut()) {
-			group = append(group, b)
-		}
-	}
+	group := filter(w.standing, func(b *applied) bool { return a.group != "" && b.group == a.group && (b.isCut() || b.isPut()) })
 	if len(group) > 1 && slices.Contains(group, a) && slices.ContainsFunc(group, (*applied).isPut) {
 		return group
 	}
@@ -139,7 +129,7 @@ func (w *rewinding) takeBackMixed() {
 
 // newestFirst returns the patches of the log, without those that the rewind adds.
 func (w *rewinding) newestFirst() []*applied {
-	patches := slices.DeleteFunc(slices.Clone(w.applied), func(a *applied) bool { _, ok := w.ages[a]; return !ok })
+	patches := filter(w.applied, func(a *applied) bool { _, ok := w.ages[a]; return ok })
 	slices.Reverse(patches)
 	return patches
 }

@@ -164,14 +164,14 @@ func expect(t *testing.T, what, got, want string) {
 
 // expectBlocked fails the test if the last patch of a log, on what was before, is not blocked by the one
 // with the seq, or blocked where that is 0.
-func expectBlocked(t *testing.T, log []patch.Record, blocking uint64, allowed ...Allow) {
+func expectBlocked(t *testing.T, log []patch.Record, blocking uint64, pinned bool) {
 	t.Helper()
 	last := len(log) - 1
 	if log[last].Patch == nil {
 		return
 	}
 	var refusal *Refusal
-	errors.As(NewReference(nil, log[:last]...).Check(log[last].Patch, true, allowed...), &refusal)
+	errors.As(NewReference(nil, log[:last]...).Check(CheckOptions{AllowOrphans: true, AllowPinned: pinned}, log[last].Patch), &refusal)
 	if blocked := refusal != nil && refusal.Kind == Blocked; blocked != (blocking > 0) || blocked && refusal.Blocking != blocking {
 		t.Errorf("the last one is refused as %v, want blocked by %d", refusal, blocking)
 	}

@@ -109,9 +109,9 @@ var asked = map[string]func(*store.Store, store.Key) (string, error){
 		info, err := s.Info(ctx, k)
 		return fmt.Sprint(info.Seq, info.Creation, info.Created.Unix()), err
 	},
-	"InitialState": func(s *store.Store, k store.Key) (string, error) {
-		state, err := s.InitialState(ctx, k)
-		return values(state), err
+	"the initial state": func(s *store.Store, k store.Key) (string, error) {
+		v, err := s.ViewAt(ctx, k, 0)
+		return values(maps.Collect(v.Values())), err
 	},
 	"ViewAt": func(s *store.Store, k store.Key) (string, error) {
 		v, err := s.ViewAt(ctx, k, 2)

@@ -12,8 +12,8 @@ import (
 // trusts is a backend that takes a log to end where damage begins, and says nothing.
 type trusts struct{ backend.Backend }
 
-func (b trusts) Look(ctx context.Context, q backend.Query) (backend.News, error) {
-	news, err := b.Backend.Look(ctx, q)
+func (b trusts) Fetch(ctx context.Context, q backend.Query) (backend.Fetched, error) {
+	news, err := b.Backend.Fetch(ctx, q)
 	if err == nil && q.Session != "" {
 		news.Head = b.mended(ctx, q.Session, news.Head)
 	}

@@ -3,6 +3,7 @@ package damage
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"sync"
@@ -52,24 +53,10 @@ func TestDamage(t *testing.T) {
 	w := newWorker(t, wrecks)
 	all := map[string]int{}
 	for r := range long.Rounds(t, few) {
-		j := job{Wreck: r.N % len(wrecks), Kind: r.N / len(wrecks) % len(kinds), Seed: r.Random.Uint64()}
-		out, err := w.do(j)
-		if err != nil {
-			t.Errorf("%s, %s: %v", wrecks[j.Wreck].Name, kinds[j.Kind].name, err)
-			continue
-		}
-		for _, text := range out.Wrong {
-			t.Error(text)
-		}
+		out := w.check(t, wrecks, job{Wreck: r.N % len(wrecks), Kind: r.N / len(wrecks) % len(kinds), Seed: r.Random.Uint64()})
 		for what, n := range out.Counts {
 			r.Count(what, n)
 			all[what] += n
-		}
-		if !tooMuch(wrecks, j, out) {
-			continue
-		}
-		if again, err := w.do(j); err != nil || tooMuch(wrecks, j, again) { // else it was garbage, on a machine with much to do
-			t.Errorf("%s, %s: %d bytes of memory for a file of %d (%v)", wrecks[j.Wreck].Name, kinds[j.Kind].name, out.Peak, out.Size, err)
 		}
 	}
 	if lost := all["records untouched"] - all["of them salvaged"]; lost*1000 > all["records untouched"] {
@@ -78,6 +65,44 @@ func TestDamage(t *testing.T) {
 	if asked := all["records untouched, for what trusts the tree"]; (asked-all["of them read by the tree"])*1000 <= asked && asked > 2000 {
 		t.Errorf("what trusts the tree got %d of %d; the test tests nothing", all["of them read by the tree"], asked)
 	}
+}
+
+// Each bit of a small file that is in use flips, or as many as there are rounds, spread over the file.
+func TestFlippedBits(t *testing.T) {
+	few := 100
+	if testing.Short() {
+		few = 30
+	}
+	wrecks := allWrecks(t)
+	w := newWorker(t, wrecks)
+	const step = 1_299_709 // a prime beyond the number of bits, so that no bit comes twice
+	bits := 8 * len(wrecks[0].inUse())
+	for r := range long.Rounds(t, few) {
+		for what, n := range w.check(t, wrecks, job{Bit: 1 + r.N*step%bits, Seed: r.Random.Uint64()}).Counts {
+			r.Count(what, n)
+		}
+	}
+	t.Logf("%d bits are in use", bits)
+}
+
+// check has a job done, and fails the test if something is wrong with its reply.
+func (w *worker) check(t *testing.T, wrecks []*wreck, j job) reply {
+	t.Helper()
+	what := fmt.Sprintf("%s, %s, bit %d", wrecks[j.Wreck].Name, kinds[j.Kind].name, j.Bit)
+	out, err := w.do(j)
+	if err != nil {
+		t.Errorf("%s: %v", what, err)
+		return reply{}
+	}
+	for _, text := range out.Wrong {
+		t.Error(text)
+	}
+	if tooMuch(wrecks, j, out) {
+		if again, err := w.do(j); err != nil || tooMuch(wrecks, j, again) { // else it was garbage, on a machine with much to do
+			t.Errorf("%s: %d bytes of memory for a file of %d (%v)", what, out.Peak, out.Size, err)
+		}
+	}
+	return out
 }
 
 // A file that has lost its meta pages and is cut off is damaged as long as a page of it has the form of one. What is

@@ -2,7 +2,6 @@ package damage
 
 import (
 	"bytes"
-	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -110,7 +109,7 @@ func (w *wreck) named(data []byte, numbers []uint64) bool {
 	for _, row := range w.tree.rows {
 		n := numberOf(row.key)
 		if row.bucket == "sessions" {
-			n = numberOf(row.value[min(4, len(row.value)):])
+			n = numberOf(row.value[min(rowHeader, len(row.value)):])
 		} else if row.bucket != "labels" {
 			continue
 		}
@@ -138,8 +137,8 @@ func (w *wreck) from(numbers []uint64, seq uint64, rec patch.Record, log bool) (
 	var own struct {
 		Patchlog struct {
 			Salvaged struct {
-				Seq   uint64
-				Patch json.RawMessage
+				Seq  uint64
+				Text string
 			}
 		}
 	}
@@ -149,7 +148,7 @@ func (w *wreck) from(numbers []uint64, seq uint64, rec patch.Record, log bool) (
 	saved := own.Patchlog.Salvaged
 	for _, n := range numbers {
 		want, there := w.Logs[n][seq]
-		if there && (text == want || saved.Seq == seq && string(saved.Patch) == want && strings.Contains(want, fmt.Sprintf(`"id":%q`, rec.ID()))) {
+		if there && (text == want || saved.Seq == seq && saved.Text == want && strings.Contains(want, fmt.Sprintf(`"id":%q`, rec.ID()))) {
 			return n, true
 		}
 	}

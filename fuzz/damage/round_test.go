@@ -68,7 +68,7 @@ func (w *wreck) run(j job, dir string) *reply {
 		t.wrong("%v", err)
 		return t.out
 	}
-	if rnd.IntN(10) == 0 {
+	if rnd.IntN(10) == 0 && j.Bit == 0 {
 		t.replaced()
 		return t.out
 	}
@@ -169,10 +169,13 @@ func (t *try) damage() {
 		return
 	}
 	k := kinds[t.job.Kind%len(kinds)]
+	if bit := t.job.Bit - 1; bit >= 0 {
+		k = kind{fmt.Sprint("bit ", t.job.Bit), inPlace(func(_ *rand.Rand, w *wreck, data []byte) { data[w.inUse()[bit/8]] ^= 1 << (bit % 8) })}
+	}
 	t.kind = k.name
 	harmed := k.do(t.rnd, t.wreck, bytes.Clone(t.Data))
 	t.older = strings.Contains(k.name, "stale")
-	if t.rnd.IntN(10) == 0 && len(harmed) >= 4*pageBytes { // one more
+	if t.rnd.IntN(10) == 0 && len(harmed) >= 4*pageBytes && t.job.Bit == 0 { // one more
 		second := kinds[t.rnd.IntN(len(kinds))]
 		t.kind += " and " + second.name
 		t.older = t.older || strings.Contains(second.name, "stale")
@@ -457,7 +460,7 @@ func (t *try) write() {
 		t.bad("Revert", k, err)
 	case 1:
 		fork := store.Key{App: "app", User: "user1", Session: "fork"}
-		if _, err := t.s.Fork(ctx, k, fork, store.ForkOptions{}); !t.bad("Fork", store.Key{}, err) {
+		if _, err := t.s.Fork(ctx, k, fork, nil); !t.bad("Fork", store.Key{}, err) {
 			t.logs[fork] = maps.Clone(t.logs[k])
 			if !t.older {
 				t.last[fork] = t.last[k]
@@ -495,20 +498,7 @@ func (t *try) retry(k store.Key) {
 	if c.Records[0].Seq != seq && !t.older {
 		t.wrong("a retry of record %d of %s landed at %d", seq, k, c.Records[0].Seq)
 	}
-	if t.older {
-		t.offeredAnew(k, c)
-	}
-}
-
-// offeredAnew notes records that were written again, since an earlier state is read.
-func (t *try) offeredAnew(k store.Key, c store.Committed) {
-	for _, r := range c.Records {
-		if was, there := t.logs[k][r.Seq]; there && was != textOf(r) { // behind an earlier state of the log, which ends here
-			t.last[k] = r.Seq
-		}
-		t.logs[k][r.Seq] = textOf(r)
-		t.last[k] = max(t.last[k], r.Seq)
-	}
+	t.offered(k, c, nil)
 }
 
 // again opens the file again, and checks that what could be read then can be read.

@@ -69,7 +69,7 @@ func TestSalvageSoundFile(t *testing.T) {
 		t.Errorf("%d sessions, want %d", len(out.Sessions), n)
 	}
 	for _, session := range out.Sessions {
-		if !session.Whole() {
+		if !session.Whole {
 			t.Errorf("%+v", session)
 		}
 	}

@@ -43,7 +43,7 @@ func (w *wreck) harmOf(data []byte) harm {
 	names := map[string]store.Key{}
 	for _, row := range w.tree.rows {
 		if row.bucket == "sessions" {
-			names[row.key] = w.Keys[numberOf(row.value[min(4, len(row.value)):])]
+			names[row.key] = w.Keys[numberOf(row.value[min(rowHeader, len(row.value)):])]
 		}
 	}
 	for i, row := range w.tree.rows {

@@ -8,6 +8,9 @@ import (
 
 var pageBytes = os.Getpagesize()
 
+// rowHeader is how many bytes of a row stand before its value.
+const rowHeader = 13
+
 // row is a key and a value of a bucket, as they stand in the file.
 type row struct {
 	bucket     string
@@ -53,9 +56,9 @@ func treeOf(data []byte) *tree {
 			if bucket == "records" && len(key) == 16 && binary.BigEndian.Uint64(key[8:]) == 0 {
 				bucket = "labels" // the name and entry of a session, beside its records
 			}
-			if bucket == "records" && len(key) == 16 { // checksum 4, record, hashes of ids 16 each, their number 4, checksum 4
-				if n := v.to - v.from; n >= 12 {
-					if ids := 8 + 16*int(binary.BigEndian.Uint32(data[v.to-8:])); ids <= n-4 {
+			if bucket == "records" && len(key) == 16 { // header, record, hashes of ids 16 each, their number 4, checksum 4
+				if n := v.to - v.from; n >= rowHeader+8 {
+					if ids := 8 + 16*int(binary.BigEndian.Uint32(data[v.to-8:])); ids <= n-rowHeader {
 						f.rows = append(f.rows, row{"ids", string(key), string(data[v.to-ids : v.to]), v.to - ids, v.to, way})
 						v.to -= ids
 					}

@@ -35,6 +35,7 @@ func TestMain(m *testing.M) {
 // job is a damage that a worker is to try.
 type job struct {
 	Wreck, Kind int
+	Bit         int // to flip instead, from 1 on: see [wreck.inUse]
 	Seed        uint64
 	Control     string // what is wrong with the store on purpose
 }

@@ -6,9 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -56,6 +58,28 @@ func (w *wreck) places() (out []place) {
 	return out
 }
 
+// inUse returns the offsets of the bytes in which the flip of a bit can matter: the headers of the pages that lead to
+// rows, the bytes of these pages that are not zero, and the rows.
+func (w *wreck) inUse() []int {
+	in := map[int]bool{}
+	for page := range w.tree.pages {
+		for at := range 16 {
+			in[page*pageBytes+at] = true
+		}
+	}
+	for at, b := range w.Data {
+		if page := at / pageBytes; b != 0 && (page < 2 || page == w.tree.free || w.tree.pages[page]) {
+			in[at] = true
+		}
+	}
+	for _, row := range w.tree.rows {
+		for at := row.from; at < row.to; at++ {
+			in[at] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(in))
+}
+
 // numberOf is the number at the beginning of a key or value, 0 if it is shorter.
 func numberOf(s string) uint64 {
 	if len(s) < 8 {
@@ -65,7 +89,7 @@ func numberOf(s string) uint64 {
 }
 
 func storeOptions() store.Options {
-	return store.Options{Durability: store.Relaxed, Logger: quiet, LockTimeout: 5 * time.Second, Snapshots: snapshot.Policy{Every: -1}}
+	return store.Options{NoSync: true, Logger: quiet, LockTimeout: 5 * time.Second, Snapshots: snapshot.Policy{Every: -1}}
 }
 
 // take reads what the store at path holds.
@@ -84,7 +108,7 @@ func (w *wreck) take(path string) error {
 		switch row.bucket {
 		case "sessions":
 			parts := strings.Split(row.key, "\x00\x01")
-			n := numberOf(row.value[min(4, len(row.value)):]) // behind the checksum
+			n := numberOf(row.value[min(rowHeader, len(row.value)):])
 			w.Keys[n], w.Live[n] = store.Key{App: parts[0], User: parts[1], Session: parts[2]}, true
 		case "records":
 			n := numberOf(row.key)
@@ -222,7 +246,7 @@ func (sh shape) wreck(dir string) (*wreck, error) {
 	for i := 0; i < sh.sessions; i += 2 {
 		s, err := store.Open(path, func() store.Options {
 			opts := storeOptions()
-			opts.Snapshots = snapshot.Policy{Every: 1, Share: 1}
+			opts.Snapshots = snapshot.Policy{Every: 1, MinPercent: 1}
 			return opts
 		}())
 		if err != nil {

@@ -125,7 +125,7 @@ func FuzzSnapshot(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) {
 		data = sealed(data, 2)
 		memory.Within(t, len(data), func() {
-			_, err := snapshot.Decode(data, fold.New("creation", nil).With(log), uint64(len(log)))
+			_, err := snapshot.Decode(data, fold.New("creation", nil).WithRecords(log), uint64(len(log)))
 			if err != nil && !errors.Is(err, snapshot.ErrUnusable) {
 				t.Errorf("%v", err)
 			}
@@ -188,7 +188,7 @@ var key = store.Key{App: "shop", User: "ada", Session: "4711"}
 func database(t testing.TB) []byte {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "log.db")
-	s, err := store.Open(path, store.Options{Durability: store.Relaxed})
+	s, err := store.Open(path, store.Options{NoSync: true})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -66,7 +66,7 @@ func FuzzCommand(f *testing.F) {
 			memory.Within(t, len(line)+len(input)+len(whole), func() {
 				out.Reset()
 				errs.Reset()
-				code = command.Run(ctx, args, bytes.NewReader(input), &out, &errs, env, command.Options{Store: store.Options{Durability: store.Relaxed, Logger: slog.New(slog.DiscardHandler)}})
+				code = command.Run(ctx, args, bytes.NewReader(input), &out, &errs, env, command.Options{Store: store.Options{NoSync: true, Logger: slog.New(slog.DiscardHandler)}})
 			})
 		})
 		if code < 0 || code > 2 {

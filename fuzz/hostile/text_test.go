@@ -71,7 +71,7 @@ func imported(t testing.TB, text []byte) error {
 		t.Error(err)
 		return nil
 	}
-	adkrecord.Adopt(v)
+	adkrecord.Adopt(v, adkrecord.Options{})
 	var events []*patch.Event
 	for _, e := range v.Events() {
 		events = append(events, e)

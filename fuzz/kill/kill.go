@@ -1,3 +1,10 @@
+// Package kill kills processes while 32 clients use them. The clients' history, followed by a client that
+// repeats the operations that were in flight, must be linearizable: nothing that was acknowledged is lost,
+// and each other operation takes effect once, whole, or not at all.
+//
+//	go test ./fuzz/kill -run 'TestKilled$' -timeout 0 -rounds 2000 -v
+//
+// [Harness] does this for any storage.
 package kill
 
 import (
@@ -33,9 +40,9 @@ type Harness struct {
 	// Open opens the store at a place, with one of [ops.Flaws] if that is not "".
 	Open func(place, flaw string) (*store.Store, error)
 
-	// Ended, if not nil, waits until the server has no connection with the name [AppName]. In some rounds, the
+	// AfterKill, if not nil, waits until the server has no connection with the name [AppName]. In some rounds, the
 	// operations of the killed process are repeated before. nil: nothing is in flight when the process has ended.
-	Ended func(t testing.TB, place string)
+	AfterKill func(t testing.TB, place string)
 
 	// Backups reports that the store can vacuum, and that [store.Open] opens its backups.
 	Backups bool
@@ -62,10 +69,10 @@ func (h Harness) Child() {
 
 // Check makes rounds, each of which kills a process. place makes a new storage, for perPlace rounds.
 func (h Harness) Check(t *testing.T, few, perPlace int, place func() string) {
-	var p *Place
+	var p *Storage
 	for r := range long.Rounds(t, few) {
 		if p == nil || r.N%perPlace == 0 {
-			p = &Place{Harness: h, name: place()}
+			p = &Storage{Harness: h, name: place()}
 		}
 		if err := p.Round(t, r.N, r.Random, r.Count); err != nil {
 			t.Error(err)
@@ -75,7 +82,7 @@ func (h Harness) Check(t *testing.T, few, perPlace int, place func() string) {
 
 // Finds makes rounds with a flaw until one reports it, and fails if none does.
 func (h Harness) Finds(t *testing.T, flaw string, within int, place string) {
-	p := &Place{Harness: h, name: place, flaw: flaw}
+	p := &Storage{Harness: h, name: place, flaw: flaw}
 	for n := range within {
 		if err := p.Round(t, n, rand.New(rand.NewPCG(uint64(n), 0)), func(string, int) {}); err != nil {
 			t.Logf("round %d: %.900s", n, err.Error())
@@ -85,8 +92,8 @@ func (h Harness) Finds(t *testing.T, flaw string, within int, place string) {
 	t.Errorf("%d rounds found nothing wrong with the flaw %s", within, flaw)
 }
 
-// Place is a storage that processes use until they are killed, one after another.
-type Place struct {
+// Storage is used by processes until they are killed, one after another.
+type Storage struct {
 	Harness
 	name, flaw string
 	before     map[store.Key]string // the logs at the end of the last round
@@ -100,7 +107,7 @@ const patience = 10 * time.Second
 
 // Round kills a working process. Acknowledged writes must be there, unacknowledged ones whole or not at all, and
 // repeated operations take effect once. Nothing else changes.
-func (p *Place) Round(t testing.TB, n int, random *rand.Rand, count func(string, int)) error {
+func (p *Storage) Round(t testing.TB, n int, random *rand.Rand, count func(string, int)) error {
 	ctx := context.Background()
 	process, err := ops.Start(envPlace+"="+p.name, envFlaw+"="+p.flaw, "PGAPPNAME="+AppName, "GORACE=halt_on_error=1")
 	if err != nil {
@@ -123,8 +130,7 @@ func (p *Place) Round(t testing.TB, n int, random *rand.Rand, count func(string,
 			_ = process.Cmd.Process.Kill()
 		})
 	}
-	m := drawMoment(random, end)
-	l.Callers = []ops.Caller{m.watch(process)}
+	l.Callers = []ops.Caller{watch(process, random, end)}
 	if p.Backups {
 		l.Backups = t.TempDir()
 		defer os.RemoveAll(l.Backups) // there may be many
@@ -140,7 +146,7 @@ func (p *Place) Round(t testing.TB, n int, random *rand.Rand, count func(string,
 		return fmt.Errorf("the process ended before it was killed: %s", stderr)
 	}
 	if p.Cut != nil {
-		l.Distrust(cutAt)
+		l.MarkGoneAfter(cutAt)
 	}
 	if p.Restore != nil {
 		cutErr = errors.Join(cutErr, p.Restore(p.name))
@@ -161,11 +167,11 @@ func (p *Place) Round(t testing.TB, n int, random *rand.Rand, count func(string,
 		count(e.Outcome, 1)
 	}
 	local := &ops.Local{Store: s}
-	if p.Ended != nil {
+	if p.AfterKill != nil {
 		if random.IntN(2) == 0 {
 			l.Repeat(local)
 		}
-		p.Ended(t, p.name)
+		p.AfterKill(t, p.name)
 	}
 	now, err := Recover(ctx, l, local, p.before)
 	p.before = now
@@ -191,7 +197,7 @@ func Recover(ctx context.Context, l *linear.Load, local *ops.Local, before map[s
 }
 
 // checkBackup reads the last backup that is complete, as if between its beginning and its end.
-func (p *Place) checkBackup(l *linear.Load, history linear.History, count func(string, int)) error {
+func (p *Storage) checkBackup(l *linear.Load, history linear.History, count func(string, int)) error {
 	if !p.Backups {
 		return nil
 	}
@@ -211,42 +217,35 @@ func (p *Place) checkBackup(l *linear.Load, history linear.History, count func(s
 	return nil
 }
 
-// moment is when a process is killed: some time after the n-th operation of a kind has begun or ended. Operations
-// and not the clock decide, since a machine may be busy.
-type moment struct {
+// watched is a process that is killed some time after the n-th operation of a kind has begun or ended. Operations and
+// not the clock decide, since a machine may be busy.
+type watched struct {
+	*ops.Process
 	kinds string // that count when they begin; "": all, when they end
 	left  atomic.Int64
 	after time.Duration
 	kill  func()
 }
 
-func drawMoment(random *rand.Rand, kill func()) *moment {
-	m := &moment{kill: kill}
+func watch(p *ops.Process, random *rand.Rand, kill func()) *watched {
+	w := &watched{Process: p, kill: kill}
 	upTo := func(most time.Duration) time.Duration { return time.Duration(random.Int64N(int64(most))) }
 	n := 0
 	switch p := random.IntN(100); {
 	case p < 10: // while the store is opened
 		time.AfterFunc(upTo(20*time.Millisecond), kill)
 	case p < 40:
-		m.kinds, n, m.after = "vacuum backup erase import", 1+random.IntN(3), upTo(8*time.Millisecond)
+		w.kinds, n, w.after = "vacuum backup erase import", 1+random.IntN(3), upTo(8*time.Millisecond)
 	case p < 50:
-		n, m.after = 1+random.IntN(1000), upTo(time.Millisecond)
+		n, w.after = 1+random.IntN(1000), upTo(time.Millisecond)
 	default:
-		n, m.after = 1+random.IntN(200), upTo(3*time.Millisecond)
+		n, w.after = 1+random.IntN(200), upTo(3*time.Millisecond)
 	}
-	m.left.Store(int64(n))
-	return m
+	w.left.Store(int64(n))
+	return w
 }
 
-// watched counts the operations of a process.
-type watched struct {
-	*ops.Process
-	*moment
-}
-
-func (m *moment) watch(p *ops.Process) watched { return watched{p, m} }
-
-func (w watched) Call(o ops.Op) ops.Reply {
+func (w *watched) Call(o ops.Op) ops.Reply {
 	if w.kinds != "" && strings.Contains(w.kinds, string(o.Kind)) {
 		w.tick()
 	}
@@ -257,8 +256,8 @@ func (w watched) Call(o ops.Op) ops.Reply {
 	return r
 }
 
-func (m *moment) tick() {
-	if m.left.Add(-1) == 0 {
-		time.AfterFunc(m.after, m.kill)
+func (w *watched) tick() {
+	if w.left.Add(-1) == 0 {
+		time.AfterFunc(w.after, w.kill)
 	}
 }

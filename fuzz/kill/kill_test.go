@@ -17,14 +17,11 @@ var harness = kill.Harness{Open: open, Backups: true}
 
 func init() { harness.Child() }
 
-// durability is that of files with these names.
-var durability = map[string]store.Durability{"synced.db": store.Synced, "relaxed.db": store.Relaxed}
-
 func open(place, flaw string) (*store.Store, error) {
 	logger := slog.New(slog.DiscardHandler)
 	opts := store.Options{
-		Durability: durability[filepath.Base(place)], LockTimeout: 5 * time.Second, Logger: logger,
-		Snapshots: snapshot.Policy{Every: 8, Share: 1}, CacheBytes: 1 << 18,
+		NoSync: filepath.Base(place) == "relaxed.db", LockTimeout: 5 * time.Second, Logger: logger,
+		Snapshots: snapshot.Policy{Every: 8, MinPercent: 1}, CacheBytes: 1 << 18,
 	}
 	if flaw == "" {
 		return store.Open(place, opts)
@@ -45,7 +42,7 @@ func TestKilled(t *testing.T) {
 }
 
 // What the operating system has survives the process, synced or not.
-func TestKilledRelaxed(t *testing.T) {
+func TestKilledNoSync(t *testing.T) {
 	few := 2
 	if testing.Short() {
 		few = 1

@@ -1,3 +1,10 @@
+// Package linear checks that stores are linearizable: some order of the clients' operations, each at a
+// moment between its start and its end, must explain all replies. [Check] checks a store on a backend;
+// a [Load] generates the operations, and [History.Judge] looks for the order.
+//
+//	go test ./fuzz/linear -run 'TestLinearizable$' -timeout 0 -rounds 250 -v
+//
+// makes 1,048,000 operations on bbolt and as many in memory; with ./store/pg, on PostgreSQL.
 package linear
 
 import (
@@ -8,6 +15,7 @@ import (
 
 	"github.com/patchlog-dev/patchlog/fuzz/internal/long"
 	"github.com/patchlog-dev/patchlog/fuzz/ops"
+	"github.com/patchlog-dev/patchlog/internal/testlog"
 	"github.com/patchlog-dev/patchlog/snapshot"
 	"github.com/patchlog-dev/patchlog/store"
 	"github.com/patchlog-dev/patchlog/store/backend"
@@ -36,13 +44,9 @@ func Check(t *testing.T, few int, open func(round int) []backend.Backend) {
 		for _, violation := range h.Judge(Options{}) {
 			t.Error(violation)
 		}
-		if _, err := ops.Audit(context.Background(), callers[0].(*ops.Local).Store); err != nil {
-			t.Error(err)
-		}
+		testlog.Must(ops.Audit(context.Background(), callers[0].(*ops.Local).Store))(t)
 		for _, c := range callers {
-			if err := c.(*ops.Local).Store.Close(); err != nil {
-				t.Error(err)
-			}
+			testlog.NoError(t, c.(*ops.Local).Store.Close())
 		}
 	}
 }
@@ -50,10 +54,7 @@ func Check(t *testing.T, few int, open func(round int) []backend.Backend) {
 // newLocal opens one of several stores that share the sessions of the backend.
 func newLocal(t testing.TB, b backend.Backend, owner int, cacheBytes int64) *ops.Local {
 	t.Helper()
-	s, err := store.New(b, store.Options{Logger: slog.New(slog.DiscardHandler), Snapshots: snapshot.Policy{Every: 16}, CacheBytes: cacheBytes})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := testlog.Must(store.New(b, store.Options{Logger: slog.New(slog.DiscardHandler), Snapshots: snapshot.Policy{Every: 16}, CacheBytes: cacheBytes}))(t)
 	t.Cleanup(func() { _ = s.Close() })
 	return &ops.Local{Store: s, Owner: owner}
 }

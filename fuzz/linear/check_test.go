@@ -96,7 +96,7 @@ func TestOutcomeUnknownButSeen(t *testing.T) {
 	l := &Load{Callers: []ops.Caller{newLocal(t, inMemory(1)[0], 0, 0)}}
 	l.Begin()
 	call := func(kind ops.Kind, ids ...string) ops.Reply {
-		return l.call(l.Callers[0], ops.Op{App: "app", Session: kept, Kind: kind, IDs: ids, AsOfNow: true, Count: 1})
+		return l.Call(l.Callers[0], ops.Op{App: "app", Session: kept, Kind: kind, IDs: ids, AsOfNow: true, Count: 1})
 	}
 	call(ops.Create)
 	call(ops.Append, "a", "b")
@@ -106,7 +106,7 @@ func TestOutcomeUnknownButSeen(t *testing.T) {
 	last.Outcome, last.Logged, last.Seqs = ops.Unknown, nil, nil
 	text := call(ops.Export).Exported
 	call(ops.Raw)
-	r := l.call(l.Callers[0], ops.Op{App: "app", Session: kept, Kind: ops.Import, Text: text})
+	r := l.Call(l.Callers[0], ops.Op{App: "app", Session: kept, Kind: ops.Import, Text: text})
 	if r.Outcome != ops.Done || len(r.Seqs) != 4 {
 		t.Fatalf("importing what is there gives %+v", r)
 	}
@@ -128,7 +128,7 @@ func TestForkBeforeFailure(t *testing.T) {
 	l.Begin()
 	call := func(session string, kind ops.Kind, ids ...string) ops.Reply {
 		at := uint64(2)
-		return l.call(l.Callers[0], ops.Op{App: "app", Session: session, Source: kept, Kind: kind, IDs: ids, At: &at})
+		return l.Call(l.Callers[0], ops.Op{App: "app", Session: session, Source: kept, Kind: kind, IDs: ids, At: &at})
 	}
 	call(kept, ops.Create)
 	call(kept, ops.Append, "a", "b", "c")
@@ -167,5 +167,21 @@ func TestForkBeforeFailure(t *testing.T) {
 		if judge(what, wrong) {
 			t.Errorf("%s is no violation", what)
 		}
+	}
+}
+
+// A fork says nothing about the creation id of its source.
+func TestForkOfUnknownCreation(t *testing.T) {
+	l := &Load{Callers: []ops.Caller{newLocal(t, inMemory(1)[0], 0, 0)}}
+	l.Begin()
+	for _, o := range []ops.Op{{Kind: ops.Create, Session: kept}, {Kind: ops.Fork, Session: "s0", Source: kept, At: new(uint64)}, {Kind: ops.Get, Session: kept}} {
+		o.App = "app"
+		if r := l.Call(l.Callers[0], o); r.Outcome != ops.Done {
+			t.Fatalf("%s: %s", o.Kind, r.Err)
+		}
+	}
+	l.history[0].Reply = ops.Reply{Outcome: ops.Unknown}
+	if violations := l.End(l.Callers[0]).Judge(Options{Faults: true}); len(violations) > 0 {
+		t.Error(violations)
 	}
 }

@@ -76,7 +76,13 @@ func (h History) Judge(opts Options) (violations []string) {
 		}
 		for b, o := range objects(i, e, copied) {
 			o.replies, o.shared = replies, shared
-			histories[b] = append(histories[b], porcupine.Operation{ClientId: e.Client, Input: o, Call: e.From, Return: e.To})
+			call := porcupine.Operation{ClientId: e.Client, Input: o, Call: e.From, Return: e.To}
+			histories[b] = append(histories[b], call)
+			if opts.Faults && b.kind == "session" && e.repeats() {
+				o.Outcome = ops.Unknown
+				call.Input = o
+				histories[b] = append(histories[b], call)
+			}
 		}
 	}
 	for b, calls := range histories {
@@ -95,6 +101,13 @@ func (h History) Judge(opts Options) (violations []string) {
 	return violations
 }
 
+// repeats reports whether a call's records are there with later ones. If the answer of the call's commit was lost, the
+// call may have written them itself, and found them there when it asked: that is two operations.
+func (e Seen) repeats() bool {
+	writes := e.Kind == ops.Append || e.Kind == ops.Patch || e.Kind == ops.Import
+	return writes && e.Outcome == ops.Done && len(e.Seqs) > 0 && e.Seq > e.Seqs[len(e.Seqs)-1]
+}
+
 // sources returns the records of the sessions that were forked, from the longest reading of each: a
 // source is never deleted, so its log only grows, and the reading of a backup, which comes last in
 // the history, shows an earlier log. A fork's reply does not have the records: a second call for
@@ -102,19 +115,17 @@ func (h History) Judge(opts Options) (violations []string) {
 func (h History) sources() map[object][]patch.Record {
 	longest := map[object]Seen{}
 	for _, e := range h {
-		if e.Kind == ops.Fork {
-			longest[object{app: e.App, name: e.Source}] = Seen{}
-		}
-	}
-	for _, e := range h {
 		b := object{app: e.App, name: e.Session}
-		if best, forked := longest[b]; forked && e.Kind == ops.Raw && e.Outcome == ops.Done && len(e.Seqs) > len(best.Seqs) {
+		if e.Kind == ops.Raw && e.Outcome == ops.Done && len(e.Seqs) > len(longest[b].Seqs) {
 			longest[b] = e
 		}
 	}
 	records := map[object][]patch.Record{}
-	for b, e := range longest {
-		records[b], _ = ops.Parse(e.Exported)
+	for _, e := range h {
+		b := object{app: e.App, name: e.Source}
+		if e.Kind == ops.Fork && records[b] == nil {
+			records[b], _ = ops.Parse(longest[b].Exported)
+		}
 	}
 	return records
 }

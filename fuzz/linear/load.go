@@ -2,6 +2,7 @@ package linear
 
 import (
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"path/filepath"
 	"slices"
@@ -34,8 +35,8 @@ type Load struct {
 	// backups, and all erase events.
 	Backups string
 
-	// Hurried is the percentage of writes with a time limit that is too short.
-	Hurried int
+	// ShortTimeouts is the percentage of writes with a time limit that is too short.
+	ShortTimeouts int
 
 	mu      sync.Mutex
 	began   time.Time
@@ -53,12 +54,12 @@ type known struct {
 }
 
 // The sessions of an app. The last one is never deleted. Beside them each client has a session in
-// which it erases, and one that it imports whole.
+// which it erases, and one that it imports whole, whose name begins with Imported.
 const (
 	sessions = 4
 	kept     = "kept"
 	erased   = "erased "
-	imported = "imported "
+	Imported = "imported "
 )
 
 func sessionName(i int) string {
@@ -94,7 +95,7 @@ func (l *Load) Create() {
 	for app := range l.Apps {
 		for i := range sessions {
 			for range 100 {
-				if r := l.call(l.Callers[0], ops.Op{App: l.app(app), Session: sessionName(i), Kind: ops.Create}); r.Outcome == ops.Done || r.Outcome == ops.Exists || r.Outcome == ops.Gone {
+				if r := l.Call(l.Callers[0], ops.Op{App: l.app(app), Session: sessionName(i), Kind: ops.Create}); r.Outcome == ops.Done || r.Outcome == ops.Exists || r.Outcome == ops.Gone {
 					break
 				}
 				time.Sleep(10 * time.Millisecond)
@@ -148,12 +149,12 @@ func (l *Load) Step(client int) bool {
 		app = n * l.Apps / l.Calls
 	}
 	o := l.draw(client, n, l.app(app), random)
-	if random.IntN(100) < l.Hurried && o.Changes() {
+	if random.IntN(100) < l.ShortTimeouts && o.Changes() {
 		o.Wait = time.Duration(1+random.IntN(10)) * time.Millisecond
 	}
 	unknown := false
 	for range 100 {
-		r := l.call(l.Callers[client%len(l.Callers)], o)
+		r := l.Call(l.Callers[client%len(l.Callers)], o)
 		o.Wait = 0
 		if r.Outcome == ops.Gone {
 			return false
@@ -180,15 +181,15 @@ func (l *Load) End(c ops.Caller) History {
 		}
 		done[s] = true
 		for _, kind := range []ops.Kind{ops.Get, ops.Raw} {
-			l.call(c, ops.Op{Client: l.Clients, App: s.app, Session: s.name, Kind: kind})
+			l.Call(c, ops.Op{Client: l.Clients, App: s.app, Session: s.name, Kind: kind})
 		}
 	}
 	return l.History()
 }
 
-// Distrust sets the outcome of operations that failed after a moment of the load's clock to [ops.Gone], since the
+// MarkGoneAfter sets the outcome of operations that failed after a moment of the load's clock to [ops.Gone], since the
 // disk was gone by then.
-func (l *Load) Distrust(at int64) {
+func (l *Load) MarkGoneAfter(at int64) {
 	for i, e := range l.history {
 		if e.To > at && (e.Outcome == ops.Corrupt || e.Outcome == ops.Failed || e.Outcome == ops.Unknown) {
 			l.history[i].Reply = ops.Reply{Outcome: ops.Gone, Err: e.Err}
@@ -206,23 +207,25 @@ func (l *Load) ReadDuring(c ops.Caller, e Seen) {
 	}
 }
 
-// Repeat repeats the operations of unknown outcome as a new client that reads first, deletions last.
+// Repeat repeats the operations of unknown outcome as a new client that reads first, deletions last. It leaves out those
+// that were repeated after an earlier crash: a session that was deleted since would get their events once more.
 func (l *Load) Repeat(c ops.Caller) {
 	history := l.History()
 	for _, deletions := range []bool{false, true} {
-		for _, e := range history {
-			unknown := e.Outcome == ops.Gone || e.Outcome == ops.Unknown
+		for i, e := range history {
+			unknown := (e.Outcome == ops.Gone || e.Outcome == ops.Unknown) && settled(e, history[i:]) == math.MaxInt64
 			if !unknown || !e.Changes() || (e.Kind == ops.Delete) != deletions {
 				continue
 			}
 			o := e.Op
 			o.Client = l.Clients + 1
-			l.call(c, o)
+			l.Call(c, o)
 		}
 	}
 }
 
-func (l *Load) call(caller ops.Caller, o ops.Op) ops.Reply {
+// Call makes an operation through a caller, and adds the operation and its reply to the history.
+func (l *Load) Call(caller ops.Caller, o ops.Op) ops.Reply {
 	from := l.Since()
 	r := caller.Call(o)
 	e := Seen{Op: o, Reply: r, From: from.Nanoseconds(), To: l.Since().Nanoseconds()}
@@ -254,11 +257,11 @@ func (l *Load) of(app, session string) *known {
 	return l.known[name]
 }
 
-// lastSeen returns the last reply to a client about a session.
-func (l *Load) lastSeen(client int, app, session string) ops.Reply {
+// about returns the information about a session, and the last reply to a client about it.
+func (l *Load) about(client int, app, session string) (known, ops.Reply) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.seen[fmt.Sprint(client, app, session)]
+	return *l.of(app, session), l.seen[fmt.Sprint(client, app, session)]
 }
 
 func (l *Load) draw(client, n int, app string, random *rand.Rand) ops.Op {
@@ -276,10 +279,7 @@ func (l *Load) draw(client, n int, app string, random *rand.Rand) ops.Op {
 			return l.whole(o, random)
 		}
 	}
-	l.mu.Lock()
-	k := *l.of(app, o.Session)
-	l.mu.Unlock()
-	seen := l.lastSeen(client, app, o.Session)
+	k, seen := l.about(client, app, o.Session)
 	switch p := random.IntN(100); {
 	case p < 24:
 		o.Kind = ops.Get
@@ -324,14 +324,13 @@ func (l *Load) draw(client, n int, app string, random *rand.Rand) ops.Op {
 		o.Kind = ops.Export
 	case p < 87 && l.Forks && at < sessions-1:
 		o.Kind, o.Source = ops.Fork, kept
-		o.At = upTo(l.lastSeen(client, app, kept), o.Choice)
+		_, source := l.about(client, app, kept)
+		o.At = upTo(source, o.Choice)
 	case p < 90:
 		o.Kind, o.Text = ops.Import, ops.Text(id, id+ops.Sibling)
-		l.mu.Lock()
-		if other := l.of(app, sessionName(random.IntN(sessions))).text; other != "" && random.IntN(3) > 0 {
-			o.Text = other
+		if other, _ := l.about(client, app, sessionName(random.IntN(sessions))); other.text != "" && random.IntN(3) > 0 {
+			o.Text = other.text
 		}
-		l.mu.Unlock()
 	case p < 93 && l.Leases:
 		o.Kind = ops.Lease
 	case p < 97 && at < sessions-1:
@@ -347,16 +346,14 @@ func (l *Load) draw(client, n int, app string, random *rand.Rand) ops.Op {
 func (l *Load) erase(o ops.Op, random *rand.Rand) ops.Op {
 	id := o.App + " " + o.IDs[0]
 	o.Session = fmt.Sprint(erased, o.Client)
-	l.mu.Lock()
-	events := l.of(o.App, o.Session).events
-	l.mu.Unlock()
+	k, seen := l.about(o.Client, o.App, o.Session)
 	switch p := random.IntN(100); {
-	case l.lastSeen(o.Client, o.App, o.Session).Creation == "":
+	case seen.Creation == "":
 		o.Kind = ops.Create
-	case p < 40 && len(events) > 1:
-		first := random.IntN(len(events))
-		o.Kind, o.Text, o.IDs = ops.Erase, "receipt "+id, slices.Clone(events[first:min(len(events), first+1+random.IntN(4))])
-	case p < 60 && len(events) > 2:
+	case p < 40 && len(k.events) > 1:
+		first := random.IntN(len(k.events))
+		o.Kind, o.Text, o.IDs = ops.Erase, "receipt "+id, slices.Clone(k.events[first:min(len(k.events), first+1+random.IntN(4))])
+	case p < 60 && len(k.events) > 2:
 		o.Kind, o.AsOfNow, o.Count, o.Choice = ops.Patch, true, 2, 8 // a summary
 	default:
 		o.Kind, o.IDs = ops.Append, []string{id, id + ops.Sibling}
@@ -367,8 +364,8 @@ func (l *Load) erase(o ops.Op, random *rand.Rand) ops.Op {
 // whole has a client import a session that takes several commits, or delete it.
 func (l *Load) whole(o ops.Op, random *rand.Rand) ops.Op {
 	id := o.IDs[0]
-	o.Session, o.Kind = fmt.Sprint(imported, o.Client), ops.Import
-	if l.lastSeen(o.Client, o.App, o.Session).Creation != "" && random.IntN(2) == 0 {
+	o.Session, o.Kind = fmt.Sprint(Imported, o.Client), ops.Import
+	if _, seen := l.about(o.Client, o.App, o.Session); seen.Creation != "" && random.IntN(2) == 0 {
 		o.Kind = ops.Delete
 		return o
 	}

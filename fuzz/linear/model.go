@@ -55,7 +55,7 @@ func (e *entry) whole() fold.View {
 	for at := e; at.before != nil; at = at.before {
 		log[at.record.Seq-1] = at.record
 	}
-	return e.view.With(log)
+	return e.view.WithRecords(log)
 }
 
 // at returns the entry of a seq of the log.
@@ -169,7 +169,7 @@ func (s session) after(o operation) (bool, session) {
 			return false, s
 		}
 	}
-	if s.creation == "" && o.Outcome == ops.Done {
+	if s.creation == "" && o.Outcome == ops.Done && o.Kind != source { // the reply to a fork has the creation of the fork, not of the source
 		s.creation = o.Creation
 	}
 	if !o.Writes() {
@@ -296,31 +296,24 @@ func (o operation) refused(err error) bool {
 // write returns the session's log after a call and the seqs of the call's records, or the refusal.
 func (s session) write(o operation) (*entry, []uint64, error) {
 	switch o.Kind {
-	case ops.Append:
+	case ops.Append, ops.Patch:
 		offered := o.Op.Records()
 		missing, err := s.missing(offered)
-		if err == nil && missing > 0 && o.IfSeq != nil && *o.IfSeq != s.view().Seq() {
-			return nil, nil, &refusal{fuzz.Conflict, s.view().Seq()}
+		switch {
+		case err != nil, missing == 0:
+		case o.Kind == ops.Patch:
+			if o.On != "" {
+				offered[0].Patch = offered[0].Patch.WithBase(o.Base)
+			}
+			err = s.refuses(offered, fold.CheckOptions{AsOfNow: o.On == ""})
+		case o.IfSeq != nil && *o.IfSeq != s.view().Seq():
+			err = &refusal{fuzz.Conflict, s.view().Seq()}
 		}
 		return s.log.put(offered, err)
 	case ops.Import:
 		return s.imports(o.records)
-	case ops.Patch:
-		offered := o.Op.Records()
-		missing, err := s.missing(offered)
-		if err == nil && missing > 0 {
-			var patches []*patch.PatchEvent
-			if o.On != "" {
-				offered[0].Patch = offered[0].Patch.WithBase(o.Base)
-			}
-			for _, r := range offered {
-				patches = append(patches, r.Patch)
-			}
-			_, err = s.log.whole().Preview(patches, fold.CheckOptions{AsOfNow: o.On == ""})
-		}
-		return s.log.put(offered, err)
 	case ops.Revert:
-		ids, err := s.log.whole().Standing(o.IDs[0])
+		ids, err := s.log.whole().RevertTargets(o.IDs[0])
 		if err != nil {
 			return nil, nil, err
 		}
@@ -399,11 +392,19 @@ func (s session) back(o operation, patches []*patch.PatchEvent, opts fold.CheckO
 		if len(patches) > 1 {
 			p = p.WithGroup(fmt.Sprint("group ", o.n))
 		}
-		patches[i] = p
 		offered = append(offered, patch.Record{Patch: p})
 	}
+	return s.log.put(offered, s.refuses(offered, opts))
+}
+
+// refuses returns the reason why the session refuses patches.
+func (s session) refuses(offered []patch.Record, opts fold.CheckOptions) error {
+	var patches []*patch.PatchEvent
+	for _, r := range offered {
+		patches = append(patches, r.Patch)
+	}
 	_, err := s.log.whole().Preview(patches, opts)
-	return s.log.put(offered, err)
+	return err
 }
 
 // imports returns the session's log after an import of the records.

@@ -3,7 +3,6 @@ package linear
 import (
 	"cmp"
 	"hash/maphash"
-	"maps"
 	"slices"
 	"strings"
 
@@ -38,7 +37,6 @@ type object struct {
 func objects(n int, e Seen, copied []patch.Record) map[object]operation {
 	o := operation{Seen: e, n: n}
 	all := map[object]operation{}
-	session := object{e.App, "session", e.Session}
 	switch e.Kind {
 	case ops.Vacuum, ops.Backup:
 		return nil
@@ -54,14 +52,12 @@ func objects(n int, e Seen, copied []patch.Record) map[object]operation {
 			all[object{e.App, "session", e.Source}] = read
 		}
 	}
-	if strings.HasPrefix(e.Session, erased) { // see [History.judgeErased]
-		session.kind = ""
+	if !strings.HasPrefix(e.Session, erased) { // see [History.judgeErased]
+		all[object{e.App, "session", e.Session}] = o
 	}
-	all[session] = o
 	if e.Kind == ops.Get && e.Outcome == ops.Done || e.Kind == ops.Append && ops.IsHot(e.IDs[0]) && (e.Outcome == ops.Done || e.Outcome == ops.Unknown) {
 		all[object{e.App, "values", ""}] = o
 	}
-	maps.DeleteFunc(all, func(b object, _ operation) bool { return b.kind == "" })
 	return all
 }
 

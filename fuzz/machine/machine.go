@@ -18,6 +18,7 @@ import (
 	"github.com/patchlog-dev/patchlog/fuzz"
 	"github.com/patchlog-dev/patchlog/fuzz/ops"
 	"github.com/patchlog-dev/patchlog/internal/statekey"
+	"github.com/patchlog-dev/patchlog/internal/testlog"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/snapshot"
 	"github.com/patchlog-dev/patchlog/store"
@@ -89,10 +90,7 @@ func newMachine(t *rapid.T, n int, path string, backends []backend.Backend) *mac
 	m.openFile(t)
 	for _, b := range backends {
 		p := peer{faulty: &storetest.Faulty{Backend: b}}
-		var err error
-		if p.store, err = store.New(p.faulty, m.options(1)); err != nil {
-			t.Fatal(err)
-		}
+		p.store = testlog.Must(store.New(p.faulty, m.options(1)))(t)
 		m.peers = append(m.peers, p)
 	}
 	m.stores[1] = m.peers[0].store
@@ -111,7 +109,7 @@ var clock = time.Date(2026, 1, 2, 3, 4, 5, 6, time.UTC)
 // With a cache of one session or none, every run evicts views.
 func (m *machine) options(i int) store.Options {
 	return store.Options{
-		CacheBytes: int64(20_000*(m.ids%2) - 1), Snapshots: snapshot.Policy{Every: 1 + m.ids%5, Share: 1},
+		CacheBytes: int64(20_000*(m.ids%2) - 1), Snapshots: snapshot.Policy{Every: 1 + m.ids%5, MinPercent: 1},
 		Now: func() time.Time { return clock },
 		NewID: func() string {
 			m.filled[i]++
@@ -122,13 +120,8 @@ func (m *machine) options(i int) store.Options {
 
 func (m *machine) openFile(t *rapid.T) {
 	// Other tests check durability; without syncs this one makes ten times as many operations.
-	b, err := bolt.Open(m.path, bolt.Options{NoSync: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if m.stores[0], err = store.New(b, m.options(0)); err != nil {
-		t.Fatal(err)
-	}
+	b := testlog.Must(bolt.Open(m.path, bolt.Options{NoSync: true}))(t)
+	m.stores[0] = testlog.Must(store.New(b, m.options(0)))(t)
 }
 
 func (m *machine) close() {
@@ -153,12 +146,8 @@ func (m *machine) create(t *rapid.T) {
 		}
 	}
 	for _, s := range m.stores {
-		if _, err := s.Create(context.Background(), m.key, state); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := s.Create(context.Background(), m.key, nil); !errors.Is(err, store.ErrExists) {
-			t.Fatalf("creating twice: %v", err)
-		}
+		testlog.Must(s.Create(context.Background(), m.key, state))(t)
+		testlog.ErrorIs(t, testlog.ErrorOf(s.Create(context.Background(), m.key, nil)), store.ErrExists)
 	}
 	m.records, m.offered, m.views = nil, nil, nil
 }
@@ -204,9 +193,7 @@ func (m *machine) compare(t *rapid.T) {
 }
 
 func (m *machine) reopen(t *rapid.T) {
-	if err := m.stores[0].Close(); err != nil {
-		t.Fatal(err)
-	}
+	testlog.NoError(t, m.stores[0].Close())
 	if _, err := m.stores[0].Get(context.Background(), m.key); !errors.Is(err, store.ErrClosed) && m.options(0).CacheBytes < 0 {
 		t.Fatalf("reading a closed store: %v", err)
 	}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -19,7 +20,6 @@ import (
 
 // Reply is the result of an operation.
 type Reply struct {
-	N       int
 	Outcome string // [Done] or the kind of failure
 	Err     string
 	Error   error `json:"-"`
@@ -81,21 +81,14 @@ func OutcomeOf(err error) string {
 
 // Judge returns the outcome of a write by the reference model of its session. It ignores ids.
 func Judge(ref *fuzz.Reference, o Op) string {
-	var allowed []fuzz.Allow
-	if o.AllowOrphans {
-		allowed = append(allowed, fuzz.AllowOrphans)
-	}
-	if o.AllowPinned {
-		allowed = append(allowed, fuzz.AllowPinned)
-	}
-	refusal := func(err error) string {
-		var r *fuzz.Refusal
-		if errors.As(err, &r) {
-			return r.Kind
+	var patches []*patch.PatchEvent
+	check := func() string {
+		var refusal *fuzz.Refusal
+		if errors.As(ref.Check(fuzz.CheckOptions{AllowOrphans: o.AllowOrphans, AllowPinned: o.AllowPinned}, patches...), &refusal) {
+			return refusal.Kind
 		}
 		return Done
 	}
-	var patches []*patch.PatchEvent
 	switch o.Kind {
 	case Revert:
 		ids, blocked, ok := ref.RevertAll(o.IDs[0])
@@ -108,26 +101,23 @@ func Judge(ref *fuzz.Reference, o Op) string {
 			return fuzz.Blocked
 		}
 		for i, id := range ids {
-			patches = append(patches, patch.NewRevert(id).WithID(fmt.Sprint("would be ", i)))
+			patches = append(patches, patch.NewRevert(id).WithID(fmt.Sprint("would be ", i)).WithGroup("reverts"))
 		}
-		return refusal(ref.CheckAll(patches, allowed...))
+		return check()
 	case Patch:
-		for i, r := range o.Records() {
-			if i == 0 && o.On != "" && !hasBase(r.Patch) {
-				r.Patch = r.Patch.WithBase(o.Base)
+		for _, group := range fuzz.Batches(o.Records()) {
+			for _, r := range group {
+				if !hasBase(r.Patch) && o.On != "" && len(patches) == 0 {
+					r.Patch = r.Patch.WithBase(o.Base)
+				}
+				if !hasBase(r.Patch) && o.On == "" && !o.AsOfNow && records.IsIndexed(r.Patch) {
+					return fuzz.Invalid
+				}
+				patches = append(patches, r.Patch)
 			}
-			patches = append(patches, r.Patch)
-		}
-		for from := 0; from < len(patches); {
-			to := from + fuzz.Neighbours(patches[from:])
-			lacksBase := func(p *patch.PatchEvent) bool { return !hasBase(p) && records.IsIndexed(p) }
-			if o.On == "" && !o.AsOfNow && slices.ContainsFunc(patches[from:to], lacksBase) {
-				return fuzz.Invalid
-			}
-			if kind := refusal(ref.CheckCall(patches[:to], allowed...)); kind != Done {
+			if kind := check(); kind != Done {
 				return kind
 			}
-			from = to
 		}
 	}
 	return Done
@@ -143,7 +133,7 @@ func hasBase(p *patch.PatchEvent) bool {
 // Do executes an operation. seen is the view of a patch; without it, a patch on a view uses the newest view and the
 // operation's base.
 func Do(ctx context.Context, s *store.Store, seen fold.View, o Op) Reply {
-	r := Reply{N: o.N}
+	var r Reply
 	session, err := r.do(ctx, s, seen, o)
 	for _, record := range r.Committed.Records {
 		r.note(record)
@@ -170,7 +160,7 @@ func Do(ctx context.Context, s *store.Store, seen fold.View, o Op) Reply {
 
 func (r *Reply) note(record patch.Record) {
 	r.Logged, r.Seqs = append(r.Logged, record.ID()), append(r.Seqs, record.Seq)
-	if _, erased := records.Envelope(record).Erased(); erased {
+	if _, erased := records.Envelope(record).ErasedBy(); erased {
 		r.Blank = append(r.Blank, record.ID())
 	}
 }
@@ -205,7 +195,7 @@ func (r *Reply) do(ctx context.Context, s *store.Store, seen fold.View, o Op) (s
 	case Delete:
 		return store.Session{}, s.Delete(ctx, key)
 	case Fork:
-		session, err := s.Fork(ctx, Key(o.App, o.Source), key, store.ForkOptions{At: o.At})
+		session, err := s.Fork(ctx, Key(o.App, o.Source), key, o.At)
 		return store.Session{View: session.View}, err
 	case At:
 		view, err := s.ViewAt(ctx, key, *o.At)
@@ -218,7 +208,7 @@ func (r *Reply) do(ctx context.Context, s *store.Store, seen fold.View, o Op) (s
 	case Backup:
 		return store.Session{}, backup(ctx, s, o.File)
 	case Erase:
-		_, err := s.Erase(ctx, key, store.EraseSelection{EventIDs: o.IDs}, store.EraseOptions{ID: o.Text, Author: "client", Salt: []byte("salt")})
+		_, err := s.Erase(ctx, key, store.EraseSelection{EventIDs: o.IDs}, store.EraseOptions{ID: o.Text, Author: "client"})
 		return store.Session{}, err
 	case Raw:
 		return store.Session{}, r.read(ctx, s, key)
@@ -277,11 +267,10 @@ func (r *Reply) do(ctx context.Context, s *store.Store, seen fold.View, o Op) (s
 // read reads the session's records.
 func (r *Reply) read(ctx context.Context, s *store.Store, key store.Key) error {
 	var b strings.Builder
-	out := patch.NewEncoder(&b)
 	for record, err := range s.RawEvents(ctx, key, 1) {
 		if err == nil {
 			r.note(record)
-			err = out.Record(record)
+			err = patch.WriteRecord(&b, record)
 		}
 		if err != nil {
 			return err
@@ -357,7 +346,8 @@ func Audit(ctx context.Context, s *store.Store) (map[store.Key]string, error) {
 		if err != nil {
 			return logs, errors.Join(append(problems, err)...)
 		}
-		initial, err := s.InitialState(ctx, info.Key)
+		start, err := s.ViewAt(ctx, info.Key, 0)
+		initial := maps.Collect(start.Values())
 		var r Reply
 		problems = append(problems, err, r.read(ctx, s, info.Key))
 		all, parseErr := Parse(r.Exported)

@@ -1,6 +1,7 @@
 package ops
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"sync"
@@ -13,7 +14,7 @@ import (
 var Flaws = map[string]func(backend.Backend) backend.Backend{
 	"": func(b backend.Backend) backend.Backend { return b },
 	"stale": func(b backend.Backend) backend.Backend {
-		return &stale{Backend: b, heads: map[string]backend.News{}}
+		return &stale{Backend: b, heads: map[string]backend.Fetched{}}
 	},
 	"overrun":  writing(overrun),
 	"torn":     writing(torn),
@@ -28,26 +29,23 @@ var Flaws = map[string]func(backend.Backend) backend.Backend{
 type stale struct {
 	backend.Backend
 	mu    sync.Mutex
-	heads map[string]backend.News
+	heads map[string]backend.Fetched
 }
 
-func (s *stale) Look(ctx context.Context, q backend.Query) (backend.News, error) {
+func (s *stale) Fetch(ctx context.Context, q backend.Query) (backend.Fetched, error) {
 	if len(q.Shared) == 0 { // it is no Get
-		return s.Backend.Look(ctx, q)
+		return s.Backend.Fetch(ctx, q)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	name := q.Session
-	if name == "" {
-		name = q.Shared[0]
-	}
+	name := cmp.Or(q.Session, q.Shared[0])
 	old, ok := s.heads[name]
 	delete(s.heads, name)
 	if ok && (q.Session == "" || old.Creation == q.Creation && old.Last == q.After) {
 		old.Records = nil
 		return old, nil
 	}
-	news, err := s.Backend.Look(ctx, q)
+	news, err := s.Backend.Fetch(ctx, q)
 	if err == nil {
 		s.heads[name] = news
 	}
@@ -127,9 +125,9 @@ func (e *early) Append(ctx context.Context, session string, batch backend.Batch)
 	return nil
 }
 
-func (e *early) Look(ctx context.Context, q backend.Query) (backend.News, error) {
+func (e *early) Fetch(ctx context.Context, q backend.Query) (backend.Fetched, error) {
 	e.wait(q.Session)
-	return e.Backend.Look(ctx, q)
+	return e.Backend.Fetch(ctx, q)
 }
 
 func (e *early) Delete(ctx context.Context, session, creation string, seen *backend.Head) error {
@@ -151,7 +149,7 @@ func half(ctx context.Context, b backend.Backend, session string, batch backend.
 	for _, r := range first.Records {
 		batch.Chain = batch.Chain.Add(r.Sum)
 	}
-	batch.Seen, batch.After, batch.Records = first.Next, batch.Records[n-1].Seq, batch.Records[n:]
+	batch.ExpectedToken, batch.ExpectedLast, batch.Records = first.Next, batch.Records[n-1].Seq, batch.Records[n:]
 	return b.Append(ctx, session, batch)
 }
 

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/patchlog-dev/patchlog/internal/records"
+	"github.com/patchlog-dev/patchlog/internal/testlog"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store"
 )
@@ -17,7 +18,6 @@ import (
 // Op is an operation of a client on a store. It is plain data, so that it can be sent to another process and
 // repeated by another client.
 type Op struct {
-	N       int // identifies the reply of a process
 	Client  int
 	App     string // sessions of different apps share nothing
 	Session string
@@ -130,18 +130,10 @@ func event(id, author string) *patch.Event {
 		}
 		text += b.String()
 	}
-	return newEvent(patch.Fields{
+	return testlog.New(patch.Fields{
 		ID: id, InvocationID: Invocation(id), Author: author, Timestamp: when,
 		Content: patch.Text("user", text), Actions: patch.Actions{StateDelta: delta},
 	})
-}
-
-func newEvent(f patch.Fields) *patch.Event {
-	e, err := patch.NewEvent(f)
-	if err != nil {
-		panic(err)
-	}
-	return e
 }
 
 // Records returns the records that the operation offers, without bases of patches.
@@ -168,7 +160,7 @@ func (o Op) Records() (all []patch.Record) {
 // patches returns the patch, or the two patches of a group, of the operation's choice.
 func (o Op) patches() []*patch.PatchEvent {
 	id := o.IDs[0]
-	another := newEvent(patch.Fields{ID: id + ".new", Author: "client", Timestamp: when, Content: patch.Text("user", "what was said")})
+	another := testlog.New(patch.Fields{ID: id + ".new", Author: "client", Timestamp: when, Content: patch.Text("user", "what was said")})
 	p := patch.NewSplice(o.Start, o.Count)
 	switch kind := o.Choice / 8 % 8; {
 	case kind == 0:
@@ -192,9 +184,8 @@ func (o Op) patches() []*patch.PatchEvent {
 // Text returns the text form of the events of ids, to import.
 func Text(ids ...string) string {
 	var b strings.Builder
-	out := patch.NewEncoder(&b)
 	for _, id := range ids {
-		if err := out.Record(patch.Record{Event: Event(id)}); err != nil {
+		if err := patch.WriteRecord(&b, patch.Record{Event: Event(id)}); err != nil {
 			panic(err)
 		}
 	}

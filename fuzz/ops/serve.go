@@ -1,55 +1,47 @@
 package ops
 
 import (
-	"bufio"
-	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
+	"net/rpc"
+	"net/rpc/jsonrpc"
 	"os"
 	"os/exec"
-	"slices"
 	"strings"
-	"sync"
 )
 
-// Serve executes the operations that it reads, each in a goroutine, and writes the replies, in JSON. It writes an
-// empty reply first, and returns at the end of the input, after all operations.
-func (l *Local) Serve(in io.Reader, out io.Writer) error {
-	var mu sync.Mutex
-	var wg sync.WaitGroup
-	var errs []error
-	replies := json.NewEncoder(out)
-	reply := func(r Reply) {
-		mu.Lock()
-		defer mu.Unlock()
-		errs = append(errs, replies.Encode(r))
+// stream is the two ends of a process's pipes.
+type stream struct {
+	io.Reader
+	io.WriteCloser
+}
+
+// service is what a process offers.
+type service struct{ *Local }
+
+// Call executes an operation.
+func (s service) Call(o Op, r *Reply) error {
+	*r = s.Local.Call(o)
+	return nil
+}
+
+// Serve executes the operations that it reads, each in a goroutine, and writes the replies. It returns at the end of
+// the input, after all operations.
+func (l *Local) Serve(in io.Reader, out io.WriteCloser) error {
+	server := rpc.NewServer()
+	if err := server.RegisterName("store", service{l}); err != nil {
+		return err
 	}
-	reply(Reply{})
-	calls := json.NewDecoder(in)
-	for {
-		var o Op
-		err := calls.Decode(&o)
-		if err != nil {
-			wg.Wait()
-			if err != io.EOF {
-				errs = append(errs, err)
-			}
-			return errors.Join(slices.Clone(errs)...)
-		}
-		wg.Go(func() { reply(l.Call(o)) })
-	}
+	server.ServeCodec(jsonrpc.NewServerCodec(stream{in, out}))
+	return nil
 }
 
 // Process is a process that runs [Local.Serve]: the test binary again, with another environment.
 type Process struct {
-	Cmd   *exec.Cmd
-	ended chan struct{} // closed when the process's output ends
-
-	mu      sync.Mutex
-	encoder *json.Encoder
-	n       int
-	waiting map[int]chan Reply
-	stderr  strings.Builder
+	Cmd    *exec.Cmd
+	client *rpc.Client
+	stderr strings.Builder
 }
 
 // Start starts a process with the variables added to the environment.
@@ -58,69 +50,48 @@ func Start(env ...string) (*Process, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &Process{Cmd: exec.Command(self), ended: make(chan struct{}), waiting: map[int]chan Reply{}}
+	p := &Process{Cmd: exec.Command(self)}
 	p.Cmd.Env, p.Cmd.Stderr = append(os.Environ(), env...), &p.stderr
 	in, err := p.Cmd.StdinPipe()
-	out, outErr := p.Cmd.StdoutPipe()
-	if err := errors.Join(err, outErr); err != nil {
+	if err != nil {
 		return nil, err
 	}
-	p.encoder = json.NewEncoder(in)
+	out, theirs, err := os.Pipe() // Wait would close a StdoutPipe before the last replies are read
+	if err != nil {
+		return nil, err
+	}
+	defer theirs.Close()
+	p.Cmd.Stdout = theirs
 	if err := p.Cmd.Start(); err != nil {
-		return nil, err
+		return nil, errors.Join(err, out.Close())
 	}
-	go p.listen(out)
+	p.client = jsonrpc.NewClient(stream{out, in})
 	return p, nil
 }
 
-func (p *Process) listen(out io.Reader) {
-	defer close(p.ended)
-	replies := json.NewDecoder(bufio.NewReaderSize(out, 1<<16))
-	if replies.Decode(&Reply{}) != nil {
-		return
+// Call implements [Caller]. A process that has ended gives the outcome [Gone].
+func (p *Process) Call(o Op) (r Reply) {
+	if err := p.client.Call("store.Call", o, &r); err != nil {
+		return Reply{Outcome: Gone, Err: err.Error()}
 	}
-	for {
-		var r Reply
-		if replies.Decode(&r) != nil { // the last line may be incomplete
-			return
-		}
-		p.mu.Lock()
-		reply := p.waiting[r.N]
-		delete(p.waiting, r.N)
-		p.mu.Unlock()
-		reply <- r
-	}
+	return r
 }
 
-// Call implements [Caller]. A process that has ended gives the outcome [Gone].
-func (p *Process) Call(o Op) Reply {
-	reply := make(chan Reply, 1)
-	p.mu.Lock()
-	p.n++
-	o.N = p.n
-	p.waiting[o.N] = reply
-	err := p.encoder.Encode(o)
-	p.mu.Unlock()
-	if err != nil {
-		<-p.ended
+// Stop ends the input of the process and waits until it has replied to all calls and ended. It may be called again.
+func (p *Process) Stop() error {
+	if p.Cmd.ProcessState != nil {
+		return nil
 	}
-	select {
-	case r := <-reply:
-		return r
-	case <-p.ended:
+	_ = p.client.Close()
+	if err := p.Cmd.Wait(); err != nil {
+		return fmt.Errorf("%w: %s", err, p.stderr.String())
 	}
-	select {
-	case r := <-reply: // it came before the end
-		return r
-	default:
-		return Reply{Outcome: Gone, Err: "the process ended"}
-	}
+	return nil
 }
 
 // Kill kills the process and waits for its end. It returns its stderr, and whether it had exited before.
 func (p *Process) Kill() (stderr string, exited bool) {
 	_ = p.Cmd.Process.Kill()
-	<-p.ended
 	_ = p.Cmd.Wait()
 	return p.stderr.String(), p.Cmd.ProcessState.Exited()
 }

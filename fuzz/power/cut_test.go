@@ -115,7 +115,7 @@ func (v *volume) clear() {
 // onVolumes is a store on a volume, in processes that end with a power cut.
 var onVolumes = kill.Harness{Backups: true, Open: func(place, flaw string) (*store.Store, error) {
 	if flaw == "relaxed" {
-		return setting{durability: store.Relaxed}.open(place)
+		return setting{noSync: true}.open(place)
 	}
 	return setting{snapshots: true, flaw: flaw}.open(place)
 }}

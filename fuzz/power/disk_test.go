@@ -37,11 +37,13 @@ type image struct {
 	changes       []change
 }
 
-// content is the bytes of a file; behind data it has zeros up to size.
+// content is the bytes of a file. A page that is missing has zeros. Contents share pages, which are not changed.
 type content struct {
-	data []byte
-	size int64
+	pages map[int64][]byte
+	size  int64
 }
+
+const pageSize = 4096
 
 // change is a write, or a truncation to a size.
 type change struct {
@@ -54,18 +56,43 @@ func (c change) end() int64 { return c.at + int64(len(c.data)) }
 
 func (c *content) make(w change) {
 	if w.truncate {
-		c.size = w.at
-		c.data = c.data[:min(int64(len(c.data)), w.at)]
+		c.truncate(w.at)
 		return
 	}
-	if w.end() > int64(len(c.data)) {
-		c.data = append(c.data, make([]byte, w.end()-int64(len(c.data)))...)
+	if c.pages == nil {
+		c.pages = map[int64][]byte{}
 	}
-	copy(c.data[w.at:], w.data)
+	for p := range w.pieces(pageSize) {
+		page := p.data
+		if len(page) < pageSize {
+			page = make([]byte, pageSize)
+			copy(page, c.pages[p.at/pageSize])
+			copy(page[p.at%pageSize:], p.data)
+		}
+		c.pages[p.at/pageSize] = page
+	}
 	c.size = max(c.size, w.end())
 }
 
-func (c content) clone() content { return content{slices.Clone(c.data), c.size} }
+func (c *content) truncate(size int64) {
+	c.size = size
+	maps.DeleteFunc(c.pages, func(n int64, _ []byte) bool { return n*pageSize >= size })
+	if page := c.pages[size/pageSize]; page != nil {
+		c.pages[size/pageSize] = append(page[:size%pageSize:size%pageSize], make([]byte, pageSize-size%pageSize)...)
+	}
+}
+
+func (c content) clone() content { return content{maps.Clone(c.pages), c.size} }
+
+// bytes returns the bytes without the zeros at the end.
+func (c content) bytes() []byte {
+	var data []byte
+	for _, n := range slices.Sorted(maps.Keys(c.pages)) {
+		data = append(data, make([]byte, n*pageSize-int64(len(data)))...)
+		data = append(data, c.pages[n]...)
+	}
+	return bytes.TrimRight(data, "\x00")
+}
 
 func (i *image) make(w change) {
 	i.cache.make(w)
@@ -90,7 +117,9 @@ func read(dir string) (*disk, error) {
 	for _, name := range names {
 		data, readErr := os.ReadFile(filepath.Join(dir, name.Name()))
 		err = errors.Join(err, readErr)
-		c := content{bytes.TrimRight(data, "\x00"), int64(len(data))}
+		var c content
+		c.make(change{data: bytes.TrimRight(data, "\x00")})
+		c.size = int64(len(data))
 		i := &image{cache: c, medium: c.clone()}
 		d.shown[name.Name()], d.durable[name.Name()] = i, i
 	}
@@ -127,7 +156,7 @@ func (d *disk) lay(dir string) error {
 }
 
 func (c content) save(path string) error {
-	return errors.Join(os.WriteFile(path, c.data, 0o600), os.Truncate(path, c.size))
+	return errors.Join(os.WriteFile(path, c.bytes(), 0o600), os.Truncate(path, c.size))
 }
 
 // doom says what a sync that fails has written.
@@ -302,7 +331,7 @@ func (d *disk) same(dir string) error {
 			return err
 		case i.cache.size != int64(len(got)):
 			return fmt.Errorf("%s has %d bytes, and by the steps %d", name, len(got), i.cache.size)
-		case !bytes.Equal(bytes.TrimRight(got, "\x00"), bytes.TrimRight(i.cache.data, "\x00")):
+		case !bytes.Equal(bytes.TrimRight(got, "\x00"), i.cache.bytes()):
 			return fmt.Errorf("the content of %s is not what the steps say", name)
 		}
 	}

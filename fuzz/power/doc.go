@@ -6,12 +6,14 @@
 //	go test ./fuzz/power -run 'TestStates$' -timeout 0 -rounds 1000 -v
 //
 // checks 100 states per round: unsynced writes are there, in part, in another order, or not at all. In
-// half of the rounds, the process crashes and recovers first.
+// half of the rounds, the process crashes and recovers first. Only a commit that was read before the sync
+// of its meta page ended, and not acknowledged, may be lost.
 //
 //	go test ./fuzz/power -run 'TestFaults$' -timeout 0 -rounds 20 -v
 //
-// makes each write, sync, truncation and rename of 200 commits fail, with each error, and then cuts the
-// power. Both need Linux 5.7.
+// makes each write, sync, truncation and rename of 200 commits fail, and then cuts the power: with each
+// error, or, of the pages of a draft in the middle of other writes to it, with one error. Both need
+// Linux 5.7.
 //
 //	go test ./fuzz/power -run 'TestCuts$' -timeout 0 -rounds 2000 -v
 //

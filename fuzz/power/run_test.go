@@ -32,18 +32,18 @@ const fileName = "log.db"
 
 // setting is how a store is opened.
 type setting struct {
-	durability store.Durability
-	snapshots  bool
-	flaw       string
+	noSync    bool
+	snapshots bool
+	flaw      string
 }
 
 func (o setting) open(path string) (*store.Store, error) {
 	opts := store.Options{
-		Durability: o.durability, LockTimeout: 5 * time.Second, Logger: slog.New(slog.DiscardHandler),
+		NoSync: o.noSync, LockTimeout: 5 * time.Second, Logger: slog.New(slog.DiscardHandler),
 		Snapshots: snapshot.Policy{Every: -1},
 	}
 	if o.snapshots {
-		opts.Snapshots = snapshot.Policy{Every: 4, Share: 1}
+		opts.Snapshots = snapshot.Policy{Every: 4, MinPercent: 1}
 	}
 	if o.flaw == "" {
 		return store.Open(path, opts)
@@ -96,7 +96,7 @@ type run struct {
 	written map[uint64]bool // inodes
 	frozen  atomic.Bool     // the process has crashed: no call is made
 	freeze  int             // at which call it crashes; 0: never
-	names   []string        // of the calls, in order
+	calls   []syscall       // in order
 
 	mu    sync.Mutex // the kernel orders the tap's calls and what follows them, which the race detector does not see
 	steps []step
@@ -141,8 +141,8 @@ func (r *run) take(c syscall) (o outcome) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.names = append(r.names, c.name)
-	if n := len(r.names); r.frozen.Load() || n == r.freeze {
+	r.calls = append(r.calls, c)
+	if n := len(r.calls); r.frozen.Load() || n == r.freeze {
 		if !r.frozen.Swap(true) {
 			r.calm = r.load.Since().Nanoseconds()
 		}
@@ -152,7 +152,7 @@ func (r *run) take(c syscall) (o outcome) {
 	if r.load != nil {
 		s.moment = r.load.Since().Nanoseconds()
 	}
-	switch n := len(r.names); {
+	switch n := len(r.calls); {
 	case r.n == 0 || n < r.n || r.left.Load() <= 0:
 		if r.lie && r.first >= 0 && c.name == "fsync" {
 			o.lie, s.lied = true, true
@@ -193,19 +193,36 @@ func (r *run) contentOf(f file) []byte {
 	return data
 }
 
-// recover checks what a store in a directory holds, when the load had come to a moment of its clock.
-func (r *run) recover(dir string, at int64) (logs map[store.Key]string, err error) {
+// moment returns the load's time before a step, or at the end.
+func (r *run) moment(before int) int64 {
+	if before < len(r.steps) {
+		return r.steps[before].moment
+	}
+	return r.load.Since().Nanoseconds()
+}
+
+// recover checks what a store in a directory holds, if the load was interrupted before a step, or at the end.
+func (r *run) recover(dir string, before int) (logs map[store.Key]string, err error) {
 	s, err := r.setting.open(filepath.Join(dir, fileName))
 	if err != nil {
 		return nil, err
 	}
-	l := r.load.Until(at)
+	l := r.load.Until(r.moment(before))
 	logs, err = kill.Recover(ctx, l, &ops.Local{Store: s}, r.before)
 	err = errors.Join(err, s.Close())
-	for _, violation := range l.History().Judge(linear.Options{Faults: true}) {
+	for _, violation := range r.judge(l.History(), before) {
 		err = errors.Join(err, errors.New(violation))
 	}
 	return logs, err
+}
+
+// diskBefore returns the disk before a step, or at the end.
+func (r *run) diskBefore(step int, random *rand.Rand) *disk {
+	d := r.start.clone()
+	for _, s := range r.steps[:step] {
+		d.apply(r.dir, s, r.doom, random)
+	}
+	return d
 }
 
 // cut cuts the power before a step, or at the end, and checks what is left. It returns the logs and
@@ -215,17 +232,9 @@ func (r *run) cut(before int, random *rand.Rand) (dir string, logs map[store.Key
 	if err != nil {
 		return dir, nil, err
 	}
-	d := r.start.clone()
-	for _, s := range r.steps[:before] {
-		d.apply(r.dir, s, r.doom, random)
-	}
-	at := r.load.Since().Nanoseconds()
-	if before < len(r.steps) {
-		at = r.steps[before].moment
-	}
-	how, err := d.cut(dir, random)
+	how, err := r.diskBefore(before, random).cut(dir, random)
 	if err == nil {
-		logs, err = r.recover(dir, at)
+		logs, err = r.recover(dir, before)
 	}
 	if err != nil {
 		err = fmt.Errorf("power cut before step %d of %d, %s; fault: %v; %d is the first step that failed: %w", before, len(r.steps), how, r.fault, r.first, err)
@@ -236,13 +245,9 @@ func (r *run) cut(before int, random *rand.Rand) (dir string, logs map[store.Key
 // whole returns an error if the steps do not give the directory as it is.
 func (r *run) whole() error {
 	r.mu.Lock()
-	steps := r.steps
+	end := len(r.steps)
 	r.mu.Unlock()
-	d := r.start.clone()
-	for _, s := range steps {
-		d.apply(r.dir, s, r.doom, rand.New(rand.NewPCG(0, 0)))
-	}
-	return d.same(r.dir)
+	return r.diskBefore(end, rand.New(rand.NewPCG(0, 0))).same(r.dir)
 }
 
 // room returns a directory for as long as the test runs, in memory if there is one: what a disk loses

@@ -138,10 +138,8 @@ func (r *recording) explore(random *rand.Rand, states int, count func(string, in
 	for n := range states {
 		at := r.point(random)
 		dir, now, err := r.cut(at, random)
-		if err == nil && at == len(r.steps) {
-			err = r.checkBackup(dir, r.load.Since().Nanoseconds())
-		} else if err == nil {
-			err = r.checkBackup(dir, r.steps[at].moment)
+		if err == nil {
+			err = r.checkBackup(dir, r.moment(at))
 		}
 		if err == nil && random.IntN(8) == 0 {
 			err = r.vacuum(dir, now)
@@ -226,7 +224,7 @@ func TestStatesControls(t *testing.T) {
 		setting
 		change func(*recording)
 	}{
-		"relaxed":                       {setting: setting{durability: store.Relaxed}},
+		"relaxed":                       {setting: setting{noSync: true}},
 		"every second sync is left out": {change: without("sync", false, func(n int) bool { return n%2 == 1 })},
 		"the others are":                {change: without("sync", false, func(n int) bool { return n%2 == 0 })},
 		"names are not synced":          {change: without("fsync", true, func(int) bool { return true })},
@@ -241,13 +239,15 @@ func TestStatesControls(t *testing.T) {
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			random := rand.New(rand.NewPCG(1, 1))
-			r := record(t, needTap(t), room(t), newDisk(), nil, c.setting, 1, 0)
-			if c.change != nil {
-				c.change(r)
-			}
 			n := 0
-			_, _, err := r.explore(random, 1000, func(_ string, k int) { n += k })
+			var err error
+			for seed := uint64(1); err == nil && n < 8000; seed++ { // some recordings have no moment that shows it
+				r := record(t, needTap(t), room(t), newDisk(), nil, c.setting, seed, 0)
+				if c.change != nil {
+					c.change(r)
+				}
+				_, _, err = r.explore(rand.New(rand.NewPCG(seed, 1)), 1000, func(_ string, k int) { n += k })
+			}
 			if err == nil {
 				t.Fatalf("none of %d states showed it", n)
 			}

@@ -4,11 +4,16 @@
 package recorded
 
 import (
+	"bytes"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"testing"
+
+	"github.com/patchlog-dev/patchlog/internal/records"
+	"github.com/patchlog-dev/patchlog/patch"
 )
 
 // Where the sets lie, seen from the root of the repository.
@@ -56,34 +61,77 @@ func (s Set) Sample(tb testing.TB, n int) []string {
 
 func read(tb testing.TB, s Set) Set {
 	tb.Helper()
-	files, err := filepath.Glob(filepath.Join(s.Dir, "*", "*.jsonl"))
-	if err != nil {
-		tb.Fatal(err)
-	}
-	if len(files) == 0 {
+	s.Files, _ = filepath.Glob(filepath.Join(s.Dir, "*", "*.jsonl"))
+	if len(s.Files) == 0 {
 		tb.Fatalf("%s has no recorded session", s.Dir)
 	}
-	s.Files = files
 	return s
 }
 
 // rootOf returns the root of the repository, above the folder in which a test runs.
 func rootOf(tb testing.TB) string {
 	tb.Helper()
-	dir, err := os.Getwd()
-	if err != nil {
-		tb.Fatal(err)
-	}
-	for at := dir; ; at = filepath.Dir(at) {
-		if _, err := os.Stat(filepath.Join(at, small)); err == nil {
-			root, err := filepath.Rel(dir, at)
-			if err != nil {
-				tb.Fatal(err)
-			}
+	for root := "."; ; root = filepath.Join(root, "..") {
+		if _, err := os.Stat(filepath.Join(root, small)); err == nil {
 			return root
 		}
-		if at == filepath.Dir(at) {
-			tb.Fatalf("no folder above %s has the recorded sessions in %s; run the tests in a clone of the repository", dir, small)
+		if at, err := filepath.Abs(root); err != nil || at == filepath.Dir(at) {
+			tb.Fatalf("no folder above the test's has the recorded sessions in %s; run the tests in a clone of the repository", small)
 		}
 	}
+}
+
+// Log returns a log of n events, with seqs from 1 on: those of the set that the repository
+// carries, again and again. Each time they have ids of their own, and other digits in their
+// contents, so that they have other identifiers, but the same words. It is the same at each call.
+func Log(tb testing.TB, n int) []patch.Record {
+	tb.Helper()
+	events := eventsOf(tb, Sets(tb)[0])
+	records := make([]patch.Record, n)
+	for i := range records {
+		text := otherDigits([]byte(events[i%len(events)].String()), i/len(events))
+		text = append([]byte(fmt.Sprintf(`{"id":"%d-`, i)), bytes.TrimPrefix(text, []byte(`{"id":"`))...)
+		e, err := patch.ParseEvent(text)
+		if err != nil {
+			tb.Fatal(err)
+		}
+		records[i] = patch.Record{Seq: uint64(i + 1), Event: e}
+	}
+	return records
+}
+
+// eventsOf returns the events of a set, in the order of its files.
+func eventsOf(tb testing.TB, s Set) (events []*patch.Event) {
+	tb.Helper()
+	for _, file := range s.Files {
+		text, err := os.ReadFile(file)
+		records, _, readErr := records.ReadAll(patch.NewDecoder(bytes.NewReader(text), file))
+		if err := errors.Join(err, readErr); err != nil {
+			tb.Fatal(err)
+		}
+		for _, r := range records {
+			events = append(events, r.Event)
+		}
+	}
+	return events
+}
+
+// otherDigits turns the digits of each number in an event's content as the wheels of a counter
+// turn. Zeros stay, so that no number begins with one that did not.
+func otherDigits(text []byte, round int) []byte {
+	shift, escape := round, 0
+	for at := bytes.Index(text, []byte(`"content":`)); at >= 0 && at < len(text); at++ {
+		switch c := text[at]; {
+		case c == 'u' && text[at-1] == '\\':
+			escape = 4
+		case escape > 0:
+			escape--
+		case c >= '1' && c <= '9':
+			text[at] = '1' + (c-'1'+byte(shift%9))%9
+			shift /= 9
+		case c != '0':
+			shift = round
+		}
+	}
+	return text
 }

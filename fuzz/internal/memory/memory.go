@@ -8,10 +8,10 @@ import (
 	"testing"
 )
 
-// The memory that may be held for an input of n bytes: Times n, and a constant.
+// The memory that may be held for an input of n bytes: Factor n, and a constant.
 const (
-	Times = 8
-	More  = 32 << 20
+	Factor   = 8
+	Constant = 32 << 20
 )
 
 // Within calls f, which reads an input of the given number of bytes, and fails the test if f holds more
@@ -19,7 +19,7 @@ const (
 // this cannot be ruled out, and must do the same then. Nothing else should allocate meanwhile.
 func Within(t testing.TB, input int, f func()) {
 	t.Helper()
-	most := uint64(Times*input + More)
+	most := uint64(Factor*input + Constant)
 	before := allocated()
 	f()
 	if allocated()-before <= most {
