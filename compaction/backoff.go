@@ -62,7 +62,7 @@ func (c *Compactor[K]) failed(key K, v fold.View, p *pass[K], err error) {
 	if p == nil || p.past || !errors.As(err, new(*SummarizerError)) {
 		b.passes = b.asks
 	}
-	if p != nil && (p.about.FellBack || errors.Is(err, ErrVetoed) && b.failures >= maxVetoes) {
+	if p != nil && (p.about.UsedFallback || errors.Is(err, ErrVetoed) && b.failures >= maxVetoes) {
 		if b.skipped == nil {
 			b.skipped = map[string]uint64{}
 		}

@@ -23,16 +23,16 @@ const (
 	forced  = 4
 )
 
-// Priced is a [Summarizer] whose calls cost something: so much for each token that it reads
-// and writes, where a token of input that is not cached costs 1. Any other is taken to be free.
+// PricedSummarizer is a [Summarizer] whose calls cost something: Price returns the cost of each token that it reads and
+// of each that it writes, where a token of input that is not cached costs 1. Other summarizers count as free.
 // Intervals and clearing wait until what they save pays for it; see docs/COMPACTION.md.
-type Priced interface {
+type PricedSummarizer interface {
 	Summarizer
 	Price() (read, written float64)
 }
 
 func priceOf(s Summarizer) (read, written float64) {
-	if p, ok := s.(Priced); ok {
+	if p, ok := s.(PricedSummarizer); ok {
 		return p.Price()
 	}
 	return 0, 0
@@ -61,8 +61,8 @@ func (s *visible) pays(w *Window, saved int, cfg Config) (bool, string) {
 // leaves the model's cache, and the summarizer reads and writes tokens.
 func (s *visible) balance(w *Window, saved int, cfg Config) (b price.Balance, worksOff bool) {
 	first := w.Start
-	if len(w.Also) > 0 {
-		first = w.Also[0].Start
+	if len(w.EarlierSpans) > 0 {
+		first = w.EarlierSpans[0].Start
 	}
 	from := 0
 	for _, e := range s.entries[first:] {

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/google/uuid"
+
 	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/internal/blanks"
 	"github.com/patchlog-dev/patchlog/patch"
@@ -29,7 +31,7 @@ func (c *Compactor[K]) revertBlanks(ctx context.Context, key K, v fold.View) (fo
 	if known {
 		return v, nil
 	}
-	plan, err := blanks.Revert(v, blanks.Options{Room: c.cfg.limits.Input, Read: func(seqs []uint64) ([]patch.Record, error) {
+	plan, err := blanks.Revert(v, blanks.Options{MaxGrowth: c.cfg.limits.Input, Read: func(seqs []uint64) ([]patch.Record, error) {
 		return c.records(ctx, key, seqs)
 	}})
 	if err != nil {
@@ -41,7 +43,7 @@ func (c *Compactor[K]) revertBlanks(ctx context.Context, key K, v fold.View) (fo
 		c.mu.Unlock()
 		return v, nil
 	}
-	group := c.opts.NewID()
+	group := uuid.NewString()
 	for i, p := range plan.Reverts {
 		plan.Reverts[i] = p.WithAuthor(patch.CompactionAuthor).WithGroup(group)
 	}

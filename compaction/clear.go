@@ -14,11 +14,11 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// Cleared replaces a cleared tool result.
-const Cleared = "[old tool result cleared]"
+// ClearedResult replaces a cleared tool result.
+const ClearedResult = "[old tool result cleared]"
 
 // ClearToolResults returns patches that replace the results of all but the last keepLast
-// function responses of the visible log by [Cleared], without any model. Each is a splice
+// function responses of the visible log by [ClearedResult], without any model. Each is a splice
 // that keeps the state; the response keeps its call id and name, and the events in which
 // it stands, their place and all else but their ids. Responses that are short already, or
 // that an open long-running call may still need, are left as they are. The patches are
@@ -34,12 +34,12 @@ func ClearToolResults(v fold.View, keepLast int) ([]*patch.PatchEvent, error) {
 	results := s.results()
 	results = results[:max(0, len(results)-max(0, keepLast))]
 	results = slices.DeleteFunc(results, func(r result) bool { return s.stays[r.Index] })
-	return s.clear(results, uuid.NewString)
+	return s.clear(results)
 }
 
 // clear returns patches that clear results, given in order: a splice for each event of which
 // any is cleared, the first for the first event.
-func (s *visible) clear(results []result, newID func() string) ([]*patch.PatchEvent, error) {
+func (s *visible) clear(results []result) ([]*patch.PatchEvent, error) {
 	var patches []*patch.PatchEvent
 	for len(results) > 0 {
 		i := results[0].Index
@@ -48,7 +48,7 @@ func (s *visible) clear(results []result, newID func() string) ([]*patch.PatchEv
 			parts = append(parts, results[0].Part)
 			results = results[1:]
 		}
-		cleared, err := clearParts(s.entries[i], parts, newID)
+		cleared, err := clearParts(s.entries[i], parts)
 		if err != nil {
 			return nil, fmt.Errorf("visible event %d (id %q): %w", i, s.entries[i].Event.ID(), err)
 		}
@@ -61,11 +61,11 @@ func (s *visible) clear(results []result, newID func() string) ([]*patch.PatchEv
 }
 
 // placeholder is the response of a cleared result.
-var placeholder = json.RawMessage(`{"result":"` + Cleared + `"}`)
+var placeholder = json.RawMessage(`{"result":"` + ClearedResult + `"}`)
 
 // clearParts returns the event with the results of the given parts cleared, under a new
 // id; nil if there is nothing to clear.
-func clearParts(entry fold.Entry, parts []int, newID func() string) (*patch.Event, error) {
+func clearParts(entry fold.Entry, parts []int) (*patch.Event, error) {
 	_, all, err := contentOf(entry.Event)
 	if err != nil {
 		return nil, err
@@ -94,7 +94,7 @@ func clearParts(entry fold.Entry, parts []int, newID func() string) (*patch.Even
 	if len(cleared) == 0 {
 		return nil, nil
 	}
-	return entry.Event.StandIn(newID(), entry.Seq, cleared)
+	return entry.Event.StandIn(uuid.NewString(), entry.Seq, cleared)
 }
 
 // contentOf returns the members of an event's content, and its parts.
@@ -117,10 +117,11 @@ func fieldsOf(e *patch.Event) (fields map[string]json.RawMessage, err error) {
 // isShort reports whether a result is at most as long as the placeholder.
 func isShort(response []byte) bool { return len(response) <= len(placeholder) }
 
-// result is what a function returned, in a visible log.
+// result is a function's result in a visible log.
 type result struct {
 	Index int // of the event
 	Part  int // of the event's content
+	saves int // estimated tokens that clearing it saves; 0 if clearing skips it, as with the user's answers
 }
 
 // results returns the results of visible calls, in order.
@@ -128,13 +129,18 @@ func (s *visible) results() []result {
 	unpaired := unpairedResponses(s.view)
 	var results []result
 	for i, e := range s.entries {
-		if e.Summary || unpaired[i] != nil { // a patch may not put in what answers no call
+		if e.Summary || !hasFunctionPart(e.Event, true) || unpaired[i] != nil { // a patch may not insert a response without a call
 			continue
 		}
-		for p := range e.Event.FunctionParts() {
-			if p.Response {
-				results = append(results, result{i, p.Index})
+		for n, p := range e.Event.Content().Parts() {
+			if p.Kind != patch.PartResponse {
+				continue
 			}
+			r := result{Index: i, Part: n}
+			if response := records.JSON(p.Response); e.Event.Author() != "user" && !isShort(response) {
+				r.saves = max(0, utf8.RuneCount(response)-len(placeholder)) / patch.RunesPerToken
+			}
+			results = append(results, r)
 		}
 	}
 	return results
@@ -152,12 +158,10 @@ func (s *visible) clearing(cfg Config) (*Window, int) {
 	if there < cfg.ClearAfter { // to find out more is the dearer part
 		return nil, 0
 	}
-	results := s.results()
-	results = results[:max(0, len(results)-cfg.limits.Results)]
-	saved, tokens := 0, s.clears(results)
-	results = slices.DeleteFunc(results, func(r result) bool {
-		saved += tokens[r]
-		return tokens[r] == 0
+	results, saved := s.results(), 0
+	results = slices.DeleteFunc(results[:max(0, len(results)-cfg.limits.Results)], func(r result) bool {
+		saved += r.saves
+		return r.saves == 0
 	})
 	if saved < cfg.ClearAfter {
 		return nil, saved
@@ -166,7 +170,7 @@ func (s *visible) clearing(cfg Config) (*Window, int) {
 	s.settle(cfg, func(int) bool { return false })
 	results = slices.DeleteFunc(results, func(r result) bool {
 		if s.stays[r.Index] {
-			saved -= tokens[r]
+			saved -= r.saves
 		}
 		return s.stays[r.Index]
 	})
@@ -179,35 +183,12 @@ func (s *visible) clearing(cfg Config) (*Window, int) {
 		if len(indices) == 0 || indices[len(indices)-1] != r.Index {
 			indices = append(indices, r.Index)
 			w.Tokens += s.entries[r.Index].Event.EstimatedTokens()
-			w.Also = append(w.Also, Span{r.Index, 1})
+			w.EarlierSpans = append(w.EarlierSpans, Span{r.Index, 1})
 		}
 	}
-	last := len(w.Also) - 1
-	w.Span, w.Also = w.Also[last], w.Also[:last]
+	last := len(w.EarlierSpans) - 1
+	w.Span, w.EarlierSpans = w.EarlierSpans[last], w.EarlierSpans[:last]
 	return w, saved
-}
-
-// clears returns about how many tokens it saves to clear each of the results, which are in order; 0
-// of one that is not to be cleared. What the user's side has answered is not.
-func (s *visible) clears(results []result) map[result]int {
-	saves := make(map[result]int, len(results))
-	for len(results) > 0 {
-		index := results[0].Index
-		e := s.entries[index].Event
-		for i, p := range e.Content().Parts() { // an event can have very many
-			if len(results) == 0 || results[0] != (result{index, i}) {
-				continue
-			}
-			results = results[1:]
-			if response := records.JSON(p.Response); e.Author() != "user" && p.Kind == patch.PartResponse && !isShort(response) {
-				saves[result{index, i}] = max(0, utf8.RuneCount(response)-len(placeholder)) / patch.RunesPerToken
-			}
-		}
-		for len(results) > 0 && results[0].Index == index {
-			results = results[1:]
-		}
-	}
-	return saves
 }
 
 // toTell is how many tokens a group's summary stands for: those that are visible. Where few

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/patchlog-dev/patchlog/compaction"
 	"github.com/patchlog-dev/patchlog/fold"
@@ -14,6 +15,111 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store"
 )
+
+var checkAll = fold.CheckOptions{}
+
+func TestClearToolResults(t *testing.T) {
+	const long = "*40"
+	for _, row := range []struct {
+		name string
+		log  string
+		keep int
+		want string // indices of the cleared events
+	}{
+		{"nothing to clear", "u1 a1", 0, ""},
+		{"all but the last", "u1 c1(x) r1(x)" + long + " c1(y) r1(y)" + long + " c1(z) r1(z)" + long, 1, "2 4"},
+		{"all", "u1 c1(x) r1(x)" + long, 0, "2"},
+		{"below 0 is 0", "u1 c1(x) r1(x)" + long, -3, "2"},
+		{"more than there are", "u1 c1(x) r1(x)" + long, 9, ""},
+		{"short ones stay", "u1 c1(x) r1(x)*2 u2", 0, ""},
+		{"two in an event, the last one stays", "u1 c1(x,y) r1(x,y)" + long, 1, "2"},
+		{"a placeholder that waits for the user stays", "u1 l1(x) r1(x)" + long + " a1", 0, ""},
+		{"and is cleared when the user has answered", "u1 l1(x) r1(x)" + long + " a1 R2(x)" + long, 0, "2 4"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			s := newSession(t, row.log)
+			before := s.view()
+			state := s.state()
+			patches := testlog.Must(compaction.ClearToolResults(before, row.keep))(t)
+			if len(patches) > 0 {
+				testlog.Must(s.store.ApplyPatch(t.Context(), key, store.PatchOptions{}, patches...))(t)
+			}
+			after := s.view()
+			if after.Len() != before.Len() || s.state() != state {
+				t.Fatalf("%d events, state %s; were %d, %s", after.Len(), s.state(), before.Len(), state)
+			}
+			var cleared []string
+			for i, e := range after.Events() {
+				old := before.At(i)
+				if e.ID() == old.ID() {
+					continue
+				}
+				cleared = append(cleared, fmt.Sprint(i))
+				if !strings.Contains(e.String(), compaction.ClearedResult) || e.EstimatedTokens() >= old.EstimatedTokens() {
+					t.Errorf("event %d is now %s", i, e)
+				}
+				if e.Author() != old.Author() || e.InvocationID() != old.InvocationID() || !e.Timestamp().Equal(old.Timestamp()) || e.Role() != old.Role() {
+					t.Errorf("event %d: %s was %s", i, e, old)
+				}
+			}
+			if got := strings.Join(cleared, " "); got != row.want {
+				t.Errorf("cleared are %q, want %q", got, row.want)
+			}
+			if fmt.Sprint(after.Calls()) != fmt.Sprint(before.Calls()) {
+				t.Errorf("the calls are %v, were %v", after.Calls(), before.Calls())
+			}
+			if again, _ := compaction.ClearToolResults(after, row.keep); len(again) != 0 {
+				t.Errorf("%d patches for what is clear already", len(again))
+			}
+		})
+	}
+}
+
+func TestClearKeepsStateAndFields(t *testing.T) {
+	s := newSession(t, "u1 c1(x)")
+	e := testlog.EventOf(t, event{
+		"id": "r", "author": "agent", "invocationId": "inv1", "branch": "b", "longRunningToolIds": []any{}, "unknown": []any{},
+		"actions": map[string]any{"stateDelta": map[string]any{"found": 3, "app:shared": 1}, "artifactDelta": map[string]any{"f": 2}},
+		"content": map[string]any{"role": "user", "more": 1, "parts": []any{
+			map[string]any{"text": "seen"},
+			map[string]any{"functionResponse": map[string]any{"id": "x", "name": "tool", "response": map[string]any{"r": strings.Repeat("y", 100)}}, "thoughtSignature": "AAAA"},
+		}},
+	})
+	s.add(e)
+	patches := testlog.Must(compaction.ClearToolResults(s.view(), 0))(t)
+	testlog.Must(s.store.ApplyPatch(t.Context(), key, store.PatchOptions{}, patches...))(t)
+	got := s.view().At(2)
+	want := e.String()
+	for _, change := range [][2]string{
+		{`"id":"r"`, `"id":"` + got.ID() + `","timestamp":"` + got.Timestamp().Format(time.RFC3339Nano) + `"`},
+		{`{"r":"` + strings.Repeat("y", 100) + `"}`, `{"result":"` + compaction.ClearedResult + `"}`},
+		{`,"stateDelta":{"app:shared":1,"found":3}`, ``},
+		{`"longRunningToolIds"`, `"customMetadata":{"patchlog":{"cleared":{"as":"` + got.ID() + `","id":"r","seq":3,"tokens":31}}},"longRunningToolIds"`},
+	} {
+		if !strings.Contains(want, change[0]) {
+			t.Fatalf("%s is not in %s", change[0], want)
+		}
+		want = strings.Replace(want, change[0], change[1], 1)
+	}
+	wanted := testlog.Must(patch.ParseEvent([]byte(want)))(t)
+	if !patch.Same(patch.Record{Event: wanted}, patch.Record{Event: got}) {
+		t.Errorf("cleared is\n%s, want\n%s", got, wanted)
+	}
+	if got := s.state(); got != "map[found:3]" {
+		t.Errorf("the state is %s", got)
+	}
+}
+
+func TestClearToolResultsWithUnpairedResponse(t *testing.T) {
+	s := newSession(t, "u1 r1(q)*50 c1(x) r1(x)*50 a1 r1(q)*50 u2")
+	patches, err := compaction.ClearToolResults(s.view(), 0)
+	if err != nil || len(patches) != 1 || patches[0].Start() != 3 {
+		t.Fatalf("%v, %v", patches, err)
+	}
+	if _, err := s.store.ApplyOn(t.Context(), key, s.view(), checkAll, patches...); err != nil {
+		t.Error(err)
+	}
+}
 
 // clearing is a configuration that clears and does nothing else.
 func clearing(after, keep int) compaction.Config {
@@ -23,27 +129,17 @@ func clearing(after, keep int) compaction.Config {
 // Old results are cleared when that saves enough: all that may be, at once.
 func TestPlanClearing(t *testing.T) {
 	const three = "u1 c1(x) r1(x)*100 c1(y) r1(y)*100 c1(z) r1(z)*100"
-	for _, row := range []struct {
-		name, log string
-		cfg       compaction.Config
-		run       compaction.Run
-		want      string
-	}{
-		{"enough", three, clearing(180, 1), compaction.Run{}, "clearing 4-4 also 2-2 without summary"},
-		{"not enough", three, clearing(190, 1), compaction.Run{}, "none"},
-		{"the last three stay by default", three, clearing(1, 0), compaction.Run{}, "none"},
-		{"inside a run", three, clearing(1, 2), compaction.Run{Invocation: "inv1"}, "clearing 2-2 without summary"},
-		{"a pinned one stays", three, clearing(1, 1), compaction.Run{Pinned: []string{"e2"}}, "clearing 4-4 without summary"},
-		{"and does not count", three, clearing(100, 1), compaction.Run{Pinned: []string{"e2"}}, "none"},
-		{"what the user's side said stays", "u1 l1(x) r1(x)*9 R1(x)*100 c1(y) r1(y)*100", clearing(50, 1), compaction.Run{}, "none"},
-		{"the interval first", three + " u2", with(clearing(1, 1), func(c *compaction.Config) { c.CompactionInterval = 2 }), compaction.Run{}, "interval 0-7"},
-		{"before the tokens", three, with(clearing(1, 1), func(c *compaction.Config) { c.TokenThreshold, c.EventRetentionSize = 10, 1 }), compaction.Run{}, "clearing 4-4 also 2-2 without summary"},
-	} {
-		d, err := compaction.Plan(script(t, row.log), row.cfg, row.run)
-		if got := decided(d); err != nil || got != row.want {
-			t.Errorf("%s: got %s (%s), %v, want %s", row.name, got, d.Reason, err, row.want)
-		}
-	}
+	plan(t, []planned{
+		{"enough", three, clearing(180, 1), compaction.Run{}, "clearing 4-4 also 2-2 without summary", ""},
+		{"not enough", three, clearing(190, 1), compaction.Run{}, "none", ""},
+		{"the last three stay by default", three, clearing(1, 0), compaction.Run{}, "none", ""},
+		{"inside a run", three, clearing(1, 2), compaction.Run{Invocation: "inv1"}, "clearing 2-2 without summary", ""},
+		{"a pinned one stays", three, clearing(1, 1), compaction.Run{Pinned: []string{"e2"}}, "clearing 4-4 without summary", ""},
+		{"and does not count", three, clearing(100, 1), compaction.Run{Pinned: []string{"e2"}}, "none", ""},
+		{"what the user's side said stays", "u1 l1(x) r1(x)*9 R1(x)*100 c1(y) r1(y)*100", clearing(50, 1), compaction.Run{}, "none", ""},
+		{"the interval first", three + " u2", with(clearing(1, 1), func(c *compaction.Config) { c.CompactionInterval = 2 }), compaction.Run{}, "interval 0-7", ""},
+		{"before the tokens", three, with(clearing(1, 1), func(c *compaction.Config) { c.TokenThreshold, c.EventRetentionSize = 10, 1 }), compaction.Run{}, "clearing 4-4 also 2-2 without summary", ""},
+	})
 }
 
 // A clearing is one group: all of it can be taken back, and its first patch says what it did.
@@ -64,7 +160,7 @@ func TestClearingIsOnePass(t *testing.T) {
 		}
 		if said, ok := compaction.WrittenBy(p); ok {
 			told++
-			if said.Took = w.Took; said != w {
+			if said.Duration = w.Duration; said != w {
 				t.Errorf("the patch says %+v, want %+v", said, w)
 			}
 		}
@@ -72,30 +168,9 @@ func TestClearingIsOnePass(t *testing.T) {
 	if told != 1 {
 		t.Errorf("%d patches tell of the pass", told)
 	}
-	if _, err := s.store.Revert(t.Context(), key, store.UndoOptions{}, w.PatchID); err != nil {
-		t.Fatal(err)
-	}
+	testlog.Must(s.store.Revert(t.Context(), key, store.UndoOptions{}, w.PatchID))(t)
 	if got, want := s.visible(), "e0 e1 e2 e3 e4 e5 e6"; got != want {
 		t.Errorf("taken back it is %s", got)
-	}
-}
-
-// A clearing can be vetoed like a summary, and shows what would be logged.
-func TestClearingCanBeVetoed(t *testing.T) {
-	s := newSession(t, "u1 c1(x) r1(x)*100 c1(y) r1(y)*100")
-	no := errors.New("no")
-	var seen compaction.ApproveRequest[store.Key]
-	c := s.with(clearing(1, 1), compaction.Options[store.Key]{
-		Approve: func(_ context.Context, d compaction.ApproveRequest[store.Key]) error { seen = d; return no },
-	})
-	if _, err := c.MaybeCompact(t.Context(), key); !errors.Is(err, compaction.ErrVetoed) || !errors.Is(err, no) {
-		t.Errorf("the error is %v", err)
-	}
-	if len(seen.Patches) != 1 || len(seen.Summaries) != 0 || seen.Written.Trigger != compaction.ByClearing {
-		t.Errorf("the draft is %+v", seen)
-	}
-	if strings.Contains(s.view().At(2).String(), compaction.Cleared) {
-		t.Error("it was cleared all the same")
 	}
 }
 
@@ -129,7 +204,7 @@ func TestSummariesAreOfWhatWasLogged(t *testing.T) {
 	}
 	s.append("u2*50 a2*50")
 	s.compact(cfg)
-	if len(sum.requests) != 2 || !strings.Contains(sum.requests[1].Prompt, "4711") || strings.Contains(sum.requests[1].Prompt, compaction.Cleared) {
+	if len(sum.requests) != 2 || !strings.Contains(sum.requests[1].Prompt, "4711") || strings.Contains(sum.requests[1].Prompt, compaction.ClearedResult) {
 		t.Errorf("then the summarizer was asked %+v", sum.requests[1:])
 	}
 }
@@ -158,30 +233,9 @@ func TestInputIsMeasuredByWhatWasLogged(t *testing.T) {
 	}
 }
 
-// Results of one event that were cleared one after the other, too.
-func TestSummariesAreOfWhatWasLoggedTwiceCleared(t *testing.T) {
-	s := newSession(t, "u1 c1(x,y) r1(x,y)*100 c1(z) r1(z)*100 a1")
-	s.compact(clearing(1, 2))
-	s.compact(clearing(1, 1))
-	if n := strings.Count(s.view().At(2).String(), compaction.Cleared); n != 2 {
-		t.Fatalf("%d results are cleared: %s", n, s.view().At(2))
-	}
-	sum := &scripted{}
-	s.compact(every(1, 0, sum))
-	if len(sum.requests) != 1 || strings.Contains(sum.requests[0].Prompt, compaction.Cleared) || sum.requests[0].Events[2].ID() != "e2" {
-		t.Errorf("the summarizer was asked %+v", sum.requests)
-	}
-	if got := history(t, s); got != "e0 e1 e2 e3 e4 e5" {
-		t.Errorf("the history is %s", got)
-	}
-}
-
 func history(t *testing.T, s *session) string {
 	t.Helper()
-	entries, err := s.store.History(t.Context(), key, s.view())
-	if err != nil {
-		t.Fatal(err)
-	}
+	entries := testlog.Must(s.store.History(t.Context(), key, s.view()))(t)
 	var events []*patch.Event
 	for _, e := range entries {
 		events = append(events, e.Event)
@@ -236,10 +290,7 @@ func TestLongInvocation(t *testing.T) {
 	passes, most := 0, 0
 	for range 100 {
 		s.append("a1*50")
-		done, err := c.Compact(t.Context(), key, run)
-		if err != nil {
-			t.Fatal(err)
-		}
+		done := testlog.Must(c.Compact(t.Context(), key, run))(t)
 		passes += len(done)
 		takes := 0
 		for _, e := range s.view().Events() {
@@ -280,9 +331,7 @@ func TestClearingOfManyResults(t *testing.T) {
 		if err == nil {
 			v, err = v.Apply(patch.Record{Seq: v.Seq() + 1, Event: e})
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		testlog.NoError(t, err)
 	}
 	for first := 0; first < many; first += perEvent {
 		var calls, responses strings.Builder
@@ -296,5 +345,42 @@ func TestClearingOfManyResults(t *testing.T) {
 	d, err := compaction.Plan(v, clearing(1, 10), compaction.Run{})
 	if err != nil || d.Window == nil || d.Window.Results != many-10 {
 		t.Errorf("%s, %v", d.Reason, err)
+	}
+}
+
+// Results of one event that were cleared one after the other, too.
+func TestSummariesAreOfWhatWasLoggedTwiceCleared(t *testing.T) {
+	s := newSession(t, "u1 c1(x,y) r1(x,y)*100 c1(z) r1(z)*100 a1")
+	s.compact(clearing(1, 2))
+	s.compact(clearing(1, 1))
+	if n := strings.Count(s.view().At(2).String(), compaction.ClearedResult); n != 2 {
+		t.Fatalf("%d results are cleared: %s", n, s.view().At(2))
+	}
+	sum := &scripted{}
+	s.compact(every(1, 0, sum))
+	if len(sum.requests) != 1 || strings.Contains(sum.requests[0].Prompt, compaction.ClearedResult) || sum.requests[0].Events[2].ID() != "e2" {
+		t.Errorf("the summarizer was asked %+v", sum.requests)
+	}
+	if got := history(t, s); got != "e0 e1 e2 e3 e4 e5" {
+		t.Errorf("the history is %s", got)
+	}
+}
+
+// A clearing can be vetoed like a summary, and shows what would be logged.
+func TestClearingCanBeVetoed(t *testing.T) {
+	s := newSession(t, "u1 c1(x) r1(x)*100 c1(y) r1(y)*100")
+	no := errors.New("no")
+	var seen compaction.ApproveRequest[store.Key]
+	c := s.with(clearing(1, 1), compaction.Options[store.Key]{
+		Approve: func(_ context.Context, d compaction.ApproveRequest[store.Key]) error { seen = d; return no },
+	})
+	if _, err := c.MaybeCompact(t.Context(), key); !errors.Is(err, compaction.ErrVetoed) || !errors.Is(err, no) {
+		t.Errorf("the error is %v", err)
+	}
+	if len(seen.Patches) != 1 || len(seen.Summaries) != 0 || seen.Written.Trigger != compaction.ByClearing {
+		t.Errorf("the draft is %+v", seen)
+	}
+	if strings.Contains(s.view().At(2).String(), compaction.ClearedResult) {
+		t.Error("it was cleared all the same")
 	}
 }

@@ -10,8 +10,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/google/uuid"
-
 	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/patch"
 )
@@ -79,9 +77,6 @@ type Options[K comparable] struct {
 
 	// Logger gets one line for each failure. nil means [slog.Default].
 	Logger *slog.Logger
-
-	// NewID makes ids; nil means random UUIDs. It may be called from several goroutines.
-	NewID func() string
 }
 
 // Outcome is how an attempt to compact ended.
@@ -102,12 +97,12 @@ type Attempt[K comparable] struct {
 	Outcome Outcome
 	Written *Written // if Outcome is Wrote
 
-	// Err is why the pass failed or was vetoed. If Outcome is Wrote, it is why the fallback has
-	// written the summary, or nil.
+	// Err is why the pass failed or was vetoed. If Outcome is Wrote, it is why [Extractive] has
+	// written the summary in place of the summarizer, or nil.
 	Err error
 
-	Trigger Trigger
-	Took    time.Duration // with the calls of the summarizer
+	Trigger  Trigger
+	Duration time.Duration // with the calls of the summarizer
 
 	// Lost is that of Written. Invented counts the identifiers for which an answer was refused.
 	Lost, Invented int
@@ -124,9 +119,6 @@ func New[K comparable](log Log[K], cfg Config, opts Options[K]) (*Compactor[K], 
 	}
 	if opts.Logger == nil {
 		opts.Logger = slog.Default()
-	}
-	if opts.NewID == nil {
-		opts.NewID = uuid.NewString
 	}
 	return &Compactor[K]{log: log, cfg: cfg.withDefaults(), opts: opts, backoff: map[K]backoff{}, settled: map[K]settled{}}, nil
 }
@@ -145,7 +137,7 @@ func New[K comparable](log Log[K], cfg Config, opts Options[K]) (*Compactor[K], 
 //
 // After a failure or a refused answer the summarizer is not called again until the session has
 // grown by as many records as there were failures in a row, doubled each time, up to 64. Once
-// the prompt is a fifth over its threshold, [Config.Fallback] writes the summary; if its
+// the prompt is a fifth over its threshold, [Extractive] writes the summary; if its
 // answer cannot be used either, that window is skipped until the session has grown by 64.
 //
 // If another patch, or an answer to a call that was to go, was logged while a summary was
@@ -181,14 +173,14 @@ func (c *Compactor[K]) Compact(ctx context.Context, key K, run Run) ([]Written, 
 		if p == nil && err == nil {
 			return done, nil
 		}
-		a := Attempt[K]{Key: key, Took: time.Since(start), Invented: invented(err)}
+		a := Attempt[K]{Key: key, Duration: time.Since(start), Invented: invented(err)}
 		if p != nil {
 			a.Trigger, a.Lost = p.window.Trigger, p.about.Lost
 		}
 		switch {
 		case err == nil:
 			w := p.about
-			w.Took = a.Took
+			w.Duration = a.Duration
 			a.Written, a.Err, a.Invented = &w, p.failure, invented(p.failure)
 			done = append(done, w)
 			c.succeeded(p)
@@ -204,8 +196,8 @@ func (c *Compactor[K]) Compact(ctx context.Context, key K, run Run) ([]Written, 
 }
 
 // attempt makes the next pass over a session, if one is due: it plans a window, requests a
-// summary of it, has the summarizer write it, verifies the answer, and logs the patches. A
-// panic on the way is an error.
+// summary of each of its groups, has these written, verifies the answers, and logs the patches. An
+// answer that is refused may be written again, or by another writer. A panic on the way is an error.
 func (c *Compactor[K]) attempt(ctx context.Context, key K, view fold.View, run Run) (p *pass[K], next fold.View, err error) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -221,17 +213,15 @@ func (c *Compactor[K]) attempt(ctx context.Context, key K, view fold.View, run R
 	if err != nil {
 		return p, view, err
 	}
-	texts := make([]string, len(requests))
-	for i := range requests {
-		if texts[i], err = p.summarise(ctx, &requests[i]); err != nil { // which verifies what comes
-			return p, view, err
+	for _, r := range requests {
+		for r.summary == "" {
+			answer, failure := p.summarise(ctx, r)
+			if err := p.verify(ctx, r, answer, failure); err != nil {
+				return p, view, err
+			}
 		}
 	}
-	summaries, patches, err := p.patch(requests, texts)
-	if err != nil {
-		return p, view, err
-	}
-	next, err = p.log(ctx, summaries, patches)
+	next, err = p.patch(ctx, requests)
 	return p, next, err
 }
 
@@ -299,15 +289,15 @@ func (c *Compactor[K]) panicked(ctx context.Context, key K, err error) {
 
 // Stats counts what a compactor has done.
 type Stats struct {
-	Wrote     uint64 // passes that logged patches
-	Declined  uint64
-	Conflicts uint64
-	Vetoed    uint64
-	Failed    uint64
-	FellBack  uint64 // of Wrote, with a summary of the fallback's
+	Wrote        uint64 // passes that logged patches
+	Declined     uint64
+	Conflicts    uint64
+	Vetoed       uint64
+	Failed       uint64
+	UsedFallback uint64 // of Wrote, with a summary by [Extractive] in place of the summarizer's
 
 	EventsCovered uint64 // visible events that summaries have replaced
-	TokensBefore  uint64 // estimated, of what was replaced
+	TokensBefore  uint64 // estimated, of the replaced events
 	TokensAfter   uint64 // estimated, of the summaries
 	Calls         uint64 // of summarizers, in passes that logged a summary
 }
@@ -328,8 +318,8 @@ func (c *Compactor[K]) count(a Attempt[K]) {
 		s.Failed++
 	case Wrote:
 		s.Wrote++
-		if a.Written.FellBack {
-			s.FellBack++
+		if a.Written.UsedFallback {
+			s.UsedFallback++
 		}
 		s.EventsCovered += uint64(a.Written.EventsBefore)
 		s.TokensBefore += uint64(a.Written.TokensBefore)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -50,13 +49,8 @@ func judgeLog(t *testing.T, st *store.Store, k store.Key, by *told) (patches int
 	t.Helper()
 	v := fold.New("", nil)
 	for r, err := range st.RawEvents(context.Background(), k, 1) {
-		if err != nil {
-			t.Fatal(err)
-		}
-		next, err := v.Apply(r)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testlog.NoError(t, err)
+		next := testlog.Must(v.Apply(r))(t)
 		if r.Patch != nil && r.Patch.Author() == "compaction" {
 			patches++
 			var gone, shown []string
@@ -170,107 +164,4 @@ func TestConcurrentOnOneSession(t *testing.T) {
 		t.Errorf("%d summaries, %d conflicts, %d patches by hand: nothing was at stake", wrote, conflicts, byHand.Load())
 	}
 	t.Logf("%d summaries, %d conflicts, %d patches by hand", wrote, conflicts, byHand.Load())
-}
-
-// Two compactors that have both been told a summary of the same events: one lands.
-func TestConcurrentOneOfTwoLands(t *testing.T) {
-	rounds := 200
-	if testing.Short() {
-		rounds = 40
-	}
-	for round := range rounds {
-		s := newSession(t, "u1*20 a1*20 u2*20 a2*20")
-		var both sync.WaitGroup
-		both.Add(2)
-		sum := compaction.SummarizerFunc(func(context.Context, compaction.Request) (compaction.Response, error) {
-			both.Done()
-			both.Wait() // the other is there too
-			return says("told"), nil
-		})
-		var wg sync.WaitGroup
-		var wrote, conflicts atomic.Uint64
-		for range 2 {
-			c := s.compactor(every(2, 0, sum))
-			wg.Go(func() {
-				if _, err := c.MaybeCompact(t.Context(), key); err != nil {
-					t.Error(err)
-				}
-				wrote.Add(c.Stats().Wrote)
-				conflicts.Add(c.Stats().Conflicts)
-			})
-		}
-		wg.Wait()
-		if wrote.Load() != 1 || conflicts.Load() != 1 || s.visible() != "S1:user" {
-			t.Fatalf("round %d: %d written, %d conflicts: %s", round, wrote.Load(), conflicts.Load(), s.visible())
-		}
-	}
-}
-
-// A worker that is told from many goroutines of several sessions that grow, with a
-// second worker on the same log, both closed while busy.
-func TestConcurrentWorkers(t *testing.T) {
-	const sessions = 4
-	rounds := 300
-	if testing.Short() {
-		rounds = 60
-	}
-	s := newSession(t, "")
-	for i := range sessions {
-		if _, err := s.store.Create(t.Context(), keyOf(i), nil); err != nil {
-			t.Fatal(err)
-		}
-	}
-	by := &told{slow: 200 * time.Microsecond}
-	var workers []*compaction.Worker[store.Key]
-	for range 2 {
-		c := s.with(every(2, 1, by), compaction.Options[store.Key]{Logger: slog.New(slog.DiscardHandler)})
-		w, err := compaction.NewWorker(c)
-		if err != nil {
-			t.Fatal(err)
-		}
-		w.Limit(2, 3)
-		workers = append(workers, w)
-	}
-	var wg sync.WaitGroup
-	var notified atomic.Uint64
-	for i := range sessions {
-		for part := range 2 {
-			wg.Go(func() {
-				for n := range rounds {
-					id := fmt.Sprintf("e%d-%d-%d", i, part, n)
-					e := testlog.EventOf(t, event{"id": id, "author": "user", "invocationId": "inv" + id, "content": textOf("user", strings.Repeat("abc ", 10))})
-					if _, err := s.store.AppendEvents(t.Context(), keyOf(i), store.AppendOptions{}, e); err != nil {
-						t.Errorf("append: %v", err)
-					}
-					for _, w := range workers {
-						w.Notify(keyOf(i))
-						notified.Add(1)
-						_ = w.Stats()
-					}
-				}
-			})
-		}
-	}
-	// The first is closed in the midst of it, without patience.
-	expired, cancel := context.WithCancel(context.Background())
-	cancel()
-	time.Sleep(5 * time.Millisecond)
-	_ = workers[0].Close(expired)
-	wg.Wait()
-	closed(t, workers[1])
-
-	patches, total := 0, compaction.WorkerStats{}
-	for i := range sessions {
-		patches += judgeLog(t, s.store, keyOf(i), by)
-	}
-	for _, w := range workers {
-		st := w.Stats()
-		total.Wrote, total.Conflicts, total.Notified, total.Failed = total.Wrote+st.Wrote, total.Conflicts+st.Conflicts, total.Notified+st.Notified, total.Failed+st.Failed
-		if st.Running != 0 || st.Waiting != 0 {
-			t.Errorf("closed, counted is %+v", st)
-		}
-	}
-	if total.Wrote == 0 || total.Wrote != uint64(patches) || total.Notified != notified.Load() || total.Failed != 0 {
-		t.Errorf("%d patches are logged, %d calls of Notify, counted is %+v", patches, notified.Load(), total)
-	}
 }

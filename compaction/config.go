@@ -55,17 +55,14 @@ type Config struct {
 	// stay, and so do pinned events. See [ClearToolResults].
 	ClearAfter int
 
-	// PromptTemplate is the prompt for the summarizer, with [History] in place of the
-	// transcript, and [Words] in place of the length in words; "" means [DefaultPromptTemplate].
+	// PromptTemplate is the prompt for the summarizer, with [TranscriptPlaceholder] in place of the
+	// transcript, and [WordCountPlaceholder] in place of the length in words; "" means [DefaultPromptTemplate].
 	PromptTemplate string
 
-	// Summarizer writes the summaries; nil means [Extractive].
+	// Summarizer writes the summaries; nil means [Extractive]. Where it fails, declines, or gives
+	// an answer that is refused, [Extractive] writes the summary, once the prompt is a fifth larger
+	// than TokenThreshold, or than [DefaultTokenThreshold] if that is 0.
 	Summarizer Summarizer
-
-	// Fallback writes the summary of a window for which Summarizer fails, declines, or gives
-	// an answer that is refused, once the prompt is a fifth larger than TokenThreshold, or than
-	// [DefaultTokenThreshold] if that is 0. nil means [Extractive].
-	Fallback Summarizer
 
 	// MaxSummaryTokens is how many estimated tokens a summary may take; 0 means
 	// [DefaultMaxSummaryTokens].
@@ -78,7 +75,8 @@ type Config struct {
 	// So a summary has the placeholders. The log keeps the secrets.
 	Redact *redact.Redactor
 
-	limits limits
+	limits   limits
+	fallback Summarizer // [Extractive], but in tests
 }
 
 // limits are the constants of compaction. Tests make them smaller.
@@ -125,10 +123,8 @@ func (c Config) Validate() error {
 	switch {
 	case c.Summarizer != nil && isNil(c.Summarizer):
 		return bad("Summarizer", "it is a nil %T; leave it out to have the default", c.Summarizer)
-	case c.Fallback != nil && isNil(c.Fallback):
-		return bad("Fallback", "it is a nil %T; leave it out to have the default", c.Fallback)
-	case c.PromptTemplate != "" && !strings.Contains(c.PromptTemplate, History):
-		return bad("PromptTemplate", "it has no %s, so the summarizer would see nothing", History)
+	case c.PromptTemplate != "" && !strings.Contains(c.PromptTemplate, TranscriptPlaceholder):
+		return bad("PromptTemplate", "it has no %s, so the summarizer would see nothing", TranscriptPlaceholder)
 	case c.Enabled && c.CompactionInterval == 0 && c.TokenThreshold == 0 && c.InvocationTokens == 0 && c.ClearAfter == 0:
 		return bad("CompactionInterval", "neither it nor TokenThreshold, InvocationTokens or ClearAfter is set, so nothing would ever be compacted; switch Enabled off if that is meant")
 	}
@@ -156,8 +152,8 @@ func (c Config) withDefaults() Config {
 	if c.Summarizer == nil {
 		c.Summarizer = Extractive{}
 	}
-	if c.Fallback == nil {
-		c.Fallback = Extractive{}
+	if c.fallback == nil {
+		c.fallback = Extractive{}
 	}
 	c.limits = cmp.Or(c.limits, defaultLimits)
 	return c

@@ -2,11 +2,15 @@ package compaction_test
 
 import (
 	"errors"
+	"math"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/patchlog-dev/patchlog/compaction"
+	"github.com/patchlog-dev/patchlog/compaction/internal/transcript"
+	"github.com/patchlog-dev/patchlog/fold"
+	"github.com/patchlog-dev/patchlog/internal/testlog"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store"
 )
@@ -42,7 +46,7 @@ func TestConfigValidate(t *testing.T) {
 		{"ClearAfter", func(c *compaction.Config) { c.ClearAfter = -1 }},
 		{"MaxSummaryTokens", func(c *compaction.Config) { c.MaxSummaryTokens = -1 }},
 		{"Summarizer", func(c *compaction.Config) { c.Summarizer = (*scripted)(nil) }},
-		{"Fallback", func(c *compaction.Config) { c.Fallback = (*scripted)(nil) }},
+		{"Summarizer", func(c *compaction.Config) { c.Summarizer = compaction.SummarizerFunc(nil) }},
 
 		// One field switches a trigger on, and off.
 		{"", func(c *compaction.Config) { *c = compaction.Config{Enabled: true, CompactionInterval: 1} }},
@@ -77,5 +81,51 @@ func TestOffMeansOff(t *testing.T) {
 	sum := &scripted{}
 	if done := s.compact(compaction.Config{CompactionInterval: 1, Summarizer: sum}); done != nil || sum.calls() != 0 {
 		t.Errorf("%v, %d calls", done, sum.calls())
+	}
+}
+
+func TestLargestLimits(t *testing.T) {
+	s := newSession(t, "u1*50 a1*50 u2*50 a2*50 u3*50 a3*50 u4*50 a4*50")
+	s.compact(compaction.Config{
+		Enabled: true, CompactionInterval: 2, OverlapSize: math.MaxInt, TokenThreshold: math.MaxInt, EventRetentionSize: math.MaxInt,
+		InvocationTokens: math.MaxInt, ClearAfter: math.MaxInt, MaxSummaryTokens: math.MaxInt, Timeout: math.MaxInt64,
+	})
+	s.want("S1:user")
+}
+
+// TestNil checks that each function refuses a nil argument at once, with an error that names it.
+func TestNil(t *testing.T) {
+	for name, c := range map[string]struct {
+		err  error
+		says string
+	}{
+		"log":                {testlog.ErrorOf(compaction.New(nil, compaction.DefaultConfig(), compaction.Options[store.Key]{})), "log"},
+		"store":              {testlog.ErrorOf(compaction.New((*store.Store)(nil), compaction.DefaultConfig(), compaction.Options[store.Key]{})), "log"},
+		"compactor":          {testlog.ErrorOf(compaction.NewWorker[store.Key](nil)), "compactor"},
+		"event of a request": {testlog.ErrorOf(compaction.Extractive{}.Summarize(t.Context(), compaction.Request{Events: []*patch.Event{nil}})), "event 0"},
+	} {
+		if !errors.Is(c.err, patch.ErrInvalid) || !strings.Contains(c.err.Error(), c.says) {
+			t.Errorf("%s: %v", name, c.err)
+		}
+	}
+}
+
+// TestNoEvent checks that nil among events is as none, where no error can say so, and
+// that the zero view is an empty session's.
+func TestNoEvent(t *testing.T) {
+	e := testlog.Must(patch.ParseEvent([]byte(`{"author":"user","content":{"parts":[{"text":"x"}]}}`)))(t)
+	events := []*patch.Event{nil, e, nil}
+	if got := transcript.Of(events, 0); got != transcript.Of(events[1:2], 0) {
+		t.Errorf("transcript: %q", got)
+	}
+	if l := compaction.LineageOf(nil); l.Level != 1 {
+		t.Errorf("lineage %+v", l)
+	}
+	d, err := compaction.Plan(fold.View{}, compaction.DefaultConfig(), compaction.Run{})
+	if err != nil || d.Window != nil {
+		t.Errorf("%+v, %v", d, err)
+	}
+	if patches, err := compaction.ClearToolResults(fold.View{}, 0); len(patches) > 0 || err != nil {
+		t.Error(patches, err)
 	}
 }

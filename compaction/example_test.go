@@ -140,7 +140,7 @@ func ExampleOptions_approve() {
 			for _, sum := range d.Summaries {
 				for _, p := range sum.Event.Content().Parts() {
 					if strings.Contains(p.Text, "4711") {
-						return fmt.Errorf("a summary of %d events names an order", len(sum.Of))
+						return fmt.Errorf("a summary of %d events names an order", len(sum.Events))
 					}
 				}
 			}
@@ -153,26 +153,6 @@ func ExampleOptions_approve() {
 	_, err = c.MaybeCompact(context.Background(), exampleKey)
 	fmt.Println(errors.Is(err, compaction.ErrVetoed), err)
 	// Output: true vetoed: a summary of 6 events names an order
-}
-
-func ExampleNewRequest() {
-	db := exampleStore()
-	defer db.Close()
-	ctx := context.Background()
-	view, err := db.View(ctx, exampleKey)
-	if err != nil {
-		log.Fatal(err)
-	}
-	r, err := compaction.NewRequest(compaction.Config{}, events(view)...)
-	if err != nil {
-		log.Fatal(err)
-	}
-	said, err := clerk.Summarize(ctx, r)
-	if err != nil {
-		log.Fatal(err)
-	}
-	fmt.Println(said.Text, strings.Contains(r.Prompt, "user: and refund me"))
-	// Output: Ann misses order 4711. (6 events) true
 }
 
 func ExampleWorker() {

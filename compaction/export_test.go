@@ -8,6 +8,9 @@ func (c *Config) Limits() *limits {
 	return &c.limits
 }
 
+// SetFallback sets the summarizer that is called in place of [Extractive] when Summarizer fails.
+func (c *Config) SetFallback(s Summarizer) { c.fallback = s }
+
 // DefaultLimits are the limits of a configuration that has no others.
 var DefaultLimits = defaultLimits
 

@@ -1,6 +1,7 @@
 package compaction
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -30,11 +31,8 @@ func (Extractive) Summarize(ctx context.Context, req Request) (Response, error) 
 	if i := slices.Index(req.Events, nil); i >= 0 {
 		return Response{}, fmt.Errorf("%w: event %d of the request is nil", patch.ErrInvalid, i)
 	}
-	aim := req.MaxTokens
-	if req.AimTokens > 0 {
-		aim = min(aim, req.AimTokens)
-	}
-	text := extractive.Summary(req.Events, req.Before, req.Merge, extractive.Room{Aim: aim, Most: req.MaxTokens})
+	aim := min(req.MaxTokens, cmp.Or(max(req.AimTokens, 0), req.MaxTokens))
+	text := extractive.Summarise(req.Events, req.Before, req.Merge, extractive.Length{Aim: aim, Max: req.MaxTokens})
 	if text == "" {
 		return Response{}, nil
 	}

@@ -1,9 +1,11 @@
 package compaction_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
+	"os"
 	"regexp"
 	"strings"
 	"testing"
@@ -13,6 +15,7 @@ import (
 
 	"github.com/patchlog-dev/patchlog/compaction"
 	"github.com/patchlog-dev/patchlog/internal/identifiers"
+	"github.com/patchlog-dev/patchlog/internal/records"
 	"github.com/patchlog-dev/patchlog/internal/testlog"
 	"github.com/patchlog-dev/patchlog/patch"
 )
@@ -104,16 +107,6 @@ Facts:
 - date: 2024-05-21
 Returned:
 - result: ok`},
-		{"half of it", booking, false, 100, `
-Keep in mind:
-- Hello, I am Ada Lovelace. Please move my booking HAT136-77 of 2024-05-20 to the next day, and write to ada@example.com.
-What happened:
-- The next day was full.
-Rows:
-- id | cabin | payment_id | total
-HAT136-77 | economy | card_4421486 | 305
-Facts:
-- called: get_booking, move_booking`},
 		{"a quarter", booking, false, 50, `
 Keep in mind:
 - Please move my booking HAT136-77…
@@ -141,12 +134,6 @@ Facts:
 - command: go test ./internal/parse
 Returned:
 - result: package parse, ok`},
-		{"work in short", work, false, 40, `
-- fix the failing test in internal/parse/walk_test.go
-Facts:
-- called: read, bash
-- command: go test ./internal/parse`},
-
 		{"agent begins", []*patch.Event{
 			extAgent("0", "Hi! How can I help?"),
 			extUser("1", "Order 4711, please."),
@@ -181,18 +168,6 @@ What happened:
 Open:
 - unanswered: wait`},
 
-		{"Spanish", []*patch.Event{
-			extUser("1", "Buenas tardes, soy José Núñez y quiero cambiar mi cita del martes. ¿Podría ser el 14/05/2026 a las 09:30? Mi historia clínica es la HC-0099 y mi teléfono el 600123456."),
-			extCall("1", "1", "buscar_citas", object{"fecha": "14/05/2026", "clínica": "Córdoba"}),
-			extResult("1", "1", "buscar_citas", object{"error": "No hay citas el 14/05/2026"}),
-			extAgent("1", "Lo siento, José, ese día no quedan citas en Córdoba. ¿Le viene bien el jueves 16 a las 10:00?"),
-		}, false, 60, `
-Keep in mind:
-- Buenas tardes, soy José Núñez y quiero cambiar mi cita del martes. ¿Podría ser el 14/05/2026 a las 09:30?
-Facts:
-- numbers: 600123456
-- ids: HC-0099`},
-
 		{"Chinese", []*patch.Event{
 			extUser("1", "你好，我想查询订单4711的物流状态，收件人是王小明，电话是13800138000，请尽快回复我，谢谢你的帮助。"),
 		}, false, 10, `
@@ -220,11 +195,6 @@ Keep in mind:
 - What is this? [image/png cat.png] [text/csv gs://b/4711.csv]
 What happened:
 - did: code(print(1) print(2))`},
-
-		{"a fact told again", []*patch.Event{
-			extUser("1", "Where is parcel RX-77001 now, I ask you, and why is it not here? RX-77001! I say again: RX-77001. And what of RX-77002, that is to say, RX-77002?"),
-		}, false, 20, `
-- Where is parcel RX-77001 now, I…`},
 
 		{"no errors", []*patch.Event{
 			extCall("1", "", "f", nil), extResult("1", "", "f", object{"error": nil, "is_error": false, "success": true, "message": "fine", "ticket": "TK-77"}),
@@ -282,13 +252,6 @@ What happened:
 		}, true, 1000, `
 - User: I am Ada Lovelace, order 4711. → did: get_order(id=4711) → outcome: It is on its way.; ids: user_id=ada_1
 - User: cancel order 4712 → error: too late (cancel) → outcome: It cannot be cancelled any more, as it has left the house already.`},
-		{"merge in short", []*patch.Event{
-			extSummary("- User: I am Ada Lovelace, order 4711. → did: get_order(id=4711) → outcome: It is on its way.; ids: user_id=ada_1\n- User: thanks"),
-			extSummary("- User: thanks\n- User: cancel order 4712 → error: too late (cancel) → outcome: It cannot be cancelled any more, as it has left the house already."),
-		}, true, 40, `
-- error: too late (cancel)
-Facts:
-- ids: user_id, ada_1`},
 		{"merge of a model's summaries", []*patch.Event{
 			extSummary("## Facts\n\n* The user is Ada Lovelace (ada@example.com), and she asked for order 4711 to be cancelled.\n* She was told that this takes two days, which she did not like at all.\n"),
 			extSummary("The user asked about the weather in general, and got an answer that was general too.\nRefund of $120 is agreed."),
@@ -395,8 +358,8 @@ func TestExtractiveProperties(t *testing.T) {
 			whole := extract(t, compaction.Request{Events: events, MaxTokens: 1 << 20})
 			merged := extract(t, compaction.Request{Events: []*patch.Event{extSummary(whole)}, Merge: true, MaxTokens: 1 << 20})
 			for _, texts := range [][2]string{{whole, merged}, {merged, whole}} {
-				for id := range identifiers.All(texts[0]) {
-					if !oddID.MatchString(id) && !identifiers.Stands(texts[1], id) {
+				for id := range identifiers.FindAll(texts[0]) {
+					if !oddID.MatchString(id) && !identifiers.Occurs(texts[1], id) {
 						t.Fatalf("%q is in one of the summary\n%s\nand its merge\n%s", id, whole, merged)
 					}
 				}
@@ -475,9 +438,7 @@ func TestExtractiveOddContent(t *testing.T) {
 	}
 	deep := strings.Repeat(`{"a":[`, 200) + `1` + strings.Repeat(`]}`, 200)
 	var args map[string]any
-	if err := json.Unmarshal([]byte(deep), &args); err != nil {
-		t.Fatal(err)
-	}
+	testlog.NoError(t, json.Unmarshal([]byte(deep), &args))
 	got := extract(t, compaction.Request{Events: []*patch.Event{extCall("1", "1", "f", args)}, MaxTokens: 100})
 	if got != "- did: f(a=1.0)\nOpen:\n- unanswered: f" {
 		t.Errorf("it says %q", got)
@@ -519,4 +480,72 @@ func ExampleExtractive() {
 	// RX-20-77 | sent
 	// Facts:
 	// - called: track
+}
+
+// What is told in the first turn is there after five rounds of merging four summaries
+// into one of half their size, and then at every size in which it has room.
+func TestExtractiveKeepsTheTask(t *testing.T) {
+	testlog.OneGoroutine(t)
+	const rounds, fan, size = 5, 4, 120
+	const first = "Good morning, my name is Ada Lovelace and I have a question about order 4711, which I placed last week."
+	turn := 0
+	raw := func() []*patch.Event {
+		var events []*patch.Event
+		for range 3 {
+			turn++
+			id := fmt.Sprint("i", turn)
+			asked := fmt.Sprintf("Now please look at invoice INV-%05d of customer c_%d, and compare it with what Bob Smith said on 2024-06-%02d about it.", turn, turn*7, turn%28+1)
+			if turn == 1 {
+				asked = first
+			}
+			events = append(events,
+				extUser(id, asked),
+				extCall(id, id, "lookup", object{"id": fmt.Sprint("INV-", turn)}),
+				extResult(id, id, "lookup", object{"id": fmt.Sprint("R-", turn), "state": "open"}),
+				extAgent(id, fmt.Sprintf("I have found it, and it differs by %d dollars. There is more to say about it, which I do at some length, so that there is something to cut off.", turn)))
+		}
+		return events
+	}
+	var summary func(round int) *patch.Event
+	summary = func(round int) *patch.Event {
+		if round == 0 {
+			return extSummary(extract(t, compaction.Request{Events: raw(), MaxTokens: size}))
+		}
+		var inputs []*patch.Event
+		tokens := 0
+		for range fan {
+			e := summary(round - 1)
+			tokens += e.EstimatedTokens()
+			inputs = append(inputs, e)
+		}
+		return extSummary(extract(t, compaction.Request{Events: inputs, Merge: true, MaxTokens: min(tokens/2, 2*size)}))
+	}
+	last := summary(rounds)
+	for tokens := 400; tokens >= 27; tokens-- {
+		got := extract(t, compaction.Request{Events: []*patch.Event{last}, Merge: true, MaxTokens: tokens})
+		for _, want := range []string{"Ada Lovelace", "order 4711"} {
+			if !strings.Contains(got, want) {
+				t.Fatalf("with %d tokens %q is gone:\n%s", tokens, want, got)
+			}
+		}
+	}
+	for tokens := 19; tokens >= 0; tokens-- {
+		if got := extract(t, compaction.Request{Events: []*patch.Event{last}, Merge: true, MaxTokens: tokens}); strings.Contains(got, "INV-") {
+			t.Fatalf("with %d tokens another line is left:\n%s", tokens, got)
+		}
+	}
+}
+
+func extSession(t *testing.T, file string) (events []*patch.Event, tokens int) {
+	t.Helper()
+	text := testlog.Must(os.ReadFile(file))(t)
+	records, _, err := records.ReadAll(patch.NewDecoder(bytes.NewReader(text), file))
+	testlog.NoError(t, err)
+	for _, r := range records {
+		if r.Event != nil {
+			events = append(events, r.Event)
+			tokens += r.Event.EstimatedTokens()
+		}
+	}
+	return events, tokens
 }

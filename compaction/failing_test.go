@@ -6,15 +6,17 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"runtime"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/patchlog-dev/patchlog/compaction"
 	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/internal/records"
+	"github.com/patchlog-dev/patchlog/internal/testlog"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store"
 )
@@ -101,9 +103,7 @@ func misbehaviours(release <-chan struct{}) []misbehaviour {
 // sessionText is all there is of a session.
 func sessionText(t testing.TB, s *session) string {
 	var b bytes.Buffer
-	if err := s.store.Export(t.Context(), key, &b, store.ExportOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	testlog.NoError(t, s.store.Export(t.Context(), key, &b, store.ExportOptions{}))
 	return b.String() + s.visible() + s.state()
 }
 
@@ -117,7 +117,7 @@ func TestFailingSummarizers(t *testing.T) {
 			t.Parallel()
 			timeout := time.Minute
 			if strings.HasPrefix(m.name, "hangs") {
-				timeout = 5 * time.Millisecond
+				timeout = 250 * time.Millisecond
 			}
 			var calls atomic.Int32
 			var lines bytes.Buffer
@@ -273,60 +273,62 @@ func TestAnswerIsRepaired(t *testing.T) {
 // When calls that were given up do not return, no more are made, whatever the session;
 // once they have, it goes on.
 func TestSummarizerBusy(t *testing.T) {
-	release := make(chan struct{})
-	var calls atomic.Int32
-	cfg := every(2, 0, compaction.SummarizerFunc(func(context.Context, compaction.Request) (compaction.Response, error) {
-		if calls.Add(1) <= 4 {
-			<-release
+	synctest.Test(t, func(t *testing.T) {
+		release := make(chan struct{})
+		var calls atomic.Int32
+		cfg := every(2, 0, compaction.SummarizerFunc(func(context.Context, compaction.Request) (compaction.Response, error) {
+			if calls.Add(1) <= 4 {
+				<-release
+			}
+			return says("told"), nil
+		}))
+		cfg.Timeout = time.Millisecond
+		s := newSession(t, "u1*20 a1*20 u2*20 a2*20")
+		c := s.compactor(cfg)
+		busy := 0
+		for range 200 {
+			s.append("a2")
+			if _, err := c.MaybeCompact(t.Context(), key); errors.Is(err, compaction.ErrSummarizerBusy) {
+				busy++
+			}
 		}
-		return says("told"), nil
-	}))
-	cfg.Timeout = time.Millisecond
-	s := newSession(t, "u1*20 a1*20 u2*20 a2*20")
-	c := s.compactor(cfg)
-	busy := 0
-	for range 200 {
-		s.append("a2")
-		if _, err := c.MaybeCompact(t.Context(), key); errors.Is(err, compaction.ErrSummarizerBusy) {
-			busy++
+		if calls.Load() != 4 || busy == 0 {
+			t.Errorf("%d calls, %d times busy; want 4 calls and then busy", calls.Load(), busy)
 		}
-	}
-	if calls.Load() != 4 || busy == 0 {
-		t.Errorf("%d calls, %d times busy; want 4 calls and then busy", calls.Load(), busy)
-	}
-	close(release)
-	cfg.Timeout = time.Minute
-	for i := 0; c.Stats().Wrote == 0 && i < 300; i++ {
-		s.append("a2")
-		if _, err := c.MaybeCompact(t.Context(), key); err != nil && !errors.Is(err, compaction.ErrSummarizerBusy) && !errors.Is(err, context.DeadlineExceeded) {
-			t.Fatal(err)
+		close(release)
+		synctest.Wait()
+		for range 64 {
+			s.append("a2")
+			s.run(c)
 		}
-		runtime.Gosched()
-	}
-	if c.Stats().Wrote == 0 {
-		t.Error("it does not go on after the calls have returned")
-	}
+		if c.Stats().Wrote == 0 {
+			t.Error("it does not go on after the calls have returned")
+		}
+	})
 }
 
 // A summarizer that hangs for good does not keep the fallback from being asked.
 func TestFallbackOfOneThatHangs(t *testing.T) {
-	release := make(chan struct{})
-	t.Cleanup(func() { close(release) })
-	fallback := &scripted{}
-	cfg := every(2, 0, compaction.SummarizerFunc(func(context.Context, compaction.Request) (compaction.Response, error) {
-		<-release
-		return compaction.Response{}, nil
-	}))
-	cfg.Timeout, cfg.Fallback, cfg.TokenThreshold = time.Millisecond, fallback, 400
-	s := newSession(t, "")
-	c := s.compactor(cfg)
-	for i := range 100 {
-		s.append(fmt.Sprintf("u%d*20 a%d*20", i, i))
-		_, _ = c.MaybeCompact(t.Context(), key)
-	}
-	if n := s.view().Len(); n > 60 || fallback.calls() < 3 {
-		t.Errorf("%d events are visible, the fallback was asked %d times", n, fallback.calls())
-	}
+	synctest.Test(t, func(t *testing.T) {
+		release := make(chan struct{})
+		t.Cleanup(func() { close(release) })
+		fallback := &scripted{}
+		cfg := every(2, 0, compaction.SummarizerFunc(func(context.Context, compaction.Request) (compaction.Response, error) {
+			<-release
+			return compaction.Response{}, nil
+		}))
+		cfg.Timeout, cfg.TokenThreshold = time.Millisecond, 400
+		cfg.SetFallback(fallback)
+		s := newSession(t, "")
+		c := s.compactor(cfg)
+		for i := range 100 {
+			s.append(fmt.Sprintf("u%d*20 a%d*20", i, i))
+			_, _ = c.MaybeCompact(t.Context(), key)
+		}
+		if n := s.view().Len(); n > 60 || fallback.calls() < 3 {
+			t.Errorf("%d events are visible, the fallback was asked %d times", n, fallback.calls())
+		}
+	})
 }
 
 // A session that is deleted and created again does not wait for what the old one owed.
@@ -337,15 +339,200 @@ func TestBackoffEndsWithTheSession(t *testing.T) {
 	if _, err := c.MaybeCompact(t.Context(), key); !errors.Is(err, errModel) {
 		t.Fatal(err)
 	}
-	if err := s.store.Delete(t.Context(), key); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := s.store.Create(t.Context(), key, nil); err != nil {
-		t.Fatal(err)
-	}
+	testlog.NoError(t, s.store.Delete(t.Context(), key))
+	testlog.Must(s.store.Create(t.Context(), key, nil))(t)
 	sum.reply = nil
 	s.append("u1*20 a1*20 u2*20 a2*20")
 	if done, err := c.MaybeCompact(t.Context(), key); len(done) != 1 || err != nil {
 		t.Errorf("%v, %v", done, err)
+	}
+}
+
+func TestWhoseTimeWasOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		release := make(chan struct{})
+		defer close(release)
+		s := newSession(t, "u1*50 a1*50")
+		c := s.compactor(every(1, 0, compaction.SummarizerFunc(func(context.Context, compaction.Request) (compaction.Response, error) {
+			<-release
+			return compaction.Response{}, nil
+		})))
+		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+		defer cancel()
+		_, err := c.MaybeCompact(ctx, key)
+		if !errors.Is(err, context.DeadlineExceeded) || strings.Contains(err.Error(), "1m0s") || !strings.Contains(err.Error(), "caller") {
+			t.Errorf("the error is %v", err)
+		}
+	})
+}
+
+// After each failure in a row a session has to grow by twice as many records as before,
+// and by 64 at most, until it is tried again.
+func TestBackoffDoublesUpTo64(t *testing.T) {
+	s := newSession(t, "u1*200 a1*200 u2*200 a2*200")
+	var tried []uint64
+	c := s.compactor(every(2, 0, compaction.SummarizerFunc(func(context.Context, compaction.Request) (compaction.Response, error) {
+		tried = append(tried, s.view().Seq())
+		return compaction.Response{}, errModel
+	})))
+	for range 260 {
+		_, _ = c.MaybeCompact(t.Context(), key)
+		s.append("a2")
+	}
+	var grown []uint64
+	for i := 1; i < len(tried); i++ {
+		grown = append(grown, tried[i]-tried[i-1])
+	}
+	if want := []uint64{1, 2, 4, 8, 16, 32, 64, 64, 64}; !slices.Equal(grown, want) {
+		t.Errorf("between attempts the log grew by %d records, want %d", grown, want)
+	}
+}
+
+// Once the prompt is a fifth over its threshold, the fallback writes the summary that the
+// summarizer does not, and this is reported. The summarizer backs off meanwhile, and has the
+// first try again later.
+func TestFallback(t *testing.T) {
+	broken := true
+	asked := 0
+	fallback := &scripted{}
+	cfg := compaction.Config{Enabled: true, TokenThreshold: 1_000, EventRetentionSize: 1}
+	cfg.SetFallback(fallback)
+	cfg.Summarizer = compaction.SummarizerFunc(func(context.Context, compaction.Request) (compaction.Response, error) {
+		if asked++; broken {
+			return compaction.Response{}, errModel
+		}
+		return says("by the model"), nil
+	})
+	s := newSession(t, "u1*200 a1*200 u2*200 a2*200 u3*200")
+	var seen []compaction.Attempt[store.Key]
+	c := s.with(cfg, compaction.Options[store.Key]{Observe: func(_ context.Context, a compaction.Attempt[store.Key]) { seen = append(seen, a) }})
+	if _, err := c.MaybeCompact(t.Context(), key); !errors.Is(err, errModel) || s.view().PatchSeq() != 0 || fallback.calls() != 0 {
+		t.Fatalf("at the threshold: %v, the fallback was asked %d times, visible is %s", err, fallback.calls(), s.visible())
+	}
+	s.append("a3*199")
+	if done, err := c.MaybeCompact(t.Context(), key); err == nil || len(done) != 0 {
+		t.Fatalf("below a fifth over it: %v, %v", done, err)
+	}
+	s.append("u4*10")
+	done, err := c.MaybeCompact(t.Context(), key)
+	if err != nil || len(done) != 1 || !done[0].UsedFallback || done[0].Model != "scripted" || asked != 2 {
+		t.Fatalf("a fifth over it: %+v, %v, the model was asked %d times", done, err, asked)
+	}
+	if got := c.Stats(); got.UsedFallback != 1 || got.Failed != 2 || got.Wrote != 1 {
+		t.Errorf("counted is %+v", got)
+	}
+	s.append("a4*600 u5*600 a5*10")
+	if done, err = c.MaybeCompact(t.Context(), key); err != nil || len(done) == 0 || asked != 3 {
+		t.Fatalf("when it has grown: %+v, %v, the model was asked %d times", done, err, asked)
+	}
+	if a := seen[len(seen)-1]; a.Outcome != compaction.Wrote || !errors.Is(a.Err, errModel) || !a.Written.UsedFallback {
+		t.Errorf("reported is %+v", a)
+	}
+	broken = false
+	s.append("u6*600 a6*600 u7*10 a7*10 u8*10")
+	if done, err = c.MaybeCompact(t.Context(), key); err != nil || len(done) == 0 || done[0].UsedFallback || done[0].Model == "" {
+		t.Errorf("when the model answers again: %+v, %v", done, err)
+	}
+}
+
+// A window for which neither answer can be used is skipped until the session has grown by 64
+// records, while those behind it are summarised.
+func TestSkippedUntilGrownBy64(t *testing.T) {
+	s := newSession(t, "u1*200 a1*200 u2*200 a2*200")
+	var tried []uint64
+	others := 0
+	cfg := every(2, 0, compaction.SummarizerFunc(func(_ context.Context, r compaction.Request) (compaction.Response, error) {
+		if r.Events[0].ID() == "e0" {
+			return compaction.Response{}, nil
+		}
+		others++
+		return says("told"), nil
+	}))
+	cfg.TokenThreshold = 100
+	cfg.SetFallback(compaction.SummarizerFunc(func(context.Context, compaction.Request) (compaction.Response, error) {
+		tried = append(tried, s.view().Seq())
+		return compaction.Response{}, nil
+	}))
+	c := s.compactor(cfg)
+	for len(tried) < 2 && s.words < 400 {
+		s.run(c)
+		s.append(fmt.Sprintf("u%d*200", s.words))
+	}
+	if len(tried) < 2 || tried[1] < tried[0]+64 || tried[1] > tried[0]+68 {
+		t.Fatalf("it was tried at %d, want 64 records between", tried)
+	}
+	if others == 0 {
+		t.Error("nothing behind it was summarised")
+	}
+}
+
+// Stats returns the sums over all summaries that a compactor has written.
+func TestStatsAddUp(t *testing.T) {
+	s := newSession(t, "u1*200 a1*200 u2*200 a2*200")
+	c := s.compactor(every(2, 0, &scripted{}))
+	var want compaction.Stats
+	for range 3 {
+		done, err := c.MaybeCompact(t.Context(), key)
+		if err != nil || len(done) == 0 {
+			t.Fatalf("%v, %v", done, err)
+		}
+		for _, w := range done {
+			want.Wrote++
+			want.EventsCovered += uint64(w.EventsBefore)
+			want.TokensBefore += uint64(w.TokensBefore)
+			want.TokensAfter += uint64(w.TokensAfter)
+			want.Calls += uint64(w.Usage.Calls)
+		}
+		s.append("u3*200 a4*300")
+	}
+	if got := c.Stats(); got != want || got.TokensBefore == 0 || got.TokensAfter == 0 {
+		t.Errorf("counted is %+v, want %+v", got, want)
+	}
+}
+
+// Where the summarizer fails, events of few tokens are quoted only if that is shorter. Otherwise the
+// fallback writes the summary.
+func TestQuotesAreShorter(t *testing.T) {
+	for _, c := range []struct {
+		words  string
+		quoted bool
+	}{{"t1*50 u1*20 a1*20 u2", true}, {"u1*50 a1*50 u2", false}} {
+		fails := &scripted{reply: func(compaction.Request) (compaction.Response, error) { return compaction.Response{}, errModel }}
+		for name, answer := range map[string]compaction.Summarizer{"an error": fails, "too long": answering(strings.Repeat("too long ", 200))} {
+			s := newSession(t, c.words)
+			cfg := compaction.Config{Enabled: true, TokenThreshold: 30, EventRetentionSize: 1, Summarizer: answer}
+			fallback := &scripted{}
+			cfg.SetFallback(fallback)
+			done := s.compact(cfg)
+			if len(done) != 1 || done[0].TokensAfter >= done[0].TokensBefore || done[0].UsedFallback == c.quoted || (fallback.calls() == 0) != c.quoted {
+				t.Errorf("%s, %s: %+v, the fallback was asked %d times", c.words, name, done, fallback.calls())
+			}
+		}
+	}
+}
+
+// A window of so little that no answer can be used does not keep the others waiting.
+func TestSmallWindowIsPassedOver(t *testing.T) {
+	s := newSession(t, "u1*1 u2*50 a2*50 u3*50 a3*50")
+	sum := &scripted{reply: func(r compaction.Request) (compaction.Response, error) {
+		return says("an answer of some length, but less than half of what is worth it"), nil
+	}}
+	c := s.compactor(every(1, 0, sum))
+	pinned := compaction.Run{Pinned: []string{"e1"}}
+	small := 0
+	for i := range 60 {
+		_, err := c.Compact(t.Context(), key, pinned)
+		if errors.Is(err, compaction.ErrRefusedAnswer) {
+			small++
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		s.append(fmt.Sprintf("u%d*50 a%d*50", 9+i, 9+i))
+	}
+	if small > 3 {
+		t.Errorf("the small window was refused %d times", small)
+	}
+	if n := s.view().Len(); n > 20 {
+		t.Errorf("%d events are visible: %s", n, s.visible())
 	}
 }

@@ -123,7 +123,7 @@ func (h history) shownAgain(g Group, n int) ([]logged, error) {
 			if e == nil || standIns[r.Seq] || groupOf(e) != g.key() {
 				continue
 			}
-			if place, ok := places.Of(r.Seq, 0); ok && place.Index < 0 && places.Represented(r.Seq, 0, e.Branch(), e.IsolationScope()) {
+			if place, ok := places.Of(r.Seq, 0); ok && place.Index < 0 && places.IsRepresented(r.Seq, 0, e.Branch(), e.IsolationScope()) {
 				events = append(events, logged{e, r.Seq})
 			}
 		}

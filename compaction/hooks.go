@@ -63,14 +63,14 @@ type ApproveRequest[K comparable] struct {
 	// Patches are all that will be logged, in this order, or nothing is.
 	Patches []*patch.PatchEvent
 
-	// Written are the figures. Took is without the time that approval and logging take.
+	// Written are the figures. Duration is without the time that approval and logging take.
 	Written Written
 }
 
 // SummaryDraft is a summary that is about to be logged, and what it will stand for.
 type SummaryDraft struct {
-	Event *patch.Event
-	Of    []*patch.Event // raw events as they were logged, or summaries if the pass merges some
+	Event  *patch.Event
+	Events []*patch.Event // raw events as they were logged, or summaries if the pass merges some
 }
 
 // approve asks whether patches may be logged.
@@ -80,7 +80,7 @@ func (p *pass[K]) approve(ctx context.Context, summaries []*patch.Event, patches
 	}
 	d := ApproveRequest[K]{Key: p.key, View: p.visible.view, Patches: slices.Clone(patches), Written: p.about}
 	for i, g := range p.window.Groups {
-		d.Summaries = append(d.Summaries, SummaryDraft{Event: summaries[i], Of: p.visible.events(g)})
+		d.Summaries = append(d.Summaries, SummaryDraft{Event: summaries[i], Events: p.visible.events(g)})
 	}
 	_, err := await(ctx, p.c, &p.c.approving, ErrPanic, errors.New("Options.Approve does not return"), func(ctx context.Context) (struct{}, error) {
 		return struct{}{}, vetoed(p.c.opts.Approve(ctx, d))

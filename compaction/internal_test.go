@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/patchlog-dev/patchlog/fold"
+	"github.com/patchlog-dev/patchlog/internal/testlog"
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
@@ -38,7 +39,7 @@ func TestBackoffIsForgotten(t *testing.T) {
 func TestDefaults(t *testing.T) {
 	got := Config{}.withDefaults()
 	if got.EventRetentionSize != 10 || got.MaxSummaryTokens != 2_000 || got.Timeout != time.Minute || got.limits != defaultLimits ||
-		got.PromptTemplate != DefaultPromptTemplate || got.Summarizer != (Extractive{}) || got.Fallback != (Extractive{}) {
+		got.PromptTemplate != DefaultPromptTemplate || got.Summarizer != (Extractive{}) || got.fallback != (Extractive{}) {
 		t.Errorf("%+v", got)
 	}
 	set := Config{EventRetentionSize: 31, MaxSummaryTokens: 34, limits: limits{1, 2, 3, 4, 5, 6}, Timeout: 37 * time.Second}
@@ -51,13 +52,8 @@ func viewOf(t *testing.T, texts ...string) fold.View {
 	t.Helper()
 	v := fold.New("creation", nil)
 	for _, text := range texts {
-		e, err := patch.ParseEvent([]byte(text))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if v, err = v.Apply(patch.Record{Seq: v.Seq() + 1, Event: e}); err != nil {
-			t.Fatal(err)
-		}
+		e := testlog.Must(patch.ParseEvent([]byte(text)))(t)
+		v = testlog.Must(v.Apply(patch.Record{Seq: v.Seq() + 1, Event: e}))(t)
 	}
 	return v
 }
@@ -76,7 +72,7 @@ func TestSuccessForgetsFailures(t *testing.T) {
 	if rests, backsOff := c.waits(1, v); rests || !backsOff {
 		t.Errorf("after a failure of the summarizer the session rests: %v, and the summarizer: %v", rests, backsOff)
 	}
-	p.past, p.about.FellBack = true, true
+	p.past, p.about.UsedFallback = true, true
 	c.failed(1, v, p, failed)
 	if rests, backsOff := c.waits(1, v); !rests || !backsOff {
 		t.Errorf("after a failure of the fallback the session rests: %v, and the summarizer: %v", rests, backsOff)
@@ -109,31 +105,5 @@ func TestVetoedWindowsAreSkipped(t *testing.T) {
 	}
 	if got := c.skipped(1, v); len(got) != 1 || got[0] != "b" {
 		t.Errorf("skipped are %q, want b", got)
-	}
-}
-
-// What an event takes in a transcript is its content, and on each line who says it and
-// which call it is.
-func TestShownTokens(t *testing.T) {
-	for text, runes := range map[string]int{
-		`{"author":"agent"}`: len("agent: \n"),
-		`{"author":"bot","content":{"parts":[{"functionCall":{"id":"call-1","name":"f"}}]}}`:                                                          len("bot: \n") + len("botcall-1 returns () to : (never answered)\n"),
-		`{"author":"bot","content":{"parts":[{"functionResponse":{"id":"c","name":"f"}},{"functionResponse":{"id":"","name":"f"}},{"text":"told"}]}}`: len("bot: \n") + len("botc returns () to : (never answered)\n") + len("bot returns () to : (never answered)\n"),
-	} {
-		e := viewOf(t, text).At(0)
-		if got, want := shownTokens(e), e.EstimatedTokens()+(runes+3)/4; got != want {
-			t.Errorf("%s is shown in %d tokens, want %d", text, got, want)
-		}
-	}
-}
-
-func TestWorkerDefaults(t *testing.T) {
-	w, err := NewWorker(&Compactor[int]{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer w.cancel()
-	if w.parallel != 2 || w.capacity != 1024 {
-		t.Errorf("%d at a time, %d that wait; want 2 and 1024", w.parallel, w.capacity)
 	}
 }

@@ -32,20 +32,20 @@ type Lineage struct {
 // LineageOf returns the lineage of a summary. Of one that says nothing about it, such as
 // a summary made by hand, it is that of a summary of raw events that says nothing more.
 func LineageOf(summary *patch.Event) Lineage {
-	if l, ok := SaidLineage(summary); ok {
+	if l, ok := ParseLineage(summary); ok {
 		return l
 	}
 	return Lineage{Level: 1, Windows: 1, Passes: 1}
 }
 
-// SaidLineage returns the lineage that a summary says it has, and whether it says one, as
-// all do that patchlog wrote.
-func SaidLineage(summary *patch.Event) (l Lineage, ok bool) {
+// ParseLineage returns the lineage in a summary's custom metadata, and whether it has one. All summaries that patchlog
+// writes have one.
+func ParseLineage(summary *patch.Event) (l Lineage, ok bool) {
 	if summary == nil {
 		return l, false
 	}
 	text, _ := summary.Field("customMetadata")
-	return l, summaries.Own(text, &l) && l.Level > 0 && l.Windows > 0 && l.Passes > 0
+	return l, summaries.DecodeOwnMetadata(text, &l) && l.Level > 0 && l.Windows > 0 && l.Passes > 0
 }
 
 // Metadata returns the custom metadata by which a summary says its lineage.
@@ -60,9 +60,9 @@ func (l Lineage) Metadata() map[string]any {
 	return map[string]any{patch.OwnMetadata: own}
 }
 
-// Over returns the lineage of a summary that stands for what l does and for another summary.
+// Add returns the lineage of a summary that stands for the events of both lineages.
 // Its level is l's.
-func (l Lineage) Over(other Lineage) Lineage {
+func (l Lineage) Add(other Lineage) Lineage {
 	l.Windows += other.Windows
 	l.Events += other.Events
 	l.Tokens += other.Tokens
@@ -88,7 +88,7 @@ func levelOf(windows, k int) int {
 func merged(of []Lineage, k int) Lineage {
 	var l Lineage
 	for _, o := range of {
-		l = l.Over(o)
+		l = l.Add(o)
 	}
 	l.Level = levelOf(l.Windows, k)
 	return l

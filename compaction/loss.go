@@ -1,7 +1,6 @@
 package compaction
 
 import (
-	"fmt"
 	"slices"
 
 	"github.com/patchlog-dev/patchlog/compaction/internal/transcript"
@@ -20,69 +19,67 @@ type Loss struct {
 	Invocations int
 	Tokens      int // estimated, of the events
 
-	Held      int      // identifiers that the events have
-	Gone      []string // of these, those that stand nowhere in the visible log
-	Elsewhere []string // those that the summary has not, but another visible event
-	Invented  []string // that the summary has, and neither these events nor others of the session's history
-	Numbers   []string // that the summary has and these events have not: sums, counts and the like
+	Identifiers   int      // identifiers that the events have
+	NotVisible    []string // identifiers of the events that do not occur in the visible log
+	InOtherEvents []string // identifiers of the events that other visible events have, and the summary has not
+	Invented      []string // identifiers of the summary that occur nowhere in the session's history
+	Numbers       []string // numbers of the summary that do not occur in the events: sums, counts and the like
 }
 
-// Losses returns the losses of each visible summary that stands for events, in the order of
-// the visible log. parts are the view's history ([fold.View.History]) by the index of its entries, as of a
-// store's HistoryParts. The error matches [patch.ErrInvalid] if these are not as many as the
-// view has visible events. It takes time linear in the history.
-func Losses(v fold.View, parts [][]fold.Entry) ([]Loss, error) {
-	if len(parts) != v.Len() {
-		return nil, fmt.Errorf("%w: a history in %d parts, of a view with %d visible events", patch.ErrInvalid, len(parts), v.Len())
+// Losses returns the losses of each visible summary that stands for events, in the order of the visible log. With
+// indices, it returns those of the summaries at these indices alone. history is the view's history, as of [fold.View.History] or a store's
+// History. It takes time linear in the history.
+func Losses(v fold.View, history []fold.Entry, indices ...int) []Loss {
+	parts := map[int][]*patch.Event{} // by the index of the visible event that stands for them
+	for _, e := range history {
+		parts[e.Index] = append(parts[e.Index], e.Event)
 	}
-	var seen []*patch.Event
-	for _, e := range v.Events() {
-		seen = append(seen, e)
-	}
-	visible := identifiers.NewIndex(identifiers.Text(seen...))
-	var all *identifiers.Index // of the history, as a summarizer is shown it; made when it is asked for
 	var out []Loss
-	for i, e := range v.Events() {
-		if !v.Entry(i).Summary || len(parts[i]) == 0 || parts[i][0].Event == e {
+	var lost, invented []string
+	for i, e := range v.Entries() {
+		part := parts[i]
+		if !e.Summary || len(part) == 0 || part[0] == e.Event || len(indices) > 0 && !slices.Contains(indices, i) {
 			continue
 		}
-		l := Loss{Index: i, Summary: e, Events: len(parts[i])}
-		var of []*patch.Event
+		l := Loss{Index: i, Summary: e.Event, Events: len(part)}
 		invocations := map[string]bool{}
-		for _, raw := range parts[i] {
-			of = append(of, raw.Event)
-			l.Tokens += raw.Event.EstimatedTokens()
-			if id := raw.Event.InvocationID(); id != "" {
+		for _, raw := range part {
+			l.Tokens += raw.EstimatedTokens()
+			if id := raw.InvocationID(); id != "" {
 				invocations[id] = true
 			}
 		}
 		l.Invocations = len(invocations)
-		c := identifiers.Compare(identifiers.NewIndex(identifiers.Text(e)), identifiers.NewIndex(identifiers.Text(of...)))
-		l.Held, l.Invented, l.Numbers = c.Held, c.Invented, c.Numbers
-		for _, id := range c.Lost {
-			if visible.Has(id) {
-				l.Elsewhere = append(l.Elsewhere, id)
-			} else {
-				l.Gone = append(l.Gone, id)
-			}
-		}
-		if len(l.Invented) > 0 {
-			if all == nil {
-				all = historyIndex(parts)
-			}
-			l.Invented = slices.DeleteFunc(l.Invented, all.Has)
-		}
+		c := identifiers.Compare(identifiers.NewIndex(identifiers.Text(e.Event)), identifiers.NewIndex(identifiers.Text(part...)))
+		l.Identifiers, l.NotVisible, l.Invented, l.Numbers = c.Identifiers, c.Lost, c.Invented, c.Numbers
 		out = append(out, l)
+		lost, invented = append(lost, c.Lost...), append(invented, c.Invented...)
 	}
-	return out, nil
-}
-
-func historyIndex(parts [][]fold.Entry) *identifiers.Index {
-	var events []*patch.Event
-	for _, part := range parts {
-		for _, e := range part {
-			events = append(events, e.Event)
+	visible := identifiers.NewSet(lost).Occurring(func(yield func(string) bool) {
+		for _, e := range v.Events() {
+			if !yield(identifiers.Text(e)) {
+				return
+			}
 		}
+	})
+	inHistory := identifiers.NewSet(invented).Occurring(func(yield func(string) bool) {
+		for _, e := range history { // and its transcript, which is in a summarizer's prompt
+			if e.Index >= 0 && !(yield(identifiers.Text(e.Event)) && yield(transcript.Of([]*patch.Event{e.Event}, 0))) {
+				return
+			}
+		}
+	})
+	for i := range out {
+		l := &out[i]
+		var gone []string
+		for _, id := range l.NotVisible {
+			if visible[id] {
+				l.InOtherEvents = append(l.InOtherEvents, id)
+			} else {
+				gone = append(gone, id)
+			}
+		}
+		l.NotVisible, l.Invented = gone, slices.DeleteFunc(l.Invented, func(id string) bool { return inHistory[id] })
 	}
-	return identifiers.NewIndex(identifiers.Text(events...) + transcript.Of(events, 0))
+	return out
 }

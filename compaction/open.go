@@ -16,13 +16,13 @@ const (
 	askInput        = "adk_request_input"
 )
 
-// Waiting returns the visible calls that wait for the user's side and that compaction lets
+// WaitingCalls returns the visible calls that wait for the user's side and that compaction lets
 // stay: of long-running calls and requests to the user that the user's side has not
 // answered, those of the running and of the newest invocation, and of the others the
 // newest eight. A caller that pins the events that a resume needs ([Run.Pinned]) pins those of
 // these calls. Older calls are summarised as unanswered, and [RestoreCalls] restores them when
 // their response comes.
-func Waiting(v fold.View, cfg Config, run Run) []fold.Call {
+func WaitingCalls(v fold.View, cfg Config, run Run) []fold.Call {
 	s := newVisible(v, run)
 	s.number()
 	calls := v.Calls()
@@ -48,8 +48,8 @@ func (s *visible) holdOpenCalls(calls []fold.Call, cfg Config) (waiting []int) {
 	byID := map[string]int{} // the newest call of an id so far
 	pending := make([]bool, len(calls))
 	unanswered := make([]bool, len(calls))
-	concerned := map[int]int{}  // pending requests, and the calls that they are about
-	askedAbout := map[int]int{} // answered requests, and the calls that have to return yet
+	pendingAbout := map[int]int{}  // calls by the pending request about them
+	answeredAbout := map[int]int{} // calls that have not returned since, by the answered request about them
 	anyAsks := slices.ContainsFunc(calls, asksUser)
 	for i, c := range calls {
 		asks := asksUser(c)
@@ -58,14 +58,14 @@ func (s *visible) holdOpenCalls(calls []fold.Call, cfg Config) (waiting []int) {
 		} else {
 			answer := slices.IndexFunc(c.Responses, func(r int) bool { return s.entries[r].Event.Author() == "user" })
 			pending[i] = answer < 0
-			if about, ok := byID[s.concerns(c)]; ok && asks {
+			if about, ok := byID[s.subjectOf(c)]; ok && asks {
 				switch {
 				case pending[i]:
-					concerned[i] = about
+					pendingAbout[i] = about
 					unanswered[about] = false // it goes when the request goes
 				case !slices.ContainsFunc(calls[about].Responses, func(r int) bool { return r >= c.Responses[answer] }):
 					unanswered[about] = true
-					askedAbout[i] = about
+					answeredAbout[i] = about
 				}
 			}
 		}
@@ -75,13 +75,13 @@ func (s *visible) holdOpenCalls(calls []fold.Call, cfg Config) (waiting []int) {
 	}
 	kept, keptWaiting := 0, 0
 	for i, c := range slices.Backward(calls) {
-		goesOn := s.goesOn(c)
-		if about, ok := concerned[i]; ok { // which goes when the request does
-			goesOn = goesOn || s.goesOn(calls[about])
+		active := s.inActiveInvocation(c)
+		if about, ok := pendingAbout[i]; ok { // the call is summarised when the request is
+			active = active || s.inActiveInvocation(calls[about])
 		}
 		switch {
 		case pending[i]:
-			if !goesOn {
+			if !active {
 				if keptWaiting == cfg.limits.WaitingCalls {
 					continue
 				}
@@ -89,11 +89,11 @@ func (s *visible) holdOpenCalls(calls []fold.Call, cfg Config) (waiting []int) {
 			}
 			waiting = append(waiting, i)
 			s.stays[c.Index] = true
-			if about, ok := concerned[i]; ok {
+			if about, ok := pendingAbout[i]; ok {
 				s.stays[calls[about].Index] = true
 			}
 		case !unanswered[i]:
-		case goesOn:
+		case active:
 			s.stays[c.Index] = true
 		case kept < cfg.limits.OpenCalls:
 			kept++
@@ -102,7 +102,7 @@ func (s *visible) holdOpenCalls(calls []fold.Call, cfg Config) (waiting []int) {
 	}
 	for changed := true; changed; { // one that stays may be asked about in turn
 		changed = false
-		for i, about := range askedAbout {
+		for i, about := range answeredAbout {
 			if s.stays[calls[about].Index] && !s.stays[calls[i].Index] {
 				s.stays[calls[i].Index], changed = true, true
 			}
@@ -111,18 +111,18 @@ func (s *visible) holdOpenCalls(calls []fold.Call, cfg Config) (waiting []int) {
 	return waiting
 }
 
-// goesOn reports whether the call's invocation is the running or the newest one.
-func (s *visible) goesOn(c fold.Call) bool {
+// inActiveInvocation reports whether the call's invocation is the running or the newest one.
+func (s *visible) inActiveInvocation(c fold.Call) bool {
 	number := s.invocation[c.Index]
-	return c.Newest || number == s.live && s.live != noInvocation || number == s.newest
+	return c.InNewestInvocation || number == s.running && s.running != noInvocation || number == s.newest
 }
 
 func asksUser(c fold.Call) bool {
 	return c.Name == askConfirmation || c.Name == askCredential || c.Name == askInput
 }
 
-// concerns returns the id of the call that the user is asked about, or "".
-func (s *visible) concerns(c fold.Call) string {
+// subjectOf returns the id of the call that the user is asked about, or "".
+func (s *visible) subjectOf(c fold.Call) string {
 	if c.Name != askConfirmation && c.Name != askCredential {
 		return ""
 	}

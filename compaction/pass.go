@@ -7,7 +7,10 @@ import (
 	"slices"
 	"time"
 
+	"github.com/google/uuid"
+
 	"github.com/patchlog-dev/patchlog/fold"
+	"github.com/patchlog-dev/patchlog/internal/identifiers"
 	"github.com/patchlog-dev/patchlog/internal/summaries"
 	"github.com/patchlog-dev/patchlog/patch"
 )
@@ -69,138 +72,160 @@ func (c *Compactor[K]) plan(ctx context.Context, key K, v fold.View, run Run) (*
 		p.done = done
 	}
 	w := p.window
-	p.about = Written{PatchID: c.opts.NewID(), Trigger: w.Trigger, Merged: w.Merge, TokensBefore: w.Tokens, EventsBefore: w.Count}
-	for _, a := range w.Also {
+	p.about = Written{PatchID: uuid.NewString(), Trigger: w.Trigger, Merged: w.Merge, TokensBefore: w.Tokens, EventsBefore: w.Count}
+	for _, a := range w.EarlierSpans {
 		p.about.EventsBefore += a.Count
 	}
 	return p, nil
 }
 
+// writer identifies the writer of a group's summary.
+type writer int
+
+const (
+	bySummarizer writer = iota
+	byQuoting           // the text of the events, which is short
+	byFallback
+)
+
 // groupRequest is the request for the summary of one group of a window.
 type groupRequest struct {
 	Request
-	group   Group
-	again   []logged // shown, but not covered
-	covered int      // tokens that the summary stands for
-	keep    string   // what must stand in it
+	group  Group
+	again  []logged // shown, but not covered
+	source *source  // of the identifiers that the summary may have
+	keep   string   // text that the summary must have
+	quote  string   // the text of the events if it is short, or ""
+	pays   bool     // the quote is shorter than what it replaces
+
+	by      writer
+	refused error  // the invention for which the writer is called again, once
+	summary string // verified
 }
 
 // request returns the requests for the groups of the window.
-func (p *pass[K]) request(ctx context.Context) ([]groupRequest, error) {
-	s, w := p.visible, p.window
+func (p *pass[K]) request(ctx context.Context) (all []*groupRequest, err error) {
+	s, w, cfg := p.visible, p.window, p.c.cfg
 	if err := p.history.originals(s, w); err != nil {
 		return nil, err
 	}
-	var all []groupRequest
 	for _, g := range w.Groups {
-		r := groupRequest{group: g, covered: s.toTell(g)}
+		r := &groupRequest{group: g}
 		if !w.Merge && tokensAt(s.view, g.Indices) >= briefTokens {
-			var err error
-			if r.again, err = p.history.shownAgain(g, p.c.cfg.OverlapSize); err != nil {
+			if r.again, err = p.history.shownAgain(g, cfg.OverlapSize); err != nil {
 				return nil, err
 			}
 		}
-		var err error
-		if r.Request, err = s.request(w, g, eventsOf(r.again), p.c.cfg); err != nil {
+		if r.Request, err = s.request(w, g, eventsOf(r.again), cfg); err != nil {
 			return nil, err
 		}
 		if r.keep, err = p.prepare(ctx, s.events(g)); err != nil {
 			return nil, err
 		}
 		r.keep = r.reserve(r.keep)
+		r.source = newSource(r.Request)
+		covered := s.toTell(g)
+		if covered < shortTokens {
+			if r.quote = wordForWord(r.Request); patch.EstimateTextTokens(r.quote) > cfg.MaxSummaryTokens {
+				r.quote = ""
+			}
+			r.pays = patch.EstimateTextTokens(r.quote+"\n"+r.keep) < tokensAt(s.view, g.Indices)
+		}
+		if r.quote != "" && covered < briefTokens {
+			r.by = byQuoting
+		}
 		all = append(all, r)
 	}
 	return all, nil
 }
 
-// summarise returns the text of the summary of a group: the summarizer's verified answer, or the
-// text of the events if these are too short to be condensed.
-func (p *pass[K]) summarise(ctx context.Context, r *groupRequest) (string, error) {
-	own := ""
-	if r.covered < shortTokens {
-		own = wordForWord(r.Request)
-		if patch.EstimateTextTokens(own) > p.c.cfg.MaxSummaryTokens {
-			own = ""
-		}
+// summarise returns the answer of the writer to a request.
+func (p *pass[K]) summarise(ctx context.Context, r *groupRequest) (Response, error) {
+	if r.by == bySummarizer && p.backsOff {
+		r.by = r.instead()
 	}
-	against := newSource(r.Request)
-	text := own
-	if own == "" || r.covered >= briefTokens {
-		var err error
-		if text, err = p.answer(ctx, r.Request, against, own); err != nil {
-			return "", &SummarizerError{Trigger: p.window.Trigger, Start: p.window.Start, Count: p.window.Count, Err: err}
-		}
+	by, calls := p.c.cfg.Summarizer, &p.c.summarizing
+	switch r.by {
+	case byQuoting:
+		return Response{Text: r.quote}, nil
+	case byFallback:
+		by, calls = p.c.cfg.fallback, &p.c.fallingBack
+		p.about.UsedFallback = true
 	}
-	p.about.verified(against.compare(text))
-	if r.keep != "" {
-		text += "\n" + r.keep
+	req := r.own()
+	if r.refused != nil {
+		req = req.corrected(r.refused)
 	}
-	return text, nil
+	resp, err := await(ctx, p.c, calls, ErrSummarizerPanic, ErrSummarizerBusy, func(ctx context.Context) (Response, error) {
+		return by.Summarize(ctx, req)
+	})
+	p.about.Usage.add(resp.Usage)
+	return resp, err
 }
 
-// answer returns the summarizer's verified answer to a request; or own, the text of the events, if
-// it is not empty and the answer is too long or invents; or the answer of the fallback, if that may be called.
-func (p *pass[K]) answer(ctx context.Context, r Request, against *source, own string) (text string, err error) {
-	against.prepare()
-	c := p.c
-	if !p.backsOff {
-		text, err = p.ask(ctx, c.cfg.Summarizer, &c.summarizing, r, against)
-		switch {
-		case err == nil:
-			p.asked = true
-			return text, nil
-		case own != "" && (errors.Is(err, errTooLong) || invented(err) > 0):
-			return own, nil
-		case !p.past || ctx.Err() != nil:
-			return "", err
-		}
-		p.failure, p.backsOff = err, true // it is not asked again in this pass
+// instead returns the writer in place of the summarizer.
+func (r *groupRequest) instead() writer {
+	if r.quote != "" && r.pays {
+		return byQuoting
 	}
-	if own != "" {
-		return own, nil
+	return byFallback
+}
+
+// verify accepts an answer as the summary of a group, or chooses the writer of the next answer, or returns the
+// error that ends the pass. failure is the writer's error, or nil.
+func (p *pass[K]) verify(ctx context.Context, r *groupRequest, resp Response, failure error) error {
+	text, err := resp.Text, failure
+	if err == nil && r.by != byQuoting {
+		text, err = answer(resp, r.MaxTokens)
 	}
-	p.about.FellBack = true
-	text, err = p.ask(ctx, c.cfg.Fallback, &c.fallingBack, r, against)
+	var compared identifiers.Comparison
+	if err == nil {
+		compared = r.source.compare(text)
+	}
+	if r.by != byQuoting && len(compared.Invented) > 0 {
+		err = &inventionError{Count: len(compared.Invented), Names: named(compared.Invented)}
+	}
+	invents := invented(err) > 0
 	switch {
-	case err == nil || p.failure == nil:
-	case errors.Is(err, errDeclined):
-		err = p.failure
-	default:
-		err = fmt.Errorf("%w; the fallback: %w", p.failure, err)
-	}
-	return text, err
-}
-
-// ask calls a summarizer and verifies its answer. It calls again, once, if the answer invents.
-func (p *pass[K]) ask(ctx context.Context, by Summarizer, given *pending, r Request, against *source) (string, error) {
-	for refused := error(nil); ; {
-		resp, err := await(ctx, p.c, given, ErrSummarizerPanic, ErrSummarizerBusy, func(ctx context.Context) (Response, error) {
-			return by.Summarize(ctx, r.own())
-		})
-		p.about.Usage.add(resp.Usage)
-		if err != nil {
-			return "", err
-		}
-		text, err := verify(resp, r.MaxTokens, against)
-		switch {
-		case err == nil:
+	case err == nil:
+		if r.by != byQuoting {
 			p.about.Model = summaries.Clean(resp.Model)
-			return text, nil
-		case refused != nil && errors.Is(err, errDeclined):
-			return "", refused
-		case refused != nil || invented(err) == 0:
-			return "", err
 		}
-		refused, r = err, r.corrected(err)
+		p.asked = p.asked || r.by == bySummarizer
+		p.about.verified(compared)
+		if r.summary = text; r.keep != "" {
+			r.summary += "\n" + r.keep
+		}
+		return nil
+	case invents && r.refused == nil:
+		r.refused = err
+		return nil
+	case r.refused != nil && errors.Is(err, errDeclined):
+		err, invents = r.refused, true
 	}
+	switch {
+	case r.by == byFallback && p.failure != nil && errors.Is(err, errDeclined):
+		err = p.failure
+	case r.by == byFallback && p.failure != nil:
+		err = fmt.Errorf("%w; the fallback: %w", p.failure, err)
+	case r.by == byFallback:
+	case r.quote != "" && (r.pays || !p.past) && (errors.Is(err, errTooLong) || invents):
+		r.by = byQuoting
+		return nil
+	case p.past && ctx.Err() == nil:
+		p.failure, p.backsOff = err, true // it is not called again in this pass
+		r.by, r.refused = r.instead(), nil
+		return nil
+	}
+	return &SummarizerError{Trigger: p.window.Trigger, Start: p.window.Start, Count: p.window.Count, Err: err}
 }
 
-// patch returns the patches of the pass, in the order in which they apply, and the summaries
+// draft returns the patches of the pass, in the order in which they apply, and the summaries
 // in them.
-func (p *pass[K]) patch(requests []groupRequest, texts []string) (summaries []*patch.Event, patches []*patch.PatchEvent, err error) {
+func (p *pass[K]) draft(requests []*groupRequest) (summaries []*patch.Event, patches []*patch.PatchEvent, err error) {
 	s, w, out := p.visible, p.window, &p.about
 	if w.Trigger == ByClearing {
-		if patches, err = s.clear(w.results, p.c.opts.NewID); err != nil {
+		if patches, err = s.clear(w.results); err != nil {
 			return nil, nil, err
 		}
 		for _, q := range patches {
@@ -209,8 +234,8 @@ func (p *pass[K]) patch(requests []groupRequest, texts []string) (summaries []*p
 		slices.Reverse(patches) // the patch of w.Span comes first and describes the pass, as for other triggers
 		out.EventsAfter = len(patches)
 	} else {
-		for i, r := range requests {
-			e, err := s.summary(w, r.group, r.again, texts[i], p.c.cfg, p.c.opts.NewID)
+		for _, r := range requests {
+			e, err := s.summary(w, r.group, r.again, r.summary, p.c.cfg)
 			if err != nil {
 				return nil, nil, fmt.Errorf("summary: %w", err)
 			}
@@ -226,7 +251,7 @@ func (p *pass[K]) patch(requests []groupRequest, texts []string) (summaries []*p
 	if out.TokensBefore > 0 {
 		out.Ratio = float64(out.TokensAfter) / float64(out.TokensBefore)
 	}
-	out.Took = time.Since(p.start)
+	out.Duration = time.Since(p.start)
 	metadata, err := out.metadata()
 	if err != nil {
 		return nil, nil, fmt.Errorf("patch: %w", err)
@@ -240,17 +265,20 @@ func (p *pass[K]) patch(requests []groupRequest, texts []string) (summaries []*p
 	return summaries, patches, err
 }
 
-// log logs the patches, if they are approved.
-func (p *pass[K]) log(ctx context.Context, summaries []*patch.Event, patches []*patch.PatchEvent) (fold.View, error) {
+// patch logs the patches of the pass, if they are approved, and returns the view after them.
+func (p *pass[K]) patch(ctx context.Context, requests []*groupRequest) (fold.View, error) {
 	v := p.visible.view
-	if err := p.approve(ctx, summaries, patches); err != nil {
+	summaries, patches, err := p.draft(requests)
+	if err == nil {
+		err = p.approve(ctx, summaries, patches)
+	}
+	if err != nil {
 		return v, err
 	}
 	// What waits for the user's side may go: planning has let the newest stay.
-	next, err := p.c.log.ApplyOn(ctx, p.key, v, fold.CheckOptions{HideWaiting: true}, patches...)
+	next, err := p.c.log.ApplyOn(ctx, p.key, v, fold.CheckOptions{AllowWaiting: true}, patches...)
 	if errors.Is(err, fold.ErrOrphanedCall) {
-		// Planning splits no call, unless it was answered meanwhile: then the log is to be
-		// looked at again.
+		// Planning splits no call, unless it was answered meanwhile: then the log is read again.
 		if now, viewErr := p.c.log.View(ctx, p.key); viewErr == nil && now.Seq() > v.Seq() {
 			err = fmt.Errorf("%w: %w", errGrown, err)
 		}

@@ -8,15 +8,15 @@ import (
 	"github.com/patchlog-dev/patchlog/fold"
 )
 
-// Trigger is what asks for a compaction.
+// Trigger is the reason for a pass of compaction.
 type Trigger string
 
 // The triggers.
 const (
-	ByInterval Trigger = "interval" // so many invocations are not summarised yet
+	ByInterval Trigger = "interval" // enough invocations are not summarised yet
 	ByClearing Trigger = "clearing" // old results of tools take too much
 	ByTokens   Trigger = "tokens"   // the prompt is too large
-	ByTiers    Trigger = "tiers"    // so many summaries of one level stand side by side
+	ByTiers    Trigger = "tiers"    // enough summaries of one level are adjacent
 )
 
 // Span is a stretch [Start, Start+Count) of a visible log.
@@ -30,17 +30,17 @@ type Window struct {
 	Trigger Trigger
 
 	// Span is the stretch itself. The summaries, one for each of Groups, stand where the
-	// last of the group's events stood: in Span, or in one of Also.
+	// last of the group's events stood: in Span, or in one of EarlierSpans.
 	Span
 
-	// Also are earlier stretches that go with it, in order: calls whose last response
+	// EarlierSpans are earlier stretches that go with it, in order: calls whose last response
 	// stands in Span, and what else is tied to them; or, when summaries are merged, those
 	// of the same branch that stand between summaries of others.
-	Also []Span
+	EarlierSpans []Span
 
 	// Results is how many results of tools are cleared, if the trigger is [ByClearing]. Then
-	// Span and Also are the events in which they stand, one each, and stay but for these; and
-	// there are no Groups, since nothing is summarised.
+	// Span and EarlierSpans are the events with these results, one each. The events stay, with the results replaced.
+	// There are no Groups, since nothing is summarised.
 	Results int
 	results []result
 
@@ -59,8 +59,8 @@ type Window struct {
 	Tokens int
 }
 
-// spans returns Also and Span, in order.
-func (w *Window) spans() []Span { return append(slices.Clone(w.Also), w.Span) }
+// spans returns EarlierSpans and Span, in order.
+func (w *Window) spans() []Span { return append(slices.Clone(w.EarlierSpans), w.Span) }
 
 // Group is the part of a window that one summary stands for.
 type Group struct {
@@ -129,7 +129,7 @@ func (s *visible) byInterval(cfg Config, prompt int) (*Window, string) {
 		return nil, ""
 	}
 	s.number()
-	runs := func(i int) bool { return s.live != noInvocation && s.invocation[i] == s.live }
+	runs := func(i int) bool { return s.running != noInvocation && s.invocation[i] == s.running }
 	// What would be counted if nothing had to stay: to find out what does takes longer.
 	waiting, later := s.invocations(func(i int) bool { return !runs(i) }), ""
 	if waiting >= cfg.CompactionInterval {
@@ -176,14 +176,14 @@ func (s *visible) byInvocation(cfg Config, prompt int) (*Window, string) {
 	s.number()
 	takes := 0
 	for i, e := range s.entries {
-		if s.live != noInvocation && s.invocation[i] == s.live {
+		if s.running != noInvocation && s.invocation[i] == s.running {
 			takes += e.Event.EstimatedTokens()
 		}
 	}
 	later := ""
 	if takes >= cfg.InvocationTokens {
 		tail := s.tail(cfg.EventRetentionSize)
-		s.settle(cfg, func(i int) bool { return i >= tail || s.invocation[i] != s.live })
+		s.settle(cfg, func(i int) bool { return i >= tail || s.invocation[i] != s.running })
 		w := s.window(ByTokens, cfg)
 		if can := s.coverableTokens(); w != nil && can >= (cfg.InvocationTokens+1)/2 {
 			ok, why := s.pays(w, s.saves(w, cfg), cfg)

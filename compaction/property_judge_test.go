@@ -1,11 +1,14 @@
 package compaction_test
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
+
+	"pgregory.net/rapid"
 
 	"github.com/patchlog-dev/patchlog/compaction"
 	"github.com/patchlog-dev/patchlog/compaction/internal/transcript"
@@ -174,7 +177,7 @@ func openCalls(v fold.View, run compaction.Run) (pending, waiting, dead, either 
 		about, concerned := concerns[i]
 		switch {
 		case waits[i] == "" || waits[i] == "asked about":
-		case !over(c), c.Newest, concerned && (!over(calls[about]) || calls[about].Newest):
+		case !over(c), c.InNewestInvocation, concerned && (!over(calls[about]) || calls[about].InNewestInvocation):
 			pending = append(pending, c.Index)
 			if over(c) && waits[i] == "dead" {
 				either = append(either, c.Index)
@@ -411,5 +414,299 @@ func (p pass) plan() {
 	}
 	if p.after.Seq() == p.before.Seq() {
 		p.fail("nothing was written")
+	}
+}
+
+// judgeEnd holds a log that is compacted as far as it goes against the bounds.
+func judgeEnd(t *rapid.T, v fold.View, cfg compaction.Config, run compaction.Run) {
+	d, err := compaction.Plan(v, cfg, run)
+	if err != nil || d.Window != nil {
+		t.Fatalf("something is left to do: %+v, %v", d, err)
+	}
+	fail := func(format string, args ...any) {
+		t.Helper()
+		t.Fatalf("%s\n%s\n%+v\n%+v: %s", fmt.Sprintf(format, args...), words(v), cfg, run, d.Reason)
+	}
+	// With the interval trigger, what could be covered is of fewer invocations than the
+	// interval.
+	if cfg.CompactionInterval > 0 && !strings.Contains(d.Reason, "pay") { // else it may not pay yet
+		waiting := map[string]bool{}
+		owner := owners(v)
+		for _, i := range coverable(v, cfg, run, false) {
+			waiting[owner[i]] = true
+		}
+		if len(waiting) >= cfg.CompactionInterval {
+			fail("interval %d, but there are %v", cfg.CompactionInterval, sortedIDs(waiting))
+		}
+	}
+	// Within a stretch of summaries, a branch has fewer than K of each level, and levels
+	// are as many as K goes into the windows.
+	chains := summaryChains(v, run)
+	for _, c := range chains {
+		levels, windows := 1, 0
+		for _, i := range c {
+			windows = max(windows, compaction.LineageOf(v.At(i)).Windows)
+		}
+		for ; windows >= cfg.Limits().Summaries; windows /= cfg.Limits().Summaries {
+			levels++
+		}
+		if len(c) > (cfg.Limits().Summaries-1)*levels {
+			fail("%d summaries side by side", len(c))
+		}
+	}
+	// With the token trigger, the prompt is under the threshold, or what could be covered
+	// is not worth it, and neither is merging two summaries.
+	if cfg.TokenThreshold == 0 || strings.Contains(d.Reason, "pay") {
+		return
+	}
+	if size, _ := compaction.PromptTokens(v); size >= cfg.TokenThreshold {
+		tokens := 0
+		for _, i := range coverable(v, cfg, run, true) {
+			tokens += v.At(i).EstimatedTokens()
+		}
+		least := 16
+		if tokens*least >= cfg.TokenThreshold {
+			fail("the prompt takes %d tokens, and %d could be covered, of %v", size, tokens, coverable(v, cfg, run, true))
+		}
+		for _, c := range chains {
+			if n := len(c); n > 1 {
+				saved := v.At(c[n-1]).EstimatedTokens() + v.At(c[n-2]).EstimatedTokens()
+				switch { // of little, little can be left out
+				case saved < 32:
+					saved = 0
+				case saved < 256:
+					saved -= saved * 3 / 4
+				default:
+					saved /= 2
+				}
+				if size-saved < cfg.TokenThreshold || saved*least >= cfg.TokenThreshold {
+					fail("the prompt takes %d tokens, and merging two summaries would save %d", size, saved)
+				}
+			}
+		}
+	}
+}
+
+// coverable returns the events that nothing keeps from being summarised, by the contract
+// alone.
+func coverable(v fold.View, cfg compaction.Config, run compaction.Run, byTokens bool) []int {
+	stays := make([]bool, v.Len())
+	pending, waiting, dead, _, asking := openCalls(v, run)
+	newest := append(dead[max(0, len(dead)-cfg.Limits().OpenCalls):], waiting[max(0, len(waiting)-cfg.Limits().WaitingCalls):]...)
+	for _, i := range append(pending, newest...) {
+		stays[i] = true
+	}
+	if q := liveQuestion(v, run); q >= 0 {
+		stays[q] = true
+	}
+	owner, raw := owners(v), 0
+	for i := v.Len() - 1; i >= 0; i-- {
+		if !v.Entry(i).Summary {
+			raw++
+		}
+		if v.Entry(i).Summary || slices.Contains(run.Pinned, v.At(i).ID()) || byTokens && raw <= cfg.EventRetentionSize ||
+			!byTokens && run.Invocation != "" && owner[i] == run.Invocation {
+			stays[i] = true
+		}
+	}
+	calls := v.Calls()
+	for changed := true; changed; {
+		changed = false
+		for _, a := range asking {
+			changed = changed || stays[a[1]] && !stays[a[0]]
+			stays[a[0]] = stays[a[0]] || stays[a[1]]
+		}
+		for _, c := range calls {
+			tied := append(c.Responses, c.Index)
+			if any := slices.ContainsFunc(tied, func(i int) bool { return stays[i] }); !any {
+				continue
+			}
+			for _, i := range tied {
+				changed = changed || !stays[i]
+				stays[i] = true
+			}
+		}
+		changed = changed || keepAround(v, stays)
+	}
+	var out []int
+	for i, s := range stays {
+		// What needs no summary does not go where it keeps a call from coming first.
+		if !s && transcript.Of([]*patch.Event{v.At(i)}, 0) != "" {
+			out = append(out, i)
+		}
+	}
+	return out
+}
+
+// keepAround lets what is tied over a call that stays stay too: where such a call would
+// then come first, or after a summary of role model, it may not go.
+func keepAround(v fold.View, stays []bool) (changed bool) {
+	last := lastOfTied(v)
+	for _, c := range v.Calls() {
+		for i := range c.Index {
+			if stays[c.Index] && !stays[i] && last[i] > c.Index {
+				stays[i], changed = true, true
+			}
+		}
+	}
+	return changed
+}
+
+// lastOfTied returns for each event the last that calls and responses tie it to.
+func lastOfTied(v fold.View) []int {
+	last := make([]int, v.Len())
+	for i := range last {
+		last[i] = i
+	}
+	calls := v.Calls()
+	for changed := true; changed; {
+		changed = false
+		for _, c := range calls {
+			greatest := last[c.Index]
+			for _, r := range c.Responses {
+				greatest = max(greatest, last[r])
+			}
+			for _, i := range append(c.Responses, c.Index) {
+				changed = changed || last[i] < greatest
+				last[i] = greatest
+			}
+		}
+	}
+	return last
+}
+
+// summaryChains returns, for each stretch of summaries and each branch in it, their
+// indices.
+func summaryChains(v fold.View, run compaction.Run) [][]int {
+	var chains [][]int
+	current := map[string]int{}
+	for i, e := range v.Events() {
+		if !v.Entry(i).Summary || slices.Contains(run.Pinned, e.ID()) {
+			clear(current)
+			continue
+		}
+		at, known := current[groupName(e)]
+		if !known {
+			at = len(chains)
+			current[groupName(e)] = at
+			chains = append(chains, nil)
+		}
+		chains[at] = append(chains[at], i)
+	}
+	return chains
+}
+
+// clears reports whether the pass was planned to clear results.
+func (p pass) clears() bool {
+	d, err := compaction.Plan(p.before, p.m.cfg, p.m.run)
+	return err == nil && d.Window != nil && d.Window.Trigger == compaction.ByClearing
+}
+
+// Clearing changes nothing but results: not the last ones, nor what the user's side said. All calls and responses stay where they are.
+func (p pass) cleared() {
+	if !slices.EqualFunc(p.before.Calls(), p.after.Calls(), func(a, b fold.Call) bool {
+		return a.ID == b.ID && a.Name == b.Name && a.Index == b.Index && a.Part == b.Part && slices.Equal(a.Responses, b.Responses)
+	}) {
+		p.fail("the calls were %v, are %v", p.before.Calls(), p.after.Calls())
+	}
+	changed := 0
+	for i, was := range p.before.Events() {
+		is := p.after.At(i)
+		if was.ID() == is.ID() {
+			continue
+		}
+		changed++
+		if p.before.Entry(i).Summary || p.after.Entry(i).Summary || was.Author() == "user" || p.before.IsPinned(i) {
+			p.fail("%s was to be left", was.ID())
+		}
+		if was.Author() != is.Author() || was.InvocationID() != is.InvocationID() || groupName(was) != groupName(is) || !was.Timestamp().Equal(is.Timestamp()) {
+			p.fail("%s became %s", was, is)
+		}
+		before, after := partsOf(was), partsOf(is)
+		if len(before) != len(after) {
+			p.fail("%s has %d parts, had %d", is.ID(), len(after), len(before))
+		}
+		for j := range before {
+			if !bytes.Equal(before[j], after[j]) && !bytes.Contains(after[j], []byte(compaction.ClearedResult)) {
+				p.fail("part %d of %s was %s, is %s", j, was.ID(), before[j], after[j])
+			}
+		}
+	}
+	if changed == 0 {
+		p.fail("nothing was cleared")
+	}
+	left := p.m.cfg.Limits().Results // the last results stay
+	for i := p.before.Len() - 1; i >= 0 && left > 0; i-- {
+		n := 0
+		for f := range p.before.At(i).FunctionParts() {
+			if f.Response {
+				n++
+			}
+		}
+		if n > 0 && n <= left && p.before.At(i).ID() != p.after.At(i).ID() && !unpairedFrom(p.before, i) {
+			p.fail("one of the last results was cleared, in %s", p.before.At(i).ID())
+		}
+		left -= n
+	}
+}
+
+// unpairedFrom reports whether a response from event i on answers no call: it does not count as
+// a result.
+func unpairedFrom(v fold.View, i int) bool {
+	paired := map[int]int{}
+	for _, c := range v.Calls() {
+		for _, r := range c.Responses {
+			paired[r]++
+		}
+	}
+	for j := i; j < v.Len(); j++ {
+		n := 0
+		for f := range v.At(j).FunctionParts() {
+			if f.Response {
+				n++
+			}
+		}
+		if n > paired[j] {
+			return true
+		}
+	}
+	return false
+}
+
+func partsOf(e *patch.Event) []json.RawMessage {
+	var content struct{ Parts []json.RawMessage }
+	text, _ := e.Field("content")
+	_ = json.Unmarshal(text, &content)
+	return content.Parts
+}
+
+// original returns the id of the logged event that an event is a copy of with cleared results, or else the event's id.
+func (p pass) original(e *patch.Event) string {
+	id := e.ID()
+	for {
+		of, cleared := p.m.cleared[id]
+		if !cleared {
+			return id
+		}
+		id = of
+	}
+}
+
+// logged returns the event with an id as it was logged, or else the one given.
+func (m *machine) logged(id string, or *patch.Event) *patch.Event {
+	for _, e := range m.events {
+		if e.ID() == id {
+			return e
+		}
+	}
+	return or
+}
+
+// noteCleared notes, for each event with cleared results, the id of the event that it replaced.
+func (m *machine) noteCleared(before, after fold.View) {
+	for i, e := range after.Events() {
+		if was := before.At(i); was.ID() != e.ID() {
+			m.cleared[e.ID()] = was.ID()
+		}
 	}
 }

@@ -47,10 +47,7 @@ func (s *session) plant(n int) (planted []string) {
 
 func (s *session) raw() (lines []string) {
 	for _, r := range s.records() {
-		text, err := r.MarshalJSON()
-		if err != nil {
-			s.t.Fatal(err)
-		}
+		text := testlog.Must(r.MarshalJSON())(s.t)
 		lines = append(lines, string(text))
 	}
 	return lines
@@ -61,10 +58,7 @@ func (s *session) raw() (lines []string) {
 func TestNoSecretReachesASummarizer(t *testing.T) {
 	for _, name := range []string{"gemini", "extractive", "scripted"} {
 		t.Run(name, func(t *testing.T) {
-			r, err := redact.New(redact.Options{})
-			if err != nil {
-				t.Fatal(err)
-			}
+			r := testlog.Must(redact.New(redact.Options{}))(t)
 			var mu sync.Mutex
 			var sent bytes.Buffer
 			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -77,9 +71,7 @@ func TestNoSecretReachesASummarizer(t *testing.T) {
 			var by compaction.Summarizer
 			switch name {
 			case "gemini":
-				if by, err = gemini.New(t.Context(), gemini.Options{APIKey: "k", BaseURL: server.URL}); err != nil {
-					t.Fatal(err)
-				}
+				by = testlog.Must(gemini.New(t.Context(), gemini.Options{APIKey: "k", BaseURL: server.URL}))(t)
 			case "extractive":
 				by = compaction.Extractive{}
 			case "scripted":
@@ -98,9 +90,7 @@ func TestNoSecretReachesASummarizer(t *testing.T) {
 				planted = append(planted, s.plant(n)...)
 				before = s.raw()
 				c := s.compactor(cfg)
-				if _, err := c.Compact(t.Context(), key, compaction.Run{Force: true, Focus: "what " + secrets(n)[0] + " wants"}); err != nil {
-					t.Fatal(err)
-				}
+				testlog.Must(c.Compact(t.Context(), key, compaction.Run{Force: true, Focus: "what " + secrets(n)[0] + " wants"}))(t)
 				after := s.raw()
 				if len(after) == len(before) || strings.Join(after[:len(before)], "\n") != strings.Join(before, "\n") {
 					t.Fatal("nothing was compacted, or the log is not what it was")
@@ -123,31 +113,9 @@ func TestNoSecretReachesASummarizer(t *testing.T) {
 	}
 }
 
-// A request for events of no session is redacted as well.
-func TestNewRequestRedacts(t *testing.T) {
-	r, err := redact.New(redact.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	e := testlog.Event(`{"id":"e","content":{"role":"user","parts":[{"text":"to ada@example.com"}]}}`)
-	req, err := compaction.NewRequest(compaction.Config{Redact: r}, e)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if strings.Contains(req.Prompt, "ada@") || strings.Contains(testlog.FirstText(req.Events[0]), "ada@") || !strings.Contains(req.Prompt, "to [email ") {
-		t.Errorf("asked is %+v", req)
-	}
-	if testlog.FirstText(e) != "to ada@example.com" {
-		t.Errorf("the event is %s now", e)
-	}
-}
-
 // Who is asked what must be kept is shown what was said.
 func TestPrepareIsNotRedacted(t *testing.T) {
-	r, err := redact.New(redact.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := testlog.Must(redact.New(redact.Options{}))(t)
 	s := newSession(t, "")
 	s.plant(1)
 	cfg := every(1, 0, &scripted{})

@@ -345,6 +345,6 @@ func WithoutRestored(history []fold.Entry) []fold.Entry {
 			Recalled string `json:"recalled"`
 		}
 		metadata, _ := e.Event.Field("customMetadata")
-		return summaries.Own(metadata, &own) && own.Recalled != "" && has[own.Recalled]
+		return summaries.DecodeOwnMetadata(metadata, &own) && own.Recalled != "" && has[own.Recalled]
 	})
 }

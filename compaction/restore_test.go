@@ -7,6 +7,7 @@ import (
 
 	"github.com/patchlog-dev/patchlog/compaction"
 	"github.com/patchlog-dev/patchlog/compaction/internal/transcript"
+	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/internal/records"
 	"github.com/patchlog-dev/patchlog/internal/testlog"
 	"github.com/patchlog-dev/patchlog/patch"
@@ -18,14 +19,9 @@ import (
 func (s *session) recall(answers ...*patch.Event) int {
 	s.t.Helper()
 	v := s.view()
-	patches, err := compaction.RestoreCalls(s.t.Context(), compaction.Log[store.Key](s.store), key, v, answers...)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	patches := testlog.Must(compaction.RestoreCalls(s.t.Context(), compaction.Log[store.Key](s.store), key, v, answers...))(s.t)
 	if len(patches) > 0 {
-		if _, err := s.store.ApplyPatch(s.t.Context(), key, store.PatchOptions{On: v}, patches...); err != nil {
-			s.t.Fatal(err)
-		}
+		testlog.Must(s.store.ApplyPatch(s.t.Context(), key, store.PatchOptions{On: v}, patches...))(s.t)
 	}
 	return len(patches)
 }
@@ -63,7 +59,7 @@ func TestLongRunningCallsThatNobodyAnswers(t *testing.T) {
 		s.run(c)
 		most = max(most, s.view().Len())
 	}
-	waiting := compaction.Waiting(s.view(), compaction.DefaultConfig(), compaction.Run{})
+	waiting := compaction.WaitingCalls(s.view(), compaction.DefaultConfig(), compaction.Run{})
 	if open := s.view().Calls(); len(open) > compaction.DefaultLimits.WaitingCalls+2 || len(waiting) > compaction.DefaultLimits.WaitingCalls+1 || most > 120 {
 		t.Errorf("%d calls are open, %d wait, at most %d events were visible of 240", len(open), len(waiting), most)
 	}
@@ -134,18 +130,13 @@ func TestRecall(t *testing.T) {
 		{"with a result that was shortened", "u1 l1(x)*20 r1(x) a1 u2 l2(z) u3 a3", func(s *session) {
 			for _, id := range []string{"shorter", "shortest"} { // and then cleared
 				v := s.view()
-				short, err := v.At(2).StandIn(id, v.Entry(2).Seq, nil)
-				if err != nil {
-					s.t.Fatal(err)
-				}
+				short := testlog.Must(v.At(2).StandIn(id, v.Entry(2).Seq, nil))(s.t)
 				s.patch(patch.NewSplice(2, 1, short).WithState(patch.Keep))
 			}
 		}, nil, "R4(x)", "x→ copy e8, z→"},
 		{"what hid it was taken back", "u1 l1(x)*20 r1(x) a1 u2 l2(z) u3 a3", nil, func(s *session) {
 			for _, p := range s.patches() {
-				if _, err := s.store.Revert(s.t.Context(), key, store.UndoOptions{}, p.ID()); err != nil {
-					s.t.Fatal(err)
-				}
+				testlog.Must(s.store.Revert(s.t.Context(), key, store.UndoOptions{}, p.ID()))(s.t)
 			}
 		}, "R4(x)", "x→ e2 e8, z→"},
 	} {
@@ -175,10 +166,7 @@ func TestRecall(t *testing.T) {
 				if got := s.paired(); got != row.want {
 					t.Errorf("before=%v: calls are %q, want %q; visible was %s, is %s", before, got, row.want, visible, s.visible())
 				}
-				history, err := s.store.History(t.Context(), key, s.view())
-				if err != nil {
-					t.Fatal(err)
-				}
+				history := testlog.Must(s.store.History(t.Context(), key, s.view()))(t)
 				seen := map[string]bool{}
 				for _, e := range compaction.WithoutRestored(history) {
 					if e.Event.IsSummary() || strings.Contains(e.Event.String(), "recalled") {
@@ -205,4 +193,47 @@ func TestRecall(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A response that comes while the call's window is summarised keeps its call, also where
+// the window goes in as several patches.
+func TestAnsweredWhileSummarised(t *testing.T) {
+	for _, row := range []struct{ log, late, want string }{
+		{"u1*20 c1(x)*20 u2*20 c2(z) u3*20", "r4(x)", "x→ e5, z→"},
+		// The first part of c1(x,y), tied to r3(x), goes from before c2(z), which stays.
+		{"u1*20 c1(x,y)*20 c2(z) u3*20 r3(x)*20 u4*20", "r5(y)", "x→ e4, y→ e6, z→"},
+	} {
+		s := newSession(t, row.log)
+		sum := &scripted{}
+		asked := 0
+		sum.reply = func(compaction.Request) (compaction.Response, error) {
+			if asked++; asked == 1 {
+				s.append(row.late)
+			}
+			return says("told"), nil
+		}
+		c := s.compactor(with(every(2, 0, sum), func(c *compaction.Config) { c.Limits().OpenCalls = 1 }))
+		s.run(c)
+		if got := s.paired(); got != row.want || c.Stats().Conflicts != 1 {
+			t.Errorf("%s, then %s: calls are %q, want %q; %+v", row.log, row.late, got, row.want, c.Stats())
+		}
+	}
+}
+
+// A call that was brought back for its answer is in the history once.
+func ExampleWithoutRestored() {
+	var history []fold.Entry
+	for _, text := range []string{`{"id":"e1"}`, `{"id":"e2"}`, `{"id":"copy","customMetadata":{"patchlog":{"recalled":"e1"}}}`} {
+		e, err := patch.ParseEvent([]byte(text))
+		if err != nil {
+			panic(err)
+		}
+		history = append(history, fold.Entry{Event: e})
+	}
+	for _, e := range compaction.WithoutRestored(history) {
+		fmt.Println(e.Event.ID())
+	}
+	// Output:
+	// e1
+	// e2
 }

@@ -48,7 +48,7 @@ type Request struct {
 	Prompt string
 
 	// AimTokens is how long an answer should be, but for ids, dates, paths and the like that
-	// need more; 0 says nothing. The prompt asks for it where the template has [Words].
+	// need more; 0 says nothing. The prompt asks for it where the template has [WordCountPlaceholder].
 	AimTokens int
 
 	// MaxTokens is how long an answer may be, as [patch.EstimateTextTokens] counts; a
@@ -75,17 +75,6 @@ type Response struct {
 
 	// Usage is what the model measured; zero if it did not.
 	Usage Tokens
-}
-
-// Summary returns the answer's text as a summary says it, or "" if the summarizer declines.
-// The error matches [ErrRefusedAnswer] if the answer is not whole, says nothing, or takes more
-// than maxTokens.
-func (r Response) Summary(maxTokens int) (string, error) {
-	text, err := answer(r, maxTokens)
-	if errors.Is(err, errDeclined) {
-		return "", nil
-	}
-	return text, err
 }
 
 // FinishReason is why a model stopped, as its API says.

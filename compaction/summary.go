@@ -1,16 +1,18 @@
 package compaction
 
 import (
+	"github.com/google/uuid"
+
 	"github.com/patchlog-dev/patchlog/internal/records"
 	"github.com/patchlog-dev/patchlog/internal/summaries"
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
 // summary makes the event that will stand in the place of a group of a window.
-func (s *visible) summary(w *Window, g Group, again []logged, text string, cfg Config, newID func() string) (*patch.Event, error) {
+func (s *visible) summary(w *Window, g Group, again []logged, text string, cfg Config) (*patch.Event, error) {
 	return patch.NewEvent(patch.Fields{
-		ID:             newID(),
-		InvocationID:   newID(),
+		ID:             uuid.NewString(),
+		InvocationID:   uuid.NewString(),
 		Author:         s.author(g),
 		Branch:         g.Branch,
 		IsolationScope: g.Scope,
@@ -95,7 +97,7 @@ func (s *visible) lineage(w *Window, g Group, cfg Config) Lineage {
 	l := Lineage{Level: 1, Windows: 1, Passes: 1}
 	for _, i := range g.Indices {
 		of := s.shown(i)
-		l = l.Over(Lineage{Events: 1, Tokens: records.LoggedTokens(s.entries[i].Event), From: of.seq, To: of.seq})
+		l = l.Add(Lineage{Events: 1, Tokens: records.LoggedTokens(s.entries[i].Event), From: of.seq, To: of.seq})
 	}
 	return l
 }

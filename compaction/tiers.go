@@ -124,7 +124,7 @@ func (s *visible) merge(by Trigger, indices []int) *Window {
 	spans := spansOf(indices)
 	last := len(spans) - 1
 	s.number()
-	w := &Window{Trigger: by, Span: spans[last], Also: spans[:last], Merge: true}
+	w := &Window{Trigger: by, Span: spans[last], EarlierSpans: spans[:last], Merge: true}
 	s.fill(w, slices.Clone(indices))
 	return w
 }

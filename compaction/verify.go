@@ -3,25 +3,22 @@ package compaction
 import (
 	"errors"
 	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"unicode/utf8"
 
+	"github.com/patchlog-dev/patchlog/internal/identifiers"
 	"github.com/patchlog-dev/patchlog/internal/summaries"
 	"github.com/patchlog-dev/patchlog/patch"
 )
-
-// verify returns the text of a summarizer's answer to a request, or why it cannot be used.
-func verify(r Response, maxTokens int, against *source) (string, error) {
-	text, err := answer(r, maxTokens)
-	if err != nil {
-		return "", err
-	}
-	return text, judge(against.compare(text))
-}
 
 // errDeclined: the summarizer had nothing to say. It is no failure, but nothing is
 // written.
 var errDeclined = errors.New("declined")
 
-// errTooLong: the summarizer's answer is one, but for its length.
+// errTooLong: the summarizer's answer is refused for its length alone.
 var errTooLong = fmt.Errorf("%w: it is too long", ErrRefusedAnswer)
 
 // answer returns the text of a summarizer's answer, or why it cannot be used.
@@ -38,11 +35,105 @@ func answer(r Response, maxTokens int) (string, error) {
 		return "", errDeclined
 	}
 	text := summaries.Clean(r.Text)
-	if why := summaries.Unfit(text); why != "" {
+	if why := summaries.ProblemOf(text); why != "" {
 		return refuse("%s", why)
 	}
 	if tokens := patch.EstimateTextTokens(text); tokens > maxTokens {
 		return "", fmt.Errorf("%w: it takes %d tokens, and may take %d", errTooLong, tokens, maxTokens)
 	}
 	return text, nil
+}
+
+// Bounds on the invented identifiers that an error or a prompt names.
+const (
+	maxNames     = 32
+	maxNameRunes = 120
+)
+
+// inventionError says that an answer had identifiers that occur neither in the events nor in the
+// prompt. It matches [ErrRefusedAnswer].
+type inventionError struct {
+	Count int      // of the identifiers
+	Names []string // of the first of them, long ones cut
+}
+
+func (e *inventionError) Error() string {
+	text := fmt.Sprintf("%v: of what it says word for word, %d stand nowhere in what it is about: %s", ErrRefusedAnswer, e.Count, quoted(e.Names))
+	if more := e.Count - len(e.Names); more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return text
+}
+
+// Is reports whether target is [ErrRefusedAnswer].
+func (e *inventionError) Is(target error) bool { return target == ErrRefusedAnswer }
+
+// source has the identifiers that a summary may have.
+type source struct {
+	about func() *identifiers.Index // of the events
+	shown func() *identifiers.Index // of the prompt
+}
+
+func newSource(req Request) *source {
+	return &source{
+		about: sync.OnceValue(func() *identifiers.Index { return identifiers.NewIndex(identifiers.Text(req.Events...)) }),
+		shown: sync.OnceValue(func() *identifiers.Index { return identifiers.NewIndex(req.Prompt) }),
+	}
+}
+
+// compare compares a text with the events. Identifiers of the prompt, such as those of earlier summaries, are not
+// inventions.
+func (s *source) compare(text string) identifiers.Comparison {
+	c := identifiers.Compare(identifiers.NewIndex(text), s.about())
+	if len(c.Invented) > 0 {
+		c.Invented = slices.DeleteFunc(c.Invented, s.shown().Has)
+	}
+	return c
+}
+
+// corrected returns the request for another answer, after one that was refused for inventions.
+func (r Request) corrected(refused error) Request {
+	if of := (*inventionError)(nil); errors.As(refused, &of) {
+		r.Invented = of.Names
+	}
+	r.Prompt = strings.TrimRight(r.Prompt, "\n") + `
+
+You have answered this before, and what you wrote had these, which stand nowhere in the
+lines: ` + quoted(r.Invented) + `. Write the summary again, as asked above. Leave
+them out, or write what stands in the lines in their place.
+`
+	return r
+}
+
+// own returns a copy of the request that a summarizer may change.
+func (r Request) own() Request {
+	r.Events, r.Before, r.Invented = slices.Clone(r.Events), slices.Clone(r.Before), slices.Clone(r.Invented)
+	return r
+}
+
+func quoted(names []string) string {
+	var all []string
+	for _, n := range names {
+		all = append(all, strconv.Quote(n))
+	}
+	return strings.Join(all, ", ")
+}
+
+// named returns the first names, long ones cut.
+func named(names []string) (to []string) {
+	for _, n := range names[:min(len(names), maxNames)] {
+		if utf8.RuneCountInString(n) > maxNameRunes {
+			n = string([]rune(n)[:maxNameRunes]) + "…"
+		}
+		to = append(to, n)
+	}
+	return to
+}
+
+// invented returns how many identifiers an error is about.
+func invented(err error) int {
+	if of := (*inventionError)(nil); errors.As(err, &of) {
+		return of.Count
+	}
+	return 0
 }

@@ -45,18 +45,18 @@ func (g Group) key() group { return group{records.BranchWithoutRuns(g.Branch), g
 // visible is what planning knows of the events of a visible log. All slices are by
 // visible index.
 type visible struct {
-	view    fold.View
-	entries []fold.Entry
-	pinned  map[string]bool // by event id
-	liveID  string          // the running invocation's
-	focus   string          // what summaries should keep above all
-	force   bool            // a person asks for it
+	view      fold.View
+	entries   []fold.Entry
+	pinned    map[string]bool // by event id
+	runningID string          // the running invocation's
+	focus     string          // what summaries should keep above all
+	force     bool            // a person asks for it
 
 	// invocation numbers the invocations in the order in which they are first seen. That
 	// of a summary is noInvocation. See number.
 	invocation []int32
 	count      int32 // of invocations
-	live       int32 // the one that is running; noInvocation if none is
+	running    int32 // the one that is running; noInvocation if none is
 	newest     int32 // that of the last raw event
 
 	// stays are the events that no summary may cover.
@@ -89,7 +89,7 @@ func newVisible(v fold.View, run Run) *visible {
 	for _, id := range run.Pinned {
 		s.pinned[id] = true
 	}
-	s.liveID = run.Invocation
+	s.runningID = run.Invocation
 	s.focus, s.force = focusOf(run.Focus), run.Force
 	return s
 }
@@ -101,7 +101,7 @@ func (s *visible) number() {
 		return
 	}
 	s.invocation = make([]int32, len(s.entries))
-	s.live, s.newest = noInvocation, noInvocation
+	s.running, s.newest = noInvocation, noInvocation
 	numbers := make(map[string]int32, len(s.entries)/3)
 	current, name := int32(noInvocation), ""
 	begin := func() {
@@ -130,8 +130,8 @@ func (s *visible) number() {
 		}
 		s.invocation[i], s.newest = current, current
 	}
-	if number, ok := numbers[s.liveID]; ok && s.liveID != "" {
-		s.live = number
+	if number, ok := numbers[s.runningID]; ok && s.runningID != "" {
+		s.running = number
 	}
 }
 
@@ -179,7 +179,7 @@ func isRecord(e *patch.Event) bool {
 	if e.HasContent() {
 		return false
 	}
-	_, ok := summaries.Of(e)
+	_, ok := summaries.CompactionOf(e)
 	return ok
 }
 
@@ -197,12 +197,12 @@ func (s *visible) tie(calls []fold.Call) {
 // liveQuestion returns the index of what the running invocation was last asked: its
 // newest message of the user that says more than what a function returned.
 func (s *visible) liveQuestion() int {
-	if s.live == noInvocation {
+	if s.running == noInvocation {
 		return -1
 	}
 	for i := len(s.entries) - 1; i >= 0; i-- {
 		e := s.entries[i].Event
-		if s.raw(i) && s.invocation[i] == s.live && e.Author() == "user" && e.HasContent() && !onlyResponses(e) {
+		if s.raw(i) && s.invocation[i] == s.running && e.Author() == "user" && e.HasContent() && !onlyResponses(e) {
 			return i
 		}
 	}

@@ -157,12 +157,12 @@ func (s *visible) covering(by Trigger, start, end int, attachedTo map[int32][]in
 		indices = append(indices, attachedTo[int32(i)]...)
 	}
 	slices.Sort(indices)
-	w.Also = spansOf(indices)
+	w.EarlierSpans = spansOf(indices)
 	for i := start; i < end; i++ {
 		indices = append(indices, i)
 	}
 	s.fill(w, indices)
-	gone = w.Also
+	gone = w.EarlierSpans
 	if len(w.Groups) == 0 {
 		gone = append(slices.Clone(gone), w.Span)
 	}
@@ -228,7 +228,7 @@ func (s *visible) endurable(w *Window, gone []Span) bool {
 		for after < len(s.entries) && removed[after] {
 			after++
 		}
-		if after == len(s.entries) || summarised(after) || !calls(s.entries[after].Event) {
+		if after == len(s.entries) || summarised(after) || !hasFunctionPart(s.entries[after].Event, false) {
 			continue
 		}
 		if before < 0 || !summarised(before) && s.modelSummary(before) {
@@ -242,9 +242,10 @@ func (s *visible) modelSummary(i int) bool {
 	return s.entries[i].Summary && s.entries[i].Event.Role() == "model"
 }
 
-func calls(e *patch.Event) bool {
+// hasFunctionPart reports whether an event has a function response, or else a call. It decodes no content.
+func hasFunctionPart(e *patch.Event, response bool) bool {
 	for p := range e.FunctionParts() {
-		if !p.Response {
+		if p.Response == response {
 			return true
 		}
 	}

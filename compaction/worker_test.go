@@ -1,9 +1,11 @@
 package compaction_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"runtime"
 	"strings"
 	"sync"
@@ -12,6 +14,7 @@ import (
 	"time"
 
 	"github.com/patchlog-dev/patchlog/compaction"
+	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/internal/testlog"
 	"github.com/patchlog-dev/patchlog/store"
 )
@@ -46,15 +49,10 @@ func newWorker(t *testing.T, n int, s compaction.Summarizer, queue, parallel int
 	t.Helper()
 	env := newSession(t, "")
 	for i := range n {
-		if _, err := env.store.Create(t.Context(), keyOf(i), nil); err != nil {
-			t.Fatal(err)
-		}
+		testlog.Must(env.store.Create(t.Context(), keyOf(i), nil))(t)
 		due(t, env, i)
 	}
-	w, err := compaction.NewWorker(env.compactor(every(2, 0, s)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	w := testlog.Must(compaction.NewWorker(env.compactor(every(2, 0, s))))(t)
 	w.Limit(queue, parallel)
 	return env, w
 }
@@ -67,18 +65,13 @@ func due(t *testing.T, env *session, i int) {
 		e, _ := parseWord(t, word, env.words)
 		e["invocationId"] = fmt.Sprintf("inv%s-%d", inv, env.words/4)
 		env.words++
-		if _, err := env.store.AppendEvents(t.Context(), keyOf(i), store.AppendOptions{}, testlog.EventOf(t, e)); err != nil {
-			t.Fatal(err)
-		}
+		testlog.Must(env.store.AppendEvents(t.Context(), keyOf(i), store.AppendOptions{}, testlog.EventOf(t, e)))(t)
 	}
 }
 
 func summaries(t *testing.T, env *session, i int) int {
 	t.Helper()
-	v, err := env.store.View(context.Background(), keyOf(i))
-	if err != nil {
-		t.Fatal(err)
-	}
+	v := testlog.Must(env.store.View(context.Background(), keyOf(i)))(t)
 	n := 0
 	for i := range v.Len() {
 		if v.Entry(i).Summary {
@@ -293,5 +286,33 @@ func TestWorkerGoesOn(t *testing.T) {
 	closed(t, w)
 	if s := w.Stats(); s.Failed != 4 || s.Ended != 4 || summaries(t, env, 0) != 0 {
 		t.Errorf("counted is %+v", s)
+	}
+}
+
+// A panic in a function of the user's, wherever it is called from, ends neither the worker
+// nor the process, and is logged and counted.
+func TestPanicsAreContained(t *testing.T) {
+	boom := func() { panic("out of cheese") }
+	for name, opts := range map[string]compaction.Options[store.Key]{
+		"run":     {Run: func(store.Key, fold.View) compaction.Run { boom(); return compaction.Run{} }},
+		"approve": {Approve: func(context.Context, compaction.ApproveRequest[store.Key]) error { boom(); return nil }},
+		"observe": {Observe: func(context.Context, compaction.Attempt[store.Key]) { boom() }},
+	} {
+		s := newSession(t, "u1*50 a1*50")
+		var lines bytes.Buffer
+		opts.Logger = slog.New(slog.NewTextHandler(&lines, nil))
+		c := s.with(every(1, 0, &scripted{}), opts)
+		w := testlog.Must(compaction.NewWorker(c))(t)
+		w.Notify(key)
+		testlog.NoError(t, w.Close(t.Context()))
+		if got := w.Stats(); got.Failed != 1 || got.Ended != 1 || !strings.Contains(lines.String(), "out of cheese") || !strings.Contains(lines.String(), "stack=") {
+			t.Errorf("%s: %+v, logged is %s", name, got, lines.String())
+		}
+		if name == "approve" {
+			s.append("u2 u3")
+			if _, err := c.MaybeCompact(t.Context(), key); !errors.Is(err, compaction.ErrPanic) {
+				t.Errorf("the error is %v", err)
+			}
+		}
 	}
 }

@@ -22,19 +22,19 @@ type Written struct {
 	TokensAfter  int     `json:"tokensAfter"`  // estimated, of the summaries
 	Ratio        float64 `json:"ratio"`        // TokensAfter over TokensBefore; 0 if nothing went
 	Model        string  `json:"model,omitempty"`
-	FellBack     bool    `json:"fellBack,omitempty"` // [Config.Fallback] has written a summary
+	UsedFallback bool    `json:"usedFallback,omitempty"` // [Extractive] has written a summary in place of the summarizer
 
-	// Took is with the calls of the summarizer.
-	Took time.Duration `json:"-"`
+	// Duration is with the calls of the summarizer.
+	Duration time.Duration `json:"-"`
 
 	// Usage is what the summarizer measured, added up over its calls.
 	Usage Usage `json:"usage"`
 
-	// Held counts the identifiers that the events have for which the summaries stand; Lost those
-	// of them that are in no summary. What a summary of summaries stands for is what these say.
+	// Identifiers counts the identifiers of the events that the summaries stand for; Lost counts those
+	// that are in no summary. A summary of summaries is compared with these.
 	// [Losses] names them.
-	Held int `json:"held"`
-	Lost int `json:"lost"`
+	Identifiers int `json:"identifiers"`
+	Lost        int `json:"lost"`
 }
 
 // Usage counts the tokens of a summarizer's calls, where it measures them.
@@ -52,7 +52,7 @@ func (u *Usage) add(t Tokens) {
 
 // verified notes how a summary compares with what it stands for.
 func (w *Written) verified(c identifiers.Comparison) {
-	w.Held += c.Held
+	w.Identifiers += c.Identifiers
 	w.Lost += len(c.Lost)
 }
 
@@ -64,7 +64,7 @@ type writtenMetadata struct {
 
 // metadata returns the custom metadata of the pass's first patch.
 func (w Written) metadata() (map[string]any, error) {
-	text, err := json.Marshal(writtenMetadata{w, w.Took.Milliseconds()})
+	text, err := json.Marshal(writtenMetadata{w, w.Duration.Milliseconds()})
 	if err != nil {
 		return nil, err
 	}
@@ -73,16 +73,16 @@ func (w Written) metadata() (map[string]any, error) {
 }
 
 // WrittenBy returns what a patch says of the pass of compaction that logged it, if one
-// did. It is the first patch of a pass that says it. Took is without the time that logging
+// did. It is the first patch of a pass that says it. Duration is without the time that logging
 // took.
 func WrittenBy(p *patch.PatchEvent) (Written, bool) {
 	if p == nil {
 		return Written{}, false
 	}
 	var m writtenMetadata
-	if text, _ := p.Field("customMetadata"); !summaries.Own(text, &m) || m.Trigger == "" {
+	if text, _ := p.Field("customMetadata"); !summaries.DecodeOwnMetadata(text, &m) || m.Trigger == "" {
 		return Written{}, false
 	}
-	m.PatchID, m.Took = p.ID(), time.Duration(m.DurationMs)*time.Millisecond
+	m.PatchID, m.Duration = p.ID(), time.Duration(m.DurationMs)*time.Millisecond
 	return m.Written, true
 }

@@ -1,8 +1,6 @@
-// Package recall finds again what a session's log says: an index of the words of its
-// events, a ranking, and the readings of what was found.
+// Package recall searches session logs: an index of their words, ranking, and reading of results.
 //
-// [Index], [Terms] and [Snippet] are pure: they know records, and read nothing. [Finder]
-// keeps indexes of the sessions of a log, feeds them with what was appended, and forgets
-// them when they take too much memory. An index is a cache: whatever becomes of it, the log
-// has the answer.
+// [Index], [Terms] and [Snippet] are pure: they are given records and read nothing. [Finder] caches indexes of the
+// sessions of a log, adds appended records to them, and evicts them within a bound of memory. An index can always be
+// made again from the log.
 package recall

@@ -21,7 +21,7 @@ import (
 // within go test's timeout.
 func TestTextIsLinear(t *testing.T) {
 	var state, parts strings.Builder
-	for i := range testlog.Less(200_000) {
+	for i := range testlog.ScaleDownForRace(200_000) {
 		fmt.Fprintf(&state, `"key %d":%d,`, i, i)
 		parts.WriteString(`{"text":"needle"},`)
 	}
@@ -54,16 +54,16 @@ func TestShown(t *testing.T) {
 		"hidden": {"5@7", "5@7"}, "edited": {"6@0", "6@0"}, "came": {"", ""}, "shortened": {"", ""},
 	} {
 		for i, shown := range []bool{false, true} {
-			got := found(f.Search(t.Context(), "a", recall.Search{Query: query, Filter: recall.Filter{Shown: shown}}))
+			got := found(f.Search(t.Context(), "a", recall.Search{Query: query, Filter: recall.Filter{ShownToModel: shown}}))
 			if first, _, _ := strings.Cut(got, " "); first != want[i] {
 				t.Errorf("%s, shown %v: %s, want %s first", query, shown, got, want[i])
 			}
 		}
 	}
-	if got := found(f.Search(t.Context(), "a", recall.Search{Filter: recall.Filter{Shown: true, To: 3}})); got != "3@5 1@3" {
+	if got := found(f.Search(t.Context(), "a", recall.Search{Filter: recall.Filter{ShownToModel: true, To: 3}})); got != "3@5 1@3" {
 		t.Errorf("all that is shown: %s", got)
 	}
-	hits, err := f.Search(t.Context(), "a", recall.Search{Query: "signed", Limit: 1, Filter: recall.Filter{Shown: true}})
+	hits, err := f.Search(t.Context(), "a", recall.Search{Query: "signed", Limit: 1, Filter: recall.Filter{ShownToModel: true}})
 	if err != nil || hits[0].Snippet.Text != "signed in" {
 		t.Errorf("%+v, %v", hits, err)
 	}
@@ -78,7 +78,7 @@ func TestOnlyIsNoOracle(t *testing.T) {
 	if got := found(f.Search(t.Context(), "a", recall.Search{Query: "hunter2"})); got == "" {
 		t.Error("people find nothing")
 	}
-	got := found(f.Search(t.Context(), "a", recall.Search{Query: "hunter2", Told: true, Sees: func(_, scope string) bool { return scope == "" }}))
+	got := found(f.Search(t.Context(), "a", recall.Search{Query: "hunter2", Represented: true, Sees: func(_, scope string) bool { return scope == "" }}))
 	if got != "" {
 		t.Errorf("found: %s", got)
 	}
@@ -109,10 +109,11 @@ func TestTimesOfAnyYear(t *testing.T) {
 func TestFindsWords(t *testing.T) {
 	l := newLogs()
 	long := strings.Repeat("x", 70)
-	l.put("a", said(1, "user", long+"Ab "+long+"Cd"), said(2, "user", "other"), said(3, "user", "Zürich cafe"), said(4, "user", strings.Repeat("y", 70)+"EfGh"))
+	l.put("a", said(1, "user", long+"Ab "+long+"Cd"), said(2, "user", "other"), said(3, "user", "Zürich cafe, where children went"), said(4, "user", strings.Repeat("y", 70)+"EfGh"),
+		said(5, "user", "новый файл"), ofJSON(6, "{\"id\":\"u\u0308-9\",\"content\":{\"parts\":[{\"text\":\"a\"}]}}"))
 	f := recall.NewFinder(l, 0)
 	for query, want := range map[string]string{
-		`"id-2"`: "2@1", "what is id-2?": "2@1", "(id-2)": "2@1", "zurich": "3@2", "CAFÉ": "3@2", "cafés": "3@2",
+		`"id-2"`: "2@1", "what is id-2?": "2@1", "(id-2)": "2@1", "zurich": "3@2", "a child goes": "3@2", "нового": "5@4", "\u00fc-9": "6@5", "CAFÉ": "3@2", "cafés": "3@2",
 		strings.Repeat("z", 70) + "IjKl": "", strings.Repeat("y", 64): "4@3",
 	} {
 		got := found(f.Search(t.Context(), "a", recall.Search{Query: query, Limit: 1}))
@@ -133,7 +134,7 @@ func TestManyThatDoNotCount(t *testing.T) {
 	if got := found(f.Search(t.Context(), "a", recall.Search{Query: "needle", Hidden: true})); got != "3(p) 2(p) 1(p)" {
 		t.Errorf("hidden: %s", got)
 	}
-	hits, err := f.Search(t.Context(), "a", recall.Search{Query: "needle", Told: true, Limit: 1000})
+	hits, err := f.Search(t.Context(), "a", recall.Search{Query: "needle", Represented: true, Limit: 1000})
 	if err != nil || len(hits) != 297 {
 		t.Errorf("%d hits, %v", len(hits), err)
 	}
@@ -147,7 +148,7 @@ func TestDeepChains(t *testing.T) {
 		l.put("a", ofJSON(n, fmt.Sprintf(`{"id":"p%d","patchType":"summarise","start":0,"count":1,"summaryEvent":{"id":"s%d","content":{"parts":[{"text":"short"}]}}}`, n, n)))
 	}
 	l.looks = 0
-	if got := found(recall.NewFinder(l, 0).Search(t.Context(), "a", recall.Search{Query: "needle", Told: true, Hidden: true})); got != "1(p2)" {
+	if got := found(recall.NewFinder(l, 0).Search(t.Context(), "a", recall.Search{Query: "needle", Represented: true, Hidden: true})); got != "1(p2)" {
 		t.Error(got)
 	}
 	if l.looks > 3 {
@@ -185,14 +186,11 @@ func TestIndexesAreMadeOnce(t *testing.T) {
 	if l.read != 100 {
 		t.Errorf("%d records were read for two of 50", l.read)
 	}
-	old, err := l.viewAt("a", 50)
-	if err != nil {
-		t.Fatal(err)
-	}
+	old := testlog.Must(l.viewAt("a", 50))(t)
 	l.created["a"]++
 	one(f, recall.Search{})
 	l.read = 0
-	one(f, recall.Search{On: &old})
+	one(f, recall.Search{View: &old})
 	one(f, recall.Search{})
 	if l.read != 50 {
 		t.Errorf("%d records were read for a view of another creation, and then the newest", l.read)
@@ -235,7 +233,7 @@ func TestWrongRecords(t *testing.T) {
 		"another's": func(r []patch.Record) []patch.Record { r[0].Seq = 99; return r },
 	} {
 		for _, told := range []bool{false, true} {
-			if _, err := recall.NewFinder(wrong{trip(), give}, 0).Search(t.Context(), "a", recall.Search{Query: "lisbon", Told: told}); err == nil {
+			if _, err := recall.NewFinder(wrong{trip(), give}, 0).Search(t.Context(), "a", recall.Search{Query: "lisbon", Represented: told}); err == nil {
 				t.Errorf("%s, told %v: no error", name, told)
 			}
 		}
@@ -243,7 +241,7 @@ func TestWrongRecords(t *testing.T) {
 }
 
 // Two lanes that one patch hides may have another fate.
-func TestToldByLane(t *testing.T) {
+func TestRepresentedByLane(t *testing.T) {
 	l := newLogs()
 	l.put("a",
 		ofJSON(1, `{"id":"e1","author":"u","branch":"x","content":{"parts":[{"text":"needle one"}]}}`),
@@ -253,7 +251,7 @@ func TestToldByLane(t *testing.T) {
 			{"id":"sy","branch":"y","content":{"parts":[{"text":"short"}]},"actions":{"compaction":{}}}]}`),
 		ofJSON(4, `{"id":"cut","patchType":"splice","start":1,"count":1}`),
 	)
-	if got := found(recall.NewFinder(l, 0).Search(t.Context(), "a", recall.Search{Query: "needle", Told: true})); got != "1(p)" {
+	if got := found(recall.NewFinder(l, 0).Search(t.Context(), "a", recall.Search{Query: "needle", Represented: true})); got != "1(p)" {
 		t.Errorf("told of: %s", got)
 	}
 }
@@ -315,13 +313,9 @@ func TestSearchHeedsContexts(t *testing.T) {
 	<-s.reading
 	short, stop := context.WithTimeout(t.Context(), 10*time.Millisecond)
 	defer stop()
-	if _, err := f.Search(short, "a", recall.Search{Query: "lisbon"}); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("who waited: %v", err)
-	}
+	testlog.ErrorIs(t, testlog.ErrorOf(f.Search(short, "a", recall.Search{Query: "lisbon"})), context.DeadlineExceeded, "who waited")
 	cancel()
-	if err := <-done; !errors.Is(err, context.Canceled) {
-		t.Errorf("who read: %v", err)
-	}
+	testlog.ErrorIs(t, <-done, context.Canceled, "who read")
 	for runtime.NumGoroutine() > before { // else go test's timeout lists them
 		time.Sleep(time.Millisecond)
 	}
@@ -329,21 +323,16 @@ func TestSearchHeedsContexts(t *testing.T) {
 		if _, err := f.Search(t.Context(), "a", recall.Search{Query: "lisbon"}); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := f.Search(ctx, "a", recall.Search{Query: "lisbon"}); !errors.Is(err, context.Canceled) {
-			t.Errorf("on an index that is there: %v", err)
-		}
+		testlog.ErrorIs(t, testlog.ErrorOf(f.Search(ctx, "a", recall.Search{Query: "lisbon"})), context.Canceled, "on an index that is there")
 	}
 }
 
 // A log that ends before its view is an error, and what is kept of empty sessions counts.
 func TestFinderOddLogs(t *testing.T) {
 	l := trip()
-	v, err := l.viewAt("a", 10)
-	if err != nil {
-		t.Fatal(err)
-	}
+	v := testlog.Must(l.viewAt("a", 10))(t)
 	l.sessions["a"] = l.sessions["a"][:5]
-	if _, err := recall.NewFinder(l, 0).Search(t.Context(), "a", recall.Search{Query: "lisbon", On: &v}); err == nil || !strings.Contains(err.Error(), "ends at record 5") {
+	if _, err := recall.NewFinder(l, 0).Search(t.Context(), "a", recall.Search{Query: "lisbon", View: &v}); err == nil || !strings.Contains(err.Error(), "ends at record 5") {
 		t.Errorf("%v", err)
 	}
 	empty := newLogs()

@@ -1,6 +1,7 @@
 package recall
 
 import (
+	"cmp"
 	"container/list"
 	"context"
 	"fmt"
@@ -11,28 +12,25 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// Log is what a [Finder] reads: sessions, each named by a key. Its methods may be called from any
-// number of goroutines.
+// Log is the source of a [Finder]: sessions, each named by a key. Its methods are safe for concurrent use.
 type Log[K comparable] interface {
 	// View returns the newest view of a session.
 	View(ctx context.Context, key K) (fold.View, error)
 
-	// RecordsFrom yields the records of the log that a view is of, from a seq on, at least as
-	// far as the view reaches. It ends with an error if the session is another one by now.
+	// RecordsFrom yields the records of a view's log from a seq on, at least up to the view's
+	// last. It ends with an error if the session was deleted and created again.
 	RecordsFrom(ctx context.Context, key K, v fold.View, from uint64) iter.Seq2[patch.Record, error]
 
-	// Records returns the records with the given seqs, which ascend, of the log that a view
-	// is of.
+	// Records returns the records of a view's log with the given seqs, which ascend.
 	Records(ctx context.Context, key K, v fold.View, seqs []uint64) ([]patch.Record, error)
 }
 
-// DefaultMaxBytes is how much memory the indexes of a [Finder] take unless it is said
-// otherwise.
+// DefaultMaxBytes bounds the memory of the indexes of a [Finder] by default.
 const DefaultMaxBytes = 128 << 20
 
-// Finder searches the sessions of a log. It indexes a session when that is searched for the first
-// time, and what was appended since when it is searched again; it keeps the indexes that were
-// used last. It is safe for use by any number of goroutines.
+// Finder searches the sessions of a log. The first search of a session indexes it, and each further search
+// adds the records appended since. The finder caches indexes, and evicts the least recently used ones. It is
+// safe for concurrent use.
 type Finder[K comparable] struct {
 	log   Log[K]
 	limit int
@@ -40,10 +38,10 @@ type Finder[K comparable] struct {
 	mu      sync.Mutex
 	total   int
 	entries map[K]*entry[K]
-	recent  *list.List // of entries, the last used first
+	recent  *list.List // of entries, the most recently used first
 }
 
-// entry is a session's index. Its users hold its lock.
+// entry is the cached index of a session. A user locks it.
 type entry[K comparable] struct {
 	key      K
 	lock     chan struct{} // holds a value while it is locked
@@ -61,11 +59,11 @@ func newEntry[K comparable](key K) *entry[K] {
 	return &entry[K]{key: key, lock: make(chan struct{}, 1)}
 }
 
-// entryBytes is about what an entry takes besides its index, with its share of the finder's map.
+// entryBytes estimates the memory of an entry without its index, with its share of the finder's map.
 const entryBytes = 1 << 10
 
-// NewFinder returns a finder over a log, whose indexes take about so many bytes of memory at
-// most while they are not in use: 0 means [DefaultMaxBytes], and below 0 none is kept.
+// NewFinder returns a finder over a log that caches indexes of about maxBytes. 0 means [DefaultMaxBytes];
+// a negative value switches the cache off.
 func NewFinder[K comparable](log Log[K], maxBytes int) *Finder[K] {
 	if maxBytes == 0 {
 		maxBytes = DefaultMaxBytes
@@ -82,14 +80,14 @@ func (f *Finder[K]) Forget(key K) {
 	}
 }
 
-// Bytes is about how many bytes of memory the indexes take that are kept.
+// Bytes estimates the memory of the cached indexes.
 func (f *Finder[K]) Bytes() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.total
 }
 
-// acquire returns a session's entry, which is kept until the caller releases it.
+// acquire returns a session's entry. It is not evicted until the caller releases it.
 func (f *Finder[K]) acquire(key K) *entry[K] {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -117,7 +115,7 @@ func (f *Finder[K]) release(e *entry[K]) {
 	}
 }
 
-// resize notes how much an entry takes. Its own lock is held.
+// resize updates the size of an entry, whose lock the caller holds.
 func (f *Finder[K]) resize(e *entry[K]) {
 	bytes := entryBytes + e.index.Bytes()
 	f.mu.Lock()
@@ -128,7 +126,7 @@ func (f *Finder[K]) resize(e *entry[K]) {
 	}
 }
 
-// drop removes an entry. Its current users keep it. The lock is held.
+// drop removes an entry, which its current users may go on using. The caller holds the finder's lock.
 func (f *Finder[K]) drop(e *entry[K]) {
 	f.recent.Remove(e.at)
 	delete(f.entries, e.key)
@@ -150,8 +148,8 @@ func (e *entry[K]) locked(ctx context.Context, do func() error) error {
 	return do()
 }
 
-// apart returns an entry for a view that a search names: another one, of nobody else's, if the
-// entry is of another creation of the session, which goes on being searched.
+// apart returns the entry for [Search.View]: e, or an entry that is not cached if e indexes another creation of
+// the session.
 func (f *Finder[K]) apart(ctx context.Context, e *entry[K], v fold.View) (*entry[K], error) {
 	own := e
 	err := e.locked(ctx, func() error {
@@ -178,67 +176,19 @@ func (f *Finder[K]) indexed(ctx context.Context, e *entry[K], v fold.View, do fu
 	})
 }
 
-// extend adds what an index lacks of a view's records.
+// extend adds the records of a view that an index lacks.
 func (f *Finder[K]) extend(ctx context.Context, x *Index, key K, v fold.View) error {
 	if x.Seq() >= v.Seq() {
 		return nil
 	}
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	for some := range f.read(ctx, key, v, x.Seq()+1) {
-		if some.err != nil {
-			return some.err
+	for r, err := range f.log.RecordsFrom(ctx, key, v, x.Seq()+1) {
+		if err = cmp.Or(err, ctx.Err()); err != nil {
+			return err
 		}
-		for _, r := range some.records {
-			x.Add(r)
-		}
-	}
-	if err := ctx.Err(); err != nil {
-		return err
+		x.Add(r)
 	}
 	if at := x.Seq(); at < v.Seq() {
 		return fmt.Errorf("the log ends at record %d, before the view's %d", at, v.Seq())
 	}
 	return nil
-}
-
-// batch is records that were read, or why no more were.
-type batch struct {
-	records []patch.Record
-	err     error
-}
-
-// batchRecords is how many records are handed over at a time.
-const batchRecords = 256
-
-// read reads records in a goroutine of its own, since indexing takes about as long. It ends when
-// the context does.
-func (f *Finder[K]) read(ctx context.Context, key K, v fold.View, from uint64) <-chan batch {
-	out := make(chan batch, 4)
-	go func() {
-		defer close(out)
-		send := func(b batch) bool {
-			select {
-			case out <- b:
-				return true
-			case <-ctx.Done():
-				return false
-			}
-		}
-		var some []patch.Record
-		for r, err := range f.log.RecordsFrom(ctx, key, v, from) {
-			if err != nil {
-				send(batch{err: err})
-				return
-			}
-			if some = append(some, r); len(some) == batchRecords {
-				if !send(batch{records: some}) {
-					return
-				}
-				some = nil
-			}
-		}
-		send(batch{records: some})
-	}()
-	return out
 }

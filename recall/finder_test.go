@@ -52,9 +52,9 @@ func (l *logs) viewAt(key string, seq int) (fold.View, error) {
 	v := fold.New(fmt.Sprint(key, l.created[key]), nil)
 	for _, r := range records[:seq] {
 		next, err := v.Apply(r)
-		var need *fold.NeedError
+		var need *fold.MissingRecordsError
 		if errors.As(err, &need) {
-			next, err = v.With(records[:r.Seq-1]).Apply(r)
+			next, err = v.WithRecords(records[:r.Seq-1]).Apply(r)
 		}
 		if err != nil {
 			return v, err
@@ -157,10 +157,7 @@ func found(hits []recall.Hit[string], err error) string {
 
 func TestSearch(t *testing.T) {
 	f := recall.NewFinder(trip(), 0)
-	old, err := trip().viewAt("a", 8)
-	if err != nil {
-		t.Fatal(err)
-	}
+	old := testlog.Must(trip().viewAt("a", 8))(t)
 	for _, c := range []struct {
 		name string
 		s    recall.Search
@@ -178,7 +175,7 @@ func TestSearch(t *testing.T) {
 		{"but what stands beside it", recall.Search{Query: "beside", Limit: 1}, "8@5"},
 		{"an event that a patch put in", recall.Search{Query: "zebra", Limit: 1}, "10@3"},
 		{"hidden alone", recall.Search{Query: "done zebra EUR", Hidden: true, Limit: 1}, "6(p2)"},
-		{"told of", recall.Search{Query: "done EUR", Hidden: true, Told: true, Limit: 1}, "3(p1)"},
+		{"told of", recall.Search{Query: "done EUR", Hidden: true, Represented: true, Limit: 1}, "3(p1)"},
 		{"summaries", recall.Search{Query: "Lisbon", Filter: recall.Filter{Summaries: true, From: 9}, Limit: 1}, "9@0"},
 		{"no summaries", recall.Search{Query: "Lisbon", Filter: recall.Filter{From: 9}}, ""},
 		{"an author", recall.Search{Query: "lisbon", Filter: recall.Filter{Author: "agent"}, Limit: 1}, "2(p1)"},
@@ -188,10 +185,10 @@ func TestSearch(t *testing.T) {
 		{"times", recall.Search{Query: "lisbon", Filter: recall.Filter{Since: time.Unix(2, 0), Until: time.Unix(3, 0)}}, "2(p1)"},
 		{"who may see what", recall.Search{Query: "lisbon", Sees: func(branch, scope string) bool { return branch == "" && scope == "" }}, "1(p1) 2(p1) 3(p1)"},
 		{"who may see nothing", recall.Search{Query: "lisbon", Sees: func(branch, scope string) bool { return branch != "" }}, ""},
-		{"the state is not shown", recall.Search{Query: "visa-0042", Told: true}, ""},
-		{"though the event is", recall.Search{Query: "412.50", Told: true, Limit: 1}, "5@2"},
-		{"as of a view", recall.Search{Query: "lisbon zebra", On: &old, Limit: 1}, "1@0"},
-		{"hidden as of a view", recall.Search{Query: "lisbon zebra", On: &old, Hidden: true}, ""},
+		{"the state is not shown", recall.Search{Query: "visa-0042", Represented: true}, ""},
+		{"though the event is", recall.Search{Query: "412.50", Represented: true, Limit: 1}, "5@2"},
+		{"as of a view", recall.Search{Query: "lisbon zebra", View: &old, Limit: 1}, "1@0"},
+		{"hidden as of a view", recall.Search{Query: "lisbon zebra", View: &old, Hidden: true}, ""},
 		{"nothing is asked", recall.Search{Query: " \n"}, "10@3 8@5 6(p2) 5@2 4@1 3(p1) 2(p1) 1(p1)"},
 		{"a record", recall.Search{Filter: recall.Filter{From: 3, To: 3}}, "3(p1)"},
 		{"of a tool", recall.Search{Filter: recall.Filter{Tool: "refund"}, Limit: 1}, "5@2"},
@@ -216,24 +213,18 @@ func TestSearchErrors(t *testing.T) {
 			t.Errorf("%+v: %v", s, err)
 		}
 	}
-	if _, err := f.Search(t.Context(), "none", recall.Search{Query: "x"}); !errors.Is(err, errGone) {
-		t.Errorf("a session that is not there: %v", err)
-	}
+	testlog.ErrorIs(t, testlog.ErrorOf(f.Search(t.Context(), "none", recall.Search{Query: "x"})), errGone, "a session that is not there")
 	l := trip()
 	l.err = errGone
 	f = recall.NewFinder(l, 0)
-	if _, err := f.Search(t.Context(), "a", recall.Search{Query: "lisbon"}); !errors.Is(err, errGone) {
-		t.Errorf("a log that cannot be read: %v", err)
-	}
+	testlog.ErrorIs(t, testlog.ErrorOf(f.Search(t.Context(), "a", recall.Search{Query: "lisbon"})), errGone, "a log that cannot be read")
 	l.err = nil
 	if got := found(f.Search(t.Context(), "a", recall.Search{Query: "lisbon", Limit: 1})); got != "1(p1)" {
 		t.Errorf("and then can: %s", got)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := recall.NewFinder(trip(), 0).Search(ctx, "a", recall.Search{Query: "lisbon"}); !errors.Is(err, context.Canceled) {
-		t.Errorf("cancelled: %v", err)
-	}
+	testlog.ErrorIs(t, testlog.ErrorOf(recall.NewFinder(trip(), 0).Search(ctx, "a", recall.Search{Query: "lisbon"})), context.Canceled, "cancelled")
 }
 
 // Queries of any size and kind are answered, soon.
@@ -296,9 +287,7 @@ func TestSearchAll(t *testing.T) {
 		t.Errorf("%v, %v", hits, err)
 	}
 	failing := func(yield func(string, error) bool) { yield("", errGone) }
-	if _, err := f.SearchAll(t.Context(), failing, skip, recall.Search{Query: "x"}); !errors.Is(err, errGone) {
-		t.Errorf("keys that fail: %v", err)
-	}
+	testlog.ErrorIs(t, testlog.ErrorOf(f.SearchAll(t.Context(), failing, skip, recall.Search{Query: "x"})), errGone, "keys that fail")
 }
 
 // Indexes are read once, extended by what is new, made anew for another session of the same key,
@@ -398,17 +387,14 @@ func TestPropertySearch(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		records := fuzz.Records(fuzz.Options{Max: 30}).Draw(t, "records")
 		query := rapid.SampledFrom([]string{"question answer", "what was said", "e1 e3", "inv2", "call weather", "k"}).Draw(t, "query")
-		s := recall.Search{Query: query, Limit: recall.MaxLimit, Hidden: rapid.Bool().Draw(t, "hidden"), Told: rapid.Bool().Draw(t, "told")}
+		s := recall.Search{Query: query, Limit: recall.MaxLimit, Hidden: rapid.Bool().Draw(t, "hidden"), Represented: rapid.Bool().Draw(t, "told")}
 		s.Summaries = rapid.Bool().Draw(t, "summaries")
 		l := newLogs()
 		l.sessions["a"] = []patch.Record{}
 		grown := recall.NewFinder(l, 0)
 		for n, r := range records {
 			l.put("a", r)
-			got, err := grown.Search(t.Context(), "a", s)
-			if err != nil {
-				t.Fatal(err)
-			}
+			got := testlog.Must(grown.Search(t.Context(), "a", s))(t)
 			want, err := recall.NewFinder(l, -1).Search(t.Context(), "a", s)
 			if err != nil || !reflect.DeepEqual(got, want) {
 				t.Fatalf("after %d: %s, want %s\n%s", n+1, found(got, nil), found(want, err), fuzz.Text(records[:n+1], nil))
@@ -419,12 +405,9 @@ func TestPropertySearch(t *testing.T) {
 				}
 			}
 			past := rapid.IntRange(0, n+1).Draw(t, "past")
-			v, err := l.viewAt("a", past)
-			if err != nil {
-				t.Fatal(err)
-			}
+			v := testlog.Must(l.viewAt("a", past))(t)
 			then := s
-			then.On = &v
+			then.View = &v
 			got, err = grown.Search(t.Context(), "a", then)
 			before := newLogs()
 			before.sessions["a"] = append([]patch.Record{}, records[:past]...)
@@ -448,7 +431,7 @@ func TestRecordedIdentifiers(t *testing.T) {
 				having := map[string][]uint64{}
 				for _, r := range records {
 					x.Add(r)
-					for _, id := range identifiers.In(recall.Text(r.Event)) {
+					for _, id := range identifiers.Find(recall.Text(r.Event)) {
 						having[id] = append(having[id], r.Seq)
 					}
 				}
@@ -456,7 +439,7 @@ func TestRecordedIdentifiers(t *testing.T) {
 					count++
 					terms := recall.Parse(id)
 					var got []uint64
-					for m := range x.Search(terms, recall.Filter{Shown: true}, math.MaxUint64, x.Stats(terms, math.MaxUint64, true), nil) {
+					for m := range x.Search(terms, recall.Filter{ShownToModel: true}, math.MaxUint64, x.Stats(terms, math.MaxUint64, true), nil) {
 						if got = append(got, m.Seq); len(got) == len(want) {
 							break
 						}
@@ -474,10 +457,7 @@ func TestRecordedIdentifiers(t *testing.T) {
 
 func read(t *testing.T, file string) []patch.Record {
 	t.Helper()
-	in, err := os.Open(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	in := testlog.Must(os.Open(file))(t)
 	defer in.Close()
 	records, _, err := records.ReadAll(patch.NewDecoder(in, file))
 	if err != nil {

@@ -2,7 +2,6 @@ package recall
 
 import (
 	"encoding/binary"
-	"iter"
 	"math"
 	"slices"
 	"sort"
@@ -12,59 +11,58 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// Index finds the events of one session's log by their words. It has what the records say that
-// it was given, but no text: what is found is read from the log. It may be searched from any
-// number of goroutines while no record is added. The zero Index has no records.
+// Index finds the events of one session's log by their words. It contains hashes of words and no text. It is
+// safe for concurrent use by searches while no record is added. The zero Index has no records.
 type Index struct {
-	splitter splitter
-	seq      uint64
-	docs     []doc
-	line     []int32 // the docs that are regular events, in their order
-	lanes    []lane
-	laneOf   map[lane]int32
-	words    uint64         // of all docs
-	places   map[term]int32 // in postings
-	english  map[term]int32 // by words as they are written, which share postings by their stems
-	postings []posting
-	similar  map[term]int32 // by the forms of words: the last of their links
-	links    []link
-	counts   []count // of the event that is being added
-	more     int     // bytes in the postings' lists
+	splitter  splitter
+	seq       uint64
+	docs      []doc
+	line      []int32 // the docs that are regular events, in their order
+	lanes     []lane
+	laneOf    map[lane]int32
+	words     uint64         // of all docs
+	places    map[term]int32 // in postings
+	inflected map[term]int32 // in postings, by words as they are written; words with one stem share a posting
+	postings  []posting
+	similar   map[term]int32 // by the forms of words: the last of their links
+	links     []link
+	counts    []count // of the event that is being added
+	more      int     // bytes in the postings' lists
 }
 
-// doc is an event that can be found.
+// doc is an indexed event.
 type doc struct {
 	seq     uint64 // of its record
 	before  uint64 // words of all events before it
 	time    int64  // Unix time in microseconds
 	index   int32  // among the events of its record
-	line    int32  // of a regular event, where it is in line; else -1
+	line    int32  // index in line, or -1 if the event is not regular
 	lane    int32  // in lanes
 	summary bool
-	shown   bool // it says something that a model is shown
+	shown   bool // it has text that a model is shown
 }
 
 // lane is the branch and the isolation scope that events belong to.
 type lane struct{ branch, scope string }
 
-// posting says which events have a term, and how often. Most terms stand in one event alone, so
-// the first one is kept outside the list.
+// posting lists the events that have a term, and how often. Most terms have one event, so the first one is not
+// in the list.
 type posting struct {
 	first  int32 // event
 	last   int32
-	firstN int32  // how often
-	docs   int32  // how many events
-	count  int32  // where in counts, if it is there
-	more   []byte // of each other event: how many come between, twice, and 1 if it has the term once; else how often
+	firstN int32  // occurrences in the first event
+	docs   int32  // number of events
+	count  int32  // index in counts, if it is there
+	more   []byte // of each other event, as varints: twice the distance from the event before, plus 1 if it has the term once; else also the occurrences
 }
 
-// link is an entry in the list of the postings of words that have a form in common.
+// link is an entry in the list of the postings of words that share a form.
 type link struct {
 	posting int32
 	next    int32 // 1 + its place in links, or 0
 }
 
-// count is how often a term stands in the event that is being added.
+// count is the number of occurrences of a term in the event that is being added.
 type count struct {
 	posting, n int32
 }
@@ -72,18 +70,20 @@ type count struct {
 // Seq is the seq of the newest record that was added, or 0.
 func (x *Index) Seq() uint64 { return x.seq }
 
-// Bytes is about how many bytes of memory the index takes.
+// Bytes estimates the memory of the index.
 func (x *Index) Bytes() int {
 	const perEntry = 24 // of a map, whose slots are not all in use
 	return cap(x.docs)*int(unsafe.Sizeof(doc{})) + cap(x.line)*int(unsafe.Sizeof(int32(0))) + cap(x.postings)*int(unsafe.Sizeof(posting{})) + x.more +
-		cap(x.links)*int(unsafe.Sizeof(link{})) + (len(x.places)+len(x.english)+len(x.similar))*perEntry
+		cap(x.links)*int(unsafe.Sizeof(link{})) + (len(x.places)+len(x.inflected)+len(x.similar))*perEntry
 }
 
-// Add adds a record, which must be newer than all that were added. Of what patches put in,
-// copies of events with cleared or shortened results are left out, and calls that came back:
-// the log has what they were made of.
+// Add adds a record, which must be newer than all records of the index. Of the events that patches insert, it
+// leaves out copies of logged events: with cleared or shortened results, and restored calls.
 func (x *Index) Add(r patch.Record) {
 	x.seq = r.Seq
+	if x.places == nil {
+		x.places, x.inflected, x.similar, x.laneOf = map[term]int32{}, map[term]int32{}, map[term]int32{}, map[lane]int32{}
+	}
 	for i, e := range r.Events() {
 		summary := e.IsSummary() || r.Patch != nil && r.Patch.Type() == patch.Summarise
 		if r.Patch != nil && !summary && isCopy(e) {
@@ -100,18 +100,18 @@ func (x *Index) Add(r patch.Record) {
 func (x *Index) add(e *patch.Event, d doc) {
 	words := 0
 	say := func(text string, as func(term) term) {
-		x.splitter.words(text, func(word []byte, english bool) {
+		x.splitter.words(text, func(word []byte, _, _ int) {
 			words++
-			x.count(x.placeOfWord(word, english, as))
+			x.count(x.placeOfWord(word, as))
 		})
-		for id := range identifiers.All(text) {
-			x.count(x.place(as(termOf(seedIdentifier, id))))
+		for id := range identifiers.FindAll(text) {
+			x.count(x.place(as(identifierTerm(id))))
 		}
 	}
 	if said := Text(e); said != "" {
 		d.shown = true
-		say(said, shown)
-		x.splitter.words(e.Author(), func(word []byte, english bool) { x.count(x.placeOfWord(word, english, shown)) })
+		say(said, public)
+		x.splitter.words(e.Author(), func(word []byte, _, _ int) { x.count(x.placeOfWord(word, public)) })
 	}
 	if said := privateText(e); said != "" {
 		say(said, term.private)
@@ -121,12 +121,12 @@ func (x *Index) add(e *patch.Event, d doc) {
 	}
 	for _, id := range []string{e.ID(), e.InvocationID()} {
 		if id != "" {
-			x.count(x.place(termOf(seedIdentifier, id)))
+			x.count(x.place(identifierTerm(id)))
 		}
 	}
 	for p := range e.FunctionParts() {
 		if p.ID != "" {
-			x.count(x.place(termOf(seedIdentifier, p.ID)))
+			x.count(x.place(identifierTerm(p.ID)))
 		}
 		x.count(x.place(termOf(seedTool, p.Name)))
 	}
@@ -142,9 +142,6 @@ func (x *Index) add(e *patch.Event, d doc) {
 	of := lane{e.Branch(), e.IsolationScope()}
 	at, known := x.laneOf[of]
 	if !known {
-		if x.laneOf == nil {
-			x.laneOf = map[lane]int32{}
-		}
 		at = int32(len(x.lanes))
 		x.lanes = append(x.lanes, of)
 		x.laneOf[of] = at
@@ -153,12 +150,12 @@ func (x *Index) add(e *patch.Event, d doc) {
 	x.docs = append(x.docs, d)
 }
 
-// shown is the term of what a model is shown.
-func shown(t term) term { return t }
+// public is the term for text that a model is shown.
+func public(t term) term { return t }
 
-// placeOfWord returns where the posting of a word is.
-func (x *Index) placeOfWord(word []byte, english bool, as func(term) term) int32 {
-	if !english {
+// placeOfWord returns the index of the posting of a word.
+func (x *Index) placeOfWord(word []byte, as func(term) term) int32 {
+	if !inflects(word) {
 		known := len(x.postings)
 		at := x.place(as(written(word)))
 		if int(at) == known {
@@ -166,14 +163,11 @@ func (x *Index) placeOfWord(word []byte, english bool, as func(term) term) int32
 		}
 		return at
 	}
-	known := as(written(word))
-	at, there := x.english[known]
-	if !there {
-		if x.english == nil {
-			x.english = map[term]int32{}
-		}
-		at = x.place(as(stemmed(word)))
-		x.english[known] = at
+	own := as(written(word))
+	at, known := x.inflected[own]
+	if !known {
+		at = x.place(as(termOfWord(word)))
+		x.inflected[own] = at
 		x.link(word, at, as)
 	}
 	return at
@@ -182,22 +176,16 @@ func (x *Index) placeOfWord(word []byte, english bool, as func(term) term) int32
 // link adds the posting of a new word to the lists of the word's forms.
 func (x *Index) link(word []byte, at int32, as func(term) term) {
 	for _, form := range forms(word) {
-		if x.similar == nil {
-			x.similar = map[term]int32{}
-		}
 		form = as(form)
 		x.links = append(x.links, link{at, x.similar[form]})
 		x.similar[form] = int32(len(x.links))
 	}
 }
 
-// place returns where the posting of a term is, which is new if there was none.
+// place returns the index of the posting of a term, and adds the posting if there is none.
 func (x *Index) place(t term) int32 {
 	at, known := x.places[t]
 	if !known {
-		if x.places == nil {
-			x.places = map[term]int32{}
-		}
 		at = int32(len(x.postings))
 		x.places[t] = at
 		x.postings = append(x.postings, posting{})
@@ -205,7 +193,7 @@ func (x *Index) place(t term) int32 {
 	return at
 }
 
-// count notes that the event that is being added has the term of a posting.
+// count counts an occurrence of the term of a posting in the event that is being added.
 func (x *Index) count(at int32) {
 	p := &x.postings[at]
 	if int(p.count) >= len(x.counts) || x.counts[p.count].posting != at {
@@ -215,7 +203,7 @@ func (x *Index) count(at int32) {
 	x.counts[p.count].n++
 }
 
-// post notes how often an event has a term.
+// post adds an event with n occurrences to a posting.
 func (x *Index) post(p *posting, doc, n int32) {
 	if p.docs++; p.docs == 1 {
 		p.first, p.firstN, p.last = doc, n, doc
@@ -232,7 +220,7 @@ func (x *Index) post(p *posting, doc, n int32) {
 	x.more += cap(p.more) - before
 }
 
-// each calls f with the events before end that have a term, and how often.
+// each calls f with the events before end and the occurrences in them.
 func (p *posting) each(end int32, f func(doc, n int32)) {
 	if p.first >= end {
 		return
@@ -254,50 +242,47 @@ func (p *posting) each(end int32, f func(doc, n int32)) {
 	}
 }
 
-// having yields the postings of a term: of what a model is shown, and unless that is all, of what
-// is private.
-func (x *Index) having(t term, shown bool) iter.Seq[*posting] {
-	return func(yield func(*posting) bool) {
-		if at, ok := x.places[t]; ok && !yield(&x.postings[at]) || shown {
+// each calls f with the events before end that a term of a query matches, and the occurrences in them; if similar is
+// set, it matches words that share a form. shown leaves out text that no model is shown. each may call f more
+// than once for an event.
+func (x *Index) each(a *queryTerm, similar, shown bool, end int32, f func(doc, n int32)) {
+	if a.kind == day {
+		is := x.dated(a.date)
+		for doc := range end {
+			if is(doc) {
+				f(doc, 1)
+			}
+		}
+		return
+	}
+	var seen []int32
+	post := func(at int32) {
+		if !slices.Contains(seen, at) {
+			seen = append(seen, at)
+			x.postings[at].each(end, f)
+		}
+	}
+	for _, as := range []func(term) term{public, term.private} {
+		if at, ok := x.places[as(a.term)]; ok && !similar {
+			post(at)
+		}
+		for i := 0; similar && i < len(a.forms); i++ {
+			for next := x.similar[as(a.forms[i])]; next > 0; next = x.links[next-1].next {
+				post(x.links[next-1].posting)
+			}
+		}
+		if shown {
 			return
 		}
-		if at, ok := x.places[t.private()]; ok {
-			yield(&x.postings[at])
-		}
 	}
 }
 
-// havingSimilar yields the postings of words that have one of the forms, each once: of the words that
-// a model is shown, and unless shown is set, of private ones.
-func (x *Index) havingSimilar(forms []term, shown bool) iter.Seq[*posting] {
-	return func(yield func(*posting) bool) {
-		var seen []int32
-		for _, form := range forms {
-			heads := []int32{x.similar[form], 0}
-			if !shown {
-				heads[1] = x.similar[form.private()]
-			}
-			for _, next := range heads {
-				for ; next > 0; next = x.links[next-1].next {
-					at := x.links[next-1].posting
-					if slices.Contains(seen, at) {
-						continue
-					}
-					if seen = append(seen, at); !yield(&x.postings[at]) {
-						return
-					}
-				}
-			}
-		}
-	}
-}
-
-// until is how many events records up to a seq have brought.
+// until returns the number of events of records up to a seq.
 func (x *Index) until(seq uint64) int32 {
 	return int32(sort.Search(len(x.docs), func(i int) bool { return x.docs[i].seq > seq }))
 }
 
-// wordsBefore is how many words the events before one have.
+// wordsBefore returns the number of words of the events before one.
 func (x *Index) wordsBefore(doc int32) uint64 {
 	if int(doc) == len(x.docs) {
 		return x.words

@@ -7,86 +7,90 @@ import (
 	"github.com/patchlog-dev/patchlog/internal/identifiers"
 )
 
-// MaxQueryBytes is how much of a query is looked at: what stands behind is ignored.
+// MaxQueryBytes is the length of the part of a query that counts: its beginning.
 const MaxQueryBytes = 8 << 10
 
-// maxTerms is how many different words and identifiers of a query are looked for, each: the
-// first ones.
+// maxTerms bounds the different words of a query that count, and the identifiers and the dates: the first ones of each.
 const maxTerms = 64
 
-// Terms are what a query asks for: words, and identifiers, which count as they are written. There is
-// no syntax: quotes, operators and regular expressions are words and what stands between
-// them. The zero Terms ask for nothing.
+// Terms are the words, identifiers and dates of a query. There is no syntax: quotes, operators and regular
+// expressions are read as words and the characters between them. The zero Terms find nothing.
 type Terms struct {
-	words       []term
-	similar     map[term][]term // the forms of the words
-	identifiers []term
-	written     []string // the identifiers, without those that are words
-	all         bool     // nothing was asked, so whatever the filter leaves is found
+	terms []queryTerm
+	all   bool // the query is empty, so all events that the filter allows are found
 }
 
-// Parse returns what a query asks for. Of common English words alone it asks if it has no others. A
-// query of white space alone asks for all events, the newest first.
+// queryTerm is a word, an identifier or a date of a query.
+type queryTerm struct {
+	kind  kind
+	term  term
+	forms []term // of words that match if the term stands in no log
+	text  string // of an identifier that is not a word
+	date  date
+}
+
+// kind is the kind of a query term.
+type kind uint8
+
+const (
+	word kind = iota
+	identifier
+	day // or month
+)
+
+// Parse returns the terms of a query. Common words count only if the query has no others. A query of
+// white space alone finds all events, the newest first.
 func Parse(query string) Terms {
-	query = cut(query, MaxQueryBytes)
-	t := Terms{all: strings.TrimSpace(query) == "", similar: map[term][]term{}}
+	query = strings.ToValidUTF8(query[:min(len(query), MaxQueryBytes)], " ")
 	var s splitter
+	var words, common, ids []queryTerm
 	seen := map[term]bool{}
-	add := func(to *[]term, w term) bool {
-		if seen[w] || len(*to) == maxTerms {
-			return false
+	add := func(to *[]queryTerm, a queryTerm) {
+		if !seen[a.term] && len(*to) < maxTerms {
+			seen[a.term] = true
+			*to = append(*to, a)
 		}
-		seen[w] = true
-		*to = append(*to, w)
-		return true
 	}
-	var common []term
-	s.words(query, func(word []byte, english bool) {
-		w := written(word)
-		if english {
-			w = stemmed(word)
-		}
-		if english && isCommon[string(word)] {
-			add(&common, w)
-		} else if add(&t.words, w) {
-			t.similar[w] = forms(word)
+	s.words(query, func(w []byte, _, _ int) {
+		a := queryTerm{term: termOfWord(w)}
+		if isCommon[string(w)] {
+			add(&common, a)
+		} else if !seen[a.term] {
+			a.forms = append(forms(w), parts(w)...)
+			add(&words, a)
 		}
 	})
-	if len(t.words) == 0 {
-		t.words = common
+	if len(words) == 0 {
+		words = common
 	}
 	id := func(text string) {
-		before := len(t.identifiers)
+		a := queryTerm{kind: identifier, term: identifierTerm(text)}
+		if strings.ContainsFunc(text, func(r rune) bool { return !unicode.IsLetter(r) }) {
+			a.text = text
+		}
 		if text != "" {
-			add(&t.identifiers, termOf(seedIdentifier, text))
-		}
-		if len(t.identifiers) > before && strings.ContainsFunc(text, func(r rune) bool { return !unicode.IsLetter(r) }) {
-			t.written = append(t.written, text)
+			add(&ids, a)
 		}
 	}
-	for word := range identifiers.All(query) {
-		id(word)
+	for text := range identifiers.FindAll(query) {
+		id(text)
 	}
-	for _, word := range strings.Fields(query) {
-		id(word)
-		id(strings.Trim(word, "\"'`.,;:!?()[]{}<>“”‘’«»"))
+	for _, text := range strings.Fields(query) {
+		id(text)
+		id(strings.Trim(text, "\"'`.,;:!?()[]{}<>“”‘’«»"))
 	}
 	id(strings.TrimSpace(query))
+	t := Terms{terms: append(words, ids...), all: strings.TrimSpace(query) == ""}
+	for _, d := range datesIn(query) {
+		t.terms = append(t.terms, queryTerm{kind: day, date: d})
+	}
 	return t
 }
 
-// cut returns the beginning of a text, at most the given number of bytes.
-func cut(text string, most int) string {
-	if len(text) > most {
-		text = strings.ToValidUTF8(text[:most], "")
-	}
-	return text
-}
+// IsZero reports whether the terms find nothing in any log.
+func (t Terms) IsZero() bool { return len(t.terms) == 0 && !t.all }
 
-// IsZero reports whether nothing can be found by the terms.
-func (t Terms) IsZero() bool { return len(t.words)+len(t.identifiers) == 0 && !t.all }
-
-// isCommon are words that stand in nearly every English text.
+// isCommon has words of nearly every text: English, German, Russian.
 var isCommon = func() map[string]bool {
 	all := map[string]bool{}
 	for word := range strings.FieldsSeq(commonWords) {
@@ -98,4 +102,8 @@ var isCommon = func() map[string]bool {
 const commonWords = `a about after all also am an and any are as at be been before being but by can could did do does doing
 don for from had has have having he her here hers him his how i if in into is it its just ll me might more most my no nor not
 now of on once only or other our out over own re s same she should so some such t than that the their them then there
-these they this those through to too under up ve very was we were what when where which while who whom whose why will with would you your`
+these they this those through to too under up ve very was we were what when where which while who whom whose why will with would you your
+aus bei das dem des ein eine einem einen einer eines er es habe haben hatte ich ihr ist mein meine mich mir nicht oder sich sie sind
+uns und unser viel viele von wann welche welchem welchen welcher welches wem wen wer werden wie wir wird wo wohin wurde wurden zu zum zur
+а бы был была было были в во все вы да для до его ее есть же за и из их к как какая какие каким каких какое какой каком какую когда
+кто куда ли мне мои мой моя мы на не нет но о об он она они от по с сколько со так то у чего чем что это этот я`

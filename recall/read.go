@@ -11,9 +11,9 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// Reading is what an event says, as a text to read page by page: one paragraph for each part
-// of its content, and the message of an error. Of calls and results it has the JSON, of results
-// as [Original] does; of data and files what they are; of thoughts nothing.
+// Reading is an event as a text to read page by page: a paragraph for each part of its content, and one for the
+// message of an error. Calls are JSON, results as [Original] returns them, data and files are described,
+// thoughts are left out.
 func Reading(e *patch.Event) string {
 	var said []string
 	say := func(format string, args ...any) { said = append(said, fmt.Sprintf(format, args...)) }
@@ -43,10 +43,9 @@ func Reading(e *patch.Event) string {
 	return strings.Join(said, "\n\n")
 }
 
-// Page returns the part of a text from an offset on that takes at most the given tokens, as
-// estimated, and the offset of the next page, or -1 if this is the last. Offsets are in bytes; one
-// inside a character means its beginning, one below 0 the text's. The pages that follow each
-// other are the text.
+// Page returns the part of a text from an offset on of at most the given estimated tokens, and the offset of the
+// next page, or -1 if there is none. Offsets are in bytes; an offset inside a character is moved to the character's
+// beginning, and a negative one to the beginning of the text. The pages in sequence are the text.
 func Page(text string, offset, tokens int) (page string, next int) {
 	offset = min(max(offset, 0), len(text))
 	for offset > 0 && offset < len(text) && !utf8.RuneStart(text[offset]) {

@@ -18,35 +18,33 @@ const (
 	MaxLimit     = 1000
 )
 
-// Search says what to look for in a session, and where.
+// Search is a query over a session, with its filters.
 type Search struct {
 	Query string // see [Parse]
 	Filter
 
-	// On is the view that is searched: its records, and no later ones. nil means the newest.
-	On *fold.View
+	// View is the searched view: its records, and no later ones. nil means the newest.
+	View *fold.View
 
-	// Hidden leaves out what the view shows.
+	// Hidden leaves out visible events.
 	Hidden bool
 
-	// Told leaves out what a model would not be shown if nothing had been compacted: what the view
-	// neither shows nor represents ([fold.Places.Represented]), as it was taken out by hand, by a truncation
-	// or a rewind; and what [Filter.Shown] leaves out. Sees, if not nil, leaves out the events of
-	// branches and isolation scopes for which it is false; it must not search itself. What is left
-	// out by these does not help what stands beside it either.
-	Told bool
-	Sees func(branch, scope string) bool
+	// Represented leaves out events that a model would not see without compaction: events that are neither visible
+	// nor represented ([fold.Places.IsRepresented]), as they were cut by hand, truncated or rewound; and those that
+	// [Filter.ShownToModel] leaves out. Sees, if not nil, leaves out the events of branches and isolation scopes for which
+	// it is false; it must not search. Events left out by these do not raise the score of their neighbours either.
+	Represented bool
+	Sees        func(branch, scope string) bool
 
-	// Redact, if not nil, replaces secrets by placeholders in the events and snippets that are found.
-	// It does not change which events are found: a caller that searches for a secret learns its position.
+	// Redact, if not nil, replaces secrets by placeholders in the events and snippets of hits. It does not change
+	// which events are found: a caller that searches for a secret learns its position.
 	Redact *redact.Redactor
 
-	Limit   int // how many to find at most; 0 means [DefaultLimit], and [MaxLimit] is the most
-	Snippet int // how many characters of each to return; 0 means [DefaultSnippetRunes]
+	Limit   int // the most hits; 0 means [DefaultLimit], and [MaxLimit] is the largest
+	Snippet int // the most characters of a snippet; 0 means [DefaultSnippetRunes]
 }
 
-// Validate reports whether the search makes sense. The error matches [patch.ErrInvalid] and
-// names the field.
+// Validate returns an error that matches [patch.ErrInvalid] and names the field if a field is out of range.
 func (s Search) Validate() error {
 	bad := func(field, format string, args ...any) error {
 		return &patch.FieldError{Field: "Search." + field, Problem: fmt.Sprintf(format, args...)}
@@ -67,27 +65,26 @@ func (s Search) Validate() error {
 // Hit is an event that was found.
 type Hit[K comparable] struct {
 	Key     K
-	Seq     uint64       // of the record that brought it
-	Index   int          // among the events that the record brought; 0 but for some of a patch's
-	Event   *patch.Event // as it was logged, or redacted
-	Summary bool         // it is a summary
-	Score   float64      // the higher the better; of use within one search alone
+	Seq     uint64       // of the event's record
+	Index   int          // among the events of the record; above 0 only in patches
+	Event   *patch.Event // as logged, or redacted
+	Summary bool         // the event is a summary
+	Score   float64      // the higher the better; comparable within one search only
 	Snippet Snippet
-	Place   fold.Place // where the view shows it, or what hides it
+	Place   fold.Place // the visible index, or the patch that hides the event
 }
 
-// Search returns the events of a session that the query finds, the best first. What it finds is a
-// function of the search and of the view's records, however the index came about. Errors are the
-// log's, or that of [Search.Validate].
+// Search returns the events of a session that match the query, the best first. The result depends on the
+// search and the view's records only, not on the state of the cache. Errors are the log's, or that of
+// [Search.Validate].
 func (f *Finder[K]) Search(ctx context.Context, key K, s Search) ([]Hit[K], error) {
 	one := func(yield func(K, error) bool) { yield(key, nil) }
 	return f.SearchAll(ctx, one, func(K, error) bool { return false }, s)
 }
 
-// SearchAll is Search over several sessions, whose events are ranked together; the field On must
-// be nil. Of a session that cannot be read skip is told the error, and the session is left out if
-// it returns true; an error that comes with keys ends the search. Indexes that fit into the finder's
-// bound are made once, others twice.
+// SearchAll is Search over several sessions, whose events are ranked together; the field View must be nil. If a
+// session cannot be read, SearchAll calls skip with the error, and leaves the session out if skip returns true.
+// An error that comes with keys ends the search. Indexes that do not fit into the finder's bound are made twice.
 func (f *Finder[K]) SearchAll(ctx context.Context, keys iter.Seq2[K, error], skip func(K, error) bool, s Search) ([]Hit[K], error) {
 	if err := s.Validate(); err != nil {
 		return nil, err
@@ -95,12 +92,12 @@ func (f *Finder[K]) SearchAll(ctx context.Context, keys iter.Seq2[K, error], ski
 	if s.Limit == 0 {
 		s.Limit = DefaultLimit
 	}
-	s.Shown = s.Shown || s.Told
+	s.ShownToModel = s.ShownToModel || s.Represented
 	terms := Parse(s.Query)
 	if terms.IsZero() {
 		return nil, nil
 	}
-	var in []*entry[K] // of sessions that have anything of what is asked for; they are kept for the second look
+	var in []*entry[K] // of sessions that match, kept for the second pass
 	defer func() {
 		for _, e := range in {
 			f.release(e)
@@ -126,7 +123,7 @@ func (f *Finder[K]) SearchAll(ctx context.Context, keys iter.Seq2[K, error], ski
 			f.release(e)
 		case len(in) > 0 && held+size > f.limit:
 			f.release(e)
-			in = append(in, newEntry(key)) // in its place, until it is its turn
+			in = append(in, newEntry(key)) // a placeholder, until the second pass
 		default:
 			held += size
 			in = append(in, e)
@@ -152,26 +149,26 @@ func (f *Finder[K]) SearchAll(ctx context.Context, keys iter.Seq2[K, error], ski
 	for i, h := range hits {
 		var err error
 		if hits[i].Event, err = s.Redact.Event(h.Event); err != nil {
-			return nil, fmt.Errorf("redact what was found: %w", err)
+			return nil, fmt.Errorf("redact an event that was found: %w", err)
 		}
-		hits[i].Snippet = SnippetOf(hits[i].Event, terms, s.Snippet, s.Shown)
+		hits[i].Snippet = SnippetOf(hits[i].Event, terms, s.Snippet, s.ShownToModel)
 	}
 	return hits, nil
 }
 
-// begin gets a session's entry, which the caller releases, and the figures of its log.
+// begin returns a session's entry, which the caller releases, and the counts of its log.
 func (f *Finder[K]) begin(ctx context.Context, key K, s Search, terms Terms) (e *entry[K], own Stats, err error) {
 	e = f.acquire(key)
-	if s.On != nil {
+	if s.View != nil {
 		var apart *entry[K]
-		if apart, err = f.apart(ctx, e, *s.On); apart != e {
+		if apart, err = f.apart(ctx, e, *s.View); apart != e {
 			f.release(e)
 			e = apart
 		}
 	}
 	if err == nil {
 		err = f.look(ctx, e, s, func(x *Index, v fold.View) error {
-			own = x.Stats(terms, v.Seq(), s.Shown)
+			own = x.Stats(terms, v.Seq(), s.ShownToModel)
 			return nil
 		})
 	}
@@ -190,8 +187,8 @@ func (f *Finder[K]) sizeOf(e *entry[K]) int {
 // look calls do with the index of an entry and the view that is searched.
 func (f *Finder[K]) look(ctx context.Context, e *entry[K], s Search, do func(*Index, fold.View) error) (err error) {
 	var v fold.View
-	if s.On != nil {
-		v = *s.On
+	if s.View != nil {
+		v = *s.View
 	} else if v, err = f.log.View(ctx, e.key); err != nil {
 		return err
 	}
@@ -200,14 +197,15 @@ func (f *Finder[K]) look(ctx context.Context, e *entry[K], s Search, do func(*In
 
 // search finds the best events of one session.
 func (f *Finder[K]) search(ctx context.Context, e *entry[K], s Search, terms Terms, stats Stats) (hits []Hit[K], err error) {
-	var p *placed[K]
-	err = f.look(ctx, e, s, func(x *Index, v fold.View) error {
-		p = &placed[K]{log: f.log, key: e.key, view: v, told: map[hidden]bool{}}
-		if err := p.place(); err != nil {
+	var v fold.View
+	err = f.look(ctx, e, s, func(x *Index, view fold.View) error {
+		v = view
+		places, err := v.Places()
+		if err != nil {
 			return err
 		}
-		for m := range x.Search(terms, s.Filter, v.Seq(), stats, p.only(s)) {
-			place, there := p.places.Of(m.Seq, m.Index) // unless a skipped patch was to put it in
+		for m := range x.Search(terms, s.Filter, v.Seq(), stats, s.only(places)) {
+			place, there := places.Of(m.Seq, m.Index) // false for an event of a skipped patch
 			if !there || s.Hidden && place.Index >= 0 {
 				continue
 			}
@@ -221,5 +219,64 @@ func (f *Finder[K]) search(ctx context.Context, e *entry[K], s Search, terms Ter
 	if err != nil {
 		return nil, err
 	}
-	return p.complete(ctx, hits)
+	return hits, f.readEvents(ctx, e.key, v, hits)
+}
+
+// only returns a function that reports whether an event counts in a search, or nil if all do.
+func (s Search) only(places *fold.Places) func(Doc) bool {
+	if !s.Represented && s.Sees == nil {
+		return nil
+	}
+	type alike struct { // events hidden by one patch, of one lane
+		by   uint64
+		lane lane
+	}
+	represented := map[alike]bool{}
+	return func(d Doc) bool {
+		if s.Sees != nil && !s.Sees(d.Branch, d.Scope) {
+			return false
+		}
+		if !s.Represented {
+			return true
+		}
+		place, there := places.Of(d.Seq, d.Index)
+		if !there || place.Index >= 0 {
+			return there
+		}
+		key := alike{place.HiddenBySeq, lane{d.Branch, d.Scope}}
+		is, known := represented[key]
+		if !known {
+			is = places.IsRepresented(d.Seq, d.Index, d.Branch, d.Scope)
+			represented[key] = is
+		}
+		return is
+	}
+}
+
+// readEvents sets the events of hits.
+func (f *Finder[K]) readEvents(ctx context.Context, key K, v fold.View, hits []Hit[K]) error {
+	if len(hits) == 0 {
+		return nil
+	}
+	seqs := make([]uint64, len(hits))
+	for i, h := range hits {
+		seqs[i] = h.Seq
+	}
+	slices.Sort(seqs)
+	records, err := f.log.Records(ctx, key, v, slices.Compact(seqs))
+	if err != nil {
+		return err
+	}
+	events := map[uint64][]*patch.Event{}
+	for _, r := range records {
+		events[r.Seq] = r.Events()
+	}
+	for i := range hits {
+		h := &hits[i]
+		if h.Index >= len(events[h.Seq]) {
+			return fmt.Errorf("record %d has no event %d, which was found in it", h.Seq, h.Index)
+		}
+		h.Event = events[h.Seq][h.Index]
+	}
+	return nil
 }

@@ -12,26 +12,23 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// Author is the author of the patches that put shortened results in the place of large ones.
+// Author is the author of the patches that replace large results by shortened ones.
 const Author = "recall"
 
-// MinResultTokens is the least limit of [Shorten]: what says that something was left out needs
-// room itself.
+// MinResultTokens is the least limit of [Shorten]: the notes about omissions need room themselves.
 const MinResultTokens = 200
 
-// shortenedKey is where a shortened result says that it is one.
+// shortenedKey is the member of a shortened result that marks it as one.
 const shortenedKey = "shortened"
 
-// Shorten returns an event to stand in the place of e, which the record with the given seq
-// brought, or nil if no function response in e takes more than maxTokens, as estimated. In it, each
-// that does is shortened to half of that: of long texts and lists in it the beginning and the end
-// are left, objects keep their keys where they can, and media that the function returned go. The
-// result says so in its member "shortened", with the handle by which [SearchTool]'s companion
-// [ReadTool] reads it whole: handle, a slash and the index of the part. Names and ids of calls stay.
-// The event has an id of newID's, and no state delta. Results of these two tools are never shortened.
+// Shorten returns an event that replaces e, an event of the record with the given seq, or nil if no function
+// response in e has more than maxTokens estimated tokens. In the replacement, each of those responses has half of
+// maxTokens: long texts and lists keep their beginning and end, objects keep their keys if there is room,
+// and media are left out. The member "shortened" of the response names the handle for [ReadTool]: handle, a slash
+// and the index of the part. Names and ids of calls stay. The event has an id from newID, and no state delta.
+// Results of [SearchTool] and [ReadTool] are never shortened.
 //
-// A limit below [MinResultTokens] is taken as that. The error is nil unless the event cannot be
-// rebuilt, which is not to be expected.
+// A limit below [MinResultTokens] means MinResultTokens. An error means that the event could not be rebuilt.
 func Shorten(e *patch.Event, seq uint64, handle string, newID func() string, maxTokens int) (*patch.Event, error) {
 	if e.EstimatedTokens() <= maxTokens {
 		return nil, nil
@@ -40,7 +37,7 @@ func Shorten(e *patch.Event, seq uint64, handle string, newID func() string, max
 	shorten := func(bare bool) (*patch.Event, error) {
 		short := map[int]json.RawMessage{}
 		for i, p := range e.Content().Parts() {
-			if p.Kind == patch.PartResponse && !isRecall(p.Name) && sizeOf(records.JSON(p.Value)) > maxTokens*patch.RunesPerToken {
+			if p.Kind == patch.PartResponse && !isRecall(p.Name) && utf8.RuneCount(records.JSON(p.Value)) > maxTokens*patch.RunesPerToken {
 				short[i] = shortPart(p, fmt.Sprintf("%s/%d", handle, i), maxTokens, bare)
 			}
 		}
@@ -50,17 +47,14 @@ func Shorten(e *patch.Event, seq uint64, handle string, newID func() string, max
 		return e.StandIn(newID(), seq, short)
 	}
 	in, err := shorten(false)
-	if err != nil { // whatever a tool has returned, it is not shown whole
+	if err != nil { // a replacement without the response's own members is always valid
 		in, err = shorten(true)
 	}
 	return in, err
 }
 
-// sizeOf is how many characters a function response takes.
-func sizeOf(response json.RawMessage) int { return utf8.RuneCount(response) }
-
-// shortPart returns the JSON of a part with its function response shortened, or with nothing of it
-// but that it is, if bare.
+// shortPart returns the JSON of a part with its function response shortened; if bare, the response has no member
+// but the one of shortenedKey.
 func shortPart(p patch.Part, handle string, maxTokens int, bare bool) json.RawMessage {
 	response := records.JSON(p.Response)
 	note := fmt.Sprintf("This is a part of a result of %d characters. %s reads it whole, page by page, with the handle %q.",
@@ -78,9 +72,9 @@ func shortPart(p patch.Part, handle string, maxTokens int, bare bool) json.RawMe
 	all := with(said)
 	most := maxTokens * patch.RunesPerToken
 	if !bare {
-		short := membersOf(shrink(response, max(most/2-sizeOf(all), 1), 0))
+		short := membersOf(shrink(response, max(most/2-utf8.RuneCount(all), 1), 0))
 		said[0].key = freeKey(short, shortenedKey)
-		if whole := with(append(said, short...)); sizeOf(whole) <= most {
+		if whole := with(append(said, short...)); utf8.RuneCount(whole) <= most {
 			all = whole
 		}
 	}
@@ -111,9 +105,8 @@ func replaced(object json.RawMessage, key string, value json.RawMessage) json.Ra
 	return objectOf(members)
 }
 
-// Original is what a function response says, as it was logged, to be read page by page: the text, if
-// it says nothing but one text in one member, and else the JSON of the response, with the media
-// that the function returned, as it stands in the log but for white space.
+// Original returns a logged function response as a text: its only member if that is a text, else the
+// compact JSON of the response, with the media that the function returned.
 func Original(p patch.Part) string {
 	response := records.JSON(p.Response)
 	media := ""
@@ -137,13 +130,13 @@ func Original(p patch.Part) string {
 	return string(response)
 }
 
-// member is one of an object: the key as it is quoted, and the value.
+// member is a member of an object.
 type member struct {
-	key   string
+	key   string // quoted
 	value json.RawMessage
 }
 
-// membersOf returns the members of a JSON object in their order; of another value none.
+// membersOf returns the members of a JSON object in their order, and none of another value.
 func membersOf(text json.RawMessage) (all []member) {
 	d := json.NewDecoder(bytes.NewReader(text))
 	if t, err := d.Token(); err != nil || t != json.Delim('{') {
@@ -157,13 +150,6 @@ func membersOf(text json.RawMessage) (all []member) {
 			return nil
 		}
 		all = append(all, member{quote(key), value})
-	}
-	return all
-}
-
-func elementsOf(text json.RawMessage) (all []json.RawMessage) {
-	if json.Unmarshal(text, &all) != nil {
-		return nil
 	}
 	return all
 }
@@ -193,11 +179,10 @@ func quoted(text string) json.RawMessage {
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n"))
 }
 
-// maxShrinkDepth is how deep a value is looked into: each level takes a look at all of it.
+// maxShrinkDepth bounds the depth to which values are shrunk, since each level parses the rest of the value.
 const maxShrinkDepth = 8
 
-// shrink returns a JSON value that says, in about so many characters at most, what begins and
-// what ends another one, which stands at a depth.
+// shrink returns a JSON value of about room characters with the beginning and the end of a value at a depth.
 func shrink(text json.RawMessage, room, depth int) json.RawMessage {
 	size := utf8.RuneCount(text)
 	switch {
@@ -210,23 +195,23 @@ func shrink(text json.RawMessage, room, depth int) json.RawMessage {
 	case text[0] == '[' && depth < maxShrinkDepth:
 		return shrinkList(text, room, depth)
 	}
-	return quoted(leftOut(size, "characters")) // a number, which nobody reads, or what is too deep
+	return quoted(leftOut(size, "characters")) // a long number, or a value below maxShrinkDepth
 }
 
-// leftOut says what is missing.
+// leftOut is the note about n omitted elements.
 func leftOut(n int, of string) string { return fmt.Sprintf("[… %d %s left out …]", n, of) }
 
-// noteRoom is what a note about what is missing takes.
+// noteRoom is the number of characters of a note by leftOut.
 const noteRoom = 40
 
-// shrinkText leaves the beginning and the end of a text.
+// shrinkText returns the beginning and the end of a text.
 func shrinkText(text json.RawMessage, room int) json.RawMessage {
 	var said string
 	if json.Unmarshal(text, &said) != nil {
 		return quoted(leftOut(len(text), "characters"))
 	}
 	runes := []rune(said)
-	// Escapes take room too: what is left is made shorter until it fits.
+	// Escapes take room too, so the text is cut until it fits.
 	for keep := min(room-noteRoom, len(runes)); keep > 0; keep = keep * 3 / 4 {
 		head, tail := keep-keep/3, keep/3
 		short := quoted(string(runes[:head]) + leftOut(len(runes)-head-tail, "characters") + string(runes[len(runes)-tail:]))
@@ -237,12 +222,12 @@ func shrinkText(text json.RawMessage, room int) json.RawMessage {
 	return quoted(leftOut(len(runes), "characters"))
 }
 
-// shrinkObject shrinks the longest members of an object, to one length; if the keys alone take
-// too much, the last members go.
+// shrinkObject shrinks the longest members of an object to one length. If the keys alone take more than the
+// room, it leaves out the last members.
 func shrinkObject(text json.RawMessage, room, depth int) json.RawMessage {
 	members := membersOf(text)
 	sizes := make([]int, len(members))
-	kept, keys, values := 0, 2, 0 // how many, and what they take
+	kept, keys, values := 0, 2, 0 // members, and characters of their keys and values
 	for i, m := range members {
 		sizes[i] = utf8.RuneCount(m.value)
 		least := min(sizes[i], noteRoom)
@@ -265,7 +250,7 @@ func shrinkObject(text json.RawMessage, room, depth int) json.RawMessage {
 	return objectOf(members)
 }
 
-// level returns the length to which all longer ones must be cut for the sum to fit.
+// level returns the greatest length such that the sum fits into the room if longer ones are cut to it.
 func level(sizes []int, room int) int {
 	low, high := 0, max(room, 0)
 	for low < high {
@@ -283,9 +268,10 @@ func level(sizes []int, room int) int {
 	return low
 }
 
-// shrinkList leaves the beginning and the end of a list.
+// shrinkList returns the beginning and the end of a list.
 func shrinkList(text json.RawMessage, room, depth int) json.RawMessage {
-	all := elementsOf(text)
+	var all []json.RawMessage
+	_ = json.Unmarshal(text, &all) // a list
 	room -= noteRoom + 2
 	var head, tail []json.RawMessage
 	for taken := 0; len(head) < len(all); {

@@ -39,26 +39,18 @@ func partOf(t testing.TB, e *patch.Event, index int) (part patch.Part, says map[
 			part = p
 		}
 	}
-	if err := part.Response.Decode(&says); err != nil {
-		t.Fatal(err)
-	}
+	testlog.NoError(t, part.Response.Decode(&says))
 	return part, says
 }
 
 func TestShorten(t *testing.T) {
 	long := strings.Repeat("0123456789", 400)
-	list, err := json.Marshal(strings.Split(strings.TrimSuffix(strings.Repeat("element,", 400), ","), ","))
-	if err != nil {
-		t.Fatal(err)
-	}
+	list := testlog.Must(json.Marshal(strings.Split(strings.TrimSuffix(strings.Repeat("element,", 400), ","), ",")))(t)
 	keys := map[string]int{}
 	for i := range 500 {
 		keys[fmt.Sprintf("key%03d", i)] = i
 	}
-	many, err := json.Marshal(keys)
-	if err != nil {
-		t.Fatal(err)
-	}
+	many := testlog.Must(json.Marshal(keys))(t)
 	for _, c := range []struct {
 		name, value string
 		want        func(says map[string]any) bool
@@ -133,10 +125,7 @@ func TestShorten(t *testing.T) {
 		}
 	}
 	media := `{"functionResponse":{"id":"c1","name":"shoot","willContinue":false,"response":{"ok":true},"parts":[{"inlineData":{"mimeType":"image/png","data":"` + strings.Repeat("QUJD", 500) + `"}}]},"thoughtSignature":"QUJD"}`
-	short, err := recall.Shorten(responseEvent(t, media), 1, "1", newID, 200)
-	if err != nil {
-		t.Fatal(err)
-	}
+	short := testlog.Must(recall.Shorten(responseEvent(t, media), 1, "1", newID, 200))(t)
 	was, _ := partOf(t, responseEvent(t, media), 0)
 	if got, want := recall.Original(was), `{"response":{"ok":true},"parts":[{"inlineData":{"mimeType":"image/png","data":"`+strings.Repeat("QUJD", 500)+`"}}]}`; got != want {
 		t.Errorf("with media it says %s", got)
@@ -197,10 +186,7 @@ func TestShortenLeavesAlone(t *testing.T) {
 	}
 	// Of several results, those that are long.
 	e := responseEvent(t, `{"text":"beside"}`, response("c1", `{"ok":1.50}`), response("c2", `{"a":"`+long+`"}`))
-	short, err := recall.Shorten(e, 3, "3", newID, 200)
-	if err != nil {
-		t.Fatal(err)
-	}
+	short := testlog.Must(recall.Shorten(e, 3, "3", newID, 200))(t)
 	if first, _ := partOf(t, short, 1); string(records.JSON(first.Response)) != `{"ok":1.50}` {
 		t.Errorf("%s", records.JSON(first.JSON))
 	}
@@ -239,15 +225,9 @@ func TestPropertyShorten(t *testing.T) {
 		if rapid.Bool().Draw(t, "more") {
 			raw = raw[:len(raw)-1] + `,"x":` + value(1).Draw(t, "value") + `}`
 		}
-		e, err := patch.ParseEvent([]byte(`{"id":"e","content":{"parts":[` + response("c1", raw) + `]}}`))
-		if err != nil {
-			t.Fatal(err)
-		}
+		e := testlog.Must(patch.ParseEvent([]byte(`{"id":"e","content":{"parts":[` + response("c1", raw) + `]}}`)))(t)
 		limit := rapid.IntRange(1, 1500).Draw(t, "limit")
-		short, err := recall.Shorten(e, 1, "1", newID, limit)
-		if err != nil {
-			t.Fatal(err)
-		}
+		short := testlog.Must(recall.Shorten(e, 1, "1", newID, limit))(t)
 		var was patch.Part
 		for _, p := range e.Content().Parts() {
 			was = p
@@ -264,14 +244,10 @@ func TestPropertyShorten(t *testing.T) {
 		}
 		text := recall.Original(was)
 		var only map[string]json.RawMessage
-		if err := was.Response.Decode(&only); err != nil {
-			t.Fatal(err)
-		}
+		testlog.NoError(t, was.Response.Decode(&only))
 		want := string(records.JSON(was.Response))
 		if s := only["result"]; len(only) == 1 && s[0] == '"' {
-			if err := json.Unmarshal(s, &want); err != nil {
-				t.Fatal(err)
-			}
+			testlog.NoError(t, json.Unmarshal(s, &want))
 		}
 		var pages strings.Builder
 		for at := 0; at >= 0; {

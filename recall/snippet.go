@@ -10,20 +10,19 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// DefaultSnippetRunes is how long snippets are unless it is said otherwise.
+// DefaultSnippetRunes is the default length of snippets in characters.
 const DefaultSnippetRunes = 240
 
-// Snippet is a piece of what an event says, in one line.
+// Snippet is a piece of an event's text, in one line.
 type Snippet struct {
 	Text  string   `json:"text"`
-	Marks [][2]int `json:"marks,omitempty"` // what was asked for: where in the text it begins and ends, in bytes, ascending
+	Marks [][2]int `json:"marks,omitempty"` // the bytes of Text where words of the query begin and end, ascending
 }
 
-// SnippetOf returns the piece of what an event says, of at most so many characters, in which most
-// of what is asked for stands, or of similar words if nothing of it does: the beginning if there are
-// none either. White space is one space. An
-// ellipsis stands where something was cut off. 0 characters mean [DefaultSnippetRunes]. shown leaves
-// out what [Filter.Shown] does.
+// SnippetOf returns the piece of an event's text, of at most the given number of characters, with the most terms
+// of a query. If it has none of them, similar words count; if it has none of these, the piece is the beginning.
+// White space is one space. An ellipsis marks a cut. 0 characters mean [DefaultSnippetRunes]. shown leaves
+// out the text that [Filter.ShownToModel] does.
 func SnippetOf(e *patch.Event, t Terms, runes int, shown bool) Snippet {
 	if runes <= 0 {
 		runes = DefaultSnippetRunes
@@ -55,36 +54,34 @@ func SnippetOf(e *patch.Event, t Terms, runes int, shown bool) Snippet {
 	return s
 }
 
-// mark is where something stands that is asked for.
+// mark is a term of a query in a text.
 type mark struct {
 	start, end int
-	what       int // which of the terms
+	what       int // index of the term
 }
 
-// marks returns where in a text what is asked for stands, or if similar is set, words similar to it,
-// ascending, no two over each other.
+// marks returns the terms in a text, or if similar is set, also words similar to them, in order and without overlaps.
 func (t Terms) marks(text string, similar bool) []mark {
-	what := make(map[term]int, len(t.words))
-	for i, w := range t.words {
-		what[w] = i
-		if similar {
-			for _, form := range t.similar[w] {
+	what := make(map[term]int, len(t.terms))
+	for i, a := range t.terms {
+		if a.kind != word {
+			continue
+		}
+		what[a.term] = i
+		for _, form := range a.forms {
+			if similar {
 				what[form] = i
 			}
 		}
 	}
-	known := map[term]int{} // of words as they are written: which of the terms, or -1
-	asked := func(word []byte, english bool) int {
+	known := map[term]int{} // by words as they are written: the index of the term, or -1
+	indexOf := func(word []byte) int {
 		as := written(word)
 		i, there := known[as]
 		if there {
 			return i
 		}
-		w := as
-		if english {
-			w = stemmed(word)
-		}
-		if i, there = what[w]; !there {
+		if i, there = what[termOfWord(word)]; !there {
 			i = -1
 			if similar {
 				for _, form := range forms(word) {
@@ -99,61 +96,29 @@ func (t Terms) marks(text string, similar bool) []mark {
 		return i
 	}
 	var all []mark
-	var s splitter
-	for start := 0; start < len(text); {
-		r, size := utf8.DecodeRuneInString(text[start:])
-		if !partOfWord(r) {
-			start += size
-			continue
+	new(splitter).words(text, func(word []byte, start, end int) {
+		if i := indexOf(word); i >= 0 {
+			all = append(all, mark{start, end, i})
 		}
-		end := start + size
-		if unspaced(r) { // a pair at a time
-			if next, more := utf8.DecodeRuneInString(text[end:]); unspaced(next) {
-				if i, ok := what[written([]byte(text[start:end+more]))]; ok {
-					all = append(all, mark{start, end + more, i})
-				}
-			} else if i, ok := what[written([]byte(text[start:end]))]; ok {
-				all = append(all, mark{start, end, i})
-			}
-			start = end
-			continue
-		}
-		for end < len(text) {
-			r, size := utf8.DecodeRuneInString(text[end:])
-			if !partOfWord(r) || unspaced(r) {
-				break
-			}
-			end += size
-		}
-		found := -1
-		s.words(text[start:end], func(word []byte, english bool) {
-			if found < 0 {
-				found = asked(word, english)
-			}
-		})
-		if found >= 0 {
-			all = append(all, mark{start, end, found})
-		}
-		start = end
-	}
-	for i, id := range t.written {
-		for from := 0; ; {
-			at := strings.Index(text[from:], id)
+	})
+	for i, a := range t.terms {
+		for from := 0; a.text != ""; {
+			at := strings.Index(text[from:], a.text)
 			if at < 0 {
 				break
 			}
 			start := from + at
-			from = start + len(id)
+			from = start + len(a.text)
 			if before, _ := utf8.DecodeLastRuneInString(text[:start]); start > 0 && partOfWord(before) {
 				continue
 			}
 			if after, _ := utf8.DecodeRuneInString(text[from:]); from < len(text) && partOfWord(after) {
 				continue
 			}
-			all = append(all, mark{start, from, len(t.words) + i})
+			all = append(all, mark{start, from, i})
 		}
 	}
-	slices.SortStableFunc(all, func(a, b mark) int { // of two over each other the longer one, or the identifier
+	slices.SortStableFunc(all, func(a, b mark) int { // of two that overlap, the longer one or the identifier
 		return cmp.Or(cmp.Compare(a.start, b.start), cmp.Compare(b.end, a.end), cmp.Compare(b.what, a.what))
 	})
 	apart := all[:0]
@@ -173,8 +138,8 @@ func partOfWord(r rune) bool {
 	return unicode.IsLetter(r) || unicode.IsNumber(r) || unicode.Is(unicode.Mn, r)
 }
 
-// window returns the stretch of so many characters whose different marks count most, identifiers as in
-// the ranking, and of such stretches the first.
+// window returns the first piece of the given number of characters with the greatest weight of different marks.
+// Identifiers weigh as in the ranking.
 func (t Terms) window(text string, marks []mark, runes int) (start, end int) {
 	if utf8.RuneCountInString(text) <= runes {
 		return 0, len(text)
@@ -191,7 +156,7 @@ func (t Terms) window(text string, marks []mark, runes int) (start, end int) {
 				continue
 			}
 			different[m.what] = true
-			if count++; m.what >= len(t.words) {
+			if count++; t.terms[m.what].kind == identifier {
 				count += idWeight - 1
 			}
 		}
@@ -202,7 +167,7 @@ func (t Terms) window(text string, marks []mark, runes int) (start, end int) {
 			break
 		}
 	}
-	// A quarter of it comes before the first mark, so that the reader sees where it belongs.
+	// A quarter of the piece comes before the first mark, as context.
 	start = from
 	for n := runes / 4; n > 0 && start > 0; n-- {
 		_, size := utf8.DecodeLastRuneInString(text[:start])
@@ -223,10 +188,10 @@ func (t Terms) window(text string, marks []mark, runes int) (start, end int) {
 	return start, end
 }
 
-// So many places are tried for a window.
+// maxWindows bounds the number of places tried for a window.
 const maxWindows = 1000
 
-// advance is how many bytes the first characters of a text take.
+// advance returns the number of bytes of the first characters of a text.
 func advance(text string, runes int) int {
 	for i := range text {
 		if runes == 0 {

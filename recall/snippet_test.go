@@ -9,6 +9,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/patchlog-dev/patchlog/internal/testlog"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/recall"
 )
@@ -44,10 +45,7 @@ func TestSnippet(t *testing.T) {
 		{strings.Repeat("x", 100), "y", 10, strings.Repeat("x", 10) + "…"},
 		{strings.Repeat("é", 100), "y", 10, strings.Repeat("é", 10) + "…"},
 	} {
-		e, err := patch.NewEvent(patch.Fields{Content: patch.Text("user", c.text)})
-		if err != nil {
-			t.Fatal(err)
-		}
+		e := testlog.Must(patch.NewEvent(patch.Fields{Content: patch.Text("user", c.text)}))(t)
 		if got := marked(recall.SnippetOf(e, recall.Parse(c.query), c.runes, false)); got != c.want {
 			t.Errorf("%.20q in %.20q: %q, want %q", c.query, c.text, got, c.want)
 		}
@@ -65,10 +63,7 @@ func TestPropertySnippet(t *testing.T) {
 		text := strings.Join(rapid.SliceOfN(piece, 0, 60).Draw(t, "text"), "")
 		query := strings.Join(rapid.SliceOfN(piece, 1, 6).Draw(t, "query"), "")
 		runes := rapid.IntRange(1, 40).Draw(t, "runes")
-		e, err := patch.NewEvent(patch.Fields{Content: patch.Text("user", text)})
-		if err != nil {
-			t.Fatal(err)
-		}
+		e := testlog.Must(patch.NewEvent(patch.Fields{Content: patch.Text("user", text)}))(t)
 		s := recall.SnippetOf(e, recall.Parse(query), runes, false)
 		plain := strings.Join(strings.Fields(text), " ")
 		piece := strings.TrimSuffix(strings.TrimPrefix(s.Text, "…"), "…")

@@ -9,14 +9,14 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// notShown are calls by which ADK asks its own side for something. No model is shown an event
-// with one of them, or with what it returned, which may be a secret.
+// notShown has the calls that ADK makes to itself. No model is shown an event with such a call, or with its
+// response, which may be a secret.
 var notShown = map[string]bool{"adk_request_credential": true, "adk_request_confirmation": true}
 
-// Text is what an event says to a model and can be found by, in lines: the texts of its content, the
-// names and arguments of calls, the results of tools, transcriptions, and messages of errors. Thoughts
-// are left out, and so are the bytes of files, the calls and responses of [SearchTool] and
-// [ReadTool], and events by which ADK asks for credentials and confirmations.
+// Text is the searched text of an event that a model is shown, in lines: the texts of its content, the names and
+// arguments of calls, the results of tools, transcriptions, and messages of errors. It leaves out thoughts, the
+// bytes of files, calls and responses of [SearchTool] and [ReadTool], and events by which ADK asks for
+// credentials and confirmations.
 func Text(e *patch.Event) string {
 	recalls := false
 	for p := range e.FunctionParts() {
@@ -38,7 +38,7 @@ func Text(e *patch.Event) string {
 	return said
 }
 
-// beside is what an event says beside calls and responses of the tools that recall.
+// beside is the text of an event without calls and responses of the recall tools.
 func beside(e *patch.Event) string {
 	var said strings.Builder
 	for _, p := range e.Content().Parts() {
@@ -51,8 +51,7 @@ func beside(e *patch.Event) string {
 	return said.String()
 }
 
-// privateText is what an event says besides, which people can find it by: what it sets in the
-// state, and what ADK asks for.
+// privateText is the searched text of an event that no model is shown: state changes, and requests of ADK.
 func privateText(e *patch.Event) string {
 	var said strings.Builder
 	for p := range e.FunctionParts() {
@@ -70,8 +69,8 @@ func privateText(e *patch.Event) string {
 	return said.String()
 }
 
-// isCopy reports whether an event that a patch put in says of itself that it is a copy of
-// another one, with results cleared or shortened, or of a call that came back.
+// isCopy reports whether an event that a patch inserted is marked as a copy of another event: with results
+// cleared or shortened, or of a call that was restored.
 func isCopy(e *patch.Event) bool {
 	if _, ok := e.Origin(); ok {
 		return true

@@ -7,8 +7,8 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// The names of the tools by which an agent looks into its session's log. What these were
-// asked and returned is not found again: it is there already, where it was found.
+// The names of the tools by which an agent searches and reads its session's log. Their calls and results are
+// not searched, since they repeat logged events.
 const (
 	SearchTool = "recall_search"
 	ReadTool   = "recall_read"
@@ -16,42 +16,42 @@ const (
 
 func isRecall(tool string) bool { return tool == SearchTool || tool == ReadTool }
 
-// What a call of [SearchTool] brings into a prompt unless it is said otherwise: so many tokens, as
-// estimated, in so many events, at most.
+// The default limits of a call of [SearchTool]: estimated tokens, and events.
 const (
 	DefaultCallTokens = 2_000
 	DefaultResults    = 8
 )
 
 const (
-	AroundTokens = 40 // about how many tokens stand around the text of each event that is brought, and around all
-	LeastPiece   = 60 // tokens of an event's text; where there is little room, fewer events are brought
+	AroundTokens = 40 // estimated tokens around the text of each event of a result, and around the whole result
+	LeastPiece   = 60 // the least tokens of an event's text; if a result has less room, it has fewer events
 )
 
-// PieceRunes is how many characters of each event's text a call brings that brings so many tokens
-// in so many events.
+// PieceRunes is the number of characters of each event's text in a result of the given tokens and events.
 func PieceRunes(tokens, events int) int {
 	return max(LeastPiece, (tokens-AroundTokens)/events-AroundTokens) * patch.RunesPerToken
 }
 
-// idHandle begins a handle that names an event by its id.
+// idHandle is the prefix of a handle that names an event by its id.
 const idHandle = "id="
 
-// Handle names an event of a log, by its record's seq and the index among the events that the
-// record brought, or by its id.
+// Handle names an event of a log: by its record's seq and the index among the record's events, or by its id.
 type Handle struct {
-	Seq   uint64 // 0 if it is by the id
+	Seq   uint64 // 0 if ID is set
 	Index int
 	ID    string
 }
 
-// handles returns what a handle of the tools may name. An id may have in it what else begins the
-// name of a part: then there are two.
+// handles returns the events that a handle of the tools may name: two if an id ends like the number of a part.
 func handles(text string) (all []Handle) {
-	whole, _, part := cutLast(text, "/")
+	whole := text
+	slash := strings.LastIndexByte(text, '/')
+	if slash >= 0 {
+		whole = text[:slash]
+	}
 	if id, ok := strings.CutPrefix(text, idHandle); ok {
 		all = append(all, Handle{ID: id})
-		if part && len(whole) > len(idHandle) {
+		if slash > len(idHandle) {
 			all = append(all, Handle{ID: whole[len(idHandle):]})
 		}
 		return all
@@ -68,21 +68,13 @@ func handles(text string) (all []Handle) {
 	return []Handle{{Seq: seq, Index: index}}
 }
 
-// cutLast is [strings.Cut] around the last sep.
-func cutLast(s, sep string) (before, after string, found bool) {
-	if i := strings.LastIndex(s, sep); i >= 0 {
-		return s[:i], s[i+len(sep):], true
-	}
-	return s, "", false
-}
-
-// Traces finds out which events the results of [SearchTool] and [ReadTool] in a log tell of. It is
-// given the log's events in their order. The zero value is ready for use, by one goroutine.
+// Traces finds the events from which results of [SearchTool] and [ReadTool] were made. It must be given the
+// log's events in their order. The zero value is ready for use; it is not safe for concurrent use.
 type Traces struct {
-	asked map[string][]Handle // what calls of ReadTool asked for, by the calls' ids
+	asked map[string][]Handle // of calls of ReadTool, by the calls' ids
 }
 
-// Of returns what the results in an event were brought from, as far as they or their calls say it.
+// Of returns the events that the results in an event name, or their calls.
 func (t *Traces) Of(e *patch.Event) (brought []Handle) {
 	recalls := false
 	for p := range e.FunctionParts() {
@@ -105,7 +97,7 @@ func (t *Traces) Of(e *patch.Event) (brought []Handle) {
 			brought = append(brought, t.asked[p.ID]...)
 		case kind == patch.PartResponse && p.Name == SearchTool:
 			var found struct{ Results []struct{ Handle string } }
-			_ = p.Response.Decode(&found) // what can be read of it
+			_ = p.Response.Decode(&found) // on an error, the results that were decoded count
 			for _, r := range found.Results {
 				brought = append(brought, handles(r.Handle)...)
 			}

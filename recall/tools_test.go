@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/patchlog-dev/patchlog/internal/testlog"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/recall"
 )
@@ -24,10 +25,7 @@ func TestTraces(t *testing.T) {
 		{`{"functionResponse":{"name":"recall_search","response":{"results":5}}}`, ``},
 		{`{"functionResponse":{"name":"recall_search"}}`, ``},
 	} {
-		e, err := patch.ParseEvent([]byte(`{"id":"e","content":{"parts":[` + c[0] + `]}}`))
-		if err != nil {
-			t.Fatal(err)
-		}
+		e := testlog.Must(patch.ParseEvent([]byte(`{"id":"e","content":{"parts":[` + c[0] + `]}}`)))(t)
 		got := ""
 		if all := traces.Of(e); all != nil {
 			got = fmt.Sprint(all)

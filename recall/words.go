@@ -4,174 +4,216 @@ import (
 	"bytes"
 	"encoding/binary"
 	"hash/maphash"
+	"regexp"
 	"unicode"
 	"unicode/utf8"
 
 	"github.com/kljensen/snowball/english"
+	"github.com/kljensen/snowball/russian"
 	"golang.org/x/text/unicode/norm"
 )
 
-// term is a word by its hash, in the form in which it is looked for. That two of a log's
-// words have the same one is not to be expected: with a million of them, once in ten million
-// processes; and nobody can bring it about, since the seeds are drawn anew by each process.
+// term is the hash of a word. Two words of a log with the same hash are expected in one of ten million
+// processes, for a million words. Each process draws its own seeds, so no input can be made to collide.
 type term uint64
 
-// Kinds of terms have seeds of their own.
+// Each kind of term has its own seed.
 var (
 	seedWord       = maphash.MakeSeed() // a word as it is written, in lower case
-	seedStem       = maphash.MakeSeed() // what is left of an English word without its ending
+	seedStem       = maphash.MakeSeed() // an English, German or Russian word without its ending
 	seedIdentifier = maphash.MakeSeed() // an id, a path, an address: as it is written
-	seedPrivate    = maphash.MakeSeed() // any of these, in what no model is shown
-	seedForm       = maphash.MakeSeed() // a word, or what is left of it without one character
+	seedPrivate    = maphash.MakeSeed() // any of these, in text that no model is shown
+	seedForm       = maphash.MakeSeed() // a word, or a word without one of its characters
 	seedAuthor     = maphash.MakeSeed()
 	seedTool       = maphash.MakeSeed()
 )
 
-// Longer words are searched by their first bytes.
+// Of longer words, only the first bytes are indexed.
 const maxWordBytes = 64
 
-// splitter finds the words of texts. It is for one goroutine.
+// splitter finds the words of texts. It is not safe for concurrent use.
 type splitter struct {
 	whole, part []byte
 }
 
-// words calls f with a text's words, in their order, in lower case and without accents, and
-// says whether they then have English letters alone. The bytes are f's until it returns. Letters and
-// digits make words. A name in camel case is a word, and so are its parts; where a script puts no
-// spaces between words, and in Hangul, each two characters that follow each other are one.
-func (s *splitter) words(text string, f func(word []byte, english bool)) {
+// words calls f with a text's words, in their order, in lower case and without accents, and with the bytes of the
+// text where each begins and ends. f must not keep the word. Letters and digits make words. A name in camel case
+// is a word, and so are its parts. In scripts without spaces between words, and in Hangul, each pair of adjacent
+// characters is a word, and so is each Chinese character.
+func (s *splitter) words(text string, f func(word []byte, start, end int)) {
 	s.whole, s.part = s.whole[:0], s.part[:0]
-	parts, lower, english := 0, false, true // lower: the last character is a small letter
-	end := func() {
+	start, partStart, parts := 0, 0, 0
+	lower := false // the last character is a small letter
+	grow := func(at int) bool {
 		if len(s.whole) == 0 {
-			return
+			start = at
 		}
-		if parts > 0 && len(s.part) > 0 {
-			f(s.part, english)
+		if len(s.part) == 0 {
+			partStart = at
 		}
-		f(s.whole, english)
-		s.whole, s.part, parts, lower, english = s.whole[:0], s.part[:0], 0, false, true
+		return len(s.whole) < maxWordBytes
 	}
-	hump := func() {
-		if len(s.part) > 0 { // else the word is too long to go on
-			f(s.part, english)
+	hump := func(at int) {
+		if len(s.part) > 0 { // else the word is longer than maxWordBytes
+			f(s.part, partStart, at)
 			s.part = s.part[:0]
 			parts++
 		}
 	}
+	end := func(at int) {
+		if parts > 0 {
+			hump(at)
+		}
+		if len(s.whole) > 0 {
+			f(s.whole, start, at)
+		}
+		s.whole, s.part, parts, lower = s.whole[:0], s.part[:0], 0, false
+	}
 	for i := 0; i < len(text); {
-		c := text[i]
-		if c < utf8.RuneSelf {
-			i++
-			switch class := classOf[c]; class {
-			case none:
-				if c == '\'' && s.contracts(text, i) {
-					i++
-				}
-				end()
-				continue
-			case upper:
-				c |= 0x20
-				if lower {
-					hump()
-				}
-				lower = false
-			case small:
-				lower = true
-			case digit:
-				lower, english = false, false
+		at := i
+		if class := classOf[text[i]]; class != none {
+			if lower && class == upper {
+				hump(at)
 			}
-			if len(s.whole) < maxWordBytes {
+			lower = class == small
+			if grow(at) {
+				c := text[i]
+				if class == upper {
+					c |= 0x20
+				}
 				s.whole, s.part = append(s.whole, c), append(s.part, c)
 			}
+			i++
 			continue
 		}
-		r, size := utf8.DecodeRuneInString(text[i:])
+		r, size := next(text[i:])
+		i += size
 		switch {
 		case unspaced(r):
-			end()
-			i += pairs(text[i:], f)
-			continue
+			end(at)
+			i = pairs(text, at, f)
 		case unicode.IsLetter(r), unicode.IsNumber(r):
 			if lower && unicode.IsUpper(r) {
-				hump()
+				hump(at)
 			}
 			lower = unicode.IsLower(r)
-			if n := len(s.whole); n < maxWordBytes {
+			if grow(at) {
+				n := len(s.whole)
 				s.whole = appendPlain(s.whole, r)
 				s.part = append(s.part, s.whole[n:]...)
-				for _, c := range s.whole[n:] {
-					english = english && classOf[c] == small
-				}
 			}
 		case unicode.Is(unicode.Mn, r): // an accent by itself, on the letter before
-		case r == '’' && s.contracts(text, i+size):
-			i++
-			end()
 		default:
-			end()
+			if (r == '\'' || r == '’') && s.contracts(text, i) {
+				i++
+			}
+			end(at)
 		}
-		i += size
 	}
-	end()
+	end(len(text))
 }
 
-// contracts reports whether an s behind an apostrophe says nothing, as in "Ann's". The splitter
-// has the word so far.
+// contracts reports whether the letter at i is an s that an apostrophe joins to the current word, as in "Ann's".
 func (s *splitter) contracts(text string, i int) bool {
 	return len(s.whole) > 0 && i < len(text) && text[i]|0x20 == 's' && (i+1 == len(text) || classOf[text[i+1]] == none && text[i+1] < utf8.RuneSelf)
 }
 
-// pairs calls f with the pairs of characters at the beginning of a text that stand without
-// spaces, or with the one if there is but one, and returns where they end.
-func pairs(text string, f func(word []byte, english bool)) int {
-	i, before, count := 0, 0, 0
-	for i < len(text) {
-		r, size := utf8.DecodeRuneInString(text[i:])
+// next returns the first character of a text and its length. A letter and its accents, and the parts of a Hangul
+// syllable, are one character if Unicode has it.
+func next(text string) (r rune, size int) {
+	if r, size = utf8.DecodeRuneInString(text); r < utf8.RuneSelf {
+		return r, size
+	}
+	if n := norm.NFC.NextBoundaryInString(text, true); n > size {
+		whole := norm.NFC.String(text[:n])
+		if composed, length := utf8.DecodeRuneInString(whole); length == len(whole) {
+			return composed, n
+		}
+	}
+	return r, size
+}
+
+// pairs calls f with the words from i on in a script without spaces, and returns where that script ends.
+func pairs(text string, i int, f func(word []byte, start, end int)) int {
+	var pair []byte // the last character and this one
+	for start, last := i, -1; i < len(text); {
+		r, size := next(text[i:])
 		if !unspaced(r) {
 			break
 		}
-		if count > 0 {
-			f([]byte(text[before:i+size]), false)
+		before := len(pair)
+		pair = utf8.AppendRune(pair, r)
+		if last >= 0 {
+			f(pair, last, i+size)
 		}
-		before = i
+		if unicode.Is(unicode.Han, r) || i == start && !beginsUnspaced(text[i+size:]) {
+			f(pair[before:], i, i+size)
+		}
+		pair = append(pair[:0], pair[before:]...)
+		last = i
 		i += size
-		count++
-	}
-	if count == 1 {
-		f([]byte(text[:i]), false)
 	}
 	return i
 }
 
-// written is the term of a word as it is.
+// beginsUnspaced reports whether the first character of a text is of a script without spaces.
+func beginsUnspaced(text string) bool {
+	r, _ := next(text)
+	return unspaced(r)
+}
+
+// written is the term of a word as it is written.
 func written(word []byte) term { return term(maphash.Bytes(seedWord, word)) }
 
-// stemmed is the term of an English word without its ending.
-func stemmed(word []byte) term { return termOf(seedStem, english.Stem(string(word), true)) }
+// termOfWord is the term of a word, whatever its ending.
+func termOfWord(word []byte) term {
+	switch {
+	case !inflects(word):
+		return written(word)
+	case word[0] >= utf8.RuneSelf:
+		return termOf(seedStem, russian.Stem(string(word), true))
+	}
+	stem := string(word)
+	if base, ok := irregular[stem]; ok {
+		stem = base
+	}
+	return termOf(seedStem, germanEndings.ReplaceAllString(english.Stem(stem, true), "$1"))
+}
 
-// Words of fewer or more characters have no forms: too many others are similar to short ones.
+// germanEndings match endings of German words behind at least four letters. Without them, few English words
+// become the same.
+var germanEndings = regexp.MustCompile(`^(.{4,}?)(?:er?|n|s)+$`)
+
+// inflects reports whether a word has letters alone, all English or all Cyrillic.
+func inflects(word []byte) bool {
+	cyrillic := word[0] >= utf8.RuneSelf
+	return !bytes.ContainsFunc(word, func(r rune) bool {
+		return cyrillic && !unicode.Is(unicode.Cyrillic, r) || !cyrillic && (r < 'a' || r > 'z')
+	})
+}
+
+// Shorter and longer words have no forms: too many words are similar to short ones.
 const (
 	minFormRunes = 4
 	maxFormRunes = 24
 )
 
 // forms returns the terms of a word of letters and of the word without each of its characters. Two words
-// have one in common if they differ by a character, left out, added, replaced or exchanged with the
-// next one. Some words have one in common that differ by a character left out here and one added there.
+// share a form if they differ by one character: left out, added, replaced, or exchanged with the next. Some
+// words share a form that differ by two: one left out, and one added elsewhere.
 func forms(word []byte) []term {
 	n := utf8.RuneCount(word)
 	if n < minFormRunes || n > maxFormRunes || bytes.ContainsFunc(word, func(r rune) bool { return !unicode.IsLetter(r) }) {
 		return nil
 	}
-	all := append(make([]term, 0, n+1), term(maphash.Bytes(seedForm, word)))
+	all := append(make([]term, 0, n+1), form(word))
 	var before rune
 	var buffer [maxWordBytes + 64]byte
 	for i := 0; i < len(word); {
 		r, size := utf8.DecodeRune(word[i:])
-		if r != before { // else it is the same as without the one before
+		if r != before { // else the form is the last one
 			without := append(append(buffer[:0], word[:i]...), word[i+size:]...)
-			all = append(all, term(maphash.Bytes(seedForm, without)))
+			all = append(all, form(without))
 		}
 		before = r
 		i += size
@@ -179,17 +221,36 @@ func forms(word []byte) []term {
 	return all
 }
 
+// minPart is the least number of bytes of a part of a compound word.
+const minPart = 5
+
+// parts returns the terms of the words that a compound word may begin or end with.
+func parts(word []byte) (all []term) {
+	for i := minPart; i+minPart <= len(word); i++ {
+		all = append(all, form(word[:i]), form(word[i:]))
+	}
+	return all
+}
+
+func form(word []byte) term { return term(maphash.Bytes(seedForm, word)) }
+
 func termOf(seed maphash.Seed, text string) term { return term(maphash.String(seed, text)) }
 
-// private is the term of what a term says where no model is shown it.
+// identifierTerm is the term of an identifier, in whatever form of Unicode its accents are.
+func identifierTerm(id string) term { return termOf(seedIdentifier, norm.NFC.String(id)) }
+
+// private is the term for the same word in text that no model is shown.
 func (t term) private() term {
 	var b [8]byte
 	binary.LittleEndian.PutUint64(b[:], uint64(t))
 	return term(maphash.Bytes(seedPrivate, b[:]))
 }
 
-// appendPlain appends a letter in lower case and without accents.
+// appendPlain appends a letter in lower case and without accents; those of й are no accent.
 func appendPlain(dst []byte, r rune) []byte {
+	if r = unicode.ToLower(r); r == 'й' || unspaced(r) {
+		return utf8.AppendRune(dst, r)
+	}
 	var letter [utf8.UTFMax]byte
 	var letters [8 * utf8.UTFMax]byte
 	for _, r := range string(norm.NFKD.Append(letters[:0], utf8.AppendRune(letter[:0], r)...)) {

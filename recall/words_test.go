@@ -11,9 +11,9 @@ import (
 
 func wordsOf(text string) (all []string) {
 	var s splitter
-	s.words(text, func(word []byte, english bool) {
+	s.words(text, func(word []byte, _, _ int) {
 		w := string(word)
-		if english {
+		if inflects(word) {
 			w += "+"
 		}
 		all = append(all, w)
@@ -31,7 +31,7 @@ func TestWords(t *testing.T) {
 		"Größe café CAFE\u0301":   "große cafe+ cafe+",
 		"ÄrgerNis":                "arger+ nis+ argernis+",
 		"ＡＢＣ ﬁne":                 "abc+ fine+",
-		"東京タワー 大":                 "東京 京タ タワ ワー 大",
+		"東京タワー 大":                 "東 東京 京 京タ タワ ワー 大",
 		"a東b":                     "a+ 東 b+",
 		"Ⅷ ½ ٣":                   "viii+ 1⁄2 ٣",
 		"\xff\xfe x\x00y":         "x+ y+",

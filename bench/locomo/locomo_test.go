@@ -1,14 +1,18 @@
 package locomo_test
 
 import (
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/patchlog-dev/patchlog/bench/locomo"
 	"github.com/patchlog-dev/patchlog/internal/identifiers"
 	"github.com/patchlog-dev/patchlog/patch"
+	"github.com/patchlog-dev/patchlog/recall"
 )
 
 // A conversation in the form of LoCoMo's, but not one of them.
@@ -74,4 +78,61 @@ func TestMeasure(t *testing.T) {
 			t.Errorf("share of %v is %v, want %v", of, got, want)
 		}
 	}
+}
+
+// BenchmarkTypos reports the shares of questions that find their answers: as asked, and with one typo in a word of
+// five letters or more behind the first word.
+func BenchmarkTypos(b *testing.B) {
+	all := locomo.Read(b)
+	for b.Loop() {
+		b.ReportMetric(100*measure(all), "%-as-asked")
+		b.ReportMetric(100*measure(misspelled(all, rand.New(rand.NewPCG(1, 1)))), "%-one-typo")
+	}
+}
+
+func measure(all []locomo.Conversation) float64 {
+	return locomo.Measure(all, func(turns []patch.Record) func(string) []uint64 {
+		x := new(recall.Index)
+		for _, r := range turns {
+			x.Add(r)
+		}
+		return func(question string) []uint64 { return locomo.Find(x, question) }
+	}).Share(locomo.All)
+}
+
+// misspelled returns the conversations with a character of each question left out, added, replaced, or exchanged.
+func misspelled(all []locomo.Conversation, r *rand.Rand) []locomo.Conversation {
+	all = slices.Clone(all)
+	for i := range all {
+		all[i].Questions = slices.Clone(all[i].Questions)
+		for j := range all[i].Questions {
+			q := &all[i].Questions[j]
+			words := strings.Fields(q.Text)
+			var long []int
+			for k := 1; k < len(words); k++ {
+				if len(words[k]) >= 5 {
+					long = append(long, k)
+				}
+			}
+			if len(long) == 0 {
+				continue
+			}
+			k := long[r.IntN(len(long))]
+			word, letter := []byte(words[k]), byte('a'+r.IntN(26))
+			at := 1 + r.IntN(len(word)-3)
+			switch r.IntN(4) {
+			case 0:
+				word = slices.Delete(word, at, at+1)
+			case 1:
+				word = slices.Insert(word, at, letter)
+			case 2:
+				word[at] = letter
+			case 3:
+				word[at], word[at+1] = word[at+1], word[at]
+			}
+			words[k] = string(word)
+			q.Text = strings.Join(words, " ")
+		}
+	}
+	return all
 }

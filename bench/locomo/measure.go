@@ -18,7 +18,7 @@ type Index func(turns []patch.Record) (find func(question string) []uint64)
 
 // Hits counts questions, and those for which a turn with the answer was found.
 type Hits struct {
-	asked, found [categories]int
+	questions, found [categories]int
 }
 
 // Measure asks every question of the index of its own conversation.
@@ -31,7 +31,7 @@ func Measure(all []Conversation, index Index) Hits {
 			best = best[:min(len(best), Best)]
 			hit := slices.ContainsFunc(q.Evidence, func(seq uint64) bool { return slices.Contains(best, seq) })
 			for _, of := range []Category{All, q.Category} {
-				h.asked[of]++
+				h.questions[of]++
 				if hit {
 					h.found[of]++
 				}
@@ -43,7 +43,7 @@ func Measure(all []Conversation, index Index) Hits {
 
 // Share is the share of the questions of a category, from 0 to 1.
 func (h Hits) Share(of Category) float64 {
-	return float64(h.found[of]) / float64(max(1, h.asked[of]))
+	return float64(h.found[of]) / float64(max(1, h.questions[of]))
 }
 
 // Report reports the shares in percent: of all questions, and by category.
@@ -53,7 +53,7 @@ func (h Hits) Report(b *testing.B) {
 	for of := All + 1; of < categories; of++ {
 		b.ReportMetric(100*h.Share(of), "%-hit-"+of.String())
 	}
-	b.ReportMetric(float64(h.asked[All]), "questions")
+	b.ReportMetric(float64(h.questions[All]), "questions")
 }
 
 // Find returns the seqs of the records that fit a question best, at most [Best], the best first.

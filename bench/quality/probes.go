@@ -62,28 +62,28 @@ func dialogues() (s set, err error) {
 // parseDialogue makes a session of a dialogue with probes.
 func parseDialogue(text string) (s session, err error) {
 	var events []*patch.Event
-	told, invocation := "", 0
+	userText, invocation := "", 0
 	begin := time.Date(2026, 1, 5, 9, 0, 0, 0, time.UTC)
 	for line := range strings.Lines(text) {
 		line = strings.TrimSpace(line)
-		author, said, _ := strings.Cut(line, ": ")
+		author, text, _ := strings.Cut(line, ": ")
 		switch {
 		case line == "" || line[0] == '#':
 			continue
 		case line[0] == '?':
-			s.probes = append(s.probes, parseProbe(line, told))
+			s.probes = append(s.probes, parseProbe(line, userText))
 			continue
 		case author == "user":
-			told = said
+			userText = text
 			invocation++
 		}
-		role := map[string]string{"user": "user"}[author]
-		if role == "" {
-			role = "model"
+		role := "model"
+		if author == "user" {
+			role = author
 		}
 		e, err := patch.NewEvent(patch.Fields{
 			ID: fmt.Sprintf("e%d", len(events)+1), InvocationID: fmt.Sprintf("i%d", invocation), Author: author,
-			Timestamp: begin.Add(time.Duration(len(events)) * time.Minute), Content: patch.Text(role, said),
+			Timestamp: begin.Add(time.Duration(len(events)) * time.Minute), Content: patch.Text(role, text),
 		})
 		if err != nil {
 			return s, err
@@ -130,7 +130,7 @@ var wishes = []string{"i'd like", "i would like", "i want", "i'd prefer", "i pre
 
 // wishesOf makes a probe of each sentence in which the user tells a wish.
 func wishesOf(events []*patch.Event) (probes []quality.Probe) {
-	var asked []string
+	var sentences []string
 	for _, e := range events {
 		for _, part := range e.Content().Parts() {
 			if e.Author() != "user" || part.Kind != patch.PartText {
@@ -140,10 +140,10 @@ func wishesOf(events []*patch.Event) (probes []quality.Probe) {
 				s = strings.TrimSpace(s)
 				words := strings.Fields(s)
 				has := func(w string) bool { return strings.Contains(strings.ToLower(s), w) }
-				if len(words) < 7 || !slices.ContainsFunc(wishes, has) || slices.Contains(asked, s) {
+				if len(words) < 7 || !slices.ContainsFunc(wishes, has) || slices.Contains(sentences, s) {
 					continue
 				}
-				asked = append(asked, s)
+				sentences = append(sentences, s)
 				n := len(words)
 				probes = append(probes, quality.Probe{
 					Question: strings.Join(words[:n-3], " "), Answers: []string{strings.Trim(strings.Join(words[n-3:], " "), `.,;:!?"'`)}, Evidence: s,

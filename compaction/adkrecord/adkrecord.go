@@ -12,13 +12,13 @@ import (
 // one with actions.compaction, or, as some versions of ADK write it, with
 // customMetadata["_adk_compaction"].
 func IsCompactionEvent(e *patch.Event) bool {
-	_, ok := summaries.Of(e)
+	_, ok := summaries.CompactionOf(e)
 	return ok
 }
 
-// CompactionOf returns what a summary event says about what it stands for, and whether
-// it is one. A record of another shape than [patch.EventCompaction]'s is none, and so is nil.
-func CompactionOf(e *patch.Event) (patch.EventCompaction, bool) { return summaries.Of(e) }
+// CompactionOf returns the compaction record of a summary event, and whether it has one. A record of another shape
+// than [patch.EventCompaction]'s does not count. A nil event has none.
+func CompactionOf(e *patch.Event) (patch.EventCompaction, bool) { return summaries.CompactionOf(e) }
 
 // InCompactedRange reports whether the event's time lies in the range that a compaction
 // record of a foreign log claims, both ends included, and the record does not exclude it.

@@ -5,7 +5,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/patchlog-dev/patchlog/compaction"
 	"github.com/patchlog-dev/patchlog/compaction/adkrecord"
 	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/internal/testlog"
@@ -42,10 +44,7 @@ func TestIsCompactionEvent(t *testing.T) {
 		{`{"customMetadata":{"other":{}}}`, false},
 		{`{"actions":{"compaction":{"startTimestamp":"soon"}}}`, false},
 	} {
-		e, err := patch.ParseEvent([]byte(c.text))
-		if err != nil {
-			t.Fatal(err)
-		}
+		e := testlog.Must(patch.ParseEvent([]byte(c.text)))(t)
 		if got := adkrecord.IsCompactionEvent(e); got != c.want {
 			t.Errorf("%s: %v", c.text, got)
 		}
@@ -152,28 +151,25 @@ func TestAdopt(t *testing.T) {
 		t.Run(row.name, func(t *testing.T) {
 			v := withRecords(t, row.log, row.records...)
 			state := fmt.Sprint(v.State())
-			a := adkrecord.Adopt(v)
-			v, err := v.Preview(a.Patches, fold.CheckOptions{})
-			if err != nil {
-				t.Fatal(err)
-			}
-			if got := visible(v); got != row.visible || v.SkippedCount() > 0 {
+			a := adkrecord.Adopt(v, adkrecord.Options{})
+			v, got := adopted(t, v, a)
+			if got != row.visible || v.SkippedCount() > 0 {
 				t.Errorf("visible is %s, want %s; %d patches were skipped", got, row.visible, v.SkippedCount())
 			}
 			if got := fmt.Sprint(v.State()); got != state {
 				t.Errorf("the state is %s, was %s", got, state)
 			}
-			if got := len(a.Adopted) + len(a.Left); got != len(row.records) {
+			if got := len(a.Adopted) + len(a.NotAdopted); got != len(row.records) {
 				t.Errorf("%d records are accounted for, of %d", got, len(row.records))
 			}
 			var reasons []string
-			for _, l := range a.Left {
+			for _, l := range a.NotAdopted {
 				reasons = append(reasons, l.EventID+": "+l.Reason)
 			}
 			if got := strings.Join(reasons, "; "); !strings.Contains(got, row.left) || (row.left == "") != (got == "") {
 				t.Errorf("left are %q, want %q", got, row.left)
 			}
-			if again := adkrecord.Adopt(v); len(again.Patches) > 0 {
+			if again := adkrecord.Adopt(v, adkrecord.Options{}); len(again.Patches) > 0 {
 				t.Errorf("adopting again gives %d patches", len(again.Patches))
 			}
 		})
@@ -203,7 +199,7 @@ func TestAdoptLeaves(t *testing.T) {
 		"is empty":                        holds(map[string]any{"text": " "}),
 		"no letter":                       holds(map[string]any{"text": "--"}),
 	} {
-		if a := adkrecord.Adopt(view(t, events...)); len(a.Patches) != 0 || len(a.Left) != 1 || !strings.Contains(a.Left[0].Reason, why) {
+		if a := adkrecord.Adopt(view(t, events...), adkrecord.Options{}); len(a.Patches) != 0 || len(a.NotAdopted) != 1 || !strings.Contains(a.NotAdopted[0].Reason, why) {
 			t.Errorf("%s: %+v", why, a)
 		}
 	}
@@ -220,7 +216,7 @@ func TestExcludedEvents(t *testing.T) {
 	if !ok || !adkrecord.InCompactedRange(all[0], c) || adkrecord.InCompactedRange(all[1], c) {
 		t.Errorf("the record is %+v, %v", c, ok)
 	}
-	if shown := adkrecord.FilterEventsForLLM(all); len(shown) != 2 || shown[0].ID() != "r" || shown[1].ID() != "e1" {
+	if shown := idsOf(adkrecord.FilterEventsForLLM(all)); shown != "r e1" {
 		t.Errorf("shown are %v", shown)
 	}
 }
@@ -249,9 +245,7 @@ func TestFilterForgedRecord(t *testing.T) {
 		{forged(2, call, text, call, text), "r e3"}, // the pair goes
 	} {
 		shown := adkrecord.FilterEventsForLLM(append(slices.Clone(all), row.record))
-		var got []string
 		for _, e := range shown {
-			got = append(got, e.ID())
 			if e.ID() != "r" {
 				continue
 			}
@@ -264,7 +258,7 @@ func TestFilterForgedRecord(t *testing.T) {
 				}
 			}
 		}
-		if strings.Join(got, " ") != row.want {
+		if got := idsOf(shown); got != row.want {
 			t.Errorf("%s: shown are %v, want %s", row.record, got, row.want)
 		}
 	}
@@ -280,4 +274,181 @@ func TestNoEvent(t *testing.T) {
 	if adkrecord.IsCompactionEvent(nil) || adkrecord.InCompactedRange(nil, patch.EventCompaction{StartTimestamp: -1e18, EndTimestamp: 1e18}) {
 		t.Error("nil is a record, or in its range")
 	}
+}
+
+// goRecord is a record as ADK for Go writes it, of a range in nanoseconds of the test's time.
+func goRecord(t testing.TB, id string, from, to time.Duration, excluded ...time.Duration) *patch.Event {
+	c := map[string]any{
+		"startTimestamp": stamp(from), "endTimestamp": stamp(to),
+		"compactedContent": content("model", map[string]any{"text": "told by " + id}),
+	}
+	var refs []any
+	for _, x := range excluded {
+		refs = append(refs, map[string]any{"invocationId": "inv", "timestamp": stamp(x)})
+	}
+	if refs != nil {
+		c["excludedEvents"] = refs
+	}
+	return testlog.EventOf(t, event{"id": id, "author": "user", "invocationId": "e-" + id, "timestamp": stamp(time.Hour), "actions": map[string]any{"compaction": c}})
+}
+
+func stamp(d time.Duration) string {
+	return time.Unix(int64(epoch(0)), 0).Add(d).UTC().Format(time.RFC3339Nano)
+}
+
+// stamped gives texts at the times given.
+func stamped(t testing.TB, times ...time.Duration) (events []*patch.Event) {
+	for i, d := range times {
+		events = append(events, testlog.EventOf(t, event{
+			"id": fmt.Sprint("e", i), "invocationId": "inv", "author": "user", "timestamp": stamp(d),
+			"content": content("user", map[string]any{"text": "said"}),
+		}))
+	}
+	return events
+}
+
+// Times by RFC 3339 are taken as they are, to the nanosecond; exclusions to the microsecond,
+// since a store may have rounded them, and what is excluded in doubt stays in sight.
+func TestExactTimes(t *testing.T) {
+	const ns, us = time.Nanosecond, time.Microsecond
+	for _, c := range []struct {
+		name   string
+		times  []time.Duration
+		record *patch.Event
+		want   string
+	}{
+		{"just outside", []time.Duration{0, 10 * us, 20 * us, 20*us + 90*ns}, goRecord(t, "r", 90*ns, 20*us), "e0 r e3"},
+		{"at the ends", []time.Duration{0, 10 * us, 20 * us}, goRecord(t, "r", 0, 20*us), "r"},
+		{"excluded, rounded down", []time.Duration{0, 5*us + 789*ns, 20 * us}, goRecord(t, "r", 0, 20*us, 5*us), "r e1"},
+		{"excluded, rounded up", []time.Duration{0, 5*us + 789*ns, 20 * us}, goRecord(t, "r", 0, 20*us, 6*us), "r e1"},
+		{"another is excluded", []time.Duration{0, 5 * us, 20 * us}, goRecord(t, "r", 0, 20*us, 9*us), "r"},
+	} {
+		all := append(stamped(t, c.times...), c.record)
+		if got := idsOf(adkrecord.FilterEventsForLLM(all)); got != c.want {
+			t.Errorf("%s: shown are %v, want %s", c.name, got, c.want)
+		}
+	}
+	v := view(t, append(stamped(t, 0, 10*us, 10*us+90*ns), goRecord(t, "r", 0, 10*us))...)
+	if a := adkrecord.Adopt(v, adkrecord.Options{}); len(a.Adopted) != 1 || a.Patches[0].Count() != 2 {
+		t.Errorf("adopted is %+v", a)
+	}
+}
+
+// A record stands for the summaries whose ranges lie in its own, and for no others.
+func TestAdoptBesideSummaries(t *testing.T) {
+	summarised := func(at time.Duration, from, to time.Duration) fold.View {
+		v := view(t, stamped(t, 0, time.Second, 2*time.Second, 3*time.Second)...)
+		s, err := patch.NewEvent(patch.Fields{
+			ID: "ours", InvocationID: "o", Author: "user", Timestamp: time.Unix(int64(epoch(0)), 0).Add(at),
+			Content: patch.Text("user", "ours tells"), Actions: patch.Actions{Compaction: &patch.EventCompaction{
+				StartTimestamp: float64(epoch(0)) + from.Seconds(), EndTimestamp: float64(epoch(0)) + to.Seconds(),
+			}},
+			CustomMetadata: compaction.Lineage{Level: 1, Windows: 1, Passes: 1, Events: 2}.Metadata(),
+		})
+		testlog.NoError(t, err)
+		v = testlog.Must(v.Apply(patch.Record{Seq: v.Seq() + 1, Patch: patch.NewSummarise(0, 2, s)}))(t)
+		return v
+	}
+	shown := func(v fold.View) (out []string) {
+		for i, e := range v.Events() {
+			if id := e.ID(); v.Entry(i).Summary {
+				out = append(out, testlog.FirstText(e))
+			} else {
+				out = append(out, id)
+			}
+		}
+		return out
+	}
+	const s = time.Second
+	for _, c := range []struct {
+		name   string
+		at     time.Duration // of our summary of the first two events
+		record *patch.Event
+		want   string
+	}{
+		{"of its events", 10 * s, goRecord(t, "r", 0, s), "told by r,e2,e3"},
+		{"of others, made in between", 2500 * time.Millisecond, goRecord(t, "r", 2*s, 3*s), "ours tells,told by r"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			v := summarised(c.at, 0, s)
+			v = testlog.Must(v.Apply(patch.Record{Seq: v.Seq() + 1, Event: c.record}))(t)
+			a := adkrecord.Adopt(v, adkrecord.Options{})
+			after := testlog.Must(v.Preview(a.Patches, fold.CheckOptions{}))(t)
+			if got := strings.Join(shown(after), ","); got != c.want {
+				t.Errorf("shown are %s, want %s; left %v", got, c.want, a.NotAdopted)
+			}
+			if len(a.Adopted)+len(a.NotAdopted) != 1 {
+				t.Errorf("%+v", a)
+			}
+		})
+	}
+}
+
+type event map[string]any
+
+// log gives the events of a log written in words, a second apart: u and a are texts of the
+// user's and the agent's, c a call, r its response, d a change of state alone. The event
+// with index i has the id e<i>.
+func log(t testing.TB, words string) []*patch.Event {
+	var events []*patch.Event
+	for i, w := range strings.Fields(words) {
+		e := event{"id": fmt.Sprintf("e%d", i), "invocationId": "inv", "author": "agent", "timestamp": at(i)}
+		switch w {
+		case "u":
+			e["author"], e["content"] = "user", content("user", map[string]any{"text": "asked"})
+		case "a":
+			e["content"] = content("model", map[string]any{"text": "answered"})
+		case "c":
+			e["content"] = content("model", map[string]any{"functionCall": map[string]any{"id": "x", "name": "tool"}})
+		case "r":
+			e["content"] = content("user", map[string]any{"functionResponse": map[string]any{"id": "x", "name": "tool"}})
+		case "d":
+			e["actions"] = map[string]any{"stateDelta": map[string]any{"k": i}}
+		default:
+			t.Fatalf("no word of a log: %q", w)
+		}
+		events = append(events, testlog.EventOf(t, e))
+	}
+	return events
+}
+
+func at(i int) string { return time.Unix(int64(epoch(i)), 0).UTC().Format(time.RFC3339) }
+
+func epoch(i int) int { return 1767225600 + i }
+
+func content(role string, parts ...any) map[string]any {
+	return map[string]any{"role": role, "parts": parts}
+}
+
+func view(t testing.TB, events ...*patch.Event) fold.View {
+	t.Helper()
+	v := fold.New("", nil)
+	for _, e := range events {
+		v = testlog.Must(v.Apply(patch.Record{Seq: v.Seq() + 1, Event: e}))(t)
+	}
+	return v
+}
+
+func idsOf(events []*patch.Event) string {
+	var ids []string
+	for _, e := range events {
+		ids = append(ids, e.ID())
+	}
+	return strings.Join(ids, " ")
+}
+
+// adopted previews an adoption, and writes the visible log then: ids of events, and summaries as S with
+// their level and the role of their content.
+func adopted(t testing.TB, v fold.View, a adkrecord.Adoption) (fold.View, string) {
+	t.Helper()
+	v = testlog.Must(v.Preview(a.Patches, fold.CheckOptions{}))(t)
+	var out []string
+	for i, e := range v.Events() {
+		if v.Entry(i).Summary {
+			out = append(out, fmt.Sprintf("S%d:%s", compaction.LineageOf(e).Level, e.Role()))
+			continue
+		}
+		out = append(out, e.ID())
+	}
+	return v, strings.Join(out, " ")
 }

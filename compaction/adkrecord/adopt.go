@@ -24,28 +24,18 @@ type Adoption struct {
 	// Adopted are the ids of the records that the patches take over.
 	Adopted []string
 
-	// Left are the records that stay as they are.
-	Left []LeftRecord
+	// NotAdopted are the records that stay as they are.
+	NotAdopted []UnadoptedRecord
 }
 
-// LeftRecord is a compaction record that cannot be adopted.
-type LeftRecord struct {
+// UnadoptedRecord is a compaction record that cannot be adopted.
+type UnadoptedRecord struct {
 	EventID string
 	Reason  string
 }
 
-// Options say what adoption has to mind. The zero value is for logs that came from elsewhere.
+// Options are the options of [Adopt].
 type Options struct {
-	// Stay are ids of events that stay raw. Then a record's summary takes the place of the
-	// longest stretch of what the record stands for that has none of them in it.
-	Stay []string
-
-	// Live says that the author of the records was shown this visible log as it stands, its
-	// summaries as events among others, as an agent's runtime is. Then a record stands for a
-	// summary only if it claims that one's own time and does not exclude it; and a record is
-	// cut of whose events only other summaries tell.
-	Live bool
-
 	// Records are the ids of the events to look at; nil means all. One that is no record is
 	// passed over.
 	Records []string
@@ -63,10 +53,7 @@ type Options struct {
 // side, or of which nothing is left, or whose summary would split a function call from
 // its response, is left as it is, with the reason. Summaries that say their [compaction.Lineage]
 // are no records.
-func Adopt(v fold.View) Adoption { return AdoptWith(v, Options{}) }
-
-// AdoptWith is [Adopt] with options.
-func AdoptWith(v fold.View, opts Options) Adoption {
+func Adopt(v fold.View, opts Options) Adoption {
 	if opts.NewID == nil {
 		opts.NewID = uuid.NewString
 	}
@@ -75,7 +62,7 @@ func AdoptWith(v fold.View, opts Options) Adoption {
 	for _, id := range opts.records(v) {
 		patches, next, err := opts.adopt(v, id, base)
 		if err != nil {
-			out.Left = append(out.Left, LeftRecord{id, err.Error()})
+			out.NotAdopted = append(out.NotAdopted, UnadoptedRecord{id, err.Error()})
 			continue
 		}
 		v = next
@@ -85,16 +72,14 @@ func AdoptWith(v fold.View, opts Options) Adoption {
 	return out
 }
 
-// records returns the ids of the visible events that are records of a foreign log. Over a log
-// that its author was shown, a record is what says nothing itself: what has a content stands
-// where it belongs already, such as a summary that a user wrote by hand.
+// records returns the ids of the visible events that are records of a foreign log.
 func (o Options) records(v fold.View) []string {
 	var ids []string
 	for _, e := range v.Events() {
-		if o.Live && e.HasContent() || o.Records != nil && !slices.Contains(o.Records, e.ID()) {
+		if o.Records != nil && !slices.Contains(o.Records, e.ID()) {
 			continue
 		}
-		if _, ours := compaction.SaidLineage(e); (IsCompactionEvent(e) || e.IsSummary()) && !ours {
+		if _, ours := compaction.ParseLineage(e); (IsCompactionEvent(e) || e.IsSummary()) && !ours {
 			ids = append(ids, e.ID())
 		}
 	}
@@ -117,17 +102,9 @@ func (o Options) adopt(v fold.View, id string, base uint64) ([]*patch.PatchEvent
 	if err != nil {
 		return nil, v, fmt.Errorf("its compacted content cannot be a summary: %w", err)
 	}
-	covered := o.covered(v, at, claim)
-	if len(covered) == 0 && o.Live && told(v, at, c) {
-		return o.logged(v, id, base, patch.NewSplice(at, 1).WithState(patch.Keep))
-	}
+	covered := coveredBy(claim, v, at)
 	if len(covered) == 0 {
 		return nil, v, errors.New("no visible raw event before it lies in its range")
-	}
-	if len(o.Stay) > 0 {
-		if covered = longest(v, covered, o.Stay); len(covered) == 0 {
-			return nil, v, errors.New("all that it stands for stays")
-		}
 	}
 	start, count := covered[0], len(covered)
 	of := compaction.Lineage{Level: 1, Windows: 1, Passes: 1}
@@ -135,11 +112,11 @@ func (o Options) adopt(v fold.View, id string, base uint64) ([]*patch.PatchEvent
 		if at != start+i {
 			return nil, v, fmt.Errorf("the visible raw events in its range are not side by side: other events stand between number %d and number %d", covered[i-1], at)
 		}
-		earlier, ours := compaction.SaidLineage(v.At(at))
+		earlier, ours := compaction.ParseLineage(v.At(at))
 		if !ours {
 			earlier = compaction.Lineage{Events: 1, Tokens: records.LoggedTokens(v.At(at)), From: v.Entry(at).Seq, To: v.Entry(at).Seq}
 		}
-		of = of.Over(earlier)
+		of = of.Add(earlier)
 	}
 	summary, err := patch.NewEvent(patch.Fields{
 		ID: o.NewID(), InvocationID: o.NewID(), Author: "user",
@@ -154,50 +131,20 @@ func (o Options) adopt(v fold.View, id string, base uint64) ([]*patch.PatchEvent
 	return o.logged(v, id, base, patch.NewSummarise(start, count, summary), patch.NewSplice(at-count+1, 1).WithState(patch.Keep))
 }
 
-// covered returns the indices of the visible events before a record that it stands for.
-func (o Options) covered(v fold.View, at int, claim summaries.Claim) (covered []int) {
+// coveredBy returns the indices of the visible events that the record at an index stands for.
+func coveredBy(claim summaries.Claim, v fold.View, at int) (covered []int) {
 	for i, e := range v.Events() {
 		if i == at {
 			break
 		}
-		_, ours := compaction.SaidLineage(e)
-		superseded := !o.Live && ours && summaries.Supersedes(claim.EventCompaction, e) // an earlier record's
-		seen := (o.Live && ours || !v.Entry(i).Summary) && claim.Covers(e) && (ours || !IsCompactionEvent(e))
-		if superseded || seen {
+		_, ours := compaction.ParseLineage(e)
+		superseded := ours && summaries.Supersedes(claim.EventCompaction, e) // an earlier record's
+		raw := !v.Entry(i).Summary && claim.Covers(e) && (ours || !IsCompactionEvent(e))
+		if superseded || raw {
 			covered = append(covered, i)
 		}
 	}
 	return covered
-}
-
-// told reports whether a summary stands for something of a record's range. It may stand behind
-// the record, where the last of its events stood.
-func told(v fold.View, at int, c patch.EventCompaction) bool {
-	for i, e := range v.Events() {
-		if of, ok := summaries.Of(e); ok && i != at && e.HasContent() && of.StartTimestamp <= c.EndTimestamp && c.StartTimestamp <= of.EndTimestamp {
-			return true
-		}
-	}
-	return false
-}
-
-// longest returns the longest stretch of events side by side of which none stays; of
-// several, the first.
-func longest(v fold.View, covered []int, stay []string) (best []int) {
-	var run []int
-	for _, i := range covered {
-		if slices.Contains(stay, v.At(i).ID()) {
-			run = nil
-			continue
-		}
-		if len(run) > 0 && run[len(run)-1]+1 != i {
-			run = nil
-		}
-		if run = append(run, i); len(run) > len(best) {
-			best = slices.Clone(run)
-		}
-	}
-	return best
 }
 
 // logged returns the patches of a record's adoption as they are to be logged, and the view
@@ -230,7 +177,7 @@ func summaryOf(content patch.Value) (string, error) {
 		thoughts = thoughts || p.Thought
 	}
 	text := summaries.Text(content)
-	why := summaries.Unfit(text)
+	why := summaries.ProblemOf(text)
 	if text == "" && thoughts {
 		why = "it holds only thoughts"
 	}

@@ -43,8 +43,8 @@ func adkView() fold.View {
 
 func ExampleAdopt() {
 	view := adkView()
-	plan := adkrecord.Adopt(view)
-	fmt.Println("adopted", plan.Adopted, "left", plan.Left)
+	plan := adkrecord.Adopt(view, adkrecord.Options{})
+	fmt.Println("adopted", plan.Adopted, "left", plan.NotAdopted)
 	for _, p := range plan.Patches { // a program gives them to store.Store.ApplyOn
 		var err error
 		if view, err = view.Apply(patch.Record{Seq: view.Seq() + 1, Patch: p}); err != nil {
@@ -57,26 +57,17 @@ func ExampleAdopt() {
 	// 2 visible, a summary first: true
 }
 
-// Where a program writes records into a log that patchlog compacts as well.
-func ExampleAdoptWith() {
-	view := adkView()
-	plan := adkrecord.AdoptWith(view, adkrecord.Options{Live: true, Stay: []string{"b"}})
-	summarise := plan.Patches[0]
-	fmt.Println("the summary takes the place of", summarise.Count(), "event at", summarise.Start())
-	// Output: the summary takes the place of 1 event at 0
-}
-
 // One record alone, under ids that are the same each time.
 func ExampleOptions() {
 	view := adkView()
 	n := 0
 	newID := func() string { n++; return fmt.Sprint("id-", n) }
-	plan := adkrecord.AdoptWith(view, adkrecord.Options{Records: []string{"c"}, NewID: newID})
+	plan := adkrecord.Adopt(view, adkrecord.Options{Records: []string{"c"}, NewID: newID})
 	for _, p := range plan.Patches {
 		fmt.Println(p.Type(), p.ID(), p.Group())
 	}
-	fmt.Println("adopted", plan.Adopted, "left", plan.Left)
-	fmt.Println("of what is no record", adkrecord.AdoptWith(view, adkrecord.Options{Records: []string{"d"}, NewID: newID}))
+	fmt.Println("adopted", plan.Adopted, "left", plan.NotAdopted)
+	fmt.Println("of what is no record", adkrecord.Adopt(view, adkrecord.Options{Records: []string{"d"}, NewID: newID}))
 	// Output:
 	// summarise id-3 c
 	// splice id-4 c

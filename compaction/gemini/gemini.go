@@ -1,16 +1,17 @@
-// Package gemini has a Gemini model write the summaries of compaction.
+// Package gemini provides a summarizer that calls a Gemini model.
 package gemini
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/url"
 	"os"
 	"strings"
-	"time"
 
 	"google.golang.org/genai"
 
@@ -20,25 +21,24 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// Defaults of [Options].
-const (
-	DefaultModel        = "gemini-3.8-flash"
-	DefaultAttempts     = 3
-	DefaultInitialDelay = time.Second
-)
+// DefaultModel is the default of [Options.Model].
+const DefaultModel = "gemini-3.8-flash"
 
 // Sizes of what a model may write.
 const (
-	// thinkingTokens is room for what a model thinks before it writes. It counts
-	// against the limit on its output, and models of today cannot all be told not to.
+	// thinkingTokens is room for a model's thoughts, which count against the limit on its
+	// output. Not all models can be told not to think.
 	thinkingTokens = 8192
 
-	// modelTokensPerToken is how many tokens of a model one estimated token can be: an
-	// estimated one is four runes, and in some scripts each of them is a token.
+	// modelTokensPerToken is the most tokens of a model in one estimated token: an estimated token
+	// is four runes, and in some scripts each rune is a token of the model.
 	modelTokensPerToken = 4
 
 	// maxOutputTokens is the most that Gemini models take as a limit.
 	maxOutputTokens = 65536
+
+	// maxAnswerBytes is how much of an answer is read.
+	maxAnswerBytes = 4 << 20
 
 	// maxAPIErrorRunes is how much of an error from outside is shown.
 	maxAPIErrorRunes = 500
@@ -49,26 +49,17 @@ var ErrNoAPIKey = errors.New("no API key")
 
 // Options are the options of [New]. A zero field means its default.
 type Options struct {
-	// APIKey is the key for the Gemini API. The default is what the environment says in
-	// GOOGLE_API_KEY, or else in GEMINI_API_KEY.
+	// APIKey is the key for the Gemini API. The default is GOOGLE_API_KEY of the environment,
+	// or else GEMINI_API_KEY.
 	APIKey string
 
 	// Model names the model; the default is [DefaultModel].
 	Model string
 
 	// ThinkingLevel is how much the model thinks before it writes. The default is low
-	// for the default model, and for every other the model's own: not all models know
-	// levels, and one that does not answers with an error.
+	// for the default model, and for every other the model's own: a model without levels answers
+	// with an error.
 	ThinkingLevel genai.ThinkingLevel
-
-	// MaxAttempts is how often a request is sent at most, the first time included; the
-	// default is [DefaultAttempts].
-	MaxAttempts int
-
-	// InitialDelay is about how long to wait before the second attempt, if the service
-	// does not say. It doubles with each further one, up to half a minute. The default
-	// is [DefaultInitialDelay].
-	InitialDelay time.Duration
 
 	// BaseURL is where the API is, for proxies and tests, such as
 	// "https://proxy.example/gemini/". The default is genai's: GOOGLE_GEMINI_BASE_URL of
@@ -90,10 +81,6 @@ func (o Options) Validate() error {
 	switch {
 	case strings.ContainsFunc(o.Model, notInModelName) || strings.Contains(o.Model, ".."):
 		return bad("Model", "%q is no model's name", o.Model)
-	case o.MaxAttempts < 0:
-		return bad("MaxAttempts", "%d is below 0", o.MaxAttempts)
-	case o.InitialDelay < 0:
-		return bad("InitialDelay", "%v is below 0", o.InitialDelay)
 	case o.BaseURL != "":
 		u, err := url.Parse(o.BaseURL)
 		if err != nil {
@@ -117,11 +104,9 @@ type Summarizer struct {
 	apiKey   string
 	model    string
 	thinking genai.ThinkingLevel
-	attempts int
-	delay    time.Duration
 }
 
-var _ compaction.Priced = (*Summarizer)(nil)
+var _ compaction.PricedSummarizer = (*Summarizer)(nil)
 
 // Price says that a token costs the summarizer what it costs the agent.
 func (g *Summarizer) Price() (read, written float64) { return price.Read, price.Written }
@@ -137,8 +122,6 @@ func New(ctx context.Context, opts Options) (*Summarizer, error) {
 		apiKey:   strings.TrimSpace(cmp.Or(opts.APIKey, os.Getenv("GOOGLE_API_KEY"), os.Getenv("GEMINI_API_KEY"))),
 		model:    cmp.Or(opts.Model, DefaultModel),
 		thinking: opts.ThinkingLevel,
-		attempts: cmp.Or(opts.MaxAttempts, DefaultAttempts),
-		delay:    cmp.Or(opts.InitialDelay, DefaultInitialDelay),
 	}
 	if g.apiKey == "" {
 		return nil, fmt.Errorf("gemini: %w: set gemini.Options.APIKey, or GOOGLE_API_KEY or GEMINI_API_KEY in the environment", ErrNoAPIKey)
@@ -149,8 +132,8 @@ func New(ctx context.Context, opts Options) (*Summarizer, error) {
 	client, err := genai.NewClient(ctx, &genai.ClientConfig{
 		APIKey:      g.apiKey,
 		Backend:     genai.BackendGeminiAPI,
-		HTTPClient:  watched(opts.HTTPClient),
-		HTTPOptions: genai.HTTPOptions{BaseURL: opts.BaseURL, RetryOptions: once},
+		HTTPClient:  clientFor(opts.HTTPClient),
+		HTTPOptions: genai.HTTPOptions{BaseURL: opts.BaseURL, RetryOptions: retries},
 	})
 	if err != nil {
 		return nil, g.fail("make a client", err)
@@ -159,17 +142,16 @@ func New(ctx context.Context, opts Options) (*Summarizer, error) {
 	return g, nil
 }
 
-// once switches off the SDK's retries, which ignore Retry-After.
-var once = &genai.HTTPRetryOptions{Attempts: genai.Ptr[int32](1)}
+// retries are the SDK's: after a connection that breaks and after the statuses 408, 429, 500, 502,
+// 503 and 504 it waits about one second, then two.
+var retries = &genai.HTTPRetryOptions{Attempts: genai.Ptr[int32](3)}
 
 // Summarize sends req.Prompt to the model as the one message, with no tools, and returns
-// what it wrote. Room is left for req.MaxTokens in any script, and for thinking; how long
-// the answer is after all is for the compactor to judge.
+// the answer. Room is left for req.MaxTokens in any script, and for thinking; the compactor judges
+// the length of the answer.
 //
 // A request that fails for a passing reason (a connection that breaks, the statuses 408,
-// 429, 500, 502, 503 and 504) is sent again, as [Options] say, after a pause with
-// jitter, or after as long as the service asks for with Retry-After or RetryInfo. If that
-// is longer than ctx has left, or than a minute, the call ends at once and says so.
+// 429, 500, 502, 503 and 504) is sent again, twice at most, with backoff.
 //
 // The error matches [compaction.ErrRefusedAnswer] if the service answered and the answer is of no
 // use: the prompt or the answer blocked, no candidate, nothing in it, cut off, or not the
@@ -177,9 +159,12 @@ var once = &genai.HTTPRetryOptions{Attempts: genai.Ptr[int32](1)}
 // if ctx ended. Its text never holds the API key.
 func (g *Summarizer) Summarize(ctx context.Context, req compaction.Request) (compaction.Response, error) {
 	var resp compaction.Response
-	answer, err := g.generate(ctx, req)
-	if err == nil {
+	answer, err := g.client.Models.GenerateContent(ctx, g.model, genai.Text(req.Prompt), g.generationConfig(req))
+	switch {
+	case err == nil:
 		resp, err = g.response(answer)
+	case ctx.Err() == nil && !errors.As(err, new(genai.APIError)) && !errors.As(err, new(*url.Error)):
+		err = fmt.Errorf("%w: it is not the API's JSON: %w", compaction.ErrRefusedAnswer, err)
 	}
 	if err != nil {
 		return resp, g.fail("summarise", err)
@@ -187,7 +172,42 @@ func (g *Summarizer) Summarize(ctx context.Context, req compaction.Request) (com
 	return resp, nil
 }
 
-// response returns what the model wrote, or why that is of no use.
+// transport reads the body of an answer to its end, or to maxAnswerBytes. A connection that breaks
+// in the middle of an answer is then an error of the transport, which is retried.
+type transport struct{ base http.RoundTripper }
+
+func (t transport) RoundTrip(req *http.Request) (*http.Response, error) {
+	resp, err := t.base.RoundTrip(req)
+	if err != nil {
+		return nil, err
+	}
+	body, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswerBytes))
+	resp.Body.Close()
+	if err != nil {
+		return nil, fmt.Errorf("read the answer: %w", err)
+	}
+	resp.Body = io.NopCloser(bytes.NewReader(body))
+	return resp, nil
+}
+
+// clientFor returns a copy of the client, or a new one. It has a [transport], and follows no
+// redirects unless the client has a rule of its own.
+func clientFor(client *http.Client) *http.Client {
+	own := http.Client{}
+	if client != nil {
+		own = *client
+	}
+	if own.CheckRedirect == nil {
+		own.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	}
+	if own.Transport == nil {
+		own.Transport = http.DefaultTransport
+	}
+	own.Transport = transport{own.Transport}
+	return &own
+}
+
+// response returns the model's answer, or why it is of no use.
 func (g *Summarizer) response(answer *genai.GenerateContentResponse) (resp compaction.Response, err error) {
 	if feedback := answer.PromptFeedback; feedback != nil && feedback.BlockReason != "" && feedback.BlockReason != genai.BlockedReasonUnspecified {
 		return resp, refused("the prompt was blocked: %s %s", feedback.BlockReason, feedback.BlockReasonMessage)
@@ -217,8 +237,7 @@ func (g *Summarizer) generationConfig(req compaction.Request) *genai.GenerateCon
 	return config
 }
 
-// outputTokens is the limit on a model's output for an answer of so many estimated
-// tokens.
+// outputTokens returns the limit on a model's output for an answer of the given estimated size.
 func outputTokens(estimated int) int32 {
 	room := (maxOutputTokens - thinkingTokens) / modelTokensPerToken
 	return int32(thinkingTokens + modelTokensPerToken*min(max(estimated, 0), room))
@@ -241,7 +260,7 @@ func (e *apiError) Unwrap() error { return e.err }
 func (g *Summarizer) fail(doing string, err error) error {
 	text := strings.ReplaceAll(err.Error(), g.apiKey, "[API key]")
 	return &apiError{
-		text: fmt.Sprintf("gemini: %s with %s: %s", doing, g.model, oneline.Cut(oneline.Escape(text), maxAPIErrorRunes)),
+		text: fmt.Sprintf("gemini: %s with %s: %s", doing, g.model, oneline.Truncate(oneline.Escape(text), maxAPIErrorRunes)),
 		err:  err,
 	}
 }

@@ -8,11 +8,11 @@ import (
 	"github.com/patchlog-dev/patchlog/compaction"
 )
 
-// Response is what a model answered, as compaction takes it: the texts of the content, one
+// Response returns a model's answer as compaction takes it: the texts of the content, one
 // below the other, without thoughts. Without content its text is empty. Usage may be nil.
 //
 // The error matches [compaction.ErrRefusedAnswer] if the content calls a function or has no
-// text. The response says then, too, what the answer took.
+// text. Then the response has the usage all the same.
 func Response(model string, content *genai.Content, reason genai.FinishReason, usage *genai.GenerateContentResponseUsageMetadata) (compaction.Response, error) {
 	resp := compaction.Response{Model: model, FinishReason: compaction.FinishReason(reason)}
 	if reason == genai.FinishReasonUnspecified {

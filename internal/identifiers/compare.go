@@ -2,28 +2,27 @@ package identifiers
 
 import "slices"
 
-// Comparison says how a text that was made of another one, or that stands for it, compares
-// with it, word for word.
+// Comparison compares the words of a text with those of another one, which it summarises.
 type Comparison struct {
-	// Held is how many identifiers the other text has, and Lost which of these stand nowhere
-	// in this one, in the order of that text.
-	Held int
-	Lost []string
+	// Identifiers is how many identifiers the other text has, and Lost those of them that do not occur
+	// in this one, in the order of the other text.
+	Identifiers int
+	Lost        []string
 
-	// Invented are the identifiers of this text that stand nowhere in the other one; and
-	// words that an ellipsis cuts, if no word there begins so.
+	// Invented are the identifiers of this text that do not occur in the other one, and
+	// words before an ellipsis, unless a word there begins with them.
 	Invented []string
 
-	// Numbers are words of this text that stand nowhere in the other one and need not be
-	// invented: numbers that are sums, differences or multiples of numbers there, or the same
-	// ones written in another way, and words with a digit that are too short for an
+	// Numbers are words of this text that do not occur in the other one and need not be
+	// invented: sums, differences or multiples of numbers there, or the same
+	// numbers in another spelling, and words with a digit that are too short for an
 	// identifier, such as counts.
 	Numbers []string
 }
 
-// Compare compares a text with the one that it is about. It takes time linear in both.
+// Compare compares a text with the one that it summarises. It takes time linear in both.
 func Compare(text, about *Index) Comparison {
-	c := Comparison{Held: about.Len()}
+	c := Comparison{Identifiers: about.Len()}
 	for _, id := range about.order {
 		if !text.Has(id) {
 			c.Lost = append(c.Lost, id)
@@ -42,30 +41,30 @@ func Compare(text, about *Index) Comparison {
 	return c
 }
 
-// Of so many words it is tried whether they can be reckoned: each takes a look at all numbers.
+// maxDerived is the most words that are tested for being derived: each test compares the word with all numbers.
 const maxDerived = 64
 
-// stands reports whether a word stands in the text, or, if it is cut, one that begins so.
-func (x *Index) stands(w word) bool {
-	return x.Has(w.text) || w.cut && x.hasBeginning(w.text)
+// occurs reports whether a word occurs in the text. For a cut word, a word that begins with it counts too.
+func (x *Index) occurs(w Word) bool {
+	return x.Has(w.Text) || w.Cut && x.hasBeginning(w.Text)
 }
 
-// strange returns which identifiers and short words of the text do not stand in another one,
+// strange returns the identifiers and short words of the text that do not occur in the other text,
 // each once.
 func (x *Index) strange(about *Index) (identifiers, shorts []string) {
-	seen := make(map[word]bool)
-	for w := range words(x.text) {
-		if _, there := about.words[w.text]; there || seen[w] {
+	seen := make(map[Word]bool)
+	for w := range scan(x.text, telling) {
+		w = Word{Text: w.Text, Kind: w.Kind, Cut: w.Cut}
+		if _, there := about.words[w.Text]; there || seen[w] {
 			continue
 		}
 		seen[w] = true
-		if about.stands(w) {
-			continue
-		}
-		if w.kind == short {
-			shorts = append(shorts, w.text)
-		} else {
-			identifiers = append(identifiers, w.text)
+		switch {
+		case about.occurs(w):
+		case w.Kind == Short:
+			shorts = append(shorts, w.Text)
+		default:
+			identifiers = append(identifiers, w.Text)
 		}
 	}
 	return identifiers, shorts

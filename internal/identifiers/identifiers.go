@@ -1,5 +1,5 @@
-// Package identifiers finds in texts what is of use only word for word: ids, paths,
-// addresses, numbers. By it summaries are held against what they stand for.
+// Package identifiers finds the words of texts that are of use only word for word: ids, paths,
+// addresses, numbers. It verifies summaries against the events that they stand for.
 package identifiers
 
 import (
@@ -11,56 +11,72 @@ import (
 	"unicode/utf8"
 )
 
-// leastRunes is how long an identifier is at least: shorter ones stand anywhere.
+// leastRunes is the least length of an identifier: shorter words occur by chance.
 const leastRunes = 5
 
-// In returns the identifiers of a text: URLs, e-mail addresses, paths, and words with a
-// digit in them, of five characters and more, each once, sorted. What stands around them,
-// such as quotes, brackets and the period of a sentence, is no part, and neither is text of
-// a script without spaces between its words. A number may have commas for thousands. A word
-// that ends in an ellipsis ("…") is cut, and is none.
-func In(text string) []string {
+// Find returns the identifiers of a text: URLs, e-mail addresses, paths, and words with a
+// digit in them, of five characters and more, each once, sorted. Quotes, brackets and the period
+// of a sentence are not part of them, nor is text of a script without spaces between its
+// words. A number may have commas for thousands. A word that ends in an ellipsis ("…") is cut, and
+// is no identifier.
+func Find(text string) []string {
 	found := map[string]bool{}
-	for id := range All(text) {
+	for id := range FindAll(text) {
 		found[id] = true
 	}
 	return slices.Sorted(maps.Keys(found))
 }
 
-// All yields the identifiers of a text as [In] finds them, in their order, each as often as it
+// FindAll yields the identifiers of a text as [Find] finds them, in their order, each as often as it
 // stands there.
-func All(text string) iter.Seq[string] {
+func FindAll(text string) iter.Seq[string] {
 	return func(yield func(string) bool) {
-		for w := range words(text) {
-			if w.kind == identifier && !w.cut && !yield(w.text) {
+		for w := range scan(text, telling) {
+			if w.Kind.IsIdentifier() && !w.Cut && !yield(w.Text) {
 				return
 			}
 		}
 	}
 }
 
-// word is one that is of use only word for word.
-type word struct {
-	text string
-	kind kind
-	cut  bool // an ellipsis stands behind it
+// Word is a piece of a text between separators: spaces, brackets, quotes and the like.
+type Word struct {
+	Text  string // without the punctuation at its ends
+	Raw   string // with the punctuation
+	Start int    // of Raw in the text
+	Kind  Kind
+	Cut   bool // an ellipsis follows
 }
 
-type kind int
+// Kind says what a word looks like.
+type Kind int
 
+// The kinds of words. An address or a path of fewer than five characters is Plain, or Short.
 const (
-	identifier kind = iota
-	short           // it has a digit, but is too short for an identifier
+	Plain Kind = iota
+	Name       // without a digit, but with an underscore inside, or the name of a host or a file
+	Short      // with a digit, and too short for an identifier
+	ID         // with a digit
+	Path
+	Mail
+	Link
 )
 
-// words yields the identifiers and the short words with a digit of a text, in their order.
-func words(text string) iter.Seq[word] {
-	return func(yield func(word) bool) {
-		start, traits := 0, 0
+// IsIdentifier reports whether a word of the kind is an identifier.
+func (k Kind) IsIdentifier() bool { return k >= ID }
+
+// Words yields the words of a text, in their order.
+func Words(text string) iter.Seq[Word] { return scan(text, ^0) }
+
+// scan yields the words that have one of the traits, in their order.
+func scan(text string, wanted int) iter.Seq[Word] {
+	return func(yield func(Word) bool) {
+		start, traits := 0, letter
 		end := func(at int, ellipsis bool) bool {
-			raw := text[start:at]
-			w, ok := classify(raw, traits)
-			return !ok || yield(word{w.text, w.kind, ellipsis})
+			w := Word{Raw: text[start:at], Start: start, Cut: ellipsis}
+			w.Text = strings.TrimRight(trim(w.Raw), "/~")
+			w.Kind = kindOf(w.Text, traits)
+			return w.Text == "" || w.Kind < Short && wanted == telling || yield(w)
 		}
 		for i := 0; i < len(text); {
 			trait := traitOf[text[i]]
@@ -85,14 +101,14 @@ func words(text string) iter.Seq[word] {
 				i += size
 				continue
 			}
-			if traits&telling != 0 && !end(i, trait&mark != 0) {
+			if traits&wanted != 0 && !end(i, trait&mark != 0) {
 				return
 			}
-			traits = 0
+			traits = letter
 			i += size
 			start = i
 		}
-		if traits&telling != 0 {
+		if traits&wanted != 0 {
 			end(len(text), false)
 		}
 	}
@@ -106,6 +122,7 @@ const (
 	slash
 	at
 	notASCII
+	letter // of any word
 
 	telling = digit | slash | at // a word without any of these is no identifier
 )
@@ -136,15 +153,15 @@ func traitOfRune(r rune) uint8 {
 		return 0
 	case unicode.IsDigit(r):
 		return digit
-	case unicode.IsSpace(r), unicode.IsControl(r), strings.ContainsRune("“”‘’«»„‹›×→", r), isUnspaced(r):
+	case unicode.IsSpace(r), unicode.IsControl(r), strings.ContainsRune("“”‘’«»„‹›×→", r), IsUnspaced(r):
 		return separator
 	}
 	return 0
 }
 
-// isUnspaced reports whether words of the rune's script stand without spaces, or it is
-// punctuation of such a script.
-func isUnspaced(r rune) bool {
+// IsUnspaced reports whether the rune's script has no spaces between words. The punctuation of such a script counts
+// too.
+func IsUnspaced(r rune) bool {
 	return r >= 0x0e00 && (r >= 0x3000 && r <= 0x303f || r >= 0xff00 && r <= 0xff0f || r >= 0xff1a && r <= 0xff20 ||
 		unicode.In(r, unicode.Han, unicode.Hiragana, unicode.Katakana, unicode.Thai, unicode.Lao, unicode.Khmer, unicode.Myanmar))
 }
@@ -180,20 +197,43 @@ func lastRune(text string) rune {
 	return r
 }
 
-// classify trims punctuation from a word's ends and says which kind of identifier is left, if any.
-func classify(raw string, traits int) (w word, ok bool) {
-	text := strings.TrimRight(trim(raw), "/~")
-	if text == "" {
-		return w, false
+// kindOf returns the kind of a word with some traits.
+func kindOf(word string, traits int) Kind {
+	long := len(word) >= leastRunes && (len(word) >= leastRunes*utf8.UTFMax || utf8.RuneCountInString(word) >= leastRunes)
+	switch kind := addressKind(word); {
+	case long && kind != Plain:
+		return kind
+	case long && traits&digit != 0:
+		return ID
+	case traits&digit != 0:
+		return Short
+	case strings.Contains(word[min(1, len(word)):], "_") || isHost(word):
+		return Name
 	}
-	hasDigit := traits&digit != 0
-	switch long := len(text) >= leastRunes && (len(text) >= leastRunes*utf8.UTFMax || utf8.RuneCountInString(text) >= leastRunes); {
-	case long && (hasDigit || isName(text)):
-		return word{text: text}, true
-	case hasDigit && !long:
-		return word{text: text, kind: short}, true
+	return Plain
+}
+
+// addressKind returns the kind of a word that is a URL, an e-mail address or a path.
+func addressKind(word string) Kind {
+	slash := strings.LastIndexByte(word, '/')
+	switch {
+	case strings.Contains(word, "://"):
+		return Link
+	case strings.Contains(word, "@"):
+		if name, host, _ := strings.Cut(word, "@"); name != "" && strings.Contains(host, ".") {
+			return Mail
+		}
+	// A path has a slash between names; "and/or" is none.
+	case strings.Count(word, "/") > 1, slash == 0 && len(word) > 1, slash > 0 && strings.Contains(word[slash:], "."):
+		return Path
 	}
-	return w, false
+	return Plain
+}
+
+// isHost reports whether a word ends as hosts and files do: letters, a point, letters.
+func isHost(word string) bool {
+	i := strings.LastIndexByte(word, '.')
+	return i > 0 && i < len(word)-2 && len(word)-i <= 7 && !strings.ContainsFunc(word[i+1:], func(r rune) bool { return !unicode.IsLetter(r) })
 }
 
 // trim cuts a word's ends up to the first and last letter, digit, "/" or "~".
@@ -215,23 +255,9 @@ func isWordByte(c byte) bool {
 	return c-'0' <= 9 || c-'a' < 26 || c-'A' < 26
 }
 
-// isName reports whether a word without digits is a URL, an e-mail address or a path.
-func isName(word string) bool {
-	switch {
-	case strings.Contains(word, "://"):
-		return true
-	case strings.Contains(word, "@"):
-		name, host, _ := strings.Cut(word, "@")
-		return name != "" && strings.Contains(host, ".")
-	}
-	// A path has a slash between names; "and/or" is none.
-	return strings.Count(word, "/") > 1 || strings.HasPrefix(word, "/") && len(word) > 1 ||
-		strings.Contains(word, "/") && strings.Contains(word[strings.LastIndex(word, "/"):], ".")
-}
-
-// Stands reports whether an identifier stands in a text and is not a part of a longer word.
-// Nothing stands nowhere. It takes time linear in the text; an [Index] is quicker for several.
-func Stands(text, id string) bool {
+// Occurs reports whether an identifier occurs in a text, other than within a longer word.
+// An empty identifier does not occur. It takes time linear in the text; an [Index] is quicker for several.
+func Occurs(text, id string) bool {
 	for from := 0; id != ""; {
 		i := strings.Index(text[from:], id)
 		if i < 0 {
@@ -263,5 +289,5 @@ func partOfWord(r rune) bool {
 	if r < utf8.RuneSelf {
 		return isWordByte(byte(r))
 	}
-	return r != utf8.RuneError && (unicode.IsLetter(r) || unicode.IsDigit(r)) && !isUnspaced(r)
+	return r != utf8.RuneError && (unicode.IsLetter(r) || unicode.IsDigit(r)) && !IsUnspaced(r)
 }

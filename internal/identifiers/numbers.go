@@ -5,30 +5,27 @@ import (
 	"strings"
 )
 
-// numbers are those of a text.
+// numbers are the numbers of a text.
 type numbers struct {
 	known map[int64]struct{}
-	alike [decimals + 1][]int64 // those with so many decimals, in their order
+	alike [decimals + 1][]int64 // by the number of decimals, in their order
 }
 
-// A number is held as a multiple of the smallest unit that is looked at, which has four
-// decimals.
+// A number is stored as a multiple of the smallest unit, which has four decimals.
 const (
 	decimals = 4
 	unit     = 10_000
 )
 
-// What is looked for: multiples of a number up to so many, as of a price, and sums and
-// differences of numbers that are at most so many apart. In longer texts anything would be a
-// sum of something.
+// Limits of derivation: in long texts any number would be a sum of others.
 const (
-	maxTimes = 12
-	maxApart = 12
+	maxTimes = 12 // the largest multiple, as of a price
+	maxApart = 12 // the largest distance between two numbers that are added
 )
 
-// derives reports whether a word is a number that stands in the text written in another way,
-// or a small multiple of one, or a sum or a difference of two that stand near each other, or
-// the sum of a few that follow each other.
+// derives reports whether a word is a number of the text in another spelling,
+// or a small multiple of one, or the sum or the difference of two that are near each other, or
+// the sum of a few consecutive ones.
 func (x *Index) derives(id string) bool {
 	n, places, ok := numberOf(id)
 	if !ok || n == 0 {
@@ -37,13 +34,13 @@ func (x *Index) derives(id string) bool {
 	if x.sums == nil {
 		x.sums = numbersOf(x.text)
 	}
-	return x.sums.give(n, places)
+	return x.sums.derive(n, places)
 }
 
 func numbersOf(text string) *numbers {
 	s := &numbers{known: make(map[int64]struct{})}
-	for w := range words(text) {
-		if n, places, ok := numberOf(w.text); ok {
+	for w := range scan(text, telling) {
+		if n, places, ok := numberOf(w.Text); ok {
 			s.known[n] = struct{}{}
 			s.alike[places] = append(s.alike[places], n)
 		}
@@ -51,9 +48,9 @@ func numbersOf(text string) *numbers {
 	return s
 }
 
-// give reports whether n, which is written with the given decimals, is one of the numbers or
-// can be reckoned from those that are written like it. Amounts may add up to a whole one.
-func (s *numbers) give(n int64, places int) bool {
+// derive reports whether n, which is written with the given decimals, is one of the numbers or
+// can be computed from those with as many decimals. Amounts may add up to a whole number.
+func (s *numbers) derive(n int64, places int) bool {
 	for times := int64(1); times <= maxTimes; times++ {
 		if _, ok := s.known[n/times]; ok && n%times == 0 {
 			return true
@@ -62,8 +59,8 @@ func (s *numbers) give(n int64, places int) bool {
 	return isSum(s.alike[places], n) || places == 0 && isSum(s.alike[2], n)
 }
 
-// isSum reports whether n is a sum of a few of the numbers that follow each other, or a sum
-// or a difference of two that are near each other.
+// isSum reports whether n is a sum of a few consecutive numbers, or the sum or the difference of two
+// that are near each other.
 func isSum(of []int64, n int64) bool {
 	for i, first := range of {
 		sum := first
@@ -77,8 +74,8 @@ func isSum(of []int64, n int64) bool {
 	return false
 }
 
-// numberOf reads a word that is nothing but a number of up to four decimals and not too
-// many digits to reckon with, and says how many decimals are written. One that begins with a
+// numberOf reads a word that is a number of up to four decimals and few enough
+// digits to compute with, and returns how many decimals are written. One that begins with a
 // zero is a code.
 func numberOf(word string) (n int64, places int, ok bool) {
 	whole, fraction, _ := strings.Cut(word, ".")

@@ -4,6 +4,7 @@ import (
 	"iter"
 	"slices"
 	"sort"
+	"strings"
 )
 
 // Set finds where identifiers stand in texts. It is immutable, and may be used by any number of
@@ -23,7 +24,7 @@ func NewSet(ids []string) *Set {
 	return s
 }
 
-// In yields where identifiers of the set stand in a text, as [Stands] has it: where they begin
+// In yields where identifiers of the set stand in a text, as [Occurs] has it: where they begin
 // and end, in bytes, ascending. Of those that overlap it is the one that begins first, and of
 // these the longest.
 func (s *Set) In(text string) iter.Seq2[int, int] {
@@ -31,7 +32,7 @@ func (s *Set) In(text string) iter.Seq2[int, int] {
 		for i := 0; i < len(text); {
 			end := i
 			if s.begin[text[i]] && begins(text, i) {
-				end += s.longest(text[i:])
+				s.match(text[i:], func(n int) { end = i + n })
 			}
 			if end == i {
 				i++
@@ -45,18 +46,41 @@ func (s *Set) In(text string) iter.Seq2[int, int] {
 	}
 }
 
-// longest is how long the longest word is with which a text begins, and which ends there.
-func (s *Set) longest(text string) (length int) {
+// Occurring returns the identifiers of the set that occur in one of the texts, in the sense of [Occurs].
+func (s *Set) Occurring(texts iter.Seq[string]) map[string]bool {
+	found := map[string]bool{}
+	for text := range texts {
+		if len(found) == len(s.words) {
+			break
+		}
+		for i := range len(text) {
+			if s.begin[text[i]] && begins(text, i) {
+				s.match(text[i:], func(n int) { found[text[i:i+n]] = true })
+			}
+		}
+	}
+	return found
+}
+
+// match calls do with the length of each word of the set that is a whole word at the start of the text, in ascending
+// order.
+func (s *Set) match(text string, do func(length int)) {
 	left := s.words // those that begin as the text does up to n
 	for n := 0; ; n++ {
 		if len(left) > 0 && len(left[0]) == n {
 			if !partOfWord(firstRune(text[n:])) {
-				length = n
+				do(n)
 			}
 			left = left[1:]
 		}
-		if len(left) == 0 || n == len(text) {
-			return length
+		switch {
+		case len(left) == 0 || n == len(text):
+			return
+		case len(left) == 1:
+			if w := left[0]; strings.HasPrefix(text, w) && !partOfWord(firstRune(text[len(w):])) {
+				do(len(w))
+			}
+			return
 		}
 		c := text[n]
 		from := sort.Search(len(left), func(i int) bool { return left[i][n] >= c })

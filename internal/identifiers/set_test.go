@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -49,7 +50,7 @@ func TestSet(t *testing.T) {
 }
 
 // Each place that a set yields is one where its word stands, and it yields one of each word that
-// stands in the text, unless another one covers it.
+// stands in the text, unless another one covers it. Occurring returns each word that occurs there.
 func TestPropertySet(t *testing.T) {
 	draw := func(r *rand.Rand, letters string, most int) string {
 		var b strings.Builder
@@ -77,7 +78,11 @@ func TestPropertySet(t *testing.T) {
 				covered[i] = true
 			}
 		}
+		occurring := set.Occurring(slices.Values([]string{"", text}))
 		for _, id := range ids {
+			if occurring[id] != Occurs(text, id) {
+				t.Fatalf("%q in %q: that %q occurs there is %v", ids, text, id, occurring[id])
+			}
 			for i := 0; id != "" && i+len(id) <= len(text); i++ {
 				if text[i:i+len(id)] != id || !bounded(text, i, i+len(id)) {
 					continue

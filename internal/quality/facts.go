@@ -1,14 +1,14 @@
 package quality
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
+	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
 
 	"github.com/patchlog-dev/patchlog/internal/identifiers"
+	"github.com/patchlog-dev/patchlog/internal/jsontext"
 	"github.com/patchlog-dev/patchlog/internal/records"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/recall"
@@ -32,34 +32,24 @@ func (r *replay) probed(ctx context.Context, raw []*patch.Event, probes []Probe)
 			if evidence == "" && strings.Contains(text, p.Evidence) {
 				evidence = text
 			} else if says(text, p.Answers) {
-				r.figures.Elsewhere++
+				r.figures.ProbesElsewhere++
 				break
 			}
 		}
-		inSight, strict := false, false
-		for _, line := range lines {
-			if says(line, p.Answers) {
-				inSight = true
-				strict = strict || shares(line, evidence, p.Answers)
-			}
+		telling := slices.DeleteFunc(slices.Clone(lines), func(line string) bool { return !says(line, p.Answers) })
+		if slices.ContainsFunc(telling, func(line string) bool { return shares(line, evidence, p.Answers) }) {
+			r.figures.ProbesInContext++
 		}
-		switch {
-		case inSight:
-			r.figures.InSight++
-		default:
-			hits, err := r.finder.Search(ctx, "", recall.Search{Query: p.Question, Hidden: true, Told: true, Limit: 10})
-			if err != nil {
-				return err
-			}
-			for _, h := range hits {
-				if strings.Contains(r.text(h.Event), p.Evidence) {
-					r.figures.Found++
-					break
-				}
-			}
+		if len(telling) > 0 {
+			r.figures.ProbesVisible++
+			continue
 		}
-		if strict {
-			r.figures.Strict++
+		hits, err := r.finder.Search(ctx, "", recall.Search{Query: p.Question, Hidden: true, Represented: true, Limit: 10})
+		if err != nil {
+			return err
+		}
+		if slices.ContainsFunc(hits, func(h recall.Hit[string]) bool { return strings.Contains(r.text(h.Event), p.Evidence) }) {
+			r.figures.ProbesFound++
 		}
 	}
 	return nil
@@ -69,16 +59,11 @@ func (r *replay) probed(ctx context.Context, raw []*patch.Event, probes []Probe)
 func visibleLines(l *log) (lines []string) {
 	for _, e := range l.view().Events() {
 		for _, part := range e.Content().Parts() {
-			switch part.Kind {
-			case patch.PartResponse:
-				lines = append(lines, strings.ToLower(strings.ReplaceAll(identifiers.Values(records.JSON(part.Response)), "\n", " ; ")))
-			case patch.PartCall:
-				lines = append(lines, strings.ToLower(strings.ReplaceAll(identifiers.Values(records.JSON(part.Args)), "\n", " ; ")))
-			default:
-				for line := range strings.Lines(part.Text) {
-					lines = append(lines, strings.ToLower(line))
-				}
+			text := part.Text
+			if part.Kind == patch.PartResponse || part.Kind == patch.PartCall { // which has the other one empty
+				text = strings.ReplaceAll(identifiers.Values(records.JSON(part.Response))+identifiers.Values(records.JSON(part.Args)), "\n", " ; ")
 			}
+			lines = slices.AppendSeq(lines, strings.Lines(strings.ToLower(text)))
 		}
 	}
 	return lines
@@ -89,14 +74,15 @@ func says(text string, answers []string) bool {
 	text = strings.ToLower(text)
 	for _, a := range answers {
 		a = strings.ToLower(a)
-		if identifiers.Stands(text, a) || strings.ContainsFunc(a, func(r rune) bool { return r > unicode.MaxLatin1 }) && strings.Contains(text, a) {
+		if identifiers.Occurs(text, a) || strings.ContainsFunc(a, func(r rune) bool { return r > unicode.MaxLatin1 }) && strings.Contains(text, a) {
 			return true
 		}
 	}
 	return false
 }
 
-// A line shares so many words with the evidence, besides the answer's, if it tells it.
+// leastShared is the least number of words, besides the answer's, that a line has in common with the
+// evidence if it tells it.
 const leastShared = 2
 
 func shares(line, evidence string, answers []string) bool {
@@ -164,37 +150,25 @@ func relations(events []*patch.Event) (all []relation) {
 }
 
 // relationsIn returns the relations of each object in a JSON text.
-func relationsIn(text json.RawMessage) (all []relation) {
-	var list []json.RawMessage
-	if json.Unmarshal(text, &list) == nil {
-		for _, value := range list {
-			all = append(all, relationsIn(value)...)
-		}
-		return all
-	}
-	dec := json.NewDecoder(bytes.NewReader(text))
-	if begin, err := dec.Token(); err != nil || begin != json.Delim('{') {
-		return nil
+func relationsIn(text []byte) (all []relation) {
+	for _, value := range jsontext.Elements(text) {
+		all = append(all, relationsIn(value)...)
 	}
 	var id string
 	var values []relation
-	for dec.More() {
-		name, err := dec.Token()
-		var value json.RawMessage
-		if err != nil || dec.Decode(&value) != nil {
-			return all
-		}
-		switch value[0] {
-		case '{', '[':
+	for name, value := range jsontext.Members(text) {
+		kind := jsontext.KindOf(value)
+		if kind == jsontext.Object || kind == jsontext.Array {
 			all = append(all, relationsIn(value)...)
-		case 't', 'f', 'n':
-		default:
-			said := strings.TrimSuffix(identifiers.Values(value), "\n")
-			if ids := identifiers.In(said); id == "" && value[0] == '"' && len(ids) == 1 && ids[0] == said {
-				id = said
-			} else if n := utf8.RuneCountInString(said); n > 0 && n <= shortValue && !strings.Contains(said, "\n") {
-				values = append(values, relation{name: name.(string), value: said})
-			}
+		}
+		if kind != jsontext.String && kind != jsontext.Number {
+			continue
+		}
+		said := strings.TrimSuffix(identifiers.Values(value), "\n")
+		if ids := identifiers.Find(said); id == "" && kind == jsontext.String && len(ids) == 1 && ids[0] == said {
+			id = said
+		} else if n := utf8.RuneCountInString(said); n > 0 && n <= shortValue && !strings.Contains(said, "\n") {
+			values = append(values, relation{name: name, value: said})
 		}
 	}
 	for _, v := range values {
@@ -214,20 +188,20 @@ func (r *replay) related(raw []*patch.Event) {
 	for _, rel := range relations(raw) {
 		r.figures.Related++
 		id, value := strings.ToLower(rel.id), strings.ToLower(rel.value)
-		if !identifiers.Stands(all, id) || !identifiers.Stands(all, value) {
+		if !identifiers.Occurs(all, id) || !identifiers.Occurs(all, value) {
 			continue
 		}
-		r.figures.BothInSight++
+		r.figures.BothVisible++
 		if byID[id] == nil {
 			byID[id] = []string{}
 			for _, line := range lines {
-				if identifiers.Stands(line, id) {
+				if identifiers.Occurs(line, id) {
 					byID[id] = append(byID[id], line)
 				}
 			}
 		}
 		for _, line := range byID[id] {
-			if identifiers.Stands(line, value) {
+			if identifiers.Occurs(line, value) {
 				r.figures.OnOneLine++
 				break
 			}

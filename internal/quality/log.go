@@ -13,7 +13,7 @@ import (
 // one goroutine.
 type log struct {
 	records []patch.Record
-	views   []fold.View // after so many records
+	views   []fold.View // by the number of records
 	written func(before fold.View, patches []*patch.PatchEvent)
 }
 

@@ -19,7 +19,7 @@ type Policy struct {
 	start func(l *log, f *Figures) (step, error)
 }
 
-// step does what a policy does at a moment. invocation is the one that is running, or "".
+// step applies a policy at a moment. invocation is the running one, or "".
 type step func(ctx context.Context, at moment, invocation string) error
 
 type moment int
@@ -36,8 +36,8 @@ func None() Policy {
 	}}
 }
 
-// Truncate keeps the newest events within the given tokens, before each turn, and the first
-// one, which is the task.
+// Truncate keeps, before each turn, the newest events within the given tokens, and the first
+// event, which is the task.
 func Truncate(tokens int) Policy {
 	return Policy{fmt.Sprintf("truncated to %d", tokens), func(l *log, _ *Figures) (step, error) {
 		return func(ctx context.Context, at moment, _ string) error {
@@ -74,14 +74,10 @@ func legal(v fold.View, p *patch.PatchEvent) (start, count int) {
 	return 0, 0
 }
 
-// Clear replaces old results of tools before each turn, all but the last so many, when that
-// saves at least so many tokens.
+// Clear replaces the results of tools before each turn, except the given number of last ones, if that
+// saves at least the given tokens.
 func Clear(last, least int) Policy {
-	name := "cleared each call"
-	if least > 0 {
-		name = fmt.Sprintf("cleared by %d", least)
-	}
-	return Policy{name, func(l *log, _ *Figures) (step, error) {
+	return Policy{fmt.Sprintf("cleared by %d", least), func(l *log, _ *Figures) (step, error) {
 		return func(ctx context.Context, at moment, _ string) error {
 			v := l.view()
 			patches, err := compaction.ClearToolResults(v, last)
@@ -104,8 +100,8 @@ func Clear(last, least int) Policy {
 	}}
 }
 
-// Roll keeps one summary, of all but the last events, and makes it anew of itself and what
-// came since when the visible log takes so many tokens: what agents do that have no tiers.
+// Roll keeps one summary of all but the last events, and replaces it by a summary of itself and the
+// later events when the visible log takes the given tokens. Agents without tiers work like this.
 func Roll(name string, tokens, last int, s compaction.Summarizer) Policy {
 	return Policy{name, func(l *log, f *Figures) (step, error) {
 		s := counted{s, f}
@@ -154,11 +150,7 @@ func Compact(name string, cfg compaction.Config) Policy {
 	return Policy{name, func(l *log, f *Figures) (step, error) {
 		cfg := cfg
 		cfg.Summarizer = counted{cmp.Or[compaction.Summarizer](cfg.Summarizer, compaction.Extractive{}), f}
-		ids := 0
-		opts := compaction.Options[string]{
-			Logger: slog.New(slog.DiscardHandler),
-			NewID:  func() string { ids++; return fmt.Sprint("compaction-", ids) },
-		}
+		opts := compaction.Options[string]{Logger: slog.New(slog.DiscardHandler)}
 		after, err := compaction.New(l, cfg, opts)
 		if err != nil {
 			return nil, err

@@ -93,7 +93,7 @@ func TestReplay(t *testing.T) {
 		t.Errorf("truncated, the first event stays: %+v", cut)
 	}
 	short := replay(t, rec, says("They talked at length.", 100))
-	if short.Seen != 1 || short.Lost != short.Held || short.Held == 0 || short.Invented != 0 || short.Summaries == 0 {
+	if short.Seen != 1 || short.Lost != short.Identifiers || short.Identifiers == 0 || short.Invented != 0 || short.Summaries == 0 {
 		t.Errorf("with summaries that say nothing: %+v", short)
 	}
 	if short.ReadTokens == 0 || short.WrittenTokens == 0 || short.Cost() <= 0 {
@@ -137,7 +137,7 @@ func TestPoliciesKeepNothing(t *testing.T) {
 
 func TestRoll(t *testing.T) {
 	f := replay(t, needy(t), quality.Roll("", 200, 2, compaction.Extractive{}))
-	if f.Summaries < 2 || f.VisibleShare() > 0.7 || f.Held == 0 {
+	if f.Summaries < 2 || f.VisibleShare() > 0.7 || f.Identifiers == 0 {
 		t.Errorf("%+v", f)
 	}
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/patchlog-dev/patchlog/recall"
 )
 
-// A look-up brings what a call of [recall.SearchTool] brings an agent.
+// snippetRunes is the length of a piece that a call of [recall.SearchTool] returns.
 var snippetRunes = recall.PieceRunes(recall.DefaultCallTokens, recall.DefaultResults) - 2 // and an ellipsis at each end
 
 // call is a recorded function call that needs identifiers.
@@ -21,11 +21,11 @@ type call struct {
 	needed []string
 }
 
-// callOf returns the call that a part is, and whether it needs any of what was said before it.
+// callOf returns the call of a part, and whether its arguments have identifiers of the text said before it.
 func callOf(part patch.Part, said string) (c call, needs bool) {
 	values := identifiers.Values(records.JSON(part.Args))
-	for _, id := range identifiers.In(values) {
-		if identifiers.Stands(said, id) {
+	for _, id := range identifiers.Find(values) {
+		if identifiers.Occurs(said, id) {
 			c.needed = append(c.needed, id)
 		}
 	}
@@ -33,7 +33,7 @@ func callOf(part patch.Part, said string) (c call, needs bool) {
 	return c, len(c.needed) > 0
 }
 
-// reach measures how many of a call's hidden identifiers look-ups bring.
+// reach measures how many of a call's hidden identifiers look-ups find.
 func (r *replay) reach(ctx context.Context, c call, hidden []string) error {
 	n, err := r.lookUp(ctx, c.words, hidden)
 	if err != nil {
@@ -45,17 +45,17 @@ func (r *replay) reach(ctx context.Context, c call, hidden []string) error {
 	return err
 }
 
-// lookUp returns how many identifiers a search brings of what compaction hid.
+// lookUp returns how many of the identifiers a search of hidden events finds.
 func (r *replay) lookUp(ctx context.Context, query string, ids []string) (n int, err error) {
 	hits, err := r.finder.Search(ctx, "", recall.Search{
-		Query: query, Hidden: true, Told: true, Limit: recall.DefaultResults, Snippet: snippetRunes,
+		Query: query, Hidden: true, Represented: true, Limit: recall.DefaultResults, Snippet: snippetRunes,
 	})
 	var brought strings.Builder
 	for _, h := range hits {
 		brought.WriteString(h.Snippet.Text + "\n")
 	}
 	for _, id := range ids {
-		if identifiers.Stands(brought.String(), id) {
+		if identifiers.Occurs(brought.String(), id) {
 			n++
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -26,10 +27,10 @@ type Figures struct {
 	Needed int `json:"needed"`
 	Seen   int `json:"seen"`
 
-	// Reached are those that were hidden and that one look-up for the call brings: a search of
-	// what compaction hid, with the name of the function and the names and values of the
-	// arguments, of which at most 2,000 tokens come back. ReachedBlind are those that it brings
-	// when the hidden identifiers are left out of these words, since an agent may not know them.
+	// Reached are hidden ones that one look-up for the call finds: a search of
+	// hidden events with the name of the function and the names and values of the
+	// arguments, which returns at most 2,000 tokens. ReachedBlind are those that it finds
+	// without the hidden identifiers in the query, since an agent may not know them.
 	Reached      int `json:"reached"`
 	ReachedBlind int `json:"reachedBlind"`
 
@@ -45,25 +46,25 @@ type Figures struct {
 	WrittenTokens int `json:"writtenTokens"` // by summarizers
 	Passes        int `json:"passes"`        // patches or groups that the policy logged
 
-	Summaries int `json:"summaries"` // that were put in
-	Held      int `json:"held"`      // identifiers that the events have for which they stand
-	Lost      int `json:"lost"`      // of these, that no summary of the pass has
-	Invented  int `json:"invented"`  // identifiers in summaries that none of the events has
+	Summaries   int `json:"summaries"`
+	Identifiers int `json:"identifiers"` // identifiers of the covered events
+	Lost        int `json:"lost"`        // of these, that no summary of the pass has
+	Invented    int `json:"invented"`    // identifiers in summaries that none of the events has
 
-	// At the sessions' ends: Probes ask for facts told in words, of which InSight have their
-	// answer in the visible log, Strict on a line that shares words with what told it; Found are
-	// others that a search with the question's words brings among ten hits. Elsewhere are those
-	// whose answer stands in another event too, so that it may be met by chance.
-	Probes    int `json:"probes"`
-	InSight   int `json:"inSight"`
-	Strict    int `json:"strict"`
-	Found     int `json:"found"`
-	Elsewhere int `json:"elsewhere"`
+	// At the sessions' ends: Probes ask for facts told in words, of which ProbesVisible have their
+	// answer in the visible log, ProbesInContext on a line that shares words with the evidence; ProbesFound are
+	// others whose evidence a search for the question returns among ten hits. ProbesElsewhere are those
+	// whose answer is in another event too, so that it may be visible by chance.
+	Probes          int `json:"probes"`
+	ProbesVisible   int `json:"probesVisible"`
+	ProbesInContext int `json:"probesInContext"`
+	ProbesFound     int `json:"probesFound"`
+	ProbesElsewhere int `json:"probesElsewhere"`
 
 	// At the sessions' ends: Related are pairs of an id and another short value of the same
-	// object in a tool's result, of which BothInSight and OnOneLine stand in the visible log.
+	// object in a tool's result, of which BothVisible and OnOneLine stand in the visible log.
 	Related     int `json:"related"`
-	BothInSight int `json:"bothInSight"`
+	BothVisible int `json:"bothVisible"`
 	OnOneLine   int `json:"onOneLine"`
 
 	EndRaw     int `json:"endRaw"`     // tokens of the logs at their ends
@@ -72,34 +73,10 @@ type Figures struct {
 
 // Add adds the figures of other sessions.
 func (f *Figures) Add(o Figures) {
-	f.Sessions += o.Sessions
-	f.Turns += o.Turns
-	f.Needed += o.Needed
-	f.Seen += o.Seen
-	f.Reached += o.Reached
-	f.ReachedBlind += o.ReachedBlind
-	f.RawTokens += o.RawTokens
-	f.VisibleTokens += o.VisibleTokens
-	f.Breaks += o.Breaks
-	f.CachedTokens += o.CachedTokens
-	f.FreshTokens += o.FreshTokens
-	f.ReadTokens += o.ReadTokens
-	f.WrittenTokens += o.WrittenTokens
-	f.Passes += o.Passes
-	f.Summaries += o.Summaries
-	f.Held += o.Held
-	f.Lost += o.Lost
-	f.Invented += o.Invented
-	f.Probes += o.Probes
-	f.InSight += o.InSight
-	f.Strict += o.Strict
-	f.Found += o.Found
-	f.Elsewhere += o.Elsewhere
-	f.Related += o.Related
-	f.BothInSight += o.BothInSight
-	f.OnOneLine += o.OnOneLine
-	f.EndRaw += o.EndRaw
-	f.EndVisible += o.EndVisible
+	sum, more := reflect.ValueOf(f).Elem(), reflect.ValueOf(o)
+	for i := range sum.NumField() {
+		sum.Field(i).SetInt(sum.Field(i).Int() + more.Field(i).Int())
+	}
 }
 
 // SeenShare is the share of needed identifiers that were seen; 1 if none was needed.
@@ -108,7 +85,7 @@ func (f Figures) SeenShare() float64 { return share(f.Seen, f.Needed) }
 // InReachShare is the share of needed identifiers that were seen or reached; 1 if none was needed.
 func (f Figures) InReachShare() float64 { return share(f.Seen+f.Reached, f.Needed) }
 
-// InReachBlindShare is the part of what was needed that was seen or reached blind; 1 if nothing
+// InReachBlindShare is the share of needed identifiers that were seen or reached blind; 1 if none
 // was needed.
 func (f Figures) InReachBlindShare() float64 { return share(f.Seen+f.ReachedBlind, f.Needed) }
 
@@ -131,7 +108,7 @@ func share(part, whole int) float64 {
 
 // Recording is a recorded session that can be replayed. It is never changed.
 type Recording struct {
-	events []*patch.Event // without what was measured of them
+	events []*patch.Event // without usage metadata
 	calls  [][]call       // by event: those in it that need identifiers
 	ends   []bool         // by event: an invocation ends with it
 }
@@ -215,7 +192,7 @@ func (rec Recording) Replay(ctx context.Context, p Policy, probes ...Probe) (Fig
 	return r.figures, r.probed(ctx, rec.events, probes)
 }
 
-// replay is one under way.
+// replay is a running replay.
 type replay struct {
 	log       *log
 	finder    *recall.Finder[string]
@@ -223,10 +200,10 @@ type replay struct {
 	rawTokens int
 	prompt    []nodeID // of the turn before
 	texts     map[*patch.Event]string
-	stands    map[string]string // by the id of an event that was put in, what those say for which it stands
+	stands    map[string]string // by the id of an inserted event, the text of the events that it replaces
 }
 
-// nodeID is where a visible event comes from.
+// nodeID identifies a visible event.
 type nodeID struct {
 	seq uint64
 	id  string
@@ -263,7 +240,7 @@ func (r *replay) turn(ctx context.Context, calls []call) error {
 	}
 	r.prompt = prompt
 	for _, c := range calls {
-		hidden := slices.DeleteFunc(slices.Clone(c.needed), func(id string) bool { return identifiers.Stands(visible.String(), id) })
+		hidden := slices.DeleteFunc(slices.Clone(c.needed), func(id string) bool { return identifiers.Occurs(visible.String(), id) })
 		f.Needed += len(c.needed)
 		f.Seen += len(c.needed) - len(hidden)
 		if len(hidden) == 0 {
@@ -276,7 +253,7 @@ func (r *replay) turn(ctx context.Context, calls []call) error {
 	return nil
 }
 
-// text is what an event says. Most events are visible at many turns.
+// text returns the text of an event. Most events are visible at many turns.
 func (r *replay) text(e *patch.Event) string {
 	text, known := r.texts[e]
 	if !known {
@@ -286,7 +263,7 @@ func (r *replay) text(e *patch.Event) string {
 	return text
 }
 
-// wrote measures what a policy has logged.
+// wrote measures the patches that a policy has logged.
 func (r *replay) wrote(before fold.View, patches []*patch.PatchEvent) {
 	f := &r.figures
 	f.Passes++
@@ -326,14 +303,14 @@ func (r *replay) wrote(before fold.View, patches []*patch.PatchEvent) {
 	for _, s := range summaries {
 		r.stands[s.ID()] = covered.String()
 	}
-	for _, id := range identifiers.In(covered.String()) {
-		f.Held++
-		if !identifiers.Stands(told.String(), id) {
+	for _, id := range identifiers.Find(covered.String()) {
+		f.Identifiers++
+		if !identifiers.Occurs(told.String(), id) {
 			f.Lost++
 		}
 	}
-	for _, id := range identifiers.In(told.String()) {
-		if !identifiers.Stands(covered.String(), id) {
+	for _, id := range identifiers.Find(told.String()) {
+		if !identifiers.Occurs(covered.String(), id) {
 			f.Invented++
 		}
 	}
@@ -367,7 +344,7 @@ type counted struct {
 
 // Price is that of the summarizer.
 func (c counted) Price() (read, written float64) {
-	if p, ok := c.Summarizer.(compaction.Priced); ok {
+	if p, ok := c.Summarizer.(compaction.PricedSummarizer); ok {
 		return p.Price()
 	}
 	return 0, 0

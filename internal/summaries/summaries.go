@@ -17,15 +17,15 @@ import (
 // compaction record.
 const adkMetadata = "_adk_compaction"
 
-// Own reads what patchlog has put into custom metadata, and reports whether there is such.
-func Own(customMetadata json.RawMessage, into any) bool {
+// DecodeOwnMetadata decodes patchlog's part of custom metadata, and reports whether there is one of this shape.
+func DecodeOwnMetadata(customMetadata json.RawMessage, into any) bool {
 	var all map[string]json.RawMessage
 	return json.Unmarshal(customMetadata, &all) == nil && json.Unmarshal(all[patch.OwnMetadata], into) == nil
 }
 
-// Of returns what a summary event says about what it stands for, and whether
-// it is one. A record of another shape than [patch.EventCompaction]'s is none, and so is nil.
-func Of(e *patch.Event) (patch.EventCompaction, bool) {
+// CompactionOf returns the compaction record of a summary event, and whether it has one. A record of another shape
+// than [patch.EventCompaction]'s does not count. A nil event has none.
+func CompactionOf(e *patch.Event) (patch.EventCompaction, bool) {
 	_, c, ok := recordOf(e)
 	return c, ok
 }
@@ -62,7 +62,7 @@ type Claim struct {
 	from, to exact
 }
 
-// ClaimOf returns what the event claims, if it is a record; see [Of].
+// ClaimOf returns what the event claims, if it is a record; see [CompactionOf].
 func ClaimOf(e *patch.Event) (Claim, bool) {
 	text, c, ok := recordOf(e)
 	if !ok {
@@ -129,7 +129,7 @@ func Times(events []*patch.Event) (least, greatest float64) {
 	for i, e := range events {
 		from := UnixSeconds(e.Timestamp())
 		to := from
-		if of, ok := Of(e); ok {
+		if of, ok := CompactionOf(e); ok {
 			from, to = of.StartTimestamp, of.EndTimestamp
 		}
 		if i == 0 {
@@ -143,6 +143,6 @@ func Times(events []*patch.Event) (least, greatest float64) {
 // Supersedes reports whether the event is a record itself whose range lies in that of
 // another, which does not exclude it.
 func Supersedes(c patch.EventCompaction, e *patch.Event) bool {
-	of, ok := Of(e)
+	of, ok := CompactionOf(e)
 	return ok && c.StartTimestamp <= of.StartTimestamp && of.EndTimestamp <= c.EndTimestamp && !excludes(c, e)
 }

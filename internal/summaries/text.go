@@ -41,8 +41,8 @@ func Clean(text string) string {
 	}, strings.ToValidUTF8(text, "\uFFFD")))
 }
 
-// Unfit says why a clean text cannot be a summary; "" if it can.
-func Unfit(text string) string {
+// ProblemOf says why a clean text cannot be a summary; "" if it can.
+func ProblemOf(text string) string {
 	switch {
 	case text == "":
 		return "it is empty"

@@ -8,19 +8,20 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/patchlog-dev/patchlog/internal/identifiers"
 	"github.com/patchlog-dev/patchlog/internal/summaries"
 	"github.com/patchlog-dev/patchlog/internal/tokens"
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// Room is how long a summary may be, in tokens.
-type Room struct {
-	Aim  int // for what was done and said, and for what may as well be missing
-	Most int // for all
+// Length limits the length of a summary, in tokens.
+type Length struct {
+	Aim int // a target, for What happened and for facts whose values are common words or numbers
+	Max int // a bound, for the whole summary
 }
 
-// Summary returns a summary of raw events of one branch, or, if merge is set, of
-// summaries, in at most room.Most tokens. It is empty if the events say nothing or there is
+// Summarise returns a summary of raw events of one branch, or, if merge is set, of
+// summaries, in at most length.Max tokens. It is empty if the events say nothing or there is
 // room for nothing. No event may be nil. Of before, which stands before the events, only the
 // summaries count: what they tell is not told again.
 //
@@ -30,7 +31,7 @@ type Room struct {
 //   - What happened: calls with their last arguments, the last error, and sentences of the
 //     agent, a line for each step.
 //   - Open: what the agent or the user asked last, and calls without an answer.
-//   - Rows: objects that tools returned, with an id and their short values, under a header.
+//   - Rows: objects that tools returned, with an id or else a date, and their short values, under a header.
 //   - Facts and Returned: ids, paths, addresses, numbers and names that stand in no section
 //     above, with what they name: used ones, and those that only tools returned.
 //
@@ -38,10 +39,10 @@ type Room struct {
 // first message comes before all others. Rows in their last state and facts are kept sooner
 // if they were used, then if they are new. Merging pools the sections of summaries, of any
 // author, and picks again.
-func Summary(events, before []*patch.Event, merge bool, room Room) string {
+func Summarise(events, before []*patch.Event, merge bool, length Length) string {
 	s := newSummary()
 	for _, e := range before {
-		if _, ok := summaries.Of(e); ok {
+		if _, ok := summaries.CompactionOf(e); ok {
 			s.addBefore(e)
 		}
 	}
@@ -56,7 +57,7 @@ func Summary(events, before []*patch.Event, merge bool, room Room) string {
 	for _, e := range events {
 		covered += e.EstimatedTokens()
 	}
-	return s.write(s.budgetsOf(room, covered, merge))
+	return s.write(s.budgetsOf(length, covered, merge))
 }
 
 // Headings of a summary. What stands before the first happened.
@@ -95,14 +96,14 @@ type budgets struct{ all, aim, least, asked, rows tokens.Size }
 
 // Budgets, as parts of what a summary stands for, as parts of its room, and in tokens.
 const (
-	askedShare, askedFloor         = 0.05, 240 // for a session
-	askedMost                      = 0.9       // of what facts leave free
-	rowsShare, rowsFloor, rowsMost = 0.15, 100, 0.3
-	rowsCap                        = 600
+	askedShare, askedFloor         = 0.1, 240 // for a session
+	askedMost                      = 0.9      // of what facts leave free
+	rowsShare, rowsFloor, rowsMost = 0.25, 100, 0.5
+	mergedRowsMost, rowsCap        = 0.4, 1200
 	toldLeast, toldMost, toldFree  = 0.15, 0.6, 0.2
 	toldExtra                      = 0.3 // of the aim, where there is room
 	briefFree                      = 0.7 // of a room without headings
-	openMost, calledMost           = 0.2, 0.3
+	openMost                       = 0.2
 	leastFree                      = 0.45      // even if facts need more
 	tinyFree, tinyRoom             = 0.85, 120 // the same of small rooms
 )
@@ -111,17 +112,18 @@ func part(of tokens.Size, share float64) tokens.Size { return tokens.Size(share 
 
 // budgetsOf gives the user's words and rows what they should have. Of summaries that are merged they
 // may keep all.
-func (s *summary) budgetsOf(room Room, covered int, merge bool) budgets {
-	b := budgets{all: tokensOf(room.Most), aim: tokensOf(min(room.Aim, room.Most))}
+func (s *summary) budgetsOf(length Length, covered int, merge bool) budgets {
+	b := budgets{all: tokensOf(length.Max), aim: tokensOf(min(length.Aim, length.Max))}
 	b.least = part(b.all, leastFree)
-	if room.Most*3 > covered { // there is no need to be brief
+	if length.Max*3 > covered { // there is no need to be brief
 		b.least = max(b.least, min(part(b.all, tinyFree), tokensOf(tinyRoom)))
 	}
-	b.asked, b.rows = b.all, min(part(b.all, rowsMost), tokensOf(rowsCap))
+	b.asked, b.rows = b.all, part(b.all, mergedRowsMost)
 	if !merge {
 		b.asked = max(part(tokensOf(covered), askedShare), tokensOf(askedFloor)-s.keptBefore)
-		b.rows = min(b.rows, max(part(tokensOf(covered), rowsShare), tokensOf(rowsFloor)))
+		b.rows = min(part(b.all, rowsMost), max(part(tokensOf(covered), rowsShare), tokensOf(rowsFloor)))
 	}
+	b.rows = min(b.rows, tokensOf(rowsCap))
 	if b.all < leastHeadings {
 		b.rows = 0
 	}
@@ -142,7 +144,7 @@ func (s *summary) write(b budgets) string {
 	tellAll(s.before, rows)
 	need := s.facts.size(b.aim/commonPart, s.before)
 	left := max(b.all-need-tokens.Of(rows+"\n"), b.least)
-	left = min(left, b.all-tokens.Of(rows+"\n")-s.facts.calledSize(part(b.all, calledMost)))
+	left = min(left, b.all-tokens.Of(rows+"\n"))
 	open := s.writeOpen(part(left, openMost))
 	left -= tokens.Of(open+"\n") + tokens.Of(keptHeading+"\n"+toldHeading+"\n")
 	if b.all < leastHeadings {
@@ -320,8 +322,8 @@ func tellAll(told map[string]bool, text string) {
 	for _, f := range findFacts(text) {
 		tell(told, f.value)
 	}
-	for _, w := range words(text) {
-		tell(told, text[w.start:w.end])
+	for w := range identifiers.Words(text) {
+		tell(told, trimWord(w.Raw))
 	}
 }
 

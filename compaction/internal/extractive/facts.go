@@ -5,6 +5,8 @@ import (
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/patchlog-dev/patchlog/internal/identifiers"
 )
 
 // fact is a piece of a text that is of use only word for word.
@@ -44,24 +46,24 @@ func isGroup(key string) bool {
 // Widths in runes.
 const (
 	maxFact   = 200 // above it, a word is data and not a fact
-	leastFact = 5   // below it, a number or code may be met by chance
+	leastFact = 5   // below it, a number may be met by chance
 )
 
-// formOf is the form of a value.
+// formOf returns the form of a value.
 func formOf(value string) factForm {
-	for _, w := range words(value) {
-		if isUnique(value[w.start:w.end]) {
+	for w := range identifiers.Words(value) {
+		if wordForm(w) == unique {
 			return unique
 		}
 	}
 	return common
 }
 
-func isUnique(s string) bool {
-	if !isReference(s) || utf8.RuneCountInString(s) < leastFact || isClock(s) {
-		return false
+func wordForm(w identifiers.Word) factForm {
+	if w.Kind.IsIdentifier() && !isClock(w.Text) {
+		return unique
 	}
-	return hasDigit(s) || strings.Contains(s, "://") || isPath(s) || isMail(s)
+	return common
 }
 
 // isClock reports whether the word is a time of day, or a ratio.
@@ -69,38 +71,26 @@ func isClock(s string) bool {
 	return strings.Contains(s, ":") && !strings.ContainsFunc(s, func(r rune) bool { return r != ':' && !unicode.IsDigit(r) })
 }
 
-// isMail reports whether the word has a name before an @, and a host behind it.
-func isMail(s string) bool {
-	name, host, found := strings.Cut(s, "@")
-	return found && name != "" && isHost(host)
-}
-
-// isHost reports whether the word ends as hosts and files do: letters, a point, letters.
-func isHost(s string) bool {
-	i := strings.LastIndexByte(s, '.')
-	return i > 0 && i < len(s)-2 && len(s)-i <= 7 && isLetters(s[i+1:])
-}
-
-// bare is the value without the word before it that says what it is.
+// bare returns the value without the word before it that says what it is.
 func bare(value string) string {
-	if before, number, found := strings.Cut(value, " "); found && isNaming(before) && isUnique(number) {
+	if before, number, found := strings.Cut(value, " "); found && isNaming(before) && formOf(number) == unique {
 		return number
 	}
 	return value
 }
 
-// groupOf is the group of a reference.
-func groupOf(s string) string {
+// groupOf returns the group of a word.
+func groupOf(w identifiers.Word) string {
 	switch {
-	case strings.Contains(s, "://"):
+	case w.Kind == identifiers.Link:
 		return linkGroup
-	case isMail(s):
+	case w.Kind == identifiers.Mail:
 		return mailGroup
-	case isDate(s):
+	case isDate(w.Text):
 		return dateGroup
-	case isAmount(s):
+	case isAmount(w.Text):
 		return numberGroup
-	case isPath(s):
+	case w.Kind == identifiers.Path:
 		return pathGroup
 	}
 	return idGroup
@@ -109,30 +99,25 @@ func groupOf(s string) string {
 // findFacts finds the facts of a text in any language, by the looks of its words.
 func findFacts(text string) []fact {
 	var facts []fact
-	all := words(text)
-	for i, w := range all {
-		s := text[w.start:w.end]
-		if len(s) > 4*maxFact || utf8.RuneCountInString(s) > maxFact || !isReference(s) {
+	before, end := "", 0 // the word before, and where it ends
+	for w := range identifiers.Words(text) {
+		from := w.Start
+		value := trimWord(w.Raw)
+		from += strings.Index(w.Raw, value)
+		naming, start := before, end-len(before)
+		joined := end > 0 && text[end:from] == " "
+		before, end = value, from+len(value)
+		if w.Kind == identifiers.Plain || utf8.RuneCountInString(w.Text) < 2 || utf8.RuneCountInString(value) > maxFact || w.Raw[0] == '/' && w.Start > 0 && text[w.Start-1] == '<' { // a closing tag
 			continue
 		}
-		f := fact{key: groupOf(s), value: s, form: common}
-		if isUnique(s) {
-			f.form = unique
-		}
+		f := fact{key: groupOf(w), value: value, form: wordForm(w)}
 		// A number alone says little: the word before belongs to it.
-		if f.key == numberGroup && i > 0 && w.joined && isNaming(text[all[i-1].start:all[i-1].end]) {
-			f.value = text[all[i-1].start:w.end]
+		if f.key == numberGroup && joined && isNaming(naming) {
+			f.value = text[start:end]
 		}
 		facts = append(facts, f)
 	}
 	return facts
-}
-
-// word is a stretch of a text between spaces, brackets, quotes and the like, without the
-// punctuation at its ends.
-type word struct {
-	start, end int
-	joined     bool // to the word before, by a space alone
 }
 
 // Punctuation at the ends of words.
@@ -140,25 +125,6 @@ const (
 	leading  = "*:!?.,-–—•¿¡#"
 	trailing = "*:!?.,-–—•。！？\\"
 )
-
-func words(text string) []word {
-	var all []word
-	for start := 0; start < len(text); {
-		n := strings.IndexFunc(text[start:], splitsWords)
-		if n < 0 {
-			n = len(text) - start
-		}
-		raw := text[start : start+n]
-		if w := trimWord(raw); w != "" && !(raw[0] == '/' && start > 0 && text[start-1] == '<') { // no closing tag
-			from := start + strings.Index(raw, w)
-			joined := len(all) > 0 && text[all[len(all)-1].end:from] == " "
-			all = append(all, word{from, from + len(w), joined})
-		}
-		_, size := utf8.DecodeRuneInString(text[start+n:])
-		start += n + size
-	}
-	return all
-}
 
 // trimWord takes punctuation from a word's ends, but not the points of a path or the
 // sign of an option or a number.
@@ -168,28 +134,6 @@ func trimWord(raw string) string {
 		return w
 	}
 	return strings.TrimLeft(w, leading)
-}
-
-func splitsWords(r rune) bool {
-	return unicode.IsSpace(r) || unicode.IsControl(r) || strings.ContainsRune("()[]{}<>\"'`,;|=→…×“”‘’«»„，、；：（）「」", r) || unspaced(r)
-}
-
-// isReference reports whether the word is an id, a number, a date, a path, an address,
-// or a name as programs have them.
-func isReference(s string) bool {
-	if s == "" {
-		return false
-	}
-	if hasDigit(s) {
-		return utf8.RuneCountInString(s) > 1
-	}
-	return isMail(s) || strings.Contains(s[1:], "_") || strings.Contains(s, "://") || strings.Contains(s, `\`) || isPath(s) || isHost(s)
-}
-
-// isPath reports whether the word has a stroke as paths have it.
-func isPath(s string) bool {
-	return strings.Contains(s, "/") && strings.ContainsFunc(s, unicode.IsLetter) &&
-		(strings.HasPrefix(s, "/") && len(s) > 1 || strings.HasPrefix(s, "~/") || strings.Count(s, "/") > 1 || strings.Contains(s, "."))
 }
 
 // isAmount reports whether the word is a number, a date or a time, perhaps with a sign

@@ -1,13 +1,14 @@
 package extractive
 
 import (
-	"bytes"
 	"encoding/json"
-	"fmt"
+	"iter"
 	"slices"
 	"strings"
 	"unicode/utf8"
 
+	"github.com/patchlog-dev/patchlog/internal/identifiers"
+	"github.com/patchlog-dev/patchlog/internal/jsontext"
 	"github.com/patchlog-dev/patchlog/internal/tokens"
 )
 
@@ -32,67 +33,43 @@ func (l leaf) String() string {
 
 const maxValue = 32 * tokens.Token // of one argument
 
-// leaves yields the values of a JSON text, in its order.
-func leaves(text json.RawMessage) func(yield func(leaf) bool) {
-	type level struct {
-		object bool
-		list   bool // in an array of such
-		key    string
-		isKey  bool // the next token is a key
-	}
-	return func(yield func(leaf) bool) {
-		var levels []level
-		decoder := json.NewDecoder(bytes.NewReader(text))
-		decoder.UseNumber()
-		for {
-			token, err := decoder.Token()
-			if err != nil {
-				return
-			}
-			var in level
-			top := len(levels) - 1
-			if top >= 0 {
-				in = levels[top]
-			}
-			if in.object && in.isKey {
-				if key, ok := token.(string); ok {
-					levels[top].isKey = false
-					levels[top].key = cut(oneLine(key), maxValue)
-					continue
-				}
-			}
-			if top >= 0 {
-				levels[top].isKey = true
-			}
-			more := true
-			switch token := token.(type) {
-			case json.Delim:
-				switch token {
-				case '{', '[':
-					levels = append(levels, level{token == '{', in.list || top >= 0 && !in.object, in.key, true})
-				default:
-					levels = levels[:top]
-				}
-			case string:
-				more = yield(leaf{in.key, token, in.list, true})
-			case json.Number:
-				more = yield(leaf{in.key, token.String(), in.list, false})
-			case bool:
-				more = yield(leaf{in.key, fmt.Sprint(token), in.list, false})
-			}
-			if !more {
-				return
-			}
-		}
-	}
+// leaves yields the values of a valid JSON text, in its order.
+func leaves(text json.RawMessage) iter.Seq[leaf] {
+	return func(yield func(leaf) bool) { nextLeaves(jsontext.NewCursor(text), leaf{}, false, yield) }
 }
 
-// oneWord is the text if it is one word, and else nothing.
-func oneWord(text string) string {
-	if text == "" || strings.ContainsFunc(text, splitsWords) {
-		return ""
+// nextLeaves yields the values within the cursor's next value. in has the key and the list of the values, and inArray
+// says whether the next value is an element of an array.
+func nextLeaves(c *jsontext.Cursor, in leaf, inArray bool, yield func(leaf) bool) bool {
+	switch kind := c.Kind(); kind {
+	case jsontext.Null:
+		c.Value()
+	case jsontext.Object, jsontext.Array:
+		in.list = in.list || inArray
+		for c.Enter(); c.More(); {
+			if kind == jsontext.Object {
+				in.key = cut(oneLine(c.Key()), maxValue)
+			}
+			if !nextLeaves(c, in, kind == jsontext.Array, yield) {
+				return false
+			}
+		}
+	case jsontext.String:
+		in.value, in.text = jsontext.Unquote(c.Value()), true
+		return yield(in)
+	default:
+		in.value = string(c.Value())
+		return yield(in)
 	}
-	return text
+	return true
+}
+
+// oneWord returns the first word of a text, and whether it is the whole text.
+func oneWord(text string) (identifiers.Word, bool) {
+	for w := range identifiers.Words(text) {
+		return w, w.Raw == text
+	}
+	return identifiers.Word{}, false
 }
 
 // Widths of a value that is told with its key, in runes and words.
@@ -105,7 +82,7 @@ const (
 func factsOfArgs(name string, args json.RawMessage) []fact {
 	facts := factsOfLeaves(args, true)
 	for i, f := range facts {
-		if isPath(oneWord(f.value)) && groupOf(f.value) == pathGroup {
+		if w, ok := oneWord(f.value); ok && groupOf(w) == pathGroup {
 			facts[i].key, facts[i].named = name, true
 		}
 	}
@@ -124,13 +101,14 @@ func factsOfLeaves(text json.RawMessage, args bool) []fact {
 // facts are those of a value: the value, if it is short, or else what stands in it. Of a
 // list, and of a long text that a tool returned, only those that are hardly met by chance.
 func (l leaf) facts(args bool) []fact {
-	if l.key != "" && l.value != "" && utf8.RuneCountInString(l.value) <= maxWordsWidth && len(strings.Fields(l.value)) <= maxWords || oneWord(l.value) != "" && utf8.RuneCountInString(l.value) <= maxFact {
+	w, one := oneWord(l.value)
+	if l.key != "" && l.value != "" && utf8.RuneCountInString(l.value) <= maxWordsWidth && len(strings.Fields(l.value)) <= maxWords || one && utf8.RuneCountInString(l.value) <= maxFact {
 		f := fact{key: l.key, value: oneLine(l.value), form: formOf(l.value), named: l.key != ""}
 		if f.value == "" || f.form == common && (l.list || !l.text && (utf8.RuneCountInString(f.value) < 2 || !hasDigit(f.value))) {
 			return nil
 		}
 		if f.key == "" {
-			f.key = groupOf(f.value)
+			f.key = groupOf(w)
 		}
 		return []fact{f}
 	}

@@ -37,7 +37,7 @@ type entry struct {
 type factUse int
 
 const (
-	returned factUse = iota // a tool has returned it, and nobody has used it since
+	returned factUse = iota // only a tool has returned it
 	used                    // the user or the agent has said it, or a call has it
 )
 
@@ -103,20 +103,6 @@ func (l *ledger) size(limit tokens.Size, before map[string]bool) tokens.Size {
 
 // What a fact, and a line of facts, takes besides its value and key.
 var perFact, perKey = tokens.Of(", "), tokens.Of("\n" + bullet + ": ")
-
-// calledSize is what the names of functions take, up to a limit.
-func (l *ledger) calledSize(limit tokens.Size) tokens.Size {
-	n := tokens.Size(0)
-	for _, e := range l.entries {
-		if e.key == calledKey {
-			n += tokens.Of(e.value) + perFact
-		}
-	}
-	if n > 0 {
-		n += tokens.Of(usedHeading+calledKey) + perKey
-	}
-	return min(n, limit)
-}
 
 // isUsed reports whether the user, the agent or a call has used a value.
 func (l *ledger) isUsed(value string) bool {

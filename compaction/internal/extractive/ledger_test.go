@@ -73,25 +73,25 @@ func TestLedgerIsParsedBackExactly(t *testing.T) {
 
 // While there is room, merging loses no fact and is the same whichever way it is done.
 func TestMergesOfMergesAreTheSame(t *testing.T) {
-	wide := Room{Aim: 1 << 20, Most: 1 << 20}
+	wide := Length{Aim: 1 << 20, Max: 1 << 20}
 	var raw []*patch.Event
 	var facts []string
 	for i := range 8 {
 		id, at, path := fmt.Sprintf("order_%d", 70_000+i), fmt.Sprintf("2031-04-%02d", i+1), fmt.Sprintf("/srv/data/%d/list.csv", i)
 		facts = append(facts, id, at, path)
-		text := Summary([]*patch.Event{
+		text := Summarise([]*patch.Event{
 			said(fmt.Sprint(i), "user", "Where is "+id+" of customer c_4711, and where is it from?"),
 			result(fmt.Sprint(i), map[string]any{"order_id": id, "sent": at, "file": path, "customer_id": "c_4711"}),
 			said(fmt.Sprint(i), "agent", "It is on its way number "+fmt.Sprint(i)+"."),
 		}, raw, false, wide)
 		raw = append(raw, told(text))
 	}
-	merge := func(of ...*patch.Event) *patch.Event { return told(Summary(of, nil, true, wide)) }
-	atOnce := Summary(raw, nil, true, wide)
+	merge := func(of ...*patch.Event) *patch.Event { return told(Summarise(of, nil, true, wide)) }
+	atOnce := Summarise(raw, nil, true, wide)
 	for name, other := range map[string]string{
-		"by twos":       Summary([]*patch.Event{merge(merge(raw[0], raw[1]), merge(raw[2], raw[3])), merge(merge(raw[4], raw[5]), merge(raw[6], raw[7]))}, nil, true, wide),
-		"one by one":    Summary([]*patch.Event{merge(merge(raw[:4]...), raw[4]), raw[5], raw[6], raw[7]}, nil, true, wide),
-		"the last four": Summary(append(slices.Clone(raw[:4]), merge(raw[4:]...)), nil, true, wide),
+		"by twos":       Summarise([]*patch.Event{merge(merge(raw[0], raw[1]), merge(raw[2], raw[3])), merge(merge(raw[4], raw[5]), merge(raw[6], raw[7]))}, nil, true, wide),
+		"one by one":    Summarise([]*patch.Event{merge(merge(raw[:4]...), raw[4]), raw[5], raw[6], raw[7]}, nil, true, wide),
+		"the last four": Summarise(append(slices.Clone(raw[:4]), merge(raw[4:]...)), nil, true, wide),
 	} {
 		if other != atOnce {
 			t.Errorf("%s:\n%s\nat once:\n%s", name, other, atOnce)
@@ -116,7 +116,7 @@ func TestWhatGoesFirst(t *testing.T) {
 		said("a", "user", "List them, and mind row_1007."),
 		result("a", map[string]any{"rows": rows}),
 		said("a", "agent", "Here they are."))
-	got := Summary(events, nil, false, Room{Aim: 50, Most: 200})
+	got := Summarise(events, nil, false, Length{Aim: 50, Max: 200})
 	if n := patch.EstimateTextTokens(got); n > 200 || n < 180 {
 		t.Errorf("%d tokens, of 200", n)
 	}
@@ -138,8 +138,8 @@ func TestForgedHeadings(t *testing.T) {
 		result("a", map[string]any{"text": forged, "Facts:\n- a": "b\n- c: d_12345"}),
 		said("a", "agent", forged),
 	}
-	text := Summary(events, nil, false, Room{Aim: 4000, Most: 4000})
-	for _, merged := range []string{text, Summary([]*patch.Event{told(text)}, nil, true, Room{Aim: 4000, Most: 4000})} {
+	text := Summarise(events, nil, false, Length{Aim: 4000, Max: 4000})
+	for _, merged := range []string{text, Summarise([]*patch.Event{told(text)}, nil, true, Length{Aim: 4000, Max: 4000})} {
 		s := newSummary()
 		s.addSummary(told(merged))
 		for _, e := range s.facts.entries {
@@ -161,22 +161,36 @@ func TestForgedHeadings(t *testing.T) {
 // A fact that a summary before or a row tells is not told again.
 func TestFactsBeforeAreNotToldAgain(t *testing.T) {
 	before := []*patch.Event{told("Returned:\n- card: card_4421486\n- ticket: TK-70001")}
-	got := Summary([]*patch.Event{
+	got := Summarise([]*patch.Event{
 		said("a", "user", "Pay TK-70001."),
 		said("a", "agent", strings.Repeat("Of course it will be paid at once. ", 20)),
 		result("a", map[string]any{"card": "card_4421486", "receipt": "RC-30001"}),
-	}, before, false, Room{Aim: 80, Most: 160})
+	}, before, false, Length{Aim: 80, Max: 160})
 	if strings.Contains(got, "Returned:") || !strings.Contains(got, "RC-30001") || !strings.Contains(got, "TK-70001") {
 		t.Errorf("it says\n%s", got)
 	}
 }
 
+// A date is the id of an object that has no other id. Two objects with the same date have two rows.
+func TestDatedRows(t *testing.T) {
+	ann := map[string]any{"first": "Ann", "last": "Li", "born": "1990-04-05"}
+	bo := map[string]any{"first": "Bo", "last": "Ito", "born": "1990-04-05"}
+	got := Summarise([]*patch.Event{
+		said("a", "user", "Who travels?"),
+		result("a", map[string]any{"people": []any{ann, bo, ann}}),
+		said("a", "agent", strings.Repeat("These two travel. ", 300)),
+	}, nil, false, Length{Aim: 100, Max: 400})
+	if want := "Rows:\n- born | first | last\n1990-04-05 | Bo | Ito\n1990-04-05 | Ann | Li"; !strings.Contains(got, want) {
+		t.Errorf("got\n%s\nwant in it\n%s", got, want)
+	}
+}
+
 // A model's summary is merged with one of this package's, however it writes the headings.
 func TestModelsSections(t *testing.T) {
-	got := Summary([]*patch.Event{
+	got := Summarise([]*patch.Event{
 		told("The user wants a refund for order 4711.\n\n## Keep in mind\n- Never call before nine.\n\n**Open:**\n* Who pays the postage?\n\n### facts:\n- customer_id: c_90210\n- It was agreed with Bob that 40 percent stay.\n"),
 		told("- It is paid.\nFacts:\n- customer_id: c_90210, c_90211\n- invoice: INV-20001"),
-	}, nil, true, Room{Aim: 2000, Most: 2000})
+	}, nil, true, Length{Aim: 2000, Max: 2000})
 	want := `Keep in mind:
 - Never call before nine.
 What happened:
@@ -196,27 +210,27 @@ Facts:
 // Whatever is said, nothing takes long, and the room is kept.
 func TestHostileInput(t *testing.T) {
 	for name, text := range map[string]string{
-		"a megabyte of digits":  strings.Repeat("7", testlog.Less(1<<20)),
-		"a megabyte of numbers": strings.Repeat("12345 ", testlog.Less(1<<17)),
+		"a megabyte of digits":  strings.Repeat("7", testlog.ScaleDownForRace(1<<20)),
+		"a megabyte of numbers": strings.Repeat("12345 ", testlog.ScaleDownForRace(1<<17)),
 		"different numbers": func() string {
 			var b strings.Builder
-			for i := range testlog.Less(100_000) {
+			for i := range testlog.ScaleDownForRace(100_000) {
 				fmt.Fprintf(&b, "id_%d ", i)
 			}
 			return b.String()
 		}(),
-		"strokes":                strings.Repeat("/a", testlog.Less(1<<19)),
-		"capitals":               strings.Repeat("Aa ", testlog.Less(1<<18)),
-		"quotes":                 strings.Repeat(`", "`, testlog.Less(1<<17)),
-		"headings":               strings.Repeat("Facts:\n- a: b\n", testlog.Less(1<<15)),
-		"arrows":                 strings.Repeat(" → did: ", testlog.Less(1<<15)),
-		"a megabyte of brackets": strings.Repeat("[", testlog.Less(1<<19)),
+		"strokes":                strings.Repeat("/a", testlog.ScaleDownForRace(1<<19)),
+		"capitals":               strings.Repeat("Aa ", testlog.ScaleDownForRace(1<<18)),
+		"quotes":                 strings.Repeat(`", "`, testlog.ScaleDownForRace(1<<17)),
+		"headings":               strings.Repeat("Facts:\n- a: b\n", testlog.ScaleDownForRace(1<<15)),
+		"arrows":                 strings.Repeat(" → did: ", testlog.ScaleDownForRace(1<<15)),
+		"a megabyte of brackets": strings.Repeat("[", testlog.ScaleDownForRace(1<<19)),
 	} {
 		for _, events := range [][]*patch.Event{
 			{said("a", "user", text), result("a", map[string]any{"x": text}), event("a", "agent", map[string]any{"functionCall": map[string]any{"name": "f", "args": map[string]any{"a": text, "path": "/x/y"}}})},
 			{told(text), told(text)},
 		} {
-			got := Summary(events, []*patch.Event{told(text)}, len(events) == 2, Room{Aim: 100, Most: 500})
+			got := Summarise(events, []*patch.Event{told(text)}, len(events) == 2, Length{Aim: 100, Max: 500})
 			if n := patch.EstimateTextTokens(got); n > 500 {
 				t.Errorf("%s: %d tokens, of 500", name, n)
 			}

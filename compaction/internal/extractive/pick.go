@@ -7,6 +7,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/patchlog-dev/patchlog/internal/identifiers"
 	"github.com/patchlog-dev/patchlog/internal/tokens"
 )
 
@@ -161,14 +162,14 @@ func wordsIn(text string) (words []string) {
 	start, before := -1, -1 // of a word, of a character of a script without blanks
 	for i, r := range text {
 		inside := unicode.IsLetter(r) || unicode.IsDigit(r) || unicode.IsMark(r)
-		if start >= 0 && (!inside || unspaced(r)) {
+		if start >= 0 && (!inside || identifiers.IsUnspaced(r)) {
 			add(text[start:i])
 			start = -1
 		}
 		switch {
 		case !inside:
 			before = -1
-		case unspaced(r):
+		case identifiers.IsUnspaced(r):
 			if before >= 0 {
 				add(text[before : i+utf8.RuneLen(r)])
 			}
@@ -196,7 +197,7 @@ func valueOf(word string) float64 {
 		return 0.1
 	case unicode.IsDigit(r):
 		return 0.4
-	case unspaced(r):
+	case identifiers.IsUnspaced(r):
 		last, _ := utf8.DecodeLastRuneInString(word)
 		value := 0.8
 		for _, r := range []rune{r, last} {

@@ -1,17 +1,16 @@
 package extractive
 
 import (
-	"bytes"
 	"cmp"
-	"encoding/json"
 	"slices"
 	"strings"
 	"unicode/utf8"
 
+	"github.com/patchlog-dev/patchlog/internal/jsontext"
 	"github.com/patchlog-dev/patchlog/internal/tokens"
 )
 
-// rows are objects that tools returned, each with an id and its other short values on one line,
+// rows are objects that tools returned, each with an id, or a date, and its other short values on one line,
 // under a header that names these.
 type rows struct {
 	byKey map[[2]string]*row // by header and ids
@@ -19,10 +18,13 @@ type rows struct {
 }
 
 type row struct {
-	header string
-	cells  string // the id first
-	id     string
-	last   int // when it came, or -1 if a later state has its place
+	header  string
+	cells   string // the id first
+	id      string
+	last    int  // when it came, or -1 if a later state has its place
+	dated   bool // the id is a date
+	used    bool // the user, the agent or a call has used the id
+	written bool
 }
 
 const (
@@ -30,64 +32,52 @@ const (
 	cellMark    = " | "
 	maxCell     = 32 // runes of a value
 	maxCells    = 12
+	datedMost   = 0.25 // of the room, for rows whose id is a date
 )
 
-// object takes in the objects of a JSON text.
-func (r *rows) object(text json.RawMessage, depth int) {
-	text = bytes.TrimSpace(text)
-	if len(text) == 0 || depth > maxDepth {
-		return
-	}
-	dec := json.NewDecoder(bytes.NewReader(text))
-	dec.UseNumber()
-	switch text[0] {
-	case '[':
-		for _, err := dec.Token(); err == nil && dec.More(); {
-			var value json.RawMessage
-			if dec.Decode(&value) != nil {
-				return
-			}
-			r.object(value, depth+1)
+// add adds the objects in the cursor's next value.
+func (r *rows) add(c *jsontext.Cursor) {
+	switch c.Kind() {
+	case jsontext.Array:
+		for c.Enter(); c.More(); {
+			r.add(c)
 		}
-	case '"': // many tools return JSON in a text
-		var inside string
-		if json.Unmarshal(text, &inside) == nil && len(inside) > 1 && strings.ContainsRune("[{", rune(inside[0])) && json.Valid([]byte(inside)) {
-			r.object(json.RawMessage(inside), depth+1)
-		}
-	case '{':
-		r.members(dec, depth)
+	case jsontext.Object:
+		r.addObject(c)
+	case jsontext.String:
+		r.addText(jsontext.Unquote(c.Value()))
+	default:
+		c.Value()
 	}
 }
 
-// maxDepth is how deep rows are looked for.
-const maxDepth = 16
+// addText adds the objects in a text, if it is JSON: many tools return such a text.
+func (r *rows) addText(text string) {
+	text = strings.TrimSpace(text)
+	if len(text) > 1 && strings.ContainsRune("[{", rune(text[0])) && jsontext.Check([]byte(text)) == nil {
+		r.add(jsontext.NewCursor([]byte(text)))
+	}
+}
 
-// members takes in an object, if one of its values is an id, and the objects in it.
-func (r *rows) members(dec *json.Decoder, depth int) {
+// addObject adds the cursor's next object, if one of its values is an id, and the objects in it.
+func (r *rows) addObject(c *jsontext.Cursor) {
 	var names, values []string
 	id, best := -1, 0
-	for _, err := dec.Token(); err == nil && dec.More(); {
-		name, err := dec.Token()
-		var value json.RawMessage
-		if err != nil || dec.Decode(&value) != nil {
-			break
-		}
-		cell := ""
-		switch value[0] {
-		case '[', '{':
-			r.object(value, depth+1)
-		case '"':
-			if json.Unmarshal(value, &cell) == nil && len(cell) > 1 && (cell[0] == '{' || cell[0] == '[') {
-				r.object(value, depth+1)
-			}
+	for c.Enter(); c.More(); {
+		key, cell, kind := oneLine(c.Key()), "", c.Kind()
+		switch kind {
+		case jsontext.String:
+			cell = jsontext.Unquote(c.Value())
+			r.addText(cell)
+		case jsontext.Number:
+			cell = string(c.Value())
 		default:
-			cell = string(value)
+			r.add(c)
 		}
-		key := oneLine(name.(string))
-		if cell != oneLine(cell) || cell == "" || cell == "null" || cell == "true" || cell == "false" || utf8.RuneCountInString(cell) > maxCell || strings.ContainsAny(cell+key, "|") || key == "" || utf8.RuneCountInString(key) > maxCell {
+		if !isCell(key) || !isCell(cell) {
 			continue
 		}
-		if rank := idRank(key, cell, value[0] == '"'); rank > best {
+		if rank := idRank(key, cell, kind == jsontext.String); rank > best {
 			best, id = rank, len(names)
 		}
 		if len(names) < maxCells {
@@ -97,31 +87,45 @@ func (r *rows) members(dec *json.Decoder, depth int) {
 	if id < 0 || id >= len(names) || len(names) < 2 {
 		return
 	}
-	first := func(of []string) []string {
-		return append([]string{of[id]}, slices.Delete(slices.Clone(of), id, id+1)...)
+	for _, of := range [][]string{names, values} {
+		first := of[id]
+		copy(of[1:], of[:id])
+		of[0] = first
 	}
-	r.put(strings.Join(first(names), cellMark), strings.Join(first(values), cellMark))
+	r.put(strings.Join(names, cellMark), strings.Join(values, cellMark))
 }
+
+// isCell reports whether a text can be a cell or a column's name.
+func isCell(text string) bool {
+	return text != "" && text == oneLine(text) && utf8.RuneCountInString(text) <= maxCell && !strings.Contains(text, "|")
+}
+
+// Ranks of values that are like ids.
+const (
+	asDate = 1 + iota // identifies an object without another id, such as a person by the date of birth
+	asNamed
+	asID
+)
 
 // idRank says how much like an id a value is; 0 is not at all. A number is one by its name alone.
 func idRank(key, value string, text bool) int {
-	key = strings.ToLower(key)
-	named := strings.HasSuffix(key, "id")
-	group := groupOf(value)
-	switch word := oneWord(value); {
-	case word == "" || !text && !named:
+	named := strings.HasSuffix(strings.ToLower(key), "id")
+	w, one := oneWord(value)
+	switch group := groupOf(w); {
+	case !one || !text && !named:
 		return 0
-	case text && isUnique(word) && group != dateGroup && group != numberGroup:
-		return 3
+	case text && wordForm(w) == unique && group != dateGroup && group != numberGroup:
+		return asID
 	case named:
-		return 2
-	case hasDigit(word) && group == idGroup:
-		return 1
+		return asNamed
+	case text && group == dateGroup:
+		return asDate
 	}
 	return 0
 }
 
-// put takes in a row, in place of one with its header and ids.
+// put adds a row. It replaces the row with the same header and ids; a row whose only id is a date replaces only an
+// identical row.
 func (r *rows) put(header, cells string) {
 	if r.byKey == nil {
 		r.byKey = make(map[[2]string]*row)
@@ -131,8 +135,9 @@ func (r *rows) put(header, cells string) {
 	names, values := strings.Split(header, cellMark), strings.Split(cells, cellMark)
 	n.id = values[0]
 	key := [2]string{header, n.id}
+	n.dated = idRank(names[0], n.id, true) == asDate
 	for i := 1; i < min(len(names), len(values)); i++ {
-		if idRank(names[i], values[i], true) > 1 {
+		if n.dated || idRank(names[i], values[i], true) > asDate {
 			key[1] += cellMark + values[i]
 		}
 	}
@@ -142,7 +147,7 @@ func (r *rows) put(header, cells string) {
 	r.byKey[key] = n
 }
 
-// read takes in a line under the heading of rows, and returns the header that holds for the next.
+// read adds a line under the heading of rows, and returns the header of the next line.
 func (r *rows) read(line, header string) string {
 	if rest, ok := strings.CutPrefix(line, bullet); ok {
 		return rest
@@ -157,58 +162,56 @@ func (r *rows) read(line, header string) string {
 // before has the lines of earlier summaries.
 func (r *rows) write(isUsed func(id string) bool, before map[string]bool, room tokens.Size) string {
 	room -= tokens.Of(rowsHeading + "\n")
-	var order []*row
-	headers := make(map[string]int)
+	var ranked []*row
 	for _, of := range r.all {
 		if of.last >= 0 && !before[of.cells] {
-			order = append(order, of)
+			of.used = isUsed(of.id)
+			ranked = append(ranked, of)
 		}
 	}
-	used := make(map[*row]bool)
-	for _, of := range order {
-		used[of] = isUsed(of.id)
-	}
-	ranked := slices.Clone(order)
-	slices.SortStableFunc(ranked, func(a, b *row) int {
-		if used[a] != used[b] {
-			if used[a] {
-				return -1
-			}
-			return 1
+	slices.SortFunc(ranked, func(a, b *row) int {
+		if a.used == b.used {
+			return cmp.Compare(b.last, a.last)
+		} else if a.used {
+			return -1
 		}
-		return cmp.Compare(b.last, a.last)
+		return 1
 	})
-	kept := make(map[*row]bool)
+	dated := part(room, datedMost)
+	lines := make(map[string][]string) // by header, which comes first
 	for _, of := range ranked {
 		size := tokens.Of(of.cells + "\n")
-		if headers[of.header] == 0 {
+		if lines[of.header] == nil {
 			size += tokens.Of(bullet + of.header + "\n")
 		}
-		if size > room {
+		if of.dated && size > dated {
 			continue
 		}
-		room -= size
-		headers[of.header]++
-		kept[of] = true
+		if size <= room {
+			room -= size
+			if of.dated {
+				dated -= size
+			}
+			of.written = true
+			lines[of.header] = []string{bullet + of.header}
+		}
 	}
-	var lines []string
-	var named []string
-	byHeader := make(map[string][]string)
-	for _, of := range order {
-		if !kept[of] {
+	var headers []string
+	for _, of := range r.all {
+		if !of.written {
 			continue
 		}
-		if byHeader[of.header] == nil {
-			named = append(named, of.header)
+		if len(lines[of.header]) == 1 {
+			headers = append(headers, of.header)
 		}
-		byHeader[of.header] = append(byHeader[of.header], of.cells)
+		lines[of.header] = append(lines[of.header], of.cells)
 	}
-	for _, header := range named {
-		lines = append(lines, bullet+header)
-		lines = append(lines, byHeader[header]...)
-	}
-	if len(lines) == 0 {
+	if len(headers) == 0 {
 		return ""
 	}
-	return rowsHeading + "\n" + strings.Join(lines, "\n")
+	text := rowsHeading
+	for _, header := range headers {
+		text += "\n" + strings.Join(lines[header], "\n")
+	}
+	return text
 }

@@ -5,6 +5,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/patchlog-dev/patchlog/internal/identifiers"
 	"github.com/patchlog-dev/patchlog/internal/tokens"
 )
 
@@ -126,15 +127,10 @@ func clauses(sentence string) (all []string) {
 // isQuestion reports whether a sentence ends in a question mark of any script.
 func isQuestion(sentence string) bool {
 	r, _ := utf8.DecodeLastRuneInString(strings.TrimRightFunc(sentence, func(r rune) bool { return unicode.In(r, unicode.Pe, unicode.Pf) || r == '"' }))
-	switch r {
-	case '?', '？', '؟', '⁇', '︖', ';':
-		return r != ';'
-	}
-	return false
+	return strings.ContainsRune("?？؟⁇︖", r)
 }
 
-// oneLine is a text with single spaces in place of white space and of what steers a
-// terminal.
+// oneLine returns a text with single spaces in place of white space and control characters.
 func oneLine(text string) string {
 	return strings.Join(strings.FieldsFunc(text, func(r rune) bool {
 		return unicode.IsSpace(r) || unicode.IsControl(r) || r == '\u2028' || r == '\u2029'
@@ -162,8 +158,8 @@ func wordEnd(text string, n int) int {
 	end := min(max(n, 0), len(text))
 	before, _ := utf8.DecodeLastRuneInString(text[:end])
 	after, _ := utf8.DecodeRuneInString(text[end:])
-	if end < len(text) && after != ' ' && !unspaced(after) && !unspaced(before) {
-		end = strings.LastIndexFunc(text[:end], func(r rune) bool { return r == ' ' || unspaced(r) })
+	if end < len(text) && after != ' ' && !identifiers.IsUnspaced(after) && !identifiers.IsUnspaced(before) {
+		end = strings.LastIndexFunc(text[:end], func(r rune) bool { return r == ' ' || identifiers.IsUnspaced(r) })
 		if end < 0 {
 			return 0
 		}
@@ -176,9 +172,3 @@ func wordEnd(text string, n int) int {
 
 // cutMarks are left out before an ellipsis.
 const cutMarks = ",;:.…，、；："
-
-// unspaced reports whether words of the rune's script stand without spaces, so that a
-// text may be cut at any of its runes.
-func unspaced(r rune) bool {
-	return r >= 0x0e00 && unicode.In(r, unicode.Han, unicode.Hiragana, unicode.Katakana, unicode.Thai, unicode.Lao, unicode.Khmer, unicode.Myanmar)
-}

@@ -43,8 +43,8 @@ func breaksLine(r rune) bool {
 	return unicode.IsControl(r) || r == '\u2028' || r == '\u2029'
 }
 
-// Cut cuts a text to so many runes and says how many are missing; 0 is no limit.
-func Cut(s string, limit int) string {
+// Truncate cuts a text to limit runes and appends how many are missing. A limit of 0 is none.
+func Truncate(s string, limit int) string {
 	if limit <= 0 || len(s) <= limit {
 		return s
 	}

@@ -2,7 +2,7 @@ package oneline
 
 import "testing"
 
-func TestCut(t *testing.T) {
+func TestTruncate(t *testing.T) {
 	for _, c := range []struct {
 		text  string
 		limit int
@@ -10,7 +10,7 @@ func TestCut(t *testing.T) {
 	}{
 		{"äöü", 3, false}, {"äöü", 2, true}, {"äöü", 4, false}, {"abc", 3, false}, {"abc", 2, true}, {"äöü", 0, false}, {"äöü", -1, false}, {"", 1, false},
 	} {
-		if got := Cut(c.text, c.limit); (got != c.text) != c.cut {
+		if got := Truncate(c.text, c.limit); (got != c.text) != c.cut {
 			t.Errorf("%q cut to %d is %q", c.text, c.limit, got)
 		}
 	}

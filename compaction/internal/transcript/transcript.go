@@ -51,36 +51,36 @@ func writeEvent(b *strings.Builder, e *patch.Event, maxRunes, maxText int, answe
 	if who == "" {
 		who = "unknown"
 	}
-	if _, ok := summaries.Of(e); ok {
+	if _, ok := summaries.CompactionOf(e); ok {
 		who = "summary of earlier events"
 	}
 	for _, p := range e.Content().Parts() {
 		switch p.Kind {
 		case patch.PartText:
 			if text := strings.TrimSpace(p.Text); text != "" {
-				fmt.Fprintf(b, "%s: %s\n", who, oneline.Cut(oneline.Escape(text), maxText))
+				fmt.Fprintf(b, "%s: %s\n", who, oneline.Truncate(oneline.Escape(text), maxText))
 			}
 		case patch.PartCall:
 			fmt.Fprintf(b, "%s calls %s%s", who, oneline.Escape(p.Name), idNote(p.ID))
 			if args := p.Args.String(); args != "null" {
-				b.WriteString(" " + oneline.Cut(oneline.Escape(args), maxRunes))
+				b.WriteString(" " + oneline.Truncate(oneline.Escape(args), maxRunes))
 			}
 			if !answered[p.ID] {
 				b.WriteString(" (never answered)")
 			}
 			b.WriteByte('\n')
 		case patch.PartResponse:
-			fmt.Fprintf(b, "%s returns%s to %s: %s\n", oneline.Escape(p.Name), idNote(p.ID), who, oneline.Cut(oneline.Escape(p.Response.String()), maxRunes))
+			fmt.Fprintf(b, "%s returns%s to %s: %s\n", oneline.Escape(p.Name), idNote(p.ID), who, oneline.Truncate(oneline.Escape(p.Response.String()), maxRunes))
 		case patch.PartCode:
-			fmt.Fprintf(b, "%s runs code: %s\n", who, oneline.Cut(oneline.Escape(p.Text), maxRunes))
+			fmt.Fprintf(b, "%s runs code: %s\n", who, oneline.Truncate(oneline.Escape(p.Text), maxRunes))
 		case patch.PartCodeResult:
-			fmt.Fprintf(b, "code returns to %s: %s\n", who, oneline.Cut(oneline.Escape(p.Text), maxRunes))
+			fmt.Fprintf(b, "code returns to %s: %s\n", who, oneline.Truncate(oneline.Escape(p.Text), maxRunes))
 		case patch.PartData:
 			fmt.Fprintf(b, "%s sends data:%s\n", who, spaced(p.MIMEType, p.Name))
 		case patch.PartFile:
 			fmt.Fprintf(b, "%s sends a file:%s\n", who, spaced(p.MIMEType, p.URI))
 		case patch.PartOther:
-			fmt.Fprintf(b, "%s sends: %s\n", who, oneline.Cut(oneline.Escape(p.JSON.String()), maxRunes))
+			fmt.Fprintf(b, "%s sends: %s\n", who, oneline.Truncate(oneline.Escape(p.JSON.String()), maxRunes))
 		}
 	}
 }

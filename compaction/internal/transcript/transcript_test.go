@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/patchlog-dev/patchlog/compaction/internal/transcript"
+	"github.com/patchlog-dev/patchlog/internal/testlog"
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
@@ -43,10 +44,7 @@ func TestOf(t *testing.T) {
 			if line == "" {
 				continue
 			}
-			e, err := patch.ParseEvent([]byte(line))
-			if err != nil {
-				t.Fatal(err)
-			}
+			e := testlog.Must(patch.ParseEvent([]byte(line)))(t)
 			events = append(events, e)
 		}
 		if got := transcript.Of(events, row.limit); got != row.want {

@@ -1,0 +1,100 @@
+package recall
+
+import (
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/text/unicode/norm"
+)
+
+// date is a day or a month that a query names.
+type date struct{ year, month, day int } // 0 for any year, and any day
+
+// dateForms match dates in plain text: ISO's form, days with dots, the form of Chinese, Japanese and Korean, and names of months.
+var dateForms = []*regexp.Regexp{
+	regexp.MustCompile(`\b(?P<year>[12]\d{3})-(?P<month>\d\d)(?:-(?P<day>\d\d))?(?:\D|$)`),
+	regexp.MustCompile(`\b(?P<day>\d{1,2})\. ?(?P<month>\d{1,2})\. ?(?P<year>[12]\d{3})\b`),
+	regexp.MustCompile(`(?:(?P<year>[12]\d{3}) ?[年년] ?)?\b(?P<month>\d{1,2}) ?[月월](?: ?(?P<day>\d{1,2}) ?[日일])?`),
+	regexp.MustCompile(`(?:\b(?P<day>\d{1,2})(?:st|nd|rd|th|er|º|\.)? (?:of |de )?)?(?P<month>\pL{3,})\.?` +
+		`(?: (?P<after>\d{1,2})(?:st|nd|rd|th)?\b)?(?:,? (?:of |de )?(?P<year>[12]\d{3})\b)?`),
+}
+
+// datesIn returns the dates that a query names, and the months of the days among them.
+func datesIn(query string) (all []date) {
+	var plain []byte
+	for _, r := range norm.NFC.String(query) {
+		plain = appendPlain(plain, r)
+	}
+	text := strings.Join(strings.Fields(string(plain)), " ")
+	for _, form := range dateForms {
+		for _, match := range form.FindAllStringSubmatch(text, maxTerms) {
+			var d date
+			for i, name := range form.SubexpNames() {
+				n, err := strconv.Atoi(match[i])
+				switch {
+				case name == "month" && err != nil:
+					d.month = monthOf[match[i]]
+				case name == "month":
+					d.month = n
+				case name == "year" && err == nil:
+					d.year = n
+				case name != "" && err == nil:
+					d.day = n
+				}
+			}
+			if d.month < 1 || d.month > 12 || d.day > 31 || match[0] == "may" && !strings.Contains(text, "in may") {
+				continue
+			}
+			for _, d := range []date{d, {d.year, d.month, 0}} {
+				if !slices.Contains(all, d) && len(all) < maxTerms {
+					all = append(all, d)
+				}
+			}
+		}
+	}
+	return all
+}
+
+// dated returns a function that reports whether an event is of a date, in UTC.
+func (x *Index) dated(d date) func(doc int32) bool {
+	var from, until int64 // the day of the last event
+	var is bool
+	return func(doc int32) bool {
+		if at := x.docs[doc].time; at < from || at >= until {
+			t := time.UnixMicro(at).UTC()
+			from = t.Truncate(24 * time.Hour).UnixMicro()
+			until = from + (24 * time.Hour).Microseconds()
+			is = !t.IsZero() && (d.year == 0 || d.year == t.Year()) && d.month == int(t.Month()) && (d.day == 0 || d.day == t.Day())
+		}
+		return is
+	}
+}
+
+// monthOf is the number of a month by its name.
+var monthOf = func() map[string]int {
+	all := map[string]int{}
+	for i, names := range strings.Split(monthNames, "\n") {
+		for name := range strings.FieldsSeq(names) {
+			all[name] = i + 1
+		}
+	}
+	return all
+}()
+
+// monthNames has a line for each month, with its names in English, German, French, Spanish, Italian, Portuguese and Russian, as
+// [appendPlain] writes them.
+const monthNames = `january jan januar janner janvier enero gennaio janeiro январь января январе
+february feb februar fevrier febrero febbraio fevereiro февраль февраля феврале
+march mar marz mars marzo marco март марта марте
+april apr avril abril aprile апрель апреля апреле
+may mai mayo maggio maio май мая мае
+june jun juni juin junio giugno junho июнь июня июне
+july jul juli juillet julio luglio julho июль июля июле
+august aug aout agosto август августа августе
+september sep sept septembre septiembre settembre setembro сентябрь сентября сентябре
+october oct okt oktober octobre octubre ottobre outubro октябрь октября октябре
+november nov novembre noviembre novembro ноябрь ноября ноябре
+december dec dez dezember decembre diciembre dicembre dezembro декабрь декабря декабре`

@@ -1,0 +1,65 @@
+package recall_test
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"slices"
+
+	"github.com/patchlog-dev/patchlog/fold"
+	"github.com/patchlog-dev/patchlog/patch"
+	"github.com/patchlog-dev/patchlog/recall"
+)
+
+// memoryLog is a recall.Log of sessions in memory.
+type memoryLog map[string][]patch.Record
+
+func (l memoryLog) View(_ context.Context, key string) (v fold.View, err error) {
+	v = fold.New(key, nil)
+	for _, r := range l[key] {
+		if v, err = v.Apply(r); err != nil {
+			break
+		}
+	}
+	return v, err
+}
+
+func (l memoryLog) RecordsFrom(_ context.Context, key string, _ fold.View, from uint64) iter.Seq2[patch.Record, error] {
+	return func(yield func(patch.Record, error) bool) {
+		for _, r := range l[key][from-1:] {
+			if !yield(r, nil) {
+				return
+			}
+		}
+	}
+}
+
+func (l memoryLog) Records(_ context.Context, key string, _ fold.View, seqs []uint64) (some []patch.Record, err error) {
+	for _, r := range l[key] {
+		if slices.Contains(seqs, r.Seq) {
+			some = append(some, r)
+		}
+	}
+	return some, nil
+}
+
+func ExampleFinder() {
+	log := memoryLog{}
+	for i, text := range []string{"I want to visit Lisbon.", "When do you travel?", "In spring. I took the night train last time."} {
+		e, err := patch.NewEvent(patch.Fields{Author: "user", Content: patch.Text("user", text)})
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		log["trip"] = append(log["trip"], patch.Record{Seq: uint64(i + 1), Event: e})
+	}
+	finder := recall.NewFinder(log, 0)
+	hits, err := finder.Search(context.Background(), "trip", recall.Search{Query: "taking trains", Limit: 1})
+	for _, h := range hits {
+		fmt.Printf("record %d, visible at %d: %s\n", h.Seq, h.Place.Index, h.Snippet.Text)
+	}
+	fmt.Println(err)
+	// Output:
+	// record 3, visible at 2: In spring. I took the night train last time.
+	// <nil>
+}
