@@ -64,10 +64,8 @@ func (o Options) config() (compaction.Config, error) {
 		cfg.Summarizer = Summarizer(o.Model)
 	}
 	cfg.Redact = cmp.Or(cfg.Redact, o.Redact)
-	for _, s := range []compaction.Summarizer{cfg.Summarizer, cfg.Fallback} {
-		if s, ok := s.(summarizer); ok && s.llm == nil {
-			return cfg, errNoModel
-		}
+	if s, ok := cfg.Summarizer.(summarizer); ok && s.llm == nil {
+		return cfg, errNoModel
 	}
 	return cfg, cfg.Validate()
 }

@@ -56,7 +56,7 @@ func plainValue(v any, depth int) (plain any, ok bool) {
 	if !plainCopier.own(own, depth) {
 		return nil, false
 	}
-	value, err := patch.NewValue(treeOf(own.Interface()))
+	value, err := patch.NewValue(typedJSON(own, 0))
 	if err != nil {
 		return v, true
 	}

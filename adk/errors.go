@@ -10,25 +10,25 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// worded is an error in the words of ADK's own services, which programs that were written
-// for those may look for. It matches what it comes from.
-type worded struct {
-	words string
+// messageError is an error with the message of ADK's own services, which programs that were written
+// for those may look for. It matches the error that it wraps.
+type messageError struct {
+	message string
 	error
 }
 
-func (e *worded) Error() string { return e.words }
+func (e *messageError) Error() string { return e.message }
 
-func (e *worded) Unwrap() error { return e.error }
+func (e *messageError) Unwrap() error { return e.error }
 
-func inWords(err error, format string, args ...any) error {
-	return &worded{fmt.Sprintf(format, args...), err}
+func withMessage(err error, format string, args ...any) error {
+	return &messageError{fmt.Sprintf(format, args...), err}
 }
 
-// keyed refuses requests that lack a part of a session's key.
-func keyed(app, user, id string) error {
+// checkKey refuses requests that lack a part of a session's key.
+func checkKey(app, user, id string) error {
 	if app == "" || user == "" || id == "" {
-		return inWords(patch.ErrInvalid, "app_name, user_id, session_id are required, got app_name: %q, user_id: %q, session_id: %q", app, user, id)
+		return withMessage(patch.ErrInvalid, "app_name, user_id, session_id are required, got app_name: %q, user_id: %q, session_id: %q", app, user, id)
 	}
 	return nil
 }
@@ -36,7 +36,7 @@ func keyed(app, user, id string) error {
 // createError words why a session could not be created.
 func createError(err error, id string) error {
 	if errors.Is(err, store.ErrExists) {
-		return inWords(err, "session %s already exists", id)
+		return withMessage(err, "session %s already exists", id)
 	}
 	return fmt.Errorf("create session: %w", err)
 }
@@ -44,7 +44,7 @@ func createError(err error, id string) error {
 // getError words why a session could not be got.
 func getError(err error, id string) error {
 	if errors.Is(err, store.ErrNotFound) {
-		return inWords(err, "session %s not found", id)
+		return withMessage(err, "session %s not found", id)
 	}
 	return fmt.Errorf("get session: %w", err)
 }
@@ -52,7 +52,7 @@ func getError(err error, id string) error {
 // appendError words why an event could not be appended.
 func appendError(err error, e *session.Event) error {
 	if errors.Is(err, store.ErrNotFound) {
-		return inWords(err, "session not found, cannot apply event")
+		return withMessage(err, "session not found, cannot apply event")
 	}
 	return fmt.Errorf("append event %q: %w", e.ID, err)
 }

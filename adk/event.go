@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
-	"strings"
 
 	"google.golang.org/adk/v2/model"
 	"google.golang.org/adk/v2/session"
@@ -53,20 +52,16 @@ func SessionEvent(p *patch.Event) (*session.Event, error) {
 	}
 	e.Partial = p.Partial()
 	var errs []error
-	for _, f := range append(extraFields(e),
-		field{"content", &e.Content},
-		field{"longRunningToolIds", &e.LongRunningToolIDs},
-		field{"usageMetadata", &e.UsageMetadata},
-		field{"customMetadata", &e.CustomMetadata},
-	) {
-		if err := decode(p, f.name, f.pointer); err != nil {
-			reflect.ValueOf(f.pointer).Elem().SetZero()
+	for name := range p.FieldNames() {
+		index, known := decodedFields[name]
+		if !known {
+			continue
+		}
+		field := reflect.ValueOf(e).Elem().FieldByIndex(index)
+		if err := p.Decode(name, field.Addr().Interface()); err != nil {
+			field.SetZero()
 			errs = append(errs, err)
 		}
-	}
-	if err := decodeActions(p, &e.Actions); err != nil {
-		e.Actions = session.EventActions{}
-		errs = append(errs, err)
 	}
 	if len(errs) > 0 {
 		return e, fmt.Errorf("event %q: %w", p.ID(), errors.Join(errs...))
@@ -80,14 +75,14 @@ func eventFields(e *session.Event) patch.Fields {
 		ID: e.ID, InvocationID: e.InvocationID, Author: e.Author,
 		Branch: e.Branch, IsolationScope: e.IsolationScope,
 		Timestamp: e.Timestamp, ZeroTime: e.Timestamp.IsZero(),
-		Content: treeOf(e.Content), Partial: e.Partial,
+		Content: jsonOf(e.Content), Partial: e.Partial,
 		Actions: patch.Actions{
 			StateDelta: e.Actions.StateDelta, ArtifactDelta: e.Actions.ArtifactDelta,
 			SkipSummarization: e.Actions.SkipSummarization,
 			TransferToAgent:   e.Actions.TransferToAgent, Escalate: e.Actions.Escalate,
 		},
 		LongRunningToolIDs: e.LongRunningToolIDs,
-		UsageMetadata:      treeOf(e.UsageMetadata), CustomMetadata: e.CustomMetadata,
+		UsageMetadata:      jsonOf(e.UsageMetadata), CustomMetadata: e.CustomMetadata,
 	}
 	for _, x := range fieldsOf(&e.Actions, moreActions) {
 		f.Actions.Extra = x.addTo(f.Actions.Extra)
@@ -112,7 +107,7 @@ func (f field) addTo(extra map[string]any) map[string]any {
 	if extra == nil {
 		extra = map[string]any{}
 	}
-	extra[f.name] = treeOf(f.pointer)
+	extra[f.name] = jsonOf(f.pointer)
 	return extra
 }
 
@@ -131,26 +126,20 @@ var (
 		"stateDelta", "artifactDelta", "skipSummarization", "transferToAgent", "escalate")
 )
 
-// jsonField is a struct's field.
-type jsonField struct {
-	name  string
-	index int
-}
+// decodedFields has the index of each field of ADK's events, by its JSON name.
+var decodedFields = func() map[string][]int {
+	all := map[string][]int{}
+	for _, f := range structOf(reflect.TypeFor[session.Event]()).fields {
+		all[f.name] = f.index
+	}
+	return all
+}()
 
-// moreFields returns the fields that a struct has of its own, but for those with the names
-// given and those that JSON does not have.
+// moreFields returns the JSON fields of a struct, without those of embedded structs and those named in but.
 func moreFields(t reflect.Type, but ...string) (fields []jsonField) {
-	for i := range t.NumField() {
-		f := t.Field(i)
-		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
-		if f.Anonymous || !f.IsExported() || name == "-" {
-			continue
-		}
-		if name == "" { // as in versions of ADK whose own JSON is another
-			name = strings.ToLower(f.Name[:1]) + f.Name[1:]
-		}
-		if !slices.ContainsFunc(but, func(b string) bool { return strings.EqualFold(b, name) }) {
-			fields = append(fields, jsonField{name, i})
+	for _, f := range structOf(t).fields {
+		if len(f.index) == 1 && !slices.Contains(but, f.name) {
+			fields = append(fields, f)
 		}
 	}
 	return fields
@@ -161,7 +150,7 @@ func fieldsOf(pointer any, fields []jsonField) []field {
 	v := reflect.ValueOf(pointer).Elem()
 	out := make([]field, len(fields))
 	for i, f := range fields {
-		out[i] = field{f.name, v.Field(f.index).Addr().Interface()}
+		out[i] = field{f.name, v.FieldByIndex(f.index).Addr().Interface()}
 	}
 	return out
 }

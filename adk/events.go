@@ -5,7 +5,6 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"google.golang.org/adk/v2/session"
@@ -14,44 +13,39 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// visible is the visible log of a view as ADK's events. It never changes; its events are
-// [given]'s.
-type visible struct {
-	view  fold.View
-	given *given
+// eventList is a list of events of the log as ADK's events. It never changes; its events are the caller's own.
+type eventList struct {
+	len     int
+	at      func(i int) *patch.Event
+	all     iter.Seq2[int, *patch.Event]
+	convert func(*patch.Event) *session.Event
 }
 
-func (v visible) Len() int { return v.view.Len() }
+func listOf(events []*patch.Event, convert func(*patch.Event) *session.Event) eventList {
+	return eventList{len(events), func(i int) *patch.Event { return events[i] }, slices.All(events), convert}
+}
+
+func (l eventList) Len() int { return l.len }
 
 // At returns the event with index i, or nil if there is none.
-func (v visible) At(i int) *session.Event {
-	if i < 0 || i >= v.view.Len() {
+func (l eventList) At(i int) *session.Event {
+	if i < 0 || i >= l.len {
 		return nil
 	}
-	return v.given.event(v.view.At(i))
+	return l.convert(l.at(i))
 }
 
-func (v visible) All() iter.Seq[*session.Event] { return v.given.all(v.view.Events()) }
-
-// selected are some of a visible log's events, otherwise as [visible].
-type selected struct {
-	events []*patch.Event
-	given  *given
-}
-
-func (s selected) Len() int { return len(s.events) }
-
-// At returns the event with index i, or nil if there is none.
-func (s selected) At(i int) *session.Event {
-	if i < 0 || i >= len(s.events) {
-		return nil
+func (l eventList) All() iter.Seq[*session.Event] {
+	return func(yield func(*session.Event) bool) {
+		for _, e := range l.all {
+			if !yield(l.convert(e)) {
+				return
+			}
+		}
 	}
-	return s.given.event(s.events[i])
 }
 
-func (s selected) All() iter.Seq[*session.Event] { return s.given.all(slices.All(s.events)) }
-
-var _, _ session.Events = visible{}, selected{}
+var _ session.Events = eventList{}
 
 // selection is what a session shows that was got with a filter: the events that the
 // filter chose, as long as they are visible, and all that was logged since.
@@ -62,8 +56,8 @@ type selection struct {
 	view   fold.View // that events are of
 }
 
-// choose selects those of the last n visible events whose time is not before t.
-func choose(v fold.View, n int, t time.Time) *selection {
+// selectEvents selects those of the last n visible events whose time is not before t.
+func selectEvents(v fold.View, n int, t time.Time) *selection {
 	s := &selection{chosen: map[uint64]bool{}, since: v.Seq(), view: v}
 	for i := max(v.Len()-n, 0); i < v.Len(); i++ {
 		if e := v.Entry(i); !e.Event.Timestamp().Before(t) {
@@ -96,21 +90,20 @@ func (s *selection) advance(v fold.View) {
 // look at who appends. Of a record whose results are shown in short in the view after it, what
 // stands in its place is added. The lock is held.
 func (s *Session) grow(records []patch.Record, after fold.View) {
-	if s.held == nil {
-		switch shown := s.events().(type) {
-		case selected:
-			s.held = slices.Clone(shown.events)
-		case visible:
-			s.held = choose(shown.view, shown.Len(), time.Time{}).events
+	if s.frozen == nil {
+		if list, ok := s.events().(eventList); ok {
+			for _, e := range list.all {
+				s.frozen = append(s.frozen, e)
+			}
 		}
 	}
 	for _, r := range records {
-		shown := slices.ContainsFunc(s.held, func(e *patch.Event) bool {
+		shown := slices.ContainsFunc(s.frozen, func(e *patch.Event) bool {
 			o, _ := e.Origin()
 			return e.ID() == r.ID() || o.ID == r.ID()
 		})
 		if r.Event != nil && !shown {
-			s.held = append(s.held, inPlaceOf(r, after))
+			s.frozen = append(s.frozen, inPlaceOf(r, after))
 		}
 	}
 }
@@ -133,66 +126,21 @@ func inNode(e *session.Event) bool {
 	return e.Branch != "" || e.IsolationScope != "" || e.NodeInfo != nil && strings.ContainsAny(e.NodeInfo.Path, "/@")
 }
 
-// given are the events that one session gives, each the reader's own. Where ADK has records of
-// compaction, it gives the same event again when it is asked for it again: ADK reads a
-// session's events twice to find out which of them a summary stands for, and compares them by
-// their addresses. It is safe for use by any number of goroutines.
-type given struct {
-	decoded *decoded
-
-	mu     sync.Mutex
-	before map[*patch.Event]*session.Event // nil: each time another
-}
-
-func newGiven(d *decoded) *given {
-	g := &given{decoded: d}
-	if recordField >= 0 {
-		g.before = map[*patch.Event]*session.Event{}
-	}
-	return g
-}
-
-// all gives events one after the other.
-func (g *given) all(events iter.Seq2[int, *patch.Event]) iter.Seq[*session.Event] {
-	return func(yield func(*session.Event) bool) {
-		for _, e := range events {
-			if !yield(g.event(e)) {
-				return
-			}
-		}
-	}
-}
-
-func (g *given) event(p *patch.Event) *session.Event {
-	if g.before == nil {
-		return g.decoded.event(p)
-	}
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	e := g.before[p]
-	if e == nil {
-		e = g.decoded.event(p)
-		g.before[p] = e
-	}
-	return e
-}
-
-// decoded caches events of the log as ADK knows them, since decoding one takes about ten
-// times as long as copying it. It is safe for use by any number of goroutines.
-type decoded struct {
+// decoder makes ADK's events of the events of a log, and identifies the service that made a session.
+type decoder struct {
 	logger *slog.Logger
-	events cache[*patch.Event, *session.Event] // by bytes of JSON
+	warned cache[*patch.Event, bool] // events that were logged as unreadable
 }
 
 // event returns an event of the log as ADK knows it, the caller's own.
-func (d *decoded) event(p *patch.Event) *session.Event {
-	if e, ok := d.events.get(p); ok {
-		return copyEvent(e)
-	}
+func (d *decoder) event(p *patch.Event) *session.Event {
 	e, err := SessionEvent(p)
-	if err != nil {
+	if err == nil {
+		return e
+	}
+	if _, warned := d.warned.get(p); !warned {
+		d.warned.put(p, true, 1)
 		d.logger.Warn("patchlog: an event of the log has fields that ADK cannot read", "error", err)
 	}
-	d.events.put(p, e, patch.Record{Event: p}.Size())
-	return copyEvent(e)
+	return e
 }

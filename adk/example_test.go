@@ -6,10 +6,12 @@ import (
 	"fmt"
 	"iter"
 	"log"
-	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
+	"testing"
 
 	"google.golang.org/adk/v2/agent"
 	"google.golang.org/adk/v2/agent/llmagent"
@@ -88,13 +90,19 @@ func chat() (*adk.Service, session.Session) {
 	check(err)
 	r, err := sessions.Create(ctx, &session.CreateRequest{AppName: "app", UserID: "user", SessionID: "chat"})
 	check(err)
-	for i, words := range []string{"My password is 1234.", "Noted!", "What's the weather?"} {
+	talk(sessions, r.Session, "My password is 1234.", "Noted!", "What's the weather?")
+	return sessions, r.Session
+}
+
+// talk appends what the user and the assistant say in turn: events e1, e2 … of invocations inv0, inv1 ….
+func talk(sessions *adk.Service, sess session.Session, texts ...string) {
+	ctx := context.Background()
+	for i, words := range texts {
 		e := session.NewEvent(ctx, fmt.Sprint("inv", i/2))
 		e.ID, e.Author = fmt.Sprint("e", i+1), []string{"user", "assistant"}[i%2]
 		e.Content = genai.NewContentFromText(words, []genai.Role{"user", "model"}[i%2])
-		check(sessions.AppendEvent(ctx, r.Session, e))
+		check(sessions.AppendEvent(ctx, sess, e))
 	}
-	return sessions, r.Session
 }
 
 // Events that the model must not see again are cut out of the visible log.
@@ -169,12 +177,7 @@ func ExampleWrap() {
 	check(err)
 	created, err := sessions.Create(ctx, &session.CreateRequest{AppName: "app", UserID: "ann", SessionID: "chat"})
 	check(err)
-	for _, words := range []string{"My password is 1234.", "Noted!", "What's the weather?"} {
-		e := session.NewEvent(ctx, "turn")
-		e.Author = "user"
-		e.Content = genai.NewContentFromText(words, genai.RoleUser)
-		check(sessions.AppendEvent(ctx, created.Session, e))
-	}
+	talk(sessions, created.Session, "My password is 1234.", "Noted!", "What's the weather?")
 	_, err = sessions.ApplyPatch(ctx, created.Session, patch.NewSplice(0, 2))
 	check(err)
 
@@ -264,12 +267,11 @@ func compactedChat(opts adk.Options) (*adk.Service, session.Session) {
 	check(err)
 	r, err := sessions.Create(ctx, &session.CreateRequest{AppName: "shop", UserID: "ann", SessionID: "chat"})
 	check(err)
+	var texts []string
 	for i := range 8 {
-		e := session.NewEvent(ctx, fmt.Sprint("turn", i/2))
-		e.Author = []string{"user", "clerk"}[i%2]
-		e.Content = genai.NewContentFromText(fmt.Sprintf("Order %d is late, and what follows is of no importance, but long.", i), []genai.Role{"user", "model"}[i%2])
-		check(sessions.AppendEvent(ctx, r.Session, e))
+		texts = append(texts, fmt.Sprintf("Order %d is late, and what follows is of no importance, but long.", i))
 	}
+	talk(sessions, r.Session, texts...)
 	return sessions, r.Session
 }
 
@@ -287,34 +289,6 @@ func ExampleService_Compact() {
 	// Output: <nil> true
 }
 
-func ExampleSummarizeEvents() {
-	_, sess := compactedChat(adk.Options{})
-	var events []*session.Event
-	for e := range sess.Events().All() {
-		events = append(events, e)
-	}
-	content, _, err := adk.SummarizeEvents(context.Background(), compaction.Extractive{}, compaction.Config{}, events)
-	check(err)
-	fmt.Println(content.Role, strings.Contains(content.Parts[0].Text, "Order"))
-	// Output: model true
-}
-
-func ExampleService_Preview() {
-	sessions, sess := chat()
-	preview, err := sessions.Preview(context.Background(), sess, patch.NewSplice(0, 2))
-	check(err)
-	fmt.Println("would remove", len(preview.Removed), "of", sess.Events().Len())
-	// Output: would remove 2 of 3
-}
-
-// A launcher hands out its router before it serves: the mark goes on it.
-func ExampleHistoryHandler() {
-	router := http.NewServeMux() // or that of a launcher: router.Use(adk.HistoryHandler)
-	server := &http.Server{Handler: adk.HistoryHandler(router)}
-	fmt.Println(server.Handler != nil)
-	// Output: true
-}
-
 // A memory gets what was said, not the summaries of it.
 func ExampleService_HistoryMemory() {
 	ctx := context.Background()
@@ -325,26 +299,6 @@ func ExampleService_HistoryMemory() {
 	check(err)
 	fmt.Println(len(found.Memories))
 	// Output: 1
-}
-
-func ExampleService_ViewAt() {
-	ctx := context.Background()
-	sessions, sess := chat()
-	_, err := sessions.ApplyPatch(ctx, sess, patch.NewSplice(0, 2))
-	check(err)
-	before, err := sessions.ViewAt(ctx, sess, 3)
-	check(err)
-	fmt.Println(before.Len(), "then,", sess.Events().Len(), "now")
-	// Output: 3 then, 1 now
-}
-
-// A patch counts from the view that its session stands at.
-func ExampleSession_View() {
-	_, sess := chat()
-	view := sess.(*adk.Session).View()
-	i, ok := view.Find("e3")
-	fmt.Println(i, ok, view.Entry(i).Seq, view.State())
-	// Output: 2 true 3 map[]
 }
 
 func ExampleService_Memory() {
@@ -363,9 +317,9 @@ func ExampleOptions() {
 		Compaction:    compaction.DefaultConfig(),
 		Model:         counter{}, // the one that llmagent.Config has
 		ContextWindow: adk.ContextWindow{Share: 0.5, Tokens: 128_000},
-		Hooks: adk.Hooks{BeforeSummarise: func(_ context.Context, d adk.ApproveRequest) error {
+		Hooks: adk.Hooks{BeforeSummarise: func(_ context.Context, d compaction.ApproveRequest[store.Key]) error {
 			for _, s := range d.Summaries {
-				if strings.Contains(s.Event.Content.Parts[0].Text, "password") {
+				if strings.Contains(s.Event.String(), "password") {
 					return errors.New("it names a password")
 				}
 			}
@@ -380,7 +334,7 @@ func ExampleService_LastCompaction() {
 	ctx := context.Background()
 	sessions, sess := compactedChat(adk.Options{
 		Compaction: compaction.Config{Enabled: true, CompactionInterval: 2},
-		Hooks:      adk.Hooks{BeforeSummarise: func(context.Context, adk.ApproveRequest) error { return errors.New("not today") }},
+		Hooks:      adk.Hooks{BeforeSummarise: func(context.Context, compaction.ApproveRequest[store.Key]) error { return errors.New("not today") }},
 	})
 	check(sessions.Close(ctx))
 	last, ok := sessions.LastCompaction(sess)
@@ -388,13 +342,18 @@ func ExampleService_LastCompaction() {
 	// Output: true vetoed vetoed: not today
 }
 
-// A summarizer of ADK's own compaction serves as this one's.
-func ExampleEventsSummarizer() {
-	theirs := func(_ context.Context, events []*session.Event) (*genai.Content, *genai.GenerateContentResponseUsageMetadata, error) {
-		return genai.NewContentFromText(fmt.Sprintf("%d events about late orders.", len(events)), "model"), nil, nil
+// The README's agent compiles, and talks to no one until it is run.
+func TestReadmeAgentCompiles(t *testing.T) {
+	text, err := os.ReadFile("../README.md")
+	no(t, err)
+	blocks := regexp.MustCompile("(?s)```go adk\n(.*?)```").FindAllSubmatch(text, -1)
+	if len(blocks) != 1 {
+		t.Fatalf("README.md has %d agents", len(blocks))
 	}
-	cfg := compaction.DefaultConfig()
-	cfg.Summarizer = adk.EventsSummarizer(theirs)
-	fmt.Println(cfg.Validate())
-	// Output: <nil>
+	dir := t.TempDir()
+	file := filepath.Join(dir, "main.go")
+	no(t, os.WriteFile(file, blocks[0][1], 0o600))
+	if out, err := exec.Command("go", "build", "-o", filepath.Join(dir, "agent"), file).CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
 }

@@ -7,8 +7,6 @@ import (
 	"time"
 
 	"google.golang.org/adk/v2/session"
-
-	"github.com/patchlog-dev/patchlog/patch"
 )
 
 // Pins is for tests.
@@ -31,11 +29,10 @@ func (s *Service) Settle(t *testing.T) {
 
 // Ended says that an invocation has ended, as the plugin does.
 func (s *Service) Ended(ctx context.Context, sess session.Session, invocation string) {
-	s.compacting.ended(ctx, sess.(*Session).key, invocation)
+	key := sess.(*Session).key
+	s.runs.end(ctx, key, invocation, false)
+	s.compacting.notify(key)
 }
-
-// WithGoTimes is for tests.
-var WithGoTimes = withGoTimes
 
 // MoreFields returns the names of a type's fields but some.
 func MoreFields(t reflect.Type, but ...string) (names []string) {
@@ -45,24 +42,14 @@ func MoreFields(t reflect.Type, but ...string) (names []string) {
 	return names
 }
 
-// SameEvents says that a session gives the same event each time, as ADK needs it where it has compaction records.
-var SameEvents = recordField >= 0
-
-// GiveSameEvents has a session do so with any version of ADK.
-func (s *Session) GiveSameEvents() { s.given.before = map[*patch.Event]*session.Event{} }
-
-// Live returns the id of the invocation that is taken to be running.
-func (s *Service) Live(sess session.Session) string {
-	return s.compacting.runs.live(sess.(*Session).key)
-}
-
-// Cached returns how many sessions of a base are cached or locked.
-func (s *Service) Cached() (cached, locked int) {
+// Cached returns how many sessions of a base are cached.
+func (s *Service) Cached() int {
 	b := s.store.(*baseStorage)
-	b.locks.mu.Lock()
-	defer b.locks.mu.Unlock()
-	return len(b.logs.young) + len(b.logs.old), len(b.locks.held)
+	return len(b.logs.young) + len(b.logs.old)
 }
+
+// IndexBytes returns the memory of the indexes of a base's sessions.
+func (s *Service) IndexBytes() int { return s.store.(*baseStorage).finder.Bytes() }
 
 // Over returns a service over the storage of another one.
 func (s *Service) Over(t *testing.T, opts Options) *Service {
@@ -74,5 +61,5 @@ func (s *Service) Over(t *testing.T, opts Options) *Service {
 	return out
 }
 
-// WithCache returns options of a service with a cache of another size; below 0 there is none.
-func (o Options) WithCache(bytes int) Options { o.cacheBytes = bytes; return o }
+// WithoutCache returns options of a service of [Wrap] that caches no log.
+func (o Options) WithoutCache() Options { o.cacheBytes = -1; return o }

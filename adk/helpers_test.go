@@ -4,8 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"os"
-	"path/filepath"
 	"reflect"
 	"sync/atomic"
 	"testing"
@@ -16,18 +16,11 @@ import (
 	"google.golang.org/genai"
 
 	"github.com/patchlog-dev/patchlog/adk"
-	"github.com/patchlog-dev/patchlog/compaction"
+	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store"
 	"github.com/patchlog-dev/patchlog/store/pg"
 	"github.com/patchlog-dev/patchlog/store/pg/pgtest"
 )
-
-// declines is a summarizer that has nothing to say.
-type declines struct{}
-
-func (declines) Summarize(context.Context, compaction.Request) (compaction.Response, error) {
-	return compaction.Response{}, nil
-}
 
 // opener opens a store, the same one with each call.
 type opener func(t *testing.T) *store.Store
@@ -38,36 +31,32 @@ var backends = []struct {
 	make func(t *testing.T) opener
 }{
 	{"memory", func(*testing.T) opener {
-		var s *store.Store
-		return func(t *testing.T) *store.Store {
-			if s == nil {
-				s = opened(t)(store.OpenMemory(store.Options{}))
-			}
-			return s
-		}
+		return openOnce(func() (*store.Store, error) { return store.OpenMemory(store.Options{}) })
 	}},
-	{"bolt", func(t *testing.T) opener {
-		path := filepath.Join(t.TempDir(), "sessions.db")
-		var s *store.Store
-		return func(t *testing.T) *store.Store {
-			if s == nil {
-				s = opened(t)(store.Open(path, store.Options{Durability: store.Relaxed}))
-			}
-			return s
-		}
-	}},
+	{"bolt", func(t *testing.T) opener { return openOnce(inFile(t)) }},
 	{"bolt reopened", func(t *testing.T) opener {
-		path := filepath.Join(t.TempDir(), "sessions.db")
+		in := inFile(t)
 		var s *store.Store
 		return func(t *testing.T) *store.Store {
 			if s != nil {
 				no(t, s.Close())
 			}
-			s = opened(t)(store.Open(path, store.Options{Durability: store.Relaxed}))
+			s = opened(t)(in())
 			return s
 		}
 	}},
 	{"postgres", postgres},
+}
+
+// openOnce opens a storage with the first call.
+func openOnce(open storage) opener {
+	var s *store.Store
+	return func(t *testing.T) *store.Store {
+		if s == nil {
+			s = opened(t)(open())
+		}
+		return s
+	}
 }
 
 func opened(t *testing.T) func(*store.Store, error) *store.Store {
@@ -116,6 +105,32 @@ func (s service) AppendEvent(ctx context.Context, sess session.Session, e *sessi
 	return s.now().AppendEvent(ctx, sess, e)
 }
 
+// handleCalls are the calls of a service that take a session of its.
+func handleCalls(svc func() *adk.Service) map[string]func(ctx context.Context, s session.Session) error {
+	return map[string]func(ctx context.Context, s session.Session) error{
+		"append": func(ctx context.Context, s session.Session) error {
+			return svc().AppendEvent(ctx, s, text("called", "user", "x"))
+		},
+		"patch": func(ctx context.Context, s session.Session) error {
+			return errOf(svc().ApplyPatch(ctx, s, patch.NewSplice(0, 1)))
+		},
+		"preview": func(ctx context.Context, s session.Session) error {
+			return errOf(svc().Preview(ctx, s, patch.NewSplice(0, 1)))
+		},
+		"revert":  func(ctx context.Context, s session.Session) error { return errOf(svc().Revert(ctx, s, "p")) },
+		"rewind":  func(ctx context.Context, s session.Session) error { return errOf(svc().Rewind(ctx, s, "i")) },
+		"view at": func(ctx context.Context, s session.Session) error { return errOf(svc().ViewAt(ctx, s, 0)) },
+		"raw":     func(ctx context.Context, s session.Session) error { return firstError(svc().RawEvents(ctx, s, 1)) },
+	}
+}
+
+func firstError(records iter.Seq2[patch.Record, error]) error {
+	for _, err := range records {
+		return err
+	}
+	return errors.New("no records")
+}
+
 func newService(t *testing.T, s *store.Store) *adk.Service {
 	t.Helper()
 	svc, err := adk.NewService(s, adk.Options{})
@@ -123,10 +138,27 @@ func newService(t *testing.T, s *store.Store) *adk.Service {
 	return svc
 }
 
+// inMemoryStore is a store in memory.
+func inMemoryStore(t *testing.T) *store.Store {
+	t.Helper()
+	return opened(t)(store.OpenMemory(store.Options{}))
+}
+
 // inMemory is a service on a store in memory.
 func inMemory(t *testing.T) *adk.Service {
 	t.Helper()
-	return newService(t, opened(t)(store.OpenMemory(store.Options{})))
+	return newService(t, inMemoryStore(t))
+}
+
+// theKey is the key of the session "s" that create makes.
+var theKey = store.Key{App: "app", User: "user", Session: "s"}
+
+// onStoreAnd runs a test on services with the options: over a store, and over each of the bases.
+func onStoreAnd(t *testing.T, bases []base, opts adk.Options, test func(t *testing.T, s *adk.Service)) {
+	t.Run("store", func(t *testing.T) { test(t, compacted(t, opts)) })
+	for _, b := range bases {
+		t.Run(b.name, func(t *testing.T) { test(t, wrap(t, b.make(t), opts)) })
+	}
 }
 
 func create(t *testing.T, s session.Service, id string, state map[string]any) session.Session {
@@ -200,7 +232,23 @@ func stateOf(sess session.Session) map[string]any {
 	return out
 }
 
-func no(t *testing.T, err error) {
+// loggedEvents counts the events in a session's audit log.
+func loggedEvents(t *testing.T, s *adk.Service, sess session.Session) (n int) {
+	t.Helper()
+	for r, err := range s.RawEvents(t.Context(), sess, 1) {
+		no(t, err)
+		if r.Event != nil {
+			n++
+		}
+	}
+	return n
+}
+
+// no fails a test, or a property of rapid's, if there is an error.
+func no(t interface {
+	Helper()
+	Fatal(args ...any)
+}, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)

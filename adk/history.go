@@ -4,14 +4,11 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"iter"
 	"net/http"
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 
-	"github.com/felixge/httpsnoop"
 	"google.golang.org/adk/v2/memory"
 	"google.golang.org/adk/v2/session"
 	"google.golang.org/genai"
@@ -28,50 +25,24 @@ import (
 // and rewinds took out is not there. The state is the same with and without the mark, and the
 // request's filters hold for the history.
 //
-// The history is read when the session's events are first looked at, with the context of
-// Get. If that fails, Events is one event that says so in ErrorCode and ErrorMessage, and
-// [Session.HistoryError] has the error. From the first append through the session on, and
-// after a patch through it too, Events is the visible log: a model should see that. Indices
-// into a history are not those of the view, so [Service.ApplyPatch] and [Service.Preview]
-// refuse a session that shows one.
+// From the first append through the session on, and after a patch through it too, Events is the
+// visible log: a model should see that. Indices into a history are not those of the view, so
+// [Service.ApplyPatch] and [Service.Preview] refuse a session that shows one.
 func WithHistory(ctx context.Context) context.Context { return WithHistoryPage(ctx, "", 0) }
 
 // WithHistoryPage is [WithHistory] for a page of the history: the last events before the one with the
 // id before, or if that is "", the last of all; limit is how many, 0 means any number. The page before
 // this one is before its first event. An id that is not in the history gives an empty page.
 func WithHistoryPage(ctx context.Context, before string, limit int) context.Context {
-	return context.WithValue(ctx, historyKey{}, &historyMark{before: before, limit: limit})
+	return context.WithValue(ctx, historyKey{}, historyMark{before, limit})
 }
 
 type historyKey struct{}
 
-// historyMark is in the contexts of [WithHistory]. It is safe for use by any number of
-// goroutines.
+// historyMark is in the contexts of [WithHistory].
 type historyMark struct {
 	before string
 	limit  int
-
-	mu  sync.Mutex
-	err error // the first of a history that was got with the context
-}
-
-func (m *historyMark) fail(err error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.err == nil {
-		m.err = err
-	}
-}
-
-func (m *historyMark) failed() error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.err
-}
-
-func markOf(ctx context.Context) (m *historyMark, marked bool) {
-	m, marked = ctx.Value(historyKey{}).(*historyMark)
-	return m, marked
 }
 
 // HistoryHandler returns a handler that serves GET requests with a context of [WithHistory],
@@ -82,9 +53,6 @@ func markOf(ctx context.Context) (m *historyMark, marked bool) {
 // launcher hands out:
 //
 //	router.Use(adk.HistoryHandler)
-//
-// If a history cannot be read, the answer to the request has the status 500 and the error's
-// text.
 func HistoryHandler(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodGet || strings.HasSuffix(r.URL.Path, "/run_live") {
@@ -97,40 +65,7 @@ func HistoryHandler(next http.Handler) http.Handler {
 			http.Error(w, fmt.Sprintf("limit: %q is not a number of events", query.Get("limit")), http.StatusBadRequest)
 			return
 		}
-		ctx := WithHistoryPage(r.Context(), query.Get("before"), limit)
-		mark, _ := markOf(ctx)
-		next.ServeHTTP(failing(w, mark), r.WithContext(ctx))
-	})
-}
-
-// failing returns a writer of an answer that is an error if a history was not read before it
-// begins.
-func failing(w http.ResponseWriter, mark *historyMark) http.ResponseWriter {
-	begun, failed := false, false
-	begin := func() (ok bool) {
-		if err := mark.failed(); !begun && err != nil {
-			failed = true
-			http.Error(w, err.Error(), http.StatusInternalServerError)
-		}
-		begun = true
-		return !failed
-	}
-	return httpsnoop.Wrap(w, httpsnoop.Hooks{
-		WriteHeader: func(write httpsnoop.WriteHeaderFunc) httpsnoop.WriteHeaderFunc {
-			return func(status int) {
-				if begin() {
-					write(status)
-				}
-			}
-		},
-		Write: func(write httpsnoop.WriteFunc) httpsnoop.WriteFunc {
-			return func(b []byte) (int, error) {
-				if begin() {
-					return write(b)
-				}
-				return len(b), nil
-			}
-		},
+		next.ServeHTTP(w, r.WithContext(WithHistoryPage(r.Context(), query.Get("before"), limit)))
 	})
 }
 
@@ -139,15 +74,15 @@ func failing(w http.ResponseWriter, mark *historyMark) http.ResponseWriter {
 // AddSessionToMemory fails, and adds nothing, if the history cannot be read, and with
 // [store.ErrNotFound] if the service has no such session. SearchMemory is base's. base must
 // not be nil.
-func (s *Service) HistoryMemory(base memory.Service) memory.Service { return memories{base, s} }
+func (s *Service) HistoryMemory(base memory.Service) memory.Service { return historyMemory{base, s} }
 
-type memories struct {
+type historyMemory struct {
 	memory.Service
 	sessions *Service
 }
 
 // AddSessionToMemory adds the session's history.
-func (m memories) AddSessionToMemory(ctx context.Context, sess session.Session) error {
+func (m historyMemory) AddSessionToMemory(ctx context.Context, sess session.Session) error {
 	if isNil(sess) {
 		return errNoSession
 	}
@@ -155,133 +90,57 @@ func (m memories) AddSessionToMemory(ctx context.Context, sess session.Session) 
 	if err != nil {
 		return fmt.Errorf("add session to memory: %w", err)
 	}
-	if err := got.Session.(*Session).HistoryError(); err != nil {
-		return fmt.Errorf("add session to memory: %w", err)
-	}
 	return m.Service.AddSessionToMemory(ctx, got.Session)
-}
-
-// HistoryError returns why the session's history could not be read, or nil if it could, or
-// if it was not got with [WithHistory] or shows its history no longer. It reads the history
-// if that was not read yet.
-func (s *Session) HistoryError() error {
-	if h := s.shownHistory(); h != nil {
-		h.load()
-		return h.err
-	}
-	return nil
-}
-
-func (s *Session) shownHistory() *history {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	return s.history
-}
-
-// history is what a session shows people, read when it is first looked at.
-type history struct {
-	read  func() ([]fold.Entry, error)
-	given *given
-	mark  *historyMark
-
-	once    sync.Once
-	entries []fold.Entry
-	err     error
-}
-
-func (h *history) load() {
-	h.once.Do(func() {
-		if h.entries, h.err = h.read(); h.err != nil {
-			h.mark.fail(h.err)
-		}
-	})
 }
 
 // summaryAuthor is the author of a summary in a history.
 const summaryAuthor = "summary"
 
-// All yields the events, the caller's own.
-func (h *history) All() iter.Seq[*session.Event] {
-	return func(yield func(*session.Event) bool) {
-		for i := range h.Len() {
-			if !yield(h.At(i)) {
-				return
-			}
+// readHistory returns the history of a session that was got for a request, as its events.
+func (s *Service) readHistory(ctx context.Context, mark historyMark, handle *Session, req *session.GetRequest) (session.Events, error) {
+	entries, err := s.store.History(ctx, handle.key, handle.stored.View)
+	if err != nil {
+		return nil, fmt.Errorf("history of session %s: %w", handle.key, err)
+	}
+	entries = compaction.WithoutRestored(entries)
+	if mark.before != "" {
+		i := slices.IndexFunc(entries, func(e fold.Entry) bool { return e.Event.ID() == mark.before })
+		entries = entries[:max(i, 0)]
+	}
+	for _, n := range []int{mark.limit, req.NumRecentEvents} {
+		if n > 0 {
+			entries = entries[max(0, len(entries)-n):]
 		}
 	}
-}
-
-// Len returns the number of events.
-func (h *history) Len() int {
-	h.load()
-	if h.err != nil {
-		return 1
-	}
-	return len(h.entries)
-}
-
-// At returns an event, the caller's own, or nil for an index out of range.
-func (h *history) At(i int) *session.Event {
-	if i < 0 || i >= h.Len() {
-		return nil
-	}
-	if h.err != nil {
-		e := &session.Event{ID: "patchlog-history", Author: "patchlog"}
-		e.ErrorCode, e.ErrorMessage = "HISTORY_UNREADABLE", h.err.Error()
-		return e
-	}
-	p := h.entries[i].Event
-	if !h.entries[i].Summary {
-		return h.given.event(p)
-	}
-	e := h.given.decoded.event(p) // its own, since it is changed
-	e.Author = summaryAuthor
-	if e.Content != nil {
-		e.Content.Role = genai.RoleModel
-	}
-	return e
-}
-
-// filterHistory chooses of a history as [fold.View.Last] and Since do of a view.
-func filterHistory(entries []fold.Entry, req *session.GetRequest) []fold.Entry {
-	if n := req.NumRecentEvents; n > 0 {
-		entries = entries[max(0, len(entries)-n):]
-	}
-	if req.After.IsZero() {
-		return entries
-	}
-	var since []fold.Entry
+	var events []*patch.Event
+	summaries := map[*patch.Event]bool{}
 	for _, e := range entries {
 		if !e.Event.Timestamp().Before(req.After) {
-			since = append(since, e)
+			events = append(events, e.Event)
+			summaries[e.Event] = e.Summary
 		}
 	}
-	return since
-}
-
-// historyOf returns the history of a session that was got for a request.
-func (s *Service) historyOf(ctx context.Context, mark *historyMark, handle *Session, req *session.GetRequest) *history {
-	key, view := handle.key, handle.stored.View
-	return &history{given: handle.given, mark: mark, read: func() ([]fold.Entry, error) {
-		entries, err := s.store.History(ctx, key, view)
-		if err != nil {
-			return nil, fmt.Errorf("history of session %s: %w", key, err)
+	return listOf(events, func(p *patch.Event) *session.Event {
+		e := s.decoder.event(p)
+		if summaries[p] {
+			e.Author = summaryAuthor
+			if e.Content != nil {
+				e.Content.Role = genai.RoleModel
+			}
 		}
-		entries = compaction.WithoutRestored(entries)
-		if mark.before != "" {
-			i := slices.IndexFunc(entries, func(e fold.Entry) bool { return e.Event.ID() == mark.before })
-			entries = entries[:max(i, 0)]
-		}
-		if mark.limit > 0 {
-			entries = entries[max(0, len(entries)-mark.limit):]
-		}
-		return filterHistory(entries, req), nil
-	}}
+		return e
+	}), nil
 }
 
 // refuseHistory refuses a patch whose author has seen a history.
 func refuseHistory(sess session.Session) error {
-	if s, ok := sess.(*Session); ok && s.shownHistory() != nil {
+	s, ok := sess.(*Session)
+	if !ok {
+		return nil
+	}
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if s.history != nil {
 		return fmt.Errorf("%w: session %s shows its history, and an index into that is none into the visible log; get the session without WithHistory to patch it", patch.ErrInvalid, s.key)
 	}
 	return nil

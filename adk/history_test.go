@@ -13,10 +13,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gorilla/mux"
 	"google.golang.org/adk/v2/agent"
 	"google.golang.org/adk/v2/memory"
+	"google.golang.org/adk/v2/model"
 	"google.golang.org/adk/v2/server/adkrest"
 	"google.golang.org/adk/v2/session"
+	"google.golang.org/adk/v2/tool"
 	"google.golang.org/genai"
 
 	"github.com/patchlog-dev/patchlog/adk"
@@ -34,12 +37,6 @@ func peopleSee(t *testing.T, s session.Service, req session.GetRequest) *adk.Ses
 	r, err := s.Get(adk.WithHistory(t.Context()), &req)
 	no(t, err)
 	return r.Session.(*adk.Session)
-}
-
-// onStoreAndBase runs a test on a service over a store, and on one over another service.
-func onStoreAndBase(t *testing.T, test func(t *testing.T, s *adk.Service)) {
-	t.Run("store", func(t *testing.T) { test(t, inMemory(t)) })
-	t.Run("wrapped", func(t *testing.T) { test(t, wrap(t, session.InMemoryService(), adk.Options{})) })
 }
 
 // summarised is a session of six messages, of which a summary hides the second to the
@@ -62,12 +59,11 @@ func summarised(t *testing.T, s *adk.Service) {
 }
 
 func TestHistory(t *testing.T) {
-	onStoreAndBase(t, func(t *testing.T, s *adk.Service) {
+	onStoreAnd(t, bases[:1], adk.Options{}, func(t *testing.T, s *adk.Service) {
 		summarised(t, s)
 		all := []string{"e0", "e1", "e2", "e3", "e4", "e5"}
 		sess := peopleSee(t, s, session.GetRequest{})
 		equal(t, "history", ids(sess), all)
-		equal(t, "visible", ids(get(t, s, "s")), []string{"s2", "e5"})
 		equal(t, "state", stateOf(sess), map[string]any{"k": 1, "last": "e5"})
 		equal(t, "at", sess.Events().At(1).Content.Parts[0].Text, "words of e1")
 		if sess.Events().At(6) != nil || sess.Events().At(-1) != nil {
@@ -78,7 +74,14 @@ func TestHistory(t *testing.T) {
 		for range sess.Events().All() {
 			break
 		}
-		no(t, sess.HistoryError())
+		// A patch is not made of the indices of a history.
+		err := errOf(s.ApplyPatch(t.Context(), sess, patch.NewSplice(0, 1)))
+		fails(t, err, patch.ErrInvalid)
+		if !strings.Contains(err.Error(), "WithHistory") {
+			t.Errorf("the error is %v", err)
+		}
+		fails(t, errOf(s.Preview(t.Context(), sess, patch.NewSplice(0, 1))), patch.ErrInvalid)
+		equal(t, "visible", ids(get(t, s, "s")), []string{"s2", "e5"})
 
 		equal(t, "the last two", ids(peopleSee(t, s, session.GetRequest{NumRecentEvents: 2})), []string{"e4", "e5"})
 		equal(t, "the last ten", ids(peopleSee(t, s, session.GetRequest{NumRecentEvents: 10})), all)
@@ -90,73 +93,23 @@ func TestHistory(t *testing.T) {
 
 // What a session shows from its first write on is the visible log.
 func TestHistoryEndsWithAWrite(t *testing.T) {
-	onStoreAndBase(t, func(t *testing.T, s *adk.Service) {
+	onStoreAnd(t, bases[:1], adk.Options{}, func(t *testing.T, s *adk.Service) {
 		summarised(t, s)
 		sess := peopleSee(t, s, session.GetRequest{})
 		equal(t, "history", len(ids(sess)), 6)
 		no(t, s.AppendEvent(t.Context(), sess, text("e6", "user", "more")))
 		equal(t, "after an append", ids(sess), []string{"s2", "e5", "e6"})
-		no(t, sess.HistoryError())
 
 		filtered := peopleSee(t, s, session.GetRequest{NumRecentEvents: 1})
 		equal(t, "filtered", ids(filtered), []string{"e6"})
 		no(t, s.AppendEvent(t.Context(), filtered, text("e7", "user", "more")))
 		equal(t, "filtered, after an append", ids(filtered), []string{"e6", "e7"})
 
-		unread := peopleSee(t, s, session.GetRequest{})
-		no(t, s.AppendEvent(t.Context(), unread, text("e8", "user", "more")))
-		equal(t, "never looked at", ids(unread), []string{"s2", "e5", "e6", "e7", "e8"})
-
 		rewound := peopleSee(t, s, session.GetRequest{})
 		no(t, errOf(s.Rewind(t.Context(), rewound, "inv-e5")))
 		equal(t, "after a rewind", ids(rewound), []string{"s2"})
 		equal(t, "history after a rewind", ids(peopleSee(t, s, session.GetRequest{})), []string{"e0", "e1", "e2", "e3", "e4"})
 	})
-}
-
-// A patch is not made of the indices of a history.
-func TestHistoryTakesNoPatch(t *testing.T) {
-	onStoreAndBase(t, func(t *testing.T, s *adk.Service) {
-		summarised(t, s)
-		sess := peopleSee(t, s, session.GetRequest{})
-		for range 2 { // also when it has been looked at
-			_, err := s.ApplyPatch(t.Context(), sess, patch.NewSplice(0, 1))
-			fails(t, err, patch.ErrInvalid)
-			if !strings.Contains(err.Error(), "WithHistory") {
-				t.Errorf("the error is %v", err)
-			}
-			fails(t, errOf(s.Preview(t.Context(), sess, patch.NewSplice(0, 1))), patch.ErrInvalid)
-			_ = ids(sess)
-		}
-		equal(t, "visible", ids(get(t, s, "s")), []string{"s2", "e5"})
-	})
-}
-
-// A history that cannot be read is an error that the reader gets, in each way to look.
-func TestHistoryThatCannotBeRead(t *testing.T) {
-	s := inMemory(t)
-	summarised(t, s)
-	ctx, cancel := context.WithCancel(t.Context())
-	r, err := s.Get(adk.WithHistory(ctx), &session.GetRequest{AppName: "app", UserID: "user", SessionID: "s"})
-	no(t, err)
-	cancel()
-	sess := r.Session.(*adk.Session)
-	fails(t, sess.HistoryError(), context.Canceled)
-	equal(t, "events", sess.Events().Len(), 1)
-	e := sess.Events().At(0)
-	if e.ErrorCode != "HISTORY_UNREADABLE" || !strings.Contains(e.ErrorMessage, "canceled") || e.Content != nil {
-		t.Errorf("the event is %+v", e)
-	}
-	for e := range sess.Events().All() {
-		equal(t, "event", e.ErrorCode, "HISTORY_UNREADABLE")
-	}
-	no(t, s.AppendEvent(t.Context(), sess, text("e6", "user", "more")))
-	equal(t, "after an append", ids(sess), []string{"s2", "e5", "e6"})
-	no(t, sess.HistoryError())
-
-	gone := peopleSee(t, s, session.GetRequest{})
-	no(t, s.Delete(t.Context(), &session.DeleteRequest{AppName: "app", UserID: "user", SessionID: "s"}))
-	fails(t, gone.HistoryError(), store.ErrNotFound)
 }
 
 // A summary that stands for nothing in this log is not taken for the user's words.
@@ -174,18 +127,14 @@ func TestHistoryMarksSummaries(t *testing.T) {
 	equal(t, "what a model sees", e.Author+" "+e.Content.Role, "user user")
 }
 
-// ADK's REST server shows people the history and gives models the visible log.
+// ADK's REST server shows people the history and gives models the visible log. A history that cannot be read is an
+// error, and no memory is given half of it.
 func TestHistoryOverREST(t *testing.T) {
-	s := inMemory(t)
+	b := &unpicked{Backend: new(memstore.Backend)}
+	s := newService(t, opened(t)(store.New(b, store.Options{})))
 	summarised(t, s)
 	m := &scriptedModel{}
-	var fail bool
-	served := &unreadable{Service: s, fails: &fail}
-	rest, err := adkrest.NewServer(adkrest.ServerConfig{SessionService: served, AgentLoader: agent.NewSingleLoader(llmAgent(t, m)), SSEWriteTimeout: time.Minute})
-	no(t, err)
-	server := httptest.NewServer(adk.HistoryHandler(rest))
-	defer server.Close()
-	c := client{t, server.URL}
+	c := restServer(t, s, m)
 	const path = "/apps/app/users/user/sessions/s"
 	eventIDs := func(sess map[string]any) (ids []string) {
 		for _, e := range sess["events"].([]any) {
@@ -202,27 +151,19 @@ func TestHistoryOverREST(t *testing.T) {
 	if got := eventIDs(c.do("GET", path, "", 200)); len(got) <= 6 || !slices.Equal(got[:6], all) || slices.Contains(got, "s2") {
 		t.Errorf("history after a run: %v", got)
 	}
-	fail = true
-	if body := c.text("GET", path, "", 500); !strings.Contains(body, "canceled") || strings.Contains(body, "{") {
+	base := &kept{}
+	b.broken = true
+	if body := c.text("GET", path, "", 500); !strings.Contains(body, storetest.ErrInjected.Error()) || strings.Contains(body, "{") {
 		t.Errorf("the answer is %s", body)
 	}
-	fail = false
-	c.do("GET", path, "", 200)
-}
-
-// unreadable is a service whose histories fail, if it is told to.
-type unreadable struct {
-	*adk.Service
-	fails *bool
-}
-
-func (u *unreadable) Get(ctx context.Context, req *session.GetRequest) (*session.GetResponse, error) {
-	if !*u.fails {
-		return u.Service.Get(ctx, req)
+	fails(t, s.HistoryMemory(base).AddSessionToMemory(t.Context(), get(t, s, "s")), storetest.ErrInjected)
+	if base.events != nil {
+		t.Errorf("the memory was given %v", base.events)
 	}
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	return u.Service.Get(ctx, req)
+	b.broken = false
+	c.do("GET", path, "", 200)
+	no(t, s.HistoryMemory(base).AddSessionToMemory(t.Context(), get(t, s, "s")))
+	equal(t, "events", base.events[:6], all)
 }
 
 // Only what reads is marked.
@@ -238,9 +179,6 @@ func TestHistoryHandler(t *testing.T) {
 			no(t, err)
 			if n := got.Session.Events().Len(); n != want {
 				t.Errorf("%s: %d events, want %d", request, n, want)
-			}
-			if _, ok := w.(http.Flusher); !ok {
-				t.Errorf("%s: the writer flushes no longer", request)
 			}
 			w.WriteHeader(http.StatusTeapot)
 		}))
@@ -315,32 +253,10 @@ func (u *unpicked) Read(ctx context.Context, name, creation string, seqs []uint6
 	return u.Backend.Read(ctx, name, creation, seqs, maxBytes)
 }
 
-// A memory is not given half a conversation.
-func TestHistoryThatAMemoryCannotHave(t *testing.T) {
-	b := &unpicked{Backend: new(memstore.Backend)}
-	s := newService(t, opened(t)(store.New(b, store.Options{})))
-	summarised(t, s)
-	base := &kept{}
-	b.broken = true
-	fails(t, s.HistoryMemory(base).AddSessionToMemory(t.Context(), get(t, s, "s")), storetest.ErrInjected)
-	if base.events != nil {
-		t.Errorf("the memory was given %v", base.events)
-	}
-	b.broken = false
-	no(t, s.HistoryMemory(base).AddSessionToMemory(t.Context(), get(t, s, "s")))
-	equal(t, "events", len(base.events), 6)
-}
-
 // ADK's own REST server serves sessions.
 func TestREST(t *testing.T) {
 	onEach(t, func(t *testing.T, s service) {
-		handler, err := adkrest.NewServer(adkrest.ServerConfig{
-			SessionService: s, AgentLoader: agent.NewSingleLoader(llmAgent(t, &scriptedModel{}, tools(t)...)), SSEWriteTimeout: time.Minute,
-		})
-		no(t, err)
-		server := httptest.NewServer(handler)
-		defer server.Close()
-		c := client{t, server.URL}
+		c := restServer(t, s, &scriptedModel{}, tools(t)...)
 		const sessions = "/apps/app/users/user/sessions"
 
 		created := c.do("POST", sessions+"/s", `{"state":{"k":1,"app:a":"x"}}`, 200)
@@ -407,9 +323,22 @@ func kinds(events []any) string {
 	return strings.Join(out, "|")
 }
 
+// client calls a server.
 type client struct {
 	t   *testing.T
 	url string
+}
+
+// restServer serves sessions as ADK's REST server does, with their history if the service is ours.
+func restServer(t *testing.T, sessions session.Service, m model.LLM, tools ...tool.Tool) client {
+	t.Helper()
+	rest, err := adkrest.NewServer(adkrest.ServerConfig{
+		SessionService: sessions, AgentLoader: agent.NewSingleLoader(llmAgent(t, m, tools...)), SSEWriteTimeout: time.Minute,
+	})
+	no(t, err)
+	server := httptest.NewServer(adk.HistoryHandler(rest))
+	t.Cleanup(server.Close)
+	return client{t, server.URL}
 }
 
 func (c client) text(method, path, body string, status int) string {
@@ -440,4 +369,57 @@ func (c client) list(method, path, body string, status int) (out []any) {
 	c.t.Helper()
 	no(c.t, json.Unmarshal([]byte(c.text(method, path, body, status)), &out))
 	return out
+}
+
+func TestHistoryPages(t *testing.T) {
+	onStoreAnd(t, bases[:1], adk.Options{}, func(t *testing.T, s *adk.Service) {
+		summarised(t, s)
+		page := func(before string, limit int) []string {
+			r, err := s.Get(adk.WithHistoryPage(t.Context(), before, limit), &session.GetRequest{AppName: "app", UserID: "user", SessionID: "s"})
+			no(t, err)
+			return ids(r.Session)
+		}
+		equal(t, "the last page", page("", 4), []string{"e2", "e3", "e4", "e5"})
+		equal(t, "the page before", page("e2", 4), []string{"e0", "e1"})
+		equal(t, "before the first", page("e0", 4), []string{})
+		equal(t, "of no event", page("e9", 4), []string{})
+		equal(t, "all before", page("e3", 0), []string{"e0", "e1", "e2"})
+	})
+}
+
+// restLauncher is a sublauncher as ADK's api is one.
+type restLauncher struct{ session.Service }
+
+func (restLauncher) Keyword() string                  { return "api" }
+func (restLauncher) Parse([]string) ([]string, error) { return nil, nil }
+func (restLauncher) CommandLineSyntax() string        { return "" }
+func (restLauncher) SimpleDescription() string        { return "" }
+func (restLauncher) UserMessage(string, func(...any)) {}
+func (l restLauncher) SetupSubrouters(router *mux.Router, agents *agent.Loader) error {
+	server, err := adkrest.NewServer(adkrest.ServerConfig{SessionService: l.Service, AgentLoader: *agents})
+	router.Methods("GET").PathPrefix("/api").Handler(http.StripPrefix("/api", server))
+	return err
+}
+
+// A web server of ADK's shows people what summaries stand for, page by page.
+func TestHistorySublauncher(t *testing.T) {
+	s := inMemory(t)
+	summarised(t, s)
+	a := llmAgent(t, counter{})
+	agents := agent.NewSingleLoader(a)
+	router := mux.NewRouter()
+	no(t, adk.HistorySublauncher(restLauncher{s}).SetupSubrouters(router, &agents))
+	for query, want := range map[string][]string{"": {"e0", "e1", "e2", "e3", "e4", "e5"}, "?limit=2": {"e4", "e5"}, "?limit=1&before=e1": {"e0"}, "?limit=x": nil} {
+		w := httptest.NewRecorder()
+		router.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/api/apps/app/users/user/sessions/s"+query, nil))
+		var got struct{ Events []struct{ ID string } }
+		if err := json.Unmarshal(w.Body.Bytes(), &got); (err != nil) != (want == nil) {
+			t.Fatalf("%q: %s", query, w.Body)
+		}
+		var shown []string
+		for _, e := range got.Events {
+			shown = append(shown, e.ID)
+		}
+		equal(t, query, shown, want)
+	}
 }

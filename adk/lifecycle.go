@@ -59,7 +59,7 @@ func (s *Service) Fork(ctx context.Context, sess session.Session, opts ForkOptio
 	}
 	to := handle.key
 	to.Session = cmp.Or(opts.SessionID, platform.NewUUID(ctx))
-	forked, err := s.store.Fork(ctx, handle.key, to, store.ForkOptions{At: opts.At})
+	forked, err := s.store.Fork(ctx, handle.key, to, opts.At)
 	if err != nil {
 		return nil, fmt.Errorf("fork: %w", err)
 	}
@@ -87,8 +87,8 @@ func (s *Service) Erase(ctx context.Context, sess session.Session, selection sto
 
 // Retain deletes sessions and erases hidden events that are due by the policies of their apps, as
 // [store.Store.Retain] does. Over a wrapped service the error matches [errors.ErrUnsupported].
-func (s *Service) Retain(ctx context.Context, policies map[string]store.Retention, opts store.RetainOptions) iter.Seq2[store.Retained, error] {
-	return s.store.Retain(ctx, policies, opts)
+func (s *Service) Retain(ctx context.Context, policies map[string]store.Retention, dryRun bool) iter.Seq2[store.Retained, error] {
+	return s.store.Retain(ctx, policies, dryRun)
 }
 
 var errUnsupported = fmt.Errorf("%w: a wrapped service cannot change or find events by age; move the sessions into a store (patchlog import)", errors.ErrUnsupported)

@@ -2,17 +2,11 @@ package adk_test
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"net/http"
-	"net/http/httptest"
 	"slices"
 	"testing"
 
-	"github.com/gorilla/mux"
-	"google.golang.org/adk/v2/agent"
-	"google.golang.org/adk/v2/server/adkrest"
 	"google.golang.org/adk/v2/session"
 
 	"github.com/patchlog-dev/patchlog/adk"
@@ -21,14 +15,8 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// onEachStorage runs a test on a service over a store, and on ones over each base.
-func onEachStorage(t *testing.T, test func(t *testing.T, s *adk.Service)) {
-	t.Run("store", func(t *testing.T) { test(t, inMemory(t)) })
-	onEachBase(t, func(t *testing.T, _ session.Service, s *adk.Service) { test(t, s) })
-}
-
 func TestFork(t *testing.T) {
-	onEachStorage(t, func(t *testing.T, s *adk.Service) {
+	onStoreAnd(t, bases, adk.Options{}, func(t *testing.T, s *adk.Service) {
 		sess := create(t, s, "s", map[string]any{"k": "initial", "user:u": "then"})
 		for i := range 4 {
 			e := timed(i, fmt.Sprint("e", i), "agent")
@@ -77,8 +65,7 @@ func TestForkThatFails(t *testing.T) {
 	base := &shaky{}
 	s := wrap(t, base, adk.Options{})
 	sess := create(t, s, "s", nil)
-	no(t, s.AppendEvent(t.Context(), sess, timed(1, "e1", "user")))
-	no(t, s.AppendEvent(t.Context(), sess, timed(2, "e2", "user")))
+	say(t, s, sess, timed(1, "e1", "user"), timed(2, "e2", "user"))
 	base.fails = []failing{not, before}
 	fails(t, errOf(s.Fork(t.Context(), sess, adk.ForkOptions{SessionID: "fork"})), errShaky)
 	equal(t, "sessions", len(base.sessions), 1)
@@ -95,7 +82,7 @@ func TestErase(t *testing.T) {
 	}
 	no(t, errOf(s.ApplyPatch(t.Context(), sess, patch.NewSplice(0, 1))))
 	retained := 0
-	for _, err := range s.Retain(t.Context(), map[string]store.Retention{"app": {DeleteAfter: 1}}, store.RetainOptions{}) {
+	for _, err := range s.Retain(t.Context(), map[string]store.Retention{"app": {DeleteAfter: 1}}, false) {
 		no(t, err)
 		retained++
 	}
@@ -104,13 +91,13 @@ func TestErase(t *testing.T) {
 
 	wrapped := wrap(t, session.InMemoryService(), adk.Options{})
 	fails(t, errOf(wrapped.Erase(t.Context(), create(t, wrapped, "s", nil), store.EraseSelection{All: true}, store.EraseOptions{})), errors.ErrUnsupported)
-	for _, err := range wrapped.Retain(t.Context(), nil, store.RetainOptions{}) {
+	for _, err := range wrapped.Retain(t.Context(), nil, false) {
 		fails(t, err, errors.ErrUnsupported)
 	}
 }
 
 func TestListPage(t *testing.T) {
-	onEachStorage(t, func(t *testing.T, s *adk.Service) {
+	onStoreAnd(t, bases, adk.Options{}, func(t *testing.T, s *adk.Service) {
 		var want []string
 		for i := range 7 {
 			key := session.CreateRequest{AppName: "app", UserID: fmt.Sprint("u/", i%2), SessionID: fmt.Sprint("s ", i)}
@@ -145,81 +132,17 @@ func TestListPage(t *testing.T) {
 	})
 }
 
-func TestHistoryPages(t *testing.T) {
-	onStoreAndBase(t, func(t *testing.T, s *adk.Service) {
-		summarised(t, s)
-		page := func(before string, limit int) []string {
-			r, err := s.Get(adk.WithHistoryPage(t.Context(), before, limit), &session.GetRequest{AppName: "app", UserID: "user", SessionID: "s"})
-			no(t, err)
-			return ids(r.Session)
-		}
-		equal(t, "the last page", page("", 4), []string{"e2", "e3", "e4", "e5"})
-		equal(t, "the page before", page("e2", 4), []string{"e0", "e1"})
-		equal(t, "before the first", page("e0", 4), []string{})
-		equal(t, "of no event", page("e9", 4), []string{})
-		equal(t, "all before", page("e3", 0), []string{"e0", "e1", "e2"})
-	})
-}
-
-// restLauncher is a sublauncher as ADK's api is one.
-type restLauncher struct{ session.Service }
-
-func (restLauncher) Keyword() string                  { return "api" }
-func (restLauncher) Parse([]string) ([]string, error) { return nil, nil }
-func (restLauncher) CommandLineSyntax() string        { return "" }
-func (restLauncher) SimpleDescription() string        { return "" }
-func (restLauncher) UserMessage(string, func(...any)) {}
-func (l restLauncher) SetupSubrouters(router *mux.Router, agents *agent.Loader) error {
-	server, err := adkrest.NewServer(adkrest.ServerConfig{SessionService: l.Service, AgentLoader: *agents})
-	router.Methods("GET").PathPrefix("/api").Handler(http.StripPrefix("/api", server))
-	return err
-}
-
-// A web server of ADK's shows people what summaries stand for, page by page.
-func TestHistorySublauncher(t *testing.T) {
-	s := inMemory(t)
-	summarised(t, s)
-	a := llmAgent(t, counter{})
-	agents := agent.NewSingleLoader(a)
-	router := mux.NewRouter()
-	no(t, adk.HistorySublauncher(restLauncher{s}).SetupSubrouters(router, &agents))
-	for query, want := range map[string][]string{"": {"e0", "e1", "e2", "e3", "e4", "e5"}, "?limit=2": {"e4", "e5"}, "?limit=1&before=e1": {"e0"}, "?limit=x": nil} {
-		w := httptest.NewRecorder()
-		router.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/api/apps/app/users/user/sessions/s"+query, nil))
-		var got struct{ Events []struct{ ID string } }
-		if err := json.Unmarshal(w.Body.Bytes(), &got); (err != nil) != (want == nil) {
-			t.Fatalf("%q: %s", query, w.Body)
-		}
-		var shown []string
-		for _, e := range got.Events {
-			shown = append(shown, e.ID)
-		}
-		equal(t, query, shown, want)
-	}
-}
-
 // sets gives an event a state delta.
 func sets(key string, value any) func(*session.Event) {
 	return func(e *session.Event) { e.Actions.StateDelta = map[string]any{key: value} }
 }
 
-func stored(t *testing.T, sess session.Session, key string) any {
-	t.Helper()
-	v, err := sess.State().Get(key)
-	if errors.Is(err, session.ErrStateKeyNotExist) {
-		return nil
-	}
-	no(t, err)
-	return v
-}
-
 func TestRevertAndRewind(t *testing.T) {
-	sessions := newService(t, opened(t)(store.OpenMemory(store.Options{})))
+	sessions := newService(t, inMemoryStore(t))
 	sess := create(t, sessions, "s", nil)
 	for i := range 3 {
 		inv := fmt.Sprint("inv", i)
-		no(t, sessions.AppendEvent(t.Context(), sess, said("u"+inv, inv, "user")))
-		no(t, sessions.AppendEvent(t.Context(), sess, said("a"+inv, inv, "app", sets("step", inv))))
+		say(t, sessions, sess, said("u"+inv, inv, "user"), said("a"+inv, inv, "app", sets("step", inv)))
 	}
 	all := ids(sess)
 	cut, err := sessions.ApplyPatch(t.Context(), sess, patch.NewSplice(0, 4))
@@ -234,59 +157,21 @@ func TestRevertAndRewind(t *testing.T) {
 	equal(t, "after the revert", ids(later), append(slices.Clone(all), "uinv3"))
 
 	// A handle that has not seen it conflicts, and nothing is written.
-	if _, err := sessions.Rewind(t.Context(), sess, "inv1"); !errors.Is(err, store.ErrConflict) {
-		t.Errorf("a rewind from before the revert: %v", err)
-	}
+	fails(t, errOf(sessions.Rewind(t.Context(), sess, "inv1")), store.ErrConflict)
 	no(t, errOf(sessions.Rewind(t.Context(), later, "inv1")))
 	equal(t, "after the rewind", ids(later), []string{"uinv0", "ainv0"})
-	equal(t, "state after the rewind", stored(t, later, "step"), any("inv0"))
+	equal(t, "state after the rewind", stateOf(later)["step"], any("inv0"))
 	equal(t, "as others see it", ids(get(t, sessions, "s")), ids(later))
 	no(t, sessions.AppendEvent(t.Context(), later, said("again", "inv4", "user")))
 	equal(t, "it goes on from there", ids(later), []string{"uinv0", "ainv0", "again"})
 
-	events := 0
-	for r, err := range sessions.RawEvents(t.Context(), later, 1) {
-		no(t, err)
-		if r.Event != nil {
-			events++
-		}
-	}
-	equal(t, "events in the audit log", events, 8)
+	equal(t, "events in the audit log", loggedEvents(t, sessions, later), 8)
 
-	for _, c := range []struct {
-		name string
-		do   func(session.Session) error
-		want error
-	}{
-		{"revert of no patch", func(s session.Session) error {
-			_, err := sessions.Revert(t.Context(), s, "no such patch")
-			return err
-		}, store.ErrInvalid},
-		{"revert of what stands under a rewind", func(s session.Session) error {
-			_, err := sessions.Revert(t.Context(), s, back.Records[0].ID())
-			return err
-		}, fold.ErrBlocked},
-		{"rewind to no invocation", func(s session.Session) error {
-			_, err := sessions.Rewind(t.Context(), s, "inv99")
-			return err
-		}, fold.ErrEventNotFound},
-		{"revert through another service's session", func(session.Session) error {
-			_, err := sessions.Revert(t.Context(), nil, "x")
-			return err
-		}, store.ErrInvalid},
-		{"rewind through another service's session", func(session.Session) error {
-			_, err := sessions.Rewind(t.Context(), nil, "x")
-			return err
-		}, store.ErrInvalid},
-	} {
-		before := later.(*adk.Session).View().Seq()
-		if err := c.do(later); !errors.Is(err, c.want) {
-			t.Errorf("%s: %v, want %v", c.name, err, c.want)
-		}
-		if after := get(t, sessions, "s").(*adk.Session).View().Seq(); after != before {
-			t.Errorf("%s: record %d was written", c.name, after)
-		}
-	}
+	before := later.(*adk.Session).View().Seq()
+	fails(t, errOf(sessions.Revert(t.Context(), later, "no such patch")), store.ErrInvalid)
+	fails(t, errOf(sessions.Revert(t.Context(), later, back.Records[0].ID())), fold.ErrBlocked)
+	fails(t, errOf(sessions.Rewind(t.Context(), later, "inv99")), fold.ErrEventNotFound)
+	equal(t, "records", get(t, sessions, "s").(*adk.Session).View().Seq(), before)
 }
 
 func ExampleService_Revert() {

@@ -51,7 +51,7 @@ func (m logMemory) SearchMemory(ctx context.Context, req *memory.SearchRequest) 
 		return nil, errNoRequest
 	}
 	if req.AppName == "" || req.UserID == "" {
-		return nil, inWords(patch.ErrInvalid, "app_name and user_id are required, got app_name: %q, user_id: %q", req.AppName, req.UserID)
+		return nil, withMessage(patch.ErrInvalid, "app_name and user_id are required, got app_name: %q, user_id: %q", req.AppName, req.UserID)
 	}
 	out := &memory.SearchResponse{Memories: []memory.Entry{}}
 	if strings.TrimSpace(req.Query) == "" {
@@ -62,7 +62,7 @@ func (m logMemory) SearchMemory(ctx context.Context, req *memory.SearchRequest) 
 		opts.Except = []store.Key{{App: req.AppName, User: req.UserID, Session: running.SessionID()}}
 	}
 	hits, err := m.sessions.store.SearchUser(ctx, req.AppName, req.UserID,
-		recall.Search{Query: req.Query, Told: true, Limit: memoryEntries, Snippet: memoryRunes, Redact: m.sessions.redact}, opts)
+		recall.Search{Query: req.Query, Represented: true, Limit: memoryEntries, Snippet: memoryRunes, Redact: m.sessions.redact}, opts)
 	if err != nil {
 		return nil, fmt.Errorf("search memory: %w", err)
 	}

@@ -28,7 +28,7 @@ import (
 func pins(v fold.View, cfg compaction.Config) []string {
 	p := pinning{view: v, pinned: map[int]bool{}}
 	p.agents()
-	p.requests(compaction.Waiting(v, cfg, compaction.Run{}))
+	p.requests(compaction.WaitingCalls(v, cfg, compaction.Run{}))
 	p.confirmed()
 	p.scopes()
 	var ids []string

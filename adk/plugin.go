@@ -20,20 +20,17 @@ import (
 // does not close the service.
 func (s *Service) Plugin() *plugin.Plugin {
 	cfg := plugin.Config{Name: "patchlog"}
-	if c := s.compacting; c != nil || s.oneRun != nil {
+	if s.runs != nil {
 		cfg.BeforeRunCallback = func(ctx agent.InvocationContext) (*genai.Content, error) {
 			if key, ok := s.keyOf(ctx.Session()); ok {
-				s.oneRun.watch(key, ctx.InvocationID())
-				if c != nil {
-					c.runs.watch(key, ctx.InvocationID())
-				}
+				s.runs.watch(key, ctx.InvocationID())
 			}
 			return nil, nil
 		}
 		cfg.AfterRunCallback = func(ctx agent.InvocationContext) {
 			if key, ok := s.keyOf(ctx.Session()); ok {
-				s.oneRun.end(ctx, key, ctx.InvocationID(), false)
-				c.ended(ctx, key, ctx.InvocationID())
+				s.runs.end(ctx, key, ctx.InvocationID(), false)
+				s.compacting.notify(key)
 			}
 		}
 	}
@@ -44,7 +41,7 @@ func (s *Service) Plugin() *plugin.Plugin {
 // keyOf returns the key of a session, if it is one of the service's.
 func (s *Service) keyOf(sess session.Session) (store.Key, bool) {
 	handle, ok := sess.(*Session)
-	if !ok || handle == nil || handle.decoded != s.decoded {
+	if !ok || handle == nil || handle.decoder != s.decoder {
 		return store.Key{}, false
 	}
 	return handle.key, true

@@ -30,7 +30,7 @@ func (s *Service) RestoreCalls(ctx context.Context, sess session.Session, msg *g
 	}
 	e, err := patch.NewEvent(patch.Fields{ID: "answer", Author: userAuthor, Content: msg})
 	if err == nil {
-		err = s.recall(ctx, handle, e)
+		err = s.restoreCalls(ctx, handle, e)
 	}
 	if err != nil {
 		return fmt.Errorf("recall: %w", err)
@@ -38,8 +38,8 @@ func (s *Service) RestoreCalls(ctx context.Context, sess session.Session, msg *g
 	return nil
 }
 
-// recall brings back the calls that an event answers, if they are not in sight.
-func (s *Service) recall(ctx context.Context, handle *Session, e *patch.Event) error {
+// restoreCalls brings back the calls that an event answers, if they are not in sight.
+func (s *Service) restoreCalls(ctx context.Context, handle *Session, e *patch.Event) error {
 	if callsInSight(handle.View(), e) {
 		return nil
 	}
@@ -67,7 +67,7 @@ func (s *Service) recall(ctx context.Context, handle *Session, e *patch.Event) e
 		case err != nil:
 			return err
 		}
-		handle.recalled(done)
+		handle.showRestored(done)
 		return nil
 	}
 }
@@ -92,27 +92,27 @@ func callsInSight(v fold.View, e *patch.Event) bool {
 	return len(missing) == 0
 }
 
-// recalled moves the session to the view after calls came back. Inside a workflow's node
+// showRestored moves the session to the view after calls came back. Inside a workflow's node
 // those are added to what it shows that it does not show anyway.
-func (s *Session) recalled(done store.Committed) {
+func (s *Session) showRestored(done store.Committed) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	shown := map[patch.FunctionPart]bool{}
-	for _, e := range s.held {
+	for _, e := range s.frozen {
 		for p := range e.FunctionParts() {
 			p.Index = 0
 			shown[p] = true
 		}
 	}
 	for _, r := range done.Records {
-		if s.held == nil || r.Patch == nil {
+		if s.frozen == nil || r.Patch == nil {
 			continue
 		}
 		for _, e := range r.Patch.NewEvents() {
 			for p := range e.FunctionParts() {
 				p.Index = 0
 				if !shown[p] {
-					s.held = append(s.held, e)
+					s.frozen = append(s.frozen, e)
 					break
 				}
 			}

@@ -1,13 +1,25 @@
 package adk_test
 
 import (
+	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
+	"iter"
+	"regexp"
 	"slices"
+	"strings"
 	"testing"
 
 	"google.golang.org/adk/v2/agent"
+	"google.golang.org/adk/v2/memory"
+	"google.golang.org/adk/v2/model"
+	"google.golang.org/adk/v2/runner"
 	"google.golang.org/adk/v2/session"
+	"google.golang.org/adk/v2/tool"
 	"google.golang.org/adk/v2/tool/functiontool"
+	"google.golang.org/adk/v2/tool/loadmemorytool"
+	"google.golang.org/adk/v2/tool/preloadmemorytool"
 	"google.golang.org/adk/v2/tool/toolconfirmation"
 	"google.golang.org/genai"
 
@@ -15,10 +27,723 @@ import (
 	"github.com/patchlog-dev/patchlog/compaction"
 	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/patch"
+	"github.com/patchlog-dev/patchlog/patch/redact"
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// Long-running calls that nobody answers are compacted when they are old. One that is
+// forgetful compacts often, with summaries that do not contain the facts of the events that they replace.
+var forgetful = compaction.Config{Enabled: true, CompactionInterval: 3, OverlapSize: 1, Summarizer: adk.Summarizer(shortener{})}
+
+// An agent that needs facts of turn 3 in turn 55 gives the same answers with compaction and the
+// tools as without compaction; its prompts are valid, and shorter.
+func TestAgentRecalls(t *testing.T) {
+	type outcome struct {
+		answers []string
+		longest int
+	}
+	play := func(t *testing.T, sessions *adk.Service, recalls []tool.Tool) (out outcome) {
+		report := functionTool(t, functiontool.Config{Name: "fetch_report"}, func(agent.Context, struct{}) (map[string]string, error) {
+			return map[string]string{"report": longReport()}, nil
+		})
+		turn := 0
+		code, tank, row := regexp.MustCompile(`locker code is (\S+)`), regexp.MustCompile(`tank holds (\d+) litres`), regexp.MustCompile(`row 0777: (\S+)`)
+		// What the model knows: what its prompt says.
+		knows := func(prompt []*genai.Content, what *regexp.Regexp) string {
+			text, err := json.Marshal(prompt)
+			no(t, err)
+			if m := what.FindSubmatch(text); m != nil {
+				return strings.TrimRight(strings.Split(string(m[1]), `\`)[0], `.",`)
+			}
+			return ""
+		}
+		n := 0
+		m := replying(func(prompt []*genai.Content) *genai.Part {
+			checkPrompt(t, prompt)
+			size := 0
+			for _, c := range prompt {
+				text, _ := json.Marshal(c)
+				size += len(text)
+			}
+			out.longest = max(out.longest, size)
+			n++
+			id := fmt.Sprint("call", n)
+			switch {
+			case turn == 3 && !endsWithResponse(prompt):
+				return call(id, "fetch_report", nil)
+			case turn < 55:
+				return &genai.Part{Text: "Noted, thank you" + padding}
+			}
+			code, tank, row := knows(prompt, code), knows(prompt, tank), knows(prompt, row)
+			if code != "" && tank != "" && row != "" {
+				return &genai.Part{Text: code + " " + tank + " " + row}
+			}
+			last := prompt[len(prompt)-1].Parts[0].FunctionResponse
+			switch {
+			case code == "":
+				return call(id, "recall_search", map[string]any{"query": "locker code"})
+			case last != nil && last.Name == "recall_read" && last.Response["nextOffset"] != nil:
+				return call(id, "recall_read", map[string]any{"handle": handleOf(t, prompt), "offset": last.Response["nextOffset"]})
+			case last != nil && tank != "" && row == "":
+				return call(id, "recall_read", map[string]any{"handle": handleOf(t, prompt)})
+			case last != nil:
+				return call(id, "recall_search", map[string]any{"query": "how many litres the tank holds in the report", "tool": "fetch_report"})
+			}
+			t.Fatalf("turn %d: the model is at a loss", turn)
+			return nil
+		})
+		a := llmAgent(t, m, append([]tool.Tool{report}, recalls...)...)
+		for turn = 1; turn <= 60; turn++ {
+			text := fmt.Sprintf("turn %d, nothing of interest", turn)
+			if turn == 3 {
+				text = "By the way: my locker code is X-48213-B. Fetch the report."
+			}
+			events := ask(t, a, sessions, genai.NewContentFromText(text+padding, "user"))
+			if turn >= 55 {
+				out.answers = append(out.answers, lastWords(events))
+			}
+		}
+		return out
+	}
+	want := play(t, inMemory(t), nil)
+	equal(t, "answers", want.answers[0], "X-48213-B 4200 value-0777")
+	onStoreAnd(t, bases[:1], adk.Options{Compaction: forgetful, MaxResultTokens: 500}, func(t *testing.T, sessions *adk.Service) {
+		recalls, err := sessions.RecallTools(adk.RecallOptions{TurnTokens: 20_000})
+		no(t, err)
+		got := play(t, sessions, recalls)
+		equal(t, "answers", got.answers, want.answers)
+		if got.longest > want.longest*3/4 {
+			t.Errorf("the longest prompt has %d characters, without compaction %d", got.longest, want.longest)
+		}
+	})
+}
+
+// longReport is a result that says little, at length, and two facts.
+func longReport() string {
+	var b strings.Builder
+	for i := range 1000 {
+		if i == 500 {
+			b.WriteString("The tank holds 4200 litres.\n")
+		}
+		fmt.Fprintf(&b, "row %04d: value-%04d\n", i, i)
+	}
+	return b.String()
+}
+
+// handleOf returns a handle of the report in a prompt: of a search's result, or in the shortened one.
+func handleOf(t *testing.T, prompt []*genai.Content) string {
+	t.Helper()
+	text, err := json.Marshal(prompt)
+	no(t, err)
+	for _, c := range prompt {
+		for _, p := range c.Parts {
+			if p.FunctionResponse == nil || p.FunctionResponse.Name != "recall_search" {
+				continue
+			}
+			for _, r := range p.FunctionResponse.Response["results"].([]any) {
+				if item := r.(map[string]any); strings.Contains(item["text"].(string), "litres") {
+					return item["handle"].(string)
+				}
+			}
+		}
+	}
+	t.Fatalf("no handle in %s", text)
+	return ""
+}
+
+// callTools has an agent in a session make calls, one after the other, and returns the responses.
+func callTools(t *testing.T, sessions session.Service, user, id string, tools []tool.Tool, calls ...*genai.Part) (got []map[string]any) {
+	t.Helper()
+	n := 0
+	m := replying(func(prompt []*genai.Content) *genai.Part {
+		if endsWithResponse(prompt) {
+			for _, p := range prompt[len(prompt)-1].Parts {
+				got = append(got, p.FunctionResponse.Response)
+			}
+		}
+		if n++; n <= len(calls) {
+			calls[n-1].FunctionCall.ID = fmt.Sprintf("%s-%d-%d", id, n, len(prompt))
+			return calls[n-1]
+		}
+		return &genai.Part{Text: "done"}
+	})
+	a := llmAgent(t, m, tools...)
+	for _, err := range newRunner(t, a, sessions).Run(t.Context(), user, id, genai.NewContentFromText("go on", "user"), agent.RunConfig{}) {
+		no(t, err)
+	}
+	return got
+}
+
+func texts(response map[string]any) (all []string) {
+	results, _ := response["results"].([]any)
+	for _, r := range results {
+		all = append(all, r.(map[string]any)["text"].(string))
+	}
+	return all
+}
+
+// searches has a session that needles are hidden in, and returns the tools.
+func searches(t *testing.T, opts adk.RecallOptions) (*adk.Service, []tool.Tool, session.Session) {
+	t.Helper()
+	sessions := compacted(t, adk.Options{MaxResultTokens: 500})
+	sess := create(t, sessions, "s", nil)
+	recalls, err := sessions.RecallTools(opts)
+	no(t, err)
+	return sessions, recalls, sess
+}
+
+// summarise hides the first events of a session behind a summary.
+func summarise(t *testing.T, sessions *adk.Service, sess session.Session, n int) {
+	t.Helper()
+	s, err := patch.NewEvent(patch.Fields{Author: "user", Content: patch.Text("user", "in short")})
+	no(t, err)
+	no(t, errOf(sessions.ApplyPatch(t.Context(), sess, patch.NewSummarise(0, n, s))))
+}
+
+// The tools find the events of their own session that summaries hide. They do not find visible events,
+// events that a user cut or rewound, events of another branch or scope, or events of another session.
+func TestRecallFindsWhatTheSessionMaySee(t *testing.T) {
+	sessions, recalls, sess := searches(t, adk.RecallOptions{})
+	ctx := t.Context()
+	say := func(sess session.Session, id, words, branch, scope string) {
+		e := text(id, "user", words)
+		e.Branch, e.IsolationScope = branch, scope
+		no(t, sessions.AppendEvent(ctx, sess, e))
+	}
+	say(sess, "e1", "needle told", "", "")
+	say(sess, "e2", "needle cut", "", "")
+	say(sess, "e3", "needle in a branch", "other", "")
+	say(sess, "e4", "needle in a scope", "", "scope")
+	say(sess, "e5", "needle in sight", "", "")
+	other, err := sessions.Create(ctx, &session.CreateRequest{AppName: "app", UserID: "stranger", SessionID: "s"})
+	no(t, err)
+	say(other.Session, "o1", "needle of a stranger", "", "")
+	summarise(t, sessions, other.Session, 1)
+	second := create(t, sessions, "s2", nil)
+	say(second, "t1", "needle of another session", "", "")
+	summarise(t, sessions, second, 1)
+	no(t, errOf(sessions.ApplyPatch(ctx, sess, patch.NewSplice(1, 1))))
+	summarise(t, sessions, sess, 3)
+
+	search := func() *genai.Part { return call("", "recall_search", map[string]any{"query": "needle"}) }
+	got := callTools(t, sessions, "user", "s", recalls, search())
+	equal(t, "found", texts(got[0]), []string{"needle in a branch", "needle told"}) // an agent without a branch sees all
+	equal(t, "found", texts(callTools(t, sessions, "user", "s2", recalls, search())[0]), []string{"needle of another session"})
+	equal(t, "found", texts(callTools(t, sessions, "stranger", "s", recalls, search())[0]), []string{"needle of a stranger"})
+	equal(t, "found", len(texts(callTools(t, sessions, "nobody", "s", recalls, search())[0])), 0)
+
+	// Reading keeps to the same.
+	for handle, want := range map[string]string{"1": "needle told", "2": "", "4": "", "5": "needle in sight", "id=e1": "needle told", "id=e2": "", "id=o1": "", "1/0": "", "99": "", "0": "", "": "", "-1": "", "x": "", "id=": ""} {
+		got := callTools(t, sessions, "user", "s", recalls, call("", "recall_read", map[string]any{"handle": handle}))
+		if said, _ := got[0]["text"].(string); said != want || (want == "") != (got[0]["error"] != nil) {
+			t.Errorf("by handle %q: %v, want %q", handle, got[0], want)
+		}
+	}
+	// In a branch, an agent sees what leads to it.
+	sub := func(branch string) []string {
+		var found []string
+		m := replying(func(prompt []*genai.Content) *genai.Part {
+			if endsWithResponse(prompt) {
+				found = texts(prompt[len(prompt)-1].Parts[0].FunctionResponse.Response)
+				return &genai.Part{Text: "done"}
+			}
+			return search()
+		})
+		a := llmAgent(t, m, recalls...)
+		within, err := agent.New(agent.Config{Name: "outer", SubAgents: []agent.Agent{a}, Run: func(ctx agent.InvocationContext) iter.Seq2[*session.Event, error] {
+			return a.Run(ctx.WithICDelta(&agent.InvocationContextDelta{Branch: &branch}))
+		}})
+		no(t, err)
+		ask(t, within, sessions, genai.NewContentFromText("go on", "user"))
+		return found
+	}
+	equal(t, "found in a branch of its own", sub("mine"), []string{"needle told"})
+	equal(t, "found in the branch below", sub("other.mine"), []string{"needle in a branch", "needle told"})
+	equal(t, "found in one that begins alike", sub("otherwise"), []string{"needle told"})
+}
+
+// The tools return no content that is never shown to a model, and no query for it has a match: state,
+// credentials that ADK asks for, events of other scopes, events that a user cut.
+func TestRecallTellsNoSecrets(t *testing.T) {
+	sessions, recalls, sess := searches(t, adk.RecallOptions{})
+	ctx := t.Context()
+	signed, asked := text("e1", "user", "signed in"), text("e2", "app", "")
+	signed.Actions.StateDelta = map[string]any{"oauth": "token-4711-state"}
+	asked.Content = &genai.Content{Role: "model", Parts: []*genai.Part{call("c1", "adk_request_credential", map[string]any{"for": "mail-4711-asked"})}}
+	given := said("e3", "i", "user", returning("c1", "adk_request_credential", map[string]any{"clientSecret": "hunter-4711-given"}))
+	hidden := text("e4", "user", "password-4711-scoped")
+	hidden.IsolationScope = "other"
+	say(t, sessions, sess, signed, asked, given, hidden, text("e5", "user", "hello there"), text("e6", "user", "password-4711-cut"))
+	no(t, errOf(sessions.ApplyPatch(ctx, sess, patch.NewSplice(5, 1))))
+	summarise(t, sessions, sess, 5)
+	for _, query := range []string{"oauth", "token-4711-state", "mail-4711-asked", "clientSecret", "hunter-4711-given", "password-4711-scoped", "password-4711-cut", "password"} {
+		got := callTools(t, sessions, "user", "s", recalls, call("", "recall_search", map[string]any{"query": query}))[0]
+		if found := texts(got); len(found) > 0 {
+			t.Errorf("%s: %q", query, found)
+		}
+		found, err := sessions.Memory().SearchMemory(ctx, &memory.SearchRequest{AppName: "app", UserID: "user", Query: query})
+		no(t, err)
+		for _, m := range found.Memories {
+			if said := m.Content.Parts[0].Text; strings.Contains(said, "4711") && !strings.Contains(said, "scoped") {
+				t.Errorf("%s: the memory says %q", query, said)
+			}
+		}
+	}
+	for _, handle := range []string{"2", "3", "3/0", "4", "6"} {
+		if got := callTools(t, sessions, "user", "s", recalls, call("", "recall_read", map[string]any{"handle": handle}))[0]; got["error"] == nil {
+			t.Errorf("by handle %s: %v", handle, got)
+		}
+	}
+	equal(t, "found", texts(callTools(t, sessions, "user", "s", recalls, call("", "recall_search", map[string]any{"query": "signed"}))[0])[0], "signed in")
+	if got := callTools(t, sessions, "user", "s", recalls, call("", "recall_read", map[string]any{"handle": "1"}))[0]; got["text"] != "signed in" {
+		t.Errorf("%v", got)
+	}
+}
+
+// A handle names one event, also of several that one patch put in, and where ids look like handles.
+func TestRecallHandles(t *testing.T) {
+	sessions, recalls, sess := searches(t, adk.RecallOptions{})
+	ctx := t.Context()
+	no(t, sessions.AppendEvent(ctx, sess, text("e1", "user", "to be edited")))
+	var edits []*patch.Event
+	for i := range 3 {
+		e, err := patch.NewEvent(patch.Fields{ID: fmt.Sprint("e/", i), Author: "user", Content: patch.Text("user", fmt.Sprint("edited number", i))})
+		no(t, err)
+		edits = append(edits, e)
+	}
+	no(t, errOf(sessions.ApplyPatch(ctx, sess, patch.NewSplice(0, 1, edits...))))
+	summarise(t, sessions, sess, 3)
+	for i := range 3 {
+		query := fmt.Sprint("number", i)
+		got := callTools(t, sessions, "user", "s", recalls, call("", "recall_search", map[string]any{"query": query}))[0]
+		handle := got["results"].([]any)[0].(map[string]any)["handle"]
+		for _, handle := range []any{handle, fmt.Sprint("id=e/", i)} {
+			if read := callTools(t, sessions, "user", "s", recalls, call("", "recall_read", map[string]any{"handle": handle}))[0]; read["text"] != "edited "+query {
+				t.Errorf("by handle %v: %v", handle, read)
+			}
+		}
+	}
+}
+
+// Searches can be narrowed, say when there is more or nothing, and small ones leave room for others.
+func TestRecallSearches(t *testing.T) {
+	sessions, recalls, sess := searches(t, adk.RecallOptions{CallTokens: 400, TurnTokens: 1000})
+	for i := range 20 {
+		no(t, sessions.AppendEvent(t.Context(), sess, text(fmt.Sprint("e", i), []string{"user", "app"}[i%2], fmt.Sprintf("needle %d", i))))
+	}
+	no(t, sessions.AppendEvent(t.Context(), sess, text("rare", "user", "a rare word")))
+	summarise(t, sessions, sess, 21)
+	records := func(args map[string]any) (all []string, note string) {
+		got := callTools(t, sessions, "user", "s", recalls, call("", "recall_search", args))[0]
+		for _, r := range got["results"].([]any) {
+			item := r.(map[string]any)
+			all = append(all, fmt.Sprint(item["record"], " ", item["author"]))
+		}
+		return all, got["note"].(string)
+	}
+	found, _ := records(map[string]any{"query": "needle", "author": "app", "from": 3, "to": 6})
+	equal(t, "found", found, []string{"6 app", "4 app"})
+	if _, note := records(map[string]any{"query": "needle"}); !strings.Contains(note, "more") {
+		t.Errorf("of many it says %q", note)
+	}
+	if _, note := records(map[string]any{"query": "rare"}); strings.Contains(note, "more") {
+		t.Errorf("of one it says %q", note)
+	}
+	if found, note := records(map[string]any{"query": "xylophone"}); len(found) > 0 || !strings.HasPrefix(note, "Nothing was found") {
+		t.Errorf("of none it says %q", note)
+	}
+	var calls []*genai.Part
+	for range 6 {
+		calls = append(calls, call("", "recall_search", map[string]any{"query": "rare"}))
+	}
+	for i, got := range callTools(t, sessions, "user", "s", recalls, calls...) {
+		if len(texts(got)) == 0 {
+			t.Errorf("small search %d: %v", i+1, got)
+		}
+	}
+}
+
+// What the tools return is bounded by call and by turn, parallel calls together, and says what
+// it is.
+func TestRecallIsBounded(t *testing.T) {
+	sessions, recalls, sess := searches(t, adk.RecallOptions{CallTokens: 400, TurnTokens: 900})
+	for i := range 50 {
+		e := text(fmt.Sprint("e", i), strings.Repeat("user", 1+300*(i%2)), fmt.Sprintf("needle %d ", i)+strings.Repeat("hay and ", 400))
+		if i%5 < 3 { // what JSON escapes, and what takes several bytes
+			e.Content.Parts[0].Text = "needle hay" + strings.Repeat([]string{"\x01", "\"\"", "東京"}[i%5], 3000)
+		}
+		no(t, sessions.AppendEvent(t.Context(), sess, e))
+	}
+	summarise(t, sessions, sess, 50)
+	size := func(response map[string]any) int {
+		raw, err := json.Marshal(response)
+		no(t, err)
+		return patch.EstimateTextTokens(string(raw))
+	}
+	for name, look := range map[string]func(i int) *genai.Part{
+		"searches": func(int) *genai.Part { return call("", "recall_search", map[string]any{"query": "needle hay"}) },
+		"reads":    func(i int) *genai.Part { return call("", "recall_read", map[string]any{"handle": fmt.Sprint(i + 1)}) },
+	} {
+		var calls []*genai.Part
+		for i := range 6 {
+			calls = append(calls, look(i))
+		}
+		got := callTools(t, sessions, "user", "s", recalls, calls...)
+		total := 0
+		for i, r := range got {
+			total += size(r)
+			if size(r) > 400 {
+				t.Errorf("%s: call %d brings %d tokens", name, i+1, size(r))
+			}
+			if note := r["note"].(string); i < 2 && !strings.HasPrefix(note, "Old data") || i == 5 && !strings.Contains(note, "as much as it may") {
+				t.Errorf("%s: call %d says %q", name, i+1, note)
+			}
+		}
+		if total > 900+6*40 || total < 500 {
+			t.Errorf("%s: a turn brings %d tokens", name, total)
+		}
+	}
+	// The next turn may look again; several calls at once share what a turn may bring.
+	total, first := 0, true
+	m := modelFunc(func(ctx context.Context, req *model.LLMRequest) responses {
+		content := &genai.Content{Role: "model", Parts: []*genai.Part{{Text: "done"}}}
+		if first {
+			content.Parts = nil
+			for i := range 8 {
+				content.Parts = append(content.Parts, call(fmt.Sprint("p", i), "recall_search", map[string]any{"query": "needle"}))
+			}
+		} else {
+			for _, p := range req.Contents[len(req.Contents)-1].Parts {
+				total += size(p.FunctionResponse.Response)
+			}
+		}
+		first = false
+		return answers(&model.LLMResponse{Content: content})(ctx, req)
+	})
+	a := llmAgent(t, m, recalls...)
+	ask(t, a, sessions, genai.NewContentFromText("go on", "user"))
+	if total > 900+8*40 || total < 500 {
+		t.Errorf("calls at once bring %d tokens", total)
+	}
+	for _, query := range []string{"", " \n", strings.Repeat("needle ", 1<<17), "(a+)+$\x00\u202e"} {
+		got := callTools(t, sessions, "user", "s", recalls, call("", "recall_search", map[string]any{"query": query}))
+		if size(got[0]) > 400 {
+			t.Errorf("%.20q: %d tokens", query, size(got[0]))
+		}
+	}
+}
+
+// A summary names its records to agents that can look them up, and to no others.
+func TestSummariesNameTheirRecords(t *testing.T) {
+	sessions := compacted(t, adk.Options{Compaction: forgetful})
+	sess := create(t, sessions, "s", nil)
+	for i := range 8 {
+		say(t, sessions, sess, said(fmt.Sprint("e", i), fmt.Sprint("inv", i/2), []string{"user", "app"}[i%2], long))
+	}
+	sessions.Settle(t)
+	no(t, errOf(sessions.Compact(t.Context(), sess, adk.CompactOptions{})))
+	recalls, err := sessions.RecallTools(adk.RecallOptions{})
+	no(t, err)
+	for _, tools := range [][]tool.Tool{nil, recalls} {
+		var first []*genai.Part
+		m := modelFunc(func(_ context.Context, req *model.LLMRequest) responses {
+			first = req.Contents[0].Parts
+			return answers(&model.LLMResponse{Content: genai.NewContentFromText("fine", "model")})(nil, req)
+		})
+		a := llmAgent(t, m, tools...)
+		ask(t, a, sessions, genai.NewContentFromText("go on", "user"))
+		equal(t, "has a note", len(first) == 2 && strings.Contains(first[1].Text, "records 1 to ") && strings.Contains(first[1].Text, "recall_search"), tools != nil)
+		equal(t, "parts of the event", len(get(t, sessions, "s").Events().At(0).Content.Parts), 1)
+	}
+}
+
+func TestRecallOptions(t *testing.T) {
+	for _, o := range []adk.RecallOptions{{CallTokens: 1}, {TurnTokens: 1}, {CallTokens: -1}, {Results: -1}, {Results: 1 << 20}} {
+		if _, err := inMemory(t).RecallTools(o); !errors.Is(err, patch.ErrInvalid) || !strings.Contains(err.Error(), "RecallOptions.") {
+			t.Errorf("%+v: %v", o, err)
+		}
+	}
+	// In a session of another service, the tools say so.
+	recalls, err := inMemory(t).RecallTools(adk.RecallOptions{})
+	no(t, err)
+	got := callTools(t, session.InMemoryService(), "user", "s", recalls,
+		call("", "recall_search", map[string]any{"query": "x"}), call("", "recall_read", map[string]any{"handle": "1"}))
+	for _, r := range got {
+		if said, _ := r["error"].(string); !strings.Contains(said, "keeps") {
+			t.Errorf("%v", r)
+		}
+	}
+}
+
+// ADK's memory tools find what the user's other sessions say, after a restart too.
+func TestLogMemory(t *testing.T) {
+	onStoreAnd(t, bases, adk.Options{}, func(t *testing.T, sessions *adk.Service) {
+		ctx := t.Context()
+		say := func(user, id string, words ...string) session.Session {
+			r, err := sessions.Create(ctx, &session.CreateRequest{AppName: "app", UserID: user, SessionID: id})
+			no(t, err)
+			for i, w := range words {
+				no(t, sessions.AppendEvent(ctx, r.Session, text(fmt.Sprint("e", i), "user", w)))
+			}
+			return r.Session
+		}
+		old := say("user", "old", "My cat is called Mousebane", "and likes herring")
+		say("user", "cut", "Mousebane, which was cut")
+		say("stranger", "s", "Mousebane of a stranger")
+		cut := get(t, sessions, "cut")
+		no(t, errOf(sessions.ApplyPatch(ctx, cut, patch.NewSplice(0, 1))))
+		mem := sessions.Memory()
+		no(t, mem.AddSessionToMemory(ctx, old))
+		summarise(t, sessions, get(t, sessions, "old"), 2)
+
+		var prompts []*model.LLMRequest
+		n := 0
+		m := modelFunc(func(ctx context.Context, req *model.LLMRequest) responses {
+			prompts = append(prompts, req)
+			part := &genai.Part{Text: "done"}
+			if n++; n == 1 {
+				part = call("c1", "load_memory", map[string]any{"query": "what is the cat called"})
+			}
+			return answers(&model.LLMResponse{Content: &genai.Content{Role: "model", Parts: []*genai.Part{part}}})(ctx, req)
+		})
+		a := llmAgent(t, m, []tool.Tool{loadmemorytool.New(), preloadmemorytool.New()}...)
+		r, err := runner.New(runner.Config{AppName: "app", Agent: a, SessionService: sessions, MemoryService: mem, AutoCreateSession: true})
+		no(t, err)
+		for _, err := range r.Run(ctx, "user", "new", genai.NewContentFromText("What is my cat called?", "user"), agent.RunConfig{}) {
+			no(t, err)
+		}
+		loaded, err := json.Marshal(prompts[1].Contents)
+		no(t, err)
+		preloaded, err := json.Marshal(prompts[0].Config.SystemInstruction)
+		no(t, err)
+		for what, text := range map[string]string{"loaded": string(loaded), "preloaded": string(preloaded)} {
+			if !strings.Contains(text, "My cat is called Mousebane") || strings.Contains(text, "which was cut") || strings.Contains(text, "of a stranger") {
+				t.Errorf("%s: %s", what, text)
+			}
+		}
+		// Its own session is left out of what an agent searches, and not of what others do.
+		if strings.Contains(string(preloaded), "What is my cat called") {
+			t.Errorf("preloaded: %s", preloaded)
+		}
+		found, err := mem.SearchMemory(ctx, &memory.SearchRequest{AppName: "app", UserID: "user", Query: "cat"})
+		no(t, err)
+		if len(found.Memories) < 2 || found.Memories[0].CustomMetadata["session"] == "" || found.Memories[0].ID == "" {
+			t.Errorf("%+v", found.Memories)
+		}
+		for _, query := range []string{"", "xylophone"} {
+			found, err := mem.SearchMemory(ctx, &memory.SearchRequest{AppName: "app", UserID: "user", Query: query})
+			if err != nil || found.Memories == nil || len(found.Memories) > 0 {
+				t.Errorf("%q: %v, %v", query, found, err)
+			}
+		}
+		fails(t, errOf(mem.SearchMemory(ctx, &memory.SearchRequest{Query: "cat"})), patch.ErrInvalid)
+		fails(t, errOf(mem.SearchMemory(ctx, nil)), patch.ErrInvalid)
+		no(t, sessions.Delete(ctx, &session.DeleteRequest{AppName: "app", UserID: "user", SessionID: "old"}))
+		fails(t, mem.AddSessionToMemory(ctx, old), store.ErrNotFound)
+		fails(t, mem.AddSessionToMemory(ctx, nil), patch.ErrInvalid)
+		found, err = mem.SearchMemory(ctx, &memory.SearchRequest{AppName: "app", UserID: "user", Query: "herring"})
+		no(t, err)
+		for _, m := range found.Memories {
+			if m.CustomMetadata["session"] == "old" {
+				t.Errorf("of a deleted session: %v", m)
+			}
+		}
+	})
+}
+
+// A long result is shown in short in every prompt, over a base too, and reads whole, byte for byte.
+func TestLongResults(t *testing.T) {
+	report := longReport() + "\"quoted\" é 東京 😀 \x01 end"
+	results := map[string]map[string]any{
+		"text":   {"output": report},
+		"record": {"id": 7, "body": report, "price": json.Number("1.50"), "big": json.Number("9007199254740993")},
+		"list":   {"rows": strings.Split(report, "\n")},
+	}
+	onStoreAnd(t, bases, adk.Options{MaxResultTokens: 500}, func(t *testing.T, sessions *adk.Service) {
+		recalls, err := sessions.RecallTools(adk.RecallOptions{CallTokens: 1000, TurnTokens: 1 << 20})
+		no(t, err)
+		for kind, result := range results {
+			fetch := functionTool(t, functiontool.Config{Name: "fetch_" + kind}, func(agent.Context, struct{}) (map[string]any, error) { return result, nil })
+			got := callTools(t, sessions, "user", kind, append([]tool.Tool{fetch}, recalls...), call("", "fetch_"+kind, nil))
+			raw, err := json.Marshal(got[0])
+			no(t, err)
+			if n := patch.EstimateTextTokens(string(raw)); n > 500 {
+				t.Errorf("%s: the prompt has %d tokens of it", kind, n)
+			}
+			note, _ := got[0]["shortened"].(string)
+			handle := regexp.MustCompile(`handle "([^"]+)"`).FindStringSubmatch(note)
+			if handle == nil {
+				t.Fatalf("%s: no handle in %s", kind, raw)
+			}
+			if kind == "record" && fmt.Sprint(got[0]["id"]) != "7" {
+				t.Errorf("%s: %s", kind, raw)
+			}
+			sess := get(t, sessions, kind)
+			want := ""
+			for r, err := range sessions.RawEvents(t.Context(), sess, 1) {
+				no(t, err)
+				if r.Event == nil {
+					continue
+				}
+				for p := range r.Event.FunctionParts() {
+					if p.Response && p.Name == "fetch_"+kind {
+						want = originalOf(t, r.Event, p.Index)
+					}
+				}
+			}
+			var read strings.Builder
+			for offset := 0.; ; {
+				page := callTools(t, sessions, "user", kind, recalls, call("", "recall_read", map[string]any{"handle": handle[1], "offset": offset}))[0]
+				if page["text"] == nil {
+					t.Fatalf("%s: %v", kind, page)
+				}
+				read.WriteString(page["text"].(string))
+				next, more := page["nextOffset"].(float64)
+				if !more {
+					break
+				}
+				offset = next
+			}
+			if read.String() != want || kind == "text" && want != report {
+				t.Errorf("%s: %d bytes were read, of %d", kind, read.Len(), len(want))
+			}
+			// People see all of it, and what is taken back is in sight again.
+			if s := get(t, sessions, kind).(*adk.Session); s.View().PatchSeq() > 0 {
+				var shortened string
+				for r, err := range sessions.RawEvents(t.Context(), sess, 1) {
+					no(t, err)
+					if r.Patch != nil && shortened == "" {
+						shortened = r.ID()
+					}
+				}
+				no(t, errOf(sessions.Revert(t.Context(), s, shortened)))
+				raw, err := json.Marshal(s.Events().At(2).Content)
+				no(t, err)
+				if len(raw) < len(report) {
+					t.Errorf("%s: taken back, it has %d bytes", kind, len(raw))
+				}
+			} else {
+				t.Errorf("%s: no patch was logged", kind)
+			}
+		}
+	})
+}
+
+func originalOf(t *testing.T, e *patch.Event, index int) string {
+	t.Helper()
+	for i, p := range e.Content().Parts() {
+		if i != index {
+			continue
+		}
+		if members := p.Response.Members(); len(members) == 1 {
+			for _, v := range members {
+				if text, ok := v.Any().(string); ok {
+					return text
+				}
+			}
+		}
+		return p.Response.String()
+	}
+	return ""
+}
+
+// Results are shortened by default where sessions are compacted, and only there.
+func TestLongResultsByDefault(t *testing.T) {
+	e := text("e1", "app", "")
+	e.Content = genai.NewContentFromFunctionResponse("f", map[string]any{"out": strings.Repeat("long ", 10_000)}, "user")
+	result := func(sessions *adk.Service) int {
+		sess := create(t, sessions, "s", nil)
+		no(t, sessions.AppendEvent(t.Context(), sess, e))
+		raw, err := json.Marshal(sess.Events().At(0).Content)
+		no(t, err)
+		return len(raw)
+	}
+	// A retried append does not shorten a result again after a revert has restored it, over a base too.
+	for _, sessions := range []*adk.Service{compacted(t, adk.Options{MaxResultTokens: 500}), wrap(t, session.InMemoryService(), adk.Options{MaxResultTokens: 500})} {
+		sess := create(t, sessions, "s", nil).(*adk.Session)
+		no(t, sessions.AppendEvent(t.Context(), sess, e))
+		for r, err := range sessions.RawEvents(t.Context(), sess, 2) {
+			no(t, err)
+			no(t, errOf(sessions.Revert(t.Context(), sess, r.ID())))
+		}
+		no(t, sessions.AppendEvent(t.Context(), sess, e))
+		equal(t, "event", sess.Events().At(0).ID, "e1")
+	}
+	if n := result(inMemory(t)); n < 50_000 {
+		t.Errorf("without compaction it has %d bytes", n)
+	}
+	if n := result(compacted(t, adk.Options{Compaction: compaction.DefaultConfig()})); n > 4*adk.DefaultMaxResultTokens || n < 10_000 {
+		t.Errorf("with compaction it has %d bytes", n)
+	}
+	if n := result(compacted(t, adk.Options{Compaction: compaction.DefaultConfig(), MaxResultTokens: -1})); n < 50_000 {
+		t.Errorf("switched off it has %d bytes", n)
+	}
+}
+
+// Inside a workflow's node, where the list of events only grows, a long result is added in short.
+func TestLongResultsInNodes(t *testing.T) {
+	sessions := compacted(t, adk.Options{MaxResultTokens: 500})
+	sess := create(t, sessions, "s", nil)
+	for i := range 3 {
+		id := fmt.Sprint("c", i)
+		inBranch := func(e *session.Event) { e.Branch = "node" }
+		result := said("result"+id, "i", "app", inBranch, returning(id, "f", map[string]any{"out": strings.Repeat("long ", 1000)}))
+		say(t, sessions, sess, said("call"+id, "i", "app", inBranch, calling(id, "f")), result, result) // a retry
+		equal(t, "events", sess.Events().Len(), 2*i+2)
+		for at := range sess.Events().Len() {
+			raw, err := json.Marshal(sess.Events().At(at).Content)
+			no(t, err)
+			if len(raw) > 2200 {
+				t.Errorf("event %d has %d bytes", at, len(raw))
+			}
+		}
+	}
+}
+
+// With a redactor, the summarizer of any configuration gets no secret, and neither the recall tools nor
+// the memory return one. The log keeps the original text.
+func TestRedact(t *testing.T) {
+	by, err := redact.New(redact.Options{})
+	no(t, err)
+	const mail = "ada@example.com"
+	asked := ""
+	summarizer := compaction.SummarizerFunc(func(_ context.Context, req compaction.Request) (compaction.Response, error) {
+		asked += fmt.Sprint(req.Prompt, req.Events)
+		return compaction.Response{Text: "They wrote."}, nil
+	})
+	cfg := compaction.Config{Enabled: true, CompactionInterval: 1, Summarizer: summarizer}
+	sessions := compacted(t, adk.Options{Redact: by, Compaction: cfg})
+	sess := create(t, sessions, "s", nil)
+	ctx := t.Context()
+	for i := range 3 {
+		e := text(fmt.Sprint("e", i), "user", "needle: write to "+mail+strings.Repeat(" and so on", 40))
+		e.InvocationID = fmt.Sprint("i", i)
+		no(t, sessions.AppendEvent(ctx, sess, e))
+	}
+	no(t, errOf(sessions.Compact(ctx, sess, adk.CompactOptions{})))
+	if strings.Contains(asked, mail) || !strings.Contains(asked, by.Text(mail)) {
+		t.Errorf("the summarizer was asked %.300s", asked)
+	}
+	recalls, err := sessions.RecallTools(adk.RecallOptions{})
+	no(t, err)
+	got := callTools(t, sessions, "user", "s", recalls, call("", "recall_search", map[string]any{"query": "needle"}), call("", "recall_read", map[string]any{"handle": "1"}))
+	found, err := sessions.Memory().SearchMemory(ctx, &memory.SearchRequest{AppName: "app", UserID: "user", Query: "needle"})
+	no(t, err)
+	told, err := json.Marshal([]any{got, found})
+	no(t, err)
+	if len(got) != 2 || len(found.Memories) == 0 || strings.Contains(string(told), mail) || strings.Count(string(told), by.Text(mail)) < 3 {
+		t.Errorf("told was %s", told)
+	}
+	history := ""
+	for r, err := range sessions.RawEvents(ctx, sess, 1) {
+		no(t, err)
+		history += fmt.Sprint(r.Event, r.Patch)
+	}
+	if strings.Count(history, mail) < 3 {
+		t.Errorf("the log has %s", history)
+	}
+}
+
+// Long-running calls without an answer are compacted when they are old. One that is
 // answered after all is in sight again, for its agent and in its invocation where Recall
 // was called before the run, and in any case for the prompt.
 func TestAnswerToACompactedCall(t *testing.T) {
@@ -85,32 +810,22 @@ func TestAnswerToACompactedCall(t *testing.T) {
 // Inside a workflow's node a call that comes back is shown once, whether the node has seen
 // it before or not.
 func TestRecallInsideANode(t *testing.T) {
-	node := func(e *session.Event) { e.NodeInfo = &session.NodeInfo{Path: "wf@1/n@1"} }
 	for _, seen := range []bool{false, true} {
 		t.Run(fmt.Sprint("seen ", seen), func(t *testing.T) {
 			svc := inMemory(t)
 			sess := create(t, svc, "s", nil)
-			no(t, svc.AppendEvent(t.Context(), sess, said("q", "1", "user")))
-			no(t, svc.AppendEvent(t.Context(), sess, said("ask", "1", "n", calling("c", "lookup"))))
-			no(t, svc.AppendEvent(t.Context(), sess, said("u", "2", "user")))
-			summarise := func() {
-				e, err := patch.NewEvent(patch.Fields{ID: "S", Author: "user", Content: genai.NewContentFromText("in short", "user")})
-				no(t, err)
-				no(t, errOf(svc.ApplyPatch(t.Context(), get(t, svc, "s"), patch.NewSummarise(0, 2, e))))
-			}
+			say(t, svc, sess, said("q", "1", "user"), said("ask", "1", "n", calling("c", "lookup")), said("u", "2", "user"))
 			if !seen {
-				summarise()
+				summarise(t, svc, get(t, svc, "s"), 2)
 			}
 			run := get(t, svc, "s")
-			no(t, svc.AppendEvent(t.Context(), run, said("n0", "2", "n", node)))
+			no(t, svc.AppendEvent(t.Context(), run, said("n0", "2", "n", inNode)))
 			if seen {
-				summarise()
+				summarise(t, svc, get(t, svc, "s"), 2)
 			} else {
-				_, err := svc.ApplyPatch(t.Context(), get(t, svc, "s"), patch.NewSplice(1, 1)) // what the node goes on seeing
-				no(t, err)
+				no(t, errOf(svc.ApplyPatch(t.Context(), get(t, svc, "s"), patch.NewSplice(1, 1)))) // what the node goes on seeing
 			}
-			no(t, svc.AppendEvent(t.Context(), run, said("n1", "2", "n", node)))
-			no(t, svc.AppendEvent(t.Context(), run, said("late", "1", "n", node, returning("c", "lookup", map[string]any{"a": 1}))))
+			say(t, svc, run, said("n1", "2", "n", inNode), said("late", "1", "n", inNode, returning("c", "lookup", map[string]any{"a": 1})))
 			calls := map[string]int{}
 			for name, s := range map[string]session.Session{"the run": run, "got": get(t, svc, "s")} {
 				for e := range s.Events().All() {
@@ -124,59 +839,19 @@ func TestRecallInsideANode(t *testing.T) {
 	}
 }
 
-// A call that the user has confirmed is made once, though the run that makes it is
-// compacted while it goes on.
-func TestConfirmedCallIsMadeOnce(t *testing.T) {
-	cfg := inRun
-	cfg.TokenThreshold, cfg.Summarizer = 200, adk.Summarizer(shortener{})
-	written := 0
-	sessions := compacted(t, adk.Options{Compaction: cfg, Hooks: adk.Hooks{OnCompaction: func(a compaction.Attempt[store.Key]) {
-		if a.Outcome == compaction.Wrote {
-			written++
-		}
-	}}})
-	made := 0
-	pay := functionTool(t, functiontool.Config{Name: "pay", RequireConfirmation: true}, func(agent.Context, payment) (map[string]any, error) {
-		made++
-		return map[string]any{"paid": true}, nil
-	})
-	step := 0
-	m := replying(func([]*genai.Content) *genai.Part {
-		switch step++; {
-		case step == 1:
-			return call("pay1", "pay", map[string]any{"sum": 1.0, "to": "x"})
-		case step < 20:
-			return call(fmt.Sprint("c", step), "lookup", map[string]any{"key": fmt.Sprint(step) + padding})
-		}
-		return &genai.Part{Text: "done"}
-	})
-	a := llmAgent(t, m, append(tools(t), pay)...)
-	r := newRunner(t, a, sessions)
-	events := runTurn(t, r, genai.NewContentFromText("pay", "user"))
-	request := events[len(events)-1].Content.Parts[0].FunctionCall
-	equal(t, "the request", request.Name, toolconfirmation.FunctionCallName)
-	equal(t, "the last words", lastWords(runTurn(t, r, response(request.ID, request.Name, map[string]any{"confirmed": true}))), "done")
-	equal(t, "payments", made, 1)
-	if written == 0 {
-		t.Error("nothing was compacted")
-	}
-}
-
-// A summary that somebody has written by hand, as a turn of the model, leaves no room behind it
+// A summary that a person has written, as a turn of the model, leaves no room behind it
 // for the call that it hides. The answer is logged all the same, and Recall says what is wrong.
 func TestAnswerWithoutRoomForItsCall(t *testing.T) {
-	db := opened(t)(store.OpenMemory(store.Options{}))
+	db := inMemoryStore(t)
 	s := newService(t, db)
 	sess := create(t, s, "s", nil)
 	asks := &session.Event{ID: "asks", Author: "app", InvocationID: "i", LongRunningToolIDs: []string{"c"}}
 	asks.Content = genai.NewContentFromFunctionCall("approve", nil, "model")
 	asks.Content.Parts[0].FunctionCall.ID = "c"
-	for _, e := range []*session.Event{text("e0", "user", "hello"), asks, text("e1", "user", "what else?"), text("e2", "app", "nothing")} {
-		no(t, s.AppendEvent(t.Context(), sess, e))
-	}
+	say(t, s, sess, text("e0", "user", "hello"), asks, text("e1", "user", "what else?"), text("e2", "app", "nothing"))
 	e, err := adk.NewEvent(text("summary", "app", "They asked for an approval."))
 	no(t, err)
-	_, err = db.ApplyPatch(t.Context(), store.Key{App: "app", User: "user", Session: "s"},
+	_, err = db.ApplyPatch(t.Context(), theKey,
 		store.PatchOptions{AsOfNow: true, AllowOrphans: true}, patch.NewSummarise(0, 2, e))
 	no(t, err)
 	answer := &session.Event{ID: "answer", Author: "user", InvocationID: "j"}
@@ -193,18 +868,13 @@ func TestAnswerWithoutRoomForItsCall(t *testing.T) {
 func TestCallThatComesBackSaysWhereItsAnswerGoes(t *testing.T) {
 	onEach(t, func(t *testing.T, s service) {
 		sess := create(t, s, "s", nil)
-		asked := said("ask", "1", "remote", calling("c", "lookup"), func(e *session.Event) {
+		asked := said("ask", "1", "remote", calling("c", "lookup"), inNode, func(e *session.Event) {
 			e.CustomMetadata = map[string]any{"a2a:task_id": "task", "a2a:context_id": "context", "n": 1.5}
-			e.NodeInfo = &session.NodeInfo{Path: "wf@1/n@1"}
 			e.RequestedInput = &session.RequestInput{InterruptID: "c", Message: "which?"}
 		})
-		no(t, s.AppendEvent(t.Context(), sess, said("q", "1", "user")))
-		no(t, s.AppendEvent(t.Context(), sess, asked))
-		no(t, s.AppendEvent(t.Context(), sess, said("u", "2", "user")))
+		say(t, s, sess, said("q", "1", "user"), asked, said("u", "2", "user"))
 		sess = get(t, s, "s")
-		e, err := patch.NewEvent(patch.Fields{ID: "S", Author: "user", Content: genai.NewContentFromText("in short", "user")})
-		no(t, err)
-		no(t, errOf(s.now().ApplyPatch(t.Context(), sess, patch.NewSummarise(0, 2, e))))
+		summarise(t, s.now(), sess, 2)
 		no(t, s.AppendEvent(t.Context(), sess, said("late", "1", "user", returning("c", "lookup", map[string]any{"a": 1}))))
 		events := get(t, s, "s").Events()
 		equal(t, "events", events.Len(), 4)
@@ -237,9 +907,22 @@ func returning(id, name string, of map[string]any) func(*session.Event) {
 	return func(e *session.Event) { e.Content = response(id, name, of) }
 }
 
+// confirming asks the user to confirm a call.
+func confirming(id, callID string) func(*session.Event) {
+	return func(e *session.Event) {
+		e.Content = &genai.Content{Role: "model", Parts: []*genai.Part{call(id, toolconfirmation.FunctionCallName, map[string]any{
+			"originalFunctionCall": &genai.FunctionCall{ID: callID, Name: "pay"},
+		})}}
+		e.LongRunningToolIDs = []string{id}
+	}
+}
+
 func scoped(scope string) func(*session.Event) {
 	return func(e *session.Event) { e.IsolationScope = scope }
 }
+
+// inNode makes an event one of a workflow's node.
+func inNode(e *session.Event) { e.NodeInfo = &session.NodeInfo{Path: "wf@1/n@1"} }
 
 func outputs(e *session.Event) { e.Output = "v" }
 
@@ -286,6 +969,10 @@ func TestPins(t *testing.T) {
 			said("u1", "1", "user"), said("out1", "1", "n", outputs), said("n1", "1", "n"),
 			said("u2", "2", "user"), said("out2", "2", "n", outputs), said("n2", "2", "n"),
 		}, []string{"out2", "n2"}},
+		{"the call that a confirmation is about", []*session.Event{
+			said("u1", "1", "user"), said("pay", "1", "a", calling("p", "pay")), said("other", "1", "a", calling("o", "lookup")),
+			said("ask", "1", "a", confirming("c", "p")), said("u2", "2", "user"), said("a2", "2", "a"),
+		}, []string{"u1", "pay", "ask", "a2"}},
 		{"a task that is over", []*session.Event{
 			said("go", "1", "a", calling("t", "task")), said("t1", "1", "b", scoped("t")),
 			said("fin", "1", "b", scoped("t"), calling("f", "finish_task")), said("end", "1", "b", scoped("t"), returning("f", "finish_task", finished)),
@@ -301,9 +988,7 @@ func TestPins(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			svc := inMemory(t)
 			sess := create(t, svc, "s", nil)
-			for _, e := range c.events {
-				no(t, svc.AppendEvent(t.Context(), sess, e))
-			}
+			say(t, svc, sess, c.events...)
 			equal(t, "pinned", adk.Pins(sess.(*adk.Session).View(), compaction.Config{}), c.want)
 		})
 	}
@@ -313,8 +998,7 @@ func TestPins(t *testing.T) {
 func TestPinsOfSummaries(t *testing.T) {
 	svc := inMemory(t)
 	sess := create(t, svc, "s", nil)
-	no(t, svc.AppendEvent(t.Context(), sess, said("go", "1", "a", calling("t", "task"))))
-	no(t, svc.AppendEvent(t.Context(), sess, said("t1", "1", "b", scoped("t"))))
+	say(t, svc, sess, said("go", "1", "a", calling("t", "task")), said("t1", "1", "b", scoped("t")))
 	s, err := patch.NewEvent(patch.Fields{ID: "S", Author: "user", IsolationScope: "t", Content: genai.NewContentFromText("s", "user")})
 	no(t, err)
 	no(t, errOf(svc.ApplyPatch(t.Context(), sess, patch.NewSummarise(1, 1, s))))

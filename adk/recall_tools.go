@@ -1,6 +1,7 @@
 package adk
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -44,17 +45,16 @@ const (
 // Validate reports whether the options make sense. The error matches [patch.ErrInvalid] and
 // names the option.
 func (o RecallOptions) Validate() error {
-	bad := func(field string, n, least, most int) error {
-		return &patch.FieldError{Field: "RecallOptions." + field, Problem: fmt.Sprintf("%d is not between %d and %d", n, least, most)}
-	}
 	const most = 1 << 30
-	switch {
-	case o.CallTokens != 0 && (o.CallTokens < leastRecallTokens || o.CallTokens > most):
-		return bad("CallTokens", o.CallTokens, leastRecallTokens, most)
-	case o.TurnTokens != 0 && (o.TurnTokens < leastRecallTokens || o.TurnTokens > most):
-		return bad("TurnTokens", o.TurnTokens, leastRecallTokens, most)
-	case o.Results < 0 || o.Results > recall.MaxLimit:
-		return bad("Results", o.Results, 0, recall.MaxLimit)
+	for _, f := range []struct {
+		name           string
+		n, least, most int
+	}{
+		{"CallTokens", o.CallTokens, leastRecallTokens, most}, {"TurnTokens", o.TurnTokens, leastRecallTokens, most}, {"Results", o.Results, 1, recall.MaxLimit},
+	} {
+		if f.n != 0 && (f.n < f.least || f.n > f.most) {
+			return &patch.FieldError{Field: "RecallOptions." + f.name, Problem: fmt.Sprintf("%d is not between %d and %d", f.n, f.least, f.most)}
+		}
 	}
 	return nil
 }
@@ -74,16 +74,11 @@ func (s *Service) RecallTools(opts RecallOptions) ([]tool.Tool, error) {
 	if err := opts.Validate(); err != nil {
 		return nil, err
 	}
-	r := &recalls{service: s, opts: opts}
-	if opts.CallTokens == 0 {
-		r.opts.CallTokens = DefaultCallTokens
-	}
-	if opts.TurnTokens == 0 {
-		r.opts.TurnTokens = DefaultTurnTokens
-	}
-	if opts.Results == 0 {
-		r.opts.Results = recall.DefaultResults
-	}
+	r := &recallTools{service: s, opts: RecallOptions{
+		CallTokens: cmp.Or(opts.CallTokens, DefaultCallTokens),
+		TurnTokens: cmp.Or(opts.TurnTokens, DefaultTurnTokens),
+		Results:    cmp.Or(opts.Results, recall.DefaultResults),
+	}}
 	search, err := functiontool.New(functiontool.Config{
 		Name: recall.SearchTool,
 		Description: "Searches the earlier part of this conversation that is not shown any more: what summaries stand for, and results of tools that were shortened or cleared. " +
@@ -101,7 +96,7 @@ func (s *Service) RecallTools(opts RecallOptions) ([]tool.Tool, error) {
 		return nil, err
 	}
 	if search, ok := search.(functionTool); ok {
-		return []tool.Tool{noting{search, r}, read}, nil
+		return []tool.Tool{annotatingTool{search, r}, read}, nil
 	}
 	return []tool.Tool{search, read}, nil
 }
@@ -114,15 +109,15 @@ type functionTool interface {
 	Run(ctx agent.Context, args any) (map[string]any, error)
 }
 
-// noting is the search tool. In requests of agents that have it, each summary says which records it
+// annotatingTool is the search tool. In requests of agents that have it, each summary says which records it
 // stands for.
-type noting struct {
+type annotatingTool struct {
 	functionTool
-	of *recalls
+	of *recallTools
 }
 
 // ProcessRequest adds the tool to a request, and the notes.
-func (n noting) ProcessRequest(ctx agent.Context, req *model.LLMRequest) error {
+func (n annotatingTool) ProcessRequest(ctx agent.Context, req *model.LLMRequest) error {
 	if err := n.functionTool.ProcessRequest(ctx, req); err != nil {
 		return err
 	}
@@ -132,7 +127,7 @@ func (n noting) ProcessRequest(ctx agent.Context, req *model.LLMRequest) error {
 	}
 	notes := map[string]string{}
 	for _, e := range in.Session().(*Session).View().Entries() {
-		l, ok := compaction.SaidLineage(e.Event)
+		l, ok := compaction.ParseLineage(e.Event)
 		for _, p := range e.Event.Content().Parts() {
 			if ok && e.Summary && l.From > 0 && p.Text != "" {
 				notes[p.Text] = fmt.Sprintf("(This sums up records %d to %d of the conversation. %s finds what it leaves out.)", l.From, l.To, recall.SearchTool)
@@ -150,14 +145,14 @@ func (n noting) ProcessRequest(ctx agent.Context, req *model.LLMRequest) error {
 	return nil
 }
 
-// recalls is what one call of RecallTools gives an agent.
-type recalls struct {
+// recallTools are the tools that one call of RecallTools makes.
+type recallTools struct {
 	service *Service
 	opts    RecallOptions
 }
 
-// recalled is how many tokens the tools have brought into turns.
-type recalled struct {
+// recallSpent counts the tokens that the tools have added to each turn.
+type recallSpent struct {
 	mu    sync.Mutex
 	spent cache[turn, int]
 }
@@ -224,16 +219,16 @@ func tokensOf(result any) int {
 }
 
 // search is the tool recall_search.
-func (r *recalls) search(ctx agent.Context, args searchArgs) (out searchResult, err error) {
+func (r *recallTools) search(ctx agent.Context, args searchArgs) (out searchResult, err error) {
 	key, in, err := r.session(ctx)
 	if err != nil {
 		return out, err
 	}
-	budget := r.take(in, key)
+	budget, giveBack := r.take(in, key)
 	if budget == 0 {
 		return searchResult{Note: usedUp, Results: []recallItem{}}, nil
 	}
-	defer func() { r.giveBack(in, key, budget-max(recall.AroundTokens, tokensOf(out))) }()
+	defer func() { giveBack(out) }()
 	if strings.TrimSpace(args.Query) == "" {
 		return out, fmt.Errorf("%w: query is empty; say what to look for", patch.ErrInvalid)
 	}
@@ -280,12 +275,12 @@ func (i *recallItem) fit(tokens int) bool {
 }
 
 // authorOf is who said what was found, as far as it says anything.
-func authorOf(h store.Hit) string {
+func authorOf(h recall.Hit[store.Key]) string {
 	author, _ := recall.Page(h.Event.Author(), 0, maxAuthor/patch.RunesPerToken)
 	return author
 }
 
-func timeOf(h store.Hit) string {
+func timeOf(h recall.Hit[store.Key]) string {
 	if h.Event.Timestamp().IsZero() {
 		return ""
 	}
@@ -293,16 +288,16 @@ func timeOf(h store.Hit) string {
 }
 
 // read is the tool recall_read.
-func (r *recalls) read(ctx agent.Context, args readArgs) (out readResult, err error) {
+func (r *recallTools) read(ctx agent.Context, args readArgs) (out readResult, err error) {
 	key, in, err := r.session(ctx)
 	if err != nil {
 		return out, err
 	}
-	budget := r.take(in, key)
+	budget, giveBack := r.take(in, key)
 	if budget == 0 {
 		return readResult{Note: usedUp}, nil
 	}
-	defer func() { r.giveBack(in, key, budget-max(recall.AroundTokens, tokensOf(out))) }()
+	defer func() { giveBack(out) }()
 	hit, text, err := r.find(ctx, in, key, strings.TrimSpace(args.Handle))
 	if err != nil {
 		return out, err
@@ -322,7 +317,7 @@ func (r *recalls) read(ctx agent.Context, args readArgs) (out readResult, err er
 const idHandle = "id="
 
 // find returns the event that a handle names, and what there is to read of it.
-func (r *recalls) find(ctx context.Context, in agent.InvocationContext, key store.Key, handle string) (hit store.Hit, text string, err error) {
+func (r *recallTools) find(ctx context.Context, in agent.InvocationContext, key store.Key, handle string) (hit recall.Hit[store.Key], text string, err error) {
 	hit, ok, err := r.event(ctx, in, key, handle)
 	switch {
 	case err != nil:
@@ -347,7 +342,7 @@ func (r *recalls) find(ctx context.Context, in agent.InvocationContext, key stor
 }
 
 // event returns the event that a handle without a part names.
-func (r *recalls) event(ctx context.Context, in agent.InvocationContext, key store.Key, name string) (hit store.Hit, ok bool, err error) {
+func (r *recallTools) event(ctx context.Context, in agent.InvocationContext, key store.Key, name string) (hit recall.Hit[store.Key], ok bool, err error) {
 	look := r.lookup(in)
 	look.Hidden, look.Limit = false, recall.MaxLimit
 	id, byID := strings.CutPrefix(name, idHandle)
@@ -383,7 +378,7 @@ func noSuch(handle string) error {
 
 // session returns the key of the session that runs a tool, and the invocation. A tool's context
 // does not tell these itself; the one that it was made of does.
-func (r *recalls) session(ctx agent.Context) (store.Key, agent.InvocationContext, error) {
+func (r *recallTools) session(ctx agent.Context) (store.Key, agent.InvocationContext, error) {
 	if in := ctx.WithICDelta(nil); in != nil {
 		if key, ok := r.service.keyOf(in.Session()); ok {
 			return key, in, nil
@@ -393,9 +388,9 @@ func (r *recalls) session(ctx agent.Context) (store.Key, agent.InvocationContext
 }
 
 // lookup is a search of what an agent would see were nothing compacted, and does not.
-func (r *recalls) lookup(ctx agent.InvocationContext) recall.Search {
+func (r *recallTools) lookup(ctx agent.InvocationContext) recall.Search {
 	branch, scope := ctx.Branch(), ctx.IsolationScope()
-	return recall.Search{Hidden: true, Told: true, Redact: r.service.redact, Sees: func(ofBranch, ofScope string) bool {
+	return recall.Search{Hidden: true, Represented: true, Redact: r.service.redact, Sees: func(ofBranch, ofScope string) bool {
 		return ofScope == scope && inBranch(branch, ofBranch)
 	}}
 }
@@ -406,28 +401,20 @@ func inBranch(own, of string) bool {
 	return own == "" || of == "" || own == of || strings.HasPrefix(own, of+".")
 }
 
-// take takes what a call may bring from what is left to its invocation, and returns how many tokens
-// that is; 0 if it is too little to be of use.
-func (r *recalls) take(ctx agent.InvocationContext, key store.Key) int {
-	all := &r.service.recalled
-	all.mu.Lock()
-	defer all.mu.Unlock()
-	of := turn{key, ctx.InvocationID()}
-	spent, _ := all.spent.get(of)
-	tokens := min(r.opts.CallTokens, r.opts.TurnTokens-spent)
-	if tokens < leastRecallTokens {
+// take reserves tokens for the result of a call from the rest of its invocation's budget. It returns how many,
+// 0 if too few are left, and a function that returns the tokens that the result does not use.
+func (r *recallTools) take(ctx agent.InvocationContext, key store.Key) (tokens int, giveBack func(result any)) {
+	all, of := &r.service.recallSpent, turn{key, ctx.InvocationID()}
+	add := func(tokens int) (spent int) {
+		all.mu.Lock()
+		defer all.mu.Unlock()
+		spent, _ = all.spent.get(of)
+		if tokens = min(tokens, r.opts.TurnTokens-spent); tokens >= leastRecallTokens || tokens < 0 {
+			all.spent.put(of, spent+tokens, 1)
+			return tokens
+		}
 		return 0
 	}
-	all.spent.put(of, spent+tokens, 1)
-	return tokens
-}
-
-// giveBack gives back what a call has taken and not needed.
-func (r *recalls) giveBack(ctx agent.InvocationContext, key store.Key, tokens int) {
-	all := &r.service.recalled
-	all.mu.Lock()
-	defer all.mu.Unlock()
-	of := turn{key, ctx.InvocationID()}
-	spent, _ := all.spent.get(of)
-	all.spent.put(of, spent-max(tokens, 0), 1)
+	tokens = add(r.opts.CallTokens)
+	return tokens, func(result any) { add(min(0, max(recall.AroundTokens, tokensOf(result))-tokens)) }
 }

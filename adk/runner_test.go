@@ -179,57 +179,6 @@ func TestWorkflowGoesOnAfterCompaction(t *testing.T) {
 	}
 }
 
-// After a task is over and compacted, messages go to the coordinator again. While it is
-// open, they go to the task, which is told what it is for.
-func TestTaskScopesAfterCompaction(t *testing.T) {
-	sessions := compacted(t, adk.Options{Compaction: compaction.Config{Enabled: true, CompactionInterval: 1, Summarizer: adk.Summarizer(shortener{})}})
-	asked, words, made := map[string]bool{}, "", 0
-	member := func(name, word, tool string, args map[string]any, cfg llmagent.Config) agent.Agent {
-		cfg.Name, cfg.Model = name, replying(func(prompt []*genai.Content) *genai.Part {
-			asked[name] = true
-			if name == "tasker" && !strings.Contains(prompt[0].Parts[0].Text, "the task") {
-				t.Errorf("the task is told %q first", prompt[0].Parts[0].Text)
-			}
-			if name == "root" && words != "finish" && !says(prompt, words+padding) {
-				t.Errorf("root does not see %q", words)
-			}
-			if made++; strings.HasPrefix(prompt[len(prompt)-1].Parts[0].Text, word) {
-				return call(fmt.Sprint("c", made), tool, args)
-			}
-			return &genai.Part{Text: name + " says" + padding}
-		})
-		a, err := llmagent.New(cfg)
-		no(t, err)
-		return a
-	}
-	tasker := member("tasker", "finish", "finish_task", map[string]any{"result": "done" + padding}, llmagent.Config{Mode: llmagent.ModeTask})
-	root := member("root", "go", "tasker", map[string]any{"request": "the task" + padding}, llmagent.Config{SubAgents: []agent.Agent{tasker}})
-	for i, c := range []struct {
-		words        string
-		root, tasker bool
-	}{
-		{"hello", true, false}, {"go", true, true}, {"more", false, true}, {"and more", false, true}, {"finish", true, true},
-		{"hello again", true, false}, {"and again", true, false}, {"go", true, true}, {"finish", true, true},
-		{"hello", true, false}, {"hello again", true, false}, {"and again", true, false},
-	} {
-		clear(asked)
-		words = c.words
-		ask(t, root, sessions, genai.NewContentFromText(c.words+padding, "user"))
-		if asked["root"] != c.root || asked["tasker"] != c.tasker {
-			t.Fatalf("message %d (%s) went to %v", i, c.words, asked)
-		}
-	}
-	summaries := 0
-	for e := range get(t, sessions, "s").Events().All() {
-		if e.Content != nil && isSummary(e.Content) {
-			summaries++
-		}
-	}
-	if summaries < 2 {
-		t.Errorf("%d summaries", summaries)
-	}
-}
-
 // recorder keeps copies of prompts.
 type recorder struct {
 	mu      sync.Mutex

@@ -2,75 +2,239 @@ package adk
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"log/slog"
 	"sync"
 	"time"
+
+	"google.golang.org/adk/v2/session"
 
 	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// runs knows which invocation is under way in a session, as far as one can tell: it is the
-// one of the newest event that was appended, until the plugin says that it has ended. Of
-// sessions in which nothing happens while so many others are used, it forgets; they are
-// only asked about after something was appended. It is safe for use by any number of
-// goroutines.
+// RunPolicy says what becomes of a run of a session in which another one is under way.
+type RunPolicy int
+
+const (
+	// ConcurrentRuns append to one log, in the order of arrival, as with ADK's services.
+	ConcurrentRuns RunPolicy = iota
+
+	// RefuseSecondRun fails the first append of a second run with a *[RunningError].
+	RefuseSecondRun
+
+	// WaitForRun has the first append of a second run wait until the first has ended, or until
+	// its context ends.
+	WaitForRun
+)
+
+// RunningError says which run of a session is under way. It matches [store.ErrConflict].
+type RunningError struct {
+	Key        store.Key
+	Invocation string // "" if it is not known
+}
+
+func (e *RunningError) Error() string {
+	return fmt.Sprintf("session %s: invocation %q is running; wait until it has ended", e.Key, e.Invocation)
+}
+
+// Is reports whether target is [store.ErrConflict].
+func (e *RunningError) Is(target error) bool { return target == store.ErrConflict }
+
+// Names of leases: of the run that appends alone, of a session that is being compacted, and of an
+// invocation, whose id follows.
+const (
+	oneRunLease  = "one run"
+	compactLease = "compact"
+	runLease     = "run "
+)
+
+const (
+	// leaseTime is for how long an invocation is taken to be running after it has appended.
+	leaseTime = 10 * time.Minute
+
+	// runPoll is how often a run that waits for another process asks.
+	runPoll = 200 * time.Millisecond
+
+	// maxClaimed is how many invocations, the newest of a view, are checked for a lease before it is compacted.
+	maxClaimed = 8
+)
+
+// runs tracks which invocation is under way in each session, as far as events and the plugin show it, and enforces
+// the [RunPolicy]. A nil *runs tracks none and refuses none. It is safe for use by any number of goroutines.
 type runs struct {
-	mu     sync.Mutex // for reading and writing an entry
-	active cache[store.Key, invocation]
+	policy   RunPolicy
+	compacts bool // running invocations take leases, so that other processes do not compact their sessions
+	log      storage
+	logger   *slog.Logger
+
+	mu sync.Mutex
+
+	// newest has the runs of the newest events, until they end. The cache drops sessions that are idle while many
+	// others are used, which does no harm: the run is read only after an append.
+	newest cache[store.Key, *run]
+
+	// alone has the runs beside which the policy allows no other run in the session.
+	alone map[store.Key]*run
 }
 
-type invocation struct {
-	id      string
-	watched bool      // the plugin will say when it has ended
-	leased  time.Time // when its lease is to be taken again
+// run is an invocation that appends to a session.
+type run struct {
+	invocation string
+	watched    bool          // the plugin will report its end
+	seq        uint64        // of the newest record that it has seen, if it appends alone
+	until      time.Time     // when it counts as ended, and its leases end, unless it appends before
+	ended      chan struct{} // closed when it no longer appends alone
 }
 
-// find returns the zero invocation for a session of which none is known.
-func (r *runs) find(key store.Key) invocation {
-	run, _ := r.active.get(key)
-	return run
-}
-
-// began says that an invocation appends, and returns the one that was known before, and
-// whether its lease is due to be taken: until then it is for others to see.
-func (r *runs) began(key store.Key, id string, until time.Time) (before string, due bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	run := r.find(key)
-	before = run.id
-	if run.id != id {
-		run = invocation{id: id}
+func newRuns(policy RunPolicy, compacts bool, log storage, logger *slog.Logger) *runs {
+	if policy == ConcurrentRuns && !compacts {
+		return nil
 	}
-	if due = time.Now().After(run.leased); due {
-		run.leased = until
+	return &runs{policy: policy, compacts: compacts, log: log, logger: logger, alone: map[store.Key]*run{}}
+}
+
+// enter notes that the invocation of an event is under way, and returns its run, nil if it has none. It is called
+// before the event is visible, so that compaction, here and in another process, leaves the invocation alone.
+func (r *runs) enter(ctx context.Context, handle *Session, e *session.Event) (*run, error) {
+	if r == nil || e.InvocationID == "" {
+		return nil, nil
 	}
-	r.active.put(key, run, 1)
-	return before, due
-}
-
-// release says that an invocation has no lease any more.
-func (r *runs) release(key store.Key, id string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if run := r.find(key); run.id == id {
-		run.leased = time.Time{}
-		r.active.put(key, run, 1)
+	key := handle.key
+	for {
+		own, other, due := r.begin(key, e.InvocationID)
+		switch {
+		case other != nil:
+		case !due || r.policy == ConcurrentRuns || r.mayAppend(ctx, key):
+			r.advance(ctx, key, own, due)
+			return own, nil
+		default:
+			r.leave(ctx, key, e.InvocationID)
+			other = &run{}
+			for _, id := range newestInvocations(handle.View(), 1) {
+				other.invocation = id
+			}
+		}
+		if r.policy != WaitForRun {
+			return nil, &RunningError{key, other.invocation}
+		}
+		select {
+		case <-other.ended:
+		case <-time.After(runPoll):
+		case <-ctx.Done():
+			return nil, errors.Join(&RunningError{key, other.invocation}, ctx.Err())
+		}
 	}
 }
 
-// watch says that the end of an invocation will be told.
-func (r *runs) watch(key store.Key, id string) {
+// begin returns the run of an invocation, and whether its leases are to be taken, for the first time or again; or
+// else the run that it must not join.
+func (r *runs) begin(key store.Key, invocation string) (own, other *run, due bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.active.put(key, invocation{id: id, watched: true}, 1)
+	own = r.alone[key]
+	if own != nil && own.invocation != invocation && time.Now().Before(own.until) {
+		seen := *own
+		return nil, &seen, false
+	}
+	if own == nil || own.invocation != invocation {
+		own = r.find(key, invocation)
+		if r.policy != ConcurrentRuns {
+			own.seq, own.until, own.ended = 0, time.Time{}, make(chan struct{})
+			r.alone[key] = own
+		}
+	}
+	if due = time.Until(own.until) < leaseTime/2; due {
+		own.until = time.Now().Add(leaseTime)
+	}
+	return own, nil, due
 }
 
-// ended says that an invocation has ended.
-func (r *runs) ended(key store.Key, id string) {
+// find returns the run of an invocation, if it is the newest of its session, or else a new one. The mutex is held.
+func (r *runs) find(key store.Key, invocation string) *run {
+	if own, _ := r.newest.get(key); own != nil && own.invocation == invocation {
+		return own
+	}
+	return &run{invocation: invocation}
+}
+
+// mayAppend takes the lease that lets a run append alone, and reports whether no other process holds it. An error
+// does not refuse the run: the log is checked at the append.
+func (r *runs) mayAppend(ctx context.Context, key store.Key) bool {
+	held, err := r.log.Lease(ctx, key, oneRunLease, leaseTime)
+	return held || err != nil
+}
+
+// advance makes a run the newest one of its session, and takes its lease if that is due.
+func (r *runs) advance(ctx context.Context, key store.Key, own *run, due bool) {
+	r.mu.Lock()
+	before, _ := r.newest.get(key)
+	r.newest.put(key, own, 1)
+	r.mu.Unlock()
+	if !r.compacts || !due {
+		return
+	}
+	if before != nil && before.invocation != own.invocation {
+		r.release(ctx, key, runLease+before.invocation)
+	}
+	r.lease(ctx, key, runLease+own.invocation, leaseTime)
+}
+
+// watch notes that the plugin will report the end of an invocation.
+func (r *runs) watch(key store.Key, invocation string) {
+	if r == nil {
+		return
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.find(key).id == id {
-		r.active.remove(key)
+	own := r.find(key, invocation)
+	own.watched = true
+	r.newest.put(key, own, 1)
+}
+
+// isWatched reports whether the plugin will report the end of a run.
+func (r *runs) isWatched(own *run) bool {
+	if own == nil {
+		return false
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return own.watched
+}
+
+// end notes that an invocation has ended, and releases its leases. seems says that only its final response was seen:
+// if the invocation continues, its next append takes the leases again.
+func (r *runs) end(ctx context.Context, key store.Key, invocation string, seems bool) {
+	if r == nil || invocation == "" {
+		return
+	}
+	r.leave(ctx, key, invocation)
+	r.mu.Lock()
+	if own, _ := r.newest.get(key); own != nil && own.invocation == invocation {
+		r.newest.remove(key)
+		if seems {
+			r.newest.put(key, &run{invocation: invocation}, 1)
+		}
+	}
+	r.mu.Unlock()
+	if r.compacts {
+		r.release(ctx, key, runLease+invocation)
+	}
+}
+
+// leave lets other runs append, if the invocation was the one that appended alone.
+func (r *runs) leave(ctx context.Context, key store.Key, invocation string) {
+	r.mu.Lock()
+	own := r.alone[key]
+	leaves := own != nil && own.invocation == invocation
+	if leaves {
+		delete(r.alone, key)
+		close(own.ended)
+	}
+	r.mu.Unlock()
+	if leaves {
+		_, _ = r.log.Lease(context.WithoutCancel(ctx), key, oneRunLease, 0) // after an error the lease expires
 	}
 }
 
@@ -78,56 +242,83 @@ func (r *runs) ended(key store.Key, id string) {
 func (r *runs) live(key store.Key) string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.find(key).id
+	if own, _ := r.newest.get(key); own != nil {
+		return own.invocation
+	}
+	return ""
 }
 
-// watched reports whether the end of the invocation will be told.
-func (r *runs) watched(key store.Key) bool {
+// append appends an event of a run. The log is the judge: where another run has appended since, whose
+// process did not ask for the lease or holds it by now, the event is refused.
+func (r *runs) append(ctx context.Context, key store.Key, own *run, opts store.AppendOptions, log func(store.AppendOptions) (store.Committed, error)) (store.Committed, error) {
+	if own == nil || r.policy == ConcurrentRuns {
+		return log(opts)
+	}
+	for {
+		seq := r.advanceSeq(own, 0)
+		if seq > 0 {
+			opts.IfSeq = &seq
+		}
+		done, err := log(opts)
+		var moved *store.SeqError
+		switch {
+		case err == nil:
+			r.advanceSeq(own, done.View.Seq())
+			return done, nil
+		case !errors.As(err, &moved):
+			if seq == 0 {
+				r.leave(ctx, key, own.invocation)
+			}
+			return done, err
+		}
+		for record, err := range r.log.RawEvents(ctx, key, seq+1) {
+			if err != nil {
+				return done, err
+			}
+			if e := record.Event; e != nil && e.InvocationID() != "" && e.InvocationID() != own.invocation {
+				return done, &RunningError{key, e.InvocationID()}
+			}
+			seq = record.Seq
+		}
+		r.advanceSeq(own, seq)
+	}
+}
+
+// advanceSeq notes that a run has seen a record, and returns the newest one that it has.
+func (r *runs) advanceSeq(own *run, seq uint64) uint64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.find(key).watched
+	own.seq = max(own.seq, seq)
+	return own.seq
 }
 
-// Names of leases: of a session that is being compacted, and of an invocation, whose id
-// follows.
-const (
-	compactLease = "compact"
-	runLease     = "run "
-)
-
-// leaseTime is for how long an invocation is taken to be running after it has appended, by
-// processes that do not run it.
-const leaseTime = 10 * time.Minute
-
-// maxClaimed is how many invocations, the newest of a view, are checked for a lease before it is compacted.
-const maxClaimed = 8
-
-// lease takes a lease, or takes it again, or with a time of 0 gives it up. What fails is
+// lease takes a lease, or takes it again, or with a negative time asks whether it is free. What fails is
 // reported and does no harm: leases keep work from being done in vain.
-func (c *compacting) lease(ctx context.Context, key store.Key, name string, ttl time.Duration) (held bool) {
-	held, err := c.log.Lease(ctx, key, name, ttl)
+func (r *runs) lease(ctx context.Context, key store.Key, name string, ttl time.Duration) (held bool) {
+	held, err := r.log.Lease(ctx, key, name, ttl)
 	if err != nil && ctx.Err() == nil {
-		c.logger.WarnContext(ctx, "patchlog: a lease could not be had", "session", key.String(), "lease", name, "error", err)
+		r.logger.WarnContext(ctx, "patchlog: a lease could not be had", "session", key.String(), "lease", name, "error", err)
 	}
 	return held && err == nil
 }
 
-func (c *compacting) release(ctx context.Context, key store.Key, invocation string) {
-	c.lease(context.WithoutCancel(ctx), key, runLease+invocation, 0)
+// release releases a lease, even if the context has ended.
+func (r *runs) release(ctx context.Context, key store.Key, name string) {
+	r.lease(context.WithoutCancel(ctx), key, name, 0)
 }
 
 // claim reports whether this service may compact a session: no other process does, and none
 // runs one of its newest invocations.
-func (c *compacting) claim(ctx context.Context, key store.Key, v fold.View) (done func(), ok bool) {
+func (r *runs) claim(ctx context.Context, key store.Key, v fold.View) (done func(), ok bool) {
 	for _, id := range newestInvocations(v, maxClaimed) {
-		if !c.lease(ctx, key, runLease+id, -1) {
+		if !r.lease(ctx, key, runLease+id, -1) {
 			return nil, false
 		}
 	}
-	if !c.lease(ctx, key, compactLease, leaseTime) {
+	if !r.lease(ctx, key, compactLease, leaseTime) {
 		return nil, false
 	}
-	return func() { c.lease(context.WithoutCancel(ctx), key, compactLease, 0) }, true
+	return func() { r.release(ctx, key, compactLease) }, true
 }
 
 // newestInvocations returns the ids of the invocations that the newest visible events belong

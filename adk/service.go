@@ -1,7 +1,6 @@
 package adk
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -56,7 +55,7 @@ type Options struct {
 	// Runs says what becomes of a run of a session in which another one is under way. Over processes
 	// it rests on leases, and the log tells. The end of a run is known exactly with [Service.Plugin], else by the
 	// agent's final response; a run that does not append for ten minutes is taken to have ended.
-	Runs Runs
+	Runs RunPolicy
 
 	// Logger gets what an operator should know. nil means [slog.Default].
 	Logger *slog.Logger
@@ -64,7 +63,7 @@ type Options struct {
 	// Telemetry gets the spans and metrics of docs/ADK.md.
 	Telemetry Telemetry
 
-	cacheBytes int // 0 means defaultCacheBytes
+	cacheBytes int // below 0, Wrap caches no log
 }
 
 // DefaultMaxResultTokens is the default of [Options.MaxResultTokens] where sessions are compacted.
@@ -92,14 +91,14 @@ func (o Options) Validate() error {
 type Service struct {
 	store      storage
 	logger     *slog.Logger
-	decoded    *decoded
+	decoder    *decoder
 	telemetry  *telemetry
 	compacting *compacting // nil: compaction is off
 
 	redact          *redact.Redactor
 	maxResultTokens int // 0: no limit
-	recalled        recalled
-	oneRun          *oneRun
+	recallSpent     recallSpent
+	runs            *runs
 }
 
 // NewService returns a service over a store, which the caller closes after the service's
@@ -128,15 +127,20 @@ func newService(s storage, opts Options) (*Service, error) {
 	svc := &Service{
 		store:     s,
 		logger:    opts.Logger,
-		decoded:   &decoded{logger: opts.Logger, events: cache[*patch.Event, *session.Event]{limit: cmp.Or(opts.cacheBytes, defaultCacheBytes)}},
+		decoder:   &decoder{logger: opts.Logger},
 		telemetry: t,
 		redact:    opts.Redact,
-		oneRun:    newOneRun(opts.Runs, s),
 	}
 	svc.maxResultTokens = max(0, opts.MaxResultTokens)
-	if cfg, err := opts.config(); err != nil || !cfg.Enabled {
-		return svc, err
-	} else if svc.compacting, err = newCompacting(s, t, cfg, opts); err != nil {
+	cfg, err := opts.config()
+	if err != nil {
+		return nil, err
+	}
+	svc.runs = newRuns(opts.Runs, cfg.Enabled, s, opts.Logger)
+	if !cfg.Enabled {
+		return svc, nil
+	}
+	if svc.compacting, err = newCompacting(s, t, svc.runs, cfg, opts); err != nil {
 		return nil, err
 	}
 	if opts.MaxResultTokens == 0 {
@@ -157,10 +161,6 @@ func (s *Service) Close(ctx context.Context) error {
 	return s.compacting.worker.Close(ctx)
 }
 
-// defaultCacheBytes is about how much JSON of events, twice over, is kept in decoded form, which takes
-// some times as much memory.
-const defaultCacheBytes = 16 << 20
-
 // Create creates a session. Without an id it gets one. Keys of the initial state with
 // prefix app: or user: go to the shared scopes, those with prefix temp: are dropped;
 // values are as for [NewEvent]. It is created at the time of ADK's platform clock. It fails
@@ -170,7 +170,7 @@ func (s *Service) Create(ctx context.Context, req *session.CreateRequest) (*sess
 		return nil, errNoRequest
 	}
 	if req.AppName == "" || req.UserID == "" {
-		return nil, inWords(patch.ErrInvalid, "app_name and user_id are required, got app_name: %q, user_id: %q", req.AppName, req.UserID)
+		return nil, withMessage(patch.ErrInvalid, "app_name and user_id are required, got app_name: %q, user_id: %q", req.AppName, req.UserID)
 	}
 	key := store.Key{App: req.AppName, User: req.UserID, Session: req.SessionID}
 	stored, err := s.store.Create(ctx, key, plainMap(withoutTemp(req.State)), platform.Now(ctx))
@@ -188,7 +188,7 @@ func (s *Service) Get(ctx context.Context, req *session.GetRequest) (*session.Ge
 	if req == nil {
 		return nil, errNoRequest
 	}
-	if err := keyed(req.AppName, req.UserID, req.SessionID); err != nil {
+	if err := checkKey(req.AppName, req.UserID, req.SessionID); err != nil {
 		return nil, err
 	}
 	handle, err := s.get(ctx, store.Key{App: req.AppName, User: req.UserID, Session: req.SessionID}, session.GetRequest{NumRecentEvents: req.NumRecentEvents, After: req.After})
@@ -200,10 +200,12 @@ func (s *Service) Get(ctx context.Context, req *session.GetRequest) (*session.Ge
 		if n <= 0 {
 			n = handle.stored.View.Len()
 		}
-		handle.selection = choose(handle.stored.View, n, req.After)
+		handle.selection = selectEvents(handle.stored.View, n, req.After)
 	}
-	if mark, ok := markOf(ctx); ok {
-		handle.history = s.historyOf(ctx, mark, handle, req)
+	if mark, ok := ctx.Value(historyKey{}).(historyMark); ok {
+		if handle.history, err = s.readHistory(ctx, mark, handle, req); err != nil {
+			return nil, getError(err, req.SessionID)
+		}
 	}
 	return &session.GetResponse{Session: handle}, nil
 }
@@ -217,7 +219,7 @@ func (s *Service) List(ctx context.Context, req *session.ListRequest) (*session.
 		return nil, errNoRequest
 	}
 	if req.AppName == "" {
-		return nil, inWords(patch.ErrInvalid, "app_name is required, got app_name: %q", req.AppName)
+		return nil, withMessage(patch.ErrInvalid, "app_name is required, got app_name: %q", req.AppName)
 	}
 	out := &session.ListResponse{Sessions: []session.Session{}}
 	var damage error
@@ -239,7 +241,7 @@ func (s *Service) List(ctx context.Context, req *session.ListRequest) (*session.
 			}
 			return nil, fmt.Errorf("list sessions: %w", err)
 		}
-		handle.selection = choose(handle.stored.View, 0, time.Time{})
+		handle.selection = selectEvents(handle.stored.View, 0, time.Time{})
 		out.Sessions = append(out.Sessions, handle)
 	}
 	if damage != nil && len(out.Sessions) == 0 {
@@ -254,7 +256,7 @@ func (s *Service) Delete(ctx context.Context, req *session.DeleteRequest) error 
 	if req == nil {
 		return errNoRequest
 	}
-	if err := keyed(req.AppName, req.UserID, req.SessionID); err != nil {
+	if err := checkKey(req.AppName, req.UserID, req.SessionID); err != nil {
 		return err
 	}
 	key := store.Key{App: req.AppName, User: req.UserID, Session: req.SessionID}
@@ -283,7 +285,7 @@ func (s *Service) get(ctx context.Context, key store.Key, filter session.GetRequ
 
 // open makes a session of one that was read.
 func (s *Service) open(stored stored) *Session {
-	return &Session{key: stored.Key, decoded: s.decoded, given: newGiven(s.decoded), stored: stored, overlay: map[string]any{}}
+	return &Session{key: stored.Key, decoder: s.decoder, stored: stored, overlay: map[string]any{}}
 }
 
 var _ session.Service = (*Service)(nil)

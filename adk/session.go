@@ -16,26 +16,22 @@ import (
 // stored. It is safe for use by any number of goroutines.
 type Session struct {
 	key     store.Key
-	decoded *decoded
-	given   *given
+	decoder *decoder
 
 	mu        sync.RWMutex
 	stored    stored
-	selection *selection // nil: all that is visible
-	history   *history   // if not nil, what is shown until the session moves on
+	selection *selection     // nil: all that is visible
+	history   session.Events // if not nil, what is shown until the session moves on
 
-	// held, if not nil, is what is shown while nodes run: see grow.
-	held []*patch.Event
+	// frozen, if not nil, is what is shown while nodes run: see grow.
+	frozen []*patch.Event
 
-	// begun says that something was appended.
-	begun bool
+	// hasAppended says that something was appended.
+	hasAppended bool
 
-	// records says that a compaction record was appended that is still to be adopted.
-	records bool
-
-	// waited is how long the invocation with the id waiter was kept waiting in vain.
-	waited time.Duration
-	waiter string
+	// waitTime is how long waitingInvocation has waited for compactions that wrote nothing.
+	waitTime          time.Duration
+	waitingInvocation string
 
 	// overlay is state that this session shows and its stored form does not: what was
 	// set, temp: keys, and its own appends' values that are not in stored. Values that are
@@ -55,10 +51,7 @@ func (s *Session) UserID() string { return s.key.User }
 // Events returns the visible log as it stands: what the model should see. A session that
 // was got with a filter shows what that chose and what was logged since; one from a list
 // only the latter; one that was got with [WithHistory] shows its history at first. The list
-// never changes; its events are the caller's own, and At gives
-// nil for an index out of range. With an ADK whose own compaction tells events apart
-// by their addresses, a session gives the same event each time that it is asked for it: to
-// this session's readers, changes to it show.
+// never changes; its events are the caller's own, and At gives nil for an index out of range.
 func (s *Session) Events() session.Events {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -70,12 +63,13 @@ func (s *Session) events() session.Events {
 	switch {
 	case s.history != nil:
 		return s.history
-	case s.held != nil:
-		return selected{s.held, s.given}
+	case s.frozen != nil:
+		return listOf(s.frozen, s.decoder.event)
 	case s.selection != nil:
-		return selected{s.selection.events, s.given}
+		return listOf(s.selection.events, s.decoder.event)
 	}
-	return visible{s.stored.View, s.given}
+	v := s.stored.View
+	return eventList{v.Len(), v.At, v.Events(), s.decoder.event}
 }
 
 // State returns the session's state: the overlay, else the state replayed from the log,
@@ -106,7 +100,7 @@ func (s *Session) View() fold.View {
 func (s *Session) advance(v fold.View) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.held, s.history = nil, nil
+	s.frozen, s.history = nil, nil
 	s.advanceLocked(v)
 }
 
@@ -125,12 +119,12 @@ func (s *Session) advanceLocked(v fold.View) {
 func (s *Session) appended(done store.Committed, e *session.Event) (first bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	first, s.begun = !s.begun, true
+	first, s.hasAppended = !s.hasAppended, true
 	s.history = nil
 	switch {
 	case !inNode(e):
-		s.held = nil
-	case s.held != nil || done.View.PatchSeq() != s.stored.View.PatchSeq():
+		s.frozen = nil
+	case s.frozen != nil || done.View.PatchSeq() != s.stored.View.PatchSeq():
 		s.grow(done.Records, done.View)
 	}
 	s.advanceLocked(done.View)

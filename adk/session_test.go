@@ -5,13 +5,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"iter"
 	"log/slog"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"google.golang.org/adk/v2/model"
 	"google.golang.org/adk/v2/platform"
 	"google.golang.org/adk/v2/session"
 	"google.golang.org/adk/v2/session/sessiontestsuite"
@@ -79,41 +79,21 @@ func TestStateSetIsNeverStored(t *testing.T) {
 	no(t, err)
 	equal(t, "k in the run", got, any(mood("glad")))
 	equal(t, "state of another", stateOf(get(t, svc, "s")), map[string]any{"k": "glad"})
-}
 
-func TestStateIterationIsASnapshot(t *testing.T) {
-	sess := create(t, inMemory(t), "s", map[string]any{"a": 1, "b": 2})
-	seen := 0
+	// An iteration goes over the state as it was.
+	before := stateOf(sess)
 	for key := range sess.State().All() {
 		no(t, sess.State().Set(key+"+", 0))
-		seen++
 	}
-	equal(t, "keys seen", seen, 2)
-	for range sess.State().All() {
-		break
-	}
-}
-
-func TestEventsOutOfRange(t *testing.T) {
-	svc := inMemory(t)
-	sess := create(t, svc, "s", nil)
-	no(t, svc.AppendEvent(t.Context(), sess, text("e1", "user", "hi")))
-	filtered, err := svc.Get(t.Context(), &session.GetRequest{AppName: "app", UserID: "user", SessionID: "s", NumRecentEvents: 5})
-	no(t, err)
-	for _, events := range []session.Events{sess.Events(), filtered.Session.Events()} {
-		equal(t, "len", events.Len(), 1)
-		if events.At(-1) != nil || events.At(1) != nil || events.At(0) == nil {
-			t.Error("At is not nil out of range alone")
-		}
-		for range events.All() {
-			break
-		}
-	}
+	equal(t, "keys", len(stateOf(sess)), 2*len(before))
 }
 
 // A session that was got with a filter goes on from what that chose.
 func TestFilteredSessions(t *testing.T) {
-	svc := inMemory(t)
+	onStoreAnd(t, bases[:1], adk.Options{}, testFilteredSessions)
+}
+
+func testFilteredSessions(t *testing.T, svc *adk.Service) {
 	sess := create(t, svc, "s", nil)
 	at := func(id string, second int) *session.Event {
 		e := text(id, "user", id)
@@ -251,68 +231,30 @@ func TestDeletedAndCreatedAgain(t *testing.T) {
 		ctx := t.Context()
 		old := create(t, s, "s", nil)
 		no(t, s.AppendEvent(ctx, old, text("e1", "user", "x")))
-		operations := map[string]func() error{
-			"append":  func() error { return s.AppendEvent(ctx, old, text("e2", "user", "x")) },
-			"patch":   func() error { _, err := s.now().ApplyPatch(ctx, old, patch.NewSplice(0, 1)); return err },
-			"preview": func() error { _, err := s.now().Preview(ctx, old, patch.NewSplice(0, 1)); return err },
-			"view at": func() error { _, err := s.now().ViewAt(ctx, old, 0); return err },
-			"raw":     func() error { return firstError(s.now().RawEvents(ctx, old, 1)) },
+		refused := func(when string) {
+			for name, call := range handleCalls(s.now) {
+				t.Run(name+when, func(t *testing.T) { fails(t, call(ctx, old), store.ErrNotFound) })
+			}
 		}
 		no(t, s.Delete(ctx, &session.DeleteRequest{AppName: "app", UserID: "user", SessionID: "s"}))
-		for name, call := range operations {
-			t.Run(name+" when deleted", func(t *testing.T) { fails(t, call(), store.ErrNotFound) })
-		}
+		refused(" when deleted")
 		young := create(t, s, "s", nil)
 		no(t, s.AppendEvent(ctx, young, text("f1", "user", "x")))
-		for name, call := range operations {
-			t.Run(name+" when created again", func(t *testing.T) { fails(t, call(), store.ErrNotFound) })
-		}
+		refused(" when created again")
 		equal(t, "events of the new session", ids(get(t, s, "s")), []string{"f1"})
 	})
 }
 
-func firstError(records iter.Seq2[patch.Record, error]) error {
-	for _, err := range records {
-		return err
-	}
-	return errors.New("no records")
-}
-
-func TestAppendAgain(t *testing.T) {
-	svc := inMemory(t)
-	ctx := t.Context()
-	sess := create(t, svc, "s", nil)
-	e := text("", "user", "x")
-	no(t, svc.AppendEvent(ctx, sess, e))
-	if e.ID == "" || !e.Timestamp.Equal(sess.Events().At(0).Timestamp) {
-		t.Errorf("the event was given the id %q", e.ID)
-	}
-	equal(t, "events", ids(sess), []string{e.ID})
-	no(t, svc.AppendEvent(ctx, sess, e))
-	equal(t, "events after a retry", ids(sess), []string{e.ID})
-	e.Author = "agent"
-	err := svc.AppendEvent(ctx, sess, e)
-	fails(t, err, store.ErrDuplicateID)
-	if !strings.Contains(err.Error(), e.ID) {
-		t.Errorf("the error %q does not name the id", err)
-	}
-}
-
-func TestPartialEventsDoNothing(t *testing.T) {
-	svc := inMemory(t)
-	sess := create(t, svc, "s", nil)
-	e := delta("e", map[string]any{"k": 1, "temp:k": 1})
-	e.Partial = true
-	no(t, svc.AppendEvent(t.Context(), sess, e))
-	equal(t, "events", ids(sess), []string{})
-	equal(t, "state", stateOf(sess), map[string]any{})
-}
-
 // Several goroutines use one session while others use the same log through their own.
 func TestConcurrentUse(t *testing.T) {
-	const writers, each = 6, 30
-	svc, err := adk.NewService(opened(t)(store.OpenMemory(store.Options{})), adk.Options{}.WithCache(2000))
-	no(t, err)
+	t.Run("store", func(t *testing.T) { testConcurrentUse(t, inMemory(t), nil) })
+	onEachBase(t, func(t *testing.T, base session.Service, _ *adk.Service) {
+		testConcurrentUse(t, wrap(t, base, adk.Options{Logger: quiet()}), base)
+	})
+}
+
+func testConcurrentUse(t *testing.T, svc *adk.Service, base session.Service) {
+	const writers, each = 6, 10
 	ctx := t.Context()
 	shared := create(t, svc, "s", nil)
 	var group sync.WaitGroup
@@ -324,7 +266,7 @@ func TestConcurrentUse(t *testing.T) {
 			}
 			for i := range each {
 				id := fmt.Sprintf("%d-%d", w, i)
-				e := text(id, "agent", id)
+				e := timed(w*each+i, id, "agent")
 				e.Actions.StateDelta = map[string]any{fmt.Sprint("k", w): i, "app:last": id, "temp:t": i}
 				if err := svc.AppendEvent(ctx, sess, e); err != nil {
 					t.Error(err)
@@ -354,16 +296,10 @@ func TestConcurrentUse(t *testing.T) {
 		}
 	})
 	group.Wait()
-	events := 0
-	for r, err := range svc.RawEvents(ctx, shared, 1) {
-		no(t, err)
-		if r.Event != nil {
-			events++
-		}
-	}
-	equal(t, "events in the audit log", events, writers*each)
-	if adk.SameEvents {
-		shared = get(t, svc, "s")
+	equal(t, "events in the audit log", loggedEvents(t, svc, shared), writers*each)
+	if base != nil {
+		other := wrap(t, base, adk.Options{Logger: quiet()})
+		equal(t, "events that another service sees", len(ids(get(t, other, "s"))), len(ids(get(t, svc, "s"))))
 	}
 	for e := range shared.Events().All() {
 		if e.Content.Parts[0].Text == "scribbled" {
@@ -372,7 +308,8 @@ func TestConcurrentUse(t *testing.T) {
 	}
 }
 
-// An append that fails leaves the session as it was, and can be repeated.
+// An append that fails leaves the session as it was. Both a failed and a successful append can be repeated, but an
+// append of another event with the same id is refused.
 func TestAppendThatFails(t *testing.T) {
 	for _, c := range []struct {
 		name string
@@ -398,6 +335,14 @@ func TestAppendThatFails(t *testing.T) {
 			no(t, svc.AppendEvent(t.Context(), sess, e))
 			equal(t, "events after a retry", ids(get(t, svc, "s")), []string{e.ID})
 			equal(t, "state after a retry", stateOf(sess), map[string]any{"k": 1, "temp:t": 1})
+			no(t, svc.AppendEvent(t.Context(), sess, e)) // again
+			equal(t, "events after another one", ids(sess), []string{e.ID})
+			e.Author = "another"
+			err := svc.AppendEvent(t.Context(), sess, e)
+			fails(t, err, store.ErrDuplicateID)
+			if !strings.Contains(err.Error(), e.ID) {
+				t.Errorf("the error %q does not name the id", err)
+			}
 		})
 	}
 }
@@ -406,26 +351,28 @@ func TestAppendThatFails(t *testing.T) {
 // once.
 func TestForeignEventIsReported(t *testing.T) {
 	var log bytes.Buffer
-	s := opened(t)(store.OpenMemory(store.Options{}))
+	s := inMemoryStore(t)
 	svc, err := adk.NewService(s, adk.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
 	no(t, err)
-	key := store.Key{App: "app", User: "user", Session: "s"}
-	no(t, errOf(s.Import(t.Context(), key, strings.NewReader(`{"id":"e","author":"user","errorCode":7}`+"\n"), store.ImportOptions{})))
+	no(t, errOf(s.Import(t.Context(), theKey, strings.NewReader(`{"id":"e","author":"user","errorCode":7,"modelVersion":"m","new":{"x":1}}`+"\n"), store.ImportOptions{})))
 	for range 2 {
 		equal(t, "event", get(t, svc, "s").Events().At(0).Author, "user")
 	}
 	if n := strings.Count(log.String(), "errorCode"); n != 1 {
 		t.Errorf("reported %d times:\n%s", n, &log)
 	}
-	raw := 0
 	for r, err := range svc.RawEvents(t.Context(), get(t, svc, "s"), 1) {
 		no(t, err)
-		if _, ok := r.Event.Field("errorCode"); ok {
-			raw++
+		_, ok := r.Event.Field("errorCode")
+		equal(t, "the audit log has the field", ok, true)
+		e, err := adk.SessionEvent(r.Event)
+		fails(t, err, patch.ErrInvalid)
+		if !strings.Contains(err.Error(), "errorCode") {
+			t.Errorf("the error %q does not name the field", err)
 		}
-		break
+		e.Timestamp = time.Time{} // when it was imported
+		equal(t, "event", e, &session.Event{ID: "e", Author: "user", LLMResponse: model.LLMResponse{ModelVersion: "m"}})
 	}
-	equal(t, "fields in the audit log", raw, 1)
 	fails(t, errOf(svc.ApplyPatch(t.Context(), get(t, svc, "s"), patch.NewSplice(0, 2))), fold.ErrOutOfRange)
 }
 
@@ -487,19 +434,18 @@ func TestRequestsThatAreRefused(t *testing.T) {
 	foreign := map[bool]session.Session{true: create(t, session.InMemoryService(), "s", nil), false: create(t, inMemory(t), "s", nil)} // to ours: ADK's
 	e, partial := text("e", "user", "x"), text("p", "user", "x")
 	partial.Partial = true
-	made := func(app, user, id string, state map[string]any) func(session.Service, session.Session) error {
+	request := func(r any) func(session.Service, session.Session) error {
 		return func(s session.Service, _ session.Session) error {
-			return errOf(s.Create(ctx, &session.CreateRequest{AppName: app, UserID: user, SessionID: id, State: state}))
+			switch r := r.(type) {
+			case *session.CreateRequest:
+				return errOf(s.Create(ctx, r))
+			case *session.GetRequest:
+				return errOf(s.Get(ctx, r))
+			case *session.ListRequest:
+				return errOf(s.List(ctx, r))
+			}
+			return s.Delete(ctx, r.(*session.DeleteRequest))
 		}
-	}
-	got := func(req *session.GetRequest) func(session.Service, session.Session) error {
-		return func(s session.Service, _ session.Session) error { return errOf(s.Get(ctx, req)) }
-	}
-	listed := func(req *session.ListRequest) func(session.Service, session.Session) error {
-		return func(s session.Service, _ session.Session) error { return errOf(s.List(ctx, req)) }
-	}
-	deleted := func(req *session.DeleteRequest) func(session.Service, session.Session) error {
-		return func(s session.Service, _ session.Session) error { return s.Delete(ctx, req) }
 	}
 	appended := func(to func(its session.Session, ours bool) session.Session, e *session.Event) func(session.Service, session.Session) error {
 		return func(s session.Service, its session.Session) error {
@@ -515,24 +461,24 @@ func TestRequestsThatAreRefused(t *testing.T) {
 		want error
 		says string // "": as ADK's
 	}{
-		"create without app":                {made("", "user", "s", nil), store.ErrInvalid, ""},
-		"create without user":               {made("app", "", "s", nil), store.ErrInvalid, ""},
-		"create again":                      {made("app", "user", "s", nil), store.ErrExists, ""},
-		"create with a long id":             {made("app", "user", long, nil), store.ErrInvalid, "session"},
-		"create with a channel":             {made("app", "user", "c", map[string]any{"k": make(chan int)}), store.ErrInvalid, "k"},
-		"create nil":                        {func(s session.Service, _ session.Session) error { return errOf(s.Create(ctx, nil)) }, store.ErrInvalid, "request"},
-		"get without app":                   {got(&session.GetRequest{UserID: "user", SessionID: "s"}), store.ErrInvalid, ""},
-		"get without user":                  {got(&session.GetRequest{AppName: "app", SessionID: "s"}), store.ErrInvalid, ""},
-		"get without id":                    {got(&session.GetRequest{AppName: "app", UserID: "user"}), store.ErrInvalid, ""},
-		"get what is not there":             {got(&session.GetRequest{AppName: "app", UserID: "user", SessionID: "x"}), store.ErrNotFound, ""},
-		"get nil":                           {got(nil), store.ErrInvalid, "request"},
-		"list without app":                  {listed(&session.ListRequest{UserID: "user"}), store.ErrInvalid, ""},
-		"list nil":                          {listed(nil), store.ErrInvalid, "request"},
-		"delete without app":                {deleted(&session.DeleteRequest{UserID: "user", SessionID: "s"}), store.ErrInvalid, ""},
-		"delete without user":               {deleted(&session.DeleteRequest{AppName: "app", SessionID: "s"}), store.ErrInvalid, ""},
-		"delete without id":                 {deleted(&session.DeleteRequest{AppName: "app", UserID: "user"}), store.ErrInvalid, ""},
-		"delete what is not there":          {deleted(&session.DeleteRequest{AppName: "app", UserID: "user", SessionID: "x"}), nil, ""},
-		"delete nil":                        {deleted(nil), store.ErrInvalid, "request"},
+		"create without app":                {request(&session.CreateRequest{UserID: "user", SessionID: "s"}), store.ErrInvalid, ""},
+		"create without user":               {request(&session.CreateRequest{AppName: "app", SessionID: "s"}), store.ErrInvalid, ""},
+		"create again":                      {request(&session.CreateRequest{AppName: "app", UserID: "user", SessionID: "s"}), store.ErrExists, ""},
+		"create with a long id":             {request(&session.CreateRequest{AppName: "app", UserID: "user", SessionID: long}), store.ErrInvalid, "session"},
+		"create with a channel":             {request(&session.CreateRequest{AppName: "app", UserID: "user", SessionID: "c", State: map[string]any{"k": make(chan int)}}), store.ErrInvalid, "k"},
+		"create nil":                        {request((*session.CreateRequest)(nil)), store.ErrInvalid, "request"},
+		"get without app":                   {request(&session.GetRequest{UserID: "user", SessionID: "s"}), store.ErrInvalid, ""},
+		"get without user":                  {request(&session.GetRequest{AppName: "app", SessionID: "s"}), store.ErrInvalid, ""},
+		"get without id":                    {request(&session.GetRequest{AppName: "app", UserID: "user"}), store.ErrInvalid, ""},
+		"get what is not there":             {request(&session.GetRequest{AppName: "app", UserID: "user", SessionID: "x"}), store.ErrNotFound, ""},
+		"get nil":                           {request((*session.GetRequest)(nil)), store.ErrInvalid, "request"},
+		"list without app":                  {request(&session.ListRequest{UserID: "user"}), store.ErrInvalid, ""},
+		"list nil":                          {request((*session.ListRequest)(nil)), store.ErrInvalid, "request"},
+		"delete without app":                {request(&session.DeleteRequest{UserID: "user", SessionID: "s"}), store.ErrInvalid, ""},
+		"delete without user":               {request(&session.DeleteRequest{AppName: "app", SessionID: "s"}), store.ErrInvalid, ""},
+		"delete without id":                 {request(&session.DeleteRequest{AppName: "app", UserID: "user"}), store.ErrInvalid, ""},
+		"delete what is not there":          {request(&session.DeleteRequest{AppName: "app", UserID: "user", SessionID: "x"}), nil, ""},
+		"delete nil":                        {request((*session.DeleteRequest)(nil)), store.ErrInvalid, "request"},
 		"append to nothing":                 {appended(none, e), store.ErrInvalid, ""},
 		"append nothing":                    {appended(itself, nil), store.ErrInvalid, ""},
 		"append nothing to nothing":         {appended(none, nil), store.ErrInvalid, ""},
@@ -571,21 +517,10 @@ func TestRequestsThatAreRefused(t *testing.T) {
 // Each method of the service refuses what is nil, and sessions of other services, by name. With a context that
 // has ended nothing is written, and a closed store is an error.
 func TestMethodsRefuse(t *testing.T) {
-	ctx, db := t.Context(), opened(t)(store.OpenMemory(store.Options{}))
+	ctx, db := t.Context(), inMemoryStore(t)
 	svc := newService(t, db)
 	sess := create(t, svc, "s", nil)
-	p := patch.NewSplice(0, 0, summary(t, "x"))
-	methods := map[string]func(ctx context.Context, s session.Session) error{
-		"append": func(ctx context.Context, s session.Session) error {
-			return svc.AppendEvent(ctx, s, text("e", "user", "x"))
-		},
-		"patch":   func(ctx context.Context, s session.Session) error { return errOf(svc.ApplyPatch(ctx, s, p)) },
-		"preview": func(ctx context.Context, s session.Session) error { return errOf(svc.Preview(ctx, s, p)) },
-		"revert":  func(ctx context.Context, s session.Session) error { return errOf(svc.Revert(ctx, s, "p")) },
-		"rewind":  func(ctx context.Context, s session.Session) error { return errOf(svc.Rewind(ctx, s, "i")) },
-		"view at": func(ctx context.Context, s session.Session) error { return errOf(svc.ViewAt(ctx, s, 0)) },
-		"raw":     func(ctx context.Context, s session.Session) error { return firstError(svc.RawEvents(ctx, s, 1)) },
-	}
+	methods := handleCalls(func() *adk.Service { return svc })
 	canceled, cancel := context.WithCancel(ctx)
 	cancel()
 	late, cancel := context.WithDeadline(ctx, time.Unix(0, 0))

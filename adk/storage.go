@@ -42,12 +42,12 @@ type storage interface {
 	Rewind(ctx context.Context, key store.Key, opts store.UndoOptions, invocationID string) (store.Committed, error)
 	Lease(ctx context.Context, key store.Key, name string, ttl time.Duration) (held bool, err error)
 
-	Fork(ctx context.Context, key, newKey store.Key, opts store.ForkOptions) (stored, error)
+	Fork(ctx context.Context, key, newKey store.Key, at *uint64) (stored, error)
 	Erase(ctx context.Context, key store.Key, selection store.EraseSelection, opts store.EraseOptions) (store.Erasure, error)
-	Retain(ctx context.Context, policies map[string]store.Retention, opts store.RetainOptions) iter.Seq2[store.Retained, error]
+	Retain(ctx context.Context, policies map[string]store.Retention, dryRun bool) iter.Seq2[store.Retained, error]
 
-	Search(ctx context.Context, key store.Key, search recall.Search) ([]store.Hit, error)
-	SearchUser(ctx context.Context, app, user string, search recall.Search, opts store.SearchUserOptions) ([]store.Hit, error)
+	Search(ctx context.Context, key store.Key, search recall.Search) ([]recall.Hit[store.Key], error)
+	SearchUser(ctx context.Context, app, user string, search recall.Search, opts store.SearchUserOptions) ([]recall.Hit[store.Key], error)
 
 	// Handle names an event, for [recall.ReadTool], for as long as the session is there: by its
 	// record, and its index among the events that the record brought.
@@ -95,8 +95,8 @@ func (s inStore) Get(ctx context.Context, key store.Key, _ session.GetRequest) (
 	return s.stored(ctx, found, err)
 }
 
-func (s inStore) Fork(ctx context.Context, key, newKey store.Key, opts store.ForkOptions) (stored, error) {
-	found, err := s.Store.Fork(ctx, key, newKey, opts)
+func (s inStore) Fork(ctx context.Context, key, newKey store.Key, at *uint64) (stored, error) {
+	found, err := s.Store.Fork(ctx, key, newKey, at)
 	return s.stored(ctx, found, err)
 }
 

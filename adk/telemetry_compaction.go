@@ -48,10 +48,10 @@ func (t *telemetry) compacted(ctx context.Context, a compaction.Attempt[store.Ke
 		kind = append(kind, attribute.String("error.type", errorType(a.Err)))
 	}
 	t.compaction.attempts.Add(ctx, 1, metric.WithAttributes(kind...))
-	t.compaction.duration.Record(ctx, a.Took.Seconds(), metric.WithAttributes(kind...))
+	t.compaction.duration.Record(ctx, a.Duration.Seconds(), metric.WithAttributes(kind...))
 
 	end := time.Now()
-	_, span := t.tracer.Start(ctx, name, trace.WithTimestamp(end.Add(-a.Took)), trace.WithAttributes(sessionAttributes(a.Key)...))
+	_, span := t.tracer.Start(ctx, name, trace.WithTimestamp(end.Add(-a.Duration)), trace.WithAttributes(sessionAttributes(a.Key)...))
 	span.SetAttributes(append(kind, attribute.String("gen_ai.operation.name", operation))...)
 	if a.Invented > 0 || a.Written != nil && a.Trigger != compaction.ByClearing {
 		span.SetAttributes(attribute.Int(prefix+"lost", a.Lost), attribute.Int(prefix+"invented", a.Invented))

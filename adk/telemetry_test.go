@@ -22,13 +22,15 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
+// recording returns providers and what they record.
+func recording() (adk.Telemetry, *tracetest.InMemoryExporter, *metric.ManualReader) {
+	spans, reader := tracetest.NewInMemoryExporter(), metric.NewManualReader()
+	return adk.Telemetry{TracerProvider: trace.NewTracerProvider(trace.WithSyncer(spans)), MeterProvider: metric.NewMeterProvider(metric.WithReader(reader))}, spans, reader
+}
+
 func TestTelemetry(t *testing.T) {
-	spans := tracetest.NewInMemoryExporter()
-	reader := metric.NewManualReader()
-	svc, err := adk.NewService(opened(t)(store.OpenMemory(store.Options{})), adk.Options{
-		Telemetry: adk.Telemetry{TracerProvider: trace.NewTracerProvider(trace.WithSyncer(spans)), MeterProvider: metric.NewMeterProvider(metric.WithReader(reader))},
-	})
-	no(t, err)
+	telemetry, spans, reader := recording()
+	svc := compacted(t, adk.Options{Telemetry: telemetry})
 	ctx := t.Context()
 	sess := create(t, svc, "s", nil)
 	no(t, svc.AppendEvent(ctx, sess, text("e1", "user", "hi")))
@@ -40,19 +42,8 @@ func TestTelemetry(t *testing.T) {
 	fails(t, errOf(svc.ApplyPatch(ctx, stale, patch.NewSplice(0, 1))), store.ErrConflict)
 	fails(t, errOf(svc.Get(ctx, &session.GetRequest{AppName: "app", UserID: "user", SessionID: "none"})), store.ErrNotFound)
 
-	var got []string
-	for _, s := range spans.GetSpans() {
-		line := s.Name
-		for _, a := range s.Attributes {
-			line += fmt.Sprintf(" %s=%s", a.Key, a.Value.String())
-		}
-		if s.Status.Code == codes.Error {
-			line += " failed"
-		}
-		got = append(got, line)
-	}
 	const of = " gen_ai.conversation.id=s patchlog.app_name=app"
-	equal(t, "spans", got, []string{
+	equal(t, "spans", linesOf(spans.GetSpans()), []string{
 		"append_event" + of + " patchlog.event.id=e1 patchlog.seq=1",
 		"append_event" + of + " patchlog.event.id=e2 patchlog.seq=2",
 		"fold_session" + of + " patchlog.seq=2 patchlog.visible_events=2",
@@ -75,8 +66,7 @@ func TestTelemetry(t *testing.T) {
 
 // Attempts to compact are reported, those of a run as part of what the run does.
 func TestCompactionTelemetry(t *testing.T) {
-	spans := tracetest.NewInMemoryExporter()
-	reader := metric.NewManualReader()
+	telemetry, spans, reader := recording()
 	failing := true
 	cfg := inRun
 	cfg.TokenThreshold = 1_900
@@ -87,11 +77,8 @@ func TestCompactionTelemetry(t *testing.T) {
 		}
 		return adk.Summarizer(shortener{}).Summarize(ctx, req)
 	})
-	tracers := trace.NewTracerProvider(trace.WithSyncer(spans))
-	svc := compacted(t, adk.Options{
-		Telemetry: adk.Telemetry{TracerProvider: tracers, MeterProvider: metric.NewMeterProvider(metric.WithReader(reader))}, Compaction: cfg,
-	})
-	ctx, parent := tracers.Tracer("test").Start(t.Context(), "run")
+	svc := compacted(t, adk.Options{Telemetry: telemetry, Compaction: cfg})
+	ctx, parent := telemetry.TracerProvider.Tracer("test").Start(t.Context(), "run")
 	sess := create(t, svc, "s", nil)
 	for i := range 3 {
 		measured := func(e *session.Event) {
@@ -102,26 +89,15 @@ func TestCompactionTelemetry(t *testing.T) {
 		no(t, svc.AppendEvent(ctx, sess, said("call"+id, "1", "app", calling(id, "lookup"), measured)))
 		no(t, svc.AppendEvent(ctx, sess, said("resp"+id, "1", "app", returning(id, "lookup", nil))))
 	}
-	var got []string
-	for _, s := range spans.GetSpans() {
-		if !strings.HasPrefix(s.Name, "compact_events") {
-			continue
-		}
-		line := s.Name
-		for _, a := range s.Attributes {
-			if a.Key == "patchlog.patch.id" {
-				continue
-			}
-			line += fmt.Sprintf(" %s=%s", strings.TrimPrefix(string(a.Key), "gen_ai.compaction."), a.Value.String())
-		}
+	attempts := slices.DeleteFunc(spans.GetSpans(), func(s tracetest.SpanStub) bool { return !strings.HasPrefix(s.Name, "compact_events") })
+	for _, s := range attempts {
 		if s.Parent.SpanID() != parent.SpanContext().SpanID() {
-			t.Errorf("%s is not part of the run", line)
+			t.Errorf("%s is not part of the run", s.Name)
 		}
-		got = append(got, line)
 	}
 	const of = "compact_events token_threshold gen_ai.conversation.id=s patchlog.app_name=app"
-	equal(t, "spans", got, []string{
-		of + " outcome=failed trigger=token_threshold patchlog.compaction.trigger=tokens error.type=answer_refused gen_ai.operation.name=compact_events",
+	equal(t, "spans", linesOf(attempts), []string{
+		of + " outcome=failed trigger=token_threshold patchlog.compaction.trigger=tokens error.type=answer_refused gen_ai.operation.name=compact_events failed",
 		of + " outcome=wrote trigger=token_threshold patchlog.compaction.trigger=tokens gen_ai.operation.name=compact_events lost=0 invented=0 merged=false level=1 event_count=4 events_before=4 events_after=1" +
 			" tokens_before=314 tokens_after=4 ratio=0.012738853503184714 calls=1 prompt_tokens=0 answer_tokens=0 model=shortener",
 	})
@@ -140,11 +116,11 @@ func TestCompactionTelemetry(t *testing.T) {
 
 // A veto has an error type of its own, whatever the error is.
 func TestVetoTelemetry(t *testing.T) {
-	reader := metric.NewManualReader()
+	telemetry, _, reader := recording()
 	svc := compacted(t, adk.Options{
-		Telemetry:  adk.Telemetry{MeterProvider: metric.NewMeterProvider(metric.WithReader(reader))},
+		Telemetry:  telemetry,
 		Compaction: compaction.Config{Enabled: true, CompactionInterval: 2},
-		Hooks:      adk.Hooks{BeforeSummarise: func(context.Context, adk.ApproveRequest) error { return context.Canceled }},
+		Hooks:      adk.Hooks{BeforeSummarise: func(context.Context, compaction.ApproveRequest[store.Key]) error { return context.Canceled }},
 	})
 	exchanges(t, svc, "app", 3)
 	svc.Settle(t)
@@ -152,6 +128,23 @@ func TestVetoTelemetry(t *testing.T) {
 	if !strings.Contains(measured, "patchlog.compactions{error.type=vetoed,gen_ai.compaction.outcome=vetoed,gen_ai.compaction.trigger=sliding_window,patchlog.compaction.trigger=interval}") {
 		t.Errorf("measured is\n%s", measured)
 	}
+}
+
+// linesOf returns spans with their attributes, but for ids that are drawn.
+func linesOf(spans tracetest.SpanStubs) (lines []string) {
+	for _, s := range spans {
+		line := s.Name
+		for _, a := range s.Attributes {
+			if a.Key != "patchlog.patch.id" || a.Value.AsString() == "p1" {
+				line += fmt.Sprintf(" %s=%s", strings.TrimPrefix(string(a.Key), "gen_ai.compaction."), a.Value.String())
+			}
+		}
+		if s.Status.Code == codes.Error {
+			line += " failed"
+		}
+		lines = append(lines, line)
+	}
+	return lines
 }
 
 // collect returns what was measured: counters with their sums, histograms with how many

@@ -1,15 +1,17 @@
 package adk
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"hash/maphash"
 	"iter"
 	"log/slog"
 	"maps"
 	"reflect"
 	"slices"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/adk/v2/session"
@@ -26,6 +28,9 @@ import (
 // patches of a call are one more event, without content, which ADK ignores. docs/ADK.md says
 // what that promises.
 //
+// A custom base may ignore the filters of Get, and its List may return names alone: the service applies the filters,
+// and reads the listed sessions. The base gets neither temp: keys nor partial events. examples/keyvalue is an example.
+//
 // The caller closes the base, after the service's last use and, where compaction is on, after
 // [Service.Close]. The error matches [patch.ErrInvalid] if there is no base, or if it is a
 // [Service], or is that of [NewService].
@@ -36,14 +41,11 @@ func Wrap(base session.Service, opts Options) (*Service, error) {
 	case v.Type() == reflect.TypeFor[*Service]():
 		return nil, fmt.Errorf("%w: the session service to wrap is one of this package's already", patch.ErrInvalid)
 	}
-	b := &baseStorage{service: base, logger: opts.Logger, logs: cache[store.Key, *baseLog]{limit: maxLogBytes}}
-	if b.logger == nil {
-		b.logger = slog.Default()
+	b := &baseStorage{service: base, logger: cmp.Or(opts.Logger, slog.Default()), logs: cache[store.Key, *baseLog]{limit: cmp.Or(min(opts.cacheBytes, 0), maxLogBytes)}}
+	for i := range b.locks {
+		b.locks[i] = make(chan struct{}, 1)
 	}
-	if opts.cacheBytes < 0 {
-		b.logs.limit = -1
-	}
-	b.finder = recall.NewFinder(searched{b}, min(opts.cacheBytes, 0))
+	b.finder = recall.NewFinder(b, min(opts.cacheBytes, 0))
 	return newService(b, opts)
 }
 
@@ -60,6 +62,10 @@ type baseStorage struct {
 	finder  *recall.Finder[store.Key]
 	locks   keyLocks
 	logs    cache[store.Key, *baseLog]
+
+	// edition counts rebuilt logs. The views of a log have its edition, so that the finder indexes a rebuilt
+	// log again.
+	edition atomic.Uint64
 }
 
 // with calls do with a session as it is in the base, and with its lock. A filter in req limits what
@@ -75,20 +81,30 @@ func (b *baseStorage) with(ctx context.Context, key store.Key, req session.GetRe
 		l = &baseLog{key: key, logger: b.logger}
 	}
 	if err := b.read(ctx, l, req); err != nil {
-		return b.missing(ctx, key, err)
+		return err
 	}
 	defer b.cache(l)
 	return do(l)
 }
 
-// whole asks the base for all events, and end for the newest.
-var whole, end = session.GetRequest{}, session.GetRequest{NumRecentEvents: recentEvents}
+// look returns a copy of a session's log, brought up to date with the base, to use without the session's lock.
+func (b *baseStorage) look(ctx context.Context, key store.Key, req session.GetRequest) (now baseLog, err error) {
+	err = b.with(ctx, key, req, func(l *baseLog) error {
+		now = baseLog{key: key, creation: l.creation, empty: l.empty, view: l.view, records: l.records, updated: l.updated}
+		return nil
+	})
+	return now, err
+}
+
+// Requests for all events of a session, and for the newest ones.
+var readAll, readEnd = session.GetRequest{}, session.GetRequest{NumRecentEvents: recentEvents}
 
 // cache keeps a log for the next call.
 func (b *baseStorage) cache(l *baseLog) {
 	b.logs.put(l.key, l, 1<<10+2*l.size) // the base's session has its own events
 }
 
+// forget drops what is cached of a session that is gone.
 func (b *baseStorage) forget(key store.Key) {
 	b.logs.remove(key)
 	b.finder.Forget(key)
@@ -97,31 +113,27 @@ func (b *baseStorage) forget(key store.Key) {
 // read brings a log up to what the base has.
 func (b *baseStorage) read(ctx context.Context, l *baseLog, req session.GetRequest) error {
 	if l.base == nil {
-		req = whole
+		req = readAll
 	}
 	req.AppName, req.UserID, req.SessionID = l.key.App, l.key.User, l.key.Session
 	resp, err := b.service.Get(ctx, &req)
 	if err != nil {
-		return err
-	}
-	if resp == nil || resp.Session == nil {
-		return fmt.Errorf("session %s: the wrapped service returned none", l.key)
+		return b.asNotFound(ctx, l.key, err)
 	}
 	all := req.NumRecentEvents <= 0 && req.After.IsZero()
 	if l.base != nil && l.extend(resp.Session, all) {
 		return nil
 	}
 	if !all {
-		return b.read(ctx, l, whole)
+		return b.read(ctx, l, readAll)
 	}
-	b.finder.Forget(l.key) // its index has other records
-	l.rebuild(resp.Session)
+	l.rebuild(resp.Session, b.edition.Add(1))
 	return nil
 }
 
-// missing says of an error about a session whether it is that there is none: services have no
-// error in common for that.
-func (b *baseStorage) missing(ctx context.Context, key store.Key, err error) error {
+// asNotFound wraps err with [store.ErrNotFound] if the base does not list the session: session services
+// have no common error for a missing session.
+func (b *baseStorage) asNotFound(ctx context.Context, key store.Key, err error) error {
 	if there, listErr := b.exists(ctx, key); there || listErr != nil {
 		return err
 	}
@@ -141,38 +153,29 @@ func (b *baseStorage) exists(ctx context.Context, key store.Key) (bool, error) {
 
 // Create creates the session in the base, with its creation id and its initial state.
 func (b *baseStorage) Create(ctx context.Context, key store.Key, state map[string]any, _ time.Time) (out stored, err error) {
-	own := make(map[string]any, len(state))
-	for name, v := range state {
-		value, err := patch.NewValue(v)
-		if err != nil {
-			return stored{}, fmt.Errorf("state key %q: %w", name, err)
-		}
-		own[name] = value.Any()
+	value, err := patch.NewValue(state)
+	if err != nil {
+		return stored{}, err
 	}
 	if _, there := state[portable.StateKey]; there {
 		return stored{}, reserved(portable.StateKey)
 	}
-	if key.Session != "" {
-		unlock, err := b.locks.lock(ctx, key)
-		if err != nil {
-			return stored{}, err
-		}
-		defer unlock()
+	unlock, err := b.locks.lock(ctx, key)
+	if err != nil {
+		return stored{}, err
 	}
+	defer unlock()
+	own, _ := value.Any().(map[string]any)
 	resp, err := b.service.Create(ctx, &session.CreateRequest{AppName: key.App, UserID: key.User, SessionID: key.Session, State: withOrigin(own)})
-	switch {
-	case err != nil:
+	if err != nil {
 		if there, _ := b.exists(ctx, key); there {
 			err = fmt.Errorf("%w: %w", store.ErrExists, err)
 		}
 		return stored{}, err
-	case resp == nil || resp.Session == nil:
-		return stored{}, fmt.Errorf("session %s: the wrapped service returned none", key)
 	}
 	key.Session = resp.Session.ID()
-	b.finder.Forget(key)
 	l := &baseLog{key: key, logger: b.logger}
-	l.rebuild(resp.Session)
+	l.rebuild(resp.Session, b.edition.Add(1))
 	b.cache(l)
 	return l.stored(), nil
 }
@@ -192,27 +195,25 @@ func (b *baseStorage) Get(ctx context.Context, key store.Key, filter session.Get
 
 // Fork copies a session's events into a new one, without the keys of shared scopes, which they have
 // set already.
-func (b *baseStorage) Fork(ctx context.Context, key, newKey store.Key, opts store.ForkOptions) (out stored, err error) {
+func (b *baseStorage) Fork(ctx context.Context, key, newKey store.Key, at *uint64) (out stored, err error) {
 	var events []*session.Event
 	var initial map[string]any
-	err = b.with(ctx, key, whole, func(l *baseLog) error {
-		left := l.view.Seq()
-		if opts.At != nil {
-			if *opts.At > left {
-				return fmt.Errorf("session %s: %w: it has no record %d yet", key, store.ErrNotFound, *opts.At)
-			}
-			left = *opts.At
+	err = b.with(ctx, key, readAll, func(l *baseLog) error {
+		records, err := l.upTo(at)
+		if err != nil {
+			return err
 		}
+		left := len(records)
 		initial = l.empty.State()
 		for i, e := range eventsOf(l.base) {
-			n := uint64(1)
 			if it := l.items[l.order[i]]; it.patches != nil {
-				n = uint64(len(it.patches.IDs()))
+				left -= len(it.patches.IDs())
+			} else {
+				left--
 			}
-			if n > left {
+			if left < 0 {
 				break
 			}
-			left -= n
 			own := copyEvent(e.event)
 			own.Timestamp = own.Timestamp.UTC() // which SQLite orders as text
 			maps.DeleteFunc(own.Actions.StateDelta, func(key string, _ any) bool { return isShared(key) })
@@ -226,7 +227,7 @@ func (b *baseStorage) Fork(ctx context.Context, key, newKey store.Key, opts stor
 	if err != nil {
 		return stored{}, err
 	}
-	err = b.with(ctx, newKey, whole, func(l *baseLog) error {
+	err = b.with(ctx, newKey, readAll, func(l *baseLog) error {
 		for _, e := range events {
 			if err := b.service.AppendEvent(ctx, l.base, e); err != nil {
 				return err
@@ -234,9 +235,8 @@ func (b *baseStorage) Fork(ctx context.Context, key, newKey store.Key, opts stor
 		}
 		return nil
 	})
-	b.forget(newKey)
 	if err == nil {
-		return b.Get(ctx, newKey, whole)
+		return b.Get(ctx, newKey, readAll)
 	}
 	return stored{}, errors.Join(err, b.Delete(context.WithoutCancel(ctx), newKey))
 }
@@ -247,7 +247,7 @@ func (b *baseStorage) Erase(context.Context, store.Key, store.EraseSelection, st
 }
 
 // Retain is not supported.
-func (b *baseStorage) Retain(context.Context, map[string]store.Retention, store.RetainOptions) iter.Seq2[store.Retained, error] {
+func (b *baseStorage) Retain(context.Context, map[string]store.Retention, bool) iter.Seq2[store.Retained, error] {
 	return func(yield func(store.Retained, error) bool) { yield(store.Retained{}, errUnsupported) }
 }
 
@@ -273,12 +273,9 @@ func (b *baseStorage) List(ctx context.Context, opts store.ListOptions) iter.Seq
 }
 
 // Info reads the end of the session.
-func (b *baseStorage) Info(ctx context.Context, key store.Key) (out store.Info, err error) {
-	err = b.with(ctx, key, end, func(l *baseLog) error {
-		out = store.Info{Key: key, Creation: l.creation, Created: l.updated, Seq: l.view.Seq()}
-		return nil
-	})
-	return out, err
+func (b *baseStorage) Info(ctx context.Context, key store.Key) (store.Info, error) {
+	l, err := b.look(ctx, key, readEnd)
+	return store.Info{Key: key, Creation: l.creation, Created: l.updated, Seq: l.view.Seq()}, err
 }
 
 // Delete deletes the session in the base.
@@ -296,37 +293,74 @@ func (b *baseStorage) Delete(ctx context.Context, key store.Key) error {
 }
 
 // View reads the session.
-func (b *baseStorage) View(ctx context.Context, key store.Key) (v fold.View, err error) {
-	err = b.with(ctx, key, whole, func(l *baseLog) error {
-		v = l.view
-		return nil
-	})
-	return v, err
+func (b *baseStorage) View(ctx context.Context, key store.Key) (fold.View, error) {
+	l, err := b.look(ctx, key, readAll)
+	return l.view, err
 }
 
 // ViewAt folds the session's records up to a seq.
 func (b *baseStorage) ViewAt(ctx context.Context, key store.Key, seq uint64) (v fold.View, err error) {
-	err = b.with(ctx, key, whole, func(l *baseLog) error {
-		if seq > l.view.Seq() {
-			return fmt.Errorf("session %s: %w: it has no record %d yet", key, store.ErrNotFound, seq)
-		}
-		v, err = l.empty.Apply(l.records[:seq]...)
-		return err
-	})
-	return v, err
+	l, err := b.look(ctx, key, readAll)
+	if err != nil {
+		return v, err
+	}
+	records, err := l.upTo(&seq)
+	if err != nil {
+		return v, err
+	}
+	return l.empty.Apply(records...)
 }
 
 // RawEvents yields the session's records as they are when the iteration begins.
 func (b *baseStorage) RawEvents(ctx context.Context, key store.Key, fromSeq uint64) iter.Seq2[patch.Record, error] {
+	return yieldFrom(ctx, fromSeq, func() ([]patch.Record, error) {
+		l, err := b.look(ctx, key, readAll)
+		return l.records, err
+	})
+}
+
+// RecordsFrom yields records of a view, for the finder.
+func (b *baseStorage) RecordsFrom(ctx context.Context, key store.Key, v fold.View, fromSeq uint64) iter.Seq2[patch.Record, error] {
+	return yieldFrom(ctx, fromSeq, func() ([]patch.Record, error) { return b.recordsOf(ctx, key, v) })
+}
+
+// Records returns records of a view, for the finder.
+func (b *baseStorage) Records(ctx context.Context, key store.Key, v fold.View, seqs []uint64) (out []patch.Record, err error) {
+	records, err := b.recordsOf(ctx, key, v)
+	for i := 0; err == nil && i < len(seqs); i++ {
+		out = append(out, records[seqs[i]-1])
+	}
+	return out, err
+}
+
+// History reads what the view hides.
+func (b *baseStorage) History(ctx context.Context, key store.Key, v fold.View) ([]fold.Entry, error) {
+	records, err := b.recordsOf(ctx, key, v)
+	if err != nil {
+		return nil, err
+	}
+	return v.WithRecords(records).History()
+}
+
+// recordsOf returns the records of a view.
+func (b *baseStorage) recordsOf(ctx context.Context, key store.Key, v fold.View) ([]patch.Record, error) {
+	l, err := b.look(ctx, key, readEnd)
+	if err == nil && (l.creation != v.Creation() || v.Seq() > l.view.Seq()) {
+		err = errReordered
+	}
+	if err != nil {
+		return nil, err
+	}
+	return l.records[:v.Seq()], nil
+}
+
+// yieldFrom yields the records that read returns, from a seq on.
+func yieldFrom(ctx context.Context, seq uint64, read func() ([]patch.Record, error)) iter.Seq2[patch.Record, error] {
 	return func(yield func(patch.Record, error) bool) {
-		var records []patch.Record
-		err := b.with(ctx, key, whole, func(l *baseLog) error {
-			records = l.records[min(max(fromSeq, 1)-1, uint64(len(l.records))):]
-			return nil
-		})
-		for _, r := range records {
-			if err = ctx.Err(); err != nil || !yield(r, nil) {
-				break
+		records, err := read()
+		for i := max(seq, 1) - 1; err == nil && i < uint64(len(records)); i++ {
+			if err = ctx.Err(); err == nil && !yield(records[i], nil) {
+				return
 			}
 		}
 		if err != nil {
@@ -335,27 +369,18 @@ func (b *baseStorage) RawEvents(ctx context.Context, key store.Key, fromSeq uint
 	}
 }
 
-// History reads of the session what the view hides.
-func (b *baseStorage) History(ctx context.Context, key store.Key, v fold.View) ([]fold.Entry, error) {
-	records, err := searched{b}.recordsOf(ctx, key, v)
-	if err != nil {
-		return nil, err
-	}
-	return v.With(records).History()
-}
-
 // Lease says that it is held: a base knows no leases.
 func (b *baseStorage) Lease(context.Context, store.Key, string, time.Duration) (bool, error) {
 	return true, nil
 }
 
 // Search searches the session as it is in the base, with an index of its own.
-func (b *baseStorage) Search(ctx context.Context, key store.Key, search recall.Search) ([]store.Hit, error) {
+func (b *baseStorage) Search(ctx context.Context, key store.Key, search recall.Search) ([]recall.Hit[store.Key], error) {
 	return b.finder.Search(ctx, key, search)
 }
 
 // SearchUser searches the user's sessions that the base lists. It leaves out those that cannot be read.
-func (b *baseStorage) SearchUser(ctx context.Context, app, user string, search recall.Search, opts store.SearchUserOptions) ([]store.Hit, error) {
+func (b *baseStorage) SearchUser(ctx context.Context, app, user string, search recall.Search, opts store.SearchUserOptions) ([]recall.Hit[store.Key], error) {
 	keys := func(yield func(store.Key, error) bool) {
 		for info, err := range b.List(ctx, store.ListOptions{App: app, User: user}) {
 			if (err != nil || !slices.Contains(opts.Except, info.Key)) && !yield(info.Key, err) {
@@ -375,79 +400,19 @@ func (b *baseStorage) SearchUser(ctx context.Context, app, user string, search r
 // Handle names an event by its id: seqs in a base may change.
 func (b *baseStorage) Handle(_ uint64, _ int, e *patch.Event) string { return idHandle + e.ID() }
 
-// searched is a base as a finder reads it.
-type searched struct{ *baseStorage }
-
-// RecordsFrom yields records of the session.
-func (s searched) RecordsFrom(ctx context.Context, key store.Key, v fold.View, from uint64) iter.Seq2[patch.Record, error] {
-	return func(yield func(patch.Record, error) bool) {
-		records, err := s.recordsOf(ctx, key, v)
-		if err != nil {
-			yield(patch.Record{}, err)
-			return
-		}
-		for _, r := range records[min(from-1, uint64(len(records))):] {
-			if !yield(r, nil) {
-				return
-			}
-		}
-	}
-}
-
-// Records returns records of the session.
-func (s searched) Records(ctx context.Context, key store.Key, v fold.View, seqs []uint64) (out []patch.Record, err error) {
-	records, err := s.recordsOf(ctx, key, v)
-	for i := 0; err == nil && i < len(seqs); i++ {
-		out = append(out, records[seqs[i]-1])
-	}
-	return out, err
-}
-
-// recordsOf returns the records of a view.
-func (s searched) recordsOf(ctx context.Context, key store.Key, v fold.View) (records []patch.Record, err error) {
-	err = s.with(ctx, key, end, func(l *baseLog) error {
-		if l.creation != v.Creation() || v.Seq() > l.view.Seq() {
-			return errReordered
-		}
-		records = l.records[:v.Seq()]
-		return nil
-	})
-	return records, err
-}
-
 var _ storage = (*baseStorage)(nil)
 
-// keyLocks are locks of sessions: the writers of a process wait for each other.
-type keyLocks struct {
-	mu   sync.Mutex
-	held map[store.Key]chan struct{} // closed when it is given up
-}
+// keyLocks are locks of sessions: the writers of a process wait for each other. A few sessions share each.
+type keyLocks [1024]chan struct{} // full while it is held
+
+var lockSeed = maphash.MakeSeed()
 
 func (k *keyLocks) lock(ctx context.Context, key store.Key) (unlock func(), err error) {
-	for {
-		k.mu.Lock()
-		held, taken := k.held[key]
-		if !taken {
-			if k.held == nil {
-				k.held = map[store.Key]chan struct{}{}
-			}
-			k.held[key] = make(chan struct{})
-		}
-		k.mu.Unlock()
-		if !taken {
-			return func() { k.unlock(key) }, nil
-		}
-		select {
-		case <-held:
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		}
+	l := k[maphash.Comparable(lockSeed, key)%uint64(len(k))]
+	select {
+	case l <- struct{}{}:
+		return func() { <-l }, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
 	}
-}
-
-func (k *keyLocks) unlock(key store.Key) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	close(k.held[key])
-	delete(k.held, key)
 }

@@ -1,9 +1,12 @@
 package adk
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
+	"iter"
 	"log/slog"
+	"maps"
 	"reflect"
 	"slices"
 	"strings"
@@ -11,6 +14,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/google/uuid"
+	"google.golang.org/adk/v2/model"
+	"google.golang.org/adk/v2/platform"
 	"google.golang.org/adk/v2/session"
 
 	"github.com/patchlog-dev/patchlog/fold"
@@ -33,7 +38,7 @@ type baseLog struct {
 	order   []string        // the ids of the base's events
 	items   map[string]item // the first one of each id
 	records []patch.Record
-	ids     map[string]uint64 // the seqs of the records that take an id, or a group's
+	ids     map[string]uint64 // the seqs of the records that take an id
 	view    fold.View
 	skipped map[string]bool // the items whose patches do not apply
 
@@ -63,11 +68,8 @@ func eventsOf(s session.Session) (list []listed) {
 		}
 		id := e.ID
 		if id == "" || len(id) > patch.MaxIDBytes || !utf8.ValidString(id) {
-			said, err := json.Marshal(e)
-			if err != nil {
-				said = fmt.Appendf(nil, "%q %q %q %v", e.ID, e.Author, e.InvocationID, e.Timestamp)
-			}
-			id = uuid.NewSHA1(uuid.NameSpaceOID, said).String()
+			content, _ := json.Marshal(e.Content)
+			id = uuid.NewSHA1(uuid.NameSpaceOID, fmt.Appendf(nil, "%q %q %q %v %s", e.ID, e.Author, e.InvocationID, e.Timestamp, content)).String()
 		}
 		list = append(list, listed{id, e})
 	}
@@ -107,17 +109,20 @@ func (l *baseLog) extend(from session.Session, all bool) bool {
 
 // rebuild takes the base's events anew. What the log said of an event stays: a base
 // may not keep the types of Go values.
-func (l *baseLog) rebuild(from session.Session) {
+func (l *baseLog) rebuild(from session.Session, edition uint64) {
 	given := eventsOf(from)
 	creation, initial := originOf(from.State())
 	if creation == "" {
-		creation, initial = bareCreation(from, given), bareInitial(from.State(), given)
+		creation, initial = barePrefix, bareInitial(from.State(), given)
+		if len(given) > 0 {
+			creation += given[0].id
+		}
 	}
 	before := l.items
-	if l.base == nil || l.is(creation) != nil {
+	if l.base == nil || l.checkCreation(creation) != nil {
 		before = nil
 	}
-	empty := fold.New(creation, initial)
+	empty := fold.New(creation, initial).WithEdition(edition)
 	*l = baseLog{key: l.key, logger: l.logger, base: from, creation: creation, empty: empty, view: empty, updated: from.LastUpdateTime(),
 		items: map[string]item{}, ids: map[string]uint64{}, skipped: map[string]bool{}}
 	l.add(given, before)
@@ -125,25 +130,22 @@ func (l *baseLog) rebuild(from session.Session) {
 
 // add adds events of the base, those in before as they are there.
 func (l *baseLog) add(list []listed, before map[string]item) {
-	var items []item
 	for _, e := range list {
 		it, ok := before[e.id]
-		if _, twice := l.items[e.id]; twice || !ok {
+		if !ok {
 			var err error
 			if it, err = itemOf(e); err != nil {
 				l.logger.Warn("patchlog: an event has values that JSON cannot carry; the session shows their text", "session", l.key.String(), "event", e.id, "error", err)
 			}
 		}
-		delete(before, e.id)
-		items = append(items, it)
+		delete(before, e.id) // a second event with the id may have another content
+		l.addItem(e.id, e.event.Timestamp, it)
 	}
-	for i, it := range items {
-		l.addItem(list[i].id, list[i].event.Timestamp, it, i+1 < len(items) && items[i+1].event != nil)
-	}
+	l.fold()
 }
 
-// addItem adds an item. If more events follow, they can be folded with it.
-func (l *baseLog) addItem(id string, at time.Time, it item, more bool) {
+// addItem adds an item. The caller folds the view afterwards.
+func (l *baseLog) addItem(id string, at time.Time, it item) {
 	l.order = append(l.order, id)
 	if _, twice := l.items[id]; !twice {
 		l.items[id] = it
@@ -155,13 +157,10 @@ func (l *baseLog) addItem(id string, at time.Time, it item, more bool) {
 		l.updated = at
 		l.addRecord(patch.Record{Event: it.event})
 		l.size += it.event.Footprint()
-		if more {
-			return
-		}
-		l.fold()
 		return
 	}
-	patches, ok := it.patches.On(l.whole())
+	l.fold()
+	patches, ok := it.patches.Resolve(l.whole())
 	if !ok {
 		l.skipped[id] = true
 		l.logger.Warn("patchlog: patches are skipped, since the events that they name are not adjacent in the session, or they are of another version",
@@ -171,30 +170,31 @@ func (l *baseLog) addItem(id string, at time.Time, it item, more bool) {
 		l.addRecord(patch.Record{Patch: p})
 		l.size += l.records[len(l.records)-1].Size()
 	}
-	l.fold()
 }
 
 func (l *baseLog) addRecord(r patch.Record) {
 	r.Seq = uint64(len(l.records)) + 1
 	l.records = append(l.records, r)
-	take := func(id string) {
+	for id := range r.IDs() {
 		if l.ids[id] == 0 {
 			l.ids[id] = r.Seq
 		}
 	}
-	for id := range r.IDs() {
-		take(id)
-	}
-	if r.Patch != nil && r.Patch.Group() != "" {
-		take(groupID(r.Patch.Group()))
-	}
 }
 
-// groupID is the id of a group, longer than any other may be.
-func groupID(group string) string { return strings.Repeat("\x00", patch.MaxIDBytes+1) + group }
+// upTo returns the records up to a seq; nil means all.
+func (l *baseLog) upTo(seq *uint64) ([]patch.Record, error) {
+	switch {
+	case seq == nil:
+		return l.records, nil
+	case *seq > l.view.Seq():
+		return nil, fmt.Errorf("session %s: %w: it has no record %d yet", l.key, store.ErrNotFound, *seq)
+	}
+	return l.records[:*seq], nil
+}
 
 // whole returns the view with its records at hand.
-func (l *baseLog) whole() fold.View { return l.view.With(l.records[:l.view.Seq()]) }
+func (l *baseLog) whole() fold.View { return l.view.WithRecords(l.records[:l.view.Seq()]) }
 
 // fold folds the records that the view lacks.
 func (l *baseLog) fold() {
@@ -205,56 +205,166 @@ func (l *baseLog) fold() {
 	l.view = v
 }
 
-// is reports whether a creation is the session's.
-func (l *baseLog) is(creation string) error {
-	first, named := strings.CutPrefix(creation, barePrefix)
-	_, there := l.items[first]
-	switch {
-	case creation == "" || creation == l.creation:
-	case named && isBare(l.creation) && there:
-	case strings.HasPrefix(creation, emptyPrefix) && isBare(l.creation) && len(l.order) > 0: // it may have grown
+// draft validates patches against the session, as a store does, and gives them ids, times and bases; each
+// patch of a call has seen those before it. If the log has all of them, draft returns them. The session must
+// be the one that the author saw.
+func (l *baseLog) draft(opts store.PatchOptions, patches []*patch.PatchEvent) (drafted []*patch.PatchEvent, after fold.View, err error) {
+	if err := l.checkCreation(opts.On.Creation()); err != nil {
+		return nil, l.view, err
+	}
+	now, used, logged := time.Now(), map[string]bool{}, 0
+	for i, p := range patches {
+		switch {
+		case p == nil:
+			return nil, l.view, fmt.Errorf("%w: patch %d of the call is nil", patch.ErrInvalid, i)
+		case p.Type() == patch.Erase:
+			return nil, l.view, errUnsupported
+		}
+		r := patch.Complete(patch.Record{Patch: p}, uuid.NewString, now)
+		for id := range r.IDs() {
+			at := l.ids[id]
+			if used[id] || at != 0 && (id != r.ID() || !patch.Same(l.records[at-1], r)) {
+				return nil, l.view, &store.DuplicateIDError{ID: id, Seq: at}
+			}
+			used[id] = true
+			if at != 0 {
+				logged++
+				break
+			}
+		}
+		drafted = append(drafted, r.Patch)
+	}
+	switch logged {
+	case len(patches):
+		return drafted, l.view, nil
+	case 0:
 	default:
-		return fmt.Errorf("session %s: %w: it was created again since", l.key, store.ErrNotFound)
+		return nil, l.view, &store.DuplicateIDError{ID: drafted[0].ID(), Seq: l.ids[drafted[0].ID()]}
+	}
+	for i, p := range drafted {
+		if group := p.Group(); group != "" && slices.ContainsFunc(l.records, func(r patch.Record) bool { return r.Patch != nil && r.Patch.Group() == group }) {
+			return nil, l.view, &patch.FieldError{Field: "group", Problem: fmt.Sprintf("the log holds group %q already; take an id of your own", group)}
+		}
+		if p.Validate() != nil || opts.On.Creation() == "" {
+			continue
+		}
+		if err := l.checkSeen(opts.On); err != nil {
+			return nil, l.view, err
+		}
+		if _, hasBase := p.Base(); hasBase {
+			continue
+		}
+		base := opts.On.PatchSeq()
+		if i > 0 {
+			base = l.view.Seq() + uint64(i)
+		}
+		drafted[i] = p.WithBase(base)
+	}
+	after, err = l.whole().Preview(drafted, fold.CheckOptions{AllowOrphans: opts.AllowOrphans, AllowPinned: opts.AllowPinned, AllowWaiting: opts.AllowWaiting, AsOfNow: opts.AsOfNow})
+	return drafted, after, err
+}
+
+// checkSeen reports whether the author of a patch, who has seen a view, has seen all patches that there are,
+// and the events in the order in which they are.
+func (l *baseLog) checkSeen(on fold.View) error {
+	switch {
+	case on.PatchSeq() < l.view.PatchSeq():
+		return &fold.ConflictError{Base: on.PatchSeq(), Newest: l.view.PatchSeq()}
+	case on.PatchSeq() > l.view.PatchSeq() || on.Len() > l.view.Len():
+		return errReordered
+	}
+	for i, e := range on.Events() {
+		if l.view.At(i).ID() != e.ID() {
+			return errReordered
+		}
 	}
 	return nil
 }
 
-// A session that was created without the wrapper has no creation id. It is named by its first event,
-// or by its time.
-const (
-	barePrefix  = "first event "
-	emptyPrefix = "empty "
-)
-
-func bareCreation(s session.Session, given []listed) string {
-	if len(given) > 0 {
-		return barePrefix + given[0].id
+// patchEvent returns the event that carries patches which apply to the session. Its time is after
+// that of all events, and before what comes next. Its author is the user, since ADK takes the author
+// of the newest event that is not the user's for the agent to go on with.
+func (l *baseLog) patchEvent(ctx context.Context, id string, patches []*patch.PatchEvent) (*session.Event, item, error) {
+	said, err := portable.New(l.whole(), patches...)
+	if err != nil {
+		return nil, item{}, err
 	}
-	return emptyPrefix + s.LastUpdateTime().UTC().Format(time.RFC3339Nano)
+	text, err := said.Text()
+	if err != nil {
+		return nil, item{}, err
+	}
+	at := l.newest
+	if at.IsZero() {
+		at = platform.Now(ctx)
+	}
+	e := &session.Event{
+		ID: id, InvocationID: id, Author: userAuthor, Timestamp: at.Truncate(time.Microsecond).Add(time.Microsecond),
+		LLMResponse: model.LLMResponse{CustomMetadata: map[string]any{portable.MetadataKey: text}},
+		Actions:     session.EventActions{StateDelta: map[string]any{}},
+	}
+	for _, p := range patches {
+		for _, one := range p.NewEvents() {
+			for c := range one.SharedChanges() {
+				e.Actions.StateDelta[c.Key] = c.Value.Any()
+			}
+		}
+	}
+	return e, item{patches: &said}, nil
 }
 
-func isBare(creation string) bool {
-	return strings.HasPrefix(creation, barePrefix) || strings.HasPrefix(creation, emptyPrefix)
+// resembles reports whether two items may be one, of which a base has changed the id.
+func (it item) resembles(other item) bool {
+	if it.event == nil || other.event == nil {
+		return it.event == other.event && slices.Equal(it.patches.IDs(), other.patches.IDs())
+	}
+	a, b := it.event, other.event
+	return a.Author() == b.Author() && a.InvocationID() == b.InvocationID() && a.Branch() == b.Branch() &&
+		a.Timestamp().Truncate(time.Microsecond).Equal(b.Timestamp().Truncate(time.Microsecond))
 }
+
+// asLogged returns the logged record with r's id, or r if there is none.
+func (l *baseLog) asLogged(r patch.Record) patch.Record {
+	if at := l.ids[r.ID()]; at != 0 {
+		return l.records[at-1]
+	}
+	return r
+}
+
+// checkCreation reports whether a creation is the session's.
+func (l *baseLog) checkCreation(creation string) error {
+	first, bare := strings.CutPrefix(creation, barePrefix)
+	_, there := l.items[first]
+	if creation == "" || creation == l.creation || bare && isBare(l.creation) && (there || first == "") {
+		return nil
+	}
+	return fmt.Errorf("session %s: %w: it was created again since", l.key, store.ErrNotFound)
+}
+
+// barePrefix begins the creation of a session that was created without the wrapper and has no creation id:
+// its first event follows, if there was one.
+const barePrefix = "first event "
+
+func isBare(creation string) bool { return strings.HasPrefix(creation, barePrefix) }
 
 // sameSession reports whether a session that was seen under one creation may be the one that is there
 // under another.
 func sameSession(seen, now string) bool { return seen == now || isBare(seen) && isBare(now) }
 
 func (l *baseLog) stored() stored {
-	return stored{Key: l.key, View: l.view, shared: sharedState(l.base.State()), updated: l.updated}
+	return stored{Key: l.key, View: l.view, shared: valuesOf(l.base.State().All(), isShared), updated: l.updated}
 }
 
 // withOrigin returns the state with which to create a session in a base.
 func withOrigin(state map[string]any) map[string]any {
-	own := map[string]any{}
+	all, own := map[string]any{}, map[string]any{}
 	for key, value := range state {
+		all[key] = value
 		if isOwn(key) {
 			own[key] = value
 		}
 	}
-	state[portable.StateKey] = map[string]any{"creation": uuid.NewString(), "initial": own}
-	return state
+	all[portable.StateKey] = map[string]any{"creation": uuid.NewString(), "initial": own}
+	return all
 }
 
 // originOf returns the creation id and the initial state that a base's state has; "" if it has none.
@@ -263,11 +373,7 @@ func originOf(state session.State) (creation string, initial map[string]patch.Va
 	origin, _ := said.(map[string]any)
 	creation, _ = origin["creation"].(string)
 	own, _ := origin["initial"].(map[string]any)
-	initial = make(map[string]patch.Value, len(own))
-	for key, value := range own {
-		initial[key] = valueOf(value)
-	}
-	return creation, initial
+	return creation, valuesOf(maps.All(own), isOwn)
 }
 
 // bareInitial is the initial state of a session that was created without the wrapper, as far as it
@@ -279,24 +385,18 @@ func bareInitial(state session.State, given []listed) map[string]patch.Value {
 			set[key] = true
 		}
 	}
-	initial := map[string]patch.Value{}
-	for key, value := range state.All() {
-		if isOwn(key) && !set[key] {
-			initial[key] = valueOf(value)
-		}
-	}
-	return initial
+	return valuesOf(state.All(), func(key string) bool { return isOwn(key) && !set[key] })
 }
 
-// sharedState is the state that a session shares with others.
-func sharedState(state session.State) map[string]patch.Value {
-	shared := map[string]patch.Value{}
-	for key, value := range state.All() {
-		if isShared(key) {
-			shared[key] = valueOf(value)
+// valuesOf returns the values of those keys of a base's state for which keep returns true.
+func valuesOf(state iter.Seq2[string, any], keep func(key string) bool) map[string]patch.Value {
+	values := map[string]patch.Value{}
+	for key, value := range state {
+		if keep(key) {
+			values[key] = valueOf(value)
 		}
 	}
-	return shared
+	return values
 }
 
 // itemOf reads an event of a base. lossy, if not nil, says what of it the log cannot carry. An event
@@ -315,27 +415,23 @@ func itemOf(l listed) (it item, lossy error) {
 	return item{event: e}, err
 }
 
-// nearest makes an event of the log from one that JSON cannot carry, with texts in the place of such
-// values and U+FFFD for what is not Unicode, or with as much of the event as can be.
+// nearest makes an event of the log from one that JSON cannot carry. It keeps the identity, the content and the
+// actions; text replaces values without JSON, and U+FFFD replaces invalid UTF-8.
 func nearest(e *session.Event) *patch.Event {
-	c := *e
+	c := session.Event{
+		ID: e.ID, InvocationID: e.InvocationID, Author: e.Author, Branch: e.Branch, IsolationScope: e.IsolationScope,
+		Timestamp: e.Timestamp, Actions: e.Actions, LongRunningToolIDs: e.LongRunningToolIDs,
+		LLMResponse: model.LLMResponse{Content: e.Content},
+	}
 	textCopier.own(reflect.ValueOf(&c).Elem(), 0)
-	least := session.Event{
-		ID: c.ID, InvocationID: c.InvocationID, Author: c.Author, Branch: c.Branch, IsolationScope: c.IsolationScope,
-		Timestamp: c.Timestamp, Actions: c.Actions, LongRunningToolIDs: c.LongRunningToolIDs,
+	p, err := NewEvent(&c)
+	if err != nil {
+		text, _ := json.Marshal(&c)
+		p, err = patch.ParseEvent(text)
 	}
-	least.Content = c.Content
-	for _, try := range []*session.Event{&c, &least} {
-		if p, err := NewEvent(try); err == nil {
-			return p
-		}
-		if text, err := json.Marshal(try); err == nil {
-			if p, err := patch.ParseEvent(text); err == nil {
-				return p
-			}
-		}
+	if err != nil {
+		p, _ = patch.NewEvent(patch.Fields{ID: e.ID, ZeroTime: true}) // whose id can be carried
 	}
-	p, _ := patch.NewEvent(patch.Fields{ID: e.ID, ZeroTime: true}) // whose id can be carried
 	return p
 }
 
@@ -359,15 +455,14 @@ func textValue(v any, depth int) (any, bool) {
 
 // valueOf returns a value of a base's state, or, where JSON cannot carry it, its text.
 func valueOf(v any) patch.Value {
-	if value, err := patch.NewValue(v); err == nil {
-		return value
+	value, err := patch.NewValue(v)
+	if err != nil {
+		textCopier.own(reflect.ValueOf(&v).Elem(), 0)
+		value, err = patch.NewValue(v)
 	}
-	own := v
-	textCopier.own(reflect.ValueOf(&own).Elem(), 0)
-	if value, err := patch.NewValue(own); err == nil {
-		return value
+	if err != nil {
+		text, _ := json.Marshal(v)
+		value, _ = patch.ParseValue(text)
 	}
-	text, _ := json.Marshal(own)
-	value, _ := patch.ParseValue(text)
 	return value
 }

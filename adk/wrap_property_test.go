@@ -75,6 +75,7 @@ func newWorld(t *rapid.T) *world {
 		strict: rapid.Bool().Draw(t, "strict"),
 		coarse: rapid.Bool().Draw(t, "coarse"),
 		lossy:  rapid.Bool().Draw(t, "lossy"),
+		whole:  rapid.Bool().Draw(t, "whole"),
 	}}
 	for i := range w.wraps {
 		w.wrap(t, i)
@@ -88,12 +89,12 @@ func newWorld(t *rapid.T) *world {
 		creator = w.base
 	}
 	_, err := creator.Create(context.Background(), &session.CreateRequest{AppName: "app", UserID: "u", SessionID: "s", State: state})
-	must(t, err)
+	no(t, err)
 	w.created = maps.Clone(w.base.sessions["s"].state)
 	w.initial = map[string]patch.Value{}
 	for key, v := range state {
 		value, err := patch.NewValue(v)
-		must(t, err)
+		no(t, err)
 		if !strings.HasPrefix(key, session.KeyPrefixApp) && !strings.HasPrefix(key, session.KeyPrefixUser) && !strings.HasPrefix(key, session.KeyPrefixTemp) {
 			w.initial[key] = value
 		}
@@ -104,26 +105,19 @@ func newWorld(t *rapid.T) *world {
 	return w
 }
 
-func must(t *rapid.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 func (w *world) wrap(t *rapid.T, i int) {
 	opts := adk.Options{Logger: quiet()}
 	if i == 1 {
-		opts = opts.WithCache(-1)
+		opts = opts.WithoutCache()
 	}
 	var err error
 	w.wraps[i], err = adk.Wrap(w.base, opts)
-	must(t, err)
+	no(t, err)
 }
 
 func (w *world) get(t *rapid.T, s session.Service) *adk.Session {
 	r, err := s.Get(context.Background(), &session.GetRequest{AppName: "app", UserID: "u", SessionID: "s"})
-	must(t, err)
+	no(t, err)
 	return r.Session.(*adk.Session)
 }
 
@@ -218,11 +212,11 @@ func (w *world) append(t *rapid.T) {
 
 func (w *world) bare(t *rapid.T) {
 	r, err := w.base.Get(context.Background(), &session.GetRequest{AppName: "app", UserID: "u", SessionID: "s"})
-	must(t, err)
+	no(t, err)
 	e := w.event(t, nil)
 	fails := w.base.fails
 	w.base.fails = nil
-	must(t, w.base.AppendEvent(context.Background(), r.Session, e))
+	no(t, w.base.AppendEvent(context.Background(), r.Session, e))
 	w.base.fails = fails
 	w.acked = append(w.acked, e.ID)
 }
@@ -265,7 +259,7 @@ func (w *world) revert(t *rapid.T) {
 	i := w.one(t)
 	var ids []string
 	for r, err := range w.wraps[i].RawEvents(context.Background(), w.handles[i], 1) {
-		must(t, err)
+		no(t, err)
 		if r.Patch != nil {
 			ids = append(ids, r.ID())
 		}
@@ -360,7 +354,7 @@ func (w *world) check(t *rapid.T) {
 		w.same(t, s, w.get(t, s))
 	}
 	fresh, err := adk.Wrap(w.base, adk.Options{Logger: quiet()})
-	must(t, err)
+	no(t, err)
 	w.same(t, fresh, w.get(t, fresh))
 }
 
@@ -390,7 +384,7 @@ func TestWrapArrivals(t *testing.T) {
 			stored.events, arriving = append(stored.events, arriving[:n]...), arriving[n:]
 			w.same(rt, s, w.get(rt, s))
 			fresh, err := adk.Wrap(w.base, adk.Options{Logger: quiet()})
-			must(rt, err)
+			no(rt, err)
 			w.same(rt, fresh, w.get(rt, fresh))
 		}
 	})
@@ -413,14 +407,14 @@ func (w *world) same(t *rapid.T, s *adk.Service, h *adk.Session) {
 	var order []*patch.Event
 	var records []patch.Record
 	for r, err := range s.RawEvents(context.Background(), h, 1) {
-		must(t, err)
+		no(t, err)
 		records = append(records, r)
 		if r.Event != nil {
 			order = append(order, r.Event)
 		}
 	}
 	r, err := w.base.Get(context.Background(), &session.GetRequest{AppName: "app", UserID: "u", SessionID: "s"})
-	must(t, err)
+	no(t, err)
 	var events []*session.Event
 	set := map[string]bool{}
 	for e := range r.Session.Events().All() {
@@ -463,7 +457,7 @@ func (w *world) same(t *rapid.T, s *adk.Service, h *adk.Session) {
 		t.Fatalf("the state is\n%v, by ids\n%v", gotState, state)
 	}
 	skipped, err := h.View().Skipped()
-	must(t, err)
+	no(t, err)
 	if len(skipped) != left {
 		t.Fatalf("%d patches are skipped, by ids %d", len(skipped), left)
 	}
@@ -472,11 +466,7 @@ func (w *world) same(t *rapid.T, s *adk.Service, h *adk.Session) {
 	for _, r := range records {
 		ref.Apply(r)
 	}
-	var folded []string
-	for _, e := range ref.Visible() {
-		folded = append(folded, e.ID())
-	}
-	if !slices.Equal(folded, visible) {
+	if folded := idsOf(slices.All(ref.Visible())); !slices.Equal(folded, visible) {
 		t.Fatalf("the log folds to %q, visible are %q", folded, visible)
 	}
 }
@@ -515,7 +505,7 @@ func saidBy(t *rapid.T, e *session.Event) (c saidCarrier, ok bool) {
 	if !ok {
 		return c, false
 	}
-	must(t, json.Unmarshal([]byte(said), &c))
+	no(t, json.Unmarshal([]byte(said), &c))
 	c.id, c.at = e.ID, e.Timestamp
 	if e.Content != nil {
 		t.Fatal("an event that carries patches has content")
@@ -545,7 +535,7 @@ func byIDs(t *rapid.T, initial map[string]patch.Value, events []*patch.Event, al
 		for _, p := range c.Patches {
 			ref := fold(trial)
 			var fields map[string]json.RawMessage
-			must(t, json.Unmarshal(p.Patch, &fields))
+			no(t, json.Unmarshal(p.Patch, &fields))
 			if p.Place != nil {
 				start, found := place(ref.Visible(), p.Place.Before, p.Place.Events)
 				if _, indexed := fields["start"]; indexed {
@@ -559,9 +549,9 @@ func byIDs(t *rapid.T, initial map[string]patch.Value, events []*patch.Event, al
 				}
 			}
 			text, err := json.Marshal(fields)
-			must(t, err)
+			no(t, err)
 			r, err := patch.ParseRecord(text)
-			must(t, err)
+			no(t, err)
 			r.Seq = uint64(len(trial)) + 1
 			trial = append(trial, r)
 			ok = ok && len(fold(trial).Skipped()) == 0
@@ -573,18 +563,12 @@ func byIDs(t *rapid.T, initial map[string]patch.Value, events []*patch.Event, al
 		}
 	}
 	ref := fold(records)
-	for _, e := range ref.Visible() {
-		visible = append(visible, e.ID())
-	}
-	return visible, ref.Pinned(), ref.State(), left
+	return idsOf(slices.All(ref.Visible())), ref.Pinned(), ref.State(), left
 }
 
 // place finds where the events with the ids are adjacent, in any order, or else the event before.
 func place(visible []*patch.Event, before string, ids []string) (int, bool) {
-	var now []string
-	for _, e := range visible {
-		now = append(now, e.ID())
-	}
+	now := idsOf(slices.All(visible))
 	if len(ids) == 0 {
 		i := slices.Index(now, before)
 		return i + 1, before == "" || i >= 0
@@ -605,6 +589,7 @@ type shaky struct {
 	coarse bool // cuts times off at microseconds
 	lossy  bool // gives back what JSON says
 	rename bool // gives events ids of its own
+	whole  bool // ignores filters
 
 	mu        sync.Mutex
 	sessions  map[string]*shakySession
@@ -717,10 +702,10 @@ func (s *shaky) Get(ctx context.Context, r *session.GetRequest) (*session.GetRes
 		return nil, errShaky
 	}
 	read := s.read(of)
-	if n := r.NumRecentEvents; n > 0 {
+	if n := r.NumRecentEvents; n > 0 && !s.whole {
 		read.events = read.events[max(0, len(read.events)-n):]
 	}
-	read.events = slices.DeleteFunc(read.events, func(e *session.Event) bool { return e.Timestamp.Before(r.After) })
+	read.events = slices.DeleteFunc(read.events, func(e *session.Event) bool { return !s.whole && e.Timestamp.Before(r.After) })
 	s.given += len(read.events)
 	return &session.GetResponse{Session: read}, nil
 }
@@ -734,7 +719,7 @@ func (s *shaky) List(context.Context, *session.ListRequest) (*session.ListRespon
 	out := &session.ListResponse{}
 	for _, of := range s.sessions {
 		listed := s.read(of)
-		listed.events = nil
+		listed.events, listed.state = nil, nil
 		out.Sessions = append(out.Sessions, listed)
 	}
 	return out, nil

@@ -3,7 +3,6 @@ package adk_test
 import (
 	"bytes"
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 	"io"
@@ -13,13 +12,12 @@ import (
 	"math"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/glebarez/sqlite"
 	"google.golang.org/adk/v2/agent/llmagent"
+	"google.golang.org/adk/v2/memory"
 	"google.golang.org/adk/v2/session"
 	"google.golang.org/adk/v2/session/database"
 	"google.golang.org/genai"
@@ -43,7 +41,6 @@ func TestWrapRefuses(t *testing.T) {
 			fails(t, err, patch.ErrInvalid)
 		}
 	}
-	fails(t, errOf(adk.Wrap(session.InMemoryService(), adk.Options{MaxResultTokens: 1})), patch.ErrInvalid)
 }
 
 // A patch is one event of the base, without content, which says in words what it removes.
@@ -151,21 +148,6 @@ func TestWrapInTheMiddle(t *testing.T) {
 	}
 }
 
-func TestWrapStateThatBeganWithoutIt(t *testing.T) {
-	onEachBase(t, func(t *testing.T, base session.Service, s *adk.Service) {
-		raw := create(t, base, "s", map[string]any{"kept": "v", "set": "before"})
-		e := delta("e", map[string]any{"set": "after", "new": "x"})
-		e.Timestamp = timed(1, "", "").Timestamp
-		no(t, base.AppendEvent(t.Context(), raw, e))
-		sess := get(t, s, "s")
-		equal(t, "state", stateOf(sess), map[string]any{"kept": "v", "set": "after", "new": "x"})
-		no(t, errOf(s.ApplyPatch(t.Context(), sess, patch.NewSplice(0, 1))))
-		// What it was before an event set it, nobody has recorded.
-		equal(t, "state", stateOf(sess), map[string]any{"kept": "v"})
-		equal(t, "state", stateOf(get(t, s, "s")), map[string]any{"kept": "v"})
-	})
-}
-
 // The key under which the initial state is kept is in nobody's way.
 func TestWrapReservesAKey(t *testing.T) {
 	onEachBase(t, func(t *testing.T, base session.Service, s *adk.Service) {
@@ -180,17 +162,13 @@ func TestWrapReservesAKey(t *testing.T) {
 		forged.CustomMetadata = map[string]any{"_patchlog": "{}"}
 		fails(t, s.AppendEvent(t.Context(), sess, forged), patch.ErrInvalid)
 		equal(t, "events", ids(sess), []string{})
-	})
-}
-
-// What has content is said, whatever its metadata are.
-func TestWrapShowsWhatHasContent(t *testing.T) {
-	onEachBase(t, func(t *testing.T, base session.Service, s *adk.Service) {
-		sess := create(t, s, "s", nil)
+		// What has content is said, whatever its metadata are.
 		e := timed(1, "e", "user")
 		e.CustomMetadata = map[string]any{"_patchlog": `{"version":1,"patches":[]}`}
-		no(t, s.AppendEvent(t.Context(), sess, e))
-		equal(t, "events", ids(get(t, s, "s")), []string{"e"})
+		say(t, s, sess, e)
+		for _, reader := range []session.Service{s, wrap(t, base, adk.Options{})} {
+			equal(t, "events", ids(get(t, reader, "s")), []string{"e"})
+		}
 	})
 }
 
@@ -213,11 +191,14 @@ func TestWrapGroups(t *testing.T) {
 	})
 }
 
-// bases are ADK's own services, to be wrapped.
-var bases = []struct {
+// base is a service of ADK's, to be wrapped.
+type base struct {
 	name string
 	make func(t *testing.T) session.Service
-}{
+}
+
+// bases are ADK's own services. That on SQLite is slow, and orders events by their times.
+var bases = []base{
 	{"memory", func(*testing.T) session.Service { return session.InMemoryService() }},
 	{"sqlite", func(t *testing.T) session.Service {
 		return onSQLite(t, filepath.Join(t.TempDir(), "sessions.sqlite"))
@@ -250,18 +231,24 @@ func onEachBase(t *testing.T, test func(t *testing.T, base session.Service, s *a
 	}
 }
 
-// Without a cache nothing of a session is kept, and handles go on as with one. No lock outlives its use.
-func TestWrapForgets(t *testing.T) {
-	s := wrap(t, session.InMemoryService(), adk.Options{}.WithCache(-1))
-	sess := create(t, s, "s", map[string]any{"k": 1})
-	for i := range 10 {
-		no(t, s.AppendEvent(t.Context(), sess, text(fmt.Sprint("e", i), "user", "x")))
+// A session that is deleted leaves neither its log nor its index in memory, whether the wrapper deletes it or finds it gone.
+func TestWrapForgetsDeletedSessions(t *testing.T) {
+	base := session.InMemoryService()
+	s := wrap(t, base, adk.Options{})
+	for _, by := range []session.Service{s, base} {
+		say(t, s, create(t, s, "s", nil), text("e", "user", "apples"))
+		r, err := s.Memory().SearchMemory(t.Context(), &memory.SearchRequest{AppName: "app", UserID: "user", Query: "apples"})
+		no(t, err)
+		equal(t, "found", len(r.Memories), 1)
+		if s.Cached() == 0 || s.IndexBytes() == 0 {
+			t.Fatal("nothing is cached; the test tests nothing")
+		}
+		no(t, by.Delete(t.Context(), &session.DeleteRequest{AppName: "app", UserID: "user", SessionID: "s"}))
+		_, err = s.Get(t.Context(), &session.GetRequest{AppName: "app", UserID: "user", SessionID: "s"})
+		fails(t, err, store.ErrNotFound)
+		equal(t, "cached", s.Cached(), 0)
+		equal(t, "bytes of the index", s.IndexBytes(), 0)
 	}
-	no(t, errOf(s.ApplyPatch(t.Context(), sess, patch.NewSplice(0, 9))))
-	equal(t, "events", ids(get(t, s, "s")), []string{"e9"})
-	cached, locked := s.Cached()
-	equal(t, "cached", cached, 0)
-	equal(t, "locked", locked, 0)
 }
 
 // A read converts and folds what is new, and nothing else.
@@ -282,46 +269,6 @@ func TestWrapReadsWhatIsNew(t *testing.T) {
 			t.Fatalf("event %d was read again", i)
 		}
 	}
-}
-
-// Writers in one process do not hinder each other, whatever they do.
-func TestWrapConcurrent(t *testing.T) {
-	onEachBase(t, func(t *testing.T, base session.Service, _ *adk.Service) {
-		create(t, base, "s", nil)
-		var wg sync.WaitGroup
-		s := wrap(t, base, adk.Options{Logger: quiet()})
-		for w := range 4 {
-			wg.Go(func() {
-				sess := get(t, s, "s")
-				for i := range 10 {
-					if err := s.AppendEvent(t.Context(), sess, timed(10*w+i, fmt.Sprintf("e%d-%d", w, i), "user")); err != nil {
-						t.Error(err)
-					}
-					_, err := s.ApplyPatch(t.Context(), sess, patch.NewSplice(0, 1).WithState(patch.Keep))
-					if err != nil {
-						sess = get(t, s, "s")
-					}
-					for range sess.Events().All() {
-					}
-				}
-			})
-		}
-		wg.Wait()
-		n := 0
-		for e := range get(t, base, "s").Events().All() {
-			if e.CustomMetadata["_patchlog"] == nil {
-				n++
-			}
-		}
-		equal(t, "events", n, 40)
-		one, other := get(t, s, "s"), get(t, wrap(t, base, adk.Options{Logger: quiet()}), "s")
-		a, b := ids(one), ids(other)
-		slices.Sort(a)
-		slices.Sort(b)
-		if len(a) != len(b) {
-			t.Errorf("one sees %d events, another %d", len(a), len(b))
-		}
-	})
 }
 
 // A base that fails: what it says reaches the caller, who can try again.
@@ -501,87 +448,6 @@ func TestWrapEmptyCarrier(t *testing.T) {
 	equal(t, "skipped", get(t, s, "s").(*adk.Session).View().SkippedCount(), 0)
 }
 
-// A patch applies where exactly its events are adjacent, and nowhere else. It is looked for where the
-// base has it: before its events it is skipped.
-func TestWrapPlaces(t *testing.T) {
-	at := map[string]int{"a": 1, "b": 2, "c": 3, "d": 4, "e": 5, "x": 3}
-	for _, c := range []struct {
-		made        string // the events
-		start       int
-		count       int
-		truncate    string
-		found       string // the events as they are
-		want        string
-		wantSkipped bool
-	}{
-		{made: "abcde", start: 1, count: 3, found: "abcde", want: "ae"},
-		{made: "abcde", start: 1, count: 3, found: "abcdex", want: "aex"},
-		{made: "abcde", start: 1, count: 3, found: "axcdbe", want: "axe"}, // in any order, and between others
-		{made: "abcde", start: 1, count: 3, found: "abxcde", wantSkipped: true},
-		{made: "abcde", start: 1, count: 3, found: "abde", wantSkipped: true},
-		{made: "abc", start: 2, count: 1, found: "abcd", want: "abd"},
-		{made: "abc", start: 0, count: 3, found: "xabc", want: "x"},
-		{made: "abcde", truncate: "c", found: "bacdex", want: "cdex"},
-		{made: "abcde", truncate: "c", found: "abxcde", wantSkipped: true},
-		{made: "abcde", truncate: "c", found: "xabcde", wantSkipped: true},
-		{made: "abcde", truncate: "c", found: "bcde", wantSkipped: true},
-	} {
-		t.Run(fmt.Sprintf("%+v", c), func(t *testing.T) {
-			base := &shaky{}
-			s := wrap(t, base, adk.Options{})
-			sess := create(t, s, "s", nil)
-			for _, id := range strings.Split(c.made, "") {
-				no(t, s.AppendEvent(t.Context(), sess, timed(at[id], id, "user")))
-			}
-			p := patch.NewSplice(c.start, c.count)
-			if c.truncate != "" {
-				p = patch.NewTruncateBefore(c.truncate)
-			}
-			no(t, errOf(s.ApplyPatch(t.Context(), sess, p)))
-			stored := base.sessions["s"]
-			carrier := stored.events[len(stored.events)-1]
-			stored.events = nil
-			for _, id := range strings.Split(c.found, "") {
-				stored.events = append(stored.events, timed(at[id], id, "user"))
-			}
-			for first, events := range map[bool][]*session.Event{
-				false: append(slices.Clone(stored.events), carrier),
-				true:  append([]*session.Event{carrier}, stored.events...),
-			} {
-				skips, want := c.wantSkipped || first, c.want
-				if skips {
-					want = c.found
-				}
-				var logged bytes.Buffer
-				found := &shaky{sessions: map[string]*shakySession{"s": {id: "s", user: "user", events: events}}}
-				got := get(t, wrap(t, found, adk.Options{Logger: slog.New(slog.NewTextHandler(&logged, nil))}), "s")
-				equal(t, "events", strings.Join(ids(got), ""), want)
-				skipped, err := got.(*adk.Session).View().Skipped()
-				no(t, err)
-				equal(t, "is skipped", len(skipped) == 1 && skipped[0].Reason == patch.OutOfRange, skips)
-				equal(t, "is reported", strings.Contains(logged.String(), carrier.ID), skips)
-			}
-		})
-	}
-}
-
-// A session that was got with a filter goes on from what that chose. The filter is the base's to
-// apply where the rest of the session is known, and never makes an event invisible to a patch.
-func TestWrapFilteredSessions(t *testing.T) {
-	base := session.InMemoryService()
-	s := wrap(t, base, adk.Options{})
-	sess := create(t, s, "s", nil)
-	say(t, s, sess, messages(3)...)
-	r, err := s.Get(t.Context(), &session.GetRequest{AppName: "app", UserID: "user", SessionID: "s", NumRecentEvents: 2})
-	no(t, err)
-	equal(t, "events", ids(r.Session), []string{"e1", "e2"})
-	no(t, base.AppendEvent(t.Context(), get(t, base, "s"), timed(3, "e3", "user")))
-	no(t, s.AppendEvent(t.Context(), r.Session, timed(4, "e4", "user")))
-	equal(t, "events", ids(r.Session), []string{"e1", "e2", "e3", "e4"})
-	no(t, errOf(s.ApplyPatch(t.Context(), r.Session, patch.NewSplice(1, 3))))
-	equal(t, "events", ids(r.Session), []string{"e4"})
-}
-
 // Filtered reads and appends ask the base for few events, and read all where these do not follow on
 // what is known.
 func TestWrapAsksForFew(t *testing.T) {
@@ -677,12 +543,12 @@ func TestWrapPatchesOfAnotherOrder(t *testing.T) {
 	base := &shaky{timed: true}
 	s, other := wrap(t, base, adk.Options{Logger: quiet()}), wrap(t, base, adk.Options{Logger: quiet()})
 	one := create(t, s, "s", nil)
-	no(t, s.AppendEvent(t.Context(), one, timed(1, "e1", "user")))
-	no(t, s.AppendEvent(t.Context(), one, timed(3, "e3", "user")))
+	say(t, s, one, timed(1, "e1", "user"), timed(3, "e3", "user"))
 	no(t, base.AppendEvent(t.Context(), get(t, base, "s"), timed(2, "e2", "user")))
 	all := func(sess session.Session) {
 		t.Helper()
 		fails(t, errOf(s.ApplyPatch(t.Context(), sess, patch.NewSplice(1, 1))), store.ErrConflict)
+		fails(t, errOf(s.ApplyPatch(t.Context(), sess, patch.NewSplice(1, 1).WithBase(sess.(*adk.Session).View().PatchSeq()))), store.ErrConflict)
 		fails(t, errOf(s.Rewind(t.Context(), sess, "inv-e3")), store.ErrConflict)
 	}
 	all(one)
@@ -694,6 +560,24 @@ func TestWrapPatchesOfAnotherOrder(t *testing.T) {
 	no(t, errOf(other.ApplyPatch(t.Context(), get(t, other, "s"), patch.NewPin("e3"))))
 	all(one)
 	fails(t, errOf(s.Revert(t.Context(), one, done.Records[0].ID())), store.ErrConflict)
+}
+
+// A search finds events at the places that they have now, when the base gives them in another order.
+func TestWrapSearchesAnotherOrder(t *testing.T) {
+	base := &shaky{timed: true}
+	s := wrap(t, base, adk.Options{Logger: quiet()})
+	about := func(second int, words string) *session.Event {
+		e := timed(second, words, "user")
+		e.Content.Parts[0].Text = words
+		return e
+	}
+	say(t, s, create(t, s, "s", nil), about(1, "apples"), about(3, "cherries"))
+	for n, want := range []string{"cherries 2", "plums 2"} {
+		r, err := s.Memory().SearchMemory(t.Context(), &memory.SearchRequest{AppName: "app", UserID: "user", Query: want})
+		no(t, err)
+		equal(t, "found", fmt.Sprint(r.Memories[0].ID, " ", r.Memories[0].CustomMetadata["record"]), want)
+		say(t, base, get(t, base, "s"), about(2+n, []string{"plums", "figs"}[n]))
+	}
 }
 
 // Of two patches of the same events the one that the base has first applies. The other author hears
@@ -728,22 +612,17 @@ func TestMigrateWrapped(t *testing.T) {
 		e.Actions.StateDelta = map[string]any{"k": fmt.Sprint("v", n)}
 		no(t, s.AppendEvent(t.Context(), sess, e))
 	}
-	target := opened(t)(store.OpenMemory(store.Options{}))
-	run := func() (result migrate.Result) {
-		db, err := sql.Open("sqlite", path)
-		no(t, err)
-		defer db.Close()
-		source, err := migrate.OpenSQL(t.Context(), db, migrate.SQLite, migrate.SQLOptions{})
-		no(t, err)
-		no(t, errOf(migrate.Run(t.Context(), target, source, migrate.Options{Session: func(r migrate.Result) error { result = r; return nil }})))
-		return result
+	target := inMemoryStore(t)
+	run := func() migrate.Result {
+		_, results := migrateAll(t, target, source(t, location{driver: "sqlite", dsn: path}, migrate.SQLite), migrate.Options{})
+		return results[theKey.String()]
 	}
 	same := func(status migrate.Status) fold.View {
 		t.Helper()
 		r := run()
 		no(t, r.Err)
 		equal(t, "status", r.Status, status)
-		migrated, err := target.View(t.Context(), store.Key{App: "app", User: "user", Session: "s"})
+		migrated, err := target.View(t.Context(), theKey)
 		no(t, err)
 		want := get(t, s, "s").(*adk.Session).View()
 		equal(t, "visible", idsOf(migrated.Events()), idsOf(want.Events()))
@@ -799,11 +678,9 @@ func TestWrapDeletedSessions(t *testing.T) {
 			no(t, by[1].Delete(t.Context(), del))
 			refused := func() {
 				t.Helper()
-				fails(t, s.AppendEvent(t.Context(), old, timed(2, "e2", "user")), store.ErrNotFound)
-				fails(t, errOf(s.ApplyPatch(t.Context(), old, patch.NewSplice(0, 1))), store.ErrNotFound)
-				fails(t, errOf(s.Preview(t.Context(), old, patch.NewSplice(0, 1))), store.ErrNotFound)
-				fails(t, errOf(s.ViewAt(t.Context(), old, 0)), store.ErrNotFound)
-				fails(t, firstError(s.RawEvents(t.Context(), old, 1)), store.ErrNotFound)
+				for _, call := range handleCalls(func() *adk.Service { return s }) {
+					fails(t, call(t.Context(), old), store.ErrNotFound)
+				}
 			}
 			refused()
 			raw := create(t, by[2], id, map[string]any{"k": "new"})

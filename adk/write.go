@@ -39,7 +39,7 @@ func (s *Service) AppendEvent(ctx context.Context, sess session.Session, e *sess
 	case sess == nil:
 		return errNoSession
 	case e == nil:
-		return inWords(patch.ErrInvalid, "event is nil")
+		return withMessage(patch.ErrInvalid, "event is nil")
 	case e.Partial:
 		return nil
 	}
@@ -47,18 +47,18 @@ func (s *Service) AppendEvent(ctx context.Context, sess session.Session, e *sess
 	if err != nil {
 		return err
 	}
-	run, err := s.oneRun.enter(ctx, handle, e)
+	run, err := s.runs.enter(ctx, handle, e)
 	if err != nil {
 		return appendError(err, e)
 	}
-	s.compacting.appends(ctx, handle.key, e)
 	first, err := s.append(ctx, handle, run, e)
 	if err != nil {
 		return appendError(err, e)
 	}
-	s.compacting.appended(ctx, handle, e, first)
-	if e.Author != userAuthor && e.IsFinalResponse() {
-		s.oneRun.end(ctx, handle.key, e.InvocationID, true)
+	s.compacting.afterAppend(ctx, handle, e, first)
+	if e.Author != userAuthor && e.IsFinalResponse() && !s.runs.isWatched(run) {
+		s.runs.end(ctx, handle.key, e.InvocationID, true)
+		s.compacting.notify(handle.key)
 	}
 	return nil
 }
@@ -74,11 +74,11 @@ func (s *Service) append(ctx context.Context, handle *Session, run *run, e *sess
 		return false, err
 	}
 	// Where a summary by hand leaves no room for the call, the answer is logged all the same.
-	if err := s.recall(ctx, handle, event); err != nil && !errors.Is(err, fold.ErrOrphanedCall) {
+	if err := s.restoreCalls(ctx, handle, event); err != nil && !errors.Is(err, fold.ErrOrphanedCall) {
 		return false, err
 	}
 	opts := store.AppendOptions{Creation: handle.View().Creation(), MaxResultTokens: s.maxResultTokens}
-	done, err := s.oneRun.append(ctx, handle.key, run, opts, func(opts store.AppendOptions) (store.Committed, error) {
+	done, err := s.runs.append(ctx, handle.key, run, opts, func(opts store.AppendOptions) (store.Committed, error) {
 		return s.store.Append(ctx, handle.key, opts, event, &lasting)
 	})
 	if e.ID == "" && len(done.Records) > 0 {
@@ -206,7 +206,7 @@ func handleOf(sess session.Session) (*Session, error) {
 	case own:
 		return s, nil
 	}
-	return nil, inWords(patch.ErrInvalid, "unexpected session type %T for session ID %s", sess, sess.ID())
+	return nil, withMessage(patch.ErrInvalid, "unexpected session type %T for session ID %s", sess, sess.ID())
 }
 
-var errNoSession = inWords(patch.ErrInvalid, "session is nil")
+var errNoSession = withMessage(patch.ErrInvalid, "session is nil")

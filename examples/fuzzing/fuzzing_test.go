@@ -19,7 +19,7 @@ func foldInParts(initial map[string]patch.Value, records []patch.Record) (fuzz.V
 	v := fold.New("", initial)
 	for _, r := range records {
 		var err error
-		if v, err = v.With(records).Apply(r); err != nil {
+		if v, err = v.WithRecords(records).Apply(r); err != nil {
 			return nil, err
 		}
 	}
@@ -60,7 +60,7 @@ func TestReferenceJudges(t *testing.T) {
 	event := fuzz.Event("e1", nil).Example(1)
 	ref := fuzz.NewReference(nil)
 	ref.Apply(patch.Record{Seq: 1, Event: event})
-	if err := ref.Check(patch.NewTruncateBefore("unknown"), false); err == nil {
+	if err := ref.Check(fuzz.CheckOptions{}, patch.NewTruncateBefore("unknown")); err == nil {
 		t.Error("a patch that names no event passes")
 	}
 }

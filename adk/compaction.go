@@ -3,7 +3,6 @@ package adk
 import (
 	"cmp"
 	"context"
-	"log/slog"
 	"time"
 
 	"google.golang.org/adk/v2/session"
@@ -19,29 +18,26 @@ import (
 type compacting struct {
 	log    compactedLog
 	worker *compaction.Worker[store.Key]
-	runs   runs
 
 	config     compaction.Config
 	background *compaction.Compactor[store.Key]
 	inRun      *compaction.Compactor[store.Key] // nil: in the background alone
 	timeout    time.Duration
-	logger     *slog.Logger
 	last       cache[store.Key, compaction.Attempt[store.Key]]
 }
 
-func newCompacting(s storage, t *telemetry, cfg compaction.Config, opts Options) (*compacting, error) {
-	c := &compacting{config: cfg, timeout: cmp.Or(opts.CompactionTimeout, DefaultCompactionTimeout), logger: opts.Logger}
+func newCompacting(s storage, t *telemetry, runs *runs, cfg compaction.Config, opts Options) (*compacting, error) {
+	c := &compacting{config: cfg, timeout: cmp.Or(opts.CompactionTimeout, DefaultCompactionTimeout)}
 	c.log = compactedLog{s, t}
 	with := compaction.Options[store.Key]{
 		Run:     func(_ store.Key, v fold.View) compaction.Run { return compaction.Run{Pinned: pins(v, c.config)} },
-		Claim:   c.claim,
+		Claim:   runs.claim,
 		Logger:  opts.Logger,
-		Prepare: prepare(opts.Hooks.Prepare),
-		Approve: approve(opts.Hooks.BeforeSummarise),
+		Prepare: opts.Hooks.Prepare,
+		Approve: opts.Hooks.BeforeSummarise,
 		Observe: func(ctx context.Context, a compaction.Attempt[store.Key]) {
 			t.compacted(ctx, a)
 			c.last.put(a.Key, a, 1)
-			c.adoptAfter(ctx, a)
 			if opts.Hooks.OnCompaction != nil {
 				opts.Hooks.OnCompaction(a)
 			}
@@ -52,7 +48,7 @@ func newCompacting(s storage, t *telemetry, cfg compaction.Config, opts Options)
 		return nil, err
 	}
 	with.Run = func(key store.Key, v fold.View) compaction.Run {
-		return compaction.Run{Invocation: c.runs.live(key), Pinned: pins(v, c.config)}
+		return compaction.Run{Invocation: runs.live(key), Pinned: pins(v, c.config)}
 	}
 	if c.background, err = compaction.New(c.log, c.config, with); err != nil {
 		return nil, err
@@ -61,48 +57,23 @@ func newCompacting(s storage, t *telemetry, cfg compaction.Config, opts Options)
 	return c, err
 }
 
-// appends says that an event is about to be appended. It comes before the event can be
-// seen, so that whoever compacts, here or in another process, knows that its invocation is
-// under way.
-func (c *compacting) appends(ctx context.Context, key store.Key, e *session.Event) {
-	if c == nil || e.InvocationID == "" || carriesRecord(e) {
-		return
-	}
-	if before, due := c.runs.began(key, e.InvocationID, time.Now().Add(leaseTime/2)); due {
-		if before != "" && before != e.InvocationID {
-			c.release(ctx, key, before)
-		}
-		c.lease(ctx, key, runLease+e.InvocationID, leaseTime)
+// notify has a session compacted in the background, if a trigger fires.
+func (c *compacting) notify(key store.Key) {
+	if c != nil {
+		c.worker.Notify(key)
 	}
 }
 
-// ended says that an invocation has ended.
-func (c *compacting) ended(ctx context.Context, key store.Key, invocation string) {
+// afterAppend compacts the session of a run at once, if the event asks for it. first says
+// that nothing was appended through the handle before.
+func (c *compacting) afterAppend(ctx context.Context, handle *Session, e *session.Event, first bool) {
 	if c == nil {
 		return
 	}
-	c.runs.ended(key, invocation)
-	c.release(ctx, key, invocation)
-	c.worker.Notify(key)
-}
-
-// appended compacts the session, at once or in the background, if the event asks for it.
-// first says that nothing was appended through the handle before.
-func (c *compacting) appended(ctx context.Context, handle *Session, e *session.Event, first bool) {
-	if c == nil {
-		return
-	}
-	c.adoptRecords(ctx, handle, e)
 	// What the user answers, a run that is resumed reads from the log after this.
 	resumes := first && e.Author == userAuthor
 	if c.inRun != nil && hasResponse(e) && !inNode(e) && !resumes {
 		c.compactInRun(ctx, handle, e.InvocationID)
-	}
-	if e.Author != userAuthor && e.IsFinalResponse() && !c.runs.watched(handle.key) {
-		// If it goes on all the same, its next append takes the lease again.
-		c.runs.release(handle.key, e.InvocationID)
-		c.release(ctx, handle.key, e.InvocationID)
-		c.worker.Notify(handle.key)
 	}
 }
 
@@ -129,7 +100,7 @@ func (c *compacting) compactInRun(ctx context.Context, handle *Session, invocati
 	if tokens, _ := compaction.PromptTokens(handle.View()); tokens < least {
 		return
 	}
-	left := c.timeout - handle.waitedIn(invocation)
+	left := c.timeout - handle.waitIn(invocation)
 	if left <= 0 {
 		return
 	}
@@ -138,7 +109,7 @@ func (c *compacting) compactInRun(ctx context.Context, handle *Session, invocati
 	began := time.Now()
 	written, err := c.inRun.Compact(limited, handle.key, compaction.Run{Invocation: invocation})
 	if err != nil || len(written) == 0 {
-		handle.waitInVain(invocation, time.Since(began))
+		handle.addWait(invocation, time.Since(began))
 	}
 	if len(written) == 0 {
 		return
@@ -146,23 +117,31 @@ func (c *compacting) compactInRun(ctx context.Context, handle *Session, invocati
 	c.show(ctx, handle)
 }
 
-// waitedIn returns how long an invocation was kept waiting in vain.
-func (s *Session) waitedIn(invocation string) time.Duration {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	if s.waiter != invocation {
-		return 0
+// show moves a session's handle to the newest view, unless the session was deleted and created again.
+func (c *compacting) show(ctx context.Context, handle *Session) {
+	v, err := c.log.View(context.WithoutCancel(ctx), handle.key)
+	if err == nil && sameSession(handle.View().Creation(), v.Creation()) {
+		handle.advance(v)
 	}
-	return s.waited
 }
 
-func (s *Session) waitInVain(invocation string, d time.Duration) {
+// waitIn returns how long an invocation has waited for compactions that wrote nothing.
+func (s *Session) waitIn(invocation string) time.Duration {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if s.waitingInvocation != invocation {
+		return 0
+	}
+	return s.waitTime
+}
+
+func (s *Session) addWait(invocation string, d time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.waiter != invocation {
-		s.waiter, s.waited = invocation, 0
+	if s.waitingInvocation != invocation {
+		s.waitingInvocation, s.waitTime = invocation, 0
 	}
-	s.waited += d
+	s.waitTime += d
 }
 
 // compactedLog is a storage whose patches are reported.
@@ -176,7 +155,7 @@ func (l compactedLog) ApplyOn(ctx context.Context, key store.Key, on fold.View, 
 	ctx, op := l.telemetry.start(ctx, opPatch, key)
 	defer func() { op.end(ctx, err) }()
 	done, err := l.storage.ApplyPatch(ctx, key, store.PatchOptions{
-		On: on, AsOfNow: opts.AsOfNow, AllowOrphans: opts.AllowOrphans, AllowPinned: opts.AllowPinned, HideWaiting: opts.HideWaiting,
+		On: on, AsOfNow: opts.AsOfNow, AllowOrphans: opts.AllowOrphans, AllowPinned: opts.AllowPinned, AllowWaiting: opts.AllowWaiting,
 	}, patches...)
 	if err != nil {
 		return done.View, err

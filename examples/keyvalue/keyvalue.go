@@ -1,0 +1,155 @@
+// Package keyvalue is an example of a custom session service, on a key-value store, to which adk.Wrap adds patches,
+// compaction and history. It does only what Wrap requires of a base.
+package keyvalue
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"iter"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"google.golang.org/adk/v2/platform"
+	"google.golang.org/adk/v2/session"
+)
+
+// Service keeps sessions, and the state that they share, as JSON under keys of a store, which is a sync.Map here.
+type Service struct {
+	writing sync.Mutex // a store for several processes needs a compare-and-swap instead
+	store   sync.Map
+}
+
+// stored is a session, as the store has it and as callers get it.
+type stored struct {
+	App, User, Name string
+	Updated         time.Time
+	Values          state
+	Log             events
+}
+
+func (s *stored) AppName() string           { return s.App }
+func (s *stored) UserID() string            { return s.User }
+func (s *stored) ID() string                { return s.Name }
+func (s *stored) LastUpdateTime() time.Time { return s.Updated }
+func (s *stored) State() session.State      { return s.Values }
+func (s *stored) Events() session.Events    { return s.Log }
+
+type events []*session.Event
+
+func (e events) All() iter.Seq[*session.Event] { return slices.Values(e) }
+func (e events) Len() int                      { return len(e) }
+func (e events) At(i int) *session.Event       { return e[i] }
+
+type state map[string]any
+
+func (s state) All() iter.Seq2[string, any] { return maps.All(s) }
+func (s state) Set(key string, v any) error {
+	s[key] = v
+	return nil
+}
+
+func (s state) Get(key string) (any, error) {
+	if v, ok := s[key]; ok {
+		return v, nil
+	}
+	return nil, session.ErrStateKeyNotExist
+}
+
+// with returns the values whose keys have a prefix.
+func (s state) with(prefix string) state {
+	s = maps.Clone(s)
+	maps.DeleteFunc(s, func(key string, _ any) bool { return !strings.HasPrefix(key, prefix) })
+	return s
+}
+
+// key returns the key of a session. The key with session "" holds the state that a user's sessions share, the key
+// with user "" and session "" the state that an app's sessions share.
+func key(app, user, id string) string { return fmt.Sprintf("%q %q %q", app, user, id) }
+
+// find reads a session. If it does not exist, the result has no name.
+func (s *Service) find(app, user, id string) *stored {
+	of := &stored{App: app, User: user, Values: state{}}
+	read := func(key string, into any) {
+		if text, ok := s.store.Load(key); ok {
+			_ = json.Unmarshal(text.([]byte), into)
+		}
+	}
+	read(key(app, user, id), of)
+	read(key(app, user, ""), &of.Values)
+	read(key(app, "", ""), &of.Values)
+	return of
+}
+
+// save writes a session whose state changes.
+func (s *Service) save(of *stored, delta map[string]any) error {
+	maps.Copy(of.Values, delta)
+	for key, v := range map[string]any{
+		key(of.App, of.User, of.Name): of,
+		key(of.App, of.User, ""):      of.Values.with(session.KeyPrefixUser),
+		key(of.App, "", ""):           of.Values.with(session.KeyPrefixApp),
+	} {
+		text, err := json.Marshal(v)
+		if err != nil {
+			return err
+		}
+		s.store.Store(key, text)
+	}
+	return nil
+}
+
+// Create stores a new session, under the id of the request or a random one. It fails if the session exists.
+func (s *Service) Create(ctx context.Context, r *session.CreateRequest) (*session.CreateResponse, error) {
+	s.writing.Lock()
+	defer s.writing.Unlock()
+	id := cmp.Or(r.SessionID, platform.NewUUID(ctx))
+	of := s.find(r.AppName, r.UserID, id)
+	if of.Name != "" {
+		return nil, fmt.Errorf("session %q exists", id)
+	}
+	of.Name, of.Updated = id, platform.Now(ctx)
+	return &session.CreateResponse{Session: of}, s.save(of, r.State)
+}
+
+// Get returns a session with all its events. It fails if the session does not exist.
+func (s *Service) Get(_ context.Context, r *session.GetRequest) (*session.GetResponse, error) {
+	of := s.find(r.AppName, r.UserID, r.SessionID)
+	if of.Name == "" {
+		return nil, fmt.Errorf("session %q not found", r.SessionID)
+	}
+	return &session.GetResponse{Session: of}, nil // the wrapper applies the filters of the request
+}
+
+// List returns the sessions of an app, or of one of its users if the request names one.
+func (s *Service) List(_ context.Context, r *session.ListRequest) (*session.ListResponse, error) {
+	out := &session.ListResponse{}
+	for _, text := range s.store.Range {
+		var of stored
+		if json.Unmarshal(text.([]byte), &of) == nil && of.Name != "" && of.App == r.AppName && (r.UserID == "" || of.User == r.UserID) {
+			out.Sessions = append(out.Sessions, &of)
+		}
+	}
+	return out, nil
+}
+
+// Delete removes a session. The state that it shares with others stays.
+func (s *Service) Delete(_ context.Context, r *session.DeleteRequest) error {
+	s.store.Delete(key(r.AppName, r.UserID, r.SessionID))
+	return nil
+}
+
+// AppendEvent adds an event and its state delta to a stored session. It fails if the session does not exist.
+func (s *Service) AppendEvent(_ context.Context, to session.Session, e *session.Event) error {
+	s.writing.Lock()
+	defer s.writing.Unlock()
+	of := s.find(to.AppName(), to.UserID(), to.ID())
+	if of.Name == "" {
+		return fmt.Errorf("session %q not found", to.ID())
+	}
+	of.Log, of.Updated = append(of.Log, e), e.Timestamp
+	return s.save(of, e.Actions.StateDelta)
+}
