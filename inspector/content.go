@@ -1,9 +1,12 @@
 package inspector
 
 import (
+	"bytes"
 	"cmp"
+	"encoding/json"
 	"fmt"
 	"html/template"
+	"regexp"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -34,7 +37,7 @@ type showing struct {
 	Raw   func(seq uint64) template.URL // where a record is as it was logged; nil means nowhere
 	Marks marks
 
-	raw template.URL // of the event at hand
+	raw template.URL // of the event
 }
 
 // shownEvent is what is in an event, for the template "content".
@@ -68,7 +71,7 @@ type textLine struct {
 	Runs []run
 }
 
-// markdown returns a text as lines of Markdown. Headings and items lose their signs; all else stays as it is written.
+// markdown returns a text as lines of Markdown. Headings and items lose their markers; other text is unchanged.
 func markdown(runs []run) []textLine {
 	lines := []textLine{{Kind: "text"}}
 	for _, r := range runs {
@@ -92,18 +95,18 @@ func markdown(runs []run) []textLine {
 
 // The marks that identifiers get.
 const (
-	markGone      = "gone"
-	markElsewhere = "elsewhere"
-	markInvented  = "invented"
+	markNotVisible    = "not-visible"
+	markInOtherEvents = "in-other-events"
+	markInvented      = "invented"
 )
 
 // Title says what the run's mark means.
 func (r run) Title() string {
 	switch r.Mark {
-	case markGone:
-		return "gone: it stands nowhere in the visible log"
-	case markElsewhere:
-		return "elsewhere: the summary does not have it, another visible event does"
+	case markNotVisible:
+		return "not visible: it stands nowhere in the visible log"
+	case markInOtherEvents:
+		return "in other events: the summary does not have it, another visible event does"
 	case markInvented:
 		return "invented: no event has it"
 	}
@@ -196,7 +199,7 @@ func (s *showing) change(c patch.Change) block {
 }
 
 func (s *showing) part(p patch.Part) block {
-	what, name := p.Kind, clip(p.Name, nameRunes)
+	what, name := p.Kind, present.Clip(p.Name, nameRunes)
 	if p.Thought && p.Kind != patch.PartThought {
 		what = "thought, " + what
 	}
@@ -215,15 +218,15 @@ func (s *showing) part(p patch.Part) block {
 	case patch.PartCode:
 		var code struct{ Language string }
 		_ = p.Value.Decode(&code)
-		return s.text(what, clip(code.Language, nameRunes), p.Text)
+		return s.text(what, present.Clip(code.Language, nameRunes), p.Text)
 	case patch.PartCodeResult:
 		var result struct{ Outcome string }
 		_ = p.Value.Decode(&result)
-		return s.text(what, clip(result.Outcome, nameRunes), p.Text)
+		return s.text(what, present.Clip(result.Outcome, nameRunes), p.Text)
 	case patch.PartData:
 		return block{What: what, Name: dataText(p)}
 	case patch.PartFile:
-		return s.text(what, strings.TrimLeft(name+", "+clip(p.MIMEType, nameRunes), ", "), p.URI)
+		return s.text(what, strings.TrimLeft(name+", "+present.Clip(p.MIMEType, nameRunes), ", "), p.URI)
 	case patch.PartEmpty:
 		return s.json(what, "", p.JSON.String())
 	default:
@@ -233,12 +236,12 @@ func (s *showing) part(p patch.Part) block {
 
 // dataText says what data is: its name, its type, and its size.
 func dataText(p patch.Part) string {
-	mimeType := clip(p.MIMEType, nameRunes)
+	mimeType := present.Clip(p.MIMEType, nameRunes)
 	if mimeType == "" {
 		mimeType = "of no type"
 	}
 	text := fmt.Sprintf("%s, %s bytes", mimeType, present.Grouped(p.DataLen))
-	if name := clip(p.Name, nameRunes); name != "" {
+	if name := present.Clip(p.Name, nameRunes); name != "" {
 		text = name + ", " + text
 	}
 	return text
@@ -250,7 +253,7 @@ func (s *showing) text(what, name, text string) block {
 	return s.block(what, name, text, s.Marks.in(text[:end], text[:end]), end)
 }
 
-// json is a block with JSON. What is none stands as it is.
+// json is a block with JSON. Other text is shown unchanged.
 func (s *showing) json(what, name, text string) block {
 	shown, read := indentJSON(text, s.most())
 	return s.block(what, name, text, s.Marks.in(shown, withoutEscapes(shown)), read)
@@ -323,4 +326,50 @@ func atRune(text string, at int) int {
 		}
 	}
 	return at
+}
+
+// deepest is the level up to which JSON is indented, so that lines do not become longer than what they say.
+const deepest = 40
+
+// indentJSON is JSON for people to read, of a text up to an index, read, which is most or the text's end. JSON that is
+// longer, or nested deeper than [deepest], is not indented, nor is other text. Escapes of letters and signs in strings are
+// undone; those of quotes, line breaks and control characters stay.
+func indentJSON(text string, most int) (out string, read int) {
+	var b bytes.Buffer
+	if read = atRune(text, most); read < len(text) || nesting(text) > deepest || json.Indent(&b, []byte(text), "", "  ") != nil {
+		return text[:read], read
+	}
+	return jsonEscape.ReplaceAllStringFunc(b.String(), func(escape string) string {
+		var said string
+		var again strings.Builder
+		e := json.NewEncoder(&again)
+		e.SetEscapeHTML(false)
+		if json.Unmarshal([]byte(`"`+escape+`"`), &said) != nil || e.Encode(said) != nil {
+			return escape
+		}
+		return strings.TrimSuffix(again.String(), "\"\n")[1:]
+	}), read
+}
+
+// nesting is how deep arrays and objects are nested in JSON, or more: brackets in strings count, too.
+func nesting(text string) (most int) {
+	depth := 0
+	for _, r := range text {
+		switch r {
+		case '[', '{':
+			depth++
+			most = max(most, depth)
+		case ']', '}':
+			depth--
+		}
+	}
+	return most
+}
+
+var jsonEscape = regexp.MustCompile(`(\\u[0-9a-fA-F]{4})+|\\.|\\$`)
+
+// withoutEscapes is JSON of the same length with blanks in place of the escapes in it: where words begin and end in it is
+// where they do in what it says.
+func withoutEscapes(text string) string {
+	return jsonEscape.ReplaceAllStringFunc(text, func(escape string) string { return strings.Repeat(" ", len(escape)) })
 }

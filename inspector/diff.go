@@ -30,33 +30,53 @@ type shownDifference struct {
 
 // changedEvent is an event that went, came, stayed or changes.
 type changedEvent struct {
-	Sign             present.Sign
-	Index            int
-	ID, Author, Text string
-	URL              template.URL // of its record, "" if it has none yet
-	Kind             present.Kind
+	Sign       present.Sign
+	Index      int
+	ID, Author string
+	Text       []present.Piece // changed words are marked
+	URL        template.URL    // of its record, "" if it has none yet
+	Kind       present.Kind
 }
 
 // changeWords are the signs of changes in words.
-var changeWords = map[present.Sign]string{present.Went: "removed", present.Came: "added", present.Changed: "changed", present.Stayed: "stays"}
+var changeWords = map[present.Sign]string{present.Removed: "removed", present.Added: "added", present.Changed: "changed", present.Unchanged: "stays"}
 
 func shownDifferenceOf(key store.Key, title string, d present.Difference, around int) shownDifference {
 	s := shownDifference{Title: title, Rows: d.Rows()}
 	for _, c := range d.Changes(around) {
 		s.add(key, c)
 	}
+	if s.More == 0 && len(d.Removed) == len(d.Added) {
+		s.markWords()
+	}
 	if len(s.Events) == 0 {
 		s.Same = present.SameEvents
 	}
 	s.State, s.StateMore = cutTo(d.StateRows(), diffRows)
 	for n := range s.State {
-		s.State[n].Key = clip(s.State[n].Key, nameRunes)
+		s.State[n].Key = present.Clip(s.State[n].Key, nameRunes)
 	}
 	if len(s.State) == 0 {
 		s.SameState = present.SameState
 	}
 	s.Pins, _ = cutTo(d.PinLines(), diffRows)
 	return s
+}
+
+// markWords pairs removed and added events in order, and marks the words that changed between the two of a pair.
+func (s *shownDifference) markWords() {
+	var went []*changedEvent
+	for n := range s.Events {
+		switch e := &s.Events[n]; e.Sign {
+		case present.Removed:
+			went = append(went, e)
+		case present.Added:
+			if was, now, ok := present.ChangedWords(went[0].Text[0].Text, e.Text[0].Text); ok {
+				went[0].Text, e.Text = was, now
+			}
+			went = went[1:]
+		}
+	}
 }
 
 // add adds an event, if there is room.
@@ -66,7 +86,7 @@ func (s *shownDifference) add(key store.Key, c present.Change) {
 		return
 	}
 	e := c.Entry.Event
-	row := changedEvent{c.Sign, c.Index, clip(e.ID(), nameRunes), clip(e.Author(), nameRunes), clip(present.EntryText(c.Entry), lineRunes), "", present.KindOf(c.Entry)}
+	row := changedEvent{c.Sign, c.Index, present.Clip(e.ID(), nameRunes), present.Clip(e.Author(), nameRunes), []present.Piece{{Text: present.Clip(present.EntryText(c.Entry), lineRunes)}}, "", present.KindOf(c.Entry)}
 	if c.Entry.Seq > 0 && e.ID() != "" {
 		row.URL = recordURL(key, c.Entry.Seq, e.ID())
 	}

@@ -140,15 +140,15 @@ func TestAuthorize(t *testing.T) {
 	ada, bob := store.Key{App: "shop", User: "ada", Session: "1"}, store.Key{App: "shop", User: "bob", Session: "1"}
 	for _, key := range []store.Key{ada, bob} {
 		testlog.Must(s.Create(t.Context(), key, map[string]any{"secret": "of-" + key.User}))(t)
+		saySomething(t, s, key, "secret")
 	}
 	i := newInspector(t, s, inspector.Options{Authorize: func(r *http.Request, key store.Key, want inspector.Access) bool {
 		return key.User == r.Header.Get("User") && want == inspector.Read
 	}})
 	as := func(user string) func(*http.Request) { return header("User", user) }
 	for _, page := range []string{"session", "record", "media", "summary", "diff", "search", "live", "export"} {
-		target := "/" + page + "?" + url.Values{"key": {bob.String()}, "q": {"secret"}, "seq": {"1"}, "from": {"0"}, "index": {"0"}}.Encode()
-		r := ask(i, "GET", target, as("ada"))
-		if r.StatusCode != http.StatusNotFound {
+		target := "/" + page + "?" + url.Values{"key": {bob.String()}, "q": {"secret"}, "seq": {"1"}, "from": {"0"}, "index": {"0"}, "form": {"json"}}.Encode()
+		if r := ask(i, "GET", target, as("ada")); r.StatusCode != http.StatusNotFound {
 			t.Errorf("%s of another user's session: status %d", page, r.StatusCode)
 		}
 	}

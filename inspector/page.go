@@ -7,8 +7,12 @@ import (
 	"context"
 	"fmt"
 	"html/template"
+	"io"
+	"mime"
 	"net/http"
 	"net/url"
+	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -32,13 +36,12 @@ var templates = template.Must(template.New("").Funcs(template.FuncMap{
 	"counted":   present.Counted[int],
 	"grouped":   present.Grouped[int],
 	"grouped64": present.Grouped[uint64],
-	"percent":   present.Percent,
 	"when":      when,
 	"query":     query,
 	"pager":     pager,
 	"inc":       func(n int) int { return n + 1 },
 	"indented":  indented,
-	"clip":      clip,
+	"clip":      present.Clip,
 
 	"action": actionButton,
 	"recordActs": func() map[string]string { // by the forms that rows of the log have buttons of
@@ -112,15 +115,6 @@ func actionButton(body any, act string, seq uint64, text string) actionForm {
 	return a
 }
 
-// clip is the beginning of a text, in one printable line.
-func clip(text string, runes int) string {
-	short := present.PrintableUpTo(text, runes)
-	if len(short) < len(text) {
-		short += " …"
-	}
-	return short
-}
-
 // indented is JSON for people to read, as it shows; a very long one is not told to its end.
 func indented(text string) string {
 	whole, read := indentJSON(text, textBytes)
@@ -148,32 +142,68 @@ func (i *Inspector) page(r *http.Request, name string, p page) ([]byte, error) {
 	if p.Key != nil {
 		p.Write, p.Erase = i.may(r, *p.Key, Write), i.may(r, *p.Key, Erase)
 	}
-	return execute(name, p)
-}
-
-// execute makes a page.
-func execute(name string, p page) ([]byte, error) {
 	p.Version = version
 	var out bytes.Buffer
 	err := templates.ExecuteTemplate(&out, name+".html", p)
 	return out.Bytes(), err
 }
 
-// send answers with a page, compressed if the reader takes that.
+// begun is a response whose status and start of a page were sent. For it, send writes the rest of the page.
+type begun struct {
+	http.ResponseWriter
+	body io.WriteCloser
+}
+
+// begin sends the start of a page up to its content, with the number of records that are to be read.
+func (i *Inspector) begin(w http.ResponseWriter, r *http.Request, p page, records uint64) (http.ResponseWriter, error) {
+	p.Body = records
+	text, err := i.page(r, "reading", p)
+	if err != nil {
+		return nil, err
+	}
+	b := &begun{w, startBody(w, r, http.StatusOK)}
+	_, err = b.body.Write(text)
+	if z, ok := b.body.(*gzip.Writer); ok {
+		err = cmp.Or(err, z.Flush())
+	}
+	_ = http.NewResponseController(w).Flush() // a ResponseWriter that cannot flush sends all at the end
+	return b, ignoreGone(err)
+}
+
+// contentStart is where the content of each page starts.
+const contentStart = `<main id="main" tabindex="-1">`
+
+// send answers with a page.
 func send(w http.ResponseWriter, r *http.Request, status int, text []byte) error {
+	var body io.WriteCloser
+	if b, ok := w.(*begun); ok {
+		body = b.body
+		_, text, _ = bytes.Cut(text, []byte(contentStart))
+	} else {
+		body = startBody(w, r, status)
+	}
+	_, err := body.Write(text)
+	return ignoreGone(cmp.Or(err, body.Close()))
+}
+
+// startBody sends the headers of a page, and returns the writer of its body, which compresses if the client accepts that.
+func startBody(w http.ResponseWriter, r *http.Request, status int) io.WriteCloser {
 	w.Header().Set("Vary", "Accept-Encoding")
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	if !strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") {
 		w.WriteHeader(status)
-		_, err := w.Write(text)
-		return ignoreGone(err)
+		return plainBody{w}
 	}
 	w.Header().Set("Content-Encoding", "gzip")
 	w.WriteHeader(status)
-	z := gzip.NewWriter(w)
-	_, err := z.Write(text)
-	return ignoreGone(cmp.Or(err, z.Close()))
+	return gzip.NewWriter(w)
 }
+
+// plainBody is the body of a page that is not compressed.
+type plainBody struct{ io.Writer }
+
+// Close does nothing: the server ends the body.
+func (plainBody) Close() error { return nil }
 
 // ignoreGone leaves out the error of a reader who has left.
 func ignoreGone(error) error { return nil }
@@ -189,9 +219,64 @@ func number(r *http.Request, name string) (n uint64, given bool, err error) {
 	if text == "" {
 		return 0, false, nil
 	}
-	n, err = strconv.ParseUint(text, 10, 63)
+	n, err = wholeNumber(name, text)
+	return n, true, err
+}
+
+func wholeNumber(name, text string) (uint64, error) {
+	n, err := strconv.ParseUint(text, 10, 63)
 	if err != nil {
-		return 0, true, badRequest(name, "%q is not a whole number from 0 on", present.PrintableUpTo(text, 40))
+		return 0, badRequest(name, "%q is not a whole number from 0 on", present.PrintableUpTo(text, 40))
 	}
-	return n, true, nil
+	return n, nil
+}
+
+// export answers with a session as a file: its log or the visible events as text.
+func (i *Inspector) export(w http.ResponseWriter, r *http.Request) error {
+	key, err := i.key(r, Read)
+	if err != nil {
+		return err
+	}
+	form := r.FormValue("form")
+	if !slices.Contains([]string{"", "jsonl", "visible"}, form) {
+		return badRequest("form", "%q is neither jsonl nor visible", present.PrintableUpTo(form, 40))
+	}
+	by := i.opts.Redact
+	file := download{ResponseWriter: w, name: fileName(store.Key{App: by.Text(key.App), User: by.Text(key.User), Session: by.Text(key.Session)}) + ".jsonl"}
+	err = i.store.Export(r.Context(), key, &file, store.ExportOptions{Visible: form == "visible", Redact: by})
+	if err == nil || !file.begun {
+		return err
+	}
+	// What has been sent looks like the beginning of a file. So that it is not taken for a whole one,
+	// the connection ends in the middle of the answer.
+	if r.Context().Err() == nil {
+		i.opts.Logger.Error("inspector", "path", r.URL.Path, "session", key.String(), "err", fmt.Errorf("the file was cut short: %w", err))
+	}
+	panic(http.ErrAbortHandler)
+}
+
+// download is an answer that is a file. It has its headers from the first byte on.
+type download struct {
+	http.ResponseWriter
+	name  string
+	begun bool
+}
+
+func (d *download) Write(text []byte) (int, error) {
+	if !d.begun {
+		d.begun = true
+		d.Header().Set("Content-Type", "application/jsonl; charset=utf-8")
+		d.Header().Set("Content-Disposition", mime.FormatMediaType("attachment", map[string]string{"filename": d.name}))
+	}
+	return d.ResponseWriter.Write(text)
+}
+
+var unsafeInName = regexp.MustCompile(`[^a-zA-Z0-9._-]`)
+
+// fileName is a file's name for a session, of letters, digits, dashes and dots between them, that
+// no system takes for anything else.
+func fileName(key store.Key) string {
+	name := unsafeInName.ReplaceAllString(key.App+"-"+key.User+"-"+key.Session, "-")
+	name = name[:min(len(name), 100)]
+	return "session-" + strings.Trim(name, ".-")
 }

@@ -32,20 +32,19 @@ type recordBody struct {
 	Before, After uint64 // the records beside it; 0 if there is none
 	Facts         []fact
 	Events        []recordEvent
-	More          int // events that it brought and that are not shown here
+	More          int // events of the record that are not shown here
 	Others        []fact
 	Patch         *recordPatch // nil of an event
-	JSON          block
 	Raw           template.URL
 }
 
-// fact is a figure with its name, and where it leads, if it leads anywhere.
+// fact is a figure with its name, and a link, if there is one.
 type fact struct {
 	Name, Text string
 	URL        template.URL
 }
 
-// recordEvent is an event that a record brought.
+// recordEvent is an event of a record.
 type recordEvent struct {
 	Facts   []fact
 	Place   []fact
@@ -70,7 +69,15 @@ type recordPatch struct {
 func (i *Inspector) recordPage(w http.ResponseWriter, r *http.Request) error {
 	ctx, cancel := withTimeout(r)
 	defer cancel()
-	key, rec, err := i.requestedRecord(ctx, r)
+	key, err := i.key(r, Read)
+	if err != nil {
+		return err
+	}
+	seq, _, err := number(r, "seq")
+	if err != nil {
+		return err
+	}
+	rec, err := i.record(ctx, key, seq)
 	if err != nil {
 		return err
 	}
@@ -86,19 +93,6 @@ func (i *Inspector) recordPage(w http.ResponseWriter, r *http.Request) error {
 		what = "a patch, " + present.PrintableUpTo(string(rec.Patch.Type()), nameRunes)
 	}
 	return i.render(w, r, http.StatusOK, "record", page{Title: fmt.Sprintf("Record %d: %s", rec.Seq, what), Key: &key, Body: body})
-}
-
-// requestedRecord returns the record that a request is about, and its session.
-func (i *Inspector) requestedRecord(ctx context.Context, r *http.Request) (key store.Key, rec patch.Record, err error) {
-	if key, err = i.key(r, Read); err != nil {
-		return key, rec, err
-	}
-	seq, _, err := number(r, "seq")
-	if err != nil {
-		return key, rec, err
-	}
-	rec, err = i.record(ctx, key, seq)
-	return key, rec, err
 }
 
 // record returns a record of a session.
@@ -130,7 +124,7 @@ func sendJSON(w http.ResponseWriter, key store.Key, rec patch.Record) error {
 	return ignoreGone(err)
 }
 
-// rawURL is where a record is as it was logged.
+// rawURL returns the links to records as they were logged.
 func rawURL(key store.Key) func(seq uint64) template.URL {
 	return func(seq uint64) template.URL {
 		url, _ := query("record", "key", key, "seq", seq, "form", "json") // fails for a missing value alone
@@ -148,8 +142,7 @@ func sessionURL(key store.Key, at uint64) template.URL {
 	return url
 }
 
-// recordBody makes a record's page, with all events that the record brought, or the one with the
-// id if that is not "".
+// recordBody makes a record's page, with all events of the record, or only the one with the id if that is not "".
 func (i *Inspector) recordBody(ctx context.Context, key store.Key, rec patch.Record, id string) (recordBody, error) {
 	t, err := i.timeline(ctx, key)
 	if err != nil {
@@ -178,7 +171,7 @@ func (i *Inspector) recordBody(ctx context.Context, key store.Key, rec patch.Rec
 				body.More++
 				continue
 			}
-			body.Others = append(body.Others, fact{"", clip(present.Describe(e), lineRunes), recordURL(key, rec.Seq, e.ID())})
+			body.Others = append(body.Others, fact{"", present.Clip(present.Describe(e), lineRunes), recordURL(key, rec.Seq, e.ID())})
 			continue
 		}
 		entry := fold.Entry{Event: e, Summary: e.IsSummary() || rec.Patch != nil && rec.Patch.Type() == patch.Summarise}
@@ -198,27 +191,21 @@ func (i *Inspector) recordBody(ctx context.Context, key store.Key, rec patch.Rec
 			return recordBody{}, err
 		}
 	}
-	text, err := rec.MarshalJSON()
-	if err != nil {
-		return recordBody{}, err
-	}
-	rest := showing{Left: textBytes, raw: body.Raw}
-	body.JSON = rest.json("", "", string(text))
 	return body, nil
 }
 
-// factsOf say what a record or an event is, who said it, when and where.
+// factsOf returns the fields of a record's or an event's envelope.
 func factsOf(what, kind string, e *patch.Envelope) []fact {
-	facts := []fact{{Name: what, Text: clip(kind, nameRunes)}}
+	facts := []fact{{Name: what, Text: present.Clip(kind, nameRunes)}}
 	for _, f := range [][2]string{{"id", e.ID()}, {"author", e.Author()}, {"branch", e.Branch()}, {"scope", e.IsolationScope()}, {"invocation", e.InvocationID()}, {"time", when(e.Timestamp())}} {
 		if f[1] != "" {
-			facts = append(facts, fact{Name: f[0], Text: clip(f[1], nameRunes)})
+			facts = append(facts, fact{Name: f[0], Text: present.Clip(f[1], nameRunes)})
 		}
 	}
 	return facts
 }
 
-// eventPlaces knows what became of a session's events.
+// eventPlaces locates the events of a session in its newest view.
 type eventPlaces struct {
 	key    store.Key
 	view   fold.View
@@ -241,7 +228,7 @@ func (i *Inspector) places(ctx context.Context, key store.Key) (*eventPlaces, er
 	return &w, nil
 }
 
-// of says where an event is, which a record brought as the one with the index among others.
+// of says where the event is that the record seq added at index.
 func (w *eventPlaces) of(seq uint64, index int, e *patch.Event) ([]fact, error) {
 	place, ok := w.places.Of(seq, index)
 	switch {
@@ -264,14 +251,14 @@ func (w *eventPlaces) of(seq uint64, index int, e *patch.Event) ([]fact, error) 
 		return []fact{{Text: "Not in sight"}}, nil
 	}
 	facts := []fact{{Text: fmt.Sprintf("Hidden by patch %d", place.HiddenBySeq), URL: recordURL(w.key, place.HiddenBySeq, "")}}
-	if w.places.Represented(seq, index, e.Branch(), e.IsolationScope()) {
+	if w.places.IsRepresented(seq, index, e.Branch(), e.IsolationScope()) {
 		return append(facts, fact{Text: "Told of: what is visible in its place stands for it"}), nil
 	}
 	return append(facts, fact{Text: "Not told of: nothing that is visible stands for it"}), nil
 }
 
-// callsOf leads from a function call to the records that answer it, and from an answer to the record of its call. It
-// looks at the newest view that has the event.
+// callsOf links a function call to the records that answer it, and an answer to the record of its call, by the newest
+// view that has the event.
 func (i *Inspector) callsOf(ctx context.Context, w *eventPlaces, seq uint64, index int, e *patch.Event) (out []fact, err error) {
 	place, ok := w.places.Of(seq, index)
 	if !ok || len(slices.Collect(e.FunctionParts())) == 0 {
@@ -293,13 +280,13 @@ func (i *Inspector) callsOf(ctx context.Context, w *eventPlaces, seq uint64, ind
 		}
 	}
 	for _, c := range v.Calls() {
-		call := v.Entry(c.Index).Seq
+		call := v.Entry(c.Index)
 		for _, n := range c.Responses {
-			switch answer := v.Entry(n).Seq; seq {
-			case call:
-				add("Answered by record %d", answer)
-			case answer:
-				add("Answers the call of record %d", call)
+			switch answer := v.Entry(n); e.ID() {
+			case call.Event.ID():
+				add("Answered by record %d", answer.Seq)
+			case answer.Event.ID():
+				add("Answers the call of record %d", call.Seq)
 			}
 		}
 	}
@@ -311,21 +298,21 @@ func (i *Inspector) effect(ctx context.Context, key store.Key, rec patch.Record)
 	if before, err = i.store.ViewAt(ctx, key, rec.Seq-1); err != nil {
 		return f, before, after, err
 	}
-	if after, err = i.apply(ctx, key, before, rec); err != nil {
+	if after, err = i.store.ViewAt(ctx, key, rec.Seq); err != nil {
 		return f, before, after, err
 	}
 	f, err = present.EffectOf(before, after, rec)
 	return f, before, after, err
 }
 
-// patchBody says what a patch did, and what became of it in the view, the newest.
+// patchBody describes what a patch did, and whether it still applies in the newest view.
 func (i *Inspector) patchBody(ctx context.Context, key store.Key, t *timeline, newest fold.View, rec patch.Record) (*recordPatch, error) {
 	f, before, after, err := i.effect(ctx, key, rec)
 	if err != nil {
 		return nil, err
 	}
 	p := recordPatch{
-		Text: clip(present.PatchText(rec.Patch), lineRunes), Applied: f.Applied, Reason: f.Reason, ID: rec.ID(), Pass: passLines(rec),
+		Text: present.Clip(present.PatchText(rec.Patch), lineRunes), Applied: f.Applied, Reason: f.Reason, ID: rec.ID(), Pass: passLines(rec),
 		CanRevert: f.Applied && rec.Patch.Type() != patch.Erase, Summary: putsInSummary(rec.Patch, f.Added),
 		Difference: shownDifferenceOf(key, "What changed", present.DifferenceOf(before, after), 0),
 	}
@@ -340,25 +327,25 @@ func (i *Inspector) patchBody(ctx context.Context, key store.Key, t *timeline, n
 	return &p, err
 }
 
-// putsInSummary reports whether a patch put in events that stand for others.
+// putsInSummary reports whether a patch added a summary.
 func putsInSummary(p *patch.PatchEvent, added []*patch.Event) bool {
 	return slices.ContainsFunc(added, func(e *patch.Event) bool { return p.Type() == patch.Summarise || standsIn(e) || e.IsSummary() })
 }
 
-// passLines say what compaction says of the pass of which the patch is.
+// passLines describes the compaction pass that wrote the patch; nil if none did.
 func passLines(rec patch.Record) []string {
 	written, ok := compaction.WrittenBy(rec.Patch)
 	if !ok {
 		return nil
 	}
-	said := []string{present.PassText(rec, written)}
+	notes := []string{present.PassText(rec, written)}
 	if u := written.Usage; u.Calls > 0 {
-		said = append(said, fmt.Sprintf("%s of the summarizer: %s tokens read, %s written", present.Counted(u.Calls, "call"), present.Grouped(u.PromptTokens), present.Grouped(u.AnswerTokens)))
+		notes = append(notes, fmt.Sprintf("%s of the summarizer: %s tokens read, %s written", present.Counted(u.Calls, "call"), present.Grouped(u.PromptTokens), present.Grouped(u.AnswerTokens)))
 	}
 	if written.Trigger != compaction.ByClearing {
-		said = append(said, fmt.Sprintf("held against what it stands for: %d of %s lost", written.Lost, present.Counted(written.Held, "identifier")))
+		notes = append(notes, fmt.Sprintf("compared with the events that it covers: %d of %s lost", written.Lost, present.Counted(written.Identifiers, "identifier")))
 	}
-	return said
+	return notes
 }
 
 // since says whether an applied patch stands in the newest view, and what reverted it.
@@ -366,7 +353,7 @@ func since(key store.Key, t *timeline, newest fold.View, rec patch.Record) ([]fa
 	if rec.Patch.Type() == patch.Erase {
 		return []fact{{Text: "It stands for good: what was erased cannot be brought back."}}, nil
 	}
-	standing, err := newest.Standing(rec.ID())
+	standing, err := newest.RevertTargets(rec.ID())
 	switch {
 	case errors.Is(err, fold.ErrBlocked):
 		standing = nil

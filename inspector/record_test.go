@@ -1,18 +1,28 @@
 package inspector
 
 import (
+	"bytes"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"html"
+	"html/template"
 	"log/slog"
+	"math"
+	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
+	"reflect"
 	"regexp"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
+	"github.com/patchlog-dev/patchlog/internal/present"
 	"github.com/patchlog-dev/patchlog/internal/testlog"
 	"github.com/patchlog-dev/patchlog/internal/teststore"
 	"github.com/patchlog-dev/patchlog/patch"
@@ -201,7 +211,7 @@ func patched() []string {
 		event("e3", "user", text("and B-1234?")),
 		event("e4", "shop", text("none")),
 		`{"id":"p5","patchType":"summarise","author":"me","start":0,"count":2,"summaryEvent":` + event("s5", "shop", text("A-4711 was found; so was Z-9999")) + `,
-		"customMetadata":{"patchlog":{"trigger":"tokens","eventsBefore":2,"eventsAfter":1,"level":1,"held":2,"lost":1,"usage":{"calls":1,"promptTokens":1200,"answerTokens":30}}}}`,
+		"customMetadata":{"patchlog":{"trigger":"tokens","eventsBefore":2,"eventsAfter":1,"level":1,"identifiers":2,"lost":1,"usage":{"calls":1,"promptTokens":1200,"answerTokens":30}}}}`,
 		`{"id":"p6","patchType":"splice","start":1,"count":1}`,
 		`{"id":"p7","patchType":"revert","patchId":"p6"}`,
 		`{"id":"p8","patchType":"splice","start":7,"count":1}`,
@@ -217,6 +227,28 @@ func joined(lines []string) []string {
 		lines[n] = strings.ReplaceAll(lines[n], "\n", "")
 	}
 	return lines
+}
+
+// With a price, the headline says what the hidden tokens would cost in a prompt.
+func TestMoneySaved(t *testing.T) {
+	_, i := shownLog(t, Options{Price: 250}, joined(patched())...)
+	if page := ask(t, i, "session", "at", 4).Body.String(); strings.Contains(page, "costs about") {
+		t.Error("nothing is hidden, and money is saved")
+	}
+	page := ask(t, i, "session").Body.String()
+	m := regexp.MustCompile(`about (\d+) of (\d+) tokens · 1 compaction · each prompt costs about ([\d.]+) less`).FindStringSubmatch(page)
+	if m == nil {
+		t.Fatalf("no money is saved:\n%s", page)
+	}
+	visible, raw := testlog.Must(strconv.Atoi(m[1]))(t), testlog.Must(strconv.Atoi(m[2]))(t)
+	if want := fmt.Sprintf("%.4f", float64(raw-visible)*250/1e6); raw <= visible || m[3] != want {
+		t.Errorf("saved are %s, want %s", m[3], want)
+	}
+	for _, price := range []float64{-1, math.NaN(), math.Inf(1)} {
+		if err := (Options{Price: price}).Validate(); !errors.Is(err, patch.ErrInvalid) {
+			t.Errorf("a price of %v: %v", price, err)
+		}
+	}
 }
 
 // A patch is shown with what it did and what became of it, and an event with what hides it.
@@ -249,16 +281,6 @@ func TestRecordPatch(t *testing.T) {
 	shows(t, i, 200, []any{"record", "seq", 3}, "Hidden by patch 9", "Not told of")
 }
 
-// A session that a request may not read looks like one that is not there.
-func TestRecordAuthorized(t *testing.T) {
-	_, i := shownLog(t, Options{Authorize: func(*http.Request, store.Key, Access) bool { return false }}, event("q", "user", text("secret"), ``))
-	for _, url := range [][]any{{"record", "seq", 1}, {"summary", "index", 0}, {"diff", "from", 0}, {"record", "seq", 1, "form", "json"}} {
-		if page := shows(t, i, 404, url); strings.Contains(page, "secret") {
-			t.Error(url, page)
-		}
-	}
-}
-
 // Whatever a session says is text on a page of bounded size.
 func TestRecordHostile(t *testing.T) {
 	testlog.OneGoroutine(t)
@@ -283,7 +305,7 @@ func TestRecordHostile(t *testing.T) {
 	const shown = `<script>alert(1)</script><img src=x onerror=alert(1)> javascript:alert(1) \u001b[31mred\u001b[0m \u202eevil\u2066 \u0000 \u007f " ' & + </pre></details> {{.}}`
 	shows(t, i, 200, []any{"record", "seq", 1}, shown, `\u202e`)
 	shows(t, i, 200, []any{"record", "seq", 2}, "It is 6,300,000 bytes long, of which the end is not shown.", "The raw record has all.")
-	shows(t, i, 200, []any{"record", "seq", 3}, `"a": [`)
+	shows(t, i, 200, []any{"record", "seq", 3}, `[{"a":[{"a":`)
 	shows(t, i, 200, []any{"record", "seq", 4}, `"x"`, "of which the end is not shown")
 	shows(t, i, 200, []any{"record", "seq", 5}, shown, "parts more: too much for a page.")
 	shows(t, i, 200, []any{"record", "seq", 6}, shown, "of which the end is not shown")
@@ -292,4 +314,372 @@ func TestRecordHostile(t *testing.T) {
 	shows(t, i, 200, []any{"diff", "from", 0, "to", 5}, `\u202eevil`)
 	shows(t, i, 200, []any{"diff", "from", 5, "to", 6}, `\u202eevil`)
 	shows(t, i, 404, []any{"record", "seq", 1, "id", evil + "\xff"}, "it brought no event")
+}
+
+// Indented JSON that is not cut has the same value as the text.
+func TestPropertyIndentJSON(t *testing.T) {
+	r := rand.New(rand.NewPCG(3, 4))
+	var draw func(depth int) string
+	draw = func(depth int) string {
+		blank := []string{"", " ", "\n\t"}[r.IntN(3)]
+		join := func(of func() string) string {
+			var all []string
+			for range r.IntN(4) {
+				all = append(all, blank+of()+blank)
+			}
+			return strings.Join(all, ",")
+		}
+		name := func() string {
+			return `"` + []string{"", `a\"b`, `\u00e9`, `\ud83d\ude00`, `\ud83d`, `\u202e`, `\u0022`, `\u005c`, `\\u00e9`, `{[:,]}`, "é", "\u202e", `\n`, `\/`}[r.IntN(14)] + `"`
+		}
+		switch n := r.IntN(7); {
+		case n == 0 && depth > 0:
+			return "{" + join(func() string { return name() + blank + ":" + blank + draw(depth-1) }) + "}"
+		case n == 1 && depth > 0:
+			return "[" + join(func() string { return draw(depth - 1) }) + blank + "]"
+		case n < 4:
+			return name()
+		default:
+			return []string{"null", "true", "-1.5e10", "0"}[r.IntN(4)]
+		}
+	}
+	for range 20_000 {
+		text := draw(5)
+		out, read := indentJSON(text, 1<<20)
+		var was, is any
+		if json.Unmarshal([]byte(text), &was) != nil || read != len(text) || json.Unmarshal([]byte(out), &is) != nil || !reflect.DeepEqual(was, is) {
+			t.Fatalf("%s\nbecame\n%s\nread %d of %d", text, out, read, len(text))
+		}
+		if masked := withoutEscapes(out); len(masked) != len(out) || strings.Contains(masked, `\`) {
+			t.Fatalf("%s\nwithout escapes:\n%s", out, masked)
+		}
+		most := r.IntN(30)
+		if out, read = indentJSON(text, most); read < len(text) && out != text[:read] || read > most || !utf8.ValidString(out) {
+			t.Fatalf("%s\nup to %d, read %d:\n%s", text, most, read, out)
+		}
+	}
+}
+
+func TestIndentJSON(t *testing.T) {
+	for _, c := range []struct{ text, want string }{
+		{`{"a":[1,{}, [ ] ],"b":"x\ny"}`, "{\n  \"a\": [\n    1,\n    {},\n    []\n  ],\n  \"b\": \"x\\ny\"\n}"},
+		{`"\u4e16\u0000\u202e\u0041"`, "\"世\\u0000\u202eA\""},
+		{``, ``}, {`"`, `"`}, {`"\`, `"\`}, {`"\u12`, `"\u12`}, {`]]`, `]]`}, {`{`, `{`}, {`[1 x`, `[1 x`}, // no JSON
+	} {
+		if got, _ := indentJSON(c.text, 1000); got != c.want {
+			t.Errorf("%s: got %q, want %q", c.text, got, c.want)
+		}
+	}
+	deep := strings.Repeat("[", 100) + strings.Repeat("]", 100)
+	if out, read := indentJSON(deep, 1<<20); out != deep || read != len(deep) {
+		t.Errorf("deep JSON became %s", out)
+	}
+}
+
+// A text shows as it is, and takes as much of the page as it says.
+func TestLines(t *testing.T) {
+	for _, c := range []struct{ text, want string }{
+		{"a\r\nb\n\tc  d\u00a0é世\U0001f600", "a\nb\n\tc  d\u00a0é世\U0001f600"},
+		{"\x00\x1b[31m\r\x7f\u202e\u2066\u200b\ufeff\U000e0041", `\u0000\u001b[31m\u000d\u007f\u202e\u2066\u200b\ufeff\U000e0041`},
+		{"\xff\xe4\xb8", `\xff\xe4\xb8`},
+		{"\ufffd", "\ufffd"},
+	} {
+		got, _, read := lines(c.text, 1000)
+		if got != c.want || read != len(c.text) {
+			t.Errorf("%q: got %q, read %d", c.text, got, read)
+		}
+	}
+	for _, text := range []string{strings.Repeat("<", 100), strings.Repeat("世\"", 100), strings.Repeat("\x00", 100), "plain"} {
+		for most := range 60 {
+			shown, cost, _ := lines(text, most)
+			if page := template.HTMLEscapeString(shown); len(page) > cost || cost > most || !utf8.ValidString(shown) {
+				t.Fatalf("%q up to %d: %q costs %d", text[:5], most, page, cost)
+			}
+		}
+	}
+}
+
+// What is shown of events stays within what is left of a page, whatever is in them.
+func TestShowingBounded(t *testing.T) {
+	for _, parts := range []string{
+		text(strings.Repeat("<\x00", 500_000)),
+		strings.Repeat(text("x")+",", 50_000) + text("x"),
+		strings.Repeat(text(strings.Repeat("é", 10_000))+",", 100) + text("x"),
+		`{"functionCall":{"name":"f","args":{"a":[` + strings.Repeat(`"id-12345",`, 200_000) + `1]}}}`,
+	} {
+		e := testlog.Must(patch.ParseEvent([]byte(event("e", "user", parts))))(t)
+		show := showing{Left: 100_000, Marks: newMarks(map[string]string{"id-12345": markNotVisible}), Raw: func(uint64) template.URL { return "raw" }}
+		shown := show.event(e, 1)
+		var page bytes.Buffer
+		testlog.NoError(t, templates.ExecuteTemplate(&page, "content", shown))
+		if page.Len() > 160_000 {
+			t.Errorf("%.40s: %d bytes", parts, page.Len())
+		}
+		if !strings.Contains(page.String(), `href="raw"`) {
+			t.Errorf("%.40s: nothing says where the rest is", parts)
+		}
+	}
+}
+
+// Identifiers are marked as wholes, in texts and in what JSON says.
+func TestMarks(t *testing.T) {
+	e := testlog.Must(patch.ParseEvent([]byte(event("e", "user", text("<b>a1b2c</b> a1b2cd /x/y.go:12")+`,{"functionResponse":{"name":"f","response":{"o":"one\na1b2c\ttwo \u0026 <a1b2c>","x/y1":"a1b2cd"}}}`))))(t)
+	show := showing{Left: 10_000, Marks: newMarks(map[string]string{"a1b2c": markNotVisible, "/x/y.go": markInOtherEvents, "/x/y.go:12": markNotVisible, "x/y1": markInOtherEvents})}
+	var got [][]run
+	for _, b := range show.event(e, 1).Blocks {
+		got = append(got, b.Runs)
+	}
+	want := [][]run{
+		{{"<b>", ""}, {"a1b2c", "not-visible"}, {"</b> a1b2cd ", ""}, {"/x/y.go:12", "not-visible"}},
+		{{"{\n  \"o\": \"one\\n", ""}, {"a1b2c", "not-visible"}, {"\\ttwo & <", ""}, {"a1b2c", "not-visible"}, {">\",\n  \"", ""}, {"x/y1", "in-other-events"}, {"\": \"a1b2cd\"\n}", ""}},
+	}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("got  %q\nwant %q", got, want)
+	}
+}
+
+// markdown recognises headings and items, and leaves all other text and all marks unchanged.
+func TestMarkdown(t *testing.T) {
+	var got []string
+	for _, l := range markdown([]run{{"## Orders\n- one ", ""}, {"A-1", markInvented}, {", two\n  * three\n#4 -5\n\n", ""}, {"- B", markInvented}}) {
+		line := l.Kind + ":"
+		for _, r := range l.Runs {
+			line += r.Text + r.Mark
+		}
+		got = append(got, line)
+	}
+	if want := []string{"heading:Orders", "item:one A-1invented, two", "item:three", "text:#4 -5", "text:", "text:- Binvented"}; !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+// A difference shows what the command says of it.
+func TestDiff(t *testing.T) {
+	lines := joined(patched())
+	lines = append(lines, event("e12", "user", text("more"), `,"actions":{"stateDelta":{"step":2,"new":true}}`), `{"id":"p13","patchType":"unpin","eventId":"n2"}`,
+		`{"id":"p14","patchType":"splice","start":0,"count":0,"replacement":[`+event("n3", "shop", text("first"))+`]}`, `{"id":"p15","patchType":"splice","start":2,"count":1}`)
+	lines[0] = event("e1", "user", text("order A-4711"), `,"actions":{"stateDelta":{"step":1}}`)
+	s, i := shownLog(t, Options{}, lines...)
+	for _, c := range [][2]uint64{{0, 4}, {4, 5}, {5, 6}, {3, 13}, {0, 0}, {5, 7}, {10, 11}, {12, 13}, {8, 12}, {13, 15}} {
+		before := testlog.Must(s.ViewAt(t.Context(), recordKey, c[0]))(t)
+		after := testlog.Must(s.ViewAt(t.Context(), recordKey, c[1]))(t)
+		d := present.DifferenceOf(before, after)
+		var want []string
+		for _, row := range d.Rows() {
+			want = append(want, row.Name+row.Text)
+		}
+		changes := d.Changes(2)
+		for _, e := range changes {
+			want = append(want, fmt.Sprintf("%s%s%d%s%s%s\n", e.Sign, changeWords[e.Sign], e.Index, e.Entry.Event.ID(), e.Entry.Event.Author(), present.EntryText(e.Entry)))
+		}
+		if len(changes) == 0 {
+			want = append(want, present.SameEvents)
+		}
+		for _, row := range d.StateRows() {
+			want = append(want, row.Key+row.Value)
+		}
+		if len(d.StateRows()) == 0 {
+			want = append(want, present.SameState)
+		}
+		want = append(want, d.PinLines()...)
+		page := shows(t, i, 200, []any{"diff", "from", c[0], "to", c[1]}, append(want, fmt.Sprintf("From record %d to record %d", c[0], c[1]))...)
+		if n := strings.Count(page, `<td><span aria-hidden="true">`); n != len(changes)+len(d.StateRows()) {
+			t.Errorf("%v: %d rows, want %d and %d", c, n, len(changes), len(d.StateRows()))
+		}
+	}
+	shows(t, i, 200, []any{"diff", "from", 4}, "From record 4 to record 15")
+}
+
+// Between a removed event and its replacement changed words are marked, unless they have few words in common.
+func TestDiffMarksWords(t *testing.T) {
+	_, i := shownLog(t, Options{}, event("a", "user", text("the brass lamp <b>")), event("b", "user", text("one two three")),
+		`{"id":"p","patchType":"splice","start":0,"count":2,"replacement":[`+event("c", "user", text("the green lamp <b>"))+`,`+event("d", "user", text("four five six"))+`]}`)
+	page := shows(t, i, 200, []any{"diff", "from", 2})
+	for _, want := range []string{"the <mark>brass</mark> lamp &lt;b&gt;", "the <mark>green</mark> lamp &lt;b&gt;", ">one two three<", ">four five six<"} {
+		if !strings.Contains(page, want) {
+			t.Errorf("the page has no %s", want)
+		}
+	}
+}
+
+// A call and its response are linked even if one patch inserted both.
+func TestCallsOfOnePatch(t *testing.T) {
+	call, answer := `{"functionCall":{"id":"c1","name":"f","args":{}}}`, `{"functionResponse":{"id":"c1","name":"f","response":{}}}`
+	_, i := shownLog(t, Options{}, event("a", "user", text("a")),
+		`{"id":"p","patchType":"splice","start":0,"count":1,"replacement":[`+event("b", "user", text("b"))+`,`+event("c", "shop", call)+`,`+event("d", "shop", answer)+`]}`)
+	page := shows(t, i, 200, []any{"record", "seq", 2})
+	if strings.Count(page, "Answered by record 2") != 1 || strings.Count(page, "Answers the call of record 2") != 1 {
+		t.Errorf("calls are told of events that are none:\n%s", page)
+	}
+}
+
+func TestDiffRefused(t *testing.T) {
+	_, i := shownLog(t, Options{}, event("a", "user", text("a")), event("b", "user", text("b")))
+	shows(t, i, 200, []any{"diff", "from", 2, "to", 1}, "From record 1 to record 2")
+	shows(t, i, 404, []any{"diff", "from", 1, "to", 7}, "record 7")
+	shows(t, i, 200, []any{"diff", "to", 1}, "From record 0 to record 1")
+	shows(t, i, 400, []any{"diff", "from", "1.5"}, "whole number")
+}
+
+// What a page has no room for is counted.
+func TestDiffBounded(t *testing.T) {
+	var lines []string
+	for n := range 10_000 {
+		lines = append(lines, event(fmt.Sprint("e", n), "user", text(fmt.Sprint(n)), fmt.Sprintf(`,"actions":{"stateDelta":{"k%d":%[1]d}}`, n)))
+	}
+	_, i := shownLog(t, Options{}, lines...)
+	page := shows(t, i, 200, []any{"diff", "from", 0}, "and 9800 more events", "and 9800 more keys", "0 -> 10000")
+	if n := strings.Count(page, `<td><span aria-hidden="true">`); n != 400 {
+		t.Errorf("%d rows", n)
+	}
+}
+
+// summed is a log in which two summaries became one, with results that were cut.
+func summed() []string {
+	own := func(level, events, from, to int) string {
+		return fmt.Sprintf(`,"customMetadata":{"patchlog":{"level":%d,"windows":%d,"passes":%[1]d,"events":%[3]d,"from":%[4]d,"to":%[5]d}}`, level, level, events, from, to)
+	}
+	return []string{
+		event("e1", "user", text("order <b>A-4711</b>, please")),
+		event("e2", "shop", `{"functionCall":{"id":"f1","name":"find","args":{"id":"A-4711"}}}`),
+		event("e3", "shop", `{"functionResponse":{"id":"f1","name":"find","response":{"o":"in\n/srv/orders/a.txt\nB-1234X"}}}`),
+		event("e4", "user", text("and C-1234?")),
+		event("e5", "shop", text("none, see /srv/orders/c.txt")),
+		event("e6", "user", text("thanks for C-1234")),
+		`{"id":"p7","patchType":"summarise","start":0,"count":3,"summaryEvent":` + event("s7", "shop", text("A-4711 was found, Z-9999<i> too, not C-1234"), own(1, 3, 1, 3)) + `}`,
+		`{"id":"p8","patchType":"summarise","start":1,"count":2,"summaryEvent":` + event("s8", "shop", text("no order"), own(1, 2, 4, 5)) + `}`,
+		`{"id":"p9","patchType":"summarise","start":0,"count":2,"summaryEvent":` + event("s9", "shop", text("A-4711 was found, Z-9999<i> too, 77 times"), own(2, 5, 1, 5)) + `}`,
+	}
+}
+
+// A summary is shown with what it stands for, in the words of the command, and with identifiers
+// marked.
+func TestSummary(t *testing.T) {
+	s, i := shownLog(t, Options{}, summed()...)
+	v, docs, err := present.LossesOf(t.Context(), s, recordKey, "")
+	if err != nil || len(docs) != 1 {
+		t.Fatal(docs, err)
+	}
+	want := append(docs[0].Head(), "/srv/orders/a.txt, /srv/orders/c.txt, B-1234X", "not visible (3):", "Summary at index 0", "level2", "from record1", "to record5", "order <b>A-4711</b>, please",
+		"What it stands for 5 events", "The patch that put it in, record 9", "As it stood before")
+	page := shows(t, i, 200, []any{"summary", "at", v.Seq(), "index", 0}, want...)
+	for _, want := range []string{
+		`<mark class="not-visible" title="not visible: it stands nowhere in the visible log">/srv/orders/a.txt</mark>\nB-1234X`,
+		`none, see <mark class="not-visible"`,
+		`and <mark class="in-other-events" title="in other events: the summary does not have it, another visible event does">C-1234</mark>?`,
+		`found, <mark class="invented" title="invented: no event has it">Z-9999</mark>&lt;i&gt; too`,
+		`&amp;seq=3"><mark class="not-visible">/srv/orders/a.txt</mark></a>`,
+	} {
+		if want = strings.Replace(want, `\nB-1234X`, `\n<mark class="not-visible" title="not visible: it stands nowhere in the visible log">B-1234X</mark>`, 1); !strings.Contains(page, want) {
+			t.Errorf("no %s in %s", want, page)
+		}
+	}
+	if strings.Contains(page, `">A-4711</mark>`) {
+		t.Error("what the summary has is marked")
+	}
+	if got := shows(t, i, 200, []any{"summary", "patch", "p9"}); got != page {
+		t.Error("by its patch it is another page")
+	}
+	_, docs, err = present.LossesOf(t.Context(), s, recordKey, "p7")
+	if err != nil || len(docs) != 1 {
+		t.Fatal(docs, err)
+	}
+	shows(t, i, 200, []any{"summary", "patch", "p7"}, append(docs[0].Head(), "3 events")...)
+	if strings.Contains(strings.Join(docs[0].Lines(), ""), "C-1234") {
+		t.Error("what another event has is invented")
+	}
+	shows(t, i, 200, []any{"summary", "at", 8, "index", 1}, "no order", "in other events (1): C-1234")
+	shows(t, i, 200, []any{"summary", "index", 0}, "Summary at index 0")
+
+	shows(t, i, 400, []any{"summary", "at", 8, "index", 2}, "stands for itself")
+	shows(t, i, 422, []any{"summary", "index", 2}, "2 events visible")
+	shows(t, i, 400, []any{"summary"}, "index")
+	shows(t, i, 404, []any{"summary", "patch", "e1"}, `there is no patch "e1"`)
+	shows(t, i, 404, []any{"summary", "at", 99, "index", 0})
+}
+
+// The summary page of a patch names each summary that the patch or its group added, and says so if there is none.
+func TestSummaries(t *testing.T) {
+	s, i := shownLog(t, Options{},
+		event("e1", "user", text("A-4711"), `,"branch":"x"`), event("e2", "user", text("B-4711"), `,"branch":"y"`),
+		`{"id":"p3","patchType":"splice","state":"keep","start":0,"count":2,"replacement":[`+
+			event("s1", "shop", text("one"), `,"branch":"x","actions":{"compaction":{"startTimestamp":1,"endTimestamp":2}}`)+`,`+
+			event("s2", "shop", text("two"), `,"branch":"y","actions":{"compaction":{"startTimestamp":1,"endTimestamp":2}}`)+`]}`,
+		`{"id":"p4","patchType":"splice","start":2,"count":0,"replacement":[`+event("n", "shop", text("new"))+`]}`,
+		`{"id":"p5","patchType":"splice","start":2,"count":1}`,
+		`{"id":"p6","patchType":"splice","start":9,"count":1,"replacement":[`+event("m", "shop", text("never"))+`]}`)
+	_, docs, err := present.LossesOf(t.Context(), s, recordKey, "p3")
+	if err != nil || len(docs) != 2 {
+		t.Fatal(docs, err)
+	}
+	page := shows(t, i, 200, []any{"summary", "patch", "p3"}, append(docs[0].Head(), "one", "At index 1: summary: two")...)
+	if !strings.Contains(page, `href="summary?at=6&amp;index=1&amp;key=`) {
+		t.Error(page)
+	}
+	shows(t, i, 200, []any{"summary", "at", 3, "index", 1}, "two", "What it stands for 1 event")
+	shows(t, i, 400, []any{"summary", "patch", "p4"}, "stands for itself")
+	shows(t, i, 400, []any{"summary", "patch", "p5"}, "put in no summary")
+	shows(t, i, 400, []any{"summary", "patch", "p6"}, "stands for itself")
+}
+
+// A page has as many long events as it has room for, and leads on to the others.
+func TestSummaryPages(t *testing.T) {
+	var lines []string
+	for n := range 150 {
+		lines = append(lines, event(fmt.Sprint("e", n), "user", text(fmt.Sprintf("%s end-%d", strings.Repeat("word ", 1_000), n))))
+	}
+	lines = append(lines, `{"id":"p","patchType":"summarise","start":0,"count":150,"summaryEvent":`+event("s", "shop", text("all"))+`}`)
+	_, i := shownLog(t, Options{}, lines...)
+	seen := 0
+	for pages := 0; seen < 150; pages++ {
+		page := shows(t, i, 200, []any{"summary", "index", 0, "from", seen})
+		rows := strings.Count(page, `<li class="covered-row`)
+		if rows < 20 || rows > 100 && seen == 0 || strings.Contains(page, "is not shown") || pages > 10 {
+			t.Fatalf("%d rows from %d on", rows, seen)
+		}
+		for n := seen; n < seen+rows; n++ {
+			if !strings.Contains(page, fmt.Sprintf(">end-%d</mark></pre>", n)) {
+				t.Errorf("event %d is not told to its end", n)
+			}
+		}
+		seen += rows
+		if next := fmt.Sprintf(`href="summary?at=151&amp;from=%d&amp;index=0`, seen); strings.Contains(page, next) != (seen < 150) {
+			t.Errorf("what leads on from %d", seen)
+		}
+	}
+}
+
+// Of a result that was cleared, what stands in its place and the original are shown.
+func TestSummaryCleared(t *testing.T) {
+	s, i := shownLog(t, Options{}, summed()[:6]...)
+	v := testlog.Must(s.View(t.Context(), recordKey))(t)
+	in := testlog.Must(v.At(2).StandIn("c1", 3, map[int]json.RawMessage{0: json.RawMessage(`{"functionResponse":{"id":"f1","name":"find","response":{"note":"cleared"}}}`)}))(t)
+	testlog.Must(s.ApplyPatch(t.Context(), recordKey, store.PatchOptions{AsOfNow: true}, patch.NewSplice(2, 1, in).WithID("p")))(t)
+	for _, url := range [][]any{{"summary", "index", 2}, {"summary", "patch", "p"}} {
+		shows(t, i, 200, url, "What stands there", `"note": "cleared"`, "What was logged 1 event", `/srv/orders/a.txt`, "an event of record 3", "tokens as logged")
+	}
+	shows(t, i, 200, []any{"record", "seq", 3}, "Hidden by patch 7", "Told of")
+	shows(t, i, 200, []any{"record", "seq", 7}, "What it put in", "What it stands for")
+}
+
+// What a summary stands for is shown in pages of bounded size, however much it is.
+func TestSummaryLarge(t *testing.T) {
+	testlog.OneGoroutine(t)
+	var lines []string
+	for n := range 9_999 {
+		lines = append(lines, event(fmt.Sprint("e", n), "user", text(fmt.Sprintf("%s order A-%d", strings.Repeat("word and word ", 20), n))))
+	}
+	lines[0] = event("e0", "user", text(strings.Repeat("G-1 <A-12345> ", 400_000)))
+	lines = append(lines, `{"id":"p","patchType":"summarise","start":0,"count":9990,"summaryEvent":`+event("s", "shop", text(strings.Repeat("Z-99999 & ", 100_000)))+`}`)
+	_, i := shownLog(t, Options{}, lines...)
+	start := time.Now()
+	page := shows(t, i, 200, []any{"summary", "index", 0}, "9990 events, 1 to ", "more, which ‘patchlog loss’ lists")
+	t.Logf("%d bytes in %v", len(page), time.Since(start))
+	if n := strings.Count(page, `<li class="covered-row`); n != coveredRows {
+		t.Errorf("%d rows", n)
+	}
+	page = shows(t, i, 200, []any{"summary", "index", 0, "from", 9_900}, "9901 to 9990 here", "A-9989", "Earlier events")
+	if strings.Contains(page, "Later events") || strings.Contains(page, "A-9899<") {
+		t.Error("other events")
+	}
 }

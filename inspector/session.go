@@ -1,15 +1,16 @@
 package inspector
 
 import (
-	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"html"
-	"html/template"
 	"maps"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
+	"time"
 
 	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/internal/present"
@@ -38,16 +39,26 @@ type sessionBody struct {
 	Headline string
 	Stats    []present.Row
 	Drawing  *drawing
-	Log      rows[logRow]
-	Visible  rows[visibleRow]
+	Log      rows[row]
+	Visible  rows[row]
 	State    []stateRow
 
 	StateAll, StateMore int // keys there are, and of them those that are not shown
-
 }
 
 // Kinds are those that the log can be filtered by.
-func (sessionBody) Kinds() []present.Kind { return cellKinds }
+func (sessionBody) Kinds() []present.Kind {
+	return []present.Kind{present.User, present.Model, present.Call, present.Response, present.Summary, present.Patch}
+}
+
+// kindOfStep is a record's kind for the filter and the drawing: a patch of compaction, or one that put in a summary,
+// counts as a summary.
+func kindOfStep(s step) present.Kind {
+	if p := s.Patch; p != nil && p.Applied && (p.Type == patch.Summarise || p.Pass != nil) {
+		return present.Summary
+	}
+	return s.Kind
+}
 
 // rows are some of the rows that there are.
 type rows[T any] struct {
@@ -57,42 +68,43 @@ type rows[T any] struct {
 }
 
 // cutRows are the rows of a page that begins at a place, or else ends with the last row.
-func cutRows(from uint64, given bool, all int) (first, next int, earlier, later *int) {
-	first = max(all-pageRows, 0)
+func cutRows(from uint64, given bool, all int) rows[row] {
+	out := rows[row]{All: all, First: max(all-pageRows, 0)}
 	if given {
-		first = int(min(from, uint64(max(all-1, 0))))
+		out.First = int(min(from, uint64(max(all-1, 0))))
 	}
-	next = min(first+pageRows, all)
-	if first > 0 {
-		n := max(first-pageRows, 0)
-		earlier = &n
+	out.Next = min(out.First+pageRows, all)
+	if out.First > 0 {
+		n := max(out.First-pageRows, 0)
+		out.Earlier = &n
 	}
-	if next < all {
-		n := next
-		later = &n
+	if out.Next < all {
+		n := out.Next
+		out.Later = &n
 	}
-	return first, next, earlier, later
+	return out
 }
 
-// logRow is a record in the raw log.
-type logRow struct {
+// row is a record in the raw log, or an event that a model sees.
+type row struct {
 	Seq     uint64
 	Kind    present.Kind
 	ID      string
 	Author  string
 	Text    string
 	Time    string
-	Tokens  string // about how many it takes; "" if none
+	Tokens  string // about how many it takes, and of a visible event all up to it
 	Turn    int    // its turn, if it is another one than that of the row before
-	Visible bool
 	Index   int    // among the visible events
-	By      uint64 // the record of the patch that hides it; 0 if none does
+	Visible bool
+	Pinned  bool
+	Summary bool
 	Erased  bool
-	Receipt uint64 // the record of the receipt by which it was erased; 0 if none is known
 
+	By       uint64 // the record of the patch that hides it; 0 if none does
+	Receipt  uint64 // the record of the receipt by which it was erased; 0 if none is known
 	Erasable bool
-
-	Patch *patchRow
+	Patch    *patchRow
 }
 
 // patchRow is what the log says of a patch, in the words of the audit.
@@ -101,22 +113,6 @@ type patchRow struct {
 	Applied bool
 	Notes   []present.Note
 	Summary bool // it put in summaries that can be opened
-}
-
-// visibleRow is an event that a model sees.
-type visibleRow struct {
-	Index   int
-	Seq     uint64
-	Kind    present.Kind
-	ID      string
-	Author  string
-	Text    string
-	Time    string
-	Tokens  string // about how many it takes, and all events up to it
-	Turn    int    // as of a log row
-	Pinned  bool
-	Summary bool
-	Erased  bool
 }
 
 // stateRow is a key of the state.
@@ -132,12 +128,40 @@ func (i *Inspector) sessionPage(w http.ResponseWriter, r *http.Request) error {
 	}
 	ctx, done := withTimeout(r)
 	defer done()
+	if len(r.Form) > 1 { // a wrong parameter besides the key is reported by the status, which begin sends
+		return i.showSession(ctx, w, r, key)
+	}
+	unread, err := i.unread(ctx, key)
+	if err != nil {
+		return err
+	}
+	if unread <= progressRecords {
+		return i.showSession(ctx, w, r, key)
+	}
+	if w, err = i.begin(w, r, page{Title: key.String(), Key: &key}, unread); err != nil {
+		return err
+	}
+	if err := i.showSession(ctx, w, r, key); err != nil {
+		i.fail(w, r, err)
+	}
+	return nil
+}
+
+// progressRecords is how many records a session page reads before its start is sent. More are read afterwards, when
+// an error can no longer set the status.
+const progressRecords = 20_000
+
+func (i *Inspector) showSession(ctx context.Context, w http.ResponseWriter, r *http.Request, key store.Key) error {
 	t, err := i.timeline(ctx, key)
 	if err != nil {
 		return err
 	}
-	if _, given, err := number(r, "after"); err != nil || given {
-		return i.news(ctx, w, r, key, t, err)
+	after, follows, err := number(r, "after")
+	if err != nil {
+		return err
+	}
+	if follows {
+		return i.news(ctx, w, r, key, t, min(after, t.last()))
 	}
 	b, err := i.sessionBody(ctx, r, key, t)
 	if err != nil {
@@ -148,12 +172,7 @@ func (i *Inspector) sessionPage(w http.ResponseWriter, r *http.Request) error {
 
 // news answers with the rows that came after a record, for a page that follows; without content if a patch changed
 // others, or if they are many.
-func (i *Inspector) news(ctx context.Context, w http.ResponseWriter, r *http.Request, key store.Key, t *timeline, err error) error {
-	after, _, numberErr := number(r, "after")
-	if err = cmp.Or(err, numberErr); err != nil {
-		return err
-	}
-	after = min(after, t.last())
+func (i *Inspector) news(ctx context.Context, w http.ResponseWriter, r *http.Request, key store.Key, t *timeline, after uint64) error {
 	if t.last()-after > pageRows || slices.ContainsFunc(t.steps[after:], func(s step) bool { return s.Patch != nil }) {
 		w.WriteHeader(http.StatusNoContent)
 		return nil
@@ -162,10 +181,9 @@ func (i *Inspector) news(ctx context.Context, w http.ResponseWriter, r *http.Req
 	if err != nil {
 		return err
 	}
-	b := sessionBody{Key: key.String(), At: t.last(), Last: t.last(), Newest: true, Headline: t.headline(v), Turns: t.at(t.last()).Turn}
+	b := sessionBody{Key: key.String(), At: t.last(), Last: t.last(), Newest: true, Headline: t.headline(v, i.opts.Price), Turns: t.at(t.last()).Turn}
 	b.Log.All, b.Visible.All = int(t.last()), v.Len()
-	err = i.eachRow(ctx, key, t, v, int(after), int(t.last()), nil, func(_ patch.Record, row logRow) { b.Log.Rows = append(b.Log.Rows, row) })
-	if err != nil {
+	if b.Log.Rows, err = i.recordRows(ctx, key, t, v, after, t.last(), nil); err != nil {
 		return err
 	}
 	b.Visible.Rows = rowsOf(t, v, t.at(after).Events, v.Len())
@@ -198,13 +216,13 @@ func (i *Inspector) sessionBody(ctx context.Context, r *http.Request, key store.
 	v := session.View
 	b = sessionBody{
 		Key: key.String(), At: at, Last: t.last(), Newest: !given, Creation: t.info.Creation,
-		Before: max(at, 1) - 1, After: at + 1, Drawing: newDrawing(t, v, func(seq uint64) template.URL { return sessionURL(key, seq) }), State: stateRows(v, shared),
-		Headline: t.headline(v), Stats: t.stats(session), Turn: t.at(at).Turn, Kind: r.FormValue("kind"),
+		Before: max(at, 1) - 1, After: at + 1, Drawing: newDrawing(t, v), State: stateRows(v, shared), Headline: t.headline(v, i.opts.Price), Turn: t.at(at).Turn, Kind: r.FormValue("kind"),
 	}
 	if at > 0 {
 		b.Turns = slices.MaxFunc(t.steps, func(a, b step) int { return a.Turn - b.Turn }).Turn
 	}
 	b.StateAll = len(b.State)
+	b.Stats = t.stats(v, b.StateAll)
 	b.State, b.StateMore = cutState(b.State)
 	for _, s := range t.steps {
 		switch {
@@ -237,9 +255,9 @@ func (t *timeline) turnEnd(turn int) (uint64, error) {
 	return t.last(), nil
 }
 
-// headline says in a sentence how much of the log a model sees, and how many identifiers the visible summaries lost, as
-// counted when they were written.
-func (t *timeline) headline(v fold.View) string {
+// headline says in a sentence how much of the log a model sees, what that saves at a price of a million tokens, and how
+// many identifiers the visible summaries lost, as counted when they were written.
+func (t *timeline) headline(v fold.View, price float64) string {
 	s, events, passes, lost := t.at(v.Seq()), 0, 0, 0
 	for _, s := range t.steps[:v.Seq()] {
 		switch {
@@ -260,39 +278,30 @@ func (t *timeline) headline(v fold.View) string {
 	}
 	text := fmt.Sprintf("The model sees %s of %s and about %s of %s tokens · %s",
 		present.Grouped(s.Events), present.Counted(events, "event"), present.Grouped(s.Visible), present.Grouped(s.Raw), present.Counted(passes, "compaction"))
+	if saved := float64(s.Raw-s.Visible) * price / 1e6; saved >= 0.0001 {
+		text += fmt.Sprintf(" · each prompt costs about %.4f less", saved)
+	}
 	if lost > 0 {
 		text += " · " + present.Counted(lost, "identifier") + " not in sight"
 	}
 	return text
 }
 
-// stats are a session's figures as 'patchlog stats' shows them, or, of an earlier time, those of
-// them that a view and its log tell.
-func (t *timeline) stats(session store.Session) []present.Row {
-	v := session.View
-	at := v.Seq()
-	var rows []present.Row
-	if at == t.last() {
-		rows = t.tally.Stats(t.info, session).Rows()
-	} else {
-		s := t.at(at)
-		rows = []present.Row{
-			{Name: "records", Text: fmt.Sprint(at)},
-			{Name: "skipped patches", Text: fmt.Sprint(v.SkippedCount())},
-			{Name: "visible events", Text: fmt.Sprint(v.Len())},
-			{Name: "tokens, about", Text: present.Sizes{Raw: s.Raw, Visible: s.Visible}.String()},
-			{Name: "prompt", Text: present.PromptOf(v).String()},
+// stats are a session's figures after a record, as 'patchlog stats' shows them.
+func (t *timeline) stats(v fold.View, stateKeys int) (rows []present.Row) {
+	stats := present.Stats{Patches: map[patch.Type]int{}}
+	for _, s := range t.steps[:v.Seq()] {
+		if p := s.Patch; p != nil {
+			stats.CountPatch(s.Seq, p.Type, s.Time, p.Pass)
 		}
 	}
-	var out []present.Row
-	for _, r := range rows {
-		if r.Name == "session" {
-			continue // it is the heading
-		}
+	stats.Tokens.Raw = t.at(v.Seq()).Raw
+	stats.Complete(t.info, v, stateKeys)
+	for _, r := range stats.Rows()[1:] { // the first one is the heading
 		name := strings.TrimLeft(r.Name, " ")
-		out = append(out, present.Row{Name: strings.ToUpper(name[:1]) + name[1:], Text: r.Text})
+		rows = append(rows, present.Row{Name: strings.ToUpper(name[:1]) + name[1:], Text: r.Text})
 	}
-	return out
+	return rows
 }
 
 // sessionAt returns the session with its view after a record, and the values that it shares with
@@ -318,21 +327,20 @@ func (i *Inspector) sessionAt(ctx context.Context, key store.Key, at, last uint6
 }
 
 // logRows are the records up to the view's, of a kind if one is asked for, as many as a page has.
-func (i *Inspector) logRows(ctx context.Context, r *http.Request, key store.Key, t *timeline, v fold.View) (rows[logRow], error) {
+func (i *Inspector) logRows(ctx context.Context, r *http.Request, key store.Key, t *timeline, v fold.View) (rows[row], error) {
 	from, given, err := number(r, "log")
 	if err != nil {
-		return rows[logRow]{}, err
+		return rows[row]{}, err
 	}
 	kind := present.Kind(r.FormValue("kind"))
 	var seqs []uint64
 	for _, s := range t.steps[:v.Seq()] {
-		if kind == "" || kindOfCell(s) == kind {
+		if kind == "" || kindOfStep(s) == kind {
 			seqs = append(seqs, s.Seq)
 		}
 	}
-	out := rows[logRow]{All: len(seqs)}
 	first, _ := slices.BinarySearch(seqs, max(from, 1))
-	out.First, out.Next, out.Earlier, out.Later = cutRows(uint64(first), given, len(seqs))
+	out := cutRows(uint64(first), given, len(seqs))
 	for _, place := range []*int{out.Earlier, out.Later} { // they are told by their records
 		if place != nil {
 			*place = int(seqs[*place]) - 1
@@ -342,58 +350,51 @@ func (i *Inspector) logRows(ctx context.Context, r *http.Request, key store.Key,
 		return out, nil
 	}
 	seqs = seqs[out.First:out.Next]
-	err = i.eachRow(ctx, key, t, v, int(seqs[0])-1, int(seqs[len(seqs)-1]), seqs, func(_ patch.Record, row logRow) { out.Rows = append(out.Rows, row) })
+	out.Rows, err = i.recordRows(ctx, key, t, v, seqs[0]-1, seqs[len(seqs)-1], seqs)
 	return out, err
 }
 
-// eachRow calls do for records of the view's log: those behind the first ones, up to the one with
-// the seq next, of them those with some seqs if these are not nil.
-func (i *Inspector) eachRow(ctx context.Context, key store.Key, t *timeline, v fold.View, first, next int, seqs []uint64, do func(patch.Record, logRow)) error {
-	if first == next {
-		return nil
+// recordRows returns the rows of the view's records after the record after, up to the record last. If seqs is not nil,
+// only those records get a row.
+func (i *Inspector) recordRows(ctx context.Context, key store.Key, t *timeline, v fold.View, after, last uint64, seqs []uint64) (out []row, err error) {
+	if after == last {
+		return nil, nil
 	}
 	places, err := v.Places()
 	if err != nil {
-		return err
+		return nil, err
 	}
-	receipts, turn := t.receiptsByID(), t.at(uint64(first)).Turn
-	for rec, err := range i.store.RawEvents(ctx, key, uint64(first)+1) {
+	receipts, turn := t.receiptsByID(), t.at(after).Turn
+	for rec, err := range i.store.RawEvents(ctx, key, after+1) {
 		if err != nil {
-			return err
+			return nil, err
 		}
-		if rec.Seq > uint64(next) {
+		if rec.Seq > last {
 			break
 		}
 		if seqs != nil && !slices.Contains(seqs, rec.Seq) {
 			continue
 		}
 		s := t.at(rec.Seq)
-		row := logRow{Seq: rec.Seq, ID: rec.ID(), Kind: s.Kind, Time: when(s.Time), Tokens: tokensText(s.Tokens), Erasable: erasable(rec)}
+		shown := row{Seq: rec.Seq, ID: rec.ID(), Kind: s.Kind, Time: when(s.Time), Erasable: erasable(rec)}
 		if s.Turn != turn {
-			row.Turn, turn = s.Turn, s.Turn
+			shown.Turn, turn = s.Turn, s.Turn
 		}
-		if by, erased := records.Envelope(rec).Erased(); erased {
-			row.Erased, row.Receipt = true, receipts[by]
+		if by, erased := records.Envelope(rec).ErasedBy(); erased {
+			shown.Erased, shown.Receipt = true, receipts[by]
 		}
 		if e := rec.Event; e != nil {
-			row.Author, row.Text = e.Author(), present.EntryText(fold.Entry{Event: e, Summary: e.IsSummary()})
+			shown.Tokens = tokenCount(s.Tokens)
+			shown.Author, shown.Text = e.Author(), present.EntryText(fold.Entry{Event: e, Summary: e.IsSummary()})
 			place, _ := places.Of(rec.Seq, 0)
-			row.Visible, row.Index, row.By = place.Index >= 0, place.Index, place.HiddenBySeq
+			shown.Visible, shown.Index, shown.By = place.Index >= 0, place.Index, place.HiddenBySeq
 		} else {
-			row.Author, row.Text = rec.Patch.Author(), present.PatchText(rec.Patch)
-			row.Patch = patchRowOf(s.Patch, rec.Patch)
+			shown.Author, shown.Text = rec.Patch.Author(), present.PatchText(rec.Patch)
+			shown.Patch = patchRowOf(s.Patch, rec.Patch)
 		}
-		do(rec, row)
+		out = append(out, shown)
 	}
-	return nil
-}
-
-// tokensText says about how many tokens a row takes.
-func tokensText(tokens int) string {
-	if tokens == 0 {
-		return ""
-	}
-	return tokenCount(tokens)
+	return out, nil
 }
 
 func patchRowOf(s *patchStep, p *patch.PatchEvent) *patchRow {
@@ -401,20 +402,19 @@ func patchRowOf(s *patchStep, p *patch.PatchEvent) *patchRow {
 }
 
 // visibleRows are the events that a model sees, as many as a page has.
-func visibleRows(r *http.Request, t *timeline, v fold.View) (rows[visibleRow], error) {
+func visibleRows(r *http.Request, t *timeline, v fold.View) (rows[row], error) {
 	from, given, err := number(r, "visible")
 	if err != nil {
-		return rows[visibleRow]{}, err
+		return rows[row]{}, err
 	}
-	out := rows[visibleRow]{All: v.Len()}
-	out.First, out.Next, out.Earlier, out.Later = cutRows(from, given, out.All)
+	out := cutRows(from, given, v.Len())
 	out.Rows = rowsOf(t, v, out.First, out.Next)
 	return out, nil
 }
 
 // rowsOf are the visible events with the indices from first up to, but without, next.
-func rowsOf(t *timeline, v fold.View, first, next int) []visibleRow {
-	var out []visibleRow
+func rowsOf(t *timeline, v fold.View, first, next int) []row {
+	var out []row
 	sum, turn := 0, 0
 	for n := range next {
 		e := v.Entry(n)
@@ -423,15 +423,15 @@ func rowsOf(t *timeline, v fold.View, first, next int) []visibleRow {
 		if n < first {
 			continue
 		}
-		_, erased := e.Event.Erased()
-		row := visibleRow{
+		_, erased := e.Event.ErasedBy()
+		shown := row{
 			Index: n, Seq: e.Seq, Kind: present.KindOf(e), ID: e.Event.ID(), Author: e.Event.Author(), Text: present.EntryText(e),
 			Time: when(e.Event.Timestamp()), Tokens: tokenCount(tokens) + ", " + present.Grouped(sum) + " so far", Pinned: e.Pinned, Summary: e.Summary, Erased: erased,
 		}
 		if turn != before {
-			row.Turn = turn
+			shown.Turn = turn
 		}
-		out = append(out, row)
+		out = append(out, shown)
 	}
 	return out
 }
@@ -461,4 +461,144 @@ func stateRows(v fold.View, shared map[string]patch.Value) []stateRow {
 	}
 	slices.SortFunc(out, func(a, b stateRow) int { return strings.Compare(a.Key, b.Key) })
 	return out
+}
+
+// drawnPlaces is the maximum number of cells and of ticks of a kind, whatever the log's length.
+const drawnPlaces = 600
+
+// Where parts of a drawing are, in pixels from its top.
+const (
+	cellTop = 2 // cells of visible events begin here,
+	cellLow = 20
+	cellEnd = 38 // and all end here
+)
+
+// drawing shows a log from its first record at the left to its last. Cells are tall where an event is visible to the
+// model after the record Now, and ticks mark patches.
+type drawing struct {
+	Label               string
+	Last, Now           uint64
+	Per                 int    // records that a cell stands for
+	Seen, Hidden, Later string // paths of cells
+	Compactions, Manual ticks
+}
+
+// ticks are the number of patches of a kind, and a path with one tick for each place that has some.
+type ticks struct {
+	N    int
+	Path string
+}
+
+// newDrawing draws the log as it stood after the view's record.
+func newDrawing(t *timeline, v fold.View) *drawing {
+	if t.last() == 0 {
+		return nil
+	}
+	d := &drawing{Last: t.last(), Now: v.Seq(), Per: (len(t.steps) + drawnPlaces - 1) / drawnPlaces}
+	d.Label = fmt.Sprintf("The raw log: %s. After record %d, of %s the model sees %s.",
+		present.Counted(d.Last, "record"), d.Now, present.Counted(d.Now, "record"), present.Counted(v.Len(), "event"))
+	seen := make([]bool, len(t.steps))
+	for _, e := range v.Entries() {
+		seen[e.Seq-1] = true
+	}
+	for n, s := range t.steps {
+		if n%d.Per == 0 {
+			d.cell(n, seen[n:min(n+d.Per, len(seen))])
+		}
+		if s.Patch != nil && kindOfStep(s) == present.Summary {
+			d.Compactions.add(s.Seq, d.Last)
+		} else if s.Patch != nil {
+			d.Manual.add(s.Seq, d.Last)
+		}
+	}
+	return d
+}
+
+// cell adds a cell for the records that seen is of; from is the index of the first.
+func (d *drawing) cell(from int, seen []bool) {
+	path, top := &d.Later, cellLow
+	if slices.Contains(seen, true) {
+		path, top = &d.Seen, cellTop
+	} else if from < int(d.Now) {
+		path = &d.Hidden
+	}
+	*path += fmt.Sprintf("M%d %dh%dV%dH%dz", from, top, len(seen), cellEnd, from)
+}
+
+// add counts a patch, and adds a tick unless the place has one.
+func (t *ticks) add(seq, last uint64) {
+	t.N++
+	place := seq * drawnPlaces / last
+	if tick := fmt.Sprintf("M%d %dv6", (place*last+drawnPlaces-1)/drawnPlaces, cellEnd+2); !strings.HasSuffix(t.Path, tick) {
+		t.Path += tick
+	}
+}
+
+const (
+	// So often at most a page is told that the log has grown, whatever is logged: reading costs
+	// the writers next to nothing then.
+	liveInterval = 250 * time.Millisecond
+
+	// So often a page is told that nothing has happened, so that what stands between does not
+	// close the connection, and one that is dead shows.
+	liveBeat = 20 * time.Second
+)
+
+// live tells a page, as server-sent events, up to which record the session's log has grown: events
+// "records", whose data and id are a seq. A page that lost the connection says with the id where it
+// was. When the session is deleted, or its log is another one, "gone" comes, and nothing more.
+func (i *Inspector) live(w http.ResponseWriter, r *http.Request) error {
+	key, err := i.key(r, Read)
+	if err != nil {
+		return err
+	}
+	after, _, err := number(r, "after")
+	if err != nil {
+		return err
+	}
+	if seen, err := strconv.ParseUint(r.Header.Get("Last-Event-ID"), 10, 63); err == nil {
+		after = seen
+	}
+	w.Header().Set("Content-Type", "text/event-stream")
+	w.WriteHeader(http.StatusOK)
+	control := http.NewResponseController(w)
+	control.SetWriteDeadline(time.Time{}) // a server's limit is for pages; this one ends when its reader leaves
+	send := func(format string, args ...any) error {
+		if _, err := fmt.Fprintf(w, format, args...); err != nil {
+			return err
+		}
+		return control.Flush()
+	}
+	for ctx := r.Context(); ctx.Err() == nil; {
+		info, err := i.store.Info(ctx, key)
+		switch {
+		case errors.Is(err, store.ErrNotFound), err == nil && info.Creation != r.FormValue("creation"):
+			return ignoreGone(send("event: gone\nid: 0\ndata: 0\n\n"))
+		case err != nil:
+			if ctx.Err() == nil && !errors.Is(err, store.ErrClosed) {
+				i.opts.Logger.Error("inspector: following a session", "key", key.String(), "err", err)
+			}
+			return nil
+		case !i.may(r, key, Read):
+			return nil
+		case info.Seq > after:
+			after = info.Seq
+			err = send("event: records\nid: %d\ndata: %[1]d\n\n", after)
+		default:
+			err = send(":\n\n") // so that the page knows that it is connected
+		}
+		if err != nil {
+			return nil // the reader has left
+		}
+		select {
+		case <-time.After(liveInterval):
+		case <-ctx.Done():
+		}
+		wait, cancel := context.WithTimeout(ctx, liveBeat)
+		for range i.store.Watch(wait, key, after+1) {
+			break // a record, or an error, which Info tells as well
+		}
+		cancel()
+	}
+	return nil
 }

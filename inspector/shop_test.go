@@ -1,21 +1,35 @@
 package inspector_test
 
 import (
+	"bufio"
+	"bytes"
 	"context"
+	"errors"
+	"fmt"
+	"html"
 	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/patchlog-dev/patchlog/compaction"
+	"github.com/patchlog-dev/patchlog/fuzz/recorded"
 	"github.com/patchlog-dev/patchlog/inspector"
+	"github.com/patchlog-dev/patchlog/internal/command"
 	"github.com/patchlog-dev/patchlog/internal/testlog"
 	"github.com/patchlog-dev/patchlog/internal/teststore"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store"
+	"github.com/patchlog-dev/patchlog/store/backend"
+	"github.com/patchlog-dev/patchlog/store/memory"
 )
 
 // A session about a lamp, in which patches hid things, and its key.
@@ -70,4 +84,566 @@ func getPage(t *testing.T, i http.Handler, name string, pairs ...string) (status
 	i.ServeHTTP(w, r)
 	text := testlog.Must(io.ReadAll(w.Result().Body))(t)
 	return w.Code, string(text)
+}
+
+// hitsIn returns what a page shows as found, each as a line of text with marks in brackets.
+func hitsIn(page string) []string {
+	var hits []string
+	for _, m := range regexp.MustCompile(`(?s)<li class="hit.*?</li>`).FindAllString(page, -1) {
+		m = strings.NewReplacer("<mark>", "[", "</mark>", "]").Replace(m)
+		text := regexp.MustCompile(`(?s)<.*?>`).ReplaceAllString(m, "")
+		hits = append(hits, html.UnescapeString(strings.Join(strings.Fields(text), " ")))
+	}
+	return hits
+}
+
+func TestSearchPage(t *testing.T) {
+	s := openShop(t)
+	i := newInspector(t, s, inspector.Options{})
+	key := shopKey.String()
+	for name, c := range map[string]struct {
+		params []string
+		found  string
+		hits   []string // how they begin, but for the score
+	}{
+		"words":          {[]string{"q", "teapot"}, "5 events found", []string{"record 5, hidden by p8 (record 8), user, 2025-01-02T00:00:00Z, And the green [teapot]?", "record 6, hidden by p8 (record 8), clerk, 2025-01-02T00:00:01Z, The [teapot] is sold out.", "record 4", "record 7, index 1, user, 2025-01-03T00:00:00Z, Then I take a second lamp, a lamp of brass.", "record 3"}},
+		"what is hidden": {[]string{"q", "ORDER-4711", "hidden", "1"}, "", []string{"record 2, hidden by p9 (record 9), clerk"}},
+		"an author":      {[]string{"q", "TR-88-1234567", "author", "clerk"}, "", []string{"record 3, hidden by p9 (record 9), clerk"}},
+		"a tool":         {[]string{"q", "ORDER-4711", "tool", "track"}, "", []string{"record 2, hidden by"}},
+		"summaries":      {[]string{"q", "ORDER-4712", "summaries", "1"}, "", []string{"record 9, index 0, user (summary), "}},
+		"nothing":        {[]string{"q", "zeppelin"}, "0 events found", nil},
+	} {
+		status, page := getPage(t, i, "search", append([]string{"key", key}, c.params...)...)
+		hits := hitsIn(page)
+		if status != http.StatusOK || !strings.Contains(page, c.found) || len(hits) < len(c.hits) || c.found != "" && len(hits) != len(c.hits) {
+			t.Errorf("%s: status %d, found %q, want %q:\n%s", name, status, hits, c.hits, page)
+			continue
+		}
+		for n, want := range c.hits {
+			if got := regexp.MustCompile(`score [\d.]+ `).ReplaceAllString(hits[n], ""); !strings.HasPrefix(got, want) {
+				t.Errorf("%s: hit %d is %q, want %q", name, n, got, want)
+			}
+		}
+	}
+
+	// Links lead to the record, and to where it stands.
+	_, page := getPage(t, i, "search", "key", key, "q", "lamp", "author", "user")
+	for _, want := range []string{`href="record?id=e7&amp;key=shop%2Fada%2F1%252F2&amp;seq=7"`, `href="session?key=shop%2Fada%2F1%252F2&amp;visible=1#v1"`, `name="author" value="user"`, `<details open>`} {
+		if !strings.Contains(page, want) {
+			t.Errorf("there is no %s in\n%s", want, page)
+		}
+	}
+	if _, page := getPage(t, i, "search", "key", key, "q", "teapot"); !strings.Contains(page, `href="record?key=shop%2Fada%2F1%252F2&amp;seq=8"`) || strings.Contains(page, `<details open>`) {
+		t.Errorf("there is no link to the patch, or the form is open:\n%s", page)
+	}
+}
+
+// The page of a refused search shows the reason beside the query as typed.
+func TestSearchProblems(t *testing.T) {
+	i := newInspector(t, openShop(t), inspector.Options{})
+	key := shopKey.String()
+	for _, c := range []struct {
+		status int
+		want   string
+		params []string
+	}{
+		{400, "search for: a word is missing", []string{"q", " ", "author", "clerk"}},
+		{400, "search for: a word is missing", []string{"hidden", "1"}},
+		{400, "a field has more than", []string{"q", "lamp", "author", strings.Repeat("x", 9000)}},
+	} {
+		status, page := getPage(t, i, "search", append([]string{"key", key}, c.params...)...)
+		page = strings.NewReplacer("&#34;", `"`, `\"`, `"`).Replace(page)
+		want := strings.NewReplacer("“", `"`, "”", `"`).Replace(c.want)
+		if status != c.status || !strings.Contains(page, want) || !strings.Contains(page, `role="alert"`) || !strings.Contains(page, `name="q"`) || len(page) > 60_000 {
+			t.Errorf("%.80v: status %d, want %d and %q:\n%.3000s", c.params, status, c.status, want, page)
+		}
+	}
+	if status, page := getPage(t, i, "search", "key", key); status != http.StatusOK || strings.Contains(page, "role=\"alert\"") {
+		t.Errorf("before anything is typed: status %d:\n%s", status, page)
+	}
+	if status, _ := getPage(t, i, "search", "key", "shop/ada/none", "q", "lamp"); status != http.StatusNotFound {
+		t.Errorf("of a session that is not there: status %d", status)
+	}
+}
+
+// A search leaves out the sessions that the request may not read: from the hits, the ranking and the messages.
+func TestSearchAuthorized(t *testing.T) {
+	other := store.Key{App: "shop", User: "ada", Session: "other"}
+	secret := store.Key{App: "shop", User: "ada", Session: "secret"}
+	page := func(withSecret bool, asked string) string {
+		s := openShop(t)
+		importLog(t, s, other, "")
+		saySomething(t, s, other, "One more lamp stands in the kitchen.")
+		if withSecret {
+			importLog(t, s, secret, "")
+			for range 20 {
+				saySomething(t, s, secret, "The lamp hides the lamp, of brass.")
+			}
+		}
+		i := newInspector(t, s, inspector.Options{Authorize: func(_ *http.Request, key store.Key, _ inspector.Access) bool { return key != secret }})
+		status, page := getPage(t, i, "search", "key", asked, "q", "brass lamp", "all", "1")
+		if status != http.StatusOK && asked != secret.String() {
+			t.Errorf("status %d:\n%s", status, page)
+		}
+		return page
+	}
+	with, without := page(true, shopKey.String()), page(false, shopKey.String())
+	if !slices.Equal(hitsIn(with), hitsIn(without)) || strings.Contains(with, "damaged") {
+		t.Errorf("a session that may not be read shows:\n%q\nnot\n%q", hitsIn(with), hitsIn(without))
+	}
+	hits := strings.Join(hitsIn(with), "\n")
+	if !strings.Contains(hits, "shop/ada/other, record 1, index 0, user") || !strings.Contains(hits, "record 7, index 1, user") {
+		t.Errorf("found are\n%s", hits)
+	}
+	if hidden := page(true, secret.String()); !strings.Contains(hidden, "not found") || strings.Contains(hidden, "hides") {
+		t.Errorf("it is asked for itself:\n%s", hidden)
+	}
+}
+
+// A session that is created while a search has begun is asked about, too.
+func TestSearchAuthorizedLate(t *testing.T) {
+	s := openShop(t)
+	late := store.Key{App: "shop", User: "ada", Session: "late"}
+	asked := 0
+	i := newInspector(t, s, inspector.Options{Authorize: func(_ *http.Request, key store.Key, _ inspector.Access) bool {
+		if asked++; asked == 2 { // of the session of the page first, then of what is listed
+			importLog(t, s, late, "")
+			saySomething(t, s, late, "lamp")
+		}
+		return key != late
+	}})
+	_, page := getPage(t, i, "search", "key", shopKey.String(), "q", "lamp", "all", "1")
+	if len(hitsIn(page)) == 0 || strings.Contains(page, "late") {
+		t.Errorf("found are %q", hitsIn(page))
+	}
+}
+
+// All sessions that the viewer may read are searched, of whatever user, where no session is named.
+func TestSearchEverywhere(t *testing.T) {
+	s := openShop(t)
+	other, secret := store.Key{App: "desk", User: "bob", Session: "1"}, store.Key{App: "desk", User: "eve", Session: "2"}
+	for _, key := range []store.Key{other, secret} {
+		importLog(t, s, key, "")
+		saySomething(t, s, key, "The teapot is here.")
+	}
+	i := newInspector(t, s, inspector.Options{Authorize: func(_ *http.Request, key store.Key, _ inspector.Access) bool { return key != secret }})
+	_, page := getPage(t, i, "search", "q", "teapot")
+	hits := strings.Join(hitsIn(page), "\n")
+	if !strings.Contains(hits, "desk/bob/1, record 1,") || !strings.Contains(hits, "shop/ada/1%2F2, record 5") || strings.Contains(page, "desk/eve") {
+		t.Errorf("found are %s", hits)
+	}
+}
+
+func TestSearchHostile(t *testing.T) {
+	testlog.OneGoroutine(t)
+	s := openShop(t)
+	saySomething(t, s, shopKey, "castle <script>alert(1)</script>\u202e javascript:x \x1b[31m "+strings.Repeat("castle ", 1_000_000))
+	_, page := getPage(t, newInspector(t, s, inspector.Options{}), "search", "key", shopKey.String(), "q", "castle <img src=x onerror=alert(2)>")
+	if strings.Contains(page, "<script>alert") || strings.Contains(page, "<img") || strings.ContainsAny(page, "\u202e\x1b") || len(page) > 60_000 {
+		t.Errorf("%d bytes:\n%.5000s", len(page), page)
+	}
+	if hits := hitsIn(page); len(hits) == 0 || !strings.Contains(hits[0], `[castle] <script>[alert](1)</script>\u202e javascript:[x] \u001b[31m`) {
+		t.Errorf("found are %q", hits)
+	}
+}
+
+func TestExport(t *testing.T) {
+	s := openShop(t)
+	i := newInspector(t, s, inspector.Options{Authorize: func(_ *http.Request, key store.Key, _ inspector.Access) bool { return key == shopKey }})
+	get := func(query string) *http.Response {
+		w := httptest.NewRecorder()
+		i.ServeHTTP(w, httptest.NewRequest("GET", "http://localhost/export?"+query, nil))
+		return w.Result()
+	}
+	var want, visible bytes.Buffer
+	testlog.NoError(t, errors.Join(s.Export(t.Context(), shopKey, &want, store.ExportOptions{}), s.Export(t.Context(), shopKey, &visible, store.ExportOptions{Visible: true})))
+	for form, want := range map[string]string{
+		"":              want.String(),
+		"&form=jsonl":   want.String(),
+		"&form=visible": visible.String(),
+	} {
+		got := get("key=" + url.QueryEscape(shopKey.String()) + form)
+		body, err := io.ReadAll(got.Body)
+		if err != nil || got.StatusCode != http.StatusOK || got.Header.Get("Content-Type") != "application/jsonl; charset=utf-8" ||
+			got.Header.Get("Content-Disposition") != "attachment; filename=session-shop-ada-1-2.jsonl" || string(body) != want {
+			t.Errorf("%q: %d, %v, %v:\n%s", form, got.StatusCode, got.Header, err, body)
+		}
+	}
+	for query, want := range map[string]int{
+		"key=a/u/s&form=jsonl":        http.StatusNotFound, // it may not be read
+		"key=shop/ada/1%252F2&form=x": http.StatusBadRequest,
+		"form=visible":                http.StatusBadRequest,
+	} {
+		if got := get(query); got.StatusCode != want || got.Header.Get("Content-Disposition") != "" {
+			t.Errorf("%s: %d, want %d, %v", query, got.StatusCode, want, got.Header)
+		}
+	}
+}
+
+// Names of files have nothing in them that a system takes for more than a name.
+func TestExportNames(t *testing.T) {
+	s := openShop(t)
+	for key, want := range map[store.Key]string{
+		{App: "..", User: "/etc/passwd", Session: "a\"b\r\nX: y;ü"}: "session-etc-passwd-a-b--X--y.jsonl",
+		{App: "....", User: "....", Session: "...."}:                "session-.jsonl",
+		{App: strings.Repeat("a", 200), User: "u", Session: "s"}:    "session-" + strings.Repeat("a", 100) + ".jsonl",
+	} {
+		importLog(t, s, key, "")
+		w := httptest.NewRecorder()
+		newInspector(t, s, inspector.Options{}).ServeHTTP(w, httptest.NewRequest("GET", "http://localhost/export?key="+url.QueryEscape(key.String()), nil))
+		if got := w.Header().Get("Content-Disposition"); got != "attachment; filename="+want {
+			t.Errorf("%v: %d, %s, want %s", key, w.Code, got, want)
+		}
+	}
+}
+
+// breaking is a backend that fails once its number of reads is used up.
+type breaking struct {
+	backend.Backend
+	reads atomic.Int64
+}
+
+func (b *breaking) Read(ctx context.Context, session, creation string, seqs []uint64, maxBytes int) ([]backend.Record, error) {
+	if b.reads.Add(-1) < 0 {
+		return nil, errors.New("the disk is gone")
+	}
+	return b.Backend.Read(ctx, session, creation, seqs, maxBytes)
+}
+
+// A file that was cut short does not look like a whole one.
+func TestExportCutShort(t *testing.T) {
+	b := &breaking{Backend: new(memory.Backend)}
+	var log bytes.Buffer
+	s := testlog.Must(store.New(b, store.Options{}))(t)
+	defer s.Close()
+	key := store.Key{App: "a", User: "u", Session: "s"}
+	importLog(t, s, key, "")
+	for n := range 600 {
+		saySomething(t, s, key, fmt.Sprint(n)+strings.Repeat(" long", 1_000))
+	}
+	server := httptest.NewServer(newInspector(t, s, inspector.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))}))
+	server.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)
+	defer server.Close()
+	if got, err := http.Get(server.URL + "/export?key=a/u/s"); err != nil || got.StatusCode != http.StatusInternalServerError || got.Header.Get("Content-Disposition") != "" {
+		t.Errorf("nothing can be read: %v, %v", got, err)
+	}
+	b.reads.Store(2) // the third page cannot be read
+	got := testlog.Must(http.Get(server.URL + "/export?key=a/u/s"))(t)
+	defer got.Body.Close()
+	text, err := io.ReadAll(got.Body)
+	if err == nil || got.StatusCode != http.StatusOK || len(text) == 0 || !strings.Contains(log.String(), "cut short") {
+		t.Errorf("%d, %d bytes, %v, log %s", got.StatusCode, len(text), err, &log)
+	}
+}
+
+var liveKey = store.Key{App: "shop", User: "ada", Session: "1"}
+
+// following is a page that follows a session.
+type following struct {
+	t     *testing.T
+	lines *bufio.Scanner
+	close func()
+}
+
+// followed opens the stream of a session from a record on. lastID is what a browser says that
+// connects again.
+func followed(t *testing.T, server *httptest.Server, after uint64, creation, lastID string) *following {
+	t.Helper()
+	ctx, leave := context.WithTimeout(t.Context(), time.Minute)
+	t.Cleanup(leave)
+	q := url.Values{"key": {liveKey.String()}, "after": {fmt.Sprint(after)}, "creation": {creation}}
+	r := testlog.Must(http.NewRequestWithContext(ctx, "GET", server.URL+"/live?"+q.Encode(), nil))(t)
+	if lastID != "" {
+		r.Header.Set("Last-Event-ID", lastID)
+	}
+	answer := testlog.Must(http.DefaultClient.Do(r))(t)
+	t.Cleanup(func() { answer.Body.Close() })
+	if answer.StatusCode != http.StatusOK || answer.Header.Get("Content-Type") != "text/event-stream" {
+		t.Fatalf("status %d, %v", answer.StatusCode, answer.Header)
+	}
+	return &following{t, bufio.NewScanner(answer.Body), leave}
+}
+
+// next returns the next event's name and data, or "" at the end.
+func (f *following) next() (name, data string) {
+	f.t.Helper()
+	for f.lines.Scan() {
+		line := f.lines.Text()
+		if text, ok := strings.CutPrefix(line, "event: "); ok {
+			name = text
+		}
+		if text, ok := strings.CutPrefix(line, "data: "); ok {
+			return name, text
+		}
+	}
+	return "", ""
+}
+
+// until reads on until the log is said to have grown to a record, and fails if it is said to have
+// shrunk, or stayed.
+func (f *following) until(last uint64) {
+	f.t.Helper()
+	for at := uint64(0); at < last; {
+		name, data := f.next()
+		var seq uint64
+		if fmt.Sscan(data, &seq); name != "records" || seq <= at || seq > last {
+			f.t.Fatalf("after record %d comes %s %s, and the log ends at %d", at, name, data, last)
+		}
+		at = seq
+	}
+}
+
+func serveLive(t *testing.T, opts inspector.Options) (*store.Store, *httptest.Server, store.Info) {
+	t.Helper()
+	s := teststore.Memory(t, store.Options{})
+	testlog.Must(s.Create(t.Context(), liveKey, nil))(t)
+	info := testlog.Must(s.Info(t.Context(), liveKey))(t)
+	server := httptest.NewServer(newInspector(t, s, opts))
+	t.Cleanup(server.Close)
+	return s, server, info
+}
+
+func appended(t *testing.T, s *store.Store, n int) {
+	t.Helper()
+	for range n {
+		saySomething(t, s, liveKey, "hello")
+	}
+}
+
+func TestLive(t *testing.T) {
+	s, server, info := serveLive(t, inspector.Options{})
+	page := followed(t, server, 0, info.Creation, "")
+	appended(t, s, 1)
+	page.until(1)
+	appended(t, s, 500)
+	page.until(501)
+
+	// A client that reconnects sends the last id that it saw, and gets the newer records at once.
+	late := followed(t, server, 0, info.Creation, "400")
+	if name, data := late.next(); name != "records" || data != "501" {
+		t.Errorf("told is %s %s", name, data)
+	}
+	// A client that has all records gets no event until one is logged.
+	whole := followed(t, server, 501, info.Creation, "")
+	appended(t, s, 1)
+	if name, data := whole.next(); name != "records" || data != "502" {
+		t.Errorf("told is %s %s", name, data)
+	}
+	page.until(502)
+
+	testlog.NoError(t, s.Delete(t.Context(), liveKey))
+	for _, p := range []*following{page, late, whole} {
+		name, _ := p.next()
+		for name == "records" {
+			name, _ = p.next()
+		}
+		if name != "gone" {
+			t.Errorf("of the deleted session is told %q", name)
+		}
+		if name, _ := p.next(); name != "" {
+			t.Errorf("behind the end comes %q", name)
+		}
+	}
+	testlog.Must(s.Create(t.Context(), liveKey, nil))(t)
+	if name, _ := followed(t, server, 502, info.Creation, "").next(); name != "gone" {
+		t.Errorf("of a session that was created again is told %q", name)
+	}
+}
+
+// A page gets a few events a second, however fast the session grows.
+func TestLiveIsPaced(t *testing.T) {
+	s, server, info := serveLive(t, inspector.Options{})
+	page := followed(t, server, 0, info.Creation, "")
+	appended(t, s, 1)
+	page.until(1)
+	begun := time.Now()
+	appended(t, s, 2_000)
+	told := 0
+	for at := ""; at != "2001"; told++ {
+		_, at = page.next()
+	}
+	if most := int(time.Since(begun)/(250*time.Millisecond)) + 2; told > most {
+		t.Errorf("told %d times in %v", told, time.Since(begun))
+	}
+}
+
+// A client that may no longer read a session gets no more events.
+func TestLiveEndsWithAccess(t *testing.T) {
+	var may atomic.Bool
+	may.Store(true)
+	s, server, info := serveLive(t, inspector.Options{Authorize: func(*http.Request, store.Key, inspector.Access) bool { return may.Load() }})
+	page := followed(t, server, 0, info.Creation, "")
+	appended(t, s, 1)
+	page.until(1)
+	may.Store(false)
+	appended(t, s, 1)
+	if name, data := page.next(); name != "" {
+		t.Errorf("told is %s %s", name, data)
+	}
+}
+
+// A server that ends is not kept by the pages that follow, nor is a store.
+func TestLiveEndsWithTheStore(t *testing.T) {
+	s, server, info := serveLive(t, inspector.Options{})
+	page := followed(t, server, 0, info.Creation, "")
+	appended(t, s, 1)
+	page.until(1)
+	testlog.NoError(t, s.Close())
+	if name, data := page.next(); name != "" {
+		t.Errorf("told is %s %s", name, data)
+	}
+}
+
+// says runs the command on a database and returns what it writes, with no line cut.
+func says(t *testing.T, db string, args ...string) string {
+	t.Helper()
+	var out, errs bytes.Buffer
+	env := func(name string) string { return map[string]string{"COLUMNS": "100000"}[name] }
+	if code := command.Run(t.Context(), append(args, "--db", db), strings.NewReader(""), &out, &errs, env, command.Options{}); code != 0 {
+		t.Fatalf("patchlog %q: %s", args, errs.String())
+	}
+	return out.String()
+}
+
+// text is what a reader sees of a page: its text, with blanks as one.
+func text(t *testing.T, i *inspector.Inspector, page string, params url.Values) string {
+	t.Helper()
+	r := ask(i, "GET", "/"+page+"?"+params.Encode())
+	body, err := io.ReadAll(r.Body)
+	if err != nil || r.StatusCode != 200 {
+		t.Fatalf("%s?%s: status %d, %v\n%s", page, params.Encode(), r.StatusCode, err, body)
+	}
+	words := regexp.MustCompile(`(<a [^>]*>)?</?mark[^>]*>(</a>)?`).ReplaceAllString(string(body), "") // inside of a line
+	words = regexp.MustCompile(`(?s)<[^>]*>`).ReplaceAllString(words, " ")
+	return blanks(html.UnescapeString(words))
+}
+
+func blanks(text string) string { return strings.Join(strings.Fields(text), " ") }
+
+// compacted is a database with a recorded session that was compacted, cut, pinned, and partly taken
+// back.
+func compacted(t *testing.T) (db string, key store.Key) {
+	t.Helper()
+	db = filepath.Join(t.TempDir(), "sessions.db")
+	key = store.Key{App: "shop", User: "ada", Session: "4711"}
+	s := testlog.Must(store.Open(db, store.Options{}))(t)
+	defer s.Close()
+	ctx := t.Context()
+	testlog.Must(s.Create(ctx, key, map[string]any{"tenant": "north"}))(t)
+	cfg := compaction.DefaultConfig()
+	cfg.TokenThreshold, cfg.EventRetentionSize, cfg.CompactionInterval = 3_000, 6, 3
+	c := testlog.Must(compaction.New(s, cfg, compaction.Options[store.Key]{}))(t)
+	for n, r := range recorded.Log(t, 160) {
+		testlog.Must(s.AppendEvents(ctx, key, store.AppendOptions{}, r.Event))(t)
+		if n%40 == 39 {
+			testlog.Must(c.Compact(ctx, key, compaction.Run{Force: true}))(t)
+		}
+	}
+	v := testlog.Must(s.View(ctx, key))(t)
+	for _, p := range []*patch.PatchEvent{
+		patch.NewPin(v.At(v.Len() - 1).ID()), patch.NewSplice(0, 1).WithID("the-cut"),
+	} {
+		testlog.Must(s.ApplyPatch(ctx, key, store.PatchOptions{AsOfNow: true, AllowOrphans: true}, p))(t)
+	}
+	testlog.Must(s.Revert(ctx, key, store.UndoOptions{AllowOrphans: true}, "the-cut"))(t)
+	return db, key
+}
+
+// What the pages say of a session is what the command says of it, figure by figure and line by line.
+func TestPagesSayWhatTheCommandSays(t *testing.T) {
+	db, key := compacted(t)
+	s := testlog.Must(store.Open(db, store.Options{ReadOnly: true}))(t)
+	defer s.Close()
+	i := newInspector(t, s, inspector.Options{})
+	of := func(pairs ...string) url.Values {
+		v := url.Values{"key": {key.String()}}
+		for n := 0; n < len(pairs); n += 2 {
+			v.Set(pairs[n], pairs[n+1])
+		}
+		return v
+	}
+	last := 0
+	fmt.Sscan(regexp.MustCompile(`records +(\d+)`).FindStringSubmatch(says(t, db, "stats", key.String()))[1], &last)
+
+	t.Run("stats", func(t *testing.T) {
+		page := text(t, i, "session", of())
+		figures, state, _ := strings.Cut(strings.TrimSpace(says(t, db, "stats", key.String())), "\n\n")
+		lines := strings.Split(figures, "\n")
+		if len(lines) < 12 {
+			t.Fatalf("%d lines", len(lines))
+		}
+		values := strings.Split(state, "\n")
+		if len(values) < 2 {
+			t.Fatalf("no state in %q", state)
+		}
+		for _, line := range append(lines[1:], values[1:]...) { // the first ones are the key and a heading
+			line = blanks(line)
+			if !strings.Contains(page, line) && !strings.Contains(page, strings.ToUpper(line[:1])+line[1:]) {
+				t.Errorf("the page does not say %q", line)
+			}
+		}
+	})
+	t.Run("audit", func(t *testing.T) {
+		var pages strings.Builder
+		for from := 1; from <= last; from += 100 {
+			pages.WriteString(text(t, i, "session", of("log", fmt.Sprint(from))) + "\n")
+		}
+		all := pages.String()
+		patches := 0
+		for _, line := range strings.Split(strings.TrimSpace(says(t, db, "audit", key.String())), "\n") {
+			cells := regexp.MustCompile(` {2,}`).Split(strings.TrimSpace(line), -1)
+			if cells[0] == "" {
+				continue
+			}
+			want := cells[len(cells)-1] // of a record its text, of a note all
+			if len(cells) > 1 && cells[1] != "event" {
+				patches++
+			}
+			if !strings.Contains(all, blanks(want)) {
+				t.Errorf("the pages do not say %q", want)
+			}
+		}
+		if patches < 5 {
+			t.Errorf("%d patches were compared", patches)
+		}
+	})
+	t.Run("log", func(t *testing.T) {
+		page := text(t, i, "session", of("visible", "0"))
+		for _, line := range strings.Split(strings.TrimSpace(says(t, db, "log", key.String())), "\n")[2:] {
+			cells := regexp.MustCompile(` {2,}`).Split(strings.TrimSpace(line), -1)
+			if want := cells[len(cells)-1]; !strings.Contains(page, blanks(want)) {
+				t.Errorf("the page does not say %q", want)
+			}
+		}
+	})
+	t.Run("diff", func(t *testing.T) {
+		for _, span := range [][2]int{{0, last}, {39, 45}, {last - 2, last - 1}, {last - 1, last - 1}} {
+			from, to := fmt.Sprint(span[0]), fmt.Sprint(span[1])
+			page := text(t, i, "diff", of("from", from, "to", to))
+			for _, line := range strings.Split(strings.TrimSpace(says(t, db, "diff", key.String(), from, to)), "\n")[1:] {
+				cells := regexp.MustCompile(` {2,}`).Split(strings.TrimSpace(line), -1)
+				if last := cells[len(cells)-1]; last == "event" || last == "value" {
+					continue // of a heading
+				} else if !strings.Contains(page, blanks(last)) {
+					t.Errorf("from %s to %s, the page does not say %q", from, to, last)
+				}
+			}
+		}
+	})
+	t.Run("loss", func(t *testing.T) {
+		said := says(t, db, "loss", key.String())
+		blocks := strings.Split(strings.TrimSpace(said), "\n\n")[1:]
+		if len(blocks) == 0 {
+			t.Fatal("no summary is visible")
+		}
+		for _, block := range blocks {
+			index := regexp.MustCompile(`^index (\d+)`).FindStringSubmatch(block)[1]
+			page := text(t, i, "summary", of("at", fmt.Sprint(last), "index", index))
+			for _, line := range strings.Split(block, "\n") {
+				if !strings.Contains(page, blanks(line)) {
+					t.Errorf("the page does not say %q", blanks(line))
+				}
+			}
+		}
+	})
 }

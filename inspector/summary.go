@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/patchlog-dev/patchlog/compaction"
 	"github.com/patchlog-dev/patchlog/fold"
@@ -45,8 +46,6 @@ type summaryBody struct {
 	Earlier  template.URL
 	Later    template.URL
 	URL      template.URL // of its event
-	Whole    int          // how many events it stands for
-	ShownAll bool
 }
 
 // lostList is names of one sort, those first that are worth most.
@@ -78,12 +77,13 @@ func (i *Inspector) summaryPage(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	parts, err := i.store.HistoryParts(ctx, key, v)
+	history, err := i.store.History(ctx, key, v)
 	if err != nil {
 		return err
 	}
 	index := at[0]
-	entry, covered := v.Entry(index), parts[index]
+	entry := v.Entry(index)
+	covered := slices.DeleteFunc(slices.Clone(history), func(e fold.Entry) bool { return e.Index != index })
 	itself := len(covered) == 1 && covered[0].Event == entry.Event
 	cleared := standsIn(entry.Event) && !entry.Summary
 	if !entry.Summary && (!cleared || itself) {
@@ -101,15 +101,15 @@ func (i *Inspector) summaryPage(w http.ResponseWriter, r *http.Request) error {
 	}
 	body := summaryBody{
 		Key: key.String(), Creation: info.Creation, Last: info.Seq, At: v.Seq(), Index: index, Seq: entry.Seq, Before: entry.Seq - 1, Cleared: cleared,
-		URL: recordURL(key, entry.Seq, entry.Event.ID()), Whole: len(covered), Facts: summaryFacts(key, entry, cleared),
+		URL: recordURL(key, entry.Seq, entry.Event.ID()), Facts: summaryFacts(key, entry, cleared),
 	}
 	for _, n := range at[1:] {
-		body.Siblings = append(body.Siblings, fact{Text: fmt.Sprintf("At index %d: %s", n, clip(present.EntryText(v.Entry(n)), nameRunes)), URL: summaryURL(key, v.Seq(), n, 0)})
+		body.Siblings = append(body.Siblings, fact{Text: fmt.Sprintf("At index %d: %s", n, present.Clip(present.EntryText(v.Entry(n)), nameRunes)), URL: summaryURL(key, v.Seq(), n, 0)})
 	}
 	how, invented := map[string]string{}, map[string]string{}
 	if entry.Summary && len(covered) > 0 {
-		if err := body.addLosses(key, v, parts, how, invented); err != nil {
-			return err
+		for _, l := range compaction.Losses(v, history, index) {
+			body.addLoss(present.LossOf(key, v, l), covered, how, invented)
 		}
 	}
 	show := showing{Left: textBytes, Fold: textBytes, Raw: rawURL(key), Marks: newMarks(invented)}
@@ -168,7 +168,7 @@ func (i *Inspector) requestedSummary(ctx context.Context, r *http.Request, key s
 		}
 	}
 	if len(at) == 0 {
-		return v, nil, badRequest("patch", "what patch %q put in stands for itself: it is no summary", clip(id, nameRunes))
+		return v, nil, badRequest("patch", "what patch %q put in stands for itself: it is no summary", present.Clip(id, nameRunes))
 	}
 	return v, at, nil
 }
@@ -189,54 +189,39 @@ func standsIn(e *patch.Event) bool {
 	return ok
 }
 
-// addLosses says what the summary loses and invents. It notes how names are marked in the events and in the summary.
-func (b *summaryBody) addLosses(key store.Key, v fold.View, parts [][]fold.Entry, how, invented map[string]string) error {
-	// What another summary lost does not count here. What its events say does where this one has
-	// something that its own events have not.
-	alone := make([][]fold.Entry, len(parts))
-	alone[b.Index] = parts[b.Index]
-	losses, err := compaction.Losses(v, alone)
-	if err == nil && slices.ContainsFunc(losses, func(l compaction.Loss) bool { return l.Index == b.Index && len(l.Invented) > 0 }) {
-		losses, err = compaction.Losses(v, parts)
-	}
-	at := slices.IndexFunc(losses, func(l compaction.Loss) bool { return l.Index == b.Index })
-	if err != nil || at < 0 {
-		return err
-	}
-	doc := present.LossOf(key, v, losses[at])
+// addLoss says what the summary loses and invents. It notes how names are marked in the events and in the summary.
+func (b *summaryBody) addLoss(doc present.Loss, covered []fold.Entry, how, invented map[string]string) {
 	b.Head = doc.Head()
-	lists := doc.Lists()
 	in := map[string]*patch.Event{} // where a name stands, in the events
 	seqs := map[string]uint64{}
-	for _, e := range parts[b.Index] {
+	for _, e := range covered {
 		for _, id := range identifiers.NewIndex(identifiers.Text(e.Event)).Identifiers() {
 			if in[id] == nil {
 				in[id], seqs[id] = e.Event, e.Seq
 			}
 		}
 	}
-	for _, l := range lists {
+	for _, l := range doc.Lists() {
 		list := lostList{What: l.What, N: len(l.Names)}
 		for _, name := range l.Names {
-			switch l.What {
-			case markGone, markElsewhere:
-				how[name], list.Mark = l.What, l.What
+			switch mark := strings.ReplaceAll(l.What, " ", "-"); mark {
+			case markNotVisible, markInOtherEvents:
+				how[name], list.Mark = mark, mark
 			case markInvented:
-				invented[name], list.Mark = l.What, l.What
+				invented[name], list.Mark = mark, mark
 			}
 			if len(list.Names) == lossNames {
 				list.More++
 				continue
 			}
-			f := fact{Text: clip(name, lossLength)}
+			f := fact{Text: present.Clip(name, lossLength)}
 			if e := in[name]; e != nil {
-				f.URL = recordURL(key, seqs[name], e.ID())
+				f.URL = recordURL(doc.Key, seqs[name], e.ID())
 			}
 			list.Names = append(list.Names, f)
 		}
 		b.Loss = append(b.Loss, list)
 	}
-	return nil
 }
 
 // summaryFacts say what a summary says of its origin.
@@ -250,7 +235,7 @@ func summaryFacts(key store.Key, entry fold.Entry, cleared bool) []fact {
 		}
 		return facts
 	}
-	l, said := compaction.SaidLineage(entry.Event)
+	l, said := compaction.ParseLineage(entry.Event)
 	if !said {
 		return append(facts, fact{Name: "lineage", Text: "it says none"})
 	}
@@ -285,14 +270,13 @@ func (b *summaryBody) addCovered(r *http.Request, key store.Key, covered []fold.
 			break
 		}
 		row := coveredRow{
-			Seq: e.Seq, URL: recordURL(key, e.Seq, e.Event.ID()), Kind: present.KindOf(e), Author: clip(e.Event.Author(), nameRunes),
+			Seq: e.Seq, URL: recordURL(key, e.Seq, e.Event.ID()), Kind: present.KindOf(e), Author: present.Clip(e.Event.Author(), nameRunes),
 			Time: when(e.Event.Timestamp()), Content: show.event(e.Event, e.Seq),
 		}
 		row.Content.State, row.Content.Notes = nil, nil // the event's own page has them
 		b.Covered.Rows = append(b.Covered.Rows, row)
 		b.Covered.Next++
 	}
-	b.ShownAll = len(b.Covered.Rows) == len(covered)
 	if b.Covered.First > 0 {
 		b.Earlier = summaryURL(key, b.At, b.Index, max(b.Covered.First-coveredRows, 0)) + "#covered"
 	}

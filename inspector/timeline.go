@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -12,7 +11,9 @@ import (
 
 	"github.com/patchlog-dev/patchlog/compaction"
 	"github.com/patchlog-dev/patchlog/fold"
+	"github.com/patchlog-dev/patchlog/internal/ops"
 	"github.com/patchlog-dev/patchlog/internal/present"
+	"github.com/patchlog-dev/patchlog/internal/records"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store"
 )
@@ -37,21 +38,14 @@ type step struct {
 type patchStep struct {
 	Type    patch.Type
 	Group   string
-	Target  string // the id of the patch that it reverts, or of the event that it pins
+	Target  string // the id of the patch that it reverts
 	Applied bool
-	Reason  patch.Flaw // why it was not
-
-	Hid, Added int                 // visible events that went, and that came
-	Over       []span              // the records of what went, in the order in which it was visible
-	Pass       *compaction.Written // if compaction logged it
-	Notes      []present.Note      // as the audit has them: the first of them, and how many there are more
+	Pass    *compaction.Written // if compaction logged it
+	Notes   []present.Note      // as the audit has them: the first of them, and how many there are more
 }
 
 // mostNotes is the most notes that are kept of a patch: a revert can restore thousands of events.
 const mostNotes = 50
-
-// span is records that stand side by side in the log.
-type span struct{ From, To uint64 }
 
 // timeline is what each record of a log did, in order. It is extended as the log grows; what was
 // handed out stays as it was.
@@ -59,9 +53,8 @@ type timeline struct {
 	info  store.Info // of the session, as it was when the first record was read
 	view  fold.View
 	steps []step
-	tally present.Tally
-	turns map[string]int // by invocation id, their numbers; for add alone
-	held  int64          // bytes that the steps take, about
+	turns ops.Turns // for add alone
+	held  int64     // bytes that the steps take, about
 }
 
 // at returns the step of a record.
@@ -83,7 +76,7 @@ func (t *timeline) footprint() int64 {
 const idBytes = 48
 
 // add takes the log's next record. If the view needs records that it does not hold, the error is
-// a *[fold.NeedError].
+// a *[fold.MissingRecordsError].
 func (t *timeline) add(r patch.Record) error {
 	after, err := t.view.Apply(r)
 	if err != nil {
@@ -91,16 +84,13 @@ func (t *timeline) add(r patch.Record) error {
 	}
 	s := t.at(t.last())
 	s.Seq, s.ID, s.Tokens, s.Patch = r.Seq, r.ID(), 0, nil
-	s.Kind, s.Turn = present.KindOfRecord(r), len(t.turns)
+	turns := len(t.turns)
+	s.Kind, s.Turn = present.KindOfRecord(r), t.turns.Add(r)
+	if len(t.turns) > turns {
+		t.held += idBytes + int64(len(r.Event.InvocationID()))
+	}
 	if e := r.Event; e != nil {
 		s.Time, s.Tokens = e.Timestamp(), e.EstimatedTokens()
-		if id := e.InvocationID(); id != "" {
-			if t.turns[id] == 0 {
-				t.turns[id] = len(t.turns) + 1
-				t.held += idBytes + int64(len(id))
-			}
-			s.Turn = t.turns[id]
-		}
 		s.Raw += s.Tokens
 		s.Visible += s.Tokens
 	} else if err := t.patch(&s, after, r); err != nil {
@@ -108,8 +98,7 @@ func (t *timeline) add(r patch.Record) error {
 	}
 	s.Events = after.Len()
 	t.held += s.footprint()
-	t.tally.Add(r)
-	t.view, t.steps = after.With(nil), append(t.steps, s)
+	t.view, t.steps = after.WithRecords(nil), append(t.steps, s)
 	return nil
 }
 
@@ -121,31 +110,16 @@ func (t *timeline) patch(s *step, after fold.View, r patch.Record) error {
 	}
 	p := r.Patch
 	s.Time = p.Timestamp()
-	s.Patch = &patchStep{
-		Type: p.Type(), Group: p.Group(), Target: p.PatchID(), Applied: f.Applied, Reason: f.Reason,
-		Hid: len(f.Hid), Added: len(f.Added),
-	}
-	if p.Type() == patch.Pin || p.Type() == patch.Unpin {
-		s.Patch.Target = p.EventID()
-	}
+	s.Patch = &patchStep{Type: p.Type(), Group: p.Group(), Target: p.PatchID(), Applied: f.Applied, Pass: present.PassOf(p)}
 	if s.Patch.Notes = f.Notes(); len(s.Patch.Notes) > mostNotes {
 		more := len(s.Patch.Notes) - mostNotes
 		s.Patch.Notes = append(slices.Clone(s.Patch.Notes[:mostNotes]), present.Note{Kind: present.NoteAdded, Text: fmt.Sprintf("and %s more, which the record's own page has", present.Counted(more, "event"))})
 	}
-	for n, e := range f.Hid {
+	for _, e := range f.Hidden {
 		s.Visible -= e.EstimatedTokens()
-		seq := t.view.Entry(f.Start + n).Seq
-		if over := s.Patch.Over; len(over) > 0 && seq-over[len(over)-1].To <= 1 {
-			over[len(over)-1].To = seq // a record can bring several events
-		} else {
-			s.Patch.Over = append(over, span{seq, seq})
-		}
 	}
 	for _, e := range f.Added {
 		s.Visible += e.EstimatedTokens()
-	}
-	if w, ok := compaction.WrittenBy(p); ok {
-		s.Patch.Pass = &w
 	}
 	return nil
 }
@@ -157,37 +131,12 @@ func (s *step) footprint() int64 {
 		for _, note := range p.Notes {
 			n += int(unsafe.Sizeof(note)) + len(note.Text)
 		}
-		n += int(unsafe.Sizeof(*p)) + len(p.Group) + len(p.Target) + cap(p.Over)*int(unsafe.Sizeof(span{}))
+		n += int(unsafe.Sizeof(*p)) + len(p.Group) + len(p.Target)
 		if p.Pass != nil {
 			n += int(unsafe.Sizeof(*p.Pass))
 		}
 	}
 	return int64(n)
-}
-
-// undone returns the patches that are taken back at a record, by seq: those whose revert stands.
-func (t *timeline) undone(at uint64) map[uint64]bool {
-	patches := map[string]uint64{} // by id; of several the first counts
-	targets := map[uint64]uint64{} // of reverts
-	undone := map[uint64]bool{}
-	for _, s := range t.steps[:at] {
-		if s.Patch == nil || !s.Patch.Applied || s.Patch.Type == patch.Erase { // which no revert names
-			continue
-		}
-		if _, known := patches[s.ID]; !known {
-			patches[s.ID] = s.Seq
-		}
-		if s.Patch.Type != patch.Revert {
-			continue
-		}
-		// What a revert took back that is taken back stands again, and so on.
-		target, gone := patches[s.Patch.Target], true
-		for targets[s.Seq] = target; target != 0; target, gone = targets[target], !gone {
-			undone[target] = gone
-		}
-	}
-	maps.DeleteFunc(undone, func(_ uint64, gone bool) bool { return !gone })
-	return undone
 }
 
 // timelines keeps those of the sessions that were looked at last, the last used first.
@@ -219,11 +168,11 @@ func (i *Inspector) timeline(ctx context.Context, key store.Key) (*timeline, err
 	defer i.timelines.count(k, i.opts.CacheBytes)
 	// What was erased since is not to be told from memory.
 	if k.line.info.Creation != info.Creation || k.line.view.Edition() < now.Edition() {
-		initial, err := i.store.InitialState(ctx, key)
+		start, err := i.store.ViewAt(ctx, key, 0)
 		if err != nil {
 			return nil, err
 		}
-		k.line = timeline{info: info, view: fold.New(info.Creation, initial).WithEdition(now.Edition()), turns: map[string]int{}}
+		k.line = timeline{info: info, view: start.WithEdition(now.Edition()), turns: ops.Turns{}}
 	}
 	if k.line.last() < info.Seq {
 		for r, err := range i.store.RawEvents(ctx, key, k.line.last()+1) {
@@ -237,38 +186,42 @@ func (i *Inspector) timeline(ctx context.Context, key store.Key) (*timeline, err
 	}
 	handed := k.line
 	handed.steps = handed.steps[:len(handed.steps):len(handed.steps)]
-	handed.tally, handed.turns = handed.tally.Clone(), nil
+	handed.turns = nil
 	return &handed, nil
 }
 
-// extend adds a record, with what the view needs for it.
+// unread returns how many records the session's timeline lacks; all of them while another request extends it.
+func (i *Inspector) unread(ctx context.Context, key store.Key) (uint64, error) {
+	info, err := i.store.Info(ctx, key)
+	if err != nil {
+		return 0, err
+	}
+	if k := i.timelines.get(key); k.mu.TryLock() {
+		defer k.mu.Unlock()
+		if k.line.info.Creation == info.Creation {
+			return info.Seq - min(k.line.last(), info.Seq), nil
+		}
+	}
+	return info.Seq, nil
+}
+
+// extend adds a record, with what the view needs of its log for that.
 func (i *Inspector) extend(ctx context.Context, key store.Key, t *timeline, r patch.Record) error {
-	return i.withNeeded(ctx, key, &t.view, func() error { return t.add(r) })
-}
-
-// apply returns the view after a record, with what that needs.
-func (i *Inspector) apply(ctx context.Context, key store.Key, v fold.View, r patch.Record) (after fold.View, err error) {
-	err = i.withNeeded(ctx, key, &v, func() error { after, err = v.Apply(r); return err })
-	return after, err
-}
-
-// withNeeded does something with a view that may need records of its log, and gives it these.
-func (i *Inspector) withNeeded(ctx context.Context, key store.Key, v *fold.View, do func() error) error {
-	err := do()
+	err := t.add(r)
 	for range 2 {
-		need := (*fold.NeedError)(nil)
+		need := (*fold.MissingRecordsError)(nil)
 		if !errors.As(err, &need) {
 			break
 		}
-		if *v, err = i.supply(ctx, key, *v, need); err == nil {
-			err = do()
+		if t.view, err = i.supply(ctx, key, t.view, need); err == nil {
+			err = t.add(r)
 		}
 	}
 	return err
 }
 
 // supply returns a view with what it needs of its log.
-func (i *Inspector) supply(ctx context.Context, key store.Key, v fold.View, need *fold.NeedError) (fold.View, error) {
+func (i *Inspector) supply(ctx context.Context, key store.Key, v fold.View, need *fold.MissingRecordsError) (fold.View, error) {
 	var records []patch.Record
 	seqs := need.Seqs
 	for r, err := range i.store.RawEvents(ctx, key, seqs[0]) {
@@ -282,7 +235,7 @@ func (i *Inspector) supply(ctx context.Context, key store.Key, v fold.View, need
 			break
 		}
 	}
-	return v.With(records), nil
+	return v.WithRecords(records), nil
 }
 
 // get returns the cached timeline of a session, or a new one, as the last used.
@@ -311,4 +264,39 @@ func (t *timelines) count(k *cachedTimeline, limit int64) {
 			return
 		}
 	}
+}
+
+// receiptsByID has the receipts of erasures, by their ids.
+func (t *timeline) receiptsByID() map[string]uint64 {
+	out := map[string]uint64{}
+	for _, s := range t.steps {
+		if s.Patch != nil && s.Patch.Type == patch.Erase {
+			out[s.ID] = s.Seq
+		}
+	}
+	return out
+}
+
+// blank says of a record by which receipt it was erased, or nothing.
+func (t *timeline) blank(key store.Key, r patch.Record) []fact {
+	by, erased := records.Envelope(r).ErasedBy()
+	seq := t.receiptsByID()[by]
+	switch {
+	case !erased:
+		return nil
+	case seq == 0:
+		return []fact{{Text: "Erased; the receipt is not in this log"}}
+	case r.Patch != nil:
+		return []fact{{Text: fmt.Sprintf("Erased, itself or events that it put in: the receipt is record %d", seq), URL: recordURL(key, seq, "")}}
+	}
+	return []fact{{Text: fmt.Sprintf("Erased: the receipt is record %d", seq), URL: recordURL(key, seq, "")}}
+}
+
+// erasable reports whether there may be something in a record that can be erased. What was
+// erased with its state values kept can be erased once more without.
+func erasable(r patch.Record) bool {
+	if r.Patch != nil {
+		return r.Patch.Type() != patch.Erase
+	}
+	return !r.Event.IsBlank(patch.NullValues)
 }

@@ -1,15 +1,22 @@
 package inspector
 
 import (
+	"bytes"
+	"compress/gzip"
 	"encoding/json"
+	"encoding/xml"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"path/filepath"
 	"reflect"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -18,6 +25,7 @@ import (
 	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/fuzz"
 	"github.com/patchlog-dev/patchlog/fuzz/recorded"
+	"github.com/patchlog-dev/patchlog/internal/ops"
 	"github.com/patchlog-dev/patchlog/internal/present"
 	"github.com/patchlog-dev/patchlog/internal/testlog"
 	"github.com/patchlog-dev/patchlog/internal/teststore"
@@ -29,11 +37,11 @@ import (
 // grown is the timeline of a log, with what its view needs of it.
 func grown(t testlog.Failer, records []patch.Record) *timeline {
 	t.Helper()
-	line := &timeline{view: fold.New("", nil), turns: map[string]int{}}
+	line := &timeline{view: fold.New("", nil), turns: ops.Turns{}}
 	for _, r := range records {
 		err := line.add(r)
-		if need := (*fold.NeedError)(nil); errors.As(err, &need) {
-			line.view = line.view.With(records[:r.Seq])
+		if need := (*fold.MissingRecordsError)(nil); errors.As(err, &need) {
+			line.view = line.view.WithRecords(records[:r.Seq])
 			err = line.add(r)
 		}
 		testlog.NoError(t, err)
@@ -41,30 +49,14 @@ func grown(t testlog.Failer, records []patch.Record) *timeline {
 	return line
 }
 
-// shown is a visible event: where it comes from, and what it takes.
-type shown struct {
-	seq    uint64
-	id     string
-	tokens int
-}
-
-func shownOf(v fold.View) (events []shown, tokens int) {
-	for _, e := range v.Entries() {
-		events = append(events, shown{e.Seq, e.Event.ID(), e.Event.EstimatedTokens()})
-		tokens += e.Event.EstimatedTokens()
-	}
-	return events, tokens
-}
-
 // What a timeline says of each record is what the views before and after it say, of logs of every
 // kind.
 func TestPropertyTimeline(t *testing.T) {
-	seen := map[string]int{}
+	skipped := 0
 	rapid.Check(t, func(rt *rapid.T) {
 		records := fuzz.Records(fuzz.Options{Accepted: rapid.Bool().Draw(rt, "accepted")}).Draw(rt, "records")
 		line := grown(rt, records)
 		v := fold.New("", nil)
-		var before []shown
 		raw := 0
 		turns, turn := map[string]int{}, 0
 		for _, r := range records {
@@ -78,104 +70,32 @@ func TestPropertyTimeline(t *testing.T) {
 			if r.Event != nil {
 				raw += r.Event.EstimatedTokens()
 			}
-			after := testlog.Must(v.With(records[:r.Seq-1]).Apply(r))(rt)
-			events, tokens := shownOf(after)
+			after := testlog.Must(v.WithRecords(records[:r.Seq-1]).Apply(r))(rt)
+			tokens := 0
+			for _, e := range after.Events() {
+				tokens += e.EstimatedTokens()
+			}
 			s := line.at(r.Seq)
-			if s.Seq != r.Seq || s.ID != r.ID() || s.Events != len(events) || s.Visible != tokens || s.Raw != raw || s.Turn != turn {
-				rt.Fatalf("record %d: %+v; there are %d events of %d tokens, of %d\n%s", r.Seq, s, len(events), tokens, raw, fuzz.Text(records, nil))
+			if s.Seq != r.Seq || s.ID != r.ID() || s.Events != after.Len() || s.Visible != tokens || s.Raw != raw || s.Turn != turn {
+				rt.Fatalf("record %d: %+v; there are %d events of %d tokens, of %d\n%s", r.Seq, s, after.Len(), tokens, raw, fuzz.Text(records, nil))
 			}
 			if (s.Patch == nil) != (r.Patch == nil) {
 				rt.Fatalf("record %d: %+v", r.Seq, s.Patch)
 			}
 			if p := s.Patch; p != nil {
-				hid := seqsBesides(before, events)
-				if got := seqsOf(p.Over); !slices.Equal(got, slices.Compact(slices.Clone(hid))) || p.Hid != len(hid) {
-					rt.Fatalf("record %d hid %v, and not %v (%d)\n%s", r.Seq, got, hid, p.Hid, fuzz.Text(records, nil))
-				}
-				if added := seqsBesides(events, before); p.Added != len(added) {
-					rt.Fatalf("record %d added %d, and not %d", r.Seq, p.Added, len(added))
-				}
 				if p.Applied == (after.SkippedCount() > v.SkippedCount()) {
 					rt.Fatalf("record %d: applied %v", r.Seq, p.Applied)
 				}
 				if !p.Applied {
-					seen["skipped"]++
+					skipped++
 				}
 			}
-			checkUndone(rt, seen, line, records, after)
-			v, before = after, events
+			v = after
 		}
 	})
-	for _, what := range []string{"skipped", "undone", "stands", "stands again"} {
-		if seen[what] == 0 && !testing.Short() { // when less is drawn
-			t.Errorf("never drawn: %s", what)
-		}
+	if skipped == 0 && !testing.Short() { // when less is drawn
+		t.Error("no patch was skipped")
 	}
-}
-
-// checkUndone holds what is taken back against what taking it back would do.
-func checkUndone(rt *rapid.T, seen map[string]int, line *timeline, records []patch.Record, v fold.View) {
-	undone := line.undone(v.Seq())
-	reverted := map[string]bool{}
-	first := map[string]bool{}
-	for _, r := range records[:v.Seq()] {
-		if p := r.Patch; p != nil && p.Type() == patch.Revert && line.at(r.Seq).Patch.Applied {
-			reverted[p.PatchID()] = true
-		}
-	}
-	for _, r := range records[:v.Seq()] {
-		p := r.Patch
-		if p == nil || !line.at(r.Seq).Patch.Applied {
-			continue
-		}
-		if p.Type() == patch.Erase {
-			if undone[r.Seq] {
-				rt.Fatalf("at %d, the receipt of record %d is taken back\n%s", v.Seq(), r.Seq, fuzz.Text(records, nil))
-			}
-			continue // no revert names it
-		}
-		if first[p.ID()] {
-			continue // it cannot be named
-		}
-		first[p.ID()] = true
-		if p.Group() != "" {
-			continue // what stands of a group is what is left when its own reverts are taken back
-		}
-		ids, err := v.Standing(p.ID())
-		if err != nil && !errors.As(err, new(*fold.BlockedError)) {
-			rt.Fatal(err)
-		}
-		if stands := slices.Contains(ids, p.ID()); stands == undone[r.Seq] {
-			rt.Fatalf("at %d, the patch of record %d: taken back %v, and it stands: %v\n%s", v.Seq(), r.Seq, undone[r.Seq], stands, fuzz.Text(records, nil))
-		}
-		switch {
-		case undone[r.Seq]:
-			seen["undone"]++
-		case reverted[p.ID()]:
-			seen["stands again"]++
-		default:
-			seen["stands"]++
-		}
-	}
-}
-
-// seqsBesides are the records of events that are not among others, in order, once for each event.
-func seqsBesides(events, others []shown) (seqs []uint64) {
-	for _, e := range events {
-		if !slices.Contains(others, e) {
-			seqs = append(seqs, e.seq)
-		}
-	}
-	return seqs
-}
-
-func seqsOf(over []span) (seqs []uint64) {
-	for _, o := range over {
-		for seq := o.From; seq <= o.To; seq++ {
-			seqs = append(seqs, seq)
-		}
-	}
-	return seqs
 }
 
 // inspect returns an inspector of a store in memory.
@@ -220,29 +140,11 @@ func TestPropertyTimelineGrows(t *testing.T) {
 					rt.Fatalf("in the timeline of %d records, one is\n%+v %+v\nand not\n%+v %+v\n%s", line.last(), s, s.Patch, whole.steps[n], whole.steps[n].Patch, fuzz.Text(records, nil))
 				}
 			}
-			var tally present.Tally
-			for _, r := range records[:line.last()] {
-				tally.Add(r)
-			}
-			if line.view.Seq() != line.last() || !reflect.DeepEqual(line.tally, tally) {
-				rt.Fatalf("the timeline of %d records has a view of %d and the tally %+v, and not %+v", line.last(), line.view.Seq(), line.tally, tally)
+			if line.view.Seq() != line.last() {
+				rt.Fatalf("the timeline of %d records has a view of %d", line.last(), line.view.Seq())
 			}
 		}
 	})
-}
-
-// Of patches with one id the first is the one that a revert names.
-func TestUndoneNamesTheFirst(t *testing.T) {
-	records := recorded.Log(t, 10)
-	for i, p := range []*patch.PatchEvent{
-		patch.NewSplice(0, 1).WithID("a"), patch.NewPin(records[5].Event.ID()).WithID("a"), patch.NewRevert("a").WithID("r"),
-	} {
-		records = append(records, patch.Record{Seq: uint64(11 + i), Patch: p})
-	}
-	line := grown(t, records)
-	if undone := line.undone(13); line.at(13).Events != 10 || len(undone) != 1 || !undone[11] {
-		t.Errorf("%v", undone)
-	}
 }
 
 // The timelines that were not used for longest are evicted when all take too many bytes.
@@ -341,7 +243,7 @@ func TestPageOfALateRevert(t *testing.T) {
 	key := store.Key{App: "a", User: "u", Session: "s"}
 	opened := func(snapshots int, do func(s *store.Store)) {
 		t.Helper()
-		s := testlog.Must(store.Open(path, store.Options{Snapshots: snapshot.Policy{Every: snapshots, Share: 1}}))(t)
+		s := testlog.Must(store.Open(path, store.Options{Snapshots: snapshot.Policy{Every: snapshots, MinPercent: 1}}))(t)
 		defer s.Close()
 		do(s)
 	}
@@ -365,15 +267,10 @@ func TestPageOfALateRevert(t *testing.T) {
 	})
 	opened(-1, func(s *store.Store) {
 		i := testlog.Must(New(s, Options{}))(t)
-		before := testlog.Must(s.ViewAt(t.Context(), key, 401))(t)
-		r := patch.Record{Seq: 402, Patch: patch.NewRevert("cut").WithID("back")}
-		if after, err := i.apply(t.Context(), key, before, r); err != nil || after.Len() != 400 {
-			t.Errorf("%d events are visible, %v", after.Len(), err)
-		}
 		for rec, err := range s.RawEvents(t.Context(), key, 402) {
 			testlog.NoError(t, err)
-			if f, _, _, err := i.effect(t.Context(), key, rec); err != nil || len(f.Hid) != 0 || len(f.Added) != 40 {
-				t.Errorf("the revert hid %d events and added %d, %v", len(f.Hid), len(f.Added), err)
+			if f, _, _, err := i.effect(t.Context(), key, rec); err != nil || len(f.Hidden) != 0 || len(f.Added) != 40 {
+				t.Errorf("the revert hid %d events and added %d, %v", len(f.Hidden), len(f.Added), err)
 			}
 		}
 		w := httptest.NewRecorder()
@@ -410,5 +307,218 @@ func TestSessionPageIsBounded(t *testing.T) {
 		if page := w.Body.String(); strings.HasPrefix(address, "session") && (!strings.Contains(page, "5000 keys") || !strings.Contains(page, "more, which ‘patchlog stats’ shows")) {
 			t.Errorf("%s does not say how many keys there are", address)
 		}
+	}
+}
+
+// The figures are those of the view that is shown, also if the session grows while its page is made.
+func TestStatsAreOfTheViewShown(t *testing.T) {
+	s := teststore.Memory(t, store.Options{})
+	key := store.Key{App: "a", User: "u", Session: "s"}
+	testlog.Must(s.Create(t.Context(), key, nil))(t)
+	say := func() {
+		t.Helper()
+		e, err := patch.NewEvent(patch.Fields{Author: "user", Content: patch.Text("user", "hello")})
+		if err == nil {
+			_, err = s.AppendEvents(t.Context(), key, store.AppendOptions{}, e)
+		}
+		testlog.NoError(t, err)
+	}
+	say()
+	i := testlog.Must(New(s, Options{}))(t)
+	line := testlog.Must(i.timeline(t.Context(), key))(t)
+	session, _, err := i.sessionAt(t.Context(), key, 1, 1)
+	testlog.NoError(t, err)
+	say()
+	// A record that has come since is not there yet, for the page that is being made.
+	if _, _, err := i.sessionAt(t.Context(), key, 2, 1); !errors.Is(err, store.ErrNotFound) {
+		t.Errorf("a record beyond the timeline: %v", err)
+	}
+	got := map[string]string{}
+	for _, r := range line.stats(session.View, 0) {
+		got[r.Name] = r.Text
+	}
+	if got["Records"] != "1" || got["Visible events"] != "1" || got["Tokens, about"] != fmt.Sprintf("%d of %[1]d visible (100 %%)", line.at(1).Raw) {
+		t.Errorf("the figures are %v", got)
+	}
+}
+
+// flushed records the body up to the flush of a response, and then calls onFlush.
+type flushed struct {
+	*httptest.ResponseRecorder
+	begin   []byte
+	onFlush func()
+}
+
+func (f *flushed) Flush() {
+	f.begin = slices.Clone(f.Body.Bytes())
+	f.onFlush()
+}
+
+// The start of a page is sent before a long log is read, compressed or not, and the page is otherwise the same. If the
+// log cannot be read, the page shows the error.
+func TestSessionPageIsBegun(t *testing.T) {
+	lines := make([]string, progressRecords+1)
+	for n := range lines {
+		lines[n] = event(fmt.Sprint("e", n), "user", text("hello"))
+	}
+	s, i := shownLog(t, Options{}, lines...)
+	get := func(i *Inspector, encoding string, onFlush func()) (begin, whole string) {
+		t.Helper()
+		f := &flushed{ResponseRecorder: httptest.NewRecorder(), onFlush: onFlush}
+		r := httptest.NewRequest("GET", "http://localhost/session?key="+url.QueryEscape(recordKey.String()), nil)
+		r.Header.Set("Accept-Encoding", encoding)
+		i.ServeHTTP(f, r)
+		read := func(b []byte) string {
+			in := io.Reader(bytes.NewReader(b))
+			if encoding == "gzip" && len(b) > 0 {
+				in = testlog.Must(gzip.NewReader(in))(t)
+			}
+			out, _ := io.ReadAll(in) // the stream is cut off at the flush
+			return string(out)
+		}
+		if f.Code != http.StatusOK || (f.Header().Get("Content-Encoding") == "gzip") != (encoding == "gzip") || f.Header().Get("Content-Security-Policy") == "" {
+			t.Error(f.Code, f.Header())
+		}
+		return read(f.begin), read(f.Body.Bytes())
+	}
+	const reading = `<p id="reading" role="status">Reading 20,001 records …</p>`
+	begin, whole := get(i, "gzip", func() {})
+	if !strings.HasSuffix(begin, contentStart+"\n"+reading+"\n") || !strings.HasPrefix(whole, begin) {
+		t.Errorf("begun with %q", begin)
+	}
+	none, again := get(i, "", func() {})
+	if without := strings.Replace(whole, reading+"\n", "", 1); none != "" || strings.TrimSpace(without) == "" || strings.Join(strings.Fields(without), " ") != strings.Join(strings.Fields(again), " ") {
+		t.Errorf("begun with %q, and another page than without", none)
+	}
+	fresh := testlog.Must(New(s, Options{Logger: slog.New(slog.DiscardHandler)}))(t)
+	begin, whole = get(fresh, "", func() { testlog.NoError(t, s.Close()) })
+	if !strings.HasPrefix(whole, begin) || !strings.Contains(whole, "closed") || strings.Count(whole, "<main") != 1 || strings.Contains(whole, `id="session"`) {
+		t.Errorf("a store that is closed: %s", whole)
+	}
+}
+
+// After an erasure the timeline is built anew once, and then comes from the cache.
+func TestErasedIsReadOnce(t *testing.T) {
+	s := teststore.Memory(t, store.Options{})
+	key := store.Key{App: "a", User: "u", Session: "s"}
+	testlog.Must(s.Create(t.Context(), key, nil))(t)
+	e := testlog.Must(patch.NewEvent(patch.Fields{ID: "e", Author: "user", Content: patch.Text("user", "hello")}))(t)
+	testlog.Must(s.AppendEvents(t.Context(), key, store.AppendOptions{}, e))(t)
+	testlog.Must(s.Erase(t.Context(), key, store.EraseSelection{All: true}, store.EraseOptions{}))(t)
+	i := testlog.Must(New(s, Options{}))(t)
+	var first *step
+	for range 2 {
+		line := testlog.Must(i.timeline(t.Context(), key))(t)
+		if first != nil && first != &line.steps[0] {
+			t.Error("it was read again")
+		}
+		first = &line.steps[0]
+	}
+}
+
+// drawnRecords is the log of a test: some events, of which a summary hides 2 to 5, a pass of compaction clears 7 and 8,
+// and patches of other kinds.
+func drawnRecords(t *testing.T) []patch.Record {
+	t.Helper()
+	records := recorded.Log(t, 10)
+	summary := testlog.Must(patch.NewEvent(patch.Fields{ID: "told", Author: "user", Content: patch.Text("user", "in short")}))(t)
+	clearing := testlog.Must(patch.NewSplice(3, 2).WithID("pass").WithCustomMetadata(map[string]any{"patchlog": map[string]any{"trigger": "clear", "eventsBefore": 2}}))(t)
+	for _, p := range []*patch.PatchEvent{
+		patch.NewSummarise(1, 4, summary).WithID("sum"), // 11
+		clearing, // 12
+		patch.NewRevert("sum").WithID("sum back"),            // 13
+		patch.NewPin(records[9].Event.ID()).WithID("pinned"), // 14
+		patch.NewSplice(400, 1).WithID("too far"),            // 15
+	} {
+		records = append(records, patch.Record{Seq: uint64(len(records) + 1), Patch: p})
+	}
+	return records
+}
+
+func drawingAt(t testlog.Failer, records []patch.Record, at int) *drawing {
+	t.Helper()
+	return newDrawing(grown(t, records), testlog.Must(fold.New("", nil).Apply(records[:at]...))(t))
+}
+
+// After each record, the cells of visible records are tall, and those of later records are drawn as such.
+func TestDrawingThroughTime(t *testing.T) {
+	records := drawnRecords(t)
+	for at := range len(records) + 1 {
+		d := drawingAt(t, records, at)
+		v := testlog.Must(fold.New("", nil).Apply(records[:at]...))(t)
+		visible := map[int]bool{}
+		for _, e := range v.Entries() {
+			visible[int(e.Seq)] = true
+		}
+		cells := 0
+		for state, path := range map[string]string{"seen": d.Seen, "hidden": d.Hidden, "later": d.Later} {
+			for _, place := range regexp.MustCompile(`M(\d+) (\d+)h1V`).FindAllStringSubmatch(path, -1) {
+				cells++
+				x, _ := strconv.Atoi(place[1])
+				want := "later"
+				if visible[x+1] {
+					want = "seen"
+				} else if x < at {
+					want = "hidden"
+				}
+				if state != want || (place[2] == strconv.Itoa(cellTop)) != visible[x+1] {
+					t.Errorf("after %d, the cell of record %d is %s from %s on, and not %s", at, x+1, state, place[2], want)
+				}
+			}
+		}
+		if cells != len(records) || d.Now != uint64(at) {
+			t.Errorf("after %d, there are %d cells, and the line of %d", at, cells, d.Now)
+		}
+	}
+}
+
+// Each patch has a tick. A pass that clears results counts as a compaction, not as another patch.
+func TestDrawingTicks(t *testing.T) {
+	d := drawingAt(t, drawnRecords(t), 15)
+	testlog.Equal(t, "compactions", d.Compactions, ticks{2, "M11 40v6M12 40v6"})
+	testlog.Equal(t, "others", d.Manual, ticks{3, "M13 40v6M14 40v6M15 40v6"})
+}
+
+// drawn renders a drawing, and checks it as XML, which is stricter than HTML.
+func drawn(t testlog.Failer, d *drawing) string {
+	t.Helper()
+	var out strings.Builder
+	testlog.NoError(t, templates.ExecuteTemplate(&out, "drawing", d))
+	for x := xml.NewDecoder(strings.NewReader(out.String())); ; {
+		if _, err := x.Token(); err == io.EOF {
+			return out.String()
+		} else if err != nil {
+			t.Fatal(err, " in\n", out.String())
+		}
+	}
+}
+
+func TestPropertyDrawingsAreWellFormed(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		records := fuzz.Records(fuzz.Options{}).Draw(rt, "records")
+		text := drawn(rt, drawingAt(rt, records, rapid.IntRange(0, len(records)).Draw(rt, "at")))
+		if (text == "") != (len(records) == 0) || strings.Contains(text, "NaN") || strings.Contains(text, "Inf") || strings.Contains(text, "%!") {
+			rt.Fatalf("%s", text)
+		}
+	})
+}
+
+// The drawing of a long log is small, and counts all patches.
+func TestDrawingsAreSmall(t *testing.T) {
+	testlog.OneGoroutine(t)
+	line, manual := &timeline{}, 0
+	for n := range 100_000 {
+		s := step{Seq: uint64(n + 1), Kind: present.User, Raw: n, Visible: n % 1000}
+		if n%20 == 0 {
+			s.Kind, s.Patch, manual = present.Patch, &patchStep{Type: patch.Pin, Applied: true}, manual+1
+		}
+		line.steps = append(line.steps, s)
+	}
+	d := newDrawing(line, fold.New("", nil))
+	if text := drawn(t, d); len(text) > 50_000 || !strings.Contains(text, "A cell stands for 167 records.") {
+		t.Errorf("%d bytes", len(text))
+	}
+	if places := strings.Count(d.Manual.Path, "M"); d.Manual.N != manual || places < 500 || places > drawnPlaces+1 {
+		t.Errorf("%d patches at %d places, and not %d", d.Manual.N, places, manual)
 	}
 }

@@ -46,9 +46,8 @@
     for (const id of ["slider", "at"]) document.getElementById(id).value = wanted;
     clearTimeout(timer);
     timer = setTimeout(() => {
-      const to = wanted;
-      wanted = null;
-      go(path("session", { key: s.dataset.key, at: to }), true);
+      const to = wanted; // until the page is there: keys meanwhile go on from it
+      go(path("session", { key: s.dataset.key, at: to }), true).finally(() => { if (wanted === to) wanted = null; });
     }, 60);
   };
   const here = () => wanted ?? Number(session().dataset.at);
@@ -71,6 +70,12 @@
     }
   });
 
+  document.addEventListener("submit", (e) => { // a double click asks once
+    if (e.target.dataset.sent) e.preventDefault();
+    if (e.target.matches(".offer")) e.target.dataset.sent = "yes";
+  });
+  // A page that the browser kept and shows again, after Back, has forms that can be sent.
+  window.addEventListener("pageshow", () => document.querySelectorAll(".offer").forEach((f) => { delete f.dataset.sent; }));
   document.addEventListener("click", async (e) => {
     document.querySelectorAll("details.menu[open]").forEach((d) => { if (!d.contains(e.target)) d.open = false; });
     if (e.target.id === "copy") {
@@ -150,12 +155,9 @@
     s.querySelectorAll("form input[name=at][type=hidden]").forEach((field) => { field.value = last; });
     say(`Now: after record ${last}, the newest`);
   };
-  const settle = () => {
-    tidy(document);
-    follow();
-    document.querySelectorAll(".rows").forEach((r) => { if (!location.hash) r.scrollTop = r.scrollHeight; });
-  };
-  document.addEventListener("DOMContentLoaded", settle);
-  if (document.readyState !== "loading") settle();
+  // The script is deferred: the whole page is there.
+  tidy(document);
+  follow();
+  document.querySelectorAll(".rows").forEach((r) => { if (!location.hash) r.scrollTop = r.scrollHeight; });
   window.addEventListener("popstate", () => { if (session()) location.reload(); });
 })();

@@ -5,7 +5,6 @@ import (
 	"testing"
 
 	"github.com/patchlog-dev/patchlog/inspector"
-	"github.com/patchlog-dev/patchlog/inspector/browser/internal/page"
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
@@ -23,7 +22,7 @@ func (f *fixture) newest() patch.Record {
 }
 
 // ticks opens what changes a session, and selects visible events.
-func ticks(p *page.Page, indices ...string) {
+func ticks(p *Page, indices ...string) {
 	p.Go(address("session", ada))
 	p.Click("details.acting > summary")
 	for _, i := range indices {
@@ -35,10 +34,10 @@ const do = "form.offer button.strong"
 
 func TestActing(t *testing.T) {
 	t.Parallel()
-	for _, mode := range []page.Options{{}, page.Phone(), {NoScript: true, Dark: true}} {
+	for _, mode := range []pageOptions{{}, phone(), {NoScript: true, Dark: true}} {
 		f := newFixture(t, inspector.Options{Write: true})
 		f.session(ada, 60)
-		p := page.Open(t, f.base, mode)
+		p := openPage(t, f.base, mode)
 		v := f.view(ada)
 
 		// A preview writes nothing; what it says is what is then done.
@@ -102,7 +101,7 @@ func TestActingByKeys(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, inspector.Options{Write: true})
 	f.session(ada, 40)
-	p := page.Open(t, f.base, page.Options{})
+	p := openPage(t, f.base, pageOptions{})
 	p.Go(address("session", ada))
 	// reach goes on with Tab until an element has the focus.
 	reach := func(selector string) {
@@ -125,22 +124,10 @@ func TestActingByKeys(t *testing.T) {
 	p.Eval("document.querySelector('#acting button[value=pin]').focus()", nil)
 	p.Follow(func() { p.Key("Enter") })
 	reach(do)
+	// After Back, the browser may show the page as it was left, with its form sent.
+	p.Eval("(document.querySelector('.offer').dataset.sent = 'yes', dispatchEvent(new Event('pageshow')))", nil)
 	p.Follow(func() { p.Key("Enter") })
 	if pin := f.newest().Patch; pin == nil || pin.Type() != patch.Pin || pin.EventID() != f.view(ada).At(2).ID() {
 		t.Errorf("logged is %v", f.newest())
-	}
-}
-
-// Where nothing may be written, no page has a form that could.
-func TestReadingOnly(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t, inspector.Options{})
-	f.session(ada, 40)
-	p := page.Open(t, f.base, page.Options{})
-	for _, view := range []string{"./", address("session", ada), address("record", ada, "seq", "1")} {
-		p.Go(view)
-		if n := p.Count("form[method=post], .row input, button[form=reverting]"); n > 0 {
-			t.Errorf("%s has %d forms that write", view, n)
-		}
 	}
 }

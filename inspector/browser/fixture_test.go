@@ -5,7 +5,6 @@ import (
 	"log/slog"
 	"net/http/httptest"
 	"net/url"
-	"os"
 	"strconv"
 	"sync/atomic"
 	"testing"
@@ -14,12 +13,9 @@ import (
 	"github.com/patchlog-dev/patchlog/compaction"
 	"github.com/patchlog-dev/patchlog/fuzz/recorded"
 	"github.com/patchlog-dev/patchlog/inspector"
-	"github.com/patchlog-dev/patchlog/inspector/browser/internal/page"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store"
 )
-
-func TestMain(m *testing.M) { os.Exit(page.Main(m)) }
 
 var ada = store.Key{App: "shop", User: "ada", Session: "order 4711"}
 

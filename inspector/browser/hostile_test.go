@@ -5,7 +5,6 @@ import (
 	"testing"
 
 	"github.com/patchlog-dev/patchlog/inspector"
-	"github.com/patchlog-dev/patchlog/inspector/browser/internal/page"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store"
 )
@@ -47,7 +46,7 @@ func TestHostileContents(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.apply(key, patch.NewSummarise(0, 6, summaryOf(t, texts[0]+texts[5])).WithID(`<b onclick="alert(15)">`))
-	p := page.Open(t, f.base, page.Options{})
+	p := openPage(t, f.base, pageOptions{})
 	views := []string{
 		"./", address("session", key), address("session", key, "at", "9", "log", "1"), address("session", key, "visible", "0"),
 		address("diff", key, "from", "0", "to", "32"), address("summary", key, "at", "32", "index", "0"),

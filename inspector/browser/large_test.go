@@ -6,7 +6,6 @@ import (
 
 	"github.com/patchlog-dev/patchlog/fuzz/recorded"
 	"github.com/patchlog-dev/patchlog/inspector"
-	"github.com/patchlog-dev/patchlog/inspector/browser/internal/page"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store"
 )
@@ -17,7 +16,7 @@ func TestLongSession(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, inspector.Options{})
 	f.long(ada)
-	p := page.Open(t, f.base, page.Options{})
+	p := openPage(t, f.base, pageOptions{})
 	last := f.view(ada).Seq()
 	for _, at := range []uint64{last, 5_000} {
 		p.Go(address("session", ada, "at", fmt.Sprint(at)))
@@ -51,26 +50,4 @@ func (f *fixture) long(key store.Key) {
 		events = events[:0]
 		f.apply(key, patch.NewSummarise(f.view(key).Len()-500, 300, summaryOf(f.t, "three hundred events")))
 	}
-}
-
-// BenchmarkLongSession measures how long it takes until the page of a session of 10,000 events is
-// there and drawn: opened, and gone to another time.
-func BenchmarkLongSession(b *testing.B) {
-	f := newFixture(b, inspector.Options{})
-	f.long(ada)
-	last := f.view(ada).Seq()
-	p := page.Open(b, f.base, page.Options{})
-	p.Go(address("session", ada))
-	b.Run("open", func(b *testing.B) {
-		for b.Loop() {
-			p.Go(address("session", ada))
-			p.Eval("new Promise(drawn => requestAnimationFrame(() => requestAnimationFrame(drawn)))", nil)
-		}
-	})
-	b.Run("travel", func(b *testing.B) {
-		for at := uint64(0); b.Loop(); at = (at + 997) % last {
-			p.Eval(fmt.Sprintf("{ const s = document.getElementById('slider'); s.value = %d; s.dispatchEvent(new Event('input', {bubbles: true})) }", at), nil)
-			p.WaitFor(fmt.Sprintf("document.getElementById('session').dataset.at === '%d'", at))
-		}
-	})
 }

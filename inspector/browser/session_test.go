@@ -7,7 +7,6 @@ import (
 
 	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/inspector"
-	"github.com/patchlog-dev/patchlog/inspector/browser/internal/page"
 	"github.com/patchlog-dev/patchlog/store"
 )
 
@@ -21,9 +20,9 @@ func (f *fixture) view(key store.Key) fold.View {
 }
 
 // stands waits until a page shows a session as it stood after a record, in all its parts.
-func (f *fixture) stands(p *page.Page, key store.Key, at uint64) {
+func (f *fixture) stands(p *Page, key store.Key, at uint64) {
 	f.t.Helper()
-	p.WaitFor(fmt.Sprintf("document.getElementById('session').dataset.at === '%d'", at))
+	p.WaitFor(fmt.Sprintf("document.readyState !== 'loading' && document.getElementById('session').dataset.at === '%d'", at))
 	v, err := f.ViewAt(f.t.Context(), key, at)
 	if err != nil {
 		f.t.Fatal(err)
@@ -55,9 +54,12 @@ func TestTimeTravel(t *testing.T) {
 	f := newFixture(t, inspector.Options{})
 	f.session(ada, 120)
 	last := f.view(ada).Seq()
-	p := page.Open(t, f.base, page.Options{})
+	p := openPage(t, f.base, pageOptions{})
 	p.Go(address("session", ada))
 	f.stands(p, ada, last)
+	if n := p.Count("#copy"); n != 1 {
+		t.Errorf("there are %d buttons to copy", n)
+	}
 
 	p.Key("ArrowLeft")
 	f.stands(p, ada, last-1)
@@ -88,6 +90,15 @@ func TestTimeTravel(t *testing.T) {
 	f.stands(p, ada, last-1)
 	p.Eval("{ const s = document.getElementById('slider'); s.value = 17; s.dispatchEvent(new Event('input', {bubbles: true})) }", nil)
 	f.stands(p, ada, 17)
+	var apart float64 // the middle of the thumb, 16 pixels wide, and the drawing's line
+	p.Eval(`(() => {
+		document.getElementById("drawing").open = true;
+		const s = document.getElementById("slider"), box = s.getBoundingClientRect(), line = document.querySelector("#drawing line.at").getBoundingClientRect();
+		return Math.abs(box.x + 8 + (box.width - 16) * s.value / s.max - line.x - line.width / 2);
+	})()`, &apart)
+	if apart > 2 {
+		t.Errorf("the slider stands %g pixels from the drawing's line", apart)
+	}
 
 	// The number, and links to records.
 	p.Type("#at", "63")
@@ -130,7 +141,7 @@ func TestWithoutScripts(t *testing.T) {
 	f := newFixture(t, inspector.Options{})
 	f.session(ada, 120)
 	last := f.view(ada).Seq()
-	p := page.Open(t, f.base, page.Options{NoScript: true})
+	p := openPage(t, f.base, pageOptions{NoScript: true})
 	p.Go(address("session", ada))
 	f.stands(p, ada, last)
 	p.Follow(func() { p.Click("#back") })
@@ -150,7 +161,7 @@ func TestFollowing(t *testing.T) {
 	f := newFixture(t, inspector.Options{})
 	f.session(ada, 60)
 	last := f.view(ada).Seq()
-	p := page.Open(t, f.base, page.Options{})
+	p := openPage(t, f.base, pageOptions{})
 	p.Go(address("session", ada))
 	f.stands(p, ada, last)
 

@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	"github.com/patchlog-dev/patchlog/inspector"
-	"github.com/patchlog-dev/patchlog/inspector/browser/internal/page"
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
@@ -23,7 +22,7 @@ func cutFirst() *patch.PatchEvent { return patch.NewSplice(0, 1) }
 // window, and nothing that axe-core finds to be a serious violation.
 func TestViews(t *testing.T) {
 	t.Parallel()
-	f := newFixture(t, inspector.Options{Write: true})
+	f := newFixture(t, inspector.Options{Write: true, Erase: true})
 	f.session(ada, 160)
 	v := f.view(ada)
 	last := fmt.Sprint(v.Seq())
@@ -51,19 +50,20 @@ func TestViews(t *testing.T) {
 		{"summary", address("summary", ada, "at", last, "index", fmt.Sprint(summary))},
 		{"diff", address("diff", ada, "from", fmt.Sprint(passed-1), "to", fmt.Sprint(passed))},
 		{"search", address("search", ada, "q", "order")},
+		{"search-everywhere", "search?q=order"},
 		{"search-none", address("search", ada, "q", "zyzzyva")},
 	}
 	for _, mode := range []struct {
 		name string
-		opts page.Options
+		opts pageOptions
 	}{
-		{"desktop", page.Options{Width: 1400, Height: 1000}},
-		{"desktop-dark", page.Options{Width: 1400, Height: 1000, Dark: true}},
-		{"phone", page.Phone()},
-		{"phone-dark", func() page.Options { o := page.Phone(); o.Dark = true; return o }()},
+		{"desktop", pageOptions{Width: 1400, Height: 1000}},
+		{"desktop-dark", pageOptions{Width: 1400, Height: 1000, Dark: true}},
+		{"phone", phone()},
+		{"phone-dark", func() pageOptions { o := phone(); o.Dark = true; return o }()},
 	} {
 		t.Run(mode.name, func(t *testing.T) {
-			p := page.Open(t, f.base, mode.opts)
+			p := openPage(t, f.base, mode.opts)
 			for _, view := range views {
 				p.Go(view.address)
 				p.Overflow()

@@ -14,30 +14,22 @@ import (
 
 	"github.com/patchlog-dev/patchlog/internal/adkjson"
 	"github.com/patchlog-dev/patchlog/internal/records"
+	"github.com/patchlog-dev/patchlog/internal/testlog"
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
 // TestPython reads what ADK for Python stores: rows of its table with the event as an
 // object and as a text, and a bare event. It comes out as ADK's JSON, and that comes back.
 func TestPython(t *testing.T) {
-	file, err := os.ReadFile("testdata/adk-python.jsonl")
-	if err != nil {
-		t.Fatal(err)
-	}
-	want, err := os.ReadFile("testdata/adk-python.want.jsonl")
-	if err != nil {
-		t.Fatal(err)
-	}
+	file := testlog.Must(os.ReadFile("testdata/adk-python.jsonl"))(t)
+	want := testlog.Must(os.ReadFile("testdata/adk-python.want.jsonl"))(t)
 	records, _, err := readAll(decoder(bytes.NewReader(file)))
 	if err != nil {
 		t.Fatal(err)
 	}
 	var got bytes.Buffer
-	enc := patch.NewEncoder(&got)
 	for _, r := range records {
-		if err := enc.Record(r); err != nil {
-			t.Fatal(err)
-		}
+		testlog.NoError(t, patch.WriteRecord(&got, r))
 		if again := marshal(t, stored(t, r)); again != marshal(t, r) {
 			t.Errorf("came back from the store as %s", again)
 		}
@@ -193,22 +185,14 @@ func parse(t *testing.T, text string) patch.Record {
 
 func marshal(t *testing.T, r patch.Record) string {
 	t.Helper()
-	text, err := r.MarshalJSON()
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := testlog.Must(r.MarshalJSON())(t)
 	return string(text)
 }
 
 func stored(t *testing.T, r patch.Record) patch.Record {
 	t.Helper()
-	form, err := patch.AppendRecord(nil, r)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if r, err = patch.DecodeRecord(form); err != nil {
-		t.Fatal(err)
-	}
+	form := testlog.Must(patch.AppendRecord(nil, r))(t)
+	r = testlog.Must(patch.DecodeRecord(form))(t)
 	return r
 }
 

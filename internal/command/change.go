@@ -1,12 +1,14 @@
 package command
 
 import (
+	"bufio"
+	"bytes"
 	"context"
 	"fmt"
+	"io"
 	"strconv"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"github.com/patchlog-dev/patchlog/compaction"
 	"github.com/patchlog-dev/patchlog/fold"
@@ -17,179 +19,153 @@ import (
 )
 
 func (a *app) patchCommand() *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "patch KEY START COUNT",
-		Short: "Hide events, or replace them by a summary or by other events",
-		Long: `The COUNT visible events from index START on are hidden; 'patchlog log' shows the indices. --summary
+	cmd := command(`patch KEY START COUNT
+Hide events, or replace them by a summary or by other events
+
+The COUNT visible events from index START on are hidden; 'patchlog log' shows the indices. --summary
 puts a summary in their place, --replacement other events. The log keeps what is hidden, and 'patchlog
 revert' brings it back.
 
 A patch that separates a tool call from its result is refused, and the message names the smallest
 span that would pass. A patch that hides a pinned event is refused.
 
-What the hidden events set in the state no longer counts, except with --summary. --state changes that.`,
-		Example: examples("patchlog patch shop/ada/4711 0 20 --summary 'Ada ordered a lamp; order 4711.' --dry-run"),
-	}
+What the hidden events set in the state no longer counts, except with --summary. --state changes that.
+
+$ patchlog patch shop/ada/4711 0 20 --summary 'Ada ordered a lamp; order 4711.' --dry-run`)
 	fs := cmd.Flags()
-	var rules changeFlags
-	rules.declare(fs)
-	fs.BoolVar(&rules.allowOrphans, "allow-orphans", false, "accept a tool call without its result, or a result without its call")
-	fs.BoolVar(&rules.allowPinned, "allow-pinned", false, "hide pinned events too")
-	var text textFlag
-	fs.Var(&text, "summary", "put a summary of this `TEXT` in place of the events")
+	edit, options := ops.Edit{Kind: ops.Cut}, store.PatchOptions{}
+	fs.BoolVar(&options.AllowOrphans, "allow-orphans", false, orphansUsage)
+	fs.BoolVar(&options.AllowPinned, "allow-pinned", false, "hide pinned events too")
+	fs.Var((*textFlag)(&edit.Text), "summary", "put a summary of this `TEXT` in place of the events")
 	replacement := fs.String("replacement", "", "put the events of this `FILE` in their place, one JSON object a line; - is standard input")
-	state := fs.String("state", "", "`keep` or drop what the hidden events set in the state")
+	choose(cmd, (*string)(&edit.State), "state", "keep or drop what the hidden events set in the state", string(patch.Keep), string(patch.Drop))
 	cmd.MarkFlagsMutuallyExclusive("summary", "replacement")
-	cmd.RegisterFlagCompletionFunc("state", cobra.FixedCompletions([]cobra.Completion{string(patch.Keep), string(patch.Drop)}, cobra.ShellCompDirectiveNoFileComp))
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		policy := patch.StatePolicy(*state)
-		if policy != "" && policy != patch.Keep && policy != patch.Drop {
-			return usagef("--state: %q is neither %s nor %s", *state, patch.Keep, patch.Drop)
-		}
-		start, err := parseIndex("START", args[1])
-		if err != nil {
+	cmd.PreRunE = func(cmd *cobra.Command, args []string) (err error) {
+		span := compaction.Span{}
+		if span.Start, err = parseIndex("START", args[1]); err != nil {
 			return err
 		}
-		count, err := parseIndex("COUNT", args[2])
-		if err != nil {
+		if span.Count, err = parseIndex("COUNT", args[2]); err != nil {
 			return err
 		}
-		var events []*patch.Event
-		if *replacement != "" {
-			if events, err = a.replacement(cmd.Context(), *replacement); err != nil {
-				return err
-			}
-		}
-		edit := ops.Edit{Kind: ops.Cut, Spans: []compaction.Span{{Start: start, Count: count}}, Replacement: events, Text: string(text), State: policy}
-		if text != "" {
+		edit.Spans = []compaction.Span{span}
+		if edit.Text != "" {
 			edit.Kind = ops.Summarise
 		}
-		return a.patch(cmd.Context(), args[0], rules, func(*store.Store, store.Key, fold.View) (ops.Edit, error) { return edit, nil })
+		if *replacement != "" {
+			edit.Replacement, err = a.replacement(cmd.Context(), *replacement)
+		}
+		return err
 	}
-	return cmd
+	return a.changes(cmd, func(context.Context, *store.Store, store.Key, fold.View, []string) (ops.Change, error) {
+		return a.patches(edit, options), nil
+	})
 }
 
 func (a *app) pinCommand() *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "pin KEY EVENT",
-		Short: "Keep an event visible",
-		Long: `A patch that would hide a pinned event is refused, and compaction leaves it out. EVENT is the number
-of a record, an id, or the beginning of an id. --remove ends the pin.`,
-		Example: examples("patchlog pin shop/ada/4711 17", "patchlog pin shop/ada/4711 17 --remove"),
-	}
-	var rules changeFlags
-	rules.declare(cmd.Flags())
+	cmd := command(`pin KEY EVENT
+Keep an event visible
+
+A patch that would hide a pinned event is refused, and compaction leaves it out. EVENT is the number
+of a record, an id, or the beginning of an id. --remove ends the pin.
+
+$ patchlog pin shop/ada/4711 17
+$ patchlog pin shop/ada/4711 17 --remove`)
 	remove := cmd.Flags().Bool("remove", false, "let the event be hidden again")
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		return a.patch(cmd.Context(), args[0], rules, func(s *store.Store, key store.Key, v fold.View) (ops.Edit, error) {
-			id, err := ops.EventID(cmd.Context(), s, key, v, args[1])
-			edit := ops.Edit{Kind: ops.Pin, EventID: id}
-			if *remove {
-				edit.Kind = ops.Unpin
-			}
-			return edit, err
-		})
-	}
-	return cmd
+	return a.changes(cmd, func(ctx context.Context, s *store.Store, key store.Key, v fold.View, args []string) (ops.Change, error) {
+		id, err := ops.EventID(ctx, s, key, v, args[1])
+		edit := ops.Edit{Kind: ops.Pin, EventID: id}
+		if *remove {
+			edit.Kind = ops.Unpin
+		}
+		return a.patches(edit, store.PatchOptions{}), err
+	})
 }
 
 func (a *app) revertCommand() *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "revert KEY PATCH",
-		Short: "Take a patch back",
-		Long: `What the patch hid is visible again, and what the patch put in is hidden. The state follows. PATCH is
+	cmd := command(`revert KEY PATCH
+Take a patch back
+
+What the patch hid is visible again, and what the patch put in is hidden. The state follows. PATCH is
 the number of its record, its id, or the beginning of its id; 'patchlog audit' shows them.
 
 If a later patch depends on it, the message names the patch to revert first. Patches that compaction
-logged together are reverted together. A revert can be reverted.`,
-		Example: examples("patchlog revert shop/ada/4711 62 --dry-run"),
-	}
-	fs := cmd.Flags()
-	var rules changeFlags
-	rules.declare(fs)
-	fs.BoolVar(&rules.allowOrphans, "allow-orphans", false, "accept a tool call without its result, or a result without its call")
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		return a.change(cmd.Context(), args[0], rules.dryRun, func(s *store.Store, key store.Key, _ fold.View) (string, ops.Change, error) {
-			id, err := ops.PatchID(cmd.Context(), s, key, args[1])
-			return "revert", ops.Revert{PatchID: id, Options: store.UndoOptions{Author: patchAuthor, AllowOrphans: rules.allowOrphans}}, err
-		})
-	}
-	return cmd
+logged together are reverted together. A revert can be reverted.
+
+$ patchlog revert shop/ada/4711 62 --dry-run`)
+	undo := store.UndoOptions{Author: patchAuthor}
+	cmd.Flags().BoolVar(&undo.AllowOrphans, "allow-orphans", false, orphansUsage)
+	return a.changes(cmd, func(ctx context.Context, s *store.Store, key store.Key, _ fold.View, args []string) (ops.Change, error) {
+		id, err := ops.PatchID(ctx, s, key, args[1])
+		return ops.Undo{PatchID: id, Options: undo}, err
+	})
 }
 
 func (a *app) rewindCommand() *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "rewind KEY TURN",
-		Short: "Go back to before a turn",
-		Long: `The events from the first one of the turn on are hidden, and what they set in the state no longer
+	cmd := command(`rewind KEY TURN
+Go back to before a turn
+
+The events from the first one of the turn on are hidden, and what they set in the state no longer
 counts. TURN is the number of any record of the turn, the id of its invocation, or the beginning of
 that id. Summaries of older events stay; a summary that also covers newer ones is reverted. Values that
 sessions share (app: and user: keys) stay.
 
-The patches that this takes are logged together. Reverting them, the last one first, undoes it.`,
-		Example: examples("patchlog rewind shop/ada/4711 57 --dry-run"),
-	}
-	dryRun := declareDryRun(cmd.Flags())
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		return a.change(cmd.Context(), args[0], *dryRun, func(s *store.Store, key store.Key, _ fold.View) (string, ops.Change, error) {
-			id, err := ops.InvocationID(cmd.Context(), s, key, args[1])
-			return "rewind", ops.Rewind{InvocationID: id, Options: store.UndoOptions{Author: patchAuthor}}, err
-		})
-	}
-	return cmd
+The patches that this takes are logged together. Reverting them, the last one first, undoes it.
+
+$ patchlog rewind shop/ada/4711 57 --dry-run`)
+	return a.changes(cmd, func(ctx context.Context, s *store.Store, key store.Key, _ fold.View, args []string) (ops.Change, error) {
+		id, err := ops.InvocationID(ctx, s, key, args[1])
+		return ops.Undo{InvocationID: id, Options: store.UndoOptions{Author: patchAuthor}}, err
+	})
 }
 
 func (a *app) forkCommand() *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "fork KEY NEWKEY",
-		Short: "Begin a new session with another one's log",
-		Long: `The new session has the initial state and the records of the other one, up to --at or all of them.
-From there on they are independent. Values that sessions share (app: and user: keys) are not copied.`,
-		Example: examples("patchlog fork shop/ada/4711 shop/ada/what-if --at 61"),
-	}
-	fs := cmd.Flags()
+	cmd := command(`fork KEY NEWKEY
+Begin a new session with another one's log
+
+The new session has the initial state and the records of the other one, up to --at or all of them.
+From there on they are independent. Values that sessions share (app: and user: keys) are not copied.
+
+$ patchlog fork shop/ada/4711 shop/ada/what-if --at 61`)
 	var at seq
-	fs.Var(&at, "at", "copy the log up to the record with this `SEQ`")
-	dryRun := declareDryRun(fs)
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+	cmd.Flags().Var(&at, "at", "copy the log up to the record with this `SEQ`")
+	dryRun := declareDryRun(cmd)
+	cmd.RunE = a.onSession(dryRun, func(ctx context.Context, s *store.Store, key store.Key, args []string) error {
 		to, err := parseKey(args[1])
 		if err != nil {
 			return err
 		}
-		return a.withSession(cmd.Context(), args[0], writingUnless(*dryRun), func(s *store.Store, key store.Key) error {
-			fork := ops.Fork{From: key, To: to, At: at.pointer()}
-			do, head := fork.Apply, ""
-			if *dryRun {
-				do, head = fork.Preview, "dry run; nothing is written: "
-			}
-			v, err := do(cmd.Context(), s)
-			if err != nil {
-				return err
-			}
-			if a.json {
-				return a.out.document(struct {
-					Key     string `json:"key"`
-					From    string `json:"from"`
-					Seq     uint64 `json:"seq"`
-					Visible int    `json:"visible"`
-					DryRun  bool   `json:"dryRun"`
-				}{to.String(), key.String(), v.Seq(), v.Len(), *dryRun})
-			}
-			return a.out.line(head + fork.Explain(v))
-		})
-	}
+		fork := ops.Fork{From: key, To: to, At: at.pointer()}
+		do, head := fork.Apply, ""
+		if *dryRun {
+			do, head = fork.Preview, "dry run; nothing is written: "
+		}
+		v, err := do(ctx, s)
+		if err != nil {
+			return err
+		}
+		if a.json {
+			return a.out.document(struct {
+				Key, From store.Key
+				Seq       uint64
+				Visible   int
+				DryRun    bool
+			}{to, key, v.Seq(), v.Len(), *dryRun})
+		}
+		return a.out.line(head + fork.Explain(v))
+	})
 	return cmd
 }
 
 func (a *app) diffCommand() *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "diff KEY FROM [TO]",
-		Short: "Show how a session differs between two records",
-		Long: `Compared is what a model sees after record FROM and after record TO, or now. Events with - are
-visible after FROM only, those with + after TO only, each with its index there.`,
-		Example: examples("patchlog diff shop/ada/4711 61"),
-	}
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+	cmd := command(`diff KEY FROM [TO]
+Show how a session differs between two records
+
+Compared is what a model sees after record FROM and after record TO, or now. Events with - are
+visible after FROM only, those with + after TO only, each with its index there.
+
+$ patchlog diff shop/ada/4711 61`)
+	cmd.RunE = a.onSession(nil, func(ctx context.Context, s *store.Store, key store.Key, args []string) error {
 		var from, to seq
 		if err := from.Set(args[1]); err != nil {
 			return usagef("FROM: %q is not the number of a record", args[1])
@@ -197,18 +173,16 @@ visible after FROM only, those with + after TO only, each with its index there.`
 		if len(args) > 2 && to.Set(args[2]) != nil {
 			return usagef("TO: %q is not the number of a record", args[2])
 		}
-		return a.withSession(cmd.Context(), args[0], Reading, func(s *store.Store, key store.Key) error {
-			before, err := s.ViewAt(cmd.Context(), key, from.n)
-			if err != nil {
-				return err
-			}
-			after, err := viewAt(cmd.Context(), s, key, to)
-			if err != nil {
-				return err
-			}
-			return a.showDifference(fmt.Sprintf("%s: from record %d to record %d", key, before.Seq(), after.Seq()), present.DifferenceOf(before, after), 0)
-		})
-	}
+		before, err := s.ViewAt(ctx, key, from.n)
+		if err != nil {
+			return err
+		}
+		after, err := viewAt(ctx, s, key, to)
+		if err != nil {
+			return err
+		}
+		return a.showDifference(fmt.Sprintf("%s: from record %d to record %d", key, before.Seq(), after.Seq()), present.DifferenceOf(before, after), 0)
+	})
 	return cmd
 }
 
@@ -221,50 +195,45 @@ func parseIndex(name, text string) (int, error) {
 	return n, nil
 }
 
-// changeFlags are the flags of commands that log patches.
-type changeFlags struct {
-	allowOrphans, allowPinned bool
-	dryRun                    bool
-}
+const (
+	dryRunUsage  = "show what would be done, and write nothing"
+	orphansUsage = "accept a tool call without its result, or a result without its call"
+)
 
-func (f *changeFlags) declare(fs *pflag.FlagSet) {
-	fs.BoolVar(&f.dryRun, "dry-run", false, dryRunUsage)
-}
-
-const dryRunUsage = "show what would be done, and write nothing"
-
-func declareDryRun(fs *pflag.FlagSet) *bool { return fs.Bool("dry-run", false, dryRunUsage) }
+func declareDryRun(cmd *cobra.Command) *bool { return cmd.Flags().Bool("dry-run", false, dryRunUsage) }
 
 // The author of patches made by hand.
 const patchAuthor = "patchlog"
 
-// patch edits the visible log, or shows what that would do.
-func (a *app) patch(ctx context.Context, keyText string, rules changeFlags, plan func(*store.Store, store.Key, fold.View) (ops.Edit, error)) error {
-	return a.change(ctx, keyText, rules.dryRun, func(s *store.Store, key store.Key, v fold.View) (string, ops.Change, error) {
-		edit, err := plan(s, key, v)
-		edit.Author, edit.NewInvocation = patchAuthor, a.options.NewID
-		return string(edit.Kind), ops.Patches{Plan: edit.Patches, Options: store.PatchOptions{AllowOrphans: rules.allowOrphans, AllowPinned: rules.allowPinned}}, err
-	})
+// patches returns the change that an edit by hand makes.
+func (a *app) patches(edit ops.Edit, options store.PatchOptions) ops.Change {
+	edit.Author, edit.NewID = patchAuthor, a.options.NewID
+	return ops.Patches{Plan: edit.Patches, Options: options}
 }
 
 // Visible events that are shown before and after a change.
 const diffContext = 2
 
-// change changes a session as it is now, or shows what that would do.
-func (a *app) change(ctx context.Context, keyText string, dryRun bool, plan func(*store.Store, store.Key, fold.View) (name string, c ops.Change, err error)) error {
-	return a.withSession(ctx, keyText, writingUnless(dryRun), func(s *store.Store, key store.Key) error {
+// changes completes a command that makes a planned change of a session as it is now, or shows what that would do.
+func (a *app) changes(cmd *cobra.Command, plan func(ctx context.Context, s *store.Store, key store.Key, v fold.View, args []string) (ops.Change, error)) *cobra.Command {
+	dryRun := declareDryRun(cmd)
+	cmd.RunE = a.onSession(dryRun, func(ctx context.Context, s *store.Store, key store.Key, args []string) error {
 		v, err := s.View(ctx, key)
 		if err != nil {
 			return err
 		}
-		name, c, err := plan(s, key, v)
+		c, err := plan(ctx, s, key, v, args)
 		if err != nil {
 			return err
 		}
-		if dryRun {
+		if *dryRun {
 			would, err := c.Preview(ctx, s, key, v)
 			if err != nil {
 				return err
+			}
+			name := cmd.Name()
+			if _, edits := c.(ops.Patches); edits {
+				name = string(would.Patches[0].Type())
 			}
 			return a.showDifference(fmt.Sprintf("%s: dry run of %s, by %s; nothing is written", key, name, present.Counted(len(would.Patches), "record")), ops.Explain(would), diffContext)
 		}
@@ -274,30 +243,19 @@ func (a *app) change(ctx context.Context, keyText string, dryRun bool, plan func
 		}
 		return a.showChanged(key, v, done)
 	})
+	return cmd
 }
 
 // showChanged says what a change did.
 func (a *app) showChanged(key store.Key, before fold.View, done store.Committed) error {
 	d := present.DifferenceOf(before, done.View)
 	if a.json {
-		type record struct {
-			Seq  uint64     `json:"seq"`
-			ID   string     `json:"id"`
-			Type patch.Type `json:"type"`
-		}
-		records := []record{}
-		for _, r := range done.Records {
-			records = append(records, record{r.Seq, r.ID(), r.Patch.Type()})
-		}
 		return a.out.document(struct {
-			Key      string   `json:"key"`
-			Records  []record `json:"records"`
-			Hidden   int      `json:"hidden"`
-			Added    int      `json:"added"`
-			Visible  int      `json:"visible"`
-			Pinned   []string `json:"pinned,omitempty"` // ids of visible events
-			Unpinned []string `json:"unpinned,omitempty"`
-		}{key.String(), records, len(d.Removed), len(d.Added), d.VisibleAfter, d.Pinned, d.Unpinned})
+			Key                    store.Key
+			Records                []patch.Record
+			Hidden, Added, Visible int
+			Pinned, Unpinned       []string // ids of visible events
+		}{key, done.Records, len(d.Removed), len(d.Added), d.VisibleAfter, d.Pinned, d.Unpinned})
 	}
 	for _, r := range done.Records {
 		a.out.linef("%s: %s logged as record %d, id %s", key, r.Patch.Type(), r.Seq, present.Printable(r.ID()))
@@ -306,8 +264,93 @@ func (a *app) showChanged(key store.Key, before fold.View, done store.Committed)
 		a.out.linef("%s: nothing had to be logged", key)
 	}
 	a.out.line(d.Sentence())
-	for _, line := range d.PinLines() {
-		a.out.line(line)
+	a.out.lines(d.PinLines())
+	return nil
+}
+
+// showDifference shows how two views of a session differ, with around events on either side of each
+// change.
+func (a *app) showDifference(head string, d present.Difference, around int) error {
+	if a.json {
+		return a.out.document(d)
+	}
+	a.out.line(head)
+	if err := a.out.changes(d.Changes(around)); err != nil {
+		return err
+	}
+	a.out.lines(d.PinLines())
+	if err := a.out.stateRows(d.StateRows()); err != nil {
+		return err
+	}
+	for _, row := range d.Rows() {
+		a.out.linef("%-14s  %s", row.Name, row.Text)
 	}
 	return nil
+}
+
+var signStyles = map[present.Sign]style{present.Added: green, present.Removed: red, present.Changed: yellow}
+
+// changes writes the change of the visible log.
+func (o *output) changes(changes []present.Change) error {
+	if len(changes) == 0 {
+		return o.line(present.SameEvents)
+	}
+	t := newTable("", "index", "id", "author", "event")
+	t.right[1] = true
+	for _, c := range changes {
+		cells := append([]cell{{string(c.Sign), plain}, {fmt.Sprint(c.Index), plain}}, eventCells(c.Entry)...)
+		if c.Sign != present.Unchanged {
+			for i := range cells {
+				cells[i].style = signStyles[c.Sign]
+			}
+		}
+		t.add(cells...)
+	}
+	return o.table(t)
+}
+
+// stateRows writes what becomes of the state.
+func (o *output) stateRows(rows []present.StateRow) error {
+	if len(rows) == 0 {
+		return o.line(present.SameState)
+	}
+	t := newTable("", "state key", "value")
+	for _, r := range rows {
+		s := signStyles[r.Sign]
+		t.add(cell{string(r.Sign), s}, cell{r.Key, s}, cell{r.Value, s})
+	}
+	return o.table(t)
+}
+
+// replacement reads events, one JSON object a line. Unlike in a whole log, an event
+// without an id gets a new one each time, so that a file can be used again.
+func (a *app) replacement(ctx context.Context, name string) ([]*patch.Event, error) {
+	in, err := a.input(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	defer in.close()
+	var events []*patch.Event
+	r := bufio.NewReader(in.r)
+	for line := 1; ; line++ {
+		text, readErr := r.ReadBytes('\n')
+		if readErr != nil && readErr != io.EOF {
+			return nil, fmt.Errorf("%s: %w", in.name, readErr)
+		}
+		if text = bytes.TrimSpace(text); len(text) > 0 {
+			e, err := patch.ParseEvent(text)
+			if err == nil {
+				if _, header := e.Field("patchlog"); header {
+					err = fmt.Errorf("%w: this is the header of a log, not an event", patch.ErrInvalid)
+				}
+			}
+			if err != nil {
+				return nil, &patch.LineError{File: in.name, Line: line, Err: err}
+			}
+			events = append(events, e)
+		}
+		if readErr == io.EOF {
+			return events, nil
+		}
+	}
 }

@@ -1,12 +1,14 @@
 package command
 
 import (
+	"cmp"
 	"context"
 	"errors"
 
 	"github.com/spf13/cobra"
 
 	"github.com/patchlog-dev/patchlog/compaction"
+	"github.com/patchlog-dev/patchlog/compaction/gemini"
 	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/internal/ops"
 	"github.com/patchlog-dev/patchlog/internal/present"
@@ -14,10 +16,10 @@ import (
 )
 
 func (a *app) compactCommand() *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "compact KEY",
-		Short: "Summarise the older part of a session, if that is due",
-		Long: `Compaction is due when --interval invocations are not summarised, or when the prompt has --token-threshold
+	cmd := command(`compact KEY
+Summarise the older part of a session, if that is due
+
+Compaction is due when --interval invocations are not summarised, or when the prompt has --token-threshold
 tokens. Old results of tools are cleared first, where that saves --clear-after tokens. Then summaries replace
 the oldest events, pass by pass, until nothing is due. The log keeps every event, and the state stays.
 
@@ -25,40 +27,24 @@ Gemini writes the summaries if GOOGLE_API_KEY or GEMINI_API_KEY is set; else sen
 the summarizer fails, so does the command; the passes before it stay. With --redact the summarizer is given
 placeholders in place of secrets.
 
---dry-run shows the next pass. --evaluate replays the log with several policies, the given one among them, and
-shows how many of the identifiers that later calls needed were visible or found by one search, and what the
-prompts would have cost (docs/COMPACTION.md). With --json each pass, or each policy, is a line.`,
-		Example: examples("patchlog compact shop/ada/4711 --interval 0 --token-threshold 20000 --retain 30"),
-	}
+--dry-run shows the next pass. With --json each pass is a line.
+
+$ patchlog compact shop/ada/4711 --interval 0 --token-threshold 20000 --retain 30`)
 	var f compactFlags
 	f.declare(cmd)
-	cmd.RunE = func(cmd *cobra.Command, args []string) (err error) {
+	cmd.PreRunE = func(*cobra.Command, []string) (err error) {
 		if err := f.check(); err != nil {
 			return err
 		}
-		if f.cfg.Redact, err = a.redactor(f.redacted); err != nil {
-			return err
-		}
-		return a.compact(cmd.Context(), args[0], f)
+		f.cfg.Redact, err = a.redactor(f.redacted)
+		return err
 	}
-	return cmd
-}
-
-func (a *app) compact(ctx context.Context, keyText string, f compactFlags) error {
-	return a.withSession(ctx, keyText, writingUnless(f.dryRun || f.evaluate), func(s *store.Store, key store.Key) error {
+	cmd.RunE = a.onSession(&f.dryRun, func(ctx context.Context, s *store.Store, key store.Key, _ []string) error {
 		before, err := s.View(ctx, key)
 		if err != nil {
 			return err
 		}
-		if f.evaluate {
-			if f.summarizer != "" {
-				if _, err := a.useSummarizer(ctx, &f); err != nil {
-					return err
-				}
-			}
-			return a.showReport(ctx, s, key, f.cfg)
-		}
-		op := ops.Compact{Config: f.cfg, Run: f.run, NewID: a.options.NewID}
+		op := ops.Compact{Config: f.cfg, Run: f.run}
 		decision, err := op.Preview(before)
 		if err != nil {
 			return err
@@ -83,24 +69,32 @@ func (a *app) compact(ctx context.Context, keyText string, f compactFlags) error
 		}
 		return a.showCompacted(key, name, before, after, decision, done)
 	})
+	return cmd
 }
 
-// passDocument is a pass as JSON.
-type passDocument struct {
-	Key        string `json:"key"`
-	Seq        uint64 `json:"seq"`
-	ID         string `json:"id"` // of the patch
-	Summarizer string `json:"summarizer"`
-	Start      int    `json:"start"`
-	Count      int    `json:"count"`
-	compaction.Written
-	Milliseconds int64 `json:"durationMs"`
+// showPlan says what would be summarised next.
+func (a *app) showPlan(key store.Key, d compaction.Decision) error {
+	if a.json {
+		return a.out.document(struct {
+			Key store.Key
+			compaction.Decision
+		}{key, d})
+	}
+	a.out.linef("%s: %s", key, d.Reason)
+	if err := a.out.rows(present.PlanRows(d)); err != nil || d.Window == nil {
+		return err
+	}
+	return a.out.line(present.NextPassesText(d))
 }
 
 // showPass writes a line about a pass as soon as it is done: a model takes its time.
 func (a *app) showPass(key store.Key, summarizer string, p ops.Pass) (err error) {
 	if a.json {
-		err = a.out.document(passDocument{key.String(), p.Record.Seq, p.PatchID, summarizer, p.Record.Patch.Start(), p.Record.Patch.Count(), p.Written, p.Took.Milliseconds()})
+		err = a.out.document(struct {
+			Key        store.Key
+			Summarizer string
+			ops.Pass
+		}{key, summarizer, p})
 	} else {
 		err = a.out.line(present.PassText(p.Record, p.Written))
 	}
@@ -120,4 +114,91 @@ func (a *app) showCompacted(key store.Key, summarizer string, before, after fold
 	tokens, _ := compaction.PromptTokens(after)
 	return a.out.linef("%s: compacted by %s; %d → %s, prompt about %s → %s tokens; the log ends at record %d", key, summarizer,
 		before.Len(), present.Counted(after.Len(), "visible event"), present.Grouped(d.PromptTokens), present.Grouped(tokens), after.Seq())
+}
+
+// compactFlags say when a session is compacted, and by whom.
+type compactFlags struct {
+	cfg        compaction.Config // without its summarizer
+	run        compaction.Run
+	summarizer string // "" means gemini if there is a key, else extractive
+	model      string
+	dryRun     bool
+	redacted   redaction
+}
+
+// declareSummarizer declares the flags that say by whom, and leaves all others at their defaults.
+func (f *compactFlags) declareSummarizer(cmd *cobra.Command) {
+	f.cfg = compaction.DefaultConfig()
+	f.cfg.InvocationTokens = 0 // no invocation is running
+	f.run.Force = true         // the user asks for it
+	f.cfg.EventRetentionSize = compaction.DefaultRetention
+	f.cfg.Timeout = compaction.DefaultTimeout
+	f.cfg.MaxSummaryTokens = compaction.DefaultMaxSummaryTokens
+	fs := cmd.Flags()
+	choose(cmd, &f.summarizer, "summarizer", "who writes the summaries", byGemini, extractive)
+	f.redacted.declare(cmd)
+	fs.StringVar(&f.model, "model", "", "the `MODEL` that gemini asks, "+gemini.DefaultModel+" unless given")
+}
+
+func (f *compactFlags) declare(cmd *cobra.Command) {
+	f.declareSummarizer(cmd)
+	fs := cmd.Flags()
+	fs.BoolVar(&f.dryRun, "dry-run", false, "show what would be summarised next and why, and write nothing")
+	fs.Var(number{&f.cfg.CompactionInterval, 0}, "interval", "summarise when `N` invocations are not summarised yet; 0 switches this off")
+	fs.Var(number{&f.cfg.TokenThreshold, 0}, "token-threshold", "summarise when the prompt takes `N` tokens; 0 switches this off")
+	fs.Var(number{&f.cfg.EventRetentionSize, 1}, "retain", "leave the last `N` events when the prompt takes too many tokens")
+	fs.Var(number{&f.cfg.ClearAfter, 0}, "clear-after", "clear old results of tools when that saves `N` tokens; 0 switches this off")
+	fs.Var(number{&f.cfg.MaxSummaryTokens, 1}, "max-summary-tokens", "refuse a summary of more than `N` tokens")
+	fs.StringVar(&f.run.Focus, "focus", "", "what summaries should keep above all, in a few `WORDS`; for models")
+}
+
+// check finds what no flag alone has wrong.
+func (f *compactFlags) check() error {
+	switch {
+	case f.model != "" && f.summarizer == extractive:
+		return usagef("--model is for --summarizer %s", byGemini)
+	case gemini.Options{Model: f.model}.Validate() != nil:
+		return usagef("--model: %q is no model's name", f.model)
+	case f.cfg.TokenThreshold+f.cfg.CompactionInterval+f.cfg.ClearAfter == 0:
+		return usagef("--interval, --token-threshold and --clear-after are 0: nothing would ever be done")
+	}
+	if err := f.cfg.Validate(); err != nil {
+		return usagef("%v", err)
+	}
+	return nil
+}
+
+// The summarizers, by the names that --summarizer takes.
+const (
+	byGemini   = "gemini"
+	extractive = "extractive"
+)
+
+// useSummarizer puts into the configuration who writes the summaries, and returns the
+// name.
+func (a *app) useSummarizer(ctx context.Context, f *compactFlags) (string, error) {
+	key := cmp.Or(a.env("GOOGLE_API_KEY"), a.env("GEMINI_API_KEY"))
+	name := f.summarizer
+	switch {
+	case name != "":
+	case key != "" || f.model != "":
+		name = byGemini
+	default:
+		name = extractive
+	}
+	if name == extractive {
+		f.cfg.Summarizer = a.extractive
+		return name, nil
+	}
+	if key == "" {
+		return "", errors.New("gemini wants an API key, in the environment variable GOOGLE_API_KEY or GEMINI_API_KEY; --summarizer extractive needs none")
+	}
+	g, err := gemini.New(ctx, gemini.Options{
+		APIKey: key, Model: f.model, BaseURL: a.env("GOOGLE_GEMINI_BASE_URL"),
+	})
+	if err != nil {
+		return "", err
+	}
+	f.cfg.Summarizer = g
+	return name, nil
 }

@@ -77,9 +77,16 @@ func TestCompactGemini(t *testing.T) {
 	if code != 0 || stderr != "" {
 		t.Fatalf("exit code %d, stderr %q", code, stderr)
 	}
-	var doc passDocument
+	var doc struct {
+		Key, Summarizer string
+		Record          struct {
+			Seq          uint64
+			Start, Count int
+		}
+		compaction.Written
+	}
 	testlog.NoError(t, json.Unmarshal([]byte(stdout), &doc))
-	if doc.Key != "a/u/s" || doc.Seq != 11 || doc.Summarizer != byGemini || doc.Start != 0 || doc.Count != 10 || doc.EventsBefore != 10 ||
+	if doc.Key != "a/u/s" || doc.Record.Seq != 11 || doc.Summarizer != byGemini || doc.Record.Start != 0 || doc.Record.Count != 10 || doc.EventsBefore != 10 ||
 		doc.EventsAfter != 1 || doc.Trigger != compaction.ByInterval || doc.Usage != (compaction.Usage{Calls: 1, PromptTokens: 321, AnswerTokens: 12}) {
 		t.Errorf("got %+v", doc)
 	}
@@ -136,7 +143,7 @@ func TestCompactFails(t *testing.T) {
 	})
 }
 
-// TestCompactStops checks what is said of outcomes that are no error.
+// TestCompactStops checks the messages for outcomes that are not errors.
 func TestCompactStops(t *testing.T) {
 	v := fold.New("", nil)
 	for _, c := range []struct {
@@ -157,36 +164,38 @@ func TestCompactStops(t *testing.T) {
 	}
 }
 
-func TestPlanText(t *testing.T) {
-	w := &compaction.Window{
-		Trigger: compaction.ByTokens, Span: compaction.Span{Start: 7, Count: 3}, Also: []compaction.Span{{Start: 1, Count: 2}},
-		Groups:      []compaction.Group{{Indices: []int{1, 2}}, {Branch: "a.b", Scope: "s\n", Indices: []int{7, 8, 9}}},
-		Invocations: []string{"one"}, Tokens: 1000,
+// With --redact a model is given placeholders.
+func TestCompactRedacted(t *testing.T) {
+	m := newModel(t, says("They talked about this and that."))
+	t.Chdir(t.TempDir())
+	must(t, strings.ReplaceAll(fiveTurns(), "question", "ask ada@example.com"), "import", "a/u/s", "-")
+	sh := newShell()
+	sh.env = func(name string) string {
+		return map[string]string{"GEMINI_API_KEY": "a-key", "GOOGLE_GEMINI_BASE_URL": m.URL}[name]
 	}
-	d := compaction.Decision{Window: w, Reason: "because", PromptTokens: 2000, Measured: true}
-	key := store.Key{App: "a", User: "u", Session: "s"}
-	for json, want := range map[bool]string{
-		false: `a/u/s: because
-trigger      tokens
-window       start 7, count 3
-  also       start 1, count 2
-  branch     no branch: 2 events
-  branch     a.b, scope s: 3 events
-invocations  1: one
-tokens       about 1,000 in the window
-prompt       about 2,000 tokens, measured, and estimated since
-Nothing was written. More passes may follow; what they cover depends on this one's summary.
-`,
-		true: `{"key":"a/u/s","window":{"trigger":"tokens","start":7,"count":3,"also":[{"start":1,"count":2}],"merge":false,"groups":[{"branch":"","scope":"","events":[1,2]},{"branch":"a.b","scope":"s\n","events":[7,8,9]}],"invocations":["one"],"tokens":1000},"reason":"because","prompt":{"tokens":2000,"measured":true}}
-`,
-	} {
-		var stdout bytes.Buffer
-		a := newShell().app("", &stdout, &stdout)
-		a.json = json
-		testlog.NoError(t, a.showPlan(key, d))
-		a.out.flush()
-		if got := stdout.String(); got != want {
-			t.Errorf("got %s\nwant %s", got, want)
+	var out, errs bytes.Buffer
+	if code := sh.app("", &out, &errs).run(t.Context(), []string{"compact", "a/u/s", "--redact", "--focus", "ada@example.com"}); code != 0 {
+		t.Fatalf("exit code %d: %s", code, &errs)
+	}
+	if len(m.prompts) == 0 {
+		t.Fatal("no model was asked")
+	}
+	for _, p := range m.prompts {
+		if strings.Contains(p, "@example") || !strings.Contains(p, "ask [email ") {
+			t.Errorf("asked was %.300s", p)
+		}
+	}
+}
+
+// With --redact what is downloaded is redacted, and the pages are not.
+func TestServeRedacted(t *testing.T) {
+	t.Chdir(t.TempDir())
+	must(t, strings.ReplaceAll(twoEvents, "hello", "hello ada@example.com"), "import", "a/u/s", "-")
+	s := startServe(t, nil, "--addr", "127.0.0.1:0", "--redact")
+	for path, want := range map[string]bool{"/session?key=a/u/s": true, "/export?key=a/u/s": false, "/export?key=a/u/s&form=visible": false} {
+		status, body := s.get(path, "127.0.0.1", "")
+		if got := strings.Contains(body, "ada@example.com"); status != http.StatusOK || got != want || got == strings.Contains(body, "hello [email ") {
+			t.Errorf("%s: status %d\n%.500s", path, status, body)
 		}
 	}
 }

@@ -5,13 +5,16 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"net/url"
 	"os"
 	"regexp"
 	"slices"
 	"strings"
 
+	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store"
+	"github.com/patchlog-dev/patchlog/store/pg"
 )
 
 // Use is what a command does with a database.
@@ -36,13 +39,7 @@ func writingUnless(dryRun bool) Use {
 }
 
 // ErrNoDatabase: there is no such database.
-var ErrNoDatabase = errors.New("no such database")
-
-// missingDatabase is the error of a database that is not there.
-type missingDatabase string
-
-func (e missingDatabase) Error() string        { return string(e) }
-func (e missingDatabase) Is(target error) bool { return target == ErrNoDatabase }
+var ErrNoDatabase = errors.New("there is no database")
 
 // openDatabase opens a database that the user has named: a file by its path, another by a URL.
 func (a *app) openDatabase(ctx context.Context, name string, use Use, opts store.Options) (*store.Store, error) {
@@ -120,40 +117,24 @@ func refusePasswords(args []string) error {
 	return nil
 }
 
+// passwordSetting matches a setting behind a URL that is a password.
+var passwordSetting = regexp.MustCompile(`(?i)[?&;]\s*(ssl)?password\s*=[^&;]`)
+
 // hasPassword reports whether what follows a URL's scheme has a password, or may.
 func hasPassword(rest string) bool {
-	end := tail(rest)
-	authority := strings.TrimSuffix(rest, end)
-	if i := strings.LastIndex(authority, "@"); i >= 0 {
-		user := authority[:i]
-		if text, err := url.PathUnescape(user); err == nil {
-			user = text
-		}
-		if _, password, _ := strings.Cut(user, ":"); password != "" {
-			return true
-		}
+	if text, err := url.PathUnescape(rest); err == nil {
+		rest = text
 	}
-	if strings.Contains(end, "@") && strings.Contains(authority, ":") {
-		return true // it was not escaped
-	}
-	_, query, _ := strings.Cut(end, "?")
-	for _, setting := range strings.FieldsFunc(query, func(r rune) bool { return r == '&' || r == ';' }) {
-		name, value, _ := strings.Cut(setting, "=")
-		if text, err := url.QueryUnescape(name); err == nil {
-			name = text
-		}
-		if name = strings.ToLower(strings.TrimSpace(name)); value != "" && (name == "password" || name == "sslpassword") {
-			return true
-		}
-	}
-	return false
+	user := rest[:max(strings.LastIndex(rest, "@"), 0)]
+	_, password, _ := strings.Cut(user, ":")
+	return password != "" || passwordSetting.MatchString(rest)
 }
 
 // openFile opens the database in a file.
 func openFile(path string, use Use, opts store.Options) (*store.Store, error) {
 	switch info, err := os.Stat(path); {
 	case errors.Is(err, fs.ErrNotExist) && use != Creating:
-		return nil, missingDatabase(fmt.Sprintf("there is no database %q; 'patchlog import' makes one, and --db names another", path))
+		return nil, fmt.Errorf("%w %q; 'patchlog import' makes one, and --db names another", ErrNoDatabase, path)
 	case err != nil && use != Creating:
 		return nil, err
 	case err == nil && info.IsDir():
@@ -184,8 +165,52 @@ func (a *app) withSession(ctx context.Context, text string, use Use, do func(s *
 
 func parseKey(text string) (store.Key, error) {
 	key, err := store.ParseKey(text)
-	if err != nil {
-		return store.Key{}, usagef("%v", err)
+	if wrong := (*patch.FieldError)(nil); errors.As(err, &wrong) && wrong.Field == "key" {
+		return key, usagef("KEY: %s", wrong.Problem)
+	} else if err != nil {
+		return key, usagef("%v", err)
 	}
 	return key, nil
+}
+
+// openPostgres opens a database on PostgreSQL. No error has a password of the URL.
+func openPostgres(ctx context.Context, name string, use Use, opts store.Options) (*store.Store, error) {
+	dsn, schema := cutSchema(name)
+	logger := opts.Logger
+	if use == Reading {
+		logger = slog.New(slog.DiscardHandler) // of what it may not remove
+	}
+	b, err := pg.OpenBackend(ctx, dsn, pg.Options{Schema: schema, NoCreate: use != Creating, Logger: logger})
+	var version *pg.VersionError
+	switch {
+	case errors.As(err, &version) && version.Has == 0 && use != Creating:
+		return nil, fmt.Errorf("%w: PostgreSQL has no schema %q with sessions; 'patchlog import' makes it", ErrNoDatabase, version.Schema)
+	case err != nil:
+		return nil, err
+	}
+	return store.New(b, opts)
+}
+
+// cutSchema takes the schema's name out of a URL. A URL without anything behind its scheme
+// becomes "", the driver's defaults.
+func cutSchema(name string) (dsn, schema string) {
+	if _, rest, _ := strings.Cut(name, "://"); rest == "" {
+		return "", ""
+	}
+	before, query, _ := strings.Cut(name, "?")
+	var others []string
+	for _, setting := range strings.Split(query, "&") {
+		key, value, _ := strings.Cut(setting, "=")
+		text, err := url.QueryUnescape(value)
+		switch {
+		case key == "schema" && err == nil:
+			schema = text
+		case setting != "":
+			others = append(others, setting)
+		}
+	}
+	if len(others) > 0 {
+		before += "?" + strings.Join(others, "&")
+	}
+	return before, schema
 }

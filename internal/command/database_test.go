@@ -1,8 +1,16 @@
 package command
 
 import (
+	"bytes"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
 	"strings"
 	"testing"
+
+	bbolt "go.etcd.io/bbolt"
+
+	"github.com/patchlog-dev/patchlog/internal/testlog"
 )
 
 // What is a file, what is a URL, and what is refused; no error has any of it.
@@ -89,5 +97,103 @@ func TestSchemaInURL(t *testing.T) {
 		if dsn, schema := cutSchema(name); dsn != want[0] || schema != want[1] {
 			t.Errorf("%q is %q and schema %q, want %q", name, dsn, schema, want)
 		}
+	}
+}
+
+// damageDatabase changes the rows of a bucket that are of the session made first.
+func damageDatabase(t *testing.T, bucket string, change func(b *bbolt.Bucket, k, v []byte) error) {
+	t.Helper()
+	db := testlog.Must(bbolt.Open(defaultDatabase, 0o600, nil))(t)
+	err := db.Update(func(tx *bbolt.Tx) error {
+		b := tx.Bucket([]byte(bucket))
+		rows := map[string][]byte{}
+		err := b.ForEach(func(k, v []byte) error {
+			if binary.BigEndian.Uint64(k) == 1 {
+				rows[string(k)] = bytes.Clone(v)
+			}
+			return nil
+		})
+		for k, v := range rows {
+			err = errors.Join(err, change(b, []byte(k), v))
+		}
+		return err
+	})
+	testlog.NoError(t, errors.Join(err, db.Close()))
+}
+
+// verifyFails runs verify, which must find something, and returns the lines it prints.
+func verifyFails(t *testing.T, says string, args ...string) []string {
+	t.Helper()
+	var stdout, stderr bytes.Buffer
+	code := newShell().app("", &stdout, &stderr).run(t.Context(), append([]string{"verify"}, args...))
+	if code != 1 || stderr.String() != "patchlog: "+says+"\n" {
+		t.Errorf("verify %q: exit code %d, stderr %q, want 1, %q", args, code, stderr.String(), says)
+	}
+	return strings.Split(strings.TrimSuffix(stdout.String(), "\n"), "\n")
+}
+
+// What verify finds in a damaged database is listed, and the exit code is 1.
+func TestVerifyFindsDamage(t *testing.T) {
+	t.Chdir(t.TempDir())
+	must(t, twoEvents, "import", "a/u/s", "-")
+	must(t, twoEvents, "import", "a/u/t", "-")
+	damageDatabase(t, "records", func(b *bbolt.Bucket, k, v []byte) error {
+		if binary.BigEndian.Uint64(k[8:]) == 2 {
+			v[len(v)/2] ^= 1
+		}
+		return b.Put(k, v)
+	})
+	for _, args := range [][]string{nil, {"a/u/s"}} {
+		sessions := "2"
+		if args != nil {
+			sessions = "1"
+		}
+		lines := verifyFails(t, "1 problem found", args...)
+		if len(lines) != 1 || !strings.HasPrefix(lines[0], "session a/u/s, record 2: ") || !strings.Contains(lines[0], "checksum") {
+			t.Errorf("verify %q: %q", args, lines)
+		}
+		lines = verifyFails(t, "1 problem found", append(args, "--json")...)
+		var doc struct {
+			Key     string
+			Seq     uint64
+			Problem string
+		}
+		if err := json.Unmarshal([]byte(lines[0]), &doc); err != nil || len(lines) != 2 || lines[1] != `{"sessions":`+sessions+`,"problems":1}` {
+			t.Fatalf("verify %q --json: %q, %v", args, lines, err)
+		}
+		if doc.Key != "a/u/s" || doc.Seq != 2 || !strings.Contains(doc.Problem, "checksum") || strings.Contains(doc.Problem, "a/u/s") {
+			t.Errorf("verify %q --json: %+v", args, doc)
+		}
+	}
+	if out := must(t, "", "verify", "a/u/t"); out != "a/u/t: nothing is wrong\n" {
+		t.Errorf("verify of the other session: %q", out)
+	}
+}
+
+// besideADamagedOne runs a command on two sessions, the first of them damaged, which it names, with
+// exit code 1, and returns what it says of the other.
+func besideADamagedOne(t *testing.T, args ...string) string {
+	t.Helper()
+	t.Chdir(t.TempDir())
+	must(t, twoEvents, "import", "a/u/s", "-")
+	must(t, twoEvents, "import", "a/u/t", "-")
+	damageDatabase(t, "records", func(b *bbolt.Bucket, k, v []byte) error {
+		if binary.BigEndian.Uint64(k[8:]) == 2 {
+			return b.Delete(k)
+		}
+		return nil
+	})
+	var stdout, stderr bytes.Buffer
+	code := newShell().app("", &stdout, &stderr).run(t.Context(), args)
+	if code != 1 || !strings.Contains(stderr.String(), "session a/u/s, record 2: corrupt") || !strings.Contains(stderr.String(), "1 damaged session") {
+		t.Errorf("exit code %d, stderr %q", code, stderr.String())
+	}
+	return stdout.String()
+}
+
+// A damaged session is named, the others are listed, and the exit code is 1.
+func TestSessionsBesideADamagedOne(t *testing.T) {
+	if out := besideADamagedOne(t, "sessions"); !strings.Contains(out, "a/u/t") || strings.Contains(out, "a/u/s") {
+		t.Errorf("it lists\n%s", out)
 	}
 }

@@ -19,14 +19,15 @@ import (
 var demoFiles embed.FS
 
 func (a *app) demoCommand() *cobra.Command {
-	return &cobra.Command{
-		Use:   "demo",
-		Short: "Show on real sessions what patches and compaction do",
-		Long: `It runs commands such as you would type, on a temporary database. With --json it writes what these write
-with it.`,
-		Example: examples("patchlog demo"),
-		RunE:    func(cmd *cobra.Command, args []string) error { return a.demo(cmd.Context()) },
-	}
+	cmd := command(`demo
+Show on real sessions what patches and compaction do
+
+It runs commands such as you would type, on a temporary database. With --json it writes what these write
+with it.
+
+$ patchlog demo`)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return a.demo(cmd.Context()) }
+	return cmd
 }
 
 // demoTime is when the demo's patches are logged: after its events.

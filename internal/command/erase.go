@@ -2,9 +2,11 @@ package command
 
 import (
 	"context"
-	"encoding/hex"
 	"errors"
+	"fmt"
+	"strconv"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -15,22 +17,23 @@ import (
 )
 
 func (a *app) eraseCommand() *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "erase [KEY] [EVENT...]",
-		Short: "Erase what events say, for good",
-		Long: `The events keep their places and become blank. Erased with them are summaries that stand for them,
+	cmd := command(`erase [KEY] [EVENT...]
+Erase what events say, for good
+
+The events keep their places and become blank. Erased with them are summaries that stand for them,
 copies of them, and the same events in forks. Visible summaries are reverted: the next compaction
 summarises what is left. A receipt in the log says who erased what, and why:
 'patchlog log KEY --type receipt'. An EVENT is the number of a record, an id, or the beginning of an id.
 
-With --everywhere, in place of KEY, --match and --author select events of all sessions. With --user, all events of all sessions of a user are erased, and the values that these
-share. State values become null, unless --values says keep. If it is interrupted, it continues when it is
-given the same --id. Stop the user's agents first.
+With --all-sessions, in place of KEY, --match and --author select events of all sessions. With --user, all
+events of all sessions of a user are erased, and the values that these share. State values become null, unless
+--values says keep. If it is interrupted, it continues when it is given the same --id. Stop the user's agents
+first.
 
 This cannot be undone. Afterwards 'patchlog vacuum' returns the room in which the old bytes are.
-Exports, backups and copies elsewhere are out of reach.`,
-		Example: examples("patchlog erase --everywhere --match 'DE89 3704' --reason 'request 812' --values null --dry-run"),
-	}
+Exports, backups and copies elsewhere are out of reach.
+
+$ patchlog erase --all-sessions --match 'DE89 3704' --reason 'request 812' --values null --dry-run`)
 	e := erasing{}
 	e.Options.Author = patchAuthor
 	fs := cmd.Flags()
@@ -38,33 +41,34 @@ Exports, backups and copies elsewhere are out of reach.`,
 	fs.StringVar(&e.Selection.Match, "match", "", "erase the events that have this `TEXT` in what they say, or in state values")
 	fs.BoolVar(&e.Selection.IgnoreCase, "ignore-case", false, "let --match find upper and lower case alike")
 	fs.BoolVar(&e.Selection.All, "all", false, "erase all events")
-	fs.BoolVar(&e.Everywhere, "everywhere", false, "search all sessions of the database, in place of KEY's")
+	fs.BoolVar(&e.Everywhere, "all-sessions", false, "search all sessions of the database, in place of KEY's")
 	var user textFlag
 	fs.Var(&user, "user", "erase all that the database has of `APP/USER`")
 	fs.StringVar(&e.Options.ID, "id", "", "the receipt's `ID`, new unless given; if the log has it, finish what it says")
-	values := fs.String("values", string(patch.KeepValues), "`keep` the state values that the events set, and say how many still match; or put null in their place")
+	e.Options.Values = patch.KeepValues
+	choose(cmd, (*string)(&e.Options.Values), "values", "keep the state values that the events set, and say how many still match; or put null in their place", string(patch.KeepValues), string(patch.NullValues))
 	fs.StringVar(&e.Options.Reason, "reason", "", "say `WHY` in the receipt")
 	fs.BoolVar(&e.Options.Context, "context", false, "erase also summaries whose summarizer was shown, as context, a summary of erased events")
 	resume := fs.Bool("resume", false, "select nothing, and finish an erasing that was interrupted")
-	confirmed := declareConfirmation(fs)
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+	keyText := ""
+	dryRun := confirm(cmd, func(args []string) error {
 		selects := len(args) > 1 || e.Selection.Author != "" || e.Selection.Match != "" || e.Selection.All
-		if e.Options.Values = patch.Values(*values); user != "" && !fs.Changed("values") {
+		if user != "" && !fs.Changed("values") {
 			e.Options.Values = ""
 		}
 		switch {
 		case user != "" && (len(args) > 0 || selects || *resume):
 			return usagef("--user takes all, and goes with neither KEY, a selection nor --resume")
 		case e.Everywhere && (user != "" || len(args) > 0 || e.Selection.All || *resume || e.Options.ID != ""):
-			return usagef("--everywhere takes --match or --author, and goes with neither KEY, --user, --all, --resume nor --id")
+			return usagef("--all-sessions takes --match or --author, and goes with neither KEY, --user, --all, --resume nor --id")
 		case user == "" && len(args) == 0 && !e.Everywhere:
-			return usagef("KEY is missing, or --everywhere or --user")
+			return usagef("KEY is missing, or --all-sessions or --user")
 		case user == "" && !selects && !*resume:
 			return usagef("say what to erase: EVENT, --author, --match or --all")
 		case selects && *resume:
 			return usagef("--resume selects nothing")
 		}
-		keyText := string(user) + "/-"
+		keyText = string(user) + "/-"
 		if e.AllOfUser = user != ""; e.Everywhere {
 			keyText = "-/-/-"
 		} else if !e.AllOfUser {
@@ -72,12 +76,11 @@ Exports, backups and copies elsewhere are out of reach.`,
 		} else if _, err := store.ParseKey(keyText); err != nil {
 			return usagef("--user: %q is not APP/USER, each percent-escaped", user)
 		}
-		if err := confirmed.check(); err != nil {
-			return err
-		}
-		e.dryRun = confirmed.dryRun
-		return a.withSession(cmd.Context(), keyText, writingUnless(e.dryRun), func(s *store.Store, key store.Key) error {
-			e.Key = key
+		return nil
+	})
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		return a.withSession(cmd.Context(), keyText, writingUnless(*dryRun), func(s *store.Store, key store.Key) error {
+			e.Key, e.dryRun = key, *dryRun
 			return a.erase(cmd.Context(), s, e)
 		})
 	}
@@ -123,76 +126,23 @@ func (a *app) erase(ctx context.Context, s *store.Store, e erasing) error {
 	return errors.Join(a.showErasure(of, done, e.dryRun), err)
 }
 
-// erasedDocument is what was erased of a session, as JSON.
-type erasedDocument struct {
-	Key     string          `json:"key"`
-	Receipt string          `json:"receipt,omitempty"`
-	Seq     uint64          `json:"seq,omitempty"` // of the receipt
-	Events  []erasedElement `json:"events"`
-	Initial []string        `json:"initial,omitempty"`
-
-	Reverted []string `json:"reverted,omitempty"` // ids of summaries
-	Blank    []string `json:"blank,omitempty"`
-}
-
-type erasedElement struct {
-	Seq   uint64 `json:"seq"`
-	Index *int   `json:"index,omitempty"` // absent for what a patch says besides its events
-	ID    string `json:"id"`
-	Why   string `json:"why"`
-}
-
-// keptValuesDocument says, as JSON, which of the selected state values are kept.
-type keptValuesDocument struct {
-	Events  int      `json:"events"`
-	Initial []string `json:"initial,omitempty"`
-	Shared  []string `json:"shared,omitempty"`
-}
-
-func keptValuesDocumentOf(k store.KeptValues) *keptValuesDocument {
-	if !ops.KeepsValues(k) {
-		return nil
-	}
-	return &keptValuesDocument{k.Events, k.Initial, k.Shared}
-}
-
-func keptValuesText(k store.KeptValues) string {
-	return present.KeptValues(k) + " --values null erases them."
+func remainingText(n int) string {
+	return present.RemainingMatches(n) + " --values null erases them."
 }
 
 // showErasure shows what was erased of a session, or of a user.
 func (a *app) showErasure(of string, e store.Erasure, dryRun bool) error {
 	if a.json {
-		sessions := []erasedDocument{}
-		for _, s := range e.Sessions {
-			d := erasedDocument{Key: s.Key.String(), Receipt: s.Receipt.ID(), Seq: s.Receipt.Seq, Events: []erasedElement{}, Initial: s.Initial, Reverted: s.Reverted, Blank: s.Blank}
-			for _, event := range s.Events {
-				one := erasedElement{Seq: event.Seq, ID: event.ID, Why: event.Why}
-				if event.Index >= 0 {
-					one.Index = &event.Index
-				}
-				d.Events = append(d.Events, one)
-			}
-			sessions = append(sessions, d)
-		}
-		salt := ""
-		if !dryRun && len(sessions) > 0 {
-			salt = hex.EncodeToString(e.Salt)
-		}
 		return a.out.document(struct {
-			DryRun     bool                `json:"dryRun"`
-			Sessions   []erasedDocument    `json:"sessions"`
-			Shared     []string            `json:"shared,omitempty"` // keys of the state that sessions share
-			Kept       *keptValuesDocument `json:"kept,omitempty"`
-			Salt       string              `json:"salt,omitempty"`
-			OutOfReach []string            `json:"outOfReach"`
-		}{dryRun, sessions, e.Shared, keptValuesDocumentOf(e.Kept), salt, e.OutOfReach})
+			DryRun bool
+			store.Erasure
+		}{dryRun, e})
 	}
 	if len(e.Sessions)+len(e.Shared) == 0 {
-		if !ops.KeepsValues(e.Kept) {
+		if e.RemainingMatches == 0 {
 			return a.out.linef("%s: there is nothing to erase", of)
 		}
-		return a.out.linef("%s: there is nothing else to erase\n%s", of, keptValuesText(e.Kept))
+		return a.out.linef("%s: there is nothing else to erase\n%s", of, remainingText(e.RemainingMatches))
 	}
 	for _, s := range e.Sessions {
 		did := "erased"
@@ -219,15 +169,130 @@ func (a *app) showErasure(of string, e store.Erasure, dryRun bool) error {
 	for _, name := range e.Shared {
 		a.out.linef("shared state, key %s: null", present.Printable(name))
 	}
-	if ops.KeepsValues(e.Kept) {
-		a.out.linef("%s", keptValuesText(e.Kept))
-	}
-	if !dryRun && e.Salt != nil {
-		a.out.linef("salt of the digest, which is nowhere stored: %x", e.Salt)
+	if e.RemainingMatches > 0 {
+		a.out.linef("%s", remainingText(e.RemainingMatches))
 	}
 	a.out.linef("out of reach:")
 	for _, text := range e.OutOfReach {
 		a.out.linef("  %s", text)
 	}
 	return nil
+}
+
+// ageFlag is a flag that takes a time above 0, in days too.
+type ageFlag time.Duration
+
+func (f *ageFlag) Type() string   { return "time" }
+func (f *ageFlag) String() string { return "" }
+
+func (f *ageFlag) Set(text string) error {
+	d, err := time.ParseDuration(text)
+	if days, found := strings.CutSuffix(text, "d"); found {
+		var n uint64
+		n, err = strconv.ParseUint(days, 10, 16)
+		d = time.Duration(n) * 24 * time.Hour
+	}
+	if err != nil || d <= 0 {
+		return errors.New("want a time such as 90d or 36h")
+	}
+	*f = ageFlag(d)
+	return nil
+}
+
+func (a *app) retainCommand() *cobra.Command {
+	cmd := command(`retain [APP...]
+Delete unused sessions and erase hidden events, by age
+
+Sessions of the APPs, or all, that were not used for --delete-after are deleted with their logs. In the others,
+events that patches hid --erase-hidden-after ago are erased, but not pinned ones; summaries, visible events and
+the state stay. The last use is the creation or the time of the newest records, whichever is later. Shared
+values (app: and user: keys) stay.
+
+It may be interrupted at any time; the next run continues. On PostgreSQL one process runs at a time. With
+--json each session is a line, as 'patchlog sessions' writes it, with "used","deleted","kept","erased".
+
+$ patchlog retain shop --delete-after 90d --erase-hidden-after 30d --dry-run`)
+	fs := cmd.Flags()
+	var policy store.Retention
+	fs.Var((*ageFlag)(&policy.DeleteAfter), "delete-after", "delete what was not used for this `TIME`, such as 90d or 36h")
+	fs.Var((*ageFlag)(&policy.EraseHiddenAfter), "erase-hidden-after", "erase what events say that were out of sight for this `TIME`")
+	fs.BoolVar(&policy.KeepPinned, "keep-pinned", false, "keep sessions that show a pinned event")
+	dryRun := confirm(cmd, func([]string) error {
+		if policy.DeleteAfter+policy.EraseHiddenAfter == 0 {
+			return usagef("say what is to go: --delete-after, --erase-hidden-after or both")
+		}
+		return nil
+	})
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			args = []string{""}
+		}
+		policies := map[string]store.Retention{}
+		for _, app := range args {
+			policies[app] = policy
+		}
+		return a.retain(cmd.Context(), policies, policy.EraseHiddenAfter > 0, *dryRun)
+	}
+	return cmd
+}
+
+func (a *app) retain(ctx context.Context, policies map[string]store.Retention, erases bool, dryRun bool) error {
+	return a.withStore(ctx, writingUnless(dryRun), func(s *store.Store) error {
+		gone, kept, erased, damaged := 0, 0, 0, 0
+		for r, err := range s.Retain(ctx, policies, dryRun) {
+			switch {
+			case errors.Is(err, store.ErrCorrupt):
+				damaged++
+				a.errs.problem(err.Error())
+				continue
+			case err != nil:
+				return err
+			case r.Deleted:
+				gone++
+			case r.Kept != "":
+				kept++
+			}
+			erased += r.Erased
+			if err := a.showRetained(r, dryRun); err != nil {
+				return err
+			}
+		}
+		if !a.json {
+			to := ""
+			if dryRun {
+				to = "to be "
+			}
+			text := fmt.Sprintf("%s %sdeleted, %d kept", present.Counted(gone, "session"), to, kept)
+			if erases {
+				text += fmt.Sprintf("; %s %serased", present.Counted(erased, "hidden event"), to)
+			}
+			a.out.line(text)
+		}
+		return errDamaged(damaged)
+	})
+}
+
+func (a *app) showRetained(r store.Retained, dryRun bool) error {
+	if a.json {
+		r.Deleted = r.Deleted && !dryRun
+		return a.out.document(r)
+	}
+	would := ""
+	if dryRun {
+		would = "would be "
+	}
+	var what []string
+	switch {
+	case r.Deleted:
+		what = append(what, would+"deleted")
+	case r.Kept != "":
+		what = append(what, "kept: "+r.Kept)
+	}
+	switch {
+	case r.Erased > 0:
+		what = append(what, present.Counted(r.Erased, "hidden event")+" "+would+"erased")
+	case what == nil:
+		what = append(what, "an erasing that was cut short "+would+"finished")
+	}
+	return a.out.linef("%s: used %s, %s; %s", r.Key, r.Used.Format(time.RFC3339), present.Counted(r.Seq, "record"), strings.Join(what, ", "))
 }

@@ -4,17 +4,25 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"database/sql"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"net/url"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/stdlib"
 	"github.com/spf13/cobra"
 
+	"github.com/patchlog-dev/patchlog/compaction/adkrecord"
+	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/internal/present"
+	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store"
 	"github.com/patchlog-dev/patchlog/store/migrate"
 	"github.com/patchlog-dev/patchlog/store/sessionfile"
@@ -27,25 +35,16 @@ const (
 	fromDatabase = "patchlog" // a database of patchlog's
 )
 
-// sourceFormats are the names that --format takes, those of coding agents among them.
-func sourceFormats() []string {
-	formats := []string{fromLines, fromDatabase, fromADK}
-	for _, f := range sessionfile.Formats() {
-		formats = append(formats, string(f))
-	}
-	return formats
-}
-
 const readableSources = `  - events and patches, one JSON object a line: an export, or events or table rows of ADK's (takes KEY)
   - session files of coding agents: Claude Code, codex, pi (KEY is app/user/id: --app, --user)
   - ADK's sessions: a database on PostgreSQL or SQLite, or JSON as its REST API gives them
   - a patchlog database: a file, or postgres://... (KEY selects one session)`
 
 func (a *app) importCommand() *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "import [KEY] SOURCE...",
-		Short: "Bring sessions in: from files, from coding agents, from ADK, from another database",
-		Long: `SOURCE is recognised by its content; - is standard input. It can be
+	cmd := command(`import [KEY] SOURCE...
+Bring sessions in: from files, from coding agents, from ADK, from another database
+
+SOURCE is recognised by its content; - is standard input. It can be
 ` + readableSources + `
 
 Importing again adds what is new. A session arrives whole or not at all. A session that is there with
@@ -56,26 +55,21 @@ by the command patchlog-sqlite.
 Compaction records of ADK's become summaries, where they can; those that stay are listed. For lines,
 this takes --compactions adopt. Whatever else does not come over as it was is listed below its session.
 Values that sessions share (app: and user: keys) come with databases and with ADK's sessions; those
-that are there with other values stay and are reported.`,
-		Example: examples(
-			"patchlog import shop/ada/4711 session.jsonl",
-			"patchlog import ~/.claude/projects/*/*.jsonl",
-			"patchlog import postgres://app@db.example/adk --dry-run",
-		),
-	}
+that are there with other values stay and are reported.
+
+$ patchlog import shop/ada/4711 session.jsonl
+$ patchlog import ~/.claude/projects/*/*.jsonl
+$ patchlog import postgres://app@db.example/adk --dry-run`)
 	fs := cmd.Flags()
 	r := importing{app: a, user: "user", counts: map[migrate.Status]int{}}
-	fs.StringVar(&r.format, "format", "", "what SOURCE is, where it is not recognised: `NAME` is "+strings.Join(sourceFormats(), ", "))
 	fs.Int64Var(&r.maxBytes, "max-bytes", store.DefaultImportBytes, "how many `bytes` a file may have")
-	fs.StringVar(&r.compactions, "compactions", "", "`adopt` compaction records of ADK's as summaries, or keep them as events")
+	choose(cmd, &r.compactions, "compactions", "adopt compaction records of ADK's as summaries, or keep them as events", "adopt", "keep")
 	fs.Var(&r.appName, "app", "the `APP` of a coding agent's sessions; else the agent's name")
 	fs.Var(&r.user, "user", "the `USER` of a coding agent's sessions (default user)")
 	fs.BoolVar(&r.adk.ReplayedState, "replayed-state", false, "let ADK's sessions have the state that their events give, where the database has another")
 	fs.BoolVar(&r.adk.OverwriteShared, "overwrite-shared", false, "replace shared values that are there by those of ADK's")
 	fs.StringSliceVar(&r.ignored, "ignore-column", nil, "a `TABLE.COLUMN` of ADK's database that is unknown and may stay behind")
-	r.dryRun = declareDryRun(fs)
-	cmd.RegisterFlagCompletionFunc("format", cobra.FixedCompletions(sourceFormats(), cobra.ShellCompDirectiveNoFileComp))
-	cmd.RegisterFlagCompletionFunc("compactions", cobra.FixedCompletions([]cobra.Completion{"adopt", "keep"}, cobra.ShellCompDirectiveNoFileComp))
+	r.dryRun = declareDryRun(cmd)
 	cmd.Args = func(_ *cobra.Command, args []string) error {
 		switch {
 		case len(args) == 0:
@@ -89,12 +83,7 @@ that are there with other values stay and are reported.`,
 		return nil, cobra.ShellCompDirectiveDefault
 	}
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		switch {
-		case r.format != "" && !slices.Contains(sourceFormats(), r.format):
-			return usagef("--format: unknown name %q; one of %s", r.format, strings.Join(sourceFormats(), ", "))
-		case r.compactions != "" && r.compactions != "adopt" && r.compactions != "keep":
-			return usagef("--compactions: %q is neither adopt nor keep", r.compactions)
-		case r.maxBytes < 1:
+		if r.maxBytes < 1 {
 			return usagef("--max-bytes is %d, below 1", r.maxBytes)
 		}
 		r.given = fs.Changed
@@ -107,7 +96,6 @@ that are there with other values stay and are reported.`,
 // importing is a run of import.
 type importing struct {
 	*app
-	format        string
 	maxBytes      int64
 	compactions   string
 	appName, user textFlag // of a coding agent's sessions
@@ -183,7 +171,7 @@ func (r *importing) run(ctx context.Context, args []string) error {
 	case src.format == fromADK:
 		return r.importADK(ctx, src)
 	}
-	return r.importAgent(ctx, src, map[store.Key]string{})
+	return r.importAgent(ctx, src)
 }
 
 // importLines imports a file of events and patches.
@@ -205,7 +193,7 @@ func (r *importing) importLines(ctx context.Context, keyText string, in *input) 
 	if err != nil {
 		return err
 	}
-	return r.report(o, nil)
+	return r.report(o)
 }
 
 // importText imports a text as a session, unless check fails. A dry run imports it into a copy of the session in memory.
@@ -218,9 +206,9 @@ func (r *importing) importText(ctx context.Context, key store.Key, text *store.T
 		if err != nil {
 			return err
 		}
-		o = outcomeOf(key, store.Copied{Created: done.Created, Added: done.Added, Present: done.Present, Seq: done.View.Seq()})
+		o = outcomeOf(key, done)
 		if r.compactions == "adopt" {
-			err = o.adoptRecords(ctx, s, key, done.View)
+			err = o.adoptRecords(ctx, s, done.View)
 		}
 		return err
 	}
@@ -272,11 +260,9 @@ func (r *importing) open(ctx context.Context, name string) (*importSource, error
 	case err != nil:
 		return nil, err
 	case isURL:
-		src := &importSource{name: scheme + "://" + rest, format: r.format}
-		if src.format == "" {
-			if src.format, err = r.onPostgres(ctx, src.name); err != nil {
-				return nil, fmt.Errorf("SOURCE: %w", err)
-			}
+		src := &importSource{name: scheme + "://" + rest}
+		if src.format, err = r.onPostgres(ctx, src.name); err != nil {
+			return nil, fmt.Errorf("SOURCE: %w", err)
 		}
 		return src, nil
 	}
@@ -291,10 +277,7 @@ func (r *importing) open(ctx context.Context, name string) (*importSource, error
 		in.close()
 		return nil, err
 	}
-	src := &importSource{name: name, format: r.format, input: in}
-	if src.format == "" {
-		src.format = formatOf(text)
-	}
+	src := &importSource{name: name, format: formatOf(text), input: in}
 	if src.format == "" {
 		in.close()
 		return nil, fmt.Errorf("%s is nothing that can be imported: neither events (an export, or one JSON object a line), nor a session file of Claude Code, codex or pi, nor sessions or a database of ADK's, nor a database of patchlog's", in.name)
@@ -385,4 +368,562 @@ func membersOf(text []byte) map[string]string {
 			members[key] = s
 		}
 	}
+}
+
+// gone is the status of a session that was deleted while others were imported.
+const gone migrate.Status = "gone"
+
+var statuses = []migrate.Status{migrate.Created, migrate.Extended, migrate.Unchanged, migrate.Ahead, gone, migrate.Conflict, migrate.Failed}
+
+// outcome is what became of a session by an import, or would.
+type outcome struct {
+	migrate.Result
+	File *readFile // of a coding agent's session
+
+	notes []string // lines below the session's own
+}
+
+func outcomeOf(key store.Key, done store.Imported) outcome {
+	o := outcome{Result: migrate.Result{Key: key, Status: migrate.Unchanged, Added: done.Added, Present: done.Present, Seq: done.View.Seq()}}
+	switch {
+	case done.Created:
+		o.Status = migrate.Created
+	case done.Added > 0:
+		o.Status = migrate.Extended
+	case done.View.Seq() > uint64(done.Present):
+		o.Status = migrate.Ahead
+	}
+	return o
+}
+
+// adoptRecords replaces compaction records in a view, and the events that they cover, by summaries, in one commit.
+func (o *outcome) adoptRecords(ctx context.Context, s *store.Store, v fold.View) error {
+	plan := adkrecord.Adopt(v, adkrecord.Options{})
+	o.Adopted, o.Left = plan.Adopted, plan.NotAdopted
+	if o.noteAdopted(); len(o.Adopted)+len(o.Left) == 0 {
+		o.notes = append(o.notes, "no compaction records to adopt")
+	}
+	if len(plan.Patches) == 0 {
+		return nil
+	}
+	c, err := s.ApplyPatch(ctx, o.Key, store.PatchOptions{On: v}, plan.Patches...)
+	if err != nil {
+		return fmt.Errorf("imported, but the compaction records were not adopted: %w", err)
+	}
+	o.Added, o.Seq = o.Added+len(c.Records), c.View.Seq()
+	if o.Status != migrate.Created {
+		o.Status = migrate.Extended
+	}
+	return nil
+}
+
+// noteAdopted adds notes about the compaction records that were adopted, and about those that were not.
+func (o *outcome) noteAdopted() {
+	if n := len(o.Adopted) + len(o.Left); n > 0 {
+		o.notes = append(o.notes, fmt.Sprintf("%d of %s adopted", len(o.Adopted), present.Counted(n, "compaction record")))
+	}
+	for _, l := range o.Left {
+		o.notes = append(o.notes, fmt.Sprintf("left: %s: %s", present.Printable(l.EventID), present.Printable(l.Reason)))
+	}
+}
+
+// report writes an outcome, with the error that kept the session from being imported. Of many sessions those that
+// stay as they are and have no notes are only counted.
+func (r *importing) report(o outcome) error {
+	r.counts[o.Status]++
+	if o.Err != nil {
+		r.problems++
+	}
+	r.bar.end()
+	if !r.json && o.Err != nil {
+		return r.problem(o.Err)
+	}
+	switch would := ""; {
+	case r.json:
+		r.out.document(o)
+	case o.Status == migrate.Created, o.Status == migrate.Extended:
+		if *r.dryRun {
+			would = "would be "
+		}
+		r.out.linef("%s: %s%s, %s added; the log ends at record %d", o.Key, would, o.Status, present.Counted(o.Added, "record"), o.Seq)
+	case o.Status == migrate.Ahead:
+		r.out.linef("%s: nothing to add; the copy has gone on by itself, to record %d", o.Key, o.Seq)
+	case !r.many || len(o.notes) > 0:
+		r.out.linef("%s: %s; the log ends at record %d", o.Key, o.Status, o.Seq)
+	}
+	if !r.json {
+		for _, note := range o.notes {
+			r.out.linef("  %s", present.Printable(note))
+		}
+	}
+	return r.out.flush()
+}
+
+// problem writes an error to standard error, after the lines of standard output that come before it.
+func (r *importing) problem(err error) error {
+	r.bar.end()
+	if err := r.out.flush(); err != nil { // so that the lines stay in order
+		return err
+	}
+	r.errs.problem(err.Error())
+	return r.errs.flush()
+}
+
+// sharedOutcome is what became of the values of shared scopes.
+type sharedOutcome struct {
+	Added     int
+	Different []string
+	Error     error
+}
+
+// sum writes the totals of an import of many sessions.
+func (r *importing) sum(shared sharedOutcome, source string, differences []migrate.Difference) error {
+	r.bar.end()
+	if shared.Error != nil {
+		r.problems++
+	}
+	if !r.adk.OverwriteShared {
+		r.problems += len(shared.Different)
+	}
+	if r.json {
+		r.out.document(struct {
+			Sessions    map[migrate.Status]int
+			Shared      any
+			DryRun      bool
+			Source      string               `json:"source,omitempty"`
+			Differences []migrate.Difference `json:"differences,omitempty"`
+		}{r.counts, shared, *r.dryRun, source, differences})
+	} else {
+		if shared.Error != nil {
+			r.problem(fmt.Errorf("shared values: %w", shared.Error))
+		}
+		for _, name := range shared.Different {
+			if r.adk.OverwriteShared {
+				r.out.linef("shared value %s: %s in place of another", name, map[bool]string{true: "would be written", false: "written"}[*r.dryRun])
+			} else {
+				r.problem(fmt.Errorf("shared value %s: it is there with another value, which stays", name))
+			}
+		}
+		for _, d := range differences {
+			r.out.linef("  %s", present.Printable(d.String()))
+		}
+		all, text := 0, ""
+		for _, status := range statuses {
+			if n := r.counts[status]; n > 0 {
+				all += n
+				text += fmt.Sprintf(", %d %s", n, status)
+			}
+		}
+		text = present.Counted(all, "session") + text
+		if shared.Added > 0 && !*r.dryRun {
+			text += ", " + present.Counted(shared.Added, "shared value") + " added"
+		}
+		if *r.dryRun {
+			text += "; nothing is written"
+		}
+		r.out.line(text)
+	}
+	if err := r.out.flush(); err != nil || r.problems == 0 {
+		return err
+	}
+	return fmt.Errorf("not all is imported: %s", present.Counted(r.problems, "problem"))
+}
+
+// sameFile reports whether two names are of one file.
+func sameFile(a, b string) bool {
+	one, err := os.Stat(a)
+	if err != nil {
+		return false
+	}
+	other, err := os.Stat(b)
+	return err == nil && os.SameFile(one, other)
+}
+
+// bulk returns the options of a database of which each session is used once.
+func (a *app) bulk() store.Options {
+	opts := a.options
+	opts.CacheBytes, opts.MaxRecordBytes = -1, patch.MaxRecordBytes
+	return opts
+}
+
+// openTarget opens the database to write. For a dry run it need not exist.
+func (r *importing) openTarget(ctx context.Context) (*store.Store, error) {
+	if !*r.dryRun {
+		return r.openDatabase(ctx, r.db, Creating, r.bulk())
+	}
+	target, err := r.openDatabase(ctx, r.db, Reading, r.bulk())
+	if errors.Is(err, ErrNoDatabase) {
+		return store.OpenMemory(r.bulk())
+	}
+	return target, err
+}
+
+// importAgents imports session files of coding agents, each by itself. If some cannot be imported, the others still
+// are.
+func (r *importing) importAgents(ctx context.Context, names []string) error {
+	r.many = true
+	for _, name := range names {
+		src, err := r.open(ctx, name)
+		if err == nil {
+			err = r.importAgent(ctx, src)
+			src.close()
+		}
+		var usage *usageError
+		switch {
+		case err == nil:
+		case ctx.Err() != nil || errors.Is(err, errOutput) || errors.As(err, &usage):
+			return err
+		default:
+			r.counts[migrate.Failed]++
+			r.problems++
+			if err := r.problem(err); err != nil {
+				return err
+			}
+		}
+	}
+	return r.sum(sharedOutcome{}, "", nil)
+}
+
+// errOutput is the error of a report that cannot be written.
+var errOutput = errors.New("output")
+
+func (r *importing) importAgent(ctx context.Context, src *importSource) error {
+	if err := r.checkFlags(src.format); err != nil {
+		return err
+	}
+	if sessionfile.Format(src.format).Validate() != nil {
+		return fmt.Errorf("%s is no session file of a coding agent; other sources are imported one at a time", src.name)
+	}
+	read, err := r.readAgent(ctx, src)
+	if err != nil {
+		return err
+	}
+	o, err := r.importText(ctx, read.key, read.text, func(s *store.Store) error { return read.belongsTo(ctx, s, src.input.name) })
+	if errors.Is(err, store.ErrConflict) {
+		err = fmt.Errorf("%w; --app or --user give the file another key", err)
+	}
+	if err != nil {
+		return err
+	}
+	o.File, o.notes = &readFile{src.input.name, read.report}, fileNotes(read.report)
+	if err := r.report(o); err != nil {
+		return fmt.Errorf("%w: %w", errOutput, err)
+	}
+	return nil
+}
+
+// agentSession is a session file that has been read.
+type agentSession struct {
+	key    store.Key
+	text   *store.Text
+	first  string // the id of its first record
+	report sessionfile.Report
+}
+
+func (r *importing) readAgent(ctx context.Context, src *importSource) (*agentSession, error) {
+	in, format := src.input, sessionfile.Format(src.format)
+	defer r.bar.end()
+	count := &counting{r: io.LimitReader(in.r, r.maxBytes+1)}
+	d := sessionfile.NewDecoder(count, format, in.name)
+	read := &agentSession{}
+	var text bytes.Buffer
+	for {
+		rec, err := d.Next()
+		if count.n > r.maxBytes {
+			return nil, fmt.Errorf("%s: %w: the input goes on beyond %d bytes; the limit can be set higher", in.name, store.ErrTooLarge, r.maxBytes)
+		}
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			return nil, err
+		}
+		if read.first == "" {
+			read.first = rec.ID()
+		}
+		if err := patch.WriteRecord(&text, rec); err != nil {
+			return nil, err
+		}
+		r.bar.update(count.n, in.size, present.Counted(d.Report().Lines, "line"))
+	}
+	read.report = d.Report()
+	read.key = store.Key{App: string(r.appName), User: string(r.user), Session: d.SessionID()}
+	if read.key.App == "" {
+		read.key.App = string(format)
+	}
+	if read.key.Session == "" {
+		if src.name == "-" {
+			return nil, fmt.Errorf("%s does not tell its session's id; give the file by its name", in.name)
+		}
+		read.key.Session = strings.TrimSuffix(filepath.Base(src.name), ".jsonl")
+	}
+	if err := read.key.Validate(); err != nil {
+		return nil, fmt.Errorf("%s: %w", in.name, err)
+	}
+	var err error
+	read.text, err = store.ReadText(ctx, &text, store.ImportOptions{
+		Name: "what was read of " + in.name, MaxBytes: int64(text.Len()) + 1,
+	})
+	return read, err
+}
+
+// belongsTo returns an error if there is a session of the key that was not read from the same file.
+func (f *agentSession) belongsTo(ctx context.Context, s *store.Store, name string) error {
+	for rec, err := range s.RawEvents(ctx, f.key, 1) {
+		switch {
+		case errors.Is(err, store.ErrNotFound):
+			return nil
+		case err != nil:
+			return err
+		case rec.ID() != f.first:
+			return fmt.Errorf("%s: %w: session %s is there, and does not begin as the file does", name, store.ErrConflict, f.key)
+		}
+		return nil
+	}
+	return nil
+}
+
+// readFile is a coding agent's file, with the report of its decoder.
+type readFile struct {
+	Name string
+	sessionfile.Report
+}
+
+// fileNotes returns the notes of an outcome about a file.
+func fileNotes(r sessionfile.Report) (notes []string) {
+	for _, note := range []struct {
+		n    int
+		text string
+	}{
+		{r.Rewinds, present.Counted(r.Rewinds, "rewind") + ": what was left behind is hidden"},
+		{r.Compactions, present.Counted(r.Compactions, "compaction") + " adopted"},
+		{r.Left, present.Counted(r.Left, "compaction") + " not adopted, and kept as events: what they cover cannot be told"},
+		{r.Copies, present.Counted(r.Copies, "line") + " told once more, and kept without content"},
+		{r.Unreadable, present.Counted(r.Unreadable, "line") + " of no JSON, kept without content"},
+		{r.Unfinished, "the last line is not written to its end, and was left out"},
+	} {
+		if note.n > 0 {
+			notes = append(notes, note.text)
+		}
+	}
+	return notes
+}
+
+// importADK imports all sessions of ADK's.
+func (r *importing) importADK(ctx context.Context, src *importSource) (err error) {
+	if sameFile(src.name, r.db) {
+		return usagef("SOURCE is the database to write")
+	}
+	from, count, closeSource, err := openADK(ctx, src, r.ignored)
+	if err != nil {
+		return fmt.Errorf("SOURCE: %w", err)
+	}
+	defer func() { err = errors.Join(err, closeSource()) }()
+	target, err := r.openTarget(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, target.Close()) }()
+	r.many = true
+	if !r.json {
+		r.out.linef("from %s", from)
+	}
+	opts := r.adk
+	opts.DryRun, opts.KeepCompactions = *r.dryRun, r.compactions == "keep"
+	opts.Progress = r.bar.sessions
+	if count != nil {
+		opts.Progress = func(done, _ int) { r.bar.update(count.n, src.size, present.Counted(done, "session")) }
+	}
+	opts.Session = func(s migrate.Result) error {
+		o := outcome{Result: s}
+		o.noteAdopted()
+		for _, d := range s.Differences {
+			o.notes = append(o.notes, d.String())
+		}
+		return r.report(o)
+	}
+	report, err := migrate.Run(ctx, target, from, opts)
+	if err != nil {
+		r.bar.end()
+		return err
+	}
+	return r.sum(sharedOutcome{report.SharedAdded, report.SharedDifferent, report.SharedErr}, fmt.Sprint(from), report.Source)
+}
+
+// openADK opens sessions of ADK's, and counts what is read if they are in a file that is read to its end.
+func openADK(ctx context.Context, src *importSource, ignored []string) (from migrate.Source, count *counting, closeSource func() error, err error) {
+	dialect, open := migrate.PostgreSQL, openPostgresSQL
+	if src.input != nil {
+		head, _ := src.r.(*bufio.Reader).Peek(len(sqliteMagic))
+		if !bytes.Equal(head, sqliteMagic) || src.file == nil {
+			count = &counting{r: src.r}
+			return migrate.NewREST(count, src.input.name), count, func() error { return nil }, nil
+		}
+		dialect, open = migrate.SQLite, openSQLite
+	}
+	db, err := open(src.name)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	if err = db.PingContext(ctx); err == nil {
+		from, err = migrate.OpenSQL(ctx, db, dialect, migrate.SQLOptions{IgnoreColumns: ignored})
+	}
+	if err != nil {
+		return nil, nil, nil, errors.Join(err, db.Close())
+	}
+	return from, nil, db.Close, nil
+}
+
+// sqliteDriver is the name of the database/sql driver that patchlog-sqlite links.
+const sqliteDriver = "sqlite"
+
+// openSQLite opens an existing file for reading. It waits a moment for a service that writes to it.
+func openSQLite(path string) (*sql.DB, error) {
+	if !slices.Contains(sql.Drivers(), sqliteDriver) {
+		return nil, fmt.Errorf("%s is a database of SQLite's, which the command patchlog-sqlite reads: 'go install github.com/patchlog-dev/patchlog/cmd/patchlog-sqlite@latest', then 'patchlog-sqlite import'", path)
+	}
+	path, err := filepath.Abs(path)
+	if err != nil {
+		return nil, err
+	}
+	file := url.URL{Scheme: "file", Path: filepath.ToSlash(path), RawQuery: "mode=ro&_pragma=busy_timeout(5000)&_pragma=query_only(true)"}
+	return sql.Open(sqliteDriver, file.String())
+}
+
+// openPostgresSQL opens a database for reading, by a URL or by the PG* variables and the files of PostgreSQL's
+// clients. No error has a password of the URL.
+func openPostgresSQL(name string) (*sql.DB, error) {
+	if _, rest, _ := strings.Cut(name, "://"); rest == "" {
+		name = ""
+	}
+	config, err := pgx.ParseConfig(name)
+	if err != nil {
+		return nil, err
+	}
+	config.RuntimeParams["default_transaction_read_only"] = "on"
+	return stdlib.OpenDB(*config), nil
+}
+
+// importDatabase copies a session of another database of patchlog's, or all of them.
+func (r *importing) importDatabase(ctx context.Context, keyText, name string) (err error) {
+	var keys []store.Key
+	if keyText != "" {
+		key, err := parseKey(keyText)
+		if err != nil {
+			return err
+		}
+		keys = []store.Key{key}
+	}
+	if sameFile(name, r.db) {
+		return usagef("SOURCE is the database to write")
+	}
+	source, err := r.openDatabase(ctx, name, Reading, r.bulk())
+	if err != nil {
+		return fmt.Errorf("SOURCE: %w", err)
+	}
+	defer func() { err = errors.Join(err, source.Close()) }()
+	target, err := r.openTarget(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, target.Close()) }()
+	if r.many = true; keyText == "" {
+		for info, err := range source.List(ctx, store.ListOptions{}) {
+			switch {
+			case errors.Is(err, store.ErrCorrupt): // the others are still worth a copy
+				if err := r.report(outcome{Result: migrate.Result{Key: info.Key, Status: migrate.Failed, Err: err}}); err != nil {
+					return err
+				}
+			case err != nil:
+				return fmt.Errorf("SOURCE: %w", err)
+			default:
+				keys = append(keys, info.Key)
+			}
+		}
+	}
+	opts := store.CopyOptions{DryRun: *r.dryRun}
+	for i, key := range keys {
+		r.bar.sessions(i, len(keys))
+		done, err := target.CopyFrom(ctx, source, key, opts)
+		o := outcomeOf(key, done)
+		if err != nil {
+			switch o.Status = migrate.StatusOf(err); {
+			case o.Status == "": // the next session would meet it too
+				return err
+			case errors.Is(err, store.ErrNotFound) && keyText == "":
+				o.Status, err = gone, nil
+			}
+		}
+		o.Err = err
+		if err := r.report(o); err != nil {
+			return err
+		}
+	}
+	if keyText != "" {
+		return r.sum(sharedOutcome{}, "", nil)
+	}
+	var shared sharedOutcome
+	shared.Added, shared.Different, err = target.CopyShared(ctx, source, opts)
+	switch {
+	case errors.Is(err, store.ErrNotFound) && r.counts[migrate.Failed]+r.counts[migrate.Conflict]+r.counts[gone] == len(keys):
+		return r.sum(sharedOutcome{Error: err}, "", nil) // no session is there to share the values
+	case err != nil:
+		return err
+	case *r.dryRun:
+		shared.Different = nil // sessions that were not copied would have brought theirs
+	}
+	return r.sum(shared, "", nil)
+}
+
+// input is a file or standard input, as a command reads it.
+type input struct {
+	name string // as messages call it
+	size int64  // 0 if not known
+	r    io.Reader
+	pipe io.Closer
+	file *os.File
+}
+
+// input opens the named file; "-" is standard input.
+func (a *app) input(ctx context.Context, name string) (*input, error) {
+	if name == "-" {
+		r := interruptible(ctx, a.stdin)
+		return &input{name: "stdin", r: r, pipe: r}, nil
+	}
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	r := interruptible(ctx, f)
+	in := &input{name: name, r: r, pipe: r, file: f}
+	switch info, err := f.Stat(); {
+	case err != nil:
+		in.close()
+		return nil, err
+	case info.IsDir():
+		in.close()
+		return nil, fmt.Errorf("%s is a directory", name)
+	case info.Mode().IsRegular():
+		in.size = info.Size()
+	}
+	return in, nil
+}
+
+func (in *input) close() {
+	in.pipe.Close()
+	if in.file != nil {
+		in.file.Close() // it was only read
+	}
+}
+
+// interruptible is a reader whose Read returns when the context is done, though the
+// one that it reads may block for ever.
+func interruptible(ctx context.Context, r io.Reader) *io.PipeReader {
+	out, in := io.Pipe()
+	go func() {
+		_, err := io.CopyBuffer(in, r, make([]byte, 256<<10))
+		in.CloseWithError(err)
+	}()
+	context.AfterFunc(ctx, func() { in.CloseWithError(ctx.Err()) })
+	return out
 }

@@ -3,8 +3,10 @@ package command
 import (
 	"context"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -17,17 +19,19 @@ import (
 )
 
 func (a *app) logCommand() *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "log KEY",
-		Short: "Show the events that a model sees",
-		Long: `Patches count events by their index. A record number (seq) names an event wherever an id does. Tokens
+	cmd := command(`log KEY
+Show the events that a model sees
+
+Patches count events by their index. A record number (seq) names an event wherever an id does. Tokens
 are estimated. With --json each line is {"index","seq","event"}.
 
 With --history, the events that summaries replaced are shown in place of the summaries: the log as a
-person should read it. With --type, the records of one type are shown, whether a model sees them or not:
-receipt for what was erased, by whom and why, splice, summarise, pin, revert and so on for patches.`,
-		Example: examples("patchlog log shop/ada/4711 --last 10"),
-	}
+person should read it. With --type, the log shows the records of one type as 'patchlog audit' does, hidden
+events included: event, or a type of patches, such as splice, summarise, pin or revert. The type receipt shows
+each erasure with its author and reason. With --last, events have no turn: to count turns, the command would
+have to read the whole log.
+
+$ patchlog log shop/ada/4711 --last 10`)
 	fs := cmd.Flags()
 	var last, turn int // 0 means all, and now
 	var at seq
@@ -36,99 +40,30 @@ receipt for what was erased, by whom and why, splice, summarise, pin, revert and
 	fs.Var(number{&turn, 1}, "turn", "as it stood at the end of turn `N`; turns are invocations, counted from 1")
 	cmd.MarkFlagsMutuallyExclusive("at", "turn")
 	history := fs.Bool("history", false, "show what summaries replaced, in their place")
-	kind := fs.String("type", "", "only records of this `TYPE`, such as event, summarise or receipt")
+	kind := ""
+	choose(cmd, &kind, "type", "only records of this `TYPE`, such as event, summarise or receipt", recordTypes...)
 	cmd.MarkFlagsMutuallyExclusive("history", "type")
-	cmd.RegisterFlagCompletionFunc("type", cobra.FixedCompletions(recordTypes, cobra.ShellCompDirectiveNoFileComp))
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if *kind != "" {
-			if !slices.Contains(recordTypes, *kind) {
-				return usagef("--type: unknown type %q; one of %s", *kind, strings.Join(recordTypes, ", "))
-			}
-			return a.paged(cmd.Context(), func() error { return a.logType(cmd.Context(), args[0], last, at, turn, *kind) })
-		}
-		return a.paged(cmd.Context(), func() error { return a.log(cmd.Context(), args[0], last, at, turn, *history) })
-	}
-	return cmd
-}
-
-// The types that --type knows. A receipt is what an erasing logs.
-const receiptType = "receipt"
-
-var recordTypes = []string{"event", receiptType, string(patch.Splice), string(patch.TruncateBefore), string(patch.Summarise), string(patch.Pin), string(patch.Unpin), string(patch.Revert)}
-
-// logType shows the records of a type.
-func (a *app) logType(ctx context.Context, keyText string, last int, at seq, turn int, kind string) error {
-	return a.withSession(ctx, keyText, Reading, func(s *store.Store, key store.Key) error {
-		if err := at.ofTurn(ctx, s, key, turn); err != nil {
-			return err
-		}
-		var records []patch.Record
-		for r, err := range s.RawEvents(ctx, key, 1) {
-			if err != nil {
+	cmd.RunE = a.onSession(nil, func(ctx context.Context, s *store.Store, key store.Key, _ []string) error {
+		return a.paged(ctx, func() error {
+			if err := at.ofTurn(ctx, s, key, turn); err != nil {
 				return err
 			}
-			if r.Seq > at.limit() {
-				break
+			if kind != "" {
+				return a.audit(ctx, s, key, auditing{last: last, until: at.limit(), kind: kind})
 			}
-			of := "event"
-			if r.Patch != nil {
-				if of = string(r.Patch.Type()); r.Patch.Type() == patch.Erase {
-					of = receiptType
-				}
-			}
-			if of != kind {
-				continue
-			}
-			if records = append(records, r); last > 0 && len(records) > last {
-				records = slices.Delete(records, 0, 1)
-			}
-		}
-		if !a.json {
-			a.out.linef("%s: %s of type %s", key, present.Counted(len(records), "record"), kind)
-		}
-		for _, r := range records {
-			if err := a.logRecord(r); err != nil {
-				return err
-			}
-		}
-		return nil
+			return a.log(ctx, s, key, last, at, *history)
+		})
 	})
-}
-
-func (a *app) logRecord(r patch.Record) error {
-	switch {
-	case a.json:
-		return a.out.document(r)
-	case r.Patch == nil:
-		return a.auditLine(present.Effect{Record: r})
-	}
-	p := r.Patch
-	a.out.linef("record %d, id %s, by %s, %s", r.Seq, present.Printable(r.ID()), present.Printable(p.Author()), p.Timestamp().Format("2006-01-02 15:04:05Z"))
-	return a.out.linef("  %s", present.PatchText(p))
-}
-
-func (a *app) auditCommand() *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "audit KEY",
-		Short: "Show everything that was logged, and what each patch did",
-		Long: `With --json each line is {"seq","record","applied","reason","hid","added"}: hid are the events that the record
-hid, with their indices before, and added the ids of those that it inserted. reason says why a patch was not
-applied.`,
-		Example: examples("patchlog audit shop/ada/4711 --from 62"),
-	}
-	fs := cmd.Flags()
-	var from seq
-	fs.Var(&from, "from", "begin with the record with this `SEQ`")
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		return a.paged(cmd.Context(), func() error { return a.audit(cmd.Context(), args[0], from.n) })
-	}
 	return cmd
 }
+
+// recordTypes are the values of --type.
+var recordTypes = []string{"event", receiptType, string(patch.Splice), string(patch.TruncateBefore), string(patch.Summarise), string(patch.Pin), string(patch.Unpin), string(patch.Revert)}
 
 // ofTurn sets the seq to the last one of a turn, if that is not 0.
 func (f *seq) ofTurn(ctx context.Context, s *store.Store, key store.Key, turn int) (err error) {
 	if turn > 0 {
-		f.n, err = ops.TurnEnd(ctx, s, key, turn)
+		f.n, err = ops.LastRecordOfTurn(ctx, s, key, turn)
 		f.given = true
 	}
 	return err
@@ -143,37 +78,44 @@ func viewAt(ctx context.Context, s *store.Store, key store.Key, at seq) (fold.Vi
 	return session.View, err
 }
 
-func (a *app) log(ctx context.Context, keyText string, last int, at seq, turn int, history bool) error {
-	return a.withSession(ctx, keyText, Reading, func(s *store.Store, key store.Key) error {
-		if err := at.ofTurn(ctx, s, key, turn); err != nil {
+func (a *app) log(ctx context.Context, s *store.Store, key store.Key, last int, at seq, history bool) error {
+	v, err := viewAt(ctx, s, key, at)
+	if err != nil {
+		return err
+	}
+	entries := entriesOf(v)
+	which := present.Counted(len(entries), "visible event")
+	if history {
+		if entries, err = s.History(ctx, key, v); err != nil {
 			return err
 		}
-		v, err := viewAt(ctx, s, key, at)
-		if err != nil {
-			return err
-		}
-		entries := entriesOf(v)
-		which := present.Counted(len(entries), "visible event")
-		if history {
-			if entries, err = s.History(ctx, key, v); err != nil {
+		entries = compaction.WithoutRestored(entries)
+		which = present.Counted(len(entries), "event") + " of the history"
+	}
+	first := 0
+	if 0 < last && last < len(entries) {
+		first = len(entries) - last
+	}
+	if a.json {
+		return a.logLines(ctx, entries, first, !history)
+	}
+	if first > 0 {
+		which = fmt.Sprintf("last %d of %s", last, which)
+	}
+	a.out.linef("%s: %s after record %d", key, which, v.Seq())
+	turns := ops.Turns{}
+	if first == 0 { // with --last, reading the whole log would cost more than the table
+		for r, err := range s.RawEvents(ctx, key, 1) {
+			if err != nil {
 				return err
 			}
-			entries = compaction.WithoutRestored(entries)
-			which = present.Counted(len(entries), "event") + " of the history"
+			if r.Seq > v.Seq() {
+				break
+			}
+			turns.Add(r)
 		}
-		first := 0
-		if 0 < last && last < len(entries) {
-			first = len(entries) - last
-		}
-		if a.json {
-			return a.logLines(ctx, entries, first, !history)
-		}
-		if first > 0 {
-			which = fmt.Sprintf("last %d of %s", last, which)
-		}
-		a.out.linef("%s: %s after record %d", key, which, v.Seq())
-		return a.out.eventTable(entries, first, !history)
-	})
+	}
+	return a.out.eventTable(entries, first, !history, turns)
 }
 
 // logLines writes events for programs, from one on.
@@ -193,26 +135,284 @@ func (a *app) logLines(ctx context.Context, entries []fold.Entry, first int, ind
 	return nil
 }
 
-// eventTable writes events for people, from one on.
-func (o *output) eventTable(entries []fold.Entry, first int, indexed bool) error {
+// eventTable writes a table of the events from an index on, with their turns if these are known.
+func (o *output) eventTable(entries []fold.Entry, first int, indexed bool, turns ops.Turns) error {
 	if len(entries) == first {
 		return nil
 	}
-	columns := []string{"index", "seq", "time", "tokens", "author", "event"}
-	if !indexed {
-		columns = columns[1:]
-	}
-	t := newTable(columns...)
-	for i, name := range columns {
-		t.right[i] = name == "index" || name == "seq" || name == "tokens"
-	}
+	t := newTable("index", "seq", "turn", "time", "tokens", "author", "event")
+	t.right[0], t.right[1], t.right[2], t.right[4] = true, true, true, true
 	for i, e := range entries[first:] {
-		id := eventCells(e)
-		cells := []cell{
-			{fmt.Sprint(first + i), plain}, {fmt.Sprint(e.Seq), dim}, {e.Event.Timestamp().Format("2006-01-02 15:04:05"), dim},
-			{present.Grouped(e.Event.EstimatedTokens()), dim}, id[1], id[2],
+		id, turn := eventCells(e), cell{"", dim}
+		if n := turns[e.Event.InvocationID()]; n > 0 {
+			turn.text = fmt.Sprint(n)
 		}
-		t.add(cells[len(cells)-len(columns):]...)
+		t.add(cell{fmt.Sprint(first + i), plain}, cell{fmt.Sprint(e.Seq), dim}, turn, cell{e.Event.Timestamp().Format(time.DateTime), dim},
+			cell{present.Grouped(e.Event.EstimatedTokens()), dim}, id[1], id[2])
+	}
+	if len(turns) == 0 {
+		t.drop(2)
+	}
+	if !indexed {
+		t.drop(0)
 	}
 	return o.table(t)
+}
+
+func (a *app) auditCommand() *cobra.Command {
+	cmd := command(`audit KEY
+Show everything that was logged, and what each patch did
+
+With --json each line is {"turn","applied","reason","start","hidden","added","record"}: hidden are the ids of the events
+that the record hid, in order from index start on, and added those of the events that it inserted. reason says
+why a patch was not applied.
+
+$ patchlog audit shop/ada/4711 --from 62`)
+	var from seq
+	cmd.Flags().Var(&from, "from", "begin with the record with this `SEQ`")
+	cmd.RunE = a.onSession(nil, func(ctx context.Context, s *store.Store, key store.Key, _ []string) error {
+		return a.paged(ctx, func() error { return a.audit(ctx, s, key, auditing{from: from.n, until: math.MaxUint64}) })
+	})
+	return cmd
+}
+
+// auditing says which records are shown.
+type auditing struct {
+	from, until uint64
+	kind        string // the type of the records; "" means each
+	last        int    // the number of records, the newest ones; 0 means all
+}
+
+// receiptType is the type of the patch that an erasure logs, in --type and in the table.
+const receiptType = "receipt"
+
+// typeOf is the type of a record.
+func typeOf(r patch.Record) string {
+	switch {
+	case r.Patch == nil:
+		return "event"
+	case r.Patch.Type() == patch.Erase:
+		return receiptType
+	}
+	return string(r.Patch.Type())
+}
+
+// audited is a record with its turn, and the views before and after it.
+type audited struct {
+	patch.Record
+	turn          int
+	before, after fold.View
+}
+
+// audit shows records of the log, and what each patch did.
+func (a *app) audit(ctx context.Context, s *store.Store, key store.Key, which auditing) error {
+	before, err := s.ViewAt(ctx, key, 0)
+	if err != nil {
+		return err
+	}
+	var log []patch.Record // for reverts
+	var kept []audited     // the newest records, if only the last are shown
+	turns := ops.Turns{}
+	if info, err := s.Info(ctx, key); err != nil {
+		return err
+	} else if which.from > info.Seq {
+		return fmt.Errorf("session %s: the log ends at record %d; there is no record %d", key, info.Seq, which.from)
+	}
+	if err := a.auditHead(); err != nil {
+		return err
+	}
+	bar := a.quietProgress("audit")
+	defer bar.end()
+	for r, err := range s.RawEvents(ctx, key, 1) {
+		if err != nil {
+			return err
+		}
+		if r.Seq > which.until {
+			break
+		}
+		after, err := before.WithRecords(log).Apply(r)
+		if err != nil {
+			return err
+		}
+		log = append(log, r)
+		turn := turns.Add(r)
+		if r.Seq >= which.from && (which.kind == "" || which.kind == typeOf(r)) {
+			shown := audited{r, turn, before, after}
+			if which.last == 0 {
+				if err := a.auditLine(shown); err != nil {
+					return err
+				}
+			} else if kept = append(kept, shown); len(kept) > which.last {
+				kept = slices.Delete(kept, 0, 1)
+			}
+		}
+		before = after
+		bar.update(0, 0, present.Counted(r.Seq, "record"))
+	}
+	for _, shown := range kept {
+		if err := a.auditLine(shown); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// auditLine writes a record, and below a patch what it did.
+func (a *app) auditLine(record audited) error {
+	r := record.Record
+	f, err := present.EffectOf(record.before, record.after, r)
+	if err != nil {
+		return err
+	}
+	if a.json {
+		return a.out.document(struct {
+			Turn          int
+			Applied       bool
+			Reason        patch.Flaw
+			Start         int
+			Hidden, Added []string
+			Record        patch.Record
+		}{record.turn, f.Applied, f.Reason, f.Start, idsOf(f.Hidden), idsOf(f.Added), r})
+	}
+	kind := cell{present.Printable(typeOf(r)), plain}
+	author, text, at, tokens := cell{}, cell{}, time.Time{}, ""
+	if e := r.Event; e != nil {
+		cells := eventCells(fold.Entry{Event: e, Summary: e.IsSummary()})
+		author, text, at, tokens = cells[1], cells[2], e.Timestamp(), present.Grouped(e.EstimatedTokens())
+	} else {
+		kind.style = bold
+		author, text, at = cell{authorText(r.Patch.Author()), cyan}, cell{present.PatchText(r.Patch), plain}, r.Patch.Timestamp()
+	}
+	if kind.text == receiptType {
+		text.text = "" // it is below, uncut
+	}
+	err = a.auditRow(cell{fmt.Sprint(r.Seq), plain}, cell{fmt.Sprint(record.turn), dim}, cell{at.Format(time.DateTime), dim}, cell{tokens, dim}, kind, author, text)
+	if err != nil {
+		return err
+	}
+	if kind.text == receiptType {
+		a.out.line(strings.Repeat(" ", noteIndent), present.PatchText(r.Patch))
+	}
+	for _, n := range f.Notes() {
+		if err := a.auditNote(noteStyles[n.Kind], n.Text); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func idsOf(events []*patch.Event) (ids []string) {
+	for _, e := range events {
+		ids = append(ids, e.ID())
+	}
+	return ids
+}
+
+var noteStyles = map[present.NoteKind]style{present.NoteGroup: dim, present.NoteSkipped: red}
+
+// Columns of a seq in the audit log: its rows are written one by one, so that a long
+// log need not be held in memory.
+const (
+	seqColumns = 7
+	noteIndent = seqColumns + 2
+)
+
+func (a *app) auditHead() error {
+	if a.json {
+		return nil
+	}
+	var head []cell
+	for _, name := range []string{"seq", "turn", "time", "tokens", "type", "author", "record"} {
+		head = append(head, cell{name, dim})
+	}
+	return a.auditRow(head...)
+}
+
+func (a *app) auditRow(cells ...cell) error {
+	widths := []int{seqColumns, 5, len(time.DateTime), 7, len("truncate_before"), 14, 0}
+	widths[6] = a.out.columns
+	for _, w := range widths[:6] {
+		widths[6] -= w + 2
+	}
+	widths[6] = max(widths[6], leastLast)
+	return a.out.line(a.out.row(cells, widths, []bool{true, true, false, true, false, false, false}))
+}
+
+// auditNote writes what came of a patch below its row.
+func (a *app) auditNote(s style, text string) error {
+	return a.out.line(strings.Repeat(" ", noteIndent), a.out.paint(s, cut(text, max(a.out.columns-noteIndent, leastLast))))
+}
+
+// entriesOf returns the visible log.
+func entriesOf(v fold.View) []fold.Entry {
+	var entries []fold.Entry
+	for _, e := range v.Entries() {
+		entries = append(entries, e)
+	}
+	return entries
+}
+
+// eventCells are the cells that say id, author and content of an event.
+func eventCells(entry fold.Entry) []cell {
+	e := entry.Event
+	id := cell{present.Printable(e.ID()), dim}
+	if e.ID() == "" {
+		id.text = "(new)"
+	}
+	text := cell{present.EntryText(entry), textStyles[present.KindOf(entry)]}
+	author := cell{authorText(e.Author()), cyan}
+	if e.Author() == "user" && present.KindOf(fold.Entry{Event: e}) != present.Response {
+		author.style = green
+	}
+	return []cell{id, author, text}
+}
+
+var textStyles = map[present.Kind]style{present.Call: yellow, present.Response: yellow, present.Summary: magenta}
+
+// authorText is an author as a column shows it.
+func authorText(author string) string { return cut(present.Printable(author), 24) }
+
+func (a *app) lossCommand() *cobra.Command {
+	cmd := command(`loss KEY
+Show what summaries do not say of what they stand for
+
+Of each visible summary: which identifiers (ids, paths, addresses, words with digits) of the events that it
+stands for are gone from the visible log, which other visible events still have, and which the summary invented.
+
+With --patch, the summaries that a patch or its group inserted: as they stand now, or, if they are hidden, as
+they stood after the patch. PATCH is the number of its record, its id, or the beginning of its id. With --json
+each summary is a line {"key","seq","level","index","summary","events","invocations","tokens","identifiers",
+"notVisible","inOtherEvents","invented","numbers"}.
+
+$ patchlog loss shop/ada/4711`)
+	var patchID textFlag
+	cmd.Flags().Var(&patchID, "patch", "only the summaries that this `PATCH` put in")
+	cmd.RunE = a.onSession(nil, func(ctx context.Context, s *store.Store, key store.Key, _ []string) error {
+		id := string(patchID)
+		if id != "" {
+			var err error
+			if id, err = ops.PatchID(ctx, s, key, id); err != nil {
+				return err
+			}
+		}
+		v, losses, err := present.LossesOf(ctx, s, key, id)
+		if err != nil {
+			return err
+		}
+		if !a.json {
+			a.out.linef("%s: %s after record %d", key, present.Counted(len(losses), "summary"), v.Seq())
+		}
+		for _, l := range losses {
+			if a.json {
+				if err := a.out.document(l); err != nil {
+					return err
+				}
+				continue
+			}
+			a.out.line()
+			a.out.lines(l.Lines())
+		}
+		return nil
+	})
+	return cmd
 }

@@ -2,23 +2,35 @@ package command
 
 import (
 	"bufio"
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
+	"reflect"
+	"slices"
 	"strconv"
 	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/mattn/go-runewidth"
+	"golang.org/x/term"
 
 	"github.com/patchlog-dev/patchlog/internal/present"
+	"github.com/patchlog-dev/patchlog/store"
 )
 
 // output is a buffered stream that knows whether a person looks at it. Nothing that it
-// writes can drive a terminal but its own colours and its progress bar: see safe.go.
+// writes can drive a terminal but its own colours and its progress bar: see drives.
 type output struct {
 	w       *bufio.Writer
-	enc     *json.Encoder
 	screen  bool     // a terminal
 	tty     *os.File // the terminal, for a pager; nil if there is none
 	colours bool
@@ -30,8 +42,6 @@ const defaultColumns = 120
 
 func newOutput(w io.Writer, env func(string) string) *output {
 	o := &output{w: bufio.NewWriterSize(w, 64<<10), columns: defaultColumns}
-	o.enc = json.NewEncoder(&safeJSON{w: o.w})
-	o.enc.SetEscapeHTML(false)
 	if columns, ok := terminal(w); ok {
 		o.screen = true
 		o.tty, _ = w.(*os.File)
@@ -66,22 +76,20 @@ func (o *output) problem(text string) error {
 	return o.line(o.paint(red, "patchlog:"), " ", present.Printable(text))
 }
 
+// lines writes lines of text.
+func (o *output) lines(texts []string) {
+	for _, text := range texts {
+		o.line(text)
+	}
+}
+
 func (o *output) linef(format string, args ...any) error {
 	return o.line(fmt.Sprintf(format, args...))
 }
 
-// document writes v as one line of JSON. Literals stay as they are, and so do characters
-// that cannot drive a terminal; those that can are written as escapes, which say the same.
-func (o *output) document(v any) error { return o.enc.Encode(v) }
-
 // Write writes text of the command's own, such as its help. Its tabs stay.
 func (o *output) Write(text []byte) (int, error) {
-	for i, piece := range strings.Split(string(text), "\t") {
-		if i > 0 {
-			o.w.WriteByte('\t')
-		}
-		o.w.WriteString(safeText(piece))
-	}
+	o.w.WriteString(present.EscapeUnless(func(r rune) bool { return r == '\n' || r == '\t' || !drives(r) }, string(text)))
 	return len(text), nil // a bufio.Writer keeps its first error, for flush
 }
 
@@ -150,4 +158,375 @@ func (o *output) highlight(pieces []present.Piece, most int) painted {
 		}
 	}
 	return painted(b.String() + end)
+}
+
+// drives reports whether a character, written as it is, could make a terminal do or show
+// something else than the text says: a control character (of C0 or C1, or DEL), one that
+// turns the direction of the text around it, or a line separator.
+func drives(r rune) bool {
+	return unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r) || r == '\u2028' || r == '\u2029'
+}
+
+// safeText returns the text with an escape for each character that could drive a terminal, and for each byte that is not
+// UTF-8. Lines stay lines.
+func safeText(text string) string {
+	return present.EscapeUnless(func(r rune) bool { return r == '\n' || !drives(r) }, text)
+}
+
+// safeJSON passes JSON text on, with an escape for each character in it that could drive
+// a terminal. What the JSON says stays the same.
+type safeJSON struct {
+	w    io.Writer
+	rest []byte // the bytes of a character whose end has not come yet
+}
+
+func (s *safeJSON) Write(text []byte) (int, error) {
+	n := len(text)
+	if len(s.rest) > 0 {
+		text = append(s.rest, text...)
+		s.rest = nil
+	}
+	out := make([]byte, 0, len(text))
+	for len(text) > 0 {
+		r, size := utf8.DecodeRune(text)
+		switch {
+		case r == utf8.RuneError && !utf8.FullRune(text):
+			s.rest = append([]byte(nil), text...)
+			size = len(text)
+		case r >= 0x7f && drives(r): // those below stand between values, or are escaped already
+			out = fmt.Appendf(out, `\u%04x`, r)
+		default:
+			out = append(out, text[:size]...)
+		}
+		text = text[size:]
+	}
+	if _, err := s.w.Write(out); err != nil {
+		return 0, err
+	}
+	return n, nil
+}
+
+// cell is a field of a table. Its text is printable.
+type cell struct {
+	text  string
+	style style
+}
+
+// table is rows of cells in columns. Only the last column is cut to the width.
+type table struct {
+	heads []string
+	right []bool // by column: numbers stand at the right
+	rows  [][]cell
+}
+
+func newTable(heads ...string) *table {
+	return &table{heads: heads, right: make([]bool, len(heads))}
+}
+
+// drop removes a column.
+func (t *table) drop(n int) {
+	t.heads, t.right = slices.Delete(t.heads, n, n+1), slices.Delete(t.right, n, n+1)
+	for i, row := range t.rows {
+		t.rows[i] = slices.Delete(row, n, n+1)
+	}
+}
+
+func (t *table) add(cells ...cell) {
+	t.rows = append(t.rows, cells)
+}
+
+// leastLast is the least width of the last column, however narrow the terminal.
+const leastLast = 24
+
+func (o *output) table(t *table) error {
+	heads := make([]cell, len(t.heads))
+	named := false
+	for i, h := range t.heads {
+		heads[i] = cell{h, dim}
+		named = named || h != ""
+	}
+	rows := t.rows
+	if named {
+		rows = append([][]cell{heads}, rows...)
+	}
+	widths := make([]int, len(t.heads))
+	for _, row := range rows {
+		for i, c := range row {
+			widths[i] = max(widths[i], columnsOf(c.text))
+		}
+	}
+	last := len(t.heads) - 1
+	taken := 0
+	for _, w := range widths[:last] {
+		taken += w + 2
+	}
+	widths[last] = min(widths[last], max(o.columns-taken, leastLast))
+	for _, row := range rows {
+		if err := o.line(o.row(row, widths, t.right)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// rows writes figures with their names.
+func (o *output) rows(rows []present.Row) error {
+	t := newTable("", "")
+	for _, r := range rows {
+		t.add(cell{r.Name, dim}, cell{r.Text, plain})
+	}
+	return o.table(t)
+}
+
+func (o *output) row(row []cell, widths []int, right []bool) painted {
+	var b strings.Builder
+	gap := 0 // blanks that are due before the next text
+	for i, c := range row {
+		text := c.text
+		if i == len(widths)-1 {
+			text = cut(text, widths[i])
+		}
+		space := max(widths[i]-columnsOf(text), 0)
+		if right[i] {
+			gap, space = gap+space, 0
+		}
+		if text != "" {
+			b.WriteString(strings.Repeat(" ", gap))
+			b.WriteString(string(o.paint(c.style, text)))
+			gap = 0
+		}
+		gap += space + 2
+	}
+	return painted(b.String())
+}
+
+// document writes v as one line of JSON. A field without a tag has its Go name with a small first letter. A nil slice
+// is an empty array, session keys and errors are strings, and bytes are hexadecimal. Fields that are nil pointers,
+// maps or bytes, or zero structs, are omitted. Literals are unchanged, except
+// that characters that can control a terminal are escaped.
+func (o *output) document(v any) error {
+	var text bytes.Buffer
+	w := jsonWriter{&text, json.NewEncoder(&text)}
+	w.enc.SetEscapeHTML(false)
+	w.value(reflect.ValueOf(v))
+	text.WriteByte('\n')
+	_, err := (&safeJSON{w: o.w}).Write(text.Bytes())
+	return err
+}
+
+type jsonWriter struct {
+	*bytes.Buffer
+	enc *json.Encoder
+}
+
+// encode writes a value as encoding/json does.
+func (w jsonWriter) encode(v any) {
+	if w.enc.Encode(v) != nil {
+		w.WriteString("null\n")
+	}
+	w.Truncate(w.Len() - 1)
+}
+
+func (w jsonWriter) value(v reflect.Value) {
+	if !v.IsValid() {
+		w.WriteString("null")
+		return
+	}
+	switch x := v.Interface().(type) {
+	case store.Key:
+		w.encode(x.String())
+		return
+	case error:
+		w.encode(x.Error())
+		return
+	case []byte:
+		w.encode(hex.EncodeToString(x))
+		return
+	case json.Marshaler, json.Number:
+		w.encode(x)
+		return
+	}
+	switch v.Kind() {
+	case reflect.Pointer, reflect.Interface:
+		w.value(v.Elem())
+	case reflect.Slice:
+		w.list('[', ']', v.Len(), func(n int) { w.value(v.Index(n)) })
+	case reflect.Struct:
+		names, values := members(v)
+		w.list('{', '}', len(names), func(n int) {
+			w.encode(names[n])
+			w.WriteByte(':')
+			w.value(values[n])
+		})
+	default:
+		w.encode(v.Interface())
+	}
+}
+
+func (w jsonWriter) list(open, end byte, n int, each func(n int)) {
+	w.WriteByte(open)
+	for n := range n {
+		if n > 0 {
+			w.WriteByte(',')
+		}
+		each(n)
+	}
+	w.WriteByte(end)
+}
+
+// members returns the JSON members of a struct, including those of its embedded structs.
+func members(v reflect.Value) (names []string, values []reflect.Value) {
+	for n := range v.NumField() {
+		field, value := v.Type().Field(n), v.Field(n)
+		name, option, _ := strings.Cut(field.Tag.Get("json"), ",")
+		kind := value.Kind()
+		switch empty := value.IsZero(); {
+		case field.Anonymous && name == "" && kind == reflect.Struct:
+			inner, of := members(value)
+			names, values = append(names, inner...), append(values, of...)
+			continue
+		case !field.IsExported(), name == "-", empty && option != "", empty && name == "" && (kind == reflect.Pointer || kind == reflect.Interface || kind == reflect.Map || kind == reflect.Struct || field.Type == reflect.TypeFor[[]byte]()):
+			continue
+		case name == "":
+			name = smallFirst(field.Name)
+		}
+		if at := slices.Index(names, name); at >= 0 { // a later field replaces one of an embedded struct
+			names, values = slices.Delete(names, at, at+1), slices.Delete(values, at, at+1)
+		}
+		names, values = append(names, name), append(values, value)
+	}
+	return names, values
+}
+
+// smallFirst returns the JSON name of a Go field: seq for Seq, id for ID.
+func smallFirst(name string) string {
+	if strings.ToUpper(name) == name {
+		return strings.ToLower(name)
+	}
+	return string(unicode.ToLower(rune(name[0]))) + name[1:]
+}
+
+// terminal reports whether w is a terminal, and how many columns it has; 0 means that
+// it does not say.
+func terminal(w io.Writer) (columns int, ok bool) {
+	switch w := w.(type) {
+	case interface{ terminalColumns() int }:
+		return w.terminalColumns(), true
+	case *os.File:
+		columns, _, _ = term.GetSize(int(w.Fd()))
+		return columns, term.IsTerminal(int(w.Fd()))
+	}
+	return 0, false
+}
+
+// paged runs a command whose output is shown by the pager, less or that of the environment variable PAGER, if the
+// output is a terminal and there is a pager. What fits on the screen less shows at once.
+func (a *app) paged(ctx context.Context, do func() error) error {
+	pager := strings.Fields(cmp.Or(a.env("PAGER"), "less -FRX"))
+	if a.out.tty == nil || a.json || len(pager) == 0 {
+		return do()
+	}
+	cmd := exec.CommandContext(ctx, pager[0], pager[1:]...)
+	cmd.Stdout, cmd.Stderr = a.out.tty, os.Stderr
+	in, err := cmd.StdinPipe()
+	if err != nil || cmd.Start() != nil {
+		return do()
+	}
+	a.out.w.Reset(in)
+	err = errors.Join(do(), a.out.flush(), in.Close(), cmd.Wait())
+	a.out.w.Reset(a.out.tty)
+	return err
+}
+
+// progress draws a bar on standard error while long work goes on, if that is a
+// terminal. Work that is soon done shows none.
+type progress struct {
+	out   *output // nil if nothing is drawn
+	label string
+	next  time.Time // when to draw again
+	drawn bool
+}
+
+const (
+	progressAfter = 300 * time.Millisecond
+	progressEvery = 100 * time.Millisecond
+	barColumns    = 24
+)
+
+// progress starts a bar. end must be called before anything else is written.
+func (a *app) progress(label string) *progress {
+	p := &progress{label: label, next: time.Now().Add(progressAfter)}
+	if a.errs.screen {
+		p.out = a.errs
+	}
+	return p
+}
+
+// quietProgress is progress for a command that writes to standard output meanwhile: a bar
+// would be drawn into it on a terminal.
+func (a *app) quietProgress(label string) *progress {
+	p := a.progress(label)
+	if a.out.screen {
+		p.out = nil
+	}
+	return p
+}
+
+// update says how far the work is: done of total, and what that means in words. A
+// total of 0 is not known.
+func (p *progress) update(done, total int64, words string) {
+	if p.out == nil || time.Now().Before(p.next) {
+		return
+	}
+	p.next = time.Now().Add(progressEvery)
+	p.drawn = true
+	bar := ""
+	if total > 0 {
+		share := min(max(float64(done)/float64(total), 0), 1)
+		full := int(share * barColumns)
+		bar = fmt.Sprintf("[%s%s] %3.0f%%  ", strings.Repeat("#", full), strings.Repeat(".", barColumns-full), share*100)
+	}
+	text := cut(safeText(p.label+"  "+bar+words), p.out.columns-1)
+	fmt.Fprintf(p.out.w, "\r%s\x1b[K", text)
+	p.out.flush()
+}
+
+// sessions is update for work of which all sessions are the total.
+func (p *progress) sessions(done, all int) {
+	p.update(int64(done), int64(all), fmt.Sprintf("%d of %s", done, present.Counted(all, "session")))
+}
+
+// end takes the bar away.
+func (p *progress) end() {
+	if p.drawn {
+		fmt.Fprint(p.out.w, "\r\x1b[K")
+		p.out.flush()
+		p.drawn = false
+	}
+}
+
+// counting counts the bytes that are read through it.
+type counting struct {
+	r io.Reader
+	n int64
+}
+
+func (c *counting) Read(p []byte) (int, error) {
+	n, err := c.r.Read(p)
+	c.n += int64(n)
+	return n, err
+}
+
+// countingLines counts the lines that are written through it, and tells after.
+type countingLines struct {
+	w     io.Writer
+	n     int64
+	after func(lines int64)
+}
+
+func (c *countingLines) Write(p []byte) (int, error) {
+	n, err := c.w.Write(p)
+	c.n += int64(strings.Count(string(p[:n]), "\n"))
+	c.after(c.n)
+	return n, err
 }

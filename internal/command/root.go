@@ -2,17 +2,26 @@ package command
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"runtime"
 	"runtime/debug"
 	"slices"
+	"strconv"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/cobra/doc"
 	"github.com/spf13/pflag"
+
+	"github.com/patchlog-dev/patchlog/internal/present"
+	"github.com/patchlog-dev/patchlog/patch"
+	"github.com/patchlog-dev/patchlog/patch/redact"
+	"github.com/patchlog-dev/patchlog/store"
 )
 
 const defaultDatabase = "patchlog.db"
@@ -38,11 +47,9 @@ func (a *app) rootCommand() *cobra.Command {
 		Use:   "patchlog",
 		Short: "Session logs of LLM agents, and patches to them",
 		Long:  introduction,
-		Example: examples(
-			"patchlog import shop/ada/4711 session.jsonl",
-			"patchlog log shop/ada/4711 --last 10",
-			"patchlog demo",
-		),
+		Example: `  patchlog import shop/ada/4711 session.jsonl
+  patchlog log shop/ada/4711 --last 10
+  patchlog demo`,
 		Args:          subcommand,
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 		Version:       version(),
@@ -122,13 +129,6 @@ func (a *app) addGroup(root *cobra.Command, title string, cmds ...*cobra.Command
 	}
 }
 
-// family returns a command that is nothing without one of its subcommands.
-func family(name, short string, cmds ...*cobra.Command) *cobra.Command {
-	cmd := &cobra.Command{Use: name, Short: short, Args: subcommand, RunE: missing}
-	cmd.AddCommand(cmds...)
-	return cmd
-}
-
 func missing(cmd *cobra.Command, _ []string) error {
 	return usagef("which? one of %s", strings.Join(namesOf(cmd.Commands()), ", "))
 }
@@ -185,21 +185,323 @@ func operands(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-func examples(lines ...string) string { return "  " + strings.Join(lines, "\n  ") }
+// command returns a command from its help: the usage line, what the command does, more about that after an empty line,
+// and examples, each after a $.
+func command(help string) *cobra.Command {
+	use, rest, _ := strings.Cut(help, "\n")
+	short, rest, _ := strings.Cut(rest, "\n")
+	long, examples, _ := strings.Cut(rest, "\n$ ")
+	return &cobra.Command{Use: use, Short: short, Long: strings.TrimSpace(long), Example: "  " + strings.ReplaceAll(examples, "\n$ ", "\n  ")}
+}
+
+// onSession runs a command on the session that its first operand names. The command writes if it has a dryRun, which is
+// not set.
+func (a *app) onSession(dryRun *bool, do func(ctx context.Context, s *store.Store, key store.Key, args []string) error) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, args []string) error {
+		use := writingUnless(dryRun == nil || *dryRun)
+		return a.withSession(cmd.Context(), args[0], use, func(s *store.Store, key store.Key) error { return do(cmd.Context(), s, key, args) })
+	}
+}
 
 func (a *app) docsCommand() *cobra.Command {
-	man := &cobra.Command{
-		Use:     "man DIR",
-		Short:   "Write a manual page for each command into a directory, which is made if need be",
-		Example: examples("patchlog docs man ~/.local/share/man/man1"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			root := cmd.Root()
-			root.DisableAutoGenTag = true
-			if err := os.MkdirAll(args[0], 0o777); err != nil {
-				return err
-			}
-			return doc.GenManTree(root, &doc.GenManHeader{Source: "patchlog", Manual: "patchlog"}, args[0])
-		},
+	man := command(`man DIR
+Write a manual page for each command into a directory, which is made if need be
+
+$ patchlog docs man ~/.local/share/man/man1`)
+	man.RunE = func(cmd *cobra.Command, args []string) error {
+		root := cmd.Root()
+		root.DisableAutoGenTag = true
+		if err := os.MkdirAll(args[0], 0o777); err != nil {
+			return err
+		}
+		return doc.GenManTree(root, &doc.GenManHeader{Source: "patchlog", Manual: "patchlog"}, args[0])
 	}
-	return family("docs", "Write documentation", man)
+	docs := &cobra.Command{Use: "docs", Short: "Write documentation", Args: subcommand, RunE: missing}
+	docs.AddCommand(man)
+	return docs
+}
+
+// number is a flag that takes an integer from a least one on.
+type number struct {
+	n     *int
+	least int
+}
+
+func (f number) Type() string   { return "int" }
+func (f number) String() string { return fmt.Sprint(*f.n) }
+
+func (f number) Set(text string) error {
+	n, err := strconv.Atoi(text)
+	if err != nil {
+		return errors.New("want an integer")
+	}
+	if n < f.least {
+		return fmt.Errorf("want an integer from %d on", f.least)
+	}
+	*f.n = n
+	return nil
+}
+
+// seq is a flag that takes a seq, 0 included, and knows whether it was given.
+type seq struct {
+	n     uint64
+	given bool
+}
+
+func (f *seq) Type() string   { return "seq" }
+func (f *seq) String() string { return "" }
+
+func (f *seq) Set(text string) error {
+	n, err := strconv.ParseUint(text, 10, 64)
+	if err != nil {
+		return errors.New("want an integer from 0 on")
+	}
+	f.n, f.given = n, true
+	return nil
+}
+
+// limit returns the seq, or the highest there is if the flag was not given.
+func (f *seq) limit() uint64 {
+	if f.given {
+		return f.n
+	}
+	return math.MaxUint64
+}
+
+// pointer returns the seq, or nil if the flag was not given.
+func (f *seq) pointer() *uint64 {
+	if !f.given {
+		return nil
+	}
+	return &f.n
+}
+
+// confirm makes a command one whose effect cannot be undone: --yes or --dry-run has to be given. What else is wrong with
+// the arguments, as check says, comes first.
+func confirm(cmd *cobra.Command, check func(args []string) error) (dryRun *bool) {
+	yes := cmd.Flags().Bool("yes", false, "do it, though it cannot be undone")
+	dryRun = declareDryRun(cmd)
+	cmd.PreRunE = func(_ *cobra.Command, args []string) error {
+		if err := check(args); err != nil {
+			return err
+		}
+		if !*yes && !*dryRun {
+			return usagef("this cannot be undone: --dry-run shows what would be done, and --yes does it")
+		}
+		return nil
+	}
+	return dryRun
+}
+
+// choice is a flag that takes one of a few words.
+type choice struct {
+	value *string
+	of    []string
+}
+
+func (f choice) Type() string   { return strings.Join(f.of, "|") }
+func (f choice) String() string { return *f.value }
+
+func (f choice) Set(text string) error {
+	if !slices.Contains(f.of, text) {
+		return fmt.Errorf("want one of %s", strings.Join(f.of, ", "))
+	}
+	*f.value = text
+	return nil
+}
+
+// choose declares a [choice] of a command.
+func choose(cmd *cobra.Command, value *string, name, usage string, of ...string) {
+	cmd.Flags().Var(choice{value, of}, name, usage)
+	cmd.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(of, cobra.ShellCompDirectiveNoFileComp))
+}
+
+// textFlag is a flag that takes a text, and not an empty one.
+type textFlag string
+
+func (f *textFlag) Type() string   { return "text" }
+func (f *textFlag) String() string { return "" }
+
+func (f *textFlag) Set(text string) error {
+	if text == "" {
+		return errors.New("want a text")
+	}
+	*f = textFlag(text)
+	return nil
+}
+
+// timeFlag is a flag that takes a time, or a date, which is the time when it begins in UTC.
+type timeFlag time.Time
+
+func (f *timeFlag) Type() string   { return "time" }
+func (f *timeFlag) String() string { return "" }
+
+func (f *timeFlag) Set(text string) error {
+	for _, form := range []string{time.RFC3339, time.DateOnly} {
+		if t, err := time.Parse(form, text); err == nil {
+			*f = timeFlag(t)
+			return nil
+		}
+	}
+	return errors.New("want a time such as 2025-01-02T15:04:05Z, or a date")
+}
+
+// redactHelp is what commands with the flag say of it.
+const redactHelp = `With --redact, placeholders such as [card 3f9a1c07] replace keys, cards, IBANs, e-mail addresses and telephone
+numbers; --redact=key,ip chooses among key, card, iban, email, phone and ip. Names and postal addresses are not
+found. The same secret has the same placeholder in all runs with the same PATCHLOG_REDACT_KEY, itself a secret.`
+
+// redaction is the flag --redact: what is redacted.
+type redaction struct{ patterns []redact.Pattern }
+
+const defaultKinds = "default"
+
+func (f *redaction) declare(cmd *cobra.Command) {
+	cmd.Flags().VarPF(f, "redact", "", "replace secrets by placeholders, or those of these `KINDS`").NoOptDefVal = defaultKinds
+	cmd.RegisterFlagCompletionFunc("redact", cobra.FixedCompletions(kinds(), cobra.ShellCompDirectiveNoFileComp))
+}
+
+func (f *redaction) Type() string   { return "kinds" }
+func (f *redaction) String() string { return "" }
+
+func (f *redaction) Set(text string) error {
+	if text == defaultKinds {
+		f.patterns = redact.Default()
+		return nil
+	}
+	all := redact.All()
+	f.patterns = nil
+	for kind := range strings.SplitSeq(text, ",") {
+		at := slices.Index(kinds(), kind)
+		if at < 0 {
+			return fmt.Errorf("unknown kind %q; one of %s", kind, strings.Join(kinds(), ", "))
+		}
+		f.patterns = append(f.patterns, all[at])
+	}
+	return nil
+}
+
+// kinds are the names of all patterns.
+func kinds() (names []string) {
+	for _, p := range redact.All() {
+		names = append(names, p.Name)
+	}
+	return names
+}
+
+// redactor returns what the flag asks for, or nil.
+func (a *app) redactor(f redaction) (*redact.Redactor, error) {
+	if f.patterns == nil {
+		return nil, nil
+	}
+	return redact.New(redact.Options{Patterns: f.patterns, Key: []byte(a.env("PATCHLOG_REDACT_KEY"))})
+}
+
+// mostSuggestions is how many names an error suggests.
+const mostSuggestions = 3
+
+// similar returns the names that may have been meant by a word.
+func similar(word string, names []string) []string {
+	all := &cobra.Command{SuggestionsMinimumDistance: 2}
+	for _, name := range names {
+		all.AddCommand(&cobra.Command{Use: name, Run: func(*cobra.Command, []string) {}})
+	}
+	meant := all.SuggestionsFor(word)
+	return meant[:min(len(meant), mostSuggestions)]
+}
+
+// The sessions among which those are looked for that a key may have meant, and those that are completed.
+const (
+	suggestedAmong = 10_000
+	mostCompleted  = 200
+)
+
+// keysOf returns the keys of sessions, those that begin with a text.
+func keysOf(ctx context.Context, s *store.Store, begin string, most int) (keys []string) {
+	for info, err := range s.List(ctx, store.ListOptions{}) {
+		if err != nil {
+			continue // a damaged session
+		}
+		if key := info.Key.String(); strings.HasPrefix(key, begin) {
+			if keys = append(keys, key); len(keys) == most {
+				break
+			}
+		}
+	}
+	return keys
+}
+
+// suggestSession adds to an error which sessions may have been meant, if the session is not there.
+func suggestSession(ctx context.Context, s *store.Store, key store.Key, err error) error {
+	if !errors.Is(err, store.ErrNotFound) {
+		return err
+	}
+	if _, missing := s.Info(ctx, key); !errors.Is(missing, store.ErrNotFound) {
+		return err
+	}
+	if meant := similar(key.String(), keysOf(ctx, s, "", suggestedAmong)); len(meant) > 0 {
+		return fmt.Errorf("%w; did you mean %s?", err, strings.Join(meant, " or "))
+	}
+	return fmt.Errorf("%w; 'patchlog sessions' lists what is there", err)
+}
+
+// completeOperand completes an operand by its name in the usage line: files and directories, and from the
+// database sessions and the numbers of records.
+func (a *app) completeOperand(cmd *cobra.Command, args []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	want := strings.Fields(cmd.Use)[1:]
+	i := len(args)
+	if n := len(want); i >= n && n > 0 && strings.HasSuffix(strings.TrimSuffix(want[n-1], "]"), "...") {
+		i = n - 1
+	}
+	if i >= len(want) {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	var found []cobra.Completion
+	switch what := strings.Trim(want[i], "[.]"); what {
+	case "FILE", "OLD", "NEW":
+		return nil, cobra.ShellCompDirectiveDefault
+	case "DIR":
+		return nil, cobra.ShellCompDirectiveFilterDirs
+	case "KEY":
+		a.withStore(cmd.Context(), Reading, func(s *store.Store) error { // without the database there is nothing to complete
+			found = keysOf(cmd.Context(), s, typed, mostCompleted)
+			return nil
+		})
+	case "EVENT", "PATCH", "TURN", "FROM", "TO":
+		a.withSession(cmd.Context(), args[0], Reading, func(s *store.Store, key store.Key) error {
+			found = recordsOf(cmd.Context(), s, key, what, typed)
+			return nil
+		})
+	}
+	return found, cobra.ShellCompDirectiveNoFileComp
+}
+
+// recordsOf returns the numbers of the newest records that an operand can name, with what they say.
+func recordsOf(ctx context.Context, s *store.Store, key store.Key, what, begin string) (found []cobra.Completion) {
+	turn := ""
+	for r, err := range s.RawEvents(ctx, key, 1) {
+		if err != nil {
+			return nil
+		}
+		text := ""
+		switch {
+		case r.Patch != nil && (what == "EVENT" || what == "TURN"), r.Event != nil && what == "PATCH":
+			continue
+		case r.Patch != nil:
+			text = string(r.Patch.Type()) + " " + present.PatchText(r.Patch)
+		default:
+			if what == "TURN" && (r.Event.InvocationID() == turn || r.Event.InvocationID() == "") {
+				continue
+			}
+			turn, text = r.Event.InvocationID(), eventText(r.Event)
+		}
+		if seq := fmt.Sprint(r.Seq); strings.HasPrefix(seq, begin) {
+			found = append(found, cobra.CompletionWithDesc(seq, cut(text, 60)))
+		}
+	}
+	return found[max(len(found)-mostCompleted, 0):]
+}
+
+func eventText(e *patch.Event) string {
+	return present.Printable(e.Author()) + ": " + present.Describe(e)
 }

@@ -6,10 +6,15 @@ import (
 	"errors"
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
+
+	"github.com/spf13/cobra"
 
 	"github.com/patchlog-dev/patchlog/internal/testlog"
 	"github.com/patchlog-dev/patchlog/store"
@@ -58,7 +63,7 @@ func TestSharedState(t *testing.T) {
 	}
 }
 
-// fullPipe is a pipe that nobody reads any more.
+// fullPipe is a pipe whose reader has closed it.
 type fullPipe struct{ err error }
 
 func (p fullPipe) Write([]byte) (int, error) { return 0, p.err }
@@ -150,4 +155,209 @@ func TestNoPlaceForDatabase(t *testing.T) {
 	if code != 1 || strings.Count(stderr.String(), "\n") != 1 || !strings.Contains(stderr.String(), "no such file") {
 		t.Errorf("exit code %d, stderr %q", code, stderr.String())
 	}
+}
+
+// Commands that only read, and dry runs, run beside others that read, and leave the file
+// as it is to the last byte; those that write do not run then.
+func TestCommandsThatRead(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "log.db")
+	invoke := func(args ...string) (code int, text string) {
+		var out bytes.Buffer
+		a := newApp(strings.NewReader(""), &out, &out, noEnv, Options{})
+		a.options.LockTimeout = time.Millisecond
+		code = a.run(context.Background(), append([]string{"--db", path}, args...))
+		return code, out.String()
+	}
+	if code, text := invoke("import", "shop/ada/4711", "demo/session.jsonl"); code != exitDone {
+		t.Fatal(text)
+	}
+	s := testlog.Must(store.Open(path, store.Options{ReadOnly: true}))(t)
+	defer func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	key := "shop/ada/4711"
+	v := testlog.Must(s.View(t.Context(), store.Key{App: "shop", User: "ada", Session: "4711"}))(t)
+	pinned := v.At(0).ID()
+	before := testlog.Must(os.ReadFile(path))(t)
+	for _, args := range [][]string{
+		{"sessions"}, {"stats", key}, {"log", key}, {"audit", key}, {"search", key, "order"}, {"search", key, "order", "--all"}, {"loss", key}, {"log", key, "--type", "splice"}, {"export", key}, {"verify"}, {"stats"}, {"backup", path + ".saved"}, {"diff", key, "1"},
+		{"compact", key, "--dry-run"}, {"import", path, "--db", path + ".copy"}, {"import", path, "--db", path + ".copy"}, {"fork", key, "a/b/c", "--dry-run"}, {"patch", key, "0", "1", "--dry-run", "--allow-orphans"}, {"pin", key, pinned, "--dry-run"},
+	} {
+		if code, text := invoke(args...); code != exitDone {
+			t.Errorf("%v: exit code %d: %s", args, code, text)
+		}
+	}
+	for _, args := range [][]string{{"delete", key, "--yes"}, {"vacuum"}, {"import", path + ".copy"}, {"fork", key, "a/b/c"}, {"pin", key, pinned}, {"pin", key, pinned, "--remove"}, {"patch", key, "0", "1", "--allow-orphans"}} {
+		if code, text := invoke(args...); code != exitFailed || !strings.Contains(text, "locked") {
+			t.Errorf("%v: exit code %d: %s", args, code, text)
+		}
+	}
+	after, err := os.ReadFile(path)
+	if err != nil || !bytes.Equal(before, after) {
+		t.Errorf("the file was changed (%v)", err)
+	}
+}
+
+// everyCommand returns the commands that are no family of others.
+func everyCommand(cmd *cobra.Command) []*cobra.Command {
+	if !cmd.HasSubCommands() {
+		return []*cobra.Command{cmd}
+	}
+	var all []*cobra.Command
+	for _, c := range cmd.Commands() {
+		all = append(all, everyCommand(c)...)
+	}
+	return all
+}
+
+func testRoot() *cobra.Command {
+	var out bytes.Buffer
+	return newShell().app("", &out, &out).rootCommand()
+}
+
+// TestCompletion asks for completions as the shells' scripts do, and checks each script's
+// syntax with its shell, where that is installed.
+func TestCompletion(t *testing.T) {
+	t.Chdir(t.TempDir())
+	for shell, flag := range map[string]string{"bash": "-n", "zsh": "-n", "fish": "--no-execute", "powershell": ""} {
+		script := must(t, "", "completion", shell)
+		if !strings.Contains(script, "patchlog") {
+			t.Errorf("%s: no script: %q", shell, script)
+		}
+		path, err := exec.LookPath(shell)
+		if err != nil || flag == "" {
+			t.Logf("%s is not installed, or cannot check: its script's syntax is not checked", shell)
+			continue
+		}
+		testlog.NoError(t, os.WriteFile(shell+".script", []byte(script), 0o644))
+		if out, err := exec.Command(path, flag, shell+".script").CombinedOutput(); err != nil || len(out) > 0 {
+			t.Errorf("%s: %v: %s", shell, err, out)
+		}
+	}
+	must(t, `{"id":"e1","invocationId":"i","author":"user"}`+"\n"+`{"id":"e2","invocationId":"i","author":"agent"}`+"\n", "import", "a/u/s", "-")
+	must(t, "", "pin", "a/u/s", "e1")
+	const noFiles, files = ":4", ":0"
+	for typed, want := range map[string]string{
+		"":                         "audit backup compact completion delete demo diff docs erase export fork help import log loss patch pin retain revert rewind salvage search serve sessions stats vacuum verify :4",
+		"s":                        "salvage search serve sessions stats " + noFiles,
+		"docs ":                    "man " + noFiles,
+		"patch a/u/s 0 1 --state ": "keep drop " + noFiles,
+		"log a/u/s --":             "--db --json --at --help --history --last --turn --type " + noFiles,
+		"pin a/u/s 1 --re":         "--remove " + noFiles,
+		"completion z":             "zsh " + noFiles,
+		"import k bas":             files,
+		"import ":                  files,
+		"log a":                    "a/u/s " + noFiles,
+		"pin a/u/s ":               "1 2 " + noFiles,
+		"revert a/u/s ":            "3 " + noFiles,
+		"rewind a/u/s ":            "1 " + noFiles,
+		"erase a/u/s 1 2":          "2 " + noFiles,
+		"compact k --summarizer g": "gemini extractive " + noFiles,
+		"export k --redact=i":      "key card iban email phone ip " + noFiles,
+		"log --db bas":             files,
+		"docs man ":                ":16",
+	} {
+		var got, errs bytes.Buffer
+		words := strings.Split(typed, " ")
+		if code := newShell().app("", &got, &errs).run(t.Context(), append([]string{cobra.ShellCompRequestCmd}, words...)); code != 0 {
+			t.Errorf("%q: exit code %d", typed, code)
+		}
+		var choices []string
+		for line := range strings.Lines(got.String()) {
+			word, _, _ := strings.Cut(strings.TrimSpace(line), "\t")
+			choices = append(choices, word)
+		}
+		if got := strings.Join(choices, " "); got != want {
+			t.Errorf("%q: got %q, want %q", typed, got, want)
+		}
+	}
+}
+
+// Every command explains itself, with examples, and has a manual page of its own.
+func TestDocs(t *testing.T) {
+	dir := t.TempDir()
+	must(t, "", "docs", "man", dir)
+	root := testRoot()
+	for _, cmd := range everyCommand(root) {
+		own := cmd.Name() != "help" && cmd.Parent().Name() != "completion"
+		if cmd.Short == "" || own && (!strings.Contains(cmd.Example, "patchlog") || cmd.Args == nil) {
+			t.Errorf("%s: no text, example or arguments", cmd.CommandPath())
+		}
+		if !own {
+			continue
+		}
+		page, err := os.ReadFile(filepath.Join(dir, strings.ReplaceAll(cmd.CommandPath(), " ", "-")+".1"))
+		if err != nil || !bytes.Contains(page, []byte(".SH EXAMPLE")) {
+			t.Errorf("%s: no page, or a poor one (%v)", cmd.CommandPath(), err)
+		}
+	}
+	if !slices.ContainsFunc(everyCommand(root), func(c *cobra.Command) bool { return c.Name() == "man" }) {
+		t.Error("commands of commands are missing")
+	}
+}
+
+// reading is an input that calls first when it is read for the first time.
+type reading struct {
+	io.Reader
+	first func()
+}
+
+func (r *reading) Read(p []byte) (int, error) {
+	if r.first != nil {
+		r.first()
+		r.first = nil
+	}
+	return r.Reader.Read(p)
+}
+
+// While an import waits for its input, others have the database.
+func TestImportWaitsWithoutLock(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "log.db")
+	must(t, `{"id":"a"}`, "import", "a/u/first", "-", "--db", path)
+	var out, errs strings.Builder
+	used := false
+	in := &reading{strings.NewReader("{\"id\":\"e\"}\n"), func() {
+		s, err := store.Open(path, store.Options{})
+		if err != nil {
+			t.Errorf("while an import waits: %v", err)
+			return
+		}
+		used = true
+		if _, err := s.Create(context.Background(), store.Key{App: "a", User: "u", Session: "other"}, nil); err != nil {
+			t.Error(err)
+		}
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	}}
+	code := run(t.Context(), []string{"import", "a/u/s", "-", "--db", path}, in, &out, &errs, func(string) string { return "" })
+	if code != 0 || errs.Len() > 0 || !used {
+		t.Errorf("exit code %d, used %t: %s", code, used, errs.String())
+	}
+	if list := must(t, "", "sessions", "--db", path); !strings.Contains(list, "a/u/s") || !strings.Contains(list, "a/u/other") {
+		t.Errorf("sessions:\n%s", list)
+	}
+}
+
+// An input that does not end is refused at the limit, and nothing of it is taken.
+func TestImportOfEndlessInput(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "log.db")
+	must(t, `{"id":"a"}`, "import", "a/u/first", "-", "--db", path)
+	var out, errs strings.Builder
+	code := run(t.Context(), []string{"import", "a/u/s", "-", "--db", path, "--max-bytes", "100000"}, endless{}, &out, &errs, func(string) string { return "" })
+	if code != exitFailed || !strings.Contains(errs.String(), "100000 bytes") || !strings.Contains(errs.String(), "stdin:") {
+		t.Errorf("exit code %d: %s", code, errs.String())
+	}
+	if list := must(t, "", "sessions", "--db", path); strings.Contains(list, "a/u/s ") {
+		t.Errorf("sessions:\n%s", list)
+	}
+}
+
+type endless struct{}
+
+func (endless) Read(p []byte) (int, error) {
+	const line = "{\"actions\":{}}\n"
+	return copy(p, line[:min(len(line), len(p))]), nil
 }

@@ -19,17 +19,18 @@ import (
 )
 
 func (a *app) searchCommand() *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "search KEY QUERY...",
-		Short: "Find events by what they say, hidden ones too",
-		Long: `QUERY is plain words, ids, paths or numbers. The best matches come first, also events beside a match. Each
+	cmd := command(`search KEY QUERY...
+Find events by what they say, hidden ones too
+
+QUERY is plain words, ids, paths or numbers. The best matches come first, also events beside a match. Each
 event shows its index in the visible log, or the patch that hides it. Summaries are left out unless --summaries
 is given. A TIME is such as 2025-01-02T15:04:05Z, or a date, which means its beginning in UTC.
 
-With --json each event is a line {"key","seq","recordIndex","id","author","time","summary","score","index",
-"hiddenBy","hiddenBySeq","snippet"}. A snippet is {"text","marks"}; marks are byte offsets in the text.`,
-		Example: examples("patchlog search shop/ada/4711 TR-88-1234567 --hidden"),
-	}
+With --json each event is a line {"key","seq","index","event","summary","score","snippet","place"}: index is among
+the events of the record, and place is {"index","hiddenBy","hiddenBySeq"}, with the index -1 of a hidden event. A
+snippet is {"text","marks"}; marks are byte offsets in the text.
+
+$ patchlog search shop/ada/4711 TR-88-1234567 --hidden`)
 	fs := cmd.Flags()
 	search := recall.Search{Limit: recall.DefaultLimit}
 	all := fs.Bool("all", false, "search all sessions of KEY's user")
@@ -40,7 +41,7 @@ With --json each event is a line {"key","seq","recordIndex","id","author","time"
 	fs.Var((*timeFlag)(&search.Until), "until", "only events before this `TIME`")
 	fs.BoolVar(&search.Summaries, "summaries", false, "summaries, too")
 	fs.Var(number{&search.Limit, 1}, "limit", fmt.Sprintf("only the best `N` events, %d at most", recall.MaxLimit))
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+	cmd.PreRunE = func(_ *cobra.Command, args []string) error {
 		search.Query = strings.Join(args[1:], " ")
 		var wrong *patch.FieldError
 		switch err := search.Validate(); {
@@ -49,8 +50,11 @@ With --json each event is a line {"key","seq","recordIndex","id","author","time"
 		case recall.Parse(search.Query).IsZero() || strings.TrimSpace(search.Query) == "":
 			return usagef("QUERY: a word is missing")
 		}
-		return a.search(cmd.Context(), args[0], search, *all)
+		return nil
 	}
+	cmd.RunE = a.onSession(nil, func(ctx context.Context, s *store.Store, key store.Key, _ []string) error {
+		return a.search(ctx, s, key, search, *all)
+	})
 	return cmd
 }
 
@@ -60,46 +64,41 @@ const snippetIndent = 2
 // snippetColumns is how many columns a snippet may take.
 func (o *output) snippetColumns() int { return max(o.columns-snippetIndent, leastLast) }
 
-func (a *app) search(ctx context.Context, keyText string, search recall.Search, all bool) error {
+func (a *app) search(ctx context.Context, s *store.Store, key store.Key, search recall.Search, all bool) error {
 	if !a.json {
 		search.Snippet = a.out.snippetColumns() - 2 // without the ellipses
 	}
-	return a.withSession(ctx, keyText, Reading, func(s *store.Store, key store.Key) error {
-		var hits []store.Hit
-		var err error
-		where, damaged := key.String(), 0
-		if all {
-			where = "all sessions of " + where[:strings.LastIndexByte(where, '/')]
-			hits, damaged, err = a.searchAll(ctx, s, key, search)
-		} else {
-			hits, err = s.Search(ctx, key, search)
+	var hits []recall.Hit[store.Key]
+	var err error
+	where, damaged := key.String(), 0
+	if all {
+		where = "all sessions of " + where[:strings.LastIndexByte(where, '/')]
+		hits, damaged, err = a.searchAll(ctx, s, key, search)
+	} else {
+		hits, err = s.Search(ctx, key, search)
+	}
+	if err != nil {
+		return err
+	}
+	if !a.json {
+		found := present.Counted(len(hits), "event") + " found"
+		if len(hits) == search.Limit {
+			found = "the best " + present.Counted(len(hits), "event")
 		}
-		if err != nil {
+		a.out.linef("%s: %s", where, found)
+	}
+	for _, h := range hits {
+		if err := a.showHit(h, all); err != nil {
 			return err
 		}
-		if !a.json {
-			found := present.Counted(len(hits), "event") + " found"
-			if len(hits) == search.Limit {
-				found = "the best " + present.Counted(len(hits), "event")
-			}
-			a.out.linef("%s: %s", where, found)
-		}
-		for _, h := range hits {
-			if err := a.showHit(h, all); err != nil {
-				return err
-			}
-		}
-		if damaged > 0 {
-			return fmt.Errorf("%s: %w; patchlog verify says more", present.Counted(damaged, "damaged session"), store.ErrCorrupt)
-		}
-		return nil
-	})
+	}
+	return errDamaged(damaged)
 }
 
 // searchAll searches all sessions of a session's user, and returns how many could not be, since they
 // are damaged. The session must be there, so that a key that was mistyped is not taken for a user
 // who never spoke of it.
-func (a *app) searchAll(ctx context.Context, s *store.Store, key store.Key, search recall.Search) (hits []store.Hit, damaged int, err error) {
+func (a *app) searchAll(ctx context.Context, s *store.Store, key store.Key, search recall.Search) (hits []recall.Hit[store.Key], damaged int, err error) {
 	if _, err := s.Info(ctx, key); err != nil && !errors.Is(err, store.ErrCorrupt) {
 		return nil, 0, err
 	}
@@ -110,32 +109,15 @@ func (a *app) searchAll(ctx context.Context, s *store.Store, key store.Key, sear
 	return hits, damaged, err
 }
 
-// hitDocument is an event that was found, as JSON.
-type hitDocument struct {
-	Key         string         `json:"key"`
-	Seq         uint64         `json:"seq"`
-	RecordIndex int            `json:"recordIndex"`
-	ID          string         `json:"id"`
-	Author      string         `json:"author"`
-	Time        time.Time      `json:"time"`
-	Summary     bool           `json:"summary,omitempty"`
-	Score       json.Number    `json:"score"`
-	Index       *int           `json:"index,omitempty"`
-	HiddenBy    string         `json:"hiddenBy,omitempty"`
-	HiddenBySeq uint64         `json:"hiddenBySeq,omitempty"`
-	Snippet     recall.Snippet `json:"snippet"`
-}
-
-func (a *app) showHit(h store.Hit, keyed bool) error {
-	e, score := h.Event, fmt.Sprintf("%.2f", h.Score)
+func (a *app) showHit(h recall.Hit[store.Key], keyed bool) error {
 	if a.json {
-		doc := hitDocument{h.Key.String(), h.Seq, h.Index, e.ID(), e.Author(), e.Timestamp(), h.Summary, json.Number(score),
-			nil, h.Place.HiddenBy, h.Place.HiddenBySeq, h.Snippet}
-		if h.Place.Index >= 0 {
-			doc.Index = &h.Place.Index
-		}
-		return a.out.document(doc)
+		return a.out.document(struct {
+			recall.Hit[store.Key]
+			Place *fold.Place // even if it is zero: the first visible event
+			Score json.Number
+		}{h, &h.Place, json.Number(fmt.Sprintf("%.2f", h.Score))})
 	}
+	e := h.Event
 	record := fmt.Sprintf("record %d", h.Seq)
 	if keyed {
 		record = h.Key.String() + ", " + record
@@ -150,6 +132,6 @@ func (a *app) showHit(h store.Hit, keyed bool) error {
 		name += " (summary)"
 	}
 	a.out.line()
-	a.out.line(record, ", ", place, ", ", name, ", ", e.Timestamp().Format(time.RFC3339), ", score ", score)
+	a.out.line(record, ", ", place, ", ", name, ", ", e.Timestamp().Format(time.RFC3339), ", score ", fmt.Sprintf("%.2f", h.Score))
 	return a.out.line(strings.Repeat(" ", snippetIndent), a.out.highlight(present.Pieces(h.Snippet.Text, h.Snippet.Marks), a.out.snippetColumns()))
 }

@@ -29,14 +29,15 @@ type serving struct {
 	hosts   []string
 	write   bool
 	erase   bool
+	price   float64
 	compact compactFlags
 }
 
 func (a *app) serveCommand() *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "serve",
-		Short: "Show the sessions in a browser",
-		Long: `The inspector is served over HTTP until it is interrupted, and its address printed. It only reads, unless
+	cmd := command(`serve
+Show the sessions in a browser
+
+The inspector is served over HTTP until it is interrupted, and its address printed. It only reads, unless
 --write or --erase is given. Port 0 takes a free port.
 
 A database file has one owner. A program that has it open can mount the inspector itself (docs/INSPECTOR.md);
@@ -45,15 +46,16 @@ on PostgreSQL both run side by side.
 Any address but this machine's demands a token: that of the environment variable PATCHLOG_TOKEN, else a new one,
 which is printed with the address. There is no TLS. Requests must name a host that is served;
 --host adds names. With --redact, downloads, and what a summarizer is given, have placeholders in place of
-secrets; the pages do not. With --json the first line is {"url","write","erase"}.`,
-		Example: examples("patchlog serve --write"),
-	}
+secrets; the pages do not. With --json the first line is {"url","write","erase"}.
+
+$ patchlog serve --write`)
 	var f serving
 	fs := cmd.Flags()
 	fs.StringVar(&f.addr, "addr", defaultAddress, "the `HOST:PORT` to listen on")
 	fs.StringArrayVar(&f.hosts, "host", nil, "answer requests for the host `NAME`, too; may be repeated")
 	fs.BoolVar(&f.write, "write", false, "let the pages write")
 	fs.BoolVar(&f.erase, "erase", false, "let the pages erase")
+	fs.Float64Var(&f.price, "price", 0, "the `PRICE` of a million input tokens, to show what hidden events save in each prompt")
 	f.compact.declareSummarizer(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if err := f.compact.check(); err != nil {
@@ -77,13 +79,9 @@ func (a *app) serve(ctx context.Context, f serving) error {
 	if err != nil {
 		return err
 	}
-	opts := inspector.Options{Write: f.write, Erase: f.erase, Redact: by, Hosts: f.hosts, Token: f.token, Logger: slog.New(logs)}
+	opts := inspector.Options{Write: f.write, Erase: f.erase, Redact: by, Hosts: f.hosts, Token: f.token, Price: f.price, Logger: slog.New(logs)}
 	if err := opts.Validate(); err != nil {
 		return usagef("%v", err)
-	}
-	use := Reading
-	if f.write || f.erase {
-		use = Writing
 	}
 	if f.write {
 		if _, err := a.useSummarizer(ctx, &f.compact); err != nil {
@@ -92,7 +90,7 @@ func (a *app) serve(ctx context.Context, f serving) error {
 		opts.Compaction = f.compact.cfg
 	}
 	a.options.LockTimeout = 100 * time.Millisecond // a service that has the file keeps it
-	err = a.withStore(ctx, use, func(s *store.Store) error {
+	err = a.withStore(ctx, writingUnless(!f.write && !f.erase), func(s *store.Store) error {
 		listener, err := listen(ctx, f.addr)
 		if err != nil {
 			return err
@@ -124,9 +122,8 @@ func (a *app) serve(ctx context.Context, f serving) error {
 func (a *app) announce(address string, f serving) error {
 	if a.json {
 		a.out.document(struct {
-			URL   string `json:"url"`
-			Write bool   `json:"write"`
-			Erase bool   `json:"erase"`
+			URL          string
+			Write, Erase bool
 		}{address, f.write, f.erase})
 		return a.out.flush()
 	}

@@ -1,6 +1,7 @@
 package command
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,16 +15,18 @@ import (
 	"github.com/patchlog-dev/patchlog/internal/present"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store"
+	"github.com/patchlog-dev/patchlog/store/sessionfile"
 )
 
 func (a *app) sessionsCommand() *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "sessions [APP[/USER]]",
-		Short: "List the sessions",
-		Long: `They are sorted by key; with APP or APP/USER, only theirs are listed, each percent-escaped. Shown are the records of the log, the events that a model sees, the estimated
-tokens of all events and of the visible ones, and the time of the newest event or patch.`,
-		Example: examples("patchlog sessions shop/ada"),
-	}
+	cmd := command(`sessions [APP[/USER]]
+List the sessions
+
+They are sorted by key; with APP or APP/USER, only theirs are listed, each percent-escaped. Shown are the
+records of the log, the events that a model sees, the estimated tokens of all events and of the visible ones,
+and the time of the newest event or patch.
+
+$ patchlog sessions shop/ada`)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		var opts store.ListOptions
 		if len(args) > 0 {
@@ -35,24 +38,24 @@ tokens of all events and of the visible ones, and the time of the newest event o
 				opts.User = key.User
 			}
 		}
-		return a.sessions(cmd.Context(), opts)
+		return a.withStore(cmd.Context(), Reading, func(s *store.Store) error { return a.sessions(cmd.Context(), s, opts) })
 	}
 	return cmd
 }
 
 func (a *app) statsCommand() *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "stats [KEY]",
-		Short: "Show a session's size, how much of it a model sees, and its state",
-		Long: `Bytes are those of the text form, of the whole log and of the visible events. Tokens are estimated.
-The prompt's size is estimated from the newest count that a model returned (usageMetadata), unless a
-patch was logged since. The state has the values that sessions share (app: and user: keys) as they are
-now; with --at, which shows an earlier moment, they are left out.
+	cmd := command(`stats [KEY]
+Show a session's size, how much of it a model sees, and its state
+
+Tokens are estimated, for the whole log and for the visible events. The prompt's size is estimated from the
+newest count that a model returned (usageMetadata), unless a patch was logged since. The state includes the
+current values of keys that sessions share (app: and user:). With --at, it is the state after an earlier
+record, without shared values.
 
 Without KEY, it is the size of the database file: live bytes are in use, and 'patchlog vacuum' returns
-the free ones.`,
-		Example: examples("patchlog stats shop/ada/4711"),
-	}
+the free ones.
+
+$ patchlog stats shop/ada/4711`)
 	var at seq
 	cmd.Flags().Var(&at, "at", "as it stood after the record with this `SEQ`")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -68,74 +71,79 @@ the free ones.`,
 }
 
 func (a *app) deleteCommand() *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "delete KEY",
-		Short: "Delete a session with its whole log",
-		Long: `This cannot be undone. What patches have hidden is deleted too. Values that sessions share (app: and
-user: keys) stay.`,
-		Example: examples("patchlog delete shop/ada/4711 --yes"),
-	}
-	confirmed := declareConfirmation(cmd.Flags())
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if err := confirmed.check(); err != nil {
+	cmd := command(`delete KEY
+Delete a session with its whole log
+
+This cannot be undone. What patches have hidden is deleted too. Values that sessions share (app: and
+user: keys) stay.
+
+$ patchlog delete shop/ada/4711 --yes`)
+	dryRun := confirm(cmd, func(args []string) error {
+		_, err := parseKey(args[0])
+		return err
+	})
+	cmd.RunE = a.onSession(dryRun, func(ctx context.Context, s *store.Store, key store.Key, _ []string) error {
+		info, err := s.Info(ctx, key)
+		if err == nil && !*dryRun {
+			err = s.Delete(ctx, key)
+		}
+		if err != nil {
 			return err
 		}
-		return a.delete(cmd.Context(), args[0], confirmed.dryRun)
-	}
+		if a.json {
+			return a.out.document(struct {
+				Key     store.Key
+				Seq     uint64
+				Deleted bool
+			}{key, info.Seq, !*dryRun})
+		}
+		did := "deleted"
+		if *dryRun {
+			did = "would be deleted; nothing is written"
+		}
+		return a.out.linef("%s: %s, %s", key, present.Counted(info.Seq, "record"), did)
+	})
 	return cmd
 }
 
-func (a *app) sessions(ctx context.Context, opts store.ListOptions) error {
-	return a.withStore(ctx, Reading, func(s *store.Store) error {
-		t := newTable("session", "records", "visible", "tokens", "visible tokens", "last activity")
-		t.right[1], t.right[2], t.right[3], t.right[4] = true, true, true, true
-		damaged := 0
-		for i, err := range s.List(ctx, opts) {
-			switch {
-			case errors.Is(err, store.ErrCorrupt): // the others are still worth a listing
-				damaged++
-				if err := a.errs.problem(err.Error()); err != nil {
-					return err
-				}
-				continue
-			case err != nil:
+func (a *app) sessions(ctx context.Context, s *store.Store, opts store.ListOptions) error {
+	t := newTable("session", "records", "visible", "tokens", "visible tokens", "last activity")
+	t.right[1], t.right[2], t.right[3], t.right[4] = true, true, true, true
+	damaged := 0
+	for i, err := range s.List(ctx, opts) {
+		switch {
+		case errors.Is(err, store.ErrCorrupt): // the others are still worth a listing
+			damaged++
+			a.errs.problem(err.Error())
+			continue
+		case err != nil:
+			return err
+		case a.json:
+			if err := a.out.document(i); err != nil {
 				return err
 			}
-			if a.json {
-				err = a.out.document(struct {
-					Key           string    `json:"key"`
-					App           string    `json:"app"`
-					User          string    `json:"user"`
-					Session       string    `json:"session"`
-					Seq           uint64    `json:"seq"`
-					Created       time.Time `json:"created"`
-					Visible       int       `json:"visible"`
-					Tokens        int       `json:"tokens"`
-					VisibleTokens int       `json:"visibleTokens"`
-					Active        time.Time `json:"active,omitzero"`
-					Compacted     time.Time `json:"compacted,omitzero"`
-				}{i.Key.String(), i.Key.App, i.Key.User, i.Key.Session, i.Seq, i.Created,
-					i.Visible, i.Tokens, i.VisibleTokens, i.Active, i.Compacted})
-				if err != nil {
-					return err
-				}
-			}
-			t.add(cell{i.Key.String(), cyan}, cell{fmt.Sprint(i.Seq), plain}, cell{fmt.Sprint(i.Visible), plain},
-				cell{present.Grouped(i.Tokens), plain}, cell{present.Grouped(i.VisibleTokens), plain}, cell{present.LastActivity(i).UTC().Format(time.DateTime), dim})
+			continue
 		}
-		var err error
-		switch {
-		case a.json:
-		case len(t.rows) > 0:
-			err = a.out.table(t)
-		case damaged == 0:
-			err = a.out.line("no sessions")
-		}
-		if err == nil && damaged > 0 {
-			err = fmt.Errorf("%s: %w; patchlog verify says more", present.Counted(damaged, "damaged session"), store.ErrCorrupt)
-		}
-		return err
-	})
+		t.add(cell{i.Key.String(), cyan}, cell{fmt.Sprint(i.Seq), plain}, cell{fmt.Sprint(i.Visible), plain},
+			cell{present.Grouped(i.Tokens), plain}, cell{present.Grouped(i.VisibleTokens), plain}, cell{present.LastActivity(i).UTC().Format(time.DateTime), dim})
+	}
+	var err error
+	switch {
+	case a.json:
+	case len(t.rows) > 0:
+		err = a.out.table(t)
+	case damaged == 0:
+		err = a.out.line("no sessions")
+	}
+	return cmp.Or(err, errDamaged(damaged))
+}
+
+// errDamaged is the error of sessions that were left out because they are damaged, or nil if there are none.
+func errDamaged(n int) error {
+	if n == 0 {
+		return nil
+	}
+	return fmt.Errorf("%s: %w; patchlog verify says more", present.Counted(n, "damaged session"), store.ErrCorrupt)
 }
 
 func (a *app) stats(ctx context.Context, keyText string, at seq) error {
@@ -166,26 +174,48 @@ func (a *app) stats(ctx context.Context, keyText string, at seq) error {
 	})
 }
 
-func (a *app) delete(ctx context.Context, keyText string, dryRun bool) error {
-	return a.withSession(ctx, keyText, writingUnless(dryRun), func(s *store.Store, key store.Key) error {
-		info, err := s.Info(ctx, key)
-		if err == nil && !dryRun {
-			err = s.Delete(ctx, key)
-		}
-		if err != nil {
+func (a *app) exportCommand() *cobra.Command {
+	cmd := command(`export KEY
+Write a session as text
+
+Each line is a record as a JSON object with its seq, below a header with the initial state. An import of this
+text gives an equal session. On a terminal, characters that could control it are escaped.
+
+` + redactHelp + `
+The header then says "redacted". An import of it gives a log of the same shape.
+
+$ patchlog export shop/ada/4711 > session.jsonl`)
+	fs := cmd.Flags()
+	lines := fs.Bool("lines", false, "the lines of the coding agent's session file that was imported")
+	visible := fs.Bool("visible", false, "the visible events alone, without header and seqs")
+	var redacted redaction
+	redacted.declare(cmd)
+	cmd.RunE = a.onSession(nil, func(ctx context.Context, s *store.Store, key store.Key, _ []string) error {
+		by, err := a.redactor(redacted)
+		switch {
+		case err != nil:
 			return err
+		case *lines && (*visible || by != nil):
+			return usagef("--lines gives back whole files; neither --visible nor --redact goes with it")
 		}
-		if a.json {
-			return a.out.document(struct {
-				Key     string `json:"key"`
-				Seq     uint64 `json:"seq"`
-				Deleted bool   `json:"deleted"`
-			}{key.String(), info.Seq, !dryRun})
+		counts := "record"
+		if *lines {
+			counts = "line"
 		}
-		did := "deleted"
-		if dryRun {
-			did = "would be deleted; nothing is written"
+		bar := a.quietProgress("export")
+		defer bar.end()
+		out := &countingLines{w: a.out.w, after: func(n int64) { bar.update(0, 0, present.Counted(n, counts)) }}
+		if a.out.screen {
+			out.w = &safeJSON{w: a.out.w}
 		}
-		return a.out.linef("%s: %s, %s", key, present.Counted(info.Seq, "record"), did)
+		if !*lines {
+			return s.Export(ctx, key, out, store.ExportOptions{Visible: *visible, Redact: by})
+		}
+		err = sessionfile.WriteLines(out, s.RawEvents(ctx, key, 1))
+		if err == nil && out.n == 0 {
+			err = fmt.Errorf("session %s was not read from a session file", key)
+		}
+		return err
 	})
+	return cmd
 }

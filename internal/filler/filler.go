@@ -105,27 +105,6 @@ func (f *filler) fill(v reflect.Value) {
 	}
 }
 
-// Empty sets every pointer, map and slice to one that is there and empty.
-func Empty(v reflect.Value, depth int) {
-	switch v.Kind() {
-	case reflect.Pointer:
-		if depth > 0 {
-			v.Set(reflect.New(v.Type().Elem()))
-			Empty(v.Elem(), depth-1)
-		}
-	case reflect.Struct:
-		for i := range v.NumField() {
-			if v.Type().Field(i).IsExported() {
-				Empty(v.Field(i), depth)
-			}
-		}
-	case reflect.Slice:
-		v.Set(reflect.MakeSlice(v.Type(), 0, 0))
-	case reflect.Map:
-		v.Set(reflect.MakeMap(v.Type()))
-	}
-}
-
 // zeroField returns the path of an exported field that is zero, or "".
 func zeroField(v reflect.Value, path string, within []reflect.Type) string {
 	switch v.Kind() {

@@ -16,9 +16,8 @@ import (
 type Compact struct {
 	Config compaction.Config
 	Run    compaction.Run
-	NewID  func() string // nil means the compactor's own
-	Logger *slog.Logger  // nil logs nothing: what goes wrong is an error
-	Passed func(Pass)    // called after each pass, if not nil
+	Logger *slog.Logger // nil logs nothing: what goes wrong is an error
+	Passed func(Pass)   // called after each pass, if not nil
 }
 
 // Pass is a pass of a compaction, with the record of its patch.
@@ -49,7 +48,6 @@ func (c Compact) Apply(ctx context.Context, s *store.Store, key store.Key, on fo
 	}
 	compactor, err := compaction.New(s, c.Config, compaction.Options[store.Key]{
 		Logger: logger,
-		NewID:  c.NewID,
 		Observe: func(ctx context.Context, at compaction.Attempt[store.Key]) {
 			switch at.Outcome {
 			case compaction.Wrote:

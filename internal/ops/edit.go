@@ -4,10 +4,10 @@ import (
 	"crypto/rand"
 	"fmt"
 	"slices"
-	"strconv"
 
 	"github.com/patchlog-dev/patchlog/compaction"
 	"github.com/patchlog-dev/patchlog/fold"
+	"github.com/patchlog-dev/patchlog/internal/summaries"
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
@@ -31,12 +31,7 @@ type Edit struct {
 	Replacement []*patch.Event
 	State       patch.StatePolicy // "" is the patch's default
 	Author      string
-	Base        *uint64
-
-	// NewID makes the ids of the patches and of what they put in, from what they are for. With the same ids the
-	// same edit of the same view is logged once. nil leaves ids to the store.
-	NewID         func(what string) string
-	NewInvocation func() string // of a summary, if NewID is nil; nil means a random id
+	NewID       func() string // of a group, and of a summary's invocation; nil means a random id
 }
 
 // EditError says why an edit cannot be made of a selection.
@@ -49,12 +44,15 @@ func (e *EditError) Error() string { return e.Problem }
 
 // Patches returns the patches that make the edit, for a view: a plan of [Patches].
 func (e Edit) Patches(v fold.View) ([]*patch.PatchEvent, error) {
+	if e.NewID == nil {
+		e.NewID = rand.Text
+	}
 	if e.EventID != "" {
 		p := patch.NewPin(e.EventID)
 		if e.Kind == Unpin {
 			p = patch.NewUnpin(e.EventID)
 		}
-		return []*patch.PatchEvent{e.complete(p, 0)}, nil
+		return []*patch.PatchEvent{e.complete(p)}, nil
 	}
 	if len(e.Spans) == 0 {
 		return nil, &EditError{Problem: "no event is selected"}
@@ -75,7 +73,7 @@ func (e Edit) Patches(v fold.View) ([]*patch.PatchEvent, error) {
 			return nil, &EditError{fmt.Sprintf("a text takes the place of one stretch of events, and the selected ones are %d stretches; select one of them, or all from %d to %d",
 				len(e.Spans), first.Start, last.Start+last.Count-1), whole}
 		}
-		summary, err := SummaryByHand(v, first, e.newID("invocation"), e.Text)
+		summary, err := ManualSummary(v, first, e.NewID(), e.Text)
 		if err != nil {
 			return nil, err
 		}
@@ -98,24 +96,18 @@ func (e Edit) Patches(v fold.View) ([]*patch.PatchEvent, error) {
 	}
 	group := ""
 	if len(patches) > 1 {
-		group = e.newID("group")
+		group = e.NewID()
 	}
 	for n, p := range patches {
-		patches[n] = e.complete(p, n).WithGroup(group)
+		patches[n] = e.complete(p).WithGroup(group)
 	}
 	return patches, nil
 }
 
 // complete gives a patch what all of an edit have.
-func (e Edit) complete(p *patch.PatchEvent, n int) *patch.PatchEvent {
+func (e Edit) complete(p *patch.PatchEvent) *patch.PatchEvent {
 	if e.Author != "" {
 		p = p.WithAuthor(e.Author)
-	}
-	if e.Base != nil {
-		p = p.WithBase(*e.Base)
-	}
-	if e.NewID != nil {
-		p = p.WithID(e.NewID("patch " + strconv.Itoa(n)))
 	}
 	if e.State != "" && e.Kind != Pin && e.Kind != Unpin {
 		p = p.WithState(e.State)
@@ -123,12 +115,31 @@ func (e Edit) complete(p *patch.PatchEvent, n int) *patch.PatchEvent {
 	return p
 }
 
-func (e Edit) newID(what string) string {
-	switch {
-	case e.NewID != nil:
-		return e.NewID(what)
-	case e.NewInvocation != nil:
-		return e.NewInvocation()
+// ManualSummary returns a summary of visible events whose text a person has written, for a summarise of
+// the same stretch of the same view. It has no id, so that it gets one when it is logged. Of a
+// stretch outside the view it returns one that covers no time: the patch is refused later.
+// The error matches [patch.ErrInvalid] if the text or the invocation's id is not UTF-8.
+func ManualSummary(v fold.View, s compaction.Span, invocationID, text string) (*patch.Event, error) {
+	// A model's API refuses two model turns in a row.
+	role := "model"
+	end := s.Start + s.Count
+	if s.Start >= 0 && end >= s.Start && end < v.Len() && v.At(end).Role() == role {
+		role = "user"
 	}
-	return rand.Text()
+	var covered []*patch.Event
+	for i := max(s.Start, 0); i < min(end, v.Len()); i++ {
+		covered = append(covered, v.At(i))
+	}
+	c := patch.EventCompaction{CompactedContent: patch.Text("model", text)}
+	c.StartTimestamp, c.EndTimestamp = summaries.Times(covered)
+	summary, err := patch.NewEvent(patch.Fields{
+		InvocationID: invocationID,
+		Author:       "user",
+		Content:      patch.Text(role, text),
+		Actions:      patch.Actions{Compaction: &c},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("summary: %w", err)
+	}
+	return summary, nil
 }

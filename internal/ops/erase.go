@@ -2,7 +2,6 @@ package ops
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"slices"
@@ -37,12 +36,8 @@ func (e Erase) Apply(ctx context.Context, s *store.Store) (store.Erasure, error)
 	return s.Erase(ctx, e.Key, e.Selection, e.Options)
 }
 
-// everywhere erases, or previews, session by session, with one salt for all receipts.
+// everywhere erases, or previews, session by session.
 func (e Erase) everywhere(ctx context.Context, s *store.Store) (store.Erasure, error) {
-	if e.Options.Salt == nil {
-		e.Options.Salt = make([]byte, 32)
-		rand.Read(e.Options.Salt) // it never fails
-	}
 	var all store.Erasure
 	var keys []store.Key
 	for info, err := range s.List(ctx, store.ListOptions{}) {
@@ -69,7 +64,8 @@ func (e Erase) everywhere(ctx context.Context, s *store.Store) (store.Erasure, e
 	return all, nil
 }
 
-// merged returns what two erasings erase. A fork is in the previews of its own and of its source.
+// merged returns what two erasings erase. A fork is in the previews of its own and of its source. A shared key that
+// still matches counts once for each session that shares it.
 func merged(a, b store.Erasure) store.Erasure {
 	for _, session := range b.Sessions {
 		at := slices.IndexFunc(a.Sessions, func(s store.ErasedSession) bool {
@@ -89,11 +85,7 @@ func merged(a, b store.Erasure) store.Erasure {
 		there.Initial = union(there.Initial, session.Initial)
 	}
 	a.Shared, a.OutOfReach = union(a.Shared, b.Shared), union(a.OutOfReach, b.OutOfReach)
-	a.Kept.Events += b.Kept.Events
-	a.Kept.Initial, a.Kept.Shared = append(a.Kept.Initial, b.Kept.Initial...), union(a.Kept.Shared, b.Kept.Shared)
-	if a.Salt == nil {
-		a.Salt = b.Salt
-	}
+	a.RemainingMatches += b.RemainingMatches
 	return a
 }
 
@@ -104,9 +96,4 @@ func union(a, b []string) []string {
 		}
 	}
 	return a
-}
-
-// KeepsValues reports whether an erasure keeps state values that its selection finds.
-func KeepsValues(kept store.KeptValues) bool {
-	return kept.Events+len(kept.Initial)+len(kept.Shared) > 0
 }

@@ -49,24 +49,37 @@ func InvocationID(ctx context.Context, s *store.Store, key store.Key, name strin
 	})
 }
 
-// TurnEnd returns the seq of the last record of a turn: what a model saw at its end is the view after it. Turns are
-// invocations, counted from 1 in the order in which they begin; the first one has what was logged before it.
-func TurnEnd(ctx context.Context, s *store.Store, key store.Key, turn int) (uint64, error) {
-	begun := map[string]bool{}
-	last := uint64(0)
+// Turns maps the id of each invocation to the number of its turn, counted from 1 in the order in which turns begin.
+type Turns map[string]int
+
+// Add returns the turn of the log's next record: the turn of its event's invocation, or, if it has none, the turn that
+// began last, or 0 before the first turn.
+func (t Turns) Add(r patch.Record) int {
+	if r.Event == nil || r.Event.InvocationID() == "" {
+		return len(t)
+	}
+	id := r.Event.InvocationID()
+	if t[id] == 0 {
+		t[id] = len(t) + 1
+	}
+	return t[id]
+}
+
+// LastRecordOfTurn returns the seq of the last record of a turn, before the next one begins. Records before the first turn
+// belong to it.
+func LastRecordOfTurn(ctx context.Context, s *store.Store, key store.Key, turn int) (uint64, error) {
+	turns, last := Turns{}, uint64(0)
 	for r, err := range s.RawEvents(ctx, key, 1) {
 		if err != nil {
 			return 0, err
 		}
-		if r.Event != nil && r.Event.InvocationID() != "" && !begun[r.Event.InvocationID()] {
-			if begun[r.Event.InvocationID()] = true; len(begun) > turn {
-				return last, nil
-			}
+		if turns.Add(r) > turn {
+			return last, nil
 		}
 		last = r.Seq
 	}
-	if len(begun) < turn {
-		return 0, fmt.Errorf("session %s: there is no turn %d; it has %d", key, turn, len(begun))
+	if len(turns) < turn {
+		return 0, fmt.Errorf("session %s: there is no turn %d; it has %d", key, turn, len(turns))
 	}
 	return last, nil
 }

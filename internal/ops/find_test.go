@@ -41,11 +41,11 @@ func TestNames(t *testing.T) {
 		}
 	}
 	for n, want := range []uint64{1, 3, 6} {
-		if got, err := ops.TurnEnd(t.Context(), s, key, n+1); got != want || err != nil {
+		if got, err := ops.LastRecordOfTurn(t.Context(), s, key, n+1); got != want || err != nil {
 			t.Errorf("turn %d ends at record %d, %v; want %d", n+1, got, err, want)
 		}
 	}
-	if _, err := ops.TurnEnd(t.Context(), s, key, 4); err == nil || !strings.Contains(err.Error(), "there is no turn 4; it has 3") {
+	if _, err := ops.LastRecordOfTurn(t.Context(), s, key, 4); err == nil || !strings.Contains(err.Error(), "there is no turn 4; it has 3") {
 		t.Errorf("a turn that is not there: %v", err)
 	}
 }

@@ -7,6 +7,7 @@ package ops
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 
@@ -16,7 +17,7 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// Change is an operation that logs patches: [Patches], [Revert] or [Rewind].
+// Change is an operation that logs patches: [Patches], [Undo] or [Restore].
 type Change interface {
 	// Preview returns what the change would do to the session that the view is of.
 	Preview(ctx context.Context, s *store.Store, key store.Key, on fold.View) (store.Preview, error)
@@ -55,42 +56,31 @@ func (c Patches) Apply(ctx context.Context, s *store.Store, key store.Key, on fo
 	return s.ApplyPatch(ctx, key, c.Options, patches...)
 }
 
-// Revert takes a patch back, and the patches of its group.
-type Revert struct {
-	PatchID string
-	// Options without On.
+// Undo takes a patch back, with the patches of its group, or goes back to before an invocation.
+type Undo struct {
+	PatchID, InvocationID string // one of them
+	// Options without On and DryRun.
 	Options store.UndoOptions
 }
 
 // Preview implements [Change].
-func (c Revert) Preview(ctx context.Context, s *store.Store, key store.Key, on fold.View) (store.Preview, error) {
-	c.Options.On = on
-	return s.PreviewRevert(ctx, key, c.Options, c.PatchID)
+func (c Undo) Preview(ctx context.Context, s *store.Store, key store.Key, on fold.View) (store.Preview, error) {
+	c.Options.DryRun = true
+	done, err := c.Apply(ctx, s, key, on)
+	would := store.Preview{Difference: done.Before.Diff(done.View)}
+	for _, r := range done.Records {
+		would.Patches = append(would.Patches, r.Patch)
+	}
+	return would, err
 }
 
 // Apply implements [Change].
-func (c Revert) Apply(ctx context.Context, s *store.Store, key store.Key, on fold.View) (store.Committed, error) {
+func (c Undo) Apply(ctx context.Context, s *store.Store, key store.Key, on fold.View) (store.Committed, error) {
 	c.Options.On = on
+	if c.InvocationID != "" {
+		return s.Rewind(ctx, key, c.Options, c.InvocationID)
+	}
 	return s.Revert(ctx, key, c.Options, c.PatchID)
-}
-
-// Rewind goes back to before an invocation.
-type Rewind struct {
-	InvocationID string
-	// Options without On.
-	Options store.UndoOptions
-}
-
-// Preview implements [Change].
-func (c Rewind) Preview(ctx context.Context, s *store.Store, key store.Key, on fold.View) (store.Preview, error) {
-	c.Options.On = on
-	return s.PreviewRewind(ctx, key, c.Options, c.InvocationID)
-}
-
-// Apply implements [Change].
-func (c Rewind) Apply(ctx context.Context, s *store.Store, key store.Key, on fold.View) (store.Committed, error) {
-	c.Options.On = on
-	return s.Rewind(ctx, key, c.Options, c.InvocationID)
 }
 
 // Explain returns what a preview shows. Events that a single patch puts in are as the patch has them.
@@ -123,11 +113,75 @@ func (f Fork) Preview(ctx context.Context, s *store.Store) (fold.View, error) {
 
 // Apply makes the new session, and returns its view.
 func (f Fork) Apply(ctx context.Context, s *store.Store) (fold.View, error) {
-	session, err := s.Fork(ctx, f.From, f.To, store.ForkOptions{At: f.At})
+	session, err := s.Fork(ctx, f.From, f.To, f.At)
 	return session.View, err
 }
 
 // Explain says what the new session has.
 func (f Fork) Explain(v fold.View) string {
 	return fmt.Sprintf("%s forked from %s with %s; %s", f.To, f.From, present.Counted(v.Seq(), "record"), present.Counted(v.Len(), "visible event"))
+}
+
+// Restore takes back the patch that put in a summary, and the patches that put in the summaries which that brings
+// back, until all events that the summary stands for are visible. The reverts are one group.
+type Restore struct {
+	PatchID string
+	Author  string
+	// Options without On.
+	Options store.PatchOptions
+}
+
+// Preview implements [Change].
+func (c Restore) Preview(ctx context.Context, s *store.Store, key store.Key, on fold.View) (store.Preview, error) {
+	c.Options.On = on
+	would := store.Preview{}
+	would.After = on
+	var reverts []*patch.PatchEvent
+	for next := []string{c.PatchID}; len(next) > 0; next = next[1:] {
+		ids, err := would.After.RevertTargets(next[0])
+		switch {
+		case err != nil && len(reverts) > 0:
+			continue // it went with another one
+		case err != nil:
+			return store.Preview{}, err
+		}
+		for _, id := range ids {
+			reverts = append(reverts, patch.NewRevert(id).WithAuthor(c.Author))
+		}
+		before := would.After
+		if would, err = s.Preview(ctx, key, c.Options, reverts...); err != nil {
+			return store.Preview{}, err
+		}
+		for _, back := range before.Diff(would.After).Added {
+			if !would.After.Entry(back.Index).Summary {
+				continue
+			}
+			for r, err := range s.RawEvents(ctx, key, would.After.Entry(back.Index).Seq) {
+				if err != nil {
+					return store.Preview{}, err
+				}
+				if r.Patch != nil {
+					next = append(next, r.ID())
+				}
+				break
+			}
+		}
+	}
+	would.Patches = reverts
+	return would, nil
+}
+
+// Apply implements [Change].
+func (c Restore) Apply(ctx context.Context, s *store.Store, key store.Key, on fold.View) (store.Committed, error) {
+	would, err := c.Preview(ctx, s, key, on)
+	if err != nil {
+		return store.Committed{}, err
+	}
+	if group := rand.Text(); len(would.Patches) > 1 {
+		for n, p := range would.Patches {
+			would.Patches[n] = p.WithGroup(group)
+		}
+	}
+	c.Options.On = on
+	return s.ApplyPatch(ctx, key, c.Options, would.Patches...)
 }

@@ -1,15 +1,19 @@
 package present
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/patchlog-dev/patchlog/compaction"
 	"github.com/patchlog-dev/patchlog/fold"
+	"github.com/patchlog-dev/patchlog/internal/records"
 	"github.com/patchlog-dev/patchlog/patch"
+	"github.com/patchlog-dev/patchlog/store"
 )
 
 // CompactionStats are a session's figures of compaction.
@@ -29,44 +33,42 @@ type LastPass struct {
 
 // PromptSize is how many tokens a prompt made of the visible log takes.
 type PromptSize struct {
-	Tokens   int  `json:"tokens"`
-	Measured bool `json:"measured"` // as of [compaction.PromptTokens]
+	Tokens   int       `json:"tokens"`
+	Measured bool      `json:"measured"`            // as of [compaction.PromptTokens]
+	At       time.Time `json:"measuredAt,omitzero"` // when the model measured it
 }
 
 // PromptOf returns how large a prompt made of the visible log is.
 func PromptOf(v fold.View) PromptSize {
 	tokens, measured := compaction.PromptTokens(v)
-	return PromptSize{tokens, measured}
+	size := PromptSize{Tokens: tokens, Measured: measured}
+	for i := v.Len() - 1; measured && i >= 0; i-- {
+		if e := v.Entry(i); !e.Summary && records.PromptTokens(e.Event) > 0 {
+			size.At = e.Event.Timestamp()
+			break
+		}
+	}
+	return size
 }
 
 // String says how large the prompt is, and how that is known.
 func (p PromptSize) String() string {
 	how := "estimated"
-	if p.Measured {
+	switch {
+	case p.Measured && !p.At.IsZero():
+		how = "measured at " + p.At.Format(time.RFC3339) + ", and estimated since"
+	case p.Measured:
 		how = "measured, and estimated since"
 	}
 	return fmt.Sprintf("about %s tokens, %s", Grouped(p.Tokens), how)
 }
 
-// addPass counts a patch, if compaction logged it.
-func (t *Tally) addPass(r patch.Record) {
-	w, ok := compaction.WrittenBy(r.Patch)
-	if !ok {
-		return
+// PassOf returns the figures of the pass that logged a patch, or nil if compaction did not log it.
+func PassOf(p *patch.PatchEvent) *compaction.Written {
+	if w, ok := compaction.WrittenBy(p); ok {
+		return &w
 	}
-	t.passes++
-	t.last = &LastPass{r.Seq, r.Patch.Timestamp(), w}
-}
-
-func (t *Tally) compaction(v fold.View) CompactionStats {
-	c := CompactionStats{Passes: t.passes, Last: t.last, Summaries: map[int]int{}}
-	for _, e := range v.Entries() {
-		if e.Summary {
-			c.Summaries[compaction.LineageOf(e.Event).Level]++
-		}
-	}
-	c.Prompt = PromptOf(v)
-	return c
+	return nil
 }
 
 // Rows returns the figures as 'patchlog stats' shows them, below all others.
@@ -110,8 +112,8 @@ func PassText(r patch.Record, w compaction.Written) string {
 	if w.Model != "" {
 		b.WriteString(", by " + Printable(w.Model))
 	}
-	if w.Took >= time.Second {
-		fmt.Fprintf(&b, ", %.1f s", w.Took.Seconds())
+	if w.Duration >= time.Second {
+		fmt.Fprintf(&b, ", %.1f s", w.Duration.Seconds())
 	}
 	return b.String()
 }
@@ -136,4 +138,228 @@ func TokensText(before, after int, ratio float64) string {
 		text += " (" + Percent(ratio) + ")"
 	}
 	return text
+}
+
+// PlanRows returns what compaction would do next as 'patchlog compact --dry-run' shows it, below its key and reason.
+func PlanRows(d compaction.Decision) []Row {
+	var rows []Row
+	row := func(name, format string, args ...any) { rows = append(rows, Row{name, fmt.Sprintf(format, args...)}) }
+	switch w := d.Window; {
+	case w == nil:
+	case w.Results > 0:
+		first := w.Start
+		if len(w.EarlierSpans) > 0 {
+			first = w.EarlierSpans[0].Start
+		}
+		row("trigger", "%s", w.Trigger)
+		row("clears", "%s, in events %d to %d", Counted(w.Results, "result"), first, w.Start)
+		row("tokens", "about %s in these events", Grouped(w.Tokens))
+	default:
+		row("trigger", "%s", w.Trigger)
+		row("window", "start %d, count %d", w.Start, w.Count)
+		for _, s := range w.EarlierSpans {
+			row("  also", "start %d, count %d", s.Start, s.Count)
+		}
+		for _, g := range w.Groups {
+			if len(w.Groups) > 1 {
+				row("  branch", "%s: %s", groupName(g), Counted(len(g.Indices), "event"))
+			}
+		}
+		if len(w.Invocations) > 0 {
+			row("invocations", "%s", ends(w.Invocations))
+		}
+		row("tokens", "about %s in the window", Grouped(w.Tokens))
+	}
+	row("prompt", "%s", PromptSize{Tokens: d.PromptTokens, Measured: d.Measured})
+	return rows
+}
+
+// groupName is a group's branch and scope, as a person reads them.
+func groupName(g compaction.Group) string {
+	name := "no branch"
+	if g.Branch != "" {
+		name = Printable(g.Branch)
+	}
+	if g.Scope != "" {
+		name += ", scope " + Printable(g.Scope)
+	}
+	return name
+}
+
+// NextPassesText says what may follow the pass that is planned, or "" if none is. Later passes depend on
+// how long the summary becomes, and cannot be known.
+func NextPassesText(d compaction.Decision) string {
+	switch {
+	case d.Window == nil:
+		return ""
+	case d.Window.Results > 0:
+		return "Nothing was written. More passes may follow."
+	default:
+		return "Nothing was written. More passes may follow; what they cover depends on this one's summary."
+	}
+}
+
+// idRunes is the most runes of an id in a line of text.
+const idRunes = 40
+
+// ends says how many ids there are, and the first and the last of them.
+func ends(ids []string) string {
+	first, last := PrintableUpTo(ids[0], idRunes), PrintableUpTo(ids[len(ids)-1], idRunes)
+	if len(ids) == 1 {
+		return "1: " + first
+	}
+	return fmt.Sprintf("%d: %s to %s", len(ids), first, last)
+}
+
+// Loss is the [compaction.Loss] of a visible summary, as 'patchlog loss' shows it. The most important names come first.
+type Loss struct {
+	Key   store.Key
+	Seq   uint64 // of the view's last record
+	Level int
+	compaction.Loss
+}
+
+// LossOf returns a loss of a session's view.
+func LossOf(key store.Key, v fold.View, l compaction.Loss) Loss {
+	l.NotVisible, l.InOtherEvents, l.Invented, l.Numbers = ranked(l.NotVisible), ranked(l.InOtherEvents), ranked(l.Invented), ranked(l.Numbers)
+	return Loss{key, v.Seq(), compaction.LineageOf(l.Summary).Level, l}
+}
+
+// LossList is the names of one sort that a summary loses, or invents.
+type LossList struct {
+	What  string // "not visible", "in other events", "invented" or "numbers that no event has"
+	Names []string
+}
+
+// Lists returns the lists that have names.
+func (d Loss) Lists() []LossList {
+	all := []LossList{{"not visible", d.NotVisible}, {"in other events", d.InOtherEvents}, {"invented", d.Invented}, {"numbers that no event has", d.Numbers}}
+	return slices.DeleteFunc(all, func(l LossList) bool { return len(l.Names) == 0 })
+}
+
+// Head says what the summary stands for, and how much of it can be seen.
+func (d Loss) Head() []string {
+	return []string{
+		fmt.Sprintf("index %d, level %d, id %s: stands for %s of %s, about %s → %s tokens", d.Index, d.Level, Printable(d.Summary.ID()),
+			Counted(d.Events, "event"), Counted(d.Invocations, "invocation"), Grouped(d.Tokens), Grouped(d.Summary.EstimatedTokens())),
+		fmt.Sprintf("  %d of %s can be seen", d.Identifiers-len(d.NotVisible), Counted(d.Identifiers, "identifier")),
+	}
+}
+
+// Lines returns what 'patchlog loss' writes of a summary: its head, then a line for each list.
+func (d Loss) Lines() []string {
+	lines := d.Head()
+	for _, l := range d.Lists() {
+		names := make([]string, len(l.Names))
+		for i, n := range l.Names {
+			names[i] = Printable(n)
+		}
+		lines = append(lines, fmt.Sprintf("  %s (%d): %s", l.What, len(names), strings.Join(names, ", ")))
+	}
+	return lines
+}
+
+// ranked returns names, those first that are worth most: addresses and paths, then what has letters, digits and signs
+// in it, as an order's number has, then numbers, then words.
+func ranked(names []string) []string {
+	rank := func(name string) int {
+		letters, digits, signs := false, 0, false
+		for _, r := range name {
+			switch {
+			case unicode.IsDigit(r):
+				digits++
+			case unicode.IsLetter(r):
+				letters = true
+			default:
+				signs = true
+			}
+		}
+		switch {
+		case strings.Contains(name, "@"):
+			return 0
+		case strings.Contains(name, "/"):
+			return 1
+		case letters && signs && digits > 1, letters && digits > 3:
+			return 2
+		case digits > 3:
+			return 3
+		}
+		return 4
+	}
+	out := append([]string{}, names...) // never null
+	slices.SortStableFunc(out, func(a, b string) int { return rank(a) - rank(b) })
+	return out
+}
+
+// LossesOf returns what the visible summaries of a session lose, in the order of the log, and
+// the view in which they are visible. With a patch's id it is the summaries that this patch or
+// its group put in, and the view is as [SummariesBy] finds it. It reads what the summaries stand
+// for, and fails as the store's reads do.
+func LossesOf(ctx context.Context, s *store.Store, key store.Key, patchID string) (fold.View, []Loss, error) {
+	v, err := s.View(ctx, key)
+	if err != nil {
+		return fold.View{}, nil, err
+	}
+	var only []string // ids of summaries
+	if patchID != "" {
+		if v, only, err = SummariesBy(ctx, s, key, v, patchID); err != nil {
+			return fold.View{}, nil, err
+		}
+	}
+	history, err := s.History(ctx, key, v)
+	if err != nil {
+		return fold.View{}, nil, err
+	}
+	var docs []Loss
+	for _, l := range compaction.Losses(v, history) {
+		if patchID == "" || slices.Contains(only, l.Summary.ID()) {
+			docs = append(docs, LossOf(key, v, l))
+		}
+	}
+	return v, docs, nil
+}
+
+// SummariesBy returns the ids of the events that a patch and its group put in, and a view in
+// which they are visible: v, or, if they no longer all are, the one after the last patch of the
+// group. It reads the whole log. It fails as the store's reads do, and if the session has no such
+// patch, or the patch put in nothing.
+func SummariesBy(ctx context.Context, s *store.Store, key store.Key, v fold.View, patchID string) (fold.View, []string, error) {
+	var all []*patch.PatchEvent
+	var seqs []uint64
+	group, found := "", -1
+	for r, err := range s.RawEvents(ctx, key, 1) {
+		if err != nil {
+			return v, nil, err
+		}
+		if r.Patch == nil {
+			continue
+		}
+		if r.ID() == patchID {
+			group, found = r.Patch.Group(), len(all)
+		}
+		all, seqs = append(all, r.Patch), append(seqs, r.Seq)
+	}
+	if found < 0 {
+		return v, nil, fmt.Errorf("session %s: %w: there is no patch %q", key, store.ErrNotFound, patchID)
+	}
+	var ids []string
+	last := uint64(0)
+	for i, p := range all {
+		if i == found || group != "" && p.Group() == group {
+			for _, e := range p.NewEvents() {
+				ids = append(ids, e.ID())
+			}
+			last = seqs[i]
+		}
+	}
+	if len(ids) == 0 {
+		return v, nil, fmt.Errorf("session %s: %w: patch %q put in no summary", key, patch.ErrInvalid, patchID)
+	}
+	for _, id := range ids {
+		if _, visible := v.Find(id); !visible {
+			then, err := s.ViewAt(ctx, key, last)
+			return then, ids, err
+		}
+	}
+	return v, ids, nil
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/patch"
@@ -63,10 +64,6 @@ func newDifference(views fold.Difference) Difference {
 		VisibleBefore: before.Len(), VisibleAfter: after.Len(), State: changeOf(before, after),
 		TokensBefore: tokensOf(before), TokensAfter: tokensOf(after), views: views,
 	}
-	type place struct { // views of different reads have copies of an event
-		seq uint64
-		id  string
-	}
 	was := map[place]bool{}
 	for _, e := range before.Entries() {
 		if e.Pinned {
@@ -107,26 +104,26 @@ func changeOf(before, after fold.View) StateChange {
 	return c
 }
 
-// Sign says what became of something.
+// Sign is the kind of a change.
 type Sign string
 
-// What can become of something.
+// The kinds of changes.
 const (
-	Stayed  Sign = ""
-	Came    Sign = "+"
-	Went    Sign = "-"
-	Changed Sign = "~"
+	Unchanged Sign = ""
+	Added     Sign = "+"
+	Removed   Sign = "-"
+	Changed   Sign = "~"
 )
 
 // Change is an event that a difference shows.
 type Change struct {
-	Sign  Sign // of an event: Stayed, Came or Went
-	Index int  // in the view before if it went, else in the view after
+	Sign  Sign // of an event: Unchanged, Added or Removed
+	Index int  // of the view before if it was removed, else of the view after
 	Entry fold.Entry
 }
 
-// Changes returns the events that went, then those that came. If all of them stood, and stand, in
-// one stretch, as what one patch does, up to around events before it and after it, which stayed,
+// Changes returns the removed events, then the added ones. If all of them are in
+// one stretch, as those of one patch are, up to around unchanged events before it and after it
 // are among them. There are none if the same events are visible: see [SameEvents].
 func (d Difference) Changes(around int) []Change {
 	v := d.views
@@ -134,26 +131,26 @@ func (d Difference) Changes(around int) []Change {
 	if removed+added == 0 {
 		return nil
 	}
-	if !inOneStretch(v.First, v.Removed) || !inOneStretch(v.First, v.Added) {
+	if !inOneStretch(v.FirstChanged, v.Removed) || !inOneStretch(v.FirstChanged, v.Added) {
 		around = 0
 	}
 	var changes []Change
-	stayed := func(from, to, shift int) {
+	addUnchanged := func(from, to, shift int) {
 		for i := max(from, 0); i < min(to, v.Before.Len()); i++ {
-			changes = append(changes, Change{Stayed, i + shift, v.Before.Entry(i)})
+			changes = append(changes, Change{Unchanged, i + shift, v.Before.Entry(i)})
 		}
 	}
-	stayed(v.First-around, v.First, 0)
+	addUnchanged(v.FirstChanged-around, v.FirstChanged, 0)
 	for _, e := range v.Removed {
-		changes = append(changes, Change{Went, e.Index, v.Before.Entry(e.Index)})
+		changes = append(changes, Change{Removed, e.Index, v.Before.Entry(e.Index)})
 	}
 	for _, e := range v.Added {
 		entry := v.After.Entry(e.Index)
 		entry.Event = e.Event
-		changes = append(changes, Change{Came, e.Index, entry})
+		changes = append(changes, Change{Added, e.Index, entry})
 	}
-	end := v.First + removed
-	stayed(end, end+around, added-removed)
+	end := v.FirstChanged + removed
+	addUnchanged(end, end+around, added-removed)
 	return changes
 }
 
@@ -181,7 +178,7 @@ func (d Difference) PinLines() []string {
 
 // StateRow is what became of a key of the state.
 type StateRow struct {
-	Sign  Sign   `json:"sign"` // Came, Changed or Went
+	Sign  Sign   `json:"sign"` // Added, Changed or Removed
 	Key   string `json:"key"`
 	Value string `json:"value"` // what it is, and what it was
 }
@@ -192,7 +189,7 @@ func (d Difference) StateRows() []StateRow {
 	var rows []StateRow
 	before := d.views.Before
 	for _, key := range slices.Sorted(maps.Keys(d.State.Changed)) {
-		row := StateRow{Came, Printable(key), ValueText(d.State.Changed[key])}
+		row := StateRow{Added, Printable(key), ValueText(d.State.Changed[key])}
 		if old, ok := before.Value(key); ok {
 			row.Sign, row.Value = Changed, row.Value+", was "+ValueText(old)
 		}
@@ -200,7 +197,7 @@ func (d Difference) StateRows() []StateRow {
 	}
 	for _, key := range d.State.Removed {
 		old, _ := before.Value(key)
-		rows = append(rows, StateRow{Went, Printable(key), "was " + ValueText(old)})
+		rows = append(rows, StateRow{Removed, Printable(key), "was " + ValueText(old)})
 	}
 	return rows
 }
@@ -212,4 +209,50 @@ func (d Difference) Rows() []Row {
 		{"visible events", fmt.Sprintf("%d -> %d", d.VisibleBefore, d.VisibleAfter)},
 		{"tokens, about", Grouped(d.TokensBefore) + " -> " + Grouped(d.TokensAfter)},
 	}
+}
+
+// ChangedWords returns two printable texts as pieces. Words outside a longest common subsequence of words are marked.
+// ok is false if less than a third of the words are common. It takes time in the product of the numbers of words.
+func ChangedWords(before, after string) (was, now []Piece, ok bool) {
+	x, y := strings.Fields(before), strings.Fields(after)
+	common := make([][]int, len(x)+1) // common[i][j] is the length for x[i:] and y[j:]
+	common[len(x)] = make([]int, len(y)+1)
+	for i := len(x) - 1; i >= 0; i-- {
+		common[i] = make([]int, len(y)+1)
+		for j := len(y) - 1; j >= 0; j-- {
+			if common[i][j] = max(common[i+1][j], common[i][j+1]); x[i] == y[j] {
+				common[i][j] = common[i+1][j+1] + 1
+			}
+		}
+	}
+	for i, j := 0, 0; i < len(x) || j < len(y); {
+		switch {
+		case i < len(x) && j < len(y) && x[i] == y[j]:
+			was, now = addWord(was, x[i], false), addWord(now, y[j], false)
+			i, j = i+1, j+1
+		case j == len(y) || i < len(x) && common[i+1][j] >= common[i][j+1]:
+			was = addWord(was, x[i], true)
+			i++
+		default:
+			now = addWord(now, y[j], true)
+			j++
+		}
+	}
+	return was, now, 3*common[0][0] >= max(len(x), len(y))
+}
+
+// addWord appends a word, separated by a blank, to the last piece if that has the same mark, or else as a new piece.
+func addWord(pieces []Piece, word string, mark bool) []Piece {
+	last := len(pieces) - 1
+	switch {
+	case last < 0:
+		return []Piece{{word, mark}}
+	case pieces[last].Mark == mark:
+		pieces[last].Text += " " + word
+		return pieces
+	case mark: // blanks beside marked words are not marked
+		pieces[last].Text += " "
+		return append(pieces, Piece{word, true})
+	}
+	return append(pieces, Piece{" " + word, false})
 }

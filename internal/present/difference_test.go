@@ -1,6 +1,7 @@
 package present_test
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/patchlog-dev/patchlog/fold"
@@ -39,19 +40,19 @@ func TestDifference(t *testing.T) {
 		`{"id":"cut2","patchType":"splice","start":0,"count":1}`,
 	)
 	cut := present.DifferenceOf(views[8], views[9])
-	testlog.Equal(t, "changes", changesOf(cut, 0), []shown{{present.Went, 1, "e2"}, {present.Went, 2, "e3"}, {present.Came, 1, "r"}})
+	testlog.Equal(t, "changes", changesOf(cut, 0), []shown{{present.Removed, 1, "e2"}, {present.Removed, 2, "e3"}, {present.Added, 1, "r"}})
 	testlog.Equal(t, "changes and what is around", changesOf(cut, 2), []shown{
-		{present.Stayed, 0, "e1"}, {present.Went, 1, "e2"}, {present.Went, 2, "e3"}, {present.Came, 1, "r"}, {present.Stayed, 2, "e4"}, {present.Stayed, 3, "e5"}})
+		{present.Unchanged, 0, "e1"}, {present.Removed, 1, "e2"}, {present.Removed, 2, "e3"}, {present.Added, 1, "r"}, {present.Unchanged, 2, "e4"}, {present.Unchanged, 3, "e5"}})
 	if last := cut.Changes(2)[5].Entry; !last.Pinned || last.Seq != 5 {
 		t.Errorf("got %+v", last)
 	}
-	testlog.Equal(t, "state", cut.StateRows(), []present.StateRow{{present.Changed, "a", "1, was 2"}, {present.Changed, "b", `"x", was "y"`}, {present.Came, "new", "true"}})
+	testlog.Equal(t, "state", cut.StateRows(), []present.StateRow{{present.Changed, "a", "1, was 2"}, {present.Changed, "b", `"x", was "y"`}, {present.Added, "new", "true"}})
 	testlog.Equal(t, "pins", cut.PinLines(), nil)
 	testlog.Equal(t, "rows", cut.Rows(), []present.Row{{"visible events", "5 -> 4"}, {"tokens, about", "0 -> 0"}})
 
 	back := present.DifferenceOf(views[10], views[7])
-	testlog.Equal(t, "changes back", changesOf(back, 9), []shown{{present.Went, 0, "r"}, {present.Came, 0, "e1"}, {present.Came, 1, "e2"}, {present.Came, 2, "e3"}, {present.Stayed, 3, "e4"}, {present.Stayed, 4, "e5"}})
-	testlog.Equal(t, "state back", back.StateRows(), []present.StateRow{{present.Came, "a", "2"}, {present.Came, "b", `"y"`}, {present.Came, "gone", "[1]"}, {present.Went, "new", "was true"}})
+	testlog.Equal(t, "changes back", changesOf(back, 9), []shown{{present.Removed, 0, "r"}, {present.Added, 0, "e1"}, {present.Added, 1, "e2"}, {present.Added, 2, "e3"}, {present.Unchanged, 3, "e4"}, {present.Unchanged, 4, "e5"}})
+	testlog.Equal(t, "state back", back.StateRows(), []present.StateRow{{present.Added, "a", "2"}, {present.Added, "b", `"y"`}, {present.Added, "gone", "[1]"}, {present.Removed, "new", "was true"}})
 	testlog.Equal(t, "pins back", back.PinLines(), []string{"pinned: e4"})
 
 	pins := present.DifferenceOf(views[6], views[8])
@@ -69,8 +70,8 @@ func TestDifference(t *testing.T) {
 func TestScatteredDifference(t *testing.T) {
 	_, views := viewsOf(t, said("e1", "user", "1"), said("e2", "user", "2"), said("e3", "user", "3"), said("e4", "user", "4"),
 		`{"id":"p1","patchType":"splice","start":2,"count":1}`, `{"id":"p2","patchType":"splice","start":0,"count":1}`)
-	testlog.Equal(t, "went", changesOf(present.DifferenceOf(views[4], views[6]), 2), []shown{{present.Went, 0, "e1"}, {present.Went, 2, "e3"}})
-	testlog.Equal(t, "came", changesOf(present.DifferenceOf(views[6], views[4]), 2), []shown{{present.Came, 0, "e1"}, {present.Came, 2, "e3"}})
+	testlog.Equal(t, "went", changesOf(present.DifferenceOf(views[4], views[6]), 2), []shown{{present.Removed, 0, "e1"}, {present.Removed, 2, "e3"}})
+	testlog.Equal(t, "came", changesOf(present.DifferenceOf(views[6], views[4]), 2), []shown{{present.Added, 0, "e1"}, {present.Added, 2, "e3"}})
 }
 
 // A preview shows events without the ids that they would only get.
@@ -81,7 +82,7 @@ func TestPreview(t *testing.T) {
 	p := patch.NewSplice(0, 1, note)
 	preview := testlog.Must(s.Preview(t.Context(), key, store.PatchOptions{AsOfNow: true}, p))(t)
 	d := present.PreviewOf(preview, p)
-	testlog.Equal(t, "changes", changesOf(d, 1), []shown{{present.Went, 0, "e1"}, {present.Came, 0, ""}, {present.Stayed, 1, "e2"}})
+	testlog.Equal(t, "changes", changesOf(d, 1), []shown{{present.Removed, 0, "e1"}, {present.Added, 0, ""}, {present.Unchanged, 1, "e2"}})
 	testlog.Equal(t, "added", asJSON(t, d.Added), `[{"index":0,"event":`+note.String()+`}]`)
 	if preview.Added[0].Event.ID() == "" {
 		t.Error("the preview was changed")
@@ -94,4 +95,39 @@ func TestPreview(t *testing.T) {
 	again := testlog.Must(s.Preview(t.Context(), key, store.PatchOptions{AsOfNow: true}, p))(t)
 	testlog.Equal(t, "changes again", changesOf(present.PreviewOf(again, p), 1), nil)
 	testlog.Equal(t, "no views", changesOf(present.DifferenceOf(fold.View{}, fold.View{}), 1), nil)
+}
+
+func TestChangedWords(t *testing.T) {
+	marked := func(pieces []present.Piece) string {
+		var b strings.Builder
+		for _, p := range pieces {
+			if p.Mark {
+				b.WriteString("[" + p.Text + "]")
+			} else {
+				b.WriteString(p.Text)
+			}
+		}
+		return b.String()
+	}
+	for _, c := range []struct {
+		before, after, was, now string
+		ok                      bool
+	}{
+		{"the brass lamp is here", "the green lamp is over there", "the [brass] lamp is [here]", "the [green] lamp is [over there]", true},
+		{"a b c", "a b c", "a b c", "a b c", true},
+		{"a b", "c a b d", "a b", "[c] a b [d]", true},
+		{"one two three", "four five six", "[one two three]", "[four five six]", false},
+		{"", "", "", "", true},
+		{"", "a", "", "[a]", false},
+	} {
+		was, now, ok := present.ChangedWords(c.before, c.after)
+		testlog.Equal(t, c.before+" | "+c.after, []any{marked(was), marked(now), ok}, []any{c.was, c.now, c.ok})
+	}
+}
+
+// A text that is cut ends with an ellipsis; one that only loses blanks does not.
+func TestClip(t *testing.T) {
+	for text, want := range map[string]string{"abcd": "abcd", "abcde": "abcd …", "a   b": "a …", "a  b": "a b", "äöüß": "äöüß", "äöüßx": "äöüß …"} {
+		testlog.Equal(t, text, present.Clip(text, 4), want)
+	}
 }

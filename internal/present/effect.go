@@ -14,14 +14,13 @@ type Effect struct {
 	Record  patch.Record
 	Applied bool
 	Reason  patch.Flaw     // why it was not applied, or ""
-	Start   int            // the index of the first event that went or came
-	Hid     []*patch.Event // in order, from index Start on in the view before
+	Start   int            // the index of the first event that was hidden or added
+	Hidden  []*patch.Event // in order, from index Start on in the view before
 	Added   []*patch.Event // in order, from index Start on in the view after
 }
 
-// EffectOf finds out what a record did, by the view before it and the one that
-// [fold.View.Apply] made of that and the record: other views of the same log do not do. For a
-// patch it takes time in the number of visible events. It fails as [fold.View.Skipped] does.
+// EffectOf finds out what a record did, by the views before and after it. For a patch it takes time in the number of
+// visible events. It fails as [fold.View.Skipped] does.
 func EffectOf(before, after fold.View, r patch.Record) (Effect, error) {
 	f := Effect{Record: r, Applied: true}
 	if r.Event != nil {
@@ -36,35 +35,46 @@ func EffectOf(before, after fold.View, r patch.Record) (Effect, error) {
 		f.Applied, f.Reason = false, skipped[len(skipped)-1].Reason
 		return f, nil
 	}
-	// Both have their events in common, as pointers, but for one stretch.
+	// Both have the same events but for one stretch.
 	old, now := eventsOf(before), eventsOf(after)
 	for f.Start < min(len(old), len(now)) && old[f.Start] == now[f.Start] {
 		f.Start++
 	}
-	old, now = old[f.Start:], now[f.Start:]
-	for len(old) > 0 && len(now) > 0 && old[len(old)-1] == now[len(now)-1] {
-		old, now = old[:len(old)-1], now[:len(now)-1]
+	first, end, last := f.Start, len(old), len(now)
+	for end > first && last > first && old[end-1] == now[last-1] {
+		end, last = end-1, last-1
 	}
-	f.Hid, f.Added = old, now
+	for n := first; n < end; n++ {
+		f.Hidden = append(f.Hidden, before.At(n))
+	}
+	for n := first; n < last; n++ {
+		f.Added = append(f.Added, after.At(n))
+	}
 	return f, nil
 }
 
-func eventsOf(v fold.View) []*patch.Event {
-	events := make([]*patch.Event, 0, v.Len())
-	for _, e := range v.Events() {
-		events = append(events, e)
+// place tells the events of a log apart.
+type place struct {
+	seq uint64
+	id  string
+}
+
+func eventsOf(v fold.View) []place {
+	places := make([]place, 0, v.Len())
+	for _, e := range v.Entries() {
+		places = append(places, place{e.Seq, e.Event.ID()})
 	}
-	return events
+	return places
 }
 
 // NoteKind is what a [Note] is about.
 type NoteKind string
 
-// What notes are about.
+// The kinds of notes.
 const (
 	NoteGroup   NoteKind = "group"   // which patches belong to it
 	NoteSkipped NoteKind = "skipped" // why it was not applied
-	NoteHid     NoteKind = "hid"     // what it took out
+	NoteHidden  NoteKind = "hidden"  // what it took out
 	NoteAdded   NoteKind = "added"   // an event that it put in
 )
 
@@ -91,10 +101,10 @@ func (f Effect) Notes() []Note {
 		return notes
 	}
 	hid := "hid nothing"
-	if n := len(f.Hid); n > 0 {
+	if n := len(f.Hidden); n > 0 {
 		hid = "hid " + Counted(n, "visible event") + ": index " + IndexRange(f.Start, n)
 	}
-	note(NoteHid, hid)
+	note(NoteHidden, hid)
 	for i, e := range f.Added {
 		text := EntryText(fold.Entry{Event: e, Summary: p.Type() == patch.Summarise || e.IsSummary()})
 		note(NoteAdded, fmt.Sprintf("added at index %d, id %s: %s", f.Start+i, Printable(e.ID()), text))
@@ -147,7 +157,7 @@ func eraseText(p *patch.PatchEvent) string {
 	case patch.KeepSummaries:
 		text += ", summaries kept"
 	}
-	if e.Closed == 0 {
+	if e.ClosedAt == 0 {
 		text += ", not finished"
 	}
 	text += ", values " + string(e.Values)
@@ -155,32 +165,4 @@ func eraseText(p *patch.PatchEvent) string {
 		text += ", reason: " + Printable(e.Reason)
 	}
 	return text
-}
-
-// AuditDocument is an effect as JSON: a line of 'patchlog audit --json'.
-type AuditDocument struct {
-	Seq     uint64       `json:"seq"`
-	Record  patch.Record `json:"record"`
-	Applied bool         `json:"applied"`
-	Reason  patch.Flaw   `json:"reason"`
-	Hid     []Hidden     `json:"hid"`
-	Added   []string     `json:"added"` // ids
-}
-
-// Hidden names an event that went, and the index that it had.
-type Hidden struct {
-	Index int    `json:"index"`
-	ID    string `json:"id"`
-}
-
-// Document returns the effect as JSON has it.
-func (f Effect) Document() AuditDocument {
-	d := AuditDocument{f.Record.Seq, f.Record, f.Applied, f.Reason, make([]Hidden, len(f.Hid)), make([]string, len(f.Added))}
-	for i, e := range f.Hid {
-		d.Hid[i] = Hidden{f.Start + i, e.ID()}
-	}
-	for i, e := range f.Added {
-		d.Added[i] = e.ID()
-	}
-	return d
 }

@@ -4,8 +4,7 @@
 //
 // A text for people is always one printable line (see [Printable]), whatever a session has in it.
 // Fields that name what is in a session, ids above all, and documents for JSON have it as it is.
-// Functions keep nothing, and may be called from any number of goroutines; only a [Tally] has a
-// state of its own.
+// Functions keep nothing, and may be called from any number of goroutines.
 package present
 
 // Row is a figure with its name. A name that begins with blanks belongs to the row above.

@@ -40,7 +40,7 @@ func viewsOf(t *testing.T, lines ...string) ([]patch.Record, []fold.View) {
 	for i, line := range lines {
 		r := testlog.Record(line)
 		r.Seq = uint64(i + 1)
-		v := testlog.Must(views[i].With(records).Apply(r))(t)
+		v := testlog.Must(views[i].WithRecords(records).Apply(r))(t)
 		records, views = append(records, r), append(views, v)
 	}
 	return records, views

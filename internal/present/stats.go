@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/patchlog-dev/patchlog/compaction"
 	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store"
@@ -35,7 +36,7 @@ func (s Sizes) Share() string {
 	return fmt.Sprintf("%.0f %%", 100*float64(s.Visible)/float64(s.Raw))
 }
 
-// Stats are the figures of a session. As JSON they are what 'patchlog stats --json' writes.
+// Stats are the figures of a session after a record. As JSON they are what 'patchlog stats --json' writes.
 type Stats struct {
 	Key       string             `json:"key"`
 	Created   time.Time          `json:"created"`
@@ -43,7 +44,6 @@ type Stats struct {
 	Patches   map[patch.Type]int `json:"patches"` // how many there are, by type
 	Skipped   int                `json:"skipped"` // patches that could not be applied
 	Visible   int                `json:"visible"` // events
-	Bytes     Sizes              `json:"bytes"`   // in the text form
 	Tokens    Sizes              `json:"tokens"`  // estimated; raw is as if there were no patch
 	StateKeys int                `json:"stateKeys"`
 
@@ -53,7 +53,7 @@ type Stats struct {
 // Measure returns the figures of a session and its state, after the record of a seq, or now if at is
 // nil. The values that sessions share are part of the state now alone. It reads the log once, and calls
 // progress, if that is not nil, after each record: with its seq, and that of the last one that is read.
-// What is logged while it reads does not count. It fails as [store.Store.Get], [store.Store.ViewAt] and
+// Records that are logged while it reads do not count. It fails as [store.Store.Get], [store.Store.ViewAt] and
 // [store.Store.RawEvents] do.
 func Measure(ctx context.Context, s *store.Store, key store.Key, at *uint64, progress func(seq, of uint64)) (Stats, map[string]patch.Value, error) {
 	info, err := s.Info(ctx, key)
@@ -64,87 +64,53 @@ func Measure(ctx context.Context, s *store.Store, key store.Key, at *uint64, pro
 	if err != nil {
 		return Stats{}, nil, err
 	}
-	values := session.Values()
+	v, values := session.View, session.Values()
 	if at != nil {
-		if session.View, err = s.ViewAt(ctx, key, *at); err != nil {
+		if v, err = s.ViewAt(ctx, key, *at); err != nil {
 			return Stats{}, nil, err
 		}
-		values = maps.Collect(session.View.Values())
+		values = maps.Collect(v.Values())
 	}
-	var t Tally
-	end := session.View.Seq()
+	stats := Stats{Patches: map[patch.Type]int{}}
 	for r, err := range s.RawEvents(ctx, key, 1) {
 		if err != nil {
 			return Stats{}, nil, err
 		}
-		if r.Seq > end {
+		if r.Seq > v.Seq() {
 			break
 		}
-		t.Add(r)
+		if r.Patch != nil {
+			stats.CountPatch(r.Seq, r.Patch.Type(), r.Patch.Timestamp(), PassOf(r.Patch))
+		} else {
+			stats.Tokens.Raw += r.Event.EstimatedTokens()
+		}
 		if progress != nil {
-			progress(r.Seq, end)
+			progress(r.Seq, v.Seq())
 		}
 	}
-	stats := t.Stats(info, session)
-	stats.StateKeys = len(values)
+	stats.Complete(info, v, len(values))
 	return stats, values, nil
 }
 
-// Tally adds up, record by record, what the visible log does not tell of a session: what was
-// ever logged. So the figures of a session that grows cost what is new. The zero Tally is that
-// of an empty log. It is not to be used by several goroutines at a time.
-type Tally struct {
-	seq           uint64
-	patches       map[patch.Type]int
-	bytes, tokens int
-	passes        int
-	last          *LastPass
+// CountPatch counts a patch; pass is nil if compaction did not log it. Patches must be counted in log order, and
+// s.Patches must not be nil.
+func (s *Stats) CountPatch(seq uint64, kind patch.Type, at time.Time, pass *compaction.Written) {
+	s.Patches[kind]++
+	if pass != nil {
+		s.Compaction.Passes++
+		s.Compaction.Last = &LastPass{seq, at, *pass}
+	}
 }
 
-// Add counts a record. Each of a log is to be added once, in the order of the log.
-func (t *Tally) Add(r patch.Record) {
-	t.seq = r.Seq
-	text, _ := r.MarshalJSON() // it fails for an empty record alone
-	t.bytes += len(text) + 1
-	if r.Event != nil {
-		t.tokens += r.Event.EstimatedTokens()
-	}
-	if r.Patch != nil {
-		if t.patches == nil {
-			t.patches = map[patch.Type]int{}
+// Complete sets all figures but the counted patches and the raw tokens. It takes time in the number of visible events.
+func (s *Stats) Complete(info store.Info, v fold.View, stateKeys int) {
+	s.Key, s.Created, s.Records, s.Skipped, s.Visible, s.StateKeys = info.Key.String(), info.Created, v.Seq(), v.SkippedCount(), v.Len(), stateKeys
+	s.Compaction.Summaries, s.Compaction.Prompt, s.Tokens.Visible = map[int]int{}, PromptOf(v), tokensOf(v)
+	for _, e := range v.Entries() {
+		if e.Summary {
+			s.Compaction.Summaries[compaction.LineageOf(e.Event).Level]++
 		}
-		t.patches[r.Patch.Type()]++
-		t.addPass(r)
 	}
-}
-
-// Seq returns the seq of the record that was added last, or 0. The next one to add is the one
-// after it.
-func (t *Tally) Seq() uint64 { return t.seq }
-
-// Stats returns the figures of the session of which the tally has the records: what was ever
-// logged from the tally, all else from the session. They are of one moment if the session's view
-// ends where the tally does. It takes time in the number of visible events. Later calls of Add
-// leave what it returned as it is.
-func (t *Tally) Stats(info store.Info, session store.Session) Stats {
-	v := session.View
-	s := Stats{
-		Key: info.Key.String(), Created: info.Created, Records: v.Seq(), Patches: map[patch.Type]int{},
-		Skipped: v.SkippedCount(), Visible: v.Len(), StateKeys: len(session.Values()), Compaction: t.compaction(v),
-	}
-	maps.Copy(s.Patches, t.patches)
-	s.Bytes.Raw, s.Tokens.Raw = t.bytes, t.tokens
-	s.Bytes.Visible, s.Tokens.Visible = SizeOf(v)
-	return s
-}
-
-// SizeOf returns how many bytes the visible events take in the text form, and about how many
-// tokens in a model's prompt.
-func SizeOf(v fold.View) (bytes, tokens int) {
-	for _, e := range v.Events() {
-		bytes += patch.Record{Event: e}.Size() + 1
-	}
-	return bytes, tokensOf(v)
 }
 
 func tokensOf(v fold.View) int {
@@ -183,18 +149,10 @@ func (s Stats) Rows() []Row {
 	rows = append(rows,
 		Row{"skipped patches", fmt.Sprint(s.Skipped)},
 		Row{"visible events", fmt.Sprint(s.Visible)},
-		Row{"bytes", s.Bytes.String()},
 		Row{"tokens, about", s.Tokens.String()},
 		Row{"state keys", fmt.Sprint(s.StateKeys)},
 	)
 	return append(rows, s.Compaction.Rows()...)
-}
-
-// Clone returns a tally of its own, to which the same records were added.
-func (t *Tally) Clone() Tally {
-	own := *t
-	own.patches = maps.Clone(t.patches)
-	return own
 }
 
 // LastActivity returns the time of a session's newest event or patch, or else of its creation.

@@ -8,8 +8,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/patchlog-dev/patchlog/fold"
-	"github.com/patchlog-dev/patchlog/fuzz/recorded"
 	"github.com/patchlog-dev/patchlog/internal/present"
 	"github.com/patchlog-dev/patchlog/internal/testlog"
 	"github.com/patchlog-dev/patchlog/store"
@@ -52,7 +50,6 @@ func TestMeasure(t *testing.T) {
 		{"  summaries", "1"},
 		{"skipped patches", "1"},
 		{"visible events", "2"},
-		{"bytes", st.Bytes.String()},
 		{"tokens, about", st.Tokens.String()},
 		{"state keys", "1"},
 		{"prompt", "about 3 tokens, estimated"},
@@ -64,12 +61,10 @@ func TestMeasure(t *testing.T) {
 		{"visible summaries", "1: 1 of level 1"},
 	})
 
-	// Against the records and the events themselves.
-	var visible strings.Builder
+	// Against the events themselves.
 	v := testlog.Must(s.View(t.Context(), key))(t)
 	tokens := 0
 	for _, e := range v.Events() {
-		visible.WriteString(e.String() + "\n")
 		tokens += e.EstimatedTokens()
 	}
 	all := tokens - v.At(0).EstimatedTokens() // the summary came later
@@ -77,42 +72,6 @@ func TestMeasure(t *testing.T) {
 		all += testlog.Event(line).EstimatedTokens()
 	}
 	testlog.Equal(t, "tokens", st.Tokens, present.Sizes{Raw: all, Visible: tokens})
-	records := 0
-	for r, err := range s.RawEvents(t.Context(), key, 1) {
-		testlog.NoError(t, err)
-		text, _ := r.MarshalJSON()
-		records += len(text) + 1
-	}
-	testlog.Equal(t, "bytes", st.Bytes, present.Sizes{Raw: records, Visible: visible.Len()})
-}
-
-// A tally that grows with the log says at each record what measuring anew says, and what it said
-// before stays.
-func TestTally(t *testing.T) {
-	s := open(t)
-	var tally present.Tally
-	var was []present.Stats
-	var texts []string
-	for n := range logged() {
-		add(t, s, logged()[:n+1]...)
-		for r, err := range s.RawEvents(t.Context(), key, tally.Seq()+1) {
-			testlog.NoError(t, err)
-			tally.Add(r)
-		}
-		if tally.Seq() != uint64(n+1) {
-			t.Fatalf("the tally ends at %d, the log at %d", tally.Seq(), n+1)
-		}
-		info := testlog.Must(s.Info(t.Context(), key))(t)
-		session := testlog.Must(s.Get(t.Context(), key))(t)
-		want, _, err := present.Measure(t.Context(), s, key, nil, nil)
-		testlog.NoError(t, err)
-		got := tally.Stats(info, session)
-		testlog.Equal(t, "stats", asJSON(t, got), asJSON(t, want))
-		was, texts = append(was, got), append(texts, asJSON(t, got))
-	}
-	for i, st := range was {
-		testlog.Equal(t, "stats from before", asJSON(t, st), texts[i])
-	}
 }
 
 // busy is a backend to which another process writes at each look at a session.
@@ -121,9 +80,9 @@ type busy struct {
 	write func()
 }
 
-func (b *busy) Look(ctx context.Context, q backend.Query) (backend.News, error) {
+func (b *busy) Fetch(ctx context.Context, q backend.Query) (backend.Fetched, error) {
 	b.write()
-	return b.Backend.Look(ctx, q)
+	return b.Backend.Fetch(ctx, q)
 }
 
 // The figures are of one moment, though others write meanwhile.
@@ -149,16 +108,14 @@ func TestMeasureOfABusySession(t *testing.T) {
 	if writes == 0 || newest.Seq() == st.Records {
 		t.Fatalf("nothing came meanwhile: %d writes, %d records", writes, st.Records)
 	}
-	var tally present.Tally
+	raw := 0
 	for r, err := range other.RawEvents(t.Context(), key, 1) {
 		testlog.NoError(t, err)
-		if r.Seq <= st.Records {
-			tally.Add(r)
+		if r.Seq <= st.Records && r.Event != nil {
+			raw += r.Event.EstimatedTokens()
 		}
 	}
-	if want := tally.Stats(store.Info{}, store.Session{}); st.Bytes.Raw != want.Bytes.Raw || st.Tokens.Raw != want.Tokens.Raw {
-		t.Errorf("got %+v and %+v of %d records, want %+v and %+v", st.Bytes, st.Tokens, st.Records, want.Bytes, want.Tokens)
-	}
+	testlog.Equal(t, "tokens of these records", st.Tokens.Raw, raw)
 }
 
 func TestMeasureFails(t *testing.T) {
@@ -191,10 +148,10 @@ func TestStatsOfNothing(t *testing.T) {
 	st, _, err := present.Measure(t.Context(), s, key, nil, nil)
 	testlog.NoError(t, err)
 	testlog.Equal(t, "JSON", asJSON(t, st), `{"key":"a/u/s","created":"2025-01-02T03:04:05Z","records":0,"patches":{},"skipped":0,"visible":0,`+
-		`"bytes":{"raw":0,"visible":0},"tokens":{"raw":0,"visible":0},"stateKeys":0,`+
+		`"tokens":{"raw":0,"visible":0},"stateKeys":0,`+
 		`"compaction":{"passes":0,"last":null,"summaries":{},"prompt":{"tokens":0,"measured":false}}}`)
 	testlog.Equal(t, "rows", st.Rows()[3:], []present.Row{
-		{"skipped patches", "0"}, {"visible events", "0"}, {"bytes", "0 of 0 visible"}, {"tokens, about", "0 of 0 visible"}, {"state keys", "0"},
+		{"skipped patches", "0"}, {"visible events", "0"}, {"tokens, about", "0 of 0 visible"}, {"state keys", "0"},
 		{"prompt", "about 0 tokens, estimated"}, {"compactions", "0"}, {"visible summaries", "0"},
 	})
 	var back present.Stats
@@ -202,18 +159,4 @@ func TestStatsOfNothing(t *testing.T) {
 		t.Errorf("got %+v, %v", back, err)
 	}
 	testlog.Equal(t, "sizes", present.Sizes{Raw: 2755, Visible: 1182}.String(), "1,182 of 2,755 visible (43 %)")
-}
-
-// What the sizes are reckoned from is what is written.
-func TestSizesAreThoseOfTheText(t *testing.T) {
-	v := fold.New("", nil)
-	want := 0
-	for _, r := range recorded.Log(t, 500) {
-		next := testlog.Must(v.Apply(r))(t)
-		v = next
-		want += len(r.Event.String()) + 1
-	}
-	if got, _ := present.SizeOf(v); got != want {
-		t.Errorf("the text form has %d bytes, want %d", got, want)
-	}
 }

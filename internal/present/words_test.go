@@ -1,9 +1,14 @@
 package present_test
 
 import (
+	"slices"
+	"strings"
 	"testing"
 
+	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/internal/present"
+	"github.com/patchlog-dev/patchlog/internal/testlog"
+	"github.com/patchlog-dev/patchlog/patch"
 )
 
 func TestWords(t *testing.T) {
@@ -21,10 +26,6 @@ func TestWords(t *testing.T) {
 		present.Percent(0.0001):               "under 1 %",
 		present.Percent(0.01):                 "1 %",
 		present.Percent(1.5):                  "150 %",
-		present.Share(1, 3):                   "33.3 %",
-		present.Share(2.5, 2.0):               "125.0 %",
-		present.Share(0, 0):                   "–",
-		present.Share(0.0, 2):                 "0.0 %",
 	} {
 		if got != want {
 			t.Errorf("got %q want %q", got, want)
@@ -37,5 +38,121 @@ func TestWords(t *testing.T) {
 	}
 	if got, want := present.Grouped(uint64(1<<64-1)), "18,446,744,073,709,551,615"; got != want {
 		t.Errorf("got %q want %q", got, want)
+	}
+}
+
+func TestPrintable(t *testing.T) {
+	for _, c := range []struct{ in, want string }{
+		{" a\tb\n\n c ", "a b c"},
+		{"\x00\x1b\x7f\u0085\u009b", `\u0000\u001b\u007f\u0085\u009b`},
+		{"\u2028\u202e\ufeff\U000e0001", `\u2028\u202e\ufeff\U000e0001`},
+		{"a\xffb\ufffd", `a\xffb` + "\ufffd"},
+		{"日本　語 😀 \u00a0é", "日本 語 😀 é"},
+	} {
+		if got := present.Printable(c.in); got != c.want {
+			t.Errorf("Printable(%q) = %q, want %q", c.in, got, c.want)
+		}
+	}
+	for most, want := range map[int]string{0: "", 1: "", 2: "é", 3: "é", 4: `é \u001b`, 99: `é \u001b日`} {
+		if got := present.PrintableUpTo(" é\n\x1b日", most); got != want {
+			t.Errorf("up to %d: got %q want %q", most, got, want)
+		}
+	}
+}
+
+// Marks stay on what they mark, whatever escapes come before them and within them.
+func TestPieces(t *testing.T) {
+	const raw = "\x1b[2J é\xff  lamp, \u202ebrass\u200blamp\U000e0001 日本 lamp"
+	var marks [][2]int
+	for _, word := range []string{"é\xff", "lamp,", "brass\u200blamp", "日本"} {
+		at := strings.Index(raw, word)
+		marks = append(marks, [2]int{at, at + len(word)})
+	}
+	var all string
+	var marked []string
+	for _, p := range present.Pieces(raw, marks) {
+		if all += p.Text; p.Mark {
+			marked = append(marked, p.Text)
+		}
+	}
+	if want := `\u001b[2J é\xff  lamp, \u202ebrass\u200blamp\U000e0001 日本 lamp`; all != want {
+		t.Errorf("got %q want %q", all, want)
+	}
+	if want := []string{`é\xff`, "lamp,", `brass\u200blamp`, "日本"}; !slices.Equal(marked, want) {
+		t.Errorf("got %q want %q", marked, want)
+	}
+}
+
+func TestDescribe(t *testing.T) {
+	for line, want := range map[string]string{
+		`{"content":{"parts":[{"text":"one\n two\u001b"}]}}`:                                                  `one two\u001b`,
+		`{"content":{"parts":[{"text":"hm","thought":true},{"functionCall":{"name":"f\t","args":{"x":1}}}]}}`: `(thought) hm; call f {"x":1}`,
+		`{"content":{"role":"user","parts":[{"functionResponse":{"name":"f","response":{"r":"ok"}}}]}}`:       `result f {"r":"ok"}`,
+		`{"content":{"parts":[{"inlineData":{"mimeType":"image/png","data":"AAAA"}},{"fileData":{"fileUri":"gs://x"}},{"executableCode":{"code":"1"}},{"codeExecutionResult":{"output":"2"}},{"videoMetadata":{}}]}}`: `(inline data); (file) {"fileUri":"gs://x"}; (code) {"code":"1"}; (code result) {"output":"2"}; (other part)`,
+		`{"actions":{"compaction":{"startTimestamp":1,"endTimestamp":2,"compactedContent":{"role":"model","parts":[{"text":"in short"}]}}}}`:                                                                          "(compaction record) in short",
+		`{"actions":{"stateDelta":{"b\n":[1],"a":"x","app:k":null}}}`: `sets a = "x"; sets b = [1]; sets app:k = null`,
+		`{"content":{"parts":[]}}`:                                    "(no content)",
+		`{}`:                                                          "(no content)",
+		`{"content":{"parts":[{"text":"` + strings.Repeat("ab", 300) + `"}]}}`: strings.Repeat("ab", 200) + " …",
+	} {
+		if got := present.Describe(testlog.Event(line)); got != want {
+			t.Errorf("%s:\n got %s\nwant %s", line, got, want)
+		}
+	}
+}
+
+func TestValueText(t *testing.T) {
+	for line, want := range map[string]string{
+		`{"a": [1, "x\u202e"]}`:              `{"a":[1,"x\u202e"]}`,
+		`"` + strings.Repeat("é", 500) + `"`: `"` + strings.Repeat("é", 399) + " …",
+	} {
+		e := testlog.Event(`{"actions":{"stateDelta":{"k":` + line + `}}}`)
+		for c := range e.Changes() {
+			if got := present.ValueText(c.Value); got != want {
+				t.Errorf("got %s want %s", got, want)
+			}
+		}
+	}
+}
+
+func TestEntries(t *testing.T) {
+	const call, response = `{"functionCall":{"id":"c","name":"f","args":{}}}`, `{"functionResponse":{"id":"c","name":"f","response":{}}}`
+	of := func(author string, parts ...string) *patch.Event {
+		return testlog.Event(`{"author":"` + author + `","content":{"role":"user","parts":[` + strings.Join(parts, ",") + `]}}`)
+	}
+	const text = `{"text":"hi"}`
+	for _, c := range []struct {
+		entry fold.Entry
+		kind  present.Kind
+		text  string
+	}{
+		{fold.Entry{Event: of("user", text)}, present.User, "hi"},
+		{fold.Entry{Event: of("agent", text), Pinned: true}, present.Model, "pinned: hi"},
+		{fold.Entry{Event: of("", text)}, present.Model, "hi"},
+		{fold.Entry{Event: of("agent", call, text)}, present.Call, "call f {}; hi"},
+		{fold.Entry{Event: of("user", text, response)}, present.Response, "hi; result f {}"},
+		{fold.Entry{Event: of("user", text), Summary: true}, present.Summary, "summary: hi"},
+		{fold.Entry{Event: of("agent", call), Summary: true, Pinned: true}, present.Summary, "pinned: summary: call f {}"},
+	} {
+		if kind := present.KindOf(c.entry); kind != c.kind {
+			t.Errorf("%s: got %s want %s", c.entry.Event, kind, c.kind)
+		}
+		if got := present.EntryText(c.entry); got != c.text {
+			t.Errorf("%s: got %q want %q", c.entry.Event, got, c.text)
+		}
+	}
+	records, views := viewsOf(t, said("e1", "user", "one"), said("e2", "agent", "two"), `{"id":"p","patchType":"pin","eventId":"e2"}`,
+		`{"id":"q","patchType":"summarise","start":0,"count":1,"summaryEvent":{"id":"s","author":"user","content":{"role":"user","parts":[{"text":"sum"}]}}}`,
+		`{"id":"f","author":"user","actions":{"compaction":{"startTimestamp":1,"endTimestamp":2}}}`)
+	var kinds []present.Kind
+	for _, r := range records {
+		kinds = append(kinds, present.KindOfRecord(r))
+	}
+	testlog.Equal(t, "kinds of records", kinds, []present.Kind{present.User, present.Model, present.Patch, present.Patch, present.Summary})
+	last := views[len(views)-1]
+	for i, want := range last.Entries() {
+		if got := last.Entry(i); got != want {
+			t.Errorf("entry %d: got %+v want %+v", i, got, want)
+		}
 	}
 }

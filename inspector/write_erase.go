@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
-	"fmt"
 	"html/template"
 	"net/http"
 	"slices"
@@ -36,18 +35,18 @@ type actErasedEvent struct {
 	Why  string
 }
 
-func previewErase(i *Inspector, ctx context.Context, a *action, _ fold.View, p *actPage) error {
-	would, err := i.planErase(ctx, a)
+func previewErase(i *Inspector, ctx context.Context, a *action, seen fold.View, p *actPage) error {
+	would, err := i.planErase(ctx, a, seen)
 	if err != nil {
 		return err
 	}
 	values := actForm{Button: "Preview it with null in place of state values", Fields: a.fields(stepPreview, "values", string(patch.NullValues))}
-	if ops.KeepsValues(would.Kept) {
-		p.notice("%s", present.KeptValues(would.Kept))
+	if would.RemainingMatches > 0 {
+		p.notice("%s", present.RemainingMatches(would.RemainingMatches))
 	}
 	if len(would.Sessions) == 0 {
 		p.notice("There is nothing to erase: no event is selected that says something still.")
-		if ops.KeepsValues(would.Kept) {
+		if would.RemainingMatches > 0 {
 			p.Forms = append(p.Forms, values)
 		}
 		return nil
@@ -69,39 +68,34 @@ func previewErase(i *Inspector, ctx context.Context, a *action, _ fold.View, p *
 	return nil
 }
 
-func applyErase(i *Inspector, ctx context.Context, a *action, _ fold.View, p *actPage) error {
+func applyErase(i *Inspector, ctx context.Context, a *action, seen fold.View, p *actPage) error {
 	if a.form.Get("reason") == "" {
 		return badRequest("reason", "it is missing; the receipt says why something was erased")
 	}
-	would, err := i.planErase(ctx, a)
+	would, err := i.planErase(ctx, a, seen)
 	if err != nil {
 		return err
 	}
 	if planDigest(would) != a.form.Get("plan") {
-		return &refusal{http.StatusConflict, "Something else would be erased now than the preview showed, since a record was logged, a session forked or something erased meanwhile. Nothing was written."}
+		return &refusal{http.StatusConflict, "Something else would be erased now than the preview showed, since a record was logged, a session forked or something erased meanwhile, perhaps by this form, sent twice. Nothing was written now."}
 	}
-	// Once it has begun it is finished, whether a person waits for it or not.
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), longAct)
-	defer cancel()
-	erase := a.erase()
-	erased, err := erase.Apply(ctx, i.store)
+	erased, err := a.erase(seen).Apply(ctx, i.store)
 	if err != nil {
 		return err
 	}
 	p.Heading = "Done: " + a.title
-	if ops.KeepsValues(erased.Kept) {
-		p.notice("%s", present.KeptValues(erased.Kept))
+	if erased.RemainingMatches > 0 {
+		p.notice("%s", present.RemainingMatches(erased.RemainingMatches))
 	}
-	p.notice("The salt of the receipt's digest is %x. It is stored nowhere: keep it apart from the store, to prove some day what was erased, or forget it.", erase.Options.Salt)
 	return i.showErased(ctx, a, erased, p)
 }
 
 // planErase is what would be erased. It is an error if the request may not erase all of it.
-func (i *Inspector) planErase(ctx context.Context, a *action) (store.Erasure, error) {
-	if a.seq == 0 && len(a.ids) == 0 {
-		return store.Erasure{}, &ops.EditError{Problem: "no event is selected; tick events of what the model sees, or take one of the raw log"}
+func (i *Inspector) planErase(ctx context.Context, a *action, seen fold.View) (store.Erasure, error) {
+	if len(a.seqs)+len(a.spans) == 0 {
+		return store.Erasure{}, &ops.EditError{Problem: "no event is selected; tick events of what the model sees or that a search found, or take one of the raw log"}
 	}
-	would, err := a.erase().Preview(ctx, i.store)
+	would, err := a.erase(seen).Preview(ctx, i.store)
 	if err == nil && slices.ContainsFunc(would.Sessions, func(s store.ErasedSession) bool { return !a.mayErase(s.Key) }) {
 		err = forbidden("The same events are in other sessions too, such as forks, and in some of these you may not erase. Nothing was written.",
 			"Whoever may erase in all of them has to do it: an event is erased wherever it is, or not at all.")
@@ -111,16 +105,11 @@ func (i *Inspector) planErase(ctx context.Context, a *action) (store.Erasure, er
 
 func (a *action) mayErase(key store.Key) bool { return a.may(key, Read) && a.may(key, Erase) }
 
-func (a *action) erase() ops.Erase {
-	salt := sha256.Sum256(fmt.Appendf(a.draw[:], " salt"))
-	e := ops.Erase{
-		Key: a.key, Selection: store.EraseSelection{EventIDs: a.ids},
-		Options: store.EraseOptions{ID: a.newID("receipt"), Author: a.author, Reason: a.form.Get("reason"), Values: patch.Values(a.form.Get("values")), Salt: salt[:]},
+func (a *action) erase(seen fold.View) ops.Erase {
+	return ops.Erase{
+		Key: a.key, Selection: store.EraseSelection{EventIDs: a.ids(seen), Seqs: a.seqs},
+		Options: store.EraseOptions{Author: a.author, Reason: a.form.Get("reason"), Values: patch.ValuePolicy(a.form.Get("values"))},
 	}
-	if a.seq > 0 {
-		e.Selection.Seqs = []uint64{a.seq}
-	}
-	return e
 }
 
 // planDigest tells plans apart that erase something else.
@@ -149,22 +138,22 @@ func (i *Inspector) showErased(ctx context.Context, a *action, e store.Erasure, 
 		}
 		out := actErased{Key: s.Key.String(), Receipt: s.Receipt}
 		for _, name := range s.Initial[:min(len(s.Initial), actRows)] {
-			out.Initial = append(out.Initial, clip(name, nameRunes))
+			out.Initial = append(out.Initial, present.Clip(name, nameRunes))
 		}
 		var events []store.ErasedEvent
 		events, out.More = cutTo(s.Events, left)
 		left -= len(events)
 		for _, event := range events {
-			row := actErasedEvent{Seq: event.Seq, ID: clip(event.ID, nameRunes), Why: event.Why, URL: recordURL(s.Key, event.Seq, "")}
+			row := actErasedEvent{Seq: event.Seq, ID: present.Clip(event.ID, nameRunes), Why: event.Why, URL: recordURL(s.Key, event.Seq, "")}
 			if a.form.Get("step") == stepPreview {
 				r, err := i.record(ctx, s.Key, event.Seq)
 				if err != nil {
 					return err
 				}
 				if of := r.Events(); event.Index >= 0 && event.Index < len(of) {
-					row.Text = clip(present.Describe(of[event.Index]), lineRunes)
+					row.Text = present.Clip(present.Describe(of[event.Index]), lineRunes)
 				} else if r.Patch != nil {
-					row.Text = clip(present.PatchText(r.Patch), lineRunes)
+					row.Text = present.Clip(present.PatchText(r.Patch), lineRunes)
 				}
 			}
 			out.Events = append(out.Events, row)
@@ -179,7 +168,7 @@ func (i *Inspector) showErased(ctx context.Context, a *action, e store.Erasure, 
 				text = "sessions that are damaged"
 			}
 		}
-		if text = clip(text, lineRunes); !slices.Contains(p.OutOfReach, text) && len(p.OutOfReach) < actRows {
+		if text = present.Clip(text, lineRunes); !slices.Contains(p.OutOfReach, text) && len(p.OutOfReach) < actRows {
 			p.OutOfReach = append(p.OutOfReach, text)
 		}
 	}

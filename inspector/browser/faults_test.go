@@ -1,11 +1,10 @@
-package page
+package browser
 
 import (
 	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -14,8 +13,6 @@ import (
 	"testing"
 	"time"
 )
-
-func TestMain(m *testing.M) { os.Exit(Main(m)) }
 
 // serve serves a page with a content security policy to the end of the test.
 func serve(t *testing.T, policy, body string) string {
@@ -80,11 +77,11 @@ func TestFaults(t *testing.T) {
 	axe, overflow := (*Page).Axe, (*Page).Overflow
 	for name, c := range map[string]struct {
 		policy, body string
-		opts         Options
+		opts         pageOptions
 		act          func(*Page)
 		want         []string
 	}{
-		"none":        {body: `<p>Words</p><script>console.log("fine")</script>`, opts: Phone(), act: func(p *Page) { p.Axe(); p.Overflow() }},
+		"none":        {body: `<p>Words</p><script>console.log("fine")</script>`, opts: phone(), act: func(p *Page) { p.Axe(); p.Overflow() }},
 		"error":       {body: `<script>console.error("broken", 7)</script>`, want: []string{`console error: [`}},
 		"exception":   {body: `<script>undefinedFunction()</script>`, want: []string{"exception: Uncaught ReferenceError: undefinedFunction"}},
 		"rejection":   {body: `<script>Promise.reject(new Error("late"))</script>`, want: []string{"Error: late"}},
@@ -94,11 +91,11 @@ func TestFaults(t *testing.T) {
 		"unmet":       {act: func(p *Page) { p.Expect("404") }, want: []string{"missing: 404"}},
 		"foreign":     {body: `<img alt="" src="http://elsewhere.example/">`, want: []string{"foreign request: GET http://elsewhere.example/", "net::ERR_NAME_NOT_RESOLVED"}},
 		"policy":      {policy: "script-src 'self'", body: `<script>console.error("run")</script>`, want: []string{"log error: Executing inline script violates"}},
-		"no script":   {policy: "style-src 'self'", body: `<p style="color: red">Red</p>`, opts: Options{NoScript: true}, want: []string{"log error: Applying inline style violates"}},
+		"no script":   {policy: "style-src 'self'", body: `<p style="color: red">Red</p>`, opts: pageOptions{NoScript: true}, want: []string{"log error: Applying inline style violates"}},
 		"axe":         {policy: "script-src 'none'", body: `<button class="mute"></button>`, act: axe, want: []string{"axe: button-name (critical)"}},
-		"axe, still":  {body: `<button class="mute"></button>`, opts: Options{NoScript: true}, act: axe, want: []string{"axe: button-name (critical)"}},
-		"axe, dark":   {body: `<style>@media (prefers-color-scheme: dark) { p { color: #444; background: #333 } }</style><p>Words</p>`, opts: Options{Dark: true}, act: axe, want: []string{"axe: color-contrast"}},
-		"overflow":    {body: `<pre id="wide">` + strings.Repeat("word ", 60) + `</pre>`, opts: Phone(), act: overflow, want: []string{`<pre id="wide">`}},
+		"axe, still":  {body: `<button class="mute"></button>`, opts: pageOptions{NoScript: true}, act: axe, want: []string{"axe: button-name (critical)"}},
+		"axe, dark":   {body: `<style>@media (prefers-color-scheme: dark) { p { color: #444; background: #333 } }</style><p>Words</p>`, opts: pageOptions{Dark: true}, act: axe, want: []string{"axe: color-contrast"}},
+		"overflow":    {body: `<pre id="wide">` + strings.Repeat("word ", 60) + `</pre>`, opts: phone(), act: overflow, want: []string{`<pre id="wide">`}},
 		"no element":  {body: `<p>One</p>`, act: func(p *Page) { p.Text("#x") }, want: []string{"nothing matches #x"}},
 		"no text":     {body: `<p>One</p>`, act: func(p *Page) { p.WaitText("p", "Two") }, want: []string{`no p has "Two"; their texts: ["One"]`}},
 		"disabled":    {body: `<button disabled>Off</button>`, act: func(p *Page) { p.Click("button") }, want: []string{"button is disabled"}},
@@ -111,7 +108,7 @@ func TestFaults(t *testing.T) {
 			t.Parallel()
 			base := serve(t, c.policy, c.body)
 			got := try(t, func(t testing.TB) {
-				p := Open(t, base, c.opts)
+				p := openPage(t, base, c.opts)
 				p.Go("/")
 				p.patience = time.Millisecond
 				if c.act != nil {

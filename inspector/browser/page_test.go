@@ -1,0 +1,526 @@
+package browser
+
+import (
+	"cmp"
+	"context"
+	_ "embed"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/cdproto/input"
+	"github.com/chromedp/cdproto/log"
+	"github.com/chromedp/cdproto/network"
+	"github.com/chromedp/cdproto/page"
+	"github.com/chromedp/cdproto/runtime"
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+)
+
+// pageOptions are those of [openPage]. The zero value means a window of 1280 by 800 pixels, light, with JavaScript.
+type pageOptions struct {
+	Width, Height int64 // of the window, in CSS pixels; 0 means 1280 and 800
+	Mobile        bool  // lays pages out as a phone does: by what they say of their viewport
+	Dark          bool  // prefers a dark colour scheme
+	NoScript      bool  // turns JavaScript off
+}
+
+const (
+	patience = 30 * time.Second // for a page to become what a test waits for
+	pause    = 20 * time.Millisecond
+)
+
+// phone returns the options of a small phone.
+func phone() pageOptions { return pageOptions{Width: 360, Height: 740, Mobile: true} }
+
+// Page is a tab of Chromium, used as a person uses it. Its test fails if a page has a fault: an error or warning on the
+// console, an uncaught exception, a request that failed or that left the test's server, a violation of its content security
+// policy, a dialog. All tests share one browser, which reaches this machine alone, and each page has a tab and a profile of
+// its own; so tests may run in parallel. Where no Chromium is found a test is skipped, or fails if the environment variable
+// PATCHLOG_NEED_BROWSER is set.
+//
+// A method that cannot do its work ends the test, so it is called on the test's own goroutine. It waits until a selector
+// matches.
+type Page struct {
+	t        testing.TB
+	ctx      context.Context // the tab's
+	base     *url.URL
+	opts     pageOptions
+	patience time.Duration
+	faults   *faults
+}
+
+// openPage opens an empty tab for pages of the server at base, as httptest.Server.URL has it. When the test ends
+// the tab is closed, and the test fails for each fault that no call of [Page.Expect] was about.
+func openPage(t testing.TB, base string, opts pageOptions) *Page {
+	t.Helper()
+	home, err := url.Parse(base)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &Page{t: t, base: home, opts: opts, patience: patience, faults: &faults{host: home.Host, requests: map[network.RequestID]string{}}}
+	ctx, closeTab := chromedp.NewContext(browserContext(t), chromedp.WithNewBrowserContext(), chromedp.WithListener(p.handle))
+	p.ctx = ctx
+	scheme := map[bool]string{false: "light", true: "dark"}[opts.Dark]
+	err = cmp.Or(
+		chromedp.Do(ctx), // binds the tab to a context without a deadline
+		call(p, emulation.SetDeviceMetricsOverride, emulation.SetDeviceMetricsOverrideParams{
+			Width: cmp.Or(opts.Width, 1280), Height: cmp.Or(opts.Height, 800), DeviceScaleFactor: 1, Mobile: opts.Mobile}),
+		call(p, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
+			Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}}}),
+		call(p, emulation.SetFocusEmulationEnabled, emulation.SetFocusEmulationEnabledParams{Enabled: true}),
+		call(p, emulation.SetTimezoneOverride, emulation.SetTimezoneOverrideParams{TimezoneID: "UTC"}),
+		call(p, emulation.SetLocaleOverride, emulation.SetLocaleOverrideParams{Locale: "en_US"}),
+		p.allowScripts(!opts.NoScript),
+	)
+	if err != nil {
+		closeTab()
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		settled := "new Promise(done => requestAnimationFrame(() => setTimeout(done)))" // so that all faults are reported
+		if opts.NoScript {
+			settled = "0"
+		}
+		if _, err := p.evaluate(settled); err != nil {
+			t.Errorf("the page does not answer: %v", err)
+		}
+		closeTab()
+		for _, fault := range p.faults.unexpected() {
+			t.Error(fault)
+		}
+	})
+	return p
+}
+
+func (p *Page) allowScripts(allow bool) error {
+	return call(p, emulation.SetScriptExecutionDisabled, emulation.SetScriptExecutionDisabledParams{Value: !allow})
+}
+
+// call sends a command to the tab, for its effect.
+func call[P, R any](p *Page, c cdp.Command[P, R], params P) error {
+	ctx, cancel := context.WithTimeout(p.ctx, patience)
+	defer cancel()
+	_, err := chromedp.Call(ctx, c, params)
+	return err
+}
+
+// do runs actions in the tab, or ends the test.
+func (p *Page) do(actions ...chromedp.Action[chromedp.Void]) {
+	p.t.Helper()
+	ctx, cancel := context.WithTimeout(p.ctx, patience)
+	defer cancel()
+	if err := chromedp.Do(ctx, actions...); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+// evaluate returns the value of a script as JSON; nil if it is undefined. A promise is awaited.
+func (p *Page) evaluate(script string) (json.RawMessage, error) {
+	ctx, cancel := context.WithTimeout(p.ctx, patience)
+	defer cancel()
+	return chromedp.Run(ctx, chromedp.Evaluate[json.RawMessage](script, chromedp.EvalAwaitPromise))
+}
+
+// Go goes to an address, which may be relative to the server's, and waits until the page is loaded.
+func (p *Page) Go(address string) {
+	p.t.Helper()
+	to, err := p.base.Parse(address)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	if err := call(p, page.Navigate, page.NavigateParams{URL: to.String()}); err != nil {
+		p.t.Fatalf("go to %s: %v", to, err)
+	}
+	p.WaitFor("document.readyState === 'complete' && location.href.startsWith('http')")
+}
+
+const (
+	// envRequired is the environment variable that makes a test fail where there is no Chromium.
+	envRequired = "PATCHLOG_NEED_BROWSER"
+	// envChromium is the environment variable that names the Chromium to start, in place of those in PATH.
+	envChromium = "PATCHLOG_CHROMIUM"
+)
+
+// flags are the arguments of Chromium besides the driver's own. It reaches this machine and nothing else.
+var flags = map[string]any{
+	"no-sandbox":                    true, // which root and containers cannot have
+	"disable-gpu":                   true,
+	"disable-quic":                  true,
+	"no-proxy-server":               true,
+	"host-resolver-rules":           "MAP * ~NOTFOUND, EXCLUDE 127.0.0.1, EXCLUDE localhost",
+	"disable-component-update":      true,
+	"disable-site-isolation-trials": true, // events of frames come with those of their page
+	"hide-scrollbars":               true,
+	"remote-debugging-pipe":         true,
+}
+
+// chromium returns the path of a Chromium, or ends the test: the test is skipped, or fails if a browser is required.
+func chromium(t testing.TB) string {
+	t.Helper()
+	names := []string{"chromium", "chromium-browser", "google-chrome"}
+	if name := os.Getenv(envChromium); name != "" {
+		names = []string{name}
+	}
+	for _, name := range names {
+		if path, err := exec.LookPath(name); err == nil {
+			return path
+		}
+	}
+	if os.Getenv(envRequired) != "" {
+		t.Fatalf("there is none of %q, and %s is set", names, envRequired)
+	}
+	t.Skipf("there is none of %q (apt-get install chromium, or name one in %s)", names, envChromium)
+	return ""
+}
+
+// browser is the Chromium that the tests of the process share. The first test starts it.
+var browser struct {
+	sync.Mutex
+	ctx  context.Context // of its first tab, from which the others are opened
+	stop func()
+}
+
+func browserContext(t testing.TB) context.Context {
+	t.Helper()
+	program := chromium(t)
+	browser.Lock()
+	defer browser.Unlock()
+	if browser.ctx != nil {
+		return browser.ctx
+	}
+	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(program))
+	for name, value := range flags {
+		options = append(options, chromedp.Flag(name, value))
+	}
+	quiet := func(string, ...any) {} // of events that the driver does not know
+	allocator, free := chromedp.NewExecAllocator(context.Background(), options...)
+	ctx, end := chromedp.NewContext(allocator, chromedp.WithLogf(quiet), chromedp.WithErrorf(quiet))
+	late := time.AfterFunc(patience, end)
+	defer late.Stop()
+	if err := chromedp.Do(ctx); err != nil {
+		end()
+		free()
+		t.Fatalf("%s does not start: %v", program, err)
+	}
+	browser.ctx, browser.stop = ctx, func() {
+		closing, cancel := context.WithTimeout(ctx, patience)
+		defer cancel()
+		_ = chromedp.Cancel(closing) // a browser that is killed leaves files behind
+		end()
+		free()
+	}
+	return ctx
+}
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if browser.stop != nil {
+		browser.stop()
+	}
+	os.Exit(code)
+}
+
+// faults are the faults of a page, in the order in which the browser reports them.
+type faults struct {
+	host string // that requests may go to
+
+	mu       sync.Mutex
+	all      []string
+	expected []string
+	requests map[network.RequestID]string
+}
+
+// Expect makes the test accept faults that contain a text, such as the status of a request, and fail without one.
+// Faults read
+//
+//	console error: words
+//	exception: Error: words
+//	log error: words, such as what a content security policy forbids
+//	request: GET address: 404
+//	foreign request: GET address
+//	dialog: words
+func (p *Page) Expect(text string) {
+	p.faults.mu.Lock()
+	defer p.faults.mu.Unlock()
+	p.faults.expected = append(p.faults.expected, text)
+}
+
+// unexpected returns the faults that no call of Expect was about, and the calls whose faults are missing.
+func (f *faults) unexpected() []string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	out := slices.Clone(f.all)
+	for _, text := range f.expected {
+		about := func(fault string) bool { return strings.Contains(fault, text) }
+		if !slices.ContainsFunc(f.all, about) {
+			out = append(out, "missing: "+text)
+			continue
+		}
+		out = slices.DeleteFunc(out, about)
+	}
+	return out
+}
+
+// handle records what an event of the tab says about faults.
+func (p *Page) handle(event any) {
+	f := p.faults
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	add := func(format string, args ...any) { f.all = append(f.all, fmt.Sprintf(format, args...)) }
+	request := func(id network.RequestID, method, address string) {
+		f.requests[id] = method + " " + address
+		u, err := url.Parse(address)
+		if err != nil || u.Host != f.host && !slices.Contains([]string{"data", "blob", "about"}, u.Scheme) {
+			add("foreign request: %s %s", method, address)
+		}
+	}
+	switch e := event.(type) {
+	case *runtime.EventConsoleAPICalled:
+		switch e.Type {
+		case runtime.ConsoleAPICalledTypeError, runtime.ConsoleAPICalledTypeWarning, runtime.ConsoleAPICalledTypeAssert:
+			args, _ := json.Marshal(e.Args) // they came as JSON
+			add("console %s: %s", e.Type, args)
+		}
+	case *runtime.EventExceptionThrown:
+		text := e.ExceptionDetails.Text
+		if e.ExceptionDetails.Exception != nil {
+			text += " " + e.ExceptionDetails.Exception.Description
+		}
+		add("exception: %s", text)
+	case *log.EventEntryAdded:
+		failedRequest := e.Entry.Source == log.EntrySourceNetwork && strings.HasPrefix(e.Entry.Text, "Failed to load resource")
+		if (e.Entry.Level == log.EntryLevelWarning || e.Entry.Level == log.EntryLevelError) && !failedRequest {
+			add("log %s: %s (%s, %s)", e.Entry.Level, e.Entry.Text, e.Entry.Source, e.Entry.URL)
+		}
+	case *network.EventRequestWillBeSent:
+		request(e.RequestID, e.Request.Method, e.Request.URL)
+	case *network.EventWebSocketCreated:
+		request(e.RequestID, "GET", e.URL)
+	case *network.EventResponseReceived:
+		if e.Response.Status >= 400 {
+			add("request: %s: %d", f.requests[e.RequestID], e.Response.Status)
+		}
+	case *network.EventLoadingFailed:
+		if !e.Canceled || e.BlockedReason != "" { // a page that is left cancels its requests
+			add("request: %s: %s %s", f.requests[e.RequestID], e.ErrorText, e.BlockedReason)
+		}
+	case *page.EventJavascriptDialogOpening:
+		add("dialog: %s", e.Message)
+		go func() { // the tab is blocked until it is closed
+			_, _ = chromedp.Call(p.ctx, page.HandleJavaScriptDialog, page.HandleJavaScriptDialogParams{})
+		}()
+	}
+}
+
+// Click clicks on the first element that a selector matches, once it is visible and enabled and nothing covers it.
+// To wait for the page that it leads to, use [Page.Follow].
+func (p *Page) Click(selector string) {
+	p.t.Helper()
+	var at struct{ X, Y float64 }
+	p.await(&at, `selector => {
+		const e = document.querySelector(selector)
+		if (!e) return "nothing matches " + selector
+		if (e.disabled) return selector + " is disabled"
+		e.scrollIntoView({block: "center", inline: "center", behavior: "instant"})
+		const box = e.getClientRects()[0]
+		if (!box || !box.width || !box.height) return selector + " is not shown"
+		const X = box.x + box.width/2, Y = box.y + box.height/2
+		const hit = document.elementFromPoint(X, Y)
+		if (!e.contains(hit)) return selector + " is covered by " + hit?.cloneNode().outerHTML
+		return {value: {X, Y}}
+	}`, selector)
+	p.do(chromedp.MouseEvent(input.DispatchMouseEventTypeMouseMoved, at.X, at.Y), chromedp.MouseClickXY(at.X, at.Y))
+}
+
+// Follow calls act, which leads to another page, and waits until that page is loaded.
+func (p *Page) Follow(act func()) {
+	p.t.Helper()
+	var before float64
+	p.Eval("performance.timeOrigin", &before)
+	act()
+	p.WaitFor(fmt.Sprintf("performance.timeOrigin !== %v && document.readyState === 'complete'", before))
+}
+
+// Type clicks on the field that a selector matches, and replaces its value by a text.
+func (p *Page) Type(selector, text string) {
+	p.t.Helper()
+	p.Click(selector)
+	p.Eval("document.activeElement.select()", nil)
+	p.do(chromedp.KeyEvent(text))
+}
+
+var keys = map[string]string{
+	"ArrowLeft": kb.ArrowLeft, "ArrowRight": kb.ArrowRight, "Home": kb.Home, "End": kb.End, "Enter": kb.Enter, "Tab": kb.Tab, " ": " ",
+}
+
+// Key presses keys one after another, with Shift+ before the name of a key for both.
+func (p *Page) Key(names ...string) {
+	p.t.Helper()
+	for _, name := range names {
+		key, shift := strings.CutPrefix(name, "Shift+")
+		if keys[key] == "" {
+			p.t.Fatalf("there is no key %q", name)
+		}
+		var held []chromedp.KeyOption
+		if shift {
+			held = append(held, chromedp.KeyModifiers(chromedp.ModifierShift))
+		}
+		p.do(chromedp.KeyEvent(keys[key], held...))
+	}
+}
+
+// Text returns the text that a reader sees of the first element that a selector matches, without space around it.
+func (p *Page) Text(selector string) (text string) {
+	p.t.Helper()
+	p.await(&text, `selector => {
+		const e = document.querySelector(selector)
+		return e ? {value: e.innerText.trim()} : "nothing matches " + selector
+	}`, selector)
+	return text
+}
+
+// Texts returns the texts of all elements that a selector matches now, as [Page.Text] does.
+func (p *Page) Texts(selector string) (texts []string) {
+	p.t.Helper()
+	p.await(&texts, `selector => ({value: Array.from(document.querySelectorAll(selector), e => e.innerText.trim())})`, selector)
+	return texts
+}
+
+// Count returns how many elements a selector matches now.
+func (p *Page) Count(selector string) int { p.t.Helper(); return len(p.Texts(selector)) }
+
+// Eval evaluates JavaScript in the page, whatever its policy allows, and decodes its value as encoding/json does, unless
+// into is nil. A promise is awaited. Undefined leaves the value as it is.
+func (p *Page) Eval(script string, into any) {
+	p.t.Helper()
+	value, err := p.evaluate(script)
+	if err == nil && into != nil && len(value) > 0 {
+		err = json.Unmarshal(value, into)
+	}
+	if err != nil {
+		p.t.Fatalf("evaluate %.200s: %v", script, err)
+	}
+}
+
+// WaitText waits until a reader sees a text in an element that a selector matches.
+func (p *Page) WaitText(selector, text string) {
+	p.t.Helper()
+	p.await(nil, `(selector, text) => {
+		const all = Array.from(document.querySelectorAll(selector), e => e.innerText)
+		return all.some(t => t.includes(text)) ? {} : "no " + selector + " has " + JSON.stringify(text) + "; their texts: " + JSON.stringify(all)
+	}`, selector, text)
+}
+
+// WaitFor waits until a condition holds, which is an expression of JavaScript. While it throws, it does not hold.
+func (p *Page) WaitFor(condition string) {
+	p.t.Helper()
+	p.await(nil, `condition => {
+		try { if (`+condition+`) return {} } catch {}
+		return "it does not hold that " + condition
+	}`, condition)
+}
+
+// await calls a function of JavaScript until it returns an object, whose value it decodes. A string that the
+// function returns says what is missing.
+func (p *Page) await(into any, function string, args ...any) {
+	p.t.Helper()
+	list, err := json.Marshal(args)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	for deadline := time.Now().Add(p.patience); ; time.Sleep(pause) {
+		answer, err := p.evaluate(fmt.Sprintf("(%s)(...%s)", function, list))
+		var missing string
+		var found struct{ Value json.RawMessage }
+		var thrown *chromedp.ExceptionError
+		switch {
+		case errors.As(err, &thrown):
+			p.t.Fatal(err)
+		case err != nil: // another page replaces this one
+			missing = err.Error()
+		case json.Unmarshal(answer, &missing) != nil:
+			if err = json.Unmarshal(answer, &found); err == nil && into != nil {
+				err = json.Unmarshal(found.Value, into)
+			}
+			if err != nil {
+				p.t.Fatal(err)
+			}
+			return
+		}
+		if time.Now().After(deadline) {
+			p.t.Fatalf("%s (after %v)", missing, p.patience)
+		}
+	}
+}
+
+//go:embed testdata/axe-core/axe.min.js
+var axeScript string
+
+// Axe fails the test for each rule of axe-core that the page breaks with an impact that is serious or critical, and names
+// the elements. It works whatever the page's policy allows, and without JavaScript too.
+func (p *Page) Axe() {
+	p.t.Helper()
+	if p.opts.NoScript { // axe waits by timers, which do not run then
+		if err := p.allowScripts(true); err != nil {
+			p.t.Fatal(err)
+		}
+		defer p.allowScripts(false)
+	}
+	var result struct {
+		Passed     int
+		Violations []string
+	}
+	p.Eval("if (!window.axe) {"+axeScript+"\n}", nil)
+	p.Eval(`axe.run(document, {iframes: false, preload: false}).then(r => ({
+		Passed: r.passes.length,
+		Violations: r.violations.filter(v => v.impact === "serious" || v.impact === "critical")
+			.map(v => v.id + " (" + v.impact + "): " + v.help + v.nodes.map(n => "\n" + n.html + "\n  " + n.failureSummary).join(""))
+	}))`, &result)
+	if result.Passed == 0 {
+		p.t.Error("axe has judged nothing of the page")
+	}
+	for _, v := range result.Violations {
+		p.t.Errorf("axe: %s", v)
+	}
+}
+
+// Overflow fails the test if the page is wider than the window, so that a reader would have to scroll sideways. It names
+// the innermost elements that stick out.
+func (p *Page) Overflow() {
+	p.t.Helper()
+	var out []string
+	p.await(&out, `window => {
+		const root = document.scrollingElement
+		const width = Math.min(window || root.clientWidth, root.clientWidth)
+		if (root.scrollWidth <= width) return {value: []}
+		const wide = Array.from(document.querySelectorAll("body *")).filter(e => e.getBoundingClientRect().left + e.scrollWidth > width)
+		const inner = wide.filter(e => !wide.some(other => other !== e && e.contains(other)))
+		return {value: ["the page is " + root.scrollWidth + " pixels wide in a window of " + width, ...inner.map(e => e.cloneNode().outerHTML.slice(0, 200))].slice(0, 6)}
+	}`, p.opts.Width)
+	if len(out) > 0 {
+		p.t.Error(strings.Join(out, "\n"))
+	}
+}
+
+// Screenshot writes a picture of the window as PNG.
+func (p *Page) Screenshot(path string) {
+	p.t.Helper()
+	picture, err := chromedp.Call(p.ctx, page.CaptureScreenshot, page.CaptureScreenshotParams{Format: page.CaptureScreenshotFormatPng})
+	if err == nil {
+		err = os.WriteFile(path, picture.Data, 0o644)
+	}
+	if err != nil {
+		p.t.Fatal(err)
+	}
+}

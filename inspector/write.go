@@ -1,0 +1,785 @@
+package inspector
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"mime"
+	"net/http"
+	"net/url"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/patchlog-dev/patchlog/compaction"
+	"github.com/patchlog-dev/patchlog/fold"
+	"github.com/patchlog-dev/patchlog/internal/ops"
+	"github.com/patchlog-dev/patchlog/internal/present"
+	"github.com/patchlog-dev/patchlog/patch"
+	"github.com/patchlog-dev/patchlog/store"
+)
+
+// action is what a request wants to be done to a session, and what its author was looking at. It is previewed,
+// which writes nothing, and then done on the view that was previewed.
+type action struct {
+	*actionKind
+	form    url.Values // its fields, checked
+	key     store.Key
+	at, seq uint64            // the record of the view that the author saw; the record that the action is about
+	seqs    []uint64          // the records to be erased; seq is the first of them
+	spans   []compaction.Span // of the selected events, in the view after at
+	author  string
+	may     func(key store.Key, want Access) bool // what the request may
+}
+
+// actionKind is a kind of action. Its functions get the view that the author looks at, and the page that
+// says what would be done, or was.
+type actionKind struct {
+	name, title    string
+	limit          time.Duration // 0 means pageTimeout
+	preview, apply func(i *Inspector, ctx context.Context, a *action, v fold.View, p *actPage) error
+}
+
+// longAct is the time limit of compactions and erasures.
+const longAct = 10 * time.Minute
+
+var actionKinds = []actionKind{
+	{"splice", "Cut events out", 0, previewChange, applyChange},
+	{"summarise", "Summarise events by a text", 0, previewChange, applyChange},
+	{"pin", "Pin events", 0, previewChange, applyChange},
+	{"unpin", "Unpin events", 0, previewChange, applyChange},
+	{"revert", "Take a patch back", 0, previewChange, applyChange},
+	{"restore", "Restore what a summary stands for", 0, previewChange, applyChange},
+	{"rewind", "Rewind to before a turn", 0, previewChange, applyChange},
+	{"fork", "Fork the session", 0, previewFork, applyFork},
+	{"compact", "Compact the session now", longAct, previewCompact, applyCompact},
+	{actErase, "Erase what events say", longAct, previewErase, applyErase},
+}
+
+// actErase is the kind of action that needs the access Erase.
+const actErase = "erase"
+
+// act previews something that a person wants to be done to a session, or does it.
+func (i *Inspector) act(w http.ResponseWriter, r *http.Request) error {
+	a, err := i.action(w, r)
+	if err != nil {
+		return err
+	}
+	p := &actPage{Key: a.key.String(), Heading: "Preview: " + a.title}
+	do := i.previewAct
+	if a.form.Get("step") == stepDo {
+		p.Heading, do = a.title, i.doAct
+		// A form that is sent twice is done once: the second request finds that the log has grown.
+		unlock, err := i.lock(r.Context(), a.key)
+		if err != nil {
+			return err
+		}
+		defer unlock()
+	}
+	// The action is finished even if the client disconnects.
+	ctx, done := context.WithTimeout(context.WithoutCancel(r.Context()), max(a.limit, pageTimeout))
+	defer done()
+	info, err := i.store.Info(ctx, a.key)
+	if err != nil {
+		return err
+	}
+	if info.Creation != a.form.Get("creation") {
+		return fmt.Errorf("session %s: %w: it was deleted and created again since the page was made; nothing was written", a.key, store.ErrConflict)
+	}
+	status, err := http.StatusOK, do(ctx, a, p)
+	if err != nil {
+		if status, err = i.refuse(ctx, a, p, err); err != nil {
+			return err
+		}
+	}
+	return i.render(w, r, status, "act", page{Title: p.Heading, Key: &a.key, Body: p})
+}
+
+// lock waits until no other request acts on a session. Others wait until unlock is called.
+func (i *Inspector) lock(ctx context.Context, key store.Key) (unlock func(), err error) {
+	done := make(chan struct{})
+	for {
+		other, acting := i.acting.LoadOrStore(key, done)
+		if !acting {
+			break
+		}
+		select {
+		case <-other.(chan struct{}):
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+	return func() {
+		i.acting.Delete(key)
+		close(done)
+	}, nil
+}
+
+// previewAct previews on the newest view, to which it moves the selection. An erasure is previewed on the view that the
+// author saw: it erases selected events that are hidden now, too.
+func (i *Inspector) previewAct(ctx context.Context, a *action, p *actPage) error {
+	seen, err := i.selected(ctx, a)
+	if err != nil {
+		return err
+	}
+	v, err := i.store.View(ctx, a.key)
+	if err != nil {
+		return err
+	}
+	changed := v.PatchSeq() > a.at
+	if changed {
+		p.notice("A patch was logged since the page was made that you come from. This is about the session as it is now.")
+	}
+	if a.name == actErase {
+		return a.preview(i, ctx, a, seen, p)
+	}
+	if changed && len(a.spans) > 0 {
+		if gone := a.move(seen, v); len(gone) > 0 {
+			p.notice("%s of the selection cannot be seen any longer, and stay out of this (listed below).", present.Counted(len(gone), "event"))
+			for _, id := range gone {
+				p.line("%s", present.Clip(id, nameRunes))
+			}
+		}
+		if len(a.spans) == 0 {
+			return &ops.EditError{Problem: "none of the selected events is visible any longer"}
+		}
+	}
+	a.at = v.Seq()
+	return a.preview(i, ctx, a, v, p)
+}
+
+// doAct applies the previewed change, on the view of the preview.
+func (i *Inspector) doAct(ctx context.Context, a *action, p *actPage) error {
+	v, err := i.selected(ctx, a)
+	if err != nil {
+		return err
+	}
+	return a.apply(i, ctx, a, v, p)
+}
+
+// selected returns the view that the author saw, which has the selected events.
+func (i *Inspector) selected(ctx context.Context, a *action) (fold.View, error) {
+	v, err := i.store.ViewAt(ctx, a.key, a.at)
+	if err != nil {
+		return v, err
+	}
+	if n := len(a.spans); n > 0 && a.spans[n-1].Start+a.spans[n-1].Count > v.Len() {
+		return v, fmt.Errorf("%w: there is no visible event %d; the last one was %d", fold.ErrOutOfRange, a.spans[n-1].Start+a.spans[n-1].Count-1, v.Len()-1)
+	}
+	return v, nil
+}
+
+// ids returns the ids of the selected events.
+func (a *action) ids(seen fold.View) (ids []string) {
+	for _, s := range a.spans {
+		for n := range s.Count {
+			ids = append(ids, seen.At(s.Start+n).ID())
+		}
+	}
+	return ids
+}
+
+// move makes the spans those of the same events in another view, and returns the ids of events that are hidden there.
+func (a *action) move(seen, now fold.View) (gone []string) {
+	at := make(map[string]int, now.Len())
+	for n, e := range now.Events() {
+		if _, twice := at[e.ID()]; !twice {
+			at[e.ID()] = n
+		}
+	}
+	var spans []compaction.Span
+	for _, id := range a.ids(seen) {
+		if n, visible := at[id]; visible {
+			spans = append(spans, compaction.Span{Start: n, Count: 1})
+		} else {
+			gone = append(gone, id)
+		}
+	}
+	a.spans = merged(spans)
+	return gone
+}
+
+// merged returns the union of spans, in order; adjacent spans become one.
+func merged(spans []compaction.Span) (out []compaction.Span) {
+	slices.SortFunc(spans, func(a, b compaction.Span) int { return a.Start - b.Start })
+	for _, s := range spans {
+		if last := len(out) - 1; last >= 0 && s.Start <= out[last].Start+out[last].Count {
+			out[last].Count = max(out[last].Count, s.Start+s.Count-out[last].Start)
+		} else {
+			out = append(out, s)
+		}
+	}
+	return out
+}
+
+// fields are the hidden fields of a form that asks for the same, but for some, whose names and values stand in turn.
+func (a *action) fields(step string, but ...string) []actField {
+	form := maps.Clone(a.form)
+	for _, name := range []string{"index", "from", "through", "plan"} {
+		form.Del(name)
+	}
+	form.Set("step", step)
+	form.Set("at", strconv.FormatUint(a.at, 10))
+	for _, s := range a.spans {
+		form.Add("from", strconv.Itoa(s.Start))
+		form.Add("through", strconv.Itoa(s.Start+s.Count-1))
+	}
+	for n := 0; n < len(but); n += 2 {
+		form.Set(but[n], but[n+1])
+	}
+	var fields []actField
+	for _, name := range actFields {
+		for _, value := range form[name] {
+			if value != "" {
+				fields = append(fields, actField{name, value})
+			}
+		}
+	}
+	return fields
+}
+
+// changeOf returns the operation that logs patches.
+func (i *Inspector) changeOf(ctx context.Context, a *action) (ops.Change, error) {
+	orphans := a.form.Get("allow_orphans") != ""
+	if !slices.Contains([]string{"revert", "restore", "rewind"}, a.name) {
+		edit := ops.Edit{Kind: ops.EditKind(a.name), Spans: a.spans, Text: a.form.Get("text"), State: patch.StatePolicy(a.form.Get("state")), Author: a.author}
+		return ops.Patches{Plan: edit.Patches, Options: store.PatchOptions{AllowOrphans: orphans, AllowPinned: a.form.Get("allow_pinned") != ""}}, nil
+	}
+	r, err := i.record(ctx, a.key, a.seq)
+	back := store.UndoOptions{Author: a.author, AllowOrphans: orphans}
+	switch {
+	case err != nil:
+		return nil, err
+	case a.name != "rewind" && r.Patch == nil:
+		return nil, &ops.EditError{Problem: fmt.Sprintf("record %d is an event, and only patches can be taken back; cut the event out instead", r.Seq)}
+	case a.name == "revert":
+		return ops.Undo{PatchID: r.ID(), Options: back}, nil
+	case a.name == "restore":
+		return ops.Restore{PatchID: r.ID(), Author: a.author, Options: store.PatchOptions{AllowOrphans: orphans}}, nil
+	case r.Event == nil || r.Event.InvocationID() == "":
+		return nil, &ops.EditError{Problem: fmt.Sprintf("record %d belongs to no turn, so that there is none to rewind to", r.Seq)}
+	}
+	return ops.Undo{InvocationID: r.Event.InvocationID(), Options: back}, nil
+}
+
+func previewChange(i *Inspector, ctx context.Context, a *action, v fold.View, p *actPage) error {
+	c, err := i.changeOf(ctx, a)
+	if err != nil {
+		return err
+	}
+	would, err := c.Preview(ctx, i.store, a.key, v)
+	if err != nil {
+		return err
+	}
+	if len(would.Patches) == 0 {
+		p.notice("Nothing is left of what came since, so that there is nothing to do.")
+		return nil
+	}
+	around := 0
+	if len(would.Patches) == 1 && would.Patches[0].Type() != patch.Revert {
+		around = diffContext
+	}
+	p.Differences = append(p.Differences, shownDifferenceOf(a.key, "What would change", ops.Explain(would), around))
+	p.notice("%s", reuseText(would.Difference))
+	if a.form.Get("allow_orphans") != "" {
+		p.notice("Split calls are accepted.")
+	}
+	if a.form.Get("allow_pinned") != "" {
+		p.notice("Pinned events may be hidden.")
+	}
+	p.Forms = append(p.Forms, actForm{Button: "Do it", Strong: true, Fields: a.fields(stepDo)})
+	return nil
+}
+
+// reuseText says how much of the prompt is unchanged.
+func reuseText(d fold.Difference) string {
+	if len(d.Removed)+len(d.Added) == 0 {
+		return "What a model sees stays as it is, and so does what a provider has in its prompt cache."
+	}
+	anew := 0
+	for i := d.FirstChanged; i < d.After.Len(); i++ {
+		anew += d.After.At(i).EstimatedTokens()
+	}
+	reuse := "none of them"
+	if d.FirstChanged > 0 {
+		reuse = "the " + present.Counted(d.FirstChanged, "event") + " before it"
+	}
+	return fmt.Sprintf("The first index that changes is %d: a provider's prompt cache can reuse %s, and about %s are read anew.", d.FirstChanged, reuse, tokenCount(anew))
+}
+
+func applyChange(i *Inspector, ctx context.Context, a *action, v fold.View, p *actPage) error {
+	c, err := i.changeOf(ctx, a)
+	if err != nil {
+		return err
+	}
+	done, err := c.Apply(ctx, i.store, a.key, v)
+	if err != nil {
+		return err
+	}
+	return i.showDone(ctx, a, p, done.Records)
+}
+
+// showDone shows records that were logged, and what became of the session by them.
+func (i *Inspector) showDone(ctx context.Context, a *action, p *actPage, records []patch.Record) error {
+	p.Heading = "Done: " + a.title
+	if len(records) == 0 {
+		p.notice("Nothing had to be logged.")
+		return nil
+	}
+	first, last := records[0].Seq, records[len(records)-1].Seq
+	before, err := i.store.ViewAt(ctx, a.key, first-1)
+	if err != nil {
+		return err
+	}
+	after, err := i.store.ViewAt(ctx, a.key, last)
+	if err != nil {
+		return err
+	}
+	difference := present.DifferenceOf(before, after)
+	p.notice("%s.", difference.Sentence())
+	for _, line := range difference.PinLines() {
+		p.line("%s", line)
+	}
+	for _, r := range records[:min(len(records), actRows)] {
+		row := actRecord{r.Seq, r.Patch.Type(), present.Clip(r.ID(), nameRunes), present.Clip(r.Patch.Author(), nameRunes), present.Clip(present.PatchText(r.Patch), lineRunes), ""}
+		if w, ok := compaction.WrittenBy(r.Patch); ok {
+			row.Pass = present.PassText(r, w)
+		}
+		p.Records = append(p.Records, row)
+	}
+	p.RecordsMore = len(records) - len(p.Records)
+	at, last10 := sessionURL(a.key, last), strconv.FormatUint(last, 10)
+	changed, err := query("diff", "key", a.key, "from", first-1, "to", last)
+	if err != nil {
+		return err
+	}
+	p.Links = append(p.Links, link{at, "The session after record " + last10}, link{changed, "What changed"})
+	back := action{form: url.Values{"key": {p.Key}, "creation": a.form["creation"]}, at: last}
+	p.Forms = append(p.Forms, actForm{
+		Text: "It can be taken back, as long as no later patch stands on it.", Button: "Take it back …",
+		Fields: back.fields(stepPreview, "act", "revert", "seq", last10),
+	})
+	return nil
+}
+
+func previewFork(i *Inspector, ctx context.Context, a *action, v fold.View, p *actPage) error {
+	if a.seq == 0 {
+		a.seq = v.Seq()
+	}
+	suggested := a.form.Get("to")
+	if suggested == "" {
+		to := a.key
+		to.Session = fmt.Sprintf("%s-fork-%d", a.key.Session, a.seq)
+		if suggested = to.String(); to.Validate() != nil {
+			suggested = ""
+		}
+	}
+	upTo, err := i.store.ViewAt(ctx, a.key, a.seq)
+	if err != nil {
+		return err
+	}
+	p.notice("A new session begins with the initial state and the first %s of this one; %s. From there on each goes its own way. Values that sessions share are not copied.",
+		present.Counted(upTo.Seq(), "record"), present.Counted(upTo.Len(), "visible event"))
+	p.Forms = append(p.Forms, actForm{
+		Button: "Do it", Strong: true, Fields: a.fields(stepDo, "to", "", "seq", fmt.Sprint(a.seq)), Input: &actInput{"to", "Key of the new session, as app/user/session", suggested},
+	})
+	return nil
+}
+
+func applyFork(i *Inspector, ctx context.Context, a *action, _ fold.View, p *actPage) error {
+	key, err := store.ParseKey(a.form.Get("to"))
+	if err != nil {
+		return err
+	}
+	if !a.may(key, Read) || !a.may(key, Write) {
+		return fmt.Errorf("session %s: %w: it may not be created by you", key, errForbidden)
+	}
+	if a.seq == 0 {
+		return badRequest("seq", "it is missing; it says up to which record the fork goes")
+	}
+	fork := ops.Fork{From: a.key, To: key, At: &a.seq}
+	v, err := fork.Apply(ctx, i.store)
+	if err != nil {
+		return err
+	}
+	p.Heading = "Done: " + a.title
+	p.notice("%s.", fork.Explain(v))
+	url, err := query("session", "key", key)
+	p.Links = append(p.Links, link{url, "Session " + present.Printable(key.String())})
+	return err
+}
+
+func (i *Inspector) compact(a *action) ops.Compact {
+	return ops.Compact{Config: i.opts.Compaction, Run: compaction.Run{Focus: a.form.Get("focus"), Force: true}, Logger: i.opts.Logger}
+}
+
+func previewCompact(i *Inspector, _ context.Context, a *action, v fold.View, p *actPage) error {
+	decision, err := i.compact(a).Preview(v)
+	if err != nil {
+		return err
+	}
+	p.notice("%s", decision.Reason)
+	p.Plan = present.PlanRows(decision)
+	w := decision.Window
+	if w == nil {
+		return nil
+	}
+	covered := shownDifference{Title: "What the next pass would make a summary of"}
+	if w.Results > 0 {
+		covered.Title = "Where results would be cleared"
+		for _, s := range append(slices.Clone(w.EarlierSpans), w.Span) {
+			covered.add(a.key, present.Change{Sign: present.Changed, Index: s.Start, Entry: v.Entry(s.Start)})
+		}
+	}
+	for _, g := range w.Groups {
+		for _, n := range g.Indices {
+			covered.add(a.key, present.Change{Sign: present.Removed, Index: n, Entry: v.Entry(n)})
+		}
+	}
+	p.Differences = append(p.Differences, covered)
+	p.notice("%s", present.NextPassesText(decision))
+	if len(w.Groups) > 0 {
+		p.notice("The summarizer is asked when it is done, and that can take minutes. Where a turn is running, better wait until it is over.")
+	}
+	p.Forms = append(p.Forms, actForm{Button: "Do it", Strong: true, Fields: a.fields(stepDo)})
+	return nil
+}
+
+func applyCompact(i *Inspector, ctx context.Context, a *action, v fold.View, p *actPage) error {
+	newest, err := i.store.View(ctx, a.key)
+	if err != nil {
+		return err
+	}
+	if newest.PatchSeq() != v.PatchSeq() {
+		return &fold.ConflictError{Base: v.PatchSeq(), Newest: newest.PatchSeq()}
+	}
+	done, failed := i.compact(a).Apply(ctx, i.store, a.key, newest)
+	if len(done.Passes) > 0 {
+		var records []patch.Record
+		for _, pass := range done.Passes {
+			records = append(records, pass.Record)
+		}
+		if err := i.showDone(ctx, a, p, records); err != nil {
+			return err
+		}
+	} else {
+		p.Heading = "Not compacted"
+	}
+	switch {
+	case failed != nil:
+		left := "Nothing was written, and the session is as it was."
+		if len(done.Passes) > 0 {
+			left = "What was written before that stays."
+		}
+		return &refusal{http.StatusBadGateway, fmt.Sprintf("The compaction failed: %s. %s", present.PrintableUpTo(failed.Error(), errorRunes), left)}
+	case done.Stopped != "":
+		p.notice("%s.", capital(done.Stopped))
+	case len(done.Passes) == 0:
+		p.notice("Nothing was written: nothing is due any longer.")
+	}
+	return nil
+}
+
+// actBytes is the most bytes of a request that acts.
+const actBytes = 1 << 20
+
+// The steps of an action: a preview writes nothing.
+const (
+	stepPreview = "preview"
+	stepDo      = "do"
+)
+
+// actFields are the fields that a request to act may have. Each occurs once, except those of a selection.
+var actFields = []string{
+	"step", "act", "key", "creation", // which session of the key was looked at,
+	"at",                       // after which record,
+	"index", "from", "through", // and which visible events are selected: single indices, and spans
+	"seq", // the record that it is about; an erasure takes several
+	"text", "state", "focus", "to", "allow_orphans", "allow_pinned", "values", "reason",
+	"plan", // a digest of what the preview of an erasure showed
+}
+
+// choices are the fields that take one of a few values.
+var choices = map[string][]string{
+	"step": {stepPreview, stepDo}, "state": {"", string(patch.Keep), string(patch.Drop)},
+	"allow_orphans": {"", "yes"}, "allow_pinned": {"", "yes"}, "values": {"", string(patch.KeepValues), string(patch.NullValues)},
+}
+
+// action reads a request, which must be allowed to write to its session, or to erase in it.
+func (i *Inspector) action(w http.ResponseWriter, r *http.Request) (*action, error) {
+	r.Body = http.MaxBytesReader(w, r.Body, actBytes) // whatever reads it: the page of an error does, too
+	if r.URL.RawQuery != "" {
+		return nil, badRequest("address", "an act has its fields in the body, not in the address")
+	}
+	if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != "application/x-www-form-urlencoded" {
+		return nil, badRequest("Content-Type", "%q is not that of a form", present.PrintableUpTo(r.Header.Get("Content-Type"), 80))
+	}
+	if err := r.ParseForm(); err != nil {
+		if large := (*http.MaxBytesError)(nil); errors.As(err, &large) {
+			return nil, fmt.Errorf("%w: a request to act may have %d bytes; select fewer events, or shorten the text", store.ErrTooLarge, large.Limit)
+		}
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			return nil, fmt.Errorf("the request's body did not arrive within %v: %w", i.bodyTimeout, os.ErrDeadlineExceeded)
+		}
+		return nil, badRequest("form", "%s", present.PrintableUpTo(err.Error(), 200))
+	}
+	for name, values := range r.PostForm {
+		switch {
+		case !slices.Contains(actFields, name):
+			return nil, badRequest("form", "it has a field %q, which no act has", present.PrintableUpTo(name, 40))
+		case len(values) > 1 && !slices.Contains([]string{"index", "from", "through"}, name) && (name != "seq" || r.PostForm.Get("act") != actErase):
+			return nil, badRequest(name, "it is there %d times", len(values))
+		}
+	}
+	want := Write
+	if r.PostForm.Get("act") == actErase {
+		want = Erase
+	}
+	key, err := i.key(r, want)
+	if err != nil {
+		return nil, err
+	}
+	a := &action{form: r.PostForm, key: key, author: i.opts.Author(r), may: func(key store.Key, want Access) bool { return i.may(r, key, want) }}
+	return a, a.read(r)
+}
+
+// read reads the fields.
+func (a *action) read(r *http.Request) (err error) {
+	n := slices.IndexFunc(actionKinds, func(v actionKind) bool { return v.name == a.form.Get("act") })
+	if n < 0 {
+		return badRequest("act", "%q is no act", present.PrintableUpTo(a.form.Get("act"), 40))
+	}
+	a.actionKind = &actionKinds[n]
+	for name, allowed := range choices {
+		if text := a.form.Get(name); !slices.Contains(allowed, text) {
+			return badRequest(name, "%q is none of %q", present.PrintableUpTo(text, 40), allowed)
+		}
+	}
+	for _, name := range []string{"creation", "at"} {
+		if a.form.Get(name) == "" {
+			return badRequest(name, "it is missing; it says which session was looked at, and after which record")
+		}
+	}
+	if a.at, _, err = number(r, "at"); err != nil {
+		return err
+	}
+	for _, text := range a.form["seq"] {
+		if text == "" {
+			continue
+		}
+		seq, err := wholeNumber("seq", text)
+		if err != nil {
+			return err
+		}
+		a.seqs = append(a.seqs, seq)
+	}
+	if len(a.seqs) > 0 {
+		a.seq = a.seqs[0]
+	}
+	for _, name := range []string{"text", "focus", "reason", "to"} {
+		text, err := typed(name, a.form.Get(name))
+		if err != nil {
+			return err
+		}
+		a.form.Set(name, text)
+	}
+	return a.readSelection()
+}
+
+func (a *action) readSelection() error {
+	from, through := append(slices.Clone(a.form["from"]), a.form["index"]...), append(slices.Clone(a.form["through"]), a.form["index"]...)
+	if len(from) != len(through) {
+		return badRequest("through", "a stretch of events needs its first and its last index")
+	}
+	for n := range from {
+		if from[n]+through[n] == "" {
+			continue
+		}
+		first, err := strconv.ParseUint(from[n], 10, 31)
+		last, lastErr := strconv.ParseUint(through[n], 10, 31)
+		if err != nil || lastErr != nil || last < first {
+			return badRequest("through", "no stretch of events goes from %q through %q", present.PrintableUpTo(from[n], 40), present.PrintableUpTo(through[n], 40))
+		}
+		a.spans = append(a.spans, compaction.Span{Start: int(first), Count: int(last - first + 1)})
+	}
+	a.spans = merged(a.spans)
+	return nil
+}
+
+// typed is a text of a person's own. Lines end with \n, however they were sent.
+func typed(name, text string) (string, error) {
+	text = strings.NewReplacer("\r\n", "\n", "\r", "\n").Replace(text)
+	if !utf8.ValidString(text) {
+		return "", badRequest(name, "it is not UTF-8")
+	}
+	for _, c := range text {
+		if c < ' ' && c != '\n' && c != '\t' || c == 0x7f {
+			return "", badRequest(name, "it has the control character %U", c)
+		}
+	}
+	return strings.TrimSpace(text), nil
+}
+
+// actRows is the most rows on a page of lists that can have thousands.
+const actRows = 200
+
+// actPage is a page about an action: what it would do, did, or why it cannot be done.
+type actPage struct {
+	Key         string
+	Heading     string
+	Problem     string
+	Notices     []string
+	Lines       []string // what a problem or a notice is about
+	Plan        []present.Row
+	Records     []actRecord // that were logged
+	RecordsMore int
+	Differences []shownDifference
+	Links       []link
+	Erased      []actErased
+	OutOfReach  []string
+	Forms       []actForm
+}
+
+func (p *actPage) notice(format string, args ...any) {
+	if text := fmt.Sprintf(format, args...); text != "" {
+		p.Notices = append(p.Notices, text)
+	}
+}
+
+func (p *actPage) line(format string, args ...any) {
+	if len(p.Lines) < actRows {
+		p.Lines = append(p.Lines, fmt.Sprintf(format, args...))
+	}
+}
+
+// actField is a hidden field.
+type actField struct{ Name, Value string }
+
+// actForm asks for something, with what a person can tick or type.
+type actForm struct {
+	Text   string // before it
+	Button string
+	Strong bool
+	Danger bool // it cannot be undone
+	Fields []actField
+	Allow  *actAllow
+	Input  *actInput
+}
+
+// actAllow is something to be ticked.
+type actAllow struct{ Name, Label string }
+
+// actInput is something to be typed.
+type actInput struct{ Name, Label, Value string }
+
+// actRecord is a record that was logged.
+type actRecord struct {
+	Seq              uint64
+	Type             patch.Type
+	ID, Author, Text string
+	Pass             string // what the pass of compaction did, if it is one
+}
+
+// refusal is an error that says why an action was not done.
+type refusal struct {
+	status int
+	text   string
+}
+
+func (e *refusal) Error() string { return e.text }
+
+// refuse makes the page of a refusal that a person can do something about, or returns the error.
+func (i *Inspector) refuse(ctx context.Context, a *action, p *actPage, err error) (status int, _ error) {
+	var (
+		refused  *refusal
+		unfit    *ops.EditError
+		orphans  *fold.OrphanError
+		pinned   *fold.PinnedError
+		blocked  *fold.BlockedError
+		conflict *fold.ConflictError
+	)
+	status = http.StatusConflict
+	offer := func(fields []actField, button string) *actForm {
+		p.Forms = append(p.Forms, actForm{Button: button, Fields: fields})
+		return &p.Forms[len(p.Forms)-1]
+	}
+	again := func(button string, but ...string) *actForm { return offer(a.fields(stepPreview, but...), button) }
+	instead := func(button string, s compaction.Span) *actForm {
+		other := *a
+		other.spans = []compaction.Span{s}
+		return offer(other.fields(stepPreview), button)
+	}
+	switch {
+	case errors.As(err, &refused):
+		status, p.Problem = refused.status, refused.text
+		again("Preview it again")
+	case errors.As(err, &unfit):
+		status, p.Problem = http.StatusUnprocessableEntity, capital(unfit.Problem)+"."
+		if unfit.Whole.Count > 0 {
+			instead("Select the whole stretch instead", unfit.Whole)
+		}
+	case errors.As(err, &orphans):
+		status = http.StatusUnprocessableEntity
+		p.Problem = "This would part function calls from their responses, or leave what a model's API refuses."
+		for _, o := range orphans.Orphans {
+			p.line("%s", present.Clip(o.String(), lineRunes))
+		}
+		if span := (compaction.Span{Start: orphans.Start, Count: orphans.Count}); orphans.Suggested && span.Count > 0 {
+			instead("Select these instead", span).Text = "What passes: events " + present.IndexRange(span.Start, span.Count) + "."
+		} else if len(a.spans) > 0 {
+			p.notice("No wider stretch is known that passes.")
+		}
+		again("Preview it so").Allow = &actAllow{"allow_orphans", "Split calls all the same"}
+	case errors.As(err, &pinned):
+		status = http.StatusUnprocessableEntity
+		p.Problem = fmt.Sprintf("This would hide %s.", present.Counted(len(pinned.Events), "pinned event"))
+		for _, e := range pinned.Events {
+			p.line("event %d, id %s: %s", e.Index, present.Clip(e.Event.ID(), nameRunes), present.Clip(present.Describe(e.Event), nameRunes))
+		}
+		again("Preview it so").Allow = &actAllow{"allow_pinned", "Hide pinned events all the same"}
+	case errors.As(err, &blocked):
+		p.Problem = fmt.Sprintf("Record %d, patch %s, stands on what this patch put in. It has to be taken back first.", blocked.BlockingSeq, present.Clip(blocked.Blocking, nameRunes))
+		if blocked.AlreadyReverted {
+			p.Problem = fmt.Sprintf("The patch has been taken back already, by record %d, revert %s. Taking that back does again what the patch did.", blocked.BlockingSeq, present.Clip(blocked.Blocking, nameRunes))
+		}
+		p.Links = append(p.Links, link{recordURL(a.key, blocked.BlockingSeq, ""), fmt.Sprintf("Record %d", blocked.BlockingSeq)})
+		again(fmt.Sprintf("Preview taking record %d back", blocked.BlockingSeq), "act", "revert", "seq", fmt.Sprint(blocked.BlockingSeq))
+	case errors.As(err, &conflict):
+		p.Problem = "Another patch was logged since the preview, perhaps by this form, sent twice. Nothing was written now, since it might do something else than the preview showed."
+		seen, err := i.store.ViewAt(ctx, a.key, a.at)
+		if err != nil {
+			return 0, err
+		}
+		now, err := i.store.View(ctx, a.key)
+		if err != nil {
+			return 0, err
+		}
+		p.Differences = append(p.Differences, shownDifferenceOf(a.key, "What changed since the preview", present.DifferenceOf(seen, now), 0))
+		p.Links = append(p.Links, link{recordURL(a.key, conflict.Newest, ""), fmt.Sprintf("Record %d, which came between", conflict.Newest)})
+		again("Preview it anew")
+	default:
+		return 0, err
+	}
+	p.Heading = "Not done: " + a.title
+	if len(p.Records) > 0 {
+		p.Heading = "Done in part: " + a.title
+	}
+	return status, nil
+}
+
+// capital is a sentence whose first letter is large.
+func capital(text string) string {
+	r, size := utf8.DecodeRuneInString(text)
+	return strings.ToUpper(string(r)) + text[size:]
+}
+
+func tokenCount(n int) string {
+	if n == 1 {
+		return "1 token"
+	}
+	return present.Grouped(n) + " tokens"
+}

@@ -1,0 +1,780 @@
+package inspector_test
+
+import (
+	"context"
+	"fmt"
+	"html"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/patchlog-dev/patchlog/compaction"
+	"github.com/patchlog-dev/patchlog/fold"
+	"github.com/patchlog-dev/patchlog/inspector"
+	"github.com/patchlog-dev/patchlog/internal/ops"
+	"github.com/patchlog-dev/patchlog/internal/present"
+	"github.com/patchlog-dev/patchlog/internal/testlog"
+	"github.com/patchlog-dev/patchlog/internal/teststore"
+	"github.com/patchlog-dev/patchlog/patch"
+	"github.com/patchlog-dev/patchlog/patch/redact"
+	"github.com/patchlog-dev/patchlog/store"
+)
+
+// acting is a session of which a person has the page open.
+type acting struct {
+	t       *testing.T
+	store   *store.Store
+	handler http.Handler
+	key     store.Key
+}
+
+// newActing has a session of three invocations, the first with a call, a response and two keys of
+// the state.
+func newActing(t *testing.T, opts inspector.Options) *acting {
+	t.Helper()
+	return newActingOn(t, teststore.Memory(t, store.Options{}), opts)
+}
+
+func newActingOn(t *testing.T, s *store.Store, opts inspector.Options) *acting {
+	t.Helper()
+	a := &acting{t, s, newInspector(t, s, opts), store.Key{App: "shop", User: "ada", Session: "4711"}}
+	if _, err := s.Info(t.Context(), a.key); err == nil {
+		return a
+	}
+	testlog.Must(s.Create(t.Context(), a.key, map[string]any{"size": "small"}))(t)
+	a.append(
+		`{"id":"e0","invocationId":"i1","author":"user","content":{"role":"user","parts":[{"text":"where is order 4711, the green lamp?"}]}}`,
+		`{"id":"e1","invocationId":"i1","author":"agent","content":{"role":"model","parts":[{"functionCall":{"id":"c1","name":"find","args":{"order":4711}}}]}}`,
+		`{"id":"e2","invocationId":"i1","author":"agent","content":{"role":"user","parts":[{"functionResponse":{"id":"c1","name":"find","response":{"at":"the harbour"}}}]}}`,
+		`{"id":"e3","invocationId":"i1","author":"agent","content":{"role":"model","parts":[{"text":"It is at the harbour."}]},"actions":{"stateDelta":{"size":"large","found":true}}}`,
+		`{"id":"e4","invocationId":"i2","author":"user","content":{"role":"user","parts":[{"text":"and when does it come to me?"}]}}`,
+		`{"id":"e5","invocationId":"i2","author":"agent","content":{"role":"model","parts":[{"text":"On Tuesday, before noon."}]}}`,
+		`{"id":"e6","invocationId":"i3","author":"user","content":{"role":"user","parts":[{"text":"thank you very much"}]}}`,
+		`{"id":"e7","invocationId":"i3","author":"agent","content":{"role":"model","parts":[{"text":"You are welcome, Ada."}]},"actions":{"stateDelta":{"done":true}}}`,
+	)
+	return a
+}
+
+func (a *acting) append(texts ...string) {
+	a.t.Helper()
+	var events []*patch.Event
+	for _, text := range texts {
+		events = append(events, testlog.Event(text))
+	}
+	testlog.Must(a.store.AppendEvents(a.t.Context(), a.key, store.AppendOptions{}, events...))(a.t)
+}
+
+func (a *acting) view() fold.View {
+	a.t.Helper()
+	return testlog.Must(a.store.View(a.t.Context(), a.key))(a.t)
+}
+
+func (a *acting) log() []patch.Record {
+	a.t.Helper()
+	var records []patch.Record
+	for r, err := range a.store.RawEvents(a.t.Context(), a.key, 1) {
+		testlog.NoError(a.t, err)
+		records = append(records, r)
+	}
+	return records
+}
+
+// fields are those of the session's page as it is now, and others.
+func (a *acting) fields(act string, more ...string) url.Values {
+	v := a.view()
+	f := url.Values{"step": {"preview"}, "act": {act}, "key": {a.key.String()}, "creation": {v.Creation()}, "at": {fmt.Sprint(v.Seq())}}
+	for n := 0; n < len(more); n += 2 {
+		f.Add(more[n], more[n+1])
+	}
+	return f
+}
+
+func (a *acting) post(f url.Values, change ...func(*http.Request)) (int, string) {
+	r := httptest.NewRequest("POST", "http://localhost/act", strings.NewReader(f.Encode()))
+	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	r.Header.Set("Origin", "http://localhost")
+	for _, c := range change {
+		c(r)
+	}
+	w := httptest.NewRecorder()
+	a.handler.ServeHTTP(w, r)
+	return w.Code, w.Body.String()
+}
+
+func (a *acting) must(status int, f url.Values) string {
+	a.t.Helper()
+	got, page := a.post(f)
+	if got != status {
+		a.t.Fatalf("%v: status %d, want %d:\n%s", f, got, status, actText(page))
+	}
+	return page
+}
+
+var (
+	actFormText  = regexp.MustCompile(`(?s)<form class="offer".*?</form>`)
+	actInputText = regexp.MustCompile(`<input [^>]*name="([^"]*)"(?: value="([^"]*)")`)
+	actHidden    = regexp.MustCompile(`<input type="hidden"[^>]*>`)
+	actTags      = regexp.MustCompile(`(?s)<[^>]*>`)
+)
+
+// actText is what a page says, without its markup.
+func actText(page string) string {
+	return strings.Join(strings.Fields(html.UnescapeString(actTags.ReplaceAllString(page, " "))), " ")
+}
+
+// form is what a page's form with such a button sends.
+func (a *acting) form(page, button string) url.Values {
+	a.t.Helper()
+	for _, form := range actFormText.FindAllString(page, -1) {
+		if !strings.Contains(form, ">"+button+"</button>") {
+			continue
+		}
+		f := url.Values{}
+		for _, m := range actInputText.FindAllStringSubmatch(form, -1) {
+			f.Add(html.UnescapeString(m[1]), html.UnescapeString(m[2]))
+		}
+		return f
+	}
+	a.t.Fatalf("no form with the button %q in:\n%s", button, actText(page))
+	return nil
+}
+
+func (a *acting) says(page string, texts ...string) {
+	a.t.Helper()
+	said := actText(page)
+	for _, text := range texts {
+		if text = strings.Join(strings.Fields(text), " "); !strings.Contains(said, text) {
+			a.t.Errorf("the page does not say %q:\n%s", text, said)
+		}
+	}
+}
+
+// shows holds a page against what the command would show of a difference.
+func (a *acting) shows(page string, d present.Difference, around int) {
+	a.t.Helper()
+	for _, c := range d.Changes(around) {
+		a.says(page, fmt.Sprintf("%d %s %s %s", c.Index, c.Entry.Event.ID(), c.Entry.Event.Author(), present.EntryText(c.Entry)))
+	}
+	for _, row := range d.StateRows() {
+		a.says(page, row.Key+" "+row.Value)
+	}
+	for _, row := range d.Rows() {
+		a.says(page, row.Name+" "+row.Text)
+	}
+	a.says(page, d.PinLines()...)
+}
+
+// What is previewed is what the store says that the patches would do, and what is done is those.
+func TestActsOnSelectedEvents(t *testing.T) {
+	summary := func(v fold.View, invocation string) *patch.PatchEvent {
+		e := testlog.Must(ops.ManualSummary(v, compaction.Span{Start: 4, Count: 3}, invocation, "Ada asked twice."))(t)
+		return patch.NewSummarise(4, 3, e)
+	}
+	for name, c := range map[string]struct {
+		fields []string
+		want   func(v fold.View) []*patch.PatchEvent
+	}{
+		"splice": {[]string{"index", "4", "index", "5"}, func(fold.View) []*patch.PatchEvent {
+			return []*patch.PatchEvent{patch.NewSplice(4, 2)}
+		}},
+		"splice by a stretch": {[]string{"from", "1", "through", "3", "index", "4", "index", "2"}, func(fold.View) []*patch.PatchEvent {
+			return []*patch.PatchEvent{patch.NewSplice(1, 4)}
+		}},
+		"splice of two stretches": {[]string{"index", "4", "index", "6", "index", "7"}, func(fold.View) []*patch.PatchEvent {
+			return []*patch.PatchEvent{patch.NewSplice(6, 2), patch.NewSplice(4, 1)}
+		}},
+		"splice that keeps the state": {[]string{"index", "7", "state", "keep"}, func(fold.View) []*patch.PatchEvent {
+			return []*patch.PatchEvent{patch.NewSplice(7, 1).WithState(patch.Keep)}
+		}},
+		"summarise": {[]string{"index", "4", "index", "5", "index", "6", "text", "Ada asked twice."}, func(v fold.View) []*patch.PatchEvent {
+			return []*patch.PatchEvent{summary(v, "")}
+		}},
+		"pin": {[]string{"index", "0", "index", "4"}, func(fold.View) []*patch.PatchEvent {
+			return []*patch.PatchEvent{patch.NewPin("e0"), patch.NewPin("e4")}
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a := newActing(t, inspector.Options{Write: true, Author: func(*http.Request) string { return "grace" }})
+			act, _, _ := strings.Cut(name, " ")
+			before := a.view()
+			want := c.want(before)
+			group := ""
+			if len(want) > 1 {
+				group = "some group"
+			}
+			for n := range want {
+				want[n] = want[n].WithAuthor("grace").WithGroup(group)
+			}
+			foretold := testlog.Must(a.store.Preview(t.Context(), a.key, store.PatchOptions{On: before}, want...))(t)
+			difference, around := present.DifferenceOf(foretold.Before, foretold.After), 0
+			if len(want) == 1 {
+				difference, around = present.PreviewOf(foretold, want[0]), 2
+			}
+
+			page := a.must(200, a.fields(act, c.fields...))
+			a.shows(page, difference, around)
+			a.says(page, "Preview: ")
+			if len(foretold.Removed) > 0 {
+				a.says(page, fmt.Sprintf("can reuse %s", map[bool]string{true: "none of them", false: "the " + present.Counted(foretold.FirstChanged, "event") + " before it"}[foretold.FirstChanged == 0]))
+			}
+			if n := len(a.log()); n != 8 {
+				t.Fatalf("a preview has written: %d records", n)
+			}
+
+			do := a.form(page, "Do it")
+			page = a.must(200, do)
+			log := a.log()[8:]
+			if len(log) != len(want) {
+				t.Fatalf("%d records, want %d", len(log), len(want))
+			}
+			for n, r := range log {
+				offered := want[n].WithGroup(r.Patch.Group())
+				if r.Patch.Type() == patch.Summarise && r.Patch.NewEvents()[0].InvocationID() != "" { // one of its own
+					offered = summary(before, r.Patch.NewEvents()[0].InvocationID()).WithAuthor("grace")
+				}
+				if !patch.Same(r, patch.Record{Patch: offered}) {
+					t.Errorf("logged %s, want %s", r.Patch, offered)
+				}
+				if n == 0 {
+					if base, ok := r.Patch.Base(); !ok || base != before.PatchSeq() {
+						t.Errorf("base %d, %t", base, ok)
+					}
+				}
+				if (len(log) > 1) != (r.Patch.Group() != "") || r.Patch.Group() != log[0].Patch.Group() || r.Patch.Type() != want[n].Type() || r.Patch.Author() != "grace" {
+					t.Errorf("record %d: %s", r.Seq, r.Patch)
+				}
+				a.says(page, fmt.Sprint(r.Seq), "id "+r.ID(), present.PatchText(r.Patch))
+			}
+			if d := a.view().Diff(foretold.After); a.view().Len() != foretold.After.Len() || len(d.StateChanged) > 0 {
+				t.Errorf("the view is another one than the store foretold: %+v", d)
+			}
+			a.says(page, fmt.Sprintf("%s hidden, %d added; %s now.", present.Counted(len(foretold.Removed), "event"), len(foretold.Added), present.Counted(foretold.After.Len(), "visible event")))
+
+			// A form that is sent again writes nothing, and the answer names the record of the first time.
+			a.says(a.must(409, do), "Another patch was logged since the preview", fmt.Sprintf("Record %d, which came between", log[len(log)-1].Seq))
+			if n := len(a.log()); n != 8+len(want) {
+				t.Fatalf("a retry has written: %d records", n)
+			}
+
+			// Taking it back is a click and a preview away.
+			page = a.must(200, a.form(page, "Take it back …"))
+			a.must(200, a.form(page, "Do it"))
+			if d := before.Diff(a.view()); len(d.Removed)+len(d.Added)+len(d.StateChanged) > 0 {
+				t.Errorf("taken back, it is not as it was: %+v", d)
+			}
+			for n := range a.view().Len() {
+				if a.view().IsPinned(n) {
+					t.Errorf("event %d is still pinned", n)
+				}
+			}
+		})
+	}
+}
+
+func TestUnpinLeavesOutWhatIsNotPinned(t *testing.T) {
+	a := newActing(t, inspector.Options{Write: true})
+	a.must(200, a.form(a.must(200, a.fields("pin", "index", "2")), "Do it"))
+	page := a.must(200, a.form(a.must(200, a.fields("unpin", "index", "2", "index", "3")), "Do it"))
+	a.says(page, "no longer pinned: e2")
+	if log := a.log(); len(log) != 10 || log[9].Patch.Type() != patch.Unpin || log[9].Patch.Author() != "inspector" {
+		t.Errorf("log %v", log[8:])
+	}
+	a.says(a.must(422, a.fields("unpin", "index", "2")), "Nothing that is selected is pinned.")
+}
+
+// However often it is clicked at once, it is logged once.
+func TestDoubleClick(t *testing.T) {
+	for _, act := range []string{"splice", "revert", "rewind", "compact", "fork"} {
+		t.Run(act, func(t *testing.T) {
+			var asked sync.Map
+			arrived := make(chan bool, 99)
+			cfg := compaction.Config{Enabled: true, CompactionInterval: 2, Summarizer: compaction.SummarizerFunc(func(context.Context, compaction.Request) (compaction.Response, error) {
+				if _, twice := asked.LoadOrStore("here", true); twice {
+					t.Error("the summarizer was asked twice")
+					return compaction.Response{}, nil
+				}
+				for range 6 { // clicks
+					<-arrived
+				}
+				return compaction.Response{Text: "Ada asked."}, nil
+			})}
+			a := newActing(t, inspector.Options{Write: true, Compaction: cfg, Author: func(*http.Request) string { arrived <- true; return "ada" }})
+			var f url.Values
+			logged := 1
+			switch act {
+			case "splice":
+				f = a.fields(act, "index", "4", "index", "6")
+				logged = 2
+			case "revert":
+				a.must(200, a.form(a.must(200, a.fields("splice", "index", "4", "index", "6")), "Do it"))
+				f = a.fields(act, "seq", "9")
+				logged = 2
+			case "rewind":
+				f = a.fields(act, "seq", "6")
+			case "compact":
+				a.fill(40)
+				f = a.fields(act)
+			case "fork":
+				f = a.fields(act, "seq", "6", "to", "shop/ada/other")
+				logged = 0
+			}
+			do := a.form(a.must(200, f), "Do it")
+			for len(arrived) > 0 {
+				<-arrived
+			}
+			had := len(a.log())
+			var done sync.WaitGroup
+			var times [2]atomic.Int64 // that it was done, and refused
+			for range 6 {
+				done.Go(func() {
+					status, page := a.post(do)
+					if status != 200 && status != 409 {
+						t.Errorf("status %d:\n%s", status, actText(page))
+					}
+					times[(status-200)/209].Add(1)
+				})
+			}
+			done.Wait()
+			if done, refused := times[0].Load(), times[1].Load(); done != 1 || refused != 5 {
+				t.Errorf("it was done %d times, and refused %d times", done, refused)
+			}
+			if n := len(a.log()) - had; n != logged && !(act == "compact" && n > 0) {
+				t.Errorf("%d records were logged, want %d", n, logged)
+			}
+			a.must(409, do)
+		})
+	}
+}
+
+// fill appends turns, so that there is something to compact.
+func (a *acting) fill(n int) {
+	for k := range n {
+		a.append(
+			fmt.Sprintf(`{"invocationId":"f%d","author":"user","content":{"role":"user","parts":[{"text":"turn %d, which asks for something at some length, so that it is worth a summary"}]}}`, k, k),
+			fmt.Sprintf(`{"invocationId":"f%d","author":"agent","content":{"role":"model","parts":[{"text":"answer %d, which says something at some length, so that it is worth a summary"}]}}`, k, k),
+		)
+	}
+}
+
+func TestHostileContentsOfActs(t *testing.T) {
+	testlog.OneGoroutine(t)
+	a := newActing(t, inspector.Options{Write: true, Author: func(*http.Request) string { return "<b>bob</b>" }})
+	hostile := "</pre><script>alert(1)</script>\u202egnp.exe \x1b[31m \x00"
+	id := "<img src=x onerror=alert(1)>\r\n\u202e'\""
+	event := testlog.Must(patch.NewEvent(patch.Fields{ID: id, InvocationID: id, Author: "user", Content: patch.Text("user", hostile+strings.Repeat("long ", 2<<20)), Actions: patch.Actions{StateDelta: map[string]any{hostile: hostile}}}))(t)
+	testlog.Must(a.store.AppendEvents(t.Context(), a.key, store.AppendOptions{}, event))(t)
+	sound := func(page string) string {
+		t.Helper()
+		seen := actHidden.ReplaceAllString(page, "")
+		for _, bad := range []string{"<script>", "<img", "<b>", "\u202e", "\x1b", "\x00"} {
+			if strings.Contains(seen, bad) || bad != "\u202e" && strings.Contains(page, bad) {
+				t.Errorf("the page has %q", bad)
+			}
+		}
+		if len(page) > 1<<20 {
+			t.Errorf("the page has %d bytes", len(page))
+		}
+		return page
+	}
+	parts := strings.Repeat(`{"text":"`+strings.Repeat("many parts ", 30)+`"},`, 3000)
+	a.append(`{"id":"parts","author":"user","content":{"role":"user","parts":[` + strings.TrimSuffix(parts, ",") + `]}}`)
+	if page := sound(a.must(200, a.fields("splice", "index", "9"))); len(page) > 20_000 {
+		t.Errorf("the page about an event of many parts has %d bytes", len(page))
+	}
+	if page := sound(a.must(200, a.fields("summarise", "index", "4", "text", strings.Repeat("x", 300_000)))); len(page) > 400_000 { // it comes along once
+		t.Errorf("the page about a long text has %d bytes", len(page))
+	}
+	text := "<script>alert(2)</script> \u202e"
+	page := sound(a.must(200, a.fields("summarise", "index", "8", "text", text)))
+	page = sound(a.must(200, a.form(page, "Do it")))
+	for _, p := range a.view().At(8).Content().Parts() {
+		if p.Text != text {
+			t.Errorf("the summary says %q", p.Text)
+		}
+	}
+	sound(a.must(200, a.form(page, "Take it back …")))
+	sound(a.must(200, a.fields("rewind", "seq", "9")))
+	sound(a.must(200, a.fields("compact", "focus", text)))
+	sound(a.must(400, a.fields("<script>alert(3)</script>")))
+	sound(a.must(200, a.form(sound(a.must(200, a.fields("pin", "index", "8"))), "Do it")))
+	sound(a.must(422, a.fields("splice", "index", "8")))
+}
+
+// The session's page offers acts where they are allowed and mean what is shown.
+func TestTheSessionOffersActs(t *testing.T) {
+	a := newActing(t, inspector.Options{Write: true})
+	a.must(200, a.form(a.must(200, a.fields("splice", "index", "4")), "Do it"))
+	get := func(h http.Handler, query string) string {
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, httptest.NewRequest("GET", "http://localhost/session?key="+url.QueryEscape(a.key.String())+query, nil))
+		body, err := io.ReadAll(w.Result().Body)
+		if err != nil || w.Code != 200 {
+			t.Fatalf("status %d, %v", w.Code, err)
+		}
+		return string(body)
+	}
+	page := get(a.handler, "")
+	for _, want := range []string{
+		`<form id="acting" method="post" action="act">`, `<input type="checkbox" name="index" value="0" form="acting"`, `form="reverting" name="seq" value="9"`,
+		`form="rewinding" name="seq" value="1"`, `form="forking" name="seq" value="3"`, `name="at" value="9"`, `name="creation" value="` + a.view().Creation() + `"`,
+	} {
+		if !strings.Contains(page, want) {
+			t.Errorf("the page has no %s", want)
+		}
+	}
+	if strings.Contains(page, `form="rewinding" name="seq" value="2"`) || strings.Contains(page, `form="reverting" name="seq" value="1"`) {
+		t.Error("a model's answer can be rewound to, or an event taken back")
+	}
+	readers := testlog.Must(inspector.New(a.store, inspector.Options{Write: true, Authorize: func(_ *http.Request, _ store.Key, want inspector.Access) bool { return want == inspector.Read }}))(t)
+	for _, page := range []string{get(a.handler, "&at=9"), get(readers, ""), get(newActingOn(t, a.store, inspector.Options{}).handler, "")} {
+		if strings.Contains(page, "<button name=\"act\"") || strings.Contains(page, `method="post"`) || strings.Contains(page, `name="index"`) || strings.Contains(page, `class="small"`) {
+			t.Error("a page offers acts that should not")
+		}
+	}
+}
+
+// A preview says how much of the prompt a provider's cache can reuse.
+func TestReuse(t *testing.T) {
+	a := newActing(t, inspector.Options{Write: true})
+	left := 0
+	for i := 6; i < a.view().Len(); i++ {
+		left += a.view().At(i).EstimatedTokens()
+	}
+	a.says(a.must(200, a.fields("splice", "index", "4", "index", "5")),
+		fmt.Sprintf("The first index that changes is 4: a provider's prompt cache can reuse the 4 events before it, and about %d tokens are read anew.", left))
+	a.says(a.must(200, a.fields("pin", "index", "4")), "What a model sees stays as it is")
+}
+
+// A long session can be acted on within a page's time and size.
+func TestActingOnALongSession(t *testing.T) {
+	testlog.OneGoroutine(t)
+	a := newActing(t, inspector.Options{Write: true})
+	var events []*patch.Event
+	for n := range 10_000 {
+		e := testlog.Must(patch.NewEvent(patch.Fields{Author: "user", Timestamp: time.Unix(int64(n), 0), Content: patch.Text("user", "turn")}))(t)
+		events = append(events, e)
+	}
+	testlog.Must(a.store.AppendEvents(t.Context(), a.key, store.AppendOptions{}, events...))(t)
+	page := a.must(200, a.fields("splice", "from", "4", "through", "9999"))
+	if len(page) > 1<<20 {
+		t.Errorf("the page has %d bytes", len(page))
+	}
+	a.says(page, "and 9800 more events")
+	a.must(200, a.form(page, "Do it"))
+	if v := a.view(); v.Len() != 12 {
+		t.Errorf("%d events", v.Len())
+	}
+}
+
+func TestConflict(t *testing.T) {
+	for _, act := range []string{"splice", "revert", "rewind", "compact"} {
+		t.Run(act, func(t *testing.T) {
+			a := newActing(t, inspector.Options{Write: true})
+			a.fill(10)
+			f := map[string]url.Values{
+				"splice": a.fields("splice", "index", "4", "index", "5", "index", "5", "index", "7"),
+				"rewind": a.fields("rewind", "seq", "5"), "compact": a.fields("compact", "focus", "the lamp"),
+			}[act]
+			if act == "revert" {
+				a.must(200, a.form(a.must(200, a.fields("splice", "index", "7")), "Do it"))
+				f = a.fields("revert", "seq", fmt.Sprint(len(a.log())))
+			}
+			page := a.must(200, f)
+			do := a.form(page, "Do it")
+			base := a.view()
+			other := make(chan error)
+			go func() { // as an agent or a compactor would
+				_, err := a.store.ApplyPatch(context.Background(), a.key, store.PatchOptions{On: base}, patch.NewSplice(5, 1).WithAuthor("somebody").WithID("other"))
+				other <- err
+			}()
+			testlog.NoError(t, <-other)
+			had := len(a.log())
+			page = a.must(409, do)
+			a.says(page, "Another patch was logged since the preview", "What changed since the preview", fmt.Sprintf("Record %d, which came between", had))
+			a.shows(page, present.DifferenceOf(base, a.view()), 0)
+			if n := len(a.log()); n != had {
+				t.Fatalf("%d records were written", n-had)
+			}
+			page = a.must(200, a.form(page, "Preview it anew"))
+			a.must(200, a.form(page, "Do it"))
+			log := a.log()[had:]
+			if act == "splice" { // the same events, which are elsewhere now
+				a.says(page, "1 event of the selection cannot be seen any longer, and stay out of this (listed below).", "e5", "4 e4 user", "6 e7 agent")
+				if len(log) != 2 || log[0].Patch.Start() != 6 || log[1].Patch.Start() != 4 {
+					t.Errorf("logged %v", log)
+				}
+			} else if len(log) == 0 {
+				t.Error("nothing was logged")
+			}
+			if act == "compact" && !slices.ContainsFunc(log, func(r patch.Record) bool { _, ok := compaction.WrittenBy(r.Patch); return ok }) {
+				t.Errorf("not compacted: %v", log)
+			}
+		})
+	}
+}
+
+// A page that was made before a patch has other indices: the events that were ticked count.
+func TestStalePage(t *testing.T) {
+	a := newActing(t, inspector.Options{Write: true})
+	f := a.fields("splice", "index", "4", "index", "5")
+	testlog.Must(a.store.ApplyPatch(t.Context(), a.key, store.PatchOptions{AsOfNow: true}, patch.NewTruncateBefore("e4")))(t)
+	page := a.must(200, f)
+	a.says(page, "A patch was logged since the page was made", "0 e4 user", "1 e5 agent")
+	a.must(200, a.form(page, "Do it"))
+	if v := a.view(); v.Len() != 2 || v.At(0).ID() != "e6" {
+		t.Errorf("%d events, the first is %s", v.Len(), v.At(0).ID())
+	}
+	page = a.must(422, f)
+	a.says(page, "None of the selected events is visible any longer.")
+	if strings.Contains(page, ">Do it<") {
+		t.Error("it offers to do nothing")
+	}
+}
+
+func TestOrphansAreExplained(t *testing.T) {
+	a := newActing(t, inspector.Options{Write: true})
+	for _, c := range []struct {
+		act, text string
+		indices   []string
+		passes    string
+		first     int
+		left      int
+	}{
+		{"splice", "", []string{"2"}, "events 1 to 2", 1, 6},
+		{"splice", "", []string{"1", "6"}, "", 0, 0}, // of several stretches
+		{"summarise", "what was found", []string{"2", "3"}, "events 1 to 3", 1, 6},
+	} {
+		f := a.fields(c.act, "text", c.text)
+		f["index"] = c.indices
+		page := a.must(422, f)
+		a.says(page, `"c1" of function "find"`)
+		if c.left > 0 {
+			a.says(page, "What passes: "+c.passes+".")
+			next := a.must(200, a.form(page, "Select these instead"))
+			testlog.Equal(t, "the first selected event", a.form(next, "Do it").Get("from"), fmt.Sprint(c.first))
+			a.says(next, fmt.Sprintf("8 -> %d", c.left))
+		} else {
+			a.says(page, "No wider stretch is known that passes.")
+		}
+		if n := len(a.log()); n != 8 {
+			t.Fatalf("%d records", n)
+		}
+	}
+	b := newActing(t, inspector.Options{Write: true})
+	b.append(
+		`{"id":"e8","author":"user","content":{"role":"user","parts":[{"text":"and order 5?"}]}}`,
+		`{"id":"e9","author":"agent","content":{"role":"model","parts":[{"functionCall":{"id":"c2","name":"find"}}]}}`,
+		`{"id":"e10","author":"agent","content":{"role":"user","parts":[{"functionResponse":{"id":"c2","name":"find","response":{}}}]}}`)
+	b.must(200, b.form(b.must(200, b.fields("splice", "from", "0", "through", "7")), "Do it"))
+	b.append(`{"id":"e11","author":"agent","content":{"role":"model","parts":[{"functionCall":{"id":"c3","name":"ask"}}]},"longRunningToolIds":["c3"]}`)
+	page := b.must(422, b.fields("splice", "index", "1", "index", "3")) // the second is open, and no stretch around it passes
+	b.says(page, "No wider stretch is known that passes.")
+	// A ticked checkbox accepts the split calls.
+	page = a.must(422, a.fields("splice", "index", "2"))
+	f := a.form(page, "Preview it so")
+	if !f.Has("allow_orphans") {
+		t.Fatalf("no checkbox: %v", f)
+	}
+	f.Del("allow_orphans")
+	a.must(422, f) // not ticked
+	a.accepts(page, "Split calls are accepted.", 7)
+}
+
+// accepts sends the form that previews a refused patch without its check, and applies the patch. It fails unless the
+// preview contains says and the number of visible events is events afterwards.
+func (a *acting) accepts(page, says string, events int) {
+	a.t.Helper()
+	page = a.must(200, a.form(page, "Preview it so"))
+	a.says(page, says)
+	a.must(200, a.form(page, "Do it"))
+	testlog.Equal(a.t, "visible events", a.view().Len(), events)
+}
+
+func TestPinsAreExplained(t *testing.T) {
+	a := newActing(t, inspector.Options{Write: true})
+	a.must(200, a.form(a.must(200, a.fields("pin", "index", "4")), "Do it"))
+	page := a.must(422, a.fields("splice", "index", "4", "index", "5"))
+	a.says(page, "This would hide 1 pinned event.", "event 4, id e4: and when does it come to me?")
+	a.accepts(page, "Pinned events may be hidden.", 6)
+}
+
+func TestBlockedRevert(t *testing.T) {
+	a := newActing(t, inspector.Options{Write: true})
+	a.must(200, a.form(a.must(200, a.fields("summarise", "index", "4", "index", "5", "text", "Tuesday")), "Do it")) // 9
+	a.must(200, a.form(a.must(200, a.fields("splice", "index", "4")), "Do it"))                                     // 10, cuts the summary
+	page := a.must(409, a.fields("revert", "seq", "9"))
+	a.says(page, "Record 10, patch "+a.log()[9].ID()+", stands on what this patch put in.", "Record 10")
+	if !strings.Contains(page, `href="record?key=shop%2Fada%2F4711&amp;seq=10"`) {
+		t.Error("no link to the record")
+	}
+	page = a.must(200, a.form(page, "Preview taking record 10 back"))
+	a.must(200, a.form(page, "Do it"))
+	a.must(200, a.form(a.must(200, a.fields("revert", "seq", "9")), "Do it"))
+	if v := a.view(); v.Len() != 8 || v.At(4).ID() != "e4" {
+		t.Errorf("%d events", v.Len())
+	}
+	page = a.must(409, a.fields("revert", "seq", "9"))
+	a.says(page, "has been taken back already, by record 12")
+	a.must(200, a.form(page, "Preview taking record 12 back"))
+	a.says(a.must(422, a.fields("revert", "seq", "3")), "Record 3 is an event")
+	a.must(404, a.fields("revert", "seq", "99"))
+	a.must(400, a.fields("revert"))
+}
+
+func TestOnlyOneStretchForAText(t *testing.T) {
+	a := newActing(t, inspector.Options{Write: true})
+	page := a.must(422, a.fields("summarise", "index", "4", "index", "6", "text", "both"))
+	a.says(page, "the selected ones are 2 stretches")
+	a.says(a.must(200, a.form(page, "Select the whole stretch instead")), "5 e5 agent")
+	a.says(a.must(422, a.fields("summarise", "index", "4", "text", " \r\n ")), "The text is missing")
+	a.says(a.must(422, a.fields("splice")), "No event is selected")
+}
+
+// Something like it was logged since, but not the same.
+func TestNotDoneAlready(t *testing.T) {
+	a := newActing(t, inspector.Options{Write: true})
+	a.must(200, a.form(a.must(200, a.fields("splice", "index", "4", "index", "6")), "Do it"))
+	do := a.form(a.must(200, a.fields("revert", "seq", "9")), "Do it")
+	newest := a.log()[9].ID()
+	testlog.Must(a.store.ApplyPatch(t.Context(), a.key, store.PatchOptions{AsOfNow: true}, patch.NewRevert(newest).WithAuthor("inspector")))(t)
+	a.says(a.must(409, do), "Another patch was logged since the preview", "What changed since the preview", "Record 11, which came between")
+	if n := len(a.log()); n != 11 {
+		t.Errorf("%d records", n)
+	}
+}
+
+func TestRewind(t *testing.T) {
+	a := newActing(t, inspector.Options{Write: true})
+	foretold := testlog.Must(a.store.Rewind(t.Context(), a.key, store.UndoOptions{DryRun: true}, "i2"))(t)
+	page := a.must(200, a.fields("rewind", "seq", "6"))
+	a.shows(page, present.DifferenceOf(foretold.Before, foretold.View), 0)
+	do := a.form(page, "Do it")
+	a.append(`{"id":"e8","invocationId":"i4","author":"user","content":{"role":"user","parts":[{"text":"late"}]}}`)
+	a.must(200, do)
+	if v := a.view(); v.Len() != 4 {
+		t.Errorf("%d events", v.Len())
+	}
+	a.says(a.must(200, a.fields("rewind", "seq", "6")), "there is nothing to do")
+	a.append(`{"id":"e9","author":"user","content":{"role":"user","parts":[{"text":"of no invocation"}]}}`)
+	a.says(a.must(422, a.fields("rewind", "seq", fmt.Sprint(len(a.log())))), "belongs to no turn")
+}
+
+func TestFork(t *testing.T) {
+	a := newActing(t, inspector.Options{Write: true, Authorize: func(_ *http.Request, key store.Key, want inspector.Access) bool {
+		return key.User == "ada" || key.User == "bob" && want == inspector.Read || key.User == "carol" && want == inspector.Write
+	}})
+	page := a.must(200, a.fields("fork", "seq", "5"))
+	a.says(page, "the first 5 records of this one; 5 visible events.")
+	do := a.form(page, "Do it")
+	if to := do.Get("to"); to != "shop/ada/4711-fork-5" {
+		t.Errorf("suggested %q", to)
+	}
+	for _, user := range []string{"bob", "carol", "dave"} {
+		do.Set("to", "shop/"+user+"/x")
+		a.must(403, do)
+	}
+	do.Set("to", "nonsense")
+	a.must(400, do)
+	do.Set("to", "shop/ada/new")
+	a.says(a.must(200, do), "shop/ada/new forked from shop/ada/4711 with 5 records; 5 visible events.")
+	other := a.form(a.must(200, a.fields("fork", "seq", "5")), "Do it")
+	other.Set("to", "shop/ada/new")
+	a.says(a.must(409, other), "is there already. Choose another name, unless you sent the form twice.")
+	info, err := a.store.Info(t.Context(), store.Key{App: "shop", User: "ada", Session: "new"})
+	if err != nil || info.Seq != 5 {
+		t.Errorf("%+v, %v", info, err)
+	}
+	if _, err := a.store.Info(t.Context(), store.Key{App: "shop", User: "bob", Session: "x"}); err == nil {
+		t.Error("a session was made that may not be")
+	}
+}
+
+func TestCompactNow(t *testing.T) {
+	var focus string
+	fail := fmt.Errorf("the model <b>is</b> away")
+	cfg := compaction.Config{Enabled: true, CompactionInterval: 5, Summarizer: compaction.SummarizerFunc(func(_ context.Context, req compaction.Request) (compaction.Response, error) {
+		focus = req.Focus
+		return compaction.Response{Text: "Ada asked for much.", Model: "m1"}, fail
+	})}
+	a := newActing(t, inspector.Options{Write: true, Compaction: cfg})
+	page := a.must(200, a.fields("compact"))
+	if strings.Contains(page, ">Do it<") {
+		t.Error("it offers to do nothing")
+	}
+	a.fill(10)
+	decision := testlog.Must(compaction.Plan(a.view(), cfg, compaction.Run{Force: true}))(t)
+	page = a.must(200, a.fields("compact", "focus", "the lamp"))
+	a.says(page, decision.Reason, present.NextPassesText(decision), "What the next pass would make a summary of", "0 e0 user")
+	for _, row := range present.PlanRows(decision) {
+		a.says(page, row.Name+" "+row.Text)
+	}
+	had := len(a.log())
+	do := a.form(page, "Do it")
+	page = a.must(502, do)
+	a.says(page, "The compaction failed", "the model <b>is</b> away", "Nothing was written")
+	if focus != "the lamp" || len(a.log()) != had {
+		t.Errorf("focus %q, %d records", focus, len(a.log())-had)
+	}
+	fail = nil
+	page = a.must(200, a.form(a.must(200, a.form(page, "Preview it again")), "Do it"))
+	passes := 0
+	for _, r := range a.log()[had:] {
+		if w, ok := compaction.WrittenBy(r.Patch); ok {
+			passes++
+			a.says(page, present.PassText(r, w))
+		}
+	}
+	if passes == 0 {
+		t.Error("no pass was logged")
+	}
+}
+
+// A client that disconnects does not cancel a compaction.
+func TestCompactingGoesOn(t *testing.T) {
+	ctx, leave := context.WithCancel(t.Context())
+	cfg := compaction.Config{Enabled: true, CompactionInterval: 5, Summarizer: compaction.SummarizerFunc(func(ctx context.Context, _ compaction.Request) (compaction.Response, error) {
+		leave()
+		return compaction.Response{}, ctx.Err() // declines
+	})}
+	a := newActing(t, inspector.Options{Write: true, Compaction: cfg})
+	a.fill(10)
+	do := a.form(a.must(200, a.fields("compact")), "Do it")
+	_, page := a.post(do, func(r *http.Request) { *r = *r.WithContext(ctx) })
+	a.says(page, "The summarizer declined")
+}
+
+// What can be downloaded is redacted, its name too; and what a summarizer is given.
+func TestRedactedDownloads(t *testing.T) {
+	by := testlog.Must(redact.New(redact.Options{}))(t)
+	asked := ""
+	a := newActing(t, inspector.Options{Write: true, Redact: by, Compaction: compaction.Config{
+		Enabled: true, CompactionInterval: 5, Summarizer: compaction.SummarizerFunc(func(_ context.Context, r compaction.Request) (compaction.Response, error) {
+			asked += r.Prompt
+			return compaction.Response{}, nil
+		}),
+	}})
+	a.append(`{"invocationId":"i4","author":"user","content":{"role":"user","parts":[{"text":"write to bob@example.com"}]}}`)
+	a.fill(10)
+	a.must(200, a.form(a.must(200, a.fields("compact")), "Do it"))
+	if !strings.Contains(asked, by.Text("bob@example.com")) || strings.Contains(asked, "@example") {
+		t.Errorf("the summarizer was asked %.300q", asked)
+	}
+	key := store.Key{App: "shop", User: "ada@example.com", Session: "1"}
+	testlog.Must(a.store.Fork(t.Context(), a.key, key, nil))(t)
+	for _, form := range []string{"jsonl", "visible"} {
+		w := httptest.NewRecorder()
+		a.handler.ServeHTTP(w, httptest.NewRequest("GET", "http://localhost/export?form="+form+"&key="+url.QueryEscape(key.String()), nil))
+		body, name := w.Body.String(), w.Header().Get("Content-Disposition")
+		if w.Code != http.StatusOK || strings.Contains(body, "@example") || !strings.Contains(body, by.Text("bob@example.com")) || strings.Contains(name, "ada") {
+			t.Errorf("%s: %d, named %s: %.300s", form, w.Code, name, body)
+		}
+	}
+}

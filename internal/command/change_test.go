@@ -1,0 +1,174 @@
+package command
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/patchlog-dev/patchlog/internal/testlog"
+)
+
+// A window that compaction logged as several patches, a call that was answered after
+// others had been summarised among them, is taken back as one.
+func TestRevertOfAWindow(t *testing.T) {
+	t.Chdir(t.TempDir())
+	shell := newShell() // one for all, so that ids are used once
+	must := func(t *testing.T, stdin string, args ...string) string {
+		t.Helper()
+		var stdout, stderr bytes.Buffer
+		if code := shell.app(stdin, &stdout, &stderr).run(t.Context(), args); code != 0 || stderr.Len() > 0 {
+			t.Fatalf("%q: exit code %d, stderr %q", args, code, stderr.String())
+		}
+		return stdout.String()
+	}
+	n := 0
+	line := func(invocation, author, role, part, more string) string {
+		n++
+		return fmt.Sprintf(`{"id":"e%d","invocationId":%q,"author":%q,"content":{"role":%q,"parts":[%s]}%s}`+"\n", n, invocation, author, role, part, more)
+	}
+	text := func(s string) string { return fmt.Sprintf(`{"text":%q}`, strings.Repeat(s+" ", 20)) }
+	first := line("i1", "user", "user", text("please"), "") +
+		line("i1", "agent", "model", `{"functionCall":{"id":"c","name":"approve","args":{}}}`, `,"longRunningToolIds":["c"]`) +
+		line("i1", "agent", "user", `{"functionResponse":{"id":"c","name":"approve","response":{"status":"pending"}}}`, "") +
+		line("i1", "agent", "model", text("waiting"), "") +
+		line("i2", "user", "user", text("news?"), "") + line("i2", "agent", "model", text("none"), "")
+	second := line("i3", "user", "user", `{"functionResponse":{"id":"c","name":"approve","response":{"status":"yes"}}}`, "") +
+		line("i3", "agent", "model", text("approved"), "") +
+		line("i4", "user", "user", text("thanks"), "") + line("i4", "agent", "model", text("welcome"), "")
+	must(t, first, "import", "a/u/s", "-")
+	must(t, "", "compact", "a/u/s", "--interval", "2")
+	must(t, second, "import", "a/u/s", "-")
+	before := must(t, "", "export", "a/u/s", "--visible")
+	must(t, "", "compact", "a/u/s", "--interval", "2")
+
+	id := ""
+	for l := range strings.Lines(must(t, "", "export", "a/u/s")) {
+		var r struct{ ID, PatchType string }
+		testlog.NoError(t, json.Unmarshal([]byte(l), &r))
+		if r.PatchType == "summarise" {
+			id = r.ID
+		}
+	}
+	if dry := must(t, "", "revert", "a/u/s", id, "--dry-run"); !strings.Contains(dry, "dry run of revert, by 2 records") {
+		t.Errorf("the dry run says\n%s", dry)
+	}
+	if after := must(t, "", "export", "a/u/s", "--visible"); after == before {
+		t.Error("nothing was compacted, or the dry run wrote")
+	}
+	must(t, "", "revert", "a/u/s", id)
+	if after := must(t, "", "export", "a/u/s", "--visible"); after != before {
+		t.Errorf("after the revert\n%s\nwas\n%s", after, before)
+	}
+	var stdout, stderr bytes.Buffer
+	again := []string{"revert", "a/u/s", id}
+	if code := shell.app("", &stdout, &stderr).run(t.Context(), again); code != 1 || !strings.Contains(stderr.String(), "is already reverted") {
+		t.Errorf("again: %d, %s", code, stderr.String())
+	}
+}
+
+// What was asked for stands out for those who look at a terminal and want colours, and the rest of
+// the terminal's width is for what stands around it.
+func TestSearchOnTerminal(t *testing.T) {
+	t.Chdir(t.TempDir())
+	long := strings.Repeat("many words ", 30)
+	must(t, strings.Replace(twoEvents, "hello", long+"a lamp "+long, 1), "import", "a/u/s", "-")
+	const bolded = "\x1b[1mlamp\x1b[0m"
+	shown := func(columns int, env map[string]string, args ...string) string {
+		t.Helper()
+		out, errs := screen{columns: columns}, bytes.Buffer{}
+		if code := run(t.Context(), args, strings.NewReader(""), &out, &errs, func(name string) string { return env[name] }); code != 0 {
+			t.Fatalf("exit code %d, stderr %q", code, errs.String())
+		}
+		return out.String()
+	}
+	if out := shown(70, nil, "search", "a/u/s", "lamps"); strings.Count(out, bolded) != 1 || !strings.Contains(out, "\x1b[32muser\x1b[0m") {
+		t.Errorf("nothing stands out in %q", out)
+	}
+	for _, env := range []map[string]string{{"NO_COLOR": "1"}, {"TERM": "dumb"}} {
+		if out := shown(70, env, "search", "a/u/s", "lamps"); strings.Contains(out, "\x1b") {
+			t.Errorf("colours in %q", out)
+		}
+	}
+	if out := shown(70, nil, "search", "a/u/s", "lamps", "--json"); strings.Contains(out, "\x1b") {
+		t.Errorf("colours in %q", out)
+	}
+	if out := must(t, "", "search", "a/u/s", "lamps"); strings.Contains(out, "\x1b") {
+		t.Errorf("colours in a pipe: %q", out)
+	}
+	for columns, least := range map[int]int{70: 60, 100: 90, 5: leastLast - 8} {
+		out := shown(columns, map[string]string{"NO_COLOR": "1"}, "search", "a/u/s", "lamps")
+		var snippet string
+		for line := range strings.Lines(out) {
+			if strings.Contains(line, "lamp") {
+				snippet = strings.TrimSuffix(line, "\n")
+			}
+		}
+		if n := columnsOf(snippet); n < least || n > max(columns, leastLast+snippetIndent) {
+			t.Errorf("%d of %d columns: %q", n, columns, snippet)
+		}
+	}
+}
+
+// A damaged session is named, the others are searched, and the exit code is 1.
+func TestSearchBesideADamagedOne(t *testing.T) {
+	out := besideADamagedOne(t, "search", "a/u/s", "hello", "--all")
+	if !strings.Contains(out, "a/u/t, record 1") || strings.Contains(out, "a/u/s, record") {
+		t.Errorf("it finds\n%s", out)
+	}
+}
+
+// An agent may be writing the last line of a file while it is imported.
+func TestUnfinishedSessionFile(t *testing.T) {
+	t.Chdir(t.TempDir())
+	const whole = `{"type":"session","version":3,"id":"s","timestamp":"2026-03-02T09:00:00Z"}
+{"type":"message","id":"u1","parentId":null,"message":{"role":"user","content":"Hello."}}
+`
+	const last = `{"type":"message","id":"a1","parentId":"u1","message":{"role":"assistant","content":"Hello, you."}}`
+	write := func(text string) {
+		testlog.NoError(t, os.WriteFile("s.jsonl", []byte(text), 0o600))
+	}
+	write(whole + last[:40])
+	if got, want := must(t, "", "import", "s.jsonl"), "pi/user/s: created, 2 records added; the log ends at record 2\n  the last line is not written to its end, and was left out\n"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+	write(whole + last)
+	if got, want := must(t, "", "import", "s.jsonl"), "pi/user/s: extended, 1 record added; the log ends at record 3\n"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+	if got, want := must(t, "", "export", "pi/user/s", "--lines"), whole+last+"\n"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+	write(last)
+	var stdout, stderr bytes.Buffer
+	code := newShell().app("", &stdout, &stderr).run(t.Context(), []string{"import", "."})
+	if code != 1 || !strings.Contains(stderr.String(), "is a directory") {
+		t.Errorf("exit code %d, stderr %q", code, stderr.String())
+	}
+}
+
+func TestExportLinesOfAnotherSession(t *testing.T) {
+	t.Chdir(t.TempDir())
+	must(t, twoEvents, "import", "a/u/s", "-")
+	var stdout, stderr bytes.Buffer
+	code := newShell().app("", &stdout, &stderr).run(t.Context(), []string{"export", "a/u/s", "--lines"})
+	if code != 1 || stdout.Len() > 0 || stderr.String() != "patchlog: session a/u/s was not read from a session file\n" {
+		t.Errorf("exit code %d, %q, %q", code, stdout.String(), stderr.String())
+	}
+}
+
+// A file that does not tell its session's id goes by its name.
+func TestSessionFileWithoutID(t *testing.T) {
+	t.Chdir(t.TempDir())
+	const line = `{"type":"summary","summary":"Talk","leafUuid":"u"}` + "\n"
+	testlog.NoError(t, os.WriteFile("7e2f0c44.jsonl", []byte(line), 0o600))
+	if got := must(t, "", "import", "7e2f0c44.jsonl"); !strings.HasPrefix(got, "claude-code/user/7e2f0c44: created") {
+		t.Errorf("%q", got)
+	}
+	var stdout, stderr bytes.Buffer
+	if code := newShell().app(line, &stdout, &stderr).run(t.Context(), []string{"import", "-"}); code != 1 || !strings.Contains(stderr.String(), "give the file by its name") {
+		t.Errorf("exit code %d, stderr %q", code, stderr.String())
+	}
+}
