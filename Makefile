@@ -50,7 +50,7 @@ cover: ## statement coverage of the last make test, and whether it is enough
 bench: ## benchmarks, each with its baseline beside it
 	@for m in . $(filter bench/%,$(MODULES)); do (cd $$m && go test -run '^$$' -bench . -benchmem $$(go list ./... | grep /bench)) || exit 1; done
 
-bench-report: ## docs/BENCHMARKS.md with its plots, from one run (needs PostgreSQL)
+bench-report: ## docs/BENCHMARKS.md with its plots, from one run (needs PostgreSQL and npm)
 	go run ./bench/report
 
 # What a target has found stays in Go's cache, and the next run goes on from there.

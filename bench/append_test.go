@@ -3,14 +3,20 @@ package bench_test
 import (
 	"bytes"
 	"context"
+	"crypto/rand"
+	"encoding/base64"
 	"encoding/binary"
 	"fmt"
+	"io"
 	"path/filepath"
 	"testing"
+	"time"
 
+	"github.com/google/uuid"
 	bbolt "go.etcd.io/bbolt"
 
 	"github.com/patchlog-dev/patchlog/internal/recordform"
+	"github.com/patchlog-dev/patchlog/internal/testlog"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store"
 )
@@ -19,21 +25,18 @@ import (
 // is bare bbolt with the same rows, a record and the head of its session: one goroutine commits the rows of
 // all waiting writers.
 func BenchmarkAppend(b *testing.B) {
-	ctx := context.Background()
-	for _, c := range []struct{ writers, sessions int }{{1, 1}, {16, 1}, {64, 1}, {256, 1}, {64, 1000}, {256, 1000}} {
+	for _, c := range []struct{ writers, sessions int }{{1, 1}, {256, 1}, {256, 1000}} {
 		b.Run(fmt.Sprintf("how=store/writers=%d/sessions=%d", c.writers, c.sessions), func(b *testing.B) {
 			s := openStore(b, store.Options{})
 			for i := range c.sessions {
-				if _, err := s.Create(ctx, sessionKey(i), nil); err != nil {
-					b.Fatal(err)
-				}
+				create(b, s, i)
 			}
 			events := make([]*patch.Event, b.N)
 			for i := range events {
 				events[i] = eventOf(512)
 			}
 			inParallel(b, c.writers, func(i int) error {
-				_, err := s.AppendEvents(ctx, sessionKey(i%c.sessions), store.AppendOptions{}, events[i])
+				_, err := s.AppendEvents(b.Context(), sessionKey(i%c.sessions), store.AppendOptions{}, events[i])
 				return err
 			})
 		})
@@ -42,6 +45,60 @@ func BenchmarkAppend(b *testing.B) {
 			inParallel(b, c.writers, func(i int) error { return bare.append(i%c.sessions, uint64(i)) })
 		})
 	}
+}
+
+// BenchmarkAppendBeside appends events one by one to a file of some 200 MB, half of it free, while the store does
+// something else, and reports the longest wait of an append.
+func BenchmarkAppendBeside(b *testing.B) {
+	ctx := context.Background()
+	for _, beside := range []struct {
+		name string
+		do   func(*store.Store) error
+	}{
+		{"nothing", func(*store.Store) error { time.Sleep(time.Second); return nil }},
+		{"backup", func(s *store.Store) error { return s.Backup(ctx, io.Discard) }},
+		{"vacuum", func(s *store.Store) error { return s.Vacuum(ctx) }},
+	} {
+		b.Run("beside="+beside.name, func(b *testing.B) {
+			var longest time.Duration
+			for range b.N {
+				s := openFull(b)
+				ended := make(chan error, 1)
+				go func() { ended <- beside.do(s) }()
+				for running := true; running; {
+					start := time.Now()
+					appendEvents(b, s, 0, eventOf(512))
+					longest = max(longest, time.Since(start))
+					select {
+					case err := <-ended:
+						running = false
+						testlog.NoError(b, err)
+					default:
+					}
+				}
+			}
+			b.ReportMetric(float64(longest.Microseconds())/1000, "longest-ms")
+		})
+	}
+}
+
+// openFull opens a store with 51 sessions of 2 MB each, after 50 others were deleted.
+func openFull(b *testing.B) *store.Store {
+	s := openStore(b, store.Options{})
+	text := make([]byte, 3<<10)
+	for i := range 101 {
+		events := make([]*patch.Event, 500)
+		for j := range events {
+			_, _ = rand.Read(text)
+			events[j] = testlog.Text(uuid.NewString(), "", "agent", base64.StdEncoding.EncodeToString(text))
+		}
+		create(b, s, i)
+		appendEvents(b, s, i, events...)
+	}
+	for i := range 50 {
+		testlog.NoError(b, s.Delete(b.Context(), sessionKey(2*i+1)))
+	}
+	return s
 }
 
 // bare is a bbolt file without a store.
@@ -58,24 +115,9 @@ type barePut struct {
 }
 
 func openBare(b *testing.B) *bare {
-	db, err := bbolt.Open(filepath.Join(b.TempDir(), "bare.db"), 0o600, &bbolt.Options{FreelistType: bbolt.FreelistMapType, InitialMmapSize: 1 << 30})
-	if err != nil {
-		b.Fatal(err)
-	}
-	form, err := patch.AppendRecord(nil, patch.Record{Seq: 1, Event: eventOf(512)})
-	if err != nil {
-		b.Fatal(err)
-	}
-	if err := db.Update(func(tx *bbolt.Tx) error {
-		for _, name := range []string{"records", "heads"} {
-			if _, err := tx.CreateBucket([]byte(name)); err != nil {
-				return err
-			}
-		}
-		return nil
-	}); err != nil {
-		b.Fatal(err)
-	}
+	options := &bbolt.Options{FreelistType: bbolt.FreelistMapType, InitialMmapSize: 1 << 30}
+	db := testlog.Must(bbolt.Open(filepath.Join(b.TempDir(), "bare.db"), 0o600, options))(b)
+	form := testlog.Must(patch.AppendRecord(nil, patch.Record{Seq: 1, Event: eventOf(512)}))(b)
 	out := &bare{db, append(bytes.Repeat([]byte{1}, 20), recordform.Compress(form)...), make(chan barePut, 1024)}
 	go out.commit()
 	b.Cleanup(func() {
@@ -95,32 +137,34 @@ func (d *bare) append(session int, seq uint64) error {
 func (d *bare) commit() {
 	for first := range d.waiting {
 		group := []barePut{first}
-		for more := true; more && len(group) < 1024; {
-			select {
-			case p, ok := <-d.waiting:
-				if more = ok; ok {
-					group = append(group, p)
-				}
-			default:
-				more = false
-			}
+		for len(d.waiting) > 0 {
+			group = append(group, <-d.waiting)
 		}
-		err := d.db.Update(func(tx *bbolt.Tx) error {
-			records, heads := tx.Bucket([]byte("records")), tx.Bucket([]byte("heads"))
-			records.FillPercent = 0.9
-			for _, p := range group {
-				key := binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(nil, uint64(p.session)), p.seq)
-				if err := records.Put(key, d.row); err != nil {
-					return err
-				}
-				if err := heads.Put(fmt.Appendf(nil, "app\x00user\x00%d\x00", p.session), d.row[:36]); err != nil {
-					return err
-				}
-			}
-			return nil
-		})
+		err := d.db.Update(func(tx *bbolt.Tx) error { return d.put(tx, group) })
 		for _, p := range group {
 			p.done <- err
 		}
 	}
+}
+
+func (d *bare) put(tx *bbolt.Tx, group []barePut) error {
+	records, err := tx.CreateBucketIfNotExists([]byte("records"))
+	if err != nil {
+		return err
+	}
+	heads, err := tx.CreateBucketIfNotExists([]byte("heads"))
+	if err != nil {
+		return err
+	}
+	records.FillPercent = 0.9
+	for _, p := range group {
+		key := binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(nil, uint64(p.session)), p.seq)
+		if err := records.Put(key, d.row); err != nil {
+			return err
+		}
+		if err := heads.Put(fmt.Appendf(nil, "app\x00user\x00%d\x00", p.session), d.row[:36]); err != nil {
+			return err
+		}
+	}
+	return nil
 }

@@ -1,10 +1,8 @@
 package bench_test
 
 import (
-	"context"
 	"fmt"
 	"path/filepath"
-	"strings"
 	"testing"
 
 	"github.com/patchlog-dev/patchlog/internal/testlog"
@@ -13,57 +11,24 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// fill appends n events of about 512 bytes, in large batches.
-func fill(b *testing.B, s *store.Store, key store.Key, n int) {
-	b.Helper()
-	for from := 0; from < n; from += 1000 {
-		fillFrom(b, s, key, from, min(1000, n-from))
-	}
-}
-
-// fillFrom appends n such events in one batch, numbered from from.
-func fillFrom(b *testing.B, s *store.Store, key store.Key, from, n int) {
-	b.Helper()
-	text := strings.Repeat("x", 280)
-	var batch []*patch.Event
-	for i := from; i < from+n; i++ {
-		batch = append(batch, testlog.New(patch.Fields{
-			ID: fmt.Sprintf("00000000-0000-0000-0000-%012d", i), InvocationID: fmt.Sprint("inv", i/4), Author: "agent",
-			Content: textContent(text),
-			Actions: patch.Actions{StateDelta: map[string]any{fmt.Sprint("key", i%20): i}},
-		}))
-	}
-	if _, err := s.AppendEvents(context.Background(), key, store.AppendOptions{}, batch...); err != nil {
-		b.Fatal(err)
-	}
-}
-
-func textContent(text string) patch.Value { return patch.Text("model", text) }
-
 // BenchmarkGetAfterAppend appends one event, which is not timed, and gets the session and a state key. The time
 // should not depend on the length of the session.
 func BenchmarkGetAfterAppend(b *testing.B) {
-	ctx := context.Background()
-	for _, n := range []int{100, 10_000, 100_000} {
+	for _, n := range []int{100, 100_000} {
 		b.Run(fmt.Sprintf("events=%d", n), func(b *testing.B) {
-			s := openStore(b, store.Options{Durability: store.Relaxed, CacheBytes: 1 << 40})
-			key := sessionKey(0)
-			if _, err := s.Create(ctx, key, nil); err != nil {
-				b.Fatal(err)
-			}
-			fill(b, s, key, n)
+			s := openStore(b, store.Options{NoSync: true, CacheBytes: 1 << 40})
+			create(b, s, 0)
+			fill(b, s, 0, n)
 			e := testlog.New(patch.Fields{Author: "agent", Actions: patch.Actions{StateDelta: map[string]any{"key1": 1}}})
 			// The state of a session just filled is computed once.
-			if session, err := s.Get(ctx, key); err != nil || len(session.State()) == 0 {
+			if session, err := s.Get(b.Context(), sessionKey(0)); err != nil || len(session.State()) == 0 {
 				b.Fatal(err)
 			}
 			for b.Loop() {
 				b.StopTimer()
-				if _, err := s.AppendEvents(ctx, key, store.AppendOptions{}, e); err != nil {
-					b.Fatal(err)
-				}
+				appendEvents(b, s, 0, e)
 				b.StartTimer()
-				session, err := s.Get(ctx, key)
+				session, err := s.Get(b.Context(), sessionKey(0))
 				if err != nil {
 					b.Fatal(err)
 				}
@@ -75,70 +40,38 @@ func BenchmarkGetAfterAppend(b *testing.B) {
 	}
 }
 
-// BenchmarkGetAfterOpen opens a file and gets a session with 200 visible events. 100,000 records should cost
-// about as much as 200; without snapshots they cost a fold of the log.
+// BenchmarkGetAfterOpen opens a file and gets a session with 100,000 records and 200 visible events. Without
+// snapshots it costs a fold of the log.
 func BenchmarkGetAfterOpen(b *testing.B) {
-	ctx := context.Background()
-	for _, c := range []struct {
-		raw       int
-		snapshots bool
-	}{{200, true}, {100_000, true}, {100_000, false}} {
-		b.Run(fmt.Sprintf("records=%d/visible=200/snapshots=%v", c.raw, c.snapshots), func(b *testing.B) {
+	const records, visible = 100_000, 200
+	for _, every := range []int{snapshot.DefaultEvery, -1} {
+		b.Run(fmt.Sprintf("records=%d/visible=%d/snapshots=%v", records, visible, every > 0), func(b *testing.B) {
 			path := filepath.Join(b.TempDir(), "bench.db")
-			opts := store.Options{Durability: store.Relaxed}
-			if !c.snapshots {
-				opts.Snapshots = snapshot.Policy{Every: -1}
-			}
-			s, err := store.Open(path, opts)
-			if err != nil {
-				b.Fatal(err)
-			}
-			key := sessionKey(0)
-			if _, err := s.Create(ctx, key, nil); err != nil {
-				b.Fatal(err)
-			}
-			fill(b, s, key, c.raw)
+			opts := store.Options{NoSync: true, Snapshots: snapshot.Policy{Every: every}}
+			s := testlog.Must(store.Open(path, opts))(b)
+			create(b, s, 0)
+			fill(b, s, 0, records)
 			// Every tenth of the last 2,000 stays, so that the visible events are not adjacent.
-			if c.raw > 2000 {
-				fillWithCuts(b, s, key, c.raw)
+			patches := []*patch.PatchEvent{patch.NewSplice(0, records-10*visible).WithState(patch.Keep)}
+			for i := range visible {
+				patches = append(patches, patch.NewSplice(i, 9))
 			}
-			if err := s.Close(); err != nil {
-				b.Fatal(err)
+			applyPatches(b, s, patches...)
+			// One record more than the policy requires triggers a snapshot.
+			more := make([]*patch.PatchEvent, snapshot.DefaultEvery+1)
+			for i := range more {
+				more[i] = patch.NewSplice(i%visible, 1, testlog.New(patch.Fields{Author: "agent"}))
 			}
+			applyPatches(b, s, more...)
+			testlog.NoError(b, s.Close())
 			for b.Loop() {
-				s, err := store.Open(path, opts)
-				if err != nil {
-					b.Fatal(err)
-				}
-				session, err := s.Get(ctx, key)
-				if err != nil || session.View.Len() != 200 {
+				s := testlog.Must(store.Open(path, opts))(b)
+				session, err := s.Get(b.Context(), sessionKey(0))
+				if err != nil || session.View.Len() != visible {
 					b.Fatal(err, session.View.Len())
 				}
-				if err := s.Close(); err != nil {
-					b.Fatal(err)
-				}
+				testlog.NoError(b, s.Close())
 			}
 		})
-	}
-}
-
-// fillWithCuts hides all of n events except 200 that are not adjacent.
-func fillWithCuts(b *testing.B, s *store.Store, key store.Key, n int) {
-	b.Helper()
-	patches := []*patch.PatchEvent{patch.NewSplice(0, n-2000).WithState(patch.Keep)}
-	for i := range 200 {
-		patches = append(patches, patch.NewSplice(i, 9))
-	}
-	opts := store.PatchOptions{AsOfNow: true, AllowOrphans: true}
-	if _, err := s.ApplyPatch(context.Background(), key, opts, patches...); err != nil {
-		b.Fatal(err)
-	}
-	// One record more than the policy requires triggers a snapshot.
-	more := make([]*patch.PatchEvent, 0, snapshot.DefaultEvery+1)
-	for i := range snapshot.DefaultEvery + 1 {
-		more = append(more, patch.NewSplice(i%200, 1, testlog.New(patch.Fields{Author: "agent"})))
-	}
-	if _, err := s.ApplyPatch(context.Background(), key, opts, more...); err != nil {
-		b.Fatal(err)
 	}
 }

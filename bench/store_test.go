@@ -2,7 +2,6 @@ package bench_test
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -32,32 +31,59 @@ func openStore(tb testing.TB, opts store.Options) *store.Store {
 
 func sessionKey(i int) store.Key { return store.Key{App: "app", User: "user", Session: fmt.Sprint(i)} }
 
-// inParallel makes b.N calls from several goroutines and reports events/s and the 99th percentile.
+// create creates session i.
+func create(b *testing.B, s *store.Store, i int) {
+	b.Helper()
+	testlog.Must(s.Create(b.Context(), sessionKey(i), nil))(b)
+}
+
+// appendEvents appends events to session i.
+func appendEvents(b *testing.B, s *store.Store, i int, events ...*patch.Event) store.Committed {
+	b.Helper()
+	return testlog.Must(s.AppendEvents(b.Context(), sessionKey(i), store.AppendOptions{}, events...))(b)
+}
+
+// fill appends the events numbered from from to to-1, of about 512 bytes each, to session 0 in large batches.
+func fill(b *testing.B, s *store.Store, from, to int) {
+	b.Helper()
+	text := strings.Repeat("x", 280)
+	var batch []*patch.Event
+	for i := from; i < to; i++ {
+		batch = append(batch, testlog.New(patch.Fields{
+			ID: fmt.Sprintf("00000000-0000-0000-0000-%012d", i), InvocationID: fmt.Sprint("inv", i/4), Author: "agent",
+			Content: patch.Text("model", text),
+			Actions: patch.Actions{StateDelta: map[string]any{fmt.Sprint("key", i%20): i}},
+		}))
+		if len(batch) == 1000 || i == to-1 {
+			appendEvents(b, s, 0, batch...)
+			batch = nil
+		}
+	}
+}
+
+// applyPatches applies patches to session 0.
+func applyPatches(b *testing.B, s *store.Store, patches ...*patch.PatchEvent) store.Committed {
+	b.Helper()
+	return testlog.Must(s.ApplyPatch(b.Context(), sessionKey(0), store.PatchOptions{AsOfNow: true, AllowOrphans: true}, patches...))(b)
+}
+
+// inParallel makes b.N calls from several goroutines and reports events/s.
 func inParallel(b *testing.B, writers int, do func(i int) error) {
 	b.Helper()
 	var next atomic.Int64
-	times := make([]time.Duration, b.N)
 	var wg sync.WaitGroup
 	b.ResetTimer()
 	for range writers {
 		wg.Go(func() {
-			for {
-				i := int(next.Add(1)) - 1
-				if i >= b.N {
-					return
-				}
-				start := time.Now()
-				if err := do(i); err != nil {
+			for i := int(next.Add(1)); i <= b.N; i = int(next.Add(1)) {
+				if err := do(i - 1); err != nil {
 					b.Error(err)
 					return
 				}
-				times[i] = time.Since(start)
 			}
 		})
 	}
 	wg.Wait()
 	b.StopTimer()
-	slices.Sort(times)
 	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "events/s")
-	b.ReportMetric(float64(times[b.N*99/100].Microseconds()), "p99-µs")
 }

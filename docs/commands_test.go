@@ -102,6 +102,42 @@ func TestShownCommandsExist(t *testing.T) {
 	}
 }
 
+// Every patchlog command that a document shows is run by a test of the command, each of its flags too.
+func TestShownCommandsAreRun(t *testing.T) {
+	scripts, err := filepath.Glob("../internal/command/testdata/*.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var run []string // command lines of scripts
+	for _, script := range scripts {
+		for line := range strings.Lines(read(t, script)) {
+			if _, command, ok := strings.Cut(line, "patchlog "); ok {
+				run = append(run, command+" ")
+			}
+		}
+	}
+	isRun := func(name, flag string) bool {
+		for _, line := range run {
+			if (strings.HasPrefix(line, name+" ") || strings.HasPrefix(line, name+"\n")) && strings.Contains(line, flag) {
+				return true
+			}
+		}
+		return false
+	}
+	for _, c := range shownCommands(t) {
+		args := strings.Fields(c.line)
+		if !strings.HasPrefix(args[0], "patchlog") || len(args) < 2 || strings.HasPrefix(args[1], "-") || args[1] == "COMMAND" {
+			continue
+		}
+		flags := longFlag.FindAllStringSubmatch(c.line, -1)
+		for _, flag := range append(flags, []string{"", ""}) {
+			if !isRun(args[1], flag[1]) {
+				t.Errorf("%s: no script runs patchlog %s %s", c, args[1], flag[1])
+			}
+		}
+	}
+}
+
 func checkPatchlog(t *testing.T, binary string, c command, args []string) {
 	t.Helper()
 	if len(args) == 0 || strings.HasPrefix(args[0], "-") || args[0] == "COMMAND" {

@@ -109,7 +109,7 @@ func (x *bleveIndex) add(tb testing.TB, records []patch.Record) {
 // exactly returns what an event is also found by word for word, as in [recall.Index]: identifiers of
 // its text and its ids; and the tools that it calls, or answers for.
 func exactly(e *patch.Event, text string) (ids, tools []string) {
-	ids = append(slices.Collect(identifiers.All(text)), e.ID(), e.InvocationID())
+	ids = append(slices.Collect(identifiers.FindAll(text)), e.ID(), e.InvocationID())
 	for p := range e.FunctionParts() {
 		ids, tools = append(ids, p.ID), append(tools, p.Name)
 	}
@@ -126,7 +126,7 @@ func (x *bleveIndex) find(tb testing.TB, question string) (seqs []uint64) {
 	either := []query.Query{match("text")}
 	switch x.fields {
 	case exact:
-		for id := range identifiers.All(question) {
+		for id := range identifiers.FindAll(question) {
 			q := bleve.NewTermQuery(id)
 			q.SetField("exact")
 			either = append(either, q)

@@ -1,7 +1,8 @@
 // Package peers measures, in one run, what users of ADK for Go would pick instead of
 // patchlog: the same workload through ADK's session service in memory, its SQL service on
-// a SQLite file, and patchlog on a file; and the same log and questions through bleve, a library
-// for search, and package recall.
+// a SQLite file, and patchlog on a file; both services and LangGraph's checkpointer on
+// PostgreSQL; and the same log and questions through bleve, a library for search, and package
+// recall.
 //
 //	go test -run '^$' -bench . -benchmem ./...
 //

@@ -1,9 +1,7 @@
 package peers
 
 import (
-	"errors"
 	"fmt"
-	"io"
 	"net"
 	"path/filepath"
 	"sync"
@@ -19,26 +17,25 @@ import (
 type link struct {
 	listener net.Listener
 	server   string // the server's Unix socket
-	database string
 	delay    time.Duration
 	trips    atomic.Int64
-
-	mu    sync.Mutex
-	conns []net.Conn
-	pumps sync.WaitGroup
+	pumps    sync.WaitGroup
 }
 
 // newLink returns a link to the database that dsn names, and a connection string that goes
-// through it.
+// through it. Whoever connects must have closed the connections when the test ends.
 func newLink(tb testing.TB, dsn string, delay time.Duration) (*link, string) {
 	tb.Helper()
 	config, err := pgconn.ParseConfig(dsn)
 	no(tb, err)
-	l := &link{server: filepath.Join(config.Host, fmt.Sprintf(".s.PGSQL.%d", config.Port)), database: config.Database, delay: delay}
+	l := &link{server: filepath.Join(config.Host, fmt.Sprintf(".s.PGSQL.%d", config.Port)), delay: delay}
 	l.listener, err = net.Listen("tcp", "127.0.0.1:0")
 	no(tb, err)
 	l.pumps.Go(l.accept)
-	tb.Cleanup(l.close)
+	tb.Cleanup(func() {
+		l.listener.Close()
+		l.pumps.Wait()
+	})
 	return l, fmt.Sprintf("host=127.0.0.1 port=%d user=%s dbname=%s sslmode=disable", l.listener.Addr().(*net.TCPAddr).Port, config.User, config.Database)
 }
 
@@ -53,9 +50,6 @@ func (l *link) accept() {
 			client.Close()
 			continue
 		}
-		l.mu.Lock()
-		l.conns = append(l.conns, client, server)
-		l.mu.Unlock()
 		// What the client sends after it heard from the server is a new round trip; what
 		// it sends without waiting is not.
 		heard := new(atomic.Bool)
@@ -84,11 +78,7 @@ func (l *link) pump(to, from net.Conn, sent func()) {
 		for c := range chunks {
 			time.Sleep(time.Until(c.due))
 			sent()
-			if _, err := to.Write(c.data); err != nil {
-				break
-			}
-		}
-		for range chunks { // until the other side has noticed
+			_, _ = to.Write(c.data) // if to is closed, from will be
 		}
 	})
 	defer close(chunks)
@@ -99,20 +89,7 @@ func (l *link) pump(to, from net.Conn, sent func()) {
 			chunks <- chunk{time.Now().Add(l.delay / 2), data[:n]}
 		}
 		if err != nil {
-			if !errors.Is(err, io.EOF) {
-				from.Close()
-			}
 			return
 		}
 	}
-}
-
-func (l *link) close() {
-	l.listener.Close()
-	l.mu.Lock()
-	for _, c := range l.conns {
-		c.Close()
-	}
-	l.mu.Unlock()
-	l.pumps.Wait()
 }

@@ -69,15 +69,11 @@ func (p plain) appendPlain(b *testing.B) {
 // writeLines writes a file with a line of JSON for each of n events.
 func writeLines(tb testing.TB, path string, n int) {
 	tb.Helper()
-	f, err := os.Create(path)
-	no(tb, err)
-	w := bufio.NewWriter(f)
+	var lines []byte
 	for i := range n {
-		_, err := w.Write(formOf(tb, i))
-		no(tb, err)
+		lines = append(lines, formOf(tb, i)...)
 	}
-	no(tb, w.Flush())
-	no(tb, f.Close())
+	no(tb, os.WriteFile(path, lines, 0o600))
 }
 
 // readLines reads such a file again and decodes each event.

@@ -2,7 +2,6 @@ package peers
 
 import (
 	"fmt"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -18,81 +17,44 @@ import (
 	"github.com/patchlog-dev/patchlog/store/pg/pgtest"
 )
 
-// target is the database that a benchmark uses, with or without a network in between.
-type target struct {
-	dsn  string // without the network
-	at   string
-	link *link
-	used *meter
-}
-
-func newTarget(b *testing.B, delay time.Duration) target {
-	b.Helper()
-	t := target{dsn: pgtest.New(b)}
-	t.at, t.used = t.dsn, newMeter(b, t.dsn)
-	if delay > 0 {
-		t.link, t.at = newLink(b, t.dsn, delay)
-	}
-	return t
-}
-
-// warm is how often each goroutine repeats the operation before it is measured, so that all connections
+// warm is how many calls a goroutine makes on a server before those that are measured, so that all connections
 // know the statements and the server has planned them.
 const warm = 12
 
-// inParallel makes b.N calls of do from several goroutines and reports their times. do gets the number of the
-// goroutine, and of its call from 1 on.
-func inParallel(b *testing.B, t target, goroutines int, do func(g, i int) error) {
+// inParallel makes b.N calls of do from several goroutines, after warm calls for each of them. do gets the
+// numbers of the goroutine, from 0 on, and of the call, from 1 on.
+func inParallel(b *testing.B, goroutines, warm int, do func(g, i int) error) {
 	b.Helper()
-	var next atomic.Int64
-	counts := make([]int, goroutines)
-	times := make([][]time.Duration, goroutines)
-	each := func(f func(g int) error) {
+	run := func(from, to int) {
+		var last atomic.Int64
+		last.Store(int64(from))
 		var group sync.WaitGroup
 		for g := range goroutines {
 			group.Go(func() {
-				if err := f(g); err != nil {
-					b.Error(err)
+				for i := int(last.Add(1)); i <= to; i = int(last.Add(1)) {
+					if err := do(g, i); err != nil {
+						b.Error(err)
+						return
+					}
 				}
 			})
 		}
 		group.Wait()
 	}
-	one := func(g int) error {
-		counts[g]++
-		return do(g, counts[g])
-	}
-	each(func(g int) error {
-		for range warm {
-			if err := one(g); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
-	if b.Failed() {
-		return
-	}
-	before := t.used.begin(t.link)
+	run(0, warm*goroutines)
 	b.ResetTimer()
-	each(func(g int) error {
-		for int(next.Add(1)) <= b.N {
-			start := time.Now()
-			if err := one(g); err != nil {
-				return err
-			}
-			times[g] = append(times[g], time.Since(start))
-		}
-		return nil
-	})
+	run(warm*goroutines, warm*goroutines+b.N)
 	b.StopTimer()
-	before.end(b, b.N)
-	all := slices.Concat(times...)
-	slices.Sort(all)
-	if len(all) > 0 {
-		b.ReportMetric(float64(all[len(all)/2].Microseconds()), "p50-µs")
-		b.ReportMetric(float64(all[len(all)*99/100].Microseconds()), "p99-µs")
+}
+
+// appendInParallel measures an append to one of some sessions, each of which has a goroutine.
+func appendInParallel(b *testing.B, s session.Service, sessions, warm int) {
+	b.Helper()
+	handles := make([]session.Session, sessions)
+	for i := range handles {
+		handles[i] = create(b, s, fmt.Sprint(i))
 	}
+	inParallel(b, sessions, warm, func(g, i int) error { return s.AppendEvent(ctx, handles[g], event(i)) })
 }
 
 // BenchmarkPostgresAppend appends an event, to one session or to 64 from a goroutine each, beside the insert
@@ -102,83 +64,52 @@ func BenchmarkPostgresAppend(b *testing.B) {
 		sessions int
 		delay    time.Duration
 	}{{1, 0}, {1, 2 * time.Millisecond}, {64, 0}} {
+		database := func(b *testing.B) string {
+			dsn := pgtest.New(b)
+			if c.delay > 0 {
+				_, dsn = newLink(b, dsn, c.delay)
+			}
+			return dsn
+		}
 		name := fmt.Sprintf("sessions=%d/net=%v/service=", c.sessions, c.delay)
 		b.Run(name+"insert", func(b *testing.B) {
-			t := newTarget(b, c.delay)
-			r, done := openRows(b, t.at)
+			r, done := openRows(b, database(b))
 			defer done()
-			inParallel(b, t, c.sessions, r.insert)
+			inParallel(b, c.sessions, warm, r.insert)
 		})
 		for _, p := range onServers {
 			b.Run(name+p.name, func(b *testing.B) {
-				t := newTarget(b, c.delay)
-				s, done := p.open(b, t.at)
+				s, done := p.open(b, database(b))
 				defer done()
-				handles := make([]session.Session, c.sessions)
-				for i := range handles {
-					handles[i] = create(b, s, fmt.Sprint(i))
-				}
-				inParallel(b, t, c.sessions, func(g, i int) error {
-					return s.AppendEvent(ctx, handles[g], event(i))
+				appendInParallel(b, s, c.sessions, warm)
+			})
+		}
+	}
+}
+
+// BenchmarkPostgresGet gets a cached session of 10,000 events from a database that has 200,000 other rows;
+// read=all also reads each of its events.
+func BenchmarkPostgresGet(b *testing.B) {
+	const events, rows = 10_000, 200_000
+	for _, p := range onServers {
+		dsn := pgtest.New(b)
+		s, done := p.open(b, dsn)
+		fillMany(b, s, dsn, events, "s")
+		var others []string
+		for i := range rows / 200 {
+			others = append(others, fmt.Sprint("other", i))
+		}
+		fillMany(b, s, dsn, 200, others...)
+		readAll(b, get(b, s, "s"), events)
+		for _, read := range []string{"none", "all"} {
+			b.Run(fmt.Sprintf("events=%d/rows=%d/read=%s/service=%s", events, rows, read, p.name), func(b *testing.B) {
+				inParallel(b, 1, warm, func(int, int) error {
+					if sess := get(b, s, "s"); read == "all" {
+						readAll(b, sess, events)
+					}
+					return nil
 				})
 			})
-		}
-	}
-}
-
-// BenchmarkPostgresWriters appends through the store from 256 goroutines: an event a call, each durable
-// before its goroutine goes on.
-func BenchmarkPostgresWriters(b *testing.B) {
-	const writers = 256
-	for _, sessions := range []int{64, 1000} {
-		b.Run(fmt.Sprintf("sessions=%d", sessions), func(b *testing.B) {
-			t := newTarget(b, 0)
-			s, err := pg.Open(ctx, t.at, store.Options{}, pg.Options{})
-			no(b, err)
-			defer s.Close()
-			for i := range sessions {
-				_, err := s.Create(ctx, key(fmt.Sprint(i)), nil)
-				no(b, err)
-			}
-			inParallel(b, t, writers, func(g, i int) error {
-				e, err := adk.NewEvent(event(g*1_000_000 + i))
-				if err == nil {
-					_, err = s.AppendEvents(ctx, key(fmt.Sprint((g+i*writers)%sessions)), store.AppendOptions{}, e)
-				}
-				return err
-			})
-			b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "events/s")
-		})
-	}
-}
-
-// BenchmarkPostgresGet gets a cached session from a database that has other rows; read=all also reads each of
-// its events.
-func BenchmarkPostgresGet(b *testing.B) {
-	for _, p := range onServers {
-		t := newTarget(b, 0)
-		s, done := p.open(b, t.at)
-		for _, n := range lengths {
-			fillMany(b, s, t.dsn, n, fmt.Sprint(n))
-		}
-		had := 0
-		for _, more := range []int{20_000, 200_000} {
-			others(b, s, t.dsn, had, more)
-			had = more
-			for _, n := range lengths {
-				readAll(b, get(b, s, fmt.Sprint(n)), n)
-				for _, read := range []string{"none", "all"} {
-					b.Run(fmt.Sprintf("events=%d/rows=%d/read=%s/service=%s", n, more, read, p.name), func(b *testing.B) {
-						inParallel(b, t, 1, func(int, int) error {
-							sess := get(b, s, fmt.Sprint(n))
-							if read == "all" {
-								readAll(b, sess, n)
-							}
-							return nil
-						})
-					})
-				}
-			}
 		}
 		done()
 	}
@@ -189,17 +120,16 @@ func BenchmarkPostgresGet(b *testing.B) {
 func BenchmarkPostgresGetCold(b *testing.B) {
 	const events, visible = 10_000, 200
 	b.Run("service=adk", func(b *testing.B) {
-		t := newTarget(b, 0)
-		s, done := openADK(b, t.at)
+		dsn := pgtest.New(b)
+		s, done := openADK(b, dsn)
 		defer done()
-		fillMany(b, s, t.dsn, events, "s")
-		pgtest.Exec(b, t.dsn, "ANALYZE")
-		getRepeatedly(b, t, s, events)
+		fillMany(b, s, dsn, events, "s")
+		getRepeatedly(b, s, "s", events)
 	})
 	b.Run("service=patchlog", func(b *testing.B) {
-		t := newTarget(b, 0)
+		dsn := pgtest.New(b)
 		eager := store.Options{Snapshots: snapshot.Policy{Every: 1}} // writes one after the summary
-		s, err := pg.Open(ctx, t.dsn, eager, pg.Options{})
+		s, err := pg.Open(ctx, dsn, eager, pg.Options{})
 		no(b, err)
 		_, err = s.Create(ctx, key("s"), nil)
 		no(b, err)
@@ -210,18 +140,18 @@ func BenchmarkPostgresGetCold(b *testing.B) {
 		no(b, err)
 		fillStore(b, s, events-visible+1, events, "s")
 		no(b, s.Close()) // writes the snapshot
-		pgtest.Exec(b, t.dsn, "ANALYZE")
-		svc, done := openPG(b, t.dsn, store.Options{CacheBytes: -1}, adk.Options{})
+		pgtest.Exec(b, dsn, "ANALYZE")
+		svc, done := openPG(b, dsn, store.Options{CacheBytes: -1}, adk.Options{})
 		defer done()
-		getRepeatedly(b, t, svc, visible)
+		getRepeatedly(b, svc, "s", visible)
 	})
 }
 
-// getRepeatedly measures a Get of session "s" with n events, each of which is read.
-func getRepeatedly(b *testing.B, t target, s session.Service, n int) {
+// getRepeatedly measures a Get of a session of n events, each of which is read.
+func getRepeatedly(b *testing.B, s session.Service, id string, n int) {
 	b.Helper()
-	inParallel(b, t, 1, func(int, int) error {
-		readAll(b, get(b, s, "s"), n)
+	inParallel(b, 1, warm, func(int, int) error {
+		readAll(b, get(b, s, id), n)
 		return nil
 	})
 }

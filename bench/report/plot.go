@@ -84,7 +84,7 @@ func (r results) plot(title, x, command string, lines []series) (string, error) 
 		fmt.Fprintf(&b, `<path d="M%.0f %.0fH%d" stroke="#ddd"/>`+"\n", px, py, width-right)
 		text(px-8, py+4, "end", "", duration(math.Pow(10, e)))
 	}
-	for size := range ticks(all) {
+	for _, size := range slices.Sorted(maps.Keys(ticks(all))) {
 		px, py := at(size, math.Pow(10, low))
 		fmt.Fprintf(&b, `<path d="M%.0f %.0fv5" stroke="black"/>`+"\n", px, py)
 		text(px, py+19, "middle", "", figure(float64(size)))

@@ -1,0 +1,94 @@
+package peers
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"google.golang.org/adk/v2/session"
+
+	"github.com/patchlog-dev/patchlog/adk"
+	"github.com/patchlog-dev/patchlog/store"
+	"github.com/patchlog-dev/patchlog/store/pg/pgtest"
+)
+
+// BenchmarkLangGraph appends to a session of 1,000 messages in PostgreSQL, and gets and reads one, through
+// LangGraph's checkpointer in JavaScript and through the services of BenchmarkPostgresAppend. LangGraph's
+// update of a thread's state reads it and writes one checkpoint, which is the least that a message costs
+// through a graph. Its times are without the start of Node.js.
+func BenchmarkLangGraph(b *testing.B) {
+	const messages = 1000
+	b.Run("service=langgraph", func(b *testing.B) {
+		folder := installLangGraph(b)
+		for _, operation := range []string{"append", "get"} {
+			b.Run(operation, func(b *testing.B) {
+				operations := 50 * b.N // to start Node.js and to fill the thread takes seconds
+				took := runLangGraph(b, folder, pgtest.New(b), operation, messages, operations)
+				b.ReportMetric(float64(took.Nanoseconds())/float64(operations), "ns/op")
+			})
+		}
+	})
+	uncached := onServer{"patchlog-uncached", func(tb testing.TB, dsn string) (session.Service, func()) {
+		return openPG(tb, dsn, store.Options{CacheBytes: -1}, adk.Options{})
+	}}
+	for _, p := range append(onServers[:len(onServers):len(onServers)], uncached) {
+		b.Run("service="+p.name, func(b *testing.B) {
+			dsn := pgtest.New(b)
+			s, done := p.open(b, dsn)
+			defer done()
+			fillMany(b, s, dsn, messages, "append", "get")
+			handle := get(b, s, "append")
+			next := messages
+			b.Run("append", func(b *testing.B) {
+				inParallel(b, 1, warm, func(int, int) error {
+					next++
+					return s.AppendEvent(ctx, handle, event(next))
+				})
+			})
+			b.Run("get", func(b *testing.B) { getRepeatedly(b, s, "get", messages) })
+		})
+	}
+}
+
+// installLangGraph installs LangGraph as folder langgraph names it, and returns where.
+func installLangGraph(b *testing.B) string {
+	b.Helper()
+	npm, err := exec.LookPath("npm")
+	if err != nil {
+		b.Skip("there is no npm, with which LangGraph is installed")
+	}
+	folder := b.TempDir()
+	no(b, os.CopyFS(folder, os.DirFS("langgraph")))
+	install := exec.Command(npm, "ci", "--no-audit", "--no-fund")
+	install.Dir = folder
+	if out, err := install.CombinedOutput(); err != nil {
+		b.Fatalf("%v: %s", err, out)
+	}
+	return folder
+}
+
+// runLangGraph runs an operation count times on a thread that has the given number of messages, and returns the time
+// that the operations took.
+func runLangGraph(b *testing.B, folder, dsn, operation string, messages, count int) time.Duration {
+	b.Helper()
+	config, err := pgx.ParseConfig(dsn)
+	no(b, err)
+	cmd := exec.Command("node", "measure.mjs", operation, fmt.Sprint(messages), fmt.Sprint(count))
+	cmd.Dir = folder
+	cmd.Env = append(os.Environ(), "PGHOST="+config.Host, fmt.Sprint("PGPORT=", config.Port), "PGUSER="+config.User, "PGDATABASE="+config.Database)
+	var failure bytes.Buffer
+	cmd.Stderr = &failure
+	out, err := cmd.Output()
+	if err != nil {
+		b.Fatalf("%v: %s", err, &failure)
+	}
+	ns, err := strconv.ParseInt(strings.TrimSpace(string(out)), 10, 64)
+	no(b, err)
+	return time.Duration(ns)
+}
