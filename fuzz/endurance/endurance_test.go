@@ -48,7 +48,7 @@ func newFile(t testing.TB, r *long.Round, of string) *file {
 	t.Cleanup(func() {
 		f.close()
 		n := runtime.NumGoroutine()
-		for range 100 { // one that has said that it ends may still be counted
+		for range 30_000 { // one that has said that it ends may still be counted
 			if n <= before {
 				return
 			}

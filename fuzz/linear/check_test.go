@@ -75,7 +75,7 @@ func TestControls(t *testing.T) {
 				callers = append(callers, newLocal(t, ops.Flaws[c.flaw](b), i, 0))
 			}
 			var all []string
-			for seed := range uint64(8) { // what is wrong now and then is not in each history
+			for seed := range uint64(1000) { // what is wrong now and then is not in each history
 				l := &Load{Callers: callers, Clients: 16, Apps: 1, Calls: 16, Name: fmt.Sprint("control ", seed), Seed: seed}
 				l.Run()
 				// That calls fail is no violation here: the checker itself must find one.

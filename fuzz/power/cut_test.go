@@ -144,5 +144,5 @@ func TestCuts(t *testing.T) {
 // What is not synced must be lost, or the test above proves nothing.
 func TestCutsControl(t *testing.T) {
 	v := newVolume(t)
-	v.harness().Finds(t, "relaxed", 5, filepath.Join(v.dir, fileName))
+	v.harness().Finds(t, "relaxed", filepath.Join(v.dir, fileName))
 }

@@ -33,7 +33,8 @@ import (
 type script struct {
 	t     *testing.T
 	name  string
-	dsn   string // through the proxy
+	dsn   string        // through the proxy
+	most  time.Duration // that a statement, or connecting, takes
 	s     *store.Store
 	truth *store.Store // on a connection that does not break
 
@@ -41,9 +42,11 @@ type script struct {
 	slowest         time.Duration
 }
 
+// faultTimeout is how long a statement, or connecting, takes at most where something breaks. A call takes callTimeouts
+// of it.
 const (
-	faultTimeout = 400 * time.Millisecond // of a statement, and of connecting
-	callTimeout  = 2 * time.Second
+	faultTimeout = 400 * time.Millisecond
+	callTimeouts = 5
 )
 
 // until repeats a call until it is done. settled says which refusals mean that it was done
@@ -53,7 +56,7 @@ func (x *script) until(what string, call func(ctx context.Context) error, settle
 	x.t.Helper()
 	unknown := false
 	for range 40 {
-		within, stop := context.WithTimeout(ctx, callTimeout)
+		within, stop := context.WithTimeout(ctx, callTimeouts*x.most)
 		began := time.Now()
 		err := call(within)
 		stop()
@@ -86,7 +89,7 @@ func (x *script) until(what string, call func(ctx context.Context) error, settle
 func (x *script) open() {
 	x.until("open", func(ctx context.Context) (err error) {
 		x.s, err = pg.Open(ctx, x.dsn, store.Options{Snapshots: snapshot.Policy{Every: 4}, Logger: slog.New(slog.DiscardHandler)},
-			pg.Options{MaxConns: 3, StatementTimeout: faultTimeout, ConnectTimeout: faultTimeout, Logger: slog.New(slog.DiscardHandler)})
+			pg.Options{MaxConns: 3, StatementTimeout: x.most, ConnectTimeout: x.most, Logger: slog.New(slog.DiscardHandler)})
 		return err
 	}, nil, nil)
 }
@@ -215,16 +218,16 @@ func visibleIDs(session store.Session) string {
 
 func TestEveryFault(t *testing.T) {
 	dsn := pgtest.New(t)
-	truth := testlog.Must(pg.Open(ctx, dsn, store.Options{}, pg.Options{}))(t)
+	truth := testlog.Must(pg.Open(ctx, dsn, store.Options{}, patient(pg.Options{})))(t)
 	defer truth.Close()
 	p, through := newProxy(t, dsn+" application_name=faulty")
-	run := func(name string) *script {
-		x := &script{t: t, name: name, dsn: through, truth: truth}
+	run := func(name string, most time.Duration) *script {
+		x := &script{t: t, name: name, dsn: through, most: most, truth: truth}
 		x.run()
 		return x
 	}
 	p.plan(0, "")
-	run("no fault")
+	run("no fault", patient(pg.Options{}).StatementTimeout) // each exchange once
 	exchanges := p.count()
 	step := 3
 	switch {
@@ -240,7 +243,7 @@ func TestEveryFault(t *testing.T) {
 		slowest := time.Duration(0)
 		for n := 1 + i%step; n <= exchanges; n += step {
 			p.plan(n, what)
-			x := run(fmt.Sprint(what, " at ", n))
+			x := run(fmt.Sprint(what, " at ", n), faultTimeout)
 			if p.count() >= n { // snapshots are written by the way
 				cases++
 			}

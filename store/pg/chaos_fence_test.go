@@ -2,6 +2,7 @@ package pg_test
 
 import (
 	"log/slog"
+	"strings"
 	"testing"
 	"time"
 
@@ -24,10 +25,10 @@ func cutWhileServerWaits(t *testing.T, flawed string, wanted int) {
 	dsn := pgtest.New(t)
 	p, through := newProxy(t, dsn)
 	p.uncancelled = true
-	b := testlog.Must(pg.OpenBackend(ctx, through, pg.Options{}))(t)
+	b := testlog.Must(pg.OpenBackend(ctx, through, patient(pg.Options{})))(t)
 	mine := testlog.Must(store.New(flaw(b, flawed), store.Options{Logger: slog.New(slog.DiscardHandler)}))(t)
 	defer mine.Close()
-	other := testlog.Must(pg.Open(ctx, dsn, store.Options{}, pg.Options{}))(t)
+	other := testlog.Must(pg.Open(ctx, dsn, store.Options{}, patient(pg.Options{})))(t)
 	defer other.Close()
 	began := time.Now()
 	var history linear.History
@@ -49,9 +50,10 @@ func cutWhileServerWaits(t *testing.T, flawed string, wanted int) {
 	}()
 	waitFor(t, dsn, waitingForLock)
 	p.cut()
-	select {
-	case <-done: // without having waited
-	case <-time.After(500 * time.Millisecond):
+	if flawed == "" {
+		waitFor(t, dsn, strings.Replace(waitingForLock, "count(*)", "count(*) / 2", 1)) // the fence waits too
+	} else {
+		<-done // without having waited
 	}
 	release()
 	<-done

@@ -17,7 +17,7 @@ var killing = kill.Harness{Open: openToKill, AfterKill: noneLeft}
 func init() { killing.Child() }
 
 func openToKill(dsn, flaw string) (*store.Store, error) {
-	b, err := pg.OpenBackend(ctx, dsn, pg.Options{MaxConns: 8})
+	b, err := pg.OpenBackend(ctx, dsn, patient(pg.Options{MaxConns: 8}))
 	if err != nil {
 		return nil, err
 	}
@@ -49,5 +49,5 @@ func TestKilled(t *testing.T) {
 
 // What acknowledges before it writes is found.
 func TestKilledControl(t *testing.T) {
-	killing.Finds(t, "early", 20, pgtest.New(t))
+	killing.Finds(t, "early", pgtest.New(t))
 }

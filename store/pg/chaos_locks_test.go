@@ -3,6 +3,7 @@ package pg_test
 import (
 	"fmt"
 	"log/slog"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -20,7 +21,7 @@ func TestSlowSessions(t *testing.T) {
 	for _, slow := range []int{1, 12} { // fewer and more than there are connections
 		t.Run(fmt.Sprint(slow), func(t *testing.T) {
 			dsn := pgtest.New(t)
-			s := testlog.Must(pg.Open(ctx, dsn, store.Options{Logger: slog.New(slog.DiscardHandler)}, pg.Options{}))(t)
+			s := testlog.Must(pg.Open(ctx, dsn, store.Options{Logger: slog.New(slog.DiscardHandler)}, patient(pg.Options{})))(t)
 			defer s.Close()
 			var large []string
 			for n := range 1500 {
@@ -51,7 +52,8 @@ func TestSlowSessions(t *testing.T) {
 					}
 				})
 			}
-			time.Sleep(200 * time.Millisecond) // they wait
+			// They wait, with as many connections as may.
+			waitFor(t, dsn, strings.Replace(waitingForLock, "count(*)", fmt.Sprintf("count(*) / %d", min(slow, pg.DefaultMaxConns/2)), 1))
 			began := time.Now()
 			get := func(session string, times int) {
 				readers.Go(func() {

@@ -43,7 +43,7 @@ func TestMachine(t *testing.T) {
 			machine.Check(t, func(t *rapid.T) []backend.Backend {
 				var all []backend.Backend
 				for range peers {
-					b := testlog.Must(pg.OpenBackend(ctx, dsn, pg.Options{MaxConns: 4}))(t)
+					b := testlog.Must(pg.OpenBackend(ctx, dsn, patient(pg.Options{MaxConns: 4})))(t)
 					all = append(all, b)
 				}
 				return all

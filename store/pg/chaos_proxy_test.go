@@ -14,7 +14,7 @@ import (
 type fault string
 
 const (
-	refuse      fault = "refused"     // the connection ends, and no other is taken for a while
+	refuse      fault = "refused"     // the connection ends, and the next ones are not taken
 	resetBefore fault = "reset"       // the connection ends, and the server gets nothing
 	resetAfter  fault = "unanswered"  // the server gets it all, and its answer goes nowhere
 	delay       fault = "slow"        // it takes a while to get there
@@ -33,7 +33,7 @@ type proxy struct {
 	seen    int // exchanges so far
 	at      int // the exchange at which the fault is
 	what    fault
-	refuses time.Time // until then
+	refuses int // connections to come
 	lost    bool
 	conns   map[net.Conn]bool
 	closed  bool
@@ -92,7 +92,7 @@ func (p *proxy) cut() {
 func (p *proxy) plan(n int, what fault) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.seen, p.at, p.what, p.lost, p.refuses = 0, n, what, false, time.Time{}
+	p.seen, p.at, p.what, p.lost, p.refuses = 0, n, what, false, 0
 }
 
 func (p *proxy) count() int {
@@ -114,7 +114,7 @@ func (p *proxy) exchange() fault {
 	}
 	p.lost = p.what == allHalfOpen
 	if p.what == refuse {
-		p.refuses = time.Now().Add(30 * time.Millisecond)
+		p.refuses = 8 // a call tries to connect four times
 	}
 	return p.what
 }
@@ -138,7 +138,10 @@ func (p *proxy) accept() {
 			return
 		}
 		p.mu.Lock()
-		refused := time.Now().Before(p.refuses)
+		refused := p.refuses > 0
+		if refused {
+			p.refuses--
+		}
 		p.mu.Unlock()
 		if refused {
 			_ = client.Close()

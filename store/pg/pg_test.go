@@ -1,12 +1,14 @@
 package pg_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
 	"fmt"
 	"os"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -27,11 +29,33 @@ func TestMain(m *testing.M) {
 
 var ctx = context.Background()
 
+// patient returns the options with timeouts, where they have none, that no call exceeds, however busy the machine is.
+func patient(opts pg.Options) pg.Options {
+	const patience = 5 * time.Minute
+	opts.StatementTimeout = cmp.Or(opts.StatementTimeout, patience)
+	opts.ConnectTimeout = cmp.Or(opts.ConnectTimeout, patience)
+	return opts
+}
+
 func open(t testing.TB, dsn string, opts pg.Options) *pg.Backend {
 	t.Helper()
-	b := testlog.Must(pg.OpenBackend(ctx, dsn, opts))(t)
+	b := testlog.Must(pg.OpenBackend(ctx, dsn, patient(opts)))(t)
 	t.Cleanup(func() { closed(t, b) })
 	return b
+}
+
+// openImpatient opens a backend with a timeout that a busy machine may exceed, as often as that happens.
+func openImpatient(t testing.TB, dsn string, opts pg.Options) *pg.Backend {
+	t.Helper()
+	for {
+		b, err := pg.OpenBackend(ctx, dsn, patient(opts))
+		if err != nil && errors.Is(err, pg.ErrNoAnswer) {
+			continue
+		}
+		testlog.NoError(t, err)
+		t.Cleanup(func() { closed(t, b) })
+		return b
+	}
 }
 
 func closed(t testing.TB, b *pg.Backend) {

@@ -77,7 +77,7 @@ func TestPooledFromTheStart(t *testing.T) {
 	const backends, writers, appends = 12, 8, 6
 	logs := make([]logged, backends)
 	each(backends, func(i int) {
-		b, err := pg.OpenBackend(ctx, dsn, logs[i].options())
+		b, err := pg.OpenBackend(ctx, dsn, patient(logs[i].options()))
 		if err != nil {
 			t.Error(err)
 			return

@@ -285,7 +285,7 @@ func TestNoAnswer(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.New(t)
 	h := create(t, open(t, dsn, pg.Options{}), "held", 1)
-	b := open(t, dsn, pg.Options{StatementTimeout: time.Second})
+	b := openImpatient(t, dsn, pg.Options{StatementTimeout: time.Second})
 	hold(t, dsn, "held")
 	err := b.Append(ctx, "held", next(h, 1))
 	if !errors.Is(err, pg.ErrNoAnswer) || !errors.Is(err, backend.ErrUnknown) || errors.Is(err, context.DeadlineExceeded) {

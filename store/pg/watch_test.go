@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/patchlog-dev/patchlog/fuzz/ops"
 	"github.com/patchlog-dev/patchlog/internal/testlog"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store"
@@ -68,7 +69,7 @@ func TestWatch(t *testing.T) {
 	dsn := server.Database(t)
 	proxy, through := newProxy(t, dsn)
 	open := func(dsn string) *store.Store {
-		s := testlog.Must(pg.Open(ctx, dsn, store.Options{Logger: slog.New(slog.DiscardHandler)}, pg.Options{StatementTimeout: 5 * time.Second}))(t)
+		s := testlog.Must(pg.Open(ctx, dsn, store.Options{Logger: slog.New(slog.DiscardHandler)}, patient(pg.Options{})))(t)
 		t.Cleanup(func() { _ = s.Close() })
 		return s
 	}
@@ -93,12 +94,12 @@ func TestWatch(t *testing.T) {
 						return testlog.ErrorOf(s.ApplyPatch(ctx, key, store.PatchOptions{AsOfNow: true}, patch.NewSplice(0, 1).WithID(id).WithTimestamp(time.Unix(1, 0))))
 					}
 				}
-				for try := 0; ; try++ {
+				for { // until the server is there again, however long it takes to start
 					err := write()
 					if err == nil {
 						break
 					}
-					if try == 200 {
+					if outcome := ops.OutcomeOf(err); outcome != ops.Failed && outcome != ops.Unknown {
 						t.Errorf("writing %s: %v", id, err)
 						break
 					}

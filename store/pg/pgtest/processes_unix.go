@@ -34,7 +34,7 @@ func stopAndKill(pid int) {
 		}
 	}
 	for _, child := range children {
-		for range 1000 {
+		for range 60_000 {
 			stat, err := os.ReadFile("/proc/" + child + "/stat")
 			if err != nil || strings.Contains(string(stat), ") Z ") { // only as a zombie has it given up its memory
 				break

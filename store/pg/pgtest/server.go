@@ -156,7 +156,7 @@ func (s *Server) Start() error {
 
 // awaitAnswer waits until a server takes connections, or has ended.
 func awaitAnswer(dsn string, ended chan struct{}) error {
-	ctx, stop := context.WithTimeout(context.Background(), 30*time.Second)
+	ctx, stop := context.WithTimeout(context.Background(), 5*time.Minute) // however busy the machine is
 	defer stop()
 	for {
 		c, err := pgx.Connect(ctx, dsn)
