@@ -20,7 +20,9 @@ type job struct {
 func all(waiting []*job) int { return len(waiting) }
 
 // Many callers are all served once, in groups, and never two groups at a time.
-func TestGroups(t *testing.T) {
+func TestGroups(t *testing.T) { synctest.Test(t, manyCallers) }
+
+func manyCallers(t *testing.T) {
 	var l groupcommit.Queue[*job]
 	resource := make(chan struct{}, 1)
 	var working, groups atomic.Int32
@@ -39,7 +41,7 @@ func TestGroups(t *testing.T) {
 						t.Error("two groups at a time, or one too large")
 					}
 					groups.Add(1)
-					time.Sleep(50 * time.Microsecond) // let others come
+					time.Sleep(50 * time.Microsecond) // all others come
 					for _, j := range group {
 						j.done++
 					}
@@ -52,8 +54,8 @@ func TestGroups(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	if n := groups.Load(); n >= 64*50 {
-		t.Errorf("%d groups for %d jobs: nobody shared a turn", n, 64*50)
+	if n := groups.Load(); n > 64*50/4 {
+		t.Errorf("%d groups for %d jobs: half of a group's places are free", n, 64*50)
 	}
 }
 
