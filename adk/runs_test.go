@@ -131,12 +131,19 @@ func TestWaitForRun(t *testing.T) {
 	for i := 0; i < all.Len(); i += 2 {
 		equal(t, "invocation of the answer", all.At(i+1).InvocationID, all.At(i).InvocationID)
 	}
-	no(t, sessions.AppendEvent(t.Context(), get(t, sessions, "s"), said("e1", "i1", "user")))
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
-	defer cancel()
-	err := sessions.AppendEvent(ctx, get(t, sessions, "s"), said("e2", "i2", "user"))
-	names(t, err, "i1")
-	fails(t, err, context.DeadlineExceeded)
+}
+
+// The error of a run that waited in vain names the invocation that it waited for.
+func TestWaitForRunInVain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sessions := compacted(t, adk.Options{Runs: adk.WaitForRun})
+		no(t, sessions.AppendEvent(t.Context(), create(t, sessions, "s", nil), said("e1", "i1", "user")))
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+		defer cancel()
+		err := sessions.AppendEvent(ctx, get(t, sessions, "s"), said("e2", "i2", "user"))
+		names(t, err, "i1")
+		fails(t, err, context.DeadlineExceeded)
+	})
 }
 
 // A process leaves a session alone in which another one runs an invocation, or which it

@@ -55,7 +55,8 @@ func stoppedShort(context.Context, compaction.Request) (compaction.Response, err
 	return compaction.Response{FinishReason: "MAX_TOKENS"}, nil
 }
 
-func misbehaviours(release <-chan struct{}) []misbehaviour {
+// misbehaviours are to be played in a bubble of synctest: one of them sleeps for an hour.
+func misbehaviours() []misbehaviour {
 	refused := compaction.ErrRefusedAnswer
 	return []misbehaviour{
 		{"error", func(context.Context, compaction.Request) (compaction.Response, error) {
@@ -72,7 +73,7 @@ func misbehaviours(release <-chan struct{}) []misbehaviour {
 			return compaction.Response{}, ctx.Err()
 		}, context.DeadlineExceeded, ""},
 		{"hangs whatever its context", func(context.Context, compaction.Request) (compaction.Response, error) {
-			<-release
+			time.Sleep(time.Hour)
 			return says("told"), nil
 		}, context.DeadlineExceeded, "given up"},
 		{"declines", answers(""), nil, ""},
@@ -110,21 +111,14 @@ func sessionText(t testing.TB, s *session) string {
 // Whatever a summarizer does, the session is as it was, one line is logged, and the
 // number of calls stays small while the session grows.
 func TestFailingSummarizers(t *testing.T) {
-	release := make(chan struct{})
-	t.Cleanup(func() { close(release) })
-	for _, m := range misbehaviours(release) {
-		t.Run(m.name, func(t *testing.T) {
-			t.Parallel()
-			timeout := time.Minute
-			if strings.HasPrefix(m.name, "hangs") {
-				timeout = 250 * time.Millisecond
-			}
+	for _, m := range misbehaviours() {
+		run := func(t *testing.T) {
 			var calls atomic.Int32
 			var lines bytes.Buffer
 			var seen []compaction.Attempt[store.Key]
 			s := newSession(t, "u1*60 d1 a1*60 u2*60 a2*60")
 			c := s.with(compaction.Config{
-				Enabled: true, CompactionInterval: 2, Timeout: timeout,
+				Enabled: true, CompactionInterval: 2,
 				Summarizer: compaction.SummarizerFunc(func(ctx context.Context, r compaction.Request) (compaction.Response, error) {
 					calls.Add(1)
 					return m.summarize(ctx, r)
@@ -172,7 +166,9 @@ func TestFailingSummarizers(t *testing.T) {
 			if n := calls.Load(); n < 3 || n > 8 {
 				t.Errorf("%d calls for 100 more events", n)
 			}
-		})
+			time.Sleep(time.Hour) // until all calls have returned
+		}
+		t.Run(m.name, func(t *testing.T) { synctest.Test(t, run) })
 	}
 }
 
