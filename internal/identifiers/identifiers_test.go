@@ -35,6 +35,7 @@ func TestFind(t *testing.T) {
 		"12345,678,901":                    "12345",
 		// What an ellipsis cuts is no identifier; what stands behind one is.
 		"paid ORDER-47… and…X-12345 Y-12345": "X-12345 Y-12345",
+		"X-12345… is X-12345 and X-12345…":   "X-12345",
 		// Scripts without spaces.
 		"订单AB12345已发货，编号12345。":          "12345 AB12345",
 		"東京/京都/大阪 ok":                    "",
@@ -43,6 +44,11 @@ func TestFind(t *testing.T) {
 	} {
 		if got := strings.Join(identifiers.Find(text), " "); got != want {
 			t.Errorf("%q: %q, want %q", text, got, want)
+		}
+		indexed := identifiers.NewIndex(text).Identifiers()
+		slices.Sort(indexed)
+		if got := strings.Join(indexed, " "); got != want {
+			t.Errorf("%q: the index has %q, want %q", text, got, want)
 		}
 	}
 }

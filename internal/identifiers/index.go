@@ -11,20 +11,24 @@ import (
 // time nearly linear in the text, whatever the number of queries.
 type Index struct {
 	text   string
-	words  map[string]struct{} // identifiers and short words
-	order  []string            // identifiers that are not cut, each once, in their order
-	sorted []string            // the words; made at the first use
-	runs   map[string][]int    // where each run of letters and digits begins; made at the first use
-	sums   *numbers            // made at the first use
+	words  map[string]bool  // identifiers and short words; true: in order
+	order  []string         // identifiers that are not cut, each once, in their order
+	sorted []string         // the words; made at the first use
+	runs   map[string][]int // where each run of letters and digits begins; made at the first use
+	sums   *numbers         // made at the first use
 }
 
 // NewIndex makes an index of a text.
 func NewIndex(text string) *Index {
-	x := &Index{text: text, words: make(map[string]struct{}, len(text)/64)}
+	x := &Index{text: text, words: make(map[string]bool, len(text)/64)}
 	for w := range scan(text, telling) {
-		n := len(x.words)
-		if x.words[w.Text] = struct{}{}; len(x.words) > n && w.Kind.IsIdentifier() && !w.Cut {
+		whole := w.Kind.IsIdentifier() && !w.Cut
+		listed, ok := x.words[w.Text]
+		if whole && !listed {
 			x.order = append(x.order, w.Text)
+		}
+		if !ok || whole && !listed {
+			x.words[w.Text] = whole
 		}
 	}
 	return x
