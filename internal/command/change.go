@@ -74,12 +74,29 @@ $ patchlog pin shop/ada/4711 17 --remove`)
 	remove := cmd.Flags().Bool("remove", false, "let the event be hidden again")
 	return a.changes(cmd, func(ctx context.Context, s *store.Store, key store.Key, v fold.View, args []string) (ops.Change, error) {
 		id, err := ops.EventID(ctx, s, key, v, args[1])
+		if err != nil {
+			return nil, err
+		}
 		edit := ops.Edit{Kind: ops.Pin, EventID: id}
 		if *remove {
 			edit.Kind = ops.Unpin
 		}
-		return a.patches(edit, store.PatchOptions{}), err
+		if n, visible := v.Find(id); visible && v.IsPinned(n) != *remove {
+			return nothing{map[bool]string{true: "is not pinned", false: "is pinned already"}[*remove], id}, nil
+		}
+		return a.patches(edit, store.PatchOptions{}), nil
 	})
+}
+
+// nothing is a change that a session does not need, since an event is as it should be.
+type nothing struct{ is, eventID string }
+
+func (nothing) Preview(_ context.Context, _ *store.Store, _ store.Key, on fold.View) (store.Preview, error) {
+	return store.Preview{Difference: on.Diff(on)}, nil
+}
+
+func (nothing) Apply(_ context.Context, _ *store.Store, _ store.Key, on fold.View) (store.Committed, error) {
+	return store.Committed{View: on}, nil
 }
 
 func (a *app) revertCommand() *cobra.Command {
@@ -225,6 +242,9 @@ func (a *app) changes(cmd *cobra.Command, plan func(ctx context.Context, s *stor
 		c, err := plan(ctx, s, key, v, args)
 		if err != nil {
 			return err
+		}
+		if n, ok := c.(nothing); ok && !a.json {
+			return a.out.linef("%s: event %s %s; nothing is logged", key, present.Printable(n.eventID), n.is)
 		}
 		if *dryRun {
 			would, err := c.Preview(ctx, s, key, v)

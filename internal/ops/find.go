@@ -13,8 +13,7 @@ import (
 )
 
 // EventID returns the id of the event that a person names: by its id, by the number of the record that
-// brought it, or by the beginning of its id, if no other event begins so. A name that nothing has is returned as it is,
-// for the operation to refuse.
+// brought it, or by the beginning of its id, if no other event begins so.
 func EventID(ctx context.Context, s *store.Store, key store.Key, v fold.View, name string) (string, error) {
 	if _, found := v.Find(name); found {
 		return name, nil
@@ -115,5 +114,5 @@ func find(ctx context.Context, s *store.Store, key store.Key, what, name string,
 	case len(begin) == 1:
 		return begin[0], nil
 	}
-	return name, nil
+	return "", fmt.Errorf("session %s: %w: there is no %s %q", key, store.ErrNotFound, what, name)
 }

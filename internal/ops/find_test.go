@@ -31,9 +31,9 @@ func TestNames(t *testing.T) {
 		name, want, fails string
 	}{
 		{event, "alpha-1", "alpha-1", ""}, {event, "2", "alpha-2", ""}, {event, "b", "beta", ""}, {event, "3", "beta", ""}, {event, "1", "1", ""},
-		{event, "alpha", "", `"alpha-1" and "alpha-2"`}, {event, "5", "", "record 5 has no event"}, {event, "none", "none", ""}, {event, "99", "99", ""},
-		{patch, "5", "patch-x", ""}, {patch, "patch-y", "patch-y", ""}, {patch, "patch-", "", "begin with"}, {patch, "2", "", "record 2 has no patch"},
-		{turn, "2", "inv-2", ""}, {turn, "oth", "other", ""}, {turn, "inv", "", "several invocations"}, {turn, "3", "", "record 3 has no invocation"},
+		{event, "alpha", "", `"alpha-1" and "alpha-2"`}, {event, "5", "", "record 5 has no event"}, {event, "none", "", `there is no event "none"`}, {event, "99", "", `there is no event "99"`},
+		{patch, "5", "patch-x", ""}, {patch, "patch-y", "patch-y", ""}, {patch, "patch-", "", "begin with"}, {patch, "2", "", "record 2 has no patch"}, {patch, "beta", "", `there is no patch "beta"`},
+		{turn, "2", "inv-2", ""}, {turn, "oth", "other", ""}, {turn, "inv", "", "several invocations"}, {turn, "3", "", "record 3 has no invocation"}, {turn, "x", "", `there is no invocation "x"`},
 	} {
 		got, err := c.find(c.name)
 		if got != c.want || (err != nil) != (c.fails != "") || err != nil && !strings.Contains(err.Error(), c.fails) {
