@@ -162,6 +162,8 @@ func (r *importing) run(ctx context.Context, args []string) error {
 	switch {
 	case src.format == fromLines && keyText == "":
 		return usagef("KEY is missing: %s has the events of one session", sources[0])
+	case src.blank:
+		return fmt.Errorf("%s is empty; an export has at least a header", src.input.name)
 	case src.format == fromLines:
 		return r.importLines(ctx, keyText, src.input)
 	case src.format == fromDatabase:
@@ -241,7 +243,8 @@ func isSource(name string) bool {
 type importSource struct {
 	name   string
 	format string
-	*input // nil for a database
+	blank  bool // there is nothing in it but white space
+	*input      // nil for a database
 }
 
 func (s *importSource) close() {
@@ -252,6 +255,9 @@ func (s *importSource) close() {
 
 // The beginning of a source by which it is recognised.
 const headBytes = 64 << 10
+
+// byteOrderMark is what some editors and shells put before a text in UTF-8.
+var byteOrderMark = []byte("\ufeff")
 
 // open opens a source, and finds out what it is.
 func (r *importing) open(ctx context.Context, name string) (*importSource, error) {
@@ -277,7 +283,11 @@ func (r *importing) open(ctx context.Context, name string) (*importSource, error
 		in.close()
 		return nil, err
 	}
-	src := &importSource{name: name, format: formatOf(text), input: in}
+	if bytes.HasPrefix(text, byteOrderMark) {
+		head.Discard(len(byteOrderMark))
+		text = text[len(byteOrderMark):]
+	}
+	src := &importSource{name: name, format: formatOf(text), blank: err != nil && len(bytes.TrimSpace(text)) == 0, input: in}
 	if src.format == "" {
 		in.close()
 		return nil, fmt.Errorf("%s is nothing that can be imported: neither events (an export, or one JSON object a line), nor a session file of Claude Code, codex or pi, nor sessions or a database of ADK's, nor a database of patchlog's", in.name)
@@ -318,7 +328,7 @@ func formatOf(head []byte) string {
 	if bytes.HasPrefix(head, sqliteMagic) {
 		return fromADK
 	}
-	text := bytes.TrimLeft(bytes.TrimPrefix(head, []byte("\ufeff")), " \t\r\n")
+	text := bytes.TrimLeft(head, " \t\r\n")
 	switch {
 	case len(text) == 0:
 		return fromLines
@@ -392,6 +402,9 @@ func outcomeOf(key store.Key, done store.Imported) outcome {
 		o.Status = migrate.Extended
 	case done.View.Seq() > uint64(done.Present):
 		o.Status = migrate.Ahead
+	}
+	if n := done.View.SkippedCount(); n > 0 && done.Added > 0 {
+		o.notes = append(o.notes, present.Counted(n, "patch")+" without effect: 'patchlog audit' says why")
 	}
 	return o
 }
