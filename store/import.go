@@ -26,6 +26,10 @@ type ImportOptions struct {
 	// input, and 32 MiB: it refuses input whose records would take more, such as long runs of very short ones.
 	MaxBytes int64
 
+	// MaxRecordBytes is the limit of the store that the input is for, as [Options.MaxRecordBytes]; 0 means 16 MiB.
+	// [Store.Import] takes its own. Lines much longer than that are refused before they are read to their end.
+	MaxRecordBytes int
+
 	// Progress, if not nil, is called now and then with the number of lines read.
 	Progress func(lines int)
 }
@@ -79,9 +83,9 @@ type Imported struct {
 
 const progressEvery = 256
 
-// maxLine is how long the line of a record may be: longer than its byte form, since
-// field names and escapes are spelled out.
-const maxLine = 2*patch.MaxRecordBytes + 64<<10
+// maxLine returns how long the line of a record may be: longer than its byte form, which may have most bytes,
+// since field names and escapes are spelled out.
+func maxLine(most int) int { return 2*most + 64<<10 }
 
 // Import reads a file of the text form into a session, which it
 // creates if it is not there, with the initial state in the file's header: all of it, or nothing. The scopes that
@@ -100,6 +104,7 @@ func (s *Store) Import(ctx context.Context, key Key, r io.Reader, opts ImportOpt
 	if err := key.Validate(); err != nil { // before reading
 		return Imported{}, err
 	}
+	opts.MaxRecordBytes = s.opts.MaxRecordBytes
 	t, err := ReadText(ctx, r, opts)
 	if err != nil {
 		return Imported{}, err
@@ -262,12 +267,16 @@ func ReadText(ctx context.Context, r io.Reader, opts ImportOptions) (*Text, erro
 	if opts.MaxBytes < 0 {
 		return nil, &patch.FieldError{Field: "ImportOptions.MaxBytes", Problem: fmt.Sprintf("%d is below 0", opts.MaxBytes)}
 	}
+	if most := opts.MaxRecordBytes; most < 0 || most > patch.MaxRecordBytes {
+		return nil, &patch.FieldError{Field: "ImportOptions.MaxRecordBytes", Problem: fmt.Sprintf("%d is not between 0 and %d", most, patch.MaxRecordBytes)}
+	}
 	opts.MaxBytes = cmp.Or(opts.MaxBytes, DefaultImportBytes)
+	opts.MaxRecordBytes = cmp.Or(opts.MaxRecordBytes, DefaultMaxRecordBytes)
 	opts.Name = cmp.Or(opts.Name, "input")
 	t := &Text{opts: opts}
 	in := &limited{r: contextReader{ctx, r}, left: opts.MaxBytes, limit: opts.MaxBytes}
 	d := patch.NewDecoder(in, opts.Name)
-	d.MaxLineBytes, d.Translate = maxLine, new(adkjson.Translator).Line
+	d.MaxLineBytes, d.Translate = maxLine(opts.MaxRecordBytes), new(adkjson.Translator).Line
 	var err error
 	if t.initial, t.header, err = d.InitialState(); err != nil {
 		return nil, err
@@ -289,7 +298,7 @@ func ReadText(ctx context.Context, r io.Reader, opts ImportOptions) (*Text, erro
 		}
 		weight += importWeight(rec)
 		if read := in.limit - in.left; weight > importTimes*read+importMore {
-			err := fmt.Errorf("%w: the first %d bytes hold so many small things, in %d records, that they take more memory than the input warrants", ErrTooLarge, read, len(t.records)+1)
+			err := fmt.Errorf("%w: the first %d bytes hold %d records of so many small values that reading them takes more than 8 times their size in memory; import them in several files", ErrTooLarge, read, len(t.records)+1)
 			return nil, &patch.LineError{File: opts.Name, Line: d.Line, Err: err}
 		}
 		t.records = append(t.records, rec)

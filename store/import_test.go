@@ -389,6 +389,33 @@ func TestImportLimits(t *testing.T) {
 	}
 }
 
+// A line that is longer than the store's records may be is refused before it is read to its end.
+func TestImportLongLine(t *testing.T) {
+	const most = 1 << 20
+	s := teststore.Memory(t, store.Options{MaxRecordBytes: most})
+	read := &counted{strings.NewReader(`{"id":"a","content":{"parts":[{"text":"` + strings.Repeat("x", 16*most) + `"}]}}`), 0}
+	testlog.ErrorIs(t, testlog.ErrorOf(s.Import(ctx, key, read, store.ImportOptions{})), store.ErrTooLarge)
+	if read.n > 3*most {
+		t.Errorf("%d bytes of a line were read, where a record has at most %d", read.n, most)
+	}
+	// One that is as long as a record may be is not.
+	text := `{"id":"a","author":"user","timestamp":"2025-01-01T00:00:00Z","content":{"parts":[{"text":"` + strings.Repeat("x", most-200) + `"}]}}`
+	testlog.Must(s.Import(ctx, key, strings.NewReader(text), store.ImportOptions{}))(t)
+	testlog.ErrorIs(t, testlog.ErrorOf(store.ReadText(ctx, strings.NewReader(text), store.ImportOptions{MaxRecordBytes: -1})), store.ErrInvalid)
+}
+
+// counted counts what is read of a reader.
+type counted struct {
+	r io.Reader
+	n int
+}
+
+func (c *counted) Read(p []byte) (int, error) {
+	n, err := c.r.Read(p)
+	c.n += n
+	return n, err
+}
+
 // endless is input that never ends and holds no record.
 type endless struct{ cancel func() }
 
