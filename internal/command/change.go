@@ -4,8 +4,8 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
-	"io"
 	"strconv"
 
 	"github.com/spf13/cobra"
@@ -351,26 +351,35 @@ func (a *app) replacement(ctx context.Context, name string) ([]*patch.Event, err
 	}
 	defer in.close()
 	var events []*patch.Event
-	r := bufio.NewReader(in.r)
-	for line := 1; ; line++ {
-		text, readErr := r.ReadBytes('\n')
-		if readErr != nil && readErr != io.EOF {
-			return nil, fmt.Errorf("%s: %w", in.name, readErr)
+	line, lines := 0, bufio.NewScanner(in.r)
+	lines.Buffer(nil, patch.DefaultMaxLineBytes)
+	at := func(err error) error { return &patch.LineError{File: in.name, Line: line, Err: err} }
+	for lines.Scan() {
+		line++
+		text := bytes.TrimSpace(lines.Bytes())
+		if len(text) == 0 {
+			continue
 		}
-		if text = bytes.TrimSpace(text); len(text) > 0 {
-			e, err := patch.ParseEvent(text)
-			if err == nil {
-				if _, header := e.Field("patchlog"); header {
-					err = fmt.Errorf("%w: this is the header of a log, not an event", patch.ErrInvalid)
-				}
+		if len(events) == patch.MaxReplacements {
+			return nil, at(fmt.Errorf("%w: a patch puts in at most %d events", patch.ErrTooLarge, len(events)))
+		}
+		e, err := patch.ParseEvent(text)
+		if err == nil {
+			if _, header := e.Field("patchlog"); header {
+				err = fmt.Errorf("%w: this is the header of a log, not an event", patch.ErrInvalid)
 			}
-			if err != nil {
-				return nil, &patch.LineError{File: in.name, Line: line, Err: err}
-			}
-			events = append(events, e)
 		}
-		if readErr == io.EOF {
-			return events, nil
+		if err != nil {
+			return nil, at(err)
 		}
+		events = append(events, e)
 	}
+	line++
+	switch err := lines.Err(); {
+	case errors.Is(err, bufio.ErrTooLong):
+		return nil, at(fmt.Errorf("%w: the line is longer than %d bytes", patch.ErrTooLarge, patch.DefaultMaxLineBytes))
+	case err != nil:
+		return nil, fmt.Errorf("%s: %w", in.name, err)
+	}
+	return events, nil
 }

@@ -3,12 +3,15 @@ package command
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"os"
 	"strings"
 	"testing"
 
 	"github.com/patchlog-dev/patchlog/internal/testlog"
+	"github.com/patchlog-dev/patchlog/patch"
 )
 
 // A window that compaction logged as several patches, a call that was answered after
@@ -171,4 +174,36 @@ func TestSessionFileWithoutID(t *testing.T) {
 	if code := newShell().app(line, &stdout, &stderr).run(t.Context(), []string{"import", "-"}); code != 1 || !strings.Contains(stderr.String(), "give the file by its name") {
 		t.Errorf("exit code %d, stderr %q", code, stderr.String())
 	}
+}
+
+// A replacement is read no further than a patch can hold.
+func TestReplacementLimits(t *testing.T) {
+	for name, c := range map[string]struct{ line, want string }{
+		"a line without an end":   {"x", "stdin:1: too large: the line is longer than"},
+		"events without an end":   {`{"author":"user"}` + "\n", "stdin:10001: too large: a patch puts in at most 10000 events"},
+		"as many as there can be": {"", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var in io.Reader = repeated(c.line)
+			if c.line == "" {
+				in = strings.NewReader(strings.Repeat(`{"author":"user"}`+"\n", patch.MaxReplacements-1) + `{"author":"user"}`)
+			}
+			var out bytes.Buffer
+			events, err := newApp(in, &out, &out, os.Getenv, Options{}).replacement(t.Context(), "-")
+			if c.want == "" && (err != nil || len(events) != patch.MaxReplacements) || c.want != "" && (!errors.Is(err, patch.ErrTooLarge) || !strings.HasPrefix(err.Error(), c.want)) {
+				t.Errorf("%d events, %v; want the error %q", len(events), err, c.want)
+			}
+		})
+	}
+}
+
+// repeated is a reader that repeats a text without an end.
+type repeated string
+
+func (r repeated) Read(p []byte) (int, error) {
+	n := 0
+	for n == 0 || len(p)-n >= len(r) {
+		n += copy(p[n:], r)
+	}
+	return n, nil
 }
