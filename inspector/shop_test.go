@@ -342,17 +342,14 @@ var liveKey = store.Key{App: "shop", User: "ada", Session: "1"}
 type following struct {
 	t     *testing.T
 	lines *bufio.Scanner
-	close func()
 }
 
 // followed opens the stream of a session from a record on. lastID is what a browser says that
 // connects again.
 func followed(t *testing.T, server *httptest.Server, after uint64, creation, lastID string) *following {
 	t.Helper()
-	ctx, leave := context.WithTimeout(t.Context(), time.Minute)
-	t.Cleanup(leave)
 	q := url.Values{"key": {liveKey.String()}, "after": {fmt.Sprint(after)}, "creation": {creation}}
-	r := testlog.Must(http.NewRequestWithContext(ctx, "GET", server.URL+"/live?"+q.Encode(), nil))(t)
+	r := testlog.Must(http.NewRequestWithContext(t.Context(), "GET", server.URL+"/live?"+q.Encode(), nil))(t)
 	if lastID != "" {
 		r.Header.Set("Last-Event-ID", lastID)
 	}
@@ -361,7 +358,7 @@ func followed(t *testing.T, server *httptest.Server, after uint64, creation, las
 	if answer.StatusCode != http.StatusOK || answer.Header.Get("Content-Type") != "text/event-stream" {
 		t.Fatalf("status %d, %v", answer.StatusCode, answer.Header)
 	}
-	return &following{t, bufio.NewScanner(answer.Body), leave}
+	return &following{t, bufio.NewScanner(answer.Body)}
 }
 
 // next returns the next event's name and data, or "" at the end.

@@ -24,9 +24,12 @@
 
   // Going to another time changes the address, and swaps what the session is like then. What is open stays open, and
   // the focus and the places in the lists stay.
+  let calls = 0; // the last one decides what is shown, whichever answer comes first
   const go = async (url, push) => {
+    const call = ++calls;
     const answer = await fetch(url);
     const next = (await parsed(answer)).getElementById("session");
+    if (call !== calls) return;
     if (!next) { location.href = url; return; }
     const open = [...document.querySelectorAll("#session details[id][open]")].map((d) => d.id);
     const focus = document.activeElement?.id;
@@ -120,18 +123,21 @@
   const arrived = async (last) => {
     const s = session();
     newest = Math.max(newest, last);
-    if (!s || loading || newest <= Number(s.dataset.last)) return;
+    if (!s || newest <= Number(s.dataset.last)) return;
     if (s.dataset.newest !== "true") {
       say(`As it stood after record ${s.dataset.at}. The log has grown to record ${newest}.`);
       s.dataset.last = newest;
       for (const id of ["slider", "at"]) document.getElementById(id).max = newest;
       return;
     }
+    if (loading) return;
     loading = true;
     const begun = performance.now();
     try {
       const answer = await fetch(path("session", { key: s.dataset.key, after: s.dataset.last }));
-      if (answer.status === 200) add(s, await parsed(answer));
+      const news = await parsed(answer);
+      if (s !== session() || wanted !== null) return; // another time is shown, or comes
+      if (answer.status === 200) add(s, news);
       else if (busy()) say(`The log has grown to record ${newest}. Newest, followed, shows it.`);
       else await go(location.href, false);
       rest = answer.status === 200 ? 0 : Math.min(30000, 10 * (performance.now() - begun));

@@ -36,7 +36,7 @@ type pageOptions struct {
 }
 
 const (
-	patience = 30 * time.Second // for a page to become what a test waits for
+	patience = 2 * time.Minute // for a page to become what a test waits for
 	pause    = 20 * time.Millisecond
 )
 

@@ -22,7 +22,7 @@ func (f *fixture) view(key store.Key) fold.View {
 // stands waits until a page shows a session as it stood after a record, in all its parts.
 func (f *fixture) stands(p *Page, key store.Key, at uint64) {
 	f.t.Helper()
-	p.WaitFor(fmt.Sprintf("document.readyState !== 'loading' && document.getElementById('session').dataset.at === '%d'", at))
+	p.WaitFor(fmt.Sprintf("document.readyState === 'complete' && document.getElementById('session').dataset.at === '%d'", at))
 	v, err := f.ViewAt(f.t.Context(), key, at)
 	if err != nil {
 		f.t.Fatal(err)
@@ -133,6 +133,42 @@ func TestTimeTravel(t *testing.T) {
 	p.Type("#q", "orders")
 	p.Key("ArrowLeft", "Home")
 	f.stands(p, ada, patches[0])
+}
+
+// What a person did last decides what the page shows, whichever answer comes first.
+func TestAnswersOutOfOrder(t *testing.T) {
+	t.Parallel()
+	for _, news := range []bool{false, true} {
+		f := newFixture(t, inspector.Options{})
+		f.session(ada, 40)
+		last := f.view(ada).Seq()
+		p := openPage(t, f.base, pageOptions{})
+		p.Go(address("session", ada))
+		// The first answer waits until it is released. taken says that the page has read it.
+		p.Eval(`{
+			const get = fetch
+			window.fetch = async (url) => {
+				const answer = await get(url), text = await answer.text(), first = !window.release
+				if (first) await new Promise(resolve => { window.release = resolve })
+				return {status: answer.status, text: async () => { setTimeout(() => { window.taken = first }); return text }}
+			}
+		}`, nil)
+		want := last - 1
+		if news {
+			f.say(ada, "user", "said while somebody looks")
+		} else {
+			p.Key("ArrowLeft")
+			want--
+		}
+		p.WaitFor("window.release")
+		p.Key("ArrowLeft")
+		f.stands(p, ada, want)
+		f.say(ada, "user", "said later")
+		p.WaitText("#now", fmt.Sprintf("The log has grown to record %d", f.view(ada).Seq()))
+		p.Eval("release()", nil)
+		p.WaitFor("window.taken")
+		f.stands(p, ada, want)
+	}
 }
 
 // Everything can be read, and gone to, without scripts.
