@@ -12,6 +12,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 	"unicode"
 
@@ -81,21 +82,25 @@ func TestPaged(t *testing.T) {
 	}
 }
 
-func TestProgress(t *testing.T) {
+func TestProgress(t *testing.T) { synctest.Test(t, testProgress) }
+
+func testProgress(t *testing.T) {
 	errs := &screen{columns: 40}
 	a := newApp(strings.NewReader(""), io.Discard, errs, noEnv, Options{})
 	bar := a.progress("import")
+	time.Sleep(progressAfter - 1)
 	bar.update(1, 2, "1 line")
 	if errs.Len() > 0 {
 		t.Errorf("drawn at once: %q", errs.String())
 	}
-	bar.next = time.Time{}
+	time.Sleep(1)
 	bar.update(1, 2, "1 line")
+	time.Sleep(progressEvery - 1)
 	bar.update(2, 2, "2 lines") // too soon
 	if want := "\rimport  [############............]  50…\x1b[K"; errs.String() != want {
 		t.Errorf("got %q want %q", errs.String(), want)
 	}
-	bar.next = time.Time{}
+	time.Sleep(1)
 	bar.update(7, 0, "7 lines")
 	bar.end()
 	bar.end()

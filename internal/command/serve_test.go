@@ -13,7 +13,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/patchlog-dev/patchlog/internal/testlog"
 	"github.com/patchlog-dev/patchlog/store"
@@ -77,6 +76,14 @@ func (s *served) get(path, host, token string) (status int, body string) {
 	return got.StatusCode, string(text)
 }
 
+// onWrite is an output that calls a function whenever something is written.
+type onWrite func()
+
+func (f onWrite) Write(text []byte) (int, error) {
+	f()
+	return len(text), nil
+}
+
 func TestServe(t *testing.T) {
 	t.Chdir(t.TempDir())
 	must(t, twoEvents, "import", "a/u/s", "-")
@@ -106,11 +113,11 @@ func TestServe(t *testing.T) {
 
 	// Others read beside it, nobody writes, and its port is taken.
 	must(t, "", "log", "a/u/s")
-	var out, errs strings.Builder
-	soon, cancel := context.WithTimeout(t.Context(), 20*time.Second) // neither run is to serve anything
-	defer cancel()
-	if code := run(soon, []string{"serve", "--addr", s.address().Host}, nil, &out, &errs, noEnv); code != exitFailed || !strings.Contains(errs.String(), "is in use, perhaps by another 'patchlog serve'") {
-		t.Errorf("exit code %d: %s%s", code, &out, &errs)
+	var errs strings.Builder
+	ctx, cancel := context.WithCancel(t.Context())
+	out := onWrite(cancel) // neither run is to serve anything, and so to say where
+	if code := run(ctx, []string{"serve", "--addr", s.address().Host}, nil, out, &errs, noEnv); code != exitFailed || !strings.Contains(errs.String(), "is in use, perhaps by another 'patchlog serve'") {
+		t.Errorf("exit code %d: %s", code, &errs)
 	}
 	if code, text := s.end(); code != exitDone || text != "" {
 		t.Errorf("exit code %d: %s", code, text)
@@ -129,7 +136,7 @@ func TestServe(t *testing.T) {
 		t.Errorf("it does not write:\n%s", page)
 	}
 	errs.Reset()
-	if code := run(soon, []string{"serve", "--addr", "127.0.0.1:0"}, nil, &out, &errs, noEnv); code != exitFailed ||
+	if code := run(ctx, []string{"serve", "--addr", "127.0.0.1:0"}, nil, out, &errs, noEnv); code != exitFailed ||
 		!strings.Contains(errs.String(), "locked") || !strings.Contains(errs.String(), "Stop that program, or let it mount the inspector") || !strings.Contains(errs.String(), "PostgreSQL") {
 		t.Errorf("a file that is held: exit code %d: %s", code, &errs)
 	}
