@@ -1,6 +1,7 @@
 package peers
 
 import (
+	"bytes"
 	"fmt"
 	"net"
 	"path/filepath"
@@ -12,8 +13,11 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
+// poolPing is what a pool of connections asks first on one that was idle for a second.
+var poolPing = []byte("-- ping")
+
 // link is a network between clients and a server: a TCP proxy that delivers what either
-// side sends after half the delay, in order, and counts the round trips.
+// side sends after half the delay, in order, and counts the round trips, but for those of [poolPing].
 type link struct {
 	listener net.Listener
 	server   string // the server's Unix socket
@@ -55,13 +59,13 @@ func (l *link) accept() {
 		heard := new(atomic.Bool)
 		heard.Store(true)
 		l.pumps.Go(func() {
-			l.pump(server, client, func() {
-				if heard.Swap(false) {
+			l.pump(server, client, func(data []byte) {
+				if heard.Swap(false) && !bytes.Contains(data, poolPing) {
 					l.trips.Add(1)
 				}
 			})
 		})
-		l.pumps.Go(func() { l.pump(client, server, func() { heard.Store(true) }) })
+		l.pumps.Go(func() { l.pump(client, server, func([]byte) { heard.Store(true) }) })
 	}
 }
 
@@ -70,14 +74,14 @@ type chunk struct {
 	data []byte
 }
 
-// pump delivers what from sends, and calls sent before it does.
-func (l *link) pump(to, from net.Conn, sent func()) {
+// pump delivers what from sends, and calls sent with it before it does.
+func (l *link) pump(to, from net.Conn, sent func(data []byte)) {
 	chunks := make(chan chunk, 1024)
 	l.pumps.Go(func() {
 		defer to.Close()
 		for c := range chunks {
 			time.Sleep(time.Until(c.due))
-			sent()
+			sent(c.data)
 			_, _ = to.Write(c.data) // if to is closed, from will be
 		}
 	})
