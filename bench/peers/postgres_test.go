@@ -167,9 +167,9 @@ func TestPostgresPeers(t *testing.T) {
 func TestPostgresRoundTrips(t *testing.T) {
 	dsn := pgtest.New(t)
 	l, through := newLink(t, dsn, 0)
-	s, done := openPG(t, through, store.Options{}, adk.Options{})
+	s, done := openPG(t, through+" pool_max_conns=1", store.Options{}, adk.Options{})
 	defer done()
-	fill(t, s, "s", 20) // the connection knows the statements after that
+	fill(t, s, "s", 20) // the one connection knows the statements after that
 	sess := get(t, s, "s")
 	count := func(what string, do func()) {
 		t.Helper()
