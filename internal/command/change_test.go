@@ -19,14 +19,7 @@ import (
 func TestRevertOfAWindow(t *testing.T) {
 	t.Chdir(t.TempDir())
 	shell := newShell() // one for all, so that ids are used once
-	must := func(t *testing.T, stdin string, args ...string) string {
-		t.Helper()
-		var stdout, stderr bytes.Buffer
-		if code := shell.app(stdin, &stdout, &stderr).run(t.Context(), args); code != 0 || stderr.Len() > 0 {
-			t.Fatalf("%q: exit code %d, stderr %q", args, code, stderr.String())
-		}
-		return stdout.String()
-	}
+	must := shell.must
 	n := 0
 	line := func(invocation, author, role, part, more string) string {
 		n++
@@ -65,10 +58,8 @@ func TestRevertOfAWindow(t *testing.T) {
 	if after := must(t, "", "export", "a/u/s", "--visible"); after != before {
 		t.Errorf("after the revert\n%s\nwas\n%s", after, before)
 	}
-	var stdout, stderr bytes.Buffer
-	again := []string{"revert", "a/u/s", id}
-	if code := shell.app("", &stdout, &stderr).run(t.Context(), again); code != 1 || !strings.Contains(stderr.String(), "is already reverted") {
-		t.Errorf("again: %d, %s", code, stderr.String())
+	if code, _, stderr := shell.try(t, "", "revert", "a/u/s", id); code != 1 || !strings.Contains(stderr, "is already reverted") {
+		t.Errorf("again: %d, %s", code, stderr)
 	}
 }
 
@@ -145,20 +136,17 @@ func TestUnfinishedSessionFile(t *testing.T) {
 		t.Errorf("%q, want %q", got, want)
 	}
 	write(last)
-	var stdout, stderr bytes.Buffer
-	code := newShell().app("", &stdout, &stderr).run(t.Context(), []string{"import", "."})
-	if code != 1 || !strings.Contains(stderr.String(), "is a directory") {
-		t.Errorf("exit code %d, stderr %q", code, stderr.String())
+	if code, _, stderr := newShell().try(t, "", "import", "."); code != 1 || !strings.Contains(stderr, "is a directory") {
+		t.Errorf("exit code %d, stderr %q", code, stderr)
 	}
 }
 
 func TestExportLinesOfAnotherSession(t *testing.T) {
 	t.Chdir(t.TempDir())
 	must(t, twoEvents, "import", "a/u/s", "-")
-	var stdout, stderr bytes.Buffer
-	code := newShell().app("", &stdout, &stderr).run(t.Context(), []string{"export", "a/u/s", "--lines"})
-	if code != 1 || stdout.Len() > 0 || stderr.String() != "patchlog: session a/u/s was not read from a session file\n" {
-		t.Errorf("exit code %d, %q, %q", code, stdout.String(), stderr.String())
+	code, stdout, stderr := newShell().try(t, "", "export", "a/u/s", "--lines")
+	if code != 1 || stdout != "" || stderr != "patchlog: session a/u/s was not read from a session file\n" {
+		t.Errorf("exit code %d, %q, %q", code, stdout, stderr)
 	}
 }
 
@@ -170,9 +158,8 @@ func TestSessionFileWithoutID(t *testing.T) {
 	if got := must(t, "", "import", "7e2f0c44.jsonl"); !strings.HasPrefix(got, "claude-code/user/7e2f0c44: created") {
 		t.Errorf("%q", got)
 	}
-	var stdout, stderr bytes.Buffer
-	if code := newShell().app(line, &stdout, &stderr).run(t.Context(), []string{"import", "-"}); code != 1 || !strings.Contains(stderr.String(), "give the file by its name") {
-		t.Errorf("exit code %d, stderr %q", code, stderr.String())
+	if code, _, stderr := newShell().try(t, line, "import", "-"); code != 1 || !strings.Contains(stderr, "give the file by its name") {
+		t.Errorf("exit code %d, stderr %q", code, stderr)
 	}
 }
 

@@ -173,9 +173,8 @@ func TestCompactRedacted(t *testing.T) {
 	sh.env = func(name string) string {
 		return map[string]string{"GEMINI_API_KEY": "a-key", "GOOGLE_GEMINI_BASE_URL": m.URL}[name]
 	}
-	var out, errs bytes.Buffer
-	if code := sh.app("", &out, &errs).run(t.Context(), []string{"compact", "a/u/s", "--redact", "--focus", "ada@example.com"}); code != 0 {
-		t.Fatalf("exit code %d: %s", code, &errs)
+	if code, _, stderr := sh.try(t, "", "compact", "a/u/s", "--redact", "--focus", "ada@example.com"); code != 0 {
+		t.Fatalf("exit code %d: %s", code, stderr)
 	}
 	if len(m.prompts) == 0 {
 		t.Fatal("no model was asked")

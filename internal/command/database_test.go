@@ -124,12 +124,11 @@ func damageDatabase(t *testing.T, bucket string, change func(b *bbolt.Bucket, k,
 // verifyFails runs verify, which must find something, and returns the lines it prints.
 func verifyFails(t *testing.T, says string, args ...string) []string {
 	t.Helper()
-	var stdout, stderr bytes.Buffer
-	code := newShell().app("", &stdout, &stderr).run(t.Context(), append([]string{"verify"}, args...))
-	if code != 1 || stderr.String() != "patchlog: "+says+"\n" {
-		t.Errorf("verify %q: exit code %d, stderr %q, want 1, %q", args, code, stderr.String(), says)
+	code, stdout, stderr := newShell().try(t, "", append([]string{"verify"}, args...)...)
+	if code != 1 || stderr != "patchlog: "+says+"\n" {
+		t.Errorf("verify %q: exit code %d, stderr %q, want 1, %q", args, code, stderr, says)
 	}
-	return strings.Split(strings.TrimSuffix(stdout.String(), "\n"), "\n")
+	return strings.Split(strings.TrimSuffix(stdout, "\n"), "\n")
 }
 
 // What verify finds in a damaged database is listed, and the exit code is 1.
@@ -183,12 +182,11 @@ func besideADamagedOne(t *testing.T, args ...string) string {
 		}
 		return nil
 	})
-	var stdout, stderr bytes.Buffer
-	code := newShell().app("", &stdout, &stderr).run(t.Context(), args)
-	if code != 1 || !strings.Contains(stderr.String(), "session a/u/s, record 2: corrupt") || !strings.Contains(stderr.String(), "1 damaged session") {
-		t.Errorf("exit code %d, stderr %q", code, stderr.String())
+	code, stdout, stderr := newShell().try(t, "", args...)
+	if code != 1 || !strings.Contains(stderr, "session a/u/s, record 2: corrupt") || !strings.Contains(stderr, "1 damaged session") {
+		t.Errorf("exit code %d, stderr %q", code, stderr)
 	}
-	return stdout.String()
+	return stdout
 }
 
 // A damaged session is named, the others are listed, and the exit code is 1.

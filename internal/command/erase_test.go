@@ -1,7 +1,6 @@
 package command
 
 import (
-	"bytes"
 	"fmt"
 	"regexp"
 	"strings"
@@ -52,11 +51,11 @@ func TestEraseMatch(t *testing.T) {
 	sh := newShell()
 	erase := func(args ...string) string {
 		t.Helper()
-		var stdout, stderr bytes.Buffer
-		if code := sh.app("", &stdout, &stderr).run(t.Context(), append([]string{"erase", "shop/ada/1", "--match", "SECRET", "--yes"}, args...)); code != 0 {
-			t.Fatalf("%q: exit code %d, %s", args, code, stderr.String())
+		code, stdout, stderr := sh.try(t, "", append([]string{"erase", "shop/ada/1", "--match", "SECRET", "--yes"}, args...)...)
+		if code != 0 {
+			t.Fatalf("%q: exit code %d, %s", args, code, stderr)
 		}
-		return stdout.String()
+		return stdout
 	}
 	has := func(key string) (n int) {
 		t.Helper()
@@ -163,10 +162,9 @@ func TestRetainErases(t *testing.T) {
 	sh := newShell()
 	runs := func(want string, wantErr string, args ...string) {
 		t.Helper()
-		var stdout, stderr bytes.Buffer
-		sh.app("", &stdout, &stderr).run(t.Context(), args)
-		if withoutCreation(stdout.String()) != want || !strings.Contains(stderr.String(), wantErr) || wantErr == "" && stderr.Len() > 0 {
-			t.Errorf("%q: got\n%s%s\nwant\n%s%s", args, stdout.String(), stderr.String(), want, wantErr)
+		_, stdout, stderr := sh.try(t, "", args...)
+		if withoutCreation(stdout) != want || !strings.Contains(stderr, wantErr) || wantErr == "" && stderr != "" {
+			t.Errorf("%q: got\n%s%s\nwant\n%s%s", args, stdout, stderr, want, wantErr)
 		}
 	}
 	runs("0 sessions deleted, 0 kept; 0 hidden events erased\n", "", "retain", "--erase-hidden-after", "63d", "--yes")

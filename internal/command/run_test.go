@@ -24,14 +24,27 @@ const twoEvents = `{"id":"e1","author":"user","timestamp":"2025-01-01T00:00:00Z"
 {"id":"e2","author":"agent","timestamp":"2025-01-01T00:00:00Z","content":{"role":"model","parts":[{"text":"hi"}]}}
 `
 
+// try runs a command, and returns its exit code and its outputs.
+func (sh *shell) try(t *testing.T, stdin string, args ...string) (code int, stdout, stderr string) {
+	t.Helper()
+	var out, errs bytes.Buffer
+	code = sh.app(stdin, &out, &errs).run(t.Context(), args)
+	return code, out.String(), errs.String()
+}
+
 // must runs a command that succeeds and returns its output.
+func (sh *shell) must(t *testing.T, stdin string, args ...string) string {
+	t.Helper()
+	code, stdout, stderr := sh.try(t, stdin, args...)
+	if code != 0 || stderr != "" {
+		t.Fatalf("%q: exit code %d, stderr %q", args, code, stderr)
+	}
+	return stdout
+}
+
 func must(t *testing.T, stdin string, args ...string) string {
 	t.Helper()
-	var stdout, stderr bytes.Buffer
-	if code := newShell().app(stdin, &stdout, &stderr).run(t.Context(), args); code != 0 || stderr.Len() > 0 {
-		t.Fatalf("%q: exit code %d, stderr %q", args, code, stderr.String())
-	}
-	return stdout.String()
+	return newShell().must(t, stdin, args...)
 }
 
 func TestLocked(t *testing.T) {
@@ -39,13 +52,9 @@ func TestLocked(t *testing.T) {
 	must(t, twoEvents, "import", "a/u/s", "-")
 	s := testlog.Must(store.Open(defaultDatabase, store.Options{}))(t)
 	defer s.Close()
-	var stdout, stderr bytes.Buffer
-	code := newShell().app("", &stdout, &stderr).run(t.Context(), []string{"sessions"})
-	if code != 1 {
-		t.Errorf("exit code %d", code)
-	}
-	if text := stderr.String(); strings.Count(text, "\n") != 1 || !strings.Contains(text, "locked") || !strings.Contains(text, defaultDatabase) {
-		t.Errorf("stderr %q", text)
+	code, _, text := newShell().try(t, "", "sessions")
+	if code != 1 || strings.Count(text, "\n") != 1 || !strings.Contains(text, "locked") || !strings.Contains(text, defaultDatabase) {
+		t.Errorf("exit code %d, stderr %q", code, text)
 	}
 }
 
@@ -150,10 +159,9 @@ func TestInterrupted(t *testing.T) {
 
 func TestNoPlaceForDatabase(t *testing.T) {
 	dir := t.TempDir()
-	var stdout, stderr bytes.Buffer
-	code := newShell().app(twoEvents, &stdout, &stderr).run(t.Context(), []string{"import", "a/u/s", "-", "--db", filepath.Join(dir, "none", "x.db")})
-	if code != 1 || strings.Count(stderr.String(), "\n") != 1 || !strings.Contains(stderr.String(), "no such file") {
-		t.Errorf("exit code %d, stderr %q", code, stderr.String())
+	code, _, stderr := newShell().try(t, twoEvents, "import", "a/u/s", "-", "--db", filepath.Join(dir, "none", "x.db"))
+	if code != 1 || strings.Count(stderr, "\n") != 1 || !strings.Contains(stderr, "no such file") {
+		t.Errorf("exit code %d, stderr %q", code, stderr)
 	}
 }
 
@@ -259,13 +267,12 @@ func TestCompletion(t *testing.T) {
 		"log --db bas":             files,
 		"docs man ":                ":16",
 	} {
-		var got, errs bytes.Buffer
-		words := strings.Split(typed, " ")
-		if code := newShell().app("", &got, &errs).run(t.Context(), append([]string{cobra.ShellCompRequestCmd}, words...)); code != 0 {
+		code, got, _ := newShell().try(t, "", append([]string{cobra.ShellCompRequestCmd}, strings.Split(typed, " ")...)...)
+		if code != 0 {
 			t.Errorf("%q: exit code %d", typed, code)
 		}
 		var choices []string
-		for line := range strings.Lines(got.String()) {
+		for line := range strings.Lines(got) {
 			word, _, _ := strings.Cut(strings.TrimSpace(line), "\t")
 			choices = append(choices, word)
 		}
