@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/patchlog-dev/patchlog/internal/command"
+	"github.com/patchlog-dev/patchlog/internal/testlog"
 	"github.com/patchlog-dev/patchlog/store/pg/pgtest"
 )
 
@@ -43,24 +44,16 @@ func patchlog(t *testing.T, args ...string) (stdout, stderr string) {
 func TestMigrate(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "adk ?#%.db")
-	db, err := sql.Open("sqlite", "file:"+filepath.ToSlash(dir)+"/adk%20%3F%23%25.db")
-	if err != nil {
-		t.Fatal(err)
-	}
+	db := testlog.Must(sql.Open("sqlite", "file:"+filepath.ToSlash(dir)+"/adk%20%3F%23%25.db"))(t)
 	defer db.Close() // a service has it open, and what it wrote is not in the file yet
 	for _, s := range append([]string{"PRAGMA journal_mode = WAL"}, tables("blob", "text", "datetime")...) {
-		if _, err := db.Exec(s); err != nil {
-			t.Fatal(err)
-		}
+		testlog.Must(db.Exec(s))(t)
 	}
 	dsn := pgtest.New(t)
 	for _, s := range tables("bytea", "jsonb", "timestamptz") {
 		pgtest.Exec(t, dsn, s)
 	}
-	before, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	before := testlog.Must(os.ReadFile(file))(t)
 	for name, from := range map[string]string{"SQLite": file, "PostgreSQL": pgtest.URL(t, dsn)} {
 		to := filepath.Join(dir, name+".db")
 		for _, want := range []string{

@@ -1,24 +1,19 @@
 package browser
 
 import (
+	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/patchlog-dev/patchlog/inspector"
+	"github.com/patchlog-dev/patchlog/internal/testlog"
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
 // newest returns the newest record.
 func (f *fixture) newest() patch.Record {
 	f.t.Helper()
-	var last patch.Record
-	for r, err := range f.RawEvents(f.t.Context(), ada, f.view(ada).Seq()) {
-		if err != nil {
-			f.t.Fatal(err)
-		}
-		last = r
-	}
-	return last
+	return f.records(ada, f.view(ada).Seq())[0]
 }
 
 // ticks opens what changes a session, and selects visible events.
@@ -80,7 +75,7 @@ func TestActing(t *testing.T) {
 		}
 
 		// What stands in the way is named, and can be taken back first.
-		f.apply(ada, patch.NewSummarise(0, 2, summaryOf(t, "both")))
+		f.apply(ada, patch.NewSummarise(0, 2, testlog.Text("", "", "user", "both")))
 		first := f.newest()
 		f.apply(ada, patch.NewSplice(0, 1).WithID("in-the-way"))
 		p.Go(address("session", ada))
@@ -108,7 +103,7 @@ func TestActingByKeys(t *testing.T) {
 		t.Helper()
 		for range 400 {
 			var there bool
-			p.Eval("document.activeElement.matches("+quoted(selector)+")", &there)
+			p.Eval("document.activeElement.matches("+strconv.Quote(selector)+")", &there)
 			if there {
 				return
 			}

@@ -13,6 +13,7 @@ import (
 	"github.com/patchlog-dev/patchlog/compaction"
 	"github.com/patchlog-dev/patchlog/fuzz/recorded"
 	"github.com/patchlog-dev/patchlog/inspector"
+	"github.com/patchlog-dev/patchlog/internal/testlog"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store"
 )
@@ -31,18 +32,12 @@ func newFixture(t testing.TB, opts inspector.Options) *fixture {
 	t.Helper()
 	now := time.Date(2026, 11, 22, 9, 0, 0, 0, time.UTC)
 	var ids atomic.Int64 // tests write from several goroutines
-	s, err := store.OpenMemory(store.Options{
+	s := testlog.Must(store.OpenMemory(store.Options{
 		Now:   func() time.Time { return now },
 		NewID: func() string { return fmt.Sprintf("id-%d", ids.Add(1)) },
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	opts.Logger = slog.New(slog.DiscardHandler)
-	i, err := inspector.New(s, opts)
-	if err != nil {
-		t.Fatal(err)
-	}
+	i := testlog.Must(inspector.New(s, opts))(t)
 	server := httptest.NewServer(i)
 	t.Cleanup(func() {
 		server.CloseClientConnections() // pages follow sessions
@@ -57,20 +52,13 @@ func newFixture(t testing.TB, opts inspector.Options) *fixture {
 func (f *fixture) session(key store.Key, n int) {
 	f.t.Helper()
 	ctx := f.t.Context()
-	if _, err := f.Create(ctx, key, map[string]any{"tenant": "north", "user:language": "en"}); err != nil {
-		f.t.Fatal(err)
-	}
+	testlog.Must(f.Create(ctx, key, map[string]any{"tenant": "north", "user:language": "en"}))(f.t)
 	cfg := compaction.DefaultConfig()
 	cfg.TokenThreshold, cfg.EventRetentionSize, cfg.CompactionInterval = 4_000, 8, 0
-	c, err := compaction.New(f.Store, cfg, compaction.Options[store.Key]{Logger: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		f.t.Fatal(err)
-	}
+	c := testlog.Must(compaction.New(f.Store, cfg, compaction.Options[store.Key]{Logger: slog.New(slog.DiscardHandler)}))(f.t)
 	var events []*patch.Event
 	flush := func() {
-		if _, err := f.AppendEvents(ctx, key, store.AppendOptions{}, events...); err != nil {
-			f.t.Fatal(err)
-		}
+		testlog.Must(f.AppendEvents(ctx, key, store.AppendOptions{}, events...))(f.t)
 		events = events[:0]
 	}
 	every := max(n/6, 40)
@@ -78,41 +66,35 @@ func (f *fixture) session(key store.Key, n int) {
 		events = append(events, r.Event)
 		if i%every == every-1 {
 			flush()
-			if _, err := c.Compact(ctx, key, compaction.Run{Force: true}); err != nil {
-				f.t.Fatal(err)
-			}
+			testlog.Must(c.Compact(ctx, key, compaction.Run{Force: true}))(f.t)
 		}
 	}
 	flush()
 	v := f.view(key)
 	f.apply(key, patch.NewPin(v.At(v.Len()-1).ID()))
 	f.apply(key, patch.NewSplice(v.Len()-4, 1).WithID("cut-by-hand"))
-	if _, err := f.Revert(ctx, key, store.UndoOptions{Author: "ada", AllowOrphans: true}, "cut-by-hand"); err != nil {
-		f.t.Fatal(err)
-	}
+	testlog.Must(f.Revert(ctx, key, store.UndoOptions{Author: "ada", AllowOrphans: true}, "cut-by-hand"))(f.t)
 }
 
 func (f *fixture) apply(key store.Key, p *patch.PatchEvent) {
 	f.t.Helper()
-	if _, err := f.ApplyPatch(f.t.Context(), key, store.PatchOptions{AsOfNow: true, AllowOrphans: true}, p.WithAuthor("ada")); err != nil {
-		f.t.Fatal(err)
-	}
+	testlog.Must(f.ApplyPatch(f.t.Context(), key, store.PatchOptions{AsOfNow: true, AllowOrphans: true}, p.WithAuthor("ada")))(f.t)
 }
 
 // say appends an event.
 func (f *fixture) say(key store.Key, author, text string) {
 	f.t.Helper()
-	role := "model"
-	if author == "user" {
-		role = "user"
+	testlog.Must(f.AppendEvents(f.t.Context(), key, store.AppendOptions{}, testlog.Text("", "inv-"+text, author, text)))(f.t)
+}
+
+// records returns the records of a session from a seq on.
+func (f *fixture) records(key store.Key, from uint64) (records []patch.Record) {
+	f.t.Helper()
+	for r, err := range f.RawEvents(f.t.Context(), key, from) {
+		testlog.NoError(f.t, err)
+		records = append(records, r)
 	}
-	e, err := patch.NewEvent(patch.Fields{Author: author, InvocationID: "inv-" + text, Content: patch.Text(role, text)})
-	if err != nil {
-		f.t.Fatal(err)
-	}
-	if _, err := f.AppendEvents(f.t.Context(), key, store.AppendOptions{}, e); err != nil {
-		f.t.Fatal(err)
-	}
+	return records
 }
 
 // address is that of a page about a session.
@@ -125,14 +107,3 @@ func address(name string, key store.Key, pairs ...string) string {
 }
 
 func decimal(n uint64) string { return strconv.FormatUint(n, 10) }
-
-func summaryOf(t testing.TB, text string) *patch.Event {
-	t.Helper()
-	e, err := patch.NewEvent(patch.Fields{Author: "user", Content: patch.Text("user", text)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return e
-}
-
-func quoted(text string) string { return strconv.Quote(text) }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/patchlog-dev/patchlog/fuzz/recorded"
 	"github.com/patchlog-dev/patchlog/inspector"
+	"github.com/patchlog-dev/patchlog/internal/testlog"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store"
 )
@@ -36,18 +37,14 @@ func TestLongSession(t *testing.T) {
 func (f *fixture) long(key store.Key) {
 	f.t.Helper()
 	ctx := f.t.Context()
-	if _, err := f.Create(ctx, key, map[string]any{"tenant": "north"}); err != nil {
-		f.t.Fatal(err)
-	}
+	testlog.Must(f.Create(ctx, key, map[string]any{"tenant": "north"}))(f.t)
 	var events []*patch.Event
 	for _, r := range recorded.Log(f.t, 10_000) {
 		if events = append(events, r.Event); len(events) < 500 {
 			continue
 		}
-		if _, err := f.AppendEvents(ctx, key, store.AppendOptions{}, events...); err != nil {
-			f.t.Fatal(err)
-		}
+		testlog.Must(f.AppendEvents(ctx, key, store.AppendOptions{}, events...))(f.t)
 		events = events[:0]
-		f.apply(key, patch.NewSummarise(f.view(key).Len()-500, 300, summaryOf(f.t, "three hundred events")))
+		f.apply(key, patch.NewSummarise(f.view(key).Len()-500, 300, testlog.Text("", "", "user", "three hundred events")))
 	}
 }

@@ -25,6 +25,8 @@ import (
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
+
+	"github.com/patchlog-dev/patchlog/internal/testlog"
 )
 
 // pageOptions are those of [openPage]. The zero value means a window of 1280 by 800 pixels, light, with JavaScript.
@@ -64,15 +66,12 @@ type Page struct {
 // the tab is closed, and the test fails for each fault that no call of [Page.Expect] was about.
 func openPage(t testing.TB, base string, opts pageOptions) *Page {
 	t.Helper()
-	home, err := url.Parse(base)
-	if err != nil {
-		t.Fatal(err)
-	}
+	home := testlog.Must(url.Parse(base))(t)
 	p := &Page{t: t, base: home, opts: opts, patience: patience, faults: &faults{host: home.Host, requests: map[network.RequestID]string{}}}
 	ctx, closeTab := chromedp.NewContext(browserContext(t), chromedp.WithNewBrowserContext(), chromedp.WithListener(p.handle))
 	p.ctx = ctx
 	scheme := map[bool]string{false: "light", true: "dark"}[opts.Dark]
-	err = cmp.Or(
+	err := cmp.Or(
 		chromedp.Do(ctx), // binds the tab to a context without a deadline
 		call(p, emulation.SetDeviceMetricsOverride, emulation.SetDeviceMetricsOverrideParams{
 			Width: cmp.Or(opts.Width, 1280), Height: cmp.Or(opts.Height, 800), DeviceScaleFactor: 1, Mobile: opts.Mobile}),
@@ -120,9 +119,7 @@ func (p *Page) do(actions ...chromedp.Action[chromedp.Void]) {
 	p.t.Helper()
 	ctx, cancel := context.WithTimeout(p.ctx, patience)
 	defer cancel()
-	if err := chromedp.Do(ctx, actions...); err != nil {
-		p.t.Fatal(err)
-	}
+	testlog.NoError(p.t, chromedp.Do(ctx, actions...))
 }
 
 // evaluate returns the value of a script as JSON; nil if it is undefined. A promise is awaited.
@@ -135,10 +132,7 @@ func (p *Page) evaluate(script string) (json.RawMessage, error) {
 // Go goes to an address, which may be relative to the server's, and waits until the page is loaded.
 func (p *Page) Go(address string) {
 	p.t.Helper()
-	to, err := p.base.Parse(address)
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	to := testlog.Must(p.base.Parse(address))(p.t)
 	if err := call(p, page.Navigate, page.NavigateParams{URL: to.String()}); err != nil {
 		p.t.Fatalf("go to %s: %v", to, err)
 	}
@@ -435,10 +429,7 @@ func (p *Page) WaitFor(condition string) {
 // function returns says what is missing.
 func (p *Page) await(into any, function string, args ...any) {
 	p.t.Helper()
-	list, err := json.Marshal(args)
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	list := testlog.Must(json.Marshal(args))(p.t)
 	for deadline := time.Now().Add(p.patience); ; time.Sleep(pause) {
 		answer, err := p.evaluate(fmt.Sprintf("(%s)(...%s)", function, list))
 		var missing string
@@ -453,9 +444,7 @@ func (p *Page) await(into any, function string, args ...any) {
 			if err = json.Unmarshal(answer, &found); err == nil && into != nil {
 				err = json.Unmarshal(found.Value, into)
 			}
-			if err != nil {
-				p.t.Fatal(err)
-			}
+			testlog.NoError(p.t, err)
 			return
 		}
 		if time.Now().After(deadline) {
@@ -472,9 +461,7 @@ var axeScript string
 func (p *Page) Axe() {
 	p.t.Helper()
 	if p.opts.NoScript { // axe waits by timers, which do not run then
-		if err := p.allowScripts(true); err != nil {
-			p.t.Fatal(err)
-		}
+		testlog.NoError(p.t, p.allowScripts(true))
 		defer p.allowScripts(false)
 	}
 	var result struct {
@@ -516,11 +503,6 @@ func (p *Page) Overflow() {
 // Screenshot writes a picture of the window as PNG.
 func (p *Page) Screenshot(path string) {
 	p.t.Helper()
-	picture, err := chromedp.Call(p.ctx, page.CaptureScreenshot, page.CaptureScreenshotParams{Format: page.CaptureScreenshotFormatPng})
-	if err == nil {
-		err = os.WriteFile(path, picture.Data, 0o644)
-	}
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	picture := testlog.Must(chromedp.Call(p.ctx, page.CaptureScreenshot, page.CaptureScreenshotParams{Format: page.CaptureScreenshotFormatPng}))(p.t)
+	testlog.NoError(p.t, os.WriteFile(path, picture.Data, 0o644))
 }

@@ -7,26 +7,20 @@ import (
 
 	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/inspector"
+	"github.com/patchlog-dev/patchlog/internal/testlog"
 	"github.com/patchlog-dev/patchlog/store"
 )
 
 func (f *fixture) view(key store.Key) fold.View {
 	f.t.Helper()
-	v, err := f.View(f.t.Context(), key)
-	if err != nil {
-		f.t.Fatal(err)
-	}
-	return v
+	return testlog.Must(f.View(f.t.Context(), key))(f.t)
 }
 
 // stands waits until a page shows a session as it stood after a record, in all its parts.
 func (f *fixture) stands(p *Page, key store.Key, at uint64) {
 	f.t.Helper()
 	p.WaitFor(fmt.Sprintf("document.readyState === 'complete' && document.getElementById('session').dataset.at === '%d'", at))
-	v, err := f.ViewAt(f.t.Context(), key, at)
-	if err != nil {
-		f.t.Fatal(err)
-	}
+	v := testlog.Must(f.ViewAt(f.t.Context(), key, at))(f.t)
 	want := fmt.Sprintf("%d events", v.Len())
 	if v.Len() == 1 {
 		want = "1 event"
@@ -111,10 +105,7 @@ func TestTimeTravel(t *testing.T) {
 
 	// From patch to patch.
 	var patches []uint64
-	for r, err := range f.RawEvents(t.Context(), ada, 1) {
-		if err != nil {
-			t.Fatal(err)
-		}
+	for _, r := range f.records(ada, 1) {
 		if r.Patch != nil {
 			patches = append(patches, r.Seq)
 		}
@@ -224,8 +215,6 @@ func TestFollowing(t *testing.T) {
 	p.Click("#newest")
 	f.stands(p, ada, last+22)
 
-	if err := f.Delete(t.Context(), ada); err != nil {
-		t.Fatal(err)
-	}
+	testlog.NoError(t, f.Delete(t.Context(), ada))
 	p.WaitText("#now", "This session is gone")
 }
