@@ -3,7 +3,6 @@ package inspector_test
 import (
 	"bytes"
 	"errors"
-	"io"
 	"mime/multipart"
 	"net/http"
 	"net/http/httptest"
@@ -181,17 +180,10 @@ func TestBodiesAreNotRead(t *testing.T) {
 	t.Setenv("TMPDIR", dir)
 	var body bytes.Buffer
 	form := multipart.NewWriter(&body)
-	err := form.WriteField("at", "3")
-	if err == nil {
-		var file io.Writer
-		if file, err = form.CreateFormFile("file", "large"); err == nil {
-			_, err = file.Write(make([]byte, 40<<20)) // more than is kept in memory
-		}
-	}
-	if err == nil {
-		err = form.Close()
-	}
-	testlog.NoError(t, err)
+	testlog.NoError(t, form.WriteField("at", "3"))
+	file := testlog.Must(form.CreateFormFile("file", "large"))(t)
+	testlog.Must(file.Write(make([]byte, 40<<20)))(t) // more than is kept in memory
+	testlog.NoError(t, form.Close())
 	i := newInspector(t, openShop(t), inspector.Options{Write: true})
 	key := url.Values{"key": {shopKey.String()}}.Encode()
 	for _, target := range []struct{ method, path string }{{"GET", "/session?" + key}, {"GET", "/"}, {"GET", "/nowhere"}, {"POST", "/act"}} {

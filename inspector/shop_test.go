@@ -250,11 +250,6 @@ func TestSearchHostile(t *testing.T) {
 func TestExport(t *testing.T) {
 	s := openShop(t)
 	i := newInspector(t, s, inspector.Options{Authorize: func(_ *http.Request, key store.Key, _ inspector.Access) bool { return key == shopKey }})
-	get := func(query string) *http.Response {
-		w := httptest.NewRecorder()
-		i.ServeHTTP(w, httptest.NewRequest("GET", "http://localhost/export?"+query, nil))
-		return w.Result()
-	}
 	var want, visible bytes.Buffer
 	testlog.NoError(t, errors.Join(s.Export(t.Context(), shopKey, &want, store.ExportOptions{}), s.Export(t.Context(), shopKey, &visible, store.ExportOptions{Visible: true})))
 	for form, want := range map[string]string{
@@ -262,7 +257,7 @@ func TestExport(t *testing.T) {
 		"&form=jsonl":   want.String(),
 		"&form=visible": visible.String(),
 	} {
-		got := get("key=" + url.QueryEscape(shopKey.String()) + form)
+		got := ask(i, "GET", "/export?key="+url.QueryEscape(shopKey.String())+form)
 		body, err := io.ReadAll(got.Body)
 		if err != nil || got.StatusCode != http.StatusOK || got.Header.Get("Content-Type") != "application/jsonl; charset=utf-8" ||
 			got.Header.Get("Content-Disposition") != "attachment; filename=session-shop-ada-1-2.jsonl" || string(body) != want {
@@ -274,7 +269,7 @@ func TestExport(t *testing.T) {
 		"key=shop/ada/1%252F2&form=x": http.StatusBadRequest,
 		"form=visible":                http.StatusBadRequest,
 	} {
-		if got := get(query); got.StatusCode != want || got.Header.Get("Content-Disposition") != "" {
+		if got := ask(i, "GET", "/export?"+query); got.StatusCode != want || got.Header.Get("Content-Disposition") != "" {
 			t.Errorf("%s: %d, want %d, %v", query, got.StatusCode, want, got.Header)
 		}
 	}
@@ -289,10 +284,9 @@ func TestExportNames(t *testing.T) {
 		{App: strings.Repeat("a", 200), User: "u", Session: "s"}:    "session-" + strings.Repeat("a", 100) + ".jsonl",
 	} {
 		importLog(t, s, key, "")
-		w := httptest.NewRecorder()
-		newInspector(t, s, inspector.Options{}).ServeHTTP(w, httptest.NewRequest("GET", "http://localhost/export?key="+url.QueryEscape(key.String()), nil))
-		if got := w.Header().Get("Content-Disposition"); got != "attachment; filename="+want {
-			t.Errorf("%v: %d, %s, want %s", key, w.Code, got, want)
+		got := ask(newInspector(t, s, inspector.Options{}), "GET", "/export?key="+url.QueryEscape(key.String()))
+		if name := got.Header.Get("Content-Disposition"); name != "attachment; filename="+want {
+			t.Errorf("%v: %d, %s, want %s", key, got.StatusCode, name, want)
 		}
 	}
 }

@@ -3,7 +3,6 @@ package inspector_test
 import (
 	"fmt"
 	"net/http"
-	"net/http/httptest"
 	"net/url"
 	"path/filepath"
 	"slices"
@@ -17,9 +16,6 @@ import (
 
 // What is no request of a person who may write and looks at a page of this inspector does nothing.
 func TestNobodyElseActs(t *testing.T) {
-	set := func(name, value string) func(*http.Request) {
-		return func(r *http.Request) { r.Header.Set(name, value) }
-	}
 	for name, c := range map[string]struct {
 		opts   inspector.Options
 		field  []string // of the do, in place of what the preview gave
@@ -27,15 +23,15 @@ func TestNobodyElseActs(t *testing.T) {
 		status []int
 	}{
 		"without Write":         {inspector.Options{}, nil, nil, []int{404, 405}},
-		"of another site":       {inspector.Options{Write: true}, nil, set("Origin", "http://evil.example"), []int{403}},
-		"of a sandboxed frame":  {inspector.Options{Write: true}, nil, set("Origin", "null"), []int{403}},
-		"fetched across sites":  {inspector.Options{Write: true}, nil, set("Sec-Fetch-Site", "cross-site"), []int{403}},
+		"of another site":       {inspector.Options{Write: true}, nil, header("Origin", "http://evil.example"), []int{403}},
+		"of a sandboxed frame":  {inspector.Options{Write: true}, nil, header("Origin", "null"), []int{403}},
+		"fetched across sites":  {inspector.Options{Write: true}, nil, header("Sec-Fetch-Site", "cross-site"), []int{403}},
 		"to another name":       {inspector.Options{Write: true}, nil, func(r *http.Request) { r.Host = "evil.example"; r.Header.Set("Origin", "http://evil.example") }, []int{421}},
 		"without the token":     {inspector.Options{Write: true, Token: "t0ken"}, nil, nil, []int{401}},
 		"who may not see it":    {inspector.Options{Write: true, Authorize: func(*http.Request, store.Key, inspector.Access) bool { return false }}, nil, nil, []int{404}},
 		"who may read only":     {inspector.Options{Write: true, Authorize: func(_ *http.Request, _ store.Key, want inspector.Access) bool { return want == inspector.Read }}, nil, nil, []int{403}},
-		"of no form":            {inspector.Options{Write: true}, nil, set("Content-Type", "text/plain"), []int{400}},
-		"of several parts":      {inspector.Options{Write: true}, nil, set("Content-Type", "multipart/form-data; boundary=x"), []int{400}},
+		"of no form":            {inspector.Options{Write: true}, nil, header("Content-Type", "text/plain"), []int{400}},
+		"of several parts":      {inspector.Options{Write: true}, nil, header("Content-Type", "multipart/form-data; boundary=x"), []int{400}},
 		"with an address":       {inspector.Options{Write: true}, nil, func(r *http.Request) { r.URL.RawQuery = "key=shop%2Fada%2F4711" }, []int{400}},
 		"with an unknown field": {inspector.Options{Write: true}, []string{"colour", "red"}, nil, []int{400}},
 		"of an unknown act":     {inspector.Options{Write: true}, []string{"act", "delete"}, nil, []int{400}},
@@ -79,10 +75,8 @@ func TestNobodyElseActs(t *testing.T) {
 	t.Run("by an address", func(t *testing.T) {
 		a := newActing(t, inspector.Options{Write: true})
 		do := a.form(a.must(200, a.fields("splice", "index", "4")), "Do it")
-		w := httptest.NewRecorder()
-		a.handler.ServeHTTP(w, httptest.NewRequest("GET", "http://localhost/act?"+do.Encode(), nil))
-		if len(a.log()) != 8 || w.Code < 400 {
-			t.Errorf("status %d, %d records", w.Code, len(a.log()))
+		if got := ask(a.handler, "GET", "/act?"+do.Encode()); len(a.log()) != 8 || got.StatusCode < 400 {
+			t.Errorf("status %d, %d records", got.StatusCode, len(a.log()))
 		}
 		for _, field := range []string{"at", "from", "seq"} {
 			f := a.fields("splice", "index", "1")

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"html"
-	"io"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -412,16 +411,7 @@ func TestHostileContentsOfActs(t *testing.T) {
 func TestTheSessionOffersActs(t *testing.T) {
 	a := newActing(t, inspector.Options{Write: true})
 	a.must(200, a.form(a.must(200, a.fields("splice", "index", "4")), "Do it"))
-	get := func(h http.Handler, query string) string {
-		w := httptest.NewRecorder()
-		h.ServeHTTP(w, httptest.NewRequest("GET", "http://localhost/session?key="+url.QueryEscape(a.key.String())+query, nil))
-		body, err := io.ReadAll(w.Result().Body)
-		if err != nil || w.Code != 200 {
-			t.Fatalf("status %d, %v", w.Code, err)
-		}
-		return string(body)
-	}
-	page := get(a.handler, "")
+	page := a.get(a.session())
 	for _, want := range []string{
 		`<form id="acting" method="post" action="act">`, `<input type="checkbox" name="index" value="0" form="acting"`, `form="reverting" name="seq" value="9"`,
 		`form="rewinding" name="seq" value="1"`, `form="forking" name="seq" value="3"`, `name="at" value="9"`, `name="creation" value="` + a.view().Creation() + `"`,
@@ -433,8 +423,8 @@ func TestTheSessionOffersActs(t *testing.T) {
 	if strings.Contains(page, `form="rewinding" name="seq" value="2"`) || strings.Contains(page, `form="reverting" name="seq" value="1"`) {
 		t.Error("a model's answer can be rewound to, or an event taken back")
 	}
-	readers := testlog.Must(inspector.New(a.store, inspector.Options{Write: true, Authorize: func(_ *http.Request, _ store.Key, want inspector.Access) bool { return want == inspector.Read }}))(t)
-	for _, page := range []string{get(a.handler, "&at=9"), get(readers, ""), get(newActingOn(t, a.store, inspector.Options{}).handler, "")} {
+	readers := newActingOn(t, a.store, inspector.Options{Write: true, Authorize: func(_ *http.Request, _ store.Key, want inspector.Access) bool { return want == inspector.Read }})
+	for _, page := range []string{a.get(a.session() + "&at=9"), readers.get(a.session()), newActingOn(t, a.store, inspector.Options{}).get(a.session())} {
 		if strings.Contains(page, "<button name=\"act\"") || strings.Contains(page, `method="post"`) || strings.Contains(page, `name="index"`) || strings.Contains(page, `class="small"`) {
 			t.Error("a page offers acts that should not")
 		}
