@@ -55,7 +55,7 @@ type AppendOptions struct {
 // content, is skipped, and the record that is there is returned. This is looked at
 // before anything else. Errors match [ErrNotFound], [ErrDuplicateID], [ErrConflict],
 // [ErrTooLarge] or [ErrOutcomeUnknown]; nothing was written then, but for the last,
-// where that is not known.
+// where that is not known. Calls that run at the same time share a commit, and its error.
 func (s *Store) AppendEvents(ctx context.Context, key Key, opts AppendOptions, events ...*patch.Event) (Committed, error) {
 	if n := opts.MaxResultTokens; n != 0 && n < recall.MinResultTokens {
 		return Committed{}, &patch.FieldError{Field: "AppendOptions.MaxResultTokens", Problem: fmt.Sprintf("%d is below %d", n, recall.MinResultTokens)}

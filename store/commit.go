@@ -32,8 +32,6 @@ type request struct {
 
 	draft   *draft
 	refusal error // the plan's
-
-	dependsOnGroup bool // acceptance or refusal depends on the group's commit
 }
 
 // errAbandoned is what becomes of a write whose leader panicked in a function of its
@@ -181,42 +179,41 @@ func (s *Store) lead(ctx context.Context, h *handle, requests []*request) {
 		switch {
 		case written:
 			err = s.write(ctx, h, g.view, g.counts, g.batch)
-			if g.drawn && errors.Is(err, errLaterView) {
-				err = nil // no other call has these ids
-			}
 		case g.confirms:
 			err = s.confirmSeen(ctx, h, c)
 		}
-		if err == nil && (written || g.confirms) {
-			g.end(nil)
+		unknown := errors.Is(err, backend.ErrUnknown) // whose cause may be one of the others
+		taken := !lookUp && errors.Is(err, backend.ErrTaken)
+		switch {
+		case err == nil && (written || g.confirms):
+			g.end()
 			return
-		}
-		if errors.Is(err, errLaterView) {
+		case errors.Is(err, errLaterView):
 			now, _, err := s.newest(ctx, h, true)
 			if err != nil {
 				err = fromBackend(h.key, &backend.UnknownError{Cause: err})
 			}
-			requests = g.endWith(now.view, err)
+			requests = g.endLater(now.view, err)
 			continue
-		}
-		unknown := errors.Is(err, backend.ErrUnknown) // whose cause may be one of the others
-		taken := !lookUp && errors.Is(err, backend.ErrTaken)
-		if err != nil && (unknown || !taken && !errors.Is(err, backend.ErrMoved) && !errors.Is(err, backend.ErrNotFound)) {
-			// Requests that depend on the view alone, which nothing has confirmed, are drafted again.
-			g.endDependent(fromBackend(h.key, err))
-			requests = slices.DeleteFunc(slices.Clone(requests), func(r *request) bool { return r.dependsOnGroup })
-			continue
+		case err != nil && (unknown || !taken && !errors.Is(err, backend.ErrMoved) && !errors.Is(err, backend.ErrNotFound)):
+			g.fail(fromBackend(h.key, err))
+			return
 		}
 		now, _, readErr := s.newest(ctx, h, true)
-		if readErr != nil {
+		switch {
+		case readErr != nil:
 			fail(requests, readErr)
 			return
-		}
-		if !taken && now.token == c.token && now.view.Creation() == c.view.Creation() {
-			g.end(fromBackend(h.key, err))
+		case taken:
+			lookUp = true
+		case now.token != c.token || now.view.Creation() != c.view.Creation(): // drafted again on what is new
+		case err != nil:
+			g.fail(fromBackend(h.key, err))
+			return
+		default: // all are refused, by the newest view
+			g.end()
 			return
 		}
-		lookUp = lookUp || taken
 	}
 }
 
@@ -270,8 +267,7 @@ type group struct {
 	taken    map[string]uint64 // ids in the log or in the batch → seq
 	added    []patch.Record    // the batch's records
 	requests []*request        // those that have not failed
-	confirms bool              // what was read is to be confirmed: see takeAll
-	drawn    bool              // the batch has ids that the store has drawn
+	confirms bool              // what was read is to be confirmed if the group adds nothing: see takeAll
 }
 
 // begin looks up at once all ids that the plans offer.
@@ -282,7 +278,6 @@ func (g *group) begin(ctx context.Context, requests []*request) {
 		if r.haveOf == g.view.Creation() {
 			d.have = r.have
 		}
-		r.dependsOnGroup = false
 		var own []string
 		err := r.ctx.Err()
 		if err == nil && r.creation != "" && r.creation != g.view.Creation() {
@@ -334,18 +329,8 @@ func (g *group) lookup(ctx context.Context, ids []string) (map[string]uint64, er
 // confirmed first.
 func (g *group) takeAll() {
 	for _, r := range g.requests {
-		r.dependsOnGroup = len(g.added) > 0
-		if r.refusal = g.take(r); r.refusal == nil {
-			r.dependsOnGroup = g.holds(r.draft)
-		}
-	}
-	if len(g.batch.Records) > 0 {
-		return
-	}
-	for _, r := range g.requests {
-		if r.refusal == nil && r.draft.present {
-			r.dependsOnGroup, g.confirms = true, true
-		}
+		r.refusal = g.take(r)
+		g.confirms = g.confirms || r.refusal == nil && r.draft.present
 	}
 }
 
@@ -360,7 +345,6 @@ func (g *group) take(r *request) error {
 	g.batch.Records = append(g.batch.Records, d.batch...)
 	g.batch.Shared = append(g.batch.Shared, d.shared...)
 	g.added = append(g.added, d.adds...)
-	g.drawn = g.drawn || slices.ContainsFunc(d.missing, func(i int) bool { return d.offered[i].ID() == "" })
 	for _, raw := range d.batch {
 		for _, id := range raw.IDs {
 			g.taken[id] = raw.Seq
@@ -375,30 +359,18 @@ func (g *group) refuses() bool {
 	return slices.ContainsFunc(g.requests, func(r *request) bool { return r.refusal != nil && len(r.records) > 0 })
 }
 
-// holds reports whether the group adds some of what a draft says.
-func (g *group) holds(d *draft) bool {
-	return slices.ContainsFunc(d.records, func(r patch.Record) bool { return r.Seq > g.batch.ExpectedLast })
-}
-
-// end says to each request what came of it, with the error of the group's write.
-func (g *group) end(err error) {
-	g.endDependent(err)
+// end says to each request what came of it.
+func (g *group) end() {
 	for _, r := range g.requests {
-		switch {
-		case err != nil && r.dependsOnGroup:
-		case r.refusal != nil:
-			r.err = r.refusal
-		case err != nil: // all of it was in the log before
-			r.committed, r.err = Committed{Records: r.draft.records, View: g.before.view}, nil
-		default:
-			r.committed, r.err = Committed{Records: r.draft.records, View: r.draft.view}, nil
+		if r.err = r.refusal; r.err == nil {
+			r.committed = Committed{Records: r.draft.records, View: r.draft.view}
 		}
 	}
 }
 
-// endWith is end of a commit that was found in the log with later ones, in the view that has them. It
+// endLater is end of a commit that was found in the log with later ones, in the view that has them. It
 // returns the requests that were refused, to be drafted again.
-func (g *group) endWith(now fold.View, err error) (refused []*request) {
+func (g *group) endLater(now fold.View, err error) (refused []*request) {
 	for _, r := range g.requests {
 		if r.refusal != nil {
 			refused = append(refused, r)
@@ -409,14 +381,11 @@ func (g *group) endWith(now fold.View, err error) (refused []*request) {
 	return refused
 }
 
-// endDependent says to the requests that rest on what the group adds that it was not written,
-// or is not known to be, if there is an error.
-func (g *group) endDependent(err error) {
+// fail says to all requests that the group's commit failed: to those that it would have refused, or that had nothing to
+// add, too.
+func (g *group) fail(err error) {
+	fail(g.requests, err)
 	for _, r := range g.requests {
-		if err == nil || !r.dependsOnGroup {
-			continue
-		}
-		r.err = err // a refusal too: what it was judged on may not be there
 		if errors.Is(err, ErrOutcomeUnknown) {
 			r.committed = Committed{Records: r.draft.records}
 		}
