@@ -129,7 +129,7 @@ func (s *Store) CopyShared(ctx context.Context, from *Store, opts CopyOptions) (
 	switch {
 	case opts.DryRun:
 	case len(changes) > 0:
-		err = fromBackend(Key{}, s.putShared(ctx, changes))
+		err = fromBackend(Key{}, s.backend.PutShared(ctx, changes))
 	case len(given) > 0: // an earlier call may have done it all
 		err = s.confirm(ctx)
 	}

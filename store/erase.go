@@ -408,7 +408,7 @@ func (s *Store) eraseShared(ctx context.Context, prefixes []string, which func(p
 		case len(changes) == 0:
 			return names, s.confirm(ctx) // an earlier call may have done it all
 		}
-		if err = s.putShared(ctx, changes); err == nil {
+		if err = s.backend.PutShared(ctx, changes); err == nil {
 			return names, nil
 		}
 		if try == eraseTries || !errors.Is(err, backend.ErrMoved) {

@@ -719,15 +719,16 @@ func TestErasePlannedAgain(t *testing.T) {
 		must(t)(s.Create(ctx, eraseKey, map[string]any{"app:a": "secret one"}))
 		must(t)(s.AppendEvents(ctx, eraseKey, store.AppendOptions{}, said("e1", "secret"), said("b", "other")))
 		must(t)(s.Fork(ctx, eraseKey, sibling("fork"), nil))
-		first := func(do func()) { faulty.Plan(storetest.Plan{Write: 1, Failure: storetest.Landed, During: do}) }
-		first(func() { must(t)(s.ApplyPatch(ctx, eraseKey, asOfNow, patch.NewSplice(1, 1))) })
+		faulty.Plan(storetest.Plan{Write: 1, Failure: storetest.Landed, During: func() { must(t)(s.ApplyPatch(ctx, eraseKey, asOfNow, patch.NewSplice(1, 1))) }})
 		done := testlog.Must(s.Erase(ctx, eraseKey, store.EraseSelection{EventIDs: []string{"b"}}, keeping))(t)
 		testlog.Equal(t, "erased", whys(done), []string{"s 2.0 b: selected", "fork 2.0 b: same event in another session"})
-		first(func() {
-			later := lines(`{"id":"e2","author":"a","actions":{"stateDelta":{"user:b":"secret two"}}}`)
-			must(t)(s.AppendEvents(ctx, eraseKey, store.AppendOptions{}, later...))
-			must(t)(s.ApplyPatch(ctx, eraseKey, asOfNow, patch.NewSplice(0, 1)))
-		})
+		faulty.Plan(storetest.Plan{Before: func(write int) { // of the shared values
+			if write == 1 {
+				later := lines(`{"id":"e2","author":"a","actions":{"stateDelta":{"user:b":"secret two"}}}`)
+				must(t)(s.AppendEvents(ctx, eraseKey, store.AppendOptions{}, later...))
+				must(t)(s.ApplyPatch(ctx, eraseKey, asOfNow, patch.NewSplice(0, 1)))
+			}
+		}})
 		done = testlog.Must(s.Erase(ctx, eraseKey, store.EraseSelection{Match: "secret"}, store.EraseOptions{Values: patch.NullValues}))(t)
 		testlog.Equal(t, "keys whose values are null", done.Shared, []string{"app:a", "user:b"})
 	})

@@ -6,14 +6,14 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"slices"
 
 	"github.com/patchlog-dev/patchlog/internal/records"
 	"github.com/patchlog-dev/patchlog/store/backend"
 )
 
 // findOut asks the backend whether a batch took place whose commit failed, and sees to it
-// first that it takes place no more. The error is nil if it did, and is durable: what a read
+// first that it takes place no more. Only appends need it: a delete, a change of shared values and a step of an erasing can
+// be repeated by the caller. The error is nil if it did, and is durable: what a read
 // alone shows may be lost in a failover, but the fence is a commit that comes after it. It is errLaterView if
 // the log has the records, and others wrote since.
 func (s *Store) findOut(ctx context.Context, key Key, batch backend.Batch, failure error) error {
@@ -108,72 +108,4 @@ func causeOf(failure error) error {
 		return unknown.Cause
 	}
 	return errors.New(failure.Error())
-}
-
-// deleted finds out whether a session is gone whose deletion failed. It returns nil if it
-// is. head is the session's as it was before, and seen what the deletion was conditional on.
-func (s *Store) deleted(ctx context.Context, key Key, head backend.Head, seen *backend.Head, failure error) error {
-	// It may take place yet, and harms no other creation: once more makes sure.
-	err := s.backend.Delete(ctx, key.name(), head.Creation, seen)
-	if errors.Is(err, backend.ErrNotFound) { // the first one took place, and is durable with the fence
-		_, err = s.backend.Fence(ctx, key.name(), head.Creation, head.Token, newToken())
-	}
-	if err != nil && !errors.Is(err, backend.ErrMoved) {
-		return stillUnknown(failure, err)
-	}
-	return err
-}
-
-// putShared writes shared values. Errors are the backend's.
-//
-// If it is not known whether that took place, it is done again: the second commit waits for the first one, which holds
-// the rows, and does nothing if the values are no longer as they were. Then the values themselves tell.
-func (s *Store) putShared(ctx context.Context, changes []backend.SharedChange) error {
-	failure := s.backend.PutShared(ctx, changes)
-	if !errors.Is(failure, backend.ErrUnknown) {
-		return failure
-	}
-	err := s.backend.PutShared(ctx, changes)
-	if err == nil {
-		return nil
-	}
-	if errors.Is(err, backend.ErrMoved) {
-		var landed bool
-		if landed, err = s.sharedLanded(ctx, changes); err == nil && !landed {
-			return backend.ErrMoved
-		}
-		if err == nil {
-			err = s.confirm(ctx)
-		}
-	}
-	if err != nil {
-		return stillUnknown(failure, err)
-	}
-	s.opts.Logger.Warn("patchlog: a commit of shared values failed but took place", "error", failure)
-	return nil
-}
-
-// errRewritten: of shared values that were written again nothing says what was written before.
-var errRewritten = errors.New("the shared values have been written again since")
-
-// sharedLanded reports whether changes of shared values, which are one commit, took place.
-func (s *Store) sharedLanded(ctx context.Context, changes []backend.SharedChange) (bool, error) {
-	written := 0
-	for _, c := range changes {
-		values, err := backend.SharedOf(ctx, s.backend, c.Name)
-		if err != nil {
-			return false, err
-		}
-		i := slices.IndexFunc(values, func(v backend.Value) bool { return v.Name == c.Name })
-		switch {
-		case i < 0, c.Old != nil && bytes.Equal(values[i].Data, c.Old.Data): // as it was before
-			return false, nil
-		case bytes.Equal(values[i].Data, c.Data):
-			written++
-		}
-	}
-	if written < len(changes) {
-		return false, errRewritten
-	}
-	return true, nil
 }

@@ -188,7 +188,7 @@ func (v *salvaging) writeShared(ctx context.Context) error {
 	if len(changes) == 0 {
 		return nil
 	}
-	err := v.store.putShared(ctx, changes)
+	err := v.store.backend.PutShared(ctx, changes)
 	if err == nil {
 		shared.Written = len(changes)
 	}

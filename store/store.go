@@ -274,7 +274,7 @@ func listedInfo(l backend.Listed) (Info, error) {
 
 // Delete removes a session with its whole log. The records of a large one are removed in several
 // commits, between which other writes go on; no reader sees the session after the first. The shared scopes stay as they are. It fails with [ErrNotFound] if there is no
-// such session.
+// such session. After [ErrOutcomeUnknown] it can be called again.
 func (s *Store) Delete(ctx context.Context, key Key) error {
 	if err := key.Validate(); err != nil {
 		return err
@@ -303,9 +303,6 @@ func (s *Store) delete(ctx context.Context, key Key, seen *backend.Head) error {
 	defer s.changes.wake(key)
 	defer s.finder.Forget(key) // a search that runs meanwhile indexes what is gone
 	err := s.backend.Delete(ctx, key.name(), head.Creation, seen)
-	if errors.Is(err, backend.ErrUnknown) {
-		err = s.deleted(ctx, key, *head, seen, err)
-	}
 	if errors.Is(err, backend.ErrMoved) {
 		err = fmt.Errorf("it was written to meanwhile: %w", err)
 	}

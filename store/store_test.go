@@ -132,7 +132,6 @@ func TestCancelledWhileCommitting(t *testing.T) {
 			return errOf(e.store.Import(c, key, strings.NewReader(`{"id":"a2"}`), store.ImportOptions{}))
 		})
 		e.same("visible", ids(e.view()), "a1 a2")
-		during(func(c context.Context) error { return e.store.Delete(c, key) })
 	})
 }
 

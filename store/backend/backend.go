@@ -106,9 +106,8 @@ type Backend interface {
 	Lookup(ctx context.Context, session, creation string, ids []string) ([]uint64, error)
 
 	// PutShared writes shared values atomically and durably. It fails with ErrMoved if a value
-	// is not the Old one of its change. One call has no name twice. After ErrUnknown, a call
-	// with the same changes waits until the first one is settled. When a call succeeds, values
-	// that were read before are durable too.
+	// is not the Old one of its change. One call has no name twice. It can be called again after
+	// ErrUnknown. When a call succeeds, values that were read before are durable too.
 	PutShared(ctx context.Context, changes []SharedChange) error
 
 	// List returns up to limit sessions whose names begin with prefix and are greater than
