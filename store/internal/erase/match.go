@@ -6,7 +6,6 @@ import (
 	"bytes"
 	"encoding/base64"
 	"encoding/json"
-	"slices"
 	"strings"
 
 	"github.com/patchlog-dev/patchlog/patch"
@@ -22,13 +21,13 @@ type Matcher struct {
 
 // Event reports whether an erase can remove the text from an event.
 func (m Matcher) Event(e *patch.Event) bool {
-	return m.removes(e, func() json.Marshaler { return e.Blank("", patch.NullValues) })
+	return m.removes(e, func() erasable { return e.Blank("", patch.NullValues) })
 }
 
 // Patch reports whether an erase can remove the text from what a patch says besides the events that it puts in.
 func (m Matcher) Patch(p *patch.PatchEvent) bool {
 	none := func(int) bool { return false }
-	return m.removes(p, func() json.Marshaler { return p.Blank("", patch.NullValues, none) })
+	return m.removes(p, func() erasable { return p.Blank("", patch.NullValues, none) })
 }
 
 // erasable is an event or a patch.
@@ -37,89 +36,76 @@ type erasable interface {
 	ErasedBy() (receipt string, erased bool)
 }
 
-// removes reports whether the text is in one form of a record and not, at the same place, in its blank. The mark of an
-// erasing is no text.
-func (m Matcher) removes(of erasable, blank func() json.Marshaler) bool {
-	if m.Text == "" {
-		return false
-	}
-	fields, ok := fieldsOf(of)
-	if !ok || !m.in("", fields, nil) {
-		return false
-	}
-	left, ok := fieldsOf(blank())
-	if mark, _ := of.ErasedBy(); mark != "" {
-		delete(ownMetadata(fields), "erased")
-	}
-	return ok && m.in("", fields, left)
+// removes reports whether the text is in something that a record says more often than its blank.
+func (m Matcher) removes(of erasable, blank func() erasable) bool {
+	says := texts{}
+	return m.Text != "" && says.count(of, 1) && m.in(says) && says.count(blank(), -1) && m.in(says)
 }
 
-func fieldsOf(of json.Marshaler) (fields map[string]any, ok bool) {
-	text, err := of.MarshalJSON()
-	return fields, err == nil && unmarshal(text, &fields) == nil
-}
-
-func ownMetadata(fields map[string]any) map[string]any {
-	metadata, _ := fields["customMetadata"].(map[string]any)
-	own, _ := metadata[patch.OwnMetadata].(map[string]any)
-	return own
-}
-
-// in reports whether a JSON value, that of a member with the given name, has the text where left, what
-// the blank has in its place, does not have the same.
-func (m Matcher) in(name string, value, left any) bool {
-	switch v := value.(type) {
-	case map[string]any:
-		left, _ := left.(map[string]any)
-		for key, inside := range v {
-			stays, there := left[key]
-			if !there && !fieldNames[key] && m.has(key) || m.in(key, inside, stays) {
-				return true
-			}
-		}
-	case []any:
-		left, _ := left.([]any)
-		return slices.ContainsFunc(v, func(inside any) bool {
-			// A blank leaves out elements, such as parts that are no call and no response.
-			var stays any
-			if len(left) > 0 && isBlankOf(left[0], inside) {
-				stays, left = left[0], left[1:]
-			}
-			return m.in(name, inside, stays)
-		})
-	case json.Number:
-		return v != left && m.has(string(v))
-	case string:
-		if v == left {
-			return false
-		}
-		if m.has(v) {
+// in reports whether one of the texts has the matcher's.
+func (m Matcher) in(says texts) bool {
+	for text, n := range says {
+		if n > 0 && m.has(text) {
 			return true
-		}
-		if name == "data" { // bytes of a part; Python writes them in the alphabet for URLs
-			data, err := base64.RawStdEncoding.DecodeString(urlAlphabet.Replace(strings.TrimRight(v, "=")))
-			return err == nil && m.has(string(data))
 		}
 	}
 	return false
 }
 
-var urlAlphabet = strings.NewReplacer("-", "+", "_", "/")
+// texts are how often a JSON value says each text: as a key, a string, a number, or the bytes of a part.
+type texts map[string]int
 
-// isBlankOf reports whether an element of a blank's array can be what is left of another element.
-func isBlankOf(left, of any) bool {
-	a, isObject := left.(map[string]any)
-	b, ok := of.(map[string]any)
-	if !isObject || !ok {
-		return !isObject && !ok
+// count adds n for each text of a record or a value, and reports whether it could be read.
+func (t texts) count(of json.Marshaler, n int) bool {
+	text, err := of.MarshalJSON()
+	if err != nil {
+		return false
 	}
-	for key := range a {
-		if _, there := b[key]; !there {
-			return false
+	d := json.NewDecoder(bytes.NewReader(text))
+	d.UseNumber() // as they are written
+	var value any
+	if d.Decode(&value) != nil {
+		return false
+	}
+	if marked, ok := of.(erasable); ok {
+		if _, erased := marked.ErasedBy(); erased { // the mark of an erasing is no text
+			members, _ := value.(map[string]any)
+			metadata, _ := members["customMetadata"].(map[string]any)
+			own, _ := metadata[patch.OwnMetadata].(map[string]any)
+			delete(own, "erased")
 		}
 	}
+	t.add("", value, n)
 	return true
 }
+
+// add adds n for each text of a value, that of a member with the given name.
+func (t texts) add(name string, value any, n int) {
+	switch v := value.(type) {
+	case map[string]any:
+		for key, inside := range v {
+			if !fieldNames[key] {
+				t[key] += n
+			}
+			t.add(key, inside, n)
+		}
+	case []any:
+		for _, inside := range v {
+			t.add(name, inside, n)
+		}
+	case json.Number:
+		t[string(v)] += n
+	case string:
+		t[v] += n
+		if name == "data" { // bytes of a part; Python writes them in the alphabet for URLs
+			if data, err := base64.RawStdEncoding.DecodeString(urlAlphabet.Replace(strings.TrimRight(v, "="))); err == nil {
+				t[string(data)] += n
+			}
+		}
+	}
+}
+
+var urlAlphabet = strings.NewReplacer("-", "+", "_", "/")
 
 // fieldNames are names of fields that say nothing. A key of data that is one of them is not text either.
 var fieldNames = func() map[string]bool {
@@ -144,14 +130,6 @@ func (m Matcher) has(text string) bool {
 
 // Value reports whether a state value has the text.
 func (m Matcher) Value(v patch.Value) bool {
-	var any any
-	text, err := v.MarshalJSON()
-	return m.Text != "" && err == nil && unmarshal(text, &any) == nil && m.in("", any, nil)
-}
-
-// unmarshal reads JSON, and numbers as they are written.
-func unmarshal(text []byte, into any) error {
-	d := json.NewDecoder(bytes.NewReader(text))
-	d.UseNumber()
-	return d.Decode(into)
+	says := texts{}
+	return m.Text != "" && says.count(v, 1) && m.in(says)
 }
