@@ -70,9 +70,6 @@ func (s *Store) fork(ctx context.Context, key Key, head backend.Head, m meta, ne
 			return Session{}, fmt.Errorf("session %s: record %d: %w: the log's last record is %d", key, last, ErrNotFound, head.Last)
 		}
 	}
-	if err := s.absent(ctx, newKey); err != nil { // before reading a long log
-		return Session{}, err
-	}
 	h := s.cache.acquire(newKey)
 	defer s.cache.release(h)
 	// What is copied is nowhere to be seen before the last commit, which alone needs the
@@ -167,18 +164,6 @@ func (s *Store) receiptsBetween(ctx context.Context, key Key, head backend.Head,
 		}
 	}
 	return receipts, nil
-}
-
-// absent fails with [ErrExists] if the session is there.
-func (s *Store) absent(ctx context.Context, key Key) error {
-	_, err := backend.HeadOf(ctx, s.backend, key.name())
-	if errors.Is(err, backend.ErrNotFound) {
-		return nil
-	}
-	if err == nil {
-		err = backend.ErrExists
-	}
-	return fromBackend(key, err)
 }
 
 // copy takes the records of another log, up to the one with the given seq, or all if that is

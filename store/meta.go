@@ -2,7 +2,6 @@ package store
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -23,6 +22,14 @@ type meta struct {
 
 const metaVersion = 1
 
+// metaForm is how it is stored: an array.
+type metaForm struct {
+	_msgpack             struct{} `msgpack:",as_array"`
+	Version              uint64
+	Seconds, Nanoseconds int64  // of the time of creation, since 1970
+	State                []byte // has its own version and checksum
+}
+
 func encodeMeta(m meta) ([]byte, error) {
 	state, err := encodeState(m.initial)
 	if err != nil {
@@ -30,8 +37,8 @@ func encodeMeta(m meta) ([]byte, error) {
 	}
 	buf := new(bytes.Buffer)
 	enc := msgpack.NewEncoder(buf)
-	err = errors.Join(enc.EncodeArrayLen(4), enc.EncodeUint(metaVersion),
-		enc.EncodeInt(m.created.Unix()), enc.EncodeInt(int64(m.created.Nanosecond())), enc.EncodeBytes(state))
+	enc.UseCompactInts(true)
+	err = enc.Encode(metaForm{Version: metaVersion, Seconds: m.created.Unix(), Nanoseconds: int64(m.created.Nanosecond()), State: state})
 	return buf.Bytes(), err
 }
 
@@ -45,31 +52,18 @@ func encodeState(state map[string]patch.Value) ([]byte, error) {
 }
 
 func decodeMeta(data []byte) (meta, error) {
-	corrupt := func(what any) error { return fmt.Errorf("%w: session meta: %v", ErrCorrupt, what) }
-	dec := msgpack.NewDecoder(bytes.NewReader(data))
-	n, err := dec.DecodeArrayLen()
-	if err != nil || n != 4 {
-		return meta{}, corrupt("not a session's meta record")
+	var form metaForm
+	if err := msgpack.Unmarshal(data, &form); err != nil {
+		return meta{}, fmt.Errorf("%w: session meta: %w", ErrCorrupt, err)
 	}
-	version, err := dec.DecodeUint64()
-	if err != nil || version != metaVersion {
-		return meta{}, corrupt(fmt.Sprintf("version %d; this program knows version %d, a newer one may know it", version, metaVersion))
-	}
-	sec, err1 := dec.DecodeInt64()
-	ns, err2 := dec.DecodeInt64()
-	if err1 != nil || err2 != nil {
-		return meta{}, corrupt("time of creation")
-	}
-	// The state is the rest, behind its own length, version and checksum.
-	size, err := dec.DecodeBytesLen()
-	if err != nil || size < 0 || size > len(data) {
-		return meta{}, corrupt("initial state")
+	if form.Version != metaVersion {
+		return meta{}, fmt.Errorf("%w: session meta: version %d; this program knows version %d, a newer one may know it", ErrCorrupt, form.Version, metaVersion)
 	}
 	var object patch.Value
-	if err := object.UnmarshalBinary(data[len(data)-size:]); err != nil {
+	if err := object.UnmarshalBinary(form.State); err != nil {
 		return meta{}, err
 	}
-	return meta{time.Unix(sec, ns).UTC(), object.Members()}, nil
+	return meta{time.Unix(form.Seconds, form.Nanoseconds).UTC(), object.Members()}, nil
 }
 
 // splitState sorts a state that a caller gives into the session's own keys and those
