@@ -117,40 +117,38 @@ func (s *Store) provide(r *request, h *handle, seqs []uint64) (have []patch.Reco
 	return have, creation, nil
 }
 
-// preview drafts a plan on the newest view, without committing it.
-func (s *Store) preview(ctx context.Context, key Key, creation string, p plan) (before fold.View, d *draft, err error) {
+// commitOrDraft commits a plan, or with dry only drafts it.
+func (s *Store) commitOrDraft(ctx context.Context, key Key, creation string, p plan, dry bool) (Committed, error) {
+	if dry {
+		return s.draft(ctx, key, creation, p)
+	}
+	return s.commit(ctx, key, creation, p)
+}
+
+// draft drafts a plan on the newest view, without committing it.
+func (s *Store) draft(ctx context.Context, key Key, creation string, p plan) (Committed, error) {
 	h := s.cache.acquire(key)
 	defer s.cache.release(h)
 	r := &request{ctx: ctx, creation: creation, plan: p}
 	for {
 		c, _, err := s.newest(ctx, h, false)
 		if err != nil {
-			return fold.View{}, nil, err
+			return Committed{}, err
 		}
-		before = c.view
-		g := group{store: s, handle: h, before: c, view: before, lookUp: true}
+		g := group{store: s, handle: h, before: c, view: c.view, lookUp: true}
 		g.begin(ctx, []*request{r})
 		if err = r.err; err == nil {
 			err = g.take(r)
 		}
 		next, err := s.furnished(h, r, err)
-		if next == nil {
-			return before, r.draft, err
+		switch {
+		case err != nil:
+			return Committed{}, err
+		case next == nil:
+			return Committed{r.draft.records, r.draft.view, c.view}, nil
 		}
 		r = next
 	}
-}
-
-// commitOrDraft commits a plan, or with dry only drafts it.
-func (s *Store) commitOrDraft(ctx context.Context, key Key, creation string, p plan, dry bool) (Committed, error) {
-	if !dry {
-		return s.commit(ctx, key, creation, p)
-	}
-	before, d, err := s.preview(ctx, key, creation, p)
-	if err != nil {
-		return Committed{}, err
-	}
-	return Committed{d.records, d.view, before}, nil
 }
 
 // lead writes one group of the session's requests. The caller holds the handle's lock.

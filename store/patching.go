@@ -67,13 +67,13 @@ func (s *Store) Preview(ctx context.Context, key Key, opts PatchOptions, patches
 	if err != nil {
 		return Preview{}, err
 	}
-	before, d, err := s.preview(ctx, key, opts.On.Creation(), p)
+	done, err := s.draft(ctx, key, opts.On.Creation(), p)
 	if err != nil {
 		return Preview{}, err
 	}
-	out := Preview{Difference: before.Diff(d.view)}
-	for _, r := range d.adds {
-		if r.Patch != nil {
+	out := Preview{Difference: done.Before.Diff(done.View)}
+	for _, r := range done.Records {
+		if r.Seq > done.Before.Seq() {
 			out.Patches = append(out.Patches, r.Patch)
 		}
 	}

@@ -102,8 +102,7 @@ func (o Options) withDefaults() Options {
 // Store keeps sessions. It is safe for use by any number of goroutines.
 type Store struct {
 	backend backend.Backend
-	owner   string         // of the leases that this store takes
-	leases  backend.Leases // if the backend has none
+	owner   string // of the leases that this store takes
 	opts    Options
 	cache   cache
 	changes changes

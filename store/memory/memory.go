@@ -31,7 +31,7 @@ type content struct {
 	shared   map[string][]byte
 	fenced   map[string]bool // creation ids that cannot be used
 	gone     map[string]bool // creation ids of sessions that have been deleted
-	leases   backend.Leases
+	leases   leases
 }
 
 var (
@@ -426,7 +426,7 @@ func (b *Backend) Lease(ctx context.Context, name, owner string, ttl time.Durati
 	if err := b.ready(ctx); err != nil {
 		return false, err
 	}
-	return b.leases.Take(name, owner, ttl), nil
+	return b.leases.take(name, owner, ttl), nil
 }
 
 // Close implements [backend.Backend].

@@ -1,14 +1,13 @@
-package backend
+package memory
 
 import (
 	"sync"
 	"time"
 )
 
-// Leases are leases as [Leaser.Lease] has them, in memory: for a backend that only one
-// process has open. The zero value has none. It is safe for use by any number of
+// leases are leases as [backend.Leaser] has them. The zero value has none. It is safe for use by any number of
 // goroutines.
-type Leases struct {
+type leases struct {
 	mu   sync.Mutex
 	held map[string]lease
 }
@@ -18,8 +17,8 @@ type lease struct {
 	until time.Time
 }
 
-// Take is [Leaser.Lease].
-func (l *Leases) Take(name, owner string, ttl time.Duration) (held bool) {
+// take is Lease of a [backend.Leaser].
+func (l *leases) take(name, owner string, ttl time.Duration) (held bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now := time.Now()
