@@ -159,23 +159,23 @@ func TestFailuresReachNoRun(t *testing.T) {
 				release = make(chan struct{})
 				t.Cleanup(func() { close(release) })
 				var attempts []compaction.Attempt[store.Key]
-				cfg := inRun
+				cfg, steps := inRun, 30
 				if c.summarize != nil {
-					cfg.Summarizer = c.summarize
-					cfg.MaxSummaryTokens = 1 // too few for the offline summarizer
+					cfg.Summarizer, steps = c.summarize, 60
+					cfg.TokenThreshold = 10_100 // the prompt grows to 12,100 tokens, too few for the fallback
 				}
 				sessions := compacted(t, adk.Options{Compaction: cfg, CompactionTimeout: timeout, Hooks: adk.Hooks{
 					BeforeSummarise: c.before,
 					OnCompaction:    func(a compaction.Attempt[store.Key]) { attempts = append(attempts, a) },
 				}})
 				began := time.Now()
-				prompts := toolLoop(t, sessions, 30, "the question")
+				prompts := toolLoop(t, sessions, steps, "the question")
 				if waited := time.Since(began); waited > timeout {
 					t.Errorf("the run has waited for %v", waited)
 				}
 				synctest.Wait() // for the background
 				sess := get(t, sessions, "s")
-				if n := len(prompts[len(prompts)-1]); n > 1+2*30 || c.before != nil && (n < 1+2*30 || sess.Events().Len() != n+1) {
+				if n := len(prompts[len(prompts)-1]); n > 1+2*steps || c.before != nil && (n < 1+2*steps || sess.Events().Len() != n+1) {
 					t.Errorf("the last prompt has %d contents, and %d events are visible", n, sess.Events().Len())
 				}
 				if n := len(attempts); n == 0 || n > 10 || attempts[0].Outcome != c.outcome || !errors.Is(attempts[0].Err, c.err) ||

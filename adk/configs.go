@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"reflect"
-	"time"
 
 	"github.com/patchlog-dev/patchlog/compaction"
 	"github.com/patchlog-dev/patchlog/patch"
@@ -78,7 +77,6 @@ func (c *compacting) newInRun(log compaction.Log[store.Key], opts compaction.Opt
 		return nil, nil
 	}
 	cfg.CompactionInterval = 0
-	cfg.Timeout = withinRun(cfg.Timeout, c.timeout)
 	return compaction.New(log, cfg, opts)
 }
 
@@ -91,14 +89,4 @@ func inRunFrom(cfg compaction.Config) (least int) {
 		}
 	}
 	return least
-}
-
-// withinRun is how long a call of a summarizer may take inside a run. One that takes too long
-// should have failed before the run's time is up, so that it is not asked again at once.
-func withinRun(timeout, patience time.Duration) time.Duration {
-	most := patience - patience/10
-	if timeout == 0 || timeout > most {
-		return min(most, compaction.DefaultTimeout)
-	}
-	return timeout
 }

@@ -8,8 +8,8 @@ import (
 )
 
 // Hooks are called when sessions are compacted, each if it is not nil. They may be called from several
-// goroutines at once, while a run waits, and should return soon after ctx is done, which is when the
-// configuration's Timeout is over, or the run's patience. A call that does not, or that panics, is a
+// goroutines at once, while a run waits, and should return soon after ctx is done, which is after
+// five minutes, or when nine tenths of the run's patience are over. A call that does not, or that panics, is a
 // failure of compaction. They get the log's events, which do not change; [SessionEvent] converts one to
 // ADK's form.
 type Hooks struct {

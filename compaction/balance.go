@@ -114,7 +114,7 @@ func (s *visible) saves(w *Window, cfg Config) int {
 	left := 0
 	for _, g := range w.Groups {
 		tokens := tokensAt(s.view, g.Indices)
-		left += min(tokens, cfg.MaxSummaryTokens, max(leastAim, int(aimOfEvents*float64(tokens))))
+		left += min(tokens, cfg.limits.Summary, max(leastAim, int(aimOfEvents*float64(tokens))))
 	}
 	return w.Tokens - left
 }

@@ -68,7 +68,7 @@ type Options[K comparable] struct {
 	// Approve, if not nil, is called before a pass is logged. If it returns an error, nothing
 	// is written, the session is left alone as after a failure, and the attempt's error matches
 	// [ErrVetoed]. It may be called from several goroutines at once. A call that takes longer
-	// than [Config.Timeout] is abandoned, and the pass has failed.
+	// than five minutes is abandoned, and the pass has failed.
 	Approve func(ctx context.Context, d ApproveRequest[K]) error
 
 	// Observe, if not nil, is called with each attempt when it has ended, from the goroutine
@@ -128,7 +128,7 @@ func New[K comparable](log Log[K], cfg Config, opts Options[K]) (*Compactor[K], 
 // invocation is running, or [Options.Run] tells which.
 //
 // A summary takes the events' place only if the summarizer's answer is whole: not empty,
-// without a function call, not over [Config.MaxSummaryTokens], at most half as long as what it
+// without a function call, not over 2,000 estimated tokens, at most half as long as what it
 // replaces, and without invented identifiers, of which the summarizer is told once and may
 // answer again. Otherwise the session stays as it is, and the error is a *[SummarizerError]; a
 // summarizer that declines gives no error. Events of fewer than 32 tokens are quoted in the

@@ -19,8 +19,6 @@ const (
 	DefaultInvocationTokens = 14_000
 	DefaultRetention        = 10
 	DefaultClearAfter       = 20_000
-	DefaultMaxSummaryTokens = 2_000
-	DefaultTimeout          = time.Minute
 )
 
 // Config says when a session is compacted, and how. In the zero Config compaction is off;
@@ -61,15 +59,9 @@ type Config struct {
 
 	// Summarizer writes the summaries; nil means [Extractive]. Where it fails, declines, or gives
 	// an answer that is refused, [Extractive] writes the summary, once the prompt is a fifth larger
-	// than TokenThreshold, or than [DefaultTokenThreshold] if that is 0.
+	// than TokenThreshold, or than [DefaultTokenThreshold] if that is 0. A call may take five
+	// minutes, and nine tenths of the time until the deadline of the compaction's context.
 	Summarizer Summarizer
-
-	// MaxSummaryTokens is how many estimated tokens a summary may take; 0 means
-	// [DefaultMaxSummaryTokens].
-	MaxSummaryTokens int
-
-	// Timeout is how long one call of a summarizer may take; 0 means [DefaultTimeout].
-	Timeout time.Duration
 
 	// Redact, if not nil, replaces secrets by placeholders in all that summarizers are given.
 	// So a summary has the placeholders. The log keeps the secrets.
@@ -87,9 +79,12 @@ type limits struct {
 	WaitingCalls int // the same of calls that wait for the user's side
 	Results      int // of tools that are never cleared
 	Trifle       int // tokens of fresh input that a pass may cost in any case
+	Summary      int // estimated tokens that a summary may take
+
+	Call time.Duration // that one call of a summarizer or hook may take
 }
 
-var defaultLimits = limits{Input: 50_000, Summaries: 4, OpenCalls: 8, WaitingCalls: 8, Results: 3, Trifle: 1_000}
+var defaultLimits = limits{Input: 50_000, Summaries: 4, OpenCalls: 8, WaitingCalls: 8, Results: 3, Trifle: 1_000, Summary: 2_000, Call: 5 * time.Minute}
 
 // DefaultConfig returns the configuration that ADK users know: every five invocations, with an
 // overlap of two, by the [Extractive] summarizer. It also bounds a single long invocation,
@@ -114,7 +109,6 @@ func (c Config) Validate() error {
 	}{
 		{"CompactionInterval", c.CompactionInterval}, {"OverlapSize", c.OverlapSize}, {"TokenThreshold", c.TokenThreshold},
 		{"EventRetentionSize", c.EventRetentionSize}, {"InvocationTokens", c.InvocationTokens}, {"ClearAfter", c.ClearAfter},
-		{"MaxSummaryTokens", c.MaxSummaryTokens}, {"Timeout", int(c.Timeout)},
 	} {
 		if f.value < 0 {
 			return bad(f.name, "%d is below 0", f.value)
@@ -146,8 +140,6 @@ func isNil(v any) bool {
 // withDefaults fills what is zero and has a default.
 func (c Config) withDefaults() Config {
 	c.EventRetentionSize = cmp.Or(c.EventRetentionSize, DefaultRetention)
-	c.MaxSummaryTokens = cmp.Or(c.MaxSummaryTokens, DefaultMaxSummaryTokens)
-	c.Timeout = cmp.Or(c.Timeout, DefaultTimeout)
 	c.PromptTemplate = cmp.Or(c.PromptTemplate, DefaultPromptTemplate)
 	if c.Summarizer == nil {
 		c.Summarizer = Extractive{}

@@ -5,7 +5,6 @@ import (
 	"math"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/patchlog-dev/patchlog/compaction"
 	"github.com/patchlog-dev/patchlog/compaction/internal/transcript"
@@ -44,7 +43,6 @@ func TestConfigValidate(t *testing.T) {
 		{"EventRetentionSize", func(c *compaction.Config) { c.EventRetentionSize = -1 }},
 		{"InvocationTokens", func(c *compaction.Config) { c.InvocationTokens = -1 }},
 		{"ClearAfter", func(c *compaction.Config) { c.ClearAfter = -1 }},
-		{"MaxSummaryTokens", func(c *compaction.Config) { c.MaxSummaryTokens = -1 }},
 		{"Summarizer", func(c *compaction.Config) { c.Summarizer = (*scripted)(nil) }},
 		{"Summarizer", func(c *compaction.Config) { c.Summarizer = compaction.SummarizerFunc(nil) }},
 
@@ -58,7 +56,6 @@ func TestConfigValidate(t *testing.T) {
 		{"", func(c *compaction.Config) { c.InvocationTokens = 0 }},
 		{"", func(c *compaction.Config) { c.ClearAfter = 0 }},
 		{"", func(c *compaction.Config) { c.TokenThreshold, c.InvocationTokens, c.EventRetentionSize = 0, 0, 1 }},
-		{"Timeout", func(c *compaction.Config) { c.Timeout = -time.Second }},
 		{"PromptTemplate", func(c *compaction.Config) { c.PromptTemplate = "summarise!" }},
 	} {
 		c := with(compaction.DefaultConfig(), row.change)
@@ -88,7 +85,7 @@ func TestLargestLimits(t *testing.T) {
 	s := newSession(t, "u1*50 a1*50 u2*50 a2*50 u3*50 a3*50 u4*50 a4*50")
 	s.compact(compaction.Config{
 		Enabled: true, CompactionInterval: 2, OverlapSize: math.MaxInt, TokenThreshold: math.MaxInt, EventRetentionSize: math.MaxInt,
-		InvocationTokens: math.MaxInt, ClearAfter: math.MaxInt, MaxSummaryTokens: math.MaxInt, Timeout: math.MaxInt64,
+		InvocationTokens: math.MaxInt, ClearAfter: math.MaxInt,
 	})
 	s.want("S1:user")
 }

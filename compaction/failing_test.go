@@ -278,7 +278,7 @@ func TestSummarizerBusy(t *testing.T) {
 			}
 			return says("told"), nil
 		}))
-		cfg.Timeout = time.Millisecond
+		cfg.Limits().Call = time.Millisecond
 		s := newSession(t, "u1*20 a1*20 u2*20 a2*20")
 		c := s.compactor(cfg)
 		busy := 0
@@ -313,7 +313,7 @@ func TestFallbackOfOneThatHangs(t *testing.T) {
 			<-release
 			return compaction.Response{}, nil
 		}))
-		cfg.Timeout, cfg.TokenThreshold = time.Millisecond, 400
+		cfg.Limits().Call, cfg.TokenThreshold = time.Millisecond, 400
 		cfg.SetFallback(fallback)
 		s := newSession(t, "")
 		c := s.compactor(cfg)
@@ -356,7 +356,7 @@ func TestWhoseTimeWasOver(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 		defer cancel()
 		_, err := c.MaybeCompact(ctx, key)
-		if !errors.Is(err, context.DeadlineExceeded) || strings.Contains(err.Error(), "1m0s") || !strings.Contains(err.Error(), "caller") {
+		if !errors.Is(err, context.DeadlineExceeded) || strings.Contains(err.Error(), "5m0s") || !strings.Contains(err.Error(), "caller") {
 			t.Errorf("the error is %v", err)
 		}
 	})

@@ -7,6 +7,7 @@ import (
 	"runtime/debug"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/internal/summaries"
@@ -106,9 +107,9 @@ const maxGivenUp = 4
 // The compactor's mutex guards it.
 type pending struct{ givenUp int }
 
-// await calls a function of the user's, for at most [Config.Timeout]. A call that does not
-// return in time is given up; a panic is an error that matches panicked. busy is the error if
-// too many calls were given up.
+// await calls a function of the user's, for at most five minutes and nine tenths of the caller's
+// time, so that some is left for the fallback. A call that does not return in time is given up; a
+// panic is an error that matches panicked. busy is the error if too many calls were given up.
 func await[K comparable, T any](ctx context.Context, c *Compactor[K], of *pending, panicked, busy error, f func(context.Context) (T, error)) (T, error) {
 	var none T
 	c.mu.Lock()
@@ -118,14 +119,18 @@ func await[K comparable, T any](ctx context.Context, c *Compactor[K], of *pendin
 		return none, fmt.Errorf("%w: %d calls that were given up are still under way", busy, maxGivenUp)
 	}
 	caller := ctx
-	ctx, cancel := context.WithTimeout(ctx, c.cfg.Timeout)
+	timeout, why := c.cfg.limits.Call, ""
+	if deadline, ok := caller.Deadline(); ok && time.Until(deadline)*9/10 < timeout {
+		timeout, why = time.Until(deadline)*9/10, ", since the caller's time is almost over"
+	}
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	type result struct {
 		value T
 		err   error
 	}
 	ended := func(err error) error { // names the timeout in the error of a call that noticed it itself
 		if errors.Is(err, context.DeadlineExceeded) && ctx.Err() != nil && caller.Err() == nil {
-			return fmt.Errorf("after %v: %w", c.cfg.Timeout, err)
+			return fmt.Errorf("after %v%s: %w", timeout, why, err)
 		}
 		return err
 	}
@@ -164,5 +169,5 @@ func await[K comparable, T any](ctx context.Context, c *Compactor[K], of *pendin
 	if caller.Err() != nil {
 		return none, fmt.Errorf("given up, since the caller's time was over: %w", context.Cause(caller))
 	}
-	return none, fmt.Errorf("given up after %v: %w", c.cfg.Timeout, context.Cause(ctx))
+	return none, fmt.Errorf("given up after %v%s: %w", timeout, why, context.Cause(ctx))
 }

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"testing"
-	"time"
 
 	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/internal/testlog"
@@ -38,12 +37,12 @@ func TestBackoffIsForgotten(t *testing.T) {
 // Every default is filled in, and nothing that was set is changed.
 func TestDefaults(t *testing.T) {
 	got := Config{}.withDefaults()
-	if got.EventRetentionSize != 10 || got.MaxSummaryTokens != 2_000 || got.Timeout != time.Minute || got.limits != defaultLimits ||
+	if got.EventRetentionSize != 10 || got.limits != defaultLimits ||
 		got.PromptTemplate != DefaultPromptTemplate || got.Summarizer != (Extractive{}) || got.fallback != (Extractive{}) {
 		t.Errorf("%+v", got)
 	}
-	set := Config{EventRetentionSize: 31, MaxSummaryTokens: 34, limits: limits{1, 2, 3, 4, 5, 6}, Timeout: 37 * time.Second}
-	if got = set.withDefaults(); got.EventRetentionSize != 31 || got.MaxSummaryTokens != 34 || got.limits != set.limits || got.Timeout != 37*time.Second {
+	set := Config{EventRetentionSize: 31, limits: limits{1, 2, 3, 4, 5, 6, 7, 8}}
+	if got = set.withDefaults(); got.EventRetentionSize != 31 || got.limits != set.limits {
 		t.Errorf("what was set became %+v", got)
 	}
 }

@@ -240,7 +240,7 @@ func TestRecordedSessions(t *testing.T) {
 			}
 			for _, cfg := range []compaction.Config{
 				compaction.DefaultConfig(),
-				{Enabled: true, CompactionInterval: 2, OverlapSize: 1, TokenThreshold: 4_000, EventRetentionSize: 6, MaxSummaryTokens: 600},
+				{Enabled: true, CompactionInterval: 2, OverlapSize: 1, TokenThreshold: 4_000, EventRetentionSize: 6},
 				{Enabled: true, TokenThreshold: 16_000, EventRetentionSize: 10},
 			} {
 				cfg.Summarizer = compaction.SummarizerFunc(func(ctx context.Context, req compaction.Request) (compaction.Response, error) {

@@ -126,7 +126,7 @@ func (p *pass[K]) request(ctx context.Context) (all []*groupRequest, err error) 
 		r.source = newSource(r.Request)
 		covered := s.toTell(g)
 		if covered < shortTokens {
-			if r.quote = wordForWord(r.Request); patch.EstimateTextTokens(r.quote) > cfg.MaxSummaryTokens {
+			if r.quote = wordForWord(r.Request); patch.EstimateTextTokens(r.quote) > cfg.limits.Summary {
 				r.quote = ""
 			}
 			r.pays = patch.EstimateTextTokens(r.quote+"\n"+r.keep) < tokensAt(s.view, g.Indices)

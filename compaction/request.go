@@ -124,7 +124,7 @@ func (r *Request) ask(cfg Config) (err error) {
 	if r.Merge {
 		share = aimOfSummaries
 	}
-	aim := min(int(share*float64(covered)), cfg.MaxSummaryTokens*2/3)
+	aim := min(int(share*float64(covered)), cfg.limits.Summary*2/3)
 	r.AimTokens = min(r.MaxTokens, max(leastAim, aim))
 	// One pass, for the transcript may hold anything.
 	r.Prompt = inFocus(r.Focus, strings.NewReplacer(
@@ -154,12 +154,12 @@ func tokensOf(events []*patch.Event) int {
 func maxAnswer(v fold.View, w *Window, g Group, cfg Config) int {
 	covered := tokensAt(v, g.Indices)
 	if w.Merge {
-		return min(longestMerged(covered), cfg.MaxSummaryTokens)
+		return min(longestMerged(covered), cfg.limits.Summary)
 	}
 	// A branch that said little gets room from what the window saves on the others, lest
 	// it keep them all waiting.
 	least := min(leastAim, w.Tokens/(4*len(w.Groups)))
-	return min(max(covered/2, least), cfg.MaxSummaryTokens)
+	return min(max(covered/2, least), cfg.limits.Summary)
 }
 
 // longestMerged returns the limit for a summary of summaries that take the given tokens. With

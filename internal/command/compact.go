@@ -132,8 +132,6 @@ func (f *compactFlags) declareSummarizer(cmd *cobra.Command) {
 	f.cfg.InvocationTokens = 0 // no invocation is running
 	f.run.Force = true         // the user asks for it
 	f.cfg.EventRetentionSize = compaction.DefaultRetention
-	f.cfg.Timeout = compaction.DefaultTimeout
-	f.cfg.MaxSummaryTokens = compaction.DefaultMaxSummaryTokens
 	fs := cmd.Flags()
 	choose(cmd, &f.summarizer, "summarizer", "who writes the summaries", byGemini, extractive)
 	f.redacted.declare(cmd)
@@ -148,7 +146,6 @@ func (f *compactFlags) declare(cmd *cobra.Command) {
 	fs.Var(number{&f.cfg.TokenThreshold, 0}, "token-threshold", "summarise when the prompt takes `N` tokens; 0 switches this off")
 	fs.Var(number{&f.cfg.EventRetentionSize, 1}, "retain", "leave the last `N` events when the prompt takes too many tokens")
 	fs.Var(number{&f.cfg.ClearAfter, 0}, "clear-after", "clear old results of tools when that saves `N` tokens; 0 switches this off")
-	fs.Var(number{&f.cfg.MaxSummaryTokens, 1}, "max-summary-tokens", "refuse a summary of more than `N` tokens")
 	fs.StringVar(&f.run.Focus, "focus", "", "what summaries should keep above all, in a few `WORDS`; for models")
 }
 

@@ -125,7 +125,7 @@ func Roll(name string, tokens, last int, s compaction.Summarizer) Policy {
 			if count <= 1 {
 				return nil
 			}
-			req := compaction.Request{MaxTokens: compaction.DefaultMaxSummaryTokens, AimTokens: min(compaction.DefaultMaxSummaryTokens, tokens/8)}
+			req := compaction.Request{MaxTokens: 2_000, AimTokens: min(2_000, tokens/8)}
 			for i := start; i < start+count; i++ {
 				req.Events = append(req.Events, v.At(i))
 				req.Prompt += identifiers.Text(v.At(i))
