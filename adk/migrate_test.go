@@ -42,7 +42,7 @@ type engine struct {
 	fresh func(t *testing.T) location
 }
 
-// location is a database of ADK's.
+// location is a database of an ADK service.
 type location struct {
 	driver, dsn string
 	gorm        func() gorm.Dialector
@@ -62,7 +62,7 @@ var engines = []engine{
 	}},
 }
 
-// service is ADK's own on the database.
+// service returns ADK's service on the database.
 func (l location) service(t *testing.T) session.Service {
 	t.Helper()
 	s, err := database.NewSessionService(l.gorm(), &gorm.Config{Logger: logger.Discard})
@@ -114,7 +114,7 @@ func migrateAll(t *testing.T, target *store.Store, from migrate.Source, opts mig
 	return report, results
 }
 
-// decoded is a value as its JSON says, numbers as float64.
+// decoded returns a value decoded from its JSON, numbers as float64.
 func decoded(t *testing.T, v any) any {
 	t.Helper()
 	text, err := json.Marshal(v)
@@ -146,7 +146,7 @@ func eventsOf(t *testing.T, s session.Session) (events []any) {
 	return events
 }
 
-// contentsOf returns the states and the events of a service's sessions of the apps.
+// contentsOf returns the states and events of the apps' sessions.
 func contentsOf(t *testing.T, s session.Service, apps ...string) map[string][]any {
 	t.Helper()
 	contents := map[string][]any{}
@@ -227,8 +227,8 @@ func TestLiterals(t *testing.T) {
 	}
 }
 
-// Events come over in the order of their times, those with equal times in the order in which
-// they were appended, and a session that has grown is gone on with.
+// Events are migrated in the order of their times, those with equal times in the order of
+// their appends, and a session that has grown is extended.
 func TestGrowing(t *testing.T) {
 	for _, e := range engines {
 		l := e.fresh(t)
@@ -332,7 +332,7 @@ func (d *drawer) text() string {
 	return rapid.SampledFrom([]string{"", "a", "b c", "<&>\u2028", "𝄞", "\x1b[1m", `"\`, "null", "temp"}).Draw(d.t, "text")
 }
 
-// leaf draws a value that has no parts to draw.
+// leaf draws a value without parts.
 func (d *drawer) leaf(v reflect.Value) bool {
 	switch v.Interface().(type) {
 	case time.Duration:
@@ -412,7 +412,7 @@ func (d *drawer) event(id string) *session.Event {
 	return e
 }
 
-// fill has a service write sessions of several apps and users, and returns the apps.
+// fill writes sessions of several apps and users to a service, and returns the apps.
 func (d *drawer) fill(service session.Service) []string {
 	apps := []string{"shop", "a b/c"}
 	ctx := d.t.Context()
@@ -436,8 +436,8 @@ func (d *drawer) fill(service session.Service) []string {
 	return apps
 }
 
-// What ADK's own services have written into a database is what package adk gives of the
-// store that it was migrated to. Migrating again adds nothing.
+// A migrated store returns through package adk what ADK's services wrote into the database.
+// Migrating again adds nothing.
 func TestDatabases(t *testing.T) {
 	for _, e := range engines {
 		t.Run(e.name, func(t *testing.T) {
@@ -472,7 +472,7 @@ func TestDatabases(t *testing.T) {
 	}
 }
 
-// exports are what ADK's REST server answers for each session of an app.
+// exports returns the answers of ADK's REST server for each session of an app.
 func exports(t *testing.T, s session.Service, app string) (texts []string) {
 	t.Helper()
 	server := restServer(t, s, counter{})
@@ -484,8 +484,7 @@ func exports(t *testing.T, s session.Service, app string) (texts []string) {
 	return texts
 }
 
-// What ADK's REST server gives of its own service, it gives of the store that this was
-// migrated to.
+// ADK's REST server gives the same answers over its own service and over the migrated store.
 func TestRESTServer(t *testing.T) {
 	quickly(t, "30")
 	rapid.Check(t, func(rt *rapid.T) {
@@ -549,7 +548,7 @@ func init() {
 	}
 }
 
-// What a session of ADK for Python's says, apart from the form of times.
+// A session of ADK for Python, without the form of its times.
 var pythonRows = []string{
 	`INSERT INTO sessions (app_name, user_id, id, state, create_time, update_time) VALUES ('shop', 'ada', 's1', '{"start": 1.0, "count": 2, "big": 9007199254740993}', CREATED, CREATED)`,
 	`INSERT INTO events (id, app_name, user_id, session_id, invocation_id, timestamp, event_data) VALUES ('e2', 'shop', 'ada', 's1', 'i-1', LATER,
@@ -568,7 +567,7 @@ var (
 	timesAsSeconds = strings.NewReplacer("CREATED", "1748771999.5", "EARLIER", "1748772000.25", "LATER", "1748772001.123456")
 )
 
-// pythonDatabase makes a database of ADK for Python's.
+// pythonDatabase makes a database as ADK for Python does.
 func pythonDatabase(t *testing.T, tables string, fresh func(*testing.T) location, rows ...string) location {
 	t.Helper()
 	l := fresh(t)
@@ -583,7 +582,7 @@ func pythonDatabase(t *testing.T, tables string, fresh func(*testing.T) location
 	return l
 }
 
-// Databases of ADK for Python come over in ADK's JSON.
+// Databases of ADK for Python are migrated in ADK's JSON.
 func TestPython(t *testing.T) {
 	for _, c := range []struct {
 		tables string
@@ -611,7 +610,7 @@ func TestPython(t *testing.T) {
 			var log bytes.Buffer
 			key := store.Key{App: "shop", User: "ada", Session: "s1"}
 			no(t, target.Export(t.Context(), key, &log, store.ExportOptions{}))
-			// The order of an object's members is the database's.
+			// The database chooses the order of an object's members.
 			lines := strings.Split(strings.TrimSpace(log.String()), "\n")
 			for i, want := range []string{
 				`{"patchlog":1,"initialState":{"big":9007199254740993,"start":1.0}}`,
@@ -697,7 +696,7 @@ func TestRefusedTables(t *testing.T) {
 	}
 }
 
-// A row that cannot be read fails its session alone, naming event and column.
+// A row that cannot be read fails only its session; the error names event and column.
 func TestRefusedRows(t *testing.T) {
 	insert := func(id, data string) string {
 		return `INSERT INTO events (id, app_name, user_id, session_id, invocation_id, timestamp, event_data) VALUES ('` + id + `', 'shop', 'eve', 's', 'i', EARLIER, ` + data + `)`

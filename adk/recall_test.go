@@ -47,7 +47,7 @@ func TestAgentRecalls(t *testing.T) {
 		})
 		turn := 0
 		code, tank, row := regexp.MustCompile(`locker code is (\S+)`), regexp.MustCompile(`tank holds (\d+) litres`), regexp.MustCompile(`row 0777: (\S+)`)
-		// What the model knows: what its prompt says.
+		// The model knows only its prompt.
 		knows := func(prompt []*genai.Content, what *regexp.Regexp) string {
 			text, err := json.Marshal(prompt)
 			no(t, err)
@@ -117,7 +117,7 @@ func TestAgentRecalls(t *testing.T) {
 	})
 }
 
-// longReport is a result that says little, at length, and two facts.
+// longReport is a long result with two facts.
 func longReport() string {
 	var b strings.Builder
 	for i := range 1000 {
@@ -181,7 +181,7 @@ func texts(response map[string]any) (all []string) {
 	return all
 }
 
-// searches has a session that needles are hidden in, and returns the tools.
+// searches makes a session with hidden needles and returns its tools.
 func searches(t *testing.T, opts adk.RecallOptions) (*adk.Service, []tool.Tool, session.Session) {
 	t.Helper()
 	sessions := compacted(t, adk.Options{MaxResultTokens: 500})
@@ -231,7 +231,7 @@ func TestRecallFindsWhatTheSessionMaySee(t *testing.T) {
 	equal(t, "found", texts(callTools(t, sessions, "stranger", "s", recalls, search())[0]), []string{"needle of a stranger"})
 	equal(t, "found", len(texts(callTools(t, sessions, "nobody", "s", recalls, search())[0])), 0)
 
-	// Reading keeps to the same.
+	// Reading by handle has the same limits.
 	for handle, want := range map[string]string{"1": "needle told", "2": "", "4": "", "5": "needle in sight", "id=e1": "needle told", "id=e2": "", "id=o1": "", "1/0": "", "99": "", "0": "", "": "", "-1": "", "x": "", "id=": ""} {
 		got := callTools(t, sessions, "user", "s", recalls, call("", "recall_read", map[string]any{"handle": handle}))
 		if said, _ := got[0]["text"].(string); said != want || (want == "") != (got[0]["error"] != nil) {
@@ -299,7 +299,7 @@ func TestRecallTellsNoSecrets(t *testing.T) {
 	}
 }
 
-// A handle names one event, also of several that one patch put in, and where ids look like handles.
+// A handle names one event, also among several of one patch, and where ids look like handles.
 func TestRecallHandles(t *testing.T) {
 	sessions, recalls, sess := searches(t, adk.RecallOptions{})
 	ctx := t.Context()
@@ -324,7 +324,7 @@ func TestRecallHandles(t *testing.T) {
 	}
 }
 
-// Searches can be narrowed, say when there is more or nothing, and small ones leave room for others.
+// Searches can be narrowed, report more or no results, and small results leave budget for others.
 func TestRecallSearches(t *testing.T) {
 	sessions, recalls, sess := searches(t, adk.RecallOptions{CallTokens: 400, TurnTokens: 1000})
 	for i := range 20 {
@@ -362,8 +362,8 @@ func TestRecallSearches(t *testing.T) {
 	}
 }
 
-// What the tools return is bounded by call and by turn, parallel calls together, and says what
-// it is.
+// The tools' results are bounded for each call and each turn, parallel calls included, and say that
+// they are.
 func TestRecallIsBounded(t *testing.T) {
 	sessions, recalls, sess := searches(t, adk.RecallOptions{CallTokens: 400, TurnTokens: 900})
 	for i := range 50 {
@@ -402,7 +402,7 @@ func TestRecallIsBounded(t *testing.T) {
 			t.Errorf("%s: a turn brings %d tokens", name, total)
 		}
 	}
-	// The next turn may look again; several calls at once share what a turn may bring.
+	// The next turn has a new budget, which parallel calls share.
 	total, first := 0, true
 	m := modelFunc(func(ctx context.Context, req *model.LLMRequest) responses {
 		content := &genai.Content{Role: "model", Parts: []*genai.Part{{Text: "done"}}}
@@ -520,7 +520,7 @@ func TestLogMemory(t *testing.T) {
 				t.Errorf("%s: %s", what, text)
 			}
 		}
-		// Its own session is left out of what an agent searches, and not of what others do.
+		// An agent's search leaves out its own session; other searches include it.
 		if strings.Contains(string(preloaded), "What is my cat called") {
 			t.Errorf("preloaded: %s", preloaded)
 		}
@@ -550,7 +550,7 @@ func TestLogMemory(t *testing.T) {
 	})
 }
 
-// A long result is shown in short in every prompt, over a base too, and reads whole, byte for byte.
+// A long result is shortened in every prompt, over a base too, and can be read whole, byte for byte.
 func TestLongResults(t *testing.T) {
 	report := longReport() + "\"quoted\" é 東京 😀 \x01 end"
 	results := map[string]map[string]any{
@@ -606,7 +606,7 @@ func TestLongResults(t *testing.T) {
 			if read.String() != want || kind == "text" && want != report {
 				t.Errorf("%s: %d bytes were read, of %d", kind, read.Len(), len(want))
 			}
-			// People see all of it, and what is taken back is in sight again.
+			// The history has the whole result, and a revert makes it visible again.
 			if s := get(t, sessions, kind).(*adk.Session); s.View().PatchSeq() > 0 {
 				var shortened string
 				for r, err := range sessions.RawEvents(t.Context(), sess, 1) {
@@ -743,9 +743,8 @@ func TestRedact(t *testing.T) {
 	}
 }
 
-// Long-running calls without an answer are compacted when they are old. One that is
-// answered after all is in sight again, for its agent and in its invocation where Recall
-// was called before the run, and in any case for the prompt.
+// Old long-running calls without a response are compacted. One that is answered later is visible again,
+// for its agent and in its invocation if Recall was called before the run, and always in the prompt.
 func TestAnswerToACompactedCall(t *testing.T) {
 	for _, recalls := range []bool{false, true} {
 		t.Run(fmt.Sprint("recalls ", recalls), func(t *testing.T) {
@@ -794,7 +793,7 @@ func TestAnswerToACompactedCall(t *testing.T) {
 			if in := events[0].InvocationID == asked; in != recalls {
 				t.Errorf("in the call's invocation: %v", in)
 			}
-			// Nothing is brought back twice, nor what there never was.
+			// Nothing is restored twice, and nothing that never existed.
 			no(t, sessions.RestoreCalls(t.Context(), get(t, sessions, "s"), msg))
 			before := get(t, sessions, "s").(*adk.Session).View().Seq()
 			no(t, sessions.RestoreCalls(t.Context(), get(t, sessions, "s"), msg))
@@ -839,8 +838,8 @@ func TestRecallInsideANode(t *testing.T) {
 	}
 }
 
-// A summary that a person has written, as a turn of the model, leaves no room behind it
-// for the call that it hides. The answer is logged all the same, and Recall says what is wrong.
+// A hidden call cannot be restored directly after a hand-written summary of role model. The response is
+// logged nevertheless, and Recall returns an error.
 func TestAnswerWithoutRoomForItsCall(t *testing.T) {
 	db := inMemoryStore(t)
 	s := newService(t, db)
@@ -863,8 +862,8 @@ func TestAnswerWithoutRoomForItsCall(t *testing.T) {
 	equal(t, "visible", ids(get(t, s, "s")), []string{"summary", "e1", "e2", "answer"})
 }
 
-// A call that comes back says where its answer is to go: an agent on another server reads
-// in its metadata which task it belongs to, a workflow which node asked, and what for.
+// A restored call keeps its metadata: the task of an agent on another server, and the node of
+// a workflow.
 func TestCallThatComesBackSaysWhereItsAnswerGoes(t *testing.T) {
 	onEach(t, func(t *testing.T, s service) {
 		sess := create(t, s, "s", nil)
@@ -886,7 +885,7 @@ func TestCallThatComesBackSaysWhereItsAnswerGoes(t *testing.T) {
 	})
 }
 
-// said is an event of an invocation, by default with a text.
+// said returns an event of an invocation, by default with a text.
 func said(id, invocation, author string, change ...func(*session.Event)) *session.Event {
 	e := text(id, author, "words of "+id)
 	e.InvocationID = invocation
@@ -921,7 +920,7 @@ func scoped(scope string) func(*session.Event) {
 	return func(e *session.Event) { e.IsolationScope = scope }
 }
 
-// inNode makes an event one of a workflow's node.
+// inNode marks an event as that of a workflow's node.
 func inNode(e *session.Event) { e.NodeInfo = &session.NodeInfo{Path: "wf@1/n@1"} }
 
 func outputs(e *session.Event) { e.Output = "v" }

@@ -41,7 +41,7 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// played is what came of a scenario's turn.
+// played is the result of a scenario's turn.
 type played struct {
 	said    map[string][]string // what the runner gave, errors too, by author
 	prompts map[string][][]*genai.Content
@@ -49,7 +49,7 @@ type played struct {
 	history map[string][]string // what people see, by author
 }
 
-// stage is what a scenario is played on.
+// stage is the service on which a scenario is played.
 type stage interface {
 	session.Service
 	plugins() []*plugin.Plugin
@@ -72,7 +72,7 @@ func (reference) after()                    {}
 
 func (r reference) history() session.Session { return get(r.t, r, "s") }
 
-// storage opens the store that sessions are in, with what is in it already.
+// storage opens the store of the sessions, with its content.
 type storage func() (*store.Store, error)
 
 // inFile is a storage in a file of its own.
@@ -85,8 +85,7 @@ func inFile(t *testing.T) storage {
 	}
 }
 
-// ours is a service over a store, which is closed and opened again, or over another service,
-// which is wrapped again.
+// ours is a service over a store or over a base. A restart opens the store, or wraps the base, again.
 type ours struct {
 	*adk.Service
 	t       *testing.T
@@ -180,7 +179,7 @@ func (o *ours) settle() {
 	}
 }
 
-// request is one to the user that is open.
+// request is an open request to the user.
 type request struct {
 	id, name string
 	by       string
@@ -214,9 +213,8 @@ func (s scenario) play(t *testing.T, on stage) (all []played) {
 	return all
 }
 
-// turn takes down a run's events, as far as they are wanted, and returns the requests to the
-// user in them. ADK itself panics in places, such as when the error that a prompt cannot be
-// made ends a loop agent's run.
+// turn records the events of a run and returns the requests to the user among them. ADK itself
+// panics in places, such as when a loop agent's run ends because a prompt cannot be built.
 func (p *played) turn(events iter.Seq2[*session.Event, error], stop int, on stage) (open []request) {
 	fails := func(what string) { p.said["error"] = append(p.said["error"], anonymous(what)) }
 	defer func() {
@@ -246,7 +244,7 @@ func (p *played) turn(events iter.Seq2[*session.Event, error], stop int, on stag
 	return open
 }
 
-// message is what the user says in a turn, and the requests that are open afterwards.
+// message returns the user's message of a turn, and the requests that are open afterwards.
 func (u userTurn) message(n int, open []request) (*genai.Content, []request) {
 	if !u.Answer || len(open) == 0 {
 		words := question(n)
@@ -255,7 +253,7 @@ func (u userTurn) message(n int, open []request) (*genai.Content, []request) {
 		}
 		return genai.NewContentFromText(words, "user"), open
 	}
-	// Whose came first is chance where agents run at a time.
+	// The order is not deterministic where agents run in parallel.
 	slices.SortStableFunc(open, func(a, b request) int { return strings.Compare(a.by, b.by) })
 	i := u.Pick % len(open)
 	r := open[i]
@@ -286,11 +284,10 @@ func deterministic(ctx context.Context) context.Context {
 
 var generated = regexp.MustCompile(`uuid-\d+-`)
 
-// anonymous leaves out what the platform made up: with agents that run at a time, who gets
-// which id is chance.
+// anonymous removes generated ids: which of several parallel agents gets which id is not deterministic.
 func anonymous(s string) string { return generated.ReplaceAllString(s, "uuid") }
 
-// transcript is an event in words.
+// transcript describes an event in words.
 func transcript(e *session.Event) string {
 	content, err := json.Marshal(e.Content)
 	var plain any // in memory, an argument may be a struct still
@@ -315,8 +312,8 @@ type cast struct {
 	players map[string]*player
 }
 
-// player is a model that makes an agent's moves, whatever it is told: so a conversation
-// goes the same way wherever it is played. It keeps what it was told.
+// player is a model that makes an agent's moves, whatever the prompt, so that a conversation is the
+// same on each service. It records its prompts.
 type player struct {
 	role    role
 	targets []string // of a transfer
@@ -328,7 +325,7 @@ type player struct {
 	told   recorder
 }
 
-// Most moves of an agent in a turn that are no mere words, lest a turn goes on for ever.
+// The most moves of an agent in a turn that are not plain text; it bounds the turn.
 const mostMoves = 4
 
 func (*player) Name() string { return "player" }
@@ -346,7 +343,7 @@ func (p *player) GenerateContent(ctx context.Context, req *model.LLMRequest, _ b
 
 var errBroken = errors.New("the model is out of order")
 
-// newTurn returns what the model was told since it was last called.
+// newTurn returns the contents added to the prompt since the model's last call.
 func (p *player) newTurn() [][]*genai.Content {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -442,8 +439,8 @@ func (c *cast) one(r role, above *role, subs []agent.Agent, tools []tool.Tool) (
 	return llmagent.New(cfg)
 }
 
-// scenarioTools are one that answers, at length if the key has certain digits, one that wants confirmation, and one whose answer
-// takes its time.
+// scenarioTools returns a tool that answers, at length if the key has certain digits, one that asks for confirmation,
+// and a long-running one.
 func scenarioTools(t *testing.T) []tool.Tool {
 	t.Helper()
 	lookup := functionTool(t, functiontool.Config{Name: "lookup"}, func(ctx agent.Context, args lookupArgs) (map[string]string, error) {
@@ -481,7 +478,7 @@ func TestScenarios(t *testing.T) {
 	})
 }
 
-// So it does on PostgreSQL.
+// TestScenariosOnPostgres is TestScenarios on PostgreSQL.
 //
 // The long run: go test -run TestScenariosOnPostgres -rapid.checks=500
 func TestScenariosOnPostgres(t *testing.T) {
@@ -490,14 +487,14 @@ func TestScenariosOnPostgres(t *testing.T) {
 	})
 }
 
-// So it does on services that are wrapped, as on these alone.
+// A conversation has the same events on a wrapped service as on the service alone.
 //
 // The long run: go test -run TestScenariosWrapped -rapid.checks=500
 func TestScenariosWrapped(t *testing.T) {
 	playScenarios(t, "30", func(s scenario, total *counts) string { return s.compareWrapped(t, total) })
 }
 
-// playScenarios draws scenarios, and has each compared.
+// playScenarios draws scenarios and compares each.
 func playScenarios(t *testing.T, checks string, compare func(scenario, *counts) string) {
 	quickly(t, checks)
 	log.SetOutput(io.Discard) // the runner's, of agents that it does not know
@@ -512,12 +509,12 @@ func playScenarios(t *testing.T, checks string, compare func(scenario, *counts) 
 	t.Logf("%+v", total)
 }
 
-// counts say what a run of scenarios has seen.
+// counts counts what occurred in a run of scenarios.
 type counts struct {
 	Prompts, Compacted, Summaries, Errors int
 }
 
-// quickly lets rapid draw the same few scenarios each time, unless it is told how many.
+// quickly makes rapid draw the same few scenarios each time, unless -rapid.checks is given.
 func quickly(t *testing.T, checks string) {
 	t.Helper()
 	if f := flag.Lookup("rapid.checks"); f.Value.String() != f.DefValue {
@@ -530,18 +527,18 @@ func quickly(t *testing.T, checks string) {
 	}
 }
 
-// opening opens what a scenario is played on.
+// opening opens the stage of a scenario.
 type opening func(r restart, mode *compactionMode, see func(compaction.Attempt[store.Key])) *ours
 
-// compare plays the scenario on a store, and says how it differs from ADK's service in memory.
+// compare plays the scenario on a store and returns the difference from ADK's in-memory service.
 func (s scenario) compare(t *testing.T, in func(restart) storage, total *counts) string {
 	return s.compareOn(t, session.InMemoryService(), total, func(r restart, mode *compactionMode, see func(compaction.Attempt[store.Key])) *ours {
 		return newOurs(t, nil, in(r), r, mode, see)
 	})
 }
 
-// compareWrapped plays the scenario on services that are wrapped, and says how one differs
-// from itself.
+// compareWrapped plays the scenario on wrapped services and returns how each differs from the
+// service alone.
 func (s scenario) compareWrapped(t *testing.T, total *counts) string {
 	for _, b := range bases {
 		if b.name == "sqlite" {
@@ -552,8 +549,8 @@ func (s scenario) compareWrapped(t *testing.T, total *counts) string {
 				continue
 			}
 			s.Compact = s.Compact[:1]
-			// What it gives back is not always what it was given. A run that sees both, since
-			// the program was started again, goes its own way.
+			// The service does not always return a value as it was appended, so that a run
+			// after a restart may differ.
 			s.Restart = slices.Clone(s.Restart)
 			for i, r := range s.Restart {
 				if r == within {
@@ -571,15 +568,15 @@ func (s scenario) compareWrapped(t *testing.T, total *counts) string {
 	return ""
 }
 
-// compareOn plays the scenario without compaction and with it, and says how one differs
-// from the service that it should be like.
+// compareOn plays the scenario without and with compaction and returns the difference from
+// the reference.
 func (s scenario) compareOn(t *testing.T, like session.Service, total *counts, open opening) string {
 	want := s.play(t, reference{like, t})
-	// Where agents run at a time, how far the others get when one fails is chance.
+	// If a parallel agent fails, how far the others get is not deterministic.
 	if failed := slices.IndexFunc(want, func(p played) bool { return len(p.said["error"]) > 0 }); failed >= 0 && s.Root.parallel() {
 		want, s.Turns = want[:failed], s.Turns[:failed]
 	}
-	// ADK leaves out of a prompt what came between a call and the answer that is its last.
+	// ADK leaves out of a prompt the events between a call and its last response.
 	said := map[string]bool{}
 	for _, p := range want {
 		total.Errors += len(p.said["error"])
@@ -625,7 +622,7 @@ func (s scenario) compareOn(t *testing.T, like session.Service, total *counts, o
 	return ""
 }
 
-// differs says how what another service gave differs.
+// differs describes the difference from the result of another service.
 func (p played) differs(q played, parallel bool) string {
 	if problem := p.findDifference(q); problem != "" {
 		return problem
@@ -662,7 +659,7 @@ func (p played) findDifference(q played) string {
 	return ""
 }
 
-// changed says how a turn that was compacted differs from what it may be.
+// changed describes a difference of a compacted turn that is not allowed.
 func (p played) changed(q played, turn int, said map[string]bool, total *counts) string {
 	if problem := p.findDifference(q); problem != "" {
 		return problem
@@ -683,8 +680,8 @@ func (p played) changed(q played, turn int, said map[string]bool, total *counts)
 	return ""
 }
 
-// worse says what is wrong with a compacted prompt that is not with the other, what of this
-// turn it lacks, and which call or response it has that there never was.
+// worse lists the faults of a compacted prompt that the other prompt does not have: what it lacks of
+// this turn, and calls and responses that never occurred.
 func worse(want, got []*genai.Content, turn int, said map[string]bool) string {
 	faults := map[string]int{}
 	for _, f := range faultsOf(want) {
@@ -717,7 +714,7 @@ func worse(want, got []*genai.Content, turn int, said map[string]bool) string {
 	return ""
 }
 
-// parts are a prompt's parts in words.
+// parts describes a prompt's parts in words.
 func parts(prompt []*genai.Content) map[string]bool {
 	all := map[string]bool{}
 	for _, c := range prompt {
@@ -739,7 +736,7 @@ func part(p *genai.Part) string {
 	return anonymous(string(raw))
 }
 
-// inWords gives a prompt so that it can be read and compared; in order, if it has one.
+// inWords describes a prompt for messages and comparison, sorted unless its order is deterministic.
 func inWords(prompt []*genai.Content, unordered bool) (out []string) {
 	for _, c := range prompt {
 		var parts []string
@@ -754,7 +751,7 @@ func inWords(prompt []*genai.Content, unordered bool) (out []string) {
 	return out
 }
 
-// faultsOf says by what a model's API would refuse a prompt.
+// faultsOf lists the reasons for which a model's API would refuse a prompt.
 func faultsOf(prompt []*genai.Content) (faults []string) {
 	fault := func(format string, args ...any) { faults = append(faults, fmt.Sprintf(format, args...)) }
 	if len(prompt) == 0 {
@@ -832,7 +829,7 @@ const (
 	loopAgent       kind = "loop"
 )
 
-// move is what a model answers with.
+// move is an answer of a model.
 type move string
 
 const (
@@ -870,7 +867,7 @@ type userTurn struct {
 	Stop    int // after so many events the program ends; 0: it does not
 }
 
-// restart says when the program is started again.
+// restart says when the program is restarted.
 type restart string
 
 const (
@@ -894,7 +891,7 @@ func (m compactionMode) config() compaction.Config {
 	}
 }
 
-// parallel reports whether agents run at a time.
+// parallel reports whether agents run in parallel.
 func (r role) parallel() bool {
 	if r.Kind == parallelAgent {
 		return true
@@ -907,9 +904,9 @@ func (r role) parallel() bool {
 	return false
 }
 
-// steady takes out what is chance where agents run at a time: how far the others get when
+// steady removes what is not deterministic where agents run in parallel: how far the others get when
 // one fails; which of them calls the tool that the user has confirmed; and whose event is
-// the newest, which is where the turn begins for an agent that is shown it alone.
+// the newest, where the turn begins for an agent whose prompt has only the current turn.
 func (r *role) steady() {
 	r.None = false
 	for i, m := range r.Moves {
@@ -964,7 +961,7 @@ func drawMode(t *rapid.T) compactionMode {
 	return m
 }
 
-// drawing draws agents, and gives them their names.
+// drawing draws agents and names them.
 type drawing struct {
 	t     *rapid.T
 	named int
@@ -1032,7 +1029,7 @@ func (d *drawing) workflow(k kind, depth int) role {
 	return r
 }
 
-// String gives the scenario so that one can read what happens.
+// String describes the scenario.
 func (s scenario) String() string {
 	type plain scenario
 	text, err := json.MarshalIndent(plain(s), "", "  ")

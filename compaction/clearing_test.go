@@ -126,7 +126,7 @@ func clearing(after, keep int) compaction.Config {
 	return with(compaction.Config{Enabled: true, ClearAfter: after}, func(c *compaction.Config) { c.Limits().Results = cmp.Or(keep, compaction.DefaultLimits.Results) })
 }
 
-// Old results are cleared when that saves enough: all that may be, at once.
+// Old results are cleared when that saves enough, all of them at once.
 func TestPlanClearing(t *testing.T) {
 	const three = "u1 c1(x) r1(x)*100 c1(y) r1(y)*100 c1(z) r1(z)*100"
 	plan(t, []planned{
@@ -174,7 +174,7 @@ func TestClearingIsOnePass(t *testing.T) {
 	}
 }
 
-// whole has an event whose result nobody should lose.
+// whole makes an event whose result must not be lost.
 func whole(t *testing.T) *session {
 	s := newSession(t, "u1 c1(x)")
 	e := testlog.EventOf(t, event{"id": "secret", "author": "agent", "invocationId": "inv1", "content": content("user", map[string]any{
@@ -186,8 +186,7 @@ func whole(t *testing.T) *session {
 	return s
 }
 
-// What was cleared is shown to whoever summarises it, as it was logged, and shown again to
-// whoever summarises what comes after.
+// A summarizer is given cleared events as they were logged, also as the context of a later window.
 func TestSummariesAreOfWhatWasLogged(t *testing.T) {
 	s := whole(t)
 	sum := &scripted{}
@@ -209,7 +208,7 @@ func TestSummariesAreOfWhatWasLogged(t *testing.T) {
 	}
 }
 
-// Nor does a summary that somebody made by hand hide what was logged.
+// The same holds behind a summary that a user wrote.
 func TestShownAgainIsWhatWasLogged(t *testing.T) {
 	s := whole(t)
 	s.compact(clearing(1, 1))
@@ -222,7 +221,7 @@ func TestShownAgainIsWhatWasLogged(t *testing.T) {
 	}
 }
 
-// What a summarizer is shown at once is measured by what was logged.
+// The size of a summarizer's input is that of the logged events.
 func TestInputIsMeasuredByWhatWasLogged(t *testing.T) {
 	s := whole(t)
 	s.compact(clearing(1, 1))
@@ -243,8 +242,8 @@ func history(t *testing.T, s *session) string {
 	return ids(events)
 }
 
-// People see what was cleared, unless somebody took it out by hand: then neither they nor a
-// summarizer do, though the event still says what it was cleared from.
+// The history shows the originals of cleared events. If a user cut the original, neither the history
+// nor a summarizer has it, although the cleared copy names it.
 func TestClearedResultsForPeople(t *testing.T) {
 	s := whole(t)
 	s.compact(clearing(1, 1))
@@ -267,7 +266,7 @@ func TestClearedResultsForPeople(t *testing.T) {
 	}
 }
 
-// An event that says of itself that it was cleared, and was not, is what was logged.
+// An event that claims to be a cleared copy, and is not, counts as it was logged.
 func TestForgedClearing(t *testing.T) {
 	s := whole(t)
 	s.patch(patch.NewSplice(1, 2).WithState(patch.Keep)) // somebody cut the secret out
@@ -281,7 +280,7 @@ func TestForgedClearing(t *testing.T) {
 	}
 }
 
-// One endless turn is summarised while it runs, where its size is limited, and in batches.
+// A long invocation is summarised while it runs, in batches, if its size is limited.
 func TestLongInvocation(t *testing.T) {
 	cfg := compaction.Config{Enabled: true, InvocationTokens: 1_000, EventRetentionSize: 2, Summarizer: &scripted{}}
 	s := newSession(t, "u0*500 a0*400 u1*20")
@@ -307,7 +306,7 @@ func TestLongInvocation(t *testing.T) {
 	if v.At(0).ID() != "e0" || v.At(1).ID() != "e1" || v.At(2).ID() != "e2" {
 		t.Errorf("visible is %s", s.visible())
 	}
-	// What may go is less than half of what the invocation may take.
+	// The coverable events take less than half of the limit.
 	cfg.InvocationTokens, cfg.EventRetentionSize = 500, 7
 	tail := "u1*50 a1*50 a1*150 " + strings.Repeat("a1*100 ", 7)
 	if d, err := compaction.Plan(script(t, tail), cfg, run); err != nil || d.Window != nil {
@@ -321,7 +320,7 @@ func TestLongInvocation(t *testing.T) {
 	}
 }
 
-// Events can have very many results, up to the limit in each: looking at one must not take longer the more there are.
+// An event may have very many results: the time for each must not grow with their number.
 func TestClearingOfManyResults(t *testing.T) {
 	testlog.OneGoroutine(t)
 	const many, perEvent = 50_000, 10_000
@@ -348,7 +347,7 @@ func TestClearingOfManyResults(t *testing.T) {
 	}
 }
 
-// Results of one event that were cleared one after the other, too.
+// The same holds for results of one event that were cleared one after the other.
 func TestSummariesAreOfWhatWasLoggedTwiceCleared(t *testing.T) {
 	s := newSession(t, "u1 c1(x,y) r1(x,y)*100 c1(z) r1(z)*100 a1")
 	s.compact(clearing(1, 2))
@@ -366,7 +365,7 @@ func TestSummariesAreOfWhatWasLoggedTwiceCleared(t *testing.T) {
 	}
 }
 
-// A clearing can be vetoed like a summary, and shows what would be logged.
+// A hook can veto a clearing like a summary, and is given the patches.
 func TestClearingCanBeVetoed(t *testing.T) {
 	s := newSession(t, "u1 c1(x) r1(x)*100 c1(y) r1(y)*100")
 	no := errors.New("no")

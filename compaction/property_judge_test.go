@@ -18,8 +18,7 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// pass is one pass of compaction: the view before and after it, and what its summarizer
-// was asked.
+// pass is one pass of compaction: the views before and after it, and the summarizer's requests.
 type pass struct {
 	m             *machine
 	before, after fold.View
@@ -55,7 +54,7 @@ func (p pass) state() {
 	}
 }
 
-// partners gives the events that respond to each call, by the call's event and part.
+// partners returns the responses to each call, by the call's event and part.
 func partners(v fold.View) map[string]string {
 	out := map[string]string{}
 	for _, c := range v.Calls() {
@@ -68,8 +67,7 @@ func partners(v fold.View) map[string]string {
 	return out
 }
 
-// A call that is still visible has the responses that it had; of one that went, all
-// responses went.
+// A call that is still visible has the same responses; of a hidden call, all responses are hidden.
 func (p pass) pairs() {
 	was, is, left := partners(p.before), partners(p.after), eventIDs(p.after)
 	for call, responses := range was {
@@ -87,7 +85,7 @@ func (p pass) pairs() {
 	}
 }
 
-// Pending calls stay, and so do all but the oldest of those that nobody answers.
+// Pending calls stay, and so do all but the oldest unanswered ones.
 func (p pass) openCalls() {
 	left := eventIDs(p.after)
 	pending, waiting, dead, either, _ := openCalls(p.before, p.m.run)
@@ -208,8 +206,8 @@ func asksAbout(e *patch.Event, part int) string {
 	return content.Parts[part].FunctionCall.Args.OriginalFunctionCall.ID
 }
 
-// owners names each visible event's invocation: its own, else that of the event before
-// it, but for the user, with whom one begins. Summaries have none.
+// owners returns each visible event's invocation: its own, else that of the event before it. An event by
+// the user without one begins a new invocation. Summaries have none.
 func owners(v fold.View) []string {
 	owner := make([]string, v.Len())
 	current := ""
@@ -325,7 +323,7 @@ func hasText(e *patch.Event, text string) bool {
 	return strings.Contains(string(content), text)
 }
 
-// Each request has its summary, of its branch; nothing else came.
+// Each request has its summary, of its branch, and nothing else was added.
 func (p pass) summaries() {
 	was := eventIDs(p.before)
 	came := 0
@@ -351,7 +349,7 @@ func (p pass) summaries() {
 	}
 }
 
-// The live question and pinned events stay.
+// The live question and pinned events stay visible.
 func (p pass) kept() {
 	left := eventIDs(p.after)
 	must := slices.Clone(p.m.run.Pinned)
@@ -405,7 +403,7 @@ func (p pass) roles() {
 	}
 }
 
-// The same view gives the same decision.
+// Planning is deterministic.
 func (p pass) plan() {
 	one, err := compaction.Plan(p.before, p.m.cfg, p.m.run)
 	two, _ := compaction.Plan(p.before, p.m.cfg, p.m.run)
@@ -417,7 +415,7 @@ func (p pass) plan() {
 	}
 }
 
-// judgeEnd holds a log that is compacted as far as it goes against the bounds.
+// judgeEnd checks the bounds of a log in which no pass is left.
 func judgeEnd(t *rapid.T, v fold.View, cfg compaction.Config, run compaction.Run) {
 	d, err := compaction.Plan(v, cfg, run)
 	if err != nil || d.Window != nil {
@@ -487,8 +485,7 @@ func judgeEnd(t *rapid.T, v fold.View, cfg compaction.Config, run compaction.Run
 	}
 }
 
-// coverable returns the events that nothing keeps from being summarised, by the contract
-// alone.
+// coverable returns the events that may be summarised, by the contract alone.
 func coverable(v fold.View, cfg compaction.Config, run compaction.Run, byTokens bool) []int {
 	stays := make([]bool, v.Len())
 	pending, waiting, dead, _, asking := openCalls(v, run)
@@ -552,7 +549,7 @@ func keepAround(v fold.View, stays []bool) (changed bool) {
 	return changed
 }
 
-// lastOfTied returns for each event the last that calls and responses tie it to.
+// lastOfTied returns for each event the last event of its calls and responses.
 func lastOfTied(v fold.View) []int {
 	last := make([]int, v.Len())
 	for i := range last {

@@ -22,10 +22,9 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// A session lives through random appends, patches by hand and compactions. What
-// compaction promises is judged after each pass, by the view before and the view after,
-// and again when no pass is left. A twin session gets the same appends and patches and
-// is never compacted.
+// A session gets random appends, patches by hand and compactions. The promises of compaction are
+// checked after each pass, on the views before and after it, and again when no pass is left. A twin
+// session gets the same appends and patches and is never compacted.
 func TestPropertyCompaction(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m := newMachine(t)
@@ -82,8 +81,8 @@ func (m *machine) viewOf(k store.Key) fold.View {
 	return v
 }
 
-// oracle is a summarizer whose answers are short and name the request that they answer.
-// It fails or declines from a call on, if it is told to.
+// oracle is a summarizer whose answers are short and name their request. It can fail or decline from a
+// given call on.
 type oracle struct {
 	mu       sync.Mutex
 	asked    map[string]compaction.Request // since the last take, by answer
@@ -121,7 +120,7 @@ func (o *oracle) take() map[string]compaction.Request {
 	return asked
 }
 
-// compact compacts until nothing is left to do, and judges each pass and the end.
+// compact compacts until no pass is left, and checks each pass and the end.
 func (m *machine) compact(t *rapid.T) {
 	v := m.viewOf(key)
 	m.run = drawRun(t, v)
@@ -158,7 +157,7 @@ func (m *machine) compact(t *rapid.T) {
 	judgeEnd(t, m.viewOf(key), cfg, m.run)
 }
 
-// watched is a log whose patches are judged as they are written.
+// watched is a log that checks patches as they are written.
 type watched struct {
 	*store.Store
 	m *machine
@@ -174,7 +173,7 @@ func (w watched) ApplyOn(ctx context.Context, k store.Key, on fold.View, opts fo
 	if w.m.passes > before.Len()+len(w.m.events) {
 		w.m.t.Fatalf("%d passes and no end", w.m.passes)
 	}
-	// The compactor takes a panic for an error, and what the judge says would be lost.
+	// The compactor turns a panic into an error, which would hide the failed check.
 	defer func() {
 		if w.m.judged = recover(); w.m.judged != nil {
 			panic(w.m.judged)
@@ -185,7 +184,7 @@ func (w watched) ApplyOn(ctx context.Context, k store.Key, on fold.View, opts fo
 	return next, err
 }
 
-// check holds the session against its twin.
+// check compares the session with its twin.
 func (m *machine) check(t *rapid.T) {
 	m.t = t
 	v := m.viewOf(key)
@@ -199,7 +198,7 @@ func (m *machine) check(t *rapid.T) {
 	}
 }
 
-// checkRaw holds the raw log against what was appended.
+// checkRaw compares the raw log with the appended events.
 func (m *machine) checkRaw(t *rapid.T) {
 	i := 0
 	for r, err := range m.store.RawEvents(context.Background(), key, 1) {
@@ -263,7 +262,7 @@ func groupName(e *patch.Event) string {
 	return strings.Join(elements, ".") + "/" + e.IsolationScope()
 }
 
-// eventIDs gives the index of each visible event, by its id.
+// eventIDs returns the index of each visible event, by its id.
 func eventIDs(v fold.View) map[string]int {
 	at := map[string]int{}
 	for i, e := range v.Events() {
@@ -312,7 +311,7 @@ func (m *machine) configure(t *rapid.T) {
 	m.cfg = cfg
 }
 
-// drawRun says, of some sessions, which invocation runs and which events stay.
+// drawRun draws the running invocation and the pinned events.
 func drawRun(t *rapid.T, v fold.View) compaction.Run {
 	var run compaction.Run
 	if v.Len() == 0 {
@@ -334,8 +333,7 @@ func drawRun(t *rapid.T, v fold.View) compaction.Run {
 // madeCall is a function call that the log has seen.
 type madeCall struct{ id, name string }
 
-// turn appends an invocation as most are: a question, calls with their responses, an
-// answer.
+// turn appends a usual invocation: a question, calls with their responses, an answer.
 func (m *machine) turn(t *rapid.T) {
 	m.invocations++
 	inv, branch := fmt.Sprintf("inv%d", m.invocations), drawBranch(t)
@@ -398,7 +396,7 @@ func (m *machine) draft(inv, branch, author string, content any) event {
 	return e
 }
 
-// decorate gives an event, now and then, a change of state and a measured prompt.
+// decorate sometimes adds a state delta and a measured prompt to an event.
 func (m *machine) decorate(t *rapid.T, e event) {
 	if oneIn(t, 4, "sets state") {
 		m.stateOnly(t, e)
@@ -412,7 +410,7 @@ func (m *machine) text(t *rapid.T, role string) map[string]any {
 	return content(role, map[string]any{"text": m.filler(t)})
 }
 
-// filler is a text of some tokens that names the event that is drafted.
+// filler returns a text of some tokens that names the drafted event.
 func (m *machine) filler(t *rapid.T) string {
 	return fmt.Sprintf("(e%d)", len(m.events)) + strings.Repeat(" abc", rapid.SampledFrom([]int{3, 5, 8, 13, 30, 80}).Draw(t, "tokens"))
 }
@@ -423,7 +421,7 @@ func (m *machine) userEvent(t *rapid.T, e event) {
 	e["author"], e["content"] = "user", m.text(t, "user")
 }
 
-// newCall draws a call, of an id that was used before now and then.
+// newCall draws a call, sometimes with an id that was used before.
 func (m *machine) newCall(t *rapid.T, name string) madeCall {
 	c := madeCall{fmt.Sprintf("x%d", len(m.calls)), name}
 	if len(m.calls) > 0 && oneIn(t, 4, "id again") {
@@ -552,7 +550,7 @@ func (m *machine) byHand(t *rapid.T) {
 	m.twin = (err == nil) == (twinErr == nil)
 }
 
-// sameStretch returns where the twin has the same events side by side.
+// sameStretch returns the index at which the twin has the same adjacent events.
 func sameStretch(v, twin fold.View, start, count int) (at int, same bool) {
 	at, found := twin.Find(v.At(start).ID())
 	if !found || at+count > twin.Len() {
