@@ -11,6 +11,7 @@ import (
 
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store/backend"
+	"github.com/patchlog-dev/patchlog/store/internal/groupcommit"
 )
 
 // change is a batch as the database takes it.
@@ -54,6 +55,9 @@ const (
 	inTheWay // another transaction has the session
 )
 
+// errAbandoned is what becomes of a change if the caller that appends its group panics.
+var errAbandoned = &backend.UnknownError{Cause: errors.New("abandoned: a call that shared the statement panicked")}
+
 // newChange copies the batch.
 func newChange(session string, batch backend.Batch) (*change, error) {
 	if err := checkName("session", session); err != nil {
@@ -62,7 +66,7 @@ func newChange(session string, batch backend.Batch) (*change, error) {
 	if batch.Next == 0 {
 		return nil, fmt.Errorf("%w: the batch gives the session no token", patch.ErrInvalid)
 	}
-	c := &change{
+	c := &change{err: errAbandoned,
 		hash: hash(session), seen: int64(batch.ExpectedToken), next: int64(batch.Next), chain: batch.Chain, counts: bytes.Clone(batch.Counts),
 	}
 	if err := c.add(batch.Creation, batch.ExpectedLast, batch.Records); err != nil {
@@ -137,9 +141,9 @@ func (b *Backend) Append(ctx context.Context, session string, batch backend.Batc
 	if err != nil {
 		return err
 	}
-	switch begun, err := b.appends.do(ctx, c); {
-	case err != nil && begun:
-		return &backend.UnknownError{Cause: err}
+	switch err := b.appends.Do(ctx, b.appender, c, fitting, b.appendGroup); {
+	case errors.Is(err, groupcommit.ErrBegun):
+		return &backend.UnknownError{Cause: ctx.Err()}
 	case err != nil:
 		return err
 	}
@@ -160,40 +164,29 @@ func (b *Backend) Append(ctx context.Context, session string, batch backend.Batc
 	return backend.ErrMoved
 }
 
-// A group ends with the change that brings it to so much.
+// Limits of a group. A row counts as a kilobyte beside its bytes.
 const (
 	groupChanges = 256
-	groupRows    = 4096
 	groupBytes   = 4 << 20
 )
 
-func fits(waiting []*change) int {
-	n, rows, size := 0, 0, 0
-	for n < len(waiting) && n < groupChanges && rows < groupRows && size < groupBytes {
-		c := waiting[n]
-		rows += len(c.records) + len(c.ids) + len(c.shared)
-		size += c.bytes
-		n++
-	}
-	return n
-}
+var fitting = groupcommit.Fit(groupChanges, groupBytes, func(c *change) int {
+	return c.bytes + (len(c.records)+len(c.ids)+len(c.shared))<<10
+})
 
 // appendGroup does what can be done without waiting for another writer of one of the
 // sessions. What a failure or another writer keeps from being done is in the way: its caller
 // tries again, alone.
-func (b *Backend) appendGroup(ctx context.Context, group []*change) {
-	err := b.attempt(ctx, writes, func(ctx context.Context, conn *pgx.Conn) error {
+func (b *Backend) appendGroup(group []*change) {
+	err := b.attempt(context.Background(), writes, func(ctx context.Context, conn *pgx.Conn) error {
 		send := b.send
 		if len(group) == 1 {
 			send = b.sendPrepared
 		}
 		return send(ctx, conn, b.sql(appendSQL), appendArgs(group), func(rows pgx.Rows) error { return scanOutcomes(rows, group) })
 	})
-	if err == nil {
-		return
-	}
 	// One that is refused takes the others with it.
-	again := judge(true, err) == refused && (len(group) > 1 || isTaken(err))
+	again := err != nil && judge(true, err) == refused && (len(group) > 1 || isTaken(err))
 	for _, c := range group {
 		if c.err = err; again {
 			c.err, c.outcome = nil, inTheWay

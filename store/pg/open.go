@@ -17,6 +17,7 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store"
 	"github.com/patchlog-dev/patchlog/store/backend"
+	"github.com/patchlog-dev/patchlog/store/internal/groupcommit"
 )
 
 // Backend keeps sessions in a PostgreSQL database. Any number of processes may have one open on
@@ -24,9 +25,11 @@ import (
 type Backend struct {
 	opts    Options
 	pool    *pgxpool.Pool
-	schema  string // quoted, with the dot
-	appends *grouper[*change]
+	schema  string        // quoted, with the dot
 	waiters chan struct{} // holds a token for each call that may wait for a session's row
+
+	appends  groupcommit.Queue[*change]
+	appender chan struct{} // holds a token while a group is appended, beside those of appends.Spare
 
 	fetchTexts [3]string   // of Fetch, by the number of prefixes
 	prepares   atomic.Bool // statements of one call are prepared
@@ -44,8 +47,8 @@ var (
 )
 
 const (
-	appendWorkers = 4                    // groups of appends at a time
-	appendDelay   = 2 * time.Millisecond // about as long as a commit takes
+	maxAppends  = 4                    // groups of appends at a time
+	appendDelay = 2 * time.Millisecond // about as long as a commit takes
 )
 
 // Open opens a store on the database that dsn names: a URL or key words and values as libpq
@@ -83,7 +86,8 @@ func OpenBackend(ctx context.Context, dsn string, opts Options) (*Backend, error
 		b.fetchTexts[prefixes] = b.sql(fetchSQL(prefixes))
 	}
 	b.prepares.Store(!modeGiven)
-	b.appends = &grouper[*change]{max: min(appendWorkers, int(config.MaxConns)), fits: fits, work: b.appendGroup, startDelay: appendDelay}
+	b.appender = make(chan struct{}, 1)
+	b.appends = groupcommit.Queue[*change]{Detached: true, Spare: make(chan struct{}, min(maxAppends, int(config.MaxConns))-1), SpareAfter: appendDelay}
 	b.waiters = make(chan struct{}, max(1, config.MaxConns/2))
 	if err := b.prepare(ctx); err != nil {
 		pool.Close()

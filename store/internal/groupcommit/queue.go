@@ -16,8 +16,13 @@ import (
 type Queue[T any] struct {
 	// Detached runs the work of a group on a goroutine of its own, so that a caller whose context
 	// ends can return before the work does. It is for work that may take long. A panic in the work
-	// is raised again in the caller that leads the group.
+	// is raised again in the caller that leads the group, if it still waits.
 	Detached bool
+
+	// Spare, if not nil, holds more resources of the same kind, as many as its capacity. A caller whose item
+	// has waited for SpareAfter takes one of them too: a group that takes long does not delay the next ones.
+	Spare      chan struct{}
+	SpareAfter time.Duration
 
 	mu      sync.Mutex
 	waiting []*entry[T]
@@ -65,53 +70,74 @@ func (q *Queue[T]) Do(ctx context.Context, resource chan struct{}, item T, fits 
 	q.mu.Lock()
 	q.waiting = append(q.waiting, e)
 	q.mu.Unlock()
-	turn := resource
-	var led chan any // gets the value of a panic, or nil, when the group's work ends
-	for waits := true; waits; {
+	var spare chan struct{} // nil until the item has waited
+	var late <-chan time.Time
+	if q.Spare != nil {
+		late = time.After(q.SpareAfter)
+	}
+	for {
+		turn := resource
 		select {
 		case <-e.done:
-			waits = false
+			return nil
 		case resource <- struct{}{}:
-			if !q.Detached {
-				q.lead(resource, fits, work)
-				continue
-			}
-			led = make(chan any, 1)
-			go func(led chan any) {
-				defer func() { led <- recover() }()
-				q.lead(turn, fits, work)
-			}(led)
-			resource = nil // until that has ended
-		case p := <-led:
-			if p != nil {
-				panic(p)
-			}
-			resource, led = turn, nil
+		case spare <- struct{}{}:
+			turn = spare
+		case <-late:
+			spare = q.Spare
+			continue
 		case <-ctx.Done():
-			if q.leave(e) {
-				return ctx.Err()
-			}
-			var late <-chan time.Time
-			if q.Detached {
-				late = time.After(grace)
-			}
+			return q.giveUp(ctx, e)
+		}
+		led := false
+		if !q.Detached || ctx.Done() == nil {
+			led = q.lead(e, turn, fits, work)
+		} else {
+			ended := make(chan any, 1) // gets the value of a panic, or nil
+			go func() {
+				defer func() { ended <- recover() }()
+				led = q.lead(e, turn, fits, work)
+			}()
 			select {
-			case <-e.done:
-				waits = false
-			case <-late:
-				return ErrBegun
+			case p := <-ended:
+				if p != nil {
+					panic(p)
+				}
+			case <-ctx.Done():
+				return q.giveUp(ctx, e)
 			}
 		}
-	}
-	if led != nil {
-		if p := <-led; p != nil {
-			panic(p)
+		if !led { // another caller works on the item
+			resource, spare, late = nil, nil, nil
 		}
 	}
-	return nil
 }
 
-func (q *Queue[T]) lead(resource chan struct{}, fits func([]T) int, work func([]T)) {
+// giveUp ends the wait of a caller whose context has ended.
+func (q *Queue[T]) giveUp(ctx context.Context, e *entry[T]) error {
+	q.mu.Lock()
+	i := slices.Index(q.waiting, e)
+	if i >= 0 {
+		q.waiting = slices.Delete(q.waiting, i, i+1)
+	}
+	q.mu.Unlock()
+	if i >= 0 {
+		return ctx.Err()
+	}
+	var late <-chan time.Time
+	if q.Detached {
+		late = time.After(grace)
+	}
+	select {
+	case <-e.done:
+		return nil
+	case <-late:
+		return ErrBegun
+	}
+}
+
+// lead works on a group, unless the caller's own item waits no longer.
+func (q *Queue[T]) lead(own *entry[T], resource chan struct{}, fits func([]T) int, work func([]T)) (led bool) {
 	defer func() { <-resource }()
 	q.mu.Lock()
 	// Yield while the queue grows: callers of the last group come again at once. Without this, callers
@@ -123,21 +149,19 @@ func (q *Queue[T]) lead(resource chan struct{}, fits func([]T) int, work func([]
 		q.mu.Lock()
 		more = len(q.waiting) > n
 	}
+	if !slices.Contains(q.waiting, own) {
+		q.mu.Unlock()
+		return false
+	}
 	items := make([]T, len(q.waiting))
 	for i, e := range q.waiting {
 		items[i] = e.item
 	}
-	n := 0
-	if len(items) > 0 {
-		n = fits(items)
-	}
+	n := fits(items)
 	group := slices.Clone(q.waiting[:n])
 	q.crowded = n > 1
 	q.waiting = slices.Delete(q.waiting, 0, n)
 	q.mu.Unlock()
-	if n == 0 {
-		return
-	}
 	// Deferred, so that no caller is left waiting if work panics.
 	defer func() {
 		for _, e := range group {
@@ -145,14 +169,5 @@ func (q *Queue[T]) lead(resource chan struct{}, fits func([]T) int, work func([]
 		}
 	}()
 	work(items[:n])
-}
-
-func (q *Queue[T]) leave(e *entry[T]) bool {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	i := slices.Index(q.waiting, e)
-	if i >= 0 {
-		q.waiting = slices.Delete(q.waiting, i, i+1)
-	}
-	return i >= 0
+	return true
 }
