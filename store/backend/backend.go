@@ -36,6 +36,9 @@ var (
 	// ErrTaken: an id of the batch is in the log already. Lookup returns its record's seq.
 	ErrTaken = errors.New("an id is taken")
 
+	// ErrInvalid: a name or an id has a length that is not allowed, or the records of a batch do not follow each other.
+	ErrInvalid = errors.New("invalid batch")
+
 	// ErrUnknown: the outcome of the commit is unknown. It may still take place until Fence
 	// returns.
 	ErrUnknown = errors.New("outcome unknown")
@@ -82,7 +85,7 @@ type Backend interface {
 	// session exists, and with ErrMoved if the session of batch.While has moved on. If
 	// batch.RequireFreeIDs is set, it fails with ErrTaken if an id of the batch is in the log, and
 	// with ErrIndex if the index is damaged. It never overwrites a stored record: the error
-	// is ErrDamaged.
+	// is ErrDamaged. A batch that is not valid is refused with ErrInvalid first.
 	//
 	// With batch.Staged set, the session of that name and of the batch's creation is renamed
 	// in the same commit. ExpectedLast and ExpectedToken are those of the staged session; if it does not
@@ -269,6 +272,31 @@ type Batch struct {
 	// While, with Create only, is another session on which the new one was planned. If it has
 	// moved on when the batch is committed, Append fails with ErrMoved.
 	While *Unmoved
+}
+
+// CheckName returns [ErrInvalid] unless a name, or an id, has least to [MaxNameBytes] bytes.
+func CheckName(what, name string, least int) error {
+	if len(name) < least || len(name) > MaxNameBytes {
+		return fmt.Errorf("%w: %s of %d bytes; %d to %d are allowed", ErrInvalid, what, len(name), least, MaxNameBytes)
+	}
+	return nil
+}
+
+// Validate returns [ErrInvalid] if the batch cannot be one of the session.
+func (b Batch) Validate(session string) error {
+	errs := []error{CheckName("a session name", session, 1), CheckName("a creation id", b.Creation, 0)}
+	for i, r := range b.Records {
+		if want := b.ExpectedLast + uint64(i) + 1; r.Seq != want {
+			errs = append(errs, fmt.Errorf("%w: record %d has seq %d, want %d", ErrInvalid, i, r.Seq, want))
+		}
+		for _, id := range r.IDs {
+			errs = append(errs, CheckName("an id", id, 0))
+		}
+	}
+	for _, v := range b.Shared {
+		errs = append(errs, CheckName("a shared name", v.Name, 1))
+	}
+	return errors.Join(errs...)
 }
 
 // Unmoved is a session, and the last commit to it that the caller knows.

@@ -12,7 +12,6 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
-	"os"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -85,7 +84,6 @@ const fillPercent = 0.9
 type Backend struct {
 	path           string
 	opts           Options
-	file           os.FileInfo                 // of the open file
 	queue          groupcommit.Queue[*pending] // batches that wait for the writer lock
 	writer         chan struct{}               // the writer lock: holds a token while it is held
 	ids            idCache                     // of records, by session
@@ -93,8 +91,7 @@ type Backend struct {
 	removalsPaused atomic.Bool                 // during a copy: rows of sessions are neither changed nor removed
 
 	mu     sync.RWMutex // held for reading while handle is used
-	handle *handle      // nil if the file was closed after a failed commit
-	last   uint64       // handle's last transaction, if handle is nil
+	handle *handle      // closed if the file could not be opened again after a failed commit
 	broken error        // if not nil, a commit failed with it, and handle must not be used
 	closed bool
 
@@ -115,7 +112,7 @@ var (
 func Open(path string, opts Options) (*Backend, error) {
 	opts = opts.withDefaults()
 	h, err := openHandle(path, opts, nil)
-	for try := 0; errors.Is(err, fs.ErrNotExist) && !opts.ReadOnly && try < maxCreations; try++ {
+	if errors.Is(err, fs.ErrNotExist) && !opts.ReadOnly {
 		if err = create(path); err != nil && !errors.Is(err, fs.ErrExist) {
 			return nil, err
 		}
@@ -124,15 +121,8 @@ func Open(path string, opts Options) (*Backend, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := &Backend{path: path, opts: opts, handle: h, writer: make(chan struct{}, 1), copying: make(chan struct{}, 1), commit: (*bbolt.Tx).Commit}
-	if b.file, err = h.file.Stat(); err != nil {
-		return nil, errors.Join(err, h.close())
-	}
-	return b, nil
+	return &Backend{path: path, opts: opts, handle: h, writer: make(chan struct{}, 1), copying: make(chan struct{}, 1), commit: (*bbolt.Tx).Commit}, nil
 }
-
-// maxCreations limits the retries if other processes create and remove the file at the same time.
-const maxCreations = 3
 
 // use calls f with the open file. After a failed commit it reopens the file first, since the failed handle may show
 // pages that are not on disk.
@@ -164,14 +154,10 @@ func (b *Backend) reopen() error {
 	if b.closed || b.broken == nil {
 		return nil
 	}
-	if b.handle != nil {
-		if err := b.handle.close(); err != nil {
-			return fmt.Errorf("close %s after a failed commit (%w): %w", b.path, b.broken, err)
-		}
-		b.last = b.handle.last.Load()
-		b.handle = nil
+	if err := b.handle.close(); err != nil {
+		return fmt.Errorf("close %s after a failed commit (%w): %w", b.path, b.broken, err)
 	}
-	h, err := openHandle(b.path, b.opts, &opened{b.file, b.last})
+	h, err := openHandle(b.path, b.opts, b.handle)
 	if err != nil {
 		return fmt.Errorf("open again after a failed commit (%w): %w", b.broken, err)
 	}
@@ -183,17 +169,12 @@ func (b *Backend) view(ctx context.Context, f func(tx *bbolt.Tx) error) error {
 	return b.use(ctx, func(h *handle) error { return h.view(f) })
 }
 
-// lockWriter acquires the writer lock. Writers wait for it and not for bbolt's own lock, so that after a failed commit
-// no waiting writer uses the failed handle.
-func (b *Backend) lockWriter(ctx context.Context) (unlock func(), err error) {
+// acquire acquires a lock that holds a token while it is held. Writers wait for such a lock and not for bbolt's own, so
+// that after a failed commit no waiting writer uses the failed handle.
+func acquire(ctx context.Context, lock chan struct{}) (unlock func(), err error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	return acquire(ctx, b.writer)
-}
-
-// acquire acquires a lock that holds a token while it is held.
-func acquire(ctx context.Context, lock chan struct{}) (unlock func(), err error) {
 	select {
 	case lock <- struct{}{}:
 		return func() { <-lock }, nil
@@ -204,7 +185,7 @@ func acquire(ctx context.Context, lock chan struct{}) (unlock func(), err error)
 
 // update calls f in a write transaction and commits it.
 func (b *Backend) update(ctx context.Context, f func(tx *bbolt.Tx) error) error {
-	unlock, err := b.lockWriter(ctx)
+	unlock, err := acquire(ctx, b.writer)
 	if err != nil {
 		return err
 	}
@@ -243,7 +224,7 @@ func (b *Backend) Fence(ctx context.Context, name, creation string, seen, _ back
 			took = seen == 0
 			return nil
 		}
-		took = err == nil && seen != 0 && s.head != nil && s.head.token == seen
+		took = err == nil && seen != 0 && s.head != nil && s.head.Token == seen
 		return err
 	})
 	return took, err
@@ -258,8 +239,5 @@ func (b *Backend) Close() error {
 		return backend.ErrClosed
 	}
 	b.closed = true
-	if b.handle == nil {
-		return nil
-	}
 	return b.handle.close()
 }

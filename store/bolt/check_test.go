@@ -50,10 +50,10 @@ func TestCheck(t *testing.T) {
 		{"head", "heads", func(b *bbolt.Bucket) error { return b.Put([]byte("a"), b.Get([]byte("b"))) }, `session "a", number 0000000000000001, has no head, or its checksum is wrong`},
 		{"records appended", "records", func(b *bbolt.Bucket) error { return b.Put(rowKey(1, 4), nil) }, "is behind the last record that its head says"},
 		{"numbers noted", "patchlog", func(b *bbolt.Bucket) error { return b.Put([]byte("numbers"), rowKey(9)) }, "the last one given out is 2, or 0000000000000009"},
-		{"shared value", "shared", func(b *bbolt.Bucket) error { return b.Put([]byte("v"), []byte("12345")) }, `the checksum of shared value "v"`},
-		{"shared value removed", "shared", func(b *bbolt.Bucket) error { return b.Delete([]byte("v")) }, `shared value "v" is missing`},
-		{"shared name", "sharednames", func(b *bbolt.Bucket) error { return b.Put([]byte("v"), []byte("1234")) }, `the checksum of the name of shared value "v"`},
-		{"shared name removed", "sharednames", func(b *bbolt.Bucket) error { return b.Delete([]byte("v")) }, `shared value "v": its name is missing`},
+		{"shared value", "shared", func(b *bbolt.Bucket) error { return b.Put([]byte("v"), []byte("12345")) }, `shared value "v" is missing or damaged (its row is right: false, that of its name: true)`},
+		{"shared value removed", "shared", func(b *bbolt.Bucket) error { return b.Delete([]byte("v")) }, `shared value "v" is missing or damaged (its row is right: false, that of its name: true)`},
+		{"shared name", "sharednames", func(b *bbolt.Bucket) error { return b.Put([]byte("v"), []byte("1234")) }, `shared value "v" is missing or damaged (its row is right: true, that of its name: false)`},
+		{"shared name removed", "sharednames", func(b *bbolt.Bucket) error { return b.Delete([]byte("v")) }, `shared value "v" is missing or damaged (its row is right: true, that of its name: false)`},
 		{"snapshot of nobody", "snapshots", func(b *bbolt.Bucket) error { return b.Put(rowKey(7), []byte("s")) }, "key 0000000000000007, of a session that is not there"},
 		{"session's names", "sessions", func(b *bbolt.Bucket) error {
 			return errors.Join(b.Delete([]byte("a")), b.Tx().Bucket([]byte("heads")).Delete([]byte("a")))

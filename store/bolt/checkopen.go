@@ -27,14 +27,14 @@ func checkOpen(file *os.File) (metas metaPages, err error) {
 	if err != nil {
 		return metas, err
 	}
-	if least := int64(current.pages()) * int64(current.pageSize()); info.Size() < least {
+	if least := int64(current.Pages) * int64(current.PageSize); info.Size() < least {
 		return metas, fmt.Errorf("%w: the file has %d bytes of %d; its end is missing", backend.ErrDamaged, info.Size(), least)
 	}
 	free, err := readFreelist(file, current)
 	if err != nil {
 		return metas, err
 	}
-	return metas, checkTree(current.pager(file), current.root(), free)
+	return metas, checkTree(current.pager(file), current.Root, free)
 }
 
 // use says what a page is used for.
@@ -50,8 +50,8 @@ const (
 
 func checkTree(pages pager, root uint64, free freelist) error {
 	used := make([]use, pages.high)
-	for i := range free.len() {
-		used[free.at(i)] = isFree
+	for _, id := range free.ids {
+		used[id] = isFree
 	}
 	for i := range free.own {
 		used[free.id+i] = isFreelist

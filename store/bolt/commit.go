@@ -16,14 +16,15 @@ import (
 // pending is a batch that waits for its commit. One transaction commits all pending batches, of all
 // sessions: a commit costs two syncs, however much it holds.
 type pending struct {
-	name      string
-	batch     backend.Batch
-	hashes    []idHash // of all ids of the batch
-	malformed error
-	snapshot  *backend.Snapshot // if set, it is to be stored, and the batch says only the creation
-	size      int
-	err       error
-	session   session // that the batch has been put to, with its new head
+	name     string
+	batch    backend.Batch
+	hashes   []idHash             // of all ids of the batch
+	snapshot *backend.Snapshot    // if set, it is to be stored, and the batch says only the creation
+	replace  *backend.Replacement // if set, it is to be made, and the batch has its appended records
+	ids      [][]idHash           // of the records to replace
+	size     int
+	err      error
+	session  session // that the batch has been put to, with its new head
 }
 
 // Limits of a transaction: batches, and bytes of records and values.
@@ -36,22 +37,26 @@ var fitting = groupcommit.Fit(maxGroup, maxGroupBytes, func(p *pending) int { re
 
 // Append implements [backend.Backend].
 func (b *Backend) Append(ctx context.Context, name string, batch backend.Batch) error {
-	p := &pending{name: name, batch: batch, malformed: wellFormed(name, batch), hashes: hashIDs(batch.Records)}
-	for _, r := range batch.Records {
-		p.size += len(r.Data)
-	}
-	for _, v := range batch.Shared {
-		p.size += len(v.Data)
-	}
-	if err := b.queue.Do(ctx, b.writer, p, fitting, b.commitGroup); err != nil {
+	if err := batch.Validate(name); err != nil {
 		return err
 	}
-	return p.err
+	return b.submit(ctx, &pending{name: name, batch: batch})
 }
 
 // PutSnapshot implements [backend.Backend].
 func (b *Backend) PutSnapshot(ctx context.Context, name, creation string, s backend.Snapshot) error {
-	p := &pending{name: name, batch: backend.Batch{Creation: creation}, snapshot: &s, size: len(s.Data)}
+	return b.submit(ctx, &pending{name: name, batch: backend.Batch{Creation: creation}, snapshot: &s, size: len(s.Data)})
+}
+
+// submit returns when the batch is committed or refused.
+func (b *Backend) submit(ctx context.Context, p *pending) error {
+	p.hashes = hashIDs(p.batch.Records)
+	for _, r := range p.batch.Records {
+		p.size += len(r.Data)
+	}
+	for _, v := range p.batch.Shared {
+		p.size += len(v.Data)
+	}
 	if err := b.queue.Do(ctx, b.writer, p, fitting, b.commitGroup); err != nil {
 		return err
 	}
@@ -97,7 +102,7 @@ func (b *Backend) admit(tx *bbolt.Tx, paths *pathChecker, p *pending) (err error
 	switch {
 	case p.snapshot != nil:
 		p.session, err = findCreated(tx, p.name, p.batch.Creation)
-		if err == nil && (p.session.head == nil || p.session.head.edition != p.snapshot.Edition) {
+		if err == nil && (p.session.head == nil || p.session.head.Edition != p.snapshot.Edition) {
 			err = backend.ErrMoved
 		}
 	case p.batch.Create:
@@ -106,13 +111,13 @@ func (b *Backend) admit(tx *bbolt.Tx, paths *pathChecker, p *pending) (err error
 		p.session, err = findUnmoved(tx, p.name, p.batch.Creation, p.batch.ExpectedLast, p.batch.ExpectedToken)
 	}
 	if err == nil {
-		err = p.malformed
+		err = b.checkPaths(tx, paths, p)
 	}
 	if err == nil && p.snapshot == nil {
 		err = b.checkRoom(tx, p)
 	}
-	if err == nil {
-		err = b.checkPaths(tx, paths, p)
+	if err == nil && p.replace != nil {
+		p.ids, err = p.session.admitReplacement(tx, *p.replace)
 	}
 	return err
 }
@@ -138,8 +143,9 @@ func (b *Backend) admitNew(tx *bbolt.Tx, name string, batch backend.Batch) (sess
 		err = backend.ErrMoved
 	default:
 		s = session{name: name, creation: batch.Creation, meta: batch.Meta}
-		s.number, err = nextNumber(tx)
-		s.head = &head{number: s.number}
+		if s.number, err = nextNumber(tx); err == nil {
+			s.head = &head{headFields: headFields{Number: s.id()}}
+		}
 	}
 	if errors.Is(err, backend.ErrNotFound) {
 		err = backend.ErrMoved
@@ -151,50 +157,35 @@ func (b *Backend) admitNew(tx *bbolt.Tx, name string, batch backend.Batch) (sess
 // says, as a search finds it, nothing stands behind, and no id is known to be taken.
 func (b *Backend) checkRoom(tx *bbolt.Tx, p *pending) error {
 	s := p.session
-	last, next := around(tx.Bucket(bucketRecords).Cursor(), s.key(s.head.last+1))
-	if bytes.HasPrefix(next, s.number) || s.seqOf(last) != s.head.last {
+	last, next := around(tx.Bucket(bucketRecords).Cursor(), s.key(s.head.Last+1))
+	if bytes.HasPrefix(next, s.number) || s.seqOf(last) != s.head.Last {
 		return fmt.Errorf("%w: behind record %d, the last of session %q, stands key %x; before it key %x",
-			backend.ErrDamaged, s.head.last, p.name, next, last)
+			backend.ErrDamaged, s.head.Last, p.name, next, last)
 	}
 	if len(p.hashes) == 0 || !p.batch.RequireFreeIDs {
 		return nil
 	}
 	seqs, err := b.ids.lookup(tx, s, p.hashes)
-	if err == nil && slices.Max(seqs) > 0 {
-		err = backend.ErrTaken
+	switch {
+	case err == nil && slices.Max(seqs) > 0:
+		return backend.ErrTaken
+	case p.replace != nil && errors.Is(err, backend.ErrIndex): // which keeps nothing from being replaced
+		return nil
 	}
 	return err
-}
-
-// checkLength reports whether bbolt will take a name.
-func checkLength(what, name string, least int) error {
-	if len(name) < least || len(name) > backend.MaxNameBytes {
-		return fmt.Errorf("%s of %d bytes; %d to %d are allowed", what, len(name), least, backend.MaxNameBytes)
-	}
-	return nil
-}
-
-// wellFormed reports whether bbolt will take the batch.
-func wellFormed(name string, batch backend.Batch) error {
-	errs := []error{checkLength("a session name", name, 1), checkLength("a creation id", batch.Creation, 0)}
-	for i, r := range batch.Records {
-		if want := batch.ExpectedLast + uint64(i) + 1; r.Seq != want {
-			errs = append(errs, fmt.Errorf("a record of the batch has seq %d, want %d", r.Seq, want))
-		}
-		for _, id := range r.IDs {
-			errs = append(errs, checkLength("an id", id, 0))
-		}
-	}
-	for _, v := range batch.Shared {
-		errs = append(errs, checkLength("a shared name", v.Name, 1))
-	}
-	return errors.Join(errs...)
 }
 
 // checkPaths checks the pages that a write will copy; those of a session's rows before its first write.
 func (b *Backend) checkPaths(tx *bbolt.Tx, paths *pathChecker, p *pending) (err error) {
 	if p.snapshot != nil {
 		return paths.check(p.session.number, bucketSnapshots)
+	}
+	if p.replace != nil {
+		for _, x := range p.replace.Records {
+			err = errors.Join(err, paths.check(p.session.key(x.Seq), bucketRecords))
+		}
+		err = errors.Join(err, paths.check(p.session.key(0), bucketRecords), paths.check(p.session.number, bucketSnapshots),
+			paths.check([]byte(p.name), bucketHeads, bucketSessions))
 	}
 	cached, name := b.ids.of(tx.DB(), p.session.number), []byte(p.name)
 	if p.batch.Create {
@@ -234,10 +225,15 @@ func (b *Backend) put(tx *bbolt.Tx, p *pending) error {
 			return err
 		}
 	}
+	if p.replace != nil {
+		if err := s.replaceRecords(tx, *p.replace, p.ids); err != nil {
+			return err
+		}
+	}
 	if err := s.putRecords(tx, p.batch.Records, p.hashes); err != nil {
 		return err
 	}
-	s.head.token = p.batch.Next
+	s.head.Token = p.batch.Next
 	if p.batch.Counts != nil {
 		s.head.counts = p.batch.Counts
 	}
@@ -268,7 +264,7 @@ func (s session) putRecords(tx *bbolt.Tx, added []backend.Record, hashes []idHas
 		if err := records.Put(key, sealRecord(key, r.Data, hashes[:len(r.IDs)])); err != nil {
 			return err
 		}
-		s.head.last, s.head.chain = r.Seq, s.head.chain.Add(r.Sum)
+		s.head.Last, s.head.Chain = r.Seq, s.head.Chain.Add(r.Sum)
 		hashes = hashes[len(r.IDs):]
 	}
 	return nil

@@ -14,7 +14,7 @@ func (b *Backend) pauseRemovals(ctx context.Context) (resume func(), err error) 
 	if err != nil {
 		return nil, err
 	}
-	unlock, err := b.lockWriter(ctx) // a commit under way may be removing rows
+	unlock, err := acquire(ctx, b.writer) // a commit under way may be removing rows
 	if err != nil {
 		end()
 		return nil, err

@@ -96,15 +96,8 @@ func (m *directory) checkShared(found *findings) {
 	for _, n := range m.names[1] {
 		_, whole := unseal(kindShared, []byte(n.name), n.rows[0])
 		_, named := unseal(kindName, []byte(n.name), n.rows[1])
-		switch {
-		case n.rows[0] == nil:
-			found.report("shared value %q is missing", n.name)
-		case n.rows[1] == nil:
-			found.report("shared value %q: its name is missing among the names", n.name)
-		case !whole:
-			found.report("the checksum of shared value %q", n.name)
-		case !named:
-			found.report("the checksum of the name of shared value %q", n.name)
+		if !whole || !named {
+			found.report("shared value %q is missing or damaged (its row is right: %t, that of its name: %t)", n.name, whole, named)
 		}
 	}
 }
@@ -179,7 +172,7 @@ func (r *reader) bring(ctx context.Context, to directory) error {
 		if x == nil {
 			x = &extent{next: 1}
 			r.read[string(l.number)] = x
-		} else if l.head != nil && x.next > l.head.last {
+		} else if l.head != nil && x.next > l.head.Last {
 			continue
 		}
 		for more := l.head != nil; more; {
@@ -210,7 +203,7 @@ func (r *reader) slice(tx *bbolt.Tx, l session, x *extent) (more bool, err error
 	}
 	c := tx.Bucket(bucketRecords).Cursor()
 	k, row := c.Seek(l.key(x.next))
-	for n, size := 0, 0; bytes.HasPrefix(k, l.number) && x.next <= l.head.last; k, row = c.Next() {
+	for n, size := 0, 0; bytes.HasPrefix(k, l.number) && x.next <= l.head.Last; k, row = c.Next() {
 		if n++; n > sliceRows || size >= sliceBytes {
 			return true, nil
 		}
@@ -237,11 +230,11 @@ func (r *reader) slice(tx *bbolt.Tx, l session, x *extent) (more bool, err error
 		x.next++
 	}
 	switch {
-	case x.next <= l.head.last:
-		r.found.report("session %q: its last record is %d, and its head says %d", l.name, x.next-1, l.head.last)
-	case r.replica != nil && x.chain != l.head.chain:
+	case x.next <= l.head.Last:
+		r.found.report("session %q: its last record is %d, and its head says %d", l.name, x.next-1, l.head.Last)
+	case r.replica != nil && x.chain != l.head.Chain:
 		r.found.report("the records of session %q are not those that were written: the chain over 1 to %d is %08x, and should be %08x",
-			l.name, l.head.last, x.chain.Sum, l.head.chain.Sum)
+			l.name, l.head.Last, x.chain.Sum, l.head.Chain.Sum)
 	case bytes.HasPrefix(k, l.number): // it may have grown since
 		now, err := find(tx, l.name)
 		if err == nil && bytes.Equal(now.number, l.number) {

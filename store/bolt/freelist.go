@@ -12,19 +12,16 @@ import (
 // freelist is the list of free pages that a commit has left. A page that was in use before the
 // commit is on it, though a reader may still be reading it.
 type freelist struct {
-	ids []byte // eight bytes each, ascending
-	id  uint64 // the page of the list itself
-	own uint64 // how many pages that takes up
+	ids []uint64 // ascending
+	id  uint64   // the page of the list itself
+	own uint64   // how many pages that takes up
 }
-
-func (l freelist) len() int        { return len(l.ids) / 8 }
-func (l freelist) at(i int) uint64 { return binary.NativeEndian.Uint64(l.ids[8*i:]) }
 
 // readFreelist reads the list that a meta page names. It has each page once, in order, and none that it
 // takes up itself. A file without a list, as bbolt can be told to write, is none of ours.
 func readFreelist(file io.ReaderAt, meta *metaPage) (l freelist, err error) {
 	pages := meta.pager(file)
-	l.id = meta.freelist()
+	l.id = meta.Freelist
 	fail := func(err error) (freelist, error) {
 		return freelist{}, fmt.Errorf("%w: page %d, the list of free pages: %w", backend.ErrDamaged, l.id, err)
 	}
@@ -50,17 +47,18 @@ func readFreelist(file io.ReaderAt, meta *metaPage) (l freelist, err error) {
 	if count > pages.high || from+8*count > l.own*pages.size {
 		return fail(fmt.Errorf("it counts %d pages of %d, in %d", count, pages.high, l.own))
 	}
-	l.ids = make([]byte, 8*count)
-	if _, err := file.ReadAt(l.ids, int64(at+from)); err != nil {
+	data, err := readAt(file, int64(at+from), int(8*count))
+	if err != nil {
 		return fail(err)
 	}
+	l.ids = make([]uint64, count)
 	last := uint64(1)
-	for i := range l.len() {
-		id := l.at(i)
+	for i := range l.ids {
+		id := binary.NativeEndian.Uint64(data[8*i:])
 		if id <= last || id >= pages.high || id >= l.id && id < l.id+l.own {
 			return fail(fmt.Errorf("it has page %d behind page %d, of %d", id, last, pages.high))
 		}
-		last = id
+		l.ids[i], last = id, id
 	}
 	return l, nil
 }

@@ -24,6 +24,7 @@ type handle struct {
 	path string
 	db   *bbolt.DB
 	file *os.File      // the one that db has
+	info os.FileInfo   // of file
 	last atomic.Uint64 // the transaction that was committed last
 
 	opened uint64 // the transaction that the file was opened with

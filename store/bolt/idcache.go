@@ -31,26 +31,25 @@ func hashIDs(records []backend.Record) (hashes []idHash) {
 	return hashes
 }
 
-// idCache caches the ids of sessions. It is emptied when the database handle changes. When it holds too many sessions or
-// ids, it keeps those of the session that is in use. Of one session it holds all ids, however many (a view of it takes as
-// much memory), and counts at most half of maxCachedIDs, so that the last used one stays beside small ones.
+// idCache caches the ids of sessions. It is emptied when the database handle changes. When maxCachedIDs were added since
+// it was last reduced, or it holds too many sessions, it is reduced to the session that is in use. Of one session it holds
+// all ids, however many: a view of it takes as much memory.
 type idCache struct {
 	mu       sync.Mutex
 	db       *bbolt.DB // after a failed commit or a vacuum there is another one
 	sessions map[uint64]*sessionIDs
-	ids      int          // in all sessions, as counted
+	added    int          // ids, since it was emptied or reduced
 	rowsRead atomic.Int64 // for tests
 }
 
 const maxCachedSessions = 1 << 16
 
-// maxCachedIDs is how many ids are cached, as counted. Tests lower it.
+// maxCachedIDs limits the ids beside those of one session. Tests lower it.
 var maxCachedIDs = 1 << 20
 
 // sessionIDs holds the ids of a session's committed records up to last.
 type sessionIDs struct {
 	sound bool // the pages on the paths to its rows were checked
-	size  int  // of ids, as counted in the cache
 
 	mu   sync.Mutex
 	last uint64
@@ -62,7 +61,7 @@ func (n *idCache) of(db *bbolt.DB, number []byte) *sessionIDs {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.db != db {
-		n.db, n.sessions, n.ids = db, map[uint64]*sessionIDs{}, 0
+		n.db, n.sessions, n.added = db, map[uint64]*sessionIDs{}, 0
 	}
 	id := binary.BigEndian.Uint64(number)
 	k := n.sessions[id]
@@ -70,24 +69,21 @@ func (n *idCache) of(db *bbolt.DB, number []byte) *sessionIDs {
 		k = &sessionIDs{ids: map[idHash]uint64{}}
 		n.sessions[id] = k
 	}
-	if n.ids > maxCachedIDs || len(n.sessions) > maxCachedSessions {
-		n.sessions, n.ids = map[uint64]*sessionIDs{id: k}, k.size
+	if n.added > maxCachedIDs || len(n.sessions) > maxCachedSessions {
+		n.sessions, n.added = map[uint64]*sessionIDs{id: k}, 0
 	}
 	return k
 }
 
 // change locks a session's ids and calls f, which may add some.
-func (n *idCache) change(number []byte, k *sessionIDs, f func() error) error {
+func (n *idCache) change(k *sessionIDs, f func() error) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	had := len(k.ids)
 	err := f()
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.sessions[binary.BigEndian.Uint64(number)] == k { // else it is no longer cached
-		size := min(len(k.ids), maxCachedIDs/2)
-		n.ids += size - k.size
-		k.size = size
-	}
+	n.added += len(k.ids) - had
 	return err
 }
 
@@ -97,7 +93,7 @@ func (n *idCache) add(db *bbolt.DB, number []byte, records []backend.Record, has
 		return
 	}
 	k := n.of(db, number)
-	_ = n.change(number, k, func() error {
+	_ = n.change(k, func() error {
 		if k.last+1 != records[0].Seq { // the rows are read when they are needed
 			return nil
 		}
@@ -127,12 +123,12 @@ func (n *idCache) lookup(tx *bbolt.Tx, s session, ids []idHash) (seqs []uint64, 
 	}
 	k := n.of(tx.DB(), s.number)
 	seqs = make([]uint64, len(ids))
-	err = n.change(s.number, k, func() error {
+	err = n.change(k, func() error {
 		if err := n.read(tx, s, k); err != nil {
 			return err
 		}
 		for i, id := range ids {
-			if seq := k.ids[id]; seq <= s.head.last { // else it is of a later commit
+			if seq := k.ids[id]; seq <= s.head.Last { // else it is of a later commit
 				seqs[i] = seq
 			}
 		}
@@ -143,7 +139,7 @@ func (n *idCache) lookup(tx *bbolt.Tx, s session, ids []idHash) (seqs []uint64, 
 
 // read adds the ids of the records that are not cached, up to the head's last.
 func (n *idCache) read(tx *bbolt.Tx, s session, k *sessionIDs) (err error) {
-	if k.last >= s.head.last {
+	if k.last >= s.head.Last {
 		return nil
 	}
 	defer func() {
@@ -152,7 +148,7 @@ func (n *idCache) read(tx *bbolt.Tx, s session, k *sessionIDs) (err error) {
 		}
 	}()
 	c := tx.Bucket(bucketRecords).Cursor()
-	for key, row := c.Seek(s.key(k.last + 1)); s.seqOf(key) == k.last+1 && k.last < s.head.last; key, row = c.Next() {
+	for key, row := c.Seek(s.key(k.last + 1)); s.seqOf(key) == k.last+1 && k.last < s.head.Last; key, row = c.Next() {
 		hashes, ok := recordIDs(key, row)
 		if !ok {
 			return fmt.Errorf("%w: session %d: the ids of record %d", backend.ErrIndex, s.id(), k.last+1)
@@ -163,7 +159,7 @@ func (n *idCache) read(tx *bbolt.Tx, s session, k *sessionIDs) (err error) {
 		}
 		n.rowsRead.Add(1)
 	}
-	if k.last < s.head.last {
+	if k.last < s.head.Last {
 		return fmt.Errorf("%w: session %d: record %d is not found", backend.ErrIndex, s.id(), k.last+1)
 	}
 	return nil

@@ -21,18 +21,13 @@ import (
 // each other when the file outgrows the map.
 const initialMmapSize = 1 << 30
 
-// opened describes a file that was open before.
-type opened struct {
-	info os.FileInfo
-	last uint64 // the last transaction known to be committed; the outcome of the next one is unknown
-}
-
 // errRenamed: while Open waited for the lock, another file was renamed over this one.
 var errRenamed = errors.New("the file was replaced while its lock was waited for")
 
-// openHandle opens an existing file. If was is not nil, the file must be that one, with its content. Unless opts say
-// otherwise, the content is durable when openHandle returns.
-func openHandle(path string, opts Options, was *opened) (h *handle, err error) {
+// openHandle opens an existing file. If was is not nil, a closed handle after a failed commit, the file must be the same
+// one, with its content: the outcome of the transaction after its last one is unknown. Unless opts say otherwise, the
+// content is durable when openHandle returns.
+func openHandle(path string, opts Options, was *handle) (h *handle, err error) {
 	h = &handle{path: path}
 	metas, err := h.open(opts, was)
 	for errors.Is(err, errRenamed) {
@@ -53,7 +48,7 @@ func openHandle(path string, opts Options, was *opened) (h *handle, err error) {
 }
 
 // open locks and checks the file, and hands the same descriptor over to bbolt.
-func (h *handle) open(opts Options, was *opened) (metas metaPages, err error) {
+func (h *handle) open(opts Options, was *handle) (metas metaPages, err error) {
 	defer func() {
 		if p := (*panicError)(nil); errors.As(err, &p) && h.file != nil {
 			release(h.file)
@@ -73,7 +68,10 @@ func (h *handle) open(opts Options, was *opened) (metas metaPages, err error) {
 			if err != nil {
 				return nil, err
 			}
-			if metas, refused = inspect(file, h.path, opts, was); refused != nil {
+			if h.info, refused = file.Stat(); refused == nil {
+				metas, refused = h.inspect(file, opts, was)
+			}
+			if refused != nil {
 				_ = file.Close()
 				return nil, refused
 			}
@@ -103,44 +101,42 @@ func lockedError(path string, opts Options) error {
 }
 
 // inspect locks the file, and returns an error unless bbolt can safely open it.
-func inspect(file *os.File, path string, opts Options, was *opened) (metas metaPages, err error) {
-	if err := acceptable(file, path, was); err != nil {
+func (h *handle) inspect(file *os.File, opts Options, was *handle) (metas metaPages, err error) {
+	if err := h.acceptable(file, was); err != nil {
 		return metas, err
 	}
 	if locked, err := lock(file, !opts.ReadOnly, opts.LockTimeout); err != nil {
-		return metas, fmt.Errorf("lock %s: %w", path, err)
+		return metas, fmt.Errorf("lock %s: %w", h.path, err)
 	} else if !locked {
-		return metas, lockedError(path, opts)
+		return metas, lockedError(h.path, opts)
 	}
-	if was == nil && !named(file, path) {
+	if there, err := os.Stat(h.path); was == nil && (err != nil || !os.SameFile(there, h.info)) {
 		return metas, errRenamed
 	}
 	if metas, err = checkOpen(file); err != nil {
-		return metas, fmt.Errorf("%s: %w", path, err)
+		return metas, fmt.Errorf("%s: %w", h.path, err)
 	}
-	if id := metas.current().txid(); was != nil && id != was.last && id != was.last+1 { // nothing is written over it
+	if was == nil {
+		return metas, nil
+	}
+	if id, last := metas.current().Txid, was.last.Load(); id != last && id != last+1 { // nothing is written over it
 		return metas, fmt.Errorf("%w: %s: it was changed from outside while it was open: its last transaction is %d, and was %d",
-			backend.ErrDamaged, path, id, was.last)
+			backend.ErrDamaged, h.path, id, last)
 	}
 	return metas, nil
 }
 
 // acceptable checks what can be checked without the lock. bbolt would initialise an empty file.
-func acceptable(file *os.File, path string, was *opened) error {
-	info, err := file.Stat()
+func (h *handle) acceptable(file *os.File, was *handle) error {
 	switch {
-	case err != nil:
-		return err
-	case info.IsDir(): // which can be opened for reading
-		return &fs.PathError{Op: "open", Path: path, Err: syscall.EISDIR}
-	case was != nil && !os.SameFile(info, was.info):
-		return fmt.Errorf("%w: %s: another file has taken the place of the one that was open", backend.ErrDamaged, path)
-	case info.Mode().IsRegular() && info.Size() == 0:
-		return fmt.Errorf("%w: %s: the file is empty; if nothing was ever stored in it, remove it and a new one will be made", backend.ErrDamaged, path)
-	case was == nil && info.Mode().IsRegular():
-		ours, err := hasPages(file, info.Size())
+	case was != nil && !os.SameFile(h.info, was.info):
+		return fmt.Errorf("%w: %s: another file has taken the place of the one that was open", backend.ErrDamaged, h.path)
+	case h.info.Mode().IsRegular() && h.info.Size() == 0:
+		return fmt.Errorf("%w: %s: the file is empty; if nothing was ever stored in it, remove it and a new one will be made", backend.ErrDamaged, h.path)
+	case was == nil:
+		ours, err := hasPages(file, h.info.Size())
 		if err == nil && !ours {
-			err = fmt.Errorf("%w: %s: no page in it has the form of one", backend.ErrNotDatabase, path)
+			err = fmt.Errorf("%w: %s: no page in it has the form of one", backend.ErrNotDatabase, h.path)
 		}
 		return err
 	}
@@ -169,17 +165,10 @@ func hasPages(file io.ReaderAt, size int64) (bool, error) {
 	return false, nil
 }
 
-// named reports whether path names the file.
-func named(file *os.File, path string) bool {
-	there, err := os.Stat(path)
-	own, ownErr := file.Stat()
-	return err == nil && ownErr == nil && os.SameFile(there, own)
-}
-
 // makeDurable logs a damaged meta page, and makes the file's current transaction durable if the file is opened for writing.
 func (h *handle) makeDurable(opts Options, metas metaPages) error {
 	current := metas.current()
-	h.opened, h.doubt = current.txid(), metas.doubt()
+	h.opened, h.doubt = current.Txid, metas.doubt()
 	h.last.Store(h.opened)
 	if h.doubt != nil {
 		opts.Logger.Warn("patchlog: a file is read in spite of damage", "file", h.path, "error", h.doubt)

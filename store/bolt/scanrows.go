@@ -67,7 +67,7 @@ func (s *scanner) row(at int64) int64 {
 		s.names[string(key)] = true
 	case kind == kindHead:
 		if h, ok := decodeHead(value); ok {
-			found := ScannedHead{Number: binary.BigEndian.Uint64(h.number), Name: string(key), Last: h.last, Chain: h.chain}
+			found := ScannedHead{Number: h.Number, Name: string(key), Last: h.Last, Chain: h.Chain}
 			s.heads[found] = max(s.heads[found], rank)
 		}
 	case kind == kindEntry:

@@ -13,8 +13,7 @@ type source struct {
 
 	at     int64 // of piece
 	piece  []byte
-	large  []byte // a stretch that is longer than pieces are
-	spent  int64  // bytes that have been looked at
+	spent  int64 // bytes that have been looked at
 	unread int64
 	failed map[int64]bool // blocks that could not be read
 }
@@ -25,7 +24,7 @@ const (
 )
 
 func newSource(file io.ReaderAt, size int64) *source {
-	return &source{file: file, size: size, at: -1, piece: make([]byte, 0, pieceBytes), failed: map[int64]bool{}}
+	return &source{file: file, size: size, at: -1, failed: map[int64]bool{}}
 }
 
 // bytes returns n bytes of the file, which are valid until the next call. What cannot be
@@ -37,13 +36,9 @@ func (s *source) bytes(at int64, n int) ([]byte, bool) {
 	if at >= s.at && at+int64(n) <= s.at+int64(len(s.piece)) {
 		return s.piece[at-s.at:][:n], true
 	}
-	if n > pieceBytes/2 {
-		s.large = slices.Grow(s.large[:0], n)[:n]
-		s.read(s.large, at)
-		return s.large, true
-	}
 	s.at = max(0, at-pieceBytes/8) // the keys and headers of pages stand before their rows
-	s.piece = s.piece[:min(pieceBytes, s.size-s.at)]
+	size := min(pieceBytes+int64(n), s.size-s.at)
+	s.piece = slices.Grow(s.piece[:0], int(size))[:size]
 	s.read(s.piece, s.at)
 	return s.piece[at-s.at:][:n], true
 }

@@ -64,8 +64,8 @@ func (s *scanner) survey(file io.ReaderAt) {
 		t = s.newTree(s.guessPageSize())
 		t.newest()
 	} else {
-		t = s.newTree(uint64(current.pageSize()))
-		s.out.catalog = t.catalog(current.root())
+		t = s.newTree(uint64(current.PageSize))
+		s.out.catalog = t.catalog(current.Root)
 		s.out.FreeKnown = s.out.Metas == 2 && t.free(current)
 	}
 	s.pageSize, s.pages = int64(t.size), t.pages
@@ -203,15 +203,12 @@ func (t *tree) free(current *metaPage) bool {
 	if err != nil || free.id+free.own > t.high {
 		return false
 	}
-	for i := range free.len() {
-		if id := free.at(i); id < t.high && t.pages[id] == InUse {
-			return false
-		}
+	ids := slices.DeleteFunc(free.ids, func(id uint64) bool { return id >= t.high }) // of a file that was cut off
+	if slices.ContainsFunc(ids, func(id uint64) bool { return t.pages[id] == InUse }) {
+		return false
 	}
-	for i := range free.len() {
-		if id := free.at(i); id < t.high { // of a file that was cut off
-			t.pages[id] = Free
-		}
+	for _, id := range ids {
+		t.pages[id] = Free
 	}
 	for i := range free.own {
 		t.pages[free.id+i] = InUse

@@ -24,14 +24,19 @@ type session struct {
 	head     *head // nil if damage has taken it
 }
 
-// head says how far a session's log goes, and what its records add up to. An append writes it anew, and leaves the session's entry alone, which has the initial state and may be long.
+// head says how far a session's log goes, and what its records add up to. An append writes it, and leaves the session's
+// entry alone, which has the initial state and may be long.
 type head struct {
-	number  []byte
-	last    uint64
-	chain   backend.Chain
-	edition uint64 // how often records have been replaced
-	token   backend.Token
-	counts  []byte
+	headFields
+	counts []byte // in the file they follow the fields
+}
+
+// headFields stand in the file big endian, without gaps.
+type headFields struct {
+	Number, Last uint64
+	Chain        backend.Chain
+	Edition      uint64 // how often records have been replaced
+	Token        backend.Token
 }
 
 // Numbers of sessions, and seqs, are stored as eight bytes.
@@ -83,29 +88,15 @@ func decodeLabel(label []byte) (name string, at int, ok bool) {
 	return string(label[2:at]), at, true
 }
 
-// A head is number (8) ‖ last (8) ‖ chain (4) ‖ edition (8) ‖ token (8) ‖ counts.
-const headBytes = 8 + 8 + 4 + 8 + 8
-
 func (h head) encode() []byte {
-	out := append(make([]byte, 0, headBytes+len(h.counts)), h.number...)
-	out = binary.BigEndian.AppendUint64(out, h.last)
-	out = binary.BigEndian.AppendUint32(out, h.chain.Sum)
-	out = binary.BigEndian.AppendUint64(out, h.edition)
-	return append(binary.BigEndian.AppendUint64(out, uint64(h.token)), h.counts...)
+	out, _ := binary.Append(nil, binary.BigEndian, h.headFields) // which have a fixed size
+	return append(out, h.counts...)
 }
 
 func decodeHead(value []byte) (h head, ok bool) {
-	if len(value) < headBytes {
-		return h, false
-	}
-	return head{
-		number:  bytes.Clone(value[:8]),
-		last:    binary.BigEndian.Uint64(value[8:]),
-		chain:   backend.Chain{Sum: binary.BigEndian.Uint32(value[16:])},
-		edition: binary.BigEndian.Uint64(value[20:]),
-		token:   backend.Token(binary.BigEndian.Uint64(value[28:])),
-		counts:  bytes.Clone(value[headBytes:]),
-	}, true
+	n, err := binary.Decode(value, binary.BigEndian, &h.headFields)
+	h.counts = bytes.Clone(value[n:])
+	return h, err == nil
 }
 
 // putHead writes a session's head.
@@ -150,8 +141,8 @@ func assemble(tx *bbolt.Tx, name string, entry, row []byte) (s session, err erro
 	// A head that is lost leaves the records readable.
 	if value, ok := unseal(kindHead, []byte(name), row); ok {
 		if h, ok := decodeHead(value); ok {
-			if s.head = &h; !bytes.Equal(h.number, s.number) {
-				return session{}, fmt.Errorf("%w: session %q has the numbers %x and %x", backend.ErrDamaged, name, s.number, h.number)
+			if s.head = &h; h.Number != s.id() {
+				return session{}, fmt.Errorf("%w: session %q has the numbers %d and %d", backend.ErrDamaged, name, s.id(), h.Number)
 			}
 		}
 	}
@@ -174,7 +165,7 @@ func findUnmoved(tx *bbolt.Tx, name, creation string, last uint64, token backend
 	case err != nil:
 	case s.head == nil:
 		err = fmt.Errorf("%w: the head of session %q", backend.ErrDamaged, name)
-	case s.head.last != last || s.head.token != token:
+	case s.head.Last != last || s.head.Token != token:
 		err = backend.ErrMoved
 	}
 	return s, err
@@ -218,7 +209,7 @@ func noteTransaction(tx *bbolt.Tx) error { return tx.Bucket(bucketMeta).SetSeque
 // lastSeq returns the last seq of the head or, without a head, the seq of the last record.
 func (s session) lastSeq(tx *bbolt.Tx) uint64 {
 	if s.head != nil {
-		return s.head.last
+		return s.head.Last
 	}
 	before, _ := around(tx.Bucket(bucketRecords).Cursor(), number(s.id()+1))
 	return s.seqOf(before)
@@ -259,7 +250,7 @@ func headOf(tx *bbolt.Tx, s session) backend.Head {
 	h := backend.Head{Creation: s.creation, Meta: s.meta}
 	h.Last, h.Damaged = s.end(tx)
 	if s.head != nil {
-		h.Chain, h.Edition, h.Token, h.Counts = s.head.chain, s.head.edition, s.head.token, s.head.counts
+		h.Chain, h.Edition, h.Token, h.Counts = s.head.Chain, s.head.Edition, s.head.Token, s.head.counts
 	}
 	return h
 }
@@ -380,23 +371,21 @@ func (b *Backend) Snapshot(ctx context.Context, name, creation string) (kept bac
 	return kept, err
 }
 
-// A snapshot is seq (8) ‖ chain (4) ‖ data.
-const snapshotBytes = 8 + 4
+// snapshotFields stand before a snapshot's data.
+type snapshotFields struct {
+	Seq   uint64
+	Chain backend.Chain
+}
 
 func encodeSnapshot(s backend.Snapshot) []byte {
-	out := binary.BigEndian.AppendUint64(make([]byte, 0, snapshotBytes+len(s.Data)), s.Seq)
-	return append(binary.BigEndian.AppendUint32(out, s.Chain.Sum), s.Data...)
+	out, _ := binary.Append(nil, binary.BigEndian, snapshotFields{s.Seq, s.Chain})
+	return append(out, s.Data...)
 }
 
 func decodeSnapshot(value []byte) (s backend.Snapshot, ok bool) {
-	if len(value) < snapshotBytes {
-		return s, false
-	}
-	return backend.Snapshot{
-		Seq:   binary.BigEndian.Uint64(value),
-		Chain: backend.Chain{Sum: binary.BigEndian.Uint32(value[8:])},
-		Data:  append([]byte{}, value[snapshotBytes:]...),
-	}, true
+	var f snapshotFields
+	n, err := binary.Decode(value, binary.BigEndian, &f)
+	return backend.Snapshot{Seq: f.Seq, Chain: f.Chain, Data: append([]byte{}, value[n:]...)}, err == nil
 }
 
 // List implements [backend.Backend].

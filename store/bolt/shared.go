@@ -38,7 +38,7 @@ func (b *Backend) PutShared(ctx context.Context, changes []backend.SharedChange)
 		paths := b.handle.paths(tx)
 		for _, c := range changes {
 			name := []byte(c.Name)
-			if err := checkLength("a shared name", c.Name, 1); err != nil {
+			if err := backend.CheckName("a shared name", c.Name, 1); err != nil {
 				return err
 			}
 			if err := paths.check(name, bucketShared, bucketSharedNames); err != nil {

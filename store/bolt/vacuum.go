@@ -43,7 +43,8 @@ func (b *Backend) Vacuum(ctx context.Context, sum func(record []byte) uint32) (e
 			err = errors.Join(err, removeErr)
 		}
 	}()
-	if err := errors.Join(own(file, b.file), file.Close()); err != nil {
+	err = b.use(ctx, func(h *handle) error { return own(file, h.info) })
+	if err = errors.Join(err, file.Close()); err != nil {
 		return err
 	}
 	r, err := b.replicate(draft, sum, true)
@@ -75,7 +76,7 @@ func (r *reader) catchUp(ctx context.Context) (unlock func(), err error) {
 			return nil, err
 		}
 	}
-	if unlock, err = r.of.lockWriter(ctx); err != nil {
+	if unlock, err = acquire(ctx, r.of.writer); err != nil {
 		return nil, err
 	}
 	m, err := r.copy(ctx)
@@ -98,27 +99,24 @@ func (b *Backend) replace(draft, target string) error {
 	if b.opts.NoSync { // else opening has made it durable
 		err = h.file.Sync()
 	}
-	info, infoErr := h.file.Stat()
 	b.mu.Lock() // waits for reads
 	defer b.mu.Unlock()
 	there, statErr := os.Stat(target)
 	switch {
 	case b.closed:
 		err = backend.ErrClosed
-	case errors.Join(err, infoErr, statErr) != nil:
-		err = errors.Join(err, infoErr, statErr)
-	case !os.SameFile(there, b.file):
+	case errors.Join(err, statErr) != nil:
+		err = errors.Join(err, statErr)
+	case !os.SameFile(there, b.handle.info):
 		err = fmt.Errorf("%w: %s: another file has taken the place of the one that is open", backend.ErrDamaged, b.path)
 	default:
-		if err = os.Rename(draft, target); named(h.file, target) {
-			err = nil
-		}
+		err = os.Rename(draft, target)
 	}
 	if err != nil {
 		return errors.Join(err, h.close())
 	}
 	old := b.handle
-	b.handle, b.file = h, info
+	b.handle = h
 	h.path = b.path
 	if err := b.opts.syncDir(filepath.Dir(target)); err != nil {
 		// If we wrote now and power failed, the old file would have the name. The next call reopens, which syncs it.

@@ -5,7 +5,6 @@ package memory
 import (
 	"bytes"
 	"context"
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -138,6 +137,9 @@ func (b *Backend) Fetch(ctx context.Context, q backend.Query) (news backend.Fetc
 
 // Append implements [backend.Backend].
 func (b *Backend) Append(ctx context.Context, name string, batch backend.Batch) error {
+	if err := batch.Validate(name); err != nil {
+		return err
+	}
 	b.lock()
 	defer b.mu.Unlock()
 	s, err := b.find(ctx, name)
@@ -187,14 +189,10 @@ func (b *Backend) Append(ctx context.Context, name string, batch backend.Batch) 
 
 // append adds records to the log, all or none.
 func (s *session) append(after uint64, records []backend.Record) error {
-	last := uint64(len(s.records))
-	if last != after {
+	if uint64(len(s.records)) != after {
 		return backend.ErrMoved
 	}
-	for i, r := range records {
-		if r.Seq != last+1+uint64(i) {
-			return fmt.Errorf("record %d of the batch has seq %d after %d", i, r.Seq, last)
-		}
+	for _, r := range records {
 		for _, id := range r.IDs {
 			if s.ids[id] != 0 {
 				return backend.ErrTaken
@@ -324,6 +322,9 @@ func (b *Backend) PutShared(ctx context.Context, changes []backend.SharedChange)
 		return err
 	}
 	for _, c := range changes {
+		if err := backend.CheckName("a shared name", c.Name, 1); err != nil {
+			return err
+		}
 		var now *backend.Value
 		if data, there := b.shared[c.Name]; there {
 			now = &backend.Value{Name: c.Name, Data: data}

@@ -4,12 +4,10 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"math"
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store/backend"
 	"github.com/patchlog-dev/patchlog/store/internal/groupcommit"
 )
@@ -59,24 +57,13 @@ const (
 var errAbandoned = &backend.UnknownError{Cause: errors.New("abandoned: a call that shared the statement panicked")}
 
 // newChange copies the batch.
-func newChange(session string, batch backend.Batch) (*change, error) {
-	if err := checkName("session", session); err != nil {
-		return nil, err
-	}
-	if batch.Next == 0 {
-		return nil, fmt.Errorf("%w: the batch gives the session no token", patch.ErrInvalid)
-	}
+func newChange(session string, batch backend.Batch) *change {
 	c := &change{err: errAbandoned,
 		hash: hash(session), seen: int64(batch.ExpectedToken), next: int64(batch.Next), chain: batch.Chain, counts: bytes.Clone(batch.Counts),
 	}
-	if err := c.add(batch.Creation, batch.ExpectedLast, batch.Records); err != nil {
-		return nil, err
-	}
+	c.add(batch.Creation, batch.ExpectedLast, batch.Records)
 	values := map[string]int{}
 	for _, v := range batch.Shared {
-		if err := checkName("shared value", v.Name); err != nil {
-			return nil, err
-		}
 		i, again := values[v.Name]
 		if !again {
 			i = len(c.shared)
@@ -86,16 +73,16 @@ func newChange(session string, batch backend.Batch) (*change, error) {
 		c.shared[i].data = bytes.Clone(data(v.Data))
 		c.bytes += len(v.Data)
 	}
-	return c, nil
+	return c
 }
 
 // add adds the records that follow after.
-func (c *change) add(creation string, after uint64, records []backend.Record) error {
+func (c *change) add(creation string, after uint64, records []backend.Record) {
 	c.birth = hash(creation)
 	c.after, c.last = number(after), number(after)
 	if after > math.MaxInt64-uint64(len(records)) {
 		c.after, c.last = math.MaxInt64, math.MaxInt64 // no log has so many
-		return nil
+		return
 	}
 	size := 0
 	for _, r := range records {
@@ -104,18 +91,12 @@ func (c *change) add(creation string, after uint64, records []backend.Record) er
 	c.bytes += size
 	room := make([]byte, 0, size)
 	ids := map[[idBytes]byte]int{}
-	for i, r := range records {
-		if r.Seq != after+1+uint64(i) {
-			return fmt.Errorf("%w: record %d of the batch has seq %d after %d", patch.ErrInvalid, i, r.Seq, after)
-		}
+	for _, r := range records {
 		from := len(room)
 		room = append(room, r.Data...)
 		c.records = append(c.records, record{int64(r.Seq), room[from:len(room):len(room)]})
 		c.chain = c.chain.Add(r.Sum)
 		for _, id := range r.IDs {
-			if err := checkID("record's id", id); err != nil {
-				return err
-			}
 			key := idHash(id)
 			if at, again := ids[key]; again {
 				c.ids[at].seq = int64(r.Seq)
@@ -126,7 +107,6 @@ func (c *change) add(creation string, after uint64, records []backend.Record) er
 		}
 	}
 	c.last = int64(after) + int64(len(records))
-	return nil
 }
 
 // Append implements [backend.Backend]. Batches for many sessions share a statement.
@@ -134,13 +114,13 @@ func (b *Backend) Append(ctx context.Context, session string, batch backend.Batc
 	if err := ctx.Err(); err != nil {
 		return err
 	}
+	if err := batch.Validate(session); err != nil {
+		return err
+	}
 	if batch.Create {
 		return b.create(ctx, session, batch)
 	}
-	c, err := newChange(session, batch)
-	if err != nil {
-		return err
-	}
+	c := newChange(session, batch)
 	switch err := b.appends.Do(ctx, b.appender, c, fitting, b.appendGroup); {
 	case errors.Is(err, groupcommit.ErrBegun):
 		return &backend.UnknownError{Cause: ctx.Err()}

@@ -12,10 +12,7 @@ import (
 
 // create creates a session, of a staged one if the batch says so.
 func (b *Backend) create(ctx context.Context, session string, batch backend.Batch) error {
-	c, err := newChange(session, batch)
-	if err = cmp.Or(err, checkID("creation id", batch.Creation)); err != nil {
-		return b.existsOr(ctx, session, err)
-	}
+	c := newChange(session, batch)
 	text := createSQL
 	switch {
 	case batch.Staged != "":
@@ -24,7 +21,7 @@ func (b *Backend) create(ctx context.Context, session string, batch backend.Batc
 		return b.existsOr(ctx, session, backend.ErrMoved)
 	}
 	var created bool
-	err = b.attempt(ctx, writes, func(ctx context.Context, conn *pgx.Conn) error {
+	err := b.attempt(ctx, writes, func(ctx context.Context, conn *pgx.Conn) error {
 		var num int64
 		err := conn.QueryRow(ctx, b.sql(text+createRestSQL), createArgs(session, batch, c)...).Scan(&num)
 		created, err = found(err)

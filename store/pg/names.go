@@ -3,11 +3,7 @@ package pg
 import (
 	"bytes"
 	"crypto/sha256"
-	"fmt"
 	"math"
-
-	"github.com/patchlog-dev/patchlog/patch"
-	"github.com/patchlog-dev/patchlog/store/backend"
 )
 
 // hash is the key of a name or a creation id.
@@ -22,22 +18,6 @@ const idBytes = 16
 func idHash(id string) [idBytes]byte {
 	h := sha256.Sum256([]byte(id))
 	return [idBytes]byte(h[:])
-}
-
-// checkName reports whether a session or a shared value may have this name.
-func checkName(what, name string) error {
-	if name == "" {
-		return fmt.Errorf("%w: a %s has no name", patch.ErrInvalid, what)
-	}
-	return checkID(what+"'s name", name)
-}
-
-// checkID reports whether a record may take this id, or a session be created under it.
-func checkID(what, id string) error {
-	if len(id) > backend.MaxNameBytes {
-		return fmt.Errorf("%w: a %s has %d bytes, and may have %d", patch.ErrInvalid, what, len(id), backend.MaxNameBytes)
-	}
-	return nil
 }
 
 // The indexes by prefix hold so much of a name.

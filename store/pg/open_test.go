@@ -190,31 +190,6 @@ func TestOpen(t *testing.T) {
 	testlog.ErrorIs(t, testlog.ErrorOf(pg.OpenBackend(cancelled, dsn, pg.Options{})), context.Canceled, "a context that has ended")
 }
 
-// What is not to be is refused, and does nothing.
-func TestInvalid(t *testing.T) {
-	b := open(t, pgtest.New(t), pg.Options{})
-	h := create(t, b, "s", 1)
-	long := strings.Repeat("x", backend.MaxNameBytes+1)
-	for name, change := range map[string]func(*backend.Batch){
-		"no token":     func(x *backend.Batch) { x.Next = 0 },
-		"long id":      func(x *backend.Batch) { x.Records[0].IDs = []string{long} },
-		"long value":   func(x *backend.Batch) { x.Shared = []backend.Value{{Name: long}} },
-		"no name":      func(x *backend.Batch) { x.Shared = []backend.Value{{}} },
-		"seq too high": func(x *backend.Batch) { x.Records[0].Seq++ },
-	} {
-		batch := next(h, 1)
-		change(&batch)
-		testlog.ErrorIs(t, b.Append(ctx, "s", batch), patch.ErrInvalid, "%s", name)
-	}
-	for _, name := range []string{"", long} {
-		testlog.ErrorIs(t, b.Append(ctx, name, backend.Batch{Creation: "c", Create: true, Next: 1}), patch.ErrInvalid, "a name of %d bytes", len(name))
-	}
-	testlog.ErrorIs(t, b.Append(ctx, "t", backend.Batch{Creation: long, Create: true, Next: 1}), patch.ErrInvalid, "a long creation id")
-	if got := head(t, b, "s"); got.Last != 1 || got.Token != h.Token {
-		t.Errorf("the head is at %d with token %d", got.Last, got.Token)
-	}
-}
-
 // Check finds what does not fit together.
 func TestCheck(t *testing.T) {
 	t.Parallel()

@@ -2,27 +2,20 @@ package pg
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store/backend"
 )
 
 // Replace implements [backend.Backend]. It waits for transactions that have locked the session's row. PutSnapshot locks
 // it too, so no snapshot is stored between the replacement and the removal of the snapshot.
 func (b *Backend) Replace(ctx context.Context, session string, r backend.Replacement) error {
-	if err := checkName("session", session); err != nil {
+	if err := (backend.Batch{Creation: r.Creation, ExpectedLast: r.ExpectedLast, Records: r.Appended}).Validate(session); err != nil {
 		return err
-	}
-	if r.Next == 0 {
-		return fmt.Errorf("%w: the replacement gives the session no token", patch.ErrInvalid)
 	}
 	appended := change{chain: r.After(r.Chain)}
-	if err := appended.add(r.Creation, r.ExpectedLast, r.Appended); err != nil {
-		return err
-	}
+	appended.add(r.Creation, r.ExpectedLast, r.Appended)
 	var put rows
 	put.add(1, &appended)
 	seqs, olds, datas := make([]int64, len(r.Records)), make([][]byte, len(r.Records)), make([][]byte, len(r.Records))

@@ -15,7 +15,7 @@ func (b *Backend) PutShared(ctx context.Context, changes []backend.SharedChange)
 	ordered := slices.Clone(changes)
 	slices.SortFunc(ordered, func(x, y backend.SharedChange) int { return bytes.Compare(hash(x.Name), hash(y.Name)) })
 	for _, c := range ordered {
-		if err := checkName("shared value", c.Name); err != nil {
+		if err := backend.CheckName("a shared name", c.Name, 1); err != nil {
 			return err
 		}
 	}

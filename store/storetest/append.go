@@ -14,7 +14,7 @@ var appendCases = []testCase{
 		b := sharing(create("c2", 3), "x", "1")
 		s.refuse(backend.ErrExists, "a", b)
 		s.refuse(backend.ErrExists, "a", create("c1", 0))
-		b.ExpectedLast = 2
+		b.ExpectedLast, b.Records = 2, records(2, 3)
 		s.refuse(backend.ErrExists, "a", b)
 		b = create("c2", 0)
 		b.ExpectedLast = 1
@@ -69,19 +69,29 @@ var appendCases = []testCase{
 		b.Records[1].IDs = []string{"new"}
 		s.put("a", b)
 	}},
-	{"Append/atomic", func(s *suite) {
+	{"Append/invalid", func(s *suite) {
 		s.put("a", create("c1", 1))
 		for _, seqs := range [][]uint64{{1}, {3}, {2, 2}, {2, 4}, {2, 3, 1}, {0}} {
 			b := sharing(extend("c1", 1, 0), "x", "1")
 			for _, seq := range seqs {
 				b.Records = append(b.Records, records(seq-1, 1)...)
 			}
-			s.refuse(nil, "a", b)
+			s.refuse(backend.ErrInvalid, "a", b)
 			if seqs[0] != 1 {
 				b.Create, b.ExpectedLast = true, 0
-				s.refuse(nil, "b", b)
+				s.refuse(backend.ErrInvalid, "b", b)
 			}
 		}
+		long := string(big(backend.MaxNameBytes + 1))
+		ids := extend("c1", 1, 1)
+		ids.Records[0].IDs = []string{long}
+		s.refuse(backend.ErrInvalid, "a", ids)
+		for _, name := range []string{"", long} {
+			s.refuse(backend.ErrInvalid, name, create("c2", 1))
+			s.refuse(backend.ErrInvalid, "a", sharing(extend("c1", 1, 1), name, "1"))
+			s.is(s.PutShared(ctx, []backend.SharedChange{{Name: name}}), backend.ErrInvalid, "PutShared")
+		}
+		s.refuse(backend.ErrInvalid, "b", create(long, 1))
 	}},
 	{"Append/sizes", func(s *suite) {
 		s.put("a", create("c1", 0))

@@ -79,7 +79,8 @@ var sharedCases = []testCase{
 			name := fmt.Sprint("s", i)
 			s.put(name, create(creation, 1))
 			s.put(name, extend(creation, 1, 1))
-			s.refuse(backend.ErrNotFound, name, extend(creation+"\x00", 2, 1))
+			other := ("\x00" + creation)[:min(len(creation)+1, backend.MaxNameBytes)]
+			s.refuse(backend.ErrNotFound, name, extend(other, 2, 1))
 		}
 	}},
 }

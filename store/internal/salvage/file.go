@@ -48,8 +48,7 @@ func Scan(ctx context.Context, file io.ReaderAt, size int64) (*File, error) {
 
 // Meta returns what is stored with a session.
 func (v *File) Meta(l *Log) ([]byte, error) {
-	_, meta, err := v.ReadEntry(v.file, *l.Entry)
-	return meta, err
+	return v.ReadMeta(v.file, *l.Entry)
 }
 
 // SharedValue returns a shared value.
