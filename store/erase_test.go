@@ -916,3 +916,51 @@ func TestSharedValueWrittenMeanwhile(t *testing.T) {
 		})
 	}
 }
+
+// A record that another process replaces beside an erase, or beside a fork, shows as it is then, before whichever look it
+// was replaced.
+func TestReplacedBesideAnEraseOrAFork(t *testing.T) {
+	for name, call := range map[string]func(e *env) error{
+		"erase": func(e *env) error {
+			return testlog.ErrorOf(e.store.Erase(ctx, key, store.EraseSelection{EventIDs: []string{"a1"}}, store.EraseOptions{}))
+		},
+		"fork": func(e *env) error { return testlog.ErrorOf(e.store.Fork(ctx, key, store.Key{App: "app", User: "user", Session: "forked"}, nil)) },
+	} {
+		for k, more := 1, true; more; k++ {
+			onPeers(t, func(e, other *env, mine *hooked) {
+				e.view()
+				looks := 0
+				mine.set(func(_ context.Context, call string) (backend.Backend, error) {
+					if call == "Fetch" {
+						if looks++; looks == k {
+							replaceSecond(other)
+						}
+					}
+					return nil, nil
+				})
+				testlog.NoError(t, call(e))
+				more = looks >= k
+				mine.set(nil)
+				if more && !strings.Contains(e.viewText(e.view()), "replaced") {
+					t.Errorf("%s, replaced before look %d: %s", name, k, e.viewText(e.view()))
+				}
+				if name == "fork" && more {
+					fork := testlog.Must(e.store.Get(ctx, store.Key{App: "app", User: "user", Session: "forked"}))(t)
+					if text := e.viewText(fork.View); !strings.Contains(text, "replaced") {
+						t.Errorf("replaced before look %d of a fork: %s", k, text)
+					}
+				}
+			})
+		}
+	}
+}
+
+// replaceSecond replaces the second record of the only session, as no store does.
+func replaceSecond(e *env) {
+	e.Helper()
+	s := testlog.Must(e.engine.List(ctx, "", "", 1))(e)[0]
+	old := testlog.Must(e.engine.Read(ctx, s.Session, s.Creation, []uint64{2}, 1<<20))(e)[0].Data
+	data := testlog.Must(patch.AppendRecord(nil, patch.Record{Seq: 2, Event: event(`{"id":"a2","content":{"parts":[{"text":"replaced"}]}}`)}))(e)
+	testlog.NoError(e, e.engine.Replace(ctx, s.Session, backend.Replacement{Creation: s.Creation, ExpectedLast: s.Last, ExpectedToken: s.Token, Next: s.Token + 1, Chain: s.Chain,
+		Records: []backend.Replaced{{Seq: 2, Old: old, OldSum: recordform.Checksum(old), Data: data, Sum: recordform.Checksum(data)}}}))
+}

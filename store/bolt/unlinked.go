@@ -10,20 +10,12 @@ import (
 	"github.com/patchlog-dev/patchlog/store/backend"
 )
 
-// room is how much one commit may still remove. Other writers wait for the commit.
-type room struct{ rows, bytes int }
-
-func newRoom() *room { return &room{rows: 2048, bytes: 8 << 20} }
-
-// take uses up the room for one row, and reports whether there was some.
-func (r *room) take(size int) bool {
-	if r.rows <= 0 || r.bytes <= 0 {
-		return false
-	}
-	r.rows--
-	r.bytes -= size
-	return true
-}
+// Other writers wait for a commit that removes rows: it removes maxRemoved bytes, of which each row counts for
+// rowOverhead more than it has.
+const (
+	maxRemoved  = 8 << 20
+	rowOverhead = 4 << 10
+)
 
 // Delete implements [backend.Backend]. The session is gone with the first commit, which removes as many rows as a
 // commit may; later commits remove the rest.
@@ -42,8 +34,8 @@ func (b *Backend) Delete(ctx context.Context, name, creation string, seen *backe
 		}
 		err = errors.Join(tx.Bucket(bucketHeads).Delete([]byte(name)), tx.Bucket(bucketSessions).Delete([]byte(name)))
 		if err == nil && !b.removalsPaused.Load() {
-			var done bool
-			if done, err = b.removeRows(tx, s.number, newRoom()); done {
+			room := maxRemoved
+			if err = b.removeRows(tx, s.number, &room); room > 0 {
 				return err
 			}
 			left = true
@@ -60,34 +52,30 @@ func (b *Backend) Delete(ctx context.Context, name, creation string, seen *backe
 	return err
 }
 
-// removeRows removes rows under a number, as far as there is room, and reports whether
-// none is left.
-func (b *Backend) removeRows(tx *bbolt.Tx, number []byte, room *room) (done bool, err error) {
+// removeRows removes rows under a number until room is used up. If some room is left, no row is.
+func (b *Backend) removeRows(tx *bbolt.Tx, number []byte, room *int) error {
 	if err := b.handle.paths(tx).check(number, rowBuckets...); err != nil {
-		return false, err
+		return err
 	}
 	for _, name := range rowBuckets {
 		bucket := tx.Bucket(name)
 		// First the keys: a cursor loses its place when rows go, and finding it again
 		// leads through all the pages that have become empty.
 		var keys [][]byte
-		more := false
 		for k, v := range rows(bucket, number) {
-			if more = !room.take(len(v)); more {
+			if *room <= 0 {
 				break
 			}
+			*room -= len(v) + rowOverhead
 			keys = append(keys, bytes.Clone(k))
 		}
 		for _, k := range keys {
 			if err := bucket.Delete(k); err != nil {
-				return false, err
+				return err
 			}
 		}
-		if more {
-			return false, nil
-		}
 	}
-	return true, nil
+	return nil
 }
 
 // errNothing ends a transaction that has nothing to write.
@@ -96,13 +84,7 @@ var errNothing = errors.New("nothing to write")
 // sweep removes the rows of unlinked numbers, some in each commit, so that other writers come in between. Rows that
 // an error, a crash or a copy under way leaves take up room until the next sweep.
 func (b *Backend) sweep(ctx context.Context) {
-	left := true
-	look := func(tx *bbolt.Tx) error {
-		first, _ := tx.Bucket(bucketUnlinked).Cursor().First()
-		left = first != nil
-		return nil
-	}
-	for b.view(ctx, look) == nil && left && b.update(ctx, b.sweepSome) == nil {
+	for b.update(ctx, b.sweepSome) == nil {
 	}
 }
 
@@ -121,12 +103,10 @@ func (b *Backend) sweepSome(tx *bbolt.Tx) error {
 	if len(numbers) == 0 { // those that are left are damaged
 		return errNothing
 	}
-	room := newRoom()
+	room := maxRemoved
 	for _, number := range numbers {
-		if !room.take(len(number)) {
-			return nil
-		}
-		if done, err := b.removeRows(tx, number, room); err != nil || !done {
+		room -= rowOverhead
+		if err := b.removeRows(tx, number, &room); err != nil || room <= 0 {
 			return err
 		}
 		if err := tx.Bucket(bucketUnlinked).Delete(number); err != nil {
