@@ -42,7 +42,7 @@ var arrows = map[string][]string{
 	"store/memory":                   {"store/backend"},
 	"recall":                         {"internal/records", "internal/tokens", "patch", "patch/redact", "fold", "internal/identifiers"},
 	"store":                          {"internal/records", "internal/blanks", "store/internal/erase", "store/internal/salvage", "internal/statekey", "internal/adkjson", "internal/recordform", "patch", "patch/redact", "fold", "snapshot", "recall", "store/backend", "store/bolt", "store/internal/groupcommit", "store/memory"},
-	"store/pg":                       {"patch", "store", "store/backend"},
+	"store/pg":                       {"patch", "store", "store/backend", "store/internal/groupcommit"},
 	"store/pg/pgtest":                {},
 	"store/storetest":                {"store/backend"},
 	"store/migrate":                  {"fold/portable", "internal/statekey", "internal/adkjson", "patch", "fold", "store", "compaction/adkrecord"},
