@@ -924,7 +924,9 @@ func TestReplacedBesideAnEraseOrAFork(t *testing.T) {
 		"erase": func(e *env) error {
 			return testlog.ErrorOf(e.store.Erase(ctx, key, store.EraseSelection{EventIDs: []string{"a1"}}, store.EraseOptions{}))
 		},
-		"fork": func(e *env) error { return testlog.ErrorOf(e.store.Fork(ctx, key, store.Key{App: "app", User: "user", Session: "forked"}, nil)) },
+		"fork": func(e *env) error {
+			return testlog.ErrorOf(e.store.Fork(ctx, key, store.Key{App: "app", User: "user", Session: "forked"}, nil))
+		},
 	} {
 		for k, more := 1, true; more; k++ {
 			onPeers(t, func(e, other *env, mine *hooked) {
