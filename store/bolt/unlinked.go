@@ -84,7 +84,13 @@ var errNothing = errors.New("nothing to write")
 // sweep removes the rows of unlinked numbers, some in each commit, so that other writers come in between. Rows that
 // an error, a crash or a copy under way leaves take up room until the next sweep.
 func (b *Backend) sweep(ctx context.Context) {
-	for b.update(ctx, b.sweepSome) == nil {
+	left := true
+	look := func(tx *bbolt.Tx) error {
+		first, _ := tx.Bucket(bucketUnlinked).Cursor().First()
+		left = first != nil
+		return nil
+	}
+	for b.view(ctx, look) == nil && left && b.update(ctx, b.sweepSome) == nil {
 	}
 }
 
