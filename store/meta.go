@@ -24,7 +24,6 @@ const metaVersion = 1
 
 // metaForm is how it is stored: an array.
 type metaForm struct {
-	_msgpack             struct{} `msgpack:",as_array"`
 	Version              uint64
 	Seconds, Nanoseconds int64  // of the time of creation, since 1970
 	State                []byte // has its own version and checksum
@@ -38,6 +37,7 @@ func encodeMeta(m meta) ([]byte, error) {
 	buf := new(bytes.Buffer)
 	enc := msgpack.NewEncoder(buf)
 	enc.UseCompactInts(true)
+	enc.UseArrayEncodedStructs(true)
 	err = enc.Encode(metaForm{Version: metaVersion, Seconds: m.created.Unix(), Nanoseconds: int64(m.created.Nanosecond()), State: state})
 	return buf.Bytes(), err
 }

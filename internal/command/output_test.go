@@ -93,14 +93,14 @@ func testProgress(t *testing.T) {
 	if errs.Len() > 0 {
 		t.Errorf("drawn at once: %q", errs.String())
 	}
-	time.Sleep(1)
+	time.Sleep(time.Nanosecond)
 	bar.update(1, 2, "1 line")
 	time.Sleep(progressEvery - 1)
 	bar.update(2, 2, "2 lines") // too soon
 	if want := "\rimport  [############............]  50…\x1b[K"; errs.String() != want {
 		t.Errorf("got %q want %q", errs.String(), want)
 	}
-	time.Sleep(1)
+	time.Sleep(time.Nanosecond)
 	bar.update(7, 0, "7 lines")
 	bar.end()
 	bar.end()
