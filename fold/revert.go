@@ -118,21 +118,10 @@ func newestOf(must []*cut, before func(*cut) []*cut) *cut {
 // removers has for each missing node the patch that removed it.
 type removers map[nodeID]*cut
 
-// blockersOf returns the patches to revert so that all nodes that target added are restored. If a redo removed the
-// marker of a revert, only the revert of that redo restores it, with all other nodes of its patch.
+// blockersOf returns the patches to revert so that all nodes that target added are restored.
 func (h removers) blockersOf(target *cut) (must []*cut) {
-	redos := map[*cut]*cut{} // to revert, by the patches that they activated
 	for n := range target.addedNodes {
-		if by := h[n.id()]; by != nil && by.isRedo() && n.isRevertMarker() {
-			redos[by.root()] = by
-		}
-	}
-	for n := range target.addedNodes {
-		switch by := h[n.id()]; {
-		case by == nil:
-		case by.isRedo() && redos[by.root()] != nil:
-			must = append(must, redos[by.root()])
-		default:
+		if by := h[n.id()]; by != nil {
 			must = append(must, by.blockerFor(target))
 		}
 	}

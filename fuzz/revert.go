@@ -154,24 +154,10 @@ func (r *Reference) nodesMust(target *applied, missing, between []*node) []*appl
 	return append(must, r.behind(missing, target)...)
 }
 
-// behind returns the patches to revert so that the missing nodes of target stand again. Nodes that a redo (a
-// revert of a revert) removed are restored by reverting the patch that the redo restored, if that is newer than
-// target. The marker of a revert is restored only by reverting the redo, which restores the other nodes too.
+// behind returns the patches to revert so that the missing nodes of target stand again.
 func (r *Reference) behind(missing []*node, target *applied) (must []*applied) {
-	redos := map[*applied]*applied{} // by the patches that stand again
 	for _, n := range missing {
-		if by := r.holder(n); by.isRedo() && n.ofRevert {
-			redos[by.root()] = by
-		}
-	}
-	for _, n := range missing {
-		by := r.holder(n)
-		if redo := redos[by.root()]; by.isRedo() && redo != nil {
-			by = redo
-		} else {
-			by = by.inTheWayOf(target)
-		}
-		must = append(must, by)
+		must = append(must, r.holder(n).inTheWayOf(target))
 	}
 	return must
 }

@@ -91,6 +91,10 @@ func TestRevert(t *testing.T) {
 		log:     "put 0+0 | r1 | r2\nput 1+0 | x\nrevert p2\nrevert p3\nrevert p1",
 		visible: "r1 x r2", skipped: "5: revert blocked", blocking: 2,
 	}, {
+		name:    "a revert: by the patch that removed its marker too, and was redone",
+		log:     "e1\ne2\ncut 0+1\nrevert p3\nbefore e2\nrevert p5\nrevert p6\nrevert p4",
+		visible: "e2", skipped: "8: revert blocked", blocking: 5,
+	}, {
 		name:    "not by markers of reverts",
 		log:     "e1 k=1\nput 0+1 | r1 | r2\nput 1+0 | x\nrevert p3\nrevert p2",
 		visible: "e1", state: "k=1",

@@ -760,6 +760,26 @@ func TestRevertAfterARewindWasTakenBack(t *testing.T) {
 	})
 }
 
+// The same holds if the patch removed the marker of a revert too.
+func TestRevertOfRevertAfterGroupWasTakenBack(t *testing.T) {
+	onEach(t, func(e *env) {
+		e.create(nil)
+		e.append(say("e1"), say("e2"))
+		e.apply(patch.NewSplice(0, 1).WithID("p"))
+		e.apply(patch.NewRevert("p").WithID("back").WithGroup("g"), patch.NewPin("e2").WithID("pin").WithGroup("g"))
+		e.apply(patch.NewTruncateBefore("e2").WithID("q"))
+		e.apply(patch.NewRevert("q").WithID("undo").WithGroup("h"), patch.NewSplice(0, 1).WithID("cut").WithGroup("h"))
+		e.must(e.store.Revert(ctx, key, store.UndoOptions{}, "cut"))
+		_, err := e.store.Revert(ctx, key, store.UndoOptions{}, "pin")
+		e.is(err, fold.ErrBlocked)
+		testlog.Equal(e, "blocked by", as[*fold.BlockedError](e, err).Blocking, "q")
+		for _, id := range []string{"q", "pin"} {
+			e.must(e.store.Revert(ctx, key, store.UndoOptions{}, id))
+		}
+		e.same("visible", ids(e.view()), "e2")
+	})
+}
+
 type revertLaw struct {
 	*rapid.T
 	store *store.Store
