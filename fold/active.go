@@ -9,23 +9,18 @@ import (
 // This file decides which patches are active: a revert deactivates a patch, and the revert of that revert
 // activates it again.
 
-// undone returns the inactive patches among those from a seq on: those that an active revert targets.
-func (l *cut) undone(from uint64) map[*cut]bool {
+// undone returns the inactive patches among those from a seq on: the given ones, and those that an active revert targets.
+func (l *cut) undone(from uint64, also ...*cut) map[*cut]bool {
 	undone := map[*cut]bool{}
+	for _, c := range also {
+		undone[c] = true
+	}
 	for c := l; c != nil && c.seq >= from; c = c.older {
 		if c.isRevert && !undone[c] {
 			undone[c.target] = true
 		}
 	}
 	return undone
-}
-
-// markUndone marks a patch as inactive. If it is a revert, its target changes too, and so on.
-func markUndone(undone map[*cut]bool, c *cut) {
-	undone[c] = true
-	for ; c.isRevert; c = c.target {
-		undone[c.target] = !undone[c]
-	}
 }
 
 // RevertTargets returns the ids of the patches to revert in order to take back the given one, newest
@@ -53,16 +48,18 @@ func (v View) RevertTargets(patchID string) ([]string, error) {
 		}
 	}
 	var ids []string
-	undone := v.patches.undone(oldest)
+	undone := map[*cut]bool{}
 	for c := v.patches; c != nil && c.seq >= oldest; c = c.older {
-		if undone[c] || !isMember(c) {
-			continue
+		switch {
+		case undone[c]:
+		case isMember(c):
+			if named := v.patches.find(c.id); named != c {
+				return nil, fmt.Errorf("%w: patch %d of group %q has the id %q of patch %d", patch.ErrInvalid, c.seq, c.group, c.id, named.seq)
+			}
+			ids = append(ids, c.id)
+		case c.isRevert:
+			undone[c.target] = true
 		}
-		if named := v.patches.find(c.id); named != c {
-			return nil, fmt.Errorf("%w: patch %d of group %q has the id %q of patch %d", patch.ErrInvalid, c.seq, c.group, c.id, named.seq)
-		}
-		ids = append(ids, c.id)
-		markUndone(undone, c)
 	}
 	if len(ids) == 0 {
 		return nil, v.blockedError(target)

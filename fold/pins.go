@@ -65,8 +65,7 @@ func (v *View) unpinEdit(p *patch.PatchEvent, target *cut) (edit, error) {
 	if undone[target] || undone[root] != v.patches.olderThan(target.seq + 1).undone(0)[root] || v.pins.has(c.node) != c.pinned {
 		return edit{}, errBlocked
 	}
-	markUndone(undone, target)
-	c.pinned = v.patches.pinsNode(c.node, undone)
+	c.pinned = v.patches.pinsNode(c.node, v.patches.undone(0, target))
 	e := v.newPinEdit(p, c)
 	e.target = target
 	return e, nil

@@ -53,6 +53,7 @@ func TestPins(t *testing.T) {
 		"hidden cannot be pinned":     {[]*patch.PatchEvent{patch.NewSplice(1, 1), patch.NewPin("e2")}, "", "e1 e3", 1},
 		"taken back in between":       {[]*patch.PatchEvent{patch.NewUnpin("e2"), revert("p1"), revert("p2"), revert("p1"), revert("p3")}, "", "e1 e2 e3", 1},
 		"others come between":         {[]*patch.PatchEvent{patch.NewPin("e1"), patch.NewPin("e2"), patch.NewUnpin("e2"), patch.NewUnpin("e1"), revert("p4")}, "e1", "e1 e2 e3", 0},
+		"two reverts of one pin":      {[]*patch.PatchEvent{patch.NewPin("e2"), revert("p1"), revert("p2"), revert("p3"), revert("p2"), revert("p1"), revert("p4")}, "", "e1 e2 e3", 0},
 		"a summary":                   {[]*patch.PatchEvent{patch.NewSummarise(0, 2, event("S", "text:a")), patch.NewPin("S")}, "S", "S e3", 0},
 	} {
 		t.Run(name, func(t *testing.T) {

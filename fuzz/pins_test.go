@@ -49,6 +49,7 @@ func TestPins(t *testing.T) {
 		{name: "a redo that came to nothing", log: "e1\npin e1\npin e1\nrevert p3\nrevert p4\nrevert p3\nrevert p5", pinned: "e1", skipped: "7: revert blocked", blocking: 6},
 		{name: "a redo, where what decided then was taken back", log: "e1\npin e1\nunpin e1\nunpin e1\nrevert p3\nrevert p4\nrevert p5", pinned: "e1", skipped: "7: revert blocked", blocking: 6},
 		{name: "taken back: not blocked by what is as it was then", log: "e1\npin e1\nunpin e1\nrevert p3\nrevert p2\nrevert p5\nrevert p3", pinned: "e1", skipped: "7: revert blocked", blocking: 4},
+		{name: "two reverts of one pin, of which one was taken back", log: "e1\npin e1\nrevert p2\nrevert p3\nrevert p4\nrevert p3\nrevert p2\nrevert p5"},
 		{name: "a redo blocked by a pin", log: "e1\npin e1\nrevert p2\npin e1\nrevert p3", pinned: "e1", skipped: "5: revert blocked", blocking: 4},
 	} {
 		t.Run(test.name, func(t *testing.T) {
