@@ -12,6 +12,7 @@ package backend
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -95,8 +96,8 @@ type Backend interface {
 	// Replace replaces records of the log by others with the same seqs and ids, atomically and
 	// durably, and deletes the snapshot. It updates the head's chain, increments its edition,
 	// and sets the token to r.Next. It fails with ErrMoved if the last seq is not
-	// r.ExpectedLast, the token not r.ExpectedToken, or a record not the one to replace; and with ErrNotFound and ErrTaken
-	// as Append does. It may wait for the end of a copy or a vacuum. Free space may hold the
+	// r.ExpectedLast, the token not r.ExpectedToken, or a record not the one to replace; and with ErrNotFound, ErrTaken
+	// and ErrInvalid as Append does. It may wait for the end of a copy or a vacuum. Free space may hold the
 	// old records until it is reused or returned.
 	Replace(ctx context.Context, session string, r Replacement) error
 
@@ -118,9 +119,9 @@ type Backend interface {
 	List(ctx context.Context, prefix, after string, limit int) ([]Listed, error)
 
 	// Fence settles a commit whose outcome is unknown: when it returns, no batch for the
-	// session of this creation that names seen can take place any more. took reports that none
-	// did: the session's token was seen, and is now next, or still seen if no batch can be
-	// in flight. Otherwise the session has moved on or is gone. seen is 0 for a batch that
+	// session of this creation with the ExpectedToken seen can be committed any more. took reports
+	// that none was: the session's token was seen, and is now next, or still seen if no batch can
+	// be in flight. Otherwise the session has moved on or is gone. seen is 0 for a batch that
 	// creates the session; if took is true then, its creation id cannot be used again. For a
 	// batch with Staged, session is that name. When it returns, whatever took is, all that was
 	// read before is durable.
@@ -284,19 +285,25 @@ func CheckName(what, name string, least int) error {
 
 // Validate returns [ErrInvalid] if the batch cannot be one of the session.
 func (b Batch) Validate(session string) error {
-	errs := []error{CheckName("a session name", session, 1), CheckName("a creation id", b.Creation, 0)}
+	if err := cmp.Or(CheckName("a session name", session, 1), CheckName("a creation id", b.Creation, 0)); err != nil {
+		return err
+	}
 	for i, r := range b.Records {
 		if want := b.ExpectedLast + uint64(i) + 1; r.Seq != want {
-			errs = append(errs, fmt.Errorf("%w: record %d has seq %d, want %d", ErrInvalid, i, r.Seq, want))
+			return fmt.Errorf("%w: record %d has seq %d, want %d", ErrInvalid, i, r.Seq, want)
 		}
 		for _, id := range r.IDs {
-			errs = append(errs, CheckName("an id", id, 0))
+			if err := CheckName("an id", id, 0); err != nil {
+				return err
+			}
 		}
 	}
 	for _, v := range b.Shared {
-		errs = append(errs, CheckName("a shared name", v.Name, 1))
+		if err := CheckName("a shared name", v.Name, 1); err != nil {
+			return err
+		}
 	}
-	return errors.Join(errs...)
+	return nil
 }
 
 // Unmoved is a session, and the last commit to it that the caller knows.
@@ -317,6 +324,12 @@ type Replacement struct {
 	Meta          []byte     // the session's meta from then on; nil leaves it
 	Appended      []Record   // with seqs ExpectedLast+1, ExpectedLast+2, …, added in the same commit
 	Counts        []byte     // stored with the head; nil leaves what is there
+}
+
+// Batch returns the batch that adds the appended records.
+func (r Replacement) Batch() Batch {
+	return Batch{Creation: r.Creation, ExpectedLast: r.ExpectedLast, ExpectedToken: r.ExpectedToken, Next: r.Next,
+		Records: r.Appended, RequireFreeIDs: true, Counts: r.Counts}
 }
 
 // Replaced is a record and its replacement.

@@ -19,12 +19,10 @@ func (b *Backend) Replace(ctx context.Context, name string, r backend.Replacemen
 		return err
 	}
 	defer unlock()
-	batch := backend.Batch{Creation: r.Creation, ExpectedLast: r.ExpectedLast, ExpectedToken: r.ExpectedToken, Next: r.Next,
-		Records: r.Appended, RequireFreeIDs: true, Counts: r.Counts}
-	if err := batch.Validate(name); err != nil {
+	p := &pending{name: name, batch: r.Batch(), replace: &r}
+	if err := p.batch.Validate(name); err != nil {
 		return err
 	}
-	p := &pending{name: name, batch: batch, replace: &r}
 	for _, x := range r.Records {
 		p.size += len(x.Data)
 	}

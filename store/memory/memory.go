@@ -211,6 +211,9 @@ func (s *session) append(after uint64, records []backend.Record) error {
 
 // Replace implements [backend.Backend].
 func (b *Backend) Replace(ctx context.Context, name string, r backend.Replacement) error {
+	if err := r.Batch().Validate(name); err != nil {
+		return err
+	}
 	b.lock()
 	defer b.mu.Unlock()
 	s, err := b.findCreated(ctx, name, r.Creation)

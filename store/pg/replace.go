@@ -11,7 +11,7 @@ import (
 // Replace implements [backend.Backend]. It waits for transactions that have locked the session's row. PutSnapshot locks
 // it too, so no snapshot is stored between the replacement and the removal of the snapshot.
 func (b *Backend) Replace(ctx context.Context, session string, r backend.Replacement) error {
-	if err := (backend.Batch{Creation: r.Creation, ExpectedLast: r.ExpectedLast, Records: r.Appended}).Validate(session); err != nil {
+	if err := r.Batch().Validate(session); err != nil {
 		return err
 	}
 	appended := change{chain: r.After(r.Chain)}

@@ -141,6 +141,8 @@ var replaceCases = []testCase{
 		taken.Appended = records(7, 1)
 		taken.Appended[0].IDs = []string{"id5"}
 		s.replaceRefused(backend.ErrTaken, "a", "an id that is taken", taken)
+		taken.Appended = records(8, 1)
+		s.replaceRefused(backend.ErrInvalid, "a", "a gap behind the log", taken)
 	}},
 	{"Replace/concurrent", func(s *suite) {
 		const sessions, each = 4, 12
