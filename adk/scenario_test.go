@@ -904,9 +904,9 @@ func (r role) parallel() bool {
 	return false
 }
 
-// steady removes what is not deterministic where agents run in parallel: how far the others get when
-// one fails; which of them calls the tool that the user has confirmed; and whose event is
-// the newest, where the turn begins for an agent whose prompt has only the current turn.
+// steady makes a role deterministic whose agents run in parallel. It removes moves whose outcome depends on how far
+// the others get when one fails, on which agent calls the confirmed tool, or on which event is the newest: there the
+// turn begins for an agent whose prompt has only the current turn.
 func (r *role) steady() {
 	r.None = false
 	for i, m := range r.Moves {

@@ -221,7 +221,7 @@ func TestShownAgainIsWhatWasLogged(t *testing.T) {
 	}
 }
 
-// The size of a summarizer's input is that of the logged events.
+// A summarizer's input is measured on the logged events, not on their cleared forms.
 func TestInputIsMeasuredByWhatWasLogged(t *testing.T) {
 	s := whole(t)
 	s.compact(clearing(1, 1))

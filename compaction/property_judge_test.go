@@ -206,8 +206,8 @@ func asksAbout(e *patch.Event, part int) string {
 	return content.Parts[part].FunctionCall.Args.OriginalFunctionCall.ID
 }
 
-// owners returns each visible event's invocation: its own, else that of the event before it. An event by
-// the user without one begins a new invocation. Summaries have none.
+// owners returns the invocation of each visible event. An event without one belongs to the invocation of the event
+// before it, or begins a new one if it is the user's. Summaries have none.
 func owners(v fold.View) []string {
 	owner := make([]string, v.Len())
 	current := ""

@@ -449,8 +449,8 @@ func (n *node) isStandIn() bool {
 	return n.cut != nil && slices.ContainsFunc(n.cut.standIns, func(s standIn) bool { return s.index == n.index })
 }
 
-// summaryOf returns the patch's summary for events of a lane: that of the lane, or else the first. ok is false if the
-// patch added no summary.
+// summaryOf returns the patch's summary for events of a lane: the lane's own summary, or else the first one. ok is
+// false if the patch added no summary.
 func (c *cut) summaryOf(of lane) (summary standIn, ok bool) {
 	for _, s := range c.standIns {
 		switch {

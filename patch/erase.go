@@ -34,7 +34,7 @@ type Span struct {
 	From, To uint64
 }
 
-// Erasure is the content of a receipt: what was erased from the log's records, and why. A receipt is a patch of type
+// Erasure is the content of a receipt: the records that an erase changed, and its reason. A receipt is a patch of type
 // [Erase]; its author and time tell who erased and when.
 type Erasure struct {
 	// Seqs are the records from which something was erased, ascending and without overlaps.

@@ -265,7 +265,7 @@ type group struct {
 	taken    map[string]uint64 // ids in the log or in the batch → seq
 	added    []patch.Record    // the batch's records
 	requests []*request        // those that have not failed
-	confirms bool              // what was read is to be confirmed if the group adds nothing: see takeAll
+	confirms bool              // the view must be confirmed if the group adds nothing: see takeAll
 }
 
 // begin looks up at once all ids that the plans offer.

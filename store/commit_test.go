@@ -305,7 +305,7 @@ func (e *env) inGroupWith(plan storetest.Plan, planned func(), writes ...func())
 		}}
 		e.open() // its channels belong to the test
 		if plan.Write > 0 {
-			plan.Write++ // not that of the first
+			plan.Write++ // the first append's write is not one of the group
 		}
 		e.backend.Plan(plan)
 		var wg sync.WaitGroup
@@ -408,7 +408,7 @@ func TestGroup(t *testing.T) {
 	})
 }
 
-// A group whose commit fails wrote nothing, and what was judged on it says nothing.
+// A group commit that fails writes nothing and fails every call of the group.
 func TestGroupFails(t *testing.T) {
 	for _, c := range []struct {
 		plan   storetest.Plan

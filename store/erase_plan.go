@@ -247,9 +247,8 @@ func (e *erasing) hiddenBefore(ctx context.Context, key Key, v fold.View) (erase
 	}, nil
 }
 
-// eraseHidden erases what was hidden before a time of a session, and of it alone, and keeps what stands for
-// that. It returns how many events it erased, or would, and whether it did anything: it may finish
-// what was begun.
+// eraseHidden erases the events of one session that were hidden before a time, and keeps their summaries. It returns
+// how many events it erased, or would, and whether it did anything: it may only finish an earlier erase.
 func (s *Store) eraseHidden(ctx context.Context, key Key, before time.Time, reason string, dryRun bool) (events int, did bool, err error) {
 	v, err := s.View(ctx, key)
 	if err != nil || v.PatchSeq() == 0 {

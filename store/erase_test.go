@@ -781,7 +781,7 @@ func quietly(t testing.TB, b backend.Backend) *store.Store {
 
 // forkedWhileErased has one process erase session s1 of ann, of which bob has a fork, another one fork s1, or bob's
 // fork, before each of the eraser's writes, and the eraser end before each later one; a third one does the same again.
-// Then no session shows what was erased.
+// In the end no session shows the erased events.
 func forkedWhileErased(t *testing.T, erase func(s *store.Store) error) {
 	key := func(user, session string) store.Key { return store.Key{App: "a", User: user, Session: session} }
 	for _, at := range []uint64{0, 1, 2, 3} {
@@ -906,7 +906,7 @@ func TestSharedValueWrittenMeanwhile(t *testing.T) {
 			must(t)(other.Create(ctx, key, map[string]any{"user:k": "secret", "user:x": "secret"}))
 			c := &storetest.Faulty{Backend: shared}
 			c.Plan(storetest.Plan{Before: func(write int) {
-				if write == 1 { // that of the shared values
+				if write == 1 { // the write of the shared values
 					must(t)(other.AppendEvents(ctx, key, store.AppendOptions{}, sets("later", `{"user:x":"new"}`)))
 				}
 			}})

@@ -517,7 +517,7 @@ func TestVerify(t *testing.T) {
 				}
 				e.reopen()
 				for _, k := range keys {
-					e.no(e.store.Delete(ctx, k)) // with what was damaged for good
+					e.no(e.store.Delete(ctx, k)) // with its rows that stay damaged
 				}
 			})
 		})
@@ -773,12 +773,12 @@ func TestSalvageIntoWhatIsThere(t *testing.T) {
 	testlog.ErrorIs(t, testlog.ErrorOf(s.SalvageFrom(done, bytes.NewReader(data), int64(len(data)), nil)), context.Canceled, "after the context has ended")
 }
 
-// What was erased and is still in free pages does not come back by a salvage, as long as the blank
-// of it is found, or the receipt; what was not erased comes.
+// A salvage does not bring back erased events that are still in free pages if it finds their blanks or the receipt.
+// It brings back the other events.
 func TestSalvageKeepsErased(t *testing.T) {
 	for name, c := range map[string]struct {
 		lost  func(page []byte) bool // of the file's pages
-		comes bool                   // what was erased, since nothing says so any more
+		comes bool                   // the erased events come back: neither blank nor receipt is left
 	}{
 		"nothing":         {func([]byte) bool { return false }, false},
 		"the metas":       {func(page []byte) bool { return bytes.Contains(page[:24], []byte{0xed, 0xda, 0x0c, 0xed}) }, false},

@@ -311,7 +311,7 @@ func TestDuplicateIDsOfEvents(t *testing.T) {
 			e.same(c.name+": stored", e.dump(), stored)
 			e.same(c.name+": view", e.viewText(e.view()), view)
 		}
-		e.append(say("b1")) // was not taken by what was refused
+		e.append(say("b1")) // the refused call has not taken the id
 	})
 }
 

@@ -419,8 +419,8 @@ func terminal(w io.Writer) (columns int, ok bool) {
 	return 0, false
 }
 
-// paged runs a command whose output is shown by the pager, less or that of the environment variable PAGER, if the
-// output is a terminal and there is a pager. What fits on the screen less shows at once.
+// paged runs a command and shows its output in a pager, if the output is a terminal and there is a pager: less, or the
+// command in the environment variable PAGER. less does not wait if the text fits on the screen.
 func (a *app) paged(ctx context.Context, do func() error) error {
 	pager := strings.Fields(cmp.Or(a.env("PAGER"), "less -FRX"))
 	if a.out.tty == nil || a.json || len(pager) == 0 {

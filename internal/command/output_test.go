@@ -358,8 +358,8 @@ func runHostile(t *testing.T, terminal bool, args []string) (stdout, stderr stri
 	return out.String(), errs.String()
 }
 
-// TestExportBytes checks that export writes to a file or pipe what was imported, character
-// by character, and to a terminal the same in escapes.
+// TestExportBytes checks that export writes the imported text to a file or pipe unchanged, and to a terminal with
+// escapes.
 func TestExportBytes(t *testing.T) {
 	t.Chdir(t.TempDir())
 	lines := hostileLog(t)
@@ -417,8 +417,7 @@ func TestSafeJSON(t *testing.T) {
 	}
 }
 
-// TestOutputIsSafe checks that the stream itself lets nothing through, whoever forgot to
-// make a text printable.
+// TestOutputIsSafe checks that the stream escapes unprintable text that a command did not escape.
 func TestOutputIsSafe(t *testing.T) {
 	s := &screen{columns: 400}
 	o := newOutput(s, func(string) string { return "" })

@@ -67,9 +67,9 @@ func RemainingMatches(n int) string {
 	return fmt.Sprintf("State values are kept: %s %s.", Counted(n, "match"), verb)
 }
 
-// Printable returns the text as one line of characters that show: white space becomes a blank,
-// several of it one and what leads or ends the text none; what is not printable becomes an
-// escape, such as \u001b, and a byte that is not UTF-8 one such as \xff. So it can neither drive
+// Printable returns the text as one line of characters that show: a run of white space
+// becomes one blank, and none at either end; an unprintable character becomes an escape such as
+// \u001b, and a byte that is not UTF-8 one such as \xff. So it can neither drive
 // a terminal nor turn the direction of what is around it.
 func Printable(text string) string {
 	return PrintableUpTo(text, len(text))

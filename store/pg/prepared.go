@@ -64,7 +64,7 @@ func (b *Backend) sendPrepared(ctx context.Context, c *pgx.Conn, text string, ar
 
 // isUnprepared reports whether a statement did nothing because a pooler switched to another server connection, on which
 // the prepared statement is missing or its name is taken. send and batches meet it too, even after stopPreparing: a
-// connection executes what it has prepared, whoever sends the text.
+// connection executes a statement that it has prepared, whichever call sends its text.
 func isUnprepared(err error) bool { return hasCode(err, "26000", "42P05") }
 
 // isOutdated reports whether a statement did nothing because a table was altered after it was prepared.

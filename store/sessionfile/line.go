@@ -32,8 +32,8 @@ func encode(v any) ([]byte, error) {
 }
 
 // Line returns the line of a session file that a record holds, and whether it holds one: the events of a [Decoder] do,
-// and its patches that insert the summary of a compaction. The line is equal to that of the file, byte for byte, but
-// for white space between the elements of its JSON.
+// and its patches that insert the summary of a compaction. It equals the file's line byte for byte,
+// apart from white space between the elements of its JSON.
 func Line(r patch.Record) (line []byte, ok bool) {
 	e := r.Event
 	if r.Patch != nil && r.Patch.Type() == patch.Summarise && r.Patch.CustomMetadata()[metadataKey] != nil { // a copy of an event has its metadata

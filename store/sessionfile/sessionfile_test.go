@@ -280,7 +280,7 @@ func TestOldFiles(t *testing.T) {
 		"user/user: Say hello.", `codex/model: call call_1 shell{"arguments":"not an object"}`,
 		`codex/user: response call_1 shell{"result":"hello"}`, "codex/model: hello",
 	})
-	for _, r := range records { // a line without a time has that of the line before
+	for _, r := range records { // a line without a time takes the time of the line before
 		testlog.Equal(t, r.ID(), r.Event.Timestamp().Format("2006-01-02 15:04"), "2025-07-01 12:00")
 	}
 }

@@ -104,7 +104,7 @@ var sharingCases = []testCase{
 		s.fence("a", "c1", late.ExpectedToken, 9, false)
 		s.fence("a", "c0", 7, 9, false)
 		s.fence("b", "c1", 7, 9, false)
-		s.fence("", "", 7, 9, false) // which makes durable what was read, of whatever session
+		s.fence("", "", 7, 9, false) // makes the reads of every session durable
 	}},
 	{"Fence/create", func(s *suite) {
 		s.put("a", create("c2", 2))
