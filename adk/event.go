@@ -52,15 +52,15 @@ func SessionEvent(p *patch.Event) (*session.Event, error) {
 	}
 	e.Partial = p.Partial()
 	var errs []error
-	for name := range p.FieldNames() {
+	for name, value := range p.Fields() {
 		index, known := decodedFields[name]
 		if !known {
 			continue
 		}
 		field := reflect.ValueOf(e).Elem().FieldByIndex(index)
-		if err := p.Decode(name, field.Addr().Interface()); err != nil {
+		if value.Decode(field.Addr().Interface()) != nil {
 			field.SetZero()
-			errs = append(errs, err)
+			errs = append(errs, p.Decode(name, reflect.New(field.Type()).Interface())) // which names the field
 		}
 	}
 	if len(errs) > 0 {

@@ -376,7 +376,7 @@ func liveQuestion(v fold.View, run compaction.Run) int {
 				responses++
 			}
 		}
-		if owner[i] == run.Invocation && e.Author() == "user" && e.HasContent() && responses == 0 {
+		if owner[i] == run.Invocation && e.Author() == "user" && e.SaysSomething() && responses == 0 {
 			question = i
 		}
 	}

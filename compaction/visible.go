@@ -176,7 +176,7 @@ func (s *visible) attach() {
 // isRecord reports whether the event is a compaction record of a foreign log that holds
 // its text where no model sees it. It stays as it is until it is adopted.
 func isRecord(e *patch.Event) bool {
-	if e.HasContent() {
+	if e.SaysSomething() {
 		return false
 	}
 	_, ok := summaries.CompactionOf(e)
@@ -202,7 +202,7 @@ func (s *visible) liveQuestion() int {
 	}
 	for i := len(s.entries) - 1; i >= 0; i-- {
 		e := s.entries[i].Event
-		if s.raw(i) && s.invocation[i] == s.running && e.Author() == "user" && e.HasContent() && !onlyResponses(e) {
+		if s.raw(i) && s.invocation[i] == s.running && e.Author() == "user" && e.SaysSomething() && !onlyResponses(e) {
 			return i
 		}
 	}

@@ -19,17 +19,17 @@ const module = "github.com/patchlog-dev/patchlog/"
 // What each package may import of this module: what ARCHITECTURE.md draws. Packages
 // under internal/ belong to the folder that they are in.
 var arrows = map[string][]string{
-	"internal/jsontext":              {},
+	"internal/jsonvalue":              {},
 	"internal/statekey":              {},
 	"internal/syncdir":               {},
 	"internal/records":               {"patch"},
 	"internal/price":                 {},
-	"internal/adkjson":               {"internal/jsontext", "patch"},
+	"internal/adkjson":               {"internal/jsonvalue", "patch"},
 	"internal/recordform":            {"internal/recordform/packed", "internal/recordform/wire"},
 	"internal/recordform/packed":     {},
 	"internal/recordform/wire":       {},
-	"patch":                          {"internal/statekey", "internal/jsontext", "internal/tokens", "internal/recordform"},
-	"patch/redact":                   {"internal/jsontext", "patch"},
+	"patch":                          {"internal/statekey", "internal/jsonvalue", "internal/tokens", "internal/recordform"},
+	"patch/redact":                   {"internal/jsonvalue", "patch"},
 	"fold":                           {"internal/records", "internal/statekey", "patch"},
 	"fold/portable":                  {"patch", "fold"},
 	"snapshot":                       {"patch", "fold"},
@@ -51,10 +51,10 @@ var arrows = map[string][]string{
 	"internal/tokens":                {},
 	"internal/summaries":             {"patch"},
 	"internal/ties":                  {"fold"},
-	"internal/identifiers":           {"patch", "internal/jsontext"},
+	"internal/identifiers":           {"patch", "internal/jsonvalue"},
 	"compaction":                     {"internal/price", "internal/records", "internal/blanks", "patch", "patch/redact", "fold", "internal/summaries", "internal/ties", "compaction/internal/extractive", "internal/identifiers", "compaction/internal/transcript", "internal/tokens"},
 	"compaction/adkrecord":           {"internal/records", "patch", "fold", "compaction", "internal/summaries", "internal/ties"},
-	"internal/quality":               {"internal/price", "internal/records", "patch", "fold", "recall", "compaction", "internal/identifiers", "internal/jsontext"},
+	"internal/quality":               {"internal/price", "internal/records", "patch", "fold", "recall", "compaction", "internal/identifiers", "internal/jsonvalue"},
 	"compaction/gemini":              {"internal/price", "patch", "compaction", "compaction/internal/oneline"},
 	"store/sessionfile":              {"patch", "fold"},
 	"fuzz":                           {"patch"},
@@ -77,7 +77,7 @@ var arrows = map[string][]string{
 	"fuzz/hostile":                   {},
 	"fuzz/machine":                   {"internal/testlog", "internal/records", "internal/statekey", "fuzz", "fuzz/ops", "patch", "fold", "recall", "snapshot", "store", "store/backend", "store/bolt", "store/storetest"},
 
-	"compaction/internal/extractive": {"internal/records", "internal/tokens", "patch", "internal/summaries", "internal/identifiers", "internal/jsontext"},
+	"compaction/internal/extractive": {"internal/records", "internal/tokens", "patch", "internal/summaries", "internal/identifiers", "internal/jsonvalue"},
 }
 
 // Other modules that a package may import, by the first elements of their paths.

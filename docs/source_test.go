@@ -58,7 +58,7 @@ var planning = []string{"backoff.go", "lineage.go", "open.go", "balance.go", "pl
 
 func TestWhatComputesReachesOutForNothing(t *testing.T) {
 	files := map[string]*ast.File{}
-	for _, folder := range []string{"internal/jsontext", "internal/recordform", "patch", "fold", "snapshot"} {
+	for _, folder := range []string{"internal/jsonvalue", "internal/recordform", "patch", "fold", "snapshot"} {
 		for path, f := range sourcesOf(t, folder) {
 			files[path] = f
 		}

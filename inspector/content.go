@@ -154,7 +154,7 @@ func (s *showing) event(e *patch.Event, seq uint64) shownEvent {
 	}
 	out := shownEvent{Raw: s.raw}
 	content := e.Content()
-	if !e.HasContent() {
+	if !e.SaysSomething() {
 		if c, ok := adkrecord.CompactionOf(e); ok {
 			content = c.CompactedContent
 		}

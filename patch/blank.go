@@ -2,12 +2,13 @@ package patch
 
 import (
 	"bytes"
-	"encoding/json"
+	stdjson "encoding/json"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
-	"github.com/patchlog-dev/patchlog/internal/jsontext"
+	"github.com/patchlog-dev/patchlog/internal/jsonvalue"
 )
 
 // erasedKey is where an event or a patch says that it was erased, in
@@ -26,16 +27,18 @@ type erasedMark struct {
 // ErasedBy returns the id of the receipt that erased the event, or the patch or some of its events. ok is
 // false if nothing was erased. The mark names its own event, so a copy under another id does not count.
 func (e *Envelope) ErasedBy() (receipt string, ok bool) {
-	text := findMember(e.members, "customMetadata")
-	if e.id == "" || !bytes.Contains(text, []byte(`"`+erasedKey+`"`)) {
-		return "", false
-	}
 	var m erasedMark
-	own := jsontext.Member(jsontext.Member(text, OwnMetadata), erasedKey)
-	if own == nil || json.Unmarshal(own, &m) != nil || m.As != e.id {
-		return "", false
+	ok = e.ownMark(erasedKey, &m) && m.As == e.id
+	return m.Receipt, ok
+}
+
+// ownMark reads what an event or a patch with an id says under a key of its own metadata.
+func (e *Envelope) ownMark(key string, into any) bool {
+	if e.id == "" || !bytes.Contains(e.json, []byte(`"`+key+`"`)) {
+		return false
 	}
-	return m.Receipt, true
+	own := e.field("customMetadata", OwnMetadata, key)
+	return own != nil && stdjson.Unmarshal(own, into) == nil
 }
 
 // Blank returns the record without the content that the receipt with the given id erases. It returns r if that is
@@ -60,8 +63,14 @@ func (e *Event) IsBlank(values ValuePolicy) bool {
 
 // setsValues reports whether the event sets a value that is not null.
 func (e *Event) setsValues() bool {
-	is := func(c Change) bool { return jsontext.KindOf(c.Value.text) != jsontext.Null }
-	return slices.ContainsFunc(e.delta, is) || slices.ContainsFunc(e.shared, is)
+	for _, changes := range []func(func(Change) bool){e.Changes(), e.SharedChanges()} {
+		for c := range changes {
+			if !c.Value.isNull() {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // Blank returns the event after an erasure. It keeps the identity; the content's role; ids and names of calls and
@@ -70,7 +79,7 @@ func (e *Event) setsValues() bool {
 // the event's origin. Everything else is removed. Content without calls and responses becomes [ErasedText]; that of a
 // summary gets role user. [Event.ErasedBy] returns the receipt. Blank returns e if it is erased already.
 func (e *Event) Blank(receipt string, values ValuePolicy) *Event {
-	return e.blank(receipt, values, e.summary)
+	return e.blank(receipt, values, e.IsSummary())
 }
 
 // blank is Blank for an event that is known to be a summary, or not.
@@ -78,118 +87,173 @@ func (e *Event) blank(receipt string, values ValuePolicy, summary bool) *Event {
 	if e.IsBlank(values) {
 		return e
 	}
-	out := &Event{Envelope: Envelope{identity: e.identity}}
-	put := func(name string, v any) { out.members = append(out.members, member{name, jsonOf(v)}) }
-	if content := e.blankContent(summary); content != nil {
-		put("content", content)
+	w := newObjectWriter("")
+	if content := e.blankContent(summary); len(content) > 0 {
+		w.put("content", content)
 	}
-	if actions := e.blankActions(values); actions != nil {
-		put("actions", actions)
+	if actions := e.blankActions(values); len(actions) > 0 {
+		w.put("actions", actions)
 	}
-	if e.longRunning != nil {
-		put("longRunningToolIds", unnoted{e.longRunning})
+	if ids := e.index.longRunning; ids != nil {
+		w.put("longRunningToolIds", &ids)
 	}
-	put("customMetadata", blankMetadata(findMember(e.members, "customMetadata"), erasedMark{As: e.id, Receipt: receipt}))
+	w.put("customMetadata", e.blankMetadata(receipt))
+	out := &Event{Envelope: Envelope{identity: e.identity, json: w.end()}}
 	if values != NullValues {
-		out.types = slices.DeleteFunc(slices.Clone(e.types), func(t goType) bool {
-			return !strings.HasPrefix(t.pointer, "/actions/stateDelta/")
-		})
+		out.types = e.types.without(func(pointer string) bool { return !strings.HasPrefix(pointer, stateDelta) })
 	}
-	if err := out.derive(); err != nil {
-		panic("patch: a blank is no event: " + err.Error()) // all of it is of an event
+	if err := out.derive(); w.err != nil || err != nil {
+		panic("patch: a blank is no event") // all of it is of an event
 	}
 	return out
 }
 
-func (e *Event) blankContent(summary bool) (fields []orderedField) {
-	role := e.role
-	if e.content {
-		parts := []any{}
-		for i, p := range partsIn(findMember(e.members, "content")) {
-			if p.kind == PartCall || p.kind == PartResponse {
-				parts = append(parts, []orderedField{{string(p.name), blankFunction(p, p.function(i, &promptSize{}))}})
-			}
+func (e *Event) blankContent(summary bool) map[string]any {
+	content := map[string]any{}
+	if e.index.role != "" {
+		content["role"] = e.index.role
+	}
+	var parts []any
+	for i, p := range partsIn(e.field("content")) {
+		if parts == nil {
+			parts = []any{}
 		}
-		if len(parts) == 0 {
-			parts = append(parts, []orderedField{{"text", ErasedText}})
-		}
-		if fields = append(fields, orderedField{"parts", parts}); summary {
-			role = "user"
+		if p.kind == PartCall || p.kind == PartResponse {
+			parts = append(parts, map[string]any{p.name: blankFunction(p, p.function(i))})
 		}
 	}
-	if role != "" {
-		fields = append(fields, orderedField{"role", role})
+	if parts != nil && len(parts) == 0 {
+		parts = append(parts, map[string]any{"text": ErasedText})
 	}
-	return fields
+	if parts != nil {
+		if content["parts"] = parts; summary {
+			content["role"] = "user"
+		}
+	}
+	return content
 }
 
-func (e *Event) blankActions(values ValuePolicy) (fields []orderedField) {
-	actions := findMember(e.members, "actions")
-	if delta := jsontext.Member(actions, "stateDelta"); jsontext.KindOf(delta) == jsontext.Object {
-		var set []orderedField
-		for key, v := range jsontext.Members(delta) {
-			if values == NullValues {
-				v = nil
-			}
-			set = append(set, orderedField{key, Value{text: v}})
+// The tools of package recall say by handles which events of the log they bring. A blank keeps of
+// the handles only the places in the log: so a copy that a tool made of an event is found when that event is erased later.
+const (
+	recallSearch = "recall_search"
+	recallRead   = "recall_read"
+)
+
+// blankFunction returns what a blank has of a call or response.
+func blankFunction(p part, of FunctionPart) map[string]any {
+	function := map[string]any{}
+	if of.ID != "" {
+		function["id"] = of.ID
+	}
+	if of.Name != "" {
+		function["name"] = of.Name
+	}
+	if !of.Response {
+		if place := placeOf(jsonvalue.Member(p.value, "args", "handle")); of.Name == recallRead && place != "" {
+			function["args"] = map[string]any{"handle": place}
 		}
-		fields = append(fields, orderedField{"stateDelta", set})
+		return function
 	}
-	if e.summary {
-		fields = append(fields, orderedField{"compaction", blankCompaction(jsontext.Member(actions, "compaction"))})
+	response := map[string]any{"erased": true}
+	function["response"] = response
+	if of.Name == recallSearch {
+		var results []any
+		for _, r := range jsonvalue.Elements(jsonvalue.Member(p.value, "response", "results")) {
+			if place := placeOf(jsonvalue.Member(r, "handle")); place != "" {
+				results = append(results, map[string]any{"handle": place})
+			}
+		}
+		if results != nil {
+			response["results"] = results
+		}
 	}
-	return fields
+	return function
+}
+
+// placeOf returns the place that a handle names, a record and perhaps the index of an event in it, or
+// "" if it names none.
+func placeOf(handle []byte) string {
+	text := strings.TrimSpace(jsonvalue.Text(handle))
+	if i := strings.LastIndex(text, "/"); i >= 0 {
+		text = text[:i]
+	}
+	number, index, several := strings.Cut(text, ".")
+	seq, err := strconv.ParseUint(number, 10, 64)
+	if err != nil {
+		return ""
+	}
+	place := strconv.FormatUint(seq, 10)
+	if several {
+		i, err := strconv.ParseUint(index, 10, 31)
+		if err != nil {
+			return ""
+		}
+		place += "." + strconv.FormatUint(i, 10)
+	}
+	return place
+}
+
+func (e *Event) blankActions(values ValuePolicy) map[string]any {
+	actions := map[string]any{}
+	if delta := e.field("actions", "stateDelta"); jsonvalue.KindOf(delta) == jsonvalue.Object {
+		if values == NullValues {
+			delta = jsonvalue.Edit(delta, func(string, []byte) []byte { return []byte("null") })
+		}
+		actions["stateDelta"] = Value{text: delta}
+	}
+	if e.IsSummary() {
+		actions["compaction"] = Value{text: jsonvalue.Edit(e.field("actions", "compaction"), blankCompaction)}
+	}
+	return actions
 }
 
 // blankCompaction keeps of what a summary says the times and the events that it names.
-func blankCompaction(text []byte) (fields []orderedField) {
-	for name, v := range jsontext.Members(text) {
-		switch {
-		case (name == "startTimestamp" || name == "endTimestamp") && isTime(v):
-			fields = append(fields, orderedField{name, Value{text: v}})
-		case name == "excludedEvents" && jsontext.KindOf(v) == jsontext.Array:
-			excluded := []any{}
-			for _, ref := range jsontext.Elements(v) {
-				id, at := jsontext.Member(ref, "invocationId"), jsontext.Member(ref, "timestamp")
-				if jsontext.KindOf(id) == jsontext.String && isTime(at) {
-					excluded = append(excluded, []orderedField{{"invocationId", Value{text: id}}, {"timestamp", Value{text: at}}})
-				}
+func blankCompaction(name string, v []byte) []byte {
+	switch {
+	case (name == "startTimestamp" || name == "endTimestamp") && isTime(v):
+		return v
+	case name == "excludedEvents" && jsonvalue.KindOf(v) == jsonvalue.Array:
+		excluded := []any{}
+		for _, ref := range jsonvalue.Elements(v) {
+			id, at := jsonvalue.Member(ref, "invocationId"), jsonvalue.Member(ref, "timestamp")
+			if jsonvalue.KindOf(id) == jsonvalue.String && isTime(at) {
+				excluded = append(excluded, map[string]any{"invocationId": Value{text: id}, "timestamp": Value{text: at}})
 			}
-			fields = append(fields, orderedField{name, excluded})
 		}
+		text, _, _ := writeGo("", excluded)
+		return text
 	}
-	return fields
+	return nil
 }
 
 // isTime reports whether a value is a number, or a time by RFC 3339.
 func isTime(v []byte) bool {
-	switch jsontext.KindOf(v) {
-	case jsontext.Number:
+	if jsonvalue.KindOf(v) == jsonvalue.Number {
 		return true
-	case jsontext.String:
-		_, err := time.Parse(time.RFC3339Nano, jsontext.Unquote(v))
-		return err == nil
 	}
-	return false
+	_, err := time.Parse(time.RFC3339Nano, jsonvalue.Text(v))
+	return err == nil
 }
 
 // ownFigures are what patchlog notes in numbers of a summary, and of a patch of its own.
 var ownFigures = []string{"level", "windows", "passes", "events", "tokens", "from", "to"}
 
 // blankMetadata keeps of custom metadata what patchlog says of where an event comes from.
-func blankMetadata(text []byte, mark erasedMark) []orderedField {
-	var own []orderedField
-	for name, v := range jsontext.Members(jsontext.Member(text, OwnMetadata)) {
+func (e *Envelope) blankMetadata(receipt string) map[string]any {
+	own := map[string]any{erasedKey: map[string]any{"as": e.id, "receipt": receipt}}
+	for name, v := range jsonvalue.Members(e.field("customMetadata", OwnMetadata)) {
 		var o Origin
-		switch kind := jsontext.KindOf(v); {
-		case slices.Contains(ownFigures, name) && kind == jsontext.Number,
-			(name == "recalled" || name == "as") && kind == jsontext.String:
-			own = append(own, orderedField{name, Value{text: v}})
-		case name == originKey && kind == jsontext.Object && json.Unmarshal(v, &o) == nil:
-			own = append(own, orderedField{name, o})
+		switch kind := jsonvalue.KindOf(v); {
+		case slices.Contains(ownFigures, name) && kind == jsonvalue.Number,
+			(name == "recalled" || name == "as") && kind == jsonvalue.String:
+			own[name] = Value{text: v}
+		case name == originKey && kind == jsonvalue.Object && stdjson.Unmarshal(v, &o) == nil:
+			text, _, _ := writeGo("", o)
+			own[name] = Value{text: text}
 		}
 	}
-	return []orderedField{{OwnMetadata, append(own, orderedField{erasedKey, mark})}}
+	return map[string]any{OwnMetadata: own}
 }
 
 // Blank returns the patch after an erasure. Its effect on the visible log stays. An event of the patch is blank if which
@@ -198,7 +262,7 @@ func blankMetadata(text []byte, mark erasedMark) []orderedField {
 func (p *PatchEvent) Blank(receipt string, values ValuePolicy, which func(i int) bool) *PatchEvent {
 	blanked := p.mapEvents(func(i int, e *Event) *Event {
 		if which(i) || e == p.summary && p.replacement != nil {
-			return e.blank(receipt, values, e.summary || p.typ == Summarise)
+			return e.blank(receipt, values, e.IsSummary() || p.typ == Summarise)
 		}
 		return e
 	})
@@ -206,10 +270,11 @@ func (p *PatchEvent) Blank(receipt string, values ValuePolicy, which func(i int)
 		return p
 	}
 	out := *blanked
-	metadata := blankMetadata(findMember(p.members, "customMetadata"), erasedMark{As: p.id, Receipt: receipt})
-	out.members, out.types, out.defect = []member{{"customMetadata", jsonOf(metadata)}}, nil, nil
+	w := newObjectWriter("")
+	w.put("customMetadata", p.blankMetadata(receipt))
+	out.json, out.types, out.defect = w.end(), nil, nil
 	if p.validate() != nil && out.validate() == nil {
-		out.members = append(out.members, member{"partial", []byte("null")}) // which no patch has
+		out.json = jsonvalue.With(out.json, "partial", []byte("null")) // which no patch has
 	}
 	return &out
 }

@@ -26,11 +26,11 @@ func TestBlankEvent(t *testing.T) {
 
 		`{"id":"e1","content":{"parts":[{"text":"secret","functionCall":{"id":"c","name":"f","args":{"x":"secret"}}},{"thought":true},{"functionResponse":{"id":"c","name":"f","response":{"x":"secret"},"willContinue":true}},{"functionCall":{"name":"g"}},{"functionResponse":{}}]},"longRunningToolIds":["c"]}`: `{"id":"e1","content":{"parts":[{"functionCall":{"id":"c","name":"f"}},{"functionResponse":{"id":"c","name":"f","response":{"erased":true}}},{"functionCall":{"name":"g"}},{"functionResponse":{"response":{"erased":true}}}]},"longRunningToolIds":["c"],` + mark + `}`,
 
-		`{"id":"e1","actions":{"stateDelta":{"k":"v","app:a":1.0},"artifactDelta":{"secret":1},"transferToAgent":"secret","compaction":{"startTimestamp":1.5,"endTimestamp":"secret","compactedContent":{"parts":[{"text":"secret"}]},"excludedEvents":[{"invocationId":"i","timestamp":"1970-01-01T00:00:02Z","x":"secret"},7,{"invocationId":3,"timestamp":"1970-01-01T00:00:04Z"}]}}}`: `{"id":"e1","actions":{"stateDelta":{"k":"v","app:a":1.0},"compaction":{"startTimestamp":1.5,"excludedEvents":[{"invocationId":"i","timestamp":"1970-01-01T00:00:02Z"}]}},` + mark + `}`,
+		`{"id":"e1","actions":{"stateDelta":{"k":"v","app:a":1.0},"artifactDelta":{"secret":1},"transferToAgent":"secret","compaction":{"startTimestamp":1.5,"endTimestamp":"secret","compactedContent":{"parts":[{"text":"secret"}]},"excludedEvents":[{"invocationId":"i","timestamp":"1970-01-01T00:00:02Z","x":"secret"},7,{"invocationId":3,"timestamp":"1970-01-01T00:00:04Z"}]}}}`: `{"id":"e1","actions":{"compaction":{"startTimestamp":1.5,"excludedEvents":[{"invocationId":"i","timestamp":"1970-01-01T00:00:02Z"}]},"stateDelta":{"k":"v","app:a":1.0}},` + mark + `}`,
 
-		`{"id":"e1","customMetadata":{"mine":"secret","patchlog":{"level":1,"tokens":"secret","from":2,"other":"secret","recalled":"e0","as":"e1","cleared":{"as":"e1","id":"e0","seq":3,"tokens":4,"x":"secret"}}}}`: `{"id":"e1","customMetadata":{"patchlog":{"level":1,"from":2,"recalled":"e0","as":"e1","cleared":{"as":"e1","id":"e0","seq":3,"tokens":4},` + erasedBy("e1") + `}}}`,
+		`{"id":"e1","customMetadata":{"mine":"secret","patchlog":{"level":1,"tokens":"secret","from":2,"other":"secret","recalled":"e0","as":"e1","cleared":{"as":"e1","id":"e0","seq":3,"tokens":4,"x":"secret"}}}}`: `{"id":"e1","customMetadata":{"patchlog":{"as":"e1","cleared":{"as":"e1","id":"e0","seq":3,"tokens":4},` + erasedBy("e1") + `,"from":2,"level":1,"recalled":"e0"}}}`,
 
-		`{"id":"e1","content":{"parts":[{"functionCall":{"name":"recall_read","args":{"handle":" 12.3/4 ","x":"secret"}}},{"functionCall":{"name":"recall_read","args":{"handle":"id=secret"}}},{"functionCall":{"name":"recall_read","args":{"handle":7}}},{"functionCall":{"name":"read","args":{"handle":"4711"}}},{"functionResponse":{"name":"recall_search","response":{"results":[{"handle":"5","text":"secret"},{"handle":"6.x"},7,{"handle":"08"}],"note":"secret"}}},{"functionResponse":{"name":"recall_search","response":{"results":"secret"}}},{"functionResponse":{"name":"search","response":{"results":[{"handle":"4711"}]}}}]}}`: `{"id":"e1","content":{"parts":[{"functionCall":{"name":"recall_read","args":{"handle":"12.3"}}},{"functionCall":{"name":"recall_read"}},{"functionCall":{"name":"recall_read"}},{"functionCall":{"name":"read"}},{"functionResponse":{"name":"recall_search","response":{"erased":true,"results":[{"handle":"5"},{"handle":"8"}]}}},{"functionResponse":{"name":"recall_search","response":{"erased":true}}},{"functionResponse":{"name":"search","response":{"erased":true}}}]},` + mark + `}`,
+		`{"id":"e1","content":{"parts":[{"functionCall":{"name":"recall_read","args":{"handle":" 12.3/4 ","x":"secret"}}},{"functionCall":{"name":"recall_read","args":{"handle":"id=secret"}}},{"functionCall":{"name":"recall_read","args":{"handle":7}}},{"functionCall":{"name":"read","args":{"handle":"4711"}}},{"functionResponse":{"name":"recall_search","response":{"results":[{"handle":"5","text":"secret"},{"handle":"6.x"},7,{"handle":"08"}],"note":"secret"}}},{"functionResponse":{"name":"recall_search","response":{"results":"secret"}}},{"functionResponse":{"name":"search","response":{"results":[{"handle":"4711"}]}}}]}}`: `{"id":"e1","content":{"parts":[{"functionCall":{"args":{"handle":"12.3"},"name":"recall_read"}},{"functionCall":{"name":"recall_read"}},{"functionCall":{"name":"recall_read"}},{"functionCall":{"name":"read"}},{"functionResponse":{"name":"recall_search","response":{"erased":true,"results":[{"handle":"5"},{"handle":"8"}]}}},{"functionResponse":{"name":"recall_search","response":{"erased":true}}},{"functionResponse":{"name":"search","response":{"erased":true}}}]},` + mark + `}`,
 
 		`{"id":"e1","content":{"role":"user"},"customMetadata":null}`: `{"id":"e1","content":{"role":"user"},` + mark + `}`,
 		`{"id":"e1","content":null,"actions":{"stateDelta":{}}}`:      `{"id":"e1","actions":{"stateDelta":{}},` + mark + `}`,
@@ -63,7 +63,7 @@ func TestBlankEvent(t *testing.T) {
 // A blank summary is of role user, and keeps its lineage.
 func TestBlankSummary(t *testing.T) {
 	e := parseEvent(t, `{"id":"e1","content":{"parts":[{"text":"secret"}],"role":"model"},"actions":{"compaction":{"startTimestamp":1,"compactedContent":"secret"}},"customMetadata":{"secret":1,"patchlog":{"level":2}}}`)
-	want := `{"id":"e1","content":{"parts":[{"text":"[erased]"}],"role":"user"},"actions":{"compaction":{"startTimestamp":1}},"customMetadata":{"patchlog":{"level":2,"erased":{"as":"e1","receipt":"r"}}}}`
+	want := `{"id":"e1","content":{"parts":[{"text":"[erased]"}],"role":"user"},"actions":{"compaction":{"startTimestamp":1}},"customMetadata":{"patchlog":{"erased":{"as":"e1","receipt":"r"},"level":2}}}`
 	if got := e.Blank("r", patch.KeepValues); got.String() != want || !got.IsBlank(patch.NullValues) || got.Blank("r2", patch.NullValues) != got {
 		t.Errorf("it is %s\nwant %s", got, want)
 	}
@@ -169,10 +169,10 @@ func TestBlankFoldsAlike(t *testing.T) {
 				continue
 			}
 			role := was.Role()
-			if was.HasContent() && (was.IsSummary() || r.Patch != nil && r.Patch.Type() == patch.Summarise) {
+			if was.SaysSomething() && (was.IsSummary() || r.Patch != nil && r.Patch.Type() == patch.Summarise) {
 				role = "user"
 			}
-			if e.Role() != role || e.HasContent() != was.HasContent() || e.IsSummary() != was.IsSummary() ||
+			if e.Role() != role || e.SaysSomething() != was.SaysSomething() || e.IsSummary() != was.IsSummary() ||
 				!slices.Equal(functions(e), functions(was)) || !slices.Equal(e.LongRunningToolIDs(), was.LongRunningToolIDs()) ||
 				!slices.Equal(changed(e, values), changed(was, values)) {
 				t.Fatalf("%v\nbecame %v", was, e)
@@ -230,7 +230,7 @@ func TestBlankPatch(t *testing.T) {
 	p := parsePatch(t, `{"id":"p","patchType":"summarise","start":0,"count":1,"summaryEvent":{"id":"s","content":{"parts":[{"text":"secret"}]}},"base":0,"group":"g","why":"secret","customMetadata":{"mine":"secret","patchlog":{"tokens":3,"text":"secret"}}}`)
 	all := func(int) bool { return true }
 	got := p.Blank("r1", patch.KeepValues, all)
-	want := `{"id":"p","patchType":"summarise","start":0,"count":1,"summaryEvent":{"id":"s","content":{"parts":[{"text":"[erased]"}],"role":"user"},"customMetadata":{"patchlog":{"erased":{"as":"s","receipt":"r1"}}}},"base":0,"group":"g","customMetadata":{"patchlog":{"tokens":3,"erased":{"as":"p","receipt":"r1"}}}}`
+	want := `{"id":"p","patchType":"summarise","start":0,"count":1,"summaryEvent":{"id":"s","content":{"parts":[{"text":"[erased]"}],"role":"user"},"customMetadata":{"patchlog":{"erased":{"as":"s","receipt":"r1"}}}},"base":0,"group":"g","customMetadata":{"patchlog":{"erased":{"as":"p","receipt":"r1"},"tokens":3}}}`
 	if got.String() != want || got.Validate() != nil {
 		t.Errorf("it became %s: %v\nwant %s", got, got.Validate(), want)
 	}

@@ -1,121 +1,232 @@
 package patch
 
 import (
-	"encoding/binary"
+	"bytes"
 	"errors"
 	"fmt"
 	"math"
-	"slices"
+	"sync"
 	"time"
 	"unicode/utf8"
 
-	"github.com/patchlog-dev/patchlog/internal/jsontext"
+	"github.com/vmihailenco/msgpack/v5"
+
 	"github.com/patchlog-dev/patchlog/internal/recordform"
 )
 
+// A record's byte form is a MessagePack array in the frame of package recordform:
+//
+//	record   [seq, 0, event…] or [seq, 1, patch…]
+//	event…   id, invocationId, author, branch, isolationScope, time, json, types, index
+//	patch…   id, invocationId, author, branch, isolationScope, time, json, types, patchType, start, count,
+//	         replacement, eventId, summaryEvent, base, state, patchId, group, defect
+//	time     nil, or [seconds, nanoseconds] since 1970
+//	json     bytes: the other top-level fields as one compact JSON object
+//	types    [pointer, name, …]: the Go types noted for values in json
+//	index    [flags, role, tokens, functions, longRunning, changes]: see type index
+//	functions [place, isResponse, id, name, …]; longRunning nil or [id, …]; changes [key, from, to, …]
+//	replacement nil or [[event…], …]; summaryEvent nil or [event…]; defect nil or [field, problem, flaw]
+//
+// The other fields of a patch are nil where they are absent. The checksum of the frame is trusted: a record is read
+// without parsing its JSON, and what is derived from the JSON is stored beside it. [Record.Verify] derives it again.
+
 // MaxRecordBytes is the maximum size of a record's byte form before compression, whatever the limit of a store.
 const MaxRecordBytes = recordform.MaxBytes
+
+const (
+	kindEvent = 0
+	kindPatch = 1
+
+	identityFields = 6
+	eventFields    = identityFields + 3
+	patchFields    = identityFields + 2 + 11
+	indexFields    = 6
+)
 
 // AppendRecord appends the record's byte form to dst and returns the extended slice. Equal records have equal bytes. The
 // form includes Go types and a checksum. The error matches [ErrTooLarge] if the form exceeds [MaxRecordBytes], and
 // [ErrInvalid] if the record has neither event nor patch, or a patch with an invalid id or text.
 func AppendRecord(dst []byte, r Record) ([]byte, error) {
 	from := len(dst)
-	w := writer{b: recordform.Begin(dst)}
-	w.array(3)
-	w.uint(r.Seq)
+	w := newWriter(recordform.Begin(dst))
+	defer w.release()
 	switch {
 	case r.Event != nil:
+		w.array(2 + eventFields)
+		w.uint(r.Seq)
 		w.uint(kindEvent)
 		w.event(r.Event)
 	case r.Patch != nil:
+		w.array(2 + patchFields)
+		w.uint(r.Seq)
 		w.uint(kindPatch)
 		w.patch(r.Patch)
 	default:
-		w.fail(fieldErr("", "a record without event and patch"))
+		return dst, fieldErr("", "a record without event and patch")
 	}
-	n := len(w.b) - from
-	switch {
+	form := w.bytes()
+	switch n := len(form) - from; {
 	case w.err != nil:
 		return dst, w.err
 	case n > MaxRecordBytes:
 		return dst, fmt.Errorf("%w: record %q is %d bytes; at most %d can be stored", ErrTooLarge, r.ID(), n, MaxRecordBytes)
 	}
-	recordform.Seal(w.b[from:])
-	return w.b, nil
+	recordform.Seal(form[from:])
+	return form, nil
 }
 
 // DecodeRecord reads a record's byte form, compressed or not. It keeps no reference to form. The error matches
-// [ErrCorrupt] if [AppendRecord] did not write the bytes. Time and memory are linear in the number of bytes, plus the
-// cost of at most 1 MiB of decompressed data. It is safe for concurrent use.
+// [ErrCorrupt] if [AppendRecord] did not write the bytes; whether their JSON is what it says, [Record.Verify] tells.
+// Time and memory are linear in the number of bytes, plus the cost of at most 1 MiB of decompressed data. It is safe for
+// concurrent use.
 func DecodeRecord(form []byte) (Record, error) {
-	buf := recordform.Buffer()
-	defer recordform.Release(buf)
-	body, err := recordform.Open(form, buf)
 	var rec Record
-	if err == nil {
-		r := reader{b: slices.Clone(body)}
-		rec = r.record()
-		err = r.end()
-	}
+	err := readForm(form, func(r *reader) {
+		n := r.array()
+		rec.Seq = r.uint()
+		switch kind := r.uint(); {
+		case kind == kindEvent && n == 2+eventFields:
+			rec.Event = r.event()
+		case kind == kindPatch && n == 2+patchFields:
+			rec.Patch = r.patch()
+		default:
+			r.fail(fmt.Errorf("%d fields of kind %d", n, kind))
+		}
+	})
 	if err != nil {
 		return Record{}, fmt.Errorf("%w: record: %w", ErrCorrupt, err)
 	}
 	return rec, nil
 }
 
-// MarshalBinary returns the value's byte form, with Go types and a checksum.
+// Verify derives again what is stored beside the JSON of a record that [DecodeRecord] returned, and reports whether it is
+// the same, and whether the record is one that [ParseRecord] accepts. The error matches [ErrCorrupt]. Only a record that
+// was forged with a right checksum, or written by a program with a fault, fails.
+func (r Record) Verify() error {
+	corrupt := func(err error) error { return fmt.Errorf("%w: record %d: %w", ErrCorrupt, r.Seq, err) }
+	text, err := r.MarshalJSON()
+	if err != nil {
+		return corrupt(err)
+	}
+	again, err := ParseRecord(text)
+	if err != nil {
+		return corrupt(err)
+	}
+	if (again.Event == nil) != (r.Event == nil) {
+		return corrupt(errors.New("its kind differs from that of its JSON"))
+	}
+	envelopes := r.envelopes()
+	for i, e := range again.envelopes() {
+		if i < len(envelopes) {
+			e.types = envelopes[i].types
+		}
+		if err := e.checkTypes(); err != nil {
+			return corrupt(err)
+		}
+	}
+	stored, err := AppendRecord(nil, r)
+	if err != nil {
+		return corrupt(err)
+	}
+	if derived, err := AppendRecord(nil, again); err != nil || !bytes.Equal(stored, derived) {
+		return corrupt(errors.New("what is stored beside its JSON differs from what the JSON says"))
+	}
+	return nil
+}
+
+// envelopes returns those of the record and of the events in it.
+func (r Record) envelopes() (all []*Envelope) {
+	if r.Patch != nil {
+		all = append(all, &r.Patch.Envelope)
+		if r.Patch.summary != nil {
+			all = append(all, &r.Patch.summary.Envelope)
+		}
+		for _, e := range r.Patch.replacement {
+			all = append(all, &e.Envelope)
+		}
+	}
+	if r.Event != nil {
+		all = append(all, &r.Event.Envelope)
+	}
+	return all
+}
+
+// checkTypes reports whether each Go type that is noted fits the value at its place.
+func (e *Envelope) checkTypes() error {
+	if len(e.types) == 0 {
+		return nil
+	}
+	var out any
+	met, err := readTyped(e.json, e.types, numberAsFloat, &out)
+	if err != nil {
+		return err
+	}
+	if met != len(e.types) {
+		return fmt.Errorf("%d Go types are noted, and %d have a place", len(e.types), met)
+	}
+	return nil
+}
+
+// MarshalBinary returns the value's byte form, with Go types and a checksum: [json, types].
 func (v Value) MarshalBinary() ([]byte, error) {
-	w := writer{b: recordform.Begin(nil)}
+	if v.fault != nil {
+		return nil, v.fault
+	}
+	w := newWriter(recordform.Begin(nil))
+	defer w.release()
 	w.array(2)
-	w.members([]member{{"value", v.json()}}, v.types.under("value"))
+	w.data(v.json())
+	w.typeNotes(v.types)
+	form := w.bytes()
 	if w.err != nil {
 		return nil, w.err
 	}
-	recordform.Seal(w.b)
-	return w.b, nil
+	recordform.Seal(form)
+	return form, nil
 }
 
 // UnmarshalBinary sets the value to that of a byte form of MarshalBinary. It keeps no reference to form. The error
 // matches [ErrCorrupt].
 func (v *Value) UnmarshalBinary(form []byte) error {
-	corrupt := func(err error) error { return fmt.Errorf("%w: value: %w", ErrCorrupt, err) }
-	if len(form) > 0 && form[0] != recordform.Plain {
-		return corrupt(fmt.Errorf("form %d, want %d", form[0], recordform.Plain))
-	}
-	body, err := recordform.Open(form, new([]byte))
+	var out Value
+	err := readForm(form, func(r *reader) {
+		r.fields("a value", 2)
+		out.text, out.types = r.data(), r.typeNotes()
+	})
 	if err != nil {
-		return corrupt(err)
+		return fmt.Errorf("%w: value: %w", ErrCorrupt, err)
 	}
-	r := reader{b: slices.Clone(body)}
-	r.fields("a value", 2)
-	members, types := r.members(&identity{})
-	if err := r.end(); err != nil {
-		return corrupt(err)
-	}
-	if len(members) != 1 || members[0].name != "value" {
-		return corrupt(errors.New("not a value's form"))
-	}
-	*v = Value{members[0].text, notesAt(types, "value")}
+	*v = out
 	return nil
 }
 
-const (
-	kindEvent = 0
-	kindPatch = 1
-)
-
-// How many fields an event and a patch have in MessagePack. docs/FORMAT.md names them.
-const (
-	identityFields = 6
-	eventFields    = identityFields + 2
-	patchFields    = identityFields + 12
-)
-
-// writer writes MessagePack, each value in its shortest form.
+// writer writes MessagePack. After its first error it writes no more that counts.
 type writer struct {
-	b   []byte
+	out bytes.Buffer
+	enc *msgpack.Encoder
 	err error
+}
+
+var writers = sync.Pool{New: func() any {
+	w := &writer{}
+	w.enc = msgpack.NewEncoder(&w.out)
+	w.enc.UseCompactInts(true)
+	return w
+}}
+
+// newWriter returns a writer that appends to b.
+func newWriter(b []byte) *writer {
+	w := writers.Get().(*writer)
+	w.out, w.err = *bytes.NewBuffer(b), nil
+	return w
+}
+
+// bytes returns what is written.
+func (w *writer) bytes() []byte { return w.out.Bytes() }
+
+func (w *writer) release() {
+	w.out = bytes.Buffer{}
+	writers.Put(w)
 }
 
 func (w *writer) fail(err error) {
@@ -124,131 +235,14 @@ func (w *writer) fail(err error) {
 	}
 }
 
-// head appends a code and a length, of one of three sizes; short is the code that holds lengths
-// below limit itself.
-func (w *writer) head(n, limit int, short, code8, code16, code32 byte) {
-	switch {
-	case n < limit:
-		w.b = append(w.b, short|byte(n))
-	case n <= math.MaxUint8 && code8 != 0:
-		w.b = append(w.b, code8, byte(n))
-	case n <= math.MaxUint16:
-		w.b = binary.BigEndian.AppendUint16(append(w.b, code16), uint16(n))
-	default:
-		w.b = binary.BigEndian.AppendUint32(append(w.b, code32), uint32(n))
-	}
-}
+func (w *writer) array(n int)   { w.fail(w.enc.EncodeArrayLen(n)) }
+func (w *writer) null()         { w.fail(w.enc.EncodeNil()) }
+func (w *writer) uint(n uint64) { w.fail(w.enc.EncodeUint(n)) }
+func (w *writer) int(n int64)   { w.fail(w.enc.EncodeInt(n)) }
+func (w *writer) str(s string)  { w.fail(w.enc.EncodeString(s)) }
+func (w *writer) data(b []byte) { w.fail(w.enc.EncodeBytes(b)) }
 
-func (w *writer) array(n int) { w.head(n, 16, 0x90, 0, 0xdc, 0xdd) }
-func (w *writer) null()       { w.b = append(w.b, 0xc0) }
-
-func (w *writer) uint(u uint64) {
-	switch {
-	case u <= 0x7f:
-		w.b = append(w.b, byte(u))
-	case u <= math.MaxUint8:
-		w.b = append(w.b, 0xcc, byte(u))
-	case u <= math.MaxUint16:
-		w.b = binary.BigEndian.AppendUint16(append(w.b, 0xcd), uint16(u))
-	case u <= math.MaxUint32:
-		w.b = binary.BigEndian.AppendUint32(append(w.b, 0xce), uint32(u))
-	default:
-		w.b = binary.BigEndian.AppendUint64(append(w.b, 0xcf), u)
-	}
-}
-
-func (w *writer) int(i int64) {
-	switch {
-	case i >= 0:
-		w.uint(uint64(i))
-	case i >= -32:
-		w.b = append(w.b, byte(i))
-	case i >= math.MinInt8:
-		w.b = append(w.b, 0xd0, byte(i))
-	case i >= math.MinInt16:
-		w.b = binary.BigEndian.AppendUint16(append(w.b, 0xd1), uint16(i))
-	case i >= math.MinInt32:
-		w.b = binary.BigEndian.AppendUint32(append(w.b, 0xd2), uint32(i))
-	default:
-		w.b = binary.BigEndian.AppendUint64(append(w.b, 0xd3), uint64(i))
-	}
-}
-
-func (w *writer) str(s string) {
-	if !utf8.ValidString(s) {
-		w.fail(fieldErr("", "the text %.40q is not valid UTF-8", s))
-	}
-	w.head(len(s), 32, 0xa0, 0xd9, 0xda, 0xdb)
-	w.b = append(w.b, s...)
-}
-
-func (w *writer) bytes(b []byte) {
-	w.head(len(b), 0, 0, 0xc4, 0xc5, 0xc6)
-	w.b = append(w.b, b...)
-}
-
-func (w *writer) identity(e *identity) {
-	if err := e.check(); err != nil {
-		w.fail(err)
-	}
-	for _, f := range e.texts() {
-		w.str(f.value)
-	}
-	if !e.timed {
-		w.null()
-		return
-	}
-	w.array(2)
-	w.int(e.time.Unix())
-	w.int(int64(e.time.Nanosecond()))
-}
-
-func (w *writer) members(members []member, types []goType) {
-	w.array(2 * len(members))
-	for _, m := range members {
-		w.str(m.name)
-		w.bytes(m.text)
-	}
-	w.array(2 * len(types))
-	for _, t := range types {
-		w.str(t.pointer)
-		w.str(t.name)
-	}
-}
-
-func (w *writer) event(e *Event) {
-	w.array(eventFields)
-	w.identity(&e.identity)
-	w.members(e.members, e.types)
-}
-
-func (w *writer) patch(p *PatchEvent) {
-	w.array(patchFields)
-	w.identity(&p.identity)
-	w.str(string(p.typ))
-	writeOptional(w, p.start, func(n int) { w.int(int64(n)) })
-	writeOptional(w, p.count, func(n int) { w.int(int64(n)) })
-	if p.replaces {
-		w.array(len(p.replacement))
-		for _, e := range p.replacement {
-			w.event(e)
-		}
-	} else {
-		w.null()
-	}
-	writeOptional(w, p.eventID, w.str)
-	if p.summary != nil {
-		w.event(p.summary)
-	} else {
-		w.null()
-	}
-	writeOptional(w, p.base, w.uint)
-	writeOptional(w, p.state, func(s StatePolicy) { w.str(string(s)) })
-	writeOptional(w, p.patchID, w.str)
-	writeOptional(w, p.group, w.str)
-	w.members(p.members, p.types)
-}
-
+// writeOptional writes a value, or nil.
 func writeOptional[T any](w *writer, v *T, write func(T)) {
 	if v == nil {
 		w.null()
@@ -257,350 +251,326 @@ func writeOptional[T any](w *writer, v *T, write func(T)) {
 	write(*v)
 }
 
-// reader reads what writer writes, and refuses any other spelling of it: a record has one form.
-// After its first error it reads zeros. Members are parts of its bytes.
+func (w *writer) envelope(e *Envelope) {
+	if err := e.identity.check(); err != nil {
+		w.fail(err)
+	}
+	for _, f := range e.texts() {
+		w.str(f.value)
+	}
+	if e.timed {
+		w.array(2)
+		w.int(e.time.Unix())
+		w.int(int64(e.time.Nanosecond()))
+	} else {
+		w.null()
+	}
+	w.data(e.json)
+	w.typeNotes(e.types)
+}
+
+func (w *writer) typeNotes(types goTypes) {
+	w.array(2 * len(types))
+	for _, t := range types {
+		w.str(t.pointer)
+		w.str(t.name)
+	}
+}
+
+func (w *writer) event(e *Event) {
+	w.envelope(&e.Envelope)
+	x := &e.index
+	w.array(indexFields)
+	w.uint(uint64(x.flags))
+	w.str(x.role)
+	w.int(int64(x.tokens))
+	w.array(4 * len(x.functions))
+	for _, f := range x.functions {
+		w.int(int64(f.Index))
+		w.fail(w.enc.EncodeBool(f.Response))
+		w.str(f.ID)
+		w.str(f.Name)
+	}
+	if x.longRunning == nil {
+		w.null()
+	} else {
+		w.array(len(x.longRunning))
+	}
+	for _, id := range x.longRunning {
+		w.str(id)
+	}
+	w.array(3 * len(x.changes))
+	for _, c := range x.changes {
+		w.str(c.key)
+		w.int(int64(c.from))
+		w.int(int64(c.to))
+	}
+}
+
+func (w *writer) patch(p *PatchEvent) {
+	nested := func(e *Event) {
+		w.array(eventFields)
+		w.event(e)
+	}
+	number := func(n int) { w.int(int64(n)) }
+	text := func(s string) {
+		if !utf8.ValidString(s) {
+			w.fail(notUTF8("", s))
+		}
+		w.str(s)
+	}
+	w.envelope(&p.Envelope)
+	text(string(p.typ))
+	writeOptional(w, p.start, number)
+	writeOptional(w, p.count, number)
+	if p.replaces {
+		w.array(len(p.replacement))
+		for _, e := range p.replacement {
+			nested(e)
+		}
+	} else {
+		w.null()
+	}
+	writeOptional(w, p.eventID, text)
+	if p.summary != nil {
+		nested(p.summary)
+	} else {
+		w.null()
+	}
+	writeOptional(w, p.base, w.uint)
+	writeOptional(w, p.state, func(s StatePolicy) { text(string(s)) })
+	writeOptional(w, p.patchID, text)
+	writeOptional(w, p.group, text)
+	writeOptional(w, p.defect, func(d FieldError) {
+		w.array(3)
+		w.str(d.Field)
+		w.str(d.Problem)
+		w.str(string(d.Flaw))
+	})
+}
+
+// reader reads what writer writes. Each length is compared with the bytes that are left before anything is made of it.
+// After its first error it reads zeros.
 type reader struct {
-	b   []byte
-	err error
+	body []byte
+	in   bytes.Reader // of body
+	dec  *msgpack.Decoder
+	err  error
 }
 
-func (r *reader) fail(format string, args ...any) {
-	if r.err == nil {
-		r.err = fmt.Errorf(format, args...)
+var readers = sync.Pool{New: func() any {
+	r := &reader{}
+	r.dec = msgpack.NewDecoder(&r.in)
+	return r
+}}
+
+// readForm has the content of a form read, all of it.
+func readForm(form []byte, read func(*reader)) error {
+	buf := recordform.Buffer()
+	defer recordform.Release(buf)
+	body, err := recordform.Open(form, buf)
+	if err != nil {
+		return err
 	}
-	r.b = nil
+	r := readers.Get().(*reader)
+	defer readers.Put(r)
+	r.body, r.err = bytes.Clone(body), nil
+	r.in.Reset(r.body)
+	read(r)
+	if n := r.in.Len(); r.err == nil && n > 0 {
+		return fmt.Errorf("%d bytes are left over", n)
+	}
+	err, r.body = r.err, nil
+	r.in.Reset(nil)
+	return err
 }
 
-// end returns the first error, or one if bytes are left over.
-func (r *reader) end() error {
-	if r.err == nil && len(r.b) > 0 {
-		r.fail("%d bytes are left over", len(r.b))
+func (r *reader) fail(err error) {
+	if r.err == nil && err != nil {
+		r.err = err
+		r.in.Reset(nil) // so that loops end
 	}
-	return r.err
 }
 
-// take passes n bytes.
-func (r *reader) take(n uint64) []byte {
-	if uint64(len(r.b)) < n {
-		r.fail("a length goes beyond the end")
-		return nil
+// length checks a length against the bytes that are left. -1 is nil.
+func (r *reader) length(n int, err error) int {
+	if r.fail(err); r.err == nil && n > r.in.Len() {
+		r.fail(errors.New("a length goes beyond the end"))
 	}
-	b := r.b[:n:n]
-	r.b = r.b[n:]
-	return b
-}
-
-// number reads an unsigned number of size bytes that must be above least.
-func (r *reader) number(size int, least uint64) uint64 {
-	var n uint64
-	for _, c := range r.take(uint64(size)) {
-		n = n<<8 | uint64(c)
-	}
-	if r.err == nil && n <= least {
-		r.fail("a number or a length is longer than it needs to be")
+	if r.err != nil {
+		return 0
 	}
 	return n
 }
 
-func (r *reader) code() byte {
-	if b := r.take(1); b != nil {
-		return b[0]
+// array passes the head of an array, each of whose elements takes a byte at least.
+func (r *reader) array() int { return max(0, r.optionalArray()) }
+
+// optionalArray is array, or -1 for nil.
+func (r *reader) optionalArray() int { return r.length(r.dec.DecodeArrayLen()) }
+
+// fields passes the head of an array of n elements.
+func (r *reader) fields(of string, n int) {
+	if got := r.array(); r.err == nil && got != n {
+		r.fail(fmt.Errorf("%d fields in %s, want %d", got, of, n))
 	}
-	return 0xc1 // which means nothing
 }
 
-// head passes a code and the length that it says, as writer.head writes them.
-func (r *reader) head(what string, limit int, short, code8, code16, code32 byte) uint64 {
-	switch c := r.code(); {
-	case r.err != nil:
-	case limit > 0 && c&^byte(limit-1) == short:
-		return uint64(c & byte(limit-1))
-	case c == code8 && code8 != 0:
-		if limit == 0 && len(r.b) > 0 && r.b[0] == 0 { // bytes have no shorter form
-			r.take(1)
-			return 0
-		}
-		return r.number(1, uint64(max(limit-1, 0)))
-	case c == code16:
-		if code8 == 0 {
-			return r.number(2, uint64(limit-1))
-		}
-		return r.number(2, math.MaxUint8)
-	case c == code32:
-		return r.number(4, math.MaxUint16)
-	default:
-		r.fail("code %#x, want %s", c, what)
-	}
-	return 0
-}
-
-// array passes the head of an array. Each of its elements takes a byte at least.
-func (r *reader) array() int {
-	n := r.head("an array", 16, 0x90, 0, 0xdc, 0xdd)
-	if n > uint64(len(r.b)) {
-		r.fail("a length goes beyond the end")
+// groups passes the head of an array of groups of n elements, at most so many, and returns their number.
+func (r *reader) groups(of string, n, most int) int {
+	got := r.array()
+	if got%n != 0 || got/n > most {
+		r.fail(fmt.Errorf("%d values in %s; want %d for each, and at most %d of these", got, of, n, most))
 		return 0
+	}
+	return got / n
+}
+
+func (r *reader) uint() uint64 {
+	n, err := r.dec.DecodeUint64()
+	r.fail(err)
+	return n
+}
+
+func (r *reader) int() int64 {
+	n, err := r.dec.DecodeInt64()
+	r.fail(err)
+	return n
+}
+
+// place reads a number from least to most.
+func (r *reader) place(least, most int) int {
+	n := r.int()
+	if r.err == nil && (n < int64(least) || n > int64(most)) {
+		r.fail(fmt.Errorf("the number %d is not from %d to %d", n, least, most))
+		return least
 	}
 	return int(n)
 }
 
-// fields passes the head of an array of n elements.
-func (r *reader) fields(of string, n int) {
-	if got := r.array(); got != n {
-		r.fail("%d fields in %s, want %d", got, of, n)
+// data reads bytes, which are part of the body.
+func (r *reader) data() []byte {
+	n := max(0, r.length(r.dec.DecodeBytesLen()))
+	from := len(r.body) - r.in.Len()
+	if r.err != nil || n == 0 {
+		return nil
 	}
+	_, err := r.in.Seek(int64(n), 1)
+	r.fail(err)
+	return r.body[from : from+n : from+n]
 }
 
-func (r *reader) uint() uint64 {
-	switch c := r.code(); {
-	case r.err != nil:
-	case c <= 0x7f:
-		return uint64(c)
-	case c == 0xcc:
-		return r.number(1, 0x7f)
-	case c == 0xcd:
-		return r.number(2, math.MaxUint8)
-	case c == 0xce:
-		return r.number(4, math.MaxUint16)
-	case c == 0xcf:
-		return r.number(8, math.MaxUint32)
-	default:
-		r.fail("code %#x, want a number", c)
-	}
-	return 0
-}
-
-func (r *reader) int() int64 {
-	if len(r.b) == 0 || r.b[0] < 0xd0 {
-		u := r.uint()
-		if u > math.MaxInt64 {
-			r.fail("the number %d is too large", u)
-		}
-		return int64(u)
-	}
-	c := r.code()
-	size, most := 0, int64(-1)
-	switch c {
-	case 0xd0:
-		size, most = 1, -33
-	case 0xd1:
-		size, most = 2, math.MinInt8-1
-	case 0xd2:
-		size, most = 4, math.MinInt16-1
-	case 0xd3:
-		size, most = 8, math.MinInt32-1
-	default:
-		if c < 0xe0 {
-			r.fail("code %#x, want a number", c)
-		}
-		return int64(int8(c))
-	}
-	n := ^uint64(0)
-	for _, c := range r.take(uint64(size)) {
-		n = n<<8 | uint64(c)
-	}
-	signed := int64(n<<(64-8*size)) >> (64 - 8*size)
-	if r.err == nil && signed > most {
-		r.fail("a number is longer than it needs to be")
-	}
-	return signed
-}
-
-func (r *reader) strBytes() []byte {
-	b := r.take(r.head("a text", 32, 0xa0, 0xd9, 0xda, 0xdb))
-	if !utf8.Valid(b) {
-		r.fail("text %.40q is not UTF-8", b)
-	}
-	return b
-}
-
-func (r *reader) str() string { return intern(r.strBytes()) }
+func (r *reader) str() string { return intern(r.data()) }
 
 // null reports whether a nil comes next, and passes it.
 func (r *reader) null() bool {
-	if len(r.b) == 0 || r.b[0] != 0xc0 {
-		return false
+	code, err := r.dec.PeekCode()
+	if r.fail(err); err != nil || code != 0xc0 {
+		return r.err != nil
 	}
-	r.b = r.b[1:]
+	r.fail(r.dec.DecodeNil())
 	return true
 }
 
 func readOptional[T any](r *reader, read func() T) *T {
-	if r.null() || r.err != nil {
+	if r.null() {
 		return nil
 	}
 	v := read()
 	return &v
 }
 
-func (r *reader) record() Record {
-	r.fields("a record", 3)
-	rec := Record{Seq: r.uint()}
-	switch kind := r.uint(); {
-	case r.err != nil:
-	case kind == kindEvent:
-		rec.Event = r.event()
-	case kind == kindPatch:
-		rec.Patch = r.patch()
-	default:
-		r.fail("unknown kind %d", kind)
-	}
-	return rec
-}
-
-// identity reads an identity, which its caller checks.
-func (r *reader) identity() identity {
-	e := identity{id: r.str(), invocationID: r.str(), author: r.str(), branch: r.str(), scope: r.str()}
+func (r *reader) envelope() (e Envelope) {
+	e.identity = identity{id: r.str(), invocationID: r.str(), author: r.str(), branch: r.str(), scope: r.str()}
 	if !r.null() {
 		r.fields("a time", 2)
-		seconds, nanoseconds := r.int(), r.int()
-		if nanoseconds < 0 || nanoseconds > 999_999_999 {
-			r.fail("%d nanoseconds", nanoseconds)
-		}
-		e.time, e.timed = time.Unix(seconds, nanoseconds).UTC(), true
+		e.time, e.timed = time.Unix(r.int(), int64(r.place(0, 999_999_999))).UTC(), true
 	}
+	if err := e.identity.check(); err != nil {
+		r.fail(err)
+	}
+	e.json, e.types = r.data(), r.typeNotes()
 	return e
 }
 
-// members reads the fields of an event, a patch or a value beside its identity.
-func (r *reader) members(of *identity) (members []member, types []goType) {
-	n := r.array()
-	if n%2 != 0 {
-		r.fail("a field without a value")
-	}
-	if n/2 > MaxFields {
-		r.fail("%d fields; at most %d can be stored", n/2, MaxFields)
-		return nil, nil
-	}
-	if n > 0 && r.err == nil {
-		members = make([]member, 0, min(n/2, 16))
-	}
-	for range n / 2 {
-		m := member{r.str(), r.take(r.head("bytes", 0, 0, 0xc4, 0xc5, 0xc6))}
-		if r.err != nil {
-			return nil, nil
-		}
-		if err := jsontext.CheckCompact(m.text); err != nil {
-			r.fail("field %q: %s", clip(m.name), clip(err.Error()))
-			return nil, nil
-		}
-		if findMember(members, m.name) != nil || of.has(m) {
-			r.fail("field %q is there twice", clip(m.name))
-		}
-		members = append(members, m)
-	}
-	n = r.array()
-	if n%2 != 0 {
-		r.fail("a Go type without a place")
-	}
-	for range n / 2 {
+func (r *reader) typeNotes() (types goTypes) {
+	for range r.groups("Go types", 2, math.MaxInt) {
 		types = append(types, goType{r.str(), r.str()})
-		if r.err != nil {
-			return nil, nil
-		}
 	}
-	if len(types) > 0 {
-		if err := checkTypes(members, types); err != nil {
-			r.fail("%w", err)
-		}
-	}
-	return members, types
-}
-
-// has reports whether a record of this identity cannot have such a member: it would be
-// read back as, or stand beside, a field that the record has already.
-func (e *identity) has(m member) bool {
-	switch m.name {
-	case "id", "timestamp", "seq", "patchType":
-		return true
-	case "invocationId", "author", "branch", "isolationScope":
-		for _, f := range e.texts() {
-			if f.name == m.name {
-				return f.value != "" || string(m.text) != "null" && string(m.text) != `""`
-			}
-		}
-	}
-	return slices.Contains(foreignNames, m.name)
-}
-
-// checkTypes reports whether each Go type fits what is at its place.
-func checkTypes(members []member, types []goType) error {
-	n := notes{types: types}
-	for _, m := range members {
-		if inside := n.take(m.name); len(inside.types) > 0 {
-			if _, err := decodeAny(jsontext.NewCursor(m.text), inside, numberAsFloat); err != nil {
-				return err
-			}
-		}
-	}
-	return n.end()
+	return types
 }
 
 func (r *reader) event() *Event {
-	r.fields("an event", eventFields)
-	e := &Event{Envelope: Envelope{identity: r.identity()}}
-	e.members, e.types = r.members(&e.identity)
-	if r.err != nil {
-		return nil
+	e := &Event{Envelope: r.envelope()}
+	r.fields("an index", indexFields)
+	x := &e.index
+	x.flags, x.role = flags(r.place(0, math.MaxUint8)), r.str()
+	x.tokens = r.place(0, math.MaxInt32)
+	if n := r.groups("functions", 4, MaxFunctionParts); n > 0 {
+		x.functions = make([]FunctionPart, n)
+		for i := range x.functions {
+			f := &x.functions[i]
+			f.Index = r.place(0, math.MaxInt32)
+			var err error
+			f.Response, err = r.dec.DecodeBool()
+			r.fail(err)
+			f.ID, f.Name = r.str(), r.str()
+		}
 	}
-	if err := e.derive(); err != nil {
-		r.fail("%w", err)
+	if n := r.optionalArray(); n > MaxLongRunning {
+		r.fail(fmt.Errorf("%d long-running ids; at most %d are stored", n, MaxLongRunning))
+	} else if n >= 0 && r.err == nil {
+		x.longRunning = make([]string, n)
+		for i := range x.longRunning {
+			x.longRunning[i] = r.str()
+		}
+	}
+	if n := r.groups("changes of state", 3, MaxStateKeys); n > 0 {
+		x.changes = make([]indexEntry, n)
+		for i := range x.changes {
+			c := &x.changes[i]
+			c.key, c.from = r.str(), r.place(0, len(e.json))
+			c.to = r.place(c.from, len(e.json))
+		}
 	}
 	return e
 }
 
 func (r *reader) patch() *PatchEvent {
-	r.fields("a patch", patchFields)
-	p := &PatchEvent{Envelope: Envelope{identity: r.identity()}, typ: Type(r.str())}
-	if err := p.identity.check(); err != nil {
-		r.fail("%w", err)
+	nested := func() *Event {
+		r.fields("an event", eventFields)
+		return r.event()
 	}
-	integer := func() int { return int(r.int()) }
-	p.start = readOptional(r, integer)
-	p.count = readOptional(r, integer)
-	if !r.null() && r.err == nil {
-		p.replacement, p.replaces = []*Event{}, true
-		for range r.array() {
-			e := r.event()
-			if r.err != nil {
-				return nil
-			}
-			p.replacement = append(p.replacement, e)
+	integer := func() int { return r.place(math.MinInt, math.MaxInt) }
+	p := &PatchEvent{Envelope: r.envelope(), typ: Type(r.str())}
+	p.start, p.count = readOptional(r, integer), readOptional(r, integer)
+	if n := r.optionalArray(); n > MaxReplacements {
+		r.fail(fmt.Errorf("%d events in a replacement; at most %d are stored", n, MaxReplacements))
+	} else if n >= 0 && r.err == nil {
+		p.replacement, p.replaces = make([]*Event, n), true
+		for i := range p.replacement {
+			p.replacement[i] = nested()
 		}
 	}
 	p.eventID = readOptional(r, r.str)
-	if !r.null() && r.err == nil {
-		p.summary = r.event()
+	if !r.null() {
+		p.summary = nested()
 	}
 	p.base = readOptional(r, r.uint)
 	p.state = readOptional(r, func() StatePolicy { return StatePolicy(r.str()) })
-	p.patchID = readOptional(r, r.str)
-	p.group = readOptional(r, r.str)
-	p.members, p.types = r.members(&p.identity)
-	for _, m := range p.members {
-		twice := p.has(m.name)
-		if d, taken := p.takeField(m); twice || taken && d == nil {
-			r.fail("field %q is there twice", clip(m.name))
-			return nil
-		}
-	}
-	p.findDefect()
+	p.patchID, p.group = readOptional(r, r.str), readOptional(r, r.str)
+	p.defect = readOptional(r, func() FieldError {
+		r.fields("a defect", 3)
+		return FieldError{Field: r.str(), Problem: r.str(), Flaw: Flaw(r.str())}
+	})
 	return p
 }
 
 // intern returns the text, of which the most frequent ones take no memory of their own.
 func intern(text []byte) string {
 	switch string(text) {
-	case "content":
-		return "content"
-	case "actions":
-		return "actions"
-	case "usageMetadata":
-		return "usageMetadata"
-	case "customMetadata":
-		return "customMetadata"
-	case "longRunningToolIds":
-		return "longRunningToolIds"
+	case "":
+		return ""
 	case "user":
 		return "user"
 	case "model":

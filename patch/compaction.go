@@ -4,7 +4,7 @@ import (
 	"encoding/json"
 	"time"
 
-	"github.com/patchlog-dev/patchlog/internal/jsontext"
+	"github.com/patchlog-dev/patchlog/internal/jsonvalue"
 )
 
 // EventCompaction describes the events that a summary event covers, under ADK's JSON names. Times are written in Unix
@@ -24,21 +24,6 @@ type EventRef struct {
 	Timestamp    float64 `json:"timestamp"` // Unix seconds
 }
 
-func (c *EventCompaction) members() []orderedField {
-	fields := []orderedField{{"startTimestamp", c.StartTimestamp}, {"endTimestamp", c.EndTimestamp}}
-	if c.CompactedContent.text != nil {
-		fields = append(fields, orderedField{"compactedContent", c.CompactedContent})
-	}
-	if len(c.ExcludedEvents) > 0 {
-		excluded := make([]any, len(c.ExcludedEvents))
-		for i, r := range c.ExcludedEvents {
-			excluded[i] = map[string]any{"invocationId": r.InvocationID, "timestamp": r.Timestamp}
-		}
-		fields = append(fields, orderedField{"excludedEvents", excluded})
-	}
-	return fields
-}
-
 // parseCompaction reads a record of compaction, but for its content, which it checks.
 func parseCompaction(text []byte) (*EventCompaction, error) {
 	var record struct {
@@ -48,10 +33,10 @@ func parseCompaction(text []byte) (*EventCompaction, error) {
 			Timestamp    unixSeconds
 		}
 	}
-	if err := decodeTyped("actions/compaction", text, notes{}, &record); err != nil {
+	if err := decodeTyped("actions/compaction", text, nil, &record); err != nil {
 		return nil, err
 	}
-	if err := contentShape.check(jsontext.Member(text, "compactedContent")); err != nil {
+	if err := contentShape.check(jsonvalue.Member(text, "compactedContent")); err != nil {
 		return nil, err.within("/actions/compaction/compactedContent")
 	}
 	c := &EventCompaction{StartTimestamp: float64(record.StartTimestamp), EndTimestamp: float64(record.EndTimestamp)}

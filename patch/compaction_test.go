@@ -27,10 +27,12 @@ func TestRecordsOfCompactionAreReadInBothForms(t *testing.T) {
 			}
 		})
 	}
-	for _, text := range []string{`{"startTimestamp":"soon"}`, `{"endTimestamp":{}}`, `{"excludedEvents":[{"timestamp":"x"}]}`} {
+	for field, text := range map[string]string{
+		"startTimestamp": `{"startTimestamp":"soon"}`, "endTimestamp": `{"endTimestamp":{}}`, "excludedEvents/0/timestamp": `{"excludedEvents":[{"timestamp":"x"}]}`,
+	} {
 		e := parseEvent(t, `{"actions":{"compaction":`+text+`}}`)
 		_, err := e.Compaction()
-		wantField(t, err, "actions/compaction")
+		wantField(t, err, "actions/compaction/"+field)
 	}
 }
 

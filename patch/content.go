@@ -3,16 +3,19 @@ package patch
 import (
 	"bytes"
 	"encoding/base64"
+	"fmt"
 	"iter"
+	"slices"
 	"unicode/utf8"
 
-	"github.com/patchlog-dev/patchlog/internal/jsontext"
+	"github.com/patchlog-dev/patchlog/internal/jsonvalue"
+	"github.com/patchlog-dev/patchlog/internal/tokens"
 )
 
 // The kinds of parts, each with the field that determines it.
 const (
 	PartEmpty      = "empty"             // none of the fields below
-	PartText       = "text"              // text
+	PartText       = "text"              // text; also of words that were spoken
 	PartThought    = "thought"           // text, where thought is true
 	PartCall       = "function call"     // functionCall
 	PartResponse   = "function response" // functionResponse
@@ -35,70 +38,108 @@ type Part struct {
 	DataLen  int    // size of the data in bytes
 
 	Args     Value // of a function call
-	Response Value // of a function response
+	Response Value // of a function response, with a note such as "[image/png, 3120 bytes]" for the data of media in it
 	Value    Value // of the field that determines the kind, such as the whole function call
 	JSON     Value // the whole part, with its other fields
 }
 
-// part is one thing that a part of a content says, as it stands in the text.
-type part struct {
-	kind  string          // PartText for a thought too
-	name  []byte          // of the field that makes it of its kind
-	value []byte          // of that field
-	at    jsontext.Cursor // before the part, with what stands beside the field
+// FunctionPart is a function call or a function response in an event's content.
+type FunctionPart struct {
+	Index    int // of the part in the content
+	Response bool
+	ID       string // the call id; may be empty
+	Name     string // the function's name
 }
 
-// partsAt yields the parts of the array that comes next at a cursor. Another value it passes.
-func partsAt(c *jsontext.Cursor) iter.Seq2[int, part] {
-	return func(yield func(int, part) bool) {
-		if c.Kind() != jsontext.Array {
-			c.Value()
-			return
-		}
-		c.Enter()
-		for i := 0; c.More(); i++ {
-			at, empty := *c, true
-			if c.Kind() != jsontext.Object {
-				c.Value()
-			} else {
-				for c.Enter(); c.More(); {
-					name, v := c.KeyText(), c.Value()
-					kind := partKind(name, jsontext.KindOf(v))
-					if kind == PartEmpty {
-						continue
-					}
-					empty = false
-					if !yield(i, part{kind, name, v, at}) {
-						return
-					}
-				}
-			}
-			if empty && !yield(i, part{kind: PartEmpty, at: at}) {
+// Parts yields what the event says: the parts of its content as [Value.Parts] yields them, and words that were spoken,
+// inputTranscription and outputTranscription, as texts with the index -1. All that reads an event for a model, a person
+// or a search reads it by this.
+func (e *Event) Parts() iter.Seq2[int, Part] { return exported(partsOf(e.json)) }
+
+// Parts yields the parts of a content in order, each with its index. A part with several things, such as a text beside
+// a function call, or a function response with an image, is yielded once for each of them, in their order, with the same
+// index. A value that is not a content has no parts.
+func (v Value) Parts() iter.Seq2[int, Part] { return exported(partsIn(v.text)) }
+
+func exported(parts iter.Seq2[int, part]) iter.Seq2[int, Part] {
+	return func(yield func(int, Part) bool) {
+		for i, p := range parts {
+			if !yield(i, p.exported()) {
 				return
 			}
 		}
 	}
 }
 
-// partsIn yields the parts of a checked content.
-func partsIn(content []byte) iter.Seq2[int, part] {
-	array := jsontext.Member(content, "parts")
-	if array == nil {
-		array = []byte("null")
-	}
-	return partsAt(jsontext.NewCursor(array))
+// part is one thing that a part of a content says, as it stands in the text.
+type part struct {
+	kind  string // PartText for a thought too
+	name  string // of the field that makes it of its kind
+	value []byte // of that field
+	whole []byte // the part, with the fields beside that one
 }
 
-// partKind returns the kind that a field makes a part. One that is null is as good as
-// absent.
-func partKind(field []byte, is jsontext.Kind) string {
-	if is == jsontext.Null {
+// partsOf yields the parts of an event's JSON, spoken words too.
+func partsOf(event []byte) iter.Seq2[int, part] {
+	return func(yield func(int, part) bool) {
+		for name, v := range jsonvalue.Members(event) {
+			switch name {
+			case "content":
+				for i, p := range partsIn(v) {
+					if !yield(i, p) {
+						return
+					}
+				}
+			case "inputTranscription", "outputTranscription":
+				text := jsonvalue.Member(v, "text")
+				if len(text) > len(`""`) && jsonvalue.KindOf(text) == jsonvalue.String && !yield(-1, part{PartText, "text", text, v}) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// partsIn yields the parts of a content.
+func partsIn(content []byte) iter.Seq2[int, part] {
+	return func(yield func(int, part) bool) {
+		for i, whole := range jsonvalue.Elements(jsonvalue.Member(content, "parts")) {
+			empty := true
+			for name, v := range jsonvalue.Members(whole) {
+				kind := partKind(name, jsonvalue.KindOf(v))
+				if kind == PartEmpty {
+					continue
+				}
+				if empty = false; !yield(i, part{kind, name, v, whole}) {
+					return
+				}
+				if kind != PartResponse {
+					continue
+				}
+				for _, file := range jsonvalue.Elements(jsonvalue.Member(v, "parts")) {
+					for name, v := range jsonvalue.Members(file) {
+						if kind := partKind(name, jsonvalue.KindOf(v)); (kind == PartData || kind == PartFile) && !yield(i, part{kind, name, v, file}) {
+							return
+						}
+					}
+				}
+			}
+			if empty && !yield(i, part{kind: PartEmpty, whole: whole}) {
+				return
+			}
+		}
+	}
+}
+
+// partKind returns the kind that a field makes a part. One that is null is as good as absent.
+func partKind(field string, is jsonvalue.Kind) string {
+	if is == jsonvalue.Null {
 		return PartEmpty
 	}
-	kind, want := PartOther, jsontext.Object
-	switch string(field) {
+	kind, want := PartOther, jsonvalue.Object
+	switch field {
 	case "text":
-		kind, want = PartText, jsontext.String
+		kind, want = PartText, jsonvalue.String
 	case "functionCall":
 		kind = PartCall
 	case "functionResponse":
@@ -120,113 +161,185 @@ func partKind(field []byte, is jsontext.Kind) string {
 	return kind
 }
 
+// text returns the text of a member of the part's field, or "" if it is no string.
+func (p part) text(name string) string { return jsonvalue.Text(jsonvalue.Member(p.value, name)) }
+
 // exported returns what the part says.
 func (p part) exported() Part {
-	whole := p.at.Value()
 	out := Part{
-		Kind: p.kind, Value: Value{text: p.value}, JSON: Value{text: whole},
-		ID: stringMember(p.value, "id"), Thought: string(jsontext.Member(whole, "thought")) == "true",
+		Kind: p.kind, Value: Value{text: p.value}, JSON: Value{text: p.whole},
+		ID: p.text("id"), Thought: string(jsonvalue.Member(p.whole, "thought")) == "true",
 	}
 	switch p.kind {
 	case PartText:
-		if out.Text = jsontext.Unquote(p.value); out.Thought {
+		if out.Text = jsonvalue.Unquote(p.value); out.Thought {
 			out.Kind = PartThought
 		}
 	case PartCall:
-		out.Name = stringMember(p.value, "name")
-		out.Args = Value{text: jsontext.Member(p.value, "args")}
+		out.Name = p.text("name")
+		out.Args = Value{text: jsonvalue.Member(p.value, "args")}
 	case PartResponse:
-		out.Name = stringMember(p.value, "name")
-		out.Response = Value{text: jsontext.Member(p.value, "response")}
+		out.Name = p.text("name")
+		out.Response = Value{text: withoutData(jsonvalue.Member(p.value, "response"))}
 	case PartData:
-		out.Name, out.MIMEType = stringMember(p.value, "displayName"), stringMember(p.value, "mimeType")
-		if text := jsontext.Member(p.value, "data"); jsontext.KindOf(text) == jsontext.String {
-			padding := len(text) - len(bytes.TrimRight(text, `="`)) - len(`"`)
-			out.DataLen = base64.RawStdEncoding.DecodedLen(jsontext.RuneLen(text) - padding)
-		}
+		out.Name, out.MIMEType = p.text("displayName"), p.text("mimeType")
+		out.DataLen = dataLen(jsonvalue.Member(p.value, "data"))
 	case PartFile:
-		out.Name, out.MIMEType = stringMember(p.value, "displayName"), stringMember(p.value, "mimeType")
-		out.URI = stringMember(p.value, "fileUri")
+		out.Name, out.MIMEType, out.URI = p.text("displayName"), p.text("mimeType"), p.text("fileUri")
 	case PartCode:
-		out.Text = stringMember(p.value, "code")
+		out.Text = p.text("code")
 	case PartCodeResult:
-		out.Text = stringMember(p.value, "output")
+		out.Text = p.text("output")
 	case PartOther:
-		out.Name = string(p.name)
+		out.Name = p.name
 	}
 	return out
 }
 
-// function returns the call or response as a [FunctionPart]. It adds its tokens to size.
-func (p part) function(index int, size *promptSize) FunctionPart {
-	f := FunctionPart{Index: index, Response: p.kind == PartResponse}
-	c := jsontext.NewCursor(p.value)
-	for c.Enter(); c.More(); {
-		name, v := c.KeyText(), c.Value()
-		is := jsontext.KindOf(v)
-		switch {
-		case string(name) == "id":
-			if is == jsontext.String {
-				f.ID = jsontext.Unquote(v)
-			}
-			continue
-		case string(name) == "name" && is == jsontext.String:
-			f.Name = jsontext.Unquote(v)
-		}
-		size.text += sizeOf(v)
-	}
-	return f
+// function returns the call or response as a [FunctionPart].
+func (p part) function(index int) FunctionPart {
+	return FunctionPart{Index: index, Response: p.kind == PartResponse, ID: p.text("id"), Name: p.text("name")}
 }
 
-// stringMember returns the text of an object's member, or "" if it is no string.
-func stringMember(object []byte, name string) string {
-	if text := jsontext.Member(object, name); jsontext.KindOf(text) == jsontext.String {
-		return jsontext.Unquote(text)
+// dataLen returns the size of the data that a JSON string has in base64.
+func dataLen(quoted []byte) int {
+	if jsonvalue.KindOf(quoted) != jsonvalue.String {
+		return 0
 	}
-	return ""
+	return base64.RawStdEncoding.DecodedLen(len(bytes.TrimRight([]byte(jsonvalue.Unquote(quoted)), "=")))
+}
+
+// medium is where in a value the data of an image or of another medium stands: the string "data" of an object that has a
+// MIME type beside it, as in inlineData, and in the images of MCP and of other APIs.
+type medium struct {
+	mimeType string
+	from, to int
+}
+
+// mediaIn returns the media inside a value.
+func mediaIn(v []byte) (found []medium) {
+	if bytes.Contains(v, []byte(`"data":"`)) {
+		findMedia(jsonvalue.NewCursor(v), jsonvalue.MaxDepth, &found)
+	}
+	return found
+}
+
+func findMedia(c *jsonvalue.Cursor, depth int, found *[]medium) {
+	switch kind := c.Kind(); {
+	case depth > 0 && kind == jsonvalue.Array:
+		for c.Enter(); c.More(); {
+			findMedia(c, depth-1, found)
+		}
+	case depth > 0 && kind == jsonvalue.Object:
+		var m medium
+		for c.Enter(); c.More(); {
+			name := string(c.Key())
+			switch is := c.Kind(); {
+			case is == jsonvalue.String && name == "data":
+				m.from = c.Pos()
+				c.Value()
+				m.to = c.Pos()
+			case is == jsonvalue.String && (name == "mimeType" || name == "mime_type" || name == "media_type"):
+				m.mimeType = jsonvalue.Unquote(c.Value())
+			default:
+				findMedia(c, depth-1, found)
+			}
+		}
+		if m.mimeType != "" && m.to-m.from > len(`""`) {
+			*found = append(*found, m)
+		}
+	default:
+		c.Value()
+	}
+}
+
+// withoutData returns a value with a note in place of the data of each medium in it.
+func withoutData(v []byte) []byte {
+	media := mediaIn(v)
+	if len(media) == 0 {
+		return v
+	}
+	slices.SortFunc(media, func(a, b medium) int { return a.from - b.from })
+	var out []byte
+	at := 0
+	for _, m := range media {
+		out = append(out, v[at:m.from]...)
+		out = jsonvalue.AppendQuote(out, fmt.Sprintf("[%s, %d bytes]", m.mimeType, dataLen(v[m.from:m.to])))
+		at = m.to
+	}
+	return append(out, v[at:]...)
 }
 
 // Text returns a content with one text part. The role is "user" or "model"; an empty one is omitted. If text or role
 // is not UTF-8, functions that write the content, such as [NewEvent], return an error that names the field.
 func Text(role, text string) Value {
-	b := make([]byte, 0, len(`{"parts":[{"text":""}],"role":""}`)+len(text)+len(role))
-	b = append(b, `{"parts":[{"text":`...)
-	b = append(jsontext.AppendQuote(b, text), `}]`...)
+	b := append(jsonvalue.AppendQuote([]byte(`{"parts":[{"text":`), text), `}]`...)
 	if role != "" {
-		b = jsontext.AppendQuote(append(b, `,"role":`...), role)
+		b = jsonvalue.AppendQuote(append(b, `,"role":`...), role)
 	}
-	return Value{text: append(b, '}')}
+	v := Value{text: append(b, '}')}
+	switch {
+	case !utf8.ValidString(role):
+		v.fault = notUTF8("role", role)
+	case !utf8.ValidString(text):
+		v.fault = notUTF8("parts/0/text", text)
+	}
+	return v
 }
 
-// fault says what a value cannot be written for, or nil: only a text that is not UTF-8, see [Text].
-func (v Value) fault() *FieldError {
-	switch role := jsontext.Member(v.text, "role"); {
-	case utf8.Valid(v.text):
-		return nil
-	case !utf8.Valid(role):
-		return notUTF8("role", string(role))
-	default:
-		return notUTF8("parts/0/text", string(v.text))
-	}
+// RunesPerToken is the number of English letters in an estimated token. Other text has fewer: see
+// [Event.EstimatedTokens].
+const RunesPerToken = 4
+
+// DataTokens is the estimate for data or a file: Gemini's count for a small image.
+const DataTokens = 258
+
+// EstimatedTokens estimates how many tokens the event takes in a model's prompt: its texts and spoken words, the
+// names and arguments of its function calls, the names and results of its function responses,
+// executable code with its output, and the JSON of parts of other kinds, weighed by the kinds
+// of their characters (an English letter a quarter, a Chinese character five sixths of a token);
+// and [DataTokens] for each data or file, in results of functions too. Of prose, code and JSON it is within a
+// quarter of what a tokenizer counts. It is 0 for an event that says nothing. This is the one
+// estimate of the whole module. It is computed once, when the event is made.
+func (e *Event) EstimatedTokens() int { return e.index.tokens }
+
+// EstimateTextTokens returns what [Event.EstimatedTokens] would be for an event with the
+// given text alone.
+func EstimateTextTokens(text string) int { return tokens.Of(text).Tokens() }
+
+// promptSize is what an event's parts take in a prompt, so far.
+type promptSize struct {
+	text  tokens.Size
+	media int
 }
 
-// Parts yields the parts of a content in order, each with its index. A part with several things, such as a text beside
-// a function call, is yielded once for each of them, in their order, with the same index. A value that is not a
-// content has no parts.
-func (v Value) Parts() iter.Seq2[int, Part] {
-	return func(yield func(int, Part) bool) {
-		for i, p := range partsIn(v.text) {
-			if !yield(i, p.exported()) {
-				return
+func (s *promptSize) add(p part) {
+	switch p.kind {
+	case PartEmpty:
+	case PartData, PartFile:
+		s.media++
+	case PartCall, PartResponse, PartCode, PartCodeResult:
+		for name, v := range jsonvalue.Members(p.value) {
+			if name != "id" && !(p.kind == PartResponse && name == "parts") { // which are parts of their own
+				s.addValue(v)
 			}
 		}
+	default:
+		s.addValue(p.value)
 	}
 }
 
-// contentAt is the content that is noted text of an event, or none.
-func contentAt(text []byte, types notes) Value {
-	if jsontext.KindOf(text) == jsontext.Null {
-		return Value{}
+// addValue adds a text, or the JSON of any other value without the data of media in it.
+func (s *promptSize) addValue(v []byte) {
+	if jsonvalue.KindOf(v) == jsonvalue.String {
+		s.text += tokens.OfQuoted(v)
+		return
 	}
-	return Value{text, types.detached()}
+	s.text += tokens.OfBytes(v)
+	for _, m := range mediaIn(v) {
+		s.text -= tokens.OfBytes(v[m.from:m.to])
+		s.media++
+	}
 }
+
+func (s promptSize) tokens() int { return s.text.Tokens() + s.media*DataTokens }

@@ -73,7 +73,7 @@ func TestWhatWritesNullIsNoContent(t *testing.T) {
 			t.Errorf("decoded %v, %v", kept, err)
 		}
 	}
-	if e := newEvent(t, patch.Fields{Content: &sdkContent{}}); e.Content().String() == "null" || e.String() != `{"content":{}}` || e.HasContent() {
+	if e := newEvent(t, patch.Fields{Content: &sdkContent{}}); e.Content().String() == "null" || e.String() != `{"content":{}}` || e.SaysSomething() {
 		t.Errorf("an empty content makes %s", e)
 	}
 }
@@ -143,7 +143,7 @@ func TestContentIsAsDeepAsALineMayBe(t *testing.T) {
 	c := parseEvent(t, `{"content":{"a":`+strings.Repeat("[", 996)+strings.Repeat("]", 996)+`}}`).Content()
 	parseEvent(t, newEvent(t, patch.Fields{Content: c}).String())
 	_, err := patch.NewEvent(patch.Fields{Actions: patch.Actions{Compaction: &patch.EventCompaction{CompactedContent: c}}})
-	wantField(t, err, "actions/compaction/compactedContent")
+	wantField(t, err, "actions/compaction")
 }
 
 func TestParts(t *testing.T) {
@@ -218,11 +218,13 @@ func TestWhatAnEventDerivesFromItsParts(t *testing.T) {
 		got = append(got, p)
 	}
 	wantEqual(t, "function parts", got, []patch.FunctionPart{{Index: 0, ID: "c", Name: "f"}, {Index: 2, Response: true, ID: "r", Name: "g"}})
-	if want := patch.EstimateTextTokens("four" + "f" + "{}" + "g" + "{}"); !e.HasContent() || e.EstimatedTokens() != want+patch.DataTokens {
-		t.Errorf("content %v, %d tokens, want %d", e.HasContent(), e.EstimatedTokens(), want+patch.DataTokens)
+	if want := patch.EstimateTextTokens("four" + "f" + "{}" + "g" + "{}"); !e.SaysSomething() || e.EstimatedTokens() != want+patch.DataTokens {
+		t.Errorf("content %v, %d tokens, want %d", e.SaysSomething(), e.EstimatedTokens(), want+patch.DataTokens)
 	}
-	if e := parseEvent(t, `{"content":{"parts":[null]}}`); !e.HasContent() || e.EstimatedTokens() != 0 {
-		t.Errorf("content %v, %d tokens", e.HasContent(), e.EstimatedTokens())
+	for _, nothing := range []string{`[null]`, `[]`, `[{}]`, `[{"text":""}]`, `[{"text":null,"thoughtSignature":"YQ=="}]`} {
+		if e := parseEvent(t, `{"content":{"parts":`+nothing+`},"actions":{"stateDelta":{"a":1}}}`); e.SaysSomething() || e.EstimatedTokens() > 1 {
+			t.Errorf("%s says something: %v, %d tokens", nothing, e.SaysSomething(), e.EstimatedTokens())
+		}
 	}
 }
 

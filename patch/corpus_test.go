@@ -97,8 +97,8 @@ func checkDerived(t *testing.T, file string, line []byte, e *patch.Event) {
 	testlog.NoError(t, json.Unmarshal(line, &want))
 	var parts []patch.FunctionPart
 	if c := want.Content; c != nil {
-		if e.Role() != c.Role || e.HasContent() != (len(c.Parts) > 0) {
-			t.Fatalf("%s: role %q, content %v: %s", file, e.Role(), e.HasContent(), line)
+		if e.Role() != c.Role || e.SaysSomething() != (len(c.Parts) > 0) {
+			t.Fatalf("%s: role %q, content %v: %s", file, e.Role(), e.SaysSomething(), line)
 		}
 		for i, p := range c.Parts {
 			if f := p.FunctionCall; f != nil {

@@ -2,12 +2,11 @@ package patch
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"unicode/utf8"
-
-	"github.com/patchlog-dev/patchlog/internal/jsontext"
 )
 
 // ValuePolicy says what an erasure does to the state values that an erased event set.
@@ -109,25 +108,27 @@ func NewErase(e Erasure) *PatchEvent {
 		}
 		within = append(within, row)
 	}
-	p := &PatchEvent{typ: Erase}
+	w := newObjectWriter("")
 	for _, f := range []struct {
-		name string
-		set  bool
-		text any // a string may be of any bytes: Validate refuses them
+		name  string
+		set   bool
+		value any
 	}{
-		{eraseSeqs, true, seqs},
-		{eraseWithin, within != nil, within},
+		{eraseSeqs, true, &seqs},
+		{eraseWithin, within != nil, &within},
 		{eraseSummaries, e.Summaries != "", string(e.Summaries)},
 		{eraseValues, e.Values != "", string(e.Values)},
-		{eraseInitial, len(e.Initial) > 0, e.Initial},
+		{eraseInitial, len(e.Initial) > 0, &e.Initial},
 		{eraseReason, e.Reason != "", e.Reason},
-		{eraseClosed, e.ClosedAt > 0, e.ClosedAt},
+		{eraseClosed, e.ClosedAt > 0, &e.ClosedAt},
 	} {
-		if text, ok := f.text.(string); f.set && ok {
-			p.members = append(p.members, member{f.name, jsontext.AppendQuote(nil, text)})
-		} else if f.set {
-			p.members = append(p.members, member{f.name, jsonOf(unnoted{f.text})})
+		if f.set {
+			w.put(f.name, f.value)
 		}
+	}
+	p := &PatchEvent{typ: Erase, Envelope: Envelope{json: w.end()}}
+	if at := (*FieldError)(nil); errors.As(w.err, &at) { // a text that is not UTF-8: Validate refuses the patch
+		p.defect = &FieldError{at.Field, at.Problem, WrongField}
 	}
 	return p
 }
@@ -144,9 +145,9 @@ func (p *PatchEvent) Erasure() (e Erasure, ok bool) {
 // erasure reads the fields of a receipt.
 func (p *PatchEvent) erasure() (e Erasure, d *FieldError) {
 	wrong := func(name, want string) *FieldError {
-		return &FieldError{name, "want " + want + ", not " + clip(findMember(p.members, name)), WrongField}
+		return &FieldError{name, "want " + want + ", not " + clip(p.field(name)), WrongField}
 	}
-	if findMember(p.members, eraseSeqs) == nil {
+	if p.field(eraseSeqs) == nil {
 		return e, &FieldError{eraseSeqs, "an erase needs it", MissingField}
 	}
 	var seqs, within [][]uint64
@@ -163,7 +164,7 @@ func (p *PatchEvent) erasure() (e Erasure, d *FieldError) {
 		{eraseReason, &e.Reason, "a string"},
 		{eraseClosed, &e.ClosedAt, "a seq"},
 	} {
-		text := findMember(p.members, f.name)
+		text := p.field(f.name)
 		if isNull := string(text) == "null"; text != nil && (isNull && f.name == eraseSeqs || !isNull && json.Unmarshal(text, f.into) != nil) {
 			return e, wrong(f.name, f.want)
 		}
@@ -201,7 +202,7 @@ func (p *PatchEvent) erasure() (e Erasure, d *FieldError) {
 		e.Values = KeepValues
 	}
 	for _, name := range []string{eraseInitial, eraseReason} {
-		if !utf8.Valid(findMember(p.members, name)) {
+		if !utf8.Valid(p.field(name)) {
 			return e, &FieldError{name, "it is not valid UTF-8", WrongField}
 		}
 	}

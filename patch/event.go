@@ -2,14 +2,13 @@ package patch
 
 import (
 	"bytes"
-	"encoding/json"
+	stdjson "encoding/json"
 	"iter"
-	"reflect"
 	"slices"
 	"time"
 	"unsafe"
 
-	"github.com/patchlog-dev/patchlog/internal/jsontext"
+	"github.com/patchlog-dev/patchlog/internal/jsonvalue"
 	"github.com/patchlog-dev/patchlog/internal/statekey"
 )
 
@@ -27,25 +26,14 @@ const (
 // arguments and metadata come back deep-equal, JSON with its unknown fields, empty lists and number literals.
 type Event struct {
 	Envelope
-
-	// Derived from members when the event is made.
-	delta       []Change // stateDelta's keys of the session itself, in key order
-	shared      []Change // stateDelta's app: and user: keys, in key order
-	parts       []FunctionPart
-	longRunning []string
-	role        string
-	tokens      int // estimated, of the content
-	partial     bool
-	temp        bool // stateDelta has temp: keys
-	content     bool // content with at least one part
-	summary     bool // actions.compaction is there
+	index index
 }
 
 // Envelope has the fields and methods that events and patches share.
 type Envelope struct {
 	identity
-	members []member // the other top-level fields in their order; of a patch also its own malformed and null fields
-	types   []goType
+	json  []byte // the other top-level fields as a compact object, nil if there are none; of a patch also its malformed ones
+	types goTypes
 }
 
 type identity struct {
@@ -58,19 +46,23 @@ type identity struct {
 	timed        bool
 }
 
-// member is a field as checked, compact JSON text.
-type member struct {
-	name string
-	text []byte
+// field returns the text of a field beside the identity, or of a value inside it, or nil.
+func (e *Envelope) field(names ...string) []byte { return jsonvalue.Member(e.json, names...) }
+
+// value returns a field beside the identity, or a value inside it.
+func (e *Envelope) value(names ...string) Value {
+	text := e.field(names...)
+	if len(e.types) == 0 || text == nil {
+		return Value{text: text}
+	}
+	return Value{text: text, types: e.types.within(pointerTo(names...))}
 }
 
-func findMember(members []member, name string) []byte {
-	for _, m := range members {
-		if m.name == name {
-			return m.text
-		}
+func pointerTo(names ...string) (pointer string) {
+	for _, name := range names {
+		pointer += "/" + jsonvalue.Step(name)
 	}
-	return nil
+	return pointer
 }
 
 // ID returns the event's id, or "" before an event without an id is logged.
@@ -92,134 +84,129 @@ func (e *Envelope) IsolationScope() string { return e.scope }
 // ordered by times.
 func (e *Envelope) Timestamp() time.Time { return e.time }
 
-// FunctionPart is a function call or a function response in an event's content.
-type FunctionPart struct {
-	Index    int // of the part in the content
-	Response bool
-	ID       string // the call id; may be empty
-	Name     string // the function's name
-}
-
 // Partial reports whether the event is a piece of a stream. Stores accept such events and do not log them.
-func (e *Event) Partial() bool { return e.partial }
+func (e *Event) Partial() bool { return e.index.has(isPartial) }
 
 // Role returns the content's role, or "".
-func (e *Event) Role() string { return e.role }
+func (e *Event) Role() string { return e.index.role }
 
-// HasContent reports whether the event has content with at least one part.
-func (e *Event) HasContent() bool { return e.content }
+// SaysSomething reports whether the event says something to a model or a person: its content has a part that is not
+// empty, or words were spoken. An event that changes the state alone does not. [Event.Parts] yields what it says.
+func (e *Event) SaysSomething() bool { return e.index.has(saysSomething) }
 
 // IsSummary reports whether the event has actions.compaction.
-func (e *Event) IsSummary() bool { return e.summary }
+func (e *Event) IsSummary() bool { return e.index.has(isSummary) }
 
 // FunctionParts yields the function calls and responses in the order of the
 // content's parts.
-func (e *Event) FunctionParts() iter.Seq[FunctionPart] {
-	return slices.Values(e.parts)
-}
+func (e *Event) FunctionParts() iter.Seq[FunctionPart] { return slices.Values(e.index.functions) }
 
 // LongRunningToolIDs returns the ids of the event's long-running calls, whose final response comes later.
-func (e *Event) LongRunningToolIDs() []string { return slices.Clone(e.longRunning) }
+func (e *Event) LongRunningToolIDs() []string { return slices.Clone(e.index.longRunning) }
 
 // Changes yields the changes of the event's state delta to the session's own state, in key order, without keys with
 // one of the three prefixes.
-func (e *Event) Changes() iter.Seq[Change] { return slices.Values(e.delta) }
+func (e *Event) Changes() iter.Seq[Change] {
+	return e.changes(func(s statekey.Scope) bool { return s == statekey.Session })
+}
 
 // SharedChanges yields the changes of the event's state delta to shared scopes, in key order: the keys with prefix
 // app: or user:.
-func (e *Event) SharedChanges() iter.Seq[Change] { return slices.Values(e.shared) }
-
-// StateDelta returns the event's state delta with all scopes, or nil if it has none. Values are as [Value.Any]
-// returns them.
-func (e *Event) StateDelta() map[string]any {
-	text := jsontext.Member(findMember(e.members, "actions"), "stateDelta")
-	return anyMap(text, notesAt(e.types, "actions", "stateDelta"))
+func (e *Event) SharedChanges() iter.Seq[Change] {
+	return e.changes(func(s statekey.Scope) bool { return s == statekey.App || s == statekey.User })
 }
 
-// anyMap decodes an object. It returns nil for other values.
-func anyMap(text []byte, types notes) map[string]any {
-	if jsontext.KindOf(text) != jsontext.Object {
-		return nil
-	}
-	out := map[string]any{}
-	for k, v := range jsontext.Members(text) {
-		out[k] = Value{v, types.take(k)}.Any()
-	}
-	return out
-}
-
-// Content returns the event's content, or null if it has none. [Value.Parts] reads it.
-func (e *Event) Content() Value {
-	return contentAt(findMember(e.members, "content"), notesAt(e.types, "content"))
-}
-
-// CustomMetadata returns the custom metadata, or nil if there is none.
-func (e *Envelope) CustomMetadata() map[string]any {
-	return anyMap(findMember(e.members, "customMetadata"), notesAt(e.types, "customMetadata"))
-}
-
-// Compaction returns the event's actions.compaction, or nil if it has none. The error matches [ErrInvalid] if the
-// field has another shape.
-func (e *Event) Compaction() (*EventCompaction, error) {
-	if !e.summary {
-		return nil, nil
-	}
-	text := jsontext.Member(findMember(e.members, "actions"), "compaction")
-	c, err := parseCompaction(text)
-	if err != nil {
-		return nil, err
-	}
-	c.CompactedContent = contentAt(jsontext.Member(text, "compactedContent"), notesAt(e.types, "actions", "compaction", "compactedContent"))
-	return c, nil
-}
-
-// FieldNames yields the names of the fields that Field returns, in their order.
-func (e *Envelope) FieldNames() iter.Seq[string] {
-	return func(yield func(string) bool) {
-		for _, m := range e.members {
-			if !yield(m.name) {
+func (e *Event) changes(in func(statekey.Scope) bool) iter.Seq[Change] {
+	return func(yield func(Change) bool) {
+		var types map[string]goTypes
+		if len(e.types) > 0 && len(e.index.changes) > 0 {
+			types = e.types.byMember("/actions/stateDelta")
+		}
+		for _, c := range e.index.changes {
+			if in(statekey.ScopeOf(c.key)) && !yield(Change{c.key, Value{text: e.json[c.from:c.to:c.to], types: types[c.key]}}) {
 				return
 			}
 		}
 	}
 }
 
-// Field returns the compact JSON text of a top-level field, such as "content" or "actions". It does not return fields
-// with an accessor: those of the identity, and the well-formed fields of a patch. The caller owns the bytes.
-func (e *Envelope) Field(name string) (json.RawMessage, bool) {
-	text := findMember(e.members, name)
+// StateDelta returns the event's state delta with all scopes, or nil if it has none. Values are as [Value.Any]
+// returns them.
+func (e *Event) StateDelta() map[string]any { return e.value("actions", "stateDelta").anyMap() }
+
+// anyMap returns the members of an object. It returns nil for other values.
+func (v Value) anyMap() map[string]any {
+	members := v.Members()
+	if members == nil {
+		return nil
+	}
+	out := make(map[string]any, len(members))
+	for key, v := range members {
+		out[key] = v.Any()
+	}
+	return out
+}
+
+// Content returns the event's content, or null if it has none.
+func (e *Event) Content() Value { return e.value("content").orZero() }
+
+// orZero returns the zero Value for any null.
+func (v Value) orZero() Value {
+	if v.isNull() {
+		return Value{}
+	}
+	return v
+}
+
+// CustomMetadata returns the custom metadata, or nil if there is none.
+func (e *Envelope) CustomMetadata() map[string]any { return e.value("customMetadata").anyMap() }
+
+// Compaction returns the event's actions.compaction, or nil if it has none. The error matches [ErrInvalid] if the
+// field has another shape.
+func (e *Event) Compaction() (*EventCompaction, error) {
+	if !e.IsSummary() {
+		return nil, nil
+	}
+	c, err := parseCompaction(e.field("actions", "compaction"))
+	if err != nil {
+		return nil, err
+	}
+	c.CompactedContent = e.value("actions", "compaction", "compactedContent").orZero()
+	return c, nil
+}
+
+// Fields yields the top-level fields in their order, each with its name. It does not yield fields with an accessor:
+// those of the identity, and the well-formed fields of a patch.
+func (e *Envelope) Fields() iter.Seq2[string, Value] {
+	return func(yield func(string, Value) bool) {
+		var types map[string]goTypes
+		if len(e.types) > 0 {
+			types = e.types.byMember("")
+		}
+		for name, text := range jsonvalue.Members(e.json) {
+			if !yield(name, Value{text: text, types: types[name]}) {
+				return
+			}
+		}
+	}
+}
+
+// Field returns the compact JSON text of a field that [Envelope.Fields] yields, such as "content" or "actions". The
+// caller owns the bytes.
+func (e *Envelope) Field(name string) (stdjson.RawMessage, bool) {
+	text := e.field(name)
 	return bytes.Clone(text), text != nil
 }
 
-// Decode stores a top-level field in the value that into points to, as encoding/json does, but if the value is zero, each
-// `any` in it gets the Go types that the field was made from, and a number beyond float64 becomes a json.Number. An absent
-// field leaves the value unchanged. The error matches [ErrInvalid].
+// Decode stores a top-level field in the value that into points to, as encoding/json does, but each `any` in it gets the
+// Go types that the field was made from, and a number beyond float64 becomes a json.Number. An absent field leaves the
+// value unchanged. The error matches [ErrInvalid].
 func (e *Event) Decode(name string, into any) error {
-	text := findMember(e.members, name)
-	if text == nil {
+	v := e.value(name)
+	if v.text == nil {
 		return nil
 	}
-	return decodeTyped(jsontext.EscapeStep(name), text, notesAt(e.types, name), into)
-}
-
-// decodeTyped decodes the text of a field into what into points to.
-func decodeTyped(field string, text []byte, types notes, into any) (err error) {
-	if p := reflect.ValueOf(into); p.Kind() == reflect.Pointer && !p.IsNil() && (p.Elem().IsZero() || p.Elem().Kind() == reflect.Interface) {
-		p.Elem().SetZero()
-		if decodeInto(jsontext.NewCursor(text), types, p.Elem()) {
-			return nil
-		}
-		p.Elem().SetZero()
-	}
-	if err = json.Unmarshal(text, into); err != nil { // perhaps for a number beyond float64
-		d := json.NewDecoder(bytes.NewReader(text))
-		d.UseNumber()
-		err = d.Decode(into)
-	}
-	if err != nil {
-		return fieldErr(field, "%s", clip(err.Error()))
-	}
-	return nil
+	return decodeTyped(jsonvalue.Step(name), v.text, v.types, into)
 }
 
 // MarshalJSON returns the event in ADK's event JSON: the identity, then all other fields in their order. The time is
@@ -227,8 +214,26 @@ func decodeTyped(field string, text []byte, types notes, into any) (err error) {
 func (e *Event) MarshalJSON() ([]byte, error) { return e.appendJSON(nil), nil }
 
 func (e *Event) appendJSON(b []byte) []byte {
-	b = e.identity.appendJSON(append(b, '{'))
-	return append(appendMembers(b, e.members), '}')
+	return appendMembers(e.identity.appendJSON(append(b, '{')), e.json)
+}
+
+// appendMembers appends the members of an object to those of another, whose text b begins, and ends it.
+func appendMembers(b, object []byte) []byte {
+	switch {
+	case object == nil:
+		return append(b, '}')
+	case b[len(b)-1] != '{':
+		b = append(b, ',')
+	}
+	return append(b, object[1:]...)
+}
+
+// nilIfEmpty returns nil for an empty object.
+func nilIfEmpty(object []byte) []byte {
+	if string(object) == "{}" {
+		return nil
+	}
+	return object
 }
 
 // String returns the event's JSON.
@@ -236,24 +241,11 @@ func (e *Event) String() string { return string(e.appendJSON(nil)) }
 
 // Footprint estimates the memory of the event in bytes. It is larger than [Record.Size], and faster.
 func (e *Event) Footprint() int {
-	n := int(unsafe.Sizeof(*e)) + len(e.id) + len(e.invocationID) + len(e.author) + len(e.branch) + len(e.scope)
-	n += len(e.members)*int(unsafe.Sizeof(member{})) + len(e.parts)*int(unsafe.Sizeof(FunctionPart{}))
-	for i := range e.members {
-		n += len(e.members[i].name) + len(e.members[i].text)
+	n := int(unsafe.Sizeof(*e)) + len(e.id) + len(e.invocationID) + len(e.author) + len(e.branch) + len(e.scope) + len(e.json)
+	for i := range e.types {
+		n += int(unsafe.Sizeof(e.types[i])) + len(e.types[i].pointer)
 	}
-	for _, id := range e.longRunning {
-		n += int(unsafe.Sizeof(id)) + len(id)
-	}
-	return n + changesFootprint(e.delta) + changesFootprint(e.shared)
-}
-
-// changesFootprint returns about how many bytes of memory changes take.
-func changesFootprint(changes []Change) int {
-	n := len(changes) * int(unsafe.Sizeof(Change{}))
-	for i := range changes {
-		n += len(changes[i].Key) + len(changes[i].Value.text)
-	}
-	return n
+	return n + e.index.footprint()
 }
 
 // texts returns the text fields of an identity in the order in which they are written.
@@ -267,32 +259,12 @@ func (e *identity) texts() [5]struct{ name, value string } {
 func (e *identity) appendJSON(b []byte) []byte {
 	for _, f := range e.texts() {
 		if f.value != "" {
-			b = appendKey(b, f.name)
-			b = jsontext.AppendQuote(b, f.value)
+			b = jsonvalue.AppendQuote(jsonvalue.AppendKey(b, f.name), f.value)
 		}
 	}
 	if e.timed {
-		b = appendKey(b, "timestamp")
-		b = append(b, '"')
-		b = e.time.AppendFormat(b, time.RFC3339Nano)
-		b = append(b, '"')
+		b = append(jsonvalue.AppendKey(b, "timestamp"), '"')
+		b = append(e.time.AppendFormat(b, time.RFC3339Nano), '"')
 	}
 	return b
-}
-
-func appendMembers(b []byte, members []member) []byte {
-	for _, m := range members {
-		b = appendKey(b, m.name)
-		b = append(b, m.text...)
-	}
-	return b
-}
-
-// appendKey appends a key to an object that b ends in.
-func appendKey(b []byte, name string) []byte {
-	if b[len(b)-1] != '{' {
-		b = append(b, ',')
-	}
-	b = jsontext.AppendQuote(b, name)
-	return append(b, ':')
 }

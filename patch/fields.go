@@ -1,11 +1,14 @@
 package patch
 
 import (
+	"bytes"
 	"maps"
 	"slices"
+	"strings"
 	"time"
+	"unicode/utf8"
 
-	"github.com/patchlog-dev/patchlog/internal/jsontext"
+	"github.com/patchlog-dev/patchlog/internal/jsonvalue"
 )
 
 // Fields are the fields of a new event: see [NewEvent]. Zero fields are omitted.
@@ -19,7 +22,7 @@ type Fields struct {
 	ZeroTime       bool      // keeps a zero Timestamp
 
 	// Content is the event's content: a [Value] such as [Text] returns, a map whose values [NewValue]
-	// accepts, a json.RawMessage, or any other value, which encoding/json writes. A value that is written
+	// accepts, a json.RawMessage, or any other value, which is written as by encoding/json. A value that is written
 	// as null is omitted.
 	Content any
 
@@ -65,107 +68,126 @@ var (
 
 // NewEvent makes an event from Go values, which it copies. It refuses values that would come back from storage
 // changed: in an `any` it accepts what [NewValue] accepts, and a [Value]; it never accepts NaN, infinities and text
-// that is not UTF-8. Structs are written by encoding/json. The error is a *[FieldError] that names the field.
+// that is not UTF-8. Structs are written as by encoding/json. The error is a *[FieldError] that names the field.
 func NewEvent(f Fields) (*Event, error) {
-	e := &Event{Envelope: Envelope{identity: identity{
-		id: f.ID, invocationID: f.InvocationID, author: f.Author, branch: f.Branch, scope: f.IsolationScope,
-	}}}
-	if !f.Timestamp.IsZero() || f.ZeroTime {
-		e.timed = true
-		e.time = f.Timestamp.Round(0).UTC()
-	}
-	var w goWriter
-	var err error
-	add := func(name string, v any) {
-		if err != nil {
-			return
-		}
-		err = w.within(name, func() error {
-			if err := w.str(name); err != nil {
-				return err
-			}
-			w.buf = nil
-			noted := len(w.types)
-			if err := w.field(v); err != nil {
-				return err
-			}
-			if string(w.buf) == "null" && slices.Contains(fieldNames, name) {
-				w.types = w.types[:noted]
-				return nil // a nil pointer, say
-			}
-			e.members = append(e.members, member{name, w.buf})
-			return nil
-		})
-	}
-	if f.Content != nil {
-		add("content", f.Content)
-	}
-	if f.Partial {
-		add("partial", true)
-	}
-	for name := range f.Actions.Extra {
-		if slices.Contains(actionNames, name) && (name != "compaction" || f.Actions.Compaction != nil) {
-			return nil, fieldErr("actions/"+name, "the name has a meaning of its own and cannot be in Extra")
-		}
-	}
-	if actions := f.Actions.members(); actions != nil {
-		add("actions", actions)
-	}
-	if f.LongRunningToolIDs != nil {
-		add("longRunningToolIds", unnoted{f.LongRunningToolIDs})
-	}
-	if f.UsageMetadata != nil {
-		add("usageMetadata", f.UsageMetadata)
-	}
-	if f.CustomMetadata != nil {
-		add("customMetadata", f.CustomMetadata)
-	}
-	for _, name := range slices.Sorted(maps.Keys(f.Extra)) {
-		if slices.Contains(identityNames, name) || slices.Contains(fieldNames, name) ||
-			slices.Contains(patchNames, name) || slices.Contains(foreignNames, name) || name == "seq" {
-			return nil, fieldErr(jsontext.EscapeStep(name), "the name has a meaning of its own and cannot be in Extra")
-		}
-		add(name, f.Extra[name])
-	}
-	if err != nil {
-		return nil, err
-	}
-	e.types = w.types
-	if err := e.derive(); err != nil {
-		return nil, err
-	}
 	if c := f.Actions.Compaction; c != nil {
 		if err := contentShape.check(c.CompactedContent.text); err != nil {
 			return nil, err.within("/actions/compaction/compactedContent")
 		}
 	}
-	if err := e.checkContent(); err != nil {
+	w := newObjectWriter("")
+	w.putUnlessNull("content", f.Content)
+	if f.Partial {
+		w.put("partial", true)
+	}
+	w.putActions(f.Actions)
+	if f.LongRunningToolIDs != nil {
+		w.put("longRunningToolIds", &f.LongRunningToolIDs)
+	}
+	w.putUnlessNull("usageMetadata", f.UsageMetadata)
+	if f.CustomMetadata != nil {
+		w.put("customMetadata", f.CustomMetadata)
+	}
+	for _, name := range slices.Sorted(maps.Keys(f.Extra)) {
+		for _, names := range [][]string{identityNames, fieldNames, patchNames, foreignNames, {"seq"}} {
+			if slices.Contains(names, name) {
+				return nil, fieldErr(jsonvalue.Step(name), "the name has a meaning of its own and cannot be in Extra")
+			}
+		}
+		w.put(name, f.Extra[name])
+	}
+	if w.err != nil {
+		return nil, w.err
+	}
+	e := &Event{Envelope: Envelope{
+		identity: identity{id: f.ID, invocationID: f.InvocationID, author: f.Author, branch: f.Branch, scope: f.IsolationScope},
+		json:     nilIfEmpty(w.end()), types: w.types,
+	}}
+	if !f.Timestamp.IsZero() || f.ZeroTime {
+		e.time, e.timed = f.Timestamp.Round(0).UTC(), true
+	}
+	if err := e.derive(); err != nil {
 		return nil, err
 	}
-	return e, nil
+	return e, e.checkContent()
 }
 
-func (a Actions) members() (fields []orderedField) {
+// objectWriter writes an object member by member from Go values. After an error it writes nothing.
+type objectWriter struct {
+	pointer string // to the object
+	text    []byte
+	types   goTypes
+	err     error
+}
+
+// newObjectWriter returns a writer of the object that a pointer leads to in an event.
+func newObjectWriter(pointer string) *objectWriter {
+	return &objectWriter{pointer: pointer, text: []byte{'{'}}
+}
+
+// put writes a member.
+func (w *objectWriter) put(name string, v any) {
+	if w.err != nil {
+		return
+	}
+	text, types, err := writeGo(w.pointer+"/"+jsonvalue.Step(name), v)
+	switch {
+	case err != nil:
+		w.err = err
+	case !utf8.ValidString(name):
+		w.err = notUTF8(strings.TrimPrefix(w.pointer, "/"), name)
+	default:
+		w.text = append(jsonvalue.AppendKey(w.text, name), text...)
+		w.types = append(w.types, types...)
+	}
+}
+
+// putUnlessNull writes a member whose value is not written as null, as a nil pointer is.
+func (w *objectWriter) putUnlessNull(name string, v any) {
+	before, types := len(w.text), len(w.types)
+	if w.put(name, v); bytes.HasSuffix(w.text[before:], []byte(`":null`)) {
+		w.text, w.types = w.text[:before], w.types[:types]
+	}
+}
+
+// end returns the object.
+func (w *objectWriter) end() []byte { return append(w.text, '}') }
+
+// putActions writes actions, unless there are none.
+func (w *objectWriter) putActions(a Actions) {
+	in := newObjectWriter("/actions")
 	if a.StateDelta != nil {
-		fields = append(fields, orderedField{"stateDelta", a.StateDelta})
+		in.put("stateDelta", a.StateDelta)
 	}
 	if a.ArtifactDelta != nil {
-		fields = append(fields, orderedField{"artifactDelta", unnoted{a.ArtifactDelta}})
+		in.put("artifactDelta", &a.ArtifactDelta)
 	}
 	if a.SkipSummarization {
-		fields = append(fields, orderedField{"skipSummarization", true})
+		in.put("skipSummarization", true)
 	}
 	if a.TransferToAgent != "" {
-		fields = append(fields, orderedField{"transferToAgent", a.TransferToAgent})
+		in.put("transferToAgent", a.TransferToAgent)
 	}
 	if a.Escalate {
-		fields = append(fields, orderedField{"escalate", true})
+		in.put("escalate", true)
 	}
 	if a.Compaction != nil {
-		fields = append(fields, orderedField{"compaction", a.Compaction.members()})
+		in.put("compaction", a.Compaction)
 	}
 	for _, name := range slices.Sorted(maps.Keys(a.Extra)) {
-		fields = append(fields, orderedField{name, a.Extra[name]})
+		if in.err == nil && slices.Contains(actionNames, name) && (name != "compaction" || a.Compaction != nil) {
+			in.err = fieldErr("actions/"+jsonvalue.Step(name), "the name has a meaning of its own and cannot be in Extra")
+		}
+		in.put(name, a.Extra[name])
 	}
-	return fields
+	switch {
+	case w.err != nil:
+	case in.err != nil:
+		w.err = in.err
+	case jsonvalue.Depth(in.text) > maxValueDepth:
+		w.err = fieldErr("actions", "nested deeper than %d", maxValueDepth)
+	case len(in.text) > len("{"):
+		w.text = append(jsonvalue.AppendKey(w.text, "actions"), in.end()...)
+		w.types = append(w.types, in.types...)
+	}
 }

@@ -89,7 +89,7 @@ func TestFieldsThatDoNotComeBackAreRefused(t *testing.T) {
 		{"timestamp", patch.Fields{Timestamp: time.Date(9999, 12, 31, 23, 0, 0, 0, time.FixedZone("", -2*3600))}},
 		{"longRunningToolIds/1", patch.Fields{LongRunningToolIDs: []string{"a", "\xff"}}},
 		{"content/role", patch.Fields{Content: map[string]any{"role": "\xff"}}},
-		{"content", patch.Fields{Content: &sdkContent{Parts: []*sdkPart{{VideoMetadata: &sdkVideo{FPS: ptr(math.NaN())}}}}}},
+		{"content/parts/0/videoMetadata/fps", patch.Fields{Content: &sdkContent{Parts: []*sdkPart{{VideoMetadata: &sdkVideo{FPS: ptr(math.NaN())}}}}}},
 		{"actions/transferToAgent", patch.Fields{Actions: patch.Actions{TransferToAgent: "\xff"}}},
 		{"actions/artifactDelta/\xff", patch.Fields{Actions: patch.Actions{ArtifactDelta: map[string]int64{"\xff": 1}}}},
 		{"actions/compaction/startTimestamp", patch.Fields{Actions: patch.Actions{Compaction: &patch.EventCompaction{StartTimestamp: math.Inf(1)}}}},

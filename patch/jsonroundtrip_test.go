@@ -154,9 +154,9 @@ func TestDecodeOfAFieldWithAnotherShape(t *testing.T) {
 	if raw, ok := e.Field("absent"); ok || raw != nil {
 		t.Errorf("an absent field is %q", raw)
 	}
-	wantField(t, e.Decode("usageMetadata", new(sdkUsage)), "usageMetadata")
+	wantField(t, e.Decode("usageMetadata", new(sdkUsage)), "usageMetadata/promptTokenCount")
 	_, err := e.Compaction()
-	wantField(t, err, "actions/compaction")
+	wantField(t, err, "actions/compaction/startTimestamp")
 	if c, err := parseEvent(t, `{"actions":{"compaction":null}}`).Compaction(); c != nil || err != nil {
 		t.Errorf("no compaction is %v, %v", c, err)
 	}

@@ -63,7 +63,7 @@ func TestStandIn(t *testing.T) {
 		t.Error("a part that is no JSON was taken")
 	}
 	bare := parseEvent(t, `{"id":"b","customMetadata":null,"content":{"parts":null},"actions":null}`)
-	if in, err := bare.StandIn("b2", 1, map[int]json.RawMessage{0: short}); err != nil || in.HasContent() {
+	if in, err := bare.StandIn("b2", 1, map[int]json.RawMessage{0: short}); err != nil || in.SaysSomething() {
 		t.Errorf("%v, %v", in, err)
 	}
 }

@@ -1,17 +1,13 @@
 package patch
 
 import (
-	"bytes"
-	"errors"
-	"fmt"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
 
-	"github.com/patchlog-dev/patchlog/internal/jsontext"
-	"github.com/patchlog-dev/patchlog/internal/statekey"
+	"github.com/patchlog-dev/patchlog/internal/jsonvalue"
 )
 
 // ParseEvent makes an event from one object in ADK's event JSON. It keeps unknown fields at any depth, and no reference
@@ -38,87 +34,66 @@ func ParseEvent(text []byte) (*Event, error) {
 // other programs, such as patch_type, and rows of ADK for Python's tables are refused; importers read these. The error
 // is a *[FieldError].
 func ParseRecord(text []byte) (Record, error) {
-	spaced, err := jsontext.CheckSpaced(text)
+	text, err := jsonvalue.Parse(text)
 	if err != nil {
-		return Record{}, textError(err)
-	}
-	if spaced {
-		text = jsontext.Compact(text)
-	} else {
-		text = bytes.Clone(text)
+		return Record{}, jsonError(err)
 	}
 	rec, err := parseChecked(text)
+	if err == nil && rec.Event != nil && jsonvalue.Depth(text) > maxValueDepth+1 {
+		err = fieldErr("", "nested deeper than %d", maxValueDepth+1)
+	}
 	if err != nil {
 		return Record{}, err
-	}
-	if rec.Event != nil && jsontext.Depth(text) > maxValueDepth+1 {
-		return Record{}, fieldErr("", "nested deeper than %d", maxValueDepth+1)
 	}
 	return rec, nil
 }
 
-// textError makes a *[FieldError] of what is wrong with a text, if anything is.
-func textError(err error) error {
-	if at := (*jsontext.Error)(nil); errors.As(err, &at) {
-		return fieldErr(strings.TrimPrefix(at.Pointer, "/"), "%s (byte %d)", at.Problem, at.Offset)
-	}
-	return nil
-}
-
 // parseChecked parses checked, compact text. It keeps no reference to it.
 func parseChecked(text []byte) (Record, error) {
-	if jsontext.KindOf(text) != jsontext.Object {
+	if jsonvalue.KindOf(text) != jsonvalue.Object {
 		return Record{}, fieldErr("", "a record is a JSON object, not %s", clip(text))
 	}
 	var rec Record
 	var id identity
-	var members []member
 	var patchType []byte
-	for name, v := range jsontext.Members(text) {
-		switch name {
-		case "seq":
+	others := make([]byte, 1, len(text))
+	others[0] = '{'
+	for name, v := range jsonvalue.Members(text) {
+		switch {
+		case name == "seq":
 			seq, err := strconv.ParseUint(string(v), 10, 64)
 			if err != nil || seq == 0 {
-				return Record{}, fieldErr("seq", "want a positive integer, not %s", clip(v))
+				return Record{}, fieldErr(name, "want a positive integer, not %s", clip(v))
 			}
 			rec.Seq = seq
-		case "patchType":
-			if jsontext.KindOf(v) != jsontext.String {
+		case name == "patchType":
+			if jsonvalue.KindOf(v) != jsonvalue.String {
 				return Record{}, fieldErr(name, "want a string, not %s", clip(v))
 			}
 			patchType = v
+		case slices.Contains(foreignNames, name):
+			return Record{}, fieldErr(name, "another program's name; an import translates it")
 		default:
 			taken, err := id.take(name, v)
 			if err != nil {
 				return Record{}, err
 			}
 			if !taken {
-				if len(members) == MaxFields {
-					return Record{}, tooMany("", "fields", MaxFields)
-				}
-				members = append(members, member{name, v})
+				others = append(jsonvalue.AppendKey(others, name), v...)
 			}
 		}
 	}
-	for _, name := range foreignNames {
-		if findMember(members, name) != nil {
-			return Record{}, fieldErr(name, "another program's name; an import translates it")
-		}
-	}
+	others = nilIfEmpty(append(others, '}'))
 	if patchType != nil {
-		p, err := parsePatch(id, jsontext.Unquote(patchType), members)
+		p, err := parsePatch(id, jsonvalue.Unquote(patchType), others)
 		rec.Patch = p
 		return rec, err
 	}
-	e := &Event{Envelope: Envelope{identity: id, members: members}}
-	if err := e.derive(); err != nil {
+	rec.Event = &Event{Envelope: Envelope{identity: id, json: others}}
+	if err := rec.Event.derive(); err != nil {
 		return Record{}, err
 	}
-	if err := e.checkContent(); err != nil {
-		return Record{}, err
-	}
-	rec.Event = e
-	return rec, nil
+	return rec, rec.Event.checkContent()
 }
 
 // take moves a field into the identity, if it is one of its fields and says
@@ -138,7 +113,7 @@ func (e *identity) take(name string, v []byte) (taken bool, err error) {
 	case "isolationScope":
 		field = &e.scope
 	case "timestamp":
-		if jsontext.KindOf(v) == jsontext.Null {
+		if jsonvalue.KindOf(v) == jsonvalue.Null {
 			return true, nil
 		}
 		e.time, err = parseTime(v)
@@ -147,10 +122,10 @@ func (e *identity) take(name string, v []byte) (taken bool, err error) {
 	default:
 		return false, nil
 	}
-	switch jsontext.KindOf(v) {
-	case jsontext.String:
-		*field = jsontext.Unquote(v)
-	case jsontext.Null:
+	switch jsonvalue.KindOf(v) {
+	case jsonvalue.String:
+		*field = jsonvalue.Unquote(v)
+	case jsonvalue.Null:
 	default:
 		return false, fieldErr(name, "want a string, not %s", clip(v))
 	}
@@ -166,9 +141,9 @@ var (
 // parseTime reads RFC 3339 text.
 func parseTime(v []byte) (time.Time, error) {
 	var t time.Time
-	switch jsontext.KindOf(v) {
-	case jsontext.String:
-		text := jsontext.Unquote(v)
+	switch jsonvalue.KindOf(v) {
+	case jsonvalue.String:
+		text := jsonvalue.Unquote(v)
 		var err error
 		if t, err = time.Parse(time.RFC3339Nano, text); err != nil {
 			return t, fieldErr("timestamp", "%s", clip(err.Error()))
@@ -191,67 +166,14 @@ func parseTime(v []byte) (time.Time, error) {
 	return t, nil
 }
 
-// Kinds of the known fields of an event.
-var memberKinds = map[string]jsontext.Kind{
-	"content": jsontext.Object, "actions": jsontext.Object, "partial": jsontext.Bool,
-	"longRunningToolIds": jsontext.Array, "usageMetadata": jsontext.Object, "customMetadata": jsontext.Object,
-}
-
-// derive fills what an event derives from its members, and refuses known members of
-// another type than ADK's.
+// derive fills the index of an event from its JSON, and refuses known fields of another type than ADK's.
 func (e *Event) derive() error {
 	if err := e.identity.check(); err != nil {
 		return err
 	}
-	if len(e.members) > MaxFields {
-		return tooMany("", "fields", MaxFields)
-	}
-	for _, m := range e.members {
-		kind := jsontext.KindOf(m.text)
-		if want, ok := memberKinds[m.name]; ok && kind != want && kind != jsontext.Null {
-			return fieldErr(m.name, "a value of another type is wanted than %s", clip(m.text))
-		}
-		switch m.name {
-		case "content":
-			if err := e.deriveContent(m.text); err != nil {
-				return err
-			}
-		case "actions":
-			if err := e.deriveActions(m.text); err != nil {
-				return err
-			}
-		case "partial":
-			e.partial = string(m.text) == "true"
-		case "longRunningToolIds":
-			if kind == jsontext.Array {
-				e.longRunning = []string{}
-			}
-			for _, id := range jsontext.Elements(m.text) {
-				if jsontext.KindOf(id) != jsontext.String {
-					return fieldErr("longRunningToolIds", "want strings, not %s", clip(id))
-				}
-				if len(e.longRunning) == MaxLongRunning {
-					return tooMany("longRunningToolIds", "ids", MaxLongRunning)
-				}
-				e.longRunning = append(e.longRunning, jsontext.Unquote(id))
-			}
-		}
-	}
-	return nil
-}
-
-// Limits for small items of a record, each of which takes many times the memory of its text.
-const (
-	MaxReplacements  = 10_000 // events in the replacement of a patch
-	MaxStateKeys     = 10_000 // keys in a state delta, or in an initial state
-	MaxLongRunning   = 10_000 // long-running tool ids of an event
-	MaxFunctionParts = 10_000 // function calls and responses in an event
-	MaxFields        = 1_000  // top-level fields of an event or a patch, beside its identity
-)
-
-// tooMany says that a field has more of something than it may. The error matches [ErrTooLarge].
-func tooMany(field, what string, most int) error {
-	return fmt.Errorf("%w: field %q: more than %d %s", ErrTooLarge, field, most, what)
+	var err error
+	e.index, err = newIndex(e.json)
+	return err
 }
 
 // MaxIDBytes is the maximum length of an id of an event or a patch.
@@ -275,86 +197,8 @@ func (e *identity) check() error {
 // checkContent refuses a content with a known field of another type than ADK's. It is for
 // events from outside; what a store gives back was checked before.
 func (e *Event) checkContent() error {
-	if err := contentShape.check(findMember(e.members, "content")); err != nil {
+	if err := contentShape.check(e.field("content")); err != nil {
 		return err.within("/content")
-	}
-	return nil
-}
-
-func (e *Event) deriveContent(content []byte) error {
-	if jsontext.KindOf(content) != jsontext.Object {
-		return nil
-	}
-	var size promptSize
-	c := jsontext.NewCursor(content)
-	for c.Enter(); c.More(); {
-		switch string(c.KeyText()) {
-		case "role":
-			if role := c.Value(); jsontext.KindOf(role) == jsontext.String {
-				e.role = jsontext.Unquote(role)
-			}
-		case "parts":
-			for i, p := range partsAt(c) {
-				e.content = true
-				if p.kind != PartCall && p.kind != PartResponse {
-					size.add(p)
-					continue
-				}
-				if len(e.parts) == MaxFunctionParts {
-					return tooMany("content/parts", "function calls and responses", MaxFunctionParts)
-				}
-				e.parts = append(e.parts, p.function(i, &size))
-			}
-		default:
-			c.Value()
-		}
-	}
-	e.tokens = size.tokens()
-	return nil
-}
-
-// Kinds of the known fields of actions.
-var actionKinds = map[string]jsontext.Kind{
-	"stateDelta": jsontext.Object, "artifactDelta": jsontext.Object, "skipSummarization": jsontext.Bool,
-	"transferToAgent": jsontext.String, "escalate": jsontext.Bool, "compaction": jsontext.Object,
-}
-
-func (e *Event) deriveActions(actions []byte) error {
-	if jsontext.KindOf(actions) != jsontext.Object {
-		return nil
-	}
-	c := jsontext.NewCursor(actions)
-	for c.Enter(); c.More(); {
-		name, kind := string(c.KeyText()), c.Kind()
-		if want, ok := actionKinds[name]; ok && kind != want && kind != jsontext.Null {
-			return fieldErr("actions/"+name, "a value of another type is wanted than %s", clip(c.Value()))
-		}
-		if name == "compaction" {
-			e.summary = kind != jsontext.Null
-		}
-		if name != "stateDelta" || kind == jsontext.Null {
-			c.Value()
-			continue
-		}
-		types := notesAt(e.types, "actions", "stateDelta")
-		for c.Enter(); c.More(); {
-			if len(e.delta)+len(e.shared) == MaxStateKeys {
-				return tooMany("actions/stateDelta", "keys", MaxStateKeys)
-			}
-			key := c.Key()
-			change := Change{key, Value{c.Value(), types.take(key)}}
-			switch statekey.ScopeOf(key) {
-			case statekey.Temp:
-				e.temp = true
-			case statekey.App, statekey.User:
-				e.shared = append(e.shared, change)
-			default:
-				e.delta = append(e.delta, change)
-			}
-		}
-		byKey := func(a, b Change) int { return strings.Compare(a.Key, b.Key) }
-		slices.SortFunc(e.delta, byKey)
-		slices.SortFunc(e.shared, byKey)
 	}
 	return nil
 }

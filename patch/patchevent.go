@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/patchlog-dev/patchlog/internal/jsontext"
+	"github.com/patchlog-dev/patchlog/internal/jsonvalue"
 )
 
 // Type says what a patch does to the visible log V.
@@ -67,7 +67,7 @@ func NewSplice(start, count int, replacement ...*Event) *PatchEvent {
 		p.replacement, p.replaces = slices.Clone(replacement), true
 		return p
 	}
-	p.members = []member{{"replacement", []byte("[" + strings.Repeat("{},", i) + "null]")}}
+	p.json = []byte(`{"replacement":[` + strings.Repeat("{},", i) + `null]}`)
 	p.findDefect()
 	return p
 }
@@ -123,8 +123,8 @@ func (p *PatchEvent) mapEvents(change func(i int, e *Event) *Event) *PatchEvent 
 // set returns a copy in which change sets the field of that name anew.
 func (p *PatchEvent) set(name string, change func(*PatchEvent)) *PatchEvent {
 	return p.with(func(p *PatchEvent) {
-		if findMember(p.members, name) != nil {
-			p.members = slices.DeleteFunc(slices.Clone(p.members), func(m member) bool { return m.name == name })
+		if p.field(name) != nil {
+			p.json = nilIfEmpty(jsonvalue.With(p.json, name, nil))
 			p.findDefect()
 		}
 		change(p)
@@ -170,21 +170,18 @@ func (p *PatchEvent) WithGroup(id string) *PatchEvent {
 // WithCustomMetadata returns a copy with a copy of the given metadata; nil removes it. Values must be accepted by
 // [NewValue].
 func (p *PatchEvent) WithCustomMetadata(metadata map[string]any) (*PatchEvent, error) {
-	w := goWriter{path: []string{"customMetadata"}}
-	if err := w.field(metadata); err != nil {
-		return nil, err
+	text, types, d := writeGo("/customMetadata", metadata)
+	if d != nil {
+		return nil, d
 	}
 	out := p.set("customMetadata", func(p *PatchEvent) {
 		p.types = nil
 		if metadata != nil {
-			p.types = w.types
-			p.members = append(slices.Clip(p.members), member{"customMetadata", w.buf})
+			p.types = types
+			p.json = jsonvalue.With(p.json, "customMetadata", text)
 		}
 	})
-	if len(out.members) > MaxFields {
-		return nil, tooMany("", "fields", MaxFields)
-	}
-	return out, nil
+	return out, out.checkFields()
 }
 
 // Type returns the patch type, which may be unknown to this version.
@@ -253,12 +250,12 @@ func deref[T any](v *T) T {
 // order.
 func (p *PatchEvent) MarshalJSON() ([]byte, error) {
 	b := p.identity.appendJSON([]byte{'{'})
-	b = jsontext.AppendQuote(appendKey(b, "patchType"), string(p.typ))
+	b = jsonvalue.AppendQuote(jsonvalue.AppendKey(b, "patchType"), string(p.typ))
 	number := func(b []byte, n int) []byte { return strconv.AppendInt(b, int64(n), 10) }
 	b = appendOptional(b, "start", p.start, number)
 	b = appendOptional(b, "count", p.count, number)
 	if p.replaces {
-		b = append(appendKey(b, "replacement"), '[')
+		b = append(jsonvalue.AppendKey(b, "replacement"), '[')
 		for i, e := range p.replacement {
 			if i > 0 {
 				b = append(b, ',')
@@ -267,15 +264,15 @@ func (p *PatchEvent) MarshalJSON() ([]byte, error) {
 		}
 		b = append(b, ']')
 	}
-	b = appendOptional(b, "eventId", p.eventID, jsontext.AppendQuote)
+	b = appendOptional(b, "eventId", p.eventID, jsonvalue.AppendQuote)
 	if p.summary != nil {
-		b = p.summary.appendJSON(appendKey(b, "summaryEvent"))
+		b = p.summary.appendJSON(jsonvalue.AppendKey(b, "summaryEvent"))
 	}
 	b = appendOptional(b, "base", p.base, func(b []byte, seq uint64) []byte { return strconv.AppendUint(b, seq, 10) })
-	b = appendOptional(b, "state", p.state, func(b []byte, s StatePolicy) []byte { return jsontext.AppendQuote(b, string(s)) })
-	b = appendOptional(b, "patchId", p.patchID, jsontext.AppendQuote)
-	b = appendOptional(b, "group", p.group, jsontext.AppendQuote)
-	return append(appendMembers(b, p.members), '}'), nil
+	b = appendOptional(b, "state", p.state, func(b []byte, s StatePolicy) []byte { return jsonvalue.AppendQuote(b, string(s)) })
+	b = appendOptional(b, "patchId", p.patchID, jsonvalue.AppendQuote)
+	b = appendOptional(b, "group", p.group, jsonvalue.AppendQuote)
+	return appendMembers(b, p.json), nil
 }
 
 // appendOptional appends a member to an object, unless the value is nil.
@@ -283,7 +280,7 @@ func appendOptional[T any](b []byte, name string, value *T, write func([]byte, T
 	if value == nil {
 		return b
 	}
-	return write(appendKey(b, name), *value)
+	return write(jsonvalue.AppendKey(b, name), *value)
 }
 
 // String returns the patch's JSON.

@@ -4,69 +4,88 @@ import (
 	"math"
 	"strconv"
 
-	"github.com/patchlog-dev/patchlog/internal/jsontext"
+	"github.com/patchlog-dev/patchlog/internal/jsonvalue"
 )
 
 // parsePatch makes a patch of a checked object's fields. Malformed fields of its own
 // make a defect, not an error.
-func parsePatch(id identity, typ string, members []member) (*PatchEvent, error) {
+func parsePatch(id identity, typ string, others []byte) (*PatchEvent, error) {
 	p := &PatchEvent{Envelope: Envelope{identity: id}, typ: Type(typ)}
 	if err := id.check(); err != nil {
 		return nil, err
 	}
-	for _, m := range members {
-		if m.name == "replacement" && jsontext.KindOf(m.text) == jsontext.Array {
+	var err error
+	p.json = jsonvalue.Edit(others, func(name string, v []byte) []byte {
+		if name == "replacement" {
 			n := 0
-			for range jsontext.Elements(m.text) {
+			for range jsonvalue.Elements(v) {
 				n++
 			}
 			if n > MaxReplacements {
-				return nil, tooMany(m.name, "events", MaxReplacements)
+				err = tooMany(name, "events", MaxReplacements)
+				return v
 			}
 		}
-		if d, taken := p.takeField(m); !taken || d != nil {
-			p.members = append(p.members, m)
-			if p.defect == nil {
-				p.defect = d
-			}
+		d, taken := p.takeField(name, v)
+		if taken && d == nil {
+			return nil
 		}
+		if p.defect == nil {
+			p.defect = d
+		}
+		return v
+	})
+	if p.json = nilIfEmpty(p.json); err == nil {
+		err = p.checkFields()
 	}
-	return p, nil
+	return p, err
+}
+
+// checkFields refuses more fields than a patch may have.
+func (p *PatchEvent) checkFields() error {
+	n := 0
+	for range jsonvalue.Members(p.json) {
+		n++
+	}
+	if n > MaxFields {
+		return tooMany("", "fields", MaxFields)
+	}
+	return nil
 }
 
 // takeField reads one of the fields that a patch may have of its own. It says what is
 // wrong with it, and whether the field is such a one.
-func (p *PatchEvent) takeField(m member) (d *FieldError, taken bool) {
+func (p *PatchEvent) takeField(name string, v []byte) (d *FieldError, taken bool) {
 	wrong := func(want string) (*FieldError, bool) {
-		return &FieldError{m.name, "want " + want + ", not " + clip(m.text), WrongField}, true
+		return &FieldError{name, "want " + want + ", not " + clip(v), WrongField}, true
 	}
-	if string(m.text) == "null" {
+	if string(v) == "null" {
 		return nil, false // as good as absent; kept as it came
 	}
-	switch m.name {
+	switch name {
 	case "start", "count":
-		n, err := strconv.ParseInt(string(m.text), 10, 64)
+		n, err := strconv.ParseInt(string(v), 10, 64)
 		if err != nil || n > math.MaxInt || n < math.MinInt {
 			return wrong("an integer")
 		}
 		i := int(n)
-		if m.name == "start" {
+		if name == "start" {
 			p.start = &i
 		} else {
 			p.count = &i
 		}
 	case "base":
-		n, err := strconv.ParseUint(string(m.text), 10, 64)
+		n, err := strconv.ParseUint(string(v), 10, 64)
 		if err != nil {
 			return wrong("an integer from 0 on")
 		}
 		p.base = &n
 	case "eventId", "patchId", "group":
-		if jsontext.KindOf(m.text) != jsontext.String {
+		if jsonvalue.KindOf(v) != jsonvalue.String {
 			return wrong("a string")
 		}
-		id := jsontext.Unquote(m.text)
-		switch m.name {
+		id := jsonvalue.Unquote(v)
+		switch name {
 		case "eventId":
 			p.eventID = &id
 		case "patchId":
@@ -75,18 +94,18 @@ func (p *PatchEvent) takeField(m member) (d *FieldError, taken bool) {
 			p.group = &id
 		}
 	case "state":
-		if jsontext.KindOf(m.text) != jsontext.String {
+		if jsonvalue.KindOf(v) != jsonvalue.String {
 			return wrong(`"drop" or "keep"`)
 		}
-		s := StatePolicy(jsontext.Unquote(m.text))
+		s := StatePolicy(jsonvalue.Unquote(v))
 		p.state = &s
 	case "replacement":
-		if jsontext.KindOf(m.text) != jsontext.Array {
+		if jsonvalue.KindOf(v) != jsonvalue.Array {
 			return wrong("an array of events")
 		}
 		events := []*Event{}
-		for i, text := range jsontext.Elements(m.text) {
-			e, d := nestedEvent(m.name+"/"+strconv.Itoa(i), text)
+		for i, text := range jsonvalue.Elements(v) {
+			e, d := nestedEvent(name+"/"+strconv.Itoa(i), text)
 			if d != nil {
 				return d, true
 			}
@@ -94,7 +113,7 @@ func (p *PatchEvent) takeField(m member) (d *FieldError, taken bool) {
 		}
 		p.replacement, p.replaces = events, true
 	case "summaryEvent":
-		e, d := nestedEvent(m.name, m.text)
+		e, d := nestedEvent(name, v)
 		if d != nil {
 			return d, true
 		}
@@ -118,11 +137,11 @@ func nestedEvent(field string, text []byte) (*Event, *FieldError) {
 	return rec.Event, nil
 }
 
-// findDefect sets the defect to the first one among the members.
+// findDefect sets the defect to the first one among the fields of the patch's JSON.
 func (p *PatchEvent) findDefect() {
 	p.defect = nil
-	for _, m := range p.members {
-		if d, _ := p.takeField(m); d != nil {
+	for name, v := range jsonvalue.Members(p.json) {
+		if d, _ := p.takeField(name, v); d != nil {
 			p.defect = d
 			return
 		}

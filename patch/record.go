@@ -2,12 +2,11 @@ package patch
 
 import (
 	"iter"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
 
-	"github.com/patchlog-dev/patchlog/internal/jsontext"
+	"github.com/patchlog-dev/patchlog/internal/jsonvalue"
 )
 
 // Record is an entry of a session's log: a regular event or a patch, and its seq. Exactly one of Event and Patch is set.
@@ -131,36 +130,43 @@ func (e identity) completed(newID func() string, now time.Time) identity {
 	return e
 }
 
+const stateDelta = "/actions/stateDelta/" // the pointer to the keys of a state delta
+
 // withoutTemp returns the event without the temp: keys of its state delta.
 func (e *Event) withoutTemp() *Event {
-	if !e.temp {
+	if !e.index.has(setsTemp) {
 		return e
 	}
 	c := *e
-	c.members, c.temp = e.lasting(), false
-	c.types = slices.DeleteFunc(slices.Clone(e.types), func(t goType) bool {
-		return strings.HasPrefix(t.pointer, "/actions/stateDelta/"+PrefixTemp)
-	})
+	c.json = e.lasting()
+	c.types = e.types.without(func(pointer string) bool { return strings.HasPrefix(pointer, stateDelta+PrefixTemp) })
+	if err := c.derive(); err != nil {
+		panic("patch: an event without temp: keys is no event: " + err.Error()) // all of it was in one
+	}
 	return &c
 }
 
-// lasting returns the members without the temp: keys of actions.stateDelta.
-func (e *Event) lasting() []member {
-	if !e.temp {
-		return e.members
+// lasting returns the event's JSON without the temp: keys of actions.stateDelta.
+func (e *Event) lasting() []byte {
+	if !e.index.has(setsTemp) {
+		return e.json
 	}
-	out := slices.Clone(e.members)
-	i := slices.IndexFunc(out, func(m member) bool { return m.name == "actions" })
-	out[i].text = replaced(out[i].text, "stateDelta", func(delta []byte) []byte {
-		b := []byte{'{'}
-		for key, value := range jsontext.Members(delta) {
-			if !strings.HasPrefix(key, PrefixTemp) {
-				b = append(appendKey(b, key), value...)
-			}
+	return jsonvalue.Edit(e.json, func(name string, v []byte) []byte {
+		if name != "actions" {
+			return v
 		}
-		return append(b, '}')
+		return jsonvalue.Edit(v, func(name string, v []byte) []byte {
+			if name != "stateDelta" {
+				return v
+			}
+			return jsonvalue.Edit(v, func(key string, v []byte) []byte {
+				if strings.HasPrefix(key, PrefixTemp) {
+					return nil
+				}
+				return v
+			})
+		})
 	})
-	return out
 }
 
 // Same reports whether offered equals the logged record, so that appending it again is a retry. It ignores seqs, the
@@ -189,23 +195,7 @@ func sameEvent(logged, offered *Event) bool {
 		return false
 	}
 	_, erased := logged.ErasedBy()
-	return erased || sameMembers(logged.lasting(), offered.lasting())
-}
-
-func sameMembers(a, b []member) bool {
-	if len(a) != len(b) {
-		return false
-	}
-	named := make(map[string][]byte, len(b))
-	for _, m := range b {
-		named[m.name] = m.text
-	}
-	for _, m := range a {
-		if other, ok := named[m.name]; !ok || !jsontext.Equal(m.text, other) {
-			return false
-		}
-	}
-	return true
+	return erased || jsonvalue.Equal(logged.lasting(), offered.lasting())
 }
 
 func samePatch(logged, offered *PatchEvent) bool {
@@ -218,7 +208,7 @@ func samePatch(logged, offered *PatchEvent) bool {
 		logged.PatchID() != offered.PatchID() || logged.Group() != offered.Group() {
 		return false
 	}
-	if _, erased := logged.ErasedBy(); !erased && !sameMembers(logged.members, offered.members) {
+	if _, erased := logged.ErasedBy(); !erased && !jsonvalue.Equal(logged.json, offered.json) {
 		return false
 	}
 	for i, e := range logged.replacement {

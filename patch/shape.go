@@ -7,19 +7,19 @@ import (
 	"strings"
 	"time"
 
-	"github.com/patchlog-dev/patchlog/internal/jsontext"
+	"github.com/patchlog-dev/patchlog/internal/jsonvalue"
 )
 
 // shape passes the next value at a cursor and reports what is wrong with it, or nil.
 // Anything may be null, which is as good as absent.
-type shape func(c *jsontext.Cursor) *FieldError
+type shape func(c *jsonvalue.Cursor) *FieldError
 
 // check is the shape's judgement of a checked value.
 func (s shape) check(v []byte) *FieldError {
 	if v == nil {
 		return nil
 	}
-	return s(jsontext.NewCursor(v))
+	return s(jsonvalue.NewCursor(v))
 }
 
 var (
@@ -58,9 +58,9 @@ var (
 	dataShape = objectOf(fields{"data": isData, "displayName": aString, "mimeType": aString})
 	fileShape = objectOf(fields{"fileUri": aString, "displayName": aString, "mimeType": aString})
 
-	aString  = ofKind(jsontext.String, "a string")
-	aBool    = ofKind(jsontext.Bool, "true or false")
-	anObject = ofKind(jsontext.Object, "an object")
+	aString  = ofKind(jsonvalue.String, "a string")
+	aBool    = ofKind(jsonvalue.Bool, "true or false")
+	anObject = ofKind(jsonvalue.Object, "an object")
 
 	isFloat64 = numberThat("a number that a float64 can hold", func(literal string) bool {
 		f, err := strconv.ParseFloat(literal, 64)
@@ -69,8 +69,8 @@ var (
 	isInt32  = numberThat("an integer of 32 bits", func(literal string) bool { return parses(strconv.ParseInt(literal, 10, 32)) })
 	isByte   = numberThat("an integer from 0 to 255", func(literal string) bool { return parses(strconv.ParseUint(literal, 10, 8)) })
 	isBase64 = stringThat("base64", func(text string) bool { return parses(base64.StdEncoding.DecodeString(text)) })
-	isData   = shape(func(c *jsontext.Cursor) *FieldError {
-		if c.Kind() == jsontext.Array {
+	isData   = shape(func(c *jsonvalue.Cursor) *FieldError {
+		if c.Kind() == jsonvalue.Array {
 			return bytesShape(c) // encoding/json reads it
 		}
 		return isBase64(c)
@@ -86,12 +86,12 @@ func parses[T any](_ T, err error) bool { return err == nil }
 type fields map[string]shape
 
 // named returns the shape of the field that a name means, or nil.
-func (f fields) named(name []byte) shape {
-	if s, ok := f[string(name)]; ok {
+func (f fields) named(name string) shape {
+	if s, ok := f[name]; ok {
 		return s
 	}
 	for known, s := range f {
-		if strings.EqualFold(known, string(name)) {
+		if strings.EqualFold(known, name) {
 			return s
 		}
 	}
@@ -99,19 +99,19 @@ func (f fields) named(name []byte) shape {
 }
 
 func objectOf(known fields) shape {
-	return func(c *jsontext.Cursor) *FieldError {
-		if c.Kind() != jsontext.Object {
+	return func(c *jsonvalue.Cursor) *FieldError {
+		if c.Kind() != jsonvalue.Object {
 			return anObject(c)
 		}
 		for c.Enter(); c.More(); {
-			name := c.KeyText()
-			check := known.named(name)
+			name := c.Key()
+			check := known.named(string(name))
 			if check == nil {
 				c.Value()
 				continue
 			}
 			if err := check(c); err != nil {
-				return err.within("/" + jsontext.EscapeStep(string(name)))
+				return err.within("/" + jsonvalue.Step(string(name)))
 			}
 		}
 		return nil
@@ -119,9 +119,9 @@ func objectOf(known fields) shape {
 }
 
 func listOf(element shape) shape {
-	aList := ofKind(jsontext.Array, "a list")
-	return func(c *jsontext.Cursor) *FieldError {
-		if c.Kind() != jsontext.Array {
+	aList := ofKind(jsonvalue.Array, "a list")
+	return func(c *jsonvalue.Cursor) *FieldError {
+		if c.Kind() != jsonvalue.Array {
 			return aList(c)
 		}
 		c.Enter()
@@ -134,22 +134,22 @@ func listOf(element shape) shape {
 	}
 }
 
-func ofKind(kind jsontext.Kind, want string) shape {
+func ofKind(kind jsonvalue.Kind, want string) shape {
 	return valueThat(kind, want, func([]byte) bool { return true })
 }
 
 func stringThat(want string, holds func(text string) bool) shape {
-	return valueThat(jsontext.String, want, func(v []byte) bool { return holds(jsontext.Unquote(v)) })
+	return valueThat(jsonvalue.String, want, func(v []byte) bool { return holds(jsonvalue.Unquote(v)) })
 }
 
 func numberThat(want string, holds func(literal string) bool) shape {
-	return valueThat(jsontext.Number, want, func(v []byte) bool { return holds(string(v)) })
+	return valueThat(jsonvalue.Number, want, func(v []byte) bool { return holds(string(v)) })
 }
 
-func valueThat(kind jsontext.Kind, want string, holds func(v []byte) bool) shape {
-	return func(c *jsontext.Cursor) *FieldError {
+func valueThat(kind jsonvalue.Kind, want string, holds func(v []byte) bool) shape {
+	return func(c *jsonvalue.Cursor) *FieldError {
 		v := c.Value()
-		if is := jsontext.KindOf(v); is == jsontext.Null || is == kind && holds(v) {
+		if is := jsonvalue.KindOf(v); is == jsonvalue.Null || is == kind && holds(v) {
 			return nil
 		}
 		return fieldErr("", "want %s, not %s", want, clip(v))

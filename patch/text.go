@@ -15,7 +15,7 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/patchlog-dev/patchlog/internal/jsontext"
+	"github.com/patchlog-dev/patchlog/internal/jsonvalue"
 )
 
 // TextVersion is the version of the text form that [WriteHeader] writes.
@@ -100,7 +100,7 @@ func (d *Decoder) Next() (Record, error) {
 	if err != nil {
 		return Record{}, d.fail(err)
 	}
-	if rec.Event != nil && findMember(rec.Event.members, "patchlog") != nil {
+	if rec.Event != nil && rec.Event.field("patchlog") != nil {
 		return Record{}, d.fail(fieldErr("patchlog", "a header stands on the first line only"))
 	}
 	if rec.Event != nil && !rec.Event.hasField() {
@@ -132,8 +132,15 @@ func (d *Decoder) parse(text []byte) (Record, error) {
 
 // hasField reports whether an event has any of the fields that ADK's events have.
 func (e *Event) hasField() bool {
-	return e.timed || e.id+e.invocationID+e.author+e.branch+e.scope != "" ||
-		slices.ContainsFunc(e.members, func(m member) bool { return knownFields[m.name] })
+	if e.timed || e.id+e.invocationID+e.author+e.branch+e.scope != "" {
+		return true
+	}
+	for name := range e.Fields() {
+		if knownFields[name] {
+			return true
+		}
+	}
+	return false
 }
 
 // knownFields are the names of an event's fields beside its identity, and of those that are as good
@@ -182,11 +189,11 @@ func (d *Decoder) start() error {
 }
 
 func (d *Decoder) readHeader(text []byte) (bool, error) {
-	if jsontext.Check(text) != nil { // Next will say what is wrong
+	text, err := jsonvalue.Parse(text)
+	if err != nil { // Next will say what is wrong
 		return false, nil
 	}
-	text = jsontext.Compact(text)
-	version := jsontext.Member(text, "patchlog")
+	version := jsonvalue.Member(text, "patchlog")
 	if version == nil {
 		return false, nil
 	}
@@ -194,12 +201,12 @@ func (d *Decoder) readHeader(text []byte) (bool, error) {
 		return false, fieldErr("patchlog", "version %s of the text form; this program knows version %d", clip(version), TextVersion)
 	}
 	d.header = true
-	state := jsontext.Member(text, "initialState")
-	if state != nil && jsontext.KindOf(state) != jsontext.Object {
+	state := jsonvalue.Member(text, "initialState")
+	if state != nil && jsonvalue.KindOf(state) != jsonvalue.Object {
 		return false, fieldErr("initialState", "want an object, not %s", clip(state))
 	}
 	d.initial = map[string]Value{}
-	for k, v := range jsontext.Members(state) {
+	for k, v := range jsonvalue.Members(state) {
 		if len(d.initial) == MaxStateKeys {
 			return false, tooMany("initialState", "keys", MaxStateKeys)
 		}
@@ -254,7 +261,10 @@ func (d *Decoder) fillIDs(rec Record, text []byte) Record {
 	if complete {
 		return rec
 	}
-	first := uuid.NewSHA1(lineSpace, append([]byte(fmt.Sprintf("%d/1:", d.Line)), jsontext.Compact(text)...))
+	if compact, err := jsonvalue.Parse(text); err == nil {
+		text = compact
+	}
+	first := uuid.NewSHA1(lineSpace, fmt.Appendf(nil, "%d/1:%s", d.Line, text))
 	n := 0
 	next := func() string {
 		if n++; n == 1 {
@@ -281,7 +291,7 @@ func WriteHeader(w io.Writer, initialState map[string]Value, redacted ...string)
 		if !utf8.ValidString(k) {
 			return fieldErr("initialState", "the key %q is not valid UTF-8", k)
 		}
-		b = append(appendKey(b, k), initialState[k].json()...)
+		b = append(jsonvalue.AppendKey(b, k), initialState[k].json()...)
 	}
 	return writeLine(w, append(b, "}}"...))
 }

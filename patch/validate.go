@@ -95,7 +95,7 @@ func (p *PatchEvent) validate() *FieldError {
 		}
 	}
 	for _, name := range []string{"content", "actions", "partial"} {
-		if findMember(p.members, name) != nil {
+		if p.field(name) != nil {
 			return &FieldError{name, "a patch has no such field; it is never visible and sets no state", ForeignField}
 		}
 	}
@@ -109,7 +109,7 @@ func (p *PatchEvent) validate() *FieldError {
 		return &FieldError{"replacement", fmt.Sprintf("%d events; a patch has at most %d", n, MaxReplacements), WrongField}
 	}
 	for i, e := range p.replacement {
-		if e.partial {
+		if e.Partial() {
 			return &FieldError{fmt.Sprintf("replacement/%d", i), "a partial event is never logged", WrongField}
 		}
 	}
@@ -124,11 +124,11 @@ func (p *PatchEvent) validate() *FieldError {
 		}
 	case Summarise:
 		switch {
-		case len(p.summary.delta)+len(p.summary.shared) > 0:
+		case p.summary.index.setsState():
 			return &FieldError{"summaryEvent/actions/stateDelta", "the state is kept by the patch's policy, not by the summary", SummaryDelta}
-		case !p.summary.HasContent():
+		case !p.summary.SaysSomething():
 			return &FieldError{"summaryEvent/content", "a summary needs content for the model to read", NoContent}
-		case p.summary.partial:
+		case p.summary.Partial():
 			return &FieldError{"summaryEvent/partial", "a partial event is never logged", WrongField}
 		}
 	}

@@ -3,25 +3,27 @@ package patch
 import (
 	"bytes"
 
-	"github.com/patchlog-dev/patchlog/internal/jsontext"
+	"github.com/patchlog-dev/patchlog/internal/jsonvalue"
 )
 
 // Value is an immutable JSON value, such as a state value or an event's content. The zero Value is null. It keeps the
 // literals of JSON text and the Go types of Go values. Values may be shared between goroutines.
 type Value struct {
-	text  []byte // compact checked JSON; nil is null
-	types notes
+	text  []byte // compact JSON; nil is null
+	types goTypes
+	fault *FieldError // why the value cannot be written; only [Text] makes such a one
 }
 
 // ParseValue returns the value of a JSON text. The error matches [ErrInvalid].
 func ParseValue(text []byte) (Value, error) {
-	if err := textError(jsontext.Check(text)); err != nil {
-		return Value{}, err
+	own, err := jsonvalue.Parse(text)
+	if err != nil {
+		return Value{}, jsonError(err)
 	}
-	if jsontext.Depth(text) > maxValueDepth {
+	if jsonvalue.Depth(own) > maxValueDepth {
 		return Value{}, fieldErr("", "nested deeper than %d", maxValueDepth)
 	}
-	return Value{text: jsontext.Compact(text)}, nil
+	return Value{text: own}, nil
 }
 
 // NewValue returns the value of a Go value made of booleans, numbers, strings, []byte, times, json.Number, slices, maps
@@ -29,23 +31,33 @@ func ParseValue(text []byte) (Value, error) {
 // to v. It refuses with a *[FieldError] what would not come back deep-equal: structs, defined types, errors, NaN, and
 // text that is not UTF-8.
 func NewValue(v any) (Value, error) {
-	var w goWriter
-	if err := w.any(v); err != nil {
+	text, types, err := writeGo("", &v)
+	if err != nil {
 		return Value{}, err
 	}
-	return Value{text: w.buf, types: notes{types: w.types}}, nil
+	return Value{text: text, types: types}, nil
 }
 
 // Any returns the value as a Go value, which the caller owns. A value made from Go is deep-equal to the original. One
 // made from JSON is nil, bool, string, map[string]any, []any, int64 for an integer, float64 for -0 and a number with a
-// point or an exponent, or json.Number for a number that neither can hold.
+// point or an exponent, or json.Number for a number that neither can hold. The value of a forged record, which is not
+// JSON, is nil.
 func (v Value) Any() any {
-	if v.text == nil {
-		return nil
+	if len(v.types) == 0 {
+		switch jsonvalue.KindOf(v.text) {
+		case jsonvalue.Null:
+			return nil
+		case jsonvalue.Bool:
+			return v.text[0] == 't'
+		case jsonvalue.Number:
+			return numberByKind(string(v.text))
+		case jsonvalue.String:
+			return jsonvalue.Unquote(v.text)
+		}
 	}
-	out, err := decodeAny(jsontext.NewCursor(v.text), v.types, numberByKind)
-	if err != nil {
-		panic("patch: " + err.Error()) // NewValue noted the types, or DecodeRecord checked them
+	var out any
+	if _, err := readTyped(v.text, v.types, numberByKind, &out); err != nil {
+		return nil
 	}
 	return out
 }
@@ -53,10 +65,10 @@ func (v Value) Any() any {
 // Decode stores the value in the variable that into points to, as [Event.Decode] does. The zero Value leaves it
 // unchanged. The error matches [ErrInvalid].
 func (v Value) Decode(into any) error {
-	if fault := v.fault(); fault != nil {
-		return fault
-	}
-	if v.text == nil {
+	switch {
+	case v.fault != nil:
+		return v.fault
+	case v.text == nil:
 		return nil
 	}
 	return decodeTyped("", v.text, v.types, into)
@@ -64,8 +76,8 @@ func (v Value) Decode(into any) error {
 
 // MarshalJSON returns the value's JSON text, numbers as they were written.
 func (v Value) MarshalJSON() ([]byte, error) {
-	if fault := v.fault(); fault != nil {
-		return nil, fault
+	if v.fault != nil {
+		return nil, v.fault
 	}
 	return bytes.Clone(v.json()), nil
 }
@@ -80,18 +92,11 @@ func (v *Value) UnmarshalJSON(text []byte) error {
 }
 
 // String returns the value's JSON text.
-func (v Value) String() string {
-	if v.text == nil {
-		return "null"
-	}
-	return string(v.text)
-}
+func (v Value) String() string { return string(v.json()) }
 
 // Equal reports whether two values are equal. It ignores the order of keys, and compares numbers by kind (with or
 // without point or exponent) and value.
-func (v Value) Equal(o Value) bool {
-	return jsontext.Equal(v.json(), o.json())
-}
+func (v Value) Equal(o Value) bool { return jsonvalue.Equal(v.json(), o.json()) }
 
 func (v Value) json() []byte {
 	if v.text == nil {
@@ -99,6 +104,9 @@ func (v Value) json() []byte {
 	}
 	return v.text
 }
+
+// isNull reports whether the value is null.
+func (v Value) isNull() bool { return jsonvalue.KindOf(v.text) == jsonvalue.Null }
 
 // Change sets a key of the session's state.
 type Change struct {
@@ -108,13 +116,12 @@ type Change struct {
 
 // Members returns the members of a value that is an object, or nil.
 func (v Value) Members() map[string]Value {
-	if jsontext.KindOf(v.text) != jsontext.Object {
+	if jsonvalue.KindOf(v.text) != jsonvalue.Object {
 		return nil
 	}
-	types := v.types
-	members := map[string]Value{}
-	for key, text := range jsontext.Members(v.text) {
-		members[key] = Value{text, types.take(key)}
+	types, members := v.types.byMember(""), map[string]Value{}
+	for key, text := range jsonvalue.Members(v.text) {
+		members[key] = Value{text: text, types: types[key]}
 	}
 	return members
 }

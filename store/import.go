@@ -61,7 +61,7 @@ func importWeight(r patch.Record) int64 {
 	}
 	for _, e := range r.Events() {
 		n += perEvent + (e.Footprint()-emptyFootprint)*7/4
-		if e.HasContent() || records.HasDelta(e) {
+		if e.SaysSomething() || records.HasDelta(e) {
 			n += perContent
 		}
 		if e.Timestamp().IsZero() {

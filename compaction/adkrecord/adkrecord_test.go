@@ -81,7 +81,7 @@ func TestFilterEventsForLLM(t *testing.T) {
 				out = append(out, e.ID())
 				continue
 			}
-			if !e.HasContent() {
+			if !e.SaysSomething() {
 				out = append(out, e.ID()+":?")
 				continue
 			}

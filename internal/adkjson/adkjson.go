@@ -13,7 +13,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/patchlog-dev/patchlog/internal/jsontext"
+	"github.com/patchlog-dev/patchlog/internal/jsonvalue"
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
@@ -45,10 +45,11 @@ type Translator struct {
 // the field, and nowhere else: keys of arguments, responses, state and metadata are data. The error
 // is a *[patch.FieldError].
 func (t *Translator) Line(text []byte) ([]byte, error) {
-	if err := checkText(text); err != nil {
+	text, err := compact(text)
+	if err != nil {
 		return nil, err
 	}
-	text, owner, err := unwrapRow(jsontext.Compact(text))
+	text, owner, err := unwrapRow(text)
 	switch {
 	case err != nil:
 		return nil, err
@@ -66,7 +67,7 @@ var patchNames = map[string]string{"patch_type": "patchType", "event_id": "event
 
 // translate translates checked, compact text.
 func translate(text []byte) ([]byte, error) {
-	if jsontext.KindOf(text) != jsontext.Object {
+	if jsonvalue.KindOf(text) != jsonvalue.Object {
 		return text, nil
 	}
 	text, err := respell(text)
@@ -74,22 +75,22 @@ func translate(text []byte) ([]byte, error) {
 		return nil, err
 	}
 	isPatch, revert := false, false
-	for name, v := range jsontext.Members(text) {
+	for name, v := range jsonvalue.Members(text) {
 		if name == "patchType" || name == "patch_type" {
 			isPatch, revert = true, string(v) == `"revert"`
 		}
 	}
 	seen := map[string]bool{}
 	out := append(make([]byte, 0, len(text)), '{')
-	for name, v := range jsontext.Members(text) {
+	for name, v := range jsonvalue.Members(text) {
 		own, translated := patchNames[name]
 		switch {
-		case name == "timestamp" && jsontext.KindOf(v) == jsontext.Number:
+		case name == "timestamp" && jsonvalue.KindOf(v) == jsonvalue.Number:
 			t, err := epochTime(v)
 			if err != nil {
 				return nil, err
 			}
-			v = jsontext.AppendQuote(nil, t.Format(time.RFC3339Nano))
+			v = jsonvalue.AppendQuote(nil, t.Format(time.RFC3339Nano))
 		case isPatch && translated:
 			name = own
 		case revert && name == "patch_id":
@@ -101,9 +102,9 @@ func translate(text []byte) ([]byte, error) {
 		seen[name] = true
 		if isPatch && name == "summaryEvent" {
 			v = nested(v)
-		} else if isPatch && name == "replacement" && jsontext.KindOf(v) == jsontext.Array {
+		} else if isPatch && name == "replacement" && jsonvalue.KindOf(v) == jsonvalue.Array {
 			list := []byte{'['}
-			for i, e := range jsontext.Elements(v) {
+			for i, e := range jsonvalue.Elements(v) {
 				if i > 0 {
 					list = append(list, ',')
 				}
@@ -156,12 +157,13 @@ var (
 	maxTime = time.Date(9999, 12, 31, 23, 59, 59, 999999999, time.UTC)
 )
 
-func checkText(text []byte) error {
-	err := jsontext.Check(text)
-	if at := (*jsontext.Error)(nil); errors.As(err, &at) {
-		return fieldErr(strings.TrimPrefix(at.Pointer, "/"), "%s (byte %d)", at.Problem, at.Offset)
+// compact checks a text and returns it without white space.
+func compact(text []byte) ([]byte, error) {
+	own, err := jsonvalue.Parse(text)
+	if at := (*jsonvalue.Error)(nil); errors.As(err, &at) {
+		return nil, fieldErr(strings.TrimPrefix(at.Pointer, "/"), "%s (byte %d)", at.Problem, at.Offset)
 	}
-	return nil
+	return own, nil
 }
 
 func fieldErr(field, format string, args ...any) *patch.FieldError {
@@ -182,5 +184,5 @@ func appendKey(b []byte, name string) []byte {
 	if b[len(b)-1] != '{' {
 		b = append(b, ',')
 	}
-	return append(jsontext.AppendQuote(b, name), ':')
+	return append(jsonvalue.AppendQuote(b, name), ':')
 }

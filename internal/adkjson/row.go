@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/patchlog-dev/patchlog/internal/jsontext"
+	"github.com/patchlog-dev/patchlog/internal/jsonvalue"
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
@@ -19,57 +19,55 @@ type rowOwner [3]string
 // is returned as it is.
 // Refused by name is what looks like an event of ADK for Python and cannot be read as one.
 func unwrapRow(text []byte) (event []byte, owner rowOwner, err error) {
-	for name := range jsontext.Members(text) {
+	for name := range jsonvalue.Members(text) {
 		if name == "patchType" || name == "patch_type" {
 			return text, owner, nil
 		}
 	}
-	event = jsontext.Member(text, "event_data")
+	event = jsonvalue.Member(text, "event_data")
 	if event == nil {
 		return text, owner, refuseForeign(text)
 	}
-	switch jsontext.KindOf(event) {
-	case jsontext.String:
-		event = []byte(jsontext.Unquote(event))
-		if err := checkText(event); err != nil {
+	switch jsonvalue.KindOf(event) {
+	case jsonvalue.String:
+		if event, err = compact([]byte(jsonvalue.Unquote(event))); err != nil {
 			return nil, owner, within("event_data", err)
 		}
-		event = jsontext.Compact(event)
-	case jsontext.Object:
+	case jsonvalue.Object:
 	default:
 		return nil, owner, fieldErr("event_data", "want an object, or its JSON as a text, not %s", clip(event))
 	}
-	if jsontext.KindOf(event) != jsontext.Object {
+	if jsonvalue.KindOf(event) != jsonvalue.Object {
 		return nil, owner, fieldErr("event_data", "want an event's object, not %s", clip(event))
 	}
-	if jsontext.Member(event, "event_data") != nil {
+	if jsonvalue.Member(event, "event_data") != nil {
 		return nil, owner, fieldErr("event_data/event_data", "an event in a row is not a row")
 	}
 	b := []byte{'{'}
-	for column, v := range jsontext.Members(text) {
+	for column, v := range jsonvalue.Members(text) {
 		at := slices.Index([]string{"app_name", "user_id", "session_id"}, column)
 		name := map[string]string{"id": "id", "invocation_id": "invocationId", "timestamp": "timestamp"}[column]
 		switch {
 		case column == "event_data":
-		case at >= 0 && jsontext.KindOf(v) == jsontext.String:
-			owner[at] = jsontext.Unquote(v)
+		case at >= 0 && jsonvalue.KindOf(v) == jsonvalue.String:
+			owner[at] = jsonvalue.Unquote(v)
 		case at >= 0 || name == "":
-			return nil, owner, fieldErr(jsontext.EscapeStep(column), "beside event_data only the columns of ADK's table are known: texts app_name, user_id and session_id, and id, invocation_id and timestamp")
+			return nil, owner, fieldErr(jsonvalue.Step(column), "beside event_data only the columns of ADK's table are known: texts app_name, user_id and session_id, and id, invocation_id and timestamp")
 		default:
-			repeated := jsontext.Member(event, name)
+			repeated := jsonvalue.Member(event, name)
 			if repeated == nil {
-				repeated = jsontext.Member(event, column)
+				repeated = jsonvalue.Member(event, column)
 			}
 			switch {
-			case jsontext.KindOf(v) == jsontext.Null:
+			case jsonvalue.KindOf(v) == jsonvalue.Null:
 			case repeated == nil:
 				b = append(appendKey(b, name), v...)
-			case name != "timestamp" && !jsontext.Equal(v, repeated): // a column's time says no time zone
+			case name != "timestamp" && !jsonvalue.Equal(v, repeated): // a column's time says no time zone
 				return nil, owner, fieldErr(column, "the column says %s, and event_data says %s", clip(v), clip(repeated))
 			}
 		}
 	}
-	for name, v := range jsontext.Members(event) {
+	for name, v := range jsonvalue.Members(event) {
 		b = append(appendKey(b, name), v...)
 	}
 	return append(b, '}'), owner, nil
@@ -78,12 +76,12 @@ func unwrapRow(text []byte) (event []byte, owner rowOwner, err error) {
 // refuseForeign refuses what would pass for an event with unknown fields.
 func refuseForeign(text []byte) error {
 	const older = "long_running_tool_ids_json"
-	if jsontext.Member(text, older) != nil {
+	if jsonvalue.Member(text, older) != nil {
 		return fieldErr(older, "this is a row of the tables of older versions of ADK for Python, whose actions no JSON has; migrate the database with ADK first")
 	}
-	if jsontext.KindOf(jsontext.Member(text, "events")) == jsontext.Array {
+	if jsonvalue.KindOf(jsonvalue.Member(text, "events")) == jsonvalue.Array {
 		for _, name := range []string{"lastUpdateTime", "last_update_time"} {
-			if jsontext.Member(text, name) != nil {
+			if jsonvalue.Member(text, name) != nil {
 				return fieldErr("events", "this is a session of ADK as one object; write its events one a line")
 			}
 		}

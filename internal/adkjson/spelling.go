@@ -10,7 +10,7 @@ import (
 	"sync"
 	"unicode"
 
-	"github.com/patchlog-dev/patchlog/internal/jsontext"
+	"github.com/patchlog-dev/patchlog/internal/jsonvalue"
 )
 
 // respell returns an event's checked, compact JSON with the names of ADK's and genai's
@@ -19,7 +19,7 @@ import (
 // translated where the schema has a field, and nowhere else: keys of arguments, responses,
 // state and metadata are data. What the schema does not know stays as it came.
 func respell(text []byte) ([]byte, error) {
-	r := respeller{in: jsontext.NewCursor(text), out: make([]byte, 0, len(text))}
+	r := respeller{in: jsonvalue.NewCursor(text), out: make([]byte, 0, len(text))}
 	err := r.value(eventType)
 	return r.out, err
 }
@@ -28,7 +28,7 @@ var eventType = reflect.TypeFor[eventSchema]()
 
 // respeller copies one JSON value.
 type respeller struct {
-	in   *jsontext.Cursor
+	in   *jsonvalue.Cursor
 	out  []byte
 	path []string
 }
@@ -39,11 +39,11 @@ func (r *respeller) value(t reflect.Type) error {
 		t = t.Elem()
 	}
 	switch kind := r.in.Kind(); {
-	case kind == jsontext.Object && t.Kind() == reflect.Struct:
+	case kind == jsonvalue.Object && t.Kind() == reflect.Struct:
 		return r.fields(t)
-	case kind == jsontext.Array && t.Kind() == reflect.Slice:
+	case kind == jsonvalue.Array && t.Kind() == reflect.Slice:
 		return r.array(t.Elem())
-	case kind == jsontext.String && t.Kind() == reflect.Slice && t.ConvertibleTo(bytesSliceType):
+	case kind == jsonvalue.String && t.Kind() == reflect.Slice && t.ConvertibleTo(bytesSliceType):
 		r.out = append(r.out, standardBase64(r.in.Value())...)
 	default:
 		r.out = append(r.out, r.in.Value()...)
@@ -62,7 +62,7 @@ func (r *respeller) fields(t reflect.Type) error {
 		}
 		quoted := r.in.Value()
 		r.in.More() // the colon
-		came := jsontext.Unquote(quoted)
+		came := jsonvalue.Unquote(quoted)
 		name, t := fieldOf(t, came)
 		switch {
 		case t == nil: // not known
@@ -73,7 +73,7 @@ func (r *respeller) fields(t reflect.Type) error {
 			seen = append(seen, name)
 		}
 		if name != came {
-			quoted = jsontext.AppendQuote(nil, name)
+			quoted = jsonvalue.AppendQuote(nil, name)
 		}
 		r.out = append(append(r.out, quoted...), ':')
 		if err := r.within(came, t); err != nil {
@@ -114,7 +114,7 @@ func (r *respeller) pointer(to ...string) string {
 		if i > 0 {
 			b.WriteByte('/')
 		}
-		b.WriteString(jsontext.EscapeStep(step))
+		b.WriteString(jsonvalue.Step(step))
 	}
 	return b.String()
 }
@@ -167,9 +167,9 @@ func standardBase64(quoted []byte) []byte {
 	if !bytes.ContainsAny(quoted, "-_") {
 		return quoted
 	}
-	data, err := base64.URLEncoding.DecodeString(jsontext.Unquote(quoted))
+	data, err := base64.URLEncoding.DecodeString(jsonvalue.Unquote(quoted))
 	if err != nil {
 		return quoted
 	}
-	return jsontext.AppendQuote(nil, base64.StdEncoding.EncodeToString(data))
+	return jsonvalue.AppendQuote(nil, base64.StdEncoding.EncodeToString(data))
 }

@@ -3,7 +3,7 @@ package identifiers
 import (
 	"encoding/json"
 
-	"github.com/patchlog-dev/patchlog/internal/jsontext"
+	"github.com/patchlog-dev/patchlog/internal/jsonvalue"
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
@@ -22,8 +22,7 @@ func Text(events ...*patch.Event) string {
 		if e == nil {
 			continue
 		}
-		content, _ := e.Field("content")
-		for _, part := range jsontext.Elements(jsontext.Member(content, "parts")) {
+		for _, part := range e.Parts() {
 			said = appendPart(said, part)
 		}
 		message, _ := e.Field("errorMessage")
@@ -35,49 +34,46 @@ func Text(events ...*patch.Event) string {
 // Values returns the strings, names and numbers in a valid JSON text, in lines.
 func Values(text json.RawMessage) string { return string(appendValues(nil, text)) }
 
-// appendPart appends the lines of a part of a content.
-func appendPart(said, part []byte) []byte {
-	before := len(said)
-	for name, field := range jsontext.Members(part) {
-		switch name {
-		case "thought":
-			if string(field) == "true" {
-				return said[:before]
-			}
-			continue
-		case "thoughtSignature", "videoMetadata", "mediaResolution", "mediaProcessing", "speechMetadata", "partMetadata":
-			continue
-		}
-		if jsontext.KindOf(field) != jsontext.Object {
-			said = appendValues(said, field)
-			continue
-		}
-		for name, value := range jsontext.Members(field) {
-			if name != "id" && name != "data" {
-				said = appendValues(said, value)
-			}
+// appendPart appends the lines of a part.
+func appendPart(said []byte, p patch.Part) []byte {
+	switch {
+	case p.Thought:
+		return said
+	case p.Kind == patch.PartText:
+		return appendLine(said, p.Text)
+	case p.Kind == patch.PartResponse: // without the data of images in it
+		response, _ := p.Response.MarshalJSON()
+		return appendValues(appendLine(said, p.Name), response)
+	}
+	field, _ := p.Value.MarshalJSON()
+	if jsonvalue.KindOf(field) != jsonvalue.Object {
+		return appendValues(said, field)
+	}
+	for name, value := range jsonvalue.Members(field) {
+		if name != "id" && name != "data" {
+			said = appendValues(said, value)
 		}
 	}
 	return said
 }
 
 // appendValues appends the lines of a JSON value.
-func appendValues(said, value []byte) []byte { return appendNext(said, jsontext.NewCursor(value)) }
+func appendValues(said, value []byte) []byte { return appendNext(said, jsonvalue.NewCursor(value)) }
 
 // appendNext appends the lines of the value that comes next.
-func appendNext(said []byte, c *jsontext.Cursor) []byte {
+func appendNext(said []byte, c *jsonvalue.Cursor) []byte {
 	switch c.Kind() {
-	case jsontext.String:
-		return appendLine(said, jsontext.Unquote(c.Value()))
-	case jsontext.Number:
+	case jsonvalue.String:
+		return appendLine(said, jsonvalue.Unquote(c.Value()))
+	case jsonvalue.Number:
 		return appendLine(said, string(c.Value()))
-	case jsontext.Array:
+	case jsonvalue.Array:
 		for c.Enter(); c.More(); {
 			said = appendNext(said, c)
 		}
-	case jsontext.Object:
+	case jsonvalue.Object:
 		for c.Enter(); c.More(); {
-			said = appendLine(said, c.Key())
+			said = appendLine(said, string(c.Key()))
 			said = appendNext(said, c)
 		}
 	default:

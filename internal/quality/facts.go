@@ -8,7 +8,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/patchlog-dev/patchlog/internal/identifiers"
-	"github.com/patchlog-dev/patchlog/internal/jsontext"
+	"github.com/patchlog-dev/patchlog/internal/jsonvalue"
 	"github.com/patchlog-dev/patchlog/internal/records"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/recall"
@@ -151,21 +151,21 @@ func relations(events []*patch.Event) (all []relation) {
 
 // relationsIn returns the relations of each object in a JSON text.
 func relationsIn(text []byte) (all []relation) {
-	for _, value := range jsontext.Elements(text) {
+	for _, value := range jsonvalue.Elements(text) {
 		all = append(all, relationsIn(value)...)
 	}
 	var id string
 	var values []relation
-	for name, value := range jsontext.Members(text) {
-		kind := jsontext.KindOf(value)
-		if kind == jsontext.Object || kind == jsontext.Array {
+	for name, value := range jsonvalue.Members(text) {
+		kind := jsonvalue.KindOf(value)
+		if kind == jsonvalue.Object || kind == jsonvalue.Array {
 			all = append(all, relationsIn(value)...)
 		}
-		if kind != jsontext.String && kind != jsontext.Number {
+		if kind != jsonvalue.String && kind != jsonvalue.Number {
 			continue
 		}
 		said := strings.TrimSuffix(identifiers.Values(value), "\n")
-		if ids := identifiers.Find(said); id == "" && kind == jsontext.String && len(ids) == 1 && ids[0] == said {
+		if ids := identifiers.Find(said); id == "" && kind == jsonvalue.String && len(ids) == 1 && ids[0] == said {
 			id = said
 		} else if n := utf8.RuneCountInString(said); n > 0 && n <= shortValue && !strings.Contains(said, "\n") {
 			values = append(values, relation{name: name, value: said})

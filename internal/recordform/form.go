@@ -9,6 +9,9 @@
 //	bytes 1–4    the record's checksum, as in the plain form
 //	bytes 5–8    CRC32C, little endian, of bytes 0 to 4 and all from byte 9 on
 //	bytes 9–     the content, compressed: a frame of package packed
+//
+// A form has one checksum pass when it is written and one when it is read: of a compressed form that of bytes 5–8, which
+// covers the record's checksum too.
 package recordform
 
 import (
@@ -44,30 +47,22 @@ func Begin(dst []byte) []byte { return append(dst, Plain, 0, 0, 0, 0) }
 // Seal sets the checksum of a plain form.
 func Seal(form []byte) { binary.LittleEndian.PutUint32(form[1:], plainSum(form[Header:])) }
 
-// Compress returns the same record's form with its content compressed, if that is shorter, and
-// else form itself: very short records, those of more than 1 MiB, and forms that are not plain ones
-// or are damaged stay as they are. form is not changed. The result has the same [Checksum] and has
-// been decompressed once. It is safe for use by several goroutines.
+// Compress returns the form of [Seal] with its content compressed, if that is shorter, and else form itself: very short
+// records, those of more than 1 MiB, and forms that are compressed already stay as they are. The content is not checked
+// against its checksum, so form must come from [Seal] or [Open], not from a disk. form is not changed, and the result has
+// the same [Checksum]. It is safe for concurrent use.
 func Compress(form []byte) []byte {
-	if len(form) < Header || form[0] != Plain || len(form)-Header > packed.MaxBytes || plainSum(form[Header:]) != Checksum(form) {
+	if len(form) < Header || form[0] != Plain || len(form)-Header > packed.MaxBytes {
 		return form
 	}
-	body := form[Header:]
-	buf, back := buffers.Get().(*[]byte), buffers.Get().(*[]byte)
+	buf := Buffer()
 	defer Release(buf)
-	defer Release(back)
 	*buf = append((*buf)[:0], Compressed)
-	*buf = append(*buf, form[1:Header]...)
-	*buf = packed.Append(append(*buf, 0, 0, 0, 0), body)
+	*buf = append(append(*buf, form[1:Header]...), 0, 0, 0, 0)
+	*buf = packed.Append(*buf, form[Header:])
 	if len(*buf) >= len(form) {
 		return form
 	}
-	// A form that cannot be read is never written, whatever is wrong with the compression.
-	opened, err := packed.Open(*back, (*buf)[compressedHeader:])
-	if err != nil || !bytes.Equal(opened, body) {
-		return form
-	}
-	*back = opened
 	binary.LittleEndian.PutUint32((*buf)[Header:], compressedSum(*buf))
 	return bytes.Clone(*buf)
 }
@@ -101,20 +96,21 @@ func compressedSum(form []byte) uint32 {
 	return crc32.Update(crc32.Update(0, castagnoli, form[:Header]), castagnoli, form[compressedHeader:])
 }
 
-// Open checks a form's length, kind and checksums, and returns its content, which is part of the
-// form or of what buf becomes. Damage is found before anything is decompressed.
+// Open checks a form's length, kind and checksum, and returns its content, which is part of the form or of what buf
+// becomes. Damage is found before anything is decompressed.
 func Open(form []byte, buf *[]byte) (body []byte, err error) {
 	switch {
 	case len(form) > MaxBytes:
 		return nil, fmt.Errorf("a form of %d bytes; at most %d are ever written", len(form), MaxBytes)
-	case len(form) < Header:
+	case len(form) < Header || form[0] == Compressed && len(form) < compressedHeader:
 		return nil, fmt.Errorf("a form of %d bytes is cut off", len(form))
 	case form[0] == Plain:
+		if sum, want := plainSum(form[Header:]), Checksum(form); sum != want {
+			return nil, fmt.Errorf("checksum %08x, want %08x", sum, want)
+		}
 		body = form[Header:]
 	case form[0] != Compressed:
 		return nil, fmt.Errorf("form %d; this program knows the forms %d and %d, a newer one may know it", form[0], Plain, Compressed)
-	case len(form) < compressedHeader:
-		return nil, fmt.Errorf("a form of %d bytes is cut off", len(form))
 	default:
 		if sum, want := compressedSum(form), binary.LittleEndian.Uint32(form[Header:]); sum != want {
 			return nil, fmt.Errorf("checksum %08x of the compressed form, want %08x", sum, want)
@@ -123,9 +119,6 @@ func Open(form []byte, buf *[]byte) (body []byte, err error) {
 			return nil, err
 		}
 		*buf = body
-	}
-	if sum, want := plainSum(body), Checksum(form); sum != want {
-		return nil, fmt.Errorf("checksum %08x, want %08x", sum, want)
 	}
 	if len(body) == 0 {
 		return nil, errors.New("a form without content")

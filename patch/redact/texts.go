@@ -2,11 +2,12 @@ package redact
 
 import (
 	"encoding/base64"
+	"fmt"
 	"maps"
 	"strings"
 	"unicode/utf8"
 
-	"github.com/patchlog-dev/patchlog/internal/jsontext"
+	"github.com/patchlog-dev/patchlog/internal/jsonvalue"
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
@@ -35,6 +36,9 @@ func rewriteRecord(r patch.Record, rewrite rewriting) (patch.Record, error) {
 	if err != nil {
 		return r, err
 	}
+	if _, err := jsonvalue.Parse(text); err != nil { // the record is forged, and may nest without end
+		return r, fmt.Errorf("%w: %w", patch.ErrInvalid, err)
+	}
 	w := textWriter{rewrite: rewrite, out: make([]byte, 0, len(text))}
 	of := eventTexts
 	if r.Patch != nil {
@@ -43,7 +47,7 @@ func rewriteRecord(r patch.Record, rewrite rewriting) (patch.Record, error) {
 			of = receiptTexts
 		}
 	}
-	w.value(jsontext.NewCursor(text), of, "")
+	w.value(jsonvalue.NewCursor(text), of, "")
 	if !w.changed {
 		return r, nil
 	}
@@ -58,9 +62,12 @@ func rewriteEvent(e *patch.Event, rewrite rewriting) (*patch.Event, error) {
 
 // rewriteValue returns the value with its texts rewritten, as data.
 func rewriteValue(v patch.Value, rewrite rewriting) (patch.Value, error) {
-	text := []byte(v.String())
+	text, err := jsonvalue.Parse([]byte(v.String()))
+	if err != nil {
+		return v, fmt.Errorf("%w: %w", patch.ErrInvalid, err)
+	}
 	w := textWriter{rewrite: rewrite, out: make([]byte, 0, len(text))}
-	if w.value(jsontext.NewCursor(text), nil, ""); !w.changed {
+	if w.value(jsonvalue.NewCursor(text), nil, ""); !w.changed {
 		return v, nil
 	}
 	return patch.ParseValue(w.out)
@@ -139,13 +146,13 @@ type textWriter struct {
 }
 
 // value passes the next value of a cursor, the one of a member of that name, and writes it.
-func (w *textWriter) value(c *jsontext.Cursor, of *texts, name string) {
+func (w *textWriter) value(c *jsonvalue.Cursor, of *texts, name string) {
 	switch kind := c.Kind(); {
 	case of != nil && of.stays:
 		w.out = append(w.out, c.Value()...)
-	case kind == jsontext.Object:
+	case kind == jsonvalue.Object:
 		w.object(c, of)
-	case kind == jsontext.Array:
+	case kind == jsonvalue.Array:
 		w.out = append(w.out, '[')
 		for c.Enter(); c.More(); {
 			if w.out[len(w.out)-1] != '[' {
@@ -154,9 +161,9 @@ func (w *textWriter) value(c *jsontext.Cursor, of *texts, name string) {
 			w.value(c, of, name)
 		}
 		w.out = append(w.out, ']')
-	case kind == jsontext.String:
+	case kind == jsonvalue.String:
 		quoted := c.Value()
-		text := jsontext.Unquote(quoted)
+		text := jsonvalue.Unquote(quoted)
 		rewrite := w.text
 		switch {
 		case of == nil:
@@ -166,7 +173,7 @@ func (w *textWriter) value(c *jsontext.Cursor, of *texts, name string) {
 			name = ""
 		}
 		w.put(quoted, text, rewrite(name, text))
-	case kind == jsontext.Number:
+	case kind == jsonvalue.Number:
 		literal := c.Value()
 		w.put(literal, string(literal), w.text(name, string(literal)))
 	default:
@@ -181,15 +188,15 @@ func (w *textWriter) put(was []byte, text, now string) {
 		return
 	}
 	w.changed = true
-	w.out = jsontext.AppendQuote(w.out, now)
+	w.out = jsonvalue.AppendQuote(w.out, now)
 }
 
-func (w *textWriter) object(c *jsontext.Cursor, of *texts) {
+func (w *textWriter) object(c *jsonvalue.Cursor, of *texts) {
 	whole := *c
 	var keys map[string]bool
 	w.out = append(w.out, '{')
 	for c.Enter(); c.More(); {
-		key := c.Key()
+		key := string(c.Key())
 		as, inside, known := key, (*texts)(nil), false
 		if of != nil {
 			inside, known = of.members[key]
@@ -208,20 +215,17 @@ func (w *textWriter) object(c *jsontext.Cursor, of *texts) {
 			keys[as] = true
 			w.changed = true
 		}
-		if w.out[len(w.out)-1] != '{' {
-			w.out = append(w.out, ',')
-		}
-		w.out = append(jsontext.AppendQuote(w.out, as), ':')
+		w.out = jsonvalue.AppendKey(w.out, as)
 		w.value(c, inside, key)
 	}
 	w.out = append(w.out, '}')
 }
 
 // keysOf returns the keys of the object that a cursor stands before.
-func keysOf(c jsontext.Cursor) map[string]bool {
+func keysOf(c jsonvalue.Cursor) map[string]bool {
 	keys := map[string]bool{}
 	for c.Enter(); c.More(); c.Value() {
-		keys[c.Key()] = true
+		keys[string(c.Key())] = true
 	}
 	return keys
 }

@@ -15,7 +15,7 @@ import (
 // carried returns the patches that an event of a wrapped service carries.
 func carried(e *patch.Event) (patches portable.Patches, ok bool) {
 	said, ok := e.CustomMetadata()[portable.MetadataKey].(string)
-	if !ok || e.HasContent() {
+	if !ok || e.SaysSomething() {
 		return patches, false
 	}
 	return portable.Parse(e.ID(), said), true
@@ -93,7 +93,7 @@ func lostPatches(s *Session, open, missing []*patch.Event) (lost []Difference) {
 		case isCarrier(e) && slices.Contains(missing, e): // it is translated now
 		case isCarrier(e):
 			lost = append(lost, Difference{Event: e.ID(), What: leftOut})
-		case created && e.Author() == "user" && !e.HasContent() && e.ID() == e.InvocationID():
+		case created && e.Author() == "user" && !e.SaysSomething() && e.ID() == e.InvocationID():
 			lost = append(lost, Difference{Event: e.ID(), What: "it seems to carry patches, which the source does not say; read the database itself"})
 		}
 	}

@@ -96,7 +96,7 @@ func view(t rapid.TB, records []patch.Record) fold.View {
 func says(v fold.View) []string {
 	var all []string
 	for _, e := range v.Events() {
-		if e.HasContent() {
+		if e.SaysSomething() {
 			all = append(all, said(e))
 		}
 	}
@@ -308,7 +308,7 @@ func TestPi(t *testing.T) {
 	if logs.PromptTokens(e) != 3160 || e.InvocationID() != "u0000001" || e.Timestamp().Format("15:04:05") != "09:00:04" {
 		t.Errorf("%s", e)
 	}
-	if e := find(t, records, "a0000003"); !strings.Contains(e.String(), `"errorMessage":"Request was aborted"`) || !strings.Contains(e.String(), `"interrupted":true`) || e.HasContent() {
+	if e := find(t, records, "a0000003"); !strings.Contains(e.String(), `"errorMessage":"Request was aborted"`) || !strings.Contains(e.String(), `"interrupted":true`) || e.SaysSomething() {
 		t.Errorf("%s", e)
 	}
 	if e := find(t, records, "a0000005"); e.InvocationID() != "u0000004" {

@@ -156,7 +156,7 @@ func (t *tree) covers(kept []*node, strict bool, line int) (count int, why strin
 		}
 	}
 	for i := range count {
-		if t.view.At(i).HasContent() {
+		if t.view.At(i).SaysSomething() {
 			return count, "", nil
 		}
 	}
@@ -193,7 +193,7 @@ func (t *tree) add(e entry, line int, author string, event func(entry) (*patch.E
 	}
 	n := &node{
 		eventID: ev.ID(), parent: e.parent, line: line,
-		content: ev.HasContent(), prompt: e.prompt, summary: count > 0 && ev.HasContent(), piece: e.piece,
+		content: ev.SaysSomething(), prompt: e.prompt, summary: count > 0 && ev.SaysSomething(), piece: e.piece,
 	}
 	for _, id := range e.known {
 		if caller := t.callers[id]; caller != nil {

@@ -8,7 +8,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/patchlog-dev/patchlog/internal/identifiers"
-	"github.com/patchlog-dev/patchlog/internal/jsontext"
+	"github.com/patchlog-dev/patchlog/internal/jsonvalue"
 	"github.com/patchlog-dev/patchlog/internal/tokens"
 )
 
@@ -35,27 +35,27 @@ const maxValue = 32 * tokens.Token // of one argument
 
 // leaves yields the values of a valid JSON text, in its order.
 func leaves(text json.RawMessage) iter.Seq[leaf] {
-	return func(yield func(leaf) bool) { nextLeaves(jsontext.NewCursor(text), leaf{}, false, yield) }
+	return func(yield func(leaf) bool) { nextLeaves(jsonvalue.NewCursor(text), leaf{}, false, yield) }
 }
 
 // nextLeaves yields the values within the cursor's next value. in has the key and the list of the values, and inArray
 // says whether the next value is an element of an array.
-func nextLeaves(c *jsontext.Cursor, in leaf, inArray bool, yield func(leaf) bool) bool {
+func nextLeaves(c *jsonvalue.Cursor, in leaf, inArray bool, yield func(leaf) bool) bool {
 	switch kind := c.Kind(); kind {
-	case jsontext.Null:
+	case jsonvalue.Null:
 		c.Value()
-	case jsontext.Object, jsontext.Array:
+	case jsonvalue.Object, jsonvalue.Array:
 		in.list = in.list || inArray
 		for c.Enter(); c.More(); {
-			if kind == jsontext.Object {
-				in.key = cut(oneLine(c.Key()), maxValue)
+			if kind == jsonvalue.Object {
+				in.key = cut(oneLine(string(c.Key())), maxValue)
 			}
-			if !nextLeaves(c, in, kind == jsontext.Array, yield) {
+			if !nextLeaves(c, in, kind == jsonvalue.Array, yield) {
 				return false
 			}
 		}
-	case jsontext.String:
-		in.value, in.text = jsontext.Unquote(c.Value()), true
+	case jsonvalue.String:
+		in.value, in.text = jsonvalue.Unquote(c.Value()), true
 		return yield(in)
 	default:
 		in.value = string(c.Value())

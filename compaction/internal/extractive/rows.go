@@ -6,7 +6,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/patchlog-dev/patchlog/internal/jsontext"
+	"github.com/patchlog-dev/patchlog/internal/jsonvalue"
 	"github.com/patchlog-dev/patchlog/internal/tokens"
 )
 
@@ -36,16 +36,16 @@ const (
 )
 
 // add adds the objects in the cursor's next value.
-func (r *rows) add(c *jsontext.Cursor) {
+func (r *rows) add(c *jsonvalue.Cursor) {
 	switch c.Kind() {
-	case jsontext.Array:
+	case jsonvalue.Array:
 		for c.Enter(); c.More(); {
 			r.add(c)
 		}
-	case jsontext.Object:
+	case jsonvalue.Object:
 		r.addObject(c)
-	case jsontext.String:
-		r.addText(jsontext.Unquote(c.Value()))
+	case jsonvalue.String:
+		r.addText(jsonvalue.Unquote(c.Value()))
 	default:
 		c.Value()
 	}
@@ -54,22 +54,24 @@ func (r *rows) add(c *jsontext.Cursor) {
 // addText adds the objects in a text, if it is JSON: many tools return such a text.
 func (r *rows) addText(text string) {
 	text = strings.TrimSpace(text)
-	if len(text) > 1 && strings.ContainsRune("[{", rune(text[0])) && jsontext.Check([]byte(text)) == nil {
-		r.add(jsontext.NewCursor([]byte(text)))
+	if len(text) > 1 && strings.ContainsRune("[{", rune(text[0])) {
+		if value, err := jsonvalue.Parse([]byte(text)); err == nil {
+			r.add(jsonvalue.NewCursor(value))
+		}
 	}
 }
 
 // addObject adds the cursor's next object, if one of its values is an id, and the objects in it.
-func (r *rows) addObject(c *jsontext.Cursor) {
+func (r *rows) addObject(c *jsonvalue.Cursor) {
 	var names, values []string
 	id, best := -1, 0
 	for c.Enter(); c.More(); {
-		key, cell, kind := oneLine(c.Key()), "", c.Kind()
+		key, cell, kind := oneLine(string(c.Key())), "", c.Kind()
 		switch kind {
-		case jsontext.String:
-			cell = jsontext.Unquote(c.Value())
+		case jsonvalue.String:
+			cell = jsonvalue.Unquote(c.Value())
 			r.addText(cell)
-		case jsontext.Number:
+		case jsonvalue.Number:
 			cell = string(c.Value())
 		default:
 			r.add(c)
@@ -77,7 +79,7 @@ func (r *rows) addObject(c *jsontext.Cursor) {
 		if !isCell(key) || !isCell(cell) {
 			continue
 		}
-		if rank := idRank(key, cell, kind == jsontext.String); rank > best {
+		if rank := idRank(key, cell, kind == jsonvalue.String); rank > best {
 			best, id = rank, len(names)
 		}
 		if len(names) < maxCells {

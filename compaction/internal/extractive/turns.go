@@ -6,7 +6,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/patchlog-dev/patchlog/internal/jsontext"
+	"github.com/patchlog-dev/patchlog/internal/jsonvalue"
 	"github.com/patchlog-dev/patchlog/internal/records"
 	"github.com/patchlog-dev/patchlog/internal/summaries"
 	"github.com/patchlog-dev/patchlog/internal/tokens"
@@ -148,7 +148,7 @@ func (s *summary) addEvent(t *turn, e *patch.Event, user bool, waiting map[strin
 				waiting[key] = open[:len(open)-1]
 			}
 			response := records.JSON(p.Response)
-			s.rows.add(jsontext.NewCursor(response))
+			s.rows.add(jsonvalue.NewCursor(response))
 			s.facts.addAll(factsOfLeaves(response, false), returned)
 			if text, failed := failure(response); failed && text != "" {
 				s.addError(t, functionName(p.Name), text)

@@ -105,7 +105,7 @@ func spaced(all ...string) string {
 
 // Shows reports whether a transcript says anything of the event.
 func Shows(e *patch.Event) bool {
-	if !e.HasContent() {
+	if !e.SaysSomething() {
 		return false
 	}
 	var b strings.Builder

@@ -1,0 +1,431 @@
+package patch
+
+import (
+	"bytes"
+	stdjson "encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"reflect"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+	"unicode/utf8"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+	jsonv1 "github.com/go-json-experiment/json/v1"
+
+	"github.com/patchlog-dev/patchlog/internal/jsonvalue"
+)
+
+// goType records the Go type of a value inside an `any` where JSON alone would bring back another: an int, a []string,
+// a json.Number. Only values made from Go have such notes; what came as JSON has none.
+type goType struct {
+	pointer string // JSON pointer inside the event, or inside the value of a Value
+	name    string // as typeName gives it
+}
+
+type goTypes []goType
+
+// within returns the types noted for the value that a pointer leads to and inside it, with pointers from there.
+func (t goTypes) within(pointer string) (inside goTypes) {
+	for _, n := range t {
+		if rest, ok := strings.CutPrefix(n.pointer, pointer); ok && (rest == "" || rest[0] == '/') {
+			inside = append(inside, goType{rest, n.name})
+		}
+	}
+	return inside
+}
+
+// byMember returns the types noted inside the object that a pointer leads to, by the names of its members. One pass
+// serves all members.
+func (t goTypes) byMember(pointer string) map[string]goTypes {
+	members := map[string]goTypes{}
+	for _, n := range t {
+		if path, ok := strings.CutPrefix(n.pointer, pointer+"/"); ok {
+			step, _, _ := strings.Cut(path, "/")
+			name := jsontext.Pointer("/" + step).LastToken()
+			members[name] = append(members[name], goType{path[len(step):], n.name})
+		}
+	}
+	return members
+}
+
+// without returns the types but those that drop reports by their pointers.
+func (t goTypes) without(drop func(pointer string) bool) (kept goTypes) {
+	for _, n := range t {
+		if !drop(n.pointer) {
+			kept = append(kept, n)
+		}
+	}
+	return kept
+}
+
+// Base types that come back by name. float64, bool and string need no note.
+var baseTypes = map[string]reflect.Type{
+	"bool": reflect.TypeFor[bool](), "string": reflect.TypeFor[string](),
+	"int": reflect.TypeFor[int](), "int8": reflect.TypeFor[int8](), "int16": reflect.TypeFor[int16](),
+	"int32": reflect.TypeFor[int32](), "int64": reflect.TypeFor[int64](),
+	"uint": reflect.TypeFor[uint](), "uint8": reflect.TypeFor[uint8](), "uint16": reflect.TypeFor[uint16](),
+	"uint32": reflect.TypeFor[uint32](), "uint64": reflect.TypeFor[uint64](),
+	"float32": reflect.TypeFor[float32](), "float64": reflect.TypeFor[float64](),
+	"any": reflect.TypeFor[any](), "json.Number": reflect.TypeFor[stdjson.Number](), "time": reflect.TypeFor[time.Time](),
+}
+
+var baseNames = func() map[reflect.Type]string {
+	m := make(map[reflect.Type]string, len(baseTypes))
+	for name, t := range baseTypes {
+		m[t] = name
+	}
+	return m
+}()
+
+// maxTypeNesting is how many slices and maps a type in an `any` may be made of. Stored bytes name types too, and reflect
+// never forgets one that it has built.
+const maxTypeNesting = 8
+
+// typeName names a type made of base types, slices and maps with string keys. Any other type does not come back from
+// JSON as it was, and has no name here.
+func typeName(t reflect.Type) (string, bool) {
+	prefix := ""
+	for range maxTypeNesting + 1 {
+		if name, ok := baseNames[t]; ok {
+			return prefix + name, true
+		}
+		switch {
+		case t.Name() != "": // a defined type; its name is the program's, not ours
+			return "", false
+		case t.Kind() == reflect.Slice:
+			prefix += "[]"
+		case t.Kind() == reflect.Map && t.Key() == baseTypes["string"]:
+			prefix += "map[string]"
+		default:
+			return "", false
+		}
+		t = t.Elem()
+	}
+	return "", false
+}
+
+// typeByName returns the type of a name that typeName gives.
+func typeByName(name string) (reflect.Type, bool) {
+	return typeNested(name, maxTypeNesting)
+}
+
+func typeNested(name string, most int) (t reflect.Type, ok bool) {
+	if t, ok := baseTypes[name]; ok || most == 0 {
+		return t, ok
+	}
+	if elem, ok := strings.CutPrefix(name, "[]"); ok {
+		if t, ok = typeNested(elem, most-1); ok {
+			return reflect.SliceOf(t), true
+		}
+	} else if elem, ok := strings.CutPrefix(name, "map[string]"); ok {
+		if t, ok = typeNested(elem, most-1); ok {
+			return reflect.MapOf(baseTypes["string"], t), true
+		}
+	}
+	return nil, false
+}
+
+// stackPointer is the part of a JSON encoder or decoder that tells where it stands.
+type stackPointer interface {
+	StackPointer() jsontext.Pointer
+	StackDepth() int
+	StackIndex(int) (jsontext.Kind, int64)
+}
+
+// nextPointer returns the pointer to the value that an encoder or decoder comes to next. In an array StackPointer still
+// leads to the element before it, or, before the first, to the array.
+func nextPointer(c stackPointer) string {
+	pointer := c.StackPointer()
+	kind, n := c.StackIndex(c.StackDepth())
+	if kind != '[' {
+		return string(pointer)
+	}
+	if n > 0 {
+		pointer = pointer.Parent()
+	}
+	return string(pointer) + "/" + strconv.FormatInt(n, 10)
+}
+
+// JSON of Go values is as encoding/json reads and writes it, but for text that is not Unicode and repeated keys, which
+// are refused, and errors, which say where.
+var plainJSON = json.JoinOptions(
+	jsonv1.DefaultOptionsV1(),
+	jsonv1.ReportErrorsWithLegacySemantics(false),
+	jsontext.AllowDuplicateNames(false),
+	jsontext.AllowInvalidUTF8(false),
+	jsontext.EscapeForHTML(false),
+	jsontext.EscapeForJS(false),
+	json.WithMarshalers(json.MarshalToFunc(writeNumber)),
+	json.WithUnmarshalers(json.UnmarshalFromFunc(readNumber)),
+)
+
+// checkNumber reports whether n is one JSON number and nothing else.
+func checkNumber(n stdjson.Number) error {
+	if literal := jsontext.Value(n); strings.Trim(string(n), " \t\r\n") != string(n) || literal.Kind() != '0' || !literal.IsValid() {
+		return fmt.Errorf("json.Number %q is not a number", clip(string(n)))
+	}
+	return nil
+}
+
+func writeNumber(enc *jsontext.Encoder, n stdjson.Number) error {
+	if err := checkNumber(n); err != nil {
+		return err
+	}
+	return enc.WriteValue(jsontext.Value(n))
+}
+
+func readNumber(dec *jsontext.Decoder, n *stdjson.Number) error {
+	if dec.PeekKind() == 'n' {
+		return errors.ErrUnsupported
+	}
+	literal, err := dec.ReadValue()
+	if err != nil {
+		return err
+	}
+	*n = stdjson.Number(literal)
+	if jsonvalue.KindOf(literal) == jsonvalue.String { // as encoding/json does
+		*n = stdjson.Number(jsonvalue.Unquote(literal))
+	}
+	return checkNumber(*n)
+}
+
+// goWriter writes Go values as JSON that brings them back deep-equal: it notes the Go types that JSON does not bring
+// back, and refuses what cannot come back in an `any` (structs, errors, keys that are not strings), naming the field.
+// Numbers in an `any` have a point or an exponent if they are floats.
+type goWriter struct {
+	pointer string // to the value that is written
+	types   goTypes
+	options json.Options
+	within  json.Options // within an `any`
+}
+
+// The writers are kept, since each caches what its options mean for the types that it meets.
+var goWriters = sync.Pool{New: func() any {
+	w := &goWriter{}
+	hooks := json.JoinMarshalers(json.MarshalToFunc(w.any), json.MarshalToFunc(w.value), json.MarshalToFunc(writeNumber))
+	w.options = json.JoinOptions(plainJSON, json.WithMarshalers(hooks))
+	w.within = json.WithMarshalers(json.JoinMarshalers(hooks, json.MarshalToFunc(writeFloat[float64]), json.MarshalToFunc(writeFloat[float32]), json.MarshalToFunc(writeTime)))
+	return w
+}}
+
+// writeGo returns the JSON of v, which a pointer leads to, and the Go types to note. That of v itself is noted if it has
+// a name, unless v is reached by a Go pointer.
+func writeGo(pointer string, v any) ([]byte, goTypes, *FieldError) {
+	w := goWriters.Get().(*goWriter)
+	defer goWriters.Put(w)
+	w.pointer, w.types = pointer, nil
+	var text []byte
+	var err error
+	if raw, ok := v.(stdjson.RawMessage); ok {
+		text, err = jsonvalue.Parse(raw)
+	} else if v == nil || !isNamed(v) {
+		text, err = json.Marshal(v, w.options)
+	} else {
+		text, err = json.Marshal(&v, w.options)
+	}
+	if err == nil && jsonvalue.Depth(text) > maxValueDepth {
+		err = fmt.Errorf("nested deeper than %d", maxValueDepth)
+	}
+	if err != nil {
+		return nil, nil, jsonError(err).within(pointer)
+	}
+	return text, w.types, nil
+}
+
+func isNamed(v any) bool {
+	_, ok := typeName(reflect.TypeOf(v))
+	return ok
+}
+
+// maxValueDepth is how deeply a value may nest, so that as part of an event, and that in the replacement of a patch, its
+// line is still one that [ParseRecord] takes. Events as a whole may be nested one deeper.
+const maxValueDepth = jsonvalue.MaxDepth - 3
+
+// any writes the value of an `any`.
+func (w *goWriter) any(enc *jsontext.Encoder, p *any) error {
+	noted := true
+	switch v := (*p).(type) {
+	case nil, bool, Value, map[string]Value:
+		return errors.ErrUnsupported
+	case string:
+		if !utf8.ValidString(v) {
+			return notUTF8("", v)
+		}
+		return errors.ErrUnsupported
+	case float64:
+		return writeFloat(enc, v)
+	case []any:
+		noted = v == nil
+	case map[string]any:
+		noted = v == nil
+	}
+	t := reflect.TypeOf(*p)
+	name, ok := typeName(t)
+	if !ok {
+		return fmt.Errorf("a value of Go type %s does not come back from storage as it is; "+
+			"use booleans, numbers, strings, slices and maps with string keys", t)
+	}
+	if noted {
+		w.types = append(w.types, goType{w.pointer + nextPointer(enc), name})
+	}
+	return json.MarshalEncode(enc, *p, w.within)
+}
+
+// value writes a Value with the types that are noted in it.
+func (w *goWriter) value(enc *jsontext.Encoder, v Value) error {
+	if v.fault != nil {
+		return v.fault
+	}
+	if len(v.types) > 0 {
+		at := w.pointer + nextPointer(enc)
+		for _, t := range v.types {
+			w.types = append(w.types, goType{at + t.pointer, t.name})
+		}
+	}
+	return enc.WriteValue(v.json())
+}
+
+// writeFloat writes f so that its kind is seen, and back to the same bits.
+func writeFloat[F float32 | float64](enc *jsontext.Encoder, f F) error {
+	bits, x := reflect.TypeFor[F]().Bits(), float64(f)
+	if math.IsNaN(x) || math.IsInf(x, 0) {
+		return fmt.Errorf("JSON cannot carry the number %v", f)
+	}
+	// Exponents stand where encoding/json has them.
+	if abs := math.Abs(x); abs != 0 && (abs < 1e-6 || abs >= 1e21) {
+		return enc.WriteValue(strconv.AppendFloat(nil, x, 'e', -1, bits))
+	}
+	text := strconv.AppendFloat(nil, x, 'f', -1, bits)
+	if bytes.IndexByte(text, '.') < 0 {
+		text = append(text, ".0"...)
+	}
+	return enc.WriteValue(text)
+}
+
+func writeTime(enc *jsontext.Encoder, t time.Time) error {
+	text, err := t.Round(0).UTC().MarshalJSON()
+	if err != nil {
+		return err
+	}
+	return enc.WriteValue(text)
+}
+
+// jsonError makes a *[FieldError] of an error of the JSON library.
+func jsonError(err error) *FieldError {
+	var at *FieldError
+	var semantic *json.SemanticError
+	var syntactic *jsontext.SyntacticError
+	var text *jsonvalue.Error
+	pointer, problem := "", err.Error()
+	switch {
+	case errors.As(err, &text):
+		pointer, problem = text.Pointer, fmt.Sprintf("%s (byte %d)", text.Problem, text.Offset)
+	case errors.As(err, &semantic):
+		pointer = string(semantic.JSONPointer)
+		if errors.As(semantic.Err, &at) {
+			return at.within(pointer)
+		}
+		if semantic.Err != nil {
+			problem = semantic.Err.Error()
+			if errors.As(semantic.Err, &syntactic) {
+				problem = syntactic.Err.Error()
+			}
+		}
+	case errors.As(err, &syntactic):
+		pointer, problem = string(syntactic.JSONPointer), syntactic.Err.Error()
+	}
+	return fieldErr(strings.TrimPrefix(pointer, "/"), "%s", clip(problem))
+}
+
+// typedReader reads JSON into Go values, each `any` with the Go type that is noted for it.
+type typedReader struct {
+	noted   map[string]string // type names by pointers
+	met     int               // how many of these a value was read with
+	number  func(literal string) any
+	options json.Options
+}
+
+// The readers are kept, since each caches what its options mean for the types that it meets.
+var typedReaders = sync.Pool{New: func() any {
+	r := &typedReader{}
+	r.options = json.JoinOptions(plainJSON, json.WithUnmarshalers(json.JoinUnmarshalers(json.UnmarshalFromFunc(r.any), json.UnmarshalFromFunc(readNumber))))
+	return r
+}}
+
+// any reads the value of an `any`.
+func (r *typedReader) any(dec *jsontext.Decoder, p *any) error {
+	if len(r.noted) > 0 {
+		if name, ok := r.noted[nextPointer(dec)]; ok {
+			r.met++
+			t, known := typeByName(name)
+			if !known {
+				return fmt.Errorf("unknown Go type %q", clip(name))
+			}
+			v := reflect.New(t)
+			err := json.UnmarshalDecode(dec, v.Interface())
+			*p = v.Elem().Interface()
+			return err
+		}
+	}
+	if dec.PeekKind() != '0' {
+		return errors.ErrUnsupported
+	}
+	literal, err := dec.ReadValue()
+	*p = r.number(string(literal))
+	return err
+}
+
+// readTyped reads text into the variable that into points to. number makes the value of a number in an `any` for which
+// no type is noted. met is how many of the types stood at a value.
+func readTyped(text []byte, types goTypes, number func(literal string) any, into any) (met int, err error) {
+	r := typedReaders.Get().(*typedReader)
+	defer typedReaders.Put(r)
+	r.number, r.noted, r.met = number, nil, 0
+	if len(types) > 0 {
+		r.noted = make(map[string]string, len(types))
+		for _, t := range types {
+			r.noted[t.pointer] = t.name
+		}
+	}
+	err = json.Unmarshal(text, into, r.options)
+	return r.met, err
+}
+
+// decodeTyped decodes the text of a field into the variable that into points to, as [Event.Decode] says.
+func decodeTyped(field string, text []byte, types goTypes, into any) error {
+	if len(types) == 0 && json.Unmarshal(text, into, plainJSON) == nil {
+		return nil
+	}
+	// Types are noted, or there is a number beyond float64 in an `any`, or the value does not fit.
+	if _, err := readTyped(text, types, numberAsFloat, into); err != nil {
+		return jsonError(err).within("/" + field)
+	}
+	return nil
+}
+
+// numberByKind keeps a literal's kind and value: an integer becomes an int64, a number with point or exponent a float64,
+// what neither can hold a json.Number.
+func numberByKind(literal string) any {
+	if !strings.ContainsAny(literal, ".eE") && literal != "-0" {
+		if i, err := strconv.ParseInt(literal, 10, 64); err == nil {
+			return i
+		}
+		return stdjson.Number(literal)
+	}
+	return numberAsFloat(literal)
+}
+
+// numberAsFloat is what Go programs expect in decoded arguments: a float64, or a json.Number where a float64 would be
+// infinite.
+func numberAsFloat(literal string) any {
+	f, err := strconv.ParseFloat(literal, 64)
+	if err != nil || math.IsInf(f, 0) {
+		return stdjson.Number(literal)
+	}
+	return f
+}

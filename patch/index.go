@@ -1,0 +1,189 @@
+package patch
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"unsafe"
+
+	"github.com/patchlog-dev/patchlog/internal/jsonvalue"
+	"github.com/patchlog-dev/patchlog/internal/statekey"
+)
+
+// index is what the fold, the planner and the store ask of an event without reading its JSON. It is derived when the
+// event is made and stored with it, so that a stored event is read without parsing: see [Record.Verify].
+type index struct {
+	flags       flags
+	role        string // of the content
+	tokens      int    // estimated
+	functions   []FunctionPart
+	longRunning []string     // not nil if the field is there
+	changes     []indexEntry // of the state delta with all scopes, in key order
+}
+
+// indexEntry says where in the event's JSON the value of a state key stands.
+type indexEntry struct {
+	key      string
+	from, to int
+}
+
+type flags uint8
+
+const (
+	saysSomething flags = 1 << iota
+	isSummary
+	isPartial
+	setsTemp // the state delta has temp: keys
+)
+
+func (x *index) has(f flags) bool { return x.flags&f != 0 }
+
+func (x *index) set(f flags, on bool) {
+	if on {
+		x.flags |= f
+	}
+}
+
+// setsState reports whether the state delta has keys that are logged.
+func (x *index) setsState() bool {
+	return slices.ContainsFunc(x.changes, func(c indexEntry) bool { return statekey.ScopeOf(c.key) != statekey.Temp })
+}
+
+// footprint estimates the memory of what the index refers to in bytes.
+func (x *index) footprint() int {
+	n := len(x.role)
+	for i := range x.functions {
+		n += int(unsafe.Sizeof(x.functions[i])) + len(x.functions[i].ID) + len(x.functions[i].Name)
+	}
+	for _, id := range x.longRunning {
+		n += int(unsafe.Sizeof(id)) + len(id)
+	}
+	for i := range x.changes {
+		n += int(unsafe.Sizeof(x.changes[i])) + len(x.changes[i].key)
+	}
+	return n
+}
+
+// Limits for small items of a record, each of which takes many times the memory of its text.
+const (
+	MaxReplacements  = 10_000 // events in the replacement of a patch
+	MaxStateKeys     = 10_000 // keys in a state delta, or in an initial state
+	MaxLongRunning   = 10_000 // long-running tool ids of an event
+	MaxFunctionParts = 10_000 // function calls and responses in an event
+	MaxFields        = 1_000  // top-level fields of an event or a patch, beside its identity
+)
+
+// tooMany says that a field has more of something than it may. The error matches [ErrTooLarge].
+func tooMany(field, what string, most int) error {
+	return fmt.Errorf("%w: field %q: more than %d %s", ErrTooLarge, field, most, what)
+}
+
+// Kinds of the known fields of an event, and of its actions.
+var (
+	fieldKinds = map[string]jsonvalue.Kind{
+		"content": jsonvalue.Object, "actions": jsonvalue.Object, "partial": jsonvalue.Bool,
+		"longRunningToolIds": jsonvalue.Array, "usageMetadata": jsonvalue.Object, "customMetadata": jsonvalue.Object,
+	}
+	actionKinds = map[string]jsonvalue.Kind{
+		"stateDelta": jsonvalue.Object, "artifactDelta": jsonvalue.Object, "skipSummarization": jsonvalue.Bool,
+		"transferToAgent": jsonvalue.String, "escalate": jsonvalue.Bool, "compaction": jsonvalue.Object,
+	}
+)
+
+// checkKind refuses a known field of another type than ADK's.
+func checkKind(kinds map[string]jsonvalue.Kind, within, name string, v []byte) error {
+	if want, known := kinds[name]; known && jsonvalue.KindOf(v) != want && jsonvalue.KindOf(v) != jsonvalue.Null {
+		return fieldErr(within+name, "a value of another type is wanted than %s", clip(v))
+	}
+	return nil
+}
+
+// newIndex derives the index of an event from its checked JSON. It refuses known fields of another type than ADK's.
+func newIndex(object []byte) (index, error) {
+	var x index
+	size, fields := promptSize{}, 0
+	c := jsonvalue.NewCursor(object)
+	for c.Enter(); c.More(); {
+		if fields++; fields > MaxFields {
+			return x, tooMany("", "fields", MaxFields)
+		}
+		name, at := string(c.Key()), *c
+		v := c.Value()
+		if err := checkKind(fieldKinds, "", name, v); err != nil {
+			return x, err
+		}
+		switch name {
+		case "content":
+			x.role = jsonvalue.Text(jsonvalue.Member(v, "role"))
+		case "actions":
+			if err := x.addActions(&at); err != nil {
+				return x, err
+			}
+		case "partial":
+			x.set(isPartial, string(v) == "true")
+		case "longRunningToolIds":
+			if err := x.addLongRunning(v); err != nil {
+				return x, err
+			}
+		}
+	}
+	for i, p := range partsOf(object) {
+		x.set(saysSomething, p.kind != PartEmpty && string(p.value) != `""`)
+		size.add(p)
+		if p.kind == PartCall || p.kind == PartResponse {
+			if len(x.functions) == MaxFunctionParts {
+				return x, tooMany("content/parts", "function calls and responses", MaxFunctionParts)
+			}
+			x.functions = append(x.functions, p.function(i))
+		}
+	}
+	x.tokens = size.tokens()
+	return x, nil
+}
+
+// addActions adds the actions, which the cursor stands before.
+func (x *index) addActions(c *jsonvalue.Cursor) error {
+	if c.Kind() != jsonvalue.Object {
+		return nil
+	}
+	for c.Enter(); c.More(); {
+		name, at := string(c.Key()), *c
+		v := c.Value()
+		if err := checkKind(actionKinds, "actions/", name, v); err != nil {
+			return err
+		}
+		switch {
+		case name == "compaction":
+			x.set(isSummary, jsonvalue.KindOf(v) != jsonvalue.Null)
+		case name == "stateDelta" && at.Kind() == jsonvalue.Object:
+			for at.Enter(); at.More(); {
+				if len(x.changes) == MaxStateKeys {
+					return tooMany("actions/stateDelta", "keys", MaxStateKeys)
+				}
+				change := indexEntry{key: string(at.Key()), from: at.Pos()}
+				at.Value()
+				change.to = at.Pos()
+				x.changes = append(x.changes, change)
+				x.set(setsTemp, statekey.ScopeOf(change.key) == statekey.Temp)
+			}
+			slices.SortFunc(x.changes, func(a, b indexEntry) int { return strings.Compare(a.key, b.key) })
+		}
+	}
+	return nil
+}
+
+func (x *index) addLongRunning(ids []byte) error {
+	if jsonvalue.KindOf(ids) == jsonvalue.Array {
+		x.longRunning = []string{}
+	}
+	for _, id := range jsonvalue.Elements(ids) {
+		if jsonvalue.KindOf(id) != jsonvalue.String {
+			return fieldErr("longRunningToolIds", "want strings, not %s", clip(id))
+		}
+		if len(x.longRunning) == MaxLongRunning {
+			return tooMany("longRunningToolIds", "ids", MaxLongRunning)
+		}
+		x.longRunning = append(x.longRunning, jsonvalue.Unquote(id))
+	}
+	return nil
+}
