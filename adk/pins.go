@@ -156,7 +156,7 @@ func (p pinning) scopes() {
 // response of finish_task in it says that all went well.
 func endsTask(e *patch.Event) bool {
 	const name, success = "finish_task", "Task completed."
-	for _, p := range e.Content().Parts() {
+	for _, p := range e.Parts() {
 		if p.Kind == patch.PartResponse && p.Name == name {
 			return p.Response.Members()["result"].Any() == success
 		}

@@ -128,7 +128,7 @@ func (n annotatingTool) ProcessRequest(ctx agent.Context, req *model.LLMRequest)
 	notes := map[string]string{}
 	for _, e := range in.Session().(*Session).View().Entries() {
 		l, ok := compaction.ParseLineage(e.Event)
-		for _, p := range e.Event.Content().Parts() {
+		for _, p := range e.Event.Parts() {
 			if ok && e.Summary && l.From > 0 && p.Text != "" {
 				notes[p.Text] = fmt.Sprintf("(This sums up records %d to %d of the conversation. %s finds what it leaves out.)", l.From, l.To, recall.SearchTool)
 			}
@@ -331,7 +331,7 @@ func (r *recallTools) find(ctx context.Context, in agent.InvocationContext, key 
 			return hit, "", err
 		}
 		if ok && numberErr == nil {
-			for at, p := range hit.Event.Content().Parts() {
+			for at, p := range hit.Event.Parts() {
 				if at == part && p.Kind == patch.PartResponse {
 					return hit, recall.Original(p), nil
 				}

@@ -133,7 +133,7 @@ func (s *visible) subjectOf(c fold.Call) string {
 		ID    string `json:"functionCallId"`
 		Snake string `json:"function_call_id"`
 	}
-	for i, p := range s.entries[c.Index].Event.Content().Parts() {
+	for i, p := range s.entries[c.Index].Event.Parts() {
 		if i == c.Part && p.Kind == patch.PartCall && p.Args.Decode(&args) != nil {
 			return ""
 		}

@@ -210,7 +210,7 @@ func (s *visible) liveQuestion() int {
 }
 
 func onlyResponses(e *patch.Event) (only bool) {
-	for _, p := range e.Content().Parts() {
+	for _, p := range e.Parts() {
 		if p.Kind != patch.PartResponse {
 			return false
 		}

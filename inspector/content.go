@@ -153,13 +153,13 @@ func (s *showing) event(e *patch.Event, seq uint64) shownEvent {
 		s.raw = s.Raw(seq)
 	}
 	out := shownEvent{Raw: s.raw}
-	content := e.Content()
+	parts := e.Parts()
 	if !e.SaysSomething() {
 		if c, ok := adkrecord.CompactionOf(e); ok {
-			content = c.CompactedContent
+			parts = c.CompactedContent.Parts()
 		}
 	}
-	for _, p := range content.Parts() {
+	for _, p := range parts {
 		if s.room(&out) {
 			out.Blocks = append(out.Blocks, s.part(p))
 		}

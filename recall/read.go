@@ -17,7 +17,7 @@ import (
 func Reading(e *patch.Event) string {
 	var said []string
 	say := func(format string, args ...any) { said = append(said, fmt.Sprintf(format, args...)) }
-	for _, p := range e.Content().Parts() {
+	for _, p := range e.Parts() {
 		switch k := p.Kind; k {
 		case patch.PartThought, patch.PartEmpty:
 		case patch.PartText, patch.PartCode, patch.PartCodeResult:

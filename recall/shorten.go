@@ -23,8 +23,8 @@ const shortenedKey = "shortened"
 
 // Shorten returns an event that replaces e, an event of the record with the given seq, or nil if no function
 // response in e has more than maxTokens estimated tokens. In the replacement, each of those responses has half of
-// maxTokens: long texts and lists keep their beginning and end, objects keep their keys if there is room,
-// and media are left out. The member "shortened" of the response names the handle for [ReadTool]: handle, a slash
+// maxTokens: long texts and lists keep their beginning and end, and objects keep their keys if there is room. Media that
+// a function returned beside its response stay, and do not count. The member "shortened" of the response names the handle for [ReadTool]: handle, a slash
 // and the index of the part. Names and ids of calls stay. The event has an id from newID, and no state delta.
 // Results of [SearchTool] and [ReadTool] are never shortened.
 //
@@ -37,7 +37,7 @@ func Shorten(e *patch.Event, seq uint64, handle string, newID func() string, max
 	shorten := func(bare bool) (*patch.Event, error) {
 		short := map[int]json.RawMessage{}
 		for i, p := range e.Content().Parts() {
-			if p.Kind == patch.PartResponse && !isRecall(p.Name) && utf8.RuneCount(records.JSON(p.Value)) > maxTokens*patch.RunesPerToken {
+			if p.Kind == patch.PartResponse && !isRecall(p.Name) && utf8.RuneCount(records.JSON(p.Response)) > maxTokens*patch.RunesPerToken {
 				short[i] = shortPart(p, fmt.Sprintf("%s/%d", handle, i), maxTokens, bare)
 			}
 		}
@@ -61,18 +61,22 @@ func shortPart(p patch.Part, handle string, maxTokens int, bare bool) json.RawMe
 		utf8.RuneCountInString(Original(p)), ReadTool, handle)
 	said := []member{{quote(shortenedKey), quoted(note)}}
 	var own []member
+	media := 0
 	for _, m := range membersOf(records.JSON(p.Value)) {
-		if m.key == `"id"` || m.key == `"name"` || m.key != `"response"` && m.key != `"parts"` && len(m.value) < noteRoom { // media count by their bytes
+		if m.key == `"id"` || m.key == `"name"` || m.key == `"parts"` || m.key != `"response"` && len(m.value) < noteRoom {
 			own = append(own, m)
+		}
+		if m.key == `"parts"` {
+			media = utf8.RuneCount(m.value)
 		}
 	}
 	with := func(said []member) json.RawMessage {
 		return objectOf(append(slices.Clip(own), member{`"response"`, objectOf(said)}))
 	}
 	all := with(said)
-	most := maxTokens * patch.RunesPerToken
+	most := maxTokens*patch.RunesPerToken + media
 	if !bare {
-		short := membersOf(shrink(response, max(most/2-utf8.RuneCount(all), 1), 0))
+		short := membersOf(shrink(response, max((most+media)/2-utf8.RuneCount(all), 1), 0))
 		said[0].key = freeKey(short, shortenedKey)
 		if whole := with(append(said, short...)); utf8.RuneCount(whole) <= most {
 			all = whole
@@ -105,22 +109,10 @@ func replaced(object json.RawMessage, key string, value json.RawMessage) json.Ra
 	return objectOf(members)
 }
 
-// Original returns a logged function response as a text: its only member if that is a text, else the
-// compact JSON of the response, with the media that the function returned.
+// Original returns a logged function response as a text: its only member if that is a text, else the compact JSON of the
+// response. Media that the function returned are parts of their own.
 func Original(p patch.Part) string {
 	response := records.JSON(p.Response)
-	media := ""
-	for _, m := range membersOf(records.JSON(p.Value)) {
-		if m.key == `"parts"` {
-			media = string(m.value)
-		}
-	}
-	if media != "" {
-		if response == nil {
-			response = json.RawMessage("null")
-		}
-		return `{"response":` + string(response) + `,"parts":` + media + `}`
-	}
 	if all := membersOf(response); len(all) == 1 && all[0].value[0] == '"' {
 		var text string
 		if json.Unmarshal(all[0].value, &text) == nil {

@@ -124,15 +124,27 @@ func TestShorten(t *testing.T) {
 			t.Errorf("%s: %+v", c.name, o)
 		}
 	}
-	media := `{"functionResponse":{"id":"c1","name":"shoot","willContinue":false,"response":{"ok":true},"parts":[{"inlineData":{"mimeType":"image/png","data":"` + strings.Repeat("QUJD", 500) + `"}}]},"thoughtSignature":"QUJD"}`
-	short := testlog.Must(recall.Shorten(responseEvent(t, media), 1, "1", newID, 200))(t)
-	was, _ := partOf(t, responseEvent(t, media), 0)
-	if got, want := recall.Original(was), `{"response":{"ok":true},"parts":[{"inlineData":{"mimeType":"image/png","data":"`+strings.Repeat("QUJD", 500)+`"}}]}`; got != want {
-		t.Errorf("with media it says %s", got)
+	data := strings.Repeat("QUJD", 5000)
+	media := func(response string) string {
+		return `{"functionResponse":{"id":"c1","name":"shoot","willContinue":false,"response":` + response + `,"parts":[{"inlineData":{"mimeType":"image/png","data":"` + data + `"}}]},"thoughtSignature":"QUJD"}`
 	}
-	part, says := partOf(t, short, 0)
-	if strings.Contains(string(records.JSON(part.Value)), "inlineData") || says["ok"] != true || !strings.Contains(string(records.JSON(part.JSON)), "thoughtSignature") || !strings.Contains(string(records.JSON(part.Value)), "willContinue") {
-		t.Errorf("media: %s", records.JSON(part.JSON))
+	if short, err := recall.Shorten(responseEvent(t, media(`{"ok":true}`)), 1, "1", newID, 200); short != nil || err != nil {
+		t.Errorf("for an image alone a result is shortened to %v, %v", short, err)
+	}
+	long = `{"ok":true,"body":"` + strings.Repeat("0123456789", 500) + `"}`
+	short := testlog.Must(recall.Shorten(responseEvent(t, media(long)), 1, "1", newID, 200))(t)
+	for _, p := range short.Content().Parts() {
+		if p.Kind != patch.PartResponse {
+			continue
+		}
+		if recall.Original(p) == long || !strings.Contains(p.Response.String(), `"ok":true`) || utf8.RuneCountInString(p.Response.String()) > 800 {
+			t.Errorf("beside an image it says %s", p.Response)
+		}
+		for _, kept := range []string{data, "thoughtSignature", "willContinue"} {
+			if !strings.Contains(p.JSON.String(), kept) {
+				t.Errorf("%.20s is left out", kept)
+			}
+		}
 	}
 }
 
@@ -290,13 +302,13 @@ func TestReading(t *testing.T) {
 		{"functionCall":{"name":"f","args":{"x":1.50}}},` + response("c", `{"out":"said\nso"}`) + `,` + response("c", `{"out":"a","b":1}`) + `,
 		{"inlineData":{"mimeType":"image/png","data":"QUJD"}},{"fileData":{"mimeType":"text/x","fileUri":"gs://b"}},
 		{"executableCode":{"code":"run(1)"}},{"codeExecutionResult":{"output":"1"}},{"toolCall":{"q":1}},
-		{"functionResponse":{"name":"g","parts":[{"inlineData":{}}]}}]}}`))
+		{"functionResponse":{"name":"g","parts":[{"inlineData":{"mimeType":"image/png","data":"QUJD"}}]}}]}}`))
 	if err != nil {
 		t.Fatal(err)
 	}
 	want := "a\n\n" + `call of f: {"x":1.50}` + "\n\nresult of f: said\nso\n\n" + `result of f: {"out":"a","b":1}` +
 		"\n\n[image/png of 3 bytes]\n\n[text/x at gs://b]\n\nrun(1)\n\n1\n\n" + `toolCall: {"q":1}` + "\n\n" +
-		`result of g: {"response":null,"parts":[{"inlineData":{}}]}` + "\n\nerror: it broke"
+		"result of g: \n\n[image/png of 3 bytes]\n\nerror: it broke"
 	if got := recall.Reading(e); got != want {
 		t.Errorf("%s\nwant\n%s", got, want)
 	}

@@ -1,7 +1,6 @@
 package recall
 
 import (
-	"encoding/json"
 	"strings"
 
 	"github.com/patchlog-dev/patchlog/internal/identifiers"
@@ -28,20 +27,13 @@ func Text(e *patch.Event) string {
 	if recalls {
 		return beside(e)
 	}
-	said := identifiers.Text(e)
-	for _, name := range []string{"inputTranscription", "outputTranscription"} {
-		var transcription struct{ Text string }
-		if text, ok := e.Field(name); ok && json.Unmarshal(text, &transcription) == nil && transcription.Text != "" {
-			said += transcription.Text + "\n"
-		}
-	}
-	return said
+	return identifiers.Text(e)
 }
 
 // beside is the text of an event without calls and responses of the recall tools.
 func beside(e *patch.Event) string {
 	var said strings.Builder
-	for _, p := range e.Content().Parts() {
+	for _, p := range e.Parts() {
 		switch k := p.Kind; {
 		case p.Thought, k == patch.PartData, (k == patch.PartCall || k == patch.PartResponse) && isRecall(p.Name):
 		default:

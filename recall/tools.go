@@ -83,7 +83,7 @@ func (t *Traces) Of(e *patch.Event) (brought []Handle) {
 	if !recalls {
 		return nil
 	}
-	for _, p := range e.Content().Parts() {
+	for _, p := range e.Parts() {
 		switch kind := p.Kind; {
 		case kind == patch.PartCall && p.Name == ReadTool:
 			var asked struct{ Handle string }
@@ -96,10 +96,16 @@ func (t *Traces) Of(e *patch.Event) (brought []Handle) {
 		case kind == patch.PartResponse && p.Name == ReadTool:
 			brought = append(brought, t.asked[p.ID]...)
 		case kind == patch.PartResponse && p.Name == SearchTool:
-			var found struct{ Results []struct{ Handle string } }
-			_ = p.Response.Decode(&found) // on an error, the results that were decoded count
+			var found struct{ Results []any }
+			if p.Response.Decode(&found) != nil {
+				continue
+			}
 			for _, r := range found.Results {
-				brought = append(brought, handles(r.Handle)...)
+				if result, ok := r.(map[string]any); ok {
+					if handle, ok := result["handle"].(string); ok {
+						brought = append(brought, handles(handle)...)
+					}
+				}
 			}
 		}
 	}

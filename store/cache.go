@@ -135,7 +135,7 @@ func (c *cache) acquire(key Key) *handle {
 func (c *cache) release(h *handle) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	size := min(h.size.Load(), (c.limit+1)/2)
+	size := min(h.size.Load(), max(c.limit/2, 1)) // rounded down, so that two large ones fit
 	c.total += size - h.counted
 	h.counted = size
 	if h.users--; h.users == 0 {

@@ -23,7 +23,6 @@ import (
 	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/internal/recordform"
 	"github.com/patchlog-dev/patchlog/internal/testlog"
-	"github.com/patchlog-dev/patchlog/internal/teststore"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/snapshot"
 	"github.com/patchlog-dev/patchlog/store"
@@ -176,41 +175,6 @@ func TestVacuumIsNotSeen(t *testing.T) {
 			t.Error("opened anew, the log is another one")
 		}
 	})
-}
-
-const (
-	goldenDB   = "testdata/golden.db.gz" // a database
-	goldenText = "testdata/golden.jsonl" // what the session in it exports
-)
-
-var goldenKey = store.Key{App: "app", User: "a user/b", Session: "golden"}
-
-// A database reads as it was written: Go types, ids, shared state, a snapshot.
-func TestGoldenFile(t *testing.T) {
-	ctx := context.Background()
-	s := openStore(t, teststore.Unpack(t, goldenDB), store.Options{})
-	defer s.Close()
-	for p, err := range s.Verify(ctx, store.VerifyOptions{}) {
-		t.Errorf("%v (%v)", p, err)
-	}
-	var text bytes.Buffer
-	testlog.NoError(t, s.Export(ctx, goldenKey, &text, store.ExportOptions{}))
-	want := readFile(t, goldenText)
-	if !bytes.Equal(text.Bytes(), want) {
-		t.Errorf("it exports\n%s\nwant\n%s", text.Bytes(), want)
-	}
-	session := sessionOf(t, s, goldenKey)
-	testlog.Equal(t, "count, an int", session.State()["count"], any(7))
-	if v, ok := session.Value("user:name"); !ok || v.Any() != "Ann" {
-		t.Errorf("user:name is %v", v)
-	}
-	// A retry finds the ids.
-	e, err := patch.NewEvent(patch.Fields{ID: "e1", InvocationID: "inv1", Author: "user", Content: patch.Text("user", "hello")})
-	testlog.NoError(t, err)
-	c, err := s.AppendEvents(ctx, goldenKey, store.AppendOptions{}, e)
-	if err != nil || c.Records[0].Seq != 1 {
-		t.Errorf("a retry: %v, %v", c.Records, err)
-	}
 }
 
 // changing has a record read otherwise than it was written.

@@ -223,6 +223,9 @@ func (v *verification) log(ctx context.Context) error {
 		for i, r := range p.records {
 			chain = chain.Add(recordform.Checksum(p.raw[i].Data))
 			said.Record(r)
+			if err := v.report(r.Seq, verifyRecord(key, r, p.raw[i].Data)); err != nil {
+				return err
+			}
 			if whole {
 				if view, err = s.foldRecords(ctx, key, head.Creation, view, p.records[i:i+1]); err != nil {
 					whole = false
@@ -334,6 +337,21 @@ func (v *verification) left(ctx context.Context, r erase.Receipt, initial map[st
 				return errNotErased
 			}
 		}
+	}
+	return nil
+}
+
+// verifyRecord reports whether a record that was read from a form is what its JSON says, and what its checksum covers.
+func verifyRecord(key Key, r patch.Record, form []byte) error {
+	err := r.Verify()
+	if err == nil {
+		var again []byte
+		if again, err = patch.AppendRecord(nil, r); err == nil && recordform.Checksum(again) != recordform.Checksum(form) {
+			err = fmt.Errorf("%w: checksum %08x of its content, want %08x", patch.ErrCorrupt, recordform.Checksum(again), recordform.Checksum(form))
+		}
+	}
+	if err != nil {
+		return &CorruptError{Key: key, Seq: r.Seq, Err: err}
 	}
 	return nil
 }

@@ -132,7 +132,7 @@ var wishes = []string{"i'd like", "i would like", "i want", "i'd prefer", "i pre
 func wishesOf(events []*patch.Event) (probes []quality.Probe) {
 	var sentences []string
 	for _, e := range events {
-		for _, part := range e.Content().Parts() {
+		for _, part := range e.Parts() {
 			if e.Author() != "user" || part.Kind != patch.PartText {
 				continue
 			}

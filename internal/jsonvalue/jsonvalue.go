@@ -9,7 +9,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"io"
 	"iter"
 	"math/big"
 	"slices"
@@ -62,8 +61,8 @@ func problem(text []byte) error {
 			return &Error{Offset: d.InputOffset(), Problem: "more text after the value"}
 		}
 	}
-	at := &jsontext.SyntacticError{Err: io.ErrUnexpectedEOF, ByteOffset: int64(len(text))}
-	errors.As(err, &at)
+	at := &jsontext.SyntacticError{Err: errors.New("there is no value"), ByteOffset: int64(len(text))}
+	errors.As(err, &at) // not if the text is blank
 	out := &Error{Pointer: string(at.JSONPointer), Offset: at.ByteOffset, Problem: at.Err.Error()}
 	switch {
 	case errors.Is(at.Err, jsontext.ErrDuplicateName):

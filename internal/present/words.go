@@ -186,7 +186,7 @@ func Describe(e *patch.Event) string {
 			said = append(said, "…")
 		}
 	}
-	for _, p := range e.Content().Parts() {
+	for _, p := range e.Parts() {
 		switch p.Kind {
 		case patch.PartCall:
 			say("call "+PrintableUpTo(p.Name, describedRunes)+" ", p.Args.String())

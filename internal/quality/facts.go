@@ -58,7 +58,7 @@ func (r *replay) probed(ctx context.Context, raw []*patch.Event, probes []Probe)
 // visibleLines are the lines of the visible log, in lower case; a tool's result is one.
 func visibleLines(l *log) (lines []string) {
 	for _, e := range l.view().Events() {
-		for _, part := range e.Content().Parts() {
+		for _, part := range e.Parts() {
 			text := part.Text
 			if part.Kind == patch.PartResponse || part.Kind == patch.PartCall { // which has the other one empty
 				text = strings.ReplaceAll(identifiers.Values(records.JSON(part.Response))+identifiers.Values(records.JSON(part.Args)), "\n", " ; ")
@@ -131,7 +131,7 @@ type relation struct{ id, name, value string }
 func relations(events []*patch.Event) (all []relation) {
 	last := map[[2]string]int{}
 	for _, e := range events {
-		for _, part := range e.Content().Parts() {
+		for _, part := range e.Parts() {
 			if part.Kind != patch.PartResponse {
 				continue
 			}

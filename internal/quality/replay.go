@@ -125,7 +125,7 @@ func Record(events []*patch.Event) (Recording, error) {
 		}
 		var calls []call
 		if isTurn(e) {
-			for _, part := range e.Content().Parts() {
+			for _, part := range e.Parts() {
 				if c, needs := callOf(part, raw.String()); needs {
 					calls = append(calls, c)
 				}

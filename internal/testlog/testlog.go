@@ -46,7 +46,7 @@ func EventOf(t Failer, fields map[string]any) *patch.Event {
 
 // FirstText returns the text of an event's first part.
 func FirstText(e *patch.Event) string {
-	for _, p := range e.Content().Parts() {
+	for _, p := range e.Parts() {
 		return p.Text
 	}
 	return ""

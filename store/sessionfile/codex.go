@@ -121,7 +121,7 @@ func (item *codexItem) compaction(e *entry, t *tree) {
 			}
 		}
 		for _, i := range slices.Backward(prompts) {
-			for _, p := range t.view.At(i).Content().Parts() {
+			for _, p := range t.view.At(i).Parts() {
 				if p.Text != "" {
 					e.parts = append(e.parts, part{Text: raw(p.Text)})
 				}

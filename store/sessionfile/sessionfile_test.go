@@ -300,7 +300,7 @@ func TestPi(t *testing.T) {
 	check(t, says(view(t, records[:slices.IndexFunc(records, func(r patch.Record) bool { return r.Patch != nil && r.Patch.Type() == patch.Summarise })]))[:5], []string{
 		"user/user: Why does the kettle simulation stop at 99.99 degrees? Please look at kettle.go.",
 		`pi/model: thought The loop compares floats for equality, I guess. I should read the file first. Let me read it, and run its tests as well. call call_1 read{"path":"kettle.go","limit":120.0} call call_2 bash{"command":"go test ./..."}`,
-		`pi/user: response call_1 read{"result":"package kettle\n\n// Boil heats until the water boils. ☕\nfunc Boil(t float64) float64 {\n\tfor t != 100 {\n\t\tt += 0.1\n\t}\n\treturn t\n}\n"}`,
+		`pi/user: response call_1 read{"result":"package kettle\n\n// Boil heats until the water boils. ☕\nfunc Boil(t float64) float64 {\n\tfor t != 100 {\n\t\tt += 0.1\n\t}\n\treturn t\n}\n"} image/png`,
 		`pi/user: response call_2 bash{"error":"panic: test timed out after 10m0s"}`,
 		"pi/model: It compares floating-point numbers for equality, and 0.1 cannot be written exactly.",
 	})
@@ -347,7 +347,7 @@ func TestClaudeCode(t *testing.T) {
 		`claude-code/model: call toolu_1 Read{"file_path":"/home/ada/gate/gate.py"}`,
 		`claude-code/model: call toolu_2 Read{"file_path":"/home/ada/gate/timer.py","offset":1.0}`,
 		`claude-code/user: response toolu_1 Read{"result":"def close(gate):\n    while gate.open:\n        wait()\n        gate.push()\n"}`,
-		`claude-code/user: response toolu_2 Read{"result":"def wait(): pass"}`,
+		`claude-code/user: response toolu_2 Read{"result":"def wait(): pass"} image/png`,
 		`claude-code/model: I let a subagent check the motor. call toolu_3 Task{"description":"check the motor","prompt":"Look at motor.py","subagent_type":"general-purpose"}`,
 		"claude-code/user@claude-code.e1c84ba5: Look at motor.py",
 		"e1c84ba5/model@claude-code.e1c84ba5: The motor is fine.",

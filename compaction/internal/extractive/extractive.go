@@ -451,7 +451,7 @@ func unlisted(line string) string {
 // textLines are the lines of an event's texts.
 func textLines(e *patch.Event) []string {
 	var lines []string
-	for _, p := range e.Content().Parts() {
+	for _, p := range e.Parts() {
 		if p.Kind != patch.PartText {
 			continue
 		}

@@ -106,7 +106,7 @@ func (s *summary) askOpen(t *turn) {
 
 // says reports whether an event has a text.
 func says(e *patch.Event) bool {
-	for _, p := range e.Content().Parts() {
+	for _, p := range e.Parts() {
 		if p.Kind == patch.PartText && strings.TrimSpace(p.Text) != "" {
 			return true
 		}
@@ -128,7 +128,7 @@ func (s *summary) addEvent(t *turn, e *patch.Event, user bool, waiting map[strin
 			s.addTexts(t.said, sentences(text), false)
 		}
 	}
-	for _, p := range e.Content().Parts() {
+	for _, p := range e.Parts() {
 		switch p.Kind {
 		case patch.PartText:
 			say(p.Text)

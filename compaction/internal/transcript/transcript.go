@@ -54,7 +54,7 @@ func writeEvent(b *strings.Builder, e *patch.Event, maxRunes, maxText int, answe
 	if _, ok := summaries.CompactionOf(e); ok {
 		who = "summary of earlier events"
 	}
-	for _, p := range e.Content().Parts() {
+	for _, p := range e.Parts() {
 		switch p.Kind {
 		case patch.PartText:
 			if text := strings.TrimSpace(p.Text); text != "" {
