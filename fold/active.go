@@ -53,6 +53,8 @@ func (v View) RevertTargets(patchID string) ([]string, error) {
 		switch {
 		case undone[c]:
 		case isMember(c):
+			// A member that is a revert does not add to undone: it is reverted too, which activates its target. If
+			// that is a member, it is reverted next: of "2:splice, 3:revert 2" in one group, 3 and then 2.
 			if named := v.patches.find(c.id); named != c {
 				return nil, fmt.Errorf("%w: patch %d of group %q has the id %q of patch %d", patch.ErrInvalid, c.seq, c.group, c.id, named.seq)
 			}
@@ -62,9 +64,20 @@ func (v View) RevertTargets(patchID string) ([]string, error) {
 		}
 	}
 	if len(ids) == 0 {
-		return nil, v.blockedError(target)
+		return nil, alreadyReverted(patchID, v.patches.newestRevert(isMember, oldest))
 	}
 	return ids, nil
+}
+
+// newestRevert returns the newest active revert of one of the patches from a seq on, or nil.
+func (l *cut) newestRevert(isTarget func(*cut) bool, from uint64) *cut {
+	undone := l.undone(from)
+	for c := l; c != nil && c.seq > from; c = c.older {
+		if c.isRevert && isTarget(c.target) && !undone[c] {
+			return c
+		}
+	}
+	return nil
 }
 
 func patchNotFound(id string) error {
@@ -74,18 +87,12 @@ func patchNotFound(id string) error {
 
 // pinsNode reports whether the newest active pin or unpin of a node is a pin.
 func (l *cut) pinsNode(node nodeID, undone map[*cut]bool) bool {
-	c := l.decidingPin(node, undone)
-	return c != nil && c.pin.pinned
-}
-
-// decidingPin returns the newest active pin or unpin of a node, or nil.
-func (l *cut) decidingPin(node nodeID, undone map[*cut]bool) *cut {
 	for c := l; c != nil; c = c.older {
 		if c.pin != nil && c.pin.node == node && !c.isRevert && !undone[c] {
-			return c
+			return c.pin.pinned
 		}
 	}
-	return nil
+	return false
 }
 
 // olderThan returns the patches before the record with a seq.

@@ -130,7 +130,7 @@ func TestStanding(t *testing.T) {
 	do(patch.NewRevert("b").WithID("rb").WithGroup("h"))
 	is("b", "a")
 	do(patch.NewRevert("a").WithID("ra").WithGroup("h"))
-	is("b", `revert blocked: patch "b" is already reverted, by revert "rb"`)
+	is("b", `revert blocked: patch "b" is already reverted, by revert "ra" (record 6)`)
 	is("ra", "ra rb")
 	do(patch.NewRevert("ra").WithID("rra"))
 	is("ra", "rb")

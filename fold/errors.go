@@ -31,7 +31,8 @@ var (
 	// the visible log are unreliable.
 	ErrUnknownPatch = errors.New("log holds a patch of unknown type")
 
-	// ErrBlocked: a later patch must be reverted first. The error is a *[BlockedError].
+	// ErrBlocked: a later patch must be reverted first, or the patch is already reverted. The error is a
+	// *[BlockedError].
 	ErrBlocked = errors.New("revert blocked")
 
 	// ErrOutdated: the binary form of a view has another version.
@@ -57,18 +58,21 @@ func (e *ConflictError) Is(target error) bool { return target == ErrConflict }
 // errBlocked stands for a [BlockedError] whose fields are not computed yet.
 var errBlocked = errors.New("revert blocked")
 
-// BlockedError names the patch that blocks a revert: some events that the target added are no longer adjacent and
-// visible. It matches [ErrBlocked].
+// BlockedError is the refusal of a revert. Either a later patch must be reverted first, because some events that the
+// target added are no longer adjacent and visible, or the target is already reverted. It matches [ErrBlocked].
 type BlockedError struct {
-	PatchID         string // the patch to revert
-	Blocking        string // the newest of the patches that must be reverted first
-	BlockingSeq     uint64 // its seq
-	AlreadyReverted bool   // Blocking is a revert of the patch
+	PatchID     string // the patch to revert
+	Blocking    string // the newest of the patches that must be reverted first
+	BlockingSeq uint64 // its seq
+
+	// AlreadyReverted says that neither the patch nor another one of its group is active. Blocking is then the newest
+	// active revert of one of them, and reverting it is a redo.
+	AlreadyReverted bool
 }
 
 func (e *BlockedError) Error() string {
 	if e.AlreadyReverted {
-		return fmt.Sprintf("revert blocked: patch %q is already reverted, by revert %q (record %d)", e.PatchID, e.Blocking, e.BlockingSeq)
+		return fmt.Sprintf("revert blocked: patch %q is already reverted, by revert %q (record %d); to redo the patch, revert that", e.PatchID, e.Blocking, e.BlockingSeq)
 	}
 	return fmt.Sprintf("revert blocked: patch %q (record %d) changed events that patch %q added; revert %q first", e.Blocking, e.BlockingSeq, e.PatchID, e.Blocking)
 }

@@ -45,13 +45,13 @@ func TestPins(t *testing.T) {
 		"and that again":              {[]*patch.PatchEvent{patch.NewPin("e2"), revert("p1"), revert("p2"), revert("p3")}, "", "e1 e2 e3", 0},
 		"a second pin reverted":       {[]*patch.PatchEvent{patch.NewPin("e2"), patch.NewPin("e2"), revert("p2")}, "e2", "e1 e2 e3", 0},
 		"the first of two reverted":   {[]*patch.PatchEvent{patch.NewPin("e2"), patch.NewPin("e2"), revert("p1")}, "e2", "e1 e2 e3", 0},
-		"a pin under an unpin":        {[]*patch.PatchEvent{patch.NewPin("e2"), patch.NewUnpin("e2"), revert("p1")}, "", "e1 e2 e3", 1},
+		"a pin under an unpin":        {[]*patch.PatchEvent{patch.NewPin("e2"), patch.NewUnpin("e2"), revert("p1")}, "", "e1 e2 e3", 0},
 		"reverted twice":              {[]*patch.PatchEvent{patch.NewPin("e2"), revert("p1"), patch.NewPin("e2"), revert("p1")}, "e2", "e1 e2 e3", 1},
 		"no such event":               {[]*patch.PatchEvent{patch.NewPin("e9")}, "", "e1 e2 e3", 1},
 		"hidden and back":             {[]*patch.PatchEvent{patch.NewPin("e2"), patch.NewSplice(1, 1), revert("p2")}, "e2", "e1 e2 e3", 0},
 		"unpinned while it is hidden": {[]*patch.PatchEvent{patch.NewPin("e2"), patch.NewSplice(1, 1), revert("p1"), revert("p2")}, "", "e1 e2 e3", 0},
 		"hidden cannot be pinned":     {[]*patch.PatchEvent{patch.NewSplice(1, 1), patch.NewPin("e2")}, "", "e1 e3", 1},
-		"taken back in between":       {[]*patch.PatchEvent{patch.NewUnpin("e2"), revert("p1"), revert("p2"), revert("p1"), revert("p3")}, "", "e1 e2 e3", 1},
+		"taken back in between":       {[]*patch.PatchEvent{patch.NewUnpin("e2"), revert("p1"), revert("p2"), revert("p1"), revert("p3")}, "", "e1 e2 e3", 0},
 		"others come between":         {[]*patch.PatchEvent{patch.NewPin("e1"), patch.NewPin("e2"), patch.NewUnpin("e2"), patch.NewUnpin("e1"), revert("p4")}, "e1", "e1 e2 e3", 0},
 		"two reverts of one pin":      {[]*patch.PatchEvent{patch.NewPin("e2"), revert("p1"), revert("p2"), revert("p3"), revert("p2"), revert("p1"), revert("p4")}, "", "e1 e2 e3", 0},
 		"a summary":                   {[]*patch.PatchEvent{patch.NewSummarise(0, 2, event("S", "text:a")), patch.NewPin("S")}, "S", "S e3", 0},
@@ -139,20 +139,23 @@ func TestPinnedMessage(t *testing.T) {
 	}
 }
 
-func TestRevertOfPinBlocked(t *testing.T) {
+// No patch blocks the revert of a pin. Of a pin that is reverted, the newest active revert is named.
+func TestRevertOfPinIsNotBlocked(t *testing.T) {
 	v := view(t, "e1", "e2")
 	for _, p := range []*patch.PatchEvent{
-		patch.NewPin("e1").WithID("p1"), patch.NewUnpin("e1").WithID("p2"), patch.NewUnpin("e1").WithID("p3"),
-		patch.NewPin("e2").WithID("q1"), patch.NewRevert("q1").WithID("q2"),
+		patch.NewPin("e1").WithID("p3"), patch.NewUnpin("e1").WithID("p4"), patch.NewUnpin("e1").WithID("p5"),
+		patch.NewPin("e2").WithID("p6"), patch.NewRevert("p6").WithID("p7"), patch.NewRevert("p7").WithID("p8"), patch.NewRevert("p6").WithID("p9"),
 	} {
 		v = apply(t, v, p)
 	}
-	for id, want := range map[string]fold.BlockedError{
-		"p1": {PatchID: "p1", Blocking: "p3", BlockingSeq: 5},
-		"q1": {PatchID: "q1", Blocking: "q2", BlockingSeq: 7, AlreadyReverted: true},
-	} {
+	for id, want := range map[string]uint64{"p3": 0, "p4": 0, "p5": 0, "p6": 9, "p7": 8, "p8": 0, "p9": 0} {
+		err := v.Check(patch.NewRevert(id), fold.CheckOptions{})
+		if want == 0 {
+			testlog.WantNil(t, err)
+			continue
+		}
 		var blocked *fold.BlockedError
-		if err := v.Check(patch.NewRevert(id), fold.CheckOptions{}); !errors.As(err, &blocked) || *blocked != want {
+		if !errors.As(err, &blocked) || *blocked != (fold.BlockedError{PatchID: id, Blocking: fmt.Sprint("p", want), BlockingSeq: want, AlreadyReverted: true}) {
 			t.Errorf("reverting %s: %v", id, err)
 		}
 	}
@@ -190,28 +193,16 @@ func TestRewindOfPins(t *testing.T) {
 	}
 }
 
-// Where a pin was taken back again after a redo, the error names the newest revert, also if
-// the event is pinned, or not, as the patch left it.
-func TestRevertOfPinTakenBackAgain(t *testing.T) {
-	for name, c := range map[string]struct {
-		log    []*patch.PatchEvent
-		revert string
-		want   string
-	}{
-		"its own revert is older": {
-			[]*patch.PatchEvent{patch.NewPin("e1"), patch.NewRevert("p2"), patch.NewRevert("p3"), patch.NewRevert("p2")}, "p3", "p5"},
-		"another pin stands": {
-			[]*patch.PatchEvent{patch.NewPin("e1"), patch.NewPin("e1"), patch.NewRevert("p3"), patch.NewRevert("p4"), patch.NewRevert("p3")}, "p5", "p6"},
-		"what decides now would not, were it back": {
-			[]*patch.PatchEvent{patch.NewPin("e1"), patch.NewUnpin("e1"), patch.NewRevert("p3"), patch.NewRevert("p2"), patch.NewRevert("p5")}, "p3", "p4"},
-	} {
-		v := view(t, "e1")
-		for i, p := range c.log {
-			v = apply(t, v, p.WithID(fmt.Sprint("p", i+2)))
-		}
-		var blocked *fold.BlockedError
-		if err := v.Check(patch.NewRevert(c.revert), fold.CheckOptions{}); !errors.As(err, &blocked) || blocked.Blocking != c.want {
-			t.Errorf("%s: %v, want it blocked by %s", name, err, c.want)
-		}
+// A rewind leaves the same pins and unpins active as before, also those that did not decide: a revert of the one left
+// unpins the event.
+func TestRewindOfUndecidingPins(t *testing.T) {
+	k, v := kept(t, "e1", patch.NewPin("e1"), patch.NewPin("e1"), "e4", patch.NewRevert("p2"), patch.NewPin("e1"))
+	for i, p := range append(testlog.Must(v.Rewind(4))(t), patch.NewRevert("p3")) {
+		r := patch.Record{Seq: v.Seq() + 1, Patch: p.WithID(fmt.Sprint("r", i))}
+		k.log = append(k.log, r)
+		v = testlog.Must(k.apply(v, r))(t)
+	}
+	if pinned(v) != "e1" || v.SkippedCount() > 0 {
+		t.Errorf("with the first of two pins active, pinned are %q", pinned(v))
 	}
 }

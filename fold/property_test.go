@@ -156,8 +156,8 @@ func holds(records []patch.Record, group string) bool {
 func compareBlocking(t *rapid.T, p *patch.PatchEvent, got, want error, records []patch.Record) {
 	var blocked *fold.BlockedError
 	var refusal *fuzz.Refusal
-	if errors.As(got, &blocked) && errors.As(want, &refusal) && (blocked.BlockingSeq != refusal.Blocking || blocked.PatchID != p.PatchID()) {
-		t.Fatalf("patch %v: got %v, want it blocked by the patch at seq %d\n%s", p, got, refusal.Blocking, fuzz.Text(records, nil))
+	if errors.As(got, &blocked) && errors.As(want, &refusal) && (blocked.BlockingSeq != refusal.Blocking || blocked.AlreadyReverted != refusal.AlreadyReverted || blocked.PatchID != p.PatchID()) {
+		t.Fatalf("patch %v: got %v, want it blocked by the patch at seq %d, already reverted: %v\n%s", p, got, refusal.Blocking, refusal.AlreadyReverted, fuzz.Text(records, nil))
 	}
 }
 

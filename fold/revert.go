@@ -78,14 +78,18 @@ func (s *sequence) locate(c *cut) (lo, hi int, ok bool) {
 
 // blockedError returns the error of a revert that cannot be applied.
 func (v *View) blockedError(target *cut) error {
-	by := v.newestBlocker(target)
-	if target.pin != nil {
-		by = v.newestPinBlocker(target)
+	if by := v.patches.newestRevert(func(c *cut) bool { return c == target }, target.seq); by != nil {
+		return alreadyReverted(target.id, by)
 	}
+	by := v.newestBlocker(target)
 	if by == nil { // no patch blocks it, so the nodes are not where the log says
 		return fmt.Errorf("%w: the view and the log disagree about positions", patch.ErrCorrupt)
 	}
-	return &BlockedError{PatchID: target.id, Blocking: by.id, BlockingSeq: by.seq, AlreadyReverted: by.target == target}
+	return &BlockedError{PatchID: target.id, Blocking: by.id, BlockingSeq: by.seq}
+}
+
+func alreadyReverted(id string, by *cut) error {
+	return &BlockedError{PatchID: id, Blocking: by.id, BlockingSeq: by.seq, AlreadyReverted: true}
 }
 
 // newestBlocker returns the newest patch that must be reverted before target: the newest of its blockers, of
@@ -93,11 +97,6 @@ func (v *View) blockedError(target *cut) error {
 // removed.
 func (v *View) newestBlocker(target *cut) *cut {
 	must, holder := v.blockers(target)
-	return newestOf(must, holder.blockersOf)
-}
-
-// newestOf returns the newest of the given patches and of those that before returns for them, at any depth.
-func newestOf(must []*cut, before func(*cut) []*cut) *cut {
 	seen := map[*cut]bool{}
 	var newest *cut
 	for len(must) > 0 {
@@ -110,7 +109,7 @@ func newestOf(must []*cut, before func(*cut) []*cut) *cut {
 		if newest == nil || c.seq > newest.seq {
 			newest = c
 		}
-		must = append(must, before(c)...)
+		must = append(must, holder.blockersOf(c)...)
 	}
 	return newest
 }
@@ -118,11 +117,19 @@ func newestOf(must []*cut, before func(*cut) []*cut) *cut {
 // removers has for each missing node the patch that removed it.
 type removers map[nodeID]*cut
 
-// blockersOf returns the patches to revert so that all nodes that target added are restored.
+// blockersOf returns the patches to revert so that all nodes that target added are restored. The nodes behind a missing
+// marker of a revert do not count: they stood behind it when it was removed, so they may return with it.
+//
+// For example "1:e 2:splice e, 3:revert 2, 4:splice e, 5:revert 4, 6:revert 3, 7:revert 2, 8:revert 7". To redo 4, 5 must
+// be reverted. It added its marker, which 6 removed, and e, which 8 removed. If 8 counted, its revert would be named,
+// then the revert of that, and so on. A revert of 6 restores both.
 func (h removers) blockersOf(target *cut) (must []*cut) {
 	for n := range target.addedNodes {
 		if by := h[n.id()]; by != nil {
 			must = append(must, by.blockerFor(target))
+			if n.isRevertMarker() {
+				break
+			}
 		}
 	}
 	return must

@@ -297,30 +297,38 @@ func allHidden(members []*cut, hidden map[nodeID]bool) bool {
 	return true
 }
 
-// restorePins reverts newer pins and unpins, newest first, of each event that is not pinned as it was, until it is.
+// restorePins activates and deactivates pins and unpins, newest first, so that those are active which were before the
+// rewind's first record.
 func (w *rewinding) restorePins() error {
 	before := w.start.patches.olderThan(w.from)
 	undone := before.undone(0)
-	for l := w.start.patches; l != before; l = l.older {
-		if l.pin == nil {
+	for c := w.start.patches; c != nil; c = c.older {
+		if c.pin == nil || c.isRevert {
 			continue
 		}
-		node := l.pin.node
-		for was := before.pinsNode(node, undone); w.view.pins.has(node) != was; {
-			if err := w.applyRevert(w.newestPin(node)); err != nil {
-				return err
-			}
+		// Comparing the pins of events instead would miss some: after "2:pin A, 3:pin A" and a later "revert 3", A is
+		// still pinned, but a revert of 2 after the rewind would unpin it.
+		var err error
+		switch was, is := c.seq < w.from && !undone[c], !w.undone[c]; {
+		case is && !was:
+			err = w.applyRevert(c)
+		case was && !is:
+			err = w.revertReverts(c)
+		}
+		if err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
-// newestPin returns the newest active patch of the start view about the pin of a node.
-func (w *rewinding) newestPin(node nodeID) *cut {
-	undone := w.view.patches.undone(0)
-	for c := w.start.patches; c != nil; c = c.older {
-		if c.pin != nil && c.pin.node == node && !undone[c] {
-			return c
+// revertReverts reverts the active reverts of a pin or unpin of the start view.
+func (w *rewinding) revertReverts(pin *cut) error {
+	for c := w.start.patches; c != pin; c = c.older {
+		if c.target == pin && !w.undone[c] {
+			if err := w.applyRevert(c); err != nil {
+				return err
+			}
 		}
 	}
 	return nil

@@ -34,8 +34,10 @@ type Refusal struct {
 	Orphans []Orphan
 	// Pinned are the ids of the pinned events that the patch would hide.
 	Pinned []string
-	// Blocking is the seq of the patch that blocks a revert.
-	Blocking uint64
+	// Blocking is the seq of the patch that blocks a revert. If AlreadyReverted, that is the newest standing revert
+	// of the same patch.
+	Blocking        uint64
+	AlreadyReverted bool
 }
 
 func (r *Refusal) Error() string { return r.Kind + ": " + r.Text }
@@ -108,7 +110,7 @@ func (r *Reference) judge(p *patch.PatchEvent, before *Reference, opts CheckOpti
 		return refuse(Invalid, "no applied patch has the id %q", p.PatchID())
 	case Blocked:
 		refusal := refuse(reason, "the patch %q stands in the way", blocking.id)
-		refusal.Blocking = blocking.seq
+		refusal.Blocking, refusal.AlreadyReverted = blocking.seq, !r.stands(r.patchOf(p.PatchID()))
 		return refusal
 	}
 	if hidden := r.hidesPinned(s); len(hidden) > 0 && !opts.AllowPinned {

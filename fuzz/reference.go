@@ -98,10 +98,6 @@ func (r *Reference) commit(s step, name applied) *applied {
 	}
 	r.nodes = s.after
 	r.applied = append(r.applied, a)
-	if a.pin != nil {
-		a.leftPinned = r.isPinned(a.pin)
-		a.leftStanding = r.stands(a.root())
-	}
 	return a
 }
 

@@ -1,6 +1,9 @@
 package fuzz
 
-import "slices"
+import (
+	"cmp"
+	"slices"
+)
 
 // applied is an applied patch and its effect.
 type applied struct {
@@ -8,8 +11,7 @@ type applied struct {
 	id    string
 	group string
 	step
-	wordless                 bool // see isWordless
-	leftPinned, leftStanding bool // of a patch with a pin: whether, after it, the event was pinned and its root stood
+	wordless bool // see isWordless
 }
 
 // isCut reports whether the patch removed nodes and inserted only a marker.
@@ -68,26 +70,22 @@ func patchIDs(patches []*applied) (ids []string) {
 
 // RevertAll returns the ids of the patches that undoing the patch with the id reverts, in this order: the standing
 // patches of its group, newest first, or the patch itself. If the undo is blocked, ok is false and blocked is the
-// id of the newest patch to revert first; if all are undone already, that is a revert of the group. blocked is
-// "" if no applied patch has the id.
+// id of the newest patch to revert first; if all are undone already, that is the newest standing revert of one of
+// them. blocked is "" if no applied patch has the id.
 func (r *Reference) RevertAll(patchID string) (ids []string, blocked string, ok bool) {
 	target := r.patchOf(patchID)
 	if target == nil {
 		return nil, "", false
 	}
 	now := r.clone()
-	var newest *applied // the newest revert of a member
+	var reverts []*applied // of members
 	for _, a := range slices.Backward(r.applied) {
 		if a != target && (a.group == "" || a.group != target.group) {
 			continue
 		}
 		// Undoing a member that is a revert lets its target stand again.
 		if !now.stands(a) {
-			for _, b := range r.applied {
-				if b.of == a && r.stands(b) && (newest == nil || b.seq > newest.seq) {
-					newest = b
-				}
-			}
+			reverts = append(reverts, r.revertsOf(a)...)
 			continue
 		}
 		s, reason, blocking := now.reverted(a)
@@ -98,18 +96,20 @@ func (r *Reference) RevertAll(patchID string) (ids []string, blocked string, ok 
 		ids = append(ids, a.id)
 	}
 	if len(ids) == 0 {
+		newest := slices.MaxFunc(reverts, func(a, b *applied) int { return cmp.Compare(a.seq, b.seq) })
 		return nil, newest.id, false
 	}
 	return ids, "", true
 }
 
 // reverted returns the effect of a revert of the patch. All of in(p) must stand with only markers of reverts
-// between; that stretch becomes a marker, then out(p). Otherwise it returns the reason and the blocking patch.
+// between; that stretch becomes a marker, then out(p). A patch with a pin must only stand. Otherwise it returns the
+// reason and the blocking patch; of a patch that does not stand, this is its newest standing revert.
 func (r *Reference) reverted(target *applied) (s step, reason string, blocking *applied) {
+	if reverts := r.revertsOf(target); len(reverts) > 0 {
+		return step{}, Blocked, reverts[len(reverts)-1]
+	}
 	if target.pin != nil {
-		if must := r.pinMust(target); len(must) > 0 {
-			return step{}, Blocked, r.newestMust(must)
-		}
 		return step{after: r.nodes, of: target, pin: target.pin}, "", nil
 	}
 	from, to, missing, between := r.stretch(target)
@@ -154,8 +154,12 @@ func (r *Reference) nodesMust(target *applied, missing, between []*node) []*appl
 	return append(must, r.behind(missing, target)...)
 }
 
-// behind returns the patches to revert so that the missing nodes of target stand again.
+// behind returns the patches to revert so that the missing nodes of target stand again. What comes after a missing
+// marker of a revert is left for later: it may come back with the marker.
 func (r *Reference) behind(missing []*node, target *applied) (must []*applied) {
+	if i := slices.IndexFunc(missing, func(n *node) bool { return n.ofRevert }); i >= 0 {
+		missing = missing[:i+1]
+	}
 	for _, n := range missing {
 		must = append(must, r.holder(n).inTheWayOf(target))
 	}
@@ -196,13 +200,8 @@ func (r *Reference) newestMust(must []*applied) *applied {
 		if must[i].seq > newest.seq {
 			newest = must[i]
 		}
-		var more []*applied
-		if must[i].pin != nil {
-			more = r.pinMust(must[i])
-		}
 		_, _, missing, _ := r.stretch(must[i])
-		more = append(more, r.behind(missing, must[i])...)
-		for _, a := range more {
+		for _, a := range r.behind(missing, must[i]) {
 			if !slices.Contains(must, a) {
 				must = append(must, a)
 			}

@@ -161,11 +161,9 @@ func TestLawRevert(t *testing.T) {
 				t.Fatalf("%v was redone to %s, %s, want %s\n%s", p, showVisible(r), describe(r), stateAfter, Text(r.log, initial))
 			}
 		}
-		// Not of reverts: two may each need what the other has taken out. Nor of patches that are undone,
-		// of which section 9 promises nothing.
 		var ids []string
 		for _, a := range r.applied {
-			if a.of == nil && r.stands(a) {
+			if r.stands(a) {
 				ids = append(ids, a.id)
 			}
 		}
@@ -198,7 +196,7 @@ func followBlocking(t *rapid.T, r *Reference, initial map[string]patch.Value, id
 			}
 			next = target
 			continue
-		case refusal.Kind != Blocked || refusal.Blocking <= next.seq:
+		case refusal.Kind != Blocked || refusal.AlreadyReverted || refusal.Blocking <= next.seq:
 			t.Fatalf("%v is refused as %v\n%s", p, refusal, Text(r.log, initial))
 		}
 		i := slices.IndexFunc(r.applied, func(a *applied) bool { return a.seq == refusal.Blocking })

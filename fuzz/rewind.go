@@ -234,14 +234,20 @@ func (w *rewinding) cut(n *node, policy patch.StatePolicy) {
 	w.commit(step{after: after, in: []*node{marker}, out: []*node{n}, made: 1, drops: policy == patch.Drop}, applied{seq: w.next()})
 }
 
-// pinAsBefore pins the events that were pinned before the rewind's first record, and no others.
+// pinAsBefore is step 4 of a rewind: each pin and unpin stands again that stood before the rewind's first record, and
+// no other one.
 func (w *rewinding) pinAsBefore() {
-	for _, a := range slices.Clone(w.applied) {
-		if a.pin == nil {
+	for _, a := range slices.Backward(slices.Clone(w.applied)) {
+		if a.pin == nil || a.of != nil {
 			continue
 		}
-		if was := w.wasPinnedBefore(a.pin, w.from); was != w.isPinned(a.pin) {
-			w.commit(step{after: w.nodes, pin: a.pin, pins: was}, applied{seq: w.next()})
+		switch stood, stands := a.seq < w.from && w.stoodBefore(a, w.from), w.stands(a); {
+		case stands && !stood:
+			w.takeBack(a)
+		case stood && !stands:
+			for _, revert := range slices.Backward(w.revertsOf(a)) {
+				w.takeBack(revert)
+			}
 		}
 	}
 }
