@@ -207,7 +207,7 @@ func (s *visible) fill(w *Window, indices []int) {
 
 // endurable reports whether the log is still one that a model's API accepts after the
 // given spans are gone without a summary in their place: no function call comes first,
-// or directly after a summary of role model, where it did not before.
+// or directly after a summary of role model, where it did not before. Events that say nothing do not count.
 func (s *visible) endurable(w *Window, gone []Span) bool {
 	if len(gone) == 0 {
 		return true
@@ -222,10 +222,11 @@ func (s *visible) endurable(w *Window, gone []Span) bool {
 	summarised := func(i int) bool { return len(w.Groups) > 0 && i >= w.Start && i < w.Start+w.Count }
 	for _, g := range gone {
 		before, after := g.Start-1, g.Start+g.Count
-		for before >= 0 && removed[before] {
+		says := func(i int) bool { return s.entries[i].Event.HasContent() }
+		for before >= 0 && (removed[before] || !says(before)) {
 			before--
 		}
-		for after < len(s.entries) && removed[after] {
+		for after < len(s.entries) && (removed[after] || !says(after)) {
 			after++
 		}
 		if after == len(s.entries) || summarised(after) || !hasFunctionPart(s.entries[after].Event, false) {

@@ -323,7 +323,9 @@ func (v View) invocationAt(pos int) string {
 	return ""
 }
 
-// misplacedCalls lists function calls that would move to a position where model APIs accept none.
+// misplacedCalls lists function calls that would move to a position where model APIs accept none. Only events that say
+// something count: a model sees neither a change of state in front of a call, nor one between a summary and a call.
+// So of "state, user, call", cutting the user's event brings the call first.
 func (s span) misplacedCalls() (out []Orphan) {
 	was := map[nodeID]int{}
 	if len(s.added) > 0 && s.fixed {
@@ -331,12 +333,14 @@ func (s span) misplacedCalls() (out []Orphan) {
 			was[s.view.node(i).id()] = i
 		}
 	}
-	problem := s.view.callProblem(s.first)
+	problem := s.callProblem(s.first)
 	add := func(n *node, old int) {
-		if problem != "" && (old < 0 || s.view.callProblem(old) == "") {
+		if problem != "" && (old < 0 || s.callProblem(old) == "") {
 			out = append(out, callsOf(n.event, old, problem)...)
 		}
-		problem = problemBehind(n)
+		if n.event.HasContent() {
+			problem = problemBehind(n)
+		}
 	}
 	for i := range s.added {
 		old, stood := was[s.added[i].id()]
@@ -345,18 +349,20 @@ func (s span) misplacedCalls() (out []Orphan) {
 		}
 		add(&s.added[i], old)
 	}
-	if s.end < s.view.Len() {
-		add(s.view.node(s.end), s.end)
+	// Of the events behind the span only the first that says something has another one before it now.
+	if k, _ := slices.BinarySearch(s.pairs.saying, s.end); k < len(s.pairs.saying) {
+		add(s.view.node(s.pairs.saying[k]), s.pairs.saying[k])
 	}
 	return out
 }
 
 // callProblem returns the problem of a function call at an index, or "".
-func (v View) callProblem(i int) string {
-	if i == 0 {
+func (s span) callProblem(i int) string {
+	k, _ := slices.BinarySearch(s.pairs.saying, i)
+	if k == 0 {
 		return problemFirst
 	}
-	return problemBehind(v.node(i - 1))
+	return problemBehind(s.view.node(s.pairs.saying[k-1]))
 }
 
 // problemBehind returns the problem of a function call directly behind an event, or "".

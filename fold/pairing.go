@@ -31,9 +31,10 @@ type part struct {
 // pairing has the function parts of a visible log by key. Parts of different keys never pair, so a change is checked
 // by the keys that it touches.
 type pairing struct {
-	byKey map[callKey][]part // in the order of the visible log
-	calls int
-	parts int
+	byKey  map[callKey][]part // in the order of the visible log
+	calls  int
+	parts  int
+	saying []int // indices of the events that say something
 }
 
 // pairingCache caches a view's pairing and calls.
@@ -56,6 +57,9 @@ func (v View) pairing() pairing {
 func newPairing(v View) pairing {
 	p := pairing{byKey: map[callKey][]part{}}
 	for i, n := range v.visible(0, v.Len()) {
+		if n.event.HasContent() {
+			p.saying = append(p.saying, i)
+		}
 		for fp := range n.event.FunctionParts() {
 			key := keyOf(fp)
 			p.byKey[key] = append(p.byKey[key], part{fp, i, n.event, n.id(), p.parts})

@@ -15,7 +15,8 @@ import (
 //
 //	e1 @inv1 #branch by:user role:user k=1 call:c1 resp:c1 long:c1 summary scope:s at:5
 //
-// The first is the id; calls and responses without id have only the function name f.
+// The first is the id; calls and responses without id have only the function name f. An event without content and state
+// says its id.
 func event(words ...string) *patch.Event {
 	f := patch.Fields{ID: words[0], Author: "agent", Timestamp: time.Unix(1, 0)}
 	role := "model"
@@ -57,6 +58,9 @@ func event(words ...string) *patch.Event {
 		default:
 			panic("unknown word " + w)
 		}
+	}
+	if len(parts) == 0 && f.Actions.StateDelta == nil {
+		part("text", words[0])
 	}
 	if len(parts) > 0 || role != "model" {
 		f.Content = map[string]any{"role": role, "parts": parts}

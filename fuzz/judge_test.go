@@ -374,6 +374,25 @@ func TestOrphans(t *testing.T) {
 		log: `e1 call:c
 		      put 0+0 | S role:model compaction`,
 	}, {
+		name: "(e) a change of state in front says nothing",
+		log: `{"id":"d","author":"agent","actions":{"stateDelta":{"k":1}}}
+		      e1 resp:x
+		      e2 call:c
+		      cut 1+1`,
+		want: []string{"e2 : " + BarePosition},
+	}, {
+		name: "(e) nor does one after a summary",
+		log: `e0
+		      {"id":"d","author":"agent","actions":{"stateDelta":{"k":1}}}
+		      e1 call:c
+		      sum 0+1 | S role:model`,
+		want: []string{"e1 : " + BarePosition},
+	}, {
+		name: "(e) it came first before too",
+		log: `{"id":"d","author":"agent","actions":{"stateDelta":{"k":1}}}
+		      e1 call:c
+		      cut 0+1`,
+	}, {
 		name: "(e) a new event with a call has not stood anywhere",
 		log: `e1 call:c
 		      put 0+1 | r call:c`,

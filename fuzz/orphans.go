@@ -182,13 +182,15 @@ func invocationAt(visible []*node, i int) string {
 	return ""
 }
 
-// isBare reports whether the visible event is the first or directly follows a summary of role model.
+// isBare reports whether no visible event before the given one says something, or the last that does is a summary of
+// role model.
 func isBare(visible []*node, i int) bool {
-	if i == 0 {
-		return true
+	for _, previous := range slices.Backward(visible[:i]) {
+		if previous.event.HasContent() {
+			return previous.isSummary() && previous.event.Role() == "model"
+		}
 	}
-	previous := visible[i-1]
-	return previous.isSummary() && previous.event.Role() == "model"
+	return true
 }
 
 func hasCall(e *patch.Event) bool {
