@@ -16,28 +16,27 @@ func (v View) Footprint() int {
 // nodeBytes is about what a node takes in memory besides its event.
 const nodeBytes = 64
 
-// footprint returns about what the nodes take in memory. It is computed once for each chunk, on first use,
+// footprint returns about what the nodes take in memory. It is computed once for each part of the tree, on first use,
 // because folding does not look at every event.
-func (s *sequence) footprint() (n int) {
-	for c := range s.chunks {
-		bytes := c.bytes.Load()
-		if bytes == 0 {
-			bytes = int64(footprintOf(c.nodes))
-			c.bytes.Store(bytes)
-		}
-		n += int(bytes)
+func (s *sequence) footprint() int {
+	if s == nil {
+		return 0
 	}
-	return n
-}
-
-func footprintOf(nodes []node) int {
-	n := len(nodes) * nodeBytes
-	for i := range nodes {
-		if e := nodes[i].event; e != nil {
-			n += e.Footprint()
+	n := s.bytes.Load()
+	if n > 0 {
+		return int(n)
+	}
+	n = int64(len(s.nodes)*nodeBytes + len(s.kids)*int(unsafe.Sizeof(child{})))
+	for i := range s.nodes {
+		if e := s.nodes[i].event; e != nil {
+			n += int64(e.Footprint())
 		}
 	}
-	return n
+	for _, k := range s.kids {
+		n += int64(k.tree.footprint())
+	}
+	s.bytes.Store(n)
+	return int(n)
 }
 
 // cutBytes is about what a patch takes in memory besides its removed run and its delta.

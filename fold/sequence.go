@@ -41,53 +41,56 @@ func (n *node) carriedDelta() delta {
 	return n.cut.carriedDelta
 }
 
-// sequence is a persistent list of nodes in chunks, which views share. An append copies the last chunk, a splice
-// the chunks that it touches, and both the list of chunks where that changes. A nil sequence is empty.
+// sequence is a persistent list of nodes, which views share: a B-tree, of which a splice copies the way to the nodes
+// that it changes.
+//
+//	                [ 5 | 4 | 6 ]                  an inner node: its children, and how many nodes each has
+//	               /      |      \
+//	[a b c d e]   [f g h i]   [j k l m n o]       leaves: the nodes
+//
+// Replacing g by x and y copies the root and the second leaf; the other leaves belong to both sequences. All leaves
+// have the same depth. A nil sequence is empty.
 type sequence struct {
-	full   []*chunk
-	ends   []counts // totals up to the end of each full chunk
-	tail   *chunk   // the last one, which fills up before it is one of the others
-	counts          // of all
-	owner  *owner
-}
-
-// chunk is 1 to maxChunk nodes.
-type chunk struct {
-	nodes []node
+	nodes []node  // of a leaf, 1 to maxWidth
+	kids  []child // of an inner node, 1 to maxWidth
 	counts
 	owner *owner
 	net   atomic.Pointer[delta]
 	bytes atomic.Int64 // about what the nodes take in memory; 0 if not computed
 }
 
-const maxChunk = 64
+// child is a subtree. It repeats the subtree's counts, so that a search among the children reads one array.
+type child struct {
+	tree *sequence
+	counts
+}
 
-// owner is the right to change a sequence and its chunks in place. A fold of many records has one until it is
-// done, because its new chunks are not shared yet.
+const maxWidth = 32
+
+// owner is the right to change a sequence in place. A fold of many records has one until it is done, because the parts
+// of the tree that it made are not shared yet.
 type owner struct{ _ byte }
 
 // counts is the number of nodes, and of those with an event.
 type counts struct{ size, visible int }
 
-func (s *counts) add(o counts) { s.size, s.visible = s.size+o.size, s.visible+o.visible }
+func (c *counts) add(o counts) { c.size, c.visible = c.size+o.size, c.visible+o.visible }
 
-func newChunk(own *owner, nodes []node) *chunk {
-	room := len(nodes)
-	if own != nil {
-		room = maxChunk
-	}
-	return &chunk{nodes: append(make([]node, 0, room), nodes...), counts: counts{len(nodes), countVisible(nodes)}, owner: own}
-}
-
-func countVisible(nodes []node) int {
-	n := 0
-	for i := range nodes {
-		if nodes[i].event != nil {
-			n++
+// count computes the counts.
+func (s *sequence) count() {
+	s.counts = counts{size: len(s.nodes)}
+	for i := range s.nodes {
+		if s.nodes[i].event != nil {
+			s.visible++
 		}
 	}
-	return n
+	for i := range s.kids {
+		s.add(s.kids[i].counts)
+	}
 }
+
+// width returns the number of nodes of a leaf, or of children.
+func (s *sequence) width() int { return len(s.nodes) + len(s.kids) }
 
 func (s *sequence) len() int {
 	if s == nil {
@@ -103,162 +106,165 @@ func (s *sequence) visibleLen() int {
 	return s.visible
 }
 
-// chunk returns the chunk with an index, and the totals before it.
-func (s *sequence) chunk(i int) (c *chunk, before counts) {
-	if i > 0 {
-		before = s.ends[i-1]
-	}
-	if i == len(s.full) {
-		return s.tail, before
-	}
-	return s.full[i], before
-}
-
-// splice returns the sequence with the nodes from lo up to hi replaced by copies of others. It changes chunks of
-// own in place where possible; own may be nil.
+// splice returns the sequence with the nodes from lo up to hi replaced by copies of others. It changes parts of own in
+// place where possible; own may be nil.
 func (s *sequence) splice(own *owner, lo, hi int, others []node) *sequence {
-	if lo == hi && len(others) == 0 || s.spliceInPlace(own, lo, hi, others) {
+	if lo == hi && len(others) == 0 {
 		return s
 	}
 	if s == nil {
-		s = &sequence{tail: &chunk{}}
+		s = &sequence{}
 	}
-	first := sort.Search(len(s.ends), func(i int) bool { return s.ends[i].size > lo })
-	last := first + sort.Search(len(s.ends)-first, func(i int) bool { return s.ends[first+i].size >= hi })
-	_, before := s.chunk(first)
-	b, until := s.chunk(last)
-	rest := len(others) + until.size + b.size - hi
-	if lo-before.size+rest < maxChunk/4 && first > 0 && last < len(s.full) { // small chunks would pile up
-		first--
-		_, before = s.chunk(first)
+	var buf [4]child
+	trees := s.replace(own, lo, hi, others, buf[:0])
+	for len(trees) > 1 {
+		trees = pack(own, trees, false, nil)
 	}
-	nodes := make([]node, 0, lo-before.size+rest) // in the place of the chunks from first to last
-	s.walk(before.size, lo, func(n *node) bool {
-		nodes = append(nodes, *n)
-		return true
-	})
-	nodes = append(append(nodes, others...), b.nodes[hi-until.size:]...)
-	count := (len(nodes) + maxChunk - 1) / maxChunk
-	out := &sequence{full: s.full[:first:first], ends: s.ends[:first:first], counts: before, tail: s.tail, owner: own}
-	if own != nil || last < len(s.full) {
-		out.full = append(make([]*chunk, 0, len(s.full)+count), out.full...)
-		out.ends = append(make([]counts, 0, len(s.full)+count), out.ends...)
-	}
-	switch {
-	case last < len(s.full):
-		for i := range count {
-			out.push(newChunk(own, nodes[len(nodes)*i/count:len(nodes)*(i+1)/count]))
-		}
-		for _, c := range s.full[last+1:] {
-			out.push(c)
-		}
-		out.add(s.tail.counts)
-	case count == 0 && first == 0:
+	if len(trees) == 0 {
 		return nil
-	case count == 0: // the chunk before is the last one now
-		first--
-		out.full, out.ends, out.tail, out.counts = out.full[:first:first], out.ends[:first:first], s.full[first], s.ends[first]
-	default:
-		out.tail = newChunk(own, nodes[:min(maxChunk, len(nodes))])
-		out.add(out.tail.counts)
-		out.append(own, nodes[out.tail.size:])
+	}
+	s = trees[0].tree
+	for len(s.kids) == 1 {
+		s = s.kids[0].tree
+	}
+	return s
+}
+
+// replace appends to out the trees of s's height that take its place when the nodes from lo up to hi are replaced by
+// others. There are none if no node is left.
+func (s *sequence) replace(own *owner, lo, hi int, others []node, out []child) []child {
+	if s.kids == nil {
+		n := len(s.nodes) - (hi - lo) + len(others)
+		if s.isOwn(own, n) {
+			s.nodes = slices.Replace(s.nodes, lo, hi, others...)
+			return s.changed(out)
+		}
+		return pack(own, concat(s.nodes[:lo], others, s.nodes[hi:]), lo == len(s.nodes), out)
+	}
+	i, before := s.childAt(lo)
+	j, until := i, before
+	for ; j+1 < len(s.kids) && until+s.kids[j].size < hi; j++ {
+		until += s.kids[j].size
+	}
+	var buf [4]child
+	trees := s.kids[i].tree.replace(own, lo-before, min(hi-before, s.kids[i].size), others, buf[:0])
+	if j > i { // the children between them go
+		trees = s.kids[j].tree.replace(own, 0, hi-until, nil, trees)
+	}
+	isSmall := func(c child) bool { return c.tree.width() < maxWidth/4 }
+	if lo < s.size && slices.ContainsFunc(trees, isSmall) { // small trees would pile up
+		switch {
+		case i > 0:
+			i--
+			trees = slices.Insert(trees, 0, s.kids[i])
+		case j+1 < len(s.kids):
+			j++
+			trees = append(trees, s.kids[j])
+		}
+		trees = merge(own, trees)
+	}
+	if s.isOwn(own, len(s.kids)-(j+1-i)+len(trees)) {
+		s.kids = slices.Replace(s.kids, i, j+1, trees...)
+		return s.changed(out)
+	}
+	return pack(own, concat(s.kids[:i], trees, s.kids[j+1:]), lo == s.size, out)
+}
+
+// isOwn reports whether the tree can be changed in place to a width.
+func (s *sequence) isOwn(own *owner, width int) bool {
+	return own != nil && s.owner == own && 0 < width && width <= maxWidth
+}
+
+// changed appends the tree, which was changed in place.
+func (s *sequence) changed(out []child) []child {
+	s.count()
+	return append(out, child{s, s.counts})
+}
+
+// concat is [slices.Concat], without room for more.
+func concat[T any](a, b, c []T) []T {
+	return append(append(append(make([]T, 0, len(a)+len(b)+len(c)), a...), b...), c...)
+}
+
+// pack appends trees of own which have the given nodes, or children. They have equal shares, or if the items grew at their
+// end, all but the last are full: what events are appended to fills up.
+func pack[T node | child](own *owner, items []T, atEnd bool, out []child) []child {
+	size := maxWidth
+	if trees := (len(items) + maxWidth - 1) / maxWidth; trees > 1 && !atEnd {
+		size = (len(items) + trees - 1) / trees
+	}
+	for piece := range slices.Chunk(items, size) {
+		s := &sequence{owner: own}
+		switch piece := any(piece).(type) {
+		case []node:
+			s.nodes = piece
+		case []child:
+			s.kids = piece
+		}
+		out = s.changed(out)
 	}
 	return out
 }
 
-// push adds a full chunk to a new sequence without a tail.
-func (s *sequence) push(c *chunk) {
-	s.add(c.counts)
-	s.full, s.ends = append(s.full, c), append(s.ends, s.counts)
+// merge returns trees that are not small, in place of adjacent ones of a height.
+func merge(own *owner, trees []child) []child {
+	var nodes []node
+	var kids []child
+	for _, c := range trees {
+		nodes, kids = append(nodes, c.tree.nodes...), append(kids, c.tree.kids...)
+	}
+	return pack(own, kids, false, pack(own, nodes, false, nil))
 }
 
-// append adds nodes in place at the end of the sequence.
-func (s *sequence) append(own *owner, nodes []node) {
-	for len(nodes) > 0 {
-		n := min(maxChunk-s.tail.size, len(nodes))
-		if n == 0 {
-			s.full, s.ends = append(s.full, s.tail), append(s.ends, s.counts)
-			n = min(maxChunk, len(nodes))
-			s.tail = newChunk(own, nodes[:n])
-			s.add(s.tail.counts)
-		} else {
-			more := counts{n, countVisible(nodes[:n])}
-			s.tail.nodes = append(s.tail.nodes, nodes[:n]...)
-			s.tail.add(more)
-			s.add(more)
-		}
-		nodes = nodes[n:]
+// childAt returns the child with the node at a rank, or the last one, and the number of nodes before it.
+func (s *sequence) childAt(rank int) (i, before int) {
+	for i < len(s.kids)-1 && before+s.kids[i].size <= rank {
+		before += s.kids[i].size
+		i++
 	}
-}
-
-// spliceInPlace changes one chunk of own, or appends, and reports whether it could.
-func (s *sequence) spliceInPlace(own *owner, lo, hi int, others []node) bool {
-	if s == nil || own == nil || s.owner != own {
-		return false
-	}
-	c, i, before := s.chunkAt(lo)
-	n := c.size - (hi - lo) + len(others)
-	switch {
-	case c.owner != own || hi > before.size+c.size:
-		return false
-	case lo == s.size:
-		s.append(own, others)
-		return true
-	case n > maxChunk || n < maxChunk/4:
-		return false
-	}
-	was := c.counts
-	c.nodes = slices.Replace(c.nodes, lo-before.size, hi-before.size, others...)
-	c.counts = counts{n, countVisible(c.nodes)}
-	change := counts{c.size - was.size, c.visible - was.visible}
-	for ; i < len(s.ends); i++ {
-		s.ends[i].add(change)
-	}
-	s.add(change)
-	return true
+	return i, before
 }
 
 // visibleAt returns the i-th visible node and its rank among all nodes.
 func (s *sequence) visibleAt(i int) (n *node, rank int) {
-	c, before := s.chunk(sort.Search(len(s.ends), func(k int) bool { return s.ends[k].visible > i }))
-	i -= before.visible
-	for j := range c.nodes {
-		if c.nodes[j].event == nil {
+	for s.kids != nil {
+		k := 0
+		for i >= s.kids[k].visible {
+			i, rank = i-s.kids[k].visible, rank+s.kids[k].size
+			k++
+		}
+		s = s.kids[k].tree
+	}
+	for j := range s.nodes {
+		if s.nodes[j].event == nil {
 			continue
 		}
 		if i == 0 {
-			return &c.nodes[j], before.size + j
+			return &s.nodes[j], rank + j
 		}
 		i--
 	}
 	panic("fold: visible index out of range")
 }
 
-// chunkAt returns the chunk with the node at a rank, the chunk's index, and the totals before it.
-func (s *sequence) chunkAt(rank int) (c *chunk, i int, before counts) {
-	i = sort.Search(len(s.ends), func(i int) bool { return s.ends[i].size > rank })
-	c, before = s.chunk(i)
-	return c, i, before
-}
-
-// walk calls visit with each node from lo up to hi, until it returns false.
-func (s *sequence) walk(lo, hi int, visit func(*node) bool) {
+// walk calls visit with each node from lo up to hi, until it returns false, and returns the last result.
+func (s *sequence) walk(lo, hi int, visit func(*node) bool) bool {
 	if lo >= hi {
-		return
+		return true
 	}
-	c, i, before := s.chunkAt(lo)
-	for at := lo - before.size; ; at = 0 {
-		for ; at < len(c.nodes); at++ {
-			if lo == hi || !visit(&c.nodes[at]) {
-				return
-			}
-			lo++
+	for i := lo; i < min(hi, len(s.nodes)); i++ {
+		if !visit(&s.nodes[i]) {
+			return false
 		}
-		if i++; i > len(s.full) {
-			return
-		}
-		c, _ = s.chunk(i)
 	}
+	for i := range s.kids {
+		k := &s.kids[i]
+		if lo < k.size && !k.tree.walk(max(lo, 0), min(hi, k.size), visit) {
+			return false
+		}
+		lo, hi = lo-k.size, hi-k.size
+	}
+	return true
 }
 
 // all yields the nodes in order.
@@ -266,17 +272,31 @@ func (s *sequence) all(yield func(*node) bool) { s.walk(0, s.len(), yield) }
 
 // nodeAt returns the node at a rank.
 func (s *sequence) nodeAt(rank int) *node {
-	c, _, before := s.chunkAt(rank)
-	return &c.nodes[rank-before.size]
+	for s.kids != nil {
+		i, before := s.childAt(rank)
+		s, rank = s.kids[i].tree, rank-before
+	}
+	return &s.nodes[rank]
 }
 
 // visibleBefore returns the number of visible nodes before a rank.
-func (s *sequence) visibleBefore(rank int) int {
-	if rank == s.len() {
-		return s.visibleLen()
+func (s *sequence) visibleBefore(rank int) (n int) {
+	if s == nil {
+		return 0
 	}
-	c, _, before := s.chunkAt(rank)
-	return before.visible + countVisible(c.nodes[:rank-before.size])
+	for s.kids != nil {
+		i, before := s.childAt(rank)
+		for _, k := range s.kids[:i] {
+			n += k.visible
+		}
+		s, rank = s.kids[i].tree, rank-before
+	}
+	for i := range s.nodes[:rank] {
+		if s.nodes[i].event != nil {
+			n++
+		}
+	}
+	return n
 }
 
 // firstAtPos returns the rank of the first node with a pos from pos on, or the end.
@@ -284,19 +304,20 @@ func (s *sequence) firstAtPos(pos uint64) (rank int) {
 	if s == nil {
 		return 0
 	}
-	c, before := s.chunk(sort.Search(len(s.full), func(i int) bool { return s.full[i].nodes[s.full[i].size-1].pos() >= pos }))
-	return before.size + sort.Search(len(c.nodes), func(i int) bool { return c.nodes[i].pos() >= pos })
+	for s.kids != nil {
+		i := sort.Search(len(s.kids)-1, func(i int) bool { return s.kids[i].tree.last().pos() >= pos })
+		for _, k := range s.kids[:i] {
+			rank += k.size
+		}
+		s = s.kids[i].tree
+	}
+	return rank + sort.Search(len(s.nodes), func(i int) bool { return s.nodes[i].pos() >= pos })
 }
 
-// chunks yields the chunks in order.
-func (s *sequence) chunks(yield func(*chunk) bool) {
-	if s == nil {
-		return
+// last returns the last node.
+func (s *sequence) last() *node {
+	for s.kids != nil {
+		s = s.kids[len(s.kids)-1].tree
 	}
-	for _, c := range s.full {
-		if !yield(c) {
-			return
-		}
-	}
-	yield(s.tail)
+	return &s.nodes[len(s.nodes)-1]
 }

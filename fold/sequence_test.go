@@ -19,24 +19,46 @@ var someEvent = func() *patch.Event {
 	return e
 }()
 
-// check reports whether the sequence and its chunks say what is in them.
+// check reports whether the tree says what is in it.
 func (s *sequence) check() error {
-	var up counts
-	i := 0
-	for c := range s.chunks {
-		if visible := countVisible(c.nodes); len(c.nodes) == 0 || len(c.nodes) > maxChunk || c.counts != (counts{len(c.nodes), visible}) {
-			return fmt.Errorf("a chunk of %d nodes, %d visible, says %+v", len(c.nodes), visible, c.counts)
-		}
-		up = counts{up.size + c.size, up.visible + c.visible}
-		if i < len(s.full) && s.ends[i] != up {
-			return fmt.Errorf("up to chunk %d are %+v, not %+v", i, up, s.ends[i])
-		}
-		i++
+	if s == nil {
+		return nil
 	}
-	if s != nil && s.counts != up {
-		return fmt.Errorf("there are %+v, not %+v", up, s.counts)
+	_, err := s.checkTree()
+	return err
+}
+
+func (s *sequence) checkTree() (height int, err error) {
+	again := sequence{nodes: s.nodes, kids: s.kids}
+	again.count()
+	if w := s.width(); w == 0 || w > maxWidth || s.nodes != nil && s.kids != nil || again.counts != s.counts {
+		return 0, fmt.Errorf("a part of width %d with %+v says %+v", w, again.counts, s.counts)
 	}
-	return nil
+	for i, k := range s.kids {
+		if k.counts != k.tree.counts {
+			return 0, fmt.Errorf("of a child with %+v, %+v is said", k.tree.counts, k.counts)
+		}
+		below, err := k.tree.checkTree()
+		if err != nil {
+			return 0, err
+		}
+		if i > 0 && below+1 != height {
+			return 0, fmt.Errorf("children of heights %d and %d", height-1, below)
+		}
+		height = below + 1
+	}
+	return height, nil
+}
+
+// leaves counts the leaves.
+func (s *sequence) leaves() (n int) {
+	if s.kids == nil {
+		return 1
+	}
+	for _, k := range s.kids {
+		n += k.tree.leaves()
+	}
+	return n
 }
 
 // A sequence is a slice: after any splices, with or without an owner, it holds what a plain slice holds, and
@@ -122,8 +144,8 @@ func (s *sequence) slice(lo, hi int) (out []node) {
 	return out
 }
 
-// Random edits keep the chunks from getting small.
-func TestChunksStayLarge(t *testing.T) {
+// Random edits keep the leaves from getting small, and appended ones are full.
+func TestLeavesStayLarge(t *testing.T) {
 	var s *sequence
 	n := 0
 	for i := range 20_000 {
@@ -137,8 +159,17 @@ func TestChunksStayLarge(t *testing.T) {
 		n++
 	}
 	testlog.NoError(t, s.check())
-	if chunks := len(s.full) + 1; n < chunks*maxChunk/4 {
-		t.Errorf("%d nodes are in %d chunks", n, chunks)
+	if leaves := s.leaves(); n < leaves*maxWidth/3 {
+		t.Errorf("%d nodes are in %d leaves", n, leaves)
+	}
+	for _, own := range []*owner{nil, {}} {
+		s = nil
+		for n := range 5000 {
+			s = s.splice(own, n, n, []node{{event: someEvent}})
+		}
+		if leaves := s.leaves(); leaves > 5000/maxWidth+1 {
+			t.Errorf("5,000 appended nodes are in %d leaves", leaves)
+		}
 	}
 }
 

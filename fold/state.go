@@ -80,26 +80,24 @@ func (n *node) appendChanges(changes []patch.Change) []patch.Change {
 	return changes
 }
 
-// netDelta returns the net changes of all nodes.
+// netDelta returns the net changes of all nodes. It is computed once for each part of the tree, so after a splice only
+// on the way to the changed nodes.
 func (s *sequence) netDelta() delta {
-	var changes []patch.Change
-	for c := range s.chunks {
-		changes = append(changes, c.netDelta()...)
+	if s == nil {
+		return nil
 	}
-	return netOf(changes)
-}
-
-// netDelta returns the net changes of the chunk's nodes. It is computed once.
-func (c *chunk) netDelta() delta {
-	if cached := c.net.Load(); cached != nil {
+	if cached := s.net.Load(); cached != nil {
 		return *cached
 	}
 	var changes []patch.Change
-	for i := range c.nodes {
-		changes = c.nodes[i].appendChanges(changes)
+	for i := range s.nodes {
+		changes = s.nodes[i].appendChanges(changes)
+	}
+	for _, k := range s.kids {
+		changes = append(changes, k.tree.netDelta()...)
 	}
 	net := netOf(changes)
-	c.net.Store(&net)
+	s.net.Store(&net)
 	return net
 }
 
