@@ -89,9 +89,6 @@ func (s *sequence) count() {
 	}
 }
 
-// width returns the number of nodes of a leaf, or of children.
-func (s *sequence) width() int { return len(s.nodes) + len(s.kids) }
-
 func (s *sequence) len() int {
 	if s == nil {
 		return 0
@@ -115,70 +112,81 @@ func (s *sequence) splice(own *owner, lo, hi int, others []node) *sequence {
 	if s == nil {
 		s = &sequence{}
 	}
-	var buf [4]child
-	trees := s.replace(own, lo, hi, others, buf[:0])
-	for len(trees) > 1 {
-		trees = pack(own, trees, false, nil)
+	w := splicing{own: own}
+	for w.replace(s, lo, hi, others); len(w.trees) > 1; {
+		kids := slices.Clone(w.trees)
+		w.trees = w.trees[:0]
+		pack(&w, kids, false, newInner)
 	}
-	if len(trees) == 0 {
+	if len(w.trees) == 0 {
 		return nil
 	}
-	s = trees[0].tree
+	s = w.trees[0].tree
 	for len(s.kids) == 1 {
 		s = s.kids[0].tree
 	}
 	return s
 }
 
-// replace appends to out the trees of s's height that take its place when the nodes from lo up to hi are replaced by
-// others. There are none if no node is left.
-func (s *sequence) replace(own *owner, lo, hi int, others []node, out []child) []child {
+// splicing is a splice in progress.
+type splicing struct {
+	own   *owner
+	trees []child // stack of new trees
+}
+
+// replace pushes the trees of s's height that take its place when the nodes from lo up to hi are replaced by others. There
+// are none if no node is left.
+func (w *splicing) replace(s *sequence, lo, hi int, others []node) {
 	if s.kids == nil {
-		n := len(s.nodes) - (hi - lo) + len(others)
-		if s.isOwn(own, n) {
+		if w.owns(s, len(s.nodes)-(hi-lo)+len(others)) {
 			s.nodes = slices.Replace(s.nodes, lo, hi, others...)
-			return s.changed(out)
+			w.push(s)
+		} else {
+			pack(w, concat(s.nodes[:lo], others, s.nodes[hi:]), lo == len(s.nodes), newLeaf)
 		}
-		return pack(own, concat(s.nodes[:lo], others, s.nodes[hi:]), lo == len(s.nodes), out)
+		return
 	}
 	i, before := s.childAt(lo)
 	j, until := i, before
 	for ; j+1 < len(s.kids) && until+s.kids[j].size < hi; j++ {
 		until += s.kids[j].size
 	}
-	var buf [4]child
-	trees := s.kids[i].tree.replace(own, lo-before, min(hi-before, s.kids[i].size), others, buf[:0])
+	mark := len(w.trees)
+	w.replace(s.kids[i].tree, lo-before, min(hi-before, s.kids[i].size), others)
 	if j > i { // the children between them go
-		trees = s.kids[j].tree.replace(own, 0, hi-until, nil, trees)
+		w.replace(s.kids[j].tree, 0, hi-until, nil)
 	}
-	isSmall := func(c child) bool { return c.tree.width() < maxWidth/4 }
-	if lo < s.size && slices.ContainsFunc(trees, isSmall) { // small trees would pile up
+	isSmall := func(c child) bool { return len(c.tree.nodes)+len(c.tree.kids) < maxWidth/4 }
+	if lo < s.size && slices.ContainsFunc(w.trees[mark:], isSmall) { // small trees would pile up
 		switch {
 		case i > 0:
 			i--
-			trees = slices.Insert(trees, 0, s.kids[i])
+			w.trees = slices.Insert(w.trees, mark, s.kids[i])
 		case j+1 < len(s.kids):
 			j++
-			trees = append(trees, s.kids[j])
+			w.trees = append(w.trees, s.kids[j])
 		}
-		trees = merge(own, trees)
+		w.merge(mark)
 	}
-	if s.isOwn(own, len(s.kids)-(j+1-i)+len(trees)) {
+	trees := w.trees[mark:]
+	w.trees = w.trees[:mark]
+	if w.owns(s, len(s.kids)-(j+1-i)+len(trees)) {
 		s.kids = slices.Replace(s.kids, i, j+1, trees...)
-		return s.changed(out)
+		w.push(s)
+	} else {
+		pack(w, concat(s.kids[:i], trees, s.kids[j+1:]), lo == s.size, newInner)
 	}
-	return pack(own, concat(s.kids[:i], trees, s.kids[j+1:]), lo == s.size, out)
 }
 
-// isOwn reports whether the tree can be changed in place to a width.
-func (s *sequence) isOwn(own *owner, width int) bool {
-	return own != nil && s.owner == own && 0 < width && width <= maxWidth
+// owns reports whether the tree can be changed in place to a width.
+func (w *splicing) owns(s *sequence, width int) bool {
+	return w.own != nil && s.owner == w.own && 0 < width && width <= maxWidth
 }
 
-// changed appends the tree, which was changed in place.
-func (s *sequence) changed(out []child) []child {
+// push pushes a tree that is new or was changed in place.
+func (w *splicing) push(s *sequence) {
 	s.count()
-	return append(out, child{s, s.counts})
+	w.trees = append(w.trees, child{s, s.counts})
 }
 
 // concat is [slices.Concat], without room for more.
@@ -186,34 +194,34 @@ func concat[T any](a, b, c []T) []T {
 	return append(append(append(make([]T, 0, len(a)+len(b)+len(c)), a...), b...), c...)
 }
 
-// pack appends trees of own which have the given nodes, or children. They have equal shares, or if the items grew at their
-// end, all but the last are full: what events are appended to fills up.
-func pack[T node | child](own *owner, items []T, atEnd bool, out []child) []child {
+// pack pushes trees which have the given nodes, or children, in equal shares. If the items grew at their end, all trees
+// but the last are full: what events are appended to fills up.
+func pack[T any](w *splicing, items []T, atEnd bool, newTree func([]T) *sequence) {
 	size := maxWidth
 	if trees := (len(items) + maxWidth - 1) / maxWidth; trees > 1 && !atEnd {
 		size = (len(items) + trees - 1) / trees
 	}
-	for piece := range slices.Chunk(items, size) {
-		s := &sequence{owner: own}
-		switch piece := any(piece).(type) {
-		case []node:
-			s.nodes = piece
-		case []child:
-			s.kids = piece
-		}
-		out = s.changed(out)
+	for len(items) > 0 {
+		n := min(size, len(items))
+		s := newTree(items[:n:n])
+		s.owner, items = w.own, items[n:]
+		w.push(s)
 	}
-	return out
 }
 
-// merge returns trees that are not small, in place of adjacent ones of a height.
-func merge(own *owner, trees []child) []child {
+func newLeaf(nodes []node) *sequence  { return &sequence{nodes: nodes} }
+func newInner(kids []child) *sequence { return &sequence{kids: kids} }
+
+// merge replaces the trees from mark on, which are adjacent and of one height, by such that are not small.
+func (w *splicing) merge(mark int) {
 	var nodes []node
 	var kids []child
-	for _, c := range trees {
+	for _, c := range w.trees[mark:] {
 		nodes, kids = append(nodes, c.tree.nodes...), append(kids, c.tree.kids...)
 	}
-	return pack(own, kids, false, pack(own, nodes, false, nil))
+	w.trees = w.trees[:mark]
+	pack(w, nodes, false, newLeaf)
+	pack(w, kids, false, newInner)
 }
 
 // childAt returns the child with the node at a rank, or the last one, and the number of nodes before it.
