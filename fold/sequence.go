@@ -112,6 +112,9 @@ func (s *sequence) splice(own *owner, lo, hi int, others []node) *sequence {
 	if s == nil {
 		s = &sequence{}
 	}
+	if _, ok := s.replaceInPlace(own, lo, hi, others); ok {
+		return s
+	}
 	w := splicing{own: own}
 	for w.replace(s, lo, hi, others); len(w.trees) > 1; {
 		kids := slices.Clone(w.trees)
@@ -128,6 +131,32 @@ func (s *sequence) splice(own *owner, lo, hi int, others []node) *sequence {
 	return s
 }
 
+// replaceInPlace is a splice inside one leaf of own, and returns how it changed the counts. ok is false if there is no
+// such leaf, or if the leaf would get too small or too large.
+func (s *sequence) replaceInPlace(own *owner, lo, hi int, others []node) (change counts, ok bool) {
+	if own == nil || s.owner != own {
+		return counts{}, false
+	}
+	if s.kids == nil {
+		n := len(s.nodes) - (hi - lo) + len(others)
+		if n > maxWidth || n < maxWidth/4 && lo < len(s.nodes) {
+			return counts{}, false
+		}
+		before := s.counts
+		s.nodes = slices.Replace(s.nodes, lo, hi, others...)
+		s.count()
+		return counts{s.size - before.size, s.visible - before.visible}, true
+	}
+	i, before := s.childAt(lo)
+	if k := &s.kids[i]; hi <= before+k.size {
+		if change, ok = k.tree.replaceInPlace(own, lo-before, hi-before, others); ok {
+			k.add(change)
+			s.add(change)
+		}
+	}
+	return change, ok
+}
+
 // splicing is a splice in progress.
 type splicing struct {
 	own   *owner
@@ -138,12 +167,13 @@ type splicing struct {
 // are none if no node is left.
 func (w *splicing) replace(s *sequence, lo, hi int, others []node) {
 	if s.kids == nil {
-		if w.owns(s, len(s.nodes)-(hi-lo)+len(others)) {
-			s.nodes = slices.Replace(s.nodes, lo, hi, others...)
+		if n := min(maxWidth-lo, len(others)); lo == len(s.nodes) && (n == 0 || w.owns(s)) { // a leaf fills up, and others follow
+			s.nodes = append(s.nodes, others[:n]...)
 			w.push(s)
-		} else {
-			pack(w, concat(s.nodes[:lo], others, s.nodes[hi:]), lo == len(s.nodes), newLeaf)
+			pack(w, slices.Clone(others[n:]), true, newLeaf)
+			return
 		}
+		pack(w, concat(s.nodes[:lo], others, s.nodes[hi:]), lo == len(s.nodes), newLeaf)
 		return
 	}
 	i, before := s.childAt(lo)
@@ -170,18 +200,16 @@ func (w *splicing) replace(s *sequence, lo, hi int, others []node) {
 	}
 	trees := w.trees[mark:]
 	w.trees = w.trees[:mark]
-	if w.owns(s, len(s.kids)-(j+1-i)+len(trees)) {
+	if n := len(s.kids) - (j + 1 - i) + len(trees); w.owns(s) && 0 < n && n <= maxWidth {
 		s.kids = slices.Replace(s.kids, i, j+1, trees...)
 		w.push(s)
-	} else {
-		pack(w, concat(s.kids[:i], trees, s.kids[j+1:]), lo == s.size, newInner)
+		return
 	}
+	pack(w, concat(s.kids[:i], trees, s.kids[j+1:]), lo == s.size, newInner)
 }
 
-// owns reports whether the tree can be changed in place to a width.
-func (w *splicing) owns(s *sequence, width int) bool {
-	return w.own != nil && s.owner == w.own && 0 < width && width <= maxWidth
-}
+// owns reports whether the tree can be changed in place.
+func (w *splicing) owns(s *sequence) bool { return w.own != nil && s.owner == w.own }
 
 // push pushes a tree that is new or was changed in place.
 func (w *splicing) push(s *sequence) {
@@ -203,7 +231,11 @@ func pack[T any](w *splicing, items []T, atEnd bool, newTree func([]T) *sequence
 	}
 	for len(items) > 0 {
 		n := min(size, len(items))
-		s := newTree(items[:n:n])
+		part := items[:n:n]
+		if w.own != nil {
+			part = append(make([]T, 0, maxWidth), part...) // it may grow
+		}
+		s := newTree(part)
 		s.owner, items = w.own, items[n:]
 		w.push(s)
 	}
