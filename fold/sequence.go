@@ -167,10 +167,11 @@ type splicing struct {
 // are none if no node is left.
 func (w *splicing) replace(s *sequence, lo, hi int, others []node) {
 	if s.kids == nil {
-		if n := min(maxWidth-lo, len(others)); lo == len(s.nodes) && (n == 0 || w.owns(s)) { // a leaf fills up, and others follow
+		// Appended to a leaf of own, the nodes fill it up, and the rest becomes new leaves.
+		if n := min(maxWidth-lo, len(others)); lo == len(s.nodes) && w.owns(s) {
 			s.nodes = append(s.nodes, others[:n]...)
 			w.push(s)
-			pack(w, slices.Clone(others[n:]), true, newLeaf)
+			pack(w, others[n:], true, newLeaf)
 			return
 		}
 		pack(w, concat(s.nodes[:lo], others, s.nodes[hi:]), lo == len(s.nodes), newLeaf)
