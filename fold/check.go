@@ -96,27 +96,27 @@ func (v View) Preview(patches []*patch.PatchEvent, opts CheckOptions) (View, err
 	if slices.Contains(patches, nil) {
 		return View{}, fmt.Errorf("%w: a patch is nil", patch.ErrInvalid)
 	}
-	hand := slices.Clip(v.supplied)
+	supplied := slices.Clip(v.supplied)
 	for i, p := range patches { // a revert may restore events of patches before it
-		hand = append(hand, patch.Record{Seq: v.seq + 1 + uint64(i), Patch: p})
+		supplied = append(supplied, patch.Record{Seq: v.seq + 1 + uint64(i), Patch: p})
 	}
-	at := v.WithRecords(hand)
-	at.plan = &needs{}
+	at := v.WithRecords(supplied)
+	at.missing = &missingRecords{}
 	for i := 0; i < len(patches); {
 		end := i + 1
 		for group := patches[i].Group(); group != "" && end < len(patches) && patches[end].Group() == group; {
 			end++
 		}
 		next, err := at.checkGroup(patches[i:end], opts)
-		if need := at.plan.missing(v.seq); need != nil {
-			return View{}, need // other results are about placeholders
+		if missing := at.missing.errorUpTo(v.seq); missing != nil {
+			return View{}, missing // other results are about placeholders
 		}
 		if err != nil {
 			return View{}, err
 		}
 		at, i, opts.AsOfNow = next, end, true
 	}
-	at.supplied, at.plan = nil, nil
+	at.supplied, at.missing = nil, nil
 	return at, nil
 }
 

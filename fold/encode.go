@@ -11,9 +11,9 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// meaning is the version of the binary form and of the fold. It changes when a log can fold to another view than
-// before, for example when a patch type is added. Forms with another meaning are outdated.
-const meaning = 1
+// formVersion is the version of the binary form and of the fold. It changes when a log can fold to another view than
+// before, for example when a patch type is added. Forms of another version are outdated.
+const formVersion = 1
 
 // AppendBinary appends the view's binary form, which [Restore] reads: the view without its initial state and its
 // events. The first byte is the version. Two parts follow: the nodes, and the effects of patches, which are decoded
@@ -28,7 +28,7 @@ const meaning = 1
 // and the second all applied patches, and the skipped patches.
 func (v View) AppendBinary(b []byte) ([]byte, error) {
 	nodes := v.nodes.runOf(0, v.nodes.len())
-	w := writer{form: append(slices.Grow(b, 64), meaning)}
+	w := writer{form: append(slices.Grow(b, 64), formVersion)}
 	w.text(v.creation)
 	w.uint(v.seq)
 	w.uint(v.patchSeq)
@@ -70,16 +70,16 @@ func (w *writer) id(id nodeID) {
 	w.uint(uint64(id.index))
 }
 
-// Flags of a cut.
+// Flags of a cut, each for a field.
 const (
-	cutKeep = 1 << iota
-	cutPuts
-	cutSplice
-	cutRevert
-	cutWordless
-	cutPin    // of a pin, an unpin, or the revert of one
-	cutPinned // the event is pinned afterwards
-	cutCarries
+	flagKeepsState = 1 << iota
+	flagAddsEvents
+	flagIsSplice
+	flagIsRevert
+	flagIsCompactionCut
+	flagPin    // of a pin, an unpin, or the revert of one
+	flagPinned // the event is pinned afterwards
+	flagCarriedDelta
 )
 
 func flagIf(flag uint64, set bool) uint64 {
@@ -110,8 +110,8 @@ func (w *writer) cuts(of run) {
 // cut writes the fields that a cut's nodes need.
 func (w *writer) cut(c *cut) {
 	w.uint(c.seq)
-	w.uint(flagIf(cutKeep, c.keepsState) | flagIf(cutPuts, c.addsEvents) | flagIf(cutSplice, c.isSplice) | flagIf(cutRevert, c.isRevert) |
-		flagIf(cutWordless, c.isCompactionCut) | flagIf(cutPin, c.pin != nil) | flagIf(cutPinned, c.pin != nil && c.pin.pinned) | flagIf(cutCarries, len(c.carriedDelta) > 0))
+	w.uint(flagIf(flagKeepsState, c.keepsState) | flagIf(flagAddsEvents, c.addsEvents) | flagIf(flagIsSplice, c.isSplice) | flagIf(flagIsRevert, c.isRevert) |
+		flagIf(flagIsCompactionCut, c.isCompactionCut) | flagIf(flagPin, c.pin != nil) | flagIf(flagPinned, c.pin != nil && c.pin.pinned) | flagIf(flagCarriedDelta, len(c.carriedDelta) > 0))
 	w.uint(c.pos)
 	if len(c.carriedDelta) == 0 {
 		return
@@ -251,15 +251,15 @@ func (r *reader) repeat(read func()) {
 func (r *reader) cut(seq uint64) *cut {
 	flags := r.uint()
 	has := func(flag uint64) bool { return flags&flag != 0 }
-	c := &cut{seq: seq, pos: r.uint(), keepsState: has(cutKeep), addsEvents: has(cutPuts), isSplice: has(cutSplice), isRevert: has(cutRevert), isCompactionCut: has(cutWordless)}
-	if has(cutPin) {
-		c.pin = &pinChange{pinned: has(cutPinned)}
+	c := &cut{seq: seq, pos: r.uint(), keepsState: has(flagKeepsState), addsEvents: has(flagAddsEvents), isSplice: has(flagIsSplice), isRevert: has(flagIsRevert), isCompactionCut: has(flagIsCompactionCut)}
+	if has(flagPin) {
+		c.pin = &pinChange{pinned: has(flagPinned)}
 	}
 	if c.pos >= seq || r.cuts[seq] != nil {
 		r.fail("a patch at record %d, at place %d", seq, c.pos)
 	}
 	r.cuts[seq] = c
-	if has(cutCarries) {
+	if has(flagCarriedDelta) {
 		c.carriedDelta = r.changes()
 	}
 	return c

@@ -37,7 +37,7 @@ func FuzzRestore(f *testing.F) {
 	data := testlog.Must(v.AppendBinary(nil))(f)
 	f.Add(data)
 	for _, seq := range []uint64{1 << 40, math.MaxUint64} {
-		w := writer{form: []byte{meaning}}
+		w := writer{form: []byte{formVersion}}
 		w.text("creation")
 		w.uint(seq)
 		w.uint(3)

@@ -229,7 +229,7 @@ func formOf(t rapid.TB, v fold.View) []byte {
 	return form
 }
 
-// The form of another meaning is told apart from one that is damaged.
+// The form of another version is told apart from one that is damaged.
 func TestRestoreOutdated(t *testing.T) {
 	form := formOf(t, fold.View{})
 	if _, err := fold.Restore(fold.View{}, form, 0); err != nil {
@@ -237,7 +237,7 @@ func TestRestoreOutdated(t *testing.T) {
 	}
 	form[0]--
 	if _, err := fold.Restore(fold.View{}, form, 0); !errors.Is(err, fold.ErrOutdated) || errors.Is(err, patch.ErrCorrupt) {
-		t.Errorf("another meaning: %v", err)
+		t.Errorf("another version: %v", err)
 	}
 	testlog.ErrorIs(t, testlog.ErrorOf(fold.Restore(fold.View{}, nil, 0)), patch.ErrCorrupt, "no bytes")
 }

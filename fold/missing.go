@@ -52,28 +52,28 @@ func (h suppliedRecords) event(id nodeID) (*patch.Event, error) {
 	return nil, fmt.Errorf("%w: record %d has no event %d", patch.ErrCorrupt, id.seq, id.index)
 }
 
-// needs collects the records that an answer depends on, so that one error names them all.
-type needs struct {
+// missingRecords collects the records that an answer depends on, so that one error names them all.
+type missingRecords struct {
 	seqs  []uint64 // supplied ones too: the next call needs them again
 	lacks bool     // some were not supplied
 }
 
 // event returns an event of a supplied record, or nil if the record was not supplied. The error is as that of
 // [suppliedRecords.event].
-func (n *needs) event(from suppliedRecords, id nodeID) (*patch.Event, error) {
+func (m *missingRecords) event(from suppliedRecords, id nodeID) (*patch.Event, error) {
 	e, err := from.event(id)
-	n.seqs = append(n.seqs, id.seq)
-	n.lacks = n.lacks || e == nil && err == nil
+	m.seqs = append(m.seqs, id.seq)
+	m.lacks = m.lacks || e == nil && err == nil
 	return e, err
 }
 
-// missing returns a *[MissingRecordsError] for the records up to last, or nil if all were supplied.
-func (n *needs) missing(last uint64) error {
-	if !n.lacks {
+// errorUpTo returns a *[MissingRecordsError] for the records up to last, or nil if all were supplied.
+func (m *missingRecords) errorUpTo(last uint64) error {
+	if !m.lacks {
 		return nil
 	}
-	slices.Sort(n.seqs)
-	seqs := slices.DeleteFunc(slices.Compact(n.seqs), func(seq uint64) bool { return seq > last })
+	slices.Sort(m.seqs)
+	seqs := slices.DeleteFunc(slices.Compact(m.seqs), func(seq uint64) bool { return seq > last })
 	return &MissingRecordsError{Seqs: seqs}
 }
 
@@ -89,9 +89,9 @@ var unread = func() *patch.Event {
 // withEvents returns a run's nodes with their events. A plan notes the missing ones and goes on with
 // placeholders, so that one error names what several of its patches need.
 func (v *View) withEvents(r *run) ([]node, error) {
-	need := v.plan
-	if need == nil {
-		need = &needs{}
+	missing := v.missing
+	if missing == nil {
+		missing = &missingRecords{}
 	}
 	nodes := slices.AppendSeq(make([]node, 0, r.len()), r.each)
 	for i := range nodes {
@@ -100,15 +100,15 @@ func (v *View) withEvents(r *run) ([]node, error) {
 			continue
 		}
 		var err error
-		if n.event, err = need.event(v.supplied, n.id()); err != nil {
+		if n.event, err = missing.event(v.supplied, n.id()); err != nil {
 			return nil, err
 		}
 		if n.event == nil {
 			n.event = unread
 		}
 	}
-	if v.plan == nil {
-		if err := need.missing(v.seq); err != nil {
+	if v.missing == nil {
+		if err := missing.errorUpTo(v.seq); err != nil {
 			return nil, err
 		}
 	}

@@ -292,11 +292,11 @@ func (v View) Cuts() (iter.Seq[Cut], error) {
 					}
 				}
 			}
-			puts := 0
+			added := 0
 			if c.addsEvents {
-				puts = int(c.nodeCount)
+				added = int(c.nodeCount)
 			}
-			if !yield(Cut{c.seq, c.group, puts, out}) {
+			if !yield(Cut{c.seq, c.group, added, out}) {
 				return
 			}
 		}
@@ -353,7 +353,7 @@ func (v View) history() ([]historyNode, error) {
 		}
 		index++
 	}
-	if err := h.missing(v.seq); err != nil {
+	if err := h.errorUpTo(v.seq); err != nil {
 		return nil, err
 	}
 	return h.shown, h.err
@@ -362,7 +362,7 @@ func (v View) history() ([]historyNode, error) {
 // history is a history while it is built.
 type history struct {
 	representatives
-	needs
+	missingRecords
 	shown []historyNode
 	err   error
 }

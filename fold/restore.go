@@ -20,8 +20,8 @@ func Restore(empty View, form []byte, last uint64) (View, error) {
 	if len(form) == 0 {
 		return View{}, fmt.Errorf("%w: %w", patch.ErrCorrupt, errShort)
 	}
-	if form[0] != meaning {
-		return View{}, fmt.Errorf("%w: meaning %d; this program makes %d", ErrOutdated, form[0], meaning)
+	if form[0] != formVersion {
+		return View{}, fmt.Errorf("%w: version %d; this program makes version %d", ErrOutdated, form[0], formVersion)
 	}
 	r := reader{rest: form[1:], cuts: map[uint64]*cut{}}
 	v, nodes := r.view()
@@ -37,12 +37,12 @@ func Restore(empty View, form []byte, last uint64) (View, error) {
 	}
 	v.edition, v.initial = empty.edition, empty.initial
 	v.patchBytes = len(v.unloaded.form)
-	var need needs
+	var missing missingRecords
 	f := folding{}
 	for n := range nodes.each {
 		if !n.isMarker() {
 			var err error
-			if n.event, err = need.event(empty.supplied, n.id()); err != nil {
+			if n.event, err = missing.event(empty.supplied, n.id()); err != nil {
 				return View{}, err
 			}
 		}
@@ -51,7 +51,7 @@ func Restore(empty View, form []byte, last uint64) (View, error) {
 		}
 		f.pending = append(f.pending, n)
 	}
-	if err := need.missing(v.seq); err != nil {
+	if err := missing.errorUpTo(v.seq); err != nil {
 		return v, err
 	}
 	f.flush()

@@ -138,17 +138,17 @@ func (h removers) blockersOf(target *cut) (must []*cut) {
 // blockers returns the patches that must be reverted before target: those that removed a node that target added, and
 // those that made a node between them. A regular event between them was restored in place of a missing node.
 func (v *View) blockers(target *cut) (must []*cut, holder removers) {
-	needs := map[nodeID]bool{}
+	added := map[nodeID]bool{}
 	for n := range target.addedNodes {
-		needs[n.id()] = true
+		added[n.id()] = true
 	}
 	found := 0
-	between := map[uint64]bool{} // seqs of patches that made nodes between the needed ones
-	var behind []uint64          // seqs of nodes behind the last needed node found
+	between := map[uint64]bool{} // seqs of patches that made nodes between the added ones
+	var behind []uint64          // seqs of nodes behind the last added node found
 	for n := range v.nodes.all {
 		id := n.id()
 		switch {
-		case needs[id]:
+		case added[id]:
 			for _, other := range behind {
 				between[other] = true
 			}

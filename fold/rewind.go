@@ -35,7 +35,7 @@ func (v View) Rewind(from uint64) ([]*patch.PatchEvent, error) {
 		ages: map[uint64]age{}, groups: map[string][]*cut{},
 		drop: map[nodeID]bool{}, keep: map[nodeID]bool{},
 	}
-	w.view.plan = &needs{} // placeholders for events suffice
+	w.view.missing = &missingRecords{} // placeholders for events suffice
 	w.classify()
 	if err := w.revertMixed(); err != nil {
 		return nil, err

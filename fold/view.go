@@ -28,7 +28,7 @@ type View struct {
 	unloaded   *unloadedPatches // of a restored view until [View.load]: the effects of patches, and the pins of hidden events
 	patchBytes int              // about what patches keep in memory of removed nodes
 	supplied   suppliedRecords
-	plan       *needs // set while several patches are planned: see [View.withEvents]
+	missing    *missingRecords // set while several patches are planned: see [View.withEvents]
 }
 
 // New returns the view of a session without records. It ignores keys of the initial state with the prefix app:,

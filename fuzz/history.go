@@ -37,7 +37,7 @@ func (r *Reference) isRepresented(a *applied, n *node, so map[*node]bool) bool {
 		return so[summaryOf(a, n)]
 	case a.drops:
 		return false
-	case a.wordless && so[a.in[0]]:
+	case a.compactionCut && so[a.in[0]]:
 		return true
 	}
 	return a.group != "" && slices.ContainsFunc(r.applied, func(of *applied) bool { return of.group == a.group && so[summaryOf(of, n)] })

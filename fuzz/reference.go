@@ -69,12 +69,12 @@ func (r *Reference) Apply(rec patch.Record) {
 			r.skipped = append(r.skipped, patch.Skip{Seq: rec.Seq, Reason: patch.Flaw(reason)})
 			return
 		}
-		r.commit(s, applied{seq: rec.Seq, id: rec.Patch.ID(), group: rec.Patch.Group(), wordless: isWordless(rec.Patch)})
+		r.commit(s, applied{seq: rec.Seq, id: rec.Patch.ID(), group: rec.Patch.Group(), compactionCut: isCompactionCut(rec.Patch)})
 	}
 }
 
-// isWordless reports whether compaction made the patch, to remove events without text.
-func isWordless(p *patch.PatchEvent) bool {
+// isCompactionCut reports whether compaction made the patch, to remove events without text.
+func isCompactionCut(p *patch.PatchEvent) bool {
 	return p.Type() == patch.Splice && p.Author() == patch.CompactionAuthor && p.StatePolicy() == patch.Keep && len(p.NewEvents()) == 0
 }
 

@@ -11,7 +11,7 @@ type applied struct {
 	id    string
 	group string
 	step
-	wordless bool // see isWordless
+	compactionCut bool // see isCompactionCut
 }
 
 // isCut reports whether the patch removed nodes and inserted only a marker.
