@@ -15,6 +15,8 @@ func (l *cut) undone(from uint64, also ...*cut) map[*cut]bool {
 	for _, c := range also {
 		undone[c] = true
 	}
+	// A revert is newer than its target. So newest first, each patch is judged after all of its reverts: of "2:splice,
+	// 3:revert 2, 4:revert 3", 4 is active, so 3 is not, and 2 is.
 	for c := l; c != nil && c.seq >= from; c = c.older {
 		if c.isRevert && !undone[c] {
 			undone[c.target] = true

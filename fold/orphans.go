@@ -100,6 +100,8 @@ type span struct {
 // changeSpan returns the span of the change from the view to after, which several patches make.
 func (v View) changeSpan(after View, opts CheckOptions) span {
 	was, is := v.visibleNodes(), after.visibleNodes()
+	// What several patches do is one change of the middle: events in front and behind that are the same are left out. In
+	// between an event may still be the same, so parts are compared by node (see span.after).
 	first := 0
 	for first < min(len(was), len(is)) && was[first].id() == is[first].id() {
 		first++
@@ -182,6 +184,9 @@ func (s span) touchedKeys() map[callKey]struct{} {
 // it is new. A part is not new if its event stays, or if a cleared copy replaces its event or is replaced by it.
 // stay has the indices of the parts whose events stay.
 func (s span) after(key callKey, before []part) (parts []part, was []int, stay map[int]bool) {
+	// A part can be the same without being in the same event: clearing a response replaces its event by a copy, and
+	// reverting that replaces the copy by the original. If the copy's response were new, and the original's gone, each
+	// clearing would look like the loss of an answer. So parts are matched by node, then by the original's id either way.
 	i := 0
 	for ; i < len(before) && before[i].pos < s.first; i++ {
 		parts, was = append(parts, before[i]), append(was, i)
@@ -412,6 +417,8 @@ const searchBudget = 1 << 18
 // smallestPassing returns the smallest span around s whose replacement passes; of several, the first. ok is false
 // if it finds none within the budget.
 func (s span) smallestPassing() (wider span, ok bool) {
+	// Most spans need not be tried: of "call a, x, response a", each span that contains the call must contain the response
+	// too. So the search begins at the smallest span which is closed in this sense.
 	budget := searchBudget
 	s, ok = s.forced(&budget)
 	if !ok {

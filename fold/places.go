@@ -180,6 +180,8 @@ func (q *representatives) ofRemoved(c *cut, of lane) int {
 	switch {
 	case c.addsEvents:
 		return q.memoize(memoKey{cut: c, lane: of}, func() int {
+			// A splice may add a summary and copies: "summary, copy of b" for a, b and c. Which of the removed events a
+			// copy stands for does not matter here, so that one answer does for all events of the lane.
 			summary, _ := c.summaryOf(of)
 			for _, s := range c.standIns {
 				if s.copied || s == summary {
@@ -216,6 +218,9 @@ func (q *representatives) memoize(key memoKey, find func() int) int {
 	if at, ok := q.found[key]; ok {
 		return at
 	}
+	// Within a group the search can return to where it began: of a group with a summary and a cut, the cut's events are
+	// the summary's, and if the cut removed the summary, the summary's are the group's. The preliminary nowhere ends such a
+	// cycle.
 	outermost := len(q.open) == 0
 	q.open = append(q.open, key)
 	q.found[key] = nowhere
@@ -373,6 +378,8 @@ func (h *history) expand(n *node) {
 	if c == nil || c.isRevert || len(c.standIns) == 0 && n.index != 0 || len(c.standIns) > 0 && n.index != c.standIns[0].index {
 		return
 	}
+	// The events of a patch usually have one representative, so the lanes of hidden events need not be known, and events
+	// without any need not be read. Only with several summaries each event's lane decides.
 	of, alike := nowhere, !h.isMixed(c)
 	if alike {
 		of = h.ofRemoved(c, markerLane)

@@ -46,6 +46,9 @@ func (v *View) revertEdit(p *patch.PatchEvent) (edit, error) {
 // locate returns the range of the nodes that a patch added. ok is false if one of them is missing, or if a node other
 // than a marker of a revert is between them.
 func (s *sequence) locate(c *cut) (lo, hi int, ok bool) {
+	// All nodes with the target's pos are adjacent, so its first node is found without a walk over the sequence. The
+	// others need not have that pos: a revert restores nodes of several patches. They follow the first one, unless
+	// something came between.
 	lo = -1
 	at := s.firstAtPos(c.pos)
 	hi = at
@@ -70,6 +73,8 @@ func (s *sequence) locate(c *cut) (lo, hi int, ok bool) {
 		case !n.isRevertMarker():
 			return false
 		}
+		// A marker of a revert may stay between: after "put x, y; insert z between; revert the insertion" the
+		// sequence is x, marker, y, and the put must still be revertible.
 		hi++
 		return true
 	})
@@ -142,6 +147,8 @@ func (v *View) blockers(target *cut) (must []*cut, holder removers) {
 	for n := range target.addedNodes {
 		added[n.id()] = true
 	}
+	// A node is between if added nodes stand on both sides of it, so nodes behind an added one wait in behind until
+	// another added node follows.
 	found := 0
 	between := map[uint64]bool{} // seqs of patches that made nodes between the added ones
 	var behind []uint64          // seqs of nodes behind the last added node found
@@ -158,6 +165,8 @@ func (v *View) blockers(target *cut) (must []*cut, holder removers) {
 			behind = append(behind, id.seq)
 		}
 	}
+	// A node can be removed and restored many times. Going through the patches in the order of the log leaves the last
+	// removal of each missing node: of "2:cut e, 3:revert 2, 4:cut e", patch 4 holds e.
 	holder = removers{}
 	for _, c := range v.patches.ascending() {
 		for n := range c.removedNodes {

@@ -98,7 +98,10 @@ func (w *rewinding) classify() {
 		}
 	}
 	maps.DeleteFunc(w.groups, func(_ string, members []*cut) bool { return len(members) == 1 || !addEvents(members) })
-	for range 2 { // a patch before a group's last may have removed events that the group added
+	// Ages are computed in the order of the log, because a patch removes only nodes of earlier ones. A group counts as
+	// one patch, which breaks that order: of "5:splice (group g), 6:summarise 5's events, 7:splice (group g)", the age
+	// of 6 depends on that of g, which is known only after 7. So there is a second pass.
+	for range 2 {
 		for _, c := range all {
 			if c.isRevert || c.pin != nil {
 				continue
@@ -161,6 +164,9 @@ func (w *rewinding) apply(p *patch.PatchEvent) error {
 // revertMixed reverts, newest first, the patches that stand for older and newer events, and cuts that keep the state of
 // newer ones.
 func (w *rewinding) revertMixed() error {
+	// A mixed patch cannot stay: of "1:old, 2:new, 3:summary of both", a rewind to 2 must show 1 again and not 2. A new cut
+	// that keeps the state cannot stay either: it has no event that could be cut, and its marker would go on counting
+	// for the state. A mixed cut that drops the state may stay, since it shows and counts nothing.
 	for c := w.start.patches; c != nil; c = c.older {
 		var err error
 		switch {
@@ -236,6 +242,8 @@ func (w *rewinding) applyRevert(c *cut) error {
 // recutReverted cuts the nodes that reverted cuts had removed, each alone or several together. Nodes that cuts with
 // the drop policy had removed are dropped; the others keep their state.
 func (w *rewinding) recutReverted() error {
+	// A revert of a mixed cut shows more than the rewind is for: of "1:old, 2:new, 3:cut of both", it shows 1, which was
+	// cut on purpose. So 1 is cut again. A summary hid its events only to stand for them, so these stay.
 	for _, c := range w.reverted {
 		removal := c.isCut() || c.isSplice && !c.keepsState && w.ages[c.seq].isMixed()
 		if !removal || len(w.groups[c.group]) > 0 {
@@ -263,6 +271,8 @@ func (w *rewinding) recutReverted() error {
 // closeOver adds to hidden nodes those that a patch or group had removed, if all visible nodes that it added are
 // among them.
 func (w *rewinding) closeOver(hidden map[nodeID]bool) {
+	// Of "3:summary of 1 and 2, 4:cut of 3", both reverted, 4 names only the summary, which is gone. What it meant are 1
+	// and 2. One patch can lead to the next, so this goes on until nothing is added.
 	for again := true; again; {
 		again = false
 		for _, c := range w.reverted {
@@ -338,6 +348,9 @@ func (w *rewinding) revertReverts(pin *cut) error {
 // a marker should go and carries state, its patch is reverted first, and the restored nodes go.
 func (w *rewinding) recutDropped() error {
 	goes := func(n *node) bool { return w.drop[n.id()] }
+	// For example "marker of 3 (keeps k=1), event" where both go: a splice from the first to the last event would leave the
+	// marker, and k. Reverting 3 puts the events back that set k, and these can be cut. Each round reverts a patch, so
+	// this ends.
 	for {
 		_, outside := w.runs(goes)
 		if len(outside) == 0 {
@@ -359,6 +372,7 @@ type indexRange struct{ first, end int }
 // should stay. outside has the patches whose markers carry state, should go, and are in no run.
 func (w *rewinding) runs(goes func(*node) bool) (all []indexRange, outside []*cut) {
 	open := false
+	// A marker that should go is part of a run only if an event of the run follows. Until then it is trailing.
 	visible := 0
 	var trailing []*cut
 	leave := func() { outside, trailing = append(outside, trailing...), nil }
