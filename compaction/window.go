@@ -222,7 +222,7 @@ func (s *visible) endurable(w *Window, gone []Span) bool {
 	summarised := func(i int) bool { return len(w.Groups) > 0 && i >= w.Start && i < w.Start+w.Count }
 	for _, g := range gone {
 		before, after := g.Start-1, g.Start+g.Count
-		says := func(i int) bool { return s.entries[i].Event.HasContent() }
+		says := func(i int) bool { return s.entries[i].Event.SaysSomething() }
 		for before >= 0 && (removed[before] || !says(before)) {
 			before--
 		}

@@ -343,7 +343,7 @@ func (s span) misplacedCalls() (out []Orphan) {
 		if problem != "" && (old < 0 || s.callProblem(old) == "") {
 			out = append(out, callsOf(n.event, old, problem)...)
 		}
-		if n.event.HasContent() {
+		if n.event.SaysSomething() {
 			problem = problemBehind(n)
 		}
 	}

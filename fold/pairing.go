@@ -57,7 +57,7 @@ func (v View) pairing() pairing {
 func newPairing(v View) pairing {
 	p := pairing{byKey: map[callKey][]part{}}
 	for i, n := range v.visible(0, v.Len()) {
-		if n.event.HasContent() {
+		if n.event.SaysSomething() {
 			p.saying = append(p.saying, i)
 		}
 		for fp := range n.event.FunctionParts() {

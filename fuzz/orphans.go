@@ -186,7 +186,7 @@ func invocationAt(visible []*node, i int) string {
 // role model.
 func isBare(visible []*node, i int) bool {
 	for _, previous := range slices.Backward(visible[:i]) {
-		if previous.event.HasContent() {
+		if previous.event.SaysSomething() {
 			return previous.isSummary() && previous.event.Role() == "model"
 		}
 	}
