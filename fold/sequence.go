@@ -71,14 +71,14 @@ const maxWidth = 32
 // of the tree that it made are not shared yet.
 type owner struct{ _ byte }
 
-// counts is the number of nodes, and of those with an event.
-type counts struct{ size, visible int }
+// counts is the number of nodes, and of those with an event. 32 bits keep the arrays of children small.
+type counts struct{ size, visible int32 }
 
 func (c *counts) add(o counts) { c.size, c.visible = c.size+o.size, c.visible+o.visible }
 
 // count computes the counts.
 func (s *sequence) count() {
-	s.counts = counts{size: len(s.nodes)}
+	s.counts = counts{size: int32(len(s.nodes))}
 	for i := range s.nodes {
 		if s.nodes[i].event != nil {
 			s.visible++
@@ -93,14 +93,14 @@ func (s *sequence) len() int {
 	if s == nil {
 		return 0
 	}
-	return s.size
+	return int(s.size)
 }
 
 func (s *sequence) visibleLen() int {
 	if s == nil {
 		return 0
 	}
-	return s.visible
+	return int(s.visible)
 }
 
 // splice returns the sequence with the nodes from lo up to hi replaced by copies of others. It changes parts of own in
@@ -148,7 +148,7 @@ func (s *sequence) replaceInPlace(own *owner, lo, hi int, others []node) (change
 		return counts{s.size - before.size, s.visible - before.visible}, true
 	}
 	i, before := s.childAt(lo)
-	if k := &s.kids[i]; hi <= before+k.size {
+	if k := &s.kids[i]; hi <= before+int(k.size) {
 		if change, ok = k.tree.replaceInPlace(own, lo-before, hi-before, others); ok {
 			k.add(change)
 			s.add(change)
@@ -179,16 +179,16 @@ func (w *splicing) replace(s *sequence, lo, hi int, others []node) {
 	}
 	i, before := s.childAt(lo)
 	j, until := i, before
-	for ; j+1 < len(s.kids) && until+s.kids[j].size < hi; j++ {
-		until += s.kids[j].size
+	for ; j+1 < len(s.kids) && until+int(s.kids[j].size) < hi; j++ {
+		until += int(s.kids[j].size)
 	}
 	mark := len(w.trees)
-	w.replace(s.kids[i].tree, lo-before, min(hi-before, s.kids[i].size), others)
+	w.replace(s.kids[i].tree, lo-before, min(hi-before, int(s.kids[i].size)), others)
 	if j > i { // the children between them go
 		w.replace(s.kids[j].tree, 0, hi-until, nil)
 	}
 	isSmall := func(c child) bool { return len(c.tree.nodes)+len(c.tree.kids) < maxWidth/4 }
-	if lo < s.size && slices.ContainsFunc(w.trees[mark:], isSmall) { // small trees would pile up
+	if lo < s.len() && slices.ContainsFunc(w.trees[mark:], isSmall) { // small trees would pile up
 		switch {
 		case i > 0:
 			i--
@@ -206,7 +206,7 @@ func (w *splicing) replace(s *sequence, lo, hi int, others []node) {
 		w.push(s)
 		return
 	}
-	pack(w, concat(s.kids[:i], trees, s.kids[j+1:]), lo == s.size, newInner)
+	pack(w, concat(s.kids[:i], trees, s.kids[j+1:]), lo == s.len(), newInner)
 }
 
 // owns reports whether the tree can be changed in place.
@@ -259,8 +259,8 @@ func (w *splicing) merge(mark int) {
 
 // childAt returns the child with the node at a rank, or the last one, and the number of nodes before it.
 func (s *sequence) childAt(rank int) (i, before int) {
-	for i < len(s.kids)-1 && before+s.kids[i].size <= rank {
-		before += s.kids[i].size
+	for i < len(s.kids)-1 && before+int(s.kids[i].size) <= rank {
+		before += int(s.kids[i].size)
 		i++
 	}
 	return i, before
@@ -270,8 +270,8 @@ func (s *sequence) childAt(rank int) (i, before int) {
 func (s *sequence) visibleAt(i int) (n *node, rank int) {
 	for s.kids != nil {
 		k := 0
-		for i >= s.kids[k].visible {
-			i, rank = i-s.kids[k].visible, rank+s.kids[k].size
+		for i >= int(s.kids[k].visible) {
+			i, rank = i-int(s.kids[k].visible), rank+int(s.kids[k].size)
 			k++
 		}
 		s = s.kids[k].tree
@@ -299,11 +299,11 @@ func (s *sequence) walk(lo, hi int, visit func(*node) bool) bool {
 		}
 	}
 	for i := range s.kids {
-		k := &s.kids[i]
-		if lo < k.size && !k.tree.walk(max(lo, 0), min(hi, k.size), visit) {
+		size := int(s.kids[i].size)
+		if lo < size && !s.kids[i].tree.walk(max(lo, 0), min(hi, size), visit) {
 			return false
 		}
-		lo, hi = lo-k.size, hi-k.size
+		lo, hi = lo-size, hi-size
 	}
 	return true
 }
@@ -328,7 +328,7 @@ func (s *sequence) visibleBefore(rank int) (n int) {
 	for s.kids != nil {
 		i, before := s.childAt(rank)
 		for _, k := range s.kids[:i] {
-			n += k.visible
+			n += int(k.visible)
 		}
 		s, rank = s.kids[i].tree, rank-before
 	}
@@ -348,7 +348,7 @@ func (s *sequence) firstAtPos(pos uint64) (rank int) {
 	for s.kids != nil {
 		i := sort.Search(len(s.kids)-1, func(i int) bool { return s.kids[i].tree.last().pos() >= pos })
 		for _, k := range s.kids[:i] {
-			rank += k.size
+			rank += int(k.size)
 		}
 		s = s.kids[i].tree
 	}

@@ -106,7 +106,7 @@ func (v View) visible(first, end int) iter.Seq2[int, *node] {
 		}
 		i := first
 		_, rank := v.nodes.visibleAt(i)
-		v.nodes.walk(rank, v.nodes.size, func(n *node) bool {
+		v.nodes.walk(rank, v.nodes.len(), func(n *node) bool {
 			if n.event == nil {
 				return true
 			}
