@@ -40,6 +40,8 @@ func (v View) RevertTargets(patchID string) ([]string, error) {
 	if target == nil {
 		return nil, patchNotFound(patchID)
 	}
+	// Members are usually logged together, but a log written by others may have them anywhere. So the oldest one is
+	// looked for, and reverts older than it, which cannot concern the group, are left out.
 	isMember := func(c *cut) bool { return c == target || target.group != "" && c.group == target.group }
 	oldest := target.seq
 	if target.group != "" {

@@ -47,11 +47,14 @@ func newCut(v *View, e edit, seq uint64) *cut {
 	if e.pin != nil {
 		return c
 	}
+	// The sequence stays sorted by pos: of "1:a, 2:b, 3:c", a summary of a and b takes pos 2, between nothing and c. An
+	// insertion before b takes pos 1, that of the node before it. A revert's marker stands in front of the nodes that it
+	// restores, which keep their own pos, so it must not take the last one's.
 	c.nodeCount = 1
 	switch {
 	case e.hi > e.lo && !c.isRevert:
 		c.pos = v.nodes.nodeAt(e.hi - 1).pos()
-	case e.lo > 0: // a revert's marker stands before whatever its nodes are sorted by
+	case e.lo > 0:
 		c.pos = v.nodes.nodeAt(e.lo - 1).pos()
 	}
 	c.removed = v.nodes.runOf(e.lo, e.hi)

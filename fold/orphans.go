@@ -275,6 +275,8 @@ type pairChange struct {
 func (c pairChange) orphans() []Orphan {
 	var out []Orphan
 	for i, p := range c.after {
+		// An unpaired part may stay or go, since the patch is not to blame for it. A new call may stay open: its answer
+		// may come. A new response must answer something.
 		old := c.oldIndex[i]
 		wasPaired := old != unpaired && c.partnersBefore[old] != unpaired
 		switch {
@@ -293,6 +295,8 @@ func (c pairChange) orphans() []Orphan {
 // of the newest invocation or long-running. A long-running call stays open until the
 // user's side has answered it: what the tool itself returned is a placeholder.
 func (v View) mustStay(parts []part, partner []int, i int, opts CheckOptions) bool {
+	// The agent waits for the answer to an open call of the newest invocation, and would find no call to it. A call of an
+	// ended invocation will never be answered, unless it is long-running: its answer may come days later.
 	call := parts[i]
 	switch {
 	case call.Response:
@@ -332,6 +336,8 @@ func (v View) invocationAt(pos int) string {
 // something count: a model sees neither a change of state in front of a call, nor one between a summary and a call.
 // So of "state, user, call", cutting the user's event brings the call first.
 func (s span) misplacedCalls() (out []Orphan) {
+	// Only a revert, and the change that several patches make together, can add events that were visible before. Where
+	// such an event with a call came first before, it may do so now.
 	was := map[nodeID]int{}
 	if len(s.added) > 0 && s.fixed {
 		for i := s.first; i < s.end; i++ {
@@ -458,6 +464,9 @@ func (s span) cost() int {
 // removed, a call whose only responses are. ok is false if the span hides a call that must stay, so that no span
 // around it passes.
 func (s span) forced(budget *int) (span, bool) {
+	// Widening by one event brings its other parts into the span, which may force more events in. So this goes on until
+	// nothing is added: of "call a; response a and call b; response b", cutting the first forces the second, and then
+	// the third.
 	for {
 		wider := s
 		for key := range s.touchedKeys() {
@@ -478,6 +487,7 @@ func (s span) forced(budget *int) (span, bool) {
 				if partner[i] == unpaired {
 					continue
 				}
+				// An added call, or response, could pair with this one, so nothing is certain then.
 				if p.Response && calls == 0 || !p.Response && responses == 0 {
 					if allOthersInside(parts, p.Response, inside) {
 						wider.first, wider.end = min(wider.first, p.pos), max(wider.end, p.pos+1)

@@ -103,12 +103,16 @@ func pair(parts []part) []int {
 				calls = append(calls, i)
 				continue
 			}
+			// An agent may call again with an id it used before. The latest call is meant then: of "call a, response,
+			// call a, response", each response has the call in front of it. If all calls are answered, the response is a
+			// later one of the same call, such as the final result after a placeholder.
 			if c := open.answer(parts[i].event.Branch()); c != unpaired {
 				partner[i], partner[c] = c, i
 			} else {
 				partner[i] = lastCall
 			}
 		}
+		// Only now, so that a response in the same event does not answer them.
 		if len(calls) > 0 {
 			open.push(parts[from].event.Branch(), calls)
 			lastCall = calls[len(calls)-1]

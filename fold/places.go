@@ -49,7 +49,8 @@ func (v View) Places() (*Places, error) {
 			p.groups[c.group] = append(p.groups[c.group], c)
 			p.mixed[c.group] = p.mixed[c.group] || len(c.standIns) > 1
 		}
-		// The nodes that a redo removed are hidden by the patch that it activated.
+		// The nodes that a redo removed are hidden by the patch that it activated: of "2:cut e, 3:revert 2, 4:revert 3",
+		// both 2 and 4 removed e, and a reader should be told of the cut.
 		if !undone[c] && !(c.isRevert && c.target.isRevert) {
 			p.hide(c)
 		}
@@ -108,7 +109,8 @@ func (p *Places) rank(id nodeID) int {
 	}
 	nodes := p.view.nodes
 	first := nodes.firstAtPos(pos)
-	// The nodes of a patch are usually adjacent.
+	// Nodes that share a pos are told apart by a walk, which would take long in a replacement of thousands of events. But
+	// the nodes of a patch are usually adjacent, so the index is tried first.
 	if at := first + int(id.index); at < nodes.len() && nodes.nodeAt(at).id() == id {
 		return at
 	}

@@ -35,6 +35,7 @@ func (v View) Rewind(from uint64) ([]*patch.PatchEvent, error) {
 		ages: map[uint64]age{}, groups: map[string][]*cut{},
 		drop: map[nodeID]bool{}, keep: map[nodeID]bool{},
 	}
+	// The plan asks which nodes are visible, never what they say, so the events that its reverts restore need not be read.
 	w.view.missing = &missingRecords{} // placeholders for events suffice
 	w.classify()
 	if err := w.revertMixed(); err != nil {
@@ -107,8 +108,9 @@ func (w *rewinding) classify() {
 				continue
 			}
 			a := age{}
+			// Events that the group added and removed again do not count: they stand for what the group removed first.
 			for n := range c.removedNodes {
-				if !slices.Contains(w.groups[c.group], n.cut) { // not a node of the same group
+				if !slices.Contains(w.groups[c.group], n.cut) {
 					a = a.and(w.standsFor(n))
 				}
 			}
@@ -213,6 +215,9 @@ func (w *rewinding) revert(c *cut) error {
 			w.reverted = append(w.reverted, c)
 			return w.applyRevert(c)
 		}
+		// Unlike a user, a rewind can revert all direct blockers in one go, each with its own blockers first. Blockers of
+		// any age go: of "summary of old and new, then cut of the summary", the cut goes too, and is made again by
+		// recutReverted as far as it is old.
 		must, _ := w.view.blockers(c)
 		cleared := false
 		for _, by := range must {

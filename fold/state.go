@@ -150,6 +150,8 @@ func (s *state) then(e *patch.Event) (next *state, ok bool) {
 	case s == nil:
 		return nil, false
 	}
+	// A state that was not read yet would have to be computed through all states before it. A session that only grows and
+	// is never read would make a chain as long as its log, so after maxHops the nodes are the shorter way.
 	hops := 1
 	if !s.computed.Load() {
 		hops += s.hops
