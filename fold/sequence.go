@@ -115,7 +115,7 @@ func (s *sequence) splice(own *owner, lo, hi int, others []node) *sequence {
 	if _, ok := s.replaceInPlace(own, lo, hi, others); ok {
 		return s
 	}
-	w := splicing{own: own}
+	w := splicing{own: own, trees: make([]child, 0, 4)}
 	for w.replace(s, lo, hi, others); len(w.trees) > 1; {
 		kids := slices.Clone(w.trees)
 		w.trees = w.trees[:0]
