@@ -261,7 +261,7 @@ func (e *Envelope) blankMetadata(receipt string) map[string]any {
 // [PatchEvent.ErasedBy] returns the receipt. Blank returns p if nothing is left to erase.
 func (p *PatchEvent) Blank(receipt string, values ValuePolicy, which func(i int) bool) *PatchEvent {
 	blanked := p.mapEvents(func(i int, e *Event) *Event {
-		if which(i) || e == p.summary && p.replacement != nil {
+		if which(i) || e == p.summary && len(deref(p.replacement)) > 0 {
 			return e.blank(receipt, values, e.IsSummary() || p.typ == Summarise)
 		}
 		return e

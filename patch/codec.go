@@ -38,8 +38,8 @@ const (
 	kindPatch = 1
 
 	identityFields = 6
-	eventFields    = identityFields + 3
-	patchFields    = identityFields + 2 + 11
+	eventFields    = identityFields + 3     // json, types, index
+	patchSize      = identityFields + 4 + 9 // json, types, type, the patch's own fields, defect
 	indexFields    = 6
 )
 
@@ -57,7 +57,7 @@ func AppendRecord(dst []byte, r Record) ([]byte, error) {
 		w.uint(kindEvent)
 		w.event(r.Event)
 	case r.Patch != nil:
-		w.array(2 + patchFields)
+		w.array(2 + patchSize)
 		w.uint(r.Seq)
 		w.uint(kindPatch)
 		w.patch(r.Patch)
@@ -87,7 +87,7 @@ func DecodeRecord(form []byte) (Record, error) {
 		switch kind := r.uint(); {
 		case kind == kindEvent && n == 2+eventFields:
 			rec.Event = r.event()
-		case kind == kindPatch && n == 2+patchFields:
+		case kind == kindPatch && n == 2+patchSize:
 			rec.Patch = r.patch()
 		default:
 			r.fail(fmt.Errorf("%d fields of kind %d", n, kind))
@@ -141,7 +141,7 @@ func (r Record) envelopes() (all []*Envelope) {
 		if r.Patch.summary != nil {
 			all = append(all, &r.Patch.summary.Envelope)
 		}
-		for _, e := range r.Patch.replacement {
+		for _, e := range deref(r.Patch.replacement) {
 			all = append(all, &e.Envelope)
 		}
 	}
@@ -242,15 +242,6 @@ func (w *writer) int(n int64)   { w.fail(w.enc.EncodeInt(n)) }
 func (w *writer) str(s string)  { w.fail(w.enc.EncodeString(s)) }
 func (w *writer) data(b []byte) { w.fail(w.enc.EncodeBytes(b)) }
 
-// writeOptional writes a value, or nil.
-func writeOptional[T any](w *writer, v *T, write func(T)) {
-	if v == nil {
-		w.null()
-		return
-	}
-	write(*v)
-}
-
 func (w *writer) envelope(e *Envelope) {
 	if err := e.identity.check(); err != nil {
 		w.fail(err)
@@ -312,7 +303,6 @@ func (w *writer) patch(p *PatchEvent) {
 		w.array(eventFields)
 		w.event(e)
 	}
-	number := func(n int) { w.int(int64(n)) }
 	text := func(s string) {
 		if !utf8.ValidString(s) {
 			w.fail(notUTF8("", s))
@@ -321,32 +311,35 @@ func (w *writer) patch(p *PatchEvent) {
 	}
 	w.envelope(&p.Envelope)
 	text(string(p.typ))
-	writeOptional(w, p.start, number)
-	writeOptional(w, p.count, number)
-	if p.replaces {
-		w.array(len(p.replacement))
-		for _, e := range p.replacement {
-			nested(e)
+	for _, f := range patchFields {
+		if !f.isSet(p) {
+			w.null()
+			continue
 		}
-	} else {
-		w.null()
+		switch v := f.of(p).(type) {
+		case **int:
+			w.int(int64(**v))
+		case **uint64:
+			w.uint(**v)
+		case **string:
+			text(**v)
+		case **Event:
+			nested(*v)
+		case **[]*Event:
+			w.array(len(**v))
+			for _, e := range **v {
+				nested(e)
+			}
+		}
 	}
-	writeOptional(w, p.eventID, text)
-	if p.summary != nil {
-		nested(p.summary)
-	} else {
-		w.null()
-	}
-	writeOptional(w, p.base, w.uint)
-	writeOptional(w, p.state, func(s StatePolicy) { text(string(s)) })
-	writeOptional(w, p.patchID, text)
-	writeOptional(w, p.group, text)
-	writeOptional(w, p.defect, func(d FieldError) {
+	if d := p.defect; d != nil {
 		w.array(3)
 		w.str(d.Field)
 		w.str(d.Problem)
 		w.str(string(d.Flaw))
-	})
+	} else {
+		w.null()
+	}
 }
 
 // reader reads what writer writes. Each length is compared with the bytes that are left before anything is made of it.
@@ -472,14 +465,6 @@ func (r *reader) null() bool {
 	return true
 }
 
-func readOptional[T any](r *reader, read func() T) *T {
-	if r.null() {
-		return nil
-	}
-	v := read()
-	return &v
-}
-
 func (r *reader) envelope() (e Envelope) {
 	e.identity = identity{id: r.str(), invocationID: r.str(), author: r.str(), branch: r.str(), scope: r.str()}
 	if !r.null() {
@@ -541,28 +526,40 @@ func (r *reader) patch() *PatchEvent {
 		r.fields("an event", eventFields)
 		return r.event()
 	}
-	integer := func() int { return r.place(math.MinInt, math.MaxInt) }
 	p := &PatchEvent{Envelope: r.envelope(), typ: Type(r.str())}
-	p.start, p.count = readOptional(r, integer), readOptional(r, integer)
-	if n := r.optionalArray(); n > MaxReplacements {
-		r.fail(fmt.Errorf("%d events in a replacement; at most %d are stored", n, MaxReplacements))
-	} else if n >= 0 && r.err == nil {
-		p.replacement, p.replaces = make([]*Event, n), true
-		for i := range p.replacement {
-			p.replacement[i] = nested()
+	for _, f := range patchFields {
+		if r.null() {
+			continue
+		}
+		switch v := f.of(p).(type) {
+		case **int:
+			n := r.place(math.MinInt, math.MaxInt)
+			*v = &n
+		case **uint64:
+			n := r.uint()
+			*v = &n
+		case **string:
+			s := r.str()
+			*v = &s
+		case **Event:
+			*v = nested()
+		case **[]*Event:
+			n := r.array()
+			if n > MaxReplacements {
+				r.fail(fmt.Errorf("%d events in a replacement; at most %d are stored", n, MaxReplacements))
+				n = 0
+			}
+			events := make([]*Event, n)
+			for i := range events {
+				events[i] = nested()
+			}
+			*v = &events
 		}
 	}
-	p.eventID = readOptional(r, r.str)
 	if !r.null() {
-		p.summary = nested()
-	}
-	p.base = readOptional(r, r.uint)
-	p.state = readOptional(r, func() StatePolicy { return StatePolicy(r.str()) })
-	p.patchID, p.group = readOptional(r, r.str), readOptional(r, r.str)
-	p.defect = readOptional(r, func() FieldError {
 		r.fields("a defect", 3)
-		return FieldError{Field: r.str(), Problem: r.str(), Flaw: Flaw(r.str())}
-	})
+		p.defect = &FieldError{Field: r.str(), Problem: r.str(), Flaw: Flaw(r.str())}
+	}
 	return p
 }
 

@@ -171,15 +171,15 @@ func (e *Event) derive() error {
 	if err := e.identity.check(); err != nil {
 		return err
 	}
-	var err error
-	e.index, err = newIndex(e.json)
+	x, err := newIndex(e.json)
+	e.index = x
 	return err
 }
 
 // MaxIDBytes is the maximum length of an id of an event or a patch.
 const MaxIDBytes = 1024
 
-func (e *identity) check() error {
+func (e *identity) check() *FieldError {
 	if len(e.id) > MaxIDBytes {
 		return fieldErr("id", "%d bytes; an id has at most %d", len(e.id), MaxIDBytes)
 	}

@@ -2,7 +2,6 @@ package patch
 
 import (
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -44,31 +43,31 @@ const (
 // of another writer: see [PatchEvent.Validate]. Accessors treat a malformed field as absent.
 type PatchEvent struct {
 	Envelope
-	typ         Type
-	start       *int
-	count       *int
-	replacement []*Event
-	replaces    bool // the field is there and well-formed
-	eventID     *string
-	summary     *Event
-	base        *uint64
-	state       *StatePolicy
-	patchID     *string
-	group       *string
-	defect      *FieldError // the first malformed field, nil if none
+	typ Type
+
+	// Its own fields, see patchFields. nil is absent.
+	start, count   *int
+	replacement    *[]*Event
+	eventID        *string
+	summary        *Event
+	base           *uint64
+	state          *string
+	patchID, group *string
+
+	defect *FieldError // the first malformed field, nil if none
 }
 
 // NewSplice returns a patch that replaces count visible events from index start on with the given events, or removes
 // them. A patch with a nil event is malformed, and has none of the events.
 func NewSplice(start, count int, replacement ...*Event) *PatchEvent {
 	p := &PatchEvent{typ: Splice, start: &start, count: &count}
-	i := slices.Index(replacement, nil)
-	if i < 0 {
-		p.replacement, p.replaces = slices.Clone(replacement), true
+	if i := slices.Index(replacement, nil); i >= 0 {
+		p.json = []byte(`{"replacement":[` + strings.Repeat("{},", i) + `null]}`)
+		p.takeFields()
 		return p
 	}
-	p.json = []byte(`{"replacement":[` + strings.Repeat("{},", i) + `null]}`)
-	p.findDefect()
+	replacement = slices.Clone(replacement)
+	p.replacement = &replacement
 	return p
 }
 
@@ -107,14 +106,19 @@ func (p *PatchEvent) with(change func(*PatchEvent)) *PatchEvent {
 // patch may have both a replacement and a summary.
 func (p *PatchEvent) mapEvents(change func(i int, e *Event) *Event) *PatchEvent {
 	out := *p
-	out.replacement = slices.Clone(p.replacement)
-	for i, e := range out.replacement {
-		out.replacement[i] = change(i, e)
+	if p.replacement != nil {
+		events := slices.Clone(*p.replacement)
+		for i, e := range events {
+			events[i] = change(i, e)
+		}
+		if !slices.Equal(events, *p.replacement) {
+			out.replacement = &events
+		}
 	}
 	if p.summary != nil {
 		out.summary = change(0, p.summary)
 	}
-	if out.summary == p.summary && slices.Equal(out.replacement, p.replacement) {
+	if out.summary == p.summary && out.replacement == p.replacement {
 		return p
 	}
 	return &out
@@ -125,7 +129,7 @@ func (p *PatchEvent) set(name string, change func(*PatchEvent)) *PatchEvent {
 	return p.with(func(p *PatchEvent) {
 		if p.field(name) != nil {
 			p.json = nilIfEmpty(jsonvalue.With(p.json, name, nil))
-			p.findDefect()
+			p.takeFields()
 		}
 		change(p)
 	})
@@ -154,7 +158,7 @@ func (p *PatchEvent) WithBase(base uint64) *PatchEvent {
 
 // WithState returns a copy with the given policy.
 func (p *PatchEvent) WithState(policy StatePolicy) *PatchEvent {
-	return p.set("state", func(p *PatchEvent) { p.state = &policy })
+	return p.set("state", func(p *PatchEvent) { p.state = (*string)(&policy) })
 }
 
 // WithGroup returns a copy in the group with the given id, which the author chooses and which must be new to the log;
@@ -218,7 +222,7 @@ func (p *PatchEvent) Base() (seq uint64, ok bool) { return deref(p.base), p.base
 func (p *PatchEvent) StatePolicy() StatePolicy {
 	switch {
 	case p.state != nil:
-		return *p.state
+		return StatePolicy(*p.state)
 	case p.typ == Summarise:
 		return Keep
 	default:
@@ -230,8 +234,8 @@ func (p *PatchEvent) StatePolicy() StatePolicy {
 // summary. The caller owns the slice.
 func (p *PatchEvent) NewEvents() []*Event {
 	switch {
-	case p.replacement != nil:
-		return slices.Clone(p.replacement)
+	case len(deref(p.replacement)) > 0:
+		return slices.Clone(*p.replacement)
 	case p.summary != nil:
 		return []*Event{p.summary}
 	}
@@ -251,36 +255,10 @@ func deref[T any](v *T) T {
 func (p *PatchEvent) MarshalJSON() ([]byte, error) {
 	b := p.identity.appendJSON([]byte{'{'})
 	b = jsonvalue.AppendQuote(jsonvalue.AppendKey(b, "patchType"), string(p.typ))
-	number := func(b []byte, n int) []byte { return strconv.AppendInt(b, int64(n), 10) }
-	b = appendOptional(b, "start", p.start, number)
-	b = appendOptional(b, "count", p.count, number)
-	if p.replaces {
-		b = append(jsonvalue.AppendKey(b, "replacement"), '[')
-		for i, e := range p.replacement {
-			if i > 0 {
-				b = append(b, ',')
-			}
-			b = e.appendJSON(b)
-		}
-		b = append(b, ']')
+	for _, f := range patchFields {
+		b = f.appendTo(b, p)
 	}
-	b = appendOptional(b, "eventId", p.eventID, jsonvalue.AppendQuote)
-	if p.summary != nil {
-		b = p.summary.appendJSON(jsonvalue.AppendKey(b, "summaryEvent"))
-	}
-	b = appendOptional(b, "base", p.base, func(b []byte, seq uint64) []byte { return strconv.AppendUint(b, seq, 10) })
-	b = appendOptional(b, "state", p.state, func(b []byte, s StatePolicy) []byte { return jsonvalue.AppendQuote(b, string(s)) })
-	b = appendOptional(b, "patchId", p.patchID, jsonvalue.AppendQuote)
-	b = appendOptional(b, "group", p.group, jsonvalue.AppendQuote)
 	return appendMembers(b, p.json), nil
-}
-
-// appendOptional appends a member to an object, unless the value is nil.
-func appendOptional[T any](b []byte, name string, value *T, write func([]byte, T) []byte) []byte {
-	if value == nil {
-		return b
-	}
-	return write(jsonvalue.AppendKey(b, name), *value)
 }
 
 // String returns the patch's JSON.

@@ -2,6 +2,7 @@ package patch
 
 import (
 	"iter"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -200,25 +201,19 @@ func sameEvent(logged, offered *Event) bool {
 
 func samePatch(logged, offered *PatchEvent) bool {
 	if !logged.identity.same(&offered.identity) || logged.typ != offered.typ ||
-		len(logged.replacement) != len(offered.replacement) ||
-		(logged.summary == nil) != (offered.summary == nil) ||
-		offered.base != nil && (logged.base == nil || *logged.base != *offered.base) ||
-		!samePtr(logged.start, offered.start) || !samePtr(logged.count, offered.count) ||
-		!samePtr(logged.eventID, offered.eventID) || logged.StatePolicy() != offered.StatePolicy() ||
-		logged.PatchID() != offered.PatchID() || logged.Group() != offered.Group() {
+		logged.StatePolicy() != offered.StatePolicy() || logged.PatchID() != offered.PatchID() || logged.Group() != offered.Group() {
 		return false
 	}
 	if _, erased := logged.ErasedBy(); !erased && !jsonvalue.Equal(logged.json, offered.json) {
 		return false
 	}
-	for i, e := range logged.replacement {
-		if !sameEvent(e, offered.replacement[i]) {
-			return false
-		}
-	}
-	return logged.summary == nil || sameEvent(logged.summary, offered.summary)
+	sameID := func(a, b *string) bool { return (a == nil) == (b == nil) && deref(a) == deref(b) }
+	sameSummary := (logged.summary == nil) == (offered.summary == nil) && (logged.summary == nil || sameEvent(logged.summary, offered.summary))
+	return sameNumber(logged.start, offered.start) && sameNumber(logged.count, offered.count) && sameID(logged.eventID, offered.eventID) &&
+		(offered.base == nil || sameNumber(logged.base, offered.base)) && sameSummary &&
+		slices.EqualFunc(deref(logged.replacement), deref(offered.replacement), sameEvent)
 }
 
-func samePtr[T comparable](a, b *T) bool {
-	return (a == nil) == (b == nil) && (a == nil || *a == *b)
+func sameNumber[T int | uint64](a, b *T) bool {
+	return (a == nil) == (b == nil) && deref(a) == deref(b)
 }

@@ -1,7 +1,6 @@
 package patch
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"unicode/utf8"
@@ -73,25 +72,24 @@ func (p *PatchEvent) validate() *FieldError {
 	if p.defect != nil {
 		return p.defect
 	}
-	var field *FieldError
-	if errors.As(p.identity.check(), &field) {
-		return &FieldError{field.Field, field.Problem, WrongField}
+	if err := p.identity.check(); err != nil {
+		return &FieldError{err.Field, err.Problem, WrongField}
 	}
 	for _, f := range []struct{ name, value string }{{"eventId", p.EventID()}, {"patchId", p.PatchID()}, {"group", p.Group()}} {
 		if !utf8.ValidString(f.value) {
 			return &FieldError{f.name, "it is not valid UTF-8", WrongField}
 		}
 	}
-	for _, name := range patchNames {
-		if name == "patchType" || name == "base" || name == "state" && p.typ.hasState() {
+	for _, f := range patchFields {
+		if f.name == "base" || f.name == "group" || f.name == "state" && p.typ.hasState() {
 			continue
 		}
-		i := slices.Index(own.fields, name)
-		switch has := p.has(name); {
+		i := slices.Index(own.fields, f.name)
+		switch has := f.isSet(p); {
 		case has && i < 0:
-			return &FieldError{name, fmt.Sprintf("a %s has no such field", p.typ), ForeignField}
+			return &FieldError{f.name, fmt.Sprintf("a %s has no such field", p.typ), ForeignField}
 		case !has && i >= 0 && i < own.required:
-			return &FieldError{name, fmt.Sprintf("a %s needs it", p.typ), MissingField}
+			return &FieldError{f.name, fmt.Sprintf("a %s needs it", p.typ), MissingField}
 		}
 	}
 	for _, name := range []string{"content", "actions", "partial"} {
@@ -102,20 +100,21 @@ func (p *PatchEvent) validate() *FieldError {
 	if p.group != nil && *p.group == "" {
 		return &FieldError{"group", "it is empty; leave it out if there is none", WrongField}
 	}
-	if p.state != nil && *p.state != Drop && *p.state != Keep {
-		return &FieldError{"state", fmt.Sprintf("%q is neither \"drop\" nor \"keep\"", clip(string(*p.state))), WrongField}
+	if p.state != nil && p.StatePolicy() != Drop && p.StatePolicy() != Keep {
+		return &FieldError{"state", fmt.Sprintf("%q is neither \"drop\" nor \"keep\"", clip(*p.state)), WrongField}
 	}
-	if n := len(p.replacement); n > MaxReplacements {
+	events := deref(p.replacement)
+	if n := len(events); n > MaxReplacements {
 		return &FieldError{"replacement", fmt.Sprintf("%d events; a patch has at most %d", n, MaxReplacements), WrongField}
 	}
-	for i, e := range p.replacement {
+	for i, e := range events {
 		if e.Partial() {
 			return &FieldError{fmt.Sprintf("replacement/%d", i), "a partial event is never logged", WrongField}
 		}
 	}
 	switch p.typ {
 	case Splice:
-		if *p.count == 0 && len(p.replacement) == 0 {
+		if *p.count == 0 && len(events) == 0 {
 			return &FieldError{"count", "it is 0 and there is no replacement", NoEffect}
 		}
 	case Erase:
@@ -133,29 +132,4 @@ func (p *PatchEvent) validate() *FieldError {
 		}
 	}
 	return nil
-}
-
-// has reports whether one of the patch's own fields is there.
-func (p *PatchEvent) has(name string) bool {
-	switch name {
-	case "start":
-		return p.start != nil
-	case "count":
-		return p.count != nil
-	case "replacement":
-		return p.replaces
-	case "eventId":
-		return p.eventID != nil
-	case "summaryEvent":
-		return p.summary != nil
-	case "base":
-		return p.base != nil
-	case "state":
-		return p.state != nil
-	case "patchId":
-		return p.patchID != nil
-	case "group":
-		return p.group != nil
-	}
-	return false
 }

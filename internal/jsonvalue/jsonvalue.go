@@ -11,10 +11,11 @@ import (
 	"fmt"
 	"iter"
 	"math/big"
-	"slices"
+	"reflect"
 	"strconv"
 	"strings"
 
+	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 )
 
@@ -342,51 +343,25 @@ func With(object []byte, name string, value []byte) []byte {
 func Step(name string) string { return string(jsontext.Pointer("").AppendToken(name))[1:] }
 
 // Equal reports whether two values mean the same: the order of keys is free, strings are compared by their text, numbers
-// by kind and value. A number written with a point or an exponent is of another kind than one without.
-func Equal(a, b []byte) bool { return equal(a, b, MaxDepth) }
-
-func equal(a, b []byte, depth int) bool {
+// by kind and value. A number written with a point or an exponent is of another kind than one without. What is no value
+// equals only the same bytes.
+func Equal(a, b []byte) bool {
 	if bytes.Equal(a, b) {
 		return true
 	}
-	kind := KindOf(a)
-	if kind != KindOf(b) || depth == 0 {
-		return false
-	}
-	switch kind {
-	case Null:
-		return true
-	case String:
-		return Unquote(a) == Unquote(b)
-	case Number:
-		return parseNumber(string(a)) == parseNumber(string(b))
-	case Array:
-		return slices.EqualFunc(elements(a), elements(b), func(a, b []byte) bool { return equal(a, b, depth-1) })
-	case Object:
-		of := map[string][]byte{}
-		for name, v := range Members(b) {
-			of[name] = v
-		}
-		n := 0
-		for name, v := range Members(a) {
-			other, ok := of[name]
-			if !ok || !equal(v, other, depth-1) {
-				return false
-			}
-			n++
-		}
-		return n == len(of)
-	default: // Bool, and the bytes differ
-		return false
-	}
+	var x, y any
+	return KindOf(a) == KindOf(b) && json.Unmarshal(a, &x, comparable) == nil && json.Unmarshal(b, &y, comparable) == nil && reflect.DeepEqual(x, y)
 }
 
-func elements(array []byte) (list [][]byte) {
-	for _, v := range Elements(array) {
-		list = append(list, v)
+// comparable has numbers read in one form for each kind and value.
+var comparable = json.WithUnmarshalers(json.UnmarshalFromFunc(func(d *jsontext.Decoder, v *any) error {
+	if d.PeekKind() != '0' {
+		return errors.ErrUnsupported
 	}
-	return list
-}
+	literal, err := d.ReadValue()
+	*v = parseNumber(string(literal))
+	return err
+}))
 
 // number is a number literal in one form for each kind and value.
 type number struct {

@@ -1,0 +1,182 @@
+package patch
+
+import (
+	"slices"
+	"strconv"
+
+	"github.com/patchlog-dev/patchlog/internal/jsonvalue"
+)
+
+// patchField is a field that patches have of their own.
+type patchField struct {
+	name string
+	want string                  // what its value should be
+	of   func(p *PatchEvent) any // where its value is: a **int, **uint64, **string, **Event or **[]*Event; nil is absent
+}
+
+// patchFields are those fields in the order in which they are written.
+var patchFields = []patchField{
+	{"start", "an integer", func(p *PatchEvent) any { return &p.start }},
+	{"count", "an integer", func(p *PatchEvent) any { return &p.count }},
+	{"replacement", "an array of events", func(p *PatchEvent) any { return &p.replacement }},
+	{"eventId", "a string", func(p *PatchEvent) any { return &p.eventID }},
+	{"summaryEvent", "an event", func(p *PatchEvent) any { return &p.summary }},
+	{"base", "an integer from 0 on", func(p *PatchEvent) any { return &p.base }},
+	{"state", `"drop" or "keep"`, func(p *PatchEvent) any { return &p.state }},
+	{"patchId", "a string", func(p *PatchEvent) any { return &p.patchID }},
+	{"group", "a string", func(p *PatchEvent) any { return &p.group }},
+}
+
+// isSet reports whether the patch has the field.
+func (f patchField) isSet(p *PatchEvent) bool {
+	switch v := f.of(p).(type) {
+	case **int:
+		return *v != nil
+	case **uint64:
+		return *v != nil
+	case **string:
+		return *v != nil
+	case **Event:
+		return *v != nil
+	default:
+		return *v.(**[]*Event) != nil
+	}
+}
+
+// appendTo appends the field to the members of an object, if the patch has it.
+func (f patchField) appendTo(b []byte, p *PatchEvent) []byte {
+	if !f.isSet(p) {
+		return b
+	}
+	b = jsonvalue.AppendKey(b, f.name)
+	switch v := f.of(p).(type) {
+	case **int:
+		return strconv.AppendInt(b, int64(**v), 10)
+	case **uint64:
+		return strconv.AppendUint(b, **v, 10)
+	case **string:
+		return jsonvalue.AppendQuote(b, **v)
+	case **Event:
+		return (*v).appendJSON(b)
+	default:
+		b = append(b, '[')
+		for i, e := range **v.(**[]*Event) {
+			if i > 0 {
+				b = append(b, ',')
+			}
+			b = e.appendJSON(b)
+		}
+		return append(b, ']')
+	}
+}
+
+// parse sets the field from its JSON. It returns what is wrong with it, if anything is.
+func (f patchField) parse(p *PatchEvent, text []byte) *FieldError {
+	wrong := &FieldError{f.name, "want " + f.want + ", not " + clip(text), WrongField}
+	switch v := f.of(p).(type) {
+	case **int:
+		n, err := strconv.Atoi(string(text))
+		if err != nil {
+			return wrong
+		}
+		*v = &n
+	case **uint64:
+		n, err := strconv.ParseUint(string(text), 10, 64)
+		if err != nil {
+			return wrong
+		}
+		*v = &n
+	case **string:
+		if jsonvalue.KindOf(text) != jsonvalue.String {
+			return wrong
+		}
+		s := jsonvalue.Unquote(text)
+		*v = &s
+	case **Event:
+		e, d := nestedEvent(f.name, text)
+		*v = e
+		return d
+	case **[]*Event:
+		if jsonvalue.KindOf(text) != jsonvalue.Array {
+			return wrong
+		}
+		events := []*Event{}
+		for i, text := range jsonvalue.Elements(text) {
+			e, d := nestedEvent(f.name+"/"+strconv.Itoa(i), text)
+			if d != nil {
+				return d
+			}
+			events = append(events, e)
+		}
+		*v = &events
+	}
+	return nil
+}
+
+func nestedEvent(field string, text []byte) (*Event, *FieldError) {
+	rec, err := parseChecked(text)
+	switch {
+	case err != nil:
+		return nil, &FieldError{field, err.Error(), WrongField}
+	case rec.Patch != nil:
+		return nil, &FieldError{field, "a patch cannot be put into the visible log", NestedPatch}
+	case rec.Seq != 0:
+		return nil, &FieldError{field, "an event inside a patch has no seq", WrongField}
+	}
+	return rec.Event, nil
+}
+
+// parsePatch makes a patch of the fields of a checked object. Malformed fields of its own make a defect, not an error.
+func parsePatch(id identity, typ string, fields []byte) (*PatchEvent, error) {
+	p := &PatchEvent{Envelope: Envelope{identity: id, json: fields}, typ: Type(typ)}
+	if err := id.check(); err != nil {
+		return nil, err
+	}
+	n := 0
+	for name, v := range jsonvalue.Members(fields) {
+		if n++; n > MaxFields+len(patchFields) {
+			return nil, tooMany("", "fields", MaxFields)
+		}
+		if name == "replacement" {
+			events := 0
+			for range jsonvalue.Elements(v) {
+				if events++; events > MaxReplacements {
+					return nil, tooMany(name, "events", MaxReplacements)
+				}
+			}
+		}
+	}
+	p.takeFields()
+	return p, p.checkFields()
+}
+
+// takeFields moves the well-formed fields of the patch's own out of its JSON, and sets the defect to the first that is
+// malformed. One that is null is as good as absent, and stays in the JSON as it came.
+func (p *PatchEvent) takeFields() {
+	p.defect = nil
+	p.json = nilIfEmpty(jsonvalue.Edit(p.json, func(name string, text []byte) []byte {
+		i := slices.IndexFunc(patchFields, func(f patchField) bool { return f.name == name })
+		if i < 0 || string(text) == "null" {
+			return text
+		}
+		if d := patchFields[i].parse(p, text); d != nil {
+			if p.defect == nil {
+				p.defect = d
+			}
+			return text
+		}
+		return nil
+	}))
+}
+
+// checkFields refuses more fields than a patch may have.
+func (p *PatchEvent) checkFields() error {
+	n := 0
+	for range p.Fields() {
+		n++
+	}
+	if n > MaxFields {
+		return tooMany("", "fields", MaxFields)
+	}
+	return nil
+}
