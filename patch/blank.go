@@ -82,28 +82,36 @@ func (e *Event) Blank(receipt string, values ValuePolicy) *Event {
 	return e.blank(receipt, values, e.IsSummary())
 }
 
+// jsonOf returns the JSON of a value that is made of an event or a patch.
+func jsonOf(v any) []byte {
+	text, _, err := writeGo(v, false)
+	if err != nil {
+		panic("patch: " + err.Error())
+	}
+	return text
+}
+
 // blank is Blank for an event that is known to be a summary, or not.
 func (e *Event) blank(receipt string, values ValuePolicy, summary bool) *Event {
 	if e.IsBlank(values) {
 		return e
 	}
-	w := newObjectWriter("")
+	fields := map[string]any{"customMetadata": e.blankMetadata(receipt)}
 	if content := e.blankContent(summary); len(content) > 0 {
-		w.put("content", content)
+		fields["content"] = content
 	}
 	if actions := e.blankActions(values); len(actions) > 0 {
-		w.put("actions", actions)
+		fields["actions"] = actions
 	}
 	if ids := e.index.longRunning; ids != nil {
-		w.put("longRunningToolIds", &ids)
+		fields["longRunningToolIds"] = ids
 	}
-	w.put("customMetadata", e.blankMetadata(receipt))
-	out := &Event{Envelope: Envelope{identity: e.identity, json: w.end()}}
+	out := &Event{Envelope: Envelope{identity: e.identity, json: jsonOf(fields)}}
 	if values != NullValues {
 		out.types = e.types.without(func(pointer string) bool { return !strings.HasPrefix(pointer, stateDelta) })
 	}
-	if err := out.derive(); w.err != nil || err != nil {
-		panic("patch: a blank is no event") // all of it is of an event
+	if err := out.derive(); err != nil {
+		panic("patch: a blank is no event: " + err.Error()) // all of it is of an event
 	}
 	return out
 }
@@ -221,8 +229,7 @@ func blankCompaction(name string, v []byte) []byte {
 				excluded = append(excluded, map[string]any{"invocationId": Value{text: id}, "timestamp": Value{text: at}})
 			}
 		}
-		text, _, _ := writeGo("", excluded)
-		return text
+		return jsonOf(excluded)
 	}
 	return nil
 }
@@ -249,8 +256,7 @@ func (e *Envelope) blankMetadata(receipt string) map[string]any {
 			(name == "recalled" || name == "as") && kind == jsonvalue.String:
 			own[name] = Value{text: v}
 		case name == originKey && kind == jsonvalue.Object && stdjson.Unmarshal(v, &o) == nil:
-			text, _, _ := writeGo("", o)
-			own[name] = Value{text: text}
+			own[name] = Value{text: jsonOf(o)}
 		}
 	}
 	return map[string]any{OwnMetadata: own}
@@ -270,9 +276,7 @@ func (p *PatchEvent) Blank(receipt string, values ValuePolicy, which func(i int)
 		return p
 	}
 	out := *blanked
-	w := newObjectWriter("")
-	w.put("customMetadata", p.blankMetadata(receipt))
-	out.json, out.types, out.defect = w.end(), nil, nil
+	out.json, out.types, out.defect = jsonOf(map[string]any{"customMetadata": p.blankMetadata(receipt)}), nil, nil
 	if p.validate() != nil && out.validate() == nil {
 		out.json = jsonvalue.With(out.json, "partial", []byte("null")) // which no patch has
 	}

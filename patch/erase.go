@@ -1,12 +1,13 @@
 package patch
 
 import (
-	"encoding/json"
-	"errors"
+	stdjson "encoding/json"
 	"fmt"
 	"maps"
 	"slices"
 	"unicode/utf8"
+
+	"github.com/go-json-experiment/json"
 )
 
 // ValuePolicy says what an erasure does to the state values that an erased event set.
@@ -108,26 +109,18 @@ func NewErase(e Erasure) *PatchEvent {
 		}
 		within = append(within, row)
 	}
-	w := newObjectWriter("")
-	for _, f := range []struct {
-		name  string
-		set   bool
-		value any
-	}{
-		{eraseSeqs, true, &seqs},
-		{eraseWithin, within != nil, &within},
-		{eraseSummaries, e.Summaries != "", string(e.Summaries)},
-		{eraseValues, e.Values != "", string(e.Values)},
-		{eraseInitial, len(e.Initial) > 0, &e.Initial},
-		{eraseReason, e.Reason != "", e.Reason},
-		{eraseClosed, e.ClosedAt > 0, &e.ClosedAt},
-	} {
-		if f.set {
-			w.put(f.name, f.value)
-		}
-	}
-	p := &PatchEvent{typ: Erase, Envelope: Envelope{json: w.end()}}
-	if at := (*FieldError)(nil); errors.As(w.err, &at) { // a text that is not UTF-8: Validate refuses the patch
+	p := &PatchEvent{typ: Erase}
+	text, err := json.Marshal(struct {
+		Seqs      [][]uint64    `json:"seqs"`
+		Within    [][]uint64    `json:"within,omitempty"`
+		Summaries SummaryPolicy `json:"summaries,omitempty"`
+		Values    ValuePolicy   `json:"values,omitempty"`
+		Initial   []string      `json:"initial,omitempty"`
+		Reason    string        `json:"reason,omitempty"`
+		Closed    uint64        `json:"closed,omitempty"`
+	}{seqs, within, e.Summaries, e.Values, e.Initial, e.Reason, e.ClosedAt}, plainJSON)
+	if p.json = text; err != nil { // a text that is not UTF-8: Validate refuses the patch
+		at := jsonError(err)
 		p.defect = &FieldError{at.Field, at.Problem, WrongField}
 	}
 	return p
@@ -165,7 +158,7 @@ func (p *PatchEvent) erasure() (e Erasure, d *FieldError) {
 		{eraseClosed, &e.ClosedAt, "a seq"},
 	} {
 		text := p.field(f.name)
-		if isNull := string(text) == "null"; text != nil && (isNull && f.name == eraseSeqs || !isNull && json.Unmarshal(text, f.into) != nil) {
+		if isNull := string(text) == "null"; text != nil && (isNull && f.name == eraseSeqs || !isNull && stdjson.Unmarshal(text, f.into) != nil) {
 			return e, wrong(f.name, f.want)
 		}
 	}

@@ -1,12 +1,8 @@
 package patch
 
 import (
-	"bytes"
-	"maps"
 	"slices"
-	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/patchlog-dev/patchlog/internal/jsonvalue"
 )
@@ -66,42 +62,64 @@ var (
 	foreignNames = []string{"patch_type", "event_id", "summary_event", "event_data"}
 )
 
+// eventForm is an event's JSON beside its identity, in the order in which it is written.
+type eventForm struct {
+	Content            any            `json:"content,omitzero"`
+	Partial            bool           `json:"partial,omitzero"`
+	Actions            actionsForm    `json:"actions,omitzero"`
+	LongRunningToolIDs []string       `json:"longRunningToolIds,omitzero"`
+	UsageMetadata      any            `json:"usageMetadata,omitzero"`
+	CustomMetadata     map[string]any `json:"customMetadata,omitzero"`
+	Extra              map[string]any `json:",embed"`
+}
+
+type actionsForm struct {
+	StateDelta        map[string]any   `json:"stateDelta,omitzero"`
+	ArtifactDelta     map[string]int64 `json:"artifactDelta,omitzero"`
+	SkipSummarization bool             `json:"skipSummarization,omitzero"`
+	TransferToAgent   string           `json:"transferToAgent,omitzero"`
+	Escalate          bool             `json:"escalate,omitzero"`
+	Compaction        *EventCompaction `json:"compaction,omitzero"`
+	Extra             map[string]any   `json:",embed"`
+}
+
 // NewEvent makes an event from Go values, which it copies. It refuses values that would come back from storage
 // changed: in an `any` it accepts what [NewValue] accepts, and a [Value]; it never accepts NaN, infinities and text
 // that is not UTF-8. Structs are written as by encoding/json. The error is a *[FieldError] that names the field.
 func NewEvent(f Fields) (*Event, error) {
-	if c := f.Actions.Compaction; c != nil {
-		if err := contentShape.check(c.CompactedContent.text); err != nil {
-			return nil, err.within("/actions/compaction/compactedContent")
-		}
-	}
-	w := newObjectWriter("")
-	w.putUnlessNull("content", f.Content)
-	if f.Partial {
-		w.put("partial", true)
-	}
-	w.putActions(f.Actions)
-	if f.LongRunningToolIDs != nil {
-		w.put("longRunningToolIds", &f.LongRunningToolIDs)
-	}
-	w.putUnlessNull("usageMetadata", f.UsageMetadata)
-	if f.CustomMetadata != nil {
-		w.put("customMetadata", f.CustomMetadata)
-	}
-	for _, name := range slices.Sorted(maps.Keys(f.Extra)) {
+	for name := range f.Extra {
 		for _, names := range [][]string{identityNames, fieldNames, patchNames, foreignNames, {"seq"}} {
 			if slices.Contains(names, name) {
 				return nil, fieldErr(jsonvalue.Step(name), "the name has a meaning of its own and cannot be in Extra")
 			}
 		}
-		w.put(name, f.Extra[name])
 	}
-	if w.err != nil {
-		return nil, w.err
+	for name := range f.Actions.Extra {
+		if slices.Contains(actionNames, name) && (name != "compaction" || f.Actions.Compaction != nil) {
+			return nil, fieldErr("actions/"+jsonvalue.Step(name), "the name has a meaning of its own and cannot be in Extra")
+		}
+	}
+	if c := f.Actions.Compaction; c != nil {
+		if err := contentShape.check(c.CompactedContent.text); err != nil {
+			return nil, err.within("/actions/compaction/compactedContent")
+		}
+	}
+	text, types, err := writeGo(eventForm{
+		Content: f.Content, Partial: f.Partial, Actions: actionsForm(f.Actions), LongRunningToolIDs: f.LongRunningToolIDs,
+		UsageMetadata: f.UsageMetadata, CustomMetadata: f.CustomMetadata, Extra: f.Extra,
+	}, true)
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range []string{"content", "usageMetadata"} { // a nil pointer, say, is no content
+		if string(jsonvalue.Member(text, name)) == "null" {
+			text = jsonvalue.With(text, name, nil)
+			types = types.without(func(pointer string) bool { return pointer == "/"+name })
+		}
 	}
 	e := &Event{Envelope: Envelope{
 		identity: identity{id: f.ID, invocationID: f.InvocationID, author: f.Author, branch: f.Branch, scope: f.IsolationScope},
-		json:     nilIfEmpty(w.end()), types: w.types,
+		json:     nilIfEmpty(text), types: types,
 	}}
 	if !f.Timestamp.IsZero() || f.ZeroTime {
 		e.time, e.timed = f.Timestamp.Round(0).UTC(), true
@@ -110,84 +128,4 @@ func NewEvent(f Fields) (*Event, error) {
 		return nil, err
 	}
 	return e, e.checkContent()
-}
-
-// objectWriter writes an object member by member from Go values. After an error it writes nothing.
-type objectWriter struct {
-	pointer string // to the object
-	text    []byte
-	types   goTypes
-	err     error
-}
-
-// newObjectWriter returns a writer of the object that a pointer leads to in an event.
-func newObjectWriter(pointer string) *objectWriter {
-	return &objectWriter{pointer: pointer, text: []byte{'{'}}
-}
-
-// put writes a member.
-func (w *objectWriter) put(name string, v any) {
-	if w.err != nil {
-		return
-	}
-	text, types, err := writeGo(w.pointer+"/"+jsonvalue.Step(name), v)
-	switch {
-	case err != nil:
-		w.err = err
-	case !utf8.ValidString(name):
-		w.err = notUTF8(strings.TrimPrefix(w.pointer, "/"), name)
-	default:
-		w.text = append(jsonvalue.AppendKey(w.text, name), text...)
-		w.types = append(w.types, types...)
-	}
-}
-
-// putUnlessNull writes a member whose value is not written as null, as a nil pointer is.
-func (w *objectWriter) putUnlessNull(name string, v any) {
-	before, types := len(w.text), len(w.types)
-	if w.put(name, v); bytes.HasSuffix(w.text[before:], []byte(`":null`)) {
-		w.text, w.types = w.text[:before], w.types[:types]
-	}
-}
-
-// end returns the object.
-func (w *objectWriter) end() []byte { return append(w.text, '}') }
-
-// putActions writes actions, unless there are none.
-func (w *objectWriter) putActions(a Actions) {
-	in := newObjectWriter("/actions")
-	if a.StateDelta != nil {
-		in.put("stateDelta", a.StateDelta)
-	}
-	if a.ArtifactDelta != nil {
-		in.put("artifactDelta", &a.ArtifactDelta)
-	}
-	if a.SkipSummarization {
-		in.put("skipSummarization", true)
-	}
-	if a.TransferToAgent != "" {
-		in.put("transferToAgent", a.TransferToAgent)
-	}
-	if a.Escalate {
-		in.put("escalate", true)
-	}
-	if a.Compaction != nil {
-		in.put("compaction", a.Compaction)
-	}
-	for _, name := range slices.Sorted(maps.Keys(a.Extra)) {
-		if in.err == nil && slices.Contains(actionNames, name) && (name != "compaction" || a.Compaction != nil) {
-			in.err = fieldErr("actions/"+jsonvalue.Step(name), "the name has a meaning of its own and cannot be in Extra")
-		}
-		in.put(name, a.Extra[name])
-	}
-	switch {
-	case w.err != nil:
-	case in.err != nil:
-		w.err = in.err
-	case jsonvalue.Depth(in.text) > maxValueDepth:
-		w.err = fieldErr("actions", "nested deeper than %d", maxValueDepth)
-	case len(in.text) > len("{"):
-		w.text = append(jsonvalue.AppendKey(w.text, "actions"), in.end()...)
-		w.types = append(w.types, in.types...)
-	}
 }

@@ -198,7 +198,7 @@ func readNumber(dec *jsontext.Decoder, n *stdjson.Number) error {
 // back, and refuses what cannot come back in an `any` (structs, errors, keys that are not strings), naming the field.
 // Numbers in an `any` have a point or an exponent if they are floats.
 type goWriter struct {
-	pointer string // to the value that is written
+	event   bool // it is an event that is written
 	types   goTypes
 	options json.Options
 	within  json.Options // within an `any`
@@ -213,33 +213,31 @@ var goWriters = sync.Pool{New: func() any {
 	return w
 }}
 
-// writeGo returns the JSON of v, which a pointer leads to, and the Go types to note. That of v itself is noted if it has
-// a name, unless v is reached by a Go pointer.
-func writeGo(pointer string, v any) ([]byte, goTypes, *FieldError) {
+// writeGo returns the JSON of v, which is an event or a value, and the Go types to note.
+func writeGo(v any, event bool) ([]byte, goTypes, *FieldError) {
 	w := goWriters.Get().(*goWriter)
 	defer goWriters.Put(w)
-	w.pointer, w.types = pointer, nil
-	var text []byte
-	var err error
-	if raw, ok := v.(stdjson.RawMessage); ok {
-		text, err = jsonvalue.Parse(raw)
-	} else if v == nil || !isNamed(v) {
-		text, err = json.Marshal(v, w.options)
-	} else {
-		text, err = json.Marshal(&v, w.options)
-	}
-	if err == nil && jsonvalue.Depth(text) > maxValueDepth {
-		err = fmt.Errorf("nested deeper than %d", maxValueDepth)
-	}
+	w.types, w.event = nil, event
+	text, err := json.Marshal(v, w.options)
 	if err != nil {
-		return nil, nil, jsonError(err).within(pointer)
+		return nil, nil, jsonError(err)
+	}
+	if depth := jsonvalue.Depth(text); depth > maxValueDepth && (!event || depth > maxValueDepth+1) {
+		at := fieldErr("", "nested deeper than %d", maxValueDepth)
+		for name, v := range jsonvalue.Members(text) {
+			if event && jsonvalue.Depth(v) > maxValueDepth {
+				at.Field = jsonvalue.Step(name)
+			}
+		}
+		return nil, nil, at
 	}
 	return text, w.types, nil
 }
 
-func isNamed(v any) bool {
-	_, ok := typeName(reflect.TypeOf(v))
-	return ok
+// atField reports whether the next value is a field of an event or of its actions, not a value inside one.
+func (w *goWriter) atField(enc *jsontext.Encoder) bool {
+	depth := enc.StackDepth()
+	return w.event && (depth == 1 || depth == 2 && strings.HasPrefix(string(enc.StackPointer()), "/actions/"))
 }
 
 // maxValueDepth is how deeply a value may nest, so that as part of an event, and that in the replacement of a patch, its
@@ -266,12 +264,14 @@ func (w *goWriter) any(enc *jsontext.Encoder, p *any) error {
 	}
 	t := reflect.TypeOf(*p)
 	name, ok := typeName(t)
-	if !ok {
+	switch {
+	case !ok && w.atField(enc):
+		return errors.ErrUnsupported // a field may be of any type that has JSON
+	case !ok:
 		return fmt.Errorf("a value of Go type %s does not come back from storage as it is; "+
 			"use booleans, numbers, strings, slices and maps with string keys", t)
-	}
-	if noted {
-		w.types = append(w.types, goType{w.pointer + nextPointer(enc), name})
+	case noted:
+		w.types = append(w.types, goType{nextPointer(enc), name})
 	}
 	return json.MarshalEncode(enc, *p, w.within)
 }
@@ -282,7 +282,7 @@ func (w *goWriter) value(enc *jsontext.Encoder, v Value) error {
 		return v.fault
 	}
 	if len(v.types) > 0 {
-		at := w.pointer + nextPointer(enc)
+		at := nextPointer(enc)
 		for _, t := range v.types {
 			w.types = append(w.types, goType{at + t.pointer, t.name})
 		}

@@ -174,7 +174,7 @@ func (p *PatchEvent) WithGroup(id string) *PatchEvent {
 // WithCustomMetadata returns a copy with a copy of the given metadata; nil removes it. Values must be accepted by
 // [NewValue].
 func (p *PatchEvent) WithCustomMetadata(metadata map[string]any) (*PatchEvent, error) {
-	text, types, d := writeGo("/customMetadata", metadata)
+	field, types, d := writeGo(map[string]any{"customMetadata": metadata}, false)
 	if d != nil {
 		return nil, d
 	}
@@ -182,7 +182,7 @@ func (p *PatchEvent) WithCustomMetadata(metadata map[string]any) (*PatchEvent, e
 		p.types = nil
 		if metadata != nil {
 			p.types = types
-			p.json = jsonvalue.With(p.json, "customMetadata", text)
+			p.json = jsonvalue.With(p.json, "customMetadata", jsonvalue.Member(field, "customMetadata"))
 		}
 	})
 	return out, out.checkFields()

@@ -31,7 +31,7 @@ func ParseValue(text []byte) (Value, error) {
 // to v. It refuses with a *[FieldError] what would not come back deep-equal: structs, defined types, errors, NaN, and
 // text that is not UTF-8.
 func NewValue(v any) (Value, error) {
-	text, types, err := writeGo("", &v)
+	text, types, err := writeGo(&v, false)
 	if err != nil {
 		return Value{}, err
 	}
