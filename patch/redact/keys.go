@@ -1,6 +1,10 @@
 package redact
 
-import "strings"
+import (
+	"regexp"
+	"slices"
+	"strings"
+)
 
 // Keys finds credentials: keys and tokens of well-known services by their prefix (AWS, GitHub, GitLab, Google, Slack,
 // OpenAI, Anthropic, Stripe, Hugging Face, npm, PyPI, SendGrid and others), JSON web tokens, private keys in PEM,
@@ -10,241 +14,141 @@ func Keys() Pattern {
 	return Pattern{Name: "key", Find: findKeys, Is: namesSecret}
 }
 
-func findKeys(text string) (found [][]int) {
-	add := func(start, end int) { found = append(found, []int{start, end}) }
-	for _, t := range tokens {
-		t.find(text, add)
+func findKeys(text string) [][]int {
+	found := slices.Concat(findPrivateKeys(text), findAssigned(text))
+	for _, m := range urlPassword.FindAllStringSubmatchIndex(text, -1) {
+		found = append(found, m[2:])
 	}
-	findWebTokens(text, add)
-	findPrivateKeys(text, add)
-	findBearers(text, add)
-	findURLPasswords(text, add)
-	findAssigned(text, add)
+	for _, t := range tokens {
+		for _, prefix := range t.prefixes {
+			found = append(found, search(text, index(prefix), func(at int) (start, end, next int) {
+				if wordBefore(text, at) {
+					return 0, 0, at + 1
+				}
+				m := t.form.FindStringSubmatchIndex(text[at:])
+				if m == nil {
+					return 0, 0, at + 1
+				}
+				start, end, next = at+m[len(m)-2], at+m[len(m)-1], at+m[1]
+				if start < at || wordAfter(text, end) || t.digit && !strings.ContainsAny(text[start:end], digits) {
+					return 0, 0, next
+				}
+				return start, end, next
+			})...)
+		}
+	}
 	return found
 }
 
 // token is a key that begins with one of some prefixes.
 type token struct {
-	prefixes string   // with spaces between
-	of       *charset // what follows
-	least    int      // how many of these
-	most     int      // 0: any number
-	mixed    bool     // a digit must be among them
+	prefixes []string
+	form     *regexp.Regexp // of the key with its prefix; the last group is what is secret
+	digit    bool           // a digit must be in it
 }
 
+func tokenOf(prefixes, form string, digit bool) token {
+	any := strings.ReplaceAll(regexp.QuoteMeta(prefixes), " ", "|")
+	return token{strings.Fields(prefixes), regexp.MustCompile("^((?:" + any + ")" + form + ")"), digit}
+}
+
+// A form matches all characters that may follow, so that none of them is read twice.
 var tokens = []token{
-	{prefixes: "AKIA ASIA", of: capitals, least: 16, most: 16},                      // AWS
-	{prefixes: "ghp_ gho_ ghu_ ghs_ ghr_", of: alphanumeric, least: 36},             // GitHub
-	{prefixes: "github_pat_", of: word, least: 40},                                  // GitHub
-	{prefixes: "glpat-", of: urlSafe, least: 20},                                    // GitLab
-	{prefixes: "AIza", of: urlSafe, least: 35},                                      // Google
-	{prefixes: "GOCSPX-", of: urlSafe, least: 28},                                   // Google
-	{prefixes: "ya29.", of: urlSafe, least: 20},                                     // Google
-	{prefixes: "xoxa- xoxb- xoxe- xoxp- xoxr- xoxs- xapp-", of: urlSafe, least: 10}, // Slack
-	{prefixes: "hooks.slack.com/services/", of: setOf("09azAZ", "/"), least: 30},    // Slack
-	{prefixes: "sk- xai-", of: urlSafe, least: 20, mixed: true},                     // OpenAI, Anthropic, xAI and others
-	{prefixes: "gsk_", of: alphanumeric, least: 20, mixed: true},                    // Groq
-	{prefixes: "hf_", of: alphanumeric, least: 30, mixed: true},                     // Hugging Face
-	{prefixes: "sk_live_ sk_test_ rk_live_ rk_test_", of: alphanumeric, least: 16},  // Stripe
-	{prefixes: "whsec_", of: base64Digits, least: 24},                               // Stripe
-	{prefixes: "npm_", of: alphanumeric, least: 36, mixed: true},                    // npm
-	{prefixes: "pypi-", of: urlSafe, least: 60, mixed: true},                        // PyPI
-	{prefixes: "SG.", of: setOf("09azAZ", "_-."), least: 60, mixed: true},           // SendGrid
-	{prefixes: "shpat_", of: hexDigits, least: 32},                                  // Shopify
-	{prefixes: "dop_v1_", of: hexDigits, least: 64},                                 // DigitalOcean
-	{prefixes: "AGE-SECRET-KEY-1", of: capitals, least: 58},                         // age
+	tokenOf("AKIA ASIA", `[0-9A-Z]{16}`, false),                                                                // AWS
+	tokenOf("ghp_ gho_ ghu_ ghs_ ghr_", `[0-9A-Za-z]{36,}`, false),                                             // GitHub
+	tokenOf("github_pat_", `\w{40,}`, false),                                                                   // GitHub
+	tokenOf("glpat-", `[\w-]{20,}`, false),                                                                     // GitLab
+	tokenOf("AIza", `[\w-]{35,}`, false),                                                                       // Google
+	tokenOf("GOCSPX-", `[\w-]{28,}`, false),                                                                    // Google
+	tokenOf("ya29.", `[\w-]{20,}`, false),                                                                      // Google
+	tokenOf("xoxa- xoxb- xoxe- xoxp- xoxr- xoxs- xapp-", `[\w-]{10,}`, false),                                  // Slack
+	tokenOf("hooks.slack.com/services/", `[0-9A-Za-z/]{30,}`, false),                                           // Slack
+	tokenOf("sk- xai-", `[\w-]{20,}`, true),                                                                    // OpenAI, Anthropic, xAI and others
+	tokenOf("gsk_", `[0-9A-Za-z]{20,}`, true),                                                                  // Groq
+	tokenOf("hf_", `[0-9A-Za-z]{30,}`, true),                                                                   // Hugging Face
+	tokenOf("sk_live_ sk_test_ rk_live_ rk_test_", `[0-9A-Za-z]{16,}`, false),                                  // Stripe
+	tokenOf("whsec_", `[0-9A-Za-z+/=]{24,}`, false),                                                            // Stripe
+	tokenOf("npm_", `[0-9A-Za-z]{36,}`, true),                                                                  // npm
+	tokenOf("pypi-", `[\w-]{60,}`, true),                                                                       // PyPI
+	tokenOf("SG.", `[\w.-]{60,}`, true),                                                                        // SendGrid
+	tokenOf("shpat_", `[0-9a-fA-F]{32,}`, false),                                                               // Shopify
+	tokenOf("dop_v1_", `[0-9a-fA-F]{64,}`, false),                                                              // DigitalOcean
+	tokenOf("AGE-SECRET-KEY-1", `[0-9A-Z]{58,}`, false),                                                        // age
+	tokenOf("bearer Bearer", ` ([\w.~+/=-]{12,})`, true),                                                       // in headers of HTTP
+	tokenOf("basic Basic", ` ([\w.~+/=-]{12,})`, true),                                                         // in headers of HTTP
+	{[]string{"eyJ"}, regexp.MustCompile(`^(?:(eyJ[\w-]{7,}\.[\w-]{10,}(?:\.[\w-]*){0,3})|eyJ[\w-]*)`), false}, // JSON web tokens
 }
 
-func (t token) find(text string, add func(start, end int)) {
-	for prefix := range strings.FieldsSeq(t.prefixes) {
-		eachIndex(text, prefix, func(start int) int {
-			body := start + len(prefix)
-			if wordBefore(text, start) {
-				return body
-			}
-			end := runEnd(text, body, t.of)
-			n := end - body
-			if n >= t.least && (t.most == 0 || n <= t.most) && !wordAfter(text, end) && (!t.mixed || contains(text[body:end], digits)) {
-				add(start, end)
-			}
-			return end
-		})
-	}
-}
-
-// eachIndex calls visit with the places of part in a text. The search goes on at the place that visit returns.
-func eachIndex(text, part string, visit func(at int) (next int)) {
-	for from := 0; ; {
-		at := strings.Index(text[from:], part)
-		if at < 0 {
-			return
-		}
-		from = visit(from + at)
-	}
-}
-
-// findWebTokens finds JSON web tokens: base64 of two objects, and perhaps a signature.
-func findWebTokens(text string, add func(start, end int)) {
-	const begin, least = "eyJ", 10
-	eachIndex(text, begin, func(start int) int {
-		end := runEnd(text, start, urlSafe)
-		from := end
-		for parts := 1; end < len(text) && text[end] == '.' && parts < 5; parts++ { // 5 where they are encrypted
-			next := runEnd(text, end+1, urlSafe)
-			if parts == 1 && next-end-1 < least || end-start < least {
-				break
-			}
-			end = next
-		}
-		if end > from && !wordBefore(text, start) {
-			add(start, end)
-			from = end
-		}
-		return from
-	})
-}
+var urlPassword = regexp.MustCompile("://[^/ \t\r\n\"'<>\\\\`?#[\\]{}:]*:([^/ \t\r\n\"'<>\\\\`?#[\\]{}]+)@")
 
 // findPrivateKeys finds private keys in PEM. One whose end was cut off goes on for as long as it
 // looks like one.
-func findPrivateKeys(text string, add func(start, end int)) {
-	const begin, key, end, dashes = "-----BEGIN ", "PRIVATE KEY", "-----END ", "-----"
-	body := setOf("09azAZ", "+/=\\: ,-\r\n\t")
-	ends := true // there may be another end
-	eachIndex(text, begin, func(start int) int {
-		from := start + len(begin)
-		title := text[from:min(from+64, len(text))]
-		if title, _, _ = strings.Cut(title, dashes); !strings.Contains(title, key) {
-			return from
+func findPrivateKeys(text string) [][]int {
+	const begin, end, dashes, longestTitle = "-----BEGIN ", "-----END ", "-----", 64
+	lastEnd := strings.LastIndex(text, end)
+	return search(text, index(begin), func(at int) (int, int, int) {
+		next := at + len(begin)
+		title, _, _ := strings.Cut(text[next:min(next+longestTitle, len(text))], dashes)
+		if !strings.Contains(title, "PRIVATE KEY") {
+			return 0, 0, next
 		}
-		from = min(from+len(title)+len(dashes), len(text))
-		stop := -1
-		if ends {
-			stop = strings.Index(text[from:], end)
-			ends = stop >= 0
+		next = min(next+len(title)+len(dashes), len(text))
+		if lastEnd < next {
+			next += len(prefixOf(text[next:], digits+letters+"+/=\\: ,-\r\n\t"))
+			return at, next, next
 		}
-		if stop >= 0 {
-			from += stop + len(end)
-			if last := strings.Index(text[from:min(from+64, len(text))], dashes); last >= 0 {
-				from += last + len(dashes)
-			}
-		} else {
-			from = runEnd(text, from, body)
+		next += strings.Index(text[next:], end) + len(end)
+		if i := strings.Index(text[next:min(next+longestTitle, len(text))], dashes); i >= 0 {
+			next += i + len(dashes)
 		}
-		add(start, from)
-		return from
+		return at, next, next
 	})
 }
 
-// findBearers finds tokens in the headers of HTTP.
-func findBearers(text string, add func(start, end int)) {
-	of := setOf("09azAZ", "-._~+/=")
-	for _, scheme := range []string{"earer ", "asic "} {
-		eachIndex(text, scheme, func(start int) int {
-			from := start + len(scheme)
-			if start == 0 || strings.IndexByte("bB", text[start-1]) < 0 || wordBefore(text, start-1) {
-				return from
-			}
-			end := runEnd(text, from, of)
-			if token := text[from:end]; len(token) >= 12 && contains(token, digits) {
-				add(from, end)
-			}
-			return end
-		})
-	}
-}
+// Names of secrets end so, in small letters and without punctuation. Those that are vague are names of secrets if their
+// value looks like one.
+var (
+	secretNames = strings.Fields("password passwd passphrase secret apikey accesskey secretkey privatekey accesstoken " +
+		"refreshtoken authtoken sessiontoken bearertoken idtoken apitoken authorization")
+	vagueNames = strings.Fields("token credential credentials cookie")
+)
 
-// findURLPasswords finds passwords between a name and a host.
-func findURLPasswords(text string, add func(start, end int)) {
-	const most = 1024
-	eachIndex(text, "://", func(at int) int {
-		from := at + len("://")
-		authority := text[from:min(from+most, len(text))]
-		if end := strings.IndexAny(authority, "/ \t\r\n\"'<>\\`?#[]{}"); end >= 0 {
-			authority = authority[:end]
-		}
-		host := strings.LastIndexByte(authority, '@')
-		name := strings.IndexByte(authority, ':')
-		if name >= 0 && host > name+1 {
-			add(from+name+1, from+host)
-		}
-		return from
-	})
-}
+const longestName = 80
 
-// Names end so of what a secret is assigned to, in small letters and without punctuation.
-var secretNames = []string{
-	"password", "passwd", "passphrase", "secret", "apikey", "accesskey", "secretkey", "privatekey", "accesstoken",
-	"refreshtoken", "authtoken", "sessiontoken", "bearertoken", "idtoken", "apitoken", "authorization",
-}
-
-// Names that are of secrets if what they name looks like one.
-var vagueNames = []string{"token", "credential", "credentials", "cookie"}
-
-// namesSecret reports whether what a name is given is a secret.
-func namesSecret(name, text string) bool {
-	const longest = 80
-	if len(name) > longest || text == "" {
+// namesSecret reports whether the value of a name is a secret.
+func namesSecret(name, value string) bool {
+	if len(name) > longestName || value == "" {
 		return false
 	}
-	plain := strings.Map(func(c rune) rune {
-		switch {
-		case 'a' <= c && c <= 'z', '0' <= c && c <= '9':
+	name = strings.ToLower(strings.Map(func(c rune) rune {
+		if c < 0x80 && c != '_' && isWord(byte(c)) {
 			return c
-		case 'A' <= c && c <= 'Z':
-			return c + 'a' - 'A'
 		}
 		return -1
-	}, name)
-	for _, n := range secretNames {
-		if strings.HasSuffix(plain, n) {
-			return true
-		}
-	}
-	for _, n := range vagueNames {
-		if strings.HasSuffix(plain, n) {
-			return len(text) >= 16 && contains(text, digits) && contains(text, letters) && strings.IndexByte(text, ' ') < 0
-		}
-	}
-	return false
+	}, name))
+	isSuffix := func(suffix string) bool { return strings.HasSuffix(name, suffix) }
+	return slices.ContainsFunc(secretNames, isSuffix) || len(value) >= 16 && slices.ContainsFunc(vagueNames, isSuffix) &&
+		strings.ContainsAny(value, digits) && strings.ContainsAny(value, letters) && !strings.Contains(value, " ")
 }
+
+var assignment = regexp.MustCompile("^[=:][=>]?[ \t\"'\\\\`]{0,6}")
 
 // findAssigned finds what a name of a secret is given by = or :, in programs, settings, URLs, headers
 // and JSON. What looks like a word, a variable or a call is none.
-func findAssigned(text string, add func(start, end int)) {
-	const longest, judged = 80, 256
-	names := setOf("09azAZ", "_-.")
-	around := setOf("", " \t\"'\\`")
-	ends := setOf("", " \t\r\n\"'`\\&,;)<>]}|")
-	for from := 0; from < len(text); {
-		at := strings.IndexAny(text[from:], "=:")
-		if at < 0 {
-			return
+func findAssigned(text string) [][]int {
+	const shortestName, mostQuotes, shortest, judged = len("token"), 4, 6, 256
+	const quotes, ends = " \t\"'\\`", " \t\r\n\"'`\\&,;)<>]}|"
+	return search(text, indexAny("=:"), func(at int) (start, end, next int) {
+		nameEnd := max(len(strings.TrimRight(text[:at], quotes)), at-mostQuotes)
+		name := text[max(nameEnd-longestName, 0):nameEnd]
+		name = name[len(strings.TrimRight(name, digits+letters+"_-.")):]
+		start = at + len(assignment.FindString(text[at:min(at+8, len(text))]))
+		value := prefixWithout(text[start:min(start+judged, len(text))], ends)
+		if len(name) < shortestName || len(value) < shortest || strings.ContainsAny(value[:1], "$%{([<*") ||
+			strings.Contains(value, "(") || !strings.ContainsAny(value, digits) || !namesSecret(name, value) {
+			return 0, 0, at + 1
 		}
-		at += from
-		from = at + 1
-		nameEnd := runStart(text, at, 4, around)
-		name := text[runStart(text, nameEnd, longest, names):nameEnd]
-		if len(name) < len("token") {
-			continue
-		}
-		start := at + 1
-		if start < len(text) && (text[start] == '=' || text[start] == '>') { // ==, =>
-			start++
-		}
-		start = runEnd(text[:min(start+6, len(text))], start, around)
-		end := start
-		for end < len(text) && end-start < judged && !ends[text[end]] {
-			end++
-		}
-		value := text[start:end]
-		if len(value) < 6 || strings.IndexByte("$%{([<*", value[0]) >= 0 || strings.IndexByte(value, '(') >= 0 ||
-			!contains(value, digits) || !namesSecret(name, value) {
-			continue
-		}
-		for end < len(text) && !ends[text[end]] {
-			end++
-		}
-		add(start, end)
-		from = end
-	}
+		end = start + len(prefixWithout(text[start:], ends))
+		return start, end, end
+	})
 }

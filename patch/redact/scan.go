@@ -1,94 +1,76 @@
 package redact
 
-import "strings"
-
-// charset is a set of ASCII characters.
-type charset [256]bool
-
-func setOf(ranges string, more string) *charset {
-	var s charset
-	for i := 0; i+1 < len(ranges); i += 2 {
-		for c := ranges[i]; c <= ranges[i+1]; c++ {
-			s[c] = true
-		}
-	}
-	for i := range len(more) {
-		s[more[i]] = true
-	}
-	return &s
-}
-
-var (
-	digits       = setOf("09", "")
-	hexDigits    = setOf("09afAF", "")
-	capitals     = setOf("09AZ", "")
-	letters      = setOf("azAZ", "")
-	alphanumeric = setOf("09azAZ", "")
-	word         = setOf("09azAZ", "_")
-	urlSafe      = setOf("09azAZ", "_-")
-	base64Digits = setOf("09azAZ", "+/=")
+import (
+	"regexp"
+	"strings"
 )
 
-// runEnd returns where the characters of a set end that begin at a place.
-func runEnd(text string, from int, of *charset) int {
-	for from < len(text) && of[text[from]] {
-		from++
+const (
+	digits  = "0123456789"
+	letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+)
+
+var (
+	escape       = regexp.MustCompile(`\\u[0-9A-Fa-f]{4}|%[0-9A-Fa-f]{2}`)
+	escapeBefore = regexp.MustCompile(`(?:\\[nrtbf]|\\u[0-9A-Fa-f]{4}|%[0-9A-Fa-f]{2})$`)
+)
+
+// search calls find with the places in a text that index returns, as [strings.Index] does, and returns the byte ranges
+// of secrets. find returns the start and end of a secret, which are equal if there is none, and where the search goes
+// on. To keep the search linear, find must not read far behind that place.
+func search(text string, index func(text string) int, find func(at int) (start, end, next int)) (found [][]int) {
+	for at := 0; at < len(text); {
+		i := index(text[at:])
+		if i < 0 {
+			break
+		}
+		start, end, next := find(at + i)
+		if start < end {
+			found = append(found, []int{start, end})
+		}
+		at = max(at+i+1, next)
 	}
-	return from
+	return found
 }
 
-// runStart returns the start of the run of a set's characters that ends at end, of at most most bytes.
-func runStart(text string, end, most int, of *charset) int {
-	at := end
-	for at > 0 && end-at < most && of[text[at-1]] {
-		at--
-	}
-	return at
+// indexAny returns a function that returns the index of the first of some characters in a text, or -1.
+func indexAny(chars string) func(text string) int {
+	return func(text string) int { return strings.IndexAny(text, chars) }
 }
 
-// wordBefore reports whether a word goes on at a place. Escapes of JSON, and of URLs, that end there
-// are no words.
+// index returns a function that returns the index of a part in a text, or -1.
+func index(part string) func(text string) int {
+	return func(text string) int { return strings.Index(text, part) }
+}
+
+// prefixOf returns the start of a text that consists of some characters.
+func prefixOf(text, chars string) string { return text[:len(text)-len(strings.TrimLeft(text, chars))] }
+
+// prefixWithout returns the start of a text that has none of some characters.
+func prefixWithout(text, chars string) string {
+	if i := strings.IndexAny(text, chars); i >= 0 {
+		return text[:i]
+	}
+	return text
+}
+
+// blankEscapes returns a text of the same length without the escapes of JSON and of URLs that have digits of their own.
+func blankEscapes(text string) string {
+	if !strings.ContainsRune(text, '%') && !strings.Contains(text, `\u`) {
+		return text
+	}
+	return escape.ReplaceAllStringFunc(text, func(e string) string { return strings.Repeat("\x00", len(e)) })
+}
+
+func isWord(c byte) bool {
+	return c == '_' || '0' <= c && c <= '9' || 'a' <= c|0x20 && c|0x20 <= 'z'
+}
+
+// wordBefore reports whether a word goes on at a place. Escapes of JSON and of URLs that end there are not part of a
+// word.
 func wordBefore(text string, at int) bool {
-	switch {
-	case at == 0 || !word[text[at-1]]:
-		return false
-	case at >= 2 && text[at-2] == '\\' && strings.IndexByte("nrtbf", text[at-1]) >= 0:
-		return false
-	case at >= 6 && text[at-6] == '\\' && text[at-5] == 'u' && runStart(text, at, 4, hexDigits) == at-4:
-		return false
-	case at >= 3 && text[at-3] == '%' && runStart(text, at, 2, hexDigits) == at-2:
-		return false
-	}
-	return true
-}
-
-// escapesEnd returns where escapes of JSON or of URLs end that begin at a place and have digits of
-// their own, or the place.
-func escapesEnd(text string, at int) int {
-	for at < len(text) {
-		body, n := at+1, 2
-		switch {
-		case text[at] == '\\' && body < len(text) && text[body] == 'u':
-			body, n = at+2, 4
-		case text[at] != '%':
-			return at
-		}
-		if runEnd(text[:min(body+n, len(text))], body, hexDigits) != body+n {
-			return at
-		}
-		at = body + n
-	}
-	return at
+	return at > 0 && isWord(text[at-1]) && !escapeBefore.MatchString(text[max(at-6, 0):at])
 }
 
 // wordAfter reports whether a word goes on behind a place.
-func wordAfter(text string, end int) bool { return end < len(text) && word[text[end]] }
-
-func contains(text string, of *charset) bool {
-	for i := range len(text) {
-		if of[text[i]] {
-			return true
-		}
-	}
-	return false
-}
+func wordAfter(text string, end int) bool { return end < len(text) && isWord(text[end]) }

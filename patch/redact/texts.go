@@ -164,15 +164,14 @@ func (w *textWriter) value(c *jsonvalue.Cursor, of *texts, name string) {
 	case kind == jsonvalue.String:
 		quoted := c.Value()
 		text := jsonvalue.Unquote(quoted)
-		rewrite := w.text
 		switch {
-		case of == nil:
-		case of.encoded:
-			rewrite = w.base64
-		case of.keys:
-			name = ""
+		case of != nil && of.encoded:
+			w.put(quoted, text, rewriteBase64(name, text, w.text))
+		case of != nil && of.keys:
+			w.put(quoted, text, w.text("", text))
+		default:
+			w.put(quoted, text, w.text(name, text))
 		}
-		w.put(quoted, text, rewrite(name, text))
 	case kind == jsonvalue.Number:
 		literal := c.Value()
 		w.put(literal, string(literal), w.text(name, string(literal)))
@@ -234,14 +233,13 @@ func (w *textWriter) text(name, text string) string {
 	return strings.ToValidUTF8(w.rewrite(name, text), "\uFFFD")
 }
 
-// base64 rewrites bytes in base64 that are a text.
-func (w *textWriter) base64(name, encoded string) string {
+// rewriteBase64 returns the base64 of a text rewritten, or its argument if that is not the base64 of one.
+func rewriteBase64(name, encoded string, rewrite rewriting) string {
 	data, err := base64.StdEncoding.DecodeString(encoded)
 	if err != nil || !utf8.Valid(data) {
 		return encoded
 	}
-	text := string(data)
-	if now := w.text(name, text); now != text {
+	if now := rewrite(name, string(data)); now != string(data) {
 		return base64.StdEncoding.EncodeToString([]byte(now))
 	}
 	return encoded
