@@ -8,38 +8,35 @@ import (
 
 // Emails finds e-mail addresses in ASCII: a name, an @ and a host with a dot. It also finds texts of this form that
 // are no addresses, such as git@github.com.
-func Emails() Pattern {
-	return Pattern{Name: "email", Find: findEmails}
-}
+func Emails() Pattern { return Pattern{Name: "email", Find: findEmails} }
 
-// The top-level domain has no digits, or it is one in Punycode.
+// The top-level domain has no digits, or it is in Punycode.
 var emailHost = regexp.MustCompile(`^[0-9A-Za-z.-]+\.(?:[A-Za-z-]{2,}|xn--[0-9A-Za-z-]*)$`)
 
 func findEmails(text string) [][]int {
 	const longestName, longestHost = 64, 253
-	return search(text, index("@"), func(at int) (start, end, next int) {
+	return search(text, "@", func(at int) (start, end, next int) {
 		before := text[max(at-longestName, 0):at]
 		name := strings.TrimLeft(before[len(strings.TrimRight(before, digits+letters+"._%+-'")):], ".%+-'")
 		start = at - len(name)
-		if len(name) > 1 && start > 0 && text[start-1] == '\\' && strings.IndexByte("nrtbf", name[0]) >= 0 { // an escape of JSON
+		if len(name) > 1 && strings.HasSuffix(text[:start], `\`) && strings.IndexByte("nrtbf", name[0]) >= 0 { // an escape
 			start++
 		}
 		host := prefixOf(text[at+1:min(at+1+longestHost, len(text))], digits+letters+".-")
-		if host = strings.TrimRight(host, ".-"); start == at || !emailHost.MatchString(host) {
-			return 0, 0, at + 1
+		host = strings.TrimRight(host, ".-")
+		if end = at + 1 + len(host); name == "" || !emailHost.MatchString(host) {
+			return 0, 0, 0
 		}
-		end = at + 1 + len(host)
 		return start, end, end
 	})
 }
 
 // Phones finds telephone numbers: international ones, with a + and 9 to 15 digits, and North American ones of ten
 // digits in groups. It does not find other national formats, which look like other numbers.
-func Phones() Pattern {
-	return Pattern{Name: "phone", Find: findPhones}
-}
+func Phones() Pattern { return Pattern{Name: "phone", Find: findPhones} }
 
-// The second form is the North American one, which must not go on with a dash or a point and a word.
+// The first group is an international number, the second a North American one. What follows that must not be a word,
+// not even behind a dash or a point: the number would be part of a longer one.
 var (
 	phone = regexp.MustCompile(`^(?:(\+[1-9](?:[ .()/-]*\d){8,14}\b)|` +
 		`((?:1[ .-])?(?:\([2-9]\d\d\)[ .-]?|[2-9]\d\d[ .-])[2-9]\d\d[ .-]\d{4})(?:[^\w.-]|[.-](?:\W|$)|$))`)
@@ -49,37 +46,34 @@ var (
 func findPhones(text string) [][]int {
 	const longest = 64 // with separators
 	text = blankEscapes(text)
-	return search(text, indexAny("+("+digits), func(at int) (start, end, next int) {
-		next = at + len(prefixOf(text[at:], digits))
+	return search(text, "+("+digits, func(at int) (start, end, next int) {
 		if wordBefore(text, at) || at > 0 && strings.IndexByte(".-+/", text[at-1]) >= 0 {
-			return 0, 0, next
+			return 0, 0, 0
 		}
 		number := text[at:min(at+longest, len(text))]
-		if number[0] == '+' { // it ends at a double separator, such as an ellipsis
+		if number[0] == '+' { // a double separator, such as an ellipsis, ends it
 			number = number[:len(number)-len(doubleSeparator.FindString(number))]
 		}
 		if m := phone.FindStringSubmatchIndex(number); m != nil {
 			end = at + max(m[3], m[5])
-			return at, end, end
 		}
-		return 0, 0, next
+		return at, end, end
 	})
 }
 
 // IPs finds IPv4 and IPv6 addresses. It also finds program versions with four numbers.
-func IPs() Pattern {
-	return Pattern{Name: "ip", Find: findIPs}
-}
+func IPs() Pattern { return Pattern{Name: "ip", Find: findIPs} }
 
 func findIPs(text string) [][]int {
-	const of = digits + "abcdefABCDEF.:"
+	const chars = digits + "abcdefABCDEF.:"
 	text = blankEscapes(text)
-	return search(text, indexAny(".:"), func(at int) (start, end, next int) {
-		start, next = len(strings.TrimRight(text[:at], of)), at+len(prefixOf(text[at:], of))
+	return search(text, ".:", func(at int) (start, end, next int) {
+		start, next = len(strings.TrimRight(text[:at], chars)), at+len(prefixOf(text[at:], chars))
 		address := strings.TrimRight(text[start:next], ".:")
 		host, port, _ := strings.Cut(address, ":")
 		switch {
 		case wordBefore(text, start) || wordAfter(text, next):
+			return 0, 0, next
 		case isIP(address):
 			return start, start + len(address), next
 		case isIP(host) && prefixOf(port, digits) == port:

@@ -8,39 +8,34 @@ import (
 
 // Cards finds payment card numbers: 13 to 19 digits, together or in groups with spaces or dashes, with an issuer's
 // prefix and a correct check digit. One in ten other numbers with such a prefix and length passes by chance.
-func Cards() Pattern {
-	return Pattern{Name: "card", Find: findCards}
-}
+func Cards() Pattern { return Pattern{Name: "card", Find: findCards} }
 
 var (
 	cardGroups = regexp.MustCompile(`^(?:\d{3,7}[ -]){0,5}\d{1,19}`)
-	cardNumber = regexp.MustCompile(`^(?:` + strings.Join([]string{
-		`3[47]\d{13}`,                   // American Express
-		`3[689]\d{12}`, `30[0-5]\d{11}`, // Diners Club
-		`35(?:2[89]|[3-8]\d)\d{12}`, // JCB
-		`5[1-5]\d{14}`,              // Mastercard
-		`2(?:22[1-9]|2[3-9]\d|[3-6]\d\d|7[01]\d|720)\d{12}`, // Mastercard
-		`4\d{12}(?:\d{3}){0,2}`,                             // Visa
-		`(?:6[25]\d\d|6011|64[4-9]\d)\d{12,15}`,             // UnionPay, Discover
-		`(?:5[0678]|6[37])\d{14}(?:\d{2,3})?`,               // Maestro
-	}, "|") + `)$`)
+	cardNumber = regexp.MustCompile(`^(?:` +
+		`3[47]\d{13}|` + // American Express
+		`(?:3[689]\d|30[0-5])\d{11}|` + // Diners Club
+		`35(?:2[89]|[3-8]\d)\d{12}|` + // JCB
+		`(?:5[1-5]\d\d|222[1-9]|22[3-9]\d|2[3-6]\d\d|27[01]\d|2720)\d{12}|` + // Mastercard
+		`4\d{12}(?:\d{3}){0,2}|` + // Visa
+		`(?:6[25]\d\d|6011|64[4-9]\d)\d{12,15}|` + // UnionPay, Discover
+		`(?:5[0678]|6[37])\d{14}(?:\d{2,3})?)$`) // Maestro
 )
 
 func findCards(text string) [][]int {
-	const least, longest = 13, 5*8 + 19
+	const shortest, longest = 13, 5*8 + 19
 	text = blankEscapes(text)
-	return search(text, indexAny(digits), func(at int) (start, end, next int) {
-		next = at + len(prefixOf(text[at:], digits))
+	return search(text, digits, func(at int) (start, end, next int) {
 		if wordBefore(text, at) || at >= 2 && text[at-1] == '.' && strings.IndexByte(digits, text[at-2]) >= 0 {
-			return 0, 0, next
+			return 0, 0, 0
 		}
 		groups := cardGroups.FindString(text[at:min(at+longest, len(text))])
-		for n := len(groups); n >= least; n = strings.LastIndexAny(groups[:n], " -") {
+		for n := len(groups); n >= shortest; n = strings.LastIndexAny(groups[:n], " -") {
 			if end = at + n; !wordAfter(text, end) && isCard(groups[:n]) {
 				return at, end, end
 			}
 		}
-		return 0, 0, next
+		return 0, 0, 0
 	})
 }
 
@@ -61,9 +56,7 @@ func isCard(groups string) bool {
 
 // IBANs finds international bank account numbers, together or in groups with spaces, by their country's length and
 // their checksum.
-func IBANs() Pattern {
-	return Pattern{Name: "iban", Find: findIBANs}
-}
+func IBANs() Pattern { return Pattern{Name: "iban", Find: findIBANs} }
 
 // ibanLengths are the countries of the registry, with how long their numbers are.
 const ibanLengths = "AD24 AE23 AL28 AT20 AZ28 BA20 BE16 BG22 BH22 BI27 BR29 BY28 CH21 CR22 CY28 CZ24 DE22 DJ27 DK18 DO28 " +
@@ -74,11 +67,11 @@ const ibanLengths = "AD24 AE23 AL28 AT20 AZ28 BA20 BE16 BG22 BH22 BI27 BR29 BY28
 var ibanNumber = regexp.MustCompile(`^[A-Za-z]{2}\d\d[0-9A-Za-z]+$`)
 
 func findIBANs(text string) [][]int {
-	return search(text, indexAny(digits), func(at int) (start, end, next int) {
+	return search(text, digits, func(at int) (start, end, next int) {
 		start = max(at-2, 0)
 		i := strings.Index(ibanLengths, strings.ToUpper(text[start:at]))
 		if i < 0 || wordBefore(text, start) {
-			return 0, 0, at + 1
+			return 0, 0, 0
 		}
 		length, _ := strconv.Atoi(ibanLengths[i+2 : i+4])
 		number := ""
@@ -88,7 +81,7 @@ func findIBANs(text string) [][]int {
 			}
 		}
 		if len(number) < length || wordAfter(text, end) || !ibanNumber.MatchString(number) || mod97(number) != 1 {
-			return 0, 0, at + 1
+			return 0, 0, 0
 		}
 		return start, end, end
 	})
