@@ -7,7 +7,6 @@
 package redact
 
 import (
-	"cmp"
 	"crypto/hmac"
 	"crypto/rand"
 	"crypto/sha256"
@@ -91,9 +90,9 @@ func (r *Redactor) Names() []string {
 	if r == nil {
 		return nil
 	}
-	names := make([]string, len(r.patterns))
-	for i, p := range r.patterns {
-		names[i] = p.Name
+	var names []string
+	for _, p := range r.patterns {
+		names = append(names, p.Name)
 	}
 	return names
 }
@@ -133,10 +132,10 @@ func (r *Redactor) Events(events []*patch.Event) ([]*patch.Event, error) {
 // State returns a session's state with its texts redacted. The caller owns the map.
 func (r *Redactor) State(state map[string]patch.Value) (map[string]patch.Value, error) {
 	object, err := patch.NewValue(state)
-	if err != nil || r == nil {
-		return object.Members(), err
+	if err == nil && r != nil {
+		object, err = rewriteValue(object, r.member)
 	}
-	if object, err = rewriteValue(object, r.member); err != nil {
+	if err != nil {
 		return nil, err
 	}
 	return object.Members(), nil
@@ -162,45 +161,31 @@ func (r *Redactor) member(key, text string) string {
 	return r.found(text)
 }
 
-// found redacts what patterns find in a text. Of secrets that overlap, all goes.
+// found redacts what patterns find in a text. Of secrets that overlap, all goes, by the name of the first.
 func (r *Redactor) found(text string) string {
-	var all []span
-	for _, p := range r.patterns {
+	var all [][]int // start, index of the pattern, end
+	for i, p := range r.patterns {
 		if p.Find == nil {
 			continue
 		}
 		for _, at := range p.Find(text) {
-			if len(at) >= 2 && at[0] < at[1] {
-				all = append(all, span{max(at[0], 0), min(at[1], len(text)), p.Name})
+			if len(at) >= 2 && max(at[0], 0) < min(at[1], len(text)) {
+				all = append(all, []int{max(at[0], 0), i, min(at[1], len(text))})
 			}
 		}
 	}
-	if len(all) == 0 {
-		return text
-	}
-	slices.SortStableFunc(all, func(a, b span) int { return cmp.Compare(a.start, b.start) })
+	slices.SortFunc(all, slices.Compare)
 	var out strings.Builder
 	end := 0
 	for i := 0; i < len(all); {
 		s := all[i]
-		for i++; i < len(all) && all[i].start < s.end; i++ {
-			s.end = max(s.end, all[i].end)
+		for i++; i < len(all) && all[i][0] < s[2]; i++ {
+			s[2] = max(s[2], all[i][2])
 		}
-		if s.start >= s.end { // beyond the text
-			continue
-		}
-		out.WriteString(text[end:s.start])
-		out.WriteString(r.placeholder(s.name, text[s.start:s.end]))
-		end = s.end
+		out.WriteString(text[end:s[0]] + r.placeholder(r.patterns[s[1]].Name, text[s[0]:s[2]]))
+		end = s[2]
 	}
-	out.WriteString(text[end:])
-	return out.String()
-}
-
-// span is where in a text a secret is.
-type span struct {
-	start, end int
-	name       string
+	return out.String() + text[end:]
 }
 
 var placeholder = regexp.MustCompile(`^\[[a-z][a-z0-9-]* [0-9a-f]{8}\]$`)
