@@ -8,13 +8,16 @@ import (
 const (
 	digits  = "0123456789"
 	letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+
+	// Escapes of JSON and of URLs, in texts that hold JSON or URLs, are not part of the word behind them. Those that
+	// have digits must not be taken for numbers.
+	digitEscape = `\\u[0-9A-Fa-f]{4}|%[0-9A-Fa-f]{2}`
+	anyEscape   = digitEscape + `|\\[nrtbf]`
 )
 
-// Escapes of JSON and of URLs, in texts that hold JSON or URLs, are not part of the word behind them. Those that have
-// digits of their own must not be taken for numbers.
 var (
-	escape       = regexp.MustCompile(`\\u[0-9A-Fa-f]{4}|%[0-9A-Fa-f]{2}`)
-	escapeBefore = regexp.MustCompile(`(?:\\[nrtbf]|` + escape.String() + `)$`)
+	escape       = regexp.MustCompile(digitEscape)
+	escapeBefore = regexp.MustCompile(`(?:` + anyEscape + `)$`)
 )
 
 // search calls find with the places of some characters in a text, and returns the byte ranges of secrets. find returns

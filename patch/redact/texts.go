@@ -1,6 +1,7 @@
 package redact
 
 import (
+	"cmp"
 	"encoding/base64"
 	"fmt"
 	"maps"
@@ -67,14 +68,14 @@ func rewriteValue(v patch.Value, rewrite rewriting) (patch.Value, error) {
 		return v, fmt.Errorf("%w: %w", patch.ErrInvalid, err)
 	}
 	w := textWriter{rewrite: rewrite, out: make([]byte, 0, len(text))}
-	if w.value(jsonvalue.NewCursor(text), nil, ""); !w.changed {
+	if w.value(jsonvalue.NewCursor(text), data, ""); !w.changed {
 		return v, nil
 	}
 	return patch.ParseValue(w.out)
 }
 
-// texts tells a value's free texts from its structure. nil is data: all its texts and keys
-// are free. It holds for each element of an array.
+// texts tells a value's free texts from its structure. The zero value is data: all its texts and keys are free. It holds
+// for each element of an array.
 type texts struct {
 	stays   bool        // all of it is structure
 	encoded bool        // it is bytes in base64
@@ -86,7 +87,7 @@ type texts struct {
 type textsByName map[string]*texts
 
 var (
-	asIs = &texts{stays: true}
+	data, asIs = &texts{}, &texts{stays: true}
 
 	eventTexts = fieldsOf("seq id invocationId branch isolationScope timestamp longRunningToolIds nodeInfo usageMetadata avgLogprobs", textsByName{
 		"content": contentTexts,
@@ -141,7 +142,7 @@ type textWriter struct {
 func (w *textWriter) value(c *jsonvalue.Cursor, of *texts, name string) {
 	kind := c.Kind()
 	switch {
-	case of != nil && of.stays, kind == jsonvalue.Null, kind == jsonvalue.Bool:
+	case of.stays, kind == jsonvalue.Null, kind == jsonvalue.Bool:
 		w.out = append(w.out, c.Value()...)
 	case kind == jsonvalue.Object:
 		w.object(c, of)
@@ -156,17 +157,16 @@ func (w *textWriter) value(c *jsonvalue.Cursor, of *texts, name string) {
 		w.out = append(w.out, ']')
 	default:
 		literal := c.Value()
-		text := string(literal)
+		text, now := string(literal), ""
 		if kind == jsonvalue.String {
 			text = jsonvalue.Unquote(literal)
 		}
-		if of != nil && of.keys {
-			name = ""
-		}
-		now := text
-		if of != nil && of.encoded {
+		switch {
+		case of.encoded:
 			now = rewriteBase64(name, text, w.text)
-		} else {
+		case of.keys:
+			now = w.text("", text)
+		default:
 			now = w.text(name, text)
 		}
 		if now != text {
@@ -183,12 +183,8 @@ func (w *textWriter) object(c *jsonvalue.Cursor, of *texts) {
 	w.out = append(w.out, '{')
 	for c.Enter(); c.More(); {
 		key := string(c.Key())
-		as, inside, known := key, (*texts)(nil), false
-		if of != nil {
-			inside, known = of.members[key]
-			known = known || of.fields
-		}
-		if !known {
+		inside, as := of.members[key], key
+		if inside == nil && !of.fields {
 			as = w.text("", key)
 		}
 		if as != key {
@@ -202,7 +198,7 @@ func (w *textWriter) object(c *jsonvalue.Cursor, of *texts) {
 			w.changed = true
 		}
 		w.out = jsonvalue.AppendKey(w.out, as)
-		w.value(c, inside, key)
+		w.value(c, cmp.Or(inside, data), key)
 	}
 	w.out = append(w.out, '}')
 }
@@ -213,11 +209,11 @@ func (w *textWriter) text(name, text string) string {
 
 // rewriteBase64 returns the base64 of a text rewritten, or its argument if that is not the base64 of one.
 func rewriteBase64(name, encoded string, rewrite rewriting) string {
-	data, err := base64.StdEncoding.DecodeString(encoded)
-	if err != nil || !utf8.Valid(data) {
+	text, err := base64.StdEncoding.DecodeString(encoded)
+	if err != nil || !utf8.Valid(text) {
 		return encoded
 	}
-	if now := rewrite(name, string(data)); now != string(data) {
+	if now := rewrite(name, string(text)); now != string(text) {
 		return base64.StdEncoding.EncodeToString([]byte(now))
 	}
 	return encoded
