@@ -24,8 +24,8 @@ func findEmails(text string) [][]int {
 		}
 		host := prefixOf(text[at+1:min(at+1+longestHost, len(text))], digits+letters+".-")
 		host = strings.TrimRight(host, ".-")
-		if end = at + 1 + len(host); name == "" || !emailHost.MatchString(host) {
-			return 0, 0, 0
+		if name != "" && emailHost.MatchString(host) {
+			end = at + 1 + len(host)
 		}
 		return start, end, end
 	})
@@ -70,16 +70,13 @@ func findIPs(text string) [][]int {
 	return search(text, ".:", func(at int) (start, end, next int) {
 		start, next = len(strings.TrimRight(text[:at], chars)), at+len(prefixOf(text[at:], chars))
 		address := strings.TrimRight(text[start:next], ".:")
-		host, port, _ := strings.Cut(address, ":")
-		switch {
-		case wordBefore(text, start) || wordAfter(text, next):
-			return 0, 0, next
-		case isIP(address):
-			return start, start + len(address), next
-		case isIP(host) && prefixOf(port, digits) == port:
-			return start, start + len(host), next
+		if host, port, _ := strings.Cut(address, ":"); isIP(host) && prefixOf(port, digits) == port {
+			address = host
 		}
-		return 0, 0, next
+		if !wordBefore(text, start) && !wordAfter(text, next) && isIP(address) {
+			end = start + len(address)
+		}
+		return start, end, next
 	})
 }
 

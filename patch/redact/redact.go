@@ -7,6 +7,7 @@
 package redact
 
 import (
+	"cmp"
 	"crypto/hmac"
 	"crypto/rand"
 	"crypto/sha256"
@@ -79,8 +80,7 @@ func New(opts Options) (*Redactor, error) {
 		}
 	}
 	if len(r.key) == 0 {
-		r.key = make([]byte, sha256.Size)
-		rand.Read(r.key)
+		r.key = []byte(rand.Text())
 	}
 	return r, nil
 }
@@ -198,11 +198,8 @@ func (r *Redactor) placeholder(name, secret string) string {
 		}
 		return -1
 	}, secret)
-	if plain == "" {
-		plain = secret
-	}
 	sum := hmac.New(sha256.New, r.key)
-	sum.Write([]byte(plain))
+	sum.Write([]byte(cmp.Or(plain, secret)))
 	return "[" + name + " " + hex.EncodeToString(sum.Sum(nil)[:4]) + "]"
 }
 
