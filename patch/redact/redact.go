@@ -11,12 +11,10 @@ import (
 	"crypto/hmac"
 	"crypto/rand"
 	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
 	"regexp"
 	"slices"
 	"strings"
-	"unicode"
 
 	"github.com/patchlog-dev/patchlog/patch"
 )
@@ -188,19 +186,17 @@ func (r *Redactor) found(text string) string {
 	return out.String() + text[end:]
 }
 
-var placeholder = regexp.MustCompile(`^\[[a-z][a-z0-9-]* [0-9a-f]{8}\]$`)
+var (
+	placeholder = regexp.MustCompile(`^\[[a-z][a-z0-9-]* [0-9a-f]{8}\]$`)
+	separator   = regexp.MustCompile(`[^\pL\pN]+`)
+)
 
 // placeholder returns what stands in the place of a secret.
 func (r *Redactor) placeholder(name, secret string) string {
-	plain := strings.Map(func(c rune) rune {
-		if unicode.IsLetter(c) || unicode.IsNumber(c) {
-			return unicode.ToLower(c)
-		}
-		return -1
-	}, secret)
+	plain := strings.ToLower(separator.ReplaceAllString(secret, ""))
 	sum := hmac.New(sha256.New, r.key)
 	sum.Write([]byte(cmp.Or(plain, secret)))
-	return "[" + name + " " + hex.EncodeToString(sum.Sum(nil)[:4]) + "]"
+	return fmt.Sprintf("[%s %x]", name, sum.Sum(nil)[:4])
 }
 
 // shortestEncoded is how long a text must be to be taken for base64.

@@ -108,10 +108,9 @@ var tokens = []token{
 	tokenOf("AKIA ASIA", `[0-9A-Z]{16}\b`, false),                               // AWS
 	tokenOf("ghp_ gho_ ghu_ ghs_ ghr_", `[0-9A-Za-z]{36,}\b`, false),            // GitHub
 	tokenOf("github_pat_", `\w{40,}`, false),                                    // GitHub
-	tokenOf("glpat-", `[\w-]{20,}`, false),                                      // GitLab
 	tokenOf("AIza", `[\w-]{35,}`, false),                                        // Google
 	tokenOf("GOCSPX-", `[\w-]{28,}`, false),                                     // Google
-	tokenOf("ya29.", `[\w-]{20,}`, false),                                       // Google
+	tokenOf("glpat- ya29.", `[\w-]{20,}`, false),                                // GitLab, Google
 	tokenOf("xoxa- xoxb- xoxe- xoxp- xoxr- xoxs- xapp-", `[\w-]{10,}`, false),   // Slack
 	tokenOf("hooks.slack.com/services/", `[0-9A-Za-z/]{30,}`, false),            // Slack
 	tokenOf("sk- xai-", `[\w-]{20,}`, true),                                     // OpenAI, Anthropic, xAI and others
@@ -125,8 +124,7 @@ var tokens = []token{
 	tokenOf("shpat_", `[0-9a-fA-F]{32,}\b`, false),                              // Shopify
 	tokenOf("dop_v1_", `[0-9a-fA-F]{64,}\b`, false),                             // DigitalOcean
 	tokenOf("AGE-SECRET-KEY-1", `[0-9A-Z]{58,}\b`, false),                       // age
-	tokenOf("bearer Bearer", ` ([\w.~+/=-]{12,})`, true),                        // in headers of HTTP
-	tokenOf("basic Basic", ` ([\w.~+/=-]{12,})`, true),                          // in headers of HTTP
+	tokenOf("bearer Bearer basic Basic", ` ([\w.~+/=-]{12,})`, true),            // in headers of HTTP
 	// JSON web tokens. What only begins like one is passed by, so that it is read once.
 	{[]string{"eyJ"}, regexp.MustCompile(wordStart + `(?:(eyJ[\w-]{7,}\.[\w-]{10,}(?:\.[\w-]*){0,3})|eyJ[\w-]*)`), false},
 	// Private keys in PEM, and the start of one that was cut off: it goes on for as long as it looks like a key.
