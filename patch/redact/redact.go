@@ -186,14 +186,14 @@ func (r *Redactor) found(text string) string {
 	return out.String() + text[end:]
 }
 
-var (
-	placeholder = regexp.MustCompile(`^\[[a-z][a-z0-9-]* [0-9a-f]{8}\]$`)
-	separator   = regexp.MustCompile(`[^\pL\pN]+`)
-)
+var placeholder = regexp.MustCompile(`^\[[a-z][a-z0-9-]* [0-9a-f]{8}\]$`)
+
+// notInPlain are the characters that placeholders do not depend on.
+var notInPlain = regexp.MustCompile(`[^\pL\pN]+`)
 
 // placeholder returns what stands in the place of a secret.
 func (r *Redactor) placeholder(name, secret string) string {
-	plain := strings.ToLower(separator.ReplaceAllString(secret, ""))
+	plain := strings.ToLower(notInPlain.ReplaceAllString(secret, ""))
 	sum := hmac.New(sha256.New, r.key)
 	sum.Write([]byte(cmp.Or(plain, secret)))
 	return fmt.Sprintf("[%s %x]", name, sum.Sum(nil)[:4])

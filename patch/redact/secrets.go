@@ -11,15 +11,10 @@ const (
 	digits  = "0123456789"
 	letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
-	// Escapes of JSON and of URLs, in texts that hold JSON or URLs, are not part of the word behind them. Those that
-	// have digits must not be taken for numbers.
+	// A text may hold JSON or URLs. Their escapes are not part of the word behind them, and the digits of escapes
+	// are not numbers.
 	digitEscape = `\\u[0-9A-Fa-f]{4}|%[0-9A-Fa-f]{2}`
-	anyEscape   = digitEscape + `|\\[nrtbf]`
-)
-
-var (
-	escape       = regexp.MustCompile(digitEscape)
-	escapeBefore = regexp.MustCompile(`(?:` + anyEscape + `)$`)
+	anyEscape   = `(?:` + digitEscape + `|\\[nrtbf])`
 )
 
 // search calls find with the places of some characters in a text, and returns the byte ranges of secrets. find returns
@@ -44,6 +39,8 @@ func search(text, chars string, find func(at int) (start, end, next int)) (found
 // prefixOf returns the start of a text that consists of some characters.
 func prefixOf(text, chars string) string { return text[:len(text)-len(strings.TrimLeft(text, chars))] }
 
+var escape = regexp.MustCompile(digitEscape)
+
 // blankEscapes returns a text of the same length without the escapes that have digits.
 func blankEscapes(text string) string {
 	if !strings.Contains(text, "%") && !strings.Contains(text, `\u`) {
@@ -53,6 +50,8 @@ func blankEscapes(text string) string {
 }
 
 func isWord(c byte) bool { return c == '_' || '0' <= c && c <= '9' || 'a' <= c|0x20 && c|0x20 <= 'z' }
+
+var escapeBefore = regexp.MustCompile(anyEscape + `$`)
 
 // wordBefore reports whether a word goes on at a place.
 func wordBefore(text string, at int) bool {
@@ -92,16 +91,17 @@ type token struct {
 	digit    bool // a digit must be in it
 }
 
-const (
-	wordStart = `(?:\b|` + anyEscape + `)`
-	pemTitle  = `(?:-?[^-]){0,53}-?PRIVATE KEY[^-]{0,53}`
-)
+// wordStart matches before a word, or the escape before it.
+const wordStart = `(?:\b|` + anyEscape + `)`
 
 // tokenOf returns a token that begins where no word goes on. rest is the form of what follows the prefix.
 func tokenOf(prefixes, rest string, digit bool) token {
 	prefix := strings.ReplaceAll(regexp.QuoteMeta(prefixes), " ", "|")
 	return token{strings.Fields(prefixes), regexp.MustCompile(wordStart + "((?:" + prefix + ")" + rest + ")"), digit}
 }
+
+// pemKey is the first line of a private key in PEM, up to its last dashes.
+const pemKey = `-----BEGIN (?:-?[^-]){0,53}-?PRIVATE KEY[^-]{0,53}`
 
 // A form reads all characters of its kind, so that a token that goes on is not one, and none is read twice.
 var tokens = []token{
@@ -124,12 +124,13 @@ var tokens = []token{
 	tokenOf("shpat_", `[0-9a-fA-F]{32,}\b`, false),                              // Shopify
 	tokenOf("dop_v1_", `[0-9a-fA-F]{64,}\b`, false),                             // DigitalOcean
 	tokenOf("AGE-SECRET-KEY-1", `[0-9A-Z]{58,}\b`, false),                       // age
-	tokenOf("bearer Bearer basic Basic", ` ([\w.~+/=-]{12,})`, true),            // in headers of HTTP
+	tokenOf("bearer Bearer", ` ([\w.~+/=-]{12,})`, true),                        // in headers of HTTP
+	tokenOf("basic Basic", ` ([\w.~+/=-]{12,})`, true),                          // in headers of HTTP
 	// JSON web tokens. What only begins like one is passed by, so that it is read once.
 	{[]string{"eyJ"}, regexp.MustCompile(wordStart + `(?:(eyJ[\w-]{7,}\.[\w-]{10,}(?:\.[\w-]*){0,3})|eyJ[\w-]*)`), false},
 	// Private keys in PEM, and the start of one that was cut off: it goes on for as long as it looks like a key.
-	{[]string{"-----BEGIN "}, regexp.MustCompile(`(?s)(-----BEGIN ` + pemTitle + `.*?-----END (?:.{0,59}?-----)?)`), false},
-	{[]string{"-----BEGIN "}, regexp.MustCompile(`(-----BEGIN ` + pemTitle + `(?:-----)?(?:-{0,4}[0-9A-Za-z+/=\\: ,\r\n\t]|-{5,}[0-9A-DF-Za-z+/=\\: ,\r\n\t])*-*(?:E[A-Z ]*$)?)`), false},
+	{[]string{"-----BEGIN "}, regexp.MustCompile(`(?s)(` + pemKey + `.*?-----END (?:.{0,59}?-----)?)`), false},
+	{[]string{"-----BEGIN "}, regexp.MustCompile(`(` + pemKey + `(?:-----)?(?:-{0,4}[0-9A-Za-z+/=\\: ,\r\n\t]|-{5,}[0-9A-DF-Za-z+/=\\: ,\r\n\t])*-*(?:E[A-Z ]*$)?)`), false},
 	// Passwords in URLs.
 	{[]string{"://"}, regexp.MustCompile("://[^/ \t\r\n\"'<>\\\\`?#[\\]{}:]*:([^/ \t\r\n\"'<>\\\\`?#[\\]{}]+)@"), false},
 }
@@ -154,14 +155,16 @@ func namesSecret(name, value string) bool {
 			strings.ContainsAny(value, digits) && strings.ContainsAny(value, letters) && !strings.Contains(value, " "))
 }
 
-var (
-	assignment = regexp.MustCompile("^[=:][=>]?[ \t\"'\\\\`]{0,6}")
-	assigned   = regexp.MustCompile("^[^ \t\r\n\"'`\\\\&,;)<>\\]}|]*")
-)
+// assignment is what stands between a name and a value.
+var assignment = regexp.MustCompile("^[=:][=>]?[ \t\"'\\\\`]{0,6}")
+
+// assigned is a value without its quotes.
+var assigned = regexp.MustCompile("^[^ \t\r\n\"'`\\\\&,;)<>\\]}|]*")
 
 // findAssigned finds the values assigned by = or : to names of secrets, in programs, settings, URLs, headers and JSON.
 // A value that looks like a word, a variable or a call is not a secret.
 func findAssigned(text string) [][]int {
+	// A value is judged by its start, so that no text is read for each of its names.
 	const shortestName, mostQuotes, longestAssignment, judged = 5, 4, 8, 256
 	return search(text, "=:", func(at int) (start, end, next int) {
 		nameEnd := max(len(strings.TrimRight(text[:at], " \t\"'\\`")), at-mostQuotes)
@@ -238,6 +241,7 @@ const ibanLengths = "AD24 AE23 AL28 AT20 AZ28 BA20 BE16 BG22 BH22 BI27 BR29 BY28
 	"LB28 LC32 LI21 LT20 LU20 LV21 LY25 MC27 MD24 ME22 MK19 MN20 MR27 MT31 MU30 NI28 NL18 NO15 OM23 PK24 PL28 PS29 PT25 QA29 " +
 	"RO24 RS22 RU33 SA24 SC31 SD18 SE24 SI19 SK24 SM27 SO23 ST25 SV28 TL23 TN24 TR26 UA29 VA22 VG24 XK20 YE30 "
 
+// A space that does not stand between groups of four is left in a number, which does not match then.
 var ibanNumber = regexp.MustCompile(`^[A-Za-z]{2}\d\d[0-9A-Za-z]+$`)
 
 func findIBANs(text string) [][]int {
@@ -250,7 +254,7 @@ func findIBANs(text string) [][]int {
 		length, _ := strconv.Atoi(ibanLengths[i+2 : i+4])
 		number := ""
 		for end = start; end < len(text) && len(number) < length; end++ {
-			if text[end] != ' ' || len(number)%4 != 0 { // a space between other characters is refused below
+			if text[end] != ' ' || len(number)%4 != 0 {
 				number += text[end : end+1]
 			}
 		}
