@@ -2,170 +2,85 @@ package redact
 
 import (
 	"net/netip"
+	"regexp"
 	"strings"
 )
 
 // Emails finds e-mail addresses in ASCII: a name, an @ and a host with a dot. It also finds texts of this form that
 // are no addresses, such as git@github.com.
-func Emails() Pattern {
-	return Pattern{Name: "email", Find: findEmails}
-}
+func Emails() Pattern { return Pattern{Name: "email", Find: findEmails} }
 
-func findEmails(text string) (found [][]int) {
+// The top-level domain has no digits, or it is in Punycode.
+var emailHost = regexp.MustCompile(`^[0-9A-Za-z.-]+\.(?:[A-Za-z-]{2,}|xn--[0-9A-Za-z-]*)$`)
+
+func findEmails(text string) [][]int {
 	const longestName, longestHost = 64, 253
-	name, host := setOf("09azAZ", "._%+-'"), setOf("09azAZ", ".-")
-	for from := 0; ; {
-		at := strings.IndexByte(text[from:], '@')
-		if at < 0 {
-			return found
-		}
-		at += from
-		from = at + 1
-		start := runStart(text, at, longestName, name)
-		for start < at && strings.IndexByte(".%+-'", text[start]) >= 0 {
+	return search(text, "@", func(at int) (start, end, next int) {
+		before := text[max(at-longestName, 0):at]
+		name := strings.TrimLeft(before[len(strings.TrimRight(before, digits+letters+"._%+-'")):], ".%+-'")
+		start = at - len(name)
+		if len(name) > 1 && strings.HasSuffix(text[:start], `\`) && strings.IndexByte("nrtbf", name[0]) >= 0 { // an escape
 			start++
 		}
-		if start > 0 && start+1 < at && text[start-1] == '\\' && strings.IndexByte("nrtbf", text[start]) >= 0 { // an escape of JSON
-			start++
+		host := prefixOf(text[at+1:min(at+1+longestHost, len(text))], digits+letters+".-")
+		host = strings.TrimRight(host, ".-")
+		if name != "" && emailHost.MatchString(host) {
+			end = at + 1 + len(host)
 		}
-		end := min(runEnd(text, at+1, host), at+1+longestHost)
-		end = at + 1 + len(strings.TrimRight(text[at+1:end], ".-"))
-		point := strings.LastIndexByte(text[at+1:end], '.')
-		if start == at || point < 1 {
-			continue
-		}
-		top := text[at+1+point+1 : end]
-		if len(top) < 2 || contains(top, digits) && !strings.HasPrefix(top, "xn--") {
-			continue
-		}
-		found = append(found, []int{start, end})
-		from = end
-	}
+		return start, end, end
+	})
 }
 
 // Phones finds telephone numbers: international ones, with a + and 9 to 15 digits, and North American ones of ten
 // digits in groups. It does not find other national formats, which look like other numbers.
-func Phones() Pattern {
-	return Pattern{Name: "phone", Find: findPhones}
-}
+func Phones() Pattern { return Pattern{Name: "phone", Find: findPhones} }
 
-func findPhones(text string) (found [][]int) {
-	for at := 0; at < len(text); at++ {
-		if at = escapesEnd(text, at); at == len(text) {
-			break
-		}
-		c := text[at]
-		if c != '+' && c != '(' && !digits[c] {
-			continue
-		}
-		end := 0
-		if !wordBefore(text, at) && !(at > 0 && strings.IndexByte(".-+/", text[at-1]) >= 0) {
-			if c == '+' {
-				end = internationalAt(text, at)
-			} else {
-				end = americanAt(text, at)
-			}
-		}
-		switch {
-		case end > 0:
-			found = append(found, []int{at, end})
-			at = end - 1
-		case digits[c]:
-			at = runEnd(text, at, digits) - 1
-		}
-	}
-	return found
-}
+// The first group is an international number, the second a North American one. What follows that must not be a word,
+// not even behind a dash or a point: the number would be part of a longer one.
+var (
+	phone = regexp.MustCompile(`^(?:(\+[1-9](?:[ .()/-]*\d){8,14}\b)|` +
+		`((?:1[ .-])?(?:\([2-9]\d\d\)[ .-]?|[2-9]\d\d[ .-])[2-9]\d\d[ .-]\d{4})(?:[^\w.-]|[.-](?:\W|$)|$))`)
+	doubleSeparator = regexp.MustCompile(`(?s)(?:  |\.\.|--|//|\(\(|\)\)).*`)
+)
 
-// internationalAt returns where the number ends that begins with a + at a place, or 0.
-func internationalAt(text string, at int) int {
-	const least, most = 9, 15
-	n, end := 0, 0
-	for i := at + 1; i < len(text) && n <= most; i++ {
-		c := text[i]
-		switch {
-		case digits[c] && (n > 0 || c != '0'):
-			if n++; n >= least && n <= most && !wordAfter(text, i+1) {
-				end = i + 1
-			}
-		case n == 0 || strings.IndexByte(" .-()/", c) < 0 || text[i-1] == c: // as of an ellipsis
-			return end
+func findPhones(text string) [][]int {
+	const longest = 64 // with separators
+	text = blankEscapes(text)
+	return search(text, "+("+digits, func(at int) (start, end, next int) {
+		if wordBefore(text, at) || at > 0 && strings.IndexByte(".-+/", text[at-1]) >= 0 {
+			return 0, 0, 0
 		}
-	}
-	return end
-}
-
-// americanAt returns where the number ends that begins at a place, as in (212) 555-0123, or 0.
-func americanAt(text string, at int) int {
-	i := at
-	take := func(of string) bool {
-		if i < len(text) && strings.IndexByte(of, text[i]) >= 0 {
-			i++
-			return true
+		number := text[at:min(at+longest, len(text))]
+		if number[0] == '+' { // a double separator, such as an ellipsis, ends it
+			number = number[:len(number)-len(doubleSeparator.FindString(number))]
 		}
-		return false
-	}
-	group := func(n int, first string) bool {
-		end := runEnd(text[:min(i+n+1, len(text))], i, digits)
-		if end-i != n || strings.IndexByte(first, text[i]) < 0 {
-			return false
+		if m := phone.FindStringSubmatchIndex(number); m != nil {
+			end = at + max(m[3], m[5])
 		}
-		i = end
-		return true
-	}
-	const any, exchange = "0123456789", "23456789"
-	if take("1") && !take(" -.") {
-		return 0
-	}
-	bracket := take("(")
-	if !group(3, exchange) || bracket != take(")") {
-		return 0
-	}
-	if !take(" -.") && !bracket {
-		return 0
-	}
-	if !group(3, exchange) || !take(" -.") || !group(4, any) || wordAfter(text, i) {
-		return 0
-	}
-	if i+1 < len(text) && strings.IndexByte("-.", text[i]) >= 0 && word[text[i+1]] { // it goes on
-		return 0
-	}
-	return i
+		return at, end, end
+	})
 }
 
 // IPs finds IPv4 and IPv6 addresses. It also finds program versions with four numbers.
-func IPs() Pattern {
-	return Pattern{Name: "ip", Find: findIPs}
-}
+func IPs() Pattern { return Pattern{Name: "ip", Find: findIPs} }
 
-const longestIP = len("ffff:ffff:ffff:ffff:ffff:ffff:255.255.255.255")
-
-func findIPs(text string) (found [][]int) {
-	of := setOf("09afAF", ".:")
-	for at := 0; at < len(text); at++ {
-		if at = escapesEnd(text, at); at == len(text) || !of[text[at]] {
-			continue
+func findIPs(text string) [][]int {
+	const chars = digits + "abcdefABCDEF.:"
+	text = blankEscapes(text)
+	return search(text, ".:", func(at int) (start, end, next int) {
+		start, next = len(strings.TrimRight(text[:at], chars)), at+len(prefixOf(text[at:], chars))
+		address := strings.TrimRight(text[start:next], ".:")
+		if host, port, _ := strings.Cut(address, ":"); isIP(host) && prefixOf(port, digits) == port {
+			address = host
 		}
-		end := runEnd(text, at, of)
-		start := at
-		at = end - 1
-		address := strings.TrimRight(text[start:end], ".:")
-		if strings.Count(address, ".") < 3 && strings.Count(address, ":") < 2 || len(address) > longestIP ||
-			wordBefore(text, start) || wordAfter(text, end) {
-			continue
+		if !wordBefore(text, start) && !wordAfter(text, next) && isIP(address) {
+			end = start + len(address)
 		}
-		host, port, _ := strings.Cut(address, ":")
-		switch {
-		case isIP(address):
-			found = append(found, []int{start, start + len(address)})
-		case isIP(host) && runEnd(port, 0, digits) == len(port):
-			found = append(found, []int{start, start + len(host)})
-		}
-	}
-	return found
+		return start, end, next
+	})
 }
 
 func isIP(text string) bool {
 	ip, err := netip.ParseAddr(text)
-	return err == nil && !ip.IsUnspecified() && contains(text, digits) // C++ has names such as ab::cd
+	return err == nil && !ip.IsUnspecified() && strings.ContainsAny(text, digits) // C++ has names such as ab::cd
 }

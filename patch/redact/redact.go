@@ -11,14 +11,10 @@ import (
 	"crypto/hmac"
 	"crypto/rand"
 	"crypto/sha256"
-	"encoding/base64"
-	"encoding/hex"
 	"fmt"
 	"regexp"
 	"slices"
 	"strings"
-	"unicode"
-	"unicode/utf8"
 
 	"github.com/patchlog-dev/patchlog/patch"
 )
@@ -82,8 +78,7 @@ func New(opts Options) (*Redactor, error) {
 		}
 	}
 	if len(r.key) == 0 {
-		r.key = make([]byte, sha256.Size)
-		rand.Read(r.key)
+		r.key = []byte(rand.Text())
 	}
 	return r, nil
 }
@@ -93,9 +88,9 @@ func (r *Redactor) Names() []string {
 	if r == nil {
 		return nil
 	}
-	names := make([]string, len(r.patterns))
-	for i, p := range r.patterns {
-		names[i] = p.Name
+	var names []string
+	for _, p := range r.patterns {
+		names = append(names, p.Name)
 	}
 	return names
 }
@@ -135,10 +130,10 @@ func (r *Redactor) Events(events []*patch.Event) ([]*patch.Event, error) {
 // State returns a session's state with its texts redacted. The caller owns the map.
 func (r *Redactor) State(state map[string]patch.Value) (map[string]patch.Value, error) {
 	object, err := patch.NewValue(state)
-	if err != nil || r == nil {
-		return object.Members(), err
+	if err == nil && r != nil {
+		object, err = rewriteValue(object, r.member)
 	}
-	if object, err = rewriteValue(object, r.member); err != nil {
+	if err != nil {
 		return nil, err
 	}
 	return object.Members(), nil
@@ -156,81 +151,53 @@ func (r *Redactor) member(key, text string) string {
 			}
 		}
 	}
-	if inside, ok := decoded(text); ok {
-		if now := r.member(key, inside); now != inside {
-			return base64.StdEncoding.EncodeToString([]byte(now))
+	if len(text) >= shortestEncoded && len(text)%4 == 0 && !strings.Contains(text, " ") {
+		if now := rewriteBase64(key, text, r.member); now != text {
+			return now
 		}
 	}
 	return r.found(text)
 }
 
-// found redacts what patterns find in a text. Of secrets that overlap, all goes.
+// found redacts what patterns find in a text. Of secrets that overlap, all goes, by the name of the first.
 func (r *Redactor) found(text string) string {
-	var all []span
-	for _, p := range r.patterns {
+	var all [][]int // start, index of the pattern, end
+	for i, p := range r.patterns {
 		if p.Find == nil {
 			continue
 		}
 		for _, at := range p.Find(text) {
-			if len(at) >= 2 && at[0] < at[1] {
-				all = append(all, span{max(at[0], 0), min(at[1], len(text)), p.Name})
+			if len(at) >= 2 && max(at[0], 0) < min(at[1], len(text)) {
+				all = append(all, []int{max(at[0], 0), i, min(at[1], len(text))})
 			}
 		}
 	}
-	if len(all) == 0 {
-		return text
-	}
-	slices.SortStableFunc(all, func(a, b span) int { return cmp.Compare(a.start, b.start) })
+	slices.SortFunc(all, slices.Compare)
 	var out strings.Builder
 	end := 0
 	for i := 0; i < len(all); {
 		s := all[i]
-		for i++; i < len(all) && all[i].start < s.end; i++ {
-			s.end = max(s.end, all[i].end)
+		for i++; i < len(all) && all[i][0] < s[2]; i++ {
+			s[2] = max(s[2], all[i][2])
 		}
-		if s.start >= s.end { // beyond the text
-			continue
-		}
-		out.WriteString(text[end:s.start])
-		out.WriteString(r.placeholder(s.name, text[s.start:s.end]))
-		end = s.end
+		out.WriteString(text[end:s[0]] + r.placeholder(r.patterns[s[1]].Name, text[s[0]:s[2]]))
+		end = s[2]
 	}
-	out.WriteString(text[end:])
-	return out.String()
-}
-
-// span is where in a text a secret is.
-type span struct {
-	start, end int
-	name       string
+	return out.String() + text[end:]
 }
 
 var placeholder = regexp.MustCompile(`^\[[a-z][a-z0-9-]* [0-9a-f]{8}\]$`)
 
+// notInPlain are the characters that placeholders do not depend on.
+var notInPlain = regexp.MustCompile(`[^\pL\pN]+`)
+
 // placeholder returns what stands in the place of a secret.
 func (r *Redactor) placeholder(name, secret string) string {
-	plain := strings.Map(func(c rune) rune {
-		if unicode.IsLetter(c) || unicode.IsNumber(c) {
-			return unicode.ToLower(c)
-		}
-		return -1
-	}, secret)
-	if plain == "" {
-		plain = secret
-	}
+	plain := strings.ToLower(notInPlain.ReplaceAllString(secret, ""))
 	sum := hmac.New(sha256.New, r.key)
-	sum.Write([]byte(plain))
-	return "[" + name + " " + hex.EncodeToString(sum.Sum(nil)[:4]) + "]"
+	sum.Write([]byte(cmp.Or(plain, secret)))
+	return fmt.Sprintf("[%s %x]", name, sum.Sum(nil)[:4])
 }
 
-// leastEncoded is how long a text must be to be taken for base64.
-const leastEncoded = 24
-
-// decoded returns the text whose base64 a text is, if it is one's.
-func decoded(text string) (string, bool) {
-	if len(text) < leastEncoded || len(text)%4 != 0 || !base64Digits[text[0]] || !base64Digits[text[len(text)/2]] {
-		return "", false
-	}
-	data, err := base64.StdEncoding.DecodeString(text)
-	return string(data), err == nil && utf8.Valid(data)
-}
+// shortestEncoded is how long a text must be to be taken for base64.
+const shortestEncoded = 24

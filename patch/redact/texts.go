@@ -1,6 +1,7 @@
 package redact
 
 import (
+	"cmp"
 	"encoding/base64"
 	"fmt"
 	"maps"
@@ -67,14 +68,14 @@ func rewriteValue(v patch.Value, rewrite rewriting) (patch.Value, error) {
 		return v, fmt.Errorf("%w: %w", patch.ErrInvalid, err)
 	}
 	w := textWriter{rewrite: rewrite, out: make([]byte, 0, len(text))}
-	if w.value(jsonvalue.NewCursor(text), nil, ""); !w.changed {
+	if w.value(jsonvalue.NewCursor(text), data, ""); !w.changed {
 		return v, nil
 	}
 	return patch.ParseValue(w.out)
 }
 
-// texts tells a value's free texts from its structure. nil is data: all its texts and keys
-// are free. It holds for each element of an array.
+// texts tells a value's free texts from its structure. The zero value is data: all its texts and keys are free. It holds
+// for each element of an array.
 type texts struct {
 	stays   bool        // all of it is structure
 	encoded bool        // it is bytes in base64
@@ -86,54 +87,46 @@ type texts struct {
 type textsByName map[string]*texts
 
 var (
-	asIs = &texts{stays: true}
+	data, asIs = &texts{}, &texts{stays: true}
 
-	eventTexts = fieldsOf(textsByName{
-		"seq": asIs, "id": asIs, "invocationId": asIs, "branch": asIs, "isolationScope": asIs, "timestamp": asIs,
-		"content": contentTexts, "longRunningToolIds": asIs, "nodeInfo": asIs, "usageMetadata": asIs, "avgLogprobs": asIs,
-		"actions": fieldsOf(textsByName{
-			"stateDelta": nil, "transferToAgent": asIs, "rewindBeforeInvocationId": asIs,
-			"requestedAuthConfigs": fieldsOf(nil), "requestedToolConfirmations": fieldsOf(nil),
-			"compaction": compactionTexts,
+	eventTexts = fieldsOf("seq id invocationId branch isolationScope timestamp longRunningToolIds nodeInfo usageMetadata avgLogprobs", textsByName{
+		"content": contentTexts,
+		"actions": fieldsOf("transferToAgent rewindBeforeInvocationId", textsByName{
+			"requestedAuthConfigs": fieldsOf(""), "requestedToolConfirmations": fieldsOf(""), "compaction": compactionTexts,
 		}),
 		"customMetadata": {members: textsByName{
-			"_adk_compaction": compactionTexts,
-			patch.OwnMetadata: fieldsOf(textsByName{"cleared": asIs, "recalled": asIs, "as": asIs, "recent": asIs, "erased": asIs}),
+			"_adk_compaction": compactionTexts, patch.OwnMetadata: fieldsOf("cleared recalled as recent erased"),
 		}},
 	})
 
-	patchTexts = fieldsOf(eventTexts.members, textsByName{
-		"patchType": asIs, "start": asIs, "count": asIs, "base": asIs, "state": asIs, "eventId": asIs, "patchId": asIs, "group": asIs,
+	patchTexts = fieldsOf("patchType start count base state eventId patchId group", eventTexts.members, textsByName{
 		"replacement": eventTexts, "summaryEvent": eventTexts,
 	})
 
-	receiptTexts = fieldsOf(patchTexts.members, textsByName{
-		"seqs": asIs, "within": asIs, "summaries": asIs, "values": asIs, "initial": {keys: true},
-	})
+	receiptTexts = fieldsOf("seqs within summaries values", patchTexts.members, textsByName{"initial": {keys: true}})
 
-	compactionTexts = fieldsOf(textsByName{
-		"startTimestamp": asIs, "endTimestamp": asIs, "compactedContent": contentTexts, "excludedEvents": asIs,
-	})
+	compactionTexts = fieldsOf("startTimestamp endTimestamp excludedEvents", textsByName{"compactedContent": contentTexts})
 
-	contentTexts = fieldsOf(textsByName{"role": asIs, "parts": fieldsOf(textsByName{
-		"thoughtSignature": asIs, "videoMetadata": asIs, "mediaResolution": asIs,
-		"audioTranscription": fieldsOf(textsByName{"startOffset": asIs, "endOffset": asIs}),
-		"functionCall":       fieldsOf(textsByName{"id": asIs, "name": asIs, "partialArgs": fieldsOf(textsByName{"numberValue": asIs})}),
-		"functionResponse": fieldsOf(textsByName{"id": asIs, "name": asIs, "scheduling": asIs, "parts": fieldsOf(textsByName{
-			"inlineData": fileTexts, "fileData": fileTexts,
-		})}),
-		"toolCall": partTexts, "toolResponse": partTexts, "executableCode": partTexts, "codeExecutionResult": partTexts,
-		"inlineData": fileTexts, "fileData": fileTexts,
+	contentTexts = fieldsOf("role", textsByName{"parts": fieldsOf("thoughtSignature videoMetadata mediaResolution", filesTexts, textsByName{
+		"audioTranscription": fieldsOf("startOffset endOffset"),
+		"functionCall":       fieldsOf("id name", textsByName{"partialArgs": fieldsOf("numberValue")}),
+		"functionResponse":   fieldsOf("id name scheduling", textsByName{"parts": fieldsOf("", filesTexts)}),
+		"toolCall":           partTexts, "toolResponse": partTexts, "executableCode": partTexts, "codeExecutionResult": partTexts,
 	})})
 
-	partTexts = fieldsOf(textsByName{"id": asIs, "toolType": asIs, "language": asIs, "outcome": asIs})
-	fileTexts = fieldsOf(textsByName{"data": {encoded: true}, "mimeType": asIs})
+	partTexts  = fieldsOf("id toolType language outcome")
+	fileTexts  = fieldsOf("mimeType", textsByName{"data": {encoded: true}})
+	filesTexts = textsByName{"inlineData": fileTexts, "fileData": fileTexts}
 )
 
-func fieldsOf(known ...textsByName) *texts {
+// fieldsOf returns the texts of an object with fields, of which those named in asTheyAre are structure.
+func fieldsOf(asTheyAre string, known ...textsByName) *texts {
 	all := textsByName{}
 	for _, k := range known {
 		maps.Copy(all, k)
+	}
+	for name := range strings.FieldsSeq(asTheyAre) {
+		all[name] = asIs
 	}
 	return &texts{fields: true, members: all}
 }
@@ -147,8 +140,9 @@ type textWriter struct {
 
 // value passes the next value of a cursor, the one of a member of that name, and writes it.
 func (w *textWriter) value(c *jsonvalue.Cursor, of *texts, name string) {
-	switch kind := c.Kind(); {
-	case of != nil && of.stays:
+	kind := c.Kind()
+	switch {
+	case of.stays, kind == jsonvalue.Null, kind == jsonvalue.Bool:
 		w.out = append(w.out, c.Value()...)
 	case kind == jsonvalue.Object:
 		w.object(c, of)
@@ -161,87 +155,65 @@ func (w *textWriter) value(c *jsonvalue.Cursor, of *texts, name string) {
 			w.value(c, of, name)
 		}
 		w.out = append(w.out, ']')
-	case kind == jsonvalue.String:
-		quoted := c.Value()
-		text := jsonvalue.Unquote(quoted)
-		rewrite := w.text
-		switch {
-		case of == nil:
-		case of.encoded:
-			rewrite = w.base64
-		case of.keys:
-			name = ""
-		}
-		w.put(quoted, text, rewrite(name, text))
-	case kind == jsonvalue.Number:
-		literal := c.Value()
-		w.put(literal, string(literal), w.text(name, string(literal)))
 	default:
-		w.out = append(w.out, c.Value()...)
+		literal := c.Value()
+		text, now := string(literal), ""
+		if kind == jsonvalue.String {
+			text = jsonvalue.Unquote(literal)
+		}
+		switch {
+		case of.encoded:
+			now = rewriteBase64(name, text, w.text)
+		case of.keys:
+			now = w.text("", text)
+		default:
+			now = w.text(name, text)
+		}
+		if now != text {
+			w.changed = true
+			literal = jsonvalue.AppendQuote(nil, now)
+		}
+		w.out = append(w.out, literal...)
 	}
-}
-
-// put writes a text or number, as it was unless it is another one now.
-func (w *textWriter) put(was []byte, text, now string) {
-	if now == text {
-		w.out = append(w.out, was...)
-		return
-	}
-	w.changed = true
-	w.out = jsonvalue.AppendQuote(w.out, now)
 }
 
 func (w *textWriter) object(c *jsonvalue.Cursor, of *texts) {
-	whole := *c
-	var keys map[string]bool
+	object := *c
+	var keys map[string][]byte // of the object, and those written, once one has changed
 	w.out = append(w.out, '{')
 	for c.Enter(); c.More(); {
 		key := string(c.Key())
-		as, inside, known := key, (*texts)(nil), false
-		if of != nil {
-			inside, known = of.members[key]
-			known = known || of.fields
-		}
-		if !known {
+		inside, as := of.members[key], key
+		if inside == nil && !of.fields {
 			as = w.text("", key)
 		}
 		if as != key {
 			if keys == nil {
-				keys = keysOf(whole)
+				keys = maps.Collect(jsonvalue.Members(object.Value()))
 			}
-			for keys[as] {
+			for keys[as] != nil {
 				as += "'"
 			}
-			keys[as] = true
+			keys[as] = keys[key]
 			w.changed = true
 		}
 		w.out = jsonvalue.AppendKey(w.out, as)
-		w.value(c, inside, key)
+		w.value(c, cmp.Or(inside, data), key)
 	}
 	w.out = append(w.out, '}')
-}
-
-// keysOf returns the keys of the object that a cursor stands before.
-func keysOf(c jsonvalue.Cursor) map[string]bool {
-	keys := map[string]bool{}
-	for c.Enter(); c.More(); c.Value() {
-		keys[string(c.Key())] = true
-	}
-	return keys
 }
 
 func (w *textWriter) text(name, text string) string {
 	return strings.ToValidUTF8(w.rewrite(name, text), "\uFFFD")
 }
 
-// base64 rewrites bytes in base64 that are a text.
-func (w *textWriter) base64(name, encoded string) string {
-	data, err := base64.StdEncoding.DecodeString(encoded)
-	if err != nil || !utf8.Valid(data) {
+// rewriteBase64 returns the base64 of a text rewritten, or its argument if that is not the base64 of one.
+func rewriteBase64(name, encoded string, rewrite rewriting) string {
+	text, err := base64.StdEncoding.DecodeString(encoded)
+	if err != nil || !utf8.Valid(text) {
 		return encoded
 	}
-	text := string(data)
-	if now := w.text(name, text); now != text {
+	if now := rewrite(name, string(text)); now != string(text) {
 		return base64.StdEncoding.EncodeToString([]byte(now))
 	}
 	return encoded

@@ -1,0 +1,278 @@
+package redact
+
+import (
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+const (
+	digits  = "0123456789"
+	letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+
+	// A text may hold JSON or URLs. Their escapes are not part of the word behind them, and the digits of escapes
+	// are not numbers.
+	digitEscape = `\\u[0-9A-Fa-f]{4}|%[0-9A-Fa-f]{2}`
+	anyEscape   = `(?:` + digitEscape + `|\\[nrtbf])`
+)
+
+// search calls find with the places of some characters in a text, and returns the byte ranges of secrets. find returns
+// the start and end of a secret, with 0 for an end if there is none, and where the search goes on at the earliest. The
+// search is linear in the text if find reads a bounded number of bytes behind that place.
+func search(text, chars string, find func(at int) (start, end, next int)) (found [][]int) {
+	for at := 0; at < len(text); at++ {
+		i := strings.IndexAny(text[at:], chars)
+		if i < 0 {
+			break
+		}
+		at += i
+		start, end, next := find(at)
+		if start < end {
+			found = append(found, []int{start, end})
+		}
+		at = max(at, next-1)
+	}
+	return found
+}
+
+// prefixOf returns the start of a text that consists of some characters.
+func prefixOf(text, chars string) string { return text[:len(text)-len(strings.TrimLeft(text, chars))] }
+
+var escape = regexp.MustCompile(digitEscape)
+
+// blankEscapes returns a text of the same length without the escapes that have digits.
+func blankEscapes(text string) string {
+	if !strings.Contains(text, "%") && !strings.Contains(text, `\u`) {
+		return text
+	}
+	return escape.ReplaceAllStringFunc(text, func(e string) string { return strings.Repeat("\x00", len(e)) })
+}
+
+func isWord(c byte) bool { return c == '_' || '0' <= c && c <= '9' || 'a' <= c|0x20 && c|0x20 <= 'z' }
+
+var escapeBefore = regexp.MustCompile(anyEscape + `$`)
+
+// wordBefore reports whether a word goes on at a place.
+func wordBefore(text string, at int) bool {
+	before := text[max(at-6, 0):at]
+	return at > 0 && isWord(text[at-1]) && !(strings.ContainsAny(before, `\%`) && escapeBefore.MatchString(before))
+}
+
+// wordAfter reports whether a word goes on behind a place.
+func wordAfter(text string, end int) bool { return end < len(text) && isWord(text[end]) }
+
+// Keys finds credentials: keys and tokens of well-known services by their prefix (AWS, GitHub, GitLab, Google, Slack,
+// OpenAI, Anthropic, Stripe, Hugging Face, npm, PyPI, SendGrid and others), JSON web tokens, private keys in PEM,
+// bearer tokens, passwords in URLs, and values assigned to names such as DB_PASSWORD or apiKey, in a text or in a JSON
+// object.
+func Keys() Pattern { return Pattern{Name: "key", Find: findKeys, Is: namesSecret} }
+
+func findKeys(text string) [][]int {
+	found := findAssigned(text)
+	for _, t := range tokens {
+		if !slices.ContainsFunc(t.prefixes, func(prefix string) bool { return strings.Contains(text, prefix) }) {
+			continue
+		}
+		for _, m := range t.form.FindAllStringSubmatchIndex(text, -1) {
+			m = m[len(m)-2:]
+			if m[0] >= 0 && (!t.digit || strings.ContainsAny(text[m[0]:m[1]], digits)) {
+				found = append(found, m)
+			}
+		}
+	}
+	return found
+}
+
+// token is what keys that begin with one of some prefixes look like. The last group of the form is what is secret.
+type token struct {
+	prefixes []string
+	form     *regexp.Regexp
+	digit    bool // a digit must be in it
+}
+
+// wordStart matches before a word, or the escape before it.
+const wordStart = `(?:\b|` + anyEscape + `)`
+
+// tokenOf returns a token that begins where no word goes on. rest is the form of what follows the prefix.
+func tokenOf(prefixes, rest string, digit bool) token {
+	prefix := strings.ReplaceAll(regexp.QuoteMeta(prefixes), " ", "|")
+	return token{strings.Fields(prefixes), regexp.MustCompile(wordStart + "((?:" + prefix + ")" + rest + ")"), digit}
+}
+
+// pemKey is the first line of a private key in PEM, up to its last dashes.
+const pemKey = `-----BEGIN (?:-?[^-]){0,53}-?PRIVATE KEY[^-]{0,53}`
+
+// A form reads all characters of its kind, so that a token that goes on is not one, and none is read twice.
+var tokens = []token{
+	tokenOf("AKIA ASIA", `[0-9A-Z]{16}\b`, false),                               // AWS
+	tokenOf("ghp_ gho_ ghu_ ghs_ ghr_", `[0-9A-Za-z]{36,}\b`, false),            // GitHub
+	tokenOf("github_pat_", `\w{40,}`, false),                                    // GitHub
+	tokenOf("AIza", `[\w-]{35,}`, false),                                        // Google
+	tokenOf("GOCSPX-", `[\w-]{28,}`, false),                                     // Google
+	tokenOf("glpat- ya29.", `[\w-]{20,}`, false),                                // GitLab, Google
+	tokenOf("xoxa- xoxb- xoxe- xoxp- xoxr- xoxs- xapp-", `[\w-]{10,}`, false),   // Slack
+	tokenOf("hooks.slack.com/services/", `[0-9A-Za-z/]{30,}`, false),            // Slack
+	tokenOf("sk- xai-", `[\w-]{20,}`, true),                                     // OpenAI, Anthropic, xAI and others
+	tokenOf("gsk_", `[0-9A-Za-z]{20,}\b`, true),                                 // Groq
+	tokenOf("hf_", `[0-9A-Za-z]{30,}\b`, true),                                  // Hugging Face
+	tokenOf("sk_live_ sk_test_ rk_live_ rk_test_", `[0-9A-Za-z]{16,}\b`, false), // Stripe
+	tokenOf("whsec_", `[0-9A-Za-z+/=]{24,}`, false),                             // Stripe
+	tokenOf("npm_", `[0-9A-Za-z]{36,}\b`, true),                                 // npm
+	tokenOf("pypi-", `[\w-]{60,}`, true),                                        // PyPI
+	tokenOf("SG.", `[\w.-]{60,}`, true),                                         // SendGrid
+	tokenOf("shpat_", `[0-9a-fA-F]{32,}\b`, false),                              // Shopify
+	tokenOf("dop_v1_", `[0-9a-fA-F]{64,}\b`, false),                             // DigitalOcean
+	tokenOf("AGE-SECRET-KEY-1", `[0-9A-Z]{58,}\b`, false),                       // age
+	tokenOf("bearer Bearer", ` ([\w.~+/=-]{12,})`, true),                        // in headers of HTTP
+	tokenOf("basic Basic", ` ([\w.~+/=-]{12,})`, true),                          // in headers of HTTP
+	// JSON web tokens. What only begins like one is passed by, so that it is read once.
+	{[]string{"eyJ"}, regexp.MustCompile(wordStart + `(?:(eyJ[\w-]{7,}\.[\w-]{10,}(?:\.[\w-]*){0,3})|eyJ[\w-]*)`), false},
+	// Private keys in PEM, and the start of one that was cut off: it goes on for as long as it looks like a key.
+	{[]string{"-----BEGIN "}, regexp.MustCompile(`(?s)(` + pemKey + `.*?-----END (?:.{0,59}?-----)?)`), false},
+	{[]string{"-----BEGIN "}, regexp.MustCompile(`(` + pemKey + `(?:-----)?(?:-{0,4}[0-9A-Za-z+/=\\: ,\r\n\t]|-{5,}[0-9A-DF-Za-z+/=\\: ,\r\n\t])*-*(?:E[A-Z ]*$)?)`), false},
+	// Passwords in URLs.
+	{[]string{"://"}, regexp.MustCompile("://[^/ \t\r\n\"'<>\\\\`?#[\\]{}:]*:([^/ \t\r\n\"'<>\\\\`?#[\\]{}]+)@"), false},
+}
+
+// Names of secrets end so, in small letters and without punctuation. Those that are vague are names of secrets if their
+// value looks like one.
+var (
+	secretNames = strings.Fields("password passwd passphrase secret apikey accesskey secretkey privatekey accesstoken " +
+		"refreshtoken authtoken sessiontoken bearertoken idtoken apitoken authorization")
+	vagueNames  = strings.Fields("token credential credentials cookie")
+	punctuation = regexp.MustCompile(`[^0-9A-Za-z]+`)
+)
+
+const longestName = 80
+
+// namesSecret reports whether the value of a name is a secret.
+func namesSecret(name, value string) bool {
+	plain := strings.ToLower(punctuation.ReplaceAllString(name[:min(len(name), longestName)], ""))
+	isSuffix := func(suffix string) bool { return strings.HasSuffix(plain, suffix) }
+	return len(name) <= longestName && value != "" && (slices.ContainsFunc(secretNames, isSuffix) ||
+		len(value) >= 16 && slices.ContainsFunc(vagueNames, isSuffix) &&
+			strings.ContainsAny(value, digits) && strings.ContainsAny(value, letters) && !strings.Contains(value, " "))
+}
+
+// assignment is what stands between a name and a value.
+var assignment = regexp.MustCompile("^[=:][=>]?[ \t\"'\\\\`]{0,6}")
+
+// assigned is a value without its quotes.
+var assigned = regexp.MustCompile("^[^ \t\r\n\"'`\\\\&,;)<>\\]}|]*")
+
+// findAssigned finds the values assigned by = or : to names of secrets, in programs, settings, URLs, headers and JSON.
+// A value that looks like a word, a variable or a call is not a secret.
+func findAssigned(text string) [][]int {
+	// A value is judged by its start, so that no text is read for each of its names.
+	const shortestName, mostQuotes, longestAssignment, judged = 5, 4, 8, 256
+	return search(text, "=:", func(at int) (start, end, next int) {
+		nameEnd := max(len(strings.TrimRight(text[:at], " \t\"'\\`")), at-mostQuotes)
+		name := text[max(nameEnd-longestName, 0):nameEnd]
+		if name = name[len(strings.TrimRight(name, digits+letters+"_-.")):]; len(name) < shortestName {
+			return 0, 0, 0
+		}
+		start = at + len(assignment.FindString(text[at:min(at+longestAssignment, len(text))]))
+		value := assigned.FindString(text[start:min(start+judged, len(text))])
+		if len(value) >= 6 && !strings.ContainsAny(value[:1], "$%{([<*") && !strings.Contains(value, "(") &&
+			strings.ContainsAny(value, digits) && namesSecret(name, value) {
+			end = start + len(assigned.FindString(text[start:]))
+		}
+		return start, end, end
+	})
+}
+
+// Cards finds payment card numbers: 13 to 19 digits, together or in groups with spaces or dashes, with an issuer's
+// prefix and a correct check digit. One in ten other numbers with such a prefix and length passes by chance.
+func Cards() Pattern { return Pattern{Name: "card", Find: findCards} }
+
+var (
+	separators = strings.NewReplacer(" ", "", "-", "")
+	cardGroups = regexp.MustCompile(`^(?:\d{3,7}[ -]){0,5}\d{1,19}`)
+	cardNumber = regexp.MustCompile(`^(?:` +
+		`3[47]\d{13}|` + // American Express
+		`(?:3[689]\d|30[0-5])\d{11}|` + // Diners Club
+		`35(?:2[89]|[3-8]\d)\d{12}|` + // JCB
+		`(?:5[1-5]\d\d|222[1-9]|22[3-9]\d|2[3-6]\d\d|27[01]\d|2720)\d{12}|` + // Mastercard
+		`4\d{12}(?:\d{3}){0,2}|` + // Visa
+		`(?:6[25]\d\d|6011|64[4-9]\d)\d{12,15}|` + // UnionPay, Discover
+		`(?:5[0678]|6[37])\d{14}(?:\d{2,3})?)$`) // Maestro
+)
+
+func findCards(text string) [][]int {
+	const shortest, longest = 13, 5*8 + 19
+	text = blankEscapes(text)
+	return search(text, digits, func(at int) (start, end, next int) {
+		if wordBefore(text, at) || at >= 2 && text[at-1] == '.' && strings.IndexByte(digits, text[at-2]) >= 0 {
+			return 0, 0, 0
+		}
+		groups := cardGroups.FindString(text[at:min(at+longest, len(text))])
+		for n := len(groups); n >= shortest; n = strings.LastIndexAny(groups[:n], " -") {
+			if end = at + n; !wordAfter(text, end) && isCard(groups[:n]) {
+				return at, end, end
+			}
+		}
+		return 0, 0, 0
+	})
+}
+
+// isCard reports whether a number has the form of a card's, and its last digit is the one that Luhn's algorithm
+// computes from the others.
+func isCard(groups string) bool {
+	number := separators.Replace(groups)
+	sum := 0
+	for i := range number {
+		d := number[len(number)-1-i] - '0'
+		if i%2 == 1 {
+			d = "\x00\x02\x04\x06\x08\x01\x03\x05\x07\x09"[d] // the digit sum of 2*d
+		}
+		sum += int(d)
+	}
+	return sum%10 == 0 && cardNumber.MatchString(number)
+}
+
+// IBANs finds international bank account numbers, together or in groups with spaces, by their country's length and
+// their checksum.
+func IBANs() Pattern { return Pattern{Name: "iban", Find: findIBANs} }
+
+// ibanLengths are the countries of the registry, with how long their numbers are.
+const ibanLengths = "AD24 AE23 AL28 AT20 AZ28 BA20 BE16 BG22 BH22 BI27 BR29 BY28 CH21 CR22 CY28 CZ24 DE22 DJ27 DK18 DO28 " +
+	"EE20 EG29 ES24 FI18 FK18 FO18 FR27 GB22 GE22 GI23 GL18 GR27 GT28 HN28 HR21 HU28 IE22 IL23 IQ23 IS26 IT27 JO30 KW30 KZ20 " +
+	"LB28 LC32 LI21 LT20 LU20 LV21 LY25 MC27 MD24 ME22 MK19 MN20 MR27 MT31 MU30 NI28 NL18 NO15 OM23 PK24 PL28 PS29 PT25 QA29 " +
+	"RO24 RS22 RU33 SA24 SC31 SD18 SE24 SI19 SK24 SM27 SO23 ST25 SV28 TL23 TN24 TR26 UA29 VA22 VG24 XK20 YE30 "
+
+// A space that does not stand between groups of four is left in a number, which does not match then.
+var ibanNumber = regexp.MustCompile(`^[A-Za-z]{2}\d\d[0-9A-Za-z]+$`)
+
+func findIBANs(text string) [][]int {
+	return search(text, digits, func(at int) (start, end, next int) {
+		start = max(at-2, 0)
+		i := strings.Index(ibanLengths, strings.ToUpper(text[start:at]))
+		if i < 0 || wordBefore(text, start) {
+			return 0, 0, 0
+		}
+		length, _ := strconv.Atoi(ibanLengths[i+2 : i+4])
+		number := ""
+		for end = start; end < len(text) && len(number) < length; end++ {
+			if text[end] != ' ' || len(number)%4 != 0 {
+				number += text[end : end+1]
+			}
+		}
+		if len(number) == length && !wordAfter(text, end) && ibanNumber.MatchString(number) && mod97(number) == 1 {
+			return start, end, end
+		}
+		return 0, 0, 0
+	})
+}
+
+// mod97 returns the remainder of an account number whose first four characters stand at its end, and whose letters
+// stand for 10 to 35.
+func mod97(number string) (rest int) {
+	for _, c := range number[4:] + number[:4] {
+		value, _ := strconv.ParseInt(string(c), 36, 8)
+		for _, digit := range strconv.FormatInt(value, 10) {
+			rest = (rest*10 + int(digit-'0')) % 97
+		}
+	}
+	return rest
+}
