@@ -40,9 +40,10 @@ race: ## the tests with few draws and the race detector (needs a C compiler)
 
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
-lint: ## gofmt, go vet, staticcheck
+lint: ## gofmt, go vet, staticcheck, a build for 32 bits
 	@files=$$(gofmt -l .); test -z "$$files" || { echo "not gofmt-ed:"; echo "$$files"; exit 1; }
 	@for m in $(MODULES); do (cd $$m && go vet ./... && go run $(STATICCHECK) ./...) || exit 1; done
+	@for a in 386 arm; do CGO_ENABLED=0 GOOS=linux GOARCH=$$a go build ./... || exit 1; done
 
 cover: ## statement coverage of the last make test, and whether it is enough
 	@.ci/coverage

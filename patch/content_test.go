@@ -228,6 +228,61 @@ func TestWhatAnEventDerivesFromItsParts(t *testing.T) {
 	}
 }
 
+// Spoken words are text, in the order of the fields.
+func TestSpokenWordsAreParts(t *testing.T) {
+	e := parseEvent(t, `{"author":"user","inputTranscription":{"text":"four more","finished":true},"content":{"parts":[{"text":"seen"}]},"outputTranscription":{"text":""}}`)
+	var got []string
+	for i, p := range storedEvent(t, e).Parts() {
+		got = append(got, fmt.Sprint(i, " ", p.Kind, " ", p.Text))
+	}
+	wantEqual(t, "parts", got, []string{"-1 text four more", "0 text seen"})
+	alone := parseEvent(t, `{"inputTranscription":{"text":"four more"}}`)
+	if want := patch.EstimateTextTokens("four more"); !alone.SaysSomething() || alone.EstimatedTokens() != want {
+		t.Errorf("spoken words alone: %v, %d tokens, want %d", alone.SaysSomething(), alone.EstimatedTokens(), want)
+	}
+	for _, silent := range []string{`{"inputTranscription":null}`, `{"inputTranscription":{"text":7}}`, `{"outputTranscription":"x"}`} {
+		if e := parseEvent(t, silent); e.SaysSomething() || e.EstimatedTokens() != 0 {
+			t.Errorf("%s says something", silent)
+		}
+	}
+}
+
+// Media count as media wherever they are, and no text view has their bytes.
+func TestMediaInResultsAreMedia(t *testing.T) {
+	data := strings.Repeat("QUJD", 10_000)
+	for name, c := range map[string]struct {
+		response string // the members of a function response beside its name
+		media    int
+		text     string
+	}{
+		"beside it":      {`"response":{"ok":true},"parts":[{"inlineData":{"mimeType":"image/png","data":"` + data + `"}},{"fileData":{"fileUri":"gs://b","mimeType":"image/png"}}]`, 2, `{"ok":true}`},
+		"inside, MCP":    {`"response":{"content":[{"type":"text","text":"a"},{"type":"image","mimeType":"image/png","data":"` + data + `"}]}`, 1, `{"content":[{"type":"text","text":"a"},{"type":"image","mimeType":"image/png","data":"[image/png, 30000 bytes]"}]}`},
+		"inside, others": {`"response":{"source":{"media_type":"image/jpeg","data":"` + data + `","type":"base64"}}`, 1, `{"source":{"media_type":"image/jpeg","data":"[image/jpeg, 30000 bytes]","type":"base64"}}`},
+		"no medium":      {`"response":{"data":"abc","size":3}`, 0, `{"data":"abc","size":3}`},
+		"twice":          {`"response":{"a":{"data":"a","mimeType":"x/y"},"b":{"data":"YWE=","mime_type":"a"},"a2":"a"}`, 2, `{"a":{"data":"[x/y, 0 bytes]","mimeType":"x/y"},"b":{"data":"[a, 2 bytes]","mime_type":"a"},"a2":"a"}`},
+	} {
+		e := parseEvent(t, `{"content":{"parts":[{"functionResponse":{"id":"c","name":"shot",`+c.response+`}}]}}`)
+		kinds, text := 0, ""
+		for _, p := range e.Parts() {
+			switch p.Kind {
+			case patch.PartResponse:
+				text = p.Response.String()
+			case patch.PartData, patch.PartFile:
+				kinds++
+			}
+		}
+		if text != c.text {
+			t.Errorf("%s: the response is %s, want %s", name, text, c.text)
+		}
+		if n := e.EstimatedTokens(); n < c.media*patch.DataTokens || n > c.media*patch.DataTokens+120 {
+			t.Errorf("%s: %d tokens for %d media", name, n, c.media)
+		}
+		if name == "beside it" && kinds != 2 {
+			t.Errorf("%s: %d parts are media", name, kinds)
+		}
+	}
+}
+
 // Types with the fields of a content's JSON, as an SDK has them.
 type (
 	sdkContent struct {

@@ -2,6 +2,8 @@ package patch_test
 
 import (
 	"errors"
+	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -160,8 +162,8 @@ func TestPatchesInJSON(t *testing.T) {
 			`{"patchType":"splice","start":0,"count":1,"why":{"deep":[1e400]},"customMetadata":{"a":1.0},"usageMetadata":[]}`},
 		"nulls": {`{"patchType":"splice","start":0,"count":1,"eventId":null,"summaryEvent":null,"base":null,"state":null,"replacement":null,"patchId":null,"author":null}`,
 			`{"patchType":"splice","start":0,"count":1,"eventId":null,"summaryEvent":null,"base":null,"state":null,"replacement":null,"patchId":null,"author":null}`},
-		"largest numbers": {`{"patchType":"splice","start":9223372036854775807,"count":-9223372036854775808,"base":18446744073709551615}`,
-			`{"patchType":"splice","start":9223372036854775807,"count":-9223372036854775808,"base":18446744073709551615}`},
+		"largest numbers": {fmt.Sprintf(`{"patchType":"splice","start":%d,"count":%d,"base":18446744073709551615}`, math.MaxInt, math.MinInt),
+			fmt.Sprintf(`{"patchType":"splice","start":%d,"count":%d,"base":18446744073709551615}`, math.MaxInt, math.MinInt)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			rec := parse(t, c.line)

@@ -277,7 +277,7 @@ func TestCheckPages(t *testing.T) {
 			t.Error("no page in use is between two free ones")
 		}, "on the list of free pages"},
 		"a page freed twice":             {func(l *layout) { copy(l.free(1)[:8], l.free(0)) }, "the list of free pages: it has page"},
-		"a free page beyond the end":     {func(l *layout) { l.setFree(l.count(l.list)-1, 1<<42) }, "the list of free pages: it has page"},
+		"a free page beyond the end":     {func(l *layout) { l.setFree(l.count(l.list)-1, 1<<30) }, "the list of free pages: it has page"},
 		"a list that is no list":         {func(l *layout) { l.at(l.list)[8] = 2 }, "it has flags 0x2"},
 		"a list of another number":       {func(l *layout) { l.at(l.list)[0]++ }, "the list of free pages: it says that it is page"},
 		"a list that counts too many":    {func(l *layout) { l.at(l.list)[10], l.at(l.list)[11] = 0xff, 0xff }, "the list of free pages: it counts"},

@@ -131,7 +131,7 @@ func (s *summary) budgetsOf(length Length, covered int, merge bool) budgets {
 }
 
 // tokensOf converts tokens to a size, with an upper bound against overflow.
-func tokensOf(n int) tokens.Size { return tokens.Size(min(max(n, 0), 1<<40)) * tokens.Token }
+func tokensOf(n int) tokens.Size { return tokens.Size(min(max(n, 0), 1<<24)) * tokens.Token }
 
 // leastHeadings is the room from which on lines stand under headings.
 const leastHeadings = 50 * tokens.Token
