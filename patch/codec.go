@@ -478,9 +478,15 @@ func (r *reader) envelope() (e Envelope) {
 	return e
 }
 
-func (r *reader) typeNotes() (types goTypes) {
-	for range r.groups("Go types", 2, math.MaxInt) {
-		types = append(types, goType{r.str(), r.str()})
+func (r *reader) typeNotes() goTypes {
+	const least = len("/ int") // of the bytes of a note, so that forged ones take no more memory than six times theirs
+	n := r.groups("Go types", 2, r.in.Len()/least)
+	if n == 0 {
+		return nil
+	}
+	types := make(goTypes, n)
+	for i := range types {
+		types[i] = goType{r.str(), r.str()}
 	}
 	return types
 }
