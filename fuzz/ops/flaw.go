@@ -156,7 +156,9 @@ func half(ctx context.Context, b backend.Backend, session string, batch backend.
 // sparing acknowledges erasures without making them.
 type sparing struct{ backend.Backend }
 
-func (s sparing) Replace(context.Context, string, backend.Replacement) error { return nil }
+func (s sparing) Replace(context.Context, string, string, func(backend.Head) (backend.Replacement, error)) error {
+	return nil
+}
 
 // optimist reports success for a commit of unknown outcome.
 func optimist(ctx context.Context, b backend.Backend, session string, batch backend.Batch) error {
