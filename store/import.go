@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"slices"
 
 	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/internal/adkjson"
@@ -137,6 +138,9 @@ func (p *incoming) offers() []patch.Record { return p.records }
 func (p *incoming) draft(d *draft) error {
 	err := p.add(d)
 	p.added = len(d.missing)
+	if err == nil && d.counts.open > 0 && slices.ContainsFunc(d.adds, func(r patch.Record) bool { return r.Patch != nil }) {
+		err = errReceiptOpen
+	}
 	return err
 }
 
