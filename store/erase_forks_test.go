@@ -4,12 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/patchlog-dev/patchlog/internal/testlog"
+	"github.com/patchlog-dev/patchlog/internal/teststore"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store"
 	"github.com/patchlog-dev/patchlog/store/backend"
@@ -209,4 +212,49 @@ func TestEraseCost(t *testing.T) {
 		}
 		t.Log(few)
 	}
+}
+
+// A copy in another store is known as one: of an erase of it its forks there are no secret, also what a second copy added.
+// A salvaged session is known to its forks.
+func TestLineageOfCopies(t *testing.T) {
+	dir := t.TempDir()
+	from, to := openStore(t, filepath.Join(dir, "from.db"), store.Options{}), inMemory(t)
+	createWith(t, from, eraseKey, texts(3)...)
+	fork := sibling("fork")
+	must(t)(from.Fork(ctx, eraseKey, fork, nil))
+	must(t)(to.CopyFrom(ctx, from, eraseKey, store.CopyOptions{}))
+	must(t)(from.AppendEvents(ctx, eraseKey, store.AppendOptions{}, said("late", "secret late")))
+	second := sibling("second")
+	must(t)(from.Fork(ctx, eraseKey, second, nil))
+	for _, key := range []store.Key{fork, second, eraseKey} {
+		must(t)(to.CopyFrom(ctx, from, key, store.CopyOptions{}))
+	}
+	must(t)(to.Erase(ctx, second, store.EraseSelection{EventIDs: []string{"e1", "late"}}, store.EraseOptions{}))
+	testlog.Equal(t, "copies that say it", slices.Concat(readable(t, to, "secret 1"), readable(t, to, "secret late")), nil)
+	verified(t, to)
+
+	testlog.NoError(t, from.Close())
+	file := testlog.Must(os.Open(filepath.Join(dir, "from.db")))(t)
+	defer file.Close()
+	size := testlog.Must(file.Stat())(t).Size()
+	saved := inMemory(t)
+	must(t)(saved.SalvageFrom(ctx, file, size, nil))
+	must(t)(saved.Erase(ctx, fork, store.EraseSelection{EventIDs: []string{"e1"}}, store.EraseOptions{}))
+	testlog.Equal(t, "salvaged sessions that say it", readable(t, saved, "secret 1"), nil)
+	verified(t, saved)
+}
+
+// A patch that says that it is old hides no longer than it has been in the log.
+func TestHiddenSinceByTheLog(t *testing.T) {
+	clock := now
+	s := teststore.Memory(t, store.Options{Now: func() time.Time { return clock }})
+	createWith(t, s, eraseKey, texts(1)...)
+	clock = now.Add(60 * day)
+	must(t)(s.AppendEvents(ctx, eraseKey, store.AppendOptions{}, said("e2", "today")))
+	must(t)(s.ApplyPatch(ctx, eraseKey, asOfNow, patch.NewSplice(0, 1).WithTimestamp(now)))
+	of := store.Retention{EraseHiddenAfter: 30 * day}
+	testlog.Equal(t, "done at once", len(done(t, s, of, false)), 0)
+	clock = now.Add(91 * day)
+	testlog.Equal(t, "sessions of which something is erased later", len(done(t, s, of, false)), 1)
+	testlog.Equal(t, "sessions that say it", readable(t, s, "secret"), nil)
 }

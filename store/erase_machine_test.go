@@ -175,7 +175,8 @@ func (m *machine) selects(s *store.Store, keys []store.Key, id string) *eraseCal
 			c.texts, of.EventIDs = append(c.texts, texts[i]), append(of.EventIDs, ids[i])
 		}
 	}
-	if len(c.texts) > 0 && m.draw.IntN(3) == 0 && strings.Contains(exportOf(m, s, key, store.ExportOptions{}), c.texts[0]) {
+	// A text that only a summary says, since its event is blank, is not matched in summaries of other sessions.
+	if len(c.texts) > 0 && m.draw.IntN(3) == 0 && m.raw(s)[key.Session+" "+c.texts[0]] {
 		c.texts, of = c.texts[:1], store.EraseSelection{Match: c.texts[0]}
 	}
 	c.of = []store.Key{key}
