@@ -280,6 +280,9 @@ func (m *machine) live() (left []string) {
 	if len(left) > 0 || m.control {
 		return left
 	}
+	for _, key := range m.keys(s) { // a retention may have been killed
+		must(m)(s.Erase(ctx, key, store.EraseSelection{}, store.EraseOptions{}))
+	}
 	verified(m, s)
 	n := m.length(s)
 	for _, c := range m.calls {
