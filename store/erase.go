@@ -294,7 +294,14 @@ func (s *Store) eraseHidden(ctx context.Context, key Key, before time.Time, reas
 
 // finishErasures finishes the receipts in a session that are open, and with calls its calls.
 func (s *Store) finishErasures(ctx context.Context, key Key, calls bool) error {
-	_, err := erase.Pending(ctx, eraseLog{s}, key.name(), calls)
+	did, err := erase.Pending(ctx, eraseLog{s}, key.name(), calls)
+	if err != nil || len(did) > 0 {
+		return err
+	}
+	head, err := s.headOnly(ctx, key) // another process has finished them
+	if c := countsOf(head); err == nil && (c.open > 0 || calls && c.calls > 0) {
+		err = fmt.Errorf("session %s: %w: its head counts %d open receipts and %d calls of erasures, and the log has none", key, ErrCorrupt, c.open, c.calls)
+	}
 	return err
 }
 

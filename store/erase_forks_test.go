@@ -258,3 +258,22 @@ func TestHiddenSinceByTheLog(t *testing.T) {
 	testlog.Equal(t, "sessions of which something is erased later", len(done(t, s, of, false)), 1)
 	testlog.Equal(t, "sessions that say it", readable(t, s, "secret"), nil)
 }
+
+// A file that was exported while an erasing was under way is imported without what that erases.
+func TestImportOfAHalfErasedSession(t *testing.T) {
+	faulty := &storetest.Faulty{Backend: new(memory.Backend)}
+	s := quietly(t, faulty)
+	must(t)(s.Create(ctx, eraseKey, map[string]any{"k": "secret"}))
+	must(t)(s.AppendEvents(ctx, eraseKey, store.AppendOptions{}, texts(3)...))
+	faulty.Plan(storetest.Plan{Write: 2, Failure: storetest.Refused})
+	testlog.ErrorIs(t, testlog.ErrorOf(s.Erase(ctx, eraseKey, store.EraseSelection{All: true}, store.EraseOptions{Values: patch.NullValues})), storetest.ErrInjected)
+	faulty.Plan(storetest.Plan{})
+	file := exportOf(t, s, eraseKey, store.ExportOptions{})
+	other := inMemory(t)
+	for range 2 {
+		must(t)(other.Import(ctx, eraseKey, strings.NewReader(file), store.ImportOptions{}))
+	}
+	testlog.Equal(t, "sessions that say it", readable(t, other, "secret"), nil)
+	verified(t, other)
+	must(t)(other.ApplyPatch(ctx, eraseKey, asOfNow, patch.NewSplice(0, 1)))
+}

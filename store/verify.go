@@ -200,6 +200,16 @@ func (v *verification) log(ctx context.Context) error {
 		return v.report(0, named(err))
 	}
 	v.head = head
+	if len(m.lineage) > 0 { // names end so that none is between a name and the name without its last byte
+		name := key.name()
+		kin, err := s.backend.Relatives(ctx, erase.Family(head.Creation, m.lineage), name[:len(name)-1], 1)
+		if err == nil && (len(kin) == 0 || kin[0].Session != name) {
+			err = fmt.Errorf("%w: the index of forks does not know it, so that an erase of its origin would not find it", ErrCorrupt)
+		}
+		if err := v.report(0, named(err)); err != nil {
+			return err
+		}
+	}
 	kept, saved, err := s.savedView(ctx, key, head.Creation) // one of a later record is not compared
 	if err := v.report(0, err); err != nil {
 		return err
