@@ -19,7 +19,7 @@ const module = "github.com/patchlog-dev/patchlog/"
 // What each package may import of this module: what ARCHITECTURE.md draws. Packages
 // under internal/ belong to the folder that they are in.
 var arrows = map[string][]string{
-	"internal/jsonvalue":              {},
+	"internal/jsonvalue":             {},
 	"internal/statekey":              {},
 	"internal/syncdir":               {},
 	"internal/records":               {"patch"},
