@@ -116,8 +116,9 @@ func (r *Reference) tokens() (n int) {
 
 // Erase returns the erasure of the events and patches with the ids. It covers these, blank or not, and,
 // unless summaries are kept, the events that patches inserted for them before they were blank, at any depth and
-// anywhere in the patches' groups. It is empty if all of these are blank.
-func (r *Reference) Erase(ids []string, values patch.ValuePolicy, summaries patch.SummaryPolicy) patch.Erasure {
+// anywhere in the patches' groups. It is empty if all of these are blank, unless the erasure is of values of the
+// initial state too.
+func (r *Reference) Erase(ids []string, values patch.ValuePolicy, summaries patch.SummaryPolicy, initial bool) patch.Erasure {
 	keep := summaries == patch.KeepSummaries
 	set := map[Place]bool{}
 	blank := map[Place]bool{}
@@ -153,7 +154,7 @@ func (r *Reference) Erase(ids []string, values patch.ValuePolicy, summaries patc
 		}
 	}
 	out := patch.Erasure{Values: values, Summaries: summaries}
-	dirty := false
+	dirty := initial
 	for at := range set {
 		dirty = dirty || set[at] && !blank[at]
 	}

@@ -371,17 +371,17 @@ func (m *machine) erase(t *rapid.T) {
 	}
 	opts.Summaries = rapid.SampledFrom([]patch.SummaryPolicy{patch.RevertSummaries, patch.BlankSummaries, patch.KeepSummaries}).Draw(t, "summaries")
 	opts.MaxGrowth = rapid.SampledFrom([]int{1, 20, 1000}).Draw(t, "room")
-	want := m.reference().Erase(ids, values, opts.Summaries)
-	if sel.All && values == patch.NullValues {
-		for name, v := range m.initial {
-			if v.Any() != nil {
-				want.Initial = append(want.Initial, name)
-			}
-		}
-		slices.Sort(want.Initial)
+	nulls := sel.All && values == patch.NullValues
+	initial := false // whether a value of the initial state is erased
+	for _, v := range m.initial {
+		initial = initial || nulls && v.Any() != nil
+	}
+	want := m.reference().Erase(ids, values, opts.Summaries, initial)
+	if nulls {
+		want.Initial = slices.Sorted(maps.Keys(m.initial))
 	}
 	want.ClosedAt = uint64(len(m.records)) + 1
-	nothing := len(want.Seqs) == 0 && len(want.Initial) == 0
+	nothing := len(want.Seqs) == 0 && !initial
 	failure := rapid.SampledFrom([]storetest.Failure{storetest.Refused, storetest.Lost, storetest.Landed}).Draw(t, "failure")
 	write := rapid.IntRange(0, 5).Draw(t, "which write fails")
 	var after []patch.Record
