@@ -21,7 +21,7 @@ type settled struct {
 // is given: what is left of what they stand for is to be summarised anew. It is done before each plan, so that what
 // there was no room for comes later.
 func (c *Compactor[K]) revertBlanks(ctx context.Context, key K, v fold.View) (fold.View, error) {
-	if len(blanks.Visible(v)) == 0 {
+	if len(blanks.Visible(v, nil)) == 0 {
 		return v, nil
 	}
 	at := settled{v.Creation(), v.PatchSeq()}

@@ -19,7 +19,7 @@ const module = "github.com/patchlog-dev/patchlog/"
 // What each package may import of this module: what ARCHITECTURE.md draws. Packages
 // under internal/ belong to the folder that they are in.
 var arrows = map[string][]string{
-	"internal/jsonvalue":              {},
+	"internal/jsonvalue":             {},
 	"internal/statekey":              {},
 	"internal/syncdir":               {},
 	"internal/records":               {"patch"},
@@ -34,7 +34,7 @@ var arrows = map[string][]string{
 	"snapshot":                       {"patch", "fold"},
 	"store/backend":                  {},
 	"internal/blanks":                {"patch", "fold"},
-	"store/internal/erase":           {"internal/recordform", "internal/records", "patch", "fold", "recall"},
+	"store/internal/erase":           {"internal/blanks", "internal/recordform", "internal/records", "patch", "fold", "recall", "store/backend"},
 	"store/internal/salvage":         {"internal/recordform", "internal/records", "patch", "store/backend", "store/bolt", "store/internal/erase"},
 	"store/internal/groupcommit":     {},
 	"store/bolt":                     {"internal/syncdir", "store/backend", "store/internal/groupcommit"},
@@ -87,6 +87,7 @@ var outside = map[string][]string{
 	"recall":                     {"github.com/kljensen/snowball", "golang.org/x/text"},
 	"store":                      {"github.com/vmihailenco/msgpack", "github.com/google/uuid"},
 	"store/bolt":                 {"go.etcd.io/bbolt"},
+	"store/internal/erase":       {"github.com/google/uuid"},
 	"store/migrate":              {"github.com/google/uuid"},
 	"store/pg":                   {"github.com/jackc/pgx/v5"},
 	"store/pg/pgtest":            {"github.com/jackc/pgx/v5"},

@@ -114,11 +114,11 @@ func (r *Reference) tokens() (n int) {
 	return n
 }
 
-// Erase returns the erasure of the events and patches with the ids. It covers these, unless they are blank, and,
+// Erase returns the erasure of the events and patches with the ids. It covers these, blank or not, and,
 // unless summaries are kept, the events that patches inserted for them before they were blank, at any depth and
-// anywhere in the patches' groups. A blank event whose summaries were kept is covered again, unless they are
-// kept again.
-func (r *Reference) Erase(ids []string, values patch.ValuePolicy, summaries patch.SummaryPolicy) patch.Erasure {
+// anywhere in the patches' groups. It is empty if all of these are blank, unless the erasure is of values of the
+// initial state too.
+func (r *Reference) Erase(ids []string, values patch.ValuePolicy, summaries patch.SummaryPolicy, initial bool) patch.Erasure {
 	keep := summaries == patch.KeepSummaries
 	set := map[Place]bool{}
 	blank := map[Place]bool{}
@@ -133,8 +133,8 @@ func (r *Reference) Erase(ids []string, values patch.ValuePolicy, summaries patc
 		}
 		for i, e := range rec.Events() {
 			at := Place{rec.Seq, i}
-			blank[at] = e.IsBlank(values) && (keep || !r.kept(at))
-			set[at] = !blank[at] && (whole || slices.Contains(ids, e.ID()))
+			blank[at] = e.IsBlank(values)
+			set[at] = whole || slices.Contains(ids, e.ID())
 		}
 	}
 	for again := !keep; again; {
@@ -154,15 +154,22 @@ func (r *Reference) Erase(ids []string, values patch.ValuePolicy, summaries patc
 		}
 	}
 	out := patch.Erasure{Values: values, Summaries: summaries}
+	dirty := initial
+	for at := range set {
+		dirty = dirty || set[at] && !blank[at]
+	}
+	if !dirty {
+		return out
+	}
 	for _, rec := range r.log {
 		var within []int
 		for i := range rec.Events() {
-			if at := (Place{rec.Seq, i}); set[at] && !blank[at] {
+			if at := (Place{rec.Seq, i}); set[at] {
 				within = append(within, i)
 			}
 		}
 		own := Place{rec.Seq, -1}
-		if len(within) == 0 && (!set[own] || blank[own]) {
+		if len(within) == 0 && !set[own] {
 			continue
 		}
 		if rec.Patch != nil && len(within) < len(rec.Patch.NewEvents()) {
@@ -178,12 +185,6 @@ func (r *Reference) Erase(ids []string, values patch.ValuePolicy, summaries patc
 		}
 	}
 	return out
-}
-
-// kept reports whether the newest receipt of an event keeps its summaries.
-func (r *Reference) kept(at Place) bool {
-	receipts := r.receipts(at)
-	return len(receipts) > 0 && receipts[len(receipts)-1].Summaries == patch.KeepSummaries
 }
 
 // blankSince returns the last record whose patches may have been made from the content of an event.

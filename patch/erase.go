@@ -60,6 +60,25 @@ type Erasure struct {
 
 	// Reason is the reason that the author gave.
 	Reason string
+
+	// CallID is the id of the call that the receipt belongs to, and CallSession the creation id of the session that the
+	// call is of. Session is the creation id of the session that the receipt was logged in: in a fork or another copy of
+	// that session, it counts as closed.
+	CallID, CallSession, Session string
+
+	// Seen is the last record that was searched for what goes with the selected events.
+	Seen uint64
+
+	// Context and MaxGrowth are options of the call, see store.EraseOptions.
+	Context   bool
+	MaxGrowth int
+
+	// ForUser says that the call is one of those that erase a user, and OfUser that it is the first of them, which is done
+	// after the others.
+	ForUser, OfUser bool
+
+	// Done says that the call has nothing more to do in other sessions. It is set only in the call's own session.
+	Done bool
 }
 
 // covers reports whether the receipt covers the record with a seq.
@@ -89,6 +108,15 @@ const (
 	eraseInitial   = "initial"
 	eraseReason    = "reason"
 	eraseClosed    = "closed"
+	eraseCall      = "call"
+	eraseCaller    = "callSession"
+	eraseSession   = "session"
+	eraseSeen      = "seen"
+	eraseContext   = "context"
+	eraseGrowth    = "maxGrowth"
+	eraseForUser   = "forUser"
+	eraseOfUser    = "ofUser"
+	eraseDone      = "done"
 
 	wantSummaries = `"blank", "keep", or none`
 	wantValues    = `"keep" or "null"`
@@ -111,14 +139,24 @@ func NewErase(e Erasure) *PatchEvent {
 	}
 	p := &PatchEvent{typ: Erase}
 	text, err := json.Marshal(struct {
-		Seqs      [][]uint64    `json:"seqs"`
-		Within    [][]uint64    `json:"within,omitempty"`
-		Summaries SummaryPolicy `json:"summaries,omitempty"`
-		Values    ValuePolicy   `json:"values,omitempty"`
-		Initial   []string      `json:"initial,omitempty"`
-		Reason    string        `json:"reason,omitempty"`
-		Closed    uint64        `json:"closed,omitempty"`
-	}{seqs, within, e.Summaries, e.Values, e.Initial, e.Reason, e.ClosedAt}, plainJSON)
+		Seqs        [][]uint64    `json:"seqs"`
+		Within      [][]uint64    `json:"within,omitempty"`
+		Summaries   SummaryPolicy `json:"summaries,omitempty"`
+		Values      ValuePolicy   `json:"values,omitempty"`
+		Initial     []string      `json:"initial,omitempty"`
+		Reason      string        `json:"reason,omitempty"`
+		Closed      uint64        `json:"closed,omitzero"`
+		Call        string        `json:"call,omitempty"`
+		CallSession string        `json:"callSession,omitempty"`
+		Session     string        `json:"session,omitempty"`
+		Seen        uint64        `json:"seen,omitzero"`
+		Context     bool          `json:"context,omitzero"`
+		MaxGrowth   int           `json:"maxGrowth,omitzero"`
+		ForUser     bool          `json:"forUser,omitzero"`
+		OfUser      bool          `json:"ofUser,omitzero"`
+		Done        bool          `json:"done,omitzero"`
+	}{seqs, within, e.Summaries, e.Values, e.Initial, e.Reason, e.ClosedAt, e.CallID, e.CallSession, e.Session, e.Seen, e.Context, e.MaxGrowth,
+		e.ForUser, e.OfUser, e.Done}, plainJSON)
 	if p.json = text; err != nil { // a text that is not UTF-8: Validate refuses the patch
 		at := jsonError(err)
 		p.defect = &FieldError{at.Field, at.Problem, WrongField}
@@ -156,6 +194,15 @@ func (p *PatchEvent) erasure() (e Erasure, d *FieldError) {
 		{eraseInitial, &e.Initial, "an array of keys"},
 		{eraseReason, &e.Reason, "a string"},
 		{eraseClosed, &e.ClosedAt, "a seq"},
+		{eraseCall, &e.CallID, "a string"},
+		{eraseCaller, &e.CallSession, "a string"},
+		{eraseSession, &e.Session, "a string"},
+		{eraseSeen, &e.Seen, "a seq"},
+		{eraseContext, &e.Context, "true or false"},
+		{eraseGrowth, &e.MaxGrowth, "a number of tokens"},
+		{eraseForUser, &e.ForUser, "true or false"},
+		{eraseOfUser, &e.OfUser, "true or false"},
+		{eraseDone, &e.Done, "true or false"},
 	} {
 		text := p.field(f.name)
 		if isNull := string(text) == "null"; text != nil && (isNull && f.name == eraseSeqs || !isNull && stdjson.Unmarshal(text, f.into) != nil) {
@@ -194,7 +241,7 @@ func (p *PatchEvent) erasure() (e Erasure, d *FieldError) {
 	if e.Values == "" {
 		e.Values = KeepValues
 	}
-	for _, name := range []string{eraseInitial, eraseReason} {
+	for _, name := range []string{eraseInitial, eraseReason, eraseCall, eraseCaller, eraseSession} {
 		if !utf8.Valid(p.field(name)) {
 			return e, &FieldError{name, "it is not valid UTF-8", WrongField}
 		}

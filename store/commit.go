@@ -56,7 +56,18 @@ var fitting = groupcommit.Fit(maxGroup, maxGroupBytes, func(r *request) int {
 
 // commit logs what a plan wants. What the plan needs to know of the log is read under the
 // caller's context and with no lock held; then it waits for its turn again.
-func (s *Store) commit(ctx context.Context, key Key, creation string, p plan) (Committed, error) {
+func (s *Store) commit(ctx context.Context, key Key, creation string, p plan) (done Committed, err error) {
+	for {
+		if done, err = s.commitOnce(ctx, key, creation, p); !errors.Is(err, errReceiptOpen) {
+			return done, err
+		}
+		if err := s.finishErasures(ctx, key, false); err != nil {
+			return done, err
+		}
+	}
+}
+
+func (s *Store) commitOnce(ctx context.Context, key Key, creation string, p plan) (Committed, error) {
 	h := s.cache.acquire(key)
 	defer s.cache.release(h)
 	// If the outcome is left unknown, the caller must know the records.
@@ -135,7 +146,7 @@ func (s *Store) draft(ctx context.Context, key Key, creation string, p plan) (Co
 		if err != nil {
 			return Committed{}, err
 		}
-		g := group{store: s, handle: h, before: c, view: c.view, lookUp: true}
+		g := group{store: s, handle: h, before: c, view: c.view, lookUp: true} // of a receipt that is open it knows nothing
 		g.begin(ctx, []*request{r})
 		if err = r.err; err == nil {
 			err = g.take(r)

@@ -1,12 +1,15 @@
 package store
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store/backend"
+	"github.com/patchlog-dev/patchlog/store/internal/erase"
 )
 
 // CopyOptions say how to copy. The zero value means the defaults.
@@ -23,7 +26,8 @@ type CopyOptions struct {
 }
 
 // CopyFrom copies a session of another store under the same key: every record as it is, with
-// its seq, id, time and Go types, the initial state and the time of creation. Copying again
+// its seq, id, time and Go types, the initial state and the time of creation. The copy notes whose records it has; an erase
+// of the source that is not finished is finished first. Copying again
 // adds nothing, or what the source has got since. It fails with [ErrNotFound] if the source
 // has no such session, and with [ErrConflict] if neither the log that is here nor the source's
 // is the beginning of the other, or if they were created with another initial state.
@@ -38,24 +42,71 @@ func (s *Store) CopyFrom(ctx context.Context, from *Store, key Key, opts CopyOpt
 		return Imported{}, fmt.Errorf("%w: the store to copy from is nil", ErrInvalid)
 	}
 	p, err := from.copying(ctx, key, opts)
+	for errors.Is(err, errOtherLog) { // records were erased meanwhile
+		p, err = from.copying(ctx, key, opts)
+	}
 	if err != nil {
 		return Imported{}, fmt.Errorf("read the source: %w", err)
 	}
-	return s.bring(ctx, key, p, opts.DryRun)
+	done, err := s.bring(ctx, key, p, opts.DryRun)
+	if err == nil && !done.Created && !opts.DryRun {
+		err = s.extendLineage(ctx, key, p.meta.lineage)
+	}
+	return done, err
+}
+
+// extendLineage notes that a copy has more records of its source.
+func (s *Store) extendLineage(ctx context.Context, key Key, lineage []erase.Ancestor) error {
+	for {
+		head, m, err := s.head(ctx, key)
+		if err != nil {
+			return err
+		}
+		longer := false
+		for i, x := range m.lineage {
+			for _, y := range lineage {
+				if x.Creation == y.Creation && x.Seq < y.Seq {
+					m.lineage[i].Seq, longer = y.Seq, true
+				}
+			}
+		}
+		if !longer {
+			return nil
+		}
+		meta, err := encodeMeta(m)
+		if err != nil {
+			return err
+		}
+		err = eraseLog{s}.Replace(ctx, key.name(), head.Creation, func(backend.Head) (backend.Replacement, error) {
+			return backend.Replacement{OldMeta: head.Meta, Meta: meta}, nil
+		})
+		if !errors.Is(err, backend.ErrMoved) {
+			return fromBackend(key, err)
+		}
+	}
 }
 
 // copying reads what a copy of a session takes, and plans it.
 func (s *Store) copying(ctx context.Context, key Key, opts CopyOptions) (*incoming, error) {
 	head, m, err := s.head(ctx, key)
+	if err == nil && countsOf(head).open > 0 {
+		if err = s.finishErasures(ctx, key, false); err == nil {
+			head, m, err = s.head(ctx, key)
+		}
+	}
 	if err != nil {
 		return nil, err
 	}
+	m.lineage = erase.Descend(head.Creation, m.lineage, head.Last)
 	p := &incoming{name: "the source", meta: m, begins: true}
 	for r, err := range s.records(ctx, key, head, 1, newest) {
 		if err != nil {
 			return nil, err
 		}
 		p.records = append(p.records, r)
+	}
+	if now, err := s.headOf(ctx, key, head.Creation); err != nil || now.Edition != head.Edition {
+		return nil, cmp.Or(err, errOtherLog)
 	}
 	var shared []patch.Change
 	if !opts.NoShared {

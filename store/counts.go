@@ -18,6 +18,8 @@ type counts struct {
 	tokens        int       // of all events, as they were logged
 	active        time.Time // the newest time of a record, but for receipts: to erase is not to use
 	compacted     time.Time // of the newest patch of a compaction
+	open          int       // receipts of erasures that are not closed
+	calls         int       // erasures of the session that are not done in other sessions
 	patched       bool      // since the visible tokens were counted
 }
 
@@ -56,7 +58,7 @@ func (c counts) of(v fold.View) counts {
 // encode writes the counts as varints; a time is in nanoseconds since 1970, 0 for none.
 func (c counts) encode() []byte {
 	out := make([]byte, 0, 32)
-	for _, n := range []int64{int64(c.visible), int64(c.visibleTokens), int64(c.tokens), nanoseconds(c.active), nanoseconds(c.compacted)} {
+	for _, n := range []int64{int64(c.visible), int64(c.visibleTokens), int64(c.tokens), nanoseconds(c.active), nanoseconds(c.compacted), int64(c.open), int64(c.calls)} {
 		out = binary.AppendVarint(out, n)
 	}
 	return out
@@ -71,7 +73,7 @@ func nanoseconds(t time.Time) int64 {
 
 // countsOf reads the counts of a head. A session that a salvage wrote has none before its next commit.
 func countsOf(head backend.Head) counts {
-	var n [5]int64
+	var n [7]int64
 	data := head.Counts
 	for i := range n {
 		var size int
@@ -86,5 +88,5 @@ func countsOf(head backend.Head) counts {
 		}
 		return time.Unix(0, ns).UTC()
 	}
-	return counts{visible: int(n[0]), visibleTokens: int(n[1]), tokens: int(n[2]), active: at(n[3]), compacted: at(n[4])}
+	return counts{visible: int(n[0]), visibleTokens: int(n[1]), tokens: int(n[2]), active: at(n[3]), compacted: at(n[4]), open: int(n[5]), calls: int(n[6])}
 }

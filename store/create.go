@@ -21,6 +21,7 @@ type creating struct {
 	draft
 	creation string
 	meta     []byte
+	family   string
 	erased   erase.Said // of a log that is copied
 	while    *backend.Unmoved
 
@@ -34,6 +35,9 @@ type creating struct {
 func (s *Store) newSession(ctx context.Context, h *handle, m meta) (*creating, error) {
 	data, err := encodeMeta(m)
 	c := &creating{creation: uuid.NewString(), meta: data}
+	if len(m.lineage) > 0 {
+		c.family = erase.Family(c.creation, m.lineage)
+	}
 	c.draft = draft{group: &group{store: s, handle: h}, ctx: ctx, view: fold.New(c.creation, m.initial), then: c.stage}
 	return c, err
 }
@@ -109,7 +113,7 @@ func (c *creating) stageAll() error {
 // final returns the batch of the last commit, which makes the session visible with all of its records.
 func (c *creating) final() backend.Batch {
 	b := backend.Batch{Creation: c.creation, Create: true, ExpectedLast: c.last, ExpectedToken: c.token, Chain: c.chain,
-		Meta: c.meta, Records: slices.Clone(c.batch), Shared: c.shared, While: c.while, RequireFreeIDs: true}
+		Meta: c.meta, Records: slices.Clone(c.batch), Shared: c.shared, Family: c.family, While: c.while, RequireFreeIDs: true}
 	if c.last > 0 {
 		b.Staged = c.stagedName()
 	}

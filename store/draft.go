@@ -194,9 +194,15 @@ func (d *draft) addUnjudged(i int) error {
 	return err
 }
 
+// errReceiptOpen: an erasing of the session is to be finished first. Its text may be in what a patch's author saw.
+var errReceiptOpen = fmt.Errorf("%w: an erasing of the session is not finished", ErrConflict)
+
 // addPatches judges patches that are missing, all of one group or a single one, and adds
 // them.
 func (d *draft) addPatches(indices []int, opts fold.CheckOptions) error {
+	if d.counts.open > 0 {
+		return errReceiptOpen
+	}
 	patches := make([]*patch.PatchEvent, len(indices))
 	for n, i := range indices {
 		d.records[i].Seq = d.view.Seq() + 1 + uint64(n)
@@ -232,6 +238,9 @@ func (d *draft) addPatches(indices []int, opts fold.CheckOptions) error {
 // addOwn judges a patch that the plan itself has made beside what was offered, whose ids are new,
 // and adds it.
 func (d *draft) addOwn(p *patch.PatchEvent) error {
+	if d.counts.open > 0 {
+		return errReceiptOpen
+	}
 	r := d.store.complete([]patch.Record{{Patch: p}})[0]
 	r.Seq = d.view.Seq() + 1
 	after, err := d.view.Preview([]*patch.PatchEvent{r.Patch}, fold.CheckOptions{})

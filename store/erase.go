@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/patchlog-dev/patchlog/fold"
+	"github.com/patchlog-dev/patchlog/internal/recordform"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store/backend"
 	"github.com/patchlog-dev/patchlog/store/internal/erase"
@@ -45,8 +46,8 @@ type EraseSelection struct {
 
 // EraseOptions are options of [Store.Erase]. The zero value means the defaults.
 type EraseOptions struct {
-	// ID is the receipt's id; "" means a new one. If the log has a receipt with this id, the call selects nothing
-	// else: it finishes that erasure, in copies of the session too that were made since.
+	// ID is the call's id, which its receipts name; "" means a new one. If the session has a call of this id, that is
+	// finished, if it is not yet, and nothing else is selected. An id of a call of one session is free in another.
 	ID string
 
 	// Author is who erases, and Reason why, as the receipt says it.
@@ -83,7 +84,7 @@ type EraseOptions struct {
 // Erasure is what an erasing did, or would do.
 type Erasure struct {
 	// Sessions are those of which something was erased: the one that the call was for, and
-	// others that have the same events, since they are forks or copies of each other.
+	// others that have the same events, since they are forks of each other.
 	Sessions []ErasedSession
 
 	// Shared are keys of the state that sessions share whose values were set to null: by
@@ -121,21 +122,21 @@ type ErasedEvent struct {
 // Erase replaces events by blanks ([patch.Event.Blank]) in the log and in all that the store keeps of the session, and
 // logs a receipt. With the events it erases what was made of them: the events that patches or groups
 // inserted for them, at any depth; copies, also those that [recall.SearchTool] and [recall.ReadTool]
-// returned; summaries whose summarizer was shown them; and the same events in forks and other copies
-// of the session in this store, each with a receipt of its own. It cannot be undone.
+// returned; summaries whose summarizer was shown them; and the same events in forks of the session, and in what it is a
+// fork of, in this store, each with a receipt of its own. It cannot be undone.
 // [EraseOptions.DryRun] reports what it would do.
 //
-// It first logs the receipts, so that patches made before conflict. It then replaces the records, at most
-// 64 and about 256 KiB in a commit; other writers go on in between. The closing commit completes the
-// receipts, invalidates views and caches of the log, and reverts visible summaries that are blank
-// ([EraseOptions.Summaries]); [Store.Revert] of one of these reverts undoes all of them. Concurrent
-// readers see each record either whole or blank. Once Erase has returned, no view, snapshot or index of this store
+// It logs a receipt in the session, replaces the records, at most 64 and about 256 KiB in a commit, and closes the receipt in
+// a commit that reverts visible summaries that are blank ([EraseOptions.Summaries]); [Store.Revert] of one of these reverts
+// undoes all of them. Then it looks at the session's relatives, that is, its forks and what it is a fork of, and does the same
+// in each that has something of what is erased, until there is none. Other writers go on in between; patches and forks of a
+// session finish what is open there. Patches and views of before conflict. Concurrent readers see each record either whole
+// or blank. Once Erase has returned, no view, snapshot or index of this store
 // has the content; another process notices when it next looks at the session. In a file the bytes stay in
 // free pages until [Store.Vacuum], on PostgreSQL until VACUUM FULL.
 //
-// If Erase fails, or the process ends, the next Erase of the session finishes the work first, whatever
-// it selects; with an empty selection, or with the receipt's id, it does nothing else.
-// [Store.Verify] reports unfinished erasures.
+// If Erase fails, or the process ends, the same call with the same id finishes the work, and so does the next Erase of the
+// session, whatever it selects; with an empty selection it does nothing else. [Store.Verify] reports unfinished erasures.
 //
 // With [patch.KeepSummaries] it erases only the selected events, here and in copies of the session. A
 // later Erase with another choice that selects such a blank also erases what was made of it before.
@@ -144,223 +145,215 @@ type ErasedEvent struct {
 // from another summary only: select by Match, or set [EraseOptions.Context].
 //
 // The error matches [ErrNotFound] if there is no such session, [ErrInvalid] if the options contradict
-// each other, [ErrDuplicateID] if another record has the receipt's id, and [ErrCorrupt] if a
-// record cannot be read; then nothing is erased.
+// each other, and [ErrCorrupt] if a record of the session cannot be read. A relative that is damaged is left out, and named
+// in [Erasure.OutOfReach].
 func (s *Store) Erase(ctx context.Context, key Key, selection EraseSelection, opts EraseOptions) (Erasure, error) {
-	e, err := s.newErasing(selection, opts)
+	o, err := s.eraseOptions(opts)
+	if err == nil {
+		err = key.Validate()
+	}
 	if err != nil {
 		return Erasure{}, err
 	}
-	return e.erase(ctx, key)
-}
-
-// erasing is an Erase under way.
-type erasing struct {
-	store     *Store
-	opts      EraseOptions
-	selection EraseSelection
-	given     bool                                             // the caller gave the receipt's id
-	resumes   []erase.Receipt                                  // if not empty, what they cover is selected; the options are those of the first
-	hidden    time.Time                                        // if not zero, the events hidden before this time are selected, in this session alone
-	others    func(ctx context.Context) iter.Seq2[Info, error] // sessions that may have the same events
-	leftOut   []string                                         // damaged sessions
-	seen      map[string]bool                                  // creation ids of sessions that have been looked at for copies
-	matches   int                                              // see [Erasure.RemainingMatches]; by the last planning
-	shared    []string                                         // keys of shared values that are null now, or would be
-}
-
-func (s *Store) newErasing(selection EraseSelection, opts EraseOptions) (*erasing, error) {
-	invalid := func(field, format string, value any) error {
-		return &patch.FieldError{Field: "EraseOptions." + field, Problem: fmt.Sprintf(format, value)}
+	m := selection.matcher()
+	sel := erase.Selection{Choose: selection.choose(), Matcher: m, All: selection.All}
+	matches := 0
+	if m.Text != "" {
+		kept := o.Values == patch.KeepValues
+		o.Shared = func(ctx context.Context) ([]string, error) {
+			names, err := s.eraseShared(ctx, scopePrefixes(key), func(v patch.Value, err error) bool { return err == nil && m.Value(v) }, opts.DryRun || kept)
+			if kept {
+				matches, names = len(names), nil
+			}
+			return names, err
+		}
 	}
-	opts.Values = cmp.Or(opts.Values, patch.KeepValues)
-	switch {
-	case opts.Values != patch.KeepValues && opts.Values != patch.NullValues:
-		return nil, invalid("Values", "%q is neither \"keep\" nor \"null\"", opts.Values)
-	case !slices.Contains([]patch.SummaryPolicy{patch.RevertSummaries, patch.BlankSummaries, patch.KeepSummaries}, opts.Summaries):
-		return nil, invalid("Summaries", "%q is neither \"\", \"blank\" nor \"keep\"", opts.Summaries)
-	case opts.MaxGrowth < 0:
-		return nil, invalid("MaxGrowth", "%d is below 0", opts.MaxGrowth)
-	}
-	e := &erasing{store: s, opts: opts, selection: selection, given: opts.ID != ""}
-	e.others = func(ctx context.Context) iter.Seq2[Info, error] { return s.List(ctx, ListOptions{}) }
-	if !e.given {
-		e.opts.ID = s.opts.NewID()
-	}
-	return e, patch.NewErase(patch.Erasure{Reason: opts.Reason}).WithID(e.opts.ID).WithAuthor(opts.Author).Validate()
-}
-
-// retention is the author of receipts of [Store.Retain], which are about one session alone.
-const retention = "retention"
-
-// erase erases, or with DryRun reports what it would erase.
-func (e *erasing) erase(ctx context.Context, key Key) (Erasure, error) {
-	e, plans, err := e.begin(ctx, key)
-	if plans == nil || e.opts.DryRun {
-		return e.result(plans), err
-	}
-	if err == nil {
-		err = e.carryOut(ctx, key, plans)
-	}
-	out := e.result(plans)
-	if err == nil && (e.resumes != nil || len(out.Sessions) == 0 && e.hidden.IsZero()) {
-		err = e.store.confirm(ctx) // an earlier call may have done it all
-	}
+	c, err := erase.Run(ctx, eraseLog{s}, key.name(), sel, o, opts.ID != "")
+	out := erasureOf(c, opts.DryRun)
+	out.RemainingMatches += matches
 	return out, err
 }
 
-// resumed returns the erasing that completes the receipt with the call's id, or e if the log has no such receipt.
-func (e *erasing) resumed(ctx context.Context, key Key) (*erasing, error) {
-	if !e.given {
-		return e, nil
+// eraseOptions checks options, and returns them with the id of the call.
+func (s *Store) eraseOptions(opts EraseOptions) (erase.Options, error) {
+	invalid := func(field, format string, value any) error {
+		return &patch.FieldError{Field: "EraseOptions." + field, Problem: fmt.Sprintf(format, value)}
 	}
-	head, err := e.store.headOnly(ctx, key)
-	if err != nil {
-		return nil, err
+	o := erase.Options{ID: opts.ID, Author: opts.Author, Reason: opts.Reason, Values: cmp.Or(opts.Values, patch.KeepValues), Summaries: opts.Summaries,
+		MaxGrowth: opts.MaxGrowth, Context: opts.Context, DryRun: opts.DryRun}
+	switch {
+	case o.Values != patch.KeepValues && o.Values != patch.NullValues:
+		return o, invalid("Values", "%q is neither \"keep\" nor \"null\"", opts.Values)
+	case !slices.Contains([]patch.SummaryPolicy{patch.RevertSummaries, patch.BlankSummaries, patch.KeepSummaries}, opts.Summaries):
+		return o, invalid("Summaries", "%q is neither \"\", \"blank\" nor \"keep\"", opts.Summaries)
+	case opts.MaxGrowth < 0:
+		return o, invalid("MaxGrowth", "%d is below 0", opts.MaxGrowth)
 	}
-	seqs, err := e.store.backend.Lookup(ctx, key.name(), head.Creation, []string{e.opts.ID})
-	if err != nil || seqs[0] == 0 {
-		return e, fromBackend(key, err)
+	if o.ID == "" {
+		o.ID = s.opts.NewID()
 	}
-	r, err := e.store.record(ctx, key, head.Creation, seqs[0])
-	if err == nil && !erase.IsReceipt(r) {
-		err = &DuplicateIDError{ID: e.opts.ID, Seq: r.Seq}
-	}
-	if err != nil {
-		return nil, err
-	}
-	return e.resume(erase.ReceiptOf(r)), nil
+	return o, patch.NewErase(patch.Erasure{Reason: opts.Reason, CallID: o.ID}).WithID("receipt").WithAuthor(opts.Author).Validate()
 }
 
-// resume returns the erasing that completes receipts.
-func (e *erasing) resume(receipts ...erase.Receipt) *erasing {
-	again, r := *e, receipts[0]
-	again.resumes, again.hidden = receipts, time.Time{}
-	again.opts.ID, again.opts.Author, again.opts.Reason = r.ID(), r.Patch.Author(), r.Of.Reason
-	again.opts.Values, again.opts.Summaries, again.opts.Context = r.Of.Values, r.Of.Summaries, false
-	return &again
+func (e EraseSelection) matcher() erase.Matcher {
+	return erase.Matcher{Text: e.Match, Folded: e.IgnoreCase}
 }
 
-// begin plans, and logs the receipts, unless with DryRun. If the log has a receipt with the call's id, the erasing that it
-// returns is the one that completes it.
-func (e *erasing) begin(ctx context.Context, key Key) (*erasing, []*erasePlan, error) {
-	if e.opts.DryRun {
-		plans, err := e.plans(ctx, key)
-		for _, p := range plans {
-			if err == nil && !p.isEmpty() && e.opts.Summaries == patch.RevertSummaries {
-				err = e.planReverts(ctx, p)
-			}
-		}
-		return e, plans, err
+func (e EraseSelection) choose() erase.Choose {
+	ids, seqs := map[string]bool{}, map[uint64]bool{}
+	for _, id := range e.EventIDs {
+		ids[id] = true
 	}
-	again, err := e.resumed(ctx, key)
+	for _, seq := range e.Seqs {
+		seqs[seq] = true
+	}
+	m := e.matcher()
+	return func(r patch.Record) (own bool, which func(int, *patch.Event) bool) {
+		whole := e.All || seqs[r.Seq]
+		if p := r.Patch; p != nil {
+			whole = whole || ids[p.ID()] || e.Author != "" && p.Author() == e.Author
+			own = whole || m.Patch(p)
+		}
+		return own, func(_ int, event *patch.Event) bool {
+			return whole || ids[event.ID()] || e.Author != "" && event.Author() == e.Author || m.Event(event)
+		}
+	}
+}
+
+// EraseUser erases all events of all sessions of a user of an app, as [Store.Erase] does with
+// All, the same events in sessions of other users, such as forks, and the values of the state that the
+// user's sessions share. The sessions, their keys and their ids stay: [Store.Delete] removes
+// them. The receipts name one call. State values become null unless opts.Values says that they are kept.
+//
+// The sessions are erased one after the other, in bounded steps,
+// and other calls write in between. Events that are appended to a session after its receipt are not erased: let the
+// user's agents end first. If it fails, or the process ends, the same call with the same id goes on where it ended: pass
+// one. So does the next erase of the session in which it began, which [Store.Verify] reports. Once it has succeeded, the same
+// call with the same id changes nothing.
+//
+// It fails with [ErrInvalid] if app or user are empty, or the options make no sense. A session that
+// is damaged is left out, and named in OutOfReach.
+func (s *Store) EraseUser(ctx context.Context, app, user string, opts EraseOptions) (Erasure, error) {
+	if app == "" || user == "" {
+		return Erasure{}, fmt.Errorf("%w: erasing a user takes an app and a user, and has %q and %q", ErrInvalid, app, user)
+	}
+	opts.Values = cmp.Or(opts.Values, patch.NullValues)
+	o, err := s.eraseOptions(opts)
 	if err != nil {
-		return e, nil, err
+		return Erasure{}, err
 	}
-	e = again
-	for try := 1; ; try++ {
-		plans, err := e.plans(ctx, key)
-		if err != nil {
-			return e, nil, err
-		}
-		// First the shared values: once the receipts are there, a call that resumes selects nothing.
-		if e.opts.Values == patch.NullValues && e.resumes == nil {
-			names, err := e.eraseShared(ctx, key, false)
-			if err != nil {
-				return e, nil, err
+	o.ForUser = true
+	var shared []string
+	u := s.userErasing(app, user, o, &shared)
+	u.Given = opts.ID != ""
+	err = u.Run(ctx)
+	out := Erasure{OutOfReach: slices.Clone(outOfReach)}
+	for _, c := range u.Calls {
+		out.add(erasureOf(c, opts.DryRun))
+	}
+	out.Shared = shared
+	return out, err
+}
+
+// userErasing returns the erasing of a user. The shared keys whose values become null are added to shared.
+func (s *Store) userErasing(app, user string, o erase.Options, shared *[]string) *erase.User {
+	prefix := prefixOf("user", app, user)
+	return &erase.User{Log: eraseLog{s}, Options: o,
+		Sessions: func(ctx context.Context) iter.Seq2[erase.Session, error] {
+			return eraseLog{s}.sessions(ctx, func(ctx context.Context, after string) ([]backend.Listed, error) {
+				return s.backend.List(ctx, prefixOf(app, user), after, listPage)
+			})
+		},
+		Shared: func(ctx context.Context) error {
+			if o.Values != patch.NullValues && !o.DryRun {
+				return s.confirm(ctx) // an earlier call may have done it all
+			} else if o.Values != patch.NullValues {
+				return nil
 			}
-			e.shared = slices.Compact(slices.Sorted(slices.Values(append(e.shared, names...))))
-		}
-		plans, err = e.logReceipts(ctx, key, plans)
-		if errors.Is(err, errReplan) && try < eraseTries {
+			names, err := s.eraseShared(ctx, []string{prefix}, func(patch.Value, error) bool { return true }, o.DryRun)
+			*shared = slices.Compact(slices.Sorted(slices.Values(append(*shared, names...))))
+			return err
+		},
+	}
+}
+
+// eraseHidden erases the events of one session that were hidden before a time, and keeps their summaries. It returns
+// how many events it erased, or would, and whether it did anything: it may only finish an earlier erase.
+func (s *Store) eraseHidden(ctx context.Context, key Key, before time.Time, reason string, dryRun bool) (events int, did bool, err error) {
+	o, err := s.eraseOptions(EraseOptions{Author: erase.Retention, Reason: reason, Summaries: patch.KeepSummaries, DryRun: dryRun})
+	if err != nil {
+		return 0, false, err
+	}
+	c, err := erase.Run(ctx, eraseLog{s}, key.name(), erase.Selection{Choose: EraseSelection{}.choose(), Hidden: before}, o, false)
+	out := erasureOf(c, dryRun)
+	for _, one := range out.Sessions {
+		events += len(one.Events)
+	}
+	return events, len(out.Sessions) > 0, err
+}
+
+// finishErasures finishes the receipts in a session that are open, and with calls its calls.
+func (s *Store) finishErasures(ctx context.Context, key Key, calls bool) error {
+	did, err := erase.Pending(ctx, eraseLog{s}, key.name(), calls)
+	if err != nil || len(did) > 0 {
+		return err
+	}
+	head, err := s.headOnly(ctx, key) // another process has finished them
+	if c := countsOf(head); err == nil && (c.open > 0 || calls && c.calls > 0) {
+		err = fmt.Errorf("session %s: %w: its head counts %d open receipts and %d calls of erasures, and the log has none", key, ErrCorrupt, c.open, c.calls)
+	}
+	return err
+}
+
+// erasureOf returns what a call erased, or would erase.
+func erasureOf(c *erase.Call, dryRun bool) Erasure {
+	out := Erasure{RemainingMatches: c.Matches, Shared: c.Shared, OutOfReach: slices.Clone(outOfReach)}
+	for _, d := range c.Damaged {
+		key, _ := keyOf(d.Name)
+		out.OutOfReach = append(out.OutOfReach, fmt.Sprintf("session %s, which is damaged: %v", key, d.Err))
+	}
+	for _, e := range slices.Concat(c.Earlier, c.Sessions) {
+		if e.Receipt.Seq == 0 && (!dryRun || len(e.Events)+len(e.Initial) == 0) {
 			continue
 		}
-		for _, p := range plans { // views and scans are large
-			p.view, p.scan = fold.New(p.view.Creation(), nil), nil
-		}
-		return e, plans, err
-	}
-}
-
-// carryOut finishes the open receipts of sessions, with those of earlier calls. The first session, which the call is
-// for, comes last: as long as it is not finished, a call that resumes finds the others by their common events.
-func (e *erasing) carryOut(ctx context.Context, key Key, plans []*erasePlan) error {
-	for _, r := range plans[0].open { // of earlier calls, which may be about other sessions too
-		if r.ID() == e.opts.ID {
-			continue
-		}
-		earlier, more, err := e.resume(r).begin(ctx, key)
-		if err == nil {
-			err = earlier.finishPlans(ctx, key, more)
-		}
-		e.leftOut = earlier.leftOut
-		if err != nil {
-			return err
-		}
-	}
-	return e.finishPlans(ctx, key, plans)
-}
-
-// logReceipts logs the receipts of plans, the first last, and of forks that were made meanwhile. It returns
-// with them when it finds no more: each session that has the events has a receipt, and what is forked of one
-// from now on takes note of that (see [Store.Fork]).
-func (e *erasing) logReceipts(ctx context.Context, key Key, plans []*erasePlan) (_ []*erasePlan, err error) {
-	for more := plans; len(more) > 0; plans = append(plans, more...) {
-		if err := eachPlan(key, more, func(p *erasePlan) error { return e.logReceipt(ctx, key, p) }); err != nil {
-			return plans, err
-		}
-		if more, err = e.copies(ctx, plans[0]); err != nil {
-			return plans, err
-		}
-	}
-	return plans, nil
-}
-
-// finishPlans finishes the open receipts of plans, those of the first last.
-func (e *erasing) finishPlans(ctx context.Context, key Key, plans []*erasePlan) error {
-	return eachPlan(key, plans, func(p *erasePlan) error {
-		if len(p.open) == 0 {
-			return nil
-		}
-		return e.finish(ctx, p)
-	})
-}
-
-// eachPlan calls do for plans, the first last. Of sessions other than key that were deleted meanwhile nothing is left.
-func eachPlan(key Key, plans []*erasePlan, do func(p *erasePlan) error) error {
-	for _, p := range slices.Backward(plans) {
-		err := do(p)
-		if errors.Is(err, ErrNotFound) && p.key != key {
-			*p, err = erasePlan{key: p.key, view: p.view}, nil
-		}
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// result returns what plans erased, or would erase.
-func (e *erasing) result(plans []*erasePlan) Erasure {
-	out := Erasure{RemainingMatches: e.matches, Shared: e.shared, OutOfReach: slices.Concat(outOfReach, e.leftOut)}
-	for i, p := range plans {
-		if e.resumes != nil && i == 0 && p.receipt.Seq == 0 {
-			p.receipt = e.resumes[0].Record
-		}
-		one := ErasedSession{Key: p.key, Receipt: p.receipt, Initial: p.of.Initial, Reverted: p.reverted, Blank: p.blank}
-		for _, event := range p.events {
+		key, _ := keyOf(e.Name)
+		one := ErasedSession{Key: key, Receipt: e.Receipt, Initial: e.Initial, Reverted: e.Reverted, Blank: e.Blank}
+		for _, event := range e.Events {
 			one.Events = append(one.Events, ErasedEvent(event))
 		}
-		if !p.isEmpty() || p.receipt.Seq != 0 {
-			out.Sessions = append(out.Sessions, one)
-		}
-		for _, r := range p.open {
-			if r.ID() != p.receipt.ID() {
-				out.Sessions = append(out.Sessions, ErasedSession{Key: p.key, Receipt: r.Record, Reverted: p.reverted, Blank: p.blank})
-			}
-		}
+		slices.SortFunc(one.Events, func(a, b ErasedEvent) int { return cmp.Or(cmp.Compare(a.Seq, b.Seq), cmp.Compare(a.Index, b.Index)) })
+		out.Sessions = append(out.Sessions, one)
 	}
 	return out
+}
+
+// add adds an erasure of more sessions. A session that two calls erased is named once.
+func (e *Erasure) add(more Erasure) {
+	for _, s := range more.Sessions {
+		i := slices.IndexFunc(e.Sessions, func(there ErasedSession) bool { return s.Key == there.Key })
+		if i < 0 {
+			e.Sessions = append(e.Sessions, s)
+			continue
+		}
+		there := &e.Sessions[i]
+		for _, event := range s.Events {
+			if !slices.ContainsFunc(there.Events, func(e ErasedEvent) bool { return e.Ref == event.Ref }) {
+				there.Events = append(there.Events, event)
+			}
+		}
+		for _, name := range s.Initial {
+			if !slices.Contains(there.Initial, name) {
+				there.Initial = append(there.Initial, name)
+			}
+		}
+		there.Reverted, there.Blank = append(there.Reverted, s.Reverted...), append(there.Blank, s.Blank...)
+	}
+	e.RemainingMatches += more.RemainingMatches
+	for _, text := range more.OutOfReach {
+		if !slices.Contains(e.OutOfReach, text) {
+			e.OutOfReach = append(e.OutOfReach, text)
+		}
+	}
 }
 
 // outOfReach is what no erasure reaches.
@@ -372,11 +365,6 @@ var outOfReach = []string{
 	"keys of all state, session names, and values of shared state (app:, user:) other than those that are said to be null",
 }
 
-// damaged formats the reason why a session is left out.
-func damaged(key Key, err error) string {
-	return fmt.Sprintf("session %s, which is damaged: %v", key, err)
-}
-
 // eraseShared sets those of the shared values with the prefixes to null that are to be and are not, and returns
 // their keys. which is given a value, or the error of one that cannot be read. A value that is written meanwhile
 // is looked at again.
@@ -385,7 +373,7 @@ func (s *Store) eraseShared(ctx context.Context, prefixes []string, which func(p
 	if err != nil {
 		return nil, err
 	}
-	for try := 1; ; try++ {
+	for {
 		news, err := s.backend.Fetch(ctx, backend.Query{Shared: prefixes})
 		if err != nil {
 			return nil, fromBackend(Key{}, err)
@@ -411,8 +399,176 @@ func (s *Store) eraseShared(ctx context.Context, prefixes []string, which func(p
 		if err = s.backend.PutShared(ctx, changes); err == nil {
 			return names, nil
 		}
-		if try == eraseTries || !errors.Is(err, backend.ErrMoved) {
+		if !errors.Is(err, backend.ErrMoved) {
 			return nil, fromBackend(Key{}, err)
 		}
 	}
+}
+
+// eraseLog is the store for erasing.
+type eraseLog struct{ *Store }
+
+func keyNamed(name string) Key {
+	key, _ := keyOf(name) // it was made of one
+	return key
+}
+
+func sessionOf(name string, head backend.Head) (erase.Session, error) {
+	m, err := decodeMeta(head.Meta)
+	return erase.Session{Name: name, Head: head, Initial: m.initial, Lineage: m.lineage}, err
+}
+
+func (l eraseLog) Session(ctx context.Context, name string) (erase.Session, error) {
+	head, err := l.headOnly(ctx, keyNamed(name))
+	if err == nil && head.Damaged != 0 {
+		err = inDoubt(keyNamed(name), head)
+	}
+	if err != nil {
+		return erase.Session{}, err
+	}
+	s, err := sessionOf(name, head)
+	return s, fromBackend(keyNamed(name), err)
+}
+
+func (l eraseLog) IsGone(err error) bool { return errors.Is(err, ErrNotFound) }
+
+func (l eraseLog) Relatives(ctx context.Context, family string) iter.Seq2[erase.Session, error] {
+	return l.sessions(ctx, func(ctx context.Context, after string) ([]backend.Listed, error) {
+		return l.backend.Relatives(ctx, family, after, listPage)
+	})
+}
+
+// sessions yields sessions page by page.
+func (l eraseLog) sessions(ctx context.Context, next func(ctx context.Context, after string) ([]backend.Listed, error)) iter.Seq2[erase.Session, error] {
+	return func(yield func(erase.Session, error) bool) {
+		for after := stagedEnd; ; {
+			page, err := next(ctx, after)
+			if err != nil {
+				yield(erase.Session{}, fromBackend(Key{}, err))
+				return
+			}
+			for _, one := range page {
+				after = one.Session
+				s, err := sessionOf(one.Session, one.Head)
+				if one.Err != nil {
+					s, err = erase.Session{Name: one.Session}, one.Err
+				}
+				s.Err = fromBackend(Key{}, err)
+				if !yield(s, nil) {
+					return
+				}
+			}
+			if len(page) < listPage {
+				return
+			}
+		}
+	}
+}
+
+func (l eraseLog) Read(ctx context.Context, s erase.Session, each func(patch.Record, backend.Record)) (fold.View, error) {
+	key, v := keyNamed(s.Name), fold.New(s.Head.Creation, s.Initial).WithEdition(s.Head.Edition)
+	for page, err := range l.pages(ctx, key, s.Head, 1, newest) {
+		if err == nil {
+			v, err = l.foldRecords(ctx, key, s.Head.Creation, v, page.records)
+		}
+		if errors.Is(err, errOtherLog) {
+			err = erase.ErrEdition
+		}
+		if err != nil {
+			return v, err
+		}
+		for i, r := range page.records {
+			each(r, page.raw[i])
+		}
+	}
+	return v, nil
+}
+
+func (l eraseLog) Pick(ctx context.Context, name, creation string, seqs []uint64) (records []patch.Record, raw []backend.Record, err error) {
+	for len(seqs) > 0 {
+		p, err := l.read(ctx, keyNamed(name), creation, seqs)
+		if err != nil {
+			return nil, nil, err
+		}
+		records, raw, seqs = append(records, p.records...), append(raw, p.raw...), seqs[len(p.records):]
+	}
+	return records, raw, nil
+}
+
+func (l eraseLog) Lookup(ctx context.Context, name, creation string, ids []string) ([]uint64, error) {
+	seqs, err := l.backend.Lookup(ctx, name, creation, ids)
+	return seqs, fromBackend(keyNamed(name), err)
+}
+
+// Replace makes a replacement in the session's turn. The view in memory, and the index of a search, have what it erases.
+func (l eraseLog) Replace(ctx context.Context, name, creation string, plan func(backend.Head) (backend.Replacement, error)) error {
+	key := keyNamed(name)
+	h := l.cache.acquire(key)
+	defer l.cache.release(h)
+	if err := h.lock(ctx); err != nil {
+		return err
+	}
+	defer h.unlock()
+	defer l.changes.wake(key)
+	defer l.finder.Forget(key)
+	defer h.snapshot.Store(nil)
+	defer h.drop()
+	return l.backend.Replace(ctx, name, creation, func(head backend.Head) (backend.Replacement, error) {
+		r, err := plan(head)
+		r.Next = newToken()
+		return r, err
+	})
+}
+
+func (l eraseLog) Failed(name string, err error) error {
+	if errors.Is(err, erase.ErrEdition) {
+		return err
+	}
+	return fromBackend(keyNamed(name), err)
+}
+
+func (l eraseLog) ResumeUser(ctx context.Context, name string, o erase.Options) error {
+	key := keyNamed(name)
+	return l.userErasing(key.App, key.User, o, new([]string)).Others(ctx, name)
+}
+
+func (l eraseLog) Confirm(ctx context.Context) error { return l.confirm(ctx) }
+
+func (l eraseLog) Encode(r patch.Record) (backend.Record, error) {
+	form, err := patch.AppendRecord(nil, r)
+	if err != nil {
+		return backend.Record{}, err
+	}
+	raw := backend.Record{Seq: r.Seq, Sum: recordform.Checksum(form), Data: compressRecord(form), IDs: slices.Collect(r.IDs())}
+	if id := groupOf(r); id != "" {
+		raw.IDs = append(raw.IDs, id)
+	}
+	return raw, nil
+}
+
+func (l eraseLog) Complete(records []patch.Record) []patch.Record { return l.complete(records) }
+
+func (l eraseLog) Grouped(v fold.View, author string, patches []*patch.PatchEvent) []patch.Record {
+	return l.grouped(v, author, patches)
+}
+
+func (l eraseLog) Meta(s erase.Session) ([]byte, error) {
+	m, err := decodeMeta(s.Head.Meta)
+	if err != nil {
+		return nil, err
+	}
+	m.initial = s.Initial
+	return encodeMeta(m)
+}
+
+func (l eraseLog) Counts(head backend.Head) erase.Count {
+	c := countsOf(head)
+	return erase.Count{Visible: c.visible, Tokens: c.visibleTokens, Open: c.open, Calls: c.calls}
+}
+
+func (l eraseLog) Count(head backend.Head, added erase.Count) []byte {
+	c := countsOf(head)
+	c.visible, c.visibleTokens = c.visible+added.Visible, c.visibleTokens+added.Tokens
+	c.open, c.calls = max(c.open+added.Open, 0), max(c.calls+added.Calls, 0)
+	return c.encode()
 }

@@ -106,8 +106,8 @@ func (s *Store) exportReceipts(ctx context.Context, key Key, write func(patch.Re
 			continue
 		}
 		was, _ := r.Patch.Erasure()
-		is.Values, is.Reason, is.Summaries = was.Values, was.Reason, was.Summaries
-		p := patch.NewErase(is).WithID(r.ID()).WithAuthor(r.Patch.Author()).WithTimestamp(r.Patch.Timestamp())
+		was.Seqs, was.EventIndices, was.Initial, was.ClosedAt = is.Seqs, nil, nil, is.ClosedAt
+		p := patch.NewErase(was).WithID(r.ID()).WithAuthor(r.Patch.Author()).WithTimestamp(r.Patch.Timestamp())
 		if err := write(patch.Record{Patch: p}); err != nil {
 			return err
 		}

@@ -1,7 +1,6 @@
 package store
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -24,7 +23,8 @@ import (
 //
 // A record that was erased is a blank in the new session too. If its receipt is behind the last
 // record, the new session has a receipt of its own there. If an erase of the session is not
-// finished, Fork finishes it first; if one begins meanwhile, Fork begins again.
+// finished, Fork finishes what it has left there first; it begins again at most once for each erase of the session that
+// begins meanwhile. The new session notes whose records it has, so that an erase of either finds the other.
 //
 // Scopes that sessions share are not part of a session: they are not taken back to what
 // they were, and, for a user or an app of its own, not copied.
@@ -36,35 +36,30 @@ func (s *Store) Fork(ctx context.Context, key, newKey Key, at *uint64) (Session,
 	if err := newKey.Validate(); err != nil {
 		return Session{}, err
 	}
+	if key == newKey {
+		return Session{}, fromBackend(key, backend.ErrExists)
+	}
 	for {
 		head, m, err := s.head(ctx, key)
-		if err == nil && key == newKey {
-			err = fromBackend(key, backend.ErrExists)
+		if err == nil && countsOf(head).open > 0 {
+			if err := s.finishErasures(ctx, key, false); err != nil {
+				return Session{}, err
+			}
+			head, m, err = s.head(ctx, key)
 		}
 		if err != nil {
 			return Session{}, err
 		}
 		fork, err := s.fork(ctx, key, head, m, newKey, at)
-		if errors.Is(err, errOtherLog) { // records that were copied are lost
-			continue
-		}
-		if !errors.Is(err, errErasing) {
+		if !errors.Is(err, errOtherLog) { // records that were copied are lost, or erased
 			return fork, err
-		}
-		// The erase looks for forks as long as there is a receipt that is not finished, so that is done
-		// first, if the process that began it has not.
-		if _, err := s.Erase(ctx, key, EraseSelection{}, EraseOptions{}); err != nil {
-			return Session{}, err
 		}
 	}
 }
 
-// errErasing: what was copied is being erased, or has been since.
-var errErasing = errors.New("an erase of the session is under way")
-
 // fork makes a fork of a session that was found with the given head.
 func (s *Store) fork(ctx context.Context, key Key, head backend.Head, m meta, newKey Key, at *uint64) (Session, error) {
-	last := newest
+	last := head.Last
 	if at != nil {
 		if last = *at; last > head.Last {
 			return Session{}, fmt.Errorf("session %s: record %d: %w: the log's last record is %d", key, last, ErrNotFound, head.Last)
@@ -74,15 +69,15 @@ func (s *Store) fork(ctx context.Context, key Key, head backend.Head, m meta, ne
 	defer s.cache.release(h)
 	// What is copied is nowhere to be seen before the last commit, which alone needs the
 	// session's lock.
-	c, err := s.newSession(ctx, h, meta{s.opts.Now().UTC(), m.initial})
+	c, err := s.newSession(ctx, h, meta{s.opts.Now().UTC(), m.initial, erase.Descend(head.Creation, m.lineage, last)})
 	if err != nil {
 		return Session{}, err
 	}
 	defer c.drop() // after the commit it does nothing
-	if err := c.copy(key, head, last); err != nil {
-		return Session{}, err
+	if at == nil {
+		last = newest
 	}
-	if err := c.noneOpen(key, head); err != nil {
+	if err := c.copy(key, head, last); err != nil {
 		return Session{}, err
 	}
 	if err := c.receipts(key, head); err != nil {
@@ -93,77 +88,21 @@ func (s *Store) fork(ctx context.Context, key Key, head backend.Head, m meta, ne
 	if err != nil {
 		return Session{}, err
 	}
-	return Session{Key: newKey, View: c.view, shared: scopes}, c.commitFork(key, head)
-}
-
-// commitFork commits a fork, unless an erase of its origin has begun since this had the given head. With the
-// origin's lock, and in a shared backend by its token, no receipt comes in between: an erase that logs one later
-// finds the fork.
-func (c *creating) commitFork(from Key, head backend.Head) error {
-	s, h := c.store, c.handle
-	origin := s.cache.acquire(from)
-	defer s.cache.release(origin)
-	both := []*handle{h, origin} // in one order, so that no two forks wait for each other
-	slices.SortFunc(both, func(a, b *handle) int { return cmp.Compare(a.key.name(), b.key.name()) })
-	for _, h := range both {
-		if err := h.lock(c.ctx); err != nil {
-			return err
-		}
-		defer h.unlock()
+	if err := h.lock(ctx); err != nil {
+		return Session{}, err
 	}
-	var moved error // of a commit that was refused, since the origin has moved on or for another reason
-	for {
-		now, err := s.headOf(c.ctx, from, head.Creation)
-		switch {
-		case err != nil:
-			return err
-		case now.Edition != head.Edition:
-			return errErasing
-		case moved != nil && now.Token == c.while.Token:
-			return moved
+	defer h.unlock()
+	c.while = &backend.Unmoved{Session: key.name(), Creation: head.Creation, Edition: head.Edition}
+	if err = c.commit(); errors.Is(err, ErrConflict) {
+		now, readErr := s.headOf(ctx, key, head.Creation)
+		if readErr != nil {
+			return Session{}, readErr
 		}
-		receipts, err := s.receiptsBetween(c.ctx, from, now, head.Last, now.Last)
-		switch {
-		case err != nil:
-			return err
-		case len(receipts) > 0:
-			return errErasing
-		}
-		c.while = &backend.Unmoved{Session: from.name(), Creation: now.Creation, Last: now.Last, Token: now.Token}
-		if moved = c.commit(); !errors.Is(moved, ErrConflict) {
-			return moved
+		if now.Edition != head.Edition {
+			err = errOtherLog
 		}
 	}
-}
-
-// noneOpen fails with [errErasing] if a receipt in the log of another session is not finished.
-func (c *creating) noneOpen(from Key, head backend.Head) error {
-	receipts, err := c.store.receiptsBetween(c.ctx, from, head, c.view.Seq(), head.Last)
-	if err != nil && !errors.Is(err, ErrCorrupt) { // no erase reaches what is damaged behind these records
-		return err
-	}
-	if slices.ContainsFunc(append(receipts, c.erased.Receipts...), func(r erase.Receipt) bool { return r.Of.ClosedAt == 0 }) {
-		return errErasing
-	}
-	return nil
-}
-
-// receiptsBetween returns the receipts in a log that are behind one record and not behind another.
-func (s *Store) receiptsBetween(ctx context.Context, key Key, head backend.Head, after, last uint64) (receipts []erase.Receipt, err error) {
-	h := s.cache.acquire(key)
-	defer s.cache.release(h)
-	if c := h.newest.Load(); after == last || c != nil && c.view.Creation() == head.Creation && c.view.Seq() >= last && c.view.PatchSeq() <= after {
-		return nil, nil
-	}
-	for r, err := range s.records(ctx, key, head, after+1, last) {
-		if err != nil {
-			return receipts, err
-		}
-		if erase.IsReceipt(r) {
-			receipts = append(receipts, erase.ReceiptOf(r))
-		}
-	}
-	return receipts, nil
+	return Session{Key: newKey, View: c.view, shared: scopes}, err
 }
 
 // copy takes the records of another log, up to the one with the given seq, or all if that is

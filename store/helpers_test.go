@@ -394,6 +394,7 @@ type hooked struct {
 	read     func([]backend.Record) []backend.Record                         // before a Read's does
 	found    func(ids []string, seqs []uint64)                               // before a Lookup's does
 	put      func()                                                          // after a PutSnapshot
+	named    func(call, session string)                                      // before a call for a session
 	appended func(ctx context.Context, n int, next func(ctx context.Context) error) error
 	most     int // records that a Read gives; 0 for no limit
 
@@ -422,6 +423,12 @@ func through[T any](ctx context.Context, h *hooked, call string, do func(b backe
 		}
 	}
 	return do(b)
+}
+
+func (h *hooked) name(call, session string) {
+	if h.named != nil {
+		h.named(call, session)
+	}
 }
 
 // only is what makes a call that gives an error alone.
@@ -480,7 +487,17 @@ func (h *hooked) Append(ctx context.Context, session string, batch backend.Batch
 	})))
 }
 
+func (h *hooked) Replace(ctx context.Context, session, creation string, make func(backend.Head) (backend.Replacement, error)) error {
+	h.name("Replace", session)
+	return errOf(through(ctx, h, "Replace", only(func(b backend.Backend) error { return b.Replace(ctx, session, creation, make) })))
+}
+
+func (h *hooked) Relatives(ctx context.Context, family, after string, limit int) ([]backend.Listed, error) {
+	return through(ctx, h, "Relatives", func(b backend.Backend) ([]backend.Listed, error) { return b.Relatives(ctx, family, after, limit) })
+}
+
 func (h *hooked) Fetch(ctx context.Context, q backend.Query) (backend.Fetched, error) {
+	h.name("Fetch", q.Session)
 	return through(ctx, h, "Fetch", func(b backend.Backend) (backend.Fetched, error) {
 		news, err := b.Fetch(ctx, q)
 		if h.fetched != nil {
@@ -491,6 +508,7 @@ func (h *hooked) Fetch(ctx context.Context, q backend.Query) (backend.Fetched, e
 }
 
 func (h *hooked) Read(ctx context.Context, session, creation string, seqs []uint64, maxBytes int) ([]backend.Record, error) {
+	h.name("Read", session)
 	return through(ctx, h, "Read", func(b backend.Backend) ([]backend.Record, error) {
 		if h.most > 0 {
 			seqs = seqs[:min(len(seqs), h.most)]
@@ -504,6 +522,7 @@ func (h *hooked) Read(ctx context.Context, session, creation string, seqs []uint
 }
 
 func (h *hooked) Lookup(ctx context.Context, session, creation string, ids []string) ([]uint64, error) {
+	h.name("Lookup", session)
 	return through(ctx, h, "Lookup", func(b backend.Backend) ([]uint64, error) {
 		seqs, err := b.Lookup(ctx, session, creation, ids)
 		if h.found != nil && err == nil {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"slices"
 
 	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/internal/adkjson"
@@ -137,6 +138,9 @@ func (p *incoming) offers() []patch.Record { return p.records }
 func (p *incoming) draft(d *draft) error {
 	err := p.add(d)
 	p.added = len(d.missing)
+	if err == nil && d.counts.open > 0 && slices.ContainsFunc(d.adds, func(r patch.Record) bool { return r.Patch != nil }) {
+		err = errReceiptOpen
+	}
 	return err
 }
 
@@ -213,6 +217,28 @@ func (t *Text) add(d *draft) error {
 	return t.receipts(d)
 }
 
+// eraseCovered makes blank what receipts cover that are open in the file: it was written while an erasing was under way,
+// and elsewhere such a receipt counts as closed.
+func (t *Text) eraseCovered() {
+	for i, r := range t.records {
+		if r.Seq = uint64(i) + 1; !erase.IsReceipt(r) {
+			continue
+		}
+		receipt := erase.ReceiptOf(r)
+		if receipt.Of.ClosedAt > 0 || receipt.Of.Session == "" {
+			continue
+		}
+		erase.NullInitial(t.initial, []erase.Receipt{receipt})
+		for j, covered := range t.records[:i] {
+			given := covered.Seq
+			covered.Seq = uint64(j) + 1
+			covered = erase.Blank(covered, []erase.Receipt{receipt})
+			covered.Seq = given
+			t.records[j] = covered
+		}
+	}
+}
+
 func (t *Text) differs(i int) error {
 	return t.at(i, fmt.Errorf("%w: the file has a patch in it, and its record %d is not the one that is there", ErrConflict, i+1))
 }
@@ -285,6 +311,7 @@ func ReadText(ctx context.Context, r io.Reader, opts ImportOptions) (*Text, erro
 	for {
 		rec, err := d.Next()
 		if err == io.EOF {
+			t.eraseCovered()
 			return t, nil
 		}
 		if err != nil {

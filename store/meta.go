@@ -12,21 +12,24 @@ import (
 
 	"github.com/patchlog-dev/patchlog/internal/statekey"
 	"github.com/patchlog-dev/patchlog/patch"
+	"github.com/patchlog-dev/patchlog/store/internal/erase"
 )
 
 // meta is what a session's meta record says.
 type meta struct {
 	created time.Time
 	initial map[string]patch.Value // keys of the session itself
+	lineage []erase.Ancestor       // the sessions that logged its first records, the oldest first
 }
 
-const metaVersion = 1
+const metaVersion = 2
 
 // metaForm is how it is stored: an array.
 type metaForm struct {
 	Version              uint64
 	Seconds, Nanoseconds int64  // of the time of creation, since 1970
 	State                []byte // has its own version and checksum
+	Lineage              []erase.Ancestor
 }
 
 func encodeMeta(m meta) ([]byte, error) {
@@ -38,7 +41,7 @@ func encodeMeta(m meta) ([]byte, error) {
 	enc := msgpack.NewEncoder(buf)
 	enc.UseCompactInts(true)
 	enc.UseArrayEncodedStructs(true)
-	err = enc.Encode(metaForm{Version: metaVersion, Seconds: m.created.Unix(), Nanoseconds: int64(m.created.Nanosecond()), State: state})
+	err = enc.Encode(metaForm{Version: metaVersion, Seconds: m.created.Unix(), Nanoseconds: int64(m.created.Nanosecond()), State: state, Lineage: m.lineage})
 	return buf.Bytes(), err
 }
 
@@ -63,7 +66,7 @@ func decodeMeta(data []byte) (meta, error) {
 	if err := object.UnmarshalBinary(form.State); err != nil {
 		return meta{}, err
 	}
-	return meta{time.Unix(form.Seconds, form.Nanoseconds).UTC(), object.Members()}, nil
+	return meta{time.Unix(form.Seconds, form.Nanoseconds).UTC(), object.Members(), form.Lineage}, nil
 }
 
 // splitState sorts a state that a caller gives into the session's own keys and those

@@ -72,7 +72,8 @@ var ErrRetainRunning = errors.New("another process is at it")
 // written to since, by whatever process, it is kept.
 //
 // What is erased are the events that patches took out of sight, and that have been out of it since
-// the time of a patch that long ago; not those that are pinned. It is done as by [Store.Erase] with
+// a patch that long ago; not those that are pinned. A patch is as old as the newest time of the records up to it, whatever
+// its own time says. It is done as by [Store.Erase] with
 // [patch.KeepSummaries], and cannot be taken back: the newest view, its state and its summaries are as
 // before, but after a revert of such a patch, and in earlier views and histories,
 // these events are blank. The receipt's author is "retention". A session younger than the policy is not looked at. Each session is judged by itself: what is
@@ -137,6 +138,12 @@ func (s *Store) retain(ctx context.Context, info Info, policy Retention, dryRun 
 		}
 	}
 	head, m, err := s.soundHead(ctx, info.Key)
+	if err == nil && !dryRun && countsOf(head).calls > 0 {
+		due = true
+		if err = s.finishErasures(ctx, info.Key, true); err == nil {
+			head, m, err = s.soundHead(ctx, info.Key)
+		}
+	}
 	if err == nil {
 		r.Used, err = s.used(ctx, info.Key, head, m.created)
 	}
@@ -149,11 +156,12 @@ func (s *Store) retain(ctx context.Context, info Info, policy Retention, dryRun 
 		}
 	}
 	if !erases {
-		return r, r.Kept != "", nil
+		return r, due || r.Kept != "", nil
 	}
 	reason := fmt.Sprintf("hidden for %v", policy.EraseHiddenAfter)
-	r.Erased, due, err = s.eraseHidden(ctx, info.Key, now.Add(-policy.EraseHiddenAfter), reason, dryRun)
-	return r, due || r.Kept != "", err
+	erased, did, err := s.eraseHidden(ctx, info.Key, now.Add(-policy.EraseHiddenAfter), reason, dryRun)
+	r.Erased = erased
+	return r, due || did || r.Kept != "", err
 }
 
 // deleteDue deletes a session that is due, or says why it is kept.

@@ -97,7 +97,7 @@ func (v *salvaging) write(ctx context.Context, l *salvage.Log) error {
 // meta returns what is stored with a session, with null for what was erased of its initial state, or nil if that is
 // lost.
 func (v *salvaging) meta(l *salvage.Log) *meta {
-	data, err := v.Meta(l)
+	creation, data, err := v.Meta(l)
 	if err != nil {
 		return nil
 	}
@@ -106,6 +106,7 @@ func (v *salvaging) meta(l *salvage.Log) *meta {
 		return nil
 	}
 	erase.NullInitial(m.initial, l.Receipts)
+	m.lineage = erase.Descend(creation, m.lineage, newest) // its forks are forks of what is written
 	return &m
 }
 
@@ -133,7 +134,7 @@ func (w *salvagedWriter) begin(ctx context.Context, seq uint64, log, doubtful bo
 	w.part = &SalvagedPart{Key: key, Span: patch.Span{From: seq, To: seq - 1}, Log: log, Doubtful: doubtful}
 	m := *w.meta
 	if !log {
-		m.initial = nil
+		m.initial, m.lineage = nil, nil
 	}
 	w.made, err = w.store.newSession(ctx, &handle{key: key}, m)
 	return err
@@ -153,6 +154,13 @@ func (w *salvagedWriter) end() error {
 		return nil
 	}
 	defer w.made.drop()
+	if m := *w.meta; w.part.Log && len(m.lineage) > 0 {
+		m.lineage = erase.Cut(m.lineage, w.part.To)
+		var err error
+		if w.made.meta, err = encodeMeta(m); err != nil {
+			return err
+		}
+	}
 	if w.made.last > 0 && len(w.made.batch) > 0 {
 		// An id that is there twice is refused at the end of a log, and not within.
 		if err := w.made.stageAll(); err != nil {

@@ -71,7 +71,7 @@ func (s *Store) CreateAt(ctx context.Context, key Key, state map[string]any, cre
 	if err != nil {
 		return Session{}, err
 	}
-	c, err := s.create(ctx, key, meta{created.UTC(), own}, shared, appending{}, false)
+	c, err := s.create(ctx, key, meta{created: created.UTC(), initial: own}, shared, appending{}, false)
 	if err != nil {
 		return Session{}, err
 	}

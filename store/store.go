@@ -272,7 +272,8 @@ func listedInfo(l backend.Listed) (Info, error) {
 }
 
 // Delete removes a session with its whole log. The records of a large one are removed in several
-// commits, between which other writes go on; no reader sees the session after the first. The shared scopes stay as they are. It fails with [ErrNotFound] if there is no
+// commits, between which other writes go on; no reader sees the session after the first. If an erase of the session is not
+// finished, Delete finishes it first, in forks too. The shared scopes stay as they are. It fails with [ErrNotFound] if there is no
 // such session. After [ErrOutcomeUnknown] it can be called again.
 func (s *Store) Delete(ctx context.Context, key Key) error {
 	if err := key.Validate(); err != nil {
@@ -284,26 +285,45 @@ func (s *Store) Delete(ctx context.Context, key Key) error {
 // delete deletes a session. If seen is not nil it is the head on which the caller decided to:
 // the error matches [backend.ErrMoved] if the session has been written to since.
 func (s *Store) delete(ctx context.Context, key Key, seen *backend.Head) error {
+	for {
+		head := seen
+		if head == nil {
+			now, err := backend.HeadOf(ctx, s.backend, key.name())
+			if err != nil {
+				return fromBackend(key, err)
+			}
+			// Nothing else says what calls of the session have to do in its forks. If it is damaged, they cannot.
+			if countsOf(now).calls > 0 {
+				if err := s.finishErasures(ctx, key, true); err != nil && !errors.Is(err, ErrCorrupt) {
+					return err
+				}
+				if now, err = backend.HeadOf(ctx, s.backend, key.name()); err != nil {
+					return fromBackend(key, err)
+				}
+			}
+			now.Token = 0 // only an erasure that begins meanwhile counts
+			head = &now
+		}
+		err := s.deleteSeen(ctx, key, head)
+		switch {
+		case !errors.Is(err, backend.ErrMoved):
+			return fromBackend(key, err)
+		case seen != nil:
+			return fromBackend(key, fmt.Errorf("it was written to meanwhile: %w", err))
+		}
+	}
+}
+
+// deleteSeen deletes a session, unless it has moved on since a head. Errors are the backend's.
+func (s *Store) deleteSeen(ctx context.Context, key Key, seen *backend.Head) error {
 	h := s.cache.acquire(key)
 	defer s.cache.release(h)
 	if err := h.lock(ctx); err != nil {
 		return err
 	}
 	defer h.unlock()
-	head := seen
-	if head == nil {
-		now, err := backend.HeadOf(ctx, s.backend, key.name())
-		if err != nil {
-			return fromBackend(key, err)
-		}
-		head = &now
-	}
 	h.drop()
 	defer s.changes.wake(key)
 	defer s.finder.Forget(key) // a search that runs meanwhile indexes what is gone
-	err := s.backend.Delete(ctx, key.name(), head.Creation, seen)
-	if errors.Is(err, backend.ErrMoved) {
-		err = fmt.Errorf("it was written to meanwhile: %w", err)
-	}
-	return fromBackend(key, err)
+	return s.backend.Delete(ctx, key.name(), seen.Creation, seen)
 }

@@ -47,7 +47,7 @@ type VerifyOptions struct {
 // Verify reads all there is and yields what is wrong: damage of the storage's structure,
 // records that cannot be read, are not at their place or are not those that were written,
 // ids that the index does not know, events that say that they were erased
-// and of which no receipt says it, erasures that are not finished, snapshots that differ from a fold of
+// and of which no receipt says it, erasures that are not finished, here or in forks, snapshots that differ from a fold of
 // the whole log, shared values that cannot be read. Damage in one place does not keep it
 // from looking at the others. It yields an error, and ends, if it could not go on, and
 // where opts.Key is of no session, one that matches [ErrNotFound].
@@ -135,8 +135,11 @@ func (s *Store) known(ctx context.Context, key Key) bool {
 	return !errors.Is(err, ErrNotFound) && !errors.Is(err, ErrInvalid)
 }
 
-// errUnfinished: something that a receipt covers is still there.
+// errUnfinished: a receipt is open.
 var errUnfinished = errors.New("the erasing that this is the receipt of is not finished: erase once more, and be it nothing, to finish it")
+
+// errCallNotDone: a call may have left something in other sessions.
+var errCallNotDone = errors.New("the erasing that this is the receipt of is finished here, but perhaps not in forks and copies of the session: erase once more, and be it nothing, to finish it")
 
 // errNotErased: something that a closed receipt covers is still there.
 var errNotErased = fmt.Errorf("%w: it is the receipt of an erasing, and something is left of what it covers", ErrCorrupt)
@@ -197,6 +200,16 @@ func (v *verification) log(ctx context.Context) error {
 		return v.report(0, named(err))
 	}
 	v.head = head
+	if len(m.lineage) > 0 { // names end so that none is between a name and the name without its last byte
+		name := key.name()
+		kin, err := s.backend.Relatives(ctx, erase.Family(head.Creation, m.lineage), name[:len(name)-1], 1)
+		if err == nil && (len(kin) == 0 || kin[0].Session != name) {
+			err = fmt.Errorf("%w: the index of forks does not know it, so that an erase of its origin would not find it", ErrCorrupt)
+		}
+		if err := v.report(0, named(err)); err != nil {
+			return err
+		}
+	}
 	kept, saved, err := s.savedView(ctx, key, head.Creation) // one of a later record is not compared
 	if err := v.report(0, err); err != nil {
 		return err
@@ -309,8 +322,11 @@ func (v *verification) erasures(ctx context.Context, said erase.Said, initial ma
 	}
 	for _, r := range said.Receipts {
 		problem := errUnfinished
-		if r.Of.ClosedAt > 0 {
+		if !r.IsOpen(v.head.Creation) { // nor one that a fork has inherited
 			problem = v.left(ctx, r, initial)
+		}
+		if problem == nil && r.IsCall(v.head.Creation) && !r.Of.Done {
+			problem = errCallNotDone
 		}
 		if errors.Is(problem, ErrCorrupt) && problem != errNotErased { // which was reported
 			continue
@@ -327,7 +343,7 @@ func (v *verification) left(ctx context.Context, r erase.Receipt, initial map[st
 	if erase.NullInitial(maps.Clone(initial), []erase.Receipt{r}) {
 		return errNotErased
 	}
-	for seqs := range slices.Chunk(erase.Covered(r), eraseRecords) {
+	for seqs := range slices.Chunk(erase.Covered(r), pageRecords) {
 		records, err := v.store.pick(ctx, v.key, v.head.Creation, seqs)
 		if err != nil {
 			return err

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"path/filepath"
 	"slices"
 	"testing"
@@ -66,7 +67,8 @@ func Check(t *testing.T, open func(t *rapid.T) []backend.Backend) {
 type machine struct {
 	n       int // of the draw
 	path    string
-	stores  []*store.Store // on bbolt, and the one of the peers whose turn it is
+	stores  []*store.Store  // on bbolt, and the one of the peers whose turn it is
+	file    backend.Backend // of the first
 	peers   []peer
 	turn    int
 	key     store.Key
@@ -121,6 +123,7 @@ func (m *machine) options(i int) store.Options {
 func (m *machine) openFile(t *rapid.T) {
 	// Other tests check durability; without syncs this one makes ten times as many operations.
 	b := testlog.Must(bolt.Open(m.path, bolt.Options{NoSync: true}))(t)
+	m.file = b
 	m.stores[0] = testlog.Must(store.New(b, m.options(0)))(t)
 }
 
@@ -145,11 +148,26 @@ func (m *machine) create(t *rapid.T) {
 			m.shared[k] = v
 		}
 	}
+	testlog.Must(m.stores[0].Create(context.Background(), m.key, state))(t)
+	m.createAlike(t)
 	for _, s := range m.stores {
-		testlog.Must(s.Create(context.Background(), m.key, state))(t)
 		testlog.ErrorIs(t, testlog.ErrorOf(s.Create(context.Background(), m.key, nil)), store.ErrExists)
 	}
 	m.records, m.offered, m.views = nil, nil, nil
+}
+
+// createAlike creates the session of the first store on the other storage, with the same creation id: the ids of
+// receipts, which are derived from it, are the same then.
+func (m *machine) createAlike(t *rapid.T) {
+	ctx := context.Background()
+	info := testlog.Must(m.stores[0].Info(ctx, m.key))(t)
+	shared := testlog.Must(backend.SharedOf(ctx, m.file, ""))(t)
+	for _, l := range testlog.Must(m.file.List(ctx, "", "", math.MaxInt32))(t) {
+		if l.Creation == info.Creation {
+			b := backend.Batch{Create: true, Creation: l.Creation, Meta: l.Meta, Next: l.Token, Counts: l.Counts, Shared: shared}
+			testlog.NoError(t, m.peers[m.turn].faulty.Append(ctx, l.Session, b))
+		}
+	}
 }
 
 func (m *machine) reference(more ...patch.Record) *fuzz.Reference {

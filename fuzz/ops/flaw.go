@@ -4,9 +4,11 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
+	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store/backend"
 )
 
@@ -153,10 +155,19 @@ func half(ctx context.Context, b backend.Backend, session string, batch backend.
 	return b.Append(ctx, session, batch)
 }
 
-// sparing acknowledges erasures without making them.
+// sparing logs the receipts of erasures, and makes no event blank.
 type sparing struct{ backend.Backend }
 
-func (s sparing) Replace(context.Context, string, backend.Replacement) error { return nil }
+func (s sparing) Replace(ctx context.Context, session, creation string, make func(backend.Head) (backend.Replacement, error)) error {
+	return s.Backend.Replace(ctx, session, creation, func(head backend.Head) (backend.Replacement, error) {
+		r, err := make(head)
+		r.Records = slices.DeleteFunc(r.Records, func(x backend.Replaced) bool {
+			is, err := patch.DecodeRecord(x.Data)
+			return err != nil || is.Patch == nil || is.Patch.Type() != patch.Erase
+		})
+		return r, err
+	})
+}
 
 // optimist reports success for a commit of unknown outcome.
 func optimist(ctx context.Context, b backend.Backend, session string, batch backend.Batch) error {

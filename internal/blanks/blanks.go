@@ -75,8 +75,11 @@ func Revert(v fold.View, opts Options) (Plan, error) {
 	return plan, nil
 }
 
-// Visible returns the ids of a view's visible summaries that are blank, the newest last.
-func Visible(v fold.View) []string { return (&planner{}).visible(v) }
+// Visible returns the ids of a view's visible summaries that are blank, the newest last. Events with the given ids count as
+// blank.
+func Visible(v fold.View, erasedIDs map[string]bool) []string {
+	return (&planner{Options: Options{ErasedIDs: erasedIDs}}).visible(v)
+}
 
 func (p *planner) visible(v fold.View) (ids []string) {
 	all, _ := p.look(v)

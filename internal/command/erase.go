@@ -44,12 +44,12 @@ $ patchlog erase --all-sessions --match 'DE89 3704' --reason 'request 812' --val
 	fs.BoolVar(&e.Everywhere, "all-sessions", false, "search all sessions of the database, in place of KEY's")
 	var user textFlag
 	fs.Var(&user, "user", "erase all that the database has of `APP/USER`")
-	fs.StringVar(&e.Options.ID, "id", "", "the receipt's `ID`, new unless given; if the log has it, finish what it says")
+	fs.StringVar(&e.Options.ID, "id", "", "the erasing's `ID`, new unless given; if the session has one of this id, finish it")
 	e.Options.Values = patch.KeepValues
 	choose(cmd, (*string)(&e.Options.Values), "values", "keep the state values that the events set, and say how many still match; or put null in their place", string(patch.KeepValues), string(patch.NullValues))
 	fs.StringVar(&e.Options.Reason, "reason", "", "say `WHY` in the receipt")
 	fs.BoolVar(&e.Options.Context, "context", false, "erase also summaries whose summarizer was shown, as context, a summary of erased events")
-	resume := fs.Bool("resume", false, "select nothing, and finish an erasing that was interrupted")
+	resume := fs.Bool("resume", false, "select nothing, and finish erasings that were interrupted, in forks too")
 	keyText := ""
 	dryRun := confirm(cmd, func(args []string) error {
 		selects := len(args) > 1 || e.Selection.Author != "" || e.Selection.Match != "" || e.Selection.All

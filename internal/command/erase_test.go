@@ -10,6 +10,8 @@ import (
 	"github.com/patchlog-dev/patchlog/internal/testlog"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store"
+	"github.com/patchlog-dev/patchlog/store/bolt"
+	"github.com/patchlog-dev/patchlog/store/storetest"
 )
 
 // What a user's sessions share is null when all of the user goes, and the plan says so.
@@ -177,4 +179,29 @@ func TestRetainErases(t *testing.T) {
 	if got := must(t, "", "export", "shop/ada/1"); strings.Contains(got, "secret") || !strings.Contains(got, "something was said") || !strings.Contains(got, "thanks") {
 		t.Errorf("it is now %s", got)
 	}
+}
+
+// An erasure that was killed before it was done in a fork is resumed there too.
+func TestEraseResume(t *testing.T) {
+	t.Chdir(t.TempDir())
+	must(t, matchLog, "import", "shop/ada/1", "-")
+	must(t, "", "fork", "shop/ada/1", "shop/bob/1")
+	b := testlog.Must(bolt.Open("patchlog.db", bolt.Options{}))(t)
+	faulty := &storetest.Faulty{Backend: b}
+	s := testlog.Must(store.New(faulty, store.Options{}))(t)
+	faulty.Plan(storetest.Plan{Write: 5, Then: 1 << 20}) // the first one in the fork
+	_, err := s.Erase(t.Context(), store.Key{App: "shop", User: "ada", Session: "1"}, store.EraseSelection{All: true}, store.EraseOptions{Values: patch.NullValues})
+	testlog.ErrorIs(t, err, storetest.ErrInjected)
+	faulty.Plan(storetest.Plan{})
+	testlog.NoError(t, s.Close())
+	if code, stdout, stderr := newShell().try(t, "", "verify"); code == 0 || !strings.Contains(stdout, "not in forks") {
+		t.Errorf("verify: exit code %d, %s", code, stderr)
+	}
+	if got := must(t, "", "erase", "shop/ada/1", "--resume", "--yes"); !strings.Contains(got, "shop/bob/1: ") {
+		t.Errorf("resumed: %s", got)
+	}
+	if got := must(t, "", "export", "shop/bob/1"); strings.Contains(got, "SECRET") {
+		t.Errorf("the fork is %s", got)
+	}
+	must(t, "", "verify")
 }

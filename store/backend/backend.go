@@ -83,7 +83,7 @@ type Backend interface {
 	// the session's token to batch.Next. It fails with ErrMoved if the last seq is not
 	// batch.ExpectedLast or the token not batch.ExpectedToken, and with ErrNotFound if the session does not
 	// exist or has another creation id. If batch.Create is set it fails with ErrExists if the
-	// session exists, and with ErrMoved if the session of batch.While has moved on. If
+	// session exists, and with ErrMoved if the session of batch.While has another edition. If
 	// batch.RequireFreeIDs is set, it fails with ErrTaken if an id of the batch is in the log, and
 	// with ErrIndex if the index is damaged. It never overwrites a stored record: the error
 	// is ErrDamaged. A batch that is not valid is refused with ErrInvalid first.
@@ -93,13 +93,16 @@ type Backend interface {
 	// exist, or has moved on, the error is ErrMoved.
 	Append(ctx context.Context, session string, batch Batch) error
 
-	// Replace replaces records of the log by others with the same seqs and ids, atomically and
-	// durably, and deletes the snapshot. It updates the head's chain, increments its edition,
-	// and sets the token to r.Next. It fails with ErrMoved if the last seq is not
-	// r.ExpectedLast, the token not r.ExpectedToken, or a record not the one to replace; and with ErrNotFound, ErrTaken
-	// and ErrInvalid as Append does. It may wait for the end of a copy or a vacuum. Free space may hold the
-	// old records until it is reused or returned.
-	Replace(ctx context.Context, session string, r Replacement) error
+	// Replace replaces records of the log by others with the same seqs and ids, and appends records, atomically and
+	// durably. It deletes the snapshot, updates the head's chain, increments its edition, and sets its token.
+	//
+	// make returns the replacement, given the session's head, without Meta. No other commit to the session comes
+	// between that head and this one, and none waits for more than that: make reads and waits for nothing. It may be called
+	// again if its replacement was not committed. An error of make is returned, and nothing is replaced. Replace fails
+	// with ErrMoved if a record, or the meta, is not the one to replace; and with ErrNotFound, ErrTaken and ErrInvalid as
+	// Append does. It may wait for the end of a copy or a vacuum. Free space may hold the old records until it is reused
+	// or returned. It can be called again after ErrUnknown: what was committed is moved or taken then.
+	Replace(ctx context.Context, session, creation string, make func(Head) (Replacement, error)) error
 
 	// Read returns the records with the given ascending seqs, up to the first seq without a
 	// record and up to maxBytes, but at least one. It fails with ErrNotFound as Append does.
@@ -117,6 +120,11 @@ type Backend interface {
 	// List returns up to limit sessions whose names begin with prefix and are greater than
 	// after, in name order. A damaged session is included, with Err set.
 	List(ctx context.Context, prefix, after string, limit int) ([]Listed, error)
+
+	// Relatives returns up to limit sessions whose names are greater than after, in name order: those that were created
+	// with this Batch.Family, and the one with this creation id if one of them was created with it in Batch.While, or
+	// else perhaps. A damaged session is included, with Err set.
+	Relatives(ctx context.Context, family, after string, limit int) ([]Listed, error)
 
 	// Fence settles a commit whose outcome is unknown: when it returns, no batch for the
 	// session of this creation with the ExpectedToken seen can be committed any more. took reports
@@ -137,7 +145,8 @@ type Backend interface {
 	Snapshot(ctx context.Context, session, creation string) (Snapshot, error)
 
 	// Delete removes the session, or fails with ErrNotFound as Append does. If seen is not
-	// nil, it fails with ErrMoved if the session has moved on since that head. When it returns,
+	// nil, it fails with ErrMoved if the session has moved on since that head, or, if that has no Token, has another
+	// edition. When it returns,
 	// a session of the same name can be created; the records may take up space for a while.
 	// Other calls wait no longer than for a write. It can be called again after ErrUnknown,
 	// since it removes no other creation.
@@ -242,8 +251,12 @@ type Head struct {
 	Damaged uint64
 }
 
-// Moved reports whether there were commits between two heads of one creation.
+// Moved reports whether there were commits between two heads of one creation: if the first has no Token, only those
+// that replace records count.
 func (h Head) Moved(now Head) bool {
+	if h.Token == 0 {
+		return now.Edition != h.Edition
+	}
 	return now.Last != h.Last || now.Token != h.Token || now.Edition != h.Edition
 }
 
@@ -270,8 +283,12 @@ type Batch struct {
 	Counts         []byte   // stored with the head; nil leaves what is there
 	Shared         []Value  // written in the same commit
 
+	// Family, with Create only, is by what [Backend.Relatives] finds the session, or "": the creation id of the session
+	// that its first records, or those of a relative, were first logged in.
+	Family string
+
 	// While, with Create only, is another session on which the new one was planned. If it has
-	// moved on when the batch is committed, Append fails with ErrMoved.
+	// another edition when the batch is committed, Append fails with ErrMoved.
 	While *Unmoved
 }
 
@@ -285,7 +302,7 @@ func CheckName(what, name string, least int) error {
 
 // Validate returns [ErrInvalid] if the batch cannot be one of the session.
 func (b Batch) Validate(session string) error {
-	if err := cmp.Or(CheckName("a session name", session, 1), CheckName("a creation id", b.Creation, 0)); err != nil {
+	if err := cmp.Or(CheckName("a session name", session, 1), CheckName("a creation id", b.Creation, 0), CheckName("a family", b.Family, 0)); err != nil {
 		return err
 	}
 	for i, r := range b.Records {
@@ -306,29 +323,24 @@ func (b Batch) Validate(session string) error {
 	return nil
 }
 
-// Unmoved is a session, and the last commit to it that the caller knows.
+// Unmoved is a session, and its edition as the caller knows it.
 type Unmoved struct {
 	Session, Creation string
-	Last              uint64 // the seq of the last record
-	Token             Token
+	Edition           uint64
 }
 
 // Replacement is what a Replace does to a session.
 type Replacement struct {
-	Creation      string     // of the session as the caller knows it
-	ExpectedLast  uint64     // the last seq as the caller knows it
-	ExpectedToken Token      // the session's token as the caller knows it
 	Next          Token      // the session's token after the commit
-	Chain         Chain      // of the log as the caller knows it
 	Records       []Replaced // whose seqs ascend
-	Meta          []byte     // the session's meta from then on; nil leaves it
-	Appended      []Record   // with seqs ExpectedLast+1, ExpectedLast+2, …, added in the same commit
+	OldMeta, Meta []byte     // the session's meta, and the one from then on; nil leaves it
+	Appended      []Record   // with seqs Last+1, Last+2, … of the head, added in the same commit
 	Counts        []byte     // stored with the head; nil leaves what is there
 }
 
-// Batch returns the batch that adds the appended records.
-func (r Replacement) Batch() Batch {
-	return Batch{Creation: r.Creation, ExpectedLast: r.ExpectedLast, ExpectedToken: r.ExpectedToken, Next: r.Next,
+// Batch returns the batch that adds the appended records to a log with the given head.
+func (r Replacement) Batch(creation string, head Head) Batch {
+	return Batch{Creation: creation, ExpectedLast: head.Last, ExpectedToken: head.Token, Next: r.Next,
 		Records: r.Appended, RequireFreeIDs: true, Counts: r.Counts}
 }
 
@@ -340,10 +352,11 @@ type Replaced struct {
 }
 
 // After returns the chain of the log after the replacement and before the appended records, given
-// the chain before.
-func (r Replacement) After(chain Chain) Chain {
+// the head before.
+func (r Replacement) After(head Head) Chain {
+	chain := head.Chain
 	for _, x := range r.Records {
-		chain = chain.Replace(r.ExpectedLast-x.Seq, x.OldSum, x.Sum)
+		chain = chain.Replace(head.Last-x.Seq, x.OldSum, x.Sum)
 	}
 	return chain
 }

@@ -71,10 +71,11 @@ var (
 	bucketShared      = []byte("shared")      // name → value
 	bucketSharedNames = []byte("sharednames") // name → nothing
 	bucketUnlinked    = []byte("unlinked")    // number of a deleted session whose rows are not all removed → nothing
+	bucketFamilies    = []byte("families")    // see family.go
 	keyVersion        = []byte("version")
 	keyNumbers        = []byte("numbers")
 
-	buckets = [][]byte{bucketMeta, bucketSessions, bucketHeads, bucketRecords, bucketSnapshots, bucketShared, bucketSharedNames, bucketUnlinked}
+	buckets = [][]byte{bucketMeta, bucketSessions, bucketHeads, bucketRecords, bucketSnapshots, bucketShared, bucketSharedNames, bucketUnlinked, bucketFamilies}
 )
 
 // Keys of records ascend within a session, so pages are filled before they are split.

@@ -18,9 +18,10 @@ import (
 type pending struct {
 	name     string
 	batch    backend.Batch
-	hashes   []idHash             // of all ids of the batch
-	snapshot *backend.Snapshot    // if set, it is to be stored, and the batch says only the creation
-	replace  *backend.Replacement // if set, it is to be made, and the batch has its appended records
+	hashes   []idHash          // of all ids of the batch
+	snapshot *backend.Snapshot // if set, it is to be stored, and the batch says only the creation
+	make     func(backend.Head) (backend.Replacement, error)
+	replace  *backend.Replacement // what make has returned, if that is set; the batch has its appended records
 	ids      [][]idHash           // of the records to replace
 	size     int
 	err      error
@@ -105,6 +106,8 @@ func (b *Backend) admit(tx *bbolt.Tx, paths *pathChecker, p *pending) (err error
 		if err == nil && (p.session.head == nil || p.session.head.Edition != p.snapshot.Edition) {
 			err = backend.ErrMoved
 		}
+	case p.make != nil:
+		err = p.plan(tx)
 	case p.batch.Create:
 		p.session, err = b.admitNew(tx, p.name, p.batch)
 	default:
@@ -132,7 +135,10 @@ func (b *Backend) admitNew(tx *bbolt.Tx, name string, batch backend.Batch) (sess
 	var s session
 	var err error
 	if w := batch.While; w != nil {
-		_, err = findUnmoved(tx, w.Session, w.Creation, w.Last, w.Token)
+		var of session
+		if of, err = findCreated(tx, w.Session, w.Creation); err == nil && (of.head == nil || of.head.Edition != w.Edition) {
+			err = backend.ErrMoved
+		}
 	}
 	switch {
 	case err != nil:
@@ -193,6 +199,9 @@ func (b *Backend) checkPaths(tx *bbolt.Tx, paths *pathChecker, p *pending) (err 
 		if p.batch.Staged != "" {
 			err = errors.Join(err, paths.check([]byte(p.batch.Staged), bucketSessions, bucketHeads))
 		}
+		if p.batch.Family != "" {
+			err = errors.Join(err, p.session.checkFamily(paths, p.batch.Family))
+		}
 	}
 	if p.batch.Create || !cached.sound {
 		err = errors.Join(err, paths.check(name, bucketHeads), paths.check(p.session.key(p.batch.ExpectedLast+1), bucketRecords))
@@ -219,7 +228,7 @@ func (b *Backend) put(tx *bbolt.Tx, p *pending) error {
 			err = takeNumber(tx)
 		}
 		if err == nil {
-			err = s.putEntry(tx)
+			err = errors.Join(s.putEntry(tx), s.putFamily(tx, p.batch))
 		}
 		if err != nil {
 			return err

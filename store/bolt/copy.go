@@ -111,6 +111,11 @@ func (r *reader) finish(m directory) error {
 			return err
 		}
 	}
+	for _, f := range m.families {
+		if err := errors.Join(r.put(bucketFamilies, f[0], f[1]), r.commitFull()); err != nil {
+			return err
+		}
+	}
 	for n := range r.read {
 		if err := r.put(bucketUnlinked, []byte(n), seal(kindUnlinked, []byte(n), nil)); err != nil {
 			return err

@@ -22,6 +22,7 @@ type directory struct {
 	names    [][]nameRows // of each of nameBuckets
 	sessions []session    // in the order of numbers; one without a head is damaged
 	unlinked []string     // numbers
+	families [][2][]byte  // keys and rows of bucketFamilies
 }
 
 // nameBuckets are the pairs of buckets that both hold a name.
@@ -53,6 +54,7 @@ func (b *Backend) readDirectory(ctx context.Context, found *findings, owned ...[
 			m.names = append(m.names, all)
 		}
 		m.readSessions(tx, found)
+		m.readFamilies(tx, found)
 		m.checkShared(found)
 		for _, bucket := range owned {
 			m.checkStrays(tx, bucket, found)

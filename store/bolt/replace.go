@@ -13,20 +13,35 @@ import (
 
 // Replace implements [backend.Backend]. It waits for the end of a copy, which reads the rows of one moment in many
 // transactions.
-func (b *Backend) Replace(ctx context.Context, name string, r backend.Replacement) error {
+func (b *Backend) Replace(ctx context.Context, name, creation string, make func(backend.Head) (backend.Replacement, error)) error {
 	unlock, err := acquire(ctx, b.copying)
 	if err != nil {
 		return err
 	}
 	defer unlock()
-	p := &pending{name: name, batch: r.Batch(), replace: &r}
+	p := &pending{name: name, batch: backend.Batch{Creation: creation}, make: make}
 	if err := p.batch.Validate(name); err != nil {
 		return err
 	}
-	for _, x := range r.Records {
-		p.size += len(x.Data)
-	}
 	return b.submit(ctx, p)
+}
+
+// plan has a replacement made for the session as it is.
+func (p *pending) plan(tx *bbolt.Tx) (err error) {
+	if p.session, err = findCreated(tx, p.name, p.batch.Creation); err != nil {
+		return err
+	}
+	head := headOf(tx, p.session)
+	if head.Meta = nil; head.Damaged != 0 {
+		return head.Err()
+	}
+	r, err := p.make(head)
+	if err != nil {
+		return err
+	}
+	p.replace, p.batch = &r, r.Batch(p.batch.Creation, head)
+	p.hashes = hashIDs(r.Appended)
+	return p.batch.Validate(p.name)
 }
 
 // admitReplacement judges a replacement, and returns the ids of each record.
@@ -34,7 +49,7 @@ func (s session) admitReplacement(tx *bbolt.Tx, r backend.Replacement) (ids [][]
 	for _, x := range r.Records {
 		key := s.key(x.Seq)
 		row := tx.Bucket(bucketRecords).Get(key) // as a search finds it, since the way to it was checked
-		if old, ok := unseal(kindRecord, key, row); x.Seq > r.ExpectedLast || !ok || !bytes.Equal(old, x.Old) {
+		if old, ok := unseal(kindRecord, key, row); x.Seq > s.head.Last || !ok || !bytes.Equal(old, x.Old) {
 			return nil, backend.ErrMoved
 		}
 		hashes, ok := recordIDs(key, row)
@@ -42,6 +57,9 @@ func (s session) admitReplacement(tx *bbolt.Tx, r backend.Replacement) (ids [][]
 			return nil, fmt.Errorf("%w: the ids of record %d of session %q", backend.ErrDamaged, x.Seq, s.name)
 		}
 		ids = append(ids, hashes)
+	}
+	if r.Meta != nil && !bytes.Equal(s.meta, r.OldMeta) {
+		return nil, backend.ErrMoved
 	}
 	return ids, nil
 }
@@ -51,7 +69,7 @@ func (s *session) replaceRecords(tx *bbolt.Tx, r backend.Replacement, ids [][]id
 	for i, x := range r.Records {
 		err = errors.Join(err, tx.Bucket(bucketRecords).Put(s.key(x.Seq), sealRecord(s.key(x.Seq), x.Data, ids[i])))
 	}
-	s.head.Chain, s.head.Edition = r.After(s.head.Chain), s.head.Edition+1
+	s.head.Chain, s.head.Edition = r.After(backend.Head{Last: s.head.Last, Chain: s.head.Chain}), s.head.Edition+1
 	if r.Meta != nil {
 		s.meta = r.Meta
 		err = errors.Join(err, s.putEntry(tx))

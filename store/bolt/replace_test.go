@@ -21,9 +21,9 @@ func TestReplaceAndVacuum(t *testing.T) {
 	}
 	testlog.NoError(t, b.Append(t.Context(), "s", backend.Batch{Creation: "c", Create: true, Records: []backend.Record{record("a", 'a')}}))
 	replace := func(ctx context.Context, old, data string) error {
-		return b.Replace(ctx, "s", backend.Replacement{Creation: "c", ExpectedLast: 1, Records: []backend.Replaced{
-			{Seq: 1, Old: []byte(old), Data: []byte(data), OldSum: uint32(old[0]), Sum: uint32(data[0])},
-		}})
+		return b.Replace(ctx, "s", "c", func(backend.Head) (backend.Replacement, error) {
+			return backend.Replacement{Records: []backend.Replaced{{Seq: 1, Old: []byte(old), Data: []byte(data), OldSum: uint32(old[0]), Sum: uint32(data[0])}}}, nil
+		})
 	}
 	edition := func() uint64 {
 		t.Helper()

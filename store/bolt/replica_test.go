@@ -40,12 +40,15 @@ func (s summing) Append(ctx context.Context, name string, b backend.Batch) error
 	return s.Backend.Append(ctx, name, b)
 }
 
-func (s summing) Replace(ctx context.Context, name string, r backend.Replacement) error {
-	for _, x := range r.Records {
-		s.sums.Store(string(x.Data), x.Sum)
-	}
-	s.note(r.Appended)
-	return s.Backend.Replace(ctx, name, r)
+func (s summing) Replace(ctx context.Context, name, creation string, make func(backend.Head) (backend.Replacement, error)) error {
+	return s.Backend.Replace(ctx, name, creation, func(head backend.Head) (backend.Replacement, error) {
+		r, err := make(head)
+		for _, x := range r.Records {
+			s.sums.Store(string(x.Data), x.Sum)
+		}
+		s.note(r.Appended)
+		return r, err
+	})
 }
 
 func (s summing) sum(data []byte) uint32 {

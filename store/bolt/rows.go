@@ -38,9 +38,10 @@ const (
 	kindShared   kind = 'v' // a shared value
 	kindName     kind = 'n' // the name of a shared value
 	kindUnlinked kind = 'u'
+	kindFamily   kind = 'f' // either row of bucketFamilies
 )
 
-var kinds = []byte("ehlrsvnu") // of rows of buckets
+var kinds = []byte("ehlrsvnu") // of rows that salvage uses
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 

@@ -132,11 +132,11 @@ func (s *Scan) Read(file io.ReaderAt, r ScannedRecord) ([]byte, error) {
 	return readAt(file, r.At, int(r.Size))
 }
 
-// ReadMeta returns the meta that an entry holds.
-func (s *Scan) ReadMeta(file io.ReaderAt, e ScannedEntry) ([]byte, error) {
+// ReadMeta returns the creation id and the meta that an entry holds.
+func (s *Scan) ReadMeta(file io.ReaderAt, e ScannedEntry) (creation string, meta []byte, err error) {
 	entry, err := readAt(file, e.at, e.size)
 	of, _ := decodeEntry(entry) // which the scan has done
-	return of.meta, err
+	return of.creation, of.meta, err
 }
 
 // ReadValue returns a shared value's form.

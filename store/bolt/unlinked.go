@@ -32,7 +32,7 @@ func (b *Backend) Delete(ctx context.Context, name, creation string, seen *backe
 		if err := b.handle.paths(tx).check([]byte(name), bucketHeads, bucketSessions); err != nil {
 			return err
 		}
-		err = errors.Join(tx.Bucket(bucketHeads).Delete([]byte(name)), tx.Bucket(bucketSessions).Delete([]byte(name)))
+		err = errors.Join(tx.Bucket(bucketHeads).Delete([]byte(name)), tx.Bucket(bucketSessions).Delete([]byte(name)), b.leaveFamily(tx, s))
 		if err == nil && !b.removalsPaused.Load() {
 			room := maxRemoved
 			if err = b.removeRows(tx, s.number, &room); room > 0 {

@@ -4,6 +4,7 @@ package memory
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"maps"
 	"slices"
@@ -28,8 +29,9 @@ type content struct {
 	sessions map[string]*session
 	order    order
 	shared   map[string][]byte
-	fenced   map[string]bool // creation ids that cannot be used
-	gone     map[string]bool // creation ids of sessions that have been deleted
+	fenced   map[string]bool     // creation ids that cannot be used
+	gone     map[string]bool     // creation ids of sessions that have been deleted
+	families map[string][]string // the names of sessions by what Relatives finds them
 	leases   leases
 }
 
@@ -62,12 +64,13 @@ func (b *Backend) rlock() {
 
 func (b *Backend) init() {
 	b.first.Do(func() {
-		b.content = &content{open: 1, sessions: map[string]*session{}, shared: map[string][]byte{}, fenced: map[string]bool{}, gone: map[string]bool{}}
+		b.content = &content{open: 1, sessions: map[string]*session{}, shared: map[string][]byte{}, families: map[string][]string{}, fenced: map[string]bool{}, gone: map[string]bool{}}
 	})
 }
 
 type session struct {
 	creation string
+	family   string
 	token    backend.Token
 	meta     []byte
 	counts   []byte
@@ -164,7 +167,7 @@ func (b *Backend) Append(ctx context.Context, name string, batch backend.Batch) 
 	}
 	if w := batch.While; w != nil {
 		other := b.sessions[w.Session]
-		if other == nil || other.creation != w.Creation || other.token != w.Token || uint64(len(other.records)) != w.Last {
+		if other == nil || other.creation != w.Creation || other.edition != w.Edition {
 			return backend.ErrMoved
 		}
 	}
@@ -176,6 +179,8 @@ func (b *Backend) Append(ctx context.Context, name string, batch backend.Batch) 
 		delete(b.sessions, batch.Staged)
 		b.sessions[name] = s
 		b.order.names = nil
+		s.family = cmp.Or(batch.Family, batch.Creation)
+		b.families[s.family] = append(b.families[s.family], name)
 	}
 	s.token = batch.Next
 	if batch.Counts != nil {
@@ -210,28 +215,36 @@ func (s *session) append(after uint64, records []backend.Record) error {
 }
 
 // Replace implements [backend.Backend].
-func (b *Backend) Replace(ctx context.Context, name string, r backend.Replacement) error {
-	if err := r.Batch().Validate(name); err != nil {
+func (b *Backend) Replace(ctx context.Context, name, creation string, make func(backend.Head) (backend.Replacement, error)) error {
+	if err := backend.CheckName("a session name", name, 1); err != nil {
 		return err
 	}
 	b.lock()
 	defer b.mu.Unlock()
-	s, err := b.findCreated(ctx, name, r.Creation)
-	switch {
-	case err != nil:
+	s, err := b.findCreated(ctx, name, creation)
+	if err != nil {
 		return err
-	case s.token != r.ExpectedToken || uint64(len(s.records)) != r.ExpectedLast:
-		return backend.ErrMoved
+	}
+	head := s.head()
+	head.Meta = nil
+	r, err := make(head)
+	if err == nil {
+		err = r.Batch(creation, head).Validate(name)
+	}
+	if err != nil {
+		return err
 	}
 	for _, x := range r.Records {
-		if x.Seq == 0 || x.Seq > r.ExpectedLast || !bytes.Equal(s.records[x.Seq-1], x.Old) {
+		if x.Seq == 0 || x.Seq > head.Last || !bytes.Equal(s.records[x.Seq-1], x.Old) {
 			return backend.ErrMoved
 		}
 	}
-	was := s.chain
-	s.chain = r.After(was)
-	if err := s.append(r.ExpectedLast, r.Appended); err != nil {
-		s.chain = was
+	if r.Meta != nil && !bytes.Equal(s.meta, r.OldMeta) {
+		return backend.ErrMoved
+	}
+	s.chain = r.After(head)
+	if err := s.append(head.Last, r.Appended); err != nil {
+		s.chain = head.Chain
 		return err
 	}
 	for _, x := range r.Records {
@@ -372,6 +385,22 @@ func (b *Backend) List(ctx context.Context, prefix, after string, limit int) ([]
 	return out, nil
 }
 
+// Relatives implements [backend.Backend].
+func (b *Backend) Relatives(ctx context.Context, family, after string, limit int) ([]backend.Listed, error) {
+	b.rlock()
+	defer b.mu.RUnlock()
+	if err := b.ready(ctx); err != nil {
+		return nil, err
+	}
+	var out []backend.Listed
+	for _, name := range slices.Sorted(slices.Values(b.families[family])) {
+		if name > after && len(out) < limit {
+			out = append(out, backend.Listed{Session: name, Head: b.sessions[name].head()})
+		}
+	}
+	return out, nil
+}
+
 // order is the sessions' names in order, for listing them page by page. Readers of the content
 // share it by its own lock; who changes which sessions there are lets go of the names.
 type order struct {
@@ -401,6 +430,11 @@ func (b *Backend) Delete(ctx context.Context, name, creation string, seen *backe
 	}
 	delete(b.sessions, name)
 	b.order.names = nil
+	if kin := slices.DeleteFunc(b.families[s.family], func(other string) bool { return other == name }); len(kin) > 0 {
+		b.families[s.family] = kin
+	} else {
+		delete(b.families, s.family)
+	}
 	b.gone[creation] = true
 	return nil
 }
@@ -442,7 +476,7 @@ func (b *Backend) Close() error {
 	}
 	b.closed = true
 	if b.open--; b.open == 0 {
-		b.sessions, b.shared, b.fenced, b.gone = nil, nil, nil, nil
+		b.sessions, b.shared, b.families, b.fenced, b.gone = nil, nil, nil, nil, nil
 	}
 	return nil
 }

@@ -74,16 +74,17 @@ func found(err error) (bool, error) {
 	return err == nil, err
 }
 
-// whileSQL finds the session of batch.While, if it is as this says, and keeps it so until the commit.
+// whileSQL finds the session of batch.While, if it is as this says. Until the commit nothing replaces records of it, and
+// it is not deleted; appends go on.
 const whileSQL = `
 WITH unmoved AS (
-	SELECT num FROM patchlog.sessions WHERE hash = $17 AND birth = $18 AND state = 0 AND last = $19 AND token = $20
-	FOR SHARE
+	SELECT num FROM patchlog.sessions WHERE hash = $17 AND birth = $18 AND state = 0 AND edition = $19
+	FOR KEY SHARE
 ), `
 
 const createSQL = whileSQL + `done AS (
-	INSERT INTO patchlog.sessions (hash, birth, name, creation, state, last, token, sum, counts)
-	SELECT $1, $2, $3, $4, 0, $6::bigint, $7, $8, $21::bytea
+	INSERT INTO patchlog.sessions (hash, birth, name, creation, state, last, token, sum, counts, family)
+	SELECT $1, $2, $3, $4, 0, $6::bigint, $7, $8, $21::bytea, $20::bytea
 	WHERE $22::bytea IS NULL AND $23::bigint = 0 AND $5::bigint = 0 AND ($17::bytea IS NULL OR EXISTS (SELECT FROM unmoved))
 	RETURNING num
 )`
@@ -91,7 +92,7 @@ const createSQL = whileSQL + `done AS (
 // createStagedSQL makes a session of a staged one.
 const createStagedSQL = whileSQL + `done AS (
 	UPDATE patchlog.sessions
-	SET hash = $1, name = $3, creation = $4, last = $6, token = $7, sum = $8, counts = coalesce($21, counts), created = now(), touched = now()
+	SET hash = $1, name = $3, creation = $4, last = $6, token = $7, sum = $8, counts = coalesce($21, counts), family = $20::bytea, created = now(), touched = now()
 	WHERE hash = $22 AND birth = $2 AND state = 0 AND last = $5 AND token = $23 AND ($17::bytea IS NULL OR EXISTS (SELECT FROM unmoved))
 	RETURNING num
 )`
@@ -120,16 +121,19 @@ func createArgs(session string, batch backend.Batch, c *change) []any {
 	rows.add(0, c)
 	var while struct {
 		hash, birth []byte
-		last, token int64
+		edition     int64
 	}
 	if w := batch.While; w != nil {
-		while.hash, while.birth, while.last, while.token = hash(w.Session), hash(w.Creation), number(w.Last), int64(w.Token)
+		while.hash, while.birth, while.edition = hash(w.Session), hash(w.Creation), number(w.Edition)
 	}
-	var staged []byte
+	var staged, family []byte
+	if batch.Family != "" {
+		family = hash(batch.Family)
+	}
 	if batch.Staged != "" {
 		staged = hash(batch.Staged)
 	}
 	return []any{c.hash, c.birth, []byte(session), []byte(batch.Creation), c.after, c.last, c.next, int64(c.chain.Sum),
 		rows.seqs, rows.datas, rows.ids, rows.idSeqs, rows.sharedHashes, rows.names, rows.values, data(batch.Meta),
-		while.hash, while.birth, while.last, while.token, c.counts, staged, c.seen}
+		while.hash, while.birth, while.edition, family, c.counts, staged, c.seen}
 }

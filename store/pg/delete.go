@@ -14,7 +14,10 @@ import (
 // fence that the session had been created.
 func (b *Backend) Delete(ctx context.Context, session, creation string, seen *backend.Head) error {
 	condition, args := "", []any{hash(session), hash(creation)}
-	if seen != nil { // each commit sets the token, those that replace records too
+	switch {
+	case seen != nil && seen.Token == 0:
+		condition, args = " AND edition = $3", append(args, number(seen.Edition))
+	case seen != nil: // each commit sets the token, those that replace records too
 		condition, args = " AND last = $3 AND token = $4", append(args, number(seen.Last), int64(seen.Token))
 	}
 	var num int64

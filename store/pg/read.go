@@ -65,6 +65,10 @@ func (b *Backend) List(ctx context.Context, prefix, after string, limit int) ([]
 	if err != nil {
 		return nil, err
 	}
+	return listing(found), nil
+}
+
+func listing(found []listed) []backend.Listed {
 	out := make([]backend.Listed, len(found))
 	for i, l := range found {
 		out[i].Session = string(l.name)
@@ -72,7 +76,18 @@ func (b *Backend) List(ctx context.Context, prefix, after string, limit int) ([]
 			out[i].Head, out[i].Err = backend.Head{}, errNoMeta
 		}
 	}
-	return out, nil
+	return out
+}
+
+// Relatives implements [backend.Backend].
+func (b *Backend) Relatives(ctx context.Context, family, after string, limit int) ([]backend.Listed, error) {
+	found, err := query(ctx, b, scanListed, `
+		SELECT s.name, s.creation, m.data, s.last, s.token, s.sum, s.edition, s.counts
+		FROM patchlog.sessions s LEFT JOIN patchlog.metas m ON m.num = s.num
+		WHERE s.hash IS NOT NULL AND (s.birth = $1 OR s.family = $1) AND s.name > $2
+		ORDER BY s.name
+		LIMIT $3`, hash(family), []byte(after), max(limit, 0))
+	return listing(found), err
 }
 
 type foundRow struct {

@@ -19,13 +19,15 @@ CREATE TABLE patchlog.sessions (
     sum      bigint NOT NULL,           -- the chain: CRC32C over the records' checksums
     edition  bigint NOT NULL DEFAULT 0, -- how often records were replaced
     counts   bytea,                     -- what the log comes to, as the store has it
+    family   bytea,                     -- SHA-256 of the family that the session was created with; null for none
     created  timestamptz NOT NULL DEFAULT now(),
     touched  timestamptz NOT NULL DEFAULT now() -- when it was last written to
 ) WITH (fillfactor = 60);
 CREATE INDEX sessions_prefix ON patchlog.sessions (substring(name FROM 1 FOR 1024)) WHERE hash IS NOT NULL;
+CREATE INDEX sessions_family ON patchlog.sessions (family) WHERE family IS NOT NULL;
 CREATE INDEX sessions_left ON patchlog.sessions (created) WHERE hash IS NULL;
 
--- The meta record of each session, which is written once.
+-- The meta record of each session, which is written once, and again if something of it is erased.
 CREATE TABLE patchlog.metas (
     num  bigint PRIMARY KEY,
     data bytea NOT NULL

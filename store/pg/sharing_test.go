@@ -16,6 +16,8 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/patchlog-dev/patchlog/internal/testlog"
+	"github.com/patchlog-dev/patchlog/patch"
+	"github.com/patchlog-dev/patchlog/store"
 	"github.com/patchlog-dev/patchlog/store/backend"
 	"github.com/patchlog-dev/patchlog/store/pg"
 	"github.com/patchlog-dev/patchlog/store/pg/pgtest"
@@ -518,5 +520,56 @@ func TestUpdatesInPlace(t *testing.T) {
 	waitFor(t, dsn, fmt.Sprintf("SELECT (n_tup_upd >= %d)::int"+of, sessions*appends))
 	if n := number(t, dsn, "SELECT n_tup_hot_upd"+of); n < sessions*appends*8/10 {
 		t.Errorf("%d of %d updates were in place", n, sessions*appends)
+	}
+}
+
+// An erase, and a fork, end beside another process that never pauses.
+func TestEraseAndForkWithoutPause(t *testing.T) {
+	dsn := pgtest.New(t)
+	s, other := testlog.Must(store.New(open(t, dsn, pg.Options{}), store.Options{}))(t), testlog.Must(store.New(open(t, dsn, pg.Options{}), store.Options{}))(t)
+	key, fork := store.Key{App: "a", User: "u", Session: "s"}, store.Key{App: "a", User: "u", Session: "fork"}
+	say := func(id, text string) *patch.Event {
+		return testlog.Must(patch.NewEvent(patch.Fields{ID: id, Author: "user", Content: patch.Text("user", text)}))(t)
+	}
+	testlog.Must(s.Create(ctx, key, nil))(t)
+	for i := range 200 {
+		testlog.Must(s.AppendEvents(ctx, key, store.AppendOptions{}, say(fmt.Sprint("e", i), fmt.Sprint("secret ", i))))(t)
+	}
+	var writes atomic.Int64
+	writing, stop := context.WithCancel(ctx)
+	var writers sync.WaitGroup
+	for w := range 2 {
+		writers.Go(func() {
+			for n := 0; writing.Err() == nil; n++ {
+				if _, err := other.AppendEvents(ctx, key, store.AppendOptions{}, say(fmt.Sprint("w", w, ".", n), "more")); err != nil {
+					t.Error(err)
+					return
+				}
+				writes.Add(1)
+			}
+		})
+	}
+	limited, cancel := context.WithTimeout(ctx, 2*time.Minute)
+	defer cancel()
+	_, err := s.Fork(limited, key, fork, nil)
+	testlog.NoError(t, err)
+	done, err := s.Erase(limited, key, store.EraseSelection{Match: "secret"}, store.EraseOptions{})
+	testlog.NoError(t, err)
+	stop()
+	writers.Wait()
+	t.Logf("%d writes beside them", writes.Load())
+	for _, one := range done.Sessions {
+		testlog.Equal(t, "events of "+one.Key.Session+" that were erased", len(one.Events), 200)
+	}
+	for _, key := range []store.Key{key, fork} {
+		for r, err := range other.RawEvents(ctx, key, 1) {
+			testlog.NoError(t, err)
+			if line, _ := r.MarshalJSON(); strings.Contains(string(line), "secret") {
+				t.Fatalf("%s says %s", key, line)
+			}
+		}
+	}
+	for p, err := range other.Verify(ctx, store.VerifyOptions{}) {
+		t.Errorf("verify: %v, %v", p, err)
 	}
 }

@@ -120,8 +120,8 @@ func (f *Faulty) Append(ctx context.Context, session string, batch backend.Batch
 }
 
 // Replace implements [backend.Backend].
-func (f *Faulty) Replace(ctx context.Context, session string, r backend.Replacement) error {
-	return f.write(func() error { return f.Backend.Replace(ctx, session, r) })
+func (f *Faulty) Replace(ctx context.Context, session, creation string, make func(backend.Head) (backend.Replacement, error)) error {
+	return f.write(func() error { return f.Backend.Replace(ctx, session, creation, make) })
 }
 
 // PutShared implements [backend.Backend]. It is a write.
@@ -173,6 +173,11 @@ func (f *Faulty) Fence(ctx context.Context, session, creation string, seen, next
 // Snapshot implements [backend.Backend].
 func (f *Faulty) Snapshot(ctx context.Context, session, creation string) (backend.Snapshot, error) {
 	return read(f, func() (backend.Snapshot, error) { return f.Backend.Snapshot(ctx, session, creation) })
+}
+
+// Relatives implements [backend.Backend].
+func (f *Faulty) Relatives(ctx context.Context, family, after string, limit int) ([]backend.Listed, error) {
+	return read(f, func() ([]backend.Listed, error) { return f.Backend.Relatives(ctx, family, after, limit) })
 }
 
 // List implements [backend.Backend].

@@ -1,21 +1,26 @@
 package storetest
 
 import (
+	"errors"
 	"fmt"
 	"hash/crc32"
 	"math/rand/v2"
+	"reflect"
 
 	"github.com/patchlog-dev/patchlog/store/backend"
 )
+
+// replacing makes a replacement whatever the session's head.
+func replacing(r backend.Replacement) func(backend.Head) (backend.Replacement, error) {
+	return func(backend.Head) (backend.Replacement, error) { return r, nil }
+}
 
 // replacement makes one that puts data in the place of records, as one who knows the session
 // as it is now.
 func (s *suite) replacement(name string, data string, seqs ...uint64) backend.Replacement {
 	s.Helper()
-	head, err := s.head(name)
-	s.is(err, nil, "Head") // not fatal: tests call this in goroutines too
 	want := s.want.sessions[name]
-	r := backend.Replacement{Creation: head.Creation, ExpectedLast: head.Last, ExpectedToken: head.Token, Next: backend.Token(rand.Uint64() | 1), Chain: head.Chain}
+	r := backend.Replacement{Next: backend.Token(rand.Uint64() | 1), OldMeta: []byte(want.meta)}
 	for _, seq := range seqs {
 		is := fmt.Appendf(nil, "%s %d", data, seq)
 		r.Records = append(r.Records, backend.Replaced{
@@ -29,7 +34,14 @@ func (s *suite) replacement(name string, data string, seqs ...uint64) backend.Re
 func (s *suite) replace(name string, r backend.Replacement) {
 	s.Helper()
 	before := s.mustHead(name)
-	s.must(s.Replace(ctx, name, r), "Replace in %q", name)
+	made := func(head backend.Head) (backend.Replacement, error) {
+		head.Meta, before.Meta = nil, nil
+		if !reflect.DeepEqual(head, before) {
+			s.Errorf("Replace in %q is given the head %+v, want %+v", name, head, before)
+		}
+		return r, nil
+	}
+	s.must(s.Replace(ctx, name, before.Creation, made), "Replace in %q", name)
 	want := s.want.sessions[name]
 	for _, x := range r.Records {
 		want.records[x.Seq-1], want.sums[x.Seq-1] = string(x.Data), x.Sum
@@ -48,9 +60,9 @@ func (s *suite) replace(name string, r backend.Replacement) {
 }
 
 // replaceRefused makes one that must be refused with the given error, and do nothing.
-func (s *suite) replaceRefused(want error, name, what string, r backend.Replacement) {
+func (s *suite) replaceRefused(want error, name, what, creation string, r backend.Replacement) {
 	s.Helper()
-	s.is(s.Replace(ctx, name, r), want, "Replace of "+what)
+	s.is(s.Replace(ctx, name, creation, replacing(r)), want, "Replace of "+what)
 	s.check()
 }
 
@@ -104,26 +116,27 @@ var replaceCases = []testCase{
 			return r
 		}
 		for what, r := range map[string]backend.Replacement{
-			"a shorter log":           of(func(r *backend.Replacement) { r.ExpectedLast = 2 }),
-			"a longer log":            of(func(r *backend.Replacement) { r.ExpectedLast = 4 }),
+			"another meta":            of(func(r *backend.Replacement) { r.OldMeta = []byte("not this one") }),
 			"another record":          of(func(r *backend.Replacement) { r.Records[2].Old = []byte("record 2") }),
 			"a record with more":      of(func(r *backend.Replacement) { r.Records[1].Old = []byte("record 2 ") }),
 			"a record behind the end": of(func(r *backend.Replacement) { r.Records[2].Seq, r.Records[2].Old = 4, nil }),
 			"a record before":         of(func(r *backend.Replacement) { r.Records[0].Seq, r.Records[0].Old = 0, nil }),
 		} {
-			s.replaceRefused(backend.ErrMoved, "a", what, r)
+			s.replaceRefused(backend.ErrMoved, "a", what, "c1", r)
 		}
-		s.replaceRefused(backend.ErrMoved, "a", "a log that has moved on", of(func(r *backend.Replacement) { r.ExpectedToken++ }))
+		refusal := errors.New("a refusal")
+		s.is(s.Replace(ctx, "a", "c1", func(backend.Head) (backend.Replacement, error) { return backend.Replacement{}, refusal }), refusal, "Replace of what is refused")
+		s.check()
 		before, after := s.replacement("a", "other", 2), s.replacement("a", "again", 2)
 		s.replace("a", before)
-		s.replaceRefused(backend.ErrMoved, "a", "what was replaced", after)
+		s.replaceRefused(backend.ErrMoved, "a", "what was replaced", "c1", after)
 		s.put("a", extend("c1", 3, 1))
 		s.replace("a", s.replacement("a", "again", 2))
 		late := s.replacement("a", "late", 1)
 		s.remove("a")
-		s.replaceRefused(backend.ErrNotFound, "a", "a deleted session", late)
+		s.replaceRefused(backend.ErrNotFound, "a", "a deleted session", "c1", late)
 		s.put("a", create("c2", 2))
-		s.replaceRefused(backend.ErrNotFound, "a", "a session that was created again", late)
+		s.replaceRefused(backend.ErrNotFound, "a", "a session that was created again", "c1", late)
 	}},
 	{"Replace/appended", func(s *suite) {
 		s.put("a", create("c1", 3))
@@ -140,9 +153,9 @@ var replaceCases = []testCase{
 		taken := s.replacement("a", "never", 1)
 		taken.Appended = records(7, 1)
 		taken.Appended[0].IDs = []string{"id5"}
-		s.replaceRefused(backend.ErrTaken, "a", "an id that is taken", taken)
+		s.replaceRefused(backend.ErrTaken, "a", "an id that is taken", "c1", taken)
 		taken.Appended = records(8, 1)
-		s.replaceRefused(backend.ErrInvalid, "a", "a gap behind the log", taken)
+		s.replaceRefused(backend.ErrInvalid, "a", "a gap behind the log", "c1", taken)
 	}},
 	{"Replace/concurrent", func(s *suite) {
 		const sessions, each = 4, 12
@@ -153,7 +166,7 @@ var replaceCases = []testCase{
 			name := fmt.Sprint("s", i)
 			for seq := uint64(1); seq <= each; seq++ {
 				if i < sessions {
-					s.is(s.Replace(ctx, name, s.replacement(name, "other", seq)), nil, "Replace")
+					s.is(s.Replace(ctx, name, fmt.Sprint("c", i), replacing(s.replacement(name, "other", seq))), nil, "Replace")
 				} else if err := s.PutSnapshot(ctx, "s0", "c0", backend.Snapshot{Seq: 1, Data: []byte("of edition 0")}); err != nil {
 					s.is(err, backend.ErrMoved, "PutSnapshot")
 				}

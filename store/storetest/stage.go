@@ -3,6 +3,8 @@ package storetest
 import (
 	"context"
 	"fmt"
+	"reflect"
+	"slices"
 
 	"github.com/patchlog-dev/patchlog/store/backend"
 )
@@ -70,12 +72,11 @@ var stageCases = []testCase{
 				b = rename("tmp", creation, 3, 1)
 			}
 			head := s.mustHead("a")
-			unmoved := backend.Unmoved{Session: "a", Creation: "c1", Last: head.Last, Token: head.Token}
+			unmoved := backend.Unmoved{Session: "a", Creation: "c1", Edition: head.Edition}
 			for _, change := range []func(w *backend.Unmoved){
 				func(w *backend.Unmoved) { w.Session = "other" },
 				func(w *backend.Unmoved) { w.Creation = "other" },
-				func(w *backend.Unmoved) { w.Last-- },
-				func(w *backend.Unmoved) { w.Token++ },
+				func(w *backend.Unmoved) { w.Edition++ },
 			} {
 				w := unmoved
 				change(&w)
@@ -83,12 +84,57 @@ var stageCases = []testCase{
 				s.refuse(backend.ErrMoved, name, b)
 			}
 			b.While = &unmoved
-			s.put("a", extend("c1", head.Last, 1))
+			s.replace("a", s.replacement("a", "other", 1))
 			s.refuse(backend.ErrMoved, name, b)
-			head = s.mustHead("a")
-			b.While = &backend.Unmoved{Session: "a", Creation: "c1", Last: head.Last, Token: head.Token}
+			unmoved.Edition++
+			s.put("a", extend("c1", head.Last, 1)) // which changes no edition
 			s.put(name, b)
 			s.check()
 		}
+	}},
+	{"Relatives", func(s *suite) {
+		born := func(name, creation, family string, of *backend.Unmoved) {
+			b := create(creation, 1)
+			if name == "f3" { // staged
+				s.put("tmp", create(creation, 3))
+				b = rename("tmp", creation, 3, 1)
+			}
+			b.Family, b.While = family, of
+			s.put(name, b)
+		}
+		names := func(family, after string, limit int, want ...string) {
+			s.Helper()
+			listed, err := s.Relatives(ctx, family, after, limit)
+			s.is(err, nil, "Relatives")
+			var got []string
+			for _, l := range listed {
+				head := s.mustHead(l.Session)
+				if l.Err != nil || !reflect.DeepEqual(l.Head, head) {
+					s.Errorf("relative %q: %+v, %v, want %+v", l.Session, l.Head, l.Err, head)
+				}
+				got = append(got, l.Session)
+			}
+			if !slices.Equal(got, want) {
+				s.Errorf("Relatives of %q after %q: %q, want %q", family, after, got, want)
+			}
+		}
+		s.put("root", create("c1", 2))
+		s.put("other", create("c2", 2))
+		born("f1", "c3", "c1", &backend.Unmoved{Session: "root", Creation: "c1"})
+		born("f2", "c4", "c1", &backend.Unmoved{Session: "f1", Creation: "c3"})
+		born("f3", "c5", "c1", &backend.Unmoved{Session: "f1", Creation: "c3"})
+		born("g", "c6", "elsewhere", nil)
+		names("c1", "", 9, "f1", "f2", "f3", "root")
+		names("c1", "f1", 2, "f2", "f3")
+		names("elsewhere", "", 9, "g")
+		names("none", "", 9)
+		names("", "", 9)
+		s.replace("f1", s.replacement("f1", "other", 1))
+		s.put("f2", extend("c4", 1, 1))
+		s.remove("root")
+		s.remove("f2")
+		names("c1", "", 9, "f1", "f3")
+		s.put("root", create("c7", 1))
+		names("c1", "", 9, "f1", "f3")
 	}},
 }

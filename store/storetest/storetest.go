@@ -65,6 +65,7 @@ type model struct {
 
 type modelSession struct {
 	creation string
+	family   string
 	token    backend.Token // 0 if it is not known
 	meta     string
 	records  []string
@@ -96,6 +97,9 @@ func (m model) append(name string, b backend.Batch) {
 	} else if b.Create {
 		s = &modelSession{creation: b.Creation, meta: string(b.Meta), ids: map[string]uint64{}}
 		m.sessions[name] = s
+	}
+	if b.Create {
+		s.family = b.Family
 	}
 	for _, r := range b.Records {
 		s.records = append(s.records, string(r.Data))
@@ -232,6 +236,12 @@ func (s *suite) check() {
 	}
 	for name, want := range s.want.sessions {
 		s.checkSession(name, want)
+		if want.family != "" {
+			kin, err := s.Relatives(ctx, want.family, "", 1<<20)
+			if err != nil || !slices.ContainsFunc(kin, func(l backend.Listed) bool { return l.Session == name && l.Creation == want.creation }) {
+				s.Errorf("Relatives of %q: %d without %q, %v", want.family, len(kin), name, err)
+			}
+		}
 	}
 	values, err := backend.SharedOf(ctx, s.Backend, "")
 	s.must(err, "Fetch of shared values")

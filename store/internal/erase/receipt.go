@@ -1,9 +1,13 @@
 package erase
 
 import (
+	"fmt"
 	"slices"
 
+	"github.com/google/uuid"
+
 	"github.com/patchlog-dev/patchlog/fold"
+	"github.com/patchlog-dev/patchlog/internal/recordform"
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
@@ -44,12 +48,32 @@ func (r Receipt) Covers(ref fold.Ref) bool { return r.Of.CoversEvent(ref.Seq, re
 // Keeps reports whether what stands for the erased events is left as it is.
 func (r Receipt) Keeps() bool { return r.Of.Summaries == patch.KeepSummaries }
 
-// ChooseCovered chooses what receipts cover.
-func ChooseCovered(receipts []Receipt) Choose {
-	covers := func(ref fold.Ref) bool {
-		return slices.ContainsFunc(receipts, func(r Receipt) bool { return r.Covers(ref) })
-	}
-	return func(r patch.Record, _ uint32) (bool, func(int, *patch.Event) bool) {
+// IsOpen reports whether the receipt was logged in the session with a creation id, and its erasure is not complete.
+func (r Receipt) IsOpen(creation string) bool { return r.Of.Session == creation && r.Of.ClosedAt == 0 }
+
+// IsCall reports whether the receipt is that of a call of the session with a creation id.
+func (r Receipt) IsCall(creation string) bool {
+	return r.Of.Session == creation && r.Of.CallSession == creation && r.ID() == receiptID(r.Of, 0)
+}
+
+// of reports whether the receipt belongs to the call of another one, and was logged in the session with a creation id.
+func (r Receipt) of(call patch.Erasure, creation string) bool {
+	return r.Of.CallID == call.CallID && r.Of.ForUser == call.ForUser && r.Of.CallSession == call.CallSession && r.Of.Session == creation
+}
+
+// receiptID derives the id of a call's receipt in a session, the n-th after the first. Whoever logs it, and however often, a
+// log has it once; and no other session, and no other call, has a receipt of this id.
+func receiptID(of patch.Erasure, n int) string {
+	name := fmt.Sprintf("%q %t %q %q %d", of.CallID, of.ForUser, of.CallSession, of.Session, n)
+	return uuid.NewSHA1(receiptSpace, []byte(name)).String()
+}
+
+var receiptSpace = uuid.MustParse("5a0e6f0e-6e0b-4c55-9c0f-7f1f4c7d0b4e")
+
+// chooseCovered chooses what a receipt covers.
+func chooseCovered(receipt Receipt) Choose {
+	covers := receipt.Covers
+	return func(r patch.Record) (bool, func(int, *patch.Event) bool) {
 		return r.Patch != nil && covers(fold.Ref{Seq: r.Seq, Index: -1}), func(i int, _ *patch.Event) bool {
 			return covers(fold.Ref{Seq: r.Seq, Index: i})
 		}
@@ -166,3 +190,6 @@ func (s *Said) byID() map[string]Receipt {
 	}
 	return receipts
 }
+
+// sumOf returns the checksum that a stored record carries.
+func sumOf(data []byte) uint32 { return recordform.Checksum(data) }

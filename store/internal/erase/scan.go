@@ -3,9 +3,9 @@ package erase
 import (
 	"cmp"
 	"encoding/json"
-	"maps"
 	"math"
 	"slices"
+	"time"
 
 	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/internal/records"
@@ -23,16 +23,14 @@ const (
 	Same      = "same event in another session"
 )
 
-// Choose says which events of a record, whose checksum is given, are selected, and whether what a patch says besides.
-type Choose func(r patch.Record, sum uint32) (own bool, which func(i int, e *patch.Event) bool)
+// Choose says which events of a record are selected, and whether what a patch says besides.
+type Choose func(r patch.Record) (own bool, which func(i int, e *patch.Event) bool)
 
 // Scan is what one reading of a log finds.
 type Scan struct {
 	Receipts []Receipt
 	Set      map[fold.Ref]string // what goes, and why; Index is -1 for what a patch says besides its events
 	Blank    map[fold.Ref]bool   // what is erased already
-	again    map[fold.Ref]bool   // what is blank, and covered again
-	sums     []uint32            // checksums of the records
 	ids      map[fold.Ref]string // of events inside patches, of copies, and of what is in the set
 	puts     map[uint64]int      // how many events patches put in
 	told     map[fold.Ref]telling
@@ -40,12 +38,15 @@ type Scan struct {
 	copied   map[fold.Ref]string // by what says that it is a copy with less of its results, the id of the other event
 	traces   recall.Traces
 	since    map[fold.Ref]uint64 // see blankSince
+
+	latest time.Time            // of the records so far
+	times  map[uint64]time.Time // of patches: the latest time up to them
 }
 
 // NewScan begins a scan.
 func NewScan() *Scan {
-	return &Scan{Set: map[fold.Ref]string{}, Blank: map[fold.Ref]bool{}, again: map[fold.Ref]bool{}, ids: map[fold.Ref]string{}, puts: map[uint64]int{},
-		told: map[fold.Ref]telling{}, copied: map[fold.Ref]string{}, since: map[fold.Ref]uint64{}}
+	return &Scan{Set: map[fold.Ref]string{}, Blank: map[fold.Ref]bool{}, ids: map[fold.Ref]string{}, puts: map[uint64]int{},
+		told: map[fold.Ref]telling{}, copied: map[fold.Ref]string{}, since: map[fold.Ref]uint64{}, times: map[uint64]time.Time{}}
 }
 
 // copyOf is an event that says that it is a copy of another one, or has some of its text.
@@ -79,14 +80,19 @@ func tellingOf(e *patch.Event) telling {
 	return telling{branch{records.BranchWithoutRuns(e.Branch()), e.IsolationScope()}, own.Windows, own.Shown}
 }
 
-// Record takes in the next record, whose checksum is given. values is what becomes of state values.
-func (s *Scan) Record(r patch.Record, sum uint32, choose Choose, values patch.ValuePolicy) {
-	s.sums = append(s.sums, sum)
+// Record takes in the next record. values is what becomes of state values.
+func (s *Scan) Record(r patch.Record, choose Choose, values patch.ValuePolicy) {
+	if at := records.Envelope(r).Timestamp(); at.After(s.latest) {
+		s.latest = at
+	}
+	if r.Patch != nil {
+		s.times[r.Seq] = s.latest
+	}
 	if IsReceipt(r) {
 		s.Receipts = append(s.Receipts, ReceiptOf(r))
 		return
 	}
-	own, which := choose(r, sum)
+	own, which := choose(r)
 	events := r.Events()
 	if r.Patch != nil {
 		ref := fold.Ref{Seq: r.Seq, Index: -1}
@@ -129,55 +135,11 @@ func (s *Scan) copy(ref fold.Ref, e *patch.Event) bool {
 	return len(s.copies) > before
 }
 
-// Open returns the receipts whose erasure is not complete.
-func (s *Scan) Open() []Receipt {
-	return slices.DeleteFunc(slices.Clone(s.Receipts), func(r Receipt) bool { return r.Of.ClosedAt > 0 })
-}
-
-// Done says that what is in the set has a receipt: only what derives from it is to be erased.
-func (s *Scan) Done() {
-	for ref := range s.Set {
-		s.Blank[ref] = true
-	}
-}
-
-// Settle takes out of the set what is blank, unless the newest receipt about it kept what stands for it, and now
-// that is not to be kept: it is covered again. To keep it, an open receipt of another id is enough.
-func (s *Scan) Settle(keep bool, id string) {
+// coverKept has events that are blank covered again, if the newest receipt about them kept what stands for them.
+func (s *Scan) coverKept() {
 	for ref := range s.Blank {
-		if ref.Index >= 0 && !keep && s.keptAt(ref) {
+		if ref.Index >= 0 && s.keptAt(ref) {
 			delete(s.Blank, ref)
-			s.again[ref] = true
-		}
-	}
-	open := s.Open()
-	maps.DeleteFunc(s.Set, func(ref fold.Ref, _ string) bool {
-		return s.Blank[ref] && ref.Index >= 0 || keep && slices.ContainsFunc(open, func(r Receipt) bool { return r.ID() != id && r.Covers(ref) })
-	})
-}
-
-// First returns the seq of the first record of which something is in the set.
-func (s *Scan) First() (first uint64, any bool) {
-	for ref := range s.Set {
-		if !any || ref.Seq < first {
-			first, any = ref.Seq, true
-		}
-	}
-	return first, any
-}
-
-// ChooseCopies chooses, in another log, the same events at the same places as those of the set. If an event is blank
-// here or there, the same id is enough.
-func (s *Scan) ChooseCopies() Choose {
-	return func(r patch.Record, sum uint32) (bool, func(int, *patch.Event) bool) {
-		same := r.Seq <= uint64(len(s.sums)) && s.sums[r.Seq-1] == sum
-		is := func(i int, id string, blank bool) bool {
-			ref := fold.Ref{Seq: r.Seq, Index: i}
-			_, selected := s.Set[ref]
-			return selected && s.ids[ref] == id && (blank || s.Blank[ref] || s.again[ref] || same)
-		}
-		return r.Patch != nil && is(-1, r.ID(), false), func(i int, e *patch.Event) bool {
-			return is(i, e.ID(), e.IsBlank(patch.KeepValues))
 		}
 	}
 }
@@ -326,10 +288,10 @@ type Event struct {
 	ID, Why string
 }
 
-// Events returns what of the set is not blank, in the order of the log.
-func (s *Scan) Events() (events []Event) {
+// Events returns what is in the set, or what of it is not blank, in the order of the log.
+func (s *Scan) Events(blank bool) (events []Event) {
 	for ref, why := range s.Set {
-		if !s.Blank[ref] {
+		if blank || !s.Blank[ref] {
 			events = append(events, Event{ref, s.ids[ref], why})
 		}
 	}
@@ -361,4 +323,16 @@ func (s *Scan) Cover(of *patch.Erasure, events []Event) {
 			of.Seqs = append(of.Seqs, patch.Span{From: seq, To: seq})
 		}
 	}
+}
+
+// chooseHidden selects the events that were out of sight already at a time: hidden by patches that were logged at it or
+// before. A patch was logged after all records before it, whatever time it says.
+func (s *Scan) chooseHidden(v fold.View, at time.Time) error {
+	since, err := v.HiddenSince()
+	for ref, by := range since {
+		if !s.times[by].After(at) {
+			s.Set[ref] = Selected
+		}
+	}
+	return err
 }

@@ -46,8 +46,8 @@ func Scan(ctx context.Context, file io.ReaderAt, size int64) (*File, error) {
 	return v, err
 }
 
-// Meta returns what is stored with a session.
-func (v *File) Meta(l *Log) ([]byte, error) {
+// Meta returns a session's creation id, and what is stored with it.
+func (v *File) Meta(l *Log) (creation string, meta []byte, err error) {
 	return v.ReadMeta(v.file, *l.Entry)
 }
 

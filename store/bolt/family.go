@@ -1,0 +1,116 @@
+package bolt
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	bbolt "go.etcd.io/bbolt"
+
+	"github.com/patchlog-dev/patchlog/store/backend"
+)
+
+// bucketFamilies has two rows for each session that was created with a family, and for the first of the family once it
+// was forked:
+//
+//	number of the session (8)                       → hash of the family (16)
+//	hash of the family (16) ‖ number of the session → name of the session
+//
+// The first one tells a deletion which second one to remove.
+
+func familyKey(family idHash, number []byte) []byte { return append(family[:], number...) }
+
+// checkFamily checks the pages that putFamily will copy.
+func (s session) checkFamily(paths *pathChecker, family string) error {
+	return errors.Join(paths.check(s.number, bucketFamilies), paths.check(familyKey(hashID(family), s.number), bucketFamilies))
+}
+
+// putFamily puts a new session, and the session that it was made of, into their family.
+func (s session) putFamily(tx *bbolt.Tx, batch backend.Batch) error {
+	if batch.Family == "" {
+		return nil
+	}
+	family := hashID(batch.Family)
+	err := s.putRelative(tx, family)
+	if w := batch.While; w != nil && w.Creation == batch.Family {
+		of, findErr := findCreated(tx, w.Session, w.Creation)
+		if err = errors.Join(err, findErr); err == nil {
+			err = of.putRelative(tx, family)
+		}
+	}
+	return err
+}
+
+func (s session) putRelative(tx *bbolt.Tx, family idHash) error {
+	bucket, key := tx.Bucket(bucketFamilies), familyKey(family, s.number)
+	return errors.Join(bucket.Put(s.number, seal(kindFamily, s.number, family[:])), bucket.Put(key, seal(kindFamily, key, []byte(s.name))))
+}
+
+// leaveFamily removes a session that is deleted from its family.
+func (b *Backend) leaveFamily(tx *bbolt.Tx, s session) error {
+	row := tx.Bucket(bucketFamilies).Get(s.number)
+	if row == nil {
+		return nil
+	}
+	family, ok := unseal(kindFamily, s.number, row)
+	if !ok || len(family) != len(idHash{}) {
+		return fmt.Errorf("%w: the family of session %q", backend.ErrDamaged, s.name)
+	}
+	key, paths := familyKey(idHash(family), s.number), b.handle.paths(tx)
+	if err := errors.Join(paths.check(s.number, bucketFamilies), paths.check(key, bucketFamilies)); err != nil {
+		return err
+	}
+	return errors.Join(tx.Bucket(bucketFamilies).Delete(s.number), tx.Bucket(bucketFamilies).Delete(key))
+}
+
+// Relatives implements [backend.Backend]. The first of a family that was not forked here stands in no row: its caller
+// knows it.
+func (b *Backend) Relatives(ctx context.Context, family, after string, limit int) (out []backend.Listed, err error) {
+	err = b.view(ctx, func(tx *bbolt.Tx) error {
+		prefix := hashID(family)
+		var names []string
+		for k, row := range rows(tx.Bucket(bucketFamilies), prefix[:]) {
+			name, ok := unseal(kindFamily, k, row)
+			if !ok {
+				return fmt.Errorf("%w: the family of the session with number %x", backend.ErrDamaged, k[len(prefix):])
+			}
+			if string(name) > after {
+				names = append(names, string(name))
+			}
+		}
+		slices.Sort(names)
+		for _, name := range names[:min(len(names), limit)] {
+			l := backend.Listed{Session: name}
+			s, err := find(tx, name)
+			if l.Err = err; err == nil {
+				l.Head = headOf(tx, s)
+				l.Err = l.Head.Err()
+			}
+			out = append(out, l)
+		}
+		return nil
+	})
+	return out, err
+}
+
+// readFamilies copies the rows of bucketFamilies, and reports those that are damaged, or of no session.
+func (m *directory) readFamilies(tx *bbolt.Tx, found *findings) {
+	named := map[string]string{}
+	for _, s := range m.sessions {
+		named[string(s.number)] = s.name
+	}
+	for k, row := range rows(tx.Bucket(bucketFamilies), nil) {
+		value, ok := unseal(kindFamily, k, row)
+		name, there := named[string(k[max(0, len(k)-8):])]
+		if !ok || !there || len(k) != 8 && string(value) != name {
+			found.report("the family of the session with the number at the end of %x (its row is right: %t)", k, ok)
+			continue
+		}
+		if len(k) == 8 && tx.Bucket(bucketFamilies).Get(slices.Concat(value, k)) == nil {
+			found.report("session %q is missing in its family", name)
+		}
+		m.families = append(m.families, [2][]byte{bytes.Clone(k), bytes.Clone(row)})
+	}
+}

@@ -1,0 +1,700 @@
+package erase
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/patchlog-dev/patchlog/fold"
+	"github.com/patchlog-dev/patchlog/internal/blanks"
+	"github.com/patchlog-dev/patchlog/patch"
+	"github.com/patchlog-dev/patchlog/store/backend"
+)
+
+// Selection says which events of a session a call selects.
+type Selection struct {
+	Choose  Choose
+	Matcher Matcher   // of Choose, for what is blank in the session and not in a relative
+	All     bool      // also the whole initial state
+	Hidden  time.Time // if not zero: the events that patches of this time or before hide, in this session alone
+}
+
+// Options of a call.
+type Options struct {
+	ID, Author, Reason string
+	Values             patch.ValuePolicy
+	Summaries          patch.SummaryPolicy
+	MaxGrowth          int
+	Context            bool
+	DryRun             bool
+	ForUser            bool // the call is one of those that erase a user
+
+	// Shared, if not nil, sets selected values of the state that sessions share to null, or with DryRun finds them, and
+	// returns their keys.
+	Shared func(ctx context.Context) ([]string, error)
+
+	// User, for the session from which a user is erased, does what comes before the looks: the other sessions of the user,
+	// and the values that they share. The receipt says so.
+	User func(ctx context.Context) error
+}
+
+// Call is one erase: of a session, and then of what its relatives have in common with it.
+//
+// The order of its commits is what makes it right. Call a session dirty if it says something that goes, and has no open
+// receipt of the call. The receipt of the call's own session comes first, so that session is not dirty from then on, and
+// [Store.Verify] reports the call until it is done. A fork commits only on the edition that it copied, without an open
+// receipt. So dirty sessions come from dirty ones alone, and a look at all relatives, which began when all known receipts
+// were closed, and finds none that is dirty, is the last one.
+type Call struct {
+	// Sessions are those of which something goes: the call's own first.
+	Sessions []*Erased
+	Earlier  []*Erased // of calls that were finished first
+	Damaged  []Damaged // sessions that cannot be read
+	Shared   []string  // keys of values that Options.Shared returned
+	Matches  int       // what the selection still finds, since state values are kept
+
+	log     Log
+	opts    Options
+	sel     Selection
+	initial []string // keys of the initial state that go
+	own     *Erased
+	found   map[string]*Erased // by creation id
+	resumed bool
+	given   bool          // the id is the caller's, who may have made the call before
+	there   *thereAlready // nil if not
+}
+
+// thereAlready is the receipt of a call that was made before.
+type thereAlready struct {
+	Session
+	receipt Receipt
+}
+
+// Damaged is a session that cannot be read.
+type Damaged struct {
+	Name string
+	Err  error
+}
+
+// Erased is what goes in a session.
+type Erased struct {
+	Session
+	Receipt         patch.Record // zero if none was logged
+	Events          []Event      // that were not blank
+	Initial         []string     // keys of the initial state that were not null
+	Reverted, Blank []string     // summaries
+
+	goes    map[fold.Ref]bool // blank or not
+	visited bool              // by a call that was resumed
+}
+
+// Retention is the author of receipts that are about one session alone.
+const Retention = "retention"
+
+func (c *Call) keeps() bool { return c.opts.Summaries == patch.KeepSummaries }
+
+// Run erases what a call selects in a session, or with DryRun finds out what it would erase. If the session has a receipt
+// of a call of the given id, the call selects nothing: it is finished.
+func Run(ctx context.Context, log Log, name string, sel Selection, opts Options, given bool) (*Call, error) {
+	for earlier, shared := []*Erased(nil), []string(nil); ; {
+		c := newCall(log, sel, opts)
+		c.Earlier, c.Shared, c.given = earlier, shared, given && !opts.DryRun
+		err := c.run(ctx, name)
+		if c.there != nil {
+			return resume(ctx, log, c.there.Session, c.there.receipt, opts.User)
+		}
+		if earlier, shared = c.Earlier, c.Shared; !errors.Is(err, ErrEdition) {
+			return c, err
+		}
+	}
+}
+
+func newCall(log Log, sel Selection, opts Options) *Call {
+	return &Call{log: log, sel: sel, opts: opts, found: map[string]*Erased{}}
+}
+
+// call is what the receipts of the call have in common.
+func (c *Call) call() patch.Erasure {
+	return patch.Erasure{CallID: c.opts.ID, ForUser: c.opts.ForUser, CallSession: c.own.Head.Creation}
+}
+
+// receiptOfCall returns the receipt of the call by which a user's session was erased, or the zero Receipt.
+func receiptOfCall(ctx context.Context, log Log, name, id string) (Receipt, Session, error) {
+	s, err := log.Session(ctx, name)
+	if err != nil {
+		return Receipt{}, s, err
+	}
+	of := patch.Erasure{CallID: id, ForUser: true, CallSession: s.Head.Creation, Session: s.Head.Creation}
+	seqs, err := log.Lookup(ctx, name, s.Head.Creation, []string{receiptID(of, 0)})
+	if err != nil || seqs[0] == 0 {
+		return Receipt{}, s, err
+	}
+	r, _, err := log.Pick(ctx, name, s.Head.Creation, seqs)
+	if err != nil {
+		return Receipt{}, s, err
+	}
+	return ReceiptOf(r[0]), s, nil
+}
+
+// Pending finishes what calls of a session, and receipts in it, have left: open receipts and, with calls, what its own
+// calls have to do in other sessions.
+func Pending(ctx context.Context, log Log, name string, calls bool) (did []*Call, err error) {
+	for {
+		l, err := load(ctx, log, name, chooseNone, patch.KeepValues)
+		if err == nil {
+			did, err = pending(ctx, log, l, calls)
+		}
+		if !errors.Is(err, ErrEdition) {
+			return did, err
+		}
+	}
+}
+
+func pending(ctx context.Context, log Log, l *loaded, calls bool) (did []*Call, err error) {
+	creation := l.Head.Creation
+	for _, r := range l.scan.Receipts {
+		switch {
+		case calls && r.IsCall(creation) && !r.Of.Done && !isRunning(ctx, r.Of):
+			c, err := resume(ctx, log, l.Session, r, nil)
+			if did = append(did, c); err != nil {
+				return did, err
+			}
+		case r.IsOpen(creation):
+			c := newCall(log, Selection{}, optionsOf(r))
+			e := &Erased{Session: l.Session, Receipt: r.Record, goes: map[fold.Ref]bool{}}
+			c.Sessions = append(c.Sessions, e)
+			if did, err = append(did, c), c.finish(ctx, e, r, nil, false); err != nil {
+				return did, err
+			}
+		}
+	}
+	return did, nil
+}
+
+func optionsOf(r Receipt) Options {
+	return Options{ID: r.Of.CallID, Author: r.Patch.Author(), Reason: r.Of.Reason, Values: r.Of.Values, Summaries: r.Of.Summaries,
+		MaxGrowth: r.Of.MaxGrowth, Context: r.Of.Context, ForUser: r.Of.ForUser}
+}
+
+// resume goes on with a call that has logged its first receipt. user is for a call from which a user is erased.
+func resume(ctx context.Context, log Log, s Session, r Receipt, user func(context.Context) error) (*Call, error) {
+	c := newCall(log, Selection{}, optionsOf(r))
+	if isRunning(ctx, r.Of) {
+		return c, nil
+	}
+	c.opts.User, c.initial = user, r.Of.Initial
+	c.own = c.of(s)
+	c.own.Receipt = r.Record
+	if r.Of.Done {
+		if r.IsOpen(s.Head.Creation) {
+			return c, c.finish(ctx, c.own, r, nil, true)
+		}
+		return c, log.Confirm(ctx)
+	}
+	if c.resumed = true; r.Of.OfUser && user == nil {
+		c.opts.User = func(ctx context.Context) error { return log.ResumeUser(ctx, s.Name, c.opts) }
+	}
+	if _, err := c.visit(ctx, s); err != nil && !errors.Is(err, patch.ErrCorrupt) {
+		return c, err
+	}
+	return c, c.others(ctx)
+}
+
+// of returns what the call knows of a session.
+func (c *Call) of(s Session) *Erased {
+	e := c.found[s.Head.Creation]
+	if e == nil {
+		e = &Erased{Session: s, goes: map[fold.Ref]bool{}}
+		c.found[s.Head.Creation] = e
+		c.Sessions = append(c.Sessions, e)
+	}
+	e.Session = s
+	return e
+}
+
+// run makes a new call.
+func (c *Call) run(ctx context.Context, name string) error {
+	l, err := c.loadOwn(ctx, name)
+	if err != nil || c.there != nil {
+		return err
+	}
+	known := len(c.Shared)
+	if err := c.shared(ctx); err != nil { // once the receipt is there, a call that resumes selects nothing
+		return err
+	}
+	if len(c.Shared) > known && !c.opts.DryRun { // an event that sets one of them may have come since
+		return c.run(ctx, name)
+	}
+	alone := !c.sel.Hidden.IsZero()
+	c.own = c.of(l.Session)
+	c.selectInitial(l.Initial, func(name string) bool { return c.sel.All || c.sel.Matcher.Value(l.Initial[name]) })
+	if !alone && c.sel.Matcher.Text != "" {
+		if err := c.matchElsewhere(ctx, l); err != nil {
+			return err
+		}
+	}
+	due := c.collect(c.own, l)
+	if c.opts.DryRun {
+		c.own.add(due)
+		if err := c.planReverts(ctx, c.own, l); err != nil || alone {
+			return err
+		}
+		_, err := c.looks(ctx)
+		return err
+	}
+	if !due.any() {
+		if alone || len(c.own.goes)+len(c.initial) == 0 {
+			return c.log.Confirm(ctx) // an earlier call may have done it all
+		}
+		c.opts.DryRun = true
+		dirty, err := c.looks(ctx)
+		c.opts.DryRun = false
+		if err != nil || !dirty {
+			return cmp.Or(err, c.log.Confirm(ctx))
+		}
+		c.Sessions, c.found = nil, map[string]*Erased{} // the looks find them again
+		c.own = c.of(l.Session)
+		due = c.collect(c.own, l)
+	}
+	r, err := c.logReceipt(ctx, c.own, l, alone)
+	if err != nil {
+		return err
+	}
+	c.own.add(due)
+	if err := c.shared(ctx); err != nil { // values that events set before the receipt
+		return err
+	}
+	if !alone && c.opts.User == nil {
+		// A fork that commits from now on has copied the session without what goes.
+		relatives, err := c.relatives(ctx)
+		if err != nil {
+			return err
+		}
+		alone = !slices.ContainsFunc(relatives, func(s Session) bool { return s.Head.Creation != c.own.Head.Creation })
+	}
+	if err := c.finish(ctx, c.own, r, l, alone); err != nil || alone {
+		return err
+	}
+	return c.others(ctx)
+}
+
+// shared sets the shared values that are selected to null.
+func (c *Call) shared(ctx context.Context) error {
+	if c.opts.Shared == nil {
+		return nil
+	}
+	names, err := c.opts.Shared(ctx)
+	c.Shared = slices.Compact(slices.Sorted(slices.Values(append(c.Shared, names...))))
+	return err
+}
+
+// selectInitial selects keys of the initial state.
+func (c *Call) selectInitial(initial map[string]patch.Value, selects func(name string) bool) {
+	for _, name := range slices.Sorted(maps.Keys(initial)) {
+		switch {
+		case !selects(name) || slices.Contains(c.initial, name):
+		case c.opts.Values == patch.NullValues:
+			c.initial = append(c.initial, name)
+		case !IsNull(initial[name]):
+			c.Matches++
+		}
+	}
+}
+
+// running is the key of a context's call, which finishes what others have left, and is not to be finished for them.
+type running struct {
+	id, session string
+	forUser     bool
+}
+
+func isRunning(ctx context.Context, of patch.Erasure) bool {
+	return ctx.Value(running{of.CallID, of.CallSession, of.ForUser}) != nil
+}
+
+// others does what a call has to do in other sessions, and marks the call done.
+func (c *Call) others(ctx context.Context) error {
+	ctx = context.WithValue(ctx, running{c.opts.ID, c.own.Head.Creation, c.opts.ForUser}, true)
+	if c.opts.User != nil {
+		if err := c.opts.User(ctx); err != nil {
+			return err
+		}
+	}
+	if _, err := c.looks(ctx); err != nil {
+		return err
+	}
+	return c.markDone(ctx)
+}
+
+// loadOwn reads the call's session, after finishing what earlier calls have left there.
+func (c *Call) loadOwn(ctx context.Context, name string) (*loaded, error) {
+	for {
+		c.Matches = 0
+		l, err := load(ctx, c.log, name, c.counting, c.opts.Values)
+		if err != nil {
+			return nil, err
+		}
+		for _, r := range l.scan.Receipts {
+			if c.given && r.IsCall(l.Head.Creation) && r.Of.CallID == c.opts.ID && r.Of.ForUser == c.opts.ForUser {
+				c.there = &thereAlready{l.Session, r}
+				return l, nil
+			}
+		}
+		var did []*Call
+		if !c.opts.DryRun {
+			did, err = pending(ctx, c.log, l, true)
+		}
+		if len(did) == 0 && err == nil {
+			if !c.sel.Hidden.IsZero() {
+				err = l.scan.chooseHidden(l.view, c.sel.Hidden)
+			}
+			return l, err
+		}
+		for _, of := range did {
+			c.Damaged = append(c.Damaged, of.Damaged...)
+			c.Earlier = append(c.Earlier, of.Sessions...)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+}
+
+// counting is the selection's choice, and counts the events that it will choose again.
+func (c *Call) counting(r patch.Record) (bool, func(int, *patch.Event) bool) {
+	own, which := c.sel.Choose(r)
+	if c.opts.Values == patch.NullValues {
+		return own, which
+	}
+	return own, func(i int, event *patch.Event) bool {
+		if !which(i, event) {
+			return false
+		}
+		blank := event.Blank("", patch.KeepValues)
+		if c.sel.Matcher.Event(blank) || c.sel.Matcher.Text == "" && !blank.IsBlank(patch.NullValues) {
+			c.Matches++
+		}
+		return true
+	}
+}
+
+// due is what goes in a session and is not blank yet.
+type due struct {
+	events  []Event
+	initial []string
+}
+
+func (d due) any() bool { return len(d.events)+len(d.initial) > 0 }
+
+// collect takes in what goes in a session that was read.
+func (c *Call) collect(e *Erased, l *loaded) (d due) {
+	if e.Session = l.Session; !c.keeps() {
+		_ = l.scan.Spread(l.view, c.opts.Context) // a view that was read whole has all that this asks for
+	}
+	for ref := range l.scan.Set {
+		e.goes[ref] = true
+	}
+	for _, name := range c.initial {
+		if v, there := l.Initial[name]; there && !IsNull(v) {
+			d.initial = append(d.initial, name)
+		}
+	}
+	if len(l.scan.Events(false)) > 0 && !c.keeps() {
+		l.scan.coverKept() // they are covered as well, but are no reason for a receipt
+	}
+	for _, event := range l.scan.Events(false) {
+		if event.Why == Selected && e != c.own {
+			event.Why = Same
+		}
+		d.events = append(d.events, event)
+	}
+	return d
+}
+
+func (e *Erased) add(d due) {
+	for _, event := range d.events {
+		if !slices.ContainsFunc(e.Events, func(there Event) bool { return there.Ref == event.Ref }) {
+			e.Events = append(e.Events, event)
+		}
+	}
+	for _, name := range d.initial {
+		if !slices.Contains(e.Initial, name) {
+			e.Initial = append(e.Initial, name)
+		}
+	}
+}
+
+// dirty reports whether the session said, or says, something that goes.
+func (e *Erased) dirty() bool { return len(e.Events)+len(e.Initial) > 0 }
+
+// matchElsewhere selects what is blank in the call's session, and has the text in a relative.
+func (c *Call) matchElsewhere(ctx context.Context, own *loaded) error {
+	if len(own.scan.Blank) == 0 && !slices.ContainsFunc(slices.Collect(maps.Values(own.Initial)), IsNull) {
+		return nil
+	}
+	relatives, err := c.relatives(ctx)
+	if err != nil {
+		return err
+	}
+	for _, s := range relatives {
+		if c.opts.Values == patch.NullValues {
+			c.selectInitial(s.Initial, func(name string) bool { return IsNull(own.Initial[name]) && c.sel.Matcher.Value(s.Initial[name]) })
+		}
+		n, _ := Common(c.own.Session, s)
+		if n == 0 || s.Head.Creation == c.own.Head.Creation {
+			continue
+		}
+		l, err := load(ctx, c.log, s.Name, c.sel.Choose, c.opts.Values)
+		if c.passes(s.Name, err) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		for ref := range l.scan.Set {
+			if ref.Seq <= n && own.scan.Blank[ref] {
+				own.scan.Set[ref] = Selected
+			}
+		}
+	}
+	return nil
+}
+
+// passes reports whether a session other than the call's is gone, or damaged.
+func (c *Call) passes(name string, err error) bool {
+	if errors.Is(err, patch.ErrCorrupt) {
+		c.Damaged = append(c.Damaged, Damaged{name, err})
+		return true
+	}
+	return c.log.IsGone(err)
+}
+
+// relatives returns the relatives of the call's session, itself too if it has any.
+func (c *Call) relatives(ctx context.Context) (all []Session, err error) {
+	for s, err := range c.log.Relatives(ctx, Family(c.own.Head.Creation, c.own.Lineage)) {
+		if err != nil {
+			return nil, err
+		}
+		if s.Err != nil {
+			c.passes(s.Name, s.Err)
+		} else if _, related := Common(c.own.Session, s); related {
+			all = append(all, s)
+		}
+	}
+	return all, nil
+}
+
+// looks visits all relatives until a look finds none that is dirty, and nothing more that goes. It reports whether any was
+// dirty.
+func (c *Call) looks(ctx context.Context) (dirty bool, err error) {
+	for {
+		c.Damaged = nil
+		relatives, err := c.relatives(ctx)
+		if err != nil {
+			return dirty, err
+		}
+		again := false
+		for _, s := range relatives {
+			found, err := c.visit(ctx, s)
+			if s.Head.Creation != c.own.Head.Creation && c.passes(s.Name, err) {
+				continue
+			}
+			if err != nil {
+				return dirty, err
+			}
+			again = again || found
+			if e := c.found[s.Head.Creation]; e != c.own && e != nil {
+				dirty = dirty || e.dirty()
+			}
+		}
+		if !again {
+			return dirty, nil
+		}
+	}
+}
+
+// seeds returns what of a session goes because it goes in a relative, or there.
+func (c *Call) seeds(s Session) map[fold.Ref]bool {
+	seeds := map[fold.Ref]bool{}
+	for _, e := range c.found {
+		n, _ := Common(s, e.Session)
+		for ref := range e.goes {
+			if ref.Seq <= n {
+				seeds[ref] = true
+			}
+		}
+	}
+	return seeds
+}
+
+// visit erases what goes in a session, and reports whether that is more than was known.
+func (c *Call) visit(ctx context.Context, s Session) (found bool, err error) {
+	for {
+		found, err = c.visitOnce(ctx, s)
+		if !errors.Is(err, ErrEdition) {
+			return found, err
+		}
+	}
+}
+
+func (c *Call) visitOnce(ctx context.Context, s Session) (found bool, err error) {
+	e, seeds := c.of(s), c.seeds(s)
+	initial := slices.ContainsFunc(c.initial, func(name string) bool {
+		v, there := s.Initial[name]
+		return there && !IsNull(v) && !slices.Contains(e.Initial, name)
+	})
+	if len(seeds) == len(e.goes) && !initial && (!c.resumed || e.visited) {
+		return false, nil
+	}
+	was := maps.Clone(e.goes)
+	for {
+		l, err := load(ctx, c.log, s.Name, chooseRefs(seeds), c.opts.Values)
+		if err != nil {
+			return false, err
+		}
+		creation := l.Head.Creation
+		if creation != s.Head.Creation {
+			return false, nil // it was created again since
+		}
+		if !c.opts.DryRun {
+			if did, err := pending(ctx, c.log, l, false); err != nil {
+				return false, err
+			} else if len(did) > 0 {
+				continue
+			}
+		}
+		more := false
+		for _, r := range l.scan.Receipts { // what another process, or an earlier one, found to go
+			if r.of(c.call(), creation) {
+				for ref := range l.refs(r) {
+					more = more || !seeds[ref]
+					seeds[ref] = true
+				}
+			}
+		}
+		if more {
+			continue
+		}
+		e.visited = true
+		due := c.collect(e, l)
+		found = len(e.goes) > len(was)
+		if c.opts.DryRun {
+			e.add(due)
+			return found, c.planReverts(ctx, e, l)
+		}
+		if !due.any() {
+			return found, nil
+		}
+		r, err := c.logReceipt(ctx, e, l, false)
+		if err != nil {
+			e.goes = was // it is dirty still
+			return false, err
+		}
+		e.add(due)
+		return true, c.finish(ctx, e, r, l, false)
+	}
+}
+
+// planReverts finds out what the closing commit would revert.
+func (c *Call) planReverts(ctx context.Context, e *Erased, l *loaded) error {
+	if c.opts.Summaries != patch.RevertSummaries || !e.dirty() {
+		return nil
+	}
+	plan, err := c.reverts(ctx, l, e.ids())
+	e.Reverted, e.Blank = plan.Summaries, plan.NotReverted
+	return err
+}
+
+func (e *Erased) ids() map[string]bool {
+	ids := map[string]bool{}
+	for _, event := range e.Events {
+		ids[event.ID] = true
+	}
+	return ids
+}
+
+// reverts plans the reverts of a session's blank summaries. Events with the given ids count as blank.
+func (c *Call) reverts(ctx context.Context, l *loaded, goes map[string]bool) (blanks.Plan, error) {
+	return blanks.Revert(l.view, blanks.Options{MaxGrowth: cmp.Or(c.opts.MaxGrowth, blanks.DefaultMaxGrowth), ErasedIDs: goes, Read: func(seqs []uint64) ([]patch.Record, error) {
+		if records, _, ok := l.stored(seqs); ok {
+			return records, nil
+		}
+		records, _, err := c.log.Pick(ctx, l.Name, l.Head.Creation, seqs)
+		return records, err
+	}})
+}
+
+// loaded is a session that was read as a whole, at one edition.
+type loaded struct {
+	Session
+	view fold.View
+	scan *Scan
+	raw  map[uint64]backend.Record // as they are stored, if they are few
+}
+
+func load(ctx context.Context, log Log, name string, choose Choose, values patch.ValuePolicy) (*loaded, error) {
+	for {
+		s, err := log.Session(ctx, name)
+		if err != nil {
+			return nil, err
+		}
+		l := &loaded{Session: s, scan: NewScan(), raw: map[uint64]backend.Record{}}
+		size := 0
+		l.view, err = log.Read(ctx, s, func(r patch.Record, raw backend.Record) {
+			l.scan.Record(r, choose, values)
+			if size += len(raw.Data); size <= keptBytes {
+				l.raw[r.Seq] = raw
+			}
+		})
+		if !errors.Is(err, ErrEdition) {
+			return l, err
+		}
+	}
+}
+
+// keptBytes is how much of a log is kept as it was read, so that it need not be read again.
+const keptBytes = 4 << 20
+
+// stored returns records as they were read, if they were kept.
+func (l *loaded) stored(seqs []uint64) (records []patch.Record, raws []backend.Record, ok bool) {
+	for _, seq := range seqs {
+		raw, kept := l.raw[seq]
+		r, err := patch.DecodeRecord(raw.Data)
+		if !kept || err != nil {
+			return nil, nil, false
+		}
+		records, raws = append(records, r), append(raws, raw)
+	}
+	return records, raws, true
+}
+
+// refs returns what a receipt covers of the session's events.
+func (l *loaded) refs(r Receipt) map[fold.Ref]bool {
+	refs := map[fold.Ref]bool{}
+	for _, seq := range Covered(r) {
+		first, n := 0, 1
+		if puts, isPatch := l.scan.puts[seq]; isPatch {
+			first, n = -1, puts
+		}
+		for i := first; i < n; i++ {
+			if ref := (fold.Ref{Seq: seq, Index: i}); r.Covers(ref) {
+				refs[ref] = true
+			}
+		}
+	}
+	return refs
+}
+
+func chooseNone(patch.Record) (bool, func(int, *patch.Event) bool) {
+	return false, func(int, *patch.Event) bool { return false }
+}
+
+func chooseRefs(refs map[fold.Ref]bool) Choose {
+	return func(r patch.Record) (bool, func(int, *patch.Event) bool) {
+		return r.Patch != nil && refs[fold.Ref{Seq: r.Seq, Index: -1}], func(i int, _ *patch.Event) bool {
+			return refs[fold.Ref{Seq: r.Seq, Index: i}]
+		}
+	}
+}

@@ -1,0 +1,463 @@
+package erase
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"maps"
+	"slices"
+
+	"github.com/patchlog-dev/patchlog/internal/blanks"
+	"github.com/patchlog-dev/patchlog/patch"
+	"github.com/patchlog-dev/patchlog/store/backend"
+)
+
+// Limits of a commit that replaces records: other writers wait for it.
+const (
+	maxRecords = 64
+	maxBytes   = 1 << 18
+)
+
+// unknownTries is how many commits of unknown outcome in a row are tried again.
+const unknownTries = 4
+
+// logReceipt logs the call's next receipt in a session that was read, with all that goes there. done is for a call that has
+// nothing to do in other sessions. It fails with [ErrEdition] if an erasure has committed since.
+func (c *Call) logReceipt(ctx context.Context, e *Erased, l *loaded, done bool) (Receipt, error) {
+	creation := l.Head.Creation
+	of := c.call()
+	of.Values, of.Reason, of.Summaries, of.Context, of.MaxGrowth = c.opts.Values, c.opts.Reason, c.opts.Summaries, c.opts.Context, c.opts.MaxGrowth
+	of.Session, of.Seen, of.Done, of.OfUser = creation, l.Head.Last, done, e == c.own && c.opts.User != nil
+	for _, name := range c.initial {
+		if _, there := l.Initial[name]; there {
+			of.Initial = append(of.Initial, name)
+		}
+	}
+	slices.Sort(of.Initial)
+	l.scan.Cover(&of, l.scan.Events(c.sel.Hidden.IsZero()))
+	n := 0
+	for _, r := range l.scan.Receipts {
+		if r.of(of, creation) {
+			n++
+		}
+	}
+	p := patch.NewErase(of).WithID(receiptID(of, n)).WithAuthor(c.opts.Author).WithBase(l.view.PatchSeq())
+	r := c.log.Complete([]patch.Record{{Patch: p}})[0]
+	var raw backend.Record
+	_, err := c.commit(ctx, l, func(head backend.Head) (rep backend.Replacement, err error) {
+		if head.Edition != l.Head.Edition {
+			return rep, ErrEdition
+		}
+		r.Seq = head.Last + 1
+		if raw, err = c.log.Encode(r); err != nil {
+			return rep, err
+		}
+		added := Count{Open: 1}
+		if creation == of.CallSession && !done {
+			added.Calls = 1
+		}
+		return backend.Replacement{Appended: []backend.Record{raw}, Counts: c.log.Count(head, added)}, nil
+	})
+	if errors.Is(err, backend.ErrTaken) || errors.Is(err, backend.ErrUnknown) || errors.Is(err, ErrEdition) {
+		// An earlier try, or another process, may have logged it.
+		seqs, lookup := c.log.Lookup(ctx, l.Name, creation, []string{r.ID()})
+		if lookup != nil || seqs[0] == 0 {
+			return Receipt{}, cmp.Or(lookup, c.log.Failed(l.Name, err))
+		}
+		records, raws, pick := c.log.Pick(ctx, l.Name, creation, seqs)
+		if pick != nil {
+			return Receipt{}, pick
+		}
+		r, raw, err = records[0], raws[0], nil
+		l.raw, l.Head.Edition = map[uint64]backend.Record{}, 0 // nothing that was read counts
+	} else if err == nil {
+		l.Head.Edition++
+	}
+	if err != nil {
+		return Receipt{}, c.log.Failed(l.Name, err)
+	}
+	l.raw[r.Seq] = raw
+	e.Receipt = r
+	return ReceiptOf(r), nil
+}
+
+// commit makes a replacement. If its outcome is unknown, it is tried again: late, or twice, it changes nothing. moved
+// reports that what is to be replaced is not as it was read.
+func (c *Call) commit(ctx context.Context, l *loaded, make func(backend.Head) (backend.Replacement, error)) (moved bool, err error) {
+	for n := 1; ; n++ {
+		err := c.log.Replace(ctx, l.Name, l.Head.Creation, make)
+		switch {
+		case errors.Is(err, backend.ErrUnknown) && n < unknownTries && ctx.Err() == nil:
+			continue
+		case errors.Is(err, backend.ErrMoved):
+			return true, nil
+		}
+		return false, err
+	}
+}
+
+// finishing is the work on an open receipt of a session:
+//
+//  1. If patches were logged between the reading of the log and the receipt, it is read again, and the receipt notes
+//     what they have put in for what goes. Later patches wait for the receipt.
+//  2. All that the receipt covers is made blank, a bounded commit at a time. If the process ends here, the receipt is
+//     open, and the next erasure does all of it again: a blank stays as it is.
+//  3. One closing commit notes in the receipt that it is closed, and logs the reverts of blank summaries.
+//
+// Each commit makes another edition of the log: what was planned on an earlier one conflicts. A commit depends only on what
+// it replaces, so other writers do not make it fail; the closing commit plans reverts, and depends on the edition too.
+type finishing struct {
+	*Call
+	e    *Erased
+	r    Receipt
+	l    *loaded // as it was read, nil if it is to be read
+	goes map[string]bool
+	done bool
+}
+
+// finish completes an open receipt. l is the session as it was read for it, or nil. done marks the call done too.
+func (c *Call) finish(ctx context.Context, e *Erased, r Receipt, l *loaded, done bool) error {
+	f := &finishing{Call: c, e: e, r: r, l: l, goes: e.ids(), done: done}
+	if l != nil && l.Head.Edition == 0 {
+		f.l = nil
+	}
+	err := f.note(ctx)
+	if err == nil {
+		err = f.blank(ctx)
+	}
+	if err == nil {
+		err = f.close(ctx)
+	}
+	return err
+}
+
+// read reads the session again, with what the receipt covers and what derives from that.
+func (f *finishing) read(ctx context.Context) (more bool, err error) {
+	l, err := load(ctx, f.log, f.e.Name, chooseCovered(f.r), f.r.Of.Values)
+	if err != nil {
+		return false, err
+	}
+	covered := len(l.scan.Set)
+	if !f.r.Keeps() {
+		if err := l.scan.Spread(l.view, f.r.Of.Context); err != nil {
+			return false, err
+		}
+	}
+	f.l, f.goes = l, map[string]bool{}
+	for _, event := range l.scan.Events(false) {
+		f.goes[event.ID] = true
+	}
+	return len(l.scan.Set) > covered, nil
+}
+
+// note has the receipt cover what patches have put in since the log was read.
+func (f *finishing) note(ctx context.Context) error {
+	for !f.r.Keeps() && f.r.Of.Seen+1 < f.r.Seq {
+		between, _, err := f.log.Pick(ctx, f.e.Name, f.e.Head.Creation, backend.Range(f.r.Of.Seen+1, int(f.r.Seq-f.r.Of.Seen-1)))
+		if err != nil {
+			return err
+		}
+		if !slices.ContainsFunc(between, func(r patch.Record) bool { return r.Patch != nil && !IsReceipt(r) }) {
+			return nil
+		}
+		more, err := f.read(ctx)
+		if err != nil || !more {
+			return err
+		}
+		of := f.r.Of
+		of.Seqs, of.EventIndices, of.Seen = nil, nil, f.r.Seq-1
+		f.l.scan.Cover(&of, slices.DeleteFunc(f.l.scan.Events(true), func(e Event) bool { return e.Seq >= f.r.Seq }))
+		if err := f.change(ctx, of, Count{}); err != nil {
+			return err
+		}
+		if f.l == nil { // another process has changed the receipt
+			continue
+		}
+		for ref := range f.l.scan.Set {
+			f.e.goes[ref] = true
+		}
+		f.e.add(due{events: f.l.scan.Events(false)})
+	}
+	return nil
+}
+
+// change replaces the receipt by one that says something else, unless it is changed meanwhile: then it is read again.
+func (f *finishing) change(ctx context.Context, of patch.Erasure, added Count) error {
+	old, err := f.stored(ctx)
+	if err != nil {
+		return err
+	}
+	was := f.r.Patch
+	f.r.Patch = patch.NewErase(of).WithID(was.ID()).WithAuthor(was.Author()).WithTimestamp(was.Timestamp())
+	if base, ok := was.Base(); ok {
+		f.r.Patch = f.r.Patch.WithBase(base)
+	}
+	changed, err := f.replaced(old, f.r.Record)
+	if err != nil {
+		return err
+	}
+	moved, err := f.commit(ctx, f.l, func(head backend.Head) (backend.Replacement, error) {
+		return backend.Replacement{Records: []backend.Replaced{changed}, Counts: f.log.Count(head, added)}, nil
+	})
+	if moved {
+		return f.reread(ctx)
+	}
+	if err != nil {
+		return f.log.Failed(f.e.Name, err)
+	}
+	f.r = ReceiptOf(f.r.Record)
+	f.l.raw[f.r.Seq] = backend.Record{Seq: f.r.Seq, Data: changed.Data}
+	f.l.Head.Edition++
+	return nil
+}
+
+// stored returns the receipt as it is stored.
+func (f *finishing) stored(ctx context.Context) (backend.Record, error) {
+	if f.l != nil {
+		if raw, there := f.l.raw[f.r.Seq]; there {
+			return raw, nil
+		}
+	}
+	_, raws, err := f.log.Pick(ctx, f.e.Name, f.e.Head.Creation, []uint64{f.r.Seq})
+	if err != nil {
+		return backend.Record{}, err
+	}
+	return raws[0], nil
+}
+
+// reread reads the receipt again. What was read with it counts no more.
+func (f *finishing) reread(ctx context.Context) error {
+	records, _, err := f.log.Pick(ctx, f.e.Name, f.e.Head.Creation, []uint64{f.r.Seq})
+	if err == nil {
+		f.r, f.l = ReceiptOf(records[0]), nil
+	}
+	return err
+}
+
+func (f *finishing) replaced(old backend.Record, is patch.Record) (backend.Replaced, error) {
+	raw, err := f.log.Encode(is)
+	return backend.Replaced{Seq: old.Seq, Old: old.Data, Data: raw.Data, OldSum: sumOf(old.Data), Sum: raw.Sum}, err
+}
+
+// at is the session for a commit: as it was read, or known by its name.
+func (f *finishing) at() *loaded {
+	if f.l != nil {
+		return f.l
+	}
+	return &loaded{Session: f.e.Session}
+}
+
+// blank replaces all that the receipt covers, with the values of the initial state.
+func (f *finishing) blank(ctx context.Context) error {
+	if err := f.nullInitial(ctx); err != nil {
+		return err
+	}
+	seqs := Covered(f.r)
+	for len(seqs) > 0 {
+		changed, n, err := f.changed(ctx, seqs)
+		if err != nil {
+			return err
+		}
+		if len(changed) > 0 {
+			moved, err := f.commit(ctx, f.at(), func(backend.Head) (backend.Replacement, error) { return backend.Replacement{Records: changed}, nil })
+			if moved {
+				f.l = nil
+				continue
+			}
+			if err != nil {
+				return f.log.Failed(f.e.Name, err)
+			}
+			f.committed()
+		}
+		seqs = seqs[n:]
+	}
+	return nil
+}
+
+func (f *finishing) committed() {
+	if f.l != nil {
+		f.l.Head.Edition++
+	}
+}
+
+// nullInitial sets values of the initial state to null.
+func (f *finishing) nullInitial(ctx context.Context) error {
+	for len(f.r.Of.Initial) > 0 {
+		s, err := f.log.Session(ctx, f.e.Name)
+		if err != nil {
+			return err
+		}
+		old := s.Head.Meta
+		if s.Initial = maps.Clone(s.Initial); !NullInitial(s.Initial, []Receipt{f.r}) {
+			return nil
+		}
+		meta, err := f.log.Meta(s)
+		if err != nil {
+			return err
+		}
+		moved, err := f.commit(ctx, f.at(), func(backend.Head) (backend.Replacement, error) {
+			return backend.Replacement{OldMeta: old, Meta: meta}, nil
+		})
+		if moved {
+			continue
+		}
+		if err == nil {
+			f.committed()
+		}
+		return f.log.Failed(f.e.Name, err)
+	}
+	return nil
+}
+
+// changed returns the blanks of the first of some records, as many as one commit should replace, and how many it has
+// looked at.
+func (f *finishing) changed(ctx context.Context, seqs []uint64) (out []backend.Replaced, n int, err error) {
+	seqs = seqs[:min(len(seqs), maxRecords)]
+	var records []patch.Record
+	var raws []backend.Record
+	kept := false
+	if f.l != nil {
+		records, raws, kept = f.l.stored(seqs)
+	}
+	if !kept {
+		if records, raws, err = f.log.Pick(ctx, f.e.Name, f.e.Head.Creation, seqs); err != nil {
+			return nil, 0, err
+		}
+	}
+	size := 0
+	for i, was := range records {
+		if size += len(raws[i].Data); i > 0 && size > maxBytes {
+			break
+		}
+		n++
+		if is := Blank(was, []Receipt{f.r}); is != was {
+			changed, err := f.replaced(raws[i], is)
+			if err != nil {
+				return nil, 0, err
+			}
+			out = append(out, changed)
+		}
+	}
+	return out, n, nil
+}
+
+// close makes the closing commit.
+func (f *finishing) close(ctx context.Context) error {
+	for f.r.Of.ClosedAt == 0 {
+		err := f.closeOnce(ctx)
+		if errors.Is(err, ErrEdition) {
+			err = f.reread(ctx)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if f.done && !f.r.Of.Done {
+		return f.markDone(ctx)
+	}
+	return nil
+}
+
+func (f *finishing) closeOnce(ctx context.Context) error {
+	if f.l == nil {
+		if _, err := f.read(ctx); err != nil {
+			return err
+		}
+	}
+	l := f.l
+	plan := blanks.Plan{After: l.view}
+	var err error
+	switch f.r.Of.Summaries {
+	case patch.RevertSummaries:
+		if plan, err = f.reverts(ctx, l, f.goes); err != nil {
+			return err
+		}
+	case patch.BlankSummaries:
+		plan.NotReverted = blanks.Visible(l.view, f.goes)
+	}
+	reverts := f.log.Complete(f.log.Grouped(l.view, f.r.Patch.Author(), plan.Reverts))
+	tokens := 0
+	for _, event := range plan.After.Events() {
+		if f.goes[event.ID()] {
+			event = event.Blank("", f.r.Of.Values)
+		}
+		tokens += event.EstimatedTokens()
+	}
+	old, err := f.stored(ctx)
+	if err != nil {
+		return err
+	}
+	added := Count{Visible: plan.After.Len() - l.view.Len(), Tokens: tokens - f.log.Counts(l.Head).Tokens, Open: -1}
+	of := f.r.Of
+	if f.done && !of.Done {
+		of.Done, added.Calls = true, -1
+	}
+	was, seq := f.r, f.r.Seq
+	moved, err := f.commit(ctx, l, func(head backend.Head) (rep backend.Replacement, err error) {
+		if head.Edition != l.Head.Edition {
+			return rep, ErrEdition
+		}
+		of.ClosedAt = head.Last
+		is := patch.NewErase(of).WithID(was.ID()).WithAuthor(was.Patch.Author()).WithTimestamp(was.Patch.Timestamp())
+		if base, ok := was.Patch.Base(); ok {
+			is = is.WithBase(base)
+		}
+		f.r.Patch = is
+		changed, err := f.replaced(old, f.r.Record)
+		if err != nil {
+			return rep, err
+		}
+		rep.Records = []backend.Replaced{changed}
+		base := max(l.view.PatchSeq(), seq)
+		for i, r := range reverts {
+			r.Seq = head.Last + 1 + uint64(i)
+			r.Patch, base = r.Patch.WithBase(base), r.Seq
+			raw, err := f.log.Encode(r)
+			if err != nil {
+				return rep, err
+			}
+			rep.Appended = append(rep.Appended, raw)
+		}
+		rep.Counts = f.log.Count(head, added)
+		return rep, nil
+	})
+	if moved {
+		return ErrEdition
+	}
+	if err != nil {
+		return f.log.Failed(f.e.Name, err)
+	}
+	f.r = ReceiptOf(f.r.Record)
+	if f.e.Receipt.Seq == seq {
+		f.e.Receipt = f.r.Record
+	}
+	f.e.Reverted, f.e.Blank = append(f.e.Reverted, plan.Summaries...), plan.NotReverted
+	return nil
+}
+
+// markDone notes in the receipt of the call that it has nothing more to do.
+func (c *Call) markDone(ctx context.Context) error {
+	of := c.call()
+	of.Session = of.CallSession
+	for {
+		seqs, err := c.log.Lookup(ctx, c.own.Name, c.own.Head.Creation, []string{receiptID(of, 0)})
+		if err != nil {
+			return err
+		}
+		records, raws, err := c.log.Pick(ctx, c.own.Name, c.own.Head.Creation, seqs)
+		if err != nil {
+			return err
+		}
+		f := &finishing{Call: c, e: c.own, r: ReceiptOf(records[0])}
+		f.l = &loaded{Session: c.own.Session, raw: map[uint64]backend.Record{seqs[0]: raws[0]}}
+		if f.r.Of.Done {
+			c.own.Receipt = f.r.Record
+			return nil
+		}
+		is := f.r.Of
+		is.Done = true
+		if err := f.change(ctx, is, Count{Calls: -1}); err != nil {
+			return err
+		}
+	}
+}

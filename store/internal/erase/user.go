@@ -1,0 +1,107 @@
+package erase
+
+import (
+	"context"
+	"errors"
+	"iter"
+
+	"github.com/patchlog-dev/patchlog/patch"
+)
+
+// User erases all sessions of a user.
+//
+// The first of them that says anything has a call whose receipt is marked. Before the looks of that call, each other session
+// makes a call of the same id, and the values that the sessions share become null. So if the process ends, there is a call
+// that is not done.
+type User struct {
+	Log      Log
+	Sessions func(ctx context.Context) iter.Seq2[Session, error]
+	Options  Options
+	Given    bool // the id
+
+	// Calls are those that were made, also if there is an error.
+	Calls []*Call
+
+	// Shared sets the values that the user's sessions share to null, or with DryRun finds them.
+	Shared func(ctx context.Context) error
+}
+
+// All selects everything.
+var All = Selection{All: true, Choose: func(patch.Record) (bool, func(int, *patch.Event) bool) {
+	return true, func(int, *patch.Event) bool { return true }
+}}
+
+// Run erases them. If a call of the id is marked, that is finished, and nothing else is selected.
+func (u *User) Run(ctx context.Context) error {
+	marked, s, err := u.marked(ctx)
+	if err != nil {
+		return err
+	}
+	if marked.Seq > 0 {
+		c, err := resume(ctx, u.Log, s, marked, func(ctx context.Context) error { return u.Others(ctx, s.Name) })
+		u.Calls = append(u.Calls, c)
+		return err
+	}
+	for s, err := range u.Sessions(ctx) {
+		if err != nil {
+			return err
+		}
+		o := u.Options
+		o.User = func(ctx context.Context) error { return u.Others(ctx, s.Name) }
+		c, err := u.call(ctx, s, o, u.Given)
+		if err != nil || c.own != nil && c.own.Receipt.Seq > 0 && ReceiptOf(c.own.Receipt).Of.OfUser {
+			return err
+		}
+	}
+	return u.Shared(ctx) // no session says anything
+}
+
+// marked returns the receipt that is marked, or the zero Receipt.
+func (u *User) marked(ctx context.Context) (Receipt, Session, error) {
+	if !u.Given || u.Options.DryRun {
+		return Receipt{}, Session{}, nil
+	}
+	for s, err := range u.Sessions(ctx) {
+		if err != nil || s.Err != nil {
+			if err != nil {
+				return Receipt{}, s, err
+			}
+			continue
+		}
+		r, s, err := receiptOfCall(ctx, u.Log, s.Name, u.Options.ID)
+		if err == nil && r.Seq > 0 && r.Of.OfUser {
+			return r, s, nil
+		}
+		if err != nil && !u.Log.IsGone(err) && !errors.Is(err, patch.ErrCorrupt) {
+			return Receipt{}, s, err
+		}
+	}
+	return Receipt{}, Session{}, nil
+}
+
+// Others makes the calls of all sessions but one, and then has the shared values erased.
+func (u *User) Others(ctx context.Context, but string) error {
+	for s, err := range u.Sessions(ctx) {
+		if err == nil && s.Name != but {
+			_, err = u.call(ctx, s, u.Options, true)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return u.Shared(ctx)
+}
+
+// call makes the call of one session, unless that is gone or damaged.
+func (u *User) call(ctx context.Context, s Session, o Options, given bool) (*Call, error) {
+	at, c, err := len(u.Calls), newCall(u.Log, All, o), s.Err
+	u.Calls = append(u.Calls, c) // before those that it makes
+	if err == nil {
+		c, err = Run(ctx, u.Log, s.Name, All, o, given)
+		u.Calls[at] = c
+	}
+	if c.passes(s.Name, err) {
+		return c, nil
+	}
+	return c, err
+}
