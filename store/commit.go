@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"sync/atomic"
 
@@ -100,7 +99,7 @@ func (s *Store) furnished(h *handle, r *request, err error) (*request, error) {
 
 // provide reads records that a request's plan needs, and adds them to those at hand.
 func (s *Store) provide(r *request, h *handle, seqs []uint64) (have []patch.Record, creation string, err error) {
-	c, err := s.current(r.ctx, h, false)
+	c, _, err := s.current(r.ctx, h, false, scopesQuery{})
 	if err != nil {
 		return nil, "", err
 	}
@@ -131,7 +130,7 @@ func (s *Store) draft(ctx context.Context, key Key, creation string, p plan) (Co
 	defer s.cache.release(h)
 	r := &request{ctx: ctx, creation: creation, plan: p}
 	for {
-		c, _, err := s.newest(ctx, h, false)
+		c, _, err := s.newest(ctx, h, false, scopesQuery{})
 		if err != nil {
 			return Committed{}, err
 		}
@@ -160,7 +159,7 @@ func (s *Store) lead(ctx context.Context, h *handle, requests []*request) {
 	defer done()
 	fail(requests, errAbandoned) // unless they are told otherwise
 	for lookUp := false; len(requests) > 0; {
-		c, err := s.current(ctx, h, true)
+		c, _, err := s.current(ctx, h, true, scopesQuery{})
 		if err != nil {
 			fail(requests, err)
 			return
@@ -187,7 +186,7 @@ func (s *Store) lead(ctx context.Context, h *handle, requests []*request) {
 			g.end()
 			return
 		case errors.Is(err, errLaterView):
-			now, _, err := s.newest(ctx, h, true)
+			now, _, err := s.newest(ctx, h, true, scopesQuery{})
 			if err != nil {
 				err = fromBackend(h.key, &backend.UnknownError{Cause: err})
 			}
@@ -197,7 +196,7 @@ func (s *Store) lead(ctx context.Context, h *handle, requests []*request) {
 			g.fail(fromBackend(h.key, err))
 			return
 		}
-		now, _, readErr := s.newest(ctx, h, true)
+		now, _, readErr := s.newest(ctx, h, true, scopesQuery{})
 		switch {
 		case readErr != nil:
 			fail(requests, readErr)
@@ -218,7 +217,7 @@ func (s *Store) lead(ctx context.Context, h *handle, requests []*request) {
 // confirmSeen makes what was read of a session durable. It fails with [backend.ErrMoved] if the
 // session is not as it was seen.
 func (s *Store) confirmSeen(ctx context.Context, h *handle, seen current) error {
-	took, err := s.backend.Fence(ctx, h.key.name(), seen.view.Creation(), seen.token, newToken())
+	took, err := s.backend.Fence(ctx, h.key.name(), seen.view.Creation(), seen.token, backend.NewToken())
 	if err == nil && !took {
 		err = backend.ErrMoved
 	}
@@ -410,20 +409,11 @@ func (s *Store) write(ctx context.Context, h *handle, next fold.View, counts cou
 
 // append commits a batch with a new token, and resolves an unknown outcome. Errors are the backend's.
 func (s *Store) append(ctx context.Context, key Key, batch *backend.Batch) error {
-	batch.Next = newToken()
+	batch.Next = backend.NewToken()
 	compress(batch.Records)
 	err := s.backend.Append(ctx, key.name(), *batch)
 	if errors.Is(err, backend.ErrUnknown) {
 		return s.findOut(ctx, key, *batch, err)
 	}
 	return err
-}
-
-// newToken draws a token.
-func newToken() backend.Token {
-	for {
-		if t := backend.Token(rand.Uint64()); t != 0 {
-			return t
-		}
-	}
 }

@@ -84,7 +84,7 @@ func (c *creating) stage() error {
 // stageAll stages the draft's records. If the outcome of the commit is unknown, the caller drops all staged records.
 func (c *creating) stageAll() error {
 	s := c.store
-	batch := backend.Batch{Creation: c.creation, ExpectedLast: c.last, ExpectedToken: c.token, Next: newToken(), Chain: c.chain, Records: c.batch, RequireFreeIDs: true}
+	batch := backend.Batch{Creation: c.creation, ExpectedLast: c.last, ExpectedToken: c.token, Next: backend.NewToken(), Chain: c.chain, Records: c.batch, RequireFreeIDs: true}
 	if c.last == 0 {
 		s.dropStaged(c.ctx, abandonedAfter)
 		meta, err := encodeMeta(meta{created: s.opts.Now()})

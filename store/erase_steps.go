@@ -139,7 +139,7 @@ func (f *finishing) close(ctx context.Context, p *erasePlan) (closed bool, err e
 		return func(r erase.Receipt) bool { return r.Of.Summaries == policy }
 	}
 	for range eraseTries {
-		r, err := f.store.replay(ctx, f.h.key, newest)
+		r, _, err := f.store.replay(ctx, f.h.key, newest, scopesQuery{})
 		switch {
 		case err != nil:
 			return false, err
@@ -202,7 +202,7 @@ func (f *finishing) closeOn(ctx context.Context, r replayed, reverts []*patch.Pa
 	if head.Edition != r.view.Edition() {
 		return false, nil
 	}
-	if err := s.foldUpTo(ctx, key, head, &r, newest); err != nil || r.view.PatchSeq() != patchSeq {
+	if err := s.foldUpTo(ctx, key, head, &r, newest, nil); err != nil || r.view.PatchSeq() != patchSeq {
 		return false, err
 	}
 	var d draft
@@ -238,7 +238,7 @@ func (f *finishing) closeOn(ctx context.Context, r replayed, reverts []*patch.Pa
 
 // replacement returns a replacement of nothing yet.
 func (f *finishing) replacement(head backend.Head) backend.Replacement {
-	return backend.Replacement{Creation: f.creation, ExpectedLast: head.Last, ExpectedToken: head.Token, Next: newToken(), Chain: head.Chain}
+	return backend.Replacement{Creation: f.creation, ExpectedLast: head.Last, ExpectedToken: head.Token, Next: backend.NewToken(), Chain: head.Chain}
 }
 
 // head returns the session's head, and the meta that it was created with.
@@ -274,7 +274,7 @@ func (f *finishing) commit(ctx context.Context, r backend.Replacement) error {
 		f.store.changes.wake(f.h.key)
 	case errors.Is(err, backend.ErrUnknown):
 		f.h.drop()
-		if _, fenced := f.store.backend.Fence(ctx, f.h.key.name(), f.creation, r.ExpectedToken, newToken()); fenced != nil {
+		if _, fenced := f.store.backend.Fence(ctx, f.h.key.name(), f.creation, r.ExpectedToken, backend.NewToken()); fenced != nil {
 			return fromBackend(Key{}, stillUnknown(err, fenced)) // it is not tried again
 		}
 	}

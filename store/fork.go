@@ -89,11 +89,12 @@ func (s *Store) fork(ctx context.Context, key Key, head backend.Head, m meta, ne
 		return Session{}, err
 	}
 	// The shared scopes are read first: after the commit nothing must fail.
-	scopes, err := s.scopes(ctx, newKey)
+	session, err := s.withScopes(ctx, newKey)
 	if err != nil {
 		return Session{}, err
 	}
-	return Session{Key: newKey, View: c.view, shared: scopes}, c.commitFork(key, head)
+	session.View = c.view
+	return session, c.commitFork(key, head)
 }
 
 // commitFork commits a fork, unless an erase of its origin has begun since this had the given head. With the

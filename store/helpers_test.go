@@ -481,8 +481,18 @@ func (h *hooked) Append(ctx context.Context, session string, batch backend.Batch
 }
 
 func (h *hooked) Fetch(ctx context.Context, q backend.Query) (backend.Fetched, error) {
-	return through(ctx, h, "Fetch", func(b backend.Backend) (backend.Fetched, error) {
+	call := "Fetch"
+	if q.UpTo != 0 {
+		call = "cold Fetch"
+	}
+	return through(ctx, h, call, func(b backend.Backend) (backend.Fetched, error) {
 		news, err := b.Fetch(ctx, q)
+		if h.most > 0 {
+			news.Records = news.Records[:min(len(news.Records), h.most)]
+		}
+		if h.read != nil && q.UpTo != 0 {
+			news.Records = h.read(news.Records)
+		}
 		if h.fetched != nil {
 			h.fetched(q, &news)
 		}
@@ -511,10 +521,6 @@ func (h *hooked) Lookup(ctx context.Context, session, creation string, ids []str
 		}
 		return seqs, err
 	})
-}
-
-func (h *hooked) Snapshot(ctx context.Context, session, creation string) (backend.Snapshot, error) {
-	return through(ctx, h, "Snapshot", func(b backend.Backend) (backend.Snapshot, error) { return b.Snapshot(ctx, session, creation) })
 }
 
 func (h *hooked) PutSnapshot(ctx context.Context, session, creation string, kept backend.Snapshot) error {

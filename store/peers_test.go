@@ -525,7 +525,7 @@ func TestReadAcrossFailover(t *testing.T) {
 					e.must(e.store.Revert(ctx, key, store.UndoOptions{}, "p"))
 					e.append(from("e8", "i8"))
 					all := infoOf(e, e.store, key)
-					kept, err := first.Snapshot(ctx, name(key), info.Creation)
+					kept, err := backend.SnapshotOf(ctx, first, name(key), info.Creation)
 					e.no(err)
 					for at := int64(1); ; at++ {
 						old, after := lostHistory(e, lostHistory(e, first, all), all), lostHistory(e, first, info)

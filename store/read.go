@@ -1,10 +1,12 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"iter"
+	"slices"
 
 	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/internal/recordform"
@@ -26,7 +28,7 @@ func (s *Store) ViewAt(ctx context.Context, key Key, seq uint64) (fold.View, err
 	if seq == newest {
 		seq-- // no log is so long
 	}
-	r, err := s.replay(ctx, key, seq)
+	r, _, err := s.replay(ctx, key, seq, scopesQuery{})
 	return r.view, err
 }
 
@@ -73,11 +75,16 @@ func (s *Store) head(ctx context.Context, key Key) (backend.Head, meta, error) {
 	if err != nil {
 		return head, meta{}, err
 	}
+	m, err := metaOf(key, head)
+	return head, m, err
+}
+
+func metaOf(key Key, head backend.Head) (meta, error) {
 	m, err := decodeMeta(head.Meta)
 	if err != nil {
-		return head, meta{}, fmt.Errorf("session %s: %w", key, err)
+		return meta{}, fmt.Errorf("session %s: %w", key, err)
 	}
-	return head, m, nil
+	return m, nil
 }
 
 // soundHead is head of a session whose log's end is not in doubt.
@@ -112,19 +119,19 @@ func (s *Store) pages(ctx context.Context, key Key, head backend.Head, from, las
 	if from <= 1 {
 		before = new(backend.Chain)
 	}
-	return s.pagesAfter(ctx, key, head, before, from, last)
+	return s.pagesAfter(ctx, key, head, before, nil, from, last)
 }
 
 // maxRechecks limits how often a log is read again under a new head.
 const maxRechecks = 3
 
 // pagesAfter is pages with the log's chain before the first of the records, or nil if that is
-// not known.
+// not known. Records of the log that were read already are given, ascending.
 //
 // The head may be one server's, and the records those of another that took over and has lost the
 // log's end. So records that do not make the head's chain are damage only if the head, read again, is the same; else
 // the error matches [errOtherLog]. If records were erased meanwhile, some were read before that, some after it.
-func (s *Store) pagesAfter(ctx context.Context, key Key, head backend.Head, before *backend.Chain, next, last uint64) iter.Seq2[page, error] {
+func (s *Store) pagesAfter(ctx context.Context, key Key, head backend.Head, before *backend.Chain, given []backend.Record, next, last uint64) iter.Seq2[page, error] {
 	return func(yield func(page, error) bool) {
 		end := min(last, head.Last)
 		if head.Damaged != 0 {
@@ -135,7 +142,7 @@ func (s *Store) pagesAfter(ctx context.Context, key Key, head backend.Head, befo
 			chain = *before
 		}
 		for next <= end {
-			p, err := s.read(ctx, key, head.Creation, backend.Range(next, int(min(end-next+1, pageRecords))))
+			p, err := s.readGiven(ctx, key, head.Creation, given, next, end)
 			for _, r := range p.raw {
 				chain = chain.Add(recordform.Checksum(r.Data))
 			}
@@ -165,6 +172,21 @@ func (s *Store) pagesAfter(ctx context.Context, key Key, head backend.Head, befo
 			yield(page{}, err)
 		}
 	}
+}
+
+// readGiven returns a page of records from one seq to another: of the given ones, if they have the first, or by
+// [Store.read].
+func (s *Store) readGiven(ctx context.Context, key Key, creation string, given []backend.Record, from, to uint64) (page, error) {
+	i, _ := slices.BinarySearchFunc(given, from, func(r backend.Record, seq uint64) int { return cmp.Compare(r.Seq, seq) })
+	n := 0
+	for i+n < len(given) && n < pageRecords && given[i+n].Seq == from+uint64(n) && given[i+n].Seq <= to {
+		n++
+	}
+	seqs := backend.Range(from, int(min(to-from+1, pageRecords)))
+	if n > 0 {
+		return decodePage(key, given[i:i+n], seqs)
+	}
+	return s.read(ctx, key, creation, seqs)
 }
 
 // read reads the first of the records with the given seqs: at least one, and as many as one transaction should copy. The

@@ -271,7 +271,7 @@ func (c cached) read(i int) bool {
 	c.Helper()
 	c.reads.took()
 	c.must(c.store.Get(ctx, numbered(i)))
-	return strings.Contains(c.reads.took(), "Snapshot")
+	return strings.Contains(c.reads.took(), "cold Fetch")
 }
 
 // The least recently used session goes first, and as many stay as the limit lets.
@@ -527,7 +527,7 @@ func (e *env) anew(policy snapshot.Policy) {
 // snapshot returns the session's stored snapshot.
 func (e *env) snapshot() []byte {
 	e.Helper()
-	kept, err := e.backend.Snapshot(ctx, name(key), e.creation())
+	kept, err := backend.SnapshotOf(ctx, e.backend, name(key), e.creation())
 	e.no(err)
 	return kept.Data
 }
@@ -705,13 +705,13 @@ func TestColdRead(t *testing.T) {
 		// That the snapshot is of this log shows at its end.
 		e.same("records read for a view at 40", take(), "[21 22 25 26 27 28 29 30 31 33 35 36 37 38 39 40 41 42]")
 		// Without a snapshot all is read.
-		b.set(failing("Snapshot", storetest.ErrInjected))
+		b.fetched = withoutSnapshot(storetest.ErrInjected)
 		e.opts.Logger = slog.New(slog.DiscardHandler)
 		if got := read(); strings.Count(got, " ") != 41 {
 			e.Errorf("without a snapshot records %s were read", got)
 		}
 		// What is read later is of the session that the view is of.
-		b.set(nil)
+		b.fetched = nil
 		e.open()
 		v = e.view()
 		e.no(e.store.Delete(ctx, key))
@@ -721,11 +721,20 @@ func TestColdRead(t *testing.T) {
 	})
 }
 
+// withoutSnapshot has a cold read say that the snapshot cannot be read.
+func withoutSnapshot(err error) func(backend.Query, *backend.Fetched) {
+	return func(_ backend.Query, news *backend.Fetched) {
+		if news.Snapshot.Err = err; news.Snapshot.Data != nil {
+			news.Snapshot.Data, news.Records = nil, nil
+		}
+	}
+}
+
 func TestFailingSnapshots(t *testing.T) {
 	for _, failure := range []error{storetest.ErrInjected, backend.ErrDamaged, &backend.UnknownError{Cause: storetest.ErrInjected}} {
 		onEachWithSnapshots(t, func(e *env, w *warnings) {
 			fail := func(engine backend.Backend) backend.Backend {
-				return &hooked{Backend: engine, serve: failing("Snapshot", failure)}
+				return &hooked{Backend: engine, serve: failing("PutSnapshot", failure), fetched: withoutSnapshot(failure)}
 			}
 			e.reopenOn(fail)
 			e.create(nil)
@@ -771,7 +780,7 @@ func TestCloseWritesSnapshots(t *testing.T) {
 		listed, err := e.backend.List(ctx, "", "", 9)
 		e.no(err)
 		for _, l := range listed {
-			kept, err := e.backend.Snapshot(ctx, l.Session, l.Creation)
+			kept, err := backend.SnapshotOf(ctx, e.backend, l.Session, l.Creation)
 			e.no(err)
 			if kept.Data != nil {
 				n++

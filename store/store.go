@@ -29,7 +29,8 @@ type Options struct {
 	// CacheBytes is about how much memory the views of all sessions may take before
 	// those of sessions that are not in use are dropped, the least recently used first. A
 	// session counts for half of it at most: one or two that are larger are kept too, and
-	// take what they take. 0 means 256 MiB; below 0 none is kept.
+	// take what they take. 0 means 256 MiB; below 0 none is kept. The values of shared scopes may take an eighth as much in
+	// addition.
 	CacheBytes int64
 
 	// SearchBytes is about how much memory the indexes of searched sessions may take between
@@ -105,6 +106,7 @@ type Store struct {
 	owner   string // of the leases that this store takes
 	opts    Options
 	cache   cache
+	scopes  scopeCache
 	changes changes
 
 	snapshots snapshotter
@@ -157,6 +159,7 @@ func New(b backend.Backend, opts Options) (*Store, error) {
 	opts = opts.withDefaults()
 	_, remote := b.(backend.Leaser)
 	s := &Store{backend: b, owner: uuid.NewString(), opts: opts, cache: newCache(opts.CacheBytes, remote)}
+	s.scopes.limit = int(max(opts.CacheBytes, 0) / 8)
 	s.closing, s.close = context.WithCancel(context.Background())
 	s.finder = recall.NewFinder(searchedLog{s}, opts.SearchBytes)
 	return s, nil

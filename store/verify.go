@@ -2,6 +2,7 @@ package store
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -261,11 +262,15 @@ func (v *verification) log(ctx context.Context) error {
 
 // savedView returns a session's snapshot, if it has one that this version can read, and the seq that it stands at.
 func (s *Store) savedView(ctx context.Context, key Key, creation string) (data []byte, seq uint64, err error) {
-	kept, now, err := s.snapshotOf(ctx, key, creation)
-	if err != nil || kept.Data == nil {
+	news, err := s.backend.Fetch(ctx, backend.Query{Session: key.name(), UpTo: newest})
+	if err == nil && news.Creation != creation {
+		err = backend.ErrNotFound
+	}
+	kept := news.Snapshot
+	if err = cmp.Or(err, kept.Err); err != nil || kept.Data == nil {
 		return nil, 0, named(err)
 	}
-	saved, err := snapshot.Decode(kept.Data, fold.New(creation, nil), now.Last)
+	saved, err := snapshot.Decode(kept.Data, fold.New(creation, nil), news.Last)
 	switch {
 	case errors.As(err, new(*fold.MissingRecordsError)):
 		err = nil

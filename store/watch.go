@@ -223,7 +223,7 @@ func (w *watcher) carriesOn(ctx context.Context, head backend.Head, known bool, 
 		return nil
 	}
 	before := w.found.Chain
-	for _, err := range s.pagesAfter(ctx, w.key, head, &before, w.found.Last+1, newest) {
+	for _, err := range s.pagesAfter(ctx, w.key, head, &before, nil, w.found.Last+1, newest) {
 		if errors.Is(err, ErrCorrupt) || errors.Is(err, errOtherLog) {
 			return w.contradicted(ctx)
 		}

@@ -70,11 +70,12 @@ var (
 	bucketSnapshots   = []byte("snapshots")   // number → snapshot
 	bucketShared      = []byte("shared")      // name → value
 	bucketSharedNames = []byte("sharednames") // name → nothing
+	bucketScopes      = []byte("scopes")      // scope of shared values → version
 	bucketUnlinked    = []byte("unlinked")    // number of a deleted session whose rows are not all removed → nothing
 	keyVersion        = []byte("version")
 	keyNumbers        = []byte("numbers")
 
-	buckets = [][]byte{bucketMeta, bucketSessions, bucketHeads, bucketRecords, bucketSnapshots, bucketShared, bucketSharedNames, bucketUnlinked}
+	buckets = [][]byte{bucketMeta, bucketSessions, bucketHeads, bucketRecords, bucketSnapshots, bucketShared, bucketSharedNames, bucketScopes, bucketUnlinked}
 )
 
 // Keys of records ascend within a session, so pages are filled before they are split.

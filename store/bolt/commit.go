@@ -198,7 +198,7 @@ func (b *Backend) checkPaths(tx *bbolt.Tx, paths *pathChecker, p *pending) (err 
 		err = errors.Join(err, paths.check(name, bucketHeads), paths.check(p.session.key(p.batch.ExpectedLast+1), bucketRecords))
 	}
 	for _, v := range p.batch.Shared {
-		err = errors.Join(err, paths.check([]byte(v.Name), bucketShared, bucketSharedNames))
+		err = errors.Join(err, checkSharedPaths(paths, v.Name))
 	}
 	cached.sound = cached.sound || err == nil
 	return err

@@ -105,6 +105,11 @@ func (r *reader) finish(m directory) error {
 			}
 		}
 	}
+	for _, scope := range m.scopes {
+		if err := r.put(bucketScopes, scope[0], scope[1]); err != nil {
+			return err
+		}
+	}
 	for _, l := range m.sessions {
 		delete(r.read, string(l.number))
 		if err := errors.Join(r.put(bucketRecords, l.key(0), seal(kindLabel, l.key(0), l.label())), r.commitFull()); err != nil {

@@ -21,6 +21,7 @@ type directory struct {
 	given    uint64       // the last number given out
 	names    [][]nameRows // of each of nameBuckets
 	sessions []session    // in the order of numbers; one without a head is damaged
+	scopes   [][2][]byte  // with their rows
 	unlinked []string     // numbers
 }
 
@@ -52,6 +53,13 @@ func (b *Backend) readDirectory(ctx context.Context, found *findings, owned ...[
 			}
 			m.names = append(m.names, all)
 		}
+		for k, row := range rows(tx.Bucket(bucketScopes), nil) {
+			if _, ok := unseal(kindScope, k, row); !ok {
+				found.report("the checksum of the version of the shared values of %q", k)
+				continue
+			}
+			m.scopes = append(m.scopes, [2][]byte{bytes.Clone(k), bytes.Clone(row)})
+		}
 		m.readSessions(tx, found)
 		m.checkShared(found)
 		for _, bucket := range owned {
@@ -74,7 +82,7 @@ func (m *directory) readSessions(tx *bbolt.Tx, found *findings) {
 		owners[n] = "none"
 	}
 	for _, n := range m.names[0] {
-		s, err := assemble(tx, n.name, n.rows[0], n.rows[1])
+		s, err := assemble(n.name, n.rows[0], n.rows[1])
 		if err != nil {
 			found.report("%w", err)
 			continue

@@ -106,12 +106,12 @@ func (s *suite) everyCall(ctx context.Context, name string, b backend.Batch) map
 	errs["Append"] = s.Append(ctx, name, b)
 	_, errs["Read"] = s.Read(ctx, name, b.Creation, []uint64{1}, 99)
 	_, errs["Lookup"] = s.Lookup(ctx, name, b.Creation, []string{"id1"})
+	_, errs["Snapshot"] = backend.SnapshotOf(ctx, s.Backend, name, b.Creation)
 	_, errs["Fetch of shared values"] = backend.SharedOf(ctx, s.Backend, "")
 	errs["PutShared"] = s.PutShared(ctx, []backend.SharedChange{{Name: "x"}})
 	errs["Replace"] = s.Replace(ctx, name, backend.Replacement{Creation: b.Creation, ExpectedLast: b.ExpectedLast, Next: 1})
 	_, errs["List"] = s.List(ctx, "", "", 9)
 	errs["PutSnapshot"] = s.PutSnapshot(ctx, name, b.Creation, backend.Snapshot{Seq: b.ExpectedLast, Data: []byte("x")})
-	_, errs["Snapshot"] = s.Snapshot(ctx, name, b.Creation)
 	errs["Delete"] = s.Delete(ctx, name, b.Creation, nil)
 	_, errs["Fence"] = s.Fence(ctx, name, b.Creation, 1, 2)
 	if l, ok := s.Backend.(backend.Leaser); ok {

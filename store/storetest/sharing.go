@@ -133,7 +133,7 @@ var sharingCases = []testCase{
 		s.check()
 		put(4, 0xfffffffe, "at 4 again")
 		s.want.sessions["a"].snapshot = "at 4 again"
-		if kept, err := s.Snapshot(ctx, "a", "c1"); err != nil || kept.Seq != 4 || kept.Chain.Sum != 0xfffffffe {
+		if kept, err := backend.SnapshotOf(ctx, s.Backend, "a", "c1"); err != nil || kept.Seq != 4 || kept.Chain.Sum != 0xfffffffe {
 			s.Errorf("Snapshot: %v, %v", kept, err)
 		}
 		s.put("a", extend("c1", 5, 2))
