@@ -164,7 +164,7 @@ func (s *Store) lead(ctx context.Context, h *handle, requests []*request) {
 			fail(requests, err)
 			return
 		}
-		g := group{store: s, handle: h, before: c, view: c.view, counts: c.counts, lookUp: lookUp}
+		g := group{store: s, handle: h, before: c, view: c.view, counts: c.counts, known: c.invocations, lookUp: lookUp}
 		g.batch = backend.Batch{Creation: c.view.Creation(), ExpectedLast: c.view.Seq(), ExpectedToken: c.token, Chain: c.chain, RequireFreeIDs: !lookUp}
 		g.begin(ctx, requests)
 		g.takeAll()
@@ -175,7 +175,7 @@ func (s *Store) lead(ctx context.Context, h *handle, requests []*request) {
 		written := len(g.batch.Records) > 0
 		switch {
 		case written:
-			err = s.write(ctx, h, g.view, g.counts, g.batch)
+			err = s.write(ctx, h, current{view: g.view, counts: g.counts, invocations: g.known}, g.batch)
 		case g.confirms:
 			err = s.confirmSeen(ctx, h, c)
 		}
@@ -259,6 +259,7 @@ type group struct {
 	before   current
 	view     fold.View // with what the group adds so far
 	counts   counts    // of the view's log
+	known    []string  // invocations: see [current]
 	lookUp   bool      // whether to ask for the ids first, or leave it to the backend's refusal
 	batch    backend.Batch
 	taken    map[string]uint64 // ids in the log or in the batch → seq
@@ -334,11 +335,11 @@ func (g *group) takeAll() {
 // take drafts a request's plan on what those before it leave, and takes what it adds.
 func (g *group) take(r *request) error {
 	d := r.draft
-	d.view, d.counts = g.view, g.counts
+	d.view, d.counts, d.invocations = g.view, g.counts, g.known
 	if err := r.plan.draft(d); err != nil {
 		return fmt.Errorf("session %s: %w", g.handle.key, err)
 	}
-	g.view, g.counts = d.view, d.counts
+	g.view, g.counts, g.known = d.view, d.counts, d.invocations
 	g.batch.Records = append(g.batch.Records, d.batch...)
 	g.batch.Shared = append(g.batch.Shared, d.shared...)
 	g.added = append(g.added, d.adds...)
@@ -389,17 +390,18 @@ func (g *group) fail(err error) {
 	}
 }
 
-// write makes a batch durable and publishes the view that it gives. The caller holds the handle's
+// write makes a batch durable and publishes the view that it gives, next, of which token and chain come of the commit. The caller holds the handle's
 // lock. Errors are the backend's.
-func (s *Store) write(ctx context.Context, h *handle, next fold.View, counts counts, batch backend.Batch) error {
-	counts = counts.of(next)
-	batch.Counts = counts.encode()
+func (s *Store) write(ctx context.Context, h *handle, next current, batch backend.Batch) error {
+	next.counts = next.counts.of(next.view)
+	batch.Counts = next.counts.encode()
 	defer s.changes.wake(h.key) // whatever comes of it
 	err := s.append(ctx, h.key, &batch)
 	switch {
 	case err == nil:
-		h.publish(current{next, batch.Next, chainOf(batch.Chain, batch.Records), counts})
-		s.maybeSnapshot(h, next)
+		next.token, next.chain = batch.Next, chainOf(batch.Chain, batch.Records)
+		h.publish(next)
+		s.maybeSnapshot(h, next.view)
 	case !errors.Is(err, backend.ErrMoved) && !errors.Is(err, backend.ErrTaken):
 		// What is in memory may no longer be what is stored: read it again.
 		h.drop()

@@ -34,7 +34,7 @@ type creating struct {
 func (s *Store) newSession(ctx context.Context, h *handle, m meta) (*creating, error) {
 	data, err := encodeMeta(m)
 	c := &creating{creation: uuid.NewString(), meta: data}
-	c.draft = draft{group: &group{store: s, handle: h}, ctx: ctx, view: fold.New(c.creation, m.initial), then: c.stage}
+	c.draft = draft{counts: counts{created: m.created}, group: &group{store: s, handle: h}, ctx: ctx, view: fold.New(c.creation, m.initial), then: c.stage}
 	return c, err
 }
 
@@ -118,7 +118,7 @@ func (c *creating) final() backend.Batch {
 
 // commit makes the last commit, and publishes the draft's view. The caller holds the handle's lock.
 func (c *creating) commit() error {
-	err := c.store.write(c.ctx, c.handle, c.view, c.counts, c.final())
+	err := c.store.write(c.ctx, c.handle, current{view: c.view, counts: c.counts, invocations: c.invocations}, c.final())
 	c.begun = c.begun && err != nil
 	return fromBackend(c.handle.key, err)
 }

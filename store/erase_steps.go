@@ -230,7 +230,7 @@ func (f *finishing) closeOn(ctx context.Context, r replayed, reverts []*patch.Pa
 	f.h.drop()
 	f.h.snapshot.Store(nil)
 	if now, err := backend.HeadOf(ctx, s.backend, key.name()); err == nil && now.Token == change.Next { // else the next reader reads it
-		f.h.publish(current{after.WithEdition(now.Edition), now.Token, now.Chain, counts})
+		f.h.publish(current{view: after.WithEdition(now.Edition), token: now.Token, chain: now.Chain, counts: counts})
 		s.maybeSnapshot(f.h, after)
 	}
 	return true, nil

@@ -360,6 +360,20 @@ func TestWriteOverDamagedIndex(t *testing.T) {
 	})
 }
 
+// A session whose entry is lost keeps its log; its initial state is missed, and Verify finds it.
+func TestLostEntry(t *testing.T) {
+	onFile(t, func(e *env) {
+		e.create(map[string]any{"tenant": "t1"})
+		e.append(says("a", 5)...)
+		e.changeFile(dropName("sessions", "session"))
+		testlog.Equal(e, "records", len(e.records(key)), 5)
+		e.is(errOf(e.store.Get(ctx, key)), store.ErrCorrupt, "no entry")
+		if len(e.verify(store.VerifyOptions{})) == 0 || len(e.verify(store.VerifyOptions{Key: key})) == 0 {
+			e.Error("Verify finds nothing")
+		}
+	})
+}
+
 // A shared value that is damaged or lost is named by what reads it, and by Verify; other
 // apps do not notice, and writing it anew heals it.
 func TestDamagedSharedValue(t *testing.T) {

@@ -587,6 +587,9 @@ func (e *env) checkSession(info store.Info, v fold.View) int {
 		for id := range r.IDs() {
 			taken[id] = true
 		}
+		if r.Event != nil && r.Event.InvocationID() != "" {
+			taken["invocation "+r.Event.InvocationID()] = true
+		}
 		if r.Patch != nil && r.Patch.Group() != "" {
 			taken[strings.Repeat("\x00", patch.MaxIDBytes+1)+r.Patch.Group()] = true
 		}

@@ -62,7 +62,7 @@ var errBlank = errors.New("what is in its place has been erased since")
 // have it. The log has another token than the one that the batch names: a later commit may have written some of the ids,
 // or all with other content, or have deleted the session with the batch.
 func (s *Store) landed(ctx context.Context, key Key, batch backend.Batch) error {
-	head, err := backend.HeadOf(ctx, s.backend, key.name())
+	head, err := s.bareHead(ctx, key)
 	switch {
 	case err == nil && head.Token == batch.Next:
 		return nil

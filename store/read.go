@@ -71,9 +71,12 @@ func (s *Store) records(ctx context.Context, key Key, head backend.Head, from, l
 // head returns what the session is, and how far its log goes. That damage leaves this in
 // doubt is no error yet: what comes before can be read.
 func (s *Store) head(ctx context.Context, key Key) (backend.Head, meta, error) {
-	head, err := s.headOnly(ctx, key)
+	if err := key.Validate(); err != nil {
+		return backend.Head{}, meta{}, err
+	}
+	head, err := backend.HeadOf(ctx, s.backend, key.name())
 	if err != nil {
-		return head, meta{}, err
+		return head, meta{}, fromBackend(key, err)
 	}
 	m, err := metaOf(key, head)
 	return head, m, err
@@ -101,8 +104,14 @@ func (s *Store) headOnly(ctx context.Context, key Key) (backend.Head, error) {
 	if err := key.Validate(); err != nil {
 		return backend.Head{}, err
 	}
-	head, err := backend.HeadOf(ctx, s.backend, key.name())
+	head, err := s.bareHead(ctx, key)
 	return head, fromBackend(key, err)
+}
+
+// bareHead returns a session's head without its meta. Errors are the backend's.
+func (s *Store) bareHead(ctx context.Context, key Key) (backend.Head, error) {
+	news, err := s.backend.Fetch(ctx, backend.Query{Session: key.name(), NoMeta: true})
+	return news.Head, err
 }
 
 // page is a stretch of a log, as one read transaction copied it out.

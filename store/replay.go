@@ -21,6 +21,28 @@ type replayed struct {
 	snapshot uint64        // the seq that it was read from on; 0 is the first record
 	chain    backend.Chain // of the log up to there
 	head     backend.Head  // that the log was read by
+
+	invocations []string // see [current]
+}
+
+// note notes the invocations of records of the log.
+func (r *replayed) note(records []patch.Record) {
+	for _, rec := range records {
+		if rec.Event != nil && rec.Event.InvocationID() != "" {
+			r.invocations = withInvocation(r.invocations, rec.Event.InvocationID())
+		}
+	}
+}
+
+// maxInvocations is how many invocations are remembered that the index has.
+const maxInvocations = 8
+
+// withInvocation returns the last invocations with one more.
+func withInvocation(last []string, invocation string) []string {
+	if slices.Contains(last, invocation) {
+		return last
+	}
+	return append(slices.Clone(last[max(0, len(last)-maxInvocations+1):]), invocation)
 }
 
 const newest = ^uint64(0)
@@ -88,6 +110,7 @@ func (s *Store) fromSnapshot(ctx context.Context, key Key, empty replayed, news 
 		return empty, err
 	}
 	r := empty
+	r.note(supplied)
 	err := s.withRecords(ctx, key, empty.view, supplied, func(v fold.View) (err error) {
 		r.view, err = snapshot.Decode(kept.Data, v, news.Last)
 		return err
@@ -119,6 +142,7 @@ func (s *Store) foldUpTo(ctx context.Context, key Key, head backend.Head, r *rep
 		if r.view, err = s.foldRecords(ctx, key, head.Creation, r.view, page.records); err != nil {
 			return err
 		}
+		r.note(page.records)
 	}
 	return nil
 }
@@ -210,7 +234,8 @@ func (s *Store) advance(ctx context.Context, h *handle, c current, news backend.
 	if err != nil {
 		return c, err
 	}
-	r := replayed{chain: c.chain}
+	r := replayed{chain: c.chain, invocations: c.invocations}
+	r.note(p.records)
 	for _, raw := range p.raw {
 		r.chain = r.chain.Add(recordform.Checksum(raw.Data))
 	}
@@ -222,7 +247,7 @@ func (s *Store) advance(ctx context.Context, h *handle, c current, news backend.
 	if err != nil {
 		return c, err
 	}
-	next := current{r.view, head.Token, head.Chain, countsOf(head)}
+	next := current{r.view, head.Token, head.Chain, countsOf(head), r.invocations}
 	h.publish(next)
 	s.maybeSnapshot(h, r.view)
 	return next, nil
@@ -247,7 +272,7 @@ func (s *Store) current(ctx context.Context, h *handle, locked bool, shared scop
 		return current{}, backend.Fetched{}, err
 	}
 	h.snapshot.Store(&snapshotMark{r.view.Creation(), r.snapshot})
-	c = &current{r.view, r.head.Token, r.head.Chain, countsOf(r.head)}
+	c = &current{view: r.view, token: r.head.Token, chain: r.head.Chain, counts: countsOf(r.head), invocations: r.invocations}
 	h.publish(*c)
 	s.maybeSnapshot(h, c.view)
 	return *c, news, nil

@@ -82,15 +82,14 @@ func (s *Store) firstOf(ctx context.Context, key Key, creation, invocationID str
 	if err != nil {
 		return "", 0, err
 	}
-	for r, err := range s.records(ctx, key, head, 1, newest) {
-		if err != nil {
-			return "", 0, err
-		}
-		if r.Event != nil && r.Event.InvocationID() == invocationID {
-			return head.Creation, r.Seq, nil
-		}
+	seqs, err := s.backend.Lookup(ctx, key.name(), head.Creation, []string{invocationIndex(invocationID)})
+	switch {
+	case err != nil:
+		return "", 0, fromBackend(key, err)
+	case seqs[0] == 0:
+		return "", 0, fmt.Errorf("session %s: %w: no event belongs to invocation %q", key, fold.ErrEventNotFound, invocationID)
 	}
-	return "", 0, fmt.Errorf("session %s: %w: no event belongs to invocation %q", key, fold.ErrEventNotFound, invocationID)
+	return head.Creation, seqs[0], nil
 }
 
 // undoing is the plan to log patches that are made from the newest view.

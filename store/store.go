@@ -192,9 +192,9 @@ type Info struct {
 }
 
 // infoOf is what a session's head says.
-func infoOf(key Key, head backend.Head, created time.Time) Info {
+func infoOf(key Key, head backend.Head) Info {
 	c := countsOf(head)
-	return Info{Key: key, Creation: head.Creation, Created: created, Seq: head.Last,
+	return Info{Key: key, Creation: head.Creation, Created: c.created, Seq: head.Last,
 		Visible: c.visible, VisibleTokens: c.visibleTokens, Tokens: c.tokens, Active: c.active, Compacted: c.compacted}
 }
 
@@ -248,11 +248,14 @@ func (s *Store) List(ctx context.Context, opts ListOptions) iter.Seq2[Info, erro
 // Info returns what a listing would say of one session. It fails with [ErrNotFound] if
 // there is no such session, and with a *[CorruptError] if the end of its log is in doubt.
 func (s *Store) Info(ctx context.Context, key Key) (Info, error) {
-	head, m, err := s.soundHead(ctx, key)
+	head, err := s.headOnly(ctx, key)
+	if err == nil && head.Damaged != 0 {
+		err = inDoubt(key, head)
+	}
 	if err != nil {
 		return Info{}, err
 	}
-	return infoOf(key, head, m.created), nil
+	return infoOf(key, head), nil
 }
 
 // listedInfo returns at least the key, if that is known, where there is an error.
@@ -267,11 +270,7 @@ func listedInfo(l backend.Listed) (Info, error) {
 	case l.Err != nil:
 		return Info{Key: key}, fromBackend(key, l.Err)
 	}
-	m, err := decodeMeta(l.Meta)
-	if err != nil {
-		return Info{Key: key}, fmt.Errorf("session %s: %w", key, err)
-	}
-	return infoOf(key, l.Head, m.created), nil
+	return infoOf(key, l.Head), nil
 }
 
 // Delete removes a session with its whole log. The records of a large one are removed in several
@@ -295,7 +294,7 @@ func (s *Store) delete(ctx context.Context, key Key, seen *backend.Head) error {
 	defer h.unlock()
 	head := seen
 	if head == nil {
-		now, err := backend.HeadOf(ctx, s.backend, key.name())
+		now, err := s.bareHead(ctx, key)
 		if err != nil {
 			return fromBackend(key, err)
 		}

@@ -166,6 +166,8 @@ type Query struct {
 	// seq that the caller has read.
 	Creation string
 	After    uint64
+	// NoMeta leaves out the meta record.
+	NoMeta bool
 	// UpTo, if not 0, makes it a cold read, up to this seq. Creation and After are not used.
 	UpTo uint64
 	// Shared are prefixes of the names of shared values, and Known, if not nil, the versions of each as the caller
@@ -219,7 +221,7 @@ func (q Query) HasKnown(prefix int, version Token) bool {
 
 // Fetched is the result of Fetch.
 type Fetched struct {
-	// Head is the session's head. Its Meta is nil if the query's creation is the session's.
+	// Head is the session's head. Its Meta is nil if the query's creation is the session's, or with NoMeta.
 	Head
 	// Records are those after the query's After, in order and without a gap, limited by
 	// [FetchRecords] and [FetchBytes]. There are none if the creation is another one. Those of a cold read, limited by

@@ -67,6 +67,7 @@ var (
 	bucketSessions    = []byte("sessions")    // session name → entry: see session
 	bucketHeads       = []byte("heads")       // session name → head: see head
 	bucketRecords     = []byte("records")     // number ‖ seq → record and hashes of its ids; number ‖ 0 → label: see session
+	bucketIDs         = []byte("ids")         // number ‖ first seq of a run ‖ hash → ids of the run: see idruns.go
 	bucketSnapshots   = []byte("snapshots")   // number → snapshot
 	bucketShared      = []byte("shared")      // name → value
 	bucketSharedNames = []byte("sharednames") // name → nothing
@@ -75,7 +76,7 @@ var (
 	keyVersion        = []byte("version")
 	keyNumbers        = []byte("numbers")
 
-	buckets = [][]byte{bucketMeta, bucketSessions, bucketHeads, bucketRecords, bucketSnapshots, bucketShared, bucketSharedNames, bucketScopes, bucketUnlinked}
+	buckets = [][]byte{bucketMeta, bucketSessions, bucketHeads, bucketRecords, bucketIDs, bucketSnapshots, bucketShared, bucketSharedNames, bucketScopes, bucketUnlinked}
 )
 
 // Keys of records ascend within a session, so pages are filled before they are split.

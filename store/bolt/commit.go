@@ -25,6 +25,7 @@ type pending struct {
 	size     int
 	err      error
 	session  session // that the batch has been put to, with its new head
+	runs     *runGrowth
 }
 
 // Limits of a transaction: batches, and bytes of records and values.
@@ -115,6 +116,12 @@ func (b *Backend) admit(tx *bbolt.Tx, paths *pathChecker, p *pending) (err error
 	}
 	if err == nil && p.snapshot == nil {
 		err = b.checkRoom(tx, p)
+	}
+	if err == nil && len(p.batch.Records) > 0 {
+		last := p.batch.ExpectedLast
+		if p.runs, err = p.session.growRuns(tx, last, last+uint64(len(p.batch.Records)), last); err == nil {
+			err = p.runs.check(p.session, paths)
+		}
 	}
 	if err == nil && p.replace != nil {
 		p.ids, err = p.session.admitReplacement(tx, *p.replace)
@@ -232,6 +239,16 @@ func (b *Backend) put(tx *bbolt.Tx, p *pending) error {
 	}
 	if err := s.putRecords(tx, p.batch.Records, p.hashes); err != nil {
 		return err
+	}
+	if p.runs != nil {
+		hashes := p.hashes
+		for _, r := range p.batch.Records {
+			p.runs.add(r.Seq, hashes[:len(r.IDs)])
+			hashes = hashes[len(r.IDs):]
+		}
+		if err := p.runs.put(tx, *s); err != nil {
+			return err
+		}
 	}
 	s.head.Token = p.batch.Next
 	if p.batch.Counts != nil {

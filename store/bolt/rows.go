@@ -34,6 +34,7 @@ const (
 	kindLabel    kind = 'l' // name and entry of a session, beside its log
 	kindRecord   kind = 'r'
 	kindIDs      kind = 'i' // of a record, in its row
+	kindRun      kind = 'x' // ids of a run of records
 	kindSnapshot kind = 's'
 	kindShared   kind = 'v' // a shared value
 	kindName     kind = 'n' // the name of a shared value
@@ -41,7 +42,7 @@ const (
 	kindUnlinked kind = 'u'
 )
 
-var kinds = []byte("ehlrsvnou") // of rows of buckets
+var kinds = []byte("ehlrxsvnou") // of rows of buckets
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 

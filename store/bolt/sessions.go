@@ -284,13 +284,13 @@ func (b *Backend) Fetch(ctx context.Context, q backend.Query) (news backend.Fetc
 				return err
 			}
 			known := q.UpTo == 0 && q.Creation != "" && s.creation == q.Creation
-			if !known {
+			if !known && !q.NoMeta {
 				if err := s.readMeta(tx); err != nil {
 					return err
 				}
 			}
 			news.Head = headOf(tx, s)
-			if known {
+			if known || q.NoMeta {
 				news.Meta = nil
 			}
 			if q.UpTo != 0 {

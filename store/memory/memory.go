@@ -126,7 +126,7 @@ func (b *Backend) Fetch(ctx context.Context, q backend.Query) (news backend.Fetc
 		}
 		known := q.UpTo == 0 && q.Creation != "" && s.creation == q.Creation
 		news.Head = s.head()
-		if !known {
+		if !known && !q.NoMeta {
 			news.Meta = bytes.Clone(s.meta)
 		}
 		if q.UpTo != 0 && s.snapshot.Seq <= q.UpTo {

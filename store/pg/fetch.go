@@ -24,7 +24,7 @@ const (
 // fetchSQL returns the statement of a Fetch with a number of prefixes. It reads one database snapshot. The columns after
 // kind and the prefix's index are those of a head. A record and a snapshot have their seq in place of last, a snapshot its
 // chain, and a scope its version in place of token. A shared value has its name in place of creation. Data is in place of
-// the meta record. $3 is the query's After or, for a cold read, its UpTo.
+// the meta record. $3 is the query's After or, for a cold read, its UpTo; $4 is its NoMeta.
 func fetchSQL(prefixes int, cold bool) string {
 	records, bytes := backend.Query{}.Limits()
 	log := `SELECT seq, data FROM patchlog.records WHERE num = s.num AND seq > $3 AND seq <= s.last`
@@ -41,7 +41,7 @@ func fetchSQL(prefixes int, cold bool) string {
 	var text strings.Builder
 	fmt.Fprintf(&text, `
 SELECT 0::bigint AS kind, 0::bigint, s.last, s.token, s.sum, s.edition, s.counts, s.creation,
-	CASE WHEN s.birth IS DISTINCT FROM $2 THEN (SELECT data FROM patchlog.metas m WHERE m.num = s.num) END, coalesce(s.birth = $2, false)
+	CASE WHEN s.birth IS DISTINCT FROM $2 AND NOT $4 THEN (SELECT data FROM patchlog.metas m WHERE m.num = s.num) END, $4 OR coalesce(s.birth = $2, false)
 FROM patchlog.sessions s
 WHERE s.hash = $1
 UNION ALL
@@ -70,7 +70,7 @@ SELECT 4, %[1]d, 0, 0, 0, 0, NULL, v.name, v.data, true
 FROM patchlog.shared v
 WHERE substring(v.name FROM 1 FOR 1024) >= substring($%[2]d::bytea FROM 1 FOR 1024) AND substring(v.name FROM 1 FOR 1024) < $%[3]d
 	AND substring(v.name FROM 1 FOR length($%[2]d::bytea)) = $%[2]d
-	AND NOT EXISTS (SELECT FROM patchlog.scopes c WHERE c.hash = $%[4]d AND c.token = $%[5]d)`, i, 4+4*i, 5+4*i, 6+4*i, 7+4*i)
+	AND NOT EXISTS (SELECT FROM patchlog.scopes c WHERE c.hash = $%[4]d AND c.token = $%[5]d)`, i, 5+4*i, 6+4*i, 7+4*i, 8+4*i)
 	}
 	return text.String()
 }
@@ -87,7 +87,7 @@ func (b *Backend) Fetch(ctx context.Context, q backend.Query) (backend.Fetched, 
 	} else if q.Creation != "" {
 		creation = hash(q.Creation)
 	}
-	args := []any{session, creation, number(from)}
+	args := []any{session, creation, number(from), q.NoMeta}
 	for i, prefix := range q.Shared {
 		var known backend.Token
 		if i < len(q.Known) {
