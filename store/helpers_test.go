@@ -42,6 +42,7 @@ type env struct {
 	engine  backend.Backend   // in the end
 	path    string            // of the file; "" in memory
 	opts    store.Options
+	known   fold.View // a view that costs nothing
 }
 
 // onEach runs a test on bbolt and in memory. The store's clock stands at now. In the

@@ -147,7 +147,7 @@ type watcher struct {
 // fails leaves the watcher as it is.
 func (w *watcher) look(ctx context.Context) ([]patch.Record, error) {
 	s := w.store
-	news, err := s.backend.Fetch(ctx, backend.Query{Session: w.key.name(), Creation: w.found.Creation, After: w.last})
+	news, err := s.backend.Fetch(ctx, backend.Query{Session: w.key.name(), Creation: w.found.Creation, After: w.last, NoMeta: true})
 	if err != nil {
 		return nil, fromBackend(w.key, err)
 	}

@@ -254,6 +254,7 @@ const scopeEnd = "\x00\x01"
 
 // Scope returns the scope of a shared value by its name: all up to the last bytes 0 and 1, or "" if there are none. Each
 // scope has a version, which each commit that writes one of its values changes. The scope "" has no version.
+// No scope that a caller asks the version of begins another scope.
 func Scope(name string) string {
 	if i := strings.LastIndex(name, scopeEnd); i >= 0 {
 		return name[:i+len(scopeEnd)]

@@ -71,11 +71,17 @@ func header(row []byte) (of kind, keyBytes, valueBytes int, ok bool) {
 	return kind(row[2]), int(binary.BigEndian.Uint16(row[3:])), int(binary.BigEndian.Uint32(row[5:])), true
 }
 
+// onRow, if not nil, is called with the length of each row that is read. Tests set it.
+var onRow func(bytes int)
+
 // unseal returns the value of a row, a part of it, if the row's header and checksum fit its kind, key and value.
 func unseal(kind kind, key, row []byte) (value []byte, ok bool) {
 	is, keyBytes, valueBytes, ok := header(row)
 	if !ok || is != kind || keyBytes != len(key) || valueBytes > len(row)-rowHeader || kind != kindRecord && valueBytes != len(row)-rowHeader {
 		return nil, false
+	}
+	if onRow != nil {
+		onRow(len(row))
 	}
 	value = row[rowHeader : rowHeader+valueBytes]
 	if binary.BigEndian.Uint32(row[9:]) != rowSum(kind, key, value) {
