@@ -341,7 +341,7 @@ func ExampleStore_SalvageFrom() {
 	s, err := store.Open(filepath.Join(dir, "salvaged.db"), store.Options{})
 	check(err)
 	defer s.Close()
-	found, err := s.SalvageFrom(ctx, bytes.NewReader(data), int64(len(data)), nil)
+	found, err := s.SalvageFrom(ctx, bytes.NewReader(data), int64(len(data)), store.SalvageOptions{})
 	check(err)
 	for _, session := range found.Sessions {
 		fmt.Println(session.Key, session.Whole)

@@ -39,7 +39,7 @@ func (w *wreck) rescue(data []byte, intact []place) (got int, wrong []string) {
 		return 0, []string{err.Error()}
 	}
 	defer s.Close()
-	out, err := s.SalvageFrom(ctx, bytes.NewReader(data), int64(len(data)), nil)
+	out, err := s.SalvageFrom(ctx, bytes.NewReader(data), int64(len(data)), store.SalvageOptions{})
 	if err != nil {
 		return 0, []string{err.Error()}
 	}
