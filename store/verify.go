@@ -125,9 +125,9 @@ func (s *Store) Verify(ctx context.Context, opts VerifyOptions) iter.Seq2[Proble
 	}
 }
 
-// ends reports whether an error is one after which Verify cannot go on.
+// ends reports whether an error is one after which Verify cannot go on: any that does not come of what is stored.
 func ends(err error) bool {
-	return errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, ErrClosed)
+	return !errors.Is(err, ErrCorrupt) && !errors.Is(err, snapshot.ErrUnusable) && !errors.Is(err, errOtherLog) && err != errUnfinished
 }
 
 // known reports whether the backend knows of a session, which a damaged name may not be of.
@@ -177,7 +177,7 @@ type verification struct {
 
 // report notes a problem, or returns the error if it is not one of the session.
 func (v *verification) report(seq uint64, err error) error {
-	if err == nil || ends(err) || errors.Is(err, ErrNotFound) {
+	if err == nil || ends(err) {
 		return err
 	}
 	if corrupt := (*CorruptError)(nil); errors.As(err, &corrupt) {

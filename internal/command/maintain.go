@@ -246,7 +246,9 @@ The exit code is 1 if something is lost or in doubt. With --json each session is
 
 $ patchlog salvage patchlog.db salvaged.db`)
 	sure := cmd.Flags().Bool("leave-out-doubtful", false, "leave out sessions that may have been deleted")
-	cmd.RunE = func(cmd *cobra.Command, args []string) error { return a.salvage(cmd.Context(), args[0], args[1], *sure) }
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		return a.salvage(cmd.Context(), args[0], args[1], *sure)
+	}
 	return cmd
 }
 

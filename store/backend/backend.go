@@ -499,7 +499,7 @@ type Listed struct {
 
 // Checker is a backend that can check its own structure.
 type Checker interface {
-	// Check reads everything stored and reports inconsistencies. It does not decode records.
+	// Check reads everything stored and reports inconsistencies, with ErrDamaged. It does not decode records.
 	Check(ctx context.Context) error
 }
 

@@ -68,6 +68,14 @@ func (b *Backend) submit(ctx context.Context, p *pending) error {
 // holds the writer lock.
 func (b *Backend) commitGroup(group []*pending) {
 	var db *bbolt.DB
+	done := false
+	defer func() {
+		for _, p := range group {
+			if !done {
+				p.err = errAbandoned
+			}
+		}
+	}()
 	err := b.write(func(tx *bbolt.Tx) error {
 		db = tx.DB()
 		paths := b.handle.paths(tx)
@@ -95,7 +103,11 @@ func (b *Backend) commitGroup(group []*pending) {
 			b.ids.add(db, p.session.number, p.batch.Records, p.hashes)
 		}
 	}
+	done = true
 }
+
+// errAbandoned is the error of a batch whose group panicked.
+var errAbandoned = &backend.UnknownError{Cause: errors.New("abandoned: a call that shared the commit panicked")}
 
 // admit judges a batch, and writes nothing. It finds the session that the batch goes to, or makes the
 // one that the batch creates, with the head of the staged session if there is one.

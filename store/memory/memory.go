@@ -30,7 +30,7 @@ type content struct {
 	shared   map[string][]byte
 	versions map[string]backend.Token // of the scopes of shared values
 	fenced   map[string]bool          // creation ids that cannot be used
-	gone     map[string]bool          // creation ids of sessions that have been deleted
+	gone     deletions
 	leases   leases
 }
 
@@ -63,8 +63,24 @@ func (b *Backend) rlock() {
 
 func (b *Backend) init() {
 	b.first.Do(func() {
-		b.content = &content{open: 1, sessions: map[string]*session{}, shared: map[string][]byte{}, versions: map[string]backend.Token{}, fenced: map[string]bool{}, gone: map[string]bool{}}
+		b.content = &content{open: 1, sessions: map[string]*session{}, shared: map[string][]byte{}, versions: map[string]backend.Token{}, fenced: map[string]bool{}}
 	})
+}
+
+// deletions are the creation ids of the last sessions that were deleted. A commit whose outcome is unknown is settled
+// before as many more sessions are.
+type deletions struct {
+	last [1024]string
+	n    int
+}
+
+func (d *deletions) add(creation string) {
+	d.last[d.n%len(d.last)] = creation
+	d.n++
+}
+
+func (d *deletions) has(creation string) bool {
+	return slices.Contains(d.last[:min(d.n, len(d.last))], creation)
 }
 
 type session struct {
@@ -412,7 +428,7 @@ func (b *Backend) Delete(ctx context.Context, name, creation string, seen *backe
 	}
 	delete(b.sessions, name)
 	b.order.names = nil
-	b.gone[creation] = true
+	b.gone.add(creation)
 	return nil
 }
 
@@ -424,7 +440,7 @@ func (b *Backend) Fence(ctx context.Context, name, creation string, seen, next b
 	switch {
 	case err != nil && err != backend.ErrNotFound:
 		return false, err
-	case seen == 0 && !b.gone[creation] && (err != nil || s.creation != creation):
+	case seen == 0 && !b.gone.has(creation) && (err != nil || s.creation != creation):
 		b.fenced[creation] = true
 		return true, nil
 	case err == nil && s.creation == creation && (s.token == seen || s.token == next):
@@ -453,7 +469,7 @@ func (b *Backend) Close() error {
 	}
 	b.closed = true
 	if b.open--; b.open == 0 {
-		b.sessions, b.shared, b.versions, b.fenced, b.gone = nil, nil, nil, nil, nil
+		b.sessions, b.shared, b.versions, b.fenced = nil, nil, nil, nil
 	}
 	return nil
 }

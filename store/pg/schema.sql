@@ -73,11 +73,13 @@ CREATE TABLE patchlog.scopes (
     token bigint NOT NULL
 ) WITH (fillfactor = 60);
 
--- Leases that are held, or have run out. hash is the SHA-256 of the name.
+-- Leases that are held, or have run out. hash is the SHA-256 of the name. If taken is later than now, the clock has been
+-- set back, and the lease is taken as run out.
 CREATE TABLE patchlog.leases (
     hash  bytea PRIMARY KEY,
     name  bytea NOT NULL,
     owner bytea NOT NULL,
+    taken timestamptz NOT NULL,
     until timestamptz NOT NULL
 );
 CREATE INDEX leases_until ON patchlog.leases (until);
