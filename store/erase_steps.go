@@ -70,7 +70,6 @@ func (f *finishing) end(ctx context.Context) {
 		}
 		f.h.unlock()
 	}
-	f.store.finder.Forget(f.h.key)
 	f.store.changes.wake(f.h.key)
 }
 

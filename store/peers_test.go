@@ -459,7 +459,9 @@ var callsAcrossFailover = map[string]func(*store.Store) error{
 	"append again": func(s *store.Store) error {
 		return errOf(s.AppendEvents(ctx, key, store.AppendOptions{}, from("e7", "i7")))
 	},
-	"Search": func(s *store.Store) error { return errOf(s.Search(ctx, key, recall.Search{Query: "needle"})) },
+	"Search": func(s *store.Store) error {
+		return errOf(recall.NewFinder(s, 0).Search(ctx, key, recall.Search{Query: "needle"}))
+	},
 	"Retain": func(s *store.Store) error {
 		return errIn(s.Retain(ctx, map[string]store.Retention{"": {DeleteAfter: time.Hour}}, false))
 	},

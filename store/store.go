@@ -13,7 +13,6 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/patchlog-dev/patchlog/patch"
-	"github.com/patchlog-dev/patchlog/recall"
 	"github.com/patchlog-dev/patchlog/snapshot"
 	"github.com/patchlog-dev/patchlog/store/backend"
 	"github.com/patchlog-dev/patchlog/store/bolt"
@@ -32,10 +31,6 @@ type Options struct {
 	// take what they take. 0 means 256 MiB; below 0 none is kept. The values of shared scopes may take an eighth as much in
 	// addition.
 	CacheBytes int64
-
-	// SearchBytes is about how much memory the indexes of searched sessions may take between
-	// searches; see [Store.Search]. 0 means 128 MiB; below 0 none is kept.
-	SearchBytes int
 
 	// Snapshots says when a session's snapshot is written.
 	Snapshots snapshot.Policy
@@ -110,7 +105,6 @@ type Store struct {
 	changes changes
 
 	snapshots snapshotter
-	finder    *recall.Finder[Key]
 
 	closing context.Context // ends when the store is closed
 	close   func()
@@ -161,7 +155,6 @@ func New(b backend.Backend, opts Options) (*Store, error) {
 	s := &Store{backend: b, owner: uuid.NewString(), opts: opts, cache: newCache(opts.CacheBytes, remote)}
 	s.scopes.limit = int(max(opts.CacheBytes, 0) / 8)
 	s.closing, s.close = context.WithCancel(context.Background())
-	s.finder = recall.NewFinder(searchedLog{s}, opts.SearchBytes)
 	return s, nil
 }
 
@@ -302,7 +295,6 @@ func (s *Store) delete(ctx context.Context, key Key, seen *backend.Head) error {
 	}
 	h.drop()
 	defer s.changes.wake(key)
-	defer s.finder.Forget(key) // a search that runs meanwhile indexes what is gone
 	err := s.backend.Delete(ctx, key.name(), head.Creation, seen)
 	if errors.Is(err, backend.ErrMoved) {
 		err = fmt.Errorf("it was written to meanwhile: %w", err)

@@ -126,7 +126,7 @@ var asked = map[string]func(*store.Store, store.Key) (string, error){
 		return short(b.String()), err
 	},
 	"Search": func(s *store.Store, k store.Key) (string, error) {
-		hits, err := s.Search(ctx, k, recall.Search{Query: "record", Limit: 1000})
+		hits, err := recall.NewFinder(s, 0).Search(ctx, k, recall.Search{Query: "record", Limit: 1000})
 		var ids []string
 		for _, h := range hits {
 			ids = append(ids, fmt.Sprint(h.Seq, h.Index, h.Place))

@@ -154,7 +154,7 @@ func FuzzSearch(f *testing.F) {
 			if _, err := s.AppendEvents(t.Context(), key, store.AppendOptions{}, e); err != nil {
 				t.Fatal(err)
 			}
-			hits, err := s.Search(t.Context(), key, recall.Search{Query: query})
+			hits, err := recall.NewFinder(s, 0).Search(t.Context(), key, recall.Search{Query: query})
 			if err != nil && !errors.Is(err, patch.ErrInvalid) {
 				t.Error(err)
 			}

@@ -1,16 +1,16 @@
-package recall_test
+package traces_test
 
 import (
 	"fmt"
 	"testing"
 
 	"github.com/patchlog-dev/patchlog/internal/testlog"
+	"github.com/patchlog-dev/patchlog/internal/traces"
 	"github.com/patchlog-dev/patchlog/patch"
-	"github.com/patchlog-dev/patchlog/recall"
 )
 
 func TestTraces(t *testing.T) {
-	var traces recall.Traces
+	var found traces.Traces
 	for i, c := range [][2]string{
 		{`{"text":"recall_search"}`, ``},
 		{`{"functionCall":{"id":"1","name":"recall_read","args":{"handle":" 17.2/0 "}}}`, ``},
@@ -27,7 +27,7 @@ func TestTraces(t *testing.T) {
 	} {
 		e := testlog.Must(patch.ParseEvent([]byte(`{"id":"e","content":{"parts":[` + c[0] + `]}}`)))(t)
 		got := ""
-		if all := traces.Of(e); all != nil {
+		if all := found.Of(e); all != nil {
 			got = fmt.Sprint(all)
 		}
 		if got != c[1] {
