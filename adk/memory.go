@@ -22,7 +22,7 @@ const (
 )
 
 // Memory returns a memory service whose memory is the sessions' logs: it searches all sessions
-// that a user has with an app in this service, by the words of their events ([store.Store.SearchUser]).
+// that a user has with an app in this service, by the words of their events ([recall.Finder]).
 // So it lasts as long as they do, nothing has to be added, and what is deleted is forgotten. ADK's
 // load_memory and preload_memory work with it.
 //

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/google/uuid"
 	"google.golang.org/adk/v2/model"
 	"google.golang.org/adk/v2/platform"
 	"google.golang.org/adk/v2/session"
@@ -134,6 +135,9 @@ func newService(s storage, opts Options) (*Service, error) {
 		redact:    opts.Redact,
 	}
 	svc.finder = recall.NewFinder(s, min(opts.cacheBytes, 0))
+	if b, ok := s.(*baseStorage); ok {
+		b.forgot = svc.finder.Forget
+	}
 	svc.shortenAbove(opts.MaxResultTokens)
 	cfg, err := opts.config()
 	if err != nil {
@@ -155,7 +159,7 @@ func newService(s storage, opts Options) (*Service, error) {
 // shortenAbove has results of more than maxTokens shown shortened, if that is above 0.
 func (s *Service) shortenAbove(maxTokens int) {
 	if maxTokens > 0 {
-		s.shorten = recall.Shortener(maxTokens, func(r patch.Record) string { return s.store.Handle(r.Seq, 0, r.Event) })
+		s.shorten = recall.Shortener(maxTokens, uuid.NewString, func(r patch.Record) string { return s.store.Handle(r.Seq, 0, r.Event) })
 	}
 }
 

@@ -57,6 +57,7 @@ const recentEvents = 8
 type baseStorage struct {
 	service session.Service
 	logger  *slog.Logger
+	forgot  func(store.Key) // told of each session that is gone
 	locks   keyLocks
 	logs    cache[store.Key, *baseLog]
 
@@ -104,6 +105,7 @@ func (b *baseStorage) cache(l *baseLog) {
 // forget drops what is cached of a session that is gone.
 func (b *baseStorage) forget(key store.Key) {
 	b.logs.remove(key)
+	b.forgot(key)
 }
 
 // read brings a log up to what the base has.

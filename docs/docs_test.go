@@ -34,13 +34,14 @@ var arrows = map[string][]string{
 	"snapshot":                       {"patch", "fold"},
 	"store/backend":                  {},
 	"internal/blanks":                {"patch", "fold"},
-	"store/internal/erase":           {"internal/recordform", "internal/records", "patch", "fold", "recall"},
+	"store/internal/erase":           {"internal/recordform", "internal/records", "patch", "fold", "internal/traces"},
+	"internal/traces":                {"patch"},
 	"store/internal/salvage":         {"internal/recordform", "internal/records", "patch", "store/backend", "store/bolt", "store/internal/erase"},
 	"store/internal/groupcommit":     {},
 	"store/bolt":                     {"internal/syncdir", "store/backend", "store/internal/groupcommit"},
 	"store/memory":                   {"store/backend"},
-	"recall":                         {"internal/records", "internal/tokens", "patch", "patch/redact", "fold", "internal/identifiers"},
-	"store":                          {"internal/records", "internal/blanks", "store/internal/erase", "store/internal/salvage", "internal/statekey", "internal/adkjson", "internal/recordform", "patch", "patch/redact", "fold", "snapshot", "recall", "store/backend", "store/bolt", "store/internal/groupcommit", "store/memory"},
+	"recall":                         {"internal/records", "internal/tokens", "internal/traces", "patch", "patch/redact", "fold", "internal/identifiers"},
+	"store":                          {"internal/records", "internal/blanks", "store/internal/erase", "store/internal/salvage", "internal/statekey", "internal/adkjson", "internal/recordform", "patch", "patch/redact", "fold", "snapshot", "store/backend", "store/bolt", "store/internal/groupcommit", "store/memory"},
 	"store/pg":                       {"patch", "store", "store/backend", "store/internal/groupcommit"},
 	"store/pg/pgtest":                {},
 	"store/storetest":                {"store/backend"},
@@ -153,7 +154,7 @@ func TestArrowsPointOneWay(t *testing.T) {
 // What comes with the packages that every program with a log needs: these modules and the
 // standard library.
 func TestLogBringsNoSDK(t *testing.T) {
-	modules := []string{"github.com/go-json-experiment/json", "github.com/google/uuid", "github.com/klauspost/compress", "github.com/vmihailenco/msgpack/v5", "github.com/vmihailenco/tagparser/v2", "go.etcd.io/bbolt", "golang.org/x/sys", "github.com/kljensen/snowball", "golang.org/x/text"}
+	modules := []string{"github.com/go-json-experiment/json", "github.com/google/uuid", "github.com/klauspost/compress", "github.com/vmihailenco/msgpack/v5", "github.com/vmihailenco/tagparser/v2", "go.etcd.io/bbolt", "golang.org/x/sys"}
 	deps := func(names ...string) []string {
 		list := exec.Command("go", append([]string{"list", "-deps", "-f", "{{with .Module}}{{.Path}}{{end}}"}, names...)...)
 		list.Dir = ".."

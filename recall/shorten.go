@@ -8,8 +8,6 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/google/uuid"
-
 	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/internal/records"
 	"github.com/patchlog-dev/patchlog/patch"
@@ -58,8 +56,8 @@ func Shorten(e *patch.Event, seq uint64, handle string, newID func() string, max
 
 // Shortener returns a function for store.AppendOptions.Follow: for an appended event with results of more than maxTokens it
 // gives the patch, by [Author], that shows [Shorten]'s event in its place. The state stays, and the patch can be taken
-// back. handle names the event of a record for [ReadTool].
-func Shortener(maxTokens int, handle func(r patch.Record) string) func(fold.View, patch.Record) (*patch.PatchEvent, error) {
+// back. newID gives the id of the event shown; handle names the event of a record for [ReadTool].
+func Shortener(maxTokens int, newID func() string, handle func(r patch.Record) string) func(fold.View, patch.Record) (*patch.PatchEvent, error) {
 	return func(v fold.View, r patch.Record) (*patch.PatchEvent, error) {
 		if r.Event.EstimatedTokens() <= maxTokens {
 			return nil, nil
@@ -71,7 +69,7 @@ func Shortener(maxTokens int, handle func(r patch.Record) string) func(fold.View
 		if !visible {
 			return nil, nil
 		}
-		short, err := Shorten(r.Event, r.Seq, handle(r), uuid.NewString, maxTokens)
+		short, err := Shorten(r.Event, r.Seq, handle(r), newID, maxTokens)
 		if err != nil || short == nil {
 			return nil, err
 		}

@@ -14,6 +14,8 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/google/uuid"
+
 	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/fuzz"
 	"github.com/patchlog-dev/patchlog/internal/testlog"
@@ -440,7 +442,7 @@ func resultEvent(id, call, text string) *patch.Event {
 
 var twoCalls = event(`{"id":"call","author":"agent","content":{"role":"model","parts":[{"functionCall":{"id":"c1","name":"f"}},{"functionCall":{"id":"c2","name":"f"}}]}}`)
 
-var shortening = store.AppendOptions{Follow: recall.Shortener(500, func(r patch.Record) string { return strconv.FormatUint(r.Seq, 10) })}
+var shortening = store.AppendOptions{Follow: recall.Shortener(500, uuid.NewString, func(r patch.Record) string { return strconv.FormatUint(r.Seq, 10) })}
 
 // A long result is shown in short from the commit on that logs it; the log has it whole.
 func TestAppendShortens(t *testing.T) {
