@@ -35,7 +35,7 @@ type UndoOptions struct {
 // It reads what comes back, under ctx and without making other writers wait. Whether calls are
 // split is judged for all of it at once.
 //
-// The error matches [ErrInvalid] if no applied patch has the id, [fold.ErrBlocked] if a later
+// The error matches [ErrInvalid] if no applied patch has the id, [ErrBlocked] if a later
 // patch stands on one of them, naming the patch to revert first, or if all have been
 // taken back; the others are those of [Store.ApplyPatch].
 func (s *Store) Revert(ctx context.Context, key Key, opts UndoOptions, patchID string) (Committed, error) {
@@ -56,7 +56,7 @@ func (s *Store) Revert(ctx context.Context, key Key, opts UndoOptions, patchID s
 // none logged, if nothing is left of what came since. Shared scopes stay as they are.
 // Calls without a response that this brings back are accepted, and pins do not hinder it.
 //
-// The error matches [fold.ErrEventNotFound] if no event of the log belongs to the invocation;
+// The error matches [ErrEventNotFound] if no event of the log belongs to the invocation;
 // the others are those of [Store.ApplyPatch].
 func (s *Store) Rewind(ctx context.Context, key Key, opts UndoOptions, invocationID string) (Committed, error) {
 	creation, from, err := s.firstOf(ctx, key, opts.On.Creation(), invocationID)
