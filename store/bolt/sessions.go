@@ -255,14 +255,29 @@ func (s session) end(tx *bbolt.Tx) (last, damaged uint64) {
 		return last, last + 1
 	}
 	// Keys only: the last record may be long.
-	before, next := around(tx.Bucket(bucketRecords).Cursor(), s.key(last+1))
-	switch {
-	case last > 0 && s.seqOf(before) != last:
+	c := tx.Bucket(bucketRecords).Cursor()
+	if k, _ := c.Seek(s.key(last)); last > 0 && s.seqOf(k) != last {
 		return last, last
-	case bytes.HasPrefix(next, s.number):
+	}
+	if next := nextKey(c, s.key(last)); bytes.HasPrefix(next, s.number) {
 		return max(last, s.seqOf(next)), last + 1
 	}
 	return last, 0
+}
+
+// nextKey returns the key after the given one, which a cursor is at or before. It may be in a page of other sessions
+// alone: if that page is damaged there is none, since this session is not.
+func nextKey(c *bbolt.Cursor, key []byte) (next []byte) {
+	defer func() {
+		if p := recover(); p != nil {
+			_ = damageOf(p)
+			next = nil
+		}
+	}()
+	if next, _ = c.Seek(key); bytes.Equal(next, key) {
+		next, _ = c.Next()
+	}
+	return next
 }
 
 // headOf is the session's head as the port has it.
@@ -294,7 +309,11 @@ func (b *Backend) Fetch(ctx context.Context, q backend.Query) (news backend.Fetc
 				news.Meta = nil
 			}
 			if q.UpTo != 0 {
-				if kept := s.snapshot(tx); kept.Seq <= q.UpTo {
+				var kept backend.Snapshot // which nothing needs: a page that cannot be read fails no read
+				if err := b.handle.guard(func() error { kept = s.snapshot(tx); return nil }); err != nil {
+					kept = backend.Snapshot{Err: err}
+				}
+				if kept.Seq <= q.UpTo {
 					news.Snapshot = kept
 				}
 			}
@@ -311,7 +330,10 @@ func (b *Backend) Fetch(ctx context.Context, q backend.Query) (news backend.Fetc
 			}
 		}
 		for i, prefix := range q.Shared {
-			version := scopeVersion(tx, prefix)
+			var version backend.Token
+			if b.handle.guard(func() error { version = scopeVersion(tx, prefix); return nil }) != nil {
+				version = 0
+			}
 			var values []backend.Value
 			if !q.HasKnown(i, version) {
 				values = sharedWith(tx, prefix)

@@ -59,7 +59,7 @@ func treeOf(data []byte) *tree {
 			if bucket == "records" && len(key) == 16 { // header, record, hashes of ids 16 each, their number 4, checksum 4
 				if n := v.to - v.from; n >= rowHeader+8 {
 					if ids := 8 + 16*int(binary.BigEndian.Uint32(data[v.to-8:])); ids <= n-rowHeader {
-						f.rows = append(f.rows, row{"ids", string(key), string(data[v.to-ids : v.to]), v.to - ids, v.to, way})
+						f.rows = append(f.rows, row{"ends", string(key), string(data[v.to-ids : v.to]), v.to - ids, v.to, way})
 						v.to -= ids
 					}
 				}
