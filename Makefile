@@ -32,9 +32,9 @@ test-full: ## the tests with all draws and seeds; with BASE=COMMIT of packages t
 	$(NO_BROWSER)
 
 # bench/peers measures other libraries, which are slow to compile for the race detector.
-# fuzz/hostile measures the memory of one goroutine, to which the race detector adds.
+# internal/fuzz/hostile measures the memory of one goroutine, to which the race detector adds.
 race: ## the tests with few draws and the race detector (needs a C compiler)
-	@for m in $(filter-out bench/%,$(MODULES)); do (cd $$m && CGO_ENABLED=1 $(GOTEST) -race -short -timeout 30m $$(go list ./... | grep -v /fuzz/hostile$$)) || exit 1; done
+	@for m in $(filter-out bench/%,$(MODULES)); do (cd $$m && CGO_ENABLED=1 $(GOTEST) -race -short -timeout 30m $$(go list ./... | grep -v /internal/fuzz/hostile$$)) || exit 1; done
 	$(NO_SERVER)
 	$(NO_BROWSER)
 

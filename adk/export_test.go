@@ -49,7 +49,7 @@ func (s *Service) Cached() int {
 }
 
 // IndexBytes returns the memory of the indexes of a base's sessions.
-func (s *Service) IndexBytes() int { return s.store.(*baseStorage).finder.Bytes() }
+func (s *Service) IndexBytes() int { return s.finder.Bytes() }
 
 // Over returns a service over the storage of another one.
 func (s *Service) Over(t *testing.T, opts Options) *Service {

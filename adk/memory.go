@@ -2,6 +2,7 @@ package adk
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -21,7 +22,7 @@ const (
 )
 
 // Memory returns a memory service whose memory is the sessions' logs: it searches all sessions
-// that a user has with an app in this service, by the words of their events ([store.Store.SearchUser]).
+// that a user has with an app in this service, by the words of their events ([recall.Finder]).
 // So it lasts as long as they do, nothing has to be added, and what is deleted is forgotten. ADK's
 // load_memory and preload_memory work with it.
 //
@@ -57,12 +58,12 @@ func (m logMemory) SearchMemory(ctx context.Context, req *memory.SearchRequest) 
 	if strings.TrimSpace(req.Query) == "" {
 		return out, nil
 	}
-	var opts store.SearchUserOptions
+	var except store.Key
 	if running, ok := ctx.(interface{ SessionID() string }); ok {
-		opts.Except = []store.Key{{App: req.AppName, User: req.UserID, Session: running.SessionID()}}
+		except = store.Key{App: req.AppName, User: req.UserID, Session: running.SessionID()}
 	}
-	hits, err := m.sessions.store.SearchUser(ctx, req.AppName, req.UserID,
-		recall.Search{Query: req.Query, Represented: true, Limit: memoryEntries, Snippet: memoryRunes, Redact: m.sessions.redact}, opts)
+	hits, err := m.sessions.searchUser(ctx, req.AppName, req.UserID, except,
+		recall.Search{Query: req.Query, Represented: true, Limit: memoryEntries, Snippet: memoryRunes, Redact: m.sessions.redact})
 	if err != nil {
 		return nil, fmt.Errorf("search memory: %w", err)
 	}
@@ -78,6 +79,30 @@ func (m logMemory) SearchMemory(ctx context.Context, req *memory.SearchRequest) 
 		})
 	}
 	return out, nil
+}
+
+// searchUser searches the sessions of a user, but for one. A session that cannot be read is left out.
+func (s *Service) searchUser(ctx context.Context, app, user string, except store.Key, search recall.Search) ([]recall.Hit[store.Key], error) {
+	leaveOut := func(key store.Key, err error) bool {
+		if ctx.Err() != nil || !s.store.CanLeaveOut(err) {
+			return false
+		}
+		if !errors.Is(err, store.ErrNotFound) {
+			s.logger.Warn("patchlog: a session that cannot be read is left out of a search", "session", key.String(), "error", err)
+		}
+		return true
+	}
+	keys := func(yield func(store.Key, error) bool) {
+		for info, err := range s.store.List(ctx, store.ListOptions{App: app, User: user}) {
+			if info.Key == except || errors.Is(err, store.ErrCorrupt) && leaveOut(info.Key, err) {
+				continue
+			}
+			if !yield(info.Key, err) {
+				return
+			}
+		}
+	}
+	return s.finder.SearchAll(ctx, keys, leaveOut, search)
 }
 
 // isNil reports whether a session is none, or one of this package's that is none.

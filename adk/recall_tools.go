@@ -236,7 +236,7 @@ func (r *recallTools) search(ctx agent.Context, args searchArgs) (out searchResu
 	look.Query, look.Limit = args.Query, min(r.opts.Results+1, recall.MaxLimit)
 	look.Author, look.Tool, look.From, look.To = args.Author, args.Tool, args.From, args.To
 	look.Snippet = recall.PieceRunes(budget, r.opts.Results)
-	hits, err := r.service.store.Search(ctx, key, look)
+	hits, err := r.service.finder.Search(ctx, key, look)
 	if err != nil {
 		return out, err
 	}
@@ -360,7 +360,7 @@ func (r *recallTools) event(ctx context.Context, in agent.InvocationContext, key
 		}
 		look.From, look.To = seq, seq
 	}
-	hits, err := r.service.store.Search(ctx, key, look)
+	hits, err := r.service.finder.Search(ctx, key, look)
 	if err != nil {
 		return hit, false, err
 	}

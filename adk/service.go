@@ -7,11 +7,13 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/google/uuid"
 	"google.golang.org/adk/v2/model"
 	"google.golang.org/adk/v2/platform"
 	"google.golang.org/adk/v2/session"
 
 	"github.com/patchlog-dev/patchlog/compaction"
+	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/patch/redact"
 	"github.com/patchlog-dev/patchlog/recall"
@@ -95,10 +97,11 @@ type Service struct {
 	telemetry  *telemetry
 	compacting *compacting // nil: compaction is off
 
-	redact          *redact.Redactor
-	maxResultTokens int // 0: no limit
-	recallSpent     recallSpent
-	runs            *runs
+	redact      *redact.Redactor
+	finder      *recall.Finder[store.Key]
+	shorten     func(fold.View, patch.Record) (*patch.PatchEvent, error) // for [store.AppendOptions]; nil: no limit
+	recallSpent recallSpent
+	runs        *runs
 }
 
 // NewService returns a service over a store, which the caller closes after the service's
@@ -131,7 +134,11 @@ func newService(s storage, opts Options) (*Service, error) {
 		telemetry: t,
 		redact:    opts.Redact,
 	}
-	svc.maxResultTokens = max(0, opts.MaxResultTokens)
+	svc.finder = recall.NewFinder(s, min(opts.cacheBytes, 0))
+	if b, ok := s.(*baseStorage); ok {
+		b.forgot = svc.finder.Forget
+	}
+	svc.shortenAbove(opts.MaxResultTokens)
 	cfg, err := opts.config()
 	if err != nil {
 		return nil, err
@@ -144,9 +151,16 @@ func newService(s storage, opts Options) (*Service, error) {
 		return nil, err
 	}
 	if opts.MaxResultTokens == 0 {
-		svc.maxResultTokens = DefaultMaxResultTokens
+		svc.shortenAbove(DefaultMaxResultTokens)
 	}
 	return svc, nil
+}
+
+// shortenAbove has results of more than maxTokens shown shortened, if that is above 0.
+func (s *Service) shortenAbove(maxTokens int) {
+	if maxTokens > 0 {
+		s.shorten = recall.Shortener(maxTokens, uuid.NewString, func(r patch.Record) string { return s.store.Handle(r.Seq, 0, r.Event) })
+	}
 }
 
 // Close ends automatic compaction: it takes no more sessions, and waits until those that
@@ -263,6 +277,7 @@ func (s *Service) Delete(ctx context.Context, req *session.DeleteRequest) error 
 	if err := s.store.Delete(ctx, key); err != nil && !errors.Is(err, store.ErrNotFound) {
 		return fmt.Errorf("delete session: %w", err)
 	}
+	s.finder.Forget(key)
 	if s.compacting != nil {
 		s.compacting.last.remove(key)
 	}

@@ -2,6 +2,7 @@ package adk
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"iter"
 	"strconv"
@@ -46,8 +47,10 @@ type storage interface {
 	Erase(ctx context.Context, key store.Key, selection store.EraseSelection, opts store.EraseOptions) (store.Erasure, error)
 	Retain(ctx context.Context, policies map[string]store.Retention, dryRun bool) iter.Seq2[store.Retained, error]
 
-	Search(ctx context.Context, key store.Key, search recall.Search) ([]recall.Hit[store.Key], error)
-	SearchUser(ctx context.Context, app, user string, search recall.Search, opts store.SearchUserOptions) ([]recall.Hit[store.Key], error)
+	recall.Log[store.Key]
+
+	// CanLeaveOut reports whether a search over sessions goes on without one that gives the error.
+	CanLeaveOut(err error) bool
 
 	// Handle names an event, for [recall.ReadTool], for as long as the session is there: by its
 	// record, and its index among the events that the record brought.
@@ -102,6 +105,10 @@ func (s inStore) Fork(ctx context.Context, key, newKey store.Key, at *uint64) (s
 
 func (s inStore) Append(ctx context.Context, key store.Key, opts store.AppendOptions, e *patch.Event, _ *session.Event) (store.Committed, error) {
 	return s.Store.AppendEvents(ctx, key, opts, e)
+}
+
+func (s inStore) CanLeaveOut(err error) bool {
+	return errors.Is(err, store.ErrCorrupt) || errors.Is(err, store.ErrNotFound)
 }
 
 func (s inStore) Handle(seq uint64, index int, _ *patch.Event) string {

@@ -19,7 +19,6 @@ import (
 	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/fold/portable"
 	"github.com/patchlog-dev/patchlog/patch"
-	"github.com/patchlog-dev/patchlog/recall"
 	"github.com/patchlog-dev/patchlog/store"
 )
 
@@ -45,7 +44,6 @@ func Wrap(base session.Service, opts Options) (*Service, error) {
 	for i := range b.locks {
 		b.locks[i] = make(chan struct{}, 1)
 	}
-	b.finder = recall.NewFinder(b, min(opts.cacheBytes, 0))
 	return newService(b, opts)
 }
 
@@ -59,7 +57,7 @@ const recentEvents = 8
 type baseStorage struct {
 	service session.Service
 	logger  *slog.Logger
-	finder  *recall.Finder[store.Key]
+	forgot  func(store.Key) // told of each session that is gone
 	locks   keyLocks
 	logs    cache[store.Key, *baseLog]
 
@@ -107,7 +105,7 @@ func (b *baseStorage) cache(l *baseLog) {
 // forget drops what is cached of a session that is gone.
 func (b *baseStorage) forget(key store.Key) {
 	b.logs.remove(key)
-	b.finder.Forget(key)
+	b.forgot(key)
 }
 
 // read brings a log up to what the base has.
@@ -374,28 +372,8 @@ func (b *baseStorage) Lease(context.Context, store.Key, string, time.Duration) (
 	return true, nil
 }
 
-// Search searches the session as it is in the base, with an index of its own.
-func (b *baseStorage) Search(ctx context.Context, key store.Key, search recall.Search) ([]recall.Hit[store.Key], error) {
-	return b.finder.Search(ctx, key, search)
-}
-
-// SearchUser searches the user's sessions that the base lists. It leaves out those that cannot be read.
-func (b *baseStorage) SearchUser(ctx context.Context, app, user string, search recall.Search, opts store.SearchUserOptions) ([]recall.Hit[store.Key], error) {
-	keys := func(yield func(store.Key, error) bool) {
-		for info, err := range b.List(ctx, store.ListOptions{App: app, User: user}) {
-			if (err != nil || !slices.Contains(opts.Except, info.Key)) && !yield(info.Key, err) {
-				return
-			}
-		}
-	}
-	return b.finder.SearchAll(ctx, keys, func(key store.Key, err error) bool {
-		if ctx.Err() != nil {
-			return false
-		}
-		b.logger.Warn("patchlog: a session that cannot be read is left out of a search", "session", key.String(), "error", err)
-		return true
-	}, search)
-}
+// CanLeaveOut takes any error for one of the session.
+func (b *baseStorage) CanLeaveOut(error) bool { return true }
 
 // Handle names an event by its id: seqs in a base may change.
 func (b *baseStorage) Handle(_ uint64, _ int, e *patch.Event) string { return idHandle + e.ID() }

@@ -13,7 +13,6 @@ import (
 	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/fold/portable"
 	"github.com/patchlog-dev/patchlog/patch"
-	"github.com/patchlog-dev/patchlog/recall"
 	"github.com/patchlog-dev/patchlog/store"
 )
 
@@ -97,8 +96,8 @@ func (b *baseStorage) Append(ctx context.Context, key store.Key, opts store.Appe
 			to.ID, to.Timestamp = r.Event.ID(), r.Event.Timestamp()
 			return to, item{event: r.Event}, nil
 		})
-		if err == nil && !retried && opts.MaxResultTokens > 0 && r.Event.EstimatedTokens() > opts.MaxResultTokens {
-			b.shorten(ctx, l, r.ID(), opts.MaxResultTokens)
+		if err == nil && !retried && opts.Follow != nil {
+			b.follow(ctx, l, r.ID(), opts.Follow)
 		}
 		out.Records[0], out.View = l.asLogged(r), l.view
 		return err
@@ -106,21 +105,17 @@ func (b *baseStorage) Append(ctx context.Context, key store.Key, opts store.Appe
 	return out, err
 }
 
-// shorten appends the patch that shows less of an event that was appended. If it cannot, the event is
-// shown whole.
-func (b *baseStorage) shorten(ctx context.Context, l *baseLog, id string, maxTokens int) {
-	_, err := b.log(ctx, l, store.PatchOptions{}, func() ([]*patch.PatchEvent, error) {
-		v := l.view
-		i, ok := v.Find(id)
-		if !ok { // it is hidden already
-			return nil, nil
-		}
-		short, err := recall.Shorten(v.At(i), v.Entry(i).Seq, b.Handle(0, 0, v.At(i)), uuid.NewString, maxTokens)
-		if err != nil || short == nil {
-			return nil, err
-		}
-		return []*patch.PatchEvent{patch.NewSplice(i, 1, short).WithState(patch.Keep).WithAuthor(recall.Author).WithBase(v.PatchSeq())}, nil
-	})
+// follow appends the patch that is to follow an event that was appended. If it cannot, the event is
+// shown as it is.
+func (b *baseStorage) follow(ctx context.Context, l *baseLog, id string, patchOf func(fold.View, patch.Record) (*patch.PatchEvent, error)) {
+	i, ok := l.view.Find(id)
+	if !ok { // it is hidden already
+		return
+	}
+	p, err := patchOf(l.view, patch.Record{Seq: l.view.Entry(i).Seq, Event: l.view.At(i)})
+	if err == nil && p != nil {
+		_, err = b.log(ctx, l, store.PatchOptions{}, func() ([]*patch.PatchEvent, error) { return []*patch.PatchEvent{p}, nil })
+	}
 	if err != nil {
 		b.logger.Warn("patchlog: a long result is shown whole", "session", l.key.String(), "event", id, "error", err)
 	}

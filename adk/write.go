@@ -77,7 +77,7 @@ func (s *Service) append(ctx context.Context, handle *Session, run *run, e *sess
 	if err := s.restoreCalls(ctx, handle, event); err != nil && !errors.Is(err, fold.ErrOrphanedCall) {
 		return false, err
 	}
-	opts := store.AppendOptions{Creation: handle.View().Creation(), MaxResultTokens: s.maxResultTokens}
+	opts := store.AppendOptions{Creation: handle.View().Creation(), Follow: s.shorten}
 	done, err := s.runs.append(ctx, handle.key, run, opts, func(opts store.AppendOptions) (store.Committed, error) {
 		return s.store.Append(ctx, handle.key, opts, event, &lasting)
 	})

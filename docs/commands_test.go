@@ -23,7 +23,7 @@ var (
 	shown      = regexp.MustCompile(`^(patchlog|patchlog-sqlite|go test|go run|make) `)
 	longFlag   = regexp.MustCompile(`(?:^| )(--[a-z-]+)`)
 	shortFlag  = regexp.MustCompile(`(?:^| )-([a-z][a-z.-]*)`)
-	imported   = regexp.MustCompile(`"github.com/patchlog-dev/patchlog/(fuzz/internal/\w+)"`)
+	imported   = regexp.MustCompile(`"github.com/patchlog-dev/patchlog/(internal/fuzz/\w+)"`)
 	patterns   = regexp.MustCompile(`-(run|bench) '?([^' ]+)'?`)
 )
 

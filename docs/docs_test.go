@@ -34,13 +34,14 @@ var arrows = map[string][]string{
 	"snapshot":                       {"patch", "fold"},
 	"store/backend":                  {},
 	"internal/blanks":                {"patch", "fold"},
-	"store/internal/erase":           {"internal/blanks", "internal/recordform", "internal/records", "patch", "fold", "recall", "store/backend"},
+	"store/internal/erase":           {"internal/blanks", "internal/recordform", "internal/records", "patch", "fold", "internal/traces", "store/backend"},
+	"internal/traces":                {"patch"},
 	"store/internal/salvage":         {"internal/recordform", "internal/records", "patch", "store/backend", "store/bolt", "store/internal/erase"},
 	"store/internal/groupcommit":     {},
 	"store/bolt":                     {"internal/syncdir", "store/backend", "store/internal/groupcommit"},
 	"store/memory":                   {"store/backend"},
-	"recall":                         {"internal/records", "internal/tokens", "patch", "patch/redact", "fold", "internal/identifiers"},
-	"store":                          {"internal/records", "internal/blanks", "store/internal/erase", "store/internal/salvage", "internal/statekey", "internal/adkjson", "internal/recordform", "patch", "patch/redact", "fold", "snapshot", "recall", "store/backend", "store/bolt", "store/internal/groupcommit", "store/memory"},
+	"recall":                         {"internal/records", "internal/tokens", "internal/traces", "patch", "patch/redact", "fold", "internal/identifiers"},
+	"store":                          {"internal/records", "internal/blanks", "store/internal/erase", "store/internal/salvage", "internal/statekey", "internal/adkjson", "internal/recordform", "patch", "patch/redact", "fold", "snapshot", "store/backend", "store/bolt", "store/internal/groupcommit", "store/memory"},
 	"store/pg":                       {"patch", "store", "store/backend", "store/internal/groupcommit"},
 	"store/pg/pgtest":                {},
 	"store/storetest":                {"store/backend"},
@@ -66,15 +67,17 @@ var arrows = map[string][]string{
 	"internal/testlog":               {"patch"},
 	"internal/teststore":             {"store"},
 	"internal/command":               {"patch", "patch/redact", "fold", "recall", "store", "store/backend", "store/migrate", "store/pg", "store/sessionfile", "compaction", "compaction/adkrecord", "compaction/gemini", "inspector", "internal/ops", "internal/present", "internal/syncdir"},
-	"fuzz/recorded":                  {"internal/records", "patch"},
-	"fuzz/ops":                       {"internal/testlog", "internal/records", "internal/recordform", "fuzz", "patch", "fold", "store", "store/backend"},
-	"fuzz/kill":                      {"fuzz", "fuzz/ops", "fuzz/linear", "store"},
-	"fuzz/endurance":                 {},
-	"fuzz/linear":                    {"internal/testlog", "internal/statekey", "fuzz", "fuzz/ops", "patch", "fold", "snapshot", "store", "store/backend"},
-	"fuzz/power":                     {},
-	"fuzz/damage":                    {},
-	"fuzz/hostile":                   {},
-	"fuzz/machine":                   {"internal/testlog", "internal/records", "internal/statekey", "fuzz", "fuzz/ops", "patch", "fold", "recall", "snapshot", "store", "store/backend", "store/bolt", "store/storetest"},
+	"internal/fuzz/recorded":         {"internal/records", "patch"},
+	"internal/fuzz/ops":              {"internal/testlog", "internal/records", "internal/recordform", "fuzz", "patch", "fold", "store", "store/backend"},
+	"internal/fuzz/kill":             {"fuzz", "internal/fuzz/long", "internal/fuzz/ops", "internal/fuzz/linear", "store"},
+	"internal/fuzz/endurance":        {},
+	"internal/fuzz/long":             {},
+	"internal/fuzz/memory":           {},
+	"internal/fuzz/linear":           {"internal/fuzz/long", "internal/testlog", "internal/statekey", "fuzz", "internal/fuzz/ops", "patch", "fold", "snapshot", "store", "store/backend"},
+	"internal/fuzz/power":            {},
+	"internal/fuzz/damage":           {},
+	"internal/fuzz/hostile":          {},
+	"internal/fuzz/machine":          {"internal/testlog", "internal/records", "internal/statekey", "fuzz", "internal/fuzz/ops", "patch", "fold", "recall", "snapshot", "store", "store/backend", "store/bolt", "store/storetest"},
 
 	"compaction/internal/extractive": {"internal/records", "internal/tokens", "patch", "internal/summaries", "internal/identifiers", "internal/jsonvalue"},
 }
@@ -98,8 +101,8 @@ var outside = map[string][]string{
 	"inspector":                  {"github.com/google/uuid"},
 	"internal/testlog":           {"github.com/google/go-cmp"},
 	"fuzz":                       {"pgregory.net/rapid"},
-	"fuzz/linear":                {"github.com/anishathalye/porcupine"},
-	"fuzz/machine":               {"pgregory.net/rapid"},
+	"internal/fuzz/linear":       {"github.com/anishathalye/porcupine"},
+	"internal/fuzz/machine":      {"pgregory.net/rapid"},
 	"cmd/patchlog-sqlite":        {"modernc.org/sqlite"},
 	"internal/command":           {"github.com/jackc/pgx/v5", "github.com/google/uuid", "github.com/spf13/cobra", "github.com/spf13/pflag", "github.com/mattn/go-runewidth", "golang.org/x/term"},
 }
@@ -154,7 +157,7 @@ func TestArrowsPointOneWay(t *testing.T) {
 // What comes with the packages that every program with a log needs: these modules and the
 // standard library.
 func TestLogBringsNoSDK(t *testing.T) {
-	modules := []string{"github.com/go-json-experiment/json", "github.com/google/uuid", "github.com/klauspost/compress", "github.com/vmihailenco/msgpack/v5", "github.com/vmihailenco/tagparser/v2", "go.etcd.io/bbolt", "golang.org/x/sys", "github.com/kljensen/snowball", "golang.org/x/text"}
+	modules := []string{"github.com/go-json-experiment/json", "github.com/google/uuid", "github.com/klauspost/compress", "github.com/vmihailenco/msgpack/v5", "github.com/vmihailenco/tagparser/v2", "go.etcd.io/bbolt", "golang.org/x/sys"}
 	deps := func(names ...string) []string {
 		list := exec.Command("go", append([]string{"list", "-deps", "-f", "{{with .Module}}{{.Path}}{{end}}"}, names...)...)
 		list.Dir = ".."

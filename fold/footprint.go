@@ -10,7 +10,7 @@ import (
 // ones. The session's other views share most of it. It takes time linear in the visible events that were not
 // measured before in a view that this one was made from.
 func (v View) Footprint() int {
-	return int(unsafe.Sizeof(v)) + changesFootprint(v.initial) + v.patchBytes + v.nodes.footprint()
+	return int(unsafe.Sizeof(v)) + v.initialBytes + v.patchBytes + v.nodes.footprint()
 }
 
 // nodeBytes is about what a node takes in memory besides its event.

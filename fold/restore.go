@@ -35,7 +35,7 @@ func Restore(empty View, form []byte, last uint64) (View, error) {
 	if r.err != nil {
 		return View{}, fmt.Errorf("%w: %w", patch.ErrCorrupt, r.err)
 	}
-	v.edition, v.initial = empty.edition, empty.initial
+	v.edition, v.initial, v.initialBytes = empty.edition, empty.initial, empty.initialBytes
 	v.patchBytes = len(v.unloaded.form)
 	var missing missingRecords
 	f := folding{}

@@ -12,23 +12,24 @@ import (
 // View is that of an empty session without initial state. A View is immutable: it may be copied, and read from
 // any number of goroutines while other views are made from it.
 type View struct {
-	creation   string
-	edition    uint64
-	initial    delta
-	nodes      *sequence
-	state      *state
-	pairs      *pairingCache
-	seq        uint64
-	patchSeq   uint64
-	invocation string // of the newest regular event that has one
-	skipped    *skipList
-	unknown    bool // a patch of unknown type was skipped
-	patches    *cut // applied patches, newest first
-	pins       pins
-	unloaded   *unloadedPatches // of a restored view until [View.load]: the effects of patches, and the pins of hidden events
-	patchBytes int              // about what patches keep in memory of removed nodes
-	supplied   suppliedRecords
-	missing    *missingRecords // set while several patches are planned: see [View.withEvents]
+	creation     string
+	edition      uint64
+	initial      delta
+	nodes        *sequence
+	state        *state
+	pairs        *pairingCache
+	seq          uint64
+	patchSeq     uint64
+	invocation   string // of the newest regular event that has one
+	skipped      *skipList
+	unknown      bool // a patch of unknown type was skipped
+	patches      *cut // applied patches, newest first
+	pins         pins
+	unloaded     *unloadedPatches // of a restored view until [View.load]: the effects of patches, and the pins of hidden events
+	initialBytes int              // about what the initial state takes in memory
+	patchBytes   int              // about what patches keep in memory of removed nodes
+	supplied     suppliedRecords
+	missing      *missingRecords // set while several patches are planned: see [View.withEvents]
 }
 
 // New returns the view of a session without records. It ignores keys of the initial state with the prefix app:,
@@ -42,6 +43,7 @@ func New(creation string, initial map[string]patch.Value) View {
 		}
 	}
 	v.initial = netOf(v.initial)
+	v.initialBytes = changesFootprint(v.initial)
 	return v.withNewCaches()
 }
 

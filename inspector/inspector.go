@@ -27,6 +27,7 @@ import (
 	"github.com/patchlog-dev/patchlog/internal/present"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/patch/redact"
+	"github.com/patchlog-dev/patchlog/recall"
 	"github.com/patchlog-dev/patchlog/store"
 )
 
@@ -134,6 +135,7 @@ type Inspector struct {
 	opts      Options
 	handler   http.Handler
 	timelines timelines
+	finder    *recall.Finder[store.Key]
 
 	bodyTimeout time.Duration // for a request's body
 	acting      sync.Map      // by the key of a session that is acted on, a chan struct{} that closes when that ends
@@ -161,7 +163,7 @@ func New(s *store.Store, opts Options) (*Inspector, error) {
 		opts.Compaction = compaction.DefaultConfig()
 	}
 	opts.Compaction.Redact = cmp.Or(opts.Compaction.Redact, opts.Redact)
-	i := &Inspector{store: s, opts: opts, bodyTimeout: defaultBodyTimeout}
+	i := &Inspector{store: s, opts: opts, finder: recall.NewFinder(s, 0), bodyTimeout: defaultBodyTimeout}
 	i.handler = i.limitBody(guard(opts, i.routes()))
 	return i, nil
 }

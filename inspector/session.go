@@ -562,8 +562,9 @@ func (i *Inspector) live(w http.ResponseWriter, r *http.Request) error {
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.WriteHeader(http.StatusOK)
 	control := http.NewResponseController(w)
-	control.SetWriteDeadline(time.Time{}) // a server's limit is for pages; this one ends when its reader leaves
+	control.SetReadDeadline(time.Time{}) // a server's limits are for pages; this one ends when its reader leaves, or reads no more
 	send := func(format string, args ...any) error {
+		control.SetWriteDeadline(time.Now().Add(pageTimeout))
 		if _, err := fmt.Fprintf(w, format, args...); err != nil {
 			return err
 		}

@@ -315,7 +315,7 @@ func (i *Inspector) search(ctx context.Context, r *http.Request, session store.I
 	}
 	var hits []recall.Hit[store.Key]
 	for _, of := range sessions {
-		found, err := i.store.Search(ctx, of.Key, search)
+		found, err := i.finder.Search(ctx, of.Key, search)
 		switch {
 		case errors.Is(err, store.ErrCorrupt) && len(sessions) > 1:
 			damaged++

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"iter"
 	"slices"
+	"strings"
 
 	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/patch"
@@ -62,4 +63,22 @@ func ExampleFinder() {
 	// Output:
 	// record 3, visible at 2: In spring. I took the night train last time.
 	// <nil>
+}
+
+// A program that logs tool results shows long ones shortened: the log keeps them whole.
+func ExampleShortener() {
+	long := patch.Record{Seq: 1, Event: exampleResult(strings.Repeat("line of a log\n", 1000))}
+	v, _ := fold.New("s", nil).Apply(long)
+	follow := recall.Shortener(500, func() string { return "short" }, func(r patch.Record) string { return fmt.Sprint(r.Seq) })
+	p, err := follow(v, long) // store.AppendOptions.Follow is such a function
+	fmt.Println(p.Author(), p.Type(), err)
+	// Output: recall splice <nil>
+}
+
+func exampleResult(text string) *patch.Event {
+	e, err := patch.ParseEvent(fmt.Appendf(nil, `{"id":"e","content":{"role":"user","parts":[{"functionResponse":{"id":"c","name":"f","response":{"result":%q}}}]}}`, text))
+	if err != nil {
+		panic(err)
+	}
+	return e
 }

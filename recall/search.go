@@ -190,6 +190,7 @@ func (f *Finder[K]) look(ctx context.Context, e *entry[K], s Search, do func(*In
 	if s.View != nil {
 		v = *s.View
 	} else if v, err = f.log.View(ctx, e.key); err != nil {
+		f.Forget(e.key) // it may be gone
 		return err
 	}
 	return f.indexed(ctx, e, v, func(x *Index) error { return do(x, v) })

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/internal/records"
 	"github.com/patchlog-dev/patchlog/patch"
 )
@@ -51,6 +52,29 @@ func Shorten(e *patch.Event, seq uint64, handle string, newID func() string, max
 		in, err = shorten(true)
 	}
 	return in, err
+}
+
+// Shortener returns a function for store.AppendOptions.Follow: for an appended event with results of more than maxTokens it
+// gives the patch, by [Author], that shows [Shorten]'s event in its place. The state stays, and the patch can be taken
+// back. newID gives the id of the event shown; handle names the event of a record for [ReadTool].
+func Shortener(maxTokens int, newID func() string, handle func(r patch.Record) string) func(fold.View, patch.Record) (*patch.PatchEvent, error) {
+	return func(v fold.View, r patch.Record) (*patch.PatchEvent, error) {
+		if r.Event.EstimatedTokens() <= maxTokens {
+			return nil, nil
+		}
+		i, visible := v.Len()-1, true
+		if i < 0 || v.At(i).ID() != r.ID() {
+			i, visible = v.Find(r.ID())
+		}
+		if !visible {
+			return nil, nil
+		}
+		short, err := Shorten(r.Event, r.Seq, handle(r), newID, maxTokens)
+		if err != nil || short == nil {
+			return nil, err
+		}
+		return patch.NewSplice(i, 1, short).WithState(patch.Keep).WithAuthor(Author).WithBase(v.PatchSeq()), nil
+	}
 }
 
 // shortPart returns the JSON of a part with its function response shortened; if bare, the response has no member

@@ -1,20 +1,18 @@
 package recall
 
 import (
-	"strconv"
-	"strings"
-
+	"github.com/patchlog-dev/patchlog/internal/traces"
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
 // The names of the tools by which an agent searches and reads its session's log. Their calls and results are
 // not searched, since they repeat logged events.
 const (
-	SearchTool = "recall_search"
-	ReadTool   = "recall_read"
+	SearchTool = traces.SearchTool
+	ReadTool   = traces.ReadTool
 )
 
-func isRecall(tool string) bool { return tool == SearchTool || tool == ReadTool }
+func isRecall(tool string) bool { return traces.IsRecall(tool) }
 
 // The default limits of a call of [SearchTool]: estimated tokens, and events.
 const (
@@ -30,84 +28,4 @@ const (
 // PieceRunes is the number of characters of each event's text in a result of the given tokens and events.
 func PieceRunes(tokens, events int) int {
 	return max(LeastPiece, (tokens-AroundTokens)/events-AroundTokens) * patch.RunesPerToken
-}
-
-// idHandle is the prefix of a handle that names an event by its id.
-const idHandle = "id="
-
-// Handle names an event of a log: by its record's seq and the index among the record's events, or by its id.
-type Handle struct {
-	Seq   uint64 // 0 if ID is set
-	Index int
-	ID    string
-}
-
-// handles returns the events that a handle of the tools may name: two if an id ends like the number of a part.
-func handles(text string) (all []Handle) {
-	whole := text
-	slash := strings.LastIndexByte(text, '/')
-	if slash >= 0 {
-		whole = text[:slash]
-	}
-	if id, ok := strings.CutPrefix(text, idHandle); ok {
-		all = append(all, Handle{ID: id})
-		if slash > len(idHandle) {
-			all = append(all, Handle{ID: whole[len(idHandle):]})
-		}
-		return all
-	}
-	number, of, several := strings.Cut(whole, ".")
-	seq, err := strconv.ParseUint(number, 10, 64)
-	index := 0
-	if several && err == nil {
-		index, err = strconv.Atoi(of)
-	}
-	if err != nil || seq == 0 {
-		return nil
-	}
-	return []Handle{{Seq: seq, Index: index}}
-}
-
-// Traces finds the events from which results of [SearchTool] and [ReadTool] were made. It must be given the
-// log's events in their order. The zero value is ready for use; it is not safe for concurrent use.
-type Traces struct {
-	asked map[string][]Handle // of calls of ReadTool, by the calls' ids
-}
-
-// Of returns the events that the results in an event name, or their calls.
-func (t *Traces) Of(e *patch.Event) (brought []Handle) {
-	recalls := false
-	for p := range e.FunctionParts() {
-		recalls = recalls || isRecall(p.Name)
-	}
-	if !recalls {
-		return nil
-	}
-	for _, p := range e.Parts() {
-		switch kind := p.Kind; {
-		case kind == patch.PartCall && p.Name == ReadTool:
-			var asked struct{ Handle string }
-			if p.Args.Decode(&asked) == nil {
-				if t.asked == nil {
-					t.asked = map[string][]Handle{}
-				}
-				t.asked[p.ID] = append(t.asked[p.ID], handles(strings.TrimSpace(asked.Handle))...)
-			}
-		case kind == patch.PartResponse && p.Name == ReadTool:
-			brought = append(brought, t.asked[p.ID]...)
-		case kind == patch.PartResponse && p.Name == SearchTool:
-			var found struct{ Results []any }
-			if p.Response.Decode(&found) != nil {
-				continue
-			}
-			for _, r := range found.Results {
-				if result, ok := r.(map[string]any); ok {
-					if handle, ok := result["handle"].(string); ok {
-						brought = append(brought, handles(handle)...)
-					}
-				}
-			}
-		}
-	}
-	return brought
 }

@@ -4,11 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
 
 	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/patch"
-	"github.com/patchlog-dev/patchlog/recall"
 )
 
 // Committed is what a write put into the log.
@@ -37,13 +35,10 @@ type AppendOptions struct {
 	// deleted and created again gives [ErrNotFound].
 	Creation string
 
-	// MaxResultTokens is how many tokens, as estimated, a function response may take in the
-	// visible log. For an event with a longer one, the same commit puts a copy in its place that
-	// has the beginning and the end of it, and a handle by which the whole can be read
-	// ([recall.Shorten]): a patch by [recall.Author], which can be taken back. The log has the
-	// event as it was given, and the state is what it is without. Events that are
-	// in the log already are left as they are. 0 means any number; the least is [recall.MinResultTokens].
-	MaxResultTokens int
+	// Follow, if not nil, is given each event that is logged, with the view that shows it. A patch that it returns
+	// is logged in the same commit. An error, or a patch that is refused, does not keep the event out of the log: it is
+	// told to the logger. Follow may be called again for the same event, and must be fast: other writers of the session wait.
+	Follow func(v fold.View, r patch.Record) (*patch.PatchEvent, error)
 }
 
 // AppendEvents appends events to the end of the session's log, all of them in one
@@ -57,9 +52,6 @@ type AppendOptions struct {
 // [ErrTooLarge] or [ErrOutcomeUnknown]; nothing was written then, but for the last,
 // where that is not known. Calls that run at the same time share a commit, and its error.
 func (s *Store) AppendEvents(ctx context.Context, key Key, opts AppendOptions, events ...*patch.Event) (Committed, error) {
-	if n := opts.MaxResultTokens; n != 0 && n < recall.MinResultTokens {
-		return Committed{}, &patch.FieldError{Field: "AppendOptions.MaxResultTokens", Problem: fmt.Sprintf("%d is below %d", n, recall.MinResultTokens)}
-	}
 	a := appending{opts: opts}
 	for i, e := range events {
 		switch {
@@ -94,29 +86,27 @@ func (a appending) draft(d *draft) error {
 		if err := d.addUnjudged(i); err != nil {
 			return err
 		}
-		if err := a.shorten(d, d.records[i]); err != nil {
+		if err := a.follow(d, d.records[i]); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// shorten adds the patch that shows less of an event, the newest one, if results in it are long.
-// What keeps it from that does not keep the event out of the log.
-func (a appending) shorten(d *draft, r patch.Record) error {
-	if a.opts.MaxResultTokens == 0 {
+// follow adds the patch that is to follow an event, the newest one.
+func (a appending) follow(d *draft, r patch.Record) error {
+	if a.opts.Follow == nil {
 		return nil
 	}
-	short, err := recall.Shorten(r.Event, r.Seq, strconv.FormatUint(r.Seq, 10), d.store.opts.NewID, a.opts.MaxResultTokens)
-	if err == nil && short != nil {
-		p := patch.NewSplice(d.view.Len()-1, 1, short).WithState(patch.Keep).WithAuthor(recall.Author).WithBase(d.view.PatchSeq())
+	p, err := a.opts.Follow(d.view, r)
+	if err == nil && p != nil {
 		err = d.addOwn(p)
 	}
 	switch {
 	case errors.As(err, new(*fold.MissingRecordsError)):
 		return err
 	case err != nil && !errors.Is(err, fold.ErrUnknownPatch):
-		d.store.opts.Logger.Warn("patchlog: a long result is shown whole", "session", d.handle.key.String(), "event", r.ID(), "error", err)
+		d.store.opts.Logger.Warn("patchlog: the patch that is to follow an event is not logged", "session", d.handle.key.String(), "event", r.ID(), "error", err)
 	}
 	return nil
 }

@@ -66,6 +66,9 @@ type current struct {
 	token  backend.Token
 	chain  backend.Chain
 	counts counts
+
+	// invocations are the last ones of which the index of ids is known to have the first event.
+	invocations []string
 }
 
 // publish makes a view that is committed, or was read, the newest, unless there is a newer

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"sync/atomic"
 
@@ -111,7 +110,7 @@ func (s *Store) furnished(h *handle, r *request, err error) (*request, error) {
 
 // provide reads records that a request's plan needs, and adds them to those at hand.
 func (s *Store) provide(r *request, h *handle, seqs []uint64) (have []patch.Record, creation string, err error) {
-	c, err := s.current(r.ctx, h, false)
+	c, _, err := s.current(r.ctx, h, false, scopesQuery{})
 	if err != nil {
 		return nil, "", err
 	}
@@ -142,7 +141,7 @@ func (s *Store) draft(ctx context.Context, key Key, creation string, p plan) (Co
 	defer s.cache.release(h)
 	r := &request{ctx: ctx, creation: creation, plan: p}
 	for {
-		c, _, err := s.newest(ctx, h, false)
+		c, _, err := s.newest(ctx, h, false, scopesQuery{})
 		if err != nil {
 			return Committed{}, err
 		}
@@ -171,12 +170,12 @@ func (s *Store) lead(ctx context.Context, h *handle, requests []*request) {
 	defer done()
 	fail(requests, errAbandoned) // unless they are told otherwise
 	for lookUp := false; len(requests) > 0; {
-		c, err := s.current(ctx, h, true)
+		c, _, err := s.current(ctx, h, true, scopesQuery{})
 		if err != nil {
 			fail(requests, err)
 			return
 		}
-		g := group{store: s, handle: h, before: c, view: c.view, counts: c.counts, lookUp: lookUp}
+		g := group{store: s, handle: h, before: c, view: c.view, counts: c.counts, known: c.invocations, lookUp: lookUp}
 		g.batch = backend.Batch{Creation: c.view.Creation(), ExpectedLast: c.view.Seq(), ExpectedToken: c.token, Chain: c.chain, RequireFreeIDs: !lookUp}
 		g.begin(ctx, requests)
 		g.takeAll()
@@ -187,7 +186,7 @@ func (s *Store) lead(ctx context.Context, h *handle, requests []*request) {
 		written := len(g.batch.Records) > 0
 		switch {
 		case written:
-			err = s.write(ctx, h, g.view, g.counts, g.batch)
+			err = s.write(ctx, h, current{view: g.view, counts: g.counts, invocations: g.known}, g.batch)
 		case g.confirms:
 			err = s.confirmSeen(ctx, h, c)
 		}
@@ -198,7 +197,7 @@ func (s *Store) lead(ctx context.Context, h *handle, requests []*request) {
 			g.end()
 			return
 		case errors.Is(err, errLaterView):
-			now, _, err := s.newest(ctx, h, true)
+			now, _, err := s.newest(ctx, h, true, scopesQuery{})
 			if err != nil {
 				err = fromBackend(h.key, &backend.UnknownError{Cause: err})
 			}
@@ -208,7 +207,7 @@ func (s *Store) lead(ctx context.Context, h *handle, requests []*request) {
 			g.fail(fromBackend(h.key, err))
 			return
 		}
-		now, _, readErr := s.newest(ctx, h, true)
+		now, _, readErr := s.newest(ctx, h, true, scopesQuery{})
 		switch {
 		case readErr != nil:
 			fail(requests, readErr)
@@ -229,7 +228,7 @@ func (s *Store) lead(ctx context.Context, h *handle, requests []*request) {
 // confirmSeen makes what was read of a session durable. It fails with [backend.ErrMoved] if the
 // session is not as it was seen.
 func (s *Store) confirmSeen(ctx context.Context, h *handle, seen current) error {
-	took, err := s.backend.Fence(ctx, h.key.name(), seen.view.Creation(), seen.token, newToken())
+	took, err := s.backend.Fence(ctx, h.key.name(), seen.view.Creation(), seen.token, backend.NewToken())
 	if err == nil && !took {
 		err = backend.ErrMoved
 	}
@@ -271,6 +270,7 @@ type group struct {
 	before   current
 	view     fold.View // with what the group adds so far
 	counts   counts    // of the view's log
+	known    []string  // invocations: see [current]
 	lookUp   bool      // whether to ask for the ids first, or leave it to the backend's refusal
 	batch    backend.Batch
 	taken    map[string]uint64 // ids in the log or in the batch → seq
@@ -346,11 +346,11 @@ func (g *group) takeAll() {
 // take drafts a request's plan on what those before it leave, and takes what it adds.
 func (g *group) take(r *request) error {
 	d := r.draft
-	d.view, d.counts = g.view, g.counts
+	d.view, d.counts, d.invocations = g.view, g.counts, g.known
 	if err := r.plan.draft(d); err != nil {
 		return fmt.Errorf("session %s: %w", g.handle.key, err)
 	}
-	g.view, g.counts = d.view, d.counts
+	g.view, g.counts, g.known = d.view, d.counts, d.invocations
 	g.batch.Records = append(g.batch.Records, d.batch...)
 	g.batch.Shared = append(g.batch.Shared, d.shared...)
 	g.added = append(g.added, d.adds...)
@@ -401,17 +401,18 @@ func (g *group) fail(err error) {
 	}
 }
 
-// write makes a batch durable and publishes the view that it gives. The caller holds the handle's
+// write makes a batch durable and publishes the view that it gives, next, of which token and chain come of the commit. The caller holds the handle's
 // lock. Errors are the backend's.
-func (s *Store) write(ctx context.Context, h *handle, next fold.View, counts counts, batch backend.Batch) error {
-	counts = counts.of(next)
-	batch.Counts = counts.encode()
+func (s *Store) write(ctx context.Context, h *handle, next current, batch backend.Batch) error {
+	next.counts = next.counts.of(next.view)
+	batch.Counts = next.counts.encode()
 	defer s.changes.wake(h.key) // whatever comes of it
 	err := s.append(ctx, h.key, &batch)
 	switch {
 	case err == nil:
-		h.publish(current{next, batch.Next, chainOf(batch.Chain, batch.Records), counts})
-		s.maybeSnapshot(h, next)
+		next.token, next.chain = batch.Next, chainOf(batch.Chain, batch.Records)
+		h.publish(next)
+		s.maybeSnapshot(h, next.view)
 	case !errors.Is(err, backend.ErrMoved) && !errors.Is(err, backend.ErrTaken):
 		// What is in memory may no longer be what is stored: read it again.
 		h.drop()
@@ -421,20 +422,11 @@ func (s *Store) write(ctx context.Context, h *handle, next fold.View, counts cou
 
 // append commits a batch with a new token, and resolves an unknown outcome. Errors are the backend's.
 func (s *Store) append(ctx context.Context, key Key, batch *backend.Batch) error {
-	batch.Next = newToken()
+	batch.Next = backend.NewToken()
 	compress(batch.Records)
 	err := s.backend.Append(ctx, key.name(), *batch)
 	if errors.Is(err, backend.ErrUnknown) {
 		return s.findOut(ctx, key, *batch, err)
 	}
 	return err
-}
-
-// newToken draws a token.
-func newToken() backend.Token {
-	for {
-		if t := backend.Token(rand.Uint64()); t != 0 {
-			return t
-		}
-	}
 }

@@ -110,11 +110,11 @@ func (s *Store) copying(ctx context.Context, key Key, opts CopyOptions) (*incomi
 	}
 	var shared []patch.Change
 	if !opts.NoShared {
-		scopes, err := s.scopes(ctx, key) // after the log: what its records share is among them
+		scopes, err := s.withScopes(ctx, key) // after the log: what its records share is among them
 		if err != nil {
 			return nil, err
 		}
-		for name, value := range scopes {
+		for name, value := range scopes.sharedValues() {
 			shared = append(shared, patch.Change{Key: name, Value: value})
 		}
 	}

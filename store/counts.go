@@ -16,6 +16,7 @@ type counts struct {
 	visible       int // events
 	visibleTokens int
 	tokens        int       // of all events, as they were logged
+	created       time.Time // of the session; not of what it logs
 	active        time.Time // the newest time of a record, but for receipts: to erase is not to use
 	compacted     time.Time // of the newest patch of a compaction
 	open          int       // receipts of erasures that are not closed
@@ -55,38 +56,48 @@ func (c counts) of(v fold.View) counts {
 	return c
 }
 
-// encode writes the counts as varints; a time is in nanoseconds since 1970, 0 for none.
-func (c counts) encode() []byte {
-	out := make([]byte, 0, 32)
-	for _, n := range []int64{int64(c.visible), int64(c.visibleTokens), int64(c.tokens), nanoseconds(c.active), nanoseconds(c.compacted), int64(c.open), int64(c.calls)} {
-		out = binary.AppendVarint(out, n)
+// encode writes the counts as varints: the numbers, then two for each time, the seconds since 1970 and, 0 for no time, the
+// nanoseconds and one.
+func (c *counts) encode() []byte {
+	out := make([]byte, 0, 48)
+	for _, n := range c.numbers() {
+		out = binary.AppendVarint(out, int64(*n))
+	}
+	for _, t := range c.times() {
+		if t.IsZero() {
+			out = append(out, 0, 0)
+			continue
+		}
+		out = binary.AppendVarint(binary.AppendVarint(out, t.Unix()), int64(t.Nanosecond())+1)
 	}
 	return out
 }
 
-func nanoseconds(t time.Time) int64 {
-	if t.IsZero() || t.Before(time.Unix(0, 0)) {
-		return 0
-	}
-	return t.UnixNano()
+func (c *counts) numbers() []*int {
+	return []*int{&c.visible, &c.visibleTokens, &c.tokens, &c.open, &c.calls}
 }
 
-// countsOf reads the counts of a head. A session that a salvage wrote has none before its next commit.
-func countsOf(head backend.Head) counts {
-	var n [7]int64
+func (c *counts) times() []*time.Time { return []*time.Time{&c.created, &c.active, &c.compacted} }
+
+// countsOf reads the counts of a head. If they cannot be read, there are none.
+func countsOf(head backend.Head) (c counts) {
 	data := head.Counts
-	for i := range n {
-		var size int
-		if n[i], size = binary.Varint(data); size <= 0 {
-			return counts{}
+	next := func() (n int64) {
+		n, size := binary.Varint(data)
+		if size <= 0 {
+			data = nil
+			return 0
 		}
 		data = data[size:]
+		return n
 	}
-	at := func(ns int64) time.Time {
-		if ns == 0 {
-			return time.Time{}
+	for _, n := range c.numbers() {
+		*n = int(next())
+	}
+	for _, t := range c.times() {
+		if sec, nsec := next(), next(); nsec > 0 {
+			*t = time.Unix(sec, nsec-1).UTC()
 		}
-		return time.Unix(0, ns).UTC()
 	}
-	return counts{visible: int(n[0]), visibleTokens: int(n[1]), tokens: int(n[2]), active: at(n[3]), compacted: at(n[4]), open: int(n[5]), calls: int(n[6])}
+	return c
 }

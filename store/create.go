@@ -38,7 +38,7 @@ func (s *Store) newSession(ctx context.Context, h *handle, m meta) (*creating, e
 	if len(m.lineage) > 0 {
 		c.family = erase.Family(c.creation, m.lineage)
 	}
-	c.draft = draft{group: &group{store: s, handle: h}, ctx: ctx, view: fold.New(c.creation, m.initial), then: c.stage}
+	c.draft = draft{counts: counts{created: m.created}, group: &group{store: s, handle: h}, ctx: ctx, view: fold.New(c.creation, m.initial), then: c.stage}
 	return c, err
 }
 
@@ -88,7 +88,7 @@ func (c *creating) stage() error {
 // stageAll stages the draft's records. If the outcome of the commit is unknown, the caller drops all staged records.
 func (c *creating) stageAll() error {
 	s := c.store
-	batch := backend.Batch{Creation: c.creation, ExpectedLast: c.last, ExpectedToken: c.token, Next: newToken(), Chain: c.chain, Records: c.batch, RequireFreeIDs: true}
+	batch := backend.Batch{Creation: c.creation, ExpectedLast: c.last, ExpectedToken: c.token, Next: backend.NewToken(), Chain: c.chain, Records: c.batch, RequireFreeIDs: true}
 	if c.last == 0 {
 		s.dropStaged(c.ctx, abandonedAfter)
 		meta, err := encodeMeta(meta{created: s.opts.Now()})
@@ -122,7 +122,7 @@ func (c *creating) final() backend.Batch {
 
 // commit makes the last commit, and publishes the draft's view. The caller holds the handle's lock.
 func (c *creating) commit() error {
-	err := c.store.write(c.ctx, c.handle, c.view, c.counts, c.final())
+	err := c.store.write(c.ctx, c.handle, current{view: c.view, counts: c.counts, invocations: c.invocations}, c.final())
 	c.begun = c.begun && err != nil
 	return fromBackend(c.handle.key, err)
 }

@@ -3,6 +3,7 @@ package store
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"maps"
@@ -42,10 +43,12 @@ type draft struct {
 	adds    []patch.Record
 	batch   []backend.Record // of what it adds
 	size    int              // of the batch, in bytes
-	groups  map[string]bool  // of the patches that it adds, by their ids in the index
+	indexed map[string]bool  // ids of groups and invocations that it adds to the index
 	shared  []backend.Value
 	counts  counts
-	then    func() error // if not nil, called after each record that is added
+
+	invocations []string     // see [current]
+	then        func() error // if not nil, called after each record that is added
 }
 
 // found returns those of the records with the given seqs that are at hand.
@@ -81,8 +84,11 @@ func (d *draft) offer(offered, completed []patch.Record) (ids []string, err erro
 			seen[id] = true
 			ids = append(ids, id)
 		}
-		if id := groupOf(r); id != "" {
-			ids = append(ids, id)
+		for _, id := range []string{groupOf(r), invocationOf(r)} {
+			if id != "" && !seen[id] {
+				seen[id] = true
+				ids = append(ids, id)
+			}
 		}
 	}
 	return ids, nil
@@ -108,6 +114,20 @@ func groupOf(r patch.Record) string {
 		return ""
 	}
 	return strings.Repeat("\x00", patch.MaxIDBytes+1) + r.Patch.Group()
+}
+
+// invocationOf returns the id that the invocation of a record's event takes in the index of ids, by which a rewind finds
+// the invocation's first event, or "" if there is none.
+func invocationOf(r patch.Record) string {
+	if r.Event == nil || r.Event.InvocationID() == "" {
+		return ""
+	}
+	return invocationIndex(r.Event.InvocationID())
+}
+
+func invocationIndex(invocation string) string {
+	sum := sha256.Sum256([]byte(invocation)) // it may have any length
+	return strings.Repeat("\x01", patch.MaxIDBytes+1) + string(sum[:])
 }
 
 // match sorts the records into those that are in the log and those that are missing.
@@ -284,16 +304,28 @@ func (d *draft) put(r patch.Record, data []byte) {
 	for id := range r.IDs() {
 		raw.IDs = append(raw.IDs, id)
 	}
-	if id := groupOf(r); id != "" && d.taken[id] == 0 && !d.groups[id] { // the group's first record
-		raw.IDs = append(raw.IDs, id)
-		if d.groups == nil {
-			d.groups = map[string]bool{}
-		}
-		d.groups[id] = true
+	if id := groupOf(r); id != "" {
+		d.index(&raw, id)
+	}
+	if id := invocationOf(r); id != "" && !slices.Contains(d.invocations, r.Event.InvocationID()) {
+		d.index(&raw, id)
+		d.invocations = withInvocation(d.invocations, r.Event.InvocationID())
 	}
 	d.batch = append(d.batch, raw)
 	d.counts.add(r)
 	d.size += len(data)
+}
+
+// index has a record take an id of a group or an invocation, if it is the first of it.
+func (d *draft) index(raw *backend.Record, id string) {
+	if d.taken[id] != 0 || d.indexed[id] {
+		return
+	}
+	raw.IDs = append(raw.IDs, id)
+	if d.indexed == nil {
+		d.indexed = map[string]bool{}
+	}
+	d.indexed[id] = true
 }
 
 // share adds changes of shared scopes to the batch.

@@ -500,7 +500,7 @@ func (l eraseLog) Lookup(ctx context.Context, name, creation string, ids []strin
 	return seqs, fromBackend(keyNamed(name), err)
 }
 
-// Replace makes a replacement in the session's turn. The view in memory, and the index of a search, have what it erases.
+// Replace makes a replacement in the session's turn. The view in memory has what it erases.
 func (l eraseLog) Replace(ctx context.Context, name, creation string, plan func(backend.Head) (backend.Replacement, error)) error {
 	key := keyNamed(name)
 	h := l.cache.acquire(key)
@@ -510,12 +510,11 @@ func (l eraseLog) Replace(ctx context.Context, name, creation string, plan func(
 	}
 	defer h.unlock()
 	defer l.changes.wake(key)
-	defer l.finder.Forget(key)
 	defer h.snapshot.Store(nil)
 	defer h.drop()
 	return l.backend.Replace(ctx, name, creation, func(head backend.Head) (backend.Replacement, error) {
 		r, err := plan(head)
-		r.Next = newToken()
+		r.Next = backend.NewToken()
 		return r, err
 	})
 }

@@ -238,7 +238,7 @@ func TestLineageOfCopies(t *testing.T) {
 	defer file.Close()
 	size := testlog.Must(file.Stat())(t).Size()
 	saved := inMemory(t)
-	must(t)(saved.SalvageFrom(ctx, file, size, nil))
+	must(t)(saved.SalvageFrom(ctx, file, size, store.SalvageOptions{}))
 	must(t)(saved.Erase(ctx, fork, store.EraseSelection{EventIDs: []string{"e1"}}, store.EraseOptions{}))
 	testlog.Equal(t, "salvaged sessions that say it", readable(t, saved, "secret 1"), nil)
 	verified(t, saved)

@@ -475,7 +475,7 @@ func (w *eraseWorld) shows(key store.Key, text string) bool {
 	for name, v := range session.Values() {
 		fmt.Fprintln(&out, name, v)
 	}
-	hits := testlog.Must(w.store.Search(ctx, key, recall.Search{Query: text}))(w.r)
+	hits := testlog.Must(recall.NewFinder(w.store, 0).Search(ctx, key, recall.Search{Query: text}))(w.r)
 	for _, hit := range hits {
 		fmt.Fprintln(&out, hit.Event, hit.Snippet.Text)
 	}

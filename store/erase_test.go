@@ -107,7 +107,7 @@ func has(t testing.TB, s *store.Store, key store.Key, text string) (seqs []uint6
 			t.Errorf("the state has %s: %s", name, value)
 		}
 	}
-	hits := testlog.Must(s.Search(context.Background(), key, recall.Search{Query: text}))(t)
+	hits := testlog.Must(recall.NewFinder(s, 0).Search(context.Background(), key, recall.Search{Query: text}))(t)
 	for _, hit := range hits {
 		if line := hit.Event.String() + hit.Snippet.Text; strings.Contains(line, text) && len(seqs) == 0 {
 			t.Errorf("a search finds %s", line)

@@ -40,13 +40,18 @@ var (
 	ErrDuplicateID = errors.New("duplicate id")
 )
 
-// Errors that other packages define, under the names that a user of the store looks
-// for.
+// Errors that other packages define and that calls of a store return: a caller finds all that it matches in this package.
 var (
-	ErrInvalid  = patch.ErrInvalid
-	ErrCorrupt  = patch.ErrCorrupt
-	ErrTooLarge = patch.ErrTooLarge
-	ErrConflict = fold.ErrConflict
+	ErrInvalid       = patch.ErrInvalid
+	ErrCorrupt       = patch.ErrCorrupt
+	ErrTooLarge      = patch.ErrTooLarge
+	ErrConflict      = fold.ErrConflict
+	ErrOutOfRange    = fold.ErrOutOfRange
+	ErrEventNotFound = fold.ErrEventNotFound
+	ErrPinned        = fold.ErrPinned
+	ErrOrphanedCall  = fold.ErrOrphanedCall
+	ErrBlocked       = fold.ErrBlocked
+	ErrUnknownPatch  = fold.ErrUnknownPatch
 )
 
 // SeqError says that a log does not end where an append expected it to. It matches

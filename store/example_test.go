@@ -13,7 +13,6 @@ import (
 
 	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/patch"
-	"github.com/patchlog-dev/patchlog/recall"
 	"github.com/patchlog-dev/patchlog/store"
 	"github.com/patchlog-dev/patchlog/store/memory"
 )
@@ -341,7 +340,7 @@ func ExampleStore_SalvageFrom() {
 	s, err := store.Open(filepath.Join(dir, "salvaged.db"), store.Options{})
 	check(err)
 	defer s.Close()
-	found, err := s.SalvageFrom(ctx, bytes.NewReader(data), int64(len(data)), nil)
+	found, err := s.SalvageFrom(ctx, bytes.NewReader(data), int64(len(data)), store.SalvageOptions{})
 	check(err)
 	for _, session := range found.Sessions {
 		fmt.Println(session.Key, session.Whole)
@@ -455,30 +454,25 @@ func ExampleStore_CopyFrom() {
 	// 0 shared values
 }
 
-// What a patch has hidden is found all the same.
-func ExampleStore_Search() {
+// The records of a view's log, by their seqs, and from one on.
+func ExampleStore_Records() {
 	ctx := context.Background()
 	s := exampleStore()
 	defer s.Close()
-	session, err := s.Get(ctx, exampleKey)
+	v, err := s.View(ctx, exampleKey)
 	check(err)
-	cut := patch.NewSplice(2, 1).WithID("cut")
-	check(s.ApplyPatch(ctx, exampleKey, store.PatchOptions{On: session.View}, cut))
-	hits, err := s.Search(ctx, exampleKey, recall.Search{Query: "bicycles", Limit: 1})
-	for _, hit := range hits {
-		fmt.Println(hit.Seq, hit.Snippet.Text, hit.Place.Index >= 0, hit.Place.HiddenBy, err)
+	records, err := s.Records(ctx, exampleKey, v, []uint64{1, 3})
+	check(err)
+	for _, r := range records {
+		fmt.Println(r.Seq, r.Event.Author())
 	}
-	// Output: 3 a red bicycle, please turn 3 false cut <nil>
-}
-
-func ExampleStore_SearchUser() {
-	s := exampleStore()
-	defer s.Close()
-	hits, err := s.SearchUser(context.Background(), "shop", "ada", recall.Search{Query: "bicycle", Limit: 1}, store.SearchUserOptions{})
-	for _, hit := range hits {
-		fmt.Println(hit.Key.Session, hit.Seq, hit.Event.Author(), err)
+	for r, err := range s.RecordsFrom(ctx, exampleKey, v, v.Seq()) {
+		fmt.Println(r.Seq == v.Seq(), err)
 	}
-	// Output: s1 3 ada <nil>
+	// Output:
+	// 1 ada
+	// 3 ada
+	// true <nil>
 }
 
 // A watcher sees what is in the log, and then what is added, until its loop has seen enough.

@@ -358,6 +358,20 @@ func TestWriteOverDamagedIndex(t *testing.T) {
 	})
 }
 
+// A session whose entry is lost keeps its log; its initial state is missed, and Verify finds it.
+func TestLostEntry(t *testing.T) {
+	onFile(t, func(e *env) {
+		e.create(map[string]any{"tenant": "t1"})
+		e.append(says("a", 5)...)
+		e.changeFile(dropName("sessions", "session"))
+		testlog.Equal(e, "records", len(e.records(key)), 5)
+		e.is(errOf(e.store.Get(ctx, key)), store.ErrCorrupt, "no entry")
+		if len(e.verify(store.VerifyOptions{})) == 0 || len(e.verify(store.VerifyOptions{Key: key})) == 0 {
+			e.Error("Verify finds nothing")
+		}
+	})
+}
+
 // A shared value that is damaged or lost is named by what reads it, and by Verify; other
 // apps do not notice, and writing it anew heals it.
 func TestDamagedSharedValue(t *testing.T) {
@@ -584,7 +598,7 @@ func TestVerifySnapshotThatDiffers(t *testing.T) {
 // amiss is a backend with something wrong in its structure.
 type amiss struct{ backend.Backend }
 
-var errAmiss = errors.New("a page is amiss")
+var errAmiss = fmt.Errorf("%w: a page is amiss", backend.ErrDamaged)
 
 func (amiss) Check(context.Context) error { return errAmiss }
 
@@ -598,7 +612,7 @@ func TestVerifyReportsCheck(t *testing.T) {
 	defer e.store.Close()
 	seen := 0
 	found := e.verify(store.VerifyOptions{Progress: func(store.Key) { seen++ }})
-	if len(found) != 1 || found[0].Key != (store.Key{}) || found[0].String() != errAmiss.Error() || seen != 2 {
+	if len(found) != 1 || found[0].Key != (store.Key{}) || !strings.HasSuffix(found[0].String(), "a page is amiss") || seen != 2 {
 		e.Errorf("%d sessions, problems %q", seen, found)
 	}
 	e.problems(e.verify(store.VerifyOptions{Key: key}), nil)
@@ -639,11 +653,29 @@ func TestVerifyEnds(t *testing.T) {
 	}
 }
 
+// An error of the backend that does not come of damage, such as a timeout, ends Verify: it is no problem of a session.
+func TestVerifyTimeout(t *testing.T) {
+	onEach(t, func(e *env) {
+		e.create(nil)
+		e.append(says("a", 5)...)
+		for _, call := range []string{"Read", "Lookup", "Fetch", "List"} {
+			timeout := errors.New("canceling statement due to statement timeout")
+			e.hook().set(failing(call, timeout))
+			for p, err := range e.store.Verify(ctx, store.VerifyOptions{}) {
+				if e.is(err, timeout); p != (store.Problem{}) {
+					e.Errorf("%s times out: problem %v", call, p)
+				}
+			}
+			e.reopen()
+		}
+	})
+}
+
 // salvaged salvages a file's bytes into a store in memory.
 func salvaged(t *testing.T, data []byte) (*store.Store, store.Salvaged) {
 	t.Helper()
 	s := inMemory(t)
-	out := testlog.Must(s.SalvageFrom(ctx, bytes.NewReader(data), int64(len(data)), nil))(t)
+	out := testlog.Must(s.SalvageFrom(ctx, bytes.NewReader(data), int64(len(data)), store.SalvageOptions{}))(t)
 	return s, out
 }
 
@@ -700,6 +732,66 @@ func TestSalvageGap(t *testing.T) {
 	verified(t, to)
 }
 
+// Sessions of a file that was cut off come back under their own keys, unless something says that they had been deleted; the
+// report says which may have been. Listings count what is visible of them.
+func TestSalvageCutFile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "log.db")
+	s := openStore(t, path, store.Options{Now: func() time.Time { return now }})
+	const sessions = 40
+	want := map[store.Key]store.Info{}
+	for n := range sessions {
+		k := store.Key{App: "app", User: "user", Session: fmt.Sprint("s", n)}
+		must(t)(s.Create(ctx, k, map[string]any{"n": n}))
+		for i := range 30 {
+			must(t)(s.AppendEvents(ctx, k, store.AppendOptions{}, said(fmt.Sprint("e", i), fmt.Sprintf("text %d %0500d", i, i))))
+		}
+		must(t)(s.ApplyPatch(ctx, k, asOfNow, patch.NewSplice(0, 5).WithID("p1")))
+		must(t)(s.ApplyPatch(ctx, k, asOfNow, patch.NewSummarise(0, 10, summary("sum")).WithID("p2")))
+		must(t)(s.Revert(ctx, k, store.UndoOptions{}, "p2"))
+		want[k] = infoOf(t, s, k)
+	}
+	testlog.NoError(t, s.Close())
+	data := readFile(t, path)
+	used := len(bytes.TrimRight(data, "\x00")) // the file grows in steps
+	allDoubtful := 0
+	for tenths := 5; tenths < 10; tenths++ {
+		cut := data[:used*tenths/10]
+		to, out := salvaged(t, cut)
+		own, doubtful := 0, 0
+		for _, session := range out.Sessions {
+			if session.MaybeDeleted {
+				doubtful++
+			}
+			for _, part := range session.Parts {
+				if strings.Contains(part.Key.Session, "deleted") {
+					t.Errorf("%d tenths: %s: nothing says that it had been deleted", tenths, part.Key)
+				}
+				if part.Key == session.Key {
+					own += int(part.To)
+				}
+			}
+			info, err := to.Info(ctx, session.Key)
+			if was := want[session.Key]; err == nil && session.Records == int(was.Seq) && len(session.Parts) == 1 {
+				info.Creation = was.Creation
+				testlog.Equal(t, "listed", info, was)
+			}
+		}
+		if own < out.Records*8/10 || out.Records < sessions*10 {
+			t.Errorf("%d tenths: %d of %d records come back under their own keys", tenths, own, out.Records)
+		}
+		verified(t, to)
+		m := inMemory(t)
+		sure := testlog.Must(m.SalvageFrom(ctx, bytes.NewReader(cut), int64(len(cut)), store.SalvageOptions{LeaveOutDoubtful: true}))(t)
+		if sure.LeftOut != doubtful || len(sure.Sessions) != len(out.Sessions)-doubtful {
+			t.Errorf("without the doubtful ones: %d left out, %d sessions; want %d left out of %d", sure.LeftOut, len(sure.Sessions), doubtful, len(out.Sessions))
+		}
+		allDoubtful += doubtful
+	}
+	if allDoubtful == 0 {
+		t.Error("no session may have been deleted; the test tests nothing")
+	}
+}
+
 // Two different records of one seq: the chain says which is the log's.
 func TestSalvageTakesWhatTheChainSays(t *testing.T) {
 	var want string
@@ -724,17 +816,17 @@ func TestSalvageIntoWhatIsThere(t *testing.T) {
 	_, data := fileOf(t, nil, func(e *env) { e.append(says("a", 2)...) })
 	s := inMemory(t)
 	for n := range 2 {
-		out := testlog.Must(s.SalvageFrom(ctx, bytes.NewReader(data), int64(len(data)), nil))(t)
+		out := testlog.Must(s.SalvageFrom(ctx, bytes.NewReader(data), int64(len(data)), store.SalvageOptions{}))(t)
 		want := key.String()
 		if n == 1 {
 			want += "~2"
 		}
 		testlog.Equal(t, "it was written as", out.Sessions[0].Parts[0].Key.String(), want)
 	}
-	testlog.ErrorIs(t, testlog.ErrorOf(s.SalvageFrom(ctx, nil, 3, nil)), store.ErrInvalid, "no file")
+	testlog.ErrorIs(t, testlog.ErrorOf(s.SalvageFrom(ctx, nil, 3, store.SalvageOptions{})), store.ErrInvalid, "no file")
 	done, cancel := context.WithCancel(ctx)
 	cancel()
-	testlog.ErrorIs(t, testlog.ErrorOf(s.SalvageFrom(done, bytes.NewReader(data), int64(len(data)), nil)), context.Canceled, "after the context has ended")
+	testlog.ErrorIs(t, testlog.ErrorOf(s.SalvageFrom(done, bytes.NewReader(data), int64(len(data)), store.SalvageOptions{})), context.Canceled, "after the context has ended")
 }
 
 // A salvage does not bring back erased events that are still in free pages if it finds their blanks or the receipt.

@@ -84,7 +84,7 @@ func (s *Store) fork(ctx context.Context, key Key, head backend.Head, m meta, ne
 		return Session{}, err
 	}
 	// The shared scopes are read first: after the commit nothing must fail.
-	scopes, err := s.scopes(ctx, newKey)
+	session, err := s.withScopes(ctx, newKey)
 	if err != nil {
 		return Session{}, err
 	}
@@ -102,7 +102,8 @@ func (s *Store) fork(ctx context.Context, key Key, head backend.Head, m meta, ne
 			err = errOtherLog
 		}
 	}
-	return Session{Key: newKey, View: c.view, shared: scopes}, err
+	session.View = c.view
+	return session, err
 }
 
 // copy takes the records of another log, up to the one with the given seq, or all if that is

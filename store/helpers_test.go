@@ -42,6 +42,7 @@ type env struct {
 	engine  backend.Backend   // in the end
 	path    string            // of the file; "" in memory
 	opts    store.Options
+	known   fold.View // a view that costs nothing
 }
 
 // onEach runs a test on bbolt and in memory. The store's clock stands at now. In the
@@ -497,9 +498,19 @@ func (h *hooked) Relatives(ctx context.Context, family, after string, limit int)
 }
 
 func (h *hooked) Fetch(ctx context.Context, q backend.Query) (backend.Fetched, error) {
-	h.name("Fetch", q.Session)
-	return through(ctx, h, "Fetch", func(b backend.Backend) (backend.Fetched, error) {
+	call := "Fetch"
+	if q.UpTo != 0 {
+		call = "cold Fetch"
+	}
+	h.name(call, q.Session)
+	return through(ctx, h, call, func(b backend.Backend) (backend.Fetched, error) {
 		news, err := b.Fetch(ctx, q)
+		if h.most > 0 {
+			news.Records = news.Records[:min(len(news.Records), h.most)]
+		}
+		if h.read != nil && q.UpTo != 0 {
+			news.Records = h.read(news.Records)
+		}
 		if h.fetched != nil {
 			h.fetched(q, &news)
 		}
@@ -530,10 +541,6 @@ func (h *hooked) Lookup(ctx context.Context, session, creation string, ids []str
 		}
 		return seqs, err
 	})
-}
-
-func (h *hooked) Snapshot(ctx context.Context, session, creation string) (backend.Snapshot, error) {
-	return through(ctx, h, "Snapshot", func(b backend.Backend) (backend.Snapshot, error) { return b.Snapshot(ctx, session, creation) })
 }
 
 func (h *hooked) PutSnapshot(ctx context.Context, session, creation string, kept backend.Snapshot) error {
@@ -599,6 +606,9 @@ func (e *env) checkSession(info store.Info, v fold.View) int {
 	for _, r := range records {
 		for id := range r.IDs() {
 			taken[id] = true
+		}
+		if r.Event != nil && r.Event.InvocationID() != "" {
+			taken["invocation "+r.Event.InvocationID()] = true
 		}
 		if r.Patch != nil && r.Patch.Group() != "" {
 			taken[strings.Repeat("\x00", patch.MaxIDBytes+1)+r.Patch.Group()] = true

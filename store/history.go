@@ -12,7 +12,7 @@ import (
 // fails with [ErrNotFound] if the session is gone.
 func (s *Store) History(ctx context.Context, key Key, v fold.View) ([]fold.Entry, error) {
 	var entries []fold.Entry
-	err := s.furnish(ctx, key, v, func(v fold.View) (err error) {
+	err := s.withRecords(ctx, key, v, nil, func(v fold.View) (err error) {
 		entries, err = v.History()
 		return err
 	})

@@ -64,12 +64,15 @@ func (k Key) name() string {
 	return prefixOf(k.App, k.User, k.Session)
 }
 
+func escapeNUL(part string) string   { return strings.ReplaceAll(part, "\x00", "\x00\xff") }
+func unescapeNUL(part string) string { return strings.ReplaceAll(part, "\x00\xff", "\x00") }
+
 const partEnd = "\x00\x01"
 
 func prefixOf(parts ...string) string {
 	var b strings.Builder
 	for _, p := range parts {
-		b.WriteString(strings.ReplaceAll(p, "\x00", "\x00\xff"))
+		b.WriteString(escapeNUL(p))
 		b.WriteString(partEnd)
 	}
 	return b.String()
@@ -79,7 +82,7 @@ func prefixOf(parts ...string) string {
 func partsOf(name string) []string {
 	parts := strings.Split(name, partEnd)
 	for i, p := range parts {
-		parts[i] = strings.ReplaceAll(p, "\x00\xff", "\x00")
+		parts[i] = unescapeNUL(p)
 	}
 	return parts[:len(parts)-1]
 }

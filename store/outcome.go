@@ -21,7 +21,7 @@ func (s *Store) findOut(ctx context.Context, key Key, batch backend.Batch, failu
 	if batch.Staged != "" {
 		name = batch.Staged
 	}
-	took, err := s.backend.Fence(ctx, name, batch.Creation, batch.ExpectedToken, newToken())
+	took, err := s.backend.Fence(ctx, name, batch.Creation, batch.ExpectedToken, backend.NewToken())
 	switch {
 	case err != nil:
 	case took:
@@ -48,7 +48,7 @@ var errLaterView = errors.New("the log has the records, and later ones")
 // confirm makes a commit that adds nothing: all that was read of the storage before survives a failover when it
 // returns. A call that found its work done makes one before it says so.
 func (s *Store) confirm(ctx context.Context) error {
-	_, err := s.backend.Fence(ctx, "", "", newToken(), newToken())
+	_, err := s.backend.Fence(ctx, "", "", backend.NewToken(), backend.NewToken())
 	return fromBackend(Key{}, err)
 }
 
@@ -62,7 +62,7 @@ var errBlank = errors.New("what is in its place has been erased since")
 // have it. The log has another token than the one that the batch names: a later commit may have written some of the ids,
 // or all with other content, or have deleted the session with the batch.
 func (s *Store) landed(ctx context.Context, key Key, batch backend.Batch) error {
-	head, err := backend.HeadOf(ctx, s.backend, key.name())
+	head, err := s.bareHead(ctx, key)
 	switch {
 	case err == nil && head.Token == batch.Next:
 		return nil

@@ -41,8 +41,8 @@ func (o PatchOptions) check() fold.CheckOptions {
 //
 // Ids, times, temp: keys, shared scopes and retries are as for [Store.AppendEvents],
 // for the events inside a patch too. A refusal matches [ErrDuplicateID], [ErrConflict],
-// [ErrInvalid], [fold.ErrOutOfRange], [fold.ErrEventNotFound], [fold.ErrPinned], [fold.ErrOrphanedCall],
-// [fold.ErrBlocked], [fold.ErrUnknownPatch] or [ErrTooLarge], and nothing was written.
+// [ErrInvalid], [ErrOutOfRange], [ErrEventNotFound], [ErrPinned], [ErrOrphanedCall],
+// [ErrBlocked], [ErrUnknownPatch] or [ErrTooLarge], and nothing was written.
 func (s *Store) ApplyPatch(ctx context.Context, key Key, opts PatchOptions, patches ...*patch.PatchEvent) (Committed, error) {
 	p, err := newPatching(opts, patches)
 	if err != nil {

@@ -459,7 +459,9 @@ var callsAcrossFailover = map[string]func(*store.Store) error{
 	"append again": func(s *store.Store) error {
 		return errOf(s.AppendEvents(ctx, key, store.AppendOptions{}, from("e7", "i7")))
 	},
-	"Search": func(s *store.Store) error { return errOf(s.Search(ctx, key, recall.Search{Query: "needle"})) },
+	"Search": func(s *store.Store) error {
+		return errOf(recall.NewFinder(s, 0).Search(ctx, key, recall.Search{Query: "needle"}))
+	},
 	"Retain": func(s *store.Store) error {
 		return errIn(s.Retain(ctx, map[string]store.Retention{"": {DeleteAfter: time.Hour}}, false))
 	},
@@ -525,7 +527,7 @@ func TestReadAcrossFailover(t *testing.T) {
 					e.must(e.store.Revert(ctx, key, store.UndoOptions{}, "p"))
 					e.append(from("e8", "i8"))
 					all := infoOf(e, e.store, key)
-					kept, err := first.Snapshot(ctx, name(key), info.Creation)
+					kept, err := backend.SnapshotOf(ctx, first, name(key), info.Creation)
 					e.no(err)
 					for at := int64(1); ; at++ {
 						old, after := lostHistory(e, lostHistory(e, first, all), all), lostHistory(e, first, info)

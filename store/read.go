@@ -1,10 +1,12 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"iter"
+	"slices"
 
 	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/internal/recordform"
@@ -26,7 +28,7 @@ func (s *Store) ViewAt(ctx context.Context, key Key, seq uint64) (fold.View, err
 	if seq == newest {
 		seq-- // no log is so long
 	}
-	r, err := s.replay(ctx, key, seq)
+	r, _, err := s.replay(ctx, key, seq, scopesQuery{})
 	return r.view, err
 }
 
@@ -49,6 +51,26 @@ func (s *Store) RawEvents(ctx context.Context, key Key, fromSeq uint64) iter.Seq
 	}
 }
 
+// RecordsFrom yields the records of a view's log from a seq up to the view's last. It ends with [ErrNotFound] if the session
+// is gone or was created again.
+func (s *Store) RecordsFrom(ctx context.Context, key Key, v fold.View, fromSeq uint64) iter.Seq2[patch.Record, error] {
+	return s.records(ctx, key, logOf(v), max(fromSeq, 1), v.Seq())
+}
+
+// Records returns the records of a view's log with the given seqs, which ascend and are not above the view's. Errors are
+// as those of [Store.RecordsFrom].
+func (s *Store) Records(ctx context.Context, key Key, v fold.View, seqs []uint64) ([]patch.Record, error) {
+	for i, seq := range seqs {
+		if seq == 0 || seq > v.Seq() || i > 0 && seq <= seqs[i-1] {
+			return nil, fmt.Errorf("%w: record %d of a view of %d records, or its place in the call", ErrInvalid, seq, v.Seq())
+		}
+	}
+	if err := key.Validate(); err != nil {
+		return nil, err
+	}
+	return s.pick(ctx, key, v.Creation(), seqs)
+}
+
 // records yields the records of [Store.pages] one by one.
 func (s *Store) records(ctx context.Context, key Key, head backend.Head, from, last uint64) iter.Seq2[patch.Record, error] {
 	return func(yield func(patch.Record, error) bool) {
@@ -69,15 +91,23 @@ func (s *Store) records(ctx context.Context, key Key, head backend.Head, from, l
 // head returns what the session is, and how far its log goes. That damage leaves this in
 // doubt is no error yet: what comes before can be read.
 func (s *Store) head(ctx context.Context, key Key) (backend.Head, meta, error) {
-	head, err := s.headOnly(ctx, key)
-	if err != nil {
-		return head, meta{}, err
+	if err := key.Validate(); err != nil {
+		return backend.Head{}, meta{}, err
 	}
+	head, err := backend.HeadOf(ctx, s.backend, key.name())
+	if err != nil {
+		return head, meta{}, fromBackend(key, err)
+	}
+	m, err := metaOf(key, head)
+	return head, m, err
+}
+
+func metaOf(key Key, head backend.Head) (meta, error) {
 	m, err := decodeMeta(head.Meta)
 	if err != nil {
-		return head, meta{}, fmt.Errorf("session %s: %w", key, err)
+		return meta{}, fmt.Errorf("session %s: %w", key, err)
 	}
-	return head, m, nil
+	return m, nil
 }
 
 // soundHead is head of a session whose log's end is not in doubt.
@@ -94,8 +124,14 @@ func (s *Store) headOnly(ctx context.Context, key Key) (backend.Head, error) {
 	if err := key.Validate(); err != nil {
 		return backend.Head{}, err
 	}
-	head, err := backend.HeadOf(ctx, s.backend, key.name())
+	head, err := s.bareHead(ctx, key)
 	return head, fromBackend(key, err)
+}
+
+// bareHead returns a session's head without its meta. Errors are the backend's.
+func (s *Store) bareHead(ctx context.Context, key Key) (backend.Head, error) {
+	news, err := s.backend.Fetch(ctx, backend.Query{Session: key.name(), NoMeta: true})
+	return news.Head, err
 }
 
 // page is a stretch of a log, as one read transaction copied it out.
@@ -112,19 +148,19 @@ func (s *Store) pages(ctx context.Context, key Key, head backend.Head, from, las
 	if from <= 1 {
 		before = new(backend.Chain)
 	}
-	return s.pagesAfter(ctx, key, head, before, from, last)
+	return s.pagesAfter(ctx, key, head, before, nil, from, last)
 }
 
 // maxRechecks limits how often a log is read again under a new head.
 const maxRechecks = 3
 
 // pagesAfter is pages with the log's chain before the first of the records, or nil if that is
-// not known.
+// not known. Records of the log that were read already are given, ascending.
 //
 // The head may be one server's, and the records those of another that took over and has lost the
 // log's end. So records that do not make the head's chain are damage only if the head, read again, is the same; else
 // the error matches [errOtherLog]. If records were erased meanwhile, some were read before that, some after it.
-func (s *Store) pagesAfter(ctx context.Context, key Key, head backend.Head, before *backend.Chain, next, last uint64) iter.Seq2[page, error] {
+func (s *Store) pagesAfter(ctx context.Context, key Key, head backend.Head, before *backend.Chain, given []backend.Record, next, last uint64) iter.Seq2[page, error] {
 	return func(yield func(page, error) bool) {
 		end := min(last, head.Last)
 		if head.Damaged != 0 {
@@ -135,7 +171,7 @@ func (s *Store) pagesAfter(ctx context.Context, key Key, head backend.Head, befo
 			chain = *before
 		}
 		for next <= end {
-			p, err := s.read(ctx, key, head.Creation, backend.Range(next, int(min(end-next+1, pageRecords))))
+			p, err := s.readGiven(ctx, key, head.Creation, given, next, end)
 			for _, r := range p.raw {
 				chain = chain.Add(recordform.Checksum(r.Data))
 			}
@@ -165,6 +201,21 @@ func (s *Store) pagesAfter(ctx context.Context, key Key, head backend.Head, befo
 			yield(page{}, err)
 		}
 	}
+}
+
+// readGiven returns a page of records from one seq to another: of the given ones, if they have the first, or by
+// [Store.read].
+func (s *Store) readGiven(ctx context.Context, key Key, creation string, given []backend.Record, from, to uint64) (page, error) {
+	i, _ := slices.BinarySearchFunc(given, from, func(r backend.Record, seq uint64) int { return cmp.Compare(r.Seq, seq) })
+	n := 0
+	for i+n < len(given) && n < pageRecords && given[i+n].Seq == from+uint64(n) && given[i+n].Seq <= to {
+		n++
+	}
+	seqs := backend.Range(from, int(min(to-from+1, pageRecords)))
+	if n > 0 {
+		return decodePage(key, given[i:i+n], seqs)
+	}
+	return s.read(ctx, key, creation, seqs)
 }
 
 // read reads the first of the records with the given seqs: at least one, and as many as one transaction should copy. The

@@ -1,11 +1,11 @@
 package store_test
 
 import (
-	"bytes"
 	"context"
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"iter"
 	"log/slog"
 	"math/rand/v2"
 	"path/filepath"
@@ -271,7 +271,7 @@ func (c cached) read(i int) bool {
 	c.Helper()
 	c.reads.took()
 	c.must(c.store.Get(ctx, numbered(i)))
-	return strings.Contains(c.reads.took(), "Snapshot")
+	return strings.Contains(c.reads.took(), "cold Fetch")
 }
 
 // The least recently used session goes first, and as many stay as the limit lets.
@@ -385,7 +385,7 @@ func (e *env) say(key store.Key, texts ...string) {
 
 func (e *env) find(key store.Key, s recall.Search) string {
 	e.Helper()
-	hits, err := e.store.Search(ctx, key, s)
+	hits, err := recall.NewFinder(e.store, 0).Search(ctx, key, s)
 	if err != nil {
 		return err.Error()
 	}
@@ -404,12 +404,12 @@ func TestSearchKeepsApart(t *testing.T) {
 			e.say(k, "the needle", fmt.Sprintf("hay%d", i))
 		}
 		for i, k := range keys {
-			hits := testlog.Must(e.store.Search(ctx, k, recall.Search{Query: "needle hay0 hay1 hay2 hay3 hay4", Limit: 100}))(t)
+			hits := testlog.Must(recall.NewFinder(e.store, 0).Search(ctx, k, recall.Search{Query: "needle hay0 hay1 hay2 hay3 hay4", Limit: 100}))(t)
 			testlog.Equal(t, "hits", len(hits), 2)
 			for _, h := range hits {
 				testlog.Equal(t, "session of a hit", h.Key, k)
 			}
-			all := testlog.Must(e.store.SearchUser(ctx, k.App, k.User, recall.Search{Query: "needle", Limit: 100}, store.SearchUserOptions{}))(t)
+			all := testlog.Must(recall.NewFinder(e.store, 0).SearchAll(ctx, e.keysOf(k.App, k.User), nil, recall.Search{Query: "needle", Limit: 100}))(t)
 			testlog.Equal(t, "hits over the user's sessions", len(all), []int{4, 4, 2, 2, 2}[i])
 			for _, h := range all {
 				if h.Key.App != k.App || h.Key.User != k.User {
@@ -418,23 +418,20 @@ func TestSearchKeepsApart(t *testing.T) {
 			}
 		}
 		k := keys[0]
-		if rest, err := e.store.SearchUser(ctx, k.App, k.User, recall.Search{Query: "needle"}, store.SearchUserOptions{Except: []store.Key{k}}); err != nil || len(rest) != 2 || rest[0].Key != keys[1] {
-			t.Errorf("without one of two: %v, %v", rest, err)
-		}
 		fork := store.Key{App: "a", User: "u", Session: "fork"}
 		must(t)(e.store.Fork(ctx, k, fork, new(uint64(1))))
 		e.say(fork, "fork alone")
 		testlog.Equal(t, "in the fork", e.find(fork, recall.Search{Query: "needle hay0 alone"}), "fork2 fork1")
 		testlog.Equal(t, "of the fork", e.find(k, recall.Search{Query: "alone"}), "")
 		testlog.NoError(t, e.store.Delete(ctx, k))
-		testlog.ErrorIs(t, testlog.ErrorOf(e.store.Search(ctx, k, recall.Search{Query: "needle"})), store.ErrNotFound, "deleted")
+		testlog.ErrorIs(t, testlog.ErrorOf(recall.NewFinder(e.store, 0).Search(ctx, k, recall.Search{Query: "needle"})), store.ErrNotFound, "deleted")
 		e.say(k, "reborn")
 		testlog.Equal(t, "created again", e.find(k, recall.Search{Query: "needle reborn"}), "s1")
 		// On a view of the session that is gone.
 		v := viewOf(t, e.store, k)
 		testlog.NoError(t, e.store.Delete(ctx, k))
 		e.say(k, "again")
-		testlog.ErrorIs(t, testlog.ErrorOf(e.store.Search(ctx, k, recall.Search{Query: "reborn", View: &v})), store.ErrNotFound, "on the view of another creation")
+		testlog.ErrorIs(t, testlog.ErrorOf(recall.NewFinder(e.store, 0).Search(ctx, k, recall.Search{Query: "reborn", View: &v})), store.ErrNotFound, "on the view of another creation")
 	})
 }
 
@@ -446,7 +443,7 @@ func TestSearchHidden(t *testing.T) {
 		summary := testlog.Must(patch.NewEvent(patch.Fields{Content: patch.Text("user", "epsilon")}))(t)
 		must(t)(e.store.ApplyPatch(ctx, key, asOfNow, patch.NewSummarise(0, 2, summary).WithID("sum")))
 		query := recall.Search{Query: "alpha beta gamma delta", Hidden: true}
-		hits := testlog.Must(e.store.Search(ctx, key, query))(t)
+		hits := testlog.Must(recall.NewFinder(e.store, 0).Search(ctx, key, query))(t)
 		by := map[uint64]string{}
 		for _, h := range hits {
 			by[h.Seq] = h.Place.HiddenBy
@@ -464,40 +461,46 @@ func TestSearchHidden(t *testing.T) {
 func TestSearchErrors(t *testing.T) {
 	onEach(t, func(e *env) {
 		e.say(key, "needle")
-		v := viewOf(t, e.store, key)
 		for name, err := range map[string]error{
-			"no app":           testlog.ErrorOf(e.store.SearchUser(ctx, "", "u", recall.Search{Query: "x"}, store.SearchUserOptions{})),
-			"no user":          testlog.ErrorOf(e.store.SearchUser(ctx, "a", "", recall.Search{Query: "x"}, store.SearchUserOptions{})),
-			"a view of one":    testlog.ErrorOf(e.store.SearchUser(ctx, "a", "u", recall.Search{Query: "x", View: &v}, store.SearchUserOptions{})),
-			"a limit below 0":  testlog.ErrorOf(e.store.Search(ctx, key, recall.Search{Query: "x", Limit: -1})),
-			"a key that is no": testlog.ErrorOf(e.store.Search(ctx, store.Key{}, recall.Search{Query: "x"})),
+			"a limit below 0":  testlog.ErrorOf(recall.NewFinder(e.store, 0).Search(ctx, key, recall.Search{Query: "x", Limit: -1})),
+			"a key that is no": testlog.ErrorOf(recall.NewFinder(e.store, 0).Search(ctx, store.Key{}, recall.Search{Query: "x"})),
 		} {
 			testlog.ErrorIs(t, err, store.ErrInvalid, name)
 		}
-		testlog.ErrorIs(t, testlog.ErrorOf(e.store.Search(ctx, store.Key{App: "a", User: "u", Session: "none"}, recall.Search{Query: "x"})), store.ErrNotFound, "a session that is not there")
+		testlog.ErrorIs(t, testlog.ErrorOf(recall.NewFinder(e.store, 0).Search(ctx, store.Key{App: "a", User: "u", Session: "none"}, recall.Search{Query: "x"})), store.ErrNotFound, "a session that is not there")
 	})
 }
 
-// A search of one session fails if the session is damaged. A search of several leaves the damaged one out, with a warning.
+// A search of one session fails if the session is damaged. A search of several can leave the damaged one out.
 func TestSearchDamaged(t *testing.T) {
-	var log bytes.Buffer
-	onFileWith(t, store.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))}, func(e *env) {
+	onFile(t, func(e *env) {
 		other := store.Key{App: key.App, User: key.User, Session: "z, listed after it"}
 		e.say(key, "needle one", "needle two")
 		e.say(other, "needle three")
 		e.damageFile(flip(e.storedForm(key, 2)))
-		testlog.ErrorIs(t, testlog.ErrorOf(e.store.Search(ctx, key, recall.Search{Query: "needle"})), store.ErrCorrupt, "of a damaged session")
-		hits, err := e.store.SearchUser(ctx, key.App, key.User, recall.Search{Query: "needle"}, store.SearchUserOptions{})
-		if err != nil || len(hits) != 1 || hits[0].Key != other || !strings.Contains(log.String(), key.String()) {
-			t.Errorf("%v, %v, log %s", hits, err, &log)
-		}
+		testlog.ErrorIs(t, testlog.ErrorOf(recall.NewFinder(e.store, 0).Search(ctx, key, recall.Search{Query: "needle"})), store.ErrCorrupt, "of a damaged session")
 		var left []store.Key
-		must(t)(e.store.SearchUser(ctx, key.App, key.User, recall.Search{Query: "needle"}, store.SearchUserOptions{LeftOut: func(key store.Key, err error) {
-			testlog.ErrorIs(t, err, store.ErrCorrupt)
+		leaveOut := func(key store.Key, err error) bool {
 			left = append(left, key)
-		}}))
+			return errors.Is(err, store.ErrCorrupt)
+		}
+		hits, err := recall.NewFinder(e.store, 0).SearchAll(ctx, e.keysOf(key.App, key.User), leaveOut, recall.Search{Query: "needle"})
+		if err != nil || len(hits) != 1 || hits[0].Key != other {
+			t.Errorf("%v, %v", hits, err)
+		}
 		testlog.Equal(t, "left out", left, []store.Key{key})
 	})
+}
+
+// keysOf yields the keys of a user's sessions.
+func (e *env) keysOf(app, user string) iter.Seq2[store.Key, error] {
+	return func(yield func(store.Key, error) bool) {
+		for info, err := range e.store.List(ctx, store.ListOptions{App: app, User: user}) {
+			if !yield(info.Key, err) {
+				return
+			}
+		}
+	}
 }
 
 // eager has a snapshot written after each record of a log with up to 100 visible events.
@@ -527,7 +530,7 @@ func (e *env) anew(policy snapshot.Policy) {
 // snapshot returns the session's stored snapshot.
 func (e *env) snapshot() []byte {
 	e.Helper()
-	kept, err := e.backend.Snapshot(ctx, name(key), e.creation())
+	kept, err := backend.SnapshotOf(ctx, e.backend, name(key), e.creation())
 	e.no(err)
 	return kept.Data
 }
@@ -705,13 +708,13 @@ func TestColdRead(t *testing.T) {
 		// That the snapshot is of this log shows at its end.
 		e.same("records read for a view at 40", take(), "[21 22 25 26 27 28 29 30 31 33 35 36 37 38 39 40 41 42]")
 		// Without a snapshot all is read.
-		b.set(failing("Snapshot", storetest.ErrInjected))
+		b.fetched = withoutSnapshot(storetest.ErrInjected)
 		e.opts.Logger = slog.New(slog.DiscardHandler)
 		if got := read(); strings.Count(got, " ") != 41 {
 			e.Errorf("without a snapshot records %s were read", got)
 		}
 		// What is read later is of the session that the view is of.
-		b.set(nil)
+		b.fetched = nil
 		e.open()
 		v = e.view()
 		e.no(e.store.Delete(ctx, key))
@@ -721,11 +724,20 @@ func TestColdRead(t *testing.T) {
 	})
 }
 
+// withoutSnapshot has a cold read say that the snapshot cannot be read.
+func withoutSnapshot(err error) func(backend.Query, *backend.Fetched) {
+	return func(_ backend.Query, news *backend.Fetched) {
+		if news.Snapshot.Err = err; news.Snapshot.Data != nil {
+			news.Snapshot.Data, news.Records = nil, nil
+		}
+	}
+}
+
 func TestFailingSnapshots(t *testing.T) {
 	for _, failure := range []error{storetest.ErrInjected, backend.ErrDamaged, &backend.UnknownError{Cause: storetest.ErrInjected}} {
 		onEachWithSnapshots(t, func(e *env, w *warnings) {
 			fail := func(engine backend.Backend) backend.Backend {
-				return &hooked{Backend: engine, serve: failing("Snapshot", failure)}
+				return &hooked{Backend: engine, serve: failing("PutSnapshot", failure), fetched: withoutSnapshot(failure)}
 			}
 			e.reopenOn(fail)
 			e.create(nil)
@@ -771,7 +783,7 @@ func TestCloseWritesSnapshots(t *testing.T) {
 		listed, err := e.backend.List(ctx, "", "", 9)
 		e.no(err)
 		for _, l := range listed {
-			kept, err := e.backend.Snapshot(ctx, l.Session, l.Creation)
+			kept, err := backend.SnapshotOf(ctx, e.backend, l.Session, l.Creation)
 			e.no(err)
 			if kept.Data != nil {
 				n++

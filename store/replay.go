@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -20,93 +21,118 @@ type replayed struct {
 	snapshot uint64        // the seq that it was read from on; 0 is the first record
 	chain    backend.Chain // of the log up to there
 	head     backend.Head  // that the log was read by
+
+	invocations []string // see [current]
+}
+
+// note notes the invocations of records of the log.
+func (r *replayed) note(records []patch.Record) {
+	for _, rec := range records {
+		if rec.Event != nil && rec.Event.InvocationID() != "" {
+			r.invocations = withInvocation(r.invocations, rec.Event.InvocationID())
+		}
+	}
+}
+
+// maxInvocations is how many invocations are remembered that the index has.
+const maxInvocations = 8
+
+// withInvocation returns the last invocations with one more.
+func withInvocation(last []string, invocation string) []string {
+	if slices.Contains(last, invocation) {
+		return last
+	}
+	return append(slices.Clone(last[max(0, len(last)-maxInvocations+1):]), invocation)
 }
 
 const newest = ^uint64(0)
 
 // replay reads the session's view at a seq, or its newest if seq is newest: from the
-// snapshot if there is one that will do, else from the first record.
-func (s *Store) replay(ctx context.Context, key Key, seq uint64) (replayed, error) {
+// snapshot if there is one that will do, else from the first record. It returns the shared values that shared asks for
+// too, as they were when the log was looked at.
+func (s *Store) replay(ctx context.Context, key Key, seq uint64, shared scopesQuery) (replayed, backend.Fetched, error) {
 	for try := 0; ; try++ {
-		if r, err := s.replayOnce(ctx, key, seq); !errors.Is(err, errOtherLog) || try == maxRechecks {
-			return r, err
+		if r, news, err := s.replayOnce(ctx, key, seq, shared); !errors.Is(err, errOtherLog) || try == maxRechecks {
+			return r, news, err
 		}
 	}
 }
 
-func (s *Store) replayOnce(ctx context.Context, key Key, seq uint64) (replayed, error) {
-	head, m, err := s.head(ctx, key)
-	switch {
-	case err != nil:
-		return replayed{}, err
-	case seq > head.Last && seq != newest:
-		return replayed{}, fmt.Errorf("session %s: record %d: %w: the log's last record is %d", key, seq, ErrNotFound, head.Last)
+// replayOnce is one try of replay. A log within the limits of a cold read is one call of the backend.
+func (s *Store) replayOnce(ctx context.Context, key Key, seq uint64, shared scopesQuery) (replayed, backend.Fetched, error) {
+	if err := key.Validate(); err != nil {
+		return replayed{}, backend.Fetched{}, err
+	}
+	news, err := s.backend.Fetch(ctx, shared.query(backend.Query{Session: key.name(), UpTo: seq}))
+	if err != nil {
+		return replayed{}, news, fromBackend(key, err)
+	}
+	head := news.Head
+	m, err := metaOf(key, head)
+	if err == nil && seq > head.Last && seq != newest {
+		err = fmt.Errorf("session %s: record %d: %w: the log's last record is %d", key, seq, ErrNotFound, head.Last)
+	}
+	if err != nil {
+		return replayed{}, news, err
 	}
 	empty := replayed{view: fold.New(head.Creation, m.initial).WithEdition(head.Edition), head: head}
 	if seq == 0 {
-		return empty, nil
+		return empty, news, nil
 	}
-	r, unfit := s.fromSnapshot(ctx, key, empty, min(seq, head.Last))
+	r, unfit := s.fromSnapshot(ctx, key, empty, news)
 	if unfit == nil {
-		if err = s.foldUpTo(ctx, key, head, &r, seq); r.snapshot == 0 || !errors.Is(err, ErrCorrupt) {
-			return r, err
+		if err = s.foldUpTo(ctx, key, head, &r, seq, news.Records); r.snapshot == 0 || !errors.Is(err, ErrCorrupt) {
+			return r, news, err
 		}
 		unfit = err
 	}
 	if ctx.Err() != nil || errors.Is(unfit, ErrClosed) || errors.Is(unfit, ErrNotFound) { // deleted meanwhile
-		return replayed{}, unfit
+		return replayed{}, news, unfit
 	}
 	// A snapshot is a cache: whatever is wrong with it, the log has the answer.
 	s.opts.Logger.Warn("patchlog: a snapshot is not usable; reading the log from its first record", "session", key.String(), "error", unfit)
 	r = empty
-	err = s.foldUpTo(ctx, key, head, &r, seq)
-	return r, err
+	err = s.foldUpTo(ctx, key, head, &r, seq, nil)
+	return r, news, err
 }
 
-// fromSnapshot returns the view of the session's snapshot, or the empty one if there is
-// none that stands at seq or before.
-func (s *Store) fromSnapshot(ctx context.Context, key Key, empty replayed, seq uint64) (replayed, error) {
-	creation := empty.view.Creation()
-	kept, now, err := s.snapshotOf(ctx, key, creation)
-	if err != nil || kept.Data == nil {
-		return empty, fromBackend(key, err)
+// fromSnapshot returns the view of the snapshot that a cold read gave, or the empty one if it gave none.
+func (s *Store) fromSnapshot(ctx context.Context, key Key, empty replayed, news backend.Fetched) (replayed, error) {
+	kept := news.Snapshot
+	if kept.Err != nil || kept.Data == nil {
+		return empty, fromBackend(key, kept.Err)
+	}
+	n, _ := slices.BinarySearchFunc(news.Records, kept.Seq+1, func(r backend.Record, seq uint64) int { return cmp.Compare(r.Seq, seq) })
+	supplied := make([]patch.Record, n)
+	errs := make([]error, n)
+	each(n, func(i int) { supplied[i], errs[i] = decode(key, news.Records[i].Seq, news.Records[i]) })
+	if err := errors.Join(errs...); err != nil {
+		return empty, err
 	}
 	r := empty
-	err = s.furnish(ctx, key, empty.view, func(v fold.View) (err error) {
-		if r.view, err = snapshot.Decode(kept.Data, v, now.Last); r.view.Seq() > seq {
-			r.view, err = empty.view, nil
-		}
+	r.note(supplied)
+	err := s.withRecords(ctx, key, empty.view, supplied, func(v fold.View) (err error) {
+		r.view, err = snapshot.Decode(kept.Data, v, news.Last)
 		return err
 	})
 	r.snapshot, r.chain = r.view.Seq(), kept.Chain
 	return r, err
 }
 
-// snapshotOf returns the session's snapshot, or none, and a head of the log that no sound snapshot is above.
-// Errors are the backend's.
-func (s *Store) snapshotOf(ctx context.Context, key Key, creation string) (kept backend.Snapshot, now backend.Head, err error) {
-	kept, err = s.backend.Snapshot(ctx, key.name(), creation)
-	if err != nil || kept.Data == nil {
-		return kept, now, err
-	}
-	// Looked at only now: while others write, log and snapshot may both have grown.
-	if now, err = backend.HeadOf(ctx, s.backend, key.name()); err == nil && now.Creation != creation {
-		err = backend.ErrNotFound
-	}
-	return kept, now, err
-}
-
 // foldUpTo folds the records that follow the view, up to the one with the given seq, or to the
 // log's end if that is [newest]. If it fails, r.view has the records before the error.
 //
 // A snapshot of records that a server has lost that took over is found by the log's chain. It
-// takes reading the log to its end.
-func (s *Store) foldUpTo(ctx context.Context, key Key, head backend.Head, r *replayed, last uint64) error {
-	pages := s.pages(ctx, key, head, r.view.Seq()+1, last)
-	if r.snapshot > 0 && r.view.Seq() == r.snapshot {
-		pages = s.pagesAfter(ctx, key, head, &r.chain, r.snapshot+1, newest)
+// takes reading the log to its end. Records that were read already are given.
+func (s *Store) foldUpTo(ctx context.Context, key Key, head backend.Head, r *replayed, last uint64, given []backend.Record) error {
+	before, end := (*backend.Chain)(nil), last
+	switch at := r.view.Seq(); {
+	case at == 0:
+		before = new(backend.Chain)
+	case at == r.snapshot:
+		before, end = &r.chain, newest
 	}
-	for page, err := range pages {
+	for page, err := range s.pagesAfter(ctx, key, head, before, given, r.view.Seq()+1, end) {
 		if err != nil {
 			return err
 		}
@@ -116,6 +142,7 @@ func (s *Store) foldUpTo(ctx context.Context, key Key, head backend.Head, r *rep
 		if r.view, err = s.foldRecords(ctx, key, head.Creation, r.view, page.records); err != nil {
 			return err
 		}
+		r.note(page.records)
 	}
 	return nil
 }
@@ -142,9 +169,13 @@ func (s *Store) foldRecords(ctx context.Context, key Key, creation string, v fol
 	return v, nil
 }
 
-// furnish calls do with a view. While do fails for want of records, furnish reads them and calls do again.
-func (s *Store) furnish(ctx context.Context, key Key, v fold.View, do func(fold.View) error) error {
+// withRecords calls do with a view that has the supplied records. While do fails for want of others, withRecords reads
+// them and calls do again.
+func (s *Store) withRecords(ctx context.Context, key Key, v fold.View, supplied []patch.Record, do func(fold.View) error) error {
 	hand := map[uint64]patch.Record{}
+	for _, r := range supplied {
+		hand[r.Seq] = r
+	}
 	for {
 		err := do(v.WithRecords(slices.Collect(maps.Values(hand))))
 		var need *fold.MissingRecordsError
@@ -162,30 +193,30 @@ func (s *Store) furnish(ctx context.Context, key Key, v fold.View, do func(fold.
 	}
 }
 
-// newest returns the session's view, and the shared values with each of the prefixes, as
+// newest returns the session's view, and the shared values that shared asks for, as
 // they are at a moment after the call began: one look at the backend gives what the view in
-// memory lacks. locked says that the caller holds the handle's lock.
-func (s *Store) newest(ctx context.Context, h *handle, locked bool, prefixes ...string) (current, [][]backend.Value, error) {
+// memory lacks, or all of it. locked says that the caller holds the handle's lock.
+func (s *Store) newest(ctx context.Context, h *handle, locked bool, shared scopesQuery) (current, backend.Fetched, error) {
 	for {
-		c, err := s.current(ctx, h, locked)
-		if err != nil {
-			return current{}, nil, err
+		c, news, err := s.current(ctx, h, locked, shared)
+		if err != nil || news.Creation != "" {
+			return c, news, err
 		}
-		news, err := s.backend.Fetch(ctx, backend.Query{Session: h.key.name(), Creation: c.view.Creation(), After: c.view.Seq(), Shared: prefixes})
+		news, err = s.backend.Fetch(ctx, shared.query(backend.Query{Session: h.key.name(), Creation: c.view.Creation(), After: c.view.Seq()}))
 		if err != nil {
 			if errors.Is(err, backend.ErrNotFound) {
 				h.dropSeen(c)
 			}
-			return current{}, nil, fromBackend(h.key, err)
+			return current{}, news, fromBackend(h.key, err)
 		}
 		next, err := s.advance(ctx, h, c, news)
 		if err == nil {
-			return next, news.Shared, nil
+			return next, news, nil
 		}
 		h.dropSeen(c)
 		// If the log is damaged, the replay reports it.
 		if !errors.Is(err, errOtherLog) && !errors.Is(err, ErrCorrupt) {
-			return current{}, nil, err
+			return current{}, news, err
 		}
 	}
 }
@@ -203,46 +234,48 @@ func (s *Store) advance(ctx context.Context, h *handle, c current, news backend.
 	if err != nil {
 		return c, err
 	}
-	r := replayed{chain: c.chain}
+	r := replayed{chain: c.chain, invocations: c.invocations}
+	r.note(p.records)
 	for _, raw := range p.raw {
 		r.chain = r.chain.Add(recordform.Checksum(raw.Data))
 	}
 	r.view, err = s.foldRecords(ctx, h.key, head.Creation, v, p.records)
 	if err == nil { // the records that one look does not return, and the head's chain
 		r.snapshot = r.view.Seq()
-		err = s.foldUpTo(ctx, h.key, head, &r, newest)
+		err = s.foldUpTo(ctx, h.key, head, &r, newest, nil)
 	}
 	if err != nil {
 		return c, err
 	}
-	next := current{r.view, head.Token, head.Chain, countsOf(head)}
+	next := current{r.view, head.Token, head.Chain, countsOf(head), r.invocations}
 	h.publish(next)
 	s.maybeSnapshot(h, r.view)
 	return next, nil
 }
 
-// current returns the session's view from memory, which may be out of date, or reads it.
-func (s *Store) current(ctx context.Context, h *handle, locked bool) (current, error) {
+// current returns the session's view from memory, which may be out of date. Without one it reads it, with the shared values
+// that shared asks for: then it returns what it fetched.
+func (s *Store) current(ctx context.Context, h *handle, locked bool, shared scopesQuery) (current, backend.Fetched, error) {
 	c := h.newest.Load()
 	if c == nil && !locked {
 		if err := h.lock(ctx); err != nil {
-			return current{}, err
+			return current{}, backend.Fetched{}, err
 		}
 		defer h.unlock()
 		c = h.newest.Load()
 	}
 	if c != nil {
-		return *c, nil
+		return *c, backend.Fetched{}, nil
 	}
-	r, err := s.replay(ctx, h.key, newest)
+	r, news, err := s.replay(ctx, h.key, newest, shared)
 	if err != nil {
-		return current{}, err
+		return current{}, backend.Fetched{}, err
 	}
 	h.snapshot.Store(&snapshotMark{r.view.Creation(), r.snapshot})
-	c = &current{r.view, r.head.Token, r.head.Chain, countsOf(r.head)}
+	c = &current{view: r.view, token: r.head.Token, chain: r.head.Chain, counts: countsOf(r.head), invocations: r.invocations}
 	h.publish(*c)
 	s.maybeSnapshot(h, c.view)
-	return *c, nil
+	return *c, news, nil
 }
 
 // chainOf is a log's chain with more records.

@@ -35,7 +35,7 @@ type UndoOptions struct {
 // It reads what comes back, under ctx and without making other writers wait. Whether calls are
 // split is judged for all of it at once.
 //
-// The error matches [ErrInvalid] if no applied patch has the id, [fold.ErrBlocked] if a later
+// The error matches [ErrInvalid] if no applied patch has the id, [ErrBlocked] if a later
 // patch stands on one of them, naming the patch to revert first, or if all have been
 // taken back; the others are those of [Store.ApplyPatch].
 func (s *Store) Revert(ctx context.Context, key Key, opts UndoOptions, patchID string) (Committed, error) {
@@ -56,7 +56,7 @@ func (s *Store) Revert(ctx context.Context, key Key, opts UndoOptions, patchID s
 // none logged, if nothing is left of what came since. Shared scopes stay as they are.
 // Calls without a response that this brings back are accepted, and pins do not hinder it.
 //
-// The error matches [fold.ErrEventNotFound] if no event of the log belongs to the invocation;
+// The error matches [ErrEventNotFound] if no event of the log belongs to the invocation;
 // the others are those of [Store.ApplyPatch].
 func (s *Store) Rewind(ctx context.Context, key Key, opts UndoOptions, invocationID string) (Committed, error) {
 	creation, from, err := s.firstOf(ctx, key, opts.On.Creation(), invocationID)
@@ -82,15 +82,14 @@ func (s *Store) firstOf(ctx context.Context, key Key, creation, invocationID str
 	if err != nil {
 		return "", 0, err
 	}
-	for r, err := range s.records(ctx, key, head, 1, newest) {
-		if err != nil {
-			return "", 0, err
-		}
-		if r.Event != nil && r.Event.InvocationID() == invocationID {
-			return head.Creation, r.Seq, nil
-		}
+	seqs, err := s.backend.Lookup(ctx, key.name(), head.Creation, []string{invocationIndex(invocationID)})
+	switch {
+	case err != nil:
+		return "", 0, fromBackend(key, err)
+	case seqs[0] == 0:
+		return "", 0, fmt.Errorf("session %s: %w: no event belongs to invocation %q", key, fold.ErrEventNotFound, invocationID)
 	}
-	return "", 0, fmt.Errorf("session %s: %w: no event belongs to invocation %q", key, fold.ErrEventNotFound, invocationID)
+	return head.Creation, seqs[0], nil
 }
 
 // undoing is the plan to log patches that are made from the newest view.

@@ -27,6 +27,9 @@ type Salvaged struct {
 		Lost    []string // of which the name alone was found
 	}
 
+	// LeftOut is how many sessions were left out by [SalvageOptions.LeaveOutDoubtful].
+	LeftOut int
+
 	// Deleted is how many sessions were found that had been deleted, or had never been
 	// finished, and DeletedRecords how many records of them. They were left out.
 	Deleted        int
@@ -75,12 +78,20 @@ type SalvagedPart struct {
 	Doubtful bool
 }
 
+// SalvageOptions say how to salvage. The zero value writes all that is found.
+type SalvageOptions struct {
+	// LeaveOutDoubtful leaves out sessions of which it cannot be told whether they had been deleted.
+	LeaveOutDoubtful bool
+
+	// Progress, if not nil, is called after each session with how many of all are done.
+	Progress func(done, all int)
+}
+
 // SalvageFrom writes the rows of a bbolt file of any state into this store: every record whose
 // row header and own checksum are intact, whatever became of the pages that lead to it. The file is only
-// read, and no program should write to it meanwhile. size is its length; progress, if not nil, is called
-// after each session with how many of all are done. Memory is taken for
-// what is found, about 40 bytes for each copy of a record, for the longest record, and for all shared values, which
-// are written in one commit.
+// read, and no program should write to it meanwhile. size is its length. Memory is taken for
+// what is found, about 40 bytes for each copy of a record, for a session's view, for the longest record, and for all
+// shared values, which are written in one commit.
 //
 // A session whose records are all there is created as it was: its key, initial state, time
 // of creation, and records with their seqs. Where records are missing, it ends before the
@@ -88,10 +99,10 @@ type SalvagedPart struct {
 // own, KEY~from-SEQ, whose record 1 was record SEQ. Its events are as they were. A patch
 // refers to a view that is lost, so it is kept as an event that does nothing:
 // with the patch's id, author and time, and in customMetadata.patchlog.salvaged its seq and
-// text. Other sessions are marked in the same way: KEY~maybe-deleted, if it cannot be told
-// whether the session had been deleted; KEY~without-state, if its initial state is lost;
+// text. Other sessions are marked in the same way: KEY~maybe-deleted, if something says that
+// the session had been deleted; KEY~without-state, if its initial state is lost;
 // salvaged/unknown/session-NUMBER, if its key is. What is known to have been deleted is left
-// out. A session that is in this store already stays as it is: what is salvaged gets the
+// out. Where nothing tells, the session has its own key, and SalvagedSession.MaybeDeleted is set. A session that is in this store already stays as it is: what is salvaged gets the
 // next free one of KEY~2, KEY~3 and so on.
 //
 // What was erased stays erased, also where the file has it still in pages that are free: if the
@@ -100,7 +111,7 @@ type SalvagedPart struct {
 // An error means that the salvage has ended: nothing can be written, the context has ended,
 // or there is no file. What the file holds or lacks is no error, and said in the result. Each
 // session is there as a whole or not at all.
-func (s *Store) SalvageFrom(ctx context.Context, file io.ReaderAt, size int64, progress func(done, all int)) (Salvaged, error) {
+func (s *Store) SalvageFrom(ctx context.Context, file io.ReaderAt, size int64, opts SalvageOptions) (Salvaged, error) {
 	if file == nil || size < 0 {
 		return Salvaged{}, fmt.Errorf("%w: the file to salvage is nil, or shorter than nothing", ErrInvalid)
 	}
@@ -119,11 +130,13 @@ func (s *Store) SalvageFrom(ctx context.Context, file io.ReaderAt, size int64, p
 		return v.out, err
 	}
 	for i, log := range logs {
-		if err := v.write(ctx, log); err != nil {
+		if log.Doubt && opts.LeaveOutDoubtful {
+			v.out.LeftOut++
+		} else if err := v.write(ctx, log); err != nil {
 			return v.out, err
 		}
-		if progress != nil {
-			progress(i+1, len(logs))
+		if opts.Progress != nil {
+			opts.Progress(i+1, len(logs))
 		}
 	}
 	return v.out, v.writeShared(ctx)

@@ -1,19 +1,23 @@
 package store
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"slices"
 
+	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/patch"
+	"github.com/patchlog-dev/patchlog/store/bolt"
 	"github.com/patchlog-dev/patchlog/store/internal/erase"
 	"github.com/patchlog-dev/patchlog/store/internal/salvage"
 )
 
 // write writes what was found of a session.
 func (v *salvaging) write(ctx context.Context, l *salvage.Log) error {
-	w := salvagedWriter{salvaging: v, out: SalvagedSession{
+	w := salvagedWriter{salvaging: v, log: l, out: SalvagedSession{
 		EndUnknown: !l.Ended, MaybeDeleted: l.Doubt, Nameless: !l.Named,
 	}}
 	if l.Named {
@@ -28,12 +32,12 @@ func (v *salvaging) write(ctx context.Context, l *salvage.Log) error {
 	switch {
 	case !l.Named:
 		w.out.Key = Key{"salvaged", "unknown", fmt.Sprintf("session-%d", l.Number)}
-	case l.Doubt:
+	case l.Says:
 		w.mark = "~maybe-deleted"
 	case w.out.Stateless:
 		w.mark = "~without-state"
 	}
-	if !w.out.Stateless && !l.Doubt { // it is there, even if nothing is left in it
+	if !w.out.Stateless && !l.Says { // it is there, even if nothing is left in it
 		if err := w.begin(ctx, 1, true, false); err != nil {
 			return err
 		}
@@ -113,6 +117,7 @@ func (v *salvaging) meta(l *salvage.Log) *meta {
 // salvagedWriter writes the parts of a session, one after another.
 type salvagedWriter struct {
 	*salvaging
+	log  *salvage.Log
 	out  SalvagedSession
 	mark string // of the session's key
 	meta *meta  // of its first part
@@ -143,9 +148,30 @@ func (w *salvagedWriter) begin(ctx context.Context, seq uint64, log, doubtful bo
 // add adds a record to the part.
 func (w *salvagedWriter) add(rec patch.Record, form []byte) error {
 	w.made.put(rec, form)
+	next, err := w.made.view.Apply(rec)
+	if need := (*fold.MissingRecordsError)(nil); errors.As(err, &need) { // of this part, which is the log's beginning
+		next, err = w.made.view.WithRecords(w.read(need.Seqs)).Apply(rec)
+	}
+	if err == nil {
+		w.made.view = next
+	}
 	w.part.To++
 	w.out.Records++
 	return w.made.stage()
+}
+
+// read reads records of the log.
+func (w *salvagedWriter) read(seqs []uint64) (records []patch.Record) {
+	for _, seq := range seqs {
+		i, ok := slices.BinarySearchFunc(w.log.Records, seq, func(r bolt.ScannedRecord, seq uint64) int { return cmp.Compare(r.Seq, seq) })
+		if !ok {
+			continue
+		}
+		if rec, _, ok := w.Read(w.log, w.log.Records[i]); ok {
+			records = append(records, rec)
+		}
+	}
+	return records
 }
 
 // end has the part be there.
@@ -168,6 +194,8 @@ func (w *salvagedWriter) end() error {
 		}
 	}
 	batch := w.made.final()
+	counts := w.made.counts.of(w.made.view)
+	batch.Counts = counts.encode()
 	if err := w.store.append(w.made.ctx, w.part.Key, &batch); err != nil {
 		return fromBackend(w.part.Key, err)
 	}

@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"fmt"
+	"iter"
 	"maps"
 	"strings"
 	"time"
@@ -19,14 +20,14 @@ type Session struct {
 	Key  Key
 	View fold.View
 
-	shared map[string]patch.Value // with prefix app: or user:
+	app, user *scope // read only
 }
 
 // State returns the session's state with the shared scopes' merged in, the caller's
 // own copy. Values are as [patch.Value.Any] gives them.
 func (s Session) State() map[string]any {
 	state := s.View.State()
-	for key, value := range s.shared {
+	for key, value := range s.sharedValues() {
 		state[key] = value.Any()
 	}
 	return state
@@ -36,17 +37,32 @@ func (s Session) State() map[string]any {
 // own copy.
 func (s Session) Values() map[string]patch.Value {
 	values := maps.Collect(s.View.Values())
-	maps.Copy(values, s.shared)
+	maps.Insert(values, s.sharedValues())
 	return values
 }
 
 // Value returns the value of a state key, of the session or a shared scope.
 func (s Session) Value(key string) (value patch.Value, ok bool) {
-	if statekey.ScopeOf(key) == statekey.Session {
-		return s.View.Value(key)
+	switch statekey.ScopeOf(key) {
+	case statekey.App:
+		return s.app.value(key)
+	case statekey.User:
+		return s.user.value(key)
 	}
-	value, ok = s.shared[key]
-	return value, ok
+	return s.View.Value(key)
+}
+
+// sharedValues yields the values of both shared scopes.
+func (s Session) sharedValues() iter.Seq2[string, patch.Value] {
+	return func(yield func(string, patch.Value) bool) {
+		for _, scope := range []*scope{s.app, s.user} {
+			for key, value := range scope.all() {
+				if !yield(key, value) {
+					return
+				}
+			}
+		}
+	}
 }
 
 // Create creates a session with an initial state, which may be nil. Keys with prefix
@@ -67,7 +83,7 @@ func (s *Store) CreateAt(ctx context.Context, key Key, state map[string]any, cre
 		return Session{}, err
 	}
 	// The shared scopes are read first: after the commit nothing must fail.
-	scopes, err := s.scopes(ctx, key)
+	session, err := s.withScopes(ctx, key)
 	if err != nil {
 		return Session{}, err
 	}
@@ -75,10 +91,8 @@ func (s *Store) CreateAt(ctx context.Context, key Key, state map[string]any, cre
 	if err != nil {
 		return Session{}, err
 	}
-	for _, change := range shared {
-		scopes[change.Key] = change.Value
-	}
-	return Session{Key: key, View: c.view, shared: scopes}, nil
+	session.View, session.app, session.user = c.view, session.app.with(shared, statekey.App), session.user.with(shared, statekey.User)
+	return session, nil
 }
 
 // Get returns the session with its newest view: whatever was acknowledged before the
@@ -87,41 +101,22 @@ func (s *Store) CreateAt(ctx context.Context, key Key, state map[string]any, cre
 func (s *Store) Get(ctx context.Context, key Key) (Session, error) {
 	h := s.cache.acquire(key)
 	defer s.cache.release(h)
-	c, values, err := s.newest(ctx, h, false, scopePrefixes(key)...)
+	shared := s.scopes.ask(key)
+	c, news, err := s.newest(ctx, h, false, shared)
 	if err != nil {
 		return Session{}, err
 	}
-	scopes, err := scopesOf(key, values)
-	return Session{Key: key, View: c.view, shared: scopes}, err
+	return s.scopes.session(shared, c.view, news)
 }
 
-// scopes reads the state that a session shares with others.
-func (s *Store) scopes(ctx context.Context, key Key) (map[string]patch.Value, error) {
-	news, err := s.backend.Fetch(ctx, backend.Query{Shared: scopePrefixes(key)})
+// withScopes returns a session without a view, with the state that it shares with others.
+func (s *Store) withScopes(ctx context.Context, key Key) (Session, error) {
+	shared := s.scopes.ask(key)
+	news, err := s.backend.Fetch(ctx, shared.query(backend.Query{}))
 	if err != nil {
-		return nil, fromBackend(key, err)
+		return Session{}, fromBackend(key, err)
 	}
-	return scopesOf(key, news.Shared)
-}
-
-// scopePrefixes are the prefixes of the names that a session's shared values have.
-func scopePrefixes(key Key) []string {
-	return []string{prefixOf("app", key.App), prefixOf("user", key.App, key.User)}
-}
-
-// scopesOf reads the values that were found under a session's prefixes.
-func scopesOf(key Key, values [][]backend.Value) (map[string]patch.Value, error) {
-	scopes := map[string]patch.Value{}
-	for i, prefix := range scopePrefixes(key) {
-		for _, raw := range values[i] {
-			value, err := sharedValue(raw)
-			if err != nil {
-				return nil, fmt.Errorf("session %s: %w", key, err)
-			}
-			scopes[raw.Name[len(prefix):]] = value
-		}
-	}
-	return scopes, nil
+	return s.scopes.session(shared, fold.View{}, news)
 }
 
 // sharedValue reads a shared value. The error names its scope and key.
@@ -138,7 +133,7 @@ func sharedValue(raw backend.Value) (value patch.Value, err error) {
 // sharedName is the name of a shared value in the backend.
 func sharedName(key Key, stateKey string) string {
 	if statekey.ScopeOf(stateKey) == statekey.App {
-		return prefixOf("app", key.App) + stateKey
+		return prefixOf("app", key.App) + escapeNUL(stateKey)
 	}
-	return prefixOf("user", key.App, key.User) + stateKey
+	return prefixOf("user", key.App, key.User) + escapeNUL(stateKey)
 }

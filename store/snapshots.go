@@ -76,9 +76,9 @@ func (s *Store) writeSnapshot(h *handle) {
 		return
 	}
 	v := c.view
-	data, err := snapshot.Encode(v)
+	kept, err := encodeSnapshot(*c)
 	if err == nil {
-		err = s.backend.PutSnapshot(context.Background(), h.key.name(), v.Creation(), backend.Snapshot{Seq: v.Seq(), Chain: c.chain, Edition: v.Edition(), Data: data})
+		err = s.backend.PutSnapshot(context.Background(), h.key.name(), v.Creation(), kept)
 	}
 	switch {
 	case err == nil:
@@ -87,4 +87,19 @@ func (s *Store) writeSnapshot(h *handle) {
 	case !errors.Is(err, backend.ErrNotFound): // deleted meanwhile
 		s.opts.Logger.Warn("patchlog: writing a snapshot failed", "session", h.key.String(), "error", err)
 	}
+}
+
+// encodeSnapshot encodes a view, and finds which records it refers to.
+func encodeSnapshot(c current) (backend.Snapshot, error) {
+	v := c.view
+	data, err := snapshot.Encode(v)
+	if err != nil {
+		return backend.Snapshot{}, err
+	}
+	kept := backend.Snapshot{Seq: v.Seq(), Chain: c.chain, Edition: v.Edition(), Data: data}
+	var need *fold.MissingRecordsError
+	if _, err := snapshot.Decode(data, fold.New(v.Creation(), nil), v.Seq()); errors.As(err, &need) {
+		kept.Spans = backend.Spans(need.Seqs)
+	}
+	return kept, nil
 }

@@ -13,7 +13,6 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/patchlog-dev/patchlog/patch"
-	"github.com/patchlog-dev/patchlog/recall"
 	"github.com/patchlog-dev/patchlog/snapshot"
 	"github.com/patchlog-dev/patchlog/store/backend"
 	"github.com/patchlog-dev/patchlog/store/bolt"
@@ -29,12 +28,9 @@ type Options struct {
 	// CacheBytes is about how much memory the views of all sessions may take before
 	// those of sessions that are not in use are dropped, the least recently used first. A
 	// session counts for half of it at most: one or two that are larger are kept too, and
-	// take what they take. 0 means 256 MiB; below 0 none is kept.
+	// take what they take. 0 means 256 MiB; below 0 none is kept. The values of shared scopes may take an eighth as much in
+	// addition.
 	CacheBytes int64
-
-	// SearchBytes is about how much memory the indexes of searched sessions may take between
-	// searches; see [Store.Search]. 0 means 128 MiB; below 0 none is kept.
-	SearchBytes int
 
 	// Snapshots says when a session's snapshot is written.
 	Snapshots snapshot.Policy
@@ -105,10 +101,10 @@ type Store struct {
 	owner   string // of the leases that this store takes
 	opts    Options
 	cache   cache
+	scopes  scopeCache
 	changes changes
 
 	snapshots snapshotter
-	finder    *recall.Finder[Key]
 
 	closing context.Context // ends when the store is closed
 	close   func()
@@ -157,8 +153,8 @@ func New(b backend.Backend, opts Options) (*Store, error) {
 	opts = opts.withDefaults()
 	_, remote := b.(backend.Leaser)
 	s := &Store{backend: b, owner: uuid.NewString(), opts: opts, cache: newCache(opts.CacheBytes, remote)}
+	s.scopes.limit = int(max(opts.CacheBytes, 0) / 8)
 	s.closing, s.close = context.WithCancel(context.Background())
-	s.finder = recall.NewFinder(searchedLog{s}, opts.SearchBytes)
 	return s, nil
 }
 
@@ -189,9 +185,9 @@ type Info struct {
 }
 
 // infoOf is what a session's head says.
-func infoOf(key Key, head backend.Head, created time.Time) Info {
+func infoOf(key Key, head backend.Head) Info {
 	c := countsOf(head)
-	return Info{Key: key, Creation: head.Creation, Created: created, Seq: head.Last,
+	return Info{Key: key, Creation: head.Creation, Created: c.created, Seq: head.Last,
 		Visible: c.visible, VisibleTokens: c.visibleTokens, Tokens: c.tokens, Active: c.active, Compacted: c.compacted}
 }
 
@@ -245,11 +241,14 @@ func (s *Store) List(ctx context.Context, opts ListOptions) iter.Seq2[Info, erro
 // Info returns what a listing would say of one session. It fails with [ErrNotFound] if
 // there is no such session, and with a *[CorruptError] if the end of its log is in doubt.
 func (s *Store) Info(ctx context.Context, key Key) (Info, error) {
-	head, m, err := s.soundHead(ctx, key)
+	head, err := s.headOnly(ctx, key)
+	if err == nil && head.Damaged != 0 {
+		err = inDoubt(key, head)
+	}
 	if err != nil {
 		return Info{}, err
 	}
-	return infoOf(key, head, m.created), nil
+	return infoOf(key, head), nil
 }
 
 // listedInfo returns at least the key, if that is known, where there is an error.
@@ -264,11 +263,7 @@ func listedInfo(l backend.Listed) (Info, error) {
 	case l.Err != nil:
 		return Info{Key: key}, fromBackend(key, l.Err)
 	}
-	m, err := decodeMeta(l.Meta)
-	if err != nil {
-		return Info{Key: key}, fmt.Errorf("session %s: %w", key, err)
-	}
-	return infoOf(key, l.Head, m.created), nil
+	return infoOf(key, l.Head), nil
 }
 
 // Delete removes a session with its whole log. The records of a large one are removed in several
@@ -324,6 +319,5 @@ func (s *Store) deleteSeen(ctx context.Context, key Key, seen *backend.Head) err
 	defer h.unlock()
 	h.drop()
 	defer s.changes.wake(key)
-	defer s.finder.Forget(key) // a search that runs meanwhile indexes what is gone
 	return s.backend.Delete(ctx, key.name(), seen.Creation, seen)
 }

@@ -470,3 +470,20 @@ func TestScopeKeyTooLong(t *testing.T) {
 		e.append(sets("e2", `{"app:`+strings.Repeat("k", 20_000)+`":1}`))
 	})
 }
+
+// Listings have times of any year.
+func TestListedTimes(t *testing.T) {
+	for _, at := range []time.Time{
+		time.Date(1925, 3, 4, 5, 6, 7, 8, time.UTC), time.Date(1969, 12, 31, 23, 59, 59, 999999999, time.UTC), time.Unix(0, 0).UTC(),
+		time.Date(2262, 4, 12, 0, 0, 0, 0, time.UTC), time.Date(9999, 1, 1, 0, 0, 0, 1, time.UTC),
+	} {
+		onEach(t, func(e *env) {
+			e.must(e.store.CreateAt(ctx, key, nil, at))
+			e.append(testlog.Must(patch.NewEvent(patch.Fields{ID: "e", Author: "user", Timestamp: at}))(e))
+			testlog.Equal(e, "created", infoOf(e, e.store, key).Created, at)
+			testlog.Equal(e, "active", infoOf(e, e.store, key).Active, at)
+			e.reopen()
+			testlog.Equal(e, "active", infoOf(e, e.store, key).Active, at)
+		})
+	}
+}

@@ -2,6 +2,7 @@ package store
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -124,9 +125,9 @@ func (s *Store) Verify(ctx context.Context, opts VerifyOptions) iter.Seq2[Proble
 	}
 }
 
-// ends reports whether an error is one after which Verify cannot go on.
+// ends reports whether an error is one after which Verify cannot go on: any that does not come of what is stored.
 func ends(err error) bool {
-	return errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, ErrClosed)
+	return !errors.Is(err, ErrCorrupt) && !errors.Is(err, snapshot.ErrUnusable) && !errors.Is(err, errOtherLog) && err != errUnfinished
 }
 
 // known reports whether the backend knows of a session, which a damaged name may not be of.
@@ -179,7 +180,7 @@ type verification struct {
 
 // report notes a problem, or returns the error if it is not one of the session.
 func (v *verification) report(seq uint64, err error) error {
-	if err == nil || ends(err) || errors.Is(err, ErrNotFound) {
+	if err == nil || ends(err) {
 		return err
 	}
 	if corrupt := (*CorruptError)(nil); errors.As(err, &corrupt) {
@@ -274,11 +275,15 @@ func (v *verification) log(ctx context.Context) error {
 
 // savedView returns a session's snapshot, if it has one that this version can read, and the seq that it stands at.
 func (s *Store) savedView(ctx context.Context, key Key, creation string) (data []byte, seq uint64, err error) {
-	kept, now, err := s.snapshotOf(ctx, key, creation)
-	if err != nil || kept.Data == nil {
+	news, err := s.backend.Fetch(ctx, backend.Query{Session: key.name(), UpTo: newest})
+	if err == nil && news.Creation != creation {
+		err = backend.ErrNotFound
+	}
+	kept := news.Snapshot
+	if err = cmp.Or(err, kept.Err); err != nil || kept.Data == nil {
 		return nil, 0, named(err)
 	}
-	saved, err := snapshot.Decode(kept.Data, fold.New(creation, nil), now.Last)
+	saved, err := snapshot.Decode(kept.Data, fold.New(creation, nil), news.Last)
 	switch {
 	case errors.As(err, new(*fold.MissingRecordsError)):
 		err = nil

@@ -147,7 +147,7 @@ type watcher struct {
 // fails leaves the watcher as it is.
 func (w *watcher) look(ctx context.Context) ([]patch.Record, error) {
 	s := w.store
-	news, err := s.backend.Fetch(ctx, backend.Query{Session: w.key.name(), Creation: w.found.Creation, After: w.last})
+	news, err := s.backend.Fetch(ctx, backend.Query{Session: w.key.name(), Creation: w.found.Creation, After: w.last, NoMeta: true})
 	if err != nil {
 		return nil, fromBackend(w.key, err)
 	}
@@ -223,7 +223,7 @@ func (w *watcher) carriesOn(ctx context.Context, head backend.Head, known bool, 
 		return nil
 	}
 	before := w.found.Chain
-	for _, err := range s.pagesAfter(ctx, w.key, head, &before, w.found.Last+1, newest) {
+	for _, err := range s.pagesAfter(ctx, w.key, head, &before, nil, w.found.Last+1, newest) {
 		if errors.Is(err, ErrCorrupt) || errors.Is(err, errOtherLog) {
 			return w.contradicted(ctx)
 		}

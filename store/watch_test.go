@@ -595,7 +595,6 @@ func TestWatchDamage(t *testing.T) {
 	}{
 		"a record cut short":       {changeRecord(4, func(v []byte) []byte { return v[:len(v)/2] }), 3},
 		"a record that is missing": {changeRecord(4, func([]byte) []byte { return nil }), 3},
-		"the end in doubt":         {dropName("sessions", "session"), 0},
 		"no head":                  {dropName("heads", "session"), 6},
 		"another record":           {replaceRecord3, 0},
 	} {

@@ -6,12 +6,15 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"pgregory.net/rapid"
+
+	"github.com/google/uuid"
 
 	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/fuzz"
@@ -439,13 +442,15 @@ func resultEvent(id, call, text string) *patch.Event {
 
 var twoCalls = event(`{"id":"call","author":"agent","content":{"role":"model","parts":[{"functionCall":{"id":"c1","name":"f"}},{"functionCall":{"id":"c2","name":"f"}}]}}`)
 
+var shortening = store.AppendOptions{Follow: recall.Shortener(500, uuid.NewString, func(r patch.Record) string { return strconv.FormatUint(r.Seq, 10) })}
+
 // A long result is shown in short from the commit on that logs it; the log has it whole.
 func TestAppendShortens(t *testing.T) {
 	onEach(t, func(e *env) {
 		t, s := e.T, e.store
 		must(t)(s.Create(ctx, key, nil))
 		long := strings.Repeat("a long result, ", 1000)
-		opts := store.AppendOptions{MaxResultTokens: 500}
+		opts := shortening
 		batch := []*patch.Event{twoCalls, resultEvent("r1", "c1", long), resultEvent("r2", "c2", "short")}
 		done := testlog.Must(s.AppendEvents(ctx, key, opts, batch...))(t)
 		testlog.Equal(t, "seqs of the records, and of the view", append(seqsOf(done.Records), done.View.Seq()), []uint64{1, 2, 4, 4})
@@ -471,7 +476,7 @@ func TestAppendShortens(t *testing.T) {
 			testlog.Equal(t, "the result in the log", recall.Original(p), long)
 		}
 		// The text inside is found, once, where it was logged.
-		hits, err := s.Search(ctx, key, recall.Search{Query: "long result"})
+		hits, err := recall.NewFinder(s, 0).Search(ctx, key, recall.Search{Query: "long result"})
 		if err != nil || len(hits) == 0 || hits[0].Seq != 2 || hits[0].Place.HiddenBy != short.Patch.ID() {
 			t.Errorf("%v, %v", hits, err)
 		}
@@ -479,7 +484,6 @@ func TestAppendShortens(t *testing.T) {
 		testlog.Equal(t, "ids in the history", []string{history[0].Event.ID(), history[1].Event.ID(), history[2].Event.ID()}, []string{"call", "r1", "r2"})
 		back := testlog.Must(s.Revert(ctx, key, store.UndoOptions{}, short.Patch.ID()))(t)
 		testlog.Equal(t, "taken back", fmt.Sprint(ids(back.View), back.View.State()["k"]), "call r1 r2r2")
-		testlog.ErrorIs(t, testlog.ErrorOf(s.AppendEvents(ctx, key, store.AppendOptions{MaxResultTokens: 7}, resultEvent("r3", "c3", "x"))), store.ErrInvalid, "a limit that is too low")
 		// One that answers no visible call is shortened too, and comes back.
 		done = testlog.Must(s.AppendEvents(ctx, key, opts, resultEvent("r4", "c9", long)))(t)
 		testlog.Equal(t, "it is visible", strings.HasSuffix(ids(done.View), "r4"), false)
@@ -493,7 +497,7 @@ func TestAppendShortens(t *testing.T) {
 func TestAppendShortensNotBehindUnknown(t *testing.T) {
 	s := teststore.Memory(t, store.Options{})
 	must(t)(s.Import(ctx, key, strings.NewReader(`{"id":"p","patchType":"from the future"}`+"\n"), store.ImportOptions{}))
-	done := testlog.Must(s.AppendEvents(ctx, key, store.AppendOptions{MaxResultTokens: 500}, twoCalls, resultEvent("r1", "c1", strings.Repeat("long ", 1000))))(t)
+	done := testlog.Must(s.AppendEvents(ctx, key, shortening, twoCalls, resultEvent("r1", "c1", strings.Repeat("long ", 1000))))(t)
 	testlog.Equal(t, "visible", ids(done.View), "call r1")
 }
 

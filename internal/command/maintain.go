@@ -237,18 +237,22 @@ Every record of OLD whose checksum holds is written into NEW, which must not exi
 may be truncated or scrambled. OLD is only read; no program should write to it meanwhile.
 
 A session with a gap ends before it; the records behind the gap become the session KEY~from-SEQ, in which
-patches are events without effect (customMetadata.patchlog.salvaged). KEY~maybe-deleted may have been deleted,
-KEY~without-state lost its initial state, salvaged/unknown/session-NUMBER its key.
+patches are events without effect (customMetadata.patchlog.salvaged). Of KEY~maybe-deleted something says that it
+had been deleted; KEY~without-state lost its initial state, salvaged/unknown/session-NUMBER its key. Where nothing tells
+whether a session had been deleted, it has its own key and the report says so; --leave-out-doubtful leaves both out.
 
 The exit code is 1 if something is lost or in doubt. With --json each session is a line {"key","parts","records",
 "lost","endUnknown","maybeDeleted","nameless","stateless","whole"}, and the last line the totals.
 
 $ patchlog salvage patchlog.db salvaged.db`)
-	cmd.RunE = func(cmd *cobra.Command, args []string) error { return a.salvage(cmd.Context(), args[0], args[1]) }
+	sure := cmd.Flags().Bool("leave-out-doubtful", false, "leave out sessions that may have been deleted")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		return a.salvage(cmd.Context(), args[0], args[1], *sure)
+	}
 	return cmd
 }
 
-func (a *app) salvage(ctx context.Context, from, to string) (err error) {
+func (a *app) salvage(ctx context.Context, from, to string, sure bool) (err error) {
 	if _, _, isURL, _ := splitURL(to); isURL {
 		return usagef("NEW is a file; 'patchlog import' brings its sessions elsewhere")
 	}
@@ -274,7 +278,7 @@ func (a *app) salvage(ctx context.Context, from, to string) (err error) {
 		return err
 	}
 	bar := a.progress("salvage")
-	found, err := s.SalvageFrom(ctx, file, info.Size(), bar.sessions)
+	found, err := s.SalvageFrom(ctx, file, info.Size(), store.SalvageOptions{LeaveOutDoubtful: sure, Progress: bar.sessions})
 	bar.end()
 	err = errors.Join(err, s.Close())
 	if err != nil || len(found.Sessions) == 0 && found.Shared.Written == 0 {
@@ -377,6 +381,9 @@ func (a *app) salvagedTotal(f store.Salvaged) error {
 	}
 	for _, name := range f.Shared.Lost {
 		a.out.linef("shared value %s: it is lost", present.Printable(name))
+	}
+	if f.LeftOut > 0 {
+		a.out.linef("left out: %s that may have been deleted", present.Counted(f.LeftOut, "session"))
 	}
 	if f.Deleted > 0 {
 		a.out.linef("left out: %s that had been deleted or never finished, with %s", present.Counted(f.Deleted, "session"), present.Counted(f.DeletedRecords, "record"))

@@ -75,7 +75,7 @@ func (a *app) search(ctx context.Context, s *store.Store, key store.Key, search 
 		where = "all sessions of " + where[:strings.LastIndexByte(where, '/')]
 		hits, damaged, err = a.searchAll(ctx, s, key, search)
 	} else {
-		hits, err = s.Search(ctx, key, search)
+		hits, err = recall.NewFinder(s, 0).Search(ctx, key, search)
 	}
 	if err != nil {
 		return err
@@ -102,10 +102,21 @@ func (a *app) searchAll(ctx context.Context, s *store.Store, key store.Key, sear
 	if _, err := s.Info(ctx, key); err != nil && !errors.Is(err, store.ErrCorrupt) {
 		return nil, 0, err
 	}
-	hits, err = s.SearchUser(ctx, key.App, key.User, search, store.SearchUserOptions{LeftOut: func(_ store.Key, err error) {
-		damaged++
-		a.errs.problem(err.Error())
-	}})
+	leftOut := func(_ store.Key, err error) bool {
+		if errors.Is(err, store.ErrCorrupt) {
+			damaged++
+			a.errs.problem(err.Error())
+		}
+		return errors.Is(err, store.ErrCorrupt) || errors.Is(err, store.ErrNotFound) // deleted meanwhile
+	}
+	keys := func(yield func(store.Key, error) bool) {
+		for info, err := range s.List(ctx, store.ListOptions{App: key.App, User: key.User}) {
+			if !(err != nil && leftOut(info.Key, err)) && !yield(info.Key, err) {
+				return
+			}
+		}
+	}
+	hits, err = recall.NewFinder(s, 0).SearchAll(ctx, keys, leftOut, search)
 	return hits, damaged, err
 }
 

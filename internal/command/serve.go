@@ -179,17 +179,18 @@ func reachedBy(addr string, listener net.Listener) (host string, hosts []string)
 // So long may requests take that were under way, once no more are taken.
 const endTimeout = 5 * time.Second
 
+// Time limits of a request: for its header, for all of it, and from there to the end of the answer, which takes longer
+// than any action of the inspector. An answer without end has limits of its own.
+const (
+	headerTimeout = 10 * time.Second
+	readTimeout   = time.Minute
+	writeTimeout  = 15 * time.Minute
+)
+
 // serveUntilDone serves until the context is done: then all that is under way is told so, and gets
 // a moment to end.
 func serveUntilDone(ctx context.Context, listener net.Listener, h http.Handler, logger *log.Logger) error {
-	server := http.Server{
-		Handler:           h,
-		ReadHeaderTimeout: 10 * time.Second,
-		IdleTimeout:       2 * time.Minute,
-		MaxHeaderBytes:    64 << 10,
-		BaseContext:       func(net.Listener) context.Context { return ctx },
-		ErrorLog:          logger,
-	}
+	server := newServer(ctx, h, logger)
 	failed := make(chan error, 1)
 	go func() { failed <- server.Serve(listener) }()
 	select {
@@ -203,6 +204,19 @@ func serveUntilDone(ctx context.Context, listener net.Listener, h http.Handler, 
 		server.Close()
 	}
 	return nil
+}
+
+func newServer(ctx context.Context, h http.Handler, logger *log.Logger) *http.Server {
+	return &http.Server{
+		Handler:           h,
+		ReadHeaderTimeout: headerTimeout,
+		ReadTimeout:       readTimeout,
+		WriteTimeout:      writeTimeout,
+		IdleTimeout:       2 * time.Minute,
+		MaxHeaderBytes:    64 << 10,
+		BaseContext:       func(net.Listener) context.Context { return ctx },
+		ErrorLog:          logger,
+	}
 }
 
 // flushed writes to an output at once.

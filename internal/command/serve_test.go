@@ -9,10 +9,13 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"os"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/patchlog-dev/patchlog/internal/testlog"
 	"github.com/patchlog-dev/patchlog/store"
@@ -268,5 +271,63 @@ func TestServeEnds(t *testing.T) {
 	broken.Close()
 	if err := serveUntilDone(t.Context(), broken, nil, nil); err == nil {
 		t.Error("a listener that fails is no error")
+	}
+}
+
+// oneConn is a listener with one connection.
+type oneConn struct {
+	net.Listener
+	conns chan net.Conn
+}
+
+func (l oneConn) Accept() (net.Conn, error) {
+	if c, ok := <-l.conns; ok {
+		return c, nil
+	}
+	return nil, net.ErrClosed
+}
+
+func (l oneConn) Close() error   { return nil }
+func (l oneConn) Addr() net.Addr { return &net.TCPAddr{} }
+
+// A client that sends its body without end, or reads none of the answer, is cut off.
+func TestServeCutsSlowClients(t *testing.T) {
+	for name, c := range map[string]struct {
+		request string
+		handle  func(w http.ResponseWriter, r *http.Request) error
+	}{
+		"slow body": {"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\nslow", func(_ http.ResponseWriter, r *http.Request) error {
+			_, err := io.ReadAll(r.Body)
+			return err
+		}},
+		"slow reader": {"GET / HTTP/1.1\r\nHost: x\r\n\r\n", func(w http.ResponseWriter, _ *http.Request) error {
+			for {
+				if _, err := w.Write(make([]byte, 64<<10)); err != nil {
+					return err
+				}
+			}
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				ended := make(chan error, 1)
+				server := newServer(t.Context(), http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { ended <- c.handle(w, r) }), nil)
+				client, conn := net.Pipe()
+				l := oneConn{conns: make(chan net.Conn, 1)}
+				l.conns <- conn
+				go server.Serve(l)
+				began := time.Now()
+				go client.Write([]byte(c.request))
+				if err := <-ended; !errors.Is(err, os.ErrDeadlineExceeded) {
+					t.Errorf("it ends with %v", err)
+				}
+				if took := time.Since(began); took > time.Hour {
+					t.Errorf("it ends after %v", took)
+				}
+				client.Close()
+				close(l.conns)
+				server.Close()
+			})
+		})
 	}
 }

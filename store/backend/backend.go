@@ -17,6 +17,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strings"
 	"time"
 )
 
@@ -140,10 +144,6 @@ type Backend interface {
 	// Append does, and with ErrMoved if the session's edition is not that of s.
 	PutSnapshot(ctx context.Context, session, creation string, s Snapshot) error
 
-	// Snapshot returns the stored snapshot, whose Data is nil if there is none. It fails with
-	// ErrNotFound as Append does.
-	Snapshot(ctx context.Context, session, creation string) (Snapshot, error)
-
 	// Delete removes the session, or fails with ErrNotFound as Append does. If seen is not
 	// nil, it fails with ErrMoved if the session has moved on since that head, or, if that has no Token, has another
 	// edition. When it returns,
@@ -175,26 +175,119 @@ type Query struct {
 	// seq that the caller has read.
 	Creation string
 	After    uint64
-	// Shared are prefixes of the names of shared values.
+	// NoMeta leaves out the meta record.
+	NoMeta bool
+	// UpTo, if not 0, makes it a cold read, up to this seq. Creation and After are not used.
+	UpTo uint64
+	// Shared are prefixes of the names of shared values, and Known, if not nil, the versions of each as the caller
+	// knows them, 0 for none.
 	Shared []string
+	Known  []Token
 }
 
-// FetchRecords and FetchBytes limit the records that a Fetch returns: at least one if there is one.
+// FetchRecords and FetchBytes limit the records that a Fetch returns: at least one if there is one. A cold read has
+// limits of its own.
 const (
 	FetchRecords = 512
 	FetchBytes   = 1 << 20
+
+	ColdRecords = 16 << 10
+	ColdBytes   = 8 << 20
 )
+
+// Limits returns the limits of the records that a Fetch returns.
+func (q Query) Limits() (records, bytes int) {
+	if q.UpTo != 0 {
+		return ColdRecords, ColdBytes
+	}
+	return FetchRecords, FetchBytes
+}
+
+// Seqs returns the seqs of the records that a Fetch returns of a log with a last seq, as far as the limits allow. kept
+// is the snapshot of a cold read.
+func (q Query) Seqs(last uint64, kept Snapshot) (seqs []uint64) {
+	most, _ := q.Limits()
+	add := func(from, to uint64) {
+		for seq := from; seq <= to && len(seqs) < most; seq++ {
+			seqs = append(seqs, seq)
+		}
+	}
+	if q.UpTo == 0 {
+		add(q.After+1, last)
+		return seqs
+	}
+	for _, span := range kept.Spans {
+		add(span.First, min(span.Last, kept.Seq))
+	}
+	add(kept.Seq+1, min(last, q.UpTo))
+	return seqs
+}
+
+// HasKnown reports whether the caller knows the values of a prefix of the query, of which this is the version.
+func (q Query) HasKnown(prefix int, version Token) bool {
+	return version != 0 && prefix < len(q.Known) && q.Known[prefix] == version
+}
 
 // Fetched is the result of Fetch.
 type Fetched struct {
-	// Head is the session's head. Its Meta is nil if the query's creation is the session's.
+	// Head is the session's head. Its Meta is nil if the query's creation is the session's, or with NoMeta.
 	Head
 	// Records are those after the query's After, in order and without a gap, limited by
-	// [FetchRecords] and [FetchBytes]. There are none if the creation is another one.
+	// [FetchRecords] and [FetchBytes]. There are none if the creation is another one. Those of a cold read, limited by
+	// [ColdRecords] and [ColdBytes], are the records that the snapshot refers to, and those after it up to UpTo. They may
+	// lack some.
 	Records []Record
+	// Snapshot is the session's, for a cold read, unless it is of a later record than UpTo. Data is nil if there is none.
+	Snapshot Snapshot
 	// Shared are the shared values of each prefix of the query, in name order. A damaged
-	// value is included, with Err set.
+	// value is included, with Err set. There are none if the version is the one that the caller knows.
 	Shared [][]Value
+	// Versions are those of the values with each prefix that is a scope; 0 if there is no version.
+	Versions []Token
+}
+
+// SnapshotOf returns the snapshot of the session of this creation, with Data nil if there is none.
+func SnapshotOf(ctx context.Context, b Backend, session, creation string) (Snapshot, error) {
+	news, err := b.Fetch(ctx, Query{Session: session, UpTo: math.MaxUint64})
+	switch {
+	case err != nil:
+		return Snapshot{}, err
+	case news.Creation != creation:
+		return Snapshot{}, ErrNotFound
+	}
+	return news.Snapshot, news.Snapshot.Err
+}
+
+// scopeEnd ends the scope that the name of a shared value begins with.
+const scopeEnd = "\x00\x01"
+
+// Scope returns the scope of a shared value by its name: all up to the last bytes 0 and 1, or "" if there are none. Each
+// scope has a version, which each commit that writes one of its values changes. The scope "" has no version.
+// No scope that a caller asks the version of begins another scope.
+func Scope(name string) string {
+	if i := strings.LastIndex(name, scopeEnd); i >= 0 {
+		return name[:i+len(scopeEnd)]
+	}
+	return ""
+}
+
+// Scopes returns the scopes of shared values that have a version, each once.
+func Scopes(values []Value) (scopes []string) {
+	for _, v := range values {
+		if scope := Scope(v.Name); scope != "" && !slices.Contains(scopes, scope) {
+			scopes = append(scopes, scope)
+		}
+	}
+	return scopes
+}
+
+// NewToken draws a token.
+func NewToken() Token {
+	for {
+		if t := Token(rand.Uint64()); t != 0 {
+			return t
+		}
+	}
 }
 
 // HeadOf returns a session's head.
@@ -229,8 +322,25 @@ type Token uint64
 type Snapshot struct {
 	Seq     uint64 // of the record
 	Chain   Chain  // of the log up to it
-	Edition uint64 // of the log; set for PutSnapshot, not by Snapshot
+	Edition uint64 // of the log; set for PutSnapshot, not by Fetch
+	Spans   []Span // of the records that it refers to, in order; set for PutSnapshot, and by Fetch if the backend wants
 	Data    []byte
+	Err     error // from Fetch: the snapshot is damaged, and Data is nil
+}
+
+// Span is a range of seqs, with its first and its last.
+type Span struct{ First, Last uint64 }
+
+// Spans returns the spans of seqs that ascend.
+func Spans(seqs []uint64) (spans []Span) {
+	for _, seq := range seqs {
+		if n := len(spans); n > 0 && spans[n-1].Last+1 == seq {
+			spans[n-1].Last = seq
+			continue
+		}
+		spans = append(spans, Span{seq, seq})
+	}
+	return spans
 }
 
 // Head describes a session and the end of its log.
@@ -402,7 +512,7 @@ type Listed struct {
 
 // Checker is a backend that can check its own structure.
 type Checker interface {
-	// Check reads everything stored and reports inconsistencies. It does not decode records.
+	// Check reads everything stored and reports inconsistencies, with ErrDamaged. It does not decode records.
 	Check(ctx context.Context) error
 }
 

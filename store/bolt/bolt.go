@@ -67,15 +67,17 @@ var (
 	bucketSessions    = []byte("sessions")    // session name → entry: see session
 	bucketHeads       = []byte("heads")       // session name → head: see head
 	bucketRecords     = []byte("records")     // number ‖ seq → record and hashes of its ids; number ‖ 0 → label: see session
+	bucketIDs         = []byte("ids")         // number ‖ first seq of a run ‖ hash → ids of the run: see idruns.go
 	bucketSnapshots   = []byte("snapshots")   // number → snapshot
 	bucketShared      = []byte("shared")      // name → value
 	bucketSharedNames = []byte("sharednames") // name → nothing
+	bucketScopes      = []byte("scopes")      // scope of shared values → version
 	bucketUnlinked    = []byte("unlinked")    // number of a deleted session whose rows are not all removed → nothing
 	bucketFamilies    = []byte("families")    // see family.go
 	keyVersion        = []byte("version")
 	keyNumbers        = []byte("numbers")
 
-	buckets = [][]byte{bucketMeta, bucketSessions, bucketHeads, bucketRecords, bucketSnapshots, bucketShared, bucketSharedNames, bucketUnlinked, bucketFamilies}
+	buckets = [][]byte{bucketMeta, bucketSessions, bucketHeads, bucketRecords, bucketIDs, bucketSnapshots, bucketShared, bucketSharedNames, bucketScopes, bucketUnlinked, bucketFamilies}
 )
 
 // Keys of records ascend within a session, so pages are filled before they are split.

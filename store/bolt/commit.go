@@ -26,6 +26,7 @@ type pending struct {
 	size     int
 	err      error
 	session  session // that the batch has been put to, with its new head
+	runs     *runGrowth
 }
 
 // Limits of a transaction: batches, and bytes of records and values.
@@ -68,6 +69,14 @@ func (b *Backend) submit(ctx context.Context, p *pending) error {
 // holds the writer lock.
 func (b *Backend) commitGroup(group []*pending) {
 	var db *bbolt.DB
+	done := false
+	defer func() {
+		for _, p := range group {
+			if !done {
+				p.err = errAbandoned
+			}
+		}
+	}()
 	err := b.write(func(tx *bbolt.Tx) error {
 		db = tx.DB()
 		paths := b.handle.paths(tx)
@@ -95,7 +104,11 @@ func (b *Backend) commitGroup(group []*pending) {
 			b.ids.add(db, p.session.number, p.batch.Records, p.hashes)
 		}
 	}
+	done = true
 }
+
+// errAbandoned is the error of a batch whose group panicked.
+var errAbandoned = &backend.UnknownError{Cause: errors.New("abandoned: a call that shared the commit panicked")}
 
 // admit judges a batch, and writes nothing. It finds the session that the batch goes to, or makes the
 // one that the batch creates, with the head of the staged session if there is one.
@@ -118,6 +131,12 @@ func (b *Backend) admit(tx *bbolt.Tx, paths *pathChecker, p *pending) (err error
 	}
 	if err == nil && p.snapshot == nil {
 		err = b.checkRoom(tx, p)
+	}
+	if err == nil && len(p.batch.Records) > 0 {
+		last := p.batch.ExpectedLast
+		if p.runs, err = p.session.growRuns(tx, last, last+uint64(len(p.batch.Records)), last); err == nil {
+			err = p.runs.check(p.session, paths)
+		}
 	}
 	if err == nil && p.replace != nil {
 		p.ids, err = p.session.admitReplacement(tx, *p.replace)
@@ -207,7 +226,7 @@ func (b *Backend) checkPaths(tx *bbolt.Tx, paths *pathChecker, p *pending) (err 
 		err = errors.Join(err, paths.check(name, bucketHeads), paths.check(p.session.key(p.batch.ExpectedLast+1), bucketRecords))
 	}
 	for _, v := range p.batch.Shared {
-		err = errors.Join(err, paths.check([]byte(v.Name), bucketShared, bucketSharedNames))
+		err = errors.Join(err, checkSharedPaths(paths, v.Name))
 	}
 	cached.sound = cached.sound || err == nil
 	return err
@@ -241,6 +260,16 @@ func (b *Backend) put(tx *bbolt.Tx, p *pending) error {
 	}
 	if err := s.putRecords(tx, p.batch.Records, p.hashes); err != nil {
 		return err
+	}
+	if p.runs != nil {
+		hashes := p.hashes
+		for _, r := range p.batch.Records {
+			p.runs.add(r.Seq, hashes[:len(r.IDs)])
+			hashes = hashes[len(r.IDs):]
+		}
+		if err := p.runs.put(tx, *s); err != nil {
+			return err
+		}
 	}
 	s.head.Token = p.batch.Next
 	if p.batch.Counts != nil {

@@ -80,6 +80,26 @@ func (r *replica) put(bucket, k, row []byte) (err error) {
 	return rows.Put(k, bytes.Clone(row))
 }
 
+// putRuns writes the runs of a session's ids, of which the replica has the records up to x.next.
+func (r *replica) putRuns(l session, x *extent) error {
+	if inRuns(x.inRuns) == inRuns(x.next-1) {
+		return nil
+	}
+	if r.tx == nil {
+		var err error
+		if r.tx, err = r.db.Begin(true); err != nil {
+			return err
+		}
+	}
+	g, err := l.growRuns(r.tx, x.inRuns, x.next-1, x.next-1)
+	if err == nil {
+		err = g.put(r.tx, l)
+	}
+	x.inRuns = x.next - 1
+	r.bytes += len(g.entries) * idEntryBytes
+	return errors.Join(err, r.commitFull())
+}
+
 func (r *replica) commitFull() error {
 	if r.bytes < replicaBytes {
 		return nil
@@ -103,6 +123,11 @@ func (r *reader) finish(m directory) error {
 			if err := errors.Join(r.put(pair[0], []byte(n.name), n.rows[0]), r.put(pair[1], []byte(n.name), n.rows[1]), r.commitFull()); err != nil {
 				return err
 			}
+		}
+	}
+	for _, scope := range m.scopes {
+		if err := r.put(bucketScopes, scope[0], scope[1]); err != nil {
+			return err
 		}
 	}
 	for _, l := range m.sessions {

@@ -189,7 +189,7 @@ func TestDamagedPageFailsOneCall(t *testing.T) {
 	b = open(t, path)
 	for range 3 {
 		inTime(t, "Snapshot", func() {
-			testlog.ErrorIs(t, testlog.ErrorOf(b.Snapshot(ctx, "a", "c")), backend.ErrDamaged, "Snapshot")
+			testlog.ErrorIs(t, testlog.ErrorOf(backend.SnapshotOf(ctx, b, "a", "c")), backend.ErrDamaged, "Snapshot")
 		})
 		if n := last(t, b, "a"); n == 0 {
 			t.Error("no records")

@@ -21,6 +21,7 @@ type directory struct {
 	given    uint64       // the last number given out
 	names    [][]nameRows // of each of nameBuckets
 	sessions []session    // in the order of numbers; one without a head is damaged
+	scopes   [][2][]byte  // with their rows
 	unlinked []string     // numbers
 	families [][2][]byte  // keys and rows of bucketFamilies
 }
@@ -29,7 +30,7 @@ type directory struct {
 var nameBuckets = [][2][]byte{{bucketSessions, bucketHeads}, {bucketShared, bucketSharedNames}}
 
 // rowBuckets have rows whose keys begin with a session's number.
-var rowBuckets = [][]byte{bucketRecords, bucketSnapshots}
+var rowBuckets = [][]byte{bucketRecords, bucketIDs, bucketSnapshots}
 
 // readDirectory reads the named rows in one transaction, and reports inconsistencies, and rows of the given buckets
 // that belong to no session. The caller has paused removals.
@@ -52,6 +53,13 @@ func (b *Backend) readDirectory(ctx context.Context, found *findings, owned ...[
 				all[i].rows = [2][]byte{bytes.Clone(all[i].rows[0]), bytes.Clone(all[i].rows[1])}
 			}
 			m.names = append(m.names, all)
+		}
+		for k, row := range rows(tx.Bucket(bucketScopes), nil) {
+			if _, ok := unseal(kindScope, k, row); !ok {
+				found.report("the checksum of the version of the shared values of %q", k)
+				continue
+			}
+			m.scopes = append(m.scopes, [2][]byte{bytes.Clone(k), bytes.Clone(row)})
 		}
 		m.readSessions(tx, found)
 		m.readFamilies(tx, found)
@@ -76,7 +84,7 @@ func (m *directory) readSessions(tx *bbolt.Tx, found *findings) {
 		owners[n] = "none"
 	}
 	for _, n := range m.names[0] {
-		s, err := assemble(tx, n.name, n.rows[0], n.rows[1])
+		s, err := assemble(n.name, n.rows[0], n.rows[1])
 		if err != nil {
 			found.report("%w", err)
 			continue
@@ -156,8 +164,9 @@ type reader struct {
 
 // extent says how far the rows under a number were read.
 type extent struct {
-	next  uint64 // seq
-	chain backend.Chain
+	next   uint64 // seq
+	chain  backend.Chain
+	inRuns uint64 // the last seq whose ids the replica has in runs
 }
 
 // Limits of the rows and bytes that one transaction reads.
@@ -191,6 +200,11 @@ func (r *reader) bring(ctx context.Context, to directory) error {
 				return err
 			}
 		}
+		if r.replica != nil && l.head != nil {
+			if err := r.putRuns(l, x); err != nil {
+				return err
+			}
+		}
 	}
 	return nil
 }
@@ -214,9 +228,11 @@ func (r *reader) slice(tx *bbolt.Tx, l session, x *extent) (more bool, err error
 			r.found.report("session %q: record %d after record %d", l.name, seq, x.next-1)
 			return false, nil
 		}
-		if _, ok := recordIDs(k, row); !ok {
+		if hashes, ok := recordIDs(k, row); !ok {
 			r.found.report("session %q: the ids of record %d", l.name, x.next)
 			return false, nil
+		} else if r.replica == nil {
+			r.checkRun(tx, l, x.next, hashes)
 		}
 		if r.replica != nil {
 			data, ok := unseal(kindRecord, k, row)
@@ -247,6 +263,24 @@ func (r *reader) slice(tx *bbolt.Tx, l session, x *extent) (more bool, err error
 		}
 	}
 	return false, nil
+}
+
+// checkRun reports ids of a record that its run does not have.
+func (r *reader) checkRun(tx *bbolt.Tx, l session, seq uint64, hashes []idHash) {
+	now, err := findCreated(tx, l.name, l.creation) // whose runs have changed since
+	if err != nil || now.head == nil || inRuns(now.head.Last) < seq {
+		return
+	}
+	for _, run := range runsOf(now.head.Last) {
+		for _, hash := range hashes {
+			if seq < run.First || seq > run.Last {
+				continue
+			}
+			if at, err := now.findInRun(tx.Bucket(bucketIDs).Cursor(), run, hash); err != nil || at != seq {
+				r.found.report("session %q: the sorted ids of the records %d to %d do not have those of record %d", l.name, run.First, run.Last, seq)
+			}
+		}
+	}
 }
 
 // beside copies a session's snapshot for a vacuum. For a check, it checks the snapshot and the label, which a copy

@@ -73,6 +73,12 @@ func SetMaxCachedIDs(n int) (restore func()) {
 	return func() { maxCachedIDs = before }
 }
 
+// OnRow has f called with the length of each row that is read, until restore is called.
+func OnRow(f func(bytes int)) (restore func()) {
+	onRow = f
+	return func() { onRow = nil }
+}
+
 // IDRowsRead returns how many rows were read for their ids.
 func (b *Backend) IDRowsRead() int64 { return b.ids.rowsRead.Load() }
 

@@ -84,6 +84,9 @@ func (b *Backend) Relatives(ctx context.Context, family, after string, limit int
 		for _, name := range names[:min(len(names), limit)] {
 			l := backend.Listed{Session: name}
 			s, err := find(tx, name)
+			if err == nil {
+				err = s.readMeta(tx)
+			}
 			if l.Err = err; err == nil {
 				l.Head = headOf(tx, s)
 				l.Err = l.Head.Err()

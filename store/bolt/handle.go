@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"os"
 	"reflect"
+	"runtime"
 	"runtime/debug"
+	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -50,9 +52,15 @@ func (h *handle) guard(f func() error) (err error) {
 	return f()
 }
 
-// locking is guard for what leaves locks held if it panics.
+// guardBolt is guard for a function that only calls bbolt: it makes an error of any panic.
+func (h *handle) guardBolt(f func() error) (err error) {
+	defer recoverAll(h.path, &err)()
+	return f()
+}
+
+// locking is guardBolt for what leaves locks held if it panics.
 func (h *handle) locking(f func() error) error {
-	err := h.guard(f)
+	err := h.guardBolt(f)
 	if p := (*panicError)(nil); errors.As(err, &p) {
 		return h.abandon(err)
 	}
@@ -127,7 +135,7 @@ func (h *handle) write(f func(tx *bbolt.Tx) error, commit func(tx *bbolt.Tx) err
 	if err := noteTransaction(tx); err != nil {
 		return false, err
 	}
-	if err := h.guard(func() error { return commit(tx) }); err != nil {
+	if err := h.guardBolt(func() error { return commit(tx) }); err != nil {
 		return true, err
 	}
 	h.last.Store(id)
@@ -153,19 +161,59 @@ func (e *panicError) Error() string {
 
 func (e *panicError) Unwrap() error { return backend.ErrDamaged }
 
-// recoverDamage returns a function to be deferred that turns a panic into an error.
-// bbolt panics on some damage, and where pages are missing the memory map faults.
+// recoverDamage returns a function to be deferred that turns a panic that damage brings about into an error. Any other
+// panic goes on.
 func recoverDamage(path string, err *error) func() {
 	before := debug.SetPanicOnFault(true)
 	return func() {
 		debug.SetPanicOnFault(before)
-		p := recover()
-		if p == nil {
-			return
+		if p := recover(); p != nil {
+			*err = &panicError{path, damageOf(p)}
 		}
-		if fault, ok := p.(interface{ Addr() uintptr }); ok {
-			p = fmt.Sprintf("no page at address %#x", fault.Addr())
+	}
+}
+
+// recoverAll is recoverDamage for all panics.
+func recoverAll(path string, err *error) func() {
+	before := debug.SetPanicOnFault(true)
+	return func() {
+		debug.SetPanicOnFault(before)
+		if p := recover(); p != nil {
+			*err = &panicError{path, reasonOf(p)}
 		}
-		*err = &panicError{path, p}
+	}
+}
+
+// damageOf returns the reason of a panic that was recovered by the deferred function that calls it, and panics again if
+// damage cannot be the reason. bbolt panics on some damage, by itself or by an index out of range, and where pages are
+// missing the memory map faults.
+func damageOf(p any) (reason any) {
+	if _, fault := p.(interface{ Addr() uintptr }); !fault && !byBolt() {
+		panic(p)
+	}
+	return reasonOf(p)
+}
+
+func reasonOf(p any) any {
+	if fault, ok := p.(interface{ Addr() uintptr }); ok {
+		return fmt.Sprintf("no page at address %#x", fault.Addr())
+	}
+	return p
+}
+
+// byBolt reports whether the function that panicked, which runs on the stack above the deferred ones, is of bbolt.
+func byBolt() bool {
+	callers := make([]uintptr, 64)
+	frames := runtime.CallersFrames(callers[:runtime.Callers(2, callers)])
+	for panicking := false; ; {
+		frame, more := frames.Next()
+		switch {
+		case frame.Function == "runtime.gopanic":
+			panicking = true
+		case panicking && !strings.HasPrefix(frame.Function, "runtime."):
+			return strings.HasPrefix(frame.Function, "go.etcd.io/bbolt")
+		case !more:
+			return false
+		}
 	}
 }

@@ -33,7 +33,7 @@ func hashIDs(records []backend.Record) (hashes []idHash) {
 
 // idCache caches the ids of sessions. It is emptied when the database handle changes. When maxCachedIDs were added since
 // it was last reduced, or it holds too many sessions, it is reduced to the session that is in use. Of one session it holds
-// all ids, however many: a view of it takes as much memory.
+// the ids that were added since it was first looked at, and those before that are in no run.
 type idCache struct {
 	mu       sync.Mutex
 	db       *bbolt.DB // after a failed commit or a vacuum there is another one
@@ -47,11 +47,12 @@ const maxCachedSessions = 1 << 16
 // maxCachedIDs limits the ids beside those of one session. Tests lower it.
 var maxCachedIDs = 1 << 20
 
-// sessionIDs holds the ids of a session's committed records up to last.
+// sessionIDs holds the ids of a session's committed records from one seq to another. Those before are in runs.
 type sessionIDs struct {
 	sound bool // the pages on the paths to its rows were checked
 
 	mu   sync.Mutex
+	from uint64 // 0 if nothing was read yet
 	last uint64
 	ids  map[idHash]uint64 // seq of the record
 }
@@ -97,6 +98,7 @@ func (n *idCache) add(db *bbolt.DB, number []byte, records []backend.Record, has
 		if k.last+1 != records[0].Seq { // the rows are read when they are needed
 			return nil
 		}
+		k.from = max(k.from, 1)
 		for _, r := range records {
 			for range r.IDs {
 				k.ids[hashes[0]] = r.Seq
@@ -132,35 +134,58 @@ func (n *idCache) lookup(tx *bbolt.Tx, s session, ids []idHash) (seqs []uint64, 
 				seqs[i] = seq
 			}
 		}
-		return nil
+		return n.readRuns(tx, s, k.from, ids, seqs)
 	})
 	return seqs, err
 }
 
-// read adds the ids of the records that are not cached, up to the head's last.
-func (n *idCache) read(tx *bbolt.Tx, s session, k *sessionIDs) (err error) {
+// readRuns looks ids up that no record from a seq on has.
+func (n *idCache) readRuns(tx *bbolt.Tx, s session, from uint64, ids []idHash, seqs []uint64) error {
+	return indexGuard(s, func() error {
+		c := tx.Bucket(bucketIDs).Cursor()
+		for _, run := range runsOf(s.head.Last) {
+			for i := range ids {
+				if run.First >= from || seqs[i] != 0 {
+					continue
+				}
+				seq, err := s.findInRun(c, run, ids[i])
+				if err != nil {
+					return err
+				}
+				n.rowsRead.Add(1)
+				seqs[i] = seq
+			}
+		}
+		return nil
+	})
+}
+
+// indexGuard calls f, and makes a panic of bbolt about a damaged page an error of the index.
+func indexGuard(s session, f func() error) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("%w: session %d: %v", backend.ErrIndex, s.id(), damageOf(p))
+		}
+	}()
+	return f()
+}
+
+// read adds the ids of the records that are neither cached nor in runs, up to the head's last.
+func (n *idCache) read(tx *bbolt.Tx, s session, k *sessionIDs) error {
+	if k.from == 0 {
+		k.last = inRuns(s.head.Last)
+		k.from = k.last + 1
+	}
 	if k.last >= s.head.Last {
 		return nil
 	}
-	defer func() {
-		if p := recover(); p != nil { // of bbolt, about a page that is damaged
-			err = fmt.Errorf("%w: session %d: %v", backend.ErrIndex, s.id(), p)
-		}
-	}()
-	c := tx.Bucket(bucketRecords).Cursor()
-	for key, row := c.Seek(s.key(k.last + 1)); s.seqOf(key) == k.last+1 && k.last < s.head.Last; key, row = c.Next() {
-		hashes, ok := recordIDs(key, row)
-		if !ok {
-			return fmt.Errorf("%w: session %d: the ids of record %d", backend.ErrIndex, s.id(), k.last+1)
-		}
-		k.last++
-		for _, hash := range hashes {
-			k.ids[hash] = k.last
-		}
-		n.rowsRead.Add(1)
-	}
-	if k.last < s.head.Last {
-		return fmt.Errorf("%w: session %d: record %d is not found", backend.ErrIndex, s.id(), k.last+1)
-	}
-	return nil
+	return indexGuard(s, func() error {
+		return s.eachIDs(tx, k.last+1, s.head.Last, func(seq uint64, hashes []idHash) {
+			for _, hash := range hashes {
+				k.ids[hash] = seq
+			}
+			k.last = seq
+			n.rowsRead.Add(1)
+		})
+	})
 }

@@ -107,7 +107,7 @@ func TestFailedCommit(t *testing.T) {
 					t.Errorf("error %v does not say why", err)
 				}
 				head, headErr := backend.HeadOf(ctx, b, "a")
-				snapshot, _ := b.Snapshot(ctx, "a", "c")
+				snapshot, _ := backend.SnapshotOf(ctx, b, "a", "c")
 				renamed, newErr := backend.HeadOf(ctx, b, "new")
 				if _, err := backend.HeadOf(ctx, b, "staged s"); (err == nil) == (newErr == nil) || newErr == nil && renamed.Last != 21 {
 					t.Errorf("the old name: %v, the new one: %v, with %d records", err, newErr, renamed.Last)

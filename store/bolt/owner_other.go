@@ -4,5 +4,5 @@ package bolt
 
 import "os"
 
-// own leaves a new file to the user that made it.
-func own(*os.File, os.FileInfo) error { return nil }
+// likeFile leaves a new file to the user that made it.
+func likeFile(_, _ *os.File) error { return nil }

@@ -3,12 +3,32 @@
 package bolt
 
 import (
+	"errors"
+	"fmt"
 	"os"
 	"syscall"
 )
 
-// own gives a new file to the owner and the group of another one.
-func own(file *os.File, like os.FileInfo) error {
-	of := like.Sys().(*syscall.Stat_t)
-	return file.Chown(int(of.Uid), int(of.Gid))
+// likeFile gives a new file, which only this user can read so far, the owner, the group, the access list and the mode of
+// another one. A user who is not its owner, but of its group, keeps the group, by which the owner goes on reading.
+func likeFile(file, like *os.File) error {
+	info, err := like.Stat()
+	if err != nil {
+		return err
+	}
+	of := info.Sys().(*syscall.Stat_t)
+	err = file.Chown(int(of.Uid), int(of.Gid))
+	if errors.Is(err, os.ErrPermission) {
+		err = file.Chown(-1, int(of.Gid))
+	}
+	if err == nil {
+		err = copyAccessList(file, like)
+	}
+	if err == nil {
+		err = file.Chmod(info.Mode().Perm())
+	}
+	if err != nil {
+		return fmt.Errorf("give the new file the group, the access list and the mode of the old one, so that its users can go on using it: %w", err)
+	}
+	return nil
 }

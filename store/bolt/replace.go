@@ -41,6 +41,11 @@ func (p *pending) plan(tx *bbolt.Tx) (err error) {
 	}
 	p.replace, p.batch = &r, r.Batch(p.batch.Creation, head)
 	p.hashes = hashIDs(r.Appended)
+	if r.Meta != nil {
+		if err := p.session.readMeta(tx); err != nil {
+			return err
+		}
+	}
 	return p.batch.Validate(p.name)
 }
 

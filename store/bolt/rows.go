@@ -34,14 +34,16 @@ const (
 	kindLabel    kind = 'l' // name and entry of a session, beside its log
 	kindRecord   kind = 'r'
 	kindIDs      kind = 'i' // of a record, in its row
+	kindRun      kind = 'x' // ids of a run of records
 	kindSnapshot kind = 's'
 	kindShared   kind = 'v' // a shared value
 	kindName     kind = 'n' // the name of a shared value
+	kindScope    kind = 'o' // the version of a scope of shared values
 	kindUnlinked kind = 'u'
 	kindFamily   kind = 'f' // either row of bucketFamilies
 )
 
-var kinds = []byte("ehlrsvnu") // of rows that salvage uses
+var kinds = []byte("ehlrxsvnouf") // of rows of buckets
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
@@ -70,11 +72,17 @@ func header(row []byte) (of kind, keyBytes, valueBytes int, ok bool) {
 	return kind(row[2]), int(binary.BigEndian.Uint16(row[3:])), int(binary.BigEndian.Uint32(row[5:])), true
 }
 
+// onRow, if not nil, is called with the length of each row that is read. Tests set it.
+var onRow func(bytes int)
+
 // unseal returns the value of a row, a part of it, if the row's header and checksum fit its kind, key and value.
 func unseal(kind kind, key, row []byte) (value []byte, ok bool) {
 	is, keyBytes, valueBytes, ok := header(row)
 	if !ok || is != kind || keyBytes != len(key) || valueBytes > len(row)-rowHeader || kind != kindRecord && valueBytes != len(row)-rowHeader {
 		return nil, false
+	}
+	if onRow != nil {
+		onRow(len(row))
 	}
 	value = row[rowHeader : rowHeader+valueBytes]
 	if binary.BigEndian.Uint32(row[9:]) != rowSum(kind, key, value) {
@@ -118,58 +126,14 @@ func recordIDs(key, row []byte) (hashes []idHash, ok bool) {
 	return hashes, true
 }
 
-// A search looks at this many keys to either side of a key that it has not found: more than a page
-// has. One key of a page that is out of order leads a binary search astray.
-const nearby = 512
-
-// near returns a row with a key that a binary search does not find, and which accept accepts, or nil. A page
-// beside it that cannot be read ends the look.
-func near(c *bbolt.Cursor, key []byte, accept func(row []byte) bool) (row []byte) {
-	for _, step := range []func() (k, v []byte){c.Prev, c.Next} {
-		k, v := c.Seek(key)
-		if k == nil {
-			k, v = c.Last()
-		}
-		for i := 0; k != nil && i < nearby; i++ {
-			if bytes.Equal(k, key) && accept(v) {
-				return v
-			}
-			k, v = beside(step)
-		}
-	}
-	return nil
-}
-
-// beside makes a step of a cursor, which may lead into a page of another session. If that cannot be
-// read there is nothing.
-func beside(step func() (k, v []byte)) (k, v []byte) {
-	defer func() {
-		if recover() != nil {
-			k, v = nil, nil
-		}
-	}()
-	return step()
-}
-
-func anyRow([]byte) bool { return true }
-
-// get returns the value of a key. It is looked for around its place if it is not found there, or not as
-// it was written. there says that the key is there, whatever its row is; the cursor is at one of the two then.
+// get returns the value of a key. there says that the key is there, whatever its row is.
 func get(c *bbolt.Cursor, kind kind, key []byte) (value []byte, ok, there bool) {
 	k, row := c.Seek(key)
-	if there = bytes.Equal(k, key); there {
-		if value, ok = unseal(kind, key, row); ok {
-			return value, true, true
-		}
+	if !bytes.Equal(k, key) {
+		return nil, false, false
 	}
-	whole := func(row []byte) bool { value, ok = unseal(kind, key, row); return ok }
-	if near(c, key, whole) != nil {
-		return value, true, true
-	}
-	if there {
-		c.Seek(key)
-	}
-	return nil, false, there
+	value, ok = unseal(kind, key, row)
+	return value, ok, true
 }
 
 // rows yields the rows of a bucket, nil for none, whose keys begin with a prefix.

@@ -66,8 +66,8 @@ func (s *scanner) row(at int64) int64 {
 	case kind == kindName && rank > Free:
 		s.names[string(key)] = true
 	case kind == kindHead:
-		if h, ok := decodeHead(value); ok {
-			found := ScannedHead{Number: h.Number, Name: string(key), Last: h.Last, Chain: h.Chain}
+		if of, ok := decodeHead(string(key), value); ok {
+			found := ScannedHead{Number: of.id(), Name: of.name, Last: of.head.Last, Chain: of.head.Chain}
 			s.heads[found] = max(s.heads[found], rank)
 		}
 	case kind == kindEntry:

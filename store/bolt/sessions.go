@@ -8,27 +8,26 @@ import (
 	"fmt"
 	"iter"
 	"math"
-	"slices"
 
 	bbolt "go.etcd.io/bbolt"
 
 	"github.com/patchlog-dev/patchlog/store/backend"
 )
 
-// session is what bucketSessions holds of one, its entry, and bucketHeads, its head.
+// session is one session's head, of bucketHeads, and its entry, of bucketSessions. Most calls read the head alone: the
+// entry has the initial state, and may be long.
 type session struct {
 	name     string
 	number   []byte
 	creation string
-	meta     []byte
-	head     *head // nil if damage has taken it
+	meta     []byte // nil unless the entry was read
+	head     *head  // nil if it is damaged
 }
 
-// head says how far a session's log goes, and what its records add up to. An append writes it, and leaves the session's
-// entry alone, which has the initial state and may be long.
+// head says how far a session's log goes, and what its records add up to. An append writes it, and not the entry.
 type head struct {
 	headFields
-	counts []byte // in the file they follow the fields
+	counts []byte
 }
 
 // headFields stand in the file big endian, without gaps.
@@ -88,21 +87,29 @@ func decodeLabel(label []byte) (name string, at int, ok bool) {
 	return string(label[2:at]), at, true
 }
 
-func (h head) encode() []byte {
-	out, _ := binary.Append(nil, binary.BigEndian, h.headFields) // which have a fixed size
-	return append(out, h.counts...)
+// encodeHead returns fields ‖ length of the creation id (2) ‖ creation id ‖ counts.
+func (s session) encodeHead() []byte {
+	out, _ := binary.Append(make([]byte, 0, 128), binary.BigEndian, s.head.headFields) // which have a fixed size
+	out = append(binary.BigEndian.AppendUint16(out, uint16(len(s.creation))), s.creation...)
+	return append(out, s.head.counts...)
 }
 
-func decodeHead(value []byte) (h head, ok bool) {
+// decodeHead decodes a copy of a head, into a session without its entry.
+func decodeHead(name string, value []byte) (s session, ok bool) {
+	var h head
 	n, err := binary.Decode(value, binary.BigEndian, &h.headFields)
-	h.counts = bytes.Clone(value[n:])
-	return h, err == nil
+	if err != nil || len(value) < n+2 || len(value) < n+2+int(binary.BigEndian.Uint16(value[n:])) {
+		return s, false
+	}
+	from, end := n+2, n+2+int(binary.BigEndian.Uint16(value[n:]))
+	h.counts = bytes.Clone(value[end:])
+	return session{name: name, number: number(h.Number), creation: string(value[from:end]), head: &h}, true
 }
 
 // putHead writes a session's head.
 func (s session) putHead(tx *bbolt.Tx) error {
 	name := []byte(s.name)
-	return tx.Bucket(bucketHeads).Put(name, seal(kindHead, name, s.head.encode()))
+	return tx.Bucket(bucketHeads).Put(name, seal(kindHead, name, s.encodeHead()))
 }
 
 // putEntry writes a session's entry, and its label.
@@ -112,23 +119,25 @@ func (s session) putEntry(tx *bbolt.Tx) error {
 		tx.Bucket(bucketRecords).Put(key, seal(kindLabel, key, s.label())))
 }
 
-// find returns a session. Its name stands in two buckets; ErrNotFound means in neither.
+// find returns a session without its meta, unless its head is damaged. Its name is in two buckets; ErrNotFound means in
+// neither.
 func find(tx *bbolt.Tx, name string) (session, error) {
-	return assemble(tx, name, tx.Bucket(bucketSessions).Get([]byte(name)), tx.Bucket(bucketHeads).Get([]byte(name)))
+	row := tx.Bucket(bucketHeads).Get([]byte(name))
+	if value, ok := unseal(kindHead, []byte(name), row); ok {
+		if s, ok := decodeHead(name, value); ok {
+			return s, nil
+		}
+	}
+	return assemble(name, tx.Bucket(bucketSessions).Get([]byte(name)), row)
 }
 
-// assemble makes a session of the rows of its entry and its head as they were found; nil means not at
-// all.
-func assemble(tx *bbolt.Tx, name string, entry, row []byte) (s session, err error) {
+// assemble returns a session with its meta, by the rows of its entry and its head; nil is a missing row.
+func assemble(name string, entry, row []byte) (s session, err error) {
 	switch {
 	case entry == nil && row == nil:
 		return s, backend.ErrNotFound
 	case entry == nil:
-		if entry = near(tx.Bucket(bucketSessions).Cursor(), []byte(name), anyRow); entry == nil {
-			return s, fmt.Errorf("%w: session %q has a head but no entry", backend.ErrDamaged, name)
-		}
-	case row == nil:
-		row = near(tx.Bucket(bucketHeads).Cursor(), []byte(name), anyRow)
+		return s, fmt.Errorf("%w: session %q has a head but no entry", backend.ErrDamaged, name)
 	}
 	value, ok := unseal(kindEntry, []byte(name), entry)
 	if ok {
@@ -138,15 +147,28 @@ func assemble(tx *bbolt.Tx, name string, entry, row []byte) (s session, err erro
 	if !ok {
 		return session{}, fmt.Errorf("%w: the checksum of the entry of session %q", backend.ErrDamaged, name)
 	}
-	// A head that is lost leaves the records readable.
+	// Without a head the records can still be read.
 	if value, ok := unseal(kindHead, []byte(name), row); ok {
-		if h, ok := decodeHead(value); ok {
-			if s.head = &h; h.Number != s.id() {
-				return session{}, fmt.Errorf("%w: session %q has the numbers %d and %d", backend.ErrDamaged, name, s.id(), h.Number)
+		if h, ok := decodeHead(name, value); ok {
+			if h.id() != s.id() || h.creation != s.creation {
+				return session{}, fmt.Errorf("%w: session %q has the numbers %d and %d, and the creation ids %q and %q",
+					backend.ErrDamaged, name, s.id(), h.id(), s.creation, h.creation)
 			}
+			s.head = h.head
 		}
 	}
 	return s, nil
+}
+
+// readMeta reads the session's meta, if it was not read yet.
+func (s *session) readMeta(tx *bbolt.Tx) error {
+	if s.meta != nil {
+		return nil
+	}
+	name := []byte(s.name)
+	whole, err := assemble(s.name, tx.Bucket(bucketSessions).Get(name), tx.Bucket(bucketHeads).Get(name))
+	s.meta = whole.meta
+	return err
 }
 
 // findCreated returns a session that must have been created under the given id.
@@ -232,17 +254,30 @@ func (s session) end(tx *bbolt.Tx) (last, damaged uint64) {
 	if s.head == nil {
 		return last, last + 1
 	}
+	// Keys only: the last record may be long.
 	c := tx.Bucket(bucketRecords).Cursor()
-	if last > 0 {
-		if _, _, there := get(c, kindRecord, s.key(last)); !there {
-			return last, last
-		}
+	if k, _ := c.Seek(s.key(last)); last > 0 && s.seqOf(k) != last {
+		return last, last
 	}
-	after, _ := beside(func() (k, v []byte) { return c.Seek(s.key(last + 1)) }) // if it cannot be read, the head is believed
-	if bytes.HasPrefix(after, s.number) {
-		return max(last, s.seqOf(after)), last + 1
+	if next := nextKey(c, s.key(last)); bytes.HasPrefix(next, s.number) {
+		return max(last, s.seqOf(next)), last + 1
 	}
 	return last, 0
+}
+
+// nextKey returns the key after the given one, which a cursor is at or before. It may be in a page of other sessions
+// alone: if that page is damaged there is none, since this session is not.
+func nextKey(c *bbolt.Cursor, key []byte) (next []byte) {
+	defer func() {
+		if p := recover(); p != nil {
+			_ = damageOf(p)
+			next = nil
+		}
+	}()
+	if next, _ = c.Seek(key); bytes.Equal(next, key) {
+		next, _ = c.Next()
+	}
+	return next
 }
 
 // headOf is the session's head as the port has it.
@@ -263,17 +298,47 @@ func (b *Backend) Fetch(ctx context.Context, q backend.Query) (news backend.Fetc
 			if err != nil {
 				return err
 			}
+			known := q.UpTo == 0 && q.Creation != "" && s.creation == q.Creation
+			if !known && !q.NoMeta {
+				if err := s.readMeta(tx); err != nil {
+					return err
+				}
+			}
 			news.Head = headOf(tx, s)
-			if q.Creation != "" && s.creation == q.Creation {
+			if known || q.NoMeta {
 				news.Meta = nil
-				if q.After < news.Last {
-					seqs := backend.Range(q.After+1, int(min(news.Last-q.After, backend.FetchRecords)))
-					news.Records = slices.Collect(s.records(tx, seqs, backend.FetchBytes))
+			}
+			if q.UpTo != 0 {
+				var kept backend.Snapshot // which nothing needs: a page that cannot be read fails no read
+				if err := b.handle.guard(func() error { kept = s.snapshot(tx); return nil }); err != nil {
+					kept = backend.Snapshot{Err: err}
+				}
+				if kept.Seq <= q.UpTo {
+					news.Snapshot = kept
+				}
+			}
+			if _, most := q.Limits(); known || q.UpTo != 0 {
+				err := b.handle.guard(func() error { // a page that cannot be read ends the records
+					for r := range s.records(tx, q.Seqs(news.Last, news.Snapshot), most) {
+						news.Records = append(news.Records, r)
+					}
+					return nil
+				})
+				if err != nil && known {
+					return err
 				}
 			}
 		}
-		for _, prefix := range q.Shared {
-			news.Shared = append(news.Shared, sharedWith(tx, prefix))
+		for i, prefix := range q.Shared {
+			var version backend.Token
+			if b.handle.guard(func() error { version = scopeVersion(tx, prefix); return nil }) != nil {
+				version = 0
+			}
+			var values []backend.Value
+			if !q.HasKnown(i, version) {
+				values = sharedWith(tx, prefix)
+			}
+			news.Shared, news.Versions = append(news.Shared, values), append(news.Versions, version)
 		}
 		return nil
 	})
@@ -354,38 +419,42 @@ func (b *Backend) Lookup(ctx context.Context, name, creation string, ids []strin
 	return seqs, err
 }
 
-// Snapshot implements [backend.Backend].
-func (b *Backend) Snapshot(ctx context.Context, name, creation string) (kept backend.Snapshot, err error) {
-	err = b.viewSession(ctx, name, creation, func(tx *bbolt.Tx, s session) error {
-		row := tx.Bucket(bucketSnapshots).Get(s.number)
-		if row == nil {
-			return nil
+// snapshot returns the session's snapshot, with Err set if it is damaged.
+func (s session) snapshot(tx *bbolt.Tx) backend.Snapshot {
+	row := tx.Bucket(bucketSnapshots).Get(s.number)
+	if row == nil {
+		return backend.Snapshot{}
+	}
+	if value, ok := unseal(kindSnapshot, s.number, row); ok {
+		if kept, ok := decodeSnapshot(value); ok {
+			return kept
 		}
-		data, _ := unseal(kindSnapshot, s.number, row)
-		var ok bool
-		if kept, ok = decodeSnapshot(data); !ok {
-			return fmt.Errorf("%w: the checksum of the snapshot of session %q", backend.ErrDamaged, name)
-		}
-		return nil
-	})
-	return kept, err
+	}
+	return backend.Snapshot{Err: fmt.Errorf("%w: the checksum of the snapshot of session %q", backend.ErrDamaged, s.name)}
 }
 
-// snapshotFields stand before a snapshot's data.
+// snapshotFields stand before a snapshot's spans, of eight bytes for each seq, and its data.
 type snapshotFields struct {
 	Seq   uint64
 	Chain backend.Chain
+	Spans uint32 // how many there are
 }
 
 func encodeSnapshot(s backend.Snapshot) []byte {
-	out, _ := binary.Append(nil, binary.BigEndian, snapshotFields{s.Seq, s.Chain})
+	out, _ := binary.Append(nil, binary.BigEndian, snapshotFields{s.Seq, s.Chain, uint32(len(s.Spans))})
+	out, _ = binary.Append(out, binary.BigEndian, s.Spans)
 	return append(out, s.Data...)
 }
 
 func decodeSnapshot(value []byte) (s backend.Snapshot, ok bool) {
 	var f snapshotFields
 	n, err := binary.Decode(value, binary.BigEndian, &f)
-	return backend.Snapshot{Seq: f.Seq, Chain: f.Chain, Data: append([]byte{}, value[n:]...)}, err == nil
+	if err != nil || int(f.Spans) > len(value[n:])/16 {
+		return s, false
+	}
+	spans := make([]backend.Span, f.Spans)
+	m, err := binary.Decode(value[n:], binary.BigEndian, spans)
+	return backend.Snapshot{Seq: f.Seq, Chain: f.Chain, Spans: spans, Data: append([]byte{}, value[n+m:]...)}, err == nil
 }
 
 // List implements [backend.Backend].
@@ -395,7 +464,7 @@ func (b *Backend) List(ctx context.Context, prefix, after string, limit int) (ou
 			l := backend.Listed{Session: n.name}
 			// A page of one session that cannot be read keeps no other from being listed.
 			l.Err = b.handle.guard(func() error {
-				s, err := assemble(tx, n.name, n.rows[0], n.rows[1])
+				s, err := assemble(n.name, n.rows[0], n.rows[1])
 				if err == nil {
 					l.Head = headOf(tx, s)
 					err = l.Head.Err()

@@ -3,6 +3,8 @@ package bolt
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
+	"errors"
 	"fmt"
 	"math"
 
@@ -13,8 +15,14 @@ import (
 
 // A shared value's name stands in bucketSharedNames too, so that neither is lost alone.
 
-// putShared writes shared values.
+// putShared writes shared values, and new versions of their scopes.
 func putShared(tx *bbolt.Tx, values []backend.Value) error {
+	for _, scope := range backend.Scopes(values) {
+		key := []byte(scope)
+		if err := tx.Bucket(bucketScopes).Put(key, seal(kindScope, key, number(uint64(backend.NewToken())))); err != nil {
+			return err
+		}
+	}
 	for _, v := range values {
 		name := []byte(v.Name)
 		if err := tx.Bucket(bucketShared).Put(name, seal(kindShared, name, v.Data)); err != nil {
@@ -31,17 +39,37 @@ func putShared(tx *bbolt.Tx, values []backend.Value) error {
 	return nil
 }
 
+// scopeVersion returns the version of a scope, or 0 if it has none that can be read.
+func scopeVersion(tx *bbolt.Tx, scope string) backend.Token {
+	if scope == "" {
+		return 0
+	}
+	value, ok := unseal(kindScope, []byte(scope), tx.Bucket(bucketScopes).Get([]byte(scope)))
+	if !ok || len(value) != 8 {
+		return 0
+	}
+	return backend.Token(binary.BigEndian.Uint64(value))
+}
+
+// checkSharedPaths checks the pages that writing a shared value will copy.
+func checkSharedPaths(paths *pathChecker, name string) error {
+	err := paths.check([]byte(name), bucketShared, bucketSharedNames)
+	if scope := backend.Scope(name); scope != "" {
+		err = errors.Join(err, paths.check([]byte(scope), bucketScopes))
+	}
+	return err
+}
+
 // PutShared implements [backend.Backend].
 func (b *Backend) PutShared(ctx context.Context, changes []backend.SharedChange) error {
 	return b.update(ctx, func(tx *bbolt.Tx) error {
 		var values []backend.Value
 		paths := b.handle.paths(tx)
 		for _, c := range changes {
-			name := []byte(c.Name)
 			if err := backend.CheckName("a shared name", c.Name, 1); err != nil {
 				return err
 			}
-			if err := paths.check(name, bucketShared, bucketSharedNames); err != nil {
+			if err := checkSharedPaths(paths, c.Name); err != nil {
 				return err
 			}
 			var now *backend.Value
@@ -61,30 +89,14 @@ func (b *Backend) PutShared(ctx context.Context, changes []backend.SharedChange)
 func sharedWith(tx *bbolt.Tx, prefix string) (out []backend.Value) {
 	for _, n := range names(tx.Bucket(bucketShared), tx.Bucket(bucketSharedNames), prefix, "", math.MaxInt) {
 		v := backend.Value{Name: n.name}
-		if v.Data, v.Err = sharedData(tx, n.name, n.rows[0], n.rows[1]); v.Err != nil || v.Data != nil {
-			out = append(out, v)
+		if data, ok := unseal(kindShared, []byte(n.name), n.rows[0]); ok {
+			v.Data = append([]byte{}, data...)
+		} else if _, own := unseal(kindName, []byte(n.name), n.rows[1]); own || n.rows[0] != nil && n.rows[1] != nil {
+			v.Err = fmt.Errorf("%w: it is missing, or its checksum is wrong", backend.ErrDamaged)
+		} else {
+			continue // a name that damage has made of another
 		}
+		out = append(out, v)
 	}
 	return out
-}
-
-// sharedData returns the data of a shared value by its row and its name's row as they
-// were found, or nil if what was found is of another name.
-func sharedData(tx *bbolt.Tx, name string, row, mark []byte) ([]byte, error) {
-	if row == nil {
-		row = near(tx.Bucket(bucketShared).Cursor(), []byte(name), anyRow)
-	}
-	if data, ok := unseal(kindShared, []byte(name), row); ok {
-		return append([]byte{}, data...), nil
-	}
-	if mark == nil {
-		mark = near(tx.Bucket(bucketSharedNames).Cursor(), []byte(name), anyRow)
-	}
-	switch _, own := unseal(kindName, []byte(name), mark); {
-	case !own && (row == nil || mark == nil): // a name that damage has made of another
-		return nil, nil
-	case row == nil:
-		return nil, fmt.Errorf("%w: it is missing", backend.ErrDamaged)
-	}
-	return nil, fmt.Errorf("%w: its checksum", backend.ErrDamaged)
 }

@@ -43,7 +43,7 @@ func (b *Backend) Vacuum(ctx context.Context, sum func(record []byte) uint32) (e
 			err = errors.Join(err, removeErr)
 		}
 	}()
-	err = b.use(ctx, func(h *handle) error { return own(file, h.info) })
+	err = b.use(ctx, func(h *handle) error { return likeFile(file, h.file) })
 	if err = errors.Join(err, file.Close()); err != nil {
 		return err
 	}

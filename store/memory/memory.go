@@ -29,9 +29,10 @@ type content struct {
 	sessions map[string]*session
 	order    order
 	shared   map[string][]byte
-	fenced   map[string]bool     // creation ids that cannot be used
-	gone     map[string]bool     // creation ids of sessions that have been deleted
-	families map[string][]string // the names of sessions by what Relatives finds them
+	versions map[string]backend.Token // of the scopes of shared values
+	families map[string][]string      // the names of sessions by what Relatives finds them
+	fenced   map[string]bool          // creation ids that cannot be used
+	gone     deletions
 	leases   leases
 }
 
@@ -64,8 +65,24 @@ func (b *Backend) rlock() {
 
 func (b *Backend) init() {
 	b.first.Do(func() {
-		b.content = &content{open: 1, sessions: map[string]*session{}, shared: map[string][]byte{}, families: map[string][]string{}, fenced: map[string]bool{}, gone: map[string]bool{}}
+		b.content = &content{open: 1, sessions: map[string]*session{}, shared: map[string][]byte{}, versions: map[string]backend.Token{}, families: map[string][]string{}, fenced: map[string]bool{}}
 	})
+}
+
+// deletions are the creation ids of the last sessions that were deleted. A commit whose outcome is unknown is settled
+// before as many more sessions are.
+type deletions struct {
+	last [1024]string
+	n    int
+}
+
+func (d *deletions) add(creation string) {
+	d.last[d.n%len(d.last)] = creation
+	d.n++
+}
+
+func (d *deletions) has(creation string) bool {
+	return slices.Contains(d.last[:min(d.n, len(d.last))], creation)
 }
 
 type session struct {
@@ -111,7 +128,7 @@ func (b *Backend) findCreated(ctx context.Context, name, creation string) (*sess
 }
 
 func (s *session) head() backend.Head {
-	return backend.Head{Creation: s.creation, Meta: bytes.Clone(s.meta), Last: uint64(len(s.records)), Token: s.token, Chain: s.chain, Counts: bytes.Clone(s.counts), Edition: s.edition}
+	return backend.Head{Creation: s.creation, Last: uint64(len(s.records)), Token: s.token, Chain: s.chain, Counts: bytes.Clone(s.counts), Edition: s.edition}
 }
 
 // Fetch implements [backend.Backend].
@@ -126,14 +143,26 @@ func (b *Backend) Fetch(ctx context.Context, q backend.Query) (news backend.Fetc
 		if err != nil {
 			return news, err
 		}
+		known := q.UpTo == 0 && q.Creation != "" && s.creation == q.Creation
 		news.Head = s.head()
-		if q.Creation != "" && s.creation == q.Creation {
-			news.Meta = nil
-			news.Records = s.read(backend.Range(q.After+1, backend.FetchRecords), backend.FetchBytes)
+		if !known && !q.NoMeta {
+			news.Meta = bytes.Clone(s.meta)
+		}
+		if q.UpTo != 0 && s.snapshot.Seq <= q.UpTo {
+			news.Snapshot = s.snapshot
+			news.Snapshot.Data = bytes.Clone(s.snapshot.Data)
+		}
+		if _, most := q.Limits(); known || q.UpTo != 0 {
+			news.Records = s.read(q.Seqs(news.Last, news.Snapshot), most)
 		}
 	}
-	for _, prefix := range q.Shared {
-		news.Shared = append(news.Shared, b.sharedValues(prefix))
+	for i, prefix := range q.Shared {
+		version := b.versions[prefix]
+		var values []backend.Value
+		if !q.HasKnown(i, version) {
+			values = b.sharedValues(prefix)
+		}
+		news.Shared, news.Versions = append(news.Shared, values), append(news.Versions, version)
 	}
 	return news, nil
 }
@@ -186,9 +215,7 @@ func (b *Backend) Append(ctx context.Context, name string, batch backend.Batch) 
 	if batch.Counts != nil {
 		s.counts = bytes.Clone(batch.Counts)
 	}
-	for _, v := range batch.Shared {
-		b.shared[v.Name] = bytes.Clone(v.Data)
-	}
+	b.putShared(batch.Shared)
 	return nil
 }
 
@@ -311,23 +338,10 @@ func (b *Backend) PutSnapshot(ctx context.Context, name, creation string, kept b
 		err = backend.ErrMoved
 	}
 	if err == nil && kept.Seq >= s.snapshot.Seq {
-		kept.Edition, kept.Data = 0, append([]byte{}, kept.Data...)
+		kept.Edition, kept.Spans, kept.Data = 0, slices.Clone(kept.Spans), append([]byte{}, kept.Data...)
 		s.snapshot = kept
 	}
 	return err
-}
-
-// Snapshot implements [backend.Backend].
-func (b *Backend) Snapshot(ctx context.Context, name, creation string) (backend.Snapshot, error) {
-	b.rlock()
-	defer b.mu.RUnlock()
-	s, err := b.findCreated(ctx, name, creation)
-	if err != nil {
-		return backend.Snapshot{}, err
-	}
-	kept := s.snapshot
-	kept.Data = bytes.Clone(kept.Data)
-	return kept, nil
 }
 
 // PutShared implements [backend.Backend].
@@ -349,10 +363,21 @@ func (b *Backend) PutShared(ctx context.Context, changes []backend.SharedChange)
 			return backend.ErrMoved
 		}
 	}
+	var values []backend.Value
 	for _, c := range changes {
-		b.shared[c.Name] = bytes.Clone(c.Data)
+		values = append(values, backend.Value{Name: c.Name, Data: c.Data})
 	}
+	b.putShared(values)
 	return nil
+}
+
+func (c *content) putShared(values []backend.Value) {
+	for _, v := range values {
+		c.shared[v.Name] = bytes.Clone(v.Data)
+	}
+	for _, scope := range backend.Scopes(values) {
+		c.versions[scope] = backend.NewToken()
+	}
 }
 
 func (c *content) sharedValues(prefix string) (out []backend.Value) {
@@ -379,7 +404,9 @@ func (b *Backend) List(ctx context.Context, prefix, after string, limit int) ([]
 			break
 		}
 		if name > after {
-			out = append(out, backend.Listed{Session: name, Head: b.sessions[name].head()})
+			l := backend.Listed{Session: name, Head: b.sessions[name].head()}
+			l.Meta = bytes.Clone(b.sessions[name].meta)
+			out = append(out, l)
 		}
 	}
 	return out, nil
@@ -395,7 +422,9 @@ func (b *Backend) Relatives(ctx context.Context, family, after string, limit int
 	var out []backend.Listed
 	for _, name := range slices.Sorted(slices.Values(b.families[family])) {
 		if name > after && len(out) < limit {
-			out = append(out, backend.Listed{Session: name, Head: b.sessions[name].head()})
+			l := backend.Listed{Session: name, Head: b.sessions[name].head()}
+			l.Meta = bytes.Clone(b.sessions[name].meta)
+			out = append(out, l)
 		}
 	}
 	return out, nil
@@ -435,7 +464,7 @@ func (b *Backend) Delete(ctx context.Context, name, creation string, seen *backe
 	} else {
 		delete(b.families, s.family)
 	}
-	b.gone[creation] = true
+	b.gone.add(creation)
 	return nil
 }
 
@@ -447,7 +476,7 @@ func (b *Backend) Fence(ctx context.Context, name, creation string, seen, next b
 	switch {
 	case err != nil && err != backend.ErrNotFound:
 		return false, err
-	case seen == 0 && !b.gone[creation] && (err != nil || s.creation != creation):
+	case seen == 0 && !b.gone.has(creation) && (err != nil || s.creation != creation):
 		b.fenced[creation] = true
 		return true, nil
 	case err == nil && s.creation == creation && (s.token == seen || s.token == next):
@@ -476,7 +505,7 @@ func (b *Backend) Close() error {
 	}
 	b.closed = true
 	if b.open--; b.open == 0 {
-		b.sessions, b.shared, b.families, b.fenced, b.gone = nil, nil, nil, nil, nil
+		b.sessions, b.shared, b.versions, b.families, b.fenced = nil, nil, nil, nil, nil
 	}
 	return nil
 }

@@ -2,6 +2,8 @@ package memory_test
 
 import (
 	"context"
+	"fmt"
+	"runtime"
 	"slices"
 	"testing"
 
@@ -54,5 +56,33 @@ func TestReadEnds(t *testing.T) {
 		if !slices.Equal(got, c.want) {
 			t.Errorf("of %d in %d bytes Read gives %d, want %d", c.seqs, c.bytes, got, c.want)
 		}
+	}
+}
+
+// Sessions that are created and deleted leave nothing behind.
+func TestDeletionsTakeNoMemory(t *testing.T) {
+	b := &memory.Backend{}
+	defer b.Close()
+	churn := func(n int) uint64 {
+		for i := range n {
+			creation := fmt.Sprint("creation ", i)
+			if err := b.Append(t.Context(), "s", backend.Batch{Creation: creation, Create: true}); err != nil {
+				t.Fatal(err)
+			}
+			if err := b.Delete(t.Context(), "s", creation, nil); err != nil {
+				t.Fatal(err)
+			}
+			if took, err := b.Fence(t.Context(), "s", creation, 0, 9); err != nil || took {
+				t.Fatalf("a fence of a creation that was deleted takes: %v", err)
+			}
+		}
+		runtime.GC()
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return m.HeapAlloc
+	}
+	before := churn(5000)
+	if after := churn(50_000); after > before+1<<20 {
+		t.Errorf("50,000 deletions take %d bytes", after-before)
 	}
 }

@@ -22,6 +22,7 @@ type change struct {
 	records     []record
 	ids         []taking
 	shared      []value
+	scopes      [][]byte // hashes
 	bytes       int
 
 	outcome outcome
@@ -72,6 +73,9 @@ func newChange(session string, batch backend.Batch) *change {
 		}
 		c.shared[i].data = bytes.Clone(data(v.Data))
 		c.bytes += len(v.Data)
+	}
+	for _, scope := range backend.Scopes(batch.Shared) {
+		c.scopes = append(c.scopes, hash(scope))
 	}
 	return c
 }
@@ -249,6 +253,12 @@ WITH asked AS (
 	FROM unnest($14::bigint[], $15::bytea[], $16::bytea[], $17::bytea[]) AS x(i, hash, name, data) JOIN done d ON d.i = x.i
 	ORDER BY x.hash, x.i DESC
 	ON CONFLICT (hash) DO UPDATE SET data = excluded.data
+), put_scopes AS (
+	INSERT INTO patchlog.scopes (hash, token)
+	SELECT DISTINCT ON (x.hash) x.hash, $21
+	FROM unnest($19::bigint[], $20::bytea[]) AS x(i, hash) JOIN done d ON d.i = x.i
+	ORDER BY x.hash
+	ON CONFLICT (hash) DO UPDATE SET token = excluded.token
 )
 SELECT a.i, (CASE
 	WHEN d.i IS NOT NULL THEN 0
@@ -272,7 +282,8 @@ func appendArgs(group []*change) []any {
 	return []any{hashes, births, after, seen, next, head, sum,
 		rows.idOf, rows.ids, rows.idSeqs,
 		rows.recordOf, rows.seqs, rows.datas,
-		rows.sharedOf, rows.sharedHashes, rows.names, rows.values, counts}
+		rows.sharedOf, rows.sharedHashes, rows.names, rows.values, counts,
+		rows.scopeOf, rows.scopes, int64(backend.NewToken())}
 }
 
 // rows are the rows that changes insert, column by column.
@@ -283,6 +294,8 @@ type rows struct {
 	datas                       [][]byte
 	sharedOf                    []int64
 	sharedHashes, names, values [][]byte
+	scopeOf                     []int64
+	scopes                      [][]byte
 }
 
 func (r *rows) add(i int64, c *change) {
@@ -295,5 +308,8 @@ func (r *rows) add(i int64, c *change) {
 	for _, v := range c.shared {
 		r.sharedOf, r.sharedHashes = append(r.sharedOf, i), append(r.sharedHashes, v.hash)
 		r.names, r.values = append(r.names, v.name), append(r.values, v.data)
+	}
+	for _, scope := range c.scopes {
+		r.scopeOf, r.scopes = append(r.scopeOf, i), append(r.scopes, scope)
 	}
 }

@@ -25,8 +25,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/patchlog-dev/patchlog/fuzz/linear"
-	"github.com/patchlog-dev/patchlog/fuzz/ops"
+	"github.com/patchlog-dev/patchlog/internal/fuzz/linear"
+	"github.com/patchlog-dev/patchlog/internal/fuzz/ops"
 	"github.com/patchlog-dev/patchlog/internal/testlog"
 	"github.com/patchlog-dev/patchlog/store"
 	"github.com/patchlog-dev/patchlog/store/backend"

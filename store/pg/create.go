@@ -113,6 +113,11 @@ const createRestSQL = `, put_meta AS (
 	SELECT x.hash, x.name, x.data FROM done d, unnest($13::bytea[], $14::bytea[], $15::bytea[]) AS x(hash, name, data)
 	ORDER BY x.hash
 	ON CONFLICT (hash) DO UPDATE SET data = excluded.data
+), put_scopes AS (
+	INSERT INTO patchlog.scopes (hash, token)
+	SELECT x.hash, $25 FROM done d, unnest($24::bytea[]) AS x(hash)
+	ORDER BY x.hash
+	ON CONFLICT (hash) DO UPDATE SET token = excluded.token
 )
 SELECT num FROM done`
 
@@ -135,5 +140,5 @@ func createArgs(session string, batch backend.Batch, c *change) []any {
 	}
 	return []any{c.hash, c.birth, []byte(session), []byte(batch.Creation), c.after, c.last, c.next, int64(c.chain.Sum),
 		rows.seqs, rows.datas, rows.ids, rows.idSeqs, rows.sharedHashes, rows.names, rows.values, data(batch.Meta),
-		while.hash, while.birth, while.edition, family, c.counts, staged, c.seen}
+		while.hash, while.birth, while.edition, family, c.counts, staged, c.seen, rows.scopes, int64(backend.NewToken())}
 }

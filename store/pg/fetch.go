@@ -16,36 +16,61 @@ import (
 const (
 	kindHead = iota
 	kindRecord
+	kindSnapshot
+	kindVersion
 	kindShared
 )
 
-// fetchSQL returns the statement of a Fetch with a number of prefixes. It reads one snapshot. The columns after kind and the
-// prefix's index are those of a head. A record has its seq in place of last, a shared value its name in place of
-// creation, and both have their data in place of the meta record.
-func fetchSQL(prefixes int) string {
+// fetchSQL returns the statement of a Fetch with a number of prefixes. It reads one database snapshot. The columns after
+// kind and the prefix's index are those of a head. A record and a snapshot have their seq in place of last, a snapshot its
+// chain, and a scope its version in place of token. A shared value has its name in place of creation. Data is in place of
+// the meta record. $3 is the query's After or, for a cold read, its UpTo; $4 is its NoMeta.
+func fetchSQL(prefixes int, cold bool) string {
+	records, bytes := backend.Query{}.Limits()
+	log := `SELECT seq, data FROM patchlog.records WHERE num = s.num AND seq > $3 AND seq <= s.last`
+	from, where := `patchlog.sessions s`, `s.hash = $1 AND s.birth = $2 AND s.last > $3`
+	if cold {
+		records, bytes = backend.Query{UpTo: 1}.Limits()
+		log = `SELECT seq, data FROM patchlog.records WHERE num = s.num AND seq > coalesce(p.seq, 0) AND seq <= least(s.last, $3)
+			UNION ALL
+			SELECT r.seq, r.data FROM unnest(p.firsts, p.lasts) AS span(first, last) CROSS JOIN LATERAL (
+				SELECT seq, data FROM patchlog.records WHERE num = s.num AND seq BETWEEN span.first AND span.last
+			) r`
+		from, where = `patchlog.sessions s LEFT JOIN patchlog.snapshots p ON p.num = s.num AND p.seq <= $3`, `s.hash = $1`
+	}
 	var text strings.Builder
 	fmt.Fprintf(&text, `
 SELECT 0::bigint AS kind, 0::bigint, s.last, s.token, s.sum, s.edition, s.counts, s.creation,
-	CASE WHEN s.birth IS DISTINCT FROM $2 THEN (SELECT data FROM patchlog.metas m WHERE m.num = s.num) END, coalesce(s.birth = $2, false)
+	CASE WHEN s.birth IS DISTINCT FROM $2 AND NOT $4 THEN (SELECT data FROM patchlog.metas m WHERE m.num = s.num) END, $4 OR coalesce(s.birth = $2, false)
 FROM patchlog.sessions s
 WHERE s.hash = $1
 UNION ALL
 SELECT 1, 0, r.seq, 0, 0, 0, NULL, NULL, r.data, true
-FROM patchlog.sessions s CROSS JOIN LATERAL (
+FROM %s CROSS JOIN LATERAL (
 	SELECT seq, data FROM (
 		SELECT seq, data, sum(length(data)) OVER (ORDER BY seq) - length(data) AS before
-		FROM (SELECT seq, data FROM patchlog.records WHERE num = s.num AND seq > $3 AND seq <= s.last ORDER BY seq LIMIT %d) page
+		FROM (%s ORDER BY seq LIMIT %d) page
 	) measured
 	WHERE before < %d
 ) r
-WHERE s.hash = $1 AND s.birth = $2 AND s.last > $3`, backend.FetchRecords, backend.FetchBytes)
+WHERE %s`, from, log, records, bytes, where)
+	if cold {
+		text.WriteString(`
+UNION ALL
+SELECT 2, 0, p.seq, 0, p.sum, 0, NULL, NULL, p.data, true
+FROM patchlog.sessions s JOIN patchlog.snapshots p ON p.num = s.num
+WHERE s.hash = $1 AND p.seq <= $3`)
+	}
 	for i := range prefixes {
 		fmt.Fprintf(&text, `
 UNION ALL
-SELECT 2, %[1]d, 0, 0, 0, 0, NULL, v.name, v.data, true
+SELECT 3, %[1]d, 0, c.token, 0, 0, NULL, NULL, NULL, true FROM patchlog.scopes c WHERE c.hash = $%[4]d
+UNION ALL
+SELECT 4, %[1]d, 0, 0, 0, 0, NULL, v.name, v.data, true
 FROM patchlog.shared v
 WHERE substring(v.name FROM 1 FOR 1024) >= substring($%[2]d::bytea FROM 1 FOR 1024) AND substring(v.name FROM 1 FOR 1024) < $%[3]d
-	AND substring(v.name FROM 1 FOR length($%[2]d::bytea)) = $%[2]d`, i, 4+2*i, 5+2*i)
+	AND substring(v.name FROM 1 FOR length($%[2]d::bytea)) = $%[2]d
+	AND NOT EXISTS (SELECT FROM patchlog.scopes c WHERE c.hash = $%[4]d AND c.token = $%[5]d)`, i, 5+4*i, 6+4*i, 7+4*i, 8+4*i)
 	}
 	return text.String()
 }
@@ -56,23 +81,30 @@ func (b *Backend) Fetch(ctx context.Context, q backend.Query) (backend.Fetched, 
 	if q.Session != "" {
 		session = hash(q.Session)
 	}
-	if q.Creation != "" {
+	cold, from := q.UpTo != 0, q.After
+	if cold {
+		from = q.UpTo
+	} else if q.Creation != "" {
 		creation = hash(q.Creation)
 	}
-	args := []any{session, creation, number(q.After)}
-	for _, prefix := range q.Shared {
-		args = append(args, []byte(prefix), behind(prefix))
+	args := []any{session, creation, number(from), q.NoMeta}
+	for i, prefix := range q.Shared {
+		var known backend.Token
+		if i < len(q.Known) {
+			known = q.Known[i]
+		}
+		args = append(args, []byte(prefix), behind(prefix), hash(prefix), int64(known))
 	}
 	var text string
-	if n := len(q.Shared); n < len(b.fetchTexts) {
+	if n := len(q.Shared); n < len(b.fetchTexts) && !cold {
 		text = b.fetchTexts[n]
 	} else {
-		text = b.sql(fetchSQL(n))
+		text = b.sql(fetchSQL(n, cold))
 	}
 	var news backend.Fetched
 	var found, noMeta bool
 	err := b.attempt(ctx, reads, func(ctx context.Context, c *pgx.Conn) error {
-		news, found, noMeta = backend.Fetched{Shared: make([][]backend.Value, len(q.Shared))}, false, false
+		news, found, noMeta = backend.Fetched{Shared: make([][]backend.Value, len(q.Shared)), Versions: make([]backend.Token, len(q.Shared))}, false, false
 		return b.sendPrepared(ctx, c, text, args, func(rows pgx.Rows) error {
 			var kind, prefix int64
 			var row listed
@@ -83,6 +115,10 @@ func (b *Backend) Fetch(ctx context.Context, q backend.Query) (backend.Fetched, 
 					found, news.Head, noMeta = true, row.head(), row.meta == nil && !same
 				case kindRecord:
 					news.Records = append(news.Records, backend.Record{Seq: uint64(row.last), Data: row.meta})
+				case kindSnapshot:
+					news.Snapshot = backend.Snapshot{Seq: uint64(row.last), Chain: backend.Chain{Sum: uint32(row.sum)}, Data: row.meta}
+				case kindVersion:
+					news.Versions[prefix] = backend.Token(row.token)
 				case kindShared:
 					news.Shared[prefix] = append(news.Shared[prefix], backend.Value{Name: string(row.creation), Data: row.meta})
 				}
@@ -104,7 +140,7 @@ func (b *Backend) Fetch(ctx context.Context, q backend.Query) (backend.Fetched, 
 	}
 	slices.SortFunc(news.Records, func(a, b backend.Record) int { return cmp.Compare(a.Seq, b.Seq) })
 	for i := range news.Records {
-		if news.Records[i].Seq != q.After+1+uint64(i) { // a gap
+		if !cold && news.Records[i].Seq != q.After+1+uint64(i) { // a gap
 			news.Records = news.Records[:i]
 			break
 		}

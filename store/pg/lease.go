@@ -7,12 +7,14 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Lease implements [backend.Leaser]. The time is the server's.
+// Lease implements [backend.Leaser]. The time is the server's. A lease that was taken more than a minute
+// from now has run out: the clock has been set back since.
 func (b *Backend) Lease(ctx context.Context, name, owner string, ttl time.Duration) (held bool, err error) {
 	err = b.attempt(ctx, repeats, func(ctx context.Context, c *pgx.Conn) error {
 		if ttl < 0 {
 			return c.QueryRow(ctx, b.sql(`
-				SELECT NOT EXISTS (SELECT FROM patchlog.leases WHERE hash = $1 AND owner <> $2 AND until > clock_timestamp())`),
+				SELECT NOT EXISTS (SELECT FROM patchlog.leases WHERE hash = $1 AND owner <> $2
+					AND until > clock_timestamp() AND taken <= clock_timestamp() + interval '1 minute')`),
 				hash(name), []byte(owner)).Scan(&held)
 		}
 		if ttl == 0 {
@@ -20,10 +22,11 @@ func (b *Backend) Lease(ctx context.Context, name, owner string, ttl time.Durati
 			return err
 		}
 		held, err = found(c.QueryRow(ctx, b.sql(`
-			INSERT INTO patchlog.leases AS l (hash, name, owner, until)
-			VALUES ($1, $2, $3, clock_timestamp() + $4::bigint * interval '1 microsecond')
-			ON CONFLICT (hash) DO UPDATE SET owner = excluded.owner, until = clock_timestamp() + $4::bigint * interval '1 microsecond'
-			WHERE l.owner = excluded.owner OR l.until <= clock_timestamp()
+			INSERT INTO patchlog.leases AS l (hash, name, owner, taken, until)
+			VALUES ($1, $2, $3, clock_timestamp(), clock_timestamp() + $4::bigint * interval '1 microsecond')
+			ON CONFLICT (hash) DO UPDATE
+			SET owner = excluded.owner, taken = clock_timestamp(), until = clock_timestamp() + $4::bigint * interval '1 microsecond'
+			WHERE l.owner = excluded.owner OR l.until <= clock_timestamp() OR l.taken > clock_timestamp() + interval '1 minute'
 			RETURNING true`), hash(name), []byte(name), []byte(owner), max(ttl.Microseconds(), 1)).Scan(nil))
 		return err
 	})

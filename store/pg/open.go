@@ -83,7 +83,7 @@ func OpenBackend(ctx context.Context, dsn string, opts Options) (*Backend, error
 	b := &Backend{opts: opts.withDefaults(), pool: pool, planTime: planTime}
 	b.schema = pgx.Identifier{b.opts.Schema}.Sanitize() + "."
 	for prefixes := range b.fetchTexts {
-		b.fetchTexts[prefixes] = b.sql(fetchSQL(prefixes))
+		b.fetchTexts[prefixes] = b.sql(fetchSQL(prefixes, false))
 	}
 	b.prepares.Store(!modeGiven)
 	b.appender = make(chan struct{}, 1)

@@ -272,3 +272,24 @@ func TestSweep(t *testing.T) {
 	}
 	testlog.WantNil(t, other.Check(ctx))
 }
+
+// A lease that a clock has set beyond its time, which was set back since, can be taken by others.
+func TestLeaseAfterClockSetBack(t *testing.T) {
+	t.Parallel()
+	dsn := pgtest.New(t)
+	b := testlog.Must(pg.OpenBackend(ctx, dsn, pg.Options{}))(t)
+	defer b.Close()
+	take := func(owner string, ttl time.Duration, want bool) {
+		t.Helper()
+		if held, err := b.Lease(ctx, "lease", owner, ttl); err != nil || held != want {
+			t.Errorf("%s: held %t, %v, want %t", owner, held, err, want)
+		}
+	}
+	take("first", time.Minute, true)
+	pgtest.Exec(t, dsn, "UPDATE patchlog.leases SET taken = taken + interval '20 seconds', until = until + interval '20 seconds'")
+	take("second", time.Minute, false)
+	pgtest.Exec(t, dsn, "UPDATE patchlog.leases SET taken = taken + interval '1 day', until = until + interval '1 day'")
+	take("second", -1, true)
+	take("second", time.Minute, true)
+	take("first", time.Minute, false)
+}

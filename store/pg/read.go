@@ -157,39 +157,26 @@ func (b *Backend) Lookup(ctx context.Context, session, creation string, ids []st
 	return seqs, nil
 }
 
-// Snapshot implements [backend.Backend].
-func (b *Backend) Snapshot(ctx context.Context, session, creation string) (backend.Snapshot, error) {
-	read := func(row pgx.CollectableRow) (kept backend.Snapshot, err error) {
-		var seq, sum *int64 // null if there is none
-		if err = row.Scan(&seq, &sum, &kept.Data); err == nil && seq != nil {
-			kept.Seq, kept.Chain = uint64(*seq), backend.Chain{Sum: uint32(*sum)}
-		}
-		return kept, err
-	}
-	rows, err := queryOf(ctx, b, read, `
-		SELECT p.seq, p.sum, p.data
-		FROM patchlog.sessions s LEFT JOIN patchlog.snapshots p ON p.num = s.num
-		WHERE s.hash = $1 AND s.birth = $2`, hash(session), hash(creation))
-	if err != nil {
-		return backend.Snapshot{}, err
-	}
-	return rows[0], nil
-}
-
 // PutSnapshot implements [backend.Backend]. The session's row is locked so that it is not
 // deleted, and no record of it replaced, meanwhile; appends go on.
 func (b *Backend) PutSnapshot(ctx context.Context, session, creation string, kept backend.Snapshot) error {
+	firsts, lasts := make([]int64, len(kept.Spans)), make([]int64, len(kept.Spans))
+	for i, span := range kept.Spans {
+		firsts[i], lasts[i] = number(span.First), number(span.Last)
+	}
 	var held bool
 	err := b.attempt(ctx, repeats, func(ctx context.Context, c *pgx.Conn) error {
 		return c.QueryRow(ctx, b.sql(`
 			WITH held AS (
 				SELECT num FROM patchlog.sessions WHERE hash = $1 AND birth = $2 AND edition = $6 FOR KEY SHARE
 			), put AS (
-				INSERT INTO patchlog.snapshots AS p (num, seq, sum, data) SELECT num, $3::bigint, $4::bigint, $5::bytea FROM held
-				ON CONFLICT (num) DO UPDATE SET seq = excluded.seq, sum = excluded.sum, data = excluded.data
+				INSERT INTO patchlog.snapshots AS p (num, seq, sum, data, firsts, lasts)
+				SELECT num, $3::bigint, $4::bigint, $5::bytea, $7::bigint[], $8::bigint[] FROM held
+				ON CONFLICT (num) DO UPDATE
+				SET seq = excluded.seq, sum = excluded.sum, data = excluded.data, firsts = excluded.firsts, lasts = excluded.lasts
 				WHERE p.seq <= excluded.seq
 			)
-			SELECT EXISTS (SELECT FROM held)`), hash(session), hash(creation), number(kept.Seq), int64(kept.Chain.Sum), data(kept.Data), number(kept.Edition)).Scan(&held)
+			SELECT EXISTS (SELECT FROM held)`), hash(session), hash(creation), number(kept.Seq), int64(kept.Chain.Sum), data(kept.Data), number(kept.Edition), firsts, lasts).Scan(&held)
 	})
 	if err == nil && !held { // a deletion that it waited for is seen by another statement only
 		err = b.movedOrGone(ctx, session, creation)

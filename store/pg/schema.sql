@@ -49,12 +49,15 @@ CREATE TABLE patchlog.ids (
     PRIMARY KEY (num, id)
 );
 
--- The newest snapshot of a session, the seq that it is of, and the log's chain up to there.
+-- The newest snapshot of a session, the seq that it is of, the log's chain up to there, and the ranges of seqs of the
+-- records that it refers to.
 CREATE TABLE patchlog.snapshots (
-    num   bigint PRIMARY KEY,
-    seq   bigint NOT NULL,
-    sum   bigint NOT NULL,
-    data  bytea NOT NULL
+    num    bigint PRIMARY KEY,
+    seq    bigint NOT NULL,
+    sum    bigint NOT NULL,
+    data   bytea NOT NULL,
+    firsts bigint[] NOT NULL DEFAULT '{}',
+    lasts  bigint[] NOT NULL DEFAULT '{}'
 );
 
 -- Values beside the sessions. hash is the SHA-256 of the name.
@@ -65,11 +68,20 @@ CREATE TABLE patchlog.shared (
 ) WITH (fillfactor = 60);
 CREATE INDEX shared_prefix ON patchlog.shared (substring(name FROM 1 FOR 1024));
 
--- Leases that are held, or have run out. hash is the SHA-256 of the name.
+-- The version of each scope of shared values: a number that each commit to the scope draws. hash is the SHA-256 of the
+-- scope.
+CREATE TABLE patchlog.scopes (
+    hash  bytea PRIMARY KEY,
+    token bigint NOT NULL
+) WITH (fillfactor = 60);
+
+-- Leases that are held, or have run out. hash is the SHA-256 of the name. If taken is later than now, the clock has been
+-- set back, and the lease is taken as run out.
 CREATE TABLE patchlog.leases (
     hash  bytea PRIMARY KEY,
     name  bytea NOT NULL,
     owner bytea NOT NULL,
+    taken timestamptz NOT NULL,
     until timestamptz NOT NULL
 );
 CREATE INDEX leases_until ON patchlog.leases (until);

@@ -14,10 +14,16 @@ import (
 func (b *Backend) PutShared(ctx context.Context, changes []backend.SharedChange) error {
 	ordered := slices.Clone(changes)
 	slices.SortFunc(ordered, func(x, y backend.SharedChange) int { return bytes.Compare(hash(x.Name), hash(y.Name)) })
+	var values []backend.Value
 	for _, c := range ordered {
+		values = append(values, backend.Value{Name: c.Name})
 		if err := backend.CheckName("a shared name", c.Name, 1); err != nil {
 			return err
 		}
+	}
+	var scopes [][]byte
+	for _, scope := range backend.Scopes(values) {
+		scopes = append(scopes, hash(scope))
 	}
 	var moved bool
 	err := b.attemptWaiting(ctx, writes, func(ctx context.Context, conn *pgx.Conn) error {
@@ -41,6 +47,9 @@ func (b *Backend) PutShared(ctx context.Context, changes []backend.SharedChange)
 				return nil
 			}
 		}
+		if _, err := tx.Exec(ctx, b.sql(putScopesSQL), scopes, int64(backend.NewToken())); err != nil {
+			return err
+		}
 		return tx.Commit(ctx)
 	})
 	if err == nil && moved {
@@ -50,6 +59,8 @@ func (b *Backend) PutShared(ctx context.Context, changes []backend.SharedChange)
 }
 
 const (
-	putSharedSQL    = `UPDATE patchlog.shared SET data = $3 WHERE hash = $1 AND data = $2`
+	putSharedSQL = `UPDATE patchlog.shared SET data = $3 WHERE hash = $1 AND data = $2`
+	putScopesSQL = `INSERT INTO patchlog.scopes (hash, token) SELECT hash, $2 FROM unnest($1::bytea[]) AS x(hash) ORDER BY hash
+		ON CONFLICT (hash) DO UPDATE SET token = excluded.token`
 	putNewSharedSQL = `INSERT INTO patchlog.shared (hash, name, data) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING`
 )

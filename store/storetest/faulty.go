@@ -170,11 +170,6 @@ func (f *Faulty) Fence(ctx context.Context, session, creation string, seen, next
 	return read(f, func() (bool, error) { return f.Backend.Fence(ctx, session, creation, seen, next) })
 }
 
-// Snapshot implements [backend.Backend].
-func (f *Faulty) Snapshot(ctx context.Context, session, creation string) (backend.Snapshot, error) {
-	return read(f, func() (backend.Snapshot, error) { return f.Backend.Snapshot(ctx, session, creation) })
-}
-
 // Relatives implements [backend.Backend].
 func (f *Faulty) Relatives(ctx context.Context, family, after string, limit int) ([]backend.Listed, error) {
 	return read(f, func() ([]backend.Listed, error) { return f.Backend.Relatives(ctx, family, after, limit) })

@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"math"
 	"time"
 
 	"github.com/patchlog-dev/patchlog/store/backend"
@@ -29,6 +30,19 @@ func (s *suite) look(name, creation string, after uint64, prefixes ...string) ba
 		s.Fatalf("Fetch with prefixes %q gives shared values of %d", prefixes, len(news.Shared))
 	}
 	return news
+}
+
+// cold looks as a caller that knows nothing, and compares with what the session holds.
+func (s *suite) cold(name string, upTo uint64, snapshot string, wanted ...uint64) {
+	s.Helper()
+	news, err := s.Fetch(ctx, backend.Query{Session: name, UpTo: upTo})
+	s.must(err, "cold Fetch of %q up to record %d", name, upTo)
+	want := s.want.sessions[name]
+	s.sameHead(news.Head, want, name)
+	s.sameRecords(news.Records, want, wanted)
+	if kept := news.Snapshot; string(kept.Data) != snapshot {
+		s.Errorf("cold Fetch of %q up to record %d gives the snapshot %q of record %d, want %q", name, upTo, clip(kept.Data), kept.Seq, snapshot)
+	}
 }
 
 // fence fences, and says whether the fence must take. It may then give the session another token.
@@ -133,7 +147,7 @@ var sharingCases = []testCase{
 		s.check()
 		put(4, 0xfffffffe, "at 4 again")
 		s.want.sessions["a"].snapshot = "at 4 again"
-		if kept, err := s.Snapshot(ctx, "a", "c1"); err != nil || kept.Seq != 4 || kept.Chain.Sum != 0xfffffffe {
+		if kept, err := backend.SnapshotOf(ctx, s.Backend, "a", "c1"); err != nil || kept.Seq != 4 || kept.Chain.Sum != 0xfffffffe {
 			s.Errorf("Snapshot: %v, %v", kept, err)
 		}
 		s.put("a", extend("c1", 5, 2))
@@ -142,6 +156,57 @@ var sharingCases = []testCase{
 		s.remove("a")
 		s.put("a", create("c3", 1))
 		s.keep("a", "at 1")
+	}},
+	{"Cold read", func(s *suite) {
+		s.put("a", create("c1", 9))
+		s.put("b", create("c2", 0))
+		s.cold("b", 9, "")
+		s.cold("a", 4, "", 1, 2, 3, 4)
+		s.cold("a", math.MaxUint64, "", 1, 2, 3, 4, 5, 6, 7, 8, 9)
+		kept := backend.Snapshot{Seq: 7, Spans: []backend.Span{{First: 2, Last: 3}, {First: 6, Last: 6}}, Data: []byte("at 7")}
+		s.is(s.PutSnapshot(ctx, "a", "c1", kept), nil, "PutSnapshot")
+		s.want.sessions["a"].snapshot = "at 7"
+		s.cold("a", 6, "", 1, 2, 3, 4, 5, 6)
+		s.cold("a", 7, "at 7", 2, 3, 6)
+		s.cold("a", 8, "at 7", 2, 3, 6, 8)
+		s.cold("a", math.MaxUint64, "at 7", 2, 3, 6, 8, 9)
+		s.replace("a", s.replacement("a", "other", 2))
+		s.cold("a", 3, "", 1, 2, 3)
+		if _, err := s.Fetch(ctx, backend.Query{Session: "z", UpTo: 9}); err == nil {
+			s.Error("a cold Fetch of a session that is not there succeeds")
+		}
+	}},
+	{"Versions", func(s *suite) {
+		const one, other = "app\x00\x01", "user\x00\x01u\x00\x01"
+		s.put("a", create("c1", 0))
+		known := map[string]backend.Token{}
+		look := func(scope string, changed bool, names ...string) {
+			s.Helper()
+			news, err := s.Fetch(ctx, backend.Query{Shared: []string{scope}, Known: []backend.Token{known[scope]}})
+			s.must(err, "Fetch of the values of %q", scope)
+			if changed != (news.Versions[0] != known[scope]) {
+				s.Errorf("the version of %q was %d, and is %d", scope, known[scope], news.Versions[0])
+			}
+			s.sameShared(news.Shared[0], names)
+			known[scope] = news.Versions[0]
+		}
+		look(one, false)
+		s.put("a", sharing(extend("c1", 0, 1), one+"x", "1", other+"y", "2"))
+		look(other, true, other+"y")
+		look(other, false)
+		known[one] = 1 // another version
+		look(one, true, one+"x")
+		s.put("a", sharing(extend("c1", 1, 1), one+"x", "3"))
+		look(other, false)
+		look(one, true, one+"x")
+		s.put("b", sharing(create("c2", 0), other+"z", "4"))
+		look(other, true, other+"y", other+"z")
+		look(one, false)
+		s.is(s.PutShared(ctx, []backend.SharedChange{{Name: one + "w", Data: []byte("5")}}), nil, "PutShared")
+		s.want.shared[one+"w"] = "5"
+		look(one, true, one+"w", one+"x")
+		s.refuse(backend.ErrMoved, "a", sharing(extend("c1", 9, 1), one+"x", "6"))
+		look(one, false)
 	}},
 	{"Delete/seen", func(s *suite) {
 		s.put("a", create("c1", 2))

@@ -271,7 +271,7 @@ func (s *suite) checkSession(name string, want *modelSession) {
 	s.sameHead(head, want, name)
 	s.sameRecords(s.read(name, want.creation, backend.Range(1, len(want.records)+1), 1<<30), want, backend.Range(1, len(want.records)))
 
-	kept, err := s.Snapshot(ctx, name, want.creation)
+	kept, err := backend.SnapshotOf(ctx, s.Backend, name, want.creation)
 	s.must(err, "Snapshot of %q", name)
 	if string(kept.Data) != want.snapshot {
 		s.Errorf("snapshot of %q is %q, want %q", name, clip(kept.Data), clip([]byte(want.snapshot)))

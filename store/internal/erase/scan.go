@@ -9,8 +9,8 @@ import (
 
 	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/internal/records"
+	"github.com/patchlog-dev/patchlog/internal/traces"
 	"github.com/patchlog-dev/patchlog/patch"
-	"github.com/patchlog-dev/patchlog/recall"
 )
 
 // Why an event is erased.
@@ -36,7 +36,7 @@ type Scan struct {
 	told     map[fold.Ref]telling
 	copies   []copyOf
 	copied   map[fold.Ref]string // by what says that it is a copy with less of its results, the id of the other event
-	traces   recall.Traces
+	traces   traces.Traces
 	since    map[fold.Ref]uint64 // see blankSince
 
 	latest time.Time            // of the records so far

@@ -21,6 +21,7 @@ type Log struct {
 	Records  []bolt.ScannedRecord // first all copies, in the end one of each seq
 	Spare    []bolt.ScannedRecord // copies that may be the right ones, and are not among these
 	Doubt    bool                 // whether it had been deleted
+	Says     bool                 // that something says that it had been deleted, or was never finished
 	Last     uint64               // seq of the log's last record
 	Ended    bool                 // that is known
 	Receipts []erase.Receipt      // of what was erased
@@ -139,16 +140,17 @@ func (v *File) deleted(l *Log, newest uint64) bool {
 	recreated := l.Named && newest > l.Number // a name has one session at a time
 	switch v.Standing(l.Number) {
 	case bolt.There:
-		l.Doubt = recreated
+		l.Doubt, l.Says = recreated, recreated
 		return false
 	case bolt.Disputed:
 		l.Doubt = true
 		return false
 	case bolt.Later: // of a commit that is missing, or of one that never took place
 		l.Doubt = recreated || v.Metas == 2
+		l.Says = l.Doubt
 		return false
 	case bolt.Gone:
-		l.Doubt = true
+		l.Doubt, l.Says = true, true
 		return v.Swept(l.Number) || !slices.ContainsFunc(l.Records, func(r bolt.ScannedRecord) bool {
 			return r.Rank == bolt.InUse || r.Rank == bolt.Unknown && v.FreeKnown
 		})

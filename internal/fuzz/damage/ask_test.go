@@ -1,0 +1,193 @@
+package damage
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"hash/crc64"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/patchlog-dev/patchlog/fold"
+	"github.com/patchlog-dev/patchlog/internal/statekey"
+	"github.com/patchlog-dev/patchlog/patch"
+	"github.com/patchlog-dev/patchlog/recall"
+	"github.com/patchlog-dev/patchlog/store"
+)
+
+// question is one that a store is asked.
+type question struct {
+	Key  store.Key
+	What string
+}
+
+func (q question) String() string { return q.What + " of " + q.Key.String() }
+
+// answer is what a store says. Of a log it has what came before an error too.
+type answer struct {
+	Text    string
+	Err     string
+	Absent  bool // the error says that there is nothing
+	Corrupt bool // or that it is damaged
+	Unknown bool // or that the outcome is unknown
+	Seq     uint64
+}
+
+func answerOf(text string, err error) answer {
+	if err == nil {
+		return answer{Text: text}
+	}
+	a := answer{
+		Text: text, Err: err.Error(), Corrupt: errors.Is(err, store.ErrCorrupt), Unknown: errors.Is(err, store.ErrOutcomeUnknown),
+		Absent: errors.Is(err, store.ErrNotFound),
+	}
+	if c := (*store.CorruptError)(nil); errors.As(err, &c) {
+		a.Seq = c.Seq
+	}
+	if a.Absent {
+		a.Text = "absent"
+	}
+	return a
+}
+
+var table = crc64.MakeTable(crc64.ECMA)
+
+// short is a text in so few bytes that what was answered can be kept.
+func short(text string) string {
+	if len(text) < 40 {
+		return text
+	}
+	return fmt.Sprintf("%d bytes of sum %016x", len(text), crc64.Checksum([]byte(text), table))
+}
+
+// What RawEvents says is one of these; other questions are asked in any order.
+const (
+	whole = "RawEvents"
+	tail  = "RawEvents from 3"
+)
+
+// ask asks a store all there is to ask.
+func ask(s *store.Store, keys []store.Key) map[question]answer {
+	out := map[question]answer{}
+	for _, key := range keys {
+		for what, f := range asked {
+			out[question{key, what}] = answerOf(f(s, key))
+		}
+		askGet(s, key, out)
+	}
+	listed := map[store.Key]answer{}
+	var failure error
+	for info, err := range s.List(ctx, store.ListOptions{}) {
+		switch {
+		case err != nil && info.Key == (store.Key{}):
+			failure = err
+		case err != nil:
+			listed[info.Key] = answerOf("", err)
+		default:
+			listed[info.Key] = answerOf(fmt.Sprint(info.Seq, info.Creation, info.Created.Unix()), nil)
+		}
+	}
+	for _, key := range keys {
+		a, there := listed[key]
+		if !there {
+			if a = answerOf("", store.ErrNotFound); failure != nil {
+				a = answerOf("", fmt.Errorf("%s: %w", key, failure))
+			}
+		}
+		out[question{key, "List"}] = a
+		delete(listed, key)
+	}
+	for key, a := range listed {
+		out[question{key, "List"}] = a
+	}
+	return out
+}
+
+var asked = map[string]func(*store.Store, store.Key) (string, error){
+	"Info": func(s *store.Store, k store.Key) (string, error) {
+		info, err := s.Info(ctx, k)
+		return fmt.Sprint(info.Seq, info.Creation, info.Created.Unix()), err
+	},
+	"the initial state": func(s *store.Store, k store.Key) (string, error) {
+		v, err := s.ViewAt(ctx, k, 0)
+		return values(maps.Collect(v.Values())), err
+	},
+	"ViewAt": func(s *store.Store, k store.Key) (string, error) {
+		v, err := s.ViewAt(ctx, k, 2)
+		if err != nil {
+			return "", err
+		}
+		return viewText(v), nil
+	},
+	"Export": func(s *store.Store, k store.Key) (string, error) {
+		var b strings.Builder
+		err := s.Export(ctx, k, &b, store.ExportOptions{})
+		return short(b.String()), err
+	},
+	"Search": func(s *store.Store, k store.Key) (string, error) {
+		hits, err := recall.NewFinder(s, 0).Search(ctx, k, recall.Search{Query: "record", Limit: 1000})
+		var ids []string
+		for _, h := range hits {
+			ids = append(ids, fmt.Sprint(h.Seq, h.Index, h.Place))
+		}
+		slices.Sort(ids)
+		return strings.Join(ids, " "), err
+	},
+	whole: func(s *store.Store, k store.Key) (string, error) { return rawText(s, k, 1) },
+	tail:  func(s *store.Store, k store.Key) (string, error) { return rawText(s, k, 3) },
+}
+
+// rawText is a line for each record that was read.
+func rawText(s *store.Store, k store.Key, from uint64) (string, error) {
+	var b strings.Builder
+	for r, err := range s.RawEvents(ctx, k, from) {
+		if err != nil {
+			return b.String(), err
+		}
+		fmt.Fprintln(&b, r.Seq, short(textOf(r)))
+	}
+	return b.String(), nil
+}
+
+// askGet asks for a view and its state. What others share of it are answers of their own.
+func askGet(s *store.Store, k store.Key, out map[question]answer) {
+	session, err := s.Get(ctx, k)
+	if err != nil {
+		out[question{k, "Get"}] = answerOf("", err)
+		return
+	}
+	own, shared := map[string]patch.Value{}, map[string]patch.Value{}
+	for name, v := range session.Values() {
+		if statekey.ScopeOf(name) == statekey.Session {
+			own[name] = v
+		} else {
+			shared[name] = v
+		}
+	}
+	out[question{k, "Get"}] = answerOf(viewText(session.View)+values(own), nil)
+	for name, v := range shared {
+		out[question{k, "Get, " + name}] = answerOf(v.String(), nil)
+	}
+}
+
+func viewText(v fold.View) string {
+	var b strings.Builder
+	fmt.Fprintln(&b, v.Seq())
+	for _, e := range v.Events() {
+		fmt.Fprintln(&b, e)
+	}
+	return short(b.String())
+}
+
+func values(state map[string]patch.Value) string {
+	var b strings.Builder
+	for _, k := range slices.Sorted(maps.Keys(state)) {
+		fmt.Fprintf(&b, " %s=%s", k, state[k])
+	}
+	return b.String()
+}
+
+func sorted[V any](keys map[store.Key]V) []store.Key {
+	return slices.SortedFunc(maps.Keys(keys), func(a, b store.Key) int { return cmp.Compare(a.String(), b.String()) })
+}

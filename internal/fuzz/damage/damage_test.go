@@ -1,0 +1,164 @@
+package damage
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+
+	"github.com/patchlog-dev/patchlog/internal/fuzz/long"
+	"github.com/patchlog-dev/patchlog/internal/testlog"
+	"github.com/patchlog-dev/patchlog/store"
+)
+
+func allWrecks(t *testing.T) []*wreck {
+	t.Helper()
+	all, err := made()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+var made = sync.OnceValues(func() (all []*wreck, err error) {
+	dir, err := os.MkdirTemp("", "wreck")
+	if err != nil {
+		return nil, err
+	}
+	for _, s := range shapes {
+		w, err := s.wreck(filepath.Join(dir, s.name))
+		if err != nil {
+			return nil, errors.Join(err, os.RemoveAll(dir))
+		}
+		all = append(all, w)
+	}
+	return all, os.RemoveAll(dir)
+})
+
+// Whatever befalls a closed file: what is read is what was
+// written, or an error that says what is damaged; nothing that could be read is lost by what is
+// written then; Verify finds what is wrong; of the records that the damage has not touched all
+// are salvaged but one in a thousand. A record is untouched if none of the bytes of its key and
+// its form have changed where they stand; its page's header, and all that leads to it, may have.
+// What trusts the tree fails.
+func TestDamage(t *testing.T) {
+	few := 3 * len(kinds)
+	if testing.Short() {
+		few = len(kinds)
+	}
+	wrecks := allWrecks(t)
+	w := newWorker(t, wrecks)
+	all := map[string]int{}
+	for r := range long.Rounds(t, few) {
+		out := w.check(t, wrecks, job{Wreck: r.N % len(wrecks), Kind: r.N / len(wrecks) % len(kinds), Seed: r.Random.Uint64()})
+		for what, n := range out.Counts {
+			r.Count(what, n)
+			all[what] += n
+		}
+	}
+	if lost := all["records untouched"] - all["of them salvaged"]; lost*1000 > all["records untouched"] {
+		t.Errorf("%d of %d untouched records were not salvaged", lost, all["records untouched"])
+	}
+	if asked := all["records untouched, for what trusts the tree"]; (asked-all["of them read by the tree"])*1000 <= asked && asked > 2000 {
+		t.Errorf("what trusts the tree got %d of %d; the test tests nothing", all["of them read by the tree"], asked)
+	}
+}
+
+// Each bit of a small file that is in use flips, or as many as there are rounds, spread over the file.
+func TestFlippedBits(t *testing.T) {
+	few := 100
+	if testing.Short() {
+		few = 30
+	}
+	wrecks := allWrecks(t)
+	w := newWorker(t, wrecks)
+	const step = 1_299_709 // a prime beyond the number of bits, so that no bit comes twice
+	bits := 8 * len(wrecks[0].inUse())
+	for r := range long.Rounds(t, few) {
+		for what, n := range w.check(t, wrecks, job{Bit: 1 + r.N*step%bits, Seed: r.Random.Uint64()}).Counts {
+			r.Count(what, n)
+		}
+	}
+	t.Logf("%d bits are in use", bits)
+}
+
+// check has a job done, and fails the test if something is wrong with its reply.
+func (w *worker) check(t *testing.T, wrecks []*wreck, j job) reply {
+	t.Helper()
+	what := fmt.Sprintf("%s, %s, bit %d", wrecks[j.Wreck].Name, kinds[j.Kind].name, j.Bit)
+	out, err := w.do(j)
+	if err != nil {
+		t.Errorf("%s: %v", what, err)
+		return reply{}
+	}
+	for _, text := range out.Wrong {
+		t.Error(text)
+	}
+	if tooMuch(wrecks, j, out) {
+		if again, err := w.do(j); err != nil || tooMuch(wrecks, j, again) { // else it was garbage, on a machine with much to do
+			t.Errorf("%s: %d bytes of memory for a file of %d (%v)", what, out.Peak, out.Size, err)
+		}
+	}
+	return out
+}
+
+// A file that has lost its meta pages and is cut off is damaged as long as a page of it has the form of one. What is
+// left of a shorter one could be any program's, and is refused as such.
+func TestCutOffWithoutMetaPages(t *testing.T) {
+	w := allWrecks(t)[0]
+	for size, want := range map[int]error{
+		1: store.ErrNotDatabase, pageBytes: store.ErrNotDatabase, 2 * pageBytes: store.ErrNotDatabase, 2*pageBytes + 19: store.ErrNotDatabase,
+		2*pageBytes + 20: store.ErrCorrupt, 3 * pageBytes: store.ErrCorrupt, len(w.Data): store.ErrCorrupt,
+	} {
+		data := metasGone(nil, w, bytes.Clone(w.Data[:size]))
+		path := filepath.Join(t.TempDir(), "log.db")
+		if err := os.WriteFile(path, data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := store.Open(path, storeOptions()); !errors.Is(err, want) || hasPage(data) != (want == store.ErrCorrupt) {
+			t.Errorf("%d bytes: %v, want %v; hasPage says %v", size, err, want, hasPage(data))
+		}
+	}
+}
+
+// The harness reports a store that takes a log to end where damage begins, one that puts
+// something over what could be read, and one that dies or takes much memory.
+func TestFlawedStoreIsReported(t *testing.T) {
+	wrecks := allWrecks(t)
+	for _, control := range []string{"trusts", "overwrites", "dies", "takes memory"} {
+		t.Run(control, func(t *testing.T) {
+			if control == "takes memory" && testlog.Race {
+				t.Skip("memory is not judged under the race detector")
+			}
+			w := newWorker(t, wrecks)
+			for seed := range uint64(30) {
+				j := job{Wreck: 1, Kind: kindOf(t, "bits of records"), Seed: seed, Control: control}
+				out, err := w.do(j)
+				if len(out.Wrong) > 0 || err != nil && control == "dies" || tooMuch(wrecks, j, out) {
+					return
+				}
+			}
+			t.Error("30 files were damaged, and nothing is reported")
+		})
+	}
+}
+
+// tooMuch reports whether a job has taken more memory than it may for a file, which grows while it
+// is in use. The race detector takes memory of its own, so that under it nothing is too much.
+func tooMuch(wrecks []*wreck, j job, out reply) bool {
+	return !testlog.Race && out.Peak > 8*max(out.Size, int64(len(wrecks[j.Wreck].Data)))+64<<20
+}
+
+func kindOf(t *testing.T, name string) int {
+	t.Helper()
+	for i, k := range kinds {
+		if k.name == name {
+			return i
+		}
+	}
+	t.Fatalf("no damage is called %q", name)
+	return 0
+}

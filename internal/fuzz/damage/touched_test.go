@@ -1,0 +1,113 @@
+package damage
+
+import (
+	"bytes"
+	"encoding/binary"
+	"strings"
+
+	"github.com/patchlog-dev/patchlog/store"
+)
+
+// harm is what a damage has changed of what is in use.
+type harm struct {
+	current  bool // what says which commit is the newest is as it was
+	pages    bool // a page that is in use, beside the keys and values in it, or the list of free ones
+	free     bool // of these, the list of free pages
+	keys     bool // a key
+	shared   bool // a shared value, or the way to it
+	rows     int
+	listing  bool // the way to names
+	sessions map[store.Key]bool
+	records  map[store.Key][]uint64 // the bytes of these have changed, and nothing else of them
+}
+
+// harmOf finds out what has changed.
+func (w *wreck) harmOf(data []byte) harm {
+	h := harm{current: w.current(data), sessions: map[store.Key]bool{}, records: map[store.Key][]uint64{}}
+	before, after := bytes.Clone(w.Data), make([]byte, len(w.Data))
+	copy(after, data)
+	changed := make([]bool, len(w.tree.rows))
+	for i, row := range w.tree.rows {
+		changed[i] = row.to > len(data) || !bytes.Equal(w.Data[row.from:row.to], data[row.from:row.to])
+		clear(before[row.from:row.to])
+		clear(after[row.from:row.to])
+	}
+	page := map[int]bool{}
+	for p := range w.tree.pages {
+		page[p] = !bytes.Equal(before[p*pageBytes:(p+1)*pageBytes], after[p*pageBytes:(p+1)*pageBytes])
+		h.pages = h.pages || page[p]
+	}
+	free := w.tree.free * pageBytes
+	h.free = !bytes.Equal(before[free:free+pageBytes], after[free:free+pageBytes])
+	h.pages = h.pages || h.free || len(data) < len(w.Data)
+	names := map[string]store.Key{}
+	for _, row := range w.tree.rows {
+		if row.bucket == "sessions" {
+			names[row.key] = w.Keys[numberOf(row.value[min(rowHeader, len(row.value)):])]
+		}
+	}
+	// A key that has changed leads a search astray that passes it: no row of its page need be found.
+	for i, row := range w.tree.rows {
+		if changed[i] && len(row.way) > 0 && row.bucket != "ends" && (row.to > len(data) || !strings.HasPrefix(string(data[row.from:row.to]), row.key)) {
+			page[row.way[len(row.way)-1]] = true
+		}
+	}
+	for i, row := range w.tree.rows {
+		way := false
+		for _, p := range row.way {
+			way = way || page[p]
+		}
+		if changed[i] {
+			h.rows++
+			h.keys = h.keys || row.to > len(data) || row.bucket != "ends" && !strings.HasPrefix(string(data[row.from:row.to]), row.key)
+		}
+		if !changed[i] && !way {
+			continue
+		}
+		switch row.bucket {
+		case "sessions", "heads":
+			h.sessions[names[row.key]] = true
+			h.listing = h.listing || way
+		case "shared", "sharednames":
+			h.shared = true
+		case "snapshots", "labels": // nothing that is read needs them
+		case "ids", "ends": // its sorted ids; where the record before the ids of its row ends
+			h.sessions[w.Keys[numberOf(row.key)]] = true
+		case "records":
+			if !w.Live[numberOf(row.key)] {
+				break
+			}
+			key := w.Keys[numberOf(row.key)]
+			h.sessions[key] = true
+			if way || row.to > len(data) {
+				break
+			}
+			now := string(data[row.from:row.to])
+			if strings.HasPrefix(now, row.key) {
+				h.records[key] = append(h.records[key], numberOf(row.key[8:]))
+			}
+			if w.Live[numberOf(now)] { // it has become one of another session
+				h.sessions[w.Keys[numberOf(now)]] = true
+			}
+		default:
+			h.pages = true
+		}
+	}
+	return h
+}
+
+// hasPage reports whether a file has anything left of the form of a database: a meta page's magic number, or a
+// page under its own number. A file that has nothing of the kind cannot be told from another program's.
+func hasPage(data []byte) bool {
+	const magicAt, magic = 16, 0xED0CDAED
+	for at := 0; at+magicAt+4 <= len(data); at += pageBytes {
+		id := at / pageBytes
+		if id < 2 && binary.NativeEndian.Uint32(data[at+magicAt:]) == magic || id >= 2 && binary.NativeEndian.Uint64(data[at:]) == uint64(id) {
+			return true
+		}
+	}
+	return false
+}
+
+// none reports whether nothing has changed that is in use.
+func (h harm) none() bool { return h.current && !h.pages && h.rows == 0 }

@@ -1,0 +1,364 @@
+package endurance_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"maps"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/patchlog-dev/patchlog/compaction"
+	"github.com/patchlog-dev/patchlog/fold"
+	"github.com/patchlog-dev/patchlog/internal/fuzz/long"
+	"github.com/patchlog-dev/patchlog/internal/fuzz/memory"
+	"github.com/patchlog-dev/patchlog/internal/testlog"
+	"github.com/patchlog-dev/patchlog/patch"
+	"github.com/patchlog-dev/patchlog/snapshot"
+	"github.com/patchlog-dev/patchlog/store"
+)
+
+var (
+	ctx   = context.Background()
+	key   = store.Key{App: "app", User: "user", Session: "long"}
+	quiet = slog.New(slog.DiscardHandler)
+)
+
+// file is a store and the file that it is in, and what its calls allocate.
+type file struct {
+	testing.TB
+	round *long.Round
+	of    string // what the figures are of
+	mark  int    // how much is in the file
+	first map[string]uint64
+	path  string
+	store *store.Store
+}
+
+func newFile(t testing.TB, r *long.Round, of string) *file {
+	before := runtime.NumGoroutine()
+	f := &file{TB: t, round: r, of: of, first: map[string]uint64{}, path: filepath.Join(t.TempDir(), "log.db")}
+	f.open()
+	t.Cleanup(func() {
+		f.close()
+		n := runtime.NumGoroutine()
+		for range 30_000 { // one that has said that it ends may still be counted
+			if n <= before {
+				return
+			}
+			time.Sleep(10 * time.Millisecond)
+			n = runtime.NumGoroutine()
+		}
+		t.Errorf("%d goroutines are left, of %d", n, before)
+	})
+	return f
+}
+
+func (f *file) open() {
+	var err error
+	f.store, err = store.Open(f.path, store.Options{Logger: quiet, NoSync: true})
+	testlog.NoError(f, err)
+}
+
+func (f *file) close() { testlog.NoError(f, f.store.Close()) }
+
+// costs makes calls of one kind, and fails the test if one allocates more than so many times what it did
+// at the first mark, for each of so many things that it returns.
+func (f *file) costs(what string, calls, things int, times uint64, do func() error) {
+	f.Helper()
+	now := allocated(f, calls, do) / uint64(things)
+	f.round.Count(fmt.Sprintf("%s: bytes of %s at %d", f.of, what, f.mark), int(now))
+	before, ok := f.first[what]
+	if !ok {
+		f.first[what] = now
+	} else if worse(now, before, times) {
+		f.Errorf("%s: %s at %d allocates %d bytes, and %d at the first mark: more than %d times as much", f.of, what, f.mark, now, before, times)
+	}
+}
+
+// allocated returns what one of the calls allocates: that in the middle, since some have something to
+// do for others, such as a snapshot.
+func allocated(t testing.TB, calls int, do func() error) uint64 {
+	t.Helper()
+	var all []uint64
+	for range calls {
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		testlog.NoError(t, do())
+		runtime.ReadMemStats(&after)
+		all = append(all, after.TotalAlloc-before.TotalAlloc)
+	}
+	slices.Sort(all)
+	return all[calls/2]
+}
+
+func worse(now, before, times uint64) bool { return now > times*before+8<<10 }
+
+// marks are how much there is when calls are measured: in a short run, in any, and in a long one.
+func marks(short, usual, many []int) []int {
+	switch {
+	case long.Long():
+		return many
+	case testing.Short():
+		return short
+	}
+	return usual
+}
+
+// Calls are measured so often at each mark.
+const probes = 50
+
+// One session grows and grows.
+func TestOneSession(t *testing.T) {
+	for of, compact := range map[string]bool{"compacted": true, "not compacted": false} {
+		t.Run(of, func(t *testing.T) {
+			for r := range long.Rounds(t, 1) {
+				newFile(t, r, of).grow(compact)
+			}
+		})
+	}
+}
+
+func (f *file) grow(compact bool) {
+	_, err := f.store.Create(ctx, key, map[string]any{"begun": true})
+	testlog.NoError(f, err)
+	n := 0
+	add := func(many int) error {
+		var events []*patch.Event
+		for range many {
+			events = append(events, event(n))
+			n++
+		}
+		_, err := f.store.AppendEvents(ctx, key, store.AppendOptions{}, events...)
+		return err
+	}
+	pass := func() error {
+		if !compact {
+			return nil
+		}
+		compactor, err := compaction.New(f.store, compaction.Config{Enabled: true, CompactionInterval: 20, OverlapSize: 1}, compaction.Options[store.Key]{Logger: quiet})
+		if err == nil {
+			_, err = compactor.Compact(ctx, key, compaction.Run{})
+		}
+		return err
+	}
+	get := func() error {
+		_, err := f.store.Get(ctx, key)
+		return err
+	}
+	for _, f.mark = range marks([]int{200, 1000}, []int{500, 5000}, []int{1000, 10_000, 100_000, 1_000_000}) {
+		for n < f.mark-2*probes {
+			testlog.NoError(f, add(min(100, f.mark-2*probes-n)))
+			if n%500 == 0 {
+				testlog.NoError(f, pass())
+			}
+		}
+		f.costs("append", 2*probes, 1, 2, func() error { return add(1) }) // a way in a tree is longer in a taller one
+		f.costs("pass", 1, 1, 4*uint64(len(fmt.Sprint(f.mark))), pass)    // it may merge summaries of each level
+		f.costs("get, warm", probes, 1, 2, get)
+		f.close()
+		f.open()
+		times := uint64(4) // a summary of each level
+		if !compact {
+			times = uint64(f.mark) // all that is visible
+		}
+		f.costs("get, cold", 1, 1, times, get)
+	}
+	testlog.NoError(f, pass())
+	testlog.NoError(f, f.isWhole(n))
+	// Nothing is both large and visible: these take little memory.
+	memory.Within(f, 28<<20, func() {
+		for p, err := range f.store.Verify(ctx, store.VerifyOptions{}) {
+			f.Error(p, err)
+		}
+		testlog.NoError(f, f.store.Backup(ctx, io.Discard))
+	})
+	testlog.NoError(f, f.store.Vacuum(ctx))
+	space, err := f.store.Space(ctx)
+	testlog.NoError(f, err)
+	if space.File > max(2*space.Live, 16<<20) {
+		f.Errorf("%s: after a vacuum: %+v", f.of, space)
+	}
+}
+
+// isWhole holds what is read against what was written: each event at its place, the state, and views
+// at some places against a fold of the log.
+func (f *file) isWhole(events int) (wrong error) {
+	f.Helper()
+	report := func(format string, args ...any) {
+		wrong = errors.Join(wrong, fmt.Errorf(f.of+": "+format, args...))
+	}
+	seq := uint64(0)
+	memory.Within(f, 4<<20, func() { // it is read page by page
+		n := 0
+		seq = 0
+		for rec, err := range f.store.RawEvents(ctx, key, 1) {
+			testlog.NoError(f, err)
+			if seq++; rec.Seq != seq {
+				report("record %d behind record %d", rec.Seq, seq-1)
+			}
+			if rec.Event == nil {
+				continue
+			}
+			if want := event(n); rec.ID() != want.ID() || n%1000 == 0 && rec.Event.String() != want.String() {
+				report("event %d is %s", n, rec.Event)
+			}
+			n++
+		}
+		if n != events {
+			report("%d events, want %d", n, events)
+		}
+	})
+	f.close()
+	f.open()
+	for i := range uint64(4) {
+		at := 1 + (seq-1)*(4-i)/4
+		v, err := f.store.ViewAt(ctx, key, at)
+		testlog.NoError(f, err)
+		if want := f.folded(v.Creation(), at); !same(v, want) {
+			report("the view at record %d, of %d events, is not a fold's, of %d", at, v.Len(), want.Len())
+		}
+	}
+	cold, err := f.store.Get(ctx, key)
+	testlog.NoError(f, err)
+	for i := range min(events, 20) {
+		last := events - 1 - (events-1-i)%20 // that set it
+		if got := fmt.Sprint(cold.State()[fmt.Sprint("k", i)]); got != fmt.Sprint(last) {
+			report("k%d is %s, want %d", i, got, last)
+		}
+	}
+	return wrong
+}
+
+// same reports whether two views are equal: what a snapshot of the one is, is one of the other.
+func same(a, b fold.View) bool {
+	one, err := snapshot.Encode(a)
+	other, otherErr := snapshot.Encode(b)
+	return err == nil && otherErr == nil && bytes.Equal(one, other)
+}
+
+// folded folds the log anew up to a record.
+func (f *file) folded(creation string, seq uint64) fold.View {
+	f.Helper()
+	start, err := f.store.ViewAt(ctx, key, 0)
+	initial := maps.Collect(start.Values())
+	testlog.NoError(f, err)
+	v := fold.New(creation, initial)
+	for rec, err := range f.store.RawEvents(ctx, key, 1) {
+		testlog.NoError(f, err)
+		if rec.Seq > seq {
+			break
+		}
+		v, err = v.Apply(rec)
+		testlog.NoError(f, err)
+	}
+	return v
+}
+
+func event(n int) *patch.Event {
+	text := fmt.Sprintf("In step %d the order %d of customer %d went on to the next desk, as was asked for.", n, 4000000+n, n%977)
+	e, err := patch.ParseEvent(fmt.Appendf(nil, `{"id":"e%d","author":"user","invocationId":"i%d","timestamp":"2026-11-22T00:00:00Z","content":{"role":"user","parts":[{"text":%q}]},"actions":{"stateDelta":{"k%d":%d}}}`, n, n/10, text, n%20, n))
+	if err != nil {
+		panic(err)
+	}
+	return e
+}
+
+// A store gets fuller and fuller.
+func TestManySessions(t *testing.T) {
+	for r := range long.Rounds(t, 1) {
+		f, n := newFile(t, r, "sessions"), 0
+		for _, f.mark = range marks([]int{100, 300}, []int{100, 1000}, []int{1000, 10_000, 100_000}) {
+			for ; n < f.mark; n++ {
+				_, err := f.store.Create(ctx, numbered(n), map[string]any{"n": n})
+				testlog.NoError(t, err)
+				testlog.NoError(t, f.add(n))
+			}
+			f.close()
+			f.costs("open", 1, 1, 3, func() error { f.open(); return nil })
+			f.costs("the first of a list", 1, 1, 3, func() error { return f.list(store.ListOptions{}, 1) })
+			f.costs("a user's list", 1, f.mark/100, 3, func() error { return f.list(store.ListOptions{App: "app", User: "user-042"}, f.mark/100) })
+			testlog.NoError(t, f.list(store.ListOptions{}, f.mark))
+			at := func() int { return r.Random.IntN(f.mark) }
+			f.costs("get, cold", probes, 1, 3, func() error { return f.look(at()) })
+			f.costs("append", probes, 1, 3, func() error { return f.add(at()) })
+		}
+	}
+}
+
+func numbered(i int) store.Key {
+	return store.Key{App: "app", User: fmt.Sprintf("user-%03d", i%100), Session: fmt.Sprintf("s-%07d", i)}
+}
+
+// add appends an event to a session, if it is not there.
+func (f *file) add(session int) error {
+	_, err := f.store.AppendEvents(ctx, numbered(session), store.AppendOptions{}, event(session))
+	return err
+}
+
+// look reads a session, which has what was written.
+func (f *file) look(session int) error {
+	got, err := f.store.Get(ctx, numbered(session))
+	if err == nil && (got.View.Len() != 1 || fmt.Sprint(got.State()["n"]) != fmt.Sprint(session)) {
+		err = fmt.Errorf("session %d has %d events and the state %v", session, got.View.Len(), got.State())
+	}
+	return err
+}
+
+// list reads a list up to a number of sessions, each of which is there once and in order; it has no fewer.
+func (f *file) list(opts store.ListOptions, want int) error {
+	n, last := 0, store.Key{}
+	for info, err := range f.store.List(ctx, opts) {
+		if err != nil {
+			return err
+		}
+		if last.User > info.Key.User || last.User == info.Key.User && last.Session >= info.Key.Session || info.Seq != 1 {
+			return fmt.Errorf("session %v with %d records is behind %v", info.Key, info.Seq, last)
+		}
+		last = info.Key
+		if n++; n == want && want == 1 {
+			return nil
+		}
+	}
+	if n != want {
+		return fmt.Errorf("%d sessions, want %d", n, want)
+	}
+	return nil
+}
+
+// What is not what was written is reported, and what grows with the log.
+func TestControl(t *testing.T) {
+	for r := range long.Rounds(t, 1) {
+		f := newFile(t, r, "control")
+		_, err := f.store.Create(ctx, key, nil)
+		testlog.NoError(t, err)
+		var read []uint64 // what reading all of the log allocates
+		for n := range 400 {
+			_, err := f.store.AppendEvents(ctx, key, store.AppendOptions{}, event(n+n/399)) // the last but one is missing
+			testlog.NoError(t, err)
+			if n == 20 || n == 398 {
+				read = append(read, allocated(t, 1, func() error { f.folded("", uint64(n)); return nil }))
+			}
+		}
+		if !worse(read[1], read[0], 4) {
+			t.Errorf("reading the log allocates %d bytes, and then %d, and it is not reported", read[0], read[1])
+		}
+		if early, err := f.store.ViewAt(ctx, key, 398); err != nil || same(early, f.folded(early.Creation(), 399)) {
+			t.Errorf("two views differ, and it is not reported: %v", err)
+		}
+		if f.isWhole(400) == nil {
+			t.Error("an event is missing, and it is not reported")
+		}
+		for _, n := range []int{2, 3} {
+			if f.list(store.ListOptions{}, n) == nil {
+				t.Errorf("there is one session, not %d, and it is not reported", n)
+			}
+		}
+	}
+}

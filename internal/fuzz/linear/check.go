@@ -1,0 +1,60 @@
+// Package linear checks that stores are linearizable: some order of the clients' operations, each at a
+// moment between its start and its end, must explain all replies. [Check] checks a store on a backend;
+// a [Load] generates the operations, and [History.Judge] looks for the order.
+//
+//	go test ./internal/fuzz/linear -run 'TestLinearizable$' -timeout 0 -rounds 250 -v
+//
+// makes 1,048,000 operations on bbolt and as many in memory; with ./store/pg, on PostgreSQL.
+package linear
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"testing"
+
+	"github.com/patchlog-dev/patchlog/internal/fuzz/long"
+	"github.com/patchlog-dev/patchlog/internal/fuzz/ops"
+	"github.com/patchlog-dev/patchlog/internal/testlog"
+	"github.com/patchlog-dev/patchlog/snapshot"
+	"github.com/patchlog-dev/patchlog/store"
+	"github.com/patchlog-dev/patchlog/store/backend"
+)
+
+// Check runs 64 goroutines that call stores on the backends that open returns for each round, and checks their
+// history. The backends share their sessions. In every other round all goroutines use the same few sessions. It
+// makes a few rounds of 4,192 calls, or the number that the flags give. The stores close the backends.
+func Check(t *testing.T, few int, open func(round int) []backend.Backend) {
+	t.Helper()
+	for r := range long.Rounds(t, few) {
+		var callers []ops.Caller
+		for i, b := range open(r.N) {
+			callers = append(callers, newLocal(t, b, i, []int64{0, 1 << 16, -1}[r.N/4%3]))
+		}
+		l := &Load{Callers: callers, Clients: 64, Apps: 8, Calls: 64, Forks: true, Leases: true,
+			Name: fmt.Sprint(r.N), Seed: r.Random.Uint64(), Together: r.N%2 == 1}
+		l.Run()
+		h := l.End(callers[0])
+		for _, e := range h {
+			r.Count("calls", 1)
+			if e.Outcome == ops.Done {
+				r.Count(string(e.Kind), 1)
+			}
+		}
+		for _, violation := range h.Judge(Options{}) {
+			t.Error(violation)
+		}
+		testlog.Must(ops.Audit(context.Background(), callers[0].(*ops.Local).Store))(t)
+		for _, c := range callers {
+			testlog.NoError(t, c.(*ops.Local).Store.Close())
+		}
+	}
+}
+
+// newLocal opens one of several stores that share the sessions of the backend.
+func newLocal(t testing.TB, b backend.Backend, owner int, cacheBytes int64) *ops.Local {
+	t.Helper()
+	s := testlog.Must(store.New(b, store.Options{Logger: slog.New(slog.DiscardHandler), Snapshots: snapshot.Policy{Every: 16}, CacheBytes: cacheBytes}))(t)
+	t.Cleanup(func() { _ = s.Close() })
+	return &ops.Local{Store: s, Owner: owner}
+}

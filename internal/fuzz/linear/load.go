@@ -1,0 +1,393 @@
+package linear
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/patchlog-dev/patchlog/internal/fuzz/ops"
+)
+
+// Load has clients that make operations on a few sessions.
+type Load struct {
+	Callers []ops.Caller // client i calls the one with this index, modulo their number
+	Clients int
+	Apps    int    // each with sessions of its own
+	Name    string // prefix of the apps' names, so that those of several loads differ
+	Seed    uint64
+
+	// Calls is the number of operations of each client. If More is not nil, clients continue while it returns true.
+	Calls int
+	More  func() bool
+
+	// Together makes all clients use the apps one after another, instead of any app at any time.
+	Together bool
+
+	// Forks and Leases make clients fork sessions and take leases. After a crash, the outcome of a lease cannot be
+	// determined.
+	Forks, Leases bool
+
+	// Backups is a directory for backups. If it is set, the last client mostly vacuums and writes
+	// backups, and all erase events.
+	Backups string
+
+	// ShortTimeouts is the percentage of writes with a time limit that is too short.
+	ShortTimeouts int
+
+	mu      sync.Mutex
+	began   time.Time
+	history History
+	known   map[string]*known
+	seen    map[string]ops.Reply // by client and session: what the client saw last
+	random  []*rand.Rand         // by client
+	n       []int                // operations by client
+}
+
+// known has the latest information of the clients about a session.
+type known struct {
+	patches, events []string
+	text            string
+}
+
+// The sessions of an app. The last one is never deleted. Beside them each client has a session in
+// which it erases, and one that it imports whole, whose name begins with Imported.
+const (
+	sessions = 4
+	kept     = "kept"
+	erased   = "erased "
+	Imported = "imported "
+)
+
+func sessionName(i int) string {
+	if i == sessions-1 {
+		return kept
+	}
+	return fmt.Sprint("s", i)
+}
+
+func (l *Load) app(i int) string { return fmt.Sprintf("%s.%d", l.Name, i) }
+
+// Since returns how long ago the load began.
+func (l *Load) Since() time.Duration { return time.Since(l.began) }
+
+// History returns what the clients have seen so far, in the order in which the operations ended.
+func (l *Load) History() History {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Clone(l.history)
+}
+
+// Begin starts the load's clock.
+func (l *Load) Begin() {
+	l.began, l.history, l.known, l.seen = time.Now(), nil, map[string]*known{}, map[string]ops.Reply{}
+	l.random, l.n = nil, make([]int, l.Clients)
+	for client := range l.Clients {
+		l.random = append(l.random, rand.New(rand.NewPCG(l.Seed, uint64(client))))
+	}
+}
+
+// Create creates the sessions.
+func (l *Load) Create() {
+	for app := range l.Apps {
+		for i := range sessions {
+			for range 100 {
+				if r := l.Call(l.Callers[0], ops.Op{App: l.app(app), Session: sessionName(i), Kind: ops.Create}); r.Outcome == ops.Done || r.Outcome == ops.Exists || r.Outcome == ops.Gone {
+					break
+				}
+				time.Sleep(10 * time.Millisecond)
+			}
+		}
+	}
+}
+
+// Run creates the sessions, runs the clients, and returns the history.
+func (l *Load) Run() History {
+	l.Begin()
+	l.Create()
+	return l.Work()
+}
+
+// Work runs the clients concurrently, and returns the history when all have ended.
+func (l *Load) Work() History {
+	var wg sync.WaitGroup
+	for client := range l.Clients {
+		wg.Go(func() {
+			for l.more(client) && l.Step(client) {
+			}
+		})
+	}
+	wg.Wait()
+	return l.History()
+}
+
+// Until returns a load with the history up to a moment of its clock, and with the same clock.
+func (l *Load) Until(at int64) *Load {
+	return &Load{
+		Callers: l.Callers, Clients: l.Clients, Apps: l.Apps, Name: l.Name, Seed: l.Seed, Forks: l.Forks, Backups: l.Backups,
+		began: l.began, history: l.History().Until(at), known: map[string]*known{}, seen: map[string]ops.Reply{}, random: l.random, n: l.n,
+	}
+}
+
+func (l *Load) more(client int) bool {
+	if l.More != nil {
+		return l.More()
+	}
+	return l.n[client] < l.Calls
+}
+
+// Step makes one operation of a client, and repeats it with the same ids until the outcome is known. It returns false
+// if the process that the client calls has ended.
+func (l *Load) Step(client int) bool {
+	n, random := l.n[client], l.random[client]
+	l.n[client]++
+	app := random.IntN(l.Apps)
+	if l.Together {
+		app = n * l.Apps / l.Calls
+	}
+	o := l.draw(client, n, l.app(app), random)
+	if random.IntN(100) < l.ShortTimeouts && o.Changes() {
+		o.Wait = time.Duration(1+random.IntN(10)) * time.Millisecond
+	}
+	unknown := false
+	for range 100 {
+		r := l.Call(l.Callers[client%len(l.Callers)], o)
+		o.Wait = 0
+		if r.Outcome == ops.Gone {
+			return false
+		}
+		if r.Outcome == ops.Failed || r.Outcome == ops.Unknown {
+			time.Sleep(5 * time.Millisecond)
+		}
+		unknown = unknown || r.Outcome == ops.Unknown
+		if !o.Changes() || !unknown || r.Outcome != ops.Unknown && r.Outcome != ops.Failed {
+			break
+		}
+	}
+	return true
+}
+
+// End reads the sessions as a new client, and returns the history with these reads.
+func (l *Load) End(c ops.Caller) History {
+	type session struct{ app, name string }
+	done := map[session]bool{}
+	for _, e := range l.History() {
+		s := session{e.App, e.Session}
+		if s.name == "" || e.Kind == ops.Lease || done[s] {
+			continue
+		}
+		done[s] = true
+		for _, kind := range []ops.Kind{ops.Get, ops.Raw} {
+			l.Call(c, ops.Op{Client: l.Clients, App: s.app, Session: s.name, Kind: kind})
+		}
+	}
+	return l.History()
+}
+
+// MarkGoneAfter sets the outcome of operations that failed after a moment of the load's clock to [ops.Gone], since the
+// disk was gone by then.
+func (l *Load) MarkGoneAfter(at int64) {
+	for i, e := range l.history {
+		if e.To > at && (e.Outcome == ops.Corrupt || e.Outcome == ops.Failed || e.Outcome == ops.Unknown) {
+			l.history[i].Reply = ops.Reply{Outcome: ops.Gone, Err: e.Err}
+		}
+	}
+}
+
+// ReadDuring reads the sessions as the operation of the history left them: at a moment between its
+// beginning and its end.
+func (l *Load) ReadDuring(c ops.Caller, e Seen) {
+	n := len(l.history)
+	l.End(c)
+	for i := n; i < len(l.history); i++ {
+		l.history[i].From, l.history[i].To = e.From, e.To
+	}
+}
+
+// Repeat repeats the operations of unknown outcome as a new client that reads first, deletions last. It leaves out those
+// that were repeated after an earlier crash: a session that was deleted since would get their events once more.
+func (l *Load) Repeat(c ops.Caller) {
+	history := l.History()
+	for _, deletions := range []bool{false, true} {
+		for i, e := range history {
+			unknown := (e.Outcome == ops.Gone || e.Outcome == ops.Unknown) && settled(e, history[i:]) == math.MaxInt64
+			if !unknown || !e.Changes() || (e.Kind == ops.Delete) != deletions {
+				continue
+			}
+			o := e.Op
+			o.Client = l.Clients + 1
+			l.Call(c, o)
+		}
+	}
+}
+
+// Call makes an operation through a caller, and adds the operation and its reply to the history.
+func (l *Load) Call(caller ops.Caller, o ops.Op) ops.Reply {
+	from := l.Since()
+	r := caller.Call(o)
+	e := Seen{Op: o, Reply: r, From: from.Nanoseconds(), To: l.Since().Nanoseconds()}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.history = append(l.history, e)
+	if e.shows() {
+		l.seen[fmt.Sprint(o.Client, o.App, o.Session)] = r
+	}
+	k := l.of(o.App, o.Session)
+	switch {
+	case r.Outcome != ops.Done:
+	case o.Kind == ops.Append && !ops.IsHot(o.IDs[0]):
+		k.events = append(k.events, o.IDs...)
+	case o.Kind == ops.Patch || o.Kind == ops.Revert || o.Kind == ops.Rewind:
+		k.patches = append(k.patches, r.Logged...)
+	case o.Kind == ops.Export:
+		k.text = r.Exported
+	}
+	return r
+}
+
+// of returns the information about a session. The caller holds the lock.
+func (l *Load) of(app, session string) *known {
+	name := app + " " + session
+	if l.known[name] == nil {
+		l.known[name] = &known{}
+	}
+	return l.known[name]
+}
+
+// about returns the information about a session, and the last reply to a client about it.
+func (l *Load) about(client int, app, session string) (known, ops.Reply) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return *l.of(app, session), l.seen[fmt.Sprint(client, app, session)]
+}
+
+func (l *Load) draw(client, n int, app string, random *rand.Rand) ops.Op {
+	at, id := random.IntN(sessions), fmt.Sprintf("%d.%d", client, n)
+	o := ops.Op{Client: client, App: app, Session: sessionName(at), IDs: []string{id}, Choice: random.IntN(1000)}
+	if l.Backups != "" {
+		switch p := random.IntN(100); {
+		case client == l.Clients-1 && p < 35:
+			return ops.Op{Client: client, App: app, Kind: ops.Vacuum}
+		case client == l.Clients-1 && p < 70:
+			return ops.Op{Client: client, App: app, Kind: ops.Backup, File: filepath.Join(l.Backups, l.Name+id)}
+		case p < 10:
+			return l.erase(o, random)
+		case p < 11:
+			return l.whole(o, random)
+		}
+	}
+	k, seen := l.about(client, app, o.Session)
+	switch p := random.IntN(100); {
+	case p < 24:
+		o.Kind = ops.Get
+	case p < 46:
+		o.Kind = ops.Append
+		switch random.IntN(5) {
+		case 0:
+			o.IDs = append(o.IDs, id+ops.Sibling)
+		case 1:
+			o.IDs[0] = ops.Hot(id, o.Session)
+		}
+	case p < 54:
+		o.Kind = ops.Append
+		if seen.Creation != "" {
+			o.IfSeq = &seen.Seq
+			if o.Choice%2 == 0 {
+				o.On = seen.Creation
+			}
+		}
+	case p < 58:
+		o.Kind, o.IDs, o.Other = ops.Append, []string{late(k.events, random)}, random.IntN(2) == 0
+	case p < 69:
+		o.Kind = ops.Patch
+		o.Start, o.Count = o.Choice%3, 1+o.Choice%2
+		o.AsOfNow = true
+		if visible := len(seen.Visible); random.IntN(3) > 0 && visible > 0 {
+			o.AsOfNow = false
+			o.On, o.Base = seen.Creation, seen.PatchSeq
+			o.Start = o.Choice % visible
+			o.Count = min(o.Count, visible-o.Start)
+			o.Event = seen.Visible[o.Start]
+		}
+	case p < 74:
+		o.Kind, o.IDs = ops.Revert, []string{late(k.patches, random)}
+	case p < 77:
+		o.Kind, o.IDs = ops.Rewind, []string{late(k.events, random)}
+	case p < 80:
+		o.Kind, o.At = ops.At, upTo(seen, o.Choice)
+	case p < 82:
+		o.Kind = ops.Raw
+	case p < 84:
+		o.Kind = ops.Export
+	case p < 87 && l.Forks && at < sessions-1:
+		o.Kind, o.Source = ops.Fork, kept
+		_, source := l.about(client, app, kept)
+		o.At = upTo(source, o.Choice)
+	case p < 90:
+		o.Kind, o.Text = ops.Import, ops.Text(id, id+ops.Sibling)
+		if other, _ := l.about(client, app, sessionName(random.IntN(sessions))); other.text != "" && random.IntN(3) > 0 {
+			o.Text = other.text
+		}
+	case p < 93 && l.Leases:
+		o.Kind = ops.Lease
+	case p < 97 && at < sessions-1:
+		o.Kind = ops.Delete
+	default:
+		o.Kind = ops.Create
+	}
+	return o
+}
+
+// erase has a client write to the session in which it alone writes and erases. The ids are those of
+// no other app: sessions with the same first event are copies, of which an erase erases the event too.
+func (l *Load) erase(o ops.Op, random *rand.Rand) ops.Op {
+	id := o.App + " " + o.IDs[0]
+	o.Session = fmt.Sprint(erased, o.Client)
+	k, seen := l.about(o.Client, o.App, o.Session)
+	switch p := random.IntN(100); {
+	case seen.Creation == "":
+		o.Kind = ops.Create
+	case p < 40 && len(k.events) > 1:
+		first := random.IntN(len(k.events))
+		o.Kind, o.Text, o.IDs = ops.Erase, "receipt "+id, slices.Clone(k.events[first:min(len(k.events), first+1+random.IntN(4))])
+	case p < 60 && len(k.events) > 2:
+		o.Kind, o.AsOfNow, o.Count, o.Choice = ops.Patch, true, 2, 8 // a summary
+	default:
+		o.Kind, o.IDs = ops.Append, []string{id, id + ops.Sibling}
+	}
+	return o
+}
+
+// whole has a client import a session that takes several commits, or delete it.
+func (l *Load) whole(o ops.Op, random *rand.Rand) ops.Op {
+	id := o.IDs[0]
+	o.Session, o.Kind = fmt.Sprint(Imported, o.Client), ops.Import
+	if _, seen := l.about(o.Client, o.App, o.Session); seen.Creation != "" && random.IntN(2) == 0 {
+		o.Kind = ops.Delete
+		return o
+	}
+	var ids []string
+	for i := range 520 + random.IntN(200) {
+		ids = append(ids, fmt.Sprint(id, ".", i))
+	}
+	o.Text = ops.Text(ids...)
+	return o
+}
+
+// upTo picks a record that a client has seen, or 0.
+func upTo(seen ops.Reply, choice int) *uint64 {
+	seq := uint64(choice) % (seen.Seq + 1)
+	return &seq
+}
+
+// late returns one of the last ids, or one that does not exist.
+func late(ids []string, random *rand.Rand) string {
+	i := len(ids) - 1 - random.IntN(4)
+	if i < 0 {
+		return "unknown id"
+	}
+	return ids[i]
+}

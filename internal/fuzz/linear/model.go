@@ -1,0 +1,435 @@
+package linear
+
+import (
+	"errors"
+	"fmt"
+	"hash/maphash"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/patchlog-dev/patchlog/fold"
+	"github.com/patchlog-dev/patchlog/fuzz"
+	"github.com/patchlog-dev/patchlog/internal/fuzz/ops"
+	"github.com/patchlog-dev/patchlog/internal/statekey"
+	"github.com/patchlog-dev/patchlog/patch"
+)
+
+// session is the immutable model of a session after some calls. Its creation is "" if it is unknown, and its log is
+// nil if the session does not exist. If lenient, a delete may find no session, since a delete of unknown outcome
+// may be repeated.
+type session struct {
+	creation string
+	log      *entry
+	past     []string // ids of hot events of creations that were deleted
+	lenient  bool
+	shown    int // how many replies have shown it as it is
+}
+
+// entry is a record of a log, and the view after it. The first entry has no record.
+type entry struct {
+	before *entry
+	record patch.Record
+	view   fold.View
+	sum    uint64
+}
+
+var seed = maphash.MakeSeed()
+
+func newLog() *entry { return &entry{view: fold.New("", nil), sum: 1} }
+
+// sum returns a checksum by which sessions are compared.
+func (s session) sum() uint64 {
+	sum := uint64(len(s.past) + s.shown)
+	if s.log != nil {
+		sum += maphash.String(seed, s.creation) ^ s.log.sum
+	}
+	return sum
+}
+
+func (s session) view() fold.View { return s.log.view }
+
+// whole returns the view with all records of the log, since a view does not keep hidden events.
+func (e *entry) whole() fold.View {
+	log := make([]patch.Record, e.view.Seq())
+	for at := e; at.before != nil; at = at.before {
+		log[at.record.Seq-1] = at.record
+	}
+	return e.view.WithRecords(log)
+}
+
+// at returns the entry of a seq of the log.
+func (e *entry) at(seq uint64) *entry {
+	for e.view.Seq() > seq {
+		e = e.before
+	}
+	return e
+}
+
+// untold is the prefix of the ids that the model gives to records of reverts and rewinds of unknown outcome, since
+// no reply has their ids.
+const untold = "untold "
+
+// is reports whether the record can have the id.
+func (e *entry) is(id string) bool {
+	own := e.record.ID()
+	return own == id || strings.HasPrefix(own, untold)
+}
+
+// find returns the record with the id, its own or that of an event that it inserts.
+func (e *entry) find(id string) (patch.Record, bool) {
+	for ; e.before != nil; e = e.before {
+		for other := range e.record.IDs() {
+			if other == id {
+				return e.record, true
+			}
+		}
+	}
+	return patch.Record{}, false
+}
+
+// hot returns the ids of the events that set shared values.
+func (e *entry) hot() (ids []string) {
+	for ; e.before != nil; e = e.before {
+		if id := e.record.ID(); ops.IsHot(id) {
+			ids = append(ids, id)
+		}
+	}
+	return ids
+}
+
+// add returns the log with one more record.
+func (e *entry) add(r patch.Record) *entry {
+	r.Seq = e.view.Seq() + 1
+	view := e.view
+	if r.Patch != nil {
+		view = e.whole()
+	}
+	next, err := view.Apply(r)
+	if err != nil {
+		panic(fmt.Sprintf("linear: %v", err)) // all records are at hand
+	}
+	var h maphash.Hash
+	h.SetSeed(seed)
+	maphash.WriteComparable(&h, e.sum)
+	h.WriteString(r.ID())
+	return &entry{e, r, next, h.Sum64()}
+}
+
+// step implements [state]. A call of unknown outcome takes effect if it can; a call without effect may have its
+// moment after all others.
+func (s session) step(o operation) (bool, state) {
+	ok, after := s.after(o)
+	if after.log != s.log {
+		after.shown = 0
+		ok = ok && s.over(o)
+	}
+	if o.Kind != source && o.shows() {
+		after.shown++
+	}
+	return ok, after
+}
+
+func (s session) known() bool { return s.log == nil || s.creation != "" }
+
+func (s session) after(o operation) (bool, session) {
+	unknown, there := o.Outcome == ops.Unknown, s.log != nil
+	switch o.Kind {
+	case ops.Create, ops.Fork:
+		if there {
+			return unknown || o.Outcome == ops.Exists, s
+		}
+		s.creation, s.log = o.Creation, newLog()
+		if o.Kind == ops.Fork {
+			s.log, _, _ = s.log.put(o.records, nil)
+		}
+		return unknown || o.Outcome == ops.Done && s.shows(o.Reply), s
+	case ops.Delete:
+		if !there {
+			return unknown || o.Outcome == ops.NotFound || s.lenient && o.Outcome == ops.Done, s
+		}
+		return unknown || o.Outcome == ops.Done, session{lenient: s.lenient, past: append(slices.Clip(s.past), s.log.hot()...)}
+	case ops.Import:
+		if o.Outcome == ops.Done && o.Created == there {
+			return false, s
+		}
+		if !there && (unknown || o.Outcome == ops.Done) {
+			s.creation, s.log, there = o.Creation, newLog(), true
+		}
+	}
+	if !there {
+		return unknown || o.Outcome == ops.NotFound && o.Kind != ops.Import, s
+	}
+	if o.On != "" && o.On != s.creation {
+		// A client's view may be of a session that was deleted and created again.
+		if unknown || o.Outcome == ops.NotFound {
+			return true, s
+		}
+		if s.creation != "" {
+			return false, s
+		}
+	}
+	if s.creation == "" && o.Outcome == ops.Done && o.Kind != source { // the reply to a fork has the creation of the fork, not of the source
+		s.creation = o.Creation
+	}
+	if !o.Writes() {
+		return s.reads(o), s
+	}
+	if o.Outcome == ops.Done && o.Seq != s.view().Seq()+o.added(s.view().Seq()) {
+		return false, s // soon told
+	}
+	log, seqs, err := s.write(o)
+	if err != nil {
+		return unknown || o.refused(err), s
+	}
+	s.log = log
+	// The view is that after this write, even if other writes share the commit.
+	return unknown || o.Outcome == ops.Done && slices.Equal(o.Seqs, seqs) && s.shows(o.Reply), s
+}
+
+// over reports whether all have seen the session as it is who ever do. No order has to be tried in
+// which it is changed before.
+func (s session) over(o operation) bool {
+	return s.log == nil || s.shown >= o.replies[moment{s.creation, s.view().Seq()}]
+}
+
+// moment is a session after a write.
+type moment struct {
+	creation string
+	seq      uint64
+}
+
+// shows reports whether the reply shows the session at the moment of the call.
+func (e Seen) shows() bool { return e.Outcome == ops.Done && e.Creation != "" && e.Kind != ops.At }
+
+// added returns the number of the call's records after a seq.
+func (o operation) added(after uint64) (n uint64) {
+	for _, seq := range o.Seqs {
+		if seq > after {
+			n++
+		}
+	}
+	return n
+}
+
+// reads reports whether the reply is a valid read of the session.
+func (s session) reads(o operation) bool {
+	switch o.Kind {
+	case ops.Get:
+		return o.Outcome == ops.Done && s.shows(o.Reply) && s.knows(o.Session, o.Values["app:hot"]) && s.knows(o.Session, o.Values["user:hot"])
+	case source:
+		if o.At != nil {
+			if *o.At > s.view().Seq() {
+				return o.Outcome == ops.NotFound
+			}
+			s.log = s.log.at(*o.At)
+		}
+		s.creation = ""
+		return o.Outcome == ops.Exists || o.Outcome == ops.Done && s.shows(o.Reply)
+	case ops.At:
+		if *o.At > s.view().Seq() {
+			return o.Outcome == ops.NotFound
+		}
+		s.log = s.log.at(*o.At)
+		return o.Outcome == ops.Done && s.shows(o.Reply)
+	case ops.Raw, ops.Export:
+		e := s.log
+		if o.Outcome != ops.Done || len(o.Logged) != int(e.view.Seq()) {
+			return false
+		}
+		for i := range slices.Backward(o.Logged) {
+			if !e.is(o.Logged[i]) || o.Seqs[i] != e.record.Seq {
+				return false
+			}
+			e = e.before
+		}
+		return true
+	}
+	return false
+}
+
+// knows reports whether a read of the session may have the shared value. A value set by an event of the session is
+// visible together with the event.
+func (s session) knows(name, value string) bool {
+	if !ops.IsHot(value) || ops.SessionOf(value) != name || slices.Contains(s.past, value) {
+		return true
+	}
+	_, there := s.log.find(value)
+	return there
+}
+
+// shows reports whether a reply shows the session. It ignores shared values.
+func (s session) shows(r ops.Reply) bool {
+	v := s.view()
+	return r.Seq == v.Seq() && r.PatchSeq == v.PatchSeq() && (s.creation == "" || r.Creation == s.creation) && len(r.Visible) == v.Len() &&
+		slices.Equal(r.Visible, ops.Visible(v)) && maps.Equal(own(r.Values), ops.Texts(maps.Collect(v.Values())))
+}
+
+// own returns the values without those of shared scopes.
+func own(values map[string]string) map[string]string {
+	values = maps.Clone(values)
+	maps.DeleteFunc(values, func(key, _ string) bool { return statekey.ScopeOf(key) != statekey.Session })
+	return values
+}
+
+// refusal is the reason why the model refuses a call.
+type refusal struct {
+	kind string
+	last uint64 // see [Reply]; 0 is any
+}
+
+func (r *refusal) Error() string { return r.kind }
+
+// refused reports whether the call was refused for the model's reason.
+func (o operation) refused(err error) bool {
+	var r *refusal
+	if errors.As(err, &r) {
+		return o.Outcome == r.kind && (r.last == 0 || o.Last == r.last)
+	}
+	var conflict *fold.ConflictError
+	if errors.As(err, &conflict) && o.Last != conflict.Newest {
+		return false
+	}
+	return o.Outcome == ops.OutcomeOf(err)
+}
+
+// write returns the session's log after a call and the seqs of the call's records, or the refusal.
+func (s session) write(o operation) (*entry, []uint64, error) {
+	switch o.Kind {
+	case ops.Append, ops.Patch:
+		offered := o.Op.Records()
+		missing, err := s.missing(offered)
+		switch {
+		case err != nil, missing == 0:
+		case o.Kind == ops.Patch:
+			if o.On != "" {
+				offered[0].Patch = offered[0].Patch.WithBase(o.Base)
+			}
+			err = s.refuses(offered, fold.CheckOptions{AsOfNow: o.On == ""})
+		case o.IfSeq != nil && *o.IfSeq != s.view().Seq():
+			err = &refusal{fuzz.Conflict, s.view().Seq()}
+		}
+		return s.log.put(offered, err)
+	case ops.Import:
+		return s.imports(o.records)
+	case ops.Revert:
+		ids, err := s.log.whole().RevertTargets(o.IDs[0])
+		if err != nil {
+			return nil, nil, err
+		}
+		var patches []*patch.PatchEvent
+		for _, id := range ids {
+			patches = append(patches, patch.NewRevert(id))
+		}
+		return s.back(o, patches, fold.CheckOptions{AsOfNow: true})
+	case ops.Rewind:
+		from := uint64(0)
+		for e := s.log; e.before != nil; e = e.before {
+			if e.record.Event != nil && e.record.Event.InvocationID() == ops.Invocation(o.IDs[0]) {
+				from = e.record.Seq
+			}
+		}
+		if from == 0 {
+			return nil, nil, &refusal{kind: fuzz.NotFound}
+		}
+		patches, err := s.log.whole().Rewind(from)
+		if err != nil {
+			return nil, nil, err
+		}
+		return s.back(o, patches, fold.CheckOptions{AsOfNow: true, AllowOrphans: true, AllowPinned: true})
+	}
+	panic("linear: " + string(o.Kind) + " does not write")
+}
+
+// missing returns the number of records that are not in the log.
+func (s session) missing(offered []patch.Record) (n int, err error) {
+	for _, r := range offered {
+		there, ok := s.log.find(r.ID())
+		for id := range r.IDs() {
+			if _, taken := s.log.find(id); !ok && taken {
+				return 0, &refusal{kind: ops.Duplicate}
+			}
+		}
+		switch {
+		case !ok:
+			n++
+		case there.ID() != r.ID() || !patch.Same(there, r):
+			return 0, &refusal{kind: ops.Duplicate}
+		}
+	}
+	return n, nil
+}
+
+// put returns the log with the records that it lacks, and the seqs of all, if err is nil.
+func (e *entry) put(offered []patch.Record, err error) (*entry, []uint64, error) {
+	if err != nil {
+		return nil, nil, err
+	}
+	var seqs []uint64
+	for _, r := range offered {
+		if there, ok := e.find(r.ID()); ok {
+			seqs = append(seqs, there.Seq)
+			continue
+		}
+		e = e.add(r)
+		seqs = append(seqs, e.view.Seq())
+	}
+	return e, seqs, nil
+}
+
+// back adds patches that a store has made, with the ids of its reply.
+func (s session) back(o operation, patches []*patch.PatchEvent, opts fold.CheckOptions) (*entry, []uint64, error) {
+	var offered []patch.Record
+	for i, p := range patches {
+		id := fmt.Sprintf("%s%d.%d", untold, o.n, i)
+		switch {
+		case i < len(o.Logged):
+			id = o.Logged[i]
+		case o.Outcome == ops.Done:
+			return nil, nil, &refusal{kind: "fewer patches than it takes"}
+		}
+		p = p.WithID(id)
+		if len(patches) > 1 {
+			p = p.WithGroup(fmt.Sprint("group ", o.n))
+		}
+		offered = append(offered, patch.Record{Patch: p})
+	}
+	return s.log.put(offered, s.refuses(offered, opts))
+}
+
+// refuses returns the reason why the session refuses patches.
+func (s session) refuses(offered []patch.Record, opts fold.CheckOptions) error {
+	var patches []*patch.PatchEvent
+	for _, r := range offered {
+		patches = append(patches, r.Patch)
+	}
+	_, err := s.log.whole().Preview(patches, opts)
+	return err
+}
+
+// imports returns the session's log after an import of the records.
+func (s session) imports(offered []patch.Record) (*entry, []uint64, error) {
+	if slices.ContainsFunc(offered, func(r patch.Record) bool { return r.Patch != nil }) {
+		offered = slices.Clone(offered)
+		for e := s.log; e.before != nil; e = e.before { // one must be a prefix of the other
+			i := int(e.record.Seq) - 1
+			if i >= len(offered) {
+				continue
+			}
+			// Patches of one id are the same: the one is the other's copy.
+			if !e.is(offered[i].ID()) || e.record.Event != nil && !patch.Same(e.record, offered[i]) {
+				return nil, nil, &refusal{kind: fuzz.Conflict}
+			}
+			offered[i] = e.record
+		}
+	} else if _, err := s.missing(offered); err != nil {
+		return nil, nil, err
+	}
+	log, seqs, err := s.log.put(offered, nil)
+	for i, seq := range seqs {
+		if offered[i].Seq != 0 && offered[i].Seq != seq {
+			return nil, nil, &refusal{kind: fuzz.Invalid}
+		}
+	}
+	return log, seqs, err
+}

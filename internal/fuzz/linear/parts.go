@@ -1,0 +1,206 @@
+package linear
+
+import (
+	"cmp"
+	"hash/maphash"
+	"slices"
+	"strings"
+
+	"github.com/anishathalye/porcupine"
+
+	"github.com/patchlog-dev/patchlog/internal/fuzz/ops"
+	"github.com/patchlog-dev/patchlog/patch"
+)
+
+// operation is the part of a call that concerns one object.
+type operation struct {
+	Seen
+	n       int            // of the history
+	records []patch.Record // what an import offers, or a fork has
+	replies map[moment]int // how many replies show a session so
+	shared  map[string]int // how many replies show an app's values so
+}
+
+// source marks the read of a forked session: it may take effect at another time than the creation of the fork.
+const source ops.Kind = "source"
+
+// object is a session, the shared values of an app, or a lease. Each has its own model and order, so the checker need
+// not order calls that are independent. The session's model checks that values and sessions become visible
+// together.
+type object struct {
+	app, kind, name string
+}
+
+// objects returns the operations of the n-th call of a history, by object.
+//
+// copied are the records of a fork.
+func objects(n int, e Seen, copied []patch.Record) map[object]operation {
+	o := operation{Seen: e, n: n}
+	all := map[object]operation{}
+	switch e.Kind {
+	case ops.Vacuum, ops.Backup:
+		return nil
+	case ops.Lease:
+		return map[object]operation{{e.App, "lease", e.Session}: o}
+	case ops.Import:
+		o.records, _ = ops.Parse(e.Text)
+	case ops.Fork:
+		o.records = copied
+		if e.Outcome != ops.Unknown {
+			read := o
+			read.Kind = source
+			all[object{e.App, "session", e.Source}] = read
+		}
+	}
+	if !strings.HasPrefix(e.Session, erased) { // see [History.judgeErased]
+		all[object{e.App, "session", e.Session}] = o
+	}
+	if e.Kind == ops.Get && e.Outcome == ops.Done || e.Kind == ops.Append && ops.IsHot(e.IDs[0]) && (e.Outcome == ops.Done || e.Outcome == ops.Unknown) {
+		all[object{e.App, "values", ""}] = o
+	}
+	return all
+}
+
+// state is the model of an object after some calls.
+type state interface {
+	// step reports whether a call can have its outcome in this state, and returns the state after it.
+	step(operation) (bool, state)
+	sum() uint64
+
+	// known reports whether the state is complete, so that replies add nothing to it.
+	known() bool
+}
+
+func (b object) model(opts Options, calls []porcupine.Operation) porcupine.Model {
+	var first state
+	switch b.kind {
+	case "values":
+		first = values{}
+	case "lease":
+		first = lease(-1)
+	default:
+		first = session{lenient: opts.Faults}
+	}
+	var idle []operation
+	for _, op := range calls {
+		if o := op.Input.(operation); o.idle() {
+			idle = append(idle, o)
+		}
+	}
+	slices.SortFunc(idle, func(a, b operation) int { return cmp.Or(cmp.Compare(a.From, b.From), cmp.Compare(a.n, b.n)) })
+	return porcupine.Model{
+		Init:  func() any { return order{state: first} },
+		Step:  func(s, input, _ any) (bool, any) { return s.(order).step(input.(operation), idle) },
+		Equal: func(a, b any) bool { return a.(order).sum() == b.(order).sum() },
+		Hash:  func(s any) uint64 { return s.(order).sum() },
+	}
+}
+
+// order is the state of an object after calls in some order. Calls that change nothing come as early as possible.
+// Every order that explains a history can be transformed into such an order, so the checker tries no others.
+type order struct {
+	state
+	at      int64 // the latest beginning of a call in it
+	waiting []int // idle calls that have begun by then and are not in it
+	next    int   // the first idle call that has not begun by then
+}
+
+func (s order) step(o operation, idle []operation) (bool, any) {
+	ok, after := s.state.step(o)
+	if !ok {
+		return false, s
+	}
+	s.at = max(s.at, o.From)
+	s.waiting = slices.Clip(s.waiting)
+	for s.next < len(idle) && idle[s.next].From <= s.at {
+		s.waiting = append(s.waiting, s.next)
+		s.next++
+	}
+	own := -1
+	for i, k := range s.waiting {
+		if idle[k].n == o.n && idle[k].Kind == o.Kind {
+			own = i
+			break
+		}
+		if ok, _ := s.state.step(idle[k]); ok && s.known() {
+			return false, s
+		}
+	}
+	if own >= 0 {
+		s.waiting = slices.Delete(slices.Clone(s.waiting), own, own+1)
+	}
+	s.state = after
+	return true, s
+}
+
+// idle reports whether the call is known to have changed nothing.
+func (o operation) idle() bool {
+	switch {
+	case o.Outcome == ops.Unknown:
+		return false
+	case o.Outcome != ops.Done, o.Kind == ops.Get, o.Kind == ops.At, o.Kind == ops.Raw, o.Kind == ops.Export, o.Kind == source:
+		return true
+	case o.Writes(): // all of it was there
+		return !o.Created && (len(o.Seqs) == 0 || slices.Max(o.Seqs) < o.Seq)
+	}
+	return false
+}
+
+// values is the model of the shared values of sessions.
+type values struct {
+	id    string // of the hot event that was logged last
+	shown int    // how many replies have shown them
+}
+
+// step is as [session.step]. As there, no order has to be tried in which values are changed before
+// all have seen them who ever do.
+func (v values) step(o operation) (bool, state) {
+	if o.Kind == ops.Append {
+		return v.shown >= o.shared[o.App+v.id], values{id: o.IDs[0]}
+	}
+	ok := o.Values["app:hot"] == v.id && o.Values["user:hot"] == v.id
+	v.shown++
+	return ok, v
+}
+
+func (values) known() bool { return true }
+
+func (v values) sum() uint64 { return maphash.String(seed, v.id) + uint64(v.shown) }
+
+// lease is the model of a lease: who holds it, or -1.
+type lease int
+
+func (l lease) step(o operation) (bool, state) {
+	could, ttl := l < 0 || l == lease(o.Owner), o.TTL()
+	switch {
+	case o.Outcome != ops.Done || o.Held != (could && ttl != 0):
+		return false, l
+	case !could || ttl < 0:
+		return true, l
+	case ttl == 0:
+		return true, lease(-1)
+	}
+	return true, lease(o.Owner)
+}
+
+func (lease) known() bool { return true }
+
+func (l lease) sum() uint64 { return uint64(l) }
+
+// once merges the tries of hot appends, each of which has set the values at one moment of all.
+func once(calls []porcupine.Operation) []porcupine.Operation {
+	first := map[string]int{}
+	var merged []porcupine.Operation
+	for _, op := range calls {
+		o := op.Input.(operation)
+		if o.Kind == ops.Append {
+			if i, again := first[o.IDs[0]]; again {
+				merged[i].Return = op.Return
+				continue
+			}
+			first[o.IDs[0]] = len(merged)
+		}
+		merged = append(merged, op)
+	}
+	return slices.Clip(merged)
+}

@@ -1,0 +1,81 @@
+// Package long runs a harness in rounds: a few of them in a test, or with flags very many.
+//
+//	go test ./internal/fuzz/kill -run TestKilled$ -timeout 0 -rounds 2000 -v
+//
+// A run that was stopped goes on with -from and the number of the last round that it has logged.
+package long
+
+import (
+	"flag"
+	"fmt"
+	"iter"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+var (
+	rounds = flag.Int("rounds", 0, "how many rounds a harness makes in all, instead of the few of a short run")
+	from   = flag.Int("from", 0, "the first round to make")
+	seed   = flag.Uint64("seed", 1, "what the rounds' random numbers begin from")
+	round  = flag.Int("round", -1, "the only round to make")
+)
+
+// Round is one round of a harness. What it does follows from its number and the seed, as far
+// as the harness is no matter of time.
+type Round struct {
+	N      int
+	Random *rand.Rand
+	mu     sync.Mutex
+	counts map[string]int
+}
+
+// Count adds to one of the figures that are reported in the end. Goroutines may share a round.
+func (r *Round) Count(what string, n int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.counts[what] += n
+}
+
+// Long says whether more rounds are asked for than a test makes.
+func Long() bool { return *rounds > 0 }
+
+// Rounds yields the rounds of a test one after another: few of them, or as many as the flags
+// say. It ends at the first round in which the test fails, names it, and logs the figures of
+// all rounds; if there are many, after each round.
+func Rounds(t testing.TB, few int) iter.Seq[*Round] {
+	return func(yield func(*Round) bool) {
+		t.Helper()
+		began, counts, next, end := time.Now(), map[string]int{}, *from, few
+		if Long() {
+			end = *rounds
+		}
+		if *round >= 0 {
+			next, end = *round, *round+1
+		}
+		for goOn := true; goOn && next < end; next++ {
+			r := &Round{N: next, Random: rand.New(rand.NewPCG(*seed, uint64(next))), counts: counts}
+			goOn = yield(r)
+			if t.Failed() {
+				t.Logf("round %d of seed %d failed: -round %d -seed %d makes it alone", next, *seed, next, *seed)
+				return
+			}
+			if Long() || next == end-1 {
+				t.Logf("round %d of %d, %v: %s", next, end, time.Since(began).Round(time.Millisecond), r)
+			}
+		}
+	}
+}
+
+// String returns the figures of all rounds so far.
+func (r *Round) String() string {
+	var figures []string
+	for _, what := range slices.Sorted(maps.Keys(r.counts)) {
+		figures = append(figures, fmt.Sprint(r.counts[what], " ", what))
+	}
+	return strings.Join(figures, ", ")
+}

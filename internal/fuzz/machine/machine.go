@@ -1,0 +1,220 @@
+// Package machine is a state machine that tests stores: it makes random operations and compares their results with
+// the reference model of package fuzz.
+package machine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/patchlog-dev/patchlog/fold"
+	"github.com/patchlog-dev/patchlog/fuzz"
+	"github.com/patchlog-dev/patchlog/internal/fuzz/ops"
+	"github.com/patchlog-dev/patchlog/internal/statekey"
+	"github.com/patchlog-dev/patchlog/internal/testlog"
+	"github.com/patchlog-dev/patchlog/patch"
+	"github.com/patchlog-dev/patchlog/snapshot"
+	"github.com/patchlog-dev/patchlog/store"
+	"github.com/patchlog-dev/patchlog/store/backend"
+	"github.com/patchlog-dev/patchlog/store/bolt"
+	"github.com/patchlog-dev/patchlog/store/storetest"
+)
+
+// Check makes random operations on stores, and compares each result, and the state after it, with the reference
+// model. One store is on bbolt; the others share the sessions of the backends that open returns. Each draw has its
+// own sessions and scopes. open is called for each draw and returns at least one backend; the stores close them.
+func Check(t *testing.T, open func(t *rapid.T) []backend.Backend) {
+	dir := t.TempDir()
+	n := 0
+	rapid.Check(t, func(t *rapid.T) {
+		n++
+		m := newMachine(t, n, filepath.Join(dir, fmt.Sprintf("%d.db", n)), open(t))
+		defer m.close()
+		t.Repeat(map[string]func(*rapid.T){
+			"":                 m.compare,
+			"append":           m.append,
+			"append2":          m.append,
+			"patch":            m.patch,
+			"patch2":           m.patch,
+			"batch":            m.patchBatch,
+			"retry":            m.retry,
+			"duplicate":        m.duplicate,
+			"preview":          m.preview,
+			"as of":            m.asOf,
+			"rewind":           m.rewind,
+			"take back":        m.takeBack,
+			"fork":             m.fork,
+			"erase":            m.erase,
+			"summarise":        m.summarise,
+			"reopen":           m.reopen,
+			"failing commit":   m.failingCommit,
+			"delete":           m.delete,
+			"export, import":   m.exportImport,
+			"unexpected place": m.unexpectedPlace,
+		})
+	})
+}
+
+// machine has the stores under test and the model.
+type machine struct {
+	n       int // of the draw
+	path    string
+	stores  []*store.Store  // on bbolt, and the one of the peers whose turn it is
+	file    backend.Backend // of the first
+	peers   []peer
+	turn    int
+	key     store.Key
+	initial map[string]patch.Value
+	shared  map[string]patch.Value
+	records []patch.Record // the log
+	offered []patch.Record // as they were given to the store
+	views   []fold.View    // seen on the way, of the bbolt store
+	ids     int
+	filled  [2]int // ids given on each storage
+}
+
+// peer is one of the stores that share a storage.
+type peer struct {
+	store  *store.Store
+	faulty *storetest.Faulty // its backend
+}
+
+func newMachine(t *rapid.T, n int, path string, backends []backend.Backend) *machine {
+	m := &machine{n: n, path: path, key: ops.Key(fmt.Sprint("app ", n), "s"), stores: make([]*store.Store, 2), shared: map[string]patch.Value{}}
+	m.openFile(t)
+	for _, b := range backends {
+		p := peer{faulty: &storetest.Faulty{Backend: b}}
+		p.store = testlog.Must(store.New(p.faulty, m.options(1)))(t)
+		m.peers = append(m.peers, p)
+	}
+	m.stores[1] = m.peers[0].store
+	m.create(t)
+	return m
+}
+
+// pass selects the peer that makes the next operation.
+func (m *machine) pass(t *rapid.T) {
+	m.turn = rapid.IntRange(0, len(m.peers)-1).Draw(t, "peer")
+	m.stores[1] = m.peers[m.turn].store
+}
+
+var clock = time.Date(2026, 1, 2, 3, 4, 5, 6, time.UTC)
+
+// With a cache of one session or none, every run evicts views.
+func (m *machine) options(i int) store.Options {
+	return store.Options{
+		CacheBytes: int64(20_000*(m.ids%2) - 1), Snapshots: snapshot.Policy{Every: 1 + m.ids%5, MinPercent: 1},
+		Now: func() time.Time { return clock },
+		NewID: func() string {
+			m.filled[i]++
+			return fmt.Sprintf("filled %d of %d", m.filled[i], m.n)
+		},
+	}
+}
+
+func (m *machine) openFile(t *rapid.T) {
+	// Other tests check durability; without syncs this one makes ten times as many operations.
+	b := testlog.Must(bolt.Open(m.path, bolt.Options{NoSync: true}))(t)
+	m.file = b
+	m.stores[0] = testlog.Must(store.New(b, m.options(0)))(t)
+}
+
+func (m *machine) close() {
+	if m.stores[0] != nil {
+		_ = m.stores[0].Close()
+	}
+	for _, p := range m.peers {
+		_ = p.store.Close()
+	}
+}
+
+func (m *machine) create(t *rapid.T) {
+	m.initial = map[string]patch.Value{}
+	state := map[string]any{}
+	for k, v := range fuzz.InitialState().Draw(t, "initial state") {
+		state[k] = v
+		switch statekey.ScopeOf(k) {
+		case statekey.Session:
+			m.initial[k] = v
+		case statekey.App, statekey.User:
+			m.shared[k] = v
+		}
+	}
+	testlog.Must(m.stores[0].Create(context.Background(), m.key, state))(t)
+	m.createAlike(t)
+	for _, s := range m.stores {
+		testlog.ErrorIs(t, testlog.ErrorOf(s.Create(context.Background(), m.key, nil)), store.ErrExists)
+	}
+	m.records, m.offered, m.views = nil, nil, nil
+}
+
+// createAlike creates the session of the first store on the other storage, with the same creation id: the ids of
+// receipts, which are derived from it, are the same then.
+func (m *machine) createAlike(t *rapid.T) {
+	ctx := context.Background()
+	info := testlog.Must(m.stores[0].Info(ctx, m.key))(t)
+	shared := testlog.Must(backend.SharedOf(ctx, m.file, ""))(t)
+	for _, l := range testlog.Must(m.file.List(ctx, "", "", math.MaxInt32))(t) {
+		if l.Creation == info.Creation {
+			b := backend.Batch{Create: true, Creation: l.Creation, Meta: l.Meta, Next: l.Token, Counts: l.Counts, Shared: shared}
+			testlog.NoError(t, m.peers[m.turn].faulty.Append(ctx, l.Session, b))
+		}
+	}
+}
+
+func (m *machine) reference(more ...patch.Record) *fuzz.Reference {
+	return fuzz.NewReference(m.initial, slices.Concat(m.records, more)...)
+}
+
+// log returns the log so far, for messages.
+func (m *machine) log() string { return fuzz.Text(m.records, m.initial) }
+
+// newID returns an id that no record of any draw has, because an erasure covers all sessions that begin with the
+// same records.
+func (m *machine) newID() string {
+	m.ids++
+	return fmt.Sprintf("id%d of %d", m.ids, m.n)
+}
+
+// compare compares the stores' newest views and shared state with the model. The peer that reads need not be the one
+// that wrote, nor the one that writes next.
+func (m *machine) compare(t *rapid.T) {
+	m.pass(t)
+	defer m.pass(t)
+	if m.filled[0] != m.filled[1] {
+		t.Fatalf("the stores drew different numbers of ids: %v\n%s", m.filled, m.log())
+	}
+	ref := m.reference()
+	for i, s := range m.stores {
+		got, err := s.Get(context.Background(), m.key)
+		if err != nil {
+			t.Fatalf("store %d: %v", i, err)
+		}
+		m.compareView(t, i, got.View, ref)
+		want := ref.State()
+		maps.Copy(want, m.shared)
+		if values := got.Values(); !maps.EqualFunc(values, want, patch.Value.Equal) {
+			t.Fatalf("store %d: state %v, want %v\n%s", i, values, want, m.log())
+		}
+		if i == 0 {
+			m.views = append(m.views, got.View)
+		}
+	}
+}
+
+func (m *machine) reopen(t *rapid.T) {
+	testlog.NoError(t, m.stores[0].Close())
+	if _, err := m.stores[0].Get(context.Background(), m.key); !errors.Is(err, store.ErrClosed) && m.options(0).CacheBytes < 0 {
+		t.Fatalf("reading a closed store: %v", err)
+	}
+	m.openFile(t)
+	m.views = nil // of another edition, if something was erased
+}

@@ -1,0 +1,148 @@
+//go:build linux && (amd64 || arm64)
+
+package power
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/patchlog-dev/patchlog/internal/fuzz/kill"
+	"github.com/patchlog-dev/patchlog/store"
+)
+
+// volume is an ext4 file system in a file, whose power can be cut: the kernel then lets go of all
+// that has not been synced, as if it had never been written.
+type volume struct {
+	testing.TB
+	image, dir string
+}
+
+func newVolume(t testing.TB) *volume {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("needs root, to mount a file system whose power can be cut")
+	}
+	for _, tool := range []string{"mkfs.ext4", "mount", "umount"} {
+		if _, err := exec.LookPath(tool); err != nil {
+			t.Skipf("needs %s, to make a file system whose power can be cut", tool)
+		}
+	}
+	base := room(t)
+	v := &volume{t, filepath.Join(base, "image"), filepath.Join(base, "volume")}
+	if err := errors.Join(os.Mkdir(v.dir, 0o700), os.WriteFile(v.image, nil, 0o600), os.Truncate(v.image, 512<<20)); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.Command("mkfs.ext4", "-q", "-F", v.image).CombinedOutput(); err != nil {
+		t.Skipf("mkfs.ext4 makes no file system here: %v\n%s", err, out)
+	}
+	if err := v.mount(); err != nil {
+		t.Skipf("no file system can be mounted here: %v", err)
+	}
+	t.Cleanup(v.unmount)
+	return v
+}
+
+func (v *volume) mount() error {
+	if out, err := exec.Command("mount", "-t", "ext4", "-o", "loop", v.image, v.dir).CombinedOutput(); err != nil {
+		return fmt.Errorf("mount: %w\n%s", err, out)
+	}
+	return nil
+}
+
+func (v *volume) unmount() {
+	v.Helper()
+	// A process that has just been killed may hold it a moment longer.
+	var out []byte
+	var err error
+	for range 3000 {
+		if out, err = exec.Command("umount", v.dir).CombinedOutput(); err == nil {
+			return
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	_ = exec.Command("umount", "-l", v.dir).Run()
+	v.Fatalf("umount: %v\n%s", err, out)
+}
+
+// cut cuts the power: what is in the journal but not on disk is gone too.
+func (v *volume) cut() error {
+	const shutdown, noLogFlush = 0x8004587d, 2
+	f, err := os.Open(v.dir)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	flags := uint32(noLogFlush)
+	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, f.Fd(), shutdown, uintptr(unsafe.Pointer(&flags))); errno != 0 {
+		return fmt.Errorf("the file system does not shut down: %w", errno)
+	}
+	return nil
+}
+
+// repower mounts the file system again, which has its journal replayed.
+func (v *volume) repower() {
+	v.Helper()
+	v.unmount()
+	if err := v.mount(); err != nil {
+		v.Fatal(err)
+	}
+}
+
+// clear removes all files.
+func (v *volume) clear() {
+	v.Helper()
+	there, err := filepath.Glob(filepath.Join(v.dir, "*.db*")) // hidden ones too
+	for _, path := range there {
+		err = errors.Join(err, os.Remove(path))
+	}
+	d, openErr := os.Open(v.dir)
+	if openErr == nil {
+		openErr = errors.Join(d.Sync(), d.Close())
+	}
+	if err := errors.Join(err, openErr); err != nil {
+		v.Fatal(err)
+	}
+}
+
+// onVolumes is a store on a volume, in processes that end with a power cut.
+var onVolumes = kill.Harness{Backups: true, Open: func(place, flaw string) (*store.Store, error) {
+	if flaw == "relaxed" {
+		return setting{noSync: true}.open(place)
+	}
+	return setting{snapshots: true, flaw: flaw}.open(place)
+}}
+
+func init() { onVolumes.Child() }
+
+func (v *volume) harness() kill.Harness {
+	h := onVolumes
+	h.Cut = func(string) error { return v.cut() }
+	h.Restore = func(string) error { v.repower(); return nil }
+	return h
+}
+
+func TestCuts(t *testing.T) {
+	few := 3
+	if testing.Short() {
+		few = 1
+	}
+	v := newVolume(t)
+	v.harness().Check(t, few, 25, func() string {
+		v.clear()
+		return filepath.Join(v.dir, fileName)
+	})
+}
+
+// What is not synced must be lost, or the test above proves nothing.
+func TestCutsControl(t *testing.T) {
+	v := newVolume(t)
+	v.harness().Finds(t, "relaxed", filepath.Join(v.dir, fileName))
+}

@@ -1,0 +1,271 @@
+//go:build linux && (amd64 || arm64)
+
+package power
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/patchlog-dev/patchlog/internal/fuzz/long"
+	"github.com/patchlog-dev/patchlog/internal/fuzz/linear"
+	"github.com/patchlog-dev/patchlog/internal/fuzz/ops"
+	"github.com/patchlog-dev/patchlog/store"
+)
+
+// ways are the errors that a call may fail with.
+var ways = map[string][]unix.Errno{
+	"write":    {unix.EIO, unix.ENOSPC, unix.EDQUOT, unix.EFBIG, unix.EINTR},
+	"sync":     {unix.EIO, unix.ENOSPC, unix.EDQUOT, unix.EINTR},
+	"fsync":    {unix.EIO, unix.ENOSPC, unix.EDQUOT, unix.EINTR},
+	"truncate": {unix.EIO, unix.ENOSPC, unix.EFBIG, unix.EINTR},
+	"rename":   {unix.EIO, unix.ENOSPC},
+	"link":     {unix.EIO, unix.ENOSPC},
+	"unlink":   {unix.EIO},
+}
+
+// faultsOf returns what may become of a call: each error once, and one of them many times.
+func faultsOf(n int, name string, random *rand.Rand) (faults []fault) {
+	add := func(f fault) {
+		f.n, f.name, f.doom = n, name, doom(random.IntN(int(dooms)))
+		faults = append(faults, f)
+	}
+	for _, errno := range ways[name] {
+		add(fault{errno: errno, times: 1})
+	}
+	if name == "write" {
+		add(fault{short: true, times: 1})
+		add(fault{errno: unix.ENOSPC, short: true, times: 1 + random.IntN(8)})
+	}
+	if name != "unlink" {
+		add(fault{errno: ways[name][random.IntN(2)], times: 2 + random.IntN(40)})
+	}
+	return faults
+}
+
+// segment is some operations on a file, which are repeated for each fault.
+type segment struct {
+	testing.TB
+	setting
+	tap    *tap
+	room   string
+	start  *disk
+	before map[store.Key]string
+	round  int
+}
+
+// Operations of a segment that come to some ten commits, and operations after a fault.
+const operations, after = 16, 6
+
+func newSegment(t testing.TB, o setting) *segment {
+	t.Helper()
+	return &segment{TB: t, setting: o, tap: needTap(t), room: room(t), start: newDisk()}
+}
+
+// do makes the segment's operations with a fault, and goes on for a while.
+func (g *segment) do(f fault) (r *run, err error) {
+	g.Helper()
+	g.snapshots = g.round%2 == 1
+	r = newRun(g, g.room, g.start, g.setting, f)
+	r.before = g.before
+	l := &linear.Load{Clients: 3, Apps: 1, Name: fmt.Sprint("segment ", g.round), Seed: uint64(g.round), Forks: true, Backups: g.room}
+	r.load = l
+	l.Begin()
+	defer g.tap.on(r.take)()
+	if err := r.open(); err != nil {
+		return r, err
+	}
+	l.Callers = []ops.Caller{&ops.Local{Store: r.store}}
+	l.Create()
+	pick := rand.New(rand.NewPCG(uint64(g.round), 1))
+	for n, more := 0, after; n < operations || r.failing() && more > 0 || r.failing() && r.left.Load() > 0 && n < 100; n++ {
+		if r.failing() && r.left.Load() <= 0 {
+			if r.calm == 0 {
+				r.calm = l.Since().Nanoseconds()
+			}
+			more--
+		}
+		l.Step(pick.IntN(l.Clients))
+	}
+	for _, e := range l.History() {
+		if (r.n == 0 || r.calm > 0 && e.From > r.calm) && (e.Outcome == ops.Failed || e.Outcome == ops.Unknown) {
+			err = errors.Join(err, fmt.Errorf("an operation fails without a fault: %v", e))
+		}
+	}
+	if closeErr := r.store.Close(); closeErr != nil && !r.failing() {
+		err = errors.Join(err, fmt.Errorf("close: %w", closeErr))
+	}
+	return r, err
+}
+
+// try makes the segment's operations with a fault, cuts the power at some moments after the fault
+// and at the end, and checks what is there without a cut.
+func (g *segment) try(f fault, random *rand.Rand, count func(string, int)) error {
+	r, err := g.do(f)
+	defer os.RemoveAll(r.dir)
+	if err != nil {
+		return fmt.Errorf("%v: %w", f, err)
+	}
+	if r.first >= 0 {
+		count("faults", 1)
+		count("of a "+r.calls[f.n-1].name, 1)
+	}
+	if err := r.whole(); err != nil {
+		return fmt.Errorf("%v: %w", f, err)
+	}
+	first := max(r.first, 0)
+	for _, at := range []int{len(r.steps), first + random.IntN(len(r.steps)-first+1), first + random.IntN(len(r.steps)-first+1)} {
+		count("power cuts", 1)
+		dir, _, err := r.cut(at, random)
+		if err := errors.Join(err, os.RemoveAll(dir)); err != nil {
+			return err
+		}
+	}
+	if _, err := r.recover(r.dir, len(r.steps)); err != nil {
+		return fmt.Errorf("%v: %w", f, err)
+	}
+	return nil
+}
+
+// next makes the segment's operations without a fault, and goes on from there. It deletes sessions that were imported
+// whole, which have most of a file's records: each fault that follows would have them checked four times.
+func (g *segment) next() error {
+	r, err := g.do(fault{})
+	if err == nil {
+		g.before, err = r.recover(r.dir, len(r.steps))
+	}
+	if err != nil {
+		return err
+	}
+	s, err := g.open(filepath.Join(r.dir, fileName))
+	if err != nil {
+		return err
+	}
+	for key := range g.before {
+		if strings.HasPrefix(key.Session, linear.Imported) {
+			err = errors.Join(err, s.Delete(ctx, key))
+			delete(g.before, key)
+		}
+	}
+	err = errors.Join(err, s.Close())
+	g.round++
+	start, readErr := read(r.dir)
+	g.start = start
+	return errors.Join(err, readErr, os.RemoveAll(r.dir))
+}
+
+// faults returns each fault of each call that the segment makes. A vacuum and a backup write all pages of a draft,
+// which has no effect before its rename: of these writes, those next to another call fail with each fault, the
+// others with one of them.
+func (g *segment) faults(random *rand.Rand) (faults []fault) {
+	g.Helper()
+	r, err := g.do(fault{})
+	if err != nil {
+		g.Fatal(err)
+	}
+	for i, c := range r.calls {
+		all := faultsOf(i+1, c.name, random)
+		if isDraft := filepath.Base(c.file.path) != fileName; isDraft && i > 0 && i+1 < len(r.calls) && alike(r.calls[i-1:i+2]) {
+			all = sample(all, 1, random)
+		}
+		faults = append(faults, all...)
+	}
+	_ = os.RemoveAll(r.dir)
+	return faults
+}
+
+// alike reports whether calls write to the same file.
+func alike(calls []syscall) bool {
+	return !slices.ContainsFunc(calls, func(c syscall) bool { return c.name != "write" || c.file.inode != calls[0].file.inode })
+}
+
+// The segments of a file have 200 commits.
+const segments = 20
+
+func TestFaults(t *testing.T) {
+	few, most := 2, 30
+	if testing.Short() {
+		few, most = 1, 15
+	}
+	var g *segment
+	for r := range long.Rounds(t, few) {
+		if g == nil || r.N%segments == 0 {
+			g = newSegment(t, setting{})
+			for g.round = r.N / segments * segments; g.round < max(r.N, 1); { // where a run is resumed
+				if err := g.next(); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		faults := g.faults(r.Random)
+		if !long.Long() {
+			faults = sample(faults, most, r.Random)
+		}
+		for _, f := range faults {
+			if err := g.try(f, r.Random, r.Count); err != nil {
+				t.Error(err)
+				break
+			}
+		}
+		if err := g.next(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// sample returns n of the faults, of each kind of call as many as of the others.
+func sample(faults []fault, n int, random *rand.Rand) (some []fault) {
+	by := map[string][]fault{}
+	for _, f := range faults {
+		by[f.name] = append(by[f.name], f)
+	}
+	for len(some) < min(n, len(faults)) {
+		for _, name := range slices.Sorted(maps.Keys(by)) {
+			if all := by[name]; len(all) > 0 {
+				i := random.IntN(len(all))
+				some = append(some, all[i])
+				by[name] = slices.Delete(all, i, i+1)
+			}
+		}
+	}
+	return some
+}
+
+// Planted faults are found.
+func TestFaultsControls(t *testing.T) {
+	for name, c := range map[string]struct {
+		setting
+		change func(*fault)
+	}{
+		"writes are not synced":                   {setting: setting{noSync: true}},
+		"errors are overlooked":                   {setting: setting{flaw: "optimist"}},
+		"nothing is made durable after a failure": {change: func(f *fault) { f.lie, f.doom = true, nothing }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := newSegment(t, c.setting)
+			random := rand.New(rand.NewPCG(1, 2))
+			faults := slices.DeleteFunc(g.faults(random), func(f fault) bool { return f.name != "sync" || f.times > 1 })
+			if c.noSync {
+				faults = make([]fault, 20) // the power cut alone is enough
+			}
+			for n, f := range faults {
+				if c.change != nil {
+					c.change(&f)
+				}
+				if err := g.try(f, random, func(string, int) {}); err != nil {
+					t.Logf("fault %d: %.500s", n, err.Error())
+					return
+				}
+			}
+			t.Errorf("none of %d faults showed it", len(faults))
+		})
+	}
+}

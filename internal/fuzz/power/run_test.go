@@ -1,0 +1,263 @@
+//go:build linux && (amd64 || arm64)
+
+package power
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/patchlog-dev/patchlog/internal/fuzz/kill"
+	"github.com/patchlog-dev/patchlog/internal/fuzz/linear"
+	"github.com/patchlog-dev/patchlog/internal/fuzz/ops"
+	"github.com/patchlog-dev/patchlog/snapshot"
+	"github.com/patchlog-dev/patchlog/store"
+	"github.com/patchlog-dev/patchlog/store/bolt"
+)
+
+var ctx = context.Background()
+
+const fileName = "log.db"
+
+// setting is how a store is opened.
+type setting struct {
+	noSync    bool
+	snapshots bool
+	flaw      string
+}
+
+func (o setting) open(path string) (*store.Store, error) {
+	opts := store.Options{
+		NoSync: o.noSync, LockTimeout: 5 * time.Second, Logger: slog.New(slog.DiscardHandler),
+		Snapshots: snapshot.Policy{Every: -1},
+	}
+	if o.snapshots {
+		opts.Snapshots = snapshot.Policy{Every: 4, MinPercent: 1}
+	}
+	if o.flaw == "" {
+		return store.Open(path, opts)
+	}
+	b, err := bolt.Open(path, bolt.Options{LockTimeout: opts.LockTimeout, Logger: opts.Logger})
+	if err != nil {
+		return nil, err
+	}
+	return store.New(ops.Flaws[o.flaw](b), opts)
+}
+
+// fault is what becomes of the n-th call, and of those after it.
+type fault struct {
+	n     int
+	name  string // of the call
+	errno unix.Errno
+	short bool // a write is cut short; the rest of it fails, if there is an errno
+	times int  // how many calls fail
+	lie   bool // later syncs, but for those of commits, are not made
+	doom  doom
+}
+
+func (f fault) String() string {
+	text := fmt.Sprintf("call %d, a %s: %v", f.n, f.name, f.errno)
+	if f.short {
+		text = fmt.Sprintf("call %d, a write that is cut short: %v", f.n, f.errno)
+	}
+	return fmt.Sprintf("%s, %d times; a sync that fails writes %v", text, f.times, f.doom)
+}
+
+// step is a system call that was made, or said to be.
+type step struct {
+	syscall
+	failed bool  // of a sync
+	lied   bool  // it was not made, though the system has said so
+	moment int64 // of the load's clock, when the call was made
+}
+
+// run is a load's work on the files of a disk, recorded.
+type run struct {
+	setting
+	fault
+	room, dir string
+	start     *disk
+	before    map[store.Key]string // the logs at the start
+	load      *linear.Load
+	store     *store.Store
+
+	left    atomic.Int64    // faults to come
+	written map[uint64]bool // inodes
+	frozen  atomic.Bool     // the process has crashed: no call is made
+	freeze  int             // at which call it crashes; 0: never
+	calls   []syscall       // in order
+
+	mu    sync.Mutex // the kernel orders the tap's calls and what follows them, which the race detector does not see
+	steps []step
+	first int // the step that failed; -1: none
+	calm  int64
+}
+
+// newRun lays the files of a disk into a new directory, and begins to record.
+func newRun(t testing.TB, room string, start *disk, o setting, f fault) *run {
+	t.Helper()
+	dir, err := os.MkdirTemp(room, "run-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &run{setting: o, fault: f, room: room, dir: dir, start: start.clone(), first: -1, written: map[uint64]bool{}}
+	if err := r.start.lay(dir); err != nil {
+		t.Fatal(err)
+	}
+	for inode := range r.start.inodes {
+		r.written[inode] = true
+	}
+	r.left.Store(int64(f.times))
+	return r
+}
+
+func (r *run) failing() bool { return r.n > 0 && r.left.Load() < int64(r.times) }
+
+// open opens the store, again if a fault is why it does not open.
+func (r *run) open() (err error) {
+	for r.store = nil; r.store == nil; {
+		if r.store, err = r.setting.open(filepath.Join(r.dir, fileName)); err != nil && !r.failing() {
+			return fmt.Errorf("open: %w", err)
+		}
+	}
+	return nil
+}
+
+// take decides on a system call, and keeps what comes of it. The tap asks about one at a time.
+func (r *run) take(c syscall) (o outcome) {
+	if !strings.HasPrefix(c.file.path+c.from, r.dir) {
+		return o
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.calls = append(r.calls, c)
+	if n := len(r.calls); r.frozen.Load() || n == r.freeze {
+		if !r.frozen.Swap(true) {
+			r.calm = r.load.Since().Nanoseconds()
+		}
+		return outcome{errno: unix.EIO}
+	}
+	s := step{syscall: c}
+	if r.load != nil {
+		s.moment = r.load.Since().Nanoseconds()
+	}
+	switch n := len(r.calls); {
+	case r.n == 0 || n < r.n || r.left.Load() <= 0:
+		if r.lie && r.first >= 0 && c.name == "fsync" {
+			o.lie, s.lied = true, true
+		}
+	case r.errno == 0 && len(c.data) < 2: // in this run it is another call, which cannot be cut short
+		r.left.Add(-1)
+	case r.short && n == r.n && len(c.data) > 1:
+		o.short = 1 + len(c.data)/3
+		if s.data = c.data[:o.short]; r.errno == 0 {
+			r.left.Add(-1)
+		}
+	default:
+		o.errno, s.failed = r.errno, true
+		r.left.Add(-1)
+	}
+	if (o.errno != 0 || o.short > 0) && r.first < 0 {
+		r.first = len(r.steps)
+	}
+	if s.name == "write" {
+		r.written[c.file.inode] = true
+	}
+	if isSync := c.name == "sync" || c.name == "fsync"; isSync && !c.file.dir && !r.written[c.file.inode] {
+		// It was written by calls that the tap does not see: what it has now is what is synced.
+		all := s
+		all.name, all.data, all.failed = "write", r.contentOf(c.file), false
+		r.steps = append(r.steps, all, s)
+	} else if !s.failed || isSync {
+		r.steps = append(r.steps, s)
+	}
+	return o
+}
+
+func (r *run) contentOf(f file) []byte {
+	data, err := os.ReadFile(f.path)
+	if err != nil {
+		panic(err)
+	}
+	return data
+}
+
+// moment returns the load's time before a step, or at the end.
+func (r *run) moment(before int) int64 {
+	if before < len(r.steps) {
+		return r.steps[before].moment
+	}
+	return r.load.Since().Nanoseconds()
+}
+
+// recover checks what a store in a directory holds, if the load was interrupted before a step, or at the end.
+func (r *run) recover(dir string, before int) (logs map[store.Key]string, err error) {
+	s, err := r.setting.open(filepath.Join(dir, fileName))
+	if err != nil {
+		return nil, err
+	}
+	l := r.load.Until(r.moment(before))
+	logs, err = kill.Recover(ctx, l, &ops.Local{Store: s}, r.before)
+	err = errors.Join(err, s.Close())
+	for _, violation := range r.judge(l.History(), before) {
+		err = errors.Join(err, errors.New(violation))
+	}
+	return logs, err
+}
+
+// diskBefore returns the disk before a step, or at the end.
+func (r *run) diskBefore(step int, random *rand.Rand) *disk {
+	d := r.start.clone()
+	for _, s := range r.steps[:step] {
+		d.apply(r.dir, s, r.doom, random)
+	}
+	return d
+}
+
+// cut cuts the power before a step, or at the end, and checks what is left. It returns the logs and
+// the directory, for the caller to remove.
+func (r *run) cut(before int, random *rand.Rand) (dir string, logs map[store.Key]string, err error) {
+	dir, err = os.MkdirTemp(r.room, "cut-")
+	if err != nil {
+		return dir, nil, err
+	}
+	how, err := r.diskBefore(before, random).cut(dir, random)
+	if err == nil {
+		logs, err = r.recover(dir, before)
+	}
+	if err != nil {
+		err = fmt.Errorf("power cut before step %d of %d, %s; fault: %v; %d is the first step that failed: %w", before, len(r.steps), how, r.fault, r.first, err)
+	}
+	return dir, logs, err
+}
+
+// whole returns an error if the steps do not give the directory as it is.
+func (r *run) whole() error {
+	r.mu.Lock()
+	end := len(r.steps)
+	r.mu.Unlock()
+	return r.diskBefore(end, rand.New(rand.NewPCG(0, 0))).same(r.dir)
+}
+
+// room returns a directory for as long as the test runs, in memory if there is one: what a disk loses
+// is modelled.
+func room(t testing.TB) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("/dev/shm", "patchlog-power-")
+	if err != nil {
+		return t.TempDir()
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	return dir
+}

@@ -1,0 +1,200 @@
+//go:build linux && (amd64 || arm64)
+
+package power
+
+import (
+	"errors"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/patchlog-dev/patchlog/internal/fuzz/linear"
+	"github.com/patchlog-dev/patchlog/internal/fuzz/ops"
+)
+
+// judge returns the violations of a history that ends with reads after a power cut before a step.
+//
+// bbolt shows a commit to reads between the write of its meta page and the sync of that write. A power cut before
+// the sync may lose what they showed, if all of this holds: the file has what it had before that write; the reads
+// agree with what it had after the write; and without the reads that ended after the write the history is valid.
+func (r *run) judge(h linear.History, before int) []string {
+	faults := linear.Options{Faults: true}
+	violations := h.Judge(faults)
+	write := r.unsyncedMeta(before)
+	if len(violations) == 0 || write < 0 {
+		return violations
+	}
+	was, err := r.crash(write, before)
+	is, isErr := r.crash(before, before)
+	if err := errors.Join(err, isErr); err != nil {
+		return append(violations, err.Error())
+	}
+	if !slices.EqualFunc(was, h[:min(len(was), len(h))], isSame) {
+		return violations
+	}
+	if wrong := is.Judge(faults); len(wrong) > 0 {
+		return wrong
+	}
+	load := r.load.Until(r.moment(before)).History()
+	kept := slices.DeleteFunc(slices.Clone(load), func(e linear.Seen) bool {
+		acknowledged := e.Outcome == ops.Done && e.Changes()
+		return e.To > r.steps[write].moment && e.Outcome != ops.Gone && !acknowledged
+	})
+	return append(kept, h[len(load):]...).Judge(faults)
+}
+
+// unsyncedMeta returns the step before a step that wrote the log file's meta page, if no sync of the file was tried
+// since; else -1.
+func (r *run) unsyncedMeta(before int) int {
+	for i, s := range slices.Backward(r.steps[:before]) {
+		switch {
+		case filepath.Base(s.file.path) != fileName:
+		case s.name == "sync", s.name == "fsync":
+			return -1
+		case s.isMeta():
+			return i
+		}
+	}
+	return -1
+}
+
+// isMeta reports whether the step writes a meta page of the log file.
+func (s step) isMeta() bool {
+	return s.name == "write" && s.at < int64(2*os.Getpagesize()) && filepath.Base(s.file.path) == fileName
+}
+
+// crash returns the load's history up to a step, and what a store then reads from the files that the system showed
+// before the step shown.
+func (r *run) crash(shown, before int) (linear.History, error) {
+	dir, err := r.lay(shown)
+	defer os.RemoveAll(dir)
+	if err != nil {
+		return nil, err
+	}
+	s, err := r.setting.open(filepath.Join(dir, fileName))
+	if err != nil {
+		return nil, err
+	}
+	h := r.load.Until(r.moment(before)).End(&ops.Local{Store: s})
+	return h, s.Close()
+}
+
+// lay writes the files that the system showed before a step into a new directory, for the caller to remove.
+func (r *run) lay(step int) (dir string, err error) {
+	if dir, err = os.MkdirTemp(r.room, "shown-"); err == nil {
+		err = r.diskBefore(step, rand.New(rand.NewPCG(0, 0))).lay(dir)
+	}
+	return dir, err
+}
+
+// isSame reports whether two operations have the same reply, as far as a reader of the file can see.
+func isSame(a, b linear.Seen) bool {
+	return a.Kind == b.Kind && a.Session == b.Session && a.Outcome == b.Outcome && a.Creation == b.Creation &&
+		a.Exported == b.Exported && maps.Equal(a.Values, b.Values)
+}
+
+// late is a store whose replies to appends come late.
+type late struct {
+	*ops.Local
+	made    chan ops.Reply
+	release chan struct{}
+}
+
+func (c late) Call(o ops.Op) ops.Reply {
+	r := c.Local.Call(o)
+	c.made <- r
+	<-c.release
+	return r
+}
+
+// Only the commit whose sync has not ended may be lost after it was read, and no acknowledged one.
+func TestReadBeforeSync(t *testing.T) {
+	tap, r := needTap(t), newRun(t, room(t), newDisk(), setting{}, fault{})
+	l := &linear.Load{Clients: 1, Apps: 1, Name: "unsynced"}
+	r.load = l
+	l.Begin()
+	var store late
+	var inFlight sync.WaitGroup
+	// call makes an operation on the session, and returns the step that wrote a meta page last.
+	call := func(c ops.Caller, kind ops.Kind, ids ...string) (last int) {
+		o := ops.Op{App: "app", Session: "s", Kind: kind, IDs: ids}
+		if c == store {
+			inFlight.Go(func() { l.Call(store, o) })
+			if reply := <-store.made; reply.Outcome != ops.Done {
+				t.Errorf("%s: %s", kind, reply.Err)
+			}
+		} else if reply := l.Call(c, o); reply.Outcome != ops.Done {
+			t.Errorf("%s: %s", kind, reply.Err)
+		}
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		for last = len(r.steps) - 1; !r.steps[last].isMeta(); last-- {
+		}
+		return last
+	}
+	var readAtSync atomic.Bool
+	defer tap.on(func(c syscall) outcome {
+		if c.name == "sync" && r.unsyncedMeta(len(r.steps)) >= 0 && readAtSync.Swap(false) {
+			call(store.Local, ops.Raw)
+		}
+		return r.take(c)
+	})()
+	if err := r.open(); err != nil {
+		t.Fatal(err)
+	}
+	store = late{&ops.Local{Store: r.store}, make(chan ops.Reply), make(chan struct{})}
+	call(store.Local, ops.Create)
+	acknowledged := call(store.Local, ops.Append, "acknowledged")
+	synced := call(store, ops.Append, "synced")
+	readAtSync.Store(true)
+	unsynced := call(store, ops.Append, "unsynced")
+	call(store.Local, ops.Raw)
+	call(store, ops.Append, "next")
+	close(store.release)
+	inFlight.Wait()
+	if err := r.store.Close(); err != nil {
+		t.Fatal(err)
+	}
+	atSync := unsynced + 1
+	if r.steps[atSync].name != "sync" || readAtSync.Load() {
+		t.Fatalf("step %d is a %s, and not the sync of a meta page", atSync, r.steps[atSync].name)
+	}
+	check := func(left, before int) error {
+		dir, err := r.lay(left)
+		if err == nil {
+			_, err = r.recover(dir, before)
+		}
+		return err
+	}
+	for _, c := range []struct {
+		name        string
+		left        int // the step before which the system showed what the power cut leaves
+		before      int
+		isViolation bool
+	}{
+		{"nothing is lost", atSync, atSync, false},
+		{"the commit that is not synced is lost", unsynced, atSync, false},
+		{"an unacknowledged commit is lost, and was read after its sync", unsynced, atSync + 1, true},
+		{"a synced commit is lost too, and was read before the sync", synced, atSync, true},
+		{"an acknowledged commit is lost too", acknowledged, atSync, true},
+	} {
+		if err := check(c.left, c.before); (err != nil) != c.isViolation {
+			t.Errorf("%s: %v", c.name, err)
+		}
+	}
+	history := l.History()
+	l.ReadDuring(absent{}, history[slices.IndexFunc(history, func(e linear.Seen) bool { return e.Kind == ops.Raw })])
+	if check(unsynced, atSync) == nil {
+		t.Error("before the sync, a read did not show what was acknowledged, and this is no violation")
+	}
+}
+
+// absent is a store that has no session.
+type absent struct{}
+
+func (absent) Call(ops.Op) ops.Reply { return ops.Reply{Outcome: ops.NotFound} }

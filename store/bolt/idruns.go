@@ -1,0 +1,238 @@
+package bolt
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/binary"
+	"fmt"
+	"slices"
+
+	bbolt "go.etcd.io/bbolt"
+
+	"github.com/patchlog-dev/patchlog/store/backend"
+)
+
+// Each record's row has the hashes of its ids. So that an id is found without reading all rows of a session, runs of
+// records have their ids a second time, sorted, in rows of bucketIDs:
+//
+//	key:   session's number (8) ‖ first seq of the run (8) ‖ least hash of the row (16; 0 in a run's first row)
+//	value: { hash (16) ‖ seq (8) } … ‖ least hash of the next row (16; all bits set in a run's last row)
+//
+// The runs of a log follow from its length alone: as many of the longest length as fit, then of the next shorter, down
+// to runRecords. Records behind the last run have no sorted rows yet. The commit that completes a run writes it and
+// removes the shorter runs that it absorbs: each id is written once for each length, and a look-up reads one row of at
+// most runFanout-1 runs of each length.
+const (
+	runRecords = 512
+	runFanout  = 8
+	idsPerRow  = 100
+)
+
+// idEntry is an id of a run.
+type idEntry struct {
+	Hash idHash
+	Seq  uint64
+}
+
+const idEntryBytes = 16 + 8
+
+var lastHash = idHash(bytes.Repeat([]byte{0xff}, 16))
+
+// runsOf returns the runs of a log with a last seq.
+func runsOf(last uint64) (runs []backend.Span) {
+	size := uint64(runRecords)
+	for size <= last/runFanout {
+		size *= runFanout
+	}
+	for first := uint64(1); size >= runRecords; size /= runFanout {
+		for ; last-first+1 >= size; first += size {
+			runs = append(runs, backend.Span{First: first, Last: first + size - 1})
+		}
+	}
+	return runs
+}
+
+// inRuns returns the last seq that is in a run.
+func inRuns(last uint64) uint64 { return last - last%runRecords }
+
+func (s session) runKey(run backend.Span, hash idHash) []byte {
+	key := append(make([]byte, 0, 32), s.number...)
+	return append(binary.BigEndian.AppendUint64(key, run.First), hash[:]...)
+}
+
+// runGrowth is what a log's growth makes of its runs.
+type runGrowth struct {
+	gained, lost []backend.Span
+	entries      []idEntry // those of the lost runs, and of later records, in any order
+	keys         [][]byte  // of the rows of the lost runs
+}
+
+// growRuns returns how the runs change when a log grows, or nil if they do not. It reads the ids of records up to
+// have; the caller adds those of later ones.
+func (s session) growRuns(tx *bbolt.Tx, from, to, have uint64) (g *runGrowth, err error) {
+	if inRuns(from) == inRuns(to) {
+		return nil, nil
+	}
+	before, after := runsOf(from), runsOf(to)
+	same := 0
+	for same < min(len(before), len(after)) && before[same] == after[same] {
+		same++
+	}
+	g = &runGrowth{gained: after[same:], lost: before[same:]}
+	return g, indexGuard(s, func() error {
+		for _, run := range g.lost {
+			entries, keys, err := s.readRun(tx.Bucket(bucketIDs), run)
+			if err != nil {
+				return err
+			}
+			g.entries, g.keys = append(g.entries, entries...), append(g.keys, keys...)
+		}
+		return s.eachIDs(tx, inRuns(from)+1, have, g.add)
+	})
+}
+
+func (g *runGrowth) add(seq uint64, hashes []idHash) {
+	for _, hash := range hashes {
+		g.entries = append(g.entries, idEntry{hash, seq})
+	}
+}
+
+// eachIDs calls f with the ids of each record from one seq to another.
+func (s session) eachIDs(tx *bbolt.Tx, from, to uint64, f func(seq uint64, hashes []idHash)) error {
+	c := tx.Bucket(bucketRecords).Cursor()
+	seq := from
+	for key, row := c.Seek(s.key(from)); seq <= to && s.seqOf(key) == seq; key, row = c.Next() {
+		hashes, ok := recordIDs(key, row)
+		if !ok {
+			return fmt.Errorf("%w: session %d: the ids of record %d", backend.ErrIndex, s.id(), seq)
+		}
+		f(seq, hashes)
+		seq++
+	}
+	if seq <= to {
+		return fmt.Errorf("%w: session %d: record %d is not found", backend.ErrIndex, s.id(), seq)
+	}
+	return nil
+}
+
+// check checks the pages that put will copy.
+func (g *runGrowth) check(s session, paths *pathChecker) (err error) {
+	if g == nil {
+		return nil
+	}
+	for _, run := range slices.Concat(g.gained, g.lost) {
+		err = cmp.Or(err, paths.check(s.runKey(run, idHash{})[:16], bucketIDs))
+	}
+	return err
+}
+
+// put writes the new runs and removes the lost ones.
+func (g *runGrowth) put(tx *bbolt.Tx, s session) error {
+	if g == nil {
+		return nil
+	}
+	bucket := tx.Bucket(bucketIDs)
+	for _, key := range g.keys {
+		if err := bucket.Delete(key); err != nil {
+			return err
+		}
+	}
+	for _, run := range g.gained {
+		in := func(e idEntry) bool { return e.Seq >= run.First && e.Seq <= run.Last }
+		entries := slices.DeleteFunc(slices.Clone(g.entries), func(e idEntry) bool { return !in(e) })
+		if err := s.writeRun(bucket, run, entries); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// writeRun writes the rows of a run. If two records have one id, the later one counts.
+func (s session) writeRun(bucket *bbolt.Bucket, run backend.Span, entries []idEntry) error {
+	slices.SortFunc(entries, func(a, b idEntry) int {
+		return cmp.Or(bytes.Compare(a.Hash[:], b.Hash[:]), cmp.Compare(b.Seq, a.Seq))
+	})
+	entries = slices.CompactFunc(entries, func(a, b idEntry) bool { return a.Hash == b.Hash })
+	bucket.FillPercent = fillPercent
+	for least, more := (idHash{}), true; more; {
+		n, next := min(len(entries), idsPerRow), lastHash
+		if more = n < len(entries); more {
+			next = entries[n].Hash
+		}
+		value := make([]byte, 0, n*idEntryBytes+len(next))
+		for _, e := range entries[:n] {
+			value = binary.BigEndian.AppendUint64(append(value, e.Hash[:]...), e.Seq)
+		}
+		key := s.runKey(run, least)
+		if err := bucket.Put(key, seal(kindRun, key, append(value, next[:]...))); err != nil {
+			return err
+		}
+		entries, least = entries[n:], next
+	}
+	return nil
+}
+
+// decodeRunRow decodes a row of a run.
+func decodeRunRow(key, row []byte) (entries []byte, next idHash, ok bool) {
+	value, ok := unseal(kindRun, key, row)
+	if !ok || len(key) != 32 || len(value) < len(next) || (len(value)-len(next))%idEntryBytes != 0 {
+		return nil, next, false
+	}
+	end := len(value) - len(next)
+	return value[:end], idHash(value[end:]), true
+}
+
+func (s session) errRun(run backend.Span) error {
+	return fmt.Errorf("%w: session %d: the ids of the records %d to %d", backend.ErrIndex, s.id(), run.First, run.Last)
+}
+
+// readRun returns the ids of a run, and the keys of its rows.
+func (s session) readRun(bucket *bbolt.Bucket, run backend.Span) (entries []idEntry, keys [][]byte, err error) {
+	var next idHash
+	for key, row := range rows(bucket, s.runKey(run, idHash{})[:16]) {
+		data, after, ok := decodeRunRow(key, row)
+		if !ok || !bytes.Equal(key[16:], next[:]) {
+			return nil, nil, s.errRun(run)
+		}
+		for ; len(data) > 0; data = data[idEntryBytes:] {
+			entries = append(entries, idEntry{idHash(data), binary.BigEndian.Uint64(data[16:])})
+		}
+		keys, next = append(keys, bytes.Clone(key)), after
+	}
+	if next != lastHash {
+		return nil, nil, s.errRun(run)
+	}
+	return entries, keys, nil
+}
+
+// findInRun returns the seq of the record of a run that has an id, or 0.
+func (s session) findInRun(c *bbolt.Cursor, run backend.Span, hash idHash) (uint64, error) {
+	key, row := c.Seek(s.runKey(run, hash))
+	if !bytes.Equal(key, s.runKey(run, hash)) {
+		if key == nil {
+			key, row = c.Last()
+		} else {
+			key, row = c.Prev()
+		}
+	}
+	if !bytes.HasPrefix(key, s.runKey(run, hash)[:16]) {
+		return 0, s.errRun(run)
+	}
+	data, next, ok := decodeRunRow(key, row)
+	if !ok || bytes.Compare(hash[:], next[:]) >= 0 {
+		return 0, s.errRun(run)
+	}
+	for low, high := 0, len(data)/idEntryBytes; low < high; {
+		mid := (low + high) / 2
+		entry := data[mid*idEntryBytes:]
+		switch order := bytes.Compare(entry[:16], hash[:]); {
+		case order == 0:
+			return binary.BigEndian.Uint64(entry[16:]), nil
+		case order < 0:
+			low = mid + 1
+		default:
+			high = mid
+		}
+	}
+	return 0, nil
+}

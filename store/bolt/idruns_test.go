@@ -1,0 +1,67 @@
+package bolt_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/patchlog-dev/patchlog/internal/testlog"
+	"github.com/patchlog-dev/patchlog/store/backend"
+)
+
+// idOf is the id of a record of TestIDsOfLongLog.
+func idOf(seq uint64) string { return fmt.Sprint("id ", seq) }
+
+// Ids of a log of any length are found after opening and after a vacuum; the first look reads few rows of a long log.
+func TestIDsOfLongLog(t *testing.T) {
+	draw := rand.New(rand.NewPCG(1, 2))
+	b, path := openWith(t)
+	testlog.NoError(t, b.Append(ctx, "s", backend.Batch{Creation: "c", Create: true, Next: 7}))
+	last := uint64(0)
+	grow := func(n int) {
+		t.Helper()
+		batch := backend.Batch{Creation: "c", ExpectedLast: last, ExpectedToken: 7, Next: 7, RequireFreeIDs: draw.IntN(2) == 0}
+		for range n {
+			last++
+			batch.Records = append(batch.Records, backend.Record{Seq: last, IDs: []string{idOf(last)}, Data: []byte("x")})
+		}
+		testlog.NoError(t, b.Append(ctx, "s", batch))
+	}
+	check := func(what string) {
+		t.Helper()
+		asked := []uint64{1, last, last + 1, last + 99999}
+		for range 200 {
+			asked = append(asked, 1+draw.Uint64N(last))
+		}
+		var ids []string
+		for _, seq := range asked {
+			ids = append(ids, idOf(seq))
+		}
+		seqs := testlog.Must(b.Lookup(ctx, "s", "c", ids))(t)
+		for i, seq := range asked {
+			if want := seq; seqs[i] != want && (seq <= last || seqs[i] != 0) {
+				t.Fatalf("%s: %d records: Lookup of %q: %d", what, last, ids[i], seqs[i])
+			}
+		}
+		one := backend.Record{Seq: last + 1, IDs: []string{ids[10]}, Data: []byte("x")}
+		err := b.Append(ctx, "s", backend.Batch{Creation: "c", ExpectedLast: last, ExpectedToken: 7, Next: 7, RequireFreeIDs: true, Records: []backend.Record{one}})
+		testlog.ErrorIs(t, err, backend.ErrTaken, what)
+	}
+	for _, n := range []int{1, 510, 1, 1, 511, 512, 513, 1024, 3000, 20_000, 2, 40_000} {
+		grow(n)
+		check("in use")
+		testlog.NoError(t, b.Close())
+		b = open(t, path)
+		grow(1)
+		if rows := b.IDRowsRead(); rows > 600 {
+			t.Errorf("the first append to a log of %d records reads the ids of %d rows", last, rows)
+		}
+		check("opened anew")
+	}
+	testlog.NoError(t, b.Check(ctx))
+	testlog.NoError(t, b.Vacuum(ctx, func([]byte) uint32 { return 0 }))
+	check("after a vacuum")
+	grow(5000)
+	check("after a vacuum")
+	closeAndCheck(t, b, path)
+}

@@ -1,0 +1,100 @@
+package bolt_test
+
+import (
+	"encoding/binary"
+	"os"
+	"path/filepath"
+	"runtime"
+	"syscall"
+	"testing"
+
+	bbolt "go.etcd.io/bbolt"
+
+	"github.com/patchlog-dev/patchlog/internal/testlog"
+	"github.com/patchlog-dev/patchlog/store/bolt"
+)
+
+// accessListOf is an access list by which another user may read and write: the version, then for each entry its tag, its
+// permissions, and a user's id.
+func accessListOf(user uint32) []byte {
+	list := binary.LittleEndian.AppendUint32(nil, 2)
+	for _, e := range []struct {
+		tag, perm uint16
+		id        uint32
+	}{{1, 6, ^uint32(0)}, {2, 6, user}, {4, 4, ^uint32(0)}, {0x10, 6, ^uint32(0)}, {0x20, 0, ^uint32(0)}} {
+		list = binary.LittleEndian.AppendUint16(binary.LittleEndian.AppendUint16(list, e.tag), e.perm)
+		list = binary.LittleEndian.AppendUint32(list, e.id)
+	}
+	return list
+}
+
+// A vacuum keeps the mode and the access list.
+func TestVacuumKeepsTheMode(t *testing.T) {
+	b, path := crowded(t)
+	const attribute = "system.posix_acl_access"
+	testlog.NoError(t, os.Chmod(path, 0o640))
+	testlog.NoError(t, b.Vacuum(ctx, noSum))
+	if info := testlog.Must(os.Stat(path))(t); info.Mode() != 0o640 {
+		t.Errorf("mode %v", info.Mode())
+	}
+	list := accessListOf(12345)
+	if err := syscall.Setxattr(path, attribute, list, 0); err != nil {
+		t.Skipf("the file system has no access lists: %v", err)
+	}
+	testlog.NoError(t, b.Vacuum(ctx, noSum))
+	got := make([]byte, 1000)
+	n, err := syscall.Getxattr(path, attribute, got)
+	if err != nil || string(got[:n]) != string(list) {
+		t.Errorf("the access list is %x (%v), want %x", got[:max(n, 0)], err, list)
+	}
+	testlog.NoError(t, b.Close())
+}
+
+// A member of the file's group can vacuum it; the file stays the group's.
+func TestVacuumByGroupMember(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs to be another user")
+	}
+	const owner, member, group = 65534, 12346, 12345
+	b, path := crowded(t)
+	testlog.NoError(t, b.Close())
+	testlog.NoError(t, os.Chown(path, owner, group))
+	testlog.NoError(t, os.Chmod(path, 0o660))
+	for _, dir := range []string{filepath.Dir(path), filepath.Dir(filepath.Dir(path))} {
+		testlog.NoError(t, os.Chmod(dir, 0o777))
+	}
+	done := make(chan error)
+	go func() {
+		runtime.LockOSThread() // and ends with the thread, which stays another user's
+		syscall.RawSyscall(syscall.SYS_SETFSGID, group, 0, 0)
+		syscall.RawSyscall(syscall.SYS_SETFSUID, member, 0, 0)
+		b, err := bolt.Open(path, bolt.Options{})
+		if err == nil {
+			err = b.Vacuum(ctx, noSum)
+			_ = b.Close()
+		}
+		done <- err
+	}()
+	testlog.NoError(t, <-done)
+	info := testlog.Must(os.Stat(path))(t)
+	if of := info.Sys().(*syscall.Stat_t); info.Mode() != 0o660 || of.Gid != group || of.Uid != member {
+		t.Errorf("mode %v, owner %d, group %d", info.Mode(), of.Uid, of.Gid)
+	}
+}
+
+// A bug of this program's own in a transaction is not taken for damage, and keeps no lock.
+func TestPanicOfOurOwn(t *testing.T) {
+	b, path := crowded(t)
+	func() {
+		defer func() {
+			if recover() == nil {
+				t.Error("a nil dereference does not panic")
+			}
+		}()
+		var none *int
+		err := b.InTx(func(*bbolt.Tx) { *none = 1 })
+		t.Errorf("a nil dereference gives %v", err)
+	}()
+	testlog.NoError(t, b.Vacuum(ctx, noSum))
+	closeAndCheck(t, b, path)
+}

@@ -1,0 +1,131 @@
+package store
+
+import (
+	"fmt"
+	"iter"
+	"maps"
+	"sync"
+
+	"github.com/patchlog-dev/patchlog/fold"
+	"github.com/patchlog-dev/patchlog/internal/statekey"
+	"github.com/patchlog-dev/patchlog/patch"
+	"github.com/patchlog-dev/patchlog/store/backend"
+)
+
+// scope is the values of one shared scope, that of an app or of a user, as they were at one of its versions. It is
+// immutable; nil has no values.
+type scope struct {
+	version backend.Token
+	values  map[string]patch.Value
+	bytes   int
+}
+
+func (s *scope) value(key string) (value patch.Value, ok bool) {
+	if s != nil {
+		value, ok = s.values[key]
+	}
+	return value, ok
+}
+
+func (s *scope) all() iter.Seq2[string, patch.Value] {
+	if s == nil {
+		return func(func(string, patch.Value) bool) {}
+	}
+	return maps.All(s.values)
+}
+
+// with returns the scope after those of the changes that are of its kind.
+func (s *scope) with(changes []patch.Change, kind statekey.Scope) *scope {
+	next := &scope{values: maps.Collect(s.all())}
+	for _, c := range changes {
+		if statekey.ScopeOf(c.Key) == kind {
+			next.values[c.Key] = c.Value
+		}
+	}
+	return next
+}
+
+// scopeCache keeps the values of shared scopes, so that a read of a session looks at their versions alone. When they
+// take more than limit, all are dropped.
+type scopeCache struct {
+	mu     sync.Mutex
+	limit  int
+	bytes  int
+	scopes map[string]*scope // by their names in the backend
+}
+
+// scopesQuery asks for the shared scopes of a session, as far as they are not those in the cache. The zero value asks for
+// none.
+type scopesQuery struct {
+	key    Key
+	names  []string // of the app's and the user's scope
+	cached []*scope
+}
+
+// scopePrefixes are the prefixes of the names that a session's shared values have.
+func scopePrefixes(key Key) []string {
+	return []string{prefixOf("app", key.App), prefixOf("user", key.App, key.User)}
+}
+
+// ask returns the query of a session's scopes.
+func (c *scopeCache) ask(key Key) scopesQuery {
+	q := scopesQuery{key: key, names: scopePrefixes(key)}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, name := range q.names {
+		q.cached = append(q.cached, c.scopes[name])
+	}
+	return q
+}
+
+// query returns a backend's query that asks for the scopes too.
+func (q scopesQuery) query(of backend.Query) backend.Query {
+	of.Shared = q.names
+	for _, s := range q.cached {
+		version := backend.Token(0)
+		if s != nil {
+			version = s.version
+		}
+		of.Known = append(of.Known, version)
+	}
+	return of
+}
+
+// session returns a session with the scopes that the answer to a query gives.
+func (c *scopeCache) session(q scopesQuery, v fold.View, news backend.Fetched) (Session, error) {
+	scopes := make([]*scope, len(q.names))
+	for i, name := range q.names {
+		if old := q.cached[i]; old != nil && old.version == news.Versions[i] {
+			scopes[i] = old
+			continue
+		}
+		s := &scope{version: news.Versions[i], values: make(map[string]patch.Value, len(news.Shared[i]))}
+		for _, raw := range news.Shared[i] {
+			value, err := sharedValue(raw)
+			if err != nil {
+				return Session{}, fmt.Errorf("session %s: %w", q.key, err)
+			}
+			s.values[unescapeNUL(raw.Name[len(name):])] = value
+			s.bytes += len(raw.Name) + len(raw.Data)
+		}
+		c.put(name, s)
+		scopes[i] = s
+	}
+	return Session{Key: q.key, View: v, app: scopes[0], user: scopes[1]}, nil
+}
+
+func (c *scopeCache) put(name string, s *scope) {
+	if s.version == 0 || s.bytes > c.limit {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if old := c.scopes[name]; old != nil {
+		c.bytes -= old.bytes
+	}
+	if c.scopes == nil || c.bytes+s.bytes > c.limit {
+		c.scopes, c.bytes = map[string]*scope{}, 0
+	}
+	c.scopes[name] = s
+	c.bytes += s.bytes
+}
