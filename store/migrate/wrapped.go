@@ -106,7 +106,11 @@ func (b *builder) translate(ctx context.Context, e *patch.Event, patches portabl
 	if err != nil {
 		return err
 	}
-	located, ok := patches.Resolve(v)
+	log, err := logOf(ctx, b.scratch, b.session.Key)
+	if err != nil {
+		return err
+	}
+	located, ok := patches.Resolve(v.WithRecords(log))
 	if !ok {
 		b.untranslated = append(b.untranslated, Difference{Event: e.ID(), What: leftOut})
 		return nil

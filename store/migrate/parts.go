@@ -1,4 +1,4 @@
-package sessionfile
+package migrate
 
 import (
 	"encoding/json"
@@ -31,7 +31,7 @@ func isString(raw json.RawMessage) bool { return len(raw) > 0 && raw[0] == '"' }
 func isObject(raw json.RawMessage) bool { return len(raw) > 0 && raw[0] == '{' }
 func isArray(raw json.RawMessage) bool  { return len(raw) > 0 && raw[0] == '[' }
 
-func timeOf(text string) time.Time {
+func rfcTime(text string) time.Time {
 	t, err := time.Parse(time.RFC3339Nano, text)
 	if err != nil || t.UTC().Year() < 1 || t.UTC().Year() > 9999 {
 		return time.Time{}
@@ -39,19 +39,37 @@ func timeOf(text string) time.Time {
 	return t
 }
 
-// block is an element of a message, in the spelling of any of the agents.
-type block struct {
-	Type           string
-	Text, Thinking json.RawMessage
+// unixTime returns the time of a number since 1970, of which so many are a second.
+func unixTime(n json.Number, second float64) time.Time {
+	f, err := n.Float64()
+	if err != nil || f == 0 {
+		return time.Time{}
+	}
+	t, _ := epoch(f / second)
+	return t
+}
 
-	// An image: pi's, Claude Code's and, as a data: URL, Codex's.
+// block is an element of a message, in the spelling of any of the programs.
+type block struct {
+	Type                    string
+	Text, Thinking, Refusal json.RawMessage
+
+	// An image, a sound or a document: in it, or as a URL, which may be of data.
 	Data, MimeType json.RawMessage
 	Source         struct {
-		Type      string
+		Type, URL string
 		MediaType json.RawMessage `json:"media_type"`
 		Data      json.RawMessage
 	}
-	ImageURL json.RawMessage `json:"image_url"`
+	ImageURL   json.RawMessage `json:"image_url"`
+	InputAudio struct {
+		Data   json.RawMessage
+		Format string
+	} `json:"input_audio"`
+	FileData json.RawMessage `json:"file_data"`
+	File     struct {
+		FileData json.RawMessage `json:"file_data"`
+	}
 
 	// A call, or the result of a tool.
 	ID, Name         string
@@ -81,39 +99,49 @@ func blocksOf(content json.RawMessage) []block {
 	return blocks
 }
 
-// text returns the text of a block, or nil. Codex has several types of text blocks.
+// text returns the text of a block, or nil. There are several types of text blocks.
 func (b *block) text() json.RawMessage {
-	if strings.HasSuffix(b.Type, "text") && isString(b.Text) {
+	switch {
+	case strings.HasSuffix(b.Type, "text") && isString(b.Text):
 		return b.Text
+	case b.Type == "refusal" && isString(b.Refusal):
+		return b.Refusal
 	}
 	return nil
 }
 
-// data returns the image or the document that is in a block, or nil.
-func (b *block) data() *blob {
-	mimeType, data := b.MimeType, b.Data
-	if b.Source.Type == "base64" {
-		mimeType, data = b.Source.MediaType, b.Source.Data
+// media returns the image, the sound or the document of a block.
+func (b *block) media() (part, bool) {
+	var image struct{ URL string }
+	decode(b.ImageURL, &image)
+	url := firstOf(textOf(b.ImageURL), image.URL, textOf(b.FileData), textOf(b.File.FileData), b.Source.URL)
+	kind, data, inline := strings.Cut(strings.TrimPrefix(url, "data:"), ";base64,")
+	switch {
+	case inline:
+		return part{InlineData: &blob{quote(kind), quote(data)}}, true
+	case url != "":
+		return part{FileData: &fileData{url}}, true
+	case isString(b.InputAudio.Data):
+		return part{InlineData: &blob{quote("audio/" + b.InputAudio.Format), b.InputAudio.Data}}, true
+	case b.Source.Type == "base64" && isString(b.Source.Data):
+		return part{InlineData: &blob{b.Source.MediaType, b.Source.Data}}, true
+	case strings.HasSuffix(b.Type, "image") && isString(b.Data):
+		return part{InlineData: &blob{b.MimeType, b.Data}}, true
 	}
-	if kind, text, ok := strings.Cut(strings.TrimPrefix(textOf(b.ImageURL), "data:"), ";base64,"); ok {
-		mimeType, data = raw(kind), raw(text)
-	}
-	if !strings.HasSuffix(b.Type, "image") && b.Type != "document" || !isString(data) {
-		return nil
-	}
-	return &blob{mimeType, data}
+	return part{}, false
 }
 
 // partsOf returns the parts of a content: its texts, thoughts and images. other, if not nil,
 // converts its other blocks.
 func partsOf(content json.RawMessage, other func(*block) []part) (parts []part) {
 	for _, b := range blocksOf(content) {
-		text, data := b.text(), b.data()
+		text := b.text()
+		media, isMedia := b.media()
 		switch {
 		case text != nil:
 			parts = append(parts, part{Text: text})
-		case data != nil:
-			parts = append(parts, part{InlineData: data})
+		case isMedia:
+			parts = append(parts, media)
 		case b.Type == "thinking" && isString(b.Thinking):
 			parts = append(parts, part{Text: b.Thinking, Thought: true})
 		case other != nil:
@@ -128,6 +156,7 @@ type part struct {
 	Text       json.RawMessage `json:"text,omitempty"`
 	Thought    bool            `json:"thought,omitempty"`
 	InlineData *blob           `json:"inlineData,omitempty"`
+	FileData   *fileData       `json:"fileData,omitempty"`
 	Call       *call           `json:"functionCall,omitempty"`
 	Response   *response       `json:"functionResponse,omitempty"`
 }
@@ -135,6 +164,10 @@ type part struct {
 type blob struct {
 	MimeType json.RawMessage `json:"mimeType,omitempty"`
 	Data     json.RawMessage `json:"data"`
+}
+
+type fileData struct {
+	URI string `json:"fileUri"`
 }
 
 type call struct {
@@ -150,7 +183,7 @@ type response struct {
 	Parts    []part         `json:"parts,omitempty"`
 }
 
-func raw(s string) json.RawMessage {
+func quote(s string) json.RawMessage {
 	text, err := encode(s)
 	if err != nil {
 		panic(err) // strings have JSON
@@ -166,11 +199,14 @@ func summaryOf(text json.RawMessage) []part {
 	return []part{{Text: text}}
 }
 
-// callOf returns the part of a call. Arguments other than an object are wrapped in one, as the
-// member with the name in under.
+// callOf returns the part of a call. Arguments other than an object, or its JSON as a text, are wrapped in one, as
+// the member with the name in under.
 func callOf(id, name string, args json.RawMessage, under string) []part {
+	if said := json.RawMessage(textOf(args)); isObject(said) && json.Valid(said) {
+		args = said
+	}
 	if len(args) > 0 && !isObject(args) {
-		args = slices.Concat([]byte("{"), raw(under), []byte(":"), args, []byte("}"))
+		args = slices.Concat([]byte("{"), quote(under), []byte(":"), args, []byte("}"))
 	}
 	return []part{{Call: &call{id, name, args}}}
 }
@@ -181,12 +217,13 @@ func responseOf(id, name string, content json.RawMessage, failed bool) []part {
 	r := &response{ID: id, Name: name, Response: map[string]any{}}
 	var texts []json.RawMessage
 	for _, b := range blocksOf(content) {
-		text, data := b.text(), b.data()
+		text := b.text()
+		media, isMedia := b.media()
 		switch {
 		case text != nil:
 			texts = append(texts, text)
-		case data != nil:
-			r.Parts = append(r.Parts, part{InlineData: data})
+		case isMedia:
+			r.Parts = append(r.Parts, media)
 		default:
 			texts = append(texts, b.whole)
 		}

@@ -19,6 +19,24 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
+var adkSessions = Format{
+	Name: "adk-sessions", Title: "sessions as ADK's REST API gives them", Versions: "ADK for Go and for Python (GET /apps/A/users/U/sessions/S; adk run --save_session)",
+	Kept: "events, state, shared values, compactions, rewinds", Omitted: "fields that ADK's API does not give, temp: keys, partial events",
+	count: func(b *beginning) int {
+		return b.count(func(o object) bool {
+			return o.has("appName", "app_name") && o.has("userId", "user_id") && (o.has("events") || o.has("state") && !o.has("event_data", "session_id"))
+		})
+	},
+	open: func(f *File) (Source, error) {
+		text, mended := mend(f.text)
+		s := NewREST(bytes.NewReader(text), f.opts.Name)
+		if mended {
+			s.differences = append(s.differences, Difference{What: "some texts are not Unicode: U+FFFD stands in their place"})
+		}
+		return s, nil
+	},
+}
+
 // REST is a source of sessions as ADK's REST servers give them, for Go and for Python.
 type REST struct {
 	r           io.Reader
@@ -46,7 +64,7 @@ func NewREST(r io.Reader, name string) *REST {
 }
 
 // String says what it is.
-func (s *REST) String() string { return "sessions as ADK's REST API gives them" }
+func (s *REST) String() string { return adkSessions.Title }
 
 // Count implements [Source]: it is not known.
 func (s *REST) Count(context.Context) (int, error) { return 0, nil }

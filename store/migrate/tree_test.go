@@ -1,4 +1,4 @@
-package sessionfile_test
+package migrate
 
 import (
 	"encoding/json"
@@ -11,7 +11,6 @@ import (
 
 	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/patch"
-	"github.com/patchlog-dev/patchlog/store/sessionfile"
 )
 
 // told is an entry of a drawn conversation.
@@ -145,14 +144,14 @@ func TestPiTrees(t *testing.T) {
 			all = append(all, e)
 			data += line(base)
 			if n%7 == 0 || rapid.Bool().Draw(t, "look") {
-				holds(t, sessionfile.Pi, data, textsOf(all, visible(all, n)))
+				holds(t, pi, data, textsOf(all, visible(all, n)))
 			}
 		}
-		holds(t, sessionfile.Pi, data, textsOf(all, visible(all, len(all)-1)))
+		holds(t, pi, data, textsOf(all, visible(all, len(all)-1)))
 	})
 }
 
-func holds(t *rapid.T, format sessionfile.Format, data string, want []string) {
+func holds(t *rapid.T, format Format, data string, want []string) {
 	records, _ := read(t, format, []byte(data))
 	if got := shown(view(t, records)); !slices.Equal(got, want) {
 		t.Fatalf("visible are\n%q, want\n%q, of\n%s", got, want, data)
@@ -223,7 +222,7 @@ func TestClaudeCodeTrees(t *testing.T) {
 				add(told{parent: parent, text: fmt.Sprint("text ", n), keep: -1, batch: -1}, fields{"type": role,
 					"message": fields{"id": fmt.Sprint("m", n), "role": role, "content": []fields{{"type": "text", "text": fmt.Sprint("text ", n)}}}})
 			}
-			holds(t, sessionfile.ClaudeCode, data, textsOf(all, visible(all, leaf)))
+			holds(t, claudeCode, data, textsOf(all, visible(all, leaf)))
 		}
 	})
 }
@@ -264,8 +263,8 @@ func TestCodexRollbacks(t *testing.T) {
 				seen = append(slices.Clone(seen), text)
 			}
 			path = append(path, before)
-			holds(t, sessionfile.Codex, data, seen)
+			holds(t, codex, data, seen)
 		}
-		holds(t, sessionfile.Codex, data, seen)
+		holds(t, codex, data, seen)
 	})
 }

@@ -1,4 +1,4 @@
-package sessionfile
+package migrate
 
 import (
 	"slices"
@@ -9,7 +9,7 @@ import (
 // move makes ready for a node to follow another, nil being the beginning: what is beside the
 // way there is hidden, and what is on it is in sight. Entries without content count for
 // nothing in this.
-func (t *tree) move(to *node, at entry, author string) error {
+func (t *tree) move(to *node, at entry) error {
 	if to == t.leaf {
 		return nil
 	}
@@ -18,7 +18,7 @@ func (t *tree) move(to *node, at entry, author string) error {
 	if err != nil {
 		return err
 	}
-	back, err := t.takeBack(first, at, author)
+	back, err := t.takeBack(first, at)
 	if err != nil {
 		return err
 	}
@@ -37,17 +37,17 @@ func (t *tree) move(to *node, at entry, author string) error {
 			}
 		}
 	}
-	if err := t.cut(behind, at, author); err != nil {
+	if err := t.cut(behind, at); err != nil {
 		return err
 	}
 	if to == nil || to.last == nil || to.last.change > 0 {
 		return nil
 	}
-	return t.again(to.last, at, author)
+	return t.again(to.last, at)
 }
 
 // again puts in a summary that was taken back, under another id.
-func (t *tree) again(n *node, at entry, author string) error {
+func (t *tree) again(n *node, at entry) error {
 	count, _, err := t.covers(n.brings.kept, n.brings.strict, n.line)
 	if err != nil || count == 0 {
 		return err
@@ -64,7 +64,7 @@ func (t *tree) again(n *node, at entry, author string) error {
 	}
 	n.eventID = e.ID()
 	t.events[n.eventID] = n
-	return t.summarise(n, count, e, didRewind, at, author)
+	return t.summarise(n, count, e, didRewind, at)
 }
 
 // walk marks the ways from the leaf and from a node up to their common ancestor, and
@@ -91,7 +91,7 @@ func (t *tree) walk(to *node) (ancestor *node, first int, err error) {
 
 // takeBack takes back the changes from the one with a number on, 0 for none. It returns the
 // first line of what came back, 0 if nothing did.
-func (t *tree) takeBack(first int, at entry, author string) (line int, err error) {
+func (t *tree) takeBack(first int, at entry) (line int, err error) {
 	if first == 0 {
 		return 0, nil
 	}
@@ -106,7 +106,7 @@ func (t *tree) takeBack(first int, at entry, author string) (line int, err error
 			return 0, err
 		}
 		for _, id := range slices.Backward(c.patches) {
-			if _, err := t.patch(patch.NewRevert(id), didRewind, at, author, group); err != nil {
+			if _, err := t.patch(patch.NewRevert(id), didRewind, at, group); err != nil {
 				return 0, err
 			}
 		}
@@ -125,7 +125,7 @@ func (t *tree) takeBack(first int, at entry, author string) (line int, err error
 
 // cut hides what stands behind a line and is not on the new way: what has content, and what
 // stands between.
-func (t *tree) cut(behind int, at entry, author string) error {
+func (t *tree) cut(behind int, at entry) error {
 	begin := t.view.Len()
 	for ; begin > 0; begin-- {
 		n := t.events[t.view.At(begin-1).ID()]
@@ -166,7 +166,7 @@ func (t *tree) cut(behind int, at entry, author string) error {
 	}
 	c := change{}
 	for _, r := range slices.Backward(runs) {
-		id, err := t.patch(patch.NewSplice(r.start, r.count), didRewind, at, author, group)
+		id, err := t.patch(patch.NewSplice(r.start, r.count), didRewind, at, group)
 		if err != nil {
 			return err
 		}

@@ -1,4 +1,4 @@
-package sessionfile
+package migrate
 
 import (
 	"cmp"
@@ -6,6 +6,20 @@ import (
 	"strconv"
 	"strings"
 )
+
+var pi = Format{
+	Name: "pi", Title: "a session file of pi", Versions: "1 to 3 (~/.pi/agent/sessions/*/*.jsonl)",
+	Kept:    "messages, thoughts, calls, results, images, usage, model, branches, compactions, what the user ran",
+	Omitted: "content of labels and changes of the model",
+	count: func(b *beginning) int {
+		head := func(o object) bool { return o.text("type") == "session" && o.has("id") && o.has("timestamp", "cwd") }
+		if !b.lines || !b.has(head) {
+			return 0
+		}
+		return b.count(func(o object) bool { return o.text("type") != "" && o.has("id", "timestamp") })
+	},
+	reader: func() reader { return reader{read: readPi} },
+}
 
 type piLine struct {
 	Type, ID, Timestamp string
@@ -41,15 +55,15 @@ type piMessage struct {
 }
 
 // readPi reads a line of a file of pi. Before version 2 entries have no ids, and follow each other.
-func readPi(line []byte, t *tree) entry {
+func readPi(line []byte, t *tree) []entry {
 	var l piLine
 	if !decode(line, &l) {
-		return entry{}
+		return nil
 	}
-	e := entry{id: l.ID, time: timeOf(l.Timestamp), message: line}
+	e := entry{id: l.ID, time: rfcTime(l.Timestamp), message: line}
 	if l.Type == "session" {
 		t.session = cmp.Or(t.session, l.ID)
-		return e
+		return []entry{e}
 	}
 	e.place, e.moves, e.parent = true, true, t.leaf
 	if l.ID != "" && l.ParentID == nil {
@@ -63,18 +77,18 @@ func readPi(line []byte, t *tree) entry {
 			l.Message.add(&e)
 		}
 	case "custom_message":
-		e.Author, e.role, e.parts = string(Pi), "user", partsOf(l.Content, nil)
+		e.Author, e.role, e.parts = "pi", "user", partsOf(l.Content, nil)
 	case "branch_summary":
-		e.Author, e.role, e.parts = string(Pi), "user", summaryOf(l.Summary)
+		e.Author, e.role, e.parts = "pi", "user", summaryOf(l.Summary)
 	case "compaction":
 		l.compaction(&e, t)
 	}
-	return e
+	return []entry{e}
 }
 
 // compaction reads a summary of what stands before the first entry that is kept.
 func (l *piLine) compaction(e *entry, t *tree) {
-	e.Author, e.role, e.compaction, e.parts = string(Pi), "user", true, summaryOf(l.Summary)
+	e.Author, e.role, e.compaction, e.parts = "pi", "user", true, summaryOf(l.Summary)
 	var first *node
 	switch i := l.FirstKeptEntryIndex; {
 	case l.FirstKeptEntryID != nil:
@@ -93,7 +107,7 @@ func (m *piMessage) add(e *entry) {
 	case "user":
 		e.Author, e.role, e.prompt, e.parts = "user", "user", true, partsOf(m.Content, nil)
 	case "assistant":
-		e.Author, e.role, e.parts = string(Pi), "model", partsOf(m.Content, func(b *block) []part {
+		e.Author, e.role, e.parts = "pi", "model", partsOf(m.Content, func(b *block) []part {
 			if b.Type != "toolCall" {
 				return nil
 			}
@@ -107,16 +121,16 @@ func (m *piMessage) add(e *entry) {
 			})
 		}
 	case "toolResult":
-		e.Author, e.role, e.parts = string(Pi), "user", responseOf(m.ToolCallID, m.ToolName, m.Content, m.IsError)
+		e.Author, e.role, e.parts = "pi", "user", responseOf(m.ToolCallID, m.ToolName, m.Content, m.IsError)
 	case "bashExecution":
 		e.Author = "user"
 		if !m.ExcludeFromContext {
-			e.role, e.prompt, e.parts = "user", true, []part{{Text: raw(m.ran())}}
+			e.role, e.prompt, e.parts = "user", true, []part{{Text: quote(m.ran())}}
 		}
 	case "custom", "hookMessage":
-		e.Author, e.role, e.parts = string(Pi), "user", partsOf(m.Content, nil)
+		e.Author, e.role, e.parts = "pi", "user", partsOf(m.Content, nil)
 	case "branchSummary", "compactionSummary":
-		e.Author, e.role, e.parts = string(Pi), "user", summaryOf(m.Summary)
+		e.Author, e.role, e.parts = "pi", "user", summaryOf(m.Summary)
 	}
 }
 

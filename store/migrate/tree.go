@@ -1,4 +1,4 @@
-package sessionfile
+package migrate
 
 import (
 	"fmt"
@@ -12,6 +12,7 @@ import (
 // node is an entry's place in the conversation, which is a tree: each entry follows one
 // before it in the file.
 type node struct {
+	id      string // the entry's own
 	eventID string // of a summary, that which stands
 	parent  *node
 	depth   int
@@ -63,9 +64,10 @@ type tree struct {
 	changes []change
 	way     map[*node]bool // the nodes that the newest move passed: true on the new way, false on the old one
 	steps   int
+	agent   string                   // the author of what the program does
 	newID   func(what string) string // of a patch
-	out     []patch.Record           // what the file says
-	logged  []patch.Record           // and with seqs
+	logged  []patch.Record           // with seqs
+	fresh   int                      // of them, those from this one on are of the entry
 }
 
 // What a patch did, as its metadata says.
@@ -78,8 +80,8 @@ const (
 // branches, and little enough that a file made to be slow is refused after seconds.
 const maxSteps = 1 << 24
 
-func newTree() *tree {
-	return &tree{nodes: map[string]*node{}, events: map[string]*node{}, pieces: map[string]*node{}, callers: map[string]*node{}, names: map[string]string{}}
+func newTree(agent string) *tree {
+	return &tree{agent: agent, nodes: map[string]*node{}, events: map[string]*node{}, pieces: map[string]*node{}, callers: map[string]*node{}, names: map[string]string{}}
 }
 
 func (t *tree) step(n int) error {
@@ -110,18 +112,16 @@ func (t *tree) log(r patch.Record) error {
 		return err
 	}
 	t.view, t.logged = next, append(t.logged, r)
-	r.Seq = 0
-	t.out = append(t.out, r)
 	return nil
 }
 
-func (t *tree) patch(p *patch.PatchEvent, what string, at entry, author string, group string) (string, error) {
-	id := t.newID("patch " + strconv.Itoa(len(t.out)))
+func (t *tree) patch(p *patch.PatchEvent, what string, at entry, group string) (string, error) {
+	id := t.newID("patch " + strconv.Itoa(len(t.logged)-t.fresh))
 	if !at.time.IsZero() {
 		p = p.WithTimestamp(at.time)
 	}
-	p, err := p.WithID(id).WithAuthor(author).WithGroup(group).
-		WithCustomMetadata(map[string]any{metadataKey: map[string]any{"did": what}})
+	p, err := p.WithID(id).WithAuthor(t.agent).WithGroup(group).
+		WithCustomMetadata(map[string]any{lineKey: map[string]any{"did": what}})
 	if err != nil {
 		return "", err
 	}
@@ -165,9 +165,13 @@ func (t *tree) covers(kept []*node, strict bool, line int) (count int, why strin
 
 // add adds an entry, of which event makes the event, and returns its node, if it has a
 // place in the tree.
-func (t *tree) add(e entry, line int, author string, event func(entry) (*patch.Event, error)) (*node, error) {
+func (t *tree) add(e entry, line int, event func(entry) (*patch.Event, error)) (*node, error) {
+	t.fresh = len(t.logged)
+	if e.goesOn {
+		e.parent = t.leaf
+	}
 	if e.place && e.moves {
-		if err := t.move(e.parent, e, author); err != nil {
+		if err := t.move(e.parent, e); err != nil {
 			return nil, err
 		}
 	}
@@ -179,6 +183,9 @@ func (t *tree) add(e entry, line int, author string, event func(entry) (*patch.E
 			if count, why, err = t.covers(e.kept, e.strict, line); err != nil {
 				return nil, err
 			}
+		}
+		if e.encrypted {
+			why = "the provider keeps its summary encrypted"
 		}
 		if e.note = "compaction"; count == 0 {
 			e.note = "compaction left as an event: " + why
@@ -205,7 +212,7 @@ func (t *tree) add(e entry, line int, author string, event func(entry) (*patch.E
 	}
 	if n.summary {
 		n.last, n.brings = n, &summary{ev, e.kept, e.strict}
-		err = t.summarise(n, count, ev, didCompaction, e, author)
+		err = t.summarise(n, count, ev, didCompaction, e)
 		for _, k := range e.kept {
 			if e.relink && k.hidden == 0 {
 				k.before = n
@@ -217,8 +224,8 @@ func (t *tree) add(e entry, line int, author string, event func(entry) (*patch.E
 	if err != nil {
 		return nil, err
 	}
-	if e.id != "" {
-		t.nodes[e.id] = n
+	if n.id = firstOf(e.as, e.id); n.id != "" {
+		t.nodes[n.id] = n
 	}
 	t.events[n.eventID] = n
 	if n.piece != "" && t.pieces[n.piece] == nil {
@@ -234,14 +241,14 @@ func (t *tree) add(e entry, line int, author string, event func(entry) (*patch.E
 }
 
 // summarise puts a summary in the place of the first visible events.
-func (t *tree) summarise(n *node, count int, event *patch.Event, what string, at entry, author string) error {
+func (t *tree) summarise(n *node, count int, event *patch.Event, what string, at entry) error {
 	c := change{summary: n}
 	for i := range count {
 		if covered := t.events[t.view.At(i).ID()]; covered != nil {
 			c.hides = append(c.hides, covered)
 		}
 	}
-	id, err := t.patch(patch.NewSummarise(0, count, event), what, at, author, "")
+	id, err := t.patch(patch.NewSummarise(0, count, event), what, at, "")
 	if err != nil {
 		return err
 	}

@@ -1,4 +1,4 @@
-package sessionfile
+package migrate
 
 import (
 	"cmp"
@@ -7,6 +7,31 @@ import (
 	"slices"
 	"strings"
 )
+
+var codex = Format{
+	Name: "codex", Title: "a rollout of Codex",
+	Versions: "0.1 to 0.12x, those without envelopes too (~/.codex/sessions/*/*/*/rollout-*.jsonl)",
+	Kept:     "messages, reasoning as far as it can be read, calls, results, images, usage, model, rollbacks, compactions",
+	Omitted:  "developer messages, encrypted reasoning and summaries, content of events that repeat messages",
+	count: func(b *beginning) int {
+		if !b.lines {
+			return 0
+		}
+		bare := b.has(func(o object) bool {
+			return !o.has("type") && o.text("id") != "" && o.text("timestamp") != "" && o.has("instructions", "git", "source")
+		})
+		return b.count(func(o object) bool {
+			if o.object("payload") == nil {
+				return bare && (isResponsesItem(o) || o.has("record_type") || !o.has("type") && o.has("timestamp"))
+			}
+			return slices.Contains([]string{"session_meta", "response_item", "event_msg", "turn_context", "compacted"}, o.text("type"))
+		})
+	},
+	reader: func() reader { return reader{read: new(codexReader).read} },
+}
+
+// codexReader reads rollouts of Codex. Lines follow each other; a rollback goes back by a number of turns.
+type codexReader struct{ model string }
 
 type codexLine struct {
 	Type, ID, Timestamp string
@@ -26,6 +51,7 @@ type codexItem struct {
 
 	// Of other lines.
 	SessionID string `json:"session_id"`
+	Model     string
 	Message   json.RawMessage
 	History   *[]json.RawMessage `json:"replacement_history"`
 	NumTurns  int                `json:"num_turns"`
@@ -41,41 +67,41 @@ type codexItem struct {
 	}
 }
 
-// readCodex reads a line of a rollout of Codex. Lines follow each other; a rollback goes back by
-// a number of turns.
-func readCodex(line []byte, t *tree) entry {
+func (r *codexReader) read(line []byte, t *tree) []entry {
 	var l codexLine
-	e := entry{place: true, parent: t.leaf}
+	e := entry{place: true, goesOn: true}
 	if !decode(line, &l) {
-		e.place = false
-		return e
+		return nil
 	}
-	e.time = timeOf(l.Timestamp)
+	e.time = rfcTime(l.Timestamp)
 	payload := l.Payload
 	switch l.Type {
 	case "":
 		t.session = cmp.Or(t.session, l.ID) // the header of a file without envelopes
-		return e
+		return []entry{e}
 	case "session_meta", "event_msg", "turn_context", "compacted", "response_item":
 	default:
 		payload = line // without envelope
 	}
 	var item codexItem
 	if !decode(payload, &item) {
-		return e
+		return []entry{e}
 	}
 	switch l.Type {
 	case "session_meta":
 		t.session = cmp.Or(t.session, textOf(item.ID)) // a fork repeats that of its origin
 	case "turn_context":
+		r.model = cmp.Or(item.Model, r.model)
 	case "event_msg":
 		item.event(&e, t)
 	case "compacted":
 		item.compaction(&e, t)
 	default:
-		item.response(&e, t)
+		if item.response(&e, t); e.role == "model" {
+			e.ModelVersion = r.model
+		}
 	}
-	return e
+	return []entry{e}
 }
 
 func (item *codexItem) event(e *entry, t *tree) {
@@ -83,16 +109,16 @@ func (item *codexItem) event(e *entry, t *tree) {
 	case "token_count":
 		if item.Info != nil && item.Info.Last != nil {
 			u := item.Info.Last
-			e.Author = string(Codex)
+			e.Author = t.agent
 			e.UsageMetadata = usageOf(map[string][]json.Number{
 				"promptTokenCount": {u.Input}, "cachedContentTokenCount": {u.Cached}, "candidatesTokenCount": {u.Output},
 				"thoughtsTokenCount": {u.Reasoning}, "totalTokenCount": {u.Total},
 			})
 		}
 	case "turn_aborted":
-		e.Author, e.Interrupted = string(Codex), true
+		e.Author, e.Interrupted = t.agent, true
 	case "thread_rolled_back":
-		e.parent, e.moves = rolledBack(t.leaf, item.NumTurns), true
+		e.parent, e.goesOn, e.moves = rolledBack(t.leaf, item.NumTurns), false, true
 	}
 }
 
@@ -111,7 +137,7 @@ func rolledBack(leaf *node, turns int) *node {
 // compaction reads the summary of all that is visible. Codex goes on with a list of items
 // in its place, which are messages unless it was made by a remote service.
 func (item *codexItem) compaction(e *entry, t *tree) {
-	e.Author, e.role, e.compaction = string(Codex), "user", true
+	e.Author, e.role, e.compaction = t.agent, "user", true
 	if item.History == nil { // before lists: what the user said, and the summary
 		var prompts []int
 		for n := t.leaf; n != nil; n = n.parent {
@@ -123,7 +149,7 @@ func (item *codexItem) compaction(e *entry, t *tree) {
 		for _, i := range slices.Backward(prompts) {
 			for _, p := range t.view.At(i).Parts() {
 				if p.Text != "" {
-					e.parts = append(e.parts, part{Text: raw(p.Text)})
+					e.parts = append(e.parts, part{Text: quote(p.Text)})
 				}
 			}
 		}
@@ -134,7 +160,7 @@ func (item *codexItem) compaction(e *entry, t *tree) {
 		for _, each := range *item.History {
 			var kept codexItem
 			if !decode(each, &kept) || kept.Type != "message" {
-				e.parts = nil
+				e.parts, e.encrypted = nil, strings.HasPrefix(kept.Type, "compaction")
 				return
 			}
 			if kept.Role != "developer" && kept.Role != "system" {
@@ -149,9 +175,9 @@ func (item *codexItem) response(e *entry, t *tree) {
 	call := cmp.Or(item.CallID, textOf(item.ID))
 	switch kind, isCall := strings.CutSuffix(item.Type, "_call"); {
 	case item.Type == "message":
-		item.message(e)
+		item.message(e, t)
 	case item.Type == "reasoning":
-		e.Author = string(Codex)
+		e.Author = t.agent
 		for _, list := range []json.RawMessage{item.Summary, item.Content} {
 			for _, b := range blocksOf(list) {
 				if isString(b.Text) {
@@ -166,27 +192,23 @@ func (item *codexItem) response(e *entry, t *tree) {
 			args = item.Action
 		case item.Input != nil:
 			args, under = item.Input, "input"
-		case isString(args):
-			if said := json.RawMessage(textOf(args)); json.Valid(said) && isObject(said) {
-				args = said
-			}
 		}
 		t.names[call] = name
-		e.Author, e.role, e.parts = string(Codex), "model", callOf(call, name, args, under)
+		e.Author, e.role, e.parts = t.agent, "model", callOf(call, name, args, under)
 	case strings.HasSuffix(item.Type, "_output") && item.CallID != "":
-		e.Author, e.role, e.parts = string(Codex), "user", responseOf(call, t.names[call], item.Output, false)
+		e.Author, e.role, e.parts = t.agent, "user", responseOf(call, t.names[call], item.Output, false)
 	}
 }
 
-func (item *codexItem) message(e *entry) {
+func (item *codexItem) message(e *entry, t *tree) {
 	switch item.Role {
 	case "assistant":
-		e.Author, e.role, e.parts = string(Codex), "model", partsOf(item.Content, nil)
+		e.Author, e.role, e.parts = t.agent, "model", partsOf(item.Content, nil)
 	case "user":
 		e.Author, e.role, e.parts = "user", "user", partsOf(item.Content, nil)
 		e.prompt = true
 		if isContext(item.Content) {
-			e.Author, e.prompt = string(Codex), false
+			e.Author, e.prompt = t.agent, false
 		}
 	}
 }
