@@ -85,6 +85,7 @@ type importing struct {
 
 	bar     *progress
 	target  *store.Store
+	copies  bool // sessions of patchlog's
 	many    bool // sessions: those of which nothing is new get no lines
 	total   migrate.Report
 	refused int                 // files that were named and are not recognised
@@ -108,18 +109,24 @@ func (r *importing) run(ctx context.Context, args []string) (err error) {
 	if len(sources) != 1 && r.key.Session != "" {
 		return usagef("KEY goes with one SOURCE")
 	}
-	r.many, r.unread = len(sources) != 1, map[string][]string{}
+	r.many = len(sources) != 1
 	defer func() {
 		if r.target != nil {
 			err = errors.Join(err, r.target.Close())
 		}
 	}()
 	for _, name := range sources {
+		if inFolder[name] && sameFile(name, r.db) {
+			continue
+		}
 		err := r.source(ctx, name)
 		var unknown *migrate.UnknownFormatError
 		switch {
 		case err == nil:
 		case errors.As(err, &unknown) && (inFolder[name] || r.many):
+			if r.unread == nil {
+				r.unread = map[string][]string{}
+			}
 			r.unread[unknown.Reason] = append(r.unread[unknown.Reason], name)
 			if !inFolder[name] {
 				r.refused++
@@ -127,7 +134,7 @@ func (r *importing) run(ctx context.Context, args []string) (err error) {
 		case len(sources) == 1 || ctx.Err() != nil || migrate.StatusOf(err) == "" && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, fs.ErrPermission):
 			return err
 		default:
-			r.total.Add(migrate.Report{Sessions: map[migrate.Status]int{migrate.Failed: 1}})
+			r.total.Add(migrate.Report{Sessions: map[migrate.Status]int{migrate.Failed: 1}, Failures: 1})
 			if err := r.problem(err); err != nil {
 				return err
 			}
@@ -159,7 +166,7 @@ func (r *importing) source(ctx context.Context, name string) error {
 	if n, err := from.Count(ctx); err != nil {
 		return err
 	} else if _, isFile := from.(*migrate.File); !isFile || n > 1 {
-		if r.many = true; !r.json {
+		if r.many = true; !r.json && !r.copies {
 			r.out.linef("from %s", from)
 		}
 	}

@@ -100,10 +100,18 @@ func (r *importing) open(ctx context.Context, name string) (_ migrate.Source, cl
 		return nil, nil, err
 	}
 	source, err := migrate.OpenFile(text, migrate.FileOptions{
-		Name: in.name, Key: r.key, AdoptLines: r.compactions == "adopt",
+		Name: in.name, NoFile: in.file == nil, Key: r.key, AdoptLines: r.compactions == "adopt",
 		Progress: func(n int) { r.bar.update(int64(n), int64(len(text)), in.name) },
 	})
+	if _, isADK := source.(*migrate.REST); isADK && r.key != (store.Key{}) {
+		return nil, nil, hasKeys(name)
+	}
 	return source, nothing, err
+}
+
+// hasKeys is the error of a key given for a source whose sessions have keys.
+func hasKeys(name string) error {
+	return usagef("KEY, --app and --user do not go with %s, whose sessions have keys of their own", name)
 }
 
 // readMost reads a file to its end, behind its beginning.
@@ -137,13 +145,14 @@ func (r *importing) openCopied(ctx context.Context, name string) (migrate.Source
 	if err != nil {
 		return nil, nil, fmt.Errorf("SOURCE: %w", err)
 	}
+	r.copies = true
 	return migrate.NewDatabase(s, r.key), s.Close, nil
 }
 
 // openADK opens a database of ADK's.
 func (r *importing) openADK(ctx context.Context, name string, dialect migrate.Dialect, open func(name string) (*sql.DB, error)) (migrate.Source, func() error, error) {
-	if r.key.Session != "" {
-		return nil, nil, usagef("KEY does not go with %s, whose sessions have keys of their own", name)
+	if r.key != (store.Key{}) {
+		return nil, nil, hasKeys(name)
 	}
 	db, err := open(name)
 	if err != nil {

@@ -54,7 +54,7 @@ func isEvent(o object) bool {
 	case o.text("author") != "":
 		return o.has("id", "content", "actions", "invocationId", "invocation_id", "timestamp")
 	}
-	return o.object("content")["parts"] != nil && !o.has("role") || o.object("actions") != nil && o.has("id", "invocationId", "invocation_id")
+	return !o.has("role", "type") && (o.object("content")["parts"] != nil || o.object("actions") != nil)
 }
 
 func openLines(f *File) (Source, error) {
@@ -80,10 +80,7 @@ func (f *File) lines(ctx context.Context) iter.Seq2[*Session, error] {
 			})
 		}
 		s.Key = f.key(s, "", 0)
-		if err != nil {
-			err = &SessionError{Err: err}
-		}
-		yield(s, err)
+		yield(s, f.check(s, err))
 	}
 }
 

@@ -17,8 +17,10 @@ import (
 
 // FileOptions say how to read a file. The zero value means the defaults.
 type FileOptions struct {
-	// Name is the file's name. Errors call it so, and a session that says no id is named after it.
-	Name string
+	// Name is the file's name. Errors call it so, and a session that says no id is named after it, unless it is the
+	// name of no file: then it takes a Key.
+	Name   string
+	NoFile bool
 
 	// Key has what names the file's session instead of what the file says, where it is not empty.
 	Key store.Key
@@ -108,7 +110,10 @@ func (f *File) Sessions(ctx context.Context) iter.Seq2[*Session, error] {
 		for i, p := range f.pieces {
 			d := decoder{file: f.opts.Name, format: &f.Format, progress: f.opts.Progress, ctx: ctx}
 			records, err := d.decode(p.units)
-			s := &Session{Records: records, Differences: d.report.differences()}
+			if i > 0 { // the first session's notes say it
+				d.report.Untimed, p.omitted = 0, nil
+			}
+			s := &Session{Records: records, file: f.opts.Name, Differences: d.report.differences()}
 			if err == nil && !slices.ContainsFunc(records, hasContent) {
 				err = fmt.Errorf("%s: %w: no message is in it", f.opts.Name, store.ErrInvalid)
 			}
@@ -119,10 +124,7 @@ func (f *File) Sessions(ctx context.Context) iter.Seq2[*Session, error] {
 			if len(p.omitted) > 0 {
 				s.Differences = append(s.Differences, Difference{What: "what stands beside the messages is left out: " + strings.Join(p.omitted, ", ")})
 			}
-			if err != nil {
-				err = &SessionError{Err: err}
-			}
-			if !yield(s, err) {
+			if !yield(s, f.check(s, err)) {
 				return
 			}
 		}
@@ -134,16 +136,29 @@ func (f *File) Sessions(ctx context.Context) iter.Seq2[*Session, error] {
 func (f *File) key(s *Session, id string, n int) store.Key {
 	key := f.opts.Key
 	if key.Session == "" {
-		if key.Session = id; id == "" {
+		if key.Session = id; id == "" && !f.opts.NoFile {
 			key.Session = nameOf(f.opts.Name)
 			if len(f.pieces) > 1 {
 				key.Session += "-" + strconv.Itoa(n+1)
 			}
-			s.Differences = append(s.Differences, Difference{What: "the file does not name its session, so it has the file's name; a KEY before the file gives another"})
+			if n == 0 {
+				s.Differences = append(s.Differences, Difference{What: "the file does not name its session, so that has the file's name; a KEY before the file gives another"})
+			}
 		}
 	}
 	key.App, key.User = firstOf(key.App, f.Format.Name), firstOf(key.User, "user")
 	return key
+}
+
+// check returns an error about a session alone, if there is one.
+func (f *File) check(s *Session, err error) error {
+	if err == nil && f.opts.NoFile && s.Key.Session == "" {
+		err = fmt.Errorf("%s: %w: it does not say its session's id; give the file by its name, or a KEY before it", f.opts.Name, store.ErrInvalid)
+	}
+	if err != nil {
+		return &SessionError{Err: err}
+	}
+	return nil
 }
 
 func firstOf(texts ...string) string {

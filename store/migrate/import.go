@@ -78,8 +78,10 @@ func (m *migration) missing(ctx context.Context, s *Session, r *Result) (iter.Se
 		switch {
 		case known && i == n && isThere(rec, line, s.Records[i]):
 			n++
+		case n == len(s.Records): // the log goes on
+			own = true
 		case known || isLine || rec.Seq == 1:
-			return nil, fmt.Errorf("session %s: %w: its record %d is not what the file has there; a KEY before the file gives it another session", s.Key, store.ErrConflict, rec.Seq)
+			return nil, fmt.Errorf("%s: session %s: %w: its record %d is not what the file has there; a KEY before the file gives it another session", s.file, s.Key, store.ErrConflict, rec.Seq)
 		default:
 			own = true
 		}
@@ -95,7 +97,7 @@ func (m *migration) missing(ctx context.Context, s *Session, r *Result) (iter.Se
 	}
 	for _, rec := range fresh {
 		if own && rec.Patch != nil {
-			return nil, fmt.Errorf("session %s: %w: it has gone on by itself, and the file has a rewind or a compaction since; a KEY before the file gives it another session", s.Key, store.ErrConflict)
+			return nil, fmt.Errorf("%s: session %s: %w: it has gone on by itself, and the file has a rewind or a compaction since; a KEY before the file gives it another session", s.file, s.Key, store.ErrConflict)
 		}
 	}
 	return func(yield func(patch.Record, error) bool) {

@@ -54,6 +54,7 @@ type Session struct {
 	// Differences are what the source has to say of the session beside that.
 	Differences []Difference
 
+	file   string       // which has Records
 	log    *store.Text  // the log as a file of the text form has it, in place of Records
 	adopt  bool         // and its compaction records are adopted
 	store  *store.Store // the database of patchlog's that has it, in place of Records
