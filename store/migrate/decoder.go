@@ -29,6 +29,8 @@ type decoder struct {
 
 	tree       *tree
 	unit       *unit
+	size       int                          // of the units
+	weight     int                          // of the records: about how many bytes they take while they are imported
 	ids        map[string]bool              // that are taken
 	says       map[string][sha256.Size]byte // of the lines that have ids: what they say
 	invocation string
@@ -140,6 +142,9 @@ func (d *decoder) decode(units []unit) ([]patch.Record, error) {
 		units = r.prepare(units)
 	}
 	d.report.Waiting = all - len(units)
+	for _, u := range units {
+		d.size += len(u.text)
+	}
 	read := 0
 	for i := range units {
 		d.unit = &units[i]
@@ -161,8 +166,13 @@ func (d *decoder) next(r reader) error {
 	if len(d.unit.text) > maxLineBytes {
 		return fmt.Errorf("%w: the line is longer than %d bytes", patch.ErrTooLarge, maxLineBytes)
 	}
+	if d.weight > weightTimes*d.size+weightMore {
+		return fmt.Errorf("%w: the file has so many and so short messages that they take more than 8 times its size in memory", patch.ErrTooLarge)
+	}
 	entries := []entry{{eventJSON: eventJSON{Author: d.format.Name}, note: "unreadable"}}
-	if d.unit.json != nil {
+	if d.unit.json != nil && valueWeight*valuesIn(d.unit.json) > weightTimes*len(d.unit.json)+weightMore {
+		entries[0].note = "too many values to be read"
+	} else if d.unit.json != nil {
 		if entries = r.read(d.unit.json, d.tree); len(entries) == 0 {
 			entries = []entry{{}}
 		}
@@ -177,6 +187,31 @@ func (d *decoder) next(r reader) error {
 		}
 	}
 	return nil
+}
+
+// An import may take 8 times the file and a constant of memory: this much for records, and for the values in a line
+// while it is read. The weights are fitted to measurements, which tests repeat.
+const (
+	weightTimes  = 4
+	weightMore   = 20 << 20
+	recordWeight = 3000 // of a record beside what it says
+	valueWeight  = 400  // of an object or an array
+)
+
+// valuesIn returns how many objects and arrays are in JSON.
+func valuesIn(text []byte) (n int) {
+	inString := false
+	for i := 0; i < len(text); i++ {
+		switch c := text[i]; {
+		case c == '"':
+			inString = !inString
+		case inString && c == '\\':
+			i++
+		case !inString && (c == '{' || c == '['):
+			n++
+		}
+	}
+	return n
 }
 
 // timed returns the records without seqs, and each with a time, if one has any.
@@ -247,6 +282,7 @@ func (d *decoder) add(e entry, first bool) error {
 	if e.prompt || d.invocation == "" {
 		d.invocation = id
 	}
+	d.weight += recordWeight
 	before := len(d.tree.logged)
 	n, err := d.tree.add(e, len(d.tree.entries)+1, func(e entry) (*patch.Event, error) { return d.event(id, e, first) })
 	if err != nil {

@@ -108,16 +108,15 @@ func (f *File) Sessions(ctx context.Context) iter.Seq2[*Session, error] {
 			return
 		}
 		for i, p := range f.pieces {
-			d := decoder{file: f.opts.Name, format: &f.Format, progress: f.opts.Progress, ctx: ctx}
-			records, err := d.decode(p.units)
+			records, report, id, err := f.decode(ctx, p.units)
 			if i > 0 { // the first session's notes say it
-				d.report.Untimed, p.omitted = 0, nil
+				report.Untimed, p.omitted = 0, nil
 			}
-			s := &Session{Records: records, file: f.opts.Name, Differences: d.report.differences()}
+			s := &Session{Records: records, file: f.opts.Name, Differences: report.differences()}
 			if err == nil && !slices.ContainsFunc(records, hasContent) {
 				err = fmt.Errorf("%s: %w: no message is in it", f.opts.Name, store.ErrInvalid)
 			}
-			s.Key = f.key(s, firstOf(p.session, d.tree.session), i)
+			s.Key = f.key(s, firstOf(p.session, id), i)
 			for j := range s.Differences {
 				s.Differences[j].What = strings.ReplaceAll(s.Differences[j].What, "compact KEY", "compact "+s.Key.String())
 			}
@@ -129,6 +128,13 @@ func (f *File) Sessions(ctx context.Context) iter.Seq2[*Session, error] {
 			}
 		}
 	}
+}
+
+// decode returns the records of a session, and its id.
+func (f *File) decode(ctx context.Context, units []unit) ([]patch.Record, report, string, error) {
+	d := decoder{file: f.opts.Name, format: &f.Format, progress: f.opts.Progress, ctx: ctx}
+	records, err := d.decode(units)
+	return records, d.report, d.tree.session, err
 }
 
 // key names the nth session of a file by what is given, else by what the session says, else by the format and the
@@ -175,6 +181,9 @@ func firstOf(texts ...string) string {
 func split(text []byte, format *Format, name string) ([]piece, error) {
 	var units []unit
 	document := spansLines(text)
+	if first := trim(text); (document || isArray(first)) && valueWeight*valuesIn(text) > weightTimes*len(text)+weightMore {
+		return nil, fmt.Errorf("%s: %w: it has so many values that they take more than 8 times its size in memory", name, store.ErrTooLarge)
+	}
 	if document {
 		d := json.NewDecoder(bytes.NewReader(text))
 		for d.More() {

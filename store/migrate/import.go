@@ -108,8 +108,8 @@ func (m *migration) missing(ctx context.Context, s *Session, r *Result) (iter.Se
 				}
 			}
 		}
-		for _, rec := range fresh {
-			if !yield(rec, nil) {
+		for i, rec := range fresh {
+			if fresh[i] = (patch.Record{}); !yield(rec, nil) { // the text has it now
 				return
 			}
 		}
