@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 )
 
 // Errors about the tables of a database.
@@ -65,10 +66,23 @@ func (s *SQL) recognise(ctx context.Context) error {
 	case s.has("events", "input_transcription"), s.has("events", "output_transcription"):
 		return errPickled()
 	}
-	// Older versions of ADK for Python have the columns of ADK for Go.
-	return s.each(ctx, s.db, "SELECT actions FROM events WHERE actions IS NOT NULL LIMIT 1", nil, func(row []any) error {
-		if isPickled(row[0]) {
+	// Older versions of ADK for Python have the columns of ADK for Go, with another type of texts.
+	rows, query := 0, "SELECT type FROM pragma_table_info('sessions') WHERE name = 'app_name'"
+	if s.dialect == PostgreSQL {
+		query = "SELECT format_type(atttypid, atttypmod) FROM pg_attribute WHERE attrelid = to_regclass('sessions') AND attname = 'app_name'"
+	}
+	err := s.each(ctx, s.db, "SELECT actions FROM events WHERE actions IS NOT NULL LIMIT 1", nil, func(row []any) error {
+		if rows++; isPickled(row[0]) {
 			return errPickled()
+		}
+		return nil
+	})
+	if err != nil || rows > 0 {
+		return err
+	}
+	return s.each(ctx, s.db, query, nil, func(row []any) error {
+		if kind, err := text(row[0]); err != nil || strings.Contains(strings.ToLower(kind), "var") {
+			return errors.Join(err, errPickled())
 		}
 		return nil
 	})
