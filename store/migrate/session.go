@@ -282,8 +282,7 @@ func (b *builder) rewind(ctx context.Context, v fold.View) error {
 	if err != nil || len(patches) == 0 {
 		return err
 	}
-	_, err = b.scratch.ApplyPatch(ctx, b.session.Key, store.PatchOptions{On: v, AllowOrphans: true, AllowPinned: true, AllowWaiting: true}, patches...)
-	return err
+	return b.apply(ctx, v, patches)
 }
 
 func isCompaction(e *patch.Event) bool { return adkrecord.IsCompactionEvent(e) || e.IsSummary() }
