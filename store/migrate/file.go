@@ -265,7 +265,7 @@ func messagesIn(text json.RawMessage) (p piece, ok bool) {
 
 // hasContent reports whether an event in a record says something.
 func hasContent(r patch.Record) bool {
-	return slices.ContainsFunc(r.Events(), (*patch.Event).HasContent)
+	return slices.ContainsFunc(r.Events(), (*patch.Event).SaysSomething)
 }
 
 func trimNULs(text []byte) []byte { return bytes.Trim(text, "\x00") }

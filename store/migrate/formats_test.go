@@ -80,7 +80,7 @@ func TestFormats(t *testing.T) {
 		"anthropic.json": {"anthropic/user/anthropic", []string{
 			"user/user: Sort the post.",
 			`anthropic/model: thought First look. I look. call toolu_1 look{"at":"box","n":1.50}`,
-			`anthropic/user: response toolu_1 look{"result":"two letters"}`,
+			`anthropic/user: response toolu_1 look{"result":"two letters"} image/png`,
 			"anthropic/model: call toolu_2 open{}",
 			`anthropic/user: response toolu_2 open{"error":"it is locked"} Use the key.`,
 			"anthropic/model: Done.",
