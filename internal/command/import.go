@@ -232,7 +232,7 @@ func (r *importing) sum() error {
 			if n := len(names) - 3; n > 0 {
 				more = fmt.Sprintf(" and %d more", n)
 			}
-			r.out.line(present.Printable(fmt.Sprintf("%s not imported, for %s: %s%s", present.Counted(len(names), "file"), reason, strings.Join(names[:min(3, len(names))], ", "), more)))
+			r.out.line(present.Printable(fmt.Sprintf("not imported (%s): %s: %s%s", reason, present.Counted(len(names), "file"), strings.Join(names[:min(3, len(names))], ", "), more)))
 		}
 		if len(r.unread) > 0 {
 			r.out.line("the formats that can be read are " + migrate.Names())

@@ -9,7 +9,9 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
 
+	"github.com/patchlog-dev/patchlog/internal/present"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store"
 )
@@ -171,13 +173,20 @@ func (s *SQL) session(ctx context.Context, key store.Key) (*Session, error) {
 	}
 	query = fmt.Sprintf("SELECT %s FROM events WHERE app_name = %s AND user_id = %s AND session_id = %s ORDER BY %s",
 		strings.Join(exprs, ", "), s.arg(1), s.arg(2), s.arg(3), order)
+	mended := 0         // events with text that is not Unicode
 	var asText []string // the times as SQLite orders them
 	err = s.each(ctx, tx, query, of, func(row []any) error {
-		cells := make(map[string]any, len(names))
+		cells, changed := make(map[string]any, len(names)), false
 		for i, name := range names {
 			cells[name] = row[i]
+			if t, err := text(row[i]); err == nil && !utf8.ValidString(t) && !isPickled(row[i]) {
+				cells[name], changed = strings.ToValidUTF8(t, "\ufffd"), true
+			}
 		}
-		e, err := eventOf(s.fields(), cells)
+		e, escapes, err := eventOf(s.fields(), cells)
+		if changed || escapes {
+			mended++
+		}
 		if err != nil {
 			id, _ := text(cells["id"])
 			return &SessionError{key, fmt.Errorf("event %q: %w", id, err)}
@@ -192,6 +201,9 @@ func (s *SQL) session(ctx context.Context, key store.Key) (*Session, error) {
 		return nil, err
 	}
 	s.order(out, asText)
+	if mended > 0 {
+		out.Differences = append(out.Differences, Difference{What: present.Counted(mended, "event") + " with text that is not Unicode: U+FFFD stands in its place"})
+	}
 	return out, nil
 }
 

@@ -6,7 +6,6 @@ import (
 	"math"
 	"regexp"
 	"time"
-	"unicode/utf8"
 
 	"github.com/patchlog-dev/patchlog/patch"
 )
@@ -45,9 +44,6 @@ func textJSON(cell any) (json.RawMessage, error) {
 	if err != nil || t == "" {
 		return nil, err
 	}
-	if !utf8.ValidString(t) {
-		return nil, fmt.Errorf("%w: %q is not valid UTF-8", patch.ErrInvalid, clip(t))
-	}
 	return json.Marshal(t)
 }
 
@@ -82,6 +78,7 @@ func stateOf(cell any, prefix string) (map[string]patch.Value, error) {
 	if t == nil {
 		return nil, nil
 	}
+	t, _ = mend(t)
 	value, err := patch.ParseValue(t)
 	if err != nil {
 		return nil, fmt.Errorf("state: %w", err)

@@ -59,21 +59,24 @@ func (s *SQL) fields() []field {
 	return goFields
 }
 
-// eventOf makes an event of the cells of a row, by their columns.
-func eventOf(fields []field, cells map[string]any) (*patch.Event, error) {
+// eventOf makes an event of the cells of a row, by their columns, and reports whether it had escapes that are not
+// Unicode.
+func eventOf(fields []field, cells map[string]any) (*patch.Event, bool, error) {
 	var object []byte
 	for _, f := range fields {
 		value, err := f.read(cells[f.column])
 		if err != nil {
-			return nil, fmt.Errorf("%s: %w", f.column, err)
+			return nil, false, fmt.Errorf("%s: %w", f.column, err)
 		}
 		if value != nil {
 			object = fmt.Appendf(object, ",%q:%s", f.name, value)
 		}
 	}
 	if object == nil {
-		return nil, fmt.Errorf("%w: the row is empty", patch.ErrInvalid)
+		return nil, false, fmt.Errorf("%w: the row is empty", patch.ErrInvalid)
 	}
 	object[0] = '{'
-	return adkjson.ParseEvent(append(object, '}'))
+	object, mended := mend(append(object, '}'))
+	e, err := adkjson.ParseEvent(object)
+	return e, mended, err
 }

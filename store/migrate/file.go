@@ -148,7 +148,7 @@ func (f *File) key(s *Session, id string, n int) store.Key {
 				key.Session += "-" + strconv.Itoa(n+1)
 			}
 			if n == 0 {
-				s.Differences = append(s.Differences, Difference{What: "the file does not name its session, so that has the file's name; a KEY before the file gives another"})
+				s.Differences = append(s.Differences, Difference{What: "the file has no session id: the session is named after the file; a KEY before the file gives it another name"})
 			}
 		}
 	}

@@ -46,7 +46,7 @@ func imported(t testing.TB, name, key string) (*store.Store, store.Session, stri
 
 // What each format says comes over, in ADK's shape.
 func TestFormats(t *testing.T) {
-	const unnamed = "the file does not name its session, so that has the file's name; a KEY before the file gives another"
+	const unnamed = "the file has no session id: the session is named after the file; a KEY before the file gives it another name"
 	const untimed = "the file says no times: events have that of the import\n"
 	for name, c := range map[string]struct {
 		key   string
@@ -191,11 +191,11 @@ func TestCases(t *testing.T) {
 		"nul/pad-after.jsonl":  {nul, orders, "", nil},
 		"nul/pad-before.jsonl": {nul, orders, "", nil},
 		"notutf8/in.jsonl": {"adk/user/in", []string{"user/user: show e.txt", "root/model: half an emoji: \uFFFD"},
-			"some texts are not Unicode: U+FFFD stands in their place\nthe file does not name its session, so that has the file's name; a KEY before the file gives another", nil},
-		"py-rewind/lines.jsonl":   {"adk/user/lines", rewound, "the file does not name its session, so that has the file's name; a KEY before the file gives another", isRewound},
+			"some texts are not Unicode: U+FFFD stands in their place\nthe file has no session id: the session is named after the file; a KEY before the file gives it another name", nil},
+		"py-rewind/lines.jsonl":   {"adk/user/lines", rewound, "the file has no session id: the session is named after the file; a KEY before the file gives it another name", isRewound},
 		"py-rewind/session.json":  {"shop/ada/s1", rewound, "", isRewound},
-		"py-rewind/python.jsonl":  {"adk/user/python", rewound, "the file does not name its session, so that has the file's name; a KEY before the file gives another", isRewound},
-		"py-rewind/unknown.jsonl": {"adk/user/unknown", []string{"user/user: What is Python?", "root/model: A language."}, "the file does not name its session, so that has the file's name; a KEY before the file gives another", nil},
+		"py-rewind/python.jsonl":  {"adk/user/python", rewound, "the file has no session id: the session is named after the file; a KEY before the file gives it another name", isRewound},
+		"py-rewind/unknown.jsonl": {"adk/user/unknown", []string{"user/user: What is Python?", "root/model: A language."}, "the file has no session id: the session is named after the file; a KEY before the file gives it another name", nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, got, notes := imported(t, filepath.Join("cases", name), c.key)
