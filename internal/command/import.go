@@ -25,7 +25,7 @@ func (a *app) importCommand() *cobra.Command {
 Bring sessions in: from files of agents and of ADK, and from databases
 
 SOURCE is a file, a folder, whose files are imported as far as they are recognised, a pattern with *, a
-database (a file, or postgres://...), or - for standard input. What it is is recognised by its content:
+database (a file, or postgres://...), or - for standard input. Its content tells the format:
 
 ` + formats.String() + `
 KEY names the session of a file, or selects one of a patchlog database. Without it a session has the key
