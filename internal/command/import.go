@@ -109,7 +109,7 @@ func (r *importing) run(ctx context.Context, args []string) (err error) {
 	if len(sources) != 1 && r.key.Session != "" {
 		return usagef("KEY goes with one SOURCE")
 	}
-	r.many = len(sources) != 1
+	r.many = len(sources) != 1 || inFolder[sources[0]]
 	defer func() {
 		if r.target != nil {
 			err = errors.Join(err, r.target.Close())
@@ -121,13 +121,22 @@ func (r *importing) run(ctx context.Context, args []string) (err error) {
 		}
 		err := r.source(ctx, name)
 		var unknown *migrate.UnknownFormatError
+		var unopened openError
+		var usage *usageError
+		reason := ""
+		switch {
+		case errors.As(err, &unknown) && r.many:
+			reason = unknown.Reason
+		case errors.As(err, &unopened) && inFolder[name] && !errors.As(err, &usage):
+			reason = strings.TrimPrefix(strings.ReplaceAll(err.Error(), name, "it"), "SOURCE: ")
+		}
 		switch {
 		case err == nil:
-		case errors.As(err, &unknown) && (inFolder[name] || r.many):
+		case reason != "" && ctx.Err() == nil:
 			if r.unread == nil {
 				r.unread = map[string][]string{}
 			}
-			r.unread[unknown.Reason] = append(r.unread[unknown.Reason], name)
+			r.unread[reason] = append(r.unread[reason], name)
 			if !inFolder[name] {
 				r.refused++
 			}
@@ -143,11 +152,16 @@ func (r *importing) run(ctx context.Context, args []string) (err error) {
 	return r.sum()
 }
 
+// openError is the error of a source that cannot be opened.
+type openError struct{ error }
+
+func (e openError) Unwrap() error { return e.error }
+
 // source imports the sessions of a source.
 func (r *importing) source(ctx context.Context, name string) error {
 	from, closeSource, err := r.open(ctx, name)
 	if err != nil {
-		return err
+		return openError{err}
 	}
 	defer closeSource()  // it was only read
 	if r.target == nil { // only now, for it locks the file

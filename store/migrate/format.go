@@ -58,7 +58,7 @@ const HeadBytes = 256 << 10
 var byteOrderMark = []byte("\ufeff")
 
 // Detect returns the format of a file that begins so and has the name. It judges all objects of the beginning:
-// more than half must be as the format has them, and as many of no other format. The error is an
+// at least half must be as the format has them, and fewer as any other has them. The error is an
 // *[UnknownFormatError] if there is none.
 func Detect(head []byte, name string) (Format, error) {
 	head = head[:min(len(head), HeadBytes)]
