@@ -325,11 +325,11 @@ func (d *decoder) event(id string, e entry, first bool) (*patch.Event, error) {
 		func() eventJSON { return out }, func() eventJSON { out.Content = cleaned(out.Content); return out }, func() eventJSON { return bare },
 	} {
 		event := try()
-		keeps := []kept{{}}
+		ways := []kept{{}}
 		if first {
-			keeps = keptOf(d.unit)
+			ways = keptOf(d.unit)
 		}
-		for _, k := range keeps {
+		for _, k := range ways {
 			k.Format, k.Note = d.format.Name, e.note
 			event.CustomMetadata = map[string]kept{lineKey: k}
 			text, err := encode(event)
@@ -340,7 +340,7 @@ func (d *decoder) event(id string, e entry, first bool) (*patch.Event, error) {
 			if err != nil {
 				continue
 			}
-			if line, _ := lineIn(parsed); !first || bytes.Equal(line.bytes(), d.unit.text) {
+			if !first || keeps(parsed, k) {
 				return parsed, nil
 			}
 		}

@@ -74,9 +74,13 @@ func (m *migration) missing(ctx context.Context, s *Session, r *Result) (iter.Se
 			return nil, err
 		}
 		i, known := place[rec.ID()]
-		line, isLine := lineOf(rec)
+		here := known && i == n && isThere(rec, s.Records[i])
+		isLine := false
+		if !here && n < len(s.Records) {
+			_, isLine = lineOf(rec)
+		}
 		switch {
-		case known && i == n && isThere(rec, line, s.Records[i]):
+		case here:
 			n++
 		case n == len(s.Records): // the log goes on
 			own = true
@@ -116,11 +120,20 @@ func (m *migration) missing(ctx context.Context, s *Session, r *Result) (iter.Se
 	}, nil
 }
 
-// isThere reports whether a record of a log, with the line in it, is one that a file has: it keeps the same line,
-// whatever is made of it, or is the same.
-func isThere(logged patch.Record, line kept, offered patch.Record) bool {
-	other, ok := lineOf(offered)
-	return ok && bytes.Equal(line.bytes(), other.bytes()) || !ok && (logged.Patch != nil && offered.Patch != nil || patch.Same(logged, offered))
+// isThere reports whether a record of a log is one that a file has: it keeps the same line, whatever is made of it, or
+// is the same.
+func isThere(logged, offered patch.Record) bool {
+	a, b := lineEvent(logged), lineEvent(offered)
+	if a == nil || b == nil {
+		return logged.Patch != nil && offered.Patch != nil
+	}
+	x, _ := a.Field("customMetadata")
+	if y, _ := b.Field("customMetadata"); bytes.Equal(x, y) && bytes.Contains(x, []byte(lineKey)) {
+		return true
+	}
+	line, ok := lineIn(a)
+	other, same := lineIn(b)
+	return ok && same && bytes.Equal(line.bytes(), other.bytes()) || !ok && !same && patch.Same(logged, offered)
 }
 
 // textOfRecords returns records as a text that stores import.

@@ -57,6 +57,15 @@ func encode(v any) ([]byte, error) {
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
 }
 
+// keeps reports whether an event keeps a line byte for byte.
+func keeps(e *patch.Event, k kept) bool {
+	if metadata, _ := e.Field("customMetadata"); k.JSON != nil {
+		return bytes.Contains(metadata, k.JSON)
+	}
+	line, _ := lineIn(e)
+	return bytes.Equal(line.bytes(), k.bytes())
+}
+
 // lineIn returns the line that an event keeps.
 func lineIn(e *patch.Event) (kept, bool) {
 	metadata, _ := e.Field("customMetadata")
@@ -72,14 +81,19 @@ func lineIn(e *patch.Event) (kept, bool) {
 // lineOf returns the line of a session file that a record holds: the events of a decoder do, and its patches that
 // insert the summary of a compaction.
 func lineOf(r patch.Record) (kept, bool) {
+	if e := lineEvent(r); e != nil {
+		return lineIn(e)
+	}
+	return kept{}, false
+}
+
+// lineEvent returns the event of a record that may hold a line, or nil.
+func lineEvent(r patch.Record) *patch.Event {
 	e := r.Event
 	if r.Patch != nil && r.Patch.Type() == patch.Summarise && r.Patch.CustomMetadata()[lineKey] != nil { // a copy of an event has its metadata
 		e = r.Patch.NewEvents()[0]
 	}
-	if e == nil {
-		return kept{}, false
-	}
-	return lineIn(e)
+	return e
 }
 
 // WriteLines writes the lines of the session file that the records of a log were read from, in the file's order, each
