@@ -117,14 +117,16 @@ func said(e *patch.Event) string {
 	return text
 }
 
-// linesOf returns the lines of a file as they should come back: without NULs around them, and without a last line that
+// linesOf returns the lines of a file as they should come back: without the NULs between them, and without a last line that
 // is neither JSON nor ended.
 func linesOf(data []byte) [][]byte {
 	var lines [][]byte
 	for line := range bytes.Lines(bytes.TrimPrefix(trimNULs(data), byteOrderMark)) {
 		line, ended := bytes.CutSuffix(line, []byte("\n"))
-		if line = trimNULs(line); len(trim(line)) > 0 && (ended || json.Valid(trim(line))) {
-			lines = append(lines, line)
+		for _, line := range bytes.FieldsFunc(line, func(r rune) bool { return r == 0 }) {
+			if len(trim(line)) > 0 && (ended || json.Valid(trim(line))) {
+				lines = append(lines, line)
+			}
 		}
 	}
 	return lines

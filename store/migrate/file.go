@@ -198,8 +198,10 @@ func split(text []byte, format *Format, name string) ([]piece, error) {
 		for line := range bytes.Lines(text) {
 			number++
 			line, ended := bytes.CutSuffix(line, []byte("\n"))
-			if line = trimNULs(line); len(trim(line)) > 0 {
-				units = append(units, unit{text: line, number: number, json: trim(line), open: !ended})
+			for _, line := range bytes.FieldsFunc(line, func(r rune) bool { return r == 0 }) { // a crash leaves NULs between lines
+				if len(trim(line)) > 0 {
+					units = append(units, unit{text: line, number: number, json: trim(line), open: !ended})
+				}
 			}
 		}
 	}

@@ -243,6 +243,9 @@ func TestMend(t *testing.T) {
 	}
 	torn := `{"type":"user","uuid":"u1","sessionId":"s","mess{"type":"user","uuid":"u2","sessionId":"s","timestamp":"2026-01-01T00:00:00Z","message":{"role":"user","content":"two"}}`
 	data := []byte(claudeHead + torn + "\n" + `{"type":"user","uuid":"u3","parentUuid":"u2","sessionId":"s","message":{"role":"user","content":"three"}}` + "\n")
+	glued := `{"type":"user","uuid":"u1","sessionId":"s","message":{"role":"user","content":"one"}}` + "\x00\x00"
+	records, _ := read(t, claudeCode, []byte(claudeHead+glued+`{"type":"user","uuid":"u2","parentUuid":"u1","sessionId":"s","message":{"role":"user","content":"two"}}`+"\n"))
+	check(t, shown(view(t, records)), []string{"one", "two"})
 	records, d := read(t, claudeCode, data)
 	check(t, shown(view(t, records)), []string{"two", "three"})
 	testlog.Equal(t, "unreadable", d.report.Unreadable, 1)
