@@ -308,7 +308,7 @@ func TestOddTables(t *testing.T) {
 	equal(t, "a pickled row", strings.Contains(fmt.Sprint(results[theKey.String()].Err), `event "e3": actions: pickled actions`), true)
 	equal(t, "a pickled row", results[theKey.String()].Status, migrate.Failed)
 	for column, words := range map[string]string{
-		"content = '{'": `content: invalid: "{" is not JSON`, "content = x'ff'": "content", "author = x'ff'": "author: invalid", "timestamp = 'x'": "timestamp: invalid",
+		"content = '{'": `content: invalid: "{" is not JSON`, "content = x'ff'": "content", "timestamp = 'x'": "timestamp: invalid",
 		"turn_complete = 'x'": "turn_complete: invalid", "custom_metadata = '[]'": "customMetadata", "timestamp = 1e99": "timestamp: invalid",
 	} {
 		l.exec(t, `UPDATE events SET actions = '{}'`, `UPDATE events SET `+column+` WHERE id = 'e3'`)
@@ -318,6 +318,11 @@ func TestOddTables(t *testing.T) {
 		}
 		l.exec(t, `UPDATE events SET content = NULL, author = 'a', timestamp = '2025-06-01', turn_complete = 1, custom_metadata = NULL`)
 	}
+
+	l.exec(t, `UPDATE events SET author = x'ff' WHERE id = 'e3'`)
+	_, results = migrateAll(t, inMemoryStore(t), source(t, l, migrate.SQLite), migrate.Options{})
+	equal(t, "text that is not Unicode", results[theKey.String()].Status, migrate.Created)
+	equal(t, "it is reported", strings.Contains(fmt.Sprint(results[theKey.String()].Differences), "1 event with text that is not Unicode"), true)
 }
 
 // drawer draws Go values of any type: each field of a struct is set, or left, by chance.

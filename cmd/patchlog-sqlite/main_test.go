@@ -58,7 +58,7 @@ func TestMigrate(t *testing.T) {
 		to := filepath.Join(dir, name+".db")
 		for _, want := range []string{
 			"from ADK for Go's database on " + name + "\nshop/ada/1: created, 1 record added; the log ends at record 1\n1 session, 1 created, 1 shared value added\n",
-			"from ADK for Go's database on " + name + "\n1 session, 1 unchanged\n",
+			"from ADK for Go's database on " + name + "\n1 session, 1 unchanged: nothing new\n",
 		} {
 			if out, errs := patchlog(t, "import", from, "--db", to); out != want || errs != "" {
 				t.Errorf("%s: %s%s", name, out, errs)

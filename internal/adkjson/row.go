@@ -77,7 +77,7 @@ func unwrapRow(text []byte) (event []byte, owner rowOwner, err error) {
 func refuseForeign(text []byte) error {
 	const older = "long_running_tool_ids_json"
 	if jsonvalue.Member(text, older) != nil {
-		return fieldErr(older, "this is a row of the tables of older versions of ADK for Python, whose actions no JSON has; migrate the database with ADK first")
+		return fieldErr(older, "this is a row of the tables of older versions of ADK for Python, whose actions no JSON has; run 'adk migrate session' on the database first")
 	}
 	if jsonvalue.KindOf(jsonvalue.Member(text, "events")) == jsonvalue.Array {
 		for _, name := range []string{"lastUpdateTime", "last_update_time"} {

@@ -1,75 +1,65 @@
 package adkjson
 
-// The fields of ADK's session event whose names can be spelled in two ways, or that have
-// such fields in them. Only names and types count: a struct has fields that ADK or genai
-// names, a map has keys that are data, and what is in a datum is data too.
-type (
-	datum = any
-
-	eventSchema struct {
-		InvocationID       datum                                     `json:"invocationId"`
-		IsolationScope     datum                                     `json:"isolationScope"`
-		LongRunningToolIDs datum                                     `json:"longRunningToolIds"`
-		Content            genaiContent                              `json:"content"`
-		Actions            actionsSchema                             `json:"actions"`
-		UsageMetadata      genaiGenerateContentResponseUsageMetadata `json:"usageMetadata"`
-		CustomMetadata     datum                                     `json:"customMetadata"`
-		GroundingMetadata  genaiGroundingMetadata                    `json:"groundingMetadata"`
-		CitationMetadata   genaiCitationMetadata                     `json:"citationMetadata"`
-		LogprobsResult     genaiLogprobsResult                       `json:"logprobsResult"`
-		AvgLogprobs        datum                                     `json:"avgLogprobs"`
-		InputTranscript    genaiTranscription                        `json:"inputTranscription"`
-		OutputTranscript   genaiTranscription                        `json:"outputTranscription"`
-		ResumptionUpdate   genaiLiveServerSessionResumptionUpdate    `json:"liveSessionResumptionUpdate"`
-		ResumptionHandle   datum                                     `json:"sessionResumptionHandle"`
-		CacheMetadata      cacheSchema                               `json:"cacheMetadata"`
-		ModelVersion       datum                                     `json:"modelVersion"`
-		InteractionID      datum                                     `json:"interactionId"`
-		TurnComplete       datum                                     `json:"turnComplete"`
-		FinishReason       datum                                     `json:"finishReason"`
-		ErrorCode          datum                                     `json:"errorCode"`
-		ErrorMessage       datum                                     `json:"errorMessage"`
-		RequestedInput     requestedInputSchema                      `json:"requestedInput"`
-		NodeInfo           nodeSchema                                `json:"nodeInfo"`
-	}
-
-	actionsSchema struct {
-		StateDelta                 datum            `json:"stateDelta"`
-		ArtifactDelta              datum            `json:"artifactDelta"`
-		SkipSummarization          datum            `json:"skipSummarization"`
-		TransferToAgent            datum            `json:"transferToAgent"`
-		RequestedAuthConfigs       datum            `json:"requestedAuthConfigs"`
-		RequestedToolConfirmations datum            `json:"requestedToolConfirmations"`
-		Compaction                 compactionSchema `json:"compaction"`
-		EndOfAgent                 datum            `json:"endOfAgent"`
-		AgentState                 datum            `json:"agentState"`
-		RewindBefore               datum            `json:"rewindBeforeInvocationId"`
-		RenderUIWidgets            datum            `json:"renderUiWidgets"`
-		SetModelResponse           datum            `json:"setModelResponse"`
-	}
-
-	compactionSchema struct {
-		StartTimestamp   datum        `json:"startTimestamp"`
-		EndTimestamp     datum        `json:"endTimestamp"`
-		CompactedContent genaiContent `json:"compactedContent"`
-		ExcludedEvents   datum        `json:"excludedEvents"`
-	}
-
-	cacheSchema struct {
-		CacheName       datum `json:"cacheName"`
-		ExpireTime      datum `json:"expireTime"`
-		InvocationsUsed datum `json:"invocationsUsed"`
-		ContentsCount   datum `json:"contentsCount"`
-		CreatedAt       datum `json:"createdAt"`
-	}
-
-	requestedInputSchema struct {
-		InterruptID    datum `json:"interruptId"`
-		ResponseSchema datum `json:"responseSchema"`
-	}
-
-	nodeSchema struct {
-		MessageAsOutput datum `json:"messageAsOutput"`
-		OutputFor       datum `json:"outputFor"`
-	}
+import (
+	"strings"
+	"sync"
 )
+
+// eventNames has the fields of ADK's session event whose names can be spelled in two ways, or that have such
+// fields in them, in the notation of genaiNames.
+const eventNames = `
+Event invocationId isolationScope longRunningToolIds content:Content actions:Actions usageMetadata:GenerateContentResponseUsageMetadata
+Event customMetadata groundingMetadata:GroundingMetadata citationMetadata:CitationMetadata logprobsResult:LogprobsResult avgLogprobs
+Event inputTranscription:Transcription outputTranscription:Transcription
+Event liveSessionResumptionUpdate:LiveServerSessionResumptionUpdate sessionResumptionHandle cacheMetadata:Cache modelVersion interactionId
+Event turnComplete finishReason errorCode errorMessage requestedInput:RequestedInput nodeInfo:Node
+Actions stateDelta artifactDelta skipSummarization transferToAgent requestedAuthConfigs requestedToolConfirmations compaction:Compaction
+Actions endOfAgent agentState rewindBeforeInvocationId renderUiWidgets setModelResponse
+Compaction startTimestamp endTimestamp compactedContent:Content excludedEvents
+Cache cacheName expireTime invocationsUsed contentsCount createdAt
+RequestedInput interruptId responseSchema
+Node messageAsOutput outputFor
+`
+
+// schema is what a value may have: fields with names, or with schemas, of their own, or such elements. nil is a
+// datum, whose keys are data.
+type schema struct {
+	fields map[string]schemaField // of an object, by either spelling
+	each   *schema                // of an array
+}
+
+type schemaField struct {
+	name string
+	in   *schema
+}
+
+// base64Text is a text of bytes.
+var base64Text = new(schema)
+
+// eventSchema is the schema of an event. Each line of the names is a type and its fields, each with its type,
+// if it has one, behind a colon.
+var eventSchema = sync.OnceValue(func() *schema {
+	types := map[string]*schema{"Bytes": base64Text}
+	var of func(name string) *schema
+	of = func(name string) *schema {
+		element, array := strings.CutPrefix(name, "[]")
+		switch {
+		case array:
+			return &schema{each: of(element)}
+		case name != "" && types[name] == nil:
+			types[name] = &schema{fields: map[string]schemaField{}}
+		}
+		return types[name]
+	}
+	for line := range strings.Lines(eventNames + genaiNames) {
+		words := strings.Fields(line)
+		for i, word := range words {
+			if i > 0 {
+				name, in, _ := strings.Cut(word, ":")
+				field := schemaField{name, of(in)}
+				of(words[0]).fields[name], of(words[0]).fields[pythonName(name)] = field, field
+			}
+		}
+	}
+	return types["Event"]
+})

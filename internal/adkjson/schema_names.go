@@ -2,328 +2,52 @@
 
 package adkjson
 
-// The names of genai's fields; see eventSchema.
-type (
-	genaiContent struct {
-		Parts []*genaiPart `json:"parts"`
-		Role  datum        `json:"role"`
-	}
-
-	genaiPart struct {
-		MediaResolution     *genaiPartMediaResolution `json:"mediaResolution"`
-		CodeExecutionResult *genaiCodeExecutionResult `json:"codeExecutionResult"`
-		ExecutableCode      *genaiExecutableCode      `json:"executableCode"`
-		FileData            *genaiFileData            `json:"fileData"`
-		FunctionCall        *genaiFunctionCall        `json:"functionCall"`
-		FunctionResponse    *genaiFunctionResponse    `json:"functionResponse"`
-		InlineData          *genaiBlob                `json:"inlineData"`
-		Text                datum                     `json:"text"`
-		Thought             datum                     `json:"thought"`
-		ThoughtSignature    []byte                    `json:"thoughtSignature"`
-		VideoMetadata       *genaiVideoMetadata       `json:"videoMetadata"`
-		ToolCall            *genaiToolCall            `json:"toolCall"`
-		ToolResponse        *genaiToolResponse        `json:"toolResponse"`
-		PartMetadata        datum                     `json:"partMetadata"`
-		AudioTranscription  *genaiTranscription       `json:"audioTranscription"`
-		MediaProcessing     datum                     `json:"mediaProcessing"`
-		SpeechMetadata      *genaiSpeechMetadata      `json:"speechMetadata"`
-	}
-
-	genaiPartMediaResolution struct {
-		Level     datum `json:"level"`
-		NumTokens datum `json:"numTokens"`
-	}
-
-	genaiCodeExecutionResult struct {
-		Outcome datum `json:"outcome"`
-		Output  datum `json:"output"`
-		ID      datum `json:"id"`
-	}
-
-	genaiExecutableCode struct {
-		Code     datum `json:"code"`
-		Language datum `json:"language"`
-		ID       datum `json:"id"`
-	}
-
-	genaiFileData struct {
-		DisplayName datum `json:"displayName"`
-		FileURI     datum `json:"fileUri"`
-		MIMEType    datum `json:"mimeType"`
-	}
-
-	genaiFunctionCall struct {
-		ID           datum              `json:"id"`
-		Args         datum              `json:"args"`
-		Name         datum              `json:"name"`
-		PartialArgs  []*genaiPartialArg `json:"partialArgs"`
-		WillContinue datum              `json:"willContinue"`
-	}
-
-	genaiPartialArg struct {
-		BoolValue    datum `json:"boolValue"`
-		JsonPath     datum `json:"jsonPath"`
-		NULLValue    datum `json:"nullValue"`
-		NumberValue  datum `json:"numberValue"`
-		StringValue  datum `json:"stringValue"`
-		WillContinue datum `json:"willContinue"`
-	}
-
-	genaiFunctionResponse struct {
-		WillContinue datum                        `json:"willContinue"`
-		Scheduling   datum                        `json:"scheduling"`
-		Parts        []*genaiFunctionResponsePart `json:"parts"`
-		ID           datum                        `json:"id"`
-		Name         datum                        `json:"name"`
-		Response     datum                        `json:"response"`
-	}
-
-	genaiFunctionResponsePart struct {
-		InlineData      *genaiFunctionResponseBlob     `json:"inlineData"`
-		FileData        *genaiFunctionResponseFileData `json:"fileData"`
-		MediaProcessing datum                          `json:"mediaProcessing"`
-	}
-
-	genaiFunctionResponseBlob struct {
-		MIMEType    datum  `json:"mimeType"`
-		Data        []byte `json:"data"`
-		DisplayName datum  `json:"displayName"`
-	}
-
-	genaiFunctionResponseFileData struct {
-		FileURI     datum `json:"fileUri"`
-		MIMEType    datum `json:"mimeType"`
-		DisplayName datum `json:"displayName"`
-	}
-
-	genaiBlob struct {
-		Data        []byte `json:"data"`
-		DisplayName datum  `json:"displayName"`
-		MIMEType    datum  `json:"mimeType"`
-	}
-
-	genaiVideoMetadata struct {
-		EndOffset   datum `json:"endOffset"`
-		FPS         datum `json:"fps"`
-		StartOffset datum `json:"startOffset"`
-	}
-
-	genaiToolCall struct {
-		ID       datum `json:"id"`
-		ToolType datum `json:"toolType"`
-		Args     datum `json:"args"`
-	}
-
-	genaiToolResponse struct {
-		ID       datum `json:"id"`
-		ToolType datum `json:"toolType"`
-		Response datum `json:"response"`
-	}
-
-	genaiTranscription struct {
-		Text         datum            `json:"text"`
-		Finished     datum            `json:"finished"`
-		LanguageCode datum            `json:"languageCode"`
-		SpeakerLabel datum            `json:"speakerLabel"`
-		Words        []*genaiWordInfo `json:"words"`
-		StartOffset  datum            `json:"startOffset"`
-		EndOffset    datum            `json:"endOffset"`
-	}
-
-	genaiWordInfo struct {
-		Word        datum `json:"word"`
-		StartOffset datum `json:"startOffset"`
-		EndOffset   datum `json:"endOffset"`
-	}
-
-	genaiSpeechMetadata struct {
-		Speaker datum `json:"speaker"`
-		Style   datum `json:"style"`
-	}
-
-	genaiGenerateContentResponseUsageMetadata struct {
-		CacheTokensDetails         []*genaiModalityTokenCount `json:"cacheTokensDetails"`
-		CachedContentTokenCount    datum                      `json:"cachedContentTokenCount"`
-		CandidatesTokenCount       datum                      `json:"candidatesTokenCount"`
-		CandidatesTokensDetails    []*genaiModalityTokenCount `json:"candidatesTokensDetails"`
-		PromptTokenCount           datum                      `json:"promptTokenCount"`
-		PromptTokensDetails        []*genaiModalityTokenCount `json:"promptTokensDetails"`
-		ThoughtsTokenCount         datum                      `json:"thoughtsTokenCount"`
-		ToolUsePromptTokenCount    datum                      `json:"toolUsePromptTokenCount"`
-		ToolUsePromptTokensDetails []*genaiModalityTokenCount `json:"toolUsePromptTokensDetails"`
-		TotalTokenCount            datum                      `json:"totalTokenCount"`
-		TrafficType                datum                      `json:"trafficType"`
-	}
-
-	genaiModalityTokenCount struct {
-		Modality   datum `json:"modality"`
-		TokenCount datum `json:"tokenCount"`
-	}
-
-	genaiGroundingMetadata struct {
-		ImageSearchQueries           datum                                      `json:"imageSearchQueries"`
-		GroundingChunks              []*genaiGroundingChunk                     `json:"groundingChunks"`
-		GroundingSupports            []*genaiGroundingSupport                   `json:"groundingSupports"`
-		RetrievalMetadata            *genaiRetrievalMetadata                    `json:"retrievalMetadata"`
-		SearchEntryPoint             *genaiSearchEntryPoint                     `json:"searchEntryPoint"`
-		WebSearchQueries             datum                                      `json:"webSearchQueries"`
-		GoogleMapsWidgetContextToken datum                                      `json:"googleMapsWidgetContextToken"`
-		RetrievalQueries             datum                                      `json:"retrievalQueries"`
-		SourceFlaggingUris           []*genaiGroundingMetadataSourceFlaggingURI `json:"sourceFlaggingUris"`
-	}
-
-	genaiGroundingChunk struct {
-		Image            *genaiGroundingChunkImage            `json:"image"`
-		Maps             *genaiGroundingChunkMaps             `json:"maps"`
-		RetrievedContext *genaiGroundingChunkRetrievedContext `json:"retrievedContext"`
-		Web              *genaiGroundingChunkWeb              `json:"web"`
-	}
-
-	genaiGroundingChunkImage struct {
-		SourceURI datum `json:"sourceUri"`
-		ImageURI  datum `json:"imageUri"`
-		Title     datum `json:"title"`
-		Domain    datum `json:"domain"`
-	}
-
-	genaiGroundingChunkMaps struct {
-		PlaceAnswerSources *genaiGroundingChunkMapsPlaceAnswerSources `json:"placeAnswerSources"`
-		PlaceID            datum                                      `json:"placeId"`
-		Text               datum                                      `json:"text"`
-		Title              datum                                      `json:"title"`
-		URI                datum                                      `json:"uri"`
-		Route              *genaiGroundingChunkMapsRoute              `json:"route"`
-	}
-
-	genaiGroundingChunkMapsPlaceAnswerSources struct {
-		ReviewSnippet  []*genaiGroundingChunkMapsPlaceAnswerSourcesReviewSnippet `json:"reviewSnippet"`
-		FlagContentURI datum                                                     `json:"flagContentUri"`
-		ReviewSnippets []*genaiGroundingChunkMapsPlaceAnswerSourcesReviewSnippet `json:"reviewSnippets"`
-	}
-
-	genaiGroundingChunkMapsPlaceAnswerSourcesReviewSnippet struct {
-		AuthorAttribution              *genaiGroundingChunkMapsPlaceAnswerSourcesAuthorAttribution `json:"authorAttribution"`
-		FlagContentURI                 datum                                                       `json:"flagContentUri"`
-		GoogleMapsURI                  datum                                                       `json:"googleMapsUri"`
-		RelativePublishTimeDescription datum                                                       `json:"relativePublishTimeDescription"`
-		Review                         datum                                                       `json:"review"`
-		ReviewID                       datum                                                       `json:"reviewId"`
-		Title                          datum                                                       `json:"title"`
-	}
-
-	genaiGroundingChunkMapsPlaceAnswerSourcesAuthorAttribution struct {
-		DisplayName datum `json:"displayName"`
-		PhotoURI    datum `json:"photoUri"`
-		URI         datum `json:"uri"`
-	}
-
-	genaiGroundingChunkMapsRoute struct {
-		DistanceMeters  datum `json:"distanceMeters"`
-		Duration        datum `json:"duration"`
-		EncodedPolyline datum `json:"encodedPolyline"`
-	}
-
-	genaiGroundingChunkRetrievedContext struct {
-		DocumentName    datum                                `json:"documentName"`
-		RAGChunk        *genaiRAGChunk                       `json:"ragChunk"`
-		Text            datum                                `json:"text"`
-		Title           datum                                `json:"title"`
-		URI             datum                                `json:"uri"`
-		CustomMetadata  []*genaiGroundingChunkCustomMetadata `json:"customMetadata"`
-		FileSearchStore datum                                `json:"fileSearchStore"`
-		PageNumber      datum                                `json:"pageNumber"`
-		MediaID         datum                                `json:"mediaId"`
-	}
-
-	genaiRAGChunk struct {
-		PageSpan *genaiRAGChunkPageSpan `json:"pageSpan"`
-		Text     datum                  `json:"text"`
-		ChunkID  datum                  `json:"chunkId"`
-		FileID   datum                  `json:"fileId"`
-	}
-
-	genaiRAGChunkPageSpan struct {
-		FirstPage datum `json:"firstPage"`
-		LastPage  datum `json:"lastPage"`
-	}
-
-	genaiGroundingChunkCustomMetadata struct {
-		Key             datum                          `json:"key"`
-		NumericValue    datum                          `json:"numericValue"`
-		StringListValue *genaiGroundingChunkStringList `json:"stringListValue"`
-		StringValue     datum                          `json:"stringValue"`
-	}
-
-	genaiGroundingChunkStringList struct {
-		Values datum `json:"values"`
-	}
-
-	genaiGroundingChunkWeb struct {
-		Domain datum `json:"domain"`
-		Title  datum `json:"title"`
-		URI    datum `json:"uri"`
-	}
-
-	genaiGroundingSupport struct {
-		ConfidenceScores      datum         `json:"confidenceScores"`
-		GroundingChunkIndices datum         `json:"groundingChunkIndices"`
-		Segment               *genaiSegment `json:"segment"`
-		RenderedParts         datum         `json:"renderedParts"`
-	}
-
-	genaiSegment struct {
-		StartIndex datum `json:"startIndex"`
-		EndIndex   datum `json:"endIndex"`
-		PartIndex  datum `json:"partIndex"`
-		Text       datum `json:"text"`
-	}
-
-	genaiRetrievalMetadata struct {
-		GoogleSearchDynamicRetrievalScore datum `json:"googleSearchDynamicRetrievalScore"`
-	}
-
-	genaiSearchEntryPoint struct {
-		RenderedContent datum  `json:"renderedContent"`
-		SDKBlob         []byte `json:"sdkBlob"`
-	}
-
-	genaiGroundingMetadataSourceFlaggingURI struct {
-		FlagContentURI datum `json:"flagContentUri"`
-		SourceID       datum `json:"sourceId"`
-	}
-
-	genaiCitationMetadata struct {
-		Citations []*genaiCitation `json:"citations"`
-	}
-
-	genaiCitation struct {
-		EndIndex        datum `json:"endIndex"`
-		License         datum `json:"license"`
-		PublicationDate datum `json:"publicationDate"`
-		StartIndex      datum `json:"startIndex"`
-		Title           datum `json:"title"`
-		URI             datum `json:"uri"`
-	}
-
-	genaiLogprobsResult struct {
-		ChosenCandidates  []*genaiLogprobsResultCandidate     `json:"chosenCandidates"`
-		TopCandidates     []*genaiLogprobsResultTopCandidates `json:"topCandidates"`
-		LogProbabilitySum datum                               `json:"logProbabilitySum"`
-	}
-
-	genaiLogprobsResultCandidate struct {
-		LogProbability datum `json:"logProbability"`
-		Token          datum `json:"token"`
-		TokenID        datum `json:"tokenId"`
-	}
-
-	genaiLogprobsResultTopCandidates struct {
-		Candidates []*genaiLogprobsResultCandidate `json:"candidates"`
-	}
-
-	genaiLiveServerSessionResumptionUpdate struct {
-		NewHandle                      datum `json:"newHandle"`
-		Resumable                      datum `json:"resumable"`
-		LastConsumedClientMessageIndex datum `json:"lastConsumedClientMessageIndex"`
-	}
-)
+// genaiNames has the fields of genai's types that can be spelled in two ways, or that have such fields in them.
+const genaiNames = `
+Content parts:[]Part
+Part mediaResolution:PartMediaResolution codeExecutionResult:CodeExecutionResult executableCode:ExecutableCode fileData:FileData functionCall:FunctionCall functionResponse:FunctionResponse inlineData:Blob thoughtSignature:Bytes videoMetadata:VideoMetadata toolCall:ToolCall toolResponse:ToolResponse partMetadata audioTranscription:Transcription mediaProcessing speechMetadata:SpeechMetadata
+PartMediaResolution numTokens
+CodeExecutionResult
+ExecutableCode
+FileData displayName fileUri mimeType
+FunctionCall partialArgs:[]PartialArg willContinue
+PartialArg boolValue jsonPath nullValue numberValue stringValue willContinue
+FunctionResponse willContinue parts:[]FunctionResponsePart
+FunctionResponsePart inlineData:FunctionResponseBlob fileData:FunctionResponseFileData mediaProcessing
+FunctionResponseBlob mimeType data:Bytes displayName
+FunctionResponseFileData fileUri mimeType displayName
+Blob data:Bytes displayName mimeType
+VideoMetadata endOffset startOffset
+ToolCall toolType
+ToolResponse toolType
+Transcription languageCode speakerLabel words:[]WordInfo startOffset endOffset
+WordInfo startOffset endOffset
+SpeechMetadata
+GenerateContentResponseUsageMetadata cacheTokensDetails:[]ModalityTokenCount cachedContentTokenCount candidatesTokenCount candidatesTokensDetails:[]ModalityTokenCount promptTokenCount promptTokensDetails:[]ModalityTokenCount thoughtsTokenCount toolUsePromptTokenCount toolUsePromptTokensDetails:[]ModalityTokenCount totalTokenCount trafficType
+ModalityTokenCount tokenCount
+GroundingMetadata imageSearchQueries groundingChunks:[]GroundingChunk groundingSupports:[]GroundingSupport retrievalMetadata:RetrievalMetadata searchEntryPoint:SearchEntryPoint webSearchQueries googleMapsWidgetContextToken retrievalQueries sourceFlaggingUris:[]GroundingMetadataSourceFlaggingURI
+GroundingChunk image:GroundingChunkImage maps:GroundingChunkMaps retrievedContext:GroundingChunkRetrievedContext web:GroundingChunkWeb
+GroundingChunkImage sourceUri imageUri
+GroundingChunkMaps placeAnswerSources:GroundingChunkMapsPlaceAnswerSources placeId route:GroundingChunkMapsRoute
+GroundingChunkMapsPlaceAnswerSources reviewSnippet:[]GroundingChunkMapsPlaceAnswerSourcesReviewSnippet flagContentUri reviewSnippets:[]GroundingChunkMapsPlaceAnswerSourcesReviewSnippet
+GroundingChunkMapsPlaceAnswerSourcesReviewSnippet authorAttribution:GroundingChunkMapsPlaceAnswerSourcesAuthorAttribution flagContentUri googleMapsUri relativePublishTimeDescription reviewId
+GroundingChunkMapsPlaceAnswerSourcesAuthorAttribution displayName photoUri
+GroundingChunkMapsRoute distanceMeters encodedPolyline
+GroundingChunkRetrievedContext documentName ragChunk:RAGChunk customMetadata:[]GroundingChunkCustomMetadata fileSearchStore pageNumber mediaId
+RAGChunk pageSpan:RAGChunkPageSpan chunkId fileId
+RAGChunkPageSpan firstPage lastPage
+GroundingChunkCustomMetadata numericValue stringListValue:GroundingChunkStringList stringValue
+GroundingChunkStringList
+GroundingChunkWeb
+GroundingSupport confidenceScores groundingChunkIndices segment:Segment renderedParts
+Segment startIndex endIndex partIndex
+RetrievalMetadata googleSearchDynamicRetrievalScore
+SearchEntryPoint renderedContent sdkBlob:Bytes
+GroundingMetadataSourceFlaggingURI flagContentUri sourceId
+CitationMetadata citations:[]Citation
+Citation endIndex publicationDate startIndex
+LogprobsResult chosenCandidates:[]LogprobsResultCandidate topCandidates:[]LogprobsResultTopCandidates logProbabilitySum
+LogprobsResultCandidate logProbability tokenId
+LogprobsResultTopCandidates candidates:[]LogprobsResultCandidate
+LiveServerSessionResumptionUpdate newHandle lastConsumedClientMessageIndex
+`

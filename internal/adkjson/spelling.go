@@ -3,11 +3,9 @@ package adkjson
 import (
 	"bytes"
 	"encoding/base64"
-	"reflect"
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"unicode"
 
 	"github.com/patchlog-dev/patchlog/internal/jsonvalue"
@@ -20,11 +18,9 @@ import (
 // state and metadata are data. What the schema does not know stays as it came.
 func respell(text []byte) ([]byte, error) {
 	r := respeller{in: jsonvalue.NewCursor(text), out: make([]byte, 0, len(text))}
-	err := r.value(eventType)
+	err := r.value(eventSchema())
 	return r.out, err
 }
-
-var eventType = reflect.TypeFor[eventSchema]()
 
 // respeller copies one JSON value.
 type respeller struct {
@@ -33,17 +29,14 @@ type respeller struct {
 	path []string
 }
 
-// value copies the next value, which should be of the type.
-func (r *respeller) value(t reflect.Type) error {
-	for t.Kind() == reflect.Pointer {
-		t = t.Elem()
-	}
+// value copies the next value, which should be of the schema.
+func (r *respeller) value(of *schema) error {
 	switch kind := r.in.Kind(); {
-	case kind == jsonvalue.Object && t.Kind() == reflect.Struct:
-		return r.fields(t)
-	case kind == jsonvalue.Array && t.Kind() == reflect.Slice:
-		return r.array(t.Elem())
-	case kind == jsonvalue.String && t.Kind() == reflect.Slice && t.ConvertibleTo(bytesSliceType):
+	case kind == jsonvalue.Object && of != nil && of.fields != nil:
+		return r.fields(of)
+	case kind == jsonvalue.Array && of != nil && of.each != nil:
+		return r.array(of.each)
+	case kind == jsonvalue.String && of == base64Text:
 		r.out = append(r.out, standardBase64(r.in.Value())...)
 	default:
 		r.out = append(r.out, r.in.Value()...)
@@ -51,8 +44,8 @@ func (r *respeller) value(t reflect.Type) error {
 	return nil
 }
 
-// fields copies an object with the fields of a struct.
-func (r *respeller) fields(t reflect.Type) error {
+// fields copies an object.
+func (r *respeller) fields(of *schema) error {
 	r.in.Enter()
 	r.out = append(r.out, '{')
 	var seen []string
@@ -63,20 +56,20 @@ func (r *respeller) fields(t reflect.Type) error {
 		quoted := r.in.Value()
 		r.in.More() // the colon
 		came := jsonvalue.Unquote(quoted)
-		name, t := fieldOf(t, came)
+		field, known := of.fields[came]
 		switch {
-		case t == nil: // not known
-			t = datumType
-		case slices.Contains(seen, name):
-			return fieldErr(r.pointer(came), "%s is there in two spellings", name)
+		case !known:
+			field.name = came
+		case slices.Contains(seen, field.name):
+			return fieldErr(r.pointer(came), "%s is there in two spellings", field.name)
 		default:
-			seen = append(seen, name)
+			seen = append(seen, field.name)
 		}
-		if name != came {
-			quoted = jsonvalue.AppendQuote(nil, name)
+		if field.name != came {
+			quoted = jsonvalue.AppendQuote(nil, field.name)
 		}
 		r.out = append(append(r.out, quoted...), ':')
-		if err := r.within(came, t); err != nil {
+		if err := r.within(came, field.in); err != nil {
 			return err
 		}
 	}
@@ -85,21 +78,21 @@ func (r *respeller) fields(t reflect.Type) error {
 }
 
 // within copies the next value, which is at the step.
-func (r *respeller) within(step string, t reflect.Type) error {
+func (r *respeller) within(step string, of *schema) error {
 	r.path = append(r.path, step)
-	err := r.value(t)
+	err := r.value(of)
 	r.path = r.path[:len(r.path)-1]
 	return err
 }
 
-func (r *respeller) array(t reflect.Type) error {
+func (r *respeller) array(of *schema) error {
 	r.out = append(r.out, '[')
 	r.in.Enter()
 	for i := 0; r.in.More(); i++ {
 		if i > 0 {
 			r.out = append(r.out, ',')
 		}
-		if err := r.within(strconv.Itoa(i), t); err != nil {
+		if err := r.within(strconv.Itoa(i), of); err != nil {
 			return err
 		}
 	}
@@ -117,36 +110,6 @@ func (r *respeller) pointer(to ...string) string {
 		b.WriteString(jsonvalue.Step(step))
 	}
 	return b.String()
-}
-
-var (
-	datumType      = reflect.TypeFor[datum]()
-	bytesSliceType = reflect.TypeFor[[]byte]()
-)
-
-// schemaField is a field of a struct as JSON names it.
-type schemaField struct {
-	name string
-	t    reflect.Type
-}
-
-var schemaFields sync.Map // reflect.Type → map[string]schemaField, by either spelling
-
-// fieldOf returns the name and the type of a struct's field that is spelled so, or nil.
-func fieldOf(t reflect.Type, spelled string) (name string, _ reflect.Type) {
-	known, ok := schemaFields.Load(t)
-	if !ok {
-		fields := map[string]schemaField{}
-		for i := range t.NumField() {
-			field := schemaField{t.Field(i).Tag.Get("json"), t.Field(i).Type}
-			fields[field.name], fields[pythonName(field.name)] = field, field
-		}
-		known, _ = schemaFields.LoadOrStore(t, fields)
-	}
-	if f, ok := known.(map[string]schemaField)[spelled]; ok {
-		return f.name, f.t
-	}
-	return spelled, nil
 }
 
 // pythonName spells a name of JSON as Python would.

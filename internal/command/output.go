@@ -505,18 +505,6 @@ func (p *progress) end() {
 	}
 }
 
-// counting counts the bytes that are read through it.
-type counting struct {
-	r io.Reader
-	n int64
-}
-
-func (c *counting) Read(p []byte) (int, error) {
-	n, err := c.r.Read(p)
-	c.n += int64(n)
-	return n, err
-}
-
 // countingLines counts the lines that are written through it, and tells after.
 type countingLines struct {
 	w     io.Writer

@@ -322,10 +322,10 @@ func (r *reading) Read(p []byte) (int, error) {
 // While an import waits for its input, others have the database.
 func TestImportWaitsWithoutLock(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "log.db")
-	must(t, `{"id":"a"}`, "import", "a/u/first", "-", "--db", path)
+	must(t, `{"id":"a","author":"user"}`, "import", "a/u/first", "-", "--db", path)
 	var out, errs strings.Builder
 	used := false
-	in := &reading{strings.NewReader("{\"id\":\"e\"}\n"), func() {
+	in := &reading{strings.NewReader("{\"id\":\"e\",\"author\":\"user\"}\n"), func() {
 		s, err := store.Open(path, store.Options{})
 		if err != nil {
 			t.Errorf("while an import waits: %v", err)
@@ -351,7 +351,7 @@ func TestImportWaitsWithoutLock(t *testing.T) {
 // An input that does not end is refused at the limit, and nothing of it is taken.
 func TestImportOfEndlessInput(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "log.db")
-	must(t, `{"id":"a"}`, "import", "a/u/first", "-", "--db", path)
+	must(t, `{"id":"a","author":"user"}`, "import", "a/u/first", "-", "--db", path)
 	var out, errs strings.Builder
 	code := run(t.Context(), []string{"import", "a/u/s", "-", "--db", path, "--max-bytes", "100000"}, endless{}, &out, &errs, func(string) string { return "" })
 	if code != exitFailed || !strings.Contains(errs.String(), "100000 bytes") || !strings.Contains(errs.String(), "stdin:") {

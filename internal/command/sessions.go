@@ -15,7 +15,7 @@ import (
 	"github.com/patchlog-dev/patchlog/internal/present"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store"
-	"github.com/patchlog-dev/patchlog/store/sessionfile"
+	"github.com/patchlog-dev/patchlog/store/migrate"
 )
 
 func (a *app) sessionsCommand() *cobra.Command {
@@ -211,7 +211,7 @@ $ patchlog export shop/ada/4711 > session.jsonl`)
 		if !*lines {
 			return s.Export(ctx, key, out, store.ExportOptions{Visible: *visible, Redact: by})
 		}
-		err = sessionfile.WriteLines(out, s.RawEvents(ctx, key, 1))
+		err = migrate.WriteLines(out, s.RawEvents(ctx, key, 1))
 		if err == nil && out.n == 0 {
 			err = fmt.Errorf("session %s was not read from a session file", key)
 		}

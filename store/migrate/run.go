@@ -46,6 +46,7 @@ const (
 	Ahead     Status = "ahead"     // it is there and has gone on by itself
 	Conflict  Status = "conflict"  // what is there is not what the source has; it is left alone
 	Failed    Status = "failed"    // it cannot be migrated
+	Gone      Status = "gone"      // it was deleted from the source meanwhile
 )
 
 // Result is what became of one session, or would.
@@ -72,6 +73,7 @@ type Report struct {
 	Adopted     int // compaction records
 	Left        int // compaction records that stay as they are
 	Differences int // of sessions
+	Failures    int // sessions with an error
 
 	// SharedAdded counts the values of shared scopes that were not there. SharedDifferent has the names of those that
 	// were there with another value, and were left, or overwritten if the options say so. SharedErr says which
@@ -176,6 +178,9 @@ func (m *migration) next(ctx context.Context, s *Session, err error) error {
 	m.report.Adopted += len(r.Adopted)
 	m.report.Left += len(r.Left)
 	m.report.Differences += len(r.Differences)
+	if r.Err != nil {
+		m.report.Failures++
+	}
 	if m.opts.Session != nil {
 		return m.opts.Session(r)
 	}

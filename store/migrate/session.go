@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/patchlog-dev/patchlog/compaction/adkrecord"
+	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store"
 )
@@ -19,12 +20,18 @@ func (m *migration) session(ctx context.Context, s *Session) (Result, error) {
 	if err := s.Key.Validate(); err != nil {
 		return r, err
 	}
+	switch {
+	case s.store != nil:
+		return r, m.copy(ctx, s, &r)
+	case s.log != nil || s.Records != nil:
+		return r, m.file(ctx, s, &r)
+	}
 	events, differences, err := identified(s)
 	r.Differences = append(r.Differences, differences...)
 	if err != nil {
 		return r, err
 	}
-	have, err := m.log(ctx, s.Key)
+	have, err := logOf(ctx, m.target, s.Key)
 	there := err == nil
 	if err != nil && !errors.Is(err, store.ErrNotFound) {
 		return r, err
@@ -96,7 +103,7 @@ func (m *migration) same(ctx context.Context, s *Session, r *Result) (bool, erro
 	var differences []Difference
 	var delta map[string]patch.Value
 	if !s.wrapped() {
-		differences, delta = compareState(there.View, s.State, m.opts.ReplayedState)
+		differences, delta = compareState(there.View, s.State, s.Events, m.opts.ReplayedState)
 	}
 	switch {
 	case len(delta) > 0 && m.seen[s.Key]:
@@ -109,9 +116,9 @@ func (m *migration) same(ctx context.Context, s *Session, r *Result) (bool, erro
 	return true, nil
 }
 
-// log reads a log of the target.
-func (m *migration) log(ctx context.Context, key store.Key) (records []patch.Record, err error) {
-	for r, err := range m.target.RawEvents(ctx, key, 1) {
+// logOf reads a log.
+func logOf(ctx context.Context, s *store.Store, key store.Key) (records []patch.Record, err error) {
+	for r, err := range s.RawEvents(ctx, key, 1) {
 		if err != nil {
 			return nil, err
 		}
@@ -241,8 +248,8 @@ func (b *builder) add(ctx context.Context, events []*patch.Event) error {
 		if n := slices.IndexFunc(events, isCarrier); n > 0 {
 			run = events[:n]
 		}
-		n := 1 + slices.IndexFunc(run, isCompaction)
-		if n == 0 || b.opts.KeepCompactions {
+		n := 1 + slices.IndexFunc(run, func(e *patch.Event) bool { return rewindTarget(e) != "" || isCompaction(e) && !b.opts.KeepCompactions })
+		if n == 0 {
 			n = len(run)
 		}
 		b.now = b.filled
@@ -255,9 +262,27 @@ func (b *builder) add(ctx context.Context, events []*patch.Event) error {
 				return err
 			}
 		}
+		if rewindTarget(events[n-1]) != "" {
+			if err := b.rewind(ctx, done.View); err != nil {
+				return err
+			}
+		}
 		events = events[n:]
 	}
 	return nil
+}
+
+// rewind undoes what the last event of the session undoes.
+func (b *builder) rewind(ctx context.Context, v fold.View) error {
+	log, err := logOf(ctx, b.scratch, b.session.Key)
+	if err != nil {
+		return err
+	}
+	patches, err := rewindOf(v, log)
+	if err != nil || len(patches) == 0 {
+		return err
+	}
+	return b.apply(ctx, v, patches)
 }
 
 func isCompaction(e *patch.Event) bool { return adkrecord.IsCompactionEvent(e) || e.IsSummary() }

@@ -10,6 +10,9 @@ import (
 
 // shared writes the values of shared scopes that the target lacks.
 func (m *migration) shared(ctx context.Context, source Source) error {
+	if d, ok := source.(*database); ok {
+		return m.copyShared(ctx, d)
+	}
 	scratch, err := store.OpenMemory(scratchOptions())
 	if err != nil {
 		return err
@@ -45,5 +48,24 @@ func share(ctx context.Context, scratch *store.Store, s Shared) error {
 		state[name] = value
 	}
 	_, err := scratch.Create(ctx, key, state)
+	return err
+}
+
+// copyShared copies the shared values of a database of patchlog's, unless one session was asked for.
+func (m *migration) copyShared(ctx context.Context, d *database) (err error) {
+	if d.key != (store.Key{}) {
+		return nil
+	}
+	m.report.SharedAdded, m.report.SharedDifferent, err = m.target.CopyShared(ctx, d.store, store.CopyOptions{DryRun: m.opts.DryRun, OverwriteShared: m.opts.OverwriteShared})
+	if m.opts.DryRun {
+		m.report.SharedDifferent = nil // sessions that were not copied would have brought theirs
+	}
+	taken := 0
+	for _, status := range []Status{Created, Extended, Unchanged, Ahead} {
+		taken += m.report.Sessions[status]
+	}
+	if errors.Is(err, store.ErrNotFound) && taken == 0 { // no session is there to share the values
+		m.report.SharedErr, err = err, nil
+	}
 	return err
 }

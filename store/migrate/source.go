@@ -47,8 +47,18 @@ type Session struct {
 	// Events are all of them, in order. They may lack ids and times.
 	Events []*patch.Event
 
+	// Records, if not nil, is the session's log as a file of another program has it, without seqs, in place of State
+	// and Events. Of a log that is there already, those of them that it has must be the first ones.
+	Records []patch.Record
+
 	// Differences are what the source has to say of the session beside that.
 	Differences []Difference
+
+	file   string       // which has Records
+	log    *store.Text  // the log as a file of the text form has it, in place of Records
+	adopt  bool         // and its compaction records are adopted
+	store  *store.Store // the database of patchlog's that has it, in place of Records
+	listed bool         // and was listed there
 }
 
 // Shared is the state that the sessions of an app share, or those of a user of an app.

@@ -18,7 +18,8 @@ import (
 // What customMetadata says under "patchlog" of records that a migration adds.
 const (
 	metadataKey  = patch.OwnMetadata
-	markState    = "state" // of "migration": an event that sets the source's state
+	markState    = "state"  // of "migration": an event that sets the source's state
+	markRewind   = "rewind" // of "migration": a patch that undoes what an event of the source undoes
 	migrationKey = "migration"
 	adoptedKey   = "adopted" // of patches that adopt a compaction record
 )
@@ -28,7 +29,7 @@ func ours(r patch.Record) bool {
 	if r.Patch != nil {
 		said, _ := r.Patch.CustomMetadata()[metadataKey].(map[string]any)
 		_, adopted := said[adoptedKey].(string)
-		return adopted
+		return adopted || said[migrationKey] == markRewind
 	}
 	said, _ := r.Event.CustomMetadata()[metadataKey].(map[string]any)
 	return said[migrationKey] == markState
@@ -54,7 +55,7 @@ func initialState(state map[string]patch.Value, events []*patch.Event) map[strin
 
 // compareState says how the state that a log gives differs from the source's, and what would
 // have to be set to make it equal.
-func compareState(v fold.View, state map[string]patch.Value, replayed bool) (differences []Difference, delta map[string]patch.Value) {
+func compareState(v fold.View, state map[string]patch.Value, rewinds []*patch.Event, replayed bool) (differences []Difference, delta map[string]patch.Value) {
 	differs := func(key, format string, args ...any) {
 		differences = append(differences, Difference{Key: key, What: fmt.Sprintf(format, args...)})
 	}
@@ -72,6 +73,9 @@ func compareState(v fold.View, state map[string]patch.Value, replayed bool) (dif
 			continue
 		case statekey.ScopeOf(key) != statekey.Session:
 			differs(key, "the state of a session has no key with this prefix; it is left out")
+			continue
+		case !ok && want.String() == "null" && slices.ContainsFunc(rewinds, func(e *patch.Event) bool { return rewindTarget(e) != "" }):
+			differs(key, "the source's state has null for it; it was undone, and is not there")
 			continue
 		case !ok:
 			differs(key, "no event sets it, and the source's state has %s%s", clip(want.String()), set)
@@ -99,7 +103,7 @@ func (b *builder) settleState(ctx context.Context, events int) ([]Difference, er
 	if b.session.wrapped() {
 		return nil, nil
 	}
-	differences, delta := compareState(s.View, b.session.State, b.opts.ReplayedState)
+	differences, delta := compareState(s.View, b.session.State, b.session.Events, b.opts.ReplayedState)
 	if len(delta) == 0 {
 		return differences, nil
 	}

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/fold/portable"
 	"github.com/patchlog-dev/patchlog/internal/statekey"
 	"github.com/patchlog-dev/patchlog/patch"
@@ -106,7 +107,11 @@ func (b *builder) translate(ctx context.Context, e *patch.Event, patches portabl
 	if err != nil {
 		return err
 	}
-	located, ok := patches.Resolve(v)
+	log, err := logOf(ctx, b.scratch, b.session.Key)
+	if err != nil {
+		return err
+	}
+	located, ok := patches.Resolve(v.WithRecords(log))
 	if !ok {
 		b.untranslated = append(b.untranslated, Difference{Event: e.ID(), What: leftOut})
 		return nil
@@ -114,10 +119,15 @@ func (b *builder) translate(ctx context.Context, e *patch.Event, patches portabl
 	if len(located) == 0 {
 		return nil
 	}
-	_, err = b.scratch.ApplyPatch(ctx, b.session.Key, store.PatchOptions{On: v, AllowOrphans: true, AllowPinned: true, AllowWaiting: true}, located...)
-	if err != nil && ctx.Err() == nil {
+	if err = b.apply(ctx, v, located); err != nil && ctx.Err() == nil {
 		b.untranslated = append(b.untranslated, Difference{Event: e.ID(), What: fmt.Sprintf("its patches are left out: %v", err)})
 		return nil
 	}
+	return err
+}
+
+// apply logs patches as the source has them, whatever they leave.
+func (b *builder) apply(ctx context.Context, v fold.View, patches []*patch.PatchEvent) error {
+	_, err := b.scratch.ApplyPatch(ctx, b.session.Key, store.PatchOptions{On: v, AllowOrphans: true, AllowPinned: true, AllowWaiting: true}, patches...)
 	return err
 }

@@ -1,0 +1,188 @@
+package migrate
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"iter"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/patchlog-dev/patchlog/fold"
+	"github.com/patchlog-dev/patchlog/internal/adkjson"
+	"github.com/patchlog-dev/patchlog/patch"
+	"github.com/patchlog-dev/patchlog/store"
+)
+
+var patchlogText = Format{
+	Name: "patchlog", Title: "events and patches as patchlog exports them", Versions: "the current one",
+	Kept: "everything", Omitted: "values of shared scopes",
+	count: func(b *beginning) int {
+		if !b.has(isOwn) {
+			return 0
+		}
+		return b.count(func(o object) bool { return isOwn(o) || isEvent(o) })
+	},
+	open: openLines,
+}
+
+var adkEvents = Format{
+	Name: "adk", Title: "events of ADK's, one a line", Versions: "ADK for Go and for Python: events, and rows of the table of events",
+	Kept: "events, state, rewinds; compactions with --compactions adopt", Omitted: "values of shared scopes, partial events",
+	count: func(b *beginning) int {
+		if !b.lines || b.has(isOwn) {
+			return 0
+		}
+		return b.count(isEvent)
+	},
+	open: openLines,
+}
+
+// isOwn reports whether an object is a header or a patch of patchlog's, or a record with its place.
+func isOwn(o object) bool {
+	_, isPatch := o["patchType"].(string)
+	_, isProposed := o["patch_type"].(string)
+	return o.has("patchlog") || isPatch || isProposed || o.has("seq") && isEvent(o)
+}
+
+func isEvent(o object) bool {
+	switch {
+	case o.has("event_data", "long_running_tool_ids_json"):
+		return true
+	case o.text("author") != "":
+		return o.has("id", "content", "actions", "invocationId", "invocation_id", "timestamp")
+	}
+	return !o.has("role", "type") && (o.object("content")["parts"] != nil || o.object("actions") != nil)
+}
+
+func openLines(f *File) (Source, error) {
+	f.pieces = make([]piece, 1)
+	return f, nil
+}
+
+// lines yields the session in a file of the text form, or of ADK's events in it.
+func (f *File) lines(ctx context.Context) iter.Seq2[*Session, error] {
+	return func(yield func(*Session, error) bool) {
+		s := &Session{adopt: f.opts.AdoptLines}
+		text, err := f.text, error(nil)
+		if f.Format.Name == adkEvents.Name {
+			mended, changed := mend(text)
+			if text = mended; changed {
+				s.Differences = append(s.Differences, Difference{What: "some texts are not Unicode: U+FFFD stands in their place"})
+			}
+			text, err = withRewinds(text, f.opts.Name)
+		}
+		if err == nil {
+			s.log, err = store.ReadText(ctx, bytes.NewReader(text), store.ImportOptions{
+				Name: f.opts.Name, MaxBytes: int64(len(text)) + 1, MaxRecordBytes: f.opts.MaxRecordBytes,
+			})
+		}
+		s.Key = f.key(s, "", 0)
+		yield(s, f.check(s, err))
+	}
+}
+
+// withRewinds returns lines of ADK's events with a patch behind each event by which ADK for Python has undone an
+// invocation. Lines without one are returned as they are.
+func withRewinds(text []byte, name string) ([]byte, error) {
+	if !bytes.Contains(text, []byte("rewindBefore")) && !bytes.Contains(text, []byte("rewind_before")) {
+		return text, nil
+	}
+	var out bytes.Buffer
+	var log []patch.Record
+	v := fold.New("lines", nil)
+	d := patch.NewDecoder(bytes.NewReader(text), name)
+	d.Translate = new(adkjson.Translator).Line
+	for {
+		r, err := d.Next()
+		if err == io.EOF {
+			return out.Bytes(), nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		if r.Event == nil || r.Event.Partial() {
+			continue
+		}
+		n := len(log) + 1
+		newID := func() string { return uuid.NewSHA1(idSpace, fmt.Append(nil, n, r.Event)).String() }
+		added := []patch.Record{patch.Complete(r, newID, time.Time{})}
+		for i := 0; i < len(added); i++ {
+			r := added[i]
+			r.Seq = v.Seq() + 1
+			if v, err = v.WithRecords(log).Apply(r); err != nil {
+				return nil, err
+			}
+			log = append(log, r)
+			if i == 0 {
+				if added, err = rewound(v, log, added); err != nil {
+					return nil, err
+				}
+			}
+		}
+		for _, r := range added {
+			if err := patch.WriteRecord(&out, r); err != nil {
+				return nil, err
+			}
+		}
+	}
+}
+
+// rewound returns a record, the last one of a log, with the patches that undo what it has undone.
+func rewound(v fold.View, log, added []patch.Record) ([]patch.Record, error) {
+	patches, err := rewindOf(v, log)
+	for _, p := range patches {
+		added = append(added, patch.Record{Patch: p})
+	}
+	return added, err
+}
+
+// rewindOf returns the patches that undo what the last event of a log says to be undone: all from the first event of
+// an invocation on, itself included. Without such an event it is itself undone alone, as ADK has it.
+func rewindOf(v fold.View, log []patch.Record) ([]*patch.PatchEvent, error) {
+	last := log[len(log)-1]
+	target := rewindTarget(last.Event)
+	if target == "" {
+		return nil, nil
+	}
+	from := last.Seq
+	for _, r := range log {
+		if r.Event != nil && r.Event.InvocationID() == target {
+			from = r.Seq
+			break
+		}
+	}
+	patches, err := v.WithRecords(log).Rewind(from)
+	if err != nil {
+		return nil, err
+	}
+	group := ""
+	if len(patches) > 1 {
+		group = uuid.NewSHA1(idSpace, []byte("group "+last.Event.ID())).String()
+	}
+	for i, p := range patches {
+		if p.ID() == "" {
+			p = p.WithID(uuid.NewSHA1(idSpace, fmt.Append(nil, "rewind ", i, last.Event.ID())).String())
+		}
+		p = p.WithAuthor(firstOf(last.Event.Author(), "adk")).WithTimestamp(last.Event.Timestamp()).WithGroup(group)
+		if patches[i], err = p.WithCustomMetadata(map[string]any{metadataKey: map[string]any{migrationKey: markRewind}}); err != nil {
+			return nil, err
+		}
+	}
+	return patches, nil
+}
+
+// rewindTarget returns the invocation before which an event of ADK's takes a session back, or "".
+func rewindTarget(e *patch.Event) string {
+	if e == nil {
+		return ""
+	}
+	actions, _ := e.Field("actions")
+	var said struct {
+		Target string `json:"rewindBeforeInvocationId"`
+	}
+	decode(actions, &said)
+	return said.Target
+}

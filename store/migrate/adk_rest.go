@@ -1,0 +1,255 @@
+package migrate
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/patchlog-dev/patchlog/internal/adkjson"
+	"github.com/patchlog-dev/patchlog/internal/statekey"
+	"github.com/patchlog-dev/patchlog/patch"
+	"github.com/patchlog-dev/patchlog/store"
+)
+
+var adkSessions = Format{
+	Name: "adk-sessions", Title: "sessions as ADK's REST API gives them", Versions: "ADK for Go and for Python (GET /apps/A/users/U/sessions/S; adk run --save_session)",
+	Kept: "events, state, shared values, compactions, rewinds", Omitted: "fields that ADK's API does not give, temp: keys, partial events",
+	count: func(b *beginning) int {
+		return b.count(func(o object) bool {
+			return o.has("appName", "app_name") && o.has("userId", "user_id") && (o.has("events") || o.has("state") && !o.has("event_data", "session_id"))
+		})
+	},
+	open: func(f *File) (Source, error) {
+		text, mended := mend(f.text)
+		s := NewREST(bytes.NewReader(text), f.opts.Name)
+		if mended {
+			s.differences = append(s.differences, Difference{What: "some texts are not Unicode: U+FFFD stands in their place"})
+		}
+		return s, nil
+	},
+}
+
+// REST is a source of sessions as ADK's REST servers give them, for Go and for Python.
+type REST struct {
+	r           io.Reader
+	name        string
+	shared      map[scope]map[string]patch.Value
+	differences []Difference
+}
+
+type scope struct{ app, user string }
+
+var _ Source = (*REST)(nil)
+
+// NewREST returns sessions in JSON as a source: one session, an array of sessions, or one
+// session after the other, as on lines of their own. A session is what a GET of
+// /apps/APP/users/USER/sessions/SESSION answers. Errors call the input by its name. The input
+// is read while the sessions are, once, and one session at a time is kept in memory.
+//
+// The state of such a session has the values of shared scopes in it. Where sessions differ in
+// one, that of the last one in the input is taken, and the difference reported. When a session
+// was created is not said there, so it is the time of its first event. ADK for Go says no times
+// of events, so they have that of the session's last update, and neither citations nor custom
+// metadata.
+func NewREST(r io.Reader, name string) *REST {
+	return &REST{r: r, name: name, shared: map[scope]map[string]patch.Value{}}
+}
+
+// String says what it is.
+func (s *REST) String() string { return adkSessions.Title }
+
+// Count implements [Source]: it is not known.
+func (s *REST) Count(context.Context) (int, error) { return 0, nil }
+
+// Sessions implements [Source].
+func (s *REST) Sessions(ctx context.Context) iter.Seq2[*Session, error] {
+	return func(yield func(*Session, error) bool) {
+		n := 0
+		for text, err := range s.objects() {
+			if err == nil {
+				err = ctx.Err()
+			}
+			if err != nil {
+				yield(nil, err)
+				return
+			}
+			n++
+			session, key, err := s.session(text)
+			if err != nil {
+				err = &SessionError{key, fmt.Errorf("%s: session %d of the input: %w", s.name, n, err)}
+			}
+			if !yield(session, err) {
+				return
+			}
+		}
+	}
+}
+
+// objects yields the JSON of each session.
+func (s *REST) objects() iter.Seq2[json.RawMessage, error] {
+	return func(yield func(json.RawMessage, error) bool) {
+		in := bufio.NewReaderSize(s.r, 64<<10)
+		d := json.NewDecoder(in)
+		first, err := firstByte(in)
+		array, empty, ended := first == '[', err == io.EOF, false
+		if array {
+			_, err = d.Token()
+		}
+		for err == nil && (!array || d.More()) {
+			var text json.RawMessage
+			if err = d.Decode(&text); err == nil && !yield(text, nil) {
+				return
+			}
+			ended = !array && err == io.EOF
+		}
+		if err == nil {
+			if _, err = d.Token(); err == nil { // the end of the array
+				_, err = d.Token()
+				ended = err == io.EOF
+			}
+		}
+		var syntax *json.SyntaxError
+		switch {
+		case ended:
+			return
+		case err == nil:
+			err = fmt.Errorf("%w: there is more behind the array of sessions", store.ErrInvalid)
+		case empty:
+			err = fmt.Errorf("%w: the input is empty", store.ErrInvalid)
+		case errors.Is(err, io.ErrUnexpectedEOF), err == io.EOF:
+			err = fmt.Errorf("%w: the JSON ends in the middle, behind byte %d", store.ErrInvalid, d.InputOffset())
+		case errors.As(err, &syntax):
+			err = fmt.Errorf("%w: behind byte %d: %w", store.ErrInvalid, d.InputOffset(), err)
+		}
+		yield(nil, fmt.Errorf("%s: %w", s.name, err))
+	}
+}
+
+// firstByte looks at the first byte that is not white space.
+func firstByte(in *bufio.Reader) (byte, error) {
+	for {
+		b, err := in.ReadByte()
+		if err != nil {
+			return 0, err
+		}
+		if !bytes.ContainsRune([]byte(" \t\r\n"), rune(b)) {
+			return b, in.UnreadByte()
+		}
+	}
+}
+
+// sessionNames are the members of a session, and what ADK for Python calls them elsewhere.
+var sessionNames = map[string]string{
+	"id": "id", "appName": "appName", "app_name": "appName", "userId": "userId", "user_id": "userId",
+	"state": "state", "events": "events", "lastUpdateTime": "lastUpdateTime", "last_update_time": "lastUpdateTime",
+}
+
+// session reads one session. The key is what is known of it beside an error.
+func (s *REST) session(text json.RawMessage) (_ *Session, key store.Key, err error) {
+	value, err := patch.ParseValue(text)
+	if err != nil {
+		return nil, key, err
+	}
+	members := value.Members()
+	if members == nil {
+		return nil, key, fmt.Errorf("%w: want a session's object, not %s", store.ErrInvalid, clip(value.String()))
+	}
+	out := &Session{State: map[string]patch.Value{}}
+	known := map[string]patch.Value{}
+	for _, name := range slices.Sorted(maps.Keys(members)) {
+		as, ok := sessionNames[name]
+		if _, twice := known[as]; ok && twice {
+			return nil, key, fmt.Errorf("%w: %s is there in two spellings", store.ErrInvalid, as)
+		}
+		if ok {
+			known[as] = members[name]
+		} else {
+			out.Differences = append(out.Differences, Difference{What: fmt.Sprintf("the session's field %q is left out", name)})
+		}
+	}
+	for _, p := range []struct {
+		name string
+		part *string
+	}{{"appName", &key.App}, {"userId", &key.User}, {"id", &key.Session}} {
+		if *p.part, _ = known[p.name].Any().(string); *p.part == "" {
+			return nil, store.Key{}, fmt.Errorf("%w: a session as ADK's REST API gives it has a text %s", store.ErrInvalid, p.name)
+		}
+	}
+	out.Key = key
+	if out.Updated, err = timeOf(known["lastUpdateTime"].Any()); err != nil {
+		return nil, key, fmt.Errorf("lastUpdateTime: %w", err)
+	}
+	if err := s.state(out, known["state"]); err != nil {
+		return nil, key, err
+	}
+	var events []json.RawMessage
+	if list, ok := known["events"]; !ok || json.Unmarshal([]byte(list.String()), &events) != nil || events == nil {
+		return nil, key, fmt.Errorf("%w: a session as ADK's REST API gives it has an array events", store.ErrInvalid)
+	}
+	for i, text := range events {
+		e, err := adkjson.ParseEvent(text)
+		if err != nil {
+			return nil, key, fmt.Errorf("event %d: %w", i+1, err)
+		}
+		out.Events = append(out.Events, e)
+	}
+	if len(events) == 0 {
+		out.Differences = append(out.Differences, Difference{What: "it has no events; if the input is a list of sessions, it never has, and each session has to be got by itself"})
+	}
+	return out, key, nil
+}
+
+// state takes a merged state apart.
+func (s *REST) state(out *Session, state patch.Value) error {
+	members := state.Members()
+	if members == nil {
+		return fmt.Errorf("%w: a session as ADK's REST API gives it has an object state", store.ErrInvalid)
+	}
+	for name, value := range members {
+		of := scope{app: out.Key.App}
+		switch statekey.ScopeOf(name) {
+		case statekey.User:
+			of.user = out.Key.User
+		case statekey.App:
+		default:
+			out.State[name] = value
+			continue
+		}
+		values := s.shared[of]
+		if values == nil {
+			values = map[string]patch.Value{}
+			s.shared[of] = values
+		}
+		if before, ok := values[name]; ok && !before.Equal(value) {
+			s.differences = append(s.differences, Difference{Key: name, What: fmt.Sprintf(
+				"session %s has the value %s, sessions before it %s; the last one is taken", out.Key, clip(value.String()), clip(before.String()))})
+		}
+		values[name] = value
+	}
+	return nil
+}
+
+// Shared implements [Source]: what the sessions said that have been read.
+func (s *REST) Shared(context.Context) iter.Seq2[Shared, error] {
+	return func(yield func(Shared, error) bool) {
+		scopes := slices.SortedFunc(maps.Keys(s.shared), func(a, b scope) int {
+			return strings.Compare(a.app+"\x00"+a.user, b.app+"\x00"+b.user)
+		})
+		for _, of := range scopes {
+			if !yield(Shared{of.app, of.user, s.shared[of]}, nil) {
+				return
+			}
+		}
+	}
+}
+
+// Differences implements [Source].
+func (s *REST) Differences(context.Context) ([]Difference, error) { return s.differences, nil }

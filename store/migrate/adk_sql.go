@@ -1,0 +1,348 @@
+package migrate
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"iter"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/patchlog-dev/patchlog/internal/present"
+	"github.com/patchlog-dev/patchlog/patch"
+	"github.com/patchlog-dev/patchlog/store"
+)
+
+// Dialect is the SQL of a database.
+type Dialect int
+
+// The dialects.
+const (
+	SQLite Dialect = iota + 1
+	PostgreSQL
+)
+
+// String names the dialect.
+func (d Dialect) String() string {
+	switch d {
+	case SQLite:
+		return "SQLite"
+	case PostgreSQL:
+		return "PostgreSQL"
+	}
+	return fmt.Sprintf("Dialect(%d)", int(d))
+}
+
+// SQLOptions say how to read a database. The zero value means the defaults.
+type SQLOptions struct {
+	// IgnoreColumns are columns, as table.column, that are not known and may stay behind.
+	// Without it a column that is not known is refused, for a newer version of the service
+	// may keep there what must not be lost.
+	IgnoreColumns []string
+}
+
+// SQL is a source of sessions in a SQL database: the tables of ADK for Go, or those of ADK
+// for Python, by its DatabaseSessionService (schema 1) or its SqliteSessionService.
+type SQL struct {
+	db      *sql.DB
+	dialect Dialect
+	python  bool                // they are of ADK for Python
+	columns map[string][]string // of each table
+}
+
+var _ Source = (*SQL)(nil)
+
+// OpenSQL looks at the tables of a database, and returns it as a source. The database is the
+// caller's: it is only read, and not closed. It may be in use by its service meanwhile. The
+// error matches [ErrSchema] if the tables are not known, and [ErrPickled] if they are those of
+// ADK for Python before it wrote JSON.
+func OpenSQL(ctx context.Context, db *sql.DB, dialect Dialect, opts SQLOptions) (*SQL, error) {
+	if db == nil || dialect != SQLite && dialect != PostgreSQL {
+		return nil, fmt.Errorf("%w: a database and its dialect are wanted, SQLite or PostgreSQL, not %v", store.ErrInvalid, dialect)
+	}
+	s := &SQL{db: db, dialect: dialect, columns: map[string][]string{}}
+	for _, table := range []string{"sessions", "events", "app_states", "user_states", "adk_internal_metadata"} {
+		var err error
+		if s.columns[table], err = s.columnsOf(ctx, table); err != nil {
+			return nil, fmt.Errorf("look at the tables: %w", err)
+		}
+	}
+	if err := s.recognise(ctx); err != nil {
+		return nil, err
+	}
+	return s, s.known(opts.IgnoreColumns)
+}
+
+// String says whose tables these are.
+func (s *SQL) String() string {
+	switch {
+	case !s.python:
+		return fmt.Sprintf("ADK for Go's database on %v", s.dialect)
+	case s.columns["adk_internal_metadata"] == nil:
+		return fmt.Sprintf("the database of ADK for Python's %v service", s.dialect)
+	}
+	return fmt.Sprintf("ADK for Python's database on %v (schema 1)", s.dialect)
+}
+
+// Count implements [Source].
+func (s *SQL) Count(ctx context.Context) (n int, err error) {
+	err = s.db.QueryRowContext(ctx, "SELECT count(*) FROM sessions").Scan(&n)
+	return n, err
+}
+
+// Sessions implements [Source]: each session is read in a transaction of its own, so that it
+// and its events belong together.
+func (s *SQL) Sessions(ctx context.Context) iter.Seq2[*Session, error] {
+	return func(yield func(*Session, error) bool) {
+		var keys []store.Key
+		err := s.each(ctx, s.db, "SELECT app_name, user_id, id FROM sessions ORDER BY app_name, user_id, id", nil, func(row []any) error {
+			var parts [3]string
+			for i := range parts {
+				var err error
+				if parts[i], err = text(row[i]); err != nil {
+					return err
+				}
+			}
+			keys = append(keys, store.Key{App: parts[0], User: parts[1], Session: parts[2]})
+			return nil
+		})
+		if err != nil {
+			yield(nil, err)
+			return
+		}
+		for _, key := range keys {
+			session, err := s.session(ctx, key)
+			switch {
+			case errors.Is(err, sql.ErrNoRows): // it was deleted meanwhile
+				continue
+			case ctx.Err() != nil:
+				yield(nil, ctx.Err())
+				return
+			}
+			var one *SessionError
+			if !yield(session, err) || err != nil && !errors.As(err, &one) {
+				return
+			}
+		}
+	}
+}
+
+// session reads one session. Its error is a *[SessionError] if what is there cannot be read,
+// and another one if the database cannot.
+func (s *SQL) session(ctx context.Context, key store.Key) (*Session, error) {
+	tx, err := s.db.BeginTx(ctx, s.transaction())
+	if err != nil {
+		return nil, err
+	}
+	defer tx.Rollback() // nothing was written
+	out := &Session{Key: key}
+	found := false
+	of := []any{key.App, key.User, key.Session}
+	query := fmt.Sprintf("SELECT %s, %s, %s FROM sessions WHERE app_name = %s AND user_id = %s AND id = %s",
+		s.column("state"), s.column("create_time"), s.column("update_time"), s.arg(1), s.arg(2), s.arg(3))
+	err = s.each(ctx, tx, query, of, func(row []any) (err error) {
+		found = true
+		if out.State, err = stateOf(row[0], ""); err != nil {
+			return &SessionError{key, err}
+		}
+		for i, t := range []*time.Time{&out.Created, &out.Updated} {
+			if *t, err = timeOf(row[1+i]); err != nil {
+				return &SessionError{key, fmt.Errorf("%s: %w", []string{"create_time", "update_time"}[i], err)}
+			}
+		}
+		return nil
+	})
+	switch {
+	case err != nil:
+		return nil, err
+	case !found:
+		return nil, sql.ErrNoRows
+	}
+	var names, exprs []string
+	for _, f := range s.fields() {
+		if s.has("events", f.column) {
+			names, exprs = append(names, f.column), append(exprs, s.column(f.column))
+		}
+	}
+	order := "rowid"
+	if s.dialect == PostgreSQL {
+		order = "timestamp, ctid"
+	}
+	query = fmt.Sprintf("SELECT %s FROM events WHERE app_name = %s AND user_id = %s AND session_id = %s ORDER BY %s",
+		strings.Join(exprs, ", "), s.arg(1), s.arg(2), s.arg(3), order)
+	mended := 0         // events with text that is not Unicode
+	var asText []string // the times as SQLite orders them
+	err = s.each(ctx, tx, query, of, func(row []any) error {
+		cells, changed := make(map[string]any, len(names)), false
+		for i, name := range names {
+			cells[name] = row[i]
+			if t, err := text(row[i]); err == nil && !utf8.ValidString(t) && !isPickled(row[i]) {
+				cells[name], changed = strings.ToValidUTF8(t, "\ufffd"), true
+			}
+		}
+		e, escapes, err := eventOf(s.fields(), cells)
+		if changed || escapes {
+			mended++
+		}
+		if err != nil {
+			id, _ := text(cells["id"])
+			return &SessionError{key, fmt.Errorf("event %q: %w", id, err)}
+		}
+		out.Events = append(out.Events, e)
+		if t, ok := cells["timestamp"].(string); ok || cells["timestamp"] == nil {
+			asText = append(asText, t)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	s.order(out, asText)
+	if mended > 0 {
+		out.Differences = append(out.Differences, Difference{What: present.Counted(mended, "event") + " with text that is not Unicode: U+FFFD stands in its place"})
+	}
+	return out, nil
+}
+
+// order puts events into the order of their times, as ADK does, and says where that leaves
+// doubt.
+func (s *SQL) order(session *Session, asText []string) {
+	events := session.Events
+	byTime := func(a, b *patch.Event) int { return a.Timestamp().Compare(b.Timestamp()) }
+	if !s.python && len(asText) == len(events) {
+		place := make(map[*patch.Event]string, len(events))
+		for i, e := range events {
+			place[e] = asText[i]
+		}
+		slices.SortStableFunc(events, byTime)
+		if !slices.IsSortedFunc(events, func(a, b *patch.Event) int { return strings.Compare(place[a], place[b]) }) {
+			session.Differences = append(session.Differences, Difference{What: "its events have times in several zones; they are ordered by time, and ADK orders them by the text of it"})
+		}
+		return
+	}
+	slices.SortStableFunc(events, byTime)
+	if s.dialect != PostgreSQL {
+		return
+	}
+	ties := 0
+	for i := 1; i < len(events); i++ {
+		if byTime(events[i-1], events[i]) == 0 {
+			ties++
+		}
+	}
+	if ties > 0 {
+		session.Differences = append(session.Differences, Difference{What: fmt.Sprintf("%d of its events have the time of the one before; the database does not say their order, and they are as they lie in the table", ties)})
+	}
+}
+
+// Shared implements [Source].
+func (s *SQL) Shared(ctx context.Context) iter.Seq2[Shared, error] {
+	return func(yield func(Shared, error) bool) {
+		for _, t := range []struct{ table, user, prefix, order string }{
+			{"app_states", "''", patch.PrefixApp, "app_name"},
+			{"user_states", "user_id", patch.PrefixUser, "app_name, user_id"},
+		} {
+			query := fmt.Sprintf("SELECT app_name, %s, %s FROM %s ORDER BY %s", t.user, s.column("state"), t.table, t.order)
+			err := s.each(ctx, s.db, query, nil, func(row []any) error {
+				var shared Shared
+				var err error
+				if shared.App, err = text(row[0]); err == nil {
+					shared.User, err = text(row[1])
+				}
+				if err == nil {
+					shared.Values, err = stateOf(row[2], t.prefix)
+				}
+				if err != nil {
+					err = &SharedError{shared.App, shared.User, err}
+				}
+				if !yield(shared, err) {
+					return errStopped
+				}
+				return nil
+			})
+			if errors.Is(err, errStopped) {
+				return
+			}
+			if err != nil {
+				yield(Shared{}, err)
+				return
+			}
+		}
+	}
+}
+
+var errStopped = errors.New("stopped")
+
+// Differences implements [Source]: events that belong to no session.
+func (s *SQL) Differences(ctx context.Context) ([]Difference, error) {
+	n := 0
+	err := s.db.QueryRowContext(ctx, `SELECT count(*) FROM events e WHERE NOT EXISTS
+		(SELECT 1 FROM sessions s WHERE s.app_name = e.app_name AND s.user_id = e.user_id AND s.id = e.session_id)`).Scan(&n)
+	if err != nil || n == 0 {
+		return nil, err
+	}
+	return []Difference{{What: fmt.Sprintf("%d events are of sessions that are not in the table of sessions; they are left out", n)}}, nil
+}
+
+// transaction is how a session is read.
+func (s *SQL) transaction() *sql.TxOptions {
+	if s.dialect == PostgreSQL {
+		return &sql.TxOptions{Isolation: sql.LevelRepeatableRead, ReadOnly: true}
+	}
+	return nil // a transaction of SQLite's reads one state of the database
+}
+
+// querier is a database or a transaction.
+type querier interface {
+	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
+}
+
+// each calls do for each row.
+func (s *SQL) each(ctx context.Context, q querier, query string, args []any, do func(row []any) error) error {
+	rows, err := q.QueryContext(ctx, query, args...)
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	columns, err := rows.Columns()
+	if err != nil {
+		return err
+	}
+	for rows.Next() {
+		row, pointers := make([]any, len(columns)), make([]any, len(columns))
+		for i := range row {
+			pointers[i] = &row[i]
+		}
+		if err := rows.Scan(pointers...); err != nil {
+			return err
+		}
+		if err := do(row); err != nil {
+			return err
+		}
+	}
+	return rows.Err()
+}
+
+// arg is the nth argument of a query.
+func (s *SQL) arg(n int) string {
+	if s.dialect == PostgreSQL {
+		return fmt.Sprintf("$%d", n)
+	}
+	return "?"
+}
+
+// column returns the expression that reads a column's stored value: JSON is read as text, which keeps the
+// spelling of numbers, and SQLite's drivers must not convert a value to the column's declared type.
+func (s *SQL) column(name string) string {
+	if s.dialect == SQLite {
+		return "+" + name
+	}
+	switch name {
+	case "actions", "timestamp", "partial", "turn_complete", "interrupted", "create_time", "update_time":
+		return name
+	}
+	return name + "::text"
+}

@@ -1,0 +1,82 @@
+package migrate
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"github.com/patchlog-dev/patchlog/internal/adkjson"
+	"github.com/patchlog-dev/patchlog/patch"
+)
+
+// field is a member of an event with its column in a table of events. read returns the member's
+// JSON, or nil to leave it out.
+type field struct {
+	name, column string
+	read         func(cell any) (json.RawMessage, error)
+}
+
+// goFields are the fields of a row of ADK for Go. Like its service, they leave out empty values, such
+// as a boolean that is false.
+var goFields = []field{
+	{"id", "id", textJSON}, {"invocationId", "invocation_id", textJSON}, {"author", "author", textJSON},
+	{"branch", "branch", textJSON}, {"isolationScope", "isolation_scope", textJSON},
+	{"errorCode", "error_code", textJSON}, {"errorMessage", "error_message", textJSON},
+	{"timestamp", "timestamp", timeJSON},
+	{"content", "content", jsonOf}, {"actions", "actions", actionsOf},
+	{"groundingMetadata", "grounding_metadata", jsonOf}, {"citationMetadata", "citation_metadata", jsonOf},
+	{"usageMetadata", "usage_metadata", jsonOf}, {"customMetadata", "custom_metadata", jsonOf},
+	{"longRunningToolIds", "long_running_tool_ids_json", jsonOf}, {"routes", "routes_json", jsonOf},
+	{"output", "output_json", jsonOf}, {"nodeInfo", "node_info_json", jsonOf}, {"requestedInput", "requested_input_json", jsonOf},
+	{"partial", "partial", truthJSON}, {"turnComplete", "turn_complete", truthJSON}, {"interrupted", "interrupted", truthJSON},
+}
+
+// pythonFields are the fields of a row of ADK for Python: event_data is the event; the other columns
+// repeat some of its fields, with the time in an unknown zone.
+var pythonFields = []field{
+	{"event_data", "event_data", eventData}, {"id", "id", textJSON}, {"invocation_id", "invocation_id", textJSON}, {"timestamp", "timestamp", timeJSON},
+}
+
+func actionsOf(cell any) (json.RawMessage, error) {
+	if isPickled(cell) {
+		return nil, errPickled()
+	}
+	return jsonOf(cell)
+}
+
+func eventData(cell any) (json.RawMessage, error) {
+	data, err := jsonOf(cell)
+	if err == nil && data == nil {
+		err = fmt.Errorf("%w: there is none", patch.ErrInvalid)
+	}
+	return data, err
+}
+
+// fields are the fields of the events in the database.
+func (s *SQL) fields() []field {
+	if s.python {
+		return pythonFields
+	}
+	return goFields
+}
+
+// eventOf makes an event of the cells of a row, by their columns, and reports whether it had escapes that are not
+// Unicode.
+func eventOf(fields []field, cells map[string]any) (*patch.Event, bool, error) {
+	var object []byte
+	for _, f := range fields {
+		value, err := f.read(cells[f.column])
+		if err != nil {
+			return nil, false, fmt.Errorf("%s: %w", f.column, err)
+		}
+		if value != nil {
+			object = fmt.Appendf(object, ",%q:%s", f.name, value)
+		}
+	}
+	if object == nil {
+		return nil, false, fmt.Errorf("%w: the row is empty", patch.ErrInvalid)
+	}
+	object[0] = '{'
+	object, mended := mend(append(object, '}'))
+	e, err := adkjson.ParseEvent(object)
+	return e, mended, err
+}

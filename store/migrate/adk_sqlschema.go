@@ -1,0 +1,144 @@
+package migrate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Errors about the tables of a database.
+var (
+	// ErrSchema: the tables are not those of a service that is known, or of a newer version
+	// of it.
+	ErrSchema = errors.New("unknown schema")
+
+	// ErrPickled: the tables hold pickled Python objects, which nothing but Python reads.
+	ErrPickled = errors.New("pickled actions")
+)
+
+// columnsOf returns the columns of a table; none if it is not there.
+func (s *SQL) columnsOf(ctx context.Context, table string) ([]string, error) {
+	query := "SELECT name FROM pragma_table_info(?)"
+	if s.dialect == PostgreSQL {
+		query = "SELECT attname::text FROM pg_attribute WHERE attrelid = to_regclass($1) AND attnum > 0 AND NOT attisdropped"
+	}
+	var names []string
+	err := s.each(ctx, s.db, query, []any{table}, func(row []any) error {
+		name, err := text(row[0])
+		names = append(names, name)
+		return err
+	})
+	return names, err
+}
+
+func (s *SQL) has(table, column string) bool { return slices.Contains(s.columns[table], column) }
+
+// recognise finds out whose tables these are.
+func (s *SQL) recognise(ctx context.Context) error {
+	if s.columns["sessions"] == nil || s.columns["events"] == nil {
+		return fmt.Errorf("%w: there are no tables sessions and events, as ADK's session services make them", ErrSchema)
+	}
+	if s.columns["adk_internal_metadata"] != nil {
+		version := ""
+		err := s.each(ctx, s.db, "SELECT value FROM adk_internal_metadata WHERE key = 'schema_version'", nil, func(row []any) (err error) {
+			version, err = text(row[0])
+			return err
+		})
+		switch {
+		case err != nil:
+			return fmt.Errorf("look at the tables: %w", err)
+		case version == "0":
+			return errPickled()
+		case version != "1":
+			return fmt.Errorf("%w: the tables of ADK for Python are of schema %q; 1 is known", ErrSchema, version)
+		}
+	}
+	switch {
+	case s.has("events", "event_data") && s.has("events", "actions"):
+		return fmt.Errorf("%w: the table events has a column event_data and a column actions", ErrSchema)
+	case s.has("events", "event_data"):
+		s.python = true
+		return nil
+	case !s.has("events", "actions"):
+		return fmt.Errorf("%w: the table events has neither a column event_data nor a column actions", ErrSchema)
+	case s.has("events", "input_transcription"), s.has("events", "output_transcription"):
+		return errPickled()
+	}
+	// Older versions of ADK for Python have the columns of ADK for Go, with another type of texts.
+	rows, query := 0, "SELECT type FROM pragma_table_info('sessions') WHERE name = 'app_name'"
+	if s.dialect == PostgreSQL {
+		query = "SELECT format_type(atttypid, atttypmod) FROM pg_attribute WHERE attrelid = to_regclass('sessions') AND attname = 'app_name'"
+	}
+	err := s.each(ctx, s.db, "SELECT actions FROM events WHERE actions IS NOT NULL LIMIT 1", nil, func(row []any) error {
+		if rows++; isPickled(row[0]) {
+			return errPickled()
+		}
+		return nil
+	})
+	if err != nil || rows > 0 {
+		return err
+	}
+	return s.each(ctx, s.db, query, nil, func(row []any) error {
+		if kind, err := text(row[0]); err != nil || strings.Contains(strings.ToLower(kind), "var") {
+			return errors.Join(err, errPickled())
+		}
+		return nil
+	})
+}
+
+func errPickled() error {
+	return fmt.Errorf("%w: these are tables of ADK for Python before schema 1, where actions are Python objects, which only Python reads; "+
+		"let ADK for Python make the newer tables ('adk migrate session --source_db_url=... --dest_db_url=...'), and migrate those", ErrPickled)
+}
+
+// isPickled reports whether a column holds what Python's pickle writes.
+func isPickled(cell any) bool {
+	t, err := text(cell)
+	return err == nil && t != "" && t[0] == 0x80
+}
+
+// Columns that are known, of the tables of each kind.
+var (
+	stateColumns   = []string{"app_name", "user_id", "state", "update_time"}
+	keyColumns     = []string{"app_name", "user_id", "session_id"} // of events, beside their fields
+	sessionColumns = []string{"app_name", "user_id", "id", "state", "create_time", "update_time", "event_sequence"}
+)
+
+// known refuses tables that lack what must be there, and columns that are not known.
+func (s *SQL) known(ignored []string) error {
+	events := slices.Clone(keyColumns)
+	for _, f := range s.fields() {
+		events = append(events, f.column)
+	}
+	need := events
+	if !s.python {
+		need = append(slices.Clone(keyColumns), "id", "invocation_id", "author", "actions", "timestamp", "content")
+	}
+	for _, t := range []struct {
+		name        string
+		known, need []string
+	}{
+		{"sessions", sessionColumns, []string{"app_name", "user_id", "id", "state", "create_time", "update_time"}},
+		{"events", events, need},
+		{"app_states", stateColumns, []string{"app_name", "state"}},
+		{"user_states", stateColumns, []string{"app_name", "user_id", "state"}},
+	} {
+		there := s.columns[t.name]
+		if there == nil { // of app_states and user_states
+			return fmt.Errorf("%w: there is no table %s", ErrSchema, t.name)
+		}
+		for _, c := range t.need {
+			if !slices.Contains(there, c) {
+				return fmt.Errorf("%w: the table %s has no column %s", ErrSchema, t.name, c)
+			}
+		}
+		for _, c := range there {
+			if name := t.name + "." + c; !slices.Contains(t.known, c) && !slices.Contains(ignored, name) {
+				return fmt.Errorf("%w: the column %s is not known: the database is of a newer version of ADK, or somebody has added it; if it may stay behind, say that it is to be ignored", ErrSchema, name)
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,100 @@
+package migrate
+
+import (
+	"encoding/json"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// clineHistory is the file in which Cline and Roo Code keep the messages of a task.
+const clineHistory = "api_conversation_history.json"
+
+var anthropicMessages = Format{
+	Name: "anthropic", Title: "messages of Anthropic's API", Versions: "2023-06-01; Cline and Roo Code (tasks/TASK/api_conversation_history.json)",
+	Kept:    "messages, thoughts, calls, results, images, documents, usage and model where they are told, Roo's condensed contexts",
+	Omitted: "system prompt, tools, parameters of requests",
+	count:   func(b *beginning) int { _, n := messages(b); return n },
+	reader:  func() reader { return reader{read: readAnthropic} },
+	lists:   true,
+}
+
+// messages returns how many objects are messages of the APIs of OpenAI (Chat Completions) and of Anthropic. Those
+// that could be either's are those of the API that others are of; else texts as strings are OpenAI's.
+func messages(b *beginning) (openAI, anthropic int) {
+	objects := b.objects
+	if len(b.items) > 0 {
+		objects = b.items
+	}
+	either, blocks := 0, b.name == clineHistory
+	for _, o := range objects {
+		o = responseMessage(o)
+		role, content := o.text("role"), o.list("content")
+		_, isText := o["content"].(string)
+		anyOf := func(of func(o object) bool) bool { return slices.ContainsFunc(objectsOf(content), of) }
+		switch {
+		case o.has("parts", "author", "info") || o["content"] != nil && !isText && content == nil,
+			anyOf(func(o object) bool {
+				return strings.HasPrefix(o.text("type"), "input_") && o.text("type") != "input_audio" || o.text("type") == "output_text"
+			}):
+		case o.has("tool_calls", "tool_call_id", "function_call", "refusal") && role != "", slices.Contains([]string{"system", "developer", "tool", "function"}, role),
+			anyOf(func(o object) bool { return o.has("image_url", "input_audio", "file", "refusal") }):
+			openAI++
+		case role != "user" && role != "assistant":
+		case anyOf(func(o object) bool { return o.text("type") != "text" }), o.has("stop_reason"):
+			anthropic++
+		default:
+			either++
+			blocks = blocks || content != nil
+		}
+	}
+	items := len(b.items) > 0 && len(b.objects) > 0
+	of := func(n int) int {
+		if items && 2*n >= len(b.items) { // the files are lists of messages
+			return len(b.objects)
+		}
+		return n
+	}
+	switch {
+	case openAI > 0 && anthropic > 0:
+		return of(openAI + either), of(anthropic + either)
+	case openAI > 0 || anthropic == 0 && !blocks:
+		return of(openAI + either), 0
+	}
+	return 0, of(anthropic + either)
+}
+
+type anthropicMessage struct {
+	claudeMessage
+	TS             json.Number
+	IsSummary      bool
+	CondenseParent string
+}
+
+func readAnthropic(text []byte, t *tree) []entry {
+	var m anthropicMessage
+	if !decode(text, &m) {
+		return nil
+	}
+	e := entry{place: true, goesOn: true, time: unixTime(m.TS, 1000)}
+	switch m.Role {
+	case "user":
+		if m.user(&e, t); isClinesText(m.Content) {
+			e.Author, e.prompt = t.agent, false
+		}
+	case "assistant":
+		m.assistant(&e, t)
+	}
+	if m.IsSummary {
+		e.Author, e.role, e.prompt, e.compaction, e.summary = t.agent, "user", false, true, true
+	}
+	return []entry{e}
+}
+
+var toolResult = regexp.MustCompile(`^\[[a-z_]+( for .*)?\] Result:|^\[ERROR\] `)
+
+// isClinesText reports whether Cline says a content in the user's role: the results of tools, as texts.
+func isClinesText(content json.RawMessage) bool {
+	blocks := blocksOf(content)
+	return len(blocks) > 0 && toolResult.MatchString(textOf(blocks[0].Text))
+}

@@ -1,0 +1,386 @@
+package migrate
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/patchlog-dev/patchlog/internal/present"
+	"github.com/patchlog-dev/patchlog/patch"
+)
+
+// decoder makes the records of a log of the units of a session file. What the program did to its context becomes
+// patches: a rewind hides what it left behind, and a compaction puts its summary in the place of what it covers. So
+// the visible log is the conversation as it stands, and the audit log is the file.
+//
+// The ids and the order of the records of the first lines of a file do not depend on those that follow, so that a
+// file that has grown gives the records that it gave before, and more.
+type decoder struct {
+	file     string
+	format   *Format
+	progress func(bytes int)
+	ctx      context.Context
+
+	tree       *tree
+	unit       *unit
+	size       int                          // of the units
+	weight     int                          // of the records: about how many bytes they take while they are imported
+	ids        map[string]bool              // that are taken
+	says       map[string][sha256.Size]byte // of the lines that have ids: what they say
+	invocation string
+	report     report
+}
+
+// reader reads the units of a format. prepare, which may be nil, puts those of a file in order.
+type reader struct {
+	prepare func(units []unit) []unit
+	read    func(text []byte, t *tree) []entry
+}
+
+// entry is what a unit means, or a part of it.
+type entry struct {
+	eventJSON        // what it says besides its content; without an author it is the system's
+	id        string // the unit's own; "" if it has none
+	as        string // what others call it, if that is not its id
+	again     bool   // it takes the place of what the unit said before
+	time      time.Time
+	role      string
+	parts     []part
+	prompt    bool   // it begins a turn
+	note      string // why it has no content, or what became of it
+
+	// What it is in the conversation's tree. An entry without place is none of its nodes.
+	place   bool
+	parent  *node
+	goesOn  bool            // its parent is where the conversation stands
+	message json.RawMessage // what it says, to tell a copy from another line of its id
+	moves   bool            // it is where the conversation stands, wherever that was before
+	piece   string          // the message that it is a piece of
+	calls   []string        // of which it has
+	known   []string        // calls that it answers
+
+	// The summary of a compaction; see covers.
+	compaction bool // it is one
+	summary    bool // that says what it stands for
+	encrypted  bool // that only the provider can read
+	kept       []*node
+	strict     bool
+	relink     bool // what is kept follows the summary in the tree
+}
+
+// report says what a decoder has met.
+type report struct {
+	Lines       int // that became events
+	Rewinds     int // after which the conversation went on from an earlier place
+	Compactions int // whose summaries stand for what they cover
+	Left        int // compactions that are events like others, since what they cover cannot be told
+	Encrypted   int // compactions that are events like others, since only the provider can read them
+	Stay        int // visible events at the last of these
+	Again       int // messages that were written once more, with more in them
+	Copies      int // lines that are there once more, of which the copies have no content
+	Unreadable  int // lines, or beginnings of lines, that are no JSON
+	Mended      int // lines with text that was not Unicode
+	Unfinished  int // bytes of a last line that was not written to its end, and was left out
+	Waiting     int // lines at the end that follow lines which are not there yet, and were left out
+	Untimed     int // events of a file without any time
+}
+
+// differences puts the report in words.
+func (r report) differences() (all []Difference) {
+	for _, d := range []struct {
+		n    int
+		what string
+	}{
+		{r.Rewinds, present.Counted(r.Rewinds, "rewind") + ": what was left behind is hidden"},
+		{r.Compactions, present.Counted(r.Compactions, "compaction") + " adopted"},
+		{r.Left, present.Counted(r.Left, "compaction") + " not adopted, and kept as events: what they cover cannot be told"},
+		{r.Encrypted, fmt.Sprintf("%s not adopted: the provider keeps this summary encrypted; its %s visible: 'patchlog compact KEY' shortens them",
+			present.Counted(r.Encrypted, "compaction"), map[bool]string{true: "1 record stays", false: present.Counted(r.Stay, "record") + " stay"}[r.Stay == 1])},
+		{r.Again, present.Counted(r.Again, "message") + " written once more, with more in it: what it said before is hidden"},
+		{r.Copies, present.Counted(r.Copies, "line") + " told once more, and kept without content"},
+		{r.Unreadable, present.Counted(r.Unreadable, "line") + " of no JSON, or beginning with what is none; that is kept without content"},
+		{r.Mended, present.Counted(r.Mended, "line") + " with text that is not Unicode: U+FFFD stands in its place"},
+		{r.Untimed, "the file says no times: events have that of the import"},
+		{r.Waiting, present.Counted(r.Waiting, "line") + " at the end left out: what they follow is not written yet"},
+		{r.Unfinished, "the last line is not written to its end, and was left out"},
+	} {
+		if d.n > 0 {
+			all = append(all, Difference{What: d.what})
+		}
+	}
+	return all
+}
+
+// decode returns the records. None has a seq. Ids are the units' own where they have some, else made of the unit's
+// number and content. A last line without an end that is no JSON is left out, for the program may be writing it. Any
+// other becomes an event without content. Records without a time have that of the next one that has one, or of the
+// last one. The error is a *[patch.LineError].
+func (d *decoder) decode(units []unit) ([]patch.Record, error) {
+	d.tree, d.ids, d.says = newTree(d.format.Name), map[string]bool{}, map[string][sha256.Size]byte{}
+	d.tree.newID = d.newID
+	r := d.format.reader()
+	for i := range units {
+		u := &units[i]
+		switch {
+		case json.Valid(u.json):
+			u.json, u.mended = mend(u.json)
+		case i == len(units)-1 && u.open:
+			d.report.Unfinished, units = len(u.text), units[:i]
+		default:
+			u.json = wholeIn(u.text)
+			d.report.Unreadable++
+		}
+	}
+	all := len(units)
+	if r.prepare != nil {
+		units = r.prepare(units)
+	}
+	d.report.Waiting = all - len(units)
+	for _, u := range units {
+		d.size += len(u.text)
+	}
+	read := 0
+	for i := range units {
+		d.unit = &units[i]
+		if err := d.next(r); err != nil {
+			return nil, &patch.LineError{File: d.file, Line: d.unit.number, Err: err}
+		}
+		if read += len(d.unit.text); d.progress != nil && i%256 == 0 {
+			d.progress(read)
+		}
+	}
+	return d.timed(d.tree.logged), d.ctx.Err()
+}
+
+// next adds what a unit means to the log.
+func (d *decoder) next(r reader) error {
+	if err := d.ctx.Err(); err != nil {
+		return err
+	}
+	if len(d.unit.text) > maxLineBytes {
+		return fmt.Errorf("%w: the line is longer than %d bytes", patch.ErrTooLarge, maxLineBytes)
+	}
+	if d.weight > weightTimes*d.size+weightMore {
+		return fmt.Errorf("%w: the file has so many and so short messages that they take more than 8 times its size in memory", patch.ErrTooLarge)
+	}
+	entries := []entry{{eventJSON: eventJSON{Author: d.format.Name}, note: "unreadable"}}
+	if d.unit.json != nil && valueWeight*valuesIn(d.unit.json) > weightTimes*len(d.unit.json)+weightMore {
+		entries[0].note = "too many values to be read"
+	} else if d.unit.json != nil {
+		if entries = r.read(d.unit.json, d.tree); len(entries) == 0 {
+			entries = []entry{{}}
+		}
+	}
+	if d.unit.mended {
+		d.report.Mended++
+	}
+	d.report.Lines++
+	for i, e := range entries {
+		if err := d.add(e, i == 0); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// An import may take 8 times the file and a constant of memory: this much for records, and for the values in a line
+// while it is read. The weights are fitted to measurements, which tests repeat.
+const (
+	weightTimes  = 4
+	weightMore   = 20 << 20
+	recordWeight = 3000 // of a record beside what it says
+	valueWeight  = 400  // of an object or an array
+)
+
+// valuesIn returns how many objects and arrays are in JSON.
+func valuesIn(text []byte) (n int) {
+	inString := false
+	for i := 0; i < len(text); i++ {
+		switch c := text[i]; {
+		case c == '"':
+			inString = !inString
+		case inString && c == '\\':
+			i++
+		case !inString && (c == '{' || c == '['):
+			n++
+		}
+	}
+	return n
+}
+
+// timed returns the records without seqs, and each with a time, if one has any.
+func (d *decoder) timed(records []patch.Record) []patch.Record {
+	var at time.Time
+	for i, r := range slices.Backward(records) {
+		if t := timeIn(r); !t.IsZero() {
+			at = t
+		}
+		records[i] = patch.Complete(r, nil, at)
+		records[i].Seq = 0
+	}
+	for i, r := range records {
+		if t := timeIn(r); !t.IsZero() {
+			at = t
+		}
+		records[i] = patch.Complete(r, nil, at)
+	}
+	if at.IsZero() {
+		d.report.Untimed = len(records)
+	}
+	return records
+}
+
+// timeIn returns the time of a record.
+func timeIn(r patch.Record) time.Time {
+	if r.Patch != nil {
+		return r.Patch.Timestamp()
+	}
+	return r.Event.Timestamp()
+}
+
+// Ids of what has none are made in this name space.
+var idSpace = uuid.MustParse("b5a0b3a6-6f0e-5a51-9a0e-4a2f8f2d7c30")
+
+// newID returns an id that depends on the unit alone: its number, its content, and what it
+// is for. The number keeps equal lines apart without a search.
+func (d *decoder) newID(what string) string {
+	for n := 0; ; n++ {
+		name := append(fmt.Appendf(nil, "%d %s %d:", d.unit.number, what, n), d.unit.text...)
+		if id := uuid.NewSHA1(idSpace, name).String(); !d.ids[id] {
+			d.ids[id] = true
+			return id
+		}
+	}
+}
+
+// add adds what a unit means to the log. The first entry of a unit keeps it.
+func (d *decoder) add(e entry, first bool) error {
+	if len(e.id) > patch.MaxIDBytes {
+		e.id = ""
+	}
+	switch {
+	case e.id == "":
+	case !d.ids[e.id]:
+		d.says[e.id] = sha256.Sum256(e.message)
+	case e.message != nil && d.says[e.id] != sha256.Sum256(e.message):
+		return &patch.FieldError{Field: "id", Problem: fmt.Sprintf("%q is that of an earlier line, which says something else", e.id)}
+	default:
+		e = entry{eventJSON: eventJSON{Author: e.Author, Branch: e.Branch}, time: e.time, note: "copy"}
+		d.report.Copies++
+	}
+	id := e.id
+	if id == "" {
+		id = d.newID("event")
+	}
+	d.ids[id] = true
+	if e.prompt || d.invocation == "" {
+		d.invocation = id
+	}
+	d.weight += recordWeight
+	before := len(d.tree.logged)
+	n, err := d.tree.add(e, len(d.tree.entries)+1, func(e entry) (*patch.Event, error) { return d.event(id, e, first) })
+	if err != nil {
+		return err
+	}
+	d.tree.entries = append(d.tree.entries, n)
+	switch {
+	case n != nil && n.summary:
+		d.report.Compactions++
+	case e.encrypted:
+		d.report.Encrypted, d.report.Stay = d.report.Encrypted+1, d.tree.view.Len()-1
+	case e.compaction:
+		d.report.Left++
+	}
+	if e.again {
+		d.report.Again++
+	} else if slices.ContainsFunc(d.tree.logged[before:], func(r patch.Record) bool { return r.Patch != nil && r.Patch.Type() != patch.Summarise }) {
+		d.report.Rewinds++
+	}
+	return nil
+}
+
+// event makes the event of an entry, and keeps the unit in it, if it is the first: as JSON; else as a text; else as
+// bytes; and if the log takes no such content, the unit alone.
+func (d *decoder) event(id string, e entry, first bool) (*patch.Event, error) {
+	out := e.eventJSON
+	out.ID, out.InvocationID, out.Author = id, d.invocation, firstOf(e.Author, "system")
+	if !e.time.IsZero() {
+		out.Timestamp = e.time.UTC().Format(time.RFC3339Nano)
+	}
+	if len(e.parts) > 0 {
+		content, err := encode(contentJSON{e.role, e.parts})
+		if err != nil {
+			return nil, err
+		}
+		out.Content = content
+	}
+	bare := eventJSON{ID: id, InvocationID: d.invocation, Author: out.Author, Timestamp: out.Timestamp, Interrupted: e.Interrupted}
+	for _, try := range []func() eventJSON{
+		func() eventJSON { return out }, func() eventJSON { out.Content = cleaned(out.Content); return out }, func() eventJSON { return bare },
+	} {
+		event := try()
+		ways := []kept{{}}
+		if first {
+			ways = keptOf(d.unit)
+		}
+		for _, k := range ways {
+			k.Format, k.Note = d.format.Name, e.note
+			event.CustomMetadata = map[string]kept{lineKey: k}
+			text, err := encode(event)
+			if err != nil {
+				return nil, err
+			}
+			parsed, err := patch.ParseEvent(text)
+			if err != nil {
+				continue
+			}
+			if !first || keeps(parsed, k) {
+				return parsed, nil
+			}
+		}
+	}
+	return nil, &patch.FieldError{Field: "id", Problem: fmt.Sprintf("%.40q cannot be that of an event", id)}
+}
+
+type contentJSON struct {
+	Role  string `json:"role,omitempty"`
+	Parts []part `json:"parts"`
+}
+
+type eventJSON struct {
+	ID             string           `json:"id"`
+	InvocationID   string           `json:"invocationId"`
+	Author         string           `json:"author"`
+	Branch         string           `json:"branch,omitempty"`
+	Timestamp      string           `json:"timestamp,omitempty"`
+	Content        json.RawMessage  `json:"content,omitempty"`
+	UsageMetadata  map[string]int64 `json:"usageMetadata,omitempty"`
+	ModelVersion   string           `json:"modelVersion,omitempty"`
+	ErrorMessage   string           `json:"errorMessage,omitempty"`
+	Interrupted    bool             `json:"interrupted,omitempty"`
+	CustomMetadata map[string]kept  `json:"customMetadata"`
+}
+
+// cleaned returns a content without what no log takes: of equal keys the last one stays.
+func cleaned(content json.RawMessage) json.RawMessage {
+	if content == nil {
+		return nil
+	}
+	d := json.NewDecoder(bytes.NewReader(content))
+	d.UseNumber()
+	var v any
+	if d.Decode(&v) != nil {
+		return nil
+	}
+	text, err := encode(v)
+	if err != nil {
+		return nil
+	}
+	return text
+}

@@ -1,0 +1,276 @@
+package migrate
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"iter"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/patchlog-dev/patchlog/patch"
+	"github.com/patchlog-dev/patchlog/store"
+)
+
+// FileOptions say how to read a file. The zero value means the defaults.
+type FileOptions struct {
+	// Name is the file's name. Errors call it so, and a session that says no id is named after it, unless it is the
+	// name of no file: then it takes a Key.
+	Name   string
+	NoFile bool
+
+	// Key has what names the file's session instead of what the file says, where it is not empty.
+	Key store.Key
+
+	// AdoptLines has the compaction records in lines of events adopted, as [Options.KeepCompactions] says of others.
+	AdoptLines bool
+
+	// MaxRecordBytes is the limit of the store that the sessions are for, as [store.Options.MaxRecordBytes].
+	MaxRecordBytes int
+
+	// Progress, if not nil, is called now and then with how much has been read, of len(text).
+	Progress func(bytes int)
+}
+
+// File is a file with sessions in it, as a source.
+type File struct {
+	Format Format
+
+	opts   FileOptions
+	text   []byte
+	pieces []piece
+}
+
+var _ Source = (*File)(nil)
+
+// piece is what a file has of one session.
+type piece struct {
+	units   []unit
+	session string   // the id beside the messages
+	omitted []string // members beside the messages
+}
+
+// unit is a line of a file, or a message in it.
+type unit struct {
+	text   []byte // as it came; of a message in a document, without white space between its elements
+	number int    // counted from 1
+	json   []byte // what it says, as JSON; nil if it is none
+	mended bool   // it had text that was not Unicode
+	open   bool   // it is a line without an end
+}
+
+// OpenFile returns the sessions in the text of a file as a source. The error is an *[UnknownFormatError] if
+// [Detect] recognises no format, or one that is a database, and matches [store.ErrInvalid] if the text is not as
+// its beginning has it.
+func OpenFile(text []byte, opts FileOptions) (Source, error) {
+	format, err := Detect(text, opts.Name)
+	if err == nil && format.Database {
+		err = &UnknownFormatError{Name: opts.Name, Reason: "it is " + format.Title + ", and not a file of text"}
+	}
+	if err != nil {
+		return nil, err
+	}
+	f := &File{Format: format, opts: opts, text: bytes.TrimPrefix(trimNULs(text), byteOrderMark)}
+	if format.open != nil {
+		return format.open(f)
+	}
+	if f.pieces, err = split(f.text, &f.Format, opts.Name); err != nil {
+		return nil, err
+	}
+	return f, nil
+}
+
+// String says what the source is.
+func (f *File) String() string { return f.opts.Name + ", " + f.Format.Title }
+
+// Count implements [Source].
+func (f *File) Count(context.Context) (int, error) { return len(f.pieces), nil }
+
+// Shared implements [Source]: files of other programs have no shared state.
+func (f *File) Shared(context.Context) iter.Seq2[Shared, error] {
+	return func(func(Shared, error) bool) {}
+}
+
+// Differences implements [Source].
+func (f *File) Differences(context.Context) ([]Difference, error) { return nil, nil }
+
+// Sessions implements [Source].
+func (f *File) Sessions(ctx context.Context) iter.Seq2[*Session, error] {
+	if f.Format.reader == nil {
+		return f.lines(ctx)
+	}
+	return func(yield func(*Session, error) bool) {
+		if len(f.pieces) > 1 && f.opts.Key.Session != "" {
+			yield(nil, fmt.Errorf("%w: %s has %d sessions, and one key is given", store.ErrInvalid, f.opts.Name, len(f.pieces)))
+			return
+		}
+		for i, p := range f.pieces {
+			records, report, id, err := f.decode(ctx, p.units)
+			if i > 0 { // the first session's notes say it
+				report.Untimed, p.omitted = 0, nil
+			}
+			s := &Session{Records: records, file: f.opts.Name, Differences: report.differences()}
+			if err == nil && !slices.ContainsFunc(records, hasContent) {
+				err = fmt.Errorf("%s: %w: no message is in it", f.opts.Name, store.ErrInvalid)
+			}
+			s.Key = f.key(s, firstOf(p.session, id), i)
+			for j := range s.Differences {
+				s.Differences[j].What = strings.ReplaceAll(s.Differences[j].What, "compact KEY", "compact "+s.Key.String())
+			}
+			if len(p.omitted) > 0 {
+				s.Differences = append(s.Differences, Difference{What: "what stands beside the messages is left out: " + strings.Join(p.omitted, ", ")})
+			}
+			if !yield(s, f.check(s, err)) {
+				return
+			}
+		}
+	}
+}
+
+// decode returns the records of a session, and its id.
+func (f *File) decode(ctx context.Context, units []unit) ([]patch.Record, report, string, error) {
+	d := decoder{file: f.opts.Name, format: &f.Format, progress: f.opts.Progress, ctx: ctx}
+	records, err := d.decode(units)
+	return records, d.report, d.tree.session, err
+}
+
+// key names the nth session of a file by what is given, else by what the session says, else by the format and the
+// file, and says so.
+func (f *File) key(s *Session, id string, n int) store.Key {
+	key := f.opts.Key
+	if key.Session == "" {
+		if key.Session = id; id == "" && !f.opts.NoFile {
+			key.Session = nameOf(f.opts.Name)
+			if len(f.pieces) > 1 {
+				key.Session += "-" + strconv.Itoa(n+1)
+			}
+			if n == 0 {
+				s.Differences = append(s.Differences, Difference{What: "the file has no session id: the session is named after the file; a KEY before the file gives it another name"})
+			}
+		}
+	}
+	key.App, key.User = firstOf(key.App, f.Format.Name), firstOf(key.User, "user")
+	return key
+}
+
+// check returns an error about a session alone, if there is one.
+func (f *File) check(s *Session, err error) error {
+	if err == nil && f.opts.NoFile && s.Key.Session == "" {
+		err = fmt.Errorf("%s: %w: it does not say its session's id; give the file by its name, or a KEY before it", f.opts.Name, store.ErrInvalid)
+	}
+	if err != nil {
+		return &SessionError{Err: err}
+	}
+	return nil
+}
+
+func firstOf(texts ...string) string {
+	for _, t := range texts {
+		if t != "" {
+			return t
+		}
+	}
+	return ""
+}
+
+// split takes a file apart: lines of JSON are a session, and so is a document, or each of several that have lists
+// of messages.
+func split(text []byte, format *Format, name string) ([]piece, error) {
+	var units []unit
+	document := spansLines(text)
+	if first := trim(text); (document || isArray(first)) && valueWeight*valuesIn(text) > weightTimes*len(text)+weightMore {
+		return nil, fmt.Errorf("%s: %w: it has so many values that they take more than 8 times its size in memory", name, store.ErrTooLarge)
+	}
+	if document {
+		d := json.NewDecoder(bytes.NewReader(text))
+		for d.More() {
+			var value json.RawMessage
+			if err := d.Decode(&value); err != nil {
+				return nil, fmt.Errorf("%s: %w: behind byte %d: %w", name, store.ErrInvalid, d.InputOffset(), err)
+			}
+			units = append(units, compactUnit(value, len(units)+1))
+		}
+	} else {
+		number := 0
+		for line := range bytes.Lines(text) {
+			number++
+			line, ended := bytes.CutSuffix(line, []byte("\n"))
+			for _, line := range bytes.FieldsFunc(line, func(r rune) bool { return r == 0 }) { // a crash leaves NULs between lines
+				if len(trim(line)) > 0 {
+					units = append(units, unit{text: line, number: number, json: trim(line), open: !ended})
+				}
+			}
+		}
+	}
+	if len(units) == 1 && isArray(units[0].json) {
+		units = elements(units[0].json)
+	}
+	if len(units) == 0 {
+		return nil, fmt.Errorf("%s: %w: there is no session in it", name, store.ErrInvalid)
+	}
+	var pieces []piece
+	for _, u := range units {
+		p, ok := messagesIn(u.json)
+		switch {
+		case !format.lists || !ok && pieces == nil, format.Name == "gemini-cli" && len(units) > 1:
+			return []piece{{units: units}}, nil
+		case !ok:
+			return nil, fmt.Errorf("%s:%d: %w: this is no list of messages, as those before it are", name, u.number, store.ErrInvalid)
+		}
+		pieces = append(pieces, p)
+	}
+	return pieces, nil
+}
+
+func compactUnit(value json.RawMessage, number int) unit {
+	var b bytes.Buffer
+	if json.Compact(&b, value) == nil {
+		value = b.Bytes()
+	}
+	return unit{text: value, number: number, json: value}
+}
+
+func elements(array json.RawMessage) (units []unit) {
+	var list []json.RawMessage
+	json.Unmarshal(array, &list) // it was decoded before
+	for i, value := range list {
+		units = append(units, compactUnit(value, i+1))
+	}
+	return units
+}
+
+// messagesIn returns the messages of a document: an array, or the member with the list of them.
+func messagesIn(text json.RawMessage) (p piece, ok bool) {
+	if isArray(text) {
+		return piece{units: elements(text)}, true
+	}
+	var members map[string]json.RawMessage
+	if json.Unmarshal(text, &members) != nil || members["patchlog"] != nil {
+		return p, false
+	}
+	for _, name := range listNames[:4] {
+		if list := members[name]; isArray(list) {
+			p.units = elements(list)
+			delete(members, name)
+			var info struct{ ID, SessionID string }
+			decode(members["info"], &info)
+			p.session = firstOf(textOf(members["sessionId"]), textOf(members["session_id"]), info.ID)
+			p.omitted = slices.Sorted(maps.Keys(members))
+			return p, true
+		}
+	}
+	return p, false
+}
+
+// hasContent reports whether an event in a record says something.
+func hasContent(r patch.Record) bool {
+	return slices.ContainsFunc(r.Events(), (*patch.Event).SaysSomething)
+}
+
+func trimNULs(text []byte) []byte { return bytes.Trim(text, "\x00") }
+
+// maxLineBytes is how long a line of a session file may be.
+const maxLineBytes = patch.DefaultMaxLineBytes

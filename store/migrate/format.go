@@ -1,0 +1,172 @@
+package migrate
+
+import (
+	"bytes"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/patchlog-dev/patchlog/store"
+)
+
+// Format is a form in which sessions are kept: the files of a program, or a database.
+type Format struct {
+	// Name names the format. It is the app of sessions that say no other, and the author of what the model says
+	// in the files of programs that have one agent.
+	Name string
+
+	Title    string // what it is, in words
+	Versions string // which were tried
+	Kept     string // what comes over
+	Omitted  string // what does not
+
+	// Database is set for formats that a driver reads, and not [OpenFile].
+	Database bool
+
+	// count returns how many of the objects at the beginning of a file are as the format has them. magic reports
+	// whether the bytes are, in formats that are not text.
+	count func(b *beginning) int
+	magic func(head []byte) bool
+
+	open   func(f *File) (Source, error) // nil: a session file, which a reader reads
+	reader func() reader
+	lists  bool // documents have lists of messages, each a session
+}
+
+// Formats returns the formats that can be read. The table in docs/OPERATIONS.md is made of them.
+func Formats() []Format {
+	return []Format{
+		patchlogText, patchlogDatabase, adkEvents, adkSessions, adkDatabase,
+		claudeCode, codex, pi, geminiCLI, opencode, anthropicMessages, openAIChat, openAIResponses,
+	}
+}
+
+// Names returns the names of the formats in one line.
+func Names() string {
+	var names []string
+	for _, f := range Formats() {
+		names = append(names, f.Name)
+	}
+	return strings.Join(names, ", ")
+}
+
+// HeadBytes is how much of the beginning of a file [Detect] looks at.
+const HeadBytes = 256 << 10
+
+// byteOrderMark is what some editors and shells put before a text in UTF-8.
+var byteOrderMark = []byte("\ufeff")
+
+// Detect returns the format of a file that begins so and has the name. It judges all objects of the beginning:
+// at least half must be as the format has them, and fewer as any other has them. The error is an
+// *[UnknownFormatError] if there is none.
+func Detect(head []byte, name string) (Format, error) {
+	head = head[:min(len(head), HeadBytes)]
+	for _, f := range Formats() {
+		if f.magic != nil && f.magic(head) {
+			return f, nil
+		}
+	}
+	b := begin(head, name)
+	var found []Format
+	most := 0
+	for _, f := range Formats() {
+		n := 0
+		if f.count != nil {
+			n = f.count(b)
+		}
+		if n > most {
+			found, most = nil, n
+		}
+		if n == most && n > 0 && 2*n >= len(b.objects) {
+			found = append(found, f)
+		}
+	}
+	switch {
+	case len(found) == 1:
+		return found[0], nil
+	case len(found) > 1:
+		return Format{}, &UnknownFormatError{Name: name, Reason: fmt.Sprintf("it can be %s as well as %s", found[0].Title, found[1].Title)}
+	}
+	reason := "it is of no format that is known"
+	switch i := slices.IndexFunc(refused, func(r refusal) bool { return b.has(r.is) }); {
+	case len(bytes.TrimSpace(head)) == 0:
+		reason = "it is empty"
+	case i >= 0:
+		reason = refused[i].reason
+	case len(b.objects) > 0 && b.has(func(o object) bool { return o.has("type") || o.has("role") || o.has("id") }):
+		reason = "no line of it is as a known format has it, nor has one an author, content or actions, as ADK's events have"
+	}
+	return Format{}, &UnknownFormatError{Name: name, Reason: reason}
+}
+
+// UnknownFormatError says why no format is recognised in a file.
+type UnknownFormatError struct {
+	Name   string
+	Reason string
+}
+
+func (e *UnknownFormatError) Error() string {
+	return fmt.Sprintf("%s: %s; the formats that can be read are %s", e.Name, e.Reason, Names())
+}
+
+// Is makes the error match [store.ErrInvalid].
+func (e *UnknownFormatError) Is(target error) bool { return target == store.ErrInvalid }
+
+// refusal is a form that is known, and is not read.
+type refusal struct {
+	is     func(o object) bool
+	reason string
+}
+
+var refused = []refusal{
+	{func(o object) bool { return o.has("eval_set_id", "evalSetId") && o.has("eval_cases", "evalCases") },
+		"it is an eval set of ADK's, which has expected answers and no session"},
+	{func(o object) bool { return o.has("ts") && (o.text("type") == "say" || o.text("type") == "ask") },
+		"it is what Cline shows (ui_messages.json); api_conversation_history.json beside it has the messages"},
+	{func(o object) bool { return o.has("sessionId") && o.has("messageId") && o.text("message") != "" },
+		"it is Gemini CLI's list of prompts (logs.json); the sessions are in chats/"},
+	{func(o object) bool { return o.has("display") && o.has("pastedContents") },
+		"it is Claude Code's list of prompts (history.jsonl); the sessions are in projects/"},
+	{func(o object) bool { return o.has("session_id") && o.has("ts") && o.has("text") },
+		"it is Codex's list of prompts (history.jsonl); the sessions are in sessions/"},
+	{func(o object) bool { return o.has("sessionID") && o.has("part") },
+		"it is what 'opencode run --format json' writes; 'opencode export SESSION' gives the session"},
+}
+
+// How a file of bbolt's has 4 bytes at the 16th byte of a page that names the newest commit, and how one of
+// SQLite's begins.
+var (
+	boltMagic   = []byte{0xed, 0xda, 0x0c, 0xed}
+	sqliteMagic = []byte("SQLite format 3")
+)
+
+var patchlogDatabase = Format{
+	Name: "patchlog-database", Title: "a database of patchlog's", Versions: "the current one",
+	Kept: "everything", Omitted: "snapshots", Database: true,
+	magic: func(head []byte) bool { // the first page, or the second one by its size
+		return slices.ContainsFunc([]int{0, 4096, 8192, 16384}, func(page int) bool {
+			at := page + 16
+			return len(head) >= at+4 && bytes.Equal(head[at:at+4], boltMagic)
+		})
+	},
+}
+
+var adkDatabase = Format{
+	Name: "adk-database", Title: "a database of ADK's on SQLite or PostgreSQL", Versions: "ADK for Go; ADK for Python from schema 1 on, and its SqliteSessionService",
+	Kept: "events, state, shared values, compactions, rewinds", Omitted: "temp: keys, partial events, events of no session", Database: true,
+	magic: func(head []byte) bool { return bytes.HasPrefix(head, sqliteMagic) },
+}
+
+// nameOf returns what a session without an id of its own is called: the file's name without its ending, or that of
+// its folder if all files of the kind have one name.
+func nameOf(file string) string {
+	base := filepath.Base(file)
+	if base == clineHistory {
+		if dir := filepath.Base(filepath.Dir(file)); dir != "." && dir != string(filepath.Separator) {
+			return dir
+		}
+	}
+	name, _ := strings.CutSuffix(base, filepath.Ext(base))
+	return name
+}

@@ -1,0 +1,287 @@
+package migrate
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	logs "github.com/patchlog-dev/patchlog/internal/records"
+	"github.com/patchlog-dev/patchlog/internal/testlog"
+	"github.com/patchlog-dev/patchlog/internal/teststore"
+	"github.com/patchlog-dev/patchlog/patch"
+	"github.com/patchlog-dev/patchlog/store"
+)
+
+// importFile imports a file of testdata, and returns what became of its sessions.
+func importFile(t testing.TB, s *store.Store, name string, opts FileOptions) []Result {
+	t.Helper()
+	opts.Name = filepath.Join("testdata", name)
+	source, err := OpenFile(testlog.Must(os.ReadFile(opts.Name))(t), opts)
+	testlog.NoError(t, err)
+	var results []Result
+	testlog.Must(Run(t.Context(), s, source, Options{Session: func(r Result) error {
+		results = append(results, r)
+		testlog.NoError(t, r.Err)
+		return nil
+	}}))(t)
+	return results
+}
+
+// imported imports a file of testdata with one session twice, and returns its view and what was said of it.
+func imported(t testing.TB, name, key string) (*store.Store, store.Session, string) {
+	t.Helper()
+	s := teststore.Memory(t, store.Options{})
+	r := importFile(t, s, name, FileOptions{})[0]
+	testlog.Equal(t, "status", r.Status, Created)
+	testlog.Equal(t, "key", r.Key.String(), key)
+	got := testlog.Must(s.Get(t.Context(), r.Key))(t)
+	again := importFile(t, s, name, FileOptions{})[0]
+	if again.Status != Unchanged && again.Status != Ahead || again.Added > 0 || len(again.Differences) > 0 && again.Key.App != "shop" {
+		t.Errorf("again: %+v", again)
+	}
+	return s, got, strings.Join(r.Words(false)[1:], "\n")
+}
+
+// What each format says comes over, in ADK's shape.
+func TestFormats(t *testing.T) {
+	const unnamed = "the file has no session id: the session is named after the file; a KEY before the file gives it another name"
+	const untimed = "the file says no times: events have that of the import\n"
+	for name, c := range map[string]struct {
+		key   string
+		says  []string
+		notes string
+	}{
+		"openai-chat.json": {"openai-chat/user/openai-chat", []string{
+			"system/user: You book rooms.",
+			"user/user: A room like this one, please. image/png  audio/wav",
+			`openai-chat/model: thought Two look-ups. call call_1 find_rooms{"beds":2,"price":1.50} call call_2 note{"input":"asks for two beds"}`,
+			`openai-chat/user: response call_1 find_rooms{"result":"[{\"room\": 7}]"}`,
+			`openai-chat/user: response call_2 note{"result":"noted"}`,
+			"openai-chat/model: Room 7 is free.",
+			"user/user: Book it.",
+			`openai-chat/model: call  book{"arguments":"room 7"}`,
+			`openai-chat/user: response  book{"result":"booked"}`,
+			"openai-chat/model: I cannot tell its price.",
+		}, untimed + unnamed},
+		"openai-chat.jsonl": {"openai-chat/user/openai-chat", []string{"user/user: Which day is it?", "openai-chat/model: It is Thursday.", "user/user: And tomorrow?"}, unnamed},
+		"openai-responses.json": {"openai-responses/user/openai-responses", []string{
+			"system/user: You read meters.", "user/user: Read the meter. image/png",
+			"openai-responses/model: thought The meter is in the cellar.",
+			`openai-responses/model: call call_1 read_meter{"cellar":true}`,
+			`openai-responses/user: response call_1 read_meter{"result":"4711"}`,
+			"openai-responses/model: It says 4711.",
+		}, untimed + unnamed},
+		"openai-responses.jsonl": {"openai-responses/user/openai-responses", []string{
+			"user/user: Read the meter.", "openai-responses/model: call call_1 read_meter{}",
+			`openai-responses/user: response call_1 read_meter{"result":"4711"}`, "openai-responses/model: It says 4711.",
+		}, unnamed},
+		"anthropic.json": {"anthropic/user/anthropic", []string{
+			"user/user: Sort the post.",
+			`anthropic/model: thought First look. I look. call toolu_1 look{"at":"box","n":1.50}`,
+			`anthropic/user: response toolu_1 look{"result":"two letters"} image/png`,
+			"anthropic/model: call toolu_2 open{}",
+			`anthropic/user: response toolu_2 open{"error":"it is locked"} Use the key.`,
+			"anthropic/model: Done.",
+		}, untimed + unnamed + "\nwhat stands beside the messages is left out: max_tokens, model, system"},
+		"1767225600000/api_conversation_history.json": {"anthropic/user/1767225600000", []string{
+			"anthropic/user: Summary: the door is red, and is to be painted.", "user/user: Go on.",
+		}, "1 compaction adopted\n" + unnamed},
+		"gemini-cli.json": {"gemini-cli/user/5b1e0c11-0000-4000-8000-000000000001", []string{
+			"user/user: Water the plants.",
+			`gemini-cli/model: thought Plants` + "\n\n" + `Which are dry? I look first. call look-1 look{"at":"window","n":1.50} call pour-1 pour{}`,
+			`gemini-cli/user: response look-1 look{"output":"dry"} response pour-1 pour{"error":"cancelled"}`,
+			"user/user: Like this:  image/png", "gemini-cli/model: Watered.",
+		}, "what stands beside the messages is left out: lastUpdated, projectHash, sessionId, startTime"},
+		"gemini-cli.jsonl": {"gemini-cli/user/5b1e0c11-0000-4000-8000-000000000002", []string{
+			"user/user: Count the birds.", "gemini-cli/model: call c1 count{}", `gemini-cli/user: response c1 count{"output":"3"}`,
+			"gemini-cli/model: Three birds.", "user/user: And the dogs?",
+		}, "1 rewind: what was left behind is hidden\n1 message written once more, with more in it: what it said before is hidden"},
+		"opencode.json": {"opencode/user/ses_1", []string{"opencode/user: The roof is too high for the ladder.", "user/user: Take the long one."},
+			"1 compaction adopted\nwhat stands beside the messages is left out: info"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, got, notes := imported(t, name, c.key)
+			check(t, says(got.View), c.says)
+			testlog.Equal(t, "notes", notes, c.notes)
+			paired(t, got.View)
+			var lines bytes.Buffer
+			testlog.NoError(t, WriteLines(&lines, s.RawEvents(t.Context(), testlog.Must(store.ParseKey(c.key))(t), 1)))
+			if data := testlog.Must(os.ReadFile(filepath.Join("testdata", name)))(t); strings.HasSuffix(name, ".jsonl") && !bytes.Equal(lines.Bytes(), data) {
+				t.Errorf("the lines come back as\n%s", lines.Bytes())
+			} else if strings.HasSuffix(name, ".json") && lines.Len() == 0 {
+				t.Error("no line comes back")
+			}
+		})
+	}
+}
+
+// Models, usage and times come over where they are told; a file of several conversations has as many sessions.
+func TestFormatDetails(t *testing.T) {
+	for name, want := range map[string]string{
+		"openai-chat.jsonl":      `"timestamp":"2026-01-01T00:00:00Z","content":{"role":"model","parts":[{"text":"It is Thursday."}]},"usageMetadata":{"cachedContentTokenCount":2,"candidatesTokenCount":4,"promptTokenCount":11,"totalTokenCount":15},"modelVersion":"model-4"`,
+		"openai-responses.jsonl": `"usageMetadata":{"cachedContentTokenCount":3,"candidatesTokenCount":5,"promptTokenCount":20,"thoughtsTokenCount":1,"totalTokenCount":25},"modelVersion":"model-5"`,
+		"anthropic.json":         `"usageMetadata":{"cachedContentTokenCount":8,"candidatesTokenCount":3,"promptTokenCount":48},"modelVersion":"model-3"`,
+		"gemini-cli.json":        `"usageMetadata":{"cachedContentTokenCount":50,"candidatesTokenCount":9,"promptTokenCount":100,"thoughtsTokenCount":4,"toolUsePromptTokenCount":0,"totalTokenCount":113},"modelVersion":"gemini-9"`,
+		"opencode.json":          `"usageMetadata":{"cachedContentTokenCount":5,"candidatesTokenCount":7,"promptTokenCount":56,"thoughtsTokenCount":2},"modelVersion":"model-1"`,
+		"openai-chat.json":       `{"fileData":{"fileUri":"https://rooms.example/1.png"}}`,
+		"codex.jsonl":            `"modelVersion":"gpt-5-codex"`,
+	} {
+		s := teststore.Memory(t, store.Options{})
+		key := importFile(t, s, name, FileOptions{})[0].Key
+		var text bytes.Buffer
+		testlog.NoError(t, s.Export(t.Context(), key, &text, store.ExportOptions{}))
+		if !strings.Contains(text.String(), want) {
+			t.Errorf("%s has no %s:\n%s", name, want, text.String())
+		}
+	}
+	s := teststore.Memory(t, store.Options{})
+	results := importFile(t, s, "openai-requests.jsonl", FileOptions{Key: store.Key{User: "ada"}})
+	if len(results) != 2 || results[1].Key.String() != "openai-chat/ada/openai-requests-2" || results[1].Added != 2 {
+		t.Errorf("%+v", results)
+	}
+}
+
+// The files of the cases come in as they are meant.
+func TestCases(t *testing.T) {
+	const claude = "claude-code/user/5d0c7f10-0000-4000-8000-000000000001"
+	const nul = "claude-code/user/nul"
+	orders := []string{"user/user: one ORDER-1111", "claude-code/model: first ORDER-2222", "user/user: two ORDER-3333", "claude-code/model: second ORDER-4444", "user/user: three ORDER-5555"}
+	noted := func(page string) string {
+		return "claude-code/user: <task-notification>\n<task-id>b1</task-id>\n<event>page " + page + " of 9</event>\n</task-notification>"
+	}
+	rewound := []string{"user/user: What is Python?", "root/model: A language.", "user/user: What is Go?"}
+	for name, c := range map[string]struct {
+		key   string
+		says  []string
+		notes string
+		also  func(t *testing.T, got store.Session)
+	}{
+		"claude-no-timestamp-first/in.jsonl": {claude, []string{"user/user: Go", "claude-code/model: Gone."}, "", func(t *testing.T, got store.Session) {
+			testlog.Equal(t, "first time", got.View.At(0).Timestamp().Format("2006-01-02 15:04:05"), "2026-03-02 10:00:01")
+		}},
+		"claude-result-before-call/in.jsonl": {claude, []string{
+			"user/user: Update both files", `claude-code/model: call toolu_a Edit{"file_path":"/w/a"}`, `claude-code/user: response toolu_a Edit{"result":"done a"}`,
+			"claude-code/model: Now the second file.", `claude-code/model: call toolu_b Edit{"file_path":"/w/b"}`, `claude-code/user: response toolu_b Edit{"result":"done b"}`,
+			"claude-code/model: Both files are updated.",
+		}, "", nil},
+		"claude-snapshot-first/in.jsonl": {claude, []string{"user/user: Rename the flag", "claude-code/model: Renamed."}, "", nil},
+		"claude-task-notification/in.jsonl": {claude, []string{
+			"user/user: Fetch the data", `claude-code/model: call toolu_a Bash{"command":"fetch &"}`, `claude-code/user: response toolu_a Bash{"result":"started"}`,
+			noted("1"), noted("2"), "claude-code/model: Running.",
+		}, "", func(t *testing.T, got store.Session) {
+			for _, e := range got.View.Events() {
+				testlog.Equal(t, "invocation", e.InvocationID(), got.View.At(0).InvocationID())
+			}
+		}},
+		"claude-usage-of-last-piece/in.jsonl": {claude, []string{
+			"user/user: Go", "claude-code/model: thought hm", "claude-code/model: Now.", `claude-code/model: call toolu_a Bash{"command":"ls"}`, `claude-code/user: response toolu_a Bash{"result":"a b"}`,
+		}, "", func(t *testing.T, got store.Session) {
+			for i, e := range got.View.Events() {
+				usage, _ := e.Field("usageMetadata")
+				testlog.Equal(t, "usage", strings.Contains(string(usage), `"candidatesTokenCount":351`), i == 3)
+				testlog.Equal(t, "prompt", logs.PromptTokens(e) == 903, i == 3)
+			}
+		}},
+		"codex-encrypted-compaction/in.jsonl": {"codex/user/019c0000-0000-7000-8000-000000000001", []string{
+			"user/user: Fix the form", `codex/model: call c1 exec_command{"cmd":"ls"}`, `codex/user: response c1 exec_command{"result":"a"}`, "codex/model: The form is fixed.",
+		}, "1 compaction not adopted: the provider keeps this summary encrypted; its 4 records stay visible: 'patchlog compact codex/user/019c0000-0000-7000-8000-000000000001' shortens them", nil},
+		"nul/head.jsonl":       {nul, orders, "", nil},
+		"nul/pad-after.jsonl":  {nul, orders, "", nil},
+		"nul/pad-before.jsonl": {nul, orders, "", nil},
+		"notutf8/in.jsonl": {"adk/user/in", []string{"user/user: show e.txt", "root/model: half an emoji: \uFFFD"},
+			"some texts are not Unicode: U+FFFD stands in their place\nthe file has no session id: the session is named after the file; a KEY before the file gives it another name", nil},
+		"py-rewind/lines.jsonl":   {"adk/user/lines", rewound, "the file has no session id: the session is named after the file; a KEY before the file gives it another name", isRewound},
+		"py-rewind/session.json":  {"shop/ada/s1", rewound, "", isRewound},
+		"py-rewind/python.jsonl":  {"adk/user/python", rewound, "the file has no session id: the session is named after the file; a KEY before the file gives it another name", isRewound},
+		"py-rewind/unknown.jsonl": {"adk/user/unknown", []string{"user/user: What is Python?", "root/model: A language."}, "the file has no session id: the session is named after the file; a KEY before the file gives it another name", nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, got, notes := imported(t, filepath.Join("cases", name), c.key)
+			check(t, says(got.View), c.says)
+			testlog.Equal(t, "notes", notes, c.notes)
+			if c.also != nil {
+				c.also(t, got)
+			}
+		})
+	}
+	s := teststore.Memory(t, store.Options{})
+	results := importFile(t, s, "cases/json-array-of-messages/in.json", FileOptions{})
+	if len(results) != 1 || results[0].Added != 40 {
+		t.Errorf("%+v", results)
+	}
+	_, err := OpenFile(testlog.Must(os.ReadFile("testdata/cases/jsonl-of-another-tool/in.jsonl"))(t), FileOptions{Name: "in.jsonl"})
+	if err == nil || !strings.Contains(err.Error(), "nor has one an author, content or actions") || !strings.Contains(err.Error(), "claude-code") {
+		t.Error(err)
+	}
+}
+
+func isRewound(t *testing.T, got store.Session) {
+	topic, _ := got.View.Value("topic")
+	testlog.Equal(t, "topic", topic.String(), `"python"`)
+	testlog.Equal(t, "records", got.View.Seq(), 7)
+}
+
+// A file that is of two formats alike is refused with both names.
+func TestTies(t *testing.T) {
+	_, err := Detect([]byte(`{"role":"user","content":[{"type":"tool_result","tool_use_id":"a","content":"x"}]}`+"\n"+`{"role":"tool","tool_call_id":"a","content":"x"}`+"\n"), "f")
+	if err == nil || !strings.Contains(err.Error(), "it can be messages of Anthropic's API as well as messages of OpenAI's Chat Completions") {
+		t.Error(err)
+	}
+}
+
+// Text that is not Unicode is replaced, and a line on which two were written gives the second one.
+func TestMend(t *testing.T) {
+	for text, want := range map[string]string{
+		`"plain \n \\ud83d"`: `"plain \n \\ud83d"`, `"\ud83d\ude00"`: `"\ud83d\ude00"`, `"\ud83d"`: `"\ufffd"`, `"\ude00\ud83d x"`: `"\ufffd\ufffd x"`,
+		"\"\xff\xfe\"": "\"\uFFFD\"", `"\ud83d\u0041"`: `"\ufffd\u0041"`, `"\uD83D\uDE00\uD83D"`: `"\uD83D\uDE00\ufffd"`,
+	} {
+		got, changed := mend([]byte(text))
+		testlog.Equal(t, text, string(got), want)
+		testlog.Equal(t, text, changed, text != want)
+	}
+	torn := `{"type":"user","uuid":"u1","sessionId":"s","mess{"type":"user","uuid":"u2","sessionId":"s","timestamp":"2026-01-01T00:00:00Z","message":{"role":"user","content":"two"}}`
+	data := []byte(claudeHead + torn + "\n" + `{"type":"user","uuid":"u3","parentUuid":"u2","sessionId":"s","message":{"role":"user","content":"three"}}` + "\n")
+	glued := `{"type":"user","uuid":"u1","sessionId":"s","message":{"role":"user","content":"one"}}` + "\x00\x00"
+	records, _ := read(t, claudeCode, []byte(claudeHead+glued+`{"type":"user","uuid":"u2","parentUuid":"u1","sessionId":"s","message":{"role":"user","content":"two"}}`+"\n"))
+	check(t, shown(view(t, records)), []string{"one", "two"})
+	records, d := read(t, claudeCode, data)
+	check(t, shown(view(t, records)), []string{"two", "three"})
+	testlog.Equal(t, "unreadable", d.report.Unreadable, 1)
+	sameLines(t, data, records)
+}
+
+// What Claude Code attaches and says in the user's role is told from what the user says.
+func TestClaudesTexts(t *testing.T) {
+	row := func(more string) string {
+		return `{"type":"user","uuid":"` + patchID(more) + `","sessionId":"s","timestamp":"2026-01-01T00:00:00Z",` + more + "}\n"
+	}
+	attached := func(attachment string) string {
+		return `{"type":"attachment","uuid":"` + patchID(attachment) + `","sessionId":"s","timestamp":"2026-01-01T00:00:00Z","attachment":` + attachment + "}\n"
+	}
+	for line, want := range map[string]string{
+		row(`"message":{"role":"user","content":"Hello"}`):                                                                              "user/user: Hello",
+		row(`"origin":{"kind":"human"},"message":{"role":"user","content":"Hello"}`):                                                    "user/user: Hello",
+		row(`"origin":{"kind":"task-notification"},"message":{"role":"user","content":"Done"}`):                                         "claude-code/user: Done",
+		row(`"isMeta":true,"message":{"role":"user","content":"Caveat"}`):                                                               "claude-code/user: Caveat",
+		row(`"message":{"role":"user","content":"<local-command-stdout>ok</local-command-stdout>"}`):                                    "claude-code/user: <local-command-stdout>ok</local-command-stdout>",
+		row(`"message":{"role":"user","content":[{"type":"text","text":"[Request interrupted by user]"}]}`):                             "claude-code/user: [Request interrupted by user]",
+		attached(`{"type":"queued_command","prompt":"And the tests","commandMode":"prompt"}`):                                           "user/user: And the tests",
+		attached(`{"type":"queued_command","prompt":"x","commandMode":"task-notification"}`):                                            "claude-code/user: x",
+		attached(`{"type":"queued_command","prompt":"y","isMeta":true}`):                                                                "claude-code/user: y",
+		attached(`{"type":"file","filename":"/w/a.txt","content":{"type":"text","file":{"filePath":"/w/a.txt","content":"the text"}}}`): "claude-code/user: /w/a.txt\nthe text",
+		attached(`{"type":"file","filename":"/w/a.png","content":{"type":"image","file":{"base64":"aGVsbG8=","type":"image/png"}}}`):    "claude-code/user: image/png",
+		attached(`{"type":"edited_text_file","filename":"/w/b","snippet":"1 b"}`):                                                       "claude-code/user: /w/b\n1 b",
+		attached(`{"type":"todo_reminder","itemCount":0}`):                                                                              "",
+	} {
+		records, _ := read(t, claudeCode, []byte(line))
+		testlog.Equal(t, line, strings.Join(says(view(t, records)), "|"), want)
+	}
+}
+
+func patchID(text string) string {
+	return string(bytes.Map(func(r rune) rune { return 'a' + r%26 }, []byte(text)))
+}
+
+var _ patch.Record

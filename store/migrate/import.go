@@ -1,0 +1,254 @@
+package migrate
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+
+	"github.com/patchlog-dev/patchlog/compaction/adkrecord"
+	"github.com/patchlog-dev/patchlog/internal/present"
+	"github.com/patchlog-dev/patchlog/patch"
+	"github.com/patchlog-dev/patchlog/store"
+)
+
+// file brings the log of a session file, or a text, to the target.
+func (m *migration) file(ctx context.Context, s *Session, r *Result) error {
+	text, differences := s.log, r.Differences
+	r.Differences = nil // of what is not added
+	if text == nil {
+		missing, err := m.missing(ctx, s, r)
+		if err != nil || missing == nil {
+			return err
+		}
+		if text, err = textOfRecords(ctx, missing); err != nil {
+			return err
+		}
+	}
+	target := m.target
+	if m.opts.DryRun {
+		scratch, err := store.OpenMemory(scratchOptions())
+		if err != nil {
+			return err
+		}
+		defer scratch.Close() // which is in memory
+		if _, err := scratch.CopyFrom(ctx, target, s.Key, store.CopyOptions{NoShared: true}); err != nil && !errors.Is(err, store.ErrNotFound) {
+			return err
+		}
+		target = scratch
+	}
+	done, err := target.ImportText(ctx, s.Key, text)
+	if err != nil {
+		return err
+	}
+	r.imported(done)
+	if s.adopt {
+		if err := r.adoptRecords(ctx, target, done); err != nil {
+			return err
+		}
+	}
+	if r.Added > 0 {
+		r.Differences = append(r.Differences, differences...)
+		if n := done.View.SkippedCount(); n > 0 {
+			r.Differences = append(r.Differences, Difference{What: present.Counted(n, "patch") + " without effect: 'patchlog audit' says why"})
+		}
+	}
+	return nil
+}
+
+// missing returns the records that an import of a session's must add, with those that it has, and none if there is
+// nothing to add.
+func (m *migration) missing(ctx context.Context, s *Session, r *Result) (iter.Seq2[patch.Record, error], error) {
+	place := make(map[string]int, len(s.Records))
+	for i, rec := range s.Records {
+		place[rec.ID()] = i
+	}
+	n, own := 0, false // how many are there, and whether others are
+	for rec, err := range m.target.RawEvents(ctx, s.Key, 1) {
+		if errors.Is(err, store.ErrNotFound) {
+			break
+		}
+		if err != nil {
+			return nil, err
+		}
+		i, known := place[rec.ID()]
+		here := known && i == n && isThere(rec, s.Records[i])
+		isLine := false
+		if !here && n < len(s.Records) {
+			_, isLine = lineOf(rec)
+		}
+		switch {
+		case here:
+			n++
+		case n == len(s.Records): // the log goes on
+			own = true
+		case known || isLine || rec.Seq == 1:
+			return nil, fmt.Errorf("%s: session %s: %w: its record %d is not what the file has there; a KEY before the file gives it another session", s.file, s.Key, store.ErrConflict, rec.Seq)
+		default:
+			own = true
+		}
+		r.Seq = rec.Seq
+	}
+	r.Present = n
+	fresh := s.Records[n:]
+	if len(fresh) == 0 {
+		if r.Status = Unchanged; own {
+			r.Status = Ahead
+		}
+		return nil, nil
+	}
+	for _, rec := range fresh {
+		if own && rec.Patch != nil {
+			return nil, fmt.Errorf("%s: session %s: %w: it has gone on by itself, and the file has a rewind or a compaction since; a KEY before the file gives it another session", s.file, s.Key, store.ErrConflict)
+		}
+	}
+	return func(yield func(patch.Record, error) bool) {
+		if n > 0 && !own {
+			for rec, err := range m.target.RawEvents(ctx, s.Key, 1) {
+				if !yield(rec, err) || err != nil {
+					return
+				}
+			}
+		}
+		for i, rec := range fresh {
+			if fresh[i] = (patch.Record{}); !yield(rec, nil) { // the text has it now
+				return
+			}
+		}
+	}, nil
+}
+
+// isThere reports whether a record of a log is one that a file has: it keeps the same line, whatever is made of it, or
+// is the same.
+func isThere(logged, offered patch.Record) bool {
+	a, b := lineEvent(logged), lineEvent(offered)
+	if a == nil || b == nil {
+		return logged.Patch != nil && offered.Patch != nil
+	}
+	x, _ := a.Field("customMetadata")
+	if y, _ := b.Field("customMetadata"); bytes.Equal(x, y) && bytes.Contains(x, []byte(lineKey)) {
+		return true
+	}
+	line, ok := lineIn(a)
+	other, same := lineIn(b)
+	return ok && same && bytes.Equal(line.bytes(), other.bytes()) || !ok && !same && patch.Same(logged, offered)
+}
+
+// textOfRecords returns records as a text that stores import.
+func textOfRecords(ctx context.Context, records iter.Seq2[patch.Record, error]) (*store.Text, error) {
+	out, in := io.Pipe()
+	defer out.Close()
+	go func() {
+		for rec, err := range records {
+			if err == nil {
+				err = patch.WriteRecord(in, rec)
+			}
+			if err != nil {
+				in.CloseWithError(err)
+				return
+			}
+		}
+		in.Close()
+	}()
+	return store.ReadText(ctx, out, store.ImportOptions{Name: "what was read of the file", MaxBytes: 1 << 40, MaxRecordBytes: patch.MaxRecordBytes})
+}
+
+// imported says what an import or a copy did.
+func (r *Result) imported(done store.Imported) {
+	r.Added, r.Present, r.Seq, r.Status = done.Added, done.Present, done.View.Seq(), Unchanged
+	switch {
+	case done.Created:
+		r.Status = Created
+	case done.Added > 0:
+		r.Status = Extended
+	case done.View.Seq() > uint64(done.Present):
+		r.Status = Ahead
+	}
+}
+
+// adoptRecords replaces compaction records in a session, and the events that they cover, by summaries, in one commit.
+func (r *Result) adoptRecords(ctx context.Context, s *store.Store, done store.Imported) error {
+	plan := adkrecord.Adopt(done.View, adkrecord.Options{})
+	r.Adopted, r.Left = plan.Adopted, plan.NotAdopted
+	if len(plan.Patches) == 0 {
+		return nil
+	}
+	c, err := s.ApplyPatch(ctx, r.Key, store.PatchOptions{On: done.View}, plan.Patches...)
+	if err != nil {
+		return fmt.Errorf("imported, but the compaction records were not adopted: %w", err)
+	}
+	r.Added, r.Seq = r.Added+len(c.Records), c.View.Seq()
+	if r.Status != Created {
+		r.Status = Extended
+	}
+	return nil
+}
+
+// database is a database of patchlog's as a source.
+type database struct {
+	store *store.Store
+	key   store.Key // of the session that is asked for; the zero value: all
+}
+
+// NewDatabase returns the sessions of another database of patchlog's as a source, or the one of a key that is not the
+// zero value. Their logs are copied as [store.Store.CopyFrom] says, and shared values as [store.Store.CopyShared]
+// says. The store is the caller's.
+func NewDatabase(s *store.Store, key store.Key) Source { return &database{s, key} }
+
+// String says what it is.
+func (d *database) String() string { return patchlogDatabase.Title }
+
+// Count implements [Source].
+func (d *database) Count(ctx context.Context) (n int, err error) {
+	for _, err := range d.Sessions(ctx) {
+		var one *SessionError
+		if err != nil && !errors.As(err, &one) {
+			return 0, err
+		}
+		n++
+	}
+	return n, nil
+}
+
+// Sessions implements [Source].
+func (d *database) Sessions(ctx context.Context) iter.Seq2[*Session, error] {
+	return func(yield func(*Session, error) bool) {
+		if d.key != (store.Key{}) {
+			yield(&Session{Key: d.key, store: d.store}, nil)
+			return
+		}
+		for info, err := range d.store.List(ctx, store.ListOptions{}) {
+			corrupt := errors.Is(err, store.ErrCorrupt) // the others are still worth a copy
+			if corrupt {
+				err = &SessionError{Key: info.Key, Err: err}
+			}
+			if !yield(&Session{Key: info.Key, store: d.store, listed: true}, err) || err != nil && !corrupt {
+				return
+			}
+		}
+	}
+}
+
+// Shared implements [Source]: they are copied as a whole.
+func (d *database) Shared(context.Context) iter.Seq2[Shared, error] {
+	return func(func(Shared, error) bool) {}
+}
+
+// Differences implements [Source].
+func (d *database) Differences(context.Context) ([]Difference, error) { return nil, nil }
+
+// copy copies a session of another database.
+func (m *migration) copy(ctx context.Context, s *Session, r *Result) error {
+	done, err := m.target.CopyFrom(ctx, s.store, s.Key, store.CopyOptions{DryRun: m.opts.DryRun})
+	if s.listed && errors.Is(err, store.ErrNotFound) {
+		r.Status = Gone
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	r.imported(done)
+	return nil
+}

@@ -1,0 +1,119 @@
+package migrate
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"iter"
+	"slices"
+	"unicode/utf8"
+
+	"github.com/patchlog-dev/patchlog/patch"
+)
+
+// lineKey is where an event and a patch of a session file have what the importer says of them, in their custom
+// metadata.
+const lineKey = "sessionfile"
+
+// kept is a line as an event keeps it: as JSON, as a text, or as bytes.
+type kept struct {
+	Format string          `json:"format"`
+	JSON   json.RawMessage `json:"json,omitempty"`
+	Text   string          `json:"text,omitempty"`
+	Base64 []byte          `json:"base64,omitempty"`
+	Line   int             `json:"line,omitempty"` // its number
+	Note   string          `json:"note,omitempty"`
+}
+
+// keptOf returns the ways to keep a unit, the best one first.
+func keptOf(u *unit) (ways []kept) {
+	var compact bytes.Buffer
+	if json.Compact(&compact, u.text) == nil && bytes.Equal(compact.Bytes(), u.text) {
+		ways = append(ways, kept{JSON: u.text, Line: u.number})
+	}
+	if utf8.Valid(u.text) {
+		ways = append(ways, kept{Text: string(u.text), Line: u.number})
+	}
+	return append(ways, kept{Base64: u.text, Line: u.number})
+}
+
+func (k kept) bytes() []byte {
+	switch {
+	case k.JSON != nil:
+		return k.JSON
+	case k.Text != "":
+		return []byte(k.Text)
+	}
+	return k.Base64
+}
+
+func encode(v any) ([]byte, error) {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false) // what came stays as it came
+	if err := e.Encode(v); err != nil {
+		return nil, err
+	}
+	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
+}
+
+// keeps reports whether an event keeps a line byte for byte.
+func keeps(e *patch.Event, k kept) bool {
+	if metadata, _ := e.Field("customMetadata"); k.JSON != nil {
+		return bytes.Contains(metadata, k.JSON)
+	}
+	line, _ := lineIn(e)
+	return bytes.Equal(line.bytes(), k.bytes())
+}
+
+// lineIn returns the line that an event keeps.
+func lineIn(e *patch.Event) (kept, bool) {
+	metadata, _ := e.Field("customMetadata")
+	var found struct {
+		Kept kept `json:"sessionfile"`
+	}
+	if json.Unmarshal(metadata, &found) != nil {
+		return kept{}, false // another program's metadata
+	}
+	return found.Kept, found.Kept.bytes() != nil
+}
+
+// lineOf returns the line of a session file that a record holds: the events of a decoder do, and its patches that
+// insert the summary of a compaction.
+func lineOf(r patch.Record) (kept, bool) {
+	if e := lineEvent(r); e != nil {
+		return lineIn(e)
+	}
+	return kept{}, false
+}
+
+// lineEvent returns the event of a record that may hold a line, or nil.
+func lineEvent(r patch.Record) *patch.Event {
+	e := r.Event
+	if r.Patch != nil && r.Patch.Type() == patch.Summarise && r.Patch.CustomMetadata()[lineKey] != nil { // a copy of an event has its metadata
+		e = r.Patch.NewEvents()[0]
+	}
+	return e
+}
+
+// WriteLines writes the lines of the session file that the records of a log were read from, in the file's order, each
+// with an end; docs/FORMAT.md says what they equal. Records that hold none, such as records appended later, are left
+// out. The lines are kept in memory. The first error ends it.
+func WriteLines(w io.Writer, records iter.Seq2[patch.Record, error]) error {
+	var lines []kept
+	for r, err := range records {
+		if err != nil {
+			return err
+		}
+		if k, ok := lineOf(r); ok {
+			lines = append(lines, k)
+		}
+	}
+	slices.SortStableFunc(lines, func(a, b kept) int { return a.Line - b.Line })
+	for _, line := range lines {
+		if _, err := w.Write(slices.Concat(line.bytes(), []byte{'\n'})); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,204 @@
+package migrate
+
+import (
+	"slices"
+
+	"github.com/patchlog-dev/patchlog/patch"
+)
+
+// move makes ready for a node to follow another, nil being the beginning: what is beside the
+// way there is hidden, and what is on it is in sight. Entries without content count for
+// nothing in this.
+func (t *tree) move(to *node, at entry) error {
+	if to == t.leaf {
+		return nil
+	}
+	t.way = map[*node]bool{}
+	ancestor, first, err := t.walk(to)
+	if err != nil {
+		return err
+	}
+	back, err := t.takeBack(first, at)
+	if err != nil {
+		return err
+	}
+	behind := 0 // what stands on lines up to it is on the new way
+	if ancestor != nil {
+		behind = ancestor.line
+	}
+	if back > 0 && back <= behind { // what came back may stand beside the common part
+		behind = back - 1
+		for n := ancestor; n != nil; n = n.parent {
+			t.way[n] = true
+		}
+		if ancestor != nil {
+			if err := t.step(ancestor.depth); err != nil {
+				return err
+			}
+		}
+	}
+	if err := t.cut(behind, at); err != nil {
+		return err
+	}
+	if to == nil || to.last == nil || to.last.change > 0 {
+		return nil
+	}
+	return t.again(to.last, at)
+}
+
+// again puts in a summary that was taken back, under another id.
+func (t *tree) again(n *node, at entry) error {
+	count, _, err := t.covers(n.brings.kept, n.brings.strict, n.line)
+	if err != nil || count == 0 {
+		return err
+	}
+	if err := t.step(patch.Record{Event: n.brings.event}.Size()); err != nil {
+		return err
+	}
+	e, err := patch.NewEvent(patch.Fields{
+		ID: t.newID("summary again"), InvocationID: n.brings.event.InvocationID(), Author: n.brings.event.Author(),
+		Timestamp: n.brings.event.Timestamp(), Content: n.brings.event.Content(),
+	})
+	if err != nil {
+		return err
+	}
+	n.eventID = e.ID()
+	t.events[n.eventID] = n
+	return t.summarise(n, count, e, didRewind, at)
+}
+
+// walk marks the ways from the leaf and from a node up to their common ancestor, and
+// returns it, and the number of the first change that does not agree with the new way.
+func (t *tree) walk(to *node) (ancestor *node, first int, err error) {
+	a, b := t.leaf, to
+	steps := 0
+	for a != b {
+		steps++
+		var change int
+		if b == nil || a != nil && a.depth >= b.depth {
+			t.way[a], change = false, a.change
+			a = a.parent
+		} else {
+			t.way[b], change = true, b.hidden
+			b = b.parent
+		}
+		if change > 0 && (first == 0 || change < first) {
+			first = change
+		}
+	}
+	return a, first, t.step(steps)
+}
+
+// takeBack takes back the changes from the one with a number on, 0 for none. It returns the
+// first line of what came back, 0 if nothing did.
+func (t *tree) takeBack(first int, at entry) (line int, err error) {
+	if first == 0 {
+		return 0, nil
+	}
+	group := ""
+	if len(t.changes) > first || len(t.changes[first-1].patches) > 1 {
+		group = t.newID("group of reverts")
+	}
+	for len(t.changes) >= first {
+		c := t.changes[len(t.changes)-1]
+		t.changes = t.changes[:len(t.changes)-1]
+		if err := t.step(len(c.hides) + len(c.patches)); err != nil {
+			return 0, err
+		}
+		for _, id := range slices.Backward(c.patches) {
+			if _, err := t.patch(patch.NewRevert(id), didRewind, at, group); err != nil {
+				return 0, err
+			}
+		}
+		for _, n := range c.hides {
+			n.hidden = 0
+			if line == 0 || n.line < line {
+				line = n.line
+			}
+		}
+		if c.summary != nil {
+			c.summary.change = 0
+		}
+	}
+	return line, nil
+}
+
+// cut hides what stands behind a line and is not on the new way: what has content, and what
+// stands between.
+func (t *tree) cut(behind int, at entry) error {
+	begin := t.view.Len()
+	for ; begin > 0; begin-- {
+		n := t.events[t.view.At(begin-1).ID()]
+		if n != nil && n.line <= behind {
+			break
+		}
+	}
+	if err := t.step(t.view.Len() - begin); err != nil {
+		return err
+	}
+	type run struct {
+		start, count int
+		hides        []*node
+	}
+	var runs []run
+	open := false
+	for i := begin; i < t.view.Len(); i++ {
+		n := t.events[t.view.At(i).ID()]
+		switch {
+		case n == nil:
+		case t.keeps(n, behind):
+			t.way[n] = true
+			open = false
+		case n.content && !open:
+			runs = append(runs, run{i, 1, []*node{n}})
+			open = true
+		case n.content:
+			r := &runs[len(runs)-1]
+			r.count, r.hides = i-r.start+1, append(r.hides, n)
+		}
+	}
+	if len(runs) == 0 {
+		return nil
+	}
+	group := ""
+	if len(runs) > 1 {
+		group = t.newID("group of cuts")
+	}
+	c := change{}
+	for _, r := range slices.Backward(runs) {
+		id, err := t.patch(patch.NewSplice(r.start, r.count), didRewind, at, group)
+		if err != nil {
+			return err
+		}
+		c.patches, c.hides = append(c.patches, id), append(c.hides, r.hides...)
+	}
+	t.changed(c)
+	return nil
+}
+
+func (t *tree) changed(c change) {
+	t.changes = append(t.changes, c)
+	for _, n := range c.hides {
+		n.hidden = len(t.changes)
+	}
+	if c.summary != nil {
+		c.summary.change = len(t.changes)
+	}
+}
+
+// keeps reports whether a visible node behind a line stays: if it is on the new way, or
+// belongs to a node that stays. A message may come in pieces, whose calls are answered side by
+// side.
+func (t *tree) keeps(n *node, behind int) bool {
+	if t.way[n] {
+		return true
+	}
+	stays := func(other *node) bool {
+		if other == nil || other == n || other.hidden > 0 {
+			return false
+		}
+		onWay, passed := t.way[other]
+		return onWay || !passed && other.line <= behind
+	}
+	return stays(t.pieces[n.piece]) || slices.ContainsFunc(n.callers, stays)
+}

@@ -1,0 +1,258 @@
+package migrate
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+
+	"github.com/patchlog-dev/patchlog/fold"
+	"github.com/patchlog-dev/patchlog/patch"
+)
+
+// node is an entry's place in the conversation, which is a tree: each entry follows one
+// before it in the file.
+type node struct {
+	id      string // the entry's own
+	eventID string // of a summary, that which stands
+	parent  *node
+	depth   int
+	line    int // that of its line, ascending
+	content bool
+	prompt  bool
+	summary bool
+	piece   string
+	callers []*node // of the calls that it answers
+
+	hidden int   // the number of the change that hides it, from 1; 0 if none does, or it has no content
+	change int   // of a summary: of its own change; 0 if that was taken back
+	before *node // the summary that it was kept behind
+	last   *node // the newest summary on the way to it, itself included
+	brings *summary
+}
+
+// summary is what the node of a summary brings.
+type summary struct {
+	event  *patch.Event
+	kept   []*node
+	strict bool
+}
+
+// change is what hid something at a time: the cuts of a move, or a summary. Changes are
+// taken back newest first, which is never blocked.
+type change struct {
+	patches []string
+	hides   []*node
+	summary *node // nil if it is a move
+}
+
+// tree is the conversation as it stands after each line: the way from its beginning to where
+// it goes on. What is visible of the records so far is what is on that way.
+//
+// To move it, changes are taken back, newest first, until none is left that hides a node of
+// the new way or is a summary beside it. Then what is beside the new way is cut, and the
+// newest summary on it put in again if it was taken back.
+type tree struct {
+	view    fold.View
+	nodes   map[string]*node  // by entry id
+	events  map[string]*node  // by event id
+	pieces  map[string]*node  // the first piece of each message
+	callers map[string]*node  // by call id: the newest
+	entries []*node           // by their number in the file; nil for a line without a place
+	session string            // the session's id, or "" before a line has it
+	names   map[string]string // of calls, by id
+	leaf    *node
+	changes []change
+	way     map[*node]bool // the nodes that the newest move passed: true on the new way, false on the old one
+	steps   int
+	agent   string                   // the author of what the program does
+	newID   func(what string) string // of a patch
+	logged  []patch.Record           // with seqs
+	fresh   int                      // of them, those from this one on are of the entry
+}
+
+// What a patch did, as its metadata says.
+const (
+	didRewind     = "rewind"
+	didCompaction = "compaction"
+)
+
+// maxSteps is how much work the moves of one file may be: enough for hundreds between long
+// branches, and little enough that a file made to be slow is refused after seconds.
+const maxSteps = 1 << 24
+
+func newTree(agent string) *tree {
+	return &tree{agent: agent, nodes: map[string]*node{}, events: map[string]*node{}, pieces: map[string]*node{}, callers: map[string]*node{}, names: map[string]string{}}
+}
+
+func (t *tree) step(n int) error {
+	if t.steps += n; t.steps > maxSteps {
+		return fmt.Errorf("%w: the conversation goes back and forth too often to be followed", patch.ErrTooLarge)
+	}
+	return nil
+}
+
+// find returns the node that a line means by an id, or nil.
+func (t *tree) find(id string) *node {
+	n := t.nodes[id]
+	if n != nil && n.before != nil {
+		return n.before // what was kept behind a summary follows it
+	}
+	return n
+}
+
+// log adds a record to the log.
+func (t *tree) log(r patch.Record) error {
+	r.Seq = t.view.Seq() + 1
+	skipped := t.view.SkippedCount()
+	next, err := t.view.WithRecords(t.logged).Apply(r)
+	if err == nil && next.SkippedCount() != skipped {
+		err = fmt.Errorf("%w: patch %q of the conversation's tree does not apply", patch.ErrInvalid, r.ID())
+	}
+	if err != nil {
+		return err
+	}
+	t.view, t.logged = next, append(t.logged, r)
+	return nil
+}
+
+func (t *tree) patch(p *patch.PatchEvent, what string, at entry, group string) (string, error) {
+	id := t.newID("patch " + strconv.Itoa(len(t.logged)-t.fresh))
+	if !at.time.IsZero() {
+		p = p.WithTimestamp(at.time)
+	}
+	p, err := p.WithID(id).WithAuthor(t.agent).WithGroup(group).
+		WithCustomMetadata(map[string]any{lineKey: map[string]any{"did": what}})
+	if err != nil {
+		return "", err
+	}
+	return id, t.log(patch.Record{Patch: p})
+}
+
+// covers returns how many visible events, from the first on, the summary of a line stands
+// for, or why it cannot be one: all before the first that it keeps, or all before its line.
+// If it is strict, there must be one that it keeps, unless it names none.
+func (t *tree) covers(kept []*node, strict bool, line int) (count int, why string, err error) {
+	for i := t.view.Len(); i > 0 && count == 0; i-- {
+		if n := t.events[t.view.At(i-1).ID()]; n != nil && n.line <= line {
+			count = i
+		}
+	}
+	found := false
+	for _, n := range kept {
+		if i, ok := t.view.Find(n.eventID); ok {
+			count, found = min(count, i), true
+		}
+	}
+	if strict && !found {
+		return 0, "the first that it keeps is not in sight", nil
+	}
+	if err := t.step(t.view.Len()); err != nil {
+		return 0, "", err
+	}
+	// A call stays in sight where its response does.
+	for _, c := range slices.Backward(t.view.Calls()) {
+		if c.Index < count && len(c.Responses) > 0 && c.Responses[len(c.Responses)-1] >= count {
+			count = c.Index
+		}
+	}
+	for i := range count {
+		if t.view.At(i).SaysSomething() {
+			return count, "", nil
+		}
+	}
+	return 0, "nothing that it stands for is in sight", nil
+}
+
+// add adds an entry, of which event makes the event, and returns its node, if it has a
+// place in the tree.
+func (t *tree) add(e entry, line int, event func(entry) (*patch.Event, error)) (*node, error) {
+	t.fresh = len(t.logged)
+	if e.goesOn {
+		e.parent = t.leaf
+	}
+	if e.place && e.moves {
+		if err := t.move(e.parent, e); err != nil {
+			return nil, err
+		}
+	}
+	count := 0
+	if e.compaction {
+		why := "it does not say what it stands for"
+		if e.summary && len(e.parts) > 0 {
+			var err error
+			if count, why, err = t.covers(e.kept, e.strict, line); err != nil {
+				return nil, err
+			}
+		}
+		if e.encrypted {
+			why = "the provider keeps its summary encrypted"
+		}
+		if e.note = "compaction"; count == 0 {
+			e.note = "compaction left as an event: " + why
+		}
+	}
+	ev, err := event(e)
+	if err != nil {
+		return nil, err
+	}
+	if !e.place {
+		return nil, t.log(patch.Record{Event: ev})
+	}
+	n := &node{
+		eventID: ev.ID(), parent: e.parent, line: line,
+		content: ev.SaysSomething(), prompt: e.prompt, summary: count > 0 && ev.SaysSomething(), piece: e.piece,
+	}
+	for _, id := range e.known {
+		if caller := t.callers[id]; caller != nil {
+			n.callers = append(n.callers, caller)
+		}
+	}
+	if n.parent != nil {
+		n.depth, n.last = n.parent.depth+1, n.parent.last
+	}
+	if n.summary {
+		n.last, n.brings = n, &summary{ev, e.kept, e.strict}
+		err = t.summarise(n, count, ev, didCompaction, e)
+		for _, k := range e.kept {
+			if e.relink && k.hidden == 0 {
+				k.before = n
+			}
+		}
+	} else {
+		err = t.log(patch.Record{Event: ev})
+	}
+	if err != nil {
+		return nil, err
+	}
+	if n.id = firstOf(e.as, e.id); n.id != "" {
+		t.nodes[n.id] = n
+	}
+	t.events[n.eventID] = n
+	if n.piece != "" && t.pieces[n.piece] == nil {
+		t.pieces[n.piece] = n
+	}
+	for _, id := range e.calls {
+		t.callers[id] = n
+	}
+	if e.moves || e.parent == t.leaf {
+		t.leaf = n
+	}
+	return n, nil
+}
+
+// summarise puts a summary in the place of the first visible events.
+func (t *tree) summarise(n *node, count int, event *patch.Event, what string, at entry) error {
+	c := change{summary: n}
+	for i := range count {
+		if covered := t.events[t.view.At(i).ID()]; covered != nil {
+			c.hides = append(c.hides, covered)
+		}
+	}
+	id, err := t.patch(patch.NewSummarise(0, count, event), what, at, "")
+	if err != nil {
+		return err
+	}
+	c.patches = []string{id}
+	t.changed(c)
+	return nil
+}

@@ -1,0 +1,71 @@
+package migrate
+
+import (
+	"bytes"
+	"encoding/json"
+	"strconv"
+	"unicode/utf16"
+	"unicode/utf8"
+)
+
+// mend returns a text of JSON with U+FFFD in place of bytes and escapes that are not Unicode, and whether it had any.
+// A text that has none is returned as it is.
+func mend(text []byte) (mended []byte, changed bool) {
+	if !utf8.Valid(text) {
+		text, changed = bytes.ToValidUTF8(text, []byte("\ufffd")), true
+	}
+	var out []byte // the text before done
+	done := 0
+	for at := 0; ; {
+		i := bytes.IndexByte(text[at:], '\\')
+		if i < 0 {
+			break
+		}
+		at += i
+		r := escaped(text[at:])
+		if !utf16.IsSurrogate(r) {
+			at += 2
+			continue
+		}
+		if utf16.DecodeRune(r, escaped(text[min(at+6, len(text)):])) != utf8.RuneError {
+			at += 12
+			continue
+		}
+		out = append(append(out, text[done:at]...), `\ufffd`...)
+		at += 6
+		done = at
+	}
+	if done == 0 {
+		return text, changed
+	}
+	return append(out, text[done:]...), true
+}
+
+// escaped returns the code unit of an escape of 4 digits that a text begins with, or -1.
+func escaped(text []byte) rune {
+	if len(text) < 6 || text[0] != '\\' || text[1] != 'u' {
+		return -1
+	}
+	n, err := strconv.ParseUint(string(text[2:6]), 16, 32)
+	if err != nil {
+		return -1
+	}
+	return rune(n)
+}
+
+// wholeIn returns the JSON object that a line ends with behind the beginning of another one, as a crash leaves them on
+// one line, or nil.
+func wholeIn(line []byte) json.RawMessage {
+	const tries = 64
+	for at, n := 0, 0; n < tries; n++ {
+		i := bytes.Index(line[min(at+1, len(line)):], []byte(`{"`))
+		if i < 0 {
+			break
+		}
+		at += 1 + i
+		if rest := trim(line[at:]); json.Valid(rest) {
+			return rest
+		}
+	}
+	return nil
+}

@@ -1,0 +1,99 @@
+package migrate
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/patchlog-dev/patchlog/internal/present"
+)
+
+// Words says what became of a session, or would by a dry run: in one line, and a line for each thing that is to be
+// said of it beside that.
+func (r Result) Words(dryRun bool) []string {
+	would := ""
+	if dryRun {
+		would = "would be "
+	}
+	var lines []string
+	switch r.Status {
+	case Created, Extended:
+		lines = append(lines, fmt.Sprintf("%s: %s%s, %s added; the log ends at record %d", r.Key, would, r.Status, present.Counted(r.Added, "record"), r.Seq))
+	case Ahead:
+		lines = append(lines, fmt.Sprintf("%s: nothing new; it has gone on by itself, to record %d", r.Key, r.Seq))
+	case Unchanged:
+		lines = append(lines, fmt.Sprintf("%s: nothing new; the log ends at record %d", r.Key, r.Seq))
+	default:
+		lines = append(lines, fmt.Sprintf("%s: %s", r.Key, r.Status))
+	}
+	if n := len(r.Adopted) + len(r.Left); n > 0 {
+		lines = append(lines, fmt.Sprintf("%d of %s adopted", len(r.Adopted), present.Counted(n, "compaction record")))
+	}
+	for _, l := range r.Left {
+		lines = append(lines, fmt.Sprintf("left: %s: %s", l.EventID, l.Reason))
+	}
+	for _, d := range r.Differences {
+		lines = append(lines, d.String())
+	}
+	return lines
+}
+
+// Add adds another migration's report.
+func (r *Report) Add(o Report) {
+	if r.Sessions == nil {
+		r.Sessions = map[Status]int{}
+	}
+	for status, n := range o.Sessions {
+		r.Sessions[status] += n
+	}
+	r.Added, r.Adopted, r.Left, r.Differences = r.Added+o.Added, r.Adopted+o.Adopted, r.Left+o.Left, r.Differences+o.Differences
+	r.SharedAdded, r.SharedDifferent, r.SharedErr = r.SharedAdded+o.SharedAdded, append(r.SharedDifferent, o.SharedDifferent...), errors.Join(r.SharedErr, o.SharedErr)
+	r.Source = append(r.Source, o.Source...)
+	r.Failures += o.Failures
+}
+
+// Words says what a migration with the options came to: problems, and lines of which the last one has the totals.
+func (r Report) Words(opts Options) (lines, problems []string) {
+	if r.SharedErr != nil {
+		problems = append(problems, "shared values: "+r.SharedErr.Error())
+	}
+	for _, name := range r.SharedDifferent {
+		if opts.OverwriteShared {
+			lines = append(lines, fmt.Sprintf("shared value %s: %s in place of another", name, map[bool]string{true: "would be written", false: "written"}[opts.DryRun]))
+		} else {
+			problems = append(problems, fmt.Sprintf("shared value %s: it is there with another value, which stays", name))
+		}
+	}
+	for _, d := range r.Source {
+		lines = append(lines, d.String())
+	}
+	all, text := 0, ""
+	for _, status := range []Status{Created, Extended, Unchanged, Ahead, Gone, Conflict, Failed} {
+		if n := r.Sessions[status]; n > 0 {
+			all += n
+			text += fmt.Sprintf(", %d %s", n, status)
+		}
+	}
+	text = present.Counted(all, "session") + text
+	if all > 0 && all == r.Sessions[Unchanged]+r.Sessions[Ahead] {
+		text += ": nothing new"
+	}
+	if r.SharedAdded > 0 && !opts.DryRun {
+		text += ", " + present.Counted(r.SharedAdded, "shared value") + " added"
+	}
+	if opts.DryRun {
+		text += "; nothing is written"
+	}
+	return append(lines, text), problems
+}
+
+// Problems returns how many sessions and shared values a migration with the options could not bring.
+func (r Report) Problems(opts Options) int {
+	n := r.Failures
+	if r.SharedErr != nil {
+		n++
+	}
+	if !opts.OverwriteShared {
+		n += len(r.SharedDifferent)
+	}
+	return n
+}
