@@ -419,15 +419,8 @@ func sessionOf(name string, head backend.Head) (erase.Session, error) {
 }
 
 func (l eraseLog) Session(ctx context.Context, name string) (erase.Session, error) {
-	head, err := l.headOnly(ctx, keyNamed(name))
-	if err == nil && head.Damaged != 0 {
-		err = inDoubt(keyNamed(name), head)
-	}
-	if err != nil {
-		return erase.Session{}, err
-	}
-	s, err := sessionOf(name, head)
-	return s, fromBackend(keyNamed(name), err)
+	head, m, err := l.soundHead(ctx, keyNamed(name))
+	return erase.Session{Name: name, Head: head, Initial: m.initial, Lineage: m.lineage}, err
 }
 
 func (l eraseLog) IsGone(err error) bool { return errors.Is(err, ErrNotFound) }

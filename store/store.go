@@ -283,7 +283,7 @@ func (s *Store) delete(ctx context.Context, key Key, seen *backend.Head) error {
 	for {
 		head := seen
 		if head == nil {
-			now, err := backend.HeadOf(ctx, s.backend, key.name())
+			now, err := s.bareHead(ctx, key)
 			if err != nil {
 				return fromBackend(key, err)
 			}
@@ -292,7 +292,7 @@ func (s *Store) delete(ctx context.Context, key Key, seen *backend.Head) error {
 				if err := s.finishErasures(ctx, key, true); err != nil && !errors.Is(err, ErrCorrupt) {
 					return err
 				}
-				if now, err = backend.HeadOf(ctx, s.backend, key.name()); err != nil {
+				if now, err = s.bareHead(ctx, key); err != nil {
 					return fromBackend(key, err)
 				}
 			}

@@ -127,7 +127,7 @@ func (s *Store) Verify(ctx context.Context, opts VerifyOptions) iter.Seq2[Proble
 
 // ends reports whether an error is one after which Verify cannot go on: any that does not come of what is stored.
 func ends(err error) bool {
-	return !errors.Is(err, ErrCorrupt) && !errors.Is(err, snapshot.ErrUnusable) && !errors.Is(err, errOtherLog) && err != errUnfinished
+	return !errors.Is(err, ErrCorrupt) && !errors.Is(err, snapshot.ErrUnusable) && !errors.Is(err, errOtherLog) && err != errUnfinished && err != errCallNotDone
 }
 
 // known reports whether the backend knows of a session, which a damaged name may not be of.
