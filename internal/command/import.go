@@ -85,8 +85,9 @@ type importing struct {
 
 	bar     *progress
 	target  *store.Store
-	copies  bool // sessions of patchlog's
-	many    bool // sessions: those of which nothing is new get no lines
+	copies  bool              // sessions of patchlog's
+	folders map[string]string // those of files that are in one
+	many    bool              // sessions: those of which nothing is new get no lines
 	total   migrate.Report
 	refused int                 // files that were named and are not recognised
 	unread  map[string][]string // files that are not imported, by the reason
@@ -105,18 +106,19 @@ func (r *importing) run(ctx context.Context, args []string) (err error) {
 			return err
 		}
 	}
-	sources, inFolder := expand(args)
+	sources, folders := expand(args)
+	r.folders = folders
 	if len(sources) != 1 && r.key.Session != "" {
 		return usagef("KEY goes with one SOURCE")
 	}
-	r.many = len(sources) != 1 || inFolder[sources[0]]
+	r.many = len(sources) != 1 || folders[sources[0]] != ""
 	defer func() {
 		if r.target != nil {
 			err = errors.Join(err, r.target.Close())
 		}
 	}()
 	for _, name := range sources {
-		if inFolder[name] && sameFile(name, r.db) {
+		if folders[name] != "" && sameFile(name, r.db) {
 			continue
 		}
 		err := r.source(ctx, name)
@@ -127,7 +129,7 @@ func (r *importing) run(ctx context.Context, args []string) (err error) {
 		switch {
 		case errors.As(err, &unknown) && r.many:
 			reason = unknown.Reason
-		case errors.As(err, &unopened) && inFolder[name] && !errors.As(err, &usage):
+		case errors.As(err, &unopened) && folders[name] != "" && !errors.As(err, &usage):
 			reason = strings.TrimPrefix(strings.ReplaceAll(err.Error(), name, "it"), "SOURCE: ")
 		}
 		switch {
@@ -137,7 +139,7 @@ func (r *importing) run(ctx context.Context, args []string) (err error) {
 				r.unread = map[string][]string{}
 			}
 			r.unread[reason] = append(r.unread[reason], name)
-			if !inFolder[name] {
+			if folders[name] == "" {
 				r.refused++
 			}
 		case len(sources) == 1 || ctx.Err() != nil || migrate.StatusOf(err) == "" && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, fs.ErrPermission):

@@ -30,9 +30,9 @@ func isSource(name string) bool {
 	return name == "-" || err == nil || isURL || urlErr != nil || len(found) > 0
 }
 
-// expand returns the files that operands name, by folders and patterns too, and which of them are in folders.
-func expand(names []string) (files []string, inFolder map[string]bool) {
-	inFolder = map[string]bool{}
+// expand returns the files that operands name, by folders and patterns too, and the folders of those that are in one.
+func expand(names []string) (files []string, folders map[string]string) {
+	folders = map[string]string{}
 	for _, name := range names {
 		found := []string{name}
 		if _, err := os.Stat(name); err != nil {
@@ -53,13 +53,13 @@ func expand(names []string) (files []string, inFolder map[string]bool) {
 				case entry.IsDir() && entry.Name() == ".git":
 					return fs.SkipDir
 				case entry.Type().IsRegular():
-					files, inFolder[path] = append(files, path), true
+					files, folders[path] = append(files, path), name
 				}
 				return nil
 			})
 		}
 	}
-	return files, inFolder
+	return files, folders
 }
 
 // open opens a source. A file is read to its end.
@@ -100,7 +100,7 @@ func (r *importing) open(ctx context.Context, name string) (_ migrate.Source, cl
 		return nil, nil, err
 	}
 	source, err := migrate.OpenFile(text, migrate.FileOptions{
-		Name: in.name, NoFile: in.file == nil, Key: r.key, AdoptLines: r.compactions == "adopt",
+		Name: in.name, NoFile: in.file == nil, Folder: r.folders[name], Key: r.key, AdoptLines: r.compactions == "adopt",
 		Progress: func(n int) { r.bar.update(int64(n), int64(len(text)), in.name) },
 	})
 	if _, isADK := source.(*migrate.REST); isADK && r.key != (store.Key{}) {

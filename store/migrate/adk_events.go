@@ -65,7 +65,7 @@ func openLines(f *File) (Source, error) {
 // lines yields the session in a file of the text form, or of ADK's events in it.
 func (f *File) lines(ctx context.Context) iter.Seq2[*Session, error] {
 	return func(yield func(*Session, error) bool) {
-		s := &Session{adopt: f.opts.AdoptLines}
+		s := &Session{adopt: f.opts.AdoptLines, file: f.opts.Name}
 		text, err := f.text, error(nil)
 		if f.Format.Name == adkEvents.Name {
 			mended, changed := mend(text)
@@ -80,7 +80,25 @@ func (f *File) lines(ctx context.Context) iter.Seq2[*Session, error] {
 			})
 		}
 		s.Key = f.key(s, "", 0)
+		if s.namedAfter && err == nil {
+			s.firstID, err = firstID(text, f.opts.Name)
+		}
 		yield(s, f.check(s, err))
+	}
+}
+
+// firstID returns the id of the first record in lines of events that is logged.
+func firstID(text []byte, name string) (string, error) {
+	d := patch.NewDecoder(bytes.NewReader(text), name)
+	d.Translate = new(adkjson.Translator).Line
+	for {
+		r, err := d.Next()
+		if err == io.EOF || err == nil && (r.Event == nil || !r.Event.Partial()) {
+			return r.ID(), nil
+		}
+		if err != nil {
+			return "", err
+		}
 	}
 }
 

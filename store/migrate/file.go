@@ -22,6 +22,10 @@ type FileOptions struct {
 	Name   string
 	NoFile bool
 
+	// Folder, if not empty, is a folder above the file: a session that says no id is named after the path below it, since
+	// folders have files of one name.
+	Folder string
+
 	// Key has what names the file's session instead of what the file says, where it is not empty.
 	Key store.Key
 
@@ -143,7 +147,8 @@ func (f *File) key(s *Session, id string, n int) store.Key {
 	key := f.opts.Key
 	if key.Session == "" {
 		if key.Session = id; id == "" && !f.opts.NoFile {
-			key.Session = nameOf(f.opts.Name)
+			key.Session = nameOf(f.opts.Name, f.opts.Folder)
+			s.namedAfter = true
 			if len(f.pieces) > 1 {
 				key.Session += "-" + strconv.Itoa(n+1)
 			}

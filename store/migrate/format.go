@@ -159,14 +159,15 @@ var adkDatabase = Format{
 }
 
 // nameOf returns what a session without an id of its own is called: the file's name without its ending, or that of
-// its folder if all files of the kind have one name.
-func nameOf(file string) string {
+// its folder if all files of the kind have one name, behind the folders between it and a folder above.
+func nameOf(file, above string) string {
 	base := filepath.Base(file)
-	if base == clineHistory {
-		if dir := filepath.Base(filepath.Dir(file)); dir != "." && dir != string(filepath.Separator) {
-			return dir
-		}
+	if dir := filepath.Dir(file); base == clineHistory && filepath.Base(dir) != "." && filepath.Base(dir) != string(filepath.Separator) {
+		file, base = dir, filepath.Base(dir)
 	}
 	name, _ := strings.CutSuffix(base, filepath.Ext(base))
+	if between, err := filepath.Rel(above, filepath.Dir(file)); above != "" && err == nil && filepath.IsLocal(between) && between != "." {
+		name = strings.ReplaceAll(filepath.ToSlash(between), "/", ".") + "." + name
+	}
 	return name
 }

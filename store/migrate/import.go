@@ -27,6 +27,11 @@ func (m *migration) file(ctx context.Context, s *Session, r *Result) error {
 			return err
 		}
 	}
+	if s.firstID != "" {
+		if err := m.checkFirst(ctx, s); err != nil {
+			return err
+		}
+	}
 	target := m.target
 	if m.opts.DryRun {
 		scratch, err := store.OpenMemory(scratchOptions())
@@ -58,6 +63,28 @@ func (m *migration) file(ctx context.Context, s *Session, r *Result) error {
 	return nil
 }
 
+// checkFirst reports a conflict if a session that is named after its file has another file's log: two files of one name
+// may have nothing in common.
+func (m *migration) checkFirst(ctx context.Context, s *Session) error {
+	for rec, err := range m.target.RawEvents(ctx, s.Key, 1) {
+		switch {
+		case errors.Is(err, store.ErrNotFound):
+			return nil
+		case err != nil:
+			return err
+		case rec.ID() != s.firstID:
+			return s.otherLog(1)
+		}
+		return nil
+	}
+	return nil
+}
+
+// otherLog is the error of a session that has another record where the file has one.
+func (s *Session) otherLog(seq uint64) error {
+	return fmt.Errorf("%s: session %s: %w: its record %d is not what the file has there; a KEY before the file gives it another session", s.file, s.Key, store.ErrConflict, seq)
+}
+
 // missing returns the records that an import of a session's must add, with those that it has, and none if there is
 // nothing to add.
 func (m *migration) missing(ctx context.Context, s *Session, r *Result) (iter.Seq2[patch.Record, error], error) {
@@ -85,7 +112,7 @@ func (m *migration) missing(ctx context.Context, s *Session, r *Result) (iter.Se
 		case n == len(s.Records): // the log goes on
 			own = true
 		case known || isLine || rec.Seq == 1:
-			return nil, fmt.Errorf("%s: session %s: %w: its record %d is not what the file has there; a KEY before the file gives it another session", s.file, s.Key, store.ErrConflict, rec.Seq)
+			return nil, s.otherLog(rec.Seq)
 		default:
 			own = true
 		}

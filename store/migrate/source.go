@@ -54,11 +54,14 @@ type Session struct {
 	// Differences are what the source has to say of the session beside that.
 	Differences []Difference
 
-	file   string       // which has Records
-	log    *store.Text  // the log as a file of the text form has it, in place of Records
-	adopt  bool         // and its compaction records are adopted
-	store  *store.Store // the database of patchlog's that has it, in place of Records
-	listed bool         // and was listed there
+	file  string      // which has it
+	log   *store.Text // the log as a file of the text form has it, in place of Records
+	adopt bool        // and its compaction records are adopted
+
+	namedAfter bool         // the file, which says no id
+	firstID    string       // of the first record of log, if the session is named after the file
+	store      *store.Store // the database of patchlog's that has it, in place of Records
+	listed     bool         // and was listed there
 }
 
 // Shared is the state that the sessions of an app share, or those of a user of an app.

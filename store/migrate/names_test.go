@@ -1,0 +1,46 @@
+package migrate_test
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/patchlog-dev/patchlog/internal/testlog"
+	"github.com/patchlog-dev/patchlog/internal/teststore"
+	"github.com/patchlog-dev/patchlog/store"
+	"github.com/patchlog-dev/patchlog/store/migrate"
+)
+
+// Files of one name are different sessions: in a folder by their paths, else the second is a conflict, and nothing of it is
+// taken.
+func TestFilesOfOneName(t *testing.T) {
+	const one = `{"id":"a1","author":"user","content":{"parts":[{"text":"one"}]}}` + "\n"
+	const two = `{"id":"b1","author":"user","content":{"parts":[{"text":"two"}]}}` + "\n"
+	s := teststore.Memory(t, store.Options{})
+	run := func(text string, opts migrate.FileOptions) migrate.Result {
+		t.Helper()
+		source := testlog.Must(migrate.OpenFile([]byte(text), opts))(t)
+		var got migrate.Result
+		_, err := migrate.Run(t.Context(), s, source, migrate.Options{Session: func(r migrate.Result) error { got = r; return nil }})
+		testlog.NoError(t, err)
+		return got
+	}
+	for _, c := range []struct {
+		text   string
+		opts   migrate.FileOptions
+		key    string
+		status migrate.Status
+	}{
+		{one, migrate.FileOptions{Name: "x/in.jsonl"}, "adk/user/in", migrate.Created},
+		{two, migrate.FileOptions{Name: "y/in.jsonl"}, "adk/user/in", migrate.Conflict},
+		{one + two, migrate.FileOptions{Name: "x/in.jsonl"}, "adk/user/in", migrate.Extended},
+		{one, migrate.FileOptions{Name: "x/in.jsonl"}, "adk/user/in", migrate.Ahead},
+		{two, migrate.FileOptions{Name: "f/y/z/in.jsonl", Folder: "f"}, "adk/user/y.z.in", migrate.Created},
+		{one, migrate.FileOptions{Name: "f/top.jsonl", Folder: "f"}, "adk/user/top", migrate.Created},
+		{two, migrate.FileOptions{Name: "y/in.jsonl", Key: store.Key{App: "adk", User: "user", Session: "in"}}, "adk/user/in", migrate.Ahead},
+	} {
+		got := run(c.text, c.opts)
+		if got.Key.String() != c.key || got.Status != c.status || (c.status == migrate.Conflict) != errors.Is(got.Err, store.ErrConflict) {
+			t.Errorf("%+v became %s, %s, %v, want %s, %s", c.opts, got.Key, got.Status, got.Err, c.key, c.status)
+		}
+	}
+}
