@@ -84,7 +84,7 @@ type limits struct {
 	Call time.Duration // that one call of a summarizer or hook may take
 }
 
-var defaultLimits = limits{Input: 50_000, Summaries: 4, OpenCalls: 8, WaitingCalls: 8, Results: 3, Trifle: 1_000, Summary: 2_000, Call: 5 * time.Minute}
+var defaultLimits = limits{Input: 50_000, Summaries: 4, OpenCalls: 8, WaitingCalls: 8, Results: 3, Trifle: 1_000, Summary: 2_500, Call: 5 * time.Minute}
 
 // DefaultConfig returns the configuration that ADK users know: every five invocations, with an
 // overlap of two, by the [Extractive] summarizer. It also bounds a single long invocation,

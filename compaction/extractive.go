@@ -1,7 +1,6 @@
 package compaction
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -21,6 +20,9 @@ import (
 // nothing, it declines. The only errors are ctx's and that of a nil event.
 type Extractive struct{}
 
+// extractiveModel is the [Response.Model] of Extractive.
+const extractiveModel = "extractive"
+
 var _ Summarizer = Extractive{}
 
 // Summarize picks the summary.
@@ -31,10 +33,21 @@ func (Extractive) Summarize(ctx context.Context, req Request) (Response, error) 
 	if i := slices.Index(req.Events, nil); i >= 0 {
 		return Response{}, fmt.Errorf("%w: event %d of the request is nil", patch.ErrInvalid, i)
 	}
-	aim := min(req.MaxTokens, cmp.Or(max(req.AimTokens, 0), req.MaxTokens))
-	text := extractive.Summarise(req.Events, req.Before, req.Merge, extractive.Length{Aim: aim, Max: req.MaxTokens})
+	in := extractive.Input{Events: req.Events, Max: req.MaxTokens}
+	if req.Merge {
+		in.Events, in.Told = req.Raw, req.Told
+		if req.Raw == nil {
+			in.Told = req.Events
+		}
+	}
+	for _, e := range req.Before {
+		if e.IsSummary() {
+			in.Before = append(in.Before, e)
+		}
+	}
+	text := extractive.Summarise(in)
 	if text == "" {
 		return Response{}, nil
 	}
-	return Response{Text: text, Model: "extractive"}, nil
+	return Response{Text: text, Model: extractiveModel}, nil
 }

@@ -204,12 +204,12 @@ func TestVerifiedOfLittle(t *testing.T) {
 	}
 }
 
-// Summaries are merged by what they say.
+// A merge is verified against the events behind the summaries.
 func TestVerifiedMerged(t *testing.T) {
 	for _, c := range []struct {
 		merged string
 		ok     bool
-	}{{"ORDER-4711 twice", true}, {"see /orders/4711/label.pdf", false}} { // the events had it, the summaries have not
+	}{{"ORDER-4711 twice", true}, {"see /orders/4711/label.pdf", true}, {"see /orders/4712/label.pdf", false}} {
 		s := newSession(t, "")
 		sum := &scripted{}
 		sum.reply = func(r compaction.Request) (compaction.Response, error) {

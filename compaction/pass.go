@@ -101,6 +101,7 @@ type groupRequest struct {
 	by      writer
 	refused error  // the invention for which the writer is called again, once
 	summary string // verified
+	model   string // that wrote it
 }
 
 // request returns the requests for the groups of the window.
@@ -116,7 +117,7 @@ func (p *pass[K]) request(ctx context.Context) (all []*groupRequest, err error) 
 				return nil, err
 			}
 		}
-		if r.Request, err = s.request(w, g, eventsOf(r.again), cfg); err != nil {
+		if r.Request, err = s.request(w, g, eventsOf(r.again), p.history, cfg); err != nil {
 			return nil, err
 		}
 		if r.keep, err = p.prepare(ctx, s.events(g)); err != nil {
@@ -188,8 +189,10 @@ func (p *pass[K]) verify(ctx context.Context, r *groupRequest, resp Response, fa
 	invents := invented(err) > 0
 	switch {
 	case err == nil:
+		r.model = extractiveModel // a quote is of the events too
 		if r.by != byQuoting {
-			p.about.Model = summaries.Clean(resp.Model)
+			r.model = summaries.Clean(resp.Model)
+			p.about.Model = r.model
 		}
 		p.asked = p.asked || r.by == bySummarizer
 		p.about.verified(compared)
@@ -235,7 +238,7 @@ func (p *pass[K]) draft(requests []*groupRequest) (summaries []*patch.Event, pat
 		out.EventsAfter = len(patches)
 	} else {
 		for _, r := range requests {
-			e, err := s.summary(w, r.group, r.again, r.summary, p.c.cfg)
+			e, err := s.summary(w, r.group, r.again, r.summary, r.model, p.c.cfg)
 			if err != nil {
 				return nil, nil, fmt.Errorf("summary: %w", err)
 			}

@@ -83,11 +83,16 @@ const (
 
 // request returns the request for the summary of a group of a window. again are raw events that
 // are shown again for context.
-func (s *visible) request(w *Window, g Group, again []*patch.Event, cfg Config) (Request, error) {
+func (s *visible) request(w *Window, g Group, again []*patch.Event, h history, cfg Config) (r Request, err error) {
 	v := s.view
-	r := Request{Events: s.events(g), Merge: w.Merge, MaxTokens: maxAnswer(v, w, g, cfg), Focus: s.focus}
-	if !w.Merge {
+	r = Request{Events: s.events(g), Merge: w.Merge, MaxTokens: maxAnswer(v, w, g, cfg), Focus: s.focus}
+	if w.Merge {
+		r.Raw, r.Told, err = h.covered(g)
+	} else {
 		r.Before = append(summariesBefore(v, g), again...)
+	}
+	if err != nil {
+		return r, err
 	}
 	return r, r.ask(cfg)
 }
@@ -113,11 +118,10 @@ func (s *visible) shown(i int) logged {
 // ask says in the request how long the answer should be, has it redacted, and makes the prompt.
 func (r *Request) ask(cfg Config) (err error) {
 	covered := tokensOf(r.Events)
-	if r.Events, err = cfg.Redact.Events(r.Events); err == nil {
-		r.Before, err = cfg.Redact.Events(r.Before)
-	}
-	if err != nil {
-		return fmt.Errorf("redact what is to be summarised: %w", err)
+	for _, events := range []*[]*patch.Event{&r.Events, &r.Raw, &r.Told, &r.Before} {
+		if *events, err = cfg.Redact.Events(*events); err != nil {
+			return fmt.Errorf("redact what is to be summarised: %w", err)
+		}
 	}
 	r.Focus = cfg.Redact.Text(r.Focus)
 	share := aimOfEvents
@@ -159,7 +163,7 @@ func maxAnswer(v fold.View, w *Window, g Group, cfg Config) int {
 	// A branch that said little gets room from what the window saves on the others, lest
 	// it keep them all waiting.
 	least := min(leastAim, w.Tokens/(4*len(w.Groups)))
-	return min(max(covered/2, least), cfg.limits.Summary)
+	return min(max(covered*3/4, least), cfg.limits.Summary)
 }
 
 // longestMerged returns the limit for a summary of summaries that take the given tokens. With

@@ -36,6 +36,10 @@ type Request struct {
 	// Merge says that Events are summaries.
 	Merge bool
 
+	// Raw are the raw events that the summaries in Events stand for, if Merge is set, and Told those of the summaries
+	// that [Extractive] has not written. A summary of Raw is not one of a summary.
+	Raw, Told []*patch.Event
+
 	// Before is shown for context alone: the visible summaries of the branch that stand
 	// before Events, then the last raw events that those hide already.
 	Before []*patch.Event

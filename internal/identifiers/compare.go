@@ -41,6 +41,12 @@ func Compare(text, about *Index) Comparison {
 	return c
 }
 
+// Invents reports whether a text has identifiers that do not occur in another one.
+func Invents(text string, about *Index) bool {
+	invented, _ := NewIndex(text).strange(about)
+	return len(invented) > 0
+}
+
 // maxDerived is the most words that are tested for being derived: each test compares the word with all numbers.
 const maxDerived = 64
 
