@@ -132,7 +132,7 @@ func (s *visible) results() []result {
 		if e.Summary || !hasFunctionPart(e.Event, true) || unpaired[i] != nil { // a patch may not insert a response without a call
 			continue
 		}
-		for n, p := range e.Event.Content().Parts() {
+		for n, p := range e.Event.Parts() {
 			if p.Kind != patch.PartResponse {
 				continue
 			}

@@ -17,6 +17,7 @@ type ids struct {
 	byValue map[string]*id
 	keys    map[string]int // in the order in which they come first
 	clock   int
+	ranked  []*id // the most useful first
 }
 
 type id struct {
@@ -64,7 +65,7 @@ func (l *ids) add(key, value string, as use) {
 func (l *ids) addText(text string, as use) {
 	for w := range identifiers.Words(text) {
 		closes := w.Raw[0] == '/' && w.Start > 0 && text[w.Start-1] == '<' // a tag
-		if isID(w) && !w.Cut && !closes && !strings.Contains(w.Text, ",") {
+		if isID(w) && !w.Cut && !closes && !strings.Contains(w.Text, ",") && !(as == returned && isEncoded(text, w)) {
 			l.add("", shown(w), as)
 		}
 	}
@@ -77,6 +78,14 @@ func shown(w identifiers.Word) string {
 		return before + w.Text
 	}
 	return w.Text
+}
+
+// isEncoded reports whether a word stands in data, as a segment of a source map: with a comma or a semicolon and no
+// blank beside it.
+func isEncoded(text string, w identifiers.Word) bool {
+	end := w.Start + len(w.Raw)
+	return w.Start > 0 && strings.IndexByte(",;", text[w.Start-1]) >= 0 ||
+		end+1 < len(text) && strings.IndexByte(",;", text[end]) >= 0 && text[end+1] > ' '
 }
 
 // isID reports whether a word is hardly met by chance.
@@ -112,21 +121,14 @@ func (l *ids) isUsed(value string) bool {
 // write writes the identifiers that are not told and fit into the room: used ones, those that were met last first, then
 // in a part of the room returned ones, those with a key first.
 func (l *ids) write(told *identifiers.Index, s *reader, room, most tokens.Size) string {
-	var all []*id
-	for _, e := range l.byValue {
-		if !told.Has(e.value) && !s.known.Has(e.value) && !identifiers.Invents(e.value, s.source) {
-			all = append(all, e)
-		}
+	if l.ranked == nil {
+		l.rank(s)
 	}
-	rank := func(e *id) int {
-		if e.use == returned && e.key == "" {
-			return -1
-		}
-		return int(e.use)
-	}
-	slices.SortFunc(all, func(a, b *id) int { return cmp.Or(cmp.Compare(rank(b), rank(a)), cmp.Compare(b.last, a.last)) })
 	kept := map[string]map[string][]*id{usedHeading: {}, returnedHeading: {}}
-	for _, e := range all {
+	for _, e := range l.ranked {
+		if told.Has(e.value) {
+			continue
+		}
 		heading, left := usedHeading, &room
 		if e.use == returned {
 			heading, left = returnedHeading, &most
@@ -146,6 +148,23 @@ func (l *ids) write(told *identifiers.Index, s *reader, room, most tokens.Size) 
 		}
 	}
 	return joined(l.lines(usedHeading, kept[usedHeading]), l.lines(returnedHeading, kept[returnedHeading]))
+}
+
+// rank orders the identifiers that no earlier summary has.
+func (l *ids) rank(s *reader) {
+	l.ranked = make([]*id, 0, len(l.byValue))
+	for _, e := range l.byValue {
+		if !s.known.Has(e.value) && !identifiers.Invents(e.value, s.source) {
+			l.ranked = append(l.ranked, e)
+		}
+	}
+	rank := func(e *id) int {
+		if e.use == returned && e.key == "" {
+			return -1
+		}
+		return int(e.use)
+	}
+	slices.SortFunc(l.ranked, func(a, b *id) int { return cmp.Or(cmp.Compare(rank(b), rank(a)), cmp.Compare(b.last, a.last)) })
 }
 
 // lines writes a line for each key, in the order in which keys and values were met.

@@ -59,6 +59,9 @@ func (p *plan) fill(room tokens.Size) {
 	newest := slices.Clone(p.turns)
 	slices.Reverse(newest)
 	for _, t := range newest[:min(1, len(newest))] {
+		if n := len(t.asked); n > 0 { // a request stands at the end of what is pasted
+			take(t.asked[n-1:], whole/2)
+		}
 		take(ends(t.asked, askedRunes), whole*2/3)
 		share := min(room, whole/4)
 		had := share
