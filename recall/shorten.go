@@ -24,8 +24,8 @@ const shortenedKey = "shortened"
 
 // Shorten returns an event that replaces e, an event of the record with the given seq, or nil if no function
 // response in e has more than maxTokens estimated tokens. In the replacement, each of those responses has half of
-// maxTokens: long texts and lists keep their beginning and end, and objects keep their keys if there is room. Media that
-// a function returned beside its response stay, and do not count. The member "shortened" of the response names the handle for [ReadTool]: handle, a slash
+// maxTokens: long texts and lists keep their beginning and end, objects keep their keys if there is room,
+// and media stay as they are; a response with media among its members is not shortened. The member "shortened" of the response names the handle for [ReadTool]: handle, a slash
 // and the index of the part. Names and ids of calls stay. The event has an id from newID, and no state delta.
 // Results of [SearchTool] and [ReadTool] are never shortened.
 //
@@ -38,7 +38,7 @@ func Shorten(e *patch.Event, seq uint64, handle string, newID func() string, max
 	shorten := func(bare bool) (*patch.Event, error) {
 		short := map[int]json.RawMessage{}
 		for i, p := range e.Content().Parts() {
-			if p.Kind == patch.PartResponse && !isRecall(p.Name) && utf8.RuneCount(records.JSON(p.Response)) > maxTokens*patch.RunesPerToken {
+			if p.Kind == patch.PartResponse && !isRecall(p.Name) && utf8.RuneCount(records.JSON(p.Response)) > maxTokens*patch.RunesPerToken && !hasMedia(p) {
 				short[i] = shortPart(p, fmt.Sprintf("%s/%d", handle, i), maxTokens, bare)
 			}
 		}
@@ -98,7 +98,7 @@ func shortPart(p patch.Part, handle string, maxTokens int, bare bool) json.RawMe
 		return objectOf(append(slices.Clip(own), member{`"response"`, objectOf(said)}))
 	}
 	all := with(said)
-	most := maxTokens*patch.RunesPerToken + media
+	most := maxTokens*patch.RunesPerToken + sizeOfMedia(own)
 	if !bare {
 		short := membersOf(shrink(response, max((most+media)/2-utf8.RuneCount(all), 1), 0))
 		said[0].key = freeKey(short, shortenedKey)
@@ -107,6 +107,26 @@ func shortPart(p patch.Part, handle string, maxTokens int, bare bool) json.RawMe
 		}
 	}
 	return replaced(records.JSON(p.JSON), `"functionResponse"`, all)
+}
+
+// hasMedia reports whether media stand among the members of a response.
+func hasMedia(p patch.Part) bool {
+	for _, m := range membersOf(records.JSON(p.Value)) {
+		if m.key == `"response"` {
+			return string(m.value) != string(records.JSON(p.Response))
+		}
+	}
+	return false
+}
+
+// sizeOfMedia is how many characters the media beside a response have, which count as media and not as text.
+func sizeOfMedia(of []member) int {
+	for _, m := range of {
+		if m.key == `"parts"` {
+			return utf8.RuneCount(m.value)
+		}
+	}
+	return 0
 }
 
 // freeKey returns a key, quoted, that no member has.
@@ -133,8 +153,8 @@ func replaced(object json.RawMessage, key string, value json.RawMessage) json.Ra
 	return objectOf(members)
 }
 
-// Original returns a logged function response as a text: its only member if that is a text, else the compact JSON of the
-// response. Media that the function returned are parts of their own.
+// Original returns a logged function response as a text: its only member if that is a text, else the
+// compact JSON of the response. Media have a note in their place.
 func Original(p patch.Part) string {
 	response := records.JSON(p.Response)
 	if all := membersOf(response); len(all) == 1 && all[0].value[0] == '"' {
