@@ -184,7 +184,7 @@ func (c *Compactor[K]) Compact(ctx context.Context, key K, run Run) ([]Written, 
 			a.Written, a.Err, a.Invented = &w, p.failure, invented(p.failure)
 			done = append(done, w)
 			c.succeeded(p)
-			view = next
+			view, run.continues = next, p.window.rest
 		case gaveUp(ctx) || overtaken(err):
 		default:
 			c.failed(key, view, p, err)

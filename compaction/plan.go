@@ -44,6 +44,8 @@ type Window struct {
 	Results int
 	results []result
 
+	rest bool // the input limit left events for the next pass
+
 	// Merge says that the events are summaries.
 	Merge bool
 
@@ -129,17 +131,23 @@ func (s *visible) byInterval(cfg Config, prompt int) (*Window, string) {
 		return nil, ""
 	}
 	s.number()
-	runs := func(i int) bool { return s.running != noInvocation && s.invocation[i] == s.running }
+	newest, over := s.retained(cfg, cfg.limits.Turn)
+	interval := cfg.CompactionInterval
+	if s.continues || over {
+		interval = 1
+	}
+	holds := func(i int) bool { return s.running != noInvocation && s.invocation[i] == s.running || newest(i) }
 	// What would be counted if nothing had to stay: to find out what does takes longer.
-	waiting, later := s.invocations(func(i int) bool { return !runs(i) }), ""
-	if waiting >= cfg.CompactionInterval {
-		s.settle(cfg, runs)
+	waiting, later := s.invocations(func(i int) bool { return !holds(i) }), ""
+	if waiting >= interval {
+		s.settle(cfg, holds)
 		w := s.window(ByInterval, cfg)
-		if waiting = s.invocations(s.coverable); w != nil && waiting >= cfg.CompactionInterval {
+		if waiting = s.invocations(s.coverable); w != nil && waiting >= interval {
+			w.rest = s.coverableAfter(w)
 			ok, why := s.pays(w, s.saves(w, cfg), cfg)
 			read, _ := priceOf(cfg.Summarizer)
-			if ok || read == 0 && (prompt >= large || waiting/forced >= cfg.CompactionInterval) {
-				return w, fmt.Sprintf("%d invocations have events that are not summarised, the interval is %d", waiting, cfg.CompactionInterval)
+			if ok || read == 0 && (prompt >= large || waiting/forced >= interval) {
+				return w, fmt.Sprintf("%d invocations have events that are not summarised, the interval is %d", waiting, interval)
 			}
 			later = ", " + why
 		}
@@ -210,19 +218,21 @@ func (s *visible) byTokens(cfg Config, prompt int) (*Window, string) {
 	if prompt < limit {
 		return nil, fmt.Sprintf("%d of %d tokens", prompt, limit)
 	}
+	s.number()
 	tail := s.tail(cfg.EventRetentionSize)
-	s.settle(cfg, func(i int) bool { return i >= tail })
+	newest, _ := s.retained(cfg, min(limit/2, cfg.limits.Turn))
+	s.settle(cfg, func(i int) bool { return i >= tail || newest(i) })
 	all := s.coverableTokens()
 	w := s.window(ByTokens, cfg)
-	takes := fmt.Sprintf("the prompt takes %d tokens, the threshold is %d", prompt, limit)
+	reason := fmt.Sprintf("the prompt takes %d tokens, the threshold is %d", prompt, limit)
 	if can := s.coverableTokens(); w == nil || can < worthwhile(limit) { // without what has to wait for the next window
-		return nil, fmt.Sprintf("%s, but only %d of them can be summarised, and it takes a sixteenth of the threshold to be worth it", takes, can)
+		return nil, fmt.Sprintf("%s, but only %d of them can be summarised, and it takes a sixteenth of the threshold to be worth it", reason, can)
 	}
 	ok, why := s.pays(w, s.saves(w, cfg), cfg)
 	if ok || prompt >= large || prompt/forced >= limit && all >= prompt-all {
-		return w, takes
+		return w, reason
 	}
-	return nil, takes + ", and what can go makes a pass " + why
+	return nil, reason + ", and what can go makes a pass " + why
 }
 
 // worthwhile is the least part of a token threshold that is worth a call of the summarizer.

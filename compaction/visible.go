@@ -26,6 +26,8 @@ type Run struct {
 	// Force says that a person asks for it: the session is compacted even if a pass does not
 	// pay yet, or it has not grown since a failure, and no window is skipped.
 	Force bool
+
+	continues bool // the pass before left events that were due
 }
 
 // group names what must not be mixed in one text: a branch, without the suffixes that
@@ -51,6 +53,7 @@ type visible struct {
 	runningID string          // the running invocation's
 	focus     string          // what summaries should keep above all
 	force     bool            // a person asks for it
+	continues bool            // the pass before left events that were due
 
 	// invocation numbers the invocations in the order in which they are first seen. That
 	// of a summary is noInvocation. See number.
@@ -90,7 +93,7 @@ func newVisible(v fold.View, run Run) *visible {
 		s.pinned[id] = true
 	}
 	s.runningID = run.Invocation
-	s.focus, s.force = focusOf(run.Focus), run.Force
+	s.focus, s.force, s.continues = focusOf(run.Focus), run.Force, run.continues
 	return s
 }
 
@@ -202,11 +205,16 @@ func (s *visible) liveQuestion() int {
 	}
 	for i := len(s.entries) - 1; i >= 0; i-- {
 		e := s.entries[i].Event
-		if s.raw(i) && s.invocation[i] == s.running && e.Author() == "user" && e.SaysSomething() && !onlyResponses(e) {
+		if s.raw(i) && s.invocation[i] == s.running && isQuestion(e) {
 			return i
 		}
 	}
 	return -1
+}
+
+// isQuestion reports whether the user says more than what a function returned.
+func isQuestion(e *patch.Event) bool {
+	return e.Author() == "user" && e.SaysSomething() && !onlyResponses(e)
 }
 
 func onlyResponses(e *patch.Event) (only bool) {

@@ -25,6 +25,12 @@ func (s *visible) invocations(counts func(i int) bool) int {
 	return n
 }
 
+// coverableAfter reports whether the event behind a window could be covered too.
+func (s *visible) coverableAfter(w *Window) bool {
+	next := w.Start + w.Count
+	return next < len(s.entries) && s.coverable(next)
+}
+
 func (s *visible) coverableTokens() int {
 	n := 0
 	for i, e := range s.entries {
@@ -35,16 +41,45 @@ func (s *visible) coverableTokens() int {
 	return n
 }
 
-// tail returns the index from which on there are n raw events.
+// tail returns the index from which on there are n raw events that say something.
 func (s *visible) tail(n int) int {
 	i := len(s.entries)
 	for i > 0 && n > 0 {
 		i--
-		if s.raw(i) {
+		if s.raw(i) && s.entries[i].Event.SaysSomething() {
 			n--
 		}
 	}
 	return i
+}
+
+// retained reports of an event whether it stays as it was said, as a part of the newest invocations that say something:
+// all of these if they take at most the given tokens, or else what the user asked last and the last events of as many. over
+// reports whether they take more.
+func (s *visible) retained(cfg Config, most int) (holds func(i int) bool, over bool) {
+	newest, question, tokens := map[int32]bool{}, -1, 0
+	for i := len(s.entries) - 1; i >= 0; i-- {
+		number, e := s.invocation[i], s.entries[i].Event
+		if s.raw(i) && !newest[number] && len(newest) < cfg.RetainInvocations && e.SaysSomething() {
+			newest[number] = true
+		}
+		if newest[number] && question < 0 && isQuestion(e) {
+			question = i
+		}
+	}
+	for i, e := range s.entries {
+		if s.raw(i) && newest[s.invocation[i]] {
+			tokens += e.Event.EstimatedTokens()
+		}
+	}
+	if tokens > most {
+		tail := 0
+		for tail = len(s.entries); tail > 0 && s.entries[tail-1].Event.EstimatedTokens() <= most; tail-- {
+			most -= s.entries[tail-1].Event.EstimatedTokens()
+		}
+		return func(i int) bool { return s.raw(i) && newest[s.invocation[i]] && (i >= tail || i == question) }, true
+	}
+	return func(i int) bool { return s.raw(i) && newest[s.invocation[i]] }, false
 }
 
 // window returns the oldest stretch that can be covered, as far as the summarizer's

@@ -129,6 +129,9 @@ func (s *reader) write(in Input) string {
 	p.fill(min(words, room-need))
 	for {
 		text := p.text()
+		if joined(text, open, rows) == "" && s.other != "" {
+			text = cut(bullet+s.other, min(room, maxOutcome))
+		}
 		if !brief && text != "" {
 			text = turnsHeading + "\n" + text
 		}

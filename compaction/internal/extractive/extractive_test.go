@@ -117,6 +117,20 @@ func TestSummarise(t *testing.T) {
 	}
 }
 
+// Whatever a transcript would say, something is said of it, lest the window wait for ever.
+func TestSaysSomething(t *testing.T) {
+	program := testlog.EventOf(t, map[string]any{"author": "codex", "content": map[string]any{"role": "user", "parts": []any{map[string]any{"text": "# AGENTS.md: " + strings.Repeat("a guide. ", 50)}}}})
+	for _, e := range []*patch.Event{
+		program, said("a", "user", "hi"), said("a", "agent", "ok"), said("a", "user", "```"), said("a", "user", "?!"), result("a", map[string]any{"result": "no id in it"}), result("a", nil),
+		event("a", "agent", map[string]any{"codeExecutionResult": map[string]any{"output": "4"}}), event("a", "agent", map[string]any{"toolCall": map[string]any{"q": 1}}),
+		called("1", "f", nil), event("a", "user", map[string]any{"inlineData": map[string]any{"mimeType": "image/png", "data": "QUJD"}}),
+	} {
+		if got := Summarise(Input{Events: []*patch.Event{e}, Max: 200}); got == "" || patch.EstimateTextTokens(got) > 60 {
+			t.Errorf("of %s it says %q", e, got)
+		}
+	}
+}
+
 // Texts are cut between words, wherever their end comes.
 func TestCutsNoIdentifier(t *testing.T) {
 	for _, text := range []string{

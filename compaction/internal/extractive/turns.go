@@ -48,6 +48,7 @@ type reader struct {
 	rows    *rows
 	ids     *ids
 	open    []string
+	other   string // what is said only if there is nothing else
 }
 
 // add reads an event. A turn begins with a message of the user's.
@@ -70,9 +71,13 @@ func (s *reader) add(e *patch.Event) {
 				}
 				begun = true
 				s.ask(text)
-			case e.Role() != "user": // else the program says it: instructions, notifications
+				s.other = askedLabel + oneLine(text)
+			case e.Role() == "user": // instructions, notifications
+				s.other = "The program: " + oneLine(text)
+			default:
 				s.say(s.now(), text, !begun)
 				begun = true
+				s.other = agentLabel + oneLine(text)
 			}
 		case patch.PartData, patch.PartFile:
 			text := oneLine(fmt.Sprintf("[%s %s%s]", p.MIMEType, p.Name, p.URI))
@@ -88,6 +93,9 @@ func (s *reader) add(e *patch.Event) {
 			s.ids.addText(p.Text, used)
 		case patch.PartResponse:
 			s.answer(p, user)
+			s.other = oneLine(fmt.Sprintf("%s returned: %s", functionName(p.Name), p.Response))
+		case patch.PartCodeResult, patch.PartOther:
+			s.other = oneLine(fmt.Sprintf("%s: %s", p.Kind, p.Value))
 		}
 	}
 	if text, ok := e.Field("errorMessage"); ok {
