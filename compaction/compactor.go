@@ -104,7 +104,8 @@ type Attempt[K comparable] struct {
 	Trigger  Trigger
 	Duration time.Duration // with the calls of the summarizer
 
-	// Lost is that of Written. Invented counts the identifiers for which an answer was refused.
+	// Lost is that of Written. Invented counts the identifiers of answers that stand nowhere in the events, be the answer
+	// refused for them or not.
 	Lost, Invented int
 }
 
@@ -181,7 +182,7 @@ func (c *Compactor[K]) Compact(ctx context.Context, key K, run Run) ([]Written, 
 		case err == nil:
 			w := p.about
 			w.Duration = a.Duration
-			a.Written, a.Err, a.Invented = &w, p.failure, invented(p.failure)
+			a.Written, a.Err, a.Invented = &w, p.failure, invented(p.failure)+w.Invented
 			done = append(done, w)
 			c.succeeded(p)
 			view, run.continues = next, p.window.rest

@@ -183,7 +183,7 @@ func (p *pass[K]) verify(ctx context.Context, r *groupRequest, resp Response, fa
 	if err == nil {
 		compared = r.source.compare(text)
 	}
-	if r.by != byQuoting && len(compared.Invented) > 0 {
+	if r.by != byQuoting && len(compared.Invented) > maxUnknown {
 		err = &inventionError{Count: len(compared.Invented), Names: named(compared.Invented)}
 	}
 	invents := invented(err) > 0
@@ -195,6 +195,13 @@ func (p *pass[K]) verify(ctx context.Context, r *groupRequest, resp Response, fa
 			p.about.Model = r.model
 		}
 		p.asked = p.asked || r.by == bySummarizer
+		if r.by == bySummarizer {
+			p.about.Invented += len(compared.Invented)
+			if also := r.also(text); also != "" {
+				text += "\n" + also
+				compared = r.source.compare(text)
+			}
+		}
 		p.about.verified(compared)
 		if r.summary = text; r.keep != "" {
 			r.summary += "\n" + r.keep
@@ -215,7 +222,7 @@ func (p *pass[K]) verify(ctx context.Context, r *groupRequest, resp Response, fa
 	case r.quote != "" && (r.pays || !p.past) && (errors.Is(err, errTooLong) || invents):
 		r.by = byQuoting
 		return nil
-	case p.past && ctx.Err() == nil:
+	case (p.past || invents) && ctx.Err() == nil: // an answer that is refused for what it says does not keep the session waiting
 		p.failure, p.backsOff = err, true // it is not called again in this pass
 		r.by, r.refused = r.instead(), nil
 		return nil

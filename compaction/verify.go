@@ -44,6 +44,10 @@ func answer(r Response, maxTokens int) (string, error) {
 	return text, nil
 }
 
+// maxUnknown identifiers of an answer that stand nowhere in what it is about are reported, and more are refused: a few
+// are an unusual spelling more often than an invention.
+const maxUnknown = 2
+
 // Bounds on the invented identifiers that an error or a prompt names.
 const (
 	maxNames     = 32

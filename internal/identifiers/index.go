@@ -16,6 +16,7 @@ type Index struct {
 	sorted []string         // the words; made at the first use
 	runs   map[string][]int // where each run of letters and digits begins; made at the first use
 	sums   *numbers         // made at the first use
+	alike  *alike           // made at the first use
 }
 
 // NewIndex makes an index of a text.

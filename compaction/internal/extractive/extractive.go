@@ -55,6 +55,7 @@ const (
 	openHeading     = "Open:"
 	rowsHeading     = "Rows:"
 	usedHeading     = "Identifiers:"
+	alsoHeading     = "Also:"
 	returnedHeading = "Returned:"
 
 	askedLabel  = "User: "
@@ -79,7 +80,10 @@ const leastHeadings = 60 * tokens.Token
 // and what follows: the message, what was done and what came of it, and the agent's closing words. Where not all of it
 // fits, older turns shrink first: they lose their closing words, then their actions, then all of the user's
 // words but the sentences that say the most. What is left of the budget goes to other sentences of the agent's.
-func Summarise(in Input) string {
+func Summarise(in Input) string { return in.read().write(in) }
+
+// read reads the events.
+func (in Input) read() *reader {
 	s := &reader{
 		known: identifiers.NewIndex(identifiers.Text(in.Before...)), source: identifiers.NewIndex(identifiers.Text(slices.Concat(in.Events, in.Told)...)),
 		waiting: map[string][]*call{}, states: map[string]*state{}, rows: newRows(), ids: newIDs(),
@@ -91,7 +95,7 @@ func Summarise(in Input) string {
 		s.add(e)
 	}
 	s.end()
-	return s.write(in)
+	return s
 }
 
 func tokensOf(n int) tokens.Size { return tokens.Size(min(max(n, 0), 1<<40)) * tokens.Token }
@@ -118,7 +122,7 @@ func (s *reader) write(in Input) string {
 		things, words = 0, room
 	} else {
 		open = s.openLines(part(room, 0.2))
-		rows = s.rows.write(s, things*3/4)
+		rows = s.rows.write(s, nil, things*3/4)
 	}
 	none := identifiers.NewIndex("")
 	need := tokens.Of(joined(turnsHeading, open, rows, s.ids.write(none, s, things-tokens.Of(rows+"\n"), part(room, returnedShare))) + "\n")
@@ -145,6 +149,41 @@ func (s *reader) write(in Input) string {
 			return ""
 		}
 	}
+}
+
+// Lacking returns what a summary by another writer lacks, under a heading, in at most in.Max tokens: short sentences of
+// the user's that say what is or is not to be, rows with an id that was used, and used identifiers.
+func Lacking(in Input, summary string) string {
+	s := in.read()
+	told := identifiers.NewIndex(summary)
+	room := tokensOf(in.Max) - tokens.Of(alsoHeading+"\n")
+	known := wordSet(strings.Join(wordsIn(summary), " "))
+	lines := ""
+	for _, t := range slices.Backward(s.turns) {
+		for _, u := range t.asked {
+			lacks, limits := 0, false
+			words := wordsIn(u.text)
+			for _, w := range words {
+				limits = limits || limitWords[w]
+				if !known[w] {
+					lacks++
+				}
+			}
+			line := bullet + u.text + "\n"
+			if limits && lacks*2 > len(words) && tokens.Of(line) <= min(room/2, maxOutcome) {
+				room -= tokens.Of(line)
+				lines = line + lines
+			}
+		}
+	}
+	s.ids.rank(s)
+	s.ids.ranked = slices.DeleteFunc(s.ids.ranked, func(e *id) bool { return e.use != used })
+	rows := s.rows.write(s, told, room/2)
+	ids := s.ids.write(told, s, room-tokens.Of(rows+"\n"), 0)
+	if text := joined(strings.TrimSuffix(lines, "\n"), rows, ids); text != "" {
+		return alsoHeading + "\n" + text
+	}
+	return ""
 }
 
 func joined(sections ...string) string {

@@ -182,14 +182,18 @@ func (r *rows) put(names, values []string) {
 
 // write writes the rows that fit into the room: first those with a used id, then the newest of each
 // header.
-// A row that an earlier summary has is not told again.
-func (r *rows) write(s *reader, room tokens.Size) string {
+// A row that an earlier summary has is not told again. With told, the
+// text of a summary, only rows with a used id that it lacks are written.
+func (r *rows) write(s *reader, told *identifiers.Index, room tokens.Size) string {
 	room -= tokens.Of(rowsHeading + "\n")
 	var ranked []*row
 	for _, of := range r.all {
 		of.written = false
 		if of.last >= 0 && !s.known.Contains(of.cells) && !identifiers.Invents(of.cells, s.source) {
 			of.used = s.ids.isUsed(of.id)
+			if told != nil && (!of.used || told.Contains(of.cells)) {
+				continue
+			}
 			ranked = append(ranked, of)
 		}
 	}
