@@ -16,6 +16,7 @@ type backoff struct {
 	asks     uint64            // the seq from which on the summarizer is called again
 	passes   uint64            // the same of any pass
 	skipped  map[string]uint64 // the same of windows, by the ids of their events
+	noBlanks uint64            // the seq of the patch after which no blank summary could be reverted
 }
 
 const (

@@ -42,7 +42,6 @@ type Compactor[K comparable] struct {
 
 	mu      sync.Mutex
 	backoff map[K]backoff
-	settled map[K]settled
 	stats   Stats
 }
 
@@ -121,7 +120,7 @@ func New[K comparable](log Log[K], cfg Config, opts Options[K]) (*Compactor[K], 
 	if opts.Logger == nil {
 		opts.Logger = slog.Default()
 	}
-	return &Compactor[K]{log: log, cfg: cfg.withDefaults(), opts: opts, backoff: map[K]backoff{}, settled: map[K]settled{}}, nil
+	return &Compactor[K]{log: log, cfg: cfg.withDefaults(), opts: opts, backoff: map[K]backoff{}}, nil
 }
 
 // MaybeCompact compacts a session if a trigger fires, pass by pass until none does, and
@@ -185,7 +184,7 @@ func (c *Compactor[K]) Compact(ctx context.Context, key K, run Run) ([]Written, 
 			a.Written, a.Err, a.Invented = &w, p.failure, invented(p.failure)+w.Invented
 			done = append(done, w)
 			c.succeeded(p)
-			view, run.continues = next, p.window.rest
+			view = next
 		case gaveUp(ctx) || overtaken(err):
 		default:
 			c.failed(key, view, p, err)

@@ -60,7 +60,8 @@ type Config struct {
 	ClearAfter int
 
 	// PromptTemplate is the prompt for the summarizer, with [TranscriptPlaceholder] in place of the
-	// transcript, and [WordCountPlaceholder] in place of the length in words; "" means [DefaultPromptTemplate].
+	// transcript, and [WordCountPlaceholder] in place of the length in words; "" means [DefaultPromptTemplate],
+	// which comes with [DefaultInstructions].
 	PromptTemplate string
 
 	// Summarizer writes the summaries; nil means [Extractive]. Where it fails, declines, or gives

@@ -34,9 +34,9 @@ func TestFocus(t *testing.T) {
 		if r.Focus != row.want {
 			t.Errorf("%.20q: the focus is %.40q", row.focus, r.Focus)
 		}
-		begins := "Above all, keep what concerns this: " + row.want + "\n\nYou keep the memory"
+		begins := "Above all, keep what concerns this: " + row.want + "\n\n<conversation>\n"
 		if row.want == "" {
-			begins = "You keep the memory"
+			begins = "<conversation>\n"
 		}
 		if !strings.HasPrefix(r.Prompt, begins) {
 			t.Errorf("%.20q: the prompt begins with %.200q", row.focus, r.Prompt)

@@ -44,8 +44,6 @@ type Window struct {
 	Results int
 	results []result
 
-	rest bool // the input limit left events for the next pass
-
 	// Merge says that the events are summaries.
 	Merge bool
 
@@ -133,7 +131,7 @@ func (s *visible) byInterval(cfg Config, prompt int) (*Window, string) {
 	s.number()
 	newest, over := s.retained(cfg, cfg.limits.Turn)
 	interval := cfg.CompactionInterval
-	if s.continues || over {
+	if over {
 		interval = 1
 	}
 	holds := func(i int) bool { return s.running != noInvocation && s.invocation[i] == s.running || newest(i) }
@@ -143,7 +141,6 @@ func (s *visible) byInterval(cfg Config, prompt int) (*Window, string) {
 		s.settle(cfg, holds)
 		w := s.window(ByInterval, cfg)
 		if waiting = s.invocations(s.coverable); w != nil && waiting >= interval {
-			w.rest = s.coverableAfter(w)
 			ok, why := s.pays(w, s.saves(w, cfg), cfg)
 			read, _ := priceOf(cfg.Summarizer)
 			if ok || read == 0 && (prompt >= large || waiting/forced >= interval) {

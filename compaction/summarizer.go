@@ -47,7 +47,11 @@ type Request struct {
 	// Focus is what the summary should keep above all, or "". The prompt says so.
 	Focus string
 
-	// Prompt is the whole prompt: the focus, and the template with the transcript of Before
+	// Instructions are the rules for a model, for its system instruction: [DefaultInstructions], or "" with a
+	// [Config.PromptTemplate] of your own, which says all.
+	Instructions string
+
+	// Prompt is the message for a model: the focus, and the template with the transcript of Before
 	// and Events in it.
 	Prompt string
 

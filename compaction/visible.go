@@ -26,8 +26,6 @@ type Run struct {
 	// Force says that a person asks for it: the session is compacted even if a pass does not
 	// pay yet, or it has not grown since a failure, and no window is skipped.
 	Force bool
-
-	continues bool // the pass before left events that were due
 }
 
 // group names what must not be mixed in one text: a branch, without the suffixes that
@@ -53,7 +51,6 @@ type visible struct {
 	runningID string          // the running invocation's
 	focus     string          // what summaries should keep above all
 	force     bool            // a person asks for it
-	continues bool            // the pass before left events that were due
 
 	// invocation numbers the invocations in the order in which they are first seen. That
 	// of a summary is noInvocation. See number.
@@ -93,7 +90,7 @@ func newVisible(v fold.View, run Run) *visible {
 		s.pinned[id] = true
 	}
 	s.runningID = run.Invocation
-	s.focus, s.force, s.continues = focusOf(run.Focus), run.Force, run.continues
+	s.focus, s.force = focusOf(run.Focus), run.Force
 	return s
 }
 

@@ -25,12 +25,6 @@ func (s *visible) invocations(counts func(i int) bool) int {
 	return n
 }
 
-// coverableAfter reports whether the event behind a window could be covered too.
-func (s *visible) coverableAfter(w *Window) bool {
-	next := w.Start + w.Count
-	return next < len(s.entries) && s.coverable(next)
-}
-
 func (s *visible) coverableTokens() int {
 	n := 0
 	for i, e := range s.entries {
@@ -128,6 +122,9 @@ func (s *visible) windows(by Trigger, cfg Config) (oldest *Window, refused []int
 		// others hold would be the dearer part.
 		for start < end && (oldest == nil || start < alone || s.modelSummary(start-1)) {
 			to := s.reach(start, end, attachedTo, cfg.limits.Input)
+			if by == ByInterval {
+				to = s.leaving(start, to, end, cfg.CompactionInterval)
+			}
 			w, gone := s.covering(by, start, to, attachedTo)
 			switch {
 			case !s.endurable(w, gone):
@@ -171,6 +168,19 @@ func (s *visible) reach(start, end int, attachedTo map[int32][]int, limit int) i
 		}
 	}
 	return end
+}
+
+// leaving returns where a window from start ends that the input limit ends at to: if what is left up to end is of
+// fewer invocations than the interval, at the last earlier border of invocations that leaves enough, if there is one.
+func (s *visible) leaving(start, to, end, interval int) int {
+	left := map[int32]bool{}
+	for i := end - 1; i > start && to < end; i-- {
+		left[s.invocation[i]] = true
+		if i <= to && len(left) >= interval && s.invocation[i] != s.invocation[i-1] && slices.Max(s.last[start:i]) < int32(i) {
+			return i
+		}
+	}
+	return to
 }
 
 // shownTokens is about what an event takes in a transcript: its content, and on each line
