@@ -143,7 +143,7 @@ func (s *visible) byInterval(cfg Config, prompt int) (*Window, string) {
 		if waiting = s.invocations(s.coverable); w != nil && waiting >= interval {
 			ok, why := s.pays(w, s.saves(w, cfg), cfg)
 			read, _ := priceOf(cfg.Summarizer)
-			if ok || read == 0 && (prompt >= large || waiting/forced >= interval) {
+			if ok || read == 0 && (prompt-s.staying() >= large || waiting/forced >= interval) {
 				return w, fmt.Sprintf("%d invocations have events that are not summarised, the interval is %d", waiting, interval)
 			}
 			later = ", " + why
@@ -157,11 +157,11 @@ func (s *visible) byClearing(cfg Config, prompt int) (*Window, string) {
 	if cfg.ClearAfter == 0 {
 		return nil, ""
 	}
-	w, saved := s.clearing(cfg)
+	w, saved, kept := s.clearing(cfg)
 	later := ""
 	if w != nil {
 		ok, why := s.pays(w, saved, cfg)
-		if ok || prompt >= large {
+		if ok || prompt-s.staying()-kept >= large {
 			return w, fmt.Sprintf("clearing old results of tools saves about %d tokens, %d are enough", saved, cfg.ClearAfter)
 		}
 		later = ", " + why
@@ -192,7 +192,7 @@ func (s *visible) byInvocation(cfg Config, prompt int) (*Window, string) {
 		w := s.window(ByTokens, cfg)
 		if can := s.coverableTokens(); w != nil && can >= (cfg.InvocationTokens+1)/2 {
 			ok, why := s.pays(w, s.saves(w, cfg), cfg)
-			if ok || prompt >= large || takes/forced >= cfg.InvocationTokens {
+			if ok || prompt-s.staying() >= large || takes/forced >= cfg.InvocationTokens {
 				return w, fmt.Sprintf("the running invocation takes %d tokens, it may take %d", takes, cfg.InvocationTokens)
 			}
 			later = ", and compaction would take what can go, " + why
@@ -226,7 +226,7 @@ func (s *visible) byTokens(cfg Config, prompt int) (*Window, string) {
 		return nil, fmt.Sprintf("%s, but only %d of them can be summarised, and it takes a sixteenth of the threshold to be worth it", reason, can)
 	}
 	ok, why := s.pays(w, s.saves(w, cfg), cfg)
-	if ok || prompt >= large || prompt/forced >= limit && all >= prompt-all {
+	if ok || prompt-s.staying() >= large || prompt/forced >= limit && all >= prompt-all {
 		return w, reason
 	}
 	return nil, reason + ", and what can go makes a pass " + why

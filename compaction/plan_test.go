@@ -298,6 +298,8 @@ func TestPassesThatPay(t *testing.T) {
 		{"a tail that is longer than what can go", "u1*1000 a1*1000 u2*3000", byTokens(2_000, 1), compaction.Run{}, "none", "pay"},
 		{"far over the threshold too, where that would be due again soon", "u1*1000 a1*2999 u2*4000", byTokens(2_000, 1), compaction.Run{}, "none", "pay"},
 		{"but not if half can go", "u1*1000 a1*3000 u2*4000", byTokens(2_000, 1), compaction.Run{}, "tokens 0-1", ""},
-		{"nor in a prompt that is large", "u1*1000 a1*2000 u2*29000", byTokens(2_000, 1), compaction.Run{}, "tokens 0-1", ""},
+		{"what must stay is no reason", "u1*1000 a1*2000 u2*236000", byTokens(2_000, 1), compaction.Run{}, "none", "pay"},
+		{"nor for the interval", "u1*1000 a1*2000 u2*10 c3(x) r3(x)*236000", every(2, 0, nil), compaction.Run{Pinned: []string{"e4"}}, "none", "pay"},
+		{"a large prompt that can go is", "u1*16500 a1*16000 u2*33000", byTokens(60_000, 1), compaction.Run{}, "tokens 0-1", ""},
 	})
 }

@@ -25,6 +25,17 @@ func (s *visible) invocations(counts func(i int) bool) int {
 	return n
 }
 
+// staying is how many tokens the raw events take that stay, settled as things are: no pass makes the prompt smaller by
+// these, so they are no reason for one that does not pay.
+func (s *visible) staying() (n int) {
+	for i, e := range s.entries {
+		if s.raw(i) && s.stays[i] {
+			n += e.Event.EstimatedTokens()
+		}
+	}
+	return n
+}
+
 func (s *visible) coverableTokens() int {
 	n := 0
 	for i, e := range s.entries {
