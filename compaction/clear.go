@@ -30,7 +30,7 @@ const ClearedResult = "[old tool result cleared]"
 // The error is nil unless an event cannot be rebuilt with its new content.
 func ClearToolResults(v fold.View, keepLast int) ([]*patch.PatchEvent, error) {
 	s := newVisible(v, Run{})
-	s.settle(Config{limits: limits{WaitingCalls: math.MaxInt}}, func(int) bool { return false })
+	s.markKept(Config{limits: limits{WaitingCalls: math.MaxInt}}, func(int) bool { return false })
 	results := s.results()
 	results = results[:max(0, len(results)-max(0, keepLast))]
 	results = slices.DeleteFunc(results, func(r result) bool { return s.stays[r.Index] })
@@ -170,7 +170,7 @@ func (s *visible) clearing(cfg Config) (w *Window, saved, kept int) {
 		return nil, saved, kept
 	}
 	cfg.limits.WaitingCalls = math.MaxInt
-	s.settle(cfg, func(int) bool { return false })
+	s.markKept(cfg, func(int) bool { return false })
 	results = slices.DeleteFunc(results, func(r result) bool {
 		if s.stays[r.Index] {
 			saved -= r.saves
@@ -194,9 +194,9 @@ func (s *visible) clearing(cfg Config) (w *Window, saved, kept int) {
 	return w, saved, kept
 }
 
-// toTell is how many tokens a group's summary stands for: those that are visible. Where few
+// tokensToTell is how many tokens a group's summary stands for: those that are visible. Where few
 // are because results were cleared, a summarizer is to tell of these.
-func (s *visible) toTell(g Group) int {
+func (s *visible) tokensToTell(g Group) int {
 	visible, logged := tokensAt(s.view, g.Indices), tokensOf(s.events(g))
 	if logged > visible && logged >= briefTokens {
 		return max(visible, briefTokens)

@@ -71,7 +71,7 @@ func TestSuccessForgetsFailures(t *testing.T) {
 	if rests, backsOff := c.waits(1, v); rests || !backsOff {
 		t.Errorf("after a failure of the summarizer the session rests: %v, and the summarizer: %v", rests, backsOff)
 	}
-	p.past, p.about.UsedFallback = true, true
+	p.overLimit, p.about.UsedFallback = true, true
 	c.failed(1, v, p, failed)
 	if rests, backsOff := c.waits(1, v); !rests || !backsOff {
 		t.Errorf("after a failure of the fallback the session rests: %v, and the summarizer: %v", rests, backsOff)
@@ -81,7 +81,7 @@ func TestSuccessForgetsFailures(t *testing.T) {
 	if b := c.backoff[1]; b.failures != 3 {
 		t.Errorf("after a success of the fallback's %d failures are counted", b.failures)
 	}
-	p.failure, p.asked = nil, true
+	p.failure, p.answered = nil, true
 	c.succeeded(p)
 	if got := c.skipped(1, v); len(got) != 1 || got[0] != "a" {
 		t.Errorf("skipped are %q, want a", got)

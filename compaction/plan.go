@@ -138,7 +138,7 @@ func (s *visible) byInterval(cfg Config, prompt int) (*Window, string) {
 	// What would be counted if nothing had to stay: to find out what does takes longer.
 	waiting, later := s.invocations(func(i int) bool { return !holds(i) }), ""
 	if waiting >= interval {
-		s.settle(cfg, holds)
+		s.markKept(cfg, holds)
 		w := s.window(ByInterval, cfg)
 		if waiting = s.invocations(s.coverable); w != nil && waiting >= interval {
 			ok, why := s.pays(w, s.saves(w, cfg), cfg)
@@ -188,7 +188,7 @@ func (s *visible) byInvocation(cfg Config, prompt int) (*Window, string) {
 	later := ""
 	if takes >= cfg.InvocationTokens {
 		tail := s.tail(cfg.EventRetentionSize)
-		s.settle(cfg, func(i int) bool { return i >= tail || s.invocation[i] != s.running })
+		s.markKept(cfg, func(i int) bool { return i >= tail || s.invocation[i] != s.running })
 		w := s.window(ByTokens, cfg)
 		if can := s.coverableTokens(); w != nil && can >= (cfg.InvocationTokens+1)/2 {
 			ok, why := s.pays(w, s.saves(w, cfg), cfg)
@@ -218,7 +218,7 @@ func (s *visible) byTokens(cfg Config, prompt int) (*Window, string) {
 	s.number()
 	tail := s.tail(cfg.EventRetentionSize)
 	newest, _ := s.retained(cfg, min(limit/2, cfg.limits.Turn))
-	s.settle(cfg, func(i int) bool { return i >= tail || newest(i) })
+	s.markKept(cfg, func(i int) bool { return i >= tail || newest(i) })
 	all := s.coverableTokens()
 	w := s.window(ByTokens, cfg)
 	reason := fmt.Sprintf("the prompt takes %d tokens, the threshold is %d", prompt, limit)

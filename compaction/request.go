@@ -107,15 +107,15 @@ const (
 	leastAim       = 48
 )
 
-// request returns the request for the summary of a group of a window. again are raw events that
+// request returns the request for the summary of a group of a window. context are raw events that
 // are shown again for context.
-func (s *visible) request(w *Window, g Group, again []*patch.Event, h history, cfg Config) (r Request, err error) {
+func (s *visible) request(w *Window, g Group, context []*patch.Event, h history, cfg Config) (r Request, err error) {
 	v := s.view
 	r = Request{Events: s.events(g), Merge: w.Merge, MaxTokens: maxAnswer(v, w, g, cfg), Focus: s.focus}
 	if w.Merge {
 		r.Raw, r.Told, err = h.covered(g)
 	} else {
-		r.Before = append(summariesBefore(v, g), again...)
+		r.Before = append(summariesBefore(v, g), context...)
 	}
 	if err != nil {
 		return r, err

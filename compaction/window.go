@@ -138,7 +138,7 @@ func (s *visible) windows(by Trigger, cfg Config) (oldest *Window, refused []int
 			}
 			w, gone := s.covering(by, start, to, attachedTo)
 			switch {
-			case !s.endurable(w, gone):
+			case !s.isAccepted(w, gone):
 				for _, span := range gone {
 					refused = append(refused, span.Start)
 				}
@@ -261,10 +261,10 @@ func (s *visible) fill(w *Window, indices []int) {
 	})
 }
 
-// endurable reports whether the log is still one that a model's API accepts after the
+// isAccepted reports whether the log is still one that a model's API accepts after the
 // given spans are gone without a summary in their place: no function call comes first,
-// or directly after a summary of role model, where it did not before. Events that say nothing do not count.
-func (s *visible) endurable(w *Window, gone []Span) bool {
+// or directly after a summary of role model, where it did not before.
+func (s *visible) isAccepted(w *Window, gone []Span) bool {
 	if len(gone) == 0 {
 		return true
 	}
