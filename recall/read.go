@@ -1,7 +1,6 @@
 package recall
 
 import (
-	"cmp"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -28,7 +27,7 @@ func Reading(e *patch.Event) string {
 		case patch.PartResponse:
 			say("result of %s: %s", p.Name, Original(p))
 		case patch.PartData:
-			say("[%s of %d bytes]", cmp.Or(p.MIMEType, "data"), p.DataLen)
+			say("[%s of %d bytes]", p.MIMEType, p.DataLen)
 		case patch.PartFile:
 			say("[%s at %s]", p.MIMEType, p.URI)
 		default:

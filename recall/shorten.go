@@ -24,8 +24,9 @@ const shortenedKey = "shortened"
 
 // Shorten returns an event that replaces e, an event of the record with the given seq, or nil if no function
 // response in e has more than maxTokens estimated tokens. In the replacement, each of those responses has half of
-// maxTokens: long texts and lists keep their beginning and end, objects keep their keys if there is room,
-// and media stay as they are; a response with media among its members is not shortened. The member "shortened" of the response names the handle for [ReadTool]: handle, a slash
+// maxTokens: long texts and lists keep their beginning and end, and objects keep their keys if there is room. Media that
+// a function returned beside its response stay, and do not count; a response with media among its members is left as it
+// is. The member "shortened" of the response names the handle for [ReadTool]: handle, a slash
 // and the index of the part. Names and ids of calls stay. The event has an id from newID, and no state delta.
 // Results of [SearchTool] and [ReadTool] are never shortened.
 //
@@ -98,7 +99,7 @@ func shortPart(p patch.Part, handle string, maxTokens int, bare bool) json.RawMe
 		return objectOf(append(slices.Clip(own), member{`"response"`, objectOf(said)}))
 	}
 	all := with(said)
-	most := maxTokens*patch.RunesPerToken + sizeOfMedia(own)
+	most := maxTokens*patch.RunesPerToken + media
 	if !bare {
 		short := membersOf(shrink(response, max((most+media)/2-utf8.RuneCount(all), 1), 0))
 		said[0].key = freeKey(short, shortenedKey)
@@ -109,24 +110,17 @@ func shortPart(p patch.Part, handle string, maxTokens int, bare bool) json.RawMe
 	return replaced(records.JSON(p.JSON), `"functionResponse"`, all)
 }
 
-// hasMedia reports whether media stand among the members of a response.
+// noteOfMedia bytes are less than a medium takes, and more than a note in its place differs otherwise.
+const noteOfMedia = 64
+
+// hasMedia reports whether media stand among the members of a response: a part says a note in their place.
 func hasMedia(p patch.Part) bool {
 	for _, m := range membersOf(records.JSON(p.Value)) {
 		if m.key == `"response"` {
-			return string(m.value) != string(records.JSON(p.Response))
+			return strings.Contains(string(m.value), `"data":"`) && len(m.value)-len(records.JSON(p.Response)) > noteOfMedia
 		}
 	}
 	return false
-}
-
-// sizeOfMedia is how many characters the media beside a response have, which count as media and not as text.
-func sizeOfMedia(of []member) int {
-	for _, m := range of {
-		if m.key == `"parts"` {
-			return utf8.RuneCount(m.value)
-		}
-	}
-	return 0
 }
 
 // freeKey returns a key, quoted, that no member has.
@@ -153,8 +147,8 @@ func replaced(object json.RawMessage, key string, value json.RawMessage) json.Ra
 	return objectOf(members)
 }
 
-// Original returns a logged function response as a text: its only member if that is a text, else the
-// compact JSON of the response. Media have a note in their place.
+// Original returns a logged function response as a text: its only member if that is a text, else the compact JSON of the
+// response. Media that the function returned are parts of their own.
 func Original(p patch.Part) string {
 	response := records.JSON(p.Response)
 	if all := membersOf(response); len(all) == 1 && all[0].value[0] == '"' {

@@ -35,7 +35,7 @@ func response(id, value string) string {
 func partOf(t testing.TB, e *patch.Event, index int) (part patch.Part, says map[string]any) {
 	t.Helper()
 	for i, p := range e.Content().Parts() {
-		if i == index && p.Kind == patch.PartResponse {
+		if i == index {
 			part = p
 		}
 	}
@@ -124,25 +124,35 @@ func TestShorten(t *testing.T) {
 			t.Errorf("%s: %+v", c.name, o)
 		}
 	}
-	// Media stay as they are, and only the text beside them is shortened.
-	image := `"parts":[{"inlineData":{"mimeType":"image/png","data":"` + strings.Repeat("QUJD", 500) + `"}}]`
-	media := `{"functionResponse":{"id":"c1","name":"shoot","willContinue":false,"response":{"ok":true},` + image + `},"thoughtSignature":"QUJD"}`
-	if short := testlog.Must(recall.Shorten(responseEvent(t, media), 1, "1", newID, 200))(t); short != nil {
-		t.Errorf("an image is shortened: %s", short)
+	data := strings.Repeat("QUJD", 5000)
+	media := func(response string) string {
+		return `{"functionResponse":{"id":"c1","name":"shoot","willContinue":false,"response":` + response + `,"parts":[{"inlineData":{"mimeType":"image/png","data":"` + data + `"}}]},"thoughtSignature":"QUJD"}`
 	}
-	was, _ := partOf(t, responseEvent(t, media), 0)
-	if got := recall.Original(was); got != `{"ok":true}` {
-		t.Errorf("with media it says %s", got)
+	if short, err := recall.Shorten(responseEvent(t, media(`{"ok":true}`)), 1, "1", newID, 200); short != nil || err != nil {
+		t.Errorf("for an image alone a result is shortened to %v, %v", short, err)
 	}
-	media = strings.Replace(media, `{"ok":true}`, `{"ok":true,"log":"`+strings.Repeat("all is well ", 400)+`"}`, 1)
-	short := testlog.Must(recall.Shorten(responseEvent(t, media), 1, "1", newID, 200))(t)
-	part, says := partOf(t, short, 0)
-	if !strings.Contains(string(records.JSON(part.Value)), image) || says["ok"] != true || !strings.Contains(string(records.JSON(part.JSON)), "thoughtSignature") || !strings.Contains(string(records.JSON(part.Value)), "willContinue") {
-		t.Errorf("media: %s", records.JSON(part.JSON))
+	long = `{"ok":true,"body":"` + strings.Repeat("0123456789", 500) + `"}`
+	short := testlog.Must(recall.Shorten(responseEvent(t, media(long)), 1, "1", newID, 200))(t)
+	for _, p := range short.Content().Parts() {
+		if p.Kind != patch.PartResponse {
+			continue
+		}
+		if recall.Original(p) == long || !strings.Contains(p.Response.String(), `"ok":true`) || utf8.RuneCountInString(p.Response.String()) > 800 {
+			t.Errorf("beside an image it says %s", p.Response)
+		}
+		for _, kept := range []string{data, "thoughtSignature", "willContinue"} {
+			if !strings.Contains(p.JSON.String(), kept) {
+				t.Errorf("%.20s is left out", kept)
+			}
+		}
 	}
+}
+
+// A response with media among its members is not shortened, for the media must stay.
+func TestShortenLeavesMediaAmongMembers(t *testing.T) {
 	inside := `{"functionResponse":{"id":"c1","name":"shoot","response":{"content":[{"type":"image","mimeType":"image/png","data":"` + strings.Repeat("QUJD", 500) + `"},{"type":"text","text":"` + strings.Repeat("all is well ", 400) + `"}]}}}`
-	if short := testlog.Must(recall.Shorten(responseEvent(t, inside), 1, "1", newID, 200))(t); short != nil {
-		t.Errorf("an image among the members is shortened: %s", short)
+	if short, err := recall.Shorten(responseEvent(t, inside), 1, "1", newID, 200); short != nil || err != nil {
+		t.Errorf("it is shortened: %v, %v", short, err)
 	}
 }
 
@@ -307,7 +317,7 @@ func TestReading(t *testing.T) {
 	}
 	want := "a\n\n" + `call of f: {"x":1.50}` + "\n\nresult of f: said\nso\n\n" + `result of f: {"out":"a","b":1}` +
 		"\n\n[image/png of 3 bytes]\n\n[text/x at gs://b]\n\nrun(1)\n\n1\n\n" + `toolCall: {"q":1}` + "\n\n" +
-		"result of g: \n\n[data of 0 bytes]\n\nerror: it broke"
+		"result of g: \n\n[image/png of 3 bytes]\n\nerror: it broke"
 	if got := recall.Reading(e); got != want {
 		t.Errorf("%s\nwant\n%s", got, want)
 	}
