@@ -279,7 +279,7 @@ func (shortener) Name() string { return "shortener" }
 
 func (shortener) GenerateContent(_ context.Context, req *model.LLMRequest, stream bool) iter.Seq2[*model.LLMResponse, error] {
 	return func(yield func(*model.LLMResponse, error) bool) {
-		if stream || len(req.Contents) != 1 || len(req.Tools) > 0 || req.Config.MaxOutputTokens != 0 || req.Config.SystemInstruction != nil {
+		if stream || len(req.Contents) != 1 || len(req.Tools) > 0 || req.Config.MaxOutputTokens != 0 || req.Config.SystemInstruction == nil || req.Config.SystemInstruction.Parts[0].Text != compaction.DefaultInstructions {
 			yield(nil, errors.New("this is the agent's request"))
 			return
 		}
