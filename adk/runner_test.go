@@ -272,7 +272,7 @@ func tools(t *testing.T) []tool.Tool {
 	}
 }
 
-// shortener is a model that summarises: it says how it begins and ends what it was shown.
+// shortener is a model that summarises: it says how what it was shown ends.
 type shortener struct{}
 
 func (shortener) Name() string { return "shortener" }
@@ -283,7 +283,8 @@ func (shortener) GenerateContent(_ context.Context, req *model.LLMRequest, strea
 			yield(nil, errors.New("this is the agent's request"))
 			return
 		}
-		words := strings.Fields(req.Contents[0].Parts[0].Text)
+		conversation, _, _ := strings.Cut(req.Contents[0].Parts[0].Text, "\n</conversation>")
+		words := strings.Fields(conversation)
 		yield(&model.LLMResponse{Content: genai.NewContentFromText("In short: "+words[len(words)-1], "model")}, nil)
 	}
 }
