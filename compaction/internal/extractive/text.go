@@ -151,14 +151,6 @@ func sentenceEnd(text string) int {
 	return len(text)
 }
 
-// isQuestion reports whether a sentence ends in a question mark of any script.
-func isQuestion(sentence string) bool {
-	r, _ := utf8.DecodeLastRuneInString(strings.TrimRightFunc(sentence, func(r rune) bool {
-		return unicode.In(r, unicode.Pe, unicode.Pf) || r == '"' || r == '*' || r == '_'
-	}))
-	return strings.ContainsRune("?？؟⁇︖", r)
-}
-
 // oneLine returns a text with single spaces in place of white space, control characters, and those that turn the
 // direction of writing, which [summaries.Clean] would remove.
 func oneLine(text string) string {
