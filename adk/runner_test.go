@@ -272,18 +272,19 @@ func tools(t *testing.T) []tool.Tool {
 	}
 }
 
-// shortener is a model that summarises: it says how it begins and ends what it was shown.
+// shortener is a model that summarises: it says how what it was shown ends.
 type shortener struct{}
 
 func (shortener) Name() string { return "shortener" }
 
 func (shortener) GenerateContent(_ context.Context, req *model.LLMRequest, stream bool) iter.Seq2[*model.LLMResponse, error] {
 	return func(yield func(*model.LLMResponse, error) bool) {
-		if stream || len(req.Contents) != 1 || len(req.Tools) > 0 || req.Config.MaxOutputTokens != 0 || req.Config.SystemInstruction != nil {
+		if stream || len(req.Contents) != 1 || len(req.Tools) > 0 || req.Config.MaxOutputTokens != 0 || req.Config.SystemInstruction == nil || req.Config.SystemInstruction.Parts[0].Text != compaction.DefaultInstructions {
 			yield(nil, errors.New("this is the agent's request"))
 			return
 		}
-		words := strings.Fields(req.Contents[0].Parts[0].Text)
+		conversation, _, _ := strings.Cut(req.Contents[0].Parts[0].Text, "\n</conversation>")
+		words := strings.Fields(conversation)
 		yield(&model.LLMResponse{Content: genai.NewContentFromText("In short: "+words[len(words)-1], "model")}, nil)
 	}
 }

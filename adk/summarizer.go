@@ -47,6 +47,9 @@ func (s summarizer) Summarize(ctx context.Context, req compaction.Request) (comp
 		Contents: []*genai.Content{genai.NewContentFromText(req.Prompt, genai.RoleUser)},
 		Config:   &genai.GenerateContentConfig{},
 	}
+	if req.Instructions != "" {
+		ask.Config.SystemInstruction = genai.NewContentFromText(req.Instructions, genai.RoleUser)
+	}
 	for r, err := range s.llm.GenerateContent(ctx, ask, false) {
 		if err != nil {
 			return failed(err)

@@ -13,9 +13,10 @@ import (
 type backoff struct {
 	creation string            // of the session; one that was created again starts anew
 	failures int               // in a row
-	asks     uint64            // the seq from which on the summarizer is called again
-	passes   uint64            // the same of any pass
+	nextCall uint64            // the seq from which on the summarizer is called again
+	nextPass uint64            // the same of any pass
 	skipped  map[string]uint64 // the same of windows, by the ids of their events
+	noBlanks uint64            // the seq of the patch after which no blank summary could be reverted
 }
 
 const (
@@ -38,7 +39,7 @@ func (c *Compactor[K]) waits(key K, v fold.View) (rests, backsOff bool) {
 	if b.creation != v.Creation() {
 		return false, false
 	}
-	return v.Seq() < b.passes, v.Seq() < b.asks
+	return v.Seq() < b.nextPass, v.Seq() < b.nextCall
 }
 
 // skipped returns the ids of the events of windows that are skipped.
@@ -59,8 +60,8 @@ func (c *Compactor[K]) failed(key K, v fold.View, p *pass[K], err error) {
 	defer c.mu.Unlock()
 	b := c.remembered(key, v)
 	b.backOff(v)
-	if p == nil || p.past || !errors.As(err, new(*SummarizerError)) {
-		b.passes = b.asks
+	if p == nil || p.overLimit || !errors.As(err, new(*SummarizerError)) {
+		b.nextPass = b.nextCall
 	}
 	if p != nil && (p.about.UsedFallback || errors.Is(err, ErrVetoed) && b.failures >= maxVetoes) {
 		if b.skipped == nil {
@@ -83,9 +84,9 @@ func (c *Compactor[K]) succeeded(p *pass[K]) {
 	case p.failure != nil:
 		b.backOff(p.visible.view)
 		c.backoff[p.key] = b
-	case p.asked && len(b.skipped) > 0:
+	case p.answered && len(b.skipped) > 0:
 		c.backoff[p.key] = backoff{creation: b.creation, skipped: b.skipped}
-	case p.asked:
+	case p.answered:
 		delete(c.backoff, p.key)
 	}
 }
@@ -93,7 +94,7 @@ func (c *Compactor[K]) succeeded(p *pass[K]) {
 // backOff counts a failure.
 func (b *backoff) backOff(v fold.View) {
 	b.failures++
-	b.asks = v.Seq() + min(maxBackoff, uint64(1)<<min(b.failures-1, 30))
+	b.nextCall = v.Seq() + min(maxBackoff, uint64(1)<<min(b.failures-1, 30))
 }
 
 // remembered returns what is remembered of a session. The mutex is held.

@@ -73,6 +73,9 @@ func (s *visible) balance(w *Window, saved int, cfg Config) (b price.Balance, wo
 		read, written := priceOf(cfg.Summarizer)
 		b.Once += written * float64(w.Tokens-saved)
 		template := patch.EstimateTextTokens(cfg.PromptTemplate)
+		if cfg.PromptTemplate == DefaultPromptTemplate {
+			template += patch.EstimateTextTokens(DefaultInstructions)
+		}
 		for _, g := range w.Groups {
 			prompt := template + tokensOf(summariesBefore(s.view, g))
 			for _, i := range g.Indices {

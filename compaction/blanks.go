@@ -11,12 +11,6 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// settled is a session's view after which nothing blank was left to revert.
-type settled struct {
-	creation string
-	patchSeq uint64
-}
-
 // revertBlanks reverts visible summaries that were erased, as far as the visible log may grow by what a summarizer
 // is given: what is left of what they stand for is to be summarised anew. It is done before each plan, so that what
 // there was no room for comes later.
@@ -24,9 +18,8 @@ func (c *Compactor[K]) revertBlanks(ctx context.Context, key K, v fold.View) (fo
 	if len(blanks.Visible(v, nil)) == 0 {
 		return v, nil
 	}
-	at := settled{v.Creation(), v.PatchSeq()}
 	c.mu.Lock()
-	known := c.settled[key] == at
+	known := c.remembered(key, v).noBlanks == v.PatchSeq()
 	c.mu.Unlock()
 	if known {
 		return v, nil
@@ -39,7 +32,9 @@ func (c *Compactor[K]) revertBlanks(ctx context.Context, key K, v fold.View) (fo
 	}
 	if len(plan.Reverts) == 0 {
 		c.mu.Lock()
-		c.settled[key] = at
+		b := c.remembered(key, v)
+		b.noBlanks = v.PatchSeq()
+		c.backoff[key] = b
 		c.mu.Unlock()
 		return v, nil
 	}

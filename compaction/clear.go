@@ -30,7 +30,7 @@ const ClearedResult = "[old tool result cleared]"
 // The error is nil unless an event cannot be rebuilt with its new content.
 func ClearToolResults(v fold.View, keepLast int) ([]*patch.PatchEvent, error) {
 	s := newVisible(v, Run{})
-	s.settle(Config{limits: limits{WaitingCalls: math.MaxInt}}, func(int) bool { return false })
+	s.markKept(Config{limits: limits{WaitingCalls: math.MaxInt}}, func(int) bool { return false })
 	results := s.results()
 	results = results[:max(0, len(results)-max(0, keepLast))]
 	results = slices.DeleteFunc(results, func(r result) bool { return s.stays[r.Index] })
@@ -132,7 +132,7 @@ func (s *visible) results() []result {
 		if e.Summary || !hasFunctionPart(e.Event, true) || unpaired[i] != nil { // a patch may not insert a response without a call
 			continue
 		}
-		for n, p := range e.Event.Content().Parts() {
+		for n, p := range e.Event.Parts() {
 			if p.Kind != patch.PartResponse {
 				continue
 			}
@@ -147,8 +147,8 @@ func (s *visible) results() []result {
 }
 
 // clearing returns the window over the results that can be cleared, if that saves at least
-// [Config.ClearAfter] tokens, and how many it saves.
-func (s *visible) clearing(cfg Config) (*Window, int) {
+// [Config.ClearAfter] tokens, how many it saves, and how many the last results take, which stay.
+func (s *visible) clearing(cfg Config) (w *Window, saved, kept int) {
 	there := 0
 	for i, e := range s.entries {
 		if s.raw(i) {
@@ -156,18 +156,21 @@ func (s *visible) clearing(cfg Config) (*Window, int) {
 		}
 	}
 	if there < cfg.ClearAfter { // to find out more is the dearer part
-		return nil, 0
+		return nil, 0, 0
 	}
-	results, saved := s.results(), 0
+	results := s.results()
+	for _, r := range results[max(0, len(results)-cfg.limits.Results):] {
+		kept += r.saves
+	}
 	results = slices.DeleteFunc(results[:max(0, len(results)-cfg.limits.Results)], func(r result) bool {
 		saved += r.saves
 		return r.saves == 0
 	})
 	if saved < cfg.ClearAfter {
-		return nil, saved
+		return nil, saved, kept
 	}
 	cfg.limits.WaitingCalls = math.MaxInt
-	s.settle(cfg, func(int) bool { return false })
+	s.markKept(cfg, func(int) bool { return false })
 	results = slices.DeleteFunc(results, func(r result) bool {
 		if s.stays[r.Index] {
 			saved -= r.saves
@@ -175,9 +178,9 @@ func (s *visible) clearing(cfg Config) (*Window, int) {
 		return s.stays[r.Index]
 	})
 	if saved < cfg.ClearAfter {
-		return nil, saved
+		return nil, saved, kept
 	}
-	w := &Window{Trigger: ByClearing, Results: len(results), results: results}
+	w = &Window{Trigger: ByClearing, Results: len(results), results: results}
 	var indices []int
 	for _, r := range results {
 		if len(indices) == 0 || indices[len(indices)-1] != r.Index {
@@ -186,14 +189,14 @@ func (s *visible) clearing(cfg Config) (*Window, int) {
 			w.EarlierSpans = append(w.EarlierSpans, Span{r.Index, 1})
 		}
 	}
-	last := len(w.EarlierSpans) - 1
-	w.Span, w.EarlierSpans = w.EarlierSpans[last], w.EarlierSpans[:last]
-	return w, saved
+	n := len(w.EarlierSpans) - 1
+	w.Span, w.EarlierSpans = w.EarlierSpans[n], w.EarlierSpans[:n]
+	return w, saved, kept
 }
 
-// toTell is how many tokens a group's summary stands for: those that are visible. Where few
+// tokensToTell is how many tokens a group's summary stands for: those that are visible. Where few
 // are because results were cleared, a summarizer is to tell of these.
-func (s *visible) toTell(g Group) int {
+func (s *visible) tokensToTell(g Group) int {
 	visible, logged := tokensAt(s.view, g.Indices), tokensOf(s.events(g))
 	if logged > visible && logged >= briefTokens {
 		return max(visible, briefTokens)

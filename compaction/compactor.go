@@ -42,7 +42,6 @@ type Compactor[K comparable] struct {
 
 	mu      sync.Mutex
 	backoff map[K]backoff
-	settled map[K]settled
 	stats   Stats
 }
 
@@ -104,7 +103,8 @@ type Attempt[K comparable] struct {
 	Trigger  Trigger
 	Duration time.Duration // with the calls of the summarizer
 
-	// Lost is that of Written. Invented counts the identifiers for which an answer was refused.
+	// Lost is that of Written. Invented counts the identifiers of answers that stand nowhere in the events, be the answer
+	// refused for them or not.
 	Lost, Invented int
 }
 
@@ -120,7 +120,7 @@ func New[K comparable](log Log[K], cfg Config, opts Options[K]) (*Compactor[K], 
 	if opts.Logger == nil {
 		opts.Logger = slog.Default()
 	}
-	return &Compactor[K]{log: log, cfg: cfg.withDefaults(), opts: opts, backoff: map[K]backoff{}, settled: map[K]settled{}}, nil
+	return &Compactor[K]{log: log, cfg: cfg.withDefaults(), opts: opts, backoff: map[K]backoff{}}, nil
 }
 
 // MaybeCompact compacts a session if a trigger fires, pass by pass until none does, and
@@ -181,7 +181,7 @@ func (c *Compactor[K]) Compact(ctx context.Context, key K, run Run) ([]Written, 
 		case err == nil:
 			w := p.about
 			w.Duration = a.Duration
-			a.Written, a.Err, a.Invented = &w, p.failure, invented(p.failure)
+			a.Written, a.Err, a.Invented = &w, p.failure, invented(p.failure)+w.Invented
 			done = append(done, w)
 			c.succeeded(p)
 			view = next

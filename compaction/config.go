@@ -13,12 +13,13 @@ import (
 
 // Defaults of [Config].
 const (
-	DefaultInterval         = 5
-	DefaultOverlap          = 2
-	DefaultTokenThreshold   = 64_000
-	DefaultInvocationTokens = 14_000
-	DefaultRetention        = 10
-	DefaultClearAfter       = 20_000
+	DefaultInterval          = 5
+	DefaultOverlap           = 2
+	DefaultRetainInvocations = 1
+	DefaultTokenThreshold    = 64_000
+	DefaultInvocationTokens  = 14_000
+	DefaultRetention         = 10
+	DefaultClearAfter        = 20_000
 )
 
 // Config says when a session is compacted, and how. In the zero Config compaction is off;
@@ -39,9 +40,14 @@ type Config struct {
 	// compacted, also within an invocation. See [PromptTokens] for how the size is found.
 	TokenThreshold int
 
-	// EventRetentionSize is how many of the last raw events TokenThreshold and
-	// InvocationTokens leave; 0 means [DefaultRetention].
+	// EventRetentionSize is how many of the last raw events that say something TokenThreshold and
+	// InvocationTokens leave, with those between them; 0 means [DefaultRetention].
 	EventRetentionSize int
+
+	// RetainInvocations is how many of the newest invocations stay as they were said, of those with an event that says
+	// something. If they take more than 8,000 estimated tokens, or half of TokenThreshold if that is due, only what the
+	// user said last in them stays, and their last events of so many tokens. 0 is ADK's behaviour.
+	RetainInvocations int
 
 	// InvocationTokens is how many estimated tokens the raw events of the running invocation
 	// may take. If they take more, they are summarised while it runs, as soon as half as many
@@ -54,7 +60,8 @@ type Config struct {
 	ClearAfter int
 
 	// PromptTemplate is the prompt for the summarizer, with [TranscriptPlaceholder] in place of the
-	// transcript, and [WordCountPlaceholder] in place of the length in words; "" means [DefaultPromptTemplate].
+	// transcript, and [WordCountPlaceholder] in place of the length in words; "" means [DefaultPromptTemplate],
+	// which comes with [DefaultInstructions].
 	PromptTemplate string
 
 	// Summarizer writes the summaries; nil means [Extractive]. Where it fails, declines, or gives
@@ -80,18 +87,19 @@ type limits struct {
 	Results      int // of tools that are never cleared
 	Trifle       int // tokens of fresh input that a pass may cost in any case
 	Summary      int // estimated tokens that a summary may take
+	Turn         int // estimated tokens of the newest invocations that stay as they were said
 
 	Call time.Duration // that one call of a summarizer or hook may take
 }
 
-var defaultLimits = limits{Input: 50_000, Summaries: 4, OpenCalls: 8, WaitingCalls: 8, Results: 3, Trifle: 1_000, Summary: 2_000, Call: 5 * time.Minute}
+var defaultLimits = limits{Input: 50_000, Summaries: 4, OpenCalls: 8, WaitingCalls: 8, Results: 3, Trifle: 1_000, Summary: 2_500, Turn: 8_000, Call: 5 * time.Minute}
 
 // DefaultConfig returns the configuration that ADK users know: every five invocations, with an
-// overlap of two, by the [Extractive] summarizer. It also bounds a single long invocation,
+// overlap of two, by the [Extractive] summarizer. It leaves the newest invocation as it was said. It also bounds a single long invocation,
 // clears old results of tools, and limits the prompt of any session.
 func DefaultConfig() Config {
 	return Config{
-		Enabled: true, CompactionInterval: DefaultInterval, OverlapSize: DefaultOverlap,
+		Enabled: true, CompactionInterval: DefaultInterval, OverlapSize: DefaultOverlap, RetainInvocations: DefaultRetainInvocations,
 		TokenThreshold: DefaultTokenThreshold, InvocationTokens: DefaultInvocationTokens, ClearAfter: DefaultClearAfter,
 		PromptTemplate: DefaultPromptTemplate,
 	}
@@ -108,7 +116,7 @@ func (c Config) Validate() error {
 		value int
 	}{
 		{"CompactionInterval", c.CompactionInterval}, {"OverlapSize", c.OverlapSize}, {"TokenThreshold", c.TokenThreshold},
-		{"EventRetentionSize", c.EventRetentionSize}, {"InvocationTokens", c.InvocationTokens}, {"ClearAfter", c.ClearAfter},
+		{"EventRetentionSize", c.EventRetentionSize}, {"RetainInvocations", c.RetainInvocations}, {"InvocationTokens", c.InvocationTokens}, {"ClearAfter", c.ClearAfter},
 	} {
 		if f.value < 0 {
 			return bad(f.name, "%d is below 0", f.value)
@@ -119,6 +127,8 @@ func (c Config) Validate() error {
 		return bad("Summarizer", "it is a nil %T; leave it out to have the default", c.Summarizer)
 	case c.PromptTemplate != "" && !strings.Contains(c.PromptTemplate, TranscriptPlaceholder):
 		return bad("PromptTemplate", "it has no %s, so the summarizer would see nothing", TranscriptPlaceholder)
+	case !c.Enabled && (c.CompactionInterval > 0 || c.TokenThreshold > 0 || c.InvocationTokens > 0 || c.ClearAfter > 0):
+		return bad("Enabled", "it is false, and a trigger is set; set it to true, or leave the triggers out")
 	case c.Enabled && c.CompactionInterval == 0 && c.TokenThreshold == 0 && c.InvocationTokens == 0 && c.ClearAfter == 0:
 		return bad("CompactionInterval", "neither it nor TokenThreshold, InvocationTokens or ClearAfter is set, so nothing would ever be compacted; switch Enabled off if that is meant")
 	}

@@ -43,6 +43,8 @@ func TestConfigValidate(t *testing.T) {
 		{"EventRetentionSize", func(c *compaction.Config) { c.EventRetentionSize = -1 }},
 		{"InvocationTokens", func(c *compaction.Config) { c.InvocationTokens = -1 }},
 		{"ClearAfter", func(c *compaction.Config) { c.ClearAfter = -1 }},
+		{"RetainInvocations", func(c *compaction.Config) { c.RetainInvocations = -1 }},
+		{"Enabled", func(c *compaction.Config) { c.Enabled = false }}, // with triggers
 		{"Summarizer", func(c *compaction.Config) { c.Summarizer = (*scripted)(nil) }},
 		{"Summarizer", func(c *compaction.Config) { c.Summarizer = compaction.SummarizerFunc(nil) }},
 
@@ -76,7 +78,7 @@ func TestConfigValidate(t *testing.T) {
 func TestOffMeansOff(t *testing.T) {
 	s := newSession(t, "u1 u2 u3")
 	sum := &scripted{}
-	if done := s.compact(compaction.Config{CompactionInterval: 1, Summarizer: sum}); done != nil || sum.calls() != 0 {
+	if done := s.compact(compaction.Config{OverlapSize: 1, Summarizer: sum}); done != nil || sum.calls() != 0 {
 		t.Errorf("%v, %d calls", done, sum.calls())
 	}
 }

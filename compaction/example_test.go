@@ -62,7 +62,7 @@ func ExamplePlan() {
 		log.Fatal(err)
 	}
 	cfg := compaction.DefaultConfig()
-	for _, cfg.CompactionInterval = range []int{5, 3} {
+	for _, cfg.CompactionInterval = range []int{5, 2} {
 		d, err := compaction.Plan(view, cfg, compaction.Run{})
 		if err != nil {
 			log.Fatal(err)
@@ -74,8 +74,8 @@ func ExamplePlan() {
 		fmt.Printf("visible events %d to %d of %v: %s\n", d.Window.Start, d.Window.Start+d.Window.Count-1, d.Window.Invocations, d.Reason)
 	}
 	// Output:
-	// nothing to do: 3 of 5 invocations; 57 of 64000 tokens
-	// visible events 0 to 5 of [inv1 inv2 inv3]: 3 invocations have events that are not summarised, the interval is 3
+	// nothing to do: 2 of 5 invocations; 57 of 64000 tokens
+	// visible events 0 to 3 of [inv1 inv2]: 2 invocations have events that are not summarised, the interval is 2
 }
 
 func ExampleCompactor_MaybeCompact() {
@@ -83,7 +83,7 @@ func ExampleCompactor_MaybeCompact() {
 	defer db.Close()
 	ctx := context.Background()
 	cfg := compaction.DefaultConfig()
-	cfg.CompactionInterval, cfg.Summarizer = 3, clerk
+	cfg.CompactionInterval, cfg.Summarizer = 2, clerk
 	c, err := compaction.New(db, cfg, compaction.Options[store.Key]{})
 	if err != nil {
 		log.Fatal(err)
@@ -101,8 +101,8 @@ func ExampleCompactor_MaybeCompact() {
 	}
 	fmt.Println(view.Len(), "visible of", view.Seq(), "records")
 	// Output:
-	// interval: 6 events became 1, 57 tokens 11
-	// 1 visible of 7 records
+	// interval: 4 events became 1, 42 tokens 11
+	// 3 visible of 7 records
 }
 
 func ExampleCompactor_Compact() {
@@ -134,7 +134,7 @@ func ExampleOptions_approve() {
 	db := exampleStore()
 	defer db.Close()
 	cfg := compaction.DefaultConfig()
-	cfg.CompactionInterval, cfg.Summarizer = 3, clerk
+	cfg.CompactionInterval, cfg.Summarizer = 2, clerk
 	c, err := compaction.New(db, cfg, compaction.Options[store.Key]{
 		Approve: func(_ context.Context, d compaction.ApproveRequest[store.Key]) error {
 			for _, sum := range d.Summaries {
@@ -152,14 +152,14 @@ func ExampleOptions_approve() {
 	}
 	_, err = c.MaybeCompact(context.Background(), exampleKey)
 	fmt.Println(errors.Is(err, compaction.ErrVetoed), err)
-	// Output: true vetoed: a summary of 6 events names an order
+	// Output: true vetoed: a summary of 4 events names an order
 }
 
 func ExampleWorker() {
 	db := exampleStore()
 	defer db.Close()
 	cfg := compaction.DefaultConfig()
-	cfg.CompactionInterval, cfg.Summarizer = 3, clerk
+	cfg.CompactionInterval, cfg.Summarizer = 2, clerk
 	c, err := compaction.New(db, cfg, compaction.Options[store.Key]{})
 	if err != nil {
 		log.Fatal(err)
@@ -174,7 +174,7 @@ func ExampleWorker() {
 	}
 	s := w.Stats()
 	fmt.Println(s.Ended, "session looked at,", s.Wrote, "summary,", s.EventsCovered, "events")
-	// Output: 1 session looked at, 1 summary, 6 events
+	// Output: 1 session looked at, 1 summary, 4 events
 }
 
 func ExampleClearToolResults() {

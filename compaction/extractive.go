@@ -1,7 +1,6 @@
 package compaction
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -21,6 +20,9 @@ import (
 // nothing, it declines. The only errors are ctx's and that of a nil event.
 type Extractive struct{}
 
+// extractiveModel is the [Response.Model] of Extractive.
+const extractiveModel = "extractive"
+
 var _ Summarizer = Extractive{}
 
 // Summarize picks the summary.
@@ -31,10 +33,50 @@ func (Extractive) Summarize(ctx context.Context, req Request) (Response, error) 
 	if i := slices.Index(req.Events, nil); i >= 0 {
 		return Response{}, fmt.Errorf("%w: event %d of the request is nil", patch.ErrInvalid, i)
 	}
-	aim := min(req.MaxTokens, cmp.Or(max(req.AimTokens, 0), req.MaxTokens))
-	text := extractive.Summarise(req.Events, req.Before, req.Merge, extractive.Length{Aim: aim, Max: req.MaxTokens})
+	text := extractive.Summarise(req.input())
 	if text == "" {
 		return Response{}, nil
 	}
-	return Response{Text: text, Model: "extractive"}, nil
+	return Response{Text: text, Model: extractiveModel}, nil
 }
+
+// input is what Extractive makes of a request.
+func (r Request) input() extractive.Input {
+	in := extractive.Input{Events: r.Events, Max: r.MaxTokens}
+	if r.Merge {
+		in.Events, in.Told = r.Raw, r.Told
+		if r.Raw == nil {
+			in.Told = r.Events
+		}
+	}
+	for _, e := range r.Before {
+		if e.IsSummary() {
+			in.Before = append(in.Before, e)
+		}
+	}
+	return in
+}
+
+// Of an answer that is shorter than one token in shortAnswer, what Extractive says is appended whole.
+const shortAnswer = 40
+
+// also returns what a model's answer lacks, under a heading: the user's short limits, rows, and identifiers that were
+// used; of an answer that is far too short, all that Extractive says.
+func (r *groupRequest) also(answer string) string {
+	in := r.input()
+	says := patch.EstimateTextTokens(answer)
+	covered := tokensOf(in.Events)
+	if in.Max -= says + alsoRoom; len(in.Events) == 0 || covered < leastAlso || in.Max < leastAim {
+		return ""
+	}
+	if says*shortAnswer < covered {
+		return "Also:\n" + extractive.Summarise(in)
+	}
+	in.Max = min(in.Max, r.MaxTokens/4)
+	return extractive.Lacking(in, answer)
+}
+
+const (
+	alsoRoom  = 4     // tokens of the heading
+	leastAlso = 1_000 // tokens below which a window is small enough for any answer
+)

@@ -91,12 +91,12 @@ func misbehaviours() []misbehaviour {
 		{"longer than a summary may be", func(_ context.Context, r compaction.Request) (compaction.Response, error) {
 			return says(strings.Repeat("abcd", r.MaxTokens+1)), nil
 		}, refused, "may take"},
-		{"longer than half of what it replaces", func(_ context.Context, r compaction.Request) (compaction.Response, error) {
+		{"longer than three quarters of what it replaces", func(_ context.Context, r compaction.Request) (compaction.Response, error) {
 			tokens := 0
 			for _, e := range r.Events {
 				tokens += e.EstimatedTokens()
 			}
-			return says(strings.Repeat("abcd", tokens/2+1)), nil
+			return says(strings.Repeat("abcd", tokens*3/4+1)), nil
 		}, refused, "may take"},
 	}
 }

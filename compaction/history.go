@@ -1,6 +1,7 @@
 package compaction
 
 import (
+	"cmp"
 	"iter"
 	"slices"
 
@@ -131,6 +132,55 @@ func (h history) shownAgain(g Group, n int) ([]logged, error) {
 			return last, nil
 		}
 	}
+}
+
+// covered returns, in order, the raw events that the summaries of a group stand for, as they were logged, and those of
+// the summaries that stand for others too, or that Extractive has not written.
+func (h history) covered(g Group) (raw []*patch.Event, told []*patch.Event, err error) {
+	v := h.view
+	from, to := uint64(0), uint64(0)
+	for _, i := range g.Indices {
+		l, ok := ParseLineage(v.At(i))
+		if !ok || l.From == 0 || l.Model != extractiveModel {
+			told = append(told, v.At(i))
+		}
+		if ok && l.From > 0 {
+			from, to = min(cmp.Or(from, l.From), l.From), max(to, l.To)
+		}
+	}
+	if from == 0 {
+		return nil, told, nil
+	}
+	places, err := v.Places()
+	if err != nil {
+		return nil, nil, err
+	}
+	standIns := map[uint64]bool{}
+	for _, e := range v.Events() {
+		if o, ok := e.Origin(); ok {
+			standIns[o.Seq] = true
+		}
+	}
+	for r, err := range h.records(from) {
+		if err != nil {
+			return nil, nil, err
+		}
+		if r.Seq > to {
+			break
+		}
+		for n, e := range r.Events() {
+			if e.IsSummary() || standIns[r.Seq] || groupOf(e) != g.key() {
+				continue
+			}
+			if _, ok := e.Origin(); ok {
+				continue // a copy, whose original comes
+			}
+			if place, ok := places.Of(r.Seq, n); ok && place.Index < 0 && places.IsRepresented(r.Seq, n, e.Branch(), e.IsolationScope()) {
+				raw = append(raw, e)
+			}
+		}
+	}
+	return raw, told, nil
 }
 
 // lastInvocations returns the events of the last n invocations, and whether there are

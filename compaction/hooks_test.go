@@ -34,9 +34,9 @@ func TestFocus(t *testing.T) {
 		if r.Focus != row.want {
 			t.Errorf("%.20q: the focus is %.40q", row.focus, r.Focus)
 		}
-		begins := "Above all, keep what concerns this: " + row.want + "\n\nYou keep the memory"
+		begins := "Above all, keep what concerns this: " + row.want + "\n\n<conversation>\n"
 		if row.want == "" {
-			begins = "You keep the memory"
+			begins = "<conversation>\n"
 		}
 		if !strings.HasPrefix(r.Prompt, begins) {
 			t.Errorf("%.20q: the prompt begins with %.200q", row.focus, r.Prompt)
@@ -56,7 +56,7 @@ func TestPrepareKeeps(t *testing.T) {
 	for _, row := range []struct{ name, keep, want string }{
 		{"nothing", " ", "told"},
 		{"a line", "the gate is 4711\n", "told\nthe gate is 4711"},
-		{"too much", strings.Repeat("x", 1_000), "told\n" + strings.Repeat("x", 199) + "…"},
+		{"too much", strings.Repeat("x", 1_000), "told\n" + strings.Repeat("x", 299) + "…"},
 	} {
 		s := newSession(t, "u1*100 a1*100")
 		sum := &scripted{}
@@ -75,7 +75,7 @@ func TestPrepareKeeps(t *testing.T) {
 		if len(asked) != 1 || len(asked[0].Events) != 2 || asked[0].Key != key || asked[0].Trigger != compaction.ByInterval || asked[0].View.Len() != 2 || asked[0].Merge {
 			t.Errorf("%s: asked was %+v", row.name, asked)
 		}
-		if r := sum.requests[0]; r.MaxTokens+patch.EstimateTextTokens(strings.TrimPrefix(row.want, "told")) > 100 || r.AimTokens > r.MaxTokens {
+		if r := sum.requests[0]; r.MaxTokens+patch.EstimateTextTokens(strings.TrimPrefix(row.want, "told")) > 150 || r.AimTokens > r.MaxTokens {
 			t.Errorf("%s: the summarizer may say %d tokens, and aims at %d", row.name, r.MaxTokens, r.AimTokens)
 		}
 	}

@@ -41,7 +41,7 @@ func TestDefaults(t *testing.T) {
 		got.PromptTemplate != DefaultPromptTemplate || got.Summarizer != (Extractive{}) || got.fallback != (Extractive{}) {
 		t.Errorf("%+v", got)
 	}
-	set := Config{EventRetentionSize: 31, limits: limits{1, 2, 3, 4, 5, 6, 7, 8}}
+	set := Config{EventRetentionSize: 31, limits: limits{1, 2, 3, 4, 5, 6, 7, 8, 9}}
 	if got = set.withDefaults(); got.EventRetentionSize != 31 || got.limits != set.limits {
 		t.Errorf("what was set became %+v", got)
 	}
@@ -71,7 +71,7 @@ func TestSuccessForgetsFailures(t *testing.T) {
 	if rests, backsOff := c.waits(1, v); rests || !backsOff {
 		t.Errorf("after a failure of the summarizer the session rests: %v, and the summarizer: %v", rests, backsOff)
 	}
-	p.past, p.about.UsedFallback = true, true
+	p.overLimit, p.about.UsedFallback = true, true
 	c.failed(1, v, p, failed)
 	if rests, backsOff := c.waits(1, v); !rests || !backsOff {
 		t.Errorf("after a failure of the fallback the session rests: %v, and the summarizer: %v", rests, backsOff)
@@ -81,7 +81,7 @@ func TestSuccessForgetsFailures(t *testing.T) {
 	if b := c.backoff[1]; b.failures != 3 {
 		t.Errorf("after a success of the fallback's %d failures are counted", b.failures)
 	}
-	p.failure, p.asked = nil, true
+	p.failure, p.answered = nil, true
 	c.succeeded(p)
 	if got := c.skipped(1, v); len(got) != 1 || got[0] != "a" {
 		t.Errorf("skipped are %q, want a", got)

@@ -39,7 +39,8 @@ func (s *session) say(author, invocation, text string) {
 
 const (
 	truthful = "Ada (ada@math.example) asked for ORDER-4711, tracked as TR-88-1234567, and paid 150.50 in 2 parts."
-	lying    = "Ada asked for ORDER-4712, tracked as TR-88-1234567; see /orders/4712/label.pdf."
+	lying    = "Ada asked for ORDER-4712, tracked as TR-88-1234569; see /orders/4712/label.pdf."
+	slipping = "Ada asked for order_4711 of May 20, tracked as TR-88-1234569, see /orders/4712/label.pdf."
 )
 
 // answering is a summarizer with one answer after another, the last one again and again.
@@ -65,9 +66,10 @@ func TestVerified(t *testing.T) {
 	}{
 		{"the truth", []string{truthful}, 1, true, 0, truthful},
 		{"a lie, then the truth", []string{lying, truthful}, 2, true, 0, truthful},
-		{"lies", []string{lying}, 2, false, 2, ""},
-		{"a lie, then other lies", []string{lying, "ORDER-4713 and nothing else"}, 2, false, 1, ""},
-		{"a lie, then nothing", []string{lying, ""}, 2, false, 2, ""},
+		{"other spellings, and two that are not known", []string{slipping}, 1, true, 2, slipping},
+		{"lies", []string{lying}, 2, true, 3, ""},
+		{"a lie, then other lies", []string{lying, "ORDER-4713 and ORDER-4714, then ORDER-4715, ORDER-4716"}, 2, true, 4, ""},
+		{"a lie, then nothing", []string{lying, ""}, 2, true, 3, ""},
 		{"a lie, then what cannot be used", []string{lying, "…"}, 2, false, 0, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -89,14 +91,21 @@ func TestVerified(t *testing.T) {
 				}
 				return
 			}
-			if got := testlog.FirstText(s.view().At(0)); got != c.says {
+			w := done[0]
+			got := testlog.FirstText(s.view().At(0))
+			if c.says == "" { // the fallback does not wait
+				if !w.UsedFallback || !strings.Contains(got, "ORDER-4711") {
+					t.Errorf("says %q", got)
+				}
+				return
+			}
+			if got != c.says {
 				t.Errorf("says %q", got)
 			}
-			w := done[0]
 			if w.Usage.Calls != c.calls || attempt.Lost != w.Lost {
 				t.Errorf("%+v", w)
 			}
-			if lost := map[string]int{truthful: 4, lying: 6}[c.says]; w.Identifiers != 7 || w.Lost != lost {
+			if lost := map[string]int{truthful: 4, slipping: 5}[c.says]; w.Identifiers != 7 || w.Lost != lost {
 				t.Errorf("%d of %d lost, want %d of 7", w.Lost, w.Identifiers, lost)
 			}
 			if again, ok := compaction.WrittenBy(s.patches()[0]); !ok || s.patches()[0].ID() != w.PatchID || again.Identifiers != w.Identifiers || again.Lost != w.Lost {
@@ -149,9 +158,9 @@ func TestVerifiedAgainstWhatWasShown(t *testing.T) {
 	for i := range 2 {
 		s.say("user", fmt.Sprint("k", i), strings.Repeat("And what else is there to tell? ", 20))
 	}
-	sum := answering("ORDER-4712", "still ORDER-4712")
-	if _, err := s.compactor(every(2, 0, sum)).MaybeCompact(t.Context(), key); invention(err) != 1 || sum.calls() != 2 {
-		t.Errorf("%d calls, %v", sum.calls(), err)
+	sum := answering("ORDER-4712 ORDER-4713 ORDER-4714", "still ORDER-4712 ORDER-4713 ORDER-4714")
+	if done, err := s.compactor(every(2, 0, sum)).MaybeCompact(t.Context(), key); err != nil || sum.calls() != 2 || len(done) != 1 || !done[0].UsedFallback {
+		t.Errorf("%d calls, %+v, %v", sum.calls(), done, err)
 	}
 }
 
@@ -197,19 +206,19 @@ func TestVerifiedOfLittle(t *testing.T) {
 	s := newSession(t, "")
 	s.say("user", "i1", "My order is ORDER-4711, and I should like to know when it comes, if you please, for I am in a hurry and cannot wait. Nor can my sister, who comes tomorrow with all of her friends and wants to see it.")
 	s.say("user", "i2", "Thanks.")
-	sum := answering("ORDER-4712")
+	sum := answering("ORDER-4712 ORDER-4713 ORDER-4714")
 	done := s.compact(every(2, 0, sum))
 	if len(done) != 1 || sum.calls() != 2 || done[0].Lost != 0 || done[0].Identifiers != 1 || !strings.Contains(testlog.FirstText(s.view().At(0)), "ORDER-4711") {
 		t.Errorf("%+v after %d calls: %s", done, sum.calls(), s.visible())
 	}
 }
 
-// Summaries are merged by what they say.
+// A merge is verified against the events behind the summaries.
 func TestVerifiedMerged(t *testing.T) {
 	for _, c := range []struct {
 		merged string
 		ok     bool
-	}{{"ORDER-4711 twice", true}, {"see /orders/4711/label.pdf", false}} { // the events had it, the summaries have not
+	}{{"ORDER-4711 twice", true}, {"see /orders/4711/label.pdf", true}, {"see /orders/4712/label.pdf, /orders/4713/label.pdf, /orders/4714/label.pdf", false}} {
 		s := newSession(t, "")
 		sum := &scripted{}
 		sum.reply = func(r compaction.Request) (compaction.Response, error) {
@@ -226,8 +235,8 @@ func TestVerifiedMerged(t *testing.T) {
 				break
 			}
 		}
-		if c.ok != (err == nil) || !c.ok && invention(err) != 1 {
-			t.Errorf("%q: %v", c.merged, err)
+		if says := testlog.FirstText(s.view().At(0)); err != nil || strings.Contains(says, "4714") || c.ok != strings.Contains(says, c.merged) {
+			t.Errorf("%q: %v, %s", c.merged, err, says)
 		}
 	}
 }
@@ -298,4 +307,35 @@ func ExampleLosses() {
 		fmt.Println("gone", l.NotVisible, "invented", l.Invented)
 	}
 	// Output: gone [ada@math.example ORDER-4711] invented [ORDER-4712]
+}
+
+// What an answer by a model lacks of limits, rows and identifiers is appended; to one that is far too short, all that
+// the offline summarizer says.
+func TestAlso(t *testing.T) {
+	for _, c := range []struct {
+		answer string
+		has    []string
+	}{
+		{"Ada asked about her orders at some length, and was told that they are on their way. " + strings.Repeat("She was content with all of it and said so. ", 20), []string{
+			"Also:\n- Never call me before nine.\n", "ORDER-4711 | sent", "ada@math.example"}},
+		{"All is well.", []string{"Also:\nTurns:\n- User: I am Ada"}},
+	} {
+		s := newSession(t, "")
+		s.say("user", "i1", "I am Ada, ada@math.example. Where is ORDER-4711? Never call me before nine.")
+		s.add(testlog.Parts("c", "i1", "agent", testlog.Call("c1", "find", map[string]any{"order": "ORDER-4711"})))
+		s.add(testlog.Parts("r", "i1", "agent", testlog.Response("c1", "find", map[string]any{"order_id": "ORDER-4711", "state": "sent"})))
+		for i := range 4 {
+			s.say("agent", "i1", fmt.Sprintf("Part %d. ", i)+strings.Repeat("The parcel has left the house and is on its way to you. ", 40))
+		}
+		s.say("user", "i2", "Thank you.")
+		if done := s.compact(every(2, 0, answering(c.answer))); len(done) != 1 {
+			t.Fatalf("%+v", done)
+		}
+		got := testlog.FirstText(s.view().At(0))
+		for _, has := range append(c.has, c.answer) {
+			if !strings.Contains(got, strings.TrimSpace(has)) {
+				t.Errorf("%q is not in\n%s", has, got)
+			}
+		}
+	}
 }

@@ -27,6 +27,9 @@ type Lineage struct {
 	// 0 if they were not noted. Not every event between them need be one of these.
 	From uint64 `json:"from,omitempty"`
 	To   uint64 `json:"to,omitempty"`
+
+	// Model names what wrote the text, as [Response] has it.
+	Model string `json:"model,omitempty"`
 }
 
 // LineageOf returns the lineage of a summary. Of one that says nothing about it, such as
@@ -56,6 +59,9 @@ func (l Lineage) Metadata() map[string]any {
 	}
 	if l.From > 0 {
 		own["from"], own["to"] = l.From, l.To
+	}
+	if l.Model != "" {
+		own["model"] = l.Model
 	}
 	return map[string]any{patch.OwnMetadata: own}
 }

@@ -25,10 +25,10 @@ type pass[K comparable] struct {
 	done    func() // releases the claim
 	start   time.Time
 
-	backsOff bool  // the summarizer has failed, and is not to be called yet
-	past     bool  // the prompt is so large that the fallback may write the summary
-	asked    bool  // the summarizer has given an answer that is used
-	failure  error // of the summarizer, for which the fallback was asked
+	backsOff  bool  // the summarizer has failed, and is not to be called yet
+	overLimit bool  // the prompt is so large that the fallback may write the summary
+	answered  bool  // the summarizer has given an answer that is used
+	failure   error // of the summarizer, for which the fallback was asked
 
 	about Written
 }
@@ -55,9 +55,9 @@ func (c *Compactor[K]) plan(ctx context.Context, key K, v fold.View, run Run) (*
 	if threshold == 0 {
 		threshold = DefaultTokenThreshold
 	}
-	p.past = d.PromptTokens >= threshold+threshold/5
+	p.overLimit = d.PromptTokens >= threshold+threshold/5
 	p.window = d.Window
-	if p.window == nil || p.backsOff && !p.past {
+	if p.window == nil || p.backsOff && !p.overLimit {
 		return nil, nil
 	}
 	// Whatever the summary will be, a log with a patch of unknown type takes no patches.
@@ -91,16 +91,17 @@ const (
 // groupRequest is the request for the summary of one group of a window.
 type groupRequest struct {
 	Request
-	group  Group
-	again  []logged // shown, but not covered
-	source *source  // of the identifiers that the summary may have
-	keep   string   // text that the summary must have
-	quote  string   // the text of the events if it is short, or ""
-	pays   bool     // the quote is shorter than what it replaces
+	group   Group
+	context []logged // shown, but not covered
+	source  *source  // of the identifiers that the summary may have
+	keep    string   // text that the summary must have
+	quote   string   // the text of the events if it is short, or ""
+	pays    bool     // the quote is shorter than what it replaces
 
 	by      writer
 	refused error  // the invention for which the writer is called again, once
 	summary string // verified
+	model   string // that wrote it
 }
 
 // request returns the requests for the groups of the window.
@@ -112,11 +113,11 @@ func (p *pass[K]) request(ctx context.Context) (all []*groupRequest, err error) 
 	for _, g := range w.Groups {
 		r := &groupRequest{group: g}
 		if !w.Merge && tokensAt(s.view, g.Indices) >= briefTokens {
-			if r.again, err = p.history.shownAgain(g, cfg.OverlapSize); err != nil {
+			if r.context, err = p.history.shownAgain(g, cfg.OverlapSize); err != nil {
 				return nil, err
 			}
 		}
-		if r.Request, err = s.request(w, g, eventsOf(r.again), cfg); err != nil {
+		if r.Request, err = s.request(w, g, eventsOf(r.context), p.history, cfg); err != nil {
 			return nil, err
 		}
 		if r.keep, err = p.prepare(ctx, s.events(g)); err != nil {
@@ -124,7 +125,7 @@ func (p *pass[K]) request(ctx context.Context) (all []*groupRequest, err error) 
 		}
 		r.keep = r.reserve(r.keep)
 		r.source = newSource(r.Request)
-		covered := s.toTell(g)
+		covered := s.tokensToTell(g)
 		if covered < shortTokens {
 			if r.quote = wordForWord(r.Request); patch.EstimateTextTokens(r.quote) > cfg.limits.Summary {
 				r.quote = ""
@@ -182,16 +183,25 @@ func (p *pass[K]) verify(ctx context.Context, r *groupRequest, resp Response, fa
 	if err == nil {
 		compared = r.source.compare(text)
 	}
-	if r.by != byQuoting && len(compared.Invented) > 0 {
+	if r.by != byQuoting && len(compared.Invented) > maxUnknown {
 		err = &inventionError{Count: len(compared.Invented), Names: named(compared.Invented)}
 	}
 	invents := invented(err) > 0
 	switch {
 	case err == nil:
+		r.model = extractiveModel // a quote is of the events too
 		if r.by != byQuoting {
-			p.about.Model = summaries.Clean(resp.Model)
+			r.model = summaries.Clean(resp.Model)
+			p.about.Model = r.model
 		}
-		p.asked = p.asked || r.by == bySummarizer
+		p.answered = p.answered || r.by == bySummarizer
+		if r.by == bySummarizer {
+			p.about.Invented += len(compared.Invented)
+			if also := r.also(text); also != "" {
+				text += "\n" + also
+				compared = r.source.compare(text)
+			}
+		}
 		p.about.verified(compared)
 		if r.summary = text; r.keep != "" {
 			r.summary += "\n" + r.keep
@@ -209,10 +219,10 @@ func (p *pass[K]) verify(ctx context.Context, r *groupRequest, resp Response, fa
 	case r.by == byFallback && p.failure != nil:
 		err = fmt.Errorf("%w; the fallback: %w", p.failure, err)
 	case r.by == byFallback:
-	case r.quote != "" && (r.pays || !p.past) && (errors.Is(err, errTooLong) || invents):
+	case r.quote != "" && (r.pays || !p.overLimit) && (errors.Is(err, errTooLong) || invents):
 		r.by = byQuoting
 		return nil
-	case p.past && ctx.Err() == nil:
+	case (p.overLimit || invents) && ctx.Err() == nil: // an answer that is refused for what it says does not keep the session waiting
 		p.failure, p.backsOff = err, true // it is not called again in this pass
 		r.by, r.refused = r.instead(), nil
 		return nil
@@ -235,7 +245,7 @@ func (p *pass[K]) draft(requests []*groupRequest) (summaries []*patch.Event, pat
 		out.EventsAfter = len(patches)
 	} else {
 		for _, r := range requests {
-			e, err := s.summary(w, r.group, r.again, r.summary, p.c.cfg)
+			e, err := s.summary(w, r.group, r.context, r.summary, r.model, p.c.cfg)
 			if err != nil {
 				return nil, nil, fmt.Errorf("summary: %w", err)
 			}

@@ -129,17 +129,22 @@ func (s *visible) byInterval(cfg Config, prompt int) (*Window, string) {
 		return nil, ""
 	}
 	s.number()
-	runs := func(i int) bool { return s.running != noInvocation && s.invocation[i] == s.running }
+	newest, over := s.retained(cfg, cfg.limits.Turn)
+	interval := cfg.CompactionInterval
+	if over {
+		interval = 1
+	}
+	holds := func(i int) bool { return s.running != noInvocation && s.invocation[i] == s.running || newest(i) }
 	// What would be counted if nothing had to stay: to find out what does takes longer.
-	waiting, later := s.invocations(func(i int) bool { return !runs(i) }), ""
-	if waiting >= cfg.CompactionInterval {
-		s.settle(cfg, runs)
+	waiting, later := s.invocations(func(i int) bool { return !holds(i) }), ""
+	if waiting >= interval {
+		s.markKept(cfg, holds)
 		w := s.window(ByInterval, cfg)
-		if waiting = s.invocations(s.coverable); w != nil && waiting >= cfg.CompactionInterval {
+		if waiting = s.invocations(s.coverable); w != nil && waiting >= interval {
 			ok, why := s.pays(w, s.saves(w, cfg), cfg)
 			read, _ := priceOf(cfg.Summarizer)
-			if ok || read == 0 && (prompt >= large || waiting/forced >= cfg.CompactionInterval) {
-				return w, fmt.Sprintf("%d invocations have events that are not summarised, the interval is %d", waiting, cfg.CompactionInterval)
+			if ok || read == 0 && (prompt-s.staying() >= large || waiting/forced >= interval) {
+				return w, fmt.Sprintf("%d invocations have events that are not summarised, the interval is %d", waiting, interval)
 			}
 			later = ", " + why
 		}
@@ -152,11 +157,11 @@ func (s *visible) byClearing(cfg Config, prompt int) (*Window, string) {
 	if cfg.ClearAfter == 0 {
 		return nil, ""
 	}
-	w, saved := s.clearing(cfg)
+	w, saved, kept := s.clearing(cfg)
 	later := ""
 	if w != nil {
 		ok, why := s.pays(w, saved, cfg)
-		if ok || prompt >= large {
+		if ok || prompt-s.staying()-kept >= large {
 			return w, fmt.Sprintf("clearing old results of tools saves about %d tokens, %d are enough", saved, cfg.ClearAfter)
 		}
 		later = ", " + why
@@ -183,11 +188,11 @@ func (s *visible) byInvocation(cfg Config, prompt int) (*Window, string) {
 	later := ""
 	if takes >= cfg.InvocationTokens {
 		tail := s.tail(cfg.EventRetentionSize)
-		s.settle(cfg, func(i int) bool { return i >= tail || s.invocation[i] != s.running })
+		s.markKept(cfg, func(i int) bool { return i >= tail || s.invocation[i] != s.running })
 		w := s.window(ByTokens, cfg)
 		if can := s.coverableTokens(); w != nil && can >= (cfg.InvocationTokens+1)/2 {
 			ok, why := s.pays(w, s.saves(w, cfg), cfg)
-			if ok || prompt >= large || takes/forced >= cfg.InvocationTokens {
+			if ok || prompt-s.staying() >= large || takes/forced >= cfg.InvocationTokens {
 				return w, fmt.Sprintf("the running invocation takes %d tokens, it may take %d", takes, cfg.InvocationTokens)
 			}
 			later = ", and compaction would take what can go, " + why
@@ -210,19 +215,21 @@ func (s *visible) byTokens(cfg Config, prompt int) (*Window, string) {
 	if prompt < limit {
 		return nil, fmt.Sprintf("%d of %d tokens", prompt, limit)
 	}
+	s.number()
 	tail := s.tail(cfg.EventRetentionSize)
-	s.settle(cfg, func(i int) bool { return i >= tail })
+	newest, _ := s.retained(cfg, min(limit/2, cfg.limits.Turn))
+	s.markKept(cfg, func(i int) bool { return i >= tail || newest(i) })
 	all := s.coverableTokens()
 	w := s.window(ByTokens, cfg)
-	takes := fmt.Sprintf("the prompt takes %d tokens, the threshold is %d", prompt, limit)
+	reason := fmt.Sprintf("the prompt takes %d tokens, the threshold is %d", prompt, limit)
 	if can := s.coverableTokens(); w == nil || can < worthwhile(limit) { // without what has to wait for the next window
-		return nil, fmt.Sprintf("%s, but only %d of them can be summarised, and it takes a sixteenth of the threshold to be worth it", takes, can)
+		return nil, fmt.Sprintf("%s, but only %d of them can be summarised, and it takes a sixteenth of the threshold to be worth it", reason, can)
 	}
 	ok, why := s.pays(w, s.saves(w, cfg), cfg)
-	if ok || prompt >= large || prompt/forced >= limit && all >= prompt-all {
-		return w, takes
+	if ok || prompt-s.staying() >= large || prompt/forced >= limit && all >= prompt-all {
+		return w, reason
 	}
-	return nil, takes + ", and what can go makes a pass " + why
+	return nil, reason + ", and what can go makes a pass " + why
 }
 
 // worthwhile is the least part of a token threshold that is worth a call of the summarizer.

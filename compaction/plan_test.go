@@ -20,13 +20,17 @@ func TestWindows(t *testing.T) {
 		c.CompactionInterval = n
 		return c
 	}
+	retaining := func(n int, c compaction.Config) compaction.Config {
+		c.RetainInvocations = n
+		return c
+	}
 	live := func(inv string) compaction.Run { return compaction.Run{Invocation: inv} }
 	none := compaction.Run{}
 
 	plan(t, []planned{
 		// The interval trigger.
 		{"nothing at all", "", interval(1), none, "none", ""},
-		{"off", "u1 a1 u2 a2", compaction.Config{CompactionInterval: 1}, none, "none", ""},
+		{"off", "u1 a1 u2 a2", compaction.Config{}, none, "none", ""},
 		{"too few invocations", "u1 a1 u2 a2", interval(3), none, "none", ""},
 		{"as many invocations as the interval", "u1 a1 u2 a2 u3 a3", interval(3), none, "interval 0-5", ""},
 		{"more: all of them", "u1 a1 u2 a2 u3 a3", interval(2), none, "interval 0-5", ""},
@@ -45,6 +49,18 @@ func TestWindows(t *testing.T) {
 		{"a pinned event stays", "u1 a1 u2 a2", interval(2), compaction.Run{Pinned: []string{"e3"}}, "interval 0-2", ""},
 		{"a pinned event divides", "u1 a1 u2 a2 u3", interval(2), compaction.Run{Pinned: []string{"e1"}}, "interval 0-0", ""},
 		{"a pinned response keeps its call", "u1 c1(x) r1(x) u2 a2", interval(2), compaction.Run{Pinned: []string{"e2"}}, "interval 0-0", ""},
+
+		// The newest invocations.
+		{"the newest invocation stays as it was said", "u1 a1 u2 a2 u3 a3", retaining(1, interval(2)), none, "interval 0-3", ""},
+		{"and does not count", "u1 a1 u2 a2", retaining(1, interval(2)), none, "none", ""},
+		{"two of them", "u1 a1 u2 a2 u3 a3", retaining(2, interval(1)), none, "interval 0-1", ""},
+		{"one that says nothing is none of them", "u1 a1 u2 a2 u3 a3 d4", retaining(1, interval(2)), none, "interval 0-3", ""},
+		{"the running one is one of them", "u1 a1 u2 a2 u3", retaining(1, interval(2)), live("inv3"), "interval 0-3", ""},
+		{"one that is too long: the question and the end stay", "u1 a1 u2 a2*40 a2*40 a2*10", retaining(1, with(interval(9), func(c *compaction.Config) { c.Limits().Turn = 20 })), none, "interval 0-1", ""},
+		{"and then what is between", "S u2 a2*40 a2*40 a2*10", retaining(1, with(interval(9), func(c *compaction.Config) { c.Limits().Turn = 20 })), none, "interval 2-3", ""},
+		{"the token trigger leaves it while it fits", "u1*10 a1*30 u2*10 a2*5", retaining(1, byTokens(40, 1)), none, "tokens 0-1", ""},
+		{"and its end if it does not", "u1*10 a1*10 u2*10 a2*30", retaining(1, byTokens(40, 1)), none, "tokens 0-1", ""},
+		{"events that say nothing are no part of the tail", "u1*10 a1*30 u2*10 d2 a2*5 d2 d2 d2", byTokens(40, 2), none, "tokens 0-1", ""},
 
 		// Calls and responses.
 		{"a call with its response", "u1 c1(x) r1(x) a1 u2", interval(2), none, "interval 0-4", ""},
@@ -282,6 +298,8 @@ func TestPassesThatPay(t *testing.T) {
 		{"a tail that is longer than what can go", "u1*1000 a1*1000 u2*3000", byTokens(2_000, 1), compaction.Run{}, "none", "pay"},
 		{"far over the threshold too, where that would be due again soon", "u1*1000 a1*2999 u2*4000", byTokens(2_000, 1), compaction.Run{}, "none", "pay"},
 		{"but not if half can go", "u1*1000 a1*3000 u2*4000", byTokens(2_000, 1), compaction.Run{}, "tokens 0-1", ""},
-		{"nor in a prompt that is large", "u1*1000 a1*2000 u2*29000", byTokens(2_000, 1), compaction.Run{}, "tokens 0-1", ""},
+		{"what must stay is no reason", "u1*1000 a1*2000 u2*236000", byTokens(2_000, 1), compaction.Run{}, "none", "pay"},
+		{"nor for the interval", "u1*1000 a1*2000 u2*10 c3(x) r3(x)*236000", every(2, 0, nil), compaction.Run{Pinned: []string{"e4"}}, "none", "pay"},
+		{"a large prompt that can go is", "u1*16500 a1*16000 u2*33000", byTokens(60_000, 1), compaction.Run{}, "tokens 0-1", ""},
 	})
 }

@@ -226,6 +226,53 @@ func owners(v fold.View) []string {
 	return owner
 }
 
+// speaks is 1 if a visible event is raw and says something.
+func speaks(v fold.View, i int) int {
+	if v.Entry(i).Summary || !v.At(i).SaysSomething() {
+		return 0
+	}
+	return 1
+}
+
+// retained returns the events of the newest invocations that stay.
+func retained(v fold.View, cfg compaction.Config, byTokens bool) (all []int) {
+	owner, newest := owners(v), map[string]bool{}
+	tokens, most, question := 0, cfg.Limits().Turn, -1
+	if byTokens {
+		most = min(most, cfg.TokenThreshold/2)
+	}
+	for i := v.Len() - 1; i >= 0; i-- {
+		if speaks(v, i) == 1 && len(newest) < cfg.RetainInvocations {
+			newest[owner[i]] = true
+		}
+	}
+	for i, e := range v.Events() {
+		if v.Entry(i).Summary || !newest[owner[i]] {
+			continue
+		}
+		all = append(all, i)
+		tokens += e.EstimatedTokens()
+		responses := 0
+		for part := range e.FunctionParts() {
+			if part.Response {
+				responses++
+			}
+		}
+		if e.Author() == "user" && e.SaysSomething() && responses == 0 {
+			question = i
+		}
+	}
+	if tokens <= most {
+		return all
+	}
+	last := v.Len()
+	for last > 0 && v.At(last-1).EstimatedTokens() <= most {
+		last--
+		most -= v.At(last).EstimatedTokens()
+	}
+	return slices.DeleteFunc(all, func(i int) bool { return i < last && i != question })
+}
+
 // What went was shown to a summarizer, but for what a transcript says nothing of; what
 // was shown to be covered went. No request mixes branches, nor summaries and raw events.
 func (p pass) covered() {
@@ -497,11 +544,14 @@ func coverable(v fold.View, cfg compaction.Config, run compaction.Run, byTokens 
 		stays[q] = true
 	}
 	owner, raw := owners(v), 0
+	for _, i := range retained(v, cfg, byTokens) {
+		stays[i] = true
+	}
 	for i := v.Len() - 1; i >= 0; i-- {
-		if !v.Entry(i).Summary {
+		if !v.Entry(i).Summary && v.At(i).SaysSomething() {
 			raw++
 		}
-		if v.Entry(i).Summary || slices.Contains(run.Pinned, v.At(i).ID()) || byTokens && raw <= cfg.EventRetentionSize ||
+		if v.Entry(i).Summary || slices.Contains(run.Pinned, v.At(i).ID()) || byTokens && raw-speaks(v, i) < cfg.EventRetentionSize ||
 			!byTokens && run.Invocation != "" && owner[i] == run.Invocation {
 			stays[i] = true
 		}

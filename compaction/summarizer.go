@@ -36,6 +36,10 @@ type Request struct {
 	// Merge says that Events are summaries.
 	Merge bool
 
+	// Raw are the raw events that the summaries in Events stand for, if Merge is set, and Told those of the summaries
+	// that [Extractive] has not written. A summary of Raw is not one of a summary.
+	Raw, Told []*patch.Event
+
 	// Before is shown for context alone: the visible summaries of the branch that stand
 	// before Events, then the last raw events that those hide already.
 	Before []*patch.Event
@@ -43,7 +47,11 @@ type Request struct {
 	// Focus is what the summary should keep above all, or "". The prompt says so.
 	Focus string
 
-	// Prompt is the whole prompt: the focus, and the template with the transcript of Before
+	// Instructions are the rules for a model, for its system instruction: [DefaultInstructions], or "" with a
+	// [Config.PromptTemplate] of your own, which says all.
+	Instructions string
+
+	// Prompt is the message for a model: the focus, and the template with the transcript of Before
 	// and Events in it.
 	Prompt string
 

@@ -9,7 +9,7 @@ import (
 )
 
 // summary makes the event that will stand in the place of a group of a window.
-func (s *visible) summary(w *Window, g Group, again []logged, text string, cfg Config) (*patch.Event, error) {
+func (s *visible) summary(w *Window, g Group, context []logged, text, model string, cfg Config) (*patch.Event, error) {
 	return patch.NewEvent(patch.Fields{
 		ID:             uuid.NewString(),
 		InvocationID:   uuid.NewString(),
@@ -18,17 +18,19 @@ func (s *visible) summary(w *Window, g Group, again []logged, text string, cfg C
 		IsolationScope: g.Scope,
 		Content:        summaries.Content(text),
 		Actions:        patch.Actions{Compaction: s.compaction(w, g, text)},
-		CustomMetadata: s.metadata(w, g, again, cfg),
+		CustomMetadata: s.metadata(w, g, context, model, cfg),
 	})
 }
 
 // metadata is what a summary says of where it comes from: its lineage, and the records that its
 // summarizer was shown besides those that it stands for, as ranges of seqs. An erasure of one of
 // these erases the summary.
-func (s *visible) metadata(w *Window, g Group, again []logged, cfg Config) map[string]any {
-	metadata := s.lineage(w, g, cfg).Metadata()
+func (s *visible) metadata(w *Window, g Group, context []logged, model string, cfg Config) map[string]any {
+	lineage := s.lineage(w, g, cfg)
+	lineage.Model = model
+	metadata := lineage.Metadata()
 	var shown [][2]uint64
-	for _, of := range again {
+	for _, of := range context {
 		if last := len(shown) - 1; last >= 0 && shown[last][1]+1 == of.seq {
 			shown[last][1] = of.seq
 		} else {

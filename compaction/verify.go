@@ -44,6 +44,10 @@ func answer(r Response, maxTokens int) (string, error) {
 	return text, nil
 }
 
+// maxUnknown identifiers of an answer that stand nowhere in what it is about are reported, and more are refused: a few
+// are an unusual spelling more often than an invention.
+const maxUnknown = 2
+
 // Bounds on the invented identifiers that an error or a prompt names.
 const (
 	maxNames     = 32
@@ -76,7 +80,9 @@ type source struct {
 
 func newSource(req Request) *source {
 	return &source{
-		about: sync.OnceValue(func() *identifiers.Index { return identifiers.NewIndex(identifiers.Text(req.Events...)) }),
+		about: sync.OnceValue(func() *identifiers.Index {
+			return identifiers.NewIndex(summaries.Clean(identifiers.Text(slices.Concat(req.Events, req.Raw)...)))
+		}),
 		shown: sync.OnceValue(func() *identifiers.Index { return identifiers.NewIndex(req.Prompt) }),
 	}
 }
@@ -108,6 +114,7 @@ them out, or write what stands in the lines in their place.
 // own returns a copy of the request that a summarizer may change.
 func (r Request) own() Request {
 	r.Events, r.Before, r.Invented = slices.Clone(r.Events), slices.Clone(r.Before), slices.Clone(r.Invented)
+	r.Raw, r.Told = slices.Clone(r.Raw), slices.Clone(r.Told)
 	return r
 }
 

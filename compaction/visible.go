@@ -77,7 +77,7 @@ type visible struct {
 const noInvocation = -1
 
 // newVisible reads the visible log. What invocations there are is for number to find out,
-// what stays for settle.
+// what stays for markKept.
 func newVisible(v fold.View, run Run) *visible {
 	s := &visible{view: v, entries: make([]fold.Entry, 0, v.Len()), pinned: make(map[string]bool, len(run.Pinned))}
 	for _, e := range v.Entries() {
@@ -138,9 +138,9 @@ func (s *visible) number() {
 // raw reports whether the event is one that no summary stands for yet.
 func (s *visible) raw(i int) bool { return !s.entries[i].Summary }
 
-// settle finds out what stays and what is tied together. holds says which raw events
+// markKept finds out what stays and what is tied together. holds says which raw events
 // the trigger leaves alone.
-func (s *visible) settle(cfg Config, holds func(i int) bool) {
+func (s *visible) markKept(cfg Config, holds func(i int) bool) {
 	s.number()
 	n := len(s.entries)
 	s.stays, s.attached = make([]bool, n), make([]bool, n)
@@ -202,11 +202,16 @@ func (s *visible) liveQuestion() int {
 	}
 	for i := len(s.entries) - 1; i >= 0; i-- {
 		e := s.entries[i].Event
-		if s.raw(i) && s.invocation[i] == s.running && e.Author() == "user" && e.SaysSomething() && !onlyResponses(e) {
+		if s.raw(i) && s.invocation[i] == s.running && isQuestion(e) {
 			return i
 		}
 	}
 	return -1
+}
+
+// isQuestion reports whether the user says more than what a function returned.
+func isQuestion(e *patch.Event) bool {
+	return e.Author() == "user" && e.SaysSomething() && !onlyResponses(e)
 }
 
 func onlyResponses(e *patch.Event) (only bool) {

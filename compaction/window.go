@@ -25,6 +25,17 @@ func (s *visible) invocations(counts func(i int) bool) int {
 	return n
 }
 
+// staying is how many tokens the raw events take that stay, settled as things are: no pass makes the prompt smaller by
+// these, so they are no reason for one that does not pay.
+func (s *visible) staying() (n int) {
+	for i, e := range s.entries {
+		if s.raw(i) && s.stays[i] {
+			n += e.Event.EstimatedTokens()
+		}
+	}
+	return n
+}
+
 func (s *visible) coverableTokens() int {
 	n := 0
 	for i, e := range s.entries {
@@ -35,16 +46,45 @@ func (s *visible) coverableTokens() int {
 	return n
 }
 
-// tail returns the index from which on there are n raw events.
+// tail returns the index from which on there are n raw events that say something.
 func (s *visible) tail(n int) int {
 	i := len(s.entries)
 	for i > 0 && n > 0 {
 		i--
-		if s.raw(i) {
+		if s.raw(i) && s.entries[i].Event.SaysSomething() {
 			n--
 		}
 	}
 	return i
+}
+
+// retained reports of an event whether it stays as it was said, as a part of the newest invocations that say something:
+// all of these if they take at most the given tokens, or else what the user asked last and the last events of as many. over
+// reports whether they take more.
+func (s *visible) retained(cfg Config, most int) (holds func(i int) bool, over bool) {
+	newest, question, tokens := map[int32]bool{}, -1, 0
+	for i := len(s.entries) - 1; i >= 0; i-- {
+		number, e := s.invocation[i], s.entries[i].Event
+		if s.raw(i) && !newest[number] && len(newest) < cfg.RetainInvocations && e.SaysSomething() {
+			newest[number] = true
+		}
+		if newest[number] && question < 0 && isQuestion(e) {
+			question = i
+		}
+	}
+	for i, e := range s.entries {
+		if s.raw(i) && newest[s.invocation[i]] {
+			tokens += e.Event.EstimatedTokens()
+		}
+	}
+	if tokens > most {
+		tail := 0
+		for tail = len(s.entries); tail > 0 && s.entries[tail-1].Event.EstimatedTokens() <= most; tail-- {
+			most -= s.entries[tail-1].Event.EstimatedTokens()
+		}
+		return func(i int) bool { return s.raw(i) && newest[s.invocation[i]] && (i >= tail || i == question) }, true
+	}
+	return func(i int) bool { return s.raw(i) && newest[s.invocation[i]] }, false
 }
 
 // window returns the oldest stretch that can be covered, as far as the summarizer's
@@ -93,9 +133,12 @@ func (s *visible) windows(by Trigger, cfg Config) (oldest *Window, refused []int
 		// others hold would be the dearer part.
 		for start < end && (oldest == nil || start < alone || s.modelSummary(start-1)) {
 			to := s.reach(start, end, attachedTo, cfg.limits.Input)
+			if by == ByInterval {
+				to = s.leaving(start, to, end, cfg.CompactionInterval)
+			}
 			w, gone := s.covering(by, start, to, attachedTo)
 			switch {
-			case !s.endurable(w, gone):
+			case !s.isAccepted(w, gone):
 				for _, span := range gone {
 					refused = append(refused, span.Start)
 				}
@@ -136,6 +179,19 @@ func (s *visible) reach(start, end int, attachedTo map[int32][]int, limit int) i
 		}
 	}
 	return end
+}
+
+// leaving returns where a window from start ends that the input limit ends at to: if what is left up to end is of
+// fewer invocations than the interval, at the last earlier border of invocations that leaves enough, if there is one.
+func (s *visible) leaving(start, to, end, interval int) int {
+	left := map[int32]bool{}
+	for i := end - 1; i > start && to < end; i-- {
+		left[s.invocation[i]] = true
+		if i <= to && len(left) >= interval && s.invocation[i] != s.invocation[i-1] && slices.Max(s.last[start:i]) < int32(i) {
+			return i
+		}
+	}
+	return to
 }
 
 // shownTokens is about what an event takes in a transcript: its content, and on each line
@@ -205,10 +261,10 @@ func (s *visible) fill(w *Window, indices []int) {
 	})
 }
 
-// endurable reports whether the log is still one that a model's API accepts after the
+// isAccepted reports whether the log is still one that a model's API accepts after the
 // given spans are gone without a summary in their place: no function call comes first,
-// or directly after a summary of role model, where it did not before. Events that say nothing do not count.
-func (s *visible) endurable(w *Window, gone []Span) bool {
+// or directly after a summary of role model, where it did not before.
+func (s *visible) isAccepted(w *Window, gone []Span) bool {
 	if len(gone) == 0 {
 		return true
 	}

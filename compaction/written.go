@@ -35,6 +35,9 @@ type Written struct {
 	// [Losses] names them.
 	Identifiers int `json:"identifiers"`
 	Lost        int `json:"lost"`
+
+	// Invented counts the identifiers of the summaries by a model that stand nowhere in the events.
+	Invented int `json:"invented,omitempty"`
 }
 
 // Usage counts the tokens of a summarizer's calls, where it measures them.

@@ -43,8 +43,8 @@ func Reading(e *patch.Event) string {
 	return strings.Join(said, "\n\n")
 }
 
-// Page returns the part of a text from an offset on of at most the given estimated tokens, and the offset of the
-// next page, or -1 if there is none. Offsets are in bytes; an offset inside a character is moved to the character's
+// Page returns the part of a text from an offset on of at most the given estimated tokens, but at least one character,
+// of which some take two tokens, and the offset of the next page, or -1 if there is none. Offsets are in bytes; an offset inside a character is moved to the character's
 // beginning, and a negative one to the beginning of the text. The pages in sequence are the text.
 func Page(text string, offset, tokens int) (page string, next int) {
 	offset = min(max(offset, 0), len(text))

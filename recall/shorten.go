@@ -25,7 +25,8 @@ const shortenedKey = "shortened"
 // Shorten returns an event that replaces e, an event of the record with the given seq, or nil if no function
 // response in e has more than maxTokens estimated tokens. In the replacement, each of those responses has half of
 // maxTokens: long texts and lists keep their beginning and end, and objects keep their keys if there is room. Media that
-// a function returned beside its response stay, and do not count. The member "shortened" of the response names the handle for [ReadTool]: handle, a slash
+// a function returned beside its response stay, and do not count; a response with media among its members is left as it
+// is. The member "shortened" of the response names the handle for [ReadTool]: handle, a slash
 // and the index of the part. Names and ids of calls stay. The event has an id from newID, and no state delta.
 // Results of [SearchTool] and [ReadTool] are never shortened.
 //
@@ -38,7 +39,7 @@ func Shorten(e *patch.Event, seq uint64, handle string, newID func() string, max
 	shorten := func(bare bool) (*patch.Event, error) {
 		short := map[int]json.RawMessage{}
 		for i, p := range e.Content().Parts() {
-			if p.Kind == patch.PartResponse && !isRecall(p.Name) && utf8.RuneCount(records.JSON(p.Response)) > maxTokens*patch.RunesPerToken {
+			if p.Kind == patch.PartResponse && !isRecall(p.Name) && utf8.RuneCount(records.JSON(p.Response)) > maxTokens*patch.RunesPerToken && !hasMedia(p) {
 				short[i] = shortPart(p, fmt.Sprintf("%s/%d", handle, i), maxTokens, bare)
 			}
 		}
@@ -107,6 +108,19 @@ func shortPart(p patch.Part, handle string, maxTokens int, bare bool) json.RawMe
 		}
 	}
 	return replaced(records.JSON(p.JSON), `"functionResponse"`, all)
+}
+
+// noteOfMedia bytes are less than a medium takes, and more than a note in its place differs otherwise.
+const noteOfMedia = 64
+
+// hasMedia reports whether media stand among the members of a response: a part says a note in their place.
+func hasMedia(p patch.Part) bool {
+	for _, m := range membersOf(records.JSON(p.Value)) {
+		if m.key == `"response"` {
+			return strings.Contains(string(m.value), `"data":"`) && len(m.value)-len(records.JSON(p.Response)) > noteOfMedia
+		}
+	}
+	return false
 }
 
 // freeKey returns a key, quoted, that no member has.

@@ -148,6 +148,14 @@ func TestShorten(t *testing.T) {
 	}
 }
 
+// A response with media among its members is not shortened, for the media must stay.
+func TestShortenLeavesMediaAmongMembers(t *testing.T) {
+	inside := `{"functionResponse":{"id":"c1","name":"shoot","response":{"content":[{"type":"image","mimeType":"image/png","data":"` + strings.Repeat("QUJD", 500) + `"},{"type":"text","text":"` + strings.Repeat("all is well ", 400) + `"}]}}}`
+	if short, err := recall.Shorten(responseEvent(t, inside), 1, "1", newID, 200); short != nil || err != nil {
+		t.Errorf("it is shortened: %v, %v", short, err)
+	}
+}
+
 // However deep, wide or long a result is, it is shortened, soon.
 func TestShortenHostile(t *testing.T) {
 	testlog.OneGoroutine(t)
@@ -290,6 +298,7 @@ func TestPage(t *testing.T) {
 		{"abcdefgh", 100, 2, "", -1},
 		{"ééééé", 1, 1, "éé", 4},
 		{"abcdefgh", 0, 0, "abcd", 4},
+		{"😀a", 0, 1, "😀", 4},
 	} {
 		if page, next := recall.Page(c.text, c.offset, c.tokens); page != c.page || next != c.next {
 			t.Errorf("%q from %d: %q, %d", c.text, c.offset, page, next)

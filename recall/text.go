@@ -36,6 +36,10 @@ func beside(e *patch.Event) string {
 	for _, p := range e.Parts() {
 		switch k := p.Kind; {
 		case p.Thought, k == patch.PartData, (k == patch.PartCall || k == patch.PartResponse) && isRecall(p.Name):
+		case k == patch.PartText: // also spoken words, which have no part
+			said.WriteString(p.Text + "\n")
+		case k == patch.PartResponse: // without the data of images
+			said.WriteString(p.Name + "\n" + identifiers.Values(records.JSON(p.Response)))
 		default:
 			said.WriteString(identifiers.Values(records.JSON(p.Value)))
 		}

@@ -5,13 +5,16 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"net/url"
 	"os"
+	"strconv"
 	"strings"
+	"time"
 
 	"google.golang.org/genai"
 
@@ -146,12 +149,13 @@ func New(ctx context.Context, opts Options) (*Summarizer, error) {
 // 503 and 504 it waits about one second, then two.
 var retries = &genai.HTTPRetryOptions{Attempts: genai.Ptr[int32](3)}
 
-// Summarize sends req.Prompt to the model as the one message, with no tools, and returns
-// the answer. Room is left for req.MaxTokens in any script, and for thinking; the compactor judges
+// Summarize sends req.Instructions to the model as its system instruction and req.Prompt as the one message, with no
+// tools, and returns the answer. Room is left for req.MaxTokens in any script, and for thinking; the compactor judges
 // the length of the answer.
 //
 // A request that fails for a passing reason (a connection that breaks, the statuses 408,
-// 429, 500, 502, 503 and 504) is sent again, twice at most, with backoff.
+// 429, 500, 502, 503 and 504) is sent again, twice at most, with backoff, and not before the time that the service asks
+// to wait, if that is at most a minute.
 //
 // The error matches [compaction.ErrRefusedAnswer] if the service answered and the answer is of no
 // use: the prompt or the answer blocked, no candidate, nothing in it, cut off, or not the
@@ -187,7 +191,48 @@ func (t transport) RoundTrip(req *http.Request) (*http.Response, error) {
 		return nil, fmt.Errorf("read the answer: %w", err)
 	}
 	resp.Body = io.NopCloser(bytes.NewReader(body))
+	if wait := toldToWait(resp, body); wait > 0 {
+		select {
+		case <-time.After(wait):
+		case <-req.Context().Done():
+			return nil, context.Cause(req.Context())
+		}
+	}
 	return resp, nil
+}
+
+// maxWait is the longest wait that a service may ask for. One that asks for more gets no further request in this call.
+const maxWait = time.Minute
+
+// toldToWait returns how long the service asks to wait before the next request: by the header Retry-After, in seconds
+// or as a date, or by a RetryInfo in the body.
+func toldToWait(resp *http.Response, body []byte) time.Duration {
+	if resp.StatusCode != http.StatusTooManyRequests && resp.StatusCode != http.StatusServiceUnavailable {
+		return 0
+	}
+	var wait time.Duration
+	after := resp.Header.Get("Retry-After")
+	if seconds, err := strconv.ParseFloat(after, 64); err == nil {
+		wait = time.Duration(seconds * float64(time.Second))
+	} else if at, err := http.ParseTime(after); err == nil {
+		wait = time.Until(at)
+	}
+	var told struct {
+		Error struct {
+			Details []struct{ RetryDelay string }
+		}
+	}
+	if json.Unmarshal(body, &told) == nil {
+		for _, d := range told.Error.Details {
+			if delay, err := time.ParseDuration(d.RetryDelay); err == nil {
+				wait = max(wait, delay)
+			}
+		}
+	}
+	if wait > maxWait {
+		return 0
+	}
+	return wait
 }
 
 // clientFor returns a copy of the client, or a new one. It has a [transport], and follows no
@@ -209,6 +254,7 @@ func clientFor(client *http.Client) *http.Client {
 
 // response returns the model's answer, or why it is of no use.
 func (g *Summarizer) response(answer *genai.GenerateContentResponse) (resp compaction.Response, err error) {
+	resp, _ = Response(cmp.Or(answer.ModelVersion, g.model), nil, "", answer.UsageMetadata) // it was paid for, used or not
 	if feedback := answer.PromptFeedback; feedback != nil && feedback.BlockReason != "" && feedback.BlockReason != genai.BlockedReasonUnspecified {
 		return resp, refused("the prompt was blocked: %s %s", feedback.BlockReason, feedback.BlockReasonMessage)
 	}
@@ -231,6 +277,9 @@ func (g *Summarizer) response(answer *genai.GenerateContentResponse) (resp compa
 // announced to refuse them.
 func (g *Summarizer) generationConfig(req compaction.Request) *genai.GenerateContentConfig {
 	config := &genai.GenerateContentConfig{MaxOutputTokens: outputTokens(req.MaxTokens)}
+	if req.Instructions != "" {
+		config.SystemInstruction = genai.NewContentFromText(req.Instructions, genai.RoleUser)
+	}
 	if g.thinking != "" {
 		config.ThinkingConfig = &genai.ThinkingConfig{ThinkingLevel: g.thinking}
 	}

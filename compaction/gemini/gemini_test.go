@@ -44,8 +44,9 @@ const (
 type geminiReply struct {
 	status int
 	body   string
-	slow   bool // does not answer until the client has gone
-	broken bool // closes the connection: at once, or if there is a body, half-way in it
+	slow   bool   // does not answer until the client has gone
+	broken bool   // closes the connection: at once, or if there is a body, half-way in it
+	after  string // the header Retry-After
 }
 
 // geminiScript is a transport that answers call after call with the replies, and with the last one
@@ -74,6 +75,9 @@ func (s *geminiScript) RoundTrip(req *http.Request) (*http.Response, error) {
 		body = io.MultiReader(strings.NewReader(reply.body[:len(reply.body)/2]), iotest.ErrReader(io.ErrUnexpectedEOF))
 	}
 	header := make(http.Header)
+	if reply.after != "" {
+		header.Set("Retry-After", reply.after)
+	}
 	if reply.status/100 == 3 {
 		header.Set("Location", "/elsewhere")
 	}
@@ -89,9 +93,10 @@ func checkGeminiRequest(t *testing.T, r *http.Request) {
 		t.Errorf("the key sent is %q", got)
 	}
 	var body struct {
-		Contents         []*genai.Content
-		GenerationConfig map[string]any
-		Tools            any
+		Contents          []*genai.Content
+		SystemInstruction *genai.Content
+		GenerationConfig  map[string]any
+		Tools             any
 	}
 	if err := json.NewDecoder(r.Body).Decode(&body); err != nil {
 		t.Errorf("request: %v", err)
@@ -99,6 +104,9 @@ func checkGeminiRequest(t *testing.T, r *http.Request) {
 	}
 	if len(body.Contents) != 1 || body.Contents[0].Role != "user" || len(body.Contents[0].Parts) != 1 || body.Contents[0].Parts[0].Text != geminiPrompt {
 		t.Errorf("contents are %+v", body.Contents)
+	}
+	if body.SystemInstruction == nil || len(body.SystemInstruction.Parts) != 1 || body.SystemInstruction.Parts[0].Text != "by these rules" {
+		t.Errorf("the system instruction is %+v", body.SystemInstruction)
 	}
 	if body.Tools != nil {
 		t.Errorf("there are tools: %v", body.Tools)
@@ -110,7 +118,7 @@ func checkGeminiRequest(t *testing.T, r *http.Request) {
 }
 
 func geminiRequest() compaction.Request {
-	return compaction.Request{Prompt: geminiPrompt, MaxTokens: 100}
+	return compaction.Request{Instructions: "by these rules", Prompt: geminiPrompt, MaxTokens: 100}
 }
 
 func newGemini(t *testing.T, opts gemini.Options) *gemini.Summarizer {
@@ -386,5 +394,44 @@ func TestResponse(t *testing.T) {
 	}
 	if got, err := gemini.Response("m", of(&genai.Part{Text: "told"}), "", nil); err != nil || got.Usage != (compaction.Tokens{}) {
 		t.Errorf("without usage: %+v, %v", got, err)
+	}
+}
+
+// A service that asks to wait gets the next request no sooner.
+func TestGeminiWaits(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		reply geminiReply
+		least time.Duration
+		most  time.Duration
+	}{
+		{"in seconds", geminiReply{status: 429, after: "7"}, 8 * time.Second, 9 * time.Second},
+		{"in the body", geminiReply{status: 429, body: `{"error":{"code":429,"details":[{"@type":"type.googleapis.com/google.rpc.RetryInfo","retryDelay":"12.5s"}]}}`}, 13 * time.Second, 15 * time.Second},
+		{"unavailable", geminiReply{status: 503, after: "3"}, 4 * time.Second, 5 * time.Second},
+		{"too long to wait", geminiReply{status: 429, after: "3600"}, time.Second, 2 * time.Second},
+		{"nonsense", geminiReply{status: 429, after: "soon"}, time.Second, 2 * time.Second},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				script := &geminiScript{t: t, replies: []geminiReply{c.reply, {status: 200, body: geminiGood}}, start: time.Now()}
+				g := newGemini(t, gemini.Options{HTTPClient: &http.Client{Transport: script}})
+				testlog.Must(g.Summarize(context.Background(), geminiRequest()))(t)
+				if pause := script.at[1] - script.at[0]; pause < c.least || pause > c.most {
+					t.Errorf("the pause is %v", pause)
+				}
+			})
+		})
+	}
+}
+
+// What an answer took is told, also of one that is cut off or blocked.
+func TestGeminiUsageOfRefused(t *testing.T) {
+	body := `{"candidates":[{"content":{"role":"model","parts":[{"text":"Order"}]},"finishReason":"MAX_TOKENS"}],"usageMetadata":{"promptTokenCount":700,"candidatesTokenCount":80}}`
+	for _, body := range []string{body, strings.Replace(body, "MAX_TOKENS", "SAFETY", 1), `{"usageMetadata":{"promptTokenCount":700,"candidatesTokenCount":80}}`} {
+		g := newGemini(t, gemini.Options{HTTPClient: &http.Client{Transport: &geminiScript{t: t, replies: []geminiReply{{status: 200, body: body}}, start: time.Now()}}})
+		resp, err := g.Summarize(context.Background(), geminiRequest())
+		if !errors.Is(err, compaction.ErrRefusedAnswer) || resp.Usage != (compaction.Tokens{Prompt: 700, Answer: 80}) || resp.Text != "" {
+			t.Errorf("%+v, %v", resp, err)
+		}
 	}
 }

@@ -35,10 +35,10 @@ func TestRevertOfAWindow(t *testing.T) {
 		line("i3", "agent", "model", text("approved"), "") +
 		line("i4", "user", "user", text("thanks"), "") + line("i4", "agent", "model", text("welcome"), "")
 	must(t, first, "import", "a/u/s", "-")
-	must(t, "", "compact", "a/u/s", "--interval", "2")
+	must(t, "", "compact", "a/u/s", "--interval", "2", "--retain-invocations", "0")
 	must(t, second, "import", "a/u/s", "-")
 	before := must(t, "", "export", "a/u/s", "--visible")
-	must(t, "", "compact", "a/u/s", "--interval", "2")
+	must(t, "", "compact", "a/u/s", "--interval", "2", "--retain-invocations", "0")
 
 	id := ""
 	for l := range strings.Lines(must(t, "", "export", "a/u/s")) {

@@ -144,7 +144,8 @@ func (f *compactFlags) declare(cmd *cobra.Command) {
 	fs.BoolVar(&f.dryRun, "dry-run", false, "show what would be summarised next and why, and write nothing")
 	fs.Var(number{&f.cfg.CompactionInterval, 0}, "interval", "summarise when `N` invocations are not summarised yet; 0 switches this off")
 	fs.Var(number{&f.cfg.TokenThreshold, 0}, "token-threshold", "summarise when the prompt takes `N` tokens; 0 switches this off")
-	fs.Var(number{&f.cfg.EventRetentionSize, 1}, "retain", "leave the last `N` events when the prompt takes too many tokens")
+	fs.Var(number{&f.cfg.EventRetentionSize, 1}, "retain", "leave the last `N` events that say something when the prompt takes too many tokens")
+	fs.Var(number{&f.cfg.RetainInvocations, 0}, "retain-invocations", "leave the newest `N` invocations as they were said, up to 8,000 tokens of them")
 	fs.Var(number{&f.cfg.ClearAfter, 0}, "clear-after", "clear old results of tools when that saves `N` tokens; 0 switches this off")
 	fs.StringVar(&f.run.Focus, "focus", "", "what summaries should keep above all, in a few `WORDS`; for models")
 }

@@ -67,7 +67,7 @@ func compactWith(ctx context.Context, t *testing.T, m *model, args ...string) (c
 		return map[string]string{"GEMINI_API_KEY": "a-key", "GOOGLE_GEMINI_BASE_URL": m.URL}[name]
 	}
 	var out, errs bytes.Buffer
-	code = sh.app("", &out, &errs).run(ctx, append([]string{"compact", "a/u/s"}, args...))
+	code = sh.app("", &out, &errs).run(ctx, append([]string{"compact", "a/u/s", "--retain-invocations", "0"}, args...))
 	return code, out.String(), errs.String()
 }
 
@@ -173,7 +173,7 @@ func TestCompactRedacted(t *testing.T) {
 	sh.env = func(name string) string {
 		return map[string]string{"GEMINI_API_KEY": "a-key", "GOOGLE_GEMINI_BASE_URL": m.URL}[name]
 	}
-	if code, _, stderr := sh.try(t, "", "compact", "a/u/s", "--redact", "--focus", "ada@example.com"); code != 0 {
+	if code, _, stderr := sh.try(t, "", "compact", "a/u/s", "--retain-invocations", "0", "--redact", "--focus", "ada@example.com"); code != 0 {
 		t.Fatalf("exit code %d: %s", code, stderr)
 	}
 	if len(m.prompts) == 0 {

@@ -45,10 +45,10 @@ func TestDemo(t *testing.T) {
 		"16 events hidden, 1 added; 15 visible events now",
 		"last 3 of 61 visible events after record 61",
 		"hid 16 visible events: index 1 to 16",
-		"5 invocations have events that are not summarised, the interval is 5",
-		"22 → 1 visible event,",
+		"4 invocations have events that are not summarised, the interval is 4",
+		"22 → 9 visible events,",
 		"extended, 23 records added; the log ends at record 46",
-		"2 visible events after record 47",
+		"3 visible events after record 47",
 		"1,975 of 8,035 visible",
 		"no patch has changed the state.",
 	} {

@@ -20,11 +20,13 @@ type Comparison struct {
 	Numbers []string
 }
 
-// Compare compares a text with the one that it summarises. It takes time linear in both.
+// Compare compares a text with the one that it summarises. Other spellings of a word count as the word: its case, a
+// leading v, separators, the beginning of a hash, a unit apart from its number, a date in words. It takes time linear in
+// both.
 func Compare(text, about *Index) Comparison {
 	c := Comparison{Identifiers: about.Len()}
 	for _, id := range about.order {
-		if !text.Has(id) {
+		if !text.Has(id) && !text.isAlike(id) {
 			c.Lost = append(c.Lost, id)
 		}
 	}
@@ -32,6 +34,9 @@ func Compare(text, about *Index) Comparison {
 	tries := 0
 	c.Invented = slices.DeleteFunc(c.Invented, func(id string) bool {
 		tries++
+		if about.isAlike(id) {
+			return true
+		}
 		derived := tries <= maxDerived && about.derives(id)
 		if derived {
 			c.Numbers = append(c.Numbers, id)
@@ -39,6 +44,12 @@ func Compare(text, about *Index) Comparison {
 		return derived
 	})
 	return c
+}
+
+// Invents reports whether a text has identifiers that do not occur in another one.
+func Invents(text string, about *Index) bool {
+	invented, _ := NewIndex(text).strange(about)
+	return len(invented) > 0
 }
 
 // maxDerived is the most words that are tested for being derived: each test compares the word with all numbers.

@@ -136,7 +136,7 @@ func TestCompare(t *testing.T) {
 		{"ORDER-4711 ada@math.example 105.00 45.50 2024-05-20 5,000 /src/a/main.go:12 00123 https://a.example/x/1", "", "", ""},
 		{"ORDER-4712", "*", "ORDER-4712", ""},
 		{"ORDER-471", "*", "ORDER-471", ""},
-		{"order-4711", "*", "order-4711", ""},
+		{"order-4713", "*", "order-4713", ""},
 		{"bob@math.example /src/b/main.go", "*", "bob@math.example /src/b/main.go", ""},
 		{"/src/a/main.go src/a/main.go:12 main.go", "*", "", ""}, // parts of what stands there
 		{"/src/main.go", "*", "/src/main.go", ""},
@@ -221,4 +221,24 @@ func ExampleFind() {
 func ExampleOccurs() {
 	fmt.Println(identifiers.Occurs("see ORDER-4711.", "ORDER-4711"), identifiers.Occurs("see ORDER-4711.", "ORDER-471"))
 	// Output: true false
+}
+
+// Spellings of one identifier are alike, and others are not.
+func TestCompareSpellings(t *testing.T) {
+	for _, c := range []struct {
+		about, text string
+		invented    bool
+	}{
+		{"release v1.24.3", "Release 1.24.3", false}, {"1.24.3", "v1.24.3", false}, {"1.24.3", "1.24.4", true},
+		{"commit 3f9c2ab81d77e0", "3f9c2ab", false}, {"commit 3f9c2ab", "3f9c2ab81d77e0", false}, {"3f9c2ab81d77e0", "3f9c2ac", true}, {"3f9c2ab81d77e0", "3f9c2", true},
+		{"ORDER_4711_AB", "order-4711-ab", false}, {"ORDER_4711_AB", "order-4711-ac", true}, {"+49 170 1234567", "0170-1234567", true}, {"tel 0170 1234567", "1234567", false},
+		{"due May 20, 2024", "2024-05-20", false}, {"due on the 20th of May", "2024-05-20", false}, {"20.05.2024", "2024-05-20", false}, {"05/20/2024", "2024-05-20", false},
+		{"due May 20, 2024", "2024-05-21", true}, {"2024-05-20T10:00:00Z", "20.05.2024", false},
+		{"took 1200 ms", "1200ms", false}, {"took 1,200 ms", "1200ms", false}, {"took 1200 ms", "1300ms", true}, {"HAT136 flies", "hat-136", false},
+	} {
+		got := identifiers.Compare(identifiers.NewIndex(c.text), identifiers.NewIndex(c.about))
+		if (len(got.Invented) > 0) != c.invented {
+			t.Errorf("%q about %q: invented %q", c.text, c.about, got.Invented)
+		}
+	}
 }

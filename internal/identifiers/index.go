@@ -16,6 +16,7 @@ type Index struct {
 	sorted []string         // the words; made at the first use
 	runs   map[string][]int // where each run of letters and digits begins; made at the first use
 	sums   *numbers         // made at the first use
+	alike  *alike           // made at the first use
 }
 
 // NewIndex makes an index of a text.
@@ -36,6 +37,9 @@ func NewIndex(text string) *Index {
 
 // Identifiers returns the identifiers of the text, as [Find] finds them, in their order.
 func (x *Index) Identifiers() []string { return slices.Clone(x.order) }
+
+// Contains reports whether a stretch of text is in the text.
+func (x *Index) Contains(stretch string) bool { return strings.Contains(x.text, stretch) }
 
 // Len is how many identifiers the text has.
 func (x *Index) Len() int { return len(x.order) }

@@ -100,10 +100,10 @@ func TestReplay(t *testing.T) {
 		t.Errorf("a summarizer that is no offline one costs: %+v", short)
 	}
 	liar := compaction.SummarizerFunc(func(context.Context, compaction.Request) (compaction.Response, error) {
-		return compaction.Response{Text: "Order ORDER-4712, card 99887."}, nil
+		return compaction.Response{Text: "Order ORDER-4712, card 99887, receipts RC-10001 and RC-10002."}, nil
 	})
-	if refused := replay(t, rec, quality.Compact("", compaction.Config{Enabled: true, CompactionInterval: 2, Summarizer: liar})); refused.Invented != 0 || refused.Passes != 0 {
-		t.Errorf("with summaries that lie, which are refused: %+v", refused)
+	if refused := replay(t, rec, quality.Compact("", compaction.Config{Enabled: true, CompactionInterval: 2, Summarizer: liar})); refused.Invented != 0 || refused.Passes == 0 || refused.Seen != 2 {
+		t.Errorf("with summaries that lie, in whose place the offline one writes: %+v", refused)
 	}
 	offline := replay(t, rec, quality.Compact("", compaction.Config{Enabled: true, CompactionInterval: 2}))
 	if offline.Passes == 0 || offline.ReadTokens+offline.WrittenTokens != 0 {

@@ -4,8 +4,10 @@ import (
 	"cmp"
 	"slices"
 	"strings"
+	"unicode"
 	"unicode/utf8"
 
+	"github.com/patchlog-dev/patchlog/internal/identifiers"
 	"github.com/patchlog-dev/patchlog/internal/jsonvalue"
 	"github.com/patchlog-dev/patchlog/internal/tokens"
 )
@@ -17,6 +19,8 @@ type rows struct {
 	all   []*row
 }
 
+func newRows() *rows { return &rows{byKey: map[[2]string]*row{}} }
+
 type row struct {
 	header  string
 	cells   string // the id first
@@ -24,15 +28,15 @@ type row struct {
 	last    int  // when it came, or -1 if a later state has its place
 	dated   bool // the id is a date
 	used    bool // the user, the agent or a call has used the id
+	rank    int  // which of its header's rows it is that nothing used, the newest first; 0 if it was used
 	written bool
 }
 
 const (
-	rowsHeading = "Rows:"
-	cellMark    = " | "
-	maxCell     = 32 // runes of a value
-	maxCells    = 12
-	datedMost   = 0.25 // of the room, for rows whose id is a date
+	cellMark  = " | "
+	maxCell   = 32 // runes of a value
+	maxCells  = 12
+	datedMost = 0.25 // of the room, for rows whose id is a date
 )
 
 // add adds the objects in the cursor's next value.
@@ -82,11 +86,9 @@ func (r *rows) addObject(c *jsonvalue.Cursor) {
 		if rank := idRank(key, cell, kind == jsonvalue.String); rank > best {
 			best, id = rank, len(names)
 		}
-		if len(names) < maxCells {
-			names, values = append(names, key), append(values, cell)
-		}
+		names, values = append(names, key), append(values, cell)
 	}
-	if id < 0 || id >= len(names) || len(names) < 2 {
+	if id < 0 || len(names) < 2 {
 		return
 	}
 	for _, of := range [][]string{names, values} {
@@ -94,7 +96,8 @@ func (r *rows) addObject(c *jsonvalue.Cursor) {
 		copy(of[1:], of[:id])
 		of[0] = first
 	}
-	r.put(strings.Join(names, cellMark), strings.Join(values, cellMark))
+	n := min(len(names), maxCells)
+	r.put(names[:n], values[:n])
 }
 
 // isCell reports whether a text can be a cell or a column's name.
@@ -113,32 +116,60 @@ const (
 func idRank(key, value string, text bool) int {
 	named := strings.HasSuffix(strings.ToLower(key), "id")
 	w, one := oneWord(value)
-	switch group := groupOf(w); {
+	switch date := isDate(w.Text); {
 	case !one || !text && !named:
 		return 0
-	case text && wordForm(w) == unique && group != dateGroup && group != numberGroup:
+	case text && isID(w) && !date && !isAmount(w.Text):
 		return asID
 	case named:
 		return asNamed
-	case text && group == dateGroup:
+	case text && date:
 		return asDate
 	}
 	return 0
 }
 
+// isAmount reports whether the word is a number or a time, perhaps with a sign before or a unit behind.
+func isAmount(s string) bool {
+	digit := strings.IndexFunc(s, unicode.IsDigit)
+	if digit < 0 || strings.ContainsFunc(s[:digit], unicode.IsLetter) || strings.ContainsAny(s, "_/@") {
+		return false
+	}
+	letters := 0
+	for _, r := range s {
+		if unicode.IsLetter(r) {
+			letters++
+		}
+	}
+	return letters <= 2
+}
+
+// isDate reports whether the word is three numbers with the same sign between them, of which one may be a year, or
+// begins with such and a T, as times do.
+func isDate(s string) bool {
+	if i := strings.IndexByte(s, 'T'); i > 0 {
+		s = s[:i]
+	}
+	for _, sign := range []string{"-", "/", "."} {
+		parts := strings.Split(s, sign)
+		if len(parts) == 3 && (len(parts[0]) == 4 || len(parts[2]) == 4) && !slices.ContainsFunc(parts, func(p string) bool {
+			return p == "" || len(p) > 4 || strings.ContainsFunc(p, func(r rune) bool { return !unicode.IsDigit(r) })
+		}) {
+			return true
+		}
+	}
+	return false
+}
+
 // put adds a row. It replaces the row with the same header and ids; a row whose only id is a date replaces only an
 // identical row.
-func (r *rows) put(header, cells string) {
-	if r.byKey == nil {
-		r.byKey = make(map[[2]string]*row)
-	}
-	n := &row{header: header, cells: cells, last: len(r.all)}
+func (r *rows) put(names, values []string) {
+	header := strings.Join(names, cellMark)
+	n := &row{header: header, cells: strings.Join(values, cellMark), last: len(r.all), id: values[0]}
 	r.all = append(r.all, n)
-	names, values := strings.Split(header, cellMark), strings.Split(cells, cellMark)
-	n.id = values[0]
 	key := [2]string{header, n.id}
 	n.dated = idRank(names[0], n.id, true) == asDate
-	for i := 1; i < min(len(names), len(values)); i++ {
+	for i := 1; i < len(names); i++ {
 		if n.dated || idRank(names[i], values[i], true) > asDate {
 			key[1] += cellMark + values[i]
 		}
@@ -149,36 +180,31 @@ func (r *rows) put(header, cells string) {
 	r.byKey[key] = n
 }
 
-// read adds a line under the heading of rows, and returns the header of the next line.
-func (r *rows) read(line, header string) string {
-	if rest, ok := strings.CutPrefix(line, bullet); ok {
-		return rest
-	}
-	if strings.Contains(line, cellMark) && header != "" {
-		r.put(header, line)
-	}
-	return header
-}
-
-// write writes the rows that fit into the room: first those with a used id, then the newest.
-// before has the lines of earlier summaries.
-func (r *rows) write(isUsed func(id string) bool, before map[string]bool, room tokens.Size) string {
+// write writes the rows that fit into the room: first those with a used id, then the newest of each
+// header.
+// A row that an earlier summary has is not told again. With told, the
+// text of a summary, only rows with a used id that it lacks are written.
+func (r *rows) write(s *reader, told *identifiers.Index, room tokens.Size) string {
 	room -= tokens.Of(rowsHeading + "\n")
 	var ranked []*row
 	for _, of := range r.all {
-		if of.last >= 0 && !before[of.cells] {
-			of.used = isUsed(of.id)
+		of.written = false
+		if of.last >= 0 && !s.known.Contains(of.cells) && !identifiers.Invents(of.cells, s.source) {
+			of.used = s.ids.isUsed(of.id)
+			if told != nil && (!of.used || told.Contains(of.cells)) {
+				continue
+			}
 			ranked = append(ranked, of)
 		}
 	}
-	slices.SortFunc(ranked, func(a, b *row) int {
-		if a.used == b.used {
-			return cmp.Compare(b.last, a.last)
-		} else if a.used {
-			return -1
+	nth := map[string]int{} // of a header's rows, the newest first
+	for _, of := range slices.Backward(ranked) {
+		if of.rank = 0; !of.used {
+			nth[of.header]++
+			of.rank = nth[of.header]
 		}
-		return 1
-	})
+	}
+	slices.SortFunc(ranked, func(a, b *row) int { return cmp.Or(cmp.Compare(a.rank, b.rank), cmp.Compare(b.last, a.last)) })
 	dated := part(room, datedMost)
 	lines := make(map[string][]string) // by header, which comes first
 	for _, of := range ranked {

@@ -1,11 +1,10 @@
 package extractive
 
 import (
-	"encoding/json"
 	"fmt"
 	"strings"
-	"unicode/utf8"
 
+	"github.com/patchlog-dev/patchlog/internal/identifiers"
 	"github.com/patchlog-dev/patchlog/internal/jsonvalue"
 	"github.com/patchlog-dev/patchlog/internal/records"
 	"github.com/patchlog-dev/patchlog/internal/summaries"
@@ -13,232 +12,328 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// Bounds on what is kept of calls and errors.
+// turn is a message of the user's and what follows it until the next one.
+type turn struct {
+	told   bool // it is a summary by another writer
+	asked  []*unit
+	calls  []*call
+	states []*state
+	said   []*unit // sentences of the agent's
+	last   int     // the index in said from which on its last message stands
+}
+
+// state is the last state of something: a file that was changed, a check, an error. A later one of the same thing
+// empties the text.
+type state struct {
+	kind, text string
+	count      int
+}
+
+// The kinds of states.
 const (
-	maxNameWidth = 128               // runes of a function's name
-	maxCall      = 40 * tokens.Token // of a call with its arguments
-	maxError     = 40 * tokens.Token
-	maxLeaves    = 64  // values of one call
-	maxCount     = 999 // of what is counted, lest it pass for a fact
+	changed = "changed"
+	checked = "checked"
+	failed  = "failed"
 )
 
-// turn is what is known of one invocation, or of a step of it.
-type turn struct {
-	said  *line // with calls and errors
-	asked *line
-	calls map[string]*called // by function
-	ended bool               // the agent has said something
+// reader reads events into turns.
+type reader struct {
+	turns []*turn
+
+	known   *identifiers.Index // of earlier summaries
+	source  *identifiers.Index // of all events
+	waiting map[string][]*call // by call id, or name
+	states  map[string]*state  // by what they are of
+	calls   []*call
+	rows    *rows
+	ids     *ids
+	open    []string
+	other   string // what is said only if there is nothing else
 }
 
-// called are the calls of one function in a turn.
-type called struct {
-	unit  *unit
-	count int
-}
-
-// openCall is a call that waits for its response.
-type openCall struct {
-	name     string
-	user     bool // it waits for the user's side: what the tool returns is a placeholder
-	answered bool
-}
-
-// addEvents takes in raw events by invocation. One without an id belongs to the
-// invocation before; by the user, it begins one.
-func (s *summary) addEvents(events []*patch.Event) {
-	byID := make(map[string]*turn)
-	waiting := make(map[string][]*openCall) // by call id, or name
-	var calls []*openCall
-	var now *turn
-	begin := func(id string) {
-		now = &turn{said: new(line), asked: new(line), calls: make(map[string]*called)}
-		s.asked, s.told = append(s.asked, now.asked), append(s.told, now.said)
-		if id != "" {
-			byID[id] = now
-		}
+// add reads an event. A turn begins with a message of the user's.
+func (s *reader) add(e *patch.Event) {
+	if _, ok := summaries.CompactionOf(e); ok {
+		s.addTold(e)
+		return
 	}
-	for _, e := range events {
-		if _, ok := summaries.CompactionOf(e); ok {
-			s.addSummary(e)
-			now = nil
-			clear(byID)
-			continue
-		}
-		user := e.Author() == "user"
-		switch id := e.InvocationID(); {
-		case id != "" && byID[id] != nil:
-			now = byID[id]
-		case id != "" || now == nil || user:
-			begin(id)
-		}
-		if now.ended && !user && says(e) {
-			begin(e.InvocationID())
-		}
-		calls = append(calls, s.addEvent(now, e, user, waiting)...)
-	}
-	var names []string
-	for _, call := range calls {
-		if !call.answered {
-			names = append(names, call.name)
-		}
-	}
-	if len(names) > 0 {
-		s.open = append(s.open, cut("unanswered: "+strings.Join(names, ", "), longSentence))
-	}
-	if now != nil {
-		s.askOpen(now)
-	}
-}
-
-// askOpen says that the question is open that the newest turn ends with.
-func (s *summary) askOpen(t *turn) {
-	of, who := t.said, agentAsks
-	if !t.ended {
-		of, who = t.asked, userAsks
-	}
-	if n := len(of.units) - 1; n >= 0 && of.units[n].kind == saidUnit && isQuestion(of.units[n].text) {
-		s.open = append(s.open, who+of.units[n].text)
-		if t.ended {
-			of.units = of.units[:n]
-		}
-	}
-}
-
-// says reports whether an event has a text.
-func says(e *patch.Event) bool {
-	for _, p := range e.Parts() {
-		if p.Kind == patch.PartText && strings.TrimSpace(p.Text) != "" {
-			return true
-		}
-	}
-	return false
-}
-
-// addEvent takes in an event of a turn, and returns the calls in it.
-func (s *summary) addEvent(t *turn, e *patch.Event, user bool, waiting map[string][]*openCall) (calls []*openCall) {
-	say := func(text string) {
-		if strings.TrimSpace(text) == "" {
-			return
-		}
-		s.facts.addAll(findFacts(text), used)
-		if user {
-			s.addTexts(t.asked, sentences(text), true)
-		} else {
-			t.ended = true
-			s.addTexts(t.said, sentences(text), false)
-		}
-	}
+	user := e.Author() == "user"
+	begun := false // the user's words are one message, also in several parts
 	for _, p := range e.Parts() {
 		switch p.Kind {
 		case patch.PartText:
-			say(p.Text)
+			text := strings.TrimSpace(p.Text)
+			switch {
+			case text == "" || isMark(text):
+			case user:
+				if !begun {
+					s.turns = append(s.turns, &turn{})
+				}
+				begun = true
+				s.ask(text)
+				s.other = askedLabel + oneLine(text)
+			case e.Role() == "user": // instructions, notifications
+				s.other = "The program: " + oneLine(text)
+			default:
+				s.say(s.now(), text, !begun)
+				begun = true
+				s.other = agentLabel + oneLine(text)
+			}
+		case patch.PartData, patch.PartFile:
+			text := oneLine(fmt.Sprintf("[%s %s%s]", p.MIMEType, p.Name, p.URI))
+			if t := s.now(); user {
+				t.asked = append(t.asked, &unit{text: text})
+			} else if e.Role() != "user" {
+				t.said = append(t.said, &unit{text: text})
+			}
 		case patch.PartCall:
-			name := functionName(p.Name)
-			s.addCall(t, name, argsText(records.JSON(p.Args)))
-			s.facts.add(fact{key: calledKey, value: name, form: common, named: true}, used)
-			s.facts.addAll(factsOfArgs(name, records.JSON(p.Args)), used)
-			call := &openCall{name: name, user: p.ID != "" && records.IsLongRunning(e, p.ID)}
-			calls = append(calls, call)
-			key := callKey(p.ID, p.Name)
-			waiting[key] = append(waiting[key], call)
-		case patch.PartResponse:
-			key := callKey(p.ID, p.Name)
-			if open := waiting[key]; len(open) > 0 && (user || !open[len(open)-1].user) {
-				open[len(open)-1].answered = true
-				waiting[key] = open[:len(open)-1]
-			}
-			response := records.JSON(p.Response)
-			s.rows.add(jsonvalue.NewCursor(response))
-			s.facts.addAll(factsOfLeaves(response, false), returned)
-			if text, failed := failure(response); failed && text != "" {
-				s.addError(t, functionName(p.Name), text)
-			}
+			s.call(e, p)
 		case patch.PartCode:
-			s.addCall(t, "code", oneLine(p.Text))
-			s.facts.addAll(findFacts(p.Text), used)
-		case patch.PartData:
-			say(fmt.Sprintf("[%s %s]", p.MIMEType, p.Name))
-		case patch.PartFile:
-			say(fmt.Sprintf("[%s %s]", p.MIMEType, p.URI))
+			s.call(e, patch.Part{Name: "code", Args: p.Value})
+			s.ids.addText(p.Text, used)
+		case patch.PartResponse:
+			s.answer(p, user)
+			s.other = oneLine(fmt.Sprintf("%s returned: %s", functionName(p.Name), p.Response))
+		case patch.PartCodeResult, patch.PartOther:
+			s.other = oneLine(fmt.Sprintf("%s: %s", p.Kind, p.Value))
 		}
 	}
 	if text, ok := e.Field("errorMessage"); ok {
 		if message := stringIn(text); message != "" && message != "null" {
-			s.addError(t, "", message)
-		}
-	}
-	return calls
-}
-
-// addUnit adds a unit to a line. One that says the same as an earlier one, but for what it counts, takes
-// its place: of repeated attempts the last state counts.
-func (s *summary) addUnit(l *line, kind unitKind, text, of string) *unit {
-	u := &unit{kind: kind, text: text}
-	key := fmt.Sprint(kind, of)
-	if old := s.latest[key]; old != nil {
-		old.text = ""
-	}
-	s.latest[key] = u
-	l.units = append(l.units, u)
-	return u
-}
-
-// addTexts adds sentences to a line. Of what the user says again the first counts, for there
-// it was new; of what the agent says again the last.
-func (s *summary) addTexts(l *line, texts []string, user bool) {
-	for _, text := range texts {
-		text = unmarked.Replace(text)
-		if user && s.latest["user "+text] != nil {
-			continue
-		}
-		if isMark(text) || !user && strings.HasSuffix(strings.TrimRight(text, "*_ "), ":") {
-			continue
-		}
-		u := s.addUnit(l, saidUnit, text, fmt.Sprint(user, text))
-		u.answered = !user && isQuestion(text)
-		if user {
-			s.latest["user "+text] = u
+			s.set(failed, message, cut(oneLine(message), maxOutcome))
 		}
 	}
 }
 
-// unmarked writes what separates the parts of a line in another way.
-var unmarked = strings.NewReplacer(strings.TrimSpace(arrow), "->", strings.TrimSpace(gap), "...")
+// now returns the current turn.
+func (s *reader) now() *turn {
+	if len(s.turns) == 0 || s.turns[len(s.turns)-1].told {
+		s.turns = append(s.turns, &turn{})
+	}
+	return s.turns[len(s.turns)-1]
+}
+
+func (s *reader) ask(text string) {
+	t := s.now()
+	t.asked = appendNew(t.asked, unitsOf(text, false))
+	s.ids.addText(text, used)
+}
+
+// say reads a message of the agent's. begins says that it is not the rest of one.
+func (s *reader) say(t *turn, text string, begins bool) {
+	if begins {
+		t.last = len(t.said)
+	}
+	t.said = appendNew(t.said, unitsOf(text, true))
+	s.ids.addText(text, used)
+}
+
+// appendNew appends units, except one that says the same as the one before it.
+func appendNew(units, more []*unit) []*unit {
+	for _, u := range more {
+		if len(units) == 0 || units[len(units)-1].text != u.text {
+			units = append(units, u)
+		}
+	}
+	return units
+}
+
+// addTold reads a summary by another writer.
+func (s *reader) addTold(e *patch.Event) {
+	t := &turn{told: true}
+	for _, p := range e.Parts() {
+		if p.Kind == patch.PartText {
+			s.say(t, strings.ReplaceAll(p.Text, toldLabel, ""), false)
+		}
+	}
+	s.turns = append(s.turns, t)
+}
+
+// end notes which calls have no answer.
+func (s *reader) end() {
+	var names []string
+	for _, c := range s.calls {
+		if !c.answered {
+			names = append(names, c.name)
+		}
+	}
+	if len(names) > 0 {
+		s.open = append(s.open, cut(waitingCall+strings.Join(names, ", "), maxOutcome))
+	}
+}
 
 // isMark reports whether a text is a mark of a program, such as one that stops a conversation.
 func isMark(text string) bool {
-	return len(text) > 4 && strings.HasPrefix(text, "##") && strings.HasSuffix(text, "##")
+	return len(text) > 4 && strings.HasPrefix(text, "##") && strings.HasSuffix(text, "##") && !strings.Contains(text, " ")
 }
 
-// addCall adds a call to a turn, in place of an earlier one of the same function.
-func (s *summary) addCall(t *turn, name, args string) {
-	c := t.calls[name]
-	if c == nil {
-		c = &called{unit: s.addUnit(t.said, callUnit, "", fmt.Sprintf("%p %s", t, name))}
-		t.calls[name] = c
-	}
-	c.count++
-	name, args = unmarked.Replace(name), unmarked.Replace(args)
-	c.unit.text = name
-	if args = cut(args, maxCall-tokens.Of(name)); args != "" {
-		c.unit.text += "(" + args + ")"
-	}
-	c.unit.text += times(c.count)
+// call is a function call.
+type call struct {
+	name     string
+	args     string // as they are shown
+	count    int    // how often it was made in the turn
+	do       action
+	user     bool // it waits for the user's side: what the tool returns is a placeholder
+	answered bool
 }
 
-// addError adds what went wrong to a turn, with how often it did.
-func (s *summary) addError(t *turn, name, text string) {
-	if len(text) > len(errorLabel) && strings.EqualFold(text[:len(errorLabel)], errorLabel) {
-		text = text[len(errorLabel):]
+const (
+	maxNameRunes = 128
+	maxArgs      = 24 * tokens.Token // of a call
+	maxOutcome   = 32 * tokens.Token // of a check or an error
+	maxLeaves    = 64                // of the values of one call
+	maxCount     = 999               // of what is counted, lest it pass for a fact
+)
+
+func (s *reader) call(e *patch.Event, p patch.Part) {
+	t := s.now()
+	args := records.JSON(p.Args)
+	c := &call{name: functionName(p.Name), args: argsText(args), count: 1, do: actionOf(args), answered: p.ID == "" && p.Name == "code"}
+	c.user = p.ID != "" && records.IsLongRunning(e, p.ID)
+	if identifiers.Invents(c.args, s.source) {
+		c.args = ""
 	}
-	text = cut(unmarked.Replace(oneLine(text)), maxError)
-	if name != "" {
-		text += " (" + name + ")"
+	s.ids.addLeaves(args, used)
+	key := callKey(p)
+	s.waiting[key] = append(s.waiting[key], c)
+	s.calls = append(s.calls, c)
+	for _, file := range c.do.files {
+		s.set(changed, file, file)
 	}
-	key := "errors " + text
-	count := s.facts.counts[key] + 1
-	s.facts.counts[key] = count
-	s.addUnit(t.said, errorUnit, text+times(count), text)
+	for i, same := range t.calls {
+		if same.name == c.name && same.args == c.args {
+			c.count += same.count
+			t.calls = append(t.calls[:i], t.calls[i+1:]...)
+			break
+		}
+	}
+	t.calls = append(t.calls, c)
+}
+
+// answer reads a function's response.
+func (s *reader) answer(p patch.Part, user bool) {
+	response := records.JSON(p.Response)
+	s.rows.add(jsonvalue.NewCursor(response))
+	s.ids.addLeaves(response, returned)
+	key := callKey(p)
+	c := &call{name: functionName(p.Name)}
+	if open := s.waiting[key]; len(open) > 0 && (user || !open[0].user) {
+		c, s.waiting[key] = open[0], open[1:]
+		c.answered = true
+	}
+	text, bad := outcome(response)
+	text = cut(oneLine(text), maxOutcome)
+	switch what := c.do.check; {
+	case what != "":
+		if text == "" {
+			text = "done"
+		}
+		s.set(checked, c.do.key, what+" → "+text)
+	case bad && text != "":
+		s.set(failed, c.name+" "+c.do.key, fmt.Sprintf("%s (%s)", text, c.name))
+	case !bad:
+		s.set(failed, c.name+" "+c.do.key, "")
+	}
+}
+
+// set notes the last state of something in the current turn.
+func (s *reader) set(kind, of, text string) {
+	of = kind + " " + of
+	if identifiers.Invents(text, s.source) { // it was decoded twice
+		return
+	}
+	n := &state{kind, text, 1}
+	if old := s.states[of]; old != nil {
+		if old.text == text {
+			n.count += old.count
+		}
+		old.text = ""
+	}
+	if text == "" {
+		delete(s.states, of)
+		return
+	}
+	s.states[of] = n
+	t := s.now()
+	t.states = append(t.states, n)
+}
+
+// stateLine tells the last states of what the turn touched last.
+func (t *turn) stateLine() string {
+	counts := map[state]int{}
+	for _, st := range t.states {
+		counts[state{st.kind, st.text, 0}] += st.count
+	}
+	var all []string
+	kind := ""
+	for _, of := range []string{changed, checked, failed} {
+		for _, st := range t.states {
+			key := state{st.kind, st.text, 0}
+			n := counts[key]
+			if st.kind != of || st.text == "" || n == 0 {
+				continue
+			}
+			counts[key] = 0
+			text := st.text + times(n)
+			if kind == of {
+				all[len(all)-1] += ", " + text
+				continue
+			}
+			if kind = of; of != checked {
+				text = of + " " + text
+			}
+			all = append(all, text)
+		}
+	}
+	if len(all) == 0 {
+		return ""
+	}
+	return stateLabel + strings.Join(all, "; ")
+}
+
+// shownCalls of one tool in a turn are told one by one.
+const shownCalls = 2
+
+// didLine tells the calls of a turn: a tool's, or how many there were and the last.
+func (t *turn) didLine() string {
+	byName := map[string][]*call{}
+	var names []string
+	for _, c := range t.calls {
+		if byName[c.name] == nil {
+			names = append(names, c.name)
+		}
+		byName[c.name] = append(byName[c.name], c)
+	}
+	var all []string
+	for _, name := range names {
+		calls, n := byName[name], 0
+		for _, c := range calls {
+			n += c.count
+		}
+		last := calls[len(calls)-1]
+		if len(calls) > shownCalls {
+			all = append(all, name+times(n)+last.lastArgs())
+			continue
+		}
+		for _, c := range calls {
+			text := name
+			if c.args != "" {
+				text += "(" + c.args + ")"
+			}
+			all = append(all, text+times(c.count))
+		}
+	}
+	if len(all) == 0 {
+		return ""
+	}
+	return didLabel + strings.Join(all, ", ")
+}
+
+func (c *call) lastArgs() string {
+	if c.args == "" {
+		return ""
+	}
+	return ", last: " + c.args
 }
 
 // times says how often something was, if more than once.
@@ -254,30 +349,16 @@ func times(n int) string {
 
 // functionName is a function's name, if it can be shown.
 func functionName(name string) string {
-	if name = oneLine(name); name == "" || utf8.RuneCountInString(name) > maxNameWidth {
+	if name = oneLine(name); name == "" || len([]rune(name)) > maxNameRunes {
 		return "a function"
 	}
 	return name
 }
 
 // callKey is what a response has in common with its call.
-func callKey(id, name string) string {
-	if id != "" {
-		return "id " + id
+func callKey(p patch.Part) string {
+	if p.ID != "" {
+		return "id " + p.ID
 	}
-	return "name " + name
-}
-
-// argsText is a call's arguments.
-func argsText(args json.RawMessage) string {
-	var all []string
-	for l := range leaves(args) {
-		if l.value != "" {
-			all = append(all, l.String())
-		}
-		if len(all) == maxLeaves {
-			break
-		}
-	}
-	return strings.Join(all, ", ")
+	return "name " + p.Name
 }

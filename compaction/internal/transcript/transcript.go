@@ -85,9 +85,15 @@ func writeEvent(b *strings.Builder, e *patch.Event, maxRunes, maxText int, answe
 	}
 }
 
+// maxIDRunes is how much of a call's id is shown: some are kilobytes of state.
+const maxIDRunes = 40
+
 func idNote(callID string) string {
 	if callID == "" {
 		return ""
+	}
+	if id := []rune(callID); len(id) > maxIDRunes {
+		callID = string(id[:maxIDRunes]) + "…"
 	}
 	return " (" + oneline.Escape(callID) + ")"
 }

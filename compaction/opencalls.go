@@ -52,13 +52,13 @@ func (s *visible) holdOpenCalls(calls []fold.Call, cfg Config) (waiting []int) {
 	answeredAbout := map[int]int{} // calls that have not returned since, by the answered request about them
 	anyAsks := slices.ContainsFunc(calls, asksUser)
 	for i, c := range calls {
-		asks := asksUser(c)
-		if !asks && (c.ID == "" || !records.IsLongRunning(s.entries[c.Index].Event, c.ID)) {
+		isRequest := asksUser(c)
+		if !isRequest && (c.ID == "" || !records.IsLongRunning(s.entries[c.Index].Event, c.ID)) {
 			unanswered[i] = len(c.Responses) == 0
 		} else {
 			answer := slices.IndexFunc(c.Responses, func(r int) bool { return s.entries[r].Event.Author() == "user" })
 			pending[i] = answer < 0
-			if about, ok := byID[s.subjectOf(c)]; ok && asks {
+			if about, ok := byID[s.subjectOf(c)]; ok && isRequest {
 				switch {
 				case pending[i]:
 					pendingAbout[i] = about

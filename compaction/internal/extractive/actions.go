@@ -1,0 +1,212 @@
+package extractive
+
+import (
+	"encoding/json"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// action is what a call does, as far as its arguments show it.
+type action struct {
+	files []string // that it changes
+	check string   // the command of a build, test, commit or the like
+	key   string   // what a later call must have for its outcome to take the place of this one's
+}
+
+// patched matches the files of a patch in the form that agents write.
+var patched = regexp.MustCompile(`(?m)^\*\*\* (?:Add|Update|Delete) File: (\S+)`)
+
+// actionOf reads what a call does: a command, or a change of a file, which has its path and a text beside it.
+func actionOf(args json.RawMessage) (a action) {
+	path, writes := "", false
+	for l := range leaves(args) {
+		key := strings.ToLower(l.key)
+		switch {
+		case !l.text:
+		case key == "command" || key == "cmd" || key == "script":
+			if a.command(l.value); a.check != "" {
+				continue
+			}
+		case strings.Contains(key, "path") || strings.Contains(key, "file"):
+			if path == "" {
+				path = oneLine(l.value)
+			}
+			continue
+		case isWriting(key):
+			writes = true
+		}
+		for _, m := range patched.FindAllStringSubmatch(l.value, -1) {
+			if !slices.Contains(a.files, m[1]) {
+				a.files = append(a.files, m[1])
+			}
+		}
+	}
+	if path != "" && writes && len(path) <= maxFact {
+		a.files = append(a.files, path)
+	}
+	if a.key == "" {
+		a.key = path
+	}
+	return a
+}
+
+// isWriting reports whether an argument is what is written to a file.
+func isWriting(key string) bool {
+	for _, name := range []string{"content", "new", "old", "text", "insert", "replace", "edits", "patch", "diff", "source"} {
+		if strings.HasPrefix(key, name) || strings.HasSuffix(key, "_"+name) {
+			return true
+		}
+	}
+	return false
+}
+
+// checks are words of commands whose outcome matters later.
+var checks = map[string]bool{
+	"test": true, "tests": true, "pytest": true, "jest": true, "vitest": true, "build": true, "check": true, "lint": true,
+	"typecheck": true, "tsc": true, "compile": true, "vet": true, "clippy": true, "mypy": true, "eslint": true, "make": true,
+	"commit": true, "push": true, "merge": true, "tag": true, "deploy": true, "publish": true, "release": true,
+}
+
+// command reads a shell command.
+func (a *action) command(text string) {
+	for line := range strings.SplitSeq(oneLine(text), "&&") {
+		for segment := range strings.SplitSeq(line, ";") {
+			words := strings.Fields(segment)
+			if len(words) > 0 && a.key == "" && words[0] != "cd" && words[0] != "bash" && words[0] != "-lc" {
+				a.key = strings.Join(words[:min(2, len(words))], " ")
+			}
+			for _, w := range words[:min(4, len(words))] {
+				if checks[w] || strings.ContainsRune(w, ':') && checks[w[:strings.IndexByte(w, ':')]] {
+					a.check = cut(strings.Join(words, " "), maxCheck)
+					a.key = strings.Join(words[:min(2, len(words))], " ")
+					return
+				}
+			}
+		}
+	}
+}
+
+const maxCheck = maxArgs / 2
+
+// exited matches the exit code that many tools write into their text.
+var exited = regexp.MustCompile(`(?i)(?:exit(?:ed)?(?: with)?[ _]?(?:code|status)|returncode)\W{1,4}(\d+)`)
+
+// outcome returns the line of a function's response that says what came of the call, and whether it failed. The line
+// of one that did not is empty, unless it reads like a result.
+func outcome(response json.RawMessage) (line string, failed bool) {
+	var members map[string]json.RawMessage
+	if json.Unmarshal(response, &members) != nil {
+		return "", false
+	}
+	known := false // whether it says if it failed
+	for _, key := range slices.Sorted(maps.Keys(members)) {
+		value := string(members[key])
+		switch strings.ToLower(key) {
+		case "error", "errors", "errormessage", "error_message", "exception":
+			switch value {
+			case "null", "false", `""`, "{}", "[]", "0":
+			default:
+				return unlabelled(tellingLine(stringIn(members[key]), troubles)), true
+			}
+		case "iserror", "is_error", "failed":
+			failed, known = failed || value == "true", true
+		case "success", "ok":
+			failed, known = failed || value == "false", true
+		case "returncode", "exitcode", "exit_code", "exitstatus":
+			failed, known = failed || value != "0" && value != "null", true
+		}
+	}
+	for _, key := range []string{"message", "stderr", "result", "output", "content"} {
+		text := stringIn(members[key])
+		if text == "" {
+			continue
+		}
+		if strings.HasPrefix(text, "{") && json.Valid([]byte(text)) {
+			return outcome(json.RawMessage(text))
+		}
+		if m := exited.FindStringSubmatch(text[:min(len(text), 4_000)]); m != nil && !known {
+			failed, known = m[1] != "0", true
+		}
+		failed = failed || !known && saysError(text)
+		if failed {
+			if line := tellingLine(text, troubles); line != "" {
+				return unlabelled(line), true
+			}
+			continue
+		}
+		if key != "stderr" {
+			if line = tellingLine(text, results); !says(line, results) && len(line) > 80 {
+				line = ""
+			}
+			return line, false
+		}
+	}
+	return line, failed
+}
+
+// Words of the lines that tell what came of a call, the most telling first.
+var (
+	troubles = []string{"error", "exception", "fail", "panic", "fatal"}
+	results  = []string{"passed", "failed", "pass", "fail", "error", "success", "built", "warning", "changed", "ok", "done"}
+)
+
+func says(line string, words []string) bool {
+	line = strings.ToLower(line)
+	return slices.ContainsFunc(words, func(w string) bool { return strings.Contains(line, w) })
+}
+
+// saysError reports whether a text begins as reports of errors do.
+func saysError(text string) bool {
+	text = strings.TrimSpace(text)
+	for _, begin := range []string{"error", "traceback", "fatal:", "exception"} {
+		if len(text) >= len(begin) && strings.EqualFold(text[:len(begin)], begin) {
+			return true
+		}
+	}
+	return false
+}
+
+// unlabelled is a line without the word that says that it is of an error.
+func unlabelled(line string) string {
+	if rest := line; len(rest) > 7 && strings.EqualFold(rest[:7], "error: ") {
+		return rest[7:]
+	}
+	return line
+}
+
+// stringIn is the string that a JSON text is, or that it holds as its message, or else the text.
+func stringIn(text json.RawMessage) string {
+	var s string
+	if json.Unmarshal(text, &s) == nil {
+		return s
+	}
+	var object struct{ Message string }
+	if json.Unmarshal(text, &object) == nil && object.Message != "" {
+		return object.Message
+	}
+	return string(text)
+}
+
+// tellingLine is the last line of a text that has the first of the words that any has, or else its last line.
+func tellingLine(text string, words []string) (best string) {
+	rank := len(words) + 2
+	for _, line := range slices.Backward(strings.Split(text, "\n")) {
+		line = strings.TrimSpace(line)
+		if line == "" || strings.HasPrefix(line, "<") && strings.HasSuffix(line, ">") {
+			continue
+		}
+		of := slices.IndexFunc(words, func(w string) bool { return strings.Contains(strings.ToLower(line), w) })
+		if of < 0 {
+			of = len(words)
+		}
+		if len(line) < 40 && exited.MatchString(line) {
+			of = len(words) + 1
+		}
+		if of < rank {
+			best, rank = line, of
+		}
+	}
+	return best
+}

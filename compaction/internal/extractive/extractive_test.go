@@ -1,0 +1,224 @@
+package extractive
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/patchlog-dev/patchlog/internal/identifiers"
+	"github.com/patchlog-dev/patchlog/internal/testlog"
+	"github.com/patchlog-dev/patchlog/patch"
+)
+
+func event(invocation, author string, part any) *patch.Event {
+	return testlog.Parts("", invocation, author, part)
+}
+
+func said(invocation, author, text string) *patch.Event {
+	return testlog.Text("", invocation, author, text)
+}
+
+func called(id, name string, args map[string]any) *patch.Event {
+	return testlog.Parts("", "a", "agent", testlog.Call(id, name, args))
+}
+
+func answered(id, name string, response map[string]any) *patch.Event {
+	return testlog.Parts("", "a", "agent", testlog.Response(id, name, response))
+}
+
+func result(invocation string, response map[string]any) *patch.Event {
+	return testlog.Parts("", invocation, "agent", testlog.Response("", "look", response))
+}
+
+func told(text string) *patch.Event { return testlog.Summary("user", text) }
+
+// filler is said by the agent, so that there is something to leave out.
+func filler(n int) *patch.Event {
+	return said("a", "agent", strings.Repeat("The weather in the valley is as mild as ever, and nobody minds. ", n))
+}
+
+// What a summary must have and must not have.
+func TestSummarise(t *testing.T) {
+	cells := map[string]any{"zz_order_id": "ORD-77120"}
+	for i := range 14 {
+		cells[fmt.Sprintf("c%02d", i)] = fmt.Sprint("v", i)
+	}
+	var reads []*patch.Event
+	for i := range 9 {
+		id := fmt.Sprint("k", i)
+		reads = append(reads, called(id, "read", map[string]any{"path": fmt.Sprintf("/srv/report%d.md", i)}), answered(id, "read", map[string]any{"result": "fine"}))
+	}
+	var turns []*patch.Event
+	for i := range 12 {
+		id := fmt.Sprint("t", i)
+		turns = append(turns, said(id, "user", fmt.Sprintf("Please paint wall %d in the colour of cherries, and never use a roller on it.", i)),
+			event(id, "agent", map[string]any{"functionCall": map[string]any{"id": id, "name": "paint", "args": map[string]any{"wall": fmt.Sprint("W", i)}}}),
+			event(id, "agent", map[string]any{"functionResponse": map[string]any{"id": id, "name": "paint", "response": map[string]any{"result": "ok"}}}),
+			said(id, "agent", fmt.Sprintf("Wall %d is painted now, with two coats of it. %s Shall I go on with the next wall?", i, strings.Repeat("It went well. ", 60))))
+	}
+	for _, c := range []struct {
+		name   string
+		events []*patch.Event
+		max    int
+		has    string // separated by ~
+		lacks  string
+	}{
+		{"a fence on one line", []*patch.Event{said("a", "user", "```make test``` fails. Find out why."), filler(80)}, 200, "Find out why.", ""},
+		{"a fence that is not closed", []*patch.Event{said("a", "agent", "Look:\n```\nx = 1\nThe cause is the missing index."), said("b", "user", "```\nls\nDelete nothing, please."), filler(80)}, 300, "The cause is the missing index.~Delete nothing, please.", ""},
+		{"a closed fence of the agent's", []*patch.Event{said("a", "agent", "It is fixed by this.\n```go\nx := 1\n```\nDone with it."), filler(40)}, 300, "It is fixed by this.~Done with it.", "x := 1"},
+		{"a request behind a long paste", []*patch.Event{said("a", "user", strings.Repeat("- Deployment notes of the ledger, manual and scripted.\n", 700)+"Continue please, and mind the freeze of Friday."), filler(40)}, 300, "mind the freeze of Friday", ""},
+		{"an id behind the twelfth cell", []*patch.Event{result("a", cells), filler(80)}, 400, "zz_order_id | c00~ORD-77120 | v0", ""},
+		{"different calls", append([]*patch.Event{said("a", "user", "Compare them.")}, append(reads, filler(80))...), 400, "read ×9, last: path=/srv/report8.md", "report8.md) ×9"},
+		{"the same calls", []*patch.Event{called("1", "tick", nil), answered("1", "tick", nil), called("2", "tick", nil), answered("2", "tick", nil), filler(40)}, 400, "Did: tick ×2", ""},
+		{"what the program says", []*patch.Event{
+			testlog.EventOf(t, map[string]any{"invocationId": "a", "author": "codex", "content": map[string]any{"role": "user", "parts": []any{map[string]any{"text": "# AGENTS.md: a guide for effective skills."}}}}),
+			said("a", "user", "Begin."), filler(80),
+		}, 300, "Begin.", "AGENTS.md~skills"},
+		{"labels are true", []*patch.Event{
+			said("a", "user", "Which versions?"), called("1", "bash", map[string]any{"command": "npm ls", "max_output_tokens": 12000, "yield_time_ms": 10000}),
+			answered("1", "bash", map[string]any{"result": "openai@6.26.0\nws@8.20.0\nnext 16.1.6"}), called("2", "bash", map[string]any{"command": "sed -n '120,140p' a.go"}), filler(80),
+		}, 300, "", "e-mails~dates~max_output_tokens: ~yield_time_ms: ~\n- 120,140p"},
+		{"last states", []*patch.Event{
+			said("a", "user", "Repair it."),
+			called("1", "bash", map[string]any{"command": "cd /w && go test ./..."}), answered("1", "bash", map[string]any{"result": "--- FAIL: TestX\nFAIL\nexit status 1", "returncode": 1}),
+			called("2", "edit", map[string]any{"path": "/w/x.go", "old_text": "a", "new_text": "b"}), answered("2", "edit", map[string]any{"result": "ok"}),
+			called("3", "edit", map[string]any{"path": "/w/x.go", "old_text": "b", "new_text": "c"}), answered("3", "edit", map[string]any{"result": "ok"}),
+			called("4", "bash", map[string]any{"command": "cd /w && go test ./... -count 1"}), answered("4", "bash", map[string]any{"result": "ok  \tall of it", "returncode": 0}),
+			called("5", "bash", map[string]any{"command": "rm /w/y"}), answered("5", "bash", map[string]any{"error": "rm: cannot remove '/w/y': busy"}),
+			filler(80),
+		}, 400, "changed /w/x.go ×2; go test ./... -count 1 → ok all of it; failed rm: cannot remove '/w/y': busy (bash)", "TestX"},
+		{"an error that is over", []*patch.Event{
+			called("1", "book", map[string]any{"seat": "12A"}), answered("1", "book", map[string]any{"error": "seat is taken"}),
+			called("2", "book", map[string]any{"seat": "13A"}), answered("2", "book", map[string]any{"result": "ok"}), filler(80),
+		}, 300, "", "seat is taken"},
+		{"older turns shrink first", turns, 420, "Wall 11 is painted now~Shall I go on with the next wall?~paint wall 0 in", "Wall 0 is painted"},
+		{"courtesies", []*patch.Event{said("a", "user", "Hello!"), said("a", "agent", "Hi!"), said("b", "user", "Thanks. Send the goods to gate 7."), filler(80)}, 300, "Send the goods to gate 7.", "Hello~Thanks"},
+		{"short decisions", append(turns[:len(turns):len(turns)], said("z", "user", "no, all of it")), 400, "no, all of it", ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			got := Summarise(Input{Events: c.events, Max: c.max})
+			if n := patch.EstimateTextTokens(got); n > c.max {
+				t.Errorf("%d tokens, of %d", n, c.max)
+			}
+			for _, has := range strings.Split(c.has, "~") {
+				if !strings.Contains(got, has) {
+					t.Errorf("%q is not in\n%s", has, got)
+				}
+			}
+			for _, lacks := range strings.Split(c.lacks, "~") {
+				if lacks != "" && strings.Contains(got, lacks) {
+					t.Errorf("%q is in\n%s", lacks, got)
+				}
+			}
+			if identifiers.Invents(got, identifiers.NewIndex(identifiers.Text(c.events...))) {
+				t.Errorf("it has identifiers of its own:\n%s", got)
+			}
+		})
+	}
+}
+
+// Whatever a transcript would say, something is said of it, lest the window wait for ever.
+func TestSaysSomething(t *testing.T) {
+	program := testlog.EventOf(t, map[string]any{"author": "codex", "content": map[string]any{"role": "user", "parts": []any{map[string]any{"text": "# AGENTS.md: " + strings.Repeat("a guide. ", 50)}}}})
+	for _, e := range []*patch.Event{
+		program, said("a", "user", "hi"), said("a", "agent", "ok"), said("a", "user", "```"), said("a", "user", "?!"), result("a", map[string]any{"result": "no id in it"}), result("a", nil),
+		event("a", "agent", map[string]any{"codeExecutionResult": map[string]any{"output": "4"}}), event("a", "agent", map[string]any{"toolCall": map[string]any{"q": 1}}),
+		called("1", "f", nil), event("a", "user", map[string]any{"inlineData": map[string]any{"mimeType": "image/png", "data": "QUJD"}}),
+	} {
+		if got := Summarise(Input{Events: []*patch.Event{e}, Max: 200}); got == "" || patch.EstimateTextTokens(got) > 60 {
+			t.Errorf("of %s it says %q", e, got)
+		}
+	}
+}
+
+// Texts are cut between words, wherever their end comes.
+func TestCutsNoIdentifier(t *testing.T) {
+	for _, text := range []string{
+		strings.Repeat("0123456789 ", 1_490), strings.Repeat("0123456789", 3_000), strings.Repeat("Bestellung-4711-77;", 500), strings.Repeat("订单A-4711号", 900),
+		"©1998–\u20682025\u2069 by the authors, " + strings.Repeat("and others ", 200), `{"a":"{\"b\":\"1998\\u20132025\"}"}`,
+	} {
+		for _, e := range []*patch.Event{said("a", "user", text), said("a", "agent", text), result("a", map[string]any{"output": text}), called("1", "f", map[string]any{"x": text})} {
+			for max := 3; max < 300; max += 7 {
+				got := Summarise(Input{Events: []*patch.Event{e}, Max: max})
+				if identifiers.Invents(got, identifiers.NewIndex(identifiers.Text(e))) {
+					t.Fatalf("of %.40q, in %d tokens:\n%s", text, max, got)
+				}
+			}
+		}
+	}
+}
+
+// What earlier summaries have is not told again, and rows in their last state.
+func TestTellsOnce(t *testing.T) {
+	got := Summarise(Input{
+		Events: []*patch.Event{
+			said("a", "user", "Pay TK-70001."),
+			result("a", map[string]any{"card": "card_4421486", "receipt": "RC-30001"}),
+			result("a", map[string]any{"order_id": "ORD-1", "state": "open"}), result("a", map[string]any{"order_id": "ORD-1", "state": "paid"}),
+			filler(40),
+		},
+		Before: []*patch.Event{told("Returned:\n- card: card_4421486\n- ticket: TK-70001")}, Max: 400,
+	})
+	for has, want := range map[string]bool{"- card:": false, "RC-30001": true, "Pay TK-70001": true, "ORD-1 | paid": true, "ORD-1 | open": false} {
+		if strings.Contains(got, has) != want {
+			t.Errorf("that it has %q is %v:\n%s", has, !want, got)
+		}
+	}
+}
+
+// A date is the id of an object that has no other id. Two objects with the same date have two rows.
+func TestDatedRows(t *testing.T) {
+	ann := map[string]any{"first": "Ann", "last": "Li", "born": "1990-04-05"}
+	bo := map[string]any{"first": "Bo", "last": "Ito", "born": "1990-04-05"}
+	got := Summarise(Input{Events: []*patch.Event{
+		said("a", "user", "Who travels?"), result("a", map[string]any{"people": []any{ann, bo, ann}}), filler(60),
+	}, Max: 400})
+	if want := "Rows:\n- born | first | last\n1990-04-05 | Bo | Ito\n1990-04-05 | Ann | Li"; !strings.Contains(got, want) {
+		t.Errorf("got\n%s\nwant in it\n%s", got, want)
+	}
+}
+
+// A summary by another writer is one more input.
+func TestToldByAnother(t *testing.T) {
+	got := Summarise(Input{Told: []*patch.Event{told("## Keep in mind\n- Never call before nine.\n\n**Open:**\n* Who pays the postage of INV-20001?\n")}, Events: []*patch.Event{said("a", "user", "Go on, and mind the cat.")}, Max: 2000})
+	for _, has := range []string{"Earlier: ", "Never call before nine.", "Who pays the postage of INV-20001?", "mind the cat"} {
+		if !strings.Contains(got, has) {
+			t.Errorf("%q is not in\n%s", has, got)
+		}
+	}
+}
+
+// Whatever is said, nothing takes long, and the room is kept.
+func TestHostileInput(t *testing.T) {
+	for name, text := range map[string]string{
+		"a megabyte of digits":  strings.Repeat("7", testlog.ScaleDownForRace(1<<20)),
+		"a megabyte of numbers": strings.Repeat("12345 ", testlog.ScaleDownForRace(1<<17)),
+		"different numbers": func() string {
+			var b strings.Builder
+			for i := range testlog.ScaleDownForRace(100_000) {
+				fmt.Fprintf(&b, "id_%d ", i)
+			}
+			return b.String()
+		}(),
+		"strokes":                strings.Repeat("/a", testlog.ScaleDownForRace(1<<19)),
+		"capitals":               strings.Repeat("Aa ", testlog.ScaleDownForRace(1<<18)),
+		"quotes":                 strings.Repeat(`", "`, testlog.ScaleDownForRace(1<<17)),
+		"headings":               strings.Repeat("Rows:\n- a | b\n", testlog.ScaleDownForRace(1<<15)),
+		"arrows":                 strings.Repeat(" → did: ", testlog.ScaleDownForRace(1<<15)),
+		"a megabyte of brackets": strings.Repeat("[", testlog.ScaleDownForRace(1<<19)),
+	} {
+		for _, events := range [][]*patch.Event{
+			{said("a", "user", text), result("a", map[string]any{"x": text}), event("a", "agent", map[string]any{"functionCall": map[string]any{"name": "f", "args": map[string]any{"a": text, "path": "/x/y"}}})},
+			{told(text), told(text)},
+		} {
+			in := Input{Events: events, Before: []*patch.Event{told(text)}, Max: 500}
+			if len(events) == 2 {
+				in.Events, in.Told = nil, events
+			}
+			got := Summarise(in)
+			if n := patch.EstimateTextTokens(got); n > 500 {
+				t.Errorf("%s: %d tokens, of 500", name, n)
+			}
+		}
+	}
+}
