@@ -82,6 +82,7 @@ func misbehaviours() []misbehaviour {
 		{"an answer that is refused", refuses("it calls a function"), refused, "it calls a function"},
 		{"a zero-width space", answers("\u200b"), refused, "no letter"},
 		{"NUL and ESC", answers("\x00\x1b"), refused, "empty"},
+		{"fillers of Hangul", answers("\u3164\u115f\uffa0"), refused, "no letter"},
 		{"a soft hyphen", answers("\u00ad"), refused, "no letter"},
 		{"no Unicode", answers("\xff\xfe"), refused, "no letter"},
 		{"an ellipsis", answers("…\n--"), refused, "no letter"},

@@ -41,12 +41,17 @@ func Clean(text string) string {
 	}, strings.ToValidUTF8(text, "\uFFFD")))
 }
 
+// isSeen reports whether r is a letter or a digit that shows. Fillers of Hangul are letters by Unicode, and do not.
+func isSeen(r rune) bool {
+	return (unicode.IsLetter(r) || unicode.IsNumber(r)) && !unicode.Is(unicode.Other_Default_Ignorable_Code_Point, r)
+}
+
 // ProblemOf says why a clean text cannot be a summary; "" if it can.
 func ProblemOf(text string) string {
 	switch {
 	case text == "":
 		return "it is empty"
-	case !strings.ContainsFunc(text, func(r rune) bool { return unicode.IsLetter(r) || unicode.IsNumber(r) }):
+	case !strings.ContainsFunc(text, isSeen):
 		return "it has no letter and no digit"
 	}
 	return ""
