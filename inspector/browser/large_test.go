@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/patchlog-dev/patchlog/internal/fuzz/recorded"
 	"github.com/patchlog-dev/patchlog/inspector"
+	"github.com/patchlog-dev/patchlog/internal/fuzz/recorded"
 	"github.com/patchlog-dev/patchlog/internal/testlog"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store"

@@ -354,7 +354,7 @@ func (c counted) Price() (read, written float64) {
 func (c counted) Summarize(ctx context.Context, req compaction.Request) (compaction.Response, error) {
 	resp, err := c.Summarizer.Summarize(ctx, req)
 	if !isOffline(c.Summarizer) {
-		c.figures.ReadTokens += patch.EstimateTextTokens(req.Instructions+req.Prompt)
+		c.figures.ReadTokens += patch.EstimateTextTokens(req.Instructions + req.Prompt)
 		c.figures.WrittenTokens += patch.EstimateTextTokens(resp.Text)
 	}
 	return resp, err

@@ -14,9 +14,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/patchlog-dev/patchlog/internal/fuzz/memory"
 	"github.com/patchlog-dev/patchlog/inspector"
 	"github.com/patchlog-dev/patchlog/internal/command"
+	"github.com/patchlog-dev/patchlog/internal/fuzz/memory"
 	"github.com/patchlog-dev/patchlog/store"
 )
 

@@ -20,8 +20,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/patchlog-dev/patchlog/internal/fuzz/long"
 	"github.com/patchlog-dev/patchlog/internal/fuzz/linear"
+	"github.com/patchlog-dev/patchlog/internal/fuzz/long"
 	"github.com/patchlog-dev/patchlog/internal/fuzz/ops"
 	"github.com/patchlog-dev/patchlog/store"
 )

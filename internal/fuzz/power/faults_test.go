@@ -15,8 +15,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/patchlog-dev/patchlog/internal/fuzz/long"
 	"github.com/patchlog-dev/patchlog/internal/fuzz/linear"
+	"github.com/patchlog-dev/patchlog/internal/fuzz/long"
 	"github.com/patchlog-dev/patchlog/internal/fuzz/ops"
 	"github.com/patchlog-dev/patchlog/store"
 )

@@ -15,11 +15,11 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/patchlog-dev/patchlog/internal/fuzz/long"
+	"github.com/patchlog-dev/patchlog/internal/command"
 	"github.com/patchlog-dev/patchlog/internal/fuzz/kill"
 	"github.com/patchlog-dev/patchlog/internal/fuzz/linear"
+	"github.com/patchlog-dev/patchlog/internal/fuzz/long"
 	"github.com/patchlog-dev/patchlog/internal/fuzz/ops"
-	"github.com/patchlog-dev/patchlog/internal/command"
 	"github.com/patchlog-dev/patchlog/store"
 )
 
