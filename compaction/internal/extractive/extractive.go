@@ -98,7 +98,7 @@ func (in Input) read() *reader {
 	return s
 }
 
-func tokensOf(n int) tokens.Size { return tokens.Size(min(max(n, 0), 1<<40)) * tokens.Token }
+func tokensOf(n int) tokens.Size { return tokens.Size(min(max(n, 0), 1<<24)) * tokens.Token }
 
 func part(of tokens.Size, share float64) tokens.Size { return tokens.Size(share * float64(of)) }
 
