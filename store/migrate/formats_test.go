@@ -187,9 +187,9 @@ func TestCases(t *testing.T) {
 		"codex-encrypted-compaction/in.jsonl": {"codex/user/019c0000-0000-7000-8000-000000000001", []string{
 			"user/user: Fix the form", `codex/model: call c1 exec_command{"cmd":"ls"}`, `codex/user: response c1 exec_command{"result":"a"}`, "codex/model: The form is fixed.",
 		}, "1 compaction not adopted: the provider keeps this summary encrypted; its 4 records stay visible: 'patchlog compact codex/user/019c0000-0000-7000-8000-000000000001' shortens them", nil},
-		"nul/head.jsonl":       {nul, orders, "", nil},
-		"nul/pad-after.jsonl":  {nul, orders, "", nil},
-		"nul/pad-before.jsonl": {nul, orders, "", nil},
+		"nuls/head.jsonl":       {nul, orders, "", nil},
+		"nuls/pad-after.jsonl":  {nul, orders, "", nil},
+		"nuls/pad-before.jsonl": {nul, orders, "", nil},
 		"notutf8/in.jsonl": {"adk/user/in", []string{"user/user: show e.txt", "root/model: half an emoji: \uFFFD"},
 			"some texts are not Unicode: U+FFFD stands in their place\nthe file has no session id: the session is named after the file; a KEY before the file gives it another name", nil},
 		"py-rewind/lines.jsonl":   {"adk/user/lines", rewound, "the file has no session id: the session is named after the file; a KEY before the file gives it another name", isRewound},
