@@ -184,6 +184,7 @@ func TestForgedFormsAreFoundByVerify(t *testing.T) {
 		"a change of nothing": index(changesAt, list{"k", 0, 0}), "a change in a string": index(changesAt, list{"k", 2, 9}), "changes of one key": index(changesAt, list{"k", 1, 4, "k", 1, 4}),
 
 		"type at no place": typed(`{"x":1}`, "/y", "int"), "type inside nothing": typed(`{"x":{}}`, "/x/a", "int"), "unknown type": typed(`{"x":1}`, "/x", "int128"),
+		"a type that any value has": typed(`{"x":1}`, "/x", "any"), "any at the root": typed(`{"x":1}`, "", "any"),
 		"no type": typed(`{"x":1}`, "/x", ""), "a type too deep": typed(`{"x":[]}`, "/x", strings.Repeat("[]", 1000)+"int"), "type that does not fit": typed(`{"x":"s"}`, "/x", "int"),
 		"type out of range": typed(`{"x":300}`, "/x", "uint8"), "type twice": typed(`{"x":[1]}`, "/x/0", "int", "/x/0", "int"), "type inside a typed value": typed(`{"x":[1]}`, "/x", "[]int", "/x/0", "int"),
 		"an index in another way": typed(`{"x":[1]}`, "/x/00", "int"), "list noted on an object": typed(`{"x":{}}`, "/x", "[]any"), "bytes not in base64": typed(`{"x":"?"}`, "/x", "[]uint8"),
