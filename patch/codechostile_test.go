@@ -179,6 +179,13 @@ func TestForgedFormsAreFoundByVerify(t *testing.T) {
 		"patch_type in the JSON": object(`{"patch_type":"splice"}`), "content a list": object(`{"content":[]}`), "text a number": object(`{"content":{"parts":[{"text":1}]}}`),
 		"an author beside the author": object(`{"author":"x"}`), "nothing in an object": object(`{}`),
 
+		"temp: keys of no event": eventForm(func(e list) {
+			e[jsonAt], e[indexAt] = []byte(`{"actions":{"stateDelta":{"temp:x":1},"compaction":-}}`), list{8, "", 0, list{}, nil, list{}}
+		}),
+		"excluded events": object(`{"actions":{"compaction":{"excludedEvents":[{"invocationId":"\q","timestamp":-}]}}}`), "a level": object(`{"customMetadata":{"patchlog":{"level":-}}}`),
+		"a patch's level": splice(jsonAt, []byte(`{"customMetadata":{"patchlog":{"level":-}}}`)), "state too deep": object(`{"actions":{"stateDelta":{"k":` + strings.Repeat("[", 1000) + strings.Repeat("]", 1000) + `}}}`),
+		"role not UTF-8": index(roleAt, "\xff"), "long-running id not UTF-8": index(longRunningAt, list{"\xff"}),
+
 		"flags": index(flagsAt, 255), "role": index(roleAt, "model"), "tokens": index(tokensAt, 7), "a function": index(functionsAt, list{0, true, "id", "name"}),
 		"a long-running id": index(longRunningAt, list{"id"}), "no long-running ids": index(longRunningAt, list{}), "a change": index(changesAt, list{"k", 1, 4}),
 		"a change of nothing": index(changesAt, list{"k", 0, 0}), "a change in a string": index(changesAt, list{"k", 2, 9}), "changes of one key": index(changesAt, list{"k", 1, 4, "k", 1, 4}),
