@@ -216,6 +216,18 @@ func TestForgedFormsAreFoundByVerify(t *testing.T) {
 
 func TestHostileBytesCostBoundedMemory(t *testing.T) {
 	nested := func(open string, n int) string { return strings.Repeat(open, n) + "\xc0" }
+	replaced := func(at int, entry ...any) string { // many events, each with many small entries of its index
+		var entries, events list
+		for range patch.MaxLongRunning {
+			entries = append(entries, entry...)
+		}
+		x := soundIndex()
+		x[at] = entries
+		for range 20 {
+			events = append(events, list{"", "", "", "", "", nil, []byte{}, list{}, x})
+		}
+		return string(pack(t, patchForm(func(p list) { p[replacementAt] = events })))
+	}
 	for name, payload := range map[string]string{
 		"array of 2³² values":        "\xdd\xff\xff\xff\xff",
 		"map of 2³² values":          "\xdf\xff\xff\xff\xff",
@@ -227,6 +239,8 @@ func TestHostileBytesCostBoundedMemory(t *testing.T) {
 		"types of 2³² values":        "\x9b\x01\x00\xa0\xa0\xa0\xa0\xa0\xc0\xc0\xdd\xff\xff\xff\xff",
 		"arrays in arrays, a few":    nested("\x91", 128),
 		"a type with a long pointer": string(pack(t, eventForm(func(e list) { e[typesAt] = list{strings.Repeat("/a", testlog.ScaleDownForRace(10<<20))} }))),
+		"long-running ids that the JSON has not": replaced(longRunningAt, ""), "functions that the JSON has not": replaced(functionsAt, 0, false, "", ""),
+		"changes that the JSON has not": replaced(changesAt, "", 0, 0),
 	} {
 		t.Run(name, func(t *testing.T) {
 			form := seal([]byte(payload))
