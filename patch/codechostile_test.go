@@ -229,16 +229,16 @@ func TestHostileBytesCostBoundedMemory(t *testing.T) {
 		return string(pack(t, patchForm(func(p list) { p[replacementAt] = events })))
 	}
 	for name, payload := range map[string]string{
-		"array of 2³² values":        "\xdd\xff\xff\xff\xff",
-		"map of 2³² values":          "\xdf\xff\xff\xff\xff",
-		"text of 4 GiB":              "\x9b\x01\x00\xdb\xff\xff\xff\xff",
-		"bytes of 4 GiB":             "\x9b\x01\x00\xa0\xa0\xa0\xa0\xa0\xc0\xc6\xff\xff\xff\xff",
-		"extension of 4 GiB":         "\xc9\xff\xff\xff\xff\x01",
-		"arrays in arrays":           nested("\x91", testlog.ScaleDownForRace(20<<20)),
-		"maps in maps":               nested("\x81\xc0", testlog.ScaleDownForRace(10<<20)),
-		"types of 2³² values":        "\x9b\x01\x00\xa0\xa0\xa0\xa0\xa0\xc0\xc0\xdd\xff\xff\xff\xff",
-		"arrays in arrays, a few":    nested("\x91", 128),
-		"a type with a long pointer": string(pack(t, eventForm(func(e list) { e[typesAt] = list{strings.Repeat("/a", testlog.ScaleDownForRace(10<<20))} }))),
+		"array of 2³² values":                    "\xdd\xff\xff\xff\xff",
+		"map of 2³² values":                      "\xdf\xff\xff\xff\xff",
+		"text of 4 GiB":                          "\x9b\x01\x00\xdb\xff\xff\xff\xff",
+		"bytes of 4 GiB":                         "\x9b\x01\x00\xa0\xa0\xa0\xa0\xa0\xc0\xc6\xff\xff\xff\xff",
+		"extension of 4 GiB":                     "\xc9\xff\xff\xff\xff\x01",
+		"arrays in arrays":                       nested("\x91", testlog.ScaleDownForRace(20<<20)),
+		"maps in maps":                           nested("\x81\xc0", testlog.ScaleDownForRace(10<<20)),
+		"types of 2³² values":                    "\x9b\x01\x00\xa0\xa0\xa0\xa0\xa0\xc0\xc0\xdd\xff\xff\xff\xff",
+		"arrays in arrays, a few":                nested("\x91", 128),
+		"a type with a long pointer":             string(pack(t, eventForm(func(e list) { e[typesAt] = list{strings.Repeat("/a", testlog.ScaleDownForRace(10<<20))} }))),
 		"long-running ids that the JSON has not": replaced(longRunningAt, ""), "functions that the JSON has not": replaced(functionsAt, 0, false, "", ""),
 		"changes that the JSON has not": replaced(changesAt, "", 0, 0),
 	} {
