@@ -3,6 +3,7 @@ package patch
 import (
 	"bytes"
 	stdjson "encoding/json"
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -28,8 +29,10 @@ type erasedMark struct {
 // false if nothing was erased. The mark names its own event, so a copy under another id does not count.
 func (e *Envelope) ErasedBy() (receipt string, ok bool) {
 	var m erasedMark
-	ok = e.ownMark(erasedKey, &m) && m.As == e.id
-	return m.Receipt, ok
+	if !e.ownMark(erasedKey, &m) || m.As != e.id {
+		return "", false
+	}
+	return m.Receipt, true
 }
 
 // ownMark reads what an event or a patch with an id says under a key of its own metadata.
@@ -82,20 +85,22 @@ func (e *Event) Blank(receipt string, values ValuePolicy) *Event {
 	return e.blank(receipt, values, e.IsSummary())
 }
 
-// jsonOf returns the JSON of a value that is made of an event or a patch.
-func jsonOf(v any) []byte {
-	text, _, err := writeGo(v, false)
-	if err != nil {
-		panic("patch: " + err.Error())
-	}
-	return text
-}
-
 // blank is Blank for an event that is known to be a summary, or not.
 func (e *Event) blank(receipt string, values ValuePolicy, summary bool) *Event {
 	if e.IsBlank(values) {
 		return e
 	}
+	out, err := e.blanked(receipt, values, summary)
+	if err != nil { // it has JSON that no event has: its record was forged, and says nothing that a blank could keep
+		out, err = (&Event{Envelope: Envelope{identity: e.identity}}).blanked(receipt, values, false)
+	}
+	if err != nil {
+		panic("patch: a blank is no event: " + err.Error()) // its identity was checked when it was made or read
+	}
+	return out
+}
+
+func (e *Event) blanked(receipt string, values ValuePolicy, summary bool) (*Event, error) {
 	fields := map[string]any{"customMetadata": e.blankMetadata(receipt)}
 	if content := e.blankContent(summary); len(content) > 0 {
 		fields["content"] = content
@@ -106,14 +111,15 @@ func (e *Event) blank(receipt string, values ValuePolicy, summary bool) *Event {
 	if ids := e.index.longRunning; ids != nil {
 		fields["longRunningToolIds"] = ids
 	}
-	out := &Event{Envelope: Envelope{identity: e.identity, json: jsonOf(fields)}}
+	text, _, err := writeGo(fields, true)
+	if err != nil {
+		return nil, err
+	}
+	out := &Event{Envelope: Envelope{identity: e.identity, json: text}}
 	if values != NullValues {
 		out.types = e.types.without(func(pointer string) bool { return !strings.HasPrefix(pointer, stateDelta) })
 	}
-	if err := out.derive(); err != nil {
-		panic("patch: a blank is no event: " + err.Error()) // all of it is of an event
-	}
-	return out
+	return out, out.derive()
 }
 
 func (e *Event) blankContent(summary bool) map[string]any {
@@ -222,14 +228,17 @@ func blankCompaction(name string, v []byte) []byte {
 	case (name == "startTimestamp" || name == "endTimestamp") && isTime(v):
 		return v
 	case name == "excludedEvents" && jsonvalue.KindOf(v) == jsonvalue.Array:
-		excluded := []any{}
+		excluded := []byte{'['}
 		for _, ref := range jsonvalue.Elements(v) {
 			id, at := jsonvalue.Member(ref, "invocationId"), jsonvalue.Member(ref, "timestamp")
 			if jsonvalue.KindOf(id) == jsonvalue.String && isTime(at) {
-				excluded = append(excluded, map[string]any{"invocationId": Value{text: id}, "timestamp": Value{text: at}})
+				if len(excluded) > 1 {
+					excluded = append(excluded, ',')
+				}
+				excluded = fmt.Appendf(excluded, `{"invocationId":%s,"timestamp":%s}`, id, at)
 			}
 		}
-		return jsonOf(excluded)
+		return append(excluded, ']')
 	}
 	return nil
 }
@@ -248,7 +257,8 @@ var ownFigures = []string{"level", "windows", "passes", "events", "tokens", "fro
 
 // blankMetadata keeps of custom metadata what patchlog says of where an event comes from.
 func (e *Envelope) blankMetadata(receipt string) map[string]any {
-	own := map[string]any{erasedKey: map[string]any{"as": e.id, "receipt": receipt}}
+	utf8 := func(id string) string { return strings.ToValidUTF8(id, "\uFFFD") } // a patch may have any id until it is logged
+	own := map[string]any{erasedKey: map[string]any{"as": utf8(e.id), "receipt": utf8(receipt)}}
 	for name, v := range jsonvalue.Members(e.field("customMetadata", OwnMetadata)) {
 		var o Origin
 		switch kind := jsonvalue.KindOf(v); {
@@ -256,7 +266,8 @@ func (e *Envelope) blankMetadata(receipt string) map[string]any {
 			(name == "recalled" || name == "as") && kind == jsonvalue.String:
 			own[name] = Value{text: v}
 		case name == originKey && kind == jsonvalue.Object && stdjson.Unmarshal(v, &o) == nil:
-			own[name] = Value{text: jsonOf(o)}
+			text, _ := stdjson.Marshal(o) // which has texts and numbers alone
+			own[name] = Value{text: text}
 		}
 	}
 	return map[string]any{OwnMetadata: own}
@@ -276,7 +287,18 @@ func (p *PatchEvent) Blank(receipt string, values ValuePolicy, which func(i int)
 		return p
 	}
 	out := *blanked
-	out.json, out.types, out.defect = jsonOf(map[string]any{"customMetadata": p.blankMetadata(receipt)}), nil, nil
+	metadata := func(e *Envelope) (text []byte, err *FieldError) {
+		text, _, err = writeGo(map[string]any{"customMetadata": e.blankMetadata(receipt)}, true)
+		return text, err
+	}
+	text, err := metadata(&p.Envelope)
+	if err != nil { // as in Event.blank
+		text, err = metadata(&Envelope{identity: p.identity})
+	}
+	if err != nil {
+		panic("patch: a blank is no patch: " + err.Error())
+	}
+	out.json, out.types, out.defect = text, nil, nil
 	if p.validate() != nil && out.validate() == nil {
 		out.json = jsonvalue.With(out.json, "partial", []byte("null")) // which no patch has
 	}

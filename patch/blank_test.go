@@ -46,8 +46,8 @@ func TestBlankEvent(t *testing.T) {
 		if r, ok := got.ErasedBy(); !ok || r != "r1" {
 			t.Errorf("%s says of its erasure %q, %v", got, r, ok)
 		}
-		if _, ok := e.ErasedBy(); ok {
-			t.Errorf("%s says that it was erased", e)
+		if r, ok := e.ErasedBy(); ok || r != "" {
+			t.Errorf("%s says that it was erased by %q", e, r)
 		}
 	}
 
@@ -58,6 +58,17 @@ func TestBlankEvent(t *testing.T) {
 	if again := nulled.Blank("r3", patch.NullValues); again != nulled {
 		t.Errorf("a second blank without values is %s", again)
 	}
+}
+
+// What an event may have, its blank may have too: state that nests as deeply as a line can.
+func TestBlankOfDeepState(t *testing.T) {
+	deep := strings.Repeat("[", 995) + strings.Repeat("]", 995)
+	e := parseEvent(t, `{"id":"e1","actions":{"stateDelta":{"k":`+deep+`}}}`)
+	want := `{"id":"e1","actions":{"stateDelta":{"k":` + deep + `}},"customMetadata":{"patchlog":{"erased":{"as":"e1","receipt":"r"}}}}`
+	if got := e.Blank("r", patch.KeepValues).String(); got != want {
+		t.Errorf("it is %.200s", got)
+	}
+	patch.NewSplice(0, 1).WithID("\xff").Blank("\xff", patch.KeepValues, func(int) bool { return true })
 }
 
 // A blank summary is of role user, and keeps its lineage.

@@ -497,7 +497,10 @@ func (r *reader) event() *Event {
 	x := &e.index
 	x.flags, x.role = flags(r.place(0, math.MaxUint8)), r.str()
 	x.tokens = r.place(0, math.MaxInt32)
-	if n := r.groups("functions", 4, MaxFunctionParts); n > 0 {
+	// What is in an index is in the JSON too, where it takes some bytes at least. So forged entries take no more memory
+	// than a few times the bytes of both.
+	inJSON := func(least string) int { return len(e.json) / len(least) }
+	if n := r.groups("functions", 4, min(MaxFunctionParts, inJSON(`"functionCall":{}`))); n > 0 {
 		x.functions = make([]FunctionPart, n)
 		for i := range x.functions {
 			f := &x.functions[i]
@@ -508,15 +511,15 @@ func (r *reader) event() *Event {
 			f.ID, f.Name = r.str(), r.str()
 		}
 	}
-	if n := r.optionalArray(); n > MaxLongRunning {
-		r.fail(fmt.Errorf("%d long-running ids; at most %d are stored", n, MaxLongRunning))
+	if n, most := r.optionalArray(), min(MaxLongRunning, inJSON(`"",`)); n > most {
+		r.fail(fmt.Errorf("%d long-running ids, and at most %d in the JSON", n, most))
 	} else if n >= 0 && r.err == nil {
 		x.longRunning = make([]string, n)
 		for i := range x.longRunning {
 			x.longRunning[i] = r.str()
 		}
 	}
-	if n := r.groups("changes of state", 3, MaxStateKeys); n > 0 {
+	if n := r.groups("changes of state", 3, min(MaxStateKeys, inJSON(`"":0,`))); n > 0 {
 		x.changes = make([]indexEntry, n)
 		for i := range x.changes {
 			c := &x.changes[i]

@@ -179,11 +179,19 @@ func TestForgedFormsAreFoundByVerify(t *testing.T) {
 		"patch_type in the JSON": object(`{"patch_type":"splice"}`), "content a list": object(`{"content":[]}`), "text a number": object(`{"content":{"parts":[{"text":1}]}}`),
 		"an author beside the author": object(`{"author":"x"}`), "nothing in an object": object(`{}`),
 
+		"temp: keys of no event": eventForm(func(e list) {
+			e[jsonAt], e[indexAt] = []byte(`{"actions":{"stateDelta":{"temp:x":1},"compaction":-}}`), list{8, "", 0, list{}, nil, list{}}
+		}),
+		"excluded events": object(`{"actions":{"compaction":{"excludedEvents":[{"invocationId":"\q","timestamp":-}]}}}`), "a level": object(`{"customMetadata":{"patchlog":{"level":-}}}`),
+		"a patch's level": splice(jsonAt, []byte(`{"customMetadata":{"patchlog":{"level":-}}}`)), "state too deep": object(`{"actions":{"stateDelta":{"k":` + strings.Repeat("[", 1000) + strings.Repeat("]", 1000) + `}}}`),
+		"role not UTF-8": index(roleAt, "\xff"), "long-running id not UTF-8": index(longRunningAt, list{"\xff"}),
+
 		"flags": index(flagsAt, 255), "role": index(roleAt, "model"), "tokens": index(tokensAt, 7), "a function": index(functionsAt, list{0, true, "id", "name"}),
 		"a long-running id": index(longRunningAt, list{"id"}), "no long-running ids": index(longRunningAt, list{}), "a change": index(changesAt, list{"k", 1, 4}),
 		"a change of nothing": index(changesAt, list{"k", 0, 0}), "a change in a string": index(changesAt, list{"k", 2, 9}), "changes of one key": index(changesAt, list{"k", 1, 4, "k", 1, 4}),
 
 		"type at no place": typed(`{"x":1}`, "/y", "int"), "type inside nothing": typed(`{"x":{}}`, "/x/a", "int"), "unknown type": typed(`{"x":1}`, "/x", "int128"),
+		"a type that any value has": typed(`{"x":1}`, "/x", "any"), "any at the root": typed(`{"x":1}`, "", "any"),
 		"no type": typed(`{"x":1}`, "/x", ""), "a type too deep": typed(`{"x":[]}`, "/x", strings.Repeat("[]", 1000)+"int"), "type that does not fit": typed(`{"x":"s"}`, "/x", "int"),
 		"type out of range": typed(`{"x":300}`, "/x", "uint8"), "type twice": typed(`{"x":[1]}`, "/x/0", "int", "/x/0", "int"), "type inside a typed value": typed(`{"x":[1]}`, "/x", "[]int", "/x/0", "int"),
 		"an index in another way": typed(`{"x":[1]}`, "/x/00", "int"), "list noted on an object": typed(`{"x":{}}`, "/x", "[]any"), "bytes not in base64": typed(`{"x":"?"}`, "/x", "[]uint8"),
@@ -208,17 +216,31 @@ func TestForgedFormsAreFoundByVerify(t *testing.T) {
 
 func TestHostileBytesCostBoundedMemory(t *testing.T) {
 	nested := func(open string, n int) string { return strings.Repeat(open, n) + "\xc0" }
+	replaced := func(at int, entry ...any) string { // many events, each with many small entries of its index
+		var entries, events list
+		for range patch.MaxLongRunning {
+			entries = append(entries, entry...)
+		}
+		x := soundIndex()
+		x[at] = entries
+		for range 20 {
+			events = append(events, list{"", "", "", "", "", nil, []byte{}, list{}, x})
+		}
+		return string(pack(t, patchForm(func(p list) { p[replacementAt] = events })))
+	}
 	for name, payload := range map[string]string{
-		"array of 2³² values":        "\xdd\xff\xff\xff\xff",
-		"map of 2³² values":          "\xdf\xff\xff\xff\xff",
-		"text of 4 GiB":              "\x9b\x01\x00\xdb\xff\xff\xff\xff",
-		"bytes of 4 GiB":             "\x9b\x01\x00\xa0\xa0\xa0\xa0\xa0\xc0\xc6\xff\xff\xff\xff",
-		"extension of 4 GiB":         "\xc9\xff\xff\xff\xff\x01",
-		"arrays in arrays":           nested("\x91", testlog.ScaleDownForRace(20<<20)),
-		"maps in maps":               nested("\x81\xc0", testlog.ScaleDownForRace(10<<20)),
-		"types of 2³² values":        "\x9b\x01\x00\xa0\xa0\xa0\xa0\xa0\xc0\xc0\xdd\xff\xff\xff\xff",
-		"arrays in arrays, a few":    nested("\x91", 128),
-		"a type with a long pointer": string(pack(t, eventForm(func(e list) { e[typesAt] = list{strings.Repeat("/a", testlog.ScaleDownForRace(10<<20))} }))),
+		"array of 2³² values":                    "\xdd\xff\xff\xff\xff",
+		"map of 2³² values":                      "\xdf\xff\xff\xff\xff",
+		"text of 4 GiB":                          "\x9b\x01\x00\xdb\xff\xff\xff\xff",
+		"bytes of 4 GiB":                         "\x9b\x01\x00\xa0\xa0\xa0\xa0\xa0\xc0\xc6\xff\xff\xff\xff",
+		"extension of 4 GiB":                     "\xc9\xff\xff\xff\xff\x01",
+		"arrays in arrays":                       nested("\x91", testlog.ScaleDownForRace(20<<20)),
+		"maps in maps":                           nested("\x81\xc0", testlog.ScaleDownForRace(10<<20)),
+		"types of 2³² values":                    "\x9b\x01\x00\xa0\xa0\xa0\xa0\xa0\xc0\xc0\xdd\xff\xff\xff\xff",
+		"arrays in arrays, a few":                nested("\x91", 128),
+		"a type with a long pointer":             string(pack(t, eventForm(func(e list) { e[typesAt] = list{strings.Repeat("/a", testlog.ScaleDownForRace(10<<20))} }))),
+		"long-running ids that the JSON has not": replaced(longRunningAt, ""), "functions that the JSON has not": replaced(functionsAt, 0, false, "", ""),
+		"changes that the JSON has not": replaced(changesAt, "", 0, 0),
 	} {
 		t.Run(name, func(t *testing.T) {
 			form := seal([]byte(payload))

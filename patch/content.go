@@ -77,6 +77,8 @@ type part struct {
 	name  string // of the field that makes it of its kind
 	value []byte // of that field
 	whole []byte // the part, with the fields beside that one
+
+	thought bool // the part is marked as a thought
 }
 
 // partsOf yields the parts of an event's JSON, spoken words too.
@@ -92,7 +94,7 @@ func partsOf(event []byte) iter.Seq2[int, part] {
 				}
 			case "inputTranscription", "outputTranscription":
 				text := jsonvalue.Member(v, "text")
-				if len(text) > len(`""`) && jsonvalue.KindOf(text) == jsonvalue.String && !yield(-1, part{PartText, "text", text, v}) {
+				if len(text) > len(`""`) && jsonvalue.KindOf(text) == jsonvalue.String && !yield(-1, part{kind: PartText, name: "text", value: text, whole: v}) {
 					return
 				}
 			}
@@ -104,13 +106,13 @@ func partsOf(event []byte) iter.Seq2[int, part] {
 func partsIn(content []byte) iter.Seq2[int, part] {
 	return func(yield func(int, part) bool) {
 		for i, whole := range jsonvalue.Elements(jsonvalue.Member(content, "parts")) {
-			empty := true
+			empty, thought := true, string(jsonvalue.Member(whole, "thought")) == "true"
 			for name, v := range jsonvalue.Members(whole) {
 				kind := partKind(name, jsonvalue.KindOf(v))
 				if kind == PartEmpty {
 					continue
 				}
-				if empty = false; !yield(i, part{kind, name, v, whole}) {
+				if empty = false; !yield(i, part{kind, name, v, whole, thought}) {
 					return
 				}
 				if kind != PartResponse {
@@ -118,13 +120,13 @@ func partsIn(content []byte) iter.Seq2[int, part] {
 				}
 				for _, file := range jsonvalue.Elements(jsonvalue.Member(v, "parts")) {
 					for name, v := range jsonvalue.Members(file) {
-						if kind := partKind(name, jsonvalue.KindOf(v)); (kind == PartData || kind == PartFile) && !yield(i, part{kind, name, v, file}) {
+						if kind := partKind(name, jsonvalue.KindOf(v)); (kind == PartData || kind == PartFile) && !yield(i, part{kind, name, v, file, thought}) {
 							return
 						}
 					}
 				}
 			}
-			if empty && !yield(i, part{kind: PartEmpty, whole: whole}) {
+			if empty && !yield(i, part{kind: PartEmpty, whole: whole, thought: thought}) {
 				return
 			}
 		}
@@ -168,7 +170,7 @@ func (p part) text(name string) string { return jsonvalue.Text(jsonvalue.Member(
 func (p part) exported() Part {
 	out := Part{
 		Kind: p.kind, Value: Value{text: p.value}, JSON: Value{text: p.whole},
-		ID: p.text("id"), Thought: string(jsonvalue.Member(p.whole, "thought")) == "true",
+		ID: p.text("id"), Thought: p.thought,
 	}
 	switch p.kind {
 	case PartText:

@@ -326,3 +326,24 @@ type (
 		TokenCount int32  `json:"tokenCount,omitempty"`
 	}
 )
+
+// A part of many things is read in one walk: a walk of it for each thing would take minutes.
+func TestPartOfManyThingsTakesLinearTime(t *testing.T) {
+	const n = 100_000
+	part := []byte{'{'}
+	for i := range n {
+		part = fmt.Appendf(part, `"k%d":0,`, i)
+	}
+	part = append(part, `"thought":true`...)
+	e := parseEvent(t, `{"content":{"parts":[`+string(part)+`}]}}`)
+	got := 0
+	for i, p := range e.Parts() {
+		if i != 0 || p.Kind != patch.PartOther || !p.Thought {
+			t.Fatalf("%d: %+v", i, p)
+		}
+		got++
+	}
+	if got != n {
+		t.Errorf("%d parts, want %d", got, n)
+	}
+}

@@ -3,6 +3,7 @@ package patch_test
 import (
 	"encoding/json"
 	"errors"
+	"math"
 	"testing"
 	"time"
 
@@ -13,6 +14,15 @@ import (
 // anything.
 func readEverything(rec patch.Record) {
 	sound := rec.Verify() == nil
+	for _, values := range []patch.ValuePolicy{patch.KeepValues, patch.NullValues} {
+		blank := patch.Erasure{Seqs: []patch.Span{{To: math.MaxUint64}}, Values: values}.Blank(rec, "receipt")
+		if err := blank.Verify(); err != nil && sound {
+			panic("a blank of a sound record: " + err.Error())
+		}
+	}
+	if err := patch.Complete(rec, nil, time.Time{}).Verify(); err != nil && sound {
+		panic("a sound record, completed: " + err.Error())
+	}
 	events := []*patch.Event{rec.Event}
 	if p := rec.Patch; p != nil {
 		events = p.NewEvents()
@@ -32,6 +42,7 @@ func readEverything(rec patch.Record) {
 		for range e.Parts() {
 		}
 		e.Compaction()
+		e.StandIn("x", 1, nil)
 		e.CustomMetadata()
 		e.StateDelta()
 		for c := range e.Changes() {

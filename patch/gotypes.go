@@ -109,8 +109,12 @@ func typeName(t reflect.Type) (string, bool) {
 	return "", false
 }
 
-// typeByName returns the type of a name that typeName gives.
+// typeByName returns the type of a name that typeName gives. No value in an `any` is an `any`: to read it as one would
+// look up the same note again, without end.
 func typeByName(name string) (reflect.Type, bool) {
+	if name == "any" {
+		return nil, false
+	}
 	return typeNested(name, maxTypeNesting)
 }
 

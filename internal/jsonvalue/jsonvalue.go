@@ -9,9 +9,11 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"hash/maphash"
 	"iter"
 	"math/big"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -41,21 +43,35 @@ func (e *Error) Error() string {
 // without insignificant white space, in bytes of its own. The error is an *[Error].
 func Parse(text []byte) ([]byte, error) {
 	value := jsontext.Value(bytes.Clone(text))
+	unique := jsontext.AllowDuplicateNames(len(text) > maxLibraryNames)
 	// The formatter checks while it compacts. Only what it refuses is read again, for a better error.
-	if value.Format(jsontext.PreserveRawStrings(true)) != nil {
-		return nil, problem(text)
+	if value.Format(jsontext.PreserveRawStrings(true), unique) != nil {
+		return nil, problem(text, unique)
 	}
 	if Depth(value) > MaxDepth {
 		return nil, errTooDeep
 	}
+	if len(text) > maxLibraryNames {
+		c := NewCursor(text)
+		c.More() // passes white space
+		if err := (&names{Cursor: c}).check(); err != nil {
+			return nil, err
+		}
+	}
 	return value, nil
 }
+
+// maxLibraryNames is the length of the texts whose keys the library compares. It is faster, but keeps a map of the keys
+// of an object, which may take 14 times the memory of its text.
+const maxLibraryNames = 64 << 10
+
+const problemTwice = "the key is there twice"
 
 var errTooDeep = &Error{Problem: fmt.Sprintf("nested deeper than %d", MaxDepth)}
 
 // problem says what is wrong with a text that [Parse] refuses.
-func problem(text []byte) error {
-	d := jsontext.NewDecoder(bytes.NewReader(text))
+func problem(text []byte, unique jsontext.Options) error {
+	d := jsontext.NewDecoder(bytes.NewReader(text), unique)
 	_, err := d.ReadValue()
 	if err == nil {
 		if _, err = d.ReadToken(); err == nil {
@@ -67,11 +83,74 @@ func problem(text []byte) error {
 	out := &Error{Pointer: string(at.JSONPointer), Offset: at.ByteOffset, Problem: at.Err.Error()}
 	switch {
 	case errors.Is(at.Err, jsontext.ErrDuplicateName):
-		out.Problem = "the key is there twice"
+		out.Problem = problemTwice
 	case strings.Count(out.Pointer, "/") > MaxDepth:
 		return errTooDeep
 	}
 	return out
+}
+
+// names finds a key that an object has twice.
+type names struct {
+	*Cursor
+	open []uint64 // hashes of the keys of the objects that are entered, in their order
+}
+
+var hashSeed = maphash.MakeSeed()
+
+// check passes a value whose nesting is bounded.
+func (n *names) check() *Error {
+	switch n.Kind() {
+	case Array:
+		n.Enter()
+		for i := 0; n.More(); i++ {
+			if err := n.check(); err != nil {
+				return err.within(strconv.Itoa(i))
+			}
+		}
+	case Object:
+		first, start := len(n.open), n.pos
+		for n.Enter(); n.More(); {
+			key := n.Key()
+			n.open = append(n.open, maphash.Bytes(hashSeed, key))
+			if err := n.check(); err != nil {
+				return err.within(Step(string(key)))
+			}
+		}
+		hashes := n.open[first:]
+		slices.Sort(hashes)
+		for i := 1; i < len(hashes); i++ {
+			if hashes[i] == hashes[i-1] {
+				if err := n.twice(start, hashes[i]); err != nil {
+					return err
+				}
+			}
+		}
+		n.open = n.open[:first]
+	default:
+		n.Value()
+	}
+	return nil
+}
+
+// twice looks in the object at a position for two equal keys of a hash.
+func (n *names) twice(object int, hash uint64) *Error {
+	c, seen := &Cursor{n.text, object}, map[string]bool{}
+	for c.Enter(); c.More(); c.Value() {
+		at := c.pos
+		if key := c.Key(); maphash.Bytes(hashSeed, key) == hash {
+			if seen[string(key)] {
+				return &Error{"/" + Step(string(key)), int64(at), problemTwice}
+			}
+			seen[string(key)] = true
+		}
+	}
+	return nil
+}
+
+func (e *Error) within(step string) *Error {
+	e.Pointer = "/" + step + e.Pointer
+	return e
 }
 
 // Depth returns how deeply arrays and objects nest in a value: 0 in a number, 1 in an empty array.
@@ -179,7 +258,7 @@ next:
 	return object
 }
 
-// Cursor steps through a compact value. One that enters arrays and objects passes each byte once, however deeply they
+// Cursor steps through a value. One that enters arrays and objects passes each byte once, however deeply they
 // nest.
 type Cursor struct {
 	text []byte
@@ -203,7 +282,7 @@ func (c *Cursor) Enter() { c.pos = min(c.pos+1, len(c.text)) }
 func (c *Cursor) More() bool {
 	for ; c.pos < len(c.text); c.pos++ {
 		switch c.text[c.pos] {
-		case ',', ':':
+		case ',', ':', ' ', '\t', '\r', '\n':
 		case ']', '}':
 			c.pos++
 			return false
@@ -246,7 +325,7 @@ func (c *Cursor) Value() []byte {
 			}
 		}
 	default:
-		for c.pos < len(c.text) && strings.IndexByte(",:}]", c.text[c.pos]) < 0 {
+		for c.pos < len(c.text) && strings.IndexByte(",:}] \t\r\n", c.text[c.pos]) < 0 {
 			c.pos++
 		}
 	}

@@ -4,6 +4,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"runtime"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -31,6 +34,45 @@ func TestParse(t *testing.T) {
 			t.Errorf("%.60q is %.60s, %v, want an error at %q", text, got, err, want.Pointer)
 		} else if len(text) < 100 && at.Offset != want.Offset {
 			t.Errorf("%q: %v, want byte %d", text, err, want.Offset)
+		}
+	}
+}
+
+// Keys of long texts are compared in another way than those of short ones, with the same result.
+func TestRepeatedKeys(t *testing.T) {
+	for _, c := range []struct{ text, pointer string }{
+		{`{"a":{"b":1},"c":{"b":1},"b":[{"b":1},{"b":2}]}`, ""}, {"\t{ \"a\" : { \"a\" : 1 } , \"b\" : { \"a\" : 1 } }\n", ""},
+		{`{"a":1,"b":2,"a":3}`, "/a"}, {"\n[ 1 , { \"x\" : { \"a/b\" : [ ] , \"c\" : 0 , \"a/b\" : 2 } } ]", "/1/x/a~1b"}, {`{"a":1,"\u0061":2}`, "/a"}, {`[{"":1,"":1}]`, "/0/"},
+		{`{"x":[[{}]],"y":{"a":1,"z":{"k":1,"k":2},"a":2}}`, "/y/z/k"},
+	} {
+		_, short := jsonvalue.Parse([]byte(c.text))
+		_, long := jsonvalue.Parse([]byte(c.text + strings.Repeat(" ", 100_000)))
+		if fmt.Sprint(short) != fmt.Sprint(long) {
+			t.Errorf("%s: %v if it is short, %v if it is long", c.text, short, long)
+		}
+		var at *jsonvalue.Error
+		if errors.As(long, &at) != (c.pointer != "") || at != nil && at.Pointer != c.pointer {
+			t.Errorf("%s: %v, want an error at %q", c.text, long, c.pointer)
+		}
+	}
+}
+
+// An object of many keys takes a few times the memory of its text.
+func TestManyKeysTakeLittleMemory(t *testing.T) {
+	text := []byte{'{'}
+	for i := range 200_000 {
+		text = fmt.Appendf(jsonvalue.AppendKey(text, strconv.FormatInt(int64(i), 36)), "0")
+	}
+	for name, text := range map[string][]byte{"distinct": append(slices.Clone(text), '}'), "one twice": append(jsonvalue.AppendKey(text, "0"), "0}"...)} {
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		_, err := jsonvalue.Parse(text)
+		runtime.ReadMemStats(&after)
+		if (err != nil) != (name == "one twice") {
+			t.Errorf("%s: %v", name, err)
+		}
+		if most := uint64(1<<20 + 12*len(text)); after.TotalAlloc-before.TotalAlloc > most {
+			t.Errorf("%s: %d bytes cost %d bytes of memory", name, len(text), after.TotalAlloc-before.TotalAlloc)
 		}
 	}
 }
