@@ -21,7 +21,6 @@ import (
 	"google.golang.org/genai"
 
 	"github.com/patchlog-dev/patchlog/adk"
-	"github.com/patchlog-dev/patchlog/internal/fuzz/recorded"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store"
 )
@@ -352,8 +351,20 @@ func TestFieldsOfNewerVersions(t *testing.T) {
 // Recorded events are read as ADK reads them, whether they went through the service or
 // were imported as they are.
 func TestCorpus(t *testing.T) {
-	for _, set := range recorded.Sets(t) {
-		t.Run(set.Name, func(t *testing.T) { readAsADKDoes(t, set.Sample(t, 9)) })
+	for name, pattern := range map[string]string{"small": "../fuzz/testdata/sessions/*/*.jsonl", "large": "../../shared/corpus/*/*.jsonl"} {
+		t.Run(name, func(t *testing.T) {
+			files, err := filepath.Glob(pattern)
+			no(t, err)
+			switch {
+			case len(files) == 0 && name == "large":
+				t.Skipf("the large corpus is not at %s", pattern)
+			case len(files) == 0:
+				t.Fatalf("no recorded session is at %s", pattern)
+			case testing.Short() && name == "large":
+				files = slices.DeleteFunc(files, func(file string) bool { return len(file)%9 != 0 })
+			}
+			readAsADKDoes(t, files)
+		})
 	}
 }
 
