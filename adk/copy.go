@@ -3,7 +3,10 @@ package adk
 import (
 	"maps"
 	"reflect"
+	"slices"
+	"strings"
 	"sync"
+	"unicode/utf8"
 
 	"google.golang.org/adk/v2/session"
 
@@ -19,7 +22,8 @@ func copyEvent(e *session.Event) *session.Event {
 }
 
 // plainEvent returns a copy of e in which values inside an `any` that do not come back
-// from storage as they are have given place to what their JSON says.
+// from storage as they are have given place to what their JSON says, and bytes that are not UTF-8
+// to U+FFFD.
 func plainEvent(e *session.Event) *session.Event {
 	c := *e
 	if !plainCopier.own(reflect.ValueOf(&c).Elem(), 0) {
@@ -41,9 +45,12 @@ var plainCopier copier
 
 func init() { plainCopier.dynamic = plainValue } // which refers to plainCopier
 
+// plain is plainEvent for a value.
+func plain(v any) any { return plainMap(map[string]any{"": v})[""] }
+
 // plainValue returns what the JSON of v says, or an error's text. It returns v itself if
-// it comes back from storage as it is, or if JSON cannot carry it. It is a copier's
-// dynamic.
+// it comes back from storage as it is, or a copy in which only texts were mended; and v if JSON
+// cannot carry it. It is a copier's dynamic.
 func plainValue(v any, depth int) (plain any, ok bool) {
 	if _, err := patch.NewValue(v); err == nil {
 		return v, true
@@ -56,17 +63,36 @@ func plainValue(v any, depth int) (plain any, ok bool) {
 	if !plainCopier.own(own, depth) {
 		return nil, false
 	}
+	if _, err := patch.NewValue(own.Interface()); err == nil {
+		return own.Interface(), true
+	}
 	value, err := patch.NewValue(typedJSON(own, 0))
-	if err != nil {
-		return v, true
+	if err != nil { // what encoding/json writes, as ADK's SQL service does
+		if value, err = patch.NewValue(encoded(own.Interface())); err != nil {
+			return v, true
+		}
 	}
 	return untyped(value).Any(), true
+}
+
+// unicode returns s with U+FFFD for each byte that is not UTF-8, as encoding/json writes it.
+func unicode(s string) string {
+	if utf8.ValidString(s) {
+		return s
+	}
+	return string([]rune(s))
+}
+
+// hasBadText reports whether a text inside v is not UTF-8.
+func hasBadText(v any) bool {
+	return contains(reflect.ValueOf(v), func(v reflect.Value) bool { return v.Kind() == reflect.String && !utf8.ValidString(v.String()) }, 0)
 }
 
 // copier makes a value that was copied shallowly the owner of what it refers to.
 type copier struct {
 	// dynamic, if not nil, gives what takes the place of a value in an `any` that is
-	// neither a map[string]any nor an []any, and reports whether it could; see own.
+	// neither a map[string]any nor an []any, and reports whether it could; see own. Texts are then
+	// mended too.
 	dynamic func(v any, depth int) (any, bool)
 }
 
@@ -85,6 +111,10 @@ func (c copier) own(v reflect.Value, depth int) bool {
 			if f := v.Field(i); !f.IsZero() && !c.own(f, depth) {
 				return false
 			}
+		}
+	case reflect.String:
+		if c.dynamic != nil {
+			v.SetString(unicode(v.String()))
 		}
 	case reflect.Array:
 		return c.ownElements(v, depth)
@@ -111,7 +141,7 @@ func (c copier) own(v reflect.Value, depth int) bool {
 		if m, ok := v.Interface().(map[string]any); ok && c.dynamic == nil { // by far most maps; a clone is faster
 			m = maps.Clone(m)
 			for key, value := range m {
-				if value != nil && refers(reflect.TypeOf(value)) {
+				if _, text := value.(string); !text && value != nil && refers(reflect.TypeOf(value)) {
 					own := value
 					c.own(reflect.ValueOf(&own).Elem(), depth)
 					m[key] = own
@@ -121,13 +151,18 @@ func (c copier) own(v reflect.Value, depth int) bool {
 			return true
 		}
 		m := reflect.MakeMapWithSize(v.Type(), v.Len())
-		elem := reflect.New(v.Type().Elem()).Elem()
-		for entries := v.MapRange(); entries.Next(); {
-			elem.Set(entries.Value())
-			if !c.own(elem, depth) {
+		key, elem := reflect.New(v.Type().Key()).Elem(), reflect.New(v.Type().Elem()).Elem()
+		keys := v.MapKeys()
+		if key.Kind() == reflect.String && c.dynamic != nil { // of keys that become equal, the last one stays
+			slices.SortFunc(keys, func(a, b reflect.Value) int { return strings.Compare(a.String(), b.String()) })
+		}
+		for _, k := range keys {
+			key.Set(k)
+			elem.Set(v.MapIndex(k))
+			if key.Kind() == reflect.String && !c.own(key, depth) || !c.own(elem, depth) {
 				return false
 			}
-			m.SetMapIndex(entries.Key(), elem)
+			m.SetMapIndex(key, elem)
 		}
 		v.Set(m)
 	case reflect.Interface:
@@ -152,7 +187,12 @@ func (c copier) ownElements(v reflect.Value, depth int) bool {
 // ownDynamic is own for an interface that is not nil.
 func (c copier) ownDynamic(v reflect.Value, depth int) bool {
 	switch x := v.Interface().(type) {
-	case string, bool:
+	case bool:
+		return true
+	case string:
+		if c.dynamic != nil {
+			v.Set(reflect.ValueOf(unicode(x)))
+		}
 		return true
 	case map[string]any, []any:
 	default:
@@ -186,8 +226,8 @@ func (c copier) ownDynamic(v reflect.Value, depth int) bool {
 
 var referringFields sync.Map // reflect.Type of a struct → []int
 
-// referring returns the indices of a struct's fields that a copy of the struct may share
-// something by. What is not exported nobody changes.
+// referring returns the indices of a struct's fields that a copier may have to change: those that a copy of
+// the struct may share something by, and texts. What is not exported nobody changes.
 func referring(t reflect.Type) []int {
 	if cached, ok := referringFields.Load(t); ok {
 		return cached.([]int)
@@ -202,10 +242,10 @@ func referring(t reflect.Type) []int {
 	return indices
 }
 
-// refers reports whether a copy of a value of the type may share something with it.
+// refers reports whether a copier may have to change a value of the type.
 func refers(t reflect.Type) bool {
 	switch t.Kind() {
-	case reflect.Pointer, reflect.Slice, reflect.Map, reflect.Interface:
+	case reflect.Pointer, reflect.Slice, reflect.Map, reflect.Interface, reflect.String:
 		return true
 	case reflect.Struct:
 		return len(referring(t)) > 0

@@ -21,19 +21,26 @@ import (
 // strings, []byte, times, json.Number, slices, and maps with string keys come back with their Go
 // types. A value of another type comes back as what its JSON says, an integer as an int64;
 // an error comes back as its text. So it is with a RequestedInput's schema: what JSON does
-// not say of it, such as PropertyOrder, is lost. What JSON cannot carry is refused: the
-// error matches [patch.ErrInvalid] and names the field.
+// not say of it, such as PropertyOrder, is lost. U+FFFD takes the place of each byte of a text that
+// is not UTF-8. What JSON cannot carry is refused: the error matches [patch.ErrInvalid] and names the
+// field.
 func NewEvent(e *session.Event) (*patch.Event, error) {
 	if e == nil {
 		return nil, fmt.Errorf("%w: the event is nil", patch.ErrInvalid)
 	}
-	p, err := patch.NewEvent(eventFields(e))
-	if err == nil {
-		return p, nil
+	p, _, err := newEvent(e)
+	return p, err
+}
+
+// newEvent is NewEvent. mended reports whether a text in e is not UTF-8.
+func newEvent(e *session.Event) (p *patch.Event, mended bool, err error) {
+	if p, err = patch.NewEvent(eventFields(e)); err == nil {
+		return p, false, nil
 	}
 	// There may be a value in it that does not come back as it is, such as the function
-	// call inside a request for confirmation.
-	return patch.NewEvent(eventFields(plainEvent(e)))
+	// call inside a request for confirmation, or a text that is not UTF-8.
+	p, err = patch.NewEvent(eventFields(plainEvent(e)))
+	return p, hasBadText(e), err
 }
 
 // SessionEvent gives an event of the log as ADK knows it. It is the caller's own. Fields

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math"
 	"os"
 	"path/filepath"
@@ -128,6 +129,10 @@ func TestValuesOfOtherTypes(t *testing.T) {
 		{"list of structs", []order{{Tags: []string{}}},
 			[]any{map[string]any{"id": int64(0), "price": 0.0, "tags": []any{}, "more": nil}}},
 		{"error", errors.New("failed"), "failed"},
+		{"list of errors", []error{errors.New("no")}, []any{map[string]any{}}},
+		{"keys that are numbers", map[int]string{1: "a"}, map[string]any{"1": "a"}},
+		{"keys in a struct", struct{ M map[int]order }{map[int]order{2: {Tags: []string{"a"}}}},
+			map[string]any{"M": map[string]any{"2": map[string]any{"id": int64(0), "price": int64(0), "tags": []any{"a"}, "more": nil}}}},
 		{"time", time.Date(2026, 1, 2, 3, 4, 5, 6, time.UTC), time.Date(2026, 1, 2, 3, 4, 5, 6, time.UTC)},
 		{"inside", map[string]any{"x": []any{mood("sad"), 1}}, map[string]any{"x": []any{"sad", 1}}},
 		{"call", &genai.FunctionCall{ID: "c", Name: "f", Args: map[string]any{"n": 5.0}},
@@ -144,6 +149,60 @@ func TestValuesOfOtherTypes(t *testing.T) {
 	}
 }
 
+// U+FFFD takes the place of bytes that are not UTF-8, wherever they stand, and a run is told once.
+func TestTextThatIsNotUTF8(t *testing.T) {
+	const bad, good = "half \xed\xa0\xbd \xff", "half \ufffd\ufffd\ufffd \ufffd"
+	event := func(id, text string) *session.Event {
+		call := &genai.FunctionCall{ID: "c" + text, Name: "f", Args: map[string]any{
+			"text": text, "list": []string{text, "ok"}, "deep": []any{map[string]any{text: text}}, "bytes": []byte(bad), "n": 7,
+		}}
+		return &session.Event{
+			ID: id, InvocationID: "i", Author: "root", Branch: "b" + text, Timestamp: time.Unix(1, 0).UTC(), Output: text,
+			LLMResponse: model.LLMResponse{
+				ErrorMessage: text, CustomMetadata: map[string]any{"m": text},
+				Content: &genai.Content{Role: "model", Parts: []*genai.Part{{Text: text, FunctionCall: call}, {InlineData: &genai.Blob{Data: []byte(bad), MIMEType: text}}}},
+			},
+			Actions: session.EventActions{StateDelta: map[string]any{
+				"k": text, "user:u": text, "app:" + text: map[string]string{text: text}, "order": map[string]any{"note": text},
+			}},
+			LongRunningToolIDs: []string{"c" + text},
+		}
+	}
+	for _, where := range []string{"store", "wrapped"} {
+		t.Run(where, func(t *testing.T) {
+			var log bytes.Buffer
+			opts := adk.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))}
+			svc, err := adk.NewService(inMemoryStore(t), opts)
+			if where == "wrapped" {
+				svc, err = adk.Wrap(session.InMemoryService(), opts)
+			}
+			no(t, err)
+			sess := create(t, svc, "s", map[string]any{"first": bad, "user:first": []string{bad}})
+			equal(t, "warnings of a create", strings.Count(log.String(), "not UTF-8"), 1)
+			log.Reset()
+			given := event("e", bad)
+			for range 2 { // a retry too
+				no(t, svc.AppendEvent(t.Context(), sess, given))
+			}
+			no(t, svc.AppendEvent(t.Context(), sess, event("e2", bad)))
+			equal(t, "warnings of a run", strings.Count(log.String(), "not UTF-8"), 1)
+			equal(t, "what was given", given, event("e", bad))
+			for _, s := range []session.Session{sess, get(t, svc, "s")} {
+				equal(t, "events", s.Events().Len(), 2)
+				equal(t, "event", s.Events().At(0), event("e", good))
+				for key, want := range map[string]any{
+					"k": good, "user:u": good, "app:" + good: map[string]string{good: good}, "order": map[string]any{"note": good},
+					"first": good, "user:first": []string{good},
+				} {
+					value, err := s.State().Get(key)
+					no(t, err)
+					equal(t, key, value, want)
+				}
+			}
+		})
+	}
+}
+
 func TestValuesThatJSONCannotCarry(t *testing.T) {
 	inside := map[string]any{}
 	inside["again"] = inside
@@ -152,7 +211,7 @@ func TestValuesThatJSONCannotCarry(t *testing.T) {
 	tied.A, tied.B = tied, tied
 	for name, v := range map[string]any{
 		"channel": make(chan int), "function": func() {}, "NaN": math.NaN(), "infinity": math.Inf(1),
-		"keys": map[int]string{1: "a"}, "text": "\xff", "inside itself": inside, "knot": tied,
+		"inside itself": inside, "knot": tied,
 		"struct": struct{ F float64 }{math.NaN()},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -126,7 +126,7 @@ func contains(v reflect.Value, is func(reflect.Value) bool, depth int) bool {
 		return true
 	}
 	switch v.Kind() {
-	case reflect.Pointer:
+	case reflect.Pointer, reflect.Interface:
 		return !v.IsNil() && contains(v.Elem(), is, depth)
 	case reflect.Struct:
 		t := structOf(v.Type())

@@ -177,7 +177,7 @@ func (s *Service) Close(ctx context.Context) error {
 
 // Create creates a session. Without an id it gets one. Keys of the initial state with
 // prefix app: or user: go to the shared scopes, those with prefix temp: are dropped;
-// values are as for [NewEvent]. It is created at the time of ADK's platform clock. It fails
+// values and texts are as for [NewEvent]. It is created at the time of ADK's platform clock. It fails
 // with [store.ErrExists] if the session is there.
 func (s *Service) Create(ctx context.Context, req *session.CreateRequest) (*session.CreateResponse, error) {
 	if req == nil {
@@ -187,7 +187,11 @@ func (s *Service) Create(ctx context.Context, req *session.CreateRequest) (*sess
 		return nil, withMessage(patch.ErrInvalid, "app_name and user_id are required, got app_name: %q, user_id: %q", req.AppName, req.UserID)
 	}
 	key := store.Key{App: req.AppName, User: req.UserID, Session: req.SessionID}
-	stored, err := s.store.Create(ctx, key, plainMap(withoutTemp(req.State)), platform.Now(ctx))
+	state := withoutTemp(req.State)
+	if hasBadText(state) {
+		s.logger.Warn(badText, "session", key.String())
+	}
+	stored, err := s.store.Create(ctx, key, plainMap(state), platform.Now(ctx))
 	if err != nil {
 		return nil, createError(err, key.Session)
 	}
@@ -298,9 +302,12 @@ func (s *Service) get(ctx context.Context, key store.Key, filter session.GetRequ
 	return s.open(stored), nil
 }
 
+// badText is the warning about a text of a model, a tool or the user that is not UTF-8.
+const badText = "patchlog: a text is not UTF-8; U+FFFD takes the place of the bytes at fault"
+
 // open makes a session of one that was read.
 func (s *Service) open(stored stored) *Session {
-	return &Session{key: stored.Key, decoder: s.decoder, stored: stored, overlay: map[string]any{}}
+	return &Session{key: stored.Key, decoder: s.decoder, stored: stored, overlay: map[string]any{}, typed: map[string]typedValue{}}
 }
 
 var _ session.Service = (*Service)(nil)

@@ -1,6 +1,7 @@
 package adk
 
 import (
+	"iter"
 	"sync"
 	"time"
 
@@ -33,10 +34,21 @@ type Session struct {
 	waitTime          time.Duration
 	waitingInvocation string
 
+	// warnedIn is the invocation in which a text that is not UTF-8 was warned of.
+	warnedIn *string
+
 	// overlay is state that this session shows and its stored form does not: what was
-	// set, temp: keys, and its own appends' values that are not in stored. Values that are
-	// a patch.Value are shown as its Any gives them.
+	// set, and temp: keys. Values that are a patch.Value are shown as its Any gives them.
 	overlay map[string]any
+
+	// typed has values that were appended through this session and that do not come back with their Go
+	// types. They are shown where their key has the value that was logged.
+	typed map[string]typedValue
+}
+
+type typedValue struct {
+	value  any
+	logged patch.Value
 }
 
 // ID returns the session's id.
@@ -114,9 +126,20 @@ func (s *Session) advanceLocked(v fold.View) {
 	}
 }
 
-// appended moves the session to the view after an event of its own was logged. It reports
-// whether that was its first.
-func (s *Session) appended(done store.Committed, e *session.Event) (first bool) {
+// warnsFirst reports whether this is the first warning about a text in an invocation.
+func (s *Session) warnsFirst(invocation string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.warnedIn != nil && *s.warnedIn == invocation {
+		return false
+	}
+	s.warnedIn = &invocation
+	return true
+}
+
+// appended moves the session to the view after an event of its own was logged, and to the shared scopes as they
+// were found after it, if the event changes them. It reports whether that was its first.
+func (s *Session) appended(done store.Committed, e *session.Event, logged *patch.Event, shared map[string]patch.Value) (first bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	first, s.hasAppended = !s.hasAppended, true
@@ -129,15 +152,25 @@ func (s *Session) appended(done store.Committed, e *session.Event) (first bool) 
 	}
 	s.advanceLocked(done.View)
 	s.stored.updated = e.Timestamp
+	if shared != nil {
+		s.stored.shared = shared
+	}
 	for key, value := range e.Actions.StateDelta {
-		stored, err := patch.NewValue(value)
-		switch {
-		case err != nil: // its Go type does not come back: it is shown while the run lasts
+		if delete(s.overlay, key); isTemp(key) {
 			s.overlay[key] = value
-		case isOwn(key):
-			delete(s.overlay, key)
-		default:
-			s.overlay[key] = stored
+			if own, err := patch.NewValue(value); err == nil {
+				s.overlay[key] = own
+			}
+		}
+	}
+	for _, changes := range []iter.Seq[patch.Change]{logged.Changes(), logged.SharedChanges()} {
+		for c := range changes {
+			given, there := e.Actions.StateDelta[c.Key]
+			if _, err := patch.NewValue(given); there && err != nil && !hasBadText(given) {
+				s.typed[c.Key] = typedValue{given, c.Value}
+			} else {
+				delete(s.typed, c.Key)
+			}
 		}
 	}
 	return first

@@ -581,3 +581,35 @@ func TestServiceSuite(t *testing.T) {
 		})
 	}
 }
+
+// The state that a session shows is that of the log, whatever Go types its own appends had.
+func TestStateFollowsTheLog(t *testing.T) {
+	type order struct{ N int }
+	for name, svc := range map[string]*adk.Service{"store": inMemory(t), "wrapped": wrap(t, session.InMemoryService(), adk.Options{})} {
+		t.Run(name, func(t *testing.T) {
+			sess := create(t, svc, "s", map[string]any{"k": 0})
+			no(t, svc.AppendEvent(t.Context(), sess, text("e0", "user", "x")))
+			e := text("e1", "user", "x")
+			e.Actions.StateDelta = map[string]any{"k": order{1}, "new": []error{errors.New("no")}, "app:x": order{1}, "temp:t": order{1}}
+			no(t, svc.AppendEvent(t.Context(), sess, e))
+			want := map[string]any{"k": order{1}, "new": []error{errors.New("no")}, "app:x": order{1}, "temp:t": order{1}}
+			equal(t, "state in the run", stateOf(sess), want)
+			for key := range want {
+				value, err := sess.State().Get(key)
+				no(t, err)
+				equal(t, key, value, want[key])
+			}
+			e2 := text("e2", "user", "x")
+			e2.Actions.StateDelta = map[string]any{"app:x": 2, "user:y": 2}
+			no(t, svc.AppendEvent(t.Context(), create(t, svc, "other", nil), e2))
+			no(t, svc.AppendEvent(t.Context(), sess, e))
+			equal(t, "app:x after the retry", stateOf(sess)["app:x"], any(2))
+			equal(t, "user:y after the retry", stateOf(sess)["user:y"], any(2))
+			no(t, errOf(svc.Rewind(t.Context(), sess, "inv-e1")))
+			equal(t, "state after the rewind", stateOf(sess), map[string]any{"k": 0, "app:x": 2, "user:y": 2, "temp:t": order{1}})
+			if _, err := sess.State().Get("new"); !errors.Is(err, session.ErrStateKeyNotExist) {
+				t.Errorf("a key that was rewound gives %v", err)
+			}
+		})
+	}
+}

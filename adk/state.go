@@ -22,6 +22,9 @@ func (s state) Get(key string) (any, error) {
 		return shown(value), nil
 	}
 	if value, ok := s.session.stored.Value(key); ok {
+		if typed, ok := s.session.typed[key]; ok && typed.logged.Equal(value) {
+			return typed.value, nil
+		}
 		return value.Any(), nil
 	}
 	return nil, session.ErrStateKeyNotExist
@@ -39,9 +42,14 @@ func (s state) Set(key string, value any) error {
 func (s state) All() iter.Seq2[string, any] {
 	return func(yield func(string, any) bool) {
 		s.session.mu.RLock()
-		stored, overlay := s.session.stored, maps.Clone(s.session.overlay)
+		stored, overlay, typed := s.session.stored, maps.Clone(s.session.overlay), maps.Clone(s.session.typed)
 		s.session.mu.RUnlock()
 		all := stored.State()
+		for key, t := range typed {
+			if value, ok := stored.Value(key); ok && t.logged.Equal(value) {
+				all[key] = t.value
+			}
+		}
 		for key, value := range overlay {
 			all[key] = shown(value)
 		}

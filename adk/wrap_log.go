@@ -3,6 +3,7 @@ package adk
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"iter"
 	"log/slog"
@@ -408,15 +409,20 @@ func itemOf(l listed) (it item, lossy error) {
 	}
 	named := *l.event
 	named.ID = l.id
-	e, err := NewEvent(&named)
-	if err != nil {
+	e, mended, err := newEvent(&named)
+	switch {
+	case err != nil:
 		e = nearest(&named)
+	case mended:
+		err = errBadText
 	}
 	return item{event: e}, err
 }
 
+var errBadText = errors.New(badText)
+
 // nearest makes an event of the log from one that JSON cannot carry. It keeps the identity, the content and the
-// actions; text replaces values without JSON, and U+FFFD replaces invalid UTF-8.
+// actions; text replaces values without JSON.
 func nearest(e *session.Event) *patch.Event {
 	c := session.Event{
 		ID: e.ID, InvocationID: e.InvocationID, Author: e.Author, Branch: e.Branch, IsolationScope: e.IsolationScope,

@@ -69,9 +69,12 @@ func (s *Service) append(ctx context.Context, handle *Session, run *run, e *sess
 	defer func() { op.end(ctx, err) }()
 	lasting := *e
 	lasting.Actions.StateDelta = withoutTemp(e.Actions.StateDelta)
-	event, err := NewEvent(&lasting)
+	event, mended, err := newEvent(&lasting)
 	if err != nil {
 		return false, err
+	}
+	if mended && handle.warnsFirst(e.InvocationID) {
+		s.logger.Warn(badText, "session", handle.key.String(), "event", e.ID, "invocation", e.InvocationID)
 	}
 	// Where a summary by hand leaves no room for the call, the answer is logged all the same.
 	if err := s.restoreCalls(ctx, handle, event); err != nil && !errors.Is(err, fold.ErrOrphanedCall) {
@@ -87,9 +90,23 @@ func (s *Service) append(ctx context.Context, handle *Session, run *run, e *sess
 	if err != nil {
 		return false, err
 	}
-	first = handle.appended(done, e)
+	first = handle.appended(done, e, event, s.sharedAfter(ctx, handle, event))
 	op.logged(ctx, done.Records)
 	return first, nil
+}
+
+// sharedAfter returns the scopes that sessions share as they are after an event that changes them, or nil if it
+// does not: if the append was a retry, another session may have changed them since.
+func (s *Service) sharedAfter(ctx context.Context, handle *Session, e *patch.Event) map[string]patch.Value {
+	for range e.SharedChanges() {
+		found, err := s.store.Get(context.WithoutCancel(ctx), handle.key, readEnd)
+		if err != nil {
+			s.logger.WarnContext(ctx, "patchlog: a session shows the shared state of before its append", "session", handle.key.String(), "error", err)
+			return nil
+		}
+		return found.shared
+	}
+	return nil
 }
 
 // ApplyPatch logs a patch made from the session's view. A patch without a base gets that
