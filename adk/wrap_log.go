@@ -394,7 +394,7 @@ func valuesOf(state iter.Seq2[string, any], keep func(key string) bool) map[stri
 	values := map[string]patch.Value{}
 	for key, value := range state {
 		if keep(key) {
-			values[key] = valueOf(value)
+			values[unicode(key)] = valueOf(value)
 		}
 	}
 	return values
