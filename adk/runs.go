@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
+	"google.golang.org/adk/v2/platform"
 	"google.golang.org/adk/v2/session"
 
 	"github.com/patchlog-dev/patchlog/fold"
@@ -25,7 +27,7 @@ const (
 	RefuseSecondRun
 
 	// WaitForRun has the first append of a second run wait until the first has ended, or until
-	// its context ends.
+	// its context ends. The event then gets the time at which it is appended.
 	WaitForRun
 )
 
@@ -57,6 +59,13 @@ const (
 	// runPoll is how often a run that waits for another process asks.
 	runPoll = 200 * time.Millisecond
 
+	// createTime is for how long a Create may find the session that another call created after a Get of its own
+	// found none.
+	createTime = time.Minute
+
+	// maxMissed is how many Gets of a session that is not there are remembered.
+	maxMissed = 1000
+
 	// maxClaimed is how many invocations, the newest of a view, are checked for a lease before it is compacted.
 	maxClaimed = 8
 )
@@ -77,12 +86,21 @@ type runs struct {
 
 	// alone has the runs beside which the policy allows no other run in the session.
 	alone map[store.Key]*run
+
+	// last has when the last of them began and ended.
+	last cache[store.Key, span]
+
+	// missed has the times of the Gets that found no session, each until a Create has followed.
+	missed cache[store.Key, []time.Time]
 }
+
+type span struct{ began, ended time.Time }
 
 // run is an invocation that appends to a session.
 type run struct {
 	invocation string
 	watched    bool          // the plugin will report its end
+	began      time.Time     // if it appends alone
 	seq        uint64        // of the newest record that it has seen, if it appends alone
 	until      time.Time     // when it counts as ended, and its leases end, unless it appends before
 	ended      chan struct{} // closed when it no longer appends alone
@@ -96,18 +114,23 @@ func newRuns(policy RunPolicy, compacts bool, log storage, logger *slog.Logger) 
 }
 
 // enter notes that the invocation of an event is under way, and returns its run, nil if it has none. It is called
-// before the event is visible, so that compaction, here and in another process, leaves the invocation alone.
+// before the event is visible, so that compaction, here and in another process, leaves the invocation alone. An event
+// that waited, or that was made while another run was under way, gets the time at which it may be appended: a wrapped
+// service may order events by their times.
 func (r *runs) enter(ctx context.Context, handle *Session, e *session.Event) (*run, error) {
 	if r == nil || e.InvocationID == "" {
 		return nil, nil
 	}
-	key := handle.key
-	for {
+	key, waited := handle.key, false
+	for ; ; waited = true {
 		own, other, due := r.begin(key, e.InvocationID)
 		switch {
 		case other != nil:
 		case !due || r.policy == ConcurrentRuns || r.mayAppend(ctx, key):
 			r.advance(ctx, key, own, due)
+			if waited || r.wasDuringAnother(key, e.Timestamp) {
+				e.Timestamp = platform.Now(ctx)
+			}
 			return own, nil
 		default:
 			r.leave(ctx, key, e.InvocationID)
@@ -141,7 +164,7 @@ func (r *runs) begin(key store.Key, invocation string) (own, other *run, due boo
 	if own == nil || own.invocation != invocation {
 		own = r.find(key, invocation)
 		if r.policy != ConcurrentRuns {
-			own.seq, own.until, own.ended = 0, time.Time{}, make(chan struct{})
+			own.began, own.seq, own.until, own.ended = time.Now(), 0, time.Time{}, make(chan struct{})
 			r.alone[key] = own
 		}
 	}
@@ -149,6 +172,40 @@ func (r *runs) begin(key store.Key, invocation string) (own, other *run, due boo
 		own.until = time.Now().Add(leaseTime)
 	}
 	return own, nil, due
+}
+
+// wasDuringAnother reports whether the last run of a session that appended alone, and has ended, was under way at a
+// time.
+func (r *runs) wasDuringAnother(key store.Key, at time.Time) bool {
+	last, _ := r.last.get(key)
+	return !at.Before(last.began) && at.Before(last.ended)
+}
+
+// miss notes that a Get found no session.
+func (r *runs) miss(key store.Key) {
+	if r == nil || r.policy == ConcurrentRuns {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	before, _ := r.missed.get(key)
+	r.missed.put(key, append(slices.Clone(before[max(0, len(before)-maxMissed):]), time.Now()), 1)
+}
+
+// takeMiss reports whether a Get found no session a short time ago, and no Create has followed yet.
+func (r *runs) takeMiss(key store.Key) bool {
+	if r == nil {
+		return false
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	times, _ := r.missed.get(key)
+	if len(times) == 0 {
+		return false
+	}
+	newest := times[len(times)-1]
+	r.missed.put(key, times[:len(times)-1], 1)
+	return time.Since(newest) < createTime
 }
 
 // find returns the run of an invocation, if it is the newest of its session, or else a new one. The mutex is held.
@@ -230,6 +287,7 @@ func (r *runs) leave(ctx context.Context, key store.Key, invocation string) {
 	leaves := own != nil && own.invocation == invocation
 	if leaves {
 		delete(r.alone, key)
+		r.last.put(key, span{own.began, time.Now()}, 1)
 		close(own.ended)
 	}
 	r.mu.Unlock()

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"google.golang.org/adk/v2/agent"
+	"google.golang.org/adk/v2/runner"
 	"google.golang.org/adk/v2/session"
 	"google.golang.org/genai"
 
@@ -216,4 +217,88 @@ func TestLeaseOfALongRun(t *testing.T) {
 		no(t, err)
 		equal(t, "the lease is free in the end", free, true)
 	})
+}
+
+// A message that waits for a run comes after it, also where the base orders events by their times.
+func TestWaitingMessageComesLast(t *testing.T) {
+	onStoreAnd(t, bases, adk.Options{Runs: adk.WaitForRun}, func(t *testing.T, s *adk.Service) {
+		event := func(id, invocation, author string) *session.Event {
+			e := said(id, invocation, author)
+			e.Timestamp = time.Now()
+			return e
+		}
+		for round, late := range []bool{false, true} {
+			name := fmt.Sprint("s", round)
+			sess, again := create(t, s, name, nil), get(t, s, name)
+			no(t, s.AppendEvent(t.Context(), sess, event("e1", "i1", "user")))
+			second, e3 := event("e2", "i2", "user"), event("e3", "i1", "agent")
+			calling("c", "f")(e3) // not a final response
+			var wg sync.WaitGroup
+			if !late { // it waits; else it is made during the run, and appended after
+				wg.Go(func() {
+					if err := s.AppendEvent(t.Context(), again, second); err != nil {
+						t.Error(err)
+					}
+				})
+			}
+			no(t, s.AppendEvent(t.Context(), sess, e3))
+			time.Sleep(10 * time.Millisecond)
+			no(t, s.AppendEvent(t.Context(), sess, event("e4", "i1", "agent")))
+			if wg.Wait(); late {
+				no(t, s.AppendEvent(t.Context(), again, second))
+			}
+			no(t, s.AppendEvent(t.Context(), again, event("e5", "i2", "agent")))
+			equal(t, "events", ids(get(t, s, name)), []string{"e1", "e3", "e4", "e2", "e5"})
+			old := said("old", "i3", "user")
+			no(t, s.AppendEvent(t.Context(), get(t, s, name), old))
+			equal(t, "time of an old event", old.Timestamp, said("old", "i3", "user").Timestamp)
+		}
+	})
+}
+
+// Of two runs that find no session, one creates it and the other finds it. A session that is created twice exists.
+func TestFirstMessagesOfASession(t *testing.T) {
+	onStoreAnd(t, bases, adk.Options{Runs: adk.WaitForRun}, func(t *testing.T, s *adk.Service) {
+		var looked, wg sync.WaitGroup
+		both := meeting{s, &looked}
+		looked.Add(2)
+		for i := range 2 {
+			r, err := runner.New(runner.Config{AppName: "app", Agent: llmAgent(t, counter{}), SessionService: both, AutoCreateSession: true})
+			no(t, err)
+			wg.Go(func() {
+				for _, err := range r.Run(t.Context(), "user", "new", genai.NewContentFromText(fmt.Sprint("question ", i), "user"), agent.RunConfig{}) {
+					if err != nil {
+						t.Error(err)
+					}
+				}
+			})
+		}
+		wg.Wait()
+		all := get(t, s, "new").Events()
+		equal(t, "events", all.Len(), 4)
+		for i := 0; i < all.Len(); i += 2 {
+			equal(t, "invocation of the answer", all.At(i+1).InvocationID, all.At(i).InvocationID)
+		}
+		_, err := s.Create(t.Context(), &session.CreateRequest{AppName: "app", UserID: "user", SessionID: "new"})
+		fails(t, err, store.ErrExists)
+		fails(t, errOf(s.Get(t.Context(), &session.GetRequest{AppName: "app", UserID: "user", SessionID: "s2"})), store.ErrNotFound)
+		create(t, s, "s2", nil)
+		_, err = s.Create(t.Context(), &session.CreateRequest{AppName: "app", UserID: "user", SessionID: "s2"})
+		fails(t, err, store.ErrExists)
+	})
+}
+
+// meeting has each Get that finds no session wait until two have.
+type meeting struct {
+	*adk.Service
+	looked *sync.WaitGroup
+}
+
+func (m meeting) Get(ctx context.Context, req *session.GetRequest) (*session.GetResponse, error) {
+	r, err := m.Service.Get(ctx, req)
+	if err != nil {
+		m.looked.Done()
+		m.looked.Wait()
+	}
+	return r, err
 }

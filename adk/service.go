@@ -178,7 +178,9 @@ func (s *Service) Close(ctx context.Context) error {
 // Create creates a session. Without an id it gets one. Keys of the initial state with
 // prefix app: or user: go to the shared scopes, those with prefix temp: are dropped;
 // values and texts are as for [NewEvent]. It is created at the time of ADK's platform clock. It fails
-// with [store.ErrExists] if the session is there.
+// with [store.ErrExists] if the session is there. Where [Options.Runs] lets one run append at a time, a
+// Create without a state after a Get that found nothing returns the session that another call has
+// created meanwhile: ADK's runner gets a session, then creates it.
 func (s *Service) Create(ctx context.Context, req *session.CreateRequest) (*session.CreateResponse, error) {
 	if req == nil {
 		return nil, errNoRequest
@@ -192,6 +194,9 @@ func (s *Service) Create(ctx context.Context, req *session.CreateRequest) (*sess
 		s.logger.Warn(badText, "session", key.String())
 	}
 	stored, err := s.store.Create(ctx, key, plainMap(state), platform.Now(ctx))
+	if missed := s.runs.takeMiss(key); errors.Is(err, store.ErrExists) && missed && len(req.State) == 0 {
+		stored, err = s.store.Get(ctx, key, session.GetRequest{})
+	}
 	if err != nil {
 		return nil, createError(err, key.Session)
 	}
@@ -211,6 +216,9 @@ func (s *Service) Get(ctx context.Context, req *session.GetRequest) (*session.Ge
 	}
 	handle, err := s.get(ctx, store.Key{App: req.AppName, User: req.UserID, Session: req.SessionID}, session.GetRequest{NumRecentEvents: req.NumRecentEvents, After: req.After})
 	if err != nil {
+		if errors.Is(err, store.ErrNotFound) {
+			s.runs.miss(store.Key{App: req.AppName, User: req.UserID, Session: req.SessionID})
+		}
 		return nil, getError(err, req.SessionID)
 	}
 	if req.NumRecentEvents > 0 || !req.After.IsZero() {
