@@ -59,6 +59,9 @@ func (o Options) config() (compaction.Config, error) {
 	case threshold > 0:
 		cfg.TokenThreshold = threshold
 	}
+	if !cfg.Enabled && max(cfg.CompactionInterval, cfg.TokenThreshold, cfg.InvocationTokens, cfg.ClearAfter) > 0 {
+		return cfg, &patch.FieldError{Field: "Options.Compaction.Enabled", Problem: "it is off, and a trigger is set; switch it on, or set none"}
+	}
 	if o.Model != nil && cfg.Summarizer == nil {
 		cfg.Summarizer = Summarizer(o.Model)
 	}

@@ -1,8 +1,10 @@
 package adk
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"sync"
 
 	"google.golang.org/adk/v2/session"
 
@@ -11,7 +13,8 @@ import (
 )
 
 // messageError is an error with the message of ADK's own services, which programs that were written
-// for those may look for. It matches the error that it wraps.
+// for those may look for. It matches the error that it wraps, and if a session is not there, what ADK's service in
+// memory says of one: an error of ADK's, where its version defines one.
 type messageError struct {
 	message string
 	error
@@ -19,7 +22,25 @@ type messageError struct {
 
 func (e *messageError) Error() string { return e.message }
 
-func (e *messageError) Unwrap() error { return e.error }
+func (e *messageError) Unwrap() []error {
+	if errors.Is(e.error, store.ErrNotFound) {
+		return []error{e.error, missing.get()}
+	}
+	return []error{e.error}
+}
+
+// missingErrors are what ADK's service in memory returns for a session that is not there; they may be nil.
+type missingErrors struct{ get, delete func() error }
+
+var missing = missingErrors{
+	get: sync.OnceValue(func() error {
+		_, err := session.InMemoryService().Get(context.Background(), &session.GetRequest{AppName: "a", UserID: "u", SessionID: "s"})
+		return err
+	}),
+	delete: sync.OnceValue(func() error {
+		return session.InMemoryService().Delete(context.Background(), &session.DeleteRequest{AppName: "a", UserID: "u", SessionID: "s"})
+	}),
+}
 
 func withMessage(err error, format string, args ...any) error {
 	return &messageError{fmt.Sprintf(format, args...), err}

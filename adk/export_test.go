@@ -63,3 +63,19 @@ func (s *Service) Over(t *testing.T, opts Options) *Service {
 
 // WithoutCache returns options of a service of [Wrap] that caches no log.
 func (o Options) WithoutCache() Options { o.cacheBytes = -1; return o }
+
+// SetMissing sets what ADK's service in memory returns for a session that is not there.
+func SetMissing(t *testing.T, err error) {
+	before, get := missing, func() error { return err }
+	missing = missingErrors{get, get}
+	t.Cleanup(func() { missing = before })
+}
+
+// Base returns the service that is wrapped.
+func (s *Service) Base() (session.Service, bool) {
+	b, ok := s.store.(*baseStorage)
+	if !ok {
+		return nil, false
+	}
+	return b.service, true
+}

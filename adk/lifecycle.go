@@ -91,7 +91,10 @@ func (s *Service) Retain(ctx context.Context, policies map[string]store.Retentio
 	return s.store.Retain(ctx, policies, dryRun)
 }
 
-var errUnsupported = fmt.Errorf("%w: a wrapped service cannot change or find events by age; move the sessions into a store (patchlog import)", errors.ErrUnsupported)
+var (
+	errCannotErase  = fmt.Errorf("%w: a wrapped service cannot change its events; move the sessions into a store (patchlog import) to erase", errors.ErrUnsupported)
+	errCannotRetain = fmt.Errorf("%w: a wrapped service cannot find events by age; move the sessions into a store (patchlog import) for retention", errors.ErrUnsupported)
+)
 
 // ListPageRequest says which sessions to list.
 type ListPageRequest struct {
@@ -125,13 +128,12 @@ func (s *Service) ListPage(ctx context.Context, req *ListPageRequest) (*ListPage
 		}
 	}
 	size, out := cmp.Or(req.PageSize, 100), &ListPageResponse{}
-	for info, err := range s.store.List(ctx, store.ListOptions{App: req.AppName, User: req.UserID}) {
+	for info, err := range s.store.List(ctx, store.ListOptions{App: req.AppName, User: req.UserID, After: after}) {
 		switch {
 		case errors.Is(err, store.ErrCorrupt):
 			s.logger.Warn("patchlog: a damaged session is left out of a listing", "session", info.Key.String(), "error", err)
 		case err != nil:
 			return nil, fmt.Errorf("list page: %w", err)
-		case req.PageToken != "" && compareKeys(info.Key, after) <= 0:
 		case len(out.Sessions) == size:
 			out.NextPageToken = out.Sessions[size-1].Key.String()
 			return out, nil

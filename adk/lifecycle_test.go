@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	"google.golang.org/adk/v2/session"
@@ -13,6 +14,8 @@ import (
 	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store"
+	"github.com/patchlog-dev/patchlog/store/backend"
+	"github.com/patchlog-dev/patchlog/store/memory"
 )
 
 func TestFork(t *testing.T) {
@@ -91,6 +94,9 @@ func TestErase(t *testing.T) {
 
 	wrapped := wrap(t, session.InMemoryService(), adk.Options{})
 	fails(t, errOf(wrapped.Erase(t.Context(), create(t, wrapped, "s", nil), store.EraseSelection{All: true}, store.EraseOptions{})), errors.ErrUnsupported)
+	if err := errOf(wrapped.Erase(t.Context(), get(t, wrapped, "s"), store.EraseSelection{All: true}, store.EraseOptions{})); strings.Contains(err.Error(), "age") {
+		t.Errorf("an erase that asks for no age is refused with %q", err)
+	}
 	for _, err := range wrapped.Retain(t.Context(), nil, false) {
 		fails(t, err, errors.ErrUnsupported)
 	}
@@ -130,6 +136,31 @@ func TestListPage(t *testing.T) {
 			fails(t, errOf(s.ListPage(context.Background(), req)), patch.ErrInvalid)
 		}
 	})
+}
+
+// A page costs the same wherever it is.
+func TestCostOfAPage(t *testing.T) {
+	b := &countedListing{Backend: &memory.Backend{}}
+	s := newService(t, opened(t)(store.New(b, store.Options{})))
+	for i := range 700 {
+		create(t, s, fmt.Sprintf("s%03d", i), nil)
+	}
+	last := (&store.Key{App: "app", User: "user", Session: "s689"}).String()
+	page, err := s.ListPage(t.Context(), &adk.ListPageRequest{AppName: "app", PageSize: 10, PageToken: last})
+	no(t, err)
+	equal(t, "sessions", len(page.Sessions), 10)
+	equal(t, "rows of the last page", b.rows, 10)
+}
+
+type countedListing struct {
+	*memory.Backend
+	rows int
+}
+
+func (b *countedListing) List(ctx context.Context, prefix, after string, limit int) ([]backend.Listed, error) {
+	list, err := b.Backend.List(ctx, prefix, after, limit)
+	b.rows += len(list)
+	return list, err
 }
 
 // sets gives an event a state delta.

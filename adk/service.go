@@ -80,6 +80,9 @@ func (o Options) Validate() error {
 	if _, err := o.config(); err != nil {
 		return err
 	}
+	if o.Runs < ConcurrentRuns || o.Runs > WaitForRun {
+		return &patch.FieldError{Field: "Options.Runs", Problem: fmt.Sprintf("%d is no policy; use one of ConcurrentRuns, RefuseSecondRun and WaitForRun", o.Runs)}
+	}
 	if n := o.MaxResultTokens; n > 0 && n < recall.MinResultTokens {
 		return &patch.FieldError{Field: "Options.MaxResultTokens", Problem: fmt.Sprintf("%d is below %d", n, recall.MinResultTokens)}
 	}
@@ -193,7 +196,9 @@ func (s *Service) Create(ctx context.Context, req *session.CreateRequest) (*sess
 	if hasBadText(state) {
 		s.logger.Warn(badText, "session", key.String())
 	}
-	stored, err := s.store.Create(ctx, key, plainMap(state), platform.Now(ctx))
+	own := *req // with what a newer ADK asks besides
+	own.State = plainMap(state)
+	stored, err := s.store.Create(ctx, &own, platform.Now(ctx))
 	if missed := s.runs.takeMiss(key); errors.Is(err, store.ErrExists) && missed && len(req.State) == 0 {
 		stored, err = s.store.Get(ctx, key, session.GetRequest{})
 	}
@@ -277,7 +282,7 @@ func (s *Service) List(ctx context.Context, req *session.ListRequest) (*session.
 }
 
 // Delete removes a session with its whole log. The shared scopes stay as they are. That
-// there is no such session is no error.
+// there is no such session is an error if it is one for ADK's service in memory.
 func (s *Service) Delete(ctx context.Context, req *session.DeleteRequest) error {
 	if req == nil {
 		return errNoRequest
@@ -286,7 +291,10 @@ func (s *Service) Delete(ctx context.Context, req *session.DeleteRequest) error 
 		return err
 	}
 	key := store.Key{App: req.AppName, User: req.UserID, Session: req.SessionID}
-	if err := s.store.Delete(ctx, key); err != nil && !errors.Is(err, store.ErrNotFound) {
+	switch err := s.store.Delete(ctx, key); {
+	case errors.Is(err, store.ErrNotFound) && missing.delete() != nil:
+		return getError(err, key.Session)
+	case err != nil && !errors.Is(err, store.ErrNotFound):
 		return fmt.Errorf("delete session: %w", err)
 	}
 	s.finder.Forget(key)

@@ -613,3 +613,40 @@ func TestStateFollowsTheLog(t *testing.T) {
 		})
 	}
 }
+
+// A session that is not there is an error of ADK's, where ADK has one.
+func TestADKErrors(t *testing.T) {
+	onStoreAnd(t, bases[:1], adk.Options{}, func(t *testing.T, s *adk.Service) {
+		sess := create(t, s, "s", nil)
+		no(t, s.Delete(t.Context(), &session.DeleteRequest{AppName: "app", UserID: "user", SessionID: "s"}))
+		no(t, s.Delete(t.Context(), &session.DeleteRequest{AppName: "app", UserID: "user", SessionID: "s"}))
+		errADK := errors.New("not found")
+		adk.SetMissing(t, fmt.Errorf("session %q: %w", "s", errADK))
+		for _, err := range []error{
+			errOf(s.Get(t.Context(), &session.GetRequest{AppName: "app", UserID: "user", SessionID: "s"})),
+			s.AppendEvent(t.Context(), sess, text("e", "user", "x")),
+		} {
+			fails(t, err, store.ErrNotFound)
+			fails(t, err, errADK)
+		}
+		err := s.Delete(t.Context(), &session.DeleteRequest{AppName: "app", UserID: "user", SessionID: "s"})
+		if _, wrapped := s.Base(); !wrapped { // what a base says is the base's
+			fails(t, err, store.ErrNotFound)
+			fails(t, err, errADK)
+		}
+	})
+}
+
+// Options that say nothing sensible are refused, and named.
+func TestOptionsAreValidated(t *testing.T) {
+	for field, opts := range map[string]adk.Options{
+		"Options.Runs":               {Runs: 7},
+		"Options.Compaction.Enabled": {Compaction: compaction.Config{TokenThreshold: 5000}},
+	} {
+		err := errOf(adk.NewService(inMemoryStore(t), opts))
+		fails(t, err, patch.ErrInvalid)
+		if !strings.Contains(err.Error(), field) {
+			t.Errorf("%q does not name %s", err, field)
+		}
+	}
+}

@@ -25,7 +25,7 @@ type storage interface {
 	RawEvents(ctx context.Context, key store.Key, fromSeq uint64) iter.Seq2[patch.Record, error]
 
 	// Create is [store.Store.CreateAt]. A session without an id gets one.
-	Create(ctx context.Context, key store.Key, state map[string]any, created time.Time) (stored, error)
+	Create(ctx context.Context, req *session.CreateRequest, created time.Time) (stored, error)
 	// Get is [store.Store.Get]. Of a session with more events than a filter asks for, a storage may read
 	// only these, if it knows the others.
 	Get(ctx context.Context, key store.Key, filter session.GetRequest) (stored, error)
@@ -85,11 +85,12 @@ func (s stored) Value(key string) (value patch.Value, ok bool) {
 // inStore is a storage that is a store.
 type inStore struct{ *store.Store }
 
-func (s inStore) Create(ctx context.Context, key store.Key, state map[string]any, created time.Time) (stored, error) {
+func (s inStore) Create(ctx context.Context, req *session.CreateRequest, created time.Time) (stored, error) {
+	key := store.Key{App: req.AppName, User: req.UserID, Session: req.SessionID}
 	if key.Session == "" {
 		key.Session = platform.NewUUID(ctx)
 	}
-	found, err := s.Store.CreateAt(ctx, key, state, created)
+	found, err := s.Store.CreateAt(ctx, key, req.State, created)
 	return s.stored(ctx, found, err)
 }
 

@@ -150,12 +150,13 @@ func (b *baseStorage) exists(ctx context.Context, key store.Key) (bool, error) {
 }
 
 // Create creates the session in the base, with its creation id and its initial state.
-func (b *baseStorage) Create(ctx context.Context, key store.Key, state map[string]any, _ time.Time) (out stored, err error) {
-	value, err := patch.NewValue(state)
+func (b *baseStorage) Create(ctx context.Context, req *session.CreateRequest, _ time.Time) (out stored, err error) {
+	key := store.Key{App: req.AppName, User: req.UserID, Session: req.SessionID}
+	value, err := patch.NewValue(req.State)
 	if err != nil {
 		return stored{}, err
 	}
-	if _, there := state[portable.StateKey]; there {
+	if _, there := req.State[portable.StateKey]; there {
 		return stored{}, reserved(portable.StateKey)
 	}
 	unlock, err := b.locks.lock(ctx, key)
@@ -164,7 +165,9 @@ func (b *baseStorage) Create(ctx context.Context, key store.Key, state map[strin
 	}
 	defer unlock()
 	own, _ := value.Any().(map[string]any)
-	resp, err := b.service.Create(ctx, &session.CreateRequest{AppName: key.App, UserID: key.User, SessionID: key.Session, State: withOrigin(own)})
+	request := *req
+	request.State = withOrigin(own)
+	resp, err := b.service.Create(ctx, &request)
 	if err != nil {
 		if there, _ := b.exists(ctx, key); there {
 			err = fmt.Errorf("%w: %w", store.ErrExists, err)
@@ -220,7 +223,7 @@ func (b *baseStorage) Fork(ctx context.Context, key, newKey store.Key, at *uint6
 		return nil
 	})
 	if err == nil {
-		_, err = b.Create(ctx, newKey, initial, time.Time{})
+		_, err = b.Create(ctx, &session.CreateRequest{AppName: newKey.App, UserID: newKey.User, SessionID: newKey.Session, State: initial}, time.Time{})
 	}
 	if err != nil {
 		return stored{}, err
@@ -241,12 +244,12 @@ func (b *baseStorage) Fork(ctx context.Context, key, newKey store.Key, at *uint6
 
 // Erase is not supported.
 func (b *baseStorage) Erase(context.Context, store.Key, store.EraseSelection, store.EraseOptions) (store.Erasure, error) {
-	return store.Erasure{}, errUnsupported
+	return store.Erasure{}, errCannotErase
 }
 
 // Retain is not supported.
 func (b *baseStorage) Retain(context.Context, map[string]store.Retention, bool) iter.Seq2[store.Retained, error] {
-	return func(yield func(store.Retained, error) bool) { yield(store.Retained{}, errUnsupported) }
+	return func(yield func(store.Retained, error) bool) { yield(store.Retained{}, errCannotRetain) }
 }
 
 // List yields the base's sessions in the order of their keys, without seqs and creations.
@@ -263,6 +266,9 @@ func (b *baseStorage) List(ctx context.Context, opts store.ListOptions) iter.Seq
 		}
 		slices.SortFunc(infos, func(a, b store.Info) int { return compareKeys(a.Key, b.Key) })
 		for _, info := range infos {
+			if opts.After != (store.Key{}) && compareKeys(info.Key, opts.After) <= 0 {
+				continue
+			}
 			if !yield(info, nil) {
 				return
 			}

@@ -219,7 +219,7 @@ func (l *baseLog) draft(opts store.PatchOptions, patches []*patch.PatchEvent) (d
 		case p == nil:
 			return nil, l.view, fmt.Errorf("%w: patch %d of the call is nil", patch.ErrInvalid, i)
 		case p.Type() == patch.Erase:
-			return nil, l.view, errUnsupported
+			return nil, l.view, errCannotErase
 		}
 		r := patch.Complete(patch.Record{Patch: p}, uuid.NewString, now)
 		for id := range r.IDs() {

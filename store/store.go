@@ -195,6 +195,9 @@ func infoOf(key Key, head backend.Head) Info {
 type ListOptions struct {
 	App  string // only this app's; "" means all
 	User string // only this user's; "" means all
+
+	// After is the key after which the listing begins, as that of the last session of the page before.
+	After Key
 }
 
 const listPage = 256
@@ -215,6 +218,9 @@ func (s *Store) List(ctx context.Context, opts ListOptions) iter.Seq2[Info, erro
 			}
 		}
 		after := stagedEnd
+		if opts.After != (Key{}) {
+			after = opts.After.name()
+		}
 		for {
 			page, err := s.backend.List(ctx, prefix, after, listPage)
 			if err != nil {

@@ -75,8 +75,12 @@ func run(ctx context.Context, w io.Writer) error {
 			if err != nil {
 				return "", err
 			}
-			if text := event.Content.Parts[0].Text; text != "" {
-				fmt.Fprintln(w, text)
+			if event.Content != nil {
+				for _, part := range event.Content.Parts {
+					if part.Text != "" {
+						fmt.Fprintln(w, part.Text)
+					}
+				}
 			}
 			invocation = event.InvocationID
 		}
