@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"strings"
 
 	"google.golang.org/adk/v2/platform"
 	"google.golang.org/adk/v2/session"
@@ -23,7 +24,9 @@ import (
 // errors are as for [store.Store.Revert].
 func (s *Service) Revert(ctx context.Context, sess session.Session, patchID string) (store.Committed, error) {
 	return s.patching(ctx, sess, "revert", func(ctx context.Context, key store.Key, on fold.View) (store.Committed, error) {
-		return s.store.Revert(ctx, key, store.UndoOptions{On: on, Author: userAuthor}, patchID)
+		return s.store.Revert(ctx, key, store.UndoOptions{
+			On: on, Author: userAuthor, AllowOrphans: strings.HasPrefix(patchID, interruptedPrefix),
+		}, patchID)
 	})
 }
 

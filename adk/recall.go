@@ -2,7 +2,6 @@ package adk
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"google.golang.org/adk/v2/session"
@@ -43,33 +42,9 @@ func (s *Service) restoreCalls(ctx context.Context, handle *Session, e *patch.Ev
 	if callsInSight(handle.View(), e) {
 		return nil
 	}
-	for {
-		view, err := s.store.View(ctx, handle.key)
-		if err != nil {
-			return err
-		}
-		if err := handle.sameCreation(view.Creation()); err != nil {
-			return err
-		}
-		patches, err := compaction.RestoreCalls(ctx, compactedLog{s.store, s.telemetry}, handle.key, view, e)
-		if err != nil {
-			return err
-		}
-		if len(patches) == 0 {
-			return nil
-		}
-		done, err := s.store.ApplyPatch(ctx, handle.key, store.PatchOptions{On: view}, patches...)
-		switch {
-		case errors.Is(err, fold.ErrConflict):
-			continue // somebody has patched meanwhile
-		case errors.Is(err, fold.ErrUnknownPatch):
-			return nil // the log takes no patches, but it takes events
-		case err != nil:
-			return err
-		}
-		handle.showRestored(done)
-		return nil
-	}
+	return s.patchNewest(ctx, handle, store.PatchOptions{}, func(v fold.View) ([]*patch.PatchEvent, error) {
+		return compaction.RestoreCalls(ctx, compactedLog{s.store, s.telemetry}, handle.key, v, e)
+	})
 }
 
 // callsInSight reports whether each response in an event has its call in a view.

@@ -811,7 +811,7 @@ func TestAnswerToACompactedCall(t *testing.T) {
 func TestRecallInsideANode(t *testing.T) {
 	for _, seen := range []bool{false, true} {
 		t.Run(fmt.Sprint("seen ", seen), func(t *testing.T) {
-			svc := inMemory(t)
+			svc := inMemory(t).Over(t, adk.Options{KeepInterruptedCalls: true})
 			sess := create(t, svc, "s", nil)
 			say(t, svc, sess, said("q", "1", "user"), said("ask", "1", "n", calling("c", "lookup")), said("u", "2", "user"))
 			if !seen {

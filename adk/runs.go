@@ -87,6 +87,9 @@ type runs struct {
 	// alone has the runs beside which the policy allows no other run in the session.
 	alone map[store.Key]*run
 
+	// watched has the invocations whose ends the plugin will report.
+	watched map[runID]bool
+
 	// last has when the last of them began and ended.
 	last cache[store.Key, span]
 
@@ -94,23 +97,27 @@ type runs struct {
 	missed cache[store.Key, []time.Time]
 }
 
+type runID struct {
+	key        store.Key
+	invocation string
+}
+
 type span struct{ began, ended time.Time }
 
 // run is an invocation that appends to a session.
 type run struct {
 	invocation string
-	watched    bool          // the plugin will report its end
 	began      time.Time     // if it appends alone
 	seq        uint64        // of the newest record that it has seen, if it appends alone
 	until      time.Time     // when it counts as ended, and its leases end, unless it appends before
 	ended      chan struct{} // closed when it no longer appends alone
 }
 
-func newRuns(policy RunPolicy, compacts bool, log storage, logger *slog.Logger) *runs {
-	if policy == ConcurrentRuns && !compacts {
+func newRuns(opts Options, compacts bool, log storage) *runs {
+	if opts.Runs == ConcurrentRuns && !compacts && opts.KeepInterruptedCalls {
 		return nil
 	}
-	return &runs{policy: policy, compacts: compacts, log: log, logger: logger, alone: map[store.Key]*run{}}
+	return &runs{policy: opts.Runs, compacts: compacts, log: log, logger: opts.Logger, alone: map[store.Key]*run{}, watched: map[runID]bool{}}
 }
 
 // enter notes that the invocation of an event is under way, and returns its run, nil if it has none. It is called
@@ -245,19 +252,18 @@ func (r *runs) watch(key store.Key, invocation string) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	own := r.find(key, invocation)
-	own.watched = true
-	r.newest.put(key, own, 1)
+	r.watched[runID{key, invocation}] = true
+	r.newest.put(key, r.find(key, invocation), 1)
 }
 
-// isWatched reports whether the plugin will report the end of a run.
-func (r *runs) isWatched(own *run) bool {
-	if own == nil {
+// isWatched reports whether the plugin will report the end of an invocation.
+func (r *runs) isWatched(key store.Key, invocation string) bool {
+	if r == nil {
 		return false
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return own.watched
+	return r.watched[runID{key, invocation}]
 }
 
 // end notes that an invocation has ended, and releases its leases. seems says that only its final response was seen:
@@ -268,6 +274,7 @@ func (r *runs) end(ctx context.Context, key store.Key, invocation string, seems 
 	}
 	r.leave(ctx, key, invocation)
 	r.mu.Lock()
+	delete(r.watched, runID{key, invocation})
 	if own, _ := r.newest.get(key); own != nil && own.invocation == invocation {
 		r.newest.remove(key)
 		if seems {

@@ -59,6 +59,13 @@ type Options struct {
 	// agent's final response; a run that does not append for ten minutes is taken to have ended.
 	Runs RunPolicy
 
+	// KeepInterruptedCalls leaves calls of interrupted runs without an answer. By default, when the user's message begins
+	// an invocation, the calls of earlier ones that have no response get one beside them that says so, by a logged
+	// splice: models refuse prompts with calls that nothing answers. It has [InterruptedKey] in its custom metadata, can
+	// be taken back by [Service.Revert], and gives place to a late answer. Calls that are long-running, that ask the
+	// user or that the user is asked about, open tasks, and runs that are known to go on are left as they are.
+	KeepInterruptedCalls bool
+
 	// Logger gets what an operator should know. nil means [slog.Default].
 	Logger *slog.Logger
 
@@ -105,6 +112,8 @@ type Service struct {
 	shorten     func(fold.View, patch.Record) (*patch.PatchEvent, error) // for [store.AppendOptions]; nil: no limit
 	recallSpent recallSpent
 	runs        *runs
+
+	keepInterrupted bool
 }
 
 // NewService returns a service over a store, which the caller closes after the service's
@@ -136,6 +145,8 @@ func newService(s storage, opts Options) (*Service, error) {
 		decoder:   &decoder{logger: opts.Logger},
 		telemetry: t,
 		redact:    opts.Redact,
+
+		keepInterrupted: opts.KeepInterruptedCalls,
 	}
 	svc.finder = recall.NewFinder(s, min(opts.cacheBytes, 0))
 	if b, ok := s.(*baseStorage); ok {
@@ -146,7 +157,7 @@ func newService(s storage, opts Options) (*Service, error) {
 	if err != nil {
 		return nil, err
 	}
-	svc.runs = newRuns(opts.Runs, cfg.Enabled, s, opts.Logger)
+	svc.runs = newRuns(opts, cfg.Enabled, s)
 	if !cfg.Enabled {
 		return svc, nil
 	}

@@ -27,6 +27,8 @@ import (
 // An event that answers a call which a summary hides brings the call back into sight, just
 // before itself (see [Service.RestoreCalls]).
 //
+// A message that begins an invocation has the calls of interrupted ones answered ([Options.KeepInterruptedCalls]).
+//
 // While a node of a workflow appends, which has its place in the list of events, that list
 // only grows: patches that others logged show after the first event that is none of a
 // node's, or when the session is got again.
@@ -51,12 +53,13 @@ func (s *Service) AppendEvent(ctx context.Context, sess session.Session, e *sess
 	if err != nil {
 		return appendError(err, e)
 	}
+	s.closeInterrupted(ctx, handle, e)
 	first, err := s.append(ctx, handle, run, e)
 	if err != nil {
 		return appendError(err, e)
 	}
 	s.compacting.afterAppend(ctx, handle, e, first)
-	if e.Author != userAuthor && e.IsFinalResponse() && !s.runs.isWatched(run) {
+	if e.Author != userAuthor && e.IsFinalResponse() && !s.runs.isWatched(handle.key, e.InvocationID) {
 		s.runs.end(ctx, handle.key, e.InvocationID, true)
 		s.compacting.notify(handle.key)
 	}
@@ -78,6 +81,9 @@ func (s *Service) append(ctx context.Context, handle *Session, run *run, e *sess
 	}
 	// Where a summary by hand leaves no room for the call, the answer is logged all the same.
 	if err := s.restoreCalls(ctx, handle, event); err != nil && !errors.Is(err, fold.ErrOrphanedCall) {
+		return false, err
+	}
+	if err := s.withdrawInterrupted(ctx, handle, event); err != nil {
 		return false, err
 	}
 	opts := store.AppendOptions{Creation: handle.View().Creation(), Follow: s.shorten}
