@@ -5,10 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"sync"
 	"time"
 
+	"google.golang.org/adk/v2/agent"
 	"google.golang.org/adk/v2/platform"
 	"google.golang.org/adk/v2/session"
 
@@ -56,6 +58,10 @@ const (
 	// leaseTime is for how long an invocation is taken to be running after it has appended.
 	leaseTime = 10 * time.Minute
 
+	// leaseTTL is for how long a lease is taken, and leaseBeat how often it is extended while its holder goes on: it ends
+	// soon after the process.
+	leaseTTL, leaseBeat = 30 * time.Second, 10 * time.Second
+
 	// runPoll is how often a run that waits for another process asks.
 	runPoll = 200 * time.Millisecond
 
@@ -90,6 +96,10 @@ type runs struct {
 	// watched has the invocations whose ends the plugin will report.
 	watched map[runID]bool
 
+	// held has the leases that are held, and until when they are extended.
+	held    map[heldLease]time.Time
+	beating bool // a timer extends them
+
 	// last has when the last of them began and ended.
 	last cache[store.Key, span]
 
@@ -102,6 +112,11 @@ type runID struct {
 	invocation string
 }
 
+type heldLease struct {
+	key  store.Key
+	name string
+}
+
 type span struct{ began, ended time.Time }
 
 // run is an invocation that appends to a session.
@@ -111,13 +126,14 @@ type run struct {
 	seq        uint64        // of the newest record that it has seen, if it appends alone
 	until      time.Time     // when it counts as ended, and its leases end, unless it appends before
 	ended      chan struct{} // closed when it no longer appends alone
+	forget     func() bool   // stops waiting for the end of its context; nil before it began
 }
 
 func newRuns(opts Options, compacts bool, log storage) *runs {
 	if opts.Runs == ConcurrentRuns && !compacts && opts.KeepInterruptedCalls {
 		return nil
 	}
-	return &runs{policy: opts.Runs, compacts: compacts, log: log, logger: opts.Logger, alone: map[store.Key]*run{}, watched: map[runID]bool{}}
+	return &runs{policy: opts.Runs, compacts: compacts, log: log, logger: opts.Logger, alone: map[store.Key]*run{}, held: map[heldLease]time.Time{}, watched: map[runID]bool{}}
 }
 
 // enter notes that the invocation of an event is under way, and returns its run, nil if it has none. It is called
@@ -135,6 +151,7 @@ func (r *runs) enter(ctx context.Context, handle *Session, e *session.Event) (*r
 		case other != nil:
 		case !due || r.policy == ConcurrentRuns || r.mayAppend(ctx, key):
 			r.advance(ctx, key, own, due)
+			r.endWith(ctx, key, own)
 			if waited || r.wasDuringAnother(key, e.Timestamp) {
 				e.Timestamp = platform.Now(ctx)
 			}
@@ -223,10 +240,23 @@ func (r *runs) find(key store.Key, invocation string) *run {
 	return &run{invocation: invocation}
 }
 
+// endWith has a run end with the context of its runner, of which the service otherwise learns only by the plugin: after
+// an error of a model there is no final response. A context that is not a runner's may end after each append.
+func (r *runs) endWith(ctx context.Context, key store.Key, own *run) {
+	if _, ok := ctx.(agent.InvocationContext); !ok {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if own.forget == nil {
+		own.forget = context.AfterFunc(ctx, func() { r.end(context.WithoutCancel(ctx), key, own.invocation, false) })
+	}
+}
+
 // mayAppend takes the lease that lets a run append alone, and reports whether no other process holds it. An error
 // does not refuse the run: the log is checked at the append.
 func (r *runs) mayAppend(ctx context.Context, key store.Key) bool {
-	held, err := r.log.Lease(ctx, key, oneRunLease, leaseTime)
+	held, err := r.take(ctx, key, oneRunLease)
 	return held || err != nil
 }
 
@@ -240,9 +270,9 @@ func (r *runs) advance(ctx context.Context, key store.Key, own *run, due bool) {
 		return
 	}
 	if before != nil && before.invocation != own.invocation {
-		r.release(ctx, key, runLease+before.invocation)
+		r.lease(context.WithoutCancel(ctx), key, runLease+before.invocation, 0)
 	}
-	r.lease(ctx, key, runLease+own.invocation, leaseTime)
+	r.lease(ctx, key, runLease+own.invocation, leaseTTL)
 }
 
 // watch notes that the plugin will report the end of an invocation.
@@ -276,6 +306,9 @@ func (r *runs) end(ctx context.Context, key store.Key, invocation string, seems 
 	r.mu.Lock()
 	delete(r.watched, runID{key, invocation})
 	if own, _ := r.newest.get(key); own != nil && own.invocation == invocation {
+		if own.forget != nil {
+			own.forget()
+		}
 		r.newest.remove(key)
 		if seems {
 			r.newest.put(key, &run{invocation: invocation}, 1)
@@ -283,7 +316,7 @@ func (r *runs) end(ctx context.Context, key store.Key, invocation string, seems 
 	}
 	r.mu.Unlock()
 	if r.compacts {
-		r.release(ctx, key, runLease+invocation)
+		r.lease(context.WithoutCancel(ctx), key, runLease+invocation, 0)
 	}
 }
 
@@ -299,7 +332,7 @@ func (r *runs) leave(ctx context.Context, key store.Key, invocation string) {
 	}
 	r.mu.Unlock()
 	if leaves {
-		_, _ = r.log.Lease(context.WithoutCancel(ctx), key, oneRunLease, 0) // after an error the lease expires
+		_ = r.release(ctx, key, oneRunLease) // after an error the lease expires
 	}
 }
 
@@ -360,16 +393,73 @@ func (r *runs) advanceSeq(own *run, seq uint64) uint64 {
 // lease takes a lease, or takes it again, or with a negative time asks whether it is free. What fails is
 // reported and does no harm: leases keep work from being done in vain.
 func (r *runs) lease(ctx context.Context, key store.Key, name string, ttl time.Duration) (held bool) {
-	held, err := r.log.Lease(ctx, key, name, ttl)
+	var err error
+	switch {
+	case ttl > 0:
+		held, err = r.take(ctx, key, name)
+	case ttl == 0:
+		err = r.release(ctx, key, name)
+	default:
+		held, err = r.log.Lease(ctx, key, name, ttl)
+	}
 	if err != nil && ctx.Err() == nil {
 		r.logger.WarnContext(ctx, "patchlog: a lease could not be had", "session", key.String(), "lease", name, "error", err)
 	}
 	return held && err == nil
 }
 
+// take takes a lease, and has it extended until it is released, or leaseTime is over.
+func (r *runs) take(ctx context.Context, key store.Key, name string) (held bool, err error) {
+	if held, err = r.log.Lease(ctx, key, name, leaseTTL); err != nil || !held {
+		return false, err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.held[heldLease{key, name}] = time.Now().Add(leaseTime); !r.beating {
+		r.beating = true
+		time.AfterFunc(leaseBeat, r.beat)
+	}
+	return true, nil
+}
+
+// beat extends the leases that are held, and again until none is.
+func (r *runs) beat() {
+	r.mu.Lock()
+	maps.DeleteFunc(r.held, func(_ heldLease, until time.Time) bool { return !time.Now().Before(until) })
+	due := slices.Collect(maps.Keys(r.held))
+	r.beating = len(due) > 0
+	r.mu.Unlock()
+	for _, l := range due {
+		r.extend(l)
+	}
+	if len(due) > 0 {
+		time.AfterFunc(leaseBeat, r.beat)
+	}
+}
+
+// extend extends a lease that is held.
+func (r *runs) extend(l heldLease) {
+	ctx, cancel := context.WithTimeout(context.Background(), leaseBeat)
+	defer cancel()
+	held, err := r.log.Lease(ctx, l.key, l.name, leaseTTL)
+	r.mu.Lock()
+	_, wanted := r.held[l]
+	if lost := err == nil && !held || errors.Is(err, store.ErrClosed); lost {
+		delete(r.held, l)
+	}
+	r.mu.Unlock()
+	if !wanted && held { // it was released meanwhile
+		_, _ = r.log.Lease(ctx, l.key, l.name, 0)
+	}
+}
+
 // release releases a lease, even if the context has ended.
-func (r *runs) release(ctx context.Context, key store.Key, name string) {
-	r.lease(context.WithoutCancel(ctx), key, name, 0)
+func (r *runs) release(ctx context.Context, key store.Key, name string) error {
+	r.mu.Lock()
+	delete(r.held, heldLease{key, name})
+	r.mu.Unlock()
+	_, err := r.log.Lease(context.WithoutCancel(ctx), key, name, 0)
+	return err
 }
 
 // claim reports whether this service may compact a session: no other process does, and none
@@ -380,10 +470,10 @@ func (r *runs) claim(ctx context.Context, key store.Key, v fold.View) (done func
 			return nil, false
 		}
 	}
-	if !r.lease(ctx, key, compactLease, leaseTime) {
+	if !r.lease(ctx, key, compactLease, leaseTTL) {
 		return nil, false
 	}
-	return func() { r.release(ctx, key, compactLease) }, true
+	return func() { r.lease(context.WithoutCancel(ctx), key, compactLease, 0) }, true
 }
 
 // newestInvocations returns the ids of the invocations that the newest visible events belong

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"google.golang.org/adk/v2/agent"
+	"google.golang.org/adk/v2/model"
 	"google.golang.org/adk/v2/runner"
 	"google.golang.org/adk/v2/session"
 	"google.golang.org/genai"
@@ -144,6 +145,47 @@ func TestWaitForRunInVain(t *testing.T) {
 		err := sessions.AppendEvent(ctx, get(t, sessions, "s"), said("e2", "i2", "user"))
 		names(t, err, "i1")
 		fails(t, err, context.DeadlineExceeded)
+	})
+}
+
+// A run whose model failed has ended with its context, without the plugin. One whose process died has ended half a minute
+// later, and one that is alive has not.
+func TestRunsThatDie(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := &memory.Backend{}
+		process := func(b *memory.Backend) (*adk.Service, *store.Store) {
+			db, err := store.New(b, store.Options{})
+			no(t, err)
+			s, err := adk.NewService(db, adk.Options{Runs: adk.RefuseSecondRun})
+			no(t, err)
+			return s, db
+		}
+		s, db := process(b)
+		other, otherDB := process(b.Peer())
+		defer otherDB.Close()
+		create(t, s, "s", nil)
+		failing := newRunner(t, llmAgent(t, modelFunc(func(context.Context, *model.LLMRequest) responses {
+			return func(yield func(*model.LLMResponse, error) bool) { yield(nil, errors.New("overloaded")) }
+		})), s)
+		ctx, cancel := context.WithCancel(t.Context())
+		var failure error
+		for _, err := range failing.Run(ctx, "user", "s", genai.NewContentFromText("x", "user"), agent.RunConfig{}) {
+			failure = errors.Join(failure, err)
+		}
+		if failure == nil {
+			t.Fatal("the run has not failed")
+		}
+		cancel()
+		synctest.Wait()
+		no(t, other.AppendEvent(t.Context(), get(t, other, "s"), said("e1", "i1", "user")))
+		no(t, other.AppendEvent(t.Context(), get(t, other, "s"), said("e2", "i1", "agent")))
+
+		no(t, s.AppendEvent(t.Context(), get(t, s, "s"), said("e3", "i2", "user")))
+		time.Sleep(9 * time.Minute)
+		fails(t, other.AppendEvent(t.Context(), get(t, other, "s"), said("e4", "i3", "user")), store.ErrConflict)
+		no(t, db.Close()) // as by a kill, but that the leases are not released
+		time.Sleep(45 * time.Second)
+		no(t, other.AppendEvent(t.Context(), get(t, other, "s"), said("e4", "i3", "user")))
 	})
 }
 

@@ -115,7 +115,7 @@ func (o *ours) open() {
 		o.db, err = store.OpenMemory(store.Options{})
 	}
 	no(o.t, err)
-	opts := adk.Options{Hooks: adk.Hooks{OnCompaction: o.see}}
+	opts := adk.Options{Hooks: adk.Hooks{OnCompaction: o.see}, KeepInterruptedCalls: true} // as ADK does
 	if o.mode != nil {
 		opts.Compaction = o.mode.config()
 		opts.Compaction.Summarizer = adk.Summarizer(shortener{})

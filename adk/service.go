@@ -56,7 +56,8 @@ type Options struct {
 
 	// Runs says what becomes of a run of a session in which another one is under way. Over processes
 	// it rests on leases, and the log tells. The end of a run is known exactly with [Service.Plugin], else by the
-	// agent's final response; a run that does not append for ten minutes is taken to have ended.
+	// agent's final response or the end of the runner's context; a run that does not append for ten minutes is taken
+	// to have ended.
 	Runs RunPolicy
 
 	// KeepInterruptedCalls leaves calls of interrupted runs without an answer. By default, when the user's message begins

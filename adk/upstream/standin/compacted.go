@@ -24,7 +24,7 @@ type compacted struct {
 var early = compaction.Config{Enabled: true, CompactionInterval: 1, TokenThreshold: 1, EventRetentionSize: 1}
 
 func newCompacted(db *store.Store) (*compacted, error) {
-	reading, err := adk.NewService(db, adk.Options{})
+	reading, err := adk.NewService(db, adk.Options{KeepInterruptedCalls: true})
 	return &compacted{Service: reading, db: db}, err
 }
 
@@ -32,7 +32,7 @@ func newCompacted(db *store.Store) (*compacted, error) {
 func (c *compacted) AppendEvent(ctx context.Context, s session.Session, e *session.Event) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	appending, err := adk.NewService(c.db, adk.Options{Compaction: early, MaxResultTokens: recall.MinResultTokens})
+	appending, err := adk.NewService(c.db, adk.Options{KeepInterruptedCalls: true, Compaction: early, MaxResultTokens: recall.MinResultTokens})
 	if err != nil {
 		return err
 	}

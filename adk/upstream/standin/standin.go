@@ -54,7 +54,7 @@ func newService(name string) (session.Service, error) {
 	if os.Getenv(CompactVariable) != "" {
 		return newCompacted(db)
 	}
-	return adk.NewService(db, adk.Options{})
+	return adk.NewService(db, adk.Options{KeepInterruptedCalls: true})
 }
 
 func open(backend, folder string) (*store.Store, error) {
