@@ -234,7 +234,8 @@ func TestValuesThatJSONCannotCarry(t *testing.T) {
 	fails(t, errOf(adk.NewEvent(nil)), patch.ErrInvalid)
 }
 
-// Neither changing an appended event nor one that a session gave changes anything.
+// Neither changing an appended event nor one that a session gave changes what another session gives. A session gives
+// the same event each time.
 func TestEventsAreTheCallersOwn(t *testing.T) {
 	svc := inMemory(t)
 	sess := create(t, svc, "s", nil)
@@ -256,11 +257,21 @@ func TestEventsAreTheCallersOwn(t *testing.T) {
 	check("at first")
 	scribble(reflect.ValueOf(e).Elem())
 	check("after the appended event was changed")
-	scribble(reflect.ValueOf(sess.Events().At(0)).Elem())
-	for got := range sess.Events().All() {
-		scribble(reflect.ValueOf(got).Elem())
+	given := get(t, svc, "s")
+	for range 2 {
+		for got := range given.Events().All() {
+			scribble(reflect.ValueOf(got).Elem())
+			if got != given.Events().At(0) {
+				t.Error("the session gives another event")
+			}
+		}
+		check("after an event that another session gave was changed")
 	}
-	check("after an event that the session gave was changed")
+	first := sess.Events().At(0)
+	no(t, svc.AppendEvent(t.Context(), sess, text("next", "agent", "x")))
+	if first != sess.Events().At(0) {
+		t.Error("the session gives another event after an append")
+	}
 	list, err := sess.State().Get("user:list")
 	no(t, err)
 	list.([]any)[0] = "changed"

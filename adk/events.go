@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"google.golang.org/adk/v2/session"
@@ -13,7 +14,7 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// eventList is a list of events of the log as ADK's events. It never changes; its events are the caller's own.
+// eventList is a list of events of the log as ADK's events. It never changes.
 type eventList struct {
 	len     int
 	at      func(i int) *patch.Event
@@ -128,19 +129,61 @@ func inNode(e *session.Event) bool {
 
 // decoder makes ADK's events of the events of a log, and identifies the service that made a session.
 type decoder struct {
-	logger *slog.Logger
-	warned cache[*patch.Event, bool] // events that were logged as unreadable
+	logger  *slog.Logger
+	decoded cache[*patch.Event, *session.Event] // which nobody else has
+	warned  cache[*patch.Event, bool]           // events that were logged as unreadable
 }
+
+// maxDecodedBytes is about how much memory a generation of decoded events takes.
+const maxDecodedBytes = 32 << 20
 
 // event returns an event of the log as ADK knows it, the caller's own.
 func (d *decoder) event(p *patch.Event) *session.Event {
-	e, err := SessionEvent(p)
-	if err == nil {
-		return e
+	e, ok := d.decoded.get(p)
+	if !ok {
+		var err error
+		if e, err = SessionEvent(p); err != nil {
+			if _, warned := d.warned.get(p); !warned {
+				d.warned.put(p, true, 1)
+				d.logger.Warn("patchlog: an event of the log has fields that ADK cannot read", "error", err)
+			}
+		}
+		d.decoded.put(p, e, 2*p.Footprint())
 	}
-	if _, warned := d.warned.get(p); !warned {
-		d.warned.put(p, true, 1)
-		d.logger.Warn("patchlog: an event of the log has fields that ADK cannot read", "error", err)
+	return copyEvent(e)
+}
+
+// ownEvents are the events of the log that a session has given, as ADK's events. It gives the same one each time.
+type ownEvents struct {
+	decoder *decoder
+
+	mu    sync.Mutex
+	given map[*patch.Event]*session.Event
+}
+
+func (o *ownEvents) event(p *patch.Event) *session.Event {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	e, ok := o.given[p]
+	if !ok {
+		e = o.decoder.event(p)
+		o.given[p] = e
 	}
 	return e
+}
+
+// keep forgets the events that a view does not have, once they are many.
+func (o *ownEvents) keep(v fold.View) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if len(o.given) <= 2*v.Len()+100 {
+		return
+	}
+	kept := make(map[*patch.Event]*session.Event, v.Len())
+	for _, p := range v.Events() {
+		if e, ok := o.given[p]; ok {
+			kept[p] = e
+		}
+	}
+	o.given = kept
 }

@@ -41,7 +41,7 @@ func (s *Service) Plugin() *plugin.Plugin {
 // keyOf returns the key of a session, if it is one of the service's.
 func (s *Service) keyOf(sess session.Session) (store.Key, bool) {
 	handle, ok := sess.(*Session)
-	if !ok || handle == nil || handle.decoder != s.decoder {
+	if !ok || handle == nil || handle.given.decoder != s.decoder {
 		return store.Key{}, false
 	}
 	return handle.key, true

@@ -143,7 +143,7 @@ func newService(s storage, opts Options) (*Service, error) {
 	svc := &Service{
 		store:     s,
 		logger:    opts.Logger,
-		decoder:   &decoder{logger: opts.Logger},
+		decoder:   &decoder{logger: opts.Logger, decoded: cache[*patch.Event, *session.Event]{limit: maxDecodedBytes}},
 		telemetry: t,
 		redact:    opts.Redact,
 
@@ -335,7 +335,7 @@ const badText = "patchlog: a text is not UTF-8; U+FFFD takes the place of the by
 
 // open makes a session of one that was read.
 func (s *Service) open(stored stored) *Session {
-	return &Session{key: stored.Key, decoder: s.decoder, stored: stored, overlay: map[string]any{}, typed: map[string]typedValue{}}
+	return &Session{key: stored.Key, given: ownEvents{decoder: s.decoder, given: map[*patch.Event]*session.Event{}}, stored: stored, overlay: map[string]any{}, typed: map[string]typedValue{}}
 }
 
 var _ session.Service = (*Service)(nil)

@@ -16,8 +16,8 @@ import (
 // something is appended or patched through it, and an overlay of state that is never
 // stored. It is safe for use by any number of goroutines.
 type Session struct {
-	key     store.Key
-	decoder *decoder
+	key   store.Key
+	given ownEvents
 
 	mu        sync.RWMutex
 	stored    stored
@@ -63,7 +63,8 @@ func (s *Session) UserID() string { return s.key.User }
 // Events returns the visible log as it stands: what the model should see. A session that
 // was got with a filter shows what that chose and what was logged since; one from a list
 // only the latter; one that was got with [WithHistory] shows its history at first. The list
-// never changes; its events are the caller's own, and At gives nil for an index out of range.
+// never changes, and At gives nil for an index out of range. The session gives the same event each time, which
+// no other session has: what a caller does to it, only the callers of this session see.
 func (s *Session) Events() session.Events {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -76,12 +77,12 @@ func (s *Session) events() session.Events {
 	case s.history != nil:
 		return s.history
 	case s.frozen != nil:
-		return listOf(s.frozen, s.decoder.event)
+		return listOf(s.frozen, s.given.event)
 	case s.selection != nil:
-		return listOf(s.selection.events, s.decoder.event)
+		return listOf(s.selection.events, s.given.event)
 	}
 	v := s.stored.View
-	return eventList{v.Len(), v.At, v.Events(), s.decoder.event}
+	return eventList{v.Len(), v.At, v.Events(), s.given.event}
 }
 
 // State returns the session's state: the overlay, else the state replayed from the log,
@@ -121,6 +122,7 @@ func (s *Session) advanceLocked(v fold.View) {
 		return
 	}
 	s.stored.View = v
+	s.given.keep(v)
 	if s.selection != nil {
 		s.selection.advance(v)
 	}
