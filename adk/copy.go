@@ -107,7 +107,7 @@ func (c copier) own(v reflect.Value, depth int) bool {
 	}
 	switch v.Kind() {
 	case reflect.Struct:
-		for _, i := range referring(v.Type()) {
+		for _, i := range c.referring(v.Type()) {
 			if f := v.Field(i); !f.IsZero() && !c.own(f, depth) {
 				return false
 			}
@@ -141,7 +141,7 @@ func (c copier) own(v reflect.Value, depth int) bool {
 		if m, ok := v.Interface().(map[string]any); ok && c.dynamic == nil { // by far most maps; a clone is faster
 			m = maps.Clone(m)
 			for key, value := range m {
-				if _, text := value.(string); !text && value != nil && refers(reflect.TypeOf(value)) {
+				if value != nil && c.refers(reflect.TypeOf(value)) {
 					own := value
 					c.own(reflect.ValueOf(&own).Elem(), depth)
 					m[key] = own
@@ -173,7 +173,7 @@ func (c copier) own(v reflect.Value, depth int) bool {
 
 // ownElements is own for the elements of an array or a slice.
 func (c copier) ownElements(v reflect.Value, depth int) bool {
-	if !refers(v.Type().Elem()) {
+	if !c.refers(v.Type().Elem()) {
 		return true
 	}
 	for i := range v.Len() {
@@ -212,7 +212,7 @@ func (c copier) ownDynamic(v reflect.Value, depth int) bool {
 		}
 		v.Set(reflect.ValueOf(plain))
 	}
-	if !refers(v.Elem().Type()) {
+	if !c.refers(v.Elem().Type()) {
 		return true
 	}
 	elem := reflect.New(v.Elem().Type()).Elem()
@@ -224,33 +224,39 @@ func (c copier) ownDynamic(v reflect.Value, depth int) bool {
 	return true
 }
 
-var referringFields sync.Map // reflect.Type of a struct → []int
+var referringFields, textFields sync.Map // reflect.Type of a struct → []int
 
-// referring returns the indices of a struct's fields that a copier may have to change: those that a copy of
-// the struct may share something by, and texts. What is not exported nobody changes.
-func referring(t reflect.Type) []int {
-	if cached, ok := referringFields.Load(t); ok {
+// referring returns the indices of a struct's fields that the copier may have to change: those that a copy of
+// the struct may share something by, and texts where they are mended. What is not exported nobody changes.
+func (c copier) referring(t reflect.Type) []int {
+	known := &referringFields
+	if c.dynamic != nil {
+		known = &textFields
+	}
+	if cached, ok := known.Load(t); ok {
 		return cached.([]int)
 	}
 	var indices []int
 	for i := range t.NumField() {
-		if f := t.Field(i); f.IsExported() && refers(f.Type) {
+		if f := t.Field(i); f.IsExported() && c.refers(f.Type) {
 			indices = append(indices, i)
 		}
 	}
-	referringFields.Store(t, indices)
+	known.Store(t, indices)
 	return indices
 }
 
-// refers reports whether a copier may have to change a value of the type.
-func refers(t reflect.Type) bool {
+// refers reports whether the copier may have to change a value of the type.
+func (c copier) refers(t reflect.Type) bool {
 	switch t.Kind() {
-	case reflect.Pointer, reflect.Slice, reflect.Map, reflect.Interface, reflect.String:
+	case reflect.Pointer, reflect.Slice, reflect.Map, reflect.Interface:
 		return true
+	case reflect.String:
+		return c.dynamic != nil
 	case reflect.Struct:
-		return len(referring(t)) > 0
+		return len(c.referring(t)) > 0
 	case reflect.Array:
-		return refers(t.Elem())
+		return c.refers(t.Elem())
 	}
 	return false
 }
