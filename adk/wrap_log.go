@@ -84,6 +84,9 @@ func (l *baseLog) extend(from session.Session, all bool) bool {
 		return false
 	}
 	given := eventsOf(from)
+	if len(l.order)+len(given) == 0 && isBare(l.creation) && l.creation != bareCreation(from, given) {
+		return false
+	}
 	follows := func(n int) bool { // the first n of given are the last n of the log
 		return slices.EqualFunc(l.order[len(l.order)-n:], given[:n], func(id string, e listed) bool { return id == e.id })
 	}
@@ -114,10 +117,7 @@ func (l *baseLog) rebuild(from session.Session, edition uint64) {
 	given := eventsOf(from)
 	creation, initial := originOf(from.State())
 	if creation == "" {
-		creation, initial = barePrefix, bareInitial(from.State(), given)
-		if len(given) > 0 {
-			creation += given[0].id
-		}
+		creation, initial = bareCreation(from, given), bareInitial(from.State(), given)
 	}
 	before := l.items
 	if l.base == nil || l.checkCreation(creation) != nil {
@@ -335,21 +335,35 @@ func (l *baseLog) asLogged(r patch.Record) patch.Record {
 func (l *baseLog) checkCreation(creation string) error {
 	first, bare := strings.CutPrefix(creation, barePrefix)
 	_, there := l.items[first]
-	if creation == "" || creation == l.creation || bare && isBare(l.creation) && (there || first == "") {
+	if creation == "" || bare && isBare(l.creation) && there || sameSession(creation, l.creation) && (creation == l.creation || wasEmpty(creation)) {
 		return nil
 	}
 	return fmt.Errorf("session %s: %w: it was created again since", l.key, store.ErrNotFound)
 }
 
 // barePrefix begins the creation of a session that was created without the wrapper and has no creation id:
-// its first event follows, if there was one.
-const barePrefix = "first event "
+// its first event follows, or emptyMark and the time of its creation, if there was none.
+const (
+	barePrefix = "first event "
+	emptyMark  = "none at "
+)
+
+func bareCreation(s session.Session, given []listed) string {
+	if len(given) > 0 {
+		return barePrefix + given[0].id
+	}
+	return barePrefix + emptyMark + s.LastUpdateTime().UTC().Format(time.RFC3339Nano)
+}
 
 func isBare(creation string) bool { return strings.HasPrefix(creation, barePrefix) }
 
+func wasEmpty(creation string) bool { return strings.HasPrefix(creation, barePrefix+emptyMark) }
+
 // sameSession reports whether a session that was seen under one creation may be the one that is there
-// under another.
-func sameSession(seen, now string) bool { return seen == now || isBare(seen) && isBare(now) }
+// under another: two that had no events are, if they were created at one time.
+func sameSession(seen, now string) bool {
+	return seen == now || isBare(seen) && isBare(now) && !(wasEmpty(seen) && wasEmpty(now))
+}
 
 func (l *baseLog) stored() stored {
 	return stored{Key: l.key, View: l.view, shared: valuesOf(l.base.State().All(), isShared), updated: l.updated}

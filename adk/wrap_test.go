@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/glebarez/sqlite"
 	"google.golang.org/adk/v2/agent/llmagent"
@@ -698,5 +699,24 @@ func TestWrapDeletedSessions(t *testing.T) {
 			no(t, s.Delete(t.Context(), del))
 			no(t, s.Delete(t.Context(), del))
 		}
+	})
+}
+
+// A handle of a session that was created without the wrapper and has no events does not append to its successor.
+func TestWrapEmptySessionThatIsReplaced(t *testing.T) {
+	onEachBase(t, func(t *testing.T, base session.Service, s *adk.Service) {
+		create(t, base, "s", nil)
+		before := get(t, s, "s")
+		other := get(t, wrap(t, base, adk.Options{}), "s")
+		time.Sleep(time.Millisecond) // a base may keep no smaller times
+		no(t, base.Delete(t.Context(), &session.DeleteRequest{AppName: "app", UserID: "user", SessionID: "s"}))
+		create(t, base, "s", nil)
+		fails(t, s.AppendEvent(t.Context(), before, text("e1", "user", "x")), store.ErrNotFound)
+		fails(t, errOf(s.ApplyPatch(t.Context(), before, patch.NewSplice(0, 0, summary(t, "x")))), store.ErrNotFound)
+		fails(t, wrap(t, base, adk.Options{}).AppendEvent(t.Context(), other, text("e1", "user", "x")), store.ErrNotFound)
+		now, again := get(t, s, "s"), get(t, s, "s")
+		no(t, s.AppendEvent(t.Context(), now, text("e1", "user", "x")))
+		no(t, s.AppendEvent(t.Context(), again, text("e2", "user", "x")))
+		equal(t, "events", len(ids(get(t, s, "s"))), 2)
 	})
 }
