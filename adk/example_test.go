@@ -357,3 +357,38 @@ func TestReadmeAgentCompiles(t *testing.T) {
 		t.Fatalf("%v\n%s", err, out)
 	}
 }
+
+// A run ends between a call and its result. When the next one begins, the call is answered on record.
+func ExampleOptions_interrupted() {
+	ctx := context.Background()
+	db, err := store.OpenMemory(store.Options{})
+	check(err)
+	defer db.Close()
+	sessions, err := adk.NewService(db, adk.Options{}) // KeepInterruptedCalls switches it off
+	check(err)
+	created, err := sessions.Create(ctx, &session.CreateRequest{AppName: "shop", UserID: "ann", SessionID: "1"})
+	check(err)
+	call := genai.NewContentFromFunctionCall("order", map[string]any{"what": "lamp"}, genai.RoleModel)
+	call.Parts[0].FunctionCall.ID = "c1"
+	for _, e := range []*session.Event{
+		{Author: "clerk", InvocationID: "i1", LLMResponse: model.LLMResponse{Content: call}},
+		{Author: "user", InvocationID: "i2", LLMResponse: model.LLMResponse{Content: genai.NewContentFromText("hello?", genai.RoleUser)}},
+	} {
+		check(sessions.AppendEvent(ctx, created.Session, e))
+	}
+	for e := range created.Session.Events().All() {
+		part := e.Content.Parts[0]
+		switch {
+		case part.FunctionCall != nil:
+			fmt.Println("call", part.FunctionCall.Name)
+		case part.FunctionResponse != nil:
+			fmt.Println("response", part.FunctionResponse.Response, e.CustomMetadata[adk.InterruptedKey])
+		default:
+			fmt.Println(part.Text)
+		}
+	}
+	// Output:
+	// call order
+	// response map[error:interrupted: no result was recorded] true
+	// hello?
+}
