@@ -85,7 +85,15 @@ func unicode(s string) string {
 
 // hasBadText reports whether a text inside v is not UTF-8.
 func hasBadText(v any) bool {
-	return contains(reflect.ValueOf(v), func(v reflect.Value) bool { return v.Kind() == reflect.String && !utf8.ValidString(v.String()) }, 0)
+	var finder copier
+	finder.hasBad = new(bool)
+	finder.dynamic = func(v any, depth int) (any, bool) {
+		own := reflect.New(reflect.TypeOf(v)).Elem()
+		own.Set(reflect.ValueOf(v))
+		return v, finder.own(own, depth)
+	}
+	finder.own(reflect.ValueOf(&v).Elem(), 0)
+	return *finder.hasBad
 }
 
 // copier makes a value that was copied shallowly the owner of what it refers to.
@@ -94,6 +102,8 @@ type copier struct {
 	// neither a map[string]any nor an []any, and reports whether it could; see own. Texts are then
 	// mended too.
 	dynamic func(v any, depth int) (any, bool)
+
+	hasBad *bool // if not nil, set if a text is not UTF-8
 }
 
 // maxCopyDepth is more than events can have.
@@ -113,6 +123,9 @@ func (c copier) own(v reflect.Value, depth int) bool {
 			}
 		}
 	case reflect.String:
+		if c.hasBad != nil && !utf8.ValidString(v.String()) {
+			*c.hasBad = true
+		}
 		if c.dynamic != nil {
 			v.SetString(unicode(v.String()))
 		}
@@ -190,6 +203,9 @@ func (c copier) ownDynamic(v reflect.Value, depth int) bool {
 	case bool:
 		return true
 	case string:
+		if c.hasBad != nil && !utf8.ValidString(x) {
+			*c.hasBad = true
+		}
 		if c.dynamic != nil {
 			v.Set(reflect.ValueOf(unicode(x)))
 		}
