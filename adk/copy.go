@@ -45,9 +45,6 @@ var plainCopier copier
 
 func init() { plainCopier.dynamic = plainValue } // which refers to plainCopier
 
-// plain is plainEvent for a value.
-func plain(v any) any { return plainMap(map[string]any{"": v})[""] }
-
 // plainValue returns what the JSON of v says, or an error's text. It returns v itself if
 // it comes back from storage as it is, or a copy in which only texts were mended; and v if JSON
 // cannot carry it. It is a copier's dynamic.
