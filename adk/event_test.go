@@ -451,7 +451,8 @@ func readAsADKDoes(t *testing.T, files []string) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "corpus.db")
 	db := opened(t)(store.Open(path, store.Options{NoSync: true}))
-	svc := newService(t, db)
+	svc, err := adk.NewService(db, adk.Options{KeepInterruptedCalls: true}) // as ADK does
+	no(t, err)
 	want := map[string][]*session.Event{}
 	for _, file := range files {
 		text, err := os.ReadFile(file)
@@ -470,7 +471,7 @@ func readAsADKDoes(t *testing.T, files []string) {
 	}
 	no(t, db.Close())
 	db = opened(t)(store.Open(path, store.Options{NoSync: true}))
-	svc, err := adk.NewService(db, adk.Options{})
+	svc, err = adk.NewService(db, adk.Options{KeepInterruptedCalls: true})
 	no(t, err)
 	for file, events := range want {
 		for _, id := range []string{file, "imported " + file} {
