@@ -49,7 +49,7 @@ func run(ctx context.Context, w io.Writer) error {
 		return err
 	}
 	pass := ""
-	for i := range 4 {
+	for i := range 5 {
 		turn := []string{
 			fmt.Sprintf(`{"invocationId":"inv%d","author":"user","content":{"role":"user","parts":[{"text":"Where is order %d, which I sent for so long ago, and why does nobody tell me?"}]}}`, i, 4711+i),
 			fmt.Sprintf(`{"invocationId":"inv%d","author":"clerk","content":{"role":"model","parts":[{"text":"I have asked the carrier about order %d, and shall write as soon as they answer."}]}}`, i, 4711+i),

@@ -5,9 +5,11 @@ import (
 	"testing"
 )
 
-const want = `turn 4: 8 events became 1
+const want = `turn 5: 8 events became 1
 user: {"parts":[{"text":"They spoke of order 4711, order 4712, order 4713, order 4714."}],"role":"user"}
-8 events after taking it back
+user: raw, record 9
+clerk: raw, record 10
+10 events after taking it back
 `
 
 func TestRun(t *testing.T) {
