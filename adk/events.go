@@ -130,7 +130,7 @@ func inNode(e *session.Event) bool {
 // decoder makes ADK's events of the events of a log, and identifies the service that made a session.
 type decoder struct {
 	logger  *slog.Logger
-	decoded cache[*patch.Event, *session.Event] // which nobody else has
+	decoded cache[*patch.Event, *session.Event] // the decoded form, which only this decoder holds; callers get copies
 	warned  cache[*patch.Event, bool]           // events that were logged as unreadable
 }
 

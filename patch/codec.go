@@ -409,7 +409,7 @@ func (r *reader) fields(of string, n int) {
 	}
 }
 
-// groups passes the head of an array of groups of n elements, at most so many, and returns their number.
+// groups passes the head of an array of groups of n elements each, and returns the number of groups. More than most fail.
 func (r *reader) groups(of string, n, most int) int {
 	got := r.array()
 	if got%n != 0 || got/n > most {

@@ -134,7 +134,7 @@ func typeNested(name string, most int) (t reflect.Type, ok bool) {
 	return nil, false
 }
 
-// stackPointer is the part of a JSON encoder or decoder that tells where it stands.
+// stackPointer has the methods by which a JSON encoder or decoder reports its position.
 type stackPointer interface {
 	StackPointer() jsontext.Pointer
 	StackDepth() int

@@ -87,10 +87,16 @@ func (f *File) lines(ctx context.Context) iter.Seq2[*Session, error] {
 	}
 }
 
-// firstID returns the id of the first record in lines of events that is logged.
-func firstID(text []byte, name string) (string, error) {
+// newEventDecoder returns a decoder of lines of ADK's events, in either spelling.
+func newEventDecoder(text []byte, name string) *patch.Decoder {
 	d := patch.NewDecoder(bytes.NewReader(text), name)
 	d.Translate = new(adkjson.Translator).Line
+	return d
+}
+
+// firstID returns the id of the first record in lines of events that is logged.
+func firstID(text []byte, name string) (string, error) {
+	d := newEventDecoder(text, name)
 	for {
 		r, err := d.Next()
 		if err == io.EOF || err == nil && (r.Event == nil || !r.Event.Partial()) {
@@ -111,8 +117,7 @@ func withRewinds(text []byte, name string) ([]byte, error) {
 	var out bytes.Buffer
 	var log []patch.Record
 	v := fold.New("lines", nil)
-	d := patch.NewDecoder(bytes.NewReader(text), name)
-	d.Translate = new(adkjson.Translator).Line
+	d := newEventDecoder(text, name)
 	for {
 		r, err := d.Next()
 		if err == io.EOF {
