@@ -33,13 +33,13 @@ func newCompacting(s storage, t *telemetry, runs *runs, cfg compaction.Config, o
 		Run:     func(_ store.Key, v fold.View) compaction.Run { return compaction.Run{Pinned: pins(v, c.config)} },
 		Claim:   runs.claim,
 		Logger:  opts.Logger,
-		Prepare: opts.Hooks.Prepare,
-		Approve: opts.Hooks.BeforeSummarise,
+		Prepare: opts.Prepare,
+		Approve: opts.Approve,
 		Observe: func(ctx context.Context, a compaction.Attempt[store.Key]) {
 			t.compacted(ctx, a)
 			c.last.put(a.Key, a, 1)
-			if opts.Hooks.OnCompaction != nil {
-				opts.Hooks.OnCompaction(a)
+			if opts.Observe != nil {
+				opts.Observe(ctx, a)
 			}
 		},
 	}

@@ -164,10 +164,11 @@ func TestFailuresReachNoRun(t *testing.T) {
 					cfg.Summarizer, steps = c.summarize, 60
 					cfg.TokenThreshold = 10_100 // the prompt grows to 12,100 tokens, too few for the fallback
 				}
-				sessions := compacted(t, adk.Options{Compaction: cfg, CompactionTimeout: timeout, Hooks: adk.Hooks{
-					BeforeSummarise: c.before,
-					OnCompaction:    func(a compaction.Attempt[store.Key]) { attempts = append(attempts, a) },
-				}})
+				sessions := compacted(t, adk.Options{
+					Compaction: cfg, CompactionTimeout: timeout,
+					Approve: c.before,
+					Observe: func(_ context.Context, a compaction.Attempt[store.Key]) { attempts = append(attempts, a) },
+				})
 				began := time.Now()
 				prompts := toolLoop(t, sessions, steps, "the question")
 				if waited := time.Since(began); waited > timeout {
@@ -310,18 +311,18 @@ func cut(t *testing.T, svc *adk.Service, n int) {
 
 // Who is shown a summary before it is written sees what will be in the log, and can change
 // nothing in it.
-func TestBeforeSummarise(t *testing.T) {
+func TestApprove(t *testing.T) {
 	var drafts []compaction.ApproveRequest[store.Key]
 	svc := compacted(t, adk.Options{
 		Compaction: compaction.Config{Enabled: true, CompactionInterval: 2, Summarizer: adk.Summarizer(shortener{})},
-		Hooks: adk.Hooks{BeforeSummarise: func(_ context.Context, d compaction.ApproveRequest[store.Key]) error {
+		Approve: func(_ context.Context, d compaction.ApproveRequest[store.Key]) error {
 			kept := d
 			kept.Summaries, kept.Patches = slices.Clone(d.Summaries), slices.Clone(d.Patches)
 			drafts = append(drafts, kept)
 			clear(d.Summaries)
 			clear(d.Patches)
 			return nil
-		}},
+		},
 	})
 	sess := exchanges(t, svc, "app", 3)
 	svc.Settle(t)
@@ -360,13 +361,13 @@ func TestPrepare(t *testing.T) {
 				focus = req.Focus
 				return compaction.Response{Text: "They talked."}, nil
 			})},
-		Hooks: adk.Hooks{Prepare: func(_ context.Context, p compaction.PrepareRequest[store.Key]) (string, error) {
+		Prepare: func(_ context.Context, p compaction.PrepareRequest[store.Key]) (string, error) {
 			if refuses {
 				return "", veto
 			}
 			asked = append(asked, p)
 			return "The gate code must be kept.", nil
-		}},
+		},
 		CompactionTimeout: -1,
 	})
 	sess := exchanges(t, svc, "app", 3)

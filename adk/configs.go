@@ -52,15 +52,14 @@ func (o Options) config() (compaction.Config, error) {
 	switch threshold, err := o.ContextWindow.threshold(o.Model); {
 	case isNil.Kind() == reflect.Pointer && isNil.IsNil():
 		return cfg, &patch.FieldError{Field: "Options.Model", Problem: fmt.Sprintf("it is a nil %T; leave it out to have none", o.Model)}
+	case !cfg.Enabled && max(cfg.CompactionInterval, cfg.TokenThreshold, cfg.InvocationTokens, cfg.ClearAfter, threshold) > 0:
+		return cfg, &patch.FieldError{Field: "Options.Compaction.Enabled", Problem: "it is false, and a trigger is set; set it to true, or leave the triggers out"}
 	case o.Model != nil && !cfg.Enabled:
 		return cfg, &patch.FieldError{Field: "Options.Model", Problem: "it writes summaries, but compaction is off: set Compaction, as by compaction.DefaultConfig, or leave the model out"}
 	case err != nil:
 		return cfg, err
 	case threshold > 0:
 		cfg.TokenThreshold = threshold
-	}
-	if !cfg.Enabled && max(cfg.CompactionInterval, cfg.TokenThreshold, cfg.InvocationTokens, cfg.ClearAfter) > 0 {
-		return cfg, &patch.FieldError{Field: "Options.Compaction.Enabled", Problem: "it is off, and a trigger is set; switch it on, or set none"}
 	}
 	if o.Model != nil && cfg.Summarizer == nil {
 		cfg.Summarizer = Summarizer(o.Model)

@@ -21,7 +21,7 @@
 // With [Options.Compaction] sessions are compacted in the background after each turn,
 // which [Service.Plugin] reports exactly, and during long turns. What ADK needs to continue
 // a session stays raw. No failure of a summarizer reaches a run: [Service.Compact] returns
-// it, [Service.LastCompaction] and [Hooks.OnCompaction] report it. If a user may answer a
+// it, [Service.LastCompaction] and [Options.Observe] report it. If a user may answer a
 // request that was summarised, call [Service.RestoreCalls] before the runner's Run.
 //
 // [Service.RecallTools] are tools by which an agent finds what is hidden.

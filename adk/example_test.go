@@ -317,14 +317,14 @@ func ExampleOptions() {
 		Compaction:    compaction.DefaultConfig(),
 		Model:         counter{}, // the one that llmagent.Config has
 		ContextWindow: adk.ContextWindow{Share: 0.5, Tokens: 128_000},
-		Hooks: adk.Hooks{BeforeSummarise: func(_ context.Context, d compaction.ApproveRequest[store.Key]) error {
+		Approve: func(_ context.Context, d compaction.ApproveRequest[store.Key]) error {
 			for _, s := range d.Summaries {
 				if strings.Contains(s.Event.String(), "password") {
 					return errors.New("it names a password")
 				}
 			}
 			return nil
-		}},
+		},
 	}
 	fmt.Println(opts.Validate())
 	// Output: <nil>
@@ -334,7 +334,7 @@ func ExampleService_LastCompaction() {
 	ctx := context.Background()
 	sessions, sess := compactedChat(adk.Options{
 		Compaction: compaction.Config{Enabled: true, CompactionInterval: 2},
-		Hooks:      adk.Hooks{BeforeSummarise: func(context.Context, compaction.ApproveRequest[store.Key]) error { return errors.New("not today") }},
+		Approve:    func(context.Context, compaction.ApproveRequest[store.Key]) error { return errors.New("not today") },
 	})
 	check(sessions.Close(ctx))
 	last, ok := sessions.LastCompaction(sess)

@@ -115,7 +115,7 @@ func (o *ours) open() {
 		o.db, err = store.OpenMemory(store.Options{})
 	}
 	no(o.t, err)
-	opts := adk.Options{Hooks: adk.Hooks{OnCompaction: o.see}, KeepInterruptedCalls: true} // as ADK does
+	opts := adk.Options{Observe: func(_ context.Context, a compaction.Attempt[store.Key]) { o.see(a) }, KeepInterruptedCalls: true} // as ADK does
 	if o.mode != nil {
 		opts.Compaction = o.mode.config()
 		opts.Compaction.Summarizer = adk.Summarizer(shortener{})

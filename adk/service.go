@@ -34,8 +34,13 @@ type Options struct {
 	// ContextWindow has sessions compacted at a share of the model's context window.
 	ContextWindow ContextWindow
 
-	// Hooks are called when sessions are compacted.
-	Hooks Hooks
+	// Prepare, Approve and Observe are those of [compaction.Options]. They may be called from several goroutines
+	// at once, while a run waits, and should return soon after ctx is done, which is after five minutes, or when
+	// nine tenths of the run's patience are over. No veto and no failure reaches a run. They get the log's events,
+	// which do not change; [SessionEvent] converts one to ADK's form.
+	Prepare func(ctx context.Context, p compaction.PrepareRequest[store.Key]) (keep string, err error)
+	Approve func(ctx context.Context, d compaction.ApproveRequest[store.Key]) error
+	Observe func(context.Context, compaction.Attempt[store.Key])
 
 	// CompactionTimeout is how long an invocation may be kept waiting in vain while its
 	// own session is compacted; 0 means [DefaultCompactionTimeout]. Below 0, sessions are

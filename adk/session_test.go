@@ -643,11 +643,17 @@ func TestADKErrors(t *testing.T) {
 
 // Options that say nothing sensible are refused, and named.
 func TestOptionsAreValidated(t *testing.T) {
-	for field, opts := range map[string]adk.Options{
-		"Options.Runs":               {Runs: 7},
-		"Options.Compaction.Enabled": {Compaction: compaction.Config{TokenThreshold: 5000}},
+	for _, c := range []struct {
+		field string
+		opts  adk.Options
+	}{
+		{"Options.Runs", adk.Options{Runs: 7}},
+		{"Options.Compaction.Enabled", adk.Options{Compaction: compaction.Config{TokenThreshold: 5000}}},
+		{"Options.Compaction.Enabled", adk.Options{Compaction: compaction.Config{CompactionInterval: 5}, Model: shortener{}}},
+		{"Options.Compaction.Enabled", adk.Options{ContextWindow: adk.ContextWindow{Share: 0.5, Tokens: 1000}}},
 	} {
-		err := errOf(adk.NewService(inMemoryStore(t), opts))
+		field := c.field
+		err := errOf(adk.NewService(inMemoryStore(t), c.opts))
 		fails(t, err, patch.ErrInvalid)
 		if !strings.Contains(err.Error(), field) {
 			t.Errorf("%q does not name %s", err, field)

@@ -120,7 +120,7 @@ func TestVetoTelemetry(t *testing.T) {
 	svc := compacted(t, adk.Options{
 		Telemetry:  telemetry,
 		Compaction: compaction.Config{Enabled: true, CompactionInterval: 2},
-		Hooks:      adk.Hooks{BeforeSummarise: func(context.Context, compaction.ApproveRequest[store.Key]) error { return context.Canceled }},
+		Approve:    func(context.Context, compaction.ApproveRequest[store.Key]) error { return context.Canceled },
 	})
 	exchanges(t, svc, "app", 3)
 	svc.Settle(t)
