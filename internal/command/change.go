@@ -3,6 +3,7 @@ package command
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -19,28 +20,49 @@ import (
 )
 
 func (a *app) patchCommand() *cobra.Command {
-	cmd := command(`patch KEY START COUNT
+	cmd := command(`patch KEY [START] [COUNT]
 Hide events, or replace them by a summary or by other events
 
 The COUNT visible events from index START on are hidden; 'patchlog log' shows the indices. --summary
-puts a summary in their place, --replacement other events. The log keeps what is hidden, and 'patchlog
-revert' brings it back.
+puts a summary in their place, --replacement other events. With --before, in place of START and COUNT, all
+events before EVENT are hidden: the number of its record, its id, or the beginning of its id. The log keeps
+what is hidden, and 'patchlog revert' brings it back.
 
 A patch that separates a tool call from its result is refused, and the message names the smallest
-span that would pass. A patch that hides a pinned event is refused.
+span that would pass. A patch that hides a pinned event is refused. With --base, a patch is refused as a
+conflict if the log has a newer one than the record SEQ, so that indices mean what you saw.
 
 What the hidden events set in the state no longer counts, except with --summary. --state changes that.
 
-$ patchlog patch shop/ada/4711 0 20 --summary 'Ada ordered a lamp; order 4711.' --dry-run`)
+$ patchlog patch shop/ada/4711 0 20 --summary 'Ada ordered a lamp; order 4711.' --dry-run
+$ patchlog patch shop/ada/4711 --before 61 --base 58`)
 	fs := cmd.Flags()
 	edit, options := ops.Edit{Kind: ops.Cut}, store.PatchOptions{}
+	var before textFlag
+	fs.Var(&before, "before", "hide all events before this `EVENT`")
+	var base seq
+	fs.Var(&base, "base", "refuse the patch if a patch newer than the record with this `SEQ` was logged; 0: any patch")
 	fs.BoolVar(&options.AllowOrphans, "allow-orphans", false, orphansUsage)
 	fs.BoolVar(&options.AllowPinned, "allow-pinned", false, "hide pinned events too")
 	fs.Var((*textFlag)(&edit.Text), "summary", "put a summary of this `TEXT` in place of the events")
 	replacement := fs.String("replacement", "", "put the events of this `FILE` in their place, one JSON object a line; - is standard input")
 	choose(cmd, (*string)(&edit.State), "state", "keep or drop what the hidden events set in the state", string(patch.Keep), string(patch.Drop))
-	cmd.MarkFlagsMutuallyExclusive("summary", "replacement")
+	cmd.RegisterFlagCompletionFunc("before", a.completeRecord("EVENT"))
+	a.declareAuthor(cmd, &edit.Author)
+	cmd.MarkFlagsMutuallyExclusive("summary", "replacement", "before")
 	cmd.PreRunE = func(cmd *cobra.Command, args []string) (err error) {
+		edit.Base = base.pointer()
+		switch {
+		case before != "" && len(args) > 1:
+			return usagef("--before takes the place of START and COUNT")
+		case before != "":
+			edit.Kind = ops.Truncate
+			return nil
+		case len(args) == 1:
+			return usagef("START and COUNT are missing, or --before")
+		case len(args) == 2:
+			return usagef("COUNT is missing")
+		}
 		span := compaction.Span{}
 		if span.Start, err = parseIndex("START", args[1]); err != nil {
 			return err
@@ -57,8 +79,11 @@ $ patchlog patch shop/ada/4711 0 20 --summary 'Ada ordered a lamp; order 4711.' 
 		}
 		return err
 	}
-	return a.changes(cmd, func(context.Context, *store.Store, store.Key, fold.View, []string) (ops.Change, error) {
-		return a.patches(edit, options), nil
+	return a.changes(cmd, func(ctx context.Context, s *store.Store, key store.Key, v fold.View, _ []string) (_ ops.Change, err error) {
+		if before != "" {
+			edit.EventID, err = ops.VisibleEvent(ctx, s, key, v, string(before))
+		}
+		return a.patches(edit, options), err
 	})
 }
 
@@ -72,12 +97,14 @@ of a record, an id, or the beginning of an id. --remove ends the pin.
 $ patchlog pin shop/ada/4711 17
 $ patchlog pin shop/ada/4711 17 --remove`)
 	remove := cmd.Flags().Bool("remove", false, "let the event be hidden again")
+	author := ""
+	a.declareAuthor(cmd, &author)
 	return a.changes(cmd, func(ctx context.Context, s *store.Store, key store.Key, v fold.View, args []string) (ops.Change, error) {
-		id, err := ops.EventID(ctx, s, key, v, args[1])
+		id, err := ops.VisibleEvent(ctx, s, key, v, args[1])
 		if err != nil {
 			return nil, err
 		}
-		edit := ops.Edit{Kind: ops.Pin, EventID: id}
+		edit := ops.Edit{Kind: ops.Pin, EventID: id, Author: author}
 		if *remove {
 			edit.Kind = ops.Unpin
 		}
@@ -110,7 +137,8 @@ If a later patch depends on it, the message names the patch to revert first. Pat
 logged together are reverted together. A revert can be reverted.
 
 $ patchlog revert shop/ada/4711 62 --dry-run`)
-	undo := store.UndoOptions{Author: patchAuthor}
+	undo := store.UndoOptions{}
+	a.declareAuthor(cmd, &undo.Author)
 	cmd.Flags().BoolVar(&undo.AllowOrphans, "allow-orphans", false, orphansUsage)
 	return a.changes(cmd, func(ctx context.Context, s *store.Store, key store.Key, _ fold.View, args []string) (ops.Change, error) {
 		id, err := ops.PatchID(ctx, s, key, args[1])
@@ -119,20 +147,43 @@ $ patchlog revert shop/ada/4711 62 --dry-run`)
 }
 
 func (a *app) rewindCommand() *cobra.Command {
-	cmd := command(`rewind KEY TURN
+	cmd := command(`rewind KEY
 Go back to before a turn
 
 The events from the first one of the turn on are hidden, and what they set in the state no longer
-counts. TURN is the number of any record of the turn, the id of its invocation, or the beginning of
-that id. Summaries of older events stay; a summary that also covers newer ones is reverted. Values that
-sessions share (app: and user: keys) stay.
+counts. --turn names the turn by its number, --record by the number of any of its records, --invocation
+by the id of its invocation, or the beginning of that id. Summaries of older events stay; a summary that
+also covers newer ones is reverted. Values that sessions share (app: and user: keys) stay.
 
 The patches that this takes are logged together. Reverting them, the last one first, undoes it.
 
-$ patchlog rewind shop/ada/4711 57 --dry-run`)
-	return a.changes(cmd, func(ctx context.Context, s *store.Store, key store.Key, _ fold.View, args []string) (ops.Change, error) {
-		id, err := ops.InvocationID(ctx, s, key, args[1])
-		return ops.Undo{InvocationID: id, Options: store.UndoOptions{Author: patchAuthor}}, err
+$ patchlog rewind shop/ada/4711 --turn 4 --dry-run`)
+	fs := cmd.Flags()
+	turn, record, invocation := 0, seq{}, textFlag("")
+	fs.Var(number{&turn, 1}, "turn", "go back to before turn `N`; turns are invocations, counted from 1")
+	fs.Var(&record, "record", "go back to before the turn that has the record with this `SEQ`")
+	fs.Var(&invocation, "invocation", "go back to before the turn of the invocation with this `ID`")
+	fs.Lookup("turn").DefValue = ""
+	cmd.RegisterFlagCompletionFunc("turn", a.completeRecord("TURN"))
+	cmd.RegisterFlagCompletionFunc("record", a.completeRecord("EVENT"))
+	cmd.MarkFlagsMutuallyExclusive("turn", "record", "invocation")
+	cmd.Args = func(cmd *cobra.Command, args []string) error {
+		if len(args) == 2 {
+			return usagef("%q: say --turn, --record or --invocation", args[1])
+		}
+		return operands(cmd, args)
+	}
+	cmd.PreRunE = func(cmd *cobra.Command, _ []string) error {
+		if turn == 0 && !record.given && invocation == "" {
+			return usagef("say where to go back to: --turn, --record or --invocation")
+		}
+		return nil
+	}
+	undo := store.UndoOptions{}
+	a.declareAuthor(cmd, &undo.Author)
+	return a.changes(cmd, func(ctx context.Context, s *store.Store, key store.Key, _ fold.View, _ []string) (ops.Change, error) {
+		id, err := ops.Invocation{ID: string(invocation), Turn: turn, Record: record.n}.Find(ctx, s, key)
+		return ops.Undo{InvocationID: id, Options: undo}, err
 	})
 }
 
@@ -219,12 +270,16 @@ const (
 
 func declareDryRun(cmd *cobra.Command) *bool { return cmd.Flags().Bool("dry-run", false, dryRunUsage) }
 
-// The author of patches made by hand.
-const patchAuthor = "patchlog"
+// declareAuthor declares who makes a change: the records that it logs say so.
+func (a *app) declareAuthor(cmd *cobra.Command, author *string) {
+	user := cmp.Or(a.env("USER"), a.env("LOGNAME"), a.env("USERNAME"), "patchlog")
+	cmd.Flags().StringVar(author, "author", user, "`NAME` who does this, in the log (default the user's name)")
+	cmd.Flags().Lookup("author").DefValue = ""
+}
 
 // patches returns the change that an edit by hand makes.
 func (a *app) patches(edit ops.Edit, options store.PatchOptions) ops.Change {
-	edit.Author, edit.NewID = patchAuthor, a.options.NewID
+	edit.NewID = a.options.NewID
 	return ops.Patches{Plan: edit.Patches, Options: options}
 }
 

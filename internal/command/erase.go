@@ -25,19 +25,19 @@ copies of them, and the same events in forks. Visible summaries are reverted: th
 summarises what is left. A receipt in the log says who erased what, and why:
 'patchlog log KEY --type receipt'. An EVENT is the number of a record, an id, or the beginning of an id.
 
-With --all-sessions, in place of KEY, --match and --author select events of all sessions. With --user, all
-events of all sessions of a user are erased, and the values that these share. State values become null, unless
---values says keep. If it is interrupted, it continues when it is given the same --id. Stop the user's agents
-first.
+State values that the erased events set become null; --values keep keeps them, and says how many still match.
+With --all-sessions, in place of KEY, --match and --by select events of all sessions. With --user, all
+events of all sessions of a user are erased, and the values that these share. If it is interrupted, it
+continues when it is given the same --id. Stop the user's agents first.
 
 This cannot be undone. Afterwards 'patchlog vacuum' returns the room in which the old bytes are.
 Exports, backups and copies elsewhere are out of reach.
 
-$ patchlog erase --all-sessions --match 'DE89 3704' --reason 'request 812' --values null --dry-run`)
+$ patchlog erase --all-sessions --match 'DE89 3704' --reason 'request 812' --dry-run`)
 	e := erasing{}
-	e.Options.Author = patchAuthor
+	a.declareAuthor(cmd, &e.Options.Author)
 	fs := cmd.Flags()
-	fs.StringVar(&e.Selection.Author, "author", "", "erase the events by this `AUTHOR`")
+	fs.StringVar(&e.Selection.Author, "by", "", "erase the events by this `AUTHOR`")
 	fs.StringVar(&e.Selection.Match, "match", "", "erase the events that have this `TEXT` in what they say, or in state values")
 	fs.BoolVar(&e.Selection.IgnoreCase, "ignore-case", false, "let --match find upper and lower case alike")
 	fs.BoolVar(&e.Selection.All, "all", false, "erase all events")
@@ -45,26 +45,23 @@ $ patchlog erase --all-sessions --match 'DE89 3704' --reason 'request 812' --val
 	var user textFlag
 	fs.Var(&user, "user", "erase all that the database has of `APP/USER`")
 	fs.StringVar(&e.Options.ID, "id", "", "the erasing's `ID`, new unless given; if the session has one of this id, finish it")
-	e.Options.Values = patch.KeepValues
-	choose(cmd, (*string)(&e.Options.Values), "values", "keep the state values that the events set, and say how many still match; or put null in their place", string(patch.KeepValues), string(patch.NullValues))
+	e.Options.Values = patch.NullValues
+	choose(cmd, (*string)(&e.Options.Values), "values", "put null in place of the state values that the events set, or keep them", string(patch.KeepValues), string(patch.NullValues))
 	fs.StringVar(&e.Options.Reason, "reason", "", "say `WHY` in the receipt")
 	fs.BoolVar(&e.Options.Context, "context", false, "erase also summaries whose summarizer was shown, as context, a summary of erased events")
 	resume := fs.Bool("resume", false, "select nothing, and finish erasings that were interrupted, in forks too")
 	keyText := ""
 	dryRun := confirm(cmd, func(args []string) error {
 		selects := len(args) > 1 || e.Selection.Author != "" || e.Selection.Match != "" || e.Selection.All
-		if user != "" && !fs.Changed("values") {
-			e.Options.Values = ""
-		}
 		switch {
 		case user != "" && (len(args) > 0 || selects || *resume):
 			return usagef("--user takes all, and goes with neither KEY, a selection nor --resume")
 		case e.Everywhere && (user != "" || len(args) > 0 || e.Selection.All || *resume || e.Options.ID != ""):
-			return usagef("--all-sessions takes --match or --author, and goes with neither KEY, --user, --all, --resume nor --id")
+			return usagef("--all-sessions takes --match or --by, and goes with neither KEY, --user, --all, --resume nor --id")
 		case user == "" && len(args) == 0 && !e.Everywhere:
 			return usagef("KEY is missing, or --all-sessions or --user")
 		case user == "" && !selects && !*resume:
-			return usagef("say what to erase: EVENT, --author, --match or --all")
+			return usagef("say what to erase: EVENT, --by, --match or --all")
 		case selects && *resume:
 			return usagef("--resume selects nothing")
 		}
@@ -127,7 +124,7 @@ func (a *app) erase(ctx context.Context, s *store.Store, e erasing) error {
 }
 
 func remainingText(n int) string {
-	return present.RemainingMatches(n) + " --values null erases them."
+	return present.RemainingMatches(n) + " Without --values keep they become null."
 }
 
 // showErasure shows what was erased of a session, or of a user.

@@ -74,18 +74,18 @@ func TestEraseMatch(t *testing.T) {
 			}
 		}
 	}
-	const kept = "State values are kept: 5 matches remain. --values null erases them."
+	const kept = "State values are kept: 5 matches remain. Without --values keep they become null."
 
-	says(erase("--dry-run"), "5 events would be erased", kept)
-	says(erase(), "5 events erased", kept)
-	says(erase("--dry-run"), kept)
-	says(erase(), "there is nothing else to erase", kept)
-	says(erase("--json"), `"remainingMatches":5`)
+	says(erase("--values", "keep", "--dry-run"), "5 events would be erased", kept)
+	says(erase("--values", "keep"), "5 events erased", kept)
+	says(erase("--values", "keep", "--dry-run"), kept)
+	says(erase("--values", "keep"), "there is nothing else to erase", kept)
+	says(erase("--values", "keep", "--json"), `"remainingMatches":5`)
 	if has(keys[0]) == 0 || has(keys[1]) == 0 {
 		t.Fatal("the state values were not kept")
 	}
-	says(erase("--values", "null", "--dry-run"), "4 events would be erased", "initial state, key first: null")
-	if got := erase("--values", "null"); strings.Contains(got, "are kept") {
+	says(erase("--dry-run"), "4 events would be erased", "initial state, key first: null")
+	if got := erase(); strings.Contains(got, "are kept") {
 		t.Errorf("null in place of state values, and:\n%s", got)
 	}
 	for _, key := range keys {
@@ -94,7 +94,7 @@ func TestEraseMatch(t *testing.T) {
 		}
 		says(must(t, "", "stats", key), "kept")
 	}
-	if got := erase("--values", "null"); got != "shop/ada/1: there is nothing to erase\n" {
+	if got := erase(); got != "shop/ada/1: there is nothing to erase\n" {
 		t.Errorf("once more: %s", got)
 	}
 	says(must(t, "", "verify"), "")

@@ -295,7 +295,7 @@ func TestNothingDrivesATerminal(t *testing.T) {
 		{"__complete", "log", hostile}, {"__complete", hostile, ""}, {"docs", "man", nul}, {"docs", hostile}, {"completion", "bash", hostile}, {"help", "patch", hostile}, {"-" + hostile}, {"--db=" + hostile, hostile},
 		{"compact", "a/u/plain", "--dry-run", "--interval", "1"}, {"compact", "a/u/plain", "--interval", "1"}, {"compact", "a/u/plain", "--summarizer", hostile},
 		{"revert", "a/u/plain", hostile}, {"revert", "a/u/plain", patchID, "--dry-run"}, {"revert", "a/u/plain", patchID},
-		{"rewind", "a/u/plain", hostile}, {"rewind", "a/u/plain", hostile + "i3", "--dry-run"}, {"rewind", "a/u/plain", hostile + "i3"},
+		{"rewind", "a/u/plain", "--invocation", hostile}, {"rewind", "a/u/plain", "--invocation", hostile + "i3", "--dry-run"}, {"rewind", "a/u/plain", "--invocation", hostile + "i3"},
 		{"fork", key, "a/" + url.PathEscape(hostile) + "/fork", "--dry-run"}, {"fork", "a/u/plain", "a/u/plain"}, {"fork", "a/u/" + hostile, "a/u/x"},
 		{"export", key}, {"export", key, "--visible"}, {"export", "a/" + hostile + "/none"}, {"log", "a/" + url.PathEscape(hostile) + "/none"},
 		{hostile}, {"patch", hostile}, {"log", "--" + hostile}, {"log", key, hostile}, {"help", hostile}, {"help"}, {"log", "--help"}, {"completion", hostile},

@@ -18,6 +18,7 @@ import (
 	"github.com/spf13/cobra/doc"
 	"github.com/spf13/pflag"
 
+	"github.com/patchlog-dev/patchlog/internal/ops"
 	"github.com/patchlog-dev/patchlog/internal/present"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/patch/redact"
@@ -122,8 +123,11 @@ func (a *app) addGroup(root *cobra.Command, title string, cmds ...*cobra.Command
 		cmd.GroupID = title
 		root.AddCommand(cmd)
 		for _, c := range append(cmd.Commands(), cmd) {
-			if !c.HasSubCommands() && c.Args == nil {
-				c.Args, c.ValidArgsFunction = operands, a.completeOperand
+			if !c.HasSubCommands() && c.ValidArgsFunction == nil {
+				c.ValidArgsFunction = a.completeOperand
+				if c.Args == nil {
+					c.Args = operands
+				}
 			}
 		}
 	}
@@ -467,36 +471,47 @@ func (a *app) completeOperand(cmd *cobra.Command, args []string, typed string) (
 			found = keysOf(cmd.Context(), s, typed, mostCompleted)
 			return nil
 		})
-	case "EVENT", "PATCH", "TURN", "FROM", "TO":
-		a.withSession(cmd.Context(), args[0], Reading, func(s *store.Store, key store.Key) error {
-			found = recordsOf(cmd.Context(), s, key, what, typed)
-			return nil
-		})
+	case "EVENT", "PATCH", "FROM", "TO":
+		return a.completeRecord(what)(cmd, args, typed)
 	}
 	return found, cobra.ShellCompDirectiveNoFileComp
 }
 
-// recordsOf returns the numbers of the newest records that an operand can name, with what they say.
+// completeRecord completes the number of a record, or of a turn, of the session that the first operand names.
+func (a *app) completeRecord(what string) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, args []string, typed string) (found []cobra.Completion, _ cobra.ShellCompDirective) {
+		if len(args) > 0 {
+			a.withSession(cmd.Context(), args[0], Reading, func(s *store.Store, key store.Key) error {
+				found = recordsOf(cmd.Context(), s, key, what, typed)
+				return nil
+			})
+		}
+		return found, cobra.ShellCompDirectiveNoFileComp
+	}
+}
+
+// recordsOf returns the numbers of the newest records that an operand can name, or of the newest turns, with what they say.
 func recordsOf(ctx context.Context, s *store.Store, key store.Key, what, begin string) (found []cobra.Completion) {
-	turn := ""
+	turns := ops.Turns{}
 	for r, err := range s.RawEvents(ctx, key, 1) {
 		if err != nil {
 			return nil
 		}
-		text := ""
+		number, text, begun := r.Seq, "", len(turns)
+		turn := turns.Add(r)
 		switch {
-		case r.Patch != nil && (what == "EVENT" || what == "TURN"), r.Event != nil && what == "PATCH":
+		case r.Patch != nil && (what == "EVENT" || what == "TURN"), r.Event != nil && what == "PATCH", what == "TURN" && turn == begun:
 			continue
 		case r.Patch != nil:
 			text = string(r.Patch.Type()) + " " + present.PatchText(r.Patch)
 		default:
-			if what == "TURN" && (r.Event.InvocationID() == turn || r.Event.InvocationID() == "") {
-				continue
-			}
-			turn, text = r.Event.InvocationID(), eventText(r.Event)
+			text = eventText(r.Event)
 		}
-		if seq := fmt.Sprint(r.Seq); strings.HasPrefix(seq, begin) {
-			found = append(found, cobra.CompletionWithDesc(seq, cut(text, 60)))
+		if what == "TURN" {
+			number = uint64(turn)
+		}
+		if text, number := cut(text, 60), fmt.Sprint(number); strings.HasPrefix(number, begin) {
+			found = append(found, cobra.CompletionWithDesc(number, text))
 		}
 	}
 	return found[max(len(found)-mostCompleted, 0):]

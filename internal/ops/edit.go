@@ -16,8 +16,9 @@ type EditKind string
 
 // The kinds of edits.
 const (
-	Cut       EditKind = "splice"    // hides them, or puts Replacement in their place
-	Summarise EditKind = "summarise" // puts a summary with the text in their place
+	Cut       EditKind = "splice"          // hides them, or puts Replacement in their place
+	Summarise EditKind = "summarise"       // puts a summary with the text in their place
+	Truncate  EditKind = "truncate_before" // hides all events before EventID
 	Pin       EditKind = "pin"
 	Unpin     EditKind = "unpin"
 )
@@ -26,7 +27,8 @@ const (
 type Edit struct {
 	Kind        EditKind
 	Spans       []compaction.Span // stretches of the visible log, ascending; Cut, Pin and Unpin take several
-	EventID     string            // of Pin and Unpin, in place of spans
+	EventID     string            // of Truncate, and of Pin and Unpin in place of spans
+	Base        *uint64           // the newest patch seen, if not that of the view
 	Text        string
 	Replacement []*patch.Event
 	State       patch.StatePolicy // "" is the patch's default
@@ -48,11 +50,8 @@ func (e Edit) Patches(v fold.View) ([]*patch.PatchEvent, error) {
 		e.NewID = rand.Text
 	}
 	if e.EventID != "" {
-		p := patch.NewPin(e.EventID)
-		if e.Kind == Unpin {
-			p = patch.NewUnpin(e.EventID)
-		}
-		return []*patch.PatchEvent{e.complete(p)}, nil
+		of := map[EditKind]func(string) *patch.PatchEvent{Truncate: patch.NewTruncateBefore, Pin: patch.NewPin, Unpin: patch.NewUnpin}
+		return []*patch.PatchEvent{e.complete(of[e.Kind](e.EventID))}, nil
 	}
 	if len(e.Spans) == 0 {
 		return nil, &EditError{Problem: "no event is selected"}
@@ -108,6 +107,9 @@ func (e Edit) Patches(v fold.View) ([]*patch.PatchEvent, error) {
 func (e Edit) complete(p *patch.PatchEvent) *patch.PatchEvent {
 	if e.Author != "" {
 		p = p.WithAuthor(e.Author)
+	}
+	if e.Base != nil {
+		p = p.WithBase(*e.Base)
 	}
 	if e.State != "" && e.Kind != Pin && e.Kind != Unpin {
 		p = p.WithState(e.State)

@@ -18,7 +18,7 @@ func EventID(ctx context.Context, s *store.Store, key store.Key, v fold.View, na
 	if _, found := v.Find(name); found {
 		return name, nil
 	}
-	return find(ctx, s, key, "event", name, func(r patch.Record) (ids []string) {
+	return find(ctx, s, key, "event", name, true, func(r patch.Record) (ids []string) {
 		for _, e := range r.Events() {
 			ids = append(ids, e.ID())
 		}
@@ -29,7 +29,7 @@ func EventID(ctx context.Context, s *store.Store, key store.Key, v fold.View, na
 // PatchID returns the id of the patch that a person names: by its id, by the number of its record, or
 // by the beginning of its id, if no other patch begins so.
 func PatchID(ctx context.Context, s *store.Store, key store.Key, name string) (string, error) {
-	return find(ctx, s, key, "patch", name, func(r patch.Record) []string {
+	return find(ctx, s, key, "patch", name, true, func(r patch.Record) []string {
 		if r.Patch == nil {
 			return nil
 		}
@@ -37,15 +37,75 @@ func PatchID(ctx context.Context, s *store.Store, key store.Key, name string) (s
 	})
 }
 
-// InvocationID returns the id of the invocation that a person names: by its id, by the number of one of
-// its records, or by the beginning of its id, if no other invocation begins so.
-func InvocationID(ctx context.Context, s *store.Store, key store.Key, name string) (string, error) {
-	return find(ctx, s, key, "invocation", name, func(r patch.Record) []string {
-		if r.Event == nil || r.Event.InvocationID() == "" {
-			return nil
+// VisibleEvent is [EventID] for an event that must be visible. The error for a hidden one names the patch that hides it, and
+// matches [store.ErrEventNotFound].
+func VisibleEvent(ctx context.Context, s *store.Store, key store.Key, v fold.View, name string) (string, error) {
+	id, err := EventID(ctx, s, key, v, name)
+	if err != nil {
+		return "", err
+	}
+	if _, visible := v.Find(id); visible {
+		return id, nil
+	}
+	places, err := v.Places()
+	if err != nil {
+		return "", err
+	}
+	for r, err := range s.RawEvents(ctx, key, 1) {
+		if err != nil {
+			return "", err
 		}
-		return []string{r.Event.InvocationID()}
-	})
+		for n, e := range r.Events() {
+			if e.ID() != id {
+				continue
+			}
+			if place, ok := places.Of(r.Seq, n); ok && place.HiddenBySeq > 0 {
+				return "", fmt.Errorf("session %s: %w: event %q is hidden by patch %d; revert that first", key, store.ErrEventNotFound, id, place.HiddenBySeq)
+			}
+		}
+	}
+	return "", fmt.Errorf("session %s: %w: event %q is not visible", key, store.ErrEventNotFound, id)
+}
+
+// Invocation is what a person names an invocation by: one of the fields.
+type Invocation struct {
+	ID     string // or its beginning, if no other invocation's id begins so
+	Turn   int    // counted from 1, see [Turns]
+	Record uint64 // the seq of any of its records
+}
+
+// Find returns the id of the invocation.
+func (i Invocation) Find(ctx context.Context, s *store.Store, key store.Key) (string, error) {
+	if i.ID != "" {
+		return find(ctx, s, key, "invocation", i.ID, false, func(r patch.Record) []string {
+			if r.Event == nil || r.Event.InvocationID() == "" {
+				return nil
+			}
+			return []string{r.Event.InvocationID()}
+		})
+	}
+	turns := Turns{}
+	for r, err := range s.RawEvents(ctx, key, 1) {
+		if err != nil {
+			return "", err
+		}
+		turn, id := turns.Add(r), ""
+		if r.Event != nil {
+			id = r.Event.InvocationID()
+		}
+		switch {
+		case i.Turn > 0 && turn == i.Turn && id != "":
+			return id, nil
+		case i.Record > 0 && r.Seq == i.Record && id == "":
+			return "", fmt.Errorf("session %s: record %d belongs to no turn of its own", key, i.Record)
+		case i.Record > 0 && r.Seq == i.Record:
+			return id, nil
+		}
+	}
+	if i.Turn > 0 {
+		return "", noTurn(key, i.Turn, len(turns))
+	}
+	return "", fmt.Errorf("session %s: %w: there is no record %d", key, store.ErrNotFound, i.Record)
 }
 
 // Turns maps the id of each invocation to the number of its turn, counted from 1 in the order in which turns begin.
@@ -78,13 +138,18 @@ func LastRecordOfTurn(ctx context.Context, s *store.Store, key store.Key, turn i
 		last = r.Seq
 	}
 	if len(turns) < turn {
-		return 0, fmt.Errorf("session %s: there is no turn %d; it has %d", key, turn, len(turns))
+		return 0, noTurn(key, turn, len(turns))
 	}
 	return last, nil
 }
 
-// find looks for a name in the log: as an id that a record has, as the number of a record, as the beginning of an id.
-func find(ctx context.Context, s *store.Store, key store.Key, what, name string, ids func(patch.Record) []string) (string, error) {
+func noTurn(key store.Key, turn, has int) error {
+	return fmt.Errorf("session %s: %w: there is no turn %d; it has %d", key, store.ErrNotFound, turn, has)
+}
+
+// find looks for a name in the log: as an id that a record has, as the number of a record if byNumber, as the beginning
+// of an id.
+func find(ctx context.Context, s *store.Store, key store.Key, what, name string, byNumber bool, ids func(patch.Record) []string) (string, error) {
 	var begin, numbered []string // different ids that begin so; those of the record with the number
 	isRecord := false
 	for r, err := range s.RawEvents(ctx, key, 1) {
@@ -92,7 +157,7 @@ func find(ctx context.Context, s *store.Store, key store.Key, what, name string,
 			return "", err
 		}
 		has := ids(r)
-		if strconv.FormatUint(r.Seq, 10) == name {
+		if byNumber && strconv.FormatUint(r.Seq, 10) == name {
 			isRecord, numbered = true, has
 		}
 		for _, id := range has {

@@ -10,8 +10,8 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// An event, a patch or a turn is named by its id, by a unique beginning of it, or by a record's number; an id that
-// is a number goes before the number of a record.
+// An event or a patch is named by its id, by a unique beginning of it, or by a record's number; an id that is a number goes
+// before the number of a record. A turn is named by one of these, and says which. A hidden event is named with its patch.
 func TestNames(t *testing.T) {
 	s := teststore.Memory(t, store.Options{})
 	key := store.Key{App: "a", User: "u", Session: "s"}
@@ -25,7 +25,10 @@ func TestNames(t *testing.T) {
 	done := testlog.Must(s.Import(t.Context(), key, strings.NewReader(log), store.ImportOptions{}))(t)
 	event := func(name string) (string, error) { return ops.EventID(t.Context(), s, key, done.View, name) }
 	patch := func(name string) (string, error) { return ops.PatchID(t.Context(), s, key, name) }
-	turn := func(name string) (string, error) { return ops.InvocationID(t.Context(), s, key, name) }
+	in := func(i ops.Invocation) func(string) (string, error) {
+		return func(string) (string, error) { return i.Find(t.Context(), s, key) }
+	}
+	visible := func(name string) (string, error) { return ops.VisibleEvent(t.Context(), s, key, done.View, name) }
 	for _, c := range []struct {
 		find              func(string) (string, error)
 		name, want, fails string
@@ -33,7 +36,10 @@ func TestNames(t *testing.T) {
 		{event, "alpha-1", "alpha-1", ""}, {event, "2", "alpha-2", ""}, {event, "b", "beta", ""}, {event, "3", "beta", ""}, {event, "1", "1", ""},
 		{event, "alpha", "", `"alpha-1" and "alpha-2"`}, {event, "5", "", "record 5 has no event"}, {event, "none", "", `there is no event "none"`}, {event, "99", "", `there is no event "99"`},
 		{patch, "5", "patch-x", ""}, {patch, "patch-y", "patch-y", ""}, {patch, "patch-", "", "begin with"}, {patch, "2", "", "record 2 has no patch"}, {patch, "beta", "", `there is no patch "beta"`},
-		{turn, "2", "inv-2", ""}, {turn, "oth", "other", ""}, {turn, "inv", "", "several invocations"}, {turn, "3", "", "record 3 has no invocation"}, {turn, "x", "", `there is no invocation "x"`},
+		{in(ops.Invocation{ID: "oth"}), "", "other", ""}, {in(ops.Invocation{ID: "inv"}), "", "", "several invocations"}, {in(ops.Invocation{ID: "2"}), "", "", `there is no invocation "2"`},
+		{in(ops.Invocation{Turn: 2}), "", "inv-2", ""}, {in(ops.Invocation{Turn: 4}), "", "", "there is no turn 4; it has 3"},
+		{in(ops.Invocation{Record: 2}), "", "inv-2", ""}, {in(ops.Invocation{Record: 3}), "", "", "record 3 belongs to no turn"}, {in(ops.Invocation{Record: 9}), "", "", "there is no record 9"},
+		{visible, "2", "alpha-2", ""}, {visible, "3", "", `event "beta" is hidden by patch 5`}, {visible, "9", "", `there is no event "9"`},
 	} {
 		got, err := c.find(c.name)
 		if got != c.want || (err != nil) != (c.fails != "") || err != nil && !strings.Contains(err.Error(), c.fails) {
