@@ -154,7 +154,7 @@ type compactedLog struct {
 func (l compactedLog) ApplyOn(ctx context.Context, key store.Key, on fold.View, opts fold.CheckOptions, patches ...*patch.PatchEvent) (v fold.View, err error) {
 	ctx, op := l.telemetry.start(ctx, opPatch, key)
 	defer func() { op.end(ctx, err) }()
-	done, err := l.storage.ApplyPatch(ctx, key, store.PatchOptions{
+	done, err := l.storage.ApplyNewest(ctx, key, store.PatchOptions{
 		On: on, AsOfNow: opts.AsOfNow, AllowOrphans: opts.AllowOrphans, AllowPinned: opts.AllowPinned, AllowWaiting: opts.AllowWaiting,
 	}, patches...)
 	if err != nil {

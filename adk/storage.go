@@ -22,6 +22,9 @@ import (
 type storage interface {
 	View(ctx context.Context, key store.Key) (fold.View, error)
 	ViewAt(ctx context.Context, key store.Key, seq uint64) (fold.View, error)
+
+	// RawEvents is [store.Store.RawEvents], at least of the records that the storage's newest answer about the session
+	// was about.
 	RawEvents(ctx context.Context, key store.Key, fromSeq uint64) iter.Seq2[patch.Record, error]
 
 	// Create is [store.Store.CreateAt]. A session without an id gets one.
@@ -38,6 +41,8 @@ type storage interface {
 	// from is what the event was made from, without temp: keys; it is not kept.
 	Append(ctx context.Context, key store.Key, opts store.AppendOptions, e *patch.Event, from *session.Event) (store.Committed, error)
 	ApplyPatch(ctx context.Context, key store.Key, opts store.PatchOptions, patches ...*patch.PatchEvent) (store.Committed, error)
+	// ApplyNewest is ApplyPatch for patches made from a view that was read just before.
+	ApplyNewest(ctx context.Context, key store.Key, opts store.PatchOptions, patches ...*patch.PatchEvent) (store.Committed, error)
 	Preview(ctx context.Context, key store.Key, opts store.PatchOptions, patches ...*patch.PatchEvent) (store.Preview, error)
 	Revert(ctx context.Context, key store.Key, opts store.UndoOptions, patchID string) (store.Committed, error)
 	Rewind(ctx context.Context, key store.Key, opts store.UndoOptions, invocationID string) (store.Committed, error)
@@ -106,6 +111,10 @@ func (s inStore) Fork(ctx context.Context, key, newKey store.Key, at *uint64) (s
 
 func (s inStore) Append(ctx context.Context, key store.Key, opts store.AppendOptions, e *patch.Event, _ *session.Event) (store.Committed, error) {
 	return s.Store.AppendEvents(ctx, key, opts, e)
+}
+
+func (s inStore) ApplyNewest(ctx context.Context, key store.Key, opts store.PatchOptions, patches ...*patch.PatchEvent) (store.Committed, error) {
+	return s.Store.ApplyPatch(ctx, key, opts, patches...)
 }
 
 func (s inStore) CanLeaveOut(err error) bool {

@@ -85,13 +85,29 @@ func (b *baseStorage) with(ctx context.Context, key store.Key, req session.GetRe
 	return do(l)
 }
 
-// look returns a copy of a session's log, brought up to date with the base, to use without the session's lock.
-func (b *baseStorage) look(ctx context.Context, key store.Key, req session.GetRequest) (now baseLog, err error) {
-	err = b.with(ctx, key, req, func(l *baseLog) error {
-		now = baseLog{key: key, creation: l.creation, empty: l.empty, view: l.view, records: l.records, updated: l.updated}
+// look returns a copy of a session's log, brought up to date with the base's newest events, to use without the
+// session's lock.
+func (b *baseStorage) look(ctx context.Context, key store.Key) (now baseLog, err error) {
+	err = b.with(ctx, key, readEnd, func(l *baseLog) error {
+		now = l.copy()
 		return nil
 	})
 	return now, err
+}
+
+// known is look, but does not read the base if the log as it was read last serves. A caller that has just looked
+// gets one record after the other by it.
+func (b *baseStorage) known(ctx context.Context, key store.Key, serves func(*baseLog) bool) (baseLog, error) {
+	unlock, err := b.locks.lock(ctx, key)
+	if err != nil {
+		return baseLog{}, err
+	}
+	if l, ok := b.logs.get(key); ok && serves(l) {
+		defer unlock()
+		return l.copy(), nil
+	}
+	unlock()
+	return b.look(ctx, key)
 }
 
 // Requests for all events of a session, and for the newest ones.
@@ -110,8 +126,11 @@ func (b *baseStorage) forget(key store.Key) {
 
 // read brings a log up to what the base has.
 func (b *baseStorage) read(ctx context.Context, l *baseLog, req session.GetRequest) error {
-	if l.base == nil {
+	switch {
+	case l.base == nil:
 		req = readAll
+	case req == readEnd && b.unchanged(ctx, l):
+		return nil
 	}
 	req.AppName, req.UserID, req.SessionID = l.key.App, l.key.User, l.key.Session
 	resp, err := b.service.Get(ctx, &req)
@@ -127,6 +146,27 @@ func (b *baseStorage) read(ctx context.Context, l *baseLog, req session.GetReque
 	}
 	l.rebuild(resp.Session, b.edition.Add(1))
 	return nil
+}
+
+// unchanged reports whether the base has nothing new, where that can be told from the events that are not before the
+// newest update: whatever was appended since has another time, and the session has that of it, or is one of these.
+// An SQL database finds them in a fraction of the time in which it sorts all to give the newest.
+func (b *baseStorage) unchanged(ctx context.Context, l *baseLog) bool {
+	at := l.base.LastUpdateTime()
+	if !l.hasUpdates {
+		return false
+	}
+	resp, err := b.service.Get(ctx, &session.GetRequest{AppName: l.key.App, UserID: l.key.User, SessionID: l.key.Session, After: at, NumRecentEvents: recentEvents})
+	if err != nil || !resp.Session.LastUpdateTime().Equal(at) {
+		return false
+	}
+	given := eventsOf(resp.Session)
+	isNew := func(e listed) bool { _, there := l.items[e.id]; return !there }
+	if len(given) >= recentEvents || slices.ContainsFunc(given, isNew) || !l.isOf(resp.Session) {
+		return false
+	}
+	l.base = resp.Session
+	return true
 }
 
 // asNotFound wraps err with [store.ErrNotFound] if the base does not list the session: session services
@@ -278,7 +318,7 @@ func (b *baseStorage) List(ctx context.Context, opts store.ListOptions) iter.Seq
 
 // Info reads the end of the session.
 func (b *baseStorage) Info(ctx context.Context, key store.Key) (store.Info, error) {
-	l, err := b.look(ctx, key, readEnd)
+	l, err := b.look(ctx, key)
 	return store.Info{Key: key, Creation: l.creation, Created: l.updated, Seq: l.view.Seq()}, err
 }
 
@@ -298,13 +338,13 @@ func (b *baseStorage) Delete(ctx context.Context, key store.Key) error {
 
 // View reads the session.
 func (b *baseStorage) View(ctx context.Context, key store.Key) (fold.View, error) {
-	l, err := b.look(ctx, key, readAll)
+	l, err := b.look(ctx, key)
 	return l.view, err
 }
 
 // ViewAt folds the session's records up to a seq.
 func (b *baseStorage) ViewAt(ctx context.Context, key store.Key, seq uint64) (v fold.View, err error) {
-	l, err := b.look(ctx, key, readAll)
+	l, err := b.look(ctx, key)
 	if err != nil {
 		return v, err
 	}
@@ -315,10 +355,10 @@ func (b *baseStorage) ViewAt(ctx context.Context, key store.Key, seq uint64) (v 
 	return l.empty.Apply(records...)
 }
 
-// RawEvents yields the session's records as they are when the iteration begins.
+// RawEvents yields the session's records as they were read last.
 func (b *baseStorage) RawEvents(ctx context.Context, key store.Key, fromSeq uint64) iter.Seq2[patch.Record, error] {
 	return yieldFrom(ctx, fromSeq, func() ([]patch.Record, error) {
-		l, err := b.look(ctx, key, readAll)
+		l, err := b.known(ctx, key, func(*baseLog) bool { return true })
 		return l.records, err
 	})
 }
@@ -348,7 +388,7 @@ func (b *baseStorage) History(ctx context.Context, key store.Key, v fold.View) (
 
 // recordsOf returns the records of a view.
 func (b *baseStorage) recordsOf(ctx context.Context, key store.Key, v fold.View) ([]patch.Record, error) {
-	l, err := b.look(ctx, key, readEnd)
+	l, err := b.known(ctx, key, func(l *baseLog) bool { return l.view.Edition() == v.Edition() && l.view.Seq() >= v.Seq() })
 	if err == nil && (l.creation != v.Creation() || v.Seq() > l.view.Seq()) {
 		err = errReordered
 	}

@@ -32,7 +32,11 @@ type baseLog struct {
 	key    store.Key
 	logger *slog.Logger
 
-	base     session.Session // as the base gave it last; nil: nothing is known
+	base session.Session // as the base gave it last; nil: nothing is known
+
+	// hasUpdates says that the base gave base the time of what was appended through it.
+	hasUpdates bool
+
 	creation string
 	empty    fold.View // without records
 
@@ -46,6 +50,11 @@ type baseLog struct {
 	updated time.Time // of the newest event that is none of patchlog's
 	newest  time.Time // the greatest time of an event
 	size    int
+}
+
+// copy returns what a reader needs without the session's lock.
+func (l *baseLog) copy() baseLog {
+	return baseLog{key: l.key, creation: l.creation, empty: l.empty, view: l.view, records: l.records, updated: l.updated}
 }
 
 // item is an event of a base as a log has it: one of the two.
@@ -80,7 +89,7 @@ func eventsOf(s session.Session) (list []listed) {
 // extend adds what the base has beyond what is known, and reports false, having changed nothing, if
 // it is not clear what that is. all says that the base gave all events, not only the last ones.
 func (l *baseLog) extend(from session.Session, all bool) bool {
-	if said, _ := originOf(from.State()); said != "" && said != l.creation || said == "" && !isBare(l.creation) {
+	if !l.isOf(from) {
 		return false
 	}
 	given := eventsOf(from)
@@ -109,6 +118,12 @@ func (l *baseLog) extend(from session.Session, all bool) bool {
 	l.base = from
 	l.add(given[overlap:], nil)
 	return true
+}
+
+// isOf reports whether a session of the base may be the log's, by its creation id.
+func (l *baseLog) isOf(from session.Session) bool {
+	said, _ := originOf(from.State())
+	return said == l.creation || said == "" && isBare(l.creation)
 }
 
 // rebuild takes the base's events anew. What the log said of an event stays: a base

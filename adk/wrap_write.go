@@ -34,6 +34,7 @@ func (b *baseStorage) write(ctx context.Context, l *baseLog, plan func() (*sessi
 		}
 		known, id, at := len(l.order), e.ID, e.Timestamp
 		if err = b.service.AppendEvent(ctx, l.base, e); err == nil {
+			l.hasUpdates = l.base.LastUpdateTime().Equal(e.Timestamp) // which the base may have rounded
 			l.addItem(id, at, it)
 			l.fold()
 			return nil
@@ -154,9 +155,9 @@ var (
 	errReordered = fmt.Errorf("%w: the wrapped service gives the session's events in another order than the patch's author saw them; look again and make it anew", store.ErrConflict)
 )
 
-// patching calls log for a session as it is in the base.
-func (b *baseStorage) patching(ctx context.Context, key store.Key, opts store.PatchOptions, plan func(*baseLog) ([]*patch.PatchEvent, error)) (out store.Committed, err error) {
-	err = b.with(ctx, key, readAll, func(l *baseLog) error {
+// patching calls log for a session that was read by a request.
+func (b *baseStorage) patching(ctx context.Context, key store.Key, req session.GetRequest, opts store.PatchOptions, plan func(*baseLog) ([]*patch.PatchEvent, error)) (out store.Committed, err error) {
+	err = b.with(ctx, key, req, func(l *baseLog) error {
 		out.Records, err = b.log(ctx, l, opts, func() ([]*patch.PatchEvent, error) {
 			if err := l.checkCreation(opts.On.Creation()); err != nil {
 				return nil, err
@@ -171,7 +172,12 @@ func (b *baseStorage) patching(ctx context.Context, key store.Key, opts store.Pa
 
 // ApplyPatch appends an event that carries the patches.
 func (b *baseStorage) ApplyPatch(ctx context.Context, key store.Key, opts store.PatchOptions, patches ...*patch.PatchEvent) (store.Committed, error) {
-	return b.patching(ctx, key, opts, func(*baseLog) ([]*patch.PatchEvent, error) { return patches, nil })
+	return b.patching(ctx, key, readAll, opts, func(*baseLog) ([]*patch.PatchEvent, error) { return patches, nil })
+}
+
+// ApplyNewest is ApplyPatch, but reads only the newest events.
+func (b *baseStorage) ApplyNewest(ctx context.Context, key store.Key, opts store.PatchOptions, patches ...*patch.PatchEvent) (store.Committed, error) {
+	return b.patching(ctx, key, readEnd, opts, func(*baseLog) ([]*patch.PatchEvent, error) { return patches, nil })
 }
 
 // Preview drafts the patches.
@@ -188,7 +194,7 @@ func (b *baseStorage) Preview(ctx context.Context, key store.Key, opts store.Pat
 
 // Revert appends an event that carries reverts.
 func (b *baseStorage) Revert(ctx context.Context, key store.Key, opts store.UndoOptions, patchID string) (store.Committed, error) {
-	return b.patching(ctx, key, store.PatchOptions{On: opts.On, AllowOrphans: opts.AllowOrphans}, func(l *baseLog) (patches []*patch.PatchEvent, err error) {
+	return b.patching(ctx, key, readAll, store.PatchOptions{On: opts.On, AllowOrphans: opts.AllowOrphans}, func(l *baseLog) (patches []*patch.PatchEvent, err error) {
 		ids, err := l.view.RevertTargets(patchID)
 		for _, id := range ids {
 			patches = append(patches, patch.NewRevert(id))
@@ -202,7 +208,7 @@ func (b *baseStorage) Rewind(ctx context.Context, key store.Key, opts store.Undo
 	if invocationID == "" {
 		return store.Committed{}, fmt.Errorf("%w: the invocation to rewind to has no id", patch.ErrInvalid)
 	}
-	return b.patching(ctx, key, store.PatchOptions{On: opts.On, AllowOrphans: true, AllowPinned: true}, func(l *baseLog) ([]*patch.PatchEvent, error) {
+	return b.patching(ctx, key, readAll, store.PatchOptions{On: opts.On, AllowOrphans: true, AllowPinned: true}, func(l *baseLog) ([]*patch.PatchEvent, error) {
 		for _, r := range l.records {
 			if r.Event != nil && r.Event.InvocationID() == invocationID {
 				patches, err := l.view.Rewind(r.Seq)
