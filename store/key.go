@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/url"
 	"strings"
+	"unicode"
 	"unicode/utf8"
 
 	"github.com/patchlog-dev/patchlog/patch"
@@ -35,9 +36,24 @@ func (k Key) Validate() error {
 	return nil
 }
 
-// String returns the key as app/user/session, each part percent-escaped.
+// String returns the key as app/user/session. In each part, slashes, percent signs, spaces and characters that cannot be
+// seen are percent-escaped, and other characters of ASCII that a path segment of a URL must not have.
 func (k Key) String() string {
-	return url.PathEscape(k.App) + "/" + url.PathEscape(k.User) + "/" + url.PathEscape(k.Session)
+	return escapePart(k.App) + "/" + escapePart(k.User) + "/" + escapePart(k.Session)
+}
+
+func escapePart(part string) string {
+	var b strings.Builder
+	for len(part) > 0 {
+		r, size := utf8.DecodeRuneInString(part)
+		if text := part[:size]; r >= utf8.RuneSelf && size > 1 && unicode.IsPrint(r) {
+			b.WriteString(text)
+		} else {
+			b.WriteString(url.PathEscape(text))
+		}
+		part = part[size:]
+	}
+	return b.String()
 }
 
 // ParseKey reads what [Key.String] writes. The error matches [ErrInvalid].

@@ -142,22 +142,23 @@ func (o *output) eventTable(entries []fold.Entry, first int, indexed bool, turns
 	}
 	t := newTable("index", "seq", "turn", "time", "tokens", "author", "event")
 	t.right[0], t.right[1], t.right[2], t.right[4] = true, true, true, true
+	t.least, t.drops = leastText, []int{3, 4, 2}
 	for i, e := range entries[first:] {
-		id, turn := eventCells(e), cell{"", dim}
+		id, index, turn := eventCells(e), cell{}, cell{"", dim}
+		if indexed {
+			index.text = fmt.Sprint(first + i)
+		}
 		if n := turns[e.Event.InvocationID()]; n > 0 {
 			turn.text = fmt.Sprint(n)
 		}
-		t.add(cell{fmt.Sprint(first + i), plain}, cell{fmt.Sprint(e.Seq), dim}, turn, cell{e.Event.Timestamp().Format(time.DateTime), dim},
+		t.add(index, cell{fmt.Sprint(e.Seq), dim}, turn, cell{e.Event.Timestamp().Format(time.DateTime), dim},
 			cell{present.Grouped(e.Event.EstimatedTokens()), dim}, id[1], id[2])
-	}
-	if len(turns) == 0 {
-		t.drop(2)
-	}
-	if !indexed {
-		t.drop(0)
 	}
 	return o.table(t)
 }
+
+// leastText is for how many columns of text a table leaves others out.
+const leastText = 36
 
 func (a *app) auditCommand() *cobra.Command {
 	cmd := command(`audit KEY
@@ -274,23 +275,25 @@ func (a *app) auditLine(record audited) error {
 			Record        patch.Record
 		}{record.turn, f.Applied, f.Reason, f.Start, idsOf(f.Hidden), idsOf(f.Added), r})
 	}
-	kind := cell{present.Printable(typeOf(r)), plain}
-	author, text, at, tokens := cell{}, cell{}, time.Time{}, ""
+	by, text, at, tokens := cell{}, cell{}, time.Time{}, ""
 	if e := r.Event; e != nil {
 		cells := eventCells(fold.Entry{Event: e, Summary: e.IsSummary()})
-		author, text, at, tokens = cells[1], cells[2], e.Timestamp(), present.Grouped(e.EstimatedTokens())
+		by, text, at, tokens = cells[1], cells[2], e.Timestamp(), present.Grouped(e.EstimatedTokens())
+		by.text = cut(by.text, len("truncate_before"))
 	} else {
-		kind.style = bold
-		author, text, at = cell{authorText(r.Patch.Author()), cyan}, cell{present.PatchText(r.Patch), plain}, r.Patch.Timestamp()
+		by, at = cell{present.Printable(typeOf(r)), bold}, r.Patch.Timestamp()
+		if author := authorText(r.Patch.Author()); author != "" {
+			text.text = "by " + author + ": "
+		}
+		if typeOf(r) != receiptType { // of which the text is below, uncut
+			text.text += present.PatchText(r.Patch)
+		}
 	}
-	if kind.text == receiptType {
-		text.text = "" // it is below, uncut
-	}
-	err = a.auditRow(cell{fmt.Sprint(r.Seq), plain}, cell{fmt.Sprint(record.turn), dim}, cell{at.Format(time.DateTime), dim}, cell{tokens, dim}, kind, author, text)
+	err = a.auditRow(cell{fmt.Sprint(r.Seq), plain}, cell{fmt.Sprint(record.turn), dim}, cell{at.Format(time.DateTime), dim}, cell{tokens, dim}, by, text)
 	if err != nil {
 		return err
 	}
-	if kind.text == receiptType {
+	if typeOf(r) == receiptType {
 		a.out.line(strings.Repeat(" ", noteIndent), present.PatchText(r.Patch))
 	}
 	for _, n := range f.Notes() {
@@ -310,37 +313,35 @@ func idsOf(events []*patch.Event) (ids []string) {
 
 var noteStyles = map[present.NoteKind]style{present.NoteGroup: dim, present.NoteSkipped: red}
 
-// Columns of a seq in the audit log: its rows are written one by one, so that a long
-// log need not be held in memory.
-const (
-	seqColumns = 7
-	noteIndent = seqColumns + 2
-)
+// noteIndent is where a note stands below a record.
+const noteIndent = 8
 
 func (a *app) auditHead() error {
 	if a.json {
 		return nil
 	}
 	var head []cell
-	for _, name := range []string{"seq", "turn", "time", "tokens", "type", "author", "record"} {
+	for _, name := range auditTable.heads {
 		head = append(head, cell{name, dim})
 	}
 	return a.auditRow(head...)
 }
 
+// auditTable has fixed columns: its rows are written one by one, so that a long log need not be held in memory.
+var auditTable = &table{
+	heads: []string{"seq", "turn", "time", "tokens", "author or type", "record"},
+	right: []bool{true, true, false, true, false, false},
+	wide:  5, least: leastText, drops: []int{2, 3, 1},
+}
+
 func (a *app) auditRow(cells ...cell) error {
-	widths := []int{seqColumns, 5, len(time.DateTime), 7, len("truncate_before"), 14, 0}
-	widths[6] = a.out.columns
-	for _, w := range widths[:6] {
-		widths[6] -= w + 2
-	}
-	widths[6] = max(widths[6], leastLast)
-	return a.out.line(a.out.row(cells, widths, []bool{true, true, false, true, false, false, false}))
+	widths := auditTable.fit(a.out.columns, []int{6, 5, len(time.DateTime), 7, len("truncate_before"), a.out.columns})
+	return a.out.row(a.out.cells(cells, widths, auditTable))
 }
 
 // auditNote writes what came of a patch below its row.
 func (a *app) auditNote(s style, text string) error {
-	return a.out.line(strings.Repeat(" ", noteIndent), a.out.paint(s, cut(text, max(a.out.columns-noteIndent, leastLast))))
+	return a.out.row(painted(strings.Repeat(" ", noteIndent)) + a.out.paint(s, cut(text, max(a.out.columns-noteIndent, leastLast))))
 }
 
 // entriesOf returns the visible log.
@@ -355,7 +356,7 @@ func entriesOf(v fold.View) []fold.Entry {
 // eventCells are the cells that say id, author and content of an event.
 func eventCells(entry fold.Entry) []cell {
 	e := entry.Event
-	id := cell{present.Printable(e.ID()), dim}
+	id := cell{shortID(e.ID()), dim}
 	if e.ID() == "" {
 		id.text = "(new)"
 	}
@@ -365,6 +366,15 @@ func eventCells(entry fold.Entry) []cell {
 		author.style = green
 	}
 	return []cell{id, author, text}
+}
+
+// shortID returns an id as a column shows it: the beginning of a long one, which names the event as well.
+func shortID(id string) string {
+	const short, long = 8, 16
+	if runes := []rune(id); len(runes) > long {
+		id = string(runes[:short])
+	}
+	return present.Printable(id)
 }
 
 var textStyles = map[present.Kind]style{present.Call: yellow, present.Response: yellow, present.Summary: magenta}

@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"reflect"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -35,6 +36,7 @@ type output struct {
 	tty     *os.File // the terminal, for a pager; nil if there is none
 	colours bool
 	columns int
+	wraps   bool // long lines: a person reads them in columns
 }
 
 // Columns of output that is no terminal.
@@ -47,11 +49,11 @@ func newOutput(w io.Writer, env func(string) string) *output {
 		o.tty, _ = w.(*os.File)
 		o.colours = env("NO_COLOR") == "" && env("TERM") != "dumb"
 		if columns > 0 {
-			o.columns = columns
+			o.columns, o.wraps = columns, true
 		}
 	}
 	if n, err := strconv.Atoi(env("COLUMNS")); err == nil && n > 0 {
-		o.columns = n
+		o.columns, o.wraps = n, true
 	}
 	return o
 }
@@ -59,17 +61,58 @@ func newOutput(w io.Writer, env func(string) string) *output {
 func (o *output) flush() error { return o.w.Flush() }
 
 // line writes a line of texts: strings, which may have lines of their own, and what
-// [output.paint] made.
+// [output.paint] made. A line that is longer than the terminal is broken at a space.
 func (o *output) line(texts ...any) error {
+	var b strings.Builder
 	for _, t := range texts {
 		if p, ok := t.(painted); ok {
-			o.w.WriteString(string(p))
+			b.WriteString(string(p))
 		} else {
-			o.w.WriteString(safeText(fmt.Sprint(t)))
+			b.WriteString(safeText(fmt.Sprint(t)))
 		}
 	}
+	text := b.String()
+	if o.wraps {
+		text = wrap(text, max(o.columns, leastColumns))
+	}
+	return o.row(painted(text))
+}
+
+// row writes a line as it is.
+func (o *output) row(text painted) error {
+	o.w.WriteString(string(text))
 	return o.w.WriteByte('\n') // a bufio.Writer keeps its first error
 }
+
+// Terminals with fewer columns than this are not written for.
+const leastColumns = 40
+
+// wrap breaks lines that have more than most columns at spaces. What follows a break is indented by two columns more than
+// the line.
+func wrap(text string, most int) string {
+	var b strings.Builder
+	for line := range strings.Lines(text) {
+		lead := line[:len(line)-len(strings.TrimLeft(line, " "))]
+		words := strings.SplitAfter(line[len(lead):], " ")
+		words[0] = lead + words[0]
+		indent, columns, blank := lead+"  ", 0, ""
+		for n, word := range words {
+			if n > 0 && columns+columnsOf(colourCode.ReplaceAllString(strings.TrimRight(word, " \n"), "")) > most {
+				b.WriteString("\n" + indent)
+				columns = len(indent)
+			} else {
+				b.WriteString(blank)
+			}
+			text := strings.TrimRight(word, " ")
+			b.WriteString(text)
+			columns, blank = columns+columnsOf(colourCode.ReplaceAllString(word, "")), word[len(text):]
+		}
+	}
+	return b.String()
+}
+
+// colourCode matches what [output.paint] writes around a text.
+var colourCode = regexp.MustCompile("\x1b\\[[0-9]*m")
 
 // problem writes that something went wrong.
 func (o *output) problem(text string) error {
@@ -212,57 +255,73 @@ type cell struct {
 	style style
 }
 
-// table is rows of cells in columns. Only the last column is cut to the width.
+// table is rows of cells in columns. On a narrow terminal columns are left out, and then the wide one is cut.
 type table struct {
 	heads []string
 	right []bool // by column: numbers stand at the right
+	wide  int    // the column that is cut: the last one, unless set
+	least int    // columns are left out as long as the wide one has fewer columns of the terminal than this
+	drops []int  // columns that may be left out, in this order
 	rows  [][]cell
 }
 
 func newTable(heads ...string) *table {
-	return &table{heads: heads, right: make([]bool, len(heads))}
-}
-
-// drop removes a column.
-func (t *table) drop(n int) {
-	t.heads, t.right = slices.Delete(t.heads, n, n+1), slices.Delete(t.right, n, n+1)
-	for i, row := range t.rows {
-		t.rows[i] = slices.Delete(row, n, n+1)
-	}
+	return &table{heads: heads, right: make([]bool, len(heads)), wide: len(heads) - 1}
 }
 
 func (t *table) add(cells ...cell) {
 	t.rows = append(t.rows, cells)
 }
 
-// leastLast is the least width of the last column, however narrow the terminal.
+// leastLast is the least width of the wide column, however narrow the terminal.
 const leastLast = 24
 
+// fit returns the widths of the columns that are shown, and 0 for others, so that the wide one has what a terminal
+// leaves to it.
+func (t *table) fit(columns int, widths []int) []int {
+	widths = slices.Clone(widths)
+	rest := func() int {
+		rest := columns
+		for i, w := range widths {
+			if i != t.wide && w > 0 {
+				rest -= w + columnGap
+			}
+		}
+		return rest
+	}
+	for _, n := range t.drops {
+		if rest() < min(widths[t.wide], t.least) {
+			widths[n] = 0
+		}
+	}
+	widths[t.wide] = min(widths[t.wide], max(rest(), leastLast))
+	return widths
+}
+
+// Blanks between columns.
+const columnGap = 2
+
 func (o *output) table(t *table) error {
-	heads := make([]cell, len(t.heads))
-	named := false
-	for i, h := range t.heads {
-		heads[i] = cell{h, dim}
-		named = named || h != ""
-	}
-	rows := t.rows
-	if named {
-		rows = append([][]cell{heads}, rows...)
-	}
 	widths := make([]int, len(t.heads))
-	for _, row := range rows {
+	for _, row := range t.rows {
 		for i, c := range row {
 			widths[i] = max(widths[i], columnsOf(c.text))
 		}
 	}
-	last := len(t.heads) - 1
-	taken := 0
-	for _, w := range widths[:last] {
-		taken += w + 2
+	heads := make([]cell, len(t.heads))
+	rows := t.rows
+	for i, h := range t.heads {
+		heads[i] = cell{h, dim}
+		if widths[i] > 0 { // a column without any text is left out
+			widths[i] = max(widths[i], columnsOf(h))
+		}
 	}
-	widths[last] = min(widths[last], max(o.columns-taken, leastLast))
+	if strings.Join(t.heads, "") != "" {
+		rows = append([][]cell{heads}, rows...)
+	}
+	widths = t.fit(o.columns, widths)
 	for _, row := range rows {
-		if err := o.line(o.row(row, widths, t.right)); err != nil {
+		if err := o.row(o.cells(row, widths, t)); err != nil {
 			return err
 		}
 	}
@@ -278,16 +337,20 @@ func (o *output) rows(rows []present.Row) error {
 	return o.table(t)
 }
 
-func (o *output) row(row []cell, widths []int, right []bool) painted {
+// cells returns a row as a line.
+func (o *output) cells(row []cell, widths []int, t *table) painted {
 	var b strings.Builder
 	gap := 0 // blanks that are due before the next text
 	for i, c := range row {
+		if widths[i] == 0 {
+			continue
+		}
 		text := c.text
-		if i == len(widths)-1 {
+		if i == t.wide {
 			text = cut(text, widths[i])
 		}
 		space := max(widths[i]-columnsOf(text), 0)
-		if right[i] {
+		if t.right[i] {
 			gap, space = gap+space, 0
 		}
 		if text != "" {
@@ -295,7 +358,7 @@ func (o *output) row(row []cell, widths []int, right []bool) painted {
 			b.WriteString(string(o.paint(c.style, text)))
 			gap = 0
 		}
-		gap += space + 2
+		gap += space + columnGap
 	}
 	return painted(b.String())
 }

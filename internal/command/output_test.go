@@ -188,7 +188,7 @@ func TestNumbersAsTyped(t *testing.T) {
 			t.Errorf("a number that cannot be typed back: %s", line)
 		}
 	}
-	for _, want := range []string{"1234 records added", "last 1001 of 1234 visible events", "\n 1233  1234  ", "1100 events hidden", "index 10 to 1109", "\n   1235      0 "} {
+	for _, want := range []string{"1234 records added", "last 1001 of 1234 visible events", "\n 1233  1234  ", "1100 events hidden", "index 10 to 1109", "\n  1235      0 "} {
 		if !strings.Contains(out, want) {
 			t.Errorf("%q is missing", want)
 		}
@@ -474,5 +474,44 @@ func TestDocument(t *testing.T) {
 		testlog.NoError(t, o.document(c.v))
 		testlog.NoError(t, o.flush())
 		testlog.Equal(t, "document", out.String(), c.want+"\n")
+	}
+}
+
+// On a terminal of 80 columns no line of a table or of a sentence is longer: columns are left out before text is cut, and
+// sentences are broken between words. What a program reads is not broken.
+func TestEightyColumns(t *testing.T) {
+	t.Chdir(t.TempDir())
+	const key = "shop/Jürgen Müller/0b828046-2398-4ae4-b3b8-9e5093413ccb"
+	long := strings.ReplaceAll(strings.Replace(twoEvents, "hello", strings.Repeat("many words ", 50), 1), `"e1"`, `"0b828046-2398-4ae4-b3b8-9e5093413ccb"`)
+	long = strings.ReplaceAll(long, `"author"`, `"invocationId":"i","author"`)
+	must(t, long, "import", key, "-")
+	must(t, "", "patch", key, "0", "1", "--summary", "much was said", "--allow-orphans")
+	shown := func(columns string, args ...string) string {
+		t.Helper()
+		var out, stderr bytes.Buffer
+		env := func(name string) string { return map[string]string{"COLUMNS": columns}[name] }
+		if code := run(t.Context(), args, strings.NewReader(""), &out, &stderr, env); code != 0 {
+			t.Fatalf("%v: exit code %d, stderr %q", args, code, stderr.String())
+		}
+		return out.String()
+	}
+	for _, args := range [][]string{
+		{"audit", key}, {"sessions"}, {"diff", key, "2"}, {"log", key}, {"log", key, "--history"}, {"stats", key}, {"search", key, "words"}, {"loss", key},
+		{"rewind", key, "--record", "2", "--dry-run"}, {"revert", key, "3", "--dry-run"},
+	} {
+		for line := range strings.Lines(shown("80", args...)) {
+			if n := columnsOf(strings.TrimSuffix(line, "\n")); n > 80 {
+				t.Errorf("%v: %d columns in %q", args, n, line)
+			}
+		}
+	}
+	if out := shown("80", "sessions"); !strings.Contains(out, "shop/Jürgen%20Müller/0b828046-2398-4ae4-b3b8-9e5093413ccb ") {
+		t.Errorf("the key does not stand whole in\n%s", out)
+	}
+	if out := shown("", "diff", key, "2"); !strings.Contains(out, "0b828046  user") || strings.Contains(out, "0b828046-2398-4ae4-b3b8-9e5093413ccb  user") {
+		t.Errorf("the id is not shortened in\n%s", out)
+	}
+	if want, out := "a/u/s: there is\n  nothing to say\n", wrap("a/u/s: there is nothing to say\n", 16); out != want {
+		t.Errorf("got %q want %q", out, want)
 	}
 }

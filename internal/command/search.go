@@ -135,7 +135,7 @@ func (a *app) showHit(h recall.Hit[store.Key], keyed bool) error {
 	}
 	place := fmt.Sprintf("index %d", h.Place.Index)
 	if h.Place.Index < 0 {
-		place = fmt.Sprintf("hidden by %s (record %d)", present.Printable(h.Place.HiddenBy), h.Place.HiddenBySeq)
+		place = fmt.Sprintf("hidden by patch %d", h.Place.HiddenBySeq)
 	}
 	author := eventCells(fold.Entry{Event: e})[1]
 	name := a.out.paint(author.style, cmp.Or(author.text, "(no author)"))
@@ -143,6 +143,6 @@ func (a *app) showHit(h recall.Hit[store.Key], keyed bool) error {
 		name += " (summary)"
 	}
 	a.out.line()
-	a.out.line(record, ", ", place, ", ", name, ", ", e.Timestamp().Format(time.RFC3339), ", score ", fmt.Sprintf("%.2f", h.Score))
+	a.out.line(record, ", ", place, ", ", name, ", ", e.Timestamp().Format(time.DateTime), ", score ", fmt.Sprintf("%.2f", h.Score))
 	return a.out.line(strings.Repeat(" ", snippetIndent), a.out.highlight(present.Pieces(h.Snippet.Text, h.Snippet.Marks), a.out.snippetColumns()))
 }

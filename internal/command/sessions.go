@@ -109,6 +109,7 @@ $ patchlog delete shop/ada/4711 --yes`)
 func (a *app) sessions(ctx context.Context, s *store.Store, opts store.ListOptions) error {
 	t := newTable("session", "records", "visible", "tokens", "visible tokens", "last activity")
 	t.right[1], t.right[2], t.right[3], t.right[4] = true, true, true, true
+	t.wide, t.least, t.drops = 0, store.MaxKeyPartBytes, []int{2, 1, 5, 3}
 	damaged := 0
 	for i, err := range s.List(ctx, opts) {
 		switch {
