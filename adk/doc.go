@@ -27,6 +27,7 @@
 // [Service.RecallTools] are tools by which an agent finds what is hidden.
 // [Service.Memory] is a memory service over the logs. Models see the visible log; people
 // see the history by [WithHistory], [HistoryHandler] and [Service.HistoryMemory].
+// [Service.RESTHandler] adds routes that rewind and fork sessions to ADK's REST API.
 //
 // docs/ADK.md is the integration guide: what differs from ADK's own services, sessions in
 // other services, compaction beside ADK's own, spans and metrics.

@@ -1,12 +1,10 @@
 package adk
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"net/http"
 	"slices"
-	"strconv"
 	"strings"
 
 	"google.golang.org/adk/v2/memory"
@@ -59,13 +57,12 @@ func HistoryHandler(next http.Handler) http.Handler {
 			next.ServeHTTP(w, r)
 			return
 		}
-		query := r.URL.Query()
-		limit, err := strconv.Atoi(cmp.Or(query.Get("limit"), "0"))
-		if err != nil || limit < 0 {
-			http.Error(w, fmt.Sprintf("limit: %q is not a number of events", query.Get("limit")), http.StatusBadRequest)
+		marked, err := withHistory(r)
+		if err != nil {
+			http.Error(w, err.Error(), statusOf(err))
 			return
 		}
-		next.ServeHTTP(w, r.WithContext(WithHistoryPage(r.Context(), query.Get("before"), limit)))
+		next.ServeHTTP(w, marked)
 	})
 }
 

@@ -13,7 +13,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gorilla/mux"
 	"google.golang.org/adk/v2/agent"
 	"google.golang.org/adk/v2/memory"
 	"google.golang.org/adk/v2/model"
@@ -336,7 +335,11 @@ func restServer(t *testing.T, sessions session.Service, m model.LLM, tools ...to
 		SessionService: sessions, AgentLoader: agent.NewSingleLoader(llmAgent(t, m, tools...)), SSEWriteTimeout: time.Minute,
 	})
 	no(t, err)
-	server := httptest.NewServer(adk.HistoryHandler(rest))
+	handler := adk.HistoryHandler(rest)
+	if own, ok := sessions.(*adk.Service); ok {
+		handler = adk.HistoryHandler(own.RESTHandler(rest))
+	}
+	server := httptest.NewServer(handler)
 	t.Cleanup(server.Close)
 	return client{t, server.URL}
 }
@@ -345,6 +348,7 @@ func (c client) text(method, path, body string, status int) string {
 	c.t.Helper()
 	req, err := http.NewRequestWithContext(c.t.Context(), method, c.url+path, bytes.NewReader([]byte(body)))
 	no(c.t, err)
+	req.Header.Set("Content-Type", "application/json")
 	resp, err := http.DefaultClient.Do(req)
 	no(c.t, err)
 	defer resp.Body.Close()
@@ -385,41 +389,4 @@ func TestHistoryPages(t *testing.T) {
 		equal(t, "of no event", page("e9", 4), []string{})
 		equal(t, "all before", page("e3", 0), []string{"e0", "e1", "e2"})
 	})
-}
-
-// restLauncher is a sublauncher as ADK's api is one.
-type restLauncher struct{ session.Service }
-
-func (restLauncher) Keyword() string                  { return "api" }
-func (restLauncher) Parse([]string) ([]string, error) { return nil, nil }
-func (restLauncher) CommandLineSyntax() string        { return "" }
-func (restLauncher) SimpleDescription() string        { return "" }
-func (restLauncher) UserMessage(string, func(...any)) {}
-func (l restLauncher) SetupSubrouters(router *mux.Router, agents *agent.Loader) error {
-	server, err := adkrest.NewServer(adkrest.ServerConfig{SessionService: l.Service, AgentLoader: *agents})
-	router.Methods("GET").PathPrefix("/api").Handler(http.StripPrefix("/api", server))
-	return err
-}
-
-// A web server of ADK's shows people what summaries stand for, page by page.
-func TestHistorySublauncher(t *testing.T) {
-	s := inMemory(t)
-	summarised(t, s)
-	a := llmAgent(t, counter{})
-	agents := agent.NewSingleLoader(a)
-	router := mux.NewRouter()
-	no(t, adk.HistorySublauncher(restLauncher{s}).SetupSubrouters(router, &agents))
-	for query, want := range map[string][]string{"": {"e0", "e1", "e2", "e3", "e4", "e5"}, "?limit=2": {"e4", "e5"}, "?limit=1&before=e1": {"e0"}, "?limit=x": nil} {
-		w := httptest.NewRecorder()
-		router.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/api/apps/app/users/user/sessions/s"+query, nil))
-		var got struct{ Events []struct{ ID string } }
-		if err := json.Unmarshal(w.Body.Bytes(), &got); (err != nil) != (want == nil) {
-			t.Fatalf("%q: %s", query, w.Body)
-		}
-		var shown []string
-		for _, e := range got.Events {
-			shown = append(shown, e.ID)
-		}
-		equal(t, query, shown, want)
-	}
 }

@@ -49,6 +49,9 @@ type ForkOptions struct {
 
 	// At, if not nil, is the seq of the last record that the new session has.
 	At *uint64
+
+	// BeforeInvocation, if not "", ends the new session before the first event of an invocation.
+	BeforeInvocation string
 }
 
 // Fork creates a session of the same user with the initial state and the log of another one,
@@ -60,6 +63,14 @@ func (s *Service) Fork(ctx context.Context, sess session.Session, opts ForkOptio
 	if err != nil {
 		return nil, fmt.Errorf("fork: %w", err)
 	}
+	if opts.BeforeInvocation != "" {
+		if opts.At != nil {
+			return nil, &patch.FieldError{Field: "ForkOptions.BeforeInvocation", Problem: "At is set too; set one of them"}
+		}
+		if opts.At, err = s.seqBefore(ctx, handle, opts.BeforeInvocation); err != nil {
+			return nil, fmt.Errorf("fork: %w", err)
+		}
+	}
 	to := handle.key
 	to.Session = cmp.Or(opts.SessionID, platform.NewUUID(ctx))
 	forked, err := s.store.Fork(ctx, handle.key, to, opts.At)
@@ -67,6 +78,20 @@ func (s *Service) Fork(ctx context.Context, sess session.Session, opts ForkOptio
 		return nil, fmt.Errorf("fork: %w", err)
 	}
 	return s.open(forked), nil
+}
+
+// seqBefore returns the seq before the first event of an invocation.
+func (s *Service) seqBefore(ctx context.Context, handle *Session, invocation string) (*uint64, error) {
+	for r, err := range s.store.RawEvents(ctx, handle.key, 1) {
+		if err != nil {
+			return nil, err
+		}
+		if r.Event != nil && r.Event.InvocationID() == invocation {
+			seq := r.Seq - 1
+			return &seq, nil
+		}
+	}
+	return nil, fmt.Errorf("session %s: %w: no event belongs to invocation %q", handle.key, fold.ErrEventNotFound, invocation)
 }
 
 // Erase erases events and what stands for them, as [store.Store.Erase] does. It cannot be taken back.

@@ -57,6 +57,7 @@ func TestFork(t *testing.T) {
 
 		fails(t, errOf(s.Fork(t.Context(), sess, adk.ForkOptions{SessionID: "all"})), store.ErrExists)
 		fails(t, errOf(s.Fork(t.Context(), sess, adk.ForkOptions{At: at(99)})), store.ErrNotFound)
+		fails(t, errOf(s.Fork(t.Context(), sess, adk.ForkOptions{At: at(1), BeforeInvocation: "inv-e1"})), store.ErrInvalid)
 		fork, err := s.Fork(t.Context(), sess, adk.ForkOptions{})
 		no(t, err)
 		equal(t, "with an id of its own", ids(get(t, s, fork.ID())), ids(sess))

@@ -30,6 +30,18 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
+// people is ADK's API, which shows people the history of sessions, with routes that rewind and fork them.
+type people struct {
+	web.Sublauncher
+	sessions *adk.Service
+}
+
+// SetupSubrouters adds the handlers and the API's routes.
+func (p people) SetupSubrouters(router *mux.Router, config *launcher.Config) error {
+	router.Use(adk.HistoryHandler, p.sessions.RESTHandler)
+	return p.Sublauncher.SetupSubrouters(router, config)
+}
+
 // pages are the inspector, as the launcher takes what it serves.
 type pages struct {
 	db    *store.Store
@@ -90,7 +102,7 @@ func run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	l := universal.NewLauncher(web.NewLauncher(adk.HistorySublauncher(api.NewLauncher()), pages{db, rand.Text()}))
+	l := universal.NewLauncher(web.NewLauncher(people{api.NewLauncher(), sessions}, pages{db, rand.Text()}))
 	return l.Execute(ctx, config, args)
 }
 

@@ -30,7 +30,7 @@ func TestInspectorBesideAgent(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	rest, inspected := api.NewLauncher(), pages{db, "secret"}
+	rest, inspected := people{api.NewLauncher(), sessions}, pages{db, "secret"}
 	if left, err := web.NewLauncher(rest, inspected).Parse([]string{"api", "inspector"}); err != nil || len(left) > 0 {
 		t.Fatalf("the launcher does not take %q: %v", left, err)
 	}
@@ -65,6 +65,12 @@ func TestInspectorBesideAgent(t *testing.T) {
 	answer := ask("POST", "/api/run", "", `{"appName":"clerk","userId":"ann","sessionId":"1","newMessage":{"role":"user","parts":[{"text":"Is there a lamp?"}]}}`)
 	if !strings.Contains(answer, "I see messages: 1.") {
 		t.Fatalf("the agent answers %s", answer)
+	}
+	if history := ask("GET", "/api/apps/clerk/users/ann/sessions/1/history?limit=1", "", ""); !strings.HasPrefix(history, "200 OK") || strings.Contains(history, "lamp") {
+		t.Errorf("the last event is %s", history)
+	}
+	if fork := ask("POST", "/api/apps/clerk/users/ann/sessions/1/fork", "", `{"sessionId":"2"}`); !strings.HasPrefix(fork, "200 OK") || !strings.Contains(fork, "lamp") {
+		t.Errorf("the fork is %s", fork)
 	}
 	page := ask("GET", "/inspector/session?key=clerk/ann/1", "secret", "")
 	for _, want := range []string{"200 OK", "clerk/ann/1", "Is there a lamp?", "I see messages: 1.", "reads only"} {

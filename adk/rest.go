@@ -1,0 +1,133 @@
+package adk
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"net/url"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"google.golang.org/adk/v2/session"
+
+	"github.com/patchlog-dev/patchlog/fold"
+	"github.com/patchlog-dev/patchlog/patch"
+	"github.com/patchlog-dev/patchlog/store"
+)
+
+// RESTHandler returns a handler that adds routes to ADK's REST API, next. Each answers with a session in the form of
+// ADK's own route for it, which it has next write:
+//
+//	POST …/apps/{app}/users/{user}/sessions/{session}/rewind   {"rewindBeforeInvocationId": "…"}
+//	POST …/apps/{app}/users/{user}/sessions/{session}/fork     {"sessionId": "…", "forkBeforeInvocationId": "…"}
+//	GET  …/apps/{app}/users/{user}/sessions/{session}/history?before={event}&limit={events}
+//
+// They are [Service.Rewind], [Service.Fork], whose fields may be left out, and [WithHistoryPage]. As with ADK's routes,
+// whoever reaches them may use them on each session, so authenticate in front of the handler. A body must be JSON in content type
+// and form, so that the page of another site cannot send one without leave. The status of a refusal is 400, 404, 409, 413 or
+// 415. All other requests are next's. The handler goes around a server, or into the router that a launcher hands out:
+//
+//	router.Use(sessions.RESTHandler)
+func (s *Service) RESTHandler(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		route := sessionRoute.FindStringSubmatch(r.URL.Path)
+		if route == nil || (r.Method == http.MethodGet) != (route[5] == "history") || r.Method != http.MethodGet && r.Method != http.MethodPost {
+			next.ServeHTTP(w, r)
+			return
+		}
+		key := store.Key{App: route[2], User: route[3], Session: route[4]}
+		var err error
+		get := r.Clone(r.Context())
+		if route[5] == "history" {
+			get, err = withHistory(get)
+		} else {
+			key.Session, err = s.change(w, r, route[5], key)
+		}
+		if err != nil {
+			http.Error(w, err.Error(), statusOf(err))
+			return
+		}
+		get.Method, get.Body, get.ContentLength = http.MethodGet, http.NoBody, 0
+		get.URL = &url.URL{Path: fmt.Sprintf("%s/apps/%s/users/%s/sessions/%s", route[1], key.App, key.User, key.Session)}
+		get.RequestURI = get.URL.RequestURI()
+		next.ServeHTTP(w, get)
+	})
+}
+
+var sessionRoute = regexp.MustCompile(`^(.*)/apps/([^/]+)/users/([^/]+)/sessions/([^/]+)/(rewind|fork|history)$`)
+
+// maxBody is the most bytes that a request of [Service.RESTHandler] may have.
+const maxBody = 1 << 16
+
+var errMediaType = errors.New("the content type is not application/json")
+
+// change rewinds or forks a session, and returns the id of the one to show.
+func (s *Service) change(w http.ResponseWriter, r *http.Request, what string, key store.Key) (id string, err error) {
+	if kind, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type")); kind != "application/json" {
+		return "", errMediaType
+	}
+	var body struct {
+		RewindBefore string `json:"rewindBeforeInvocationId"`
+		SessionID    string `json:"sessionId"`
+		ForkBefore   string `json:"forkBeforeInvocationId"`
+	}
+	in := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxBody))
+	in.DisallowUnknownFields()
+	if err := in.Decode(&body); err != nil && (what == "rewind" || !errors.Is(err, io.EOF)) {
+		return "", fmt.Errorf("%w: body: %w", patch.ErrInvalid, err)
+	}
+	switch {
+	case what == "rewind" && body.RewindBefore == "":
+		return "", &patch.FieldError{Field: "rewindBeforeInvocationId", Problem: "it is missing"}
+	case strings.Contains(body.SessionID, "/"):
+		return "", &patch.FieldError{Field: "sessionId", Problem: "a path cannot name an id with a slash"}
+	}
+	got, err := s.Get(r.Context(), &session.GetRequest{AppName: key.App, UserID: key.User, SessionID: key.Session})
+	if err != nil {
+		return "", err
+	}
+	if what == "rewind" {
+		_, err := s.Rewind(r.Context(), got.Session, body.RewindBefore)
+		return key.Session, err
+	}
+	forked, err := s.Fork(r.Context(), got.Session, ForkOptions{SessionID: body.SessionID, BeforeInvocation: body.ForkBefore})
+	if err != nil {
+		return "", err
+	}
+	return forked.ID(), nil
+}
+
+// withHistory returns a request with a context of [WithHistoryPage].
+func withHistory(r *http.Request) (*http.Request, error) {
+	query := r.URL.Query()
+	limit, err := strconv.Atoi(cmp.Or(query.Get("limit"), "0"))
+	if err != nil || limit < 0 {
+		return nil, &patch.FieldError{Field: "limit", Problem: fmt.Sprintf("%q is not a number of events", query.Get("limit"))}
+	}
+	return r.WithContext(WithHistoryPage(r.Context(), query.Get("before"), limit)), nil
+}
+
+// statusOf returns the HTTP status of a refusal.
+func statusOf(err error) int {
+	var long *http.MaxBytesError
+	for _, s := range []struct {
+		is     bool
+		status int
+	}{
+		{errors.Is(err, errMediaType), http.StatusUnsupportedMediaType},
+		{errors.As(err, &long), http.StatusRequestEntityTooLarge},
+		{errors.Is(err, store.ErrNotFound) || errors.Is(err, fold.ErrEventNotFound), http.StatusNotFound},
+		{errors.Is(err, store.ErrConflict) || errors.Is(err, store.ErrExists) || errors.Is(err, fold.ErrBlocked), http.StatusConflict},
+		{errors.Is(err, patch.ErrInvalid), http.StatusBadRequest},
+	} {
+		if s.is {
+			return s.status
+		}
+	}
+	return http.StatusInternalServerError
+}

@@ -1,0 +1,110 @@
+package adk_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"google.golang.org/adk/v2/agent"
+	"google.golang.org/adk/v2/agent/llmagent"
+	"google.golang.org/adk/v2/server/adkrest"
+	"google.golang.org/adk/v2/session"
+
+	"github.com/patchlog-dev/patchlog/adk"
+)
+
+// shownBy returns the ids of the events of a session as JSON.
+func shownBy(sess map[string]any) string {
+	var ids []string
+	for _, e := range sess["events"].([]any) {
+		ids = append(ids, e.(map[string]any)["id"].(string))
+	}
+	return strings.Join(ids, " ")
+}
+
+// Clients rewind and fork sessions and page through histories beside ADK's own routes.
+func TestRESTHandler(t *testing.T) {
+	onStoreAnd(t, bases, adk.Options{}, func(t *testing.T, s *adk.Service) {
+		summarised(t, s)
+		c := restServer(t, s, &scriptedModel{})
+		const path = "/apps/app/users/user/sessions/s"
+		for query, want := range map[string]string{"": "e0 e1 e2 e3 e4 e5", "?limit=2": "e4 e5", "?limit=1&before=e1": "e0", "?before=none": ""} {
+			equal(t, query, shownBy(c.do("GET", path+"/history"+query, "", 200)), want)
+		}
+		forked := c.do("POST", path+"/fork", `{"sessionId":"a branch","forkBeforeInvocationId":"inv-e2"}`, 200)
+		equal(t, "fork", fmt.Sprint(forked["id"], " ", forked["userId"], ": ", shownBy(forked)), "a branch user: e0 e1")
+		c.do("POST", path+"/fork", `{"sessionId":"a branch"}`, 409)
+		equal(t, "fork of all", shownBy(c.do("POST", path+"/fork", "", 200)), strings.Join(ids(get(t, s, "s")), " "))
+		rewound := c.do("POST", "/apps/app/users/user/sessions/a%20branch/rewind", `{"rewindBeforeInvocationId":"inv-e1"}`, 200)
+		equal(t, "rewound", fmt.Sprint(rewound["id"], ": ", shownBy(rewound)), "a branch: e0")
+		equal(t, "rewound", ids(get(t, s, "a branch")), []string{"e0"})
+
+		for _, r := range []struct {
+			method, path, body string
+			status             int
+		}{
+			{"GET", path + "/history?limit=x", "", 400},
+			{"GET", path + "/history?limit=-1", "", 400},
+			{"GET", "/apps/app/users/user/sessions/none/history", "", 500}, // in the words of ADK's route
+			{"POST", path + "/rewind", "", 400},
+			{"POST", path + "/rewind", "{}", 400},
+			{"POST", path + "/rewind", `{"invocationId":"inv-e1"}`, 400},
+			{"POST", path + "/rewind", `{"rewindBeforeInvocationId":7}`, 400},
+			{"POST", path + "/rewind", `{"rewindBeforeInvocationId":"none"}`, 404},
+			{"POST", "/apps/app/users/user/sessions/none/rewind", `{"rewindBeforeInvocationId":"inv-e1"}`, 404},
+			{"POST", "/apps/app/users/user/sessions/none/fork", "{}", 404},
+			{"POST", path + "/fork", `{"forkBeforeInvocationId":"none"}`, 404},
+			{"POST", path + "/fork", `{"sessionId":"a/b"}`, 400},
+			{"POST", path + "/fork", `{"sessionId":"` + strings.Repeat("x", 1<<17) + `"}`, 413},
+			{"GET", path + "/fork", "", 404},
+			{"POST", path + "/history", "{}", 404},
+			{"DELETE", path + "/rewind", "", 404},
+			{"POST", "/apps/app/users//sessions/s/fork", "{}", 404},
+		} {
+			c.text(r.method, r.path, r.body, r.status)
+		}
+		equal(t, "sessions", len(c.list("GET", "/apps/app/users/user/sessions", "", 200)), 3)
+	})
+}
+
+// Another site's page cannot change a session with a request that browsers send without leave, and in a launcher, which
+// serves the API at a path of its own, an answer has the headers of ADK's route.
+func TestRESTHandlerInALauncher(t *testing.T) {
+	s := inMemory(t)
+	summarised(t, s)
+	rest, err := adkrest.NewServer(adkrest.ServerConfig{SessionService: s, AgentLoader: agent.NewSingleLoader(llmAgent(t, counter{}))})
+	no(t, err)
+	h := s.RESTHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Access-Control-Allow-Origin", "ui")
+		http.StripPrefix("/api", rest).ServeHTTP(w, r)
+	}))
+	for kind, status := range map[string]int{"text/plain": 415, "": 415, "application/json; charset=utf-8": 200} {
+		r := httptest.NewRequest("POST", "/api/apps/app/users/user/sessions/s/fork", strings.NewReader("{}"))
+		r.Header.Set("Content-Type", kind)
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		equal(t, kind, w.Code, status)
+		equal(t, "allows", w.Header().Get("Access-Control-Allow-Origin") == "ui", status == 200)
+	}
+}
+
+func ExampleService_RESTHandler() {
+	sessions, _ := chat()
+	clerk, err := llmagent.New(llmagent.Config{Name: "clerk", Model: counter{}})
+	check(err)
+	api, err := adkrest.NewServer(adkrest.ServerConfig{SessionService: sessions, AgentLoader: agent.NewSingleLoader(clerk)})
+	check(err)
+	server := httptest.NewServer(sessions.RESTHandler(api))
+	defer server.Close()
+
+	answer, err := http.Post(server.URL+"/apps/app/users/user/sessions/chat/rewind", "application/json", strings.NewReader(`{"rewindBeforeInvocationId":"inv1"}`))
+	check(err)
+	answer.Body.Close()
+	got, err := sessions.Get(context.Background(), &session.GetRequest{AppName: "app", UserID: "user", SessionID: "chat"})
+	check(err)
+	fmt.Println(answer.Status, got.Session.Events().Len())
+	// Output: 200 OK 2
+}
