@@ -200,6 +200,7 @@ func (i *Inspector) routes() http.Handler {
 	get("search", i.searchPage)
 	get("live", i.live)
 	get("export", i.export)
+	get("list", i.list)
 	mux.Handle("GET /assets/", assets())
 	if i.opts.Write || i.opts.Erase {
 		mux.Handle("POST /act", i.handle(i.act))

@@ -41,8 +41,12 @@ func writingUnless(dryRun bool) Use {
 // ErrNoDatabase: there is no such database.
 var ErrNoDatabase = errors.New("there is no database")
 
-// openDatabase opens a database that the user has named: a file by its path, another by a URL.
-func (a *app) openDatabase(ctx context.Context, name string, use Use, opts store.Options) (*store.Store, error) {
+// openDatabase opens a database that the user has named: a file by its path, another by a URL. Where sessions are copied for
+// it, those whose keys are given are all that is needed.
+func (a *app) openDatabase(ctx context.Context, name string, use Use, opts store.Options, only ...store.Key) (*store.Store, error) {
+	if isInspector(name) {
+		return a.openInspector(ctx, name, use, opts, only...)
+	}
 	opts.ReadOnly = use == Reading
 	scheme, rest, isURL, err := splitURL(name)
 	switch {
@@ -84,7 +88,7 @@ func splitURL(name string) (scheme, rest string, isURL bool, err error) {
 	case known:
 		return scheme, rest, true, nil
 	case strings.Contains(name, "://"):
-		return "", "", false, errors.New("the database is neither a file nor a URL that begins with postgres://")
+		return "", "", false, errors.New("the database is neither a file nor a URL that begins with postgres:// or http://")
 	case settingForm.MatchString(name):
 		return "", "", false, errors.New("the database is a file's path or a URL that begins with postgres://, not settings")
 	}
@@ -145,22 +149,26 @@ func openFile(path string, use Use, opts store.Options) (*store.Store, error) {
 	return store.Open(path, opts)
 }
 
-// withStore calls do with the database, which must be there if it is not for creating.
-func (a *app) withStore(ctx context.Context, use Use, do func(s *store.Store) error) error {
-	s, err := a.openDatabase(ctx, a.db, use, a.options)
+// withStore calls do with the database, which must be there if it is not for creating. Sessions other than those whose keys
+// are given may be missing in it.
+func (a *app) withStore(ctx context.Context, use Use, do func(s *store.Store) error, only ...store.Key) error {
+	s, err := a.openDatabase(ctx, a.db, use, a.options, only...)
+	if errors.Is(err, store.ErrLocked) {
+		return fmt.Errorf("%w. Stop that program, or read through an inspector in it: --db http://HOST:PORT/ (docs/INSPECTOR.md)", err)
+	}
 	if err != nil {
 		return err
 	}
 	return errors.Join(do(s), s.Close())
 }
 
-// withSession calls do with the database, which must be there, and the key.
+// withSession calls do with the database, which must be there, and the key. Other sessions may be missing in it.
 func (a *app) withSession(ctx context.Context, text string, use Use, do func(s *store.Store, key store.Key) error) error {
 	key, err := parseKey(text)
 	if err != nil {
 		return err
 	}
-	return a.withStore(ctx, use, func(s *store.Store) error { return suggestSession(ctx, s, key, do(s, key)) })
+	return a.withStore(ctx, use, func(s *store.Store) error { return suggestSession(ctx, s, key, do(s, key)) }, key)
 }
 
 func parseKey(text string) (store.Key, error) {

@@ -5,6 +5,8 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -125,7 +127,11 @@ func damageDatabase(t *testing.T, bucket string, change func(b *bbolt.Bucket, k,
 func verifyFails(t *testing.T, says string, args ...string) []string {
 	t.Helper()
 	code, stdout, stderr := newShell().try(t, "", append([]string{"verify"}, args...)...)
-	if code != 1 || stderr != "patchlog: "+says+"\n" {
+	want := "patchlog: " + says + "\n"
+	if slices.Contains(args, "--json") {
+		want = fmt.Sprintf("{\"error\":%q}\n", says)
+	}
+	if code != 1 || stderr != want {
 		t.Errorf("verify %q: exit code %d, stderr %q, want 1, %q", args, code, stderr, says)
 	}
 	return strings.Split(strings.TrimSuffix(stdout, "\n"), "\n")

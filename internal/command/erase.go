@@ -76,9 +76,13 @@ $ patchlog erase --all-sessions --match 'DE89 3704' --reason 'request 812' --dry
 		return nil
 	})
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		return a.withSession(cmd.Context(), keyText, writingUnless(*dryRun), func(s *store.Store, key store.Key) error {
-			e.Key, e.dryRun = key, *dryRun
-			return a.erase(cmd.Context(), s, e)
+		var err error
+		if e.Key, err = parseKey(keyText); err != nil {
+			return err
+		}
+		e.dryRun = *dryRun
+		return a.withStore(cmd.Context(), writingUnless(*dryRun), func(s *store.Store) error {
+			return suggestSession(cmd.Context(), s, e.Key, a.erase(cmd.Context(), s, e))
 		})
 	}
 	return cmd

@@ -36,7 +36,8 @@ type output struct {
 	tty     *os.File // the terminal, for a pager; nil if there is none
 	colours bool
 	columns int
-	wraps   bool // long lines: a person reads them in columns
+	wraps   bool  // long lines: a person reads them in columns
+	json    *bool // problems are JSON; nil: they are not
 }
 
 // Columns of output that is no terminal.
@@ -116,6 +117,9 @@ var colourCode = regexp.MustCompile("\x1b\\[[0-9]*m")
 
 // problem writes that something went wrong.
 func (o *output) problem(text string) error {
+	if o.json != nil && *o.json {
+		return o.document(struct{ Error string }{text})
+	}
 	return o.line(o.paint(red, "patchlog:"), " ", present.Printable(text))
 }
 

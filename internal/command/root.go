@@ -30,9 +30,10 @@ const defaultDatabase = "patchlog.db"
 const introduction = `patchlog keeps the sessions of LLM agents as append-only logs. Patches say which of the events a
 model sees; nothing that was logged is lost.
 
-KEY is app/user/session, each part percent-escaped (a slash inside a part is %2F). DATABASE is a file, or
-postgres://USER@HOST:PORT/NAME; what is left out is taken from the PG* variables, the password file and the
-service file. A password is given there or in PATCHLOG_DB, never as an argument.
+KEY is app/user/session, each part percent-escaped (a slash inside a part is %2F). DATABASE is a file; or
+postgres://USER@HOST:PORT/NAME, where what is left out is taken from the PG* variables, the password file and
+the service file, and a password from there or PATCHLOG_DB, never from an argument; or the address of an
+inspector, such as http://127.0.0.1:7070/, through which a database is read that another program has open.
 
 Exit codes: 0 done, 1 refused or failed, 2 wrong usage.`
 
@@ -84,7 +85,7 @@ func (a *app) rootCommand() *cobra.Command {
 		return usagef("%v", err)
 	})
 	fs := root.PersistentFlags()
-	fs.StringVar(&a.db, "db", cmp.Or(a.db, a.env("PATCHLOG_DB"), defaultDatabase), "the `DATABASE`: a file, or postgres://...; also from the environment variable PATCHLOG_DB")
+	fs.StringVar(&a.db, "db", cmp.Or(a.db, a.env("PATCHLOG_DB"), defaultDatabase), "the `DATABASE`: a file, postgres://... or http://...; also from the environment variable PATCHLOG_DB")
 	fs.Lookup("db").DefValue = defaultDatabase
 	fs.BoolVar(&a.json, "json", a.json, "write JSON, for programs")
 

@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -69,6 +70,7 @@ func newApp(stdin io.Reader, stdout, stderr io.Writer, env func(string) string, 
 		stdin: stdin, out: newOutput(stdout, env), errs: newOutput(stderr, env), env: env,
 		options: opts.Store, extractive: opts.Extractive,
 	}
+	a.errs.json = &a.json
 	if a.extractive == nil {
 		a.extractive = compaction.Extractive{}
 	}
@@ -76,6 +78,7 @@ func newApp(stdin io.Reader, stdout, stderr io.Writer, env func(string) string, 
 }
 
 func (a *app) run(ctx context.Context, args []string) int {
+	a.json = slices.Contains(args, "--json") // for errors in the other arguments
 	err := a.execute(ctx, args)
 	if flushErr := a.out.flush(); err == nil {
 		err = flushErr

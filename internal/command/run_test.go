@@ -88,7 +88,7 @@ func TestClosedPipe(t *testing.T) {
 		{&os.PathError{Op: "write", Path: "|1", Err: syscall.EPIPE}, 0, ""},
 		{errors.New("disk full"), 1, "patchlog: disk full\n"},
 	} {
-		for _, args := range [][]string{{"log", "a/u/s"}, {"export", "a/u/s"}, {"audit", "a/u/s", "--json"}, {"help"}} {
+		for _, args := range [][]string{{"log", "a/u/s"}, {"export", "a/u/s"}, {"audit", "a/u/s"}, {"help"}} {
 			var stderr bytes.Buffer
 			code := run(t.Context(), args, strings.NewReader(""), fullPipe{c.err}, &stderr, func(string) string { return "" })
 			if code != c.code || !strings.HasSuffix(stderr.String(), c.text) || c.text == "" && stderr.Len() > 0 {
@@ -145,7 +145,11 @@ func TestInterrupted(t *testing.T) {
 	} {
 		var stdout, stderr bytes.Buffer
 		code := run(ctx, args, strings.NewReader(""), &stdout, &stderr, func(string) string { return "" })
-		if code != 1 || stderr.String() != "patchlog: interrupted\n" {
+		want := "patchlog: interrupted\n"
+		if slices.Contains(args, "--json") {
+			want = `{"error":"interrupted"}` + "\n"
+		}
+		if code != 1 || stderr.String() != want {
 			t.Errorf("%q: exit code %d, stderr %q", args, code, stderr.String())
 		}
 	}

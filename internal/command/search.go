@@ -52,9 +52,21 @@ $ patchlog search shop/ada/4711 TR-88-1234567 --hidden`)
 		}
 		return nil
 	}
-	cmd.RunE = a.onSession(nil, func(ctx context.Context, s *store.Store, key store.Key, _ []string) error {
-		return a.search(ctx, s, key, search, *all)
+	one := a.onSession(nil, func(ctx context.Context, s *store.Store, key store.Key, _ []string) error {
+		return a.search(ctx, s, key, search, false)
 	})
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if !*all {
+			return one(cmd, args)
+		}
+		key, err := parseKey(args[0])
+		if err != nil {
+			return err
+		}
+		return a.withStore(cmd.Context(), Reading, func(s *store.Store) error {
+			return suggestSession(cmd.Context(), s, key, a.search(cmd.Context(), s, key, search, true))
+		})
+	}
 	return cmd
 }
 

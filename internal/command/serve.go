@@ -112,9 +112,6 @@ func (a *app) serve(ctx context.Context, f serving) error {
 		}
 		return serveUntilDone(ctx, listener, i, slog.NewLogLogger(logs, slog.LevelWarn))
 	})
-	if errors.Is(err, store.ErrLocked) {
-		err = fmt.Errorf("%w Stop that program, or let it mount the inspector (docs/INSPECTOR.md) or write a copy to serve with --db (Store.Backup); on PostgreSQL both run side by side", err)
-	}
 	return err
 }
 

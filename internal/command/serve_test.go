@@ -2,6 +2,7 @@ package command
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -141,7 +142,7 @@ func TestServe(t *testing.T) {
 	}
 	errs.Reset()
 	if code := run(ctx, []string{"serve", "--addr", "127.0.0.1:0"}, nil, out, &errs, noEnv); code != exitFailed ||
-		!strings.Contains(errs.String(), "locked") || !strings.Contains(errs.String(), "Stop that program, or let it mount the inspector") || !strings.Contains(errs.String(), "PostgreSQL") {
+		!strings.Contains(errs.String(), "locked") || !strings.Contains(errs.String(), "Stop that program, or read through an inspector in it: --db http://") {
 		t.Errorf("a file that is held: exit code %d: %s", code, &errs)
 	}
 	if code, text := s.end(); code != exitDone || text != "" {
@@ -330,5 +331,51 @@ func TestServeCutsSlowClients(t *testing.T) {
 				server.Close()
 			})
 		})
+	}
+}
+
+// While a program has the database open, the command reads through the inspector in it what it reads from the file, and
+// writes nothing.
+func TestReadThroughInspector(t *testing.T) {
+	t.Chdir(t.TempDir())
+	must(t, twoEvents, "import", "a/u/s", "-")
+	must(t, strings.ReplaceAll(twoEvents, "hello", "a lamp"), "import", "a/u/Ü%2F2", "-")
+	must(t, "", "patch", "a/u/s", "0", "1", "--allow-orphans")
+	reads := [][]string{
+		{"log", "a/u/s"}, {"log", "a/u/Ü%2F2"}, {"log", "a/u/s", "--at", "2"}, {"audit", "a/u/s"}, {"diff", "a/u/s", "1"}, {"loss", "a/u/s"}, {"export", "a/u/s"},
+		{"sessions"}, {"search", "a/u/s", "lamp", "--all"}, {"verify"},
+	}
+	var want []string
+	for _, args := range reads {
+		want = append(want, must(t, "", args...))
+	}
+	s := startServe(t, map[string]string{"PATCHLOG_TOKEN": "secret"}, "--addr", "127.0.0.1:0")
+	try := func(token string, args ...string) (int, string, string) {
+		var out, errs bytes.Buffer
+		env := func(name string) string {
+			return map[string]string{"PATCHLOG_TOKEN": token, "PATCHLOG_DB": s.address().String()}[name]
+		}
+		code := run(t.Context(), args, strings.NewReader(""), &out, &errs, env)
+		return code, out.String(), errs.String()
+	}
+	for n, args := range reads {
+		if code, got, errs := try("secret", args...); code != 0 || got != want[n] {
+			t.Errorf("%v: exit code %d, %s; got\n%s\nwant\n%s", args, code, errs, got, want[n])
+		}
+	}
+	for wrong, call := range map[string][]string{
+		"demands the token":          {"", "sessions"},
+		"is only read through":       {"secret", "pin", "a/u/s", "2"},
+		"a/u/none: not found":        {"secret", "log", "a/u/none"},
+		"not the address":            {"secret", "sessions", "--db", "http://"},
+		"connection refused":         {"secret", "sessions", "--db", "http://127.0.0.1:1/"},
+		"is it the address of an in": {"secret", "sessions", "--db", s.address().String() + "elsewhere/"},
+	} {
+		if code, out, errs := try(call[0], call[1:]...); code != exitFailed || out != "" || !strings.Contains(errs, wrong) || strings.Contains(errs, "secret") {
+			t.Errorf("%v: exit code %d, %q, %q", call, code, out, errs)
+		}
+	}
+	if code, text := s.end(); code != exitDone || text != "" {
+		t.Errorf("exit code %d: %s", code, text)
 	}
 }

@@ -1,6 +1,7 @@
 package bolt
 
 import (
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -97,7 +98,7 @@ func (h *handle) open(opts Options, was *handle) (metas metaPages, err error) {
 }
 
 func lockedError(path string, opts Options) error {
-	return fmt.Errorf("%w: %s: waited %v; is another process using it?", backend.ErrLocked, path, opts.LockTimeout)
+	return fmt.Errorf("%w: %s is in use by %s, after a wait of %v", backend.ErrLocked, path, cmp.Or(lockHolder(path), "another process"), opts.LockTimeout)
 }
 
 // inspect locks the file, and returns an error unless bbolt can safely open it.

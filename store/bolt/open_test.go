@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -54,7 +55,15 @@ func TestReadOnly(t *testing.T) {
 	}
 	testlog.NoError(t, errors.Join(os.Chmod(path, 0o600), os.Chmod(dir, 0o700)))
 	writer := testlog.Must(bolt.Open(path, bolt.Options{}))(t)
-	testlog.ErrorIs(t, testlog.ErrorOf(bolt.Open(path, bolt.Options{ReadOnly: true, LockTimeout: time.Millisecond})), backend.ErrLocked, "a reader beside a writer")
+	locked := testlog.ErrorOf(bolt.Open(path, bolt.Options{ReadOnly: true, LockTimeout: time.Millisecond}))
+	testlog.ErrorIs(t, locked, backend.ErrLocked, "a reader beside a writer")
+	holder := "another process"
+	if runtime.GOOS == "linux" {
+		holder = fmt.Sprintf("process %d (", os.Getpid())
+	}
+	if !strings.Contains(locked.Error(), "is in use by "+holder) {
+		t.Errorf("it does not name the holder: %v", locked)
+	}
 	testlog.WantNil(t, writer.Close())
 	absent := filepath.Join(dir, "absent.db")
 	for range 2 {
