@@ -150,16 +150,12 @@ type compactedLog struct {
 	telemetry *telemetry
 }
 
-// ApplyOn is as [store.Store.ApplyOn].
-func (l compactedLog) ApplyOn(ctx context.Context, key store.Key, on fold.View, opts fold.CheckOptions, patches ...*patch.PatchEvent) (v fold.View, err error) {
+// ApplyPatch is as [store.Store.ApplyPatch].
+func (l compactedLog) ApplyPatch(ctx context.Context, key store.Key, patches []*patch.PatchEvent, opts store.PatchOptions) (done store.Committed, err error) {
 	ctx, op := l.telemetry.start(ctx, opPatch, key)
 	defer func() { op.end(ctx, err) }()
-	done, err := l.storage.ApplyNewest(ctx, key, store.PatchOptions{
-		On: on, AsOfNow: opts.AsOfNow, AllowOrphans: opts.AllowOrphans, AllowPinned: opts.AllowPinned, AllowWaiting: opts.AllowWaiting,
-	}, patches...)
-	if err != nil {
-		return done.View, err
+	if done, err = l.storage.ApplyNewest(ctx, key, patches, opts); err == nil {
+		op.logged(ctx, done.Records)
 	}
-	op.logged(ctx, done.Records)
-	return done.View, nil
+	return done, err
 }

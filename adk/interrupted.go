@@ -210,7 +210,7 @@ func (s *Service) patchNewest(ctx context.Context, handle *Session, opts store.P
 			return err
 		}
 		opts.On = v
-		done, err := s.store.ApplyNewest(ctx, handle.key, opts, patches...)
+		done, err := s.store.ApplyNewest(ctx, handle.key, patches, opts)
 		switch {
 		case errors.Is(err, fold.ErrConflict):
 			continue // another patch was logged meanwhile

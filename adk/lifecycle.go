@@ -24,9 +24,9 @@ import (
 // errors are as for [store.Store.Revert].
 func (s *Service) Revert(ctx context.Context, sess session.Session, patchID string) (store.Committed, error) {
 	return s.patching(ctx, sess, "revert", func(ctx context.Context, key store.Key, on fold.View) (store.Committed, error) {
-		return s.store.Revert(ctx, key, store.UndoOptions{
+		return s.store.Revert(ctx, key, patchID, store.UndoOptions{
 			On: on, Author: userAuthor, AllowOrphans: strings.HasPrefix(patchID, interruptedPrefix),
-		}, patchID)
+		})
 	})
 }
 
@@ -38,7 +38,7 @@ func (s *Service) Revert(ctx context.Context, sess session.Session, patchID stri
 // patch was logged since the session looked.
 func (s *Service) Rewind(ctx context.Context, sess session.Session, invocationID string) (store.Committed, error) {
 	return s.patching(ctx, sess, "rewind", func(ctx context.Context, key store.Key, on fold.View) (store.Committed, error) {
-		return s.store.Rewind(ctx, key, store.UndoOptions{On: on, Author: userAuthor}, invocationID)
+		return s.store.Rewind(ctx, key, invocationID, store.UndoOptions{On: on, Author: userAuthor})
 	})
 }
 
@@ -73,7 +73,7 @@ func (s *Service) Fork(ctx context.Context, sess session.Session, opts ForkOptio
 	}
 	to := handle.key
 	to.Session = cmp.Or(opts.SessionID, platform.NewUUID(ctx))
-	forked, err := s.store.Fork(ctx, handle.key, to, opts.At)
+	forked, err := s.store.Fork(ctx, handle.key, to, store.ForkOptions{At: opts.At})
 	if err != nil {
 		return nil, fmt.Errorf("fork: %w", err)
 	}
@@ -115,8 +115,8 @@ func (s *Service) Erase(ctx context.Context, sess session.Session, selection sto
 
 // Retain deletes sessions and erases hidden events that are due by the policies of their apps, as
 // [store.Store.Retain] does. Over a wrapped service the error matches [errors.ErrUnsupported].
-func (s *Service) Retain(ctx context.Context, policies map[string]store.Retention, dryRun bool) iter.Seq2[store.Retained, error] {
-	return s.store.Retain(ctx, policies, dryRun)
+func (s *Service) Retain(ctx context.Context, policies map[string]store.Retention, opts store.RetainOptions) iter.Seq2[store.Retained, error] {
+	return s.store.Retain(ctx, policies, opts)
 }
 
 var (

@@ -86,7 +86,7 @@ func TestErase(t *testing.T) {
 	}
 	no(t, errOf(s.ApplyPatch(t.Context(), sess, patch.NewSplice(0, 1))))
 	retained := 0
-	for _, err := range s.Retain(t.Context(), map[string]store.Retention{"app": {DeleteAfter: 1}}, false) {
+	for _, err := range s.Retain(t.Context(), map[string]store.Retention{"app": {DeleteAfter: 1}}, store.RetainOptions{}) {
 		no(t, err)
 		retained++
 	}
@@ -98,7 +98,7 @@ func TestErase(t *testing.T) {
 	if err := errOf(wrapped.Erase(t.Context(), get(t, wrapped, "s"), store.EraseSelection{All: true}, store.EraseOptions{})); strings.Contains(err.Error(), "age") {
 		t.Errorf("an erase that asks for no age is refused with %q", err)
 	}
-	for _, err := range wrapped.Retain(t.Context(), nil, false) {
+	for _, err := range wrapped.Retain(t.Context(), nil, store.RetainOptions{}) {
 		fails(t, err, errors.ErrUnsupported)
 	}
 }

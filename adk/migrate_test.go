@@ -636,7 +636,7 @@ func TestPython(t *testing.T) {
 			info, err := target.Info(t.Context(), key)
 			no(t, err)
 			equal(t, "created", info.Created.String(), "2025-06-01 09:59:59.5 +0000 UTC")
-			_, err = target.Create(t.Context(), store.Key{App: "shop", User: "bob", Session: "x"}, nil)
+			_, err = target.Create(t.Context(), store.Key{App: "shop", User: "bob", Session: "x"}, nil, store.CreateOptions{})
 			no(t, err)
 			got, err = target.Get(t.Context(), store.Key{App: "shop", User: "bob", Session: "x"})
 			no(t, err)

@@ -851,7 +851,7 @@ func TestAnswerWithoutRoomForItsCall(t *testing.T) {
 	e, err := adk.NewEvent(text("summary", "app", "They asked for an approval."))
 	no(t, err)
 	_, err = db.ApplyPatch(t.Context(), theKey,
-		store.PatchOptions{AsOfNow: true, AllowOrphans: true}, patch.NewSummarise(0, 2, e))
+		[]*patch.PatchEvent{patch.NewSummarise(0, 2, e)}, store.PatchOptions{AsOfNow: true, AllowOrphans: true})
 	no(t, err)
 	answer := &session.Event{ID: "answer", Author: "user", InvocationID: "j"}
 	answer.Content = response("c", "approve", map[string]any{"ok": true})

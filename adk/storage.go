@@ -27,7 +27,7 @@ type storage interface {
 	// was about.
 	RawEvents(ctx context.Context, key store.Key, fromSeq uint64) iter.Seq2[patch.Record, error]
 
-	// Create is [store.Store.CreateAt]. A session without an id gets one.
+	// Create is [store.Store.Create], at a time. A session without an id gets one.
 	Create(ctx context.Context, req *session.CreateRequest, created time.Time) (stored, error)
 	// Get is [store.Store.Get]. Of a session with more events than a filter asks for, a storage may read
 	// only these, if it knows the others.
@@ -40,17 +40,17 @@ type storage interface {
 	// Append is [store.Store.AppendEvents] of one event to the session of that creation.
 	// from is what the event was made from, without temp: keys; it is not kept.
 	Append(ctx context.Context, key store.Key, opts store.AppendOptions, e *patch.Event, from *session.Event) (store.Committed, error)
-	ApplyPatch(ctx context.Context, key store.Key, opts store.PatchOptions, patches ...*patch.PatchEvent) (store.Committed, error)
+	ApplyPatch(ctx context.Context, key store.Key, patches []*patch.PatchEvent, opts store.PatchOptions) (store.Committed, error)
 	// ApplyNewest is ApplyPatch for patches made from a view that was read just before.
-	ApplyNewest(ctx context.Context, key store.Key, opts store.PatchOptions, patches ...*patch.PatchEvent) (store.Committed, error)
-	Preview(ctx context.Context, key store.Key, opts store.PatchOptions, patches ...*patch.PatchEvent) (store.Preview, error)
-	Revert(ctx context.Context, key store.Key, opts store.UndoOptions, patchID string) (store.Committed, error)
-	Rewind(ctx context.Context, key store.Key, opts store.UndoOptions, invocationID string) (store.Committed, error)
+	ApplyNewest(ctx context.Context, key store.Key, patches []*patch.PatchEvent, opts store.PatchOptions) (store.Committed, error)
+	Preview(ctx context.Context, key store.Key, patches []*patch.PatchEvent, opts store.PatchOptions) (store.Preview, error)
+	Revert(ctx context.Context, key store.Key, patchID string, opts store.UndoOptions) (store.Committed, error)
+	Rewind(ctx context.Context, key store.Key, invocationID string, opts store.UndoOptions) (store.Committed, error)
 	Lease(ctx context.Context, key store.Key, name string, ttl time.Duration) (held bool, err error)
 
-	Fork(ctx context.Context, key, newKey store.Key, at *uint64) (stored, error)
+	Fork(ctx context.Context, key, newKey store.Key, opts store.ForkOptions) (stored, error)
 	Erase(ctx context.Context, key store.Key, selection store.EraseSelection, opts store.EraseOptions) (store.Erasure, error)
-	Retain(ctx context.Context, policies map[string]store.Retention, dryRun bool) iter.Seq2[store.Retained, error]
+	Retain(ctx context.Context, policies map[string]store.Retention, opts store.RetainOptions) iter.Seq2[store.Retained, error]
 
 	recall.Log[store.Key]
 
@@ -95,7 +95,7 @@ func (s inStore) Create(ctx context.Context, req *session.CreateRequest, created
 	if key.Session == "" {
 		key.Session = platform.NewUUID(ctx)
 	}
-	found, err := s.Store.CreateAt(ctx, key, req.State, created)
+	found, err := s.Store.Create(ctx, key, req.State, store.CreateOptions{Created: created})
 	return s.stored(ctx, found, err)
 }
 
@@ -104,17 +104,17 @@ func (s inStore) Get(ctx context.Context, key store.Key, _ session.GetRequest) (
 	return s.stored(ctx, found, err)
 }
 
-func (s inStore) Fork(ctx context.Context, key, newKey store.Key, at *uint64) (stored, error) {
-	found, err := s.Store.Fork(ctx, key, newKey, at)
+func (s inStore) Fork(ctx context.Context, key, newKey store.Key, opts store.ForkOptions) (stored, error) {
+	found, err := s.Store.Fork(ctx, key, newKey, opts)
 	return s.stored(ctx, found, err)
 }
 
 func (s inStore) Append(ctx context.Context, key store.Key, opts store.AppendOptions, e *patch.Event, _ *session.Event) (store.Committed, error) {
-	return s.Store.AppendEvents(ctx, key, opts, e)
+	return s.Store.AppendEvents(ctx, key, []*patch.Event{e}, opts)
 }
 
-func (s inStore) ApplyNewest(ctx context.Context, key store.Key, opts store.PatchOptions, patches ...*patch.PatchEvent) (store.Committed, error) {
-	return s.Store.ApplyPatch(ctx, key, opts, patches...)
+func (s inStore) ApplyNewest(ctx context.Context, key store.Key, patches []*patch.PatchEvent, opts store.PatchOptions) (store.Committed, error) {
+	return s.Store.ApplyPatch(ctx, key, patches, opts)
 }
 
 func (s inStore) CanLeaveOut(err error) bool {

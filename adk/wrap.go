@@ -236,11 +236,11 @@ func (b *baseStorage) Get(ctx context.Context, key store.Key, filter session.Get
 
 // Fork copies a session's events into a new one, without the keys of shared scopes, which they have
 // set already.
-func (b *baseStorage) Fork(ctx context.Context, key, newKey store.Key, at *uint64) (out stored, err error) {
+func (b *baseStorage) Fork(ctx context.Context, key, newKey store.Key, opts store.ForkOptions) (out stored, err error) {
 	var events []*session.Event
 	var initial map[string]any
 	err = b.with(ctx, key, readAll, func(l *baseLog) error {
-		records, err := l.upTo(at)
+		records, err := l.upTo(opts.At)
 		if err != nil {
 			return err
 		}
@@ -288,7 +288,7 @@ func (b *baseStorage) Erase(context.Context, store.Key, store.EraseSelection, st
 }
 
 // Retain is not supported.
-func (b *baseStorage) Retain(context.Context, map[string]store.Retention, bool) iter.Seq2[store.Retained, error] {
+func (b *baseStorage) Retain(context.Context, map[string]store.Retention, store.RetainOptions) iter.Seq2[store.Retained, error] {
 	return func(yield func(store.Retained, error) bool) { yield(store.Retained{}, errCannotRetain) }
 }
 
@@ -363,18 +363,15 @@ func (b *baseStorage) RawEvents(ctx context.Context, key store.Key, fromSeq uint
 	})
 }
 
-// RecordsFrom yields records of a view, for the finder.
-func (b *baseStorage) RecordsFrom(ctx context.Context, key store.Key, v fold.View, fromSeq uint64) iter.Seq2[patch.Record, error] {
-	return yieldFrom(ctx, fromSeq, func() ([]patch.Record, error) { return b.recordsOf(ctx, key, v) })
-}
-
-// Records returns records of a view, for the finder.
-func (b *baseStorage) Records(ctx context.Context, key store.Key, v fold.View, seqs []uint64) (out []patch.Record, err error) {
-	records, err := b.recordsOf(ctx, key, v)
-	for i := 0; err == nil && i < len(seqs); i++ {
-		out = append(out, records[seqs[i]-1])
-	}
-	return out, err
+// Records yields records of a view, for the finder.
+func (b *baseStorage) Records(ctx context.Context, key store.Key, v fold.View, seqs []uint64) iter.Seq2[patch.Record, error] {
+	return yieldFrom(ctx, 1, func() (out []patch.Record, err error) {
+		records, err := b.recordsOf(ctx, key, v)
+		for i := 0; err == nil && i < len(seqs); i++ {
+			out = append(out, records[seqs[i]-1])
+		}
+		return out, err
+	})
 }
 
 // History reads what the view hides.

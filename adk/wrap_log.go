@@ -276,7 +276,7 @@ func (l *baseLog) draft(opts store.PatchOptions, patches []*patch.PatchEvent) (d
 		}
 		drafted[i] = p.WithBase(base)
 	}
-	after, err = l.whole().Preview(drafted, fold.CheckOptions{AllowOrphans: opts.AllowOrphans, AllowPinned: opts.AllowPinned, AllowWaiting: opts.AllowWaiting, AsOfNow: opts.AsOfNow})
+	after, err = l.whole().Preview(drafted, opts.Check())
 	return drafted, after, err
 }
 

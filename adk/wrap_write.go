@@ -171,17 +171,17 @@ func (b *baseStorage) patching(ctx context.Context, key store.Key, req session.G
 }
 
 // ApplyPatch appends an event that carries the patches.
-func (b *baseStorage) ApplyPatch(ctx context.Context, key store.Key, opts store.PatchOptions, patches ...*patch.PatchEvent) (store.Committed, error) {
+func (b *baseStorage) ApplyPatch(ctx context.Context, key store.Key, patches []*patch.PatchEvent, opts store.PatchOptions) (store.Committed, error) {
 	return b.patching(ctx, key, readAll, opts, func(*baseLog) ([]*patch.PatchEvent, error) { return patches, nil })
 }
 
 // ApplyNewest is ApplyPatch, but reads only the newest events.
-func (b *baseStorage) ApplyNewest(ctx context.Context, key store.Key, opts store.PatchOptions, patches ...*patch.PatchEvent) (store.Committed, error) {
+func (b *baseStorage) ApplyNewest(ctx context.Context, key store.Key, patches []*patch.PatchEvent, opts store.PatchOptions) (store.Committed, error) {
 	return b.patching(ctx, key, readEnd, opts, func(*baseLog) ([]*patch.PatchEvent, error) { return patches, nil })
 }
 
 // Preview drafts the patches.
-func (b *baseStorage) Preview(ctx context.Context, key store.Key, opts store.PatchOptions, patches ...*patch.PatchEvent) (out store.Preview, err error) {
+func (b *baseStorage) Preview(ctx context.Context, key store.Key, patches []*patch.PatchEvent, opts store.PatchOptions) (out store.Preview, err error) {
 	err = b.with(ctx, key, readAll, func(l *baseLog) error {
 		drafted, after, err := l.draft(opts, patches)
 		if err == nil {
@@ -193,7 +193,7 @@ func (b *baseStorage) Preview(ctx context.Context, key store.Key, opts store.Pat
 }
 
 // Revert appends an event that carries reverts.
-func (b *baseStorage) Revert(ctx context.Context, key store.Key, opts store.UndoOptions, patchID string) (store.Committed, error) {
+func (b *baseStorage) Revert(ctx context.Context, key store.Key, patchID string, opts store.UndoOptions) (store.Committed, error) {
 	return b.patching(ctx, key, readAll, store.PatchOptions{On: opts.On, AllowOrphans: opts.AllowOrphans}, func(l *baseLog) (patches []*patch.PatchEvent, err error) {
 		ids, err := l.view.RevertTargets(patchID)
 		for _, id := range ids {
@@ -204,7 +204,7 @@ func (b *baseStorage) Revert(ctx context.Context, key store.Key, opts store.Undo
 }
 
 // Rewind appends an event that carries the patches of a rewind.
-func (b *baseStorage) Rewind(ctx context.Context, key store.Key, opts store.UndoOptions, invocationID string) (store.Committed, error) {
+func (b *baseStorage) Rewind(ctx context.Context, key store.Key, invocationID string, opts store.UndoOptions) (store.Committed, error) {
 	if invocationID == "" {
 		return store.Committed{}, fmt.Errorf("%w: the invocation to rewind to has no id", patch.ErrInvalid)
 	}

@@ -127,7 +127,7 @@ func (s *Service) ApplyPatch(ctx context.Context, sess session.Session, p *patch
 		if err := refuseHistory(sess); err != nil {
 			return store.Committed{}, err
 		}
-		return s.store.ApplyPatch(ctx, key, store.PatchOptions{On: on}, p)
+		return s.store.ApplyPatch(ctx, key, []*patch.PatchEvent{p}, store.PatchOptions{On: on})
 	})
 }
 
@@ -158,7 +158,7 @@ func (s *Service) Preview(ctx context.Context, sess session.Session, p *patch.Pa
 	if err != nil {
 		return store.Preview{}, fmt.Errorf("preview patch: %w", err)
 	}
-	preview, err := s.store.Preview(ctx, handle.key, store.PatchOptions{On: handle.View()}, p)
+	preview, err := s.store.Preview(ctx, handle.key, []*patch.PatchEvent{p}, store.PatchOptions{On: handle.View()})
 	if err != nil {
 		return store.Preview{}, fmt.Errorf("preview patch: %w", err)
 	}

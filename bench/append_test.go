@@ -36,7 +36,7 @@ func BenchmarkAppend(b *testing.B) {
 				events[i] = eventOf(512)
 			}
 			inParallel(b, c.writers, func(i int) error {
-				_, err := s.AppendEvents(b.Context(), sessionKey(i%c.sessions), store.AppendOptions{}, events[i])
+				_, err := s.AppendEvents(b.Context(), sessionKey(i%c.sessions), []*patch.Event{events[i]}, store.AppendOptions{})
 				return err
 			})
 		})
@@ -57,7 +57,7 @@ func BenchmarkAppendBeside(b *testing.B) {
 	}{
 		{"nothing", func(*store.Store) error { time.Sleep(time.Second); return nil }},
 		{"backup", func(s *store.Store) error { return s.Backup(ctx, io.Discard) }},
-		{"vacuum", func(s *store.Store) error { return s.Vacuum(ctx) }},
+		{"vacuum", func(s *store.Store) error { _, err := s.Vacuum(ctx, store.VacuumOptions{}); return err }},
 	} {
 		b.Run("beside="+beside.name, func(b *testing.B) {
 			var longest time.Duration

@@ -49,7 +49,7 @@ func BenchmarkRevertStored(b *testing.B) {
 			b.StopTimer()
 			cut := applyPatches(b, s, patch.NewSplice(n/2, 100))
 			b.StartTimer()
-			testlog.Must(s.Revert(b.Context(), sessionKey(0), store.UndoOptions{AllowOrphans: true}, cut.Records[0].ID()))(b)
+			testlog.Must(s.Revert(b.Context(), sessionKey(0), cut.Records[0].ID(), store.UndoOptions{AllowOrphans: true}))(b)
 		}
 	})
 }
@@ -79,7 +79,7 @@ func BenchmarkRevertCold(b *testing.B) {
 				b.Fatal(v.Len(), err)
 			}
 			b.StartTimer()
-			done, err := s.Revert(b.Context(), sessionKey(0), store.UndoOptions{AllowOrphans: true}, "p")
+			done, err := s.Revert(b.Context(), sessionKey(0), "p", store.UndoOptions{AllowOrphans: true})
 			b.StopTimer()
 			if err != nil || done.View.Len() != 300 {
 				b.Fatal(err)

@@ -34,13 +34,13 @@ func sessionKey(i int) store.Key { return store.Key{App: "app", User: "user", Se
 // create creates session i.
 func create(b *testing.B, s *store.Store, i int) {
 	b.Helper()
-	testlog.Must(s.Create(b.Context(), sessionKey(i), nil))(b)
+	testlog.Must(s.Create(b.Context(), sessionKey(i), nil, store.CreateOptions{}))(b)
 }
 
 // appendEvents appends events to session i.
 func appendEvents(b *testing.B, s *store.Store, i int, events ...*patch.Event) store.Committed {
 	b.Helper()
-	return testlog.Must(s.AppendEvents(b.Context(), sessionKey(i), store.AppendOptions{}, events...))(b)
+	return testlog.Must(s.AppendEvents(b.Context(), sessionKey(i), events, store.AppendOptions{}))(b)
 }
 
 // fill appends the events numbered from from to to-1, of about 512 bytes each, to session 0 in large batches.
@@ -64,7 +64,7 @@ func fill(b *testing.B, s *store.Store, from, to int) {
 // applyPatches applies patches to session 0.
 func applyPatches(b *testing.B, s *store.Store, patches ...*patch.PatchEvent) store.Committed {
 	b.Helper()
-	return testlog.Must(s.ApplyPatch(b.Context(), sessionKey(0), store.PatchOptions{AsOfNow: true, AllowOrphans: true}, patches...))(b)
+	return testlog.Must(s.ApplyPatch(b.Context(), sessionKey(0), patches, store.PatchOptions{AsOfNow: true, AllowOrphans: true}))(b)
 }
 
 // inParallel makes b.N calls from several goroutines and reports events/s.

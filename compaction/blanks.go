@@ -42,7 +42,8 @@ func (c *Compactor[K]) revertBlanks(ctx context.Context, key K, v fold.View) (fo
 	for i, p := range plan.Reverts {
 		plan.Reverts[i] = p.WithAuthor(patch.CompactionAuthor).WithGroup(group)
 	}
-	return c.log.ApplyOn(ctx, key, v, fold.CheckOptions{AllowOrphans: true}, plan.Reverts...)
+	done, err := c.log.ApplyPatch(ctx, key, plan.Reverts, fold.PatchOptions{On: v, AllowOrphans: true})
+	return done.View, err
 }
 
 // records reads records of a log, whose seqs ascend.

@@ -16,8 +16,6 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-var checkAll = fold.CheckOptions{}
-
 func TestClearToolResults(t *testing.T) {
 	const long = "*40"
 	for _, row := range []struct {
@@ -42,7 +40,7 @@ func TestClearToolResults(t *testing.T) {
 			state := s.state()
 			patches := testlog.Must(compaction.ClearToolResults(before, row.keep))(t)
 			if len(patches) > 0 {
-				testlog.Must(s.store.ApplyPatch(t.Context(), key, store.PatchOptions{}, patches...))(t)
+				testlog.Must(s.store.ApplyPatch(t.Context(), key, patches, store.PatchOptions{}))(t)
 			}
 			after := s.view()
 			if after.Len() != before.Len() || s.state() != state {
@@ -87,7 +85,7 @@ func TestClearKeepsStateAndFields(t *testing.T) {
 	})
 	s.add(e)
 	patches := testlog.Must(compaction.ClearToolResults(s.view(), 0))(t)
-	testlog.Must(s.store.ApplyPatch(t.Context(), key, store.PatchOptions{}, patches...))(t)
+	testlog.Must(s.store.ApplyPatch(t.Context(), key, patches, store.PatchOptions{}))(t)
 	got := s.view().At(2)
 	want := e.String()
 	for _, change := range [][2]string{
@@ -116,7 +114,7 @@ func TestClearToolResultsWithUnpairedResponse(t *testing.T) {
 	if err != nil || len(patches) != 1 || patches[0].Start() != 3 {
 		t.Fatalf("%v, %v", patches, err)
 	}
-	if _, err := s.store.ApplyOn(t.Context(), key, s.view(), checkAll, patches...); err != nil {
+	if _, err := s.store.ApplyPatch(t.Context(), key, patches, store.PatchOptions{On: s.view()}); err != nil {
 		t.Error(err)
 	}
 }
@@ -168,7 +166,7 @@ func TestClearingIsOnePass(t *testing.T) {
 	if told != 1 {
 		t.Errorf("%d patches tell of the pass", told)
 	}
-	testlog.Must(s.store.Revert(t.Context(), key, store.UndoOptions{}, w.PatchID))(t)
+	testlog.Must(s.store.Revert(t.Context(), key, w.PatchID, store.UndoOptions{}))(t)
 	if got, want := s.visible(), "e0 e1 e2 e3 e4 e5 e6"; got != want {
 		t.Errorf("taken back it is %s", got)
 	}

@@ -23,10 +23,9 @@ type Log[K comparable] interface {
 	// RawEvents yields the records of the session's log from fromSeq on.
 	RawEvents(ctx context.Context, key K, fromSeq uint64) iter.Seq2[patch.Record, error]
 
-	// ApplyOn logs patches that were made from the view on, all of them or none, and
-	// returns the view after them. The error matches [fold.ErrConflict] if another patch
-	// was logged since.
-	ApplyOn(ctx context.Context, key K, on fold.View, opts fold.CheckOptions, patches ...*patch.PatchEvent) (fold.View, error)
+	// ApplyPatch logs patches that were made from the view On, all of them or none. The error matches
+	// [fold.ErrConflict] if another patch was logged since.
+	ApplyPatch(ctx context.Context, key K, patches []*patch.PatchEvent, opts fold.PatchOptions) (fold.Committed, error)
 }
 
 // Compactor compacts the sessions of a log by one configuration. It is safe for use by any

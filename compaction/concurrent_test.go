@@ -135,7 +135,7 @@ func TestConcurrentOnOneSession(t *testing.T) {
 					"id": fmt.Sprintf("e%d", n), "author": "user", "invocationId": fmt.Sprintf("inv%d", n/2),
 					"content": textOf("user", strings.Repeat("abc ", 10)),
 				})
-				if _, err := s.store.AppendEvents(t.Context(), key, store.AppendOptions{}, e); err != nil {
+				if _, err := s.store.AppendEvents(t.Context(), key, []*patch.Event{e}, store.AppendOptions{}); err != nil {
 					t.Errorf("append: %v", err)
 				}
 			}
@@ -147,7 +147,7 @@ func TestConcurrentOnOneSession(t *testing.T) {
 			return
 		}
 		p := patch.NewSplice(rand.N(v.Len()-1), 1).WithState(patch.Keep)
-		switch _, err := s.store.ApplyPatch(t.Context(), key, store.PatchOptions{On: v}, p); {
+		switch _, err := s.store.ApplyPatch(t.Context(), key, []*patch.PatchEvent{p}, store.PatchOptions{On: v}); {
 		case err == nil:
 			byHand.Add(1)
 		case !errors.Is(err, store.ErrConflict):

@@ -24,7 +24,7 @@ func exampleStore() *store.Store {
 		log.Fatal(err)
 	}
 	ctx := context.Background()
-	if _, err := db.Create(ctx, exampleKey, nil); err != nil {
+	if _, err := db.Create(ctx, exampleKey, nil, store.CreateOptions{}); err != nil {
 		log.Fatal(err)
 	}
 	for i, said := range []string{"I am Ann, order 4711 is missing", "ask the carrier", "and refund me"} {
@@ -40,7 +40,7 @@ func exampleStore() *store.Store {
 			if err != nil {
 				log.Fatal(err)
 			}
-			if _, err := db.AppendEvents(ctx, exampleKey, store.AppendOptions{}, e); err != nil {
+			if _, err := db.AppendEvents(ctx, exampleKey, []*patch.Event{e}, store.AppendOptions{}); err != nil {
 				log.Fatal(err)
 			}
 		}
@@ -189,7 +189,7 @@ func ExampleClearToolResults() {
 		if err != nil {
 			log.Fatal(err)
 		}
-		if _, err := db.AppendEvents(ctx, exampleKey, store.AppendOptions{}, e); err != nil {
+		if _, err := db.AppendEvents(ctx, exampleKey, []*patch.Event{e}, store.AppendOptions{}); err != nil {
 			log.Fatal(err)
 		}
 	}
@@ -201,10 +201,11 @@ func ExampleClearToolResults() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	if view, err = db.ApplyOn(ctx, exampleKey, view, fold.CheckOptions{}, patches...); err != nil {
+	done, err := db.ApplyPatch(ctx, exampleKey, patches, store.PatchOptions{On: view})
+	if err != nil {
 		log.Fatal(err)
 	}
-	fmt.Print(transcript.Of(events(view)[6:], 0))
+	fmt.Print(transcript.Of(events(done.View)[6:], 0))
 	// Output:
 	// clerk calls track {"order":4711}
 	// track returns to clerk: {"result":"[old tool result cleared]"}

@@ -337,7 +337,7 @@ func TestBackoffEndsWithTheSession(t *testing.T) {
 		t.Fatal(err)
 	}
 	testlog.NoError(t, s.store.Delete(t.Context(), key))
-	testlog.Must(s.store.Create(t.Context(), key, nil))(t)
+	testlog.Must(s.store.Create(t.Context(), key, nil, store.CreateOptions{}))(t)
 	sum.reply = nil
 	s.append("u1*20 a1*20 u2*20 a2*20")
 	if done, err := c.MaybeCompact(t.Context(), key); len(done) != 1 || err != nil {

@@ -286,12 +286,12 @@ func (p *pass[K]) patch(ctx context.Context, requests []*groupRequest) (fold.Vie
 		return v, err
 	}
 	// What waits for the user's side may go: planning has let the newest stay.
-	next, err := p.c.log.ApplyOn(ctx, p.key, v, fold.CheckOptions{AllowWaiting: true}, patches...)
+	done, err := p.c.log.ApplyPatch(ctx, p.key, patches, fold.PatchOptions{On: v, AllowWaiting: true})
 	if errors.Is(err, fold.ErrOrphanedCall) {
 		// Planning splits no call, unless it was answered meanwhile: then the log is read again.
 		if now, viewErr := p.c.log.View(ctx, p.key); viewErr == nil && now.Seq() > v.Seq() {
 			err = fmt.Errorf("%w: %w", errGrown, err)
 		}
 	}
-	return next, err
+	return done.View, err
 }

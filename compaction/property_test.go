@@ -70,7 +70,7 @@ func newMachine(t *rapid.T) *machine {
 	st := testlog.Must(store.OpenMemory(store.Options{Logger: slog.New(slog.DiscardHandler)}))(t)
 	m := &machine{t: t, store: st, twin: true, cleared: map[string]string{}}
 	for _, k := range []store.Key{key, twinKey} {
-		testlog.Must(st.Create(context.Background(), k, map[string]any{"k0": "initial"}))(t)
+		testlog.Must(st.Create(context.Background(), k, map[string]any{"k0": "initial"}, store.CreateOptions{}))(t)
 	}
 	m.configure(t)
 	return m
@@ -163,11 +163,11 @@ type watched struct {
 	m *machine
 }
 
-func (w watched) ApplyOn(ctx context.Context, k store.Key, on fold.View, opts fold.CheckOptions, patches ...*patch.PatchEvent) (fold.View, error) {
+func (w watched) ApplyPatch(ctx context.Context, k store.Key, patches []*patch.PatchEvent, opts store.PatchOptions) (store.Committed, error) {
 	before := w.m.viewOf(k)
-	next, err := w.Store.ApplyOn(ctx, k, on, opts, patches...)
+	done, err := w.Store.ApplyPatch(ctx, k, patches, opts)
 	if err != nil {
-		return next, err
+		return done, err
 	}
 	w.m.passes++
 	if w.m.passes > before.Len()+len(w.m.events) {
@@ -179,9 +179,9 @@ func (w watched) ApplyOn(ctx context.Context, k store.Key, on fold.View, opts fo
 			panic(w.m.judged)
 		}
 	}()
-	p := pass{m: w.m, before: before, after: next, asked: w.m.sum.take()}
+	p := pass{m: w.m, before: before, after: done.View, asked: w.m.sum.take()}
 	p.judge()
-	return next, err
+	return done, err
 }
 
 // check compares the session with its twin.
@@ -506,7 +506,7 @@ func (m *machine) append(e event) {
 	parsed := testlog.EventOf(m.t, e)
 	m.events = append(m.events, parsed)
 	for _, k := range []store.Key{key, twinKey} {
-		testlog.Must(m.store.AppendEvents(context.Background(), k, store.AppendOptions{}, parsed))(m.t)
+		testlog.Must(m.store.AppendEvents(context.Background(), k, []*patch.Event{parsed}, store.AppendOptions{}))(m.t)
 	}
 }
 
@@ -537,7 +537,7 @@ func (m *machine) byHand(t *rapid.T) {
 		s := testlog.EventOf(t, made)
 		patchAt = func(start int) *patch.PatchEvent { return patch.NewSummarise(start, count, s) }
 	}
-	_, err := m.store.ApplyPatch(context.Background(), key, store.PatchOptions{On: v}, patchAt(start))
+	_, err := m.store.ApplyPatch(context.Background(), key, []*patch.PatchEvent{patchAt(start)}, store.PatchOptions{On: v})
 	if !m.twin {
 		return
 	}
@@ -547,7 +547,7 @@ func (m *machine) byHand(t *rapid.T) {
 		m.twin = m.twin && err != nil
 		return
 	}
-	_, twinErr := m.store.ApplyPatch(context.Background(), twinKey, store.PatchOptions{On: twin}, patchAt(at))
+	_, twinErr := m.store.ApplyPatch(context.Background(), twinKey, []*patch.PatchEvent{patchAt(at)}, store.PatchOptions{On: twin})
 	m.twin = (err == nil) == (twinErr == nil)
 }
 

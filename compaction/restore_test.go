@@ -21,7 +21,7 @@ func (s *session) recall(answers ...*patch.Event) int {
 	v := s.view()
 	patches := testlog.Must(compaction.RestoreCalls(s.t.Context(), compaction.Log[store.Key](s.store), key, v, answers...))(s.t)
 	if len(patches) > 0 {
-		testlog.Must(s.store.ApplyPatch(s.t.Context(), key, store.PatchOptions{On: v}, patches...))(s.t)
+		testlog.Must(s.store.ApplyPatch(s.t.Context(), key, patches, store.PatchOptions{On: v}))(s.t)
 	}
 	return len(patches)
 }
@@ -136,7 +136,7 @@ func TestRecall(t *testing.T) {
 		}, nil, "R4(x)", "x→ copy e8, z→"},
 		{"what hid it was taken back", "u1 l1(x)*20 r1(x) a1 u2 l2(z) u3 a3", nil, func(s *session) {
 			for _, p := range s.patches() {
-				testlog.Must(s.store.Revert(s.t.Context(), key, store.UndoOptions{}, p.ID()))(s.t)
+				testlog.Must(s.store.Revert(s.t.Context(), key, p.ID(), store.UndoOptions{}))(s.t)
 			}
 		}, "R4(x)", "x→ e2 e8, z→"},
 	} {

@@ -44,7 +44,7 @@ type tester interface {
 
 func openSession(t tester) *session {
 	st := testlog.Must(store.OpenMemory(store.Options{Logger: slog.New(slog.DiscardHandler)}))(t)
-	testlog.Must(st.Create(t.Context(), key, nil))(t)
+	testlog.Must(st.Create(t.Context(), key, nil, store.CreateOptions{}))(t)
 	return &session{t: t, store: st}
 }
 
@@ -65,7 +65,7 @@ func (s *session) append(words string) {
 // add appends events.
 func (s *session) add(events ...*patch.Event) {
 	s.t.Helper()
-	testlog.Must(s.store.AppendEvents(s.t.Context(), key, store.AppendOptions{}, events...))(s.t)
+	testlog.Must(s.store.AppendEvents(s.t.Context(), key, events, store.AppendOptions{}))(s.t)
 }
 
 // records returns the raw log.
@@ -141,7 +141,7 @@ func (s *session) compact(cfg compaction.Config) []compaction.Written { return s
 
 func (s *session) patch(p *patch.PatchEvent) {
 	s.t.Helper()
-	testlog.Must(s.store.ApplyPatch(s.t.Context(), key, store.PatchOptions{On: s.view()}, p))(s.t)
+	testlog.Must(s.store.ApplyPatch(s.t.Context(), key, []*patch.PatchEvent{p}, store.PatchOptions{On: s.view()}))(s.t)
 }
 
 func (s *session) state() string { return fmt.Sprint(s.view().State()) }

@@ -97,7 +97,7 @@ func TestCompactionIsTakenBack(t *testing.T) {
 	}
 	split := 0
 	for _, id := range slices.Backward(patchIDs(s.patches())) {
-		reverted, err := s.store.Revert(t.Context(), key, store.UndoOptions{}, id)
+		reverted, err := s.store.Revert(t.Context(), key, id, store.UndoOptions{})
 		if errors.Is(err, fold.ErrBlocked) && strings.Contains(err.Error(), "already reverted") {
 			continue // with another patch of its window
 		}
@@ -216,10 +216,10 @@ func TestShownAgainInAFork(t *testing.T) {
 	s := newSession(t, "u1 a1 u2 a2")
 	s.compact(every(2, 1, &scripted{}))
 	fork := store.Key{App: "app", User: "user", Session: "fork"}
-	testlog.Must(s.store.Fork(t.Context(), key, fork, nil))(t)
+	testlog.Must(s.store.Fork(t.Context(), key, fork, store.ForkOptions{}))(t)
 	for i, w := range []string{"u3", "a3", "u4", "a4"} {
 		e, _ := parseWord(t, w, s.words+i)
-		testlog.Must(s.store.AppendEvents(t.Context(), fork, store.AppendOptions{}, testlog.EventOf(t, e)))(t)
+		testlog.Must(s.store.AppendEvents(t.Context(), fork, []*patch.Event{testlog.EventOf(t, e)}, store.AppendOptions{}))(t)
 	}
 	sum := &scripted{}
 	if _, err := s.compactor(every(2, 1, sum)).MaybeCompact(t.Context(), fork); err != nil || sum.calls() != 1 {

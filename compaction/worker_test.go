@@ -16,6 +16,7 @@ import (
 	"github.com/patchlog-dev/patchlog/compaction"
 	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/internal/testlog"
+	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store"
 )
 
@@ -49,7 +50,7 @@ func newWorker(t *testing.T, n int, s compaction.Summarizer, queue, parallel int
 	t.Helper()
 	env := newSession(t, "")
 	for i := range n {
-		testlog.Must(env.store.Create(t.Context(), keyOf(i), nil))(t)
+		testlog.Must(env.store.Create(t.Context(), keyOf(i), nil, store.CreateOptions{}))(t)
 		due(t, env, i)
 	}
 	w := testlog.Must(compaction.NewWorker(env.compactor(every(2, 0, s))))(t)
@@ -65,7 +66,7 @@ func due(t *testing.T, env *session, i int) {
 		e, _ := parseWord(t, word, env.words)
 		e["invocationId"] = fmt.Sprintf("inv%s-%d", inv, env.words/4)
 		env.words++
-		testlog.Must(env.store.AppendEvents(t.Context(), keyOf(i), store.AppendOptions{}, testlog.EventOf(t, e)))(t)
+		testlog.Must(env.store.AppendEvents(t.Context(), keyOf(i), []*patch.Event{testlog.EventOf(t, e)}, store.AppendOptions{}))(t)
 	}
 }
 

@@ -26,6 +26,34 @@ type CheckOptions struct {
 	AsOfNow bool
 }
 
+// PatchOptions say what the author of patches has seen, and which rules they are not held to.
+type PatchOptions struct {
+	// On is the view that the patches were made from. Its PatchSeq becomes the base of a patch that has none.
+	On View
+
+	// AsOfNow says that indices refer to the log as it is at the time of the call. Without it, a patch with indices
+	// needs a base, or On.
+	AsOfNow bool
+
+	// These lift rules, as in [CheckOptions].
+	AllowOrphans, AllowPinned, AllowWaiting bool
+}
+
+// Check returns the rules to check patches by.
+func (o PatchOptions) Check() CheckOptions {
+	return CheckOptions{AllowOrphans: o.AllowOrphans, AllowPinned: o.AllowPinned, AllowWaiting: o.AllowWaiting, AsOfNow: o.AsOfNow}
+}
+
+// Committed is what a write put into a log.
+type Committed struct {
+	// Records are the records as they are logged, with seqs, ids and times, in the order of the call; for a retry those
+	// that were there. Partial events are not among them.
+	Records []patch.Record
+
+	// View is the view after the write, and Before, if the log gives it, the view before.
+	View, Before View
+}
+
 // Check reports whether an author may log the patch after the view's newest record. If it returns nil, [View.Apply]
 // will apply the patch. Check applies the rules in this order and returns the first refusal:
 //

@@ -138,7 +138,7 @@ func TestAuthorize(t *testing.T) {
 	s := teststore.Memory(t, store.Options{})
 	ada, bob := store.Key{App: "shop", User: "ada", Session: "1"}, store.Key{App: "shop", User: "bob", Session: "1"}
 	for _, key := range []store.Key{ada, bob} {
-		testlog.Must(s.Create(t.Context(), key, map[string]any{"secret": "of-" + key.User}))(t)
+		testlog.Must(s.Create(t.Context(), key, map[string]any{"secret": "of-" + key.User}, store.CreateOptions{}))(t)
 		saySomething(t, s, key, "secret")
 	}
 	i := newInspector(t, s, inspector.Options{Authorize: func(r *http.Request, key store.Key, want inspector.Access) bool {

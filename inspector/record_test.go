@@ -174,7 +174,7 @@ func TestRecordEvent(t *testing.T) {
 		t.Error("the call is not linked")
 	}
 	shows(t, i, 200, []any{"record", "seq", 4}, "PYTHON", "print(1)\nprint(2)", "OUTCOME_OK", "1\n2", "javascript:alert(1)", "toolCall", "image/svg+xml, 11 bytes")
-	testlog.Must(s.ApplyPatch(t.Context(), recordKey, store.PatchOptions{AsOfNow: true}, patch.NewSplice(1, 2)))(t)
+	testlog.Must(s.ApplyPatch(t.Context(), recordKey, []*patch.PatchEvent{patch.NewSplice(1, 2)}, store.PatchOptions{AsOfNow: true}))(t)
 	shows(t, i, 200, []any{"record", "seq", 2}, "Hidden by patch 5", "Answered by record 3")
 	shows(t, i, 200, []any{"record", "seq", 3}, "Hidden by patch 5", "Answers the call of record 2")
 	shows(t, i, 404, []any{"record", "seq", 6}, "there is no record 6")
@@ -654,7 +654,7 @@ func TestSummaryCleared(t *testing.T) {
 	s, i := shownLog(t, Options{}, summed()[:6]...)
 	v := testlog.Must(s.View(t.Context(), recordKey))(t)
 	in := testlog.Must(v.At(2).StandIn("c1", 3, map[int]json.RawMessage{0: json.RawMessage(`{"functionResponse":{"id":"f1","name":"find","response":{"note":"cleared"}}}`)}))(t)
-	testlog.Must(s.ApplyPatch(t.Context(), recordKey, store.PatchOptions{AsOfNow: true}, patch.NewSplice(2, 1, in).WithID("p")))(t)
+	testlog.Must(s.ApplyPatch(t.Context(), recordKey, []*patch.PatchEvent{patch.NewSplice(2, 1, in).WithID("p")}, store.PatchOptions{AsOfNow: true}))(t)
 	for _, url := range [][]any{{"summary", "index", 2}, {"summary", "patch", "p"}} {
 		shows(t, i, 200, url, "What stands there", `"note": "cleared"`, "What was logged 1 event", `/srv/orders/a.txt`, "an event of record 3", "tokens as logged")
 	}

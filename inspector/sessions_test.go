@@ -60,7 +60,7 @@ func (e *listingEnv) add(key store.Key, lines ...string) {
 
 func (e *listingEnv) create(key store.Key) {
 	e.Helper()
-	testlog.Must(e.store.Create(e.Context(), key, nil))(e)
+	testlog.Must(e.store.Create(e.Context(), key, nil, store.CreateOptions{}))(e)
 }
 
 // get returns the page at an address, which must have a status.

@@ -61,7 +61,7 @@ func importLog(t *testing.T, s *store.Store, key store.Key, log string) {
 func saySomething(t *testing.T, s *store.Store, key store.Key, text string) {
 	t.Helper()
 	e := testlog.Must(patch.NewEvent(patch.Fields{Author: "user", Content: patch.Text("user", text)}))(t)
-	testlog.Must(s.AppendEvents(context.Background(), key, store.AppendOptions{}, e))(t)
+	testlog.Must(s.AppendEvents(context.Background(), key, []*patch.Event{e}, store.AppendOptions{}))(t)
 }
 
 func newInspector(t *testing.T, s *store.Store, opts inspector.Options) *inspector.Inspector {
@@ -387,7 +387,7 @@ func (f *following) until(last uint64) {
 func serveLive(t *testing.T, opts inspector.Options) (*store.Store, *httptest.Server, store.Info) {
 	t.Helper()
 	s := teststore.Memory(t, store.Options{})
-	testlog.Must(s.Create(t.Context(), liveKey, nil))(t)
+	testlog.Must(s.Create(t.Context(), liveKey, nil, store.CreateOptions{}))(t)
 	info := testlog.Must(s.Info(t.Context(), liveKey))(t)
 	server := httptest.NewServer(newInspector(t, s, opts))
 	t.Cleanup(server.Close)
@@ -435,7 +435,7 @@ func TestLive(t *testing.T) {
 			t.Errorf("behind the end comes %q", name)
 		}
 	}
-	testlog.Must(s.Create(t.Context(), liveKey, nil))(t)
+	testlog.Must(s.Create(t.Context(), liveKey, nil, store.CreateOptions{}))(t)
 	if name, _ := followed(t, server, 502, info.Creation, "").next(); name != "gone" {
 		t.Errorf("of a session that was created again is told %q", name)
 	}
@@ -520,12 +520,12 @@ func compacted(t *testing.T) (db string, key store.Key) {
 	s := testlog.Must(store.Open(db, store.Options{}))(t)
 	defer s.Close()
 	ctx := t.Context()
-	testlog.Must(s.Create(ctx, key, map[string]any{"tenant": "north"}))(t)
+	testlog.Must(s.Create(ctx, key, map[string]any{"tenant": "north"}, store.CreateOptions{}))(t)
 	cfg := compaction.DefaultConfig()
 	cfg.TokenThreshold, cfg.EventRetentionSize, cfg.CompactionInterval = 3_000, 6, 3
 	c := testlog.Must(compaction.New(s, cfg, compaction.Options[store.Key]{}))(t)
 	for n, r := range recorded.Log(t, 160) {
-		testlog.Must(s.AppendEvents(ctx, key, store.AppendOptions{}, r.Event))(t)
+		testlog.Must(s.AppendEvents(ctx, key, []*patch.Event{r.Event}, store.AppendOptions{}))(t)
 		if n%40 == 39 {
 			testlog.Must(c.Compact(ctx, key, compaction.Run{Force: true}))(t)
 		}
@@ -534,9 +534,9 @@ func compacted(t *testing.T) (db string, key store.Key) {
 	for _, p := range []*patch.PatchEvent{
 		patch.NewPin(v.At(v.Len() - 1).ID()), patch.NewSplice(0, 1).WithID("the-cut"),
 	} {
-		testlog.Must(s.ApplyPatch(ctx, key, store.PatchOptions{AsOfNow: true, AllowOrphans: true}, p))(t)
+		testlog.Must(s.ApplyPatch(ctx, key, []*patch.PatchEvent{p}, store.PatchOptions{AsOfNow: true, AllowOrphans: true}))(t)
 	}
-	testlog.Must(s.Revert(ctx, key, store.UndoOptions{AllowOrphans: true}, "the-cut"))(t)
+	testlog.Must(s.Revert(ctx, key, "the-cut", store.UndoOptions{AllowOrphans: true}))(t)
 	return db, key
 }
 

@@ -115,7 +115,7 @@ func TestPropertyTimelineGrows(t *testing.T) {
 		records := fuzz.Records(fuzz.Options{Accepted: true}).Draw(rt, "records")
 		n++
 		key := store.Key{App: "a", User: "u", Session: fmt.Sprint(n)}
-		testlog.Must(s.Create(t.Context(), key, nil))(rt)
+		testlog.Must(s.Create(t.Context(), key, nil, store.CreateOptions{}))(rt)
 		var handed []*timeline
 		for seq := 0; ; {
 			testlog.Must(s.Import(t.Context(), key, strings.NewReader(fuzz.Text(records[:seq], nil)), store.ImportOptions{}))(rt)
@@ -158,12 +158,12 @@ func TestTimelinesAreEvicted(t *testing.T) {
 	var first *timeline
 	for n := range sessions {
 		key := store.Key{App: "a", User: "u", Session: fmt.Sprint(n)}
-		testlog.Must(s.Create(t.Context(), key, nil))(t)
+		testlog.Must(s.Create(t.Context(), key, nil, store.CreateOptions{}))(t)
 		var events []*patch.Event
 		for _, r := range recorded.Log(t, 40) {
 			events = append(events, r.Event)
 		}
-		testlog.Must(s.AppendEvents(t.Context(), key, store.AppendOptions{}, events...))(t)
+		testlog.Must(s.AppendEvents(t.Context(), key, events, store.AppendOptions{}))(t)
 		look(n)
 		if line := look(0); first == nil {
 			first = line
@@ -225,9 +225,9 @@ func TestTimelineOfASessionCreatedAgain(t *testing.T) {
 		if round > 0 {
 			testlog.NoError(t, s.Delete(t.Context(), key))
 		}
-		testlog.Must(s.Create(t.Context(), key, nil))(t)
+		testlog.Must(s.Create(t.Context(), key, nil, store.CreateOptions{}))(t)
 		for _, r := range recorded.Log(t, n) {
-			testlog.Must(s.AppendEvents(t.Context(), key, store.AppendOptions{}, r.Event))(t)
+			testlog.Must(s.AppendEvents(t.Context(), key, []*patch.Event{r.Event}, store.AppendOptions{}))(t)
 		}
 		line, err := i.timeline(t.Context(), key)
 		if err != nil || line.last() != uint64(n) || line.at(line.last()).Events != n {
@@ -253,17 +253,17 @@ func TestPageOfALateRevert(t *testing.T) {
 	}
 	add := func(s *store.Store, events []*patch.Event) {
 		t.Helper()
-		testlog.Must(s.AppendEvents(t.Context(), key, store.AppendOptions{}, events...))(t)
+		testlog.Must(s.AppendEvents(t.Context(), key, events, store.AppendOptions{}))(t)
 	}
 	opened(-1, func(s *store.Store) {
-		testlog.Must(s.Create(t.Context(), key, nil))(t)
+		testlog.Must(s.Create(t.Context(), key, nil, store.CreateOptions{}))(t)
 		add(s, events[:100])
-		testlog.Must(s.ApplyPatch(t.Context(), key, store.PatchOptions{AsOfNow: true, AllowOrphans: true}, patch.NewSplice(3, 40).WithID("cut")))(t)
+		testlog.Must(s.ApplyPatch(t.Context(), key, []*patch.PatchEvent{patch.NewSplice(3, 40).WithID("cut")}, store.PatchOptions{AsOfNow: true, AllowOrphans: true}))(t)
 	})
 	opened(1, func(s *store.Store) { add(s, events[100:200]) })
 	opened(-1, func(s *store.Store) {
 		add(s, events[200:])
-		testlog.Must(s.Revert(t.Context(), key, store.UndoOptions{AllowOrphans: true}, "cut"))(t)
+		testlog.Must(s.Revert(t.Context(), key, "cut", store.UndoOptions{AllowOrphans: true}))(t)
 	})
 	opened(-1, func(s *store.Store) {
 		i := testlog.Must(New(s, Options{}))(t)
@@ -314,12 +314,12 @@ func TestSessionPageIsBounded(t *testing.T) {
 func TestStatsAreOfTheViewShown(t *testing.T) {
 	s := teststore.Memory(t, store.Options{})
 	key := store.Key{App: "a", User: "u", Session: "s"}
-	testlog.Must(s.Create(t.Context(), key, nil))(t)
+	testlog.Must(s.Create(t.Context(), key, nil, store.CreateOptions{}))(t)
 	say := func() {
 		t.Helper()
 		e, err := patch.NewEvent(patch.Fields{Author: "user", Content: patch.Text("user", "hello")})
 		if err == nil {
-			_, err = s.AppendEvents(t.Context(), key, store.AppendOptions{}, e)
+			_, err = s.AppendEvents(t.Context(), key, []*patch.Event{e}, store.AppendOptions{})
 		}
 		testlog.NoError(t, err)
 	}
@@ -401,9 +401,9 @@ func TestSessionPageIsBegun(t *testing.T) {
 func TestErasedIsReadOnce(t *testing.T) {
 	s := teststore.Memory(t, store.Options{})
 	key := store.Key{App: "a", User: "u", Session: "s"}
-	testlog.Must(s.Create(t.Context(), key, nil))(t)
+	testlog.Must(s.Create(t.Context(), key, nil, store.CreateOptions{}))(t)
 	e := testlog.Must(patch.NewEvent(patch.Fields{ID: "e", Author: "user", Content: patch.Text("user", "hello")}))(t)
-	testlog.Must(s.AppendEvents(t.Context(), key, store.AppendOptions{}, e))(t)
+	testlog.Must(s.AppendEvents(t.Context(), key, []*patch.Event{e}, store.AppendOptions{}))(t)
 	testlog.Must(s.Erase(t.Context(), key, store.EraseSelection{All: true}, store.EraseOptions{}))(t)
 	i := testlog.Must(New(s, Options{}))(t)
 	var first *step

@@ -32,9 +32,9 @@ func newErasingOn(t *testing.T, s *store.Store, opts inspector.Options) *acting 
 	t.Helper()
 	a := newActingOn(t, s, opts)
 	summary := testlog.Must(patch.NewEvent(patch.Fields{ID: "sum", Author: "agent", Content: patch.Text("model", "It comes midweek.")}))(t)
-	testlog.Must(a.store.ApplyPatch(t.Context(), a.key, store.PatchOptions{AsOfNow: true}, patch.NewSummarise(4, 2, summary).WithID("p9")))(t)
+	testlog.Must(a.store.ApplyPatch(t.Context(), a.key, []*patch.PatchEvent{patch.NewSummarise(4, 2, summary).WithID("p9")}, store.PatchOptions{AsOfNow: true}))(t)
 	at := uint64(6)
-	testlog.Must(a.store.Fork(t.Context(), a.key, store.Key{App: "shop", User: "bob", Session: "fork"}, &at))(t)
+	testlog.Must(a.store.Fork(t.Context(), a.key, store.Key{App: "shop", User: "bob", Session: "fork"}, store.ForkOptions{At: &at}))(t)
 	return a
 }
 
@@ -156,7 +156,7 @@ func TestErasingSelected(t *testing.T) {
 
 	// An event that was ticked and then hidden is erased too.
 	ticked := a.fields("erase", "index", "2")
-	testlog.Must(a.store.ApplyPatch(t.Context(), a.key, store.PatchOptions{AsOfNow: true, AllowOrphans: true}, patch.NewSplice(2, 1)))(t)
+	testlog.Must(a.store.ApplyPatch(t.Context(), a.key, []*patch.PatchEvent{patch.NewSplice(2, 1)}, store.PatchOptions{AsOfNow: true, AllowOrphans: true}))(t)
 	a.says(a.must(200, ticked), "3 e2 selected")
 }
 
@@ -328,7 +328,7 @@ func TestErasingWhatOthersHave(t *testing.T) {
 func TestErasingSomethingElse(t *testing.T) {
 	a := newErasing(t, inspector.Options{Erase: true})
 	do := a.erase(a.must(200, a.fields("erase", "seq", "8")), "request 7")
-	testlog.Must(a.store.Fork(t.Context(), a.key, store.Key{App: "shop", User: "ada", Session: "late"}, nil))(t)
+	testlog.Must(a.store.Fork(t.Context(), a.key, store.Key{App: "shop", User: "ada", Session: "late"}, store.ForkOptions{}))(t)
 	page := a.must(409, do)
 	a.says(page, "Something else would be erased now than the preview showed")
 	if !strings.Contains(a.logOf(a.key), "welcome") {
@@ -382,7 +382,7 @@ func TestErasingBesideDamage(t *testing.T) {
 	b := &torn{}
 	s := testlog.Must(store.New(b, store.Options{}))(t)
 	a := newActingOn(t, s, inspector.Options{Erase: true})
-	testlog.Must(s.Fork(t.Context(), a.key, store.Key{App: "shop", User: "bob, the other", Session: "torn"}, nil))(t)
+	testlog.Must(s.Fork(t.Context(), a.key, store.Key{App: "shop", User: "bob, the other", Session: "torn"}, store.ForkOptions{}))(t)
 	b.names = "torn"
 	page := a.must(200, a.fields("erase", "seq", "6"))
 	a.says(page, "session shop/bob%2C%20the%20other/torn, which is damaged")

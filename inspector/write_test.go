@@ -48,7 +48,7 @@ func newActingOn(t *testing.T, s *store.Store, opts inspector.Options) *acting {
 	if _, err := s.Info(t.Context(), a.key); err == nil {
 		return a
 	}
-	testlog.Must(s.Create(t.Context(), a.key, map[string]any{"size": "small"}))(t)
+	testlog.Must(s.Create(t.Context(), a.key, map[string]any{"size": "small"}, store.CreateOptions{}))(t)
 	a.append(
 		`{"id":"e0","invocationId":"i1","author":"user","content":{"role":"user","parts":[{"text":"where is order 4711, the green lamp?"}]}}`,
 		`{"id":"e1","invocationId":"i1","author":"agent","content":{"role":"model","parts":[{"functionCall":{"id":"c1","name":"find","args":{"order":4711}}}]}}`,
@@ -68,7 +68,7 @@ func (a *acting) append(texts ...string) {
 	for _, text := range texts {
 		events = append(events, testlog.Event(text))
 	}
-	testlog.Must(a.store.AppendEvents(a.t.Context(), a.key, store.AppendOptions{}, events...))(a.t)
+	testlog.Must(a.store.AppendEvents(a.t.Context(), a.key, events, store.AppendOptions{}))(a.t)
 }
 
 func (a *acting) view() fold.View {
@@ -212,7 +212,7 @@ func TestActsOnSelectedEvents(t *testing.T) {
 			for n := range want {
 				want[n] = want[n].WithAuthor("grace").WithGroup(group)
 			}
-			foretold := testlog.Must(a.store.Preview(t.Context(), a.key, store.PatchOptions{On: before}, want...))(t)
+			foretold := testlog.Must(a.store.Preview(t.Context(), a.key, want, store.PatchOptions{On: before}))(t)
 			difference, around := present.DifferenceOf(foretold.Before, foretold.After), 0
 			if len(want) == 1 {
 				difference, around = present.PreviewOf(foretold, want[0]), 2
@@ -369,7 +369,7 @@ func TestHostileContentsOfActs(t *testing.T) {
 	hostile := "</pre><script>alert(1)</script>\u202egnp.exe \x1b[31m \x00"
 	id := "<img src=x onerror=alert(1)>\r\n\u202e'\""
 	event := testlog.Must(patch.NewEvent(patch.Fields{ID: id, InvocationID: id, Author: "user", Content: patch.Text("user", hostile+strings.Repeat("long ", 2<<20)), Actions: patch.Actions{StateDelta: map[string]any{hostile: hostile}}}))(t)
-	testlog.Must(a.store.AppendEvents(t.Context(), a.key, store.AppendOptions{}, event))(t)
+	testlog.Must(a.store.AppendEvents(t.Context(), a.key, []*patch.Event{event}, store.AppendOptions{}))(t)
 	sound := func(page string) string {
 		t.Helper()
 		seen := actHidden.ReplaceAllString(page, "")
@@ -452,7 +452,7 @@ func TestActingOnALongSession(t *testing.T) {
 		e := testlog.Must(patch.NewEvent(patch.Fields{Author: "user", Timestamp: time.Unix(int64(n), 0), Content: patch.Text("user", "turn")}))(t)
 		events = append(events, e)
 	}
-	testlog.Must(a.store.AppendEvents(t.Context(), a.key, store.AppendOptions{}, events...))(t)
+	testlog.Must(a.store.AppendEvents(t.Context(), a.key, events, store.AppendOptions{}))(t)
 	page := a.must(200, a.fields("splice", "from", "4", "through", "9999"))
 	if len(page) > 1<<20 {
 		t.Errorf("the page has %d bytes", len(page))
@@ -482,7 +482,7 @@ func TestConflict(t *testing.T) {
 			base := a.view()
 			other := make(chan error)
 			go func() { // as an agent or a compactor would
-				_, err := a.store.ApplyPatch(context.Background(), a.key, store.PatchOptions{On: base}, patch.NewSplice(5, 1).WithAuthor("somebody").WithID("other"))
+				_, err := a.store.ApplyPatch(context.Background(), a.key, []*patch.PatchEvent{patch.NewSplice(5, 1).WithAuthor("somebody").WithID("other")}, store.PatchOptions{On: base})
 				other <- err
 			}()
 			testlog.NoError(t, <-other)
@@ -515,7 +515,7 @@ func TestConflict(t *testing.T) {
 func TestStalePage(t *testing.T) {
 	a := newActing(t, inspector.Options{Write: true})
 	f := a.fields("splice", "index", "4", "index", "5")
-	testlog.Must(a.store.ApplyPatch(t.Context(), a.key, store.PatchOptions{AsOfNow: true}, patch.NewTruncateBefore("e4")))(t)
+	testlog.Must(a.store.ApplyPatch(t.Context(), a.key, []*patch.PatchEvent{patch.NewTruncateBefore("e4")}, store.PatchOptions{AsOfNow: true}))(t)
 	page := a.must(200, f)
 	a.says(page, "A patch was logged since the page was made", "0 e4 user", "1 e5 agent")
 	a.must(200, a.form(page, "Do it"))
@@ -634,7 +634,7 @@ func TestNotDoneAlready(t *testing.T) {
 	a.must(200, a.form(a.must(200, a.fields("splice", "index", "4", "index", "6")), "Do it"))
 	do := a.form(a.must(200, a.fields("revert", "seq", "9")), "Do it")
 	newest := a.log()[9].ID()
-	testlog.Must(a.store.ApplyPatch(t.Context(), a.key, store.PatchOptions{AsOfNow: true}, patch.NewRevert(newest).WithAuthor("inspector")))(t)
+	testlog.Must(a.store.ApplyPatch(t.Context(), a.key, []*patch.PatchEvent{patch.NewRevert(newest).WithAuthor("inspector")}, store.PatchOptions{AsOfNow: true}))(t)
 	a.says(a.must(409, do), "Another patch was logged since the preview", "What changed since the preview", "Record 11, which came between")
 	if n := len(a.log()); n != 11 {
 		t.Errorf("%d records", n)
@@ -643,7 +643,7 @@ func TestNotDoneAlready(t *testing.T) {
 
 func TestRewind(t *testing.T) {
 	a := newActing(t, inspector.Options{Write: true})
-	foretold := testlog.Must(a.store.Rewind(t.Context(), a.key, store.UndoOptions{DryRun: true}, "i2"))(t)
+	foretold := testlog.Must(a.store.Rewind(t.Context(), a.key, "i2", store.UndoOptions{DryRun: true}))(t)
 	page := a.must(200, a.fields("rewind", "seq", "6"))
 	a.shows(page, present.DifferenceOf(foretold.Before, foretold.View), 0)
 	do := a.form(page, "Do it")
@@ -758,7 +758,7 @@ func TestRedactedDownloads(t *testing.T) {
 		t.Errorf("the summarizer was asked %.300q", asked)
 	}
 	key := store.Key{App: "shop", User: "ada@example.com", Session: "1"}
-	testlog.Must(a.store.Fork(t.Context(), a.key, key, nil))(t)
+	testlog.Must(a.store.Fork(t.Context(), a.key, key, store.ForkOptions{}))(t)
 	for _, form := range []string{"jsonl", "visible"} {
 		w := httptest.NewRecorder()
 		a.handler.ServeHTTP(w, httptest.NewRequest("GET", "http://localhost/export?form="+form+"&key="+url.QueryEscape(key.String()), nil))

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"iter"
-	"slices"
 	"strings"
 
 	"github.com/patchlog-dev/patchlog/fold"
@@ -25,23 +24,14 @@ func (l memoryLog) View(_ context.Context, key string) (v fold.View, err error) 
 	return v, err
 }
 
-func (l memoryLog) RecordsFrom(_ context.Context, key string, _ fold.View, from uint64) iter.Seq2[patch.Record, error] {
+func (l memoryLog) Records(_ context.Context, key string, _ fold.View, seqs []uint64) iter.Seq2[patch.Record, error] {
 	return func(yield func(patch.Record, error) bool) {
-		for _, r := range l[key][from-1:] {
-			if !yield(r, nil) {
+		for _, seq := range seqs {
+			if !yield(l[key][seq-1], nil) {
 				return
 			}
 		}
 	}
-}
-
-func (l memoryLog) Records(_ context.Context, key string, _ fold.View, seqs []uint64) (some []patch.Record, err error) {
-	for _, r := range l[key] {
-		if slices.Contains(seqs, r.Seq) {
-			some = append(some, r)
-		}
-	}
-	return some, nil
 }
 
 func ExampleFinder() {

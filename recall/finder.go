@@ -17,12 +17,9 @@ type Log[K comparable] interface {
 	// View returns the newest view of a session.
 	View(ctx context.Context, key K) (fold.View, error)
 
-	// RecordsFrom yields the records of a view's log from a seq on, at least up to the view's
-	// last. It ends with an error if the session was deleted and created again.
-	RecordsFrom(ctx context.Context, key K, v fold.View, from uint64) iter.Seq2[patch.Record, error]
-
-	// Records returns the records of a view's log with the given seqs, which ascend.
-	Records(ctx context.Context, key K, v fold.View, seqs []uint64) ([]patch.Record, error)
+	// Records yields the records of a view's log with the given seqs, which ascend. It ends with an error if the
+	// session was deleted and created again.
+	Records(ctx context.Context, key K, v fold.View, seqs []uint64) iter.Seq2[patch.Record, error]
 }
 
 // DefaultMaxBytes bounds the memory of the indexes of a [Finder] by default.
@@ -181,7 +178,11 @@ func (f *Finder[K]) extend(ctx context.Context, x *Index, key K, v fold.View) er
 	if x.Seq() >= v.Seq() {
 		return nil
 	}
-	for r, err := range f.log.RecordsFrom(ctx, key, v, x.Seq()+1) {
+	seqs := make([]uint64, 0, v.Seq()-x.Seq())
+	for seq := x.Seq() + 1; seq <= v.Seq(); seq++ {
+		seqs = append(seqs, seq)
+	}
+	for r, err := range f.log.Records(ctx, key, v, seqs) {
 		if err = cmp.Or(err, ctx.Err()); err != nil {
 			return err
 		}

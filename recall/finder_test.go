@@ -31,9 +31,10 @@ type logs struct {
 	mu       sync.Mutex
 	sessions map[string][]patch.Record
 	created  map[string]int
-	read     int // records
+	read     int // records, those of hits too
 	err      error
-	lost     string // a session whose records cannot be looked up
+	lost     string // a session whose records can be read once more
+	gone     string // a session whose records cannot be read
 	looks    int    // that were taken for records
 }
 
@@ -75,33 +76,29 @@ func (l *logs) View(_ context.Context, key string) (fold.View, error) {
 	return l.viewAt(key, len(l.sessions[key]))
 }
 
-func (l *logs) RecordsFrom(_ context.Context, key string, v fold.View, from uint64) iter.Seq2[patch.Record, error] {
+func (l *logs) Records(_ context.Context, key string, v fold.View, seqs []uint64) iter.Seq2[patch.Record, error] {
 	l.mu.Lock()
-	records := l.sessions[key]
-	l.mu.Unlock()
+	defer l.mu.Unlock()
+	l.looks++
+	records, err := l.sessions[key], l.err
+	if key == l.lost {
+		l.lost, l.gone = "", key
+	} else if key == l.gone {
+		err = errGone
+	}
 	return func(yield func(patch.Record, error) bool) {
-		for _, r := range records[from-1:] {
+		for _, seq := range seqs {
+			if seq > uint64(len(records)) {
+				return
+			}
 			l.mu.Lock()
 			l.read++
-			err := l.err
 			l.mu.Unlock()
-			if !yield(r, err) || err != nil {
+			if !yield(records[seq-1], err) || err != nil {
 				return
 			}
 		}
 	}
-}
-
-func (l *logs) Records(_ context.Context, key string, v fold.View, seqs []uint64) (out []patch.Record, err error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.looks++; key == l.lost {
-		return nil, errGone
-	}
-	for _, seq := range seqs {
-		out = append(out, l.sessions[key][seq-1])
-	}
-	return out, nil
 }
 
 func said(seq int, author, text string) patch.Record {
@@ -308,11 +305,11 @@ func TestFinderKeeps(t *testing.T) {
 	f := recall.NewFinder(l, 0)
 	one(f, "s0")
 	one(f, "s0")
-	if l.read != 50 {
+	if l.read != 50+2 {
 		t.Errorf("%d records were read for two searches", l.read)
 	}
 	l.put("s0", said(51, "user", "new51"))
-	if got := found(f.Search(t.Context(), "s0", recall.Search{Query: "new51", Limit: 1})); got != "51@50" || l.read != 51 {
+	if got := found(f.Search(t.Context(), "s0", recall.Search{Query: "new51", Limit: 1})); got != "51@50" || l.read != 51+3 {
 		t.Errorf("%s after %d records", got, l.read)
 	}
 	f.Forget("s0")
@@ -339,15 +336,15 @@ func TestFinderKeeps(t *testing.T) {
 		t.Errorf("%d bytes are kept, of %d for each", f.Bytes(), each)
 	}
 	l.read = 0
-	if one(f, "s17"); l.read != 0 {
+	if one(f, "s17"); l.read != 1 {
 		t.Error("one used of late was not kept")
 	}
 	one(f, "s5")
 	l.read = 0
-	if one(f, "s17"); l.read != 0 {
+	if one(f, "s17"); l.read != 1 {
 		t.Error("the one used last but one was not kept")
 	}
-	if one(f, "s1"); l.read != 50 {
+	if one(f, "s1"); l.read != 1+50+1 {
 		t.Error("the one used first was kept")
 	}
 	f = recall.NewFinder(l, -1)

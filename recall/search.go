@@ -264,12 +264,11 @@ func (f *Finder[K]) readEvents(ctx context.Context, key K, v fold.View, hits []H
 		seqs[i] = h.Seq
 	}
 	slices.Sort(seqs)
-	records, err := f.log.Records(ctx, key, v, slices.Compact(seqs))
-	if err != nil {
-		return err
-	}
 	events := map[uint64][]*patch.Event{}
-	for _, r := range records {
+	for r, err := range f.log.Records(ctx, key, v, slices.Compact(seqs)) {
+		if err != nil {
+			return err
+		}
 		events[r.Seq] = r.Events()
 	}
 	for i := range hits {

@@ -9,20 +9,9 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// Committed is what a write put into the log.
-type Committed struct {
-	// Records are the records as they are logged, with seqs, ids and times, in the
-	// order of the call; for a retry those that were there. Partial events are not
-	// among them. They are set too if the error matches [ErrOutcomeUnknown], so that
-	// the call can be repeated with the same ids.
-	Records []patch.Record
-
-	// View is the session's view after the write.
-	View fold.View
-
-	// Before is the view before the write. It is set with [UndoOptions.DryRun] only.
-	Before fold.View
-}
+// Committed is what a write put into the log. Records are set too if the error matches [ErrOutcomeUnknown], so that the
+// call can be repeated with the same ids. Before is set with [UndoOptions.DryRun] only.
+type Committed = fold.Committed
 
 // AppendOptions say what an append expects. The zero value expects nothing.
 type AppendOptions struct {
@@ -51,7 +40,7 @@ type AppendOptions struct {
 // before anything else. Errors match [ErrNotFound], [ErrDuplicateID], [ErrConflict],
 // [ErrTooLarge] or [ErrOutcomeUnknown]; nothing was written then, but for the last,
 // where that is not known. Calls that run at the same time share a commit, and its error.
-func (s *Store) AppendEvents(ctx context.Context, key Key, opts AppendOptions, events ...*patch.Event) (Committed, error) {
+func (s *Store) AppendEvents(ctx context.Context, key Key, events []*patch.Event, opts AppendOptions) (Committed, error) {
 	a := appending{opts: opts}
 	for i, e := range events {
 		switch {

@@ -155,7 +155,7 @@ func (s *Store) draft(ctx context.Context, key Key, creation string, p plan) (Co
 		case err != nil:
 			return Committed{}, err
 		case next == nil:
-			return Committed{r.draft.records, r.draft.view, c.view}, nil
+			return Committed{Records: r.draft.records, View: r.draft.view, Before: c.view}, nil
 		}
 		r = next
 	}

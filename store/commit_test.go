@@ -31,21 +31,22 @@ const importedText = `{"patchlog":1,"initialState":{"k":1}}
 `
 
 var steps = []step{
-	{"create", func(e *env) error { return errOf(e.store.Create(ctx, key, map[string]any{"k": 1, "app:x": 1})) }, store.ErrExists},
+	{"create", func(e *env) error {
+		return errOf(e.store.Create(ctx, key, map[string]any{"k": 1, "app:x": 1}, store.CreateOptions{}))
+	}, store.ErrExists},
 	{"append", func(e *env) error { return e.try(say("a1"), sets("a2", `{"k":2,"user:x":2}`), say("a3"), say("a4")) }, nil},
 	{"append one", func(e *env) error {
 		five := uint64(4)
-		return errOf(e.store.AppendEvents(ctx, key, store.AppendOptions{IfSeq: &five}, say("a5")))
+		return errOf(e.store.AppendEvents(ctx, key, []*patch.Event{say("a5")}, store.AppendOptions{IfSeq: &five}))
 	}, nil},
 	{"patch", func(e *env) error {
-		return errOf(e.store.ApplyPatch(ctx, key, store.PatchOptions{},
-			patch.NewSplice(0, 1, sets("r1", `{"app:y":1}`)).WithID("p1").WithBase(0), patch.NewSummarise(1, 2, summary("s1")).WithID("p2").WithBase(0)))
+		return errOf(e.store.ApplyPatch(ctx, key, []*patch.PatchEvent{patch.NewSplice(0, 1, sets("r1", `{"app:y":1}`)).WithID("p1").WithBase(0), patch.NewSummarise(1, 2, summary("s1")).WithID("p2").WithBase(0)}, store.PatchOptions{}))
 	}, nil},
 	{"revert", func(e *env) error {
-		return errOf(e.store.ApplyPatch(ctx, key, store.PatchOptions{}, patch.NewRevert("p2").WithID("p3").WithBase(7)))
+		return errOf(e.store.ApplyPatch(ctx, key, []*patch.PatchEvent{patch.NewRevert("p2").WithID("p3").WithBase(7)}, store.PatchOptions{}))
 	}, nil},
 	{"fork", func(e *env) error {
-		return errOf(e.store.Fork(ctx, key, store.Key{App: "app", User: "user", Session: "fork"}, nil))
+		return errOf(e.store.Fork(ctx, key, store.Key{App: "app", User: "user", Session: "fork"}, store.ForkOptions{}))
 	}, store.ErrExists},
 	{"import, created", func(e *env) error { return errOf(e.importInto(elsewhere, importedText, store.ImportOptions{})) }, nil},
 	{"import, extended", func(e *env) error {
@@ -54,7 +55,7 @@ var steps = []step{
 	{"delete", func(e *env) error { return e.store.Delete(ctx, elsewhere) }, store.ErrNotFound},
 	{"import, created again", func(e *env) error { return errOf(e.importInto(elsewhere, importedText, store.ImportOptions{})) }, nil},
 	{"create, again", func(e *env) error {
-		return errOf(e.store.Create(ctx, store.Key{App: "app", User: "user", Session: "third"}, nil))
+		return errOf(e.store.Create(ctx, store.Key{App: "app", User: "user", Session: "third"}, nil, store.CreateOptions{}))
 	}, store.ErrExists},
 }
 
@@ -189,7 +190,7 @@ func TestUnknownOutcomeWhenTheIndexFails(t *testing.T) {
 		onEach(t, func(e *env) {
 			e.create(nil)
 			e.backend.Plan(storetest.Plan{Write: 1, Failure: how, Pass: 1, Then: 1})
-			_, err := e.store.AppendEvents(ctx, key, store.AppendOptions{}, say("a1"))
+			_, err := e.store.AppendEvents(ctx, key, []*patch.Event{say("a1")}, store.AppendOptions{})
 			if how == storetest.Landed {
 				e.is(err, store.ErrOutcomeUnknown)
 			} else { // a fence that takes says it all
@@ -230,7 +231,7 @@ func TestUnknownOutcomeOfSharedValues(t *testing.T) {
 			from := source(e.T)
 			e.create(map[string]any{"app:motd": "mine"})
 			overwrite := func() error {
-				_, _, err := e.store.CopyShared(ctx, from, store.CopyOptions{OverwriteShared: true})
+				_, err := e.store.CopyFrom(ctx, store.Key{}, from, store.CopyOptions{OverwriteShared: true})
 				return err
 			}
 			e.backend.Plan(storetest.Plan{Write: 1, Failure: how})
@@ -245,8 +246,8 @@ func TestUnknownOutcomeOfSharedValues(t *testing.T) {
 func TestDoneCallsConfirm(t *testing.T) {
 	selected := store.EraseSelection{EventIDs: []string{"e1"}}
 	calls := map[string]func(s, from *store.Store) error{
-		"CopyShared": func(s, from *store.Store) error {
-			_, _, err := s.CopyShared(ctx, from, store.CopyOptions{})
+		"CopyFrom": func(s, from *store.Store) error {
+			_, err := s.CopyFrom(ctx, store.Key{}, from, store.CopyOptions{})
 			return err
 		},
 		"Erase": func(s, _ *store.Store) error {
@@ -266,8 +267,8 @@ func TestDoneCallsConfirm(t *testing.T) {
 		onEach(t, func(e *env) {
 			from, b := source(e.T), &fenced{Backend: e.backend}
 			s := newStore(e, b, e.opts)
-			if what != "CopyShared" {
-				must(e.T)(s.CopyFrom(ctx, from, key, store.CopyOptions{}))
+			if what != "CopyFrom" {
+				must(e.T)(s.CopyFrom(ctx, key, from, store.CopyOptions{}))
 			}
 			for i := range 2 {
 				b.fences = 0
@@ -310,7 +311,7 @@ func (e *env) inGroupWith(plan storetest.Plan, planned func(), writes ...func())
 		e.backend.Plan(plan)
 		var wg sync.WaitGroup
 		wg.Go(func() {
-			if _, err := e.store.AppendEvents(ctx, key, store.AppendOptions{}, say("first")); err != nil {
+			if _, err := e.store.AppendEvents(ctx, key, []*patch.Event{say("first")}, store.AppendOptions{}); err != nil {
 				t.Error(err)
 			}
 		})
@@ -337,11 +338,11 @@ type outcome struct {
 }
 
 func (e *env) appending(out *outcome, opts store.AppendOptions, events ...*patch.Event) func() {
-	return func() { out.Committed, out.err = e.store.AppendEvents(ctx, key, opts, events...) }
+	return func() { out.Committed, out.err = e.store.AppendEvents(ctx, key, events, opts) }
 }
 
 func (e *env) patching(out *outcome, opts store.PatchOptions, patches ...*patch.PatchEvent) func() {
-	return func() { out.Committed, out.err = e.store.ApplyPatch(ctx, key, opts, patches...) }
+	return func() { out.Committed, out.err = e.store.ApplyPatch(ctx, key, patches, opts) }
 }
 
 // text describes the outcome: the seqs of the records and the visible log.
@@ -494,7 +495,7 @@ func TestGroupWhoseLeaderIsCancelled(t *testing.T) {
 				c = ctx
 			}
 			writes = append(writes, func() {
-				out[i].Committed, out[i].err = e.store.AppendEvents(c, key, store.AppendOptions{}, say(fmt.Sprint("b", i)))
+				out[i].Committed, out[i].err = e.store.AppendEvents(c, key, []*patch.Event{say(fmt.Sprint("b", i))}, store.AppendOptions{})
 			})
 		}
 		e.inGroupWith(storetest.Plan{}, cancel, writes...)

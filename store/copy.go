@@ -17,11 +17,10 @@ type CopyOptions struct {
 	// DryRun finds out what a copy would do, and writes nothing.
 	DryRun bool
 
-	// NoShared has [Store.CopyFrom] leave the shared scopes alone.
+	// NoShared leaves the shared scopes alone.
 	NoShared bool
 
-	// OverwriteShared has [Store.CopyShared] put the source's values in place of those that
-	// are here and differ.
+	// OverwriteShared is for the zero key: it has the source's values in place of those that are here and differ.
 	OverwriteShared bool
 }
 
@@ -37,9 +36,17 @@ type CopyOptions struct {
 // record that was the source's last when it started. The source's log is kept in memory. As
 // with [Store.Import], what is added to a session that is here is one commit, and a session
 // that is created is here with the last of several, as a whole.
-func (s *Store) CopyFrom(ctx context.Context, from *Store, key Key, opts CopyOptions) (Imported, error) {
-	if from == nil {
+//
+// The zero key copies no session, but the values of all shared scopes (app: and user: keys) that are not here, those of
+// users without a session too, in one commit. A value that is here and differs stays, unless opts say otherwise, and is named
+// in the result. All values of both stores are kept in memory. It fails with [ErrConflict], and copies nothing, if one that is
+// here is written meanwhile.
+func (s *Store) CopyFrom(ctx context.Context, key Key, from *Store, opts CopyOptions) (Imported, error) {
+	switch {
+	case from == nil:
 		return Imported{}, fmt.Errorf("%w: the store to copy from is nil", ErrInvalid)
+	case key == Key{}:
+		return s.copyShared(ctx, from, opts)
 	}
 	p, err := from.copying(ctx, key, opts)
 	for errors.Is(err, errOtherLog) { // records were erased meanwhile
@@ -48,7 +55,7 @@ func (s *Store) CopyFrom(ctx context.Context, from *Store, key Key, opts CopyOpt
 	if err != nil {
 		return Imported{}, fmt.Errorf("read the source: %w", err)
 	}
-	done, err := s.bring(ctx, key, p, opts.DryRun)
+	done, err := s.importInto(ctx, key, p, opts.DryRun)
 	if err == nil && !done.Created && !opts.DryRun {
 		err = s.extendLineage(ctx, key, p.meta.lineage)
 	}
@@ -138,21 +145,15 @@ func differs(i int) error {
 	return fmt.Errorf("%w: record %d is not the one of the source", ErrConflict, i+1)
 }
 
-// CopyShared copies the values of all shared scopes (app: and user: keys) that are not here, those of users without a
-// session too. It returns how many it added, or would add, and the names of those that are here with another value in the
-// source. Such a value stays as it is, unless opts say otherwise. All values of both stores are kept in memory. The values
-// are one commit. It fails with [ErrConflict], and copies nothing, if one that is here is written meanwhile.
-func (s *Store) CopyShared(ctx context.Context, from *Store, opts CopyOptions) (added int, different []string, err error) {
-	if from == nil {
-		return 0, nil, fmt.Errorf("%w: the store to copy from is nil", ErrInvalid)
-	}
+// copyShared copies the values of all shared scopes.
+func (s *Store) copyShared(ctx context.Context, from *Store, opts CopyOptions) (out Imported, err error) {
 	given, err := backend.SharedOf(ctx, from.backend, "")
 	if err != nil {
-		return 0, nil, fmt.Errorf("read the source: %w", fromBackend(Key{}, err))
+		return out, fmt.Errorf("read the source: %w", fromBackend(Key{}, err))
 	}
 	here, err := backend.SharedOf(ctx, s.backend, "")
 	if err != nil {
-		return 0, nil, fromBackend(Key{}, err)
+		return out, fromBackend(Key{}, err)
 	}
 	byName := make(map[string]backend.Value, len(here))
 	for _, v := range here {
@@ -162,16 +163,16 @@ func (s *Store) CopyShared(ctx context.Context, from *Store, opts CopyOptions) (
 	for _, v := range given {
 		value, err := sharedValue(v)
 		if err != nil {
-			return 0, nil, fmt.Errorf("read the source: %w", err)
+			return out, fmt.Errorf("read the source: %w", err)
 		}
 		own, there := byName[v.Name]
 		if !there {
 			changes = append(changes, backend.SharedChange{Name: v.Name, Data: v.Data})
-			added++
+			out.Shared++
 			continue
 		}
 		if mine, err := sharedValue(own); err != nil || !mine.Equal(value) {
-			different = append(different, strings.ReplaceAll(v.Name, partEnd, "/"))
+			out.Different = append(out.Different, strings.ReplaceAll(v.Name, partEnd, "/"))
 			if opts.OverwriteShared {
 				changes = append(changes, backend.SharedChange{Old: &own, Name: v.Name, Data: v.Data})
 			}
@@ -184,5 +185,5 @@ func (s *Store) CopyShared(ctx context.Context, from *Store, opts CopyOptions) (
 	case len(given) > 0: // an earlier call may have done it all
 		err = s.confirm(ctx)
 	}
-	return added, different, err
+	return out, err
 }

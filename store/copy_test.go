@@ -24,15 +24,15 @@ func source(t *testing.T) *store.Store {
 	s := teststore.Memory(t, store.Options{Now: func() time.Time { return now.Add(-time.Hour) }})
 	add(t, s, key, map[string]any{"cart": 1, "app:motd": "hi", "user:lang": "en"}, 5)
 	typed := testlog.New(patch.Fields{ID: "typed", Author: "user", Actions: patch.Actions{StateDelta: map[string]any{"n": int32(7), "user:lang": "de"}}})
-	must(t)(s.AppendEvents(ctx, key, store.AppendOptions{}, typed))
-	must(t)(s.ApplyPatch(ctx, key, store.PatchOptions{AsOfNow: true}, patch.NewSplice(1, 2)))
+	must(t)(s.AppendEvents(ctx, key, []*patch.Event{typed}, store.AppendOptions{}))
+	must(t)(s.ApplyPatch(ctx, key, []*patch.PatchEvent{patch.NewSplice(1, 2)}, store.PatchOptions{AsOfNow: true}))
 	return s
 }
 
 func add(t *testing.T, s *store.Store, key store.Key, state map[string]any, n int) {
 	t.Helper()
-	must(t)(s.Create(ctx, key, state))
-	must(t)(s.AppendEvents(ctx, key, store.AppendOptions{}, says("e", n)...))
+	must(t)(s.Create(ctx, key, state, store.CreateOptions{}))
+	must(t)(s.AppendEvents(ctx, key, says("e", n), store.AppendOptions{}))
 }
 
 func TestCopy(t *testing.T) {
@@ -40,8 +40,8 @@ func TestCopy(t *testing.T) {
 		from := source(e.T)
 		copies := func(created bool, added, present int, seq uint64) {
 			e.Helper()
-			would := testlog.Must(e.store.CopyFrom(ctx, from, key, store.CopyOptions{DryRun: true}))(e)
-			got := testlog.Must(e.store.CopyFrom(ctx, from, key, store.CopyOptions{}))(e)
+			would := testlog.Must(e.store.CopyFrom(ctx, key, from, store.CopyOptions{DryRun: true}))(e)
+			got := testlog.Must(e.store.CopyFrom(ctx, key, from, store.CopyOptions{}))(e)
 			for _, done := range []store.Imported{got, would} {
 				e.same("a copy", fmt.Sprint(tally(done), " of ", done.View.Seq()), fmt.Sprintf("%d added, %d present, created %t of %d", added, present, created, seq))
 			}
@@ -55,23 +55,23 @@ func TestCopy(t *testing.T) {
 		testlog.Equal(e, "the time of creation", infoOf(e, e.store, key).Created, infoOf(e, from, key).Created)
 		e.same("state", fmt.Sprint(e.get().State()), fmt.Sprint(sessionOf(e, from, key).State()))
 		// The source grows, by a change of a shared value too.
-		e.must(from.AppendEvents(ctx, key, store.AppendOptions{}, sets("more", `{"app:motd":"bye"}`)))
+		e.must(from.AppendEvents(ctx, key, []*patch.Event{sets("more", `{"app:motd":"bye"}`)}, store.AppendOptions{}))
 		copies(false, 1, 7, 8)
 		testlog.Equal(e, "the shared value", e.get().State()["app:motd"], "bye")
 		// The copy goes on by itself.
 		e.append(says("own", 1)...)
 		copies(false, 0, 8, 9)
 		// Then the source does too, otherwise.
-		e.must(from.AppendEvents(ctx, key, store.AppendOptions{}, says("other", 1)...))
+		e.must(from.AppendEvents(ctx, key, says("other", 1), store.AppendOptions{}))
 		before := e.dump()
 		for _, opts := range []store.CopyOptions{{}, {DryRun: true}} {
-			e.is(testlog.ErrorOf(e.store.CopyFrom(ctx, from, key, opts)), store.ErrConflict, "record 9")
+			e.is(testlog.ErrorOf(e.store.CopyFrom(ctx, key, from, opts)), store.ErrConflict, "record 9")
 		}
 		e.same("the log", e.dump(), before)
 		// A log longer than a commit, which is staged in part, arrives as a whole.
 		long := store.Key{App: "app", User: "user", Session: "long"}
 		add(e.T, from, long, nil, 2000)
-		got := testlog.Must(e.store.CopyFrom(ctx, from, long, store.CopyOptions{}))(e)
+		got := testlog.Must(e.store.CopyFrom(ctx, long, from, store.CopyOptions{}))(e)
 		e.same("a long copy", fmt.Sprint(tally(got), " of ", got.View.Seq()), "2000 added, 0 present, created true of 2000")
 		e.same("the long log", forms(e.records(long)), forms(recordsOf(e, from, long)))
 	})
@@ -80,12 +80,11 @@ func TestCopy(t *testing.T) {
 func TestCopyRefuses(t *testing.T) {
 	onEach(t, func(e *env) {
 		from := source(e.T)
-		e.is(testlog.ErrorOf(e.store.CopyFrom(ctx, nil, key, store.CopyOptions{})), store.ErrInvalid)
-		_, _, err := e.store.CopyShared(ctx, nil, store.CopyOptions{})
-		e.is(err, store.ErrInvalid)
-		e.is(testlog.ErrorOf(e.store.CopyFrom(ctx, from, store.Key{App: "app", User: "user", Session: "none"}, store.CopyOptions{})), store.ErrNotFound, "app/user/none")
+		e.is(testlog.ErrorOf(e.store.CopyFrom(ctx, key, nil, store.CopyOptions{})), store.ErrInvalid)
+		e.is(testlog.ErrorOf(e.store.CopyFrom(ctx, store.Key{}, nil, store.CopyOptions{})), store.ErrInvalid)
+		e.is(testlog.ErrorOf(e.store.CopyFrom(ctx, store.Key{App: "app", User: "user", Session: "none"}, from, store.CopyOptions{})), store.ErrNotFound, "app/user/none")
 		e.create(map[string]any{"cart": 2})
-		e.is(testlog.ErrorOf(e.store.CopyFrom(ctx, from, key, store.CopyOptions{})), store.ErrConflict, "initial state")
+		e.is(testlog.ErrorOf(e.store.CopyFrom(ctx, key, from, store.CopyOptions{})), store.ErrConflict, "initial state")
 	})
 }
 
@@ -98,14 +97,13 @@ func TestCopyShared(t *testing.T) {
 		e.create(map[string]any{"app:motd": "mine"})
 		e.append(says("own", 3)...)
 		for i, want := range []int{2, 2, 0} {
-			added, different, err := e.store.CopyShared(ctx, from, store.CopyOptions{DryRun: i == 0})
-			e.no(err)
-			testlog.Equal(e, "added", added, want)
-			testlog.Equal(e, "different", different, []string{"app/app/app:motd"})
+			done := testlog.Must(e.store.CopyFrom(ctx, store.Key{}, from, store.CopyOptions{DryRun: i == 0}))(e)
+			testlog.Equal(e, "added", done.Shared, want)
+			testlog.Equal(e, "different", done.Different, []string{"app/app/app:motd"})
 		}
 		e.same("state", fmt.Sprint(e.get().State()), "map[app:motd:mine user:lang:de]")
 		e.append(says("later", 1)...) // the log goes on where it was
-		s := testlog.Must(e.store.Create(ctx, alone, nil))(e)
+		s := testlog.Must(e.store.Create(ctx, alone, nil, store.CreateOptions{}))(e)
 		e.same("state", fmt.Sprint(s.State()), "map[app:motd:mine user:lang:fr]")
 	})
 }
@@ -115,10 +113,10 @@ func TestCopyShared(t *testing.T) {
 func TestCopyOfSharedByChoice(t *testing.T) {
 	onEach(t, func(e *env) {
 		from, alone := source(e.T), store.CopyOptions{NoShared: true}
-		e.must(e.store.CopyFrom(ctx, from, key, alone))
+		e.must(e.store.CopyFrom(ctx, key, from, alone))
 		e.same("a new session's state", fmt.Sprint(e.get().State()), "map[cart:1 n:7]")
-		e.must(from.AppendEvents(ctx, key, store.AppendOptions{}, sets("more", `{"app:motd":"bye"}`)))
-		e.must(e.store.CopyFrom(ctx, from, key, alone))
+		e.must(from.AppendEvents(ctx, key, []*patch.Event{sets("more", `{"app:motd":"bye"}`)}, store.AppendOptions{}))
+		e.must(e.store.CopyFrom(ctx, key, from, alone))
 		e.same("a longer session's state", fmt.Sprint(e.get().State()), "map[cart:1 n:7]")
 		e.append(sets("own", `{"app:motd":"mine","app:other":1}`))
 		for _, c := range []struct {
@@ -131,10 +129,9 @@ func TestCopyOfSharedByChoice(t *testing.T) {
 			{store.CopyOptions{OverwriteShared: true}, 0, 1, "map[app:motd:bye app:other:1 cart:1 n:7 user:lang:de]"},
 			{store.CopyOptions{OverwriteShared: true}, 0, 0, "map[app:motd:bye app:other:1 cart:1 n:7 user:lang:de]"},
 		} {
-			added, different, err := e.store.CopyShared(ctx, from, c.opts)
-			e.no(err)
-			if added != c.added || len(different) != c.different {
-				e.Errorf("%+v: %d added, different: %q", c.opts, added, different)
+			done := testlog.Must(e.store.CopyFrom(ctx, store.Key{}, from, c.opts))(e)
+			if done.Shared != c.added || len(done.Different) != c.different {
+				e.Errorf("%+v: %d added, different: %q", c.opts, done.Shared, done.Different)
 			}
 			e.same("state", fmt.Sprint(e.get().State()), c.state)
 		}
@@ -226,12 +223,12 @@ func TestForkInSteps(t *testing.T) {
 			e.absentFork()
 			for _, k := range []store.Key{key, elsewhere} {
 				if k == elsewhere && step == 1 {
-					e.must(e.store.Create(soon, k, nil))
+					e.must(e.store.Create(soon, k, nil, store.CreateOptions{}))
 				}
-				e.must(e.store.AppendEvents(soon, k, store.AppendOptions{}, say(fmt.Sprint("meanwhile", step))))
+				e.must(e.store.AppendEvents(soon, k, []*patch.Event{say(fmt.Sprint("meanwhile", step))}, store.AppendOptions{}))
 			}
 		}
-		fork := testlog.Must(e.store.Fork(ctx, key, forkKey, nil))(e)
+		fork := testlog.Must(e.store.Fork(ctx, key, forkKey, store.ForkOptions{}))(e)
 		if s.steps < 3 || s.most > 512 {
 			e.Errorf("%d steps, of up to %d records", s.steps, s.most)
 		}
@@ -239,12 +236,12 @@ func TestForkInSteps(t *testing.T) {
 		testlog.Equal(e, "records in the session", len(e.records(key)), int(before.Seq())+s.steps)
 		// It stands on its own: what patches hid comes from its own log.
 		e.no(e.store.Delete(ctx, key))
-		done := testlog.Must(e.store.Revert(ctx, forkKey, store.UndoOptions{}, "p2"))(e)
+		done := testlog.Must(e.store.Revert(ctx, forkKey, "p2", store.UndoOptions{}))(e)
 		testlog.Equal(e, "visible events", done.View.Len(), before.Len()+650)
 		e.reopen()
 		e.same("after reopening", e.viewText(viewOf(e, e.store, forkKey)), e.viewText(done.View))
 		for _, id := range []string{"a1", "b700", "c400", "p1"} {
-			e.is(testlog.ErrorOf(e.store.AppendEvents(ctx, forkKey, store.AppendOptions{}, event(`{"id":%q}`, id))), store.ErrDuplicateID, id)
+			e.is(testlog.ErrorOf(e.store.AppendEvents(ctx, forkKey, []*patch.Event{event(`{"id":%q}`, id)}, store.AppendOptions{})), store.ErrDuplicateID, id)
 		}
 	})
 }
@@ -265,7 +262,7 @@ func TestForkCutShort(t *testing.T) {
 			e.append(says("new2", 900)...)
 		}, store.ErrNotFound},
 		"created by another": {func(e *env, _ func()) {
-			e.must(e.store.Create(ctx, forkKey, map[string]any{"own": 1}))
+			e.must(e.store.Create(ctx, forkKey, map[string]any{"own": 1}, store.CreateOptions{}))
 		}, store.ErrExists},
 	} {
 		for _, step := range []int{1, 3} {
@@ -281,7 +278,7 @@ func TestForkCutShort(t *testing.T) {
 							c.at(e, cancel)
 						}
 					}
-					e.is(testlog.ErrorOf(e.store.Fork(c1, key, forkKey, nil)), c.want)
+					e.is(testlog.ErrorOf(e.store.Fork(c1, key, forkKey, store.ForkOptions{})), c.want)
 					s.between = nil
 					if c.want == store.ErrExists {
 						there := sessionOf(e, e.store, forkKey)
@@ -293,7 +290,7 @@ func TestForkCutShort(t *testing.T) {
 					if c.want == store.ErrNotFound {
 						return
 					}
-					e.must(e.store.Fork(ctx, key, forkKey, nil))
+					e.must(e.store.Fork(ctx, key, forkKey, store.ForkOptions{}))
 				})
 			})
 		}
@@ -318,7 +315,7 @@ func TestForkWhoseStepsFail(t *testing.T) {
 			for step := 1; ; step++ {
 				s.Plan(storetest.Plan{Write: step, Failure: how})
 				s.steps, s.last = 0, false
-				_, err := e.store.Fork(ctx, key, forkKey, nil)
+				_, err := e.store.Fork(ctx, key, forkKey, store.ForkOptions{})
 				last := s.last
 				s.Plan(storetest.Plan{})
 				if last && how == storetest.Landed {
@@ -331,7 +328,7 @@ func TestForkWhoseStepsFail(t *testing.T) {
 				}
 			}
 			if how != storetest.Landed {
-				e.must(e.store.Fork(ctx, key, forkKey, nil))
+				e.must(e.store.Fork(ctx, key, forkKey, store.ForkOptions{}))
 			}
 			e.same("the fork", ids(viewOf(e, e.store, forkKey)), ids(e.view()))
 		})

@@ -8,7 +8,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/internal/testlog"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/snapshot"
@@ -68,28 +67,28 @@ var verbs = []verb{
 	}},
 	{name: "ViewAt 3", calls: 1, rows: "initial", do: func(e *env) error { return errOf(e.store.ViewAt(ctx, key, 3)) }},
 	{name: "AppendEvents", calls: 1, do: func(e *env) error {
-		return errOf(e.store.AppendEvents(ctx, key, store.AppendOptions{}, say("new")))
+		return errOf(e.store.AppendEvents(ctx, key, []*patch.Event{say("new")}, store.AppendOptions{}))
 	}},
 	{name: "AppendEvents", cold: true, calls: 2, rows: "visible initial last", do: func(e *env) error {
-		return errOf(e.store.AppendEvents(ctx, key, store.AppendOptions{}, say("new")))
+		return errOf(e.store.AppendEvents(ctx, key, []*patch.Event{say("new")}, store.AppendOptions{}))
 	}},
 	{name: "AppendEvents, a retry", calls: 5, do: func(e *env) error {
-		return errOf(e.store.AppendEvents(ctx, key, store.AppendOptions{}, say("a3")))
+		return errOf(e.store.AppendEvents(ctx, key, []*patch.Event{say("a3")}, store.AppendOptions{}))
 	}},
 	{name: "AppendEvents of a shared value", calls: 1, do: func(e *env) error {
-		return errOf(e.store.AppendEvents(ctx, key, store.AppendOptions{}, sets("new", `{"app:new":1}`)))
+		return errOf(e.store.AppendEvents(ctx, key, []*patch.Event{sets("new", `{"app:new":1}`)}, store.AppendOptions{}))
 	}},
 	{name: "ApplyPatch", calls: 1, do: func(e *env) error {
-		return errOf(e.store.ApplyPatch(ctx, key, asOfNow, patch.NewSplice(1, 1).WithID("new")))
+		return errOf(e.store.ApplyPatch(ctx, key, []*patch.PatchEvent{patch.NewSplice(1, 1).WithID("new")}, asOfNow))
 	}},
-	{name: "ApplyOn", calls: 1, do: func(e *env) error {
-		return errOf(e.store.ApplyOn(ctx, key, e.known, fold.CheckOptions{}, patch.NewSplice(1, 1).WithID("new")))
+	{name: "ApplyPatch on a view", calls: 1, do: func(e *env) error {
+		return errOf(e.store.ApplyPatch(ctx, key, []*patch.PatchEvent{patch.NewSplice(1, 1).WithID("new")}, store.PatchOptions{On: e.known}))
 	}},
 	{name: "Preview", calls: 2, do: func(e *env) error {
-		return errOf(e.store.Preview(ctx, key, asOfNow, patch.NewSplice(1, 1)))
+		return errOf(e.store.Preview(ctx, key, []*patch.PatchEvent{patch.NewSplice(1, 1)}, asOfNow))
 	}},
-	{name: "Revert", calls: 1, do: func(e *env) error { return errOf(e.store.Revert(ctx, key, store.UndoOptions{}, "pin")) }},
-	{name: "Rewind", calls: 3, do: func(e *env) error { return errOf(e.store.Rewind(ctx, key, store.UndoOptions{}, "last")) }},
+	{name: "Revert", calls: 1, do: func(e *env) error { return errOf(e.store.Revert(ctx, key, "pin", store.UndoOptions{})) }},
+	{name: "Rewind", calls: 3, do: func(e *env) error { return errOf(e.store.Rewind(ctx, key, "last", store.UndoOptions{})) }},
 	{name: "History", calls: 1, do: func(e *env) error {
 		v := e.known
 		return errOf(e.store.History(ctx, key, v))
@@ -107,7 +106,7 @@ var verbs = []verb{
 		return nil
 	}},
 	{name: "Create", calls: 2, rows: "shared", do: func(e *env) error {
-		return errOf(e.store.Create(ctx, store.Key{App: "app", User: "user", Session: "new"}, nil))
+		return errOf(e.store.Create(ctx, store.Key{App: "app", User: "user", Session: "new"}, nil, store.CreateOptions{}))
 	}},
 	{name: "Delete", calls: 2, do: func(e *env) error { return e.store.Delete(ctx, key) }},
 	{name: "Import of one event", calls: 2, rows: "initial", do: func(e *env) error {
@@ -140,7 +139,7 @@ func newWorld(t *testing.T, engine string, size sizes, cold bool) (*env, *storet
 	}
 	e.create(state)
 	for i := range size.others {
-		e.must(e.store.Create(ctx, store.Key{App: "other", User: "user", Session: fmt.Sprint("s", i)}, map[string]any{"user:x": i}))
+		e.must(e.store.Create(ctx, store.Key{App: "other", User: "user", Session: fmt.Sprint("s", i)}, map[string]any{"user:x": i}, store.CreateOptions{}))
 	}
 	for from := 0; from < size.log; from += 500 {
 		e.append(says("a", size.log)[from:min(from+500, size.log)]...)

@@ -51,7 +51,7 @@ func TestEraseCanaries(t *testing.T) {
 	} else {
 		t.Logf("%d canaries are found before the vacuum", got)
 	}
-	testlog.NoError(t, s.Vacuum(ctx))
+	must(t)(s.Vacuum(ctx, store.VacuumOptions{}))
 	testlog.Equal(t, "canaries found after the vacuum", findCanaries(t, dir, stored), 0)
 	testlog.NoError(t, s.Close())
 	testlog.Equal(t, "canaries found after closing", findCanaries(t, dir, stored), 0)
@@ -128,12 +128,12 @@ func plantCanaries(t testing.TB, s *store.Store, n int) {
 			events = append(events, event(forms[j%len(forms)], long, j, data))
 		}
 		last := canaryName((i+1)*each - 1)
-		must(t)(s.Create(ctx, key, map[string]any{"first": last}))
-		must(t)(s.AppendEvents(ctx, key, store.AppendOptions{}, events...))
+		must(t)(s.Create(ctx, key, map[string]any{"first": last}, store.CreateOptions{}))
+		must(t)(s.AppendEvents(ctx, key, events, store.AppendOptions{}))
 		summary := testlog.Must(patch.NewEvent(patch.Fields{ID: "s", Content: patch.Text("user", "a summary of "+last)}))(t)
-		must(t)(s.ApplyPatch(ctx, key, store.PatchOptions{AsOfNow: true, AllowOrphans: true}, patch.NewSummarise(0, 50, summary)))
+		must(t)(s.ApplyPatch(ctx, key, []*patch.PatchEvent{patch.NewSummarise(0, 50, summary)}, store.PatchOptions{AsOfNow: true, AllowOrphans: true}))
 		if i%5 == 0 {
-			must(t)(s.Fork(ctx, key, store.Key{App: "a", User: "other", Session: fmt.Sprint(i)}, nil))
+			must(t)(s.Fork(ctx, key, store.Key{App: "a", User: "other", Session: fmt.Sprint(i)}, store.ForkOptions{}))
 		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -46,9 +47,9 @@ func TestKilledEraseWithAFork(t *testing.T) {
 	fork, late := sibling("fork"), sibling("late")
 	for name, between := range map[string]func(s *store.Store) error{
 		"nothing": func(*store.Store) error { return nil },
-		"fork":    func(s *store.Store) error { return errOf(s.Fork(ctx, fork, late, nil)) },
+		"fork":    func(s *store.Store) error { return errOf(s.Fork(ctx, fork, late, store.ForkOptions{})) },
 		"retain": func(s *store.Store) error {
-			for _, err := range s.Retain(ctx, map[string]store.Retention{"": {EraseHiddenAfter: time.Nanosecond}}, false) {
+			for _, err := range s.Retain(ctx, map[string]store.Retention{"": {EraseHiddenAfter: time.Nanosecond}}, store.RetainOptions{}) {
 				if err != nil {
 					return err
 				}
@@ -58,7 +59,9 @@ func TestKilledEraseWithAFork(t *testing.T) {
 		"erase": func(s *store.Store) error {
 			return errOf(s.Erase(ctx, fork, store.EraseSelection{EventIDs: []string{"e1"}}, store.EraseOptions{}))
 		},
-		"patch":           func(s *store.Store) error { return errOf(s.ApplyPatch(ctx, fork, asOfNow, patch.NewSplice(0, 1))) },
+		"patch": func(s *store.Store) error {
+			return errOf(s.ApplyPatch(ctx, fork, []*patch.PatchEvent{patch.NewSplice(0, 1)}, asOfNow))
+		},
 		"delete the fork": func(s *store.Store) error { return s.Delete(ctx, fork) },
 		"delete":          func(s *store.Store) error { return s.Delete(ctx, eraseKey) },
 	} {
@@ -69,7 +72,7 @@ func TestKilledEraseWithAFork(t *testing.T) {
 				s, other := quietly(t, faulty), quietly(t, shared)
 				createWith(t, s, eraseKey, texts(40)...)
 				at := uint64(20)
-				must(t)(s.Fork(ctx, eraseKey, fork, &at))
+				must(t)(s.Fork(ctx, eraseKey, fork, store.ForkOptions{At: &at}))
 				erase := func(s *store.Store) error {
 					if user == 1 {
 						return errOf(s.EraseUser(ctx, "a", "u", store.EraseOptions{ID: "R1"}))
@@ -114,7 +117,7 @@ func TestOverlappingErasures(t *testing.T) {
 		faulty := &storetest.Faulty{Backend: shared}
 		s, other := quietly(t, faulty), quietly(t, shared)
 		createWith(t, s, eraseKey, texts(6)...)
-		must(t)(s.Fork(ctx, eraseKey, fork, nil))
+		must(t)(s.Fork(ctx, eraseKey, fork, store.ForkOptions{}))
 		faulty.Plan(storetest.Plan{Before: func(write int) {
 			if write == before {
 				must(t)(other.Erase(ctx, fork, store.EraseSelection{All: true}, store.EraseOptions{ID: "same"}))
@@ -134,9 +137,9 @@ func TestEraseWhatRetentionKeptInAFork(t *testing.T) {
 		s := inMemory(t)
 		createWith(t, s, eraseKey, texts(4)...)
 		fork := sibling("fork")
-		must(t)(s.Fork(ctx, eraseKey, fork, nil))
-		must(t)(s.ApplyPatch(ctx, eraseKey, asOfNow, patch.NewSummarise(0, 3, said("sum", "told"))))
-		for r, err := range s.Retain(ctx, map[string]store.Retention{"": {EraseHiddenAfter: time.Nanosecond}}, false) {
+		must(t)(s.Fork(ctx, eraseKey, fork, store.ForkOptions{}))
+		must(t)(s.ApplyPatch(ctx, eraseKey, []*patch.PatchEvent{patch.NewSummarise(0, 3, said("sum", "told"))}, asOfNow))
+		for r, err := range s.Retain(ctx, map[string]store.Retention{"": {EraseHiddenAfter: time.Nanosecond}}, store.RetainOptions{}) {
 			testlog.NoError(t, err)
 			testlog.Equal(t, "hidden events that were erased", r.Erased, 3)
 		}
@@ -156,14 +159,14 @@ func TestWriterWithoutPause(t *testing.T) {
 		defer cancel()
 		mine.set(func(_ context.Context, call string) (backend.Backend, error) {
 			n++
-			_, err := other.store.AppendEvents(ctx, eraseKey, store.AppendOptions{}, said(fmt.Sprint("w", n), "more"))
+			_, err := other.store.AppendEvents(ctx, eraseKey, []*patch.Event{said(fmt.Sprint("w", n), "more")}, store.AppendOptions{})
 			if n > 200 && err == nil {
 				err = errors.New("there is no end")
 			}
 			return nil, err
 		})
 		fork := sibling("fork")
-		testlog.NoError(t, testlog.ErrorOf(e.store.Fork(ctx, eraseKey, fork, nil)))
+		testlog.NoError(t, testlog.ErrorOf(e.store.Fork(ctx, eraseKey, fork, store.ForkOptions{})))
 		calls := n
 		testlog.NoError(t, testlog.ErrorOf(e.store.Erase(ctx, eraseKey, store.EraseSelection{EventIDs: []string{"e1", "e2", "e3"}}, store.EraseOptions{})))
 		t.Logf("a fork: %d calls; an erase with a fork: %d", calls, n-calls)
@@ -221,13 +224,13 @@ func TestLineageOfCopies(t *testing.T) {
 	from, to := openStore(t, filepath.Join(dir, "from.db"), store.Options{}), inMemory(t)
 	createWith(t, from, eraseKey, texts(3)...)
 	fork := sibling("fork")
-	must(t)(from.Fork(ctx, eraseKey, fork, nil))
-	must(t)(to.CopyFrom(ctx, from, eraseKey, store.CopyOptions{}))
-	must(t)(from.AppendEvents(ctx, eraseKey, store.AppendOptions{}, said("late", "secret late")))
+	must(t)(from.Fork(ctx, eraseKey, fork, store.ForkOptions{}))
+	must(t)(to.CopyFrom(ctx, eraseKey, from, store.CopyOptions{}))
+	must(t)(from.AppendEvents(ctx, eraseKey, []*patch.Event{said("late", "secret late")}, store.AppendOptions{}))
 	second := sibling("second")
-	must(t)(from.Fork(ctx, eraseKey, second, nil))
+	must(t)(from.Fork(ctx, eraseKey, second, store.ForkOptions{}))
 	for _, key := range []store.Key{fork, second, eraseKey} {
-		must(t)(to.CopyFrom(ctx, from, key, store.CopyOptions{}))
+		must(t)(to.CopyFrom(ctx, key, from, store.CopyOptions{}))
 	}
 	must(t)(to.Erase(ctx, second, store.EraseSelection{EventIDs: []string{"e1", "late"}}, store.EraseOptions{}))
 	testlog.Equal(t, "copies that say it", slices.Concat(readable(t, to, "secret 1"), readable(t, to, "secret late")), nil)
@@ -238,7 +241,7 @@ func TestLineageOfCopies(t *testing.T) {
 	defer file.Close()
 	size := testlog.Must(file.Stat())(t).Size()
 	saved := inMemory(t)
-	must(t)(saved.SalvageFrom(ctx, file, size, store.SalvageOptions{}))
+	must(t)(store.Salvage(ctx, io.NewSectionReader(file, 0, size), saved, store.SalvageOptions{}))
 	must(t)(saved.Erase(ctx, fork, store.EraseSelection{EventIDs: []string{"e1"}}, store.EraseOptions{}))
 	testlog.Equal(t, "salvaged sessions that say it", readable(t, saved, "secret 1"), nil)
 	verified(t, saved)
@@ -250,8 +253,8 @@ func TestHiddenSinceByTheLog(t *testing.T) {
 	s := teststore.Memory(t, store.Options{Now: func() time.Time { return clock }})
 	createWith(t, s, eraseKey, texts(1)...)
 	clock = now.Add(60 * day)
-	must(t)(s.AppendEvents(ctx, eraseKey, store.AppendOptions{}, said("e2", "today")))
-	must(t)(s.ApplyPatch(ctx, eraseKey, asOfNow, patch.NewSplice(0, 1).WithTimestamp(now)))
+	must(t)(s.AppendEvents(ctx, eraseKey, []*patch.Event{said("e2", "today")}, store.AppendOptions{}))
+	must(t)(s.ApplyPatch(ctx, eraseKey, []*patch.PatchEvent{patch.NewSplice(0, 1).WithTimestamp(now)}, asOfNow))
 	of := store.Retention{EraseHiddenAfter: 30 * day}
 	testlog.Equal(t, "done at once", len(done(t, s, of, false)), 0)
 	clock = now.Add(91 * day)
@@ -263,8 +266,8 @@ func TestHiddenSinceByTheLog(t *testing.T) {
 func TestImportOfAHalfErasedSession(t *testing.T) {
 	faulty := &storetest.Faulty{Backend: new(memory.Backend)}
 	s := quietly(t, faulty)
-	must(t)(s.Create(ctx, eraseKey, map[string]any{"k": "secret"}))
-	must(t)(s.AppendEvents(ctx, eraseKey, store.AppendOptions{}, texts(3)...))
+	must(t)(s.Create(ctx, eraseKey, map[string]any{"k": "secret"}, store.CreateOptions{}))
+	must(t)(s.AppendEvents(ctx, eraseKey, texts(3), store.AppendOptions{}))
 	faulty.Plan(storetest.Plan{Write: 2, Failure: storetest.Refused})
 	testlog.ErrorIs(t, testlog.ErrorOf(s.Erase(ctx, eraseKey, store.EraseSelection{All: true}, store.EraseOptions{Values: patch.NullValues})), storetest.ErrInjected)
 	faulty.Plan(storetest.Plan{})
@@ -275,5 +278,5 @@ func TestImportOfAHalfErasedSession(t *testing.T) {
 	}
 	testlog.Equal(t, "sessions that say it", readable(t, other, "secret"), nil)
 	verified(t, other)
-	must(t)(other.ApplyPatch(ctx, eraseKey, asOfNow, patch.NewSplice(0, 1)))
+	must(t)(other.ApplyPatch(ctx, eraseKey, []*patch.PatchEvent{patch.NewSplice(0, 1)}, asOfNow))
 }

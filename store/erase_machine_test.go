@@ -106,25 +106,25 @@ func (m *machine) newKey() store.Key {
 // build makes the sessions.
 func (m *machine) build(s *store.Store) {
 	root := m.newKey()
-	must(m)(s.Create(ctx, root, map[string]any{"k": "initial"}))
+	must(m)(s.Create(ctx, root, map[string]any{"k": "initial"}, store.CreateOptions{}))
 	keys := []store.Key{root}
 	for range 8 + m.draw.IntN(8) {
 		key := m.some(keys)
 		switch m.draw.IntN(6) {
 		case 0, 1, 2:
 			m.n++
-			must(m)(s.AppendEvents(ctx, key, store.AppendOptions{}, said(fmt.Sprint("e", m.n), fmt.Sprintf("it is <%d>", m.n))))
+			must(m)(s.AppendEvents(ctx, key, []*patch.Event{said(fmt.Sprint("e", m.n), fmt.Sprintf("it is <%d>", m.n))}, store.AppendOptions{}))
 		case 3:
 			to, at := m.newKey(), uint64(m.draw.IntN(int(infoOf(m, s, key).Seq)+1))
-			must(m)(s.Fork(ctx, key, to, &at))
+			must(m)(s.Fork(ctx, key, to, store.ForkOptions{At: &at}))
 			keys = append(keys, to)
 		case 4:
 			m.summarise(s, key, fmt.Sprint("p", m.n))
 		case 5: // of this session alone, and kept in its forks
 			if v := viewOf(m, s, key); v.Len() > 0 {
 				at := m.draw.IntN(v.Len())
-				must(m)(s.ApplyPatch(ctx, key, asOfNow, patch.NewSplice(at, 1)))
-				for _, err := range s.Retain(ctx, map[string]store.Retention{"": {EraseHiddenAfter: 1}}, false) {
+				must(m)(s.ApplyPatch(ctx, key, []*patch.PatchEvent{patch.NewSplice(at, 1)}, asOfNow))
+				for _, err := range s.Retain(ctx, map[string]store.Retention{"": {EraseHiddenAfter: 1}}, store.RetainOptions{}) {
 					testlog.NoError(m, err)
 				}
 			}
@@ -142,7 +142,7 @@ func (m *machine) summarise(s *store.Store, key store.Key, id string) {
 	at := v.Len() / 3
 	p := patch.NewSummarise(at, 2, said(id, "told: "+testlog.FirstText(v.At(at))+testlog.FirstText(v.At(at+1))))
 	if now, err := s.View(ctx, key); err == nil {
-		_, _ = s.ApplyPatch(ctx, key, store.PatchOptions{On: v, AllowOrphans: true}, p.WithBase(now.PatchSeq()))
+		_, _ = s.ApplyPatch(ctx, key, []*patch.PatchEvent{p.WithBase(now.PatchSeq())}, store.PatchOptions{On: v, AllowOrphans: true})
 	}
 }
 
@@ -252,15 +252,15 @@ func (m *machine) live() (left []string) {
 			case 0, 1:
 				if info, err := p.Info(ctx, key); err == nil {
 					at = min(at, info.Seq)
-					if _, err := p.Fork(ctx, key, to, &at); err == nil {
+					if _, err := p.Fork(ctx, key, to, store.ForkOptions{At: &at}); err == nil {
 						m.forks++
 					}
 				}
 			case 2:
 				m.summarise(p, key, fmt.Sprint("late", i))
 			case 3:
-				_, _ = p.Revert(ctx, key, store.UndoOptions{AllowOrphans: true}, "none")
-				for range p.Retain(ctx, map[string]store.Retention{"": {EraseHiddenAfter: 1}}, false) {
+				_, _ = p.Revert(ctx, key, "none", store.UndoOptions{AllowOrphans: true})
+				for range p.Retain(ctx, map[string]store.Retention{"": {EraseHiddenAfter: 1}}, store.RetainOptions{}) {
 					break
 				}
 			case 4:

@@ -50,7 +50,7 @@ type lawWorld struct {
 func newLawWorld(t *rapid.T, ops []lawOp) *lawWorld {
 	w := &lawWorld{t: t, b: new(memory.Backend)}
 	w.open(w.b)
-	must(w.t)(w.s.Create(ctx, eraseKey, map[string]any{"k": "initial"}))
+	must(w.t)(w.s.Create(ctx, eraseKey, map[string]any{"k": "initial"}, store.CreateOptions{}))
 	for _, op := range ops {
 		w.do(op)
 	}
@@ -83,8 +83,8 @@ func (w *lawWorld) do(op lawOp) {
 	var p *patch.PatchEvent
 	switch op.kind {
 	case "event":
-		must(w.t)(w.s.AppendEvents(ctx, eraseKey, store.AppendOptions{}, event(`{"id":%q,"author":"user","invocationId":"i%d","content":{"role":"user","parts":[{"text":"it is <%s> %s"}]},"actions":{"stateDelta":{"k%d":%d}}}`,
-			id, w.n/3, id, strings.Repeat("and so on ", op.a%7), op.a%3, w.n)))
+		must(w.t)(w.s.AppendEvents(ctx, eraseKey, []*patch.Event{event(`{"id":%q,"author":"user","invocationId":"i%d","content":{"role":"user","parts":[{"text":"it is <%s> %s"}]},"actions":{"stateDelta":{"k%d":%d}}}`,
+			id, w.n/3, id, strings.Repeat("and so on ", op.a%7), op.a%3, w.n)}, store.AppendOptions{}))
 		return
 	case "retain":
 		if ids := w.ids(); len(ids) > 0 {
@@ -92,7 +92,7 @@ func (w *lawWorld) do(op lawOp) {
 		}
 		return
 	case "rewind":
-		_, err := w.s.Rewind(ctx, eraseKey, store.UndoOptions{}, fmt.Sprintf("i%d", op.a%(w.n/3+1)))
+		_, err := w.s.Rewind(ctx, eraseKey, fmt.Sprintf("i%d", op.a%(w.n/3+1)), store.UndoOptions{})
 		w.allowed(err)
 		return
 	case "revert":
@@ -103,7 +103,7 @@ func (w *lawWorld) do(op lawOp) {
 			}
 		}
 		if len(patches) > 0 {
-			_, err := w.s.Revert(ctx, eraseKey, store.UndoOptions{AllowOrphans: true}, patches[op.a%len(patches)])
+			_, err := w.s.Revert(ctx, eraseKey, patches[op.a%len(patches)], store.UndoOptions{AllowOrphans: true})
 			w.allowed(err)
 		}
 		return
@@ -127,7 +127,7 @@ func (w *lawWorld) do(op lawOp) {
 	default:
 		p = patch.NewPin(v.At(at).ID())
 	}
-	must(w.t)(w.s.ApplyPatch(ctx, eraseKey, store.PatchOptions{AsOfNow: true, AllowOrphans: true, AllowPinned: true}, p.WithID("patch "+id)))
+	must(w.t)(w.s.ApplyPatch(ctx, eraseKey, []*patch.PatchEvent{p.WithID("patch " + id)}, store.PatchOptions{AsOfNow: true, AllowOrphans: true, AllowPinned: true}))
 }
 
 // allowed accepts that something cannot be taken back.
@@ -236,8 +236,8 @@ func TestLawErase(t *testing.T) {
 		// A rewind after it is a rewind alone, in state.
 		to := fmt.Sprintf("i%d", rapid.IntRange(0, 5).Draw(t, "rewind"))
 		alone := newLawWorld(t, ops)
-		_, errA := alone.s.Rewind(ctx, eraseKey, store.UndoOptions{}, to)
-		_, errB := other.s.Rewind(ctx, eraseKey, store.UndoOptions{}, to)
+		_, errA := alone.s.Rewind(ctx, eraseKey, to, store.UndoOptions{})
+		_, errB := other.s.Rewind(ctx, eraseKey, to, store.UndoOptions{})
 		alone.allowed(errA)
 		if (errA == nil) != (errB == nil) || errA == nil && fmt.Sprint(alone.view().State()) != fmt.Sprint(other.view().State()) {
 			t.Fatalf("rewound to %s after it, the state is %v, %v, want %v, %v", to, other.view().State(), errB, alone.view().State(), errA)
@@ -247,7 +247,7 @@ func TestLawErase(t *testing.T) {
 			return
 		}
 		records := w.records()
-		redo := testlog.Must(w.s.Revert(ctx, eraseKey, store.UndoOptions{AllowOrphans: true}, records[len(records)-1].ID()))(w.t)
+		redo := testlog.Must(w.s.Revert(ctx, eraseKey, records[len(records)-1].ID(), store.UndoOptions{AllowOrphans: true}))(w.t)
 		plain := strings.NewReplacer("(", "", ")", "")
 		if plain.Replace(visible(redo.View)) != plain.Replace(visible(before)) || fmt.Sprint(redo.View.State()) != fmt.Sprint(before.State()) {
 			t.Fatalf("redone, visible are %s, want %s", visible(redo.View), visible(before))
@@ -317,7 +317,7 @@ func TestEraseDraft(t *testing.T) {
 		must(t)(s.Erase(ctx, eraseKey, store.EraseSelection{EventIDs: []string{"a"}}, store.EraseOptions{}))
 		now := viewOf(t, s, eraseKey)
 		draft := patch.NewSummarise(0, 1, said("x", "it was secret")).WithBase(now.PatchSeq())
-		_, err := s.ApplyPatch(ctx, eraseKey, store.PatchOptions{On: seen}, draft)
+		_, err := s.ApplyPatch(ctx, eraseKey, []*patch.PatchEvent{draft}, store.PatchOptions{On: seen})
 		if errors.Is(err, store.ErrConflict) == leaks || len(has(t, s, eraseKey, "secret")) > 0 != leaks {
 			t.Errorf("%s: %v, records %v have it", name, err, has(t, s, eraseKey, "secret"))
 		}
@@ -369,7 +369,7 @@ func (w *eraseWorld) add(r *rapid.T, key store.Key, text string) {
 	w.n++
 	place := rapid.SampledFrom(places).Draw(r, "place")
 	fields, _, _ := strings.Cut(fmt.Sprintf(place, text, w.n), "%!(EXTRA")
-	must(w.r)(w.store.AppendEvents(ctx, key, store.AppendOptions{}, event(`{"id":"e%d","author":"user","invocationId":"i%d",%s}`, w.n, w.n, fields)))
+	must(w.r)(w.store.AppendEvents(ctx, key, []*patch.Event{event(`{"id":"e%d","author":"user","invocationId":"i%d",%s}`, w.n, w.n, fields)}, store.AppendOptions{}))
 	w.texts[key] = append(w.texts[key], text)
 }
 
@@ -385,7 +385,7 @@ func (w *eraseWorld) build(r *rapid.T, text func() string) {
 		step := rapid.SampledFrom([]string{"new", "fork", "fork", "copy", "add", "add", "add", "cut"}).Draw(r, "step")
 		switch {
 		case len(w.texts) == 0 || step == "new" && !there:
-			must(w.r)(w.store.Create(ctx, to, map[string]any{"first": text()}))
+			must(w.r)(w.store.Create(ctx, to, map[string]any{"first": text()}, store.CreateOptions{}))
 			w.texts[to] = nil
 		case (step == "fork" || step == "copy") && !there:
 			from := some()
@@ -393,9 +393,9 @@ func (w *eraseWorld) build(r *rapid.T, text func() string) {
 			at := uint64(rapid.IntRange(0, int(info.Seq)).Draw(r, "at"))
 			if step == "copy" {
 				at = info.Seq
-				must(w.r)(w.store.Fork(ctx, from, to, nil))
+				must(w.r)(w.store.Fork(ctx, from, to, store.ForkOptions{}))
 			} else {
-				must(w.r)(w.store.Fork(ctx, from, to, &at))
+				must(w.r)(w.store.Fork(ctx, from, to, store.ForkOptions{At: &at}))
 			}
 			w.texts[to] = nil
 			for _, t := range w.texts[from] {
@@ -411,7 +411,7 @@ func (w *eraseWorld) build(r *rapid.T, text func() string) {
 			}
 			w.n++
 			p := patch.NewSummarise(rapid.IntRange(0, v.Len()-2).Draw(r, "start"), 2, said(fmt.Sprint("s", w.n), "told"))
-			must(w.r)(w.store.ApplyPatch(ctx, of, store.PatchOptions{AsOfNow: true, AllowOrphans: true}, p))
+			must(w.r)(w.store.ApplyPatch(ctx, of, []*patch.PatchEvent{p}, store.PatchOptions{AsOfNow: true, AllowOrphans: true}))
 		default:
 			w.add(r, some(), text())
 		}

@@ -74,8 +74,8 @@ func exportOf(t testlog.Failer, s *store.Store, key store.Key, opts store.Export
 // createWith creates a session with events.
 func createWith(t testing.TB, s *store.Store, key store.Key, events ...*patch.Event) {
 	t.Helper()
-	must(t)(s.Create(context.Background(), key, nil))
-	must(t)(s.AppendEvents(context.Background(), key, store.AppendOptions{}, events...))
+	must(t)(s.Create(context.Background(), key, nil, store.CreateOptions{}))
+	must(t)(s.AppendEvents(context.Background(), key, events, store.AppendOptions{}))
 }
 
 // verified checks that nothing is wrong.
@@ -140,14 +140,14 @@ var eraseKey = sibling("s")
 // What is erased goes with all that stands for it, at any depth, and copies; all else stays.
 func TestEraseCascade(t *testing.T) {
 	erasable(t, func(t *testing.T, s *store.Store, _ *storetest.Faulty) {
-		must(t)(s.Create(ctx, eraseKey, map[string]any{"k": "initial"}))
+		must(t)(s.Create(ctx, eraseKey, map[string]any{"k": "initial"}, store.CreateOptions{}))
 		add := func(texts ...string) {
 			t.Helper()
-			must(t)(s.AppendEvents(ctx, eraseKey, store.AppendOptions{}, lines(texts...)...))
+			must(t)(s.AppendEvents(ctx, eraseKey, lines(texts...), store.AppendOptions{}))
 		}
 		apply := func(patches ...*patch.PatchEvent) {
 			t.Helper()
-			must(t)(s.ApplyPatch(ctx, eraseKey, store.PatchOptions{AsOfNow: true, AllowOrphans: true}, patches...))
+			must(t)(s.ApplyPatch(ctx, eraseKey, patches, store.PatchOptions{AsOfNow: true, AllowOrphans: true}))
 		}
 		add(`{"id":"e1","author":"user","content":{"role":"user","parts":[{"text":"my number is 4711"}]},"actions":{"stateDelta":{"number":"4711"}}}`,
 			`{"id":"e2","author":"agent","content":{"role":"model","parts":[{"functionCall":{"id":"c","name":"look","args":{"x":"other"}}}]}}`,
@@ -187,17 +187,17 @@ func TestEraseCascade(t *testing.T) {
 		testlog.Equal(t, "receipts", receiptsOf(t, s, eraseKey), []string{"receipt ann"})
 
 		// What a summary was made from is a conflict, as is a patch of a view from before.
-		testlog.ErrorIs(t, testlog.ErrorOf(s.ApplyPatch(ctx, eraseKey, store.PatchOptions{On: before}, patch.NewSplice(0, 1))), store.ErrConflict, "a patch on a view from before")
+		testlog.ErrorIs(t, testlog.ErrorOf(s.ApplyPatch(ctx, eraseKey, []*patch.PatchEvent{patch.NewSplice(0, 1)}, store.PatchOptions{On: before})), store.ErrConflict, "a patch on a view from before")
 		// A retry returns what is there.
-		again := testlog.Must(s.AppendEvents(ctx, eraseKey, store.AppendOptions{}, testlog.Text("e1", "", "user", "my number is 4711")))(t)
+		again := testlog.Must(s.AppendEvents(ctx, eraseKey, []*patch.Event{testlog.Text("e1", "", "user", "my number is 4711")}, store.AppendOptions{}))(t)
 		if len(again.Records) != 1 || strings.Contains(again.Records[0].Event.String(), "4711") {
 			t.Errorf("a retry of what was erased: %v", again.Records)
 		}
-		testlog.ErrorIs(t, testlog.ErrorOf(s.AppendEvents(ctx, eraseKey, store.AppendOptions{}, lines(`{"id":"e1","author":"other"}`)...)), store.ErrDuplicateID, "another event of the same id")
+		testlog.ErrorIs(t, testlog.ErrorOf(s.AppendEvents(ctx, eraseKey, lines(`{"id":"e1","author":"other"}`), store.AppendOptions{})), store.ErrDuplicateID, "another event of the same id")
 		// Taking back works on, and brings nothing back.
-		testlog.WantNil(t, testlog.ErrorOf(s.Revert(ctx, eraseKey, store.UndoOptions{AllowOrphans: true}, "sum2")))
-		testlog.WantNil(t, testlog.ErrorOf(s.Revert(ctx, eraseKey, store.UndoOptions{AllowOrphans: true}, "sum")))
-		testlog.ErrorIs(t, testlog.ErrorOf(s.Revert(ctx, eraseKey, store.UndoOptions{}, done.Sessions[0].Receipt.ID())), store.ErrInvalid, "taking the receipt back")
+		testlog.WantNil(t, testlog.ErrorOf(s.Revert(ctx, eraseKey, "sum2", store.UndoOptions{AllowOrphans: true})))
+		testlog.WantNil(t, testlog.ErrorOf(s.Revert(ctx, eraseKey, "sum", store.UndoOptions{AllowOrphans: true})))
+		testlog.ErrorIs(t, testlog.ErrorOf(s.Revert(ctx, eraseKey, done.Sessions[0].Receipt.ID(), store.UndoOptions{})), store.ErrInvalid, "taking the receipt back")
 		testlog.Equal(t, "records that have it again", has(t, s, eraseKey, "4711"), nil)
 		testlog.Equal(t, "as of record 1", testlog.Must(s.ViewAt(ctx, eraseKey, 1))(t).At(0).Content().String(), `{"parts":[{"text":"[erased]"}],"role":"user"}`)
 		verified(t, s)
@@ -232,8 +232,8 @@ func TestEraseSelections(t *testing.T) {
 		s := inMemory(t)
 		createWith(t, s, eraseKey, lines(texts...)...)
 		p := testlog.Must(patch.NewPin("e1").WithID("p").WithCustomMetadata(map[string]any{"why": "the needle"}))(t)
-		must(t)(s.ApplyPatch(ctx, eraseKey, store.PatchOptions{}, p))
-		must(t)(s.ApplyPatch(ctx, eraseKey, store.PatchOptions{AsOfNow: true, AllowPinned: true}, patch.NewSummarise(0, 1, said("s", "told")).WithID("q")))
+		must(t)(s.ApplyPatch(ctx, eraseKey, []*patch.PatchEvent{p}, store.PatchOptions{}))
+		must(t)(s.ApplyPatch(ctx, eraseKey, []*patch.PatchEvent{patch.NewSummarise(0, 1, said("s", "told")).WithID("q")}, store.PatchOptions{AsOfNow: true, AllowPinned: true}))
 		done := testlog.Must(s.Erase(ctx, eraseKey, sel, store.EraseOptions{Values: patch.NullValues}))(t)
 		seqs := []uint64{}
 		for _, session := range done.Sessions {
@@ -271,10 +271,10 @@ func TestEraseMatchPlaces(t *testing.T) {
 func TestEraseMatchOutsideEvents(t *testing.T) {
 	erasable(t, func(t *testing.T, s *store.Store, _ *storetest.Faulty) {
 		state := map[string]any{"k": "needle", "user:u": "a needle", "app:a": []any{"needle"}, "other": "x", "user:other": "x"}
-		must(t)(s.Create(ctx, eraseKey, state))
-		must(t)(s.AppendEvents(ctx, eraseKey, store.AppendOptions{}, said("e1", "unrelated")))
+		must(t)(s.Create(ctx, eraseKey, state, store.CreateOptions{}))
+		must(t)(s.AppendEvents(ctx, eraseKey, []*patch.Event{said("e1", "unrelated")}, store.AppendOptions{}))
 		fork := store.Key{App: "a", User: "v", Session: "fork"}
-		must(t)(s.Fork(ctx, eraseKey, fork, nil))
+		must(t)(s.Fork(ctx, eraseKey, fork, store.ForkOptions{}))
 		match := store.EraseSelection{Match: "needle"}
 		erased := func(values patch.ValuePolicy) string {
 			done := testlog.Must(s.Erase(ctx, eraseKey, match, store.EraseOptions{Values: values}))(t)
@@ -299,13 +299,13 @@ func TestEraseIsNotForged(t *testing.T) {
 	s := inMemory(t)
 	createWith(t, s, eraseKey, said("e1", "one"))
 	blank := said("e2", "two").Blank("r", patch.KeepValues)
-	testlog.ErrorIs(t, testlog.ErrorOf(s.AppendEvents(ctx, eraseKey, store.AppendOptions{}, blank)), store.ErrInvalid, "an event that says that it was erased")
+	testlog.ErrorIs(t, testlog.ErrorOf(s.AppendEvents(ctx, eraseKey, []*patch.Event{blank}, store.AppendOptions{})), store.ErrInvalid, "an event that says that it was erased")
 	for _, p := range []*patch.PatchEvent{
 		patch.NewErase(patch.Erasure{Seqs: []patch.Span{{From: 1, To: 1}}}),
 		patch.NewSplice(0, 0, blank),
 		patch.NewPin("e1").WithID("p").Blank("r", patch.KeepValues, func(int) bool { return true }),
 	} {
-		testlog.ErrorIs(t, testlog.ErrorOf(s.ApplyPatch(ctx, eraseKey, store.PatchOptions{AsOfNow: true}, p)), store.ErrInvalid, "%s", p)
+		testlog.ErrorIs(t, testlog.ErrorOf(s.ApplyPatch(ctx, eraseKey, []*patch.PatchEvent{p}, store.PatchOptions{AsOfNow: true})), store.ErrInvalid, "%s", p)
 	}
 	receipt := patch.NewErase(patch.Erasure{Seqs: []patch.Span{{From: 1, To: 1}}}).WithID("r")
 	for text, key := range map[string]store.Key{
@@ -323,7 +323,7 @@ func TestEraseIsNotForged(t *testing.T) {
 func TestExportErased(t *testing.T) {
 	s := inMemory(t)
 	createWith(t, s, eraseKey, said("e1", "one"), said("e2", "two"), said("e3", "three"), said("e4", "four"))
-	must(t)(s.ApplyPatch(ctx, eraseKey, store.PatchOptions{AsOfNow: true}, patch.NewSplice(0, 1)))
+	must(t)(s.ApplyPatch(ctx, eraseKey, []*patch.PatchEvent{patch.NewSplice(0, 1)}, store.PatchOptions{AsOfNow: true}))
 	for i, ids := range [][]string{{"e1", "e2"}, {"e4"}} {
 		opts := store.EraseOptions{ID: fmt.Sprint("r", i), Author: "ann", Reason: "asked for"}
 		if opts.Summaries = patch.KeepSummaries; i == 0 {
@@ -419,7 +419,7 @@ func told(t testing.TB, s *store.Store) {
 func applied(t testing.TB, s *store.Store, key store.Key, patches ...*patch.PatchEvent) {
 	t.Helper()
 	for _, p := range patches {
-		must(t)(s.ApplyPatch(context.Background(), key, store.PatchOptions{AsOfNow: true, AllowOrphans: true}, p))
+		must(t)(s.ApplyPatch(context.Background(), key, []*patch.PatchEvent{p}, store.PatchOptions{AsOfNow: true, AllowOrphans: true}))
 	}
 }
 
@@ -492,7 +492,7 @@ func TestEraseContext(t *testing.T) {
 		patch.NewSummarise(2, 1, sum("of it", 1, 1)), patch.NewSummarise(0, 2, sum("merged", 2, 2)),
 		patch.NewSummarise(2, 1, sum("after", 1, 1)), patch.NewSummarise(3, 1, said("by hand", "x")),
 	} {
-		must(t)(s.ApplyPatch(ctx, eraseKey, store.PatchOptions{AsOfNow: true}, p))
+		must(t)(s.ApplyPatch(ctx, eraseKey, []*patch.PatchEvent{p}, store.PatchOptions{AsOfNow: true}))
 	}
 	want := []string{"s 3.0 e2: selected", "s 8.0 of it: stands for an erased event", "s 10.0 after: summarizer was shown an erased event or summary"}
 	testlog.Equal(t, "erased", eraseIDs(t, s, eraseKey, store.EraseOptions{Context: true}, "e2"), want)
@@ -520,7 +520,7 @@ func testEraseBrought(t *testing.T, kept bool) {
 		`{"id":"f4","author":"a","content":{"parts":[{"functionResponse":{"id":"4","name":"recall_read","response":{"text":"secret again"}}}]}}`,
 		`{"id":"f5","author":"a","content":{"parts":[{"functionResponse":{"id":"1","name":"other","response":{"results":[{"handle":"1"}]}}}]}}`,
 	)...)
-	must(t)(s.ApplyPatch(ctx, eraseKey, store.PatchOptions{AsOfNow: true, AllowOrphans: true}, patch.NewSummarise(2, 2, said("s", "secret told"))))
+	must(t)(s.ApplyPatch(ctx, eraseKey, []*patch.PatchEvent{patch.NewSummarise(2, 2, said("s", "secret told"))}, store.PatchOptions{AsOfNow: true, AllowOrphans: true}))
 	brought := ": brought by a tool from an erased event"
 	want := []string{"s 1.0 e1: selected", "s 4.0 f1" + brought, "s 6.0 f2" + brought, "s 9.0 f4" + brought, "s 11.0 s: stands for an erased event"}
 	if kept {
@@ -555,9 +555,9 @@ func TestEraseWhatWasKeptInForks(t *testing.T) {
 			clock = now
 			createWith(t, s, eraseKey, said("a", "secret"), said("b", "other"))
 			fork := sibling("fork")
-			must(t)(s.Fork(t.Context(), eraseKey, fork, nil))
+			must(t)(s.Fork(t.Context(), eraseKey, fork, store.ForkOptions{}))
 			p := patch.NewSummarise(0, 2, said("s", "secret told in the fork"))
-			must(t)(s.ApplyPatch(t.Context(), fork, store.PatchOptions{AsOfNow: true}, p))
+			must(t)(s.ApplyPatch(t.Context(), fork, []*patch.PatchEvent{p}, store.PatchOptions{AsOfNow: true}))
 			clock = now.Add(day)
 			testlog.Equal(t, "kept", done(t, s, store.Retention{EraseHiddenAfter: day}, false), []string{"fork false  2"})
 			key := map[bool]store.Key{true: fork, false: eraseKey}[first]
@@ -575,9 +575,9 @@ func TestEraseSameIDInAFork(t *testing.T) {
 	erasable(t, func(t *testing.T, s *store.Store, _ *storetest.Faulty) {
 		createWith(t, s, eraseKey, said("a", "secret"))
 		fork := sibling("fork")
-		must(t)(s.Fork(t.Context(), eraseKey, fork, nil))
-		must(t)(s.AppendEvents(t.Context(), eraseKey, store.AppendOptions{}, said("b", "secret too")))
-		must(t)(s.AppendEvents(t.Context(), fork, store.AppendOptions{}, said("b", "other")))
+		must(t)(s.Fork(t.Context(), eraseKey, fork, store.ForkOptions{}))
+		must(t)(s.AppendEvents(t.Context(), eraseKey, []*patch.Event{said("b", "secret too")}, store.AppendOptions{}))
+		must(t)(s.AppendEvents(t.Context(), fork, []*patch.Event{said("b", "other")}, store.AppendOptions{}))
 		testlog.Equal(t, "events that were erased", len(eraseIDs(t, s, eraseKey, store.EraseOptions{}, "a", "b")), 3)
 		testlog.Equal(t, "records that have other", has(t, s, fork, "other"), []uint64{2})
 	})
@@ -590,13 +590,13 @@ func TestEraseUser(t *testing.T) {
 		key := func(user, session string) store.Key { return store.Key{App: "a", User: user, Session: session} }
 		state := map[string]any{"k": "secret", "user:k": "secret", "app:k": "shared"}
 		for _, name := range []string{"s1", "s2"} {
-			must(t)(s.Create(ctx, key("ann", name), state))
+			must(t)(s.Create(ctx, key("ann", name), state, store.CreateOptions{}))
 			events := append(lines(`{"id":"first","author":"user","content":{"role":"user","parts":[{"text":"the secret of `+name+`"}]},"actions":{"stateDelta":{"x":"secret","user:x":"secret"}}}`), said("second", "secret too"))
-			must(t)(s.AppendEvents(ctx, key("ann", name), store.AppendOptions{}, events...))
+			must(t)(s.AppendEvents(ctx, key("ann", name), events, store.AppendOptions{}))
 		}
 		at := uint64(1)
-		must(t)(s.Fork(ctx, key("ann", "s1"), key("bob", "of ann"), &at))
-		must(t)(s.AppendEvents(ctx, key("bob", "of ann"), store.AppendOptions{}, said("own", "of bob")))
+		must(t)(s.Fork(ctx, key("ann", "s1"), key("bob", "of ann"), store.ForkOptions{At: &at}))
+		must(t)(s.AppendEvents(ctx, key("bob", "of ann"), []*patch.Event{said("own", "of bob")}, store.AppendOptions{}))
 		opts := store.EraseOptions{ID: "r"}
 		dry := opts
 		dry.DryRun = true
@@ -646,15 +646,17 @@ func TestBackupOfAHalfErasedSession(t *testing.T) {
 func TestVerifyBesideOthers(t *testing.T) {
 	for name, act := range map[string]func(s *store.Store) error{
 		"append": func(s *store.Store) error {
-			return errOf(s.AppendEvents(ctx, eraseKey, store.AppendOptions{}, says("b", 5)...))
+			return errOf(s.AppendEvents(ctx, eraseKey, says("b", 5), store.AppendOptions{}))
 		},
-		"patch": func(s *store.Store) error { return errOf(s.ApplyPatch(ctx, eraseKey, asOfNow, patch.NewSplice(0, 10))) },
+		"patch": func(s *store.Store) error {
+			return errOf(s.ApplyPatch(ctx, eraseKey, []*patch.PatchEvent{patch.NewSplice(0, 10)}, asOfNow))
+		},
 		"erase": func(s *store.Store) error {
 			return errOf(s.Erase(ctx, eraseKey, store.EraseSelection{All: true}, store.EraseOptions{}))
 		},
 		"delete": func(s *store.Store) error { return s.Delete(ctx, eraseKey) },
 		"create again": func(s *store.Store) error {
-			return errors.Join(s.Delete(ctx, eraseKey), errOf(s.Create(ctx, eraseKey, nil)), errOf(s.AppendEvents(ctx, eraseKey, store.AppendOptions{}, say("new"))))
+			return errors.Join(s.Delete(ctx, eraseKey), errOf(s.Create(ctx, eraseKey, nil, store.CreateOptions{})), errOf(s.AppendEvents(ctx, eraseKey, []*patch.Event{say("new")}, store.AppendOptions{})))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -674,7 +676,7 @@ func TestVerifyBesideOthers(t *testing.T) {
 					}
 					other(func(s *store.Store) error {
 						createWith(t, s, eraseKey, says("a", 20)...)
-						return errOf(s.ApplyPatch(ctx, eraseKey, asOfNow, patch.NewSplice(0, 5)))
+						return errOf(s.ApplyPatch(ctx, eraseKey, []*patch.PatchEvent{patch.NewSplice(0, 5)}, asOfNow))
 					})
 					look(quietly(t, &hooked{Backend: first, serve: func(context.Context, string) (backend.Backend, error) {
 						if calls++; calls == at {
@@ -698,7 +700,7 @@ func TestEraseForkDeletedMeanwhile(t *testing.T) {
 			createWith(t, s, eraseKey, said("e1", "secret"))
 			forks := []store.Key{sibling("t0"), sibling("t1")}
 			for _, fork := range forks {
-				must(t)(s.Fork(t.Context(), eraseKey, fork, nil))
+				must(t)(s.Fork(t.Context(), eraseKey, fork, store.ForkOptions{}))
 			}
 			faulty.Plan(storetest.Plan{Write: c.write, Failure: storetest.Landed, During: func() {
 				testlog.WantNil(t, s.Delete(t.Context(), forks[c.fork]))
@@ -715,13 +717,13 @@ func TestEraseForkDeletedMeanwhile(t *testing.T) {
 // An event that sets a shared value while an erase looks at those is erased too, and its value becomes null like the others.
 func TestEraseBesideSharedValues(t *testing.T) {
 	erasable(t, func(t *testing.T, s *store.Store, faulty *storetest.Faulty) {
-		must(t)(s.Create(ctx, eraseKey, map[string]any{"app:a": "secret one"}))
-		must(t)(s.AppendEvents(ctx, eraseKey, store.AppendOptions{}, said("e1", "secret"), said("b", "other")))
+		must(t)(s.Create(ctx, eraseKey, map[string]any{"app:a": "secret one"}, store.CreateOptions{}))
+		must(t)(s.AppendEvents(ctx, eraseKey, []*patch.Event{said("e1", "secret"), said("b", "other")}, store.AppendOptions{}))
 		faulty.Plan(storetest.Plan{Before: func(write int) { // of the shared values
 			if write == 1 {
 				later := lines(`{"id":"e2","author":"a","actions":{"stateDelta":{"user:b":"secret two"}}}`)
-				must(t)(s.AppendEvents(ctx, eraseKey, store.AppendOptions{}, later...))
-				must(t)(s.ApplyPatch(ctx, eraseKey, asOfNow, patch.NewSplice(0, 1)))
+				must(t)(s.AppendEvents(ctx, eraseKey, later, store.AppendOptions{}))
+				must(t)(s.ApplyPatch(ctx, eraseKey, []*patch.PatchEvent{patch.NewSplice(0, 1)}, asOfNow))
 			}
 		}})
 		done := testlog.Must(s.Erase(ctx, eraseKey, store.EraseSelection{Match: "secret"}, store.EraseOptions{Values: patch.NullValues}))(t)
@@ -753,7 +755,7 @@ func TestErasesBesideEachOther(t *testing.T) {
 					return
 				default:
 				}
-				if _, err := s.AppendEvents(t.Context(), eraseKey, store.AppendOptions{}, said(fmt.Sprint("w", n), "more")); err != nil {
+				if _, err := s.AppendEvents(t.Context(), eraseKey, []*patch.Event{said(fmt.Sprint("w", n), "more")}, store.AppendOptions{}); err != nil {
 					t.Error(err)
 					return
 				}
@@ -786,10 +788,10 @@ func forkedWhileErased(t *testing.T, erase func(s *store.Store) error) {
 					shared := new(memory.Backend)
 					c := &storetest.Faulty{Backend: shared}
 					s, other := quietly(t, c), quietly(t, shared)
-					must(t)(s.Create(ctx, key("ann", "s1"), map[string]any{"k": "secret"}))
-					must(t)(s.AppendEvents(ctx, key("ann", "s1"), store.AppendOptions{}, said("e1", "secret"), said("e2", "secret"), said("e3", "secret")))
+					must(t)(s.Create(ctx, key("ann", "s1"), map[string]any{"k": "secret"}, store.CreateOptions{}))
+					must(t)(s.AppendEvents(ctx, key("ann", "s1"), []*patch.Event{said("e1", "secret"), said("e2", "secret"), said("e3", "secret")}, store.AppendOptions{}))
 					createWith(t, s, key("ann", "s2"), said("x", "of another session"))
-					must(t)(s.Fork(ctx, key("ann", "s1"), key("bob", "fork"), nil))
+					must(t)(s.Fork(ctx, key("ann", "s1"), key("bob", "fork"), store.ForkOptions{}))
 					c.Plan(storetest.Plan{Write: kill, Then: 1 << 20, Before: func(write int) {
 						if write != before {
 							return
@@ -798,7 +800,7 @@ func forkedWhileErased(t *testing.T, erase func(s *store.Store) error) {
 						if at == 0 {
 							opts = nil
 						}
-						testlog.WantNil(t, testlog.ErrorOf(other.Fork(ctx, of, key("bob", "late"), opts)))
+						testlog.WantNil(t, testlog.ErrorOf(other.Fork(ctx, of, key("bob", "late"), store.ForkOptions{At: opts})))
 					}})
 					err := erase(s)
 					name := fmt.Sprintf("fork of %s at %d before write %d, killed before %d", of, at, before, kill)
@@ -860,7 +862,7 @@ func TestPatchWhileErasing(t *testing.T) {
 			}
 			now := viewOf(t, other, eraseKey)
 			p := patch.NewSummarise(0, 1, said("s", "it was secret")).WithBase(now.PatchSeq())
-			_, err := other.ApplyPatch(ctx, eraseKey, store.PatchOptions{On: seen}, p)
+			_, err := other.ApplyPatch(ctx, eraseKey, []*patch.PatchEvent{p}, store.PatchOptions{On: seen})
 			if refused = errors.Is(err, store.ErrConflict); err != nil && !refused {
 				t.Fatal(err)
 			}
@@ -884,12 +886,12 @@ func TestSharedValueWrittenMeanwhile(t *testing.T) {
 			}
 			return err
 		},
-		"CopyShared": func(s *store.Store) error {
+		"CopyFrom": func(s *store.Store) error {
 			from := quietly(t, new(memory.Backend))
-			if _, err := from.Create(ctx, key, map[string]any{"user:x": "copied"}); err != nil {
+			if _, err := from.Create(ctx, key, map[string]any{"user:x": "copied"}, store.CreateOptions{}); err != nil {
 				return err
 			}
-			if _, _, err := s.CopyShared(ctx, from, store.CopyOptions{OverwriteShared: true}); !errors.Is(err, store.ErrConflict) {
+			if _, err := s.CopyFrom(ctx, store.Key{}, from, store.CopyOptions{OverwriteShared: true}); !errors.Is(err, store.ErrConflict) {
 				return fmt.Errorf("a copy that overtakes another write: %w", err)
 			}
 			return nil
@@ -898,11 +900,11 @@ func TestSharedValueWrittenMeanwhile(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			shared := new(memory.Backend)
 			other := quietly(t, shared)
-			must(t)(other.Create(ctx, key, map[string]any{"user:k": "secret", "user:x": "secret"}))
+			must(t)(other.Create(ctx, key, map[string]any{"user:k": "secret", "user:x": "secret"}, store.CreateOptions{}))
 			c := &storetest.Faulty{Backend: shared}
 			c.Plan(storetest.Plan{Before: func(write int) {
 				if write == 1 { // the write of the shared values
-					must(t)(other.AppendEvents(ctx, key, store.AppendOptions{}, sets("later", `{"user:x":"new"}`)))
+					must(t)(other.AppendEvents(ctx, key, []*patch.Event{sets("later", `{"user:x":"new"}`)}, store.AppendOptions{}))
 				}
 			}})
 			s := quietly(t, c)
@@ -920,7 +922,7 @@ func TestReplacedBesideAnEraseOrAFork(t *testing.T) {
 			return testlog.ErrorOf(e.store.Erase(ctx, key, store.EraseSelection{EventIDs: []string{"a1"}}, store.EraseOptions{}))
 		},
 		"fork": func(e *env) error {
-			return testlog.ErrorOf(e.store.Fork(ctx, key, store.Key{App: "app", User: "user", Session: "forked"}, nil))
+			return testlog.ErrorOf(e.store.Fork(ctx, key, store.Key{App: "app", User: "user", Session: "forked"}, store.ForkOptions{}))
 		},
 	} {
 		for k, more := 1, true; more; k++ {

@@ -9,7 +9,9 @@ import (
 	"github.com/patchlog-dev/patchlog/store/backend"
 )
 
-// Errors about the store.
+// These are all errors of a store that a caller may want to tell apart, with those that other packages define. Errors match
+// them by [errors.Is], or are of one of the types below by [errors.As]. Besides these, a call returns the error of its
+// context, of its reader or writer, and [errors.ErrUnsupported].
 var (
 	// ErrNotFound: there is no such session, or no such record in it; or the session
 	// was deleted and created again since the view at hand was made.
@@ -36,22 +38,62 @@ var (
 	// [ErrCorrupt], unless nothing of its form is left.
 	ErrNotDatabase = backend.ErrNotDatabase
 
+	// ErrCorrupt: something that is stored is damaged.
+	ErrCorrupt = patch.ErrCorrupt
+
+	// ErrRetainRunning: another process deletes and erases what is due in this storage.
+	ErrRetainRunning = errors.New("another process is at it")
+
+	// ErrInvalid: an argument, an option, an event, a patch or a file to import is not as it must be.
+	ErrInvalid = patch.ErrInvalid
+
+	// ErrTooLarge: a record, an initial state or a file to import is over its limit.
+	ErrTooLarge = patch.ErrTooLarge
+
 	// ErrDuplicateID: an id is used already, for other content.
 	ErrDuplicateID = errors.New("duplicate id")
+
+	// ErrConflict: the log has moved on since the caller looked at it. Look again, and make the patch anew.
+	ErrConflict = fold.ErrConflict
+
+	// ErrOutOfRange: a patch is about events behind the end of the visible log.
+	ErrOutOfRange = fold.ErrOutOfRange
+
+	// ErrEventNotFound: no visible event, or no event of an invocation, has the id.
+	ErrEventNotFound = fold.ErrEventNotFound
+
+	// ErrPinned: a patch would hide a pinned event.
+	ErrPinned = fold.ErrPinned
+
+	// ErrOrphanedCall: a patch would split a function call from its response.
+	ErrOrphanedCall = fold.ErrOrphanedCall
+
+	// ErrBlocked: another patch stands on the one to revert.
+	ErrBlocked = fold.ErrBlocked
+
+	// ErrUnknownPatch: the log has a patch of a type that this version does not know, so indices cannot be trusted.
+	ErrUnknownPatch = fold.ErrUnknownPatch
 )
 
-// Errors that other packages define and that calls of a store return: a caller finds all that it matches in this package.
-var (
-	ErrInvalid       = patch.ErrInvalid
-	ErrCorrupt       = patch.ErrCorrupt
-	ErrTooLarge      = patch.ErrTooLarge
-	ErrConflict      = fold.ErrConflict
-	ErrOutOfRange    = fold.ErrOutOfRange
-	ErrEventNotFound = fold.ErrEventNotFound
-	ErrPinned        = fold.ErrPinned
-	ErrOrphanedCall  = fold.ErrOrphanedCall
-	ErrBlocked       = fold.ErrBlocked
-	ErrUnknownPatch  = fold.ErrUnknownPatch
+// Types of errors that other packages define.
+type (
+	// ConflictError says which patch the caller had seen, and which is the newest. It matches [ErrConflict].
+	ConflictError = fold.ConflictError
+
+	// PinnedError says which events are pinned. It matches [ErrPinned].
+	PinnedError = fold.PinnedError
+
+	// OrphanError says which calls a patch would split, and which span would not. It matches [ErrOrphanedCall].
+	OrphanError = fold.OrphanError
+
+	// BlockedError says which patch to revert first. It matches [ErrBlocked].
+	BlockedError = fold.BlockedError
+
+	// FieldError says which field is invalid, and why. It matches [ErrInvalid].
+	FieldError = patch.FieldError
+
+	// LineError says which line of a file to import an error is about, and wraps it.
+	LineError = patch.LineError
 )
 
 // SeqError says that a log does not end where an append expected it to. It matches

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log"
 	"os"
 	"path/filepath"
@@ -23,7 +24,7 @@ var exampleKey = store.Key{App: "shop", User: "ada", Session: "s1"}
 func exampleStore() *store.Store {
 	s, err := store.OpenMemory(store.Options{Now: func() time.Time { return time.Date(2025, 1, 2, 3, 4, 5, 0, time.UTC) }})
 	check(err)
-	check(s.Create(context.Background(), exampleKey, map[string]any{"currency": "EUR"}))
+	check(s.Create(context.Background(), exampleKey, map[string]any{"currency": "EUR"}, store.CreateOptions{}))
 	for i, text := range []string{"hello", "hi, what can I do?", "a red bicycle, please", "I found three"} {
 		e, err := patch.NewEvent(patch.Fields{
 			ID:      fmt.Sprint("e", i+1),
@@ -32,7 +33,7 @@ func exampleStore() *store.Store {
 			Actions: patch.Actions{StateDelta: map[string]any{"turn": i + 1}},
 		})
 		check(err)
-		check(s.AppendEvents(context.Background(), exampleKey, store.AppendOptions{}, e))
+		check(s.AppendEvents(context.Background(), exampleKey, []*patch.Event{e}, store.AppendOptions{}))
 	}
 	return s
 }
@@ -61,7 +62,7 @@ func ExampleOpen() {
 
 	s, err := store.Open(path, store.Options{})
 	check(err)
-	_, err = s.Create(context.Background(), exampleKey, nil)
+	_, err = s.Create(context.Background(), exampleKey, nil, store.CreateOptions{})
 	fmt.Println("created:", err == nil)
 
 	// One store at a time holds the file.
@@ -78,11 +79,11 @@ func ExampleStore_Create() {
 	s, err := store.OpenMemory(store.Options{})
 	check(err)
 	defer s.Close()
-	session, err := s.Create(context.Background(), exampleKey, map[string]any{"currency": "EUR", "app:motd": "sale!", "temp:draft": 1})
+	session, err := s.Create(context.Background(), exampleKey, map[string]any{"currency": "EUR", "app:motd": "sale!", "temp:draft": 1}, store.CreateOptions{})
 	check(err)
 	fmt.Println(session.State())
 
-	_, err = s.Create(context.Background(), exampleKey, nil)
+	_, err = s.Create(context.Background(), exampleKey, nil, store.CreateOptions{})
 	fmt.Println(err)
 	// Output:
 	// map[app:motd:sale! currency:EUR]
@@ -111,7 +112,7 @@ func ExampleStore_AppendEvents() {
 	check(err)
 	// The second call is a retry: it writes nothing.
 	for range 2 {
-		c, err := s.AppendEvents(context.Background(), exampleKey, store.AppendOptions{}, e)
+		c, err := s.AppendEvents(context.Background(), exampleKey, []*patch.Event{e}, store.AppendOptions{})
 		check(err)
 		fmt.Println("record", c.Records[0].Seq, "of", c.View.Seq())
 	}
@@ -127,12 +128,12 @@ func ExampleStore_ApplyPatch() {
 	check(err)
 	summary, err := patch.NewEvent(patch.Fields{ID: "s1", Author: "summariser", Content: patch.Text("user", "They greeted.")})
 	check(err)
-	c, err := s.ApplyPatch(context.Background(), exampleKey, store.PatchOptions{On: seen.View}, patch.NewSummarise(0, 2, summary))
+	c, err := s.ApplyPatch(context.Background(), exampleKey, []*patch.PatchEvent{patch.NewSummarise(0, 2, summary)}, store.PatchOptions{On: seen.View})
 	check(err)
 	printVisible(c.View, c.View.At)
 
 	// Who has not seen that patch must look again.
-	_, err = s.ApplyPatch(context.Background(), exampleKey, store.PatchOptions{On: seen.View}, patch.NewSplice(0, 1))
+	_, err = s.ApplyPatch(context.Background(), exampleKey, []*patch.PatchEvent{patch.NewSplice(0, 1)}, store.PatchOptions{On: seen.View})
 	var conflict *fold.ConflictError
 	if errors.As(err, &conflict) {
 		fmt.Println("conflict with record", conflict.Newest)
@@ -147,7 +148,7 @@ func ExampleStore_ApplyPatch() {
 func ExampleStore_Preview() {
 	s := exampleStore()
 	defer s.Close()
-	p, err := s.Preview(context.Background(), exampleKey, store.PatchOptions{AsOfNow: true}, patch.NewTruncateBefore("e3"))
+	p, err := s.Preview(context.Background(), exampleKey, []*patch.PatchEvent{patch.NewTruncateBefore("e3")}, store.PatchOptions{AsOfNow: true})
 	check(err)
 	fmt.Println("would remove", len(p.Removed), "events and leave", p.After.Len())
 	session, err := s.Get(context.Background(), exampleKey)
@@ -158,15 +159,16 @@ func ExampleStore_Preview() {
 	// there are 4
 }
 
-func ExampleStore_ApplyOn() {
+// A patch is refused if its author has not seen the newest patch.
+func ExampleStore_ApplyPatch_conflict() {
 	s := exampleStore()
 	defer s.Close()
 	seen, err := s.View(context.Background(), exampleKey)
 	check(err)
-	v, err := s.ApplyOn(context.Background(), exampleKey, seen, fold.CheckOptions{}, patch.NewSplice(0, 3))
-	fmt.Println(v.Len(), err)
+	done, err := s.ApplyPatch(context.Background(), exampleKey, []*patch.PatchEvent{patch.NewSplice(0, 3)}, store.PatchOptions{On: seen})
+	fmt.Println(done.View.Len(), err)
 	// What was seen is not what is there any more.
-	_, err = s.ApplyOn(context.Background(), exampleKey, seen, fold.CheckOptions{}, patch.NewSplice(0, 1))
+	_, err = s.ApplyPatch(context.Background(), exampleKey, []*patch.PatchEvent{patch.NewSplice(0, 1)}, store.PatchOptions{On: seen})
 	fmt.Println(errors.Is(err, store.ErrConflict))
 	// Output:
 	// 1 <nil>
@@ -176,15 +178,15 @@ func ExampleStore_ApplyOn() {
 func ExampleStore_Revert() {
 	ctx, s := context.Background(), exampleStore()
 	defer s.Close()
-	cut, err := s.ApplyPatch(ctx, exampleKey, store.PatchOptions{AsOfNow: true}, patch.NewSplice(0, 3).WithID("p1"))
+	cut, err := s.ApplyPatch(ctx, exampleKey, []*patch.PatchEvent{patch.NewSplice(0, 3).WithID("p1")}, store.PatchOptions{AsOfNow: true})
 	check(err)
 	fmt.Println(cut.View.Len(), cut.View.State())
-	back, err := s.Revert(ctx, exampleKey, store.UndoOptions{On: cut.View}, "p1")
+	back, err := s.Revert(ctx, exampleKey, "p1", store.UndoOptions{On: cut.View})
 	check(err)
 	fmt.Println(back.View.Len(), back.View.State())
 
 	// Only what stands can be taken back.
-	_, err = s.Revert(ctx, exampleKey, store.UndoOptions{}, "p1")
+	_, err = s.Revert(ctx, exampleKey, "p1", store.UndoOptions{})
 	fmt.Println(errors.Is(err, fold.ErrBlocked))
 	// Output:
 	// 1 map[currency:EUR turn:4]
@@ -198,12 +200,12 @@ func ExampleStore_Rewind() {
 	for _, text := range []string{"a blue one", "I found two"} {
 		e, err := patch.NewEvent(patch.Fields{InvocationID: "inv2", Content: patch.Text("user", text)})
 		check(err)
-		check(s.AppendEvents(ctx, exampleKey, store.AppendOptions{}, e))
+		check(s.AppendEvents(ctx, exampleKey, []*patch.Event{e}, store.AppendOptions{}))
 	}
-	would, err := s.Rewind(ctx, exampleKey, store.UndoOptions{DryRun: true}, "inv2")
+	would, err := s.Rewind(ctx, exampleKey, "inv2", store.UndoOptions{DryRun: true})
 	check(err)
 	fmt.Println("would remove", len(would.Before.Diff(would.View).Removed), "events")
-	c, err := s.Rewind(ctx, exampleKey, store.UndoOptions{On: would.Before}, "inv2")
+	c, err := s.Rewind(ctx, exampleKey, "inv2", store.UndoOptions{On: would.Before})
 	check(err)
 	printVisible(c.View, c.View.At)
 	// Output:
@@ -218,7 +220,7 @@ func ExampleStore_Fork() {
 	ctx, s := context.Background(), exampleStore()
 	defer s.Close()
 	two := uint64(2)
-	fork, err := s.Fork(ctx, exampleKey, store.Key{App: "shop", User: "ada", Session: "what if"}, &two)
+	fork, err := s.Fork(ctx, exampleKey, store.Key{App: "shop", User: "ada", Session: "what if"}, store.ForkOptions{At: &two})
 	check(err)
 	printVisible(fork.View, fork.View.At)
 	fmt.Println(fork.State())
@@ -231,7 +233,7 @@ func ExampleStore_Fork() {
 func ExampleStore_ViewAt() {
 	s := exampleStore()
 	defer s.Close()
-	check(s.ApplyPatch(context.Background(), exampleKey, store.PatchOptions{AsOfNow: true}, patch.NewSplice(0, 3)))
+	check(s.ApplyPatch(context.Background(), exampleKey, []*patch.PatchEvent{patch.NewSplice(0, 3)}, store.PatchOptions{AsOfNow: true}))
 	v, err := s.ViewAt(context.Background(), exampleKey, 2)
 	check(err)
 	printVisible(v, v.At)
@@ -245,7 +247,7 @@ func ExampleStore_ViewAt() {
 func ExampleStore_RawEvents() {
 	s := exampleStore()
 	defer s.Close()
-	check(s.ApplyPatch(context.Background(), exampleKey, store.PatchOptions{AsOfNow: true}, patch.NewSplice(0, 3).WithID("p1")))
+	check(s.ApplyPatch(context.Background(), exampleKey, []*patch.PatchEvent{patch.NewSplice(0, 3).WithID("p1")}, store.PatchOptions{AsOfNow: true}))
 	for r, err := range s.RawEvents(context.Background(), exampleKey, 3) {
 		check(err)
 		fmt.Println(r.Seq, r.ID(), r.Patch != nil)
@@ -260,7 +262,7 @@ func ExampleStore_List() {
 	s := exampleStore()
 	defer s.Close()
 	for _, key := range []store.Key{{App: "shop", User: "bob", Session: "s1"}, {App: "help", User: "ada", Session: "s1"}} {
-		check(s.Create(context.Background(), key, nil))
+		check(s.Create(context.Background(), key, nil, store.CreateOptions{}))
 	}
 	for info, err := range s.List(context.Background(), store.ListOptions{App: "shop"}) {
 		check(err)
@@ -299,7 +301,7 @@ func ExampleStore_Import() {
 func ExampleStore_Export() {
 	s := exampleStore()
 	defer s.Close()
-	check(s.ApplyPatch(context.Background(), exampleKey, store.PatchOptions{AsOfNow: true}, patch.NewTruncateBefore("e4").WithID("p1")))
+	check(s.ApplyPatch(context.Background(), exampleKey, []*patch.PatchEvent{patch.NewTruncateBefore("e4").WithID("p1")}, store.PatchOptions{AsOfNow: true}))
 	var whole, visible bytes.Buffer
 	check(s.Export(context.Background(), exampleKey, &whole, store.ExportOptions{}))
 	check(s.Export(context.Background(), exampleKey, &visible, store.ExportOptions{Visible: true}))
@@ -323,7 +325,7 @@ func ExampleStore_Verify() {
 	// Output: 0 problems
 }
 
-func ExampleStore_SalvageFrom() {
+func ExampleSalvage() {
 	dir, err := os.MkdirTemp("", "salvage")
 	check(err)
 	defer os.RemoveAll(dir)
@@ -331,7 +333,7 @@ func ExampleStore_SalvageFrom() {
 	path := filepath.Join(dir, "log.db")
 	old, err := store.Open(path, store.Options{})
 	check(err)
-	check(old.Create(ctx, exampleKey, map[string]any{"currency": "EUR"}))
+	check(old.Create(ctx, exampleKey, map[string]any{"currency": "EUR"}, store.CreateOptions{}))
 	check(old.Close())
 	data, err := os.ReadFile(path)
 	check(err)
@@ -340,7 +342,7 @@ func ExampleStore_SalvageFrom() {
 	s, err := store.Open(filepath.Join(dir, "salvaged.db"), store.Options{})
 	check(err)
 	defer s.Close()
-	found, err := s.SalvageFrom(ctx, bytes.NewReader(data), int64(len(data)), store.SalvageOptions{})
+	found, err := store.Salvage(ctx, io.NewSectionReader(bytes.NewReader(data), 0, int64(len(data))), s, store.SalvageOptions{})
 	check(err)
 	for _, session := range found.Sessions {
 		fmt.Println(session.Key, session.Whole)
@@ -348,12 +350,12 @@ func ExampleStore_SalvageFrom() {
 	// Output: shop/ada/s1 true
 }
 
-func ExampleStore_CreateAt() {
+func ExampleNew() {
 	s, err := store.New(&memory.Backend{}, store.Options{})
 	check(err)
 	defer s.Close()
 	then := time.Date(2024, 5, 6, 7, 8, 9, 0, time.UTC)
-	check(s.CreateAt(context.Background(), exampleKey, map[string]any{"currency": "EUR", "user:name": "Ada"}, then))
+	check(s.Create(context.Background(), exampleKey, map[string]any{"currency": "EUR", "user:name": "Ada"}, store.CreateOptions{Created: then}))
 	info, err := s.Info(context.Background(), exampleKey)
 	fmt.Println(info.Created, err)
 	start, err := s.ViewAt(context.Background(), exampleKey, 0) // the initial state, without the keys that sessions share
@@ -374,11 +376,11 @@ func ExampleStore_Revert_dryRun() {
 	ctx, s := context.Background(), exampleStore()
 	defer s.Close()
 	first, last := patch.NewSplice(0, 1).WithID("p1").WithGroup("tidy"), patch.NewSplice(2, 1).WithID("p2").WithGroup("tidy")
-	check(s.ApplyPatch(ctx, exampleKey, store.PatchOptions{AsOfNow: true}, first, last))
-	would, err := s.Revert(ctx, exampleKey, store.UndoOptions{DryRun: true}, "p1")
+	check(s.ApplyPatch(ctx, exampleKey, []*patch.PatchEvent{first, last}, store.PatchOptions{AsOfNow: true}))
+	would, err := s.Revert(ctx, exampleKey, "p1", store.UndoOptions{DryRun: true})
 	check(err)
 	fmt.Println(len(would.Records), "reverts would bring", len(would.Before.Diff(would.View).Added), "events back")
-	done, err := s.Revert(ctx, exampleKey, store.UndoOptions{On: would.Before}, "p1")
+	done, err := s.Revert(ctx, exampleKey, "p1", store.UndoOptions{On: would.Before})
 	check(err)
 	fmt.Println(done.View.Len(), "events;", len(done.Records), "records")
 	// Output:
@@ -392,7 +394,7 @@ func ExampleStore_History() {
 	defer s.Close()
 	summary, err := patch.NewEvent(patch.Fields{ID: "s1", Content: map[string]any{"parts": []any{map[string]any{"text": "They met."}}}})
 	check(err)
-	done, err := s.ApplyPatch(ctx, exampleKey, store.PatchOptions{AsOfNow: true}, patch.NewSummarise(0, 2, summary))
+	done, err := s.ApplyPatch(ctx, exampleKey, []*patch.PatchEvent{patch.NewSummarise(0, 2, summary)}, store.PatchOptions{AsOfNow: true})
 	check(err)
 	history, err := s.History(ctx, exampleKey, done.View)
 	check(err)
@@ -411,7 +413,7 @@ func ExampleReadText() {
 	s, err := store.OpenMemory(store.Options{})
 	check(err)
 	defer s.Close()
-	done, err := s.ImportText(ctx, exampleKey, text)
+	done, err := text.Import(ctx, s, exampleKey)
 	fmt.Println(done.Added, done.Created, err)
 	// Output: 1 true <nil>
 }
@@ -440,39 +442,32 @@ func ExampleStore_CopyFrom() {
 	check(err)
 	defer to.Close()
 	for range 2 { // the second time finds it all there
-		done, err := to.CopyFrom(ctx, from, exampleKey, store.CopyOptions{})
+		done, err := to.CopyFrom(ctx, exampleKey, from, store.CopyOptions{})
 		check(err)
 		fmt.Println(done.Created, done.Added, done.Present)
 	}
 	// Values of users without a session are copied as well.
-	shared, _, err := to.CopyShared(ctx, from, store.CopyOptions{})
+	done, err := to.CopyFrom(ctx, store.Key{}, from, store.CopyOptions{})
 	check(err)
-	fmt.Println(shared, "shared values")
+	fmt.Println(done.Shared, "shared values")
 	// Output:
 	// true 4 0
 	// false 0 4
 	// 0 shared values
 }
 
-// The records of a view's log, by their seqs, and from one on.
 func ExampleStore_Records() {
 	ctx := context.Background()
 	s := exampleStore()
 	defer s.Close()
 	v, err := s.View(ctx, exampleKey)
 	check(err)
-	records, err := s.Records(ctx, exampleKey, v, []uint64{1, 3})
-	check(err)
-	for _, r := range records {
-		fmt.Println(r.Seq, r.Event.Author())
-	}
-	for r, err := range s.RecordsFrom(ctx, exampleKey, v, v.Seq()) {
-		fmt.Println(r.Seq == v.Seq(), err)
+	for r, err := range s.Records(ctx, exampleKey, v, []uint64{1, 3}) {
+		fmt.Println(r.Seq, r.Event.Author(), err)
 	}
 	// Output:
-	// 1 ada
-	// 3 ada
-	// true <nil>
+	// 1 ada <nil>
+	// 3 ada <nil>
 }
 
 // A watcher sees what is in the log, and then what is added, until its loop has seen enough.
@@ -492,7 +487,7 @@ func ExampleStore_Watch() {
 		// The body may write. So may any other part of the program, at any time.
 		e, err := patch.NewEvent(patch.Fields{Author: "watcher"})
 		if err == nil {
-			_, err = s.AppendEvents(ctx, exampleKey, store.AppendOptions{}, e)
+			_, err = s.AppendEvents(ctx, exampleKey, []*patch.Event{e}, store.AppendOptions{})
 		}
 		check(err)
 	}
@@ -510,7 +505,7 @@ func ExampleStore_Backup() {
 	s, err := store.Open(filepath.Join(dir, "log.db"), store.Options{})
 	check(err)
 	defer s.Close()
-	check(s.Create(ctx, exampleKey, nil))
+	check(s.Create(ctx, exampleKey, nil, store.CreateOptions{}))
 	file, err := os.Create(filepath.Join(dir, "backup.db"))
 	check(err)
 	check(errors.Join(s.Backup(ctx, file), file.Sync(), file.Close()))
@@ -531,12 +526,11 @@ func ExampleStore_Vacuum() {
 	check(err)
 	defer s.Close()
 	note := map[string]any{"note": strings.Repeat("long ", 100_000)}
-	check(s.Create(ctx, exampleKey, note))
+	check(s.Create(ctx, exampleKey, note, store.CreateOptions{}))
 	check(s.Delete(ctx, exampleKey))
-	before, err := s.Space(ctx)
+	before, err := s.Vacuum(ctx, store.VacuumOptions{DryRun: true})
 	check(err)
-	check(s.Vacuum(ctx))
-	after, err := s.Space(ctx)
+	after, err := s.Vacuum(ctx, store.VacuumOptions{})
 	fmt.Println(before.Free > 500_000, after.File < 100_000, err)
 	// Output: true true <nil>
 }
@@ -591,11 +585,11 @@ func ExampleStore_Retain() {
 	defer s.Close()
 	policies := map[string]store.Retention{"shop": {DeleteAfter: 90 * 24 * time.Hour, KeepPinned: true}}
 	created := time.Date(2024, 8, 1, 0, 0, 0, 0, time.UTC)
-	if _, err := s.CreateAt(context.Background(), store.Key{App: "shop", User: "bob", Session: "s0"}, nil, created); err != nil {
+	if _, err := s.Create(context.Background(), store.Key{App: "shop", User: "bob", Session: "s0"}, nil, store.CreateOptions{Created: created}); err != nil {
 		fmt.Println(err)
 		return
 	}
-	for r, err := range s.Retain(context.Background(), policies, true) {
+	for r, err := range s.Retain(context.Background(), policies, store.RetainOptions{DryRun: true}) {
 		if err != nil {
 			fmt.Println(err)
 			return

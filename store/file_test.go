@@ -137,15 +137,15 @@ func TestBackupFails(t *testing.T) {
 	}
 	e.no(s.Close())
 	e.is(s.Backup(ctx, io.Discard), store.ErrClosed)
-	e.is(s.Vacuum(ctx), store.ErrClosed)
-	_, err = s.Space(ctx)
+	e.is(testlog.ErrorOf(s.Vacuum(ctx, store.VacuumOptions{})), store.ErrClosed)
+	_, err = s.Vacuum(ctx, store.VacuumOptions{DryRun: true})
 	e.is(err, store.ErrClosed)
 
 	memory, err := store.OpenMemory(store.Options{})
 	e.no(err)
 	e.is(memory.Backup(ctx, io.Discard), errors.ErrUnsupported, "export")
-	e.is(memory.Vacuum(ctx), errors.ErrUnsupported)
-	_, err = memory.Space(ctx)
+	e.is(testlog.ErrorOf(memory.Vacuum(ctx, store.VacuumOptions{})), errors.ErrUnsupported)
+	_, err = memory.Vacuum(ctx, store.VacuumOptions{DryRun: true})
 	e.is(err, errors.ErrUnsupported)
 	e.no(memory.Close())
 }
@@ -160,7 +160,7 @@ func TestVacuumIsNotSeen(t *testing.T) {
 		for seq := uint64(1); seq <= 601; seq++ {
 			switch seq {
 			case 301:
-				e.no(e.store.Vacuum(ctx))
+				e.no(testlog.ErrorOf(e.store.Vacuum(ctx, store.VacuumOptions{})))
 			case 601:
 				e.same("export", e.export(), text)
 				testlog.Equal(t, "events", e.append(say("later")).View.Len(), 601)
@@ -226,8 +226,8 @@ func (e *env) isDamagedAt(how string, seq uint64) {
 	calls := map[string]error{}
 	_, calls["Get"] = e.store.Get(ctx, key)
 	_, calls["ViewAt"] = e.store.ViewAt(ctx, key, seq)
-	_, calls["AppendEvents"] = e.store.AppendEvents(ctx, key, store.AppendOptions{}, say("new"))
-	_, calls["ApplyPatch"] = e.store.ApplyPatch(ctx, key, asOfNow, patch.NewSplice(0, 1))
+	_, calls["AppendEvents"] = e.store.AppendEvents(ctx, key, []*patch.Event{say("new")}, store.AppendOptions{})
+	_, calls["ApplyPatch"] = e.store.ApplyPatch(ctx, key, []*patch.PatchEvent{patch.NewSplice(0, 1)}, asOfNow)
 	calls["Export"] = e.store.Export(ctx, key, new(bytes.Buffer), store.ExportOptions{})
 	var n uint64
 	for r, err := range e.store.RawEvents(ctx, key, 1) {
@@ -390,7 +390,7 @@ func TestDamagedSharedValue(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			onFile(t, func(e *env) {
 				e.create(map[string]any{"app:x": 1})
-				e.must(e.store.Create(ctx, far, nil))
+				e.must(e.store.Create(ctx, far, nil, store.CreateOptions{}))
 				e.changeFile(change)
 				e.is(errOf(e.store.Get(ctx, key)), store.ErrCorrupt, key.String(), "app:x")
 				testlog.Equal(e, "values of another app", len(sessionOf(e, e.store, far).Values()), 0)
@@ -477,9 +477,9 @@ func TestVerify(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			onEach(t, func(e *env) {
 				for _, k := range keys {
-					e.must(e.store.Create(ctx, k, map[string]any{"tenant": "t1"}))
-					e.must(e.store.AppendEvents(ctx, k, store.AppendOptions{}, says("e", 5)...))
-					e.must(e.store.ApplyPatch(ctx, k, asOfNow, patch.NewSplice(0, 1, say("r")).WithID("p")))
+					e.must(e.store.Create(ctx, k, map[string]any{"tenant": "t1"}, store.CreateOptions{}))
+					e.must(e.store.AppendEvents(ctx, k, says("e", 5), store.AppendOptions{}))
+					e.must(e.store.ApplyPatch(ctx, k, []*patch.PatchEvent{patch.NewSplice(0, 1, say("r")).WithID("p")}, asOfNow))
 				}
 				e.backend.Backend = c.damage(e.engine)
 				e.open()
@@ -565,8 +565,8 @@ func (e *env) fillTwo() {
 	e.create(map[string]any{"tenant": "t1"})
 	e.append(says("a", 5)...)
 	e.apply(patch.NewSplice(0, 1).WithID("p"))
-	e.must(e.store.Create(ctx, elsewhere, nil))
-	e.must(e.store.AppendEvents(ctx, elsewhere, store.AppendOptions{}, says("a", 5)...))
+	e.must(e.store.Create(ctx, elsewhere, nil, store.CreateOptions{}))
+	e.must(e.store.AppendEvents(ctx, elsewhere, says("a", 5), store.AppendOptions{}))
 	e.no(e.store.Close())
 }
 
@@ -637,7 +637,7 @@ func TestVerifyEnds(t *testing.T) {
 	cancel()
 	file := openStore(e, e.path, e.opts)
 	memory := testlog.Must(store.OpenMemory(e.opts))(e)
-	e.must(memory.Create(ctx, key, nil))
+	e.must(memory.Create(ctx, key, nil, store.CreateOptions{}))
 	for _, s := range []*store.Store{file, memory} {
 		for _, opts := range []store.VerifyOptions{{}, {Key: key}} {
 			ends(s, cancelled, opts, context.Canceled)
@@ -675,7 +675,7 @@ func TestVerifyTimeout(t *testing.T) {
 func salvaged(t *testing.T, data []byte) (*store.Store, store.Salvaged) {
 	t.Helper()
 	s := inMemory(t)
-	out := testlog.Must(s.SalvageFrom(ctx, bytes.NewReader(data), int64(len(data)), store.SalvageOptions{}))(t)
+	out := testlog.Must(store.Salvage(ctx, io.NewSectionReader(bytes.NewReader(data), 0, int64(len(data))), s, store.SalvageOptions{}))(t)
 	return s, out
 }
 
@@ -741,13 +741,13 @@ func TestSalvageCutFile(t *testing.T) {
 	want := map[store.Key]store.Info{}
 	for n := range sessions {
 		k := store.Key{App: "app", User: "user", Session: fmt.Sprint("s", n)}
-		must(t)(s.Create(ctx, k, map[string]any{"n": n}))
+		must(t)(s.Create(ctx, k, map[string]any{"n": n}, store.CreateOptions{}))
 		for i := range 30 {
-			must(t)(s.AppendEvents(ctx, k, store.AppendOptions{}, said(fmt.Sprint("e", i), fmt.Sprintf("text %d %0500d", i, i))))
+			must(t)(s.AppendEvents(ctx, k, []*patch.Event{said(fmt.Sprint("e", i), fmt.Sprintf("text %d %0500d", i, i))}, store.AppendOptions{}))
 		}
-		must(t)(s.ApplyPatch(ctx, k, asOfNow, patch.NewSplice(0, 5).WithID("p1")))
-		must(t)(s.ApplyPatch(ctx, k, asOfNow, patch.NewSummarise(0, 10, summary("sum")).WithID("p2")))
-		must(t)(s.Revert(ctx, k, store.UndoOptions{}, "p2"))
+		must(t)(s.ApplyPatch(ctx, k, []*patch.PatchEvent{patch.NewSplice(0, 5).WithID("p1")}, asOfNow))
+		must(t)(s.ApplyPatch(ctx, k, []*patch.PatchEvent{patch.NewSummarise(0, 10, summary("sum")).WithID("p2")}, asOfNow))
+		must(t)(s.Revert(ctx, k, "p2", store.UndoOptions{}))
 		want[k] = infoOf(t, s, k)
 	}
 	testlog.NoError(t, s.Close())
@@ -781,7 +781,7 @@ func TestSalvageCutFile(t *testing.T) {
 		}
 		verified(t, to)
 		m := inMemory(t)
-		sure := testlog.Must(m.SalvageFrom(ctx, bytes.NewReader(cut), int64(len(cut)), store.SalvageOptions{LeaveOutDoubtful: true}))(t)
+		sure := testlog.Must(store.Salvage(ctx, io.NewSectionReader(bytes.NewReader(cut), 0, int64(len(cut))), m, store.SalvageOptions{LeaveOutDoubtful: true}))(t)
 		if sure.LeftOut != doubtful || len(sure.Sessions) != len(out.Sessions)-doubtful {
 			t.Errorf("without the doubtful ones: %d left out, %d sessions; want %d left out of %d", sure.LeftOut, len(sure.Sessions), doubtful, len(out.Sessions))
 		}
@@ -816,17 +816,17 @@ func TestSalvageIntoWhatIsThere(t *testing.T) {
 	_, data := fileOf(t, nil, func(e *env) { e.append(says("a", 2)...) })
 	s := inMemory(t)
 	for n := range 2 {
-		out := testlog.Must(s.SalvageFrom(ctx, bytes.NewReader(data), int64(len(data)), store.SalvageOptions{}))(t)
+		out := testlog.Must(store.Salvage(ctx, io.NewSectionReader(bytes.NewReader(data), 0, int64(len(data))), s, store.SalvageOptions{}))(t)
 		want := key.String()
 		if n == 1 {
 			want += "~2"
 		}
 		testlog.Equal(t, "it was written as", out.Sessions[0].Parts[0].Key.String(), want)
 	}
-	testlog.ErrorIs(t, testlog.ErrorOf(s.SalvageFrom(ctx, nil, 3, store.SalvageOptions{})), store.ErrInvalid, "no file")
+	testlog.ErrorIs(t, testlog.ErrorOf(store.Salvage(ctx, nil, s, store.SalvageOptions{})), store.ErrInvalid, "no file")
 	done, cancel := context.WithCancel(ctx)
 	cancel()
-	testlog.ErrorIs(t, testlog.ErrorOf(s.SalvageFrom(done, bytes.NewReader(data), int64(len(data)), store.SalvageOptions{})), context.Canceled, "after the context has ended")
+	testlog.ErrorIs(t, testlog.ErrorOf(store.Salvage(done, io.NewSectionReader(bytes.NewReader(data), 0, int64(len(data))), s, store.SalvageOptions{})), context.Canceled, "after the context has ended")
 }
 
 // A salvage does not bring back erased events that are still in free pages if it finds their blanks or the receipt.
@@ -851,13 +851,13 @@ func TestSalvageKeepsErased(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "log.db")
 			store.Uncompressed(t) // so that pages can be told by their text
 			s := openStore(t, path, store.Options{})
-			must(t)(s.Create(ctx, eraseKey, map[string]any{"k": "secret of 1"}))
+			must(t)(s.Create(ctx, eraseKey, map[string]any{"k": "secret of 1"}, store.CreateOptions{}))
 			for i := range 60 { // the erased ones fill pages that nothing else is in
 				text := fmt.Sprintf("kept of %d %0600d", i, i)
 				if 20 <= i && i < 40 {
 					text = "secret of 1 " + text
 				}
-				must(t)(s.AppendEvents(ctx, eraseKey, store.AppendOptions{}, said(fmt.Sprint("e", i), text)))
+				must(t)(s.AppendEvents(ctx, eraseKey, []*patch.Event{said(fmt.Sprint("e", i), text)}, store.AppendOptions{}))
 			}
 			opts := store.EraseOptions{Reason: "the receipt's reason", Values: patch.NullValues}
 			must(t)(s.Erase(ctx, eraseKey, store.EraseSelection{Match: "secret of 1"}, opts))

@@ -11,8 +11,13 @@ import (
 	"github.com/patchlog-dev/patchlog/store/internal/erase"
 )
 
-// Fork creates a session with the initial state and the first records of another one: those up to the seq at, or all
-// if at is nil; 0 gives an empty log.
+// ForkOptions are options of [Store.Fork]. The zero value means the whole log.
+type ForkOptions struct {
+	// At, if not nil, is the seq of the last record that the new session has; 0 gives an empty log.
+	At *uint64
+}
+
+// Fork creates a session with the initial state and the records of another one, or the first of them.
 // From there on the two go their own ways: neither shows what is logged in the other, and
 // deleting one leaves the other whole. Records keep their seqs, ids and times, patches
 // that were skipped included, so that what patches hid can be taken back in either.
@@ -32,7 +37,7 @@ import (
 // It fails with [ErrNotFound] if there is no such session or record, or the session is
 // deleted meanwhile, and with [ErrExists] if the new one is there. After
 // [ErrOutcomeUnknown], looking for the new session tells.
-func (s *Store) Fork(ctx context.Context, key, newKey Key, at *uint64) (Session, error) {
+func (s *Store) Fork(ctx context.Context, key, newKey Key, opts ForkOptions) (Session, error) {
 	if err := newKey.Validate(); err != nil {
 		return Session{}, err
 	}
@@ -50,7 +55,7 @@ func (s *Store) Fork(ctx context.Context, key, newKey Key, at *uint64) (Session,
 		if err != nil {
 			return Session{}, err
 		}
-		fork, err := s.fork(ctx, key, head, m, newKey, at)
+		fork, err := s.fork(ctx, key, head, m, newKey, opts.At)
 		if !errors.Is(err, errOtherLog) { // records that were copied are lost, or erased
 			return fork, err
 		}

@@ -52,7 +52,7 @@ func TestGoldenFile(t *testing.T) {
 	// A retry finds the ids.
 	e, err := patch.NewEvent(patch.Fields{ID: "e1", InvocationID: "inv1", Author: "user", Content: patch.Text("user", "hello")})
 	testlog.NoError(t, err)
-	c, err := s.AppendEvents(ctx, goldenKey, store.AppendOptions{}, e)
+	c, err := s.AppendEvents(ctx, goldenKey, []*patch.Event{e}, store.AppendOptions{})
 	if err != nil || c.Records[0].Seq != 1 {
 		t.Errorf("a retry: %v, %v", c.Records, err)
 	}
@@ -62,7 +62,7 @@ func makeGolden(t *testing.T) {
 	t.Helper()
 	ctx := context.Background()
 	s, path := teststore.File(t, store.Options{Snapshots: snapshot.Policy{Every: 5}})
-	testlog.Must(s.Create(ctx, goldenKey, map[string]any{"tenant": "t1", "tags": []string{"a", "b"}, "user:name": "Ann"}))(t)
+	testlog.Must(s.Create(ctx, goldenKey, map[string]any{"tenant": "t1", "tags": []string{"a", "b"}, "user:name": "Ann"}, store.CreateOptions{}))(t)
 	at := time.Date(2026, 1, 2, 3, 4, 5, 6_000_007, time.UTC)
 	event := func(f patch.Fields) *patch.Event {
 		if f.Timestamp.IsZero() {
@@ -83,14 +83,14 @@ func makeGolden(t *testing.T) {
 		event(patch.Fields{ID: "e5", Author: "agent", Timestamp: time.Date(2023, 11, 14, 22, 13, 20, 250_000_000, time.UTC),
 			Content: json.RawMessage(`{"parts":[],"novel":[1.0,1e2,9007199254740993]}`), Extra: map[string]any{"unknown": map[string]any{"a": map[string]any{}}}}),
 	} {
-		testlog.Must(s.AppendEvents(ctx, goldenKey, store.AppendOptions{}, e))(t)
+		testlog.Must(s.AppendEvents(ctx, goldenKey, []*patch.Event{e}, store.AppendOptions{}))(t)
 	}
 	summary := event(patch.Fields{ID: "s1", Author: "user", Content: patch.Text("user", "they looked"),
 		Actions: patch.Actions{Compaction: &patch.EventCompaction{StartTimestamp: 1, EndTimestamp: 2.5}}})
 	for _, p := range []*patch.PatchEvent{
 		patch.NewSummarise(1, 2, summary).WithID("p1"), patch.NewTruncateBefore("s1").WithID("p2").WithState(patch.Keep),
 	} {
-		testlog.Must(s.ApplyPatch(ctx, goldenKey, store.PatchOptions{AsOfNow: true}, p.WithTimestamp(at)))(t)
+		testlog.Must(s.ApplyPatch(ctx, goldenKey, []*patch.PatchEvent{p.WithTimestamp(at)}, store.PatchOptions{AsOfNow: true}))(t)
 	}
 	var text bytes.Buffer
 	testlog.NoError(t, s.Export(ctx, goldenKey, &text, store.ExportOptions{}))

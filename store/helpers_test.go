@@ -281,22 +281,22 @@ func as[T error](e *env, err error) T {
 
 func (e *env) create(state map[string]any) {
 	e.Helper()
-	e.must(e.store.Create(ctx, key, state))
+	e.must(e.store.Create(ctx, key, state, store.CreateOptions{}))
 }
 
 func (e *env) append(events ...*patch.Event) store.Committed {
 	e.Helper()
-	return testlog.Must(e.store.AppendEvents(ctx, key, store.AppendOptions{}, events...))(e)
+	return testlog.Must(e.store.AppendEvents(ctx, key, events, store.AppendOptions{}))(e)
 }
 
 // try appends events and returns the error.
 func (e *env) try(events ...*patch.Event) error {
-	return errOf(e.store.AppendEvents(ctx, key, store.AppendOptions{}, events...))
+	return errOf(e.store.AppendEvents(ctx, key, events, store.AppendOptions{}))
 }
 
 func (e *env) apply(patches ...*patch.PatchEvent) store.Committed {
 	e.Helper()
-	return testlog.Must(e.store.ApplyPatch(ctx, key, store.PatchOptions{On: e.view()}, patches...))(e)
+	return testlog.Must(e.store.ApplyPatch(ctx, key, patches, store.PatchOptions{On: e.view()}))(e)
 }
 
 func (e *env) importText(name, text string) store.Imported {

@@ -31,6 +31,9 @@ type ImportOptions struct {
 	// [Store.Import] takes its own. Lines much longer than that are refused before they are read to their end.
 	MaxRecordBytes int
 
+	// DryRun finds out what an import would do, and writes nothing.
+	DryRun bool
+
 	// Progress, if not nil, is called now and then with the number of lines read.
 	Progress func(lines int)
 }
@@ -80,6 +83,11 @@ type Imported struct {
 	Created bool // the session was not there before
 	Added   int  // records that were not there before
 	Present int  // records that were there, with the same content
+
+	// These are set by [Store.CopyFrom] with the zero key: how many shared values were added, and the names of those that
+	// were here with another value.
+	Shared    int
+	Different []string
 }
 
 const progressEvery = 256
@@ -110,20 +118,17 @@ func (s *Store) Import(ctx context.Context, key Key, r io.Reader, opts ImportOpt
 	if err != nil {
 		return Imported{}, err
 	}
-	return s.ImportText(ctx, key, t)
+	return t.Import(ctx, s, key)
 }
 
-// ImportText is [Store.Import] of what [ReadText] has read, with its options.
-func (s *Store) ImportText(ctx context.Context, key Key, t *Text) (Imported, error) {
-	if t == nil {
-		return Imported{}, fmt.Errorf("%w: the text is nil", ErrInvalid)
-	}
+// Import is [Store.Import] of the text, with the options that [ReadText] had.
+func (t *Text) Import(ctx context.Context, s *Store, key Key) (Imported, error) {
 	p := &incoming{name: t.opts.Name, meta: meta{initial: ownState(t.initial)}, begins: t.header, records: t.records, add: t.add}
-	imported, err := s.bring(ctx, key, p, false)
+	imported, err := s.importInto(ctx, key, p, t.opts.DryRun)
 	return imported, t.atDuplicate(err)
 }
 
-// incoming is a plan to bring a log from elsewhere.
+// incoming is a plan to add a log from elsewhere.
 type incoming struct {
 	name    string // what errors call it
 	meta    meta   // of a session that is created for the log; the zero time is the call's
@@ -144,13 +149,13 @@ func (p *incoming) draft(d *draft) error {
 	return err
 }
 
-// bring brings a log to a session, which it creates if it is not there. A dry run only drafts that.
-func (s *Store) bring(ctx context.Context, key Key, p *incoming, dry bool) (Imported, error) {
+// importInto adds a log to a session, which it creates if it is not there. A dry run only drafts that.
+func (s *Store) importInto(ctx context.Context, key Key, p *incoming, dry bool) (Imported, error) {
 	for gone := ""; ; {
 		head, m, err := s.head(ctx, key)
 		switch {
 		case errors.Is(err, ErrNotFound):
-			imported, err := s.bringNew(ctx, key, p, dry)
+			imported, err := s.importNew(ctx, key, p, dry)
 			if errors.Is(err, ErrExists) { // it was created meanwhile
 				continue
 			}
@@ -169,11 +174,11 @@ func (s *Store) bring(ctx context.Context, key Key, p *incoming, dry bool) (Impo
 		case err != nil:
 			return Imported{Committed: done}, err
 		}
-		return Imported{done, false, p.added, len(done.Records) - p.added}, nil
+		return Imported{Committed: done, Added: p.added, Present: len(done.Records) - p.added}, nil
 	}
 }
 
-func (s *Store) bringNew(ctx context.Context, key Key, p *incoming, dry bool) (Imported, error) {
+func (s *Store) importNew(ctx context.Context, key Key, p *incoming, dry bool) (Imported, error) {
 	m := p.meta
 	if m.created.IsZero() {
 		m.created = s.opts.Now().UTC()
@@ -185,7 +190,7 @@ func (s *Store) bringNew(ctx context.Context, key Key, p *incoming, dry bool) (I
 	case err != nil:
 		return Imported{}, err
 	}
-	return Imported{Committed{Records: c.records, View: c.view}, true, len(c.records), 0}, nil
+	return Imported{Committed: Committed{Records: c.records, View: c.view}, Created: true, Added: len(c.records)}, nil
 }
 
 // add adds what a draft's log lacks of the text.

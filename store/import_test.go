@@ -38,7 +38,7 @@ func TestExport(t *testing.T) {
 	onEach(t, func(e *env) {
 		e.create(map[string]any{"b": 1.0, "a": "x"})
 		e.append(event(`{"id":"e1","timestamp":"2025-11-20T10:30:00.25Z","odd":{"n":1e2}}`), event(`{"id":"e2","timestamp":"2025-11-20T10:30:01+01:00"}`))
-		e.must(e.store.ApplyPatch(ctx, key, asOfNow, parsePatch(`{"id":"p","patchType":"splice","start":0,"count":1,"replacement":[{"id":"r"}],"note":"kept"}`)))
+		e.must(e.store.ApplyPatch(ctx, key, []*patch.PatchEvent{parsePatch(`{"id":"p","patchType":"splice","start":0,"count":1,"replacement":[{"id":"r"}],"note":"kept"}`)}, asOfNow))
 		e.same("text", e.export(), `{"patchlog":1,"initialState":{"a":"x","b":1.0}}
 {"seq":1,"id":"e1","timestamp":"2025-11-20T10:30:00.25Z","odd":{"n":1e2}}
 {"seq":2,"id":"e2","timestamp":"2025-11-20T09:30:01Z"}
@@ -256,10 +256,10 @@ func TestImportInSteps(t *testing.T) {
 		"wrong seq":  {text + `{"seq":3,"id":"z"}`, nil, store.ErrInvalid, "f:1803"},
 		"large line": {text + `{"id":"z","author":"` + strings.Repeat("x", 60_000) + `"}`, nil, store.ErrTooLarge, "f:1803"},
 		"created meanwhile, alike": {text, func(e *env, _ func()) {
-			e.must(e.store.Create(ctx, forkKey, map[string]any{"k": 1}))
+			e.must(e.store.Create(ctx, forkKey, map[string]any{"k": 1}, store.CreateOptions{}))
 		}, nil, ""},
 		"created meanwhile, other": {text, func(e *env, _ func()) {
-			e.must(e.store.Create(ctx, forkKey, map[string]any{"k": 2}))
+			e.must(e.store.Create(ctx, forkKey, map[string]any{"k": 2}, store.CreateOptions{}))
 		}, store.ErrConflict, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -343,9 +343,9 @@ func TestReadText(t *testing.T) {
 	onEach(t, func(e *env) {
 		text := testlog.Must(store.ReadText(ctx, strings.NewReader(longText()), store.ImportOptions{}))(e)
 		for _, k := range []store.Key{key, elsewhere} {
-			testlog.Equal(e, "added", testlog.Must(e.store.ImportText(ctx, k, text))(e).Added, 1801)
+			testlog.Equal(e, "added", testlog.Must(text.Import(ctx, e.store, k))(e).Added, 1801)
 		}
-		e.is(testlog.ErrorOf(e.store.ImportText(ctx, store.Key{}, text)), store.ErrInvalid)
+		e.is(testlog.ErrorOf(text.Import(ctx, e.store, store.Key{})), store.ErrInvalid)
 		e.is(testlog.ErrorOf(store.ReadText(ctx, strings.NewReader("{\nx"), store.ImportOptions{Name: "f"})), store.ErrInvalid, "f:1")
 	})
 }
@@ -444,18 +444,16 @@ func (e *env) plant(key store.Key) (planted []string) {
 		planted = append(planted, fmt.Sprintf(forms[n%len(forms)], n))
 		return planted[n]
 	}
-	e.must(e.store.Create(ctx, key, map[string]any{"home " + secret(): secret(), "user:mail": secret()}))
+	e.must(e.store.Create(ctx, key, map[string]any{"home " + secret(): secret(), "user:mail": secret()}, store.CreateOptions{}))
 	event := func(id, body string) *patch.Event { return testlog.Event(`{"id":"` + id + `",` + body + `}`) }
 	file := base64.StdEncoding.EncodeToString([]byte("in a file: " + secret()))
-	e.must(e.store.AppendEvents(ctx, key, store.AppendOptions{},
-		event("e1", fmt.Sprintf(`"author":%q,"content":{"role":"user","parts":[{"text":%q},{"inlineData":{"mimeType":"text/plain","data":%q}}]}`, secret(), "needle "+secret(), file)),
+	e.must(e.store.AppendEvents(ctx, key, []*patch.Event{event("e1", fmt.Sprintf(`"author":%q,"content":{"role":"user","parts":[{"text":%q},{"inlineData":{"mimeType":"text/plain","data":%q}}]}`, secret(), "needle "+secret(), file)),
 		event("e2", fmt.Sprintf(`"author":"a","content":{"role":"model","parts":[{"functionCall":{"id":"c1","name":"f","args":{%q:[%q,4111111111111111]}}}]}`, secret(), secret())),
 		event("e3", fmt.Sprintf(`"author":"a","content":{"role":"user","parts":[{"functionResponse":{"id":"c1","name":"f","response":{"result":%q}}}]}`, `{"x":"\n`+secret()+`"}`)),
 		event("e4", fmt.Sprintf(`"author":"a","errorMessage":%q,"customMetadata":{"x":{%q:%q}},"actions":{"stateDelta":{"k":%q,"user:mail":%q}}`, secret(), secret(), secret(), secret(), secret())),
 		event("e5", fmt.Sprintf(`"author":"a","content":{"role":"model","parts":[{"text":%q}]}`, secret())),
-		event("e6", fmt.Sprintf(`"author":"a","content":{"role":"model","parts":[{"text":%q}]}`, "needle "+secret())),
-	))
-	apply := func(p *patch.PatchEvent) { e.must(e.store.ApplyPatch(ctx, key, asOfNow, p)) }
+		event("e6", fmt.Sprintf(`"author":"a","content":{"role":"model","parts":[{"text":%q}]}`, "needle "+secret()))}, store.AppendOptions{}))
+	apply := func(p *patch.PatchEvent) { e.must(e.store.ApplyPatch(ctx, key, []*patch.PatchEvent{p}, asOfNow)) }
 	apply(patch.NewSummarise(0, 3, event("s1", fmt.Sprintf(`"author":"a","content":{"role":"user","parts":[{"text":%q}]}`, secret()))).WithID("p1").WithAuthor(secret()))
 	why := patch.NewSplice(1, 1, event("r1", fmt.Sprintf(`"author":"a","content":{"role":"model","parts":[{"text":%q}]}`, secret()))).WithID("p2")
 	apply(testlog.Must(why.WithCustomMetadata(map[string]any{"why": secret()}))(e))

@@ -9,30 +9,8 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// PatchOptions say what the author of a patch has seen, and which rules it is not held
-// to.
-type PatchOptions struct {
-	// On is the view that the patch was made from: its PatchSeq becomes the base of a
-	// patch that has none.
-	On fold.View
-
-	// AsOfNow says that indices mean the log as it is at the time of the call. Without
-	// it, a patch with indices needs a base, or On.
-	AsOfNow bool
-
-	// AllowOrphans and AllowPinned are as in [fold.CheckOptions].
-	AllowOrphans bool
-	AllowPinned  bool
-
-	// AllowWaiting is [fold.CheckOptions.AllowWaiting].
-	AllowWaiting bool
-}
-
-// check returns the options as a check's rules, but for AsOfNow: whether the patches have
-// seen the log's newest is for the draft to find out.
-func (o PatchOptions) check() fold.CheckOptions {
-	return fold.CheckOptions{AllowOrphans: o.AllowOrphans, AllowPinned: o.AllowPinned, AllowWaiting: o.AllowWaiting}
-}
+// PatchOptions say what the author of a patch has seen, and which rules it is not held to.
+type PatchOptions = fold.PatchOptions
 
 // ApplyPatch logs patches, all of them in one durable commit or none. Each is judged by
 // [fold.View.Preview] on the log as the ones before leave it; of the bases only the
@@ -43,7 +21,7 @@ func (o PatchOptions) check() fold.CheckOptions {
 // for the events inside a patch too. A refusal matches [ErrDuplicateID], [ErrConflict],
 // [ErrInvalid], [ErrOutOfRange], [ErrEventNotFound], [ErrPinned], [ErrOrphanedCall],
 // [ErrBlocked], [ErrUnknownPatch] or [ErrTooLarge], and nothing was written.
-func (s *Store) ApplyPatch(ctx context.Context, key Key, opts PatchOptions, patches ...*patch.PatchEvent) (Committed, error) {
+func (s *Store) ApplyPatch(ctx context.Context, key Key, patches []*patch.PatchEvent, opts PatchOptions) (Committed, error) {
 	p, err := newPatching(opts, patches)
 	if err != nil {
 		return Committed{}, err
@@ -62,7 +40,7 @@ type Preview struct {
 // Preview returns what [Store.ApplyPatch] would do, and writes nothing. Options,
 // judgement and errors are as there; patches that are in the log already would do
 // nothing.
-func (s *Store) Preview(ctx context.Context, key Key, opts PatchOptions, patches ...*patch.PatchEvent) (Preview, error) {
+func (s *Store) Preview(ctx context.Context, key Key, patches []*patch.PatchEvent, opts PatchOptions) (Preview, error) {
 	p, err := newPatching(opts, patches)
 	if err != nil {
 		return Preview{}, err
@@ -109,7 +87,7 @@ func (p patching) draft(d *draft) error {
 	if len(d.missing) > 0 && p.opts.On.Creation() != "" && p.opts.On.Edition() != d.view.Edition() {
 		return errErased
 	}
-	check := p.opts.check()
+	check := p.opts.Check()
 	for from := 0; from < len(d.missing); {
 		to := from
 		for group := ""; to < len(d.missing); to++ { // patches of one group are judged as one
@@ -190,14 +168,4 @@ func (d *draft) seen() bool {
 func (s *Store) View(ctx context.Context, key Key) (fold.View, error) {
 	session, err := s.Get(ctx, key)
 	return session.View, err
-}
-
-// ApplyOn is [Store.ApplyPatch] for authors that know views and patches but no store,
-// such as package compaction: it logs patches that were made from the view on, all of
-// them or none, and returns the view after them.
-func (s *Store) ApplyOn(ctx context.Context, key Key, on fold.View, opts fold.CheckOptions, patches ...*patch.PatchEvent) (fold.View, error) {
-	done, err := s.ApplyPatch(ctx, key, PatchOptions{
-		On: on, AsOfNow: opts.AsOfNow, AllowOrphans: opts.AllowOrphans, AllowPinned: opts.AllowPinned, AllowWaiting: opts.AllowWaiting,
-	}, patches...)
-	return done.View, err
 }

@@ -133,11 +133,11 @@ func TestPeersFence(t *testing.T) {
 
 		// A session that was to be created.
 		mine.late(func(do func() error) { late = do })
-		e.isCutOff(errOf(e.store.Create(ctx, elsewhere, nil)))
+		e.isCutOff(errOf(e.store.Create(ctx, elsewhere, nil, store.CreateOptions{})))
 		e.is(late(), backend.ErrMoved)
 		e.is(errOf(e.store.Get(ctx, elsewhere)), store.ErrNotFound)
 		mine.late(func(do func() error) { e.no(do()) })
-		e.must(e.store.Create(ctx, elsewhere, nil))
+		e.must(e.store.Create(ctx, elsewhere, nil, store.CreateOptions{}))
 	})
 }
 
@@ -274,17 +274,19 @@ func TestPeersShareAFailure(t *testing.T) {
 			e.must(s.Get(ctx, key))
 			five := uint64(5)
 			var wg sync.WaitGroup
-			wg.Go(func() { e.must(s.AppendEvents(ctx, key, store.AppendOptions{}, say("first"))) }) // record 4
+			wg.Go(func() { e.must(s.AppendEvents(ctx, key, []*patch.Event{say("first")}, store.AppendOptions{})) }) // record 4
 			synctest.Wait()
 			for name, write := range map[string]func() (store.Committed, error){
 				"refused": func() (store.Committed, error) {
-					return s.AppendEvents(ctx, key, store.AppendOptions{IfSeq: &five}, say("m1"))
+					return s.AppendEvents(ctx, key, []*patch.Event{say("m1")}, store.AppendOptions{IfSeq: &five})
 				},
-				"nothing": func() (store.Committed, error) { return s.AppendEvents(ctx, key, store.AppendOptions{}) },
+				"nothing": func() (store.Committed, error) { return s.AppendEvents(ctx, key, nil, store.AppendOptions{}) },
 				"retry": func() (store.Committed, error) {
-					return s.AppendEvents(ctx, key, store.AppendOptions{}, says("a", 3)...)
+					return s.AppendEvents(ctx, key, says("a", 3), store.AppendOptions{})
 				},
-				"failed": func() (store.Committed, error) { return s.AppendEvents(ctx, key, store.AppendOptions{}, say("m2")) },
+				"failed": func() (store.Committed, error) {
+					return s.AppendEvents(ctx, key, []*patch.Event{say("m2")}, store.AppendOptions{})
+				},
 			} {
 				wg.Go(func() { testlog.ErrorIs(t, errOf(write()), cut, name) })
 			}
@@ -300,8 +302,8 @@ func TestPeersRevertAfterSnapshot(t *testing.T) {
 	onPeers(t, func(e, other *env, mine *hooked) {
 		e.opts.Snapshots = snapshot.Policy{Every: 2, MinPercent: 1}
 		snapper := newStore(e, unclosed{mine.Backend}, e.opts)
-		e.must(snapper.ApplyPatch(ctx, key, store.PatchOptions{AsOfNow: true}, patch.NewSplice(0, 2).WithID("p1")))
-		e.must(snapper.AppendEvents(ctx, key, store.AppendOptions{}, says("s", 4)...))
+		e.must(snapper.ApplyPatch(ctx, key, []*patch.PatchEvent{patch.NewSplice(0, 2).WithID("p1")}, store.PatchOptions{AsOfNow: true}))
+		e.must(snapper.AppendEvents(ctx, key, says("s", 4), store.AppendOptions{}))
 		e.no(snapper.Close())
 		e.opts.Snapshots = snapshot.Policy{Every: -1}
 		var during func()
@@ -320,7 +322,7 @@ func TestPeersRevertAfterSnapshot(t *testing.T) {
 			other.append(say("n" + time.Duration(n).String()))
 			e.must(s.Get(ctx, key))
 		}
-		e.must(s.Revert(ctx, key, store.UndoOptions{}, "p1"))
+		e.must(s.Revert(ctx, key, "p1", store.UndoOptions{}))
 		if reads > 20 {
 			e.Errorf("the revert took %d reads", reads)
 		}
@@ -369,19 +371,19 @@ func TestPeersLeave(t *testing.T) {
 				return next(ctx)
 			}}}, e.opts)
 			var wg sync.WaitGroup
-			wg.Go(func() { s.AppendEvents(ctx, key, store.AppendOptions{}, say("first")) })
+			wg.Go(func() { s.AppendEvents(ctx, key, []*patch.Event{say("first")}, store.AppendOptions{}) })
 			synctest.Wait()
 			began := time.Now()
 			wg.Go(func() {
 				limited, cancel := context.WithTimeout(ctx, time.Second)
 				defer cancel()
-				_, err := s.AppendEvents(limited, key, store.AppendOptions{}, say("m1"))
+				_, err := s.AppendEvents(limited, key, []*patch.Event{say("m1")}, store.AppendOptions{})
 				if took := time.Since(began); took > time.Minute {
 					t.Errorf("a call with a second to go took %v: %v", took, err)
 				}
 			})
 			synctest.Wait()
-			wg.Go(func() { s.AppendEvents(ctx, key, store.AppendOptions{}, say("m2")) })
+			wg.Go(func() { s.AppendEvents(ctx, key, []*patch.Event{say("m2")}, store.AppendOptions{}) })
 			synctest.Wait()
 			close(free)
 			wg.Wait()
@@ -408,7 +410,7 @@ func TestPeersCreateAgain(t *testing.T) {
 			e.no(other.store.Delete(ctx, key))
 			other.importText("f", text)
 		}
-		e.must(s.Revert(ctx, key, store.UndoOptions{}, "p1"))
+		e.must(s.Revert(ctx, key, "p1", store.UndoOptions{}))
 		v := viewOf(e, s, key)
 		if mine, theirs := e.viewText(v), other.viewText(other.view()); mine != theirs {
 			t.Errorf("two stores show\n%s\nand\n%s", mine, theirs)
@@ -440,10 +442,10 @@ var callsAcrossFailover = map[string]func(*store.Store) error{
 		}
 		return err
 	},
-	"Fork": func(s *store.Store) error { return errOf(s.Fork(ctx, key, fork, nil)) },
+	"Fork": func(s *store.Store) error { return errOf(s.Fork(ctx, key, fork, store.ForkOptions{})) },
 	"Fork at a record": func(s *store.Store) error {
 		at := uint64(7)
-		return errOf(s.Fork(ctx, key, fork, &at))
+		return errOf(s.Fork(ctx, key, fork, store.ForkOptions{At: &at}))
 	},
 	"CopyFrom": func(s *store.Store) error {
 		into, err := store.New(&memory.Backend{}, store.Options{})
@@ -451,19 +453,19 @@ var callsAcrossFailover = map[string]func(*store.Store) error{
 			return err
 		}
 		defer into.Close()
-		return errOf(into.CopyFrom(ctx, s, key, store.CopyOptions{}))
+		return errOf(into.CopyFrom(ctx, key, s, store.CopyOptions{}))
 	},
-	"Rewind":     func(s *store.Store) error { return errOf(s.Rewind(ctx, key, store.UndoOptions{}, "i7")) },
-	"dry Rewind": func(s *store.Store) error { return errOf(s.Rewind(ctx, key, store.UndoOptions{DryRun: true}, "i4")) },
-	"Revert":     func(s *store.Store) error { return errOf(s.Revert(ctx, key, store.UndoOptions{}, "p")) },
+	"Rewind":     func(s *store.Store) error { return errOf(s.Rewind(ctx, key, "i7", store.UndoOptions{})) },
+	"dry Rewind": func(s *store.Store) error { return errOf(s.Rewind(ctx, key, "i4", store.UndoOptions{DryRun: true})) },
+	"Revert":     func(s *store.Store) error { return errOf(s.Revert(ctx, key, "p", store.UndoOptions{})) },
 	"append again": func(s *store.Store) error {
-		return errOf(s.AppendEvents(ctx, key, store.AppendOptions{}, from("e7", "i7")))
+		return errOf(s.AppendEvents(ctx, key, []*patch.Event{from("e7", "i7")}, store.AppendOptions{}))
 	},
 	"Search": func(s *store.Store) error {
 		return errOf(recall.NewFinder(s, 0).Search(ctx, key, recall.Search{Query: "needle"}))
 	},
 	"Retain": func(s *store.Store) error {
-		return errIn(s.Retain(ctx, map[string]store.Retention{"": {DeleteAfter: time.Hour}}, false))
+		return errIn(s.Retain(ctx, map[string]store.Retention{"": {DeleteAfter: time.Hour}}, store.RetainOptions{}))
 	},
 	"Verify": func(s *store.Store) error {
 		for p, err := range s.Verify(ctx, store.VerifyOptions{Key: key}) {
@@ -524,7 +526,7 @@ func TestReadAcrossFailover(t *testing.T) {
 					e.append(from("e4", "i4"), from("e5", "i5"))
 					info := infoOf(e, e.store, key)
 					e.append(from("e6", "i6"))
-					e.must(e.store.Revert(ctx, key, store.UndoOptions{}, "p"))
+					e.must(e.store.Revert(ctx, key, "p", store.UndoOptions{}))
 					e.append(from("e8", "i8"))
 					all := infoOf(e, e.store, key)
 					kept, err := backend.SnapshotOf(ctx, first, name(key), info.Creation)
@@ -539,7 +541,7 @@ func TestReadAcrossFailover(t *testing.T) {
 						}
 						s := newStore(e, unclosed{after}, e.opts)
 						for i := range regrown {
-							e.must(s.AppendEvents(ctx, key, store.AppendOptions{}, from(fmt.Sprint("n", i), "n")))
+							e.must(s.AppendEvents(ctx, key, []*patch.Event{from(fmt.Sprint("n", i), "n")}, store.AppendOptions{}))
 						}
 						e.no(s.Close())
 						var calls atomic.Int64

@@ -51,24 +51,30 @@ func (s *Store) RawEvents(ctx context.Context, key Key, fromSeq uint64) iter.Seq
 	}
 }
 
-// RecordsFrom yields the records of a view's log from a seq up to the view's last. It ends with [ErrNotFound] if the session
-// is gone or was created again.
-func (s *Store) RecordsFrom(ctx context.Context, key Key, v fold.View, fromSeq uint64) iter.Seq2[patch.Record, error] {
-	return s.records(ctx, key, logOf(v), max(fromSeq, 1), v.Seq())
-}
-
-// Records returns the records of a view's log with the given seqs, which ascend and are not above the view's. Errors are
-// as those of [Store.RecordsFrom].
-func (s *Store) Records(ctx context.Context, key Key, v fold.View, seqs []uint64) ([]patch.Record, error) {
-	for i, seq := range seqs {
-		if seq == 0 || seq > v.Seq() || i > 0 && seq <= seqs[i-1] {
-			return nil, fmt.Errorf("%w: record %d of a view of %d records, or its place in the call", ErrInvalid, seq, v.Seq())
+// Records yields the records of a view's log with the given seqs, which ascend and are not above the view's. It ends with
+// [ErrNotFound] if the session is gone or was created again.
+func (s *Store) Records(ctx context.Context, key Key, v fold.View, seqs []uint64) iter.Seq2[patch.Record, error] {
+	return func(yield func(patch.Record, error) bool) {
+		err := key.Validate()
+		for i, seq := range seqs {
+			if seq == 0 || seq > v.Seq() || i > 0 && seq <= seqs[i-1] {
+				err = fmt.Errorf("%w: record %d of a view of %d records, or its place in the call", ErrInvalid, seq, v.Seq())
+			}
+		}
+		for rest := seqs; err == nil && len(rest) > 0; {
+			var p page
+			p, err = s.read(ctx, key, v.Creation(), rest)
+			for _, r := range p.records { // those before a damaged one can be read
+				if !yield(r, nil) {
+					return
+				}
+			}
+			rest = rest[len(p.records):]
+		}
+		if err != nil {
+			yield(patch.Record{}, err)
 		}
 	}
-	if err := key.Validate(); err != nil {
-		return nil, err
-	}
-	return s.pick(ctx, key, v.Creation(), seqs)
 }
 
 // records yields the records of [Store.pages] one by one.

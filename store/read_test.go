@@ -138,10 +138,10 @@ func TestCallsHoldAPage(t *testing.T) {
 		if i >= 30 {
 			author = long
 		}
-		must(t)(s.AppendEvents(ctx, key, store.AppendOptions{}, testlog.New(patch.Fields{Author: author})))
-		cut := testlog.Must(s.ApplyPatch(ctx, key, asOfNow, patch.NewSplice(0, 1)))(t)
+		must(t)(s.AppendEvents(ctx, key, []*patch.Event{testlog.New(patch.Fields{Author: author})}, store.AppendOptions{}))
+		cut := testlog.Must(s.ApplyPatch(ctx, key, []*patch.PatchEvent{patch.NewSplice(0, 1)}, asOfNow))(t)
 		if i == 20 {
-			must(t)(s.Revert(ctx, key, store.UndoOptions{}, cut.Records[0].ID()))
+			must(t)(s.Revert(ctx, key, cut.Records[0].ID(), store.UndoOptions{}))
 		}
 	}
 	if raw, err := b.Read(ctx, name(key), infoOf(t, s, key).Creation, backend.Range(63, 1000), 1<<20); err != nil || len(raw) < 100 {
@@ -169,7 +169,7 @@ func TestCallsHoldAPage(t *testing.T) {
 				look()
 				return next(ctx)
 			}
-			return errOf(s.Fork(ctx, key, forkKey, nil))
+			return errOf(s.Fork(ctx, key, forkKey, store.ForkOptions{}))
 		},
 	} {
 		before, most := heap(), uint64(0)
@@ -220,11 +220,11 @@ func TestScopesOfOneMoment(t *testing.T) {
 		e.append(sets("a", `{"app:x":1,"user:x":1}`))
 		other := key
 		other.Session = "other"
-		e.must(e.store.Create(ctx, other, nil))
+		e.must(e.store.Create(ctx, other, nil, store.CreateOptions{}))
 		b.fetched = func(q backend.Query, _ *backend.Fetched) {
 			if len(q.Shared) > 0 {
 				b.fetched = nil
-				e.must(e.store.AppendEvents(ctx, other, store.AppendOptions{}, sets("b", `{"app:x":2,"user:x":2}`)))
+				e.must(e.store.AppendEvents(ctx, other, []*patch.Event{sets("b", `{"app:x":2,"user:x":2}`)}, store.AppendOptions{}))
 			}
 		}
 		session := sessionOf(e, e.store, key)
@@ -255,13 +255,13 @@ func onCache(t *testing.T, fill func(e *env) (limit int), run func(c cached)) {
 // filled creates a session with n events and returns its size in memory.
 func (e *env) filled(i, n int) int {
 	e.Helper()
-	e.must(e.store.Create(ctx, numbered(i), nil))
+	e.must(e.store.Create(ctx, numbered(i), nil, store.CreateOptions{}))
 	return e.more(i, says("e", n)...)
 }
 
 func (e *env) more(i int, events ...*patch.Event) int {
 	e.Helper()
-	c, err := e.store.AppendEvents(ctx, numbered(i), store.AppendOptions{}, events...)
+	c, err := e.store.AppendEvents(ctx, numbered(i), events, store.AppendOptions{})
 	e.no(err)
 	return c.View.Footprint()
 }
@@ -350,7 +350,7 @@ func TestCacheCountsWhatIsThere(t *testing.T) {
 		for i := range 4 {
 			size = e.filled(i, 500)
 			for n := range 5 {
-				e.must(e.store.ApplyPatch(ctx, numbered(i), asOfNow, patch.NewSummarise(n, 90, summary(fmt.Sprint("s", n)))))
+				e.must(e.store.ApplyPatch(ctx, numbered(i), []*patch.PatchEvent{patch.NewSummarise(n, 90, summary(fmt.Sprint("s", n)))}, asOfNow))
 			}
 		}
 		return size // of one with nothing hidden
@@ -364,7 +364,7 @@ func TestCacheCountsWhatIsThere(t *testing.T) {
 			c.more(i, says("big", 400)...)
 			view, err := c.store.View(ctx, numbered(i))
 			c.no(err)
-			_, err = c.store.ApplyPatch(ctx, numbered(i), asOfNow, patch.NewSplice(0, view.Len()).WithState(patch.Keep))
+			_, err = c.store.ApplyPatch(ctx, numbered(i), []*patch.PatchEvent{patch.NewSplice(0, view.Len()).WithState(patch.Keep)}, asOfNow)
 			c.no(err)
 		}
 		for i := range 4 {
@@ -375,11 +375,11 @@ func TestCacheCountsWhatIsThere(t *testing.T) {
 
 func (e *env) say(key store.Key, texts ...string) {
 	e.Helper()
-	if _, err := e.store.Create(ctx, key, nil); err != nil && !errors.Is(err, store.ErrExists) {
+	if _, err := e.store.Create(ctx, key, nil, store.CreateOptions{}); err != nil && !errors.Is(err, store.ErrExists) {
 		e.Fatal(err)
 	}
 	for _, text := range texts {
-		e.must(e.store.AppendEvents(ctx, key, store.AppendOptions{}, said("", text)))
+		e.must(e.store.AppendEvents(ctx, key, []*patch.Event{said("", text)}, store.AppendOptions{}))
 	}
 }
 
@@ -419,7 +419,7 @@ func TestSearchKeepsApart(t *testing.T) {
 		}
 		k := keys[0]
 		fork := store.Key{App: "a", User: "u", Session: "fork"}
-		must(t)(e.store.Fork(ctx, k, fork, new(uint64(1))))
+		must(t)(e.store.Fork(ctx, k, fork, store.ForkOptions{At: new(uint64(1))}))
 		e.say(fork, "fork alone")
 		testlog.Equal(t, "in the fork", e.find(fork, recall.Search{Query: "needle hay0 alone"}), "fork2 fork1")
 		testlog.Equal(t, "of the fork", e.find(k, recall.Search{Query: "alone"}), "")
@@ -439,9 +439,9 @@ func TestSearchKeepsApart(t *testing.T) {
 func TestSearchHidden(t *testing.T) {
 	onEachWith(t, store.Options{CacheBytes: -1}, func(e *env) {
 		e.say(key, "alpha one", "beta two", "gamma three", "delta four")
-		cut := testlog.Must(e.store.ApplyPatch(ctx, key, asOfNow, patch.NewSplice(1, 1).WithID("cut")))(t)
+		cut := testlog.Must(e.store.ApplyPatch(ctx, key, []*patch.PatchEvent{patch.NewSplice(1, 1).WithID("cut")}, asOfNow))(t)
 		summary := testlog.Must(patch.NewEvent(patch.Fields{Content: patch.Text("user", "epsilon")}))(t)
-		must(t)(e.store.ApplyPatch(ctx, key, asOfNow, patch.NewSummarise(0, 2, summary).WithID("sum")))
+		must(t)(e.store.ApplyPatch(ctx, key, []*patch.PatchEvent{patch.NewSummarise(0, 2, summary).WithID("sum")}, asOfNow))
 		query := recall.Search{Query: "alpha beta gamma delta", Hidden: true}
 		hits := testlog.Must(recall.NewFinder(e.store, 0).Search(ctx, key, query))(t)
 		by := map[uint64]string{}
@@ -765,15 +765,15 @@ func TestCloseWritesSnapshots(t *testing.T) {
 			goOn := make(chan struct{})
 			s := newStore(t, &hooked{Backend: e.backend.Backend, put: func() { <-goOn }}, e.opts)
 			for _, k := range keys {
-				must(t)(s.Create(ctx, k, nil))
-				must(t)(s.AppendEvents(ctx, k, store.AppendOptions{}, says("a", 3)...))
+				must(t)(s.Create(ctx, k, nil, store.CreateOptions{}))
+				must(t)(s.AppendEvents(ctx, k, says("a", 3), store.AppendOptions{}))
 			}
 			closed := make(chan error, 1)
 			go func() { closed <- s.Close() }()
 			synctest.Wait()
 			testlog.Equal(t, "calls of Close that did not wait", len(closed), 0)
-			must(t)(s.Create(ctx, elsewhere, nil)) // no snapshot becomes due once closing has begun
-			must(t)(s.AppendEvents(ctx, elsewhere, store.AppendOptions{}, says("late", 3)...))
+			must(t)(s.Create(ctx, elsewhere, nil, store.CreateOptions{})) // no snapshot becomes due once closing has begun
+			must(t)(s.AppendEvents(ctx, elsewhere, says("late", 3), store.AppendOptions{}))
 			close(goOn)
 			testlog.NoError(t, <-closed)
 		})

@@ -55,8 +55,11 @@ const (
 	retainTime  = time.Minute // the lease is taken again with each session that is looked at
 )
 
-// ErrRetainRunning: another process deletes and erases what is due in this storage.
-var ErrRetainRunning = errors.New("another process is at it")
+// RetainOptions are options of [Store.Retain].
+type RetainOptions struct {
+	// DryRun finds out what is due, and deletes and erases nothing. It does not wait for another process.
+	DryRun bool
+}
 
 // Retain deletes sessions that were not used for as long as the policy of their app says, erases of the
 // others what has been hidden for as long, one session with each
@@ -81,11 +84,10 @@ var ErrRetainRunning = errors.New("another process is at it")
 // finished.
 //
 // Of several processes that share the storage one at a time works: while another does, the error
-// matches [ErrRetainRunning], and its holder may be gone for up to a minute. With dryRun it finds out what is due, and
-// deletes and erases nothing; it does not wait for another process. A session that is damaged is yielded with an error that matches [ErrCorrupt], and stays; so
+// matches [ErrRetainRunning], and its holder may be gone for up to a minute. A session that is damaged is yielded with an error that matches [ErrCorrupt], and stays; so
 // is one that cannot be deleted, with its error, after which the iteration ends. Errors match
 // [ErrInvalid] if a policy makes no sense.
-func (s *Store) Retain(ctx context.Context, policies map[string]Retention, dryRun bool) iter.Seq2[Retained, error] {
+func (s *Store) Retain(ctx context.Context, policies map[string]Retention, opts RetainOptions) iter.Seq2[Retained, error] {
 	return func(yield func(Retained, error) bool) {
 		for _, app := range slices.Sorted(maps.Keys(policies)) {
 			for field, after := range map[string]time.Duration{"DeleteAfter": policies[app].DeleteAfter, "EraseHiddenAfter": policies[app].EraseHiddenAfter} {
@@ -95,7 +97,7 @@ func (s *Store) Retain(ctx context.Context, policies map[string]Retention, dryRu
 				}
 			}
 		}
-		if !dryRun {
+		if !opts.DryRun {
 			defer func() { _, _ = s.lease(context.WithoutCancel(ctx), retainLease, 0) }()
 		}
 		for info, err := range s.List(ctx, ListOptions{}) {
@@ -108,7 +110,7 @@ func (s *Store) Retain(ctx context.Context, policies map[string]Retention, dryRu
 			}
 			r, due := Retained{Info: info}, false
 			if err == nil {
-				r, due, err = s.retain(ctx, info, policy, dryRun)
+				r, due, err = s.retain(ctx, info, policy, opts.DryRun)
 			}
 			if errors.Is(err, ErrNotFound) || err == nil && !due { // it was deleted meanwhile, or stays as it is
 				continue

@@ -31,14 +31,14 @@ const day = 24 * time.Hour
 func aged(t *testing.T, s *store.Store, app, id string, created, used float64) store.Key {
 	t.Helper()
 	key := store.Key{App: app, User: "u", Session: id}
-	must(t)(s.CreateAt(ctx, key, nil, daysAgo(created)))
+	must(t)(s.Create(ctx, key, nil, store.CreateOptions{Created: daysAgo(created)}))
 	for i := range 40 { // one of the last tells
 		at := daysAgo(used + 500)
 		if i == 20 {
 			at = daysAgo(used)
 		}
 		e := testlog.New(patch.Fields{ID: fmt.Sprint("e", i), Author: "user", Content: patch.Text("user", "hello"), Timestamp: at})
-		must(t)(s.AppendEvents(ctx, key, store.AppendOptions{}, e))
+		must(t)(s.AppendEvents(ctx, key, []*patch.Event{e}, store.AppendOptions{}))
 	}
 	return key
 }
@@ -51,7 +51,7 @@ func storeOfToday(t *testing.T, b backend.Backend) *store.Store {
 func retained(t *testing.T, s *store.Store, policies map[string]store.Retention, dryRun bool) string {
 	t.Helper()
 	var all []string
-	for r, err := range s.Retain(ctx, policies, dryRun) {
+	for r, err := range s.Retain(ctx, policies, store.RetainOptions{DryRun: dryRun}) {
 		switch {
 		case errors.Is(err, store.ErrCorrupt):
 			all = append(all, r.Key.Session+" corrupt")
@@ -85,7 +85,7 @@ func TestRetain(t *testing.T) {
 		aged(t, s, "a", "a-young", 29, 300) // its events say that they are older than it is
 		aged(t, s, "a", "a-ahead", 40, -1)
 		pinned := aged(t, s, "a", "a-pinned", 40, 35)
-		must(t)(s.ApplyPatch(ctx, pinned, asOfNow, patch.NewPin("e3").WithTimestamp(now.Add(-34*day))))
+		must(t)(s.ApplyPatch(ctx, pinned, []*patch.PatchEvent{patch.NewPin("e3").WithTimestamp(now.Add(-34 * day))}, asOfNow))
 		aged(t, s, "b", "b-old", 40, 31)
 		aged(t, s, "c", "c-old", 400, 399)
 		policies := map[string]store.Retention{"a": {DeleteAfter: 30 * day, KeepPinned: true}, "b": {}, "d": {DeleteAfter: 1}}
@@ -107,7 +107,7 @@ func TestRetainErrors(t *testing.T) {
 	onEach(t, func(e *env) {
 		aged(e.T, e.store, "a", "old", 40, 35)
 		first := func(ctx context.Context, policy store.Retention) error {
-			return errIn(e.store.Retain(ctx, map[string]store.Retention{"a": policy}, false))
+			return errIn(e.store.Retain(ctx, map[string]store.Retention{"a": policy}, store.RetainOptions{}))
 		}
 		e.is(first(ctx, store.Retention{DeleteAfter: -1}), store.ErrInvalid, "DeleteAfter")
 		e.is(first(ctx, store.Retention{EraseHiddenAfter: -1}), store.ErrInvalid, "EraseHiddenAfter")
@@ -125,7 +125,9 @@ func TestRetainSparesWhatIsUsed(t *testing.T) {
 	other, s := storeOfToday(t, shared), storeOfToday(t, b)
 	key := aged(t, other, "a", "woken", 40, 35)
 	aged(t, other, "b", "old", 40, 35)
-	b.set(beforeFirst("Delete", func() { must(t)(other.AppendEvents(ctx, key, store.AppendOptions{}, said("", "I am back"))) }))
+	b.set(beforeFirst("Delete", func() {
+		must(t)(other.AppendEvents(ctx, key, []*patch.Event{said("", "I am back")}, store.AppendOptions{}))
+	}))
 	policies := map[string]store.Retention{"": {DeleteAfter: 30 * day}}
 	testlog.Equal(t, "done", retained(t, s, policies, false), "woken 35 used, old 35")
 	testlog.Equal(t, "there", sessionsOf(t, other), "woken")
@@ -138,11 +140,11 @@ func TestRetainByOneProcess(t *testing.T) {
 	aged(t, stores[0], "a", "s1", 40, 35)
 	aged(t, stores[0], "a", "s2", 40, 35)
 	policies := map[string]store.Retention{"a": {DeleteAfter: day}}
-	for r, err := range stores[0].Retain(ctx, policies, false) {
+	for r, err := range stores[0].Retain(ctx, policies, store.RetainOptions{}) {
 		if err != nil || r.Key.Session != "s1" {
 			t.Fatal(r.Key, err)
 		}
-		for _, err := range stores[1].Retain(ctx, policies, false) {
+		for _, err := range stores[1].Retain(ctx, policies, store.RetainOptions{}) {
 			testlog.ErrorIs(t, err, store.ErrRetainRunning, "beside the first")
 		}
 		testlog.Equal(t, "due", retained(t, stores[1], policies, true), "s2 35")
@@ -171,14 +173,14 @@ func daysAgo(days float64) time.Time { return now.Add(-time.Duration(days * floa
 // g of 80 days ago. In sight are m, d and h.
 func hiding(t testing.TB, s *store.Store, key store.Key) {
 	t.Helper()
-	must(t)(s.CreateAt(t.Context(), key, nil, daysAgo(100)))
+	must(t)(s.Create(t.Context(), key, nil, store.CreateOptions{Created: daysAgo(100)}))
 	for _, id := range []string{"a", "b", "c", "d", "e", "f", "g", "h"} {
-		must(t)(s.AppendEvents(t.Context(), key, store.AppendOptions{}, event(`{"id":%q,"author":"user","timestamp":%q,"content":{"role":"user","parts":[{"text":"text %s"}]},"actions":{"stateDelta":{"k%s":"value %s"}}}`,
-			id, daysAgo(100).Format(time.RFC3339), id, id, id)))
+		must(t)(s.AppendEvents(t.Context(), key, []*patch.Event{event(`{"id":%q,"author":"user","timestamp":%q,"content":{"role":"user","parts":[{"text":"text %s"}]},"actions":{"stateDelta":{"k%s":"value %s"}}}`,
+			id, daysAgo(100).Format(time.RFC3339), id, id, id)}, store.AppendOptions{}))
 	}
 	apply := func(days float64, p *patch.PatchEvent) {
 		t.Helper()
-		must(t)(s.ApplyPatch(t.Context(), key, store.PatchOptions{AsOfNow: true, AllowPinned: true}, p.WithTimestamp(daysAgo(days))))
+		must(t)(s.ApplyPatch(t.Context(), key, []*patch.PatchEvent{p.WithTimestamp(daysAgo(days))}, store.PatchOptions{AsOfNow: true, AllowPinned: true}))
 	}
 	keep := func(p *patch.PatchEvent) *patch.PatchEvent { return p.WithState(patch.Keep) }
 	apply(90, patch.NewSummarise(0, 2, said("s1", "told by s1")))
@@ -208,7 +210,7 @@ func sight(t testing.TB, s *store.Store, key store.Key) string {
 
 func done(t testing.TB, s *store.Store, policy store.Retention, dryRun bool) (all []string) {
 	t.Helper()
-	for r, err := range s.Retain(t.Context(), map[string]store.Retention{"": policy}, dryRun) {
+	for r, err := range s.Retain(t.Context(), map[string]store.Retention{"": policy}, store.RetainOptions{DryRun: dryRun}) {
 		testlog.NoError(t, err)
 		all = append(all, fmt.Sprint(r.Key.Session, " ", r.Deleted, " ", r.Kept, " ", r.Erased))
 	}
@@ -222,7 +224,7 @@ func TestRetainErasesHidden(t *testing.T) {
 		hiding(t, s, eraseKey)
 		fork := sibling("fork")
 		at := uint64(9) // a and b alone are hidden
-		must(t)(s.Fork(t.Context(), eraseKey, fork, &at))
+		must(t)(s.Fork(t.Context(), eraseKey, fork, store.ForkOptions{At: &at}))
 		before := sight(t, s, eraseKey)
 		for _, c := range []struct {
 			days int
@@ -270,7 +272,7 @@ func TestRetainErasesHidden(t *testing.T) {
 func TestRetainErasesOfWhatIsKept(t *testing.T) {
 	erasableAt(t, func() time.Time { return now }, func(t *testing.T, s *store.Store, _ *storetest.Faulty) {
 		hiding(t, s, eraseKey)
-		must(t)(s.ApplyPatch(t.Context(), eraseKey, store.PatchOptions{}, patch.NewPin("h").WithTimestamp(daysAgo(30))))
+		must(t)(s.ApplyPatch(t.Context(), eraseKey, []*patch.PatchEvent{patch.NewPin("h").WithTimestamp(daysAgo(30))}, store.PatchOptions{}))
 		policy := store.Retention{DeleteAfter: day, KeepPinned: true, EraseHiddenAfter: 60 * day}
 		for _, want := range []string{"s false pinned 3", "s false pinned 0"} {
 			testlog.Equal(t, "done", done(t, s, policy, false), []string{want})
@@ -287,7 +289,7 @@ func TestRetainBesideSummary(t *testing.T) {
 	came := false
 	faulty.Plan(storetest.Plan{Write: 2, Failure: storetest.Lost, During: func() {
 		came = true
-		testlog.WantNil(t, testlog.ErrorOf(peer.ApplyPatch(context.Background(), eraseKey, store.PatchOptions{AsOfNow: true}, patch.NewSummarise(0, 2, said("late", "told late")))))
+		testlog.WantNil(t, testlog.ErrorOf(peer.ApplyPatch(context.Background(), eraseKey, []*patch.PatchEvent{patch.NewSummarise(0, 2, said("late", "told late"))}, store.PatchOptions{AsOfNow: true})))
 	}})
 	done(t, s, store.Retention{EraseHiddenAfter: 40 * day}, false)
 	testlog.Equal(t, "gone", without(t, s, eraseKey, "told late"), "text a, text b, text c, text g, told by s1")
@@ -348,7 +350,7 @@ func TestPropertyRetainHidden(t *testing.T) {
 		}
 		before := viewOf(t, s, eraseKey)
 		n := 0
-		for r, err := range s.Retain(context.Background(), map[string]store.Retention{"": {EraseHiddenAfter: time.Hour}}, false) {
+		for r, err := range s.Retain(context.Background(), map[string]store.Retention{"": {EraseHiddenAfter: time.Hour}}, store.RetainOptions{}) {
 			testlog.NoError(t, err)
 			n += r.Erased
 		}

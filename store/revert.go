@@ -38,7 +38,7 @@ type UndoOptions struct {
 // The error matches [ErrInvalid] if no applied patch has the id, [ErrBlocked] if a later
 // patch stands on one of them, naming the patch to revert first, or if all have been
 // taken back; the others are those of [Store.ApplyPatch].
-func (s *Store) Revert(ctx context.Context, key Key, opts UndoOptions, patchID string) (Committed, error) {
+func (s *Store) Revert(ctx context.Context, key Key, patchID string, opts UndoOptions) (Committed, error) {
 	p := undoing{opts, fold.CheckOptions{AllowOrphans: opts.AllowOrphans}, func(v fold.View) ([]*patch.PatchEvent, error) {
 		ids, err := v.RevertTargets(patchID)
 		patches := make([]*patch.PatchEvent, len(ids))
@@ -58,7 +58,7 @@ func (s *Store) Revert(ctx context.Context, key Key, opts UndoOptions, patchID s
 //
 // The error matches [ErrEventNotFound] if no event of the log belongs to the invocation;
 // the others are those of [Store.ApplyPatch].
-func (s *Store) Rewind(ctx context.Context, key Key, opts UndoOptions, invocationID string) (Committed, error) {
+func (s *Store) Rewind(ctx context.Context, key Key, invocationID string, opts UndoOptions) (Committed, error) {
 	creation, from, err := s.firstOf(ctx, key, opts.On.Creation(), invocationID)
 	if err != nil {
 		return Committed{}, err

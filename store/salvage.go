@@ -87,9 +87,9 @@ type SalvageOptions struct {
 	Progress func(done, all int)
 }
 
-// SalvageFrom writes the rows of a bbolt file of any state into this store: every record whose
+// Salvage writes the rows of a bbolt file of any state into a store: every record whose
 // row header and own checksum are intact, whatever became of the pages that lead to it. The file is only
-// read, and no program should write to it meanwhile. size is its length. Memory is taken for
+// read, and no program should write to it meanwhile. Memory is taken for
 // what is found, about 40 bytes for each copy of a record, for a session's view, for the longest record, and for all
 // shared values, which are written in one commit.
 //
@@ -102,7 +102,7 @@ type SalvageOptions struct {
 // text. Other sessions are marked in the same way: KEY~maybe-deleted, if something says that
 // the session had been deleted; KEY~without-state, if its initial state is lost;
 // salvaged/unknown/session-NUMBER, if its key is. What is known to have been deleted is left
-// out. Where nothing tells, the session has its own key, and SalvagedSession.MaybeDeleted is set. A session that is in this store already stays as it is: what is salvaged gets the
+// out. Where nothing tells, the session has its own key, and SalvagedSession.MaybeDeleted is set. A session that is in the store already stays as it is: what is salvaged gets the
 // next free one of KEY~2, KEY~3 and so on.
 //
 // What was erased stays erased, also where the file has it still in pages that are free: if the
@@ -111,15 +111,15 @@ type SalvageOptions struct {
 // An error means that the salvage has ended: nothing can be written, the context has ended,
 // or there is no file. What the file holds or lacks is no error, and said in the result. Each
 // session is there as a whole or not at all.
-func (s *Store) SalvageFrom(ctx context.Context, file io.ReaderAt, size int64, opts SalvageOptions) (Salvaged, error) {
-	if file == nil || size < 0 {
-		return Salvaged{}, fmt.Errorf("%w: the file to salvage is nil, or shorter than nothing", ErrInvalid)
+func Salvage(ctx context.Context, from *io.SectionReader, to *Store, opts SalvageOptions) (Salvaged, error) {
+	if from == nil || to == nil || from.Size() < 0 {
+		return Salvaged{}, fmt.Errorf("%w: the file to salvage is nil, or shorter than nothing, or the store is nil", ErrInvalid)
 	}
-	scan, err := salvage.Scan(ctx, file, size)
+	scan, err := salvage.Scan(ctx, from, from.Size())
 	if err != nil {
 		return Salvaged{}, err
 	}
-	v := &salvaging{File: scan, store: s}
+	v := &salvaging{File: scan, store: to}
 	v.out = Salvaged{Pages: scan.Pages, Metas: scan.Metas, BrokenPages: scan.BrokenPages, Unread: scan.Unread}
 	logs, err := v.Logs(ctx, func(name string) bool {
 		key, err := keyOf(name)
@@ -142,7 +142,7 @@ func (s *Store) SalvageFrom(ctx context.Context, file io.ReaderAt, size int64, o
 	return v.out, v.writeShared(ctx)
 }
 
-// salvaging is a run of SalvageFrom.
+// salvaging is a run of Salvage.
 type salvaging struct {
 	*salvage.File
 	store *Store

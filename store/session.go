@@ -65,18 +65,22 @@ func (s Session) sharedValues() iter.Seq2[string, patch.Value] {
 	}
 }
 
+// CreateOptions are options of [Store.Create]. The zero value means the defaults.
+type CreateOptions struct {
+	// Created is when the session was created, as [Info] says it; the zero time means now.
+	Created time.Time
+}
+
 // Create creates a session with an initial state, which may be nil. Keys with prefix
 // app: or user: go to the shared scope, in the same commit; those with prefix temp: are
 // dropped. Values are such as [patch.NewValue] takes, or a [patch.Value]. It fails with
 // [ErrExists] if the session is there.
-func (s *Store) Create(ctx context.Context, key Key, state map[string]any) (Session, error) {
-	return s.CreateAt(ctx, key, state, s.opts.Now())
-}
-
-// CreateAt is as [Store.Create], and says when the session was created: see [Info].
-func (s *Store) CreateAt(ctx context.Context, key Key, state map[string]any, created time.Time) (Session, error) {
+func (s *Store) Create(ctx context.Context, key Key, state map[string]any, opts CreateOptions) (Session, error) {
 	if err := key.Validate(); err != nil {
 		return Session{}, err
+	}
+	if opts.Created.IsZero() {
+		opts.Created = s.opts.Now()
 	}
 	own, shared, err := splitState(state)
 	if err != nil {
@@ -87,7 +91,7 @@ func (s *Store) CreateAt(ctx context.Context, key Key, state map[string]any, cre
 	if err != nil {
 		return Session{}, err
 	}
-	c, err := s.create(ctx, key, meta{created: created.UTC(), initial: own}, shared, appending{}, false)
+	c, err := s.create(ctx, key, meta{created: opts.Created.UTC(), initial: own}, shared, appending{}, false)
 	if err != nil {
 		return Session{}, err
 	}

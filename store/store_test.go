@@ -28,12 +28,12 @@ func TestCreateRefusesState(t *testing.T) {
 			"nan": math.NaN(), "app:inf": math.Inf(1), "chan": make(chan int), "map": map[int]int{1: 1},
 			"text": "\xff", "error": errors.New("x"), "struct": struct{ A int }{1}, "deep": map[string]any{"in": []any{math.NaN()}},
 		} {
-			e.is(errOf(e.store.Create(ctx, key, map[string]any{"fine": 1, k: v})), store.ErrInvalid, k)
+			e.is(errOf(e.store.Create(ctx, key, map[string]any{"fine": 1, k: v}, store.CreateOptions{})), store.ErrInvalid, k)
 		}
-		e.is(errOf(e.store.Create(ctx, key, map[string]any{"k\xff": 1})), store.ErrInvalid, `k\xff`)
+		e.is(errOf(e.store.Create(ctx, key, map[string]any{"k\xff": 1}, store.CreateOptions{})), store.ErrInvalid, `k\xff`)
 		e.is(errOf(e.store.Get(ctx, key)), store.ErrNotFound)
 		// What temp: keys hold does not matter, but it must not come by unseen.
-		e.must(e.store.Create(ctx, key, map[string]any{"temp:x": 1, "v": testlog.Must(patch.ParseValue([]byte(`{"a":1.0}`)))(e)}))
+		e.must(e.store.Create(ctx, key, map[string]any{"temp:x": 1, "v": testlog.Must(patch.ParseValue([]byte(`{"a":1.0}`)))(e)}, store.CreateOptions{}))
 		e.same("state", e.state(), `{"v":{"a":1.0}}`)
 	})
 }
@@ -53,12 +53,12 @@ func (e *env) everyCall(ctx context.Context, key store.Key) map[string]error {
 	errs := map[string]error{}
 	_, errs["Get"] = e.store.Get(ctx, key)
 	_, errs["ViewAt"] = e.store.ViewAt(ctx, key, 0)
-	_, errs["AppendEvents"] = e.store.AppendEvents(ctx, key, store.AppendOptions{}, say("x"))
-	_, errs["AppendEvents of nothing"] = e.store.AppendEvents(ctx, key, store.AppendOptions{})
-	_, errs["AppendEvents of a partial event"] = e.store.AppendEvents(ctx, key, store.AppendOptions{}, event(`{"partial":true}`))
-	_, errs["ApplyPatch"] = e.store.ApplyPatch(ctx, key, asOfNow, patch.NewSplice(0, 0, say("y")))
-	_, errs["ApplyPatch of nothing"] = e.store.ApplyPatch(ctx, key, asOfNow)
-	_, errs["Preview"] = e.store.Preview(ctx, key, asOfNow, patch.NewSplice(0, 0, say("y")))
+	_, errs["AppendEvents"] = e.store.AppendEvents(ctx, key, []*patch.Event{say("x")}, store.AppendOptions{})
+	_, errs["AppendEvents of nothing"] = e.store.AppendEvents(ctx, key, nil, store.AppendOptions{})
+	_, errs["AppendEvents of a partial event"] = e.store.AppendEvents(ctx, key, []*patch.Event{event(`{"partial":true}`)}, store.AppendOptions{})
+	_, errs["ApplyPatch"] = e.store.ApplyPatch(ctx, key, []*patch.PatchEvent{patch.NewSplice(0, 0, say("y"))}, asOfNow)
+	_, errs["ApplyPatch of nothing"] = e.store.ApplyPatch(ctx, key, nil, asOfNow)
+	_, errs["Preview"] = e.store.Preview(ctx, key, []*patch.PatchEvent{patch.NewSplice(0, 0, say("y"))}, asOfNow)
 	errs["Export"] = e.store.Export(ctx, key, new(bytes.Buffer), store.ExportOptions{})
 	errs["Export of the visible"] = e.store.Export(ctx, key, new(bytes.Buffer), store.ExportOptions{Visible: true})
 	for _, err := range e.store.RawEvents(ctx, key, 1) {
@@ -69,7 +69,7 @@ func (e *env) everyCall(ctx context.Context, key store.Key) map[string]error {
 		errs["List"] = err
 	}
 	errs["Delete"] = e.store.Delete(ctx, key)
-	_, errs["Create"] = e.store.Create(ctx, key, nil)
+	_, errs["Create"] = e.store.Create(ctx, key, nil, store.CreateOptions{})
 	_, errs["Import"] = e.store.Import(ctx, key, strings.NewReader(`{"id":"z"}`), store.ImportOptions{})
 	return errs
 }
@@ -119,14 +119,14 @@ func TestCancelledWhileCommitting(t *testing.T) {
 			e.left(call(c))
 		}
 		during(func(c context.Context) error {
-			s, err := e.store.Create(c, key, map[string]any{"k": 1, "app:x": 1})
+			s, err := e.store.Create(c, key, map[string]any{"k": 1, "app:x": 1}, store.CreateOptions{})
 			if v, ok := s.Value("app:x"); err == nil && (!ok || v.String() != "1") {
 				e.Error("app:x is not there")
 			}
 			return err
 		})
 		during(func(c context.Context) error {
-			return errOf(e.store.AppendEvents(c, key, store.AppendOptions{}, say("a1")))
+			return errOf(e.store.AppendEvents(c, key, []*patch.Event{say("a1")}, store.AppendOptions{}))
 		})
 		during(func(c context.Context) error {
 			return errOf(e.store.Import(c, key, strings.NewReader(`{"id":"a2"}`), store.ImportOptions{}))
@@ -174,7 +174,7 @@ func TestLogsSettledOutcome(t *testing.T) {
 func TestNil(t *testing.T) {
 	ctx, key := t.Context(), store.Key{App: "a", User: "u", Session: "s"}
 	s := teststore.Memory(t, store.Options{})
-	must(t)(s.Create(ctx, key, nil))
+	must(t)(s.Create(ctx, key, nil, store.CreateOptions{}))
 	e, err := patch.ParseEvent([]byte(`{"author":"user"}`))
 	testlog.NoError(t, err)
 	opts := store.PatchOptions{AsOfNow: true}
@@ -183,17 +183,20 @@ func TestNil(t *testing.T) {
 		do   func() error
 		says string
 	}{
-		"backend":          {func() error { return errOf(store.New(nil, store.Options{})) }, "backend"},
-		"bolt backend":     {func() error { return errOf(store.New((*bolt.Backend)(nil), store.Options{})) }, "backend"},
-		"memory backend":   {func() error { return errOf(store.New((*memory.Backend)(nil), store.Options{})) }, "backend"},
-		"event":            {func() error { return errOf(s.AppendEvents(ctx, key, store.AppendOptions{}, e, nil)) }, "event 1"},
-		"patch":            {func() error { return errOf(s.ApplyPatch(ctx, key, opts, splice, nil)) }, "patch 1"},
-		"patch on a view":  {func() error { return errOf(s.ApplyOn(ctx, key, fold.View{}, fold.CheckOptions{}, nil)) }, "patch 0"},
-		"preview":          {func() error { return errOf(s.Preview(ctx, key, opts, nil)) }, "patch"},
-		"replacement":      {func() error { return errOf(s.ApplyPatch(ctx, key, opts, patch.NewSplice(0, 0, nil))) }, "replacement/0"},
-		"summary":          {func() error { return errOf(s.ApplyPatch(ctx, key, opts, patch.NewSummarise(0, 1, nil))) }, "summaryEvent"},
-		"view of a splice": {func() error { return errOf(s.ApplyPatch(ctx, key, store.PatchOptions{}, splice)) }, "base"},
-		"view of a look":   {func() error { return errOf(s.Preview(ctx, key, store.PatchOptions{}, splice)) }, "base"},
+		"backend":        {func() error { return errOf(store.New(nil, store.Options{})) }, "backend"},
+		"bolt backend":   {func() error { return errOf(store.New((*bolt.Backend)(nil), store.Options{})) }, "backend"},
+		"memory backend": {func() error { return errOf(store.New((*memory.Backend)(nil), store.Options{})) }, "backend"},
+		"event":          {func() error { return errOf(s.AppendEvents(ctx, key, []*patch.Event{e, nil}, store.AppendOptions{})) }, "event 1"},
+		"patch":          {func() error { return errOf(s.ApplyPatch(ctx, key, []*patch.PatchEvent{splice, nil}, opts)) }, "patch 1"},
+		"preview":        {func() error { return errOf(s.Preview(ctx, key, []*patch.PatchEvent{nil}, opts)) }, "patch"},
+		"replacement": {func() error {
+			return errOf(s.ApplyPatch(ctx, key, []*patch.PatchEvent{patch.NewSplice(0, 0, nil)}, opts))
+		}, "replacement/0"},
+		"summary": {func() error {
+			return errOf(s.ApplyPatch(ctx, key, []*patch.PatchEvent{patch.NewSummarise(0, 1, nil)}, opts))
+		}, "summaryEvent"},
+		"view of a splice": {func() error { return errOf(s.ApplyPatch(ctx, key, []*patch.PatchEvent{splice}, store.PatchOptions{})) }, "base"},
+		"view of a look":   {func() error { return errOf(s.Preview(ctx, key, []*patch.PatchEvent{splice}, store.PatchOptions{})) }, "base"},
 		"reader":           {func() error { return errOf(s.Import(ctx, key, nil, store.ImportOptions{})) }, "reader"},
 		"writer":           {func() error { return s.Export(ctx, key, nil, store.ExportOptions{}) }, "writer"},
 	} {
@@ -221,8 +224,8 @@ func TestList(t *testing.T) {
 			{App: "b", User: "u", Session: "1"}, {App: "a", User: "u2", Session: "1"}, {App: "a", User: "u", Session: "2"},
 			{App: "a", User: "u", Session: "1"}, {App: "ab", User: "u", Session: "1"}, {App: "a", User: "u", Session: "10"},
 		} {
-			e.must(e.store.Create(ctx, k, nil))
-			e.must(e.store.AppendEvents(ctx, k, store.AppendOptions{}, says("e", i)...))
+			e.must(e.store.Create(ctx, k, nil, store.CreateOptions{}))
+			e.must(e.store.AppendEvents(ctx, k, says("e", i), store.AppendOptions{}))
 		}
 		for _, c := range []struct {
 			opts store.ListOptions
@@ -259,7 +262,7 @@ func TestListPageByPage(t *testing.T) {
 		var want []string
 		for i := range n {
 			k := store.Key{App: "app", User: fmt.Sprint("u", i%2), Session: fmt.Sprintf("%04d", i)}
-			e.must(e.store.Create(ctx, k, nil))
+			e.must(e.store.Create(ctx, k, nil, store.CreateOptions{}))
 			want = append(want, fmt.Sprint(k, " 0"))
 		}
 		slices.Sort(want)
@@ -293,7 +296,7 @@ func TestOddKeys(t *testing.T) {
 				store.Key{App: "x", User: "u", Session: p}, store.Key{App: p, User: p, Session: odd[(i+1)%len(odd)]})
 		}
 		for i, k := range keys {
-			e.must(e.store.Create(ctx, k, map[string]any{"n": i, "app:of": k.App, "user:of": k.App + "/" + k.User}))
+			e.must(e.store.Create(ctx, k, map[string]any{"n": i, "app:of": k.App, "user:of": k.App + "/" + k.User}, store.CreateOptions{}))
 		}
 		for i, k := range keys {
 			state := sessionOf(e, e.store, k).State()
@@ -397,13 +400,13 @@ func TestCounts(t *testing.T) {
 		e.apply(patch.NewSummarise(0, 20, summary("s1")).WithAuthor(patch.CompactionAuthor).WithID("sum"))
 		e.counted(key, false)
 		e.apply(patch.NewPin("b100"))
-		e.is(errOf(e.store.Revert(ctx, key, store.UndoOptions{}, "cut")), fold.ErrBlocked)
-		e.must(e.store.Revert(ctx, key, store.UndoOptions{}, "sum"))
+		e.is(errOf(e.store.Revert(ctx, key, "cut", store.UndoOptions{})), fold.ErrBlocked)
+		e.must(e.store.Revert(ctx, key, "sum", store.UndoOptions{}))
 		e.counted(key, false)
 		e.reopen()
 		e.append(say("c1")) // on what was read
 		e.counted(key, false)
-		e.must(e.store.Fork(ctx, key, forkKey, nil))
+		e.must(e.store.Fork(ctx, key, forkKey, store.ForkOptions{}))
 		e.counted(forkKey, false)
 		e.must(e.store.Import(ctx, elsewhere, strings.NewReader(e.export()), store.ImportOptions{}))
 		e.counted(elsewhere, false)
@@ -438,14 +441,14 @@ func TestScopesAreWrittenOnce(t *testing.T) {
 
 		// Another session moves on.
 		other := store.Key{App: "app", User: "user", Session: "other"}
-		e.must(e.store.Create(ctx, other, map[string]any{"app:x": "new", "app:y": "new", "user:x": "new", "user:y": "new"}))
+		e.must(e.store.Create(ctx, other, map[string]any{"app:x": "new", "app:y": "new", "user:x": "new", "user:y": "new"}, store.CreateOptions{}))
 		const want = `app:x="new" app:y="new" user:x="new" user:y="new"`
 
 		e.append(first) // a retry
-		e.must(e.store.ApplyPatch(ctx, key, asOfNow, p))
+		e.must(e.store.ApplyPatch(ctx, key, []*patch.PatchEvent{p}, asOfNow))
 		e.apply(patch.NewSplice(0, 3), patch.NewTruncateBefore("a2")) // takes all out
 		e.same("shared after retries and patches", e.shared(key), want)
-		e.must(e.store.Preview(ctx, key, asOfNow, patch.NewSplice(0, 1, sets("r3", `{"app:x":3}`))))
+		e.must(e.store.Preview(ctx, key, []*patch.PatchEvent{patch.NewSplice(0, 1, sets("r3", `{"app:x":3}`))}, asOfNow))
 		e.same("shared after a preview", e.shared(key), want)
 
 		text := e.export()
@@ -464,8 +467,8 @@ func TestScopeKeyTooLong(t *testing.T) {
 		e.create(nil)
 		e.append(sets("e0", `{"`+strings.Repeat("k", 40_000)+`":1}`)) // the session's own may
 		stored := e.dump()
-		e.is(errOf(e.store.AppendEvents(ctx, key, store.AppendOptions{}, sets("e1", `{"`+long+`":1}`))), store.ErrTooLarge, "app:kkk", "40004")
-		e.is(errOf(e.store.Create(ctx, store.Key{App: "a", User: "u", Session: "s"}, map[string]any{long: 1})), store.ErrTooLarge, "app:kkk")
+		e.is(errOf(e.store.AppendEvents(ctx, key, []*patch.Event{sets("e1", `{"`+long+`":1}`)}, store.AppendOptions{})), store.ErrTooLarge, "app:kkk", "40004")
+		e.is(errOf(e.store.Create(ctx, store.Key{App: "a", User: "u", Session: "s"}, map[string]any{long: 1}, store.CreateOptions{})), store.ErrTooLarge, "app:kkk")
 		e.same("stored", e.dump(), stored)
 		e.append(sets("e2", `{"app:`+strings.Repeat("k", 20_000)+`":1}`))
 	})
@@ -478,7 +481,7 @@ func TestListedTimes(t *testing.T) {
 		time.Date(2262, 4, 12, 0, 0, 0, 0, time.UTC), time.Date(9999, 1, 1, 0, 0, 0, 1, time.UTC),
 	} {
 		onEach(t, func(e *env) {
-			e.must(e.store.CreateAt(ctx, key, nil, at))
+			e.must(e.store.Create(ctx, key, nil, store.CreateOptions{Created: at}))
 			e.append(testlog.Must(patch.NewEvent(patch.Fields{ID: "e", Author: "user", Timestamp: at}))(e))
 			testlog.Equal(e, "created", infoOf(e, e.store, key).Created, at)
 			testlog.Equal(e, "active", infoOf(e, e.store, key).Active, at)

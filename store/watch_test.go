@@ -159,8 +159,8 @@ func TestWatch(t *testing.T) {
 			func() {},
 			func() { e.append(event(`{"id":"b1","invocationId":"inv2"}`), say("b2")) },
 			func() { e.apply(patch.NewSplice(0, 1).WithID("p1")) },
-			func() { e.must(e.store.Revert(ctx, key, store.UndoOptions{}, "p1")) },
-			func() { e.must(e.store.Rewind(ctx, key, store.UndoOptions{}, "inv2")) },
+			func() { e.must(e.store.Revert(ctx, key, "p1", store.UndoOptions{})) },
+			func() { e.must(e.store.Rewind(ctx, key, "inv2", store.UndoOptions{})) },
 			func() { e.apply(patch.NewSummarise(0, 2, summary("s1"))) },
 			func() { e.importText("f", e.export()+`{"id":"c1","author":"user"}`+"\n") },
 			func() { e.append(says("d", 2000)...) },
@@ -212,7 +212,7 @@ func TestWatchUnknownOutcome(t *testing.T) {
 			{Write: 1, Failure: storetest.Landed, Then: 1}, // and asking fails
 		} {
 			faulty.Plan(plan)
-			_, err := e.store.AppendEvents(ctx, key, store.AppendOptions{}, say(fmt.Sprint("a", i)))
+			_, err := e.store.AppendEvents(ctx, key, []*patch.Event{say(fmt.Sprint("a", i))}, store.AppendOptions{})
 			if (err == nil) != (i == 2) || errors.Is(err, store.ErrOutcomeUnknown) != (i == 3) {
 				e.Errorf("append %d: %v", i, err)
 			}
@@ -559,7 +559,7 @@ func TestWatchLostHistory(t *testing.T) {
 					l.set(func(context.Context, string) (backend.Backend, error) { return after, nil })
 					if c.instead > 0 {
 						s := newStore(e, unclosed{after}, e.opts)
-						e.must(s.AppendEvents(ctx, key, store.AppendOptions{}, says("x", c.instead)...))
+						e.must(s.AppendEvents(ctx, key, says("x", c.instead), store.AppendOptions{}))
 					}
 					close(resume)
 					time.Sleep(time.Second)
@@ -663,11 +663,11 @@ func TestWatchersAmongWriters(t *testing.T) {
 					var err error
 					switch random.IntN(6) {
 					case 0:
-						_, err = s.ApplyPatch(ctx, key, asOfNow, patch.NewSplice(0, 1).WithID(id))
+						_, err = s.ApplyPatch(ctx, key, []*patch.PatchEvent{patch.NewSplice(0, 1).WithID(id)}, asOfNow)
 					case 1:
-						_, err = s.AppendEvents(ctx, key, store.AppendOptions{}, says(id+".", 20)...)
+						_, err = s.AppendEvents(ctx, key, says(id+".", 20), store.AppendOptions{})
 					default:
-						_, err = s.AppendEvents(ctx, key, store.AppendOptions{}, say(id))
+						_, err = s.AppendEvents(ctx, key, []*patch.Event{say(id)}, store.AppendOptions{})
 					}
 					testlog.WantNil(e, err)
 				}

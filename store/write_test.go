@@ -53,10 +53,10 @@ func TestBases(t *testing.T) {
 			testlog.Equal(e, "field", as[*patch.FieldError](e, err).Field, "base")
 		}
 		// An event id names the event, so later records do not matter.
-		e.must(e.store.ApplyPatch(ctx, key, store.PatchOptions{}, patch.NewTruncateBefore("a4"))) // record 10
+		e.must(e.store.ApplyPatch(ctx, key, []*patch.PatchEvent{patch.NewTruncateBefore("a4")}, store.PatchOptions{})) // record 10
 		e.append(says("c", 2)...)
 		for _, base := range []uint64{10, 11, 12} { // it need not be a patch's seq
-			e.must(e.store.Preview(ctx, key, store.PatchOptions{}, patch.NewSplice(0, 1).WithBase(base)))
+			e.must(e.store.Preview(ctx, key, []*patch.PatchEvent{patch.NewSplice(0, 1).WithBase(base)}, store.PatchOptions{}))
 		}
 		c := e.apply(patch.NewSplice(0, 1), patch.NewSplice(0, 1).WithGroup("g"), patch.NewTruncateBefore("c1").WithGroup("g"))
 		e.same("visible", ids(c.View), "c1 c2")
@@ -68,7 +68,7 @@ func TestBases(t *testing.T) {
 		e.refuse(store.PatchOptions{}, []*patch.PatchEvent{first.WithBase(14), patch.NewSplice(0, 1).WithID("p2").WithBase(15)}, store.ErrConflict, "14", "15")
 		// What one leaves behind is what the next is judged on.
 		e.refuse(store.PatchOptions{}, []*patch.PatchEvent{first, patch.NewSplice(1, 1).WithID("p2").WithBase(15)}, fold.ErrOutOfRange)
-		e.must(e.store.ApplyPatch(ctx, key, store.PatchOptions{}, first, patch.NewSplice(0, 1).WithBase(0)))
+		e.must(e.store.ApplyPatch(ctx, key, []*patch.PatchEvent{first, patch.NewSplice(0, 1).WithBase(0)}, store.PatchOptions{}))
 	})
 }
 
@@ -76,25 +76,25 @@ func TestExpectedSeq(t *testing.T) {
 	onEach(t, func(e *env) {
 		e.create(nil)
 		seq := func(n uint64) store.AppendOptions { return store.AppendOptions{IfSeq: &n} }
-		e.must(e.store.AppendEvents(ctx, key, seq(0), say("a1"), say("a2")))
-		e.must(e.store.AppendEvents(ctx, key, seq(2), say("a3")))
+		e.must(e.store.AppendEvents(ctx, key, []*patch.Event{say("a1"), say("a2")}, seq(0)))
+		e.must(e.store.AppendEvents(ctx, key, []*patch.Event{say("a3")}, seq(2)))
 		for _, n := range []uint64{0, 2, 4} {
 			stored := e.dump()
-			_, err := e.store.AppendEvents(ctx, key, seq(n), say("a4"))
+			_, err := e.store.AppendEvents(ctx, key, []*patch.Event{say("a4")}, seq(n))
 			e.is(err, store.ErrConflict, "3", string(rune('0'+n)), key.String())
 			testlog.Equal(e, "expected and last", *as[*store.SeqError](e, err), store.SeqError{Expected: n, Last: 3})
 			e.same("stored", e.dump(), stored)
 		}
 		// Patches are records too.
 		e.apply(patch.NewSplice(0, 1))
-		e.is(testlog.ErrorOf(e.store.AppendEvents(ctx, key, seq(3), say("a4"))), store.ErrConflict)
-		e.must(e.store.AppendEvents(ctx, key, seq(4), say("a4")))
+		e.is(testlog.ErrorOf(e.store.AppendEvents(ctx, key, []*patch.Event{say("a4")}, seq(3))), store.ErrConflict)
+		e.must(e.store.AppendEvents(ctx, key, []*patch.Event{say("a4")}, seq(4)))
 		// A retry is looked at before anything else.
-		c := testlog.Must(e.store.AppendEvents(ctx, key, seq(4), say("a4")))(e)
+		c := testlog.Must(e.store.AppendEvents(ctx, key, []*patch.Event{say("a4")}, seq(4)))(e)
 		if c.Records[0].Seq != 5 || c.View.Seq() != 5 {
 			e.Errorf("the retry gave record %d and a view at %d, want 5 and 5", c.Records[0].Seq, c.View.Seq())
 		}
-		e.must(e.store.AppendEvents(ctx, key, seq(1), event(`{"id":"piece","partial":true}`)))
+		e.must(e.store.AppendEvents(ctx, key, []*patch.Event{event(`{"id":"piece","partial":true}`)}, seq(1)))
 	})
 }
 
@@ -112,12 +112,12 @@ func TestPreview(t *testing.T) {
 		e.create(nil)
 		e.append(says("a", 4)...)
 		stored, seen := e.dump(), e.view()
-		p := testlog.Must(e.store.Preview(ctx, key, store.PatchOptions{On: seen}, patch.NewSplice(1, 2, say("r")).WithID("p")))(e)
+		p := testlog.Must(e.store.Preview(ctx, key, []*patch.PatchEvent{patch.NewSplice(1, 2, say("r")).WithID("p")}, store.PatchOptions{On: seen}))(e)
 		e.same("removed, added, visible and where", fmt.Sprint(visibleIDs(p.Removed), "; ", visibleIDs(p.Added), "; ", ids(p.After), "; ", p.FirstChanged), "a2 a3; r; a1 r a4; 1")
 		e.same("stored", e.dump(), stored)
 		e.same("view", e.viewText(e.view()), e.viewText(seen))
 		e.apply(p.Patches[0])
-		p = testlog.Must(e.store.Preview(ctx, key, asOfNow, p.Patches[0]))(e)
+		p = testlog.Must(e.store.Preview(ctx, key, []*patch.PatchEvent{p.Patches[0]}, asOfNow))(e)
 		e.same("preview of a retry", e.viewText(p.After), e.viewText(e.view()))
 		testlog.Equal(e, "events that a retry would remove and add", len(p.Removed)+len(p.Added), 0)
 	})
@@ -132,7 +132,7 @@ func (e *env) refuse(opts store.PatchOptions, patches []*patch.PatchEvent, targe
 	e.Helper()
 	stored, view := e.dump(), e.viewText(e.view())
 	taken := e.taken(patches)
-	c, err := e.store.ApplyPatch(ctx, key, opts, patches...)
+	c, err := e.store.ApplyPatch(ctx, key, patches, opts)
 	e.is(err, target, append(names, key.String())...)
 	if errors.Is(err, store.ErrOutcomeUnknown) || len(c.Records) > 0 || c.View.Seq() != 0 {
 		e.Errorf("a refusal returned %d records and a view at %d, and the error %v", len(c.Records), c.View.Seq(), err)
@@ -141,7 +141,7 @@ func (e *env) refuse(opts store.PatchOptions, patches []*patch.PatchEvent, targe
 	e.same("view after a refusal", e.viewText(e.view()), view)
 	e.same("ids after a refusal", e.taken(patches), taken)
 	if len(patches) == 1 {
-		_, previewErr := e.store.Preview(ctx, key, opts, patches[0])
+		_, previewErr := e.store.Preview(ctx, key, []*patch.PatchEvent{patches[0]}, opts)
 		if previewErr == nil || err != nil && previewErr.Error() != err.Error() {
 			e.Errorf("Preview: %v, but ApplyPatch: %v", previewErr, err)
 		}
@@ -186,7 +186,7 @@ func TestRefusesTooLarge(t *testing.T) {
 		stored := e.dump()
 		e.is(e.try(say("b1"), long), store.ErrTooLarge, "big", "2000", key.String())
 		for k, names := range map[string]string{"k": "2000", "app:k": "app:k"} {
-			e.is(testlog.ErrorOf(e.store.Create(ctx, elsewhere, map[string]any{k: strings.Repeat("x", 3000)})), store.ErrTooLarge, names)
+			e.is(testlog.ErrorOf(e.store.Create(ctx, elsewhere, map[string]any{k: strings.Repeat("x", 3000)}, store.CreateOptions{})), store.ErrTooLarge, names)
 		}
 		e.same("stored", e.dump(), stored)
 	})
@@ -207,7 +207,7 @@ func TestLargestRecord(t *testing.T) {
 	})
 	onEachWith(t, store.Options{MaxRecordBytes: len(form) - 1}, func(e *env) {
 		e.create(nil)
-		e.is(testlog.ErrorOf(e.store.AppendEvents(ctx, key, store.AppendOptions{}, largest)), store.ErrTooLarge)
+		e.is(testlog.ErrorOf(e.store.AppendEvents(ctx, key, []*patch.Event{largest}, store.AppendOptions{})), store.ErrTooLarge)
 		e.is(testlog.ErrorOf(e.store.Import(ctx, key, strings.NewReader(largest.String()+"\n"), store.ImportOptions{Name: "f"})), store.ErrTooLarge, "f:1")
 	})
 }
@@ -245,7 +245,7 @@ func TestOrderOfJudgement(t *testing.T) {
 		opts.AllowOrphans = true
 		e.refuse(opts, build(), store.ErrTooLarge, "p2")
 		fields["replacement"] = `[{"id":"new"}]`
-		e.must(e.store.ApplyPatch(ctx, key, opts, build()...))
+		e.must(e.store.ApplyPatch(ctx, key, build(), opts))
 		e.same("visible", ids(e.view()), "a1 new r")
 	})
 }
@@ -308,7 +308,7 @@ func TestDuplicateIDsOfEvents(t *testing.T) {
 		e.apply(patch.NewSplice(0, 1, say("r1")).WithID("p1"))
 		stored, view := e.dump(), e.viewText(e.view())
 		for _, c := range cases {
-			_, err := e.store.AppendEvents(ctx, key, store.AppendOptions{}, c.events...)
+			_, err := e.store.AppendEvents(ctx, key, c.events, store.AppendOptions{})
 			e.is(err, store.ErrDuplicateID, c.id, key.String())
 			testlog.Equal(e, c.name, *as[*store.DuplicateIDError](e, err), store.DuplicateIDError{ID: c.id, Seq: c.seq})
 			e.same(c.name+": stored", e.dump(), stored)
@@ -329,7 +329,7 @@ func seqsOf(records []patch.Record) (seqs []uint64) {
 func (e *env) retry(opts store.PatchOptions, patches []*patch.PatchEvent, seqs ...uint64) {
 	e.Helper()
 	before := e.dump()
-	c := testlog.Must(e.store.ApplyPatch(ctx, key, opts, patches...))(e)
+	c := testlog.Must(e.store.ApplyPatch(ctx, key, patches, opts))(e)
 	testlog.Equal(e, "records of a retry", seqsOf(c.Records), seqs)
 	e.same("stored after a retry", e.dump(), before)
 	e.same("view after a retry", e.viewText(c.View), e.viewText(e.view()))
@@ -343,7 +343,7 @@ func TestRetryOfPatches(t *testing.T) {
 		// Ids inside are left to the engine.
 		p1 := patch.NewSplice(0, 2, event(`{"author":"r"}`), sets("r2", `{"app:x":1,"temp:y":2,"k":3}`)).WithID("p1")
 		p2 := patch.NewSummarise(1, 3, event(`{"content":{"parts":[{"text":"s"}]}}`)).WithID("p2")
-		c := testlog.Must(e.store.ApplyPatch(ctx, key, store.PatchOptions{On: seen}, p1, p2))(e)
+		c := testlog.Must(e.store.ApplyPatch(ctx, key, []*patch.PatchEvent{p1, p2}, store.PatchOptions{On: seen}))(e)
 		testlog.Equal(e, "record", c.Records[1].Seq, 8)
 		e.append(sets("a7", `{"app:x":2}`))
 		e.apply(patch.NewSplice(0, 3)) // p1 and p2 would be out of range now
@@ -357,7 +357,7 @@ func TestRetryOfPatches(t *testing.T) {
 		e.retry(store.PatchOptions{}, one(p1.WithBase(0).WithTimestamp(now)), 7)
 		e.retry(store.PatchOptions{}, one(e.records(key)[6].Patch), 7)
 		for _, p := range []*patch.PatchEvent{p1.WithBase(7), p1.WithState(patch.Keep)} { // see patch.TestSame
-			e.is(testlog.ErrorOf(e.store.ApplyPatch(ctx, key, store.PatchOptions{}, p)), store.ErrDuplicateID)
+			e.is(testlog.ErrorOf(e.store.ApplyPatch(ctx, key, []*patch.PatchEvent{p}, store.PatchOptions{})), store.ErrDuplicateID)
 		}
 		e.same("stored", e.dump(), before)
 	})
@@ -371,16 +371,16 @@ func TestRetryOfPatchesWithMore(t *testing.T) {
 		e.create(nil)
 		e.append(says("a", 8)...)
 		seen := e.view()
-		e.must(e.store.ApplyPatch(ctx, key, store.PatchOptions{On: seen}, p("p1"), p("p2")))
-		c := testlog.Must(e.store.ApplyPatch(ctx, key, store.PatchOptions{On: seen}, p("p1"), p("p2"), p("p3"), p("p4")))(e)
+		e.must(e.store.ApplyPatch(ctx, key, []*patch.PatchEvent{p("p1"), p("p2")}, store.PatchOptions{On: seen}))
+		c := testlog.Must(e.store.ApplyPatch(ctx, key, []*patch.PatchEvent{p("p1"), p("p2"), p("p3"), p("p4")}, store.PatchOptions{On: seen}))(e)
 		testlog.Equal(e, "record", c.Records[3].Seq, 12)
 		// Someone else's patch does not.
 		e.apply(p("x"))
-		e.is(testlog.ErrorOf(e.store.ApplyPatch(ctx, key, store.PatchOptions{On: seen}, p("p1"), p("p2"), p("p3"), p("p4"), p("p5"))), store.ErrConflict, "0", "13")
+		e.is(testlog.ErrorOf(e.store.ApplyPatch(ctx, key, []*patch.PatchEvent{p("p1"), p("p2"), p("p3"), p("p4"), p("p5")}, store.PatchOptions{On: seen})), store.ErrConflict, "0", "13")
 		between := e.view()
 		e.apply(p("y"))
-		e.must(e.store.ApplyPatch(ctx, key, store.PatchOptions{On: between}, p("y"), p("p5")))
-		e.is(testlog.ErrorOf(e.store.ApplyPatch(ctx, key, store.PatchOptions{On: seen}, p("y"), p("p6"))), store.ErrConflict)
+		e.must(e.store.ApplyPatch(ctx, key, []*patch.PatchEvent{p("y"), p("p5")}, store.PatchOptions{On: between}))
+		e.is(testlog.ErrorOf(e.store.ApplyPatch(ctx, key, []*patch.PatchEvent{p("y"), p("p6")}, store.PatchOptions{On: seen})), store.ErrConflict)
 		e.same("visible", ids(e.view()), "a8")
 	})
 }
@@ -422,9 +422,9 @@ func TestFillsIDsAndTimes(t *testing.T) {
 func TestNewIDs(t *testing.T) {
 	onEachWith(t, store.Options{NewID: func() string { return "same" }}, func(e *env) {
 		e.create(nil)
-		e.is(testlog.ErrorOf(e.store.AppendEvents(ctx, key, store.AppendOptions{}, event(`{}`), event(`{}`))), store.ErrDuplicateID, "same")
+		e.is(testlog.ErrorOf(e.store.AppendEvents(ctx, key, []*patch.Event{event(`{}`), event(`{}`)}, store.AppendOptions{})), store.ErrDuplicateID, "same")
 		e.append(event(`{"author":"a"}`))
-		e.is(testlog.ErrorOf(e.store.AppendEvents(ctx, key, store.AppendOptions{}, event(`{"author":"b"}`))), store.ErrDuplicateID, "same")
+		e.is(testlog.ErrorOf(e.store.AppendEvents(ctx, key, []*patch.Event{event(`{"author":"b"}`)}, store.AppendOptions{})), store.ErrDuplicateID, "same")
 	})
 	onEach(t, func(e *env) { // by default they are UUIDs
 		e.create(nil)
@@ -448,11 +448,11 @@ var shortening = store.AppendOptions{Follow: recall.Shortener(500, uuid.NewStrin
 func TestAppendShortens(t *testing.T) {
 	onEach(t, func(e *env) {
 		t, s := e.T, e.store
-		must(t)(s.Create(ctx, key, nil))
+		must(t)(s.Create(ctx, key, nil, store.CreateOptions{}))
 		long := strings.Repeat("a long result, ", 1000)
 		opts := shortening
 		batch := []*patch.Event{twoCalls, resultEvent("r1", "c1", long), resultEvent("r2", "c2", "short")}
-		done := testlog.Must(s.AppendEvents(ctx, key, opts, batch...))(t)
+		done := testlog.Must(s.AppendEvents(ctx, key, batch, opts))(t)
 		testlog.Equal(t, "seqs of the records, and of the view", append(seqsOf(done.Records), done.View.Seq()), []uint64{1, 2, 4, 4})
 		testlog.Equal(t, "visible events", done.View.Len(), 3)
 		shown := done.View.At(1)
@@ -465,7 +465,7 @@ func TestAppendShortens(t *testing.T) {
 		testlog.Equal(t, "k", done.View.State()["k"], "r2")
 		// A retry changes nothing, with and without the option.
 		for _, opts := range []store.AppendOptions{opts, {}} {
-			testlog.Equal(t, "a retry", testlog.Must(s.AppendEvents(ctx, key, opts, batch...))(t).View.Seq(), 4)
+			testlog.Equal(t, "a retry", testlog.Must(s.AppendEvents(ctx, key, batch, opts))(t).View.Seq(), 4)
 		}
 		records := e.records(key)
 		whole, short := records[1], records[2]
@@ -482,13 +482,13 @@ func TestAppendShortens(t *testing.T) {
 		}
 		history := testlog.Must(s.History(ctx, key, done.View))(t)
 		testlog.Equal(t, "ids in the history", []string{history[0].Event.ID(), history[1].Event.ID(), history[2].Event.ID()}, []string{"call", "r1", "r2"})
-		back := testlog.Must(s.Revert(ctx, key, store.UndoOptions{}, short.Patch.ID()))(t)
+		back := testlog.Must(s.Revert(ctx, key, short.Patch.ID(), store.UndoOptions{}))(t)
 		testlog.Equal(t, "taken back", fmt.Sprint(ids(back.View), back.View.State()["k"]), "call r1 r2r2")
 		// One that answers no visible call is shortened too, and comes back.
-		done = testlog.Must(s.AppendEvents(ctx, key, opts, resultEvent("r4", "c9", long)))(t)
+		done = testlog.Must(s.AppendEvents(ctx, key, []*patch.Event{resultEvent("r4", "c9", long)}, opts))(t)
 		testlog.Equal(t, "it is visible", strings.HasSuffix(ids(done.View), "r4"), false)
 		records = e.records(key)
-		back = testlog.Must(s.Revert(ctx, key, store.UndoOptions{}, records[len(records)-1].ID()))(t)
+		back = testlog.Must(s.Revert(ctx, key, records[len(records)-1].ID(), store.UndoOptions{}))(t)
 		testlog.Equal(t, "taken back without its call", back.View.At(back.View.Len()-1).ID(), "r4")
 	})
 }
@@ -497,7 +497,7 @@ func TestAppendShortens(t *testing.T) {
 func TestAppendShortensNotBehindUnknown(t *testing.T) {
 	s := teststore.Memory(t, store.Options{})
 	must(t)(s.Import(ctx, key, strings.NewReader(`{"id":"p","patchType":"from the future"}`+"\n"), store.ImportOptions{}))
-	done := testlog.Must(s.AppendEvents(ctx, key, shortening, twoCalls, resultEvent("r1", "c1", strings.Repeat("long ", 1000))))(t)
+	done := testlog.Must(s.AppendEvents(ctx, key, []*patch.Event{twoCalls, resultEvent("r1", "c1", strings.Repeat("long ", 1000))}, shortening))(t)
 	testlog.Equal(t, "visible", ids(done.View), "call r1")
 }
 
@@ -525,10 +525,10 @@ func TestRevertOfUnreadableRecords(t *testing.T) {
 		whole := e.backend.Backend
 		broken := errors.New("no such sector")
 		e.backend.Backend = &hooked{Backend: whole, serve: failing("Read", broken)}
-		e.is(errOf(e.store.Revert(ctx, key, store.UndoOptions{}, "p1")), broken)
+		e.is(errOf(e.store.Revert(ctx, key, "p1", store.UndoOptions{})), broken)
 		e.backend.Backend = whole
 		e.same("stored", e.dump(), stored)
-		e.must(e.store.Revert(ctx, key, store.UndoOptions{}, "p1"))
+		e.must(e.store.Revert(ctx, key, "p1", store.UndoOptions{}))
 		e.same("visible", ids(e.view()), "a1 a2 a3 a4 b1 b2")
 	})
 }
@@ -545,17 +545,17 @@ func TestRewind(t *testing.T) {
 		e.append(event(`{"id":"y","invocationId":"inv5","author":"user"}`), call("z", "inv5", "open"))
 		before := e.view()
 
-		preview := testlog.Must(e.store.Rewind(ctx, key, store.UndoOptions{DryRun: true}, "inv3"))(e)
+		preview := testlog.Must(e.store.Rewind(ctx, key, "inv3", store.UndoOptions{DryRun: true}))(e)
 		e.same("previewed", ids(preview.View), "s1 q2 c2 r2 a2")
 		e.same("visible after a preview", ids(e.view()), ids(before))
 
-		e.is(testlog.ErrorOf(e.store.Rewind(ctx, key, store.UndoOptions{}, "inv9")), fold.ErrEventNotFound, "inv9", key.String())
-		e.is(testlog.ErrorOf(e.store.Rewind(ctx, key, store.UndoOptions{}, "")), store.ErrInvalid)
-		e.is(testlog.ErrorOf(e.store.Rewind(ctx, elsewhere, store.UndoOptions{}, "inv3")), store.ErrNotFound)
+		e.is(testlog.ErrorOf(e.store.Rewind(ctx, key, "inv9", store.UndoOptions{})), fold.ErrEventNotFound, "inv9", key.String())
+		e.is(testlog.ErrorOf(e.store.Rewind(ctx, key, "", store.UndoOptions{})), store.ErrInvalid)
+		e.is(testlog.ErrorOf(e.store.Rewind(ctx, elsewhere, "inv3", store.UndoOptions{})), store.ErrNotFound)
 		older := testlog.Must(e.store.ViewAt(ctx, key, 17))(e)
-		e.is(testlog.ErrorOf(e.store.Rewind(ctx, key, store.UndoOptions{On: older}, "inv3")), store.ErrConflict, "17", "18")
+		e.is(testlog.ErrorOf(e.store.Rewind(ctx, key, "inv3", store.UndoOptions{On: older})), store.ErrConflict, "17", "18")
 
-		c := testlog.Must(e.store.Rewind(ctx, key, store.UndoOptions{On: before, Author: "ann"}, "inv3"))(e)
+		c := testlog.Must(e.store.Rewind(ctx, key, "inv3", store.UndoOptions{On: before, Author: "ann"}))(e)
 		e.same("visible", ids(e.view()), "s1 q2 c2 r2 a2")
 		e.same("state", e.state(), `{"last":2}`)
 		if len(c.Records) != len(preview.Records) || c.View.Seq() != e.view().Seq() {
@@ -570,11 +570,11 @@ func TestRewind(t *testing.T) {
 		}
 		e.reopen()
 		e.same("visible", ids(e.view()), "s1 q2 c2 r2 a2")
-		again := testlog.Must(e.store.Rewind(ctx, key, store.UndoOptions{}, "inv3"))(e)
+		again := testlog.Must(e.store.Rewind(ctx, key, "inv3", store.UndoOptions{}))(e)
 		if len(again.Records) > 0 || again.View.Seq() != c.View.Seq() {
 			e.Errorf("a second rewind logs %v", again.Records)
 		}
-		back := testlog.Must(e.store.Revert(ctx, key, store.UndoOptions{AllowOrphans: true}, c.Records[0].ID()))(e)
+		back := testlog.Must(e.store.Revert(ctx, key, c.Records[0].ID(), store.UndoOptions{AllowOrphans: true}))(e)
 		testlog.Equal(e, "patches that take back", len(back.Records), len(c.Records))
 		e.same("taken back", ids(e.view()), ids(before))
 	})
@@ -588,7 +588,7 @@ func TestFork(t *testing.T) {
 		e.apply(patch.NewSummarise(0, 4, summary("s1")).WithID("p1")) // record 5
 		at, five, none, beyond := e.view(), uint64(5), uint64(0), uint64(99)
 		e.append(sets("t", `{"app:x":3}`))
-		session := testlog.Must(e.store.Fork(ctx, key, forkKey, &five))(e)
+		session := testlog.Must(e.store.Fork(ctx, key, forkKey, store.ForkOptions{At: &five}))(e)
 		e.same("the fork", withoutCreation(e.viewText(session.View)), withoutCreation(e.viewText(at)))
 		if x, _ := session.Value("app:x"); fmt.Sprint(x) != "3" || session.View.Creation() == at.Creation() || session.Key != forkKey {
 			e.Errorf("the fork is %s, created as %s, with app:x %v", session.Key, session.View.Creation(), x)
@@ -603,15 +603,15 @@ func TestFork(t *testing.T) {
 			{key, elsewhere, &beyond, store.ErrNotFound},
 			{key, store.Key{}, nil, store.ErrInvalid}, {store.Key{}, elsewhere, nil, store.ErrInvalid},
 		} {
-			e.is(testlog.ErrorOf(e.store.Fork(ctx, c.from, c.to, c.at)), c.want)
+			e.is(testlog.ErrorOf(e.store.Fork(ctx, c.from, c.to, store.ForkOptions{At: c.at})), c.want)
 		}
 		whole := e.viewText(e.view())
-		e.must(e.store.Revert(ctx, forkKey, store.UndoOptions{}, "p1"))
-		e.must(e.store.AppendEvents(ctx, forkKey, store.AppendOptions{}, sets("t", `{}`))) // an id of the other's
+		e.must(e.store.Revert(ctx, forkKey, "p1", store.UndoOptions{}))
+		e.must(e.store.AppendEvents(ctx, forkKey, []*patch.Event{sets("t", `{}`)}, store.AppendOptions{})) // an id of the other's
 		e.same("the session after changes of its fork", e.viewText(e.view()), whole)
 		e.no(e.store.Delete(ctx, key))
 		e.same("the fork without its origin", ids(viewOf(e, e.store, forkKey)), "q1 c1 r1 a1 t")
-		e.must(e.store.Fork(ctx, forkKey, key, &none))
+		e.must(e.store.Fork(ctx, forkKey, key, store.ForkOptions{At: &none}))
 		if v := e.view(); v.Seq() != 0 || fmt.Sprint(v.State()) != "map[last:0]" {
 			e.Errorf("a fork at 0: seq %d, %v", v.Seq(), v.State())
 		}
@@ -634,9 +634,9 @@ func TestGroupIsNew(t *testing.T) {
 			if again {
 				e.reopen()
 			}
-			e.is(testlog.ErrorOf(e.store.ApplyPatch(ctx, key, store.PatchOptions{On: e.view()}, patch.NewSplice(0, 1).WithGroup("w"))), store.ErrInvalid, "group", "w")
-			e.is(testlog.ErrorOf(e.store.Preview(ctx, key, store.PatchOptions{On: e.view()}, patch.NewPin("s2").WithGroup("w"))), store.ErrInvalid, "group", "w")
-			retry := testlog.Must(e.store.ApplyPatch(ctx, key, store.PatchOptions{}, done.Records[0].Patch, done.Records[1].Patch))(e)
+			e.is(testlog.ErrorOf(e.store.ApplyPatch(ctx, key, []*patch.PatchEvent{patch.NewSplice(0, 1).WithGroup("w")}, store.PatchOptions{On: e.view()})), store.ErrInvalid, "group", "w")
+			e.is(testlog.ErrorOf(e.store.Preview(ctx, key, []*patch.PatchEvent{patch.NewPin("s2").WithGroup("w")}, store.PatchOptions{On: e.view()})), store.ErrInvalid, "group", "w")
+			retry := testlog.Must(e.store.ApplyPatch(ctx, key, []*patch.PatchEvent{done.Records[0].Patch, done.Records[1].Patch}, store.PatchOptions{}))(e)
 			if len(retry.Records) != 2 || retry.Records[1].Seq != done.Records[1].Seq {
 				e.Errorf("a retry gives %v", retry.Records)
 			}
@@ -677,7 +677,7 @@ func TestRevertReadsOutsideTheLock(t *testing.T) {
 		short, cancel := context.WithCancel(ctx)
 		result := make(chan error)
 		revert := func(ctx context.Context) {
-			_, err := e.store.Revert(ctx, key, store.UndoOptions{}, "p")
+			_, err := e.store.Revert(ctx, key, "p", store.UndoOptions{})
 			result <- err
 		}
 		go revert(short)
@@ -716,7 +716,7 @@ func TestRevertAfterSnapshot(t *testing.T) {
 		whole := e.backend.Backend
 		read := 0
 		e.backend.Backend = &hooked{Backend: whole, read: func(records []backend.Record) []backend.Record { read += len(records); return records }}
-		e.must(e.store.Revert(ctx, key, store.UndoOptions{}, "p"))
+		e.must(e.store.Revert(ctx, key, "p", store.UndoOptions{}))
 		if read > 600 {
 			e.Errorf("%d records were read, 600 come back", read)
 		}
@@ -752,13 +752,13 @@ func TestRevertAfterARewindWasTakenBack(t *testing.T) {
 		e.append(turn(2)...)
 		e.apply(patch.NewSummarise(0, 8, summary("s")).WithID("p"))
 		e.apply(patch.NewSplice(0, 1).WithID("q"))
-		rewound := testlog.Must(e.store.Rewind(ctx, key, store.UndoOptions{}, "inv2"))(e)
-		e.must(e.store.Revert(ctx, key, store.UndoOptions{AllowOrphans: true}, rewound.Records[0].ID()))
-		_, err := e.store.Revert(ctx, key, store.UndoOptions{}, "p")
+		rewound := testlog.Must(e.store.Rewind(ctx, key, "inv2", store.UndoOptions{}))(e)
+		e.must(e.store.Revert(ctx, key, rewound.Records[0].ID(), store.UndoOptions{AllowOrphans: true}))
+		_, err := e.store.Revert(ctx, key, "p", store.UndoOptions{})
 		e.is(err, fold.ErrBlocked)
 		testlog.Equal(e, "blocked by", as[*fold.BlockedError](e, err).Blocking, "q")
 		for _, id := range []string{"q", "p"} {
-			e.must(e.store.Revert(ctx, key, store.UndoOptions{}, id))
+			e.must(e.store.Revert(ctx, key, id, store.UndoOptions{}))
 		}
 		e.same("visible", ids(e.view()), "q1 c1 r1 a1 q2 c2 r2 a2")
 	})
@@ -773,12 +773,12 @@ func TestRevertOfRevertAfterGroupWasTakenBack(t *testing.T) {
 		e.apply(patch.NewRevert("p").WithID("back").WithGroup("g"), patch.NewPin("e2").WithID("pin").WithGroup("g"))
 		e.apply(patch.NewTruncateBefore("e2").WithID("q"))
 		e.apply(patch.NewRevert("q").WithID("undo").WithGroup("h"), patch.NewSplice(0, 1).WithID("cut").WithGroup("h"))
-		e.must(e.store.Revert(ctx, key, store.UndoOptions{}, "cut"))
-		_, err := e.store.Revert(ctx, key, store.UndoOptions{}, "pin")
+		e.must(e.store.Revert(ctx, key, "cut", store.UndoOptions{}))
+		_, err := e.store.Revert(ctx, key, "pin", store.UndoOptions{})
 		e.is(err, fold.ErrBlocked)
 		testlog.Equal(e, "blocked by", as[*fold.BlockedError](e, err).Blocking, "q")
 		for _, id := range []string{"q", "pin"} {
-			e.must(e.store.Revert(ctx, key, store.UndoOptions{}, id))
+			e.must(e.store.Revert(ctx, key, id, store.UndoOptions{}))
 		}
 		e.same("visible", ids(e.view()), "e2")
 	})
@@ -799,7 +799,7 @@ func (l *revertLaw) step() {
 	if r := rapid.SampledFrom(records).Draw(l.T, "record"); r.Patch != nil {
 		err = l.revert(r.ID())
 	} else {
-		_, err = l.store.Rewind(ctx, key, store.UndoOptions{}, r.Event.InvocationID())
+		_, err = l.store.Rewind(ctx, key, r.Event.InvocationID(), store.UndoOptions{})
 	}
 	var blocked *fold.BlockedError
 	if err != nil && !errors.As(err, &blocked) && !errors.Is(err, store.ErrInvalid) && !errors.Is(err, fold.ErrUnknownPatch) {
@@ -808,7 +808,7 @@ func (l *revertLaw) step() {
 }
 
 func (l *revertLaw) revert(id string) error {
-	_, err := l.store.Revert(ctx, key, store.UndoOptions{AllowOrphans: true}, id)
+	_, err := l.store.Revert(ctx, key, id, store.UndoOptions{AllowOrphans: true})
 	return err
 }
 

@@ -131,12 +131,12 @@ func BenchmarkPostgresGetCold(b *testing.B) {
 		eager := store.Options{Snapshots: snapshot.Policy{Every: 1}} // writes one after the summary
 		s, err := pg.Open(ctx, dsn, eager, pg.Options{})
 		no(b, err)
-		_, err = s.Create(ctx, key("s"), nil)
+		_, err = s.Create(ctx, key("s"), nil, store.CreateOptions{})
 		no(b, err)
 		fillStore(b, s, 0, events-visible+1, "s")
 		summary, err := patch.NewEvent(patch.Fields{ID: "summary", Author: "user", Content: patch.Text("model", "told")})
 		no(b, err)
-		_, err = s.ApplyPatch(ctx, key("s"), store.PatchOptions{AsOfNow: true}, patch.NewSummarise(0, events-visible+1, summary))
+		_, err = s.ApplyPatch(ctx, key("s"), []*patch.PatchEvent{patch.NewSummarise(0, events-visible+1, summary)}, store.PatchOptions{AsOfNow: true})
 		no(b, err)
 		fillStore(b, s, events-visible+1, events, "s")
 		no(b, s.Close()) // writes the snapshot

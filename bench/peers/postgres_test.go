@@ -125,7 +125,7 @@ func fillStore(tb testing.TB, s *store.Store, from, to int, ids ...string) {
 	}
 	for _, id := range ids {
 		for batch := range slices.Chunk(events, 1000) {
-			_, err := s.AppendEvents(ctx, key(id), store.AppendOptions{}, batch...)
+			_, err := s.AppendEvents(ctx, key(id), batch, store.AppendOptions{})
 			no(tb, err)
 		}
 	}

@@ -45,7 +45,7 @@ func ExampleAdopt() {
 	view := adkView()
 	plan := adkrecord.Adopt(view, adkrecord.Options{})
 	fmt.Println("adopted", plan.Adopted, "left", plan.NotAdopted)
-	for _, p := range plan.Patches { // a program gives them to store.Store.ApplyOn
+	for _, p := range plan.Patches { // a program gives them to store.Store.ApplyPatch
 		var err error
 		if view, err = view.Apply(patch.Record{Seq: view.Seq() + 1, Patch: p}); err != nil {
 			panic(err)

@@ -127,7 +127,7 @@ func (a agent) say(ctx context.Context, turn string, m Message) error {
 	if err != nil {
 		return err
 	}
-	_, err = a.db.AppendEvents(ctx, a.key, store.AppendOptions{}, e)
+	_, err = a.db.AppendEvents(ctx, a.key, []*patch.Event{e}, store.AppendOptions{})
 	return err
 }
 
@@ -178,7 +178,7 @@ func run(ctx context.Context, w io.Writer) error {
 	}
 	defer db.Close()
 	a := agent{db, store.Key{App: "weather", User: "ann", Session: "1"}}
-	if _, err := db.Create(ctx, a.key, nil); err != nil {
+	if _, err := db.Create(ctx, a.key, nil, store.CreateOptions{}); err != nil {
 		return err
 	}
 	for i, question := range []string{"Will it rain?", "And tomorrow?"} {
@@ -195,13 +195,13 @@ func run(ctx context.Context, w io.Writer) error {
 	if err != nil {
 		return err
 	}
-	_, err = db.ApplyPatch(ctx, a.key, store.PatchOptions{On: v}, patch.NewSplice(1, 1))
+	_, err = db.ApplyPatch(ctx, a.key, []*patch.PatchEvent{patch.NewSplice(1, 1)}, store.PatchOptions{On: v})
 	var refused *fold.OrphanError
 	if !errors.As(err, &refused) || !refused.Suggested {
 		return fmt.Errorf("a call was cut without its result: %w", err)
 	}
 	fmt.Fprintf(w, "Not message 1 alone, but %d messages from %d on.\n", refused.Count, refused.Start)
-	if _, err := db.ApplyPatch(ctx, a.key, store.PatchOptions{On: v}, patch.NewSplice(refused.Start, refused.Count)); err != nil {
+	if _, err := db.ApplyPatch(ctx, a.key, []*patch.PatchEvent{patch.NewSplice(refused.Start, refused.Count)}, store.PatchOptions{On: v}); err != nil {
 		return err
 	}
 	prompt, err := a.prompt(ctx)

@@ -30,20 +30,20 @@ func routes(db *store.Store) http.Handler {
 		if err != nil {
 			return store.Committed{}, err
 		}
-		if _, err := db.Create(ctx, key, nil); err != nil && !errors.Is(err, store.ErrExists) {
+		if _, err := db.Create(ctx, key, nil, store.CreateOptions{}); err != nil && !errors.Is(err, store.ErrExists) {
 			return store.Committed{}, err
 		}
-		return db.AppendEvents(ctx, key, store.AppendOptions{}, e)
+		return db.AppendEvents(ctx, key, []*patch.Event{e}, store.AppendOptions{})
 	}))
 	mux.Handle("POST /{app}/{user}/{session}/patches", reply(func(ctx context.Context, key store.Key, r *http.Request) (store.Committed, error) {
 		record, err := parsed(r, patch.ParseRecord)
 		if err != nil {
 			return store.Committed{}, err
 		}
-		return db.ApplyPatch(ctx, key, store.PatchOptions{}, record.Patch) // nil is refused
+		return db.ApplyPatch(ctx, key, []*patch.PatchEvent{record.Patch}, store.PatchOptions{}) // nil is refused
 	}))
 	mux.Handle("POST /{app}/{user}/{session}/revert/{patch}", reply(func(ctx context.Context, key store.Key, r *http.Request) (store.Committed, error) {
-		return db.Revert(ctx, key, store.UndoOptions{}, r.PathValue("patch"))
+		return db.Revert(ctx, key, r.PathValue("patch"), store.UndoOptions{})
 	}))
 	mux.HandleFunc("GET /{app}/{user}/{session}", func(w http.ResponseWriter, r *http.Request) {
 		v, err := db.View(r.Context(), keyOf(r))

@@ -38,7 +38,7 @@ func run(ctx context.Context, w io.Writer) error {
 	}
 	defer db.Close()
 	key := store.Key{App: "shop", User: "ann", Session: "1"}
-	if _, err := db.Create(ctx, key, nil); err != nil {
+	if _, err := db.Create(ctx, key, nil, store.CreateOptions{}); err != nil {
 		return err
 	}
 	cfg := compaction.DefaultConfig()
@@ -59,7 +59,7 @@ func run(ctx context.Context, w io.Writer) error {
 			if err != nil {
 				return err
 			}
-			if _, err := db.AppendEvents(ctx, key, store.AppendOptions{}, e); err != nil {
+			if _, err := db.AppendEvents(ctx, key, []*patch.Event{e}, store.AppendOptions{}); err != nil {
 				return err
 			}
 		}
@@ -76,7 +76,7 @@ func run(ctx context.Context, w io.Writer) error {
 		return err
 	}
 	// A pass is taken back by its id.
-	if _, err := db.Revert(ctx, key, store.UndoOptions{}, pass); err != nil {
+	if _, err := db.Revert(ctx, key, pass, store.UndoOptions{}); err != nil {
 		return err
 	}
 	v, err := db.View(ctx, key)

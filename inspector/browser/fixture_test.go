@@ -52,13 +52,13 @@ func newFixture(t testing.TB, opts inspector.Options) *fixture {
 func (f *fixture) session(key store.Key, n int) {
 	f.t.Helper()
 	ctx := f.t.Context()
-	testlog.Must(f.Create(ctx, key, map[string]any{"tenant": "north", "user:language": "en"}))(f.t)
+	testlog.Must(f.Create(ctx, key, map[string]any{"tenant": "north", "user:language": "en"}, store.CreateOptions{}))(f.t)
 	cfg := compaction.DefaultConfig()
 	cfg.TokenThreshold, cfg.EventRetentionSize, cfg.CompactionInterval = 4_000, 8, 0
 	c := testlog.Must(compaction.New(f.Store, cfg, compaction.Options[store.Key]{Logger: slog.New(slog.DiscardHandler)}))(f.t)
 	var events []*patch.Event
 	flush := func() {
-		testlog.Must(f.AppendEvents(ctx, key, store.AppendOptions{}, events...))(f.t)
+		testlog.Must(f.AppendEvents(ctx, key, events, store.AppendOptions{}))(f.t)
 		events = events[:0]
 	}
 	every := max(n/6, 40)
@@ -73,18 +73,18 @@ func (f *fixture) session(key store.Key, n int) {
 	v := f.view(key)
 	f.apply(key, patch.NewPin(v.At(v.Len()-1).ID()))
 	f.apply(key, patch.NewSplice(v.Len()-4, 1).WithID("cut-by-hand"))
-	testlog.Must(f.Revert(ctx, key, store.UndoOptions{Author: "ada", AllowOrphans: true}, "cut-by-hand"))(f.t)
+	testlog.Must(f.Revert(ctx, key, "cut-by-hand", store.UndoOptions{Author: "ada", AllowOrphans: true}))(f.t)
 }
 
 func (f *fixture) apply(key store.Key, p *patch.PatchEvent) {
 	f.t.Helper()
-	testlog.Must(f.ApplyPatch(f.t.Context(), key, store.PatchOptions{AsOfNow: true, AllowOrphans: true}, p.WithAuthor("ada")))(f.t)
+	testlog.Must(f.ApplyPatch(f.t.Context(), key, []*patch.PatchEvent{p.WithAuthor("ada")}, store.PatchOptions{AsOfNow: true, AllowOrphans: true}))(f.t)
 }
 
 // say appends an event.
 func (f *fixture) say(key store.Key, author, text string) {
 	f.t.Helper()
-	testlog.Must(f.AppendEvents(f.t.Context(), key, store.AppendOptions{}, testlog.Text("", "inv-"+text, author, text)))(f.t)
+	testlog.Must(f.AppendEvents(f.t.Context(), key, []*patch.Event{testlog.Text("", "inv-"+text, author, text)}, store.AppendOptions{}))(f.t)
 }
 
 // records returns the records of a session from a seq on.

@@ -16,7 +16,7 @@ func TestHostileContents(t *testing.T) {
 	f := newFixture(t, inspector.Options{Write: true})
 	key := store.Key{App: `<script>alert(1)</script>`, User: `"><img src=x onerror=alert(2)>`, Session: "\u202egpj.exe\x1b[31m/.."}
 	state := map[string]any{`<svg onload=alert(3)>`: `</script><script>alert(4)</script>`, "long": strings.Repeat("x", 1<<20)}
-	testlog.Must(f.Create(t.Context(), key, state))(t)
+	testlog.Must(f.Create(t.Context(), key, state, store.CreateOptions{}))(t)
 	texts := []string{
 		`<script>alert(5)</script>`, `<img src=x onerror=alert(6)>`, `<a href="javascript:alert(7)">click</a>`, `javascript:alert(8)`,
 		"\x1b[2J\x1b[31mred\x07", "abc\u202edcba\u202c\u2066x\u2069", "a\x00b\ufeff\u200bc", `{{.Body}}{{template "head"}}`, `<div hx-get="/" hx-trigger="load" hx-on:load="alert(9)">`,
@@ -26,14 +26,14 @@ func TestHostileContents(t *testing.T) {
 	for _, text := range texts {
 		f.say(key, "agent", text[:min(len(text), 900)])
 		e := testlog.Must(patch.NewEvent(patch.Fields{ID: "id-" + text[:min(len(text), 60)], Author: text[:min(len(text), 60)], Content: patch.Text("user", text)}))(t)
-		testlog.Must(f.AppendEvents(t.Context(), key, store.AppendOptions{}, e))(t)
+		testlog.Must(f.AppendEvents(t.Context(), key, []*patch.Event{e}, store.AppendOptions{}))(t)
 	}
 	media := testlog.Must(patch.ParseEvent([]byte(`{"id":"media","author":"user","content":{"role":"user","parts":[
 		{"inlineData":{"mimeType":"image/svg+xml","data":"PHN2ZyB4bWxucz0iaHR0cDovL3d3dy53My5vcmcvMjAwMC9zdmciIG9ubG9hZD0iYWxlcnQoMTEpIi8+"}},
 		{"inlineData":{"mimeType":"image/png","data":"PHNjcmlwdD5hbGVydCgxMik8L3NjcmlwdD4="}},
 		{"inlineData":{"mimeType":"text/html","data":"PHNjcmlwdD5hbGVydCgxMyk8L3NjcmlwdD4="}},
 		{"fileData":{"fileUri":"javascript:alert(14)","mimeType":"text/html"}}]}}`)))(t)
-	testlog.Must(f.AppendEvents(t.Context(), key, store.AppendOptions{}, media))(t)
+	testlog.Must(f.AppendEvents(t.Context(), key, []*patch.Event{media}, store.AppendOptions{}))(t)
 	f.apply(key, patch.NewSummarise(0, 6, testlog.Text("", "", "user", texts[0]+texts[5])).WithID(`<b onclick="alert(15)">`))
 	p := openPage(t, f.base, pageOptions{})
 	views := []string{

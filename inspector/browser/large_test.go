@@ -37,13 +37,13 @@ func TestLongSession(t *testing.T) {
 func (f *fixture) long(key store.Key) {
 	f.t.Helper()
 	ctx := f.t.Context()
-	testlog.Must(f.Create(ctx, key, map[string]any{"tenant": "north"}))(f.t)
+	testlog.Must(f.Create(ctx, key, map[string]any{"tenant": "north"}, store.CreateOptions{}))(f.t)
 	var events []*patch.Event
 	for _, r := range recorded.Log(f.t, 10_000) {
 		if events = append(events, r.Event); len(events) < 500 {
 			continue
 		}
-		testlog.Must(f.AppendEvents(ctx, key, store.AppendOptions{}, events...))(f.t)
+		testlog.Must(f.AppendEvents(ctx, key, events, store.AppendOptions{}))(f.t)
 		events = events[:0]
 		f.apply(key, patch.NewSummarise(f.view(key).Len()-500, 300, testlog.Text("", "", "user", "three hundred events")))
 	}

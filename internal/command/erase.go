@@ -240,7 +240,7 @@ $ patchlog retain shop --delete-after 90d --erase-hidden-after 30d --dry-run`)
 func (a *app) retain(ctx context.Context, policies map[string]store.Retention, erases bool, dryRun bool) error {
 	return a.withStore(ctx, writingUnless(dryRun), func(s *store.Store) error {
 		gone, kept, erased, damaged := 0, 0, 0, 0
-		for r, err := range s.Retain(ctx, policies, dryRun) {
+		for r, err := range s.Retain(ctx, policies, store.RetainOptions{DryRun: dryRun}) {
 			switch {
 			case errors.Is(err, store.ErrCorrupt):
 				damaged++

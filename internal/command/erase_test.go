@@ -19,7 +19,7 @@ func TestEraseUserShared(t *testing.T) {
 	t.Chdir(t.TempDir())
 	s := testlog.Must(store.Open("patchlog.db", store.Options{}))(t)
 	key := store.Key{App: "shop", User: "ada", Session: "1"}
-	testlog.Must(s.Create(t.Context(), key, map[string]any{"user:n": "secret"}))(t)
+	testlog.Must(s.Create(t.Context(), key, map[string]any{"user:n": "secret"}, store.CreateOptions{}))(t)
 	testlog.NoError(t, s.Close())
 	if got := must(t, "", "erase", "--user", "shop/ada", "--dry-run"); !strings.Contains(got, "shared state, key user:n: null\n") {
 		t.Errorf("planned: %s", got)
@@ -106,11 +106,11 @@ func TestRetain(t *testing.T) {
 	at := time.Date(2024, 11, 1, 0, 0, 0, 0, time.UTC) // 62 days before the test's clock
 	for _, text := range []string{"shop/ada/1", "shop/ada/2", "other/ada/1"} {
 		key := testlog.Must(store.ParseKey(text))(t)
-		testlog.Must(s.CreateAt(t.Context(), key, nil, at))(t)
+		testlog.Must(s.Create(t.Context(), key, nil, store.CreateOptions{Created: at}))(t)
 		e := testlog.Must(patch.NewEvent(patch.Fields{ID: "e1", Author: "user", Timestamp: at.Add(time.Hour), Content: patch.Text("user", "hello")}))(t)
-		testlog.Must(s.AppendEvents(t.Context(), key, store.AppendOptions{}, e))(t)
+		testlog.Must(s.AppendEvents(t.Context(), key, []*patch.Event{e}, store.AppendOptions{}))(t)
 		if text == "shop/ada/2" {
-			testlog.Must(s.ApplyPatch(t.Context(), key, store.PatchOptions{}, patch.NewPin("e1").WithTimestamp(at)))(t)
+			testlog.Must(s.ApplyPatch(t.Context(), key, []*patch.PatchEvent{patch.NewPin("e1").WithTimestamp(at)}, store.PatchOptions{}))(t)
 		}
 	}
 	testlog.NoError(t, s.Close())
@@ -157,9 +157,9 @@ func TestRetainErases(t *testing.T) {
 	event := func(id, text string) *patch.Event {
 		return testlog.Must(patch.NewEvent(patch.Fields{ID: id, Author: "user", Timestamp: at, Content: patch.Text("user", text)}))(t)
 	}
-	testlog.Must(s.CreateAt(t.Context(), key, nil, at))(t)
-	testlog.Must(s.AppendEvents(t.Context(), key, store.AppendOptions{}, event("e1", "my secret"), event("e2", "thanks")))(t)
-	testlog.Must(s.ApplyPatch(t.Context(), key, store.PatchOptions{AsOfNow: true}, patch.NewSummarise(0, 1, event("s1", "something was said")).WithTimestamp(at)))(t)
+	testlog.Must(s.Create(t.Context(), key, nil, store.CreateOptions{Created: at}))(t)
+	testlog.Must(s.AppendEvents(t.Context(), key, []*patch.Event{event("e1", "my secret"), event("e2", "thanks")}, store.AppendOptions{}))(t)
+	testlog.Must(s.ApplyPatch(t.Context(), key, []*patch.PatchEvent{patch.NewSummarise(0, 1, event("s1", "something was said")).WithTimestamp(at)}, store.PatchOptions{AsOfNow: true}))(t)
 	testlog.NoError(t, s.Close())
 	sh := newShell()
 	runs := func(want string, wantErr string, args ...string) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -129,7 +130,7 @@ func publish(draft, path string) error {
 
 // space shows how much room the database takes up.
 func (a *app) space(ctx context.Context, s *store.Store) error {
-	space, err := s.Space(ctx)
+	space, err := s.Vacuum(ctx, store.VacuumOptions{DryRun: true})
 	if err != nil {
 		return err
 	}
@@ -144,14 +145,11 @@ func (a *app) space(ctx context.Context, s *store.Store) error {
 }
 
 func (a *app) vacuum(ctx context.Context, s *store.Store) error {
-	before, err := s.Space(ctx)
+	before, err := s.Vacuum(ctx, store.VacuumOptions{DryRun: true})
 	if err != nil {
 		return err
 	}
-	if err := s.Vacuum(ctx); err != nil {
-		return err
-	}
-	after, err := s.Space(ctx)
+	after, err := s.Vacuum(ctx, store.VacuumOptions{})
 	if err != nil {
 		return err
 	}
@@ -278,7 +276,7 @@ func (a *app) salvage(ctx context.Context, from, to string, sure bool) (err erro
 		return err
 	}
 	bar := a.progress("salvage")
-	found, err := s.SalvageFrom(ctx, file, info.Size(), store.SalvageOptions{LeaveOutDoubtful: sure, Progress: bar.sessions})
+	found, err := store.Salvage(ctx, io.NewSectionReader(file, 0, info.Size()), s, store.SalvageOptions{LeaveOutDoubtful: sure, Progress: bar.sessions})
 	bar.end()
 	err = errors.Join(err, s.Close())
 	if err != nil || len(found.Sessions) == 0 && found.Shared.Written == 0 {

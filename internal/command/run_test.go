@@ -62,7 +62,7 @@ func TestSharedState(t *testing.T) {
 	t.Chdir(t.TempDir())
 	s := testlog.Must(store.Open(defaultDatabase, store.Options{}))(t)
 	key := store.Key{App: "a", User: "u", Session: "s"}
-	testlog.Must(s.Create(t.Context(), key, map[string]any{"own": 1, "user:lang": "en", "app:motd": "hi"}))(t)
+	testlog.Must(s.Create(t.Context(), key, map[string]any{"own": 1, "user:lang": "en", "app:motd": "hi"}, store.CreateOptions{}))(t)
 	testlog.NoError(t, s.Close())
 	if got, want := must(t, "", "stats", "a/u/s", "--json"), `"state":{"app:motd":"hi","own":1,"user:lang":"en"}}`+"\n"; !strings.HasSuffix(got, want) {
 		t.Errorf("got %s want %s", got, want)
@@ -337,7 +337,7 @@ func TestImportWaitsWithoutLock(t *testing.T) {
 			return
 		}
 		used = true
-		if _, err := s.Create(context.Background(), store.Key{App: "a", User: "u", Session: "other"}, nil); err != nil {
+		if _, err := s.Create(context.Background(), store.Key{App: "a", User: "u", Session: "other"}, nil, store.CreateOptions{}); err != nil {
 			t.Error(err)
 		}
 		if err := s.Close(); err != nil {

@@ -37,7 +37,7 @@ func TestCompact(t *testing.T) {
 			return compaction.Response{}, nil
 		}, 0, "declined", ""},
 		"conflict": {func(ctx context.Context, r compaction.Request) (compaction.Response, error) {
-			_, err := s.ApplyPatch(ctx, key, store.PatchOptions{AsOfNow: true}, patch.NewSplice(0, 1))
+			_, err := s.ApplyPatch(ctx, key, []*patch.PatchEvent{patch.NewSplice(0, 1)}, store.PatchOptions{AsOfNow: true})
 			return compaction.Response{Text: "all of it"}, err
 		}, 0, "was logged meanwhile", ""},
 		"failed": {func(context.Context, compaction.Request) (compaction.Response, error) {

@@ -39,7 +39,7 @@ func (c Patches) Preview(ctx context.Context, s *store.Store, key store.Key, on 
 		return store.Preview{}, err
 	}
 	c.Options.On = on
-	would, err := s.Preview(ctx, key, c.Options, patches...)
+	would, err := s.Preview(ctx, key, patches, c.Options)
 	if err == nil {
 		would.Patches = patches // without ids and times that only a log has
 	}
@@ -53,7 +53,7 @@ func (c Patches) Apply(ctx context.Context, s *store.Store, key store.Key, on fo
 		return store.Committed{}, err
 	}
 	c.Options.On = on
-	return s.ApplyPatch(ctx, key, c.Options, patches...)
+	return s.ApplyPatch(ctx, key, patches, c.Options)
 }
 
 // Undo takes a patch back, with the patches of its group, or goes back to before an invocation.
@@ -78,9 +78,9 @@ func (c Undo) Preview(ctx context.Context, s *store.Store, key store.Key, on fol
 func (c Undo) Apply(ctx context.Context, s *store.Store, key store.Key, on fold.View) (store.Committed, error) {
 	c.Options.On = on
 	if c.InvocationID != "" {
-		return s.Rewind(ctx, key, c.Options, c.InvocationID)
+		return s.Rewind(ctx, key, c.InvocationID, c.Options)
 	}
-	return s.Revert(ctx, key, c.Options, c.PatchID)
+	return s.Revert(ctx, key, c.PatchID, c.Options)
 }
 
 // Explain returns what a preview shows. Events that a single patch puts in are as the patch has them.
@@ -113,7 +113,7 @@ func (f Fork) Preview(ctx context.Context, s *store.Store) (fold.View, error) {
 
 // Apply makes the new session, and returns its view.
 func (f Fork) Apply(ctx context.Context, s *store.Store) (fold.View, error) {
-	session, err := s.Fork(ctx, f.From, f.To, f.At)
+	session, err := s.Fork(ctx, f.From, f.To, store.ForkOptions{At: f.At})
 	return session.View, err
 }
 
@@ -149,7 +149,7 @@ func (c Restore) Preview(ctx context.Context, s *store.Store, key store.Key, on 
 			reverts = append(reverts, patch.NewRevert(id).WithAuthor(c.Author))
 		}
 		before := would.After
-		if would, err = s.Preview(ctx, key, c.Options, reverts...); err != nil {
+		if would, err = s.Preview(ctx, key, reverts, c.Options); err != nil {
 			return store.Preview{}, err
 		}
 		for _, back := range before.Diff(would.After).Added {
@@ -183,5 +183,5 @@ func (c Restore) Apply(ctx context.Context, s *store.Store, key store.Key, on fo
 		}
 	}
 	c.Options.On = on
-	return s.ApplyPatch(ctx, key, c.Options, would.Patches...)
+	return s.ApplyPatch(ctx, key, would.Patches, c.Options)
 }

@@ -80,7 +80,7 @@ func TestPreview(t *testing.T) {
 	add(t, s, said("e1", "user", "one"), said("e2", "agent", "two"))
 	note := testlog.Event(`{"author":"agent","content":{"role":"model","parts":[{"text":"a note"}]}}`)
 	p := patch.NewSplice(0, 1, note)
-	preview := testlog.Must(s.Preview(t.Context(), key, store.PatchOptions{AsOfNow: true}, p))(t)
+	preview := testlog.Must(s.Preview(t.Context(), key, []*patch.PatchEvent{p}, store.PatchOptions{AsOfNow: true}))(t)
 	d := present.PreviewOf(preview, p)
 	testlog.Equal(t, "changes", changesOf(d, 1), []shown{{present.Removed, 0, "e1"}, {present.Added, 0, ""}, {present.Unchanged, 1, "e2"}})
 	testlog.Equal(t, "added", asJSON(t, d.Added), `[{"index":0,"event":`+note.String()+`}]`)
@@ -91,8 +91,8 @@ func TestPreview(t *testing.T) {
 
 	// One that is in the log already would do nothing.
 	p = p.WithID("p1")
-	testlog.Must(s.ApplyPatch(t.Context(), key, store.PatchOptions{AsOfNow: true}, p))(t)
-	again := testlog.Must(s.Preview(t.Context(), key, store.PatchOptions{AsOfNow: true}, p))(t)
+	testlog.Must(s.ApplyPatch(t.Context(), key, []*patch.PatchEvent{p}, store.PatchOptions{AsOfNow: true}))(t)
+	again := testlog.Must(s.Preview(t.Context(), key, []*patch.PatchEvent{p}, store.PatchOptions{AsOfNow: true}))(t)
 	testlog.Equal(t, "changes again", changesOf(present.PreviewOf(again, p), 1), nil)
 	testlog.Equal(t, "no views", changesOf(present.DifferenceOf(fold.View{}, fold.View{}), 1), nil)
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/patchlog-dev/patchlog/internal/present"
 	"github.com/patchlog-dev/patchlog/internal/testlog"
+	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store"
 	"github.com/patchlog-dev/patchlog/store/backend"
 	"github.com/patchlog-dev/patchlog/store/memory"
@@ -97,7 +98,7 @@ func TestMeasureOfABusySession(t *testing.T) {
 	b.write = func() {
 		writes++
 		e := testlog.Event(said(fmt.Sprint("late", writes), "user", "late"))
-		if _, err := other.AppendEvents(t.Context(), key, store.AppendOptions{}, e); err != nil {
+		if _, err := other.AppendEvents(t.Context(), key, []*patch.Event{e}, store.AppendOptions{}); err != nil {
 			t.Error(err)
 		}
 	}
@@ -144,7 +145,7 @@ func TestMeasureFails(t *testing.T) {
 
 func TestStatsOfNothing(t *testing.T) {
 	s := open(t)
-	testlog.Must(s.Create(t.Context(), key, nil))(t)
+	testlog.Must(s.Create(t.Context(), key, nil, store.CreateOptions{}))(t)
 	st, _, err := present.Measure(t.Context(), s, key, nil, nil)
 	testlog.NoError(t, err)
 	testlog.Equal(t, "JSON", asJSON(t, st), `{"key":"a/u/s","created":"2025-01-02T03:04:05Z","records":0,"patches":{},"skipped":0,"visible":0,`+

@@ -50,24 +50,22 @@ func (l *log) RawEvents(_ context.Context, _ string, from uint64) iter.Seq2[patc
 	}
 }
 
-// RecordsFrom implements recall.Log.
-func (l *log) RecordsFrom(ctx context.Context, key string, _ fold.View, from uint64) iter.Seq2[patch.Record, error] {
-	return l.RawEvents(ctx, key, from)
-}
-
 // Records implements recall.Log.
-func (l *log) Records(_ context.Context, _ string, _ fold.View, seqs []uint64) (records []patch.Record, err error) {
-	for _, seq := range seqs {
-		records = append(records, l.records[seq-1])
+func (l *log) Records(_ context.Context, _ string, _ fold.View, seqs []uint64) iter.Seq2[patch.Record, error] {
+	return func(yield func(patch.Record, error) bool) {
+		for _, seq := range seqs {
+			if !yield(l.records[seq-1], nil) {
+				return
+			}
+		}
 	}
-	return records, nil
 }
 
-// ApplyOn implements compaction.Log.
-func (l *log) ApplyOn(_ context.Context, _ string, on fold.View, opts fold.CheckOptions, patches ...*patch.PatchEvent) (fold.View, error) {
+// ApplyPatch implements compaction.Log.
+func (l *log) ApplyPatch(_ context.Context, _ string, patches []*patch.PatchEvent, opts fold.PatchOptions) (fold.Committed, error) {
 	before := l.view()
-	if _, err := before.Preview(patches, opts); err != nil {
-		return on, err
+	if _, err := before.Preview(patches, opts.Check()); err != nil {
+		return fold.Committed{}, err
 	}
 	for i, p := range patches {
 		if p.ID() == "" {
@@ -75,11 +73,11 @@ func (l *log) ApplyOn(_ context.Context, _ string, on fold.View, opts fold.Check
 			patches[i] = p
 		}
 		if err := l.add(patch.Record{Patch: p}); err != nil {
-			return on, err
+			return fold.Committed{}, err
 		}
 	}
 	if l.written != nil {
 		l.written(before, patches)
 	}
-	return l.view(), nil
+	return fold.Committed{View: l.view()}, nil
 }

@@ -51,7 +51,7 @@ func Truncate(tokens int) Policy {
 			if at != beforeTurn || count <= 0 {
 				return nil
 			}
-			_, err := l.ApplyOn(ctx, "", v, fold.CheckOptions{}, patch.NewSplice(start, count).WithState(patch.Keep))
+			_, err := l.ApplyPatch(ctx, "", []*patch.PatchEvent{patch.NewSplice(start, count).WithState(patch.Keep)}, fold.PatchOptions{})
 			return err
 		}, nil
 	}}
@@ -94,7 +94,7 @@ func Clear(last, least int) Policy {
 			for i, p := range patches {
 				patches[i] = p.WithGroup(fmt.Sprint("clear-", v.Seq()))
 			}
-			_, err = l.ApplyOn(ctx, "", v, fold.CheckOptions{}, patches...)
+			_, err = l.ApplyPatch(ctx, "", patches, fold.PatchOptions{})
 			return err
 		}, nil
 	}}
@@ -137,7 +137,7 @@ func Roll(name string, tokens, last int, s compaction.Summarizer) Policy {
 			if e, err = summary(fmt.Sprint("summary-", v.Seq()), resp.Text); err != nil {
 				return err
 			}
-			_, err = l.ApplyOn(ctx, "", v, fold.CheckOptions{}, patch.NewSummarise(start, count, e))
+			_, err = l.ApplyPatch(ctx, "", []*patch.PatchEvent{patch.NewSummarise(start, count, e)}, fold.PatchOptions{})
 			return err
 		}, nil
 	}}

@@ -47,7 +47,7 @@ func TestNoTransactionWhileCallersRun(t *testing.T) {
 		if r.Seq%100 == 0 {
 			look("body of RawEvents")
 			// The body may write.
-			testlog.NoError(t, testlog.ErrorOf(s.ApplyPatch(ctx, key, store.PatchOptions{AsOfNow: true}, patch.NewSplice(0, 1))))
+			testlog.NoError(t, testlog.ErrorOf(s.ApplyPatch(ctx, key, []*patch.PatchEvent{patch.NewSplice(0, 1)}, store.PatchOptions{AsOfNow: true})))
 		}
 	}
 	for r, err := range s.Watch(ctx, key, 1) {
@@ -63,7 +63,7 @@ func TestNoTransactionWhileCallersRun(t *testing.T) {
 		t.Error(p, err)
 	}
 	for i := range 3 {
-		testlog.NoError(t, testlog.ErrorOf(s.Create(ctx, store.Key{App: "a", User: "u", Session: fmt.Sprint(i)}, nil)))
+		testlog.NoError(t, testlog.ErrorOf(s.Create(ctx, store.Key{App: "a", User: "u", Session: fmt.Sprint(i)}, nil, store.CreateOptions{})))
 	}
 	for _, err := range s.List(ctx, store.ListOptions{}) {
 		testlog.NoError(t, err)

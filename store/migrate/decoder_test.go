@@ -432,7 +432,7 @@ func TestFileAndSessionGrow(t *testing.T) {
 	s, key := open(t)
 	data := piHead + say("a", "", "one") + say("b", "a", "two")
 	done := testlog.Must(bring(t, s, key, pi, []byte(data)))(t)
-	testlog.NoError(t, testlog.ErrorOf(s.ApplyPatch(t.Context(), key, store.PatchOptions{On: done.View}, patch.NewSplice(1, 1))))
+	testlog.NoError(t, testlog.ErrorOf(s.ApplyPatch(t.Context(), key, []*patch.PatchEvent{patch.NewSplice(1, 1)}, store.PatchOptions{On: done.View})))
 	data += say("c", "b", "three")
 	done, err := bring(t, s, key, pi, []byte(data))
 	if err != nil || done.Added != 1 {

@@ -39,12 +39,12 @@ func (m *migration) file(ctx context.Context, s *Session, r *Result) error {
 			return err
 		}
 		defer scratch.Close() // which is in memory
-		if _, err := scratch.CopyFrom(ctx, target, s.Key, store.CopyOptions{NoShared: true}); err != nil && !errors.Is(err, store.ErrNotFound) {
+		if _, err := scratch.CopyFrom(ctx, s.Key, target, store.CopyOptions{NoShared: true}); err != nil && !errors.Is(err, store.ErrNotFound) {
 			return err
 		}
 		target = scratch
 	}
-	done, err := target.ImportText(ctx, s.Key, text)
+	done, err := text.Import(ctx, target, s.Key)
 	if err != nil {
 		return err
 	}
@@ -202,7 +202,7 @@ func (r *Result) adoptRecords(ctx context.Context, s *store.Store, done store.Im
 	if len(plan.Patches) == 0 {
 		return nil
 	}
-	c, err := s.ApplyPatch(ctx, r.Key, store.PatchOptions{On: done.View}, plan.Patches...)
+	c, err := s.ApplyPatch(ctx, r.Key, plan.Patches, store.PatchOptions{On: done.View})
 	if err != nil {
 		return fmt.Errorf("imported, but the compaction records were not adopted: %w", err)
 	}
@@ -220,8 +220,8 @@ type database struct {
 }
 
 // NewDatabase returns the sessions of another database of patchlog's as a source, or the one of a key that is not the
-// zero value. Their logs are copied as [store.Store.CopyFrom] says, and shared values as [store.Store.CopyShared]
-// says. The store is the caller's.
+// zero value. Their logs are copied as [store.Store.CopyFrom] says, and shared values as with its zero key.
+// The store is the caller's.
 func NewDatabase(s *store.Store, key store.Key) Source { return &database{s, key} }
 
 // String says what it is.
@@ -268,7 +268,7 @@ func (d *database) Differences(context.Context) ([]Difference, error) { return n
 
 // copy copies a session of another database.
 func (m *migration) copy(ctx context.Context, s *Session, r *Result) error {
-	done, err := m.target.CopyFrom(ctx, s.store, s.Key, store.CopyOptions{DryRun: m.opts.DryRun})
+	done, err := m.target.CopyFrom(ctx, s.Key, s.store, store.CopyOptions{DryRun: m.opts.DryRun})
 	if s.listed && errors.Is(err, store.ErrNotFound) {
 		r.Status = Gone
 		return nil

@@ -62,7 +62,7 @@ func TestStatus(t *testing.T) {
 	step(migrate.Conflict, 0, store.ErrConflict, e1, e3)
 	step(migrate.Conflict, 0, store.ErrConflict, e1, strings.Replace(e2, "text of", "other", 1))
 	own := testlog.Must(patch.NewEvent(patch.Fields{ID: "own", Author: "user"}))(t)
-	testlog.NoError(t, testlog.ErrorOf(s.AppendEvents(t.Context(), key, store.AppendOptions{}, own)))
+	testlog.NoError(t, testlog.ErrorOf(s.AppendEvents(t.Context(), key, []*patch.Event{own}, store.AppendOptions{})))
 	step(migrate.Ahead, 0, nil, e1, e2)
 	state = `{"k":2}` // the copy's is its own now
 	step(migrate.Ahead, 0, nil, e1, e2)
@@ -176,7 +176,7 @@ func TestIDs(t *testing.T) {
 func TestShared(t *testing.T) {
 	s := memory(t)
 	other := store.Key{App: "shop", User: "bob", Session: "1"}
-	testlog.NoError(t, testlog.ErrorOf(s.Create(t.Context(), other, map[string]any{"app:x": 1, "user:y": "mine"})))
+	testlog.NoError(t, testlog.ErrorOf(s.Create(t.Context(), other, map[string]any{"app:x": 1, "user:y": "mine"}, store.CreateOptions{})))
 	g := &given{sessions: []*migrate.Session{one(t, `{}`, said("e1", 1, `{"app:new":1,"user:z":1}`))}, shared: []migrate.Shared{
 		{App: "shop", Values: values(t, `{"app:x":2,"app:new":1.0}`)},
 		{App: "shop", User: "bob", Values: values(t, `{"user:y":"mine","user:ü":[]}`)},

@@ -74,7 +74,7 @@ func (m *migration) session(ctx context.Context, s *Session) (Result, error) {
 	}
 	r.Differences = append(r.Differences, differences...)
 	r.Adopted, r.Left = b.adopted, b.left
-	done, err := m.target.CopyFrom(ctx, b.scratch, s.Key, store.CopyOptions{DryRun: m.opts.DryRun, NoShared: true})
+	done, err := m.target.CopyFrom(ctx, s.Key, b.scratch, store.CopyOptions{DryRun: m.opts.DryRun, NoShared: true})
 	if err != nil {
 		return r, err
 	}
@@ -206,13 +206,13 @@ func (m *migration) build(ctx context.Context, s *Session, events []*patch.Event
 		return nil, err
 	}
 	if there {
-		_, err = b.scratch.CopyFrom(ctx, m.target, s.Key, store.CopyOptions{NoShared: true})
+		_, err = b.scratch.CopyFrom(ctx, s.Key, m.target, store.CopyOptions{NoShared: true})
 	} else {
 		initial, ok := wrappedInitial(s.State)
 		if !ok {
 			initial = initialState(s.State, events)
 		}
-		_, err = b.scratch.CreateAt(ctx, s.Key, initial, created)
+		_, err = b.scratch.Create(ctx, s.Key, initial, store.CreateOptions{Created: created})
 	}
 	if err != nil {
 		b.scratch.Close() // which is in memory
@@ -253,7 +253,7 @@ func (b *builder) add(ctx context.Context, events []*patch.Event) error {
 			n = len(run)
 		}
 		b.now = b.filled
-		done, err := b.scratch.AppendEvents(ctx, b.session.Key, store.AppendOptions{}, events[:n]...)
+		done, err := b.scratch.AppendEvents(ctx, b.session.Key, events[:n], store.AppendOptions{})
 		if err != nil {
 			return err
 		}
@@ -296,7 +296,7 @@ func (b *builder) adopt(ctx context.Context, after store.Committed) error {
 		return nil
 	}
 	b.now = last.Timestamp()
-	_, err := b.scratch.ApplyPatch(ctx, b.session.Key, store.PatchOptions{On: v}, plan.Patches...)
+	_, err := b.scratch.ApplyPatch(ctx, b.session.Key, plan.Patches, store.PatchOptions{On: v})
 	switch {
 	case ctx.Err() != nil:
 		return ctx.Err()

@@ -32,7 +32,8 @@ func (m *migration) shared(ctx context.Context, source Source) error {
 			problems = append(problems, &SharedError{s.App, s.User, err})
 		}
 	}
-	m.report.SharedAdded, m.report.SharedDifferent, err = m.target.CopyShared(ctx, scratch, store.CopyOptions{DryRun: m.opts.DryRun, OverwriteShared: m.opts.OverwriteShared})
+	copied, err := m.target.CopyFrom(ctx, store.Key{}, scratch, store.CopyOptions{DryRun: m.opts.DryRun, OverwriteShared: m.opts.OverwriteShared})
+	m.report.SharedAdded, m.report.SharedDifferent = copied.Shared, copied.Different
 	m.report.SharedErr = errors.Join(problems...)
 	return err
 }
@@ -47,16 +48,17 @@ func share(ctx context.Context, scratch *store.Store, s Shared) error {
 	for name, value := range s.Values {
 		state[name] = value
 	}
-	_, err := scratch.Create(ctx, key, state)
+	_, err := scratch.Create(ctx, key, state, store.CreateOptions{})
 	return err
 }
 
 // copyShared copies the shared values of a database of patchlog's, unless one session was asked for.
-func (m *migration) copyShared(ctx context.Context, d *database) (err error) {
+func (m *migration) copyShared(ctx context.Context, d *database) error {
 	if d.key != (store.Key{}) {
 		return nil
 	}
-	m.report.SharedAdded, m.report.SharedDifferent, err = m.target.CopyShared(ctx, d.store, store.CopyOptions{DryRun: m.opts.DryRun, OverwriteShared: m.opts.OverwriteShared})
+	copied, err := m.target.CopyFrom(ctx, store.Key{}, d.store, store.CopyOptions{DryRun: m.opts.DryRun, OverwriteShared: m.opts.OverwriteShared})
+	m.report.SharedAdded, m.report.SharedDifferent = copied.Shared, copied.Different
 	if m.opts.DryRun {
 		m.report.SharedDifferent = nil // sessions that were not copied would have brought theirs
 	}

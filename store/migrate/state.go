@@ -111,7 +111,7 @@ func (b *builder) settleState(ctx context.Context, events int) ([]Difference, er
 	if err != nil {
 		return nil, err
 	}
-	_, err = b.scratch.AppendEvents(ctx, b.session.Key, store.AppendOptions{}, e)
+	_, err = b.scratch.AppendEvents(ctx, b.session.Key, []*patch.Event{e}, store.AppendOptions{})
 	return differences, err
 }
 

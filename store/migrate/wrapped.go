@@ -128,6 +128,6 @@ func (b *builder) translate(ctx context.Context, e *patch.Event, patches portabl
 
 // apply logs patches as the source has them, whatever they leave.
 func (b *builder) apply(ctx context.Context, v fold.View, patches []*patch.PatchEvent) error {
-	_, err := b.scratch.ApplyPatch(ctx, b.session.Key, store.PatchOptions{On: v, AllowOrphans: true, AllowPinned: true, AllowWaiting: true}, patches...)
+	_, err := b.scratch.ApplyPatch(ctx, b.session.Key, patches, store.PatchOptions{On: v, AllowOrphans: true, AllowPinned: true, AllowWaiting: true})
 	return err
 }

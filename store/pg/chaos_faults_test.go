@@ -123,7 +123,7 @@ func (x *script) run() {
 	key.App, forked.App = x.name, x.name
 	source := testlog.Must(store.OpenMemory(store.Options{}))(x.t)
 	defer source.Close()
-	testlog.NoError(x.t, testlog.ErrorOf(source.Create(ctx, key, map[string]any{"app:copied": true})))
+	testlog.NoError(x.t, testlog.ErrorOf(source.Create(ctx, key, map[string]any{"app:copied": true}, store.CreateOptions{})))
 	x.open()
 	if x.s == nil {
 		return
@@ -135,7 +135,7 @@ func (x *script) run() {
 			events = append(events, chaosEvent(id, app))
 		}
 		x.until("append "+strings.Join(ids, " "), func(ctx context.Context) error {
-			return testlog.ErrorOf(x.s.AppendEvents(ctx, key, store.AppendOptions{}, events...))
+			return testlog.ErrorOf(x.s.AppendEvents(ctx, key, events, store.AppendOptions{}))
 		}, nil, x.absent(key, ids...))
 	}
 	get := func(key store.Key, want string) {
@@ -154,14 +154,16 @@ func (x *script) run() {
 			return nil
 		}, nil, nil)
 	}
-	x.until("create", func(ctx context.Context) error { return testlog.ErrorOf(x.s.Create(ctx, key, map[string]any{"k": 1})) }, store.ErrExists, x.notThere(key))
+	x.until("create", func(ctx context.Context) error {
+		return testlog.ErrorOf(x.s.Create(ctx, key, map[string]any{"k": 1}, store.CreateOptions{}))
+	}, store.ErrExists, x.notThere(key))
 	appends("", "a1", "a2")
 	appends(x.name, "a3")
 	x.until("patch", func(ctx context.Context) error {
-		return testlog.ErrorOf(x.s.ApplyPatch(ctx, key, store.PatchOptions{AsOfNow: true}, patch.NewSplice(0, 1).WithID("p1")))
+		return testlog.ErrorOf(x.s.ApplyPatch(ctx, key, []*patch.PatchEvent{patch.NewSplice(0, 1).WithID("p1")}, store.PatchOptions{AsOfNow: true}))
 	}, nil, x.absent(key, "p1"))
 	x.until("revert", func(ctx context.Context) error {
-		return testlog.ErrorOf(x.s.Revert(ctx, key, store.UndoOptions{}, "p1"))
+		return testlog.ErrorOf(x.s.Revert(ctx, key, "p1", store.UndoOptions{}))
 	}, fold.ErrBlocked, func() error {
 		if info, err := x.truth.Info(ctx, key); err != nil || info.Seq != 4 {
 			return fmt.Errorf("the log has %d records (%v)", info.Seq, err)
@@ -175,7 +177,7 @@ func (x *script) run() {
 		return there
 	}
 	x.until("copy shared", func(ctx context.Context) error {
-		_, _, err := x.s.CopyShared(ctx, source, store.CopyOptions{})
+		_, err := x.s.CopyFrom(ctx, store.Key{}, source, store.CopyOptions{})
 		return err
 	}, store.ErrConflict, func() error { // the first try may land while the second one waits for the row
 		if copied() {
@@ -194,7 +196,9 @@ func (x *script) run() {
 	}
 	defer x.s.Close()
 	get(key, "a1 a2 a3 a4 a5 a6")
-	x.until("fork", func(ctx context.Context) error { return testlog.ErrorOf(x.s.Fork(ctx, key, forked, nil)) }, store.ErrExists, x.notThere(forked))
+	x.until("fork", func(ctx context.Context) error {
+		return testlog.ErrorOf(x.s.Fork(ctx, key, forked, store.ForkOptions{}))
+	}, store.ErrExists, x.notThere(forked))
 	get(forked, "a1 a2 a3 a4 a5 a6")
 	x.until("delete", func(ctx context.Context) error { return x.s.Delete(ctx, forked) }, store.ErrNotFound, func() error { return testlog.ErrorOf(x.truth.Info(ctx, forked)) })
 
@@ -325,26 +329,31 @@ func TestDeadlineOverDeadNetwork(t *testing.T) {
 	p, through := newProxy(t, dsn+" application_name=faulty")
 	s := testlog.Must(pg.Open(ctx, through, store.Options{Logger: slog.New(slog.DiscardHandler)}, pg.Options{StatementTimeout: 3 * time.Second, Logger: slog.New(slog.DiscardHandler)}))(t)
 	key := keyOf("s")
-	testlog.NoError(t, testlog.ErrorOf(s.Create(ctx, key, nil)))
-	testlog.NoError(t, testlog.ErrorOf(s.AppendEvents(ctx, key, store.AppendOptions{}, chaosEvent("a", ""))))
+	testlog.NoError(t, testlog.ErrorOf(s.Create(ctx, key, nil, store.CreateOptions{})))
+	testlog.NoError(t, testlog.ErrorOf(s.AppendEvents(ctx, key, []*patch.Event{chaosEvent("a", "")}, store.AppendOptions{})))
 	p.plan(1, allHalfOpen)
 	id := 0
 	for name, call := range map[string]func(ctx context.Context) error{
 		"get":    func(ctx context.Context) error { _, err := s.Get(ctx, key); return err },
 		"info":   func(ctx context.Context) error { _, err := s.Info(ctx, key); return err },
 		"delete": func(ctx context.Context) error { return s.Delete(ctx, key) },
-		"create": func(ctx context.Context) error { _, err := s.Create(ctx, keyOf("other"), nil); return err },
+		"create": func(ctx context.Context) error {
+			_, err := s.Create(ctx, keyOf("other"), nil, store.CreateOptions{})
+			return err
+		},
 		"append": func(ctx context.Context) error {
 			id++
-			_, err := s.AppendEvents(ctx, key, store.AppendOptions{}, chaosEvent(fmt.Sprint("b", id), ""))
+			_, err := s.AppendEvents(ctx, key, []*patch.Event{chaosEvent(fmt.Sprint("b", id), "")}, store.AppendOptions{})
 			return err
 		},
 		"patch": func(ctx context.Context) error {
-			return testlog.ErrorOf(s.ApplyPatch(ctx, key, store.PatchOptions{AsOfNow: true}, patch.NewSplice(0, 1)))
+			return testlog.ErrorOf(s.ApplyPatch(ctx, key, []*patch.PatchEvent{patch.NewSplice(0, 1)}, store.PatchOptions{AsOfNow: true}))
 		},
-		"fork": func(ctx context.Context) error { return testlog.ErrorOf(s.Fork(ctx, key, keyOf("fork"), nil)) },
+		"fork": func(ctx context.Context) error {
+			return testlog.ErrorOf(s.Fork(ctx, key, keyOf("fork"), store.ForkOptions{}))
+		},
 		"rewind": func(ctx context.Context) error {
-			return testlog.ErrorOf(s.Rewind(ctx, key, store.UndoOptions{}, "nobody's"))
+			return testlog.ErrorOf(s.Rewind(ctx, key, "nobody's", store.UndoOptions{}))
 		},
 	} {
 		for _, cancelled := range []bool{false, true} {

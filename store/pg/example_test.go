@@ -25,7 +25,7 @@ func ExampleOpen() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	done, err := db.AppendEvents(ctx, key, store.AppendOptions{}, event)
+	done, err := db.AppendEvents(ctx, key, []*patch.Event{event}, store.AppendOptions{})
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -129,9 +129,9 @@ func acknowledgedWrites(t *testing.T, s *store.Store) []acknowledgedWrite {
 	}
 	there := func(ids ...string) func(key store.Key) {
 		return func(key store.Key) {
-			testlog.NoError(t, testlog.ErrorOf(s.Create(ctx, key, nil)))
+			testlog.NoError(t, testlog.ErrorOf(s.Create(ctx, key, nil, store.CreateOptions{})))
 			for _, id := range ids {
-				testlog.NoError(t, testlog.ErrorOf(s.AppendEvents(ctx, key, store.AppendOptions{}, chaosEvent(id, ""))))
+				testlog.NoError(t, testlog.ErrorOf(s.AppendEvents(ctx, key, []*patch.Event{chaosEvent(id, "")}, store.AppendOptions{})))
 			}
 		}
 	}
@@ -144,8 +144,8 @@ func acknowledgedWrites(t *testing.T, s *store.Store) []acknowledgedWrite {
 	}
 	append_, patched, reverted, rewound := key("append", there("a")), key("patch", there("a", "b")), key("revert", there("a", "b")), key("rewind", there("a"))
 	created, deleted, forked, imported, importedMore, erased := key("create", nil), key("delete", there("a")), key("fork", nil), key("import", nil), key("import more", there("a")), key("erase", there("a"))
-	testlog.NoError(t, testlog.ErrorOf(s.ApplyPatch(ctx, reverted, store.PatchOptions{AsOfNow: true}, patch.NewSplice(0, 1).WithID("p"))))
-	testlog.NoError(t, testlog.ErrorOf(s.AppendEvents(ctx, rewound, store.AppendOptions{}, testlog.Text("x", "i", "chaos", "x"))))
+	testlog.NoError(t, testlog.ErrorOf(s.ApplyPatch(ctx, reverted, []*patch.PatchEvent{patch.NewSplice(0, 1).WithID("p")}, store.PatchOptions{AsOfNow: true})))
+	testlog.NoError(t, testlog.ErrorOf(s.AppendEvents(ctx, rewound, []*patch.Event{testlog.Text("x", "i", "chaos", "x")}, store.AppendOptions{})))
 	line := func(id string) string {
 		return fmt.Sprintf(`{"id":%q,"author":"chaos","timestamp":"2026-01-02T03:04:05Z"}`+"\n", id)
 	}
@@ -156,20 +156,22 @@ func acknowledgedWrites(t *testing.T, s *store.Store) []acknowledgedWrite {
 	}
 	return []acknowledgedWrite{
 		{"an append", func(ctx context.Context, s *store.Store) error {
-			return testlog.ErrorOf(s.AppendEvents(ctx, append_, store.AppendOptions{}, chaosEvent("b", "x")))
+			return testlog.ErrorOf(s.AppendEvents(ctx, append_, []*patch.Event{chaosEvent("b", "x")}, store.AppendOptions{}))
 		}, visible(append_, "a b"), never},
 		{"a patch", func(ctx context.Context, s *store.Store) error {
-			return testlog.ErrorOf(s.ApplyPatch(ctx, patched, store.PatchOptions{AsOfNow: true}, patch.NewSplice(0, 1).WithID("p").WithTimestamp(time.Unix(1, 0))))
+			return testlog.ErrorOf(s.ApplyPatch(ctx, patched, []*patch.PatchEvent{patch.NewSplice(0, 1).WithID("p").WithTimestamp(time.Unix(1, 0))}, store.PatchOptions{AsOfNow: true}))
 		}, visible(patched, "b"), never},
 		{"a revert", func(ctx context.Context, s *store.Store) error {
-			return testlog.ErrorOf(s.Revert(ctx, reverted, store.UndoOptions{}, "p"))
+			return testlog.ErrorOf(s.Revert(ctx, reverted, "p", store.UndoOptions{}))
 		}, visible(reverted, "a b"), is(fold.ErrBlocked)},
 		{"a rewind", func(ctx context.Context, s *store.Store) error {
-			return testlog.ErrorOf(s.Rewind(ctx, rewound, store.UndoOptions{}, "i"))
+			return testlog.ErrorOf(s.Rewind(ctx, rewound, "i", store.UndoOptions{}))
 		}, visible(rewound, "a"), never},
-		{"a create", func(ctx context.Context, s *store.Store) error { return testlog.ErrorOf(s.Create(ctx, created, nil)) }, visible(created, ""), is(store.ErrExists)},
+		{"a create", func(ctx context.Context, s *store.Store) error {
+			return testlog.ErrorOf(s.Create(ctx, created, nil, store.CreateOptions{}))
+		}, visible(created, ""), is(store.ErrExists)},
 		{"a fork", func(ctx context.Context, s *store.Store) error {
-			return testlog.ErrorOf(s.Fork(ctx, append_, forked, new(uint64(1))))
+			return testlog.ErrorOf(s.Fork(ctx, append_, forked, store.ForkOptions{At: new(uint64(1))}))
 		}, visible(forked, "a"), is(store.ErrExists)},
 		{"an import", imports(imported), visible(imported, "i1 i2"), never},
 		{"an import into a session", imports(importedMore), visible(importedMore, "a i1 i2"), never},

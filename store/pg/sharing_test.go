@@ -531,9 +531,9 @@ func TestEraseAndForkWithoutPause(t *testing.T) {
 	say := func(id, text string) *patch.Event {
 		return testlog.Must(patch.NewEvent(patch.Fields{ID: id, Author: "user", Content: patch.Text("user", text)}))(t)
 	}
-	testlog.Must(s.Create(ctx, key, nil))(t)
+	testlog.Must(s.Create(ctx, key, nil, store.CreateOptions{}))(t)
 	for i := range 200 {
-		testlog.Must(s.AppendEvents(ctx, key, store.AppendOptions{}, say(fmt.Sprint("e", i), fmt.Sprint("secret ", i))))(t)
+		testlog.Must(s.AppendEvents(ctx, key, []*patch.Event{say(fmt.Sprint("e", i), fmt.Sprint("secret ", i))}, store.AppendOptions{}))(t)
 	}
 	var writes atomic.Int64
 	writing, stop := context.WithCancel(ctx)
@@ -541,7 +541,7 @@ func TestEraseAndForkWithoutPause(t *testing.T) {
 	for w := range 2 {
 		writers.Go(func() {
 			for n := 0; writing.Err() == nil; n++ {
-				if _, err := other.AppendEvents(ctx, key, store.AppendOptions{}, say(fmt.Sprint("w", w, ".", n), "more")); err != nil {
+				if _, err := other.AppendEvents(ctx, key, []*patch.Event{say(fmt.Sprint("w", w, ".", n), "more")}, store.AppendOptions{}); err != nil {
 					t.Error(err)
 					return
 				}
@@ -551,7 +551,7 @@ func TestEraseAndForkWithoutPause(t *testing.T) {
 	}
 	limited, cancel := context.WithTimeout(ctx, 2*time.Minute)
 	defer cancel()
-	_, err := s.Fork(limited, key, fork, nil)
+	_, err := s.Fork(limited, key, fork, store.ForkOptions{})
 	testlog.NoError(t, err)
 	done, err := s.Erase(limited, key, store.EraseSelection{Match: "secret"}, store.EraseOptions{})
 	testlog.NoError(t, err)

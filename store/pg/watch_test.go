@@ -75,7 +75,7 @@ func TestWatch(t *testing.T) {
 	}
 	stores := []*store.Store{open(dsn), open(through)}
 	key := keyOf("watched")
-	testlog.NoError(t, testlog.ErrorOf(stores[0].Create(ctx, key, nil)))
+	testlog.NoError(t, testlog.ErrorOf(stores[0].Create(ctx, key, nil, store.CreateOptions{})))
 	var followers []*follower
 	for i := range 6 {
 		followers = append(followers, follow(ctx, stores[i%2], key, uint64(1+i*10)))
@@ -87,11 +87,11 @@ func TestWatch(t *testing.T) {
 			for k := range each {
 				id := fmt.Sprint(i, ".", k)
 				write := func() error {
-					return testlog.ErrorOf(s.AppendEvents(ctx, key, store.AppendOptions{}, chaosEvent(id, "")))
+					return testlog.ErrorOf(s.AppendEvents(ctx, key, []*patch.Event{chaosEvent(id, "")}, store.AppendOptions{}))
 				}
 				if k%5 == 4 {
 					write = func() error {
-						return testlog.ErrorOf(s.ApplyPatch(ctx, key, store.PatchOptions{AsOfNow: true}, patch.NewSplice(0, 1).WithID(id).WithTimestamp(time.Unix(1, 0))))
+						return testlog.ErrorOf(s.ApplyPatch(ctx, key, []*patch.PatchEvent{patch.NewSplice(0, 1).WithID(id).WithTimestamp(time.Unix(1, 0))}, store.PatchOptions{AsOfNow: true}))
 					}
 				}
 				for { // until the server is there again, however long it takes to start
@@ -130,7 +130,7 @@ func TestWatch(t *testing.T) {
 		f.wait(t, len(log)-i*10, 0)
 	}
 	testlog.NoError(t, stores[1].Delete(ctx, key))
-	testlog.NoError(t, testlog.ErrorOf(stores[1].Create(ctx, key, nil)))
+	testlog.NoError(t, testlog.ErrorOf(stores[1].Create(ctx, key, nil, store.CreateOptions{})))
 	for i, f := range followers {
 		<-f.done
 		if !slices.Equal(f.seqs, log[i*10:]) {
@@ -150,7 +150,7 @@ func TestWatchClose(t *testing.T) {
 	proxy, through := newProxy(t, pgtest.New(t))
 	s := testlog.Must(pg.Open(ctx, through, store.Options{}, pg.Options{StatementTimeout: time.Hour}))(t)
 	key := keyOf("watched")
-	testlog.NoError(t, testlog.ErrorOf(s.Create(ctx, key, nil)))
+	testlog.NoError(t, testlog.ErrorOf(s.Create(ctx, key, nil, store.CreateOptions{})))
 	f := follow(ctx, s, key, 1)
 	proxy.plan(1, allHalfOpen)
 	for proxy.count() == 0 {

@@ -3,6 +3,7 @@ package damage
 import (
 	"bytes"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -39,7 +40,7 @@ func (w *wreck) rescue(data []byte, intact []place) (got int, wrong []string) {
 		return 0, []string{err.Error()}
 	}
 	defer s.Close()
-	out, err := s.SalvageFrom(ctx, bytes.NewReader(data), int64(len(data)), store.SalvageOptions{})
+	out, err := store.Salvage(ctx, io.NewSectionReader(bytes.NewReader(data), 0, int64(len(data))), s, store.SalvageOptions{})
 	if err != nil {
 		return 0, []string{err.Error()}
 	}

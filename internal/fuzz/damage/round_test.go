@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/patchlog-dev/patchlog/internal/testlog"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store"
 	"github.com/patchlog-dev/patchlog/store/bolt"
@@ -247,13 +248,13 @@ func (t *try) replaced() {
 	t.count("files replaced while open", 1)
 	_ = ask(t.s, t.keys())
 	for i, k := range t.live() {
-		if c, err := t.s.AppendEvents(ctx, k, store.AppendOptions{}, say(fmt.Sprint("after", i))); err == nil {
+		if c, err := t.s.AppendEvents(ctx, k, []*patch.Event{say(fmt.Sprint("after", i))}, store.AppendOptions{}); err == nil {
 			t.logs[k][c.Records[0].Seq] = textOf(c.Records[0])
 		}
 	}
 	for range t.s.Verify(ctx, store.VerifyOptions{}) {
 	}
-	_ = t.s.Vacuum(ctx)
+	_, _ = t.s.Vacuum(ctx, store.VacuumOptions{})
 	_ = t.s.Close()
 	s, err := store.Open(t.path, storeOptions())
 	if err != nil {
@@ -303,7 +304,7 @@ func (t *try) offered(k store.Key, c store.Committed, err error) {
 }
 
 func (t *try) append(k store.Key) {
-	c, err := t.s.AppendEvents(ctx, k, store.AppendOptions{}, say(fmt.Sprint("new", t.rnd.Uint64())))
+	c, err := t.s.AppendEvents(ctx, k, []*patch.Event{say(fmt.Sprint("new", t.rnd.Uint64()))}, store.AppendOptions{})
 	t.offered(k, c, err)
 	t.bad("AppendEvents", k, err)
 }
@@ -429,7 +430,7 @@ func (t *try) write() {
 	for _, k := range keys[:min(len(keys), 4)] {
 		t.retry(k)
 		t.append(k)
-		if _, err := t.s.Create(ctx, k, nil); err == nil {
+		if _, err := t.s.Create(ctx, k, nil, store.CreateOptions{}); err == nil {
 			if !t.wasAbsent(question{k, "Info"}) {
 				t.wrong("%s was created anew", k)
 			}
@@ -439,7 +440,7 @@ func (t *try) write() {
 		}
 	}
 	fresh := store.Key{App: "app", User: "user1", Session: "new"}
-	if _, err := t.s.Create(ctx, fresh, map[string]any{"app:new": 1}); !t.bad("Create", fresh, err) {
+	if _, err := t.s.Create(ctx, fresh, map[string]any{"app:new": 1}, store.CreateOptions{}); !t.bad("Create", fresh, err) {
 		t.logs[fresh] = map[uint64]string{}
 		t.append(fresh)
 	}
@@ -450,17 +451,17 @@ func (t *try) write() {
 		if t.bad("View", k, err) || v.Len() == 0 {
 			break
 		}
-		c, err := t.s.ApplyPatch(ctx, k, store.PatchOptions{On: v}, patch.NewSplice(0, 1))
+		c, err := t.s.ApplyPatch(ctx, k, []*patch.PatchEvent{patch.NewSplice(0, 1)}, store.PatchOptions{On: v})
 		t.offered(k, c, err)
 		if t.bad("ApplyPatch", k, err) {
 			break
 		}
-		c, err = t.s.Revert(ctx, k, store.UndoOptions{}, c.Records[0].ID())
+		c, err = t.s.Revert(ctx, k, c.Records[0].ID(), store.UndoOptions{})
 		t.offered(k, c, err)
 		t.bad("Revert", k, err)
 	case 1:
 		fork := store.Key{App: "app", User: "user1", Session: "fork"}
-		if _, err := t.s.Fork(ctx, k, fork, nil); !t.bad("Fork", store.Key{}, err) {
+		if _, err := t.s.Fork(ctx, k, fork, store.ForkOptions{}); !t.bad("Fork", store.Key{}, err) {
 			t.logs[fork] = maps.Clone(t.logs[k])
 			if !t.older {
 				t.last[fork] = t.last[k]
@@ -473,7 +474,7 @@ func (t *try) write() {
 			t.count("sessions deleted", 1)
 		}
 	case 3:
-		if !t.bad("Vacuum", store.Key{}, t.s.Vacuum(ctx)) {
+		if !t.bad("Vacuum", store.Key{}, testlog.ErrorOf(t.s.Vacuum(ctx, store.VacuumOptions{}))) {
 			t.count("vacuums", 1)
 			t.failed = 0 // what is wrong with names, or order, is not copied
 		}
@@ -491,7 +492,7 @@ func (t *try) retry(k store.Key) {
 	if err != nil || rec.Event == nil {
 		return
 	}
-	c, err := t.s.AppendEvents(ctx, k, store.AppendOptions{}, rec.Event)
+	c, err := t.s.AppendEvents(ctx, k, []*patch.Event{rec.Event}, store.AppendOptions{})
 	if t.bad("a retry", k, err) {
 		return
 	}

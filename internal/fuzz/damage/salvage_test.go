@@ -22,7 +22,7 @@ func salvaged(t *testing.T, data []byte) (*store.Store, store.Salvaged) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { s.Close() })
-	out, err := s.SalvageFrom(ctx, bytes.NewReader(data), int64(len(data)), store.SalvageOptions{})
+	out, err := store.Salvage(ctx, io.NewSectionReader(bytes.NewReader(data), 0, int64(len(data))), s, store.SalvageOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -105,7 +105,7 @@ func TestSalvageBadDisk(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		out, err := s.SalvageFrom(ctx, badDisk{bytes.NewReader(w.Data), bad}, int64(len(w.Data)), store.SalvageOptions{})
+		out, err := store.Salvage(ctx, io.NewSectionReader(badDisk{bytes.NewReader(w.Data), bad}, 0, int64(len(w.Data))), s, store.SalvageOptions{})
 		if err != nil || out.Unread == 0 || out.Records < len(w.places())/2 {
 			t.Errorf("block at %d: %d of %d records, %d bytes unread, %v", bad, out.Records, len(w.places()), out.Unread, err)
 		}
@@ -213,7 +213,7 @@ func FuzzSalvage(f *testing.F) {
 		}
 		defer s.Close()
 		memory.Within(t, len(data), func() {
-			if _, err := s.SalvageFrom(ctx, bytes.NewReader(data), int64(len(data)), store.SalvageOptions{}); err != nil {
+			if _, err := store.Salvage(ctx, io.NewSectionReader(bytes.NewReader(data), 0, int64(len(data))), s, store.SalvageOptions{}); err != nil {
 				t.Fatal(err)
 			}
 		})

@@ -276,7 +276,7 @@ func (w *wreck) note(s *store.Store, key store.Key) {
 
 // grow has a session grow by some records, and says so after each commit.
 func (sh shape) grow(s *store.Store, rnd *rand.Rand, key store.Key, round int, ids *int, said func()) error {
-	if _, err := s.Create(ctx, key, map[string]any{"made": *ids, "app:name": "x", "user:n": round}); err != nil && !errors.Is(err, store.ErrExists) {
+	if _, err := s.Create(ctx, key, map[string]any{"made": *ids, "app:name": "x", "user:n": round}, store.CreateOptions{}); err != nil && !errors.Is(err, store.ErrExists) {
 		return err
 	}
 	said()
@@ -290,7 +290,7 @@ func (sh shape) grow(s *store.Store, rnd *rand.Rand, key store.Key, round int, i
 		if err != nil {
 			return err
 		}
-		if _, err := s.AppendEvents(ctx, key, store.AppendOptions{}, e); err != nil {
+		if _, err := s.AppendEvents(ctx, key, []*patch.Event{e}, store.AppendOptions{}); err != nil {
 			return err
 		}
 		said()
@@ -299,10 +299,10 @@ func (sh shape) grow(s *store.Store, rnd *rand.Rand, key store.Key, round int, i
 	if err != nil || session.View.Len() <= 3 {
 		return err
 	}
-	c, err := s.ApplyPatch(ctx, key, store.PatchOptions{On: session.View}, patch.NewSplice(1, 1, say(fmt.Sprint("r", *ids))))
+	c, err := s.ApplyPatch(ctx, key, []*patch.PatchEvent{patch.NewSplice(1, 1, say(fmt.Sprint("r", *ids)))}, store.PatchOptions{On: session.View})
 	said()
 	if err == nil && round%2 == 1 {
-		_, err = s.Revert(ctx, key, store.UndoOptions{}, c.Records[0].ID())
+		_, err = s.Revert(ctx, key, c.Records[0].ID(), store.UndoOptions{})
 	}
 	return err
 }

@@ -126,7 +126,7 @@ func TestOneSession(t *testing.T) {
 }
 
 func (f *file) grow(compact bool) {
-	_, err := f.store.Create(ctx, key, map[string]any{"begun": true})
+	_, err := f.store.Create(ctx, key, map[string]any{"begun": true}, store.CreateOptions{})
 	testlog.NoError(f, err)
 	n := 0
 	add := func(many int) error {
@@ -135,7 +135,7 @@ func (f *file) grow(compact bool) {
 			events = append(events, event(n))
 			n++
 		}
-		_, err := f.store.AppendEvents(ctx, key, store.AppendOptions{}, events...)
+		_, err := f.store.AppendEvents(ctx, key, events, store.AppendOptions{})
 		return err
 	}
 	pass := func() error {
@@ -179,8 +179,7 @@ func (f *file) grow(compact bool) {
 		}
 		testlog.NoError(f, f.store.Backup(ctx, io.Discard))
 	})
-	testlog.NoError(f, f.store.Vacuum(ctx))
-	space, err := f.store.Space(ctx)
+	space, err := f.store.Vacuum(ctx, store.VacuumOptions{})
 	testlog.NoError(f, err)
 	if space.File > max(2*space.Live, 16<<20) {
 		f.Errorf("%s: after a vacuum: %+v", f.of, space)
@@ -276,7 +275,7 @@ func TestManySessions(t *testing.T) {
 		f, n := newFile(t, r, "sessions"), 0
 		for _, f.mark = range marks([]int{100, 300}, []int{100, 1000}, []int{1000, 10_000, 100_000}) {
 			for ; n < f.mark; n++ {
-				_, err := f.store.Create(ctx, numbered(n), map[string]any{"n": n})
+				_, err := f.store.Create(ctx, numbered(n), map[string]any{"n": n}, store.CreateOptions{})
 				testlog.NoError(t, err)
 				testlog.NoError(t, f.add(n))
 			}
@@ -298,7 +297,7 @@ func numbered(i int) store.Key {
 
 // add appends an event to a session, if it is not there.
 func (f *file) add(session int) error {
-	_, err := f.store.AppendEvents(ctx, numbered(session), store.AppendOptions{}, event(session))
+	_, err := f.store.AppendEvents(ctx, numbered(session), []*patch.Event{event(session)}, store.AppendOptions{})
 	return err
 }
 
@@ -336,11 +335,11 @@ func (f *file) list(opts store.ListOptions, want int) error {
 func TestControl(t *testing.T) {
 	for r := range long.Rounds(t, 1) {
 		f := newFile(t, r, "control")
-		_, err := f.store.Create(ctx, key, nil)
+		_, err := f.store.Create(ctx, key, nil, store.CreateOptions{})
 		testlog.NoError(t, err)
 		var read []uint64 // what reading all of the log allocates
 		for n := range 400 {
-			_, err := f.store.AppendEvents(ctx, key, store.AppendOptions{}, event(n+n/399)) // the last but one is missing
+			_, err := f.store.AppendEvents(ctx, key, []*patch.Event{event(n + n/399)}, store.AppendOptions{}) // the last but one is missing
 			testlog.NoError(t, err)
 			if n == 20 || n == 398 {
 				read = append(read, allocated(t, 1, func() error { f.folded("", uint64(n)); return nil }))

@@ -192,15 +192,15 @@ func database(t testing.TB) []byte {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = s.Create(t.Context(), key, map[string]any{"tenant": "t", "app:x": 1})
+	_, err = s.Create(t.Context(), key, map[string]any{"tenant": "t", "app:x": 1}, store.CreateOptions{})
 	for _, rec := range records() {
 		if err != nil {
 			t.Fatal(err)
 		}
 		if rec.Event != nil {
-			_, err = s.AppendEvents(t.Context(), key, store.AppendOptions{}, rec.Event)
+			_, err = s.AppendEvents(t.Context(), key, []*patch.Event{rec.Event}, store.AppendOptions{})
 		} else {
-			_, err = s.ApplyPatch(t.Context(), key, store.PatchOptions{AllowOrphans: true, AsOfNow: true}, rec.Patch)
+			_, err = s.ApplyPatch(t.Context(), key, []*patch.PatchEvent{rec.Patch}, store.PatchOptions{AllowOrphans: true, AsOfNow: true})
 		}
 	}
 	if err := errors.Join(err, s.Close()); err != nil {

@@ -156,10 +156,10 @@ func FuzzSearch(f *testing.F) {
 		memory.Within(t, len(text)+len(query), func() {
 			s := inMemory(t)
 			defer s.Close()
-			if _, err := s.Create(t.Context(), key, nil); err != nil {
+			if _, err := s.Create(t.Context(), key, nil, store.CreateOptions{}); err != nil {
 				t.Fatal(err)
 			}
-			if _, err := s.AppendEvents(t.Context(), key, store.AppendOptions{}, e); err != nil {
+			if _, err := s.AppendEvents(t.Context(), key, []*patch.Event{e}, store.AppendOptions{}); err != nil {
 				t.Fatal(err)
 			}
 			hits, err := recall.NewFinder(s, 0).Search(t.Context(), key, recall.Search{Query: query})

@@ -148,10 +148,10 @@ func (m *machine) create(t *rapid.T) {
 			m.shared[k] = v
 		}
 	}
-	testlog.Must(m.stores[0].Create(context.Background(), m.key, state))(t)
+	testlog.Must(m.stores[0].Create(context.Background(), m.key, state, store.CreateOptions{}))(t)
 	m.createAlike(t)
 	for _, s := range m.stores {
-		testlog.ErrorIs(t, testlog.ErrorOf(s.Create(context.Background(), m.key, nil)), store.ErrExists)
+		testlog.ErrorIs(t, testlog.ErrorOf(s.Create(context.Background(), m.key, nil, store.CreateOptions{})), store.ErrExists)
 	}
 	m.records, m.offered, m.views = nil, nil, nil
 }

@@ -226,7 +226,7 @@ func (m *machine) delete(t *rapid.T) {
 	m.create(t)
 	late := patch.NewSplice(0, 0, plain(m.newID(), "agent"))
 	for _, s := range m.stores {
-		testlog.ErrorIs(t, testlog.ErrorOf(s.ApplyPatch(context.Background(), m.key, store.PatchOptions{On: old}, late)), store.ErrNotFound)
+		testlog.ErrorIs(t, testlog.ErrorOf(s.ApplyPatch(context.Background(), m.key, []*patch.PatchEvent{late}, store.PatchOptions{On: old})), store.ErrNotFound)
 	}
 }
 
@@ -501,7 +501,7 @@ func (m *machine) preview(t *rapid.T) {
 		if o.On != "" {
 			opts.On = testlog.Must(s.ViewAt(context.Background(), m.key, *o.At))(t)
 		}
-		pre, err := s.Preview(context.Background(), m.key, opts, p)
+		pre, err := s.Preview(context.Background(), m.key, []*patch.PatchEvent{p}, opts)
 		if got := ops.OutcomeOf(err); got != want {
 			t.Fatalf("store %d: preview of %v: %v, want %q\n%s", i, p, err, want, m.log())
 		}

@@ -189,13 +189,13 @@ func (r *Reply) do(ctx context.Context, s *store.Store, seen fold.View, o Op) (s
 	var err error
 	switch o.Kind {
 	case Create:
-		return s.Create(ctx, key, nil)
+		return s.Create(ctx, key, nil, store.CreateOptions{})
 	case Get:
 		return s.Get(ctx, key)
 	case Delete:
 		return store.Session{}, s.Delete(ctx, key)
 	case Fork:
-		session, err := s.Fork(ctx, Key(o.App, o.Source), key, o.At)
+		session, err := s.Fork(ctx, Key(o.App, o.Source), key, store.ForkOptions{At: o.At})
 		return store.Session{View: session.View}, err
 	case At:
 		view, err := s.ViewAt(ctx, key, *o.At)
@@ -204,7 +204,8 @@ func (r *Reply) do(ctx context.Context, s *store.Store, seen fold.View, o Op) (s
 		r.Held, err = s.Lease(ctx, key, "lease", o.TTL())
 		return store.Session{}, err
 	case Vacuum:
-		return store.Session{}, s.Vacuum(ctx)
+		_, err := s.Vacuum(ctx, store.VacuumOptions{})
+		return store.Session{}, err
 	case Backup:
 		return store.Session{}, backup(ctx, s, o.File)
 	case Erase:
@@ -229,7 +230,7 @@ func (r *Reply) do(ctx context.Context, s *store.Store, seen fold.View, o Op) (s
 		for _, record := range o.Records() {
 			events = append(events, record.Event)
 		}
-		r.Committed, err = s.AppendEvents(ctx, key, opts, events...)
+		r.Committed, err = s.AppendEvents(ctx, key, events, opts)
 	case Patch:
 		opts := store.PatchOptions{On: seen, AllowOrphans: o.AllowOrphans, AllowPinned: o.AllowPinned, AsOfNow: o.AsOfNow}
 		if o.On == "" {
@@ -249,11 +250,11 @@ func (r *Reply) do(ctx context.Context, s *store.Store, seen fold.View, o Op) (s
 			}
 			patches = append(patches, record.Patch)
 		}
-		r.Committed, err = s.ApplyPatch(ctx, key, opts, patches...)
+		r.Committed, err = s.ApplyPatch(ctx, key, patches, opts)
 	case Revert:
-		r.Committed, err = s.Revert(ctx, key, back, o.IDs[0])
+		r.Committed, err = s.Revert(ctx, key, o.IDs[0], back)
 	case Rewind:
-		r.Committed, err = s.Rewind(ctx, key, back, Invocation(o.IDs[0]))
+		r.Committed, err = s.Rewind(ctx, key, Invocation(o.IDs[0]), back)
 	case Import:
 		var imported store.Imported
 		imported, err = s.Import(ctx, key, strings.NewReader(o.Text), store.ImportOptions{})

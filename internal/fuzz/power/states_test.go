@@ -163,7 +163,7 @@ func (r *recording) vacuum(dir string, logs map[store.Key]string) error {
 	if err != nil {
 		return err
 	}
-	err = s.Vacuum(ctx)
+	_, err = s.Vacuum(ctx, store.VacuumOptions{})
 	now, auditErr := ops.Audit(ctx, s)
 	err = errors.Join(err, auditErr, s.Close(), ops.Unchanged(logs, now))
 	if _, statErr := os.Lstat(filepath.Join(dir, "."+fileName+".vacuum")); !errors.Is(statErr, fs.ErrNotExist) {
