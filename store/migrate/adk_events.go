@@ -203,9 +203,5 @@ func rewindTarget(e *patch.Event) string {
 		return ""
 	}
 	actions, _ := e.Field("actions")
-	var said struct {
-		Target string `json:"rewindBeforeInvocationId"`
-	}
-	decode(actions, &said)
-	return said.Target
+	return parse(actions).text("rewindBeforeInvocationId")
 }

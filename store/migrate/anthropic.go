@@ -1,7 +1,6 @@
 package migrate
 
 import (
-	"encoding/json"
 	"regexp"
 	"slices"
 	"strings"
@@ -64,28 +63,15 @@ func messages(b *beginning) (openAI, anthropic int) {
 	return 0, of(anthropic + either)
 }
 
-type anthropicMessage struct {
-	claudeMessage
-	TS             json.Number
-	IsSummary      bool
-	CondenseParent string
-}
-
-func readAnthropic(text []byte, t *tree) []entry {
-	var m anthropicMessage
-	if !decode(text, &m) {
-		return nil
+func readAnthropic(o obj, t *tree) []entry {
+	e := entry{place: true, goesOn: true, time: unixTime(o.get("ts"), 1000)}
+	if role := o.text("role"); role == "user" || role == "assistant" {
+		e.message(t, o)
 	}
-	e := entry{place: true, goesOn: true, time: unixTime(m.TS, 1000)}
-	switch m.Role {
-	case "user":
-		if m.user(&e, t); isClinesText(m.Content) {
-			e.Author, e.prompt = t.agent, false
-		}
-	case "assistant":
-		m.assistant(&e, t)
+	if e.prompt && isClinesText(o) {
+		e.Author, e.prompt = t.agent, false
 	}
-	if m.IsSummary {
+	if o.is("isSummary") {
 		e.Author, e.role, e.prompt, e.compaction, e.summary = t.agent, "user", false, true, true
 	}
 	return []entry{e}
@@ -93,8 +79,8 @@ func readAnthropic(text []byte, t *tree) []entry {
 
 var toolResult = regexp.MustCompile(`^\[[a-z_]+( for .*)?\] Result:|^\[ERROR\] `)
 
-// isClinesText reports whether Cline says a content in the user's role: the results of tools, as texts.
-func isClinesText(content json.RawMessage) bool {
-	blocks := blocksOf(content)
-	return len(blocks) > 0 && toolResult.MatchString(textOf(blocks[0].Text))
+// isClinesText reports whether Cline says a message in the user's role: the results of tools, as texts.
+func isClinesText(o obj) bool {
+	blocks := blocksOf(o.get("content"))
+	return len(blocks) > 0 && toolResult.MatchString(textOf(blocks[0].said()))
 }

@@ -48,7 +48,7 @@ func countOf(objects []object, is func(o object) bool) (n int) {
 }
 
 // listNames are the members in which files have their messages as a list.
-var listNames = []string{"messages", "history", "traj", "conversation", "input", "output"}
+var listNames = []string{"messages", "history", "traj", "conversation", "items"}
 
 // begin reads the beginning of a file.
 func begin(head []byte, name string) *beginning {
@@ -75,8 +75,9 @@ func (b *beginning) add(v any) {
 	case map[string]any:
 		b.objects = append(b.objects, v)
 	case []any:
-		b.objects = append(b.objects, objectsOf(v)...)
-		b.lines = false
+		if len(b.objects) == 0 { // it is no odd line
+			b.objects, b.lines = objectsOf(v), false
+		}
 	}
 }
 

@@ -51,81 +51,34 @@ type claudeReader struct {
 	keeps   []string // the ids that the boundary keeps
 }
 
-type claudeLine struct {
-	Type, Subtype, UUID, Timestamp, SessionID, AgentID string
-	ParentUUID                                         *string
-	LogicalParentUUID                                  *string
-	IsSidechain, IsMeta, IsCompactSummary              bool
-	IsAPIErrorMessage                                  bool
-	Origin                                             origin
-	Message                                            json.RawMessage
-	CompactMetadata                                    struct {
-		PreservedSegment  struct{ HeadUUID, TailUUID string }
-		PreservedMessages struct{ UUIDs []string }
-	}
-	Attachment claudeAttachment
-}
-
-// origin says who said something.
-type origin struct{ Kind string }
-
-func (o origin) isProgram() bool { return o.Kind != "" && o.Kind != "human" && o.Kind != "user" }
-
-type claudeAttachment struct {
-	Type, CommandMode, Filename, DisplayPath, Path string
-	IsMeta                                         bool
-	Origin                                         origin
-	Prompt, Content, Snippet                       json.RawMessage
-}
-
-type claudeMessage struct {
-	ID, Role, Model string
-	Content         json.RawMessage
-	Usage           *struct {
-		InputTokens  json.Number `json:"input_tokens"`
-		CacheWritten json.Number `json:"cache_creation_input_tokens"`
-		CacheRead    json.Number `json:"cache_read_input_tokens"`
-		OutputTokens json.Number `json:"output_tokens"`
-	}
-}
-
 // prepare puts each line behind the one that it follows: lines may be written before that. Of lines at the end whose
 // parent is not there, only what users and models say is read: the parent of others is being written.
 func (r *claudeReader) prepare(units []unit) []unit {
 	type head struct {
-		Type, UUID  string
-		ParentUUID  *string
-		IsSidechain bool
-		Message     struct {
-			ID    string
-			Usage *struct{}
-		}
+		kind, uuid, parent, message string
+		sidechain, usage            bool
 	}
 	heads, place := make([]head, len(units)), map[string]int{}
 	for i, u := range units {
-		h := &heads[i]
-		decode(u.json, h)
-		if _, ok := place[h.UUID]; !ok && h.UUID != "" {
-			place[h.UUID] = i
+		o := parse(u.json)
+		m := o.object("message")
+		heads[i] = head{o.text("type"), o.text("uuid"), o.text("parentUuid"), m.text("id"), o.is("isSidechain"), m.get("usage") != nil}
+		if _, ok := place[heads[i].uuid]; !ok && heads[i].uuid != "" {
+			place[heads[i].uuid] = i
 		}
 	}
 	for n := len(units) - 1; n > 0; n-- {
 		h := &heads[n]
-		said := h.Type == "assistant" || h.Type == "user" && !bytes.Contains(units[n].json, []byte("tool_result"))
-		if h.ParentUUID == nil || said || h.IsSidechain {
-			break
-		}
-		if _, ok := place[*h.ParentUUID]; ok {
+		said := h.kind == "assistant" || h.kind == "user" && !bytes.Contains(units[n].json, []byte("tool_result"))
+		if _, ok := place[h.parent]; ok || h.parent == "" || said || h.sidechain {
 			break
 		}
 		units = units[:n]
 	}
 	follow := map[int][]int{} // lines that are before their parent, by the parent
 	for i, h := range heads[:len(units)] {
-		if h.ParentUUID != nil {
-			if j, ok := place[*h.ParentUUID]; ok && j > i && j < len(units) {
-				follow[j] = append(follow[j], i)
-			}
+		if j, ok := place[h.parent]; ok && j > i && j < len(units) {
+			follow[j] = append(follow[j], i)
 		}
 	}
 	waits, done := make([]bool, len(units)), make([]bool, len(units))
@@ -143,8 +96,8 @@ func (r *claudeReader) prepare(units []unit) []unit {
 			}
 			done[i] = true
 			ordered = append(ordered, units[i])
-			if h := &heads[i]; h.Message.Usage != nil && place[h.UUID] == i { // no copy
-				r.last[h.Message.ID] = len(ordered)
+			if h := &heads[i]; h.usage && place[h.uuid] == i { // no copy
+				r.last[h.message] = len(ordered)
 			}
 			for _, j := range slices.Backward(follow[i]) {
 				next = append(next, j)
@@ -162,78 +115,89 @@ func (r *claudeReader) prepare(units []unit) []unit {
 	return ordered
 }
 
-func (r *claudeReader) read(text []byte, t *tree) []entry {
+func (r *claudeReader) read(o obj, t *tree) []entry {
 	r.line++
-	var l claudeLine
-	if !decode(text, &l) {
-		return nil
-	}
-	if l.UUID != "" && !r.started {
+	agent, aside := o.text("agentId"), o.is("isSidechain")
+	e := entry{id: o.text("uuid"), time: o.time("timestamp"), said: json.RawMessage(firstOf(string(o.get("message")), "-"))}
+	if e.id != "" && !r.started {
 		r.started = true
-		if l.IsSidechain {
-			r.agent = l.AgentID
+		if aside {
+			r.agent = agent
 		}
 	}
-	if l.SessionID != "" {
-		t.session = l.SessionID // a file may begin with lines of the session that it continues
+	if session := o.text("sessionId"); session != "" {
+		t.session = session // a file may begin with lines of the session that it continues
 		if r.agent != "" {
 			t.session += "-agent-" + r.agent
 		}
 	}
-	e := entry{id: l.UUID, time: rfcTime(l.Timestamp), message: l.Message}
-	if l.UUID == "" {
+	if e.id == "" {
 		return []entry{e}
 	}
-	switch l.Type {
-	case "user":
-		r.user(&e, &l, t)
-	case "assistant":
-		r.assistant(&e, &l, t)
-	case "attachment":
-		l.Attachment.add(&e)
+	boundary := false
+	m := o.object("message")
+	switch kind := o.text("type"); {
+	case m == nil && (kind == "user" || kind == "assistant"):
+	case kind == "user":
+		m["role"] = json.RawMessage(`"user"`)
+		if e.message(t, m); o.is("isMeta") || isProgram(o) || isClaudesText(m.get("content")) {
+			e.Author, e.prompt = agentClaude, false
+		}
+	case kind == "assistant":
+		r.assistant(&e, t, o, m)
+	case kind == "attachment":
+		e.attachment(t, o.object("attachment"))
+	case kind == "system":
+		boundary = o.text("subtype") == "compact_boundary"
 	}
-	if l.IsSidechain && (r.agent == "" || l.AgentID != r.agent) {
-		r.aside(&e, &l)
+	if aside && (r.agent == "" || agent != r.agent) { // a subagent's, which the main conversation does not see
+		name := cmp.Or(agent, "sidechain")
+		e.Branch, e.prompt = agentClaude+"."+name, false
+		if e.Author == "user" {
+			e.Author = agentClaude // who asked
+		} else if e.Author == agentClaude {
+			e.Author = name
+		}
 		return []entry{e}
 	}
-	e.place, e.parent = true, r.parent(&l, t)
-	e.moves = len(e.parts) > 0
-	if l.isBoundary() {
-		r.bounded, r.keeps = true, l.preserved()
-	}
-	if l.IsCompactSummary {
+	e.place, e.moves, e.parent = true, len(e.parts) > 0, t.leaf
+	parent, told := o["parentUuid"]
+	switch n := t.find(textOf(parent)); {
+	case boundary:
+		r.bounded, r.keeps = true, preserved(o)
+		e.parent = compacted(t, r.keeps, o.text("logicalParentUuid"))
+	case n != nil:
+		e.parent = n
+	case told && !isString(parent):
+		e.parent = nil
+	} // else it is torn off, and goes on
+	if o.is("isCompactSummary") {
 		r.compaction(&e, t)
 	}
 	return []entry{e}
 }
 
-// add makes what is attached to a prompt an entry: what was said while the agent works, or the content of a file.
-func (a *claudeAttachment) add(e *entry) {
+// isProgram reports whether a line says that its text is not the user's.
+func isProgram(o obj) bool {
+	kind := o.text("origin.kind")
+	return kind != "" && kind != "human" && kind != "user"
+}
+
+// attachment makes what is attached to a prompt an entry: what was said while the agent works, or the content of a file.
+func (e *entry) attachment(t *tree, o obj) {
 	e.Author, e.role = agentClaude, "user"
-	if a.Type == "queued_command" {
-		e.parts = partsOf(a.Prompt, nil)
-		if !a.IsMeta && !a.Origin.isProgram() && (a.CommandMode == "" || a.CommandMode == "prompt") && !isClaudesText(a.Prompt) {
+	if o.text("type") == "queued_command" {
+		prompt, mode := o.get("prompt"), o.text("commandMode")
+		if e.say(t, prompt); !o.is("isMeta") && !isProgram(o) && (mode == "" || mode == "prompt") && !isClaudesText(prompt) {
 			e.Author = "user"
 		}
 		return
 	}
-	var inner struct {
-		Type    string
-		Content json.RawMessage
-		File    struct {
-			Content, Base64, Type json.RawMessage
-		}
-	}
-	decode(a.Content, &inner)
-	name := firstOf(a.Filename, a.DisplayPath, a.Path)
-	for _, text := range []json.RawMessage{inner.File.Content, inner.Content, a.Content, a.Snippet} {
-		if said := textOf(text); said != "" {
-			e.parts = []part{{Text: quote(strings.TrimPrefix(name+"\n", "\n") + said)}}
-			return
-		}
-	}
-	if isString(inner.File.Base64) {
-		e.parts = []part{{InlineData: &blob{inner.File.Type, inner.File.Base64}}}
+	name := firstOf(o.text("filename"), o.text("displayPath"), o.text("path"))
+	if text := o.quoted("content.file.content", "content.content", "content", "snippet"); text != nil {
+		e.parts = []part{{Text: quote(strings.TrimPrefix(name+"\n", "\n") + textOf(text))}}
+	} else if data := o.get("content.file.base64"); isString(data) {
+		e.parts = []part{{InlineData: &blob{o.get("content.file.type"), data}}}
 	}
 }
 
@@ -243,46 +207,29 @@ var programsText = regexp.MustCompile(`^\s*(<(local-command-|bash-std|task-notif
 // isClaudesText reports whether all texts of a content are the program's.
 func isClaudesText(content json.RawMessage) bool {
 	blocks := blocksOf(content)
-	return len(blocks) > 0 && !slices.ContainsFunc(blocks, func(b block) bool { return !programsText.MatchString(textOf(b.Text)) })
+	return len(blocks) > 0 && !slices.ContainsFunc(blocks, func(b block) bool { return !programsText.MatchString(b.text("text")) })
 }
-
-// parent returns what a line follows.
-func (r *claudeReader) parent(l *claudeLine, t *tree) *node {
-	if l.isBoundary() {
-		return l.compacted(t)
-	}
-	if l.ParentUUID == nil {
-		return nil
-	}
-	if n := t.find(*l.ParentUUID); n != nil {
-		return n
-	}
-	return t.leaf // torn off: it goes on
-}
-
-func (l *claudeLine) isBoundary() bool { return l.Type == "system" && l.Subtype == "compact_boundary" }
 
 // preserved returns the ids of what a boundary says is kept, as far as they are told: some
 // versions list all, others name the first and the last.
-func (l *claudeLine) preserved() []string {
-	m := &l.CompactMetadata
-	return slices.Concat([]string{m.PreservedSegment.HeadUUID}, m.PreservedMessages.UUIDs, []string{m.PreservedSegment.TailUUID})
+func preserved(o obj) []string {
+	segment, ids := o.object("compactMetadata.preservedSegment"), []string{}
+	for _, id := range o.list("compactMetadata.preservedMessages.uuids") {
+		ids = append(ids, textOf(id))
+	}
+	return slices.Concat([]string{segment.text("headUuid")}, ids, []string{segment.text("tailUuid")})
 }
 
 // compacted returns where the conversation stood that a boundary ends: at the last message
 // that is kept, which some versions confuse with a row that follows another message.
-func (l *claudeLine) compacted(t *tree) *node {
+func compacted(t *tree, ends []string, logical string) *node {
 	var first *node
-	ends := l.preserved()
 	for _, id := range ends {
 		if first = t.nodes[id]; first != nil {
 			break
 		}
 	}
-	if l.LogicalParentUUID != nil {
-		ends = append(ends, *l.LogicalParentUUID)
-	}
-	for _, id := range slices.Backward(ends) {
+	for _, id := range slices.Backward(append(slices.Clone(ends), logical)) {
 		if n := t.nodes[id]; n != nil && (first == nil || n.follows(first)) {
 			return n
 		}
@@ -319,74 +266,16 @@ func (r *claudeReader) compaction(e *entry, t *tree) {
 	r.bounded, r.keeps = false, nil
 }
 
-// aside makes a line that of a subagent, which the main conversation does not see.
-func (r *claudeReader) aside(e *entry, l *claudeLine) {
-	name := cmp.Or(l.AgentID, "sidechain")
-	e.Branch, e.prompt = agentClaude+"."+name, false
-	if e.Author == "user" {
-		e.Author = agentClaude // who asked
-	} else if e.Author == agentClaude {
-		e.Author = name
+func (r *claudeReader) assistant(e *entry, t *tree, o, m obj) {
+	e.piece = m.text("id")
+	if e.piece != "" && r.last[e.piece] != r.line { // each piece of a message repeats its usage, which the last one has whole
+		delete(m, "usage")
 	}
-}
-
-func (r *claudeReader) user(e *entry, l *claudeLine, t *tree) {
-	var m claudeMessage
-	if !decode(l.Message, &m) {
-		return
-	}
-	m.user(e, t)
-	if l.IsMeta || l.Origin.isProgram() || isClaudesText(m.Content) {
-		e.Author, e.prompt = agentClaude, false
-	}
-}
-
-// user makes a message of the user's role an entry.
-func (m *claudeMessage) user(e *entry, t *tree) {
-	e.Author, e.role, e.prompt = "user", "user", true
-	e.parts = partsOf(m.Content, func(b *block) []part {
-		if b.Type != "tool_result" {
-			return nil
-		}
-		e.known = append(e.known, b.ToolUseID)
-		e.Author, e.prompt = t.agent, false
-		return responseOf(b.ToolUseID, t.names[b.ToolUseID], b.Content, b.IsError)
-	})
-}
-
-func (r *claudeReader) assistant(e *entry, l *claudeLine, t *tree) {
-	var m claudeMessage
-	if !decode(l.Message, &m) {
-		return
-	}
-	if m.ID != "" && r.last[m.ID] != r.line { // each piece of a message repeats its usage, which the last one has whole
-		m.Usage = nil
-	}
-	e.piece = m.ID
-	m.assistant(e, t)
-	if l.IsAPIErrorMessage { // shown to the user, and not to the model
-		for _, b := range blocksOf(m.Content) {
-			e.ErrorMessage = firstOf(e.ErrorMessage, textOf(b.Text))
+	m["role"] = json.RawMessage(`"assistant"`)
+	if e.message(t, m); o.is("isApiErrorMessage") { // shown to the user, and not to the model
+		for _, b := range blocksOf(m.get("content")) {
+			e.ErrorMessage = firstOf(e.ErrorMessage, b.text("text"))
 		}
 		e.parts, e.calls, e.UsageMetadata = nil, nil, nil
-	}
-}
-
-// assistant makes a message of the model's role an entry.
-func (m *claudeMessage) assistant(e *entry, t *tree) {
-	e.Author, e.ModelVersion, e.role = t.agent, m.Model, "model"
-	e.parts = partsOf(m.Content, func(b *block) []part {
-		if !strings.HasSuffix(b.Type, "tool_use") {
-			return nil
-		}
-		t.names[b.ID] = b.Name
-		e.calls = append(e.calls, b.ID)
-		return callOf(b.ID, b.Name, b.Input, "input")
-	})
-	if u := m.Usage; u != nil {
-		e.UsageMetadata = usageOf(map[string][]json.Number{
-			"promptTokenCount":     {u.InputTokens, u.CacheRead, u.CacheWritten},
-			"candidatesTokenCount": {u.OutputTokens}, "cachedContentTokenCount": {u.CacheRead},
-		})
 	}
 }

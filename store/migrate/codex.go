@@ -2,9 +2,9 @@ package migrate
 
 import (
 	"cmp"
-	"encoding/json"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -15,6 +15,9 @@ var codex = Format{
 	Omitted:  "developer messages, encrypted reasoning and summaries, content of events that repeat messages",
 	count: func(b *beginning) int {
 		if !b.lines {
+			if b.has(func(o object) bool { return o.object("session").has("id") && o.has("items") }) { // of the first versions
+				return len(b.objects)
+			}
 			return 0
 		}
 		bare := b.has(func(o object) bool {
@@ -28,97 +31,48 @@ var codex = Format{
 		})
 	},
 	reader: func() reader { return reader{read: new(codexReader).read} },
+	lists:  true,
 }
 
 // codexReader reads rollouts of Codex. Lines follow each other; a rollback goes back by a number of turns.
 type codexReader struct{ model string }
 
-type codexLine struct {
-	Type, ID, Timestamp string
-	Payload             json.RawMessage
-}
-
-type codexItem struct {
-	Type, Role, Name string
-	ID               json.RawMessage
-	CallID           string `json:"call_id"`
-	Content          json.RawMessage
-	Summary          json.RawMessage
-	Arguments        json.RawMessage
-	Input            json.RawMessage
-	Action           json.RawMessage
-	Output           json.RawMessage
-
-	// Of other lines.
-	SessionID string `json:"session_id"`
-	Model     string
-	Message   json.RawMessage
-	History   *[]json.RawMessage `json:"replacement_history"`
-	NumTurns  int                `json:"num_turns"`
-	Reason    string
-	Info      *struct {
-		Last *struct {
-			Input     json.Number `json:"input_tokens"`
-			Cached    json.Number `json:"cached_input_tokens"`
-			Output    json.Number `json:"output_tokens"`
-			Reasoning json.Number `json:"reasoning_output_tokens"`
-			Total     json.Number `json:"total_tokens"`
-		} `json:"last_token_usage"`
-	}
-}
-
-func (r *codexReader) read(line []byte, t *tree) []entry {
-	var l codexLine
-	e := entry{place: true, goesOn: true}
-	if !decode(line, &l) {
-		return nil
-	}
-	e.time = rfcTime(l.Timestamp)
-	payload := l.Payload
-	switch l.Type {
+func (r *codexReader) read(o obj, t *tree) []entry {
+	e := entry{place: true, goesOn: true, time: o.time("timestamp")}
+	item := o.object("payload")
+	switch o.text("type") {
 	case "":
-		t.session = cmp.Or(t.session, l.ID) // the header of a file without envelopes
-		return []entry{e}
-	case "session_meta", "event_msg", "turn_context", "compacted", "response_item":
-	default:
-		payload = line // without envelope
-	}
-	var item codexItem
-	if !decode(payload, &item) {
-		return []entry{e}
-	}
-	switch l.Type {
+		t.session = cmp.Or(t.session, o.text("id")) // the header of a file without envelopes
 	case "session_meta":
-		t.session = cmp.Or(t.session, textOf(item.ID)) // a fork repeats that of its origin
+		t.session = cmp.Or(t.session, item.text("id")) // a fork repeats that of its origin
 	case "turn_context":
-		r.model = cmp.Or(item.Model, r.model)
+		r.model = cmp.Or(item.text("model"), r.model)
 	case "event_msg":
-		item.event(&e, t)
+		e.codexEvent(t, item)
 	case "compacted":
-		item.compaction(&e, t)
-	default:
-		if item.response(&e, t); e.role == "model" {
-			e.ModelVersion = r.model
-		}
+		e.codexCompaction(t, item)
+	case "response_item":
+		e.item(t, item)
+	default: // without envelope
+		e.item(t, o)
+	}
+	if e.role == "model" {
+		e.ModelVersion = r.model
 	}
 	return []entry{e}
 }
 
-func (item *codexItem) event(e *entry, t *tree) {
-	switch item.Type {
+func (e *entry) codexEvent(t *tree, item obj) {
+	switch item.text("type") {
 	case "token_count":
-		if item.Info != nil && item.Info.Last != nil {
-			u := item.Info.Last
-			e.Author = t.agent
-			e.UsageMetadata = usageOf(map[string][]json.Number{
-				"promptTokenCount": {u.Input}, "cachedContentTokenCount": {u.Cached}, "candidatesTokenCount": {u.Output},
-				"thoughtsTokenCount": {u.Reasoning}, "totalTokenCount": {u.Total},
-			})
+		if usage := item.object("info.last_token_usage"); usage != nil {
+			e.Author, e.UsageMetadata = t.agent, usageOf(usage)
 		}
 	case "turn_aborted":
 		e.Author, e.Interrupted = t.agent, true
 	case "thread_rolled_back":
-		e.parent, e.goesOn, e.moves = rolledBack(t.leaf, item.NumTurns), false, true
+		turns, _ := strconv.Atoi(string(item.get("num_turns")))
+		e.parent, e.goesOn, e.moves = rolledBack(t.leaf, turns), false, true
 	}
 }
 
@@ -134,11 +88,11 @@ func rolledBack(leaf *node, turns int) *node {
 	return at
 }
 
-// compaction reads the summary of all that is visible. Codex goes on with a list of items
+// codexCompaction reads the summary of all that is visible. Codex goes on with a list of items
 // in its place, which are messages unless it was made by a remote service.
-func (item *codexItem) compaction(e *entry, t *tree) {
-	e.Author, e.role, e.compaction = t.agent, "user", true
-	if item.History == nil { // before lists: what the user said, and the summary
+func (e *entry) codexCompaction(t *tree, item obj) {
+	e.Author, e.role, e.compaction, e.summary = t.agent, "user", true, true
+	if item.get("replacement_history") == nil { // before lists: what the user said, and the summary
 		var prompts []int
 		for n := t.leaf; n != nil; n = n.parent {
 			t.steps++
@@ -153,63 +107,60 @@ func (item *codexItem) compaction(e *entry, t *tree) {
 				}
 			}
 		}
-		if textOf(item.Message) != "" {
-			e.parts = append(e.parts, part{Text: item.Message})
+		if message := item.quoted("message"); message != nil {
+			e.parts = append(e.parts, part{Text: message})
 		}
-	} else {
-		for _, each := range *item.History {
-			var kept codexItem
-			if !decode(each, &kept) || kept.Type != "message" {
-				e.parts, e.encrypted = nil, strings.HasPrefix(kept.Type, "compaction")
-				return
-			}
-			if kept.Role != "developer" && kept.Role != "system" {
-				e.parts = append(e.parts, partsOf(kept.Content, nil)...)
-			}
+		return
+	}
+	for _, text := range item.list("replacement_history") {
+		kept := parse(text)
+		if kind := kept.text("type"); kind != "message" {
+			e.parts, e.summary, e.encrypted = nil, false, strings.HasPrefix(kind, "compaction")
+			return
+		}
+		if role := kept.text("role"); role != "developer" && role != "system" {
+			e.say(t, kept.get("content"))
 		}
 	}
-	e.summary = true
 }
 
-func (item *codexItem) response(e *entry, t *tree) {
-	call := cmp.Or(item.CallID, textOf(item.ID))
-	switch kind, isCall := strings.CutSuffix(item.Type, "_call"); {
-	case item.Type == "message":
-		item.message(e, t)
-	case item.Type == "reasoning":
+// item makes an entry of an item of the Responses API, which Codex keeps, too.
+func (e *entry) item(t *tree, o obj) {
+	kind := firstOf(o.text("type"), "message")
+	name, isCall := strings.CutSuffix(kind, "_call")
+	id := firstOf(o.text("call_id"), o.text("id"))
+	switch {
+	case kind == "message":
+		switch role := o.text("role"); {
+		case role == "assistant" || role == "user":
+			e.message(t, o)
+			if e.UsageMetadata = nil; e.prompt && isContext(o) {
+				e.Author, e.prompt = t.agent, false
+			}
+		}
+	case kind == "reasoning":
 		e.Author = t.agent
-		for _, list := range []json.RawMessage{item.Summary, item.Content} {
-			for _, b := range blocksOf(list) {
-				if isString(b.Text) {
-					e.role, e.parts = "model", append(e.parts, part{Text: b.Text, Thought: true})
-				}
+		for _, b := range append(blocksOf(o.get("summary")), blocksOf(o.get("content"))...) {
+			if text := b.get("text"); isString(text) {
+				e.role, e.parts = "model", append(e.parts, part{Text: text, Thought: true})
 			}
 		}
-	case isCall && (item.CallID != "" || item.Type == "local_shell_call" && call != ""):
-		name, args, under := cmp.Or(item.Name, kind), item.Arguments, "arguments"
-		switch {
-		case item.Action != nil:
-			args = item.Action
-		case item.Input != nil:
-			args, under = item.Input, "input"
+	case isCall:
+		under := "arguments"
+		if o.get("input") != nil {
+			under = "input"
 		}
-		t.names[call] = name
-		e.Author, e.role, e.parts = t.agent, "model", callOf(call, name, args, under)
-	case strings.HasSuffix(item.Type, "_output") && item.CallID != "":
-		e.Author, e.role, e.parts = t.agent, "user", responseOf(call, t.names[call], item.Output, false)
-	}
-}
-
-func (item *codexItem) message(e *entry, t *tree) {
-	switch item.Role {
-	case "assistant":
-		e.Author, e.role, e.parts = t.agent, "model", partsOf(item.Content, nil)
-	case "user":
-		e.Author, e.role, e.parts = "user", "user", partsOf(item.Content, nil)
-		e.prompt = true
-		if isContext(item.Content) {
-			e.Author, e.prompt = t.agent, false
+		e.Author, e.role = t.agent, "model"
+		e.call(t, id, firstOf(o.text("name"), name), o.first("action", "input", "arguments", "queries", "code"), under)
+		if o.get("call_id") == nil && kind != "local_shell_call" { // the provider made it, and has the result with it
+			e.answer(t, id, "", o.first("output", "outputs", "results", "error", "status"), o.get("error") != nil)
+			if image := o.quoted("result"); image != nil {
+				e.parts[1].Response.Parts = []part{{InlineData: &blob{quote("image/" + firstOf(o.text("output_format"), "png")), image}}}
+			}
 		}
+	case strings.HasSuffix(kind, "_output") && id != "":
+		e.Author, e.role = t.agent, "user"
+		e.answer(t, id, "", o.get("output"), false)
 	}
 }
 
@@ -217,10 +168,10 @@ var element = regexp.MustCompile(`^\s*<([a-zA-Z_]+)>`)
 
 // isContext reports whether a message of role user is the program's: all in one element,
 // such as environment_context, or instructions that it found in a file.
-func isContext(content json.RawMessage) bool {
-	blocks := blocksOf(content)
+func isContext(o obj) bool {
+	blocks := blocksOf(o.get("content"))
 	for _, b := range blocks {
-		text := textOf(b.Text)
+		text := b.text("text")
 		tag := element.FindStringSubmatch(text)
 		if !strings.HasPrefix(text, "# AGENTS.md instructions") &&
 			(tag == nil || !strings.HasSuffix(strings.TrimSpace(text), "</"+tag[1]+">")) {

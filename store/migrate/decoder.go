@@ -40,7 +40,7 @@ type decoder struct {
 // reader reads the units of a format. prepare, which may be nil, puts those of a file in order.
 type reader struct {
 	prepare func(units []unit) []unit
-	read    func(text []byte, t *tree) []entry
+	read    func(o obj, t *tree) []entry
 }
 
 // entry is what a unit means, or a part of it.
@@ -56,14 +56,14 @@ type entry struct {
 	note      string // why it has no content, or what became of it
 
 	// What it is in the conversation's tree. An entry without place is none of its nodes.
-	place   bool
-	parent  *node
-	goesOn  bool            // its parent is where the conversation stands
-	message json.RawMessage // what it says, to tell a copy from another line of its id
-	moves   bool            // it is where the conversation stands, wherever that was before
-	piece   string          // the message that it is a piece of
-	calls   []string        // of which it has
-	known   []string        // calls that it answers
+	place  bool
+	parent *node
+	goesOn bool            // its parent is where the conversation stands
+	said   json.RawMessage // what it says, to tell a copy from another line of its id
+	moves  bool            // it is where the conversation stands, wherever that was before
+	piece  string          // the message that it is a piece of
+	calls  []string        // of which it has
+	known  []string        // calls that it answers
 
 	// The summary of a compaction; see covers.
 	compaction bool // it is one
@@ -84,6 +84,7 @@ type report struct {
 	Stay        int // visible events at the last of these
 	Again       int // messages that were written once more, with more in them
 	Copies      int // lines that are there once more, of which the copies have no content
+	Namesakes   int // lines with the id of an earlier line that says something else
 	Unreadable  int // lines, or beginnings of lines, that are no JSON
 	Mended      int // lines with text that was not Unicode
 	Unfinished  int // bytes of a last line that was not written to its end, and was left out
@@ -104,6 +105,7 @@ func (r report) differences() (all []Difference) {
 			present.Counted(r.Encrypted, "compaction"), map[bool]string{true: "1 record stays", false: present.Counted(r.Stay, "record") + " stay"}[r.Stay == 1])},
 		{r.Again, present.Counted(r.Again, "message") + " written once more, with more in it: what it said before is hidden"},
 		{r.Copies, present.Counted(r.Copies, "line") + " told once more, and kept without content"},
+		{r.Namesakes, present.Counted(r.Namesakes, "line") + " with the id of an earlier one that says something else: the events have ids of their own"},
 		{r.Unreadable, present.Counted(r.Unreadable, "line") + " of no JSON, or beginning with what is none; that is kept without content"},
 		{r.Mended, present.Counted(r.Mended, "line") + " with text that is not Unicode: U+FFFD stands in its place"},
 		{r.Untimed, "the file says no times: events have that of the import"},
@@ -173,7 +175,13 @@ func (d *decoder) next(r reader) error {
 	if d.unit.json != nil && valueWeight*valuesIn(d.unit.json) > weightTimes*len(d.unit.json)+weightMore {
 		entries[0].note = "too many values to be read"
 	} else if d.unit.json != nil {
-		if entries = r.read(d.unit.json, d.tree); len(entries) == 0 {
+		entries = nil
+		if o := parse(d.unit.json); o != nil {
+			for _, e := range r.read(o, d.tree) {
+				entries = append(entries, e.separate(d.tree)...)
+			}
+		}
+		if len(entries) == 0 {
 			entries = []entry{{}}
 		}
 	}
@@ -264,12 +272,16 @@ func (d *decoder) add(e entry, first bool) error {
 	if len(e.id) > patch.MaxIDBytes {
 		e.id = ""
 	}
-	switch {
+	if e.said == nil {
+		e.said = d.unit.json
+	}
+	switch said := sha256.Sum256(e.said); {
 	case e.id == "":
 	case !d.ids[e.id]:
-		d.says[e.id] = sha256.Sum256(e.message)
-	case e.message != nil && d.says[e.id] != sha256.Sum256(e.message):
-		return &patch.FieldError{Field: "id", Problem: fmt.Sprintf("%q is that of an earlier line, which says something else", e.id)}
+		d.says[e.id] = said
+	case d.says[e.id] != said:
+		e.as, e.id = e.id, ""
+		d.report.Namesakes++
 	default:
 		e = entry{eventJSON: eventJSON{Author: e.Author, Branch: e.Branch}, time: e.time, note: "copy"}
 		d.report.Copies++

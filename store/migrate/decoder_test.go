@@ -361,6 +361,7 @@ func TestCodex(t *testing.T) {
 		`codex/user: response call_A shell{"result":"{\"output\":\"int tick(int t) { return t - 1; }\\n\",\"metadata\":{\"exit_code\":0,\"duration_seconds\":0.0}}"}`,
 		`codex/model: call call_C apply_patch{"input":"*** Begin Patch\n*** Update File: clock.c\n-int tick(int t) { return t - 1; }\n+int tick(int t) { return t + 1; }\n*** End Patch"}`,
 		`codex/user: response call_C apply_patch{"result":"Success."}`,
+		`codex/model: call  web_search{"type":"search","query":"clock direction"}`, `codex/user: response  web_search{"result":"completed"}`,
 		"codex/model: It subtracted where it had to add. Fixed.",
 		"user/user: Make it count in seconds.",
 		"codex/model: It counts in seconds.",
@@ -552,7 +553,6 @@ func TestRefused(t *testing.T) {
 		"nobody's":               {`{"a":1}` + "\n", "file: it is of no format that is known", store.ErrInvalid},
 		"no JSON":                {"hello\n", "file: it is of no format that is known", store.ErrInvalid},
 		"no message":             {piHead, "file: invalid: no message is in it", store.ErrInvalid},
-		"an id for two messages": {piHead + said("a", "x") + said("a", "y"), `file:3: invalid: field "id": "a" is that of an earlier line, which says something else`, patch.ErrInvalid},
 		"a long line":            {piHead + said("a", "x") + said("b", strings.Repeat("x", maxLineBytes)), fmt.Sprintf("file:3: too large: the line is longer than %d bytes", maxLineBytes), patch.ErrTooLarge},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -582,15 +582,16 @@ func TestOddLines(t *testing.T) {
 		`  {"type" : "message", "id":"g","parentId":"nowhere", "timestamp":"yesterday","message":{"role":"toolResult","toolCallId":"t","toolName":"f","content":[{"type":"odd"}]}}  ` + "\r",
 		`{"type":"message","id":"h","parentId":"g","timestamp":"9999-12-31T23:59:59-23:00","version":[],"message":{"role":"assistant","model":7,"usage":"much","content":"other types"}}`,
 		`{"type":"message","id":"` + strings.Repeat("i", 2000) + `","parentId":"h","message":{"role":"user","content":"long id"}}`,
+		`{"type":"message","id":"a","parentId":"h","message":{"role":"user","content":"another a"}}`, `{"type":"message","id":"k","parentId":"a","message":{"role":"user","content":"behind it"}}`,
 	}
 	data := []byte(piHead + strings.Join(odd, "\n") + "\n")
 	records, d := read(t, pi, data)
 	sameLines(t, data, records)
 	check(t, says(view(t, records)), []string{
 		"user/user: half a \uFFFD pair", "user/user: twice", "user/user: not \uFFFD Unicode", "user/user: deep",
-		`pi/model: call t f{"arguments":[1]}`, `pi/user: response t f{"result":{"type":"odd"}}`, "pi/model: other types", "user/user: long id",
+		`pi/model: call t f{"arguments":[1]}`, `pi/user: response t f{"result":{"type":"odd"}}`, "pi/model: other types", "user/user: another a", "user/user: behind it",
 	})
-	if r := d.report; r.Unreadable != 1 || r.Lines != len(odd)+1 {
+	if r := d.report; r.Unreadable != 1 || r.Namesakes != 1 || r.Lines != len(odd)+1 {
 		t.Errorf("%+v", r)
 	}
 }

@@ -252,18 +252,17 @@ func messagesIn(text json.RawMessage) (p piece, ok bool) {
 	if isArray(text) {
 		return piece{units: elements(text)}, true
 	}
-	var members map[string]json.RawMessage
-	if json.Unmarshal(text, &members) != nil || members["patchlog"] != nil {
-		return p, false
-	}
-	for _, name := range listNames[:4] {
-		if list := members[name]; isArray(list) {
+	o := parse(text)
+	for _, name := range listNames {
+		if list := o.get(name); isArray(list) && o.get("patchlog") == nil {
 			p.units = elements(list)
-			delete(members, name)
-			var info struct{ ID, SessionID string }
-			decode(members["info"], &info)
-			p.session = firstOf(textOf(members["sessionId"]), textOf(members["session_id"]), info.ID)
-			p.omitted = slices.Sorted(maps.Keys(members))
+			for _, path := range []string{"sessionId", "session_id", "info.id", "session.id"} {
+				p.session = firstOf(p.session, o.text(path))
+			}
+			for _, name := range []string{name, "sessionId", "session_id"} {
+				delete(o, name)
+			}
+			p.omitted = slices.Sorted(maps.Keys(o))
 			return p, true
 		}
 	}

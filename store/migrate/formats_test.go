@@ -93,7 +93,7 @@ func TestFormats(t *testing.T) {
 			`gemini-cli/model: thought Plants` + "\n\n" + `Which are dry? I look first. call look-1 look{"at":"window","n":1.50} call pour-1 pour{}`,
 			`gemini-cli/user: response look-1 look{"output":"dry"} response pour-1 pour{"error":"cancelled"}`,
 			"user/user: Like this:  image/png", "gemini-cli/model: Watered.",
-		}, "what stands beside the messages is left out: lastUpdated, projectHash, sessionId, startTime"},
+		}, "what stands beside the messages is left out: lastUpdated, projectHash, startTime"},
 		"gemini-cli.jsonl": {"gemini-cli/user/5b1e0c11-0000-4000-8000-000000000002", []string{
 			"user/user: Count the birds.", "gemini-cli/model: call c1 count{}", `gemini-cli/user: response c1 count{"output":"3"}`,
 			"gemini-cli/model: Three birds.", "user/user: And the dogs?",
@@ -235,7 +235,7 @@ func TestTies(t *testing.T) {
 func TestMend(t *testing.T) {
 	for text, want := range map[string]string{
 		`"plain \n \\ud83d"`: `"plain \n \\ud83d"`, `"\ud83d\ude00"`: `"\ud83d\ude00"`, `"\ud83d"`: `"\ufffd"`, `"\ude00\ud83d x"`: `"\ufffd\ufffd x"`,
-		"\"\xff\xfe\"": "\"\uFFFD\"", `"\ud83d\u0041"`: `"\ufffd\u0041"`, `"\uD83D\uDE00\uD83D"`: `"\uD83D\uDE00\ufffd"`,
+		`"cut \`: `"cut \`, `"cut \ud8`: `"cut \ud8`, "\"\xff\xfe\"": "\"\uFFFD\"", `"\ud83d\u0041"`: `"\ufffd\u0041"`, `"\uD83D\uDE00\uD83D"`: `"\uD83D\uDE00\ufffd"`,
 	} {
 		got, changed := mend([]byte(text))
 		testlog.Equal(t, text, string(got), want)

@@ -29,42 +29,26 @@ var geminiCLI = Format{
 	lists:  true,
 }
 
-type geminiMessage struct {
-	ID, Type, Timestamp, Role, Model, SessionID string
-	Content, Parts                              json.RawMessage
-	Thoughts                                    []struct{ Subject, Description string }
-	ToolCalls                                   []struct {
-		ID, Name, Status string
-		Args, Result     json.RawMessage
-		ResultDisplay    json.RawMessage
-	}
-	Tokens *struct{ Input, Output, Cached, Thoughts, Tool, Total json.Number }
-
-	// Of other lines.
-	Set      struct{ Messages []json.RawMessage } `json:"$set"`
-	Messages []json.RawMessage
-	RewindTo *string `json:"$rewindTo"`
-}
-
-func readGemini(text []byte, t *tree) []entry {
-	var m geminiMessage
-	if !decode(text, &m) {
-		return nil
-	}
-	t.session = firstOf(t.session, m.SessionID)
-	switch history := slices.Concat(m.Messages, m.Set.Messages); {
-	case m.RewindTo != nil:
+func readGemini(o obj, t *tree) []entry {
+	t.session = firstOf(t.session, o.text("sessionId"))
+	history := append(o.list("messages"), o.list("$set.messages")...)
+	switch rewind := o.get("$rewindTo"); {
+	case isString(rewind):
 		e := entry{place: true, moves: true}
-		if n := t.nodes[*m.RewindTo]; n != nil {
+		if n := t.nodes[textOf(rewind)]; n != nil {
 			e.parent = n.parent
 		}
 		return []entry{e}
 	case history != nil:
 		return replaceHistory(history, t)
-	case m.Type == "" && m.Role == "":
+	case o.text("type") == "" && o.text("role") == "":
 		return nil
 	}
-	return m.entries(text, t)
+	e := geminiMessage(o, t)
+	if n := t.nodes[e.id]; n != nil { // it is written again when the calls in it have results
+		e.as, e.id, e.parent, e.goesOn, e.moves, e.again = e.id, "", n.parent, false, true, true
+	}
+	return []entry{e}
 }
 
 // replaceHistory makes entries of a history that takes the place of what there is, behind what both begin with.
@@ -80,18 +64,14 @@ func replaceHistory(history []json.RawMessage, t *tree) []entry {
 	same := 0
 	entries := []entry{{place: true, moves: true}}
 	for i, text := range history {
-		var m geminiMessage
-		if !decode(text, &m) {
-			continue
-		}
-		if same == i && same < len(way) && way[same].id == m.ID {
+		o := parse(text)
+		if same == i && same < len(way) && way[same].id == o.text("id") {
 			same++
 			continue
 		}
-		for _, e := range m.entries(nil, t) {
-			e.id, e.as, e.goesOn = "", e.id, true
-			entries = append(entries, e)
-		}
+		e := geminiMessage(o, t)
+		e.id, e.as = "", e.id
+		entries = append(entries, e)
 	}
 	if entries[0].parent = t.leaf; same < len(way) {
 		entries[0].parent = way[same].parent
@@ -99,85 +79,70 @@ func replaceHistory(history []json.RawMessage, t *tree) []entry {
 	return entries
 }
 
-// entries makes entries of a message: what is said, and what the calls in it resulted in. A message that is there
-// is replaced, for it is written again when the calls in it have results.
-func (m *geminiMessage) entries(text []byte, t *tree) []entry {
-	e := entry{id: m.ID, message: text, time: rfcTime(m.Timestamp), place: true, goesOn: true}
-	results := e
-	results.id, results.message = "", nil
-	if n := t.nodes[m.ID]; n != nil && text != nil {
-		e.id, e.as, e.parent, e.goesOn, e.moves, e.again = "", m.ID, n.parent, false, true, true
-	}
-	switch firstOf(m.Type, m.Role) {
+// geminiMessage makes an entry of a message: what is said, and what the calls in it resulted in.
+func geminiMessage(o obj, t *tree) entry {
+	e := entry{id: o.text("id"), time: o.time("timestamp"), place: true, goesOn: true}
+	content := o.first("content", "parts")
+	switch e.Author = t.agent; firstOf(o.text("type"), o.text("role")) {
 	case "user":
-		e.Author, e.role, e.prompt = "user", "user", true
-		e.parts = genaiParts(firstOf(string(m.Content), string(m.Parts)))
-		if slices.ContainsFunc(e.parts, func(p part) bool { return p.Response != nil }) {
-			e.Author, e.prompt = t.agent, false
+		e.role, e.parts = "user", genaiParts(content)
+		if !e.answers() {
+			e.Author, e.prompt = "user", true
 		}
 	case "gemini", "model":
-		e.Author, e.role, e.ModelVersion = t.agent, "model", m.Model
-		for _, thought := range m.Thoughts {
-			e.parts = append(e.parts, part{Text: quote(strings.Trim(thought.Subject+"\n\n"+thought.Description, "\n")), Thought: true})
+		e.role, e.ModelVersion, e.UsageMetadata = "model", o.text("model"), usageOf(o.object("tokens"))
+		for _, text := range o.list("thoughts") {
+			thought := parse(text)
+			e.parts = append(e.parts, part{Text: quote(strings.Trim(thought.text("subject")+"\n\n"+thought.text("description"), "\n")), Thought: true})
 		}
-		e.parts = append(e.parts, genaiParts(firstOf(string(m.Content), string(m.Parts)))...)
-		for _, c := range m.ToolCalls {
-			e.calls, results.known = append(e.calls, c.ID), append(results.known, c.ID)
-			e.parts = append(e.parts, callOf(c.ID, c.Name, c.Args, "args")...)
-			answer := genaiParts(string(c.Result))
-			switch i := slices.IndexFunc(answer, func(p part) bool { return p.Response != nil }); {
-			case i >= 0:
-				answer[i].Response.ID, answer[i].Response.Name = c.ID, c.Name
-			case len(answer) == 0 && c.Status != "error" && c.Status != "cancelled":
-				continue
-			default:
-				result := c.Result
-				if len(answer) == 0 {
-					result = json.RawMessage(firstOf(string(quoted(c.ResultDisplay)), string(quote(c.Status))))
-				}
-				answer = responseOf(c.ID, c.Name, result, c.Status != "success")
-			}
-			results.parts = append(results.parts, answer...)
+		e.parts = append(e.parts, genaiParts(content)...)
+		calls := o.list("toolCalls")
+		for _, text := range calls {
+			c := parse(text)
+			e.call(t, c.text("id"), c.text("name"), c.get("args"), "args")
 		}
-		if u := m.Tokens; u != nil {
-			e.UsageMetadata = usageOf(map[string][]json.Number{
-				"promptTokenCount": {u.Input}, "candidatesTokenCount": {u.Output}, "cachedContentTokenCount": {u.Cached},
-				"thoughtsTokenCount": {u.Thoughts}, "toolUsePromptTokenCount": {u.Tool}, "totalTokenCount": {u.Total},
-			})
+		for _, text := range calls {
+			e.geminiResult(t, parse(text))
 		}
 	case "error":
-		e.Author, e.ErrorMessage = t.agent, textOf(m.Content)
-	default:
-		e.Author = t.agent
+		e.ErrorMessage = textOf(content)
 	}
-	if len(results.parts) == 0 {
-		return []entry{e}
-	}
-	results.Author, results.role = t.agent, "user"
-	return []entry{e, results}
+	return e
 }
 
-// quoted returns a JSON text that is not empty, or nil.
-func quoted(text json.RawMessage) json.RawMessage {
-	if textOf(text) == "" {
-		return nil
+// geminiResult adds what a call resulted in, if that is told.
+func (e *entry) geminiResult(t *tree, c obj) {
+	id, status, result := c.text("id"), c.text("status"), c.get("result")
+	answer := genaiParts(result)
+	if i := slices.IndexFunc(answer, func(p part) bool { return p.Response != nil }); i >= 0 {
+		answer[i].Response.ID, answer[i].Response.Name = id, c.text("name")
+		e.known, e.parts = append(e.known, id), append(e.parts, answer...)
+		return
 	}
-	return text
+	if len(answer) == 0 {
+		if status != "error" && status != "cancelled" {
+			return
+		}
+		if result = c.quoted("resultDisplay"); result == nil {
+			result = quote(status)
+		}
+	}
+	e.answer(t, id, c.text("name"), result, status != "success")
 }
 
 // genaiParts returns the parts of a content as Gemini's API has it: a text, a part, or a list of these.
-func genaiParts(content string) (parts []part) {
-	list := []json.RawMessage{json.RawMessage(content)}
-	if isArray(list[0]) {
-		list = nil
-		decode([]byte(content), &list)
+func genaiParts(content json.RawMessage) (parts []part) {
+	list := []json.RawMessage{content}
+	if isArray(content) {
+		list = listOf(content)
 	}
 	for _, text := range list {
 		var p part
 		switch {
 		case textOf(text) != "":
 			parts = append(parts, part{Text: text})
-		case isObject(text) && decode(text, &p):
+		case isObject(text):
+			json.Unmarshal(text, &p) // a member of another type is left out
 			if p.Text != nil && (!isString(p.Text) || string(p.Text) == `""`) {
 				p.Text = nil
 			}

@@ -1,8 +1,7 @@
 package migrate
 
 import (
-	"encoding/json"
-	"strings"
+	"slices"
 )
 
 var opencode = Format{
@@ -20,99 +19,55 @@ var opencode = Format{
 	lists:  true,
 }
 
-type opencodeMessage struct {
-	Info struct {
-		ID, SessionID, Role, ModelID string
-		Summary                      json.RawMessage
-		Time                         struct{ Created json.Number }
-		Tokens                       *struct {
-			Input, Output, Reasoning json.Number
-			Cache                    struct{ Read, Write json.Number }
-		}
-		Error struct {
-			Name string
-			Data struct{ Message string }
-		}
-	}
-	Parts []opencodePart
-}
-
-type opencodePart struct {
-	Type, CallID, Tool, Mime, URL string
-	Text                          json.RawMessage
-	Synthetic, Ignored            bool
-	State                         struct {
-		Status               string
-		Input, Output, Error json.RawMessage
-		Attachments          []opencodePart
-	}
-}
-
 // readOpencode reads a message, which has the calls in it and their results.
-func readOpencode(text []byte, t *tree) []entry {
-	var m opencodeMessage
-	if !decode(text, &m) {
-		return nil
+func readOpencode(o obj, t *tree) []entry {
+	info, parts := o.object("info"), []block{}
+	for _, text := range o.list("parts") {
+		parts = append(parts, block{parse(text), text})
 	}
-	t.session = firstOf(t.session, m.Info.SessionID)
-	e := entry{id: m.Info.ID, message: text, place: true, goesOn: true, time: unixTime(m.Info.Time.Created, 1000)}
-	results := entry{place: true, goesOn: true, time: e.time, role: "user"}
-	results.Author = t.agent
-	e.Author, e.role = t.agent, "user"
-	switch m.Info.Role {
-	case "user":
-		for _, p := range m.Parts {
-			if p.Type == "text" && !p.Synthetic && !p.Ignored { // the program adds texts of its own
-				e.Author, e.prompt = "user", true
-			}
+	t.session = firstOf(t.session, info.text("sessionID"))
+	e := entry{id: info.text("id"), place: true, goesOn: true, time: unixTime(info.get("time.created"), 1000), role: "user"}
+	e.Author = t.agent
+	switch info.text("role") {
+	case "user": // the program adds texts of its own
+		if slices.ContainsFunc(parts, func(p block) bool { return p.text("type") == "text" && !p.is("synthetic") && !p.is("ignored") }) {
+			e.Author, e.prompt = "user", true
 		}
 	case "assistant":
-		e.role, e.ModelVersion, e.ErrorMessage = "model", m.Info.ModelID, firstOf(m.Info.Error.Data.Message, m.Info.Error.Name)
-		if u := m.Info.Tokens; u != nil {
-			e.UsageMetadata = usageOf(map[string][]json.Number{
-				"promptTokenCount": {u.Input, u.Cache.Read, u.Cache.Write}, "candidatesTokenCount": {u.Output},
-				"cachedContentTokenCount": {u.Cache.Read}, "thoughtsTokenCount": {u.Reasoning},
-			})
+		e.role, e.ModelVersion, e.UsageMetadata = "model", info.text("modelID"), usageOf(info.object("tokens"))
+		e.ErrorMessage = firstOf(info.text("error.data.message"), info.text("error.name"))
+	}
+	for _, p := range parts {
+		if e.parts = append(e.parts, p.opencode()...); p.text("type") == "tool" {
+			e.call(t, p.text("callID"), p.text("tool"), p.get("state.input"), "input")
 		}
 	}
-	for _, p := range m.Parts {
-		e.parts = append(e.parts, p.content()...)
-		if p.Type != "tool" {
+	for _, p := range parts {
+		status := p.text("state.status")
+		if p.text("type") != "tool" || status != "error" && status != "completed" {
 			continue
 		}
-		e.calls, results.known = append(e.calls, p.CallID), append(results.known, p.CallID)
-		e.parts = append(e.parts, callOf(p.CallID, p.Tool, p.State.Input, "input")...)
-		result, failed := p.State.Output, p.State.Status == "error"
-		if failed {
-			result = p.State.Error
-		} else if p.State.Status != "completed" {
-			continue
+		e.answer(t, p.text("callID"), p.text("tool"), p.get(map[bool]string{true: "state.error", false: "state.output"}[status == "error"]), status == "error")
+		for _, file := range p.list("state.attachments") {
+			r := e.parts[len(e.parts)-1].Response
+			r.Parts = append(r.Parts, block{parse(file), file}.opencode()...)
 		}
-		answer := responseOf(p.CallID, p.Tool, result, failed)
-		for _, file := range p.State.Attachments {
-			answer[0].Response.Parts = append(answer[0].Response.Parts, file.content()...)
-		}
-		results.parts = append(results.parts, answer...)
 	}
-	if string(m.Info.Summary) == "true" { // of all before
+	if info.is("summary") { // of all before
 		e.role, e.compaction, e.summary = "user", true, true
 	}
-	if len(results.parts) == 0 {
-		return []entry{e}
-	}
-	return []entry{e, results}
+	return []entry{e}
 }
 
-// content returns what a part says, besides calls.
-func (p *opencodePart) content() []part {
-	kind, data, inline := strings.Cut(strings.TrimPrefix(p.URL, "data:"), ";base64,")
+// opencode returns what a part says, besides calls.
+func (b block) opencode() []part {
+	kind := b.text("type")
+	media, isMedia := b.media()
 	switch {
-	case (p.Type == "text" || p.Type == "reasoning") && textOf(p.Text) != "" && !p.Ignored:
-		return []part{{Text: p.Text, Thought: p.Type == "reasoning"}}
-	case p.Type == "file" && inline:
-		return []part{{InlineData: &blob{quote(firstOf(p.Mime, kind)), quote(data)}}}
-	case p.Type == "file" && p.URL != "":
-		return []part{{FileData: &fileData{p.URL}}}
+	case (kind == "text" || kind == "reasoning") && b.quoted("text") != nil && !b.is("ignored"):
+		return []part{{Text: b.get("text"), Thought: kind == "reasoning"}}
+	case kind == "file" && isMedia:
+		return []part{media}
 	}
 	return nil
 }

@@ -10,19 +10,70 @@ import (
 	"time"
 )
 
-// decode is json.Unmarshal for lines of programs whose versions differ: a field of another
-// type than expected is left out.
-func decode(text []byte, into any) bool {
-	err := json.Unmarshal(text, into)
-	_, otherType := err.(*json.UnmarshalTypeError)
-	return err == nil || otherType
+// obj is a JSON object of a program whose versions differ. A member that is not there, or of another type than is
+// asked for, is the zero value.
+type obj map[string]json.RawMessage
+
+// parse returns a JSON object, or nil if the text is none.
+func parse(text json.RawMessage) (o obj) {
+	if isObject(text) {
+		json.Unmarshal(text, &o)
+	}
+	return o
+}
+
+// get returns the member at a path of names, or nil if there is none or it is null.
+func (o obj) get(path string) json.RawMessage {
+	name, rest, more := strings.Cut(path, ".")
+	value := o[name]
+	switch {
+	case more:
+		return parse(value).get(rest)
+	case string(value) == "null":
+		return nil
+	}
+	return value
+}
+
+func (o obj) text(path string) string    { return textOf(o.get(path)) }
+func (o obj) object(path string) obj     { return parse(o.get(path)) }
+func (o obj) is(path string) bool        { return string(o.get(path)) == "true" }
+func (o obj) time(path string) time.Time { return rfcTime(o.text(path)) }
+
+func (o obj) list(path string) []json.RawMessage { return listOf(o.get(path)) }
+
+// listOf returns the elements of a JSON array, or none.
+func listOf(value json.RawMessage) (list []json.RawMessage) {
+	if isArray(value) {
+		json.Unmarshal(value, &list)
+	}
+	return list
+}
+
+// first returns the first of the members that are there.
+func (o obj) first(paths ...string) json.RawMessage {
+	for _, path := range paths {
+		if value := o.get(path); value != nil {
+			return value
+		}
+	}
+	return nil
+}
+
+// quoted returns the first of the members that are texts and not empty, as JSON.
+func (o obj) quoted(paths ...string) json.RawMessage {
+	for _, path := range paths {
+		if o.text(path) != "" {
+			return o.get(path)
+		}
+	}
+	return nil
 }
 
 // textOf returns the text of a JSON string, or "".
-func textOf(raw json.RawMessage) string {
-	var s string
-	if json.Unmarshal(raw, &s) != nil {
-		return ""
+func textOf(raw json.RawMessage) (s string) {
+	if isString(raw) {
+		json.Unmarshal(raw, &s)
 	}
 	return s
 }
@@ -40,8 +91,8 @@ func rfcTime(text string) time.Time {
 }
 
 // unixTime returns the time of a number since 1970, of which so many are a second.
-func unixTime(n json.Number, second float64) time.Time {
-	f, err := n.Float64()
+func unixTime(n json.RawMessage, second float64) time.Time {
+	f, err := strconv.ParseFloat(string(n), 64)
 	if err != nil || f == 0 {
 		return time.Time{}
 	}
@@ -51,104 +102,177 @@ func unixTime(n json.Number, second float64) time.Time {
 
 // block is an element of a message, in the spelling of any of the programs.
 type block struct {
-	Type                    string
-	Text, Thinking, Refusal json.RawMessage
-
-	// An image, a sound or a document: in it, or as a URL, which may be of data.
-	Data, MimeType json.RawMessage
-	Source         struct {
-		Type, URL string
-		MediaType json.RawMessage `json:"media_type"`
-		Data      json.RawMessage
-	}
-	ImageURL   json.RawMessage `json:"image_url"`
-	InputAudio struct {
-		Data   json.RawMessage
-		Format string
-	} `json:"input_audio"`
-	FileData json.RawMessage `json:"file_data"`
-	File     struct {
-		FileData json.RawMessage `json:"file_data"`
-	}
-
-	// A call, or the result of a tool.
-	ID, Name         string
-	Arguments, Input json.RawMessage
-	ToolUseID        string `json:"tool_use_id"`
-	Content          json.RawMessage
-	IsError          bool `json:"is_error"`
-
+	obj
 	whole json.RawMessage
 }
 
 // blocksOf returns the blocks of a content. A text is a block, too.
-func blocksOf(content json.RawMessage) []block {
+func blocksOf(content json.RawMessage) (blocks []block) {
 	if isString(content) {
-		return []block{{Type: "text", Text: content}}
+		return []block{{obj{"type": json.RawMessage(`"text"`), "text": content}, content}}
 	}
-	var all []json.RawMessage
-	if !isArray(content) || json.Unmarshal(content, &all) != nil {
-		return nil
-	}
-	var blocks []block
-	for _, text := range all {
-		if b := (block{whole: text}); decode(text, &b) {
-			blocks = append(blocks, b)
-		}
+	for _, text := range listOf(content) {
+		blocks = append(blocks, block{parse(text), text})
 	}
 	return blocks
 }
 
-// text returns the text of a block, or nil. There are several types of text blocks.
-func (b *block) text() json.RawMessage {
-	switch {
-	case strings.HasSuffix(b.Type, "text") && isString(b.Text):
-		return b.Text
-	case b.Type == "refusal" && isString(b.Refusal):
-		return b.Refusal
+// said returns the text of a block, or nil. There are several types of text blocks.
+func (b block) said() json.RawMessage {
+	name := "text"
+	if b.text("type") == "refusal" {
+		name = "refusal"
+	}
+	if text := b.get(name); strings.HasSuffix(b.text("type"), name) && isString(text) {
+		return text
 	}
 	return nil
 }
 
-// media returns the image, the sound or the document of a block.
-func (b *block) media() (part, bool) {
-	var image struct{ URL string }
-	decode(b.ImageURL, &image)
-	url := firstOf(textOf(b.ImageURL), image.URL, textOf(b.FileData), textOf(b.File.FileData), b.Source.URL)
+// media returns the image, the sound or the document of a block: in it, or as a URL, which may be of data.
+func (b block) media() (part, bool) {
+	url := ""
+	for _, path := range []string{"image_url", "image_url.url", "file_data", "file_url", "file.file_data", "source.url"} {
+		url = firstOf(url, b.text(path))
+	}
+	mime := ""
+	if b.text("type") == "file" { // of opencode
+		url, mime = firstOf(url, b.text("url")), b.text("mime")
+	}
 	kind, data, inline := strings.Cut(strings.TrimPrefix(url, "data:"), ";base64,")
+	sound, source, image := b.get("input_audio.data"), b.get("source.data"), b.get("data")
 	switch {
 	case inline:
-		return part{InlineData: &blob{quote(kind), quote(data)}}, true
+		return part{InlineData: &blob{quote(firstOf(mime, kind)), quote(data)}}, true
 	case url != "":
 		return part{FileData: &fileData{url}}, true
-	case isString(b.InputAudio.Data):
-		return part{InlineData: &blob{quote("audio/" + b.InputAudio.Format), b.InputAudio.Data}}, true
-	case b.Source.Type == "base64" && isString(b.Source.Data):
-		return part{InlineData: &blob{b.Source.MediaType, b.Source.Data}}, true
-	case strings.HasSuffix(b.Type, "image") && isString(b.Data):
-		return part{InlineData: &blob{b.MimeType, b.Data}}, true
+	case isString(sound):
+		return part{InlineData: &blob{quote("audio/" + b.text("input_audio.format")), sound}}, true
+	case isString(source) && b.text("source.type") == "base64":
+		return part{InlineData: &blob{b.get("source.media_type"), source}}, true
+	case isString(source) && b.text("source.type") == "text":
+		return part{Text: source}, true
+	case isString(image) && strings.HasSuffix(b.text("type"), "image"):
+		return part{InlineData: &blob{b.get("mimeType"), image}}, true
 	}
 	return part{}, false
 }
 
-// partsOf returns the parts of a content: its texts, thoughts and images. other, if not nil,
-// converts its other blocks.
-func partsOf(content json.RawMessage, other func(*block) []part) (parts []part) {
+// say adds the blocks of a content to an entry: texts, thoughts, media, calls, and results of calls.
+func (e *entry) say(t *tree, content json.RawMessage) {
 	for _, b := range blocksOf(content) {
-		text := b.text()
+		kind, text := b.text("type"), b.said()
 		media, isMedia := b.media()
 		switch {
 		case text != nil:
-			parts = append(parts, part{Text: text})
+			e.parts = append(e.parts, part{Text: text})
 		case isMedia:
-			parts = append(parts, media)
-		case b.Type == "thinking" && isString(b.Thinking):
-			parts = append(parts, part{Text: b.Thinking, Thought: true})
-		case other != nil:
-			parts = append(parts, other(&b)...)
+			e.parts = append(e.parts, media)
+		case kind == "thinking" && isString(b.get("thinking")):
+			e.parts = append(e.parts, part{Text: b.get("thinking"), Thought: true})
+		case strings.HasSuffix(kind, "tool_use"):
+			e.call(t, b.text("id"), b.text("name"), b.get("input"), "input")
+		case kind == "toolCall":
+			e.call(t, b.text("id"), b.text("name"), b.get("arguments"), "arguments")
+		case strings.HasSuffix(kind, "tool_result"):
+			e.answer(t, b.text("tool_use_id"), "", b.get("content"), b.is("is_error"))
 		}
 	}
-	return parts
+}
+
+// call adds a call. Arguments other than an object, or its JSON as a text, are wrapped in one, as the member with the
+// name in under.
+func (e *entry) call(t *tree, id, name string, args json.RawMessage, under string) {
+	if said := json.RawMessage(textOf(args)); isObject(said) && json.Valid(said) {
+		args = said
+	}
+	if len(args) > 0 && !isObject(args) {
+		args = slices.Concat([]byte("{"), quote(under), []byte(":"), args, []byte("}"))
+	}
+	t.names[id] = name
+	e.calls, e.parts = append(e.calls, id), append(e.parts, part{Call: &call{id, name, args}})
+}
+
+// answer adds what a call resulted in: its texts under "result" or, if it failed, "error", and its images as parts.
+// The JSON of any other block is added to the texts. A name that is not given is the call's.
+func (e *entry) answer(t *tree, id, name string, content json.RawMessage, failed bool) {
+	r := &response{ID: id, Name: firstOf(name, t.names[id]), Response: map[string]any{}}
+	var texts []json.RawMessage
+	for _, b := range blocksOf(content) {
+		text := b.said()
+		media, isMedia := b.media()
+		switch {
+		case text != nil:
+			texts = append(texts, text)
+		case isMedia:
+			r.Parts = append(r.Parts, media)
+		default:
+			texts = append(texts, b.whole)
+		}
+	}
+	under := "result"
+	if failed {
+		under = "error"
+	}
+	switch {
+	case isObject(content):
+		r.Response[under] = content
+	case len(texts) == 1:
+		r.Response[under] = texts[0]
+	case len(texts) > 1:
+		r.Response[under] = texts
+	}
+	e.known, e.parts = append(e.known, id), append(e.parts, part{Response: r})
+}
+
+// message makes an entry of a message in the form that several APIs share: a role and a content.
+func (e *entry) message(t *tree, o obj) {
+	e.role = "user"
+	switch role := o.text("role"); role {
+	case "user":
+		e.Author, e.prompt = "user", true
+		if e.say(t, o.get("content")); e.answers() {
+			e.Author, e.prompt = t.agent, false
+		}
+	case "assistant":
+		e.Author, e.role, e.ModelVersion, e.UsageMetadata = t.agent, "model", o.text("model"), usageOf(o.object("usage"))
+		e.say(t, o.get("content"))
+	case "system", "developer":
+		e.Author = "system"
+		e.say(t, o.get("content"))
+	case "tool", "function", "toolResult":
+		e.Author = t.agent
+		id := firstOf(o.text("tool_call_id"), o.text("toolCallId"))
+		e.answer(t, id, firstOf(o.text("name"), o.text("toolName")), o.get("content"), o.is("isError"))
+	}
+}
+
+func (e *entry) answers() bool {
+	return slices.ContainsFunc(e.parts, func(p part) bool { return p.Response != nil })
+}
+
+// separate returns an entry of the model's as several, if it has the results of its calls in it: those are not the
+// model's.
+func (e entry) separate(t *tree) (all []entry) {
+	if e.role != "model" || !e.answers() {
+		return []entry{e}
+	}
+	for first, rest := true, e.parts; len(rest) > 0; first = false {
+		n := slices.IndexFunc(rest[1:], func(p part) bool { return (p.Response == nil) != (rest[0].Response == nil) }) + 1
+		if n == 0 {
+			n = len(rest)
+		}
+		next := e
+		if !first {
+			next = entry{time: e.time, role: "model", place: e.place, goesOn: e.place, eventJSON: eventJSON{Author: e.Author, Branch: e.Branch, ModelVersion: e.ModelVersion}}
+		}
+		if next.parts, rest = rest[:n:n], rest[n:]; next.parts[0].Response != nil {
+			next.role, next.Author, next.ModelVersion = "user", t.agent, ""
+			next.known = e.known
+		}
+		all = append(all, next)
+	}
+	return all
 }
 
 // part is a part of a content. Its JSON is copied from the file.
@@ -191,65 +315,28 @@ func quote(s string) json.RawMessage {
 	return text
 }
 
-// summaryOf returns the part of a summary's text, or none if it is not a string.
-func summaryOf(text json.RawMessage) []part {
-	if !isString(text) {
-		return nil
-	}
-	return []part{{Text: text}}
+// usageNames has what the programs call the counts of tokens of which each of ADK's is the sum.
+var usageNames = map[string][]string{
+	"promptTokenCount": {
+		"input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens", "prompt_tokens",
+		"input", "cacheRead", "cacheWrite", "cache.read", "cache.write",
+	},
+	"cachedContentTokenCount": {
+		"cache_read_input_tokens", "cached_input_tokens", "prompt_tokens_details.cached_tokens", "input_tokens_details.cached_tokens",
+		"cacheRead", "cached", "cache.read",
+	},
+	"candidatesTokenCount":    {"output_tokens", "completion_tokens", "output"},
+	"thoughtsTokenCount":      {"reasoning_output_tokens", "output_tokens_details.reasoning_tokens", "thoughts", "reasoning"},
+	"toolUsePromptTokenCount": {"tool"},
+	"totalTokenCount":         {"total_tokens", "totalTokens", "total"},
 }
 
-// callOf returns the part of a call. Arguments other than an object, or its JSON as a text, are wrapped in one, as
-// the member with the name in under.
-func callOf(id, name string, args json.RawMessage, under string) []part {
-	if said := json.RawMessage(textOf(args)); isObject(said) && json.Valid(said) {
-		args = said
-	}
-	if len(args) > 0 && !isObject(args) {
-		args = slices.Concat([]byte("{"), quote(under), []byte(":"), args, []byte("}"))
-	}
-	return []part{{Call: &call{id, name, args}}}
-}
-
-// responseOf returns the part of a tool's response: its texts under "result" or, if it failed,
-// "error", and its images as parts. The JSON of any other block is added to the texts.
-func responseOf(id, name string, content json.RawMessage, failed bool) []part {
-	r := &response{ID: id, Name: name, Response: map[string]any{}}
-	var texts []json.RawMessage
-	for _, b := range blocksOf(content) {
-		text := b.text()
-		media, isMedia := b.media()
-		switch {
-		case text != nil:
-			texts = append(texts, text)
-		case isMedia:
-			r.Parts = append(r.Parts, media)
-		default:
-			texts = append(texts, b.whole)
-		}
-	}
-	under := "result"
-	if failed {
-		under = "error"
-	}
-	switch {
-	case isObject(content):
-		r.Response[under] = content
-	case len(texts) == 1:
-		r.Response[under] = texts[0]
-	case len(texts) > 1:
-		r.Response[under] = texts
-	}
-	return []part{{Response: r}}
-}
-
-// usageOf returns usage metadata: the sum of the counts of each name. It ignores numbers other than
-// integers from 0 to the largest int32.
-func usageOf(counts map[string][]json.Number) map[string]int64 {
+// usageOf returns usage metadata. It ignores numbers other than integers from 0 to the largest int32.
+func usageOf(counts obj) map[string]int64 {
 	out := map[string]int64{}
-	for name, all := range counts {
-		for _, c := range all {
-			if n, err := strconv.ParseInt(string(c), 10, 32); err == nil && n >= 0 {
+	for name, paths := range usageNames {
+		for _, path := range paths {
+			if n, err := strconv.ParseInt(string(counts.get(path)), 10, 32); err == nil && n >= 0 {
 				out[name] += n
 			}
 		}

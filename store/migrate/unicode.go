@@ -17,7 +17,7 @@ func mend(text []byte) (mended []byte, changed bool) {
 	var out []byte // the text before done
 	done := 0
 	for at := 0; ; {
-		i := bytes.IndexByte(text[at:], '\\')
+		i := bytes.IndexByte(text[min(at, len(text)):], '\\')
 		if i < 0 {
 			break
 		}
