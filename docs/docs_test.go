@@ -41,7 +41,7 @@ var arrows = map[string][]string{
 	"store/bolt":                     {"internal/syncdir", "store/backend", "store/internal/groupcommit"},
 	"store/memory":                   {"store/backend"},
 	"recall":                         {"internal/records", "internal/tokens", "internal/traces", "patch", "patch/redact", "fold", "internal/identifiers"},
-	"store":                          {"internal/records", "internal/blanks", "store/internal/erase", "store/internal/salvage", "internal/statekey", "internal/adkjson", "internal/recordform", "patch", "patch/redact", "fold", "snapshot", "store/backend", "store/bolt", "store/internal/groupcommit", "store/memory"},
+	"store":                          {"internal/records", "internal/blanks", "store/internal/erase", "store/internal/salvage", "internal/statekey", "internal/recordform", "patch", "patch/redact", "fold", "snapshot", "store/backend", "store/bolt", "store/internal/groupcommit", "store/memory"},
 	"store/pg":                       {"patch", "store", "store/backend", "store/internal/groupcommit"},
 	"store/pg/pgtest":                {},
 	"store/storetest":                {"store/backend"},

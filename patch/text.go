@@ -44,10 +44,6 @@ type Decoder struct {
 	// MaxLineBytes is the maximum length of a line; 0 means [DefaultMaxLineBytes].
 	MaxLineBytes int
 
-	// Translate, if not nil, translates a line of another program to one that [ParseRecord] accepts. In a
-	// file with a header it is called only for lines that ParseRecord refuses.
-	Translate func(line []byte) ([]byte, error)
-
 	Line int // number of the line that Next read last, from 1
 
 	r       *bufio.Reader
@@ -96,7 +92,7 @@ func (d *Decoder) Next() (Record, error) {
 			return Record{}, d.fail(err)
 		}
 	}
-	rec, err := d.parse(text)
+	rec, err := ParseRecord(text)
 	if err != nil {
 		return Record{}, d.fail(err)
 	}
@@ -115,19 +111,6 @@ func (d *Decoder) Next() (Record, error) {
 		d.ids[sum] = d.Line
 	}
 	return rec, nil
-}
-
-func (d *Decoder) parse(text []byte) (Record, error) {
-	if d.Translate == nil || d.header {
-		if rec, err := ParseRecord(text); err == nil || d.Translate == nil {
-			return rec, err
-		}
-	}
-	own, err := d.Translate(text)
-	if err != nil {
-		return Record{}, err
-	}
-	return ParseRecord(own)
 }
 
 // hasField reports whether an event has any of the fields that ADK's events have.

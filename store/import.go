@@ -10,7 +10,6 @@ import (
 	"slices"
 
 	"github.com/patchlog-dev/patchlog/fold"
-	"github.com/patchlog-dev/patchlog/internal/adkjson"
 	"github.com/patchlog-dev/patchlog/internal/records"
 	"github.com/patchlog-dev/patchlog/internal/statekey"
 	"github.com/patchlog-dev/patchlog/patch"
@@ -307,7 +306,7 @@ func ReadText(ctx context.Context, r io.Reader, opts ImportOptions) (*Text, erro
 	t := &Text{opts: opts}
 	in := &limited{r: contextReader{ctx, r}, left: opts.MaxBytes, limit: opts.MaxBytes}
 	d := patch.NewDecoder(in, opts.Name)
-	d.MaxLineBytes, d.Translate = maxLine(opts.MaxRecordBytes), new(adkjson.Translator).Line
+	d.MaxLineBytes = maxLine(opts.MaxRecordBytes)
 	var err error
 	if t.initial, t.header, err = d.InitialState(); err != nil {
 		return nil, err

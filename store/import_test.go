@@ -68,10 +68,6 @@ func TestImportForms(t *testing.T) {
 		{"no header", `{"id":"a"}` + "\n" + `{"id":"b","actions":{"stateDelta":{"k":null}}}`, "a b", `{"k":null}`},
 		{"no newline at the end, CRLF, blank lines", "\r\n" + `{"id":"a"}` + "\r\n\r\n" + `{"id":"b"}`, "a b", "{}"},
 		{"partial events dropped", `{"id":"a"}` + "\n" + `{"id":"x","partial":true}` + "\n" + `{"id":"b","partial":false}`, "a b", "{}"},
-		{"snake_case spellings", `{"id":"a"}
-{"id":"b"}
-{"id":"p1","patch_type":"truncate_before","event_id":"b"}
-{"id":"p2","patch_type":"summarise","start":0,"count":1,"summary_event":{"id":"s","content":{"parts":[{"text":"s"}]}}}`, "s", "{}"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			onEach(t, func(e *env) {

@@ -5,6 +5,7 @@
 package adkjson
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"math"
@@ -19,32 +20,53 @@ import (
 
 // ParseEvent is [patch.ParseEvent] for text in any of the spellings.
 func ParseEvent(text []byte) (*patch.Event, error) {
-	own, err := new(Translator).Line(text)
+	own, err := new(translator).line(text)
 	if err != nil {
 		return nil, err
 	}
 	return patch.ParseEvent(own)
 }
 
-// ParseRecord is [patch.ParseRecord] for text in any of the spellings.
-func ParseRecord(text []byte) (patch.Record, error) {
-	own, err := new(Translator).Line(text)
-	if err != nil {
-		return patch.Record{}, err
+// Text translates the lines of a file to those that package patch reads. In a file with a header only the lines are
+// translated that package patch refuses. Rows of several sessions are refused. The error is a *[patch.LineError] of
+// the file with the name; lines of no JSON are left to the reader.
+func Text(text []byte, name string) ([]byte, error) {
+	out := make([]byte, 0, len(text))
+	var t translator
+	number, first, header := 0, true, false
+	for line := range bytes.Lines(text) {
+		number++
+		checked, err := compact(bytes.TrimSpace(line))
+		if err != nil {
+			first = first && len(bytes.TrimSpace(line)) == 0
+			out = append(out, line...)
+			continue
+		}
+		header = header || first && jsonvalue.KindOf(checked) == jsonvalue.Object && jsonvalue.Member(checked, "patchlog") != nil
+		if first = false; header {
+			if _, err := patch.ParseRecord(checked); err == nil || jsonvalue.Member(checked, "patchlog") != nil {
+				out = append(out, line...)
+				continue
+			}
+		}
+		own, err := t.line(checked)
+		if err != nil {
+			return nil, &patch.LineError{File: name, Line: number, Err: err}
+		}
+		out = append(append(out, own...), '\n')
 	}
-	return patch.ParseRecord(own)
+	return out, nil
 }
 
-// Translator translates the lines of one file. The zero Translator is ready for use.
-type Translator struct {
+// translator translates the lines of one file.
+type translator struct {
 	owner rowOwner // of the rows
 }
 
-// Line returns an event's or a patch's line as package patch spells it. A row becomes its event;
-// rows of several sessions are refused. The names of fields are translated where ADK's schema has
-// the field, and nowhere else: keys of arguments, responses, state and metadata are data. The error
-// is a *[patch.FieldError].
-func (t *Translator) Line(text []byte) ([]byte, error) {
+// line returns an event's or a patch's line as package patch spells it. A row becomes its event. The names of fields
+// are translated where ADK's schema has the field, and nowhere else: keys of arguments, responses, state and metadata
+// are data. The error is a *[patch.FieldError].
+func (t *translator) line(text []byte) ([]byte, error) {
 	text, err := compact(text)
 	if err != nil {
 		return nil, err

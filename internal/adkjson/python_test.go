@@ -23,7 +23,7 @@ import (
 func TestPython(t *testing.T) {
 	file := testlog.Must(os.ReadFile("testdata/adk-python.jsonl"))(t)
 	want := testlog.Must(os.ReadFile("testdata/adk-python.want.jsonl"))(t)
-	records, _, err := readAll(decoder(bytes.NewReader(file)))
+	records, _, err := readAll(bytes.NewReader(file))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -130,7 +130,7 @@ func TestPythonRefused(t *testing.T) {
 		`{"event_data":{"event_data":{"author":"a"}}}`:             "event_data/event_data",
 		`{"event_data":"{\"event_data\":1}"}`:                      "event_data/event_data",
 	} {
-		_, err := adkjson.ParseRecord([]byte(line))
+		_, _, err := readAll(strings.NewReader(line))
 		var f *patch.FieldError
 		if !errors.As(err, &f) || f.Field != field || !errors.Is(err, patch.ErrInvalid) {
 			t.Errorf("%s: %v, want an error that names %q", line, err, field)
@@ -158,25 +158,23 @@ func TestPythonRows(t *testing.T) {
 		}
 		return string(text) + "\n"
 	}
-	if _, _, err := readAll(decoder(strings.NewReader(row("s") + `{"author":"x"}` + "\n" + row("s")))); err != nil {
+	if _, _, err := readAll(strings.NewReader(row("s") + `{"author":"x"}` + "\n" + row("s"))); err != nil {
 		t.Error(err)
 	}
-	_, _, err := readAll(decoder(strings.NewReader(row("s") + row("other"))))
+	_, _, err := readAll(strings.NewReader(row("s") + row("other")))
 	var line *patch.LineError
 	if !errors.As(err, &line) || line.Line != 2 || !strings.Contains(err.Error(), `"session_id"`) || !strings.Contains(err.Error(), `"other"`) {
 		t.Errorf("rows of two sessions: %v", err)
 	}
 }
 
-func decoder(r io.Reader) *patch.Decoder {
-	d := patch.NewDecoder(r, "f")
-	d.Translate = new(adkjson.Translator).Line
-	return d
-}
-
 func parse(t *testing.T, text string) patch.Record {
 	t.Helper()
-	r, err := adkjson.ParseRecord([]byte(text))
+	own, err := adkjson.Text([]byte(text), "f")
+	if err != nil {
+		t.Fatalf("%s: %v", text, err)
+	}
+	r, err := patch.ParseRecord(own)
 	if err != nil {
 		t.Fatalf("%s: %v", text, err)
 	}
@@ -200,11 +198,11 @@ func stored(t *testing.T, r patch.Record) patch.Record {
 func TestHeaderIsNotTranslated(t *testing.T) {
 	const line = `{"id":"e","error_code":"x"}`
 	for header, want := range map[string]string{"": `{"id":"e","errorCode":"x"}`, `{"patchlog":1,"initialState":{}}` + "\n": line} {
-		records, _, err := readAll(decoder(strings.NewReader(header + line)))
+		records, _, err := readAll(strings.NewReader(header + line))
 		if err != nil || len(records) != 1 || marshal(t, records[0]) != want {
 			t.Errorf("after %q: %v, %v, want %s", header, records, err, want)
 		}
-		records, _, err = readAll(decoder(strings.NewReader(header + `{"id":"p","patch_type":"pin","event_id":"e"}`)))
+		records, _, err = readAll(strings.NewReader(header + `{"id":"p","patch_type":"pin","event_id":"e"}`))
 		if err != nil || len(records) != 1 || marshal(t, records[0]) != `{"id":"p","patchType":"pin","eventId":"e"}` {
 			t.Errorf("after %q: %v, %v", header, records, err)
 		}
@@ -250,6 +248,13 @@ func TestTimesCostLittle(t *testing.T) {
 	}
 }
 
-func readAll(d *patch.Decoder) ([]patch.Record, map[string]patch.Value, error) {
-	return records.ReadAll(d)
+func readAll(r io.Reader) ([]patch.Record, map[string]patch.Value, error) {
+	text, err := io.ReadAll(r)
+	if err == nil {
+		text, err = adkjson.Text(text, "f")
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	return records.ReadAll(patch.NewDecoder(bytes.NewReader(text), "f"))
 }

@@ -72,6 +72,8 @@ func (f *File) lines(ctx context.Context) iter.Seq2[*Session, error] {
 			if text = mended; changed {
 				s.Differences = append(s.Differences, Difference{What: "some texts are not Unicode: U+FFFD stands in their place"})
 			}
+		}
+		if text, err = adkjson.Text(text, f.opts.Name); err == nil && f.Format.Name == adkEvents.Name {
 			text, err = withRewinds(text, f.opts.Name)
 		}
 		if err == nil {
@@ -87,16 +89,9 @@ func (f *File) lines(ctx context.Context) iter.Seq2[*Session, error] {
 	}
 }
 
-// newEventDecoder returns a decoder of lines of ADK's events, in either spelling.
-func newEventDecoder(text []byte, name string) *patch.Decoder {
-	d := patch.NewDecoder(bytes.NewReader(text), name)
-	d.Translate = new(adkjson.Translator).Line
-	return d
-}
-
 // firstID returns the id of the first record in lines of events that is logged.
 func firstID(text []byte, name string) (string, error) {
-	d := newEventDecoder(text, name)
+	d := patch.NewDecoder(bytes.NewReader(text), name)
 	for {
 		r, err := d.Next()
 		if err == io.EOF || err == nil && (r.Event == nil || !r.Event.Partial()) {
@@ -111,13 +106,13 @@ func firstID(text []byte, name string) (string, error) {
 // withRewinds returns lines of ADK's events with a patch behind each event by which ADK for Python has undone an
 // invocation. Lines without one are returned as they are.
 func withRewinds(text []byte, name string) ([]byte, error) {
-	if !bytes.Contains(text, []byte("rewindBefore")) && !bytes.Contains(text, []byte("rewind_before")) {
+	if !bytes.Contains(text, []byte("rewindBefore")) {
 		return text, nil
 	}
 	var out bytes.Buffer
 	var log []patch.Record
 	v := fold.New("lines", nil)
-	d := newEventDecoder(text, name)
+	d := patch.NewDecoder(bytes.NewReader(text), name)
 	for {
 		r, err := d.Next()
 		if err == io.EOF {

@@ -549,11 +549,11 @@ func TestRefused(t *testing.T) {
 		want string
 		is   error
 	}{
-		"nothing":                {"\n \n", "file: it is empty", store.ErrInvalid},
-		"nobody's":               {`{"a":1}` + "\n", "file: it is of no format that is known", store.ErrInvalid},
-		"no JSON":                {"hello\n", "file: it is of no format that is known", store.ErrInvalid},
-		"no message":             {piHead, "file: invalid: no message is in it", store.ErrInvalid},
-		"a long line":            {piHead + said("a", "x") + said("b", strings.Repeat("x", maxLineBytes)), fmt.Sprintf("file:3: too large: the line is longer than %d bytes", maxLineBytes), patch.ErrTooLarge},
+		"nothing":     {"\n \n", "file: it is empty", store.ErrInvalid},
+		"nobody's":    {`{"a":1}` + "\n", "file: it is of no format that is known", store.ErrInvalid},
+		"no JSON":     {"hello\n", "file: it is of no format that is known", store.ErrInvalid},
+		"no message":  {piHead, "file: invalid: no message is in it", store.ErrInvalid},
+		"a long line": {piHead + said("a", "x") + said("b", strings.Repeat("x", maxLineBytes)), fmt.Sprintf("file:3: too large: the line is longer than %d bytes", maxLineBytes), patch.ErrTooLarge},
 	} {
 		t.Run(name, func(t *testing.T) {
 			source, err := OpenFile([]byte(c.data), FileOptions{Name: "file"})

@@ -285,3 +285,18 @@ func patchID(text string) string {
 }
 
 var _ patch.Record
+
+// Lines of events and patches in the spellings of other programs come in as patches.
+func TestSpellings(t *testing.T) {
+	const text = `{"id":"a","author":"x"}
+{"id":"b","author":"x"}
+{"id":"p1","patch_type":"truncate_before","event_id":"b"}
+{"id":"p2","patch_type":"summarise","start":0,"count":1,"summary_event":{"id":"s","content":{"parts":[{"text":"s"}]}}}
+`
+	s, key := open(t)
+	testlog.Equal(t, "added", testlog.Must(bring(t, s, key, patchlogText, []byte(text)))(t).Added, 4)
+	got := testlog.Must(s.Get(t.Context(), key))(t)
+	testlog.Equal(t, "visible", got.View.Len() == 1 && got.View.At(0).ID() == "s", true)
+	_, err := bring(t, s, store.Key{App: "a", User: "u", Session: "t"}, patchlogText, []byte(strings.Replace(text, `"event_id"`, `"eventId":"a","event_id"`, 1)))
+	testlog.Equal(t, "error", err.Error(), `t:3: invalid: field "eventId": the field is there in two spellings`)
+}
