@@ -382,7 +382,7 @@ func ExampleOptions_interrupted() {
 		case part.FunctionCall != nil:
 			fmt.Println("call", part.FunctionCall.Name)
 		case part.FunctionResponse != nil:
-			fmt.Println("response", part.FunctionResponse.Response, e.CustomMetadata[adk.InterruptedKey])
+			fmt.Println("response", part.FunctionResponse.Response, e.CustomMetadata[compaction.InterruptedKey])
 		default:
 			fmt.Println(part.Text)
 		}

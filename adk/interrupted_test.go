@@ -85,7 +85,7 @@ func TestAnswerOfAnInterruptedCall(t *testing.T) {
 		say(t, s, sess, inTime(0, said("u1", "i1", "user"), two, said("c2", "i2", "app", calling("", "look")), said("u3", "i3", "user"))...)
 		equal(t, "events", sess.Events().Len(), 6)
 		answer := sess.Events().At(2)
-		equal(t, "metadata", answer.CustomMetadata, map[string]any{adk.InterruptedKey: true})
+		equal(t, "metadata", answer.CustomMetadata, map[string]any{compaction.InterruptedKey: true})
 		equal(t, "invocation", answer.InvocationID+answer.Author, "i1app")
 		equal(t, "parts", len(answer.Content.Parts), 2)
 		for i, id := range []string{"dead", "lost"} {

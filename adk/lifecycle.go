@@ -11,6 +11,7 @@ import (
 	"google.golang.org/adk/v2/platform"
 	"google.golang.org/adk/v2/session"
 
+	"github.com/patchlog-dev/patchlog/compaction"
 	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store"
@@ -25,7 +26,7 @@ import (
 func (s *Service) Revert(ctx context.Context, sess session.Session, patchID string) (store.Committed, error) {
 	return s.patching(ctx, sess, "revert", func(ctx context.Context, key store.Key, on fold.View) (store.Committed, error) {
 		return s.store.Revert(ctx, key, patchID, store.UndoOptions{
-			On: on, Author: userAuthor, AllowOrphans: strings.HasPrefix(patchID, interruptedPrefix),
+			On: on, Author: userAuthor, AllowOrphans: strings.HasPrefix(patchID, compaction.InterruptedPrefix),
 		})
 	})
 }

@@ -14,6 +14,7 @@ import (
 	"google.golang.org/adk/v2/platform"
 	"google.golang.org/adk/v2/session"
 
+	"github.com/patchlog-dev/patchlog/compaction"
 	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/store"
 )
@@ -46,12 +47,10 @@ func (e *RunningError) Error() string {
 // Is reports whether target is [store.ErrConflict].
 func (e *RunningError) Is(target error) bool { return target == store.ErrConflict }
 
-// Names of leases: of the run that appends alone, of a session that is being compacted, and of an
-// invocation, whose id follows.
+// Names of leases: of the run that appends alone, and of a session that is being compacted.
 const (
 	oneRunLease  = "one run"
 	compactLease = "compact"
-	runLease     = "run "
 )
 
 const (
@@ -270,9 +269,9 @@ func (r *runs) advance(ctx context.Context, key store.Key, own *run, due bool) {
 		return
 	}
 	if before != nil && before.invocation != own.invocation {
-		r.lease(context.WithoutCancel(ctx), key, runLease+before.invocation, 0)
+		r.lease(context.WithoutCancel(ctx), key, compaction.RunLease(before.invocation), 0)
 	}
-	r.lease(ctx, key, runLease+own.invocation, leaseTTL)
+	r.lease(ctx, key, compaction.RunLease(own.invocation), leaseTTL)
 }
 
 // watch notes that the plugin will report the end of an invocation.
@@ -316,7 +315,7 @@ func (r *runs) end(ctx context.Context, key store.Key, invocation string, seems 
 	}
 	r.mu.Unlock()
 	if r.compacts {
-		r.lease(context.WithoutCancel(ctx), key, runLease+invocation, 0)
+		r.lease(context.WithoutCancel(ctx), key, compaction.RunLease(invocation), 0)
 	}
 }
 
@@ -466,7 +465,7 @@ func (r *runs) release(ctx context.Context, key store.Key, name string) error {
 // runs one of its newest invocations.
 func (r *runs) claim(ctx context.Context, key store.Key, v fold.View) (done func(), ok bool) {
 	for _, id := range newestInvocations(v, maxClaimed) {
-		if !r.lease(ctx, key, runLease+id, -1) {
+		if !r.lease(ctx, key, compaction.RunLease(id), -1) {
 			return nil, false
 		}
 	}

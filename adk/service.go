@@ -67,7 +67,7 @@ type Options struct {
 
 	// KeepInterruptedCalls leaves calls of interrupted runs without an answer. By default, when the user's message begins
 	// an invocation, the calls of earlier ones that have no response get one beside them that says so, by a logged
-	// splice: models refuse prompts with calls that nothing answers. It has [InterruptedKey] in its custom metadata, can
+	// splice: models refuse prompts with calls that nothing answers. It has [compaction.InterruptedKey] in its custom metadata, can
 	// be taken back by [Service.Revert], and gives place to a late answer. Calls that are long-running, that ask the
 	// user or that the user is asked about, open tasks, and runs that are known to go on are left as they are.
 	KeepInterruptedCalls bool

@@ -8,14 +8,6 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// Functions that an agent calls to ask the user, by their names in ADK. The user's side
-// answers them, however long that takes.
-const (
-	askConfirmation = "adk_request_confirmation"
-	askCredential   = "adk_request_credential"
-	askInput        = "adk_request_input"
-)
-
 // WaitingCalls returns the visible calls that wait for the user's side and that compaction lets
 // stay: of long-running calls and requests to the user that the user's side has not
 // answered, those of the running and of the newest invocation, and of the others the
@@ -117,13 +109,11 @@ func (s *visible) inActiveInvocation(c fold.Call) bool {
 	return c.InNewestInvocation || number == s.running && s.running != noInvocation || number == s.newest
 }
 
-func asksUser(c fold.Call) bool {
-	return c.Name == askConfirmation || c.Name == askCredential || c.Name == askInput
-}
+func asksUser(c fold.Call) bool { return records.IsRequest(c.Name) }
 
 // subjectOf returns the id of the call that the user is asked about, or "".
 func (s *visible) subjectOf(c fold.Call) string {
-	if c.Name != askConfirmation && c.Name != askCredential {
+	if c.Name != records.RequestConfirmation && c.Name != records.RequestCredential {
 		return ""
 	}
 	var args struct {

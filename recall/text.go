@@ -10,7 +10,7 @@ import (
 
 // notShown has the calls that ADK makes to itself. No model is shown an event with such a call, or with its
 // response, which may be a secret.
-var notShown = map[string]bool{"adk_request_credential": true, "adk_request_confirmation": true}
+var notShown = map[string]bool{records.RequestCredential: true, records.RequestConfirmation: true}
 
 // Text is the searched text of an event that a model is shown, in lines: the texts of its content, the names and
 // arguments of calls, the results of tools, transcriptions, and messages of errors. It leaves out thoughts, the

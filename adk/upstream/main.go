@@ -106,7 +106,7 @@ func (o options) run(ctx context.Context, out io.Writer) (err error) {
 	} else {
 		defer func() { err = errors.Join(err, os.RemoveAll(folder)) }()
 	}
-	t, err := newTree(ctx, o.source, folder)
+	t, err := newTree(ctx, o.source, folder, os.Stderr)
 	if err != nil {
 		return err
 	}
@@ -143,6 +143,7 @@ func (o options) compare(ctx context.Context, out io.Writer, t *tree, packages [
 	if o.compact {
 		env = append(env, standin.CompactVariable+"=1")
 	}
+	fmt.Fprintf(t.progress, "%d packages with ADK's service, then with ours; a package is built before it ends\n", len(packages))
 	began := time.Now()
 	theirs, err := t.run(ctx, packages, "")
 	if err != nil {

@@ -55,20 +55,23 @@ func (t *tree) run(ctx context.Context, packages []string, pattern string, env .
 	if err != nil {
 		return results{}, err
 	}
-	r, err := parse(out)
+	r, err := parse(out, t.progress)
 	if ended := c.Wait(); err == nil && len(r.outcomes) == 0 {
 		err = fmt.Errorf("go test: %w\n%s", ended, said.Bytes())
 	}
 	return r, err
 }
 
-// parse reads what go test -json prints.
-func parse(in io.Reader) (results, error) {
+// parse reads what go test -json prints, and says which packages have ended.
+func parse(in io.Reader, progress io.Writer) (results, error) {
 	r := results{outcomes: map[test]outcome{}, said: map[test]string{}, unbuilt: map[string]bool{}}
 	lines := bufio.NewReader(in)
 	for {
 		line, err := lines.ReadBytes('\n')
-		var e struct{ Action, Package, Test, Output, FailedBuild, ImportPath string }
+		var e struct {
+			Action, Package, Test, Output, FailedBuild, ImportPath string
+			Elapsed                                                float64
+		}
 		if len(line) > 0 && json.Unmarshal(line, &e) == nil { // else it is no event, such as a warning
 			key := test{e.Package, e.Test}
 			switch e.Action {
@@ -82,6 +85,9 @@ func parse(in io.Reader) (results, error) {
 			case "pass", "fail", "skip":
 				r.outcomes[key] = outcome(e.Action)
 				r.unbuilt[e.Package] = r.unbuilt[e.Package] || e.FailedBuild != ""
+				if e.Test == "" {
+					fmt.Fprintf(progress, "%s %s %.1fs\n", e.Action, short(e.Package), e.Elapsed)
+				}
 			}
 		}
 		switch {

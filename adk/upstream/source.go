@@ -20,6 +20,7 @@ import (
 type tree struct {
 	folder   string // of the workspace
 	packages []string
+	progress io.Writer
 }
 
 const (
@@ -29,8 +30,8 @@ const (
 
 // newTree copies a module's source into a folder, with a hook in each package whose tests
 // may ask for a session service.
-func newTree(ctx context.Context, source, folder string) (*tree, error) {
-	t := &tree{folder: folder}
+func newTree(ctx context.Context, source, folder string, progress io.Writer) (*tree, error) {
+	t := &tree{folder: folder, progress: progress}
 	if err := copyTree(source, t.module()); err != nil {
 		return nil, err
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"io"
 	"maps"
 	"os"
 	"path/filepath"
@@ -66,7 +67,7 @@ const sample = `not JSON
 {"Action":"skip","Package":"r","Test":"D"}`
 
 func TestParse(t *testing.T) {
-	r, err := parse(strings.NewReader(sample))
+	r, err := parse(strings.NewReader(sample), io.Discard)
 	no(t, err)
 	want := map[test]outcome{
 		{"p", ""}: failed, {"p", "A"}: failed, {"p", "A/b"}: passed, {"p", "C"}: "", {"q", ""}: failed, {"r", "D"}: skipped,

@@ -109,14 +109,14 @@ $ patchlog pin shop/ada/4711 17 --remove`)
 			edit.Kind = ops.Unpin
 		}
 		if n, visible := v.Find(id); visible && v.IsPinned(n) != *remove {
-			return nothing{map[bool]string{true: "is not pinned", false: "is pinned already"}[*remove], id}, nil
+			return nothing("event " + present.Printable(id) + map[bool]string{true: " is not pinned", false: " is pinned already"}[*remove]), nil
 		}
 		return a.patches(edit, store.PatchOptions{}), nil
 	})
 }
 
-// nothing is a change that a session does not need, since an event is as it should be.
-type nothing struct{ is, eventID string }
+// nothing is a change that a session does not need, and says why.
+type nothing string
 
 func (nothing) Preview(_ context.Context, _ *store.Store, _ store.Key, on fold.View) (store.Preview, error) {
 	return store.Preview{Difference: on.Diff(on)}, nil
@@ -124,6 +124,27 @@ func (nothing) Preview(_ context.Context, _ *store.Store, _ store.Key, on fold.V
 
 func (nothing) Apply(_ context.Context, _ *store.Store, _ store.Key, on fold.View) (store.Committed, error) {
 	return store.Committed{View: on}, nil
+}
+
+func (a *app) repairCommand() *cobra.Command {
+	cmd := command(`repair KEY
+Answer the tool calls of interrupted runs
+
+A run that ends between a call and its result leaves a prompt that model APIs refuse. An answer, "interrupted:
+no result was recorded", is put behind each such call. Long-running calls, calls that a user is asked
+about, open tasks, and runs that another process holds are left as they are. 'patchlog revert --allow-orphans' takes
+it back.
+
+$ patchlog repair shop/ada/4711 --dry-run`)
+	author := ""
+	a.declareAuthor(cmd, &author)
+	return a.changes(cmd, func(ctx context.Context, s *store.Store, key store.Key, v fold.View, _ []string) (ops.Change, error) {
+		patches, err := ops.CloseCalls(ctx, s, key, v, author, a.options.NewID)
+		if err == nil && len(patches) == 0 {
+			return nothing("no call of an interrupted run is without an answer"), nil
+		}
+		return ops.Patches{Plan: func(fold.View) ([]*patch.PatchEvent, error) { return patches, nil }}, err
+	})
 }
 
 func (a *app) revertCommand() *cobra.Command {
@@ -299,7 +320,7 @@ func (a *app) changes(cmd *cobra.Command, plan func(ctx context.Context, s *stor
 			return err
 		}
 		if n, ok := c.(nothing); ok && !a.json {
-			return a.out.linef("%s: event %s %s; nothing is logged", key, present.Printable(n.eventID), n.is)
+			return a.out.linef("%s: %s; nothing is logged", key, string(n))
 		}
 		if *dryRun {
 			would, err := c.Preview(ctx, s, key, v)

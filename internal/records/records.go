@@ -27,6 +27,17 @@ func BranchWithoutRuns(branch string) string {
 	return strings.Join(elements, ".")
 }
 
+// Functions that an agent calls to ask the user, by their names in ADK. The user's side answers them, however long that
+// takes.
+const (
+	requests            = "adk_request_"
+	RequestConfirmation = requests + "confirmation"
+	RequestCredential   = requests + "credential"
+)
+
+// IsRequest reports whether an agent asks the user by calling the function.
+func IsRequest(function string) bool { return strings.HasPrefix(function, requests) }
+
 // IsLongRunning reports whether the event says that the final response to a call comes later.
 func IsLongRunning(e *patch.Event, callID string) bool {
 	return slices.Contains(e.LongRunningToolIDs(), callID)

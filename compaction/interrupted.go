@@ -1,0 +1,174 @@
+package compaction
+
+import (
+	"encoding/json"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/google/uuid"
+
+	"github.com/patchlog-dev/patchlog/fold"
+	"github.com/patchlog-dev/patchlog/internal/records"
+	"github.com/patchlog-dev/patchlog/patch"
+)
+
+const (
+	// InterruptedKey is the key in the custom metadata of an event of [CloseCalls].
+	InterruptedKey = "patchlog_interrupted"
+
+	// InterruptedPrefix begins the ids of the patches of [CloseCalls]. Reverting one reopens its calls, which a store
+	// refuses without AllowOrphans.
+	InterruptedPrefix = "interrupted-"
+
+	interruptedAnswer = "interrupted: no result was recorded"
+)
+
+// RunLease is the name of the lease that the process which runs an invocation holds ([store.Store.Lease]).
+//
+// [store.Store.Lease]: https://pkg.go.dev/github.com/patchlog-dev/patchlog/store#Store.Lease
+func RunLease(invocation string) string { return "run " + invocation }
+
+// CloseCalls returns patches that put an answer behind each event with calls of which a run that ended has left no result:
+// "interrupted: no result was recorded". Model APIs refuse prompts with calls that nothing answers. The patches come last
+// first and are a group. Calls that the user's side answers, calls that the user is asked about, calls of open tasks, and
+// those for which leave returns true are left as they are. newID returns ids. [ReopenCalls] makes room for a late result.
+func CloseCalls(v fold.View, newID func() string, leave func(fold.Call) bool) ([]*patch.PatchEvent, error) {
+	open := slices.DeleteFunc(interruptedCalls(v), leave)
+	var patches []*patch.PatchEvent
+	for i := len(open) - 1; i >= 0; {
+		at := open[i].Index
+		var parts []any
+		for ; i >= 0 && open[i].Index == at; i-- {
+			response := map[string]any{"name": open[i].Name, "response": map[string]any{"error": interruptedAnswer}}
+			if open[i].ID != "" {
+				response["id"] = open[i].ID
+			}
+			parts = append([]any{map[string]any{"functionResponse": response}}, parts...)
+		}
+		of := v.At(at)
+		fields := patch.Fields{
+			ID: newID(), InvocationID: of.InvocationID(), Author: of.Author(), Branch: of.Branch(), IsolationScope: of.IsolationScope(),
+			Timestamp: of.Timestamp(), ZeroTime: true,
+			Content: map[string]any{"role": "user", "parts": parts}, CustomMetadata: map[string]any{InterruptedKey: true},
+		}
+		if node, ok := of.Field("nodeInfo"); ok {
+			fields.Extra = map[string]any{"nodeInfo": node}
+		}
+		answer, err := patch.NewEvent(fields)
+		if err != nil {
+			return nil, err
+		}
+		patches = append(patches, patch.NewSplice(at+1, 0, answer).WithID(InterruptedPrefix+newID()))
+	}
+	return grouped(patches, newID), nil
+}
+
+// interruptedCalls returns the visible calls without a response that neither the user's side answers, nor the end of a
+// task.
+func interruptedCalls(v fold.View) (open []fold.Call) {
+	var requests []string
+	for _, c := range v.Calls() {
+		e := v.At(c.Index)
+		_, asks := e.Field("requestedInput")
+		switch {
+		case len(c.Responses) > 0:
+		case records.IsRequest(c.Name):
+			content := e.Content()
+			requests = append(requests, content.String())
+		case !asks && !records.IsLongRunning(e, c.ID):
+			open = append(open, c)
+		}
+	}
+	if len(open) == 0 {
+		return nil
+	}
+	tasks := map[string]bool{}
+	for _, e := range v.Events() {
+		tasks[e.IsolationScope()] = true
+	}
+	return slices.DeleteFunc(open, func(c fold.Call) bool {
+		return c.ID != "" && (tasks[c.ID] || slices.ContainsFunc(requests, func(r string) bool { return strings.Contains(r, strconv.Quote(c.ID)) }))
+	})
+}
+
+// ReopenCalls returns patches that take those answers of [CloseCalls] out of sight in whose place late has the results. They
+// split calls from their responses until late is logged.
+func ReopenCalls(v fold.View, late *patch.Event) (patches []*patch.PatchEvent, err error) {
+	answered := map[patch.FunctionPart]bool{}
+	for p := range late.FunctionParts() {
+		if p.Index = 0; p.Response {
+			answered[p] = true
+		}
+	}
+	for i := v.Len() - 1; i >= 0 && len(answered) > 0; i-- {
+		var gone, left []int
+		for p := range v.At(i).FunctionParts() {
+			at := p.Index
+			if p.Index = 0; answered[p] {
+				gone = append(gone, at)
+			} else {
+				left = append(left, at)
+			}
+		}
+		if len(gone) == 0 || !isInterrupted(v.At(i)) {
+			continue
+		}
+		var rest []*patch.Event
+		if len(left) > 0 {
+			one, err := withParts(v.At(i), left)
+			if err != nil {
+				return nil, err
+			}
+			rest = append(rest, one)
+		}
+		patches = append(patches, patch.NewSplice(i, 1, rest...).WithState(patch.Keep))
+	}
+	return grouped(patches, uuid.NewString), nil
+}
+
+// isInterrupted reports whether an event is one of [CloseCalls].
+func isInterrupted(e *patch.Event) bool {
+	var metadata map[string]any
+	return e.Decode("customMetadata", &metadata) == nil && metadata[InterruptedKey] == true
+}
+
+// withParts returns a copy of an event, with an id of its own, that has only some parts of its content.
+func withParts(e *patch.Event, indices []int) (*patch.Event, error) {
+	fields, err := fieldsOf(e)
+	if err != nil {
+		return nil, err
+	}
+	content, parts, err := contentOf(e)
+	if err != nil {
+		return nil, err
+	}
+	var kept []json.RawMessage
+	for _, i := range indices {
+		kept = append(kept, parts[i])
+	}
+	if content["parts"], err = json.Marshal(kept); err != nil {
+		return nil, err
+	}
+	if fields["content"], err = json.Marshal(content); err != nil {
+		return nil, err
+	}
+	fields["id"] = json.RawMessage(strconv.Quote(uuid.NewString()))
+	text, err := json.Marshal(fields)
+	if err != nil {
+		return nil, err
+	}
+	return patch.ParseEvent(text)
+}
+
+// grouped gives patches their author and, if they are several, a common group.
+func grouped(patches []*patch.PatchEvent, newID func() string) []*patch.PatchEvent {
+	group := ""
+	if len(patches) > 1 {
+		group = newID()
+	}
+	for i, p := range patches {
+		patches[i] = p.WithAuthor("patchlog").WithGroup(group)
+	}
+	return patches
+}

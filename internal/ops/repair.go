@@ -1,0 +1,39 @@
+package ops
+
+import (
+	"context"
+
+	"github.com/google/uuid"
+
+	"github.com/patchlog-dev/patchlog/compaction"
+	"github.com/patchlog-dev/patchlog/fold"
+	"github.com/patchlog-dev/patchlog/patch"
+	"github.com/patchlog-dev/patchlog/store"
+)
+
+// CloseCalls returns the patches of [compaction.CloseCalls] for a view of a session, but for runs that a process holds.
+// newID may be nil.
+func CloseCalls(ctx context.Context, s *store.Store, key store.Key, v fold.View, author string, newID func() string) ([]*patch.PatchEvent, error) {
+	if newID == nil {
+		newID = uuid.NewString
+	}
+	held := map[string]bool{} // by invocation
+	var leaseErr error
+	patches, err := compaction.CloseCalls(v, newID, func(c fold.Call) bool {
+		invocation := v.At(c.Index).InvocationID()
+		if _, known := held[invocation]; !known {
+			free, err := s.Lease(ctx, key, compaction.RunLease(invocation), -1)
+			if held[invocation] = !free; err != nil {
+				leaseErr = err
+			}
+		}
+		return held[invocation]
+	})
+	if leaseErr != nil {
+		return nil, leaseErr
+	}
+	for i, p := range patches {
+		patches[i] = p.WithAuthor(author)
+	}
+	return patches, err
+}
