@@ -14,6 +14,7 @@ import (
 	bbolt "go.etcd.io/bbolt"
 	bolterrors "go.etcd.io/bbolt/errors"
 
+	drafts "github.com/patchlog-dev/patchlog/internal/draft"
 	"github.com/patchlog-dev/patchlog/internal/syncdir"
 	"github.com/patchlog-dev/patchlog/store/backend"
 )
@@ -196,7 +197,7 @@ func create(path string) (err error) {
 	dir := filepath.Dir(path)
 	draft, err := os.CreateTemp(dir, "."+filepath.Base(path)+".new-*") // for its owner alone
 	if err != nil {
-		return err
+		return drafts.Named(err, path)
 	}
 	defer func() {
 		if removeErr := os.Remove(draft.Name()); !errors.Is(removeErr, fs.ErrNotExist) {
@@ -211,7 +212,7 @@ func create(path string) (err error) {
 		err = publish(draft.Name(), path)
 	}
 	if err != nil {
-		return fmt.Errorf("create %s: %w", path, err)
+		return fmt.Errorf("create %s: %w", path, drafts.Named(err, path))
 	}
 	return syncdir.Sync(dir)
 }
