@@ -306,7 +306,7 @@ func TestSessionGrowsInsideNodes(t *testing.T) {
 // cut takes out events from the start, by a session of its own.
 func cut(t *testing.T, svc *adk.Service, n int) {
 	t.Helper()
-	no(t, errOf(svc.ApplyPatch(t.Context(), get(t, svc, "s"), patch.NewSplice(0, n).WithState(patch.Keep))))
+	no(t, errOf(svc.ApplyPatch(t.Context(), get(t, svc, "s"), []*patch.PatchEvent{patch.NewSplice(0, n).WithState(patch.Keep)}, store.PatchOptions{})))
 }
 
 // Who is shown a summary before it is written sees what will be in the log, and can change

@@ -108,7 +108,7 @@ func talk(sessions *adk.Service, sess session.Session, texts ...string) {
 // Events that the model must not see again are cut out of the visible log.
 func ExampleService_ApplyPatch() {
 	sessions, sess := chat()
-	done, err := sessions.ApplyPatch(context.Background(), sess, patch.NewTruncateBefore("e3"))
+	done, err := sessions.ApplyPatch(context.Background(), sess, []*patch.PatchEvent{patch.NewTruncateBefore("e3")}, store.PatchOptions{})
 	check(err)
 	fmt.Println("logged as record", done.Records[0].Seq)
 	for e := range sess.Events().All() {
@@ -123,7 +123,7 @@ func ExampleService_ApplyPatch() {
 func ExampleService_RawEvents() {
 	ctx := context.Background()
 	sessions, sess := chat()
-	_, err := sessions.ApplyPatch(ctx, sess, patch.NewSplice(0, 2))
+	_, err := sessions.ApplyPatch(ctx, sess, []*patch.PatchEvent{patch.NewSplice(0, 2)}, store.PatchOptions{})
 	check(err)
 	for r, err := range sessions.RawEvents(ctx, sess, 1) {
 		check(err)
@@ -148,7 +148,7 @@ func ExampleWithHistory() {
 	sessions, sess := chat()
 	summary, err := adk.NewEvent(&session.Event{Author: "user", LLMResponse: model.LLMResponse{Content: genai.NewContentFromText("They gave a password.", genai.RoleUser)}})
 	check(err)
-	_, err = sessions.ApplyPatch(ctx, sess, patch.NewSummarise(0, 2, summary))
+	_, err = sessions.ApplyPatch(ctx, sess, []*patch.PatchEvent{patch.NewSummarise(0, 2, summary)}, store.PatchOptions{})
 	check(err)
 	req := &session.GetRequest{AppName: sess.AppName(), UserID: sess.UserID(), SessionID: sess.ID()}
 	for _, ctx := range []context.Context{ctx, adk.WithHistory(ctx)} {
@@ -178,7 +178,7 @@ func ExampleWrap() {
 	created, err := sessions.Create(ctx, &session.CreateRequest{AppName: "app", UserID: "ann", SessionID: "chat"})
 	check(err)
 	talk(sessions, created.Session, "My password is 1234.", "Noted!", "What's the weather?")
-	_, err = sessions.ApplyPatch(ctx, created.Session, patch.NewSplice(0, 2))
+	_, err = sessions.ApplyPatch(ctx, created.Session, []*patch.PatchEvent{patch.NewSplice(0, 2)}, store.PatchOptions{})
 	check(err)
 
 	get := &session.GetRequest{AppName: "app", UserID: "ann", SessionID: "chat"}
@@ -199,7 +199,7 @@ func ExampleNewEvent() {
 	note.Content = genai.NewContentFromText("(a secret was removed)", genai.RoleUser)
 	e, err := adk.NewEvent(note)
 	check(err)
-	_, err = sessions.ApplyPatch(ctx, sess, patch.NewSplice(0, 1, e))
+	_, err = sessions.ApplyPatch(ctx, sess, []*patch.PatchEvent{patch.NewSplice(0, 1, e)}, store.PatchOptions{})
 	check(err)
 	fmt.Println(sess.Events().At(0).Content.Parts[0].Text)
 	// Output: (a secret was removed)
@@ -218,7 +218,7 @@ func ExampleService_RecallTools() {
 	sessions, sess := chat()
 	summary, err := patch.NewEvent(patch.Fields{Author: "user", Content: patch.Text("user", "They talked.")})
 	check(err)
-	_, err = sessions.ApplyPatch(ctx, sess, patch.NewSummarise(0, 2, summary))
+	_, err = sessions.ApplyPatch(ctx, sess, []*patch.PatchEvent{patch.NewSummarise(0, 2, summary)}, store.PatchOptions{})
 	check(err)
 	recalls, err := sessions.RecallTools(adk.RecallOptions{CallTokens: 500})
 	check(err)

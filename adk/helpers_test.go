@@ -112,10 +112,10 @@ func handleCalls(svc func() *adk.Service) map[string]func(ctx context.Context, s
 			return svc().AppendEvent(ctx, s, text("called", "user", "x"))
 		},
 		"patch": func(ctx context.Context, s session.Session) error {
-			return errOf(svc().ApplyPatch(ctx, s, patch.NewSplice(0, 1)))
+			return errOf(svc().ApplyPatch(ctx, s, []*patch.PatchEvent{patch.NewSplice(0, 1)}, store.PatchOptions{}))
 		},
 		"preview": func(ctx context.Context, s session.Session) error {
-			return errOf(svc().Preview(ctx, s, patch.NewSplice(0, 1)))
+			return errOf(svc().Preview(ctx, s, []*patch.PatchEvent{patch.NewSplice(0, 1)}, store.PatchOptions{}))
 		},
 		"revert":  func(ctx context.Context, s session.Session) error { return errOf(svc().Revert(ctx, s, "p")) },
 		"rewind":  func(ctx context.Context, s session.Session) error { return errOf(svc().Rewind(ctx, s, "i")) },

@@ -52,7 +52,7 @@ func summarised(t *testing.T, s *adk.Service) {
 	for i, count := range []int{4, 2} {
 		e, err := adk.NewEvent(text([]string{"s1", "s2"}[i], "user", "the summary"))
 		no(t, err)
-		no(t, errOf(s.ApplyPatch(t.Context(), sess, patch.NewSummarise(1-i, count, e))))
+		no(t, errOf(s.ApplyPatch(t.Context(), sess, []*patch.PatchEvent{patch.NewSummarise(1-i, count, e)}, store.PatchOptions{})))
 	}
 	equal(t, "visible", ids(sess), []string{"s2", "e5"})
 }
@@ -74,12 +74,12 @@ func TestHistory(t *testing.T) {
 			break
 		}
 		// A patch is not made of the indices of a history.
-		err := errOf(s.ApplyPatch(t.Context(), sess, patch.NewSplice(0, 1)))
+		err := errOf(s.ApplyPatch(t.Context(), sess, []*patch.PatchEvent{patch.NewSplice(0, 1)}, store.PatchOptions{}))
 		fails(t, err, patch.ErrInvalid)
 		if !strings.Contains(err.Error(), "WithHistory") {
 			t.Errorf("the error is %v", err)
 		}
-		fails(t, errOf(s.Preview(t.Context(), sess, patch.NewSplice(0, 1))), patch.ErrInvalid)
+		fails(t, errOf(s.Preview(t.Context(), sess, []*patch.PatchEvent{patch.NewSplice(0, 1)}, store.PatchOptions{})), patch.ErrInvalid)
 		equal(t, "visible", ids(get(t, s, "s")), []string{"s2", "e5"})
 
 		equal(t, "the last two", ids(peopleSee(t, s, session.GetRequest{NumRecentEvents: 2})), []string{"e4", "e5"})
@@ -118,7 +118,7 @@ func TestHistoryMarksSummaries(t *testing.T) {
 	no(t, s.AppendEvent(t.Context(), sess, text("e0", "user", "hello")))
 	summary, err := patch.ParseEvent([]byte(`{"id":"other","author":"user","content":{"role":"user","parts":[{"text":"They said hello."}]},"actions":{"compaction":{"startTimestamp":1,"endTimestamp":2}}}`))
 	no(t, err)
-	no(t, errOf(s.ApplyPatch(t.Context(), sess, patch.NewSplice(1, 0, summary))))
+	no(t, errOf(s.ApplyPatch(t.Context(), sess, []*patch.PatchEvent{patch.NewSplice(1, 0, summary)}, store.PatchOptions{})))
 	e := peopleSee(t, s, session.GetRequest{}).Events().At(1)
 	equal(t, "author", e.Author, "summary")
 	equal(t, "role", e.Content.Role, "model")
@@ -279,7 +279,7 @@ func TestREST(t *testing.T) {
 			t.Errorf("the stream is %s", stream)
 		}
 		sess := get(t, s, "s")
-		no(t, errOf(s.now().ApplyPatch(t.Context(), sess, patch.NewSplice(0, 4))))
+		no(t, errOf(s.now().ApplyPatch(t.Context(), sess, []*patch.PatchEvent{patch.NewSplice(0, 4)}, store.PatchOptions{})))
 		got = c.do("GET", sessions+"/s", "", 200)
 		equal(t, "events after a patch", kinds(got["events"].([]any)), "text|text")
 

@@ -26,7 +26,7 @@ func TestFork(t *testing.T) {
 			e.Actions.StateDelta = map[string]any{"k": fmt.Sprint("v", i), "user:u": fmt.Sprint("u", i)}
 			no(t, s.AppendEvent(t.Context(), sess, e))
 		}
-		done, err := s.ApplyPatch(t.Context(), sess, patch.NewSplice(1, 2))
+		done, err := s.ApplyPatch(t.Context(), sess, []*patch.PatchEvent{patch.NewSplice(1, 2)}, store.PatchOptions{})
 		no(t, err)
 		e := delta("now", map[string]any{"user:u": "now"})
 		e.Timestamp = timed(8, "", "").Timestamp
@@ -84,7 +84,7 @@ func TestErase(t *testing.T) {
 		equal(t, "erased", one.Events().At(1).Content.Parts[0].Text, "[erased]")
 		equal(t, "kept", one.Events().At(2).Content.Parts[0].Text, "this is e2")
 	}
-	no(t, errOf(s.ApplyPatch(t.Context(), sess, patch.NewSplice(0, 1))))
+	no(t, errOf(s.ApplyPatch(t.Context(), sess, []*patch.PatchEvent{patch.NewSplice(0, 1)}, store.PatchOptions{})))
 	retained := 0
 	for _, err := range s.Retain(t.Context(), map[string]store.Retention{"app": {DeleteAfter: 1}}, store.RetainOptions{}) {
 		no(t, err)
@@ -177,7 +177,7 @@ func TestRevertAndRewind(t *testing.T) {
 		say(t, sessions, sess, said("u"+inv, inv, "user"), said("a"+inv, inv, "app", sets("step", inv)))
 	}
 	all := ids(sess)
-	cut, err := sessions.ApplyPatch(t.Context(), sess, patch.NewSplice(0, 4))
+	cut, err := sessions.ApplyPatch(t.Context(), sess, []*patch.PatchEvent{patch.NewSplice(0, 4)}, store.PatchOptions{})
 	no(t, err)
 	equal(t, "after a cut", ids(sess), []string{"uinv2", "ainv2"})
 
@@ -209,7 +209,7 @@ func TestRevertAndRewind(t *testing.T) {
 func ExampleService_Revert() {
 	sessions, sess := chat()
 	ctx := context.Background()
-	cut, err := sessions.ApplyPatch(ctx, sess, patch.NewTruncateBefore("e3"))
+	cut, err := sessions.ApplyPatch(ctx, sess, []*patch.PatchEvent{patch.NewTruncateBefore("e3")}, store.PatchOptions{})
 	check(err)
 	fmt.Println("visible after the cut:", sess.Events().Len())
 	_, err = sessions.Revert(ctx, sess, cut.Records[0].ID())

@@ -196,7 +196,7 @@ func summarise(t *testing.T, sessions *adk.Service, sess session.Session, n int)
 	t.Helper()
 	s, err := patch.NewEvent(patch.Fields{Author: "user", Content: patch.Text("user", "in short")})
 	no(t, err)
-	no(t, errOf(sessions.ApplyPatch(t.Context(), sess, patch.NewSummarise(0, n, s))))
+	no(t, errOf(sessions.ApplyPatch(t.Context(), sess, []*patch.PatchEvent{patch.NewSummarise(0, n, s)}, store.PatchOptions{})))
 }
 
 // The tools find the events of their own session that summaries hide. They do not find visible events,
@@ -221,7 +221,7 @@ func TestRecallFindsWhatTheSessionMaySee(t *testing.T) {
 	second := create(t, sessions, "s2", nil)
 	say(second, "t1", "needle of another session", "", "")
 	summarise(t, sessions, second, 1)
-	no(t, errOf(sessions.ApplyPatch(ctx, sess, patch.NewSplice(1, 1))))
+	no(t, errOf(sessions.ApplyPatch(ctx, sess, []*patch.PatchEvent{patch.NewSplice(1, 1)}, store.PatchOptions{})))
 	summarise(t, sessions, sess, 3)
 
 	search := func() *genai.Part { return call("", "recall_search", map[string]any{"query": "needle"}) }
@@ -273,7 +273,7 @@ func TestRecallTellsNoSecrets(t *testing.T) {
 	hidden := text("e4", "user", "password-4711-scoped")
 	hidden.IsolationScope = "other"
 	say(t, sessions, sess, signed, asked, given, hidden, text("e5", "user", "hello there"), text("e6", "user", "password-4711-cut"))
-	no(t, errOf(sessions.ApplyPatch(ctx, sess, patch.NewSplice(5, 1))))
+	no(t, errOf(sessions.ApplyPatch(ctx, sess, []*patch.PatchEvent{patch.NewSplice(5, 1)}, store.PatchOptions{})))
 	summarise(t, sessions, sess, 5)
 	for _, query := range []string{"oauth", "token-4711-state", "mail-4711-asked", "clientSecret", "hunter-4711-given", "password-4711-scoped", "password-4711-cut", "password"} {
 		got := callTools(t, sessions, "user", "s", recalls, call("", "recall_search", map[string]any{"query": query}))[0]
@@ -310,7 +310,7 @@ func TestRecallHandles(t *testing.T) {
 		no(t, err)
 		edits = append(edits, e)
 	}
-	no(t, errOf(sessions.ApplyPatch(ctx, sess, patch.NewSplice(0, 1, edits...))))
+	no(t, errOf(sessions.ApplyPatch(ctx, sess, []*patch.PatchEvent{patch.NewSplice(0, 1, edits...)}, store.PatchOptions{})))
 	summarise(t, sessions, sess, 3)
 	for i := range 3 {
 		query := fmt.Sprint("number", i)
@@ -490,7 +490,7 @@ func TestLogMemory(t *testing.T) {
 		say("user", "cut", "Mousebane, which was cut")
 		say("stranger", "s", "Mousebane of a stranger")
 		cut := get(t, sessions, "cut")
-		no(t, errOf(sessions.ApplyPatch(ctx, cut, patch.NewSplice(0, 1))))
+		no(t, errOf(sessions.ApplyPatch(ctx, cut, []*patch.PatchEvent{patch.NewSplice(0, 1)}, store.PatchOptions{})))
 		mem := sessions.Memory()
 		no(t, mem.AddSessionToMemory(ctx, old))
 		summarise(t, sessions, get(t, sessions, "old"), 2)
@@ -822,7 +822,7 @@ func TestRecallInsideANode(t *testing.T) {
 			if seen {
 				summarise(t, svc, get(t, svc, "s"), 2)
 			} else {
-				no(t, errOf(svc.ApplyPatch(t.Context(), get(t, svc, "s"), patch.NewSplice(1, 1)))) // what the node goes on seeing
+				no(t, errOf(svc.ApplyPatch(t.Context(), get(t, svc, "s"), []*patch.PatchEvent{patch.NewSplice(1, 1)}, store.PatchOptions{}))) // what the node goes on seeing
 			}
 			say(t, svc, run, said("n1", "2", "n", inNode), said("late", "1", "n", inNode, returning("c", "lookup", map[string]any{"a": 1})))
 			calls := map[string]int{}
@@ -1000,7 +1000,7 @@ func TestPinsOfSummaries(t *testing.T) {
 	say(t, svc, sess, said("go", "1", "a", calling("t", "task")), said("t1", "1", "b", scoped("t")))
 	s, err := patch.NewEvent(patch.Fields{ID: "S", Author: "user", IsolationScope: "t", Content: genai.NewContentFromText("s", "user")})
 	no(t, err)
-	no(t, errOf(svc.ApplyPatch(t.Context(), sess, patch.NewSummarise(1, 1, s))))
+	no(t, errOf(svc.ApplyPatch(t.Context(), sess, []*patch.PatchEvent{patch.NewSummarise(1, 1, s)}, store.PatchOptions{})))
 	no(t, svc.AppendEvent(t.Context(), sess, said("a2", "2", "a")))
 	got := adk.Pins(sess.(*adk.Session).View(), compaction.Config{})
 	if !slices.Equal(got, []string{"go", "a2"}) {

@@ -129,7 +129,7 @@ func testFilteredSessions(t *testing.T, svc *adk.Service) {
 			equal(t, "events after an append", ids(r.Session), append(c.want[:n:n], id))
 			// What is patched away goes, what comes in its place is new.
 			from := r.Session.(*adk.Session).View().Len() - 1
-			no(t, errOf(svc.ApplyPatch(t.Context(), r.Session, patch.NewSplice(from, 1))))
+			no(t, errOf(svc.ApplyPatch(t.Context(), r.Session, []*patch.PatchEvent{patch.NewSplice(from, 1)}, store.PatchOptions{})))
 			equal(t, "events after a patch", ids(r.Session), c.want[:n])
 		})
 	}
@@ -176,7 +176,7 @@ func TestPatchMeanwhile(t *testing.T) {
 		}
 		no(t, run.State().Set("temp:t", 1))
 		other := get(t, s, "s")
-		done, err := s.now().ApplyPatch(ctx, other, patch.NewSummarise(0, 2, summary(t, "so far")))
+		done, err := s.now().ApplyPatch(ctx, other, []*patch.PatchEvent{patch.NewSummarise(0, 2, summary(t, "so far"))}, store.PatchOptions{})
 		no(t, err)
 		equal(t, "seq", done.Records[0].Seq, uint64(4))
 		s1 := done.Records[0].Patch.NewEvents()[0].ID()
@@ -186,19 +186,19 @@ func TestPatchMeanwhile(t *testing.T) {
 		equal(t, "events of the run", ids(run), []string{s1, "e3", "e4"})
 		equal(t, "state of the run", stateOf(run), map[string]any{"e1": true, "e2": true, "e3": true, "temp:t": 1})
 
-		no(t, errOf(s.now().ApplyPatch(ctx, run, patch.NewTruncateBefore("e4"))))
+		no(t, errOf(s.now().ApplyPatch(ctx, run, []*patch.PatchEvent{patch.NewTruncateBefore("e4")}, store.PatchOptions{})))
 		equal(t, "events after a cut", ids(run), []string{"e4"})
 		equal(t, "state after a cut", stateOf(run), map[string]any{"temp:t": 1})
 
 		// The other session has not seen that.
 		before := ids(other)
-		fails(t, errOf(s.now().ApplyPatch(ctx, other, patch.NewSplice(0, 1))), store.ErrConflict)
-		fails(t, errOf(s.now().Preview(ctx, other, patch.NewSplice(0, 1))), store.ErrConflict)
+		fails(t, errOf(s.now().ApplyPatch(ctx, other, []*patch.PatchEvent{patch.NewSplice(0, 1)}, store.PatchOptions{})), store.ErrConflict)
+		fails(t, errOf(s.now().Preview(ctx, other, []*patch.PatchEvent{patch.NewSplice(0, 1)}, store.PatchOptions{})), store.ErrConflict)
 		equal(t, "events after a conflict", ids(other), before)
 		no(t, s.AppendEvent(ctx, other, text("e5", "user", "x")))
 		equal(t, "events of the other", ids(other), []string{"e4", "e5"})
 
-		preview, err := s.now().Preview(ctx, other, patch.NewSplice(0, 1))
+		preview, err := s.now().Preview(ctx, other, []*patch.PatchEvent{patch.NewSplice(0, 1)}, store.PatchOptions{})
 		no(t, err)
 		equal(t, "events of a preview", preview.After.Len(), 1)
 		equal(t, "events after a preview", ids(other), []string{"e4", "e5"})
@@ -292,7 +292,7 @@ func testConcurrentUse(t *testing.T, svc *adk.Service, base session.Service) {
 		for range each {
 			sess := get(t, svc, "s")
 			p := patch.NewSplice(0, min(1, sess.Events().Len()), summary(t, "note")).WithState(patch.Keep)
-			if _, err := svc.ApplyPatch(ctx, sess, p); err != nil && !errors.Is(err, store.ErrConflict) {
+			if _, err := svc.ApplyPatch(ctx, sess, []*patch.PatchEvent{p}, store.PatchOptions{}); err != nil && !errors.Is(err, store.ErrConflict) {
 				t.Error(err)
 			}
 		}
@@ -377,7 +377,7 @@ func TestForeignEventIsReported(t *testing.T) {
 		e.Timestamp = time.Time{} // when it was imported
 		equal(t, "event", e, &session.Event{ID: "e", Author: "user", LLMResponse: model.LLMResponse{ModelVersion: "m"}})
 	}
-	fails(t, errOf(svc.ApplyPatch(t.Context(), get(t, svc, "s"), patch.NewSplice(0, 2))), fold.ErrOutOfRange)
+	fails(t, errOf(svc.ApplyPatch(t.Context(), get(t, svc, "s"), []*patch.PatchEvent{patch.NewSplice(0, 2)}, store.PatchOptions{})), fold.ErrOutOfRange)
 }
 
 // A session was updated when its newest event says that it came, or when it was created by
@@ -424,7 +424,7 @@ func TestLastUpdateTimeIsADKs(t *testing.T) {
 			no(t, err)
 			for _, p := range []*patch.PatchEvent{patch.NewSplice(3, 1, r), patch.NewSplice(0, 2)} {
 				fresh := get(t, own, "s")
-				no(t, errOf(own.now().ApplyPatch(t.Context(), fresh, p)))
+				no(t, errOf(own.now().ApplyPatch(t.Context(), fresh, []*patch.PatchEvent{p}, store.PatchOptions{})))
 				same("after a patch")
 			}
 		})
@@ -549,8 +549,8 @@ func TestMethodsRefuse(t *testing.T) {
 	for says, err := range map[string]error{
 		"event":      errOf(adk.NewEvent(nil)),
 		"the event":  errOf(adk.SessionEvent(nil)),
-		"nil":        errOf(svc.ApplyPatch(ctx, sess, nil)),
-		"patch 0":    errOf(svc.Preview(ctx, sess, nil)),
+		"nil":        errOf(svc.ApplyPatch(ctx, sess, []*patch.PatchEvent{nil}, store.PatchOptions{})),
+		"patch 0":    errOf(svc.Preview(ctx, sess, []*patch.PatchEvent{nil}, store.PatchOptions{})),
 		"store":      errOf(adk.NewService(nil, adk.Options{})),
 		"Summarizer": errOf(adk.NewService(db, adk.Options{Compaction: compaction.Config{Enabled: true, CompactionInterval: 1, Summarizer: compaction.SummarizerFunc(nil)}})),
 	} {
@@ -659,4 +659,21 @@ func TestOptionsAreValidated(t *testing.T) {
 			t.Errorf("%q does not name %s", err, field)
 		}
 	}
+}
+
+// Patches of one call are logged together or not at all, and may split calls from their responses if that is meant.
+func TestPatchesOfOneCall(t *testing.T) {
+	onStoreAnd(t, bases, adk.Options{}, func(t *testing.T, s *adk.Service) {
+		sess := create(t, s, "s", nil)
+		say(t, s, sess, inTime(0, said("u1", "i1", "user"), said("c1", "i1", "app", calling("c", "look")), said("r1", "i1", "app", returning("c", "look", nil)), said("a1", "i1", "app"))...)
+		patches := []*patch.PatchEvent{patch.NewSplice(3, 1), patch.NewSplice(2, 1)}
+		fails(t, errOf(s.Preview(t.Context(), sess, patches, store.PatchOptions{})), fold.ErrOrphanedCall)
+		fails(t, errOf(s.ApplyPatch(t.Context(), sess, patches, store.PatchOptions{})), fold.ErrOrphanedCall)
+		equal(t, "events", get(t, s, "s").Events().Len(), 4)
+		done, err := s.ApplyPatch(t.Context(), sess, patches, store.PatchOptions{AllowOrphans: true})
+		no(t, err)
+		equal(t, "records", len(done.Records), 2)
+		equal(t, "events", ids(sess), []string{"u1", "c1"})
+		equal(t, "events", ids(get(t, s, "s")), []string{"u1", "c1"})
+	})
 }

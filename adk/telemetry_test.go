@@ -36,10 +36,10 @@ func TestTelemetry(t *testing.T) {
 	no(t, svc.AppendEvent(ctx, sess, text("e1", "user", "hi")))
 	no(t, svc.AppendEvent(ctx, sess, text("e2", "user", "hi")))
 	stale := get(t, svc, "s")
-	done, err := svc.ApplyPatch(ctx, sess, patch.NewSplice(0, 1).WithID("p1"))
+	done, err := svc.ApplyPatch(ctx, sess, []*patch.PatchEvent{patch.NewSplice(0, 1).WithID("p1")}, store.PatchOptions{})
 	no(t, err)
 	equal(t, "seq", done.Records[0].Seq, uint64(3))
-	fails(t, errOf(svc.ApplyPatch(ctx, stale, patch.NewSplice(0, 1))), store.ErrConflict)
+	fails(t, errOf(svc.ApplyPatch(ctx, stale, []*patch.PatchEvent{patch.NewSplice(0, 1)}, store.PatchOptions{})), store.ErrConflict)
 	fails(t, errOf(svc.Get(ctx, &session.GetRequest{AppName: "app", UserID: "user", SessionID: "none"})), store.ErrNotFound)
 
 	const of = " gen_ai.conversation.id=s patchlog.app_name=app"

@@ -12,6 +12,7 @@ import (
 	"github.com/patchlog-dev/patchlog/adk"
 	"github.com/patchlog-dev/patchlog/compaction"
 	"github.com/patchlog-dev/patchlog/patch"
+	"github.com/patchlog-dev/patchlog/store"
 )
 
 // countedBase counts what is read of a base.
@@ -88,7 +89,9 @@ func TestWrapReadsDoNotGrow(t *testing.T) {
 				no(t, errOf(s.Memory().SearchMemory(t.Context(), &memory.SearchRequest{AppName: "app", UserID: "user", Query: "i3"})))
 			}},
 			{"view at", func() { no(t, errOf(s.ViewAt(t.Context(), sess, 3))) }},
-			{"patch", func() { no(t, errOf(s.ApplyPatch(t.Context(), sess, patch.NewPin(sess.Events().At(0).ID)))) }},
+			{"patch", func() {
+				no(t, errOf(s.ApplyPatch(t.Context(), sess, []*patch.PatchEvent{patch.NewPin(sess.Events().At(0).ID)}, store.PatchOptions{})))
+			}},
 			{"ten turns", func() {
 				for n := range 10 {
 					sess = get(t, s, "s")

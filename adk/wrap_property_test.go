@@ -155,7 +155,7 @@ func (w *world) meanwhile(t *rapid.T, i int) (after func()) {
 		w.base.meanwhile = func() {
 			h := w.get(t, other)
 			before := len(w.base.ids())
-			_, _ = other.ApplyPatch(context.Background(), h, fuzz.Patch(w.name("p"), w.visible(h)).Draw(t, "other patch"))
+			_, _ = other.ApplyPatch(context.Background(), h, []*patch.PatchEvent{fuzz.Patch(w.name("p"), w.visible(h)).Draw(t, "other patch")}, store.PatchOptions{})
 			added += len(w.base.ids()) - before
 		}
 	}
@@ -227,7 +227,7 @@ func (w *world) patch(t *rapid.T) {
 	p := fuzz.Patch(w.name("p"), w.visible(h)).Draw(t, "patch")
 	before := h.View()
 	err := w.patching(t, i, func() error {
-		_, err := w.wraps[i].ApplyPatch(context.Background(), h, p)
+		_, err := w.wraps[i].ApplyPatch(context.Background(), h, []*patch.PatchEvent{p}, store.PatchOptions{})
 		return err
 	})
 	if err == nil && w.others == 0 {
@@ -317,11 +317,11 @@ func (w *world) preview(t *rapid.T) {
 	h := w.handles[i]
 	p := fuzz.Patch(w.name("p"), w.visible(h)).Draw(t, "patch")
 	before := w.base.ids()
-	preview, err := w.wraps[i].Preview(context.Background(), h, p)
+	preview, err := w.wraps[i].Preview(context.Background(), h, []*patch.PatchEvent{p}, store.PatchOptions{})
 	if after := w.base.ids(); !slices.Equal(before, after) {
 		t.Fatal("a preview wrote")
 	}
-	_, applyErr := w.wraps[i].ApplyPatch(context.Background(), h, p)
+	_, applyErr := w.wraps[i].ApplyPatch(context.Background(), h, []*patch.PatchEvent{p}, store.PatchOptions{})
 	if (err == nil) != (applyErr == nil) {
 		t.Fatalf("preview: %v; apply: %v", err, applyErr)
 	}

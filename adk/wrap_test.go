@@ -58,7 +58,7 @@ func TestWrapLeavesAnAuditLog(t *testing.T) {
 			Actions: patch.Actions{StateDelta: map[string]any{"user:u": "shared", "own": "set"}},
 		})
 		no(t, err)
-		done, err := s.ApplyPatch(t.Context(), sess, patch.NewSplice(1, 4, replacement).WithID("cut"))
+		done, err := s.ApplyPatch(t.Context(), sess, []*patch.PatchEvent{patch.NewSplice(1, 4, replacement).WithID("cut")}, store.PatchOptions{})
 		no(t, err)
 		equal(t, "id", done.Records[0].ID(), "cut")
 		equal(t, "seq", done.Records[0].Seq, uint64(6))
@@ -71,7 +71,7 @@ func TestWrapLeavesAnAuditLog(t *testing.T) {
 		equal(t, "time", got.LastUpdateTime().UTC(), timed(4, "", "").Timestamp)
 
 		// A drop-cut of all gives back what the session began with.
-		no(t, errOf(s.ApplyPatch(t.Context(), got, patch.NewSplice(0, 1))))
+		no(t, errOf(s.ApplyPatch(t.Context(), got, []*patch.PatchEvent{patch.NewSplice(0, 1)}, store.PatchOptions{})))
 		equal(t, "state", stateOf(get(t, s, "s")), map[string]any{"k": "initial", "own": "set", "app:a": "x", "user:u": "shared"})
 		no(t, errOf(s.Revert(t.Context(), got, "cut")))
 		equal(t, "visible", ids(get(t, s, "s")), []string{"e1", "e2", "e3", "e4"})
@@ -178,14 +178,14 @@ func TestWrapGroups(t *testing.T) {
 	onEachBase(t, func(t *testing.T, _ session.Service, s *adk.Service) {
 		sess := create(t, s, "s", nil)
 		say(t, s, sess, messages(3)...)
-		no(t, errOf(s.ApplyPatch(t.Context(), sess, patch.NewSplice(0, 1).WithGroup("g"))))
-		fails(t, errOf(s.ApplyPatch(t.Context(), sess, patch.NewSplice(0, 1).WithGroup("g"))), patch.ErrInvalid)
+		no(t, errOf(s.ApplyPatch(t.Context(), sess, []*patch.PatchEvent{patch.NewSplice(0, 1).WithGroup("g")}, store.PatchOptions{})))
+		fails(t, errOf(s.ApplyPatch(t.Context(), sess, []*patch.PatchEvent{patch.NewSplice(0, 1).WithGroup("g")}, store.PatchOptions{})), patch.ErrInvalid)
 		done, err := s.Rewind(t.Context(), sess, "inv-e1")
 		no(t, err)
 		equal(t, "events", ids(get(t, s, "s")), []string{})
 		no(t, errOf(s.Revert(t.Context(), sess, done.Records[0].ID())))
 		equal(t, "events", ids(get(t, s, "s")), []string{"e1", "e2"})
-		fails(t, errOf(s.ApplyPatch(t.Context(), sess, nil)), patch.ErrInvalid)
+		fails(t, errOf(s.ApplyPatch(t.Context(), sess, []*patch.PatchEvent{nil}, store.PatchOptions{})), patch.ErrInvalid)
 		fails(t, errOf(s.Rewind(t.Context(), sess, "")), patch.ErrInvalid)
 		fails(t, errOf(s.Rewind(t.Context(), sess, "nobody's")), fold.ErrEventNotFound)
 		fails(t, errOf(s.Revert(t.Context(), sess, "nobody's")), patch.ErrInvalid)
@@ -284,7 +284,7 @@ func TestWrapFailingBase(t *testing.T) {
 	fails(t, errOf(s.Get(t.Context(), &session.GetRequest{AppName: "app", UserID: "user", SessionID: "s"})), errShaky)
 	fails(t, errOf(s.List(t.Context(), &session.ListRequest{AppName: "app"})), errShaky)
 	fails(t, s.Delete(t.Context(), &session.DeleteRequest{AppName: "app", UserID: "user", SessionID: "s"}), errShaky)
-	fails(t, errOf(s.ApplyPatch(t.Context(), sess, patch.NewSplice(0, 1))), errShaky)
+	fails(t, errOf(s.ApplyPatch(t.Context(), sess, []*patch.PatchEvent{patch.NewSplice(0, 1)}, store.PatchOptions{})), errShaky)
 	fails(t, errOf(s.Create(t.Context(), &session.CreateRequest{AppName: "app", UserID: "user", SessionID: "s2"})), errShaky)
 	base.down = false
 	no(t, s.AppendEvent(t.Context(), sess, e))
@@ -392,10 +392,10 @@ func TestWrapStrangeValues(t *testing.T) {
 	no(t, err)
 	equal(t, "listed", len(r.Sessions), 1)
 	sess := get(t, s, "s")
-	no(t, errOf(s.ApplyPatch(t.Context(), sess, patch.NewSplice(0, 9).WithState(patch.Keep))))
+	no(t, errOf(s.ApplyPatch(t.Context(), sess, []*patch.PatchEvent{patch.NewSplice(0, 9).WithState(patch.Keep)}, store.PatchOptions{})))
 	equal(t, "events", get(t, wrap(t, base, adk.Options{}), "s").Events().Len(), len(strange)-9)
 	// Ids that are there twice do not say which is meant.
-	_, err = s.ApplyPatch(t.Context(), sess, patch.NewSplice(1, 1))
+	_, err = s.ApplyPatch(t.Context(), sess, []*patch.PatchEvent{patch.NewSplice(1, 1)}, store.PatchOptions{})
 	if err == nil {
 		equal(t, "events", get(t, s, "s").Events().At(0).Content.Parts[0].Text, "once")
 	}
@@ -425,7 +425,7 @@ func TestWrapNewerVersion(t *testing.T) {
 		skipped, err := sess.(*adk.Session).View().Skipped()
 		no(t, err)
 		equal(t, "skipped", skipped, []patch.Skip{{Seq: 2, Reason: patch.UnknownType}})
-		fails(t, errOf(s.ApplyPatch(t.Context(), sess, patch.NewSplice(0, 1))), fold.ErrUnknownPatch)
+		fails(t, errOf(s.ApplyPatch(t.Context(), sess, []*patch.PatchEvent{patch.NewSplice(0, 1)}, store.PatchOptions{})), fold.ErrUnknownPatch)
 		no(t, s.AppendEvent(t.Context(), sess, timed(3, "e3", "user")))
 		equal(t, "events", ids(get(t, s, name)), []string{"e1", "e3"})
 		if n := strings.Count(logged.String(), "skipped"); n != 1 {
@@ -444,7 +444,7 @@ func TestWrapEmptyCarrier(t *testing.T) {
 	e.CustomMetadata = map[string]any{"_patchlog": `{"version":1,"patches":[]}`}
 	no(t, base.AppendEvent(t.Context(), get(t, base, "s"), e))
 	sess = get(t, s, "s")
-	no(t, errOf(s.ApplyPatch(t.Context(), sess, patch.NewSplice(0, 1))))
+	no(t, errOf(s.ApplyPatch(t.Context(), sess, []*patch.PatchEvent{patch.NewSplice(0, 1)}, store.PatchOptions{})))
 	equal(t, "events", len(ids(get(t, s, "s"))), 2)
 	equal(t, "skipped", get(t, s, "s").(*adk.Session).View().SkippedCount(), 0)
 }
@@ -480,7 +480,7 @@ func TestWrapAsksForFew(t *testing.T) {
 	}
 	equal(t, "events", recent(2), []string{"e60", "e61"})
 	equal(t, "all", len(ids(get(t, s, "s"))), 62)
-	no(t, errOf(s.ApplyPatch(t.Context(), get(t, s, "s"), patch.NewSplice(59, 2))))
+	no(t, errOf(s.ApplyPatch(t.Context(), get(t, s, "s"), []*patch.PatchEvent{patch.NewSplice(59, 2)}, store.PatchOptions{})))
 	equal(t, "visible events", recent(2), []string{"e58", "e61"})
 }
 
@@ -507,10 +507,10 @@ func TestWrapRenamedEvents(t *testing.T) {
 	say(t, s, sess, messages(4)...)
 	equal(t, "own ids but for the last", ids(sess), []string{"own-0", "own-1", "own-2", "e3"})
 	// What it was made from has other ids there.
-	fails(t, errOf(s.ApplyPatch(t.Context(), sess, patch.NewSplice(1, 3))), store.ErrConflict)
+	fails(t, errOf(s.ApplyPatch(t.Context(), sess, []*patch.PatchEvent{patch.NewSplice(1, 3)}, store.PatchOptions{})), store.ErrConflict)
 	again := get(t, s, "s")
 	equal(t, "ids", ids(again), []string{"own-0", "own-1", "own-2", "own-3"})
-	no(t, errOf(s.ApplyPatch(t.Context(), again, patch.NewSplice(1, 2))))
+	no(t, errOf(s.ApplyPatch(t.Context(), again, []*patch.PatchEvent{patch.NewSplice(1, 2)}, store.PatchOptions{})))
 	equal(t, "ids", ids(get(t, s, "s")), []string{"own-0", "own-3"})
 	equal(t, "ids", ids(get(t, wrap(t, base, adk.Options{}), "s")), []string{"own-0", "own-3"})
 	no(t, s.AppendEvent(t.Context(), sess, timed(5, "e5", "user")))
@@ -548,17 +548,17 @@ func TestWrapPatchesOfAnotherOrder(t *testing.T) {
 	no(t, base.AppendEvent(t.Context(), get(t, base, "s"), timed(2, "e2", "user")))
 	all := func(sess session.Session) {
 		t.Helper()
-		fails(t, errOf(s.ApplyPatch(t.Context(), sess, patch.NewSplice(1, 1))), store.ErrConflict)
-		fails(t, errOf(s.ApplyPatch(t.Context(), sess, patch.NewSplice(1, 1).WithBase(sess.(*adk.Session).View().PatchSeq()))), store.ErrConflict)
+		fails(t, errOf(s.ApplyPatch(t.Context(), sess, []*patch.PatchEvent{patch.NewSplice(1, 1)}, store.PatchOptions{})), store.ErrConflict)
+		fails(t, errOf(s.ApplyPatch(t.Context(), sess, []*patch.PatchEvent{patch.NewSplice(1, 1).WithBase(sess.(*adk.Session).View().PatchSeq())}, store.PatchOptions{})), store.ErrConflict)
 		fails(t, errOf(s.Rewind(t.Context(), sess, "inv-e3")), store.ErrConflict)
 	}
 	all(one)
 	equal(t, "events", ids(get(t, s, "s")), []string{"e1", "e2", "e3"})
-	done, err := s.ApplyPatch(t.Context(), get(t, s, "s"), patch.NewSplice(1, 1))
+	done, err := s.ApplyPatch(t.Context(), get(t, s, "s"), []*patch.PatchEvent{patch.NewSplice(1, 1)}, store.PatchOptions{})
 	no(t, err)
 	equal(t, "events", ids(get(t, other, "s")), []string{"e1", "e3"})
 	one = get(t, s, "s")
-	no(t, errOf(other.ApplyPatch(t.Context(), get(t, other, "s"), patch.NewPin("e3"))))
+	no(t, errOf(other.ApplyPatch(t.Context(), get(t, other, "s"), []*patch.PatchEvent{patch.NewPin("e3")}, store.PatchOptions{})))
 	all(one)
 	fails(t, errOf(s.Revert(t.Context(), one, done.Records[0].ID())), store.ErrConflict)
 }
@@ -594,9 +594,9 @@ func TestWrapOvertaken(t *testing.T) {
 		return patch.NewSplice(0, 1, e)
 	}
 	base.meanwhile = func() {
-		no(t, errOf(other.ApplyPatch(t.Context(), get(t, other, "s"), by("theirs"))))
+		no(t, errOf(other.ApplyPatch(t.Context(), get(t, other, "s"), []*patch.PatchEvent{by("theirs")}, store.PatchOptions{})))
 	}
-	fails(t, errOf(s.ApplyPatch(t.Context(), sess, by("ours"))), store.ErrConflict)
+	fails(t, errOf(s.ApplyPatch(t.Context(), sess, []*patch.PatchEvent{by("ours")}, store.PatchOptions{})), store.ErrConflict)
 	for _, s := range []session.Service{s, other, wrap(t, base, adk.Options{Logger: quiet()})} {
 		equal(t, "events", ids(get(t, s, "s")), []string{"theirs"})
 	}
@@ -636,9 +636,9 @@ func TestMigrateWrapped(t *testing.T) {
 	for n := range 5 {
 		say(n)
 	}
-	cut, err := s.ApplyPatch(t.Context(), sess, patch.NewSplice(3, 2))
+	cut, err := s.ApplyPatch(t.Context(), sess, []*patch.PatchEvent{patch.NewSplice(3, 2)}, store.PatchOptions{})
 	no(t, err)
-	no(t, errOf(s.ApplyPatch(t.Context(), sess, patch.NewPin("e0"))))
+	no(t, errOf(s.ApplyPatch(t.Context(), sess, []*patch.PatchEvent{patch.NewPin("e0")}, store.PatchOptions{})))
 	same(migrate.Created)
 	same(migrate.Unchanged)
 	say(5)
@@ -712,7 +712,7 @@ func TestWrapEmptySessionThatIsReplaced(t *testing.T) {
 		no(t, base.Delete(t.Context(), &session.DeleteRequest{AppName: "app", UserID: "user", SessionID: "s"}))
 		create(t, base, "s", nil)
 		fails(t, s.AppendEvent(t.Context(), before, text("e1", "user", "x")), store.ErrNotFound)
-		fails(t, errOf(s.ApplyPatch(t.Context(), before, patch.NewSplice(0, 0, summary(t, "x")))), store.ErrNotFound)
+		fails(t, errOf(s.ApplyPatch(t.Context(), before, []*patch.PatchEvent{patch.NewSplice(0, 0, summary(t, "x"))}, store.PatchOptions{})), store.ErrNotFound)
 		fails(t, wrap(t, base, adk.Options{}).AppendEvent(t.Context(), other, text("e1", "user", "x")), store.ErrNotFound)
 		now, again := get(t, s, "s"), get(t, s, "s")
 		no(t, s.AppendEvent(t.Context(), now, text("e1", "user", "x")))

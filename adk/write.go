@@ -115,19 +115,20 @@ func (s *Service) sharedAfter(ctx context.Context, handle *Session, e *patch.Eve
 	return nil
 }
 
-// ApplyPatch logs a patch made from the session's view. A patch without a base gets that
-// view's, so that it is refused as a conflict if another was logged since. When it has
-// returned without error the patch is durable and the session stands at the view that it
-// gives. After a refusal the session stands where it stood, and nothing was written; get
+// ApplyPatch logs patches made from the session's view, all of them or none. A patch without a base gets that
+// view's, so that it is refused as a conflict if another was logged since. The options' On is the session's view.
+// When it has returned without error the patches are durable and the session stands at the view that they
+// give. After a refusal the session stands where it stood, and nothing was written; get
 // the session again to look again. Errors are as for [store.Store.ApplyPatch]; one matches
 // [patch.ErrInvalid] if the session shows its history ([WithHistory]), whose indices are not
 // the view's.
-func (s *Service) ApplyPatch(ctx context.Context, sess session.Session, p *patch.PatchEvent) (store.Committed, error) {
+func (s *Service) ApplyPatch(ctx context.Context, sess session.Session, patches []*patch.PatchEvent, opts store.PatchOptions) (store.Committed, error) {
 	return s.patching(ctx, sess, "apply patch", func(ctx context.Context, key store.Key, on fold.View) (store.Committed, error) {
 		if err := refuseHistory(sess); err != nil {
 			return store.Committed{}, err
 		}
-		return s.store.ApplyPatch(ctx, key, []*patch.PatchEvent{p}, store.PatchOptions{On: on})
+		opts.On = on
+		return s.store.ApplyPatch(ctx, key, patches, opts)
 	})
 }
 
@@ -150,7 +151,7 @@ func (s *Service) patching(ctx context.Context, sess session.Session, doing stri
 
 // Preview returns what [Service.ApplyPatch] would do, and writes nothing. The session
 // stands where it stood.
-func (s *Service) Preview(ctx context.Context, sess session.Session, p *patch.PatchEvent) (store.Preview, error) {
+func (s *Service) Preview(ctx context.Context, sess session.Session, patches []*patch.PatchEvent, opts store.PatchOptions) (store.Preview, error) {
 	handle, err := handleOf(sess)
 	if err == nil {
 		err = refuseHistory(sess)
@@ -158,7 +159,8 @@ func (s *Service) Preview(ctx context.Context, sess session.Session, p *patch.Pa
 	if err != nil {
 		return store.Preview{}, fmt.Errorf("preview patch: %w", err)
 	}
-	preview, err := s.store.Preview(ctx, handle.key, []*patch.PatchEvent{p}, store.PatchOptions{On: handle.View()})
+	opts.On = handle.View()
+	preview, err := s.store.Preview(ctx, handle.key, patches, opts)
 	if err != nil {
 		return store.Preview{}, fmt.Errorf("preview patch: %w", err)
 	}

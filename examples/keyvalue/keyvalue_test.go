@@ -13,6 +13,7 @@ import (
 
 	"github.com/patchlog-dev/patchlog/adk"
 	"github.com/patchlog-dev/patchlog/patch"
+	"github.com/patchlog-dev/patchlog/store"
 )
 
 func Example() {
@@ -30,7 +31,7 @@ func Example() {
 		said := model.LLMResponse{Content: genai.NewContentFromText(text, genai.RoleUser)}
 		check(sessions.AppendEvent(ctx, created.Session, &session.Event{Author: "user", LLMResponse: said}))
 	}
-	_, err = sessions.ApplyPatch(ctx, created.Session, patch.NewSplice(0, 1))
+	_, err = sessions.ApplyPatch(ctx, created.Session, []*patch.PatchEvent{patch.NewSplice(0, 1)}, store.PatchOptions{})
 	check(err)
 	again, err := sessions.Get(ctx, &session.GetRequest{AppName: "shop", UserID: "ann", SessionID: "chat"})
 	check(err)

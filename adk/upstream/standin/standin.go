@@ -4,6 +4,7 @@
 package standin
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -33,6 +34,9 @@ func Install(hook *func() session.Service, name string) {
 	if os.Getenv(BackendVariable) == "" {
 		return
 	}
+	if err := meetMissing(); err != nil {
+		panic(fmt.Sprint("patchlog: ", err))
+	}
 	*hook = func() session.Service {
 		s, err := newService(name)
 		if err != nil {
@@ -40,6 +44,22 @@ func Install(hook *func() session.Service, name string) {
 		}
 		return s
 	}
+}
+
+// meetMissing has the adapter ask ADK's service in memory what it says of a session that is not there, which it does once:
+// behind the hook it would ask itself.
+func meetMissing() error {
+	db, err := store.OpenMemory(store.Options{})
+	if err != nil {
+		return err
+	}
+	s, err := adk.NewService(db, adk.Options{})
+	if err == nil {
+		_, _ = s.Get(context.Background(), &session.GetRequest{AppName: "a", UserID: "u", SessionID: "s"})
+		_ = s.Delete(context.Background(), &session.DeleteRequest{AppName: "a", UserID: "u", SessionID: "s"})
+		err = db.Close()
+	}
+	return err
 }
 
 func newService(name string) (session.Service, error) {
