@@ -310,12 +310,13 @@ func ExampleLosses() {
 }
 
 // What an answer by a model lacks of limits, rows and identifiers is appended; to one that is far too short, all that
-// the offline summarizer says.
+// the offline summarizer says. To its own answers nothing is.
 func TestAlso(t *testing.T) {
 	for _, c := range []struct {
 		answer string
 		has    []string
 	}{
+		{"", nil},
 		{"Ada asked about her orders at some length, and was told that they are on their way. " + strings.Repeat("She was content with all of it and said so. ", 20), []string{
 			"Also:\n- Never call me before nine.\n", "ORDER-4711 | sent", "ada@math.example"}},
 		{"All is well.", []string{"Also:\nTurns:\n- User: I am Ada"}},
@@ -328,10 +329,17 @@ func TestAlso(t *testing.T) {
 			s.say("agent", "i1", fmt.Sprintf("Part %d. ", i)+strings.Repeat("The parcel has left the house and is on its way to you. ", 40))
 		}
 		s.say("user", "i2", "Thank you.")
-		if done := s.compact(every(2, 0, answering(c.answer))); len(done) != 1 {
+		by := compaction.Summarizer(compaction.Extractive{})
+		if c.answer != "" {
+			by = answering(c.answer)
+		}
+		if done := s.compact(every(2, 0, by)); len(done) != 1 {
 			t.Fatalf("%+v", done)
 		}
 		got := testlog.FirstText(s.view().At(0))
+		if c.answer == "" && strings.Contains(got, "Also:") {
+			t.Errorf("it appends to its own answer:\n%s", got)
+		}
 		for _, has := range append(c.has, c.answer) {
 			if !strings.Contains(got, strings.TrimSpace(has)) {
 				t.Errorf("%q is not in\n%s", has, got)

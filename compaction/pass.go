@@ -195,7 +195,7 @@ func (p *pass[K]) verify(ctx context.Context, r *groupRequest, resp Response, fa
 			p.about.Model = r.model
 		}
 		p.answered = p.answered || r.by == bySummarizer
-		if r.by == bySummarizer {
+		if r.by == bySummarizer && r.model != extractiveModel {
 			p.about.Invented += len(compared.Invented)
 			if also := r.also(text); also != "" {
 				text += "\n" + also

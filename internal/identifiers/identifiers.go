@@ -9,6 +9,8 @@ import (
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/patchlog-dev/patchlog/internal/words"
 )
 
 // leastRunes is the least length of an identifier: shorter words occur by chance.
@@ -153,17 +155,10 @@ func traitOfRune(r rune) uint8 {
 		return 0
 	case unicode.IsDigit(r):
 		return digit
-	case unicode.IsSpace(r), unicode.IsControl(r), strings.ContainsRune("“”‘’«»„‹›×→", r), IsUnspaced(r):
+	case unicode.IsSpace(r), unicode.IsControl(r), strings.ContainsRune("“”‘’«»„‹›×→", r), words.IsUnspaced(r):
 		return separator
 	}
 	return 0
-}
-
-// IsUnspaced reports whether the rune's script has no spaces between words. The punctuation of such a script counts
-// too.
-func IsUnspaced(r rune) bool {
-	return r >= 0x0e00 && (r >= 0x3000 && r <= 0x303f || r >= 0xff00 && r <= 0xff0f || r >= 0xff1a && r <= 0xff20 ||
-		unicode.In(r, unicode.Han, unicode.Hiragana, unicode.Katakana, unicode.Thai, unicode.Lao, unicode.Khmer, unicode.Myanmar))
 }
 
 // groupsThousands reports whether the comma at an index parts thousands of a number that
@@ -289,5 +284,5 @@ func partOfWord(r rune) bool {
 	if r < utf8.RuneSelf {
 		return isWordByte(byte(r))
 	}
-	return r != utf8.RuneError && (unicode.IsLetter(r) || unicode.IsDigit(r)) && !IsUnspaced(r)
+	return r != utf8.RuneError && (unicode.IsLetter(r) || unicode.IsDigit(r)) && !words.IsUnspaced(r)
 }

@@ -88,7 +88,7 @@ func (a *action) command(text string) {
 	}
 }
 
-const maxCheck = maxArgs / 2
+const maxCheck = maxArgs / 3
 
 // exited matches the exit code that many tools write into their text.
 var exited = regexp.MustCompile(`(?i)(?:exit(?:ed)?(?: with)?[ _]?(?:code|status)|returncode)\W{1,4}(\d+)`)

@@ -166,6 +166,39 @@ func TestTellsOnce(t *testing.T) {
 	}
 }
 
+// A later state of a row has its place, also if it has more columns.
+func TestLastStateOfARow(t *testing.T) {
+	got := Summarise(Input{Events: []*patch.Event{
+		said("a", "user", "Cancel it."), result("a", map[string]any{"order_id": "ORD-1001", "seat": "window"}),
+		result("a", map[string]any{"order_id": "ORD-1001", "seat": "window", "state": "cancelled"}), filler(40),
+	}, Max: 400})
+	if !strings.Contains(got, "ORD-1001 | window | cancelled") || strings.Count(got, "ORD-1001") != 1 {
+		t.Errorf("got\n%s", got)
+	}
+}
+
+// Where not all fits, the sentences are kept that tell something, in any language, and those that tell it first go.
+func TestKeepsWhatTells(t *testing.T) {
+	for language, c := range map[string]struct{ chat, has string }{
+		"English": {"I was thinking about it again and it is hard to say why. We could talk about that later, if you want.", "I am allergic to hazelnuts."},
+		"German":  {"Ich habe wieder darüber nachgedacht und weiß nicht so recht warum. Wir können gern später noch einmal darüber reden.", "Gegen Haselnüsse bin ich allergisch."},
+		"Russian": {"Я опять об этом думал и не знаю почему. Потом можно ещё раз об этом, если вы хотите.", "У меня аллергия на фундук."},
+		"Chinese": {"我又想了一下这个，但是还是不知道为什么。现在可以的话，我们就这样。", "我对榛子过敏。"},
+	} {
+		var events []*patch.Event
+		for i := range 20 {
+			text := c.chat
+			if i == 11 {
+				text += " " + c.has
+			}
+			events = append(events, said(fmt.Sprint(i), "user", text), said(fmt.Sprint(i), "agent", c.chat))
+		}
+		if got := Summarise(Input{Events: events, Max: 150}); !strings.Contains(got, c.has) {
+			t.Errorf("%s: %q is not in\n%s", language, c.has, got)
+		}
+	}
+}
+
 // A date is the id of an object that has no other id. Two objects with the same date have two rows.
 func TestDatedRows(t *testing.T) {
 	ann := map[string]any{"first": "Ann", "last": "Li", "born": "1990-04-05"}

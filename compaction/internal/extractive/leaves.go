@@ -17,10 +17,19 @@ type leaf struct {
 	text  bool
 }
 
-const maxValue = maxArgs * 4 / 5 // of one argument
+const maxValue = maxArgs / 2 // of one argument
 
 func (l leaf) String() string {
-	value := cut(oneLine(l.value), maxValue)
+	value := oneLine(l.value)
+	if command, ok := strings.CutPrefix(value, "cd "); ok { // where it runs says less than what
+		if _, after, ok := strings.Cut(command, " && "); ok {
+			value = after
+		}
+	}
+	if slash := strings.LastIndexByte(value, '/'); slash > 0 && !strings.Contains(value, " ") && tokens.Of(value) > maxValue {
+		value = "…" + value[tailOfPath(value):]
+	}
+	value = cut(value, maxValue)
 	if value == "" {
 		value = "…"
 	}
@@ -28,6 +37,18 @@ func (l leaf) String() string {
 		return value
 	}
 	return l.key + "=" + value
+}
+
+// tailOfPath is where the last names of a path begin that fit.
+func tailOfPath(path string) int {
+	from := len(path)
+	for {
+		slash := strings.LastIndexByte(path[:max(from-1, 0)], '/')
+		if slash < 0 || tokens.Of(path[slash+1:]) > maxValue {
+			return from
+		}
+		from = slash + 1
+	}
 }
 
 // leaves yields the values of a valid JSON text, in its order.
@@ -67,7 +88,7 @@ func nextLeaves(c *jsonvalue.Cursor, in leaf, yield func(leaf) bool) bool {
 func argsText(args json.RawMessage) string {
 	text, n := "", 0
 	for l := range leaves(args) {
-		if l.value == "" {
+		if l.value == "" || isWriting(strings.ToLower(l.key)) && len(l.value) > longArg/2 {
 			continue
 		}
 		next := l.String()

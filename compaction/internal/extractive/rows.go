@@ -15,14 +15,15 @@ import (
 // rows are objects that tools returned, each with an id, or a date, and its other short values on one line,
 // under a header that names these.
 type rows struct {
-	byKey map[[2]string]*row // by header and ids
+	byKey map[string][]*row // by ids, under their names
 	all   []*row
 }
 
-func newRows() *rows { return &rows{byKey: map[[2]string]*row{}} }
+func newRows() *rows { return &rows{byKey: map[string][]*row{}} }
 
 type row struct {
 	header  string
+	names   []string
 	cells   string // the id first
 	id      string
 	last    int  // when it came, or -1 if a later state has its place
@@ -161,23 +162,24 @@ func isDate(s string) bool {
 	return false
 }
 
-// put adds a row. It replaces the row with the same header and ids; a row whose only id is a date replaces only an
-// identical row.
+// put adds a row. It replaces rows with the same ids that have no other columns; a row whose only id is a date replaces
+// only an identical one.
 func (r *rows) put(names, values []string) {
-	header := strings.Join(names, cellMark)
-	n := &row{header: header, cells: strings.Join(values, cellMark), last: len(r.all), id: values[0]}
+	n := &row{header: strings.Join(names, cellMark), names: names, cells: strings.Join(values, cellMark), last: len(r.all), id: values[0]}
 	r.all = append(r.all, n)
-	key := [2]string{header, n.id}
+	key := n.id
 	n.dated = idRank(names[0], n.id, true) == asDate
 	for i := 1; i < len(names); i++ {
 		if n.dated || idRank(names[i], values[i], true) > asDate {
-			key[1] += cellMark + values[i]
+			key += cellMark + names[i] + cellMark + values[i]
 		}
 	}
-	if old := r.byKey[key]; old != nil {
-		old.last = -1
+	for _, old := range r.byKey[key] {
+		if !slices.ContainsFunc(old.names, func(name string) bool { return !slices.Contains(names, name) }) {
+			old.last = -1
+		}
 	}
-	r.byKey[key] = n
+	r.byKey[key] = append(slices.DeleteFunc(r.byKey[key], func(old *row) bool { return old.last < 0 }), n)
 }
 
 // write writes the rows that fit into the room: first those with a used id, then the newest of each

@@ -5,19 +5,9 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"github.com/patchlog-dev/patchlog/internal/identifiers"
 	"github.com/patchlog-dev/patchlog/internal/tokens"
+	"github.com/patchlog-dev/patchlog/internal/words"
 )
-
-// unit is a sentence, or a line that is none. It is kept or left out as a whole.
-type unit struct {
-	text  string
-	lined bool // it begins a line
-	keep  bool
-
-	words []string
-	score float64
-}
 
 // Of one text only the beginning and the end are read: what is between is pasted data.
 const (
@@ -181,7 +171,7 @@ func wordEnd(text string, n int) int {
 	for n > 0 && n < len(text) {
 		before, size := utf8.DecodeLastRuneInString(text[:n])
 		after, _ := utf8.DecodeRuneInString(text[n:])
-		if after == ' ' || before == ' ' || utf8.RuneStart(text[n]) && (identifiers.IsUnspaced(before) || identifiers.IsUnspaced(after)) {
+		if after == ' ' || before == ' ' || utf8.RuneStart(text[n]) && (words.IsUnspaced(before) || words.IsUnspaced(after)) {
 			break
 		}
 		n -= size
@@ -189,4 +179,4 @@ func wordEnd(text string, n int) int {
 	return n
 }
 
-func partOfWord(r rune) bool { return r != ' ' && r != '\n' && !identifiers.IsUnspaced(r) }
+func partOfWord(r rune) bool { return r != ' ' && r != '\n' && !words.IsUnspaced(r) }

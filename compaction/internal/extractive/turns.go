@@ -17,16 +17,17 @@ type turn struct {
 	told   bool // it is a summary by another writer
 	asked  []*unit
 	calls  []*call
-	states []*state
+	did    []*unit // the calls of a tool each
+	states []*unit // the last states of files, checks and errors
 	said   []*unit // sentences of the agent's
 	last   int     // the index in said from which on its last message stands
 }
 
-// state is the last state of something: a file that was changed, a check, an error. A later one of the same thing
-// empties the text.
+// state is the last state of something.
 type state struct {
-	kind, text string
-	count      int
+	of    *unit
+	text  string
+	count int
 }
 
 // The kinds of states.
@@ -43,7 +44,7 @@ type reader struct {
 	known   *identifiers.Index // of earlier summaries
 	source  *identifiers.Index // of all events
 	waiting map[string][]*call // by call id, or name
-	states  map[string]*state  // by what they are of
+	states  map[string]state   // by what they are of
 	calls   []*call
 	rows    *rows
 	ids     *ids
@@ -149,8 +150,11 @@ func (s *reader) addTold(e *patch.Event) {
 	s.turns = append(s.turns, t)
 }
 
-// end notes which calls have no answer.
+// end notes what was called, and which calls have no answer.
 func (s *reader) end() {
+	for _, t := range s.turns {
+		t.tellCalls()
+	}
 	var names []string
 	for _, c := range s.calls {
 		if !c.answered {
@@ -179,7 +183,7 @@ type call struct {
 
 const (
 	maxNameRunes = 128
-	maxArgs      = 24 * tokens.Token // of a call
+	maxArgs      = 40 * tokens.Token // of a call
 	maxOutcome   = 32 * tokens.Token // of a check or an error
 	maxLeaves    = 64                // of the values of one call
 	maxCount     = 999               // of what is counted, lest it pass for a fact
@@ -242,60 +246,28 @@ func (s *reader) set(kind, of, text string) {
 	if identifiers.Invents(text, s.source) { // it was decoded twice
 		return
 	}
-	n := &state{kind, text, 1}
-	if old := s.states[of]; old != nil {
+	n := state{text: text, count: 1}
+	if old, known := s.states[of]; known {
 		if old.text == text {
 			n.count += old.count
 		}
-		old.text = ""
+		old.of.text = ""
 	}
 	if text == "" {
 		delete(s.states, of)
 		return
 	}
+	n.of = &unit{kind: kind, text: text + times(n.count)}
 	s.states[of] = n
 	t := s.now()
-	t.states = append(t.states, n)
-}
-
-// stateLine tells the last states of what the turn touched last.
-func (t *turn) stateLine() string {
-	counts := map[state]int{}
-	for _, st := range t.states {
-		counts[state{st.kind, st.text, 0}] += st.count
-	}
-	var all []string
-	kind := ""
-	for _, of := range []string{changed, checked, failed} {
-		for _, st := range t.states {
-			key := state{st.kind, st.text, 0}
-			n := counts[key]
-			if st.kind != of || st.text == "" || n == 0 {
-				continue
-			}
-			counts[key] = 0
-			text := st.text + times(n)
-			if kind == of {
-				all[len(all)-1] += ", " + text
-				continue
-			}
-			if kind = of; of != checked {
-				text = of + " " + text
-			}
-			all = append(all, text)
-		}
-	}
-	if len(all) == 0 {
-		return ""
-	}
-	return stateLabel + strings.Join(all, "; ")
+	t.states = append(t.states, n.of)
 }
 
 // shownCalls of one tool in a turn are told one by one.
 const shownCalls = 2
 
-// didLine tells the calls of a turn: a tool's, or how many there were and the last.
-func (t *turn) didLine() string {
+// tellCalls tells the calls of a turn: a tool's, or how many there were and the last.
+func (t *turn) tellCalls() {
 	byName := map[string][]*call{}
 	var names []string
 	for _, c := range t.calls {
@@ -304,15 +276,17 @@ func (t *turn) didLine() string {
 		}
 		byName[c.name] = append(byName[c.name], c)
 	}
-	var all []string
 	for _, name := range names {
 		calls, n := byName[name], 0
 		for _, c := range calls {
 			n += c.count
 		}
-		last := calls[len(calls)-1]
 		if len(calls) > shownCalls {
-			all = append(all, name+times(n)+last.lastArgs())
+			text := name + times(n)
+			if last := calls[len(calls)-1]; last.args != "" {
+				text += ", last: " + last.args
+			}
+			t.did = append(t.did, &unit{text: text})
 			continue
 		}
 		for _, c := range calls {
@@ -320,20 +294,9 @@ func (t *turn) didLine() string {
 			if c.args != "" {
 				text += "(" + c.args + ")"
 			}
-			all = append(all, text+times(c.count))
+			t.did = append(t.did, &unit{text: text + times(c.count)})
 		}
 	}
-	if len(all) == 0 {
-		return ""
-	}
-	return didLabel + strings.Join(all, ", ")
-}
-
-func (c *call) lastArgs() string {
-	if c.args == "" {
-		return ""
-	}
-	return ", last: " + c.args
 }
 
 // times says how often something was, if more than once.
