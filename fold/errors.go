@@ -38,6 +38,9 @@ var (
 	// ErrOutdated: the binary form of a view has another version.
 	ErrOutdated = errors.New("view of another version")
 
+	// ErrDuplicateID: an id is used already, for other content. The error is a *[DuplicateIDError].
+	ErrDuplicateID = errors.New("duplicate id")
+
 	// ErrSeq: a record does not directly follow the view.
 	ErrSeq = errors.New("record out of sequence")
 )
@@ -54,6 +57,22 @@ func (e *ConflictError) Error() string {
 
 // Is reports whether target is [ErrConflict].
 func (e *ConflictError) Is(target error) bool { return target == ErrConflict }
+
+// DuplicateIDError says which id is used, and where. It matches [ErrDuplicateID].
+type DuplicateIDError struct {
+	ID  string
+	Seq uint64 // of the record that uses it; 0 if that is in the same call
+}
+
+func (e *DuplicateIDError) Error() string {
+	if e.Seq == 0 {
+		return fmt.Sprintf("duplicate id: %q is there twice in one call", e.ID)
+	}
+	return fmt.Sprintf("duplicate id: %q is used by record %d, with other content", e.ID, e.Seq)
+}
+
+// Is reports whether target is [ErrDuplicateID].
+func (e *DuplicateIDError) Is(target error) bool { return target == ErrDuplicateID }
 
 // errBlocked stands for a [BlockedError] whose fields are not computed yet.
 var errBlocked = errors.New("revert blocked")

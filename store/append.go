@@ -7,6 +7,7 @@ import (
 
 	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/patch"
+	"github.com/patchlog-dev/patchlog/store/internal/write"
 )
 
 // Committed is what a write put into the log. Records are set too if the error matches [ErrOutcomeUnknown], so that the
@@ -41,7 +42,7 @@ type AppendOptions struct {
 // [ErrTooLarge] or [ErrOutcomeUnknown]; nothing was written then, but for the last,
 // where that is not known. Calls that run at the same time share a commit, and its error.
 func (s *Store) AppendEvents(ctx context.Context, key Key, events []*patch.Event, opts AppendOptions) (Committed, error) {
-	a := appending{opts: opts}
+	a := appending{store: s, key: key, opts: opts}
 	for i, e := range events {
 		switch {
 		case e == nil:
@@ -55,27 +56,29 @@ func (s *Store) AppendEvents(ctx context.Context, key Key, events []*patch.Event
 
 // appending is the plan to append events.
 type appending struct {
+	store  *Store
+	key    Key
 	events []patch.Record
 	opts   AppendOptions
 }
 
-func (a appending) offers() []patch.Record { return a.events }
+func (a appending) Offered() []patch.Record { return a.events }
 
-func (a appending) draft(d *draft) error {
-	if err := d.match(); err != nil {
+func (a appending) Draft(d *write.Draft) error {
+	if err := d.Match(); err != nil {
 		return err
 	}
-	if last := d.view.Seq(); len(d.missing) > 0 && a.opts.IfSeq != nil && *a.opts.IfSeq != last {
+	if last := d.View.Seq(); len(d.Missing) > 0 && a.opts.IfSeq != nil && *a.opts.IfSeq != last {
 		return &SeqError{Expected: *a.opts.IfSeq, Last: last}
 	}
-	for _, i := range d.missing {
-		if err := notErased(d.records[i]); err != nil {
+	for _, i := range d.Missing {
+		if err := fold.CheckNotErased(d.Records[i]); err != nil {
 			return err
 		}
-		if err := d.addUnjudged(i); err != nil {
+		if err := d.Append(i); err != nil {
 			return err
 		}
-		if err := a.follow(d, d.records[i]); err != nil {
+		if err := a.follow(d, d.Records[i]); err != nil {
 			return err
 		}
 	}
@@ -83,19 +86,50 @@ func (a appending) draft(d *draft) error {
 }
 
 // follow adds the patch that is to follow an event, the newest one.
-func (a appending) follow(d *draft, r patch.Record) error {
+func (a appending) follow(d *write.Draft, r patch.Record) error {
 	if a.opts.Follow == nil {
 		return nil
 	}
-	p, err := a.opts.Follow(d.view, r)
+	p, err := a.opts.Follow(d.View, r)
 	if err == nil && p != nil {
-		err = d.addOwn(p)
+		_, err = d.Propose(fold.CheckOptions{}, patch.Record{Patch: p})
 	}
 	switch {
 	case errors.As(err, new(*fold.MissingRecordsError)):
 		return err
 	case err != nil && !errors.Is(err, fold.ErrUnknownPatch):
-		d.store.opts.Logger.Warn("patchlog: the patch that is to follow an event is not logged", "session", d.handle.key.String(), "event", r.ID(), "error", err)
+		a.store.opts.Logger.Warn("patchlog: the patch that is to follow an event is not logged", "session", a.key.String(), "event", r.ID(), "error", err)
 	}
 	return nil
+}
+
+// commit logs what a plan wants.
+func (s *Store) commit(ctx context.Context, key Key, creation string, p write.Plan) (Committed, error) {
+	h := s.cache.acquire(key)
+	defer s.cache.release(h)
+	for {
+		done, err := h.Commit(ctx, creation, p)
+		if !errors.Is(err, write.ErrReceiptOpen) {
+			return done, err
+		}
+		if err := s.finishErasures(ctx, key, false); err != nil {
+			return done, err
+		}
+	}
+}
+
+// draft drafts a plan on the newest view, without committing it.
+func (s *Store) draft(ctx context.Context, key Key, creation string, p write.Plan) (Committed, error) {
+	h := s.cache.acquire(key)
+	defer s.cache.release(h)
+	done, err := h.Preview(ctx, creation, p)
+	return done, err
+}
+
+// commitOrDraft commits a plan, or with dry only drafts it.
+func (s *Store) commitOrDraft(ctx context.Context, key Key, creation string, p write.Plan, dry bool) (Committed, error) {
+	if dry {
+		return s.draft(ctx, key, creation, p)
+	}
+	return s.commit(ctx, key, creation, p)
 }

@@ -6,19 +6,18 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/patchlog-dev/patchlog/fold"
-	"github.com/patchlog-dev/patchlog/store/backend"
-	"github.com/patchlog-dev/patchlog/store/internal/groupcommit"
+	"github.com/patchlog-dev/patchlog/patch"
+	"github.com/patchlog-dev/patchlog/store/internal/write"
 )
 
-// handle is a session in use or cached: its writer lock and its newest view. Readers
+// handle is a session in use or cached: its writer and its newest view. Readers
 // take no lock: they load the view, and find it nil or the newest that this store has
 // committed or read.
 type handle struct {
-	key    Key
-	newest atomic.Pointer[current]
-	writer chan struct{}               // holds a token while someone writes or replays
-	line   groupcommit.Queue[*request] // writes that wait for the lock
+	*write.Session // has the lock, held while someone writes or reads the view from the storage
+	store          *Store
+	key            Key
+	newest         atomic.Pointer[write.State]
 
 	size     atomic.Int64 // about how many bytes the view takes
 	snapshot atomic.Pointer[snapshotMark]
@@ -28,6 +27,12 @@ type handle struct {
 	users   int
 	counted int64         // the size that the cache's total has
 	idle    *list.Element // in the cache's list while there is a view and no users
+}
+
+func (s *Store) newHandle(key Key) *handle {
+	h := &handle{store: s, key: key}
+	h.Session = write.NewSession(&s.writing, h, key.name(), key.String(), func(stateKey string) string { return sharedName(key, stateKey) })
+	return h
 }
 
 // snapshotMark says where a session's newest snapshot stands. The handle outlives the
@@ -46,55 +51,50 @@ func (h *handle) snapshotSeq(creation string) uint64 {
 	return 0
 }
 
-func (h *handle) lock(ctx context.Context) error {
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	select {
-	case h.writer <- struct{}{}:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
+// State implements [write.Log], as do the methods that follow.
+func (h *handle) State(ctx context.Context) (write.State, error) {
+	c, _, err := h.store.lastSeen(ctx, h, true, scopesQuery{})
+	return c, err
 }
 
-func (h *handle) unlock() { <-h.writer }
-
-// current is a session's view, and what the head says of the log with it.
-type current struct {
-	view   fold.View
-	token  backend.Token
-	chain  backend.Chain
-	counts counts
-
-	// invocations are the last ones of which the index of ids is known to have the first event.
-	invocations []string
+func (h *handle) Newest(ctx context.Context, locked bool) (write.State, error) {
+	c, _, err := h.store.newest(ctx, h, locked, scopesQuery{})
+	return c, err
 }
 
-// publish makes a view that is committed, or was read, the newest, unless there is a newer
-// one.
-func (h *handle) publish(c current) {
+func (h *handle) Records(ctx context.Context, creation string, seqs []uint64) ([]patch.Record, error) {
+	return h.store.pick(ctx, h.key, creation, seqs)
+}
+
+func (h *handle) Wake() { h.store.changes.wake(h.key) }
+
+func (h *handle) Named(err error) error { return fromBackend(h.key, err) }
+
+// Publish makes a view that is committed, or was read, the newest, unless there is a newer one, and has its snapshot
+// written if that is due.
+func (h *handle) Publish(c write.State) {
 	for {
 		old := h.newest.Load()
-		if old != nil && old.view.Creation() == c.view.Creation() && old.view.Seq() > c.view.Seq() {
+		if old != nil && old.View.Creation() == c.View.Creation() && old.View.Seq() > c.View.Seq() {
 			return
 		}
 		if h.newest.CompareAndSwap(old, &c) {
-			h.size.Store(int64(c.view.Footprint()))
-			return
+			h.size.Store(int64(c.View.Footprint()))
+			break
 		}
 	}
+	h.store.maybeSnapshot(h, c.View)
 }
 
-// drop forgets the view: what is in memory may no longer be what is stored.
-func (h *handle) drop() {
+// Drop forgets the view: what is in memory may no longer be what is stored.
+func (h *handle) Drop() {
 	h.newest.Store(nil)
 	h.size.Store(0)
 }
 
-// dropSeen is drop, unless there is a newer view than the one that was seen.
-func (h *handle) dropSeen(seen current) {
-	if c := h.newest.Load(); c != nil && c.view.Creation() == seen.view.Creation() && c.view.Seq() == seen.view.Seq() {
+// dropSeen is Drop, unless there is a newer view than the one that was seen.
+func (h *handle) dropSeen(seen write.State) {
+	if c := h.newest.Load(); c != nil && c.View.Creation() == seen.View.Creation() && c.View.Seq() == seen.View.Seq() {
 		if h.newest.CompareAndSwap(c, nil) {
 			h.size.Store(0)
 		}
@@ -107,15 +107,15 @@ func (h *handle) dropSeen(seen current) {
 // else would be read again at each call.
 type cache struct {
 	mu      sync.Mutex
+	store   *Store
 	limit   int64
-	remote  bool // a commit may take long: a caller whose context ends does not wait for it
 	total   int64
 	handles map[Key]*handle
 	idle    *list.List // of handles without users, the last used first
 }
 
-func newCache(limit int64, remote bool) cache {
-	return cache{limit: max(limit, 0), remote: remote, handles: map[Key]*handle{}, idle: list.New()}
+func newCache(s *Store) cache {
+	return cache{store: s, limit: max(s.opts.CacheBytes, 0), handles: map[Key]*handle{}, idle: list.New()}
 }
 
 // acquire returns the session's handle. The caller must release it.
@@ -124,7 +124,7 @@ func (c *cache) acquire(key Key) *handle {
 	defer c.mu.Unlock()
 	h, ok := c.handles[key]
 	if !ok {
-		h = &handle{key: key, writer: make(chan struct{}, 1), line: groupcommit.Queue[*request]{Detached: c.remote}}
+		h = c.store.newHandle(key)
 		c.handles[key] = h
 	}
 	if h.idle != nil {

@@ -10,6 +10,7 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store/backend"
 	"github.com/patchlog-dev/patchlog/store/internal/erase"
+	"github.com/patchlog-dev/patchlog/store/internal/write"
 )
 
 // CopyOptions say how to copy. The zero value means the defaults.
@@ -96,7 +97,7 @@ func (s *Store) extendLineage(ctx context.Context, key Key, lineage []erase.Ance
 // copying reads what a copy of a session takes, and plans it.
 func (s *Store) copying(ctx context.Context, key Key, opts CopyOptions) (*incoming, error) {
 	head, m, err := s.head(ctx, key)
-	if err == nil && countsOf(head).open > 0 {
+	if err == nil && write.CountsOf(head).Open > 0 {
 		if err = s.finishErasures(ctx, key, false); err == nil {
 			head, m, err = s.head(ctx, key)
 		}
@@ -125,18 +126,17 @@ func (s *Store) copying(ctx context.Context, key Key, opts CopyOptions) (*incomi
 			shared = append(shared, patch.Change{Key: name, Value: value})
 		}
 	}
-	p.add = func(d *draft) error {
-		if err := d.matchPrefix(differs); err != nil {
+	p.add = func(d *write.Draft) error {
+		err := d.MatchPrefix(differs)
+		if len(d.Missing) == 0 && !d.IsNew() {
 			return err
 		}
-		if len(d.missing) == 0 && d.before.view.Creation() != "" {
-			return nil
+		for _, i := range d.Missing {
+			if err == nil {
+				err = d.Append(i)
+			}
 		}
-		if err := d.addMissing(); err != nil {
-			return err
-		}
-		d.shared = nil
-		return d.share(shared)
+		return cmp.Or(err, d.Share(shared))
 	}
 	return p, nil
 }
@@ -183,7 +183,7 @@ func (s *Store) copyShared(ctx context.Context, from *Store, opts CopyOptions) (
 	case len(changes) > 0:
 		err = fromBackend(Key{}, s.backend.PutShared(ctx, changes))
 	case len(given) > 0: // an earlier call may have done it all
-		err = s.confirm(ctx)
+		err = fromBackend(Key{}, write.Confirm(ctx, s.backend))
 	}
 	return out, err
 }

@@ -72,7 +72,7 @@ var verbs = []verb{
 	{name: "AppendEvents", cold: true, calls: 2, rows: "visible initial last", do: func(e *env) error {
 		return errOf(e.store.AppendEvents(ctx, key, []*patch.Event{say("new")}, store.AppendOptions{}))
 	}},
-	{name: "AppendEvents, a retry", calls: 5, do: func(e *env) error {
+	{name: "AppendEvents, a retry", calls: 4, do: func(e *env) error {
 		return errOf(e.store.AppendEvents(ctx, key, []*patch.Event{say("a3")}, store.AppendOptions{}))
 	}},
 	{name: "AppendEvents of a shared value", calls: 1, do: func(e *env) error {

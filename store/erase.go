@@ -14,6 +14,7 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store/backend"
 	"github.com/patchlog-dev/patchlog/store/internal/erase"
+	"github.com/patchlog-dev/patchlog/store/internal/write"
 )
 
 // EraseSelection says which events to erase: each that one of the fields names, whether it is
@@ -266,7 +267,7 @@ func (s *Store) userErasing(app, user string, o erase.Options, shared *[]string)
 		},
 		Shared: func(ctx context.Context) error {
 			if o.Values != patch.NullValues && !o.DryRun {
-				return s.confirm(ctx) // an earlier call may have done it all
+				return fromBackend(Key{}, write.Confirm(ctx, s.backend)) // an earlier call may have done it all
 			} else if o.Values != patch.NullValues {
 				return nil
 			}
@@ -299,8 +300,8 @@ func (s *Store) finishErasures(ctx context.Context, key Key, calls bool) error {
 		return err
 	}
 	head, err := s.headOnly(ctx, key) // another process has finished them
-	if c := countsOf(head); err == nil && (c.open > 0 || calls && c.calls > 0) {
-		err = fmt.Errorf("session %s: %w: its head counts %d open receipts and %d calls of erasures, and the log has none", key, ErrCorrupt, c.open, c.calls)
+	if c := write.CountsOf(head); err == nil && (c.Open > 0 || calls && c.Calls > 0) {
+		err = fmt.Errorf("session %s: %w: its head counts %d open receipts and %d calls of erasures, and the log has none", key, ErrCorrupt, c.Open, c.Calls)
 	}
 	return err
 }
@@ -394,7 +395,7 @@ func (s *Store) eraseShared(ctx context.Context, prefixes []string, which func(p
 		case dryRun:
 			return names, nil
 		case len(changes) == 0:
-			return names, s.confirm(ctx) // an earlier call may have done it all
+			return names, fromBackend(Key{}, write.Confirm(ctx, s.backend)) // an earlier call may have done it all
 		}
 		if err = s.backend.PutShared(ctx, changes); err == nil {
 			return names, nil
@@ -434,7 +435,7 @@ func (l eraseLog) Relatives(ctx context.Context, family string) iter.Seq2[erase.
 // sessions yields sessions page by page.
 func (l eraseLog) sessions(ctx context.Context, next func(ctx context.Context, after string) ([]backend.Listed, error)) iter.Seq2[erase.Session, error] {
 	return func(yield func(erase.Session, error) bool) {
-		for after := stagedEnd; ; {
+		for after := write.StagedEnd; ; {
 			page, err := next(ctx, after)
 			if err != nil {
 				yield(erase.Session{}, fromBackend(Key{}, err))
@@ -498,13 +499,13 @@ func (l eraseLog) Replace(ctx context.Context, name, creation string, plan func(
 	key := keyNamed(name)
 	h := l.cache.acquire(key)
 	defer l.cache.release(h)
-	if err := h.lock(ctx); err != nil {
+	if err := h.Lock(ctx); err != nil {
 		return err
 	}
-	defer h.unlock()
+	defer h.Unlock()
 	defer l.changes.wake(key)
 	defer h.snapshot.Store(nil)
-	defer h.drop()
+	defer h.Drop()
 	return l.backend.Replace(ctx, name, creation, func(head backend.Head) (backend.Replacement, error) {
 		r, err := plan(head)
 		r.Next = backend.NewToken()
@@ -524,24 +525,22 @@ func (l eraseLog) ResumeUser(ctx context.Context, name string, o erase.Options) 
 	return l.userErasing(key.App, key.User, o, new([]string)).Others(ctx, name)
 }
 
-func (l eraseLog) Confirm(ctx context.Context) error { return l.confirm(ctx) }
+func (l eraseLog) Confirm(ctx context.Context) error {
+	return fromBackend(Key{}, write.Confirm(ctx, l.backend))
+}
 
 func (l eraseLog) Encode(r patch.Record) (backend.Record, error) {
 	form, err := patch.AppendRecord(nil, r)
 	if err != nil {
 		return backend.Record{}, err
 	}
-	raw := backend.Record{Seq: r.Seq, Sum: recordform.Checksum(form), Data: compressRecord(form), IDs: slices.Collect(r.IDs())}
-	if id := groupOf(r); id != "" {
-		raw.IDs = append(raw.IDs, id)
-	}
-	return raw, nil
+	return backend.Record{Seq: r.Seq, Sum: recordform.Checksum(form), Data: write.Compress(form), IDs: write.IDs(r)}, nil
 }
 
-func (l eraseLog) Complete(records []patch.Record) []patch.Record { return l.complete(records) }
+func (l eraseLog) Complete(records []patch.Record) []patch.Record { return l.writing.Complete(records) }
 
 func (l eraseLog) Grouped(v fold.View, author string, patches []*patch.PatchEvent) []patch.Record {
-	return l.grouped(v, author, patches)
+	return fold.Grouped(v, author, l.opts.NewID, patches)
 }
 
 func (l eraseLog) Meta(s erase.Session) ([]byte, error) {
@@ -554,13 +553,13 @@ func (l eraseLog) Meta(s erase.Session) ([]byte, error) {
 }
 
 func (l eraseLog) Counts(head backend.Head) erase.Count {
-	c := countsOf(head)
-	return erase.Count{Visible: c.visible, Tokens: c.visibleTokens, Open: c.open, Calls: c.calls}
+	c := write.CountsOf(head)
+	return erase.Count{Visible: c.Visible, Tokens: c.VisibleTokens, Open: c.Open, Calls: c.Calls}
 }
 
 func (l eraseLog) Count(head backend.Head, added erase.Count) []byte {
-	c := countsOf(head)
-	c.visible, c.visibleTokens = c.visible+added.Visible, c.visibleTokens+added.Tokens
-	c.open, c.calls = max(c.open+added.Open, 0), max(c.calls+added.Calls, 0)
-	return c.encode()
+	c := write.CountsOf(head)
+	c.Visible, c.VisibleTokens = c.Visible+added.Visible, c.VisibleTokens+added.Tokens
+	c.Open, c.Calls = max(c.Open+added.Open, 0), max(c.Calls+added.Calls, 0)
+	return c.Encode()
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store/backend"
+	"github.com/patchlog-dev/patchlog/store/internal/write"
 )
 
 // These are all errors of a store that a caller may want to tell apart, with those that other packages define. Errors match
@@ -51,7 +52,7 @@ var (
 	ErrTooLarge = patch.ErrTooLarge
 
 	// ErrDuplicateID: an id is used already, for other content.
-	ErrDuplicateID = errors.New("duplicate id")
+	ErrDuplicateID = fold.ErrDuplicateID
 
 	// ErrConflict: the log has moved on since the caller looked at it. Look again, and make the patch anew.
 	ErrConflict = fold.ErrConflict
@@ -111,20 +112,7 @@ func (e *SeqError) Error() string {
 func (e *SeqError) Is(target error) bool { return target == ErrConflict }
 
 // DuplicateIDError says which id is used, and where. It matches [ErrDuplicateID].
-type DuplicateIDError struct {
-	ID  string
-	Seq uint64 // of the record that uses it; 0 if that is in the same call
-}
-
-func (e *DuplicateIDError) Error() string {
-	if e.Seq == 0 {
-		return fmt.Sprintf("duplicate id: %q is there twice in one call", e.ID)
-	}
-	return fmt.Sprintf("duplicate id: %q is used by record %d, with other content", e.ID, e.Seq)
-}
-
-// Is reports whether target is [ErrDuplicateID].
-func (e *DuplicateIDError) Is(target error) bool { return target == ErrDuplicateID }
+type DuplicateIDError = fold.DuplicateIDError
 
 // CorruptError says which record cannot be read. It matches [ErrCorrupt].
 type CorruptError struct {
@@ -146,7 +134,7 @@ func fromBackend(key Key, err error) error {
 	case err == nil:
 		return nil
 	case errors.Is(err, backend.ErrUnknown): // first: its cause may be one of the others
-		err = fmt.Errorf("%w: %w", ErrOutcomeUnknown, causeOf(err))
+		err = fmt.Errorf("%w: %w", ErrOutcomeUnknown, write.CauseOf(err))
 	default:
 		err = named(err)
 	}

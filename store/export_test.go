@@ -7,6 +7,7 @@ import (
 	"github.com/patchlog-dev/patchlog/internal/recordform"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store/internal/erase"
+	"github.com/patchlog-dev/patchlog/store/internal/write"
 )
 
 // Handles returns how many sessions are in use or cached.
@@ -25,8 +26,8 @@ func Watched(s *Store) int {
 
 // Uncompressed has stores write records as they are until the test ends.
 func Uncompressed(t testing.TB) {
-	compressRecord = func(form []byte) []byte { return form }
-	t.Cleanup(func() { compressRecord = recordform.Compress })
+	write.Compress = func(form []byte) []byte { return form }
+	t.Cleanup(func() { write.Compress = recordform.Compress })
 }
 
 // Receipts returns the receipts of erasures in a session's log, in its order.

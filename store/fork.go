@@ -9,6 +9,7 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store/backend"
 	"github.com/patchlog-dev/patchlog/store/internal/erase"
+	"github.com/patchlog-dev/patchlog/store/internal/write"
 )
 
 // ForkOptions are options of [Store.Fork]. The zero value means the whole log.
@@ -46,7 +47,7 @@ func (s *Store) Fork(ctx context.Context, key, newKey Key, opts ForkOptions) (Se
 	}
 	for {
 		head, m, err := s.head(ctx, key)
-		if err == nil && countsOf(head).open > 0 {
+		if err == nil && write.CountsOf(head).Open > 0 {
 			if err := s.finishErasures(ctx, key, false); err != nil {
 				return Session{}, err
 			}
@@ -78,14 +79,11 @@ func (s *Store) fork(ctx context.Context, key Key, head backend.Head, m meta, ne
 	if err != nil {
 		return Session{}, err
 	}
-	defer c.drop() // after the commit it does nothing
+	defer c.Drop() // after the commit it does nothing
 	if at == nil {
 		last = newest
 	}
-	if err := c.copy(key, head, last); err != nil {
-		return Session{}, err
-	}
-	if err := c.receipts(key, head); err != nil {
+	if err := s.copyLog(ctx, c, key, head, last); err != nil {
 		return Session{}, err
 	}
 	// The shared scopes are read first: after the commit nothing must fail.
@@ -93,12 +91,12 @@ func (s *Store) fork(ctx context.Context, key Key, head backend.Head, m meta, ne
 	if err != nil {
 		return Session{}, err
 	}
-	if err := h.lock(ctx); err != nil {
+	if err := h.Lock(ctx); err != nil {
 		return Session{}, err
 	}
-	defer h.unlock()
-	c.while = &backend.Unmoved{Session: key.name(), Creation: head.Creation, Edition: head.Edition}
-	if err = c.commit(); errors.Is(err, ErrConflict) {
+	defer h.Unlock()
+	c.While = &backend.Unmoved{Session: key.name(), Creation: head.Creation, Edition: head.Edition}
+	if err = c.Commit(ctx); errors.Is(err, ErrConflict) {
 		now, readErr := s.headOf(ctx, key, head.Creation)
 		if readErr != nil {
 			return Session{}, readErr
@@ -107,68 +105,64 @@ func (s *Store) fork(ctx context.Context, key Key, head backend.Head, m meta, ne
 			err = errOtherLog
 		}
 	}
-	session.View = c.view
+	session.View = c.View
 	return session, err
 }
 
-// copy takes the records of another log, up to the one with the given seq, or all if that is
-// [newest].
-func (c *creating) copy(from Key, head backend.Head, last uint64) error {
-	for page, err := range c.store.pages(c.ctx, from, head, 1, last) {
+// copyLog gives a new session the records of another log, up to the one with the given seq, or all if that is
+// [newest], and receipts of what was erased of them.
+func (s *Store) copyLog(ctx context.Context, c *write.Creation, from Key, head backend.Head, last uint64) error {
+	var erased erase.Said
+	view := c.View
+	for page, err := range s.pages(ctx, from, head, 1, last) {
 		if err != nil {
 			return err
 		}
-		if c.view, err = c.store.foldRecords(c.ctx, from, head.Creation, c.view, page.records); err != nil {
+		if view, err = s.foldRecords(ctx, from, head.Creation, view, page.records); err != nil {
 			return err
 		}
 		for i, r := range page.records {
-			c.put(r, page.raw[i].Data)
-			c.erased.Record(r)
+			c.Copy(r, page.raw[i].Data, view)
+			erased.Record(r)
 		}
-		if c.view.Seq() == min(last, head.Last) {
-			return nil
+		if view.Seq() == min(last, head.Last) {
+			break
 		}
-		if err := c.stage(); err != nil {
+		if err := c.Stage(); err != nil {
 			return err
 		}
 	}
-	return nil
+	return s.copyReceipts(ctx, c, from, head, erased.Lacks())
 }
 
-// receipts adds receipts of what was erased of the records, if those of the other log are behind
+// copyReceipts adds receipts with the given ids of what was erased of the records, if those of the other log are behind
 // them: the same ones, as far as they are about these.
-func (c *creating) receipts(from Key, head backend.Head) error {
-	lacks := c.erased.Lacks()
-	if len(lacks) == 0 {
+func (s *Store) copyReceipts(ctx context.Context, c *write.Creation, from Key, head backend.Head, ids []string) error {
+	if len(ids) == 0 {
 		return nil
 	}
-	seqs, err := c.store.backend.Lookup(c.ctx, from.name(), head.Creation, lacks)
+	seqs, err := s.backend.Lookup(ctx, from.name(), head.Creation, ids)
 	if err != nil {
 		return fromBackend(from, err)
 	}
 	slices.Sort(seqs)
-	last := c.view.Seq()
+	last := c.View.Seq()
 	for _, seq := range slices.Compact(seqs) {
 		if seq <= last { // there is none of the id, or something else
 			continue
 		}
-		r, err := c.store.record(c.ctx, from, head.Creation, seq)
+		receipts, err := s.pick(ctx, from, head.Creation, []uint64{seq})
 		if err != nil {
 			return err
 		}
-		if r.Patch == nil {
+		if receipts[0].Patch == nil {
 			continue
 		}
-		own, ok := r.Patch.ErasureUpTo(last)
-		if !ok {
-			continue
-		}
-		r = patch.Record{Seq: c.view.Seq() + 1, Patch: own}
-		if c.view, err = c.view.Apply(r); err == nil {
-			err = c.add(r)
-		}
-		if err != nil {
-			return err
+		if own, ok := receipts[0].Patch.ErasureUpTo(last); ok {
+			c.Records = append(c.Records, patch.Record{Patch: own})
+			if err := c.Append(len(c.Records) - 1); err != nil {
+				return err
+			}
 		}
 	}
 	return nil

@@ -14,6 +14,7 @@ import (
 	"github.com/patchlog-dev/patchlog/internal/statekey"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store/internal/erase"
+	"github.com/patchlog-dev/patchlog/store/internal/write"
 )
 
 // ImportOptions say how to read a file of the text form. The zero value means the
@@ -133,17 +134,17 @@ type incoming struct {
 	meta    meta   // of a session that is created for the log; the zero time is the call's
 	begins  bool   // whether a session that is there must begin with the same state
 	records []patch.Record
-	add     func(d *draft) error
+	add     func(d *write.Draft) error
 	added   int // how many records the newest draft adds
 }
 
-func (p *incoming) offers() []patch.Record { return p.records }
+func (p *incoming) Offered() []patch.Record { return p.records }
 
-func (p *incoming) draft(d *draft) error {
+func (p *incoming) Draft(d *write.Draft) error {
 	err := p.add(d)
-	p.added = len(d.missing)
-	if err == nil && d.counts.open > 0 && slices.ContainsFunc(d.adds, func(r patch.Record) bool { return r.Patch != nil }) {
-		err = errReceiptOpen
+	p.added = len(d.Missing)
+	if err == nil && d.Counts.Open > 0 && slices.ContainsFunc(d.Added, func(r patch.Record) bool { return r.Patch != nil }) {
+		err = write.ErrReceiptOpen
 	}
 	return err
 }
@@ -185,40 +186,40 @@ func (s *Store) importNew(ctx context.Context, key Key, p *incoming, dry bool) (
 	c, err := s.create(ctx, key, m, nil, p, dry)
 	switch {
 	case errors.Is(err, ErrOutcomeUnknown):
-		return Imported{Committed: Committed{Records: c.records}}, err
+		return Imported{Committed: Committed{Records: c.Records}}, err
 	case err != nil:
 		return Imported{}, err
 	}
-	return Imported{Committed: Committed{Records: c.records, View: c.view}, Created: true, Added: len(c.records)}, nil
+	return Imported{Committed: Committed{Records: c.Records, View: c.View}, Created: true, Added: len(c.Records)}, nil
 }
 
 // add adds what a draft's log lacks of the text.
-func (t *Text) add(d *draft) error {
-	match := d.match
+func (t *Text) add(d *write.Draft) error {
+	match := d.Match
 	if t.hasPatch {
-		match = func() error { return d.matchPrefix(t.differs) }
+		match = func() error { return d.MatchPrefix(t.differs) }
 	}
 	if err := match(); err != nil {
 		return err
 	}
-	for _, i := range d.missing {
-		if err := d.ctx.Err(); err != nil {
+	for _, i := range d.Missing {
+		if err := d.Err(); err != nil {
 			return err
 		}
-		switch err := d.addUnjudged(i); {
+		switch err := d.Append(i); {
 		case errors.As(err, new(*fold.MissingRecordsError)):
 			return err
 		case err != nil:
 			return t.at(i, err)
 		}
 	}
-	for i, rec := range d.records {
+	for i, rec := range d.Records {
 		if want := t.records[i].Seq; want != 0 && want != rec.Seq {
-			return t.at(i, fmt.Errorf("%w: its seq is %d, but its place in session %s is %d", ErrInvalid, want, d.handle.key, rec.Seq))
+			return t.at(i, fmt.Errorf("%w: its seq is %d, but its place in session %s is %d", ErrInvalid, want, d.Label(), rec.Seq))
 		}
 	}
-	d.shared = nil // the scopes may have moved on since the file was made
-	return t.receipts(d)
+	// The shared scopes may have moved on since the file was made.
+	return cmp.Or(t.receipts(d), d.Share(nil))
 }
 
 // eraseCovered makes blank what receipts cover that are open in the file: it was written while an erasing was under way,
@@ -249,13 +250,13 @@ func (t *Text) differs(i int) error {
 
 // receipts refuses what says that it was erased where no receipt says so, and a receipt by which what
 // was there before would be erased: that takes an [Store.Erase].
-func (t *Text) receipts(d *draft) error {
+func (t *Text) receipts(d *write.Draft) error {
 	added := map[uint64]int{}
-	for _, i := range d.missing {
-		added[d.records[i].Seq] = i
+	for _, i := range d.Missing {
+		added[d.Records[i].Seq] = i
 	}
 	var said erase.Said
-	for _, r := range d.records {
+	for _, r := range d.Records {
 		said.Record(r)
 	}
 	for _, mark := range said.Unsaid() {
@@ -268,9 +269,9 @@ func (t *Text) receipts(d *draft) error {
 		if !ok {
 			continue
 		}
-		for _, r := range d.records {
+		for _, r := range d.Records {
 			if _, ok := added[r.Seq]; !ok && receipt.Of.Blank(r, receipt.ID()) != r {
-				return t.at(i, fmt.Errorf("%w: it is the receipt of an erasing, and record %d of session %s is not erased", ErrInvalid, r.Seq, d.handle.key))
+				return t.at(i, fmt.Errorf("%w: it is the receipt of an erasing, and record %d of session %s is not erased", ErrInvalid, r.Seq, d.Label()))
 			}
 		}
 	}
@@ -383,41 +384,4 @@ func ownState(state map[string]patch.Value) map[string]patch.Value {
 	maps.Copy(own, state)
 	maps.DeleteFunc(own, func(k string, _ patch.Value) bool { return statekey.ScopeOf(k) != statekey.Session })
 	return own
-}
-
-// matchPrefix is [draft.match] where order matters: one of the log and what is offered must
-// be a prefix of the other. differs is the error of a record that is not the one offered.
-func (d *draft) matchPrefix(differs func(i int) error) error {
-	i := 0
-	d.missing = nil
-	match := func(r patch.Record) error {
-		if i == len(d.offered) {
-			return nil
-		}
-		if r.ID() != d.offered[i].ID() || !patch.Same(r, d.offered[i]) {
-			return differs(i)
-		}
-		d.records[i] = r
-		i++
-		return nil
-	}
-	n := min(uint64(len(d.offered)), d.before.view.Seq())
-	for r, err := range d.store.records(d.ctx, d.handle.key, logOf(d.view), 1, n) {
-		if err == nil {
-			err = match(r)
-		}
-		if err != nil {
-			return err
-		}
-	}
-	for _, r := range d.added { // what drafts before this one add to the log
-		if err := match(r); err != nil {
-			return err
-		}
-	}
-	d.present = i > 0
-	for ; i < len(d.offered); i++ {
-		d.missing = append(d.missing, i)
-	}
-	return nil
 }

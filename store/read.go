@@ -12,6 +12,7 @@ import (
 	"github.com/patchlog-dev/patchlog/internal/recordform"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store/backend"
+	"github.com/patchlog-dev/patchlog/store/internal/write"
 )
 
 // A page is what one read transaction copies out: enough to make reading fast, little
@@ -277,9 +278,8 @@ func (s *Store) pick(ctx context.Context, key Key, creation string, seqs []uint6
 // logOf returns the head of a view's log, with the fields that reading a part of it takes.
 func logOf(v fold.View) backend.Head { return backend.Head{Creation: v.Creation(), Last: newest} }
 
-// errOtherLog: the log is not the one that was read before. Another server has taken over that
-// has lost records, the session was created again, or records were erased.
-var errOtherLog = errors.New("the log is not the one that was read before")
+// errOtherLog is [write.ErrOtherLog].
+var errOtherLog = write.ErrOtherLog
 
 // otherLog is errOtherLog for callers of the store, who can read the session again.
 func otherLog(key Key) error {
@@ -298,13 +298,4 @@ func errChain(head backend.Head) error {
 
 func errMissing(key Key, seq uint64) error {
 	return &CorruptError{Key: key, Seq: seq, Err: fmt.Errorf("%w: it is missing", ErrCorrupt)}
-}
-
-// record returns one record of a log.
-func (s *Store) record(ctx context.Context, key Key, creation string, seq uint64) (patch.Record, error) {
-	records, err := s.pick(ctx, key, creation, []uint64{seq})
-	if err != nil {
-		return patch.Record{}, err
-	}
-	return records[0], nil
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/snapshot"
 	"github.com/patchlog-dev/patchlog/store/backend"
+	"github.com/patchlog-dev/patchlog/store/internal/write"
 )
 
 // replayed is a view that was read from the storage.
@@ -22,27 +23,16 @@ type replayed struct {
 	chain    backend.Chain // of the log up to there
 	head     backend.Head  // that the log was read by
 
-	invocations []string // see [current]
+	invocations []string // see [write.State]
 }
 
 // note notes the invocations of records of the log.
 func (r *replayed) note(records []patch.Record) {
 	for _, rec := range records {
 		if rec.Event != nil && rec.Event.InvocationID() != "" {
-			r.invocations = withInvocation(r.invocations, rec.Event.InvocationID())
+			r.invocations = write.WithInvocation(r.invocations, rec.Event.InvocationID())
 		}
 	}
-}
-
-// maxInvocations is how many invocations are remembered that the index has.
-const maxInvocations = 8
-
-// withInvocation returns the last invocations with one more.
-func withInvocation(last []string, invocation string) []string {
-	if slices.Contains(last, invocation) {
-		return last
-	}
-	return append(slices.Clone(last[max(0, len(last)-maxInvocations+1):]), invocation)
 }
 
 const newest = ^uint64(0)
@@ -105,7 +95,7 @@ func (s *Store) fromSnapshot(ctx context.Context, key Key, empty replayed, news 
 	n, _ := slices.BinarySearchFunc(news.Records, kept.Seq+1, func(r backend.Record, seq uint64) int { return cmp.Compare(r.Seq, seq) })
 	supplied := make([]patch.Record, n)
 	errs := make([]error, n)
-	each(n, func(i int) { supplied[i], errs[i] = decode(key, news.Records[i].Seq, news.Records[i]) })
+	write.Each(n, func(i int) { supplied[i], errs[i] = decode(key, news.Records[i].Seq, news.Records[i]) })
 	if err := errors.Join(errs...); err != nil {
 		return empty, err
 	}
@@ -196,18 +186,18 @@ func (s *Store) withRecords(ctx context.Context, key Key, v fold.View, supplied 
 // newest returns the session's view, and the shared values that shared asks for, as
 // they are at a moment after the call began: one look at the backend gives what the view in
 // memory lacks, or all of it. locked says that the caller holds the handle's lock.
-func (s *Store) newest(ctx context.Context, h *handle, locked bool, shared scopesQuery) (current, backend.Fetched, error) {
+func (s *Store) newest(ctx context.Context, h *handle, locked bool, shared scopesQuery) (write.State, backend.Fetched, error) {
 	for {
-		c, news, err := s.current(ctx, h, locked, shared)
+		c, news, err := s.lastSeen(ctx, h, locked, shared)
 		if err != nil || news.Creation != "" {
 			return c, news, err
 		}
-		news, err = s.backend.Fetch(ctx, shared.query(backend.Query{Session: h.key.name(), Creation: c.view.Creation(), After: c.view.Seq()}))
+		news, err = s.backend.Fetch(ctx, shared.query(backend.Query{Session: h.key.name(), Creation: c.View.Creation(), After: c.View.Seq()}))
 		if err != nil {
 			if errors.Is(err, backend.ErrNotFound) {
 				h.dropSeen(c)
 			}
-			return current{}, news, fromBackend(h.key, err)
+			return write.State{}, news, fromBackend(h.key, err)
 		}
 		next, err := s.advance(ctx, h, c, news)
 		if err == nil {
@@ -216,25 +206,25 @@ func (s *Store) newest(ctx context.Context, h *handle, locked bool, shared scope
 		h.dropSeen(c)
 		// If the log is damaged, the replay reports it.
 		if !errors.Is(err, errOtherLog) && !errors.Is(err, ErrCorrupt) {
-			return current{}, news, err
+			return write.State{}, news, err
 		}
 	}
 }
 
 // advance returns the view after what is new, and publishes it.
-func (s *Store) advance(ctx context.Context, h *handle, c current, news backend.Fetched) (current, error) {
-	head, v := news.Head, c.view
+func (s *Store) advance(ctx context.Context, h *handle, c write.State, news backend.Fetched) (write.State, error) {
+	head, v := news.Head, c.View
 	switch {
-	case head.Creation != v.Creation() || head.Edition != v.Edition() || head.Last < v.Seq() || head.Last == v.Seq() && head.Chain != c.chain:
+	case head.Creation != v.Creation() || head.Edition != v.Edition() || head.Last < v.Seq() || head.Last == v.Seq() && head.Chain != c.Chain:
 		return c, errOtherLog // a server that took over may have lost acknowledged records
-	case head.Token == c.token:
+	case head.Token == c.Token:
 		return c, nil
 	}
 	p, err := decodePage(h.key, news.Records, backend.Range(v.Seq()+1, len(news.Records)))
 	if err != nil {
 		return c, err
 	}
-	r := replayed{chain: c.chain, invocations: c.invocations}
+	r := replayed{chain: c.Chain, invocations: c.Invocations}
 	r.note(p.records)
 	for _, raw := range p.raw {
 		r.chain = r.chain.Add(recordform.Checksum(raw.Data))
@@ -247,21 +237,20 @@ func (s *Store) advance(ctx context.Context, h *handle, c current, news backend.
 	if err != nil {
 		return c, err
 	}
-	next := current{r.view, head.Token, head.Chain, countsOf(head), r.invocations}
-	h.publish(next)
-	s.maybeSnapshot(h, r.view)
+	next := write.State{View: r.view, Token: head.Token, Chain: head.Chain, Counts: write.CountsOf(head), Invocations: r.invocations}
+	h.Publish(next)
 	return next, nil
 }
 
-// current returns the session's view from memory, which may be out of date. Without one it reads it, with the shared values
+// lastSeen returns the session's state from memory, which may be out of date. Without one it reads it, with the shared values
 // that shared asks for: then it returns what it fetched.
-func (s *Store) current(ctx context.Context, h *handle, locked bool, shared scopesQuery) (current, backend.Fetched, error) {
+func (s *Store) lastSeen(ctx context.Context, h *handle, locked bool, shared scopesQuery) (write.State, backend.Fetched, error) {
 	c := h.newest.Load()
 	if c == nil && !locked {
-		if err := h.lock(ctx); err != nil {
-			return current{}, backend.Fetched{}, err
+		if err := h.Lock(ctx); err != nil {
+			return write.State{}, backend.Fetched{}, err
 		}
-		defer h.unlock()
+		defer h.Unlock()
 		c = h.newest.Load()
 	}
 	if c != nil {
@@ -269,19 +258,10 @@ func (s *Store) current(ctx context.Context, h *handle, locked bool, shared scop
 	}
 	r, news, err := s.replay(ctx, h.key, newest, shared)
 	if err != nil {
-		return current{}, backend.Fetched{}, err
+		return write.State{}, backend.Fetched{}, err
 	}
 	h.snapshot.Store(&snapshotMark{r.view.Creation(), r.snapshot})
-	c = &current{view: r.view, token: r.head.Token, chain: r.head.Chain, counts: countsOf(r.head), invocations: r.invocations}
-	h.publish(*c)
-	s.maybeSnapshot(h, c.view)
+	c = &write.State{View: r.view, Token: r.head.Token, Chain: r.head.Chain, Counts: write.CountsOf(r.head), Invocations: r.invocations}
+	h.Publish(*c)
 	return *c, news, nil
-}
-
-// chainOf is a log's chain with more records.
-func chainOf(chain backend.Chain, records []backend.Record) backend.Chain {
-	for _, r := range records {
-		chain = chain.Add(r.Sum)
-	}
-	return chain
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store/backend"
 	"github.com/patchlog-dev/patchlog/store/internal/erase"
+	"github.com/patchlog-dev/patchlog/store/internal/write"
 )
 
 // Retention says what becomes of an app's sessions in time. The zero value keeps them.
@@ -140,7 +141,7 @@ func (s *Store) retain(ctx context.Context, info Info, policy Retention, dryRun 
 		}
 	}
 	head, m, err := s.soundHead(ctx, info.Key)
-	if err == nil && !dryRun && countsOf(head).calls > 0 {
+	if err == nil && !dryRun && write.CountsOf(head).Calls > 0 {
 		due = true
 		if err = s.finishErasures(ctx, info.Key, true); err == nil {
 			head, m, err = s.soundHead(ctx, info.Key)

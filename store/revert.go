@@ -6,6 +6,7 @@ import (
 
 	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/patch"
+	"github.com/patchlog-dev/patchlog/store/internal/write"
 )
 
 // UndoOptions say what the author of a revert or a rewind has seen. The zero value means
@@ -39,7 +40,7 @@ type UndoOptions struct {
 // patch stands on one of them, naming the patch to revert first, or if all have been
 // taken back; the others are those of [Store.ApplyPatch].
 func (s *Store) Revert(ctx context.Context, key Key, patchID string, opts UndoOptions) (Committed, error) {
-	p := undoing{opts, fold.CheckOptions{AllowOrphans: opts.AllowOrphans}, func(v fold.View) ([]*patch.PatchEvent, error) {
+	p := undoing{s, opts, fold.CheckOptions{AllowOrphans: opts.AllowOrphans}, func(v fold.View) ([]*patch.PatchEvent, error) {
 		ids, err := v.RevertTargets(patchID)
 		patches := make([]*patch.PatchEvent, len(ids))
 		for i, id := range ids {
@@ -63,7 +64,7 @@ func (s *Store) Rewind(ctx context.Context, key Key, invocationID string, opts U
 	if err != nil {
 		return Committed{}, err
 	}
-	p := undoing{opts, fold.CheckOptions{AllowOrphans: true, AllowPinned: true}, func(v fold.View) ([]*patch.PatchEvent, error) {
+	p := undoing{s, opts, fold.CheckOptions{AllowOrphans: true, AllowPinned: true}, func(v fold.View) ([]*patch.PatchEvent, error) {
 		return v.Rewind(from)
 	}}
 	return s.commitOrDraft(ctx, key, creation, p, opts.DryRun)
@@ -82,7 +83,7 @@ func (s *Store) firstOf(ctx context.Context, key Key, creation, invocationID str
 	if err != nil {
 		return "", 0, err
 	}
-	seqs, err := s.backend.Lookup(ctx, key.name(), head.Creation, []string{invocationIndex(invocationID)})
+	seqs, err := s.backend.Lookup(ctx, key.name(), head.Creation, []string{write.InvocationIndex(invocationID)})
 	switch {
 	case err != nil:
 		return "", 0, fromBackend(key, err)
@@ -94,46 +95,22 @@ func (s *Store) firstOf(ctx context.Context, key Key, creation, invocationID str
 
 // undoing is the plan to log patches that are made from the newest view.
 type undoing struct {
+	store   *Store
 	opts    UndoOptions
 	check   fold.CheckOptions
 	patches func(fold.View) ([]*patch.PatchEvent, error)
 }
 
-func (p undoing) offers() []patch.Record { return nil }
+func (p undoing) Offered() []patch.Record { return nil }
 
-func (p undoing) draft(d *draft) error {
-	if on := p.opts.On; on.Creation() != "" && on.PatchSeq() < d.view.PatchSeq() {
-		return &fold.ConflictError{Base: on.PatchSeq(), Newest: d.view.PatchSeq()}
+func (p undoing) Draft(d *write.Draft) error {
+	if on := p.opts.On; on.Creation() != "" && on.PatchSeq() < d.View.PatchSeq() {
+		return &fold.ConflictError{Base: on.PatchSeq(), Newest: d.View.PatchSeq()}
 	}
-	patches, err := p.patches(d.view)
-	if err != nil {
-		return err
+	patches, err := p.patches(d.View)
+	if err == nil && len(patches) > 0 {
+		d.Records, err = d.Propose(p.check, fold.Grouped(d.View, p.opts.Author, p.store.opts.NewID, patches)...)
 	}
-	if len(patches) == 0 {
-		d.present = true
-		return nil
-	}
-	if err := d.propose(d.store.grouped(d.view, p.opts.Author, patches)); err != nil {
-		return err
-	}
-	return d.addPatches(d.missing, p.check)
-}
-
-// grouped returns the records of patches that follow a view: each based on the one before, and in a group of their own if
-// they are several.
-func (s *Store) grouped(v fold.View, author string, patches []*patch.PatchEvent) []patch.Record {
-	group, base := "", v.PatchSeq()
-	if len(patches) > 1 {
-		group = s.opts.NewID()
-	}
-	records := make([]patch.Record, len(patches))
-	for i, p := range patches {
-		if author != "" {
-			p = p.WithAuthor(author)
-		}
-		records[i].Patch = p.WithBase(base).WithGroup(group)
-		base = v.Seq() + 1 + uint64(i)
-		records[i].Seq = base
-	}
-	return records
+	d.Logged = len(patches) == 0
+	return err
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/patchlog-dev/patchlog/store/backend"
 	"github.com/patchlog-dev/patchlog/store/bolt"
 	"github.com/patchlog-dev/patchlog/store/internal/salvage"
+	"github.com/patchlog-dev/patchlog/store/internal/write"
 )
 
 // Salvaged says what a salvage has found and written.
@@ -124,7 +125,7 @@ func Salvage(ctx context.Context, from *io.SectionReader, to *Store, opts Salvag
 	logs, err := v.Logs(ctx, func(name string) bool {
 		key, err := keyOf(name)
 		return err == nil && key.Validate() == nil && key.name() == name
-	}, func(name string) bool { return strings.HasPrefix(name, stagedPrefix) })
+	}, func(name string) bool { return strings.HasPrefix(name, write.StagedPrefix) })
 	v.out.Deleted, v.out.DeletedRecords = v.Deleted, v.DeletedRecords
 	if err != nil {
 		return v.out, err

@@ -13,6 +13,7 @@ import (
 	"github.com/patchlog-dev/patchlog/store/bolt"
 	"github.com/patchlog-dev/patchlog/store/internal/erase"
 	"github.com/patchlog-dev/patchlog/store/internal/salvage"
+	"github.com/patchlog-dev/patchlog/store/internal/write"
 )
 
 // write writes what was found of a session.
@@ -67,7 +68,7 @@ func (v *salvaging) write(ctx context.Context, l *salvage.Log) error {
 			}
 		}
 		if !goesOn {
-			if err := w.end(); err != nil {
+			if err := w.end(ctx); err != nil {
 				return err
 			}
 			if err := w.begin(ctx, r.Seq, log, doubtful); err != nil {
@@ -88,7 +89,7 @@ func (v *salvaging) write(ctx context.Context, l *salvage.Log) error {
 	if next <= l.Last && l.Last < math.MaxUint64 {
 		w.out.Lost = append(w.out.Lost, patch.Span{From: next, To: l.Last})
 	}
-	if err := w.end(); err != nil {
+	if err := w.end(ctx); err != nil {
 		return err
 	}
 	s := &w.out
@@ -122,8 +123,9 @@ type salvagedWriter struct {
 	mark string // of the session's key
 	meta *meta  // of its first part
 
-	part *SalvagedPart // nil before the first one
-	made *creating
+	part   *SalvagedPart // nil before the first one
+	made   *write.Creation
+	handle *handle // of the part
 }
 
 // begin begins a part, with the record that had a seq.
@@ -141,23 +143,25 @@ func (w *salvagedWriter) begin(ctx context.Context, seq uint64, log, doubtful bo
 	if !log {
 		m.initial, m.lineage = nil, nil
 	}
-	w.made, err = w.store.newSession(ctx, &handle{key: key}, m)
+	w.handle = w.store.cache.acquire(key)
+	w.made, err = w.store.newSession(ctx, w.handle, m)
 	return err
 }
 
 // add adds a record to the part.
 func (w *salvagedWriter) add(rec patch.Record, form []byte) error {
-	w.made.put(rec, form)
-	next, err := w.made.view.Apply(rec)
+	view := w.made.View
+	next, err := view.Apply(rec)
 	if need := (*fold.MissingRecordsError)(nil); errors.As(err, &need) { // of this part, which is the log's beginning
-		next, err = w.made.view.WithRecords(w.read(need.Seqs)).Apply(rec)
+		next, err = view.WithRecords(w.read(need.Seqs)).Apply(rec)
 	}
-	if err == nil {
-		w.made.view = next
+	if err != nil {
+		next = view
 	}
+	w.made.Copy(rec, form, next)
 	w.part.To++
 	w.out.Records++
-	return w.made.stage()
+	return w.made.Stage()
 }
 
 // read reads records of the log.
@@ -175,31 +179,28 @@ func (w *salvagedWriter) read(seqs []uint64) (records []patch.Record) {
 }
 
 // end has the part be there.
-func (w *salvagedWriter) end() error {
+func (w *salvagedWriter) end(ctx context.Context) error {
 	if w.part == nil {
 		return nil
 	}
-	defer w.made.drop()
+	defer w.store.cache.release(w.handle)
+	defer w.made.Drop()
 	if m := *w.meta; w.part.Log && len(m.lineage) > 0 {
 		m.lineage = erase.Cut(m.lineage, w.part.To)
 		var err error
-		if w.made.meta, err = encodeMeta(m); err != nil {
+		if w.made.Meta, err = encodeMeta(m); err != nil {
 			return err
 		}
 	}
-	if w.made.last > 0 && len(w.made.batch) > 0 {
+	if all, unstaged := w.made.Count(); unstaged > 0 && all > unstaged {
 		// An id that is there twice is refused at the end of a log, and not within.
-		if err := w.made.stageAll(); err != nil {
+		if err := w.made.StageAll(); err != nil {
 			return err
 		}
 	}
-	batch := w.made.final()
-	counts := w.made.counts.of(w.made.view)
-	batch.Counts = counts.encode()
-	if err := w.store.append(w.made.ctx, w.part.Key, &batch); err != nil {
-		return fromBackend(w.part.Key, err)
+	if err := w.made.Commit(ctx); err != nil {
+		return err
 	}
-	w.made.begun = false
 	w.out.Parts = append(w.out.Parts, *w.part)
 	w.part = nil
 	return nil

@@ -91,11 +91,11 @@ func (s *Store) Create(ctx context.Context, key Key, state map[string]any, opts 
 	if err != nil {
 		return Session{}, err
 	}
-	c, err := s.create(ctx, key, meta{created: opts.Created.UTC(), initial: own}, shared, appending{}, false)
+	c, err := s.create(ctx, key, meta{created: opts.Created.UTC(), initial: own}, shared, appending{store: s, key: key}, false)
 	if err != nil {
 		return Session{}, err
 	}
-	session.View, session.app, session.user = c.view, session.app.with(shared, statekey.App), session.user.with(shared, statekey.User)
+	session.View, session.app, session.user = c.View, session.app.with(shared, statekey.App), session.user.with(shared, statekey.User)
 	return session, nil
 }
 
@@ -110,7 +110,7 @@ func (s *Store) Get(ctx context.Context, key Key) (Session, error) {
 	if err != nil {
 		return Session{}, err
 	}
-	return s.scopes.session(shared, c.view, news)
+	return s.scopes.session(shared, c.View, news)
 }
 
 // withScopes returns a session without a view, with the state that it shares with others.

@@ -8,6 +8,7 @@ import (
 	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/snapshot"
 	"github.com/patchlog-dev/patchlog/store/backend"
+	"github.com/patchlog-dev/patchlog/store/internal/write"
 )
 
 // snapshotter writes snapshots in the background, one at a time, while any are due.
@@ -75,7 +76,7 @@ func (s *Store) writeSnapshot(h *handle) {
 	if c == nil {
 		return
 	}
-	v := c.view
+	v := c.View
 	kept, err := encodeSnapshot(*c)
 	if err == nil {
 		err = s.backend.PutSnapshot(context.Background(), h.key.name(), v.Creation(), kept)
@@ -90,13 +91,13 @@ func (s *Store) writeSnapshot(h *handle) {
 }
 
 // encodeSnapshot encodes a view, and finds which records it refers to.
-func encodeSnapshot(c current) (backend.Snapshot, error) {
-	v := c.view
+func encodeSnapshot(c write.State) (backend.Snapshot, error) {
+	v := c.View
 	data, err := snapshot.Encode(v)
 	if err != nil {
 		return backend.Snapshot{}, err
 	}
-	kept := backend.Snapshot{Seq: v.Seq(), Chain: c.chain, Edition: v.Edition(), Data: data}
+	kept := backend.Snapshot{Seq: v.Seq(), Chain: c.Chain, Edition: v.Edition(), Data: data}
 	var need *fold.MissingRecordsError
 	if _, err := snapshot.Decode(data, fold.New(v.Creation(), nil), v.Seq()); errors.As(err, &need) {
 		kept.Spans = backend.Spans(need.Seqs)

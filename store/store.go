@@ -16,6 +16,7 @@ import (
 	"github.com/patchlog-dev/patchlog/snapshot"
 	"github.com/patchlog-dev/patchlog/store/backend"
 	"github.com/patchlog-dev/patchlog/store/bolt"
+	"github.com/patchlog-dev/patchlog/store/internal/write"
 	"github.com/patchlog-dev/patchlog/store/memory"
 )
 
@@ -100,6 +101,7 @@ type Store struct {
 	backend backend.Backend
 	owner   string // of the leases that this store takes
 	opts    Options
+	writing write.Config
 	cache   cache
 	scopes  scopeCache
 	changes changes
@@ -152,7 +154,9 @@ func New(b backend.Backend, opts Options) (*Store, error) {
 	}
 	opts = opts.withDefaults()
 	_, remote := b.(backend.Leaser)
-	s := &Store{backend: b, owner: uuid.NewString(), opts: opts, cache: newCache(opts.CacheBytes, remote)}
+	s := &Store{backend: b, owner: uuid.NewString(), opts: opts}
+	s.writing = write.Config{Backend: b, Remote: remote, MaxRecordBytes: opts.MaxRecordBytes, NewID: opts.NewID, Now: opts.Now, Logger: opts.Logger}
+	s.cache = newCache(s)
 	s.scopes.limit = int(max(opts.CacheBytes, 0) / 8)
 	s.closing, s.close = context.WithCancel(context.Background())
 	return s, nil
@@ -186,9 +190,9 @@ type Info struct {
 
 // infoOf is what a session's head says.
 func infoOf(key Key, head backend.Head) Info {
-	c := countsOf(head)
-	return Info{Key: key, Creation: head.Creation, Created: c.created, Seq: head.Last,
-		Visible: c.visible, VisibleTokens: c.visibleTokens, Tokens: c.tokens, Active: c.active, Compacted: c.compacted}
+	c := write.CountsOf(head)
+	return Info{Key: key, Creation: head.Creation, Created: c.Created, Seq: head.Last,
+		Visible: c.Visible, VisibleTokens: c.VisibleTokens, Tokens: c.Tokens, Active: c.Active, Compacted: c.Compacted}
 }
 
 // ListOptions say which sessions to list. The zero value means all.
@@ -217,7 +221,7 @@ func (s *Store) List(ctx context.Context, opts ListOptions) iter.Seq2[Info, erro
 				prefix = prefixOf(opts.App, opts.User)
 			}
 		}
-		after := stagedEnd
+		after := write.StagedEnd
 		if opts.After != (Key{}) {
 			after = opts.After.name()
 		}
@@ -294,7 +298,7 @@ func (s *Store) delete(ctx context.Context, key Key, seen *backend.Head) error {
 				return fromBackend(key, err)
 			}
 			// Nothing else says what calls of the session have to do in its forks. If it is damaged, they cannot.
-			if countsOf(now).calls > 0 {
+			if write.CountsOf(now).Calls > 0 {
 				if err := s.finishErasures(ctx, key, true); err != nil && !errors.Is(err, ErrCorrupt) {
 					return err
 				}
@@ -319,11 +323,11 @@ func (s *Store) delete(ctx context.Context, key Key, seen *backend.Head) error {
 func (s *Store) deleteSeen(ctx context.Context, key Key, seen *backend.Head) error {
 	h := s.cache.acquire(key)
 	defer s.cache.release(h)
-	if err := h.lock(ctx); err != nil {
+	if err := h.Lock(ctx); err != nil {
 		return err
 	}
-	defer h.unlock()
-	h.drop()
+	defer h.Unlock()
+	h.Drop()
 	defer s.changes.wake(key)
 	return s.backend.Delete(ctx, key.name(), seen.Creation, seen)
 }

@@ -1,0 +1,245 @@
+package fold
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/patchlog-dev/patchlog/internal/records"
+	"github.com/patchlog-dev/patchlog/patch"
+)
+
+// Draft is a call that is to be logged, while it is judged: records that follow a view, and the view after them. A draft
+// is made in memory alone, and reads nothing: where a revert needs records of the log, the error is a
+// *[MissingRecordsError], and a new draft must be made with these in Supplied. A method that fails leaves the draft as it
+// was.
+type Draft struct {
+	View     View
+	Added    []patch.Record // the records between the view that the draft began with and View
+	Supplied []patch.Record // records of the log, ascending: see [View.WithRecords]
+}
+
+// LogIndex says which ids a log has. View has no index of hidden records, which the log keeps.
+type LogIndex interface {
+	// Find returns the record that takes an id. Seq is 0 if there is none.
+	Find(id string) (patch.Record, error)
+
+	// HasGroup reports whether a patch of the log names the group.
+	HasGroup(group string) bool
+}
+
+// CheckUnique returns a *[DuplicateIDError] if an id is twice among records of one call.
+func CheckUnique(call []patch.Record) error {
+	seen := map[string]bool{}
+	for _, r := range call {
+		for id := range r.IDs() {
+			if seen[id] {
+				return &DuplicateIDError{ID: id}
+			}
+			seen[id] = true
+		}
+	}
+	return nil
+}
+
+// Match finds which records of a call the log has already, so that a call can be repeated. In the result those are as
+// they are logged, and missing are the indices of the others. The error is a *[DuplicateIDError] if an id is used otherwise.
+// offered are the records as the caller gave them, completed the same after [patch.Complete]: what was completed is not
+// compared.
+func Match(log LogIndex, offered, completed []patch.Record) (matched []patch.Record, missing []int, err error) {
+	matched = slices.Clone(completed)
+	for i, r := range completed {
+		there, err := find(log, r)
+		switch {
+		case err != nil:
+			return nil, nil, err
+		case there.record.Seq == 0:
+			missing = append(missing, i)
+			continue
+		case there.record.ID() != r.ID() || !patch.Same(there.record, offered[i]):
+			return nil, nil, &DuplicateIDError{ID: there.id, Seq: there.record.Seq}
+		}
+		matched[i] = there.record
+	}
+	return matched, missing, nil
+}
+
+type found struct {
+	id     string
+	record patch.Record
+}
+
+// find returns the record of the log that takes a record's own id or, if there is none, one of the other ids.
+func find(log LogIndex, r patch.Record) (f found, err error) {
+	own, err := log.Find(r.ID())
+	if err != nil || own.Seq != 0 {
+		return found{r.ID(), own}, err
+	}
+	for id := range r.IDs() {
+		if f = (found{id: id}); id != r.ID() {
+			f.record, err = log.Find(id)
+		}
+		if err != nil || f.record.Seq != 0 {
+			return f, err
+		}
+	}
+	return f, nil
+}
+
+// Append adds a record that is not judged, and sets its seq.
+func (d *Draft) Append(r *patch.Record) error {
+	r.Seq = d.View.Seq() + 1
+	next, err := d.View.Apply(*r)
+	if need := (*MissingRecordsError)(nil); errors.As(err, &need) {
+		next, err = d.View.WithRecords(d.find(need.Seqs)).Apply(*r)
+	}
+	if err == nil {
+		d.View, d.Added = next, append(d.Added, *r)
+	}
+	return err
+}
+
+// find returns those of the records with the given seqs that are supplied or added.
+func (d *Draft) find(seqs []uint64) (records []patch.Record) {
+	for _, seq := range seqs {
+		for _, from := range [][]patch.Record{d.Added, d.Supplied} {
+			i, ok := slices.BinarySearchFunc(from, seq, func(r patch.Record, seq uint64) int { return cmp.Compare(r.Seq, seq) })
+			if ok {
+				records = append(records, from[i])
+				break
+			}
+		}
+	}
+	return records
+}
+
+// Judge adds patches of one group, or a single one, if [View.Preview] accepts them and the log does not have the group. It
+// sets their seqs.
+func (d *Draft) Judge(log LogIndex, opts CheckOptions, added []patch.Record) error {
+	patches := make([]*patch.PatchEvent, len(added))
+	for i := range added {
+		added[i].Seq = d.View.Seq() + 1 + uint64(i)
+		patches[i] = added[i].Patch
+	}
+	after, err := d.View.Preview(patches, opts)
+	need := (*MissingRecordsError)(nil)
+	for errors.As(err, &need) {
+		supplied := d.find(need.Seqs)
+		if len(supplied) < len(need.Seqs) {
+			return err
+		}
+		after, err = d.View.WithRecords(supplied).Preview(patches, opts)
+	}
+	// Whether the log has the group is a matter of form: after the base, before all else.
+	if err == nil || !errors.Is(err, ErrUnknownPatch) && !errors.Is(err, ErrConflict) {
+		if group := patches[0].Group(); group != "" && log.HasGroup(group) {
+			return &patch.FieldError{Field: "group", Problem: fmt.Sprintf("the log holds group %q already; take an id of your own", group)}
+		}
+	}
+	if err == nil {
+		d.View, d.Added = after, append(d.Added, added...)
+	}
+	return err
+}
+
+// Patches adds patches of one call as [Draft.Judge] does, group by group. Of the bases only that of the first patch is
+// checked, since the call's own patches count as seen. matched and missing are what [Match] has returned. If Patches
+// succeeds, the missing ones are in matched as they are logged.
+func (d *Draft) Patches(log LogIndex, opts PatchOptions, matched []patch.Record, missing []int) error {
+	if len(missing) > 0 && opts.On.Creation() != "" && opts.On.Edition() != d.View.Edition() {
+		return errErased
+	}
+	check := opts.Check()
+	for from := 0; from < len(missing); {
+		var added []patch.Record // of one group
+		for i := from; i < len(missing); i++ {
+			r := matched[missing[i]]
+			if i > from && (added[0].Patch.Group() == "" || r.Patch.Group() != added[0].Patch.Group()) {
+				break
+			}
+			if err := CheckNotErased(r); err != nil {
+				return err
+			}
+			based, err := opts.withBase(r.Patch, d.View, i-from, i == 0)
+			if err != nil {
+				return err
+			}
+			added = append(added, patch.Record{Patch: based})
+		}
+		check.AsOfNow = from > 0 || hasSeenOwn(d.View, matched[:missing[0]], added[0].Patch)
+		if err := d.Judge(log, check, added); err != nil {
+			return err
+		}
+		for i, r := range added {
+			matched[missing[from+i]] = r
+		}
+		from += len(added)
+	}
+	return nil
+}
+
+// errErased: a patch may say what has been erased since its author looked.
+var errErased = fmt.Errorf("%w: events have been erased since the patch's author looked; look again and make it anew", ErrConflict)
+
+// CheckNotErased refuses a new record that says of itself that it was erased: that is for receipts to say.
+func CheckNotErased(r patch.Record) error {
+	_, erased := records.Envelope(r).ErasedBy()
+	for _, e := range r.Events() {
+		_, own := e.ErasedBy()
+		erased = erased || own
+	}
+	if !erased {
+		return nil
+	}
+	return &patch.FieldError{Field: "customMetadata/" + patch.OwnMetadata, Problem: fmt.Sprintf("it says of record %q that it was erased, but it is new to the log", r.ID())}
+}
+
+// withBase gives a patch the base that the options say if it has none. It is the n-th from the view on; only the first of a
+// call is based on what its author saw, since later ones have seen those before them.
+func (o PatchOptions) withBase(p *patch.PatchEvent, v View, n int, first bool) (*patch.PatchEvent, error) {
+	switch {
+	case !records.LacksBase(p):
+	case o.On.Creation() != "" && first:
+		return p.WithBase(o.On.PatchSeq()), nil
+	case o.On.Creation() != "" && n == 0:
+		return p.WithBase(v.PatchSeq()), nil
+	case o.On.Creation() != "":
+		return p.WithBase(v.Seq() + uint64(n)), nil
+	case records.IsIndexed(p) && !o.AsOfNow:
+		return nil, &patch.FieldError{Field: "base", Problem: "a patch with indices must say which view they count from: " +
+			"give it a base, pass the view in On, or set AsOfNow"}
+	}
+	return p, nil
+}
+
+// hasSeenOwn reports whether the log's newest patch is one of the call's own, logged by an earlier try, and the author of
+// the first patch that is missing had seen all before those.
+func hasSeenOwn(v View, logged []patch.Record, first *patch.PatchEvent) bool {
+	base, based := first.Base()
+	own := false
+	for _, r := range logged {
+		if b, ok := r.Patch.Base(); ok && b <= base {
+			base, own = r.Seq, true
+		}
+	}
+	return based && own && base == v.PatchSeq()
+}
+
+// Grouped returns patches that follow a view as records: each based on the one before and, if they are several, in a group
+// with an id of newID.
+func Grouped(v View, author string, newID func() string, patches []*patch.PatchEvent) []patch.Record {
+	group, base := "", v.PatchSeq()
+	if len(patches) > 1 {
+		group = newID()
+	}
+	out := make([]patch.Record, len(patches))
+	for i, p := range patches {
+		if author != "" {
+			p = p.WithAuthor(author)
+		}
+		out[i] = patch.Record{Seq: v.Seq() + 1 + uint64(i), Patch: p.WithBase(base).WithGroup(group)}
+		base = out[i].Seq
+	}
+	return out
+}

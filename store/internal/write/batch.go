@@ -1,0 +1,167 @@
+package write
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/patchlog-dev/patchlog/internal/recordform"
+	"github.com/patchlog-dev/patchlog/internal/records"
+	"github.com/patchlog-dev/patchlog/patch"
+	"github.com/patchlog-dev/patchlog/store/backend"
+)
+
+// batch is records as the backend takes them, and what is stored with them.
+type batch struct {
+	Counts Counts // of the log up to the records
+
+	records     []backend.Record
+	shared      []backend.Value
+	size        int               // of the records, in bytes
+	invocations []string          // see [State]
+	taken       map[string]uint64 // ids of the log and of earlier batches of the group, as far as they were looked up → seq
+	indexed     map[string]bool   // ids of groups and invocations that records of this batch take
+}
+
+// add adds a record, which has its seq.
+func (b *batch) add(s *Session, r patch.Record) error {
+	data, err := patch.AppendRecord(nil, r)
+	if err != nil {
+		return err
+	}
+	if len(data) > s.MaxRecordBytes {
+		return fmt.Errorf("%w: record %q takes %d bytes; the limit is %d", patch.ErrTooLarge, r.ID(), len(data), s.MaxRecordBytes)
+	}
+	b.put(r, data)
+	return b.share(s, slices.Collect(records.SharedChanges(r)))
+}
+
+// put adds a record in its byte form.
+func (b *batch) put(r patch.Record, data []byte) {
+	raw := backend.Record{Seq: r.Seq, Sum: recordform.Checksum(data), Data: data}
+	for id := range r.IDs() {
+		raw.IDs = append(raw.IDs, id)
+	}
+	if r.Patch != nil && r.Patch.Group() != "" {
+		b.index(&raw, groupIndex(r.Patch.Group()))
+	}
+	if r.Event != nil && r.Event.InvocationID() != "" && !slices.Contains(b.invocations, r.Event.InvocationID()) {
+		b.index(&raw, InvocationIndex(r.Event.InvocationID()))
+		b.invocations = WithInvocation(b.invocations, r.Event.InvocationID())
+	}
+	b.records = append(b.records, raw)
+	b.Counts.Add(r)
+	b.size += len(data)
+}
+
+// index has a record take the id of a group or an invocation, if it is the first of it.
+func (b *batch) index(raw *backend.Record, id string) {
+	if b.taken[id] != 0 || b.indexed[id] {
+		return
+	}
+	if b.indexed == nil {
+		b.indexed = map[string]bool{}
+	}
+	raw.IDs, b.indexed[id] = append(raw.IDs, id), true
+}
+
+// undo takes back what was added to an earlier copy of the batch, and returns that.
+func (b *batch) undo(earlier batch) batch {
+	for _, raw := range b.records[min(len(earlier.records), len(b.records)):] {
+		for _, id := range raw.IDs {
+			delete(b.indexed, id)
+		}
+	}
+	return earlier
+}
+
+// share adds changes of shared scopes.
+func (b *batch) share(s *Session, changes []patch.Change) error {
+	for _, c := range changes {
+		name := s.Shared(c.Key)
+		if len(name) > backend.MaxNameBytes {
+			return fmt.Errorf("%w: state key %.40q has %d bytes", patch.ErrTooLarge, c.Key, len(c.Key))
+		}
+		data, err := c.Value.MarshalBinary()
+		if err != nil {
+			return err
+		}
+		if len(data) > s.MaxRecordBytes {
+			return fmt.Errorf("%w: the value of state key %.40q takes %d bytes; the limit is %d", patch.ErrTooLarge, c.Key, len(data), s.MaxRecordBytes)
+		}
+		b.shared = append(b.shared, backend.Value{Name: name, Data: data})
+	}
+	return nil
+}
+
+// The index of ids has entries of other kinds, too: of the first patch of a group, so that no other call logs the group, and
+// of the first event of an invocation, which a rewind goes to. Their ids are longer than any other may be.
+
+func groupIndex(group string) string { return strings.Repeat("\x00", patch.MaxIDBytes+1) + group }
+
+// InvocationIndex returns the id that the first event of an invocation takes in the index of ids.
+func InvocationIndex(invocation string) string {
+	sum := sha256.Sum256([]byte(invocation)) // it may have any length
+	return strings.Repeat("\x01", patch.MaxIDBytes+1) + string(sum[:])
+}
+
+// maxInvocations is how many invocations are remembered that the index has.
+const maxInvocations = 8
+
+// WithInvocation returns the last invocations with one more.
+func WithInvocation(last []string, invocation string) []string {
+	if slices.Contains(last, invocation) {
+		return last
+	}
+	return append(slices.Clone(last[max(0, len(last)-maxInvocations+1):]), invocation)
+}
+
+// IDs returns all ids that a record may take in the index.
+func IDs(r patch.Record) []string {
+	ids := slices.Collect(r.IDs())
+	switch {
+	case r.Patch != nil && r.Patch.Group() != "":
+		ids = append(ids, groupIndex(r.Patch.Group()))
+	case r.Event != nil && r.Event.InvocationID() != "":
+		ids = append(ids, InvocationIndex(r.Event.InvocationID()))
+	}
+	return ids
+}
+
+func idsOf(records []patch.Record) (ids []string) {
+	for _, r := range records {
+		ids = append(ids, IDs(r)...)
+	}
+	slices.Sort(ids)
+	return slices.Compact(ids)
+}
+
+// Compress compresses a record. It is a variable for tests that look for texts in a file.
+var Compress = recordform.Compress
+
+// CompressAll compresses records, which have their seqs and fit the limits: these are about uncompressed records.
+func CompressAll(records []backend.Record) {
+	Each(len(records), func(i int) { records[i].Data = Compress(records[i].Data) })
+}
+
+// worthwhile is how many records a goroutine of its own should have.
+const worthwhile = 16
+
+// Each calls do with 0 to n-1, from several goroutines if that is worth while.
+func Each(n int, do func(i int)) {
+	workers := max(1, min(runtime.GOMAXPROCS(0), n/worthwhile))
+	var others sync.WaitGroup
+	work := func(first int) {
+		for i := first; i < n; i += workers {
+			do(i)
+		}
+	}
+	for w := 1; w < workers; w++ {
+		others.Go(func() { work(w) })
+	}
+	work(0)
+	others.Wait()
+}

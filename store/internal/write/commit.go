@@ -1,0 +1,321 @@
+package write
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync/atomic"
+
+	"github.com/patchlog-dev/patchlog/fold"
+	"github.com/patchlog-dev/patchlog/patch"
+	"github.com/patchlog-dev/patchlog/store/backend"
+	"github.com/patchlog-dev/patchlog/store/internal/groupcommit"
+)
+
+// request is a plan that waits for its session's turn.
+type request struct {
+	ctx        context.Context
+	creation   string // that the session must have, or ""
+	plan       Plan
+	completed  []patch.Record // what the plan offers
+	supplied   []patch.Record // records that the plan asked for, of the log with the creation suppliedOf
+	suppliedOf string
+
+	// Set when the turn is over.
+	result fold.Committed
+	err    error
+
+	// Of the last try.
+	triedOn fold.View // without what others in the group add
+	draft   *Draft
+	refusal error // by the plan
+}
+
+// errAbandoned: the leader of this commit panicked, in a function of its caller's.
+var errAbandoned = errors.New("abandoned: a call that shared the commit panicked")
+
+// Limits of a group of writes that share a batch.
+const (
+	maxGroup      = 1024
+	maxGroupBytes = 16 << 20 // in memory
+)
+
+var fitting = groupcommit.Fit(maxGroup, maxGroupBytes, func(r *request) int {
+	size := 0
+	for _, rec := range r.completed {
+		for _, e := range rec.Events() {
+			size += e.Footprint()
+		}
+	}
+	return size
+})
+
+// lead writes one group of the session's requests. The caller holds the session's lock.
+//
+// The group is drafted on the view in memory, and the ids that it takes are not looked up: the backend refuses the batch
+// if the log has moved on or has one of the ids. Then the group is drafted again: with what is new, or with the ids looked
+// up. It is drafted again, too, if a request would be refused that may be in the log.
+func (s *Session) lead(ctx context.Context, requests []*request) {
+	ctx, done := whileAnyWaits(ctx, requests)
+	defer done()
+	failAll(requests, errAbandoned) // until they are told otherwise
+	for lookUp := false; len(requests) > 0; {
+		base, err := s.State(ctx)
+		if err != nil {
+			failAll(requests, err)
+			return
+		}
+		g := s.draftGroup(ctx, base, requests, lookUp)
+		if !lookUp && g.refusesOffered() {
+			lookUp = true
+			continue
+		}
+		err = g.commit(ctx)
+		switch {
+		case err == nil:
+			g.succeed()
+			return
+		case errors.Is(err, backend.ErrUnknown): // whose cause may be one of the others
+		case errors.Is(err, errLaterView):
+			now, err := s.Newest(ctx, true)
+			if err != nil {
+				err = s.Named(&backend.UnknownError{Cause: err})
+			}
+			requests = g.succeedLater(now.View, err)
+			continue
+		case errors.Is(err, backend.ErrTaken) && !lookUp:
+			lookUp = true
+			continue
+		case err == errNothing, errors.Is(err, backend.ErrMoved), errors.Is(err, backend.ErrNotFound):
+			now, readErr := s.Newest(ctx, true)
+			switch {
+			case readErr != nil:
+				failAll(requests, readErr)
+				return
+			case !now.sameLog(base):
+				continue
+			case err == errNothing: // all are refused by the newest view, or have nothing to log
+				g.succeed()
+				return
+			}
+		}
+		g.fail(err)
+		return
+	}
+}
+
+// whileAnyWaits returns a context for the work on a group. It outlives its leader: it ends when no caller waits.
+func whileAnyWaits(ctx context.Context, requests []*request) (all context.Context, done func()) {
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	waiting := new(atomic.Int64)
+	waiting.Store(int64(len(requests)))
+	stops := make([]func() bool, len(requests))
+	for i, r := range requests {
+		stops[i] = context.AfterFunc(r.ctx, func() {
+			if waiting.Add(-1) == 0 {
+				cancel()
+			}
+		})
+	}
+	return ctx, func() {
+		for _, stop := range stops {
+			stop()
+		}
+		cancel()
+	}
+}
+
+func failAll(requests []*request, err error) {
+	for _, r := range requests {
+		r.err = err
+	}
+}
+
+// group is the drafts of one batch in the making.
+type group struct {
+	session  *Session
+	base     State
+	requests []*request // those that have a draft
+	lookUp   bool       // whether ids were looked up, or are left to the backend to refuse
+
+	// With what the group adds so far.
+	view  fold.View
+	added []patch.Record
+	batch batch
+
+	// confirms: the group adds nothing, or others do, and a request is told that what it wants is in the log already. That
+	// is confirmed first: see the essay in write.go.
+	confirms bool
+}
+
+// draftGroup drafts requests on a state, in their order. Those that cannot have a draft have their error in err.
+func (s *Session) draftGroup(ctx context.Context, base State, requests []*request, lookUp bool) *group {
+	g := &group{session: s, base: base, lookUp: lookUp, view: base.View}
+	g.batch = batch{Counts: base.Counts, invocations: base.Invocations, taken: map[string]uint64{}}
+	var ids []string
+	for _, r := range requests {
+		r.triedOn, r.draft, r.refusal = base.View, nil, nil
+		if r.err = g.admit(r); r.err == nil {
+			g.requests = append(g.requests, r)
+			if lookUp {
+				ids = append(ids, idsOf(r.completed)...)
+			}
+		}
+	}
+	taken, err := s.lookup(ctx, base.View.Creation(), ids)
+	if err != nil {
+		failAll(g.requests, err)
+		g.requests = nil
+	}
+	g.batch.taken = taken
+	for _, r := range g.requests {
+		r.refusal = g.draft(ctx, r)
+		g.confirms = g.confirms || r.refusal == nil && r.draft.Logged
+	}
+	return g
+}
+
+// admit says why a request is not drafted.
+func (g *group) admit(r *request) error {
+	if err := r.ctx.Err(); err != nil {
+		return err
+	}
+	if r.creation != "" && r.creation != g.base.View.Creation() {
+		return g.session.Named(fmt.Errorf("%w: it was created again since", backend.ErrNotFound))
+	}
+	return g.session.Named(fold.CheckUnique(r.completed))
+}
+
+// lookup returns the seqs of the records in the log that take ids, of those that are taken.
+func (s *Session) lookup(ctx context.Context, creation string, ids []string) (map[string]uint64, error) {
+	taken := map[string]uint64{}
+	if len(ids) == 0 {
+		return taken, nil
+	}
+	seqs, err := s.Backend.Lookup(ctx, s.Name, creation, ids)
+	for i, seq := range seqs {
+		if seq != 0 {
+			taken[ids[i]] = seq
+		}
+	}
+	return taken, s.Named(err)
+}
+
+// draft drafts a request's plan on what those before it leave, and adds it to the group.
+func (g *group) draft(ctx context.Context, r *request) error {
+	d := &Draft{ctx: ctx, session: g.session, offered: r.plan.Offered(), Records: r.completed, lookUp: g.lookUp, stored: g.base.View.Seq(), batch: g.batch}
+	d.batch.records, d.batch.shared, d.batch.indexed = nil, nil, nil
+	d.Draft = fold.Draft{View: g.view, Supplied: g.added}
+	if r.suppliedOf == g.view.Creation() && len(r.supplied) > 0 {
+		d.Supplied = slices.Concat(r.supplied, g.added)
+	}
+	r.draft = d
+	if err := r.plan.Draft(d); err != nil {
+		return g.session.Named(err)
+	}
+	g.view, g.added = d.View, append(g.added, d.Added...)
+	for _, raw := range d.batch.records {
+		for _, id := range raw.IDs {
+			g.batch.taken[id] = raw.Seq
+		}
+	}
+	d.batch.records, d.batch.shared = append(g.batch.records, d.batch.records...), append(g.batch.shared, d.batch.shared...)
+	g.batch = d.batch
+	return nil
+}
+
+// refusesOffered reports whether a plan with records of its caller's was refused, which may be in the log already.
+func (g *group) refusesOffered() bool {
+	return slices.ContainsFunc(g.requests, func(r *request) bool { return r.refusal != nil && len(r.completed) > 0 })
+}
+
+// commit makes the group's batch durable and publishes its view, or confirms what was read. Errors are the backend's.
+func (g *group) commit(ctx context.Context) error {
+	s, b := g.session, g.base
+	switch {
+	case len(g.batch.records) > 0:
+		next := State{View: g.view, Counts: g.batch.Counts, Invocations: g.batch.invocations}
+		return s.Put(ctx, next, backend.Batch{
+			Creation: b.View.Creation(), ExpectedLast: b.View.Seq(), ExpectedToken: b.Token, Chain: b.Chain,
+			Records: g.batch.records, Shared: g.batch.shared, RequireFreeIDs: !g.lookUp,
+		})
+	case g.confirms:
+		took, err := s.Backend.Fence(ctx, s.Name, b.View.Creation(), b.Token, backend.NewToken())
+		if err == nil && !took {
+			err = backend.ErrMoved
+		}
+		return err
+	}
+	return errNothing
+}
+
+var errNothing = errors.New("there is nothing to commit")
+
+// succeed tells each request what came of it.
+func (g *group) succeed() {
+	for _, r := range g.requests {
+		if r.err = r.refusal; r.err == nil {
+			r.result = fold.Committed{Records: r.draft.Records, View: r.draft.View}
+		}
+	}
+}
+
+// succeedLater is succeed after a commit that was found in the log with later ones, in the view that has them. It
+// returns the requests that were refused, to be drafted again.
+func (g *group) succeedLater(now fold.View, err error) (refused []*request) {
+	for _, r := range g.requests {
+		if r.refusal != nil {
+			refused = append(refused, r)
+			continue
+		}
+		r.result, r.err = fold.Committed{Records: r.draft.Records, View: now}, err
+	}
+	return refused
+}
+
+// fail tells all requests that the group's commit failed with an error of the backend, also those that it would have refused,
+// or that had nothing to add.
+func (g *group) fail(err error) {
+	for _, r := range g.requests {
+		if r.err = g.session.Named(err); errors.Is(err, backend.ErrUnknown) {
+			r.result = fold.Committed{Records: r.draft.Records}
+		}
+	}
+}
+
+// Put commits a batch and publishes the state after it, next, whose token and chain come of the commit. The caller
+// holds the session's lock. Errors are the backend's.
+func (s *Session) Put(ctx context.Context, next State, b backend.Batch) error {
+	next.Counts = next.Counts.At(next.View)
+	b.Counts = next.Counts.Encode()
+	defer s.Wake() // whatever comes of it
+	err := s.append(ctx, &b)
+	switch {
+	case err == nil:
+		next.Token, next.Chain = b.Next, chainOf(b.Chain, b.Records)
+		s.Publish(next)
+	case !errors.Is(err, backend.ErrMoved) && !errors.Is(err, backend.ErrTaken):
+		s.Drop() // what is in memory may no longer be what is stored
+	}
+	return err
+}
+
+// append commits a batch with a new token, and resolves an unknown outcome.
+func (s *Session) append(ctx context.Context, b *backend.Batch) error {
+	b.Next = backend.NewToken()
+	CompressAll(b.Records)
+	err := s.Backend.Append(ctx, s.Name, *b)
+	if errors.Is(err, backend.ErrUnknown) {
+		return s.resolve(ctx, *b, err)
+	}
+	return err
+}
+
+// chainOf is a log's chain with more records.
+func chainOf(chain backend.Chain, records []backend.Record) backend.Chain {
+	for _, r := range records {
+		chain = chain.Add(r.Sum)
+	}
+	return chain
+}

@@ -1,0 +1,103 @@
+package write
+
+import (
+	"encoding/binary"
+	"time"
+
+	"github.com/patchlog-dev/patchlog/fold"
+	"github.com/patchlog-dev/patchlog/patch"
+	"github.com/patchlog-dev/patchlog/store/backend"
+	"github.com/patchlog-dev/patchlog/store/internal/erase"
+)
+
+// Counts are what a session's log comes to. Each commit stores them with the session's head, so that a listing
+// reads no logs.
+type Counts struct {
+	Visible       int // events
+	VisibleTokens int
+	Tokens        int       // of all events, as they were logged
+	Created       time.Time // of the session; not of what it logs
+	Active        time.Time // the newest time of a record, but for receipts: to erase is not to use
+	Compacted     time.Time // of the newest patch of a compaction
+	Open          int       // receipts of erasures that are not closed
+	Calls         int       // erasures of the session that are not done in other sessions
+	patched       bool      // since the visible tokens were counted
+}
+
+// Add counts a record that follows those that are counted.
+func (c *Counts) Add(r patch.Record) {
+	if p := r.Patch; p != nil {
+		c.patched = true
+		if p.Author() == patch.CompactionAuthor && p.Timestamp().After(c.Compacted) {
+			c.Compacted = p.Timestamp()
+		}
+		if p.Timestamp().After(c.Active) && !erase.IsReceipt(r) {
+			c.Active = p.Timestamp()
+		}
+		return
+	}
+	c.Tokens += r.Event.EstimatedTokens()
+	c.VisibleTokens += r.Event.EstimatedTokens()
+	if r.Event.Timestamp().After(c.Active) {
+		c.Active = r.Event.Timestamp()
+	}
+}
+
+// At returns the counts of a log as they are with a view of it. Events without patches make the visible log longer;
+// after a patch its tokens are counted anew.
+func (c Counts) At(v fold.View) Counts {
+	c.Visible = v.Len()
+	if c.patched {
+		c.VisibleTokens, c.patched = 0, false
+		for _, e := range v.Events() {
+			c.VisibleTokens += e.EstimatedTokens()
+		}
+	}
+	return c
+}
+
+// Encode writes the counts as varints: the numbers, then two for each time, the seconds since 1970 and, 0 for no time, the
+// nanoseconds and one.
+func (c *Counts) Encode() []byte {
+	out := make([]byte, 0, 48)
+	for _, n := range c.numbers() {
+		out = binary.AppendVarint(out, int64(*n))
+	}
+	for _, t := range c.times() {
+		if t.IsZero() {
+			out = append(out, 0, 0)
+			continue
+		}
+		out = binary.AppendVarint(binary.AppendVarint(out, t.Unix()), int64(t.Nanosecond())+1)
+	}
+	return out
+}
+
+func (c *Counts) numbers() []*int {
+	return []*int{&c.Visible, &c.VisibleTokens, &c.Tokens, &c.Open, &c.Calls}
+}
+
+func (c *Counts) times() []*time.Time { return []*time.Time{&c.Created, &c.Active, &c.Compacted} }
+
+// CountsOf reads the counts of a head. If they cannot be read, there are none.
+func CountsOf(head backend.Head) (c Counts) {
+	data := head.Counts
+	next := func() (n int64) {
+		n, size := binary.Varint(data)
+		if size <= 0 {
+			data = nil
+			return 0
+		}
+		data = data[size:]
+		return n
+	}
+	for _, n := range c.numbers() {
+		*n = int(next())
+	}
+	for _, t := range c.times() {
+		if sec, nsec := next(), next(); nsec > 0 {
+			*t = time.Unix(sec, nsec-1).UTC()
+		}
+	}
+	return c
+}

@@ -1,0 +1,135 @@
+package write
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/patchlog-dev/patchlog/fold"
+	"github.com/patchlog-dev/patchlog/patch"
+	"github.com/patchlog-dev/patchlog/store/backend"
+)
+
+// How much a commit of staged records has at least.
+const (
+	stageRecords = 512
+	stageBytes   = 1 << 20
+)
+
+// Creation is a session that is to be created: a draft on an empty log. If it has more records than one commit should
+// have, the first ones are staged: they are committed to a session that no listing shows ([backend.Batch.Staged]), and that
+// the last commit renames. If we crash before that commit, no reader has seen the session, and a later call removes what
+// was staged; behind it, the session is there as a whole.
+type Creation struct {
+	Draft
+	ID     string // the creation id
+	Meta   []byte
+	Family string           // see [backend.Batch.Family]
+	While  *backend.Unmoved // the session that is copied, if one is
+
+	// BeforeFirst is called before the first records are staged.
+	BeforeFirst func(context.Context)
+	// StagedMeta is the meta record of the staged session.
+	StagedMeta []byte
+
+	begun bool   // records may be staged
+	last  uint64 // the seq of the last staged record
+	token backend.Token
+	chain backend.Chain
+}
+
+// NewCreation begins to create the session. The caller calls Drop when it is done.
+func (s *Session) NewCreation(ctx context.Context, created time.Time, initial map[string]patch.Value) *Creation {
+	c := &Creation{ID: uuid.NewString()}
+	c.Draft = Draft{Draft: fold.Draft{View: fold.New(c.ID, initial)}, batch: batch{Counts: Counts{Created: created}}, ctx: ctx, session: s, isNew: true, stage: c.Stage}
+	return c
+}
+
+// Plan has a plan draft the session's records. With dry, none is staged.
+func (c *Creation) Plan(p Plan, shared []patch.Change, dry bool) error {
+	s := c.session
+	if len(c.Meta) > s.MaxRecordBytes {
+		return fmt.Errorf("%w: the initial state takes %d bytes; the limit is %d", patch.ErrTooLarge, len(c.Meta), s.MaxRecordBytes)
+	}
+	if dry {
+		c.stage = nil
+	}
+	c.offered, c.Records = p.Offered(), s.Complete(p.Offered())
+	if err := c.share(s, shared); err != nil {
+		return err
+	}
+	if err := fold.CheckUnique(c.Records); err != nil {
+		return err
+	}
+	return p.Draft(&c.Draft)
+}
+
+// Copy adds a record of another log in its byte form, with the view after it.
+func (c *Creation) Copy(r patch.Record, data []byte, after fold.View) {
+	c.View = after
+	c.put(r, data)
+}
+
+// Stage stages the draft's records if they are enough for a commit.
+func (c *Creation) Stage() error {
+	if len(c.records) < stageRecords && c.size < stageBytes {
+		return nil
+	}
+	return c.StageAll()
+}
+
+// StageAll stages the draft's records. If the outcome of the commit is unknown, the caller drops all staged records.
+func (c *Creation) StageAll() error {
+	s := c.session
+	b := backend.Batch{Creation: c.ID, ExpectedLast: c.last, ExpectedToken: c.token, Next: backend.NewToken(), Chain: c.chain, Records: c.records, RequireFreeIDs: true}
+	if c.last == 0 {
+		c.BeforeFirst(c.ctx)
+		b.Create, b.Meta, c.begun = true, c.StagedMeta, true
+	}
+	CompressAll(b.Records)
+	err := s.Backend.Append(c.ctx, c.stagedName(), b)
+	if errors.Is(err, backend.ErrUnknown) {
+		err = fmt.Errorf("a commit failed, and nothing is left: %w", CauseOf(err))
+	}
+	if err != nil {
+		return s.Named(err)
+	}
+	c.last, c.token, c.chain = c.last+uint64(len(c.records)), b.Next, chainOf(c.chain, c.records)
+	c.records, c.size = nil, 0
+	return nil
+}
+
+// Count returns how many records were added, and of those how many are not staged.
+func (c *Creation) Count() (all, unstaged int) { return int(c.last) + len(c.records), len(c.records) }
+
+// Commit makes the last commit, which makes the session visible with all of its records, and publishes its view. The caller
+// holds the session's lock.
+func (c *Creation) Commit(ctx context.Context) error {
+	b := backend.Batch{Creation: c.ID, Create: true, ExpectedLast: c.last, ExpectedToken: c.token, Chain: c.chain,
+		Meta: c.Meta, Records: slices.Clone(c.records), Shared: c.shared, Family: c.Family, While: c.While, RequireFreeIDs: true}
+	if c.last > 0 {
+		b.Staged = c.stagedName()
+	}
+	err := c.session.Put(ctx, State{View: c.View, Counts: c.Counts, Invocations: c.invocations}, b)
+	c.begun = c.begun && err != nil
+	return c.session.Named(err)
+}
+
+func (c *Creation) stagedName() string { return StagedPrefix + c.ID }
+
+// Drop removes the staged records. After the last commit it does nothing.
+func (c *Creation) Drop() {
+	if c.begun {
+		_ = c.session.Backend.Delete(context.WithoutCancel(c.ctx), c.stagedName(), c.ID, nil)
+	}
+}
+
+// Names of staged sessions begin with StagedPrefix, and are below StagedEnd, as no key's name is.
+const (
+	StagedPrefix = "\x00\x02"
+	StagedEnd    = "\x00\x03"
+)

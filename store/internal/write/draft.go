@@ -1,0 +1,177 @@
+package write
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/patchlog-dev/patchlog/fold"
+	"github.com/patchlog-dev/patchlog/patch"
+	"github.com/patchlog-dev/patchlog/store/backend"
+)
+
+// Draft is what a plan would write, on the log as it is and as the drafts before it in the group leave it. It is judged in
+// memory by a [fold.Draft]; only ids are looked up. What fold adds is encoded at once, so that a record that is too large
+// is refused like any other.
+type Draft struct {
+	fold.Draft
+	batch
+
+	Records []patch.Record // of the call, as they are or will be logged
+	Missing []int          // indices of the records that the log has not
+	Logged  bool           // some of what the plan wants is in the log already
+
+	ctx     context.Context
+	session *Session
+	stored  uint64         // the seq of the last record of the log in the storage; those behind it are in Supplied
+	offered []patch.Record // as the caller gave them
+	lookUp  bool           // whether ids are looked up, or left to the backend to refuse
+	isNew   bool
+	stage   func() error // for a session that is created: called after each record
+}
+
+// Match sorts the call's records into those that are in the log and those that are missing. See [fold.Match].
+func (d *Draft) Match() error {
+	matched, missing, err := fold.Match(d, d.offered, d.Records)
+	if err == nil {
+		d.Records, d.Missing, d.Logged = matched, missing, len(missing) < len(matched)
+	}
+	return err
+}
+
+// MatchPrefix is Match where order matters: one of the log and what is offered must be a prefix of the other. differs is
+// the error of a record that is not the one offered.
+func (d *Draft) MatchPrefix(differs func(i int) error) error {
+	d.Records, d.Missing = slices.Clone(d.Records), nil
+	common := min(len(d.offered), int(min(d.View.Seq(), math.MaxInt)))
+	for i := 0; i < common; {
+		page, err := d.page(uint64(i+1), uint64(common))
+		if err != nil {
+			return err
+		}
+		for _, there := range page {
+			if there.ID() != d.offered[i].ID() || !patch.Same(there, d.offered[i]) {
+				return differs(i)
+			}
+			d.Records[i] = there
+			i++
+		}
+	}
+	d.Logged = common > 0
+	for i := common; i < len(d.offered); i++ {
+		d.Missing = append(d.Missing, i)
+	}
+	return nil
+}
+
+// page returns records of the log from one seq to another, or the first of them.
+func (d *Draft) page(from, to uint64) ([]patch.Record, error) {
+	if from > d.stored {
+		added := d.Supplied[len(d.Supplied)-int(d.View.Seq()-d.stored):]
+		return added[from-d.stored-1 : to-d.stored], nil
+	}
+	return d.session.Records(d.ctx, d.View.Creation(), backend.Range(from, int(min(to, d.stored, from+stageRecords-1)-from+1)))
+}
+
+// Find implements [fold.LogIndex].
+func (d *Draft) Find(id string) (patch.Record, error) {
+	at := d.taken[id]
+	if at == 0 {
+		return patch.Record{}, nil
+	}
+	there, err := d.record(at)
+	if err == nil && !slices.Contains(slices.Collect(there.IDs()), id) {
+		err = fmt.Errorf("%w: the index of ids says that record %d has id %q", patch.ErrCorrupt, at, id)
+	}
+	return there, err
+}
+
+// HasGroup implements [fold.LogIndex].
+func (d *Draft) HasGroup(group string) bool { return d.taken[groupIndex(group)] != 0 }
+
+// record returns a record of the log, or of a draft before this one.
+func (d *Draft) record(seq uint64) (patch.Record, error) {
+	if i, ok := slices.BinarySearchFunc(d.Supplied, seq, func(r patch.Record, seq uint64) int { return cmp.Compare(r.Seq, seq) }); ok {
+		return d.Supplied[i], nil
+	}
+	records, err := d.session.Records(d.ctx, d.View.Creation(), []uint64{seq})
+	if err != nil {
+		return patch.Record{}, err
+	}
+	return records[0], nil
+}
+
+// Append adds the missing record of an index without judging it.
+func (d *Draft) Append(i int) error {
+	return d.all(func() error { return d.Draft.Append(&d.Records[i]) })
+}
+
+// Patches judges and adds the patches that are missing.
+func (d *Draft) Patches(opts fold.PatchOptions) error {
+	if len(d.Missing) > 0 && d.Counts.Open > 0 {
+		return ErrReceiptOpen
+	}
+	return d.all(func() error { return d.Draft.Patches(d, opts, d.Records, d.Missing) })
+}
+
+// Propose judges and adds records of patches that the plan itself has made, as one, and returns them as they are logged.
+func (d *Draft) Propose(opts fold.CheckOptions, proposed ...patch.Record) ([]patch.Record, error) {
+	if d.Counts.Open > 0 {
+		return nil, ErrReceiptOpen
+	}
+	proposed = d.session.Complete(proposed)
+	if err := fold.CheckUnique(proposed); err != nil {
+		return nil, err
+	}
+	if d.lookUp {
+		ids := idsOf(proposed)
+		taken, err := d.session.lookup(d.ctx, d.View.Creation(), ids)
+		if err != nil {
+			return nil, err
+		}
+		for _, id := range ids {
+			if at := cmp.Or(taken[id], d.taken[id]); at != 0 {
+				return nil, &fold.DuplicateIDError{ID: id, Seq: at}
+			}
+		}
+	}
+	return proposed, d.all(func() error { return d.Judge(d, opts, proposed) })
+}
+
+// Share has the draft write changes of shared scopes, in place of those of its records.
+func (d *Draft) Share(changes []patch.Change) error {
+	d.shared = nil
+	return d.share(d.session, changes)
+}
+
+// IsNew reports whether the draft is of a session that is to be created.
+func (d *Draft) IsNew() bool { return d.isNew }
+
+// Err returns the context's error. A long draft asks for it.
+func (d *Draft) Err() error { return d.ctx.Err() }
+
+// Label is the session's name for people.
+func (d *Draft) Label() string { return d.session.Label }
+
+// ErrReceiptOpen: an erasure of the session must be finished first. Its text may be in what a patch's author saw.
+var ErrReceiptOpen = fmt.Errorf("%w: an erasing of the session is not finished", fold.ErrConflict)
+
+// all adds records by what add does to the fold's draft, or none.
+func (d *Draft) all(add func() error) error {
+	before, encoded := d.Draft, d.batch
+	err := add()
+	for _, r := range d.Added[len(before.Added):] {
+		if err == nil {
+			err = d.batch.add(d.session, r)
+		}
+		if err == nil && d.stage != nil {
+			err = d.stage()
+		}
+	}
+	if err != nil {
+		d.Draft, d.batch = before, d.batch.undo(encoded)
+	}
+	return err
+}
