@@ -2,8 +2,10 @@ package adk
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"reflect"
+	"strings"
 
 	"github.com/patchlog-dev/patchlog/compaction"
 	"github.com/patchlog-dev/patchlog/patch"
@@ -65,10 +67,14 @@ func (o Options) config() (compaction.Config, error) {
 		cfg.Summarizer = Summarizer(o.Model)
 	}
 	cfg.Redact = cmp.Or(cfg.Redact, o.Redact)
+	err := cfg.Validate()
 	if s, ok := cfg.Summarizer.(summarizer); ok && s.llm == nil {
-		return cfg, errNoModel
+		err = &patch.FieldError{Field: "Config.Summarizer", Problem: "its model is nil"}
 	}
-	return cfg, cfg.Validate()
+	if field := (*patch.FieldError)(nil); errors.As(err, &field) {
+		field.Field = "Options.Compaction." + strings.TrimPrefix(field.Field, "Config.")
+	}
+	return cfg, err
 }
 
 // newInRun returns what compacts inside runs: by tokens and by clearing, where that is

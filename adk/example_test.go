@@ -17,6 +17,7 @@ import (
 	"google.golang.org/adk/v2/agent/llmagent"
 	"google.golang.org/adk/v2/memory"
 	"google.golang.org/adk/v2/model"
+	"google.golang.org/adk/v2/plugin"
 	"google.golang.org/adk/v2/runner"
 	"google.golang.org/adk/v2/session"
 	"google.golang.org/genai"
@@ -356,6 +357,60 @@ func TestReadmeAgentCompiles(t *testing.T) {
 	if out, err := exec.Command("go", "build", "-o", filepath.Join(dir, "agent"), file).CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
+}
+
+// With the plugin, the service knows when a run ends, also by an error: the next one need not wait.
+func ExampleService_Plugin() {
+	ctx := context.Background()
+	db, err := store.OpenMemory(store.Options{})
+	check(err)
+	sessions, err := adk.NewService(db, adk.Options{Runs: adk.RefuseSecondRun})
+	check(err)
+	clerk, err := llmagent.New(llmagent.Config{Name: "clerk", Model: counter{}})
+	check(err)
+	r, err := runner.New(runner.Config{
+		AppName: "shop", Agent: clerk, SessionService: sessions, AutoCreateSession: true,
+		PluginConfig: runner.PluginConfig{Plugins: []*plugin.Plugin{sessions.Plugin()}},
+	})
+	check(err)
+	for range 2 {
+		for e, err := range r.Run(ctx, "ann", "1", genai.NewContentFromText("hello?", genai.RoleUser), agent.RunConfig{}) {
+			check(err)
+			fmt.Println(e.Author, e.Content.Parts[0].Text)
+		}
+	}
+	// Output:
+	// clerk I see 1 messages.
+	// clerk I see 3 messages.
+}
+
+// A user answers a request that a summary hides. The runner finds out by the call who goes on, so it comes back first.
+func ExampleService_RestoreCalls() {
+	ctx := context.Background()
+	sessions, sess := chat()
+	asks := genai.NewContentFromFunctionCall("approve", map[string]any{"order": 4711}, genai.RoleModel)
+	asks.Parts[0].FunctionCall.ID = "c1"
+	check(sessions.AppendEvent(ctx, sess, &session.Event{ID: "call", Author: "clerk", InvocationID: "inv1", LLMResponse: model.LLMResponse{Content: asks}, LongRunningToolIDs: []string{"c1"}}))
+	check(sessions.AppendEvent(ctx, sess, &session.Event{ID: "later", Author: "user", InvocationID: "inv2", LLMResponse: model.LLMResponse{Content: genai.NewContentFromText("Something else.", genai.RoleUser)}}))
+	summary, err := adk.NewEvent(&session.Event{Author: "user", LLMResponse: model.LLMResponse{Content: genai.NewContentFromText("An approval is pending.", genai.RoleUser)}})
+	check(err)
+	_, err = sessions.ApplyPatch(ctx, sess, []*patch.PatchEvent{patch.NewSummarise(0, 4, summary)}, store.PatchOptions{AllowWaiting: true})
+	check(err)
+
+	answer := genai.NewContentFromFunctionResponse("approve", map[string]any{"approved": true}, genai.RoleUser)
+	answer.Parts[0].FunctionResponse.ID = "c1"
+	check(sessions.RestoreCalls(ctx, sess, answer))
+	for e := range sess.Events().All() { // and now runner.Run with the answer
+		if call := e.Content.Parts[0].FunctionCall; call != nil {
+			fmt.Println(e.Author, "waits for", call.Name)
+		} else {
+			fmt.Println(e.Author, e.Content.Parts[0].Text)
+		}
+	}
+	// Output:
+	// user An approval is pending.
+	// clerk waits for approve
+	// user Something else.
 }
 
 // A run ends between a call and its result. When the next one begins, the call is answered on record.

@@ -650,6 +650,10 @@ func TestOptionsAreValidated(t *testing.T) {
 		{"Options.Runs", adk.Options{Runs: 7}},
 		{"Options.Compaction.Enabled", adk.Options{Compaction: compaction.Config{TokenThreshold: 5000}}},
 		{"Options.Compaction.Enabled", adk.Options{Compaction: compaction.Config{CompactionInterval: 5}, Model: shortener{}}},
+		{"Options.Compaction.TokenThreshold", adk.Options{Compaction: compaction.Config{Enabled: true, TokenThreshold: -1}}},
+		{"Options.Compaction.Summarizer", adk.Options{Compaction: compaction.Config{Enabled: true, CompactionInterval: 1, Summarizer: adk.Summarizer(nil)}}},
+		{"Options.MaxResultTokens", adk.Options{MaxResultTokens: 1}},
+		{"Options.ContextWindow.Tokens", adk.Options{ContextWindow: adk.ContextWindow{Share: 0.5, Tokens: -1}, Compaction: compaction.DefaultConfig()}},
 		{"Options.Compaction.Enabled", adk.Options{ContextWindow: adk.ContextWindow{Share: 0.5, Tokens: 1000}}},
 	} {
 		field := c.field
