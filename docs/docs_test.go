@@ -22,6 +22,7 @@ var arrows = map[string][]string{
 	"internal/jsonvalue":             {},
 	"internal/statekey":              {},
 	"internal/syncdir":               {},
+	"internal/words":                 {},
 	"internal/records":               {"patch"},
 	"internal/price":                 {},
 	"internal/adkjson":               {"internal/jsonvalue", "patch"},
@@ -51,7 +52,7 @@ var arrows = map[string][]string{
 	"internal/tokens":                {},
 	"internal/summaries":             {"patch"},
 	"internal/ties":                  {"fold"},
-	"internal/identifiers":           {"patch", "internal/jsonvalue"},
+	"internal/identifiers":           {"patch", "internal/jsonvalue", "internal/words"},
 	"compaction":                     {"internal/price", "internal/records", "internal/blanks", "patch", "patch/redact", "fold", "internal/summaries", "internal/ties", "compaction/internal/extractive", "internal/identifiers", "compaction/internal/transcript", "internal/tokens"},
 	"compaction/adkrecord":           {"internal/records", "patch", "fold", "compaction", "internal/summaries", "internal/ties"},
 	"internal/quality":               {"internal/price", "internal/records", "patch", "fold", "recall", "compaction", "internal/identifiers", "internal/jsonvalue"},
@@ -78,7 +79,7 @@ var arrows = map[string][]string{
 	"internal/fuzz/hostile":          {},
 	"internal/fuzz/machine":          {"internal/testlog", "internal/records", "internal/statekey", "fuzz", "internal/fuzz/ops", "patch", "fold", "recall", "snapshot", "store", "store/backend", "store/bolt", "store/storetest"},
 
-	"compaction/internal/extractive": {"internal/records", "internal/tokens", "patch", "internal/summaries", "internal/identifiers", "internal/jsonvalue"},
+	"compaction/internal/extractive": {"internal/records", "internal/tokens", "patch", "internal/summaries", "internal/identifiers", "internal/jsonvalue", "internal/words"},
 }
 
 // Other modules that a package may import, by the first elements of their paths.

@@ -64,9 +64,7 @@ $ patchlog import postgres://app@db.example/adk --dry-run`)
 		}
 		return nil
 	}
-	cmd.ValidArgsFunction = func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
-		return nil, cobra.ShellCompDirectiveDefault
-	}
+	cmd.ValidArgsFunction = completeFile
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		r.bar, r.opts.DryRun, r.opts.KeepCompactions = a.progress("import"), *dryRun, r.compactions == "keep"
 		return r.run(cmd.Context(), args)
@@ -88,6 +86,7 @@ type importing struct {
 	copies  bool              // sessions of patchlog's
 	folders map[string]string // those of files that are in one
 	many    bool              // sessions: those of which nothing is new get no lines
+	quiet   bool              // only what is not read is told
 	total   migrate.Report
 	refused int                 // files that were named and are not recognised
 	unread  map[string][]string // files that are not imported, by the reason
@@ -117,6 +116,12 @@ func (r *importing) run(ctx context.Context, args []string) (err error) {
 			err = errors.Join(err, r.target.Close())
 		}
 	}()
+	return r.files(ctx, sources)
+}
+
+// files imports sources, and tells what became of them.
+func (r *importing) files(ctx context.Context, sources []string) error {
+	folders := r.folders
 	for _, name := range sources {
 		if folders[name] != "" && sameFile(name, r.db) {
 			continue
@@ -182,7 +187,7 @@ func (r *importing) source(ctx context.Context, name string) error {
 	if n, err := from.Count(ctx); err != nil {
 		return err
 	} else if _, isFile := from.(*migrate.File); !isFile || n > 1 {
-		if r.many = true; !r.json && !r.copies {
+		if r.many = true; !r.json && !r.copies && !r.quiet {
 			r.out.linef("from %s", from)
 		}
 	}
@@ -199,7 +204,8 @@ func (r *importing) session(s migrate.Result) error {
 	r.bar.end()
 	lines := s.Words(r.opts.DryRun)
 	switch {
-	case r.json:
+	case r.quiet && s.Err == nil:
+	case r.json && !r.quiet:
 		r.out.document(s)
 	case s.Err != nil && !r.many:
 		return s.Err
@@ -226,8 +232,12 @@ func (r *importing) problem(err error) error {
 // sum reports what became of all sources.
 func (r *importing) sum() error {
 	lines, problems := r.total.Words(r.opts)
+	told, unread := r.out, len(r.unread) > 0
+	if r.quiet {
+		told = r.errs
+	}
 	switch {
-	case r.json && r.many:
+	case r.json && r.many && !r.quiet:
 		r.out.document(struct {
 			Sessions    map[migrate.Status]int
 			Shared      any
@@ -239,7 +249,7 @@ func (r *importing) sum() error {
 			Different []string
 			Error     error
 		}{r.total.SharedAdded, r.total.SharedDifferent, r.total.SharedErr}, r.opts.DryRun, r.total.Source, r.unread})
-	case !r.json && r.many:
+	case r.many:
 		for _, p := range problems {
 			r.problem(errors.New(p))
 		}
@@ -248,9 +258,12 @@ func (r *importing) sum() error {
 			if n := len(names) - 3; n > 0 {
 				more = fmt.Sprintf(" and %d more", n)
 			}
-			r.out.line(present.Printable(fmt.Sprintf("not imported (%s): %s: %s%s", reason, present.Counted(len(names), "file"), strings.Join(names[:min(3, len(names))], ", "), more)))
+			told.line(present.Printable(fmt.Sprintf("not imported (%s): %s: %s%s", reason, present.Counted(len(names), "file"), strings.Join(names[:min(3, len(names))], ", "), more)))
 		}
-		if len(r.unread) > 0 {
+		if r.unread = nil; r.quiet {
+			return r.errs.flush()
+		}
+		if unread {
 			r.out.line("the formats that can be read are " + migrate.Names())
 		}
 		for _, line := range lines {

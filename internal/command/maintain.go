@@ -12,7 +12,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	drafts "github.com/patchlog-dev/patchlog/internal/draft"
 	"github.com/patchlog-dev/patchlog/internal/present"
 	"github.com/patchlog-dev/patchlog/internal/syncdir"
 	"github.com/patchlog-dev/patchlog/patch"
@@ -57,10 +56,10 @@ func (a *app) backup(ctx context.Context, s *store.Store, path string) (err erro
 	}
 	draft, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".new-*") // for its owner alone
 	if err != nil {
-		return drafts.Named(err, path)
+		return syncdir.Named(err, path)
 	}
 	defer func() {
-		err = drafts.Named(err, path)
+		err = syncdir.Named(err, path)
 		closeErr := draft.Close()
 		if removeErr := os.Remove(draft.Name()); !errors.Is(removeErr, fs.ErrNotExist) { // it has its name
 			err = errors.Join(err, removeErr)

@@ -89,7 +89,7 @@ func (a *app) rootCommand() *cobra.Command {
 	fs.Lookup("db").DefValue = defaultDatabase
 	fs.BoolVar(&a.json, "json", a.json, "write JSON, for programs")
 
-	a.addGroup(root, "Sessions", a.importCommand(), a.exportCommand(), a.sessionsCommand(), a.forkCommand(), a.deleteCommand(), a.retainCommand())
+	a.addGroup(root, "Sessions", a.openCommand(), a.importCommand(), a.exportCommand(), a.sessionsCommand(), a.forkCommand(), a.deleteCommand(), a.retainCommand())
 	a.addGroup(root, "What a model sees, and why", a.logCommand(), a.auditCommand(), a.searchCommand(), a.serveCommand(), a.statsCommand(), a.diffCommand(), a.lossCommand())
 	a.addGroup(root, "Patches", a.patchCommand(), a.pinCommand(), a.revertCommand(), a.rewindCommand(), a.compactCommand(), a.repairCommand(), a.eraseCommand())
 	a.addGroup(root, "More", a.demoCommand(), a.verifyCommand(), a.backupCommand(), a.vacuumCommand(), a.salvageCommand(), a.docsCommand())
@@ -124,11 +124,14 @@ func (a *app) addGroup(root *cobra.Command, title string, cmds ...*cobra.Command
 		cmd.GroupID = title
 		root.AddCommand(cmd)
 		for _, c := range append(cmd.Commands(), cmd) {
-			if !c.HasSubCommands() && c.ValidArgsFunction == nil {
+			if c.HasSubCommands() {
+				continue
+			}
+			if c.Args == nil {
+				c.Args = operands
+			}
+			if c.ValidArgsFunction == nil {
 				c.ValidArgsFunction = a.completeOperand
-				if c.Args == nil {
-					c.Args = operands
-				}
 			}
 		}
 	}
@@ -464,7 +467,7 @@ func (a *app) completeOperand(cmd *cobra.Command, args []string, typed string) (
 	var found []cobra.Completion
 	switch what := strings.Trim(want[i], "[.]"); what {
 	case "FILE", "OLD", "NEW":
-		return nil, cobra.ShellCompDirectiveDefault
+		return completeFile(cmd, args, typed)
 	case "DIR":
 		return nil, cobra.ShellCompDirectiveFilterDirs
 	case "KEY":
@@ -476,6 +479,11 @@ func (a *app) completeOperand(cmd *cobra.Command, args []string, typed string) (
 		return a.completeRecord(what)(cmd, args, typed)
 	}
 	return found, cobra.ShellCompDirectiveNoFileComp
+}
+
+// completeFile lets the shell complete the name of a file.
+func completeFile(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	return nil, cobra.ShellCompDirectiveDefault
 }
 
 // completeRecord completes the number of a record, or of a turn, of the session that the first operand names.

@@ -252,7 +252,7 @@ func TestCompletion(t *testing.T) {
 	must(t, "", "pin", "a/u/s", "e1")
 	const noFiles, files = ":4", ":0"
 	for typed, want := range map[string]string{
-		"":                         "audit backup compact completion delete demo diff docs erase export fork help import log loss patch pin retain revert rewind salvage search serve sessions stats vacuum verify :4",
+		"":                         "audit backup compact completion delete demo diff docs erase export fork help import log loss open patch pin repair retain revert rewind salvage search serve sessions stats vacuum verify :4",
 		"s":                        "salvage search serve sessions stats " + noFiles,
 		"docs ":                    "man " + noFiles,
 		"patch a/u/s 0 1 --state ": "keep drop " + noFiles,

@@ -32,13 +32,19 @@ type served struct {
 // startServe starts the command in a directory with a database, and waits until it says where it is.
 func startServe(t *testing.T, env map[string]string, args ...string) *served {
 	t.Helper()
+	return startCommand(t, env, append([]string{"serve"}, args...)...)
+}
+
+// startCommand starts a command that serves pages until it is ended.
+func startCommand(t *testing.T, env map[string]string, args ...string) *served {
+	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	t.Cleanup(cancel)
 	stdout, w := io.Pipe()
 	var errs strings.Builder
 	code := make(chan int, 1)
 	go func() {
-		code <- run(ctx, append([]string{"serve"}, args...), strings.NewReader(""), w, &errs, func(name string) string { return env[name] })
+		code <- run(ctx, args, strings.NewReader(""), w, &errs, func(name string) string { return env[name] })
 		w.Close()
 	}()
 	s := &served{t: t, end: func() (int, string) {

@@ -2,8 +2,7 @@ package ops
 
 import (
 	"context"
-
-	"github.com/google/uuid"
+	"crypto/rand"
 
 	"github.com/patchlog-dev/patchlog/compaction"
 	"github.com/patchlog-dev/patchlog/fold"
@@ -15,7 +14,7 @@ import (
 // newID may be nil.
 func CloseCalls(ctx context.Context, s *store.Store, key store.Key, v fold.View, author string, newID func() string) ([]*patch.PatchEvent, error) {
 	if newID == nil {
-		newID = uuid.NewString
+		newID = rand.Text
 	}
 	held := map[string]bool{} // by invocation
 	var leaseErr error

@@ -1,4 +1,4 @@
-// Package syncdir makes the names in a directory durable.
+// Package syncdir makes the names in a directory durable, of files that are written under a temporary name first.
 package syncdir
 
 import (

@@ -14,7 +14,6 @@ import (
 	bbolt "go.etcd.io/bbolt"
 	bolterrors "go.etcd.io/bbolt/errors"
 
-	drafts "github.com/patchlog-dev/patchlog/internal/draft"
 	"github.com/patchlog-dev/patchlog/internal/syncdir"
 	"github.com/patchlog-dev/patchlog/store/backend"
 )
@@ -197,7 +196,7 @@ func create(path string) (err error) {
 	dir := filepath.Dir(path)
 	draft, err := os.CreateTemp(dir, "."+filepath.Base(path)+".new-*") // for its owner alone
 	if err != nil {
-		return drafts.Named(err, path)
+		return syncdir.Named(err, path)
 	}
 	defer func() {
 		if removeErr := os.Remove(draft.Name()); !errors.Is(removeErr, fs.ErrNotExist) {
@@ -212,7 +211,7 @@ func create(path string) (err error) {
 		err = publish(draft.Name(), path)
 	}
 	if err != nil {
-		return fmt.Errorf("create %s: %w", path, drafts.Named(err, path))
+		return fmt.Errorf("create %s: %w", path, syncdir.Named(err, path))
 	}
 	return syncdir.Sync(dir)
 }

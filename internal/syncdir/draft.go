@@ -1,5 +1,4 @@
-// Package draft is about files that are written under a temporary name beside their own.
-package draft
+package syncdir
 
 import (
 	"errors"

@@ -1,4 +1,4 @@
-package draft_test
+package syncdir_test
 
 import (
 	"errors"
@@ -8,18 +8,18 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/patchlog-dev/patchlog/internal/draft"
+	"github.com/patchlog-dev/patchlog/internal/syncdir"
 )
 
 func TestNamed(t *testing.T) {
 	_, err := os.CreateTemp(filepath.Join(t.TempDir(), "none"), "draft-*")
 	link := os.Rename(filepath.Join(t.TempDir(), "draft-1"), "x")
 	for _, err := range []error{err, errors.Join(errors.New("first"), err), link} {
-		if got := draft.Named(err, "the/file"); !errors.Is(got, fs.ErrNotExist) || strings.Contains(got.Error(), "draft-") || !strings.Contains(got.Error(), "the/file") {
+		if got := syncdir.Named(err, "the/file"); !errors.Is(got, fs.ErrNotExist) || strings.Contains(got.Error(), "draft-") || !strings.Contains(got.Error(), "the/file") {
 			t.Errorf("got %v", got)
 		}
 	}
-	if draft.Named(nil, "x") != nil {
+	if syncdir.Named(nil, "x") != nil {
 		t.Error("an error where there is none")
 	}
 }

@@ -1,0 +1,186 @@
+package command
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/patchlog-dev/patchlog/compaction"
+	"github.com/patchlog-dev/patchlog/inspector"
+	"github.com/patchlog-dev/patchlog/internal/present"
+	"github.com/patchlog-dev/patchlog/store"
+)
+
+func (a *app) openCommand() *cobra.Command {
+	cmd := command(`open PATH...
+Show session files in a browser, with no database and no setup
+
+PATH is a file, a folder or a pattern with *: whatever 'patchlog import' reads, such as ~/.claude/projects, a
+folder of Codex, or a database of ADK's. The sessions are copied into a temporary database, and shown on this
+machine alone until the command is interrupted. Files that grow are followed. The pages may compact and patch
+the copy: the files stay as they are, and nothing is left behind.
+
+With --json the first line is {"url","sessions","files"}.
+
+$ patchlog open ~/.claude/projects
+$ patchlog open session.jsonl --browser`)
+	browser := cmd.Flags().Bool("browser", false, "open the address in the browser")
+	addr := cmd.Flags().String("addr", "127.0.0.1:0", "the `HOST:PORT` of this machine to listen on; port 0 takes a free one")
+	cmd.ValidArgsFunction = completeFile
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		host, _, err := net.SplitHostPort(*addr)
+		if ip := net.ParseIP(host); err != nil || host != "localhost" && (ip == nil || !ip.IsLoopback()) {
+			return usagef("--addr: %q is not HOST:PORT of this machine, such as 127.0.0.1:7070; 'patchlog serve' takes others", *addr)
+		}
+		return a.open(cmd.Context(), args, *addr, *browser)
+	}
+	return cmd
+}
+
+// open imports files into a temporary database and serves it.
+func (a *app) open(ctx context.Context, paths []string, addr string, browser bool) (err error) {
+	dir, err := os.MkdirTemp("", "patchlog-open-")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	sub := *a
+	sub.db = filepath.Join(dir, "sessions.db")
+	s, err := store.Open(sub.db, sub.options)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, s.Close()) }()
+	following := sub.follow(s, paths)
+	if err := following.read(ctx); err != nil {
+		return err
+	}
+	sessions := 0
+	for _, err := range s.List(ctx, store.ListOptions{}) {
+		if err != nil {
+			return err
+		}
+		sessions++
+	}
+	if sessions == 0 {
+		return errors.New("there is no session in what was named; 'patchlog import --help' lists the formats that are read")
+	}
+	logs := slog.NewTextHandler(flushed{a.errs}, nil)
+	cfg := compaction.DefaultConfig()
+	cfg.Summarizer = a.extractive
+	pages, err := inspector.New(s, inspector.Options{Write: true, Compaction: cfg, Logger: slog.New(logs)})
+	if err != nil {
+		return err
+	}
+	listener, err := listen(ctx, addr)
+	if err != nil {
+		return err
+	}
+	defer listener.Close()
+	host, _ := reachedBy(addr, listener)
+	at := url.URL{Scheme: "http", Host: net.JoinHostPort(host, fmt.Sprint(listener.Addr().(*net.TCPAddr).Port)), Path: "/"}
+	if a.json {
+		a.out.document(struct {
+			URL             string
+			Sessions, Files int
+		}{at.String(), sessions, len(following.seen)})
+	} else {
+		a.out.linef("%s of %s", present.Counted(sessions, "session"), present.Counted(len(following.seen), "file"))
+		a.out.linef("patchlog: %s (a temporary copy); Ctrl-C ends it", &at)
+	}
+	if err := a.out.flush(); err != nil {
+		return err
+	}
+	if browser {
+		if err := openBrowser(ctx, at.String()); err != nil {
+			a.errs.problem(fmt.Sprintf("no browser was opened: %v", err))
+			a.errs.flush()
+		}
+	}
+	untilServed, stop := context.WithCancel(ctx)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		following.run(untilServed)
+	}()
+	defer func() { stop(); <-done }()
+	return serveUntilDone(ctx, listener, pages, slog.NewLogLogger(logs, slog.LevelWarn))
+}
+
+// following is an import of files that may grow.
+type following struct {
+	importing
+	paths []string
+	seen  map[string]os.FileInfo // as they were when they were read
+}
+
+// follow returns an import of files and folders into a store. [following.read] reads them for the first time.
+func (a *app) follow(s *store.Store, paths []string) *following {
+	return &following{
+		importing: importing{app: a, maxBytes: store.DefaultImportBytes, target: s, quiet: true, many: true, bar: a.progress("read")},
+		paths:     paths, seen: map[string]os.FileInfo{},
+	}
+}
+
+// followEvery is how often files are looked at; if a look takes long, less often.
+const followEvery = time.Second
+
+// run reads files that have changed, and new ones, until the context is done. What goes wrong is told once for each change.
+func (f *following) run(ctx context.Context) {
+	f.bar = &progress{} // it would be drawn between lines of the log
+	for wait := followEvery; ; {
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(wait):
+		}
+		begun := time.Now()
+		if err := f.read(ctx); err != nil && ctx.Err() == nil {
+			f.problem(err)
+		}
+		wait = max(followEvery, 10*time.Since(begun))
+	}
+}
+
+// read imports the files that were not read as they are now.
+func (f *following) read(ctx context.Context) error {
+	names, folders := expand(f.paths)
+	f.folders = folders
+	var changed []string
+	for _, name := range names {
+		info, err := os.Stat(name)
+		if was := f.seen[name]; err == nil && was != nil && was.Size() == info.Size() && was.ModTime().Equal(info.ModTime()) {
+			continue
+		}
+		if err == nil {
+			f.seen[name] = info // before it is read: what is added meanwhile is read next time
+		}
+		changed = append(changed, name)
+	}
+	if len(changed) == 0 {
+		return nil
+	}
+	return f.files(ctx, changed)
+}
+
+// openBrowser opens an address in the browser that the system has for it.
+func openBrowser(ctx context.Context, address string) error {
+	name, args := "xdg-open", []string{address}
+	switch runtime.GOOS {
+	case "darwin":
+		name = "open"
+	case "windows":
+		name, args = "rundll32", []string{"url.dll,FileProtocolHandler", address}
+	}
+	return exec.CommandContext(ctx, name, args...).Start()
+}
