@@ -99,10 +99,11 @@ func DecodeRecord(form []byte) (Record, error) {
 	return rec, nil
 }
 
-// Verify derives again what is stored beside the JSON of a record that [DecodeRecord] returned, and reports whether it is
-// the same, and whether the record is one that [ParseRecord] accepts. The error matches [ErrCorrupt]. Only a record that
-// was forged with a right checksum, or written by a program with a fault, fails.
-func (r Record) Verify() error {
+// Verify derives again what is stored beside the JSON of a record that [DecodeRecord] read from a form, and reports whether
+// the form and its checksum are what [AppendRecord] makes of that, and whether the record is one that [ParseRecord] accepts.
+// A nil form stands for the record's own. The error matches [ErrCorrupt]. Only a record that was forged with a right checksum,
+// or written by a program with a fault, fails.
+func (r Record) Verify(form []byte) error {
 	corrupt := func(err error) error { return fmt.Errorf("%w: record %d: %w", ErrCorrupt, r.Seq, err) }
 	text, err := r.MarshalJSON()
 	if err != nil {
@@ -124,12 +125,23 @@ func (r Record) Verify() error {
 			return corrupt(err)
 		}
 	}
-	stored, err := AppendRecord(nil, r)
+	if form == nil {
+		if form, err = AppendRecord(nil, r); err != nil {
+			return corrupt(err)
+		}
+	}
+	buf := recordform.Buffer()
+	defer recordform.Release(buf)
+	stored, err := recordform.Open(form, buf)
 	if err != nil {
 		return corrupt(err)
 	}
-	if derived, err := AppendRecord(nil, again); err != nil || !bytes.Equal(stored, derived) {
+	derived, err := AppendRecord(nil, again)
+	switch {
+	case err != nil || !bytes.Equal(stored, derived[recordform.Header:]):
 		return corrupt(errors.New("what is stored beside its JSON differs from what the JSON says"))
+	case recordform.Checksum(derived) != recordform.Checksum(form):
+		return corrupt(fmt.Errorf("checksum %08x of its content, want %08x", recordform.Checksum(derived), recordform.Checksum(form)))
 	}
 	return nil
 }

@@ -108,8 +108,8 @@ func patchForm(change func(p list)) list {
 func TestSoundFormsOfTheTests(t *testing.T) {
 	for _, form := range []list{eventForm(func(list) {}), patchForm(func(list) {})} {
 		rec, err := patch.DecodeRecord(seal(pack(t, form)))
-		if err != nil || rec.ID() != "id" || rec.Verify() != nil {
-			t.Errorf("%v: %v, %v", form, err, rec.Verify())
+		if err != nil || rec.ID() != "id" || rec.Verify(nil) != nil {
+			t.Errorf("%v: %v, %v", form, err, rec.Verify(nil))
 		}
 	}
 }
@@ -207,7 +207,7 @@ func TestForgedFormsAreFoundByVerify(t *testing.T) {
 			}
 			readEverything(rec)
 			patch.Same(rec, rec)
-			if err := rec.Verify(); !errors.Is(err, patch.ErrCorrupt) || len(err.Error()) > 1000 {
+			if err := rec.Verify(nil); !errors.Is(err, patch.ErrCorrupt) || len(err.Error()) > 1000 {
 				t.Errorf("Verify says %.1000v", err)
 			}
 		})

@@ -13,14 +13,14 @@ import (
 // readEverything calls every accessor that decodes. What it reads of a forged record, which Verify refuses, may be
 // anything.
 func readEverything(rec patch.Record) {
-	sound := rec.Verify() == nil
+	sound := rec.Verify(nil) == nil
 	for _, values := range []patch.ValuePolicy{patch.KeepValues, patch.NullValues} {
 		blank := patch.Erasure{Seqs: []patch.Span{{To: math.MaxUint64}}, Values: values}.Blank(rec, "receipt")
-		if err := blank.Verify(); err != nil && sound {
+		if err := blank.Verify(nil); err != nil && sound {
 			panic("a blank of a sound record: " + err.Error())
 		}
 	}
-	if err := patch.Complete(rec, nil, time.Time{}).Verify(); err != nil && sound {
+	if err := patch.Complete(rec, nil, time.Time{}).Verify(nil); err != nil && sound {
 		panic("a sound record, completed: " + err.Error())
 	}
 	events := []*patch.Event{rec.Event}
@@ -144,7 +144,7 @@ func FuzzDecodeRecord(f *testing.F) {
 			return
 		}
 		readEverything(rec)
-		if rec.Verify() != nil {
+		if rec.Verify(nil) != nil {
 			return // forged
 		}
 		line := marshal(t, rec)

@@ -94,7 +94,7 @@ var verbs = []verb{
 		return errOf(e.store.History(ctx, key, v))
 	}, grows: "log"},
 	{name: "Info", calls: 1, do: func(e *env) error { return errOf(e.store.Info(ctx, key)) }},
-	{name: "List", calls: 1, rows: "initial", do: func(e *env) error { return errFrom(e.store.List(ctx, store.ListOptions{App: key.App, User: key.User})) }},
+	{name: "List", calls: 1, do: func(e *env) error { return errFrom(e.store.List(ctx, store.ListOptions{App: key.App, User: key.User})) }},
 	{name: "Lease", calls: 0, do: func(e *env) error { return errOf(e.store.Lease(ctx, key, "lease", 0)) }},
 	{name: "RawEvents", calls: 2, rows: "last", do: func(e *env) error {
 		return errFrom(e.store.RawEvents(ctx, key, e.known.Seq()))

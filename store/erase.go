@@ -261,9 +261,17 @@ func (s *Store) userErasing(app, user string, o erase.Options, shared *[]string)
 	prefix := prefixOf("user", app, user)
 	return &erase.User{Log: eraseLog{s}, Options: o,
 		Sessions: func(ctx context.Context) iter.Seq2[erase.Session, error] {
-			return eraseLog{s}.sessions(ctx, func(ctx context.Context, after string) ([]backend.Listed, error) {
-				return s.backend.List(ctx, prefixOf(app, user), after, listPage)
-			})
+			return func(yield func(erase.Session, error) bool) {
+				for info, err := range s.List(ctx, ListOptions{App: app, User: user}) {
+					one := erase.Session{Name: info.Key.name()}
+					if errors.Is(err, ErrCorrupt) {
+						one.Err, err = err, nil
+					}
+					if !yield(one, err) {
+						return
+					}
+				}
+			}
 		},
 		Shared: func(ctx context.Context) error {
 			if o.Values != patch.NullValues && !o.DryRun {
@@ -414,11 +422,6 @@ func keyNamed(name string) Key {
 	return key
 }
 
-func sessionOf(name string, head backend.Head) (erase.Session, error) {
-	m, err := decodeMeta(head.Meta)
-	return erase.Session{Name: name, Head: head, Initial: m.initial, Lineage: m.lineage}, err
-}
-
 func (l eraseLog) Session(ctx context.Context, name string) (erase.Session, error) {
 	head, m, err := l.soundHead(ctx, keyNamed(name))
 	return erase.Session{Name: name, Head: head, Initial: m.initial, Lineage: m.lineage}, err
@@ -427,28 +430,20 @@ func (l eraseLog) Session(ctx context.Context, name string) (erase.Session, erro
 func (l eraseLog) IsGone(err error) bool { return errors.Is(err, ErrNotFound) }
 
 func (l eraseLog) Relatives(ctx context.Context, family string) iter.Seq2[erase.Session, error] {
-	return l.sessions(ctx, func(ctx context.Context, after string) ([]backend.Listed, error) {
-		return l.backend.Relatives(ctx, family, after, listPage)
-	})
-}
-
-// sessions yields sessions page by page.
-func (l eraseLog) sessions(ctx context.Context, next func(ctx context.Context, after string) ([]backend.Listed, error)) iter.Seq2[erase.Session, error] {
 	return func(yield func(erase.Session, error) bool) {
 		for after := write.StagedEnd; ; {
-			page, err := next(ctx, after)
+			page, err := l.backend.Relatives(ctx, family, after, listPage)
 			if err != nil {
 				yield(erase.Session{}, fromBackend(Key{}, err))
 				return
 			}
 			for _, one := range page {
 				after = one.Session
-				s, err := sessionOf(one.Session, one.Head)
-				if one.Err != nil {
-					s, err = erase.Session{Name: one.Session}, one.Err
+				m, err := meta{}, one.Err
+				if err == nil {
+					m, err = decodeMeta(one.Meta)
 				}
-				s.Err = fromBackend(Key{}, err)
-				if !yield(s, nil) {
+				if !yield(erase.Session{Name: one.Session, Head: one.Head, Initial: m.initial, Lineage: m.lineage, Err: fromBackend(Key{}, err)}, nil) {
 					return
 				}
 			}

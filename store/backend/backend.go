@@ -122,7 +122,7 @@ type Backend interface {
 	PutShared(ctx context.Context, changes []SharedChange) error
 
 	// List returns up to limit sessions whose names begin with prefix and are greater than
-	// after, in name order. A damaged session is included, with Err set.
+	// after, in name order, without their meta. A damaged session is included, with Err set.
 	List(ctx context.Context, prefix, after string, limit int) ([]Listed, error)
 
 	// Relatives returns up to limit sessions whose names are greater than after, in name order: those that were created

@@ -463,8 +463,13 @@ func (b *Backend) List(ctx context.Context, prefix, after string, limit int) (ou
 		for _, n := range names(tx.Bucket(bucketSessions), tx.Bucket(bucketHeads), prefix, after, limit) {
 			l := backend.Listed{Session: n.name}
 			// A page of one session that cannot be read keeps no other from being listed.
-			l.Err = b.handle.guard(func() error {
-				s, err := assemble(n.name, n.rows[0], n.rows[1])
+			l.Err = b.handle.guard(func() (err error) {
+				value, ok := unseal(kindHead, []byte(n.name), n.rows[1])
+				s, ok := decodeHead(n.name, value)
+				if !ok || n.rows[0] == nil {
+					s, err = assemble(n.name, n.rows[0], n.rows[1])
+					s.meta = nil
+				}
 				if err == nil {
 					l.Head = headOf(tx, s)
 					err = l.Head.Err()

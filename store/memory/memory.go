@@ -404,9 +404,7 @@ func (b *Backend) List(ctx context.Context, prefix, after string, limit int) ([]
 			break
 		}
 		if name > after {
-			l := backend.Listed{Session: name, Head: b.sessions[name].head()}
-			l.Meta = bytes.Clone(b.sessions[name].meta)
-			out = append(out, l)
+			out = append(out, backend.Listed{Session: name, Head: b.sessions[name].head()})
 		}
 	}
 	return out, nil

@@ -54,7 +54,7 @@ func scanListed(row pgx.CollectableRow) (l listed, err error) {
 // List implements [backend.Backend].
 func (b *Backend) List(ctx context.Context, prefix, after string, limit int) ([]backend.Listed, error) {
 	found, err := query(ctx, b, scanListed, `
-		SELECT s.name, s.creation, m.data, s.last, s.token, s.sum, s.edition, s.counts
+		SELECT s.name, s.creation, CASE WHEN m.num IS NOT NULL THEN ''::bytea END, s.last, s.token, s.sum, s.edition, s.counts
 		FROM patchlog.sessions s LEFT JOIN patchlog.metas m ON m.num = s.num
 		WHERE s.hash IS NOT NULL
 			AND substring(s.name FROM 1 FOR 1024) >= substring($1::bytea FROM 1 FOR 1024)

@@ -90,7 +90,7 @@ var readCases = []testCase{
 			var gotNames []string
 			for _, l := range got {
 				gotNames = append(gotNames, l.Session)
-				s.sameHead(l.Head, s.want.sessions[l.Session], l.Session)
+				s.sameListed(l, s.want.sessions[l.Session])
 			}
 			if !slices.Equal(gotNames, c.want) {
 				s.Errorf("List of prefix %q after %q, limit %d: %q, want %q", c.prefix, c.after, c.limit, gotNames, c.want)

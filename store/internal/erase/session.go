@@ -22,7 +22,7 @@ type Session struct {
 	Head    backend.Head
 	Initial map[string]patch.Value
 	Lineage []Ancestor // the oldest first
-	Err     error      // if not nil, the session is damaged
+	Err     error      // if not nil, the session is damaged, and there is only its name
 }
 
 // everything is the seq of a session's own entry in its lineage.
