@@ -194,6 +194,9 @@ func (s *REST) session(text json.RawMessage) (_ *Session, key store.Key, err err
 	if list, ok := known["events"]; !ok || json.Unmarshal([]byte(list.String()), &events) != nil || events == nil {
 		return nil, key, fmt.Errorf("%w: a session as ADK's REST API gives it has an array events", store.ErrInvalid)
 	}
+	if recordWeight*len(events) > weightTimes*len(text)+weightMore {
+		return nil, key, fmt.Errorf("%w: it has so many and so short events that they take more than 8 times its size in memory", store.ErrTooLarge)
+	}
 	for i, text := range events {
 		e, err := adkjson.ParseEvent(text)
 		if err != nil {

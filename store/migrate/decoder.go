@@ -147,6 +147,7 @@ func (d *decoder) decode(units []unit) ([]patch.Record, error) {
 	for _, u := range units {
 		d.size += len(u.text)
 	}
+	d.tree.size = d.size
 	read := 0
 	for i := range units {
 		d.unit = &units[i]
@@ -204,6 +205,7 @@ const (
 	weightMore   = 20 << 20
 	recordWeight = 3000 // of a record beside what it says
 	valueWeight  = 400  // of an object or an array
+	unitWeight   = 300  // of a line before it is read
 )
 
 // valuesIn returns how many objects and arrays are in JSON.

@@ -207,6 +207,9 @@ func split(text []byte, format *Format, name string) ([]piece, error) {
 				if len(trim(line)) > 0 {
 					units = append(units, unit{text: line, number: number, json: trim(line), open: !ended})
 				}
+				if unitWeight*len(units) > weightTimes*len(text)+weightMore {
+					return nil, fmt.Errorf("%s:%d: %w: the file has so many and so short lines that they take more than 8 times its size in memory", name, number, store.ErrTooLarge)
+				}
 			}
 		}
 	}

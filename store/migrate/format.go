@@ -92,6 +92,8 @@ func Detect(head []byte, name string) (Format, error) {
 	switch i := slices.IndexFunc(refused, func(r refusal) bool { return b.has(r.is) }); {
 	case len(bytes.TrimSpace(head)) == 0:
 		reason = "it is empty"
+	case bytes.HasPrefix(head, []byte("\xff\xfe")) || bytes.HasPrefix(head, []byte("\xfe\xff")):
+		reason = "it is in UTF-16; write it in UTF-8"
 	case i >= 0:
 		reason = refused[i].reason
 	case len(b.objects) > 0 && b.has(func(o object) bool { return o.has("type") || o.has("role") || o.has("id") }):

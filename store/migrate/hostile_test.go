@@ -18,6 +18,7 @@ import (
 	"unicode/utf16"
 
 	"github.com/patchlog-dev/patchlog/internal/testlog"
+	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store"
 )
 
@@ -181,4 +182,44 @@ func TestDamagedFiles(t *testing.T) {
 		}()
 	}
 	t.Logf("%d files; the slowest, %d, took %v", *mutations, which, slowest)
+}
+
+// Files whose reading would take much more memory or time than their size is worth are refused, before it does.
+func TestOutOfProportion(t *testing.T) {
+	repeat := func(head string, n int, line func(i int) string) string {
+		var b strings.Builder
+		b.WriteString(head)
+		for i := range n {
+			b.WriteString(line(i))
+		}
+		return b.String()
+	}
+	claude := func(id, parent string) string {
+		return fmt.Sprintf(`{"type":"user","uuid":%q,"parentUuid":%q,"sessionId":"s","message":{"role":"user","content":"x"}}`+"\n", id, parent)
+	}
+	for name, text := range map[string]string{
+		"branches that take turns": repeat(claude("a0", "")+claude("b0", ""), 2000, func(i int) string { // each hides all of the other
+			return claude(fmt.Sprint("ab"[i%2:i%2+1], 1+i/2), fmt.Sprint("ab"[i%2:i%2+1], i/2))
+		}),
+		"messages written again": repeat(`{"sessionId":"s","projectHash":"p","startTime":"2026-01-01T00:00:00Z"}`+"\n", 20_000, func(i int) string {
+			return fmt.Sprintf(`{"id":"m%d","type":"gemini","content":"%d","timestamp":"2026-01-01T00:00:00Z"}`+"\n", i%50, i)
+		}),
+		"lines between NULs": claude("a", "") + strings.Repeat("\x00a", 200_000),
+		"short events":       `{"id":"1","appName":"a","userId":"u","state":{},"events":[` + strings.Repeat(`{},`, 20_000) + `{}]}`,
+		"short messages":     "[" + strings.Repeat(`{"role":"user","content":""},`, 60_000) + `{"role":"user","content":"x"}]`,
+	} {
+		source, err := OpenFile([]byte(text), FileOptions{Name: "file"})
+		if err == nil {
+			for _, e := range source.Sessions(t.Context()) {
+				err = e
+			}
+		}
+		if !errors.Is(err, store.ErrTooLarge) && !errors.Is(err, patch.ErrTooLarge) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	_, err := OpenFile([]byte("\xff\xfe{\x00}\x00"), FileOptions{Name: "file"})
+	if err == nil || !strings.Contains(err.Error(), "it is in UTF-16; write it in UTF-8") {
+		t.Error(err)
+	}
 }

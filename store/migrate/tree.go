@@ -64,6 +64,7 @@ type tree struct {
 	changes []change
 	way     map[*node]bool // the nodes that the newest move passed: true on the new way, false on the old one
 	steps   int
+	size    int                      // of the file
 	agent   string                   // the author of what the program does
 	newID   func(what string) string // of a patch
 	logged  []patch.Record           // with seqs
@@ -76,16 +77,20 @@ const (
 	didCompaction = "compaction"
 )
 
-// maxSteps is how much work the moves of one file may be: enough for hundreds between long
-// branches, and little enough that a file made to be slow is refused after seconds.
-const maxSteps = 1 << 24
+// How much work the moves of a file may be, since it takes time and memory: a constant and a part of its size, which
+// is enough for hundreds of moves between long branches.
+const (
+	stepsMore     = 1 << 17
+	bytesPerStep  = 64
+	stepsPerPatch = 4
+)
 
 func newTree(agent string) *tree {
 	return &tree{agent: agent, nodes: map[string]*node{}, events: map[string]*node{}, pieces: map[string]*node{}, callers: map[string]*node{}, names: map[string]string{}}
 }
 
 func (t *tree) step(n int) error {
-	if t.steps += n; t.steps > maxSteps {
+	if t.steps += n; t.steps > stepsMore+t.size/bytesPerStep {
 		return fmt.Errorf("%w: the conversation goes back and forth too often to be followed", patch.ErrTooLarge)
 	}
 	return nil
@@ -116,6 +121,9 @@ func (t *tree) log(r patch.Record) error {
 }
 
 func (t *tree) patch(p *patch.PatchEvent, what string, at entry, group string) (string, error) {
+	if err := t.step(stepsPerPatch); err != nil {
+		return "", err
+	}
 	id := t.newID("patch " + strconv.Itoa(len(t.logged)-t.fresh))
 	if !at.time.IsZero() {
 		p = p.WithTimestamp(at.time)
