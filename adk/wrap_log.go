@@ -221,63 +221,54 @@ func (l *baseLog) fold() {
 	l.view = v
 }
 
-// draft validates patches against the session, as a store does, and gives them ids, times and bases; each
-// patch of a call has seen those before it. If the log has all of them, draft returns them. The session must
-// be the one that the author saw.
-func (l *baseLog) draft(opts store.PatchOptions, patches []*patch.PatchEvent) (drafted []*patch.PatchEvent, after fold.View, err error) {
+// draft judges patches as a store does, and returns them as they would be logged, and the view after them. missing are
+// the indices of those that the log does not have already. The session must be the one that the author saw.
+func (l *baseLog) draft(opts store.PatchOptions, patches []*patch.PatchEvent) (drafted []patch.Record, missing []int, after fold.View, err error) {
+	after = l.view
 	if err := l.checkCreation(opts.On.Creation()); err != nil {
-		return nil, l.view, err
+		return nil, nil, after, err
 	}
-	now, used, logged := time.Now(), map[string]bool{}, 0
+	now, offered := time.Now(), make([]patch.Record, len(patches))
+	completed := slices.Clone(offered)
 	for i, p := range patches {
 		switch {
 		case p == nil:
-			return nil, l.view, fmt.Errorf("%w: patch %d of the call is nil", patch.ErrInvalid, i)
+			return nil, nil, after, fmt.Errorf("%w: patch %d of the call is nil", patch.ErrInvalid, i)
 		case p.Type() == patch.Erase:
-			return nil, l.view, errCannotErase
+			return nil, nil, after, errCannotErase
 		}
-		r := patch.Complete(patch.Record{Patch: p}, uuid.NewString, now)
-		for id := range r.IDs() {
-			at := l.ids[id]
-			if used[id] || at != 0 && (id != r.ID() || !patch.Same(l.records[at-1], r)) {
-				return nil, l.view, &store.DuplicateIDError{ID: id, Seq: at}
-			}
-			used[id] = true
-			if at != 0 {
-				logged++
-				break
-			}
-		}
-		drafted = append(drafted, r.Patch)
+		offered[i] = patch.Record{Patch: p}
+		completed[i] = patch.Complete(offered[i], uuid.NewString, now)
 	}
-	switch logged {
-	case len(patches):
-		return drafted, l.view, nil
-	case 0:
-	default:
-		return nil, l.view, &store.DuplicateIDError{ID: drafted[0].ID(), Seq: l.ids[drafted[0].ID()]}
+	if err := fold.CheckUnique(completed); err != nil {
+		return nil, nil, after, err
 	}
-	for i, p := range drafted {
-		if group := p.Group(); group != "" && slices.ContainsFunc(l.records, func(r patch.Record) bool { return r.Patch != nil && r.Patch.Group() == group }) {
-			return nil, l.view, &patch.FieldError{Field: "group", Problem: fmt.Sprintf("the log holds group %q already; take an id of your own", group)}
-		}
-		if p.Validate() != nil || opts.On.Creation() == "" {
-			continue
-		}
+	drafted, missing, err = fold.Match(l, offered, completed)
+	if err != nil || len(missing) == 0 {
+		return drafted, nil, after, err
+	}
+	if opts.On.Creation() != "" {
 		if err := l.checkSeen(opts.On); err != nil {
-			return nil, l.view, err
+			return nil, nil, after, err
 		}
-		if _, hasBase := p.Base(); hasBase {
-			continue
-		}
-		base := opts.On.PatchSeq()
-		if i > 0 {
-			base = l.view.Seq() + uint64(i)
-		}
-		drafted[i] = p.WithBase(base)
+		opts.On = opts.On.WithEdition(l.view.Edition())
 	}
-	after, err = l.whole().Preview(drafted, opts.Check())
-	return drafted, after, err
+	d := fold.Draft{View: l.view, Supplied: l.records}
+	err = d.Patches(l, opts, drafted, missing)
+	return drafted, missing, d.View, err
+}
+
+// Find implements [fold.LogIndex].
+func (l *baseLog) Find(id string) (patch.Record, error) {
+	if at := l.ids[id]; at != 0 {
+		return l.records[at-1], nil
+	}
+	return patch.Record{}, nil
+}
+
+// HasGroup implements [fold.LogIndex].
+func (l *baseLog) HasGroup(group string) bool {
+	return slices.ContainsFunc(l.records, func(r patch.Record) bool { return r.Patch != nil && r.Patch.Group() == group })
 }
 
 // checkSeen reports whether the author of a patch, who has seen a view, has seen all patches that there are,
@@ -336,14 +327,6 @@ func (it item) resembles(other item) bool {
 	a, b := it.event, other.event
 	return a.Author() == b.Author() && a.InvocationID() == b.InvocationID() && a.Branch() == b.Branch() &&
 		a.Timestamp().Truncate(time.Microsecond).Equal(b.Timestamp().Truncate(time.Microsecond))
-}
-
-// asLogged returns the logged record with r's id, or r if there is none.
-func (l *baseLog) asLogged(r patch.Record) patch.Record {
-	if at := l.ids[r.ID()]; at != 0 {
-		return l.records[at-1]
-	}
-	return r
 }
 
 // checkCreation reports whether a creation is the session's.

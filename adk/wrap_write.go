@@ -100,7 +100,10 @@ func (b *baseStorage) Append(ctx context.Context, key store.Key, opts store.Appe
 		if err == nil && !retried && opts.Follow != nil {
 			b.follow(ctx, l, r.ID(), opts.Follow)
 		}
-		out.Records[0], out.View = l.asLogged(r), l.view
+		if there, _ := l.Find(r.ID()); there.Seq != 0 {
+			out.Records[0] = there
+		}
+		out.View = l.view
 		return err
 	})
 	return out, err
@@ -115,7 +118,7 @@ func (b *baseStorage) follow(ctx context.Context, l *baseLog, id string, patchOf
 	}
 	p, err := patchOf(l.view, patch.Record{Seq: l.view.Entry(i).Seq, Event: l.view.At(i)})
 	if err == nil && p != nil {
-		_, err = b.log(ctx, l, store.PatchOptions{}, func() ([]*patch.PatchEvent, error) { return []*patch.PatchEvent{p}, nil })
+		_, err = b.log(ctx, l, store.PatchOptions{AsOfNow: true}, func() ([]*patch.PatchEvent, error) { return []*patch.PatchEvent{p}, nil })
 	}
 	if err != nil {
 		b.logger.Warn("patchlog: a long result is shown whole", "session", l.key.String(), "event", id, "error", err)
@@ -125,15 +128,19 @@ func (b *baseStorage) follow(ctx context.Context, l *baseLog, id string, patchOf
 // log appends an event that carries the patches that plan makes, by what is known of the session, and
 // returns their records.
 func (b *baseStorage) log(ctx context.Context, l *baseLog, opts store.PatchOptions, plan func() ([]*patch.PatchEvent, error)) (records []patch.Record, err error) {
-	var patches []*patch.PatchEvent
 	id := uuid.NewString()
 	err = b.write(ctx, l, func() (*session.Event, item, error) {
 		planned, err := plan()
+		var missing []int
 		if err == nil {
-			patches, _, err = l.draft(opts, planned)
+			records, missing, _, err = l.draft(opts, planned)
 		}
-		if err != nil || len(patches) == 0 || l.ids[patches[0].ID()] != 0 {
+		if err != nil || len(missing) == 0 {
 			return nil, item{}, err
+		}
+		patches := make([]*patch.PatchEvent, len(missing))
+		for n, i := range missing {
+			patches[n] = records[i].Patch
 		}
 		return l.patchEvent(ctx, id, patches)
 	})
@@ -144,8 +151,10 @@ func (b *baseStorage) log(ctx context.Context, l *baseLog, opts store.PatchOptio
 	if err != nil && !errors.Is(err, store.ErrOutcomeUnknown) {
 		return nil, err
 	}
-	for _, p := range patches {
-		records = append(records, l.asLogged(patch.Record{Patch: p}))
+	for i, r := range records {
+		if there, _ := l.Find(r.ID()); there.Seq != 0 {
+			records[i] = there
+		}
 	}
 	return records, err
 }
@@ -183,9 +192,12 @@ func (b *baseStorage) ApplyNewest(ctx context.Context, key store.Key, patches []
 // Preview drafts the patches.
 func (b *baseStorage) Preview(ctx context.Context, key store.Key, patches []*patch.PatchEvent, opts store.PatchOptions) (out store.Preview, err error) {
 	err = b.with(ctx, key, readAll, func(l *baseLog) error {
-		drafted, after, err := l.draft(opts, patches)
+		drafted, missing, after, err := l.draft(opts, patches)
 		if err == nil {
-			out = store.Preview{Difference: l.view.Diff(after), Patches: drafted}
+			out.Difference = l.view.Diff(after)
+		}
+		for _, i := range missing {
+			out.Patches = append(out.Patches, drafted[i].Patch)
 		}
 		return err
 	})
@@ -194,12 +206,12 @@ func (b *baseStorage) Preview(ctx context.Context, key store.Key, patches []*pat
 
 // Revert appends an event that carries reverts.
 func (b *baseStorage) Revert(ctx context.Context, key store.Key, patchID string, opts store.UndoOptions) (store.Committed, error) {
-	return b.patching(ctx, key, readAll, store.PatchOptions{On: opts.On, AllowOrphans: opts.AllowOrphans}, func(l *baseLog) (patches []*patch.PatchEvent, err error) {
+	return b.undo(ctx, key, opts, store.PatchOptions{AllowOrphans: opts.AllowOrphans}, func(l *baseLog) (patches []*patch.PatchEvent, err error) {
 		ids, err := l.view.RevertTargets(patchID)
 		for _, id := range ids {
 			patches = append(patches, patch.NewRevert(id))
 		}
-		return asGroup(patches, opts.Author), err
+		return patches, err
 	})
 }
 
@@ -208,25 +220,24 @@ func (b *baseStorage) Rewind(ctx context.Context, key store.Key, invocationID st
 	if invocationID == "" {
 		return store.Committed{}, fmt.Errorf("%w: the invocation to rewind to has no id", patch.ErrInvalid)
 	}
-	return b.patching(ctx, key, readAll, store.PatchOptions{On: opts.On, AllowOrphans: true, AllowPinned: true}, func(l *baseLog) ([]*patch.PatchEvent, error) {
+	return b.undo(ctx, key, opts, store.PatchOptions{AllowOrphans: true, AllowPinned: true}, func(l *baseLog) ([]*patch.PatchEvent, error) {
 		for _, r := range l.records {
 			if r.Event != nil && r.Event.InvocationID() == invocationID {
-				patches, err := l.view.Rewind(r.Seq)
-				return asGroup(patches, opts.Author), err
+				return l.view.Rewind(r.Seq)
 			}
 		}
 		return nil, fmt.Errorf("session %s: %w: no event belongs to invocation %q", key, fold.ErrEventNotFound, invocationID)
 	})
 }
 
-// asGroup gives patches their author and, if there are several, a common group.
-func asGroup(patches []*patch.PatchEvent, author string) []*patch.PatchEvent {
-	group := ""
-	if len(patches) > 1 {
-		group = uuid.NewString()
-	}
-	for i, p := range patches {
-		patches[i] = p.WithAuthor(author).WithGroup(group)
-	}
-	return patches
+// undo appends an event that carries patches made from the newest view.
+func (b *baseStorage) undo(ctx context.Context, key store.Key, opts store.UndoOptions, rules store.PatchOptions, plan func(*baseLog) ([]*patch.PatchEvent, error)) (store.Committed, error) {
+	rules.On = opts.On
+	return b.patching(ctx, key, readAll, rules, func(l *baseLog) ([]*patch.PatchEvent, error) {
+		patches, err := plan(l)
+		for i, r := range fold.Grouped(l.view, opts.Author, uuid.NewString, patches) {
+			patches[i] = r.Patch
+		}
+		return patches, err
+	})
 }
