@@ -55,5 +55,5 @@ func (s *Service) LastCompaction(sess session.Session) (a compaction.Attempt[sto
 	if err != nil || s.compacting == nil {
 		return a, false
 	}
-	return s.compacting.last.get(handle.key)
+	return s.compacting.last.Get(handle.key)
 }

@@ -7,6 +7,9 @@ import (
 
 	"google.golang.org/adk/v2/session"
 
+	"github.com/patchlog-dev/patchlog/adk/internal/cache"
+	"github.com/patchlog-dev/patchlog/adk/internal/storage"
+	"github.com/patchlog-dev/patchlog/adk/internal/wrap"
 	"github.com/patchlog-dev/patchlog/compaction"
 	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/patch"
@@ -23,10 +26,10 @@ type compacting struct {
 	background *compaction.Compactor[store.Key]
 	inRun      *compaction.Compactor[store.Key] // nil: in the background alone
 	timeout    time.Duration
-	last       cache[store.Key, compaction.Attempt[store.Key]]
+	last       cache.Cache[store.Key, compaction.Attempt[store.Key]]
 }
 
-func newCompacting(s storage, t *telemetry, runs *runs, cfg compaction.Config, opts Options) (*compacting, error) {
+func newCompacting(s storage.Storage, t *telemetry, runs *runs, cfg compaction.Config, opts Options) (*compacting, error) {
 	c := &compacting{config: cfg, timeout: cmp.Or(opts.CompactionTimeout, DefaultCompactionTimeout)}
 	c.log = compactedLog{s, t}
 	with := compaction.Options[store.Key]{
@@ -37,7 +40,7 @@ func newCompacting(s storage, t *telemetry, runs *runs, cfg compaction.Config, o
 		Approve: opts.Approve,
 		Observe: func(ctx context.Context, a compaction.Attempt[store.Key]) {
 			t.compacted(ctx, a)
-			c.last.put(a.Key, a, 1)
+			c.last.Put(a.Key, a, 1)
 			if opts.Observe != nil {
 				opts.Observe(ctx, a)
 			}
@@ -120,7 +123,7 @@ func (c *compacting) compactInRun(ctx context.Context, handle *Session, invocati
 // show moves a session's handle to the newest view, unless the session was deleted and created again.
 func (c *compacting) show(ctx context.Context, handle *Session) {
 	v, err := c.log.View(context.WithoutCancel(ctx), handle.key)
-	if err == nil && sameSession(handle.View().Creation(), v.Creation()) {
+	if err == nil && wrap.SameSession(handle.View().Creation(), v.Creation()) {
 		handle.advance(v)
 	}
 }
@@ -146,7 +149,7 @@ func (s *Session) addWait(invocation string, d time.Duration) {
 
 // compactedLog is a storage whose patches are reported.
 type compactedLog struct {
-	storage
+	storage.Storage
 	telemetry *telemetry
 }
 
@@ -154,7 +157,7 @@ type compactedLog struct {
 func (l compactedLog) ApplyPatch(ctx context.Context, key store.Key, patches []*patch.PatchEvent, opts store.PatchOptions) (done store.Committed, err error) {
 	ctx, op := l.telemetry.start(ctx, opPatch, key)
 	defer func() { op.end(ctx, err) }()
-	if done, err = l.storage.ApplyNewest(ctx, key, patches, opts); err == nil {
+	if done, err = l.Storage.ApplyNewest(ctx, key, patches, opts); err == nil {
 		op.logged(ctx, done.Records)
 	}
 	return done, err

@@ -1,14 +1,9 @@
 package adk
 
 import (
-	"errors"
-	"fmt"
-	"reflect"
-	"slices"
-
-	"google.golang.org/adk/v2/model"
 	"google.golang.org/adk/v2/session"
 
+	"github.com/patchlog-dev/patchlog/adk/internal/convert"
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
@@ -25,22 +20,8 @@ import (
 // is not UTF-8. What JSON cannot carry is refused: the error matches [patch.ErrInvalid] and names the
 // field.
 func NewEvent(e *session.Event) (*patch.Event, error) {
-	if e == nil {
-		return nil, fmt.Errorf("%w: the event is nil", patch.ErrInvalid)
-	}
-	p, _, err := newEvent(e)
+	p, _, err := convert.Event(e)
 	return p, err
-}
-
-// newEvent is NewEvent. mended reports whether a text in e is not UTF-8.
-func newEvent(e *session.Event) (p *patch.Event, mended bool, err error) {
-	if p, err = patch.NewEvent(eventFields(e)); err == nil {
-		return p, false, nil
-	}
-	// There may be a value in it that does not come back as it is, such as the function
-	// call inside a request for confirmation, or a text that is not UTF-8.
-	p, err = patch.NewEvent(eventFields(plainEvent(e)))
-	return p, hasBadText(e), err
 }
 
 // SessionEvent gives an event of the log as ADK knows it. It is the caller's own. Fields
@@ -49,115 +30,4 @@ func newEvent(e *session.Event) (p *patch.Event, mended bool, err error) {
 // Of an event that was imported as JSON, a field may have a shape that ADK does not know.
 // Then the error matches [patch.ErrInvalid] and names the fields, and the event that is
 // returned has the others.
-func SessionEvent(p *patch.Event) (*session.Event, error) {
-	if p == nil {
-		return nil, fmt.Errorf("%w: the event is nil", patch.ErrInvalid)
-	}
-	e := &session.Event{
-		ID: p.ID(), InvocationID: p.InvocationID(), Author: p.Author(),
-		Branch: p.Branch(), IsolationScope: p.IsolationScope(), Timestamp: p.Timestamp(),
-	}
-	e.Partial = p.Partial()
-	var errs []error
-	for name, value := range p.Fields() {
-		index, known := decodedFields[name]
-		if !known {
-			continue
-		}
-		field := reflect.ValueOf(e).Elem().FieldByIndex(index)
-		if value.Decode(field.Addr().Interface()) != nil {
-			field.SetZero()
-			errs = append(errs, p.Decode(name, reflect.New(field.Type()).Interface())) // which names the field
-		}
-	}
-	if len(errs) > 0 {
-		return e, fmt.Errorf("event %q: %w", p.ID(), errors.Join(errs...))
-	}
-	return e, nil
-}
-
-// eventFields says an ADK event in the log's terms.
-func eventFields(e *session.Event) patch.Fields {
-	f := patch.Fields{
-		ID: e.ID, InvocationID: e.InvocationID, Author: e.Author,
-		Branch: e.Branch, IsolationScope: e.IsolationScope,
-		Timestamp: e.Timestamp, ZeroTime: e.Timestamp.IsZero(),
-		Content: jsonOf(e.Content), Partial: e.Partial,
-		Actions: patch.Actions{
-			StateDelta: e.Actions.StateDelta, ArtifactDelta: e.Actions.ArtifactDelta,
-			SkipSummarization: e.Actions.SkipSummarization,
-			TransferToAgent:   e.Actions.TransferToAgent, Escalate: e.Actions.Escalate,
-		},
-		LongRunningToolIDs: e.LongRunningToolIDs,
-		UsageMetadata:      jsonOf(e.UsageMetadata), CustomMetadata: e.CustomMetadata,
-	}
-	for _, x := range fieldsOf(&e.Actions, moreActions) {
-		f.Actions.Extra = x.addTo(f.Actions.Extra)
-	}
-	for _, x := range extraFields(e) {
-		f.Extra = x.addTo(f.Extra)
-	}
-	return f
-}
-
-// field is a field of an event under its JSON name.
-type field struct {
-	name    string
-	pointer any
-}
-
-// addTo adds a field that is not zero to extra ones.
-func (f field) addTo(extra map[string]any) map[string]any {
-	if reflect.ValueOf(f.pointer).Elem().IsZero() {
-		return extra
-	}
-	if extra == nil {
-		extra = map[string]any{}
-	}
-	extra[f.name] = jsonOf(f.pointer)
-	return extra
-}
-
-// extraFields are the fields that the log keeps without knowing their meaning: all that
-// ADK's type has but those that [eventFields] names, so that none of a newer ADK is lost.
-func extraFields(e *session.Event) []field {
-	return append(fieldsOf(e, moreOfEvent), fieldsOf(&e.LLMResponse, moreOfResponse)...)
-}
-
-var (
-	moreOfEvent = moreFields(reflect.TypeFor[session.Event](),
-		"id", "timestamp", "invocationId", "branch", "isolationScope", "author", "actions", "longRunningToolIds")
-	moreOfResponse = moreFields(reflect.TypeFor[model.LLMResponse](),
-		"content", "usageMetadata", "customMetadata", "partial")
-	moreActions = moreFields(reflect.TypeFor[session.EventActions](),
-		"stateDelta", "artifactDelta", "skipSummarization", "transferToAgent", "escalate")
-)
-
-// decodedFields has the index of each field of ADK's events, by its JSON name.
-var decodedFields = func() map[string][]int {
-	all := map[string][]int{}
-	for _, f := range structOf(reflect.TypeFor[session.Event]()).fields {
-		all[f.name] = f.index
-	}
-	return all
-}()
-
-// moreFields returns the JSON fields of a struct, without those of embedded structs and those named in but.
-func moreFields(t reflect.Type, but ...string) (fields []jsonField) {
-	for _, f := range structOf(t).fields {
-		if len(f.index) == 1 && !slices.Contains(but, f.name) {
-			fields = append(fields, f)
-		}
-	}
-	return fields
-}
-
-// fieldsOf returns fields of the struct that a pointer points to.
-func fieldsOf(pointer any, fields []jsonField) []field {
-	v := reflect.ValueOf(pointer).Elem()
-	out := make([]field, len(fields))
-	for i, f := range fields {
-		out[i] = field{f.name, v.FieldByIndex(f.index).Addr().Interface()}
-	}
-	return out
-}
+func SessionEvent(p *patch.Event) (*session.Event, error) { return convert.SessionEvent(p) }

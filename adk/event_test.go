@@ -409,24 +409,6 @@ func emptied(v reflect.Value, depth int) {
 	}
 }
 
-// What a newer ADK's types have besides is kept too.
-func TestFieldsOfNewerVersions(t *testing.T) {
-	type Response struct {
-		Content string `json:"content"`
-		Voice   string `json:"voice"`
-	}
-	type Event struct {
-		Response
-		ID        string `json:"id"`
-		Mood      string `json:"mood,omitempty"`
-		NotInJSON int    `json:"-"`
-		own       int
-	}
-	_ = Event{own: 1}
-	equal(t, "fields", adk.MoreFields(reflect.TypeFor[Event](), "id"), []string{"mood"})
-	equal(t, "fields", adk.MoreFields(reflect.TypeFor[Response](), "content"), []string{"voice"})
-}
-
 // Recorded events are read as ADK reads them, whether they went through the service or
 // were imported as they are.
 func TestCorpus(t *testing.T) {

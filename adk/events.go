@@ -10,6 +10,8 @@ import (
 
 	"google.golang.org/adk/v2/session"
 
+	"github.com/patchlog-dev/patchlog/adk/internal/cache"
+	"github.com/patchlog-dev/patchlog/adk/internal/convert"
 	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/patch"
 )
@@ -130,8 +132,8 @@ func inNode(e *session.Event) bool {
 // decoder makes ADK's events of the events of a log, and identifies the service that made a session.
 type decoder struct {
 	logger  *slog.Logger
-	decoded cache[*patch.Event, *session.Event] // the decoded form, which only this decoder holds; callers get copies
-	warned  cache[*patch.Event, bool]           // events that were logged as unreadable
+	decoded cache.Cache[*patch.Event, *session.Event] // the decoded form, which only this decoder holds; callers get copies
+	warned  cache.Cache[*patch.Event, bool]           // events that were logged as unreadable
 }
 
 // maxDecodedBytes is about how much memory a generation of decoded events takes.
@@ -139,18 +141,18 @@ const maxDecodedBytes = 32 << 20
 
 // event returns an event of the log as ADK knows it, the caller's own.
 func (d *decoder) event(p *patch.Event) *session.Event {
-	e, ok := d.decoded.get(p)
+	e, ok := d.decoded.Get(p)
 	if !ok {
 		var err error
 		if e, err = SessionEvent(p); err != nil {
-			if _, warned := d.warned.get(p); !warned {
-				d.warned.put(p, true, 1)
+			if _, warned := d.warned.Get(p); !warned {
+				d.warned.Put(p, true, 1)
 				d.logger.Warn("patchlog: an event of the log has fields that ADK cannot read", "error", err)
 			}
 		}
-		d.decoded.put(p, e, 2*p.Footprint())
+		d.decoded.Put(p, e, 2*p.Footprint())
 	}
-	return copyEvent(e)
+	return convert.CopyEvent(e)
 }
 
 // ownEvents are the events of the log that a session has given, as ADK's events. It gives the same one each time.

@@ -2,11 +2,12 @@ package adk
 
 import (
 	"context"
-	"reflect"
 	"testing"
 	"time"
 
 	"google.golang.org/adk/v2/session"
+
+	"github.com/patchlog-dev/patchlog/adk/internal/wrap"
 )
 
 // Pins is for tests.
@@ -34,18 +35,9 @@ func (s *Service) Ended(ctx context.Context, sess session.Session, invocation st
 	s.compacting.notify(key)
 }
 
-// MoreFields returns the names of a type's fields but some.
-func MoreFields(t reflect.Type, but ...string) (names []string) {
-	for _, f := range moreFields(t, but...) {
-		names = append(names, f.name)
-	}
-	return names
-}
-
 // Cached returns how many sessions of a base are cached.
 func (s *Service) Cached() int {
-	b := s.store.(*baseStorage)
-	return len(b.logs.young) + len(b.logs.old)
+	return s.store.(*wrap.Storage).Cached()
 }
 
 // IndexBytes returns the memory of the indexes of a base's sessions.
@@ -73,9 +65,9 @@ func SetMissing(t *testing.T, err error) {
 
 // Base returns the service that is wrapped.
 func (s *Service) Base() (session.Service, bool) {
-	b, ok := s.store.(*baseStorage)
+	b, ok := s.store.(*wrap.Storage)
 	if !ok {
 		return nil, false
 	}
-	return b.service, true
+	return b.Base(), true
 }

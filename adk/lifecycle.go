@@ -120,11 +120,6 @@ func (s *Service) Retain(ctx context.Context, policies map[string]store.Retentio
 	return s.store.Retain(ctx, policies, opts)
 }
 
-var (
-	errCannotErase  = fmt.Errorf("%w: a wrapped service cannot change its events; move the sessions into a store (patchlog import) to erase", errors.ErrUnsupported)
-	errCannotRetain = fmt.Errorf("%w: a wrapped service cannot find events by age; move the sessions into a store (patchlog import) for retention", errors.ErrUnsupported)
-)
-
 // ListPageRequest says which sessions to list.
 type ListPageRequest struct {
 	AppName   string
@@ -171,9 +166,4 @@ func (s *Service) ListPage(ctx context.Context, req *ListPageRequest) (*ListPage
 		}
 	}
 	return out, nil
-}
-
-// compareKeys orders the sessions of an app.
-func compareKeys(a, b store.Key) int {
-	return cmp.Or(cmp.Compare(a.User, b.User), cmp.Compare(a.Session, b.Session))
 }

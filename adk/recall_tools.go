@@ -17,6 +17,8 @@ import (
 	"google.golang.org/adk/v2/tool/functiontool"
 	"google.golang.org/genai"
 
+	"github.com/patchlog-dev/patchlog/adk/internal/cache"
+	"github.com/patchlog-dev/patchlog/adk/internal/storage"
 	"github.com/patchlog-dev/patchlog/compaction"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/recall"
@@ -154,7 +156,7 @@ type recallTools struct {
 // recallSpent counts the tokens that the tools have added to each turn.
 type recallSpent struct {
 	mu    sync.Mutex
-	spent cache[turn, int]
+	spent cache.Cache[turn, int]
 }
 
 // turn is an invocation of a session.
@@ -313,9 +315,6 @@ func (r *recallTools) read(ctx agent.Context, args readArgs) (out readResult, er
 	}
 }
 
-// idHandle begins a handle that names an event by its id.
-const idHandle = "id="
-
 // find returns the event that a handle names, and what there is to read of it.
 func (r *recallTools) find(ctx context.Context, in agent.InvocationContext, key store.Key, handle string) (hit recall.Hit[store.Key], text string, err error) {
 	hit, ok, err := r.event(ctx, in, key, handle)
@@ -345,7 +344,7 @@ func (r *recallTools) find(ctx context.Context, in agent.InvocationContext, key 
 func (r *recallTools) event(ctx context.Context, in agent.InvocationContext, key store.Key, name string) (hit recall.Hit[store.Key], ok bool, err error) {
 	look := r.lookup(in)
 	look.Hidden, look.Limit = false, recall.MaxLimit
-	id, byID := strings.CutPrefix(name, idHandle)
+	id, byID := strings.CutPrefix(name, storage.IDHandle)
 	index := 0
 	if byID {
 		look.Query = id
@@ -408,9 +407,9 @@ func (r *recallTools) take(ctx agent.InvocationContext, key store.Key) (tokens i
 	add := func(tokens int) (spent int) {
 		all.mu.Lock()
 		defer all.mu.Unlock()
-		spent, _ = all.spent.get(of)
+		spent, _ = all.spent.Get(of)
 		if tokens = min(tokens, r.opts.TurnTokens-spent); tokens >= leastRecallTokens || tokens < 0 {
-			all.spent.put(of, spent+tokens, 1)
+			all.spent.Put(of, spent+tokens, 1)
 			return tokens
 		}
 		return 0

@@ -14,6 +14,8 @@ import (
 	"google.golang.org/adk/v2/platform"
 	"google.golang.org/adk/v2/session"
 
+	"github.com/patchlog-dev/patchlog/adk/internal/cache"
+	"github.com/patchlog-dev/patchlog/adk/internal/storage"
 	"github.com/patchlog-dev/patchlog/compaction"
 	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/store"
@@ -80,14 +82,14 @@ const (
 type runs struct {
 	policy   RunPolicy
 	compacts bool // running invocations take leases, so that other processes do not compact their sessions
-	log      storage
+	log      storage.Storage
 	logger   *slog.Logger
 
 	mu sync.Mutex
 
 	// newest has the runs of the newest events, until they end. The cache drops sessions that are idle while many
 	// others are used, which does no harm: the run is read only after an append.
-	newest cache[store.Key, *run]
+	newest cache.Cache[store.Key, *run]
 
 	// alone has the runs beside which the policy allows no other run in the session.
 	alone map[store.Key]*run
@@ -100,10 +102,10 @@ type runs struct {
 	beating bool // a timer extends them
 
 	// last has when the last of them began and ended.
-	last cache[store.Key, span]
+	last cache.Cache[store.Key, span]
 
 	// missed has the times of the Gets that found no session, each until a Create has followed.
-	missed cache[store.Key, []time.Time]
+	missed cache.Cache[store.Key, []time.Time]
 }
 
 type runID struct {
@@ -128,7 +130,7 @@ type run struct {
 	forget     func() bool   // stops waiting for the end of its context; nil before it began
 }
 
-func newRuns(opts Options, compacts bool, log storage) *runs {
+func newRuns(opts Options, compacts bool, log storage.Storage) *runs {
 	if opts.Runs == ConcurrentRuns && !compacts && opts.KeepInterruptedCalls {
 		return nil
 	}
@@ -200,7 +202,7 @@ func (r *runs) begin(key store.Key, invocation string) (own, other *run, due boo
 // wasDuringAnother reports whether the last run of a session that appended alone, and has ended, was under way at a
 // time.
 func (r *runs) wasDuringAnother(key store.Key, at time.Time) bool {
-	last, _ := r.last.get(key)
+	last, _ := r.last.Get(key)
 	return !at.Before(last.began) && at.Before(last.ended)
 }
 
@@ -211,8 +213,8 @@ func (r *runs) miss(key store.Key) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	before, _ := r.missed.get(key)
-	r.missed.put(key, append(slices.Clone(before[max(0, len(before)-maxMissed):]), time.Now()), 1)
+	before, _ := r.missed.Get(key)
+	r.missed.Put(key, append(slices.Clone(before[max(0, len(before)-maxMissed):]), time.Now()), 1)
 }
 
 // takeMiss reports whether a Get found no session a short time ago, and no Create has followed yet.
@@ -222,18 +224,18 @@ func (r *runs) takeMiss(key store.Key) bool {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	times, _ := r.missed.get(key)
+	times, _ := r.missed.Get(key)
 	if len(times) == 0 {
 		return false
 	}
 	newest := times[len(times)-1]
-	r.missed.put(key, times[:len(times)-1], 1)
+	r.missed.Put(key, times[:len(times)-1], 1)
 	return time.Since(newest) < createTime
 }
 
 // find returns the run of an invocation, if it is the newest of its session, or else a new one. The mutex is held.
 func (r *runs) find(key store.Key, invocation string) *run {
-	if own, _ := r.newest.get(key); own != nil && own.invocation == invocation {
+	if own, _ := r.newest.Get(key); own != nil && own.invocation == invocation {
 		return own
 	}
 	return &run{invocation: invocation}
@@ -262,8 +264,8 @@ func (r *runs) mayAppend(ctx context.Context, key store.Key) bool {
 // advance makes a run the newest one of its session, and takes its lease if that is due.
 func (r *runs) advance(ctx context.Context, key store.Key, own *run, due bool) {
 	r.mu.Lock()
-	before, _ := r.newest.get(key)
-	r.newest.put(key, own, 1)
+	before, _ := r.newest.Get(key)
+	r.newest.Put(key, own, 1)
 	r.mu.Unlock()
 	if !r.compacts || !due {
 		return
@@ -282,7 +284,7 @@ func (r *runs) watch(key store.Key, invocation string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.watched[runID{key, invocation}] = true
-	r.newest.put(key, r.find(key, invocation), 1)
+	r.newest.Put(key, r.find(key, invocation), 1)
 }
 
 // isWatched reports whether the plugin will report the end of an invocation.
@@ -304,13 +306,13 @@ func (r *runs) end(ctx context.Context, key store.Key, invocation string, seems 
 	r.leave(ctx, key, invocation)
 	r.mu.Lock()
 	delete(r.watched, runID{key, invocation})
-	if own, _ := r.newest.get(key); own != nil && own.invocation == invocation {
+	if own, _ := r.newest.Get(key); own != nil && own.invocation == invocation {
 		if own.forget != nil {
 			own.forget()
 		}
-		r.newest.remove(key)
+		r.newest.Remove(key)
 		if seems {
-			r.newest.put(key, &run{invocation: invocation}, 1)
+			r.newest.Put(key, &run{invocation: invocation}, 1)
 		}
 	}
 	r.mu.Unlock()
@@ -326,7 +328,7 @@ func (r *runs) leave(ctx context.Context, key store.Key, invocation string) {
 	leaves := own != nil && own.invocation == invocation
 	if leaves {
 		delete(r.alone, key)
-		r.last.put(key, span{own.began, time.Now()}, 1)
+		r.last.Put(key, span{own.began, time.Now()}, 1)
 		close(own.ended)
 	}
 	r.mu.Unlock()
@@ -339,7 +341,7 @@ func (r *runs) leave(ctx context.Context, key store.Key, invocation string) {
 func (r *runs) live(key store.Key) string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if own, _ := r.newest.get(key); own != nil {
+	if own, _ := r.newest.Get(key); own != nil {
 		return own.invocation
 	}
 	return ""

@@ -1,10 +1,12 @@
 package adk
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
+	"reflect"
 	"time"
 
 	"github.com/google/uuid"
@@ -12,6 +14,10 @@ import (
 	"google.golang.org/adk/v2/platform"
 	"google.golang.org/adk/v2/session"
 
+	"github.com/patchlog-dev/patchlog/adk/internal/cache"
+	"github.com/patchlog-dev/patchlog/adk/internal/convert"
+	"github.com/patchlog-dev/patchlog/adk/internal/storage"
+	"github.com/patchlog-dev/patchlog/adk/internal/wrap"
 	"github.com/patchlog-dev/patchlog/compaction"
 	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/patch"
@@ -107,7 +113,7 @@ func (o Options) Validate() error {
 // and say which session they are about; where ADK's service in memory has words for one,
 // they have these.
 type Service struct {
-	store      storage
+	store      storage.Storage
 	logger     *slog.Logger
 	decoder    *decoder
 	telemetry  *telemetry
@@ -130,11 +136,32 @@ func NewService(s *store.Store, opts Options) (*Service, error) {
 	if s == nil {
 		return nil, fmt.Errorf("%w: the store is nil", patch.ErrInvalid)
 	}
-	return newService(inStore{s}, opts)
+	return newService(storage.InStore{Store: s}, opts)
+}
+
+// Wrap returns a service over another session service, the base, such as ADK's in memory,
+// on SQL or on Vertex AI. The base is the audit log: sessions stay where they are, and the
+// patches of a call are one more event, without content, which ADK ignores. docs/ADK.md says
+// what that promises.
+//
+// A custom base may ignore the filters of Get, and its List may return names alone: the service applies the filters,
+// and reads the listed sessions. The base gets neither temp: keys nor partial events. examples/keyvalue is an example.
+//
+// The caller closes the base, after the service's last use and, where compaction is on, after
+// [Service.Close]. The error matches [patch.ErrInvalid] if there is no base, or if it is a
+// [Service], or is that of [NewService].
+func Wrap(base session.Service, opts Options) (*Service, error) {
+	switch v := reflect.ValueOf(base); {
+	case !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil():
+		return nil, fmt.Errorf("%w: the session service to wrap is nil", patch.ErrInvalid)
+	case v.Type() == reflect.TypeFor[*Service]():
+		return nil, fmt.Errorf("%w: the session service to wrap is one of this package's already", patch.ErrInvalid)
+	}
+	return newService(wrap.New(base, cmp.Or(opts.Logger, slog.Default()), min(opts.cacheBytes, 0)), opts)
 }
 
 // newService returns a service over a storage.
-func newService(s storage, opts Options) (*Service, error) {
+func newService(s storage.Storage, opts Options) (*Service, error) {
 	if err := opts.Validate(); err != nil {
 		return nil, err
 	}
@@ -148,15 +175,15 @@ func newService(s storage, opts Options) (*Service, error) {
 	svc := &Service{
 		store:     s,
 		logger:    opts.Logger,
-		decoder:   &decoder{logger: opts.Logger, decoded: cache[*patch.Event, *session.Event]{limit: maxDecodedBytes}},
+		decoder:   &decoder{logger: opts.Logger, decoded: cache.Cache[*patch.Event, *session.Event]{Limit: maxDecodedBytes}},
 		telemetry: t,
 		redact:    opts.Redact,
 
 		keepInterrupted: opts.KeepInterruptedCalls,
 	}
 	svc.finder = recall.NewFinder(s, min(opts.cacheBytes, 0))
-	if b, ok := s.(*baseStorage); ok {
-		b.forgot = svc.finder.Forget
+	if b, ok := s.(*wrap.Storage); ok {
+		b.Forgot = svc.finder.Forget
 	}
 	svc.shortenAbove(opts.MaxResultTokens)
 	cfg, err := opts.config()
@@ -210,11 +237,11 @@ func (s *Service) Create(ctx context.Context, req *session.CreateRequest) (*sess
 	}
 	key := store.Key{App: req.AppName, User: req.UserID, Session: req.SessionID}
 	state := withoutTemp(req.State)
-	if hasBadText(state) {
-		s.logger.Warn(badText, "session", key.String())
+	if convert.HasBadText(state) {
+		s.logger.Warn(convert.BadText, "session", key.String())
 	}
 	own := *req // with what a newer ADK asks besides
-	own.State = plainMap(state)
+	own.State = convert.PlainMap(state)
 	stored, err := s.store.Create(ctx, &own, platform.Now(ctx))
 	if missed := s.runs.takeMiss(key); errors.Is(err, store.ErrExists) && missed && len(req.State) == 0 {
 		stored, err = s.store.Get(ctx, key, session.GetRequest{})
@@ -316,7 +343,7 @@ func (s *Service) Delete(ctx context.Context, req *session.DeleteRequest) error 
 	}
 	s.finder.Forget(key)
 	if s.compacting != nil {
-		s.compacting.last.remove(key)
+		s.compacting.last.Remove(key)
 	}
 	return nil
 }
@@ -335,11 +362,8 @@ func (s *Service) get(ctx context.Context, key store.Key, filter session.GetRequ
 	return s.open(stored), nil
 }
 
-// badText is the warning about a text of a model, a tool or the user that is not UTF-8.
-const badText = "patchlog: a text is not UTF-8; U+FFFD takes the place of the bytes at fault"
-
 // open makes a session of one that was read.
-func (s *Service) open(stored stored) *Session {
+func (s *Service) open(stored storage.Session) *Session {
 	return &Session{key: stored.Key, given: ownEvents{decoder: s.decoder, given: map[*patch.Event]*session.Event{}}, stored: stored, overlay: map[string]any{}, typed: map[string]typedValue{}}
 }
 

@@ -7,6 +7,8 @@ import (
 
 	"google.golang.org/adk/v2/session"
 
+	"github.com/patchlog-dev/patchlog/adk/internal/convert"
+	"github.com/patchlog-dev/patchlog/adk/internal/storage"
 	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store"
@@ -20,7 +22,7 @@ type Session struct {
 	given ownEvents
 
 	mu        sync.RWMutex
-	stored    stored
+	stored    storage.Session
 	selection *selection     // nil: all that is visible
 	history   session.Events // if not nil, what is shown until the session moves on
 
@@ -97,7 +99,7 @@ func (s *Session) State() session.State { return state{s} }
 func (s *Session) LastUpdateTime() time.Time {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	return s.stored.updated
+	return s.stored.Updated
 }
 
 // View returns the view that the session stands at, whatever it was filtered by. A patch
@@ -153,12 +155,12 @@ func (s *Session) appended(done store.Committed, e *session.Event, logged *patch
 		s.grow(done.Records, done.View)
 	}
 	s.advanceLocked(done.View)
-	s.stored.updated = e.Timestamp
+	s.stored.Updated = e.Timestamp
 	if shared != nil {
-		s.stored.shared = shared
+		s.stored.Shared = shared
 	}
 	for key, value := range e.Actions.StateDelta {
-		if delete(s.overlay, key); isTemp(key) {
+		if delete(s.overlay, key); convert.IsTemp(key) {
 			s.overlay[key] = value
 			if own, err := patch.NewValue(value); err == nil {
 				s.overlay[key] = own
@@ -168,7 +170,7 @@ func (s *Session) appended(done store.Committed, e *session.Event, logged *patch
 	for _, changes := range []iter.Seq[patch.Change]{logged.Changes(), logged.SharedChanges()} {
 		for c := range changes {
 			given, there := e.Actions.StateDelta[c.Key]
-			if _, err := patch.NewValue(given); there && err != nil && !hasBadText(given) {
+			if _, err := patch.NewValue(given); there && err != nil && !convert.HasBadText(given) {
 				s.typed[c.Key] = typedValue{given, c.Value}
 			} else {
 				delete(s.typed, c.Key)

@@ -3,10 +3,10 @@ package adk
 import (
 	"iter"
 	"maps"
-	"strings"
 
 	"google.golang.org/adk/v2/session"
 
+	"github.com/patchlog-dev/patchlog/adk/internal/convert"
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
@@ -69,22 +69,11 @@ func shown(value any) any {
 // stored. It returns m itself if there are none.
 func withoutTemp(m map[string]any) map[string]any {
 	for key := range m {
-		if isTemp(key) {
+		if convert.IsTemp(key) {
 			own := maps.Clone(m)
-			maps.DeleteFunc(own, func(key string, _ any) bool { return isTemp(key) })
+			maps.DeleteFunc(own, func(key string, _ any) bool { return convert.IsTemp(key) })
 			return own
 		}
 	}
 	return m
 }
-
-// isShared reports whether a state key belongs to all sessions of an app or of a user.
-func isShared(key string) bool {
-	return strings.HasPrefix(key, session.KeyPrefixApp) || strings.HasPrefix(key, session.KeyPrefixUser)
-}
-
-// isTemp reports whether a state key lasts for one invocation only. It is never logged.
-func isTemp(key string) bool { return strings.HasPrefix(key, session.KeyPrefixTemp) }
-
-// isOwn reports whether a state key belongs to its session alone.
-func isOwn(key string) bool { return !isShared(key) && !isTemp(key) }

@@ -8,6 +8,9 @@ import (
 
 	"google.golang.org/adk/v2/session"
 
+	"github.com/patchlog-dev/patchlog/adk/internal/convert"
+	"github.com/patchlog-dev/patchlog/adk/internal/storage"
+	"github.com/patchlog-dev/patchlog/adk/internal/wrap"
 	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store"
@@ -72,12 +75,12 @@ func (s *Service) append(ctx context.Context, handle *Session, run *run, e *sess
 	defer func() { op.end(ctx, err) }()
 	lasting := *e
 	lasting.Actions.StateDelta = withoutTemp(e.Actions.StateDelta)
-	event, mended, err := newEvent(&lasting)
+	event, mended, err := convert.Event(&lasting)
 	if err != nil {
 		return false, err
 	}
 	if mended && handle.warnsFirst(e.InvocationID) {
-		s.logger.Warn(badText, "session", handle.key.String(), "event", e.ID, "invocation", e.InvocationID)
+		s.logger.Warn(convert.BadText, "session", handle.key.String(), "event", e.ID, "invocation", e.InvocationID)
 	}
 	// Where a summary by hand leaves no room for the call, the answer is logged all the same.
 	if err := s.restoreCalls(ctx, handle, event); err != nil && !errors.Is(err, fold.ErrOrphanedCall) {
@@ -105,12 +108,12 @@ func (s *Service) append(ctx context.Context, handle *Session, run *run, e *sess
 // does not: if the append was a retry, another session may have changed them since.
 func (s *Service) sharedAfter(ctx context.Context, handle *Session, e *patch.Event) map[string]patch.Value {
 	for range e.SharedChanges() {
-		found, err := s.store.Get(context.WithoutCancel(ctx), handle.key, readEnd)
+		found, err := s.store.Get(context.WithoutCancel(ctx), handle.key, storage.Newest)
 		if err != nil {
 			s.logger.WarnContext(ctx, "patchlog: a session shows the shared state of before its append", "session", handle.key.String(), "error", err)
 			return nil
 		}
-		return found.shared
+		return found.Shared
 	}
 	return nil
 }
@@ -216,7 +219,7 @@ func (s *Service) ViewAt(ctx context.Context, sess session.Session, seq uint64) 
 }
 
 func (s *Session) sameCreation(creation string) error {
-	if !sameSession(s.View().Creation(), creation) {
+	if !wrap.SameSession(s.View().Creation(), creation) {
 		return fmt.Errorf("session %s: %w: it was created again since", s.key, store.ErrNotFound)
 	}
 	return nil

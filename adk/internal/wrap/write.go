@@ -1,4 +1,4 @@
-package adk
+package wrap
 
 import (
 	"context"
@@ -10,6 +10,8 @@ import (
 	"github.com/google/uuid"
 	"google.golang.org/adk/v2/session"
 
+	"github.com/patchlog-dev/patchlog/adk/internal/convert"
+	"github.com/patchlog-dev/patchlog/adk/internal/storage"
 	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/fold/portable"
 	"github.com/patchlog-dev/patchlog/patch"
@@ -26,7 +28,7 @@ const (
 
 // write appends to the base what plan says, by what is known of the session: no event if there is
 // nothing to do. If the base refuses because another writer was faster, plan is asked again.
-func (b *baseStorage) write(ctx context.Context, l *baseLog, plan func() (*session.Event, item, error)) error {
+func (b *Storage) write(ctx context.Context, l *baseLog, plan func() (*session.Event, item, error)) error {
 	for tries := 0; ; tries++ {
 		e, it, err := plan()
 		if err != nil || e == nil {
@@ -57,7 +59,7 @@ func (b *baseStorage) write(ctx context.Context, l *baseLog, plan func() (*sessi
 }
 
 // readAfterFailure reads the session after a write has failed, even if the context is done.
-func (b *baseStorage) readAfterFailure(ctx context.Context, l *baseLog) error {
+func (b *Storage) readAfterFailure(ctx context.Context, l *baseLog) error {
 	if ctx.Err() != nil {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), settleTime)
@@ -68,7 +70,7 @@ func (b *baseStorage) readAfterFailure(ctx context.Context, l *baseLog) error {
 
 // Append appends an event to the base, and then, if results in it are long, a patch that shows
 // less of them.
-func (b *baseStorage) Append(ctx context.Context, key store.Key, opts store.AppendOptions, e *patch.Event, from *session.Event) (store.Committed, error) {
+func (b *Storage) Append(ctx context.Context, key store.Key, opts store.AppendOptions, e *patch.Event, from *session.Event) (store.Committed, error) {
 	if _, there := from.Actions.StateDelta[portable.StateKey]; there {
 		return store.Committed{}, reserved(portable.StateKey)
 	}
@@ -77,7 +79,7 @@ func (b *baseStorage) Append(ctx context.Context, key store.Key, opts store.Appe
 	}
 	r := patch.Complete(patch.Record{Event: e}, uuid.NewString, time.Now())
 	out := store.Committed{Records: []patch.Record{r}}
-	err := b.with(ctx, key, readEnd, func(l *baseLog) error {
+	err := b.with(ctx, key, storage.Newest, func(l *baseLog) error {
 		retried := l.ids[r.ID()] != 0
 		err := b.write(ctx, l, func() (*session.Event, item, error) {
 			if err := l.checkCreation(opts.Creation); err != nil {
@@ -93,7 +95,7 @@ func (b *baseStorage) Append(ctx context.Context, key store.Key, opts store.Appe
 			if last := l.view.Seq(); opts.IfSeq != nil && *opts.IfSeq != last {
 				return nil, item{}, &store.SeqError{Expected: *opts.IfSeq, Last: last}
 			}
-			to := copyEvent(from) // the base's own, even if it refuses it
+			to := convert.CopyEvent(from) // the base's own, even if it refuses it
 			to.ID, to.Timestamp = r.Event.ID(), r.Event.Timestamp()
 			return to, item{event: r.Event}, nil
 		})
@@ -111,7 +113,7 @@ func (b *baseStorage) Append(ctx context.Context, key store.Key, opts store.Appe
 
 // follow appends the patch that is to follow an event that was appended. If it cannot, the event is
 // shown as it is.
-func (b *baseStorage) follow(ctx context.Context, l *baseLog, id string, patchOf func(fold.View, patch.Record) (*patch.PatchEvent, error)) {
+func (b *Storage) follow(ctx context.Context, l *baseLog, id string, patchOf func(fold.View, patch.Record) (*patch.PatchEvent, error)) {
 	i, ok := l.view.Find(id)
 	if !ok { // it is hidden already
 		return
@@ -127,7 +129,7 @@ func (b *baseStorage) follow(ctx context.Context, l *baseLog, id string, patchOf
 
 // log appends an event that carries the patches that plan makes, by what is known of the session, and
 // returns their records.
-func (b *baseStorage) log(ctx context.Context, l *baseLog, opts store.PatchOptions, plan func() ([]*patch.PatchEvent, error)) (records []patch.Record, err error) {
+func (b *Storage) log(ctx context.Context, l *baseLog, opts store.PatchOptions, plan func() ([]*patch.PatchEvent, error)) (records []patch.Record, err error) {
 	id := uuid.NewString()
 	err = b.write(ctx, l, func() (*session.Event, item, error) {
 		planned, err := plan()
@@ -145,7 +147,7 @@ func (b *baseStorage) log(ctx context.Context, l *baseLog, opts store.PatchOptio
 		return l.patchEvent(ctx, id, patches)
 	})
 	// A base that refuses no stale writer may have another writer's patch in front.
-	if err == nil && l.items[id].patches != nil && b.read(ctx, l, readEnd) == nil && l.skipped[id] {
+	if err == nil && l.items[id].patches != nil && b.read(ctx, l, storage.Newest) == nil && l.skipped[id] {
 		err = errOvertaken
 	}
 	if err != nil && !errors.Is(err, store.ErrOutcomeUnknown) {
@@ -165,7 +167,7 @@ var (
 )
 
 // patching calls log for a session that was read by a request.
-func (b *baseStorage) patching(ctx context.Context, key store.Key, req session.GetRequest, opts store.PatchOptions, plan func(*baseLog) ([]*patch.PatchEvent, error)) (out store.Committed, err error) {
+func (b *Storage) patching(ctx context.Context, key store.Key, req session.GetRequest, opts store.PatchOptions, plan func(*baseLog) ([]*patch.PatchEvent, error)) (out store.Committed, err error) {
 	err = b.with(ctx, key, req, func(l *baseLog) error {
 		out.Records, err = b.log(ctx, l, opts, func() ([]*patch.PatchEvent, error) {
 			if err := l.checkCreation(opts.On.Creation()); err != nil {
@@ -180,17 +182,17 @@ func (b *baseStorage) patching(ctx context.Context, key store.Key, req session.G
 }
 
 // ApplyPatch appends an event that carries the patches.
-func (b *baseStorage) ApplyPatch(ctx context.Context, key store.Key, patches []*patch.PatchEvent, opts store.PatchOptions) (store.Committed, error) {
+func (b *Storage) ApplyPatch(ctx context.Context, key store.Key, patches []*patch.PatchEvent, opts store.PatchOptions) (store.Committed, error) {
 	return b.patching(ctx, key, readAll, opts, func(*baseLog) ([]*patch.PatchEvent, error) { return patches, nil })
 }
 
 // ApplyNewest is ApplyPatch, but reads only the newest events.
-func (b *baseStorage) ApplyNewest(ctx context.Context, key store.Key, patches []*patch.PatchEvent, opts store.PatchOptions) (store.Committed, error) {
-	return b.patching(ctx, key, readEnd, opts, func(*baseLog) ([]*patch.PatchEvent, error) { return patches, nil })
+func (b *Storage) ApplyNewest(ctx context.Context, key store.Key, patches []*patch.PatchEvent, opts store.PatchOptions) (store.Committed, error) {
+	return b.patching(ctx, key, storage.Newest, opts, func(*baseLog) ([]*patch.PatchEvent, error) { return patches, nil })
 }
 
 // Preview drafts the patches.
-func (b *baseStorage) Preview(ctx context.Context, key store.Key, patches []*patch.PatchEvent, opts store.PatchOptions) (out store.Preview, err error) {
+func (b *Storage) Preview(ctx context.Context, key store.Key, patches []*patch.PatchEvent, opts store.PatchOptions) (out store.Preview, err error) {
 	err = b.with(ctx, key, readAll, func(l *baseLog) error {
 		drafted, missing, after, err := l.draft(opts, patches)
 		if err == nil {
@@ -205,7 +207,7 @@ func (b *baseStorage) Preview(ctx context.Context, key store.Key, patches []*pat
 }
 
 // Revert appends an event that carries reverts.
-func (b *baseStorage) Revert(ctx context.Context, key store.Key, patchID string, opts store.UndoOptions) (store.Committed, error) {
+func (b *Storage) Revert(ctx context.Context, key store.Key, patchID string, opts store.UndoOptions) (store.Committed, error) {
 	return b.undo(ctx, key, opts, store.PatchOptions{AllowOrphans: opts.AllowOrphans}, func(l *baseLog) (patches []*patch.PatchEvent, err error) {
 		ids, err := l.view.RevertTargets(patchID)
 		for _, id := range ids {
@@ -216,7 +218,7 @@ func (b *baseStorage) Revert(ctx context.Context, key store.Key, patchID string,
 }
 
 // Rewind appends an event that carries the patches of a rewind.
-func (b *baseStorage) Rewind(ctx context.Context, key store.Key, invocationID string, opts store.UndoOptions) (store.Committed, error) {
+func (b *Storage) Rewind(ctx context.Context, key store.Key, invocationID string, opts store.UndoOptions) (store.Committed, error) {
 	if invocationID == "" {
 		return store.Committed{}, fmt.Errorf("%w: the invocation to rewind to has no id", patch.ErrInvalid)
 	}
@@ -231,7 +233,7 @@ func (b *baseStorage) Rewind(ctx context.Context, key store.Key, invocationID st
 }
 
 // undo appends an event that carries patches made from the newest view.
-func (b *baseStorage) undo(ctx context.Context, key store.Key, opts store.UndoOptions, rules store.PatchOptions, plan func(*baseLog) ([]*patch.PatchEvent, error)) (store.Committed, error) {
+func (b *Storage) undo(ctx context.Context, key store.Key, opts store.UndoOptions, rules store.PatchOptions, plan func(*baseLog) ([]*patch.PatchEvent, error)) (store.Committed, error) {
 	rules.On = opts.On
 	return b.patching(ctx, key, readAll, rules, func(l *baseLog) ([]*patch.PatchEvent, error) {
 		patches, err := plan(l)

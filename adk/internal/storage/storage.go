@@ -1,4 +1,5 @@
-package adk
+// Package storage is what the service of package adk has its sessions in: a store, or another session service.
+package storage
 
 import (
 	"context"
@@ -11,15 +12,16 @@ import (
 	"google.golang.org/adk/v2/platform"
 	"google.golang.org/adk/v2/session"
 
+	"github.com/patchlog-dev/patchlog/adk/internal/convert"
 	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/recall"
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// storage is where a service has its sessions. Methods that [store.Store] has are as
+// Storage is where a service has its sessions. Methods that [store.Store] has are as
 // there, errors too.
-type storage interface {
+type Storage interface {
 	View(ctx context.Context, key store.Key) (fold.View, error)
 	ViewAt(ctx context.Context, key store.Key, seq uint64) (fold.View, error)
 
@@ -28,10 +30,10 @@ type storage interface {
 	RawEvents(ctx context.Context, key store.Key, fromSeq uint64) iter.Seq2[patch.Record, error]
 
 	// Create is [store.Store.Create], at a time. A session without an id gets one.
-	Create(ctx context.Context, req *session.CreateRequest, created time.Time) (stored, error)
+	Create(ctx context.Context, req *session.CreateRequest, created time.Time) (Session, error)
 	// Get is [store.Store.Get]. Of a session with more events than a filter asks for, a storage may read
 	// only these, if it knows the others.
-	Get(ctx context.Context, key store.Key, filter session.GetRequest) (stored, error)
+	Get(ctx context.Context, key store.Key, filter session.GetRequest) (Session, error)
 	History(ctx context.Context, key store.Key, v fold.View) ([]fold.Entry, error)
 	List(ctx context.Context, opts store.ListOptions) iter.Seq2[store.Info, error]
 	Info(ctx context.Context, key store.Key) (store.Info, error)
@@ -48,7 +50,7 @@ type storage interface {
 	Rewind(ctx context.Context, key store.Key, invocationID string, opts store.UndoOptions) (store.Committed, error)
 	Lease(ctx context.Context, key store.Key, name string, ttl time.Duration) (held bool, err error)
 
-	Fork(ctx context.Context, key, newKey store.Key, opts store.ForkOptions) (stored, error)
+	Fork(ctx context.Context, key, newKey store.Key, opts store.ForkOptions) (Session, error)
 	Erase(ctx context.Context, key store.Key, selection store.EraseSelection, opts store.EraseOptions) (store.Erasure, error)
 	Retain(ctx context.Context, policies map[string]store.Retention, opts store.RetainOptions) iter.Seq2[store.Retained, error]
 
@@ -62,35 +64,41 @@ type storage interface {
 	Handle(seq uint64, index int, e *patch.Event) string
 }
 
-// stored is a session as a storage found it.
-type stored struct {
+// IDHandle begins a handle that names an event by its id.
+const IDHandle = "id="
+
+// Newest is the filter of a caller that needs no more than a session's end.
+var Newest = session.GetRequest{NumRecentEvents: 8}
+
+// Session is a session as a storage found it.
+type Session struct {
 	Key     store.Key
 	View    fold.View
-	shared  map[string]patch.Value // with prefix app: or user:
-	updated time.Time              // of the event that was appended last, visible or not, or of the creation
+	Shared  map[string]patch.Value // with prefix app: or user:
+	Updated time.Time              // of the event that was appended last, visible or not, or of the creation
 }
 
 // State is [store.Session.State].
-func (s stored) State() map[string]any {
+func (s Session) State() map[string]any {
 	state := s.View.State()
-	for key, value := range s.shared {
+	for key, value := range s.Shared {
 		state[key] = value.Any()
 	}
 	return state
 }
 
 // Value is [store.Session.Value].
-func (s stored) Value(key string) (value patch.Value, ok bool) {
-	if value, ok = s.shared[key]; !ok && isOwn(key) {
+func (s Session) Value(key string) (value patch.Value, ok bool) {
+	if value, ok = s.Shared[key]; !ok && convert.IsOwn(key) {
 		return s.View.Value(key)
 	}
 	return value, ok
 }
 
-// inStore is a storage that is a store.
-type inStore struct{ *store.Store }
+// InStore is a storage that is a store.
+type InStore struct{ *store.Store }
 
-func (s inStore) Create(ctx context.Context, req *session.CreateRequest, created time.Time) (stored, error) {
+func (s InStore) Create(ctx context.Context, req *session.CreateRequest, created time.Time) (Session, error) {
 	key := store.Key{App: req.AppName, User: req.UserID, Session: req.SessionID}
 	if key.Session == "" {
 		key.Session = platform.NewUUID(ctx)
@@ -99,29 +107,29 @@ func (s inStore) Create(ctx context.Context, req *session.CreateRequest, created
 	return s.stored(ctx, found, err)
 }
 
-func (s inStore) Get(ctx context.Context, key store.Key, _ session.GetRequest) (stored, error) {
+func (s InStore) Get(ctx context.Context, key store.Key, _ session.GetRequest) (Session, error) {
 	found, err := s.Store.Get(ctx, key)
 	return s.stored(ctx, found, err)
 }
 
-func (s inStore) Fork(ctx context.Context, key, newKey store.Key, opts store.ForkOptions) (stored, error) {
+func (s InStore) Fork(ctx context.Context, key, newKey store.Key, opts store.ForkOptions) (Session, error) {
 	found, err := s.Store.Fork(ctx, key, newKey, opts)
 	return s.stored(ctx, found, err)
 }
 
-func (s inStore) Append(ctx context.Context, key store.Key, opts store.AppendOptions, e *patch.Event, _ *session.Event) (store.Committed, error) {
+func (s InStore) Append(ctx context.Context, key store.Key, opts store.AppendOptions, e *patch.Event, _ *session.Event) (store.Committed, error) {
 	return s.Store.AppendEvents(ctx, key, []*patch.Event{e}, opts)
 }
 
-func (s inStore) ApplyNewest(ctx context.Context, key store.Key, patches []*patch.PatchEvent, opts store.PatchOptions) (store.Committed, error) {
+func (s InStore) ApplyNewest(ctx context.Context, key store.Key, patches []*patch.PatchEvent, opts store.PatchOptions) (store.Committed, error) {
 	return s.Store.ApplyPatch(ctx, key, patches, opts)
 }
 
-func (s inStore) CanLeaveOut(err error) bool {
+func (s InStore) CanLeaveOut(err error) bool {
 	return errors.Is(err, store.ErrCorrupt) || errors.Is(err, store.ErrNotFound)
 }
 
-func (s inStore) Handle(seq uint64, index int, _ *patch.Event) string {
+func (s InStore) Handle(seq uint64, index int, _ *patch.Event) string {
 	if index == 0 {
 		return strconv.FormatUint(seq, 10)
 	}
@@ -129,20 +137,20 @@ func (s inStore) Handle(seq uint64, index int, _ *patch.Event) string {
 }
 
 // stored returns a session that the store found, or the store's error.
-func (s inStore) stored(ctx context.Context, found store.Session, err error) (stored, error) {
+func (s InStore) stored(ctx context.Context, found store.Session, err error) (Session, error) {
 	if err != nil {
-		return stored{}, err
+		return Session{}, err
 	}
-	out := stored{Key: found.Key, View: found.View}
-	if out.updated, err = s.lastUpdate(ctx, found.Key, found.View); err != nil {
-		return stored{}, err
+	out := Session{Key: found.Key, View: found.View}
+	if out.Updated, err = s.lastUpdate(ctx, found.Key, found.View); err != nil {
+		return Session{}, err
 	}
 	found.View = fold.View{} // what is left has the shared scopes alone
-	out.shared = found.Values()
+	out.Shared = found.Values()
 	return out, nil
 }
 
-func (s inStore) lastUpdate(ctx context.Context, key store.Key, v fold.View) (time.Time, error) {
+func (s InStore) lastUpdate(ctx context.Context, key store.Key, v fold.View) (time.Time, error) {
 	if n := v.Len(); n > 0 && v.Entry(n-1).Seq == v.Seq() && v.Seq() != v.PatchSeq() {
 		return v.At(n - 1).Timestamp(), nil
 	}
@@ -161,4 +169,4 @@ func (s inStore) lastUpdate(ctx context.Context, key store.Key, v fold.View) (ti
 	return info.Created, err
 }
 
-var _ storage = inStore{}
+var _ Storage = InStore{}

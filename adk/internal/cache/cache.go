@@ -1,11 +1,12 @@
-package adk
+// Package cache keeps what was used last.
+package cache
 
 import "sync"
 
-// cache keeps values in two generations: when the young one is full it becomes the old one, whose
+// Cache keeps values in two generations: when the young one is full it becomes the old one, whose
 // entries are dropped unless they were used meanwhile. It is safe for use by any number of goroutines.
-type cache[K comparable, V any] struct {
-	limit int // of a generation, in the unit of put's size; 0 means 4096
+type Cache[K comparable, V any] struct {
+	Limit int // of a generation, in the unit of Put's size; 0 means 4096
 
 	mu         sync.Mutex
 	size       int // of the young generation
@@ -17,7 +18,8 @@ type sized[V any] struct {
 	size  int
 }
 
-func (c *cache[K, V]) get(key K) (v V, ok bool) {
+// Get returns the value of a key.
+func (c *Cache[K, V]) Get(key K) (v V, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	s, ok := c.young[key]
@@ -29,15 +31,15 @@ func (c *cache[K, V]) get(key K) (v V, ok bool) {
 	return s.value, ok
 }
 
-// put keeps a value that is not larger than a generation.
-func (c *cache[K, V]) put(key K, v V, size int) {
+// Put keeps a value that is not larger than a generation.
+func (c *Cache[K, V]) Put(key K, v V, size int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.putLocked(key, sized[V]{v, size})
 }
 
-func (c *cache[K, V]) putLocked(key K, s sized[V]) {
-	limit := c.limit
+func (c *Cache[K, V]) putLocked(key K, s sized[V]) {
+	limit := c.Limit
 	if limit == 0 {
 		limit = 4096
 	}
@@ -53,10 +55,18 @@ func (c *cache[K, V]) putLocked(key K, s sized[V]) {
 	c.young[key] = s
 }
 
-func (c *cache[K, V]) remove(key K) {
+// Remove drops the value of a key.
+func (c *Cache[K, V]) Remove(key K) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.size -= c.young[key].size
 	delete(c.young, key)
 	delete(c.old, key)
+}
+
+// Len returns how many values there are.
+func (c *Cache[K, V]) Len() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.young) + len(c.old)
 }

@@ -1,4 +1,4 @@
-package adk
+package convert
 
 import (
 	"maps"
@@ -13,9 +13,9 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// copyEvent returns an event that shares nothing with e that anyone may change. The event
+// CopyEvent returns an event that shares nothing with e that anyone may change. The event
 // must be one that the log gave.
-func copyEvent(e *session.Event) *session.Event {
+func CopyEvent(e *session.Event) *session.Event {
 	c := *e
 	copier{}.own(reflect.ValueOf(&c).Elem(), 0)
 	return &c
@@ -32,8 +32,8 @@ func plainEvent(e *session.Event) *session.Event {
 	return &c
 }
 
-// plainMap is plainEvent for a state.
-func plainMap(m map[string]any) map[string]any {
+// PlainMap is plainEvent for a state.
+func PlainMap(m map[string]any) map[string]any {
 	c := m
 	if !plainCopier.own(reflect.ValueOf(&c).Elem(), 0) {
 		return m
@@ -72,16 +72,19 @@ func plainValue(v any, depth int) (plain any, ok bool) {
 	return untyped(value).Any(), true
 }
 
-// unicode returns s with U+FFFD for each byte that is not UTF-8, as encoding/json writes it.
-func unicode(s string) string {
+// Unicode returns s with U+FFFD for each byte that is not UTF-8, as encoding/json writes it.
+func Unicode(s string) string {
 	if utf8.ValidString(s) {
 		return s
 	}
 	return string([]rune(s))
 }
 
-// hasBadText reports whether a text inside v is not UTF-8.
-func hasBadText(v any) bool {
+// BadText is the warning about a text of a model, a tool or the user that is not UTF-8.
+const BadText = "patchlog: a text is not UTF-8; U+FFFD takes the place of the bytes at fault"
+
+// HasBadText reports whether a text inside v is not UTF-8.
+func HasBadText(v any) bool {
 	var finder copier
 	finder.hasBad = new(bool)
 	finder.dynamic = func(v any, depth int) (any, bool) {
@@ -124,7 +127,7 @@ func (c copier) own(v reflect.Value, depth int) bool {
 			*c.hasBad = true
 		}
 		if c.dynamic != nil {
-			v.SetString(unicode(v.String()))
+			v.SetString(Unicode(v.String()))
 		}
 	case reflect.Array:
 		return c.ownElements(v, depth)
@@ -204,7 +207,7 @@ func (c copier) ownDynamic(v reflect.Value, depth int) bool {
 			*c.hasBad = true
 		}
 		if c.dynamic != nil {
-			v.Set(reflect.ValueOf(unicode(x)))
+			v.Set(reflect.ValueOf(Unicode(x)))
 		}
 		return true
 	case map[string]any, []any:

@@ -1,4 +1,4 @@
-package adk
+package wrap
 
 import (
 	"context"
@@ -8,7 +8,6 @@ import (
 	"iter"
 	"log/slog"
 	"maps"
-	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -19,6 +18,8 @@ import (
 	"google.golang.org/adk/v2/platform"
 	"google.golang.org/adk/v2/session"
 
+	"github.com/patchlog-dev/patchlog/adk/internal/convert"
+	"github.com/patchlog-dev/patchlog/adk/internal/storage"
 	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/fold/portable"
 	"github.com/patchlog-dev/patchlog/patch"
@@ -305,7 +306,7 @@ func (l *baseLog) patchEvent(ctx context.Context, id string, patches []*patch.Pa
 		at = platform.Now(ctx)
 	}
 	e := &session.Event{
-		ID: id, InvocationID: id, Author: userAuthor, Timestamp: at.Truncate(time.Microsecond).Add(time.Microsecond),
+		ID: id, InvocationID: id, Author: "user", Timestamp: at.Truncate(time.Microsecond).Add(time.Microsecond),
 		LLMResponse: model.LLMResponse{CustomMetadata: map[string]any{portable.MetadataKey: text}},
 		Actions:     session.EventActions{StateDelta: map[string]any{}},
 	}
@@ -333,7 +334,7 @@ func (it item) resembles(other item) bool {
 func (l *baseLog) checkCreation(creation string) error {
 	first, bare := strings.CutPrefix(creation, barePrefix)
 	_, there := l.items[first]
-	if creation == "" || bare && isBare(l.creation) && there || sameSession(creation, l.creation) && (creation == l.creation || wasEmpty(creation)) {
+	if creation == "" || bare && isBare(l.creation) && there || SameSession(creation, l.creation) && (creation == l.creation || wasEmpty(creation)) {
 		return nil
 	}
 	return fmt.Errorf("session %s: %w: it was created again since", l.key, store.ErrNotFound)
@@ -357,14 +358,14 @@ func isBare(creation string) bool { return strings.HasPrefix(creation, barePrefi
 
 func wasEmpty(creation string) bool { return strings.HasPrefix(creation, barePrefix+emptyMark) }
 
-// sameSession reports whether a session that was seen under one creation may be the one that is there
+// SameSession reports whether a session that was seen under one creation may be the one that is there
 // under another: two that had no events are, if they were created at one time.
-func sameSession(seen, now string) bool {
+func SameSession(seen, now string) bool {
 	return seen == now || isBare(seen) && isBare(now) && !(wasEmpty(seen) && wasEmpty(now))
 }
 
-func (l *baseLog) stored() stored {
-	return stored{Key: l.key, View: l.view, shared: valuesOf(l.base.State().All(), isShared), updated: l.updated}
+func (l *baseLog) stored() storage.Session {
+	return storage.Session{Key: l.key, View: l.view, Shared: valuesOf(l.base.State().All(), convert.IsShared), Updated: l.updated}
 }
 
 // withOrigin returns the state with which to create a session in a base.
@@ -372,7 +373,7 @@ func withOrigin(state map[string]any) map[string]any {
 	all, own := map[string]any{}, map[string]any{}
 	for key, value := range state {
 		all[key] = value
-		if isOwn(key) {
+		if convert.IsOwn(key) {
 			own[key] = value
 		}
 	}
@@ -386,7 +387,7 @@ func originOf(state session.State) (creation string, initial map[string]patch.Va
 	origin, _ := said.(map[string]any)
 	creation, _ = origin["creation"].(string)
 	own, _ := origin["initial"].(map[string]any)
-	return creation, valuesOf(maps.All(own), isOwn)
+	return creation, valuesOf(maps.All(own), convert.IsOwn)
 }
 
 // bareInitial is the initial state of a session that was created without the wrapper, as far as it
@@ -398,7 +399,7 @@ func bareInitial(state session.State, given []listed) map[string]patch.Value {
 			set[key] = true
 		}
 	}
-	return valuesOf(state.All(), func(key string) bool { return isOwn(key) && !set[key] })
+	return valuesOf(state.All(), func(key string) bool { return convert.IsOwn(key) && !set[key] })
 }
 
 // valuesOf returns the values of those keys of a base's state for which keep returns true.
@@ -406,7 +407,7 @@ func valuesOf(state iter.Seq2[string, any], keep func(key string) bool) map[stri
 	values := map[string]patch.Value{}
 	for key, value := range state {
 		if keep(key) {
-			values[unicode(key)] = valueOf(value)
+			values[convert.Unicode(key)] = convert.Value(value)
 		}
 	}
 	return values
@@ -421,66 +422,12 @@ func itemOf(l listed) (it item, lossy error) {
 	}
 	named := *l.event
 	named.ID = l.id
-	e, mended, err := newEvent(&named)
+	e, mended, err := convert.Event(&named)
 	switch {
 	case err != nil:
-		e = nearest(&named)
+		e = convert.Nearest(&named)
 	case mended:
-		err = errBadText
+		err = errors.New(convert.BadText)
 	}
 	return item{event: e}, err
-}
-
-var errBadText = errors.New(badText)
-
-// nearest makes an event of the log from one that JSON cannot carry. It keeps the identity, the content and the
-// actions; text replaces values without JSON.
-func nearest(e *session.Event) *patch.Event {
-	c := session.Event{
-		ID: e.ID, InvocationID: e.InvocationID, Author: e.Author, Branch: e.Branch, IsolationScope: e.IsolationScope,
-		Timestamp: e.Timestamp, Actions: e.Actions, LongRunningToolIDs: e.LongRunningToolIDs,
-		LLMResponse: model.LLMResponse{Content: e.Content},
-	}
-	textCopier.own(reflect.ValueOf(&c).Elem(), 0)
-	p, err := NewEvent(&c)
-	if err != nil {
-		text, _ := json.Marshal(&c)
-		p, err = patch.ParseEvent(text)
-	}
-	if err != nil {
-		p, _ = patch.NewEvent(patch.Fields{ID: e.ID, ZeroTime: true}) // whose id can be carried
-	}
-	return p
-}
-
-// textCopier copies values so that JSON can carry them.
-var textCopier copier
-
-func init() { textCopier.dynamic = textValue } // which refers to plainCopier
-
-// textValue returns a value that JSON can carry: v itself, what its JSON says, or its text.
-// It is a copier's dynamic.
-func textValue(v any, depth int) (any, bool) {
-	plain, ok := plainValue(v, depth)
-	if !ok {
-		return fmt.Sprintf("%T", v), true // it is inside itself
-	}
-	if _, err := patch.NewValue(plain); err == nil || reflect.ValueOf(plain).Kind() == reflect.String {
-		return plain, true
-	}
-	return fmt.Sprint(plain), true
-}
-
-// valueOf returns a value of a base's state, or, where JSON cannot carry it, its text.
-func valueOf(v any) patch.Value {
-	value, err := patch.NewValue(v)
-	if err != nil {
-		textCopier.own(reflect.ValueOf(&v).Elem(), 0)
-		value, err = patch.NewValue(v)
-	}
-	if err != nil {
-		text, _ := json.Marshal(v)
-		value, _ = patch.ParseValue(text)
-	}
-	return value
 }

@@ -1,4 +1,4 @@
-package adk
+package convert
 
 import (
 	"bytes"

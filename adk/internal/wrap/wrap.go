@@ -1,4 +1,6 @@
-package adk
+// Package wrap keeps sessions in another session service, the base: its events are the log, and the patches of a call are
+// one more event.
+package wrap
 
 import (
 	"cmp"
@@ -9,57 +11,41 @@ import (
 	"iter"
 	"log/slog"
 	"maps"
-	"reflect"
 	"slices"
 	"sync/atomic"
 	"time"
 
 	"google.golang.org/adk/v2/session"
 
+	"github.com/patchlog-dev/patchlog/adk/internal/cache"
+	"github.com/patchlog-dev/patchlog/adk/internal/convert"
+	"github.com/patchlog-dev/patchlog/adk/internal/storage"
 	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/fold/portable"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// Wrap returns a service over another session service, the base, such as ADK's in memory,
-// on SQL or on Vertex AI. The base is the audit log: sessions stay where they are, and the
-// patches of a call are one more event, without content, which ADK ignores. docs/ADK.md says
-// what that promises.
-//
-// A custom base may ignore the filters of Get, and its List may return names alone: the service applies the filters,
-// and reads the listed sessions. The base gets neither temp: keys nor partial events. examples/keyvalue is an example.
-//
-// The caller closes the base, after the service's last use and, where compaction is on, after
-// [Service.Close]. The error matches [patch.ErrInvalid] if there is no base, or if it is a
-// [Service], or is that of [NewService].
-func Wrap(base session.Service, opts Options) (*Service, error) {
-	switch v := reflect.ValueOf(base); {
-	case !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil():
-		return nil, fmt.Errorf("%w: the session service to wrap is nil", patch.ErrInvalid)
-	case v.Type() == reflect.TypeFor[*Service]():
-		return nil, fmt.Errorf("%w: the session service to wrap is one of this package's already", patch.ErrInvalid)
-	}
-	b := &baseStorage{service: base, logger: cmp.Or(opts.Logger, slog.Default()), logs: cache[store.Key, *baseLog]{limit: cmp.Or(min(opts.cacheBytes, 0), maxLogBytes)}}
+// New returns a storage over a session service. cacheBytes is the limit of what is cached, 0 the default; below 0 there is
+// no cache.
+func New(base session.Service, logger *slog.Logger, cacheBytes int) *Storage {
+	b := &Storage{service: base, logger: logger, logs: cache.Cache[store.Key, *baseLog]{Limit: cmp.Or(cacheBytes, maxLogBytes)}}
 	for i := range b.locks {
 		b.locks[i] = make(chan struct{}, 1)
 	}
-	return newService(b, opts)
+	return b
 }
 
 // maxLogBytes is about how much memory a generation of cached logs takes.
 const maxLogBytes = 32 << 20
 
-// recentEvents is how many events a read of the base's end asks for.
-const recentEvents = 8
-
-// baseStorage is a storage that is a session service.
-type baseStorage struct {
+// Storage is a storage that is a session service.
+type Storage struct {
 	service session.Service
 	logger  *slog.Logger
-	forgot  func(store.Key) // told of each session that is gone
+	Forgot  func(store.Key) // is told of each session that is gone
 	locks   keyLocks
-	logs    cache[store.Key, *baseLog]
+	logs    cache.Cache[store.Key, *baseLog]
 
 	// edition counts rebuilt logs. The views of a log have its edition, so that the finder indexes a rebuilt
 	// log again.
@@ -68,13 +54,13 @@ type baseStorage struct {
 
 // with calls do with a session as it is in the base, and with its lock. A filter in req limits what
 // is asked of the base, where the rest is known.
-func (b *baseStorage) with(ctx context.Context, key store.Key, req session.GetRequest, do func(*baseLog) error) error {
+func (b *Storage) with(ctx context.Context, key store.Key, req session.GetRequest, do func(*baseLog) error) error {
 	unlock, err := b.locks.lock(ctx, key)
 	if err != nil {
 		return err
 	}
 	defer unlock()
-	l, ok := b.logs.get(key)
+	l, ok := b.logs.Get(key)
 	if !ok {
 		l = &baseLog{key: key, logger: b.logger}
 	}
@@ -87,8 +73,8 @@ func (b *baseStorage) with(ctx context.Context, key store.Key, req session.GetRe
 
 // look returns a copy of a session's log, brought up to date with the base's newest events, to use without the
 // session's lock.
-func (b *baseStorage) look(ctx context.Context, key store.Key) (now baseLog, err error) {
-	err = b.with(ctx, key, readEnd, func(l *baseLog) error {
+func (b *Storage) look(ctx context.Context, key store.Key) (now baseLog, err error) {
+	err = b.with(ctx, key, storage.Newest, func(l *baseLog) error {
 		now = l.copy()
 		return nil
 	})
@@ -97,12 +83,12 @@ func (b *baseStorage) look(ctx context.Context, key store.Key) (now baseLog, err
 
 // known is look, but does not read the base if the log as it was read last serves. A caller that has just looked
 // gets one record after the other by it.
-func (b *baseStorage) known(ctx context.Context, key store.Key, serves func(*baseLog) bool) (baseLog, error) {
+func (b *Storage) known(ctx context.Context, key store.Key, serves func(*baseLog) bool) (baseLog, error) {
 	unlock, err := b.locks.lock(ctx, key)
 	if err != nil {
 		return baseLog{}, err
 	}
-	if l, ok := b.logs.get(key); ok && serves(l) {
+	if l, ok := b.logs.Get(key); ok && serves(l) {
 		defer unlock()
 		return l.copy(), nil
 	}
@@ -110,26 +96,26 @@ func (b *baseStorage) known(ctx context.Context, key store.Key, serves func(*bas
 	return b.look(ctx, key)
 }
 
-// Requests for all events of a session, and for the newest ones.
-var readAll, readEnd = session.GetRequest{}, session.GetRequest{NumRecentEvents: recentEvents}
+// readAll is a request for all events of a session.
+var readAll = session.GetRequest{}
 
 // cache keeps a log for the next call.
-func (b *baseStorage) cache(l *baseLog) {
-	b.logs.put(l.key, l, 1<<10+2*l.size) // the base's session has its own events
+func (b *Storage) cache(l *baseLog) {
+	b.logs.Put(l.key, l, 1<<10+2*l.size) // the base's session has its own events
 }
 
 // forget drops what is cached of a session that is gone.
-func (b *baseStorage) forget(key store.Key) {
-	b.logs.remove(key)
-	b.forgot(key)
+func (b *Storage) forget(key store.Key) {
+	b.logs.Remove(key)
+	b.Forgot(key)
 }
 
 // read brings a log up to what the base has.
-func (b *baseStorage) read(ctx context.Context, l *baseLog, req session.GetRequest) error {
+func (b *Storage) read(ctx context.Context, l *baseLog, req session.GetRequest) error {
 	switch {
 	case l.base == nil:
 		req = readAll
-	case req == readEnd && b.unchanged(ctx, l):
+	case req == storage.Newest && b.unchanged(ctx, l):
 		return nil
 	}
 	req.AppName, req.UserID, req.SessionID = l.key.App, l.key.User, l.key.Session
@@ -151,18 +137,18 @@ func (b *baseStorage) read(ctx context.Context, l *baseLog, req session.GetReque
 // unchanged reports whether the base has nothing new, where that can be told from the events that are not before the
 // newest update: whatever was appended since has another time, and the session has that of it, or is one of these.
 // An SQL database finds them in a fraction of the time in which it sorts all to give the newest.
-func (b *baseStorage) unchanged(ctx context.Context, l *baseLog) bool {
+func (b *Storage) unchanged(ctx context.Context, l *baseLog) bool {
 	at := l.base.LastUpdateTime()
 	if !l.hasUpdates {
 		return false
 	}
-	resp, err := b.service.Get(ctx, &session.GetRequest{AppName: l.key.App, UserID: l.key.User, SessionID: l.key.Session, After: at, NumRecentEvents: recentEvents})
+	resp, err := b.service.Get(ctx, &session.GetRequest{AppName: l.key.App, UserID: l.key.User, SessionID: l.key.Session, After: at, NumRecentEvents: storage.Newest.NumRecentEvents})
 	if err != nil || !resp.Session.LastUpdateTime().Equal(at) {
 		return false
 	}
 	given := eventsOf(resp.Session)
 	isNew := func(e listed) bool { _, there := l.items[e.id]; return !there }
-	if len(given) >= recentEvents || slices.ContainsFunc(given, isNew) || !l.isOf(resp.Session) {
+	if len(given) >= storage.Newest.NumRecentEvents || slices.ContainsFunc(given, isNew) || !l.isOf(resp.Session) {
 		return false
 	}
 	l.base = resp.Session
@@ -171,7 +157,7 @@ func (b *baseStorage) unchanged(ctx context.Context, l *baseLog) bool {
 
 // asNotFound wraps err with [store.ErrNotFound] if the base does not list the session: session services
 // have no common error for a missing session.
-func (b *baseStorage) asNotFound(ctx context.Context, key store.Key, err error) error {
+func (b *Storage) asNotFound(ctx context.Context, key store.Key, err error) error {
 	if there, listErr := b.exists(ctx, key); there || listErr != nil {
 		return err
 	}
@@ -180,7 +166,7 @@ func (b *baseStorage) asNotFound(ctx context.Context, key store.Key, err error) 
 }
 
 // exists reports whether the base lists a session.
-func (b *baseStorage) exists(ctx context.Context, key store.Key) (bool, error) {
+func (b *Storage) exists(ctx context.Context, key store.Key) (bool, error) {
 	for info, err := range b.List(ctx, store.ListOptions{App: key.App, User: key.User}) {
 		if err != nil || info.Key == key {
 			return err == nil, err
@@ -190,18 +176,18 @@ func (b *baseStorage) exists(ctx context.Context, key store.Key) (bool, error) {
 }
 
 // Create creates the session in the base, with its creation id and its initial state.
-func (b *baseStorage) Create(ctx context.Context, req *session.CreateRequest, _ time.Time) (out stored, err error) {
+func (b *Storage) Create(ctx context.Context, req *session.CreateRequest, _ time.Time) (out storage.Session, err error) {
 	key := store.Key{App: req.AppName, User: req.UserID, Session: req.SessionID}
 	value, err := patch.NewValue(req.State)
 	if err != nil {
-		return stored{}, err
+		return storage.Session{}, err
 	}
 	if _, there := req.State[portable.StateKey]; there {
-		return stored{}, reserved(portable.StateKey)
+		return storage.Session{}, reserved(portable.StateKey)
 	}
 	unlock, err := b.locks.lock(ctx, key)
 	if err != nil {
-		return stored{}, err
+		return storage.Session{}, err
 	}
 	defer unlock()
 	own, _ := value.Any().(map[string]any)
@@ -212,7 +198,7 @@ func (b *baseStorage) Create(ctx context.Context, req *session.CreateRequest, _ 
 		if there, _ := b.exists(ctx, key); there {
 			err = fmt.Errorf("%w: %w", store.ErrExists, err)
 		}
-		return stored{}, err
+		return storage.Session{}, err
 	}
 	key.Session = resp.Session.ID()
 	l := &baseLog{key: key, logger: b.logger}
@@ -226,7 +212,7 @@ func reserved(key string) error {
 }
 
 // Get reads the session; a filter is the base's to apply where the rest of the session is known.
-func (b *baseStorage) Get(ctx context.Context, key store.Key, filter session.GetRequest) (out stored, err error) {
+func (b *Storage) Get(ctx context.Context, key store.Key, filter session.GetRequest) (out storage.Session, err error) {
 	err = b.with(ctx, key, filter, func(l *baseLog) error {
 		out = l.stored()
 		return nil
@@ -236,7 +222,7 @@ func (b *baseStorage) Get(ctx context.Context, key store.Key, filter session.Get
 
 // Fork copies a session's events into a new one, without the keys of shared scopes, which they have
 // set already.
-func (b *baseStorage) Fork(ctx context.Context, key, newKey store.Key, opts store.ForkOptions) (out stored, err error) {
+func (b *Storage) Fork(ctx context.Context, key, newKey store.Key, opts store.ForkOptions) (out storage.Session, err error) {
 	var events []*session.Event
 	var initial map[string]any
 	err = b.with(ctx, key, readAll, func(l *baseLog) error {
@@ -255,9 +241,9 @@ func (b *baseStorage) Fork(ctx context.Context, key, newKey store.Key, opts stor
 			if left < 0 {
 				break
 			}
-			own := copyEvent(e.event)
+			own := convert.CopyEvent(e.event)
 			own.Timestamp = own.Timestamp.UTC() // which SQLite orders as text
-			maps.DeleteFunc(own.Actions.StateDelta, func(key string, _ any) bool { return isShared(key) })
+			maps.DeleteFunc(own.Actions.StateDelta, func(key string, _ any) bool { return convert.IsShared(key) })
 			events = append(events, own)
 		}
 		return nil
@@ -266,7 +252,7 @@ func (b *baseStorage) Fork(ctx context.Context, key, newKey store.Key, opts stor
 		_, err = b.Create(ctx, &session.CreateRequest{AppName: newKey.App, UserID: newKey.User, SessionID: newKey.Session, State: initial}, time.Time{})
 	}
 	if err != nil {
-		return stored{}, err
+		return storage.Session{}, err
 	}
 	err = b.with(ctx, newKey, readAll, func(l *baseLog) error {
 		for _, e := range events {
@@ -279,21 +265,21 @@ func (b *baseStorage) Fork(ctx context.Context, key, newKey store.Key, opts stor
 	if err == nil {
 		return b.Get(ctx, newKey, readAll)
 	}
-	return stored{}, errors.Join(err, b.Delete(context.WithoutCancel(ctx), newKey))
+	return storage.Session{}, errors.Join(err, b.Delete(context.WithoutCancel(ctx), newKey))
 }
 
 // Erase is not supported.
-func (b *baseStorage) Erase(context.Context, store.Key, store.EraseSelection, store.EraseOptions) (store.Erasure, error) {
+func (b *Storage) Erase(context.Context, store.Key, store.EraseSelection, store.EraseOptions) (store.Erasure, error) {
 	return store.Erasure{}, errCannotErase
 }
 
 // Retain is not supported.
-func (b *baseStorage) Retain(context.Context, map[string]store.Retention, store.RetainOptions) iter.Seq2[store.Retained, error] {
+func (b *Storage) Retain(context.Context, map[string]store.Retention, store.RetainOptions) iter.Seq2[store.Retained, error] {
 	return func(yield func(store.Retained, error) bool) { yield(store.Retained{}, errCannotRetain) }
 }
 
 // List yields the base's sessions in the order of their keys, without seqs and creations.
-func (b *baseStorage) List(ctx context.Context, opts store.ListOptions) iter.Seq2[store.Info, error] {
+func (b *Storage) List(ctx context.Context, opts store.ListOptions) iter.Seq2[store.Info, error] {
 	return func(yield func(store.Info, error) bool) {
 		resp, err := b.service.List(ctx, &session.ListRequest{AppName: opts.App, UserID: opts.User})
 		if err != nil {
@@ -317,13 +303,13 @@ func (b *baseStorage) List(ctx context.Context, opts store.ListOptions) iter.Seq
 }
 
 // Info reads the end of the session.
-func (b *baseStorage) Info(ctx context.Context, key store.Key) (store.Info, error) {
+func (b *Storage) Info(ctx context.Context, key store.Key) (store.Info, error) {
 	l, err := b.look(ctx, key)
 	return store.Info{Key: key, Creation: l.creation, Created: l.updated, Seq: l.view.Seq()}, err
 }
 
 // Delete deletes the session in the base.
-func (b *baseStorage) Delete(ctx context.Context, key store.Key) error {
+func (b *Storage) Delete(ctx context.Context, key store.Key) error {
 	unlock, err := b.locks.lock(ctx, key)
 	if err != nil {
 		return err
@@ -337,13 +323,13 @@ func (b *baseStorage) Delete(ctx context.Context, key store.Key) error {
 }
 
 // View reads the session.
-func (b *baseStorage) View(ctx context.Context, key store.Key) (fold.View, error) {
+func (b *Storage) View(ctx context.Context, key store.Key) (fold.View, error) {
 	l, err := b.look(ctx, key)
 	return l.view, err
 }
 
 // ViewAt folds the session's records up to a seq.
-func (b *baseStorage) ViewAt(ctx context.Context, key store.Key, seq uint64) (v fold.View, err error) {
+func (b *Storage) ViewAt(ctx context.Context, key store.Key, seq uint64) (v fold.View, err error) {
 	l, err := b.look(ctx, key)
 	if err != nil {
 		return v, err
@@ -356,7 +342,7 @@ func (b *baseStorage) ViewAt(ctx context.Context, key store.Key, seq uint64) (v 
 }
 
 // RawEvents yields the session's records as they were read last.
-func (b *baseStorage) RawEvents(ctx context.Context, key store.Key, fromSeq uint64) iter.Seq2[patch.Record, error] {
+func (b *Storage) RawEvents(ctx context.Context, key store.Key, fromSeq uint64) iter.Seq2[patch.Record, error] {
 	return yieldFrom(ctx, fromSeq, func() ([]patch.Record, error) {
 		l, err := b.known(ctx, key, func(*baseLog) bool { return true })
 		return l.records, err
@@ -364,7 +350,7 @@ func (b *baseStorage) RawEvents(ctx context.Context, key store.Key, fromSeq uint
 }
 
 // Records yields records of a view, for the finder.
-func (b *baseStorage) Records(ctx context.Context, key store.Key, v fold.View, seqs []uint64) iter.Seq2[patch.Record, error] {
+func (b *Storage) Records(ctx context.Context, key store.Key, v fold.View, seqs []uint64) iter.Seq2[patch.Record, error] {
 	return yieldFrom(ctx, 1, func() (out []patch.Record, err error) {
 		records, err := b.recordsOf(ctx, key, v)
 		for i := 0; err == nil && i < len(seqs); i++ {
@@ -375,7 +361,7 @@ func (b *baseStorage) Records(ctx context.Context, key store.Key, v fold.View, s
 }
 
 // History reads what the view hides.
-func (b *baseStorage) History(ctx context.Context, key store.Key, v fold.View) ([]fold.Entry, error) {
+func (b *Storage) History(ctx context.Context, key store.Key, v fold.View) ([]fold.Entry, error) {
 	records, err := b.recordsOf(ctx, key, v)
 	if err != nil {
 		return nil, err
@@ -384,7 +370,7 @@ func (b *baseStorage) History(ctx context.Context, key store.Key, v fold.View) (
 }
 
 // recordsOf returns the records of a view.
-func (b *baseStorage) recordsOf(ctx context.Context, key store.Key, v fold.View) ([]patch.Record, error) {
+func (b *Storage) recordsOf(ctx context.Context, key store.Key, v fold.View) ([]patch.Record, error) {
 	l, err := b.known(ctx, key, func(l *baseLog) bool { return l.view.Edition() == v.Edition() && l.view.Seq() >= v.Seq() })
 	if err == nil && (l.creation != v.Creation() || v.Seq() > l.view.Seq()) {
 		err = errReordered
@@ -411,17 +397,23 @@ func yieldFrom(ctx context.Context, seq uint64, read func() ([]patch.Record, err
 }
 
 // Lease says that it is held: a base knows no leases.
-func (b *baseStorage) Lease(context.Context, store.Key, string, time.Duration) (bool, error) {
+func (b *Storage) Lease(context.Context, store.Key, string, time.Duration) (bool, error) {
 	return true, nil
 }
 
+// Base returns the service that is wrapped.
+func (b *Storage) Base() session.Service { return b.service }
+
+// Cached returns how many sessions are cached.
+func (b *Storage) Cached() int { return b.logs.Len() }
+
 // CanLeaveOut takes any error for one of the session.
-func (b *baseStorage) CanLeaveOut(error) bool { return true }
+func (b *Storage) CanLeaveOut(error) bool { return true }
 
 // Handle names an event by its id: seqs in a base may change.
-func (b *baseStorage) Handle(_ uint64, _ int, e *patch.Event) string { return idHandle + e.ID() }
+func (b *Storage) Handle(_ uint64, _ int, e *patch.Event) string { return storage.IDHandle + e.ID() }
 
-var _ storage = (*baseStorage)(nil)
+var _ storage.Storage = (*Storage)(nil)
 
 // keyLocks are locks of sessions: the writers of a process wait for each other. A few sessions share each.
 type keyLocks [1024]chan struct{} // full while it is held
@@ -437,3 +429,13 @@ func (k *keyLocks) lock(ctx context.Context, key store.Key) (unlock func(), err 
 		return nil, ctx.Err()
 	}
 }
+
+// compareKeys orders the sessions of an app.
+func compareKeys(a, b store.Key) int {
+	return cmp.Or(cmp.Compare(a.User, b.User), cmp.Compare(a.Session, b.Session))
+}
+
+var (
+	errCannotErase  = fmt.Errorf("%w: a wrapped service cannot change its events; move the sessions into a store (patchlog import) to erase", errors.ErrUnsupported)
+	errCannotRetain = fmt.Errorf("%w: a wrapped service cannot find events by age; move the sessions into a store (patchlog import) for retention", errors.ErrUnsupported)
+)

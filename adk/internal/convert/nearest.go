@@ -1,0 +1,64 @@
+package convert
+
+import (
+	"encoding/json"
+	"fmt"
+	"reflect"
+
+	"google.golang.org/adk/v2/model"
+	"google.golang.org/adk/v2/session"
+
+	"github.com/patchlog-dev/patchlog/patch"
+)
+
+// Nearest makes an event of the log from one that JSON cannot carry. It keeps the identity, the content and the
+// actions; text replaces values without JSON.
+func Nearest(e *session.Event) *patch.Event {
+	c := session.Event{
+		ID: e.ID, InvocationID: e.InvocationID, Author: e.Author, Branch: e.Branch, IsolationScope: e.IsolationScope,
+		Timestamp: e.Timestamp, Actions: e.Actions, LongRunningToolIDs: e.LongRunningToolIDs,
+		LLMResponse: model.LLMResponse{Content: e.Content},
+	}
+	textCopier.own(reflect.ValueOf(&c).Elem(), 0)
+	p, _, err := Event(&c)
+	if err != nil {
+		text, _ := json.Marshal(&c)
+		p, err = patch.ParseEvent(text)
+	}
+	if err != nil {
+		p, _ = patch.NewEvent(patch.Fields{ID: e.ID, ZeroTime: true}) // whose id can be carried
+	}
+	return p
+}
+
+// textCopier copies values so that JSON can carry them.
+var textCopier copier
+
+func init() { textCopier.dynamic = textValue } // which refers to plainCopier
+
+// textValue returns a value that JSON can carry: v itself, what its JSON says, or its text.
+// It is a copier's dynamic.
+func textValue(v any, depth int) (any, bool) {
+	plain, ok := plainValue(v, depth)
+	if !ok {
+		return fmt.Sprintf("%T", v), true // it is inside itself
+	}
+	if _, err := patch.NewValue(plain); err == nil || reflect.ValueOf(plain).Kind() == reflect.String {
+		return plain, true
+	}
+	return fmt.Sprint(plain), true
+}
+
+// Value returns a value of a base's state, or, where JSON cannot carry it, its text.
+func Value(v any) patch.Value {
+	value, err := patch.NewValue(v)
+	if err != nil {
+		textCopier.own(reflect.ValueOf(&v).Elem(), 0)
+		value, err = patch.NewValue(v)
+	}
+	if err != nil {
+		text, _ := json.Marshal(v)
+		value, _ = patch.ParseValue(text)
+	}
+	return value
+}
