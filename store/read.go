@@ -275,9 +275,6 @@ func (s *Store) pick(ctx context.Context, key Key, creation string, seqs []uint6
 	return records, nil
 }
 
-// logOf returns the head of a view's log, with the fields that reading a part of it takes.
-func logOf(v fold.View) backend.Head { return backend.Head{Creation: v.Creation(), Last: newest} }
-
 // errOtherLog is [write.ErrOtherLog].
 var errOtherLog = write.ErrOtherLog
 
