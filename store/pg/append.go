@@ -162,12 +162,11 @@ var fitting = groupcommit.Fit(groupChanges, groupBytes, func(c *change) int {
 // sessions. What a failure or another writer keeps from being done is in the way: its caller
 // tries again, alone.
 func (b *Backend) appendGroup(group []*change) {
+	if len(group) == 1 && b.appendOne(group[0]) {
+		return
+	}
 	err := b.attempt(context.Background(), writes, func(ctx context.Context, conn *pgx.Conn) error {
-		send := b.send
-		if len(group) == 1 {
-			send = b.sendPrepared
-		}
-		return send(ctx, conn, b.sql(appendSQL), appendArgs(group), func(rows pgx.Rows) error { return scanOutcomes(rows, group) })
+		return b.send(ctx, conn, b.sql(appendSQL), appendArgs(group), func(rows pgx.Rows) error { return scanOutcomes(rows, group) })
 	})
 	// One that is refused takes the others with it.
 	again := err != nil && judge(true, err) == refused && (len(group) > 1 || isTaken(err))
@@ -176,6 +175,33 @@ func (b *Backend) appendGroup(group []*change) {
 			c.err, c.outcome = nil, inTheWay
 		}
 	}
+}
+
+// appendOne appends a change without shared values by a short statement, and reports whether that has an outcome. If the
+// change does not fit the session as it is, or the session's row is locked, there is none, and nothing was written.
+func (b *Backend) appendOne(c *change) (done bool) {
+	if len(c.shared) > 0 {
+		return false
+	}
+	var rows rows
+	rows.add(1, c)
+	args := []any{c.hash, c.birth, c.after, c.seen, c.next, c.last, int64(c.chain.Sum), c.counts, rows.ids, rows.idSeqs, rows.seqs, rows.datas}
+	err := b.attempt(context.Background(), writes, func(ctx context.Context, conn *pgx.Conn) error {
+		return b.sendPrepared(ctx, conn, b.sql(appendOneSQL), args, func(rows pgx.Rows) error {
+			for rows.Next() {
+				done = true
+			}
+			rows.Close()
+			return rows.Err()
+		})
+	})
+	if err != nil && isTaken(err) && judge(true, err) == refused {
+		return false
+	}
+	if c.err = err; err == nil && done {
+		c.outcome = landed
+	}
+	return err != nil || done
 }
 
 // appendAlone waits for the session's row, while it holds nothing else, and appends then.
@@ -267,6 +293,28 @@ SELECT a.i, (CASE
 	WHEN t.i IS NOT NULL THEN 3
 	ELSE 4 END)::bigint
 FROM asked a LEFT JOIN done d ON d.i = a.i LEFT JOIN taken t ON t.i = a.i`
+
+// appendOneSQL is appendSQL of one batch without shared values. It returns a row if it has appended the batch.
+const appendOneSQL = `
+WITH done AS (
+	UPDATE patchlog.sessions s
+	SET last = $6, token = $5, sum = $7, counts = coalesce($8, s.counts), touched = now()
+	FROM (
+		SELECT num FROM patchlog.sessions
+		WHERE hash = $1 AND birth = $2 AND last = $3 AND token = $4 AND state = 0
+			AND NOT EXISTS (SELECT FROM patchlog.ids d WHERE d.num = sessions.num AND d.id = ANY ($9::bytea[]))
+		FOR NO KEY UPDATE SKIP LOCKED
+	) locked
+	WHERE s.num = locked.num
+	RETURNING s.num
+), put_records AS (
+	INSERT INTO patchlog.records (num, seq, data)
+	SELECT d.num, x.seq, x.data FROM done d, unnest($11::bigint[], $12::bytea[]) AS x(seq, data)
+), put_ids AS (
+	INSERT INTO patchlog.ids (num, id, seq)
+	SELECT d.num, x.id, x.seq FROM done d, unnest($9::bytea[], $10::bigint[]) AS x(id, seq)
+)
+SELECT 1 FROM done`
 
 func appendArgs(group []*change) []any {
 	n := len(group)
