@@ -66,7 +66,7 @@ func (s *Store) CopyFrom(ctx context.Context, key Key, from *Store, opts CopyOpt
 // extendLineage notes that a copy has more records of its source.
 func (s *Store) extendLineage(ctx context.Context, key Key, lineage []erase.Ancestor) error {
 	for {
-		head, m, err := s.head(ctx, key)
+		head, m, err := s.headAndMeta(ctx, key)
 		if err != nil {
 			return err
 		}
@@ -96,10 +96,10 @@ func (s *Store) extendLineage(ctx context.Context, key Key, lineage []erase.Ance
 
 // copying reads what a copy of a session takes, and plans it.
 func (s *Store) copying(ctx context.Context, key Key, opts CopyOptions) (*incoming, error) {
-	head, m, err := s.head(ctx, key)
+	head, m, err := s.headAndMeta(ctx, key)
 	if err == nil && write.CountsOf(head).Open > 0 {
 		if err = s.finishErasures(ctx, key, false); err == nil {
-			head, m, err = s.head(ctx, key)
+			head, m, err = s.headAndMeta(ctx, key)
 		}
 	}
 	if err != nil {
@@ -113,7 +113,7 @@ func (s *Store) copying(ctx context.Context, key Key, opts CopyOptions) (*incomi
 		}
 		p.records = append(p.records, r)
 	}
-	if now, err := s.headOf(ctx, key, head.Creation); err != nil || now.Edition != head.Edition {
+	if now, err := s.headOfCreation(ctx, key, head.Creation); err != nil || now.Edition != head.Edition {
 		return nil, cmp.Or(err, errOtherLog)
 	}
 	var shared []patch.Change

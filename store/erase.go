@@ -307,7 +307,7 @@ func (s *Store) finishErasures(ctx context.Context, key Key, calls bool) error {
 	if err != nil || len(did) > 0 {
 		return err
 	}
-	head, err := s.headOnly(ctx, key) // another process has finished them
+	head, err := s.head(ctx, key) // another process has finished them
 	if c := write.CountsOf(head); err == nil && (c.Open > 0 || calls && c.Calls > 0) {
 		err = fmt.Errorf("session %s: %w: its head counts %d open receipts and %d calls of erasures, and the log has none", key, ErrCorrupt, c.Open, c.Calls)
 	}
@@ -423,7 +423,7 @@ func keyNamed(name string) Key {
 }
 
 func (l eraseLog) Session(ctx context.Context, name string) (erase.Session, error) {
-	head, m, err := l.soundHead(ctx, keyNamed(name))
+	head, m, err := l.undamagedHead(ctx, keyNamed(name))
 	return erase.Session{Name: name, Head: head, Initial: m.initial, Lineage: m.lineage}, err
 }
 

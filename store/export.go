@@ -61,7 +61,7 @@ func (s *Store) Export(ctx context.Context, key Key, out io.Writer, opts ExportO
 		}
 		return buf.Flush()
 	}
-	head, m, err := s.head(ctx, key)
+	head, m, err := s.headAndMeta(ctx, key)
 	if err != nil {
 		return err
 	}

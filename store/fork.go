@@ -46,12 +46,12 @@ func (s *Store) Fork(ctx context.Context, key, newKey Key, opts ForkOptions) (Se
 		return Session{}, fromBackend(key, backend.ErrExists)
 	}
 	for {
-		head, m, err := s.head(ctx, key)
+		head, m, err := s.headAndMeta(ctx, key)
 		if err == nil && write.CountsOf(head).Open > 0 {
 			if err := s.finishErasures(ctx, key, false); err != nil {
 				return Session{}, err
 			}
-			head, m, err = s.head(ctx, key)
+			head, m, err = s.headAndMeta(ctx, key)
 		}
 		if err != nil {
 			return Session{}, err
@@ -97,7 +97,7 @@ func (s *Store) fork(ctx context.Context, key Key, head backend.Head, m meta, ne
 	defer h.Unlock()
 	c.While = &backend.Unmoved{Session: key.name(), Creation: head.Creation, Edition: head.Edition}
 	if err = c.Commit(ctx); errors.Is(err, ErrConflict) {
-		now, readErr := s.headOf(ctx, key, head.Creation)
+		now, readErr := s.headOfCreation(ctx, key, head.Creation)
 		if readErr != nil {
 			return Session{}, readErr
 		}
@@ -112,7 +112,7 @@ func (s *Store) fork(ctx context.Context, key Key, head backend.Head, m meta, ne
 // copyLog gives a new session the records of another log, up to the one with the given seq, or all if that is
 // [newest], and receipts of what was erased of them.
 func (s *Store) copyLog(ctx context.Context, c *write.Creation, from Key, head backend.Head, last uint64) error {
-	var erased erase.Said
+	var erased erase.Marks
 	view := c.View
 	for page, err := range s.pages(ctx, from, head, 1, last) {
 		if err != nil {
@@ -123,7 +123,7 @@ func (s *Store) copyLog(ctx context.Context, c *write.Creation, from Key, head b
 		}
 		for i, r := range page.records {
 			c.Copy(r, page.raw[i].Data, view)
-			erased.Record(r)
+			erased.Add(r)
 		}
 		if view.Seq() == min(last, head.Last) {
 			break
@@ -132,7 +132,7 @@ func (s *Store) copyLog(ctx context.Context, c *write.Creation, from Key, head b
 			return err
 		}
 	}
-	return s.copyReceipts(ctx, c, from, head, erased.Lacks())
+	return s.copyReceipts(ctx, c, from, head, erased.MissingReceipts())
 }
 
 // copyReceipts adds receipts with the given ids of what was erased of the records, if those of the other log are behind

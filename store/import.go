@@ -152,7 +152,7 @@ func (p *incoming) Draft(d *write.Draft) error {
 // importInto adds a log to a session, which it creates if it is not there. A dry run only drafts that.
 func (s *Store) importInto(ctx context.Context, key Key, p *incoming, dry bool) (Imported, error) {
 	for gone := ""; ; {
-		head, m, err := s.head(ctx, key)
+		head, m, err := s.headAndMeta(ctx, key)
 		switch {
 		case errors.Is(err, ErrNotFound):
 			imported, err := s.importNew(ctx, key, p, dry)
@@ -255,16 +255,16 @@ func (t *Text) receipts(d *write.Draft) error {
 	for _, i := range d.Missing {
 		added[d.Records[i].Seq] = i
 	}
-	var said erase.Said
+	var marks erase.Marks
 	for _, r := range d.Records {
-		said.Record(r)
+		marks.Add(r)
 	}
-	for _, mark := range said.Unsaid() {
+	for _, mark := range marks.WithoutReceipt() {
 		if i, ok := added[mark.Seq]; ok {
 			return t.at(i, fmt.Errorf("%w: it says that it was erased, and no receipt of that is with it", ErrInvalid))
 		}
 	}
-	for _, receipt := range said.Receipts {
+	for _, receipt := range marks.Receipts {
 		i, ok := added[receipt.Seq]
 		if !ok {
 			continue

@@ -43,7 +43,7 @@ func (s *Store) ViewAt(ctx context.Context, key Key, seq uint64) (fold.View, err
 // that are lost. A record that is erased meanwhile is yielded as it was or as it is.
 func (s *Store) RawEvents(ctx context.Context, key Key, fromSeq uint64) iter.Seq2[patch.Record, error] {
 	return func(yield func(patch.Record, error) bool) {
-		head, err := s.headOnly(ctx, key)
+		head, err := s.head(ctx, key)
 		if err != nil {
 			yield(patch.Record{}, err)
 			return
@@ -95,9 +95,9 @@ func (s *Store) records(ctx context.Context, key Key, head backend.Head, from, l
 	}
 }
 
-// head returns what the session is, and how far its log goes. That damage leaves this in
-// doubt is no error yet: what comes before can be read.
-func (s *Store) head(ctx context.Context, key Key) (backend.Head, meta, error) {
+// headAndMeta returns a session's head and meta record. If damage leaves in doubt how far the log goes, that is no error yet:
+// the records before can be read.
+func (s *Store) headAndMeta(ctx context.Context, key Key) (backend.Head, meta, error) {
 	if err := key.Validate(); err != nil {
 		return backend.Head{}, meta{}, err
 	}
@@ -117,26 +117,26 @@ func metaOf(key Key, head backend.Head) (meta, error) {
 	return m, nil
 }
 
-// soundHead is head of a session whose log's end is not in doubt.
-func (s *Store) soundHead(ctx context.Context, key Key) (backend.Head, meta, error) {
-	head, m, err := s.head(ctx, key)
+// undamagedHead is headAndMeta, and fails if the end of the log is in doubt.
+func (s *Store) undamagedHead(ctx context.Context, key Key) (backend.Head, meta, error) {
+	head, m, err := s.headAndMeta(ctx, key)
 	if err == nil && head.Damaged != 0 {
 		err = inDoubt(key, head)
 	}
 	return head, m, err
 }
 
-// headOnly is head without what the session was created with. Every read of a session by its key begins with it.
-func (s *Store) headOnly(ctx context.Context, key Key) (backend.Head, error) {
+// head returns a session's head. Every read of a session by its key begins with it.
+func (s *Store) head(ctx context.Context, key Key) (backend.Head, error) {
 	if err := key.Validate(); err != nil {
 		return backend.Head{}, err
 	}
-	head, err := s.bareHead(ctx, key)
+	head, err := s.fetchHead(ctx, key)
 	return head, fromBackend(key, err)
 }
 
-// bareHead returns a session's head without its meta. Errors are the backend's.
-func (s *Store) bareHead(ctx context.Context, key Key) (backend.Head, error) {
+// fetchHead is head for a key that is valid. Errors are the backend's.
+func (s *Store) fetchHead(ctx context.Context, key Key) (backend.Head, error) {
 	news, err := s.backend.Fetch(ctx, backend.Query{Session: key.name(), NoMeta: true})
 	return news.Head, err
 }
@@ -196,7 +196,7 @@ func (s *Store) pagesAfter(ctx context.Context, key Key, head backend.Head, befo
 		case head.Damaged != 0:
 			yield(page{}, inDoubt(key, head))
 		case before != nil && chain != head.Chain:
-			now, err := s.headOf(ctx, key, head.Creation)
+			now, err := s.headOfCreation(ctx, key, head.Creation)
 			switch {
 			case err == nil && now.Edition != head.Edition:
 				return
@@ -241,7 +241,7 @@ func (s *Store) read(ctx context.Context, key Key, creation string, seqs []uint6
 		case rechecked:
 			return page{}, errMissing(key, seqs[0])
 		}
-		if now, err := s.headOf(ctx, key, creation); err != nil {
+		if now, err := s.headOfCreation(ctx, key, creation); err != nil {
 			return page{}, err
 		} else if now.Last < seqs[0] {
 			return page{}, otherLog(key)
@@ -249,9 +249,9 @@ func (s *Store) read(ctx context.Context, key Key, creation string, seqs []uint6
 	}
 }
 
-// headOf returns the head of a session that was created under an id.
-func (s *Store) headOf(ctx context.Context, key Key, creation string) (backend.Head, error) {
-	head, err := s.headOnly(ctx, key)
+// headOfCreation returns the head of a session that must have been created under an id.
+func (s *Store) headOfCreation(ctx context.Context, key Key, creation string) (backend.Head, error) {
+	head, err := s.head(ctx, key)
 	if err == nil && head.Creation != creation {
 		err = errCreatedAgain(key)
 	}

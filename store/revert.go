@@ -76,7 +76,7 @@ func (s *Store) firstOf(ctx context.Context, key Key, creation, invocationID str
 	if invocationID == "" {
 		return "", 0, fmt.Errorf("%w: the invocation to rewind to has no id", ErrInvalid)
 	}
-	head, err := s.headOnly(ctx, key)
+	head, err := s.head(ctx, key)
 	if err == nil && creation != "" && creation != head.Creation {
 		err = errCreatedAgain(key)
 	}

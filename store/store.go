@@ -251,7 +251,7 @@ func (s *Store) List(ctx context.Context, opts ListOptions) iter.Seq2[Info, erro
 // Info returns what a listing would say of one session. It fails with [ErrNotFound] if
 // there is no such session, and with a *[CorruptError] if the end of its log is in doubt.
 func (s *Store) Info(ctx context.Context, key Key) (Info, error) {
-	head, err := s.headOnly(ctx, key)
+	head, err := s.head(ctx, key)
 	if err == nil && head.Damaged != 0 {
 		err = inDoubt(key, head)
 	}
@@ -293,7 +293,7 @@ func (s *Store) delete(ctx context.Context, key Key, seen *backend.Head) error {
 	for {
 		head := seen
 		if head == nil {
-			now, err := s.bareHead(ctx, key)
+			now, err := s.fetchHead(ctx, key)
 			if err != nil {
 				return fromBackend(key, err)
 			}
@@ -302,7 +302,7 @@ func (s *Store) delete(ctx context.Context, key Key, seen *backend.Head) error {
 				if err := s.finishErasures(ctx, key, true); err != nil && !errors.Is(err, ErrCorrupt) {
 					return err
 				}
-				if now, err = s.bareHead(ctx, key); err != nil {
+				if now, err = s.fetchHead(ctx, key); err != nil {
 					return fromBackend(key, err)
 				}
 			}

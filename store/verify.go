@@ -83,7 +83,7 @@ func (s *Store) Verify(ctx context.Context, opts VerifyOptions) iter.Seq2[Proble
 			return err == nil || report(key, 0, err)
 		}
 		if opts.Key != (Key{}) {
-			if _, err := s.headOnly(ctx, opts.Key); errors.Is(err, ErrNotFound) || errors.Is(err, ErrInvalid) {
+			if _, err := s.head(ctx, opts.Key); errors.Is(err, ErrNotFound) || errors.Is(err, ErrInvalid) {
 				yield(Problem{}, err)
 			} else {
 				session(opts.Key)
@@ -132,7 +132,7 @@ func ends(err error) bool {
 
 // known reports whether the backend knows of a session, which a damaged name may not be of.
 func (s *Store) known(ctx context.Context, key Key) bool {
-	_, err := s.headOnly(ctx, key)
+	_, err := s.head(ctx, key)
 	return !errors.Is(err, ErrNotFound) && !errors.Is(err, ErrInvalid)
 }
 
@@ -158,7 +158,7 @@ func (s *Store) verify(ctx context.Context, key Key) ([]Problem, error) {
 		case err != nil, len(v.found) == 0, v.head.Creation == "", try == maxRechecks:
 			return v.found, err
 		}
-		now, err := s.headOnly(ctx, key)
+		now, err := s.head(ctx, key)
 		switch {
 		case errors.Is(err, ErrNotFound):
 			return nil, nil
@@ -228,7 +228,7 @@ func (v *verification) log(ctx context.Context) error {
 		return err
 	}
 	var chain backend.Chain
-	var said erase.Said
+	var marks erase.Marks
 	for seq := uint64(1); seq <= head.Last; {
 		p, readErr := s.read(ctx, key, head.Creation, backend.Range(seq, int(min(head.Last-seq+1, pageRecords))))
 		if err := v.index(ctx, p.records); err != nil {
@@ -236,7 +236,7 @@ func (v *verification) log(ctx context.Context) error {
 		}
 		for i, r := range p.records {
 			chain = chain.Add(recordform.Checksum(p.raw[i].Data))
-			said.Record(r)
+			marks.Add(r)
 			if err := v.report(r.Seq, r.Verify(p.raw[i].Data)); err != nil {
 				return err
 			}
@@ -270,7 +270,7 @@ func (v *verification) log(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return v.erasures(ctx, said, m.initial)
+	return v.erasures(ctx, marks, m.initial)
 }
 
 // savedView returns a session's snapshot, if it has one that this version can read, and the seq that it stands at.
@@ -318,14 +318,14 @@ func (v *verification) index(ctx context.Context, records []patch.Record) error 
 }
 
 // erasures reports blanks that no receipt covers, and receipts that are open or of what is still there.
-func (v *verification) erasures(ctx context.Context, said erase.Said, initial map[string]patch.Value) error {
-	for _, mark := range said.Unsaid() {
+func (v *verification) erasures(ctx context.Context, marks erase.Marks, initial map[string]patch.Value) error {
+	for _, mark := range marks.WithoutReceipt() {
 		err := fmt.Errorf("%w: it says that it was erased, and the log has no receipt %.80q that is about it", ErrCorrupt, mark.Receipt)
 		if err := v.report(mark.Seq, err); err != nil {
 			return err
 		}
 	}
-	for _, r := range said.Receipts {
+	for _, r := range marks.Receipts {
 		problem := errUnfinished
 		if !r.IsOpen(v.head.Creation) { // nor one that a fork has inherited
 			problem = v.left(ctx, r, initial)

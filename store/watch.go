@@ -237,7 +237,7 @@ func (w *watcher) carriesOn(ctx context.Context, head backend.Head, known bool, 
 // contradicted returns why the log is not the one that was found before. Where it is
 // damaged, reading it from its first record shows that; else it is another log.
 func (w *watcher) contradicted(ctx context.Context) error {
-	head, err := w.store.headOnly(ctx, w.key)
+	head, err := w.store.head(ctx, w.key)
 	if err != nil {
 		return err
 	}

@@ -128,8 +128,8 @@ func Covered(receipts ...Receipt) (seqs []uint64) {
 	return slices.Compact(seqs)
 }
 
-// Said is what a log says of what was erased of it.
-type Said struct {
+// Marks are the marks of erased records in a log, and its receipts.
+type Marks struct {
 	Receipts []Receipt
 	blanks   []Mark // in the order of the log
 }
@@ -140,8 +140,8 @@ type Mark struct {
 	Receipt  string
 }
 
-// Record takes in the next record.
-func (s *Said) Record(r patch.Record) {
+// Add adds the next record of the log.
+func (s *Marks) Add(r patch.Record) {
 	if r.Patch != nil {
 		if IsReceipt(r) {
 			s.Receipts = append(s.Receipts, ReceiptOf(r))
@@ -157,8 +157,8 @@ func (s *Said) Record(r patch.Record) {
 	}
 }
 
-// Unsaid returns the marks of which no receipt of the name is about that place, one for each record and receipt.
-func (s *Said) Unsaid() (marks []Mark) {
+// WithoutReceipt returns the marks of which no receipt of the name is about that place, one for each record and receipt.
+func (s *Marks) WithoutReceipt() (marks []Mark) {
 	receipts := s.byID()
 	for _, b := range s.blanks {
 		r, said := receipts[b.Receipt]
@@ -171,8 +171,8 @@ func (s *Said) Unsaid() (marks []Mark) {
 	return marks
 }
 
-// Lacks returns the ids of receipts that marks name and that are not among the records.
-func (s *Said) Lacks() (ids []string) {
+// MissingReceipts returns the ids of receipts that marks name and that are not among the records.
+func (s *Marks) MissingReceipts() (ids []string) {
 	receipts := s.byID()
 	for _, b := range s.blanks {
 		if _, known := receipts[b.Receipt]; !known {
@@ -183,7 +183,7 @@ func (s *Said) Lacks() (ids []string) {
 	return ids
 }
 
-func (s *Said) byID() map[string]Receipt {
+func (s *Marks) byID() map[string]Receipt {
 	receipts := make(map[string]Receipt, len(s.Receipts))
 	for _, r := range s.Receipts {
 		receipts[r.ID()] = r
