@@ -43,12 +43,13 @@ var claudeCode = Format{
 
 // claudeReader reads transcripts of Claude Code.
 type claudeReader struct {
-	line    int            // of those that are read
-	last    map[string]int // of each message, the last line with usage
-	agent   string         // of a subagent's file: its id
-	started bool
-	bounded bool     // a boundary was read, and its summary was not
-	keeps   []string // the ids that the boundary keeps
+	line       int            // of those that are read
+	last       map[string]int // of each message, the last line with usage
+	agent      string         // of a subagent's file: its id
+	started    bool
+	unthreaded bool     // rows say no parent, though they have one
+	bounded    bool     // a boundary was read, and its summary was not
+	keeps      []string // the ids that the boundary keeps
 }
 
 // prepare puts each line behind the one that it follows: lines may be written before that. Of lines at the end whose
@@ -168,7 +169,9 @@ func (r *claudeReader) read(o obj, t *tree) []entry {
 		e.parent = compacted(t, r.keeps, o.text("logicalParentUuid"))
 	case n != nil:
 		e.parent = n
-	case told && !isString(parent):
+	case told && !isString(parent) && (e.role == "model" || e.answers()):
+		r.unthreaded = t.leaf != nil // no conversation begins so: the rows do not say what they follow
+	case told && !isString(parent) && !r.unthreaded:
 		e.parent = nil
 	} // else it is torn off, and goes on
 	if o.is("isCompactSummary") {

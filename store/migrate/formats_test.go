@@ -280,6 +280,22 @@ func TestClaudesTexts(t *testing.T) {
 	}
 }
 
+// Rows that say no parent follow each other; a prompt that says so where answers say what they follow begins anew.
+func TestRowsWithoutParents(t *testing.T) {
+	row := func(kind, id, parent, text string) string {
+		return `{"type":"` + kind + `","uuid":"` + id + `",` + parent + `"sessionId":"s","timestamp":"2026-01-01T00:00:00Z","message":{"role":"` + kind + `","content":"` + text + `"}}` + "\n"
+	}
+	for parents, want := range map[[4]string][]string{
+		{}: {"a", "b", "c", "d"},
+		{`"parentUuid":null,`, `"parentUuid":null,`, `"parentUuid":null,`, `"parentUuid":null,`}: {"a", "b", "c", "d"},
+		{`"parentUuid":null,`, `"parentUuid":"a",`, `"parentUuid":null,`, `"parentUuid":"c",`}:   {"c", "d"},
+	} {
+		data := row("user", "a", parents[0], "a") + row("assistant", "b", parents[1], "b") + row("user", "c", parents[2], "c") + row("assistant", "d", parents[3], "d")
+		records, _ := read(t, claudeCode, []byte(data))
+		check(t, shown(view(t, records)), want)
+	}
+}
+
 func patchID(text string) string {
 	return string(bytes.Map(func(r rune) rune { return 'a' + r%26 }, []byte(text)))
 }

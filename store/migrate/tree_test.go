@@ -190,7 +190,11 @@ func TestClaudeCodeTrees(t *testing.T) {
 		for range rapid.IntRange(1, 20).Draw(t, "steps") {
 			parent := drawParent(t, len(all), len(all)-1)
 			n := len(all)
-			switch kind := rapid.IntRange(0, 6).Draw(t, "kind"); kind {
+			kind := rapid.IntRange(0, 6).Draw(t, "kind")
+			if parent < 0 && (kind%2 == 1 || kind == 2) { // no conversation begins with an answer
+				parent = len(all) - 1
+			}
+			switch kind {
 			case 0:
 				add(told{parent: parent, meta: true, keep: -1, batch: -1}, fields{"type": "system", "subtype": "turn_duration"})
 			case 1:
