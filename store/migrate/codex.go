@@ -10,15 +10,12 @@ import (
 
 var codex = Format{
 	Name: "codex", Title: "a rollout of Codex",
-	Versions: "0.1 to 0.12x, those without envelopes too (~/.codex/sessions/*/*/*/rollout-*.jsonl)",
+	Versions: "0.1 to 0.12x (~/.codex/sessions/*/*/*/rollout-*.jsonl), those without envelopes and those of the first versions (rollout-*.json) too",
 	Kept:     "messages, reasoning as far as it can be read, calls, results, images, usage, model, rollbacks, compactions",
 	Omitted:  "developer messages, encrypted reasoning and summaries, content of events that repeat messages",
 	count: func(b *beginning) int {
-		if !b.lines {
-			if b.has(func(o object) bool { return o.object("session").has("id") && o.has("items") }) { // of the first versions
-				return len(b.objects)
-			}
-			return 0
+		if first := b.count(func(o object) bool { return o.object("session").has("id") && o.has("items") }); first > 0 || !b.lines {
+			return first // a document of the first versions
 		}
 		bare := b.has(func(o object) bool {
 			return !o.has("type") && o.text("id") != "" && o.text("timestamp") != "" && o.has("instructions", "git", "source")

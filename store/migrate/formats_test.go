@@ -302,6 +302,29 @@ func patchID(text string) string {
 
 var _ patch.Record
 
+// Whole requests and responses of APIs, and the first rollouts of Codex, are told apart and read.
+func TestDocuments(t *testing.T) {
+	for text, want := range map[string]string{
+		`{"model":"m","input":[{"role":"system","content":"Be short."},{"role":"user","content":"Hello"}],"store":false}`: "openai-responses: system/user: Be short.|user/user: Hello",
+		`{"model":"m","input":"Hello"}`: "openai-responses: user/user: Hello",
+		`{"id":"resp_1","object":"response","created_at":1700000000,"model":"m","output":[{"type":"web_search_call","id":"ws_1","status":"completed","action":{"type":"search","query":"q"}},` +
+			`{"type":"mcp_call","id":"mcp_1","name":"ask","arguments":"{\"q\":1}","output":"so"},{"type":"image_generation_call","id":"ig_1","status":"completed","result":"aGVsbG8="},` +
+			`{"type":"message","role":"assistant","content":[{"type":"output_text","text":"Done."}]}]}`: `openai-responses: openai-responses/model: call ws_1 web_search{"type":"search","query":"q"}|openai-responses/user: response ws_1 web_search{"result":"completed"}|` +
+			`openai-responses/model: call mcp_1 ask{"q":1}|openai-responses/user: response mcp_1 ask{"result":"so"}|openai-responses/model: call ig_1 image_generation|openai-responses/user: response ig_1 image_generation{"result":"completed"} image/png|openai-responses/model: Done.`,
+		`{"id":"msg_1","type":"message","role":"assistant","model":"m","content":[{"type":"text","text":"I look."},{"type":"server_tool_use","id":"s1","name":"web_search","input":{"q":1}},` +
+			`{"type":"web_search_tool_result","tool_use_id":"s1","content":[{"type":"web_search_result","title":"T"}]},{"type":"text","text":"Found."}],"stop_reason":"end_turn","usage":{"input_tokens":3,"output_tokens":4}}`: `anthropic: anthropic/model: I look. call s1 web_search{"q":1}|anthropic/user: response s1 web_search{"result":{"type":"web_search_result","title":"T"}}|anthropic/model: Found.`,
+		`{"session":{"id":"s1","timestamp":"2025-05-01T10:00:00Z"},"items":[{"type":"message","role":"user","content":[{"type":"input_text","text":"Fix it"}]},{"type":"function_call","call_id":"c1","name":"shell","arguments":"{}"},` +
+			`{"type":"function_call_output","call_id":"c1","output":"a"}]}`: `codex: user/user: Fix it|codex/model: call c1 shell{}|codex/user: response c1 shell{"result":"a"}`,
+	} {
+		source, err := OpenFile([]byte(text), FileOptions{Name: "file.json"})
+		testlog.NoError(t, err)
+		s := teststore.Memory(t, store.Options{})
+		var key store.Key
+		testlog.Must(Run(t.Context(), s, source, Options{Session: func(r Result) error { key = r.Key; return r.Err }}))(t)
+		testlog.Equal(t, text, source.(*File).Format.Name+": "+strings.Join(says(testlog.Must(s.Get(t.Context(), key))(t).View), "|"), want)
+	}
+}
+
 // Lines of events and patches in the spellings of other programs come in as patches.
 func TestSpellings(t *testing.T) {
 	const text = `{"id":"a","author":"x"}

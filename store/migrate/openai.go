@@ -82,7 +82,7 @@ func isResponsesItem(o object) bool {
 		return o.has("summary")
 	case strings.HasSuffix(kind, "_call"), strings.HasSuffix(kind, "_call_output"):
 		return o.has("call_id", "id")
-	case kind == "message" && o.text("role") != "" && !o.has("message"):
+	case kind == "message" && o.text("role") != "" && !o.has("message", "stop_reason", "usage"): // else it is a response of Anthropic's
 		return true
 	}
 	return o.text("role") != "" && slices.ContainsFunc(objectsOf(o.list("content")), func(o object) bool {
