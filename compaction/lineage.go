@@ -21,12 +21,12 @@ type Lineage struct {
 	Events int `json:"events"`
 
 	// Tokens is how many tokens these take, as they were logged; 0 if it was not noted.
-	Tokens int `json:"tokens,omitempty"`
+	Tokens int `json:"tokens,omitzero"`
 
 	// From and To are the seqs of the first and the last record that brought these, in this log;
 	// 0 if they were not noted. Not every event between them need be one of these.
-	From uint64 `json:"from,omitempty"`
-	To   uint64 `json:"to,omitempty"`
+	From uint64 `json:"from,omitzero"`
+	To   uint64 `json:"to,omitzero"`
 
 	// Model names what wrote the text, as [Response] has it.
 	Model string `json:"model,omitempty"`

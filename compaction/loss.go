@@ -12,18 +12,18 @@ import (
 // Loss says what a visible summary does not say of the events that it stands for, at any
 // depth. The names are in the order in which they stand in the events, each once.
 type Loss struct {
-	Index   int // of the summary in the visible log
-	Summary *patch.Event
+	Index   int          `json:"index"` // of the summary in the visible log
+	Summary *patch.Event `json:"summary,omitzero"`
 
-	Events      int // raw events
-	Invocations int
-	Tokens      int // estimated, of the events
+	Events      int `json:"events"` // raw events
+	Invocations int `json:"invocations"`
+	Tokens      int `json:"tokens"` // estimated, of the events
 
-	Identifiers   int      // identifiers that the events have
-	NotVisible    []string // identifiers of the events that do not occur in the visible log
-	InOtherEvents []string // identifiers of the events that other visible events have, and the summary has not
-	Invented      []string // identifiers of the summary that occur nowhere in the session's history
-	Numbers       []string // numbers of the summary that do not occur in the events: sums, counts and the like
+	Identifiers   int      `json:"identifiers"`   // identifiers that the events have
+	NotVisible    []string `json:"notVisible"`    // identifiers of the events that do not occur in the visible log
+	InOtherEvents []string `json:"inOtherEvents"` // identifiers of the events that other visible events have, and the summary has not
+	Invented      []string `json:"invented"`      // identifiers of the summary that occur nowhere in the session's history
+	Numbers       []string `json:"numbers"`       // numbers of the summary that do not occur in the events: sums, counts and the like
 }
 
 // Losses returns the losses of each visible summary that stands for events, in the order of the visible log. With

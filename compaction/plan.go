@@ -21,13 +21,13 @@ const (
 
 // Span is a stretch [Start, Start+Count) of a visible log.
 type Span struct {
-	Start int
-	Count int
+	Start int `json:"start"`
+	Count int `json:"count"`
 }
 
 // Window is what one pass of compaction covers.
 type Window struct {
-	Trigger Trigger
+	Trigger Trigger `json:"trigger"`
 
 	// Span is the stretch itself. The summaries, one for each of Groups, stand where the
 	// last of the group's events stood: in Span, or in one of EarlierSpans.
@@ -36,27 +36,27 @@ type Window struct {
 	// EarlierSpans are earlier stretches that go with it, in order: calls whose last response
 	// stands in Span, and what else is tied to them; or, when summaries are merged, those
 	// of the same branch that stand between summaries of others.
-	EarlierSpans []Span
+	EarlierSpans []Span `json:"earlierSpans"`
 
 	// Results is how many results of tools are cleared, if the trigger is [ByClearing]. Then
 	// Span and EarlierSpans are the events with these results, one each. The events stay, with the results replaced.
 	// There are no Groups, since nothing is summarised.
-	Results int
+	Results int `json:"results"`
 	results []result
 
 	// Merge says that the events are summaries.
-	Merge bool
+	Merge bool `json:"merge"`
 
 	// Groups are the events by branch and isolation scope, which are never mixed in one
 	// text, in the order of their last events.
-	Groups []Group
+	Groups []Group `json:"groups"`
 
 	// Invocations are the ids of the raw events' invocations, in order. Events without
 	// one add nothing.
-	Invocations []string
+	Invocations []string `json:"invocations"`
 
 	// Tokens is the estimate for all the events.
-	Tokens int
+	Tokens int `json:"tokens"`
 }
 
 // spans returns EarlierSpans and Span, in order.
@@ -64,23 +64,23 @@ func (w *Window) spans() []Span { return append(slices.Clone(w.EarlierSpans), w.
 
 // Group is the part of a window that one summary stands for.
 type Group struct {
-	Branch  string // without what tells runs apart, unless all are of one run
-	Scope   string
-	Indices []int // of the visible events, in order
+	Branch  string `json:"branch"` // without what tells runs apart, unless all are of one run
+	Scope   string `json:"scope"`
+	Indices []int  `json:"indices"` // of the visible events, in order
 }
 
 // Decision is what [Plan] found.
 type Decision struct {
 	// Window is the next pass, or nil if there is nothing to do.
-	Window *Window
+	Window *Window `json:"window,omitzero"`
 
 	// Reason says why this window, or why none.
-	Reason string
+	Reason string `json:"reason"`
 
 	// PromptTokens is the size of the prompt; Measured, whether that rests on a
 	// measurement. See [PromptTokens]. They are 0 if compaction is off.
-	PromptTokens int
-	Measured     bool
+	PromptTokens int  `json:"promptTokens"`
+	Measured     bool `json:"measured"`
 }
 
 // Plan decides what to compact next in a view, if anything, and says why. It is pure:

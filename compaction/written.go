@@ -22,7 +22,7 @@ type Written struct {
 	TokensAfter  int     `json:"tokensAfter"`  // estimated, of the summaries
 	Ratio        float64 `json:"ratio"`        // TokensAfter over TokensBefore; 0 if nothing went
 	Model        string  `json:"model,omitempty"`
-	UsedFallback bool    `json:"usedFallback,omitempty"` // [Extractive] has written a summary in place of the summarizer
+	UsedFallback bool    `json:"usedFallback,omitzero"` // [Extractive] has written a summary in place of the summarizer
 
 	// Duration is with the calls of the summarizer.
 	Duration time.Duration `json:"-"`
@@ -37,7 +37,7 @@ type Written struct {
 	Lost        int `json:"lost"`
 
 	// Invented counts the identifiers of the summaries by a model that stand nowhere in the events.
-	Invented int `json:"invented,omitempty"`
+	Invented int `json:"invented,omitzero"`
 }
 
 // Usage counts the tokens of a summarizer's calls, where it measures them.

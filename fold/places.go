@@ -27,12 +27,12 @@ type hiddenRange struct {
 
 // Place is the position of an event, or the patch that hides it.
 type Place struct {
-	Index int // among the visible events, or -1 if the event is hidden
+	Index int `json:"index"` // among the visible events, or -1 if the event is hidden
 
 	// The patch that hides a hidden event. The events that this patch added may be hidden in turn, so
 	// that more than one patch must be reverted before the event is visible.
-	HiddenBy    string
-	HiddenBySeq uint64
+	HiddenBy    string `json:"hiddenBy"`
+	HiddenBySeq uint64 `json:"hiddenBySeq"`
 }
 
 // Places returns the places of all events in the view's log. It takes time linear in the number of patches and of
@@ -268,8 +268,8 @@ func (id nodeID) ref() Ref { return Ref{id.seq, int(id.index)} }
 
 // Ref names an event of a log: the seq of its record, and its index among the record's events, 0 for a regular event.
 type Ref struct {
-	Seq   uint64
-	Index int
+	Seq   uint64 `json:"seq"`
+	Index int    `json:"index"`
 }
 
 // Cut is the events that a patch removed from the visible log, and the number of events that it added in their place.

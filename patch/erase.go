@@ -31,7 +31,8 @@ const (
 
 // Span is a range of records: those with seqs From to To.
 type Span struct {
-	From, To uint64
+	From uint64 `json:"from"`
+	To   uint64 `json:"to"`
 }
 
 // Erasure is the content of a receipt: the records that an erase changed, and its reason. A receipt is a patch of type

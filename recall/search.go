@@ -64,14 +64,14 @@ func (s Search) Validate() error {
 
 // Hit is an event that was found.
 type Hit[K comparable] struct {
-	Key     K
-	Seq     uint64       // of the event's record
-	Index   int          // among the events of the record; above 0 only in patches
-	Event   *patch.Event // as logged, or redacted
-	Summary bool         // the event is a summary
-	Score   float64      // the higher the better; comparable within one search only
-	Snippet Snippet
-	Place   fold.Place // the visible index, or the patch that hides the event
+	Key     K            `json:"key"`
+	Seq     uint64       `json:"seq"`            // of the event's record
+	Index   int          `json:"index"`          // among the events of the record; above 0 only in patches
+	Event   *patch.Event `json:"event,omitzero"` // as logged, or redacted
+	Summary bool         `json:"summary"`        // the event is a summary
+	Score   float64      `json:"score"`          // the higher the better; comparable within one search only
+	Snippet Snippet      `json:"snippet"`
+	Place   fold.Place   `json:"place"` // the visible index, or the patch that hides the event
 }
 
 // Search returns the events of a session that match the query, the best first. The result depends on the

@@ -86,38 +86,39 @@ type EraseOptions struct {
 type Erasure struct {
 	// Sessions are those of which something was erased: the one that the call was for, and
 	// others that have the same events, since they are forks of each other.
-	Sessions []ErasedSession
+	Sessions []ErasedSession `json:"sessions"`
 
 	// Shared are keys of the state that sessions share whose values were set to null: by
 	// [Store.EraseUser], and for values that have the text of a selection with Match.
-	Shared []string
+	Shared []string `json:"shared"`
 
 	// RemainingMatches is how many events of the session, keys of its initial state and keys of the state that it
 	// shares with others have values that the selection still finds, since the call keeps state values. The same
 	// selection with [patch.NullValues] erases them.
-	RemainingMatches int
+	RemainingMatches int `json:"remainingMatches"`
 
 	// OutOfReach says where else there may be something of what was erased.
-	OutOfReach []string
+	OutOfReach []string `json:"outOfReach"`
 }
 
 // ErasedSession is what was erased of a session.
 type ErasedSession struct {
-	Key     Key
-	Receipt patch.Record  // zero if nothing was logged
-	Events  []ErasedEvent // in the order of the log; none of what an earlier call had begun
-	Initial []string      // keys of the initial state whose values were set to null
+	Key     Key           `json:"key"`
+	Receipt patch.Record  `json:"receipt,omitzero"` // zero if nothing was logged
+	Events  []ErasedEvent `json:"events"`           // in the order of the log; none of what an earlier call had begun
+	Initial []string      `json:"initial"`          // keys of the initial state whose values were set to null
 
 	// Reverted are the ids of blank summaries that made way for what is left behind them, or would. Blank are
 	// those that are visible and stay, the newest last.
-	Reverted, Blank []string
+	Reverted []string `json:"reverted"`
+	Blank    []string `json:"blank"`
 }
 
 // ErasedEvent is an event that was erased.
 type ErasedEvent struct {
 	fold.Ref        // Index is -1 for what a patch says besides its events
-	ID       string // of the event, or the patch
-	Why      string // in words: it was selected, stands for an erased event, is a copy of one, …
+	ID       string `json:"id"`  // of the event, or the patch
+	Why      string `json:"why"` // in words: it was selected, stands for an erased event, is a copy of one, …
 }
 
 // Erase replaces events by blanks ([patch.Event.Blank]) in the log and in all that the store keeps of the session, and

@@ -42,6 +42,15 @@ func (k Key) String() string {
 	return escapePart(k.App) + "/" + escapePart(k.User) + "/" + escapePart(k.Session)
 }
 
+// MarshalText implements [encoding.TextMarshaler]: it returns [Key.String].
+func (k Key) MarshalText() ([]byte, error) { return []byte(k.String()), nil }
+
+// UnmarshalText implements [encoding.TextUnmarshaler], as [ParseKey].
+func (k *Key) UnmarshalText(text []byte) (err error) {
+	*k, err = ParseKey(string(text))
+	return err
+}
+
 func escapePart(part string) string {
 	var b strings.Builder
 	for len(part) > 0 {

@@ -37,11 +37,11 @@ type Retained struct {
 
 	// Used is when the session was used last: the latest of when it was created, and the times that
 	// its last 32 records say, without receipts of erasures.
-	Used time.Time
+	Used time.Time `json:"used,omitzero"`
 
-	Deleted bool   // or would be
-	Kept    string // why it was not deleted though that is due: one of the reasons below
-	Erased  int    // the number of hidden events that were erased, or would be
+	Deleted bool   `json:"deleted"` // or would be
+	Kept    string `json:"kept"`    // why it was not deleted though that is due: one of the reasons below
+	Erased  int    `json:"erased"`  // the number of hidden events that were erased, or would be
 }
 
 // Why a session is kept that is due to be deleted.

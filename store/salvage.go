@@ -18,65 +18,65 @@ import (
 // Salvaged says what a salvage has found and written.
 type Salvaged struct {
 	// Sessions are those of which something was written, or is known to be lost.
-	Sessions []SalvagedSession
-	Records  int // written, of all sessions
+	Sessions []SalvagedSession `json:"sessions"`
+	Records  int               `json:"records"` // written, of all sessions
 
 	// Shared says what became of shared values. Names are as they are stored, with a slash between their parts.
 	Shared struct {
-		Written int
-		Maybe   []string // of those, values that may be outdated
-		Lost    []string // of which the name alone was found
-	}
+		Written int      `json:"written"`
+		Maybe   []string `json:"maybe"` // of those, values that may be outdated
+		Lost    []string `json:"lost"`  // of which the name alone was found
+	} `json:"shared"`
 
 	// LeftOut is how many sessions were left out by [SalvageOptions.LeaveOutDoubtful].
-	LeftOut int
+	LeftOut int `json:"leftOut"`
 
 	// Deleted is how many sessions were found that had been deleted, or had never been
 	// finished, and DeletedRecords how many records of them. They were left out.
-	Deleted        int
-	DeletedRecords int
+	Deleted        int `json:"deleted"`
+	DeletedRecords int `json:"deletedRecords"`
 
-	Pages       uint64 // that the file has, or could have
-	Metas       int    // how many of the two pages that name the newest commit are whole
-	BrokenPages int    // that should be in use and are not in form
-	Unread      int64  // bytes that the disk did not give
+	Pages       uint64 `json:"pages"`       // that the file has, or could have
+	Metas       int    `json:"metas"`       // how many of the two pages that name the newest commit are whole
+	BrokenPages int    `json:"brokenPages"` // that should be in use and are not in form
+	Unread      int64  `json:"unread"`      // bytes that the disk did not give
 }
 
 // SalvagedSession says what became of a session.
 type SalvagedSession struct {
 	// Key is the session's own, or made up if it is Nameless.
-	Key Key
+	Key Key `json:"key"`
 	// Parts are the sessions that were written, in the order of their records.
-	Parts []SalvagedPart
+	Parts []SalvagedPart `json:"parts"`
 	// Records is how many records the parts have.
-	Records int
+	Records int `json:"records"`
 	// Lost are the records that were not found, as far as it is known that they were there.
-	Lost []patch.Span
+	Lost []patch.Span `json:"lost"`
 	// EndUnknown says that nothing tells how far the log went.
-	EndUnknown bool
+	EndUnknown bool `json:"endUnknown"`
 
 	// MaybeDeleted says that it cannot be told whether the session had been deleted.
-	MaybeDeleted bool
+	MaybeDeleted bool `json:"maybeDeleted"`
 	// Nameless says that the session's key is lost.
-	Nameless bool
+	Nameless bool `json:"nameless"`
 	// Stateless says that its initial state and its time of creation are lost.
-	Stateless bool
+	Stateless bool `json:"stateless"`
 	// Whole says that the session is there as it was.
-	Whole bool
+	Whole bool `json:"whole"`
 }
 
 // SalvagedPart is a session that was written.
 type SalvagedPart struct {
-	Key Key
+	Key Key `json:"key"`
 	patch.Span
 	// Log says that the part is the beginning of the log, as it was. Otherwise it is what
 	// follows a gap: its first record was record From, and its patches are kept as text.
-	Log bool
+	Log bool `json:"log"`
 	// Texts is how many patches were kept as text.
-	Texts int
+	Texts int `json:"texts"`
 	// Doubtful says that a checksum over these records, or more of them, says that one is
 	// not the one that was written there.
-	Doubtful bool
+	Doubtful bool `json:"doubtful"`
 }
 
 // SalvageOptions say how to salvage. The zero value writes all that is found.

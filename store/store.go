@@ -175,17 +175,17 @@ func (s *Store) Close() error {
 
 // Info is what a listing knows of a session.
 type Info struct {
-	Key      Key
-	Creation string    // differs for a session that is deleted and created again
-	Created  time.Time // when the session was created
-	Seq      uint64    // of the last record; 0 if there is none
+	Key      Key       `json:"key"`
+	Creation string    `json:"creation"`         // differs for a session that is deleted and created again
+	Created  time.Time `json:"created,omitzero"` // when the session was created
+	Seq      uint64    `json:"seq"`              // of the last record; 0 if there is none
 
 	// These are counted with each commit, so that a listing reads no logs.
-	Visible       int       // events of the visible log
-	VisibleTokens int       // about how many tokens these take in a model's prompt
-	Tokens        int       // about how many all events took that were ever logged
-	Active        time.Time // the newest time of an event or a patch, but for erasures; zero if there is none
-	Compacted     time.Time // of the newest compaction; zero if there is none
+	Visible       int       `json:"visible"`            // events of the visible log
+	VisibleTokens int       `json:"visibleTokens"`      // about how many tokens these take in a model's prompt
+	Tokens        int       `json:"tokens"`             // about how many all events took that were ever logged
+	Active        time.Time `json:"active,omitzero"`    // the newest time of an event or a patch, but for erasures; zero if there is none
+	Compacted     time.Time `json:"compacted,omitzero"` // of the newest compaction; zero if there is none
 }
 
 // infoOf is what a session's head says.

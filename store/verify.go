@@ -20,9 +20,9 @@ import (
 
 // Problem is something that [Store.Verify] found wrong.
 type Problem struct {
-	Key Key    // of the session; the zero Key is the storage as a whole
-	Seq uint64 // of the record; 0 is the session as a whole
-	Err error
+	Key Key    `json:"key"` // of the session; the zero Key is the storage as a whole
+	Seq uint64 `json:"seq"` // of the record; 0 is the session as a whole
+	Err error  `json:"err,omitzero"`
 }
 
 func (p Problem) String() string {

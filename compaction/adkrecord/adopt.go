@@ -30,8 +30,8 @@ type Adoption struct {
 
 // UnadoptedRecord is a compaction record that cannot be adopted.
 type UnadoptedRecord struct {
-	EventID string
-	Reason  string
+	EventID string `json:"eventID"`
+	Reason  string `json:"reason"`
 }
 
 // Options are the options of [Adopt].

@@ -235,10 +235,11 @@ $ patchlog fork shop/ada/4711 shop/ada/what-if --at 61`)
 		}
 		if a.json {
 			return a.out.document(struct {
-				Key, From store.Key
-				Seq       uint64
-				Visible   int
-				DryRun    bool
+				Key     store.Key `json:"key"`
+				From    store.Key `json:"from"`
+				Seq     uint64    `json:"seq"`
+				Visible int       `json:"visible"`
+				DryRun  bool      `json:"dryRun"`
 			}{to, key, v.Seq(), v.Len(), *dryRun})
 		}
 		return a.out.line(head + fork.Explain(v))
@@ -347,10 +348,13 @@ func (a *app) showChanged(key store.Key, before fold.View, done store.Committed)
 	d := present.DifferenceOf(before, done.View)
 	if a.json {
 		return a.out.document(struct {
-			Key                    store.Key
-			Records                []patch.Record
-			Hidden, Added, Visible int
-			Pinned, Unpinned       []string // ids of visible events
+			Key      store.Key      `json:"key"`
+			Records  []patch.Record `json:"records"`
+			Hidden   int            `json:"hidden"`
+			Added    int            `json:"added"`
+			Visible  int            `json:"visible"`
+			Pinned   []string       `json:"pinned"`
+			Unpinned []string       `json:"unpinned"` // ids of visible events
 		}{key, done.Records, len(d.Removed), len(d.Added), d.VisibleAfter, d.Pinned, d.Unpinned})
 	}
 	for _, r := range done.Records {

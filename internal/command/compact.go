@@ -76,7 +76,7 @@ $ patchlog compact shop/ada/4711 --interval 0 --token-threshold 20000 --retain 3
 func (a *app) showPlan(key store.Key, d compaction.Decision) error {
 	if a.json {
 		return a.out.document(struct {
-			Key store.Key
+			Key store.Key `json:"key"`
 			compaction.Decision
 		}{key, d})
 	}
@@ -91,8 +91,8 @@ func (a *app) showPlan(key store.Key, d compaction.Decision) error {
 func (a *app) showPass(key store.Key, summarizer string, p ops.Pass) (err error) {
 	if a.json {
 		err = a.out.document(struct {
-			Key        store.Key
-			Summarizer string
+			Key        store.Key `json:"key"`
+			Summarizer string    `json:"summarizer"`
 			ops.Pass
 		}{key, summarizer, p})
 	} else {

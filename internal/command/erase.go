@@ -135,7 +135,7 @@ func remainingText(n int) string {
 func (a *app) showErasure(of string, e store.Erasure, dryRun bool) error {
 	if a.json {
 		return a.out.document(struct {
-			DryRun bool
+			DryRun bool `json:"dryRun"`
 			store.Erasure
 		}{dryRun, e})
 	}

@@ -239,15 +239,15 @@ func (r *importing) sum() error {
 	switch {
 	case r.json && r.many && !r.quiet:
 		r.out.document(struct {
-			Sessions    map[migrate.Status]int
-			Shared      any
-			DryRun      bool
-			Differences []migrate.Difference `json:"differences,omitempty"`
-			Unread      map[string][]string  `json:"unread,omitempty"`
+			Sessions    map[migrate.Status]int `json:"sessions,omitzero"`
+			Shared      any                    `json:"shared,omitzero"`
+			DryRun      bool                   `json:"dryRun"`
+			Differences []migrate.Difference   `json:"differences,omitempty"`
+			Unread      map[string][]string    `json:"unread,omitempty"`
 		}{r.total.Sessions, struct {
-			Added     int
-			Different []string
-			Error     error
+			Added     int      `json:"added"`
+			Different []string `json:"different"`
+			Error     error    `json:"error,omitzero"`
 		}{r.total.SharedAdded, r.total.SharedDifferent, r.total.SharedErr}, r.opts.DryRun, r.total.Source, r.unread})
 	case r.many:
 		for _, p := range problems {

@@ -267,12 +267,13 @@ func (a *app) auditLine(record audited) error {
 	}
 	if a.json {
 		return a.out.document(struct {
-			Turn          int
-			Applied       bool
-			Reason        patch.Flaw
-			Start         int
-			Hidden, Added []string
-			Record        patch.Record
+			Turn    int          `json:"turn"`
+			Applied bool         `json:"applied"`
+			Reason  patch.Flaw   `json:"reason"`
+			Start   int          `json:"start"`
+			Hidden  []string     `json:"hidden"`
+			Added   []string     `json:"added"`
+			Record  patch.Record `json:"record,omitzero"`
 		}{record.turn, f.Applied, f.Reason, f.Start, idsOf(f.Hidden), idsOf(f.Added), r})
 	}
 	by, text, at, tokens := cell{}, cell{}, time.Time{}, ""

@@ -84,9 +84,9 @@ func (a *app) backup(ctx context.Context, s *store.Store, path string) (err erro
 	}
 	if a.json {
 		return a.out.document(struct {
-			File     string
-			Sessions int
-			Bytes    int64
+			File     string `json:"file"`
+			Sessions int    `json:"sessions"`
+			Bytes    int64  `json:"bytes"`
 		}{path, sessions, info.Size()})
 	}
 	return a.out.linef("%s: %s, %s bytes", path, present.Counted(sessions, "session"), present.Grouped(info.Size()))
@@ -155,7 +155,10 @@ func (a *app) vacuum(ctx context.Context, s *store.Store) error {
 		return err
 	}
 	if a.json {
-		return a.out.document(struct{ Before, After backend.Space }{before, after})
+		return a.out.document(struct {
+			Before backend.Space `json:"before"`
+			After  backend.Space `json:"after"`
+		}{before, after})
 	}
 	return a.out.linef("%s: %s bytes, before %s", a.db, present.Grouped(after.File), present.Grouped(before.File))
 }
@@ -205,7 +208,10 @@ func (a *app) verify(ctx context.Context, s *store.Store, opts store.VerifyOptio
 	var err error
 	switch {
 	case a.json:
-		err = a.out.document(struct{ Sessions, Problems int64 }{sessions, problems})
+		err = a.out.document(struct {
+			Sessions int64 `json:"sessions"`
+			Problems int64 `json:"problems"`
+		}{sessions, problems})
 	case problems == 0 && opts.Key != (store.Key{}):
 		err = a.out.linef("%s: nothing is wrong", opts.Key)
 	case problems == 0:
@@ -222,9 +228,9 @@ func (a *app) problem(p store.Problem) error {
 		return a.out.line(present.Printable(p.String()))
 	}
 	return a.out.document(struct {
-		Key     store.Key
-		Seq     uint64 `json:"seq,omitempty"`
-		Problem error
+		Key     store.Key `json:"key"`
+		Seq     uint64    `json:"seq,omitzero"`
+		Problem error     `json:"problem,omitzero"`
 	}{p.Key, p.Seq, p.Err})
 }
 
@@ -371,7 +377,7 @@ func (a *app) salvagedTotal(f store.Salvaged) error {
 	if a.json {
 		return a.out.document(struct {
 			store.Salvaged
-			Sessions int
+			Sessions int `json:"sessions"`
 		}{f, len(f.Sessions)})
 	}
 	a.out.linef("%s, %s, %s", present.Counted(len(f.Sessions), "session"), present.Counted(f.Records, "record"), present.Counted(f.Shared.Written, "shared value"))

@@ -91,8 +91,9 @@ func (a *app) open(ctx context.Context, paths []string, addr string, browser boo
 	at := url.URL{Scheme: "http", Host: net.JoinHostPort(host, fmt.Sprint(listener.Addr().(*net.TCPAddr).Port)), Path: "/"}
 	if a.json {
 		a.out.document(struct {
-			URL             string
-			Sessions, Files int
+			URL      string `json:"url"`
+			Sessions int    `json:"sessions"`
+			Files    int    `json:"files"`
 		}{at.String(), sessions, len(following.seen)})
 	} else {
 		a.out.linef("%s of %s", present.Counted(sessions, "session"), present.Counted(len(following.seen), "file"))

@@ -2,17 +2,13 @@ package command
 
 import (
 	"bufio"
-	"bytes"
 	"cmp"
 	"context"
-	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"os/exec"
-	"reflect"
 	"regexp"
 	"slices"
 	"strconv"
@@ -21,11 +17,12 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 	"github.com/mattn/go-runewidth"
 	"golang.org/x/term"
 
 	"github.com/patchlog-dev/patchlog/internal/present"
-	"github.com/patchlog-dev/patchlog/store"
 )
 
 // output is a buffered stream that knows whether a person looks at it. Nothing that it
@@ -118,7 +115,9 @@ var colourCode = regexp.MustCompile("\x1b\\[[0-9]*m")
 // problem writes that something went wrong.
 func (o *output) problem(text string) error {
 	if o.json != nil && *o.json {
-		return o.document(struct{ Error string }{text})
+		return o.document(struct {
+			Error string `json:"error"`
+		}{text})
 	}
 	return o.line(o.paint(red, "patchlog:"), " ", present.Printable(text))
 }
@@ -367,111 +366,17 @@ func (o *output) cells(row []cell, widths []int, t *table) painted {
 	return painted(b.String())
 }
 
-// document writes v as one line of JSON. A field without a tag has its Go name with a small first letter. A nil slice
-// is an empty array, session keys and errors are strings, and bytes are hexadecimal. Fields that are nil pointers,
-// maps or bytes, or zero structs, are omitted. Literals are unchanged, except
-// that characters that can control a terminal are escaped.
+// document writes v as one line of JSON, by the tags of its fields. A nil slice is an empty array, and errors are strings.
+// Literals are unchanged, except that characters that can control a terminal are escaped.
 func (o *output) document(v any) error {
-	var text bytes.Buffer
-	w := jsonWriter{&text, json.NewEncoder(&text)}
-	w.enc.SetEscapeHTML(false)
-	w.value(reflect.ValueOf(v))
-	text.WriteByte('\n')
-	_, err := (&safeJSON{w: o.w}).Write(text.Bytes())
-	return err
+	w := &safeJSON{w: o.w}
+	if err := json.MarshalWrite(w, v, errorsAsText, json.Deterministic(true), jsontext.PreserveRawStrings(true)); err != nil {
+		return err
+	}
+	return o.w.WriteByte('\n')
 }
 
-type jsonWriter struct {
-	*bytes.Buffer
-	enc *json.Encoder
-}
-
-// encode writes a value as encoding/json does.
-func (w jsonWriter) encode(v any) {
-	if w.enc.Encode(v) != nil {
-		w.WriteString("null\n")
-	}
-	w.Truncate(w.Len() - 1)
-}
-
-func (w jsonWriter) value(v reflect.Value) {
-	if !v.IsValid() {
-		w.WriteString("null")
-		return
-	}
-	switch x := v.Interface().(type) {
-	case store.Key:
-		w.encode(x.String())
-		return
-	case error:
-		w.encode(x.Error())
-		return
-	case []byte:
-		w.encode(hex.EncodeToString(x))
-		return
-	case json.Marshaler, json.Number:
-		w.encode(x)
-		return
-	}
-	switch v.Kind() {
-	case reflect.Pointer, reflect.Interface:
-		w.value(v.Elem())
-	case reflect.Slice:
-		w.list('[', ']', v.Len(), func(n int) { w.value(v.Index(n)) })
-	case reflect.Struct:
-		names, values := members(v)
-		w.list('{', '}', len(names), func(n int) {
-			w.encode(names[n])
-			w.WriteByte(':')
-			w.value(values[n])
-		})
-	default:
-		w.encode(v.Interface())
-	}
-}
-
-func (w jsonWriter) list(open, end byte, n int, each func(n int)) {
-	w.WriteByte(open)
-	for n := range n {
-		if n > 0 {
-			w.WriteByte(',')
-		}
-		each(n)
-	}
-	w.WriteByte(end)
-}
-
-// members returns the JSON members of a struct, including those of its embedded structs.
-func members(v reflect.Value) (names []string, values []reflect.Value) {
-	for n := range v.NumField() {
-		field, value := v.Type().Field(n), v.Field(n)
-		name, option, _ := strings.Cut(field.Tag.Get("json"), ",")
-		kind := value.Kind()
-		switch empty := value.IsZero(); {
-		case field.Anonymous && name == "" && kind == reflect.Struct:
-			inner, of := members(value)
-			names, values = append(names, inner...), append(values, of...)
-			continue
-		case !field.IsExported(), name == "-", empty && option != "", empty && name == "" && (kind == reflect.Pointer || kind == reflect.Interface || kind == reflect.Map || kind == reflect.Struct || field.Type == reflect.TypeFor[[]byte]()):
-			continue
-		case name == "":
-			name = smallFirst(field.Name)
-		}
-		if at := slices.Index(names, name); at >= 0 { // a later field replaces one of an embedded struct
-			names, values = slices.Delete(names, at, at+1), slices.Delete(values, at, at+1)
-		}
-		names, values = append(names, name), append(values, value)
-	}
-	return names, values
-}
-
-// smallFirst returns the JSON name of a Go field: seq for Seq, id for ID.
-func smallFirst(name string) string {
-	if strings.ToUpper(name) == name {
-		return strings.ToLower(name)
-	}
-	return string(unicode.ToLower(rune(name[0]))) + name[1:]
-}
+var errorsAsText = json.WithMarshalers(json.MarshalFunc(func(err error) ([]byte, error) { return json.Marshal(err.Error()) }))
 
 // terminal reports whether w is a terminal, and how many columns it has; 0 means that
 // it does not say.

@@ -3,9 +3,9 @@ package command
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 	"time"
 
@@ -134,11 +134,8 @@ func (a *app) searchAll(ctx context.Context, s *store.Store, key store.Key, sear
 
 func (a *app) showHit(h recall.Hit[store.Key], keyed bool) error {
 	if a.json {
-		return a.out.document(struct {
-			recall.Hit[store.Key]
-			Place *fold.Place // even if it is zero: the first visible event
-			Score json.Number
-		}{h, &h.Place, json.Number(fmt.Sprintf("%.2f", h.Score))})
+		h.Score = math.Round(h.Score*100) / 100
+		return a.out.document(h)
 	}
 	e := h.Event
 	record := fmt.Sprintf("record %d", h.Seq)

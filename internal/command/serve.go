@@ -119,8 +119,9 @@ func (a *app) serve(ctx context.Context, f serving) error {
 func (a *app) announce(address string, f serving) error {
 	if a.json {
 		a.out.document(struct {
-			URL          string
-			Write, Erase bool
+			URL   string `json:"url"`
+			Write bool   `json:"write"`
+			Erase bool   `json:"erase"`
 		}{address, f.write, f.erase})
 		return a.out.flush()
 	}

@@ -92,9 +92,9 @@ $ patchlog delete shop/ada/4711 --yes`)
 		}
 		if a.json {
 			return a.out.document(struct {
-				Key     store.Key
-				Seq     uint64
-				Deleted bool
+				Key     store.Key `json:"key"`
+				Seq     uint64    `json:"seq"`
+				Deleted bool      `json:"deleted"`
 			}{key, info.Seq, !*dryRun})
 		}
 		did := "deleted"

@@ -22,7 +22,7 @@ type Compact struct {
 
 // Pass is a pass of a compaction, with the record of its patch.
 type Pass struct {
-	Record patch.Record
+	Record patch.Record `json:"record,omitzero"`
 	compaction.Written
 }
 

@@ -213,9 +213,9 @@ func ends(ids []string) string {
 
 // Loss is the [compaction.Loss] of a visible summary, as 'patchlog loss' shows it. The most important names come first.
 type Loss struct {
-	Key   store.Key
-	Seq   uint64 // of the view's last record
-	Level int
+	Key   store.Key `json:"key"`
+	Seq   uint64    `json:"seq"` // of the view's last record
+	Level int       `json:"level"`
 	compaction.Loss
 }
 

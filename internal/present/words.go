@@ -286,8 +286,8 @@ func KindOfRecord(r patch.Record) Kind {
 
 // Line is an event of the visible log as JSON.
 type Line struct {
-	Index  *int         `json:"index,omitempty"` // nil if it has none, as in a history
-	Seq    uint64       `json:"seq,omitempty"`   // of the record that brought it; 0 is left out
+	Index  *int         `json:"index,omitzero"` // nil if it has none, as in a history
+	Seq    uint64       `json:"seq,omitzero"`   // of the record that brought it; 0 is left out
 	Event  *patch.Event `json:"event"`
-	Pinned bool         `json:"pinned,omitempty"`
+	Pinned bool         `json:"pinned,omitzero"`
 }

@@ -539,7 +539,7 @@ type Vacuum interface {
 
 // Space is space in bytes.
 type Space struct {
-	File int64 // the file's length
-	Live int64 // keys and values: names, records, ids, snapshots and shared values
-	Free int64 // unused parts of the file, which later writes take; the rest are inner pages and gaps
+	File int64 `json:"file"` // the file's length
+	Live int64 `json:"live"` // keys and values: names, records, ids, snapshots and shared values
+	Free int64 `json:"free"` // unused parts of the file, which later writes take; the rest are inner pages and gaps
 }

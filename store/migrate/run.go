@@ -51,19 +51,19 @@ const (
 
 // Result is what became of one session, or would.
 type Result struct {
-	Key     store.Key
-	Status  Status
-	Added   int    // records that were not there before
-	Present int    // records that were
-	Seq     uint64 // of the last record
+	Key     store.Key `json:"key"`
+	Status  Status    `json:"status"`
+	Added   int       `json:"added"`   // records that were not there before
+	Present int       `json:"present"` // records that were
+	Seq     uint64    `json:"seq"`     // of the last record
 
-	Adopted     []string                    // ids of compaction records that a summary replaces now
-	Left        []adkrecord.UnadoptedRecord // compaction records that stay as they are
-	Differences []Difference
+	Adopted     []string                    `json:"adopted"` // ids of compaction records that a summary replaces now
+	Left        []adkrecord.UnadoptedRecord `json:"left"`    // compaction records that stay as they are
+	Differences []Difference                `json:"differences"`
 
 	// Err says why the status is [Conflict] or [Failed], or with another status is an
 	// *[UntranslatedError].
-	Err error
+	Err error `json:"err,omitzero"`
 }
 
 // Report is what a migration came to.
