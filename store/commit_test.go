@@ -513,6 +513,45 @@ func TestGroupWhoseLeaderIsCancelled(t *testing.T) {
 	})
 }
 
+// A panic in the leader of a group is its caller's. The others learn that the commit was not made, or, once it was begun,
+// that its outcome is unknown: they can repeat their calls.
+func TestGroupWhoseLeaderPanics(t *testing.T) {
+	onEach(t, func(e *env) {
+		e.create(nil)
+		panicking := func(do func()) func() {
+			return func() {
+				defer func() {
+					if recover() == nil {
+						e.Error("the leader's caller sees no panic")
+					}
+				}()
+				do()
+			}
+		}
+		out := make([]outcome, 3)
+		follow := store.AppendOptions{Follow: func(fold.View, patch.Record) (*patch.PatchEvent, error) { panic("follow") }}
+		e.inGroup(storetest.Plan{},
+			panicking(e.appending(&out[0], follow, say("a1"))),
+			e.appending(&out[1], store.AppendOptions{}, say("a2")),
+		)
+		if err := out[1].err; err == nil || errors.Is(err, store.ErrOutcomeUnknown) {
+			e.Errorf("the other call's error is %v", err)
+		}
+		e.same("after a panic in a plan", ids(e.view()), "first")
+
+		testlog.NoError(e, e.store.Delete(ctx, key))
+		e.create(nil)
+		e.inGroup(storetest.Plan{Write: 1, Failure: storetest.Landed, During: func() { panic("during the commit") }},
+			panicking(e.appending(&out[0], store.AppendOptions{}, say("b1"))),
+			e.appending(&out[2], store.AppendOptions{}, say("b2")),
+		)
+		e.is(out[2].err, store.ErrOutcomeUnknown)
+		testlog.Equal(e, "records that came with it", len(out[2].Records), 1)
+		e.must(e.store.AppendEvents(ctx, key, []*patch.Event{say("b2")}, store.AppendOptions{}))
+		e.same("after a panic during the commit", ids(e.view()), "first b1 b2")
+	})
+}
+
 // fenced counts the fences of a backend.
 type fenced struct {
 	backend.Backend

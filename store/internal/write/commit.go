@@ -32,7 +32,7 @@ type request struct {
 	refusal error // by the plan
 }
 
-// errAbandoned: the leader of this commit panicked, in a function of its caller's.
+// errAbandoned: the leader of this commit panicked, in a plan or in the backend.
 var errAbandoned = errors.New("abandoned: a call that shared the commit panicked")
 
 // Limits of a group of writes that share a batch.
@@ -59,7 +59,6 @@ var fitting = groupcommit.Fit(maxGroup, maxGroupBytes, func(r *request) int {
 func (s *Session) lead(ctx context.Context, requests []*request) {
 	ctx, done := whileAnyWaits(ctx, requests)
 	defer done()
-	failAll(requests, errAbandoned) // until they are told otherwise
 	for lookUp := false; len(requests) > 0; {
 		base, err := s.State(ctx)
 		if err != nil {
@@ -157,6 +156,7 @@ func (s *Session) draftGroup(ctx context.Context, base State, requests []*reques
 	for _, r := range requests {
 		r.triedOn, r.draft, r.refusal = base.View, nil, nil
 		if r.err = g.admit(r); r.err == nil {
+			r.err = errAbandoned // unless it is told otherwise
 			g.requests = append(g.requests, r)
 			if lookUp {
 				ids = append(ids, idsOf(r.completed)...)
@@ -230,8 +230,22 @@ func (g *group) refusesOffered() bool {
 	return slices.ContainsFunc(g.requests, func(r *request) bool { return r.refusal != nil && len(r.completed) > 0 })
 }
 
-// commit makes the group's batch durable and publishes its view, or confirms what was read. Errors are the backend's.
-func (g *group) commit(ctx context.Context) error {
+// commit makes the group's batch durable and publishes its view, or confirms what was read. Errors are the backend's. If it
+// panics, the outcome is unknown to the callers, also to the next one: the view is read anew.
+func (g *group) commit(ctx context.Context) (err error) {
+	ended := false
+	defer func() {
+		if !ended {
+			g.session.Drop()
+			g.fail(&backend.UnknownError{Cause: errAbandoned})
+		}
+	}()
+	err = g.put(ctx)
+	ended = true
+	return err
+}
+
+func (g *group) put(ctx context.Context) error {
 	s, b := g.session, g.base
 	switch {
 	case len(g.batch.records) > 0:

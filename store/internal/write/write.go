@@ -53,7 +53,6 @@
 package write
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -206,7 +205,10 @@ func (s *Session) Preview(ctx context.Context, creation string, p Plan) (fold.Co
 		}
 		base.Counts = Counts{} // of a receipt that is open it knows nothing
 		s.draftGroup(ctx, base, []*request{r}, true)
-		again, err := s.supply(r, cmp.Or(r.err, r.refusal))
+		if err = r.err; r.draft != nil {
+			err = r.refusal
+		}
+		again, err := s.supply(r, err)
 		switch {
 		case err != nil:
 			return fold.Committed{}, err
