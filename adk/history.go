@@ -1,8 +1,10 @@
 package adk
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"math"
 	"net/http"
 	"slices"
 	"strings"
@@ -95,19 +97,13 @@ const summaryAuthor = "summary"
 
 // readHistory returns the history of a session that was got for a request, as its events.
 func (s *Service) readHistory(ctx context.Context, mark historyMark, handle *Session, req *session.GetRequest) (session.Events, error) {
-	entries, err := s.store.History(ctx, handle.key, handle.stored.View)
+	limit := mark.limit
+	if n := req.NumRecentEvents; limit == 0 || n > 0 && n < limit {
+		limit = n
+	}
+	entries, err := s.historyPage(ctx, handle, mark.before, limit)
 	if err != nil {
 		return nil, fmt.Errorf("history of session %s: %w", handle.key, err)
-	}
-	entries = compaction.WithoutRestored(entries)
-	if mark.before != "" {
-		i := slices.IndexFunc(entries, func(e fold.Entry) bool { return e.Event.ID() == mark.before })
-		entries = entries[:max(i, 0)]
-	}
-	for _, n := range []int{mark.limit, req.NumRecentEvents} {
-		if n > 0 {
-			entries = entries[max(0, len(entries)-n):]
-		}
 	}
 	var events []*patch.Event
 	summaries := map[*patch.Event]bool{}
@@ -127,6 +123,37 @@ func (s *Service) readHistory(ctx context.Context, mark historyMark, handle *Ses
 		}
 		return e
 	}), nil
+}
+
+// historyPage returns the last entries of a session's history before the event with an id, all if limit is 0. It reads from
+// the end on, twice as much each time, until the page is there.
+func (s *Service) historyPage(ctx context.Context, handle *Session, before string, limit int) ([]fold.Entry, error) {
+	most := limit
+	if limit == 0 {
+		most = math.MaxInt
+	}
+	for {
+		entries, err := s.store.HistoryTail(ctx, handle.key, handle.stored.View, most)
+		if err != nil {
+			return nil, err
+		}
+		whole := len(entries) < most
+		entries = compaction.WithoutRestored(entries)
+		end := len(entries)
+		if before != "" {
+			end = max(0, slices.IndexFunc(entries, func(e fold.Entry) bool { return e.Event.ID() == before }))
+		}
+		page := entries[max(0, end-cmp.Or(limit, end)):end]
+		isCopy := func(e fold.Entry) bool { return compaction.RestoredFrom(e.Event) != "" } // of an event that may come before
+		switch {
+		case whole || len(page) == limit && !slices.ContainsFunc(page, isCopy):
+			return page, nil
+		case len(page) == limit || most > math.MaxInt/2:
+			most = math.MaxInt
+		default:
+			most *= 2
+		}
+	}
 }
 
 // refuseHistory refuses a patch whose author has seen a history.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -250,6 +251,49 @@ func (u *unpicked) Read(ctx context.Context, name, creation string, seqs []uint6
 		return nil, storetest.ErrInjected
 	}
 	return u.Backend.Read(ctx, name, creation, seqs, maxBytes)
+}
+
+// readCounter counts the records that are read by their seqs.
+type readCounter struct {
+	*memstore.Backend
+	records int
+}
+
+func (c *readCounter) Read(ctx context.Context, name, creation string, seqs []uint64, maxBytes int) ([]backend.Record, error) {
+	c.records += len(seqs)
+	return c.Backend.Read(ctx, name, creation, seqs, maxBytes)
+}
+
+// A page of a history costs what it shows, however long the session and however deep the summaries.
+func TestHistoryPageReads(t *testing.T) {
+	for _, size := range []int{100, 400} {
+		b := &readCounter{Backend: new(memstore.Backend)}
+		s := newService(t, opened(t)(store.New(b, store.Options{})))
+		sess := create(t, s, "s", nil)
+		say(t, s, sess, messages(size)...)
+		for sess.Events().Len() > 12 {
+			e, err := adk.NewEvent(text(fmt.Sprint("s", sess.Events().Len()), "user", "the summary"))
+			no(t, err)
+			no(t, errOf(s.ApplyPatch(t.Context(), sess, []*patch.PatchEvent{patch.NewSummarise(0, 10, e)}, store.PatchOptions{})))
+		}
+		say(t, s, sess, timed(size, fmt.Sprint("e", size), "user"))
+		before := ""
+		for n := range 3 {
+			b.records = 0
+			page := ids(peopleSee(t, s, session.GetRequest{NumRecentEvents: 30}))
+			if n > 0 {
+				r, err := s.Get(adk.WithHistoryPage(t.Context(), before, 30), &session.GetRequest{AppName: "app", UserID: "user", SessionID: "s"})
+				no(t, err)
+				page = ids(r.Session)
+			}
+			equal(t, "events", len(page), 30)
+			equal(t, "last event", page[29], fmt.Sprint("e", size-30*n))
+			if most := 60 * (n + 1) * (n + 1); b.records > most {
+				t.Errorf("page %d of %d events reads %d records, at most %d", n, size, b.records, most)
+			}
+			before = page[0]
+		}
+	}
 }
 
 // ADK's own REST server serves sessions.

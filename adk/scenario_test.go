@@ -736,12 +736,13 @@ func part(p *genai.Part) string {
 	return anonymous(string(raw))
 }
 
-// inWords describes a prompt for messages and comparison, sorted unless its order is deterministic.
+// inWords describes a prompt for messages and comparison, sorted unless its order is deterministic. ADK's service on SQL
+// gives an empty result back as none, a wrapper of it only after a restart.
 func inWords(prompt []*genai.Content, unordered bool) (out []string) {
 	for _, c := range prompt {
 		var parts []string
 		for _, p := range c.Parts {
-			parts = append(parts, part(p))
+			parts = append(parts, strings.ReplaceAll(part(p), "tool returned result: null", "tool returned result: {}"))
 		}
 		out = append(out, c.Role+": "+strings.Join(parts, " + "))
 	}

@@ -340,11 +340,17 @@ func WithoutRestored(history []fold.Entry) []fold.Entry {
 	for _, e := range history {
 		has[e.Event.ID()] = true
 	}
-	return slices.DeleteFunc(history, func(e fold.Entry) bool {
-		var own struct {
-			Recalled string `json:"recalled"`
-		}
-		metadata, _ := e.Event.Field("customMetadata")
-		return summaries.DecodeOwnMetadata(metadata, &own) && own.Recalled != "" && has[own.Recalled]
-	})
+	return slices.DeleteFunc(history, func(e fold.Entry) bool { return has[RestoredFrom(e.Event)] })
+}
+
+// RestoredFrom returns the id of the event of which this one is a copy by [RestoreCalls], or "".
+func RestoredFrom(e *patch.Event) string {
+	var own struct {
+		Recalled string `json:"recalled"`
+	}
+	metadata, _ := e.Field("customMetadata")
+	if !summaries.DecodeOwnMetadata(metadata, &own) {
+		return ""
+	}
+	return own.Recalled
 }

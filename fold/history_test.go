@@ -18,6 +18,13 @@ import (
 func historyOf(t *testing.T, v fold.View) string {
 	t.Helper()
 	entries := testlog.Must(v.History())(t)
+	for n := range len(entries) + 1 { // a tail of it is the same
+		if tail := testlog.Must(v.HistoryTail(n))(t); !slices.EqualFunc(tail, entries[len(entries)-n:], func(a, b fold.Entry) bool {
+			return a.Event == b.Event && a.Seq == b.Seq && a.Index == b.Index
+		}) {
+			t.Errorf("the last %d of %d entries are %v", n, len(entries), tail)
+		}
+	}
 	var ids []string
 	for _, e := range entries {
 		id := e.Event.ID()
@@ -119,6 +126,9 @@ func TestHistoryNeeds(t *testing.T) {
 	}
 	if _, err := v.WithRecords(log[1:3]).History(); !errors.As(err, &need) || !slices.Equal(need.Seqs, []uint64{1, 2, 3}) {
 		t.Errorf("then needs %v", err)
+	}
+	if _, err := v.HistoryTail(3); !errors.As(err, &need) || !slices.Equal(need.Seqs, []uint64{2, 3}) {
+		t.Errorf("a tail needs %v", err)
 	}
 	if got := historyOf(t, v.WithRecords(log[:5])); got != "e0 e1 e2 e3" {
 		t.Errorf("history %s", got)

@@ -3,6 +3,7 @@ package fold
 import (
 	"cmp"
 	"iter"
+	"math"
 	"slices"
 
 	"github.com/patchlog-dev/patchlog/internal/records"
@@ -323,8 +324,12 @@ func (v View) Cuts() (iter.Seq[Cut], error) {
 //
 // The error is a *[MissingRecordsError] while the view needs more records ([View.WithRecords]). The caller owns the
 // slice. History takes time linear in its result and in the number of patches.
-func (v View) History() ([]Entry, error) {
-	shown, err := v.history()
+func (v View) History() ([]Entry, error) { return v.HistoryTail(math.MaxInt) }
+
+// HistoryTail returns the last entries of [View.History], most at most. Of the hidden events it needs only these, but if
+// one patch added several summaries, all that it removed.
+func (v View) HistoryTail(most int) ([]Entry, error) {
+	shown, err := v.history(most)
 	if err != nil {
 		return nil, err
 	}
@@ -343,7 +348,7 @@ type historyNode struct {
 
 // history returns the nodes of the history: the visible or represented events without the stand-ins, in the order of
 // the sequence with all removed nodes restored.
-func (v View) history() ([]historyNode, error) {
+func (v View) history(most int) ([]historyNode, error) {
 	p, err := v.Places()
 	if err != nil {
 		return nil, err
@@ -360,10 +365,24 @@ func (v View) history() ([]historyNode, error) {
 		}
 		index++
 	}
+	h.shown = h.shown[len(h.shown)-min(len(h.shown), most):]
+	for i := range h.shown {
+		if n := &h.shown[i].node; n.event == nil {
+			h.load(n)
+		}
+	}
 	if err := h.errorUpTo(v.seq); err != nil {
 		return nil, err
 	}
 	return h.shown, h.err
+}
+
+// load gives a node its event, if it is supplied.
+func (h *history) load(n *node) {
+	var err error
+	if n.event, err = h.event(h.view.supplied, n.id()); err != nil {
+		h.err = err
+	}
 }
 
 // history is a history while it is built.
@@ -391,14 +410,12 @@ func (h *history) expand(n *node) {
 		h.expand(&p.node)
 		if n := p.node; !p.isStandIn() && !(alike && of == nowhere) {
 			for range p.events {
-				var err error
-				if n.event, err = h.event(h.view.supplied, n.id()); err != nil {
-					h.err = err
+				if !alike {
+					if h.load(&n); n.event != nil {
+						of = h.ofRemoved(c, laneOf(n.event))
+					}
 				}
-				if n.event != nil && !alike {
-					of = h.ofRemoved(c, laneOf(n.event))
-				}
-				if n.event != nil && of != nowhere {
+				if of != nowhere { // its event may be loaded later
 					h.shown = append(h.shown, historyNode{n, of})
 				}
 				n.seq++

@@ -2,6 +2,7 @@
 package storage
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -34,7 +35,8 @@ type Storage interface {
 	// Get is [store.Store.Get]. Of a session with more events than a filter asks for, a storage may read
 	// only these, if it knows the others.
 	Get(ctx context.Context, key store.Key, filter session.GetRequest) (Session, error)
-	History(ctx context.Context, key store.Key, v fold.View) ([]fold.Entry, error)
+	// HistoryTail is [fold.View.HistoryTail].
+	HistoryTail(ctx context.Context, key store.Key, v fold.View, most int) ([]fold.Entry, error)
 	List(ctx context.Context, opts store.ListOptions) iter.Seq2[store.Info, error]
 	Info(ctx context.Context, key store.Key) (store.Info, error)
 	Delete(ctx context.Context, key store.Key) error
@@ -125,6 +127,24 @@ func (s InStore) ApplyNewest(ctx context.Context, key store.Key, patches []*patc
 	return s.Store.ApplyPatch(ctx, key, patches, opts)
 }
 
+func (s InStore) HistoryTail(ctx context.Context, key store.Key, v fold.View, most int) ([]fold.Entry, error) {
+	for {
+		entries, err := v.HistoryTail(most)
+		var need *fold.MissingRecordsError
+		if !errors.As(err, &need) {
+			return entries, err
+		}
+		var records []patch.Record
+		for r, err := range s.Store.Records(ctx, key, v, need.Seqs) {
+			if err != nil {
+				return nil, err
+			}
+			records = append(records, r)
+		}
+		v = v.WithRecords(records)
+	}
+}
+
 func (s InStore) CanLeaveOut(err error) bool {
 	return errors.Is(err, store.ErrCorrupt) || errors.Is(err, store.ErrNotFound)
 }
@@ -154,15 +174,21 @@ func (s InStore) lastUpdate(ctx context.Context, key store.Key, v fold.View) (ti
 	if n := v.Len(); n > 0 && v.Entry(n-1).Seq == v.Seq() && v.Seq() != v.PatchSeq() {
 		return v.At(n - 1).Timestamp(), nil
 	}
-	for seq := v.Seq(); seq > 0; seq-- {
-		for r, err := range s.RawEvents(ctx, key, seq) {
-			switch {
-			case err != nil:
+	const few = 8 // records at a time
+	for last := v.Seq(); last > 0; last -= min(last, few) {
+		var seqs []uint64
+		for seq := last - min(last, few) + 1; seq <= last; seq++ {
+			seqs = append(seqs, seq)
+		}
+		var newest *patch.Event
+		for r, err := range s.Records(ctx, key, v, seqs) {
+			if err != nil {
 				return time.Time{}, err
-			case r.Event != nil:
-				return r.Event.Timestamp(), nil
 			}
-			break // it is a patch
+			newest = cmp.Or(r.Event, newest)
+		}
+		if newest != nil {
+			return newest.Timestamp(), nil
 		}
 	}
 	info, err := s.Info(ctx, key)

@@ -360,13 +360,13 @@ func (b *Storage) Records(ctx context.Context, key store.Key, v fold.View, seqs 
 	})
 }
 
-// History reads what the view hides.
-func (b *Storage) History(ctx context.Context, key store.Key, v fold.View) ([]fold.Entry, error) {
+// HistoryTail reads what the view hides.
+func (b *Storage) HistoryTail(ctx context.Context, key store.Key, v fold.View, most int) ([]fold.Entry, error) {
 	records, err := b.recordsOf(ctx, key, v)
 	if err != nil {
 		return nil, err
 	}
-	return v.WithRecords(records).History()
+	return v.WithRecords(records).HistoryTail(most)
 }
 
 // recordsOf returns the records of a view.
