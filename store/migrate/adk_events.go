@@ -111,7 +111,7 @@ func withRewinds(text []byte, name string) ([]byte, error) {
 	}
 	var out bytes.Buffer
 	var log []patch.Record
-	v := fold.New("lines", nil)
+	v, work := fold.New("lines", nil), 0
 	d := patch.NewDecoder(bytes.NewReader(text), name)
 	for {
 		r, err := d.Next()
@@ -135,7 +135,7 @@ func withRewinds(text []byte, name string) ([]byte, error) {
 			}
 			log = append(log, r)
 			if i == 0 {
-				if added, err = rewound(v, log, added); err != nil {
+				if added, err = rewound(v, log, added, &work); err != nil {
 					return nil, err
 				}
 			}
@@ -149,8 +149,8 @@ func withRewinds(text []byte, name string) ([]byte, error) {
 }
 
 // rewound returns a record, the last one of a log, with the patches that undo what it has undone.
-func rewound(v fold.View, log, added []patch.Record) ([]patch.Record, error) {
-	patches, err := rewindOf(v, log)
+func rewound(v fold.View, log, added []patch.Record, work *int) ([]patch.Record, error) {
+	patches, err := rewindOf(v, log, work)
 	for _, p := range patches {
 		added = append(added, patch.Record{Patch: p})
 	}
@@ -159,11 +159,15 @@ func rewound(v fold.View, log, added []patch.Record) ([]patch.Record, error) {
 
 // rewindOf returns the patches that undo what the last event of a log says to be undone: all from the first event of
 // an invocation on, itself included. Without such an event it is itself undone alone, as ADK has it.
-func rewindOf(v fold.View, log []patch.Record) ([]*patch.PatchEvent, error) {
+// work counts the records that rewinds have looked at.
+func rewindOf(v fold.View, log []patch.Record, work *int) ([]*patch.PatchEvent, error) {
 	last := log[len(log)-1]
 	target := rewindTarget(last.Event)
 	if target == "" {
 		return nil, nil
+	}
+	if *work += len(log); *work > maxRewound {
+		return nil, fmt.Errorf("%w: the session is rewound too often to be followed", store.ErrTooLarge)
 	}
 	from := last.Seq
 	for _, r := range log {
@@ -191,6 +195,9 @@ func rewindOf(v fold.View, log []patch.Record) ([]*patch.PatchEvent, error) {
 	}
 	return patches, nil
 }
+
+// maxRewound is how many records the rewinds of a session may look at: enough for hundreds in a long session.
+const maxRewound = 1 << 22
 
 // rewindTarget returns the invocation before which an event of ADK's takes a session back, or "".
 func rewindTarget(e *patch.Event) string {

@@ -121,6 +121,9 @@ func (f *File) Sessions(ctx context.Context) iter.Seq2[*Session, error] {
 				err = fmt.Errorf("%s: %w: no message is in it", f.opts.Name, store.ErrInvalid)
 			}
 			s.Key = f.key(s, firstOf(p.session, id), i)
+			if f.Format.Name == "gemini-cli" && f.opts.Key.Session == "" && !s.namedAfter && !f.opts.NoFile { // it writes several files of one id
+				s.fileKey = store.Key{App: s.Key.App, User: s.Key.User, Session: nameOf(f.opts.Name, f.opts.Folder)}
+			}
 			for j := range s.Differences {
 				s.Differences[j].What = strings.ReplaceAll(s.Differences[j].What, "compact KEY", "compact "+s.Key.String())
 			}
@@ -203,7 +206,7 @@ func split(text []byte, format *Format, name string) ([]piece, error) {
 		for line := range bytes.Lines(text) {
 			number++
 			line, ended := bytes.CutSuffix(line, []byte("\n"))
-			for _, line := range bytes.FieldsFunc(line, func(r rune) bool { return r == 0 }) { // a crash leaves NULs between lines
+			for line := range bytes.FieldsFuncSeq(line, func(r rune) bool { return r == 0 }) { // a crash leaves NULs between lines
 				if len(trim(line)) > 0 {
 					units = append(units, unit{text: line, number: number, json: trim(line), open: !ended})
 				}

@@ -205,8 +205,11 @@ func TestOutOfProportion(t *testing.T) {
 			return fmt.Sprintf(`{"id":"m%d","type":"gemini","content":"%d","timestamp":"2026-01-01T00:00:00Z"}`+"\n", i%50, i)
 		}),
 		"lines between NULs": claude("a", "") + strings.Repeat("\x00a", 200_000),
-		"short events":       `{"id":"1","appName":"a","userId":"u","state":{},"events":[` + strings.Repeat(`{},`, 20_000) + `{}]}`,
-		"short messages":     "[" + strings.Repeat(`{"role":"user","content":""},`, 60_000) + `{"role":"user","content":"x"}]`,
+		"rewinds": repeat("", 4000, func(i int) string {
+			return fmt.Sprintf(`{"id":"e%d","author":"a","invocationId":"i%d","actions":{"rewindBeforeInvocationId":"i%d"}}`+"\n", i, i, max(0, i-3))
+		}),
+		"short events":   `{"id":"1","appName":"a","userId":"u","state":{},"events":[` + strings.Repeat(`{},`, 20_000) + `{}]}`,
+		"short messages": "[" + strings.Repeat(`{"role":"user","content":""},`, 60_000) + `{"role":"user","content":"x"}]`,
 	} {
 		source, err := OpenFile([]byte(text), FileOptions{Name: "file"})
 		if err == nil {

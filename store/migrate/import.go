@@ -82,6 +82,7 @@ func (m *migration) checkFirst(ctx context.Context, s *Session) error {
 
 // otherLog is the error of a session that has another record where the file has one.
 func (s *Session) otherLog(seq uint64) error {
+	s.nothingInCommon = seq == 1
 	return fmt.Errorf("%s: session %s: %w: its record %d is not what the file has there; a KEY before the file gives it another session", s.file, s.Key, store.ErrConflict, seq)
 }
 

@@ -44,3 +44,19 @@ func TestFilesOfOneName(t *testing.T) {
 		}
 	}
 }
+
+// Gemini CLI writes several files of one session id, each a session.
+func TestFilesOfOneID(t *testing.T) {
+	s := teststore.Memory(t, store.Options{})
+	for _, status := range []migrate.Status{migrate.Created, migrate.Unchanged} {
+		for _, c := range [][2]string{{"session-1.json", "gemini-cli/user/g1"}, {"session-2.json", "gemini-cli/user/session-2"}} {
+			text := `{"sessionId":"g1","projectHash":"p","messages":[{"id":"` + c[0] + `","type":"user","content":"Hello","timestamp":"2026-01-01T00:00:00Z"}]}`
+			source := testlog.Must(migrate.OpenFile([]byte(text), migrate.FileOptions{Name: c[0]}))(t)
+			testlog.Must(migrate.Run(t.Context(), s, source, migrate.Options{Session: func(r migrate.Result) error {
+				testlog.Equal(t, "key", r.Key.String(), c[1])
+				testlog.Equal(t, "status", r.Status, status)
+				return r.Err
+			}}))(t)
+		}
+	}
+}

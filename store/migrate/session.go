@@ -24,7 +24,13 @@ func (m *migration) session(ctx context.Context, s *Session) (Result, error) {
 	case s.store != nil:
 		return r, m.copy(ctx, s, &r)
 	case s.log != nil || s.Records != nil:
-		return r, m.file(ctx, s, &r)
+		err := m.file(ctx, s, &r)
+		if s.fileKey != (store.Key{}) && s.nothingInCommon {
+			s.Key, s.fileKey = s.fileKey, store.Key{}
+			r = Result{Key: s.Key, Differences: append(slices.Clone(s.Differences), Difference{What: "another file has the session's id: the session is named after the file"})}
+			err = m.file(ctx, s, &r)
+		}
+		return r, err
 	}
 	events, differences, err := identified(s)
 	r.Differences = append(r.Differences, differences...)
@@ -189,6 +195,7 @@ type builder struct {
 	adopted    []string
 	left       []adkrecord.UnadoptedRecord
 
+	rewound      int // records that rewinds have looked at
 	untranslated []Difference
 }
 
@@ -278,7 +285,7 @@ func (b *builder) rewind(ctx context.Context, v fold.View) error {
 	if err != nil {
 		return err
 	}
-	patches, err := rewindOf(v, log)
+	patches, err := rewindOf(v, log, &b.rewound)
 	if err != nil || len(patches) == 0 {
 		return err
 	}

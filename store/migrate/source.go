@@ -58,6 +58,9 @@ type Session struct {
 	log   *store.Text // the log as a file of the text form has it, in place of Records
 	adopt bool        // and its compaction records are adopted
 
+	fileKey         store.Key // the key that it has instead if another file has its id; the zero value: none
+	nothingInCommon bool      // with the log that is there
+
 	namedAfter bool         // the file, which says no id
 	firstID    string       // of the first record of log, if the session is named after the file
 	store      *store.Store // the database of patchlog's that has it, in place of Records
