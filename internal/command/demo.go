@@ -20,10 +20,10 @@ var demoFiles embed.FS
 
 func (a *app) demoCommand() *cobra.Command {
 	cmd := command(`demo
-Show on real sessions what patches and compaction do
+Show on a real session what patches and compaction do
 
-It runs commands such as you would type, on a temporary database. With --json it writes what these write
-with it.
+It runs commands such as you would type, on a temporary database: a session is compacted, its summary lacks
+something, which is found and brought back. With --json it writes what these commands write with it.
 
 $ patchlog demo`)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return a.demo(cmd.Context()) }
@@ -35,19 +35,19 @@ var demoTime = time.Date(2024, 6, 6, 9, 0, 0, 0, time.UTC)
 
 // demoStep is a command of the demo, with its explanation.
 type demoStep struct {
-	name, text, line string
-	fails            bool // the command refuses, as it should
+	text, line string
+	fails      bool // the command refuses, as it should
 }
 
-// demoSteps reads the script: for each step a heading after "# ", the explanation, and the command after "$ ", or after
-// "! " if it refuses.
+// demoSteps reads the script: for each step its explanation after "# ", and the command after "$ ", or after "! " if it
+// refuses.
 func demoSteps() []demoStep {
 	script, _ := demoFiles.ReadFile("demo/demo.txt")
 	var steps []demoStep
 	for step := range strings.SplitSeq(strings.TrimPrefix(string(script), "# "), "\n# ") {
 		parts := strings.Split(strings.TrimSpace(step), "\n\n")
-		mark, line, _ := strings.Cut(parts[2], " ")
-		steps = append(steps, demoStep{parts[0], parts[1], line, mark == "!"})
+		mark, line, _ := strings.Cut(parts[1], " ")
+		steps = append(steps, demoStep{parts[0], line, mark == "!"})
 	}
 	return steps
 }
@@ -74,10 +74,10 @@ func (a *app) demo(ctx context.Context) (err error) {
 	sub := *a
 	sub.db = filepath.Join(dir, "demo.db")
 	sub.options.Now = func() time.Time { return demoTime } // so that the demo is the same each time
+	sub.env = func(string) string { return "" }            // and asks no model
 	for n, step := range demoSteps() {
 		if !a.json {
-			a.out.line(a.out.paint(bold, fmt.Sprintf("%d. %s", n+1, step.name)), "\n")
-			a.out.line(step.text, "\n")
+			a.out.line(a.out.paint(bold, fmt.Sprintf("%d. %s", n+1, step.text)))
 			a.out.line(a.out.paint(green, "$ "+step.line))
 		}
 		args, file := step.command()
@@ -92,7 +92,7 @@ func (a *app) demo(ctx context.Context) (err error) {
 		case ctx.Err() != nil:
 			return ctx.Err()
 		case step.fails != (refusal != nil):
-			return fmt.Errorf("demo: step %q: unexpected outcome: %v", step.name, refusal)
+			return fmt.Errorf("demo: step %q: unexpected outcome: %v", step.line, refusal)
 		case refusal != nil && !a.json:
 			a.out.problem(refusal.Error())
 		}
@@ -103,5 +103,12 @@ func (a *app) demo(ctx context.Context) (err error) {
 			return err
 		}
 	}
-	return nil
+	if a.json {
+		return nil
+	}
+	return a.out.line(demoEnd)
 }
+
+// demoEnd says what to type next.
+const demoEnd = `Your own sessions: patchlog open ~/.claude/projects
+How it looks in a browser: https://github.com/patchlog-dev/patchlog#readme`

@@ -29,55 +29,69 @@ func runDemo(t *testing.T, args ...string) string {
 	return stdout.String()
 }
 
+// The demo tells one story: what a summary lacks is named by loss, found by search and brought back by a revert.
 func TestDemo(t *testing.T) {
 	text := runDemo(t)
 	for i, step := range demoSteps() {
 		if !strings.Contains(text, step.text) || !strings.Contains(text, "$ "+step.line+"\n") {
-			t.Errorf("step %d, %s, is not shown", i+1, step.name)
+			t.Errorf("step %d is not shown", i+1)
 		}
 	}
+	rest := text
 	for _, want := range []string{
 		"created, 61 records added",
-		"the smallest span around it that passes is start 25, count 2",
-		"24 events hidden, 1 added; 38 visible events now",
-		"get_user_details_calls  was 1",
-		"8 events hidden, 0 added; 30 visible events now",
-		"16 events hidden, 1 added; 15 visible events now",
-		"last 3 of 61 visible events after record 61",
-		"hid 16 visible events: index 1 to 16",
-		"4 invocations have events that are not summarised, the interval is 4",
-		"22 → 9 visible events,",
-		"extended, 23 records added; the log ends at record 46",
-		"3 visible events after record 47",
-		"1,975 of 8,035 visible",
-		"no patch has changed the state.",
+		"prompt about 8,035 → 3,548 tokens",
+		"last 4 of 17 visible events",
+		"not visible (9): ", "05:00:00",
+		"record 27, hidden by patch 63,", "05:00:00",
+		"1 event hidden, 38 added; 54 visible events now",
+		"the smallest span around it that passes is start 18, count 2",
+		"hid 38 visible events: index 2 to 39",
+		"and 35 more, to index 39",
+		demoEnd,
 	} {
-		if !strings.Contains(text, want) {
-			t.Errorf("%q is missing", want)
+		_, after, found := strings.Cut(rest, want)
+		if !found {
+			t.Errorf("%q is missing, or not where it should be", want)
+			continue
 		}
+		rest = after
 	}
 	if strings.ContainsAny(text, "\x1b\r") {
 		t.Error("colours or a bar where there is no terminal")
 	}
-	again := someID.ReplaceAllString(runDemo(t), "ID")
-	if first := someID.ReplaceAllString(text, "ID"); first != again {
+	again := runDemo(t)
+	for _, id := range []*regexp.Regexp{someID, regexp.MustCompile(`\b[0-9a-f]{8}\b`)} {
+		text, again = id.ReplaceAllString(text, "ID"), id.ReplaceAllString(again, "ID")
+	}
+	if text != again {
 		t.Error("two demos differ in more than ids")
 	}
 }
 
-// No patch of the demo changes the state, and its figures are those of the README.
+// In 80 columns the demo fits a few screens, with a model's key at hand too, and the README has its figures.
+func TestDemoFitsAScreen(t *testing.T) {
+	t.Setenv("TMPDIR", t.TempDir())
+	var stdout, stderr bytes.Buffer
+	env := func(name string) string { return map[string]string{"COLUMNS": "80", "GOOGLE_API_KEY": "key"}[name] }
+	if code := run(t.Context(), []string{"demo"}, strings.NewReader(""), &stdout, &stderr, env); code != 0 {
+		t.Fatalf("exit code %d, stderr %q", code, stderr.String())
+	}
+	if n := strings.Count(stdout.String(), "\n"); n > 70 {
+		t.Errorf("%d lines", n)
+	}
+	readme := string(testlog.Must(os.ReadFile("../../README.md"))(t))
+	if !strings.Contains(readme, "from 8,035 to 3,548") {
+		t.Error("the README has other figures")
+	}
+}
+
+// With --json each step writes what its command writes with it.
 func TestDemoJSON(t *testing.T) {
-	var stats struct {
-		Tokens struct{ Raw, Visible int }
-		State  map[string]any
-	}
 	for line := range strings.Lines(runDemo(t, "--json")) {
-		if strings.Contains(line, `"stateKeys"`) {
-			testlog.NoError(t, json.Unmarshal([]byte(line), &stats))
+		if !json.Valid([]byte(line)) {
+			t.Errorf("it is not JSON: %s", line)
 		}
-	}
-	if stats.Tokens.Raw != 8035 || stats.Tokens.Visible != 1975 || stats.State["get_user_details_calls"] == nil {
-		t.Errorf("figures %+v", stats)
 	}
 }
 

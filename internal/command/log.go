@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -287,7 +288,7 @@ func (a *app) auditLine(record audited) error {
 			text.text = "by " + author + ": "
 		}
 		if typeOf(r) != receiptType { // of which the text is below, uncut
-			text.text += present.PatchText(r.Patch)
+			text.text += shortIDs(present.PatchText(r.Patch))
 		}
 	}
 	err = a.auditRow(cell{fmt.Sprint(r.Seq), plain}, cell{fmt.Sprint(record.turn), dim}, cell{at.Format(time.DateTime), dim}, cell{tokens, dim}, by, text)
@@ -297,13 +298,24 @@ func (a *app) auditLine(record audited) error {
 	if typeOf(r) == receiptType {
 		a.out.line(strings.Repeat(" ", noteIndent), present.PatchText(r.Patch))
 	}
-	for _, n := range f.Notes() {
+	notes := f.Notes()
+	added := 0
+	for i, n := range notes {
+		if n.Kind == present.NoteAdded {
+			added++
+		}
+		if more := len(notes) - i; added > mostAdded && more > 1 { // these come last
+			return a.auditNote(plain, fmt.Sprintf("and %d more, to index %d", more, f.Start+len(f.Added)-1))
+		}
 		if err := a.auditNote(noteStyles[n.Kind], n.Text); err != nil {
 			return err
 		}
 	}
 	return nil
 }
+
+// mostAdded is how many of the events are shown that a patch added: a revert can bring back thousands.
+const mostAdded = 3
 
 func idsOf(events []*patch.Event) (ids []string) {
 	for _, e := range events {
@@ -342,7 +354,7 @@ func (a *app) auditRow(cells ...cell) error {
 
 // auditNote writes what came of a patch below its row.
 func (a *app) auditNote(s style, text string) error {
-	return a.out.row(painted(strings.Repeat(" ", noteIndent)) + a.out.paint(s, cut(text, max(a.out.columns-noteIndent, leastLast))))
+	return a.out.row(painted(strings.Repeat(" ", noteIndent)) + a.out.paint(s, cut(shortIDs(text), max(a.out.columns-noteIndent, leastLast))))
 }
 
 // entriesOf returns the visible log.
@@ -377,6 +389,11 @@ func shortID(id string) string {
 	}
 	return present.Printable(id)
 }
+
+var uuidForm = regexp.MustCompile(`\b([0-9a-f]{8})-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b`)
+
+// shortIDs is [shortID] for ids in a text.
+func shortIDs(text string) string { return uuidForm.ReplaceAllString(text, "$1") }
 
 var textStyles = map[present.Kind]style{present.Call: yellow, present.Response: yellow, present.Summary: magenta}
 
@@ -421,7 +438,9 @@ $ patchlog loss shop/ada/4711`)
 				continue
 			}
 			a.out.line()
-			a.out.lines(l.Lines())
+			for _, line := range l.Lines() {
+				a.out.line(shortIDs(line))
+			}
 		}
 		return nil
 	})
