@@ -10,10 +10,10 @@ import (
 	"time"
 
 	"github.com/patchlog-dev/patchlog/fold"
-	"github.com/patchlog-dev/patchlog/internal/recordform"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store/backend"
 	"github.com/patchlog-dev/patchlog/store/internal/erase"
+	"github.com/patchlog-dev/patchlog/store/internal/receipt"
 	"github.com/patchlog-dev/patchlog/store/internal/write"
 )
 
@@ -170,7 +170,7 @@ func (s *Store) Erase(ctx context.Context, key Key, selection EraseSelection, op
 			return names, err
 		}
 	}
-	c, err := erase.Run(ctx, eraseLog{s}, key.name(), sel, o, opts.ID != "")
+	c, err := erase.Run(ctx, s.erasing(), key.name(), sel, o, opts.ID != "")
 	out := erasureOf(c, opts.DryRun)
 	out.RemainingMatches += matches
 	return out, err
@@ -260,7 +260,7 @@ func (s *Store) EraseUser(ctx context.Context, app, user string, opts EraseOptio
 // userErasing returns the erasing of a user. The shared keys whose values become null are added to shared.
 func (s *Store) userErasing(app, user string, o erase.Options, shared *[]string) *erase.User {
 	prefix := prefixOf("user", app, user)
-	return &erase.User{Log: eraseLog{s}, Options: o,
+	return &erase.User{Log: s.erasing(), Options: o,
 		Sessions: func(ctx context.Context) iter.Seq2[erase.Session, error] {
 			return func(yield func(erase.Session, error) bool) {
 				for info, err := range s.List(ctx, ListOptions{App: app, User: user}) {
@@ -294,7 +294,7 @@ func (s *Store) eraseHidden(ctx context.Context, key Key, before time.Time, reas
 	if err != nil {
 		return 0, false, err
 	}
-	c, err := erase.Run(ctx, eraseLog{s}, key.name(), erase.Selection{Choose: EraseSelection{}.choose(), Hidden: before}, o, false)
+	c, err := erase.Run(ctx, s.erasing(), key.name(), erase.Selection{Choose: EraseSelection{}.choose(), Hidden: before}, o, false)
 	out := erasureOf(c, dryRun)
 	for _, one := range out.Sessions {
 		events += len(one.Events)
@@ -304,7 +304,7 @@ func (s *Store) eraseHidden(ctx context.Context, key Key, before time.Time, reas
 
 // finishErasures finishes the receipts in a session that are open, and with calls its calls.
 func (s *Store) finishErasures(ctx context.Context, key Key, calls bool) error {
-	did, err := erase.Pending(ctx, eraseLog{s}, key.name(), calls)
+	did, err := erase.Pending(ctx, s.erasing(), key.name(), calls)
 	if err != nil || len(did) > 0 {
 		return err
 	}
@@ -379,7 +379,7 @@ var outOfReach = []string{
 // their keys. which is given a value, or the error of one that cannot be read. A value that is written meanwhile
 // is looked at again.
 func (s *Store) eraseShared(ctx context.Context, prefixes []string, which func(patch.Value, error) bool, dryRun bool) ([]string, error) {
-	data, err := erase.Null.MarshalBinary()
+	data, err := receipt.Null.MarshalBinary()
 	if err != nil {
 		return nil, err
 	}
@@ -392,7 +392,7 @@ func (s *Store) eraseShared(ctx context.Context, prefixes []string, which func(p
 		var changes []backend.SharedChange
 		for i, prefix := range prefixes {
 			for _, v := range news.Shared[i] {
-				if value, err := sharedValue(v); err == nil && erase.IsNull(value) || !which(value, err) {
+				if value, err := sharedValue(v); err == nil && receipt.IsNull(value) || !which(value, err) {
 					continue
 				}
 				names = append(names, v.Name[len(prefix):])
@@ -415,7 +415,9 @@ func (s *Store) eraseShared(ctx context.Context, prefixes []string, which func(p
 	}
 }
 
-// eraseLog is the store for erasing.
+// erasing is the store for erasing.
+func (s *Store) erasing() erase.Log { return erase.Log{Config: &s.writing, Store: eraseLog{s}} }
+
 type eraseLog struct{ *Store }
 
 func keyNamed(name string) Key {
@@ -485,11 +487,6 @@ func (l eraseLog) Pick(ctx context.Context, name, creation string, seqs []uint64
 	return records, raw, nil
 }
 
-func (l eraseLog) Lookup(ctx context.Context, name, creation string, ids []string) ([]uint64, error) {
-	seqs, err := l.backend.Lookup(ctx, name, creation, ids)
-	return seqs, fromBackend(keyNamed(name), err)
-}
-
 // Replace makes a replacement in the session's turn. The view in memory has what it erases.
 func (l eraseLog) Replace(ctx context.Context, name, creation string, plan func(backend.Head) (backend.Replacement, error)) error {
 	key := keyNamed(name)
@@ -509,7 +506,7 @@ func (l eraseLog) Replace(ctx context.Context, name, creation string, plan func(
 	})
 }
 
-func (l eraseLog) Failed(name string, err error) error {
+func (l eraseLog) Named(name string, err error) error {
 	if errors.Is(err, erase.ErrEdition) {
 		return err
 	}
@@ -521,24 +518,6 @@ func (l eraseLog) ResumeUser(ctx context.Context, name string, o erase.Options) 
 	return l.userErasing(key.App, key.User, o, new([]string)).Others(ctx, name)
 }
 
-func (l eraseLog) Confirm(ctx context.Context) error {
-	return fromBackend(Key{}, write.Confirm(ctx, l.backend))
-}
-
-func (l eraseLog) Encode(r patch.Record) (backend.Record, error) {
-	form, err := patch.AppendRecord(nil, r)
-	if err != nil {
-		return backend.Record{}, err
-	}
-	return backend.Record{Seq: r.Seq, Sum: recordform.Checksum(form), Data: write.Compress(form), IDs: write.IDs(r)}, nil
-}
-
-func (l eraseLog) Complete(records []patch.Record) []patch.Record { return l.writing.Complete(records) }
-
-func (l eraseLog) Grouped(v fold.View, author string, patches []*patch.PatchEvent) []patch.Record {
-	return fold.Grouped(v, author, l.opts.NewID, patches)
-}
-
 func (l eraseLog) Meta(s erase.Session) ([]byte, error) {
 	m, err := decodeMeta(s.Head.Meta)
 	if err != nil {
@@ -546,16 +525,4 @@ func (l eraseLog) Meta(s erase.Session) ([]byte, error) {
 	}
 	m.initial = s.Initial
 	return encodeMeta(m)
-}
-
-func (l eraseLog) Counts(head backend.Head) erase.Count {
-	c := write.CountsOf(head)
-	return erase.Count{Visible: c.Visible, Tokens: c.VisibleTokens, Open: c.Open, Calls: c.Calls}
-}
-
-func (l eraseLog) Count(head backend.Head, added erase.Count) []byte {
-	c := write.CountsOf(head)
-	c.Visible, c.VisibleTokens = c.Visible+added.Visible, c.VisibleTokens+added.Tokens
-	c.Open, c.Calls = max(c.Open+added.Open, 0), max(c.Calls+added.Calls, 0)
-	return c.Encode()
 }

@@ -8,7 +8,7 @@ import (
 
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/patch/redact"
-	"github.com/patchlog-dev/patchlog/store/internal/erase"
+	"github.com/patchlog-dev/patchlog/store/internal/receipt"
 )
 
 // ExportOptions say what to export. The zero value means the whole log.
@@ -102,7 +102,7 @@ func (s *Store) exportReceipts(ctx context.Context, key Key, write func(patch.Re
 			return err
 		}
 		is, there := erased[r.ID()]
-		if !there || !erase.IsReceipt(r) {
+		if !there || !receipt.Is(r) {
 			continue
 		}
 		was, _ := r.Patch.Erasure()

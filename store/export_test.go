@@ -6,7 +6,7 @@ import (
 
 	"github.com/patchlog-dev/patchlog/internal/recordform"
 	"github.com/patchlog-dev/patchlog/patch"
-	"github.com/patchlog-dev/patchlog/store/internal/erase"
+	"github.com/patchlog-dev/patchlog/store/internal/receipt"
 	"github.com/patchlog-dev/patchlog/store/internal/write"
 )
 
@@ -36,7 +36,7 @@ func (s *Store) Receipts(ctx context.Context, key Key) (receipts []patch.Record,
 		if err != nil {
 			return nil, err
 		}
-		if erase.IsReceipt(r) {
+		if receipt.Is(r) {
 			receipts = append(receipts, r)
 		}
 	}

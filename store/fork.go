@@ -9,6 +9,7 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store/backend"
 	"github.com/patchlog-dev/patchlog/store/internal/erase"
+	"github.com/patchlog-dev/patchlog/store/internal/receipt"
 	"github.com/patchlog-dev/patchlog/store/internal/write"
 )
 
@@ -112,7 +113,7 @@ func (s *Store) fork(ctx context.Context, key Key, head backend.Head, m meta, ne
 // copyLog gives a new session the records of another log, up to the one with the given seq, or all if that is
 // [newest], and receipts of what was erased of them.
 func (s *Store) copyLog(ctx context.Context, c *write.Creation, from Key, head backend.Head, last uint64) error {
-	var erased erase.Marks
+	var erased receipt.Marks
 	view := c.View
 	for page, err := range s.pages(ctx, from, head, 1, last) {
 		if err != nil {

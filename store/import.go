@@ -13,7 +13,7 @@ import (
 	"github.com/patchlog-dev/patchlog/internal/records"
 	"github.com/patchlog-dev/patchlog/internal/statekey"
 	"github.com/patchlog-dev/patchlog/patch"
-	"github.com/patchlog-dev/patchlog/store/internal/erase"
+	"github.com/patchlog-dev/patchlog/store/internal/receipt"
 	"github.com/patchlog-dev/patchlog/store/internal/write"
 )
 
@@ -226,18 +226,18 @@ func (t *Text) add(d *write.Draft) error {
 // and elsewhere such a receipt counts as closed.
 func (t *Text) eraseCovered() {
 	for i, r := range t.records {
-		if r.Seq = uint64(i) + 1; !erase.IsReceipt(r) {
+		if r.Seq = uint64(i) + 1; !receipt.Is(r) {
 			continue
 		}
-		receipt := erase.ReceiptOf(r)
-		if receipt.Of.ClosedAt > 0 || receipt.Of.Session == "" {
+		open := receipt.Of(r)
+		if open.Of.ClosedAt > 0 || open.Of.Session == "" {
 			continue
 		}
-		erase.NullInitial(t.initial, []erase.Receipt{receipt})
+		receipt.NullInitial(t.initial, []receipt.Receipt{open})
 		for j, covered := range t.records[:i] {
 			given := covered.Seq
 			covered.Seq = uint64(j) + 1
-			covered = erase.Blank(covered, []erase.Receipt{receipt})
+			covered = receipt.Blank(covered, []receipt.Receipt{open})
 			covered.Seq = given
 			t.records[j] = covered
 		}
@@ -255,7 +255,7 @@ func (t *Text) receipts(d *write.Draft) error {
 	for _, i := range d.Missing {
 		added[d.Records[i].Seq] = i
 	}
-	var marks erase.Marks
+	var marks receipt.Marks
 	for _, r := range d.Records {
 		marks.Add(r)
 	}
@@ -264,13 +264,13 @@ func (t *Text) receipts(d *write.Draft) error {
 			return t.at(i, fmt.Errorf("%w: it says that it was erased, and no receipt of that is with it", ErrInvalid))
 		}
 	}
-	for _, receipt := range marks.Receipts {
-		i, ok := added[receipt.Seq]
+	for _, erased := range marks.Receipts {
+		i, ok := added[erased.Seq]
 		if !ok {
 			continue
 		}
 		for _, r := range d.Records {
-			if _, ok := added[r.Seq]; !ok && receipt.Of.Blank(r, receipt.ID()) != r {
+			if _, ok := added[r.Seq]; !ok && erased.Of.Blank(r, erased.ID()) != r {
 				return t.at(i, fmt.Errorf("%w: it is the receipt of an erasing, and record %d of session %s is not erased", ErrInvalid, r.Seq, d.Label()))
 			}
 		}

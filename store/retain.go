@@ -12,7 +12,7 @@ import (
 	"github.com/patchlog-dev/patchlog/internal/records"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store/backend"
-	"github.com/patchlog-dev/patchlog/store/internal/erase"
+	"github.com/patchlog-dev/patchlog/store/internal/receipt"
 	"github.com/patchlog-dev/patchlog/store/internal/write"
 )
 
@@ -201,7 +201,7 @@ func (s *Store) used(ctx context.Context, key Key, head backend.Head, created ti
 		if err != nil {
 			return latest, err
 		}
-		if at := records.Envelope(r).Timestamp(); at.After(latest) && !erase.IsReceipt(r) { // to erase is not to use
+		if at := records.Envelope(r).Timestamp(); at.After(latest) && !receipt.Is(r) { // to erase is not to use
 			latest = at
 		}
 	}

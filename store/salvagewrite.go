@@ -12,6 +12,7 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store/bolt"
 	"github.com/patchlog-dev/patchlog/store/internal/erase"
+	"github.com/patchlog-dev/patchlog/store/internal/receipt"
 	"github.com/patchlog-dev/patchlog/store/internal/salvage"
 	"github.com/patchlog-dev/patchlog/store/internal/write"
 )
@@ -110,7 +111,7 @@ func (v *salvaging) meta(l *salvage.Log) *meta {
 	if err != nil {
 		return nil
 	}
-	erase.NullInitial(m.initial, l.Receipts)
+	receipt.NullInitial(m.initial, l.Receipts)
 	m.lineage = erase.Descend(creation, m.lineage, newest) // its forks are forks of what is written
 	return &m
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/patchlog-dev/patchlog/snapshot"
 	"github.com/patchlog-dev/patchlog/store/backend"
 	"github.com/patchlog-dev/patchlog/store/internal/erase"
+	"github.com/patchlog-dev/patchlog/store/internal/receipt"
 )
 
 // Problem is something that [Store.Verify] found wrong.
@@ -228,7 +229,7 @@ func (v *verification) log(ctx context.Context) error {
 		return err
 	}
 	var chain backend.Chain
-	var marks erase.Marks
+	var marks receipt.Marks
 	for seq := uint64(1); seq <= head.Last; {
 		p, readErr := s.read(ctx, key, head.Creation, backend.Range(seq, int(min(head.Last-seq+1, pageRecords))))
 		if err := v.index(ctx, p.records); err != nil {
@@ -318,7 +319,7 @@ func (v *verification) index(ctx context.Context, records []patch.Record) error 
 }
 
 // erasures reports blanks that no receipt covers, and receipts that are open or of what is still there.
-func (v *verification) erasures(ctx context.Context, marks erase.Marks, initial map[string]patch.Value) error {
+func (v *verification) erasures(ctx context.Context, marks receipt.Marks, initial map[string]patch.Value) error {
 	for _, mark := range marks.WithoutReceipt() {
 		err := fmt.Errorf("%w: it says that it was erased, and the log has no receipt %.80q that is about it", ErrCorrupt, mark.Receipt)
 		if err := v.report(mark.Seq, err); err != nil {
@@ -344,11 +345,11 @@ func (v *verification) erasures(ctx context.Context, marks erase.Marks, initial 
 }
 
 // left returns [errNotErased] if content that a receipt covers is still there.
-func (v *verification) left(ctx context.Context, r erase.Receipt, initial map[string]patch.Value) error {
-	if erase.NullInitial(maps.Clone(initial), []erase.Receipt{r}) {
+func (v *verification) left(ctx context.Context, r receipt.Receipt, initial map[string]patch.Value) error {
+	if receipt.NullInitial(maps.Clone(initial), []receipt.Receipt{r}) {
 		return errNotErased
 	}
-	for seqs := range slices.Chunk(erase.Covered(r), pageRecords) {
+	for seqs := range slices.Chunk(receipt.Covered(r), pageRecords) {
 		records, err := v.store.pick(ctx, v.key, v.head.Creation, seqs)
 		if err != nil {
 			return err

@@ -3,6 +3,7 @@ package damage
 import (
 	"bytes"
 	"encoding/binary"
+	"sort"
 	"strings"
 
 	"github.com/patchlog-dev/patchlog/store"
@@ -46,14 +47,9 @@ func (w *wreck) harmOf(data []byte) harm {
 			names[row.key] = w.Keys[numberOf(row.value[min(rowHeader, len(row.value)):])]
 		}
 	}
-	// A key that has changed leads a search astray that passes it: no row of its page need be found.
+	astray := w.astray(data)
 	for i, row := range w.tree.rows {
-		if changed[i] && len(row.way) > 0 && row.bucket != "ends" && (row.to > len(data) || !strings.HasPrefix(string(data[row.from:row.to]), row.key)) {
-			page[row.way[len(row.way)-1]] = true
-		}
-	}
-	for i, row := range w.tree.rows {
-		way := false
+		way := astray[i]
 		for _, p := range row.way {
 			way = way || page[p]
 		}
@@ -94,6 +90,33 @@ func (w *wreck) harmOf(data []byte) harm {
 		}
 	}
 	return h
+}
+
+// astray returns the rows that a search in their page, as bbolt makes it, no longer finds, since a key that it looks at has
+// changed.
+func (w *wreck) astray(data []byte) map[int]bool {
+	leaves := map[int][]int{} // the rows of each page, in order
+	for i, row := range w.tree.rows {
+		if len(row.way) > 0 && row.bucket != "ends" { // which is a part of a row
+			page := row.way[len(row.way)-1]
+			leaves[page] = append(leaves[page], i)
+		}
+	}
+	astray := map[int]bool{}
+	for _, leaf := range leaves {
+		keys := make([]string, len(leaf))
+		for at, i := range leaf {
+			row := w.tree.rows[i]
+			if end := row.from + len(row.key); end <= len(data) {
+				keys[at] = string(data[row.from:end])
+			}
+		}
+		for at, i := range leaf {
+			key := w.tree.rows[i].key
+			astray[i] = sort.Search(len(keys), func(n int) bool { return keys[n] >= key }) != at
+		}
+	}
+	return astray
 }
 
 // hasPage reports whether a file has anything left of the form of a database: a meta page's magic number, or a

@@ -12,6 +12,7 @@ import (
 	"github.com/patchlog-dev/patchlog/internal/blanks"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store/backend"
+	"github.com/patchlog-dev/patchlog/store/internal/receipt"
 )
 
 // Selection says which events of a session a call selects.
@@ -70,7 +71,7 @@ type Call struct {
 // thereAlready is the receipt of a call that was made before.
 type thereAlready struct {
 	Session
-	receipt Receipt
+	first receipt.Receipt
 }
 
 // Damaged is a session that cannot be read.
@@ -104,7 +105,7 @@ func Run(ctx context.Context, log Log, name string, sel Selection, opts Options,
 		c.Earlier, c.Shared, c.given = earlier, shared, given && !opts.DryRun
 		err := c.run(ctx, name)
 		if c.there != nil {
-			return resume(ctx, log, c.there.Session, c.there.receipt, opts.User)
+			return resume(ctx, log, c.there.Session, c.there.first, opts.User)
 		}
 		if earlier, shared = c.Earlier, c.Shared; !errors.Is(err, ErrEdition) {
 			return c, err
@@ -122,21 +123,21 @@ func (c *Call) call() patch.Erasure {
 }
 
 // receiptOfCall returns the receipt of the call by which a user's session was erased, or the zero Receipt.
-func receiptOfCall(ctx context.Context, log Log, name, id string) (Receipt, Session, error) {
+func receiptOfCall(ctx context.Context, log Log, name, id string) (receipt.Receipt, Session, error) {
 	s, err := log.Session(ctx, name)
 	if err != nil {
-		return Receipt{}, s, err
+		return receipt.Receipt{}, s, err
 	}
 	of := patch.Erasure{CallID: id, ForUser: true, CallSession: s.Head.Creation, Session: s.Head.Creation}
-	seqs, err := log.Lookup(ctx, name, s.Head.Creation, []string{receiptID(of, 0)})
+	seqs, err := log.lookup(ctx, name, s.Head.Creation, receipt.ID(of, 0))
 	if err != nil || seqs[0] == 0 {
-		return Receipt{}, s, err
+		return receipt.Receipt{}, s, err
 	}
 	r, _, err := log.Pick(ctx, name, s.Head.Creation, seqs)
 	if err != nil {
-		return Receipt{}, s, err
+		return receipt.Receipt{}, s, err
 	}
-	return ReceiptOf(r[0]), s, nil
+	return receipt.Of(r[0]), s, nil
 }
 
 // Pending finishes what calls of a session, and receipts in it, have left: open receipts and, with calls, what its own
@@ -174,13 +175,13 @@ func pending(ctx context.Context, log Log, l *loaded, calls bool) (did []*Call, 
 	return did, nil
 }
 
-func optionsOf(r Receipt) Options {
+func optionsOf(r receipt.Receipt) Options {
 	return Options{ID: r.Of.CallID, Author: r.Patch.Author(), Reason: r.Of.Reason, Values: r.Of.Values, Summaries: r.Of.Summaries,
 		MaxGrowth: r.Of.MaxGrowth, Context: r.Of.Context, ForUser: r.Of.ForUser}
 }
 
 // resume goes on with a call that has logged its first receipt. user is for a call from which a user is erased.
-func resume(ctx context.Context, log Log, s Session, r Receipt, user func(context.Context) error) (*Call, error) {
+func resume(ctx context.Context, log Log, s Session, r receipt.Receipt, user func(context.Context) error) (*Call, error) {
 	c := newCall(log, Selection{}, optionsOf(r))
 	if isRunning(ctx, r.Of) {
 		return c, nil
@@ -192,7 +193,7 @@ func resume(ctx context.Context, log Log, s Session, r Receipt, user func(contex
 		if r.IsOpen(s.Head.Creation) {
 			return c, c.finish(ctx, c.own, r, nil, true)
 		}
-		return c, log.Confirm(ctx)
+		return c, log.confirm(ctx)
 	}
 	if c.resumed = true; r.Of.OfUser && user == nil {
 		c.opts.User = func(ctx context.Context) error { return log.ResumeUser(ctx, s.Name, c.opts) }
@@ -247,13 +248,13 @@ func (c *Call) run(ctx context.Context, name string) error {
 	}
 	if !due.any() {
 		if alone || len(c.own.goes)+len(c.initial) == 0 {
-			return c.log.Confirm(ctx) // an earlier call may have done it all
+			return c.log.confirm(ctx) // an earlier call may have done it all
 		}
 		c.opts.DryRun = true
 		dirty, err := c.looks(ctx)
 		c.opts.DryRun = false
 		if err != nil || !dirty {
-			return cmp.Or(err, c.log.Confirm(ctx))
+			return cmp.Or(err, c.log.confirm(ctx))
 		}
 		c.Sessions, c.found = nil, map[string]*Erased{} // the looks find them again
 		c.own = c.of(l.Session)
@@ -298,7 +299,7 @@ func (c *Call) selectInitial(initial map[string]patch.Value, selects func(name s
 		case !selects(name) || slices.Contains(c.initial, name):
 		case c.opts.Values == patch.NullValues:
 			c.initial = append(c.initial, name)
-		case !IsNull(initial[name]):
+		case !receipt.IsNull(initial[name]):
 			c.Matches++
 		}
 	}
@@ -397,7 +398,7 @@ func (c *Call) collect(e *Erased, l *loaded) (d due) {
 		e.goes[ref] = true
 	}
 	for _, name := range c.initial {
-		if v, there := l.Initial[name]; there && !IsNull(v) {
+		if v, there := l.Initial[name]; there && !receipt.IsNull(v) {
 			d.initial = append(d.initial, name)
 		}
 	}
@@ -431,7 +432,7 @@ func (e *Erased) dirty() bool { return len(e.Events)+len(e.Initial) > 0 }
 
 // matchElsewhere selects what is blank in the call's session, and has the text in a relative.
 func (c *Call) matchElsewhere(ctx context.Context, own *loaded) error {
-	if len(own.scan.Blank) == 0 && !slices.ContainsFunc(slices.Collect(maps.Values(own.Initial)), IsNull) {
+	if len(own.scan.Blank) == 0 && !slices.ContainsFunc(slices.Collect(maps.Values(own.Initial)), receipt.IsNull) {
 		return nil
 	}
 	relatives, err := c.relatives(ctx)
@@ -440,7 +441,9 @@ func (c *Call) matchElsewhere(ctx context.Context, own *loaded) error {
 	}
 	for _, s := range relatives {
 		if c.opts.Values == patch.NullValues {
-			c.selectInitial(s.Initial, func(name string) bool { return IsNull(own.Initial[name]) && c.sel.Matcher.Value(s.Initial[name]) })
+			c.selectInitial(s.Initial, func(name string) bool {
+				return receipt.IsNull(own.Initial[name]) && c.sel.Matcher.Value(s.Initial[name])
+			})
 		}
 		n, _ := Common(c.own.Session, s)
 		if n == 0 || s.Head.Creation == c.own.Head.Creation {
@@ -543,7 +546,7 @@ func (c *Call) visitOnce(ctx context.Context, s Session) (found bool, err error)
 	e, seeds := c.of(s), c.seeds(s)
 	initial := slices.ContainsFunc(c.initial, func(name string) bool {
 		v, there := s.Initial[name]
-		return there && !IsNull(v) && !slices.Contains(e.Initial, name)
+		return there && !receipt.IsNull(v) && !slices.Contains(e.Initial, name)
 	})
 	if len(seeds) == len(e.goes) && !initial && (!c.resumed || e.visited) {
 		return false, nil
@@ -567,7 +570,7 @@ func (c *Call) visitOnce(ctx context.Context, s Session) (found bool, err error)
 		}
 		more := false
 		for _, r := range l.scan.Receipts { // what another process, or an earlier one, found to go
-			if r.of(c.call(), creation) {
+			if r.IsOfCall(c.call(), creation) {
 				for ref := range l.refs(r) {
 					more = more || !seeds[ref]
 					seeds[ref] = true
@@ -671,9 +674,9 @@ func (l *loaded) stored(seqs []uint64) (records []patch.Record, raws []backend.R
 }
 
 // refs returns what a receipt covers of the session's events.
-func (l *loaded) refs(r Receipt) map[fold.Ref]bool {
+func (l *loaded) refs(r receipt.Receipt) map[fold.Ref]bool {
 	refs := map[fold.Ref]bool{}
-	for _, seq := range Covered(r) {
+	for _, seq := range receipt.Covered(r) {
 		first, n := 0, 1
 		if puts, isPatch := l.scan.puts[seq]; isPatch {
 			first, n = -1, puts
@@ -695,6 +698,15 @@ func chooseRefs(refs map[fold.Ref]bool) Choose {
 	return func(r patch.Record) (bool, func(int, *patch.Event) bool) {
 		return r.Patch != nil && refs[fold.Ref{Seq: r.Seq, Index: -1}], func(i int, _ *patch.Event) bool {
 			return refs[fold.Ref{Seq: r.Seq, Index: i}]
+		}
+	}
+}
+
+// chooseCovered chooses what a receipt covers.
+func chooseCovered(r receipt.Receipt) Choose {
+	return func(covered patch.Record) (bool, func(int, *patch.Event) bool) {
+		return covered.Patch != nil && r.Covers(fold.Ref{Seq: covered.Seq, Index: -1}), func(i int, _ *patch.Event) bool {
+			return r.Covers(fold.Ref{Seq: covered.Seq, Index: i})
 		}
 	}
 }

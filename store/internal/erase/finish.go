@@ -7,9 +7,13 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/internal/blanks"
+	"github.com/patchlog-dev/patchlog/internal/recordform"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store/backend"
+	"github.com/patchlog-dev/patchlog/store/internal/receipt"
+	"github.com/patchlog-dev/patchlog/store/internal/write"
 )
 
 // Limits of a commit that replaces records: other writers wait for it.
@@ -23,7 +27,7 @@ const unknownTries = 4
 
 // logReceipt logs the call's next receipt in a session that was read, with all that goes there. done is for a call that has
 // nothing to do in other sessions. It fails with [ErrEdition] if an erasure has committed since.
-func (c *Call) logReceipt(ctx context.Context, e *Erased, l *loaded, done bool) (Receipt, error) {
+func (c *Call) logReceipt(ctx context.Context, e *Erased, l *loaded, done bool) (receipt.Receipt, error) {
 	creation := l.Head.Creation
 	of := c.call()
 	of.Values, of.Reason, of.Summaries, of.Context, of.MaxGrowth = c.opts.Values, c.opts.Reason, c.opts.Summaries, c.opts.Context, c.opts.MaxGrowth
@@ -37,11 +41,11 @@ func (c *Call) logReceipt(ctx context.Context, e *Erased, l *loaded, done bool) 
 	l.scan.Cover(&of, l.scan.Events(c.sel.Hidden.IsZero()))
 	n := 0
 	for _, r := range l.scan.Receipts {
-		if r.of(of, creation) {
+		if r.IsOfCall(of, creation) {
 			n++
 		}
 	}
-	p := patch.NewErase(of).WithID(receiptID(of, n)).WithAuthor(c.opts.Author).WithBase(l.view.PatchSeq())
+	p := patch.NewErase(of).WithID(receipt.ID(of, n)).WithAuthor(c.opts.Author).WithBase(l.view.PatchSeq())
 	r := c.log.Complete([]patch.Record{{Patch: p}})[0]
 	var raw backend.Record
 	_, err := c.commit(ctx, l, func(head backend.Head) (rep backend.Replacement, err error) {
@@ -49,24 +53,24 @@ func (c *Call) logReceipt(ctx context.Context, e *Erased, l *loaded, done bool) 
 			return rep, ErrEdition
 		}
 		r.Seq = head.Last + 1
-		if raw, err = c.log.Encode(r); err != nil {
+		if raw, err = encode(r); err != nil {
 			return rep, err
 		}
-		added := Count{Open: 1}
+		added := write.Counts{Open: 1}
 		if creation == of.CallSession && !done {
 			added.Calls = 1
 		}
-		return backend.Replacement{Appended: []backend.Record{raw}, Counts: c.log.Count(head, added)}, nil
+		return backend.Replacement{Appended: []backend.Record{raw}, Counts: counted(head, added)}, nil
 	})
 	if errors.Is(err, backend.ErrTaken) || errors.Is(err, backend.ErrUnknown) || errors.Is(err, ErrEdition) {
 		// An earlier try, or another process, may have logged it.
-		seqs, lookup := c.log.Lookup(ctx, l.Name, creation, []string{r.ID()})
+		seqs, lookup := c.log.lookup(ctx, l.Name, creation, r.ID())
 		if lookup != nil || seqs[0] == 0 {
-			return Receipt{}, cmp.Or(lookup, c.log.Failed(l.Name, err))
+			return receipt.Receipt{}, cmp.Or(lookup, c.log.Named(l.Name, err))
 		}
 		records, raws, pick := c.log.Pick(ctx, l.Name, creation, seqs)
 		if pick != nil {
-			return Receipt{}, pick
+			return receipt.Receipt{}, pick
 		}
 		r, raw, err = records[0], raws[0], nil
 		l.raw, l.Head.Edition = map[uint64]backend.Record{}, 0 // nothing that was read counts
@@ -74,11 +78,11 @@ func (c *Call) logReceipt(ctx context.Context, e *Erased, l *loaded, done bool) 
 		l.Head.Edition++
 	}
 	if err != nil {
-		return Receipt{}, c.log.Failed(l.Name, err)
+		return receipt.Receipt{}, c.log.Named(l.Name, err)
 	}
 	l.raw[r.Seq] = raw
 	e.Receipt = r
-	return ReceiptOf(r), nil
+	return receipt.Of(r), nil
 }
 
 // commit makes a replacement. If its outcome is unknown, it is tried again: late, or twice, it changes nothing. moved
@@ -96,6 +100,23 @@ func (c *Call) commit(ctx context.Context, l *loaded, make func(backend.Head) (b
 	}
 }
 
+// encode returns a record in its stored form.
+func encode(r patch.Record) (backend.Record, error) {
+	form, err := patch.AppendRecord(nil, r)
+	if err != nil {
+		return backend.Record{}, err
+	}
+	return backend.Record{Seq: r.Seq, Sum: recordform.Checksum(form), Data: write.Compress(form), IDs: write.IDs(r)}, nil
+}
+
+// counted returns a head's counts with what was added.
+func counted(head backend.Head, added write.Counts) []byte {
+	c := write.CountsOf(head)
+	c.Visible, c.VisibleTokens = c.Visible+added.Visible, c.VisibleTokens+added.VisibleTokens
+	c.Open, c.Calls = max(c.Open+added.Open, 0), max(c.Calls+added.Calls, 0)
+	return c.Encode()
+}
+
 // finishing is the work on an open receipt of a session:
 //
 //  1. If patches were logged between the reading of the log and the receipt, it is read again, and the receipt notes
@@ -109,14 +130,14 @@ func (c *Call) commit(ctx context.Context, l *loaded, make func(backend.Head) (b
 type finishing struct {
 	*Call
 	e    *Erased
-	r    Receipt
+	r    receipt.Receipt
 	l    *loaded // as it was read, nil if it is to be read
 	goes map[string]bool
 	done bool
 }
 
 // finish completes an open receipt. l is the session as it was read for it, or nil. done marks the call done too.
-func (c *Call) finish(ctx context.Context, e *Erased, r Receipt, l *loaded, done bool) error {
+func (c *Call) finish(ctx context.Context, e *Erased, r receipt.Receipt, l *loaded, done bool) error {
 	f := &finishing{Call: c, e: e, r: r, l: l, goes: e.ids(), done: done}
 	if l != nil && l.Head.Edition == 0 {
 		f.l = nil
@@ -157,7 +178,7 @@ func (f *finishing) note(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if !slices.ContainsFunc(between, func(r patch.Record) bool { return r.Patch != nil && !IsReceipt(r) }) {
+		if !slices.ContainsFunc(between, func(r patch.Record) bool { return r.Patch != nil && !receipt.Is(r) }) {
 			return nil
 		}
 		more, err := f.read(ctx)
@@ -167,7 +188,7 @@ func (f *finishing) note(ctx context.Context) error {
 		of := f.r.Of
 		of.Seqs, of.EventIndices, of.Seen = nil, nil, f.r.Seq-1
 		f.l.scan.Cover(&of, slices.DeleteFunc(f.l.scan.Events(true), func(e Event) bool { return e.Seq >= f.r.Seq }))
-		if err := f.change(ctx, of, Count{}); err != nil {
+		if err := f.change(ctx, of, write.Counts{}); err != nil {
 			return err
 		}
 		if f.l == nil { // another process has changed the receipt
@@ -182,7 +203,7 @@ func (f *finishing) note(ctx context.Context) error {
 }
 
 // change replaces the receipt by one that says something else, unless it is changed meanwhile: then it is read again.
-func (f *finishing) change(ctx context.Context, of patch.Erasure, added Count) error {
+func (f *finishing) change(ctx context.Context, of patch.Erasure, added write.Counts) error {
 	old, err := f.stored(ctx)
 	if err != nil {
 		return err
@@ -197,15 +218,15 @@ func (f *finishing) change(ctx context.Context, of patch.Erasure, added Count) e
 		return err
 	}
 	moved, err := f.commit(ctx, f.l, func(head backend.Head) (backend.Replacement, error) {
-		return backend.Replacement{Records: []backend.Replaced{changed}, Counts: f.log.Count(head, added)}, nil
+		return backend.Replacement{Records: []backend.Replaced{changed}, Counts: counted(head, added)}, nil
 	})
 	if moved {
 		return f.reread(ctx)
 	}
 	if err != nil {
-		return f.log.Failed(f.e.Name, err)
+		return f.log.Named(f.e.Name, err)
 	}
-	f.r = ReceiptOf(f.r.Record)
+	f.r = receipt.Of(f.r.Record)
 	f.l.raw[f.r.Seq] = backend.Record{Seq: f.r.Seq, Data: changed.Data}
 	f.l.Head.Edition++
 	return nil
@@ -229,14 +250,14 @@ func (f *finishing) stored(ctx context.Context) (backend.Record, error) {
 func (f *finishing) reread(ctx context.Context) error {
 	records, _, err := f.log.Pick(ctx, f.e.Name, f.e.Head.Creation, []uint64{f.r.Seq})
 	if err == nil {
-		f.r, f.l = ReceiptOf(records[0]), nil
+		f.r, f.l = receipt.Of(records[0]), nil
 	}
 	return err
 }
 
 func (f *finishing) replaced(old backend.Record, is patch.Record) (backend.Replaced, error) {
-	raw, err := f.log.Encode(is)
-	return backend.Replaced{Seq: old.Seq, Old: old.Data, Data: raw.Data, OldSum: sumOf(old.Data), Sum: raw.Sum}, err
+	raw, err := encode(is)
+	return backend.Replaced{Seq: old.Seq, Old: old.Data, Data: raw.Data, OldSum: recordform.Checksum(old.Data), Sum: raw.Sum}, err
 }
 
 // at is the session for a commit: as it was read, or known by its name.
@@ -252,7 +273,7 @@ func (f *finishing) blank(ctx context.Context) error {
 	if err := f.nullInitial(ctx); err != nil {
 		return err
 	}
-	seqs := Covered(f.r)
+	seqs := receipt.Covered(f.r)
 	for len(seqs) > 0 {
 		changed, n, err := f.changed(ctx, seqs)
 		if err != nil {
@@ -265,7 +286,7 @@ func (f *finishing) blank(ctx context.Context) error {
 				continue
 			}
 			if err != nil {
-				return f.log.Failed(f.e.Name, err)
+				return f.log.Named(f.e.Name, err)
 			}
 			f.committed()
 		}
@@ -288,7 +309,7 @@ func (f *finishing) nullInitial(ctx context.Context) error {
 			return err
 		}
 		old := s.Head.Meta
-		if s.Initial = maps.Clone(s.Initial); !NullInitial(s.Initial, []Receipt{f.r}) {
+		if s.Initial = maps.Clone(s.Initial); !receipt.NullInitial(s.Initial, []receipt.Receipt{f.r}) {
 			return nil
 		}
 		meta, err := f.log.Meta(s)
@@ -304,7 +325,7 @@ func (f *finishing) nullInitial(ctx context.Context) error {
 		if err == nil {
 			f.committed()
 		}
-		return f.log.Failed(f.e.Name, err)
+		return f.log.Named(f.e.Name, err)
 	}
 	return nil
 }
@@ -330,7 +351,7 @@ func (f *finishing) changed(ctx context.Context, seqs []uint64) (out []backend.R
 			break
 		}
 		n++
-		if is := Blank(was, []Receipt{f.r}); is != was {
+		if is := receipt.Blank(was, []receipt.Receipt{f.r}); is != was {
 			changed, err := f.replaced(raws[i], is)
 			if err != nil {
 				return nil, 0, err
@@ -375,7 +396,7 @@ func (f *finishing) closeOnce(ctx context.Context) error {
 	case patch.BlankSummaries:
 		plan.NotReverted = blanks.Visible(l.view, f.goes)
 	}
-	reverts := f.log.Complete(f.log.Grouped(l.view, f.r.Patch.Author(), plan.Reverts))
+	reverts := f.log.Complete(fold.Grouped(l.view, f.r.Patch.Author(), f.log.NewID, plan.Reverts))
 	tokens := 0
 	for _, event := range plan.After.Events() {
 		if f.goes[event.ID()] {
@@ -387,7 +408,7 @@ func (f *finishing) closeOnce(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	added := Count{Visible: plan.After.Len() - l.view.Len(), Tokens: tokens - f.log.Counts(l.Head).Tokens, Open: -1}
+	added := write.Counts{Visible: plan.After.Len() - l.view.Len(), VisibleTokens: tokens - write.CountsOf(l.Head).VisibleTokens, Open: -1}
 	of := f.r.Of
 	if f.done && !of.Done {
 		of.Done, added.Calls = true, -1
@@ -412,22 +433,22 @@ func (f *finishing) closeOnce(ctx context.Context) error {
 		for i, r := range reverts {
 			r.Seq = head.Last + 1 + uint64(i)
 			r.Patch, base = r.Patch.WithBase(base), r.Seq
-			raw, err := f.log.Encode(r)
+			raw, err := encode(r)
 			if err != nil {
 				return rep, err
 			}
 			rep.Appended = append(rep.Appended, raw)
 		}
-		rep.Counts = f.log.Count(head, added)
+		rep.Counts = counted(head, added)
 		return rep, nil
 	})
 	if moved {
 		return ErrEdition
 	}
 	if err != nil {
-		return f.log.Failed(f.e.Name, err)
+		return f.log.Named(f.e.Name, err)
 	}
-	f.r = ReceiptOf(f.r.Record)
+	f.r = receipt.Of(f.r.Record)
 	if f.e.Receipt.Seq == seq {
 		f.e.Receipt = f.r.Record
 	}
@@ -440,7 +461,7 @@ func (c *Call) markDone(ctx context.Context) error {
 	of := c.call()
 	of.Session = of.CallSession
 	for {
-		seqs, err := c.log.Lookup(ctx, c.own.Name, c.own.Head.Creation, []string{receiptID(of, 0)})
+		seqs, err := c.log.lookup(ctx, c.own.Name, c.own.Head.Creation, receipt.ID(of, 0))
 		if err != nil {
 			return err
 		}
@@ -448,7 +469,7 @@ func (c *Call) markDone(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		f := &finishing{Call: c, e: c.own, r: ReceiptOf(records[0])}
+		f := &finishing{Call: c, e: c.own, r: receipt.Of(records[0])}
 		f.l = &loaded{Session: c.own.Session, raw: map[uint64]backend.Record{seqs[0]: raws[0]}}
 		if f.r.Of.Done {
 			c.own.Receipt = f.r.Record
@@ -456,7 +477,7 @@ func (c *Call) markDone(ctx context.Context) error {
 		}
 		is := f.r.Of
 		is.Done = true
-		if err := f.change(ctx, is, Count{Calls: -1}); err != nil {
+		if err := f.change(ctx, is, write.Counts{Calls: -1}); err != nil {
 			return err
 		}
 	}

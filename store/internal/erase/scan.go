@@ -11,6 +11,7 @@ import (
 	"github.com/patchlog-dev/patchlog/internal/records"
 	"github.com/patchlog-dev/patchlog/internal/traces"
 	"github.com/patchlog-dev/patchlog/patch"
+	"github.com/patchlog-dev/patchlog/store/internal/receipt"
 )
 
 // Why an event is erased.
@@ -28,7 +29,7 @@ type Choose func(r patch.Record) (own bool, which func(i int, e *patch.Event) bo
 
 // Scan is what one reading of a log finds.
 type Scan struct {
-	Receipts []Receipt
+	Receipts []receipt.Receipt
 	Set      map[fold.Ref]string // what goes, and why; Index is -1 for what a patch says besides its events
 	Blank    map[fold.Ref]bool   // what is erased already
 	ids      map[fold.Ref]string // of events inside patches, of copies, and of what is in the set
@@ -88,8 +89,8 @@ func (s *Scan) Record(r patch.Record, choose Choose, values patch.ValuePolicy) {
 	if r.Patch != nil {
 		s.times[r.Seq] = s.latest
 	}
-	if IsReceipt(r) {
-		s.Receipts = append(s.Receipts, ReceiptOf(r))
+	if receipt.Is(r) {
+		s.Receipts = append(s.Receipts, receipt.Of(r))
 		return
 	}
 	own, which := choose(r)

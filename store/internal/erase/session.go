@@ -8,6 +8,7 @@ import (
 	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store/backend"
+	"github.com/patchlog-dev/patchlog/store/internal/write"
 )
 
 // Ancestor is a session that logged the first records of another one, up to a seq.
@@ -64,9 +65,15 @@ func Family(creation string, lineage []Ancestor) string {
 	return creation
 }
 
-// Log is what erasing asks of a store. Names are those of the backend. A session that does not exist, or was created
-// again, is an error that IsGone reports; one that is damaged matches [patch.ErrCorrupt].
-type Log interface {
+// Log is a store in which sessions are erased.
+type Log struct {
+	*write.Config
+	Store
+}
+
+// Store is what erasing asks of a store besides its backend. Names are those of the backend. A session that does not exist, or
+// was created again, is an error that IsGone reports; one that is damaged matches [patch.ErrCorrupt].
+type Store interface {
 	Session(ctx context.Context, name string) (Session, error)
 	IsGone(err error) bool
 
@@ -80,37 +87,27 @@ type Log interface {
 	// Pick returns records, and as they are stored.
 	Pick(ctx context.Context, name, creation string, seqs []uint64) ([]patch.Record, []backend.Record, error)
 
-	Lookup(ctx context.Context, name, creation string, ids []string) ([]uint64, error)
-
 	// Replace is [backend.Backend.Replace], with its errors. The session's views are read anew afterwards.
 	Replace(ctx context.Context, name, creation string, make func(backend.Head) (backend.Replacement, error)) error
 
-	// Failed names the session in an error of the backend.
-	Failed(name string, err error) error
+	// Named gives an error of the backend the store's name and the session's.
+	Named(name string, err error) error
 
 	// ResumeUser does what [Options.User] does, for a call that has ended there.
 	ResumeUser(ctx context.Context, name string, opts Options) error
 
-	// Confirm makes all that was read durable.
-	Confirm(ctx context.Context) error
-
-	// Encode returns a record in its stored form; Complete gives records what they lack.
-	Encode(r patch.Record) (backend.Record, error)
-	Complete(records []patch.Record) []patch.Record
-	Grouped(view fold.View, author string, patches []*patch.PatchEvent) []patch.Record
+	// Meta returns a session's meta record with other values of the initial state.
 	Meta(s Session) ([]byte, error)
-
-	// Count returns a head's counts with what was added; Tokens and Open read them.
-	Count(head backend.Head, added Count) []byte
-	Counts(head backend.Head) Count
 }
 
-// Count is what a head counts of a session.
-type Count struct {
-	Visible, Tokens int // events that are visible, and their tokens
-	Open            int // receipts that are not closed
-	Calls           int // calls of the session that are not done
+// lookup is [backend.Backend.Lookup].
+func (l Log) lookup(ctx context.Context, name, creation string, ids ...string) ([]uint64, error) {
+	seqs, err := l.Backend.Lookup(ctx, name, creation, ids)
+	return seqs, l.Named(name, err)
 }
+
+// confirm makes all that was read durable.
+func (l Log) confirm(ctx context.Context) error { return l.Named("", write.Confirm(ctx, l.Backend)) }
 
 // ErrEdition: records were erased, or receipts logged, since the session was read.
 var ErrEdition = errors.New("the session has another edition")

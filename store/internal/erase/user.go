@@ -6,6 +6,7 @@ import (
 	"iter"
 
 	"github.com/patchlog-dev/patchlog/patch"
+	"github.com/patchlog-dev/patchlog/store/internal/receipt"
 )
 
 // User erases all sessions of a user.
@@ -49,7 +50,7 @@ func (u *User) Run(ctx context.Context) error {
 		o := u.Options
 		o.User = func(ctx context.Context) error { return u.Others(ctx, s.Name) }
 		c, err := u.call(ctx, s, o, u.Given)
-		if err != nil || c.own != nil && c.own.Receipt.Seq > 0 && ReceiptOf(c.own.Receipt).Of.OfUser {
+		if err != nil || c.own != nil && c.own.Receipt.Seq > 0 && receipt.Of(c.own.Receipt).Of.OfUser {
 			return err
 		}
 	}
@@ -57,14 +58,14 @@ func (u *User) Run(ctx context.Context) error {
 }
 
 // marked returns the receipt that is marked, or the zero Receipt.
-func (u *User) marked(ctx context.Context) (Receipt, Session, error) {
+func (u *User) marked(ctx context.Context) (receipt.Receipt, Session, error) {
 	if !u.Given || u.Options.DryRun {
-		return Receipt{}, Session{}, nil
+		return receipt.Receipt{}, Session{}, nil
 	}
 	for s, err := range u.Sessions(ctx) {
 		if err != nil || s.Err != nil {
 			if err != nil {
-				return Receipt{}, s, err
+				return receipt.Receipt{}, s, err
 			}
 			continue
 		}
@@ -73,10 +74,10 @@ func (u *User) marked(ctx context.Context) (Receipt, Session, error) {
 			return r, s, nil
 		}
 		if err != nil && !u.Log.IsGone(err) && !errors.Is(err, patch.ErrCorrupt) {
-			return Receipt{}, s, err
+			return receipt.Receipt{}, s, err
 		}
 	}
-	return Receipt{}, Session{}, nil
+	return receipt.Receipt{}, Session{}, nil
 }
 
 // Others makes the calls of all sessions but one, and then has the shared values erased.

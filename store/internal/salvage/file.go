@@ -10,7 +10,7 @@ import (
 	"github.com/patchlog-dev/patchlog/internal/records"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store/bolt"
-	"github.com/patchlog-dev/patchlog/store/internal/erase"
+	"github.com/patchlog-dev/patchlog/store/internal/receipt"
 )
 
 // File is a file that was scanned.
@@ -36,7 +36,7 @@ func Scan(ctx context.Context, file io.ReaderAt, size int64) (*File, error) {
 		},
 		Record: func(form []byte) (uint64, bool) {
 			r, err := patch.DecodeRecord(form)
-			if err == nil && erase.IsReceipt(r) {
+			if err == nil && receipt.Is(r) {
 				v.receipts[recordform.Checksum(form)] = true
 			}
 			return r.Seq, err == nil
@@ -60,7 +60,7 @@ func (v *File) Read(l *Log, r bolt.ScannedRecord) (rec patch.Record, form []byte
 		return rec, nil, false
 	}
 	was := rec
-	if rec = erase.Blank(rec, l.Receipts); rec == was {
+	if rec = receipt.Blank(rec, l.Receipts); rec == was {
 		return rec, form, true
 	}
 	form, err := patch.AppendRecord(nil, rec)
@@ -89,8 +89,8 @@ func (v *File) erase(l *Log) {
 		if !v.receipts[r.Sum] || slices.Contains(l.foreign, r.Seq) {
 			continue
 		}
-		if rec, _, ok := v.read(r); ok && erase.IsReceipt(rec) {
-			l.Receipts = append(l.Receipts, erase.ReceiptOf(rec))
+		if rec, _, ok := v.read(r); ok && receipt.Is(rec) {
+			l.Receipts = append(l.Receipts, receipt.Of(rec))
 		}
 	}
 	for at, choices := range l.choices {

@@ -9,7 +9,7 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store/backend"
 	"github.com/patchlog-dev/patchlog/store/bolt"
-	"github.com/patchlog-dev/patchlog/store/internal/erase"
+	"github.com/patchlog-dev/patchlog/store/internal/receipt"
 )
 
 // Log is what was found of a session.
@@ -24,7 +24,7 @@ type Log struct {
 	Says     bool                 // that something says that it had been deleted, or was never finished
 	Last     uint64               // seq of the log's last record
 	Ended    bool                 // that is known
-	Receipts []erase.Receipt      // of what was erased
+	Receipts []receipt.Receipt    // of what was erased
 
 	entries  []bolt.ScannedEntry
 	heads    []bolt.ScannedHead

@@ -7,7 +7,7 @@ import (
 	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store/backend"
-	"github.com/patchlog-dev/patchlog/store/internal/erase"
+	"github.com/patchlog-dev/patchlog/store/internal/receipt"
 )
 
 // Counts are what a session's log comes to. Each commit stores them with the session's head, so that a listing
@@ -31,7 +31,7 @@ func (c *Counts) Add(r patch.Record) {
 		if p.Author() == patch.CompactionAuthor && p.Timestamp().After(c.Compacted) {
 			c.Compacted = p.Timestamp()
 		}
-		if p.Timestamp().After(c.Active) && !erase.IsReceipt(r) {
+		if p.Timestamp().After(c.Active) && !receipt.Is(r) {
 			c.Active = p.Timestamp()
 		}
 		return

@@ -1,4 +1,5 @@
-package erase
+// Package receipt reads receipts of erasures, and what they have done to a log. It reads and writes nothing.
+package receipt
 
 import (
 	"fmt"
@@ -7,7 +8,6 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/patchlog-dev/patchlog/fold"
-	"github.com/patchlog-dev/patchlog/internal/recordform"
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
@@ -17,8 +17,8 @@ type Receipt struct {
 	Of patch.Erasure
 }
 
-// IsReceipt reports whether a record is a receipt that is well-formed.
-func IsReceipt(r patch.Record) bool {
+// Is reports whether a record is a receipt that is well-formed.
+func Is(r patch.Record) bool {
 	if r.Patch == nil {
 		return false
 	}
@@ -26,8 +26,8 @@ func IsReceipt(r patch.Record) bool {
 	return ok
 }
 
-// ReceiptOf reads a record that is a receipt. What it says of records that are not before it does not count.
-func ReceiptOf(r patch.Record) Receipt {
+// Of reads a record that is a receipt. What it says of records that are not before it does not count.
+func Of(r patch.Record) Receipt {
 	e, _ := r.Patch.Erasure()
 	for i, s := range e.Seqs {
 		if s.To >= r.Seq {
@@ -53,32 +53,22 @@ func (r Receipt) IsOpen(creation string) bool { return r.Of.Session == creation 
 
 // IsCall reports whether the receipt is that of a call of the session with a creation id.
 func (r Receipt) IsCall(creation string) bool {
-	return r.Of.Session == creation && r.Of.CallSession == creation && r.ID() == receiptID(r.Of, 0)
+	return r.Of.Session == creation && r.Of.CallSession == creation && r.ID() == ID(r.Of, 0)
 }
 
-// of reports whether the receipt belongs to the call of another one, and was logged in the session with a creation id.
-func (r Receipt) of(call patch.Erasure, creation string) bool {
+// IsOfCall reports whether the receipt belongs to the call of another one, and was logged in the session with a creation id.
+func (r Receipt) IsOfCall(call patch.Erasure, creation string) bool {
 	return r.Of.CallID == call.CallID && r.Of.ForUser == call.ForUser && r.Of.CallSession == call.CallSession && r.Of.Session == creation
 }
 
-// receiptID derives the id of a call's receipt in a session, the n-th after the first. Whoever logs it, and however often, a
+// ID derives the id of a call's receipt in a session, the n-th after the first. Whoever logs it, and however often, a
 // log has it once; and no other session, and no other call, has a receipt of this id.
-func receiptID(of patch.Erasure, n int) string {
+func ID(of patch.Erasure, n int) string {
 	name := fmt.Sprintf("%q %t %q %q %d", of.CallID, of.ForUser, of.CallSession, of.Session, n)
 	return uuid.NewSHA1(receiptSpace, []byte(name)).String()
 }
 
 var receiptSpace = uuid.MustParse("5a0e6f0e-6e0b-4c55-9c0f-7f1f4c7d0b4e")
-
-// chooseCovered chooses what a receipt covers.
-func chooseCovered(receipt Receipt) Choose {
-	covers := receipt.Covers
-	return func(r patch.Record) (bool, func(int, *patch.Event) bool) {
-		return r.Patch != nil && covers(fold.Ref{Seq: r.Seq, Index: -1}), func(i int, _ *patch.Event) bool {
-			return covers(fold.Ref{Seq: r.Seq, Index: i})
-		}
-	}
-}
 
 // Blank returns a record without what the receipts erase of it: itself, if that is gone already.
 func Blank(r patch.Record, receipts []Receipt) patch.Record {
@@ -143,8 +133,8 @@ type Mark struct {
 // Add adds the next record of the log.
 func (s *Marks) Add(r patch.Record) {
 	if r.Patch != nil {
-		if IsReceipt(r) {
-			s.Receipts = append(s.Receipts, ReceiptOf(r))
+		if Is(r) {
+			s.Receipts = append(s.Receipts, Of(r))
 		}
 		if receipt, erased := r.Patch.ErasedBy(); erased {
 			s.blanks = append(s.blanks, Mark{fold.Ref{Seq: r.Seq, Index: -1}, receipt})
@@ -161,10 +151,10 @@ func (s *Marks) Add(r patch.Record) {
 func (s *Marks) WithoutReceipt() (marks []Mark) {
 	receipts := s.byID()
 	for _, b := range s.blanks {
-		r, said := receipts[b.Receipt]
-		said = said && r.Covers(b.Ref)
+		r, covered := receipts[b.Receipt]
+		covered = covered && r.Covers(b.Ref)
 		last := len(marks) - 1
-		if !said && (last < 0 || marks[last].Seq != b.Seq || marks[last].Receipt != b.Receipt) {
+		if !covered && (last < 0 || marks[last].Seq != b.Seq || marks[last].Receipt != b.Receipt) {
 			marks = append(marks, b)
 		}
 	}
@@ -190,6 +180,3 @@ func (s *Marks) byID() map[string]Receipt {
 	}
 	return receipts
 }
-
-// sumOf returns the checksum that a stored record carries.
-func sumOf(data []byte) uint32 { return recordform.Checksum(data) }
