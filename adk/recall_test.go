@@ -71,7 +71,7 @@ func TestAgentRecalls(t *testing.T) {
 			case turn == 3 && !endsWithResponse(prompt):
 				return call(id, "fetch_report", nil)
 			case turn < 55:
-				return &genai.Part{Text: "Noted, thank you" + padding}
+				return &genai.Part{Text: "Noted, thank you" + padding + padding}
 			}
 			code, tank, row := knows(prompt, code), knows(prompt, tank), knows(prompt, row)
 			if code != "" && tank != "" && row != "" {
@@ -97,7 +97,7 @@ func TestAgentRecalls(t *testing.T) {
 			if turn == 3 {
 				text = "By the way: my locker code is X-48213-B. Fetch the report."
 			}
-			events := ask(t, a, sessions, genai.NewContentFromText(text+padding, "user"))
+			events := ask(t, a, sessions, genai.NewContentFromText(text+padding+padding, "user"))
 			if turn >= 55 {
 				out.answers = append(out.answers, lastWords(events))
 			}

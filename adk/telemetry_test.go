@@ -122,7 +122,7 @@ func TestVetoTelemetry(t *testing.T) {
 		Compaction: compaction.Config{Enabled: true, CompactionInterval: 2},
 		Approve:    func(context.Context, compaction.ApproveRequest[store.Key]) error { return context.Canceled },
 	})
-	exchanges(t, svc, "app", 3)
+	exchanges(t, svc, "app", 9)
 	svc.Settle(t)
 	measured := strings.Join(collect(t, reader), "\n")
 	if !strings.Contains(measured, "patchlog.compactions{error.type=vetoed,gen_ai.compaction.outcome=vetoed,gen_ai.compaction.trigger=sliding_window,patchlog.compaction.trigger=interval}") {

@@ -14,7 +14,7 @@ import (
 // Each row is a log, what triggers, and the window that is taken, as visible indices.
 // The words of the logs are explained at word.
 func TestWindows(t *testing.T) {
-	interval := func(n int) compaction.Config { return compaction.Config{Enabled: true, CompactionInterval: n} }
+	interval := func(n int) compaction.Config { return every(n, 0, nil) }
 	both := func(n, threshold, retain int) compaction.Config {
 		c := byTokens(threshold, retain)
 		c.CompactionInterval = n

@@ -208,5 +208,8 @@ func tellingLine(text string, words []string) (best string) {
 			best, rank = line, of
 		}
 	}
+	if rank > len(words) { // a code without a reason
+		return ""
+	}
 	return best
 }

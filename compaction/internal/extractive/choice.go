@@ -105,6 +105,13 @@ func choose(turns []*turn, before string, room tokens.Size) *choice {
 		}
 	}
 	c.pick(rest)
+	for _, t := range turns { // what little the user said may decide something
+		for _, u := range ends(t.asked, askedRunes) {
+			if !u.keep && u.size() <= c.room && !isCourtesy(u) && c.worth(u) > 0 {
+				c.keep(u)
+			}
+		}
+	}
 	if len(c.order) == 0 && first >= 0 {
 		c.cutBest(turns[first].asked)
 	}

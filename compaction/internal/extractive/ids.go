@@ -24,6 +24,7 @@ type id struct {
 	value string
 	key   string // that the JSON text has for it, or ""
 	use   use
+	times int // that it was used
 	last  int // when it was met last
 }
 
@@ -59,6 +60,9 @@ func (l *ids) add(key, value string, as use) {
 		l.keys[e.key] = len(l.keys)
 	}
 	e.use, e.last = max(e.use, as), l.clock
+	if as == used {
+		e.times++
+	}
 }
 
 // addText finds identifiers by the looks of words, in any language.
@@ -164,7 +168,9 @@ func (l *ids) rank(s *reader) {
 		}
 		return int(e.use)
 	}
-	slices.SortFunc(l.ranked, func(a, b *id) int { return cmp.Or(cmp.Compare(rank(b), rank(a)), cmp.Compare(b.last, a.last)) })
+	slices.SortFunc(l.ranked, func(a, b *id) int {
+		return cmp.Or(cmp.Compare(rank(b), rank(a)), cmp.Compare(min(b.times, 2), min(a.times, 2)), cmp.Compare(b.last, a.last))
+	})
 }
 
 // lines writes a line for each key, in the order in which keys and values were met.

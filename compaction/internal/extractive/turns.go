@@ -99,10 +99,10 @@ func (s *reader) add(e *patch.Event) {
 			s.other = oneLine(fmt.Sprintf("%s: %s", p.Kind, p.Value))
 		}
 	}
-	if text, ok := e.Field("errorMessage"); ok {
-		if message := stringIn(text); message != "" && message != "null" {
-			s.set(failed, message, cut(oneLine(message), maxOutcome))
-		}
+	if text, ok := e.Field("errorMessage"); ok && stringIn(text) != "" && stringIn(text) != "null" {
+		s.set(failed, "", cut(oneLine(stringIn(text)), maxOutcome))
+	} else if e.Role() == "model" { // it goes on
+		s.set(failed, "", "")
 	}
 }
 
@@ -211,7 +211,9 @@ func (s *reader) call(e *patch.Event, p patch.Part) {
 			break
 		}
 	}
-	t.calls = append(t.calls, c)
+	if len(c.do.files) == 0 { // else its state tells it
+		t.calls = append(t.calls, c)
+	}
 }
 
 // answer reads a function's response.
