@@ -166,16 +166,27 @@ func (sh *shell) app(stdin string, stdout, stderr *bytes.Buffer) *app {
 // madeID matches the ids that a shell makes, and random UUIDs.
 var madeID = regexp.MustCompile(`made-\d+|[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}`)
 
+// shortMadeID matches what a column, or a note of the audit log, shows of such an UUID.
+var shortMadeID = regexp.MustCompile(`(?m)(\b(?:id|patch) |^[-+ ] +\d+  )([0-9a-f]{8})([ :,\n])`)
+
 var duration = regexp.MustCompile(`("durationMs":)\d+`)
 
 // show returns output as a test expects it: new ids are new-1, new-2 and so on, in the order
 // in which they show first, and nothing takes any time.
 func (sh *shell) show(text string) string {
-	text = madeID.ReplaceAllStringFunc(text, func(id string) string {
-		if sh.shown[id] == "" {
-			sh.shown[id] = fmt.Sprintf("new-%d", len(sh.shown)+1)
+	show := func(id string) string {
+		for known, shown := range sh.shown {
+			if known == id || len(known)+len(id) == 36+8 && (strings.HasPrefix(known, id) || strings.HasPrefix(id, known)) {
+				return shown
+			}
 		}
+		sh.shown[id] = fmt.Sprintf("new-%d", len(sh.shown)+1)
 		return sh.shown[id]
+	}
+	text = madeID.ReplaceAllStringFunc(text, show)
+	text = shortMadeID.ReplaceAllStringFunc(text, func(match string) string {
+		m := shortMadeID.FindStringSubmatch(match)
+		return m[1] + show(m[2]) + m[3]
 	})
 	return duration.ReplaceAllString(text, "${1}0")
 }
