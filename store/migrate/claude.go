@@ -30,9 +30,9 @@ var claudeCode = Format{
 			case "file-history-snapshot":
 				return o.has("snapshot")
 			case "user", "assistant":
-				return o.has("uuid") && o.object("message") != nil
+				return o.has("uuid") && o.object("message") != nil && !o.object("message").has("parts")
 			}
-			return o.has("sessionId") || o.has("uuid") && o.has("parentUuid")
+			return (o.has("sessionId") || o.has("uuid") && o.has("parentUuid")) && !o.has("systemPayload")
 		})
 	},
 	reader: func() reader {
@@ -128,7 +128,7 @@ func (r *claudeReader) read(o obj, t *tree) []entry {
 	}
 	if session := o.text("sessionId"); session != "" {
 		t.session = session // a file may begin with lines of the session that it continues
-		if r.agent != "" {
+		if r.agent != "" && session != "agent-"+r.agent {
 			t.session += "-agent-" + r.agent
 		}
 	}

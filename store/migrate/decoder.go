@@ -33,6 +33,8 @@ type decoder struct {
 	weight     int                          // of the records: about how many bytes they take while they are imported
 	ids        map[string]bool              // that are taken
 	says       map[string][sha256.Size]byte // of the lines that have ids: what they say
+	digest     [sha256.Size]byte            // of the unit
+	made       map[string]int               // how many ids its line has been given, by what they are for
 	invocation string
 	report     report
 }
@@ -150,6 +152,9 @@ func (d *decoder) decode(units []unit) ([]patch.Record, error) {
 	d.tree.size = d.size
 	read := 0
 	for i := range units {
+		if d.digest = sha256.Sum256(units[i].text); i == 0 || units[i].number != d.unit.number {
+			d.made = map[string]int{}
+		}
 		d.unit = &units[i]
 		if err := d.next(r); err != nil {
 			return nil, &patch.LineError{File: d.file, Line: d.unit.number, Err: err}
@@ -260,8 +265,9 @@ var idSpace = uuid.MustParse("b5a0b3a6-6f0e-5a51-9a0e-4a2f8f2d7c30")
 // newID returns an id that depends on the unit alone: its number, its content, and what it
 // is for. The number keeps equal lines apart without a search.
 func (d *decoder) newID(what string) string {
-	for n := 0; ; n++ {
-		name := append(fmt.Appendf(nil, "%d %s %d:", d.unit.number, what, n), d.unit.text...)
+	for {
+		name := append(fmt.Appendf(nil, "%d %s %d:", d.unit.number, what, d.made[what]), d.digest[:]...)
+		d.made[what]++
 		if id := uuid.NewSHA1(idSpace, name).String(); !d.ids[id] {
 			d.ids[id] = true
 			return id

@@ -132,6 +132,8 @@ var refused = []refusal{
 		"it is Claude Code's list of prompts (history.jsonl); the sessions are in projects/"},
 	{func(o object) bool { return o.has("session_id") && o.has("ts") && o.has("text") },
 		"it is Codex's list of prompts (history.jsonl); the sessions are in sessions/"},
+	{func(o object) bool { return o.has("parentUuid") && o.object("message").has("parts") },
+		"it is a session of Qwen Code, which is not read"},
 	{func(o object) bool { return o.has("sessionID") && o.has("part") },
 		"it is what 'opencode run --format json' writes; 'opencode export SESSION' gives the session"},
 }

@@ -231,6 +231,15 @@ func TestTies(t *testing.T) {
 	}
 }
 
+// Sessions of Qwen Code, whose rows look like Claude Code's, are refused by name.
+func TestQwenCode(t *testing.T) {
+	row := `{"uuid":"a","parentUuid":null,"sessionId":"s","type":"user","message":{"role":"user","parts":[{"text":"Hello"}]}}` + "\n"
+	_, err := Detect([]byte(row+row), "f")
+	if err == nil || !strings.Contains(err.Error(), "it is a session of Qwen Code, which is not read") {
+		t.Error(err)
+	}
+}
+
 // Text that is not Unicode is replaced, and a line on which two were written gives the second one.
 func TestMend(t *testing.T) {
 	for text, want := range map[string]string{
