@@ -1,0 +1,94 @@
+package salvage
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/patchlog-dev/patchlog/internal/testlog"
+	"github.com/patchlog-dev/patchlog/patch"
+	"github.com/patchlog-dev/patchlog/store/backend"
+	"github.com/patchlog-dev/patchlog/store/bolt"
+)
+
+func scanned(seq uint64, sum uint32) bolt.ScannedRecord {
+	return bolt.ScannedRecord{Number: 1, Seq: seq, Sum: sum, Rank: bolt.InUse, Sure: true}
+}
+
+// headAt returns a head whose chain is that of records with the given sums.
+func headAt(sums ...uint32) bolt.ScannedHead {
+	h := bolt.ScannedHead{Number: 1, Name: "s", Last: uint64(len(sums)), Rank: bolt.InUse}
+	for _, sum := range sums {
+		h.Chain = h.Chain.Add(sum)
+	}
+	return h
+}
+
+// The chain of a head says which of several copies of a record is the right one, which records are in doubt, and where the
+// log ends.
+func TestJudge(t *testing.T) {
+	unsure := scanned(2, 22)
+	unsure.Sure = false
+	for name, c := range map[string]struct {
+		records []bolt.ScannedRecord
+		heads   []bolt.ScannedHead
+		sums    []uint32 // that are chosen
+		doubt   []patch.Span
+		spare   int
+		last    uint64
+		ended   bool
+	}{
+		"a whole log":                     {[]bolt.ScannedRecord{scanned(1, 11), scanned(2, 22)}, []bolt.ScannedHead{headAt(11, 22)}, []uint32{11, 22}, nil, 0, 2, true},
+		"two copies, the second is right": {[]bolt.ScannedRecord{scanned(1, 10), scanned(1, 11), scanned(2, 22)}, []bolt.ScannedHead{headAt(11, 22)}, []uint32{11, 22}, nil, 1, 2, true},
+		"two copies, and no head":         {[]bolt.ScannedRecord{scanned(1, 10), scanned(1, 11)}, nil, []uint32{10}, []patch.Span{{From: 1, To: 1}}, 1, 1, false},
+		"a wrong record":                  {[]bolt.ScannedRecord{scanned(1, 11), scanned(2, 99)}, []bolt.ScannedHead{headAt(11, 22)}, []uint32{11, 99}, []patch.Span{{From: 1, To: 2}}, 0, 2, true},
+		"a wrong record, and an older head": {[]bolt.ScannedRecord{scanned(1, 11), scanned(2, 99)}, []bolt.ScannedHead{headAt(11, 22), headAt(11)},
+			[]uint32{11, 99}, []patch.Span{{From: 2, To: 2}}, 0, 2, true},
+		"a record behind the end":       {[]bolt.ScannedRecord{scanned(1, 11), scanned(2, 22)}, []bolt.ScannedHead{headAt(11)}, []uint32{11, 22}, []patch.Span{{From: 2, To: 2}}, 0, 2, true},
+		"a record whose key is damaged": {[]bolt.ScannedRecord{scanned(1, 11), unsure}, nil, []uint32{11, 22}, []patch.Span{{From: 2, To: 2}}, 0, 2, false},
+		"a gap":                         {[]bolt.ScannedRecord{scanned(1, 11), scanned(3, 33)}, []bolt.ScannedHead{headAt(11, 22, 33)}, []uint32{11, 33}, nil, 0, 3, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := &Log{Number: 1, Records: c.records, heads: c.heads}
+			l.choose()
+			l.judge()
+			var sums []uint32
+			for _, r := range l.Records {
+				sums = append(sums, r.Sum)
+			}
+			testlog.Equal(t, "sums", sums, c.sums)
+			testlog.Equal(t, "doubtful", l.doubtful, c.doubt)
+			testlog.Equal(t, "spare", len(l.Spare), c.spare)
+			testlog.Equal(t, "last", l.Last, c.last)
+			testlog.Equal(t, "ended", l.Ended, c.ended)
+			for _, s := range c.doubt {
+				if !l.InDoubt(s.From) || !l.InDoubt(s.To) || l.InDoubt(s.To+1) {
+					t.Errorf("in doubt: %v", l.doubtful)
+				}
+			}
+		})
+	}
+}
+
+// Sessions come with those first that are sure to have been there; of a name the newest session is taken, and staged ones are
+// left out.
+func TestLogs(t *testing.T) {
+	scan := &bolt.Scan{Metas: 2}
+	for number, name := range map[uint64]string{1: "a", 2: "a", 3: "staged", 4: "b"} {
+		scan.Entries = append(scan.Entries, bolt.ScannedEntry{Number: number, Name: name, Rank: bolt.InUse})
+		scan.Heads = append(scan.Heads, bolt.ScannedHead{Number: number, Name: name, Last: 1, Chain: backend.Chain{}.Add(uint32(number)), Rank: bolt.InUse})
+	}
+	for number := uint64(1); number <= 5; number++ { // of the fifth nothing says the name
+		scan.Records = append(scan.Records, bolt.ScannedRecord{Number: number, Seq: 1, Sum: uint32(number), Rank: bolt.InUse, Sure: true})
+	}
+	v := &File{Scan: scan}
+	logs := testlog.Must(v.Logs(t.Context(), func(string) bool { return true }, func(name string) bool { return name == "staged" }))(t)
+	var found []uint64
+	for _, l := range logs {
+		found = append(found, l.Number)
+	}
+	testlog.Equal(t, "sessions", found, []uint64{2, 4, 5})
+	testlog.Equal(t, "left out", []int{v.Deleted, v.DeletedRecords}, []int{2, 2})
+	if slices.ContainsFunc(logs[:2], func(l *Log) bool { return l.Doubt || !l.Named }) || logs[2].Named {
+		t.Errorf("%+v", logs)
+	}
+}
