@@ -12,6 +12,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -230,6 +231,31 @@ func onEachBase(t *testing.T, test func(t *testing.T, base session.Service, s *a
 			test(t, base, wrap(t, base, adk.Options{}))
 		})
 	}
+}
+
+// creations keeps what a base is asked to create.
+type creations struct {
+	session.Service
+	asked session.CreateRequest
+}
+
+func (c *creations) Create(ctx context.Context, r *session.CreateRequest) (*session.CreateResponse, error) {
+	c.asked = *r
+	return c.Service.Create(ctx, r)
+}
+
+// The base gets all that a session is to be created with, also fields of a newer ADK, such as DisplayName.
+func TestWrapHandsOnRequests(t *testing.T) {
+	base := &creations{Service: session.InMemoryService()}
+	asked := session.CreateRequest{AppName: "app", UserID: "user", SessionID: "s"}
+	for i := range reflect.TypeFor[session.CreateRequest]().NumField() {
+		if f := reflect.ValueOf(&asked).Elem().Field(i); f.IsZero() && f.Kind() == reflect.String {
+			f.SetString("newer")
+		}
+	}
+	no(t, errOf(wrap(t, base, adk.Options{}).Create(t.Context(), &asked)))
+	base.asked.State = nil // with the wrapper's key
+	equal(t, "request", base.asked, asked)
 }
 
 // A session that is deleted leaves neither its log nor its index in memory, whether the wrapper deletes it or finds it gone.
