@@ -2,6 +2,7 @@ package compaction
 
 import (
 	"encoding/json"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -101,14 +102,19 @@ func ReopenCalls(v fold.View, late *patch.Event) (patches []*patch.PatchEvent, e
 			answered[p] = true
 		}
 	}
-	for i := v.Len() - 1; i >= 0 && len(answered) > 0; i-- {
+	ahead := maps.Clone(answered)                         // of which the call is not found yet
+	for i := v.Len() - 1; i >= 0 && len(ahead) > 0; i-- { // an answer stands behind its call
 		var gone, left []int
 		for p := range v.At(i).FunctionParts() {
 			at := p.Index
-			if p.Index = 0; answered[p] {
+			switch p.Index = 0; {
+			case answered[p]:
 				gone = append(gone, at)
-			} else {
+			case p.Response:
 				left = append(left, at)
+			case p.ID != "":
+				p.Response = true
+				delete(ahead, p)
 			}
 		}
 		if len(gone) == 0 || !isInterrupted(v.At(i)) {
