@@ -137,7 +137,8 @@ Turns:
 		}, false, 100, `
 Turns:
 - Agent: 1
-- Agent: of an invocation of its own
+- User: two
+  Agent: of an invocation of its own
 - User: three`},
 
 		{"only calls", []*patch.Event{
