@@ -255,3 +255,18 @@ func TestHostileInput(t *testing.T) {
 		}
 	}
 }
+
+// Text that is written from right to left keeps all its letters, joiners and marks; only what turns the direction of
+// other text goes.
+func TestRightToLeft(t *testing.T) {
+	for text, want := range map[string]string{
+		"الرجاء حجز غرفة تطل على البحر بدون إفطار.": "الرجاء حجز غرفة تطل على البحر بدون إفطار.",
+		"אני אלרגי לאגוזים\u200f, בבקשה.":           "אני אלרגי לאגוזים\u200f, בבקשה.",
+		"می\u200cخواهم بلیت \u2067تهران\u2069 را.":  "می\u200cخواهم بلیت",
+	} {
+		got := Summarise(Input{Events: []*patch.Event{said("a", "user", text), said("a", "agent", "ok"), filler(20)}, Max: 300})
+		if !strings.Contains(got, want) || strings.ContainsAny(got, "\u2067\u2069\u202e") {
+			t.Errorf("of %q: %q", text, got)
+		}
+	}
+}
