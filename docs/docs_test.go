@@ -106,7 +106,7 @@ var outside = map[string][]string{
 	"internal/fuzz/linear":       {"github.com/anishathalye/porcupine"},
 	"internal/fuzz/machine":      {"pgregory.net/rapid"},
 	"cmd/patchlog-sqlite":        {"modernc.org/sqlite"},
-	"internal/command":           {"github.com/jackc/pgx/v5", "github.com/google/uuid", "github.com/spf13/cobra", "github.com/spf13/pflag", "github.com/mattn/go-runewidth", "golang.org/x/term"},
+	"internal/command":           {"github.com/go-json-experiment/json", "github.com/jackc/pgx/v5", "github.com/google/uuid", "github.com/spf13/cobra", "github.com/spf13/pflag", "github.com/mattn/go-runewidth", "golang.org/x/term"},
 }
 
 func TestArrowsPointOneWay(t *testing.T) {
