@@ -6,7 +6,7 @@ import "sync"
 // Cache keeps values in two generations: when the young one is full it becomes the old one, whose
 // entries are dropped unless they were used meanwhile. It is safe for use by any number of goroutines.
 type Cache[K comparable, V any] struct {
-	Limit int // of a generation, in the unit of Put's size; 0 means 4096
+	Limit int // of a generation, in the unit of Put's size; 0 means 4096, and below 0 nothing is kept
 
 	mu         sync.Mutex
 	size       int // of the young generation
@@ -31,7 +31,7 @@ func (c *Cache[K, V]) Get(key K) (v V, ok bool) {
 	return s.value, ok
 }
 
-// Put keeps a value that is not larger than a generation.
+// Put keeps a value. One that is larger than a generation is one by itself.
 func (c *Cache[K, V]) Put(key K, v V, size int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -45,7 +45,7 @@ func (c *Cache[K, V]) putLocked(key K, s sized[V]) {
 	}
 	c.size -= c.young[key].size
 	delete(c.young, key)
-	if s.size > limit {
+	if limit < 0 {
 		return
 	}
 	if c.young == nil || c.size+s.size > limit {

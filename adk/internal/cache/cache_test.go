@@ -1,0 +1,40 @@
+package cache_test
+
+import (
+	"testing"
+
+	"github.com/patchlog-dev/patchlog/adk/internal/cache"
+)
+
+// What was used last stays, also a value that is larger than the limit, and a cache without room keeps nothing.
+func TestCache(t *testing.T) {
+	c := cache.Cache[string, int]{Limit: 10}
+	has := func(key string, want bool) {
+		t.Helper()
+		if v, ok := c.Get(key); ok != want || ok && v != len(key) {
+			t.Errorf("%q: %d, %v", key, v, ok)
+		}
+	}
+	put := func(key string, size int) { c.Put(key, len(key), size) }
+	put("a", 6)
+	put("bb", 6)
+	has("a", true) // and is young again
+	put("ccc", 6)
+	put("dddd", 6)
+	has("bb", false)
+	has("dddd", true)
+	put("large", 1000)
+	has("large", true)
+	put("large", 2000)
+	has("large", true)
+	put("a", 6)
+	has("large", true)
+	c.Remove("large")
+	has("large", false)
+	if n := c.Len(); n == 0 || n > 4 {
+		t.Errorf("it has %d values", n)
+	}
+	c = cache.Cache[string, int]{Limit: -1}
+	put("a", 0)
+	has("a", false)
+}
