@@ -356,8 +356,10 @@ type Head struct {
 	// from a damaged one, or from the log of a server that took over.
 	Edition uint64
 
-	// Damaged is 0, or the first seq of which it is in doubt whether the log has it. Last is
-	// then an upper bound. The records before can be read; nothing can be appended.
+	// Damaged is 0, or the first seq of which it is in doubt whether the log has it, since the head or the log's last row is
+	// damaged. Last is then an upper bound. A caller reads the records before, which have checksums of their own, so that a
+	// loop over the log ends with an error at the damage and not before it, and Verify looks at all of them. Nothing can be
+	// appended.
 	Damaged uint64
 }
 
