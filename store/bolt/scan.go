@@ -162,6 +162,10 @@ func (s *Scan) Swept(number uint64) bool {
 	return ok && rank > Free
 }
 
+// SweptKnown reports whether the tree says all numbers that no session goes by, so that other rows in use are of sessions that
+// exist.
+func (s *Scan) SweptKnown() bool { return s.Metas == 0 || s.catalog.unlinked.whole }
+
 // noEnd is err, unless all was read that was asked for and the file ended there.
 func noEnd(err error) error {
 	if err == io.EOF {

@@ -158,8 +158,9 @@ func (v *File) deleted(l *Log, newest uint64) bool {
 	if recreated || v.Swept(l.Number) {
 		return true
 	}
-	// What is neither free nor in use is of the part of the tree that cannot be read.
-	l.Doubt = l.rank() == bolt.Free || l.rank() == bolt.Unknown && !v.FreeKnown
+	// What is neither free nor in use is of the part of the tree that cannot be read. What is in use may be of a session that
+	// was deleted, and whose rows are still to be removed.
+	l.Doubt = l.rank() == bolt.Free || l.rank() == bolt.Unknown && !v.FreeKnown || !v.SweptKnown()
 	return false
 }
 
