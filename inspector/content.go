@@ -7,11 +7,13 @@ import (
 	"fmt"
 	"html/template"
 	"regexp"
+	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
 
 	"github.com/patchlog-dev/patchlog/compaction/adkrecord"
+	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/internal/identifiers"
 	"github.com/patchlog-dev/patchlog/internal/present"
 	"github.com/patchlog-dev/patchlog/patch"
@@ -24,6 +26,7 @@ const (
 	pageBytes  = 500_000 // of a page, that all its contents take
 	blockBytes = 400     // of a page, that a text takes beside what it says
 	markBytes  = 120     // of a page, that a mark takes
+	classBytes = 40      // of a page, that a colour takes
 	lineBytes  = 40      // of a text, that count as a line of it when it is folded
 	nameRunes  = 200     // of a name
 )
@@ -62,16 +65,25 @@ type block struct {
 	Raw   template.URL // where all of it is, or ""
 }
 
-// run is a stretch of a text, and how it is marked: "" or one of the marks.
+// run is a stretch of a text, and how it is marked: "", one of the marks, or a colour.
 type run struct{ Text, Mark string }
 
-// textLine is a line of Markdown: a heading, an item of a list, or other text.
+// textLine is a line of Markdown: a heading, an item of a list, what belongs to it, or other text.
 type textLine struct {
-	Kind string // "heading", "item" or "text"
+	Kind string // "heading", "item", "sub" or "text"
 	Runs []run
 }
 
-// markdown returns a text as lines of Markdown. Headings and items lose their markers; other text is unchanged.
+// lines returns what a summary says, as lines of Markdown.
+func (s *showing) lines(e fold.Entry) (out []textLine) {
+	for _, b := range s.event(e.Event, e.Seq).Blocks {
+		out = append(out, markdown(b.Runs)...)
+	}
+	return slices.DeleteFunc(out, func(l textLine) bool { return len(l.Runs) == 1 && strings.TrimSpace(l.Runs[0].Text) == "" })
+}
+
+// markdown returns a text as lines of Markdown. Headings and items lose their markers; other text is unchanged. A short
+// line that ends in a colon is a heading, and one that is indented belongs to the item above.
 func markdown(runs []run) []textLine {
 	lines := []textLine{{Kind: "text"}}
 	for _, r := range runs {
@@ -85,6 +97,10 @@ func markdown(runs []run) []textLine {
 					line.Kind, piece = "heading", text[1:]
 				} else if strings.HasPrefix(trimmed, "- ") || strings.HasPrefix(trimmed, "* ") {
 					line.Kind, piece = "item", trimmed[2:]
+				} else if strings.HasSuffix(piece, ":") && trimmed == piece && len(piece) < headingBytes {
+					line.Kind, piece = "heading", strings.TrimSuffix(piece, ":")
+				} else if strings.HasPrefix(piece, "  ") {
+					line.Kind, piece = "sub", trimmed
 				}
 			}
 			line.Runs = append(line.Runs, run{piece, r.Mark})
@@ -92,6 +108,9 @@ func markdown(runs []run) []textLine {
 	}
 	return lines
 }
+
+// headingBytes is how long a line may be that its colon makes a heading.
+const headingBytes = 40
 
 // The marks that identifiers get.
 const (
@@ -256,7 +275,40 @@ func (s *showing) text(what, name, text string) block {
 // json is a block with JSON. Other text is shown unchanged.
 func (s *showing) json(what, name, text string) block {
 	shown, read := indentJSON(text, s.most())
-	return s.block(what, name, text, s.Marks.in(shown, withoutEscapes(shown)), read)
+	if len(s.Marks.how) > 0 {
+		return s.block(what, name, text, s.Marks.in(shown, withoutEscapes(shown)), read)
+	}
+	return s.block(what, name, text, coloured(shown), read)
+}
+
+var jsonToken = regexp.MustCompile(`"(?:[^"\\]|\\.)*"(\s*:)?|-?\d[\d.eE+-]*|\b(?:true|false|null)\b`)
+
+// coloursBytes is the most of JSON that has colours.
+const coloursBytes = 20_000
+
+// coloured marks keys, strings, numbers and words of JSON, each with a class of its own.
+func coloured(text string) (runs []run) {
+	last := 0
+	if len(text) > coloursBytes {
+		return []run{{Text: text}}
+	}
+	for _, at := range jsonToken.FindAllStringSubmatchIndex(text, -1) {
+		kind := "number"
+		switch c := text[at[0]]; {
+		case at[2] >= 0:
+			kind = "key"
+		case c == '"':
+			kind = "string"
+		case c == 't', c == 'f', c == 'n':
+			kind = "word"
+		}
+		if at[0] > last {
+			runs = append(runs, run{Text: text[last:at[0]]})
+		}
+		runs = append(runs, run{text[at[0]:at[1]], kind})
+		last = at[1]
+	}
+	return append(runs, run{Text: text[last:]})
 }
 
 // block shows runs, which are what a text says up to an index, as far as the page has room.
@@ -265,8 +317,11 @@ func (s *showing) block(what, name, text string, runs []run, end int) block {
 	left := s.most()
 	s.Left -= left
 	for _, r := range runs {
-		if r.Mark != "" {
+		switch {
+		case r.Title() != "":
 			left -= markBytes
+		case r.Mark != "":
+			left -= classBytes
 		}
 		shown, cost, read := lines(r.Text, left)
 		left -= cost
@@ -299,7 +354,7 @@ func lines(text string, most int) (shown string, cost, read int) {
 		case r == '\r' && strings.HasPrefix(text[read+size:], "\n"):
 			said = ""
 		default:
-			said = present.EscapeUnless(func(r rune) bool { return r == '\n' || r == '\t' || unicode.IsGraphic(r) }, said)
+			said = present.EscapeUnless(func(r rune) bool { return r == '\n' || r == '\t' || unicode.IsGraphic(r) || present.Shows(r) }, said)
 		}
 		n := len(said)
 		if strings.ContainsRune(`<>&"'+`, r) {

@@ -1,7 +1,7 @@
 package inspector
 
 import (
-	"fmt"
+	"context"
 	"html/template"
 	"net/http"
 
@@ -20,8 +20,9 @@ type shownDifference struct {
 	Title     string
 	Rows      []present.Row
 	Events    []changedEvent
-	More      int    // events that are not shown
-	Same      string // what is said if there are none
+	Rest      []changedEvent // below the first
+	More      int            // events that are not shown
+	Same      string         // what is said if there are none
 	State     []present.StateRow
 	StateMore int
 	SameState string
@@ -59,8 +60,19 @@ func shownDifferenceOf(key store.Key, title string, d present.Difference, around
 	if len(s.State) == 0 {
 		s.SameState = present.SameState
 	}
+	s.fold()
 	s.Pins, _ = cutTo(d.PinLines(), diffRows)
 	return s
+}
+
+// diffShown is the number of events that a difference shows at once.
+const diffShown = 12
+
+// fold puts the events of a long difference under a line that unfolds them.
+func (s *shownDifference) fold() {
+	if len(s.Events) > diffShown {
+		s.Events, s.Rest = s.Events[:diffShown:diffShown], s.Events[diffShown:]
+	}
 }
 
 // markWords pairs removed and added events in order, and marks the words that changed between the two of a pair.
@@ -93,7 +105,7 @@ func (s *shownDifference) add(key store.Key, c present.Change) {
 	s.Events = append(s.Events, row)
 }
 
-// diffBody is the page of how a session differs between two records.
+// diffBody is the panel of how a session differs between two records.
 type diffBody struct {
 	Key        string
 	From, To   uint64
@@ -101,39 +113,36 @@ type diffBody struct {
 	Difference shownDifference
 }
 
-func (i *Inspector) diffPage(w http.ResponseWriter, r *http.Request) error {
-	ctx, cancel := withTimeout(r)
-	defer cancel()
-	key, err := i.key(r, Read)
+// diffPanel compares the session after two records. Without them, it shows what the newest patch did.
+func (i *Inspector) diffPanel(ctx context.Context, r *http.Request, b *sessionBody) error {
+	from, given, err := number(r, "from")
 	if err != nil {
 		return err
 	}
-	info, err := i.store.Info(ctx, key)
+	to, toGiven, err := number(r, "to")
 	if err != nil {
 		return err
 	}
-	from, _, err := number(r, "from")
-	if err != nil {
-		return err
+	if !toGiven {
+		to = b.Last
 	}
-	to, given, err := number(r, "to")
-	if err != nil {
-		return err
-	}
-	if !given {
-		to = info.Seq
+	for seq := b.Last; !given && !toGiven && seq > 0; seq-- {
+		if b.line.at(seq).Patch != nil {
+			from, to, given = seq-1, seq, true
+		}
 	}
 	from, to = min(from, to), max(from, to)
-	before, err := i.store.ViewAt(ctx, key, from)
+	before, err := i.store.ViewAt(ctx, b.Key, from)
 	if err != nil {
 		return err
 	}
-	after, err := i.store.ViewAt(ctx, key, to)
+	after, err := i.store.ViewAt(ctx, b.Key, to)
 	if err != nil {
 		return err
 	}
-	body := diffBody{key.String(), from, to, max(info.Seq, to), shownDifferenceOf(key, "What changed", present.DifferenceOf(before, after), diffContext)}
-	return i.render(w, r, http.StatusOK, "diff", page{Title: fmt.Sprintf("From record %d to record %d", from, to), Key: &key, Body: body})
+	b.Title = "Compare"
+	b.Body = diffBody{b.Key.String(), from, to, max(b.Last, to), shownDifferenceOf(b.Key, "", present.DifferenceOf(before, after), diffContext)}
+	return nil
 }
 
 // cutTo returns the first of a list, and how many more it has.

@@ -17,6 +17,7 @@ import (
 	"net/netip"
 	"net/url"
 	"os"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -84,8 +85,8 @@ type Options struct {
 	// Author returns the author of what a request writes. nil means "inspector".
 	Author func(r *http.Request) string
 
-	// Compaction configures compaction on request. The zero Config
-	// means [compaction.DefaultConfig].
+	// Compaction configures compaction on request. If it is not Enabled, its settings that are not zero hold beside
+	// those of [compaction.DefaultConfig].
 	Compaction compaction.Config
 
 	// Redact, if not nil, replaces secrets by placeholders in the files that can be downloaded, and in
@@ -160,12 +161,24 @@ func New(s *store.Store, opts Options) (*Inspector, error) {
 		opts.Author = func(*http.Request) string { return "inspector" }
 	}
 	if !opts.Compaction.Enabled {
-		opts.Compaction = compaction.DefaultConfig()
+		opts.Compaction = overDefaults(opts.Compaction)
 	}
 	opts.Compaction.Redact = cmp.Or(opts.Compaction.Redact, opts.Redact)
 	i := &Inspector{store: s, opts: opts, finder: recall.NewFinder(s, 0), bodyTimeout: defaultBodyTimeout}
 	i.handler = i.limitBody(guard(opts, i.routes()))
 	return i, nil
+}
+
+// overDefaults returns the default configuration with the settings of c that are not zero.
+func overDefaults(c compaction.Config) compaction.Config {
+	out := compaction.DefaultConfig()
+	given, to := reflect.ValueOf(c), reflect.ValueOf(&out).Elem()
+	for n := range given.NumField() {
+		if field := given.Field(n); !field.IsZero() {
+			to.Field(n).Set(field)
+		}
+	}
+	return out
 }
 
 // ServeHTTP implements [http.Handler]. All paths are directly below the one that the inspector
@@ -193,16 +206,19 @@ func (i *Inspector) routes() http.Handler {
 	mux := http.NewServeMux()
 	get := func(path string, h handler) { mux.Handle("GET /"+path, bodiless(i.handle(h))) }
 	get("{$}", i.sessionsPage)
-	get("session", i.sessionPage)
+	get("session", i.sessionPage("log", i.logPanel))
 	get("record", i.recordPage)
-	get("summary", i.summaryPage)
-	get("diff", i.diffPage)
+	get("summary", i.sessionPage("summary", i.summaryPanel))
+	get("diff", i.sessionPage("diff", i.diffPanel))
+	get("state", i.sessionPage("state", i.statePanel))
+	get("figures", i.sessionPage("figures", i.figuresPanel))
 	get("search", i.searchPage)
 	get("live", i.live)
 	get("export", i.export)
 	get("list", i.list)
 	mux.Handle("GET /assets/", assets())
 	if i.opts.Write || i.opts.Erase {
+		get("act", i.act)
 		mux.Handle("POST /act", i.handle(i.act))
 	}
 	get("", func(http.ResponseWriter, *http.Request) error {

@@ -29,24 +29,37 @@ type page struct {
 	Write   bool // whether the session may be written to
 	Erase   bool // whether it may be erased in
 	Body    any
+
+	File  bool         // it is a file of its own, with its style, and without a server to ask
+	Style template.CSS // of a file
 }
 
-var templates = template.Must(template.New("").Funcs(template.FuncMap{
-	"printable": present.Printable,
-	"counted":   present.Counted[int],
-	"grouped":   present.Grouped[int],
-	"grouped64": present.Grouped[uint64],
-	"when":      when,
-	"query":     query,
-	"pager":     pager,
-	"inc":       func(n int) int { return n + 1 },
-	"indented":  indented,
-	"clip":      present.Clip,
+// placed is a row with the page that it is on.
+type placed struct {
+	Page page
+	Row  *row
+}
 
-	"action": actionButton,
-	"recordActs": func() map[string]string { // by the forms that rows of the log have buttons of
-		return map[string]string{"reverting": "revert", "rewinding": "rewind", "forking": "fork", "erasing": actErase}
-	},
+// Of returns a row for a template.
+func (p page) Of(r *row) placed { return placed{p, r} }
+
+var templates = template.Must(template.New("").Funcs(template.FuncMap{
+	"printable":  present.Printable,
+	"counted":    present.Counted[int],
+	"grouped":    present.Grouped[int],
+	"grouped64":  present.Grouped[uint64],
+	"when":       when,
+	"query":      query,
+	"inc":        func(n int) int { return n + 1 },
+	"clip":       present.Clip,
+	"short":      short,
+	"clock":      clock,
+	"day":        day,
+	"instant":    instant,
+	"ago":        ago,
+	"tokens":     tokensTitle,
+	"percent":    func(f float64) string { return strconv.FormatFloat(f, 'f', 2, 64) + "%" },
+	"unit":       func(f float64) string { return strconv.FormatFloat(f, 'f', 1, 64) },
 	"changeWord": func(sign present.Sign) string { return changeWords[sign] },
 }).ParseFS(files, "templates/*.html"))
 
@@ -82,49 +95,6 @@ type link struct {
 	Text string
 }
 
-// pager leads to other rows of a log, from the place on that the parameter of this name says,
-// counted from base; at and what other parameters say stays. It is the zero link if there is none.
-func pager(b sessionBody, to *int, name string, base int, text string) (link, error) {
-	if to == nil {
-		return link{}, nil
-	}
-	pairs := []any{"key", b.Key, name, *to + base}
-	if !b.Newest {
-		pairs = append(pairs, "at", b.At)
-	}
-	pairs = append(pairs, "kind", b.Kind)
-	url, err := query("session", pairs...)
-	return link{url + template.URL("#"+map[string]string{"log": "raw"}[name]), text}, err
-}
-
-// actionForm is a button that previews what can be done about a record.
-type actionForm struct {
-	Key, Creation, Act, Text string
-	At, Seq                  uint64
-}
-
-// actionButton returns a button on a page that was made of the newest record.
-func actionButton(body any, act string, seq uint64, text string) actionForm {
-	a := actionForm{Act: act, Seq: seq, Text: text}
-	switch b := body.(type) {
-	case recordBody:
-		a.Key, a.Creation, a.At = b.Key, b.Creation, b.Last
-	case summaryBody:
-		a.Key, a.Creation, a.At = b.Key, b.Creation, b.Last
-	}
-	return a
-}
-
-// indented is JSON for people to read, as it shows; a very long one is not told to its end.
-func indented(text string) string {
-	whole, read := indentJSON(text, textBytes)
-	shown, _, said := lines(whole, textBytes)
-	if read < len(text) || said < len(whole) {
-		shown += " …"
-	}
-	return shown
-}
-
 // render answers with a page: the template of its name, in the frame that all have.
 func (i *Inspector) render(w http.ResponseWriter, r *http.Request, status int, name string, p page) error {
 	text, err := i.page(r, name, p)
@@ -148,40 +118,9 @@ func (i *Inspector) page(r *http.Request, name string, p page) ([]byte, error) {
 	return out.Bytes(), err
 }
 
-// begun is a response whose status and start of a page were sent. For it, send writes the rest of the page.
-type begun struct {
-	http.ResponseWriter
-	body io.WriteCloser
-}
-
-// begin sends the start of a page up to its content, with the number of records that are to be read.
-func (i *Inspector) begin(w http.ResponseWriter, r *http.Request, p page, records uint64) (http.ResponseWriter, error) {
-	p.Body = records
-	text, err := i.page(r, "reading", p)
-	if err != nil {
-		return nil, err
-	}
-	b := &begun{w, startBody(w, r, http.StatusOK)}
-	_, err = b.body.Write(text)
-	if z, ok := b.body.(*gzip.Writer); ok {
-		err = cmp.Or(err, z.Flush())
-	}
-	_ = http.NewResponseController(w).Flush() // a ResponseWriter that cannot flush sends all at the end
-	return b, ignoreGone(err)
-}
-
-// contentStart is where the content of each page starts.
-const contentStart = `<main id="main" tabindex="-1">`
-
 // send answers with a page.
 func send(w http.ResponseWriter, r *http.Request, status int, text []byte) error {
-	var body io.WriteCloser
-	if b, ok := w.(*begun); ok {
-		body = b.body
-		_, text, _ = bytes.Cut(text, []byte(contentStart))
-	} else {
-		body = startBody(w, r, status)
-	}
+	body := startBody(w, r, status)
 	_, err := body.Write(text)
 	return ignoreGone(cmp.Or(err, body.Close()))
 }

@@ -21,11 +21,11 @@ const (
 	lineRunes  = 800
 )
 
-// recordBody is the page of a record.
+// recordBody is the panel of a record.
 type recordBody struct {
 	Key           string
-	Seq, Last     uint64
-	Creation      string
+	Seq           uint64
+	Did           string // of a patch
 	Blank         []fact // that it was erased; none if it was not
 	CanErase      bool   // something of it can be erased still
 	CanRewind     bool
@@ -66,9 +66,26 @@ type recordPatch struct {
 	Difference shownDifference
 }
 
+// recordPanel shows a record, with all its events or the one that the request names.
+func (i *Inspector) recordPanel(ctx context.Context, r *http.Request, b *sessionBody) error {
+	seq, _, err := number(r, "seq")
+	if err != nil {
+		return err
+	}
+	rec, err := i.record(ctx, b.Key, seq)
+	if err != nil {
+		return err
+	}
+	b.Open, b.Title = rec.Seq, fmt.Sprintf("Record %d", rec.Seq)
+	b.Body, err = i.recordBody(ctx, b.Key, b.line, rec, r.FormValue("id"))
+	return err
+}
+
+// recordPage answers with the page of a record, or with its JSON.
 func (i *Inspector) recordPage(w http.ResponseWriter, r *http.Request) error {
-	ctx, cancel := withTimeout(r)
-	defer cancel()
+	if r.FormValue("form") != "json" {
+		return i.sessionPage("record", i.recordPanel)(w, r)
+	}
 	key, err := i.key(r, Read)
 	if err != nil {
 		return err
@@ -77,22 +94,11 @@ func (i *Inspector) recordPage(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	rec, err := i.record(ctx, key, seq)
+	rec, err := i.record(r.Context(), key, seq)
 	if err != nil {
 		return err
 	}
-	if r.FormValue("form") == "json" {
-		return sendJSON(w, key, rec)
-	}
-	body, err := i.recordBody(ctx, key, rec, r.FormValue("id"))
-	if err != nil {
-		return err
-	}
-	what := "an event"
-	if rec.Patch != nil {
-		what = "a patch, " + present.PrintableUpTo(string(rec.Patch.Type()), nameRunes)
-	}
-	return i.render(w, r, http.StatusOK, "record", page{Title: fmt.Sprintf("Record %d: %s", rec.Seq, what), Key: &key, Body: body})
+	return sendJSON(w, key, rec)
 }
 
 // record returns a record of a session.
@@ -142,20 +148,16 @@ func sessionURL(key store.Key, at uint64) template.URL {
 	return url
 }
 
-// recordBody makes a record's page, with all events of the record, or only the one with the id if that is not "".
-func (i *Inspector) recordBody(ctx context.Context, key store.Key, rec patch.Record, id string) (recordBody, error) {
-	t, err := i.timeline(ctx, key)
-	if err != nil {
-		return recordBody{}, err
-	}
+// recordBody describes a record, with all its events, or only the one with the id if that is not "".
+func (i *Inspector) recordBody(ctx context.Context, key store.Key, t *timeline, rec patch.Record, id string) (recordBody, error) {
 	body := recordBody{
-		Key: key.String(), Seq: rec.Seq, Last: t.last(), Creation: t.info.Creation, Before: rec.Seq - 1, Raw: rawURL(key)(rec.Seq),
+		Key: key.String(), Seq: rec.Seq, Before: rec.Seq - 1, Raw: rawURL(key)(rec.Seq),
 		Blank: t.blank(key, rec), CanErase: erasable(rec), CanRewind: rec.Event != nil && rec.Event.InvocationID() != "",
 	}
 	if rec.Seq < t.last() {
 		body.After = rec.Seq + 1
 	}
-	where, err := i.places(ctx, key)
+	where, err := i.places(ctx, key, t)
 	if err != nil {
 		return recordBody{}, err
 	}
@@ -186,6 +188,7 @@ func (i *Inspector) recordBody(ctx context.Context, key store.Key, rec patch.Rec
 		body.Events = append(body.Events, shown)
 	}
 	if rec.Patch != nil {
+		body.Did = t.sentence(rec.Seq)
 		body.Facts = factsOf("type", string(rec.Patch.Type()), &rec.Patch.Envelope)
 		if body.Patch, err = i.patchBody(ctx, key, t, where.view, rec); err != nil {
 			return recordBody{}, err
@@ -208,6 +211,7 @@ func factsOf(what, kind string, e *patch.Envelope) []fact {
 // eventPlaces locates the events of a session in its newest view.
 type eventPlaces struct {
 	key    store.Key
+	line   *timeline
 	view   fold.View
 	places *fold.Places
 
@@ -216,12 +220,12 @@ type eventPlaces struct {
 }
 
 // places returns the eventPlaces of a session's events as it stands now.
-func (i *Inspector) places(ctx context.Context, key store.Key) (*eventPlaces, error) {
+func (i *Inspector) places(ctx context.Context, key store.Key, t *timeline) (*eventPlaces, error) {
 	v, err := i.store.View(ctx, key)
 	if err != nil {
 		return nil, err
 	}
-	w := eventPlaces{key: key, view: v}
+	w := eventPlaces{key: key, line: t, view: v}
 	if w.places, err = v.Places(); err != nil {
 		return nil, err
 	}
@@ -235,26 +239,26 @@ func (w *eventPlaces) of(seq uint64, index int, e *patch.Event) ([]fact, error) 
 	case !ok:
 		return []fact{{Text: "It was never in sight: its patch was not applied."}}, nil
 	case place.Index >= 0:
-		facts := []fact{{Text: fmt.Sprintf("Visible, at index %d", place.Index)}}
+		facts := []fact{{Text: fmt.Sprintf("The model sees it, at index %d", place.Index)}}
 		if w.view.IsPinned(place.Index) {
-			facts = append(facts, fact{Text: "Pinned"})
+			facts = append(facts, fact{Text: "pinned"})
 		}
 		if standsIn(e) || w.view.Entry(place.Index).Summary {
 			url, err := query("summary", "key", w.key, "at", w.view.Seq(), "index", place.Index)
 			if err != nil {
 				return nil, err
 			}
-			facts = append(facts, fact{Text: "What it stands for", URL: url})
+			facts = append(facts, fact{Text: "what it hides", URL: url})
 		}
 		return facts, nil
 	case place.HiddenBySeq == 0:
 		return []fact{{Text: "Not in sight"}}, nil
 	}
-	facts := []fact{{Text: fmt.Sprintf("Hidden by patch %d", place.HiddenBySeq), URL: recordURL(w.key, place.HiddenBySeq, "")}}
+	facts := []fact{{Text: fmt.Sprintf("Hidden by the %s at %d", patchWord(w.line.at(place.HiddenBySeq).Patch), place.HiddenBySeq), URL: recordURL(w.key, place.HiddenBySeq, "")}}
 	if w.places.IsRepresented(seq, index, e.Branch(), e.IsolationScope()) {
-		return append(facts, fact{Text: "Told of: what is visible in its place stands for it"}), nil
+		return append(facts, fact{Text: "what the model sees in its place tells of it"}), nil
 	}
-	return append(facts, fact{Text: "Not told of: nothing that is visible stands for it"}), nil
+	return append(facts, fact{Text: "nothing that the model sees tells of it"}), nil
 }
 
 // callsOf links a function call to the records that answer it, and an answer to the record of its call, by the newest
@@ -351,7 +355,7 @@ func passLines(rec patch.Record) []string {
 // since says whether an applied patch stands in the newest view, and what reverted it.
 func since(key store.Key, t *timeline, newest fold.View, rec patch.Record) ([]fact, error) {
 	if rec.Patch.Type() == patch.Erase {
-		return []fact{{Text: "It stands for good: what was erased cannot be brought back."}}, nil
+		return []fact{{Text: "What was erased cannot be brought back."}}, nil
 	}
 	standing, err := newest.RevertTargets(rec.ID())
 	switch {
@@ -365,18 +369,18 @@ func since(key store.Key, t *timeline, newest fold.View, rec patch.Record) ([]fa
 	var reverts []fact
 	for _, s := range t.steps[rec.Seq:] {
 		if s.Patch != nil && s.Patch.Type == patch.Revert && s.Patch.Applied && s.Patch.Target == rec.ID() {
-			reverts = append(reverts, fact{Text: fmt.Sprintf("reverted by record %d", s.Seq), URL: recordURL(key, s.Seq, "")})
+			reverts = append(reverts, fact{Text: fmt.Sprintf("taken back by record %d", s.Seq), URL: recordURL(key, s.Seq, "")})
 		}
 	}
 	if over := len(reverts) - listedRows; over > 0 {
 		reverts = reverts[over:]
 	}
-	text := "It stands."
+	text := "Active"
 	switch {
 	case !slices.Contains(standing, rec.ID()):
-		text = "It has been reverted."
+		text = "Taken back"
 	case len(reverts) > 0:
-		text = "It was reverted, and stands again."
+		text = "Active again"
 	}
 	return append([]fact{{Text: text}}, reverts...), nil
 }

@@ -58,7 +58,9 @@ func ask(t testing.TB, i *Inspector, path string, pairs ...any) *httptest.Respon
 var (
 	tags    = regexp.MustCompile(`(?s)<[^>]*>`)
 	element = regexp.MustCompile(`<(/?)([a-zA-Z][a-zA-Z0-9]*)([^>]*)>`)
-	attr    = regexp.MustCompile(`^(\s+[a-z][-a-z]*(="[^"<>]*"|='[^'<>]*')?)*\s*$`)
+	// drawings are what the inspector draws itself: see drawn.
+	drawings = regexp.MustCompile(`(?s)<figure class="picture" id="picture">.*?</figure>|<svg class="share".*?</svg>`)
+	attr     = regexp.MustCompile(`^(\s+[a-z][-a-z]*(="[^"<>]*"|='[^'<>]*')?)*\s*$`)
 )
 
 // said is what a page says: its text without tags.
@@ -93,6 +95,7 @@ func inOrder(page string) error {
 	if n := strings.Count(page, "<script"); n != 1 {
 		return fmt.Errorf("it has %d scripts", n)
 	}
+	page = drawings.ReplaceAllString(page, "")
 	var open []string
 	for _, m := range element.FindAllStringSubmatch(page, -1) {
 		name := strings.ToLower(m[2])
@@ -163,20 +166,20 @@ func TestRecordEvent(t *testing.T) {
 		event("o", "shop", `{"executableCode":{"language":"PYTHON","code":"print(1)\nprint(2)"}},{"codeExecutionResult":{"outcome":"OUTCOME_OK","output":"1\n2"}},`+
 			`{"fileData":{"mimeType":"text/html","fileUri":"javascript:alert(1)"}},{"toolCall":{"x":1}},{"inlineData":{"mimeType":"image/svg+xml","data":"PHN2Zz48L3N2Zz4="}}`),
 	)
-	page := shows(t, i, 200, []any{"record", "seq", 1}, "Record 1: an event", "Where is\nmy order?", "image/png, 26 bytes", "Visible, at index 0", "Record 2")
+	page := shows(t, i, 200, []any{"record", "seq", 1}, "Record 1", "Where is\nmy order?", "image/png, 26 bytes", "The model sees it, at index 0")
 	if strings.Contains(page, "<img") {
 		t.Error("an image is shown")
 	}
 	shows(t, i, 200, []any{"record", "seq", 2}, "thought", "I think", "function call", "find", "{\n  \"order\": [\n    \"A-1\",\n    {\n      \"deep\": true\n    }\n  ]\n}",
-		"Answered by record 3", "step", "\"n\": 2", "user:name", "\"Ada\"", "\"promptTokenCount\": 17", "root.shop", "i1", "Record 1", "Record 3", "As it stood then")
+		"Answered by record 3", "step", "\"n\": 2", "user:name", "\"Ada\"", "\"promptTokenCount\": 17", "root.shop", "i1", "As it stood then")
 	page = shows(t, i, 200, []any{"record", "seq", 3}, "Answers the call of record 2", "function response", `"café\u202e"`, `"a\nb"`)
 	if !strings.Contains(page, `&amp;seq=2">Answers the call`) {
 		t.Error("the call is not linked")
 	}
 	shows(t, i, 200, []any{"record", "seq", 4}, "PYTHON", "print(1)\nprint(2)", "OUTCOME_OK", "1\n2", "javascript:alert(1)", "toolCall", "image/svg+xml, 11 bytes")
 	testlog.Must(s.ApplyPatch(t.Context(), recordKey, []*patch.PatchEvent{patch.NewSplice(1, 2)}, store.PatchOptions{AsOfNow: true}))(t)
-	shows(t, i, 200, []any{"record", "seq", 2}, "Hidden by patch 5", "Answered by record 3")
-	shows(t, i, 200, []any{"record", "seq", 3}, "Hidden by patch 5", "Answers the call of record 2")
+	shows(t, i, 200, []any{"record", "seq", 2}, "Hidden by the cut at 5", "Answered by record 3")
+	shows(t, i, 200, []any{"record", "seq", 3}, "Hidden by the cut at 5", "Answers the call of record 2")
 	shows(t, i, 404, []any{"record", "seq", 6}, "there is no record 6")
 	shows(t, i, 400, []any{"record"}, "seq")
 	shows(t, i, 400, []any{"record", "seq", "x"}, "whole number")
@@ -236,7 +239,7 @@ func TestMoneySaved(t *testing.T) {
 		t.Error("nothing is hidden, and money is saved")
 	}
 	page := ask(t, i, "session").Body.String()
-	m := regexp.MustCompile(`about (\d+) of (\d+) tokens · 1 compaction · each prompt costs about ([\d.]+) less`).FindStringSubmatch(page)
+	m := regexp.MustCompile(`<strong>(\d+)</strong> of (\d+) tokens visible.* · 1 compaction · .*each prompt costs about ([\d.]+) less`).FindStringSubmatch(page)
 	if m == nil {
 		t.Fatalf("no money is saved:\n%s", page)
 	}
@@ -254,31 +257,31 @@ func TestMoneySaved(t *testing.T) {
 // A patch is shown with what it did and what became of it, and an event with what hides it.
 func TestRecordPatch(t *testing.T) {
 	_, i := shownLog(t, Options{}, joined(patched())...)
-	for at, want := range map[int]string{4: "0 compactions</p>", 11: "1 compaction · 1 identifier not in sight</p>"} {
-		if page := ask(t, i, "session", "at", at).Body.String(); !strings.Contains(page, want) {
-			t.Errorf("after record %d the headline does not end with %q", at, want)
+	for at, want := range map[int]string{4: "· 4 of 4 events</span></p>", 11: "1 compaction · 3 cuts</p>"} {
+		if page := ask(t, i, "session", "at", at).Body.String(); !strings.Contains(page, want) || strings.Contains(page, "1 identifier only in the raw log") != (at > 4) {
+			t.Errorf("after record %d the headline does not have %q", at, want)
 		}
 	}
-	page := shows(t, i, 200, []any{"record", "seq", 5}, "Record 5: a patch, summarise", "start 0, count 2, state keep", "What changed", "visible events4 -> 3",
-		"It stands.", "record 5, tokens: index 0 to 1: 2 events → 1 summary of level 1", "1 call of the summarizer: 1,200 tokens read, 30 written",
-		"1 of 2 identifiers lost", "A-4711 was found; so was Z-9999", "order A-4711", "What it put in", "Visible, at index 0", "What it stands for", "As it stood before", "kindsummary")
+	page := shows(t, i, 200, []any{"record", "seq", 5}, "Record 5 · summarised 2 events", "start 0, count 2, state keep", "What changed", "visible events4 -> 3",
+		"Active", "record 5, tokens: index 0 to 1: 2 events → 1 summary of level 1", "1 call of the summarizer: 1,200 tokens read, 30 written",
+		"1 of 2 identifiers lost", "A-4711 was found; so was Z-9999", "order A-4711", "What it put in", "The model sees it, at index 0", "what it hides", "kindsummary")
 	if !strings.Contains(page, `&amp;seq=2">found A-4711 in`) || !strings.Contains(page, `href="summary?`) {
 		t.Error("what it hid is not linked")
 	}
-	shows(t, i, 200, []any{"record", "seq", 6}, "-removed1e3userand B-1234?", "It has been reverted.", "reverted by record 7")
-	shows(t, i, 200, []any{"record", "seq", 7}, "patch p6", "+added1e3user", "It stands.")
+	shows(t, i, 200, []any{"record", "seq", 6}, "-removed user and B-1234?", "Taken back", "taken back by record 7")
+	shows(t, i, 200, []any{"record", "seq", 7}, "patch p6", "+added user", "Active")
 	shows(t, i, 200, []any{"record", "seq", 8}, "skipped: out of range")
-	shows(t, i, 200, []any{"record", "seq", 9}, "Of its group: record 10")
-	shows(t, i, 200, []any{"record", "seq", 10}, "new one", "new two", "Pinned", "Visible, at index 2")
+	shows(t, i, 200, []any{"record", "seq", 9}, "Together with record 10")
+	shows(t, i, 200, []any{"record", "seq", 10}, "new one", "new two", "pinned", "The model sees it, at index 2")
 	page = shows(t, i, 200, []any{"record", "seq", 10, "id", "n2"}, "new two", "Other events that it put in")
-	if n := strings.Count(page, "An event that it put in"); n != 1 {
+	if n := strings.Count(page, `aria-label="An event that it put in"`); n != 1 {
 		t.Errorf("%d events in full", n)
 	}
-	page = shows(t, i, 200, []any{"record", "seq", 2}, "Hidden by patch 5", "Told of")
-	if !strings.Contains(page, `&amp;seq=5">Hidden by patch 5</a>`) {
+	page = shows(t, i, 200, []any{"record", "seq", 2}, "Hidden by the summary at 5", "tells of it")
+	if !strings.Contains(page, `&amp;seq=5">Hidden by the summary at 5</a>`) {
 		t.Error("what hides it is not linked")
 	}
-	shows(t, i, 200, []any{"record", "seq", 3}, "Hidden by patch 9", "Not told of")
+	shows(t, i, 200, []any{"record", "seq", 3}, "Hidden by the cut at 9", "nothing that the model sees tells of it")
 }
 
 // Whatever a session says is text on a page of bounded size.
@@ -470,24 +473,24 @@ func TestDiff(t *testing.T) {
 		}
 		changes := d.Changes(2)
 		for _, e := range changes {
-			want = append(want, fmt.Sprintf("%s%s%d%s%s%s\n", e.Sign, changeWords[e.Sign], e.Index, e.Entry.Event.ID(), e.Entry.Event.Author(), present.EntryText(e.Entry)))
+			want = append(want, fmt.Sprintf("%s%s %s %s\n", e.Sign, changeWords[e.Sign], e.Entry.Event.Author(), present.EntryText(e.Entry)))
 		}
 		if len(changes) == 0 {
 			want = append(want, present.SameEvents)
 		}
 		for _, row := range d.StateRows() {
-			want = append(want, row.Key+row.Value)
+			want = append(want, row.Key+" "+row.Value)
 		}
 		if len(d.StateRows()) == 0 {
 			want = append(want, present.SameState)
 		}
 		want = append(want, d.PinLines()...)
-		page := shows(t, i, 200, []any{"diff", "from", c[0], "to", c[1]}, append(want, fmt.Sprintf("From record %d to record %d", c[0], c[1]))...)
-		if n := strings.Count(page, `<td><span aria-hidden="true">`); n != len(changes)+len(d.StateRows()) {
+		page := shows(t, i, 200, []any{"diff", "from", c[0], "to", c[1]}, append(want, fmt.Sprintf("after record %d and after record %d", c[0], c[1]))...)
+		if n := strings.Count(page, `<span class="sign" aria-hidden="true">`); n != len(changes)+len(d.StateRows()) {
 			t.Errorf("%v: %d rows, want %d and %d", c, n, len(changes), len(d.StateRows()))
 		}
 	}
-	shows(t, i, 200, []any{"diff", "from", 4}, "From record 4 to record 15")
+	shows(t, i, 200, []any{"diff", "from", 4}, "after record 4 and after record 15")
 }
 
 // Between a removed event and its replacement changed words are marked, unless they have few words in common.
@@ -515,9 +518,9 @@ func TestCallsOfOnePatch(t *testing.T) {
 
 func TestDiffRefused(t *testing.T) {
 	_, i := shownLog(t, Options{}, event("a", "user", text("a")), event("b", "user", text("b")))
-	shows(t, i, 200, []any{"diff", "from", 2, "to", 1}, "From record 1 to record 2")
+	shows(t, i, 200, []any{"diff", "from", 2, "to", 1}, "after record 1 and after record 2")
 	shows(t, i, 404, []any{"diff", "from", 1, "to", 7}, "record 7")
-	shows(t, i, 200, []any{"diff", "to", 1}, "From record 0 to record 1")
+	shows(t, i, 200, []any{"diff", "to", 1}, "after record 0 and after record 1")
 	shows(t, i, 400, []any{"diff", "from", "1.5"}, "whole number")
 }
 
@@ -529,7 +532,7 @@ func TestDiffBounded(t *testing.T) {
 	}
 	_, i := shownLog(t, Options{}, lines...)
 	page := shows(t, i, 200, []any{"diff", "from", 0}, "and 9800 more events", "and 9800 more keys", "0 -> 10000")
-	if n := strings.Count(page, `<td><span aria-hidden="true">`); n != 400 {
+	if n := strings.Count(page, `<span class="sign" aria-hidden="true">`); n != 400 {
 		t.Errorf("%d rows", n)
 	}
 }
@@ -560,8 +563,8 @@ func TestSummary(t *testing.T) {
 	if err != nil || len(docs) != 1 {
 		t.Fatal(docs, err)
 	}
-	want := append(docs[0].Head(), "/srv/orders/a.txt, /srv/orders/c.txt, B-1234X", "not visible (3):", "Summary at index 0", "level2", "from record1", "to record5", "order <b>A-4711</b>, please",
-		"What it stands for 5 events", "The patch that put it in, record 9", "As it stood before")
+	want := []string{"/srv/orders/a.txt, /srv/orders/c.txt, B-1234X", "not visible (3)", "What the summary hides", "level2", "from record1", "to record5", "order <b>A-4711</b>, please",
+		"It stands for 5 events", "Record 9", "As it stood before"}
 	page := shows(t, i, 200, []any{"summary", "at", v.Seq(), "index", 0}, want...)
 	for _, want := range []string{
 		`<mark class="not-visible" title="not visible: it stands nowhere in the visible log">/srv/orders/a.txt</mark>\nB-1234X`,
@@ -577,19 +580,23 @@ func TestSummary(t *testing.T) {
 	if strings.Contains(page, `">A-4711</mark>`) {
 		t.Error("what the summary has is marked")
 	}
-	if got := shows(t, i, 200, []any{"summary", "patch", "p9"}); got != page {
+	panel := func(page string) string {
+		_, panel, _ := strings.Cut(page, `id="panel-summary"`)
+		return panel
+	}
+	if got := shows(t, i, 200, []any{"summary", "patch", "p9"}); panel(got) == "" || said(panel(got)) != said(panel(page)) {
 		t.Error("by its patch it is another page")
 	}
 	_, docs, err = present.LossesOf(t.Context(), s, recordKey, "p7")
 	if err != nil || len(docs) != 1 {
 		t.Fatal(docs, err)
 	}
-	shows(t, i, 200, []any{"summary", "patch", "p7"}, append(docs[0].Head(), "3 events")...)
+	shows(t, i, 200, []any{"summary", "patch", "p7"}, "It stands for 3 events")
 	if strings.Contains(strings.Join(docs[0].Lines(), ""), "C-1234") {
 		t.Error("what another event has is invented")
 	}
-	shows(t, i, 200, []any{"summary", "at", 8, "index", 1}, "no order", "in other events (1): C-1234")
-	shows(t, i, 200, []any{"summary", "index", 0}, "Summary at index 0")
+	shows(t, i, 200, []any{"summary", "at", 8, "index", 1}, "no order", "in other events (1)", "C-1234")
+	shows(t, i, 200, []any{"summary", "index", 0}, "What the summary hides")
 
 	shows(t, i, 400, []any{"summary", "at", 8, "index", 2}, "stands for itself")
 	shows(t, i, 422, []any{"summary", "index", 2}, "2 events visible")
@@ -612,11 +619,11 @@ func TestSummaries(t *testing.T) {
 	if err != nil || len(docs) != 2 {
 		t.Fatal(docs, err)
 	}
-	page := shows(t, i, 200, []any{"summary", "patch", "p3"}, append(docs[0].Head(), "one", "At index 1: summary: two")...)
+	page := shows(t, i, 200, []any{"summary", "patch", "p3"}, "one", "At index 1: summary: two")
 	if !strings.Contains(page, `href="summary?at=6&amp;index=1&amp;key=`) {
 		t.Error(page)
 	}
-	shows(t, i, 200, []any{"summary", "at", 3, "index", 1}, "two", "What it stands for 1 event")
+	shows(t, i, 200, []any{"summary", "at", 3, "index", 1}, "two", "It stands for 1 event")
 	shows(t, i, 400, []any{"summary", "patch", "p4"}, "stands for itself")
 	shows(t, i, 400, []any{"summary", "patch", "p5"}, "put in no summary")
 	shows(t, i, 400, []any{"summary", "patch", "p6"}, "stands for itself")
@@ -633,7 +640,7 @@ func TestSummaryPages(t *testing.T) {
 	seen := 0
 	for pages := 0; seen < 150; pages++ {
 		page := shows(t, i, 200, []any{"summary", "index", 0, "from", seen})
-		rows := strings.Count(page, `<li class="covered-row`)
+		rows := len(regexp.MustCompile(`" id="c\d`).FindAllString(page, -1))
 		if rows < 20 || rows > 100 && seen == 0 || strings.Contains(page, "is not shown") || pages > 10 {
 			t.Fatalf("%d rows from %d on", rows, seen)
 		}
@@ -656,10 +663,10 @@ func TestSummaryCleared(t *testing.T) {
 	in := testlog.Must(v.At(2).StandIn("c1", 3, map[int]json.RawMessage{0: json.RawMessage(`{"functionResponse":{"id":"f1","name":"find","response":{"note":"cleared"}}}`)}))(t)
 	testlog.Must(s.ApplyPatch(t.Context(), recordKey, []*patch.PatchEvent{patch.NewSplice(2, 1, in).WithID("p")}, store.PatchOptions{AsOfNow: true}))(t)
 	for _, url := range [][]any{{"summary", "index", 2}, {"summary", "patch", "p"}} {
-		shows(t, i, 200, url, "What stands there", `"note": "cleared"`, "What was logged 1 event", `/srv/orders/a.txt`, "an event of record 3", "tokens as logged")
+		shows(t, i, 200, url, "What stands there now", `"note": "cleared"`, "What was cleared", "1 event", `/srv/orders/a.txt`, "an event of record 3", "tokens as logged")
 	}
-	shows(t, i, 200, []any{"record", "seq", 3}, "Hidden by patch 7", "Told of")
-	shows(t, i, 200, []any{"record", "seq", 7}, "What it put in", "What it stands for")
+	shows(t, i, 200, []any{"record", "seq", 3}, "Hidden by the clearing at 7", "tells of it")
+	shows(t, i, 200, []any{"record", "seq", 7}, "What it put in", "what it hides")
 }
 
 // What a summary stands for is shown in pages of bounded size, however much it is.
@@ -675,7 +682,7 @@ func TestSummaryLarge(t *testing.T) {
 	start := time.Now()
 	page := shows(t, i, 200, []any{"summary", "index", 0}, "9990 events, 1 to ", "more, which ‘patchlog loss’ lists")
 	t.Logf("%d bytes in %v", len(page), time.Since(start))
-	if n := strings.Count(page, `<li class="covered-row`); n != coveredRows {
+	if n := len(regexp.MustCompile(`" id="c\d`).FindAllString(page, -1)); n != coveredRows {
 		t.Errorf("%d rows", n)
 	}
 	page = shows(t, i, 200, []any{"summary", "index", 0, "from", 9_900}, "9901 to 9990 here", "A-9989", "Earlier events")

@@ -37,48 +37,47 @@ func (s listed) Named() bool { return s.Key != (store.Key{}) }
 // Used returns when the session was active last.
 func (s listed) Used() time.Time { return present.LastActivity(s.Info) }
 
-// Share returns which part of the tokens is visible.
-func (s listed) Share() string {
-	return present.Sizes{Raw: s.Tokens, Visible: s.VisibleTokens}.Share()
+// Visible returns which part of the tokens is visible, in percent.
+func (s listed) Visible() float64 {
+	return 100 * float64(s.VisibleTokens) / float64(max(s.Tokens, 1))
 }
 
-// column is a column of the list, by which it can be sorted.
+// column is an order of the list.
 type column struct {
 	name, title string
-	number      bool
 	compare     func(a, b listed) int
 }
 
-// columns are those of the list, in order.
+// columns are the orders of the list.
 var columns = []column{
-	{"key", "Session", false, func(a, b listed) int { return cmp.Compare(a.Key.String(), b.Key.String()) }},
-	{"active", "Last activity", false, func(a, b listed) int { return a.Used().Compare(b.Used()) }},
-	{"created", "Created", false, func(a, b listed) int { return a.Created.Compare(b.Created) }},
-	{"records", "Records", true, func(a, b listed) int { return cmp.Compare(a.Seq, b.Seq) }},
-	{"events", "Visible events", true, func(a, b listed) int { return cmp.Compare(a.Visible, b.Visible) }},
-	{"logged", "Tokens logged", true, func(a, b listed) int { return cmp.Compare(a.Tokens, b.Tokens) }},
-	{"visible", "Tokens visible", true, func(a, b listed) int { return cmp.Compare(a.VisibleTokens, b.VisibleTokens) }},
-	{"compacted", "Last compaction", false, func(a, b listed) int { return a.Compacted.Compare(b.Compacted) }},
+	{"active", "last activity", func(a, b listed) int { return a.Used().Compare(b.Used()) }},
+	{"key", "name", func(a, b listed) int { return cmp.Compare(a.Key.String(), b.Key.String()) }},
+	{"logged", "tokens logged", func(a, b listed) int { return cmp.Compare(a.Tokens, b.Tokens) }},
+	{"visible", "tokens visible", func(a, b listed) int { return cmp.Compare(a.VisibleTokens, b.VisibleTokens) }},
+	{"records", "records", func(a, b listed) int { return cmp.Compare(a.Seq, b.Seq) }},
+	{"created", "created", func(a, b listed) int { return a.Created.Compare(b.Created) }},
+	{"compacted", "last compaction", func(a, b listed) int { return a.Compacted.Compare(b.Compacted) }},
 }
 
 // newestFirst is the order unless another is asked for.
 const newestFirst = "-active"
 
-// sessionsBody is the page of all sessions.
+// sessionsBody is the page of all sessions: those whose names have the words, and below them the events that do.
 type sessionsBody struct {
 	Query      listing
 	All, Found int // sessions that may be seen, and those of them that match
 	From, To   int // the rows, from 1 on
-	Columns    []heading
+	Sorts      []sortLink
 	Rows       []listed
 	Pages      []link // to other pages; without an address if there is none
+	Find       *searchBody
+	Now        time.Time
 }
 
-type heading struct {
-	Title  string
-	Number bool
-	Order  string // "ascending", "descending" or "none"
-	URL    template.URL
+// sortLink orders the list by a column, or the other way round if it is ordered by it.
+type sortLink struct {
+	link
+	Order string // "ascending", "descending" or ""
 }
 
 // So long is a search.
@@ -123,7 +122,7 @@ func (i *Inspector) sessionsPage(w http.ResponseWriter, r *http.Request) error {
 	}
 	ctx, done := withTimeout(r)
 	defer done()
-	b := sessionsBody{Query: q}
+	b := sessionsBody{Query: q, Now: time.Now()}
 	found, err := i.listed(ctx, r, q, &b.All)
 	if err != nil {
 		return err
@@ -138,11 +137,11 @@ func (i *Inspector) sessionsPage(w http.ResponseWriter, r *http.Request) error {
 	first := (q.Page - 1) * pageRows
 	b.Rows = found[first:min(first+pageRows, len(found))]
 	b.From, b.To = first+1, first+len(b.Rows)
-	for n, c := range columns {
-		h, to := heading{Title: c.title, Number: c.number, Order: "none"}, q
-		to.Sort, to.Page = c.name, 1
-		if n > 0 {
-			to.Sort = "-" + c.name // the largest come first
+	for _, c := range columns {
+		h, to := sortLink{link: link{Text: c.title}}, q
+		to.Sort, to.Page = "-"+c.name, 1 // the largest come first
+		if c.name == "key" {
+			to.Sort = c.name
 		}
 		switch q.Sort {
 		case c.name:
@@ -151,7 +150,7 @@ func (i *Inspector) sessionsPage(w http.ResponseWriter, r *http.Request) error {
 			h.Order, to.Sort = "descending", c.name
 		}
 		h.URL = to.url()
-		b.Columns = append(b.Columns, h)
+		b.Sorts = append(b.Sorts, h)
 	}
 	for _, p := range []struct {
 		text string
@@ -165,7 +164,17 @@ func (i *Inspector) sessionsPage(w http.ResponseWriter, r *http.Request) error {
 			b.Pages = append(b.Pages, l)
 		}
 	}
-	return i.render(w, r, http.StatusOK, "sessions", page{Title: "Sessions", Body: b})
+	status := http.StatusOK
+	if q.Words != "" {
+		find := readSearch(r)
+		if status, err = i.find(ctx, r, store.Info{}, &find); err != nil {
+			return err
+		}
+		if b.Find = &find; find.Problem != "" && find.Narrow() == "" && b.Found > 0 {
+			b.Find, status = nil, http.StatusOK // the names were meant
+		}
+	}
+	return i.render(w, r, status, "sessions", page{Title: "Sessions", Body: b})
 }
 
 // listed returns the sessions that are asked for, of those that may be seen, of which it counts all.
@@ -207,7 +216,7 @@ const (
 	searchSessions = 1_000 // are searched at a time
 )
 
-// searchBody is the page of a search. It has the query as typed.
+// searchBody is the panel of a search. It has the query as typed.
 type searchBody struct {
 	Key, Query, Author, Tool string // Key is "" where all sessions are searched
 	Hidden, Summaries, All   bool
@@ -217,23 +226,44 @@ type searchBody struct {
 	Found    string
 	Damaged  string // what could not be searched
 	Hits     []searchHit
-	Erasing  []eraseForm
+	Erase    *searchErase
 }
 
-// eraseForm is a form that erases hits of a session. Forms are numbered from 1.
-type eraseForm struct {
-	Key, Creation string
-	At            uint64
+// searchErase is what a form needs that erases by the query: a session, as it was seen.
+type searchErase struct {
+	Key      store.Key
+	Creation string
+	At       uint64
+	Here     bool // the session is the page's
 }
 
-// Filtered says that the form has more than a query.
-func (b searchBody) Filtered() bool { return b.Author+b.Tool != "" || b.Hidden || b.Summaries || b.All }
+// found is the hits of a search with the session's page that they are on, or nil.
+type found struct {
+	Page *sessionBody
+	Find searchBody
+}
+
+// InPage returns the hits for a page of their own.
+func (b searchBody) InPage() found { return found{nil, b} }
+
+// Narrow says what more than a query the form has.
+func (b searchBody) Narrow() string {
+	for _, more := range []struct {
+		is   bool
+		text string
+	}{{b.Hidden, "hidden"}, {b.Summaries, "summaries"}, {b.All, "all"}} {
+		if more.is {
+			return more.text
+		}
+	}
+	return b.Author + b.Tool
+}
 
 // searchHit is an event that was found.
 type searchHit struct {
 	recall.Hit[store.Key]
 	Other bool // it is of another session than the page
-	Form  int  // the number of the form that erases it; 0 if it may not be erased
+	Erase bool // it may be erased
 }
 
 // Kind returns what kind of entry the event is.
@@ -244,41 +274,60 @@ func (h searchHit) Kind() present.Kind {
 // Said returns the snippet in pieces.
 func (h searchHit) Said() []present.Piece { return present.Pieces(h.Snippet.Text, h.Snippet.Marks) }
 
-func (i *Inspector) searchPage(w http.ResponseWriter, r *http.Request) error {
-	b := searchBody{
+func readSearch(r *http.Request) searchBody {
+	return searchBody{
 		Query: r.FormValue("q"), Author: r.FormValue("author"), Tool: r.FormValue("tool"),
 		Hidden: r.FormValue("hidden") != "", Summaries: r.FormValue("summaries") != "", All: r.FormValue("all") != "",
 	}
+}
+
+// searchPage answers with the panel of a search in a session, or with the page of all sessions.
+func (i *Inspector) searchPage(w http.ResponseWriter, r *http.Request) error {
+	if r.FormValue("key") == "" {
+		return i.sessionsPage(w, r)
+	}
+	key, err := i.key(r, Read)
+	if err != nil {
+		return err
+	}
 	ctx, done := withTimeout(r)
 	defer done()
-	p, info := page{Title: "Search in all sessions"}, store.Info{}
-	if r.FormValue("key") != "" {
-		key, err := i.key(r, Read)
-		if err != nil {
-			return err
-		}
-		if info, err = i.store.Info(ctx, key); err != nil {
-			return err
-		}
-		b.Key, p.Key, p.Title = key.String(), &key, "Search in "+key.String()
+	b, err := i.sessionBody(ctx, r, key)
+	if err != nil {
+		return err
 	}
-	status := http.StatusOK
-	if b.Searched = b.Query != "" || b.Filtered(); b.Searched {
-		if err := i.search(ctx, r, info, &b); err != nil {
-			if status = statusOf(err); status >= http.StatusInternalServerError {
-				return err
-			}
-			b.Problem = err.Error()
-			if wrong := (*patch.FieldError)(nil); errors.As(err, &wrong) {
-				b.Problem = wrong.Field + ": " + wrong.Problem
-			}
-			for _, text := range []*string{&b.Query, &b.Author, &b.Tool} { // to what a form can hold
-				*text = (*text)[:min(len(*text), recall.MaxQueryBytes)]
-			}
-		}
+	info := b.line.info
+	info.Key, info.Seq = key, b.Last
+	find := readSearch(r)
+	find.Key, b.Panel, b.Title = key.String(), "search", "Search"
+	status, err := i.find(ctx, r, info, &find)
+	if err != nil {
+		return err
 	}
-	p.Body = b
-	return i.render(w, r, status, "search", p)
+	b.Body = find
+	return i.showSession(w, r, status, b)
+}
+
+// find makes the search that a request asks for. The status is that of the page, which shows what is wrong with it.
+func (i *Inspector) find(ctx context.Context, r *http.Request, session store.Info, b *searchBody) (status int, err error) {
+	if b.Searched = b.Query != "" || b.Narrow() != ""; !b.Searched {
+		return http.StatusOK, nil
+	}
+	err = i.search(ctx, r, session, b)
+	if err == nil {
+		return http.StatusOK, nil
+	}
+	if status = statusOf(err); status >= http.StatusInternalServerError {
+		return status, err
+	}
+	b.Problem = err.Error()
+	if wrong := (*patch.FieldError)(nil); errors.As(err, &wrong) {
+		b.Problem = wrong.Field + ": " + wrong.Problem
+	}
+	for _, text := range []*string{&b.Query, &b.Author, &b.Tool} { // to what a form can hold
+		*text = (*text)[:min(len(*text), recall.MaxQueryBytes)]
+	}
+	return status, nil
 }
 
 // search searches a session, or all sessions that the request may read if the session is zero or b.All is set.
@@ -334,23 +383,16 @@ func (i *Inspector) search(ctx context.Context, r *http.Request, session store.I
 	if len(hits) == searchHits {
 		b.Found = "the best " + present.Counted(len(hits), "event")
 	}
+	home := session // where a form starts that erases
 	for _, h := range hits {
-		hit := searchHit{Hit: h, Other: h.Key != session.Key}
-		if i.may(r, h.Key, Erase) {
-			hit.Form = b.eraseForm(h.Key, sessions)
+		hit := searchHit{Hit: h, Other: h.Key != session.Key, Erase: i.may(r, h.Key, Erase)}
+		if n := slices.IndexFunc(sessions, func(info store.Info) bool { return info.Key == h.Key }); home.Key == (store.Key{}) && hit.Erase && n >= 0 {
+			home = sessions[n]
 		}
 		b.Hits = append(b.Hits, hit)
 	}
-	return nil
-}
-
-// eraseForm returns the number of a session's form, and adds the form if it is missing.
-func (b *searchBody) eraseForm(key store.Key, sessions []store.Info) int {
-	n := slices.IndexFunc(b.Erasing, func(f eraseForm) bool { return f.Key == key.String() })
-	if n < 0 {
-		of := sessions[slices.IndexFunc(sessions, func(info store.Info) bool { return info.Key == key })]
-		n = len(b.Erasing)
-		b.Erasing = append(b.Erasing, eraseForm{key.String(), of.Creation, of.Seq})
+	if home.Key != (store.Key{}) && i.may(r, home.Key, Erase) {
+		b.Erase = &searchErase{home.Key, home.Creation, home.Seq, home.Key == session.Key}
 	}
-	return n + 1
+	return nil
 }

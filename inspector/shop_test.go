@@ -104,13 +104,13 @@ func TestSearchPage(t *testing.T) {
 	for name, c := range map[string]struct {
 		params []string
 		found  string
-		hits   []string // how they begin, but for the score
+		hits   []string // how they begin
 	}{
-		"words":          {[]string{"q", "teapot"}, "5 events found", []string{"record 5, hidden by p8 (record 8), user, 2025-01-02T00:00:00Z, And the green [teapot]?", "record 6, hidden by p8 (record 8), clerk, 2025-01-02T00:00:01Z, The [teapot] is sold out.", "record 4", "record 7, index 1, user, 2025-01-03T00:00:00Z, Then I take a second lamp, a lamp of brass.", "record 3"}},
-		"what is hidden": {[]string{"q", "ORDER-4711", "hidden", "1"}, "", []string{"record 2, hidden by p9 (record 9), clerk"}},
-		"an author":      {[]string{"q", "TR-88-1234567", "author", "clerk"}, "", []string{"record 3, hidden by p9 (record 9), clerk"}},
+		"words":          {[]string{"q", "teapot"}, "5 events found", []string{"record 5, hidden by record 8, user, 2 Jan 2025 00:00 And the green [teapot]?", "record 6, hidden by record 8, clerk, 2 Jan 2025 00:00 The [teapot] is sold out.", "record 4", "record 7, visible, user, 3 Jan 2025 00:00 Then I take a second lamp, a lamp of brass.", "record 3"}},
+		"what is hidden": {[]string{"q", "ORDER-4711", "hidden", "1"}, "", []string{"record 2, hidden by record 9, clerk"}},
+		"an author":      {[]string{"q", "TR-88-1234567", "author", "clerk"}, "", []string{"record 3, hidden by record 9, clerk"}},
 		"a tool":         {[]string{"q", "ORDER-4711", "tool", "track"}, "", []string{"record 2, hidden by"}},
-		"summaries":      {[]string{"q", "ORDER-4712", "summaries", "1"}, "", []string{"record 9, index 0, user (summary), "}},
+		"summaries":      {[]string{"q", "ORDER-4712", "summaries", "1"}, "", []string{"record 9, visible, user (summary), "}},
 		"nothing":        {[]string{"q", "zeppelin"}, "0 events found", nil},
 	} {
 		status, page := getPage(t, i, "search", append([]string{"key", key}, c.params...)...)
@@ -120,20 +120,20 @@ func TestSearchPage(t *testing.T) {
 			continue
 		}
 		for n, want := range c.hits {
-			if got := regexp.MustCompile(`score [\d.]+ `).ReplaceAllString(hits[n], ""); !strings.HasPrefix(got, want) {
+			if got := hits[n]; !strings.HasPrefix(got, want) {
 				t.Errorf("%s: hit %d is %q, want %q", name, n, got, want)
 			}
 		}
 	}
 
-	// Links lead to the record, and to where it stands.
+	// Links lead to the record.
 	_, page := getPage(t, i, "search", "key", key, "q", "lamp", "author", "user")
-	for _, want := range []string{`href="record?id=e7&amp;key=shop%2Fada%2F1%252F2&amp;seq=7"`, `href="session?key=shop%2Fada%2F1%252F2&amp;visible=1#v1"`, `name="author" value="user"`, `<details open>`} {
+	for _, want := range []string{`href="record?id=e7&amp;key=shop%2Fada%2F1%252F2&amp;seq=7"`, `name="author" value="user"`, `<details open><summary>Only some`} {
 		if !strings.Contains(page, want) {
 			t.Errorf("there is no %s in\n%s", want, page)
 		}
 	}
-	if _, page := getPage(t, i, "search", "key", key, "q", "teapot"); !strings.Contains(page, `href="record?key=shop%2Fada%2F1%252F2&amp;seq=8"`) || strings.Contains(page, `<details open>`) {
+	if _, page := getPage(t, i, "search", "key", key, "q", "teapot"); !strings.Contains(page, `href="record?key=shop%2Fada%2F1%252F2&amp;seq=8"`) || strings.Contains(page, `<details open><summary>Only some`) {
 		t.Errorf("there is no link to the patch, or the form is open:\n%s", page)
 	}
 }
@@ -192,7 +192,7 @@ func TestSearchAuthorized(t *testing.T) {
 		t.Errorf("a session that may not be read shows:\n%q\nnot\n%q", hitsIn(with), hitsIn(without))
 	}
 	hits := strings.Join(hitsIn(with), "\n")
-	if !strings.Contains(hits, "shop/ada/other, record 1, index 0, user") || !strings.Contains(hits, "record 7, index 1, user") {
+	if !strings.Contains(hits, "shop/ada/other, record 1, visible, user") || !strings.Contains(hits, "record 7, visible, user") {
 		t.Errorf("found are\n%s", hits)
 	}
 	if hidden := page(true, secret.String()); !strings.Contains(hidden, "not found") || strings.Contains(hidden, "hides") {
@@ -213,7 +213,7 @@ func TestSearchAuthorizedLate(t *testing.T) {
 		return key != late
 	}})
 	_, page := getPage(t, i, "search", "key", shopKey.String(), "q", "lamp", "all", "1")
-	if len(hitsIn(page)) == 0 || strings.Contains(page, "late") {
+	if len(hitsIn(page)) == 0 || strings.Contains(page, "ada/late") {
 		t.Errorf("found are %q", hitsIn(page))
 	}
 }
@@ -451,9 +451,12 @@ func TestLiveIsPaced(t *testing.T) {
 	appended(t, s, 2_000)
 	told := 0
 	for at := ""; at != "2001"; told++ {
-		_, at = page.next()
+		name := ""
+		if name, at = page.next(); name == "" {
+			t.Fatal("the stream has ended")
+		}
 	}
-	if most := int(time.Since(begun)/(250*time.Millisecond)) + 2; told > most {
+	if most := int(time.Since(begun)/(100*time.Millisecond)) + 2; told > most {
 		t.Errorf("told %d times in %v", told, time.Since(begun))
 	}
 }
@@ -557,7 +560,7 @@ func TestPagesSayWhatTheCommandSays(t *testing.T) {
 	fmt.Sscan(regexp.MustCompile(`records +(\d+)`).FindStringSubmatch(says(t, db, "stats", key.String()))[1], &last)
 
 	t.Run("stats", func(t *testing.T) {
-		page := text(t, i, "session", of())
+		page := text(t, i, "figures", of()) + text(t, i, "state", of())
 		figures, state, _ := strings.Cut(strings.TrimSpace(says(t, db, "stats", key.String())), "\n\n")
 		lines := strings.Split(figures, "\n")
 		if len(lines) < 12 {
@@ -569,42 +572,9 @@ func TestPagesSayWhatTheCommandSays(t *testing.T) {
 		}
 		for _, line := range append(lines[1:], values[1:]...) { // the first ones are the key and a heading
 			line = blanks(line)
-			if !strings.Contains(page, line) && !strings.Contains(page, strings.ToUpper(line[:1])+line[1:]) {
+			said := strings.ReplaceAll(page, " ", "") // JSON is indented on the page
+			if line := strings.ReplaceAll(line, " ", ""); !strings.Contains(said, line) && !strings.Contains(said, strings.ToUpper(line[:1])+line[1:]) {
 				t.Errorf("the page does not say %q", line)
-			}
-		}
-	})
-	t.Run("audit", func(t *testing.T) {
-		var pages strings.Builder
-		for from := 1; from <= last; from += 100 {
-			pages.WriteString(text(t, i, "session", of("log", fmt.Sprint(from))) + "\n")
-		}
-		all := pages.String()
-		patches := 0
-		for _, line := range strings.Split(strings.TrimSpace(says(t, db, "audit", key.String())), "\n") {
-			cells := regexp.MustCompile(` {2,}`).Split(strings.TrimSpace(line), -1)
-			if cells[0] == "" {
-				continue
-			}
-			want := cells[len(cells)-1] // of a record its text, of a note all
-			if _, text, ofPatch := strings.Cut(want, "by compaction: "); ofPatch {
-				want = text
-				patches++
-			}
-			if !strings.Contains(all, blanks(want)) {
-				t.Errorf("the pages do not say %q", want)
-			}
-		}
-		if patches < 5 {
-			t.Errorf("%d patches were compared", patches)
-		}
-	})
-	t.Run("log", func(t *testing.T) {
-		page := text(t, i, "session", of("visible", "0"))
-		for _, line := range strings.Split(strings.TrimSpace(says(t, db, "log", key.String())), "\n")[2:] {
-			cells := regexp.MustCompile(` {2,}`).Split(strings.TrimSpace(line), -1)
-			if want := cells[len(cells)-1]; !strings.Contains(page, blanks(want)) {
-				t.Errorf("the page does not say %q", want)
 			}
 		}
 	})
@@ -631,7 +601,8 @@ func TestPagesSayWhatTheCommandSays(t *testing.T) {
 		for _, block := range blocks {
 			index := regexp.MustCompile(`^index (\d+)`).FindStringSubmatch(block)[1]
 			page := text(t, i, "summary", of("at", fmt.Sprint(last), "index", index))
-			for _, line := range strings.Split(block, "\n") {
+			for _, line := range strings.Split(block, "\n")[2:] { // the first ones have their own words on the page
+				_, line, _ = strings.Cut(line, ": ")
 				if !strings.Contains(page, blanks(line)) {
 					t.Errorf("the page does not say %q", blanks(line))
 				}

@@ -27,25 +27,27 @@ const (
 	lossLength   = 120     // runes of one of them
 )
 
-// summaryBody is the page of what stands for others: a summary, or an event of which results
+// summaryBody is the panel of what stands for others: a summary, or an event of which results
 // were cleared or shortened.
 type summaryBody struct {
 	Key      string
-	Creation string
-	At, Last uint64
+	At       uint64
 	Index    int
 	Seq      uint64 // of the record that put it in
 	Before   uint64 // the record before
 	Cleared  bool   // it is no summary
 	Facts    []fact
 	Siblings []fact     // other summaries that the same patch put in
-	Head     []string   // what 'patchlog loss' says of it
+	Head     []string   // what it says in all
 	Loss     []lostList // and which names
 	Text     shownEvent
-	Covered  rows[coveredRow]
-	Earlier  template.URL
-	Later    template.URL
-	URL      template.URL // of its event
+	Covered  struct {
+		Rows             []coveredRow
+		First, Next, All int
+	}
+	Earlier template.URL
+	Later   template.URL
+	URL     template.URL // of its event
 }
 
 // lostList is names of one sort, those first that are worth most.
@@ -66,13 +68,9 @@ type coveredRow struct {
 	Content      shownEvent
 }
 
-func (i *Inspector) summaryPage(w http.ResponseWriter, r *http.Request) error {
-	ctx, cancel := withTimeout(r)
-	defer cancel()
-	key, err := i.key(r, Read)
-	if err != nil {
-		return err
-	}
+// summaryPanel shows what stands for others: what it hides, and what it lost.
+func (i *Inspector) summaryPanel(ctx context.Context, r *http.Request, b *sessionBody) error {
+	key := b.Key
 	v, at, err := i.requestedSummary(ctx, r, key)
 	if err != nil {
 		return err
@@ -95,12 +93,8 @@ func (i *Inspector) summaryPage(w http.ResponseWriter, r *http.Request) error {
 	if itself {
 		covered = nil
 	}
-	info, err := i.store.Info(ctx, key)
-	if err != nil {
-		return err
-	}
 	body := summaryBody{
-		Key: key.String(), Creation: info.Creation, Last: info.Seq, At: v.Seq(), Index: index, Seq: entry.Seq, Before: entry.Seq - 1, Cleared: cleared,
+		Key: key.String(), At: v.Seq(), Index: index, Seq: entry.Seq, Before: entry.Seq - 1, Cleared: cleared,
 		URL: recordURL(key, entry.Seq, entry.Event.ID()), Facts: summaryFacts(key, entry, cleared),
 	}
 	for _, n := range at[1:] {
@@ -123,11 +117,11 @@ func (i *Inspector) summaryPage(w http.ResponseWriter, r *http.Request) error {
 	if err := body.addCovered(r, key, covered, how); err != nil {
 		return err
 	}
-	title := fmt.Sprintf("Summary at index %d", index)
-	if cleared {
-		title = fmt.Sprintf("What stands at index %d for a result", index)
+	if b.Title = "Summary"; cleared {
+		b.Title = "Cleared result"
 	}
-	return i.render(w, r, http.StatusOK, "summary", page{Title: title, Key: &key, Body: body})
+	b.Body = body
+	return nil
 }
 
 // requestedSummary returns the view and the indices that a request is about: an index, or what a patch put in that
@@ -191,7 +185,10 @@ func standsIn(e *patch.Event) bool {
 
 // addLoss says what the summary loses and invents. It notes how names are marked in the events and in the summary.
 func (b *summaryBody) addLoss(doc present.Loss, covered []fold.Entry, how, invented map[string]string) {
-	b.Head = doc.Head()
+	b.Head = []string{
+		fmt.Sprintf("It stands for %s of %s, about %s → %s tokens. %d of %s can be seen.", present.Counted(doc.Events, "event"), present.Counted(doc.Invocations, "turn"),
+			present.Grouped(doc.Tokens), present.Grouped(doc.Summary.EstimatedTokens()), doc.Identifiers-len(doc.NotVisible), present.Counted(doc.Identifiers, "identifier")),
+	}
 	in := map[string]*patch.Event{} // where a name stands, in the events
 	seqs := map[string]uint64{}
 	for _, e := range covered {

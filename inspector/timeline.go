@@ -1,6 +1,7 @@
 package inspector
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -22,7 +23,6 @@ import (
 type step struct {
 	Seq    uint64
 	Kind   present.Kind
-	ID     string
 	Time   time.Time
 	Tokens int // estimated, of the record's event; 0 of a patch
 
@@ -36,16 +36,18 @@ type step struct {
 
 // patchStep is what a patch did.
 type patchStep struct {
+	ID      string
 	Type    patch.Type
 	Group   string
-	Target  string // the id of the patch that it reverts
+	Target  string // the id of the patch that it reverts, or of the event that it pins
 	Applied bool
 	Pass    *compaction.Written // if compaction logged it
-	Notes   []present.Note      // as the audit has them: the first of them, and how many there are more
-}
 
-// mostNotes is the most notes that are kept of a patch: a revert can restore thousands of events.
-const mostNotes = 50
+	Hid, Added             int // events
+	HidTokens, AddedTokens int
+	Summary, Stands        bool // it put in a summary; or events of which results were cleared
+	RewoundTo              int  // the turn that it went back to the end of; -1 if it is no rewind
+}
 
 // timeline is what each record of a log did, in order. It is extended as the log grows; what was
 // handed out stays as it was.
@@ -55,6 +57,34 @@ type timeline struct {
 	steps []step
 	turns ops.Turns // for add alone
 	held  int64     // bytes that the steps take, about
+	notes *notes
+}
+
+// notes are what pages of a session compute once. They are for any goroutine.
+type notes struct {
+	mu      sync.Mutex
+	view    fold.View // that the targets are of
+	targets []target
+	losses  map[fold.Ref]*lossLine // of summaries, by the patch that added them and the index among its events
+}
+
+// targets returns what stands for the events of a view, computed again only if a patch changed that.
+func (t *timeline) targets(v fold.View) ([]target, error) {
+	t.notes.mu.Lock()
+	defer t.notes.mu.Unlock()
+	n := &t.notes.targets
+	if was := t.notes.view; was.Creation() == v.Creation() && was.Edition() == v.Edition() && was.PatchSeq() == v.PatchSeq() && was.Seq() <= v.Seq() && was.Seq() > 0 {
+		for at, first := v.Len(), uint64(len(*n)); first < v.Seq(); first++ { // events alone came since
+			*n = append(*n, target{Index: at - int(v.Seq()-first)})
+		}
+		t.notes.view = v
+		return slices.Clip(*n), nil
+	}
+	found, err := targetsOf(t, v)
+	if err == nil && v.Seq() == t.last() {
+		t.notes.view, *n = v, found
+	}
+	return found, err
 }
 
 // at returns the step of a record.
@@ -83,7 +113,7 @@ func (t *timeline) add(r patch.Record) error {
 		return err
 	}
 	s := t.at(t.last())
-	s.Seq, s.ID, s.Tokens, s.Patch = r.Seq, r.ID(), 0, nil
+	s.Seq, s.Tokens, s.Patch = r.Seq, 0, nil
 	turns := len(t.turns)
 	s.Kind, s.Turn = present.KindOfRecord(r), t.turns.Add(r)
 	if len(t.turns) > turns {
@@ -110,28 +140,31 @@ func (t *timeline) patch(s *step, after fold.View, r patch.Record) error {
 	}
 	p := r.Patch
 	s.Time = p.Timestamp()
-	s.Patch = &patchStep{Type: p.Type(), Group: p.Group(), Target: p.PatchID(), Applied: f.Applied, Pass: present.PassOf(p)}
-	if s.Patch.Notes = f.Notes(); len(s.Patch.Notes) > mostNotes {
-		more := len(s.Patch.Notes) - mostNotes
-		s.Patch.Notes = append(slices.Clone(s.Patch.Notes[:mostNotes]), present.Note{Kind: present.NoteAdded, Text: fmt.Sprintf("and %s more, which the record's own page has", present.Counted(more, "event"))})
+	d := &patchStep{
+		ID: p.ID(), Type: p.Type(), Group: p.Group(), Target: cmp.Or(p.PatchID(), p.EventID()), Applied: f.Applied, Pass: present.PassOf(p),
+		Hid: len(f.Hidden), Added: len(f.Added), RewoundTo: -1,
 	}
 	for _, e := range f.Hidden {
-		s.Visible -= e.EstimatedTokens()
+		d.HidTokens += e.EstimatedTokens()
 	}
 	for _, e := range f.Added {
-		s.Visible += e.EstimatedTokens()
+		d.AddedTokens += e.EstimatedTokens()
+		d.Summary = d.Summary || d.Type == patch.Summarise || e.IsSummary()
+		d.Stands = d.Stands || standsIn(e)
 	}
+	s.Visible += d.AddedTokens - d.HidTokens
+	if d.Type == patch.Splice && d.Hid > 0 && d.Added == 0 && p.StatePolicy() == patch.Drop && f.Start == after.Len() && f.Start > 0 {
+		d.RewoundTo = max(t.at(t.view.Entry(f.Start).Seq).Turn-1, 0)
+	}
+	s.Patch = d
 	return nil
 }
 
 // footprint is about how many bytes a step takes besides its own.
 func (s *step) footprint() int64 {
-	n := len(s.ID)
+	n := 0
 	if p := s.Patch; p != nil {
-		for _, note := range p.Notes {
-			n += int(unsafe.Sizeof(note)) + len(note.Text)
-		}
-		n += int(unsafe.Sizeof(*p)) + len(p.Group) + len(p.Target)
+		n += int(unsafe.Sizeof(*p)) + len(p.ID) + len(p.Group) + len(p.Target)
 		if p.Pass != nil {
 			n += int(unsafe.Sizeof(*p.Pass))
 		}
@@ -172,7 +205,7 @@ func (i *Inspector) timeline(ctx context.Context, key store.Key) (*timeline, err
 		if err != nil {
 			return nil, err
 		}
-		k.line = timeline{info: info, view: start.WithEdition(now.Edition()), turns: ops.Turns{}}
+		k.line = timeline{info: info, view: start.WithEdition(now.Edition()), turns: ops.Turns{}, notes: &notes{losses: map[fold.Ref]*lossLine{}}}
 	}
 	if k.line.last() < info.Seq {
 		for r, err := range i.store.RawEvents(ctx, key, k.line.last()+1) {
@@ -184,25 +217,13 @@ func (i *Inspector) timeline(ctx context.Context, key store.Key) (*timeline, err
 			}
 		}
 	}
+	if now.Seq() == k.line.last() {
+		k.line.view = now // the store has it in memory anyway
+	}
 	handed := k.line
 	handed.steps = handed.steps[:len(handed.steps):len(handed.steps)]
 	handed.turns = nil
 	return &handed, nil
-}
-
-// unread returns how many records the session's timeline lacks; all of them while another request extends it.
-func (i *Inspector) unread(ctx context.Context, key store.Key) (uint64, error) {
-	info, err := i.store.Info(ctx, key)
-	if err != nil {
-		return 0, err
-	}
-	if k := i.timelines.get(key); k.mu.TryLock() {
-		defer k.mu.Unlock()
-		if k.line.info.Creation == info.Creation {
-			return info.Seq - min(k.line.last(), info.Seq), nil
-		}
-	}
-	return info.Seq, nil
 }
 
 // extend adds a record, with what the view needs of its log for that.
@@ -271,7 +292,7 @@ func (t *timeline) receiptsByID() map[string]uint64 {
 	out := map[string]uint64{}
 	for _, s := range t.steps {
 		if s.Patch != nil && s.Patch.Type == patch.Erase {
-			out[s.ID] = s.Seq
+			out[s.Patch.ID] = s.Seq
 		}
 	}
 	return out

@@ -1,8 +1,6 @@
 package inspector
 
 import (
-	"bytes"
-	"compress/gzip"
 	"encoding/json"
 	"encoding/xml"
 	"errors"
@@ -11,12 +9,9 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
-	"net/url"
 	"path/filepath"
 	"reflect"
-	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 
@@ -76,7 +71,7 @@ func TestPropertyTimeline(t *testing.T) {
 				tokens += e.EstimatedTokens()
 			}
 			s := line.at(r.Seq)
-			if s.Seq != r.Seq || s.ID != r.ID() || s.Events != after.Len() || s.Visible != tokens || s.Raw != raw || s.Turn != turn {
+			if s.Seq != r.Seq || s.Events != after.Len() || s.Visible != tokens || s.Raw != raw || s.Turn != turn {
 				rt.Fatalf("record %d: %+v; there are %d events of %d tokens, of %d\n%s", r.Seq, s, after.Len(), tokens, raw, fuzz.Text(records, nil))
 			}
 			if (s.Patch == nil) != (r.Patch == nil) {
@@ -212,7 +207,7 @@ func TestTimelineFootprint(t *testing.T) {
 		line := grown(t, records)
 		return line.footprint() - int64(line.view.Footprint())
 	}
-	if short, more := of("p"), of(long); short < 150*200 || more-short < 2*50*int64(len(long)-1) {
+	if short, more := of("p"), of(long); short < 150*150 || more-short < 2*50*int64(len(long)-1) {
 		t.Errorf("%d bytes, and %d with long ids", short, more)
 	}
 }
@@ -276,8 +271,9 @@ func TestPageOfALateRevert(t *testing.T) {
 		w := httptest.NewRecorder()
 		i.ServeHTTP(w, httptest.NewRequest("GET", "http://localhost/session?key=a/u/s", nil))
 		page := w.Body.String()
-		if w.Code != http.StatusOK || !strings.Contains(page, "hid nothing") || strings.Count(page, ">added at index ") != 40 {
-			t.Errorf("status %d, %d events are said to have come back", w.Code, strings.Count(page, ">added at index "))
+		line := testlog.Must(i.timeline(t.Context(), key))(t)
+		if p := line.at(402).Patch; p.Hid != 0 || p.Added != 40 || w.Code != http.StatusOK || !strings.Contains(page, "took back cut 101") {
+			t.Errorf("status %d, the revert: %+v", w.Code, p)
 		}
 	})
 }
@@ -298,13 +294,13 @@ func TestSessionPageIsBounded(t *testing.T) {
 {"id":"p","author":%[1]q,"patchType":"splice","start":1,"count":1}
 `, long, set)
 	testlog.Must(s.Import(t.Context(), key, strings.NewReader(text), store.ImportOptions{}))(t)
-	for _, address := range []string{"session?key=a/u/s", "session?key=a/u/s&at=2", "diff?key=a/u/s&from=0&to=3"} {
+	for _, address := range []string{"session?key=a/u/s", "session?key=a/u/s&at=2", "state?key=a/u/s", "record?key=a/u/s&seq=1", "diff?key=a/u/s&from=0&to=3"} {
 		w := httptest.NewRecorder()
 		i.ServeHTTP(w, httptest.NewRequest("GET", "http://localhost/"+address, nil))
 		if w.Code != http.StatusOK || w.Body.Len() > 1_000_000 {
 			t.Errorf("%s: status %d, %d bytes", address, w.Code, w.Body.Len())
 		}
-		if page := w.Body.String(); strings.HasPrefix(address, "session") && (!strings.Contains(page, "5000 keys") || !strings.Contains(page, "more, which ‘patchlog stats’ shows")) {
+		if page := w.Body.String(); strings.HasPrefix(address, "state") && !strings.Contains(page, "more, which ‘patchlog stats’ shows") {
 			t.Errorf("%s does not say how many keys there are", address)
 		}
 	}
@@ -339,61 +335,6 @@ func TestStatsAreOfTheViewShown(t *testing.T) {
 	}
 	if got["Records"] != "1" || got["Visible events"] != "1" || got["Tokens, about"] != fmt.Sprintf("%d of %[1]d visible (100 %%)", line.at(1).Raw) {
 		t.Errorf("the figures are %v", got)
-	}
-}
-
-// flushed records the body up to the flush of a response, and then calls onFlush.
-type flushed struct {
-	*httptest.ResponseRecorder
-	begin   []byte
-	onFlush func()
-}
-
-func (f *flushed) Flush() {
-	f.begin = slices.Clone(f.Body.Bytes())
-	f.onFlush()
-}
-
-// The start of a page is sent before a long log is read, compressed or not, and the page is otherwise the same. If the
-// log cannot be read, the page shows the error.
-func TestSessionPageIsBegun(t *testing.T) {
-	lines := make([]string, progressRecords+1)
-	for n := range lines {
-		lines[n] = event(fmt.Sprint("e", n), "user", text("hello"))
-	}
-	s, i := shownLog(t, Options{}, lines...)
-	get := func(i *Inspector, encoding string, onFlush func()) (begin, whole string) {
-		t.Helper()
-		f := &flushed{ResponseRecorder: httptest.NewRecorder(), onFlush: onFlush}
-		r := httptest.NewRequest("GET", "http://localhost/session?key="+url.QueryEscape(recordKey.String()), nil)
-		r.Header.Set("Accept-Encoding", encoding)
-		i.ServeHTTP(f, r)
-		read := func(b []byte) string {
-			in := io.Reader(bytes.NewReader(b))
-			if encoding == "gzip" && len(b) > 0 {
-				in = testlog.Must(gzip.NewReader(in))(t)
-			}
-			out, _ := io.ReadAll(in) // the stream is cut off at the flush
-			return string(out)
-		}
-		if f.Code != http.StatusOK || (f.Header().Get("Content-Encoding") == "gzip") != (encoding == "gzip") || f.Header().Get("Content-Security-Policy") == "" {
-			t.Error(f.Code, f.Header())
-		}
-		return read(f.begin), read(f.Body.Bytes())
-	}
-	const reading = `<p id="reading" role="status">Reading 20,001 records …</p>`
-	begin, whole := get(i, "gzip", func() {})
-	if !strings.HasSuffix(begin, contentStart+"\n"+reading+"\n") || !strings.HasPrefix(whole, begin) {
-		t.Errorf("begun with %q", begin)
-	}
-	none, again := get(i, "", func() {})
-	if without := strings.Replace(whole, reading+"\n", "", 1); none != "" || strings.TrimSpace(without) == "" || strings.Join(strings.Fields(without), " ") != strings.Join(strings.Fields(again), " ") {
-		t.Errorf("begun with %q, and another page than without", none)
-	}
-	fresh := testlog.Must(New(s, Options{Logger: slog.New(slog.DiscardHandler)}))(t)
-	begin, whole = get(fresh, "", func() { testlog.NoError(t, s.Close()) })
-	if !strings.HasPrefix(whole, begin) || !strings.Contains(whole, "closed") || strings.Count(whole, "<main") != 1 || strings.Contains(whole, `id="session"`) {
-		t.Errorf("a store that is closed: %s", whole)
 	}
 }
 
@@ -435,55 +376,60 @@ func drawnRecords(t *testing.T) []patch.Record {
 	return records
 }
 
-func drawingAt(t testlog.Failer, records []patch.Record, at int) *drawing {
+// pictureAt draws a log as it stood after a record.
+func pictureAt(t testlog.Failer, records []patch.Record, at int) (*picture, []target, fold.View) {
 	t.Helper()
-	return newDrawing(grown(t, records), testlog.Must(fold.New("", nil).Apply(records[:at]...))(t))
+	line := grown(t, records)
+	v := testlog.Must(fold.New("", nil).Apply(records[:at]...))(t)
+	targets := testlog.Must(targetsOf(line, v))(t)
+	return newPicture(line, v, targets), targets, v
 }
 
-// After each record, the cells of visible records are tall, and those of later records are drawn as such.
-func TestDrawingThroughTime(t *testing.T) {
+// After each record, the film has the events in order, those pale that the model does not see, and what comes later as
+// such; the visible log has its events; and each hidden stretch leads to what stands for it.
+func TestPictureThroughTime(t *testing.T) {
 	records := drawnRecords(t)
-	for at := range len(records) + 1 {
-		d := drawingAt(t, records, at)
-		v := testlog.Must(fold.New("", nil).Apply(records[:at]...))(t)
-		visible := map[int]bool{}
-		for _, e := range v.Entries() {
-			visible[int(e.Seq)] = true
+	for at := 1; at <= len(records); at++ {
+		p, targets, v := pictureAt(t, records, at)
+		visible := map[uint64]int{}
+		for n, e := range v.Entries() {
+			visible[e.Seq] = n
 		}
-		cells := 0
-		for state, path := range map[string]string{"seen": d.Seen, "hidden": d.Hidden, "later": d.Later} {
-			for _, place := range regexp.MustCompile(`M(\d+) (\d+)h1V`).FindAllStringSubmatch(path, -1) {
-				cells++
-				x, _ := strconv.Atoi(place[1])
-				want := "later"
-				if visible[x+1] {
-					want = "seen"
-				} else if x < at {
-					want = "hidden"
-				}
-				if state != want || (place[2] == strconv.Itoa(cellTop)) != visible[x+1] {
-					t.Errorf("after %d, the cell of record %d is %s from %s on, and not %s", at, x+1, state, place[2], want)
-				}
+		seen := 0
+		for n, to := range targets {
+			index, ok := visible[uint64(n+1)]
+			if r := records[n]; r.Event != nil && (to.hidden() == ok || ok && to.Index != index) {
+				t.Errorf("after %d, record %d has the target %+v, and is visible: %v", at, n+1, to, ok)
 			}
 		}
-		if cells != len(records) || d.Now != uint64(at) {
-			t.Errorf("after %d, there are %d cells, and the line of %d", at, cells, d.Now)
+		end := 0.0
+		for _, c := range p.Film {
+			if c.X < end-0.01 || c.Width <= 0 || c.X+c.Width > pictureWidth+0.01 {
+				t.Errorf("after %d, a cell from %g, %g wide, after %g", at, c.X, c.Width, end)
+			}
+			end = c.X + c.Width
+			_, ok := visible[c.Seq]
+			if single := strings.Count(c.Title, "·") < 3 && !strings.Contains(c.Title, "events"); single && (c.Later != (c.Seq > uint64(at)) || !c.Later && c.Hidden == ok) {
+				t.Errorf("after %d, the cell of record %d is %+v", at, c.Seq, c)
+			}
+		}
+		for range p.Seen {
+			seen++
+		}
+		if v.Len() > 0 && (seen == 0 || seen > v.Len()) || p.Now < 0 || p.Now > pictureWidth {
+			t.Errorf("after %d, %d cells of %d visible events, and now at %g", at, seen, v.Len(), p.Now)
+		}
+		if hidden := slices.ContainsFunc(targets, func(to target) bool { return to.By > 0 }); hidden != (len(p.Funnels) > 0) {
+			t.Errorf("after %d, %d funnels", at, len(p.Funnels))
 		}
 	}
 }
 
-// Each patch has a tick. A pass that clears results counts as a compaction, not as another patch.
-func TestDrawingTicks(t *testing.T) {
-	d := drawingAt(t, drawnRecords(t), 15)
-	testlog.Equal(t, "compactions", d.Compactions, ticks{2, "M11 40v6M12 40v6"})
-	testlog.Equal(t, "others", d.Manual, ticks{3, "M13 40v6M14 40v6M15 40v6"})
-}
-
-// drawn renders a drawing, and checks it as XML, which is stricter than HTML.
-func drawn(t testlog.Failer, d *drawing) string {
+// drawn renders a picture, and checks it as XML, which is stricter than HTML.
+func drawn(t testlog.Failer, p *picture) string {
 	t.Helper()
 	var out strings.Builder
-	testlog.NoError(t, templates.ExecuteTemplate(&out, "drawing", d))
+	testlog.NoError(t, templates.ExecuteTemplate(&out, "picture", sessionBody{Picture: p}))
 	for x := xml.NewDecoder(strings.NewReader(out.String())); ; {
 		if _, err := x.Token(); err == io.EOF {
 			return out.String()
@@ -493,32 +439,51 @@ func drawn(t testlog.Failer, d *drawing) string {
 	}
 }
 
-func TestPropertyDrawingsAreWellFormed(t *testing.T) {
+func TestPropertyPicturesAreWellFormed(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		records := fuzz.Records(fuzz.Options{}).Draw(rt, "records")
-		text := drawn(rt, drawingAt(rt, records, rapid.IntRange(0, len(records)).Draw(rt, "at")))
+		p, _, _ := pictureAt(rt, records, rapid.IntRange(0, len(records)).Draw(rt, "at"))
+		text := drawn(rt, p)
 		if (text == "") != (len(records) == 0) || strings.Contains(text, "NaN") || strings.Contains(text, "Inf") || strings.Contains(text, "%!") {
 			rt.Fatalf("%s", text)
 		}
 	})
 }
 
-// The drawing of a long log is small, and counts all patches.
-func TestDrawingsAreSmall(t *testing.T) {
+// The picture of a long log is small: neighbouring cells and funnels are merged.
+func TestPicturesAreSmall(t *testing.T) {
 	testlog.OneGoroutine(t)
-	line, manual := &timeline{}, 0
+	line, targets := &timeline{}, []target{}
 	for n := range 100_000 {
-		s := step{Seq: uint64(n + 1), Kind: present.User, Raw: n, Visible: n % 1000}
+		s := step{Seq: uint64(n + 1), Kind: []present.Kind{present.User, present.Call, present.Model}[n%3], Turn: n/7 + 1, Tokens: n % 13, Raw: n * 6}
+		to := target{Index: -1, By: uint64(n/50 + 1)}
 		if n%20 == 0 {
-			s.Kind, s.Patch, manual = present.Patch, &patchStep{Type: patch.Pin, Applied: true}, manual+1
+			s.Kind, s.Patch = present.Patch, &patchStep{Type: patch.Pin, Applied: true}
 		}
-		line.steps = append(line.steps, s)
+		line.steps, targets = append(line.steps, s), append(targets, to)
 	}
-	d := newDrawing(line, fold.New("", nil))
-	if text := drawn(t, d); len(text) > 50_000 || !strings.Contains(text, "A cell stands for 167 records.") {
-		t.Errorf("%d bytes", len(text))
+	v := fold.New("", nil)
+	p := &picture{At: 100_000, Last: 100_000}
+	p.drawFilm(line, v, targets, nil)
+	if text := drawn(t, p); len(p.Film) > 700 || len(p.Funnels) > 400 || len(p.Turns) > 50 || len(text) > 150_000 {
+		t.Errorf("%d cells, %d funnels, %d turns, %d bytes", len(p.Film), len(p.Funnels), len(p.Turns), len(text))
 	}
-	if places := strings.Count(d.Manual.Path, "M"); d.Manual.N != manual || places < 500 || places > drawnPlaces+1 {
-		t.Errorf("%d patches at %d places, and not %d", d.Manual.N, places, manual)
+}
+
+// What stands for each event is computed again only after a patch.
+func TestTargetsAreExtended(t *testing.T) {
+	s, i := inspect(t, Options{})
+	key := store.Key{App: "a", User: "u", Session: "s"}
+	testlog.Must(s.Create(t.Context(), key, nil, store.CreateOptions{}))(t)
+	for n, r := range recorded.Log(t, 40) {
+		testlog.Must(s.AppendEvents(t.Context(), key, []*patch.Event{r.Event}, store.AppendOptions{}))(t)
+		if n%10 == 9 {
+			testlog.Must(s.ApplyPatch(t.Context(), key, []*patch.PatchEvent{patch.NewSplice(1, 3)}, store.PatchOptions{AsOfNow: true, AllowOrphans: true}))(t)
+		}
+		line := testlog.Must(i.timeline(t.Context(), key))(t)
+		v := testlog.Must(s.View(t.Context(), key))(t)
+		if got, want := testlog.Must(line.targets(v))(t), testlog.Must(targetsOf(line, v))(t); !reflect.DeepEqual(got, want) {
+			t.Fatalf("after %d events: %v, want %v", n+1, got, want)
+		}
 	}
 }

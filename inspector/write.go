@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"html/template"
 	"maps"
 	"mime"
 	"net/http"
@@ -29,6 +30,7 @@ type action struct {
 	*actionKind
 	form    url.Values // its fields, checked
 	key     store.Key
+	doing   bool              // else it is previewed
 	at, seq uint64            // the record of the view that the author saw; the record that the action is about
 	seqs    []uint64          // the records to be erased; seq is the first of them
 	spans   []compaction.Span // of the selected events, in the view after at
@@ -40,6 +42,7 @@ type action struct {
 // says what would be done, or was.
 type actionKind struct {
 	name, title    string
+	confirm        string        // the word on the button
 	limit          time.Duration // 0 means pageTimeout
 	preview, apply func(i *Inspector, ctx context.Context, a *action, v fold.View, p *actPage) error
 }
@@ -48,31 +51,32 @@ type actionKind struct {
 const longAct = 10 * time.Minute
 
 var actionKinds = []actionKind{
-	{"splice", "Cut events out", 0, previewChange, applyChange},
-	{"summarise", "Summarise events by a text", 0, previewChange, applyChange},
-	{"pin", "Pin events", 0, previewChange, applyChange},
-	{"unpin", "Unpin events", 0, previewChange, applyChange},
-	{"revert", "Take a patch back", 0, previewChange, applyChange},
-	{"restore", "Restore what a summary stands for", 0, previewChange, applyChange},
-	{"rewind", "Rewind to before a turn", 0, previewChange, applyChange},
-	{"fork", "Fork the session", 0, previewFork, applyFork},
-	{"compact", "Compact the session now", longAct, previewCompact, applyCompact},
-	{actErase, "Erase what events say", longAct, previewErase, applyErase},
+	{"splice", "Hide events", "Hide", 0, previewChange, applyChange},
+	{"summarise", "Summarise by hand", "Summarise", 0, previewChange, applyChange},
+	{"pin", "Pin events", "Pin", 0, previewChange, applyChange},
+	{"unpin", "Unpin events", "Unpin", 0, previewChange, applyChange},
+	{"revert", "Take a patch back", "Take back", 0, previewChange, applyChange},
+	{"restore", "Restore what a summary hides", "Restore", 0, previewChange, applyChange},
+	{"rewind", "Rewind to before a turn", "Rewind", 0, previewChange, applyChange},
+	{"fork", "Fork the session", "Fork", 0, previewFork, applyFork},
+	{"compact", "Compact the session", "Compact", longAct, previewCompact, applyCompact},
+	{actErase, "Erase", "Erase for good", longAct, previewErase, applyErase},
 }
 
 // actErase is the kind of action that needs the access Erase.
 const actErase = "erase"
 
-// act previews something that a person wants to be done to a session, or does it.
+// act previews something that a person wants to be done to a session, by GET, or does it, by POST. What was done shows on
+// the session's page, to which the answer leads; what cannot be done is a panel of it, as previews are.
 func (i *Inspector) act(w http.ResponseWriter, r *http.Request) error {
 	a, err := i.action(w, r)
 	if err != nil {
 		return err
 	}
-	p := &actPage{Key: a.key.String(), Heading: "Preview: " + a.title}
+	p := &actPage{Heading: a.title}
 	do := i.previewAct
-	if a.form.Get("step") == stepDo {
-		p.Heading, do = a.title, i.doAct
+	if a.doing {
+		do = i.doAct
 		// A form that is sent twice is done once: the second request finds that the log has grown.
 		unlock, err := i.lock(r.Context(), a.key)
 		if err != nil {
@@ -96,7 +100,19 @@ func (i *Inspector) act(w http.ResponseWriter, r *http.Request) error {
 			return err
 		}
 	}
-	return i.render(w, r, status, "act", page{Title: p.Heading, Key: &a.key, Body: p})
+	if p.Next != "" {
+		w.Header().Set("Location", "./"+string(p.Next))
+		w.WriteHeader(http.StatusSeeOther)
+		return nil
+	}
+	b := sessionBody{Key: a.key, Newest: true, First: -1, Panel: "act", Title: p.Heading, Body: p, Bar: p}
+	if b.line, err = i.timeline(ctx, a.key); err != nil {
+		return err
+	}
+	if err := i.fillSession(ctx, r, &b, b.line.last()); err != nil {
+		return err
+	}
+	return i.showSession(w, r, status, b)
 }
 
 // lock waits until no other request acts on a session. Others wait until unlock is called.
@@ -217,12 +233,11 @@ func merged(spans []compaction.Span) (out []compaction.Span) {
 }
 
 // fields are the hidden fields of a form that asks for the same, but for some, whose names and values stand in turn.
-func (a *action) fields(step string, but ...string) []actField {
+func (a *action) fields(but ...string) []actField {
 	form := maps.Clone(a.form)
 	for _, name := range []string{"index", "from", "through", "plan"} {
 		form.Del(name)
 	}
-	form.Set("step", step)
 	form.Set("at", strconv.FormatUint(a.at, 10))
 	for _, s := range a.spans {
 		form.Add("from", strconv.Itoa(s.Start))
@@ -267,6 +282,10 @@ func (i *Inspector) changeOf(ctx context.Context, a *action) (ops.Change, error)
 }
 
 func previewChange(i *Inspector, ctx context.Context, a *action, v fold.View, p *actPage) error {
+	text := a.form.Get("text")
+	if a.name == "summarise" && text == "" {
+		a.form.Set("text", "…") // it is typed into the form that the preview has
+	}
 	c, err := i.changeOf(ctx, a)
 	if err != nil {
 		return err
@@ -283,7 +302,9 @@ func previewChange(i *Inspector, ctx context.Context, a *action, v fold.View, p 
 	if len(would.Patches) == 1 && would.Patches[0].Type() != patch.Revert {
 		around = diffContext
 	}
-	p.Differences = append(p.Differences, shownDifferenceOf(a.key, "What would change", ops.Explain(would), around))
+	difference := ops.Explain(would)
+	p.Differences = append(p.Differences, shownDifferenceOf(a.key, "What would change", difference, around))
+	p.Says = fmt.Sprintf("%s. About %s → %s tokens.", difference.Sentence(), present.Grouped(difference.TokensBefore), present.Grouped(difference.TokensAfter))
 	p.notice("%s", reuseText(would.Difference))
 	if a.form.Get("allow_orphans") != "" {
 		p.notice("Split calls are accepted.")
@@ -291,7 +312,11 @@ func previewChange(i *Inspector, ctx context.Context, a *action, v fold.View, p 
 	if a.form.Get("allow_pinned") != "" {
 		p.notice("Pinned events may be hidden.")
 	}
-	p.Forms = append(p.Forms, actForm{Button: "Do it", Strong: true, Fields: a.fields(stepDo)})
+	p.Confirm = &actForm{Button: a.confirm, Fields: a.fields()}
+	if a.name == "summarise" {
+		p.Confirm.Fields = a.fields("text", "")
+		p.Confirm.Input = &actInput{Name: "text", Label: "The summary", Value: text, Long: true}
+	}
 	return nil
 }
 
@@ -320,50 +345,17 @@ func applyChange(i *Inspector, ctx context.Context, a *action, v fold.View, p *a
 	if err != nil {
 		return err
 	}
-	return i.showDone(ctx, a, p, done.Records)
+	return p.done(a, done.Records)
 }
 
-// showDone shows records that were logged, and what became of the session by them.
-func (i *Inspector) showDone(ctx context.Context, a *action, p *actPage, records []patch.Record) error {
-	p.Heading = "Done: " + a.title
+// done leads to the session's page, which says what was logged.
+func (p *actPage) done(a *action, records []patch.Record) (err error) {
 	if len(records) == 0 {
 		p.notice("Nothing had to be logged.")
 		return nil
 	}
-	first, last := records[0].Seq, records[len(records)-1].Seq
-	before, err := i.store.ViewAt(ctx, a.key, first-1)
-	if err != nil {
-		return err
-	}
-	after, err := i.store.ViewAt(ctx, a.key, last)
-	if err != nil {
-		return err
-	}
-	difference := present.DifferenceOf(before, after)
-	p.notice("%s.", difference.Sentence())
-	for _, line := range difference.PinLines() {
-		p.line("%s", line)
-	}
-	for _, r := range records[:min(len(records), actRows)] {
-		row := actRecord{r.Seq, r.Patch.Type(), present.Clip(r.ID(), nameRunes), present.Clip(r.Patch.Author(), nameRunes), present.Clip(present.PatchText(r.Patch), lineRunes), ""}
-		if w, ok := compaction.WrittenBy(r.Patch); ok {
-			row.Pass = present.PassText(r, w)
-		}
-		p.Records = append(p.Records, row)
-	}
-	p.RecordsMore = len(records) - len(p.Records)
-	at, last10 := sessionURL(a.key, last), strconv.FormatUint(last, 10)
-	changed, err := query("diff", "key", a.key, "from", first-1, "to", last)
-	if err != nil {
-		return err
-	}
-	p.Links = append(p.Links, link{at, "The session after record " + last10}, link{changed, "What changed"})
-	back := action{form: url.Values{"key": {p.Key}, "creation": a.form["creation"]}, at: last}
-	p.Forms = append(p.Forms, actForm{
-		Text: "It can be taken back, as long as no later patch stands on it.", Button: "Take it back …",
-		Fields: back.fields(stepPreview, "act", "revert", "seq", last10),
-	})
-	return nil
+	p.Next, err = query("session", "key", a.key, "done", fmt.Sprintf("%d-%d", records[0].Seq, records[len(records)-1].Seq))
+	return err
 }
 
 func previewFork(i *Inspector, ctx context.Context, a *action, v fold.View, p *actPage) error {
@@ -382,11 +374,11 @@ func previewFork(i *Inspector, ctx context.Context, a *action, v fold.View, p *a
 	if err != nil {
 		return err
 	}
-	p.notice("A new session begins with the initial state and the first %s of this one; %s. From there on each goes its own way. Values that sessions share are not copied.",
-		present.Counted(upTo.Seq(), "record"), present.Counted(upTo.Len(), "visible event"))
-	p.Forms = append(p.Forms, actForm{
-		Button: "Do it", Strong: true, Fields: a.fields(stepDo, "to", "", "seq", fmt.Sprint(a.seq)), Input: &actInput{"to", "Key of the new session, as app/user/session", suggested},
-	})
+	p.Says = fmt.Sprintf("A new session begins with the initial state and the first %s of this one; %s.", present.Counted(upTo.Seq(), "record"), present.Counted(upTo.Len(), "visible event"))
+	p.notice("From there on each goes its own way. Values that sessions share are not copied.")
+	p.Confirm = &actForm{
+		Button: a.confirm, Fields: a.fields("to", "", "seq", fmt.Sprint(a.seq)), Input: &actInput{Name: "to", Label: "Key of the new session, as app/user/session", Value: suggested},
+	}
 	return nil
 }
 
@@ -402,14 +394,10 @@ func applyFork(i *Inspector, ctx context.Context, a *action, _ fold.View, p *act
 		return badRequest("seq", "it is missing; it says up to which record the fork goes")
 	}
 	fork := ops.Fork{From: a.key, To: key, At: &a.seq}
-	v, err := fork.Apply(ctx, i.store)
-	if err != nil {
+	if _, err := fork.Apply(ctx, i.store); err != nil {
 		return err
 	}
-	p.Heading = "Done: " + a.title
-	p.notice("%s.", fork.Explain(v))
-	url, err := query("session", "key", key)
-	p.Links = append(p.Links, link{url, "Session " + present.Printable(key.String())})
+	p.Next, err = query("session", "key", key, "done", "fork")
 	return err
 }
 
@@ -445,7 +433,8 @@ func previewCompact(i *Inspector, _ context.Context, a *action, v fold.View, p *
 	if len(w.Groups) > 0 {
 		p.notice("The summarizer is asked when it is done, and that can take minutes. Where a turn is running, better wait until it is over.")
 	}
-	p.Forms = append(p.Forms, actForm{Button: "Do it", Strong: true, Fields: a.fields(stepDo)})
+	p.Says = "A model, or the offline summarizer, writes summaries until nothing is due."
+	p.Confirm = &actForm{Button: a.confirm, Fields: a.fields()}
 	return nil
 }
 
@@ -463,16 +452,14 @@ func applyCompact(i *Inspector, ctx context.Context, a *action, v fold.View, p *
 		for _, pass := range done.Passes {
 			records = append(records, pass.Record)
 		}
-		if err := i.showDone(ctx, a, p, records); err != nil {
+		if err := p.done(a, records); err != nil {
 			return err
 		}
-	} else {
-		p.Heading = "Not compacted"
 	}
 	switch {
 	case failed != nil:
 		left := "Nothing was written, and the session is as it was."
-		if len(done.Passes) > 0 {
+		if p.Next = ""; len(done.Passes) > 0 {
 			left = "What was written before that stays."
 		}
 		return &refusal{http.StatusBadGateway, fmt.Sprintf("The compaction failed: %s. %s", present.PrintableUpTo(failed.Error(), errorRunes), left)}
@@ -487,64 +474,72 @@ func applyCompact(i *Inspector, ctx context.Context, a *action, v fold.View, p *
 // actBytes is the most bytes of a request that acts.
 const actBytes = 1 << 20
 
-// The steps of an action: a preview writes nothing.
-const (
-	stepPreview = "preview"
-	stepDo      = "do"
-)
-
 // actFields are the fields that a request to act may have. Each occurs once, except those of a selection.
 var actFields = []string{
-	"step", "act", "key", "creation", // which session of the key was looked at,
+	"act", "key", "creation", // which session of the key was looked at,
 	"at",                       // after which record,
 	"index", "from", "through", // and which visible events are selected: single indices, and spans
 	"seq", // the record that it is about; an erasure takes several
 	"text", "state", "focus", "to", "allow_orphans", "allow_pinned", "values", "reason",
+	"match", "where", // the text by which events are erased, in this session or in all
 	"plan", // a digest of what the preview of an erasure showed
 }
 
 // choices are the fields that take one of a few values.
 var choices = map[string][]string{
-	"step": {stepPreview, stepDo}, "state": {"", string(patch.Keep), string(patch.Drop)},
+	"where": {"", "everywhere"}, "state": {"", string(patch.Keep), string(patch.Drop)},
 	"allow_orphans": {"", "yes"}, "allow_pinned": {"", "yes"}, "values": {"", string(patch.KeepValues), string(patch.NullValues)},
 }
 
 // action reads a request, which must be allowed to write to its session, or to erase in it.
 func (i *Inspector) action(w http.ResponseWriter, r *http.Request) (*action, error) {
-	r.Body = http.MaxBytesReader(w, r.Body, actBytes) // whatever reads it: the page of an error does, too
-	if r.URL.RawQuery != "" {
-		return nil, badRequest("address", "an act has its fields in the body, not in the address")
-	}
-	if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != "application/x-www-form-urlencoded" {
-		return nil, badRequest("Content-Type", "%q is not that of a form", present.PrintableUpTo(r.Header.Get("Content-Type"), 80))
-	}
-	if err := r.ParseForm(); err != nil {
-		if large := (*http.MaxBytesError)(nil); errors.As(err, &large) {
-			return nil, fmt.Errorf("%w: a request to act may have %d bytes; select fewer events, or shorten the text", store.ErrTooLarge, large.Limit)
+	doing := r.Method == http.MethodPost
+	if doing {
+		if err := i.readForm(w, r); err != nil {
+			return nil, err
 		}
-		if errors.Is(err, os.ErrDeadlineExceeded) {
-			return nil, fmt.Errorf("the request's body did not arrive within %v: %w", i.bodyTimeout, os.ErrDeadlineExceeded)
-		}
-		return nil, badRequest("form", "%s", present.PrintableUpTo(err.Error(), 200))
+	} else if err := r.ParseForm(); err != nil {
+		return nil, badRequest("address", "%s", present.PrintableUpTo(err.Error(), 200))
 	}
-	for name, values := range r.PostForm {
+	for name, values := range r.Form {
 		switch {
 		case !slices.Contains(actFields, name):
 			return nil, badRequest("form", "it has a field %q, which no act has", present.PrintableUpTo(name, 40))
-		case len(values) > 1 && !slices.Contains([]string{"index", "from", "through"}, name) && (name != "seq" || r.PostForm.Get("act") != actErase):
+		case len(values) > 1 && !slices.Contains([]string{"index", "from", "through"}, name) && (name != "seq" || r.Form.Get("act") != actErase):
 			return nil, badRequest(name, "it is there %d times", len(values))
 		}
 	}
 	want := Write
-	if r.PostForm.Get("act") == actErase {
+	if r.Form.Get("act") == actErase {
 		want = Erase
 	}
 	key, err := i.key(r, want)
 	if err != nil {
 		return nil, err
 	}
-	a := &action{form: r.PostForm, key: key, author: i.opts.Author(r), may: func(key store.Key, want Access) bool { return i.may(r, key, want) }}
+	a := &action{form: r.Form, doing: doing, key: key, author: i.opts.Author(r), may: func(key store.Key, want Access) bool { return i.may(r, key, want) }}
 	return a, a.read(r)
+}
+
+// readForm reads the body of a request that acts. Its address has no fields.
+func (i *Inspector) readForm(w http.ResponseWriter, r *http.Request) error {
+	r.Body = http.MaxBytesReader(w, r.Body, actBytes) // whatever reads it: the page of an error does, too
+	if r.URL.RawQuery != "" {
+		return badRequest("address", "an act has its fields in the body, not in the address")
+	}
+	if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != "application/x-www-form-urlencoded" {
+		return badRequest("Content-Type", "%q is not that of a form", present.PrintableUpTo(r.Header.Get("Content-Type"), 80))
+	}
+	err := r.ParseForm()
+	switch large := (*http.MaxBytesError)(nil); {
+	case err == nil:
+		return nil
+	case errors.As(err, &large):
+		return fmt.Errorf("%w: a request to act may have %d bytes; select fewer events, or shorten the text", store.ErrTooLarge, large.Limit)
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return fmt.Errorf("the request's body did not arrive within %v: %w", i.bodyTimeout, os.ErrDeadlineExceeded)
+	}
+	return badRequest("form", "%s", present.PrintableUpTo(err.Error(), 200))
 }
 
 // read reads the fields.
@@ -580,7 +575,7 @@ func (a *action) read(r *http.Request) (err error) {
 	if len(a.seqs) > 0 {
 		a.seq = a.seqs[0]
 	}
-	for _, name := range []string{"text", "focus", "reason", "to"} {
+	for _, name := range []string{"text", "focus", "reason", "to", "match"} {
 		text, err := typed(name, a.form.Get(name))
 		if err != nil {
 			return err
@@ -627,21 +622,22 @@ func typed(name, text string) (string, error) {
 // actRows is the most rows on a page of lists that can have thousands.
 const actRows = 200
 
-// actPage is a page about an action: what it would do, did, or why it cannot be done.
+// actPage is a panel about an action: what it would do, or why it cannot be done.
 type actPage struct {
-	Key         string
 	Heading     string
+	Says        string       // what Confirm does, in a sentence
+	Confirm     *actForm     // nil if it cannot be done
+	Next        template.URL // where it is shown, once it was done
 	Problem     string
 	Notices     []string
 	Lines       []string // what a problem or a notice is about
 	Plan        []present.Row
-	Records     []actRecord // that were logged
-	RecordsMore int
 	Differences []shownDifference
 	Links       []link
 	Erased      []actErased
+	Counts      []present.Row // of what is erased, by place
 	OutOfReach  []string
-	Forms       []actForm
+	Forms       []actForm // other previews
 }
 
 func (p *actPage) notice(format string, args ...any) {
@@ -663,7 +659,6 @@ type actField struct{ Name, Value string }
 type actForm struct {
 	Text   string // before it
 	Button string
-	Strong bool
 	Danger bool // it cannot be undone
 	Fields []actField
 	Allow  *actAllow
@@ -674,14 +669,9 @@ type actForm struct {
 type actAllow struct{ Name, Label string }
 
 // actInput is something to be typed.
-type actInput struct{ Name, Label, Value string }
-
-// actRecord is a record that was logged.
-type actRecord struct {
-	Seq              uint64
-	Type             patch.Type
-	ID, Author, Text string
-	Pass             string // what the pass of compaction did, if it is one
+type actInput struct {
+	Name, Label, Value string
+	Long               bool // in several lines
 }
 
 // refusal is an error that says why an action was not done.
@@ -707,11 +697,11 @@ func (i *Inspector) refuse(ctx context.Context, a *action, p *actPage, err error
 		p.Forms = append(p.Forms, actForm{Button: button, Fields: fields})
 		return &p.Forms[len(p.Forms)-1]
 	}
-	again := func(button string, but ...string) *actForm { return offer(a.fields(stepPreview, but...), button) }
+	again := func(button string, but ...string) *actForm { return offer(a.fields(but...), button) }
 	instead := func(button string, s compaction.Span) *actForm {
 		other := *a
 		other.spans = []compaction.Span{s}
-		return offer(other.fields(stepPreview), button)
+		return offer(other.fields(), button)
 	}
 	switch {
 	case errors.As(err, &refused):
@@ -765,9 +755,6 @@ func (i *Inspector) refuse(ctx context.Context, a *action, p *actPage, err error
 		return 0, err
 	}
 	p.Heading = "Not done: " + a.title
-	if len(p.Records) > 0 {
-		p.Heading = "Done in part: " + a.title
-	}
 	return status, nil
 }
 

@@ -1,10 +1,12 @@
 package inspector
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"fmt"
 	"html/template"
 	"net/http"
 	"slices"
@@ -23,7 +25,6 @@ type actErased struct {
 	Events  []actErasedEvent
 	More    int // events that are not shown
 	Initial []string
-	Receipt patch.Record // zero before it is logged
 }
 
 // actErasedEvent is an event that is erased.
@@ -36,36 +37,86 @@ type actErasedEvent struct {
 }
 
 func previewErase(i *Inspector, ctx context.Context, a *action, seen fold.View, p *actPage) error {
+	if a.form.Get("values") == "" {
+		a.form.Set("values", string(patch.NullValues))
+	}
 	would, err := i.planErase(ctx, a, seen)
 	if err != nil {
 		return err
 	}
-	values := actForm{Button: "Preview it with null in place of state values", Fields: a.fields(stepPreview, "values", string(patch.NullValues))}
+	keep, word := string(patch.KeepValues), "Keep the values that they set in the state"
+	if a.form.Get("values") == keep {
+		keep, word = string(patch.NullValues), "Put null in the place of state values"
+	}
+	values := actForm{Button: word, Fields: a.fields("values", keep)}
 	if would.RemainingMatches > 0 {
 		p.notice("%s", present.RemainingMatches(would.RemainingMatches))
 	}
-	if len(would.Sessions) == 0 {
-		p.notice("There is nothing to erase: no event is selected that says something still.")
+	if match := a.form.Get("match"); match != "" {
+		p.Heading = "Erase “" + present.Clip(match, 80) + "”"
+		other := actForm{Button: "In all sessions instead", Fields: a.fields("where", "everywhere")}
+		if a.form.Get("where") != "" {
+			other = actForm{Button: "In this session alone", Fields: a.fields("where", "")}
+		}
+		p.Forms = append(p.Forms, other)
+	}
+	if len(would.Sessions)+len(would.Shared) == 0 {
+		p.notice("There is nothing to erase: no event that still says something is selected.")
 		if would.RemainingMatches > 0 {
 			p.Forms = append(p.Forms, values)
 		}
 		return nil
 	}
-	p.notice("This cannot be taken back. What these events say is erased for good, from the log and from all that the store has of it. Their places stay, and a receipt in the log says who erased them, when and why.")
-	if a.form.Get("values") == string(patch.NullValues) {
-		p.notice("Of the state values that they set, null is left.")
-		values = actForm{Button: "Preview it with state values kept", Fields: a.fields(stepPreview, "values", string(patch.KeepValues))}
-	} else {
-		p.notice("The state values that they set stay.")
-	}
+	p.Counts = countErased(would)
 	if err := i.showErased(ctx, a, would, p); err != nil {
 		return err
 	}
-	p.Forms = append(p.Forms, actForm{
-		Button: "Erase for good", Danger: true, Fields: a.fields(stepDo, "reason", "", "plan", planDigest(would)),
-		Input: &actInput{"reason", "Why, for the receipt", a.form.Get("reason")},
-	}, values)
+	p.Says = fmt.Sprintf("%s in %s.", eraseSentence(p.Counts), present.Counted(len(would.Sessions), "session"))
+	p.notice("What these events say goes from the log and from all that the store has of it. Their places stay, and a receipt says who erased them, when and why.")
+	p.Confirm = &actForm{
+		Button: a.confirm, Danger: true, Fields: a.fields("reason", "", "plan", planDigest(would)),
+		Input: &actInput{Name: "reason", Label: "Why, for the receipt", Value: cmp.Or(a.form.Get("reason"), "asked for in the inspector")},
+	}
+	p.Forms = append(p.Forms, values)
 	return nil
+}
+
+// countErased counts what is erased by the place that it is in.
+func countErased(e store.Erasure) []present.Row {
+	n := map[string]int{}
+	for _, s := range e.Sessions {
+		n["state"] += len(s.Initial)
+		for _, event := range s.Events {
+			switch event.Why {
+			case "stands for an erased event", "summarizer was shown an erased event or summary":
+				n["summaries"]++
+			case "copy of an erased event", "brought by a tool from an erased event", "same event in another session":
+				n["copies"]++
+			default:
+				n["events"]++
+			}
+		}
+	}
+	n["state"] += len(e.Shared)
+	var rows []present.Row
+	for _, name := range []string{"events", "summaries", "state", "copies"} {
+		rows = append(rows, present.Row{Name: name, Text: present.Grouped(n[name])})
+	}
+	return rows
+}
+
+// eraseSentence says what is erased, without the places that have nothing.
+func eraseSentence(counts []present.Row) string {
+	var said []string
+	for _, r := range counts {
+		if r.Text != "0" {
+			if r.Name == "state" {
+				r.Name = "values of the state"
+			}
+			said = append(said, r.Text+" "+r.Name)
+		}
+	}
+	return "Erases " + strings.Join(said, ", ")
 }
 
 func applyErase(i *Inspector, ctx context.Context, a *action, seen fold.View, p *actPage) error {
@@ -83,16 +134,18 @@ func applyErase(i *Inspector, ctx context.Context, a *action, seen fold.View, p 
 	if err != nil {
 		return err
 	}
-	p.Heading = "Done: " + a.title
-	if erased.RemainingMatches > 0 {
-		p.notice("%s", present.RemainingMatches(erased.RemainingMatches))
+	p.Next, err = query("session", "key", a.key)
+	for n, s := range erased.Sessions {
+		if s.Receipt.Seq > 0 && a.mayErase(s.Key) && (n == 0 || s.Key == a.key) {
+			p.Next, err = query("session", "key", s.Key, "done", fmt.Sprintf("%d-%[1]d", s.Receipt.Seq))
+		}
 	}
-	return i.showErased(ctx, a, erased, p)
+	return err
 }
 
 // planErase is what would be erased. It is an error if the request may not erase all of it.
 func (i *Inspector) planErase(ctx context.Context, a *action, seen fold.View) (store.Erasure, error) {
-	if len(a.seqs)+len(a.spans) == 0 {
+	if len(a.seqs)+len(a.spans) == 0 && a.form.Get("match") == "" {
 		return store.Erasure{}, &ops.EditError{Problem: "no event is selected; tick events of what the model sees or that a search found, or take one of the raw log"}
 	}
 	would, err := a.erase(seen).Preview(ctx, i.store)
@@ -107,8 +160,9 @@ func (a *action) mayErase(key store.Key) bool { return a.may(key, Read) && a.may
 
 func (a *action) erase(seen fold.View) ops.Erase {
 	return ops.Erase{
-		Key: a.key, Selection: store.EraseSelection{EventIDs: a.ids(seen), Seqs: a.seqs},
-		Options: store.EraseOptions{Author: a.author, Reason: a.form.Get("reason"), Values: patch.ValuePolicy(a.form.Get("values"))},
+		Key: a.key, Everywhere: a.form.Get("where") != "", Only: a.mayErase,
+		Selection: store.EraseSelection{EventIDs: a.ids(seen), Seqs: a.seqs, Match: a.form.Get("match")},
+		Options:   store.EraseOptions{Author: a.author, Reason: a.form.Get("reason"), Values: patch.ValuePolicy(a.form.Get("values"))},
 	}
 }
 
@@ -124,6 +178,7 @@ func planDigest(e store.Erasure) string {
 	for _, s := range e.Sessions {
 		all = append(all, session{s.Key.String(), s.Receipt.Seq, s.Events, s.Initial})
 	}
+	all = append(all, session{Initial: e.Shared})
 	text, _ := json.Marshal(all) // of numbers and strings, which it can always write
 	sum := sha256.Sum256(text)
 	return hex.EncodeToString(sum[:])
@@ -136,7 +191,7 @@ func (i *Inspector) showErased(ctx context.Context, a *action, e store.Erasure, 
 		if !a.mayErase(s.Key) { // a fork that was made while this was under way
 			continue
 		}
-		out := actErased{Key: s.Key.String(), Receipt: s.Receipt}
+		out := actErased{Key: s.Key.String()}
 		for _, name := range s.Initial[:min(len(s.Initial), actRows)] {
 			out.Initial = append(out.Initial, present.Clip(name, nameRunes))
 		}
@@ -145,16 +200,14 @@ func (i *Inspector) showErased(ctx context.Context, a *action, e store.Erasure, 
 		left -= len(events)
 		for _, event := range events {
 			row := actErasedEvent{Seq: event.Seq, ID: present.Clip(event.ID, nameRunes), Why: event.Why, URL: recordURL(s.Key, event.Seq, "")}
-			if a.form.Get("step") == stepPreview {
-				r, err := i.record(ctx, s.Key, event.Seq)
-				if err != nil {
-					return err
-				}
-				if of := r.Events(); event.Index >= 0 && event.Index < len(of) {
-					row.Text = present.Clip(present.Describe(of[event.Index]), lineRunes)
-				} else if r.Patch != nil {
-					row.Text = present.Clip(present.PatchText(r.Patch), lineRunes)
-				}
+			r, err := i.record(ctx, s.Key, event.Seq)
+			if err != nil {
+				return err
+			}
+			if of := r.Events(); event.Index >= 0 && event.Index < len(of) {
+				row.Text = present.Clip(present.Describe(of[event.Index]), lineRunes)
+			} else if r.Patch != nil {
+				row.Text = present.Clip(present.PatchText(r.Patch), lineRunes)
 			}
 			out.Events = append(out.Events, row)
 		}

@@ -77,17 +77,17 @@ func TestErasing(t *testing.T) {
 	a.says(a.get(a.session()), "On Tuesday, before noon.", "It comes midweek.") // it is in memory now
 
 	page := a.must(200, a.fields("erase", "seq", "6"))
-	a.says(page, "This cannot be taken back.", "The state values that they set stay.",
-		"6 e5 selected On Tuesday, before noon.", "9 sum stands for an erased event It comes midweek.",
-		"In shop/bob/fork", "6 e5 same event in another session On Tuesday", "Out of reach", "exports, copies and backups")
+	a.says(page, "1 events 1 summaries 0 state 1 copies", "Erases 1 events, 1 summaries, 1 copies in 2 sessions.",
+		"6 selected On Tuesday, before noon.", "9 stands for an erased event It comes midweek.",
+		"In shop/bob/fork", "6 same event in another session On Tuesday", "Out of reach", "exports, copies and backups")
 	if n := len(a.log()); n != 9 || !strings.Contains(a.logOf(fork), "Tuesday") {
 		t.Fatalf("the preview has written: %d records", n)
 	}
 
-	a.must(400, a.form(page, "Erase for good")) // no reason is given
+	a.must(400, a.erase(page, "")) // no reason is given
 	do := a.erase(page, "request 812")
-	page = a.must(200, do)
-	a.says(page, "Done: Erase what events say", "The receipt is record 10", "6 e5 selected", "In shop/bob/fork", "The receipt is record 7", "Out of reach")
+	page = a.must(303, do)
+	a.says(page, "Erased what events said.", "This cannot be undone.")
 	if said := actText(page); strings.Contains(said, "Tuesday") || strings.Contains(said, "midweek") {
 		t.Errorf("the page says it still: %s", said)
 	}
@@ -97,7 +97,7 @@ func TestErasing(t *testing.T) {
 		}
 	}
 	receipt := a.log()[9]
-	if of, ok := receipt.Patch.Erasure(); !ok || of.Reason != "request 812" || of.Values != patch.KeepValues || receipt.Patch.Author() != "grace" || !strings.Contains(page, receipt.ID()) {
+	if of, ok := receipt.Patch.Erasure(); !ok || of.Reason != "request 812" || of.Values != patch.NullValues || receipt.Patch.Author() != "grace" {
 		t.Errorf("the receipt is %v", receipt)
 	}
 
@@ -109,23 +109,25 @@ func TestErasing(t *testing.T) {
 
 	// Blanks look like blanks, what was in memory is gone, and nothing takes it back.
 	page = a.get(a.session())
-	a.says(page, "erased receipt 10", "request 812")
+	a.says(page, "erased")
 	if said := actText(page); strings.Contains(said, "Tuesday") || strings.Contains(said, "midweek") || !strings.Contains(said, "and when does it come") {
 		t.Errorf("the session's page says %s", said)
 	}
-	if strings.Contains(page, `form="reverting"`) {
+	record := func(a *acting, seq string) string {
+		return a.get("record?seq=" + seq + "&key=" + url.QueryEscape(a.key.String()))
+	}
+	if strings.Contains(record(a, "9"), "act=revert") {
 		t.Error("who may erase can take back")
 	}
-	if strings.Contains(page, `form="erasing" name="seq" value="10"`) || strings.Contains(page, `form="erasing" name="seq" value="6"`) || !strings.Contains(page, `form="erasing" name="seq" value="5"`) {
+	if strings.Contains(record(a, "10"), "act=erase") || strings.Contains(record(a, "6"), "act=erase") || !strings.Contains(record(a, "5"), "act=erase") {
 		t.Error("a receipt or a blank can be erased, or an event not")
 	}
 	for seq, want := range map[string]string{"6": "Erased: the receipt is record 10", "9": "Erased, itself or events that it put in: the receipt is record 10"} {
 		a.says(a.get("record?seq="+seq+"&key="+url.QueryEscape(a.key.String())), want)
 	}
-	a.says(a.get("record?seq=10&key="+url.QueryEscape(a.key.String())), "reason: request 812", "It stands for good")
+	a.says(a.get("record?seq=10&key="+url.QueryEscape(a.key.String())), "reason: request 812", "cannot be brought back")
 	a.says(a.must(200, a.fields("erase", "seq", "6")), "There is nothing to erase")
-	page = newActingOn(t, a.store, inspector.Options{Write: true}).get(a.session())
-	if strings.Contains(page, `form="reverting" name="seq" value="10"`) || !strings.Contains(page, `form="reverting" name="seq" value="9"`) {
+	if writing := newActingOn(t, a.store, inspector.Options{Write: true}); strings.Contains(record(writing, "10"), "act=revert") || !strings.Contains(record(writing, "9"), "act=revert") {
 		t.Error("a receipt can be taken back, or a patch not")
 	}
 	for p, err := range a.store.Verify(t.Context(), store.VerifyOptions{}) {
@@ -133,16 +135,16 @@ func TestErasing(t *testing.T) {
 	}
 }
 
-// Ticked events are erased, hidden ones by their records; values become null if that is chosen.
+// Ticked events are erased, hidden ones by their records; and values become null.
 func TestErasingSelected(t *testing.T) {
 	a := newErasing(t, inspector.Options{Erase: true})
 	a.must(422, a.fields("erase"))
 	page := a.must(200, a.fields("erase", "index", "3", "from", "5", "through", "6", "state", "drop", "text", "of another act"))
-	a.says(page, "4 e3 selected It is at the harbour.", "7 e6 selected", "8 e7 selected")
-	page = a.must(200, a.form(page, "Preview it with null in place of state values"))
-	a.says(page, "null is left", "4 e3 selected", "8 e7 selected")
-	a.must(200, a.form(page, "Preview it with state values kept"))
-	a.must(200, a.erase(page, "x"))
+	a.says(page, "4 selected It is at the harbour.", "7 selected", "8 selected")
+	kept := a.must(200, a.form(page, "Keep the values that they set in the state"))
+	a.says(kept, "4 selected", "8 selected")
+	page = a.must(200, a.form(kept, "Put null in the place of state values"))
+	a.must(303, a.erase(page, "x"))
 	values := maps.Collect(a.view().Values())
 	for _, name := range []string{"size", "found", "done"} {
 		if v, ok := values[name]; !ok || v.Any() != nil {
@@ -157,66 +159,82 @@ func TestErasingSelected(t *testing.T) {
 	// An event that was ticked and then hidden is erased too.
 	ticked := a.fields("erase", "index", "2")
 	testlog.Must(a.store.ApplyPatch(t.Context(), a.key, []*patch.PatchEvent{patch.NewSplice(2, 1)}, store.PatchOptions{AsOfNow: true, AllowOrphans: true}))(t)
-	a.says(a.must(200, ticked), "3 e2 selected")
+	a.says(a.must(200, ticked), "3 selected")
 }
 
-// Hits of a search are ticked and erased per session, where the viewer may erase.
-func TestErasingHits(t *testing.T) {
-	a := newErasing(t, inspector.Options{Erase: true})
-	fork := store.Key{App: "shop", User: "bob", Session: "fork"}
-	saySomething(t, a.store, fork, "welcome, Bob")
-	do, hits := url.Values{}, "search?q=welcome+before+noon&key="+url.QueryEscape(a.key.String())
-	for search, session := range map[string]string{hits: "this session", hits + "&all=1": "this session", "search?q=welcome+before+noon": "shop/ada/4711"} {
-		page := a.get(search)
-		form := regexp.MustCompile(`(?s)<form class="act" id="(erasing-\d)" [^>]*><input [^>]*><input type="hidden" name="key" value="shop/ada/4711">.*?</form>`).FindStringSubmatch(page)
-		if form == nil || !strings.Contains(form[0], " of "+session+" say") || strings.Contains(page, "of shop/bob/fork say") == (search == hits) {
-			t.Fatalf("%s has not the forms of the hits:\n%s", search, page)
+// What a search finds is erased by its text, in the session or in all where the viewer may erase, with counts of each place.
+func TestErasingByText(t *testing.T) {
+	only := func(users ...string) func(*http.Request, store.Key, inspector.Access) bool {
+		return func(_ *http.Request, key store.Key, want inspector.Access) bool {
+			return want == inspector.Read || slices.Contains(users, key.User)
 		}
-		ticked := url.Values{}
-		for _, m := range actInputText.FindAllStringSubmatch(form[0], -1) {
-			ticked.Add(m[1], html.UnescapeString(m[2]))
+	}
+	a := newErasing(t, inspector.Options{Erase: true, Authorize: only("ada", "bob")})
+	other := store.Key{App: "shop", User: "bob", Session: "other"}
+	testlog.Must(a.store.Create(t.Context(), other, map[string]any{"card": "4711-0815"}, store.CreateOptions{}))(t)
+	saySomething(t, a.store, other, "my card is 4711-0815")
+	a.append(`{"id":"e8","author":"user","content":{"role":"user","parts":[{"text":"card 4711-0815"}]},"actions":{"stateDelta":{"card":"4711-0815"}}}`)
+	eve := store.Key{App: "shop", User: "eve", Session: "1"}
+	testlog.Must(a.store.Create(t.Context(), eve, nil, store.CreateOptions{}))(t)
+	saySomething(t, a.store, eve, "4711-0815 is mine")
+
+	page := a.get("search?q=4711-0815&key=" + url.QueryEscape(a.key.String()))
+	links := regexp.MustCompile(`<a class="button" href="act\?([^"]*)">Erase`).FindAllStringSubmatch(page, -1)
+	if len(links) != 2 {
+		t.Fatalf("the search offers %v", links)
+	}
+	preview := func(n int) (url.Values, string) {
+		f := testlog.Must(url.ParseQuery(html.UnescapeString(links[n][1])))(t)
+		f.Set("step", "preview")
+		return f, a.must(200, f)
+	}
+	_, page = preview(0)
+	a.says(page, "Erase “4711-0815”", "1 events 0 summaries 0 state 0 copies", "in 1 session.")
+	a.says(a.must(200, a.form(page, "In all sessions instead")), "2 events")
+	_, page = preview(1)
+	a.says(page, "2 events 0 summaries 1 state 0 copies", "Erases 2 events, 1 values of the state in 2 sessions.", "In shop/bob/other", "Of the initial state null is left of card")
+	if strings.Contains(page, "shop/eve") {
+		t.Errorf("a session is named in which the viewer may not erase:\n%s", actText(page))
+	}
+	a.must(303, a.erase(page, "request 7"))
+	for key, want := range map[store.Key]bool{a.key: false, other: false, eve: true} {
+		if text := a.logOf(key); strings.Contains(text, "0815") != want {
+			t.Errorf("the log of %s is %s", key, text)
 		}
-		for _, seq := range []string{"6", "8"} {
-			if !strings.Contains(page, `name="seq" value="`+seq+`" form="`+form[1]+`"`) {
-				t.Errorf("%s: record %s cannot be ticked:\n%s", search, seq, page)
-			}
-			ticked.Add("seq", seq)
+	}
+	for _, v := range []string{"size", "card"} {
+		if value, ok := a.view().Value(v); v == "card" && (!ok || value.Any() != nil) {
+			t.Errorf("%s is %v", v, value)
 		}
-		page = a.must(200, ticked)
-		a.says(page, "6 e5 selected On Tuesday, before noon.", "8 e7 selected You are welcome, Ada.", "6 e5 same event in another session")
-		do = a.erase(page, "x")
 	}
 	a.must(400, a.fields("revert", "seq", "6", "seq", "8"))
 	a.must(400, a.fields("erase", "seq", "6", "seq", "x"))
+	a.must(400, a.fields("erase", "match", "x", "where", "nowhere"))
 
-	ofAda := newActingOn(t, a.store, inspector.Options{Erase: true, Authorize: func(_ *http.Request, key store.Key, want inspector.Access) bool {
-		return want == inspector.Read || key == a.key
-	}})
-	if page := ofAda.get(hits + "&all=1"); strings.Count(page, `method="post"`) != 1 || !strings.Contains(page, "bob/fork") || strings.Contains(page, "of shop/bob/fork say") {
-		t.Errorf("hits can be erased that may not be, or the others not:\n%s", page)
+	// Where the viewer may not erase, the search offers nothing.
+	for _, opts := range []inspector.Options{{Erase: true, Authorize: only("bob")}, {Write: true}} {
+		if page := newActingOn(t, a.store, opts).get("search?q=card&key=" + url.QueryEscape(a.key.String())); strings.Contains(page, "act=erase") {
+			t.Errorf("%+v: hits can be erased", opts)
+		}
 	}
-	if page := newActingOn(t, a.store, inspector.Options{Write: true}).get(hits); strings.Contains(page, `method="post"`) || strings.Contains(page, `name="seq"`) {
-		t.Error("without Erase hits can be erased")
-	}
-	a.must(200, do)
-	if text := a.logOf(a.key); strings.Contains(text, "noon") || strings.Contains(text, "welcome") {
-		t.Errorf("the log is %s", text)
+	// The page of all sessions offers it by a session in which the viewer may.
+	if page := newActingOn(t, a.store, inspector.Options{Erase: true, Authorize: only("ada")}).get("?q=harbour"); !strings.Contains(page, "Erase it everywhere") || !strings.Contains(page, "key=shop%2Fada%2F4711") {
+		t.Errorf("the page of all sessions: %s", page)
 	}
 }
 
-// With state values kept the page says how many events still match, before, after, and when nothing else is
-// left; from there they are erased with null.
+// With state values kept the page says how many events still match, also when nothing else is left; from there they are erased with null.
 func TestErasingRemainingMatches(t *testing.T) {
 	a := newErasing(t, inspector.Options{Erase: true})
 	const kept = "State values are kept: 1 match remains."
-	page := a.must(200, a.fields("erase", "seq", "4"))
+	page := a.must(200, a.fields("erase", "seq", "4", "values", "keep"))
 	a.says(page, kept)
-	a.says(a.must(200, a.erase(page, "x")), kept)
-	page = a.must(200, a.fields("erase", "seq", "4"))
+	a.must(303, a.erase(page, "x"))
+	page = a.must(200, a.fields("erase", "seq", "4", "values", "keep"))
 	a.says(page, "There is nothing to erase", kept)
-	page = a.must(200, a.form(page, "Preview it with null in place of state values"))
-	a.says(page, "null is left", "4 e3 selected")
-	a.must(200, a.erase(page, "x"))
+	page = a.must(200, a.form(page, "Put null in the place of state values"))
+	a.says(page, "4 selected")
+	a.must(303, a.erase(page, "x"))
 	if page = a.must(200, a.fields("erase", "seq", "4")); strings.Contains(page, "remains") {
 		t.Error("null is in place of all state values, and the page says that some are kept")
 	}
@@ -270,7 +288,7 @@ func TestWhoMayErase(t *testing.T) {
 				t.Error("something was written")
 			}
 			if slices.Contains(c.erase, 200) {
-				a.must(200, do[erase])
+				a.must(303, do[erase])
 				if strings.Contains(a.logOf(a.key), "Tuesday") {
 					t.Error("it was not erased")
 				}
@@ -279,21 +297,17 @@ func TestWhoMayErase(t *testing.T) {
 				return
 			}
 			mayErase, mayWrite := slices.Contains(c.erase, 200), slices.Contains(c.splice, 200)
-			page, record := a.get(a.session()), a.get("record?seq=5&key="+url.QueryEscape(a.key.String()))
+			page, record := a.get(a.session()+"&edit=1"), a.get("record?seq=5&key="+url.QueryEscape(a.key.String()))
 			for text, want := range map[string]bool{
-				`form="erasing"`: mayErase, `id="erasing"`: mayErase, `value="erase">`: mayErase, "may erase": mayErase,
-				`form="forking"`: mayWrite, `value="splice"`: mayWrite, `id="compacting"`: mayWrite, "may write": mayWrite,
-				`name="index"`: mayErase || mayWrite, `id="acting"`: mayErase || mayWrite, `method="post"`: mayErase || mayWrite, "reads only": !mayErase && !mayWrite,
+				`value="erase">`: mayErase, "may erase": mayErase, `value="splice"`: mayWrite, `id="compacting"`: mayWrite, "may write": mayWrite,
+				`name="index"`: mayErase || mayWrite, `id="acting"`: mayErase || mayWrite, "reads only": !mayErase && !mayWrite,
 			} {
 				if strings.Contains(page, text) != want {
 					t.Errorf("the session's page has %s: %t", text, !want)
 				}
 			}
-			if strings.Contains(record, "Erase what it says") != mayErase || strings.Contains(record, `method="post"`) != (mayErase || mayWrite) {
+			if strings.Contains(record, "act=erase") != mayErase || strings.Contains(record, "act=fork") != mayWrite {
 				t.Error("the record's page offers what may not be done, or not what may")
-			}
-			if past := a.get(a.session() + "&at=8"); strings.Contains(past, `method="post"`) {
-				t.Error("the page of an earlier time offers acts")
 			}
 		})
 	}
@@ -320,7 +334,7 @@ func TestErasingWhatOthersHave(t *testing.T) {
 			t.Error("something was written")
 		}
 		// What the fork does not have can be erased.
-		a.must(200, a.erase(a.must(200, a.fields("erase", "seq", "8")), "x"))
+		a.must(303, a.erase(a.must(200, a.fields("erase", "seq", "8")), "x"))
 	}
 }
 
@@ -341,7 +355,7 @@ func TestErasingSomethingElse(t *testing.T) {
 		t.Errorf("the reason is %q", again.Get("reason"))
 	}
 	a.append(`{"id":"e8","author":"user","content":{"role":"user","parts":[{"text":"late"}]}}`) // which changes nothing of it
-	a.must(200, again)
+	a.must(303, again)
 	if strings.Contains(a.logOf(a.key), "welcome") {
 		t.Error("it was not erased")
 	}
@@ -388,6 +402,10 @@ func TestErasingBesideDamage(t *testing.T) {
 	a.says(page, "session shop/bob%2C%20the%20other/torn, which is damaged")
 	a = newActingOn(t, s, inspector.Options{Erase: true, Authorize: func(_ *http.Request, key store.Key, _ inspector.Access) bool { return key.User == "ada" }})
 	for _, f := range []url.Values{a.fields("erase", "seq", "6"), a.erase(page, "x")} {
+		if f.Get("step") != "preview" {
+			a.must(303, f)
+			continue
+		}
 		page := a.must(200, f)
 		a.says(page, "sessions that are damaged", "exports, copies and backups")
 		if strings.Contains(page, "bob") {

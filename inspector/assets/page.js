@@ -1,104 +1,170 @@
 "use strict";
-// What the pages do beyond links and forms: the slider, the keys, following a session that grows, copying, and
-// leading to rows that are on another page. All of it is in addition: pages work without.
+// What the pages do beyond links and forms: parts of a session's page change in place, the picture is dragged, a session
+// that grows is followed, and rows are walked by keys. All of it is in addition: pages work without.
 (() => {
   document.documentElement.classList.add("scripts");
-  const session = () => document.getElementById("session");
+  const byId = (id) => document.getElementById(id);
+  const session = () => byId("session");
   const path = (name, params) => name + "?" + new URLSearchParams(params);
-  const parsed = async (answer) => new DOMParser().parseFromString(await answer.text(), "text/html");
 
-  // Times are relative, with the exact one as a hint.
-  const ago = (time) => {
-    const s = (Date.now() - Date.parse(time)) / 1000;
-    for (const [unit, size] of [["year", 31557600], ["month", 2629800], ["day", 86400], ["hour", 3600], ["minute", 60]]) {
-      if (Math.abs(s) >= size) return new Intl.RelativeTimeFormat("en").format(-Math.round(s / size), unit);
+  // morph makes one element like another, and keeps what is there: nodes, with their focus, selection and scroll places,
+  // and what a person has opened, ticked or typed. Elements with an id are told by it, the others by their place.
+  const keep = { DETAILS: ["open"], INPUT: ["checked", "value"], TEXTAREA: ["value"], SELECT: ["value"] };
+  const alike = (a, b) => a.nodeType === b.nodeType && a.nodeName === b.nodeName && (a.id || "") === (b.id || "");
+  const morph = (old, now) => {
+    for (const { name, value } of [...now.attributes]) {
+      if (old.getAttribute(name) !== value) old.setAttribute(name, value);
     }
-    return "just now";
+    for (const { name } of [...old.attributes]) {
+      if (!now.hasAttribute(name) && !(keep[old.nodeName] ?? []).includes(name) && !local.has(name)) old.removeAttribute(name);
+    }
+    const known = new Map([...old.children].filter((e) => e.id).map((e) => [e.id, e]));
+    let at = old.firstChild;
+    for (const next of [...now.childNodes]) {
+      let match = next.id ? known.get(next.id) : at;
+      if (match && match.id && match.id !== next.id) { // the place of one that may come later
+        while (match && match.id) match = match.nextSibling;
+      }
+      if (!match || !alike(match, next)) { old.insertBefore(next, at); continue; }
+      if (match === at) at = at.nextSibling;
+      else if (next.id) {
+        while (at && at !== match && !(at.id && now.querySelector("#" + CSS.escape(at.id)))) { const gone = at; at = at.nextSibling; gone.remove(); }
+        if (match === at) at = at.nextSibling; else old.insertBefore(match, at);
+      } else {
+        while (at !== match) { const gone = at; at = at.nextSibling; gone.remove(); }
+        at = at.nextSibling;
+      }
+      if (match.nodeType === 1) { if (!match.isEqualNode(next)) morph(match, next); } else if (match.data !== next.data) match.data = next.data;
+    }
+    while (at) { const gone = at; at = at.nextSibling; gone.remove(); }
   };
-  const tidy = (root) => {
-    root.querySelectorAll("time[datetime]").forEach((t) => {
-      if (!isNaN(Date.parse(t.dateTime))) { t.title = t.dateTime; t.textContent = ago(t.dateTime); }
-    });
-    if (navigator.clipboard) root.querySelector("#visible-lines")?.insertAdjacentHTML("afterend", ' <button id="copy" class="small">Copy</button>');
-  };
+  const local = new Set(["tabindex", "role", "aria-label", "aria-valuemin", "aria-valuemax", "aria-valuenow", "aria-valuetext", "hidden"]);
 
-  // Going to another time changes the address, and swaps what the session is like then. What is open stays open, and
-  // the focus and the places in the lists stay.
+  // Scroll places: the rows of the conversation scroll with the page, those of the panel in it.
+  const rowsOf = (root) => [...root.querySelectorAll("#seen .row")];
+  const atEnd = () => { const last = rowsOf(document).at(-1); return !last || last.getBoundingClientRect().bottom <= innerHeight + 40; };
+  const panelEnd = (p) => p && p.scrollTop + p.clientHeight >= p.scrollHeight - 40;
+  const inSight = () => rowsOf(document).filter((r) => { const box = r.getBoundingClientRect(); return box.bottom > 0 && box.top < innerHeight; });
+
+  // show puts another state of the session into the page.
   let calls = 0; // the last one decides what is shown, whichever answer comes first
-  const go = async (url, push) => {
+  const show = async (url, { push = false, live = false } = {}) => {
     const call = ++calls;
     const answer = await fetch(url);
-    const next = (await parsed(answer)).getElementById("session");
+    const page = new DOMParser().parseFromString(await answer.text(), "text/html");
     if (call !== calls) return;
-    if (!next) { location.href = url; return; }
-    const open = [...document.querySelectorAll("#session details[id][open]")].map((d) => d.id);
-    const focus = document.activeElement?.id;
-    const places = [...document.querySelectorAll(".rows")].map((r) => r.scrollTop + r.clientHeight >= r.scrollHeight - 40 ? Infinity : r.scrollTop);
-    tidy(next);
-    session().replaceWith(next);
-    open.forEach((id) => document.getElementById(id)?.setAttribute("open", ""));
-    if (focus) document.getElementById(focus)?.focus({ preventScroll: true });
-    document.querySelectorAll(".rows").forEach((r, n) => { r.scrollTop = Math.min(places[n] ?? 0, r.scrollHeight); });
+    const next = page.getElementById("session");
+    if (!next || page.getElementById("main") === null) { location.href = url; return; }
+    const panel = byId("panel-log"), panelWas = panelEnd(panel), open = document.querySelector("#panel > .body")?.id;
+    const end = atEnd() && live, rows = inSight(), mark = rows.find((r) => page.getElementById(r.id)), top = mark?.getBoundingClientRect().top;
+    if (live && rows.length && !mark && !end) { // what is read would go
+      for (const id of ["headline", "picture", "now", "seen-count"]) {
+        const was = byId(id), is = page.getElementById(id);
+        if (was && is) morph(was, is);
+      }
+      return dress();
+    }
+    document.title = page.title;
+    morph(session(), next);
+    dress();
     if (push) history.pushState(null, "", url);
+    const body = document.querySelector("#panel > .body");
+    if (body && body.id !== open) {
+      body.scrollTop = body.id === "panel-log" ? body.scrollHeight : 0;
+      if (push && innerWidth < 900) byId("panel").scrollIntoView();
+    } else if (panelWas && body) body.scrollTop = body.scrollHeight;
+    if (live && end && scrollY > 0) rowsOf(document).at(-1)?.scrollIntoView({ block: "end", behavior: "instant" });
+    else if (mark?.isConnected) {
+      const by = mark.getBoundingClientRect().top - top;
+      if (live && Math.abs(by) > 1) scrollBy({ top: by, behavior: "instant" });
+    }
     follow();
   };
+
+  // dress adds what only a page with scripts has.
+  const dress = () => {
+    const knob = byId("knob"), s = session();
+    if (knob && s) {
+      for (const [name, value] of Object.entries({ tabindex: 0, role: "slider", "aria-label": "Record", "aria-valuemin": 0, "aria-valuemax": s.dataset.last, "aria-valuenow": s.dataset.at, "aria-valuetext": byId("now")?.textContent ?? "" })) knob.setAttribute(name, value);
+    }
+    if (byId("copy") && navigator.clipboard) byId("copy").hidden = false;
+    if (byId("live") && source) byId("live").textContent = "following";
+    ticked();
+  };
+  const ticked = () => {
+    const n = document.querySelectorAll("input[name=index]:checked").length;
+    if (byId("ticked")) byId("ticked").textContent = n ? `${n} ticked:` : "Tick events above, or";
+  };
+
+  // Time: the picture is dragged, and keys step. While one answer is awaited, the newest wish is remembered.
   let wanted = null, timer = 0;
   const travel = (at) => {
     const s = session();
     wanted = Math.max(0, Math.min(Number(s.dataset.last), at));
-    for (const id of ["slider", "at"]) document.getElementById(id).value = wanted;
     clearTimeout(timer);
     timer = setTimeout(() => {
-      const to = wanted; // until the page is there: keys meanwhile go on from it
-      go(path("session", { key: s.dataset.key, at: to }), true).finally(() => { if (wanted === to) wanted = null; });
+      const to = wanted, params = { key: s.dataset.key };
+      if (to < Number(s.dataset.last)) params.at = to;
+      show(path("session", params), { push: true }).finally(() => { if (wanted === to) wanted = null; });
     }, 60);
   };
   const here = () => wanted ?? Number(session().dataset.at);
-  document.addEventListener("input", (e) => { if (e.target.id === "slider") travel(Number(e.target.value)); });
+  const recordAt = (x) => {
+    const cells = [...document.querySelectorAll("#film .cell")];
+    const cell = cells.find((c) => c.getBoundingClientRect().right >= x) ?? cells.at(-1);
+    const box = cell?.getBoundingClientRect();
+    if (box) byId("knob").setAttribute("transform", `translate(${Number(cell.getAttribute("x")) + Number(cell.getAttribute("width"))} 0)`);
+    return cell ? Number(cell.dataset.seq) : here();
+  };
+  let dragging = false;
+  document.addEventListener("pointerdown", (e) => { if (e.button === 0 && e.target.closest("#film, #knob")) { dragging = true; e.preventDefault(); travel(recordAt(e.clientX)); } });
+  document.addEventListener("pointermove", (e) => { if (dragging) travel(recordAt(e.clientX)); });
+  document.addEventListener("pointerup", () => { dragging = false; });
+  const step = (e, by) => { e.preventDefault(); travel(here() + by); };
+  const toTurn = (by) => {
+    const turn = Number(byId("now").textContent.match(/turn (\d+)/)?.[1] ?? 0) + by;
+    if (turn > 0 && turn <= Number(byId("turn")?.max)) show(path("session", { key: session().dataset.key, turn }), { push: true });
+  };
 
-  const typing = (e) => e.target.closest("input:not([type=range]):not([type=checkbox]), textarea, select, [contenteditable]");
-  document.addEventListener("keydown", (e) => {
-    if (e.key === "Escape") document.querySelectorAll("details.menu[open]").forEach((d) => { d.open = false; });
-    if (!session() || e.ctrlKey || e.metaKey || e.altKey || typing(e)) return;
-    const click = (id) => { const a = document.getElementById(id); if (a) { e.preventDefault(); a.click(); } };
-    // Elsewhere on the page the keys mean what they always do: they scroll it, and tables that have the focus.
-    const onSlider = e.target.closest("#time-form");
-    if (!onSlider && (e.target !== document.body || e.key === "Home" || e.key === "End")) { if (e.key !== "/") return; }
-    switch (e.key) {
-      case "ArrowLeft": if (e.shiftKey) click("patch-back"); else { e.preventDefault(); travel(here() - 1); } break;
-      case "ArrowRight": if (e.shiftKey) click("patch-on"); else { e.preventDefault(); travel(here() + 1); } break;
-      case "Home": e.preventDefault(); travel(0); break;
-      case "End": click("newest"); break;
-      case "/": { const q = document.getElementById("q"); if (q) { e.preventDefault(); q.focus(); } break; }
-    }
-  });
-
-  document.addEventListener("submit", (e) => { // a double click asks once
-    if (e.target.dataset.sent) e.preventDefault();
-    if (e.target.matches(".offer")) e.target.dataset.sent = "yes";
-  });
-  // A page that the browser kept and shows again, after Back, has forms that can be sent.
-  window.addEventListener("pageshow", () => document.querySelectorAll(".offer").forEach((f) => { delete f.dataset.sent; }));
-  document.addEventListener("click", async (e) => {
+  // Links to parts of this session change the page in place; so do forms that only read.
+  const parts = new Set(["session", "record", "summary", "diff", "state", "figures", "search", "act"]);
+  const inPlace = (url) => {
+    const u = new URL(url, location.href);
+    return session() && u.origin === location.origin && parts.has(u.pathname.split("/").pop()) && u.searchParams.get("key") === session().dataset.key;
+  };
+  document.addEventListener("click", (e) => {
+    const a = e.target.closest("a[href]");
     document.querySelectorAll("details.menu[open]").forEach((d) => { if (!d.contains(e.target)) d.open = false; });
-    if (e.target.id === "copy") {
-      await navigator.clipboard.writeText(await (await fetch(document.getElementById("visible-lines").href)).text());
-      e.target.textContent = "Copied";
-      return;
-    }
-    // A link to a record that this page of the log does not show leads to the page that does.
-    const a = e.target.closest("a[href^='#r'], a[href^='#v']");
-    const s = session();
-    if (!a || !s || document.getElementById(a.hash.slice(1))) return;
+    if (!a || e.defaultPrevented || e.button || e.ctrlKey || e.metaKey || e.shiftKey || !inPlace(a.href)) return;
     e.preventDefault();
-    const params = { key: s.dataset.key, [a.hash[1] === "r" ? "log" : "visible"]: a.hash.slice(2) };
-    if (s.dataset.newest !== "true") params.at = s.dataset.at;
-    location.href = path("session", params) + a.hash;
+    if (a.getAttribute("href")[0] === "#") return byId(a.hash.slice(1))?.scrollIntoView();
+    show(a.href, { push: true }).then(() => { if (a.hash) byId(decodeURIComponent(new URL(a.href, location.href).hash.slice(1)))?.scrollIntoView({ block: "nearest" }); });
+  });
+  document.addEventListener("submit", (e) => {
+    const form = e.target;
+    if (form.dataset.sent) return e.preventDefault(); // a double click asks once
+    if (form.method === "post") { form.dataset.sent = "yes"; return; }
+    if (form.method !== "get") return;
+    const params = new URLSearchParams(new FormData(form, e.submitter));
+    const url = form.getAttribute("action") + "?" + params;
+    if (inPlace(url)) { e.preventDefault(); if (form.id === "turn-form") document.activeElement.blur(); show(url, { push: true }); }
+  });
+  document.addEventListener("change", (e) => { ticked(); if (e.target.id === "kind") e.target.form.requestSubmit(); });
+  window.addEventListener("popstate", () => { if (session()) show(location.href); });
+  window.addEventListener("pageshow", () => document.querySelectorAll("form[data-sent]").forEach((f) => { delete f.dataset.sent; }));
+  document.addEventListener("click", async (e) => {
+    if (e.target.id === "copy") {
+      await navigator.clipboard.writeText(await (await fetch(byId("visible-lines").href)).text());
+      e.target.textContent = "Copied";
+    } else if (e.target.id === "pill") {
+      rowsOf(document).at(-1)?.scrollIntoView({ block: "end" });
+      seen();
+    }
   });
 
-  // Following: while the newest record is shown, what is logged comes to the page. A page that nobody
-  // sees does not listen, since a browser has few connections for all pages of a server.
-  let source = null, following = "";
+  // Following: while the newest record is shown, what is logged comes to the page. A page in the background does not
+  // listen, since a browser has few connections for all pages of a server.
+  let source = null, following = "", newest = 0, loading = false, seenUpTo = null;
   const follow = () => {
     const s = document.hidden ? null : session();
     const key = s ? s.dataset.key + " " + s.dataset.creation : "";
@@ -106,64 +172,76 @@
     leave();
     following = key;
     if (!s) return;
+    seenUpTo = seenUpTo ?? Number(s.dataset.last);
     source = new EventSource(path("live", { key: s.dataset.key, after: s.dataset.last, creation: s.dataset.creation }));
     source.addEventListener("records", (e) => arrived(Number(e.data)));
-    source.addEventListener("gone", () => { source.close(); say("This session is gone: it was deleted, or made anew. What is shown is what it was."); });
+    source.addEventListener("gone", () => { source.close(); byId("now").textContent = "This session is gone: it was deleted, or made anew. What is shown is what it was."; });
+    if (byId("live")) byId("live").textContent = "following";
   };
   const leave = () => { following = ""; source?.close(); source = null; };
   document.addEventListener("visibilitychange", follow);
   window.addEventListener("pagehide", leave);
   window.addEventListener("pageshow", follow);
-  const say = (text) => { const now = document.getElementById("now"); if (now) now.textContent = text; };
-  const busy = () => session().querySelector("input[type=checkbox]:checked, details.menu[open]") || document.activeElement?.closest("#session form");
-
-  // New events are added to both logs, and nothing else changes. After a patch the session is swapped, unless a person
-  // selects or types something in it; how often depends on how long that takes.
-  let loading = false, newest = 0, rest = 0;
   const arrived = async (last) => {
-    const s = session();
     newest = Math.max(newest, last);
-    if (!s || newest <= Number(s.dataset.last)) return;
-    if (s.dataset.newest !== "true") {
-      say(`As it stood after record ${s.dataset.at}. The log has grown to record ${newest}.`);
-      s.dataset.last = newest;
-      for (const id of ["slider", "at"]) document.getElementById(id).max = newest;
+    const s = session();
+    if (!s || newest <= Number(s.dataset.last) || byId("confirm")) return; // who is about to confirm is told of a conflict
+    if (s.dataset.newest !== "true" || wanted !== null || dragging) {
+      byId("newest")?.replaceChildren(`Back to the newest, record ${newest}`);
       return;
     }
     if (loading) return;
     loading = true;
-    const begun = performance.now();
-    try {
-      const answer = await fetch(path("session", { key: s.dataset.key, after: s.dataset.last }));
-      const news = await parsed(answer);
-      if (s !== session() || wanted !== null) return; // another time is shown, or comes
-      if (answer.status === 200) add(s, news);
-      else if (busy()) say(`The log has grown to record ${newest}. Newest, followed, shows it.`);
-      else await go(location.href, false);
-      rest = answer.status === 200 ? 0 : Math.min(30000, 10 * (performance.now() - begun));
-    } finally {
-      setTimeout(() => { loading = false; if (newest > Number(session()?.dataset.last ?? newest)) arrived(newest); }, rest);
+    try { await show(location.href, { live: true }); } finally {
+      loading = false;
+      pill();
     }
+    if (newest > Number(session().dataset.last)) setTimeout(() => arrived(newest), 50);
   };
-  const add = (s, news) => {
-    const last = news.querySelector("[data-last]").dataset.last;
-    tidy(news);
-    for (const id of ["headline", "raw-title", "visible-title"]) document.getElementById(id).replaceChildren(...news.getElementById(id).childNodes);
-    document.querySelectorAll(".rows").forEach((rows, n) => {
-      if (rows.nextElementSibling?.matches(".more")) return; // it shows earlier rows
-      const end = rows.scrollTop + rows.clientHeight >= rows.scrollHeight - 40;
-      rows.querySelector(".none")?.remove();
-      rows.append(...news.querySelectorAll("ol")[n].querySelectorAll("li:not(.none)"));
-      if (end) rows.scrollTop = rows.scrollHeight;
-    });
-    s.dataset.last = s.dataset.at = last;
-    for (const id of ["slider", "at"]) { const field = document.getElementById(id); field.max = last; field.value = last; }
-    s.querySelectorAll("form input[name=at][type=hidden]").forEach((field) => { field.value = last; });
-    say(`Now: after record ${last}, the newest`);
+  const seen = () => { seenUpTo = Math.max(newest, Number(session()?.dataset.last ?? 0)); byId("pill").hidden = true; };
+  const pill = () => {
+    if (!byId("pill") || !session()) return;
+    if (atEnd()) return seen();
+    const n = Math.max(newest, Number(session().dataset.last)) - seenUpTo;
+    byId("pill").hidden = n <= 0;
+    byId("pill").textContent = `${n} new ↓`;
   };
+  document.addEventListener("scroll", () => { if (byId("pill") && !byId("pill").hidden && atEnd()) seen(); }, { passive: true });
+
+  // Keys
+  const typing = (e) => e.target.closest("input:not([type=checkbox]), textarea, select, [contenteditable]");
+  const links = () => [...document.querySelectorAll(".row a.text, .session a.name")].filter((a) => a.checkVisibility());
+  const walk = (by) => {
+    const all = links(), at = all.indexOf(document.activeElement);
+    const first = all.findIndex((a) => a.getBoundingClientRect().top >= 0);
+    const next = all[at < 0 ? Math.max(first, 0) : Math.max(0, Math.min(all.length - 1, at + by))];
+    next?.focus({ focusVisible: true });
+    next?.scrollIntoView({ block: "nearest" });
+  };
+  let before = "";
+  document.addEventListener("keydown", (e) => {
+    if (e.key === "Escape") document.querySelectorAll("details.menu[open]").forEach((d) => { d.open = false; });
+    if (e.ctrlKey || e.metaKey || e.altKey || typing(e) || document.querySelector("dialog[open]")) return;
+    const chord = before + e.key;
+    before = e.key === "g" ? "g " : "";
+    const onKnob = e.target.closest("#knob") || (session() && e.target === document.body);
+    const keys = {
+      j: () => walk(1), k: () => walk(-1), "?": () => byId("help")?.showModal(), "/": () => byId("q")?.focus(), "g t": () => byId("turn")?.focus(),
+      o: () => { const d = document.activeElement.closest(".row, .group")?.querySelector("details") ?? document.activeElement.closest("details"); if (d) d.open = !d.open; else document.activeElement.click?.(); },
+    };
+    if (keys[chord] ?? keys[e.key]) { e.preventDefault(); (keys[chord] ?? keys[e.key])(); } else if (onKnob) {
+      switch (e.key) {
+        case "ArrowLeft": if (e.shiftKey) toTurn(-1); else step(e, -1); break;
+        case "ArrowRight": if (e.shiftKey) toTurn(1); else step(e, 1); break;
+        case "Home": if (e.target !== document.body) step(e, -Infinity); break;
+        case "End": if (e.target !== document.body) step(e, Infinity); break;
+      }
+    }
+  });
+
   // The script is deferred: the whole page is there.
-  tidy(document);
+  dress();
   follow();
-  document.querySelectorAll(".rows").forEach((r) => { if (!location.hash) r.scrollTop = r.scrollHeight; });
-  window.addEventListener("popstate", () => { if (session()) location.reload(); });
+  const log = byId("panel-log");
+  if (log && !location.hash) log.scrollTop = log.scrollHeight;
 })();

@@ -2,12 +2,12 @@ package browser
 
 import (
 	"strconv"
-	"strings"
 	"testing"
 
 	"github.com/patchlog-dev/patchlog/inspector"
 	"github.com/patchlog-dev/patchlog/internal/testlog"
 	"github.com/patchlog-dev/patchlog/patch"
+	"github.com/patchlog-dev/patchlog/store"
 )
 
 // newest returns the newest record.
@@ -16,20 +16,26 @@ func (f *fixture) newest() patch.Record {
 	return f.records(ada, f.view(ada).Seq())[0]
 }
 
-// ticks opens what changes a session, and selects visible events.
+// ticks selects visible events.
 func ticks(p *Page, indices ...string) {
-	p.Go(address("session", ada))
-	p.Click("details.acting > summary")
+	p.Go(address("session", ada, "edit", "1"))
 	for _, i := range indices {
-		p.Click("#v" + i + " input[type=checkbox]")
+		p.Click("#seen input[name=index][value='" + i + "']")
 	}
 }
 
-const do = "form.offer button.strong"
+// previewed waits for the bar that confirms.
+func previewed(p *Page, press func()) {
+	p.Follow(press)
+	p.Overflow()
+	p.Axe()
+}
+
+const do = "form.confirm button"
 
 func TestActing(t *testing.T) {
 	t.Parallel()
-	for _, mode := range []pageOptions{{}, phone(), {NoScript: true, Dark: true}} {
+	for _, mode := range []pageOptions{{NoScript: true}, func() pageOptions { o := phone(); o.NoScript = true; return o }(), {NoScript: true, Dark: true}} {
 		f := newFixture(t, inspector.Options{Write: true})
 		f.session(ada, 60)
 		p := openPage(t, f.base, mode)
@@ -37,32 +43,32 @@ func TestActing(t *testing.T) {
 
 		// A preview writes nothing; what it says is what is then done.
 		ticks(p, "1", "2")
-		p.Follow(func() { p.Click("#acting button[value=splice]") })
-		p.Overflow()
-		p.Axe()
-		removed := p.Texts("table.changes tr.removed td:last-child")
+		previewed(p, func() { p.Click("#acting button[value=splice]") })
+		removed := p.Texts(".changes .removed .text")
 		if len(removed) != 2 || f.view(ada).Seq() != v.Seq() {
 			t.Fatalf("the preview takes out %q, and the log ends at record %d, not %d", removed, f.view(ada).Seq(), v.Seq())
 		}
-		p.Follow(func() { p.Click(do) })
-		p.Overflow()
-		p.Axe()
+		previewed(p, func() { p.Click(do) })
 		cut := f.newest().Patch
 		if cut == nil || cut.Type() != patch.Splice || cut.Start() != 1 || cut.Count() != 2 || cut.Author() != "inspector" {
 			t.Fatalf("logged is %v", cut)
 		}
-		if !strings.Contains(p.Text("main"), cut.ID()) {
-			t.Errorf("the page does not name the record: %s", p.Text("main"))
-		}
+		p.WaitText(".notice", "Hid 2 events")
 
-		// Somebody else was faster: it is said what they did, and the same can be looked at anew.
-		p.Go(address("session", ada))
-		p.Click("#r" + decimal(f.newest().Seq) + " .menu summary")
-		p.Follow(func() { p.Click("button[form=reverting][value='" + decimal(f.newest().Seq) + "']") })
+		// It can be undone, and that in turn.
+		previewed(p, func() { p.Click(".notice button") })
+		if back := f.newest().Patch; back == nil || back.Type() != patch.Revert || back.PatchID() != cut.ID() {
+			t.Errorf("logged is %v", back)
+		}
+		previewed(p, func() { p.Click(".notice button") })
+
+		// A patch since the preview is shown, and the same can be looked at anew.
+		p.Go(address("record", ada, "seq", decimal(f.newest().Seq)))
+		p.Follow(func() { p.Click("#panel a[href*='act=revert']") })
 		f.apply(ada, patch.NewSplice(0, 1).WithID("somebody-else"))
 		p.Follow(func() { p.Click(do) })
 		p.Expect("409")
-		p.WaitText("main", "which came between")
+		p.WaitText("main", "Another patch was logged since the preview")
 		if got := f.newest().ID(); got != "somebody-else" {
 			t.Fatalf("logged is %s", got)
 		}
@@ -70,7 +76,7 @@ func TestActing(t *testing.T) {
 		p.Axe()
 		p.Follow(func() { p.Click("form.offer button") }) // which previews
 		p.Follow(func() { p.Click(do) })
-		if back := f.newest().Patch; back == nil || back.Type() != patch.Revert || back.PatchID() != cut.ID() {
+		if back := f.newest().Patch; back == nil || back.Type() != patch.Revert {
 			t.Errorf("logged is %v", back)
 		}
 
@@ -78,9 +84,8 @@ func TestActing(t *testing.T) {
 		f.apply(ada, patch.NewSummarise(0, 2, testlog.Text("", "", "user", "both")))
 		first := f.newest()
 		f.apply(ada, patch.NewSplice(0, 1).WithID("in-the-way"))
-		p.Go(address("session", ada))
-		p.Click("#r" + decimal(first.Seq) + " .menu summary")
-		p.Follow(func() { p.Click("button[form=reverting][value='" + decimal(first.Seq) + "']") })
+		p.Go(address("record", ada, "seq", decimal(first.Seq)))
+		p.Follow(func() { p.Click("#panel a[href*='act=revert']") })
 		p.Expect("409")
 		p.WaitText("main", "in-the-way")
 		p.Follow(func() { p.Click("form.offer button") })
@@ -91,11 +96,52 @@ func TestActing(t *testing.T) {
 	}
 }
 
+// With scripts a preview comes into the page, which keeps its place; the same is done.
+func TestActingInPlace(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, inspector.Options{Write: true, Erase: true})
+	f.session(ada, 160)
+	p := openPage(t, f.base, pageOptions{})
+	p.Go(address("session", ada))
+	p.Eval("window.stays = true", nil)
+	back := "" // to before the newest summary that can be taken back
+	for _, r := range f.records(ada, 1) {
+		if r.Patch == nil || r.Patch.Type() != patch.Summarise {
+			continue
+		}
+		if _, err := f.Revert(t.Context(), ada, r.ID(), store.UndoOptions{DryRun: true}); err == nil {
+			back = "#seen a[href*='act=revert'][href*='seq=" + decimal(r.Seq) + "']"
+		}
+	}
+	p.Click(back)
+	p.WaitFor("document.querySelector('form.confirm')")
+	p.Axe()
+	p.WaitFor("window.stays")
+	p.Eval("history.back()", nil)
+	p.WaitFor("!document.querySelector('form.confirm') && document.querySelector('#panel-log')")
+	p.Click(back)
+	p.WaitFor("document.querySelector('form.confirm')")
+	p.Follow(func() { p.Click(do) })
+	p.WaitText(".notice", "Took back")
+	p.Follow(func() { p.Click(".notice button") })
+	if back := f.newest().Patch; back == nil || back.Type() != patch.Revert {
+		t.Errorf("logged is %v", back)
+	}
+
+	// Erasing everywhere, by the text that a search looks for.
+	p.Type("#q", "order")
+	p.Key("Enter")
+	p.WaitFor("document.querySelector('#panel a[href*=\"where=everywhere\"]')")
+	p.Click("#panel a[href*='where=everywhere']")
+	p.WaitFor("document.querySelector('form.confirm button.danger')")
+	p.Axe()
+}
+
 // All can be done by keys alone.
 func TestActingByKeys(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, inspector.Options{Write: true})
-	f.session(ada, 40)
+	f.session(ada, 60)
 	p := openPage(t, f.base, pageOptions{})
 	p.Go(address("session", ada))
 	// reach goes on with Tab until an element has the focus.
@@ -111,18 +157,38 @@ func TestActingByKeys(t *testing.T) {
 		}
 		t.Fatalf("%s cannot be reached", selector)
 	}
-	reach("details.acting > summary")
+	reach("#edit")
 	p.Key("Enter")
-	reach("#acting button[value=pin]")
-	reach("#v2 input[type=checkbox]")
+	p.WaitFor("document.querySelector('#acting')")
+	p.Eval("document.body.focus()", nil)
+	reach("#seen input[name=index][value='0']")
 	p.Key(" ")
-	p.Eval("document.querySelector('#acting button[value=pin]').focus()", nil)
-	p.Follow(func() { p.Key("Enter") })
+	reach("#acting button[value=pin]")
+	p.Key("Enter")
+	p.WaitFor("document.querySelector('form.confirm')")
 	reach(do)
 	// After Back, the browser may show the page as it was left, with its form sent.
-	p.Eval("(document.querySelector('.offer').dataset.sent = 'yes', dispatchEvent(new Event('pageshow')))", nil)
+	p.Eval("(document.querySelector('.confirm').dataset.sent = 'yes', dispatchEvent(new Event('pageshow')))", nil)
 	p.Follow(func() { p.Key("Enter") })
-	if pin := f.newest().Patch; pin == nil || pin.Type() != patch.Pin || pin.EventID() != f.view(ada).At(2).ID() {
+	if pin := f.newest().Patch; pin == nil || pin.Type() != patch.Pin || pin.EventID() != f.view(ada).At(0).ID() {
 		t.Errorf("logged is %v", f.newest())
 	}
+
+	// j and k walk the rows, o unfolds, / searches, g t goes to a turn, ? tells the keys.
+	p.Go(address("session", ada))
+	focused := func(selector string) {
+		t.Helper()
+		p.WaitFor("document.activeElement.matches(" + strconv.Quote(selector) + ")")
+	}
+	p.Key("j", "j")
+	focused("#seen .row:nth-of-type(1n) a.text")
+	p.Key("k", "/")
+	focused("#q")
+	p.Eval("document.activeElement.blur()", nil)
+	p.Key("g", "t")
+	focused("#turn")
+	p.Eval("document.activeElement.blur()", nil)
+	p.Key("?")
+	p.WaitFor("document.getElementById('help').open")
+	p.Axe()
 }

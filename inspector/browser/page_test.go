@@ -363,14 +363,18 @@ func (p *Page) Key(names ...string) {
 	p.t.Helper()
 	for _, name := range names {
 		key, shift := strings.CutPrefix(name, "Shift+")
-		if keys[key] == "" {
+		text := keys[key]
+		if len(key) == 1 { // a letter or a sign
+			text = key
+		}
+		if text == "" {
 			p.t.Fatalf("there is no key %q", name)
 		}
 		var held []chromedp.KeyOption
 		if shift {
 			held = append(held, chromedp.KeyModifiers(chromedp.ModifierShift))
 		}
-		p.do(chromedp.KeyEvent(keys[key], held...))
+		p.do(chromedp.KeyEvent(text, held...))
 	}
 }
 

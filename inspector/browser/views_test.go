@@ -48,6 +48,11 @@ func TestViews(t *testing.T) {
 		{"diff", address("diff", ada, "from", fmt.Sprint(passed-1), "to", fmt.Sprint(passed))},
 		{"search", address("search", ada, "q", "order")},
 		{"search-everywhere", "search?q=order"},
+		{"session-edit", address("session", ada, "edit", "1")},
+		{"state", address("state", ada)},
+		{"figures", address("figures", ada)},
+		{"preview", address("act", ada, "act", "pin", "creation", v.Creation(), "at", last, "index", "0")},
+		{"erase", address("act", ada, "act", "erase", "creation", v.Creation(), "at", last, "match", "order", "where", "everywhere")},
 		{"search-none", address("search", ada, "q", "zyzzyva")},
 	}
 	for _, mode := range []struct {

@@ -14,7 +14,8 @@ import (
 type Erase struct {
 	Key        store.Key // of the session; with AllOfUser, its app and user alone count
 	AllOfUser  bool
-	Everywhere bool // in all sessions, not in Key's alone
+	Everywhere bool                 // in all sessions, not in Key's alone
+	Only       func(store.Key) bool // with Everywhere, in these alone; nil means all
 	Selection  store.EraseSelection
 	Options    store.EraseOptions
 }
@@ -42,6 +43,7 @@ func (e Erase) everywhere(ctx context.Context, s *store.Store) (store.Erasure, e
 	var keys []store.Key
 	for info, err := range s.List(ctx, store.ListOptions{}) {
 		switch {
+		case e.Only != nil && !e.Only(info.Key): // not even named
 		case errors.Is(err, store.ErrCorrupt):
 			all.OutOfReach = append(all.OutOfReach, fmt.Sprintf("session %s, which is damaged", info.Key))
 		case err != nil:

@@ -137,16 +137,17 @@ func (c Restore) Preview(ctx context.Context, s *store.Store, key store.Key, on 
 	would := store.Preview{}
 	would.After = on
 	var reverts []*patch.PatchEvent
+	group := rand.Text()
 	for next := []string{c.PatchID}; len(next) > 0; next = next[1:] {
 		ids, err := would.After.RevertTargets(next[0])
-		switch {
-		case err != nil && len(reverts) > 0:
+		switch blocked := (*fold.BlockedError)(nil); {
+		case len(reverts) > 0 && errors.As(err, &blocked) && blocked.AlreadyReverted:
 			continue // it went with another one
 		case err != nil:
 			return store.Preview{}, err
 		}
 		for _, id := range ids {
-			reverts = append(reverts, patch.NewRevert(id).WithAuthor(c.Author))
+			reverts = append(reverts, patch.NewRevert(id).WithAuthor(c.Author).WithGroup(group))
 		}
 		before := would.After
 		if would, err = s.Preview(ctx, key, reverts, c.Options); err != nil {
@@ -167,7 +168,9 @@ func (c Restore) Preview(ctx context.Context, s *store.Store, key store.Key, on 
 			}
 		}
 	}
-	would.Patches = reverts
+	if would.Patches = reverts; len(reverts) == 1 {
+		reverts[0] = reverts[0].WithGroup("")
+	}
 	return would, nil
 }
 
@@ -176,11 +179,6 @@ func (c Restore) Apply(ctx context.Context, s *store.Store, key store.Key, on fo
 	would, err := c.Preview(ctx, s, key, on)
 	if err != nil {
 		return store.Committed{}, err
-	}
-	if group := rand.Text(); len(would.Patches) > 1 {
-		for n, p := range would.Patches {
-			would.Patches[n] = p.WithGroup(group)
-		}
 	}
 	c.Options.On = on
 	return s.ApplyPatch(ctx, key, would.Patches, c.Options)

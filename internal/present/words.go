@@ -93,10 +93,20 @@ func PrintableUpTo(text string, most int) string {
 			blank = true
 			continue
 		}
-		write(&b, unicode.IsPrint(r), r, text[i:])
+		write(&b, Shows(r), r, text[i:])
 		blank = false
 	}
 	return strings.TrimSuffix(b.String(), " ")
+}
+
+// Shows reports whether a character of a text may show as it is: those that print, and those that join letters and emoji or
+// say the direction of a letter beside them. What turns the direction of all that follows does not.
+func Shows(r rune) bool {
+	switch r {
+	case '\u200c', '\u200d', '\u200e', '\u200f', '\u061c': // ZWNJ, ZWJ, and the marks of direction
+		return true
+	}
+	return unicode.IsPrint(r)
 }
 
 // Clip is [PrintableUpTo] with a mark at the end if the text goes on.
@@ -155,7 +165,7 @@ func Pieces(text string, marks [][2]int) []Piece {
 	at := 0
 	add := func(end int, mark bool) {
 		if end > at {
-			pieces = append(pieces, Piece{EscapeUnless(unicode.IsPrint, text[at:end]), mark})
+			pieces = append(pieces, Piece{EscapeUnless(Shows, text[at:end]), mark})
 			at = end
 		}
 	}

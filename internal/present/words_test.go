@@ -156,3 +156,18 @@ func TestEntries(t *testing.T) {
 		}
 	}
 }
+
+// Emoji of several people, and Persian, Hindi and Arabic, show as they were written; what turns the text around them does not.
+func TestScriptsShowAsWritten(t *testing.T) {
+	for _, text := range []string{"👨‍👩‍👧‍👦 family", "می‌خواهم", "क्‍ष", "\u200fعربی\u200e", "\u061cא"} {
+		if got := present.Printable(text); got != text {
+			t.Errorf("%q shows as %q", text, got)
+		}
+		if got := present.Pieces(text, nil); got[0].Text != text {
+			t.Errorf("%q is the piece %q", text, got[0].Text)
+		}
+	}
+	if got := present.Printable("a\u202eb\u2066c\u200bd\U000e0041"); got != `a\u202eb\u2066c\u200bd\U000e0041` {
+		t.Errorf("got %q", got)
+	}
+}

@@ -1,0 +1,566 @@
+package inspector
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/patchlog-dev/patchlog/compaction"
+	"github.com/patchlog-dev/patchlog/fold"
+	"github.com/patchlog-dev/patchlog/internal/present"
+	"github.com/patchlog-dev/patchlog/internal/records"
+	"github.com/patchlog-dev/patchlog/patch"
+)
+
+// item is a line of a log: the heading of a turn, a row, or a line for several rows.
+type item struct {
+	ID    string
+	Turn  *turnHead
+	Row   *row
+	Group *rowGroup
+}
+
+// turnHead begins a turn.
+type turnHead struct {
+	Turn   int
+	Time   time.Time
+	N      int // of the rows below
+	Tokens int
+	What   string // what they are
+}
+
+// rowGroup is rows that mean one thing together.
+type rowGroup struct {
+	Kind  string
+	Text  string
+	Turns string // "Turn 5" or "Turns 5–7", for events
+	By    uint64 // the patch that hides them all; 0 if they are patches themselves
+	Rows  []*row
+}
+
+// row is a record in the raw log, or an event that a model sees.
+type row struct {
+	ID      string
+	Seq     uint64
+	Kind    string
+	Word    string // what the kind is called
+	Phrases []phrase
+	Time    time.Time
+	Gap     string // since the row before, if that is of the same turn
+	Tokens  int
+	Turn    int
+
+	EventID string // of an event that a patch put in
+	Index   int    // among the visible events; -1 if it is not visible
+	Hidden  bool
+	Pinned  bool
+	Erased  bool
+	Skipped bool
+	Stands  bool // for results that were cleared
+
+	Patch   *patchStep
+	Summary *shownSummary
+}
+
+// phrase is a stretch of what an event says: a text, or the name of a tool with what it was given or gave.
+type phrase struct{ Tool, Text string }
+
+// shownSummary is a summary in the conversation.
+type shownSummary struct {
+	Of           string // "turns 1–2 · 40 events"
+	Tokens       string // "62.8k → 2.0k tokens"
+	By           string
+	Text         []textLine
+	More         []textLine // below the first lines
+	Lost         []fact
+	LostMore     int
+	Invented     int
+	Unknown      int    // identifiers that are lost, but not named
+	Patch        uint64 // the record that put it in
+	Reversible   bool
+	FirstCovered uint64
+}
+
+// kindWords are the kinds in words that a reader knows.
+var kindWords = map[string]string{string(present.Call): "call", string(present.Response): "result"}
+
+func newRow(kind present.Kind, seq uint64, at time.Time, tokens, turn int) *row {
+	r := &row{Seq: seq, Kind: pictureKind(kind), Word: string(kind), Time: at, Tokens: tokens, Turn: turn, Index: -1}
+	if word := kindWords[r.Word]; word != "" {
+		r.Word = word
+	}
+	return r
+}
+
+// list collects the items of a log, with a heading before each turn and the gap between rows.
+type list struct {
+	items []item
+	last  *row
+	head  *turnHead // of its turn
+	what  string
+}
+
+func (l *list) add(r *row) {
+	if l.last == nil || l.last.Turn != r.Turn {
+		if l.head = nil; r.Turn > 0 {
+			l.head = &turnHead{Turn: r.Turn, Time: r.Time, What: l.what}
+			l.items = append(l.items, item{ID: "t" + r.ID, Turn: l.head})
+		}
+	} else if !l.last.Time.IsZero() && !r.Time.IsZero() {
+		r.Gap = gap(r.Time.Sub(l.last.Time))
+	}
+	if l.head != nil {
+		l.head.N, l.head.Tokens = l.head.N+1, l.head.Tokens+r.Tokens
+	}
+	l.items, l.last = append(l.items, item{ID: r.ID, Row: r}), r
+}
+
+// addGroup adds a line for several rows. One for events is also the heading of their turns.
+func (l *list) addGroup(g *rowGroup) {
+	l.items = append(l.items, item{ID: "g" + g.Rows[0].ID, Group: g})
+	if g.Turns != "" {
+		l.last = nil
+	}
+}
+
+// gap is the time between two rows, in a word.
+func gap(d time.Duration) string {
+	sign := "+"
+	if d < 0 {
+		sign, d = "−", -d
+	}
+	switch {
+	case d < 10*time.Second:
+		return fmt.Sprintf("%s%.1f s", sign, d.Seconds())
+	case d < 2*time.Minute:
+		return fmt.Sprintf("%s%.0f s", sign, d.Seconds())
+	case d < 2*time.Hour:
+		return fmt.Sprintf("%s%.0f min", sign, d.Minutes())
+	case d < 48*time.Hour:
+		return fmt.Sprintf("%s%.0f h", sign, d.Hours())
+	}
+	return fmt.Sprintf("%s%.0f days", sign, d.Hours()/24)
+}
+
+// short is a number of tokens in three digits.
+func short(n int) string {
+	switch {
+	case n < 1000:
+		return fmt.Sprint(n)
+	case n < 99_950:
+		return fmt.Sprintf("%.1fk", float64(n)/1000)
+	case n < 999_500:
+		return fmt.Sprintf("%.0fk", float64(n)/1000)
+	}
+	return fmt.Sprintf("%.1fM", float64(n)/1e6)
+}
+
+// Most of what a row says.
+const (
+	rowPhrases  = 4
+	phraseRunes = 280
+)
+
+// phrasesOf says what is in an event, as far as a row has room.
+func phrasesOf(e *patch.Event) (out []phrase) {
+	for _, p := range e.Parts() {
+		switch {
+		case len(out) == rowPhrases:
+			return append(out, phrase{Text: "…"})
+		case p.Kind == patch.PartCall:
+			out = append(out, phrase{present.Clip(p.Name, nameRunes), members(p.Args)})
+		case p.Kind == patch.PartResponse:
+			out = append(out, phrase{present.Clip(p.Name, nameRunes), "→ " + members(p.Response)})
+		case p.Kind == patch.PartText && strings.TrimSpace(p.Text) != "":
+			out = append(out, phrase{Text: present.Clip(p.Text, phraseRunes)})
+		}
+	}
+	if len(out) == 0 {
+		out = append(out, phrase{Text: present.Clip(present.Describe(e), phraseRunes)})
+	}
+	return out
+}
+
+// membersBytes is the most of a JSON object that is read for a row.
+const membersBytes = 8_000
+
+// members is a JSON object in words: its only text, or its members.
+func members(v patch.Value) string {
+	text := v.String()
+	if len(text) > membersBytes {
+		return present.Clip(plainJSON.Replace(strings.TrimLeft(text[:atRune(text, membersBytes)], `{"`)), phraseRunes)
+	}
+	d := json.NewDecoder(strings.NewReader(text))
+	if t, err := d.Token(); err != nil || t != json.Delim('{') {
+		return present.Clip(text, phraseRunes)
+	}
+	var said []string
+	name, only := "", ""
+	for d.More() {
+		var value json.RawMessage
+		t, err := d.Token()
+		if err != nil || d.Decode(&value) != nil {
+			break
+		}
+		name, _ = t.(string)
+		if json.Unmarshal(value, &only) != nil {
+			only = string(value)
+		}
+		said = append(said, name+": "+only)
+	}
+	if len(said) == 1 && slices.Contains([]string{"output", "result", "content", "text", "response", "command", "path"}, name) {
+		said[0] = only
+	}
+	return present.Clip(strings.Join(said, " · "), phraseRunes)
+}
+
+// plainJSON makes the beginning of long JSON readable, in a row that has no room for the rest.
+var plainJSON = strings.NewReplacer(`":"`, ": ", `\n`, " ", `\t`, " ", `\"`, `"`)
+
+// seenItems are the visible events as a conversation.
+func (i *Inspector) seenItems(ctx context.Context, b *sessionBody) error {
+	if err := i.addLosses(ctx, b); err != nil {
+		return err
+	}
+	l := list{what: "event"}
+	show := showing{Left: pageBytes}
+	for n := b.Seen.First; n < b.Seen.Next; n++ {
+		e := b.view.Entry(n)
+		r := newRow(present.KindOf(e), e.Seq, e.Event.Timestamp(), e.Event.EstimatedTokens(), b.line.at(e.Seq).Turn)
+		r.Index, r.Pinned = n, e.Pinned
+		_, r.Erased = e.Event.ErasedBy()
+		r.ID = fmt.Sprintf("v%d", e.Seq)
+		if p := b.line.at(e.Seq).Patch; p != nil {
+			r.EventID = e.Event.ID()
+			r.ID += fmt.Sprintf("-%x", r.EventID)
+			r.Turn = 0 // a summary stands where its events stood, not in the turn in which it was written
+		}
+		if r.Stands = standsIn(e.Event) && !e.Summary; r.Stands {
+			r.Kind, r.Word = "note", "cleared"
+		}
+		if r.Phrases = phrasesOf(e.Event); e.Summary {
+			r.Summary = b.summary(n, e, &show)
+		}
+		l.add(r)
+	}
+	b.Seen.Items = l.items
+	return nil
+}
+
+// Lines of a summary that are shown at once.
+const summaryLines = 7
+
+// summary is a visible summary with what it says and lacks.
+func (b *sessionBody) summary(index int, e fold.Entry, show *showing) *shownSummary {
+	s := &shownSummary{Patch: e.Seq, By: "by hand"}
+	events, tokens, first, last := 0, 0, 0, 0
+	for n, to := range b.targ {
+		if to.By == 0 || to.Index != index {
+			continue
+		}
+		step := b.line.steps[n]
+		if events++; s.FirstCovered == 0 {
+			s.FirstCovered, first = step.Seq, step.Turn
+		}
+		tokens, last = tokens+step.Tokens, max(last, step.Turn)
+	}
+	s.Of = present.Counted(events, "event")
+	switch {
+	case first > 0 && first == last:
+		s.Of = fmt.Sprintf("of turn %d · %s", first, s.Of)
+	case first > 0:
+		s.Of = fmt.Sprintf("of turns %d–%d · %s", first, last, s.Of)
+	}
+	s.Tokens = fmt.Sprintf("%s → %s tokens", short(tokens), short(e.Event.EstimatedTokens()))
+	p := b.line.at(e.Seq).Patch
+	if p != nil {
+		s.Reversible = p.Applied && p.Type != patch.Erase
+	}
+	if p != nil && p.Pass != nil {
+		if s.By = present.Clip(p.Pass.Model, nameRunes); s.By == "extractive" {
+			s.By = "offline"
+		}
+	}
+	for _, line := range show.lines(e) {
+		if len(s.Text) < summaryLines {
+			s.Text = append(s.Text, line)
+		} else {
+			s.More = append(s.More, line)
+		}
+	}
+	if len(s.More) == 1 {
+		s.Text, s.More = append(s.Text, s.More...), nil
+	}
+	if l := b.line.lossOf(e); l != nil {
+		s.Lost, s.LostMore, s.Invented = l.Names, l.More, l.Invented
+	} else if p != nil && p.Pass != nil {
+		s.Unknown = p.Pass.Lost
+	}
+	return s
+}
+
+// logItems are records of the log. Patches of a group, and events that the same patch hides, are one line.
+func (i *Inspector) logItems(ctx context.Context, b *sessionBody, seqs []uint64) ([]item, error) {
+	if len(seqs) == 0 {
+		return nil, nil
+	}
+	var all []*row
+	for rec, err := range i.store.RawEvents(ctx, b.Key, seqs[0]) {
+		if err != nil {
+			return nil, err
+		}
+		if rec.Seq == seqs[0] {
+			all, seqs = append(all, b.logRow(rec)), seqs[1:]
+		}
+		if len(seqs) == 0 {
+			break
+		}
+	}
+	l := list{what: "record"}
+	for len(all) > 0 {
+		n := 1
+		for n < len(all) && belong(b, all[0], all[n]) {
+			n++
+		}
+		if n < 2 {
+			l.add(all[0])
+		} else {
+			l.addGroup(b.groupOf(all[:n]))
+		}
+		all = all[n:]
+	}
+	return l.items, nil
+}
+
+func (b *sessionBody) logRow(rec patch.Record) *row {
+	s := b.line.at(rec.Seq)
+	r := newRow(s.Kind, rec.Seq, s.Time, s.Tokens, s.Turn)
+	r.ID, r.Patch = fmt.Sprintf("r%d", rec.Seq), s.Patch
+	_, r.Erased = records.Envelope(rec).ErasedBy()
+	if p := s.Patch; p != nil {
+		r.Kind, r.Word, r.Skipped = "note", present.Clip(patchWord(p), nameRunes), !p.Applied
+		if p.Summary {
+			r.Kind = "summary"
+		}
+		r.Phrases = []phrase{{Text: b.line.sentence(rec.Seq)}}
+		return r
+	}
+	to := b.targ[rec.Seq-1]
+	if r.Hidden = to.hidden(); !r.Hidden {
+		r.Index = to.Index
+	}
+	r.Phrases = phrasesOf(rec.Event)
+	return r
+}
+
+// belong reports whether two rows, one after the other, are told in one line.
+func belong(b *sessionBody, first, next *row) bool {
+	if p, q := first.Patch, next.Patch; p != nil && q != nil {
+		return p.Group != "" && p.Group == q.Group || p.Pass != nil && q.Pass != nil && p.Stands && q.Stands
+	}
+	return first.Patch == nil && next.Patch == nil && first.Hidden && next.Hidden && b.targ[first.Seq-1].By == b.targ[next.Seq-1].By
+}
+
+func (b *sessionBody) groupOf(rows []*row) *rowGroup {
+	first, last := rows[0], rows[len(rows)-1]
+	if first.Patch != nil {
+		return &rowGroup{Kind: first.Kind, Text: b.line.sentences(first.Seq, last.Seq), Rows: rows}
+	}
+	by := b.targ[first.Seq-1].By
+	text := present.Counted(len(rows), "record") + ", not in sight"
+	if by > 0 {
+		text = fmt.Sprintf("%s, hidden by the %s at %d", present.Counted(len(rows), "record"), patchWord(b.line.at(by).Patch), by)
+	}
+	g := &rowGroup{Kind: first.Kind, Text: text, By: by, Rows: rows, Turns: fmt.Sprintf("Turn %d", first.Turn)}
+	if first.Turn != last.Turn {
+		g.Turns = fmt.Sprintf("Turns %d–%d", first.Turn, last.Turn)
+	}
+	return g
+}
+
+// patchWord is a patch in a word.
+func patchWord(p *patchStep) string {
+	switch {
+	case p.Summary:
+		return "summary"
+	case p.Stands:
+		return "clearing"
+	case p.RewoundTo >= 0:
+		return "rewind"
+	case p.Type == patch.Splice && p.Hid > 0:
+		return "cut"
+	case p.Type == patch.TruncateBefore:
+		return "cut"
+	}
+	return string(p.Type)
+}
+
+// sentence says what a patch did.
+func (t *timeline) sentence(seq uint64) string { return t.sentences(seq, seq) }
+
+// sentences says what the patches of some neighbouring records did together.
+func (t *timeline) sentences(first, last uint64) string {
+	var sum patchStep
+	sum.RewoundTo = -1
+	n, merged, of := 0, 0, map[patch.Type]int{}
+	for _, s := range t.steps[first-1 : last] {
+		p := s.Patch
+		if p == nil {
+			continue
+		}
+		n++
+		if of[p.Type]++; !p.Applied {
+			continue
+		}
+		sum.Applied = true
+		sum.Hid, sum.Added = sum.Hid+p.Hid, sum.Added+p.Added
+		sum.HidTokens, sum.AddedTokens = sum.HidTokens+p.HidTokens, sum.AddedTokens+p.AddedTokens
+		sum.Target, sum.Summary, sum.Stands = p.Target, sum.Summary || p.Summary, sum.Stands || p.Stands
+		sum.RewoundTo = max(sum.RewoundTo, p.RewoundTo)
+		if p.Pass != nil {
+			sum.Pass = p.Pass
+			if p.Pass.Merged {
+				merged++
+			}
+		}
+	}
+	kind := t.at(last).Patch.Type
+	became := fmt.Sprintf(", %s → %s tokens", short(sum.HidTokens), short(sum.AddedTokens))
+	switch {
+	case !sum.Applied:
+		return fmt.Sprintf("%s without effect", present.Clip(string(kind), nameRunes))
+	case sum.Stands && !sum.Summary && of[patch.Revert] == 0:
+		return fmt.Sprintf("cleared %s%s", present.Counted(sum.Hid, "old result"), became)
+	case merged > 0 && merged == n:
+		return fmt.Sprintf("merged %s%s", present.Counted(sum.Hid, "summary"), became)
+	case of[patch.Summarise] > 0, sum.Summary && sum.Hid > 0 && of[patch.Revert] == 0:
+		return fmt.Sprintf("summarised %s%s", present.Counted(sum.Hid, "event"), became)
+	case sum.RewoundTo >= 0 && (of[patch.Splice] < n || n == 1):
+		return fmt.Sprintf("rewound to the end of turn %d: %s hidden", sum.RewoundTo, present.Counted(sum.Hid, "event"))
+	case of[patch.Revert] == n:
+		if n > 1 {
+			return fmt.Sprintf("took back %s", present.Counted(n, "patch"))
+		}
+		for _, s := range t.steps[:first-1] {
+			if s.Patch != nil && s.Patch.ID == sum.Target {
+				return fmt.Sprintf("took back %s %d", patchWord(s.Patch), s.Seq)
+			}
+		}
+	case of[patch.Pin] == n:
+		return fmt.Sprintf("pinned %s", present.Counted(n, "event"))
+	case of[patch.Unpin] == n:
+		return fmt.Sprintf("unpinned %s", present.Counted(n, "event"))
+	case of[patch.Erase] > 0:
+		return "erased what events said"
+	case sum.Hid > 0 && sum.Added > 0:
+		return fmt.Sprintf("put %s in the place of %d%s", present.Counted(sum.Added, "event"), sum.Hid, became)
+	case sum.Hid > 0:
+		return fmt.Sprintf("hid %s, %s tokens", present.Counted(sum.Hid, "event"), short(sum.HidTokens))
+	case sum.Added > 0:
+		return fmt.Sprintf("put in %s", present.Counted(sum.Added, "event"))
+	}
+	return present.Clip(string(kind), nameRunes)
+}
+
+// lossLine is what a summary lacks, in a line.
+type lossLine struct {
+	Names    []fact
+	More     int
+	Invented int
+}
+
+// Bounds on what a session's page reads to name what summaries lost.
+const (
+	lossShown  = 3         // names
+	lossTokens = 2_000_000 // of the log
+)
+
+func (t *timeline) lossOf(e fold.Entry) *lossLine {
+	t.notes.mu.Lock()
+	defer t.notes.mu.Unlock()
+	return t.notes.losses[fold.Ref{Seq: e.Seq, Index: lossKey(e)}]
+}
+
+// lossKey tells summaries of one patch apart.
+func lossKey(e fold.Entry) (n int) {
+	for _, c := range []byte(e.Event.ID()) {
+		n = n*31 + int(c)
+	}
+	return n
+}
+
+// addLosses names what the visible summaries of the page lack, once for each, unless the log is long.
+func (i *Inspector) addLosses(ctx context.Context, b *sessionBody) error {
+	var indices []int
+	for n := b.Seen.First; n < b.Seen.Next; n++ {
+		if e := b.view.Entry(n); e.Summary && b.line.lossOf(e) == nil {
+			indices = append(indices, n)
+		}
+	}
+	if len(indices) == 0 || b.line.at(b.At).Raw > lossTokens {
+		return nil
+	}
+	history, err := i.store.History(ctx, b.Key, b.view)
+	if err != nil {
+		return err
+	}
+	b.line.notes.mu.Lock()
+	defer b.line.notes.mu.Unlock()
+	for _, l := range compaction.Losses(b.view, history, indices...) {
+		l := present.LossOf(b.Key, b.view, l)
+		line, e := &lossLine{Invented: len(l.Invented)}, b.view.Entry(l.Index)
+		names := append(l.NotVisible, l.InOtherEvents...)
+		for _, name := range names[:min(len(names), lossShown)] {
+			url, err := query("search", "key", b.Key, "q", name, "hidden", 1)
+			if err != nil {
+				return err
+			}
+			line.Names = append(line.Names, fact{Text: present.Clip(name, lossLength), URL: url})
+		}
+		line.More = len(names) - len(line.Names)
+		b.line.notes.losses[fold.Ref{Seq: e.Seq, Index: lossKey(e)}] = line
+	}
+	return nil
+}
+
+// tokensTitle says how many tokens exactly.
+func tokensTitle(n int) string { return tokenCount(n) + ", estimated" }
+
+// clock is a time of day, or "" if there is none.
+func clock(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return t.UTC().Format("15:04")
+}
+
+// day is a date with the time of day.
+func day(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return t.UTC().Format("2 Jan 2006 15:04")
+}
+
+// instant is a time to the second.
+func instant(t time.Time) string { return t.UTC().Format("2 Jan 2006 15:04:05") }
+
+// ago is how long before now a time is, or the date if it is long ago.
+func ago(now, t time.Time) string {
+	switch d := now.Sub(t); {
+	case t.IsZero():
+		return "–"
+	case d < time.Minute:
+		return "just now"
+	case d < time.Hour:
+		return fmt.Sprintf("%.0f min ago", d.Minutes())
+	case d < 24*time.Hour:
+		return fmt.Sprintf("%.0f h ago", d.Hours())
+	case d < 7*24*time.Hour:
+		return fmt.Sprintf("%.0f days ago", d.Hours()/24)
+	}
+	return t.UTC().Format("2 Jan 2006")
+}

@@ -1,0 +1,95 @@
+package inspector
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/patchlog-dev/patchlog/internal/testlog"
+	"github.com/patchlog-dev/patchlog/patch"
+	"github.com/patchlog-dev/patchlog/store"
+)
+
+// A row says in words what an event says; calls and results are named, and their only member stands for them.
+func TestPhrases(t *testing.T) {
+	for parts, want := range map[string]string{
+		text("one\ntwo"): "one two",
+		`{"functionCall":{"name":"read","args":{"path":"/a/b"}}}`:                                            "[read] /a/b",
+		`{"functionCall":{"name":"find","args":{"to":"SEA","n":2,"deep":{"a":[1]}}}}`:                        `[find] to: SEA · n: 2 · deep: {"a":[1]}`,
+		`{"functionResponse":{"name":"read","response":{"output":"line\nline"}}}`:                            "[read] → line line",
+		`{"functionResponse":{"name":"f","response":{"ok":true}}}`:                                           "[f] → ok: true",
+		`{"functionResponse":{"name":"f","response":{"کلید":"مقدار"}}}`:                                      "[f] → کلید: مقدار",
+		text("I look") + `,{"functionCall":{"name":"go","args":{}}}`:                                         "I look|[go] ",
+		`{"functionResponse":{"name":"f","response":{"output":"` + strings.Repeat(`x\n\"y\"`, 2000) + `"}}}`: "[f] → output: x \"y\"x",
+	} {
+		e := testlog.Must(patch.ParseEvent([]byte(event("e", "user", parts))))(t)
+		var got []string
+		for _, p := range phrasesOf(e) {
+			if p.Tool != "" {
+				p.Text = "[" + p.Tool + "] " + p.Text
+			}
+			got = append(got, p.Text)
+		}
+		if said := strings.Join(got, "|"); said != want && !(len(parts) > 8000 && strings.HasPrefix(said, want) && len(said) < 1000) {
+			t.Errorf("%.80s: %q, want %q", parts, said, want)
+		}
+	}
+}
+
+func TestGapsAndShortNumbers(t *testing.T) {
+	for d, want := range map[time.Duration]string{
+		300 * time.Millisecond: "+0.3 s", 31 * time.Second: "+31 s", 5 * time.Minute: "+5 min", 7 * time.Hour: "+7 h", 80 * time.Hour: "+3 days", -4 * time.Second: "−4.0 s",
+	} {
+		if got := gap(d); got != want {
+			t.Errorf("%v: %q, want %q", d, got, want)
+		}
+	}
+	for n, want := range map[int]string{0: "0", 999: "999", 1000: "1.0k", 23_449: "23.4k", 99_949: "99.9k", 198_000: "198k", 1_250_000: "1.2M"} {
+		if got := short(n); got != want {
+			t.Errorf("%d: %q, want %q", n, got, want)
+		}
+	}
+	now := time.Date(2026, 11, 29, 12, 0, 0, 0, time.UTC)
+	for d, want := range map[time.Duration]string{5 * time.Second: "just now", 30 * time.Minute: "30 min ago", 5 * time.Hour: "5 h ago", 50 * time.Hour: "2 days ago", 400 * time.Hour: "12 Nov 2026"} {
+		if got := ago(now, now.Add(-d)); got != want {
+			t.Errorf("%v: %q, want %q", d, got, want)
+		}
+	}
+}
+
+// What patches of one purpose did is one line; so is a stretch that one patch hides.
+func TestGroupsOfTheLog(t *testing.T) {
+	var lines []string
+	turn := func(n int, id, author, parts string) string {
+		return strings.Replace(event(id, author, parts), `"invocationId":"i1"`, fmt.Sprintf(`"invocationId":"i%d"`, n), 1)
+	}
+	for n := range 6 {
+		lines = append(lines, turn(n, fmt.Sprint("u", n), "user", text("question")), turn(n, fmt.Sprint("m", n), "shop", text("answer")))
+	}
+	lines = append(lines, `{"id":"p13","patchType":"splice","start":0,"count":4}`, `{"id":"p14","patchType":"pin","eventId":"u5"}`)
+	s, i := shownLog(t, Options{}, lines...)
+	testlog.Must(s.Rewind(t.Context(), recordKey, "i4", store.UndoOptions{}))(t) // and unpins
+	page := shows(t, i, 200, []any{"session"}, "Turns 1–2", "4 records, hidden by the cut at 13", "Turns 5–6", "4 records, hidden by the rewind at", "hid 4 events, 8 tokens", "pinned 1 event", "rewound to the end of turn 4")
+	if n := strings.Count(page, "<summary><span>rewound to the end of turn 4"); n != 1 {
+		t.Errorf("the rewind is told %d times", n)
+	}
+	shows(t, i, 200, []any{"session", "kind", "user"}, "2 records, hidden by the cut at 13")
+	shows(t, i, 200, []any{"session", "done", "13-13"}, "Hid 4 events, 8 tokens. 4 events hidden, 0 added")
+	for _, done := range []string{"x", "0-1", "3-2", "1-99", "1-1"} {
+		shows(t, i, 400, []any{"session", "done", done})
+	}
+	shows(t, i, 200, []any{"session", "turn", 2}, "record 4 of")
+	shows(t, i, 404, []any{"session", "turn", 9}, "there is no turn 9")
+}
+
+// A summary stands open in the conversation, with what it hides and lacks.
+func TestSummariesInTheConversation(t *testing.T) {
+	_, i := shownLog(t, Options{}, summed()...)
+	page := shows(t, i, 200, []any{"session"}, "of turn 1 · 5 events", "A-4711 was found, Z-9999<i> too, 77 times", "Not in it: ", "/srv/orders/a.txt", "1 identifier invented", "What it hides")
+	if strings.Contains(page, "Take back") {
+		t.Error("a reader can take it back")
+	}
+	_, i = shownLog(t, Options{Write: true}, summed()...)
+	shows(t, i, 200, []any{"session"}, "Take back")
+}
