@@ -194,9 +194,9 @@ func (s *visible) clearing(cfg Config) (w *Window, saved, kept int) {
 	return w, saved, kept
 }
 
-// tokensToTell is how many tokens a group's summary stands for: those that are visible. Where few
+// representedTokens is how many tokens a group's summary stands for: those that are visible. Where few
 // are because results were cleared, a summarizer is to tell of these.
-func (s *visible) tokensToTell(g Group) int {
+func (s *visible) representedTokens(g Group) int {
 	visible, logged := tokensAt(s.view, g.Indices), tokensOf(s.events(g))
 	if logged > visible && logged >= briefTokens {
 		return max(visible, briefTokens)

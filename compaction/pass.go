@@ -125,7 +125,7 @@ func (p *pass[K]) request(ctx context.Context) (all []*groupRequest, err error) 
 		}
 		r.keep = r.reserve(r.keep)
 		r.source = newSource(r.Request)
-		covered := s.tokensToTell(g)
+		covered := s.representedTokens(g)
 		if covered < shortTokens {
 			if r.quote = wordForWord(r.Request); patch.EstimateTextTokens(r.quote) > cfg.limits.Summary {
 				r.quote = ""

@@ -9,7 +9,7 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// coverable reports whether a window may hold the event, settled as things are.
+// coverable reports whether a window may hold the event, after markKept.
 func (s *visible) coverable(i int) bool { return !s.stays[i] }
 
 // invocations counts those that have a raw event for which counts is true.
@@ -25,7 +25,7 @@ func (s *visible) invocations(counts func(i int) bool) int {
 	return n
 }
 
-// staying is how many tokens the raw events take that stay, settled as things are: no pass makes the prompt smaller by
+// staying is how many tokens the raw events take that stay, after markKept: no pass makes the prompt smaller by
 // these, so they are no reason for one that does not pay.
 func (s *visible) staying() (n int) {
 	for i, e := range s.entries {

@@ -42,7 +42,7 @@ type stage int
 const (
 	queued stage = iota + 1
 	runs
-	runsAndAgain // notified while it runs
+	runningAndQueued // notified while it runs
 )
 
 // WorkerStats counts what a worker was told, besides what its compactor did.
@@ -76,11 +76,11 @@ func (w *Worker[K]) Notify(key K) bool {
 	w.stats.Notified++
 	switch stage := w.state[key]; {
 	case w.closed:
-	case stage == queued || stage == runsAndAgain:
+	case stage == queued || stage == runningAndQueued:
 		w.stats.Merged++
 		return true
 	case stage == runs:
-		w.state[key] = runsAndAgain
+		w.state[key] = runningAndQueued
 		return true
 	case len(w.queue) < w.capacity:
 		w.push(key)
@@ -131,9 +131,9 @@ func (w *Worker[K]) done(key K) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.stats.Ended++
-	again := w.state[key] == runsAndAgain
+	repeat := w.state[key] == runningAndQueued
 	delete(w.state, key)
-	if again && w.ctx.Err() == nil {
+	if repeat && w.ctx.Err() == nil {
 		w.push(key)
 	}
 }
