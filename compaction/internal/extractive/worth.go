@@ -13,7 +13,7 @@ const nameValue = 1.3
 
 // valueOf is what a word is worth where it is told once: nothing if it is common, and less if it is short.
 func valueOf(word string) float64 {
-	if words.IsCommon(word) {
+	if words.IsCommon(word) || courtesies[word] {
 		return 0
 	}
 	r, _ := utf8.DecodeRuneInString(word)
