@@ -5,8 +5,10 @@ package docs_test
 import (
 	"encoding/json"
 	"io"
+	"maps"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -16,8 +18,8 @@ import (
 
 const module = "github.com/patchlog-dev/patchlog/"
 
-// What each package may import of this module: what ARCHITECTURE.md draws. Packages
-// under internal/ belong to the folder that they are in.
+// arrows has the packages of this module that each package may import. ARCHITECTURE.md lists the packages, packages.svg draws the
+// main imports.
 var arrows = map[string][]string{
 	"internal/jsonvalue":             {},
 	"internal/statekey":              {},
@@ -136,7 +138,7 @@ func TestArrowsPointOneWay(t *testing.T) {
 		owner := ownerOf(name)
 		allowed, ok := arrows[owner]
 		if !ok {
-			t.Errorf("package %s is not in the drawing; add it to ARCHITECTURE.md and here", name)
+			t.Errorf("package %s is not in arrows; add it to ARCHITECTURE.md and here", name)
 			continue
 		}
 		for _, i := range p.Imports {
@@ -152,7 +154,73 @@ func TestArrowsPointOneWay(t *testing.T) {
 		}
 	}
 	if seen < len(arrows) {
-		t.Errorf("%d packages, but the drawing has %d", seen, len(arrows))
+		t.Errorf("%d packages, but arrows has %d", seen, len(arrows))
+	}
+}
+
+// Each arrow of the drawing is an import, and both ends are boxes.
+func TestDrawnArrowsAreImports(t *testing.T) {
+	drawing := read(t, "packages.svg")
+	drawn := regexp.MustCompile(`<title>(\S+) → (\S+)</title>`).FindAllStringSubmatch(drawing, -1)
+	if len(drawn) < 20 {
+		t.Errorf("%d arrows were found in packages.svg", len(drawn))
+	}
+	imports := maps.Clone(arrows)
+	imports["adk"] = importsOf(t, "../adk")
+	for _, arrow := range drawn {
+		if from, to := arrow[1], arrow[2]; !slices.Contains(imports[from], to) {
+			t.Errorf("packages.svg draws %s → %s, which is no import", from, to)
+		}
+		for _, name := range arrow[1:] {
+			if !strings.Contains(drawing, ">"+name+"</text>") {
+				t.Errorf("packages.svg has no box %s", name)
+			}
+		}
+	}
+}
+
+// importsOf returns the packages of this module that the package in a folder imports.
+func importsOf(t *testing.T, folder string) (names []string) {
+	t.Helper()
+	list := exec.Command("go", "list", "-f", `{{join .Imports "\n"}}`, ".")
+	list.Dir = folder
+	list.Stderr = os.Stderr
+	out, err := list.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range strings.Fields(string(out)) {
+		if name, ours := strings.CutPrefix(path, module); ours {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// ARCHITECTURE.md says of each package what it is for.
+func TestArchitectureNamesPackages(t *testing.T) {
+	named := map[string]bool{}
+	_, rest, _ := strings.Cut(read(t, "ARCHITECTURE.md"), "\n| package |")
+	public, internal, ok := strings.Cut(rest, "\n| package |")
+	if !ok {
+		t.Fatal("ARCHITECTURE.md has no two tables of packages")
+	}
+	for prefix, table := range map[string]string{"": public, "internal/": internal} {
+		for line := range strings.Lines(table) {
+			if !strings.HasPrefix(line, "| `") {
+				continue
+			}
+			parent := ""
+			for _, q := range quoted.FindAllStringSubmatch(line, -1) {
+				name := strings.Replace(q[1], "…", parent, 1)
+				parent, named[prefix+name] = path.Dir(name), true
+			}
+		}
+	}
+	for name := range arrows {
+		if !named[name] && !strings.HasPrefix(name, "internal/fuzz/") {
+			t.Errorf("ARCHITECTURE.md does not name %s", name)
+		}
 	}
 }
 
@@ -176,9 +244,9 @@ func TestLogBringsNoSDK(t *testing.T) {
 	if got, want := deps("./patch", "./fold", "./snapshot", "./store", "./compaction"), append(slices.Clone(modules), own); !equalSets(got, want) {
 		t.Errorf("patch, fold, snapshot, store and compaction bring %v, want %v", got, want)
 	}
-	for _, path := range deps("./fuzz") {
-		if path != own && path != "pgregory.net/rapid" && !slices.Contains(modules, path) {
-			t.Errorf("fuzz brings %s", path)
+	for _, dep := range deps("./fuzz") {
+		if dep != own && dep != "pgregory.net/rapid" && !slices.Contains(modules, dep) {
+			t.Errorf("fuzz brings %s", dep)
 		}
 	}
 }
@@ -210,9 +278,9 @@ func equalSets(a, b []string) bool {
 	return slices.Equal(a, b)
 }
 
-// ownerOf returns the package of the drawing that a package belongs to.
+// ownerOf returns the package in arrows that a package belongs to.
 func ownerOf(name string) string {
-	if _, drawn := arrows[name]; drawn {
+	if _, listed := arrows[name]; listed {
 		return name
 	}
 	owner, _, _ := strings.Cut(name, "/internal/")
