@@ -20,13 +20,10 @@ type Draft struct {
 	Supplied []patch.Record // records of the log, ascending: see [View.WithRecords]
 }
 
-// LogIndex says which ids a log has. View has no index of hidden records, which the log keeps.
-type LogIndex interface {
-	// Find returns the record that takes an id. Seq is 0 if there is none.
-	Find(id string) (patch.Record, error)
-
-	// HasGroup reports whether a patch of the log names the group.
-	HasGroup(group string) bool
+// Logged is what the caller has found of a call in the log's index of ids.
+type Logged struct {
+	Records map[string]patch.Record // by the ids of the call that the log has
+	Groups  map[string]bool         // of the call's groups those that patches of the log name
 }
 
 // CheckUnique returns a *[DuplicateIDError] if an id is twice among records of one call.
@@ -47,44 +44,27 @@ func CheckUnique(call []patch.Record) error {
 // they are logged, and missing are the indices of the others. The error is a *[DuplicateIDError] if an id is used otherwise.
 // offered are the records as the caller gave them, completed the same after [patch.Complete]: what was completed is not
 // compared.
-func Match(log LogIndex, offered, completed []patch.Record) (matched []patch.Record, missing []int, err error) {
+func Match(log Logged, offered, completed []patch.Record) (matched []patch.Record, missing []int, err error) {
 	matched = slices.Clone(completed)
 	for i, r := range completed {
-		there, err := find(log, r)
+		id := r.ID()
+		there, ok := log.Records[id]
+		for other := range r.IDs() {
+			if !ok {
+				id = other
+				there, ok = log.Records[id]
+			}
+		}
 		switch {
-		case err != nil:
-			return nil, nil, err
-		case there.record.Seq == 0:
+		case !ok:
 			missing = append(missing, i)
 			continue
-		case there.record.ID() != r.ID() || !patch.Same(there.record, offered[i]):
-			return nil, nil, &DuplicateIDError{ID: there.id, Seq: there.record.Seq}
+		case there.ID() != r.ID() || !patch.Same(there, offered[i]):
+			return nil, nil, &DuplicateIDError{ID: id, Seq: there.Seq}
 		}
-		matched[i] = there.record
+		matched[i] = there
 	}
 	return matched, missing, nil
-}
-
-type found struct {
-	id     string
-	record patch.Record
-}
-
-// find returns the record of the log that takes a record's own id or, if there is none, one of the other ids.
-func find(log LogIndex, r patch.Record) (f found, err error) {
-	own, err := log.Find(r.ID())
-	if err != nil || own.Seq != 0 {
-		return found{r.ID(), own}, err
-	}
-	for id := range r.IDs() {
-		if f = (found{id: id}); id != r.ID() {
-			f.record, err = log.Find(id)
-		}
-		if err != nil || f.record.Seq != 0 {
-			return f, err
-		}
-	}
-	return f, nil
 }
 
 // Append adds a record that is not judged, and sets its seq.
@@ -116,7 +96,7 @@ func (d *Draft) find(seqs []uint64) (records []patch.Record) {
 
 // Judge adds patches of one group, or a single one, if [View.Preview] accepts them and the log does not have the group. It
 // sets their seqs.
-func (d *Draft) Judge(log LogIndex, opts CheckOptions, added []patch.Record) error {
+func (d *Draft) Judge(log Logged, opts CheckOptions, added []patch.Record) error {
 	patches := make([]*patch.PatchEvent, len(added))
 	for i := range added {
 		added[i].Seq = d.View.Seq() + 1 + uint64(i)
@@ -133,7 +113,7 @@ func (d *Draft) Judge(log LogIndex, opts CheckOptions, added []patch.Record) err
 	}
 	// Whether the log has the group is a matter of form: after the base, before all else.
 	if err == nil || !errors.Is(err, ErrUnknownPatch) && !errors.Is(err, ErrConflict) {
-		if group := patches[0].Group(); group != "" && log.HasGroup(group) {
+		if group := patches[0].Group(); log.Groups[group] {
 			return &patch.FieldError{Field: "group", Problem: fmt.Sprintf("the log holds group %q already; take an id of your own", group)}
 		}
 	}
@@ -146,7 +126,7 @@ func (d *Draft) Judge(log LogIndex, opts CheckOptions, added []patch.Record) err
 // Patches adds patches of one call as [Draft.Judge] does, group by group. Of the bases only that of the first patch is
 // checked, since the call's own patches count as seen. matched and missing are what [Match] has returned. If Patches
 // succeeds, the missing ones are in matched as they are logged.
-func (d *Draft) Patches(log LogIndex, opts PatchOptions, matched []patch.Record, missing []int) error {
+func (d *Draft) Patches(log Logged, opts PatchOptions, matched []patch.Record, missing []int) error {
 	if len(missing) > 0 && opts.On.Creation() != "" && opts.On.Edition() != d.View.Edition() {
 		return errErased
 	}

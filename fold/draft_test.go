@@ -11,36 +11,27 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// logIndex is an index of ids over records.
-type logIndex []patch.Record
-
-func (l logIndex) Find(id string) (patch.Record, error) {
-	for _, r := range l {
-		for has := range r.IDs() {
-			if has == id {
-				return r, nil
-			}
+// indexed is what an index of records says of all their ids and groups.
+func indexed(records ...patch.Record) fold.Logged {
+	log := fold.Logged{Records: map[string]patch.Record{}, Groups: map[string]bool{}}
+	for _, r := range records {
+		for id := range r.IDs() {
+			log.Records[id] = r
+		}
+		if r.Patch != nil && r.Patch.Group() != "" {
+			log.Groups[r.Patch.Group()] = true
 		}
 	}
-	return patch.Record{}, nil
+	return log
 }
 
-func (l logIndex) HasGroup(group string) bool {
-	for _, r := range l {
-		if r.Patch != nil && r.Patch.Group() == group {
-			return true
-		}
-	}
-	return false
-}
-
-func draftOn(t *testing.T, events int) (fold.Draft, logIndex) {
+func draftOn(t *testing.T, events int) (fold.Draft, []patch.Record) {
 	d := fold.Draft{View: fold.New("creation", nil)}
 	for i := range events {
 		r := patch.Record{Event: testlog.Text(fmt.Sprint("e", i), "", "user", "text")}
 		testlog.NoError(t, d.Append(&r))
 	}
-	log := logIndex(d.Added)
+	log := d.Added
 	d.Added = nil
 	return d, log
 }
@@ -64,14 +55,14 @@ func TestMatch(t *testing.T) {
 	same, other := testlog.Text("e1", "", "user", "text"), testlog.Text("e1", "", "user", "other")
 	fresh := testlog.Text("x", "", "user", "text")
 	call := []patch.Record{{Event: fresh}, {Event: same}}
-	matched, missing, err := fold.Match(log, call, call)
+	matched, missing, err := fold.Match(indexed(log...), call, call)
 	testlog.NoError(t, err)
 	if len(missing) != 1 || missing[0] != 0 || matched[1].Seq != 2 || call[1].Seq != 0 {
 		t.Errorf("matched %v, missing %v", matched, missing)
 	}
 	inside := patches(patch.NewSplice(0, 1, same).WithID("p")) // an id of the log in a new patch
 	for _, call := range [][]patch.Record{{{Event: other}}, inside} {
-		_, _, err = fold.Match(log, call, call)
+		_, _, err = fold.Match(indexed(log...), call, call)
 		var dup *fold.DuplicateIDError
 		if !errors.As(err, &dup) || dup.ID != "e1" || dup.Seq != 2 || !errors.Is(err, fold.ErrDuplicateID) {
 			t.Errorf("an id that is used otherwise: %v", err)
@@ -83,38 +74,14 @@ func TestMatch(t *testing.T) {
 	testlog.NoError(t, fold.CheckUnique(call))
 }
 
-// A failing index ends a match with its error.
-type failingIndex struct {
-	logIndex
-	id string
-}
-
-var errIndex = errors.New("index")
-
-func (f failingIndex) Find(id string) (patch.Record, error) {
-	if id == f.id {
-		return patch.Record{}, errIndex
-	}
-	return f.logIndex.Find(id)
-}
-
-func TestMatchFails(t *testing.T) {
-	call := patches(patch.NewSplice(0, 1, testlog.Text("inner", "", "user", "text")).WithID("p"))
-	for _, id := range []string{"p", "inner"} {
-		if _, _, err := fold.Match(failingIndex{id: id}, call, call); !errors.Is(err, errIndex) {
-			t.Errorf("%s: %v", id, err)
-		}
-	}
-}
-
 // Patches of a call are judged group by group, each on what those before it leave, and get bases.
 func TestDraftPatches(t *testing.T) {
 	d, log := draftOn(t, 6)
 	opts := fold.PatchOptions{On: d.View}
 	call := patches(patch.NewSplice(0, 1).WithID("a"), patch.NewSplice(0, 1).WithID("b").WithGroup("g"), patch.NewSplice(0, 1).WithID("c").WithGroup("g"))
-	matched, missing, err := fold.Match(log, call, call)
+	matched, missing, err := fold.Match(indexed(log...), call, call)
 	testlog.NoError(t, err)
-	testlog.NoError(t, d.Patches(log, opts, matched, missing))
+	testlog.NoError(t, d.Patches(indexed(log...), opts, matched, missing))
 	testlog.Equal(t, "visible", visible(d.View), "e3 e4 e5 ")
 	var bases []uint64
 	for i, r := range matched {
@@ -130,9 +97,9 @@ func TestDraftPatches(t *testing.T) {
 	again := fold.Draft{View: opts.On}
 	first := matched[0]
 	testlog.NoError(t, again.Append(&first))
-	matched, missing, err = fold.Match(append(log, first), matched, matched)
+	matched, missing, err = fold.Match(indexed(append(log, first)...), matched, matched)
 	testlog.NoError(t, err)
-	testlog.NoError(t, again.Patches(log, opts, matched, missing))
+	testlog.NoError(t, again.Patches(indexed(log...), opts, matched, missing))
 	testlog.Equal(t, "visible after a retry", visible(again.View), "e3 e4 e5 ")
 }
 
@@ -168,7 +135,7 @@ func TestDraftPatchesRefuses(t *testing.T) {
 		for i := range call {
 			missing[i] = i
 		}
-		if err := d.Patches(log, opts, call, missing); !errors.Is(err, c.want) {
+		if err := d.Patches(indexed(log...), opts, call, missing); !errors.Is(err, c.want) {
 			t.Errorf("%s: %v, want %v", name, err, c.want)
 		}
 	}
@@ -178,10 +145,10 @@ func TestDraftPatchesRefuses(t *testing.T) {
 func TestDraftSupplies(t *testing.T) {
 	d, log := draftOn(t, 3)
 	cut := patches(patch.NewSplice(0, 2).WithID("cut").WithBase(0))
-	testlog.NoError(t, d.Judge(log, fold.CheckOptions{}, cut))
+	testlog.NoError(t, d.Judge(indexed(log...), fold.CheckOptions{}, cut))
 	var need *fold.MissingRecordsError
 	undo := func() []patch.Record { return patches(patch.NewRevert("cut").WithID("undo")) }
-	if err := d.Judge(log, fold.CheckOptions{}, undo()); !errors.As(err, &need) {
+	if err := d.Judge(indexed(log...), fold.CheckOptions{}, undo()); !errors.As(err, &need) {
 		t.Fatalf("without the records: %v", err)
 	}
 	other := undo()[0]
@@ -190,15 +157,15 @@ func TestDraftSupplies(t *testing.T) {
 	}
 	d.Supplied = log
 	unjudged := d
-	testlog.NoError(t, d.Judge(log, fold.CheckOptions{}, undo()))
+	testlog.NoError(t, d.Judge(indexed(log...), fold.CheckOptions{}, undo()))
 	testlog.Equal(t, "visible", visible(d.View), "e0 e1 e2 ")
 	testlog.NoError(t, unjudged.Append(&other))
 	testlog.Equal(t, "visible, not judged", visible(unjudged.View), "e0 e1 e2 ")
 
 	own := d // put in and taken out by the draft, and back
-	testlog.NoError(t, own.Judge(log, fold.CheckOptions{}, patches(patch.NewSplice(0, 1, testlog.Text("x", "", "user", "x")).WithID("put"))))
-	testlog.NoError(t, own.Judge(log, fold.CheckOptions{}, patches(patch.NewSplice(0, 1).WithID("out"))))
-	testlog.NoError(t, own.Judge(log, fold.CheckOptions{}, patches(patch.NewRevert("out").WithID("back"))))
+	testlog.NoError(t, own.Judge(indexed(log...), fold.CheckOptions{}, patches(patch.NewSplice(0, 1, testlog.Text("x", "", "user", "x")).WithID("put"))))
+	testlog.NoError(t, own.Judge(indexed(log...), fold.CheckOptions{}, patches(patch.NewSplice(0, 1).WithID("out"))))
+	testlog.NoError(t, own.Judge(indexed(log...), fold.CheckOptions{}, patches(patch.NewRevert("out").WithID("back"))))
 	testlog.Equal(t, "visible, own", visible(own.View), "x e1 e2 ")
 }
 

@@ -1,6 +1,7 @@
 package fold_test
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 
@@ -315,4 +316,44 @@ func ExampleView_WithEdition() {
 	again := exampleView().WithEdition(1) // read anew, after something was erased
 	fmt.Println(before.Edition(), again.Edition())
 	// Output: 0 1
+}
+
+// A program that keeps its log itself drafts a call before it logs it: the call may be a retry, and may be refused.
+func ExampleDraft() {
+	view := fold.New("creation", nil)
+	log := fold.Logged{Records: map[string]patch.Record{}}
+	question := patch.Record{Event: exampleLog()[0].Event}
+
+	draft := fold.Draft{View: view}
+	for range 2 { // the second time it is a retry
+		call := []patch.Record{question}
+		if err := cmp.Or(fold.CheckUnique(call), fold.CheckNotErased(question)); err != nil {
+			fmt.Println(err)
+		}
+		records, missing, err := fold.Match(log, call, call)
+		if err != nil {
+			fmt.Println(err)
+		}
+		for _, i := range missing {
+			if err := draft.Append(&records[i]); err != nil {
+				fmt.Println(err)
+			}
+			log.Records[question.ID()] = records[i]
+		}
+		fmt.Println(len(missing), "missing; the log has", draft.View.Seq())
+	}
+
+	newID := func() string { return "group" }
+	cut := fold.Grouped(draft.View, "me", newID, []*patch.PatchEvent{patch.NewSplice(0, 1).WithID("cut")})
+	if err := draft.Patches(log, fold.PatchOptions{On: draft.View}, cut, []int{0}); err != nil {
+		fmt.Println(err)
+	}
+	pin := []patch.Record{{Patch: patch.NewPin(question.ID()).WithID("pin")}}
+	fmt.Println(draft.Judge(log, fold.CheckOptions{}, pin))
+	fmt.Println(draft.View.Len(), "visible of", len(draft.Added))
+	// Output:
+	// 1 missing; the log has 1
+	// 0 missing; the log has 1
+	// event not found: no visible event has the id "question"
+	// 0 visible of 2
 }

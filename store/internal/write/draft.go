@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 
@@ -34,11 +35,76 @@ type Draft struct {
 
 // Match sorts the call's records into those that are in the log and those that are missing. See [fold.Match].
 func (d *Draft) Match() error {
-	matched, missing, err := fold.Match(d, d.offered, d.Records)
+	log, err := d.logged(d.Records)
+	if err != nil {
+		return err
+	}
+	matched, missing, err := fold.Match(log, d.offered, d.Records)
 	if err == nil {
 		d.Records, d.Missing, d.Logged = matched, missing, len(missing) < len(matched)
 	}
 	return err
+}
+
+// logged returns what the log has of a call, or what drafts before this one add.
+func (d *Draft) logged(call []patch.Record) (log fold.Logged, err error) {
+	seqs := map[uint64][]string{} // to ids
+	for _, r := range call {
+		for id := range r.IDs() {
+			if at := d.taken[id]; at != 0 {
+				seqs[at] = append(seqs[at], id)
+			}
+		}
+	}
+	if len(seqs) == 0 {
+		return log, nil
+	}
+	there, err := d.read(slices.Sorted(maps.Keys(seqs)))
+	log.Records = map[string]patch.Record{}
+	for _, r := range there {
+		ids := slices.Collect(r.IDs())
+		for _, id := range seqs[r.Seq] {
+			if !slices.Contains(ids, id) {
+				return log, fmt.Errorf("%w: the index of ids says that record %d has id %q", patch.ErrCorrupt, r.Seq, id)
+			}
+			log.Records[id] = r
+		}
+	}
+	return log, err
+}
+
+// heldGroups returns which groups of a call the log has, or drafts before this one add.
+func (d *Draft) heldGroups(call []patch.Record) (log fold.Logged) {
+	log.Groups = map[string]bool{}
+	for _, r := range call {
+		if r.Patch != nil && r.Patch.Group() != "" {
+			log.Groups[r.Patch.Group()] = d.taken[groupIndex(r.Patch.Group())] != 0
+		}
+	}
+	return log
+}
+
+// read returns records of the log or of drafts before this one, with ascending seqs.
+func (d *Draft) read(seqs []uint64) (records []patch.Record, err error) {
+	stored := 0
+	for stored < len(seqs) && seqs[stored] <= d.stored {
+		stored++
+	}
+	if stored > 0 {
+		if records, err = d.session.Records(d.ctx, d.View.Creation(), seqs[:stored]); err != nil {
+			return nil, err
+		}
+	}
+	added := d.addedBefore()
+	for _, seq := range seqs[stored:] {
+		records = append(records, added[seq-d.stored-1])
+	}
+	return records, nil
+}
+
+// addedBefore returns the records that drafts before this one add, if this one has added none.
+func (d *Draft) addedBefore() []patch.Record {
+	return d.Supplied[len(d.Supplied)-int(d.View.Seq()-d.stored):]
 }
 
 // MatchPrefix is Match where order matters: one of the log and what is offered must be a prefix of the other. differs is
@@ -47,7 +113,7 @@ func (d *Draft) MatchPrefix(differs func(i int) error) error {
 	d.Records, d.Missing = slices.Clone(d.Records), nil
 	common := min(len(d.offered), int(min(d.View.Seq(), math.MaxInt)))
 	for i := 0; i < common; {
-		page, err := d.page(uint64(i+1), uint64(common))
+		page, err := d.read(backend.Range(uint64(i+1), min(common-i, stageRecords)))
 		if err != nil {
 			return err
 		}
@@ -66,43 +132,6 @@ func (d *Draft) MatchPrefix(differs func(i int) error) error {
 	return nil
 }
 
-// page returns records of the log from one seq to another, or the first of them.
-func (d *Draft) page(from, to uint64) ([]patch.Record, error) {
-	if from > d.stored {
-		added := d.Supplied[len(d.Supplied)-int(d.View.Seq()-d.stored):]
-		return added[from-d.stored-1 : to-d.stored], nil
-	}
-	return d.session.Records(d.ctx, d.View.Creation(), backend.Range(from, int(min(to, d.stored, from+stageRecords-1)-from+1)))
-}
-
-// Find implements [fold.LogIndex].
-func (d *Draft) Find(id string) (patch.Record, error) {
-	at := d.taken[id]
-	if at == 0 {
-		return patch.Record{}, nil
-	}
-	there, err := d.record(at)
-	if err == nil && !slices.Contains(slices.Collect(there.IDs()), id) {
-		err = fmt.Errorf("%w: the index of ids says that record %d has id %q", patch.ErrCorrupt, at, id)
-	}
-	return there, err
-}
-
-// HasGroup implements [fold.LogIndex].
-func (d *Draft) HasGroup(group string) bool { return d.taken[groupIndex(group)] != 0 }
-
-// record returns a record of the log, or of a draft before this one.
-func (d *Draft) record(seq uint64) (patch.Record, error) {
-	if i, ok := slices.BinarySearchFunc(d.Supplied, seq, func(r patch.Record, seq uint64) int { return cmp.Compare(r.Seq, seq) }); ok {
-		return d.Supplied[i], nil
-	}
-	records, err := d.session.Records(d.ctx, d.View.Creation(), []uint64{seq})
-	if err != nil {
-		return patch.Record{}, err
-	}
-	return records[0], nil
-}
-
 // Append adds the missing record of an index without judging it.
 func (d *Draft) Append(i int) error {
 	return d.all(func() error { return d.Draft.Append(&d.Records[i]) })
@@ -113,7 +142,8 @@ func (d *Draft) Patches(opts fold.PatchOptions) error {
 	if len(d.Missing) > 0 && d.Counts.Open > 0 {
 		return ErrReceiptOpen
 	}
-	return d.all(func() error { return d.Draft.Patches(d, opts, d.Records, d.Missing) })
+	log := d.heldGroups(d.Records)
+	return d.all(func() error { return d.Draft.Patches(log, opts, d.Records, d.Missing) })
 }
 
 // Propose judges and adds records of patches that the plan itself has made, as one, and returns them as they are logged.
@@ -137,7 +167,7 @@ func (d *Draft) Propose(opts fold.CheckOptions, proposed ...patch.Record) ([]pat
 			}
 		}
 	}
-	return proposed, d.all(func() error { return d.Judge(d, opts, proposed) })
+	return proposed, d.all(func() error { return d.Judge(d.heldGroups(proposed), opts, proposed) })
 }
 
 // Share has the draft write changes of shared scopes, in place of those of its records.
