@@ -244,7 +244,8 @@ func (l *baseLog) draft(opts store.PatchOptions, patches []*patch.PatchEvent) (d
 	if err := fold.CheckUnique(completed); err != nil {
 		return nil, nil, after, err
 	}
-	drafted, missing, err = fold.Match(l, offered, completed)
+	log := l.logged(completed)
+	drafted, missing, err = fold.Match(log, offered, completed)
 	if err != nil || len(missing) == 0 {
 		return drafted, nil, after, err
 	}
@@ -255,21 +256,26 @@ func (l *baseLog) draft(opts store.PatchOptions, patches []*patch.PatchEvent) (d
 		opts.On = opts.On.WithEdition(l.view.Edition())
 	}
 	d := fold.Draft{View: l.view, Supplied: l.records}
-	err = d.Patches(l, opts, drafted, missing)
+	err = d.Patches(log, opts, drafted, missing)
 	return drafted, missing, d.View, err
 }
 
-// Find implements [fold.LogIndex].
-func (l *baseLog) Find(id string) (patch.Record, error) {
-	if at := l.ids[id]; at != 0 {
-		return l.records[at-1], nil
+// logged returns what the log has of a call.
+func (l *baseLog) logged(call []patch.Record) fold.Logged {
+	log := fold.Logged{Records: map[string]patch.Record{}, Groups: map[string]bool{}}
+	for _, r := range call {
+		for id := range r.IDs() {
+			if at := l.ids[id]; at != 0 {
+				log.Records[id] = l.records[at-1]
+			}
+		}
 	}
-	return patch.Record{}, nil
-}
-
-// HasGroup implements [fold.LogIndex].
-func (l *baseLog) HasGroup(group string) bool {
-	return slices.ContainsFunc(l.records, func(r patch.Record) bool { return r.Patch != nil && r.Patch.Group() == group })
+	for _, r := range l.records {
+		if r.Patch != nil && r.Patch.Group() != "" {
+			log.Groups[r.Patch.Group()] = true
+		}
+	}
+	return log
 }
 
 // checkSeen reports whether the author of a patch, who has seen a view, has seen all patches that there are,

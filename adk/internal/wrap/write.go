@@ -102,8 +102,8 @@ func (b *Storage) Append(ctx context.Context, key store.Key, opts store.AppendOp
 		if err == nil && !retried && opts.Follow != nil {
 			b.follow(ctx, l, r.ID(), opts.Follow)
 		}
-		if there, _ := l.Find(r.ID()); there.Seq != 0 {
-			out.Records[0] = there
+		if at := l.ids[r.ID()]; at != 0 {
+			out.Records[0] = l.records[at-1]
 		}
 		out.View = l.view
 		return err
@@ -154,8 +154,8 @@ func (b *Storage) log(ctx context.Context, l *baseLog, opts store.PatchOptions, 
 		return nil, err
 	}
 	for i, r := range records {
-		if there, _ := l.Find(r.ID()); there.Seq != 0 {
-			records[i] = there
+		if at := l.ids[r.ID()]; at != 0 {
+			records[i] = l.records[at-1]
 		}
 	}
 	return records, err
