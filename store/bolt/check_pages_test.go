@@ -324,3 +324,20 @@ func TestCheckPages(t *testing.T) {
 		})
 	}
 }
+
+// A write is refused where the first key of its branch has changed, also if its own key is now before all of the branch's.
+func TestWriteBeforeAllKeys(t *testing.T) {
+	t.Parallel()
+	b, path := openWith(t)
+	testlog.NoError(t, b.Append(ctx, "b", backend.Batch{Creation: "c", Create: true, Records: longRecords(0, 20)}))
+	testlog.NoError(t, b.Close())
+	l := layoutOf(t, path)
+	branch := l.at(l.branches["records"])
+	key := 16 + int(binary.NativeEndian.Uint32(branch[16:]))
+	branch[key+15] = 0x80 // the number of session "a", and another seq
+	testlog.NoError(t, os.WriteFile(path, l.file, 0o600))
+	b = open(t, path)
+	testlog.ErrorIs(t, b.Append(ctx, "a", batch(1)), backend.ErrDamaged, "Append")
+	testlog.NoError(t, b.Close())
+	testlog.NoError(t, open(t, path).Close()) // it opens again
+}

@@ -163,16 +163,19 @@ func (h *handle) paths(tx *bbolt.Tx) *pathChecker {
 // check checks the paths to the keys of buckets that begin with prefix, and the pages beside those, with which
 // bbolt may merge them after rows are removed.
 func (w *pathChecker) check(prefix []byte, buckets ...[]byte) (err error) {
-	leads := func(first, end []byte) bool {
+	leads := func(first, end []byte) bool { // a search for a key before all others goes to the first child: nil is below all
 		return (bytes.Compare(first, prefix) <= 0 || bytes.HasPrefix(first, prefix)) && (end == nil || bytes.Compare(end, prefix) > 0)
 	}
 	for _, bucket := range buckets {
 		w.walk(bucket, func(p page, i int) bool {
-			var end []byte
+			var first, end []byte
+			if i > 1 {
+				first = p.elements[i-1].key
+			}
 			if i+2 < len(p.elements) {
 				end = p.elements[i+2].key
 			}
-			return err == nil && !w.sound[p.elements[i].child] && leads(p.elements[max(i-1, 0)].key, end)
+			return err == nil && !w.sound[p.elements[i].child] && leads(first, end)
 		}, func(wrong error) {
 			err = errors.Join(err, fmt.Errorf("%w: the path to key %.64x of bucket %q: %w", backend.ErrDamaged, prefix, bucket, wrong))
 		})
