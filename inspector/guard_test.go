@@ -2,6 +2,7 @@ package inspector_test
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"mime/multipart"
 	"net/http"
@@ -11,10 +12,12 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/patchlog-dev/patchlog/compaction"
 	"github.com/patchlog-dev/patchlog/inspector"
 	"github.com/patchlog-dev/patchlog/internal/testlog"
 	"github.com/patchlog-dev/patchlog/internal/teststore"
 	"github.com/patchlog-dev/patchlog/patch"
+	"github.com/patchlog-dev/patchlog/patch/redact"
 	"github.com/patchlog-dev/patchlog/store"
 )
 
@@ -170,6 +173,22 @@ func TestOptionsAreValidated(t *testing.T) {
 	}
 	if _, err := inspector.New(nil, inspector.Options{}); !errors.Is(err, patch.ErrInvalid) {
 		t.Errorf("no store: %v", err)
+	}
+}
+
+// A configuration that is not enabled keeps what it sets, beside the defaults.
+func TestCompactionSettingsAreKept(t *testing.T) {
+	asked := ""
+	by := testlog.Must(redact.New(redact.Options{}))(t)
+	a := newActing(t, inspector.Options{Write: true, Compaction: compaction.Config{Redact: by, EventRetentionSize: 1, Summarizer: compaction.SummarizerFunc(func(_ context.Context, r compaction.Request) (compaction.Response, error) {
+		asked = r.Prompt
+		return compaction.Response{Text: "in short"}, nil
+	})}})
+	a.append(`{"invocationId":"i4","author":"user","content":{"role":"user","parts":[{"text":"write to bob@example.com"}]}}`)
+	a.fill(20)
+	a.must(303, a.form(a.must(200, a.fields("compact")), "Do it"))
+	if asked == "" || strings.Contains(asked, "bob@example.com") {
+		t.Errorf("the summarizer was asked %q", asked)
 	}
 }
 

@@ -170,19 +170,24 @@ func wholeNumber(name, text string) (uint64, error) {
 	return n, nil
 }
 
-// export answers with a session as a file: its log or the visible events as text.
+// export answers with a session as a file: its log or the visible events as text, or a page of both.
 func (i *Inspector) export(w http.ResponseWriter, r *http.Request) error {
 	key, err := i.key(r, Read)
 	if err != nil {
 		return err
 	}
 	form := r.FormValue("form")
-	if !slices.Contains([]string{"", "jsonl", "visible"}, form) {
-		return badRequest("form", "%q is neither jsonl nor visible", present.PrintableUpTo(form, 40))
+	if !slices.Contains([]string{"", "jsonl", "visible", "html"}, form) {
+		return badRequest("form", "%q is none of jsonl, visible and html", present.PrintableUpTo(form, 40))
 	}
 	by := i.opts.Redact
 	file := download{ResponseWriter: w, name: fileName(store.Key{App: by.Text(key.App), User: by.Text(key.User), Session: by.Text(key.Session)}) + ".jsonl"}
-	err = i.store.Export(r.Context(), key, &file, store.ExportOptions{Visible: form == "visible", Redact: by})
+	if form == "html" {
+		file.name, file.kind = strings.TrimSuffix(file.name, ".jsonl")+".html", "text/html; charset=utf-8"
+		err = WriteHTML(r.Context(), i.store, key, &file, by)
+	} else {
+		err = i.store.Export(r.Context(), key, &file, store.ExportOptions{Visible: form == "visible", Redact: by})
+	}
 	if err == nil || !file.begun {
 		return err
 	}
@@ -198,13 +203,14 @@ func (i *Inspector) export(w http.ResponseWriter, r *http.Request) error {
 type download struct {
 	http.ResponseWriter
 	name  string
+	kind  string // "" means JSON lines
 	begun bool
 }
 
 func (d *download) Write(text []byte) (int, error) {
 	if !d.begun {
 		d.begun = true
-		d.Header().Set("Content-Type", "application/jsonl; charset=utf-8")
+		d.Header().Set("Content-Type", cmp.Or(d.kind, "application/jsonl; charset=utf-8"))
 		d.Header().Set("Content-Disposition", mime.FormatMediaType("attachment", map[string]string{"filename": d.name}))
 	}
 	return d.ResponseWriter.Write(text)

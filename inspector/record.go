@@ -143,11 +143,6 @@ func recordURL(key store.Key, seq uint64, id string) template.URL {
 	return url
 }
 
-func sessionURL(key store.Key, at uint64) template.URL {
-	url, _ := query("session", "key", key, "at", at)
-	return url
-}
-
 // recordBody describes a record, with all its events, or only the one with the id if that is not "".
 func (i *Inspector) recordBody(ctx context.Context, key store.Key, t *timeline, rec patch.Record, id string) (recordBody, error) {
 	body := recordBody{

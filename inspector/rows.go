@@ -229,6 +229,10 @@ func (i *Inspector) seenItems(ctx context.Context, b *sessionBody) error {
 	show := showing{Left: pageBytes}
 	for n := b.Seen.First; n < b.Seen.Next; n++ {
 		e := b.view.Entry(n)
+		var err error
+		if e.Event, err = b.by.Event(e.Event); err != nil {
+			return err
+		}
 		r := newRow(present.KindOf(e), e.Seq, e.Event.Timestamp(), e.Event.EstimatedTokens(), b.line.at(e.Seq).Turn)
 		r.Index, r.Pinned = n, e.Pinned
 		_, r.Erased = e.Event.ErasedBy()
@@ -295,7 +299,10 @@ func (b *sessionBody) summary(index int, e fold.Entry, show *showing) *shownSumm
 		s.Text, s.More = append(s.Text, s.More...), nil
 	}
 	if l := b.line.lossOf(e); l != nil {
-		s.Lost, s.LostMore, s.Invented = l.Names, l.More, l.Invented
+		s.Lost, s.LostMore, s.Invented = slices.Clone(l.Names), l.More, l.Invented
+		for n := range s.Lost {
+			s.Lost[n].Text = b.by.Text(s.Lost[n].Text)
+		}
 	} else if p != nil && p.Pass != nil {
 		s.Unknown = p.Pass.Lost
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/patchlog-dev/patchlog/internal/present"
 	"github.com/patchlog-dev/patchlog/internal/statekey"
 	"github.com/patchlog-dev/patchlog/patch"
+	"github.com/patchlog-dev/patchlog/patch/redact"
 	"github.com/patchlog-dev/patchlog/store"
 )
 
@@ -45,6 +46,7 @@ type sessionBody struct {
 	Bar   *actPage
 
 	line *timeline
+	by   *redact.Redactor // of texts; nil redacts none
 	view fold.View
 	targ []target
 }

@@ -27,6 +27,7 @@ import (
 	"github.com/patchlog-dev/patchlog/internal/testlog"
 	"github.com/patchlog-dev/patchlog/internal/teststore"
 	"github.com/patchlog-dev/patchlog/patch"
+	"github.com/patchlog-dev/patchlog/patch/redact"
 	"github.com/patchlog-dev/patchlog/store"
 	"github.com/patchlog-dev/patchlog/store/backend"
 	"github.com/patchlog-dev/patchlog/store/memory"
@@ -276,6 +277,32 @@ func TestExport(t *testing.T) {
 }
 
 // Names of files have nothing in them that a system takes for more than a name.
+// A session is exported as one page, for a browser without a server and without scripts; secrets are left out if asked.
+func TestExportHTML(t *testing.T) {
+	s := openShop(t)
+	saySomething(t, s, shopKey, "<script>alert(1)</script> mail me at ada@example.com")
+	i := newInspector(t, s, inspector.Options{})
+	status, page := getPage(t, i, "export", "key", shopKey.String(), "form", "html")
+	for _, want := range []string{"What the model sees", "Raw log", `id="film"`, "ORDER-4711", "TR-88-1234567", "Ada asked for her lamp", "ada@example.com", "summarised 4 events", "&lt;script&gt;alert(1)", "@media print"} {
+		if status != http.StatusOK || !strings.Contains(page, want) {
+			t.Errorf("status %d, there is no %q in\n%s", status, want, page)
+		}
+	}
+	for _, bad := range []string{"<script", "href=", "src=", "<form", "http://", "https://"} {
+		if strings.Contains(page, bad) {
+			t.Errorf("the page has %q", bad)
+		}
+	}
+	var out bytes.Buffer
+	by := testlog.Must(redact.New(redact.Options{}))(t)
+	if err := inspector.WriteHTML(t.Context(), s, shopKey, &out, by); err != nil || strings.Contains(out.String(), "ada@example.com") || !strings.Contains(out.String(), by.Text("ada@example.com")) {
+		t.Errorf("%v, redacted it is %s", err, out.String())
+	}
+	if err := inspector.WriteHTML(t.Context(), s, store.Key{App: "a", User: "b", Session: "c"}, &out, nil); !errors.Is(err, store.ErrNotFound) {
+		t.Errorf("of no session: %v", err)
+	}
+}
+
 func TestExportNames(t *testing.T) {
 	s := openShop(t)
 	for key, want := range map[store.Key]string{

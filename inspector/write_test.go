@@ -101,7 +101,7 @@ func (a *acting) fields(act string, more ...string) url.Values {
 // that the answer leads to.
 func (a *acting) post(f url.Values, change ...func(*http.Request)) (int, string) {
 	f = maps.Clone(f)
-	r := httptest.NewRequest("POST", "http://localhost/act", nil)
+	var r *http.Request
 	if f.Get("step") == "preview" {
 		f.Del("step")
 		r = httptest.NewRequest("GET", "http://localhost/act?"+f.Encode(), nil)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/patchlog-dev/patchlog/inspector"
 	"github.com/patchlog-dev/patchlog/internal/present"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store"
@@ -189,6 +190,7 @@ $ patchlog export shop/ada/4711 > session.jsonl`)
 	fs := cmd.Flags()
 	lines := fs.Bool("lines", false, "the lines of the coding agent's session file that was imported")
 	visible := fs.Bool("visible", false, "the visible events alone, without header and seqs")
+	html := fs.Bool("html", false, "one page for a browser or a printer, with what the model sees and the log")
 	var redacted redaction
 	redacted.declare(cmd)
 	cmd.RunE = a.onSession(nil, func(ctx context.Context, s *store.Store, key store.Key, _ []string) error {
@@ -198,6 +200,10 @@ $ patchlog export shop/ada/4711 > session.jsonl`)
 			return err
 		case *lines && (*visible || by != nil):
 			return usagef("--lines gives back whole files; neither --visible nor --redact goes with it")
+		case *html && (*lines || *visible):
+			return usagef("--html has both logs; neither --lines nor --visible goes with it")
+		case *html:
+			return inspector.WriteHTML(ctx, s, key, a.out.w, by)
 		}
 		counts := "record"
 		if *lines {

@@ -1,0 +1,84 @@
+package inspector
+
+import (
+	"context"
+	"fmt"
+	"html/template"
+	"io"
+	"iter"
+	"log/slog"
+	"net/http"
+
+	"github.com/patchlog-dev/patchlog/patch/redact"
+	"github.com/patchlog-dev/patchlog/store"
+)
+
+// fileBody is a session as a file: the page of a session, and all that its records say.
+type fileBody struct {
+	sessionBody
+	Records iter.Seq[fileRow]
+}
+
+// fileRow is a record with all that its events say.
+type fileRow struct {
+	Row    *row
+	Events []shownEvent
+}
+
+// WriteHTML writes a session as one page: its picture, what the model sees, and the log. The page needs no other file and no
+// script, and prints. With a redactor, placeholders stand in place of secrets. The error is that of the store or of the writer.
+func WriteHTML(ctx context.Context, s *store.Store, key store.Key, w io.Writer, by *redact.Redactor) error {
+	i, err := New(s, Options{CacheBytes: -1, Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		return err
+	}
+	b := sessionBody{Key: store.Key{App: by.Text(key.App), User: by.Text(key.User), Session: by.Text(key.Session)}, Newest: true, File: true, by: by}
+	if b.line, err = i.timeline(ctx, key); err != nil {
+		return err
+	}
+	shown := b
+	shown.Key = key
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "/", nil) // which asks for nothing
+	if err != nil {
+		return err
+	}
+	if err := i.fillSession(ctx, r, &shown, b.line.last()); err != nil {
+		return err
+	}
+	shown.Seen = rows{All: shown.view.Len(), Next: shown.view.Len()}
+	if err := i.seenItems(ctx, &shown); err != nil {
+		return err
+	}
+	shown.Key = b.Key
+	style, err := files.ReadFile("assets/style.css")
+	if err != nil {
+		return err
+	}
+	var failed error
+	body := fileBody{shown, func(yield func(fileRow) bool) {
+		for rec, err := range s.RawEvents(ctx, key, 1) {
+			if err == nil && rec.Seq > shown.At {
+				return
+			}
+			if err == nil {
+				rec, err = by.Record(rec)
+			}
+			if failed = err; err != nil {
+				return
+			}
+			row := fileRow{Row: shown.logRow(rec)}
+			for _, e := range rec.Events() {
+				show := showing{Left: pageBytes, Fold: pageBytes}
+				row.Events = append(row.Events, show.event(e, rec.Seq))
+			}
+			if !yield(row) {
+				return
+			}
+		}
+	}}
+	err = templates.ExecuteTemplate(w, "file.html", page{Title: b.Key.Session, Key: &b.Key, Body: body, File: true, Style: template.CSS(style)})
+	if failed != nil {
+		return fmt.Errorf("session %s: %w", key, failed)
+	}
+	return err
+}
