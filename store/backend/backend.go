@@ -384,12 +384,12 @@ func (h Head) Err() error {
 type Batch struct {
 	Creation       string   // of the session as the caller knows it
 	Create         bool     // the session is new, with Meta; ExpectedLast is 0 unless Staged is set
-	Staged         string   // with Create only: a session that becomes the new one; see Append
+	Staged         string   // with Create only: a session that becomes the new one; see Append. A long import or fork stages records
 	Meta           []byte   // with Create only
 	ExpectedLast   uint64   // the last seq as the caller knows it
 	ExpectedToken  Token    // the session's token as the caller knows it; 0 for a new session
 	Next           Token    // the session's token after the commit
-	Chain          Chain    // of the log up to ExpectedLast, as the caller knows it
+	Chain          Chain    // of the log up to ExpectedLast, as the caller knows it; a backend that has the chain at hand ignores it
 	Records        []Record // with seqs ExpectedLast+1, ExpectedLast+2, …
 	RequireFreeIDs bool     // refuse ids that the log has; unset if the caller has looked them up
 	Counts         []byte   // stored with the head; nil leaves what is there
@@ -400,7 +400,8 @@ type Batch struct {
 	Family string
 
 	// While, with Create only, is another session on which the new one was planned. If it has
-	// another edition when the batch is committed, Append fails with ErrMoved.
+	// another edition when the batch is committed, Append fails with ErrMoved: a fork must not
+	// have text that was erased from its origin while it was copied.
 	While *Unmoved
 }
 
