@@ -10,9 +10,9 @@ import (
 
 var inFile = regexp.MustCompile("((?:`[A-Za-z.]+`(?:, )?)+) in `(fold/[a-z]+\\.go)`")
 
-// Each function that SEMANTICS.md names for a rule is declared in the file that it names.
+// Each function that CONTRIBUTING.md names for a rule of SEMANTICS.md is declared in the file that it names.
 func TestSemanticsNamesFunctions(t *testing.T) {
-	text, err := os.ReadFile("SEMANTICS.md")
+	text, err := os.ReadFile("../CONTRIBUTING.md")
 	if err != nil {
 		t.Fatal(err)
 	}
