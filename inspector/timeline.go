@@ -99,7 +99,13 @@ func (t *timeline) last() uint64 { return uint64(len(t.steps)) }
 
 // footprint is about how many bytes of memory it takes.
 func (t *timeline) footprint() int64 {
-	return int64(t.view.Footprint()) + t.held + int64(cap(t.steps))*int64(unsafe.Sizeof(step{}))
+	size := int64(t.view.Footprint()) + t.held + int64(cap(t.steps))*int64(unsafe.Sizeof(step{}))
+	if t.notes != nil {
+		t.notes.mu.Lock()
+		defer t.notes.mu.Unlock()
+		size += int64(cap(t.notes.targets)) * int64(unsafe.Sizeof(target{}))
+	}
+	return size
 }
 
 // idBytes is about what an entry takes in a map by ids, besides its id.

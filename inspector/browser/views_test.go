@@ -64,7 +64,7 @@ func TestScreenshots(t *testing.T) {
 	}
 }
 
-// compress writes a picture again with the 40 colours that are most of it.
+// compress writes a picture again with the 64 colours that are most of it.
 func compress(t *testing.T, path string) {
 	t.Helper()
 	from := testlog.Must(png.Decode(bytes.NewReader(testlog.Must(os.ReadFile(path))(t))))(t)
@@ -79,9 +79,12 @@ func compress(t *testing.T, path string) {
 			count[at(x, y)]++
 		}
 	}
-	colours := slices.SortedFunc(maps.Keys(count), func(a, b color.RGBA) int { return count[b] - count[a] })
+	weight := func(c color.RGBA) int { // a colour counts for more than a grey
+		return count[c] * (4 + int(max(c.R, c.G, c.B)-min(c.R, c.G, c.B)))
+	}
+	colours := slices.SortedFunc(maps.Keys(count), func(a, b color.RGBA) int { return weight(b) - weight(a) })
 	var palette color.Palette
-	for _, c := range colours[:min(len(colours), 40)] {
+	for _, c := range colours[:min(len(colours), 64)] {
 		palette = append(palette, c)
 	}
 	nearest := map[color.RGBA]uint8{}
