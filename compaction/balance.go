@@ -47,12 +47,8 @@ func (s *visible) pays(w *Window, saved int, cfg Config) (bool, string) {
 	b, worksOff := s.balance(w, saved, cfg)
 	spent, earned := s.spent()
 	turns := b.BreakEven()
-	trifle := cfg.limits.Trifle
-	if w.Trigger == ByInterval { // it is not the user who has set how small a prompt should be
-		trifle = cfg.limits.IntervalTrifle
-	}
 	switch allowed := risk*spent + earned; {
-	case b.Once <= float64(trifle):
+	case b.Once <= float64(cfg.limits.Trifle):
 	case turns == 0:
 		return false, "which never pays"
 	case b.Once > allowed || turns > horizon && !worksOff:

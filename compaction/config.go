@@ -80,20 +80,19 @@ type Config struct {
 
 // limits are the constants of compaction. Tests make them smaller.
 type limits struct {
-	Input          int // tokens of events that one summary covers, unless they cannot be divided
-	Summaries      int // of one level that are merged when they stand side by side
-	OpenCalls      int // of invocations that are over that stay visible
-	WaitingCalls   int // the same of calls that wait for the user's side
-	Results        int // of tools that are never cleared
-	Trifle         int // tokens of fresh input that a pass may cost in any case
-	IntervalTrifle int // the same of a pass by the interval trigger
-	Summary        int // estimated tokens that a summary may take
-	Turn           int // estimated tokens of the newest invocations that stay as they were said
+	Input        int // tokens of events that one summary covers, unless they cannot be divided
+	Summaries    int // of one level that are merged when they stand side by side
+	OpenCalls    int // of invocations that are over that stay visible
+	WaitingCalls int // the same of calls that wait for the user's side
+	Results      int // of tools that are never cleared
+	Trifle       int // tokens of fresh input that a pass may cost in any case
+	Summary      int // estimated tokens that a summary may take
+	Turn         int // estimated tokens of the newest invocations that stay as they were said
 
 	Call time.Duration // that one call of a summarizer or hook may take
 }
 
-var defaultLimits = limits{Input: 50_000, Summaries: 4, OpenCalls: 8, WaitingCalls: 8, Results: 3, Trifle: 1_000, IntervalTrifle: 300, Summary: 2_500, Turn: 8_000, Call: 5 * time.Minute}
+var defaultLimits = limits{Input: 50_000, Summaries: 4, OpenCalls: 8, WaitingCalls: 8, Results: 3, Trifle: 1_000, Summary: 2_500, Turn: 8_000, Call: 5 * time.Minute}
 
 // DefaultConfig returns the configuration that ADK users know: every five invocations, with an
 // overlap of two, by the [Extractive] summarizer. It leaves the newest invocation as it was said. It also bounds a single long invocation,

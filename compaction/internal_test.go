@@ -41,7 +41,7 @@ func TestDefaults(t *testing.T) {
 		got.PromptTemplate != DefaultPromptTemplate || got.Summarizer != (Extractive{}) || got.fallback != (Extractive{}) {
 		t.Errorf("%+v", got)
 	}
-	set := Config{EventRetentionSize: 31, limits: limits{1, 2, 3, 4, 5, 6, 7, 8, 9, 10}}
+	set := Config{EventRetentionSize: 31, limits: limits{1, 2, 3, 4, 5, 6, 7, 8, 9}}
 	if got = set.withDefaults(); got.EventRetentionSize != 31 || got.limits != set.limits {
 		t.Errorf("what was set became %+v", got)
 	}

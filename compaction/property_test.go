@@ -285,7 +285,7 @@ func (m *machine) configure(t *rapid.T) {
 	cfg.SetFallback(declines{})
 	l := cfg.Limits()
 	l.OpenCalls, l.WaitingCalls, l.Summaries = rapid.IntRange(1, 4).Draw(t, "open calls"), rapid.IntRange(1, 4).Draw(t, "waiting calls"), rapid.IntRange(2, 5).Draw(t, "K")
-	l.Trifle, l.IntervalTrifle = 1<<30, 1<<30
+	l.Trifle = 1 << 30
 	cfg.RetainInvocations, l.Turn = rapid.IntRange(0, 2).Draw(t, "retained invocations"), rapid.SampledFrom([]int{20, 100, 8_000}).Draw(t, "turn")
 	which := rapid.IntRange(0, 2).Draw(t, "triggers")
 	if which != 1 {

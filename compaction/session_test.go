@@ -195,17 +195,12 @@ func ids(events []*patch.Event) string {
 
 // every is a configuration with the interval trigger alone.
 func every(interval, overlap int, s compaction.Summarizer) compaction.Config {
-	return atAnyCost(compaction.Config{Enabled: true, CompactionInterval: interval, OverlapSize: overlap, Summarizer: s})
+	return compaction.Config{Enabled: true, CompactionInterval: interval, OverlapSize: overlap, Summarizer: s}
 }
 
 // byTokens is a configuration with the token trigger alone.
 func byTokens(threshold, retain int) compaction.Config {
 	return compaction.Config{Enabled: true, TokenThreshold: threshold, EventRetentionSize: retain}
-}
-
-// atAnyCost has passes over the small sessions of tests made though they do not pay.
-func atAnyCost(c compaction.Config) compaction.Config {
-	return with(c, func(c *compaction.Config) { c.Limits().IntervalTrifle = 1_000 })
 }
 
 func with(c compaction.Config, change func(*compaction.Config)) compaction.Config {

@@ -16,7 +16,7 @@ import (
 func requestOf500(t *testing.T, words string) compaction.Request {
 	sum := &scripted{}
 	newSession(t, words).compact(with(every(2, 0, sum), func(c *compaction.Config) {
-		c.Limits().Input, c.Limits().IntervalTrifle = 500, 10_000
+		c.Limits().Input, c.Limits().Trifle = 500, 10_000
 		c.PromptTemplate = compaction.TranscriptPlaceholder
 	}))
 	return sum.requests[0]
