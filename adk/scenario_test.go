@@ -549,6 +549,7 @@ func (s scenario) compareWrapped(t *testing.T, total *counts) string {
 				continue
 			}
 			s.Compact = s.Compact[:1]
+			s.losesEmpty = true
 			// The service does not always return a value as it was appended, so that a run
 			// after a restart may differ.
 			s.Restart = slices.Clone(s.Restart)
@@ -590,7 +591,7 @@ func (s scenario) compareOn(t *testing.T, like session.Service, total *counts, o
 	got := s.play(t, plain)
 	plain.close()
 	for i := range want {
-		if problem := want[i].differs(got[i], s.Root.parallel()); problem != "" {
+		if problem := want[i].differs(got[i], s.Root.parallel(), s.losesEmpty); problem != "" {
 			return fmt.Sprintf("turn %d, without compaction: %s", i+1, problem)
 		}
 	}
@@ -623,13 +624,13 @@ func (s scenario) compareOn(t *testing.T, like session.Service, total *counts, o
 }
 
 // differs describes the difference from the result of another service.
-func (p played) differs(q played, parallel bool) string {
+func (p played) differs(q played, parallel, losesEmpty bool) string {
 	if problem := p.findDifference(q); problem != "" {
 		return problem
 	}
 	for name, prompts := range p.prompts {
 		for i, prompt := range prompts {
-			if a, b := inWords(prompt, parallel), inWords(q.prompts[name][i], parallel); !slices.Equal(a, b) {
+			if a, b := inWords(prompt, parallel, losesEmpty), inWords(q.prompts[name][i], parallel, losesEmpty); !slices.Equal(a, b) {
 				return fmt.Sprintf("prompt %d of %s:\n%s\nwant\n%s", i, name, strings.Join(b, "\n"), strings.Join(a, "\n"))
 			}
 		}
@@ -673,7 +674,7 @@ func (p played) changed(q played, turn int, said map[string]bool, total *counts)
 			}
 			if problem := worse(want, got, turn, said); problem != "" {
 				return fmt.Sprintf("prompt %d of %s %s:\n%s\nwithout compaction\n%s", i, name, problem,
-					strings.Join(inWords(got, false), "\n"), strings.Join(inWords(want, false), "\n"))
+					strings.Join(inWords(got, false, false), "\n"), strings.Join(inWords(want, false, false), "\n"))
 			}
 		}
 	}
@@ -737,12 +738,16 @@ func part(p *genai.Part) string {
 }
 
 // inWords describes a prompt for messages and comparison, sorted unless its order is deterministic. ADK's service on SQL
-// gives an empty result back as none, a wrapper of it only after a restart.
-func inWords(prompt []*genai.Content, unordered bool) (out []string) {
+// loses empty results: it gives them back as none, and a wrapper of it only after a restart.
+func inWords(prompt []*genai.Content, unordered, losesEmpty bool) (out []string) {
 	for _, c := range prompt {
 		var parts []string
 		for _, p := range c.Parts {
-			parts = append(parts, strings.ReplaceAll(part(p), "tool returned result: null", "tool returned result: {}"))
+			text := part(p)
+			if losesEmpty {
+				text = strings.ReplaceAll(text, "tool returned result: null", "tool returned result: {}")
+			}
+			parts = append(parts, text)
 		}
 		out = append(out, c.Role+": "+strings.Join(parts, " + "))
 	}
@@ -808,6 +813,8 @@ type scenario struct {
 	Turns   []userTurn
 	Compact []compactionMode
 	Restart []restart
+
+	losesEmpty bool // the service that is wrapped gives an empty result back as none
 }
 
 // role is an agent and those below it.

@@ -266,6 +266,19 @@ func ExampleView_History() {
 	// e2 in the place of s
 }
 
+// A page of a history needs the records of its own events alone.
+func ExampleView_HistoryTail() {
+	log := []patch.Record{{Seq: 1, Event: event("e1")}, {Seq: 2, Event: event("e2")}, {Seq: 3, Event: event("e3")}}
+	v, _ := fold.New("", nil).Apply(log...)
+	page, err := v.WithRecords(log).HistoryTail(2)
+	for _, e := range page {
+		fmt.Println(e.Event.ID(), err)
+	}
+	// Output:
+	// e2 <nil>
+	// e3 <nil>
+}
+
 // What a view does not show, some patch hides.
 func ExampleView_Places() {
 	log := []patch.Record{{Seq: 1, Event: event("e1")}, {Seq: 2, Event: event("e2")}, {Seq: 3, Event: event("e3")},

@@ -442,31 +442,24 @@ func TestOutputIsSafe(t *testing.T) {
 	}
 }
 
-// A field without a tag has its Go name with a small first letter, and replaces an embedded field with that name.
+// A document is one line by the tags of fields: no nil for a list, errors and keys as text, literals as they are.
 func TestDocument(t *testing.T) {
-	type embedded struct {
-		Seq  uint64
-		Note string `json:"note,omitempty"`
-		Off  int    `json:"-"`
-	}
 	for _, c := range []struct {
 		v    any
 		want string
 	}{
 		{struct {
-			embedded
-			Key   store.Key
-			Seq   string
-			Names []string
-			Salt  []byte
-			Err   error
-		}{Seq: "own", Salt: []byte{1, 255}, Err: errors.New("<a>\u0085"), Key: store.Key{App: "a", User: "u/v", Session: "s"}}, `{"key":"a/u%2Fv/s","seq":"own","names":[],"salt":"01ff","err":"<a>\u0085"}`},
+			Key   store.Key `json:"key"`
+			Names []string  `json:"names"`
+			Err   error     `json:"err,omitzero"`
+		}{Err: errors.New("<a>\u0085"), Key: store.Key{App: "a", User: "u/v", Session: "s"}}, `{"key":"a/u%2Fv/s","names":[],"err":"<a>\u0085"}`},
 		{struct {
-			At, Never time.Time
-			Record    patch.Record
-			Next      *int
+			At     time.Time    `json:"at,omitzero"`
+			Never  time.Time    `json:"never,omitzero"`
+			Record patch.Record `json:"record,omitzero"`
+			Next   *int         `json:"next,omitzero"`
 		}{At: time.Date(2025, 1, 2, 3, 4, 5, 0, time.UTC)}, `{"at":"2025-01-02T03:04:05Z"}`},
-		{[]patch.Record{{Seq: 1, Event: testlog.Event(`{"id":"e"}`)}}, `[{"seq":1,"id":"e"}]`},
+		{[]patch.Record{{Seq: 1, Event: testlog.Event(`{"id":"e","x":1.0,"y":"\u0041"}`)}}, `[{"seq":1,"id":"e","x":1.0,"y":"\u0041"}]`},
 		{map[string]int{"b": 1, "a": 2}, `{"a":2,"b":1}`},
 	} {
 		var out bytes.Buffer

@@ -464,7 +464,7 @@ func (b *Backend) List(ctx context.Context, prefix, after string, limit int) (ou
 			l := backend.Listed{Session: n.name}
 			// A page of one session that cannot be read keeps no other from being listed.
 			l.Err = b.handle.guard(func() (err error) {
-				value, ok := unseal(kindHead, []byte(n.name), n.rows[1])
+				value, _ := unseal(kindHead, []byte(n.name), n.rows[1])
 				s, ok := decodeHead(n.name, value)
 				if !ok || n.rows[0] == nil {
 					s, err = assemble(n.name, n.rows[0], n.rows[1])
