@@ -70,14 +70,40 @@ func Match(log Logged, offered, completed []patch.Record) (matched []patch.Recor
 // Append adds a record that is not judged, and sets its seq.
 func (d *Draft) Append(r *patch.Record) error {
 	r.Seq = d.View.Seq() + 1
-	next, err := d.View.Apply(*r)
-	if need := (*MissingRecordsError)(nil); errors.As(err, &need) {
-		next, err = d.View.WithRecords(d.find(need.Seqs)).Apply(*r)
-	}
+	var next View
+	err := d.supply(func(v View) (err error) {
+		next, err = v.Apply(*r)
+		return err
+	})
 	if err == nil {
 		d.View, d.Added = next, append(d.Added, *r)
 	}
 	return err
+}
+
+// supply calls do with the draft's view until it asks for no more records. An error that names those which the draft does
+// not have names the others that do needs, too: a view may ask for its records one after another.
+func (d *Draft) supply(do func(View) error) error {
+	v, seqs := d.View, []uint64(nil)
+	for {
+		err := do(v)
+		need := (*MissingRecordsError)(nil)
+		if !errors.As(err, &need) {
+			return err
+		}
+		had := len(seqs)
+		seqs = append(seqs, need.Seqs...)
+		slices.Sort(seqs)
+		seqs = slices.Compact(seqs)
+		records := d.find(seqs)
+		switch {
+		case len(records) < len(seqs):
+			return &MissingRecordsError{Seqs: seqs}
+		case len(seqs) == had:
+			return fmt.Errorf("%w: records %d are asked for again, though they were supplied", patch.ErrCorrupt, seqs)
+		}
+		v = d.View.WithRecords(records)
+	}
 }
 
 // find returns those of the records with the given seqs that are supplied or added.
@@ -102,15 +128,11 @@ func (d *Draft) Judge(log Logged, opts CheckOptions, added []patch.Record) error
 		added[i].Seq = d.View.Seq() + 1 + uint64(i)
 		patches[i] = added[i].Patch
 	}
-	after, err := d.View.Preview(patches, opts)
-	need := (*MissingRecordsError)(nil)
-	for errors.As(err, &need) {
-		supplied := d.find(need.Seqs)
-		if len(supplied) < len(need.Seqs) {
-			return err
-		}
-		after, err = d.View.WithRecords(supplied).Preview(patches, opts)
-	}
+	var after View
+	err := d.supply(func(v View) (err error) {
+		after, err = v.Preview(patches, opts)
+		return err
+	})
 	// Whether the log has the group is a matter of form: after the base, before all else.
 	if err == nil || !errors.Is(err, ErrUnknownPatch) && !errors.Is(err, ErrConflict) {
 		if group := patches[0].Group(); log.Groups[group] {

@@ -784,6 +784,33 @@ func TestRevertOfRevertAfterGroupWasTakenBack(t *testing.T) {
 	})
 }
 
+// Reverts of one call may each need hidden records, which one is given without losing those of the other.
+func TestRevertsThatNeedDifferentRecords(t *testing.T) {
+	onEach(t, func(e *env) {
+		e.create(nil)
+		for n := range 6 {
+			e.append(say(fmt.Sprint("e", n)))
+		}
+		e.apply(patch.NewSplice(0, 2).WithID("p"))
+		e.apply(patch.NewSplice(0, 2).WithID("q"))
+		both := []*patch.PatchEvent{patch.NewRevert("q").WithID("undo q"), patch.NewRevert("p").WithID("undo p")}
+		would, err := e.store.Preview(ctx, key, both, store.PatchOptions{AsOfNow: true})
+		e.no(err)
+		e.same("preview", fmt.Sprint(would.After.Len()), "6")
+		e.apply(both...)
+		e.same("visible", ids(e.view()), "e0 e1 e2 e3 e4 e5")
+
+		// An import does not judge its records one by one, and needs them likewise.
+		text := exportOf(e, e.store, key, store.ExportOptions{})
+		grown := store.Key{App: "a", User: "u", Session: "grown"}
+		lines := strings.SplitAfter(text, "\n")
+		for _, upTo := range []int{len(lines) - 3, len(lines)} {
+			e.must(e.store.Import(ctx, grown, strings.NewReader(strings.Join(lines[:upTo], "")), store.ImportOptions{}))
+		}
+		e.same("imported", ids(sessionOf(e, e.store, grown).View), "e0 e1 e2 e3 e4 e5")
+	})
+}
+
 type revertLaw struct {
 	*rapid.T
 	store *store.Store

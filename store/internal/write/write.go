@@ -226,8 +226,17 @@ func (s *Session) supply(r *request, err error) (again *request, _ error) {
 		return nil, err
 	}
 	again = &request{ctx: r.ctx, creation: r.creation, plan: r.plan, completed: r.completed, suppliedOf: r.triedOn.Creation()}
-	// A plan has its own records at hand. The error names the records that were supplied before, too.
+	// A plan has its own records at hand. What one of its records needs does not name what another one was given.
 	logged := slices.DeleteFunc(slices.Clone(need.Seqs), func(seq uint64) bool { return seq > r.triedOn.Seq() })
+	if r.suppliedOf == again.suppliedOf {
+		for _, given := range r.supplied {
+			logged = append(logged, given.Seq)
+		}
+		slices.Sort(logged)
+		if logged = slices.Compact(logged); len(logged) == len(r.supplied) {
+			return nil, fmt.Errorf("%w: records %d are asked for again, though they were supplied", patch.ErrCorrupt, need.Seqs)
+		}
+	}
 	again.supplied, err = s.Records(r.ctx, again.suppliedOf, logged)
 	if err != nil && !errors.Is(err, ErrOtherLog) { // which the next try sees
 		return nil, err
