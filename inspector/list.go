@@ -2,6 +2,7 @@ package inspector
 
 import (
 	"encoding/json"
+	"errors"
 	"net/http"
 
 	"github.com/patchlog-dev/patchlog/store"
@@ -13,6 +14,9 @@ func (i *Inspector) list(w http.ResponseWriter, r *http.Request) error {
 	w.Header().Set("Content-Type", "application/jsonl")
 	lines := json.NewEncoder(w)
 	for info, err := range i.store.List(r.Context(), store.ListOptions{}) {
+		if errors.Is(err, store.ErrCorrupt) {
+			continue // a damaged session keeps no other from being read
+		}
 		if err != nil {
 			return err
 		}

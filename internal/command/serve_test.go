@@ -384,3 +384,13 @@ func TestReadThroughInspector(t *testing.T) {
 		t.Errorf("exit code %d: %s", code, text)
 	}
 }
+
+// A damaged session keeps no other from being read through an inspector.
+func TestReadThroughInspectorBesideADamagedOne(t *testing.T) {
+	besideADamagedOne(t, "sessions")
+	s := startServe(t, nil, "--addr", "127.0.0.1:0")
+	if out := must(t, "", "sessions", "--db", s.address().String()); !strings.Contains(out, "a/u/t") || strings.Contains(out, "a/u/s") {
+		t.Errorf("it lists\n%s", out)
+	}
+	s.end()
+}
