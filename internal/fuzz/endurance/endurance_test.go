@@ -262,7 +262,11 @@ func (f *file) folded(creation string, seq uint64) fold.View {
 
 func event(n int) *patch.Event {
 	text := fmt.Sprintf("In step %d the order %d of customer %d went on to the next desk, as was asked for.", n, 4000000+n, n%977)
-	e, err := patch.ParseEvent(fmt.Appendf(nil, `{"id":"e%d","author":"user","invocationId":"i%d","timestamp":"2026-11-22T00:00:00Z","content":{"role":"user","parts":[{"text":%q}]},"actions":{"stateDelta":{"k%d":%d}}}`, n, n/10, text, n%20, n))
+	author, role := "user", "user"
+	if n%2 == 1 { // a pass over what no model was asked about never pays
+		author, role = "agent", "model"
+	}
+	e, err := patch.ParseEvent(fmt.Appendf(nil, `{"id":"e%d","author":%q,"invocationId":"i%d","timestamp":"2026-11-22T00:00:00Z","content":{"role":%q,"parts":[{"text":%q}]},"actions":{"stateDelta":{"k%d":%d}}}`, n, author, n/10, role, text, n%20, n))
 	if err != nil {
 		panic(err)
 	}

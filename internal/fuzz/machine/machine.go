@@ -164,6 +164,7 @@ func (m *machine) createAlike(t *rapid.T) {
 	shared := testlog.Must(backend.SharedOf(ctx, m.file, ""))(t)
 	for _, l := range testlog.Must(m.file.List(ctx, "", "", math.MaxInt32))(t) {
 		if l.Creation == info.Creation {
+			l.Meta = testlog.Must(m.file.Fetch(ctx, backend.Query{Session: l.Session}))(t).Meta // a listing has none
 			b := backend.Batch{Create: true, Creation: l.Creation, Meta: l.Meta, Next: l.Token, Counts: l.Counts, Shared: shared}
 			testlog.NoError(t, m.peers[m.turn].faulty.Append(ctx, l.Session, b))
 		}
