@@ -65,7 +65,11 @@ func (b *Backend) List(ctx context.Context, prefix, after string, limit int) ([]
 	if err != nil {
 		return nil, err
 	}
-	return listing(found), nil
+	out := listing(found)
+	for i := range out {
+		out[i].Meta = nil // of which the row says only whether it is there
+	}
+	return out, nil
 }
 
 func listing(found []listed) []backend.Listed {
