@@ -172,6 +172,25 @@ func TestPeersLandedBefore(t *testing.T) {
 	})
 }
 
+// A patch that the view refuses may be in the log already. Another store logs it, and what it needs, between this one's look
+// at the log and its look-up of ids, which then finds a record behind the view.
+func TestPeersLoggedWhatIsRefused(t *testing.T) {
+	onPeers(t, func(e, other *env, mine *hooked) {
+		cut := patch.NewTruncateBefore("b1").WithID("p1")
+		logged := false
+		mine.serve = func(_ context.Context, call string) (backend.Backend, error) {
+			if call == "Lookup" && !logged {
+				logged = true
+				other.append(say("b1"))
+				other.apply(cut)
+			}
+			return nil, nil
+		}
+		done := e.apply(cut)
+		e.same("logged, seq and visible", fmt.Sprint(logged, " ", done.Records[0].Seq, " ", ids(done.View)), "true 5 b1")
+	})
+}
+
 // If a session was deleted before the store asks for the outcome of a commit, or while it reads, the outcome stays unknown:
 // other processes may have seen the records. The store does not repeat the commit.
 func TestPeersDeletedMeanwhile(t *testing.T) {

@@ -84,22 +84,25 @@ func (d *Draft) heldGroups(call []patch.Record) (log fold.Logged) {
 	return log
 }
 
-// read returns records of the log or of drafts before this one, with ascending seqs.
+// read returns records of the log or of drafts before this one, by ascending seq. A shared backend may have records that are
+// newer than the view: then the commit will find that the log has moved, and the draft is made anew.
 func (d *Draft) read(seqs []uint64) (records []patch.Record, err error) {
-	stored := 0
-	for stored < len(seqs) && seqs[stored] <= d.stored {
-		stored++
-	}
-	if stored > 0 {
-		if records, err = d.session.Records(d.ctx, d.View.Creation(), seqs[:stored]); err != nil {
-			return nil, err
+	var stored []uint64
+	added := d.addedBefore()
+	for _, seq := range seqs {
+		if seq > d.stored && seq <= d.View.Seq() {
+			records = append(records, added[seq-d.stored-1])
+		} else {
+			stored = append(stored, seq)
 		}
 	}
-	added := d.addedBefore()
-	for _, seq := range seqs[stored:] {
-		records = append(records, added[seq-d.stored-1])
+	if len(stored) == 0 {
+		return records, nil
 	}
-	return records, nil
+	logged, err := d.session.Records(d.ctx, d.View.Creation(), stored)
+	records = append(records, logged...)
+	slices.SortFunc(records, func(a, b patch.Record) int { return cmp.Compare(a.Seq, b.Seq) })
+	return records, err
 }
 
 // addedBefore returns the records that drafts before this one add, if this one has added none.
