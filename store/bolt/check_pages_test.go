@@ -341,3 +341,44 @@ func TestWriteBeforeAllKeys(t *testing.T) {
 	testlog.NoError(t, b.Close())
 	testlog.NoError(t, open(t, path).Close()) // it opens again
 }
+
+// A leaf that goes on into pages of others is damaged: no write copies it, as bbolt would free those pages, and the file
+// opens again when others have freed them.
+func TestLeafOverPagesOfOthers(t *testing.T) {
+	t.Parallel()
+	b, path := openWith(t)
+	create := func(name string, records ...backend.Record) {
+		testlog.NoError(t, b.Append(ctx, name, backend.Batch{Creation: "c", Create: true, Records: records}))
+	}
+	create("large", backend.Record{Seq: 1, IDs: []string{"id1"}, Data: make([]byte, 10_000)})
+	create("between", longRecords(0, 100)...)
+	create("b", longRecords(0, 100)...)
+	testlog.NoError(t, b.Close())
+	l := layoutOf(t, path)
+	leaves := l.leaves["records"]
+	leaf, other := 0, leaves[len(leaves)-1] // the last one of "b"
+	for _, id := range leaves {
+		if binary.NativeEndian.Uint32(l.at(id)[12:]) > 0 {
+			leaf = id
+		}
+	}
+	if other <= leaf {
+		t.Fatal("no leaf of b follows the one with overflow pages")
+	}
+	at := l.at(leaf)
+	more := uint32(other - leaf - int(binary.NativeEndian.Uint32(at[12:])))
+	last := at[16+16*(l.count(leaf)-1):]
+	binary.NativeEndian.PutUint32(at[12:], binary.NativeEndian.Uint32(at[12:])+more)
+	binary.NativeEndian.PutUint32(last[12:], binary.NativeEndian.Uint32(last[12:])+more*uint32(l.page))
+	testlog.NoError(t, os.WriteFile(path, l.file, 0o600))
+	b = open(t, path)
+	err := b.Append(ctx, "large", backend.Batch{Creation: "c", ExpectedLast: 1, Records: longRecords(1, 1)})
+	testlog.ErrorIs(t, err, backend.ErrDamaged, "Append")
+	testlog.Equal(t, "outcome unknown", errors.Is(err, backend.ErrUnknown), false)
+	testlog.NoError(t, b.Delete(ctx, "b", "c", nil))
+	create("b", longRecords(0, 200)...)
+	testlog.NoError(t, b.Close())
+	b = open(t, path) // it opens again
+	testlog.ErrorIs(t, b.Check(ctx), backend.ErrDamaged, "Check")
+	testlog.NoError(t, b.Close())
+}

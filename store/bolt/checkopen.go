@@ -107,7 +107,7 @@ func checkTree(pages pager, root uint64, free freelist) error {
 }
 
 // checkOverflow returns an error if an overflow page of a leaf is on the list of free pages. It reads the leaves that a
-// free page follows. A leaf that cannot be decoded is passed over: only its own rows are lost.
+// free page follows. A damaged leaf is passed over: only its own rows are lost, and no write copies it.
 func checkOverflow(pages pager, used []use) error {
 	leaf := uint64(0)
 	for id, u := range used {
@@ -117,7 +117,7 @@ func checkOverflow(pages pager, used []use) error {
 		case u == isFreelist:
 			leaf = 0
 		case u == isFree && leaf != 0:
-			if p, err := pages.read(leaf); err == nil && leaf+p.pages > uint64(id) {
+			if p, err := pages.read(leaf); err == nil && p.checkOverflow(pages.size) == nil && leaf+p.pages > uint64(id) {
 				return fmt.Errorf("page %d, in which page %d goes on, is on the list of free pages", id, leaf)
 			}
 			leaf = 0
@@ -208,12 +208,15 @@ func (w *pathChecker) walk(bucket []byte, enter func(p page, i int) bool, wrong 
 	}
 	walk := walker{pager: w.pages, enter: enter, wrong: func(_ uint64, err error) { wrong(err) }}
 	walk.leaf = func(p page) error {
-		w.sound[p.id] = true
 		for _, e := range p.elements {
 			if e.flags != 0 {
 				return fmt.Errorf("key %.64x has the flags %#x", e.key, e.flags)
 			}
 		}
+		if err := p.checkOverflow(w.pages.size); err != nil {
+			return err
+		}
+		w.sound[p.id] = true
 		return nil
 	}
 	walk.walk(uint64(b.Root()), bounds{}, 0)

@@ -122,6 +122,18 @@ func (p pager) read(id uint64) (page, error) {
 	return out, err
 }
 
+// checkOverflow returns an error if a row of a leaf that reaches into its overflow pages is damaged. Overflow pages have no
+// header of their own: if the leaf's header is of an earlier commit, they may be in use by others since, and bbolt would
+// free them with the leaf.
+func (p page) checkOverflow(pageSize uint64) error {
+	for _, e := range p.elements {
+		if uint64(e.at+len(e.value)) > pageSize && !sealed(e.key, e.value) {
+			return fmt.Errorf("key %.64x, whose row goes on in page %d: the checksum is wrong", e.key, p.id+1)
+		}
+	}
+	return nil
+}
+
 // bucketRoot returns the page of a bucket's root, or, if that is 0, the root that stands in the
 // bucket's own element.
 func bucketRoot(e element) (root uint64, inline page, err error) {

@@ -72,23 +72,39 @@ func header(row []byte) (of kind, keyBytes, valueBytes int, ok bool) {
 	return kind(row[2]), int(binary.BigEndian.Uint16(row[3:])), int(binary.BigEndian.Uint32(row[5:])), true
 }
 
-// onRow, if not nil, is called with the length of each row that is read. Tests set it.
+// onRow, if not nil, is called with the length of each row that is read; rows of a page that a write copies are read
+// with the page. Tests set it.
 var onRow func(bytes int)
 
 // unseal returns the value of a row, a part of it, if the row's header and checksum fit its kind, key and value.
 func unseal(kind kind, key, row []byte) (value []byte, ok bool) {
+	if onRow != nil {
+		onRow(len(row))
+	}
+	if value, ok = openRow(kind, key, row); !ok {
+		return nil, false
+	}
+	return value, true
+}
+
+// openRow is unseal of a row that has been read. If it is not ok, the value has a wrong checksum, or is nil.
+func openRow(kind kind, key, row []byte) (value []byte, ok bool) {
 	is, keyBytes, valueBytes, ok := header(row)
 	if !ok || is != kind || keyBytes != len(key) || valueBytes > len(row)-rowHeader || kind != kindRecord && valueBytes != len(row)-rowHeader {
 		return nil, false
 	}
-	if onRow != nil {
-		onRow(len(row))
-	}
 	value = row[rowHeader : rowHeader+valueBytes]
-	if binary.BigEndian.Uint32(row[9:]) != rowSum(kind, key, value) {
-		return nil, false
+	return value, binary.BigEndian.Uint32(row[9:]) == rowSum(kind, key, value)
+}
+
+// sealed reports whether the checksums of a row of any kind are right. The row is of a page that has been read whole.
+func sealed(key, row []byte) bool {
+	of, _, _, _ := header(row)
+	_, ok := openRow(of, key, row)
+	if ok && of == kindRecord {
+		_, ok = recordIDs(key, row)
 	}
-	return value, true
+	return ok
 }
 
 // A record's row ends with its ids: the hash (16) of each, their number (4), and a checksum (4) of their own,
