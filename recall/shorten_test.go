@@ -252,7 +252,7 @@ func TestPropertyShorten(t *testing.T) {
 		for _, p := range e.Content().Parts() {
 			was = p
 		}
-		if big := e.EstimatedTokens() > limit && utf8.RuneCount(records.JSON(was.Value)) > max(limit, recall.MinResultTokens)*patch.RunesPerToken; big != (short != nil) {
+		if big := e.EstimatedTokens() > limit && utf8.RuneCount(records.JSON(was.Response)) > max(limit, recall.MinResultTokens)*patch.RunesPerToken; big != (short != nil) {
 			t.Fatalf("of %d tokens, limit %d: shortened %v", e.EstimatedTokens(), limit, short != nil)
 		}
 		if short != nil {
