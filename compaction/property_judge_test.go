@@ -332,7 +332,7 @@ func (p pass) covered() {
 func (p pass) saidWordForWord(e *patch.Event) bool {
 	was := eventIDs(p.before)
 	for _, s := range p.after.Events() {
-		if _, there := was[s.ID()]; !there && groupName(s) == groupName(e) && p.isWordForWord(testlog.FirstText(s), groupName(s)) {
+		if _, there := was[s.ID()]; !there && groupName(s) == groupName(e) && p.isWordForWord(answerOf(s), groupName(s)) {
 			return true
 		}
 	}
@@ -370,6 +370,12 @@ func hasText(e *patch.Event, text string) bool {
 	return strings.Contains(string(content), text)
 }
 
+// answerOf returns a summary's text without what the offline summarizer adds below a model's answer.
+func answerOf(summary *patch.Event) string {
+	text, _, _ := strings.Cut(testlog.FirstText(summary), "\nAlso:\n")
+	return text
+}
+
 // Each request has its summary, of its branch, and nothing else was added.
 func (p pass) summaries() {
 	was := eventIDs(p.before)
@@ -378,7 +384,7 @@ func (p pass) summaries() {
 		if _, there := was[e.ID()]; there {
 			continue
 		}
-		text := testlog.FirstText(e)
+		text := answerOf(e)
 		r, asked := p.asked[text]
 		if !asked && p.after.Entry(i).Summary && p.isWordForWord(text, groupName(e)) {
 			continue
