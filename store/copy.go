@@ -96,12 +96,7 @@ func (s *Store) extendLineage(ctx context.Context, key Key, lineage []erase.Ance
 
 // copying reads what a copy of a session takes, and plans it.
 func (s *Store) copying(ctx context.Context, key Key, opts CopyOptions) (*incoming, error) {
-	head, m, err := s.headAndMeta(ctx, key)
-	if err == nil && write.CountsOf(head).Open > 0 {
-		if err = s.finishErasures(ctx, key, false); err == nil {
-			head, m, err = s.headAndMeta(ctx, key)
-		}
-	}
+	head, m, err := s.closedHead(ctx, key)
 	if err != nil {
 		return nil, err
 	}

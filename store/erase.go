@@ -171,7 +171,7 @@ func (s *Store) Erase(ctx context.Context, key Key, selection EraseSelection, op
 		}
 	}
 	c, err := erase.Run(ctx, s.erasing(), key.name(), sel, o, opts.ID != "")
-	out := erasureOf(c, opts.DryRun)
+	out := erasureOf(opts.DryRun, c)
 	out.RemainingMatches += matches
 	return out, err
 }
@@ -249,10 +249,7 @@ func (s *Store) EraseUser(ctx context.Context, app, user string, opts EraseOptio
 	u := s.userErasing(app, user, o, &shared)
 	u.Given = opts.ID != ""
 	err = u.Run(ctx)
-	out := Erasure{OutOfReach: slices.Clone(outOfReach)}
-	for _, c := range u.Calls {
-		out.add(erasureOf(c, opts.DryRun))
-	}
+	out := erasureOf(opts.DryRun, u.Calls...)
 	out.Shared = shared
 	return out, err
 }
@@ -295,7 +292,7 @@ func (s *Store) eraseHidden(ctx context.Context, key Key, before time.Time, reas
 		return 0, false, err
 	}
 	c, err := erase.Run(ctx, s.erasing(), key.name(), erase.Selection{Choose: EraseSelection{}.choose(), Hidden: before}, o, false)
-	out := erasureOf(c, dryRun)
+	out := erasureOf(dryRun, c)
 	for _, one := range out.Sessions {
 		events += len(one.Events)
 	}
@@ -315,19 +312,29 @@ func (s *Store) finishErasures(ctx context.Context, key Key, calls bool) error {
 	return err
 }
 
-// erasureOf returns what a call erased, or would erase.
-func erasureOf(c *erase.Call, dryRun bool) Erasure {
-	out := Erasure{RemainingMatches: c.Matches, Shared: c.Shared, OutOfReach: slices.Clone(outOfReach)}
-	for _, d := range c.Damaged {
-		key, _ := keyOf(d.Name)
-		out.OutOfReach = append(out.OutOfReach, fmt.Sprintf("session %s, which is damaged: %v", key, d.Err))
-	}
-	for _, e := range slices.Concat(c.Earlier, c.Sessions) {
-		if e.Receipt.Seq == 0 && (!dryRun || len(e.Events)+len(e.Initial) == 0) {
-			continue
+// erasureOf returns what calls erased, or would erase.
+func erasureOf(dryRun bool, calls ...*erase.Call) Erasure {
+	out := Erasure{OutOfReach: slices.Clone(outOfReach)}
+	var sessions []*erase.Erased
+	for _, c := range calls {
+		out.RemainingMatches += c.Matches
+		out.Shared = append(out.Shared, c.Shared...)
+		for _, d := range c.Damaged {
+			if text := fmt.Sprintf("session %s, which is damaged: %v", keyNamed(d.Name), d.Err); !slices.Contains(out.OutOfReach, text) {
+				out.OutOfReach = append(out.OutOfReach, text)
+			}
 		}
-		key, _ := keyOf(e.Name)
-		one := ErasedSession{Key: key, Receipt: e.Receipt, Initial: e.Initial, Reverted: e.Reverted, Blank: e.Blank}
+		for _, e := range slices.Concat(c.Earlier, c.Sessions) {
+			if e.Receipt.Seq != 0 || dryRun && len(e.Events)+len(e.Initial) > 0 {
+				sessions = append(sessions, e)
+			}
+		}
+	}
+	if len(calls) != 1 {
+		sessions = erase.Merge(sessions)
+	}
+	for _, e := range sessions {
+		one := ErasedSession{Key: keyNamed(e.Name), Receipt: e.Receipt, Initial: e.Initial, Reverted: e.Reverted, Blank: e.Blank}
 		for _, event := range e.Events {
 			one.Events = append(one.Events, ErasedEvent(event))
 		}
@@ -335,35 +342,6 @@ func erasureOf(c *erase.Call, dryRun bool) Erasure {
 		out.Sessions = append(out.Sessions, one)
 	}
 	return out
-}
-
-// add adds an erasure of more sessions. A session that two calls erased is named once.
-func (e *Erasure) add(more Erasure) {
-	for _, s := range more.Sessions {
-		i := slices.IndexFunc(e.Sessions, func(there ErasedSession) bool { return s.Key == there.Key })
-		if i < 0 {
-			e.Sessions = append(e.Sessions, s)
-			continue
-		}
-		there := &e.Sessions[i]
-		for _, event := range s.Events {
-			if !slices.ContainsFunc(there.Events, func(e ErasedEvent) bool { return e.Ref == event.Ref }) {
-				there.Events = append(there.Events, event)
-			}
-		}
-		for _, name := range s.Initial {
-			if !slices.Contains(there.Initial, name) {
-				there.Initial = append(there.Initial, name)
-			}
-		}
-		there.Reverted, there.Blank = append(there.Reverted, s.Reverted...), append(there.Blank, s.Blank...)
-	}
-	e.RemainingMatches += more.RemainingMatches
-	for _, text := range more.OutOfReach {
-		if !slices.Contains(e.OutOfReach, text) {
-			e.OutOfReach = append(e.OutOfReach, text)
-		}
-	}
 }
 
 // outOfReach is what no erasure reaches.
@@ -476,15 +454,9 @@ func (l eraseLog) Read(ctx context.Context, s erase.Session, each func(patch.Rec
 	return v, nil
 }
 
-func (l eraseLog) Pick(ctx context.Context, name, creation string, seqs []uint64) (records []patch.Record, raw []backend.Record, err error) {
-	for len(seqs) > 0 {
-		p, err := l.read(ctx, keyNamed(name), creation, seqs)
-		if err != nil {
-			return nil, nil, err
-		}
-		records, raw, seqs = append(records, p.records...), append(raw, p.raw...), seqs[len(p.records):]
-	}
-	return records, raw, nil
+func (l eraseLog) Pick(ctx context.Context, name, creation string, seqs []uint64) ([]patch.Record, []backend.Record, error) {
+	p, err := l.pickRaw(ctx, keyNamed(name), creation, seqs)
+	return p.records, p.raw, err
 }
 
 // Replace makes a replacement in the session's turn. The view in memory has what it erases.

@@ -47,13 +47,7 @@ func (s *Store) Fork(ctx context.Context, key, newKey Key, opts ForkOptions) (Se
 		return Session{}, fromBackend(key, backend.ErrExists)
 	}
 	for {
-		head, m, err := s.headAndMeta(ctx, key)
-		if err == nil && write.CountsOf(head).Open > 0 {
-			if err := s.finishErasures(ctx, key, false); err != nil {
-				return Session{}, err
-			}
-			head, m, err = s.headAndMeta(ctx, key)
-		}
+		head, m, err := s.closedHead(ctx, key)
 		if err != nil {
 			return Session{}, err
 		}

@@ -117,6 +117,17 @@ func metaOf(key Key, head backend.Head) (meta, error) {
 	return m, nil
 }
 
+// closedHead is headAndMeta, after finishing the receipts in the session that are open.
+func (s *Store) closedHead(ctx context.Context, key Key) (backend.Head, meta, error) {
+	head, m, err := s.headAndMeta(ctx, key)
+	if err == nil && write.CountsOf(head).Open > 0 {
+		if err = s.finishErasures(ctx, key, false); err == nil {
+			head, m, err = s.headAndMeta(ctx, key)
+		}
+	}
+	return head, m, err
+}
+
 // undamagedHead is headAndMeta, and fails if the end of the log is in doubt.
 func (s *Store) undamagedHead(ctx context.Context, key Key) (backend.Head, meta, error) {
 	head, m, err := s.headAndMeta(ctx, key)
@@ -131,14 +142,8 @@ func (s *Store) head(ctx context.Context, key Key) (backend.Head, error) {
 	if err := key.Validate(); err != nil {
 		return backend.Head{}, err
 	}
-	head, err := s.fetchHead(ctx, key)
-	return head, fromBackend(key, err)
-}
-
-// fetchHead is head for a key that is valid. Errors are the backend's.
-func (s *Store) fetchHead(ctx context.Context, key Key) (backend.Head, error) {
 	news, err := s.backend.Fetch(ctx, backend.Query{Session: key.name(), NoMeta: true})
-	return news.Head, err
+	return news.Head, fromBackend(key, err)
 }
 
 // page is a stretch of a log, as one read transaction copied it out.
@@ -264,15 +269,20 @@ func errCreatedAgain(key Key) error {
 
 // pick reads records of a log, as [Store.read] does.
 func (s *Store) pick(ctx context.Context, key Key, creation string, seqs []uint64) ([]patch.Record, error) {
-	records := make([]patch.Record, 0, min(len(seqs), pageRecords))
+	p, err := s.pickRaw(ctx, key, creation, seqs)
+	return p.records, err
+}
+
+// pickRaw is pick, and returns the records as they are stored too.
+func (s *Store) pickRaw(ctx context.Context, key Key, creation string, seqs []uint64) (all page, err error) {
 	for len(seqs) > 0 {
 		p, err := s.read(ctx, key, creation, seqs)
 		if err != nil {
-			return nil, err
+			return page{}, err
 		}
-		records, seqs = append(records, p.records...), seqs[len(p.records):]
+		all.records, all.raw, seqs = append(all.records, p.records...), append(all.raw, p.raw...), seqs[len(p.records):]
 	}
-	return records, nil
+	return all, nil
 }
 
 // errOtherLog is [write.ErrOtherLog].

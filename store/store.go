@@ -281,9 +281,6 @@ func listedInfo(l backend.Listed) (Info, error) {
 // finished, Delete finishes it first, in forks too. The shared scopes stay as they are. It fails with [ErrNotFound] if there is no
 // such session. After [ErrOutcomeUnknown] it can be called again.
 func (s *Store) Delete(ctx context.Context, key Key) error {
-	if err := key.Validate(); err != nil {
-		return err
-	}
 	return s.delete(ctx, key, nil)
 }
 
@@ -293,18 +290,15 @@ func (s *Store) delete(ctx context.Context, key Key, seen *backend.Head) error {
 	for {
 		head := seen
 		if head == nil {
-			now, err := s.fetchHead(ctx, key)
-			if err != nil {
-				return fromBackend(key, err)
-			}
+			now, err := s.head(ctx, key)
 			// Nothing else says what calls of the session have to do in its forks. If it is damaged, they cannot.
-			if write.CountsOf(now).Calls > 0 {
-				if err := s.finishErasures(ctx, key, true); err != nil && !errors.Is(err, ErrCorrupt) {
-					return err
+			if err == nil && write.CountsOf(now).Calls > 0 {
+				if err = s.finishErasures(ctx, key, true); err == nil || errors.Is(err, ErrCorrupt) {
+					now, err = s.head(ctx, key)
 				}
-				if now, err = s.fetchHead(ctx, key); err != nil {
-					return fromBackend(key, err)
-				}
+			}
+			if err != nil {
+				return err
 			}
 			now.Token = 0 // only an erasure that begins meanwhile counts
 			head = &now

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"math"
+	"slices"
 
 	"github.com/jackc/pgx/v5"
 
@@ -19,28 +20,21 @@ type change struct {
 	seen, next  int64
 	chain       backend.Chain
 	counts      []byte
-	records     []record
-	ids         []taking
-	shared      []value
-	scopes      [][]byte // hashes
-	bytes       int
+	rows
+	bytes int
 
 	outcome outcome
 	err     error // if it is not nil there is no outcome
 }
 
-type record struct {
-	seq  int64
-	data []byte
-}
-
-type taking struct {
-	id  [idBytes]byte
-	seq int64
-}
-
-type value struct {
-	hash, name, data []byte
+// rows are the rows that a change inserts, column by column.
+type rows struct {
+	seqs                        []int64
+	datas                       [][]byte
+	ids                         [][]byte
+	idSeqs                      []int64
+	sharedHashes, names, values [][]byte
+	scopes                      [][]byte // hashes
 }
 
 // outcome is what the statement says of a batch. The numbers are those of appendSQL.
@@ -67,11 +61,11 @@ func newChange(session string, batch backend.Batch) *change {
 	for _, v := range batch.Shared {
 		i, again := values[v.Name]
 		if !again {
-			i = len(c.shared)
+			i = len(c.names)
 			values[v.Name] = i
-			c.shared = append(c.shared, value{hash: hash(v.Name), name: []byte(v.Name)})
+			c.sharedHashes, c.names, c.values = append(c.sharedHashes, hash(v.Name)), append(c.names, []byte(v.Name)), append(c.values, nil)
 		}
-		c.shared[i].data = bytes.Clone(data(v.Data))
+		c.values[i] = bytes.Clone(data(v.Data))
 		c.bytes += len(v.Data)
 	}
 	for _, scope := range backend.Scopes(batch.Shared) {
@@ -98,16 +92,16 @@ func (c *change) add(creation string, after uint64, records []backend.Record) {
 	for _, r := range records {
 		from := len(room)
 		room = append(room, r.Data...)
-		c.records = append(c.records, record{int64(r.Seq), room[from:len(room):len(room)]})
+		c.seqs, c.datas = append(c.seqs, int64(r.Seq)), append(c.datas, room[from:len(room):len(room)])
 		c.chain = c.chain.Add(r.Sum)
 		for _, id := range r.IDs {
 			key := idHash(id)
 			if at, again := ids[key]; again {
-				c.ids[at].seq = int64(r.Seq)
+				c.idSeqs[at] = int64(r.Seq)
 				continue
 			}
 			ids[key] = len(c.ids)
-			c.ids = append(c.ids, taking{key, int64(r.Seq)})
+			c.ids, c.idSeqs = append(c.ids, key[:]), append(c.idSeqs, int64(r.Seq))
 		}
 	}
 	c.last = int64(after) + int64(len(records))
@@ -155,7 +149,7 @@ const (
 )
 
 var fitting = groupcommit.Fit(groupChanges, groupBytes, func(c *change) int {
-	return c.bytes + (len(c.records)+len(c.ids)+len(c.shared))<<10
+	return c.bytes + (len(c.seqs)+len(c.ids)+len(c.names))<<10
 })
 
 // appendGroup does what can be done without waiting for another writer of one of the
@@ -180,12 +174,10 @@ func (b *Backend) appendGroup(group []*change) {
 // appendOne appends a change without shared values by a short statement, and reports whether that has an outcome. If the
 // change does not fit the session as it is, or the session's row is locked, there is none, and nothing was written.
 func (b *Backend) appendOne(c *change) (done bool) {
-	if len(c.shared) > 0 {
+	if len(c.names) > 0 {
 		return false
 	}
-	var rows rows
-	rows.add(1, c)
-	args := []any{c.hash, c.birth, c.after, c.seen, c.next, c.last, int64(c.chain.Sum), c.counts, rows.ids, rows.idSeqs, rows.seqs, rows.datas}
+	args := []any{c.hash, c.birth, c.after, c.seen, c.next, c.last, int64(c.chain.Sum), c.counts, c.seqs, c.datas, c.ids, c.idSeqs}
 	err := b.attempt(context.Background(), writes, func(ctx context.Context, conn *pgx.Conn) error {
 		return b.sendPrepared(ctx, conn, b.sql(appendOneSQL), args, func(rows pgx.Rows) error {
 			for rows.Next() {
@@ -302,62 +294,43 @@ WITH done AS (
 	FROM (
 		SELECT num FROM patchlog.sessions
 		WHERE hash = $1 AND birth = $2 AND last = $3 AND token = $4 AND state = 0
-			AND NOT EXISTS (SELECT FROM patchlog.ids d WHERE d.num = sessions.num AND d.id = ANY ($9::bytea[]))
+			AND NOT EXISTS (SELECT FROM patchlog.ids d WHERE d.num = sessions.num AND d.id = ANY ($11::bytea[]))
 		FOR NO KEY UPDATE SKIP LOCKED
 	) locked
 	WHERE s.num = locked.num
 	RETURNING s.num
-), put_records AS (
+)` + putRowsSQL + `
+SELECT 1 FROM done`
+
+// putRowsSQL inserts the records and ids of the one change whose session is done.
+const putRowsSQL = `, put_records AS (
 	INSERT INTO patchlog.records (num, seq, data)
-	SELECT d.num, x.seq, x.data FROM done d, unnest($11::bigint[], $12::bytea[]) AS x(seq, data)
+	SELECT d.num, x.seq, x.data FROM done d, unnest($9::bigint[], $10::bytea[]) AS x(seq, data)
 ), put_ids AS (
 	INSERT INTO patchlog.ids (num, id, seq)
-	SELECT d.num, x.id, x.seq FROM done d, unnest($9::bytea[], $10::bigint[]) AS x(id, seq)
-)
-SELECT 1 FROM done`
+	SELECT d.num, x.id, x.seq FROM done d, unnest($11::bytea[], $12::bigint[]) AS x(id, seq)
+)`
 
 func appendArgs(group []*change) []any {
 	n := len(group)
 	hashes, births, counts := make([][]byte, n), make([][]byte, n), make([][]byte, n)
 	after, seen, next, head, sum := make([]int64, n), make([]int64, n), make([]int64, n), make([]int64, n), make([]int64, n)
-	var rows rows
+	var all rows
+	var idOf, recordOf, sharedOf, scopeOf []int64 // the change of each row
 	for i, c := range group {
 		hashes[i], births[i] = c.hash, c.birth
 		after[i], seen[i], next[i], head[i] = c.after, c.seen, c.next, c.last
 		sum[i], counts[i] = int64(c.chain.Sum), c.counts
-		rows.add(int64(i+1), c)
+		of := func(rows int) []int64 { return slices.Repeat([]int64{int64(i + 1)}, rows) }
+		idOf, all.ids, all.idSeqs = append(idOf, of(len(c.ids))...), append(all.ids, c.ids...), append(all.idSeqs, c.idSeqs...)
+		recordOf, all.seqs, all.datas = append(recordOf, of(len(c.seqs))...), append(all.seqs, c.seqs...), append(all.datas, c.datas...)
+		sharedOf, all.sharedHashes = append(sharedOf, of(len(c.names))...), append(all.sharedHashes, c.sharedHashes...)
+		all.names, all.values = append(all.names, c.names...), append(all.values, c.values...)
+		scopeOf, all.scopes = append(scopeOf, of(len(c.scopes))...), append(all.scopes, c.scopes...)
 	}
 	return []any{hashes, births, after, seen, next, head, sum,
-		rows.idOf, rows.ids, rows.idSeqs,
-		rows.recordOf, rows.seqs, rows.datas,
-		rows.sharedOf, rows.sharedHashes, rows.names, rows.values, counts,
-		rows.scopeOf, rows.scopes, int64(backend.NewToken())}
-}
-
-// rows are the rows that changes insert, column by column.
-type rows struct {
-	idOf, idSeqs                []int64
-	ids                         [][]byte
-	recordOf, seqs              []int64
-	datas                       [][]byte
-	sharedOf                    []int64
-	sharedHashes, names, values [][]byte
-	scopeOf                     []int64
-	scopes                      [][]byte
-}
-
-func (r *rows) add(i int64, c *change) {
-	for k := range c.ids {
-		r.idOf, r.ids, r.idSeqs = append(r.idOf, i), append(r.ids, c.ids[k].id[:]), append(r.idSeqs, c.ids[k].seq)
-	}
-	for _, x := range c.records {
-		r.recordOf, r.seqs, r.datas = append(r.recordOf, i), append(r.seqs, x.seq), append(r.datas, x.data)
-	}
-	for _, v := range c.shared {
-		r.sharedOf, r.sharedHashes = append(r.sharedOf, i), append(r.sharedHashes, v.hash)
-		r.names, r.values = append(r.names, v.name), append(r.values, v.data)
-	}
-	for _, scope := range c.scopes {
-		r.scopeOf, r.scopes = append(r.scopeOf, i), append(r.scopes, scope)
-	}
+		idOf, all.ids, all.idSeqs,
+		recordOf, all.seqs, all.datas,
+		sharedOf, all.sharedHashes, all.names, all.values, counts,
+		scopeOf, all.scopes, int64(backend.NewToken())}
 }

@@ -102,13 +102,7 @@ const createStagedSQL = whileSQL + `done AS (
 const createRestSQL = `, put_meta AS (
 	INSERT INTO patchlog.metas (num, data) SELECT num, $16 FROM done
 	ON CONFLICT (num) DO UPDATE SET data = excluded.data
-), put_records AS (
-	INSERT INTO patchlog.records (num, seq, data)
-	SELECT d.num, x.seq, x.data FROM done d, unnest($9::bigint[], $10::bytea[]) AS x(seq, data)
-), put_ids AS (
-	INSERT INTO patchlog.ids (num, id, seq)
-	SELECT d.num, x.id, x.seq FROM done d, unnest($11::bytea[], $12::bigint[]) AS x(id, seq)
-), put_shared AS (
+)` + putRowsSQL + `, put_shared AS (
 	INSERT INTO patchlog.shared (hash, name, data)
 	SELECT x.hash, x.name, x.data FROM done d, unnest($13::bytea[], $14::bytea[], $15::bytea[]) AS x(hash, name, data)
 	ORDER BY x.hash
@@ -122,8 +116,6 @@ const createRestSQL = `, put_meta AS (
 SELECT num FROM done`
 
 func createArgs(session string, batch backend.Batch, c *change) []any {
-	var rows rows
-	rows.add(0, c)
 	var while struct {
 		hash, birth []byte
 		edition     int64
@@ -139,6 +131,6 @@ func createArgs(session string, batch backend.Batch, c *change) []any {
 		staged = hash(batch.Staged)
 	}
 	return []any{c.hash, c.birth, []byte(session), []byte(batch.Creation), c.after, c.last, c.next, int64(c.chain.Sum),
-		rows.seqs, rows.datas, rows.ids, rows.idSeqs, rows.sharedHashes, rows.names, rows.values, data(batch.Meta),
-		while.hash, while.birth, while.edition, family, c.counts, staged, c.seen, rows.scopes, int64(backend.NewToken())}
+		c.seqs, c.datas, c.ids, c.idSeqs, c.sharedHashes, c.names, c.values, data(batch.Meta),
+		while.hash, while.birth, while.edition, family, c.counts, staged, c.seen, c.scopes, int64(backend.NewToken())}
 }

@@ -62,14 +62,12 @@ func (b *Backend) Replace(ctx context.Context, session, creation string, make fu
 func replaceArgs(session, creation string, head backend.Head, r backend.Replacement) []any {
 	appended := change{chain: r.After(head)}
 	appended.add(creation, head.Last, r.Appended)
-	var put rows
-	put.add(1, &appended)
 	seqs, olds, datas := []int64{}, [][]byte{}, [][]byte{}
 	for _, x := range r.Records {
 		seqs, olds, datas = append(seqs, number(x.Seq)), append(olds, data(x.Old)), append(datas, data(x.Data))
 	}
-	return []any{hash(session), r.OldMeta, int64(r.Next), int64(appended.chain.Sum), seqs, olds, datas, r.Meta, appended.last,
-		put.seqs, put.datas, put.ids, put.idSeqs, r.Counts}
+	return []any{hash(session), r.OldMeta, int64(r.Next), int64(appended.chain.Sum), seqs, olds, datas, r.Meta,
+		appended.seqs, appended.datas, appended.ids, appended.idSeqs, appended.last, r.Counts}
 }
 
 const replaceSQL = `
@@ -79,24 +77,18 @@ WITH asked AS (
 	SELECT num, last FROM patchlog.sessions WHERE hash = $1
 ), done AS (
 	UPDATE patchlog.sessions s
-	SET last = $9, token = $3, sum = $4, edition = s.edition + 1, counts = coalesce($14, s.counts), touched = now()
+	SET last = $13, token = $3, sum = $4, edition = s.edition + 1, counts = coalesce($14, s.counts), touched = now()
 	FROM at
 	WHERE s.num = at.num AND NOT EXISTS (
 		SELECT FROM asked x LEFT JOIN patchlog.records r ON r.num = at.num AND r.seq = x.seq AND r.seq <= at.last
 		WHERE r.data IS DISTINCT FROM x.old)
 		AND ($8::bytea IS NULL OR EXISTS (SELECT FROM patchlog.metas m WHERE m.num = at.num AND m.data = $2::bytea))
 	RETURNING s.num
-), put_records AS (
+), replaced AS (
 	UPDATE patchlog.records r SET data = x.data
 	FROM done d, asked x
 	WHERE r.num = d.num AND r.seq = x.seq
-), put_appended AS (
-	INSERT INTO patchlog.records (num, seq, data)
-	SELECT d.num, x.seq, x.data FROM done d, unnest($10::bigint[], $11::bytea[]) AS x(seq, data)
-), put_ids AS (
-	INSERT INTO patchlog.ids (num, id, seq)
-	SELECT d.num, x.id, x.seq FROM done d, unnest($12::bytea[], $13::bigint[]) AS x(id, seq)
-), put_meta AS (
+)` + putRowsSQL + `, put_meta AS (
 	UPDATE patchlog.metas m SET data = $8::bytea
 	FROM done d
 	WHERE m.num = d.num AND $8::bytea IS NOT NULL

@@ -427,6 +427,21 @@ func (e *Erased) add(d due) {
 	}
 }
 
+// Merge returns what several calls erased, with each session once.
+func Merge(all []*Erased) (merged []*Erased) {
+	for _, e := range all {
+		i := slices.IndexFunc(merged, func(there *Erased) bool { return there.Name == e.Name })
+		if i < 0 {
+			merged = append(merged, e)
+			continue
+		}
+		there := merged[i]
+		there.add(due{e.Events, e.Initial})
+		there.Reverted, there.Blank = append(there.Reverted, e.Reverted...), append(there.Blank, e.Blank...)
+	}
+	return merged
+}
+
 // dirty reports whether the session said, or says, something that goes.
 func (e *Erased) dirty() bool { return len(e.Events)+len(e.Initial) > 0 }
 

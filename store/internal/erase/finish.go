@@ -208,12 +208,7 @@ func (f *finishing) change(ctx context.Context, of patch.Erasure, added write.Co
 	if err != nil {
 		return err
 	}
-	was := f.r.Patch
-	f.r.Patch = patch.NewErase(of).WithID(was.ID()).WithAuthor(was.Author()).WithTimestamp(was.Timestamp())
-	if base, ok := was.Base(); ok {
-		f.r.Patch = f.r.Patch.WithBase(base)
-	}
-	changed, err := f.replaced(old, f.r.Record)
+	changed, err := f.say(of, old)
 	if err != nil {
 		return err
 	}
@@ -253,6 +248,16 @@ func (f *finishing) reread(ctx context.Context) error {
 		f.r, f.l = receipt.Of(records[0]), nil
 	}
 	return err
+}
+
+// say has the receipt say something else than it does as it is stored.
+func (f *finishing) say(of patch.Erasure, old backend.Record) (backend.Replaced, error) {
+	was := f.r.Patch
+	f.r.Patch = patch.NewErase(of).WithID(was.ID()).WithAuthor(was.Author()).WithTimestamp(was.Timestamp())
+	if base, ok := was.Base(); ok {
+		f.r.Patch = f.r.Patch.WithBase(base)
+	}
+	return f.replaced(old, f.r.Record)
 }
 
 func (f *finishing) replaced(old backend.Record, is patch.Record) (backend.Replaced, error) {
@@ -413,18 +418,13 @@ func (f *finishing) closeOnce(ctx context.Context) error {
 	if f.done && !of.Done {
 		of.Done, added.Calls = true, -1
 	}
-	was, seq := f.r, f.r.Seq
+	seq := f.r.Seq
 	moved, err := f.commit(ctx, l, func(head backend.Head) (rep backend.Replacement, err error) {
 		if head.Edition != l.Head.Edition {
 			return rep, ErrEdition
 		}
 		of.ClosedAt = head.Last
-		is := patch.NewErase(of).WithID(was.ID()).WithAuthor(was.Patch.Author()).WithTimestamp(was.Patch.Timestamp())
-		if base, ok := was.Patch.Base(); ok {
-			is = is.WithBase(base)
-		}
-		f.r.Patch = is
-		changed, err := f.replaced(old, f.r.Record)
+		changed, err := f.say(of, old)
 		if err != nil {
 			return rep, err
 		}
