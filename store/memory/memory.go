@@ -27,13 +27,12 @@ type content struct {
 	mu       sync.RWMutex
 	open     int // backends that have not been closed
 	sessions map[string]*session
-	order    order
+	names    []string // of the sessions, in order
 	shared   map[string][]byte
 	versions map[string]backend.Token // of the scopes of shared values
-	families map[string][]string      // the names of sessions by what Relatives finds them
 	fenced   map[string]bool          // creation ids that cannot be used
 	gone     deletions
-	leases   leases
+	leases   map[string]lease
 }
 
 var (
@@ -65,8 +64,13 @@ func (b *Backend) rlock() {
 
 func (b *Backend) init() {
 	b.first.Do(func() {
-		b.content = &content{open: 1, sessions: map[string]*session{}, shared: map[string][]byte{}, versions: map[string]backend.Token{}, families: map[string][]string{}, fenced: map[string]bool{}}
+		b.content = &content{open: 1, sessions: map[string]*session{}, shared: map[string][]byte{}, versions: map[string]backend.Token{}, fenced: map[string]bool{}, leases: map[string]lease{}}
 	})
+}
+
+type lease struct {
+	owner string
+	until time.Time
 }
 
 // deletions are the creation ids of the last sessions that were deleted. A commit whose outcome is unknown is settled
@@ -207,9 +211,12 @@ func (b *Backend) Append(ctx context.Context, name string, batch backend.Batch) 
 		s.meta = bytes.Clone(batch.Meta)
 		delete(b.sessions, batch.Staged)
 		b.sessions[name] = s
-		b.order.names = nil
+		if i, there := slices.BinarySearch(b.names, batch.Staged); there {
+			b.names = slices.Delete(b.names, i, i+1)
+		}
+		i, _ := slices.BinarySearch(b.names, name)
+		b.names = slices.Insert(b.names, i, name)
 		s.family = cmp.Or(batch.Family, batch.Creation)
-		b.families[s.family] = append(b.families[s.family], name)
 	}
 	s.token = batch.Next
 	if batch.Counts != nil {
@@ -396,10 +403,9 @@ func (b *Backend) List(ctx context.Context, prefix, after string, limit int) ([]
 	if err := b.ready(ctx); err != nil {
 		return nil, err
 	}
-	names := b.order.of(b.sessions)
-	first, _ := slices.BinarySearch(names, max(prefix, after))
+	first, _ := slices.BinarySearch(b.names, max(prefix, after))
 	var out []backend.Listed
-	for _, name := range names[first:] {
+	for _, name := range b.names[first:] {
 		if len(out) == limit || !strings.HasPrefix(name, prefix) {
 			break
 		}
@@ -418,30 +424,14 @@ func (b *Backend) Relatives(ctx context.Context, family, after string, limit int
 		return nil, err
 	}
 	var out []backend.Listed
-	for _, name := range slices.Sorted(slices.Values(b.families[family])) {
-		if name > after && len(out) < limit {
-			l := backend.Listed{Session: name, Head: b.sessions[name].head()}
-			l.Meta = bytes.Clone(b.sessions[name].meta)
+	for _, name := range b.names {
+		if s := b.sessions[name]; s.family == family && name > after && len(out) < limit {
+			l := backend.Listed{Session: name, Head: s.head()}
+			l.Meta = bytes.Clone(s.meta)
 			out = append(out, l)
 		}
 	}
 	return out, nil
-}
-
-// order is the sessions' names in order, for listing them page by page. Readers of the content
-// share it by its own lock; who changes which sessions there are lets go of the names.
-type order struct {
-	mu    sync.Mutex
-	names []string // nil if they are to be sorted anew
-}
-
-func (o *order) of(sessions map[string]*session) []string {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if o.names == nil {
-		o.names = slices.Sorted(maps.Keys(sessions))
-	}
-	return o.names
 }
 
 // Delete implements [backend.Backend].
@@ -456,12 +446,7 @@ func (b *Backend) Delete(ctx context.Context, name, creation string, seen *backe
 		return backend.ErrMoved
 	}
 	delete(b.sessions, name)
-	b.order.names = nil
-	if kin := slices.DeleteFunc(b.families[s.family], func(other string) bool { return other == name }); len(kin) > 0 {
-		b.families[s.family] = kin
-	} else {
-		delete(b.families, s.family)
-	}
+	b.names = slices.DeleteFunc(b.names, func(other string) bool { return other == name })
 	b.gone.add(creation)
 	return nil
 }
@@ -484,14 +469,24 @@ func (b *Backend) Fence(ctx context.Context, name, creation string, seen, next b
 	return false, nil
 }
 
-// Lease implements [backend.Backend].
-func (b *Backend) Lease(ctx context.Context, name, owner string, ttl time.Duration) (bool, error) {
-	b.rlock()
-	defer b.mu.RUnlock()
+// Lease implements [backend.Leaser].
+func (b *Backend) Lease(ctx context.Context, name, owner string, ttl time.Duration) (held bool, err error) {
+	b.lock()
+	defer b.mu.Unlock()
 	if err := b.ready(ctx); err != nil {
 		return false, err
 	}
-	return b.leases.take(name, owner, ttl), nil
+	now := time.Now()
+	maps.DeleteFunc(b.leases, func(_ string, l lease) bool { return !now.Before(l.until) })
+	switch other, taken := b.leases[name]; {
+	case taken && other.owner != owner:
+		return false, nil
+	case ttl == 0:
+		delete(b.leases, name)
+	case ttl > 0:
+		b.leases[name] = lease{owner, now.Add(ttl)}
+	}
+	return ttl != 0, nil
 }
 
 // Close implements [backend.Backend].
@@ -503,7 +498,7 @@ func (b *Backend) Close() error {
 	}
 	b.closed = true
 	if b.open--; b.open == 0 {
-		b.sessions, b.shared, b.versions, b.families, b.fenced = nil, nil, nil, nil, nil
+		b.sessions, b.names, b.shared, b.versions, b.fenced = nil, nil, nil, nil, nil
 	}
 	return nil
 }
