@@ -109,27 +109,6 @@ func TestKilledEraseWithAFork(t *testing.T) {
 	}
 }
 
-// Two erasures at a time, one of a session and one of its fork, both succeed, and erase.
-func TestOverlappingErasures(t *testing.T) {
-	fork := sibling("fork")
-	for before, done := 1, false; !done; before++ {
-		shared := new(memory.Backend)
-		faulty := &storetest.Faulty{Backend: shared}
-		s, other := quietly(t, faulty), quietly(t, shared)
-		createWith(t, s, eraseKey, texts(6)...)
-		must(t)(s.Fork(ctx, eraseKey, fork, store.ForkOptions{}))
-		faulty.Plan(storetest.Plan{Before: func(write int) {
-			if write == before {
-				must(t)(other.Erase(ctx, fork, store.EraseSelection{All: true}, store.EraseOptions{ID: "same"}))
-			}
-		}})
-		must(t)(s.Erase(ctx, eraseKey, store.EraseSelection{All: true}, store.EraseOptions{ID: "same"}))
-		done = faulty.Writes() < before
-		testlog.Equal(t, fmt.Sprintf("erased before write %d: sessions that say it", before), readable(t, other, "secret"), nil)
-		verified(t, other)
-	}
-}
-
 // What retention erased in a session, and not in its fork, an erase of the session finds in the fork: by ids, by text,
 // and all.
 func TestEraseWhatRetentionKeptInAFork(t *testing.T) {

@@ -159,22 +159,6 @@ func ExampleStore_Preview() {
 	// there are 4
 }
 
-// A patch is refused if its author has not seen the newest patch.
-func ExampleStore_ApplyPatch_conflict() {
-	s := exampleStore()
-	defer s.Close()
-	seen, err := s.View(context.Background(), exampleKey)
-	check(err)
-	done, err := s.ApplyPatch(context.Background(), exampleKey, []*patch.PatchEvent{patch.NewSplice(0, 3)}, store.PatchOptions{On: seen})
-	fmt.Println(done.View.Len(), err)
-	// What was seen is not what is there any more.
-	_, err = s.ApplyPatch(context.Background(), exampleKey, []*patch.PatchEvent{patch.NewSplice(0, 1)}, store.PatchOptions{On: seen})
-	fmt.Println(errors.Is(err, store.ErrConflict))
-	// Output:
-	// 1 <nil>
-	// true
-}
-
 func ExampleStore_Revert() {
 	ctx, s := context.Background(), exampleStore()
 	defer s.Close()

@@ -5,7 +5,6 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
-	"iter"
 	"log/slog"
 	"math/rand/v2"
 	"path/filepath"
@@ -19,7 +18,6 @@ import (
 	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/internal/testlog"
 	"github.com/patchlog-dev/patchlog/patch"
-	"github.com/patchlog-dev/patchlog/recall"
 	"github.com/patchlog-dev/patchlog/snapshot"
 	"github.com/patchlog-dev/patchlog/store"
 	"github.com/patchlog-dev/patchlog/store/backend"
@@ -380,126 +378,6 @@ func (e *env) say(key store.Key, texts ...string) {
 	}
 	for _, text := range texts {
 		e.must(e.store.AppendEvents(ctx, key, []*patch.Event{said("", text)}, store.AppendOptions{}))
-	}
-}
-
-func (e *env) find(key store.Key, s recall.Search) string {
-	e.Helper()
-	hits, err := recall.NewFinder(e.store, 0).Search(ctx, key, s)
-	if err != nil {
-		return err.Error()
-	}
-	var all []string
-	for _, h := range hits {
-		all = append(all, fmt.Sprint(h.Key.Session, h.Seq))
-	}
-	return strings.Join(all, " ")
-}
-
-// A search finds no event of another session, user or app, nor of a deleted session, and it finds a fork's events.
-func TestSearchKeepsApart(t *testing.T) {
-	onEach(t, func(e *env) {
-		keys := []store.Key{{App: "a", User: "u", Session: "s"}, {App: "a", User: "u", Session: "s2"}, {App: "a", User: "u/s", Session: "x"}, {App: "a", User: "v", Session: "s"}, {App: "b", User: "u", Session: "s"}}
-		for i, k := range keys {
-			e.say(k, "the needle", fmt.Sprintf("hay%d", i))
-		}
-		for i, k := range keys {
-			hits := testlog.Must(recall.NewFinder(e.store, 0).Search(ctx, k, recall.Search{Query: "needle hay0 hay1 hay2 hay3 hay4", Limit: 100}))(t)
-			testlog.Equal(t, "hits", len(hits), 2)
-			for _, h := range hits {
-				testlog.Equal(t, "session of a hit", h.Key, k)
-			}
-			all := testlog.Must(recall.NewFinder(e.store, 0).SearchAll(ctx, e.keysOf(k.App, k.User), nil, recall.Search{Query: "needle", Limit: 100}))(t)
-			testlog.Equal(t, "hits over the user's sessions", len(all), []int{4, 4, 2, 2, 2}[i])
-			for _, h := range all {
-				if h.Key.App != k.App || h.Key.User != k.User {
-					t.Errorf("of %v: %v", k, h.Key)
-				}
-			}
-		}
-		k := keys[0]
-		fork := store.Key{App: "a", User: "u", Session: "fork"}
-		must(t)(e.store.Fork(ctx, k, fork, store.ForkOptions{At: new(uint64(1))}))
-		e.say(fork, "fork alone")
-		testlog.Equal(t, "in the fork", e.find(fork, recall.Search{Query: "needle hay0 alone"}), "fork2 fork1")
-		testlog.Equal(t, "of the fork", e.find(k, recall.Search{Query: "alone"}), "")
-		testlog.NoError(t, e.store.Delete(ctx, k))
-		testlog.ErrorIs(t, testlog.ErrorOf(recall.NewFinder(e.store, 0).Search(ctx, k, recall.Search{Query: "needle"})), store.ErrNotFound, "deleted")
-		e.say(k, "reborn")
-		testlog.Equal(t, "created again", e.find(k, recall.Search{Query: "needle reborn"}), "s1")
-		// On a view of the session that is gone.
-		v := viewOf(t, e.store, k)
-		testlog.NoError(t, e.store.Delete(ctx, k))
-		e.say(k, "again")
-		testlog.ErrorIs(t, testlog.ErrorOf(recall.NewFinder(e.store, 0).Search(ctx, k, recall.Search{Query: "reborn", View: &v})), store.ErrNotFound, "on the view of another creation")
-	})
-}
-
-// A search of hidden events says which patch hides each of them, and can be made as of an earlier view.
-func TestSearchHidden(t *testing.T) {
-	onEachWith(t, store.Options{CacheBytes: -1}, func(e *env) {
-		e.say(key, "alpha one", "beta two", "gamma three", "delta four")
-		cut := testlog.Must(e.store.ApplyPatch(ctx, key, []*patch.PatchEvent{patch.NewSplice(1, 1).WithID("cut")}, asOfNow))(t)
-		summary := testlog.Must(patch.NewEvent(patch.Fields{Content: patch.Text("user", "epsilon")}))(t)
-		must(t)(e.store.ApplyPatch(ctx, key, []*patch.PatchEvent{patch.NewSummarise(0, 2, summary).WithID("sum")}, asOfNow))
-		query := recall.Search{Query: "alpha beta gamma delta", Hidden: true}
-		hits := testlog.Must(recall.NewFinder(e.store, 0).Search(ctx, key, query))(t)
-		by := map[uint64]string{}
-		for _, h := range hits {
-			by[h.Seq] = h.Place.HiddenBy
-		}
-		testlog.Equal(t, "what hides", by, map[uint64]string{1: "sum", 2: "cut", 3: "sum"})
-		query.Represented = true
-		if got := e.find(key, query); got != "session3 session1" && got != "session1 session3" {
-			t.Errorf("told of: %s", got)
-		}
-		query.Represented, query.View = false, &cut.View
-		testlog.Equal(t, "before the summary", e.find(key, query), "session2")
-	})
-}
-
-func TestSearchErrors(t *testing.T) {
-	onEach(t, func(e *env) {
-		e.say(key, "needle")
-		for name, err := range map[string]error{
-			"a limit below 0":  testlog.ErrorOf(recall.NewFinder(e.store, 0).Search(ctx, key, recall.Search{Query: "x", Limit: -1})),
-			"a key that is no": testlog.ErrorOf(recall.NewFinder(e.store, 0).Search(ctx, store.Key{}, recall.Search{Query: "x"})),
-		} {
-			testlog.ErrorIs(t, err, store.ErrInvalid, name)
-		}
-		testlog.ErrorIs(t, testlog.ErrorOf(recall.NewFinder(e.store, 0).Search(ctx, store.Key{App: "a", User: "u", Session: "none"}, recall.Search{Query: "x"})), store.ErrNotFound, "a session that is not there")
-	})
-}
-
-// A search of one session fails if the session is damaged. A search of several can leave the damaged one out.
-func TestSearchDamaged(t *testing.T) {
-	onFile(t, func(e *env) {
-		other := store.Key{App: key.App, User: key.User, Session: "z, listed after it"}
-		e.say(key, "needle one", "needle two")
-		e.say(other, "needle three")
-		e.damageFile(flip(e.storedForm(key, 2)))
-		testlog.ErrorIs(t, testlog.ErrorOf(recall.NewFinder(e.store, 0).Search(ctx, key, recall.Search{Query: "needle"})), store.ErrCorrupt, "of a damaged session")
-		var left []store.Key
-		leaveOut := func(key store.Key, err error) bool {
-			left = append(left, key)
-			return errors.Is(err, store.ErrCorrupt)
-		}
-		hits, err := recall.NewFinder(e.store, 0).SearchAll(ctx, e.keysOf(key.App, key.User), leaveOut, recall.Search{Query: "needle"})
-		if err != nil || len(hits) != 1 || hits[0].Key != other {
-			t.Errorf("%v, %v", hits, err)
-		}
-		testlog.Equal(t, "left out", left, []store.Key{key})
-	})
-}
-
-// keysOf yields the keys of a user's sessions.
-func (e *env) keysOf(app, user string) iter.Seq2[store.Key, error] {
-	return func(yield func(store.Key, error) bool) {
-		for info, err := range e.store.List(ctx, store.ListOptions{App: app, User: user}) {
-			if !yield(info.Key, err) {
-				return
-			}
-		}
 	}
 }
 
