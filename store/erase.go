@@ -411,24 +411,15 @@ func (l eraseLog) Session(ctx context.Context, name string) (erase.Session, erro
 func (l eraseLog) IsGone(err error) bool { return errors.Is(err, ErrNotFound) }
 
 func (l eraseLog) Relatives(ctx context.Context, family string) iter.Seq2[erase.Session, error] {
+	page := func(after string) ([]backend.Listed, error) { return l.backend.Relatives(ctx, family, after, listPage) }
 	return func(yield func(erase.Session, error) bool) {
-		for after := write.StagedEnd; ; {
-			page, err := l.backend.Relatives(ctx, family, after, listPage)
-			if err != nil {
-				yield(erase.Session{}, fromBackend(Key{}, err))
-				return
+		for one, err := range listed(write.StagedEnd, page) {
+			var m meta
+			damage := one.Err
+			if damage == nil && err == nil {
+				m, damage = decodeMeta(one.Meta)
 			}
-			for _, one := range page {
-				after = one.Session
-				m, err := meta{}, one.Err
-				if err == nil {
-					m, err = decodeMeta(one.Meta)
-				}
-				if !yield(erase.Session{Name: one.Session, Head: one.Head, Initial: m.initial, Lineage: m.lineage, Err: fromBackend(Key{}, err)}, nil) {
-					return
-				}
-			}
-			if len(page) < listPage {
+			if !yield(erase.Session{Name: one.Session, Head: one.Head, Initial: m.initial, Lineage: m.lineage, Err: fromBackend(Key{}, damage)}, err) {
 				return
 			}
 		}
@@ -440,9 +431,6 @@ func (l eraseLog) Read(ctx context.Context, s erase.Session, each func(patch.Rec
 	for page, err := range l.pages(ctx, key, s.Head, 1, newest) {
 		if err == nil {
 			v, err = l.foldRecords(ctx, key, s.Head.Creation, v, page.records)
-		}
-		if errors.Is(err, errOtherLog) {
-			err = erase.ErrEdition
 		}
 		if err != nil {
 			return v, err
@@ -478,12 +466,7 @@ func (l eraseLog) Replace(ctx context.Context, name, creation string, plan func(
 	})
 }
 
-func (l eraseLog) Named(name string, err error) error {
-	if errors.Is(err, erase.ErrEdition) {
-		return err
-	}
-	return fromBackend(keyNamed(name), err)
-}
+func (l eraseLog) Named(name string, err error) error { return fromBackend(keyNamed(name), err) }
 
 func (l eraseLog) ResumeUser(ctx context.Context, name string, o erase.Options) error {
 	key := keyNamed(name)

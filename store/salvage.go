@@ -183,7 +183,7 @@ func (v *salvaging) writeShared(ctx context.Context) error {
 		if !isSharedName(value.Name) {
 			continue
 		}
-		form, err := v.SharedValue(value)
+		form, err := v.ReadValue(value)
 		if err != nil {
 			continue
 		}

@@ -103,7 +103,7 @@ func (v *salvaging) write(ctx context.Context, l *salvage.Log) error {
 // meta returns what is stored with a session, with null for what was erased of its initial state, or nil if that is
 // lost.
 func (v *salvaging) meta(l *salvage.Log) *meta {
-	creation, data, err := v.Meta(l)
+	creation, data, err := v.ReadMeta(*l.Entry)
 	if err != nil {
 		return nil
 	}

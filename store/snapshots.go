@@ -11,11 +11,10 @@ import (
 	"github.com/patchlog-dev/patchlog/store/internal/write"
 )
 
-// snapshotter writes snapshots in the background, one at a time, while any are due.
+// snapshotter writes snapshots in the background, one at a time.
 type snapshotter struct {
+	turn    chan struct{} // holds a token while one is written
 	mu      sync.Mutex
-	due     []*handle // each in use, and there once
-	running bool
 	closed  bool
 	writing sync.WaitGroup
 }
@@ -45,27 +44,11 @@ func (s *Store) maybeSnapshot(h *handle, v fold.View) {
 		return
 	}
 	s.cache.acquire(h.key) // gives this handle: it is in use
-	n.due = append(n.due, h)
-	if !n.running {
-		n.running = true
-		n.writing.Go(s.writeSnapshots)
-	}
-}
-
-func (s *Store) writeSnapshots() {
-	n := &s.snapshots
-	for {
-		n.mu.Lock()
-		if len(n.due) == 0 {
-			n.running = false
-			n.mu.Unlock()
-			return
-		}
-		h := n.due[0]
-		n.due = n.due[1:]
-		n.mu.Unlock()
+	n.writing.Go(func() {
+		n.turn <- struct{}{}
 		s.writeSnapshot(h)
-	}
+		<-n.turn
+	})
 }
 
 // writeSnapshot writes the snapshot of a session that was due.

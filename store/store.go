@@ -157,6 +157,7 @@ func New(b backend.Backend, opts Options) (*Store, error) {
 	s := &Store{backend: b, owner: uuid.NewString(), opts: opts}
 	s.writing = write.Config{Backend: b, Remote: remote, MaxRecordBytes: opts.MaxRecordBytes, NewID: opts.NewID, Now: opts.Now, Logger: opts.Logger}
 	s.cache = newCache(s)
+	s.snapshots.turn = make(chan struct{}, 1)
 	s.scopes.limit = int(max(opts.CacheBytes, 0) / 8)
 	s.closing, s.close = context.WithCancel(context.Background())
 	return s, nil
@@ -225,23 +226,38 @@ func (s *Store) List(ctx context.Context, opts ListOptions) iter.Seq2[Info, erro
 		if opts.After != (Key{}) {
 			after = opts.After.name()
 		}
-		for {
-			page, err := s.backend.List(ctx, prefix, after, listPage)
-			if err != nil {
-				yield(Info{}, fromBackend(Key{}, err))
+		page := func(after string) ([]backend.Listed, error) { return s.backend.List(ctx, prefix, after, listPage) }
+		for l, err := range listed(after, page) {
+			var info Info
+			if err == nil {
+				info, err = listedInfo(l)
+			}
+			if opts.User != "" && info.Key.User != opts.User && info.Key != (Key{}) {
+				continue
+			}
+			if !yield(info, err) {
 				return
 			}
-			for _, l := range page {
+		}
+	}
+}
+
+// listed yields the sessions that a listing gives page by page, or its error.
+func listed(after string, page func(after string) ([]backend.Listed, error)) iter.Seq2[backend.Listed, error] {
+	return func(yield func(backend.Listed, error) bool) {
+		for {
+			found, err := page(after)
+			if err != nil {
+				yield(backend.Listed{}, fromBackend(Key{}, err))
+				return
+			}
+			for _, l := range found {
 				after = max(after, l.Session)
-				info, err := listedInfo(l)
-				if opts.User != "" && info.Key.User != opts.User && info.Key != (Key{}) {
-					continue
-				}
-				if !yield(info, err) {
+				if !yield(l, nil) {
 					return
 				}
 			}
-			if len(page) < listPage {
+			if len(found) < listPage {
 				return
 			}
 		}

@@ -54,7 +54,7 @@ func (h *handle) guard(f func() error) (err error) {
 
 // guardBolt is guard for a function that only calls bbolt: it makes an error of any panic.
 func (h *handle) guardBolt(f func() error) (err error) {
-	defer recoverAll(h.path, &err)()
+	defer recoverBy(reasonOf, h.path, &err)()
 	return f()
 }
 
@@ -163,23 +163,15 @@ func (e *panicError) Unwrap() error { return backend.ErrDamaged }
 
 // recoverDamage returns a function to be deferred that turns a panic that damage brings about into an error. Any other
 // panic goes on.
-func recoverDamage(path string, err *error) func() {
-	before := debug.SetPanicOnFault(true)
-	return func() {
-		debug.SetPanicOnFault(before)
-		if p := recover(); p != nil {
-			*err = &panicError{path, damageOf(p)}
-		}
-	}
-}
+func recoverDamage(path string, err *error) func() { return recoverBy(damageOf, path, err) }
 
-// recoverAll is recoverDamage for all panics.
-func recoverAll(path string, err *error) func() {
+// recoverBy turns panics into errors for which reason returns a reason.
+func recoverBy(reason func(p any) any, path string, err *error) func() {
 	before := debug.SetPanicOnFault(true)
 	return func() {
 		debug.SetPanicOnFault(before)
 		if p := recover(); p != nil {
-			*err = &panicError{path, reasonOf(p)}
+			*err = &panicError{path, reason(p)}
 		}
 	}
 }

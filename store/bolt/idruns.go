@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"slices"
+	"sort"
 
 	bbolt "go.etcd.io/bbolt"
 
@@ -222,17 +223,9 @@ func (s session) findInRun(c *bbolt.Cursor, run backend.Span, hash idHash) (uint
 	if !ok || bytes.Compare(hash[:], next[:]) >= 0 {
 		return 0, s.errRun(run)
 	}
-	for low, high := 0, len(data)/idEntryBytes; low < high; {
-		mid := (low + high) / 2
-		entry := data[mid*idEntryBytes:]
-		switch order := bytes.Compare(entry[:16], hash[:]); {
-		case order == 0:
-			return binary.BigEndian.Uint64(entry[16:]), nil
-		case order < 0:
-			low = mid + 1
-		default:
-			high = mid
-		}
+	at := idEntryBytes * sort.Search(len(data)/idEntryBytes, func(i int) bool { return bytes.Compare(data[i*idEntryBytes:][:16], hash[:]) >= 0 })
+	if !bytes.HasPrefix(data[at:], hash[:]) {
+		return 0, nil
 	}
-	return 0, nil
+	return binary.BigEndian.Uint64(data[at+16:]), nil
 }

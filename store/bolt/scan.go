@@ -54,6 +54,7 @@ type Scan struct {
 	// from it.
 	FreeKnown bool
 
+	file     io.ReaderAt
 	catalog  catalog
 	unlinked map[uint64]Rank
 }
@@ -115,7 +116,7 @@ const (
 func ScanFile(ctx context.Context, file io.ReaderAt, size int64, forms Forms) (*Scan, error) {
 	s := &scanner{
 		src: newSource(file, size), forms: forms,
-		out:     &Scan{unlinked: map[uint64]Rank{}},
+		out:     &Scan{file: file, unlinked: map[uint64]Rank{}},
 		entries: map[ScannedEntry]ScannedEntry{}, heads: map[ScannedHead]Rank{}, values: map[ScannedValue]ScannedValue{},
 		names: map[string]bool{},
 	}
@@ -128,21 +129,19 @@ func ScanFile(ctx context.Context, file io.ReaderAt, size int64, forms Forms) (*
 }
 
 // Read returns a record's form. It is the caller's own.
-func (s *Scan) Read(file io.ReaderAt, r ScannedRecord) ([]byte, error) {
-	return readAt(file, r.At, int(r.Size))
+func (s *Scan) Read(r ScannedRecord) ([]byte, error) {
+	return readAt(s.file, r.At, int(r.Size))
 }
 
 // ReadMeta returns the creation id and the meta that an entry holds.
-func (s *Scan) ReadMeta(file io.ReaderAt, e ScannedEntry) (creation string, meta []byte, err error) {
-	entry, err := readAt(file, e.at, e.size)
+func (s *Scan) ReadMeta(e ScannedEntry) (creation string, meta []byte, err error) {
+	entry, err := readAt(s.file, e.at, e.size)
 	of, _ := decodeEntry(entry) // which the scan has done
 	return of.creation, of.meta, err
 }
 
 // ReadValue returns a shared value's form.
-func (s *Scan) ReadValue(file io.ReaderAt, v ScannedValue) ([]byte, error) {
-	return readAt(file, v.at, v.size)
-}
+func (s *Scan) ReadValue(v ScannedValue) ([]byte, error) { return readAt(s.file, v.at, v.size) }
 
 func readAt(file io.ReaderAt, at int64, size int) ([]byte, error) {
 	data := make([]byte, size)

@@ -96,7 +96,7 @@ func TestBackend(t *testing.T) {
 func TestPooled(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
-		t.Skip("the suite again; TestPooledFromTheStart and TestPooledLater run")
+		t.Skip("the suite again; TestPooledFromTheStart runs")
 	}
 	suite(t, pgtest.PgBouncer(t, pgtest.New(t)))
 }

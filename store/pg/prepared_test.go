@@ -2,16 +2,12 @@ package pg_test
 
 import (
 	"bytes"
-	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"strings"
 	"sync"
 	"testing"
 	"time"
-
-	"github.com/jackc/pgx/v5"
 
 	"github.com/patchlog-dev/patchlog/internal/testlog"
 	"github.com/patchlog-dev/patchlog/store/backend"
@@ -163,26 +159,6 @@ func TestPlansAge(t *testing.T) {
 	}
 }
 
-// A statement that was prepared on another connection of the server's is sent again.
-func TestPooledLater(t *testing.T) {
-	t.Parallel()
-	dsn := pgtest.PgBouncer(t, pgtest.New(t))
-	var log logged
-	opts := log.options()
-	opts.MaxConns = 1
-	b := open(t, dsn, opts)
-	h := create(t, b, "s", 0)
-	for range 3 {
-		h = extend(t, b, "s", h, 1)
-		c := testlog.Must(pgx.Connect(ctx, dsn))(t)
-		defer c.Close(ctx)
-		testlog.NoError(t, testlog.ErrorOf(c.Exec(ctx, "BEGIN"))) // has a connection of the server's, the last one used
-	}
-	if log.count("SQLSTATE 26000") != 1 || log.count("level=INFO") != 1 {
-		t.Errorf("the log says %q", log.text.String())
-	}
-}
-
 // A connection that is lost before an append is sent leaves nothing open.
 func TestLostBeforeAppend(t *testing.T) {
 	t.Parallel()
@@ -213,48 +189,5 @@ func TestAltered(t *testing.T) {
 			}
 		}
 		pgtest.Exec(t, dsn, "ALTER TABLE patchlog.records ALTER COLUMN seq TYPE "+kind)
-	}
-}
-
-// However many calls the server keeps waiting, each leaves when its context ends, and those
-// that stay are answered, also one that found all workers busy.
-func TestKeptWaiting(t *testing.T) {
-	t.Parallel()
-	dsn := pgtest.New(t)
-	b := open(t, dsn, pg.Options{})
-	h := create(t, b, "s", 1)
-	const calls = 5 // one more than append workers
-	for range 2 {
-		release := holdBy(t, dsn, "LOCK TABLE patchlog.sessions")
-		each(2*calls, func(i int) {
-			bounded, stop := context.WithTimeout(ctx, 100*time.Millisecond)
-			defer stop()
-			var err error
-			if i < calls {
-				_, err = b.Fetch(bounded, backend.Query{Session: "s"})
-			} else {
-				err = b.Append(bounded, "s", next(h, 1))
-			}
-			if !errors.Is(err, context.DeadlineExceeded) {
-				t.Errorf("call %d: %v, want %v", i, err, context.DeadlineExceeded)
-			}
-		})
-		// What went on without its caller ends.
-		release()
-		waitFor(t, dsn, noneWaits)
-		release = holdBy(t, dsn, "LOCK TABLE patchlog.sessions")
-		done := make(chan error, calls)
-		for i := range calls {
-			go func() {
-				_, err := b.Fetch(ctx, backend.Query{Session: "s"})
-				done <- err
-			}()
-			waitFor(t, dsn, strings.Replace(waitingForLock, "count(*)", fmt.Sprintf("count(*) / %d", min(i+1, calls-1)), 1))
-		}
-		time.Sleep(50 * time.Millisecond) // the last one waits too
-		release()
-		for range calls {
-			testlog.WantNil(t, <-done)
-		}
 	}
 }

@@ -101,39 +101,31 @@ func (b *Backend) version(ctx context.Context) (has int, err error) {
 	return has, err
 }
 
-// createSchema creates the schema. Where two callers do so at once, one of them fails, and finds
-// it there.
+// createSchema creates the schema. Of callers that do so at once the first one does it, and the others find it there.
 func (b *Backend) createSchema(ctx context.Context) error {
-	var err error
-	for range failureTries {
-		err = b.attempt(ctx, repeats, b.createSchemaOnce)
-		// The codes that CREATE IF NOT EXISTS returns if another transaction is about to.
-		if !hasCode(err, uniqueViolation, "42P06", "42P07", "42710", "XX000") {
-			return err
-		}
-	}
-	return err
-}
-
-func (b *Backend) createSchemaOnce(ctx context.Context, c *pgx.Conn) error {
-	return pgx.BeginTxFunc(ctx, c, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error {
-		var there bool
-		if err := tx.QueryRow(ctx, `SELECT count(*) > 0 FROM pg_catalog.pg_namespace WHERE nspname = $1`, b.opts.Schema).Scan(&there); err != nil {
-			return err
-		}
-		if !there { // which takes a right even where it does nothing
-			if _, err := tx.Exec(ctx, `CREATE SCHEMA IF NOT EXISTS `+b.schema[:len(b.schema)-1]); err != nil {
+	return b.attempt(ctx, repeats, func(ctx context.Context, c *pgx.Conn) error {
+		return pgx.BeginTxFunc(ctx, c, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error {
+			if _, err := tx.Exec(ctx, `SELECT pg_advisory_xact_lock(hashtextextended($1, 0))`, b.schema); err != nil {
 				return err
 			}
-		}
-		if _, err := tx.Exec(ctx, b.sql(`CREATE TABLE IF NOT EXISTS patchlog.schema_version (one boolean PRIMARY KEY CHECK (one), version integer NOT NULL)`)); err != nil {
-			return err
-		}
-		made, err := tx.Exec(ctx, b.sql(`INSERT INTO patchlog.schema_version (one, version) VALUES (true, $1) ON CONFLICT DO NOTHING`), SchemaVersion)
-		if err != nil || made.RowsAffected() == 0 { // another caller was faster
-			return err
-		}
-		return c.PgConn().Exec(ctx, b.sql(schemaSQL)).Close()
+			var there bool
+			if err := tx.QueryRow(ctx, `SELECT count(*) > 0 FROM pg_catalog.pg_namespace WHERE nspname = $1`, b.opts.Schema).Scan(&there); err != nil {
+				return err
+			}
+			if !there { // which takes a right even where it does nothing
+				if _, err := tx.Exec(ctx, `CREATE SCHEMA IF NOT EXISTS `+b.schema[:len(b.schema)-1]); err != nil {
+					return err
+				}
+			}
+			if _, err := tx.Exec(ctx, b.sql(`CREATE TABLE IF NOT EXISTS patchlog.schema_version (one boolean PRIMARY KEY CHECK (one), version integer NOT NULL)`)); err != nil {
+				return err
+			}
+			made, err := tx.Exec(ctx, b.sql(`INSERT INTO patchlog.schema_version (one, version) VALUES (true, $1) ON CONFLICT DO NOTHING`), SchemaVersion)
+			if err != nil || made.RowsAffected() == 0 { // another caller was faster
+				return err
+			}
+			return c.PgConn().Exec(ctx, b.sql(schemaSQL)).Close()
+		})
 	})
 }
 

@@ -214,40 +214,6 @@ func hotShared(t *testing.T, dsn string) {
 	}
 }
 
-// An append whose row another holds waits, and others do not wait for it.
-func TestInTheWay(t *testing.T) {
-	t.Parallel()
-	dsn := pgtest.New(t)
-	b := open(t, dsn, pg.Options{})
-	held, free := create(t, b, "held", 1), create(t, b, "free", 1)
-	release := hold(t, dsn, "held")
-	const writers = 6 // more than there are groups at a time
-	done := make(chan error, writers)
-	for range writers {
-		go func() { done <- b.Append(ctx, "held", next(held, 1)) }()
-	}
-	waitFor(t, dsn, strings.Replace(waitingForLock, "count(*)", "count(*) / 4", 1))
-	testlog.WantNil(t, b.Append(ctx, "free", next(free, 1)))
-	select {
-	case err := <-done:
-		t.Errorf("Append to a session that another holds: %v", err)
-	default:
-	}
-	release()
-	took := 0
-	for range writers {
-		switch err := <-done; {
-		case err == nil:
-			took++
-		case !errors.Is(err, backend.ErrMoved):
-			t.Errorf("Append to a session that another held: %v", err)
-		}
-	}
-	if took != 1 {
-		t.Errorf("%d of %d appends to the same end took place", took, writers)
-	}
-}
-
 // Who leaves does so at once, however long the server takes, and learns that the outcome of
 // an append is open.
 func TestLeave(t *testing.T) {
@@ -386,56 +352,6 @@ func TestLostConnection(t *testing.T) {
 			t.Errorf("the head is at %d", got.Last)
 		}
 	}
-}
-
-// While there is no server, a write did nothing; after it comes back all goes on.
-func TestRestart(t *testing.T) {
-	t.Parallel()
-	server := pgtest.Start(t, pgtest.Options{})
-	b := open(t, server.Database(t), pg.Options{})
-	h := create(t, b, "s", 1)
-	server.Kill()
-	if err := b.Append(ctx, "s", next(h, 1)); err == nil {
-		t.Error("an append took place without a server")
-	}
-	if err := b.Append(ctx, "s", next(h, 1)); err == nil || errors.Is(err, backend.ErrUnknown) {
-		t.Errorf("Append where nobody takes connections: %v", err)
-	}
-	testlog.NoError(t, server.Start())
-	testlog.WantNil(t, testlog.ErrorOf(b.Fence(ctx, "s", h.Creation, h.Token, 3)))
-	testlog.WantNil(t, b.Append(ctx, "s", next(head(t, b, "s"), 1)))
-}
-
-// Concurrent calls of Fetch each have their own answer, in slices of their own.
-func TestFetchConcurrently(t *testing.T) {
-	b := open(t, pgtest.New(t), pg.Options{})
-	const sessions = 20
-	for i := range sessions {
-		h := create(t, b, fmt.Sprint("s", i), i)
-		batch := next(h, 1)
-		batch.Shared = []backend.Value{{Name: "app/x", Data: []byte("value")}, {Name: fmt.Sprint("user/", i), Data: []byte("own")}}
-		testlog.NoError(t, b.Append(ctx, fmt.Sprint("s", i), batch))
-	}
-	each(8*sessions, func(k int) {
-		i := k % sessions
-		name := fmt.Sprint("s", i)
-		news, err := b.Fetch(ctx, backend.Query{Session: name, Creation: "creation of " + name, After: uint64(i / 2), Shared: []string{"app/", fmt.Sprint("user/", i)}})
-		if err != nil || len(news.Records) != i+1-i/2 || news.Last != uint64(i+1) {
-			t.Errorf("Fetch of session %d: %d records, last %d, %v", i, len(news.Records), news.Last, err)
-			return
-		}
-		for n, r := range news.Records {
-			if r.Seq != uint64(i/2+1+n) {
-				t.Errorf("record %d is at place %d", r.Seq, n)
-			}
-		}
-		if len(news.Shared) != 2 || len(news.Shared[0]) != 1 || len(news.Shared[1]) < 1 || string(news.Shared[0][0].Data) != "value" {
-			t.Errorf("Fetch of session %d: shared values %v", i, news.Shared)
-			return
-		}
-		copy(news.Shared[0][0].Data, "other") // is the caller's own
-		testlog.ErrorIs(t, testlog.ErrorOf(b.Fetch(ctx, backend.Query{Session: "none"})), backend.ErrNotFound, "Fetch of no session")
-	})
 }
 
 // After Close nothing is left: no goroutine and no connection, also of calls that were left.

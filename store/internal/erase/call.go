@@ -144,7 +144,7 @@ func receiptOfCall(ctx context.Context, log Log, name, id string) (receipt.Recei
 // calls have to do in other sessions.
 func Pending(ctx context.Context, log Log, name string, calls bool) (did []*Call, err error) {
 	for {
-		l, err := load(ctx, log, name, chooseNone, patch.KeepValues)
+		l, err := load(ctx, log, name, chooseBy(func(fold.Ref) bool { return false }), patch.KeepValues)
 		if err == nil {
 			did, err = pending(ctx, log, l, calls)
 		}
@@ -568,7 +568,7 @@ func (c *Call) visitOnce(ctx context.Context, s Session) (found bool, err error)
 	}
 	was := maps.Clone(e.goes)
 	for {
-		l, err := load(ctx, c.log, s.Name, chooseRefs(seeds), c.opts.Values)
+		l, err := load(ctx, c.log, s.Name, chooseBy(func(ref fold.Ref) bool { return seeds[ref] }), c.opts.Values)
 		if err != nil {
 			return false, err
 		}
@@ -705,23 +705,11 @@ func (l *loaded) refs(r receipt.Receipt) map[fold.Ref]bool {
 	return refs
 }
 
-func chooseNone(patch.Record) (bool, func(int, *patch.Event) bool) {
-	return false, func(int, *patch.Event) bool { return false }
-}
-
-func chooseRefs(refs map[fold.Ref]bool) Choose {
+// chooseBy chooses the events for which has says so, and what patches say besides those.
+func chooseBy(has func(fold.Ref) bool) Choose {
 	return func(r patch.Record) (bool, func(int, *patch.Event) bool) {
-		return r.Patch != nil && refs[fold.Ref{Seq: r.Seq, Index: -1}], func(i int, _ *patch.Event) bool {
-			return refs[fold.Ref{Seq: r.Seq, Index: i}]
-		}
-	}
-}
-
-// chooseCovered chooses what a receipt covers.
-func chooseCovered(r receipt.Receipt) Choose {
-	return func(covered patch.Record) (bool, func(int, *patch.Event) bool) {
-		return covered.Patch != nil && r.Covers(fold.Ref{Seq: covered.Seq, Index: -1}), func(i int, _ *patch.Event) bool {
-			return r.Covers(fold.Ref{Seq: covered.Seq, Index: i})
+		return r.Patch != nil && has(fold.Ref{Seq: r.Seq, Index: -1}), func(i int, _ *patch.Event) bool {
+			return has(fold.Ref{Seq: r.Seq, Index: i})
 		}
 	}
 }

@@ -154,7 +154,7 @@ func (c *Call) finish(ctx context.Context, e *Erased, r receipt.Receipt, l *load
 
 // read reads the session again, with what the receipt covers and what derives from that.
 func (f *finishing) read(ctx context.Context) (more bool, err error) {
-	l, err := load(ctx, f.log, f.e.Name, chooseCovered(f.r), f.r.Of.Values)
+	l, err := load(ctx, f.log, f.e.Name, chooseBy(f.r.Covers), f.r.Of.Values)
 	if err != nil {
 		return false, err
 	}
@@ -265,14 +265,6 @@ func (f *finishing) replaced(old backend.Record, is patch.Record) (backend.Repla
 	return backend.Replaced{Seq: old.Seq, Old: old.Data, Data: raw.Data, OldSum: recordform.Checksum(old.Data), Sum: raw.Sum}, err
 }
 
-// at is the session for a commit: as it was read, or known by its name.
-func (f *finishing) at() *loaded {
-	if f.l != nil {
-		return f.l
-	}
-	return &loaded{Session: f.e.Session}
-}
-
 // blank replaces all that the receipt covers, with the values of the initial state.
 func (f *finishing) blank(ctx context.Context) error {
 	if err := f.nullInitial(ctx); err != nil {
@@ -285,25 +277,30 @@ func (f *finishing) blank(ctx context.Context) error {
 			return err
 		}
 		if len(changed) > 0 {
-			moved, err := f.commit(ctx, f.at(), func(backend.Head) (backend.Replacement, error) { return backend.Replacement{Records: changed}, nil })
+			moved, err := f.replace(ctx, backend.Replacement{Records: changed})
 			if moved {
 				f.l = nil
 				continue
 			}
 			if err != nil {
-				return f.log.Named(f.e.Name, err)
+				return err
 			}
-			f.committed()
 		}
 		seqs = seqs[n:]
 	}
 	return nil
 }
 
-func (f *finishing) committed() {
-	if f.l != nil {
-		f.l.Head.Edition++
+// replace makes a replacement that depends only on what it replaces, in the session as it was read, or known by its name.
+func (f *finishing) replace(ctx context.Context, r backend.Replacement) (moved bool, err error) {
+	l := f.l
+	if l == nil {
+		l = &loaded{Session: f.e.Session}
 	}
+	if moved, err = f.commit(ctx, l, func(backend.Head) (backend.Replacement, error) { return r, nil }); err == nil && !moved {
+		l.Head.Edition++
+	}
+	return moved, f.log.Named(f.e.Name, err)
 }
 
 // nullInitial sets values of the initial state to null.
@@ -321,16 +318,9 @@ func (f *finishing) nullInitial(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		moved, err := f.commit(ctx, f.at(), func(backend.Head) (backend.Replacement, error) {
-			return backend.Replacement{OldMeta: old, Meta: meta}, nil
-		})
-		if moved {
-			continue
+		if moved, err := f.replace(ctx, backend.Replacement{OldMeta: old, Meta: meta}); !moved {
+			return err
 		}
-		if err == nil {
-			f.committed()
-		}
-		return f.log.Named(f.e.Name, err)
 	}
 	return nil
 }

@@ -2,7 +2,6 @@ package erase
 
 import (
 	"context"
-	"errors"
 	"iter"
 
 	"github.com/patchlog-dev/patchlog/fold"
@@ -110,4 +109,4 @@ func (l Log) lookup(ctx context.Context, name, creation string, ids ...string) (
 func (l Log) confirm(ctx context.Context) error { return l.Named("", write.Confirm(ctx, l.Backend)) }
 
 // ErrEdition: records were erased, or receipts logged, since the session was read.
-var ErrEdition = errors.New("the session has another edition")
+var ErrEdition = write.ErrOtherLog

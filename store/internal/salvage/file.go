@@ -21,13 +21,12 @@ type File struct {
 	// DeletedRecords how many records of them. They are not among the logs.
 	Deleted, DeletedRecords int
 
-	file     io.ReaderAt
 	receipts map[uint32]bool // checksums of receipts
 }
 
 // Scan scans a file.
 func Scan(ctx context.Context, file io.ReaderAt, size int64) (*File, error) {
-	v := &File{file: file, receipts: map[uint32]bool{}}
+	v := &File{receipts: map[uint32]bool{}}
 	var err error
 	v.Scan, err = bolt.ScanFile(ctx, file, size, bolt.Forms{
 		Value: func(form []byte) bool {
@@ -46,14 +45,6 @@ func Scan(ctx context.Context, file io.ReaderAt, size int64) (*File, error) {
 	return v, err
 }
 
-// Meta returns a session's creation id, and what is stored with it.
-func (v *File) Meta(l *Log) (creation string, meta []byte, err error) {
-	return v.ReadMeta(v.file, *l.Entry)
-}
-
-// SharedValue returns a shared value.
-func (v *File) SharedValue(of bolt.ScannedValue) ([]byte, error) { return v.ReadValue(v.file, of) }
-
 // Read reads a record of a log as the receipts that are behind it have left it, and returns its plain form too.
 func (v *File) Read(l *Log, r bolt.ScannedRecord) (rec patch.Record, form []byte, ok bool) {
 	if rec, form, ok = v.read(r); !ok {
@@ -69,7 +60,7 @@ func (v *File) Read(l *Log, r bolt.ScannedRecord) (rec patch.Record, form []byte
 
 // read reads a record, which is what the scan has seen.
 func (v *File) read(r bolt.ScannedRecord) (patch.Record, []byte, bool) {
-	form, err := v.Scan.Read(v.file, r)
+	form, err := v.Scan.Read(r)
 	if err != nil || recordform.Checksum(form) != r.Sum {
 		return patch.Record{}, nil, false
 	}
