@@ -584,7 +584,7 @@ func TestEraseSameIDInAFork(t *testing.T) {
 }
 
 // What a user has said is gone from all sessions of the user and what others have of them, with one receipt each, and
-// nothing else is. TestPropertyEraseUser interrupts it.
+// nothing else is. TestMachineErase and TestKilledEraseWithAFork interrupt it.
 func TestEraseUser(t *testing.T) {
 	erasable(t, func(t *testing.T, s *store.Store, _ *storetest.Faulty) {
 		key := func(user, session string) store.Key { return store.Key{App: "a", User: user, Session: session} }
