@@ -553,6 +553,10 @@ func (h *hooked) PutSnapshot(ctx context.Context, session, creation string, kept
 	})))
 }
 
+func (h *hooked) Fence(ctx context.Context, session, creation string, seen, next backend.Token) (bool, error) {
+	return through(ctx, h, "Fence", func(b backend.Backend) (bool, error) { return b.Fence(ctx, session, creation, seen, next) })
+}
+
 func (h *hooked) Delete(ctx context.Context, session, creation string, seen *backend.Head) error {
 	return errOf(through(ctx, h, "Delete", only(func(b backend.Backend) error { return b.Delete(ctx, session, creation, seen) })))
 }

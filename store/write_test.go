@@ -28,50 +28,6 @@ import (
 	"github.com/patchlog-dev/patchlog/store/memory"
 )
 
-// A patch says which patches its author has seen, or a view says it; of a batch the first base counts
-// (fold.TestBaseIsChecked and fold.TestBasesOfBatch have the rules).
-func TestBases(t *testing.T) {
-	onEach(t, func(e *env) {
-		e.create(nil)
-		e.append(says("a", 6)...)
-		before := e.view()
-		e.apply(patch.NewSplice(0, 1))                                  // record 7
-		e.append(say("b1"))                                             // record 8
-		e.apply(patch.NewTruncateBefore("a3"))                          // record 9
-		splice := patch.NewSplice(77, 1).WithID("p")                    // out of range, which is looked at later
-		summarise := patch.NewSummarise(0, 2, summary("s")).WithID("p") // in range
-		for _, p := range []*patch.PatchEvent{splice, summarise} {
-			for _, c := range []struct {
-				p    *patch.PatchEvent
-				opts store.PatchOptions
-				base uint64
-			}{{p.WithBase(7), store.PatchOptions{}, 7}, {p.WithBase(8), store.PatchOptions{On: e.view()}, 8}, {p.WithBase(0), asOfNow, 0}, {p, store.PatchOptions{On: before}, 0}} {
-				err := e.refuse(c.opts, one(c.p), store.ErrConflict, fmt.Sprint(c.base), "9")
-				testlog.Equal(e, "conflict", *as[*fold.ConflictError](e, err), fold.ConflictError{Base: c.base, Newest: 9})
-			}
-			err := e.refuse(store.PatchOptions{}, one(p), store.ErrInvalid, "base")
-			testlog.Equal(e, "field", as[*patch.FieldError](e, err).Field, "base")
-		}
-		// An event id names the event, so later records do not matter.
-		e.must(e.store.ApplyPatch(ctx, key, []*patch.PatchEvent{patch.NewTruncateBefore("a4")}, store.PatchOptions{})) // record 10
-		e.append(says("c", 2)...)
-		for _, base := range []uint64{10, 11, 12} { // it need not be a patch's seq
-			e.must(e.store.Preview(ctx, key, []*patch.PatchEvent{patch.NewSplice(0, 1).WithBase(base)}, store.PatchOptions{}))
-		}
-		c := e.apply(patch.NewSplice(0, 1), patch.NewSplice(0, 1).WithGroup("g"), patch.NewTruncateBefore("c1").WithGroup("g"))
-		e.same("visible", ids(c.View), "c1 c2")
-		for i, want := range []uint64{10, 13, 14} {
-			base, _ := c.Records[i].Patch.Base()
-			testlog.Equal(e, fmt.Sprint("base of patch ", i), base, want)
-		}
-		first := patch.NewSplice(0, 1).WithID("p1").WithBase(15)
-		e.refuse(store.PatchOptions{}, []*patch.PatchEvent{first.WithBase(14), patch.NewSplice(0, 1).WithID("p2").WithBase(15)}, store.ErrConflict, "14", "15")
-		// What one leaves behind is what the next is judged on.
-		e.refuse(store.PatchOptions{}, []*patch.PatchEvent{first, patch.NewSplice(1, 1).WithID("p2").WithBase(15)}, fold.ErrOutOfRange)
-		e.must(e.store.ApplyPatch(ctx, key, []*patch.PatchEvent{first, patch.NewSplice(0, 1).WithBase(0)}, store.PatchOptions{}))
-	})
-}
-
 func TestExpectedSeq(t *testing.T) {
 	onEach(t, func(e *env) {
 		e.create(nil)
@@ -250,44 +206,6 @@ func TestOrderOfJudgement(t *testing.T) {
 	})
 }
 
-func TestDuplicateIDsOfPatches(t *testing.T) {
-	nested := func(id string) *patch.Event { return event(`{"id":%q,"author":"r"}`, id) }
-	cases := []struct {
-		name    string
-		patches []*patch.PatchEvent
-		id      string
-		seq     uint64
-	}{
-		{"own, an event's", one(patch.NewSplice(0, 1).WithID("a2")), "a2", 2},
-		{"own, another patch's", one(patch.NewSplice(1, 1).WithID("p1")), "p1", 4},
-		{"own, other content", one(patch.NewSplice(1, 1, nested("r1")).WithID("p1")), "p1", 4}, // see patch.TestSame
-		{"own, a replacement's", one(patch.NewSplice(0, 1).WithID("r1")), "r1", 4},
-		{"own, a summary's", one(patch.NewSplice(0, 1).WithID("s1")), "s1", 5},
-		{"replacement, an event's", one(patch.NewSplice(0, 1, nested("a1")).WithID("p")), "a1", 1},
-		{"replacement, second", one(patch.NewSplice(0, 1, nested("r"), nested("p2")).WithID("p")), "p2", 5},
-		{"summary, a summary's with its content", one(patch.NewSummarise(0, 1, summary("s1")).WithID("p")), "s1", 5},
-		{"twice, own", []*patch.PatchEvent{patch.NewSplice(0, 1).WithID("p"), patch.NewSplice(0, 1).WithID("p")}, "p", 0},
-		{"twice, own and replacement", one(patch.NewSplice(0, 1, nested("p")).WithID("p")), "p", 0},
-		{"twice, in replacement", one(patch.NewSplice(0, 1, nested("r"), nested("r")).WithID("p")), "r", 0},
-		{"twice, across", []*patch.PatchEvent{patch.NewSplice(0, 1, nested("q")).WithID("p"), patch.NewSplice(0, 1).WithID("q")}, "q", 0},
-		{"twice, in patches that are refused themselves", []*patch.PatchEvent{patch.NewSplice(9, 1, nested("r")).WithID("p"), patch.NewSplice(9, 1, nested("r")).WithID("q")}, "r", 0},
-		{"second of the call", []*patch.PatchEvent{patch.NewSplice(0, 1).WithID("p"), patch.NewSplice(0, 1).WithID("a1")}, "a1", 1},
-	}
-	onEach(t, func(e *env) {
-		e.create(nil)
-		e.append(says("a", 3)...)
-		e.apply(patch.NewSplice(0, 1, nested("r1")).WithID("p1"))
-		e.apply(patch.NewSummarise(0, 1, summary("s1")).WithID("p2"))
-		for _, c := range cases {
-			e.Run(c.name, func(t *testing.T) {
-				e := e.with(t)
-				err := e.refuse(store.PatchOptions{On: e.view(), AllowOrphans: true}, c.patches, store.ErrDuplicateID, `"`+c.id+`"`)
-				testlog.Equal(e, "duplicate", *as[*store.DuplicateIDError](e, err), store.DuplicateIDError{ID: c.id, Seq: c.seq})
-			})
-		}
-	})
-}
-
 func TestDuplicateIDsOfEvents(t *testing.T) {
 	cases := []struct {
 		name   string
@@ -333,34 +251,6 @@ func (e *env) retry(opts store.PatchOptions, patches []*patch.PatchEvent, seqs .
 	testlog.Equal(e, "records of a retry", seqsOf(c.Records), seqs)
 	e.same("stored after a retry", e.dump(), before)
 	e.same("view after a retry", e.viewText(c.View), e.viewText(e.view()))
-}
-
-func TestRetryOfPatches(t *testing.T) {
-	onEach(t, func(e *env) {
-		e.create(nil)
-		e.append(says("a", 6)...)
-		seen := e.view()
-		// Ids inside are left to the engine.
-		p1 := patch.NewSplice(0, 2, event(`{"author":"r"}`), sets("r2", `{"app:x":1,"temp:y":2,"k":3}`)).WithID("p1")
-		p2 := patch.NewSummarise(1, 3, event(`{"content":{"parts":[{"text":"s"}]}}`)).WithID("p2")
-		c := testlog.Must(e.store.ApplyPatch(ctx, key, []*patch.PatchEvent{p1, p2}, store.PatchOptions{On: seen}))(e)
-		testlog.Equal(e, "record", c.Records[1].Seq, 8)
-		e.append(sets("a7", `{"app:x":2}`))
-		e.apply(patch.NewSplice(0, 3)) // p1 and p2 would be out of range now
-		before := e.dump()
-		for _, opts := range []store.PatchOptions{{On: seen}, {On: e.view()}, asOfNow, {}} {
-			e.retry(opts, one(p1), 7)
-			e.retry(opts, []*patch.PatchEvent{p1, p2}, 7, 8)
-			e.retry(opts, []*patch.PatchEvent{p2, p1}, 8, 7)
-		}
-		// What the engine filled may be offered, as it was.
-		e.retry(store.PatchOptions{}, one(p1.WithBase(0).WithTimestamp(now)), 7)
-		e.retry(store.PatchOptions{}, one(e.records(key)[6].Patch), 7)
-		for _, p := range []*patch.PatchEvent{p1.WithBase(7), p1.WithState(patch.Keep)} { // see patch.TestSame
-			e.is(testlog.ErrorOf(e.store.ApplyPatch(ctx, key, []*patch.PatchEvent{p}, store.PatchOptions{})), store.ErrDuplicateID)
-		}
-		e.same("stored", e.dump(), before)
-	})
 }
 
 // A batch is tried again with more to it: its own patches, logged by the first try,

@@ -438,21 +438,3 @@ func TestSpace(t *testing.T) {
 	testlog.NoError(t, b.Append(ctx, "39", backend.Batch{Creation: "c", ExpectedLast: 200, Records: many(200, 1)}))
 	closeAndCheck(t, b, path)
 }
-
-// The new file is its owner's as the old one was, and nobody else may read it.
-func TestVacuumKeepsTheOwner(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("needs to give files away")
-	}
-	b, path := crowded(t)
-	testlog.NoError(t, b.Close())
-	const nobody, group = 65534, 12345
-	testlog.NoError(t, os.Chown(path, nobody, group))
-	b = open(t, path)
-	testlog.NoError(t, b.Vacuum(ctx, noSum))
-	testlog.NoError(t, b.Close())
-	info := testlog.Must(os.Stat(path))(t)
-	if owner := fmt.Sprintf("%+v", info.Sys()); info.Mode() != 0o600 || !strings.Contains(owner, "Uid:65534 Gid:12345 ") {
-		t.Errorf("mode %v, %s", info.Mode(), owner)
-	}
-}
