@@ -31,6 +31,16 @@ func (w *wreck) current(data []byte) bool {
 		bytes.Equal(data[root:root+pageBytes], w.Data[root:root+pageBytes])
 }
 
+// changed reports whether the damage has changed a page with rows of a bucket. If pages of both buckets of the directory
+// are of an earlier commit, nothing says which sessions were deleted since.
+func (w *wreck) changed(data []byte, bucket string) bool {
+	return slices.ContainsFunc(w.tree.rows, func(r row) bool {
+		from := r.from / pageBytes * pageBytes
+		to := min(from+pageBytes, len(w.Data))
+		return r.bucket == bucket && (to > len(data) || !bytes.Equal(data[from:to], w.Data[from:to]))
+	})
+}
+
 // rescue salvages a damaged file, and reports what is not as it should be. It returns how
 // many of the intact records it has got.
 func (w *wreck) rescue(data []byte, intact []place) (got int, wrong []string) {
@@ -50,7 +60,7 @@ func (w *wreck) rescue(data []byte, intact []place) (got int, wrong []string) {
 		named := store.Key{App: "salvaged", User: "unknown", Session: fmt.Sprint("session-", n)}
 		numbers[named] = append(numbers[named], n)
 	}
-	saved, current := map[uint64]map[uint64]bool{}, w.current(data)
+	saved, current, directoryLost := map[uint64]map[uint64]bool{}, w.current(data), w.changed(data, "sessions") && w.changed(data, "heads")
 	for _, session := range out.Sessions {
 		own := numbers[session.Key]
 		if len(own) == 0 && !session.Nameless {
@@ -59,7 +69,7 @@ func (w *wreck) rescue(data []byte, intact []place) (got int, wrong []string) {
 		if session.Nameless && w.named(data, own) {
 			fail("%s has no name, which the damage has not touched", session.Key)
 		}
-		marked := session.Nameless || session.MaybeDeleted || !current
+		marked := session.Nameless || session.MaybeDeleted || !current || directoryLost
 		if !marked && !w.isLive(session.Key) {
 			fail("session %s had been deleted", session.Key)
 		}

@@ -197,7 +197,7 @@ func (sh shape) wreck(dir string) (*wreck, error) {
 		return nil, err
 	}
 	path := filepath.Join(dir, "log.db")
-	uuid.SetRand(rand.NewChaCha8([32]byte{byte(sh.sessions)})) // so that the file is the same each time
+	uuid.SetRand(rand.NewChaCha8([32]byte{byte(sh.sessions)})) // the ids are the same each time; the pages are not, as bbolt takes free ones from a map
 	defer uuid.SetRand(nil)
 	w := &wreck{
 		Name: sh.name, Keys: map[uint64]store.Key{}, Logs: map[uint64]map[uint64]string{}, Forms: map[uint64]map[uint64]string{},
@@ -242,7 +242,7 @@ func (sh shape) wreck(dir string) (*wreck, error) {
 			return nil, err
 		}
 	}
-	// Snapshots of every other session, one after the other, so that the file is the same each time.
+	// Snapshots of every other session, one after the other.
 	for i := 0; i < sh.sessions; i += 2 {
 		s, err := store.Open(path, func() store.Options {
 			opts := storeOptions()

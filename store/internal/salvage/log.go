@@ -134,13 +134,36 @@ func (l *Log) rank() (rank bolt.Rank) {
 	return rank
 }
 
+// unheld reports whether the log has records, but none in a page that is known to be in use or cannot be free. If the
+// directory has the session all the same, a page of the directory may be of an earlier commit.
+func (v *File) unheld(l *Log) bool {
+	rank := l.rank()
+	switch {
+	case len(l.Records) > 0:
+		rank = slices.MaxFunc(l.Records, func(a, b bolt.ScannedRecord) int { return cmp.Compare(a.Rank, b.Rank) }).Rank
+	case len(l.heads) > 0 && l.heads[0].Last > 0:
+		rank = bolt.Free
+	}
+	return rank == bolt.Free || rank == bolt.Unknown && !v.FreeKnown
+}
+
+// anyFree reports whether some record of the log is in free pages only.
+func (l *Log) anyFree() bool {
+	for i, r := range l.Records { // in the order of rank, the highest first
+		if r.Rank == bolt.Free && (i == 0 || l.Records[i-1].Seq != r.Seq) {
+			return true
+		}
+	}
+	return false
+}
+
 // deleted reports whether the session is known to have been deleted, and takes note if
 // that is in doubt. newest is the highest number of a session of its name.
 func (v *File) deleted(l *Log, newest uint64) bool {
 	recreated := l.Named && newest > l.Number // a name has one session at a time
 	switch v.Standing(l.Number) {
 	case bolt.There:
-		l.Doubt, l.Says = recreated, recreated
+		l.Doubt, l.Says = recreated || v.unheld(l), recreated
 		return false
 	case bolt.Disputed:
 		l.Doubt = true
@@ -159,8 +182,9 @@ func (v *File) deleted(l *Log, newest uint64) bool {
 		return true
 	}
 	// What is neither free nor in use is of the part of the tree that cannot be read. What is in use may be of a session that
-	// was deleted, and whose rows are still to be removed.
-	l.Doubt = l.rank() == bolt.Free || l.rank() == bolt.Unknown && !v.FreeKnown || !v.SweptKnown()
+	// was deleted, and whose rows are still to be removed; or a page is of an earlier commit, which the list of free pages
+	// shows by others of the session.
+	l.Doubt = v.unheld(l) || l.anyFree() || !v.FreeKnown || !v.SweptKnown()
 	return false
 }
 

@@ -72,7 +72,7 @@ func TestJudge(t *testing.T) {
 // Sessions come with those first that are sure to have been there; of a name the newest session is taken, and staged ones are
 // left out.
 func TestLogs(t *testing.T) {
-	scan := &bolt.Scan{}
+	scan := &bolt.Scan{FreeKnown: true}
 	for number, name := range map[uint64]string{1: "a", 2: "a", 3: "staged", 4: "b"} {
 		scan.Entries = append(scan.Entries, bolt.ScannedEntry{Number: number, Name: name, Rank: bolt.InUse})
 		scan.Heads = append(scan.Heads, bolt.ScannedHead{Number: number, Name: name, Last: 1, Chain: backend.Chain{}.Add(uint32(number)), Rank: bolt.InUse})
