@@ -68,11 +68,17 @@ func (r *reader) copy(ctx context.Context) (m directory, err error) {
 	return m, err
 }
 
-func (r *replica) put(bucket, k, row []byte) (err error) {
+// begin begins a transaction, unless one is under way.
+func (r *replica) begin() (err error) {
 	if r.tx == nil {
-		if r.tx, err = r.db.Begin(true); err != nil {
-			return err
-		}
+		r.tx, err = r.db.Begin(true)
+	}
+	return err
+}
+
+func (r *replica) put(bucket, k, row []byte) error {
+	if err := r.begin(); err != nil {
+		return err
 	}
 	rows := r.tx.Bucket(bucket)
 	rows.FillPercent = fillPercent
@@ -85,11 +91,8 @@ func (r *replica) putRuns(l session, x *extent) error {
 	if inRuns(x.inRuns) == inRuns(x.next-1) {
 		return nil
 	}
-	if r.tx == nil {
-		var err error
-		if r.tx, err = r.db.Begin(true); err != nil {
-			return err
-		}
+	if err := r.begin(); err != nil {
+		return err
 	}
 	g, err := l.growRuns(r.tx, x.inRuns, x.next-1, x.next-1)
 	if err == nil {
@@ -117,36 +120,35 @@ func (r *replica) commit() error {
 }
 
 // finish writes the named rows of a directory whose other rows were copied, and unlinks all other numbers.
-func (r *reader) finish(m directory) error {
+func (r *reader) finish(m directory) (err error) {
+	put := func(bucket, k, row []byte) {
+		if err == nil {
+			err = errors.Join(r.put(bucket, k, row), r.commitFull())
+		}
+	}
 	for i, pair := range nameBuckets {
 		for _, n := range m.names[i] {
-			if err := errors.Join(r.put(pair[0], []byte(n.name), n.rows[0]), r.put(pair[1], []byte(n.name), n.rows[1]), r.commitFull()); err != nil {
-				return err
-			}
+			put(pair[0], []byte(n.name), n.rows[0])
+			put(pair[1], []byte(n.name), n.rows[1])
 		}
 	}
 	for _, scope := range m.scopes {
-		if err := r.put(bucketScopes, scope[0], scope[1]); err != nil {
-			return err
-		}
+		put(bucketScopes, scope[0], scope[1])
+	}
+	for _, f := range m.families {
+		put(bucketFamilies, f[0], f[1])
 	}
 	for _, l := range m.sessions {
 		delete(r.read, string(l.number))
-		if err := errors.Join(r.put(bucketRecords, l.key(0), seal(kindLabel, l.key(0), l.label())), r.commitFull()); err != nil {
-			return err
-		}
-	}
-	for _, f := range m.families {
-		if err := errors.Join(r.put(bucketFamilies, f[0], f[1]), r.commitFull()); err != nil {
-			return err
-		}
+		put(bucketRecords, l.key(0), seal(kindLabel, l.key(0), l.label()))
 	}
 	for n := range r.read {
-		if err := r.put(bucketUnlinked, []byte(n), seal(kindUnlinked, []byte(n), nil)); err != nil {
-			return err
-		}
+		put(bucketUnlinked, []byte(n), seal(kindUnlinked, []byte(n), nil))
 	}
-	if err := r.commit(); err != nil {
+	if err == nil {
+		err = r.commit()
+	}
+	if err != nil {
 		return err
 	}
 	return r.db.Update(func(tx *bbolt.Tx) error {
