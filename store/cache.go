@@ -114,10 +114,6 @@ type cache struct {
 	idle    *list.List // of handles without users, the last used first
 }
 
-func newCache(s *Store) cache {
-	return cache{store: s, limit: max(s.opts.CacheBytes, 0), handles: map[Key]*handle{}, idle: list.New()}
-}
-
 // acquire returns the session's handle. The caller must release it.
 func (c *cache) acquire(key Key) *handle {
 	c.mu.Lock()

@@ -413,7 +413,7 @@ func (l eraseLog) IsGone(err error) bool { return errors.Is(err, ErrNotFound) }
 func (l eraseLog) Relatives(ctx context.Context, family string) iter.Seq2[erase.Session, error] {
 	page := func(after string) ([]backend.Listed, error) { return l.backend.Relatives(ctx, family, after, listPage) }
 	return func(yield func(erase.Session, error) bool) {
-		for one, err := range listed(write.StagedEnd, page) {
+		for one, err := range listAll(write.StagedEnd, page) {
 			var m meta
 			damage := one.Err
 			if damage == nil && err == nil {

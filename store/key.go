@@ -103,19 +103,11 @@ func prefixOf(parts ...string) string {
 	return b.String()
 }
 
-// partsOf reads what prefixOf writes.
-func partsOf(name string) []string {
-	parts := strings.Split(name, partEnd)
-	for i, p := range parts {
-		parts[i] = unescapeNUL(p)
-	}
-	return parts[:len(parts)-1]
-}
-
+// keyOf returns the key of a name.
 func keyOf(name string) (Key, error) {
-	parts := partsOf(name)
-	if len(parts) != 3 {
+	parts := strings.Split(name, partEnd) // the last one is empty
+	if len(parts) != 4 {
 		return Key{}, fmt.Errorf("%w: session name %q", ErrCorrupt, name)
 	}
-	return Key{parts[0], parts[1], parts[2]}, nil
+	return Key{unescapeNUL(parts[0]), unescapeNUL(parts[1]), unescapeNUL(parts[2])}, nil
 }

@@ -2,6 +2,7 @@ package store
 
 import (
 	"cmp"
+	"container/list"
 	"context"
 	"errors"
 	"fmt"
@@ -156,7 +157,7 @@ func New(b backend.Backend, opts Options) (*Store, error) {
 	_, remote := b.(backend.Leaser)
 	s := &Store{backend: b, owner: uuid.NewString(), opts: opts}
 	s.writing = write.Config{Backend: b, Remote: remote, MaxRecordBytes: opts.MaxRecordBytes, NewID: opts.NewID, Now: opts.Now, Logger: opts.Logger}
-	s.cache = newCache(s)
+	s.cache = cache{store: s, limit: max(opts.CacheBytes, 0), handles: map[Key]*handle{}, idle: list.New()}
 	s.snapshots.turn = make(chan struct{}, 1)
 	s.scopes.limit = int(max(opts.CacheBytes, 0) / 8)
 	s.closing, s.close = context.WithCancel(context.Background())
@@ -227,7 +228,7 @@ func (s *Store) List(ctx context.Context, opts ListOptions) iter.Seq2[Info, erro
 			after = opts.After.name()
 		}
 		page := func(after string) ([]backend.Listed, error) { return s.backend.List(ctx, prefix, after, listPage) }
-		for l, err := range listed(after, page) {
+		for l, err := range listAll(after, page) {
 			var info Info
 			if err == nil {
 				info, err = listedInfo(l)
@@ -242,8 +243,8 @@ func (s *Store) List(ctx context.Context, opts ListOptions) iter.Seq2[Info, erro
 	}
 }
 
-// listed yields the sessions that a listing gives page by page, or its error.
-func listed(after string, page func(after string) ([]backend.Listed, error)) iter.Seq2[backend.Listed, error] {
+// listAll yields the sessions that a listing gives page by page, or its error.
+func listAll(after string, page func(after string) ([]backend.Listed, error)) iter.Seq2[backend.Listed, error] {
 	return func(yield func(backend.Listed, error) bool) {
 		for {
 			found, err := page(after)

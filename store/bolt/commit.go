@@ -219,7 +219,7 @@ func (b *Backend) checkPaths(tx *bbolt.Tx, paths *pathChecker, p *pending) (err 
 			err = errors.Join(err, paths.check([]byte(p.batch.Staged), bucketSessions, bucketHeads))
 		}
 		if p.batch.Family != "" {
-			err = errors.Join(err, p.session.checkFamily(paths, p.batch.Family))
+			err = errors.Join(err, p.session.checkFamily(paths, hashID(p.batch.Family)))
 		}
 	}
 	if p.batch.Create || !cached.sound {

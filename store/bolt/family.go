@@ -22,9 +22,9 @@ import (
 
 func familyKey(family idHash, number []byte) []byte { return append(family[:], number...) }
 
-// checkFamily checks the pages that putFamily will copy.
-func (s session) checkFamily(paths *pathChecker, family string) error {
-	return errors.Join(paths.check(s.number, bucketFamilies), paths.check(familyKey(hashID(family), s.number), bucketFamilies))
+// checkFamily checks the pages on which the rows of a session in its family stand.
+func (s session) checkFamily(paths *pathChecker, family idHash) error {
+	return errors.Join(paths.check(s.number, bucketFamilies), paths.check(familyKey(family, s.number), bucketFamilies))
 }
 
 // putFamily puts a new session, and the session that it was made of, into their family.
@@ -58,11 +58,10 @@ func (b *Backend) leaveFamily(tx *bbolt.Tx, s session) error {
 	if !ok || len(family) != len(idHash{}) {
 		return fmt.Errorf("%w: the family of session %q", backend.ErrDamaged, s.name)
 	}
-	key, paths := familyKey(idHash(family), s.number), b.handle.paths(tx)
-	if err := errors.Join(paths.check(s.number, bucketFamilies), paths.check(key, bucketFamilies)); err != nil {
+	if err := s.checkFamily(b.handle.paths(tx), idHash(family)); err != nil {
 		return err
 	}
-	return errors.Join(tx.Bucket(bucketFamilies).Delete(s.number), tx.Bucket(bucketFamilies).Delete(key))
+	return errors.Join(tx.Bucket(bucketFamilies).Delete(s.number), tx.Bucket(bucketFamilies).Delete(familyKey(idHash(family), s.number)))
 }
 
 // Relatives implements [backend.Backend]. The first of a family that was not forked here stands in no row: its caller

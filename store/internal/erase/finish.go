@@ -208,7 +208,7 @@ func (f *finishing) change(ctx context.Context, of patch.Erasure, added write.Co
 	if err != nil {
 		return err
 	}
-	changed, err := f.say(of, old)
+	changed, err := f.rewriteReceipt(of, old)
 	if err != nil {
 		return err
 	}
@@ -250,8 +250,8 @@ func (f *finishing) reread(ctx context.Context) error {
 	return err
 }
 
-// say has the receipt say something else than it does as it is stored.
-func (f *finishing) say(of patch.Erasure, old backend.Record) (backend.Replaced, error) {
+// rewriteReceipt changes what the receipt says, and returns the replacement of its stored form.
+func (f *finishing) rewriteReceipt(of patch.Erasure, old backend.Record) (backend.Replaced, error) {
 	was := f.r.Patch
 	f.r.Patch = patch.NewErase(of).WithID(was.ID()).WithAuthor(was.Author()).WithTimestamp(was.Timestamp())
 	if base, ok := was.Base(); ok {
@@ -414,7 +414,7 @@ func (f *finishing) closeOnce(ctx context.Context) error {
 			return rep, ErrEdition
 		}
 		of.ClosedAt = head.Last
-		changed, err := f.say(of, old)
+		changed, err := f.rewriteReceipt(of, old)
 		if err != nil {
 			return rep, err
 		}

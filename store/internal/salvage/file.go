@@ -87,7 +87,11 @@ func (v *File) erase(l *Log) {
 	for at, choices := range l.choices {
 		blanks := map[string]bolt.ScannedRecord{} // by the record's id
 		for _, r := range choices {
-			if rec, _, ok := v.read(r); ok && isErased(rec) {
+			rec, _, ok := v.read(r)
+			if !ok {
+				continue
+			}
+			if _, blank := records.Envelope(rec).ErasedBy(); blank {
 				blanks[rec.ID()] = r
 			}
 		}
@@ -107,9 +111,4 @@ func (v *File) erase(l *Log) {
 			return ok && r.Seq == l.Records[at].Seq
 		})
 	}
-}
-
-func isErased(r patch.Record) bool {
-	_, ok := records.Envelope(r).ErasedBy()
-	return ok
 }
