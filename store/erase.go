@@ -55,11 +55,10 @@ type EraseOptions struct {
 	Author string
 	Reason string
 
-	// Values is what becomes of the state values that erased events set: "" and
-	// [patch.KeepValues] keep them, and the state. [patch.NullValues] has null in their place;
-	// so too in the session's initial state, for values that have Match, or for all of them
-	// with All, and in the state that it shares with others, for values that have Match.
-	// [Erasure.RemainingMatches] counts what is kept.
+	// Values is what becomes of the state values that erased events set. "" and [patch.NullValues] put null in their
+	// place; so too in the session's initial state, in values that have Match, or in all of them with All, and in the
+	// state that it shares with others, in values that have Match. [patch.KeepValues] keeps them, and the state;
+	// [Erasure.RemainingMatches] counts those that the selection still finds.
 	Values patch.ValuePolicy
 
 	// Summaries is what becomes of summaries that stand for erased events. They are erased too, but with
@@ -181,7 +180,7 @@ func (s *Store) eraseOptions(opts EraseOptions) (erase.Options, error) {
 	invalid := func(field, format string, value any) error {
 		return &patch.FieldError{Field: "EraseOptions." + field, Problem: fmt.Sprintf(format, value)}
 	}
-	o := erase.Options{ID: opts.ID, Author: opts.Author, Reason: opts.Reason, Values: cmp.Or(opts.Values, patch.KeepValues), Summaries: opts.Summaries,
+	o := erase.Options{ID: opts.ID, Author: opts.Author, Reason: opts.Reason, Values: cmp.Or(opts.Values, patch.NullValues), Summaries: opts.Summaries,
 		MaxGrowth: opts.MaxGrowth, Context: opts.Context, DryRun: opts.DryRun}
 	switch {
 	case o.Values != patch.KeepValues && o.Values != patch.NullValues:
@@ -225,7 +224,7 @@ func (e EraseSelection) choose() erase.Choose {
 // EraseUser erases all events of all sessions of a user of an app, as [Store.Erase] does with
 // All, the same events in sessions of other users, such as forks, and the values of the state that the
 // user's sessions share. The sessions, their keys and their ids stay: [Store.Delete] removes
-// them. The receipts name one call. State values become null unless opts.Values says that they are kept.
+// them. The receipts name one call.
 //
 // The sessions are erased one after the other, in bounded steps,
 // and other calls write in between. Events that are appended to a session after its receipt are not erased: let the
@@ -239,7 +238,6 @@ func (s *Store) EraseUser(ctx context.Context, app, user string, opts EraseOptio
 	if app == "" || user == "" {
 		return Erasure{}, fmt.Errorf("%w: erasing a user takes an app and a user, and has %q and %q", ErrInvalid, app, user)
 	}
-	opts.Values = cmp.Or(opts.Values, patch.NullValues)
 	o, err := s.eraseOptions(opts)
 	if err != nil {
 		return Erasure{}, err
@@ -287,7 +285,7 @@ func (s *Store) userErasing(app, user string, o erase.Options, shared *[]string)
 // eraseHidden erases the events of one session that were hidden before a time, and keeps their summaries. It returns
 // how many events it erased, or would, and whether it did anything: it may only finish an earlier erase.
 func (s *Store) eraseHidden(ctx context.Context, key Key, before time.Time, reason string, dryRun bool) (events int, did bool, err error) {
-	o, err := s.eraseOptions(EraseOptions{Author: erase.Retention, Reason: reason, Summaries: patch.KeepSummaries, DryRun: dryRun})
+	o, err := s.eraseOptions(EraseOptions{Author: erase.Retention, Reason: reason, Values: patch.KeepValues, Summaries: patch.KeepSummaries, DryRun: dryRun})
 	if err != nil {
 		return 0, false, err
 	}

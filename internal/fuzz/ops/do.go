@@ -209,7 +209,7 @@ func (r *Reply) do(ctx context.Context, s *store.Store, seen fold.View, o Op) (s
 	case Backup:
 		return store.Session{}, backup(ctx, s, o.File)
 	case Erase:
-		_, err := s.Erase(ctx, key, store.EraseSelection{EventIDs: o.IDs}, store.EraseOptions{ID: o.Text, Author: "client"})
+		_, err := s.Erase(ctx, key, store.EraseSelection{EventIDs: o.IDs}, store.EraseOptions{ID: o.Text, Author: "client", Values: patch.KeepValues})
 		return store.Session{}, err
 	case Raw:
 		return store.Session{}, r.read(ctx, s, key)
