@@ -1,10 +1,13 @@
 package extractive
 
 import (
+	"cmp"
 	"container/heap"
 	"math"
 	"slices"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/patchlog-dev/patchlog/internal/tokens"
 	"github.com/patchlog-dev/patchlog/internal/words"
@@ -19,66 +22,35 @@ type unit struct {
 
 	weight float64
 	words  []string
+	order  int // among the units that can be chosen
 	score  float64
 }
-
-// Weights of the words of a unit, by what it is.
-const (
-	askedWeight   = 2
-	stateWeight   = 2
-	didWeight     = 0.5
-	latestWeight  = 0.7 // the agent's last message in one of the latest turns
-	closingWeight = 0.45
-	otherWeight   = 0.2
-	limitWeight   = 1.5 // of a sentence that says what is or is not to be, besides
-	keptWeight    = 0.3 // of a word that is kept already, besides
-
-	leastWorth = 0.6 // less than one telling word
-)
 
 // choice keeps the units that tell the most for their size. A word tells the more the fewer units have it, and little
 // once it is kept.
 type choice struct {
 	turns []*turn
-	units map[string]int  // by word, how many units have it
-	kept  map[string]bool // the words of units that are kept, and of earlier summaries
-	names map[string]bool
-	order []*unit // the kept ones, the least important last
+	units map[string]int     // by word, how many units have it
+	value map[string]float64 // by word
+	kept  map[string]bool    // the words of units that are kept, and of earlier summaries
+	order []*unit            // the kept ones, the least important last
 	room  tokens.Size
 }
 
 // choose keeps what fits: what was asked first and last and said last, then what tells the most.
 func choose(turns []*turn, before string, room tokens.Size) *choice {
-	c := &choice{turns: turns, units: map[string]int{}, kept: map[string]bool{}, names: map[string]bool{}, room: room}
-	for _, w := range words.In(before) {
-		c.kept[w] = true
-	}
+	c := &choice{turns: turns, units: map[string]int{}, value: map[string]float64{}, kept: words.Set(strings.Join(words.In(before), " ")), room: room}
 	var rest []*unit
 	for i, t := range turns {
-		most, closing, did := closingRunes, closingWeight, didWeight*keptWeight
-		if i >= len(turns)-latest || t.told {
-			most, closing, did = askedRunes/2, latestWeight, didWeight
-		}
-		if !t.told {
-			t.close(most, room/8)
-		}
-		for _, of := range []struct {
-			units  []*unit
-			weight float64
-		}{
-			{t.said[:min(t.last, len(t.said))], otherWeight}, {t.said[min(t.last, len(t.said)):], closing}, {t.asked, otherWeight}, {ends(t.asked, askedRunes), askedWeight}, {t.did, did}, {t.states, stateWeight},
-		} {
-			for _, u := range of.units {
-				u.weight = of.weight
-			}
-		}
+		t.weigh(i >= len(turns)-latest || t.told, room/8)
 		for _, u := range slices.Concat(t.asked, t.did, t.states, t.said) {
-			if u.text == "" || leads(u) && u.weight < askedWeight {
+			if u.text == "" || leads(u) && u.weight < 1 {
 				continue
 			}
-			if i < len(turns)-1 && u.weight < askedWeight && strings.HasSuffix(u.text, "?") { // it was answered
-				u.weight *= keptWeight
+			if i < len(turns)-1 && u.weight < 1 && strings.HasSuffix(u.text, "?") { // it was answered
+				u.weight *= step
 			}
+			u.order = len(rest)
 			c.count(u)
 			rest = append(rest, u)
 		}
@@ -95,16 +67,18 @@ func choose(turns []*turn, before string, room tokens.Size) *choice {
 			}
 		}
 		if first >= 0 && before == "" { // the task
-			c.prefer(ends(turns[first].asked, askedRunes), room/4, room)
+			if task := ends(turns[first].asked, askedRunes); !c.pick(task, room/4) {
+				c.pick(task, room)
+			}
 		}
-		c.prefer(t.said[t.last:], room/4)
+		c.pick(t.said[t.last:], room/4)
 	}
 	for _, t := range turns {
 		if t.told {
-			c.prefer(t.said, room/3)
+			c.pick(t.said, room/3)
 		}
 	}
-	c.pick(rest)
+	c.pick(rest, room)
 	for _, t := range turns { // what little the user said may decide something
 		for _, u := range ends(t.asked, askedRunes) {
 			if !u.keep && u.size() <= c.room && !isCourtesy(u) && c.worth(u) > 0 {
@@ -121,14 +95,56 @@ func choose(turns []*turn, before string, room tokens.Size) *choice {
 	return c
 }
 
+// weigh gives the units of a turn their weights, and makes one unit of each end of the agent's last message, in at most a
+// size: sentences of it alone are fragments.
+func (t *turn) weigh(isLatest bool, most tokens.Size) {
+	closing, runes := step*step, int(step*askedRunes)
+	if isLatest {
+		closing, runes = step, askedRunes/2
+	}
+	weigh := func(weight float64, units []*unit) {
+		for _, u := range units {
+			u.weight = weight
+		}
+	}
+	t.last = min(t.last, len(t.said))
+	message := t.said[t.last:]
+	for ; !t.told; runes /= 2 {
+		from, to := endsOf(message, 2*runes)
+		head, tail := joinAll(message[:from]), joinAll(message[to:])
+		if runes >= leastEnd && max(tokens.Of(head), tokens.Of(tail)) > most {
+			continue
+		}
+		t.said = append(slices.Clone(t.said[:t.last]), &unit{text: head, lined: true}, &unit{}, &unit{text: tail, lined: true})
+		if from == to { // nothing is left out
+			t.said = slices.Delete(t.said, t.last+1, t.last+2)
+		}
+		break
+	}
+	weigh(step*step, t.said[:t.last])
+	weigh(closing, t.said[t.last:])
+	weigh(step*step, t.asked)
+	weigh(1, ends(t.asked, askedRunes))
+	weigh(closing, t.did)
+	weigh(1, t.states)
+}
+
+// leastEnd is how much of each end of a long message is kept, be it more than its part of the room.
+const leastEnd = 75
+
 // count counts the words of a unit.
 func (c *choice) count(u *unit) {
 	u.words = words.In(u.text)
-	for _, w := range namesIn(u.text) {
-		c.names[w] = true
-	}
 	for _, w := range u.words {
 		c.units[w]++
+		if _, known := c.value[w]; !known {
+			c.value[w] = valueOf(w)
+		}
+	}
+	for _, w := range namesIn(u.text) {
+		if !words.IsCommon(w) {
+			c.value[w] = emphasis
+		}
 	}
 }
 
@@ -136,16 +152,13 @@ func (c *choice) count(u *unit) {
 func (c *choice) worth(u *unit) (worth float64) {
 	weight := u.weight
 	for _, w := range u.words {
-		value := valueOf(w)
-		if c.names[w] && !words.IsCommon(w) {
-			value = nameValue
-		}
-		if value /= math.Sqrt(float64(max(c.units[w], 1))); c.kept[w] && u.kind == "" {
-			value *= keptWeight
+		value := c.value[w] / math.Sqrt(float64(max(c.units[w], 1)))
+		if c.kept[w] && u.kind == "" {
+			value *= step
 		}
 		worth += value
 		if limitWords[w] {
-			weight = u.weight * limitWeight
+			weight = u.weight * emphasis
 		}
 	}
 	return worth * weight
@@ -160,65 +173,46 @@ func (c *choice) keep(u *unit) {
 	}
 }
 
-// prefer keeps, of some units, those that tell the most for their size in a part of the room, or in the next part if there
-// are none.
-func (c *choice) prefer(units []*unit, parts ...tokens.Size) {
-	for _, most := range parts {
-		kept, rest := len(c.order), max(c.room-most, 0)
-		c.room -= rest
-		c.pick(units)
-		c.room += rest
-		if len(c.order) > kept {
-			return
-		}
-	}
-}
-
-// best returns the unit that tells the most, or nil.
-func (c *choice) best(units []*unit) (best *unit) {
-	most := -1.0
-	for _, u := range units {
-		if worth := c.worth(u); worth > most {
-			best, most = u, worth
-		}
-	}
-	return best
-}
-
-// pick keeps of some units those that tell the most for their size.
-func (c *choice) pick(units []*unit) {
+// pick keeps of some units those that tell the most for their size, in at most a part of the room, and reports whether it
+// keeps any.
+func (c *choice) pick(units []*unit, most tokens.Size) bool {
+	least := max(c.room-most, 0)
+	before := len(c.order)
+	tells := func(worth float64, u *unit) bool { return worth >= 2*step*u.weight } // less is not one telling word
 	var best ranking
-	for i, u := range units {
-		if worth := c.worth(u); !u.keep && worth >= leastWorth*u.weight {
+	for _, u := range units {
+		if worth := c.worth(u); !u.keep && tells(worth, u) {
 			u.score = worth / float64(u.size())
-			best = append(best, ranked{u, i})
+			best = append(best, u)
 		}
 	}
 	heap.Init(&best)
 	for len(best) > 0 {
-		u := best[0].unit
+		u := best[0]
 		worth := c.worth(u)
 		score := worth / float64(u.size())
 		switch {
-		case worth < leastWorth*u.weight || u.size() > c.room:
-			heap.Pop(&best)
-		case score < u.score: // others have told a part of it
+		case tells(worth, u) && u.size() <= c.room-least && score < u.score: // others have told a part of it
 			u.score = score
 			heap.Fix(&best, 0)
-		default:
-			heap.Pop(&best)
+			continue
+		case tells(worth, u) && u.size() <= c.room-least:
 			c.keep(u)
 		}
+		heap.Pop(&best)
 	}
+	return len(c.order) > before
 }
 
 // cutBest keeps the beginning of the unit that tells the most.
 func (c *choice) cutBest(units []*unit) {
-	if best := c.best(units); best != nil {
-		if text := cut(best.text, c.room-gapSize); text != "" {
-			best.text = text
-			c.keep(best)
-		}
+	if len(units) == 0 {
+		return
+	}
+	best := slices.MaxFunc(units, func(a, b *unit) int { return cmp.Compare(c.worth(a), c.worth(b)) })
+	if text := cut(best.text, c.room-gapSize); text != "" {
+		best.text = text
+		c.keep(best)
 	}
 }
 
@@ -234,38 +228,18 @@ func ends(units []*unit, runes int) []*unit {
 }
 
 func endsOf(units []*unit, runes int) (from, to int) {
+	size := func(i int) int { return utf8.RuneCountInString(units[i].text) }
 	to = len(units)
-	for left := runes / 2; from < to; from++ {
-		if left -= len([]rune(units[from].text)); left < 0 && from > 0 {
-			break
-		}
+	for left := runes / 2; from < to && (from == 0 || size(from) <= left); from++ {
+		left -= size(from)
 	}
-	for left := runes / 2; to > from; to-- {
-		if left -= len([]rune(units[to-1].text)); left < 0 && to < len(units) {
-			break
-		}
+	for left := runes / 2; to > from && (to == len(units) || size(to-1) <= left); to-- {
+		left -= size(to - 1)
 	}
 	for from > 0 && to > from && leads(units[from-1]) {
 		from--
 	}
 	return from, to
-}
-
-// close makes one unit of each end of the agent's last message, and leaves out what is between: sentences of it alone
-// are fragments.
-func (t *turn) close(runes int, most tokens.Size) {
-	t.last = min(t.last, len(t.said))
-	message := t.said[t.last:]
-	for ; ; runes /= 2 {
-		from, to := endsOf(message, 2*runes)
-		if head, tail := joinAll(message[:from]), joinAll(message[to:]); runes < closingRunes/4 || tokens.Of(head) <= most && tokens.Of(tail) <= most {
-			t.said = append(slices.Clone(t.said[:t.last]), &unit{text: head, lined: true}, &unit{}, &unit{text: tail, lined: true})
-			if from == to { // nothing is left out
-				t.said = slices.Delete(t.said, t.last+1, t.last+2)
-			}
-			return
-		}
-	}
 }
 
 // joinAll joins all of some sentences.
@@ -283,17 +257,6 @@ func isCourtesy(u *unit) bool {
 
 // leads reports whether a unit only leads to the next one.
 func leads(u *unit) bool { return strings.HasSuffix(strings.TrimRight(u.text, "*_ "), ":") }
-
-// dropLast takes back the least important of what was kept.
-func (c *choice) dropLast() bool {
-	last := len(c.order) - 1
-	if last < 0 {
-		return false
-	}
-	c.order[last].keep = false
-	c.order = c.order[:last]
-	return true
-}
 
 // text writes the turns of which something is kept. Messages of which only the user's words are kept share a line.
 func (c *choice) text() string {
@@ -352,45 +315,73 @@ func join(units []*unit) string {
 
 // list lists the calls or states that are kept, states of a kind together.
 func list(units []*unit) string {
-	text := ""
+	var all []string
 	for _, kind := range []string{"", changed, checked, failed} {
-		begun := false
+		var of []string
 		for _, u := range units {
-			switch {
-			case !u.keep || u.kind != kind:
-				continue
-			case begun:
-				text += ", "
-			case text != "":
-				text += "; "
+			if u.keep && u.kind == kind {
+				of = append(of, u.text)
 			}
-			if !begun && (kind == changed || kind == failed) {
-				text += kind + " "
-			}
-			text += u.text
-			begun = true
 		}
+		text := strings.Join(of, ", ")
+		if text != "" && (kind == changed || kind == failed) {
+			text = kind + " " + text
+		}
+		all = append(all, text)
 	}
-	return text
+	return strings.Join(slices.DeleteFunc(all, func(s string) bool { return s == "" }), "; ")
 }
 
 // ranking is a heap of units by their scores, the best first.
-type ranking []ranked
-
-type ranked struct {
-	*unit
-	order int
-}
+type ranking []*unit
 
 func (r ranking) Len() int { return len(r) }
 func (r ranking) Less(i, j int) bool {
 	return r[i].score > r[j].score || r[i].score == r[j].score && r[i].order < r[j].order
 }
 func (r ranking) Swap(i, j int) { r[i], r[j] = r[j], r[i] }
-func (r *ranking) Push(u any)   { *r = append(*r, u.(ranked)) }
+func (r *ranking) Push(u any)   { *r = append(*r, u.(*unit)) }
 func (r *ranking) Pop() any {
 	last := len(*r) - 1
 	u := (*r)[last]
 	*r = (*r)[:last]
 	return u
 }
+
+// valueOf is what a word is worth where it is told once: nothing if it is common, and less if it is short.
+func valueOf(word string) float64 {
+	if words.IsCommon(word) || courtesies[word] {
+		return 0
+	}
+	return min(1, float64(len(word)-1)/5)
+}
+
+// namesIn returns the words of a text that begin with a capital, other than the first one, or have a digit.
+func namesIn(text string) (names []string) {
+	for i, w := range strings.Fields(text) {
+		r, _ := utf8.DecodeRuneInString(strings.TrimLeft(w, "\"'([*`"))
+		if i > 0 && unicode.IsUpper(r) && len(w) > 2 || strings.ContainsFunc(w, unicode.IsDigit) {
+			names = append(names, words.In(w)...)
+		}
+	}
+	return names
+}
+
+// courtesies are words that tell nothing. A sentence of nothing else is left out.
+var courtesies = words.Set(`
+	understood problem sounds noted hi hello hey please thanks thank you welcome sorry ok okay yes no great perfect good morning afternoon evening fine sure bye goodbye stop
+	hallo guten tag danke bitte vielen dank schön gern gerne ja nein okay tschüss prima super wunderbar
+	hola gracias buenos buenas días tardes por favor vale sí adiós bonjour merci beaucoup bonsoir oui non olá obrigado obrigada ciao grazie prego
+	привет здравствуйте спасибо пожалуйста хорошо да нет отлично свидания добрый день
+	안녕하세요 감사합니다 고마워요 고맙습니다 네 아니요 좋아요 알겠습니다
+	你好 您好 谢谢 好的 再见 不客 客气 是的 请问 太好 早上 上好
+	こん んに にち ちは あり りが がと とう うご ござ ざい いま ます お願 願い いし しま よろ ろし しく はい です`)
+
+// limitWords are words of limits, preferences, decisions and corrections.
+var limitWords = words.Set(`
+	not never don dont doesn won can cannot must mustn should only always instead prefer rather want need keep avoid without except unless wrong decide decided
+	nicht nie niemals kein keine nur immer statt lieber möchte muss soll sollte darf ohne falsch
+	no nunca solo siempre prefiero quiero debe sin pas jamais seulement toujours veux dois sans não sempre mai
+	не никогда только всегда нужно нельзя хочу лучше без
+	않 말고 만 항상 절대
+	不要 不能 不是 必须 必須 只要 总是 總是 想要 喜欢 不喜 讨厌 ない 必ず だけ`)

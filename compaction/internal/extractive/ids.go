@@ -3,6 +3,7 @@ package extractive
 import (
 	"cmp"
 	"encoding/json"
+	"maps"
 	"slices"
 	"strings"
 	"unicode"
@@ -128,30 +129,13 @@ func (l *ids) write(told *identifiers.Index, s *reader, room, most tokens.Size) 
 	if l.ranked == nil {
 		l.rank(s)
 	}
-	kept := map[string]map[string][]*id{usedHeading: {}, returnedHeading: {}}
-	for _, e := range l.ranked {
-		if told.Has(e.value) {
-			continue
-		}
-		heading, left := usedHeading, &room
-		if e.use == returned {
-			heading, left = returnedHeading, &most
-			most = min(most, room)
-		}
-		size := tokens.Of(", " + e.value)
-		lines := kept[heading]
-		if len(lines) == 0 {
-			size += tokens.Of("\n" + heading)
-		}
-		if lines[e.key] == nil {
-			size += tokens.Of("\n" + bullet + e.key + ": ")
-		}
-		if size <= *left {
-			*left -= size
-			lines[e.key] = append(lines[e.key], e)
-		}
+	firstReturned := slices.IndexFunc(l.ranked, func(e *id) bool { return e.use == returned })
+	if firstReturned < 0 {
+		firstReturned = len(l.ranked)
 	}
-	return joined(l.lines(usedHeading, kept[usedHeading]), l.lines(returnedHeading, kept[returnedHeading]))
+	usedOnes, room := l.section(usedHeading, l.ranked[:firstReturned], told, room)
+	returnedOnes, _ := l.section(returnedHeading, l.ranked[firstReturned:], told, min(most, room))
+	return joined(usedOnes, returnedOnes)
 }
 
 // rank orders the identifiers that no earlier summary has.
@@ -162,39 +146,47 @@ func (l *ids) rank(s *reader) {
 			l.ranked = append(l.ranked, e)
 		}
 	}
-	rank := func(e *id) int {
-		if e.use == returned && e.key == "" {
-			return -1
-		}
-		return int(e.use)
-	}
+	hasKey := func(e *id) int { return min(len(e.key), 1) }
 	slices.SortFunc(l.ranked, func(a, b *id) int {
-		return cmp.Or(cmp.Compare(rank(b), rank(a)), cmp.Compare(min(b.times, 2), min(a.times, 2)), cmp.Compare(b.last, a.last))
+		if a.use == returned && b.use == returned && hasKey(a) != hasKey(b) {
+			return hasKey(b) - hasKey(a)
+		}
+		return cmp.Or(cmp.Compare(b.use, a.use), cmp.Compare(min(b.times, 2), min(a.times, 2)), cmp.Compare(b.last, a.last))
 	})
 }
 
-// lines writes a line for each key, in the order in which keys and values were met.
-func (l *ids) lines(heading string, byKey map[string][]*id) string {
-	var keys []string
-	for key := range byKey {
-		keys = append(keys, key)
-	}
-	if len(keys) == 0 {
-		return ""
-	}
-	slices.SortFunc(keys, func(a, b string) int { return cmp.Compare(l.keys[a], l.keys[b]) })
-	text := heading
-	for _, key := range keys {
-		slices.SortFunc(byKey[key], func(a, b *id) int { return cmp.Compare(a.last, b.last) })
-		var values []string
-		for _, e := range byKey[key] {
-			values = append(values, e.value)
+// section writes a line for each key, in the order in which keys and values were met, and returns the room that is left.
+func (l *ids) section(heading string, all []*id, told *identifiers.Index, room tokens.Size) (string, tokens.Size) {
+	byKey := map[string][]*id{}
+	for _, e := range all {
+		size := tokens.Of(", " + e.value)
+		if len(byKey) == 0 {
+			size += tokens.Of("\n" + heading)
 		}
+		if byKey[e.key] == nil {
+			size += tokens.Of("\n" + bullet + e.key + ": ")
+		}
+		if size <= room && !told.Has(e.value) {
+			room -= size
+			byKey[e.key] = append(byKey[e.key], e)
+		}
+	}
+	if len(byKey) == 0 {
+		return "", room
+	}
+	text := heading
+	for _, key := range slices.SortedFunc(maps.Keys(byKey), func(a, b string) int { return cmp.Compare(l.keys[a], l.keys[b]) }) {
+		slices.SortFunc(byKey[key], func(a, b *id) int { return cmp.Compare(a.last, b.last) })
 		text += "\n" + bullet
 		if key != "" {
 			text += key + ": "
 		}
-		text += strings.Join(values, ", ")
+		for i, e := range byKey[key] {
+			if i > 0 {
+				text += ", "
+			}
+			text += e.value
+		}
 	}
-	return text
+	return text, room
 }

@@ -48,7 +48,7 @@ type reader struct {
 	calls   []*call
 	rows    *rows
 	ids     *ids
-	open    []string
+	open    string // the calls without an answer
 	other   string // what is said only if there is nothing else
 }
 
@@ -162,7 +162,7 @@ func (s *reader) end() {
 		}
 	}
 	if len(names) > 0 {
-		s.open = append(s.open, cut(waitingCall+strings.Join(names, ", "), maxOutcome))
+		s.open = cut(waitingCall+strings.Join(names, ", "), maxOutcome)
 	}
 }
 
