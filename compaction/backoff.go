@@ -80,9 +80,9 @@ func (c *Compactor[K]) failed(key K, v fold.View, p *pass[K], err error) {
 func (c *Compactor[K]) succeeded(p *pass[K]) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	switch b := c.remembered(p.key, p.visible.view); {
+	switch b := c.remembered(p.key, p.shape.view); {
 	case p.failure != nil:
-		b.backOff(p.visible.view)
+		b.backOff(p.shape.view)
 		c.backoff[p.key] = b
 	case p.answered && len(b.skipped) > 0:
 		c.backoff[p.key] = backoff{creation: b.creation, skipped: b.skipped}

@@ -3,6 +3,7 @@ package compaction
 import (
 	"fmt"
 
+	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/internal/price"
 	"github.com/patchlog-dev/patchlog/internal/records"
 	"github.com/patchlog-dev/patchlog/patch"
@@ -40,10 +41,7 @@ func priceOf(s Summarizer) (read, written float64) {
 
 // pays reports whether a pass over a window pays that will take saved tokens less, and says why
 // if it does not.
-func (s *visible) pays(w *Window, saved int, cfg Config) (bool, string) {
-	if s.force {
-		return true, ""
-	}
+func (s *shape) pays(w *Window, saved int, cfg Config) (bool, string) {
 	b, worksOff := s.balance(w, saved, cfg)
 	spent, earned := s.spent()
 	turns := b.BreakEven()
@@ -59,15 +57,12 @@ func (s *visible) pays(w *Window, saved int, cfg Config) (bool, string) {
 
 // balance returns the cost and savings of a pass. The cost: the prompt behind the first change
 // leaves the model's cache, and the summarizer reads and writes tokens.
-func (s *visible) balance(w *Window, saved int, cfg Config) (b price.Balance, worksOff bool) {
+func (s *shape) balance(w *Window, saved int, cfg Config) (b price.Balance, worksOff bool) {
 	first := w.Start
 	if len(w.EarlierSpans) > 0 {
 		first = w.EarlierSpans[0].Start
 	}
-	from := 0
-	for _, e := range s.entries[first:] {
-		from += e.Event.EstimatedTokens()
-	}
+	from := s.between(first, len(s.entries))
 	b = price.Change(from, from-saved)
 	if len(w.Groups) > 0 {
 		read, written := priceOf(cfg.Summarizer)
@@ -77,7 +72,7 @@ func (s *visible) balance(w *Window, saved int, cfg Config) (b price.Balance, wo
 			template += patch.EstimateTextTokens(DefaultInstructions)
 		}
 		for _, g := range w.Groups {
-			prompt := template + tokensOf(summariesBefore(s.view, g))
+			prompt := template + tokensOf(s.summariesBefore(g))
 			for _, i := range g.Indices {
 				prompt += shownTokens(s.entries[i].Event)
 			}
@@ -89,10 +84,10 @@ func (s *visible) balance(w *Window, saved int, cfg Config) (b price.Balance, wo
 
 // spent returns what the session would have cost so far without compaction, and what the events
 // since the newest summary have saved by the summaries, less what that one cost.
-func (s *visible) spent() (spent, earned float64) {
+func (s *shape) spent() (spent, earned float64) {
 	prefix, visible, unread := 0, 0, 0 // tokens: of the log, of the visible log, of these not in a prompt yet
-	for _, e := range s.entries {
-		tokens := e.Event.EstimatedTokens()
+	for i, e := range s.entries {
+		tokens := s.between(i, i+1)
 		if e.Summary {
 			l := LineageOf(e.Event)
 			logged := max(l.Tokens, tokens)
@@ -117,11 +112,39 @@ func (s *visible) spent() (spent, earned float64) {
 const leftOfEvents = 0.25
 
 // saves returns about how many tokens summaries of a window save.
-func (s *visible) saves(w *Window, cfg Config) int {
+func (s *shape) saves(w *Window, cfg Config) int {
 	left := 0
 	for _, g := range w.Groups {
-		tokens := tokensAt(s.view, g.Indices)
+		tokens := s.at(g.Indices)
 		left += min(tokens, cfg.limits.Summary, leastAim+int(leftOfEvents*float64(tokens)))
 	}
 	return w.Tokens - left
+}
+
+// PromptTokens returns how many tokens a prompt made of the visible log takes. It is
+// the newest measurement (usageMetadata.promptTokenCount) of a visible event that is no
+// summary and was logged after the newest patch, plus the estimate
+// ([patch.Event.EstimatedTokens]) of that event and all after it, which were not in the
+// measured prompt. Where no event was measured since the newest patch, it is the
+// estimate of the whole visible log; measured says which. Measurements are never
+// summed.
+func PromptTokens(v fold.View) (tokens int, measured bool) {
+	entries := make([]fold.Entry, 0, v.Len())
+	for _, e := range v.Entries() {
+		entries = append(entries, e)
+	}
+	return promptTokens(entries, v.PatchSeq())
+}
+
+func promptTokens(entries []fold.Entry, patchSeq uint64) (tokens int, measured bool) {
+	for i := len(entries) - 1; i >= 0; i-- {
+		e := entries[i]
+		tokens += e.Event.EstimatedTokens()
+		if e.Seq > patchSeq && !e.Summary {
+			if n := records.PromptTokens(e.Event); n > 0 {
+				return tokens + n, true
+			}
+		}
+	}
+	return tokens, false
 }

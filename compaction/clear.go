@@ -29,17 +29,16 @@ const ClearedResult = "[old tool result cleared]"
 //
 // The error is nil unless an event cannot be rebuilt with its new content.
 func ClearToolResults(v fold.View, keepLast int) ([]*patch.PatchEvent, error) {
-	s := newVisible(v, Run{})
-	s.markKept(Config{limits: limits{WaitingCalls: math.MaxInt}}, func(int) bool { return false })
+	s := newShape(v, Run{})
+	x := s.clearable(Config{})
 	results := s.results()
 	results = results[:max(0, len(results)-max(0, keepLast))]
-	results = slices.DeleteFunc(results, func(r result) bool { return s.stays[r.Index] })
-	return s.clear(results)
+	return s.clear(slices.DeleteFunc(results, func(r result) bool { return x.stays[r.Index] }))
 }
 
 // clear returns patches that clear results, given in order: a splice for each event of which
 // any is cleared, the first for the first event.
-func (s *visible) clear(results []result) ([]*patch.PatchEvent, error) {
+func (s *shape) clear(results []result) ([]*patch.PatchEvent, error) {
 	var patches []*patch.PatchEvent
 	for len(results) > 0 {
 		i := results[0].Index
@@ -125,7 +124,7 @@ type result struct {
 }
 
 // results returns the results of visible calls, in order.
-func (s *visible) results() []result {
+func (s *shape) results() []result {
 	unpaired := unpairedResponses(s.view)
 	var results []result
 	for i, e := range s.entries {
@@ -146,60 +145,49 @@ func (s *visible) results() []result {
 	return results
 }
 
+// clearable selects the events whose results may be cleared.
+func (s *shape) clearable(cfg Config) *selection {
+	cfg.limits.WaitingCalls = math.MaxInt
+	return s.selection(cfg, func(int) bool { return false })
+}
+
 // clearing returns the window over the results that can be cleared, if that saves at least
-// [Config.ClearAfter] tokens, how many it saves, and how many the last results take, which stay.
-func (s *visible) clearing(cfg Config) (w *Window, saved, kept int) {
-	there := 0
-	for i, e := range s.entries {
-		if s.raw(i) {
-			there += e.Event.EstimatedTokens()
-		}
-	}
-	if there < cfg.ClearAfter { // to find out more is the dearer part
+// [Config.ClearAfter] tokens, how many it saves, and how many tokens stay in any case.
+func (s *shape) clearing(cfg Config) (w *Window, saved, held int) {
+	if s.sum(s.raw) < cfg.ClearAfter { // to find out more is the dearer part
 		return nil, 0, 0
 	}
 	results := s.results()
-	for _, r := range results[max(0, len(results)-cfg.limits.Results):] {
-		kept += r.saves
+	old := max(0, len(results)-cfg.limits.Results)
+	for _, r := range results[old:] {
+		held += r.saves
 	}
-	results = slices.DeleteFunc(results[:max(0, len(results)-cfg.limits.Results)], func(r result) bool {
+	results = slices.DeleteFunc(results[:old], func(r result) bool {
 		saved += r.saves
 		return r.saves == 0
 	})
 	if saved < cfg.ClearAfter {
-		return nil, saved, kept
+		return nil, saved, held
 	}
-	cfg.limits.WaitingCalls = math.MaxInt
-	s.markKept(cfg, func(int) bool { return false })
+	x := s.clearable(cfg)
+	held += x.held()
 	results = slices.DeleteFunc(results, func(r result) bool {
-		if s.stays[r.Index] {
+		if x.stays[r.Index] {
 			saved -= r.saves
 		}
-		return s.stays[r.Index]
+		return x.stays[r.Index]
 	})
 	if saved < cfg.ClearAfter {
-		return nil, saved, kept
+		return nil, saved, held
 	}
 	w = &Window{Trigger: ByClearing, Results: len(results), results: results}
-	var indices []int
-	for _, r := range results {
-		if len(indices) == 0 || indices[len(indices)-1] != r.Index {
-			indices = append(indices, r.Index)
-			w.Tokens += s.entries[r.Index].Event.EstimatedTokens()
+	for i, r := range results {
+		if i == 0 || results[i-1].Index != r.Index {
+			w.Tokens += s.between(r.Index, r.Index+1)
 			w.EarlierSpans = append(w.EarlierSpans, Span{r.Index, 1})
 		}
 	}
 	n := len(w.EarlierSpans) - 1
 	w.Span, w.EarlierSpans = w.EarlierSpans[n], w.EarlierSpans[:n]
-	return w, saved, kept
-}
-
-// representedTokens is how many tokens a group's summary stands for: those that are visible. Where few
-// are because results were cleared, a summarizer is to tell of these.
-func (s *visible) representedTokens(g Group) int {
-	visible, logged := tokensAt(s.view, g.Indices), tokensOf(s.events(g))
-	if logged > visible && logged >= briefTokens {
-		return max(visible, briefTokens)
-	}
-	return visible
+	return w, saved, held
 }

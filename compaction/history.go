@@ -70,20 +70,22 @@ func (h history) original(e *patch.Event, seq uint64) (logged, error) {
 }
 
 // originals reads the logged form of a window's events that have cleared results.
-func (h history) originals(s *visible, w *Window) (err error) {
-	s.originals = map[int]logged{}
+func (h history) originals(s *shape, w *Window) (map[int]logged, error) {
+	all := map[int]logged{}
 	for _, g := range w.Groups {
 		for _, i := range g.Indices {
 			e := s.entries[i]
 			if _, ok := e.Event.Origin(); !ok {
 				continue
 			}
-			if s.originals[i], err = h.original(e.Event, e.Seq); err != nil {
-				return err
+			o, err := h.original(e.Event, e.Seq)
+			if err != nil {
+				return nil, err
 			}
+			all[i] = o
 		}
 	}
-	return nil
+	return all, nil
 }
 
 // shownAgain returns, in order, the raw events of the last n invocations before a group of a

@@ -36,7 +36,7 @@ func (p *pass[K]) prepare(ctx context.Context, events []*patch.Event) (keep stri
 	if p.c.opts.Prepare == nil {
 		return "", nil
 	}
-	request := PrepareRequest[K]{p.key, p.visible.view, p.window.Trigger, slices.Clone(events), p.window.Merge}
+	request := PrepareRequest[K]{p.key, p.shape.view, p.window.Trigger, slices.Clone(events), p.window.Merge}
 	keep, err = await(ctx, p.c, &p.c.preparing, ErrPanic, errors.New("Options.Prepare does not return"), func(ctx context.Context) (string, error) {
 		keep, veto := p.c.opts.Prepare(ctx, request)
 		return keep, vetoed(veto)
@@ -79,9 +79,9 @@ func (p *pass[K]) approve(ctx context.Context, summaries []*patch.Event, patches
 	if p.c.opts.Approve == nil {
 		return nil
 	}
-	d := ApproveRequest[K]{Key: p.key, View: p.visible.view, Patches: slices.Clone(patches), Written: p.about}
+	d := ApproveRequest[K]{Key: p.key, View: p.shape.view, Patches: slices.Clone(patches), Written: p.about}
 	for i, g := range p.window.Groups {
-		d.Summaries = append(d.Summaries, SummaryDraft{Event: summaries[i], Events: p.visible.events(g)})
+		d.Summaries = append(d.Summaries, SummaryDraft{Event: summaries[i], Events: p.events(g)})
 	}
 	_, err := await(ctx, p.c, &p.c.approving, ErrPanic, errors.New("Options.Approve does not return"), func(ctx context.Context) (struct{}, error) {
 		return struct{}{}, vetoed(p.c.opts.Approve(ctx, d))

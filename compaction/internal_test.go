@@ -62,7 +62,7 @@ func viewOf(t *testing.T, texts ...string) fold.View {
 func TestSuccessForgetsFailures(t *testing.T) {
 	c := &Compactor[int]{backoff: map[int]backoff{}}
 	v := viewOf(t, `{"id":"a"}`, `{"id":"b"}`)
-	p := &pass[int]{key: 1, visible: newVisible(v, Run{}), window: &Window{Groups: []Group{{Indices: []int{0}}}}}
+	p := &pass[int]{key: 1, shape: newShape(v, Run{}), window: &Window{Groups: []Group{{Indices: []int{0}}}}}
 	failed := &SummarizerError{Err: errDeclined}
 	c.failed(1, v, p, failed)
 	if got := c.skipped(1, v); len(got) != 0 {
@@ -95,7 +95,7 @@ func TestSuccessForgetsFailures(t *testing.T) {
 func TestVetoedWindowsAreSkipped(t *testing.T) {
 	c := &Compactor[int]{backoff: map[int]backoff{}}
 	v := viewOf(t, `{"id":"a"}`, `{"id":"b"}`)
-	p := &pass[int]{key: 1, visible: newVisible(v, Run{}), window: &Window{Groups: []Group{{Indices: []int{1}}}}}
+	p := &pass[int]{key: 1, shape: newShape(v, Run{}), window: &Window{Groups: []Group{{Indices: []int{1}}}}}
 	for n := range maxVetoes {
 		if got := c.skipped(1, v); len(got) != 0 {
 			t.Errorf("after %d vetoes %q are skipped", n, got)

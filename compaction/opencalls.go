@@ -15,28 +15,20 @@ import (
 // these calls. Older calls are summarised as unanswered, and [RestoreCalls] restores them when
 // their response comes.
 func WaitingCalls(v fold.View, cfg Config, run Run) []fold.Call {
-	s := newVisible(v, run)
-	s.number()
-	calls := v.Calls()
-	var waiting []fold.Call
-	for _, i := range s.holdOpenCalls(calls, cfg.withDefaults()) {
-		waiting = append(waiting, calls[i])
-	}
+	_, waiting := newShape(v, run).openCalls(v.Calls(), cfg.withDefaults())
 	slices.Reverse(waiting)
 	return waiting
 }
 
-// holdOpenCalls lets the events of open calls stay. A call is open while nothing answers
+// openCalls says which events stay because of open calls. A call is open while nothing answers
 // it; one that is long-running or asks the user, until the user's side does: what the
 // tool itself returned is a placeholder. A call that the user is asked about is open
 // until that is answered and the call itself has returned since, and the asking stays
 // for as long as the call does. Of unanswered calls in invocations that are over, the newest
-// few stay. It returns those that wait for the user's side and stay, the
+// few stay. waiting are those that wait for the user's side and stay, the
 // last first.
-func (s *visible) holdOpenCalls(calls []fold.Call, cfg Config) (waiting []int) {
-	if s.stays == nil {
-		s.stays = make([]bool, len(s.entries))
-	}
+func (s *shape) openCalls(calls []fold.Call, cfg Config) (stays []bool, waiting []fold.Call) {
+	stays = make([]bool, len(s.entries))
 	byID := map[string]int{} // the newest call of an id so far
 	pending := make([]bool, len(calls))
 	unanswered := make([]bool, len(calls))
@@ -79,32 +71,32 @@ func (s *visible) holdOpenCalls(calls []fold.Call, cfg Config) (waiting []int) {
 				}
 				keptWaiting++
 			}
-			waiting = append(waiting, i)
-			s.stays[c.Index] = true
+			waiting = append(waiting, c)
+			stays[c.Index] = true
 			if about, ok := pendingAbout[i]; ok {
-				s.stays[calls[about].Index] = true
+				stays[calls[about].Index] = true
 			}
 		case !unanswered[i]:
 		case active:
-			s.stays[c.Index] = true
+			stays[c.Index] = true
 		case kept < cfg.limits.OpenCalls:
 			kept++
-			s.stays[c.Index] = true
+			stays[c.Index] = true
 		}
 	}
 	for changed := true; changed; { // one that stays may be asked about in turn
 		changed = false
 		for i, about := range answeredAbout {
-			if s.stays[calls[about].Index] && !s.stays[calls[i].Index] {
-				s.stays[calls[i].Index], changed = true, true
+			if stays[calls[about].Index] && !stays[calls[i].Index] {
+				stays[calls[i].Index], changed = true, true
 			}
 		}
 	}
-	return waiting
+	return stays, waiting
 }
 
 // inActiveInvocation reports whether the call's invocation is the running or the newest one.
-func (s *visible) inActiveInvocation(c fold.Call) bool {
+func (s *shape) inActiveInvocation(c fold.Call) bool {
 	number := s.invocation[c.Index]
 	return c.InNewestInvocation || number == s.running && s.running != noInvocation || number == s.newest
 }
@@ -112,7 +104,7 @@ func (s *visible) inActiveInvocation(c fold.Call) bool {
 func asksUser(c fold.Call) bool { return records.IsRequest(c.Name) }
 
 // subjectOf returns the id of the call that the user is asked about, or "".
-func (s *visible) subjectOf(c fold.Call) string {
+func (s *shape) subjectOf(c fold.Call) string {
 	if c.Name != records.RequestConfirmation && c.Name != records.RequestCredential {
 		return ""
 	}

@@ -19,10 +19,11 @@ import (
 type pass[K comparable] struct {
 	c       *Compactor[K]
 	key     K
-	visible *visible
+	shape   *shape
 	window  *Window
 	history history
-	done    func() // releases the claim
+	logged  map[int]logged // events of the window with cleared results as they were logged, by visible index
+	done    func()         // releases the claim
 	start   time.Time
 
 	backsOff  bool  // the summarizer has failed, and is not to be called yet
@@ -49,8 +50,8 @@ func (c *Compactor[K]) plan(ctx context.Context, key K, v fold.View, run Run) (*
 		}
 		run.Pinned = append(slices.Clone(run.Pinned), more.Pinned...)
 	}
-	p.visible = newVisible(v, run)
-	d := p.visible.plan(c.cfg)
+	p.shape = newShape(v, run)
+	d := p.shape.plan(c.cfg)
 	threshold := c.cfg.TokenThreshold
 	if threshold == 0 {
 		threshold = DefaultTokenThreshold
@@ -106,31 +107,40 @@ type groupRequest struct {
 
 // request returns the requests for the groups of the window.
 func (p *pass[K]) request(ctx context.Context) (all []*groupRequest, err error) {
-	s, w, cfg := p.visible, p.window, p.c.cfg
-	if err := p.history.originals(s, w); err != nil {
+	s, w, cfg := p.shape, p.window, p.c.cfg
+	if p.logged, err = p.history.originals(s, w); err != nil {
 		return nil, err
 	}
 	for _, g := range w.Groups {
 		r := &groupRequest{group: g}
-		if !w.Merge && tokensAt(s.view, g.Indices) >= briefTokens {
+		if !w.Merge && s.at(g.Indices) >= briefTokens {
 			if r.context, err = p.history.shownAgain(g, cfg.OverlapSize); err != nil {
 				return nil, err
 			}
 		}
-		if r.Request, err = s.request(w, g, eventsOf(r.context), p.history, cfg); err != nil {
+		r.Request = Request{Events: p.events(g), Merge: w.Merge, MaxTokens: s.maxAnswer(w, g, cfg), Focus: s.run.Focus}
+		if w.Merge {
+			r.Raw, r.Told, err = p.history.covered(g)
+		} else {
+			r.Before = append(s.summariesBefore(g), eventsOf(r.context)...)
+		}
+		if err == nil {
+			err = r.ask(cfg)
+		}
+		if err != nil {
 			return nil, err
 		}
-		if r.keep, err = p.prepare(ctx, s.events(g)); err != nil {
+		if r.keep, err = p.prepare(ctx, p.events(g)); err != nil {
 			return nil, err
 		}
 		r.keep = r.reserve(r.keep)
 		r.source = newSource(r.Request)
-		covered := s.representedTokens(g)
+		covered := p.representedTokens(g)
 		if covered < shortTokens {
 			if r.quote = wordForWord(r.Request); patch.EstimateTextTokens(r.quote) > cfg.limits.Summary {
 				r.quote = ""
 			}
-			r.pays = patch.EstimateTextTokens(r.quote+"\n"+r.keep) < tokensAt(s.view, g.Indices)
+			r.pays = patch.EstimateTextTokens(r.quote+"\n"+r.keep) < s.at(g.Indices)
 		}
 		if r.quote != "" && covered < briefTokens {
 			r.by = byQuoting
@@ -233,9 +243,9 @@ func (p *pass[K]) verify(ctx context.Context, r *groupRequest, resp Response, fa
 // draft returns the patches of the pass, in the order in which they apply, and the summaries
 // in them.
 func (p *pass[K]) draft(requests []*groupRequest) (summaries []*patch.Event, patches []*patch.PatchEvent, err error) {
-	s, w, out := p.visible, p.window, &p.about
+	w, out := p.window, &p.about
 	if w.Trigger == ByClearing {
-		if patches, err = s.clear(w.results); err != nil {
+		if patches, err = p.shape.clear(w.results); err != nil {
 			return nil, nil, err
 		}
 		for _, q := range patches {
@@ -245,7 +255,7 @@ func (p *pass[K]) draft(requests []*groupRequest) (summaries []*patch.Event, pat
 		out.EventsAfter = len(patches)
 	} else {
 		for _, r := range requests {
-			e, err := s.summary(w, r.group, r.context, r.summary, r.model, p.c.cfg)
+			e, err := p.summary(r)
 			if err != nil {
 				return nil, nil, fmt.Errorf("summary: %w", err)
 			}
@@ -277,7 +287,7 @@ func (p *pass[K]) draft(requests []*groupRequest) (summaries []*patch.Event, pat
 
 // patch logs the patches of the pass, if they are approved, and returns the view after them.
 func (p *pass[K]) patch(ctx context.Context, requests []*groupRequest) (fold.View, error) {
-	v := p.visible.view
+	v := p.shape.view
 	summaries, patches, err := p.draft(requests)
 	if err == nil {
 		err = p.approve(ctx, summaries, patches)

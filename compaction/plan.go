@@ -96,20 +96,20 @@ func Plan(v fold.View, cfg Config, run Run) (Decision, error) {
 	if err := cfg.Validate(); err != nil {
 		return Decision{}, err
 	}
-	return newVisible(v, run).plan(cfg.withDefaults()), nil
+	return newShape(v, run).plan(cfg.withDefaults()), nil
 }
 
-func (s *visible) plan(cfg Config) Decision {
+func (s *shape) plan(cfg Config) Decision {
 	if !cfg.Enabled {
 		return Decision{Reason: "compaction is off"}
 	}
-	d := Decision{}
-	d.PromptTokens, d.Measured = promptTokens(s.entries, s.view.PatchSeq())
+	d := Decision{PromptTokens: s.prompt}
+	_, d.Measured = promptTokens(s.entries, s.view.PatchSeq())
 	var reasons []string
-	for _, trigger := range []func(cfg Config, prompt int) (*Window, string){
+	for _, trigger := range []func(cfg Config) (*Window, string){
 		s.byInterval, s.byClearing, s.byInvocation, s.byTokens, s.byTiers, s.byMerging,
 	} {
-		w, reason := trigger(cfg, d.PromptTokens)
+		w, reason := trigger(cfg)
 		if w != nil {
 			d.Window, d.Reason = w, reason
 			return d
@@ -124,26 +124,24 @@ func (s *visible) plan(cfg Config) Decision {
 
 // byInterval returns the window over all that no summary stands for, if enough invocations
 // have such events. Those of the running invocation are not counted and stay.
-func (s *visible) byInterval(cfg Config, prompt int) (*Window, string) {
+func (s *shape) byInterval(cfg Config) (*Window, string) {
 	if cfg.CompactionInterval == 0 {
 		return nil, ""
 	}
-	s.number()
 	newest, over := s.retained(cfg, cfg.limits.Turn)
 	interval := cfg.CompactionInterval
 	if over {
 		interval = 1
 	}
-	holds := func(i int) bool { return s.running != noInvocation && s.invocation[i] == s.running || newest(i) }
+	holds := func(i int) bool { return s.inRunning(i) || newest(i) }
 	// What would be counted if nothing had to stay: to find out what does takes longer.
 	waiting, later := s.invocations(func(i int) bool { return !holds(i) }), ""
 	if waiting >= interval {
-		s.markKept(cfg, holds)
-		w := s.window(ByInterval, cfg)
-		if waiting = s.invocations(s.coverable); w != nil && waiting >= interval {
-			ok, why := s.pays(w, s.saves(w, cfg), cfg)
+		w, x := s.selection(cfg, holds).window(ByInterval, cfg)
+		if waiting = x.invocations(x.covers); w != nil && waiting >= interval {
 			read, _ := priceOf(cfg.Summarizer)
-			if ok || read == 0 && (prompt-s.staying() >= large || waiting/forced >= interval) {
+			due, why := s.due(w, s.saves(w, cfg), cfg, read == 0 && (s.prompt-x.held() >= large || waiting/forced >= interval))
+			if due {
 				return w, fmt.Sprintf("%d invocations have events that are not summarised, the interval is %d", waiting, interval)
 			}
 			later = ", " + why
@@ -153,15 +151,15 @@ func (s *visible) byInterval(cfg Config, prompt int) (*Window, string) {
 }
 
 // byClearing returns the window over old results of tools, if clearing them saves enough.
-func (s *visible) byClearing(cfg Config, prompt int) (*Window, string) {
+func (s *shape) byClearing(cfg Config) (*Window, string) {
 	if cfg.ClearAfter == 0 {
 		return nil, ""
 	}
-	w, saved, kept := s.clearing(cfg)
+	w, saved, held := s.clearing(cfg)
 	later := ""
 	if w != nil {
-		ok, why := s.pays(w, saved, cfg)
-		if ok || prompt-s.staying()-kept >= large {
+		due, why := s.due(w, saved, cfg, s.prompt-held >= large)
+		if due {
 			return w, fmt.Sprintf("clearing old results of tools saves about %d tokens, %d are enough", saved, cfg.ClearAfter)
 		}
 		later = ", " + why
@@ -174,32 +172,22 @@ func (s *visible) byClearing(cfg Config, prompt int) (*Window, string) {
 
 // byInvocation returns the window over the older events of the running invocation, if its raw
 // events take too many tokens and half as many can go.
-func (s *visible) byInvocation(cfg Config, prompt int) (*Window, string) {
-	if cfg.InvocationTokens == 0 {
+func (s *shape) byInvocation(cfg Config) (*Window, string) {
+	takes := s.sum(s.inRunning)
+	if cfg.InvocationTokens == 0 || takes == 0 {
 		return nil, ""
-	}
-	s.number()
-	takes := 0
-	for i, e := range s.entries {
-		if s.running != noInvocation && s.invocation[i] == s.running {
-			takes += e.Event.EstimatedTokens()
-		}
 	}
 	later := ""
 	if takes >= cfg.InvocationTokens {
 		tail := s.tail(cfg.EventRetentionSize)
-		s.markKept(cfg, func(i int) bool { return i >= tail || s.invocation[i] != s.running })
-		w := s.window(ByTokens, cfg)
-		if can := s.coverableTokens(); w != nil && can >= (cfg.InvocationTokens+1)/2 {
-			ok, why := s.pays(w, s.saves(w, cfg), cfg)
-			if ok || prompt-s.staying() >= large || takes/forced >= cfg.InvocationTokens {
+		w, x := s.selection(cfg, func(i int) bool { return i >= tail || s.invocation[i] != s.running }).window(ByTokens, cfg)
+		if w != nil && x.sum(x.covers) >= (cfg.InvocationTokens+1)/2 {
+			due, why := s.due(w, s.saves(w, cfg), cfg, s.prompt-x.held() >= large || takes/forced >= cfg.InvocationTokens)
+			if due {
 				return w, fmt.Sprintf("the running invocation takes %d tokens, it may take %d", takes, cfg.InvocationTokens)
 			}
 			later = ", and compaction would take what can go, " + why
 		}
-	}
-	if takes == 0 {
-		return nil, ""
 	}
 	return nil, fmt.Sprintf("the running invocation takes %d of %d tokens%s", takes, cfg.InvocationTokens, later)
 }
@@ -207,36 +195,41 @@ func (s *visible) byInvocation(cfg Config, prompt int) (*Window, string) {
 // byTokens returns the window over the older events, if the prompt takes too many tokens and
 // a sixteenth of the threshold can go: a tail that alone reaches the threshold must not cost a
 // call with every event.
-func (s *visible) byTokens(cfg Config, prompt int) (*Window, string) {
+func (s *shape) byTokens(cfg Config) (*Window, string) {
 	limit := cfg.TokenThreshold
 	if limit == 0 {
 		return nil, ""
 	}
-	if prompt < limit {
-		return nil, fmt.Sprintf("%d of %d tokens", prompt, limit)
+	if s.prompt < limit {
+		return nil, fmt.Sprintf("%d of %d tokens", s.prompt, limit)
 	}
-	s.number()
 	tail := s.tail(cfg.EventRetentionSize)
 	newest, _ := s.retained(cfg, min(limit/2, cfg.limits.Turn))
-	s.markKept(cfg, func(i int) bool { return i >= tail || newest(i) })
-	all := s.coverableTokens()
-	w := s.window(ByTokens, cfg)
-	reason := fmt.Sprintf("the prompt takes %d tokens, the threshold is %d", prompt, limit)
-	if can := s.coverableTokens(); w == nil || can < worthwhile(limit) { // without what has to wait for the next window
+	all := s.selection(cfg, func(i int) bool { return i >= tail || newest(i) })
+	w, x := all.window(ByTokens, cfg)
+	reason := fmt.Sprintf("the prompt takes %d tokens, the threshold is %d", s.prompt, limit)
+	if can := x.sum(x.covers); w == nil || can < worthwhile(limit) { // without what has to wait for the next window
 		return nil, fmt.Sprintf("%s, but only %d of them can be summarised, and it takes a sixteenth of the threshold to be worth it", reason, can)
 	}
-	ok, why := s.pays(w, s.saves(w, cfg), cfg)
-	if ok || prompt-s.staying() >= large || prompt/forced >= limit && all >= prompt-all {
+	can := all.sum(all.covers)
+	due, why := s.due(w, s.saves(w, cfg), cfg, s.prompt-x.held() >= large || s.prompt/forced >= limit && can >= s.prompt-can)
+	if due {
 		return w, reason
 	}
 	return nil, reason + ", and what can go makes a pass " + why
+}
+
+// due reports whether a pass pays, or is made in any case because a limit asks for it or a person does, and says why not.
+func (s *shape) due(w *Window, saved int, cfg Config, anyway bool) (bool, string) {
+	pays, why := s.pays(w, saved, cfg)
+	return pays || anyway || s.run.Force, why
 }
 
 // worthwhile is the least part of a token threshold that is worth a call of the summarizer.
 func worthwhile(threshold int) int { return threshold/16 + min(1, threshold%16) }
 
 // byTiers returns the window over summaries of one level, if enough stand side by side.
-func (s *visible) byTiers(cfg Config, _ int) (*Window, string) {
+func (s *shape) byTiers(cfg Config) (*Window, string) {
 	k := cfg.limits.Summaries
 	if w := s.tierMerge(s.chains(), k); w != nil {
 		return w, fmt.Sprintf("%d summaries of one level stand side by side", k)
@@ -246,13 +239,13 @@ func (s *visible) byTiers(cfg Config, _ int) (*Window, string) {
 
 // byMerging returns a window over summaries, if the prompt takes too many tokens and nothing
 // else is left.
-func (s *visible) byMerging(cfg Config, prompt int) (*Window, string) {
+func (s *shape) byMerging(cfg Config) (*Window, string) {
 	limit := cfg.TokenThreshold
-	if limit == 0 || prompt < limit {
+	if limit == 0 || s.prompt < limit {
 		return nil, ""
 	}
-	if w := s.forcedMerge(s.chains(), cfg.limits.Summaries, prompt, limit, worthwhile(limit)); w != nil {
-		return w, fmt.Sprintf("the prompt takes %d tokens, the threshold is %d, and only summaries are left to merge", prompt, limit)
+	if w := s.forcedMerge(s.chains(), cfg.limits.Summaries, limit); w != nil {
+		return w, fmt.Sprintf("the prompt takes %d tokens, the threshold is %d, and only summaries are left to merge", s.prompt, limit)
 	}
 	return nil, ""
 }

@@ -8,7 +8,6 @@ import (
 	"unicode/utf8"
 
 	"github.com/patchlog-dev/patchlog/compaction/internal/transcript"
-	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/internal/summaries"
 	"github.com/patchlog-dev/patchlog/internal/tokens"
 	"github.com/patchlog-dev/patchlog/patch"
@@ -107,38 +106,33 @@ const (
 	leastAim       = 48
 )
 
-// request returns the request for the summary of a group of a window. context are raw events that
-// are shown again for context.
-func (s *visible) request(w *Window, g Group, context []*patch.Event, h history, cfg Config) (r Request, err error) {
-	v := s.view
-	r = Request{Events: s.events(g), Merge: w.Merge, MaxTokens: maxAnswer(v, w, g, cfg), Focus: s.focus}
-	if w.Merge {
-		r.Raw, r.Told, err = h.covered(g)
-	} else {
-		r.Before = append(summariesBefore(v, g), context...)
-	}
-	if err != nil {
-		return r, err
-	}
-	return r, r.ask(cfg)
-}
-
 // events are what the summary of a group stands for.
-func (s *visible) events(g Group) []*patch.Event {
+func (p *pass[K]) events(g Group) []*patch.Event {
 	events := make([]*patch.Event, len(g.Indices))
 	for n, i := range g.Indices {
-		events[n] = s.shown(i).event
+		events[n] = p.shown(i).event
 	}
 	return events
 }
 
 // shown returns the visible event with index i as a summarizer sees it: as it was logged, before
 // its results were cleared.
-func (s *visible) shown(i int) logged {
-	if o, ok := s.originals[i]; ok {
+func (p *pass[K]) shown(i int) logged {
+	if o, ok := p.logged[i]; ok {
 		return o
 	}
-	return logged{s.entries[i].Event, s.entries[i].Seq}
+	e := p.shape.entries[i]
+	return logged{e.Event, e.Seq}
+}
+
+// representedTokens is how many tokens a group's summary stands for: those that are visible. Where few
+// are because results were cleared, a summarizer is to tell of these.
+func (p *pass[K]) representedTokens(g Group) int {
+	visible, logged := p.shape.at(g.Indices), tokensOf(p.events(g))
+	if logged > visible && logged >= briefTokens {
+		return max(visible, briefTokens)
+	}
+	return visible
 }
 
 // ask says in the request how long the answer should be, has it redacted, and makes the prompt.
@@ -189,8 +183,8 @@ func tokensOf(events []*patch.Event) int {
 }
 
 // maxAnswer is how long the summary of a group may be.
-func maxAnswer(v fold.View, w *Window, g Group, cfg Config) int {
-	covered := tokensAt(v, g.Indices)
+func (s *shape) maxAnswer(w *Window, g Group, cfg Config) int {
+	covered := s.at(g.Indices)
 	if w.Merge {
 		return min(longestMerged(covered), cfg.limits.Summary)
 	}
@@ -222,23 +216,12 @@ func wordForWord(r Request) string {
 	return strings.Join(texts, "\n")
 }
 
-func tokensAt(v fold.View, indices []int) int {
-	n := 0
-	for _, i := range indices {
-		n += v.At(i).EstimatedTokens()
-	}
-	return n
-}
-
 // summariesBefore returns the visible summaries of a group's branch before its events.
-func summariesBefore(v fold.View, g Group) []*patch.Event {
+func (s *shape) summariesBefore(g Group) []*patch.Event {
 	var out []*patch.Event
-	for i, e := range v.Events() {
-		if i >= g.Indices[0] {
-			break
-		}
-		if v.Entry(i).Summary && groupOf(e) == g.key() {
-			out = append(out, e)
+	for _, e := range s.entries[:g.Indices[0]] {
+		if e.Summary && groupOf(e.Event) == g.key() {
+			out = append(out, e.Event)
 		}
 	}
 	return out

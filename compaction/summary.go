@@ -9,28 +9,29 @@ import (
 )
 
 // summary makes the event that will stand in the place of a group of a window.
-func (s *visible) summary(w *Window, g Group, context []logged, text, model string, cfg Config) (*patch.Event, error) {
+func (p *pass[K]) summary(r *groupRequest) (*patch.Event, error) {
+	g := r.group
 	return patch.NewEvent(patch.Fields{
 		ID:             uuid.NewString(),
 		InvocationID:   uuid.NewString(),
-		Author:         s.author(g),
+		Author:         p.shape.author(g),
 		Branch:         g.Branch,
 		IsolationScope: g.Scope,
-		Content:        summaries.Content(text),
-		Actions:        patch.Actions{Compaction: s.compaction(w, g, text)},
-		CustomMetadata: s.metadata(w, g, context, model, cfg),
+		Content:        summaries.Content(r.summary),
+		Actions:        patch.Actions{Compaction: p.shape.compaction(p.window, g, r.summary)},
+		CustomMetadata: p.metadata(r),
 	})
 }
 
 // metadata is what a summary says of where it comes from: its lineage, and the records that its
 // summarizer was shown besides those that it stands for, as ranges of seqs. An erasure of one of
 // these erases the summary.
-func (s *visible) metadata(w *Window, g Group, context []logged, model string, cfg Config) map[string]any {
-	lineage := s.lineage(w, g, cfg)
-	lineage.Model = model
+func (p *pass[K]) metadata(r *groupRequest) map[string]any {
+	lineage := p.lineage(r.group)
+	lineage.Model = r.model
 	metadata := lineage.Metadata()
 	var shown [][2]uint64
-	for _, of := range context {
+	for _, of := range r.context {
 		if last := len(shown) - 1; last >= 0 && shown[last][1]+1 == of.seq {
 			shown[last][1] = of.seq
 		} else {
@@ -39,8 +40,8 @@ func (s *visible) metadata(w *Window, g Group, context []logged, model string, c
 	}
 	if len(shown) > 0 {
 		ranges := make([]any, len(shown))
-		for i, r := range shown {
-			ranges[i] = []any{r[0], r[1]}
+		for i, of := range shown {
+			ranges[i] = []any{of[0], of[1]}
 		}
 		metadata[patch.OwnMetadata].(map[string]any)["shown"] = ranges
 	}
@@ -51,7 +52,7 @@ func (s *visible) metadata(w *Window, g Group, context []logged, model string, c
 // user. For an agent that sees only the running turn, ADK searches backwards for the newest event
 // of another author. A summary of the agent's own events by another author would end that search,
 // and hide the question from the agent.
-func (s *visible) author(g Group) string {
+func (s *shape) author(g Group) string {
 	author := s.entries[g.Indices[0]].Event.Author()
 	for _, i := range g.Indices {
 		if a := s.entries[i].Event.Author(); a != author || a == "" {
@@ -63,7 +64,7 @@ func (s *visible) author(g Group) string {
 
 // compaction says what the summary of a group stands for, as ADK does: the least and the
 // greatest time of what it covers, and which visible events in between it does not stand for.
-func (s *visible) compaction(w *Window, g Group, text string) *patch.EventCompaction {
+func (s *shape) compaction(w *Window, g Group, text string) *patch.EventCompaction {
 	gone := map[int]bool{}
 	for _, span := range w.spans() {
 		for i := span.Start; i < span.Start+span.Count; i++ {
@@ -88,18 +89,18 @@ func (s *visible) compaction(w *Window, g Group, text string) *patch.EventCompac
 }
 
 // lineage says where the summary of a group comes from.
-func (s *visible) lineage(w *Window, g Group, cfg Config) Lineage {
-	if w.Merge {
+func (p *pass[K]) lineage(g Group) Lineage {
+	if p.window.Merge {
 		var of []Lineage
-		for _, i := range g.Indices {
-			of = append(of, LineageOf(s.entries[i].Event))
+		for _, e := range p.events(g) {
+			of = append(of, LineageOf(e))
 		}
-		return merged(of, cfg.limits.Summaries)
+		return merged(of, p.c.cfg.limits.Summaries)
 	}
 	l := Lineage{Level: 1, Windows: 1, Passes: 1}
 	for _, i := range g.Indices {
-		of := s.shown(i)
-		l = l.Add(Lineage{Events: 1, Tokens: records.LoggedTokens(s.entries[i].Event), From: of.seq, To: of.seq})
+		of := p.shown(i)
+		l = l.Add(Lineage{Events: 1, Tokens: records.LoggedTokens(p.shape.entries[i].Event), From: of.seq, To: of.seq})
 	}
 	return l
 }

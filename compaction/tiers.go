@@ -15,7 +15,7 @@ type chain struct {
 }
 
 // chains returns the chains of the visible log, the oldest first.
-func (s *visible) chains() []*chain {
+func (s *shape) chains() []*chain {
 	var all []*chain
 	var current map[group]*chain
 	for i, entry := range s.entries {
@@ -66,7 +66,7 @@ func (c *chain) runs(yield func(from, to int) bool) {
 
 // tierMerge returns a window over the oldest k summaries of the lowest level of which so
 // many stand side by side, or nil.
-func (s *visible) tierMerge(chains []*chain, k int) *Window {
+func (s *shape) tierMerge(chains []*chain, k int) *Window {
 	var best *chain
 	var at int
 	for _, c := range chains {
@@ -87,13 +87,13 @@ func (s *visible) tierMerge(chains []*chain, k int) *Window {
 // level that stand side by side, of the lowest level that there is; failing that, the
 // two of the lowest levels. It returns nil if nothing is left to merge that brings the
 // prompt under the threshold, or saves the least that is worth a call.
-func (s *visible) forcedMerge(chains []*chain, k, prompt, threshold, least int) *Window {
+func (s *shape) forcedMerge(chains []*chain, k, threshold int) *Window {
 	var best []int
 	lowest := 0
 	offer := func(level int, indices []int) {
-		saved := tokensAt(s.view, indices)
+		saved := s.at(indices)
 		saved -= longestMerged(saved) // at least, or the answer is refused
-		worth := prompt-saved < threshold || saved >= least
+		worth := s.prompt-saved < threshold || saved >= worthwhile(threshold)
 		if worth && (best == nil || level < lowest) {
 			best, lowest = indices, level
 		}
@@ -120,10 +120,9 @@ func (s *visible) forcedMerge(chains []*chain, k, prompt, threshold, least int) 
 }
 
 // merge returns the window over summaries of one chain.
-func (s *visible) merge(by Trigger, indices []int) *Window {
+func (s *shape) merge(by Trigger, indices []int) *Window {
 	spans := spansOf(indices)
 	last := len(spans) - 1
-	s.number()
 	w := &Window{Trigger: by, Span: spans[last], EarlierSpans: spans[:last], Merge: true}
 	s.fill(w, slices.Clone(indices))
 	return w

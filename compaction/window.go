@@ -9,136 +9,59 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// coverable reports whether a window may hold the event, after markKept.
-func (s *visible) coverable(i int) bool { return !s.stays[i] }
-
 // invocations counts those that have a raw event for which counts is true.
-func (s *visible) invocations(counts func(i int) bool) int {
-	seen := make([]bool, len(s.entries)+1)
-	n := 0
+func (s *shape) invocations(counts func(i int) bool) int {
+	seen := map[int32]bool{}
 	for i, number := range s.invocation {
 		if s.raw(i) && !seen[number] && counts(i) {
 			seen[number] = true
-			n++
 		}
 	}
-	return n
-}
-
-// staying is how many tokens the raw events take that stay, after markKept: no pass makes the prompt smaller by
-// these, so they are no reason for one that does not pay.
-func (s *visible) staying() (n int) {
-	for i, e := range s.entries {
-		if s.raw(i) && s.stays[i] {
-			n += e.Event.EstimatedTokens()
-		}
-	}
-	return n
-}
-
-func (s *visible) coverableTokens() int {
-	n := 0
-	for i, e := range s.entries {
-		if s.coverable(i) {
-			n += e.Event.EstimatedTokens()
-		}
-	}
-	return n
-}
-
-// tail returns the index from which on there are n raw events that say something.
-func (s *visible) tail(n int) int {
-	i := len(s.entries)
-	for i > 0 && n > 0 {
-		i--
-		if s.raw(i) && s.entries[i].Event.SaysSomething() {
-			n--
-		}
-	}
-	return i
-}
-
-// retained reports of an event whether it stays as it was said, as a part of the newest invocations that say something:
-// all of these if they take at most the given tokens, or else what the user asked last and the last events of as many. over
-// reports whether they take more.
-func (s *visible) retained(cfg Config, most int) (holds func(i int) bool, over bool) {
-	newest, question, tokens := map[int32]bool{}, -1, 0
-	for i := len(s.entries) - 1; i >= 0; i-- {
-		number, e := s.invocation[i], s.entries[i].Event
-		if s.raw(i) && !newest[number] && len(newest) < cfg.RetainInvocations && e.SaysSomething() {
-			newest[number] = true
-		}
-		if newest[number] && question < 0 && isQuestion(e) {
-			question = i
-		}
-	}
-	for i, e := range s.entries {
-		if s.raw(i) && newest[s.invocation[i]] {
-			tokens += e.Event.EstimatedTokens()
-		}
-	}
-	if tokens > most {
-		tail := 0
-		for tail = len(s.entries); tail > 0 && s.entries[tail-1].Event.EstimatedTokens() <= most; tail-- {
-			most -= s.entries[tail-1].Event.EstimatedTokens()
-		}
-		return func(i int) bool { return s.raw(i) && newest[s.invocation[i]] && (i >= tail || i == question) }, true
-	}
-	return func(i int) bool { return s.raw(i) && newest[s.invocation[i]] }, false
+	return len(seen)
 }
 
 // window returns the oldest stretch that can be covered, as far as the summarizer's
-// input reaches, or nil if there is none. What cannot be covered stays from now on, so that
+// input reaches, or nil if there is none, and the selection without what cannot be covered, so that
 // it does not count as waiting.
-func (s *visible) window(by Trigger, cfg Config) *Window {
+func (x *selection) window(by Trigger, cfg Config) (*Window, *selection) {
 	for {
-		oldest, refused := s.windows(by, cfg)
+		oldest, refused := x.windows(by, cfg)
 		if len(refused) == 0 {
-			return oldest
+			return oldest, x
 		}
-		// Neither can what it is tied to.
-		tied := map[int32]bool{}
+		stays := slices.Clone(x.stays)
 		for _, i := range refused {
-			tied[s.last[i]] = true
+			stays[i] = true
 		}
-		for i, last := range s.last {
-			s.stays[i] = s.stays[i] || tied[last]
-		}
-		s.attach()
+		x = x.tied(stays, x.last)
 	}
 }
 
 // windows returns the oldest window, and events that cannot go: those that would go from
 // before a window, or without a summary, and leave a log that a model's API refuses.
-func (s *visible) windows(by Trigger, cfg Config) (oldest *Window, refused []int) {
-	attachedTo := map[int32][]int{}
-	for i, a := range s.attached {
-		if a {
-			attachedTo[s.last[i]] = append(attachedTo[s.last[i]], i)
-		}
-	}
-	for start := 0; start < len(s.entries); {
-		if s.stays[start] || s.attached[start] {
+func (x *selection) windows(by Trigger, cfg Config) (oldest *Window, refused []int) {
+	for start := 0; start < len(x.entries); {
+		if x.stays[start] || x.attached[start] {
 			start++
 			continue
 		}
 		end, alone := start, start // from alone on, nothing is attached
-		for ; end < len(s.entries) && !s.stays[end] && !s.attached[end]; end++ {
-			if len(attachedTo) > 0 && attachedTo[int32(end)] != nil {
+		for ; end < len(x.entries) && !x.stays[end] && !x.attached[end]; end++ {
+			if x.attachedTo[end] != nil {
 				alone = end + 1
 			}
 		}
 		// Behind the oldest window, only such can be refused as take something along from
 		// before them, or leave a summary of role model before a call. To find out what the
 		// others hold would be the dearer part.
-		for start < end && (oldest == nil || start < alone || s.modelSummary(start-1)) {
-			to := s.reach(start, end, attachedTo, cfg.limits.Input)
+		for start < end && (oldest == nil || start < alone || x.modelSummary(start-1)) {
+			to := x.reach(start, end, cfg.limits.Input)
 			if by == ByInterval {
-				to = s.leaving(start, to, end, cfg.CompactionInterval)
+				to = x.leaving(start, to, end, cfg.CompactionInterval)
 			}
-			w, gone := s.covering(by, start, to, attachedTo)
+			w, gone := x.covering(by, start, to)
 			switch {
-			case !s.isAccepted(w, gone):
+			case !x.isAccepted(w, gone):
 				for _, span := range gone {
 					refused = append(refused, span.Start)
 				}
@@ -155,15 +78,15 @@ func (s *visible) windows(by Trigger, cfg Config) (oldest *Window, refused []int
 // reach returns how far from start a window goes: over as many closed units as the
 // limit allows, at least one, and where that is not the whole run, over whole
 // invocations if there is one.
-func (s *visible) reach(start, end int, attachedTo map[int32][]int, limit int) int {
+func (x *selection) reach(start, end int, limit int) int {
 	tokens, fits, whole := 0, start, start
 	closed := int32(start)
 	for i := start; i < end; i++ {
-		tokens += shownTokens(s.entries[i].Event)
-		for _, a := range attachedTo[int32(i)] {
-			tokens += shownTokens(s.entries[a].Event)
+		tokens += shownTokens(x.entries[i].Event)
+		for _, a := range x.attachedTo[i] {
+			tokens += shownTokens(x.entries[a].Event)
 		}
-		closed = max(closed, s.last[i])
+		closed = max(closed, x.last[i])
 		if int(closed) > i {
 			continue // a call's response is still to come
 		}
@@ -174,7 +97,7 @@ func (s *visible) reach(start, end int, attachedTo map[int32][]int, limit int) i
 			return fits
 		}
 		fits = i + 1
-		if i+1 == end || s.invocation[i+1] != s.invocation[i] {
+		if i+1 == end || x.invocation[i+1] != x.invocation[i] {
 			whole = i + 1
 		}
 	}
@@ -183,11 +106,11 @@ func (s *visible) reach(start, end int, attachedTo map[int32][]int, limit int) i
 
 // leaving returns where a window from start ends that the input limit ends at to: if what is left up to end is of
 // fewer invocations than the interval, at the last earlier border of invocations that leaves enough, if there is one.
-func (s *visible) leaving(start, to, end, interval int) int {
+func (x *selection) leaving(start, to, end, interval int) int {
 	left := map[int32]bool{}
 	for i := end - 1; i > start && to < end; i-- {
-		left[s.invocation[i]] = true
-		if i <= to && len(left) >= interval && s.invocation[i] != s.invocation[i-1] && slices.Max(s.last[start:i]) < int32(i) {
+		left[x.invocation[i]] = true
+		if i <= to && len(left) >= interval && x.invocation[i] != x.invocation[i-1] && slices.Max(x.last[start:i]) < int32(i) {
 			return i
 		}
 	}
@@ -206,18 +129,18 @@ func shownTokens(e *patch.Event) int {
 
 // covering returns the window over [start, end) and what goes with it, and which of it goes
 // without a summary in its place.
-func (s *visible) covering(by Trigger, start, end int, attachedTo map[int32][]int) (w *Window, gone []Span) {
+func (x *selection) covering(by Trigger, start, end int) (w *Window, gone []Span) {
 	w = &Window{Trigger: by, Span: Span{start, end - start}}
 	var indices []int
 	for i := start; i < end; i++ {
-		indices = append(indices, attachedTo[int32(i)]...)
+		indices = append(indices, x.attachedTo[i]...)
 	}
 	slices.Sort(indices)
 	w.EarlierSpans = spansOf(indices)
 	for i := start; i < end; i++ {
 		indices = append(indices, i)
 	}
-	s.fill(w, indices)
+	x.fill(w, indices)
 	gone = w.EarlierSpans
 	if len(w.Groups) == 0 {
 		gone = append(slices.Clone(gone), w.Span)
@@ -226,7 +149,7 @@ func (s *visible) covering(by Trigger, start, end int, attachedTo map[int32][]in
 }
 
 // fill says what the events with the given indices, in order, are to a window.
-func (s *visible) fill(w *Window, indices []int) {
+func (s *shape) fill(w *Window, indices []int) {
 	var groups []Group
 	at := map[group]int{}
 	g := -1
@@ -234,7 +157,7 @@ func (s *visible) fill(w *Window, indices []int) {
 	last := int32(noInvocation)
 	for _, i := range indices {
 		e := s.entries[i].Event
-		w.Tokens += e.EstimatedTokens()
+		w.Tokens += s.between(i, i+1)
 		if number := s.invocation[i]; number != last && !named[number] && e.InvocationID() != "" && s.raw(i) {
 			named[number], last = true, number
 			w.Invocations = append(w.Invocations, e.InvocationID())
@@ -264,7 +187,7 @@ func (s *visible) fill(w *Window, indices []int) {
 // isAccepted reports whether the log is still one that a model's API accepts after the
 // given spans are gone without a summary in their place: no function call comes first,
 // or directly after a summary of role model, where it did not before.
-func (s *visible) isAccepted(w *Window, gone []Span) bool {
+func (s *shape) isAccepted(w *Window, gone []Span) bool {
 	if len(gone) == 0 {
 		return true
 	}
@@ -295,7 +218,7 @@ func (s *visible) isAccepted(w *Window, gone []Span) bool {
 	return true
 }
 
-func (s *visible) modelSummary(i int) bool {
+func (s *shape) modelSummary(i int) bool {
 	return s.entries[i].Summary && s.entries[i].Event.Role() == "model"
 }
 
