@@ -38,11 +38,7 @@ func (c *Compactor[K]) revertBlanks(ctx context.Context, key K, v fold.View) (fo
 		c.mu.Unlock()
 		return v, nil
 	}
-	group := uuid.NewString()
-	for i, p := range plan.Reverts {
-		plan.Reverts[i] = p.WithAuthor(patch.CompactionAuthor).WithGroup(group)
-	}
-	done, err := c.log.ApplyPatch(ctx, key, plan.Reverts, fold.PatchOptions{On: v, AllowOrphans: true})
+	done, err := c.log.ApplyPatch(ctx, key, grouped(plan.Reverts, patch.CompactionAuthor, uuid.NewString), fold.PatchOptions{On: v, AllowOrphans: true})
 	return done.View, err
 }
 

@@ -1,7 +1,6 @@
 package compaction
 
 import (
-	"encoding/json"
 	"maps"
 	"slices"
 	"strconv"
@@ -62,7 +61,7 @@ func CloseCalls(v fold.View, newID func() string, leave func(fold.Call) bool) ([
 		}
 		patches = append(patches, patch.NewSplice(at+1, 0, answer).WithID(InterruptedPrefix+newID()))
 	}
-	return grouped(patches, newID), nil
+	return grouped(patches, "patchlog", newID), nil
 }
 
 // interruptedCalls returns the visible calls without a response that neither the user's side answers, nor the end of a
@@ -122,7 +121,7 @@ func ReopenCalls(v fold.View, late *patch.Event) (patches []*patch.PatchEvent, e
 		}
 		var rest []*patch.Event
 		if len(left) > 0 {
-			one, err := withParts(v.At(i), left)
+			one, err := withParts(v.At(i), left, nil)
 			if err != nil {
 				return nil, err
 			}
@@ -130,7 +129,7 @@ func ReopenCalls(v fold.View, late *patch.Event) (patches []*patch.PatchEvent, e
 		}
 		patches = append(patches, patch.NewSplice(i, 1, rest...).WithState(patch.Keep))
 	}
-	return grouped(patches, uuid.NewString), nil
+	return grouped(patches, "patchlog", uuid.NewString), nil
 }
 
 // isInterrupted reports whether an event is one of [CloseCalls].
@@ -139,42 +138,14 @@ func isInterrupted(e *patch.Event) bool {
 	return e.Decode("customMetadata", &metadata) == nil && metadata[InterruptedKey] == true
 }
 
-// withParts returns a copy of an event, with an id of its own, that has only some parts of its content.
-func withParts(e *patch.Event, indices []int) (*patch.Event, error) {
-	fields, err := fieldsOf(e)
-	if err != nil {
-		return nil, err
-	}
-	content, parts, err := contentOf(e)
-	if err != nil {
-		return nil, err
-	}
-	var kept []json.RawMessage
-	for _, i := range indices {
-		kept = append(kept, parts[i])
-	}
-	if content["parts"], err = json.Marshal(kept); err != nil {
-		return nil, err
-	}
-	if fields["content"], err = json.Marshal(content); err != nil {
-		return nil, err
-	}
-	fields["id"] = json.RawMessage(strconv.Quote(uuid.NewString()))
-	text, err := json.Marshal(fields)
-	if err != nil {
-		return nil, err
-	}
-	return patch.ParseEvent(text)
-}
-
 // grouped gives patches their author and, if they are several, a common group.
-func grouped(patches []*patch.PatchEvent, newID func() string) []*patch.PatchEvent {
+func grouped(patches []*patch.PatchEvent, author string, newID func() string) []*patch.PatchEvent {
 	group := ""
 	if len(patches) > 1 {
 		group = newID()
 	}
 	for i, p := range patches {
-		patches[i] = p.WithAuthor("patchlog").WithGroup(group)
+		patches[i] = p.WithAuthor(author).WithGroup(group)
 	}
 	return patches
 }

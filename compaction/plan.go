@@ -103,8 +103,7 @@ func (s *shape) plan(cfg Config) Decision {
 	if !cfg.Enabled {
 		return Decision{Reason: "compaction is off"}
 	}
-	d := Decision{PromptTokens: s.prompt}
-	_, d.Measured = promptTokens(s.entries, s.view.PatchSeq())
+	d := Decision{PromptTokens: s.prompt, Measured: s.measured}
 	var reasons []string
 	for _, trigger := range []func(cfg Config) (*Window, string){
 		s.byInterval, s.byClearing, s.byInvocation, s.byTokens, s.byTiers, s.byMerging,
@@ -221,8 +220,10 @@ func (s *shape) byTokens(cfg Config) (*Window, string) {
 
 // due reports whether a pass pays, or is made in any case because a limit asks for it or a person does, and says why not.
 func (s *shape) due(w *Window, saved int, cfg Config, anyway bool) (bool, string) {
-	pays, why := s.pays(w, saved, cfg)
-	return pays || anyway || s.run.Force, why
+	if anyway || s.run.Force {
+		return true, ""
+	}
+	return s.pays(w, saved, cfg)
 }
 
 // worthwhile is the least part of a token threshold that is worth a call of the summarizer.

@@ -267,21 +267,26 @@ func recalling(on fold.View, copies map[string]*copied) ([]*patch.PatchEvent, er
 			}
 			here, all = append(here, e), all[1:]
 		}
-		patches = append(patches, patch.NewSplice(at, 0, here...).WithState(patch.Keep).WithAuthor(patch.CompactionAuthor).WithBase(on.PatchSeq()))
+		patches = append(patches, patch.NewSplice(at, 0, here...).WithState(patch.Keep).WithBase(on.PatchSeq()))
 	}
-	if len(patches) > 1 { // a call may come back in one place, and its response in another
-		group := uuid.NewString()
-		for i, p := range patches {
-			patches[i] = p.WithGroup(group)
-		}
-	}
-	return patches, nil
+	return grouped(patches, patch.CompactionAuthor, uuid.NewString), nil // a call may come back in one place, and its response in another
 }
 
-// copy returns a copy of the event, under a new id, that has nothing but some of its calls,
-// or of its responses.
+// copy returns a copy of the event that has nothing but some of its calls, or of its responses.
 func (c *copied) copy() (*patch.Event, error) {
-	e := c.event
+	var indices []int
+	for p := range c.event.FunctionParts() {
+		if p.Response == c.response && slices.Contains(c.names, nameOf(p)) {
+			indices = append(indices, p.Index)
+		}
+	}
+	return withParts(c.event, indices, map[string]any{"recalled": c.of})
+}
+
+// withParts returns a copy of an event, with an id of its own, that has only some parts of its content. Of the other fields
+// it has those that say whose the parts are, and where an answer is to go: the node of a workflow, or in the metadata the
+// task of a remote agent. own, if not nil, stands in its metadata, with the id.
+func withParts(e *patch.Event, indices []int, own map[string]any) (*patch.Event, error) {
 	fields, err := fieldsOf(e)
 	if err != nil {
 		return nil, err
@@ -290,42 +295,41 @@ func (c *copied) copy() (*patch.Event, error) {
 	if err != nil {
 		return nil, err
 	}
-	var kept []json.RawMessage
-	var longRunning []string
-	for p := range e.FunctionParts() {
-		if p.Response != c.response || !slices.Contains(c.names, nameOf(p)) {
-			continue
-		}
-		kept = append(kept, parts[p.Index])
-		if !p.Response && p.ID != "" && records.IsLongRunning(e, p.ID) {
-			longRunning = append(longRunning, p.ID)
-		}
+	kept := make([]json.RawMessage, len(indices))
+	for n, i := range indices {
+		kept[n] = parts[i]
 	}
 	if content["parts"], err = json.Marshal(kept); err != nil {
 		return nil, err
 	}
-	metadata := map[string]json.RawMessage{}
-	if text, there := fields["customMetadata"]; there {
-		if err := json.Unmarshal(text, &metadata); err != nil {
+	id := uuid.NewString()
+	to := map[string]any{"id": id, "content": content}
+	for _, name := range []string{"invocationId", "author", "branch", "isolationScope", "timestamp", "nodeInfo", "requestedInput", "customMetadata"} {
+		if v, there := fields[name]; there {
+			to[name] = v
+		}
+	}
+	var longRunning []string
+	for p := range e.FunctionParts() {
+		if !p.Response && p.ID != "" && slices.Contains(indices, p.Index) && records.IsLongRunning(e, p.ID) {
+			longRunning = append(longRunning, p.ID)
+		}
+	}
+	if len(longRunning) > 0 {
+		to["longRunningToolIds"] = longRunning
+	}
+	if own != nil {
+		own["as"] = id
+		metadata := map[string]json.RawMessage{}
+		if err := e.Decode("customMetadata", &metadata); err != nil {
 			return nil, err
 		}
-	}
-	id := uuid.NewString()
-	if metadata[patch.OwnMetadata], err = json.Marshal(map[string]any{"recalled": c.of, "as": id}); err != nil {
-		return nil, err
-	}
-	own := map[string]any{"id": id, "content": content, "customMetadata": metadata}
-	if len(longRunning) > 0 {
-		own["longRunningToolIds"] = longRunning
-	}
-	// And what says where the answer is to go: the node of a workflow, or in the metadata
-	// the task of a remote agent.
-	for _, name := range []string{"invocationId", "author", "branch", "isolationScope", "timestamp", "nodeInfo", "requestedInput"} {
-		if v, there := fields[name]; there {
-			own[name] = v
+		if metadata[patch.OwnMetadata], err = json.Marshal(own); err != nil {
+			return nil, err
 		}
+		to["customMetadata"] = metadata
 	}
-	text, err := json.Marshal(own)
+	text, err := json.Marshal(to)
 	if err != nil {
 		return nil, err
 	}

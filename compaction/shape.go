@@ -45,12 +45,13 @@ func (g Group) key() group { return group{records.BranchWithoutRuns(g.Branch), g
 // shape is what planning knows of a visible log before it asks what a trigger may cover. It is not changed once it is made.
 // All slices are by visible index.
 type shape struct {
-	view    fold.View
-	entries []fold.Entry
-	tokens  []int           // of the events before each, and of all
-	prompt  int             // tokens that the prompt takes
-	pinned  map[string]bool // by event id
-	run     Run
+	view     fold.View
+	entries  []fold.Entry
+	tokens   []int // of the events before each, and of all
+	prompt   int   // tokens that the prompt takes, measured or estimated
+	measured bool
+	pinned   map[string]bool // by event id
+	run      Run
 
 	// invocation numbers the invocations in the order in which they are first seen: the one that the event names, else that
 	// of the event before it; one of the user without begins one. That of a summary is noInvocation.
@@ -102,7 +103,7 @@ func newShape(v fold.View, run Run) *shape {
 	if number, ok := numbers[run.Invocation]; ok {
 		s.running = number
 	}
-	s.prompt, _ = promptTokens(s.entries, v.PatchSeq())
+	s.prompt, s.measured = promptTokens(s.entries, v.PatchSeq())
 	return s
 }
 

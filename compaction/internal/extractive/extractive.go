@@ -140,7 +140,7 @@ func (s *reader) write(in Input) string {
 	for {
 		text := p.text()
 		if joined(text, open, rows) == "" && s.other != "" {
-			if identifiers.Invents(s.other, s.source) { // an escape in JSON, such as \u0000, reads as one
+			if identifiers.Invents(s.other, s.source) {
 				s.other, _, _ = strings.Cut(s.other, ":")
 			}
 			text = cut(bullet+s.other, min(room, maxOutcome))

@@ -94,9 +94,9 @@ func (s *reader) add(e *patch.Event) {
 			s.ids.addText(p.Text, used)
 		case patch.PartResponse:
 			s.answer(p, user)
-			s.other = oneLine(fmt.Sprintf("%s returned: %s", functionName(p.Name), p.Response))
+			s.other = functionName(p.Name) + " returned: " + oneLine(identifiers.Values(records.JSON(p.Response)))
 		case patch.PartCodeResult, patch.PartOther:
-			s.other = oneLine(fmt.Sprintf("%s: %s", p.Kind, p.Value))
+			s.other = fmt.Sprintf("%s: %s", p.Kind, oneLine(identifiers.Values(records.JSON(p.Value))))
 		}
 	}
 	if text, ok := e.Field("errorMessage"); ok && stringIn(text) != "" && stringIn(text) != "null" {
