@@ -133,10 +133,12 @@ func TestSaysSomething(t *testing.T) {
 
 // A result of which only its values can be told is told without the escapes of JSON, which are no words of its own.
 func TestTellsNoEscapes(t *testing.T) {
-	nul := "\x00"
-	e := result("a", map[string]any{"result": nul, "list": []any{nul, map[string]any{"id": nul}}})
-	got := Summarise(Input{Events: []*patch.Event{e}, Max: 26})
-	if identifiers.Invents(got, identifiers.NewIndex(identifiers.Text(e))) || strings.Contains(got, "u0000") {
+	returned := func(key, text string) *patch.Event {
+		return answered("", "f", map[string]any{key: text, "list": []any{text, map[string]any{"id": text}}})
+	}
+	events := []*patch.Event{returned("error", "x"), returned("result", "\x00")}
+	got := Summarise(Input{Events: events, Max: 26})
+	if identifiers.Invents(got, identifiers.NewIndex(identifiers.Text(events...))) || strings.Contains(got, "u0000") {
 		t.Errorf("it has identifiers of its own: %q", got)
 	}
 }
