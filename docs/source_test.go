@@ -54,7 +54,7 @@ var exceptions = map[string][]string{
 }
 
 // The files of compaction that plan.
-var planning = []string{"backoff.go", "lineage.go", "opencalls.go", "balance.go", "plan.go", "request.go", "summary.go", "tiers.go", "visible.go", "window.go"}
+var planning = []string{"backoff.go", "lineage.go", "opencalls.go", "balance.go", "plan.go", "request.go", "summary.go", "shape.go", "tiers.go", "window.go"}
 
 func TestWhatComputesReachesOutForNothing(t *testing.T) {
 	files := map[string]*ast.File{}
