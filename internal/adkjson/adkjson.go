@@ -92,7 +92,7 @@ func translate(text []byte) ([]byte, error) {
 	if jsonvalue.KindOf(text) != jsonvalue.Object {
 		return text, nil
 	}
-	text, err := respell(text)
+	text, err := respell(text, eventSchema())
 	if err != nil {
 		return nil, err
 	}
@@ -134,7 +134,7 @@ func translate(text []byte) ([]byte, error) {
 			}
 			v = append(list, ']')
 		}
-		out = append(appendKey(out, name), v...)
+		out = append(jsonvalue.AppendKey(out, name), v...)
 	}
 	return append(out, '}'), nil
 }
@@ -199,12 +199,4 @@ func clip(text []byte) string {
 		return string(text)
 	}
 	return strings.ToValidUTF8(string(text[:most]), "") + "…"
-}
-
-// appendKey appends a key to an object that b ends in.
-func appendKey(b []byte, name string) []byte {
-	if b[len(b)-1] != '{' {
-		b = append(b, ',')
-	}
-	return append(jsonvalue.AppendQuote(b, name), ':')
 }

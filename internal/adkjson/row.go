@@ -61,14 +61,14 @@ func unwrapRow(text []byte) (event []byte, owner rowOwner, err error) {
 			switch {
 			case jsonvalue.KindOf(v) == jsonvalue.Null:
 			case repeated == nil:
-				b = append(appendKey(b, name), v...)
+				b = append(jsonvalue.AppendKey(b, name), v...)
 			case name != "timestamp" && !jsonvalue.Equal(v, repeated): // a column's time says no time zone
 				return nil, owner, fieldErr(column, "the column says %s, and event_data says %s", clip(v), clip(repeated))
 			}
 		}
 	}
 	for name, v := range jsonvalue.Members(event) {
-		b = append(appendKey(b, name), v...)
+		b = append(jsonvalue.AppendKey(b, name), v...)
 	}
 	return append(b, '}'), owner, nil
 }

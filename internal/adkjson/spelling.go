@@ -15,103 +15,53 @@ import (
 // fields as ADK's JSON has them. ADK for Python stores them as Python spells them
 // (invocation_id, function_call), and bytes in base64's alphabet for URLs. Names are
 // translated where the schema has a field, and nowhere else: keys of arguments, responses,
-// state and metadata are data. What the schema does not know stays as it came.
-func respell(text []byte) ([]byte, error) {
-	r := respeller{in: jsonvalue.NewCursor(text), out: make([]byte, 0, len(text))}
-	err := r.value(eventSchema())
-	return r.out, err
-}
-
-// respeller copies one JSON value.
-type respeller struct {
-	in   *jsonvalue.Cursor
-	out  []byte
-	path []string
-}
-
-// value copies the next value, which should be of the schema.
-func (r *respeller) value(of *schema) error {
-	switch kind := r.in.Kind(); {
+// state and metadata are data. What the schema does not know stays as it came. The path is
+// where the value stands.
+func respell(text []byte, of *schema, path ...string) ([]byte, error) {
+	switch kind := jsonvalue.KindOf(text); {
 	case kind == jsonvalue.Object && of != nil && of.fields != nil:
-		return r.fields(of)
+		return respellFields(text, of, path)
 	case kind == jsonvalue.Array && of != nil && of.each != nil:
-		return r.array(of.each)
+		out := append(make([]byte, 0, len(text)), '[')
+		for i, v := range jsonvalue.Elements(text) {
+			own, err := respell(v, of.each, append(path, strconv.Itoa(i))...)
+			if err != nil {
+				return nil, err
+			}
+			if i > 0 {
+				out = append(out, ',')
+			}
+			out = append(out, own...)
+		}
+		return append(out, ']'), nil
 	case kind == jsonvalue.String && of == base64Text:
-		r.out = append(r.out, standardBase64(r.in.Value())...)
-	default:
-		r.out = append(r.out, r.in.Value()...)
+		return standardBase64(text), nil
 	}
-	return nil
+	return text, nil
 }
 
-// fields copies an object.
-func (r *respeller) fields(of *schema) error {
-	r.in.Enter()
-	r.out = append(r.out, '{')
+func respellFields(text []byte, of *schema, path []string) ([]byte, error) {
+	out := append(make([]byte, 0, len(text)), '{')
 	var seen []string
-	for first := true; r.in.More(); first = false {
-		if !first {
-			r.out = append(r.out, ',')
-		}
-		quoted := r.in.Value()
-		r.in.More() // the colon
-		came := jsonvalue.Unquote(quoted)
+	for came, v := range jsonvalue.Members(text) {
+		at := append(path, jsonvalue.Step(came))
 		field, known := of.fields[came]
 		switch {
 		case !known:
 			field.name = came
 		case slices.Contains(seen, field.name):
-			return fieldErr(r.pointer(came), "%s is there in two spellings", field.name)
+			return nil, fieldErr(strings.Join(at, "/"), "%s is there in two spellings", field.name)
 		default:
 			seen = append(seen, field.name)
 		}
-		if field.name != came {
-			quoted = jsonvalue.AppendQuote(nil, field.name)
+		own, err := respell(v, field.in, at...)
+		if err != nil {
+			return nil, err
 		}
-		r.out = append(append(r.out, quoted...), ':')
-		if err := r.within(came, field.in); err != nil {
-			return err
-		}
+		out = append(jsonvalue.AppendKey(out, field.name), own...)
 	}
-	r.out = append(r.out, '}')
-	return nil
+	return append(out, '}'), nil
 }
-
-// within copies the next value, which is at the step.
-func (r *respeller) within(step string, of *schema) error {
-	r.path = append(r.path, step)
-	err := r.value(of)
-	r.path = r.path[:len(r.path)-1]
-	return err
-}
-
-func (r *respeller) array(of *schema) error {
-	r.out = append(r.out, '[')
-	r.in.Enter()
-	for i := 0; r.in.More(); i++ {
-		if i > 0 {
-			r.out = append(r.out, ',')
-		}
-		if err := r.within(strconv.Itoa(i), of); err != nil {
-			return err
-		}
-	}
-	r.out = append(r.out, ']')
-	return nil
-}
-
-// pointer says where a member is, or the value itself.
-func (r *respeller) pointer(to ...string) string {
-	var b strings.Builder
-	for i, step := range append(slices.Clip(r.path), to...) {
-		if i > 0 {
-			b.WriteByte('/')
-		}
-		b.WriteString(jsonvalue.Step(step))
-	}
-	return b.String()
-}
-
 // pythonName spells a name of JSON as Python would.
 func pythonName(name string) string {
 	var b strings.Builder

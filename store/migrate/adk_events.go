@@ -2,6 +2,7 @@ package migrate
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -188,7 +189,7 @@ func rewindOf(v fold.View, log []patch.Record, work *int) ([]*patch.PatchEvent, 
 		if p.ID() == "" {
 			p = p.WithID(uuid.NewSHA1(idSpace, fmt.Append(nil, "rewind ", i, last.Event.ID())).String())
 		}
-		p = p.WithAuthor(firstOf(last.Event.Author(), "adk")).WithTimestamp(last.Event.Timestamp()).WithGroup(group)
+		p = p.WithAuthor(cmp.Or(last.Event.Author(), "adk")).WithTimestamp(last.Event.Timestamp()).WithGroup(group)
 		if patches[i], err = p.WithCustomMetadata(map[string]any{metadataKey: map[string]any{migrationKey: markRewind}}); err != nil {
 			return nil, err
 		}

@@ -119,7 +119,7 @@ func (r *claudeReader) prepare(units []unit) []unit {
 func (r *claudeReader) read(o obj, t *tree) []entry {
 	r.line++
 	agent, aside := o.text("agentId"), o.is("isSidechain")
-	e := entry{id: o.text("uuid"), time: o.time("timestamp"), said: json.RawMessage(firstOf(string(o.get("message")), "-"))}
+	e := entry{id: o.text("uuid"), time: o.time("timestamp"), said: json.RawMessage(cmp.Or(string(o.get("message")), "-"))}
 	if e.id != "" && !r.started {
 		r.started = true
 		if aside {
@@ -196,7 +196,7 @@ func (e *entry) attachment(t *tree, o obj) {
 		}
 		return
 	}
-	name := firstOf(o.text("filename"), o.text("displayPath"), o.text("path"))
+	name := cmp.Or(o.text("filename"), o.text("displayPath"), o.text("path"))
 	if text := o.quoted("content.file.content", "content.content", "content", "snippet"); text != nil {
 		e.parts = []part{{Text: quote(strings.TrimPrefix(name+"\n", "\n") + textOf(text))}}
 	} else if data := o.get("content.file.base64"); isString(data) {
@@ -277,7 +277,7 @@ func (r *claudeReader) assistant(e *entry, t *tree, o, m obj) {
 	m["role"] = json.RawMessage(`"assistant"`)
 	if e.message(t, m); o.is("isApiErrorMessage") { // shown to the user, and not to the model
 		for _, b := range blocksOf(m.get("content")) {
-			e.ErrorMessage = firstOf(e.ErrorMessage, b.text("text"))
+			e.ErrorMessage = cmp.Or(e.ErrorMessage, b.text("text"))
 		}
 		e.parts, e.calls, e.UsageMetadata = nil, nil, nil
 	}

@@ -123,9 +123,9 @@ func (e *entry) codexCompaction(t *tree, item obj) {
 
 // item makes an entry of an item of the Responses API, which Codex keeps, too.
 func (e *entry) item(t *tree, o obj) {
-	kind := firstOf(o.text("type"), "message")
+	kind := cmp.Or(o.text("type"), "message")
 	name, isCall := strings.CutSuffix(kind, "_call")
-	id := firstOf(o.text("call_id"), o.text("id"))
+	id := cmp.Or(o.text("call_id"), o.text("id"))
 	switch {
 	case kind == "message":
 		switch role := o.text("role"); {
@@ -148,11 +148,11 @@ func (e *entry) item(t *tree, o obj) {
 			under = "input"
 		}
 		e.Author, e.role = t.agent, "model"
-		e.call(t, id, firstOf(o.text("name"), name), o.first("action", "input", "arguments", "queries", "code"), under)
+		e.call(t, id, cmp.Or(o.text("name"), name), o.first("action", "input", "arguments", "queries", "code"), under)
 		if o.get("call_id") == nil && kind != "local_shell_call" { // the provider made it, and has the result with it
 			e.answer(t, id, "", o.first("output", "outputs", "results", "error", "status"), o.get("error") != nil)
 			if image := o.quoted("result"); image != nil {
-				e.parts[1].Response.Parts = []part{{InlineData: &blob{quote("image/" + firstOf(o.text("output_format"), "png")), image}}}
+				e.parts[1].Response.Parts = []part{{InlineData: &blob{quote("image/" + cmp.Or(o.text("output_format"), "png")), image}}}
 			}
 		}
 	case strings.HasSuffix(kind, "_output") && id != "":

@@ -2,6 +2,7 @@ package migrate
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/json"
@@ -329,7 +330,7 @@ func (d *decoder) add(e entry, first bool) error {
 // bytes; and if the log takes no such content, the unit alone.
 func (d *decoder) event(id string, e entry, first bool) (*patch.Event, error) {
 	out := e.eventJSON
-	out.ID, out.InvocationID, out.Author = id, d.invocation, firstOf(e.Author, "system")
+	out.ID, out.InvocationID, out.Author = id, d.invocation, cmp.Or(e.Author, "system")
 	if !e.time.IsZero() {
 		out.Timestamp = e.time.UTC().Format(time.RFC3339Nano)
 	}

@@ -2,6 +2,7 @@ package migrate
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -120,7 +121,7 @@ func (f *File) Sessions(ctx context.Context) iter.Seq2[*Session, error] {
 			if err == nil && !slices.ContainsFunc(records, hasContent) {
 				err = fmt.Errorf("%s: %w: no message is in it", f.opts.Name, store.ErrInvalid)
 			}
-			s.Key = f.key(s, firstOf(p.session, id), i)
+			s.Key = f.key(s, cmp.Or(p.session, id), i)
 			if f.Format.Name == "gemini-cli" && f.opts.Key.Session == "" && !s.namedAfter && !f.opts.NoFile { // it writes several files of one id
 				s.fileKey = store.Key{App: s.Key.App, User: s.Key.User, Session: nameOf(f.opts.Name, f.opts.Folder)}
 			}
@@ -160,7 +161,7 @@ func (f *File) key(s *Session, id string, n int) store.Key {
 			}
 		}
 	}
-	key.App, key.User = firstOf(key.App, f.Format.Name), firstOf(key.User, "user")
+	key.App, key.User = cmp.Or(key.App, f.Format.Name), cmp.Or(key.User, "user")
 	return key
 }
 
@@ -173,15 +174,6 @@ func (f *File) check(s *Session, err error) error {
 		return &SessionError{Err: err}
 	}
 	return nil
-}
-
-func firstOf(texts ...string) string {
-	for _, t := range texts {
-		if t != "" {
-			return t
-		}
-	}
-	return ""
 }
 
 // split takes a file apart: lines of JSON are a session, and so is a document, or each of several that have lists
@@ -263,7 +255,7 @@ func messagesIn(text json.RawMessage) (p piece, ok bool) {
 		if list := o.get(name); isArray(list) && o.get("patchlog") == nil {
 			p.units = elements(list)
 			for _, path := range []string{"sessionId", "session_id", "info.id", "session.id"} {
-				p.session = firstOf(p.session, o.text(path))
+				p.session = cmp.Or(p.session, o.text(path))
 			}
 			for _, name := range []string{name, "sessionId", "session_id"} {
 				delete(o, name)

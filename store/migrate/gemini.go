@@ -1,6 +1,7 @@
 package migrate
 
 import (
+	"cmp"
 	"encoding/json"
 	"slices"
 	"strings"
@@ -30,7 +31,7 @@ var geminiCLI = Format{
 }
 
 func readGemini(o obj, t *tree) []entry {
-	t.session = firstOf(t.session, o.text("sessionId"))
+	t.session = cmp.Or(t.session, o.text("sessionId"))
 	history := append(o.list("messages"), o.list("$set.messages")...)
 	switch rewind := o.get("$rewindTo"); {
 	case isString(rewind):
@@ -83,7 +84,7 @@ func replaceHistory(history []json.RawMessage, t *tree) []entry {
 func geminiMessage(o obj, t *tree) entry {
 	e := entry{id: o.text("id"), time: o.time("timestamp"), place: true, goesOn: true}
 	content := o.first("content", "parts")
-	switch e.Author = t.agent; firstOf(o.text("type"), o.text("role")) {
+	switch e.Author = t.agent; cmp.Or(o.text("type"), o.text("role")) {
 	case "user":
 		e.role, e.parts = "user", genaiParts(content)
 		if !e.answers() {

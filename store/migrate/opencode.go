@@ -1,6 +1,7 @@
 package migrate
 
 import (
+	"cmp"
 	"slices"
 )
 
@@ -25,7 +26,7 @@ func readOpencode(o obj, t *tree) []entry {
 	for _, text := range o.list("parts") {
 		parts = append(parts, block{parse(text), text})
 	}
-	t.session = firstOf(t.session, info.text("sessionID"))
+	t.session = cmp.Or(t.session, info.text("sessionID"))
 	e := entry{id: info.text("id"), place: true, goesOn: true, time: unixTime(info.get("time.created"), 1000), role: "user"}
 	e.Author = t.agent
 	switch info.text("role") {
@@ -35,7 +36,7 @@ func readOpencode(o obj, t *tree) []entry {
 		}
 	case "assistant":
 		e.role, e.ModelVersion, e.UsageMetadata = "model", info.text("modelID"), usageOf(info.object("tokens"))
-		e.ErrorMessage = firstOf(info.text("error.data.message"), info.text("error.name"))
+		e.ErrorMessage = cmp.Or(info.text("error.data.message"), info.text("error.name"))
 	}
 	for _, p := range parts {
 		if e.parts = append(e.parts, p.opencode()...); p.text("type") == "tool" {

@@ -1,6 +1,7 @@
 package migrate
 
 import (
+	"cmp"
 	"encoding/json"
 	"maps"
 	"math"
@@ -133,17 +134,17 @@ func (b block) said() json.RawMessage {
 func (b block) media() (part, bool) {
 	url := ""
 	for _, path := range []string{"image_url", "image_url.url", "file_data", "file_url", "file.file_data", "source.url"} {
-		url = firstOf(url, b.text(path))
+		url = cmp.Or(url, b.text(path))
 	}
 	mime := ""
 	if b.text("type") == "file" { // of opencode
-		url, mime = firstOf(url, b.text("url")), b.text("mime")
+		url, mime = cmp.Or(url, b.text("url")), b.text("mime")
 	}
 	kind, data, inline := strings.Cut(strings.TrimPrefix(url, "data:"), ";base64,")
 	sound, source, image := b.get("input_audio.data"), b.get("source.data"), b.get("data")
 	switch {
 	case inline:
-		return part{InlineData: &blob{quote(firstOf(mime, kind)), quote(data)}}, true
+		return part{InlineData: &blob{quote(cmp.Or(mime, kind)), quote(data)}}, true
 	case url != "":
 		return part{FileData: &fileData{url}}, true
 	case isString(sound):
@@ -196,7 +197,7 @@ func (e *entry) call(t *tree, id, name string, args json.RawMessage, under strin
 // answer adds what a call resulted in: its texts under "result" or, if it failed, "error", and its images as parts.
 // The JSON of any other block is added to the texts. A name that is not given is the call's.
 func (e *entry) answer(t *tree, id, name string, content json.RawMessage, failed bool) {
-	r := &response{ID: id, Name: firstOf(name, t.names[id]), Response: map[string]any{}}
+	r := &response{ID: id, Name: cmp.Or(name, t.names[id]), Response: map[string]any{}}
 	var texts []json.RawMessage
 	for _, b := range blocksOf(content) {
 		text := b.said()
@@ -242,8 +243,8 @@ func (e *entry) message(t *tree, o obj) {
 		e.say(t, o.get("content"))
 	case "tool", "function", "toolResult":
 		e.Author = t.agent
-		id := firstOf(o.text("tool_call_id"), o.text("toolCallId"))
-		e.answer(t, id, firstOf(o.text("name"), o.text("toolName")), o.get("content"), o.is("isError"))
+		id := cmp.Or(o.text("tool_call_id"), o.text("toolCallId"))
+		e.answer(t, id, cmp.Or(o.text("name"), o.text("toolName")), o.get("content"), o.is("isError"))
 	}
 }
 

@@ -84,17 +84,9 @@ func (m *migration) session(ctx context.Context, s *Session) (Result, error) {
 	if err != nil {
 		return r, err
 	}
-	r.Added, r.Present, r.Seq = done.Added, done.Present, done.View.Seq()
+	r.imported(done)
 	if len(b.untranslated) > 0 {
 		r.Err = &UntranslatedError{s.Key, b.untranslated}
-	}
-	switch {
-	case done.Created:
-		r.Status = Created
-	case done.Added > 0:
-		r.Status = Extended
-	default:
-		r.Status = Unchanged
 	}
 	return r, nil
 }

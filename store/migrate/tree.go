@@ -1,6 +1,7 @@
 package migrate
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -232,7 +233,7 @@ func (t *tree) add(e entry, line int, event func(entry) (*patch.Event, error)) (
 	if err != nil {
 		return nil, err
 	}
-	if n.id = firstOf(e.as, e.id); n.id != "" {
+	if n.id = cmp.Or(e.as, e.id); n.id != "" {
 		t.nodes[n.id] = n
 	}
 	t.events[n.eventID] = n
