@@ -8,7 +8,7 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// list answers with the sessions that the request may read, one JSON object a line: their keys. With [Inspector.export] it
+// list answers with the sessions that the request may read, one JSON object a line: their keys and counts. With [Inspector.export] it
 // lets a program read sessions that another one has open, as the command does with --db http://….
 func (i *Inspector) list(w http.ResponseWriter, r *http.Request) error {
 	w.Header().Set("Content-Type", "application/jsonl")
@@ -23,7 +23,7 @@ func (i *Inspector) list(w http.ResponseWriter, r *http.Request) error {
 		if !i.may(r, info.Key, Read) {
 			continue
 		}
-		if lines.Encode(map[string]string{"key": info.Key.String()}) != nil {
+		if lines.Encode(info) != nil {
 			return nil // the client has disconnected
 		}
 	}

@@ -39,6 +39,8 @@ type sessionBody struct {
 	Seen     rows
 	Notice   *notice
 
+	status int // of the answer
+
 	Panel string // the name of its template
 	Title string // of a panel without a tab of its own
 	Body  any
@@ -166,20 +168,20 @@ func (i *Inspector) sessionPage(name string, fill panel) handler {
 		if err != nil {
 			return err
 		}
-		b.Panel = name
+		b.Panel, b.status = name, http.StatusOK
 		if err := fill(ctx, r, &b); err != nil {
 			return err
 		}
-		return i.showSession(w, r, http.StatusOK, b)
+		return i.showSession(w, r, b)
 	}
 }
 
-func (i *Inspector) showSession(w http.ResponseWriter, r *http.Request, status int, b sessionBody) error {
+func (i *Inspector) showSession(w http.ResponseWriter, r *http.Request, b sessionBody) error {
 	title := present.Printable(b.Key.Session)
 	if b.Title != "" {
 		title = b.Title + " · " + title
 	}
-	return i.render(w, r, status, "session", page{Title: title, Key: &b.Key, Body: b})
+	return i.render(w, r, b.status, "session", page{Title: title, Key: &b.Key, Body: b})
 }
 
 // sessionBody is the session as it stood after the record that a request asks for, or the newest, without a panel.

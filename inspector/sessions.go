@@ -286,26 +286,17 @@ func (i *Inspector) searchPage(w http.ResponseWriter, r *http.Request) error {
 	if r.FormValue("key") == "" {
 		return i.sessionsPage(w, r)
 	}
-	key, err := i.key(r, Read)
-	if err != nil {
-		return err
-	}
-	ctx, done := withTimeout(r)
-	defer done()
-	b, err := i.sessionBody(ctx, r, key)
-	if err != nil {
-		return err
-	}
+	return i.sessionPage("search", i.searchPanel)(w, r)
+}
+
+func (i *Inspector) searchPanel(ctx context.Context, r *http.Request, b *sessionBody) (err error) {
 	info := b.line.info
-	info.Key, info.Seq = key, b.Last
+	info.Key, info.Seq = b.Key, b.Last
 	find := readSearch(r)
-	find.Key, b.Panel, b.Title = key.String(), "search", "Search"
-	status, err := i.find(ctx, r, info, &find)
-	if err != nil {
-		return err
-	}
+	find.Key, b.Title = b.Key.String(), "Search"
+	b.status, err = i.find(ctx, r, info, &find)
 	b.Body = find
-	return i.showSession(w, r, status, b)
+	return err
 }
 
 // find makes the search that a request asks for. The status is that of the page, which shows what is wrong with it.

@@ -105,14 +105,14 @@ func (i *Inspector) act(w http.ResponseWriter, r *http.Request) error {
 		w.WriteHeader(http.StatusSeeOther)
 		return nil
 	}
-	b := sessionBody{Key: a.key, Newest: true, First: -1, Panel: "act", Title: p.Heading, Body: p, Bar: p}
+	b := sessionBody{status: status, Key: a.key, Newest: true, First: -1, Panel: "act", Title: p.Heading, Body: p, Bar: p}
 	if b.line, err = i.timeline(ctx, a.key); err != nil {
 		return err
 	}
 	if err := i.fillSession(ctx, r, &b, b.line.last()); err != nil {
 		return err
 	}
-	return i.showSession(w, r, status, b)
+	return i.showSession(w, r, b)
 }
 
 // lock waits until no other request acts on a session. Others wait until unlock is called.

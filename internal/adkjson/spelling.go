@@ -62,6 +62,7 @@ func respellFields(text []byte, of *schema, path []string) ([]byte, error) {
 	}
 	return append(out, '}'), nil
 }
+
 // pythonName spells a name of JSON as Python would.
 func pythonName(name string) string {
 	var b strings.Builder

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -82,13 +81,11 @@ func (a *app) open(ctx context.Context, paths []string, addr string, browser boo
 	if err != nil {
 		return err
 	}
-	listener, err := listen(ctx, addr)
+	listener, at, _, err := listen(ctx, addr)
 	if err != nil {
 		return err
 	}
 	defer listener.Close()
-	host, _ := reachedBy(addr, listener)
-	at := url.URL{Scheme: "http", Host: net.JoinHostPort(host, fmt.Sprint(listener.Addr().(*net.TCPAddr).Port)), Path: "/"}
 	if a.json {
 		a.out.document(struct {
 			URL      string `json:"url"`

@@ -1,12 +1,13 @@
 package command
 
 import (
-	"bufio"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"net/http"
 	"net/url"
 	"strings"
@@ -22,20 +23,19 @@ func isInspector(name string) bool {
 // openInspector returns a copy, in memory, of sessions that an inspector shows: those whose keys are given, or all that the
 // request may read. Another program has the database open meanwhile, and goes on writing.
 func (a *app) openInspector(ctx context.Context, address string, use Use, opts store.Options, only ...store.Key) (*store.Store, error) {
-	base, err := url.Parse(address)
-	if err != nil || base.Host == "" {
-		return nil, errors.New("the database is not the address of an inspector, such as http://127.0.0.1:7070/")
-	}
-	if use != Reading {
-		return nil, fmt.Errorf("a database is only read through %s://%s; stop the program that has it open to write, or use PostgreSQL", base.Scheme, base.Host)
-	}
-	from := inspectorClient{base, base.Query().Get("token")}
-	if from.token == "" {
-		from.token = a.env("PATCHLOG_TOKEN")
+	from, err := a.inspectorClient(address)
+	switch {
+	case err != nil:
+		return nil, err
+	case use != Reading:
+		return nil, fmt.Errorf("a database is only read through %s://%s; stop the program that has it open to write, or use PostgreSQL", from.base.Scheme, from.base.Host)
 	}
 	if len(only) == 0 {
-		if only, err = from.keys(ctx); err != nil {
-			return nil, err
+		for info, err := range from.list(ctx, store.ListOptions{}) {
+			if err != nil {
+				return nil, err
+			}
+			only = append(only, info.Key)
 		}
 	}
 	opts.ReadOnly = false // the copy is made
@@ -44,18 +44,23 @@ func (a *app) openInspector(ctx context.Context, address string, use Use, opts s
 		return nil, err
 	}
 	bar := a.progress("read")
+	defer bar.end()
 	for n, key := range only {
 		bar.sessions(n, len(only))
-		if err = from.session(ctx, s, key); err != nil && !errors.Is(err, store.ErrNotFound) { // deleted meanwhile, or never there
-			break
+		if err := from.session(ctx, s, key); err != nil && !errors.Is(err, store.ErrNotFound) { // deleted meanwhile, or never there
+			return nil, errors.Join(err, s.Close())
 		}
-		err = nil
-	}
-	bar.end()
-	if err != nil {
-		return nil, errors.Join(err, s.Close())
 	}
 	return s, nil
+}
+
+// inspectorClient returns what reads from the inspector at an address.
+func (a *app) inspectorClient(address string) (inspectorClient, error) {
+	base, err := url.Parse(address)
+	if err != nil || base.Host == "" {
+		return inspectorClient{}, errors.New("the database is not the address of an inspector, such as http://127.0.0.1:7070/")
+	}
+	return inspectorClient{base, cmp.Or(base.Query().Get("token"), a.env("PATCHLOG_TOKEN"))}, nil
 }
 
 // inspectorClient reads from an inspector.
@@ -91,26 +96,30 @@ func (c inspectorClient) get(ctx context.Context, path string, query url.Values)
 	return nil, errors.Join(err, answer.Body.Close())
 }
 
-// keys returns the keys of all sessions that may be read.
-func (c inspectorClient) keys(ctx context.Context) (keys []store.Key, err error) {
-	body, err := c.get(ctx, "list", nil)
-	if err != nil {
-		return nil, err
-	}
-	defer body.Close()
-	for lines := json.NewDecoder(bufio.NewReader(body)); ; {
-		var line struct{ Key string }
-		switch err := lines.Decode(&line); {
-		case err == io.EOF:
-			return keys, nil
-		case err != nil:
-			return nil, fmt.Errorf("%s: %w; is it the address of an inspector?", c.base.Host, err)
-		}
-		key, err := store.ParseKey(line.Key)
+// list is [store.Store.List] for the sessions that may be read.
+func (c inspectorClient) list(ctx context.Context, opts store.ListOptions) iter.Seq2[store.Info, error] {
+	return func(yield func(store.Info, error) bool) {
+		body, err := c.get(ctx, "list", nil)
 		if err != nil {
-			return nil, err
+			yield(store.Info{}, err)
+			return
 		}
-		keys = append(keys, key)
+		defer body.Close()
+		for lines := json.NewDecoder(body); ; {
+			var info store.Info
+			err := lines.Decode(&info)
+			switch {
+			case err == io.EOF:
+				return
+			case err != nil:
+				err = fmt.Errorf("%s: %w; is it the address of an inspector?", c.base.Host, err)
+			case opts.App != "" && info.Key.App != opts.App, opts.User != "" && info.Key.User != opts.User:
+				continue
+			}
+			if !yield(info, err) || err != nil {
+				return
+			}
+		}
 	}
 }
 

@@ -91,14 +91,12 @@ func (a *app) serve(ctx context.Context, f serving) error {
 	}
 	a.options.LockTimeout = 100 * time.Millisecond // a service that has the file keeps it
 	err = a.withStore(ctx, writingUnless(!f.write && !f.erase), func(s *store.Store) error {
-		listener, err := listen(ctx, f.addr)
+		listener, address, others, err := listen(ctx, f.addr)
 		if err != nil {
 			return err
 		}
 		defer listener.Close()
-		host, others := reachedBy(f.addr, listener)
 		opts.Hosts = append(opts.Hosts, others...)
-		address := url.URL{Scheme: "http", Host: net.JoinHostPort(host, fmt.Sprint(listener.Addr().(*net.TCPAddr).Port)), Path: "/"}
 		if len(others) > 0 && opts.Token == "" {
 			opts.Token = rand.Text()
 			address.RawQuery = url.Values{"token": {opts.Token}}.Encode()
@@ -141,13 +139,19 @@ func (a *app) announce(address string, f serving) error {
 	return a.out.flush()
 }
 
-func listen(ctx context.Context, addr string) (net.Listener, error) {
+// listen returns a listener with its address, and the hosts that are to be answered for besides this machine's.
+func listen(ctx context.Context, addr string) (_ net.Listener, at url.URL, hosts []string, err error) {
 	var config net.ListenConfig
 	listener, err := config.Listen(ctx, "tcp", addr)
-	if errors.Is(err, syscall.EADDRINUSE) {
-		err = fmt.Errorf("%s is in use, perhaps by another 'patchlog serve'; --addr 127.0.0.1:0 takes a free port", addr)
+	switch {
+	case errors.Is(err, syscall.EADDRINUSE):
+		return nil, at, nil, fmt.Errorf("%s is in use, perhaps by another 'patchlog serve'; --addr 127.0.0.1:0 takes a free port", addr)
+	case err != nil:
+		return nil, at, nil, err
 	}
-	return listener, err
+	host, hosts := reachedBy(addr, listener)
+	port := fmt.Sprint(listener.Addr().(*net.TCPAddr).Port)
+	return listener, url.URL{Scheme: "http", Host: net.JoinHostPort(host, port), Path: "/"}, hosts, nil
 }
 
 // reachedBy returns the host by which a listener is reached, and those that are to be answered

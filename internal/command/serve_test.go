@@ -6,9 +6,11 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"os"
 	"regexp"
@@ -368,6 +370,9 @@ func TestReadThroughInspector(t *testing.T) {
 			t.Errorf("%v: exit code %d, %s; got\n%s\nwant\n%s", args, code, errs, got, want[n])
 		}
 	}
+	if code, got, errs := try("secret", "sessions", "a/none"); code != 0 || got != "no sessions\n" {
+		t.Errorf("sessions of a user who has none: exit code %d, %q, %q", code, got, errs)
+	}
 	for wrong, call := range map[string][]string{
 		"demands the token":          {"", "sessions"},
 		"is only read through":       {"secret", "pin", "a/u/s", "2"},
@@ -393,4 +398,18 @@ func TestReadThroughInspectorBesideADamagedOne(t *testing.T) {
 		t.Errorf("it lists\n%s", out)
 	}
 	s.end()
+}
+
+// A listing of sessions through an inspector copies none of them.
+func TestListThroughInspector(t *testing.T) {
+	asked := ""
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked += r.URL.Path
+		fmt.Fprintln(w, `{"key":"a/u/s","seq":7,"visible":3,"tokens":1200,"visibleTokens":40}`)
+	}))
+	defer server.Close()
+	out := must(t, "", "sessions", "a", "--db", server.URL)
+	if asked != "/list" || !strings.Contains(out, "a/u/s") || !strings.Contains(out, "1,200") {
+		t.Errorf("it asks %s, and says\n%s", asked, out)
+	}
 }

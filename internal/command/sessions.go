@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"maps"
 	"slices"
 	"strings"
@@ -39,7 +40,14 @@ $ patchlog sessions shop/ada`)
 				opts.User = key.User
 			}
 		}
-		return a.withStore(cmd.Context(), Reading, func(s *store.Store) error { return a.sessions(cmd.Context(), s, opts) })
+		if isInspector(a.db) { // of which a listing copies no session
+			from, err := a.inspectorClient(a.db)
+			if err != nil {
+				return err
+			}
+			return a.sessions(from.list(cmd.Context(), opts))
+		}
+		return a.withStore(cmd.Context(), Reading, func(s *store.Store) error { return a.sessions(s.List(cmd.Context(), opts)) })
 	}
 	return cmd
 }
@@ -107,12 +115,12 @@ $ patchlog delete shop/ada/4711 --yes`)
 	return cmd
 }
 
-func (a *app) sessions(ctx context.Context, s *store.Store, opts store.ListOptions) error {
+func (a *app) sessions(list iter.Seq2[store.Info, error]) error {
 	t := newTable("session", "records", "visible", "tokens", "visible tokens", "last activity")
 	t.right[1], t.right[2], t.right[3], t.right[4] = true, true, true, true
 	t.wide, t.least, t.drops = 0, store.MaxKeyPartBytes, []int{2, 1, 5, 3}
 	damaged := 0
-	for i, err := range s.List(ctx, opts) {
+	for i, err := range list {
 		switch {
 		case errors.Is(err, store.ErrCorrupt): // the others are still worth a listing
 			damaged++
