@@ -44,7 +44,7 @@ $ patchlog import ~/.claude/projects
 $ patchlog import shop/ada/4711 session.jsonl
 $ patchlog import postgres://app@db.example/adk --dry-run`)
 	flags := cmd.Flags()
-	r := importing{app: a}
+	r := importing{app: a, told: a.out}
 	flags.Int64Var(&r.maxBytes, "max-bytes", store.DefaultImportBytes, "how many `bytes` a file may have")
 	choose(cmd, &r.compactions, "compactions", "adopt compaction records of ADK's as summaries, or keep them as events", "adopt", "keep")
 	flags.Var((*textFlag)(&r.key.App), "app", "the `APP` of sessions that say none; else the format's name")
@@ -86,7 +86,7 @@ type importing struct {
 	copies  bool              // sessions of patchlog's
 	folders map[string]string // those of files that are in one
 	many    bool              // sessions: those of which nothing is new get no lines
-	quiet   bool              // only what is not read is told
+	told    *output           // where the files that are not imported are listed
 	total   migrate.Report
 	refused int                 // files that were named and are not recognised
 	unread  map[string][]string // files that are not imported, by the reason
@@ -116,7 +116,13 @@ func (r *importing) run(ctx context.Context, args []string) (err error) {
 			err = errors.Join(err, r.target.Close())
 		}
 	}()
-	return r.files(ctx, sources)
+	if err := r.files(ctx, sources); err != nil {
+		return err
+	}
+	if n := r.total.Problems(r.opts) + r.refused; n > 0 {
+		return fmt.Errorf("not all is imported: %s", present.Counted(n, "problem"))
+	}
+	return nil
 }
 
 // files imports sources, and tells what became of them.
@@ -187,7 +193,7 @@ func (r *importing) source(ctx context.Context, name string) error {
 	if n, err := from.Count(ctx); err != nil {
 		return err
 	} else if _, isFile := from.(*migrate.File); !isFile || n > 1 {
-		if r.many = true; !r.json && !r.copies && !r.quiet {
+		if r.many = true; !r.json && !r.copies {
 			r.out.linef("from %s", from)
 		}
 	}
@@ -204,8 +210,7 @@ func (r *importing) session(s migrate.Result) error {
 	r.bar.end()
 	lines := s.Words(r.opts.DryRun)
 	switch {
-	case r.quiet && s.Err == nil:
-	case r.json && !r.quiet:
+	case r.json:
 		r.out.document(s)
 	case s.Err != nil && !r.many:
 		return s.Err
@@ -232,12 +237,8 @@ func (r *importing) problem(err error) error {
 // sum reports what became of all sources.
 func (r *importing) sum() error {
 	lines, problems := r.total.Words(r.opts)
-	told, unread := r.out, len(r.unread) > 0
-	if r.quiet {
-		told = r.errs
-	}
 	switch {
-	case r.json && r.many && !r.quiet:
+	case r.json && r.many:
 		r.out.document(struct {
 			Sessions    map[migrate.Status]int `json:"sessions,omitzero"`
 			Shared      any                    `json:"shared,omitzero"`
@@ -258,23 +259,14 @@ func (r *importing) sum() error {
 			if n := len(names) - 3; n > 0 {
 				more = fmt.Sprintf(" and %d more", n)
 			}
-			told.line(present.Printable(fmt.Sprintf("not imported (%s): %s: %s%s", reason, present.Counted(len(names), "file"), strings.Join(names[:min(3, len(names))], ", "), more)))
+			r.told.line(present.Printable(fmt.Sprintf("not imported (%s): %s: %s%s", reason, present.Counted(len(names), "file"), strings.Join(names[:min(3, len(names))], ", "), more)))
 		}
-		if r.unread = nil; r.quiet {
-			return r.errs.flush()
-		}
-		if unread {
+		if len(r.unread) > 0 {
 			r.out.line("the formats that can be read are " + migrate.Names())
 		}
 		for _, line := range lines {
 			r.out.line(present.Printable(line))
 		}
 	}
-	if err := r.out.flush(); err != nil {
-		return err
-	}
-	if n := r.total.Problems(r.opts) + r.refused; n > 0 {
-		return fmt.Errorf("not all is imported: %s", present.Counted(n, "problem"))
-	}
-	return nil
+	return errors.Join(r.out.flush(), r.told.flush())
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"os"
@@ -18,6 +19,7 @@ import (
 	"github.com/patchlog-dev/patchlog/inspector"
 	"github.com/patchlog-dev/patchlog/internal/present"
 	"github.com/patchlog-dev/patchlog/store"
+	"github.com/patchlog-dev/patchlog/store/migrate"
 )
 
 func (a *app) openCommand() *cobra.Command {
@@ -122,10 +124,13 @@ type following struct {
 	seen  map[string]os.FileInfo // as they were when they were read
 }
 
-// follow returns an import of files and folders into a store. [following.read] reads them for the first time.
+// follow returns an import of files and folders into a store, which tells only what is not read. [following.read] reads
+// them for the first time.
 func (a *app) follow(s *store.Store, paths []string) *following {
+	quiet := *a
+	quiet.out, quiet.json = newOutput(io.Discard, a.env), false
 	return &following{
-		importing: importing{app: a, maxBytes: store.DefaultImportBytes, target: s, quiet: true, many: true, bar: a.progress("read")},
+		importing: importing{app: &quiet, maxBytes: store.DefaultImportBytes, target: s, told: a.errs, many: true, bar: a.progress("read")},
 		paths:     paths, seen: map[string]os.FileInfo{},
 	}
 }
@@ -153,7 +158,7 @@ func (f *following) run(ctx context.Context) {
 // read imports the files that were not read as they are now.
 func (f *following) read(ctx context.Context) error {
 	names, folders := expand(f.paths)
-	f.folders = folders
+	f.folders, f.unread, f.total = folders, nil, migrate.Report{} // of earlier reads all was told
 	var changed []string
 	for _, name := range names {
 		info, err := os.Stat(name)
