@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"math"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -288,7 +287,7 @@ func (a *app) auditLine(record audited) error {
 			text.text = "by " + author + ": "
 		}
 		if typeOf(r) != receiptType { // of which the text is below, uncut
-			text.text += shortIDs(present.PatchText(r.Patch))
+			text.text += present.ShortIDs(present.PatchText(r.Patch))
 		}
 	}
 	err = a.auditRow(cell{fmt.Sprint(r.Seq), plain}, cell{fmt.Sprint(record.turn), dim}, cell{at.Format(time.DateTime), dim}, cell{tokens, dim}, by, text)
@@ -354,7 +353,7 @@ func (a *app) auditRow(cells ...cell) error {
 
 // auditNote writes what came of a patch below its row.
 func (a *app) auditNote(s style, text string) error {
-	return a.out.row(painted(strings.Repeat(" ", noteIndent)) + a.out.paint(s, cut(shortIDs(text), max(a.out.columns-noteIndent, leastLast))))
+	return a.out.row(painted(strings.Repeat(" ", noteIndent)) + a.out.paint(s, cut(present.ShortIDs(text), max(a.out.columns-noteIndent, leastLast))))
 }
 
 // entriesOf returns the visible log.
@@ -369,7 +368,7 @@ func entriesOf(v fold.View) []fold.Entry {
 // eventCells are the cells that say id, author and content of an event.
 func eventCells(entry fold.Entry) []cell {
 	e := entry.Event
-	id := cell{shortID(e.ID()), dim}
+	id := cell{present.ShortID(e.ID()), dim}
 	if e.ID() == "" {
 		id.text = "(new)"
 	}
@@ -380,20 +379,6 @@ func eventCells(entry fold.Entry) []cell {
 	}
 	return []cell{id, author, text}
 }
-
-// shortID returns an id as a column shows it: the beginning of a long one, which names the event as well.
-func shortID(id string) string {
-	const short, long = 8, 16
-	if runes := []rune(id); len(runes) > long {
-		id = string(runes[:short])
-	}
-	return present.Printable(id)
-}
-
-var uuidForm = regexp.MustCompile(`\b([0-9a-f]{8})-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b`)
-
-// shortIDs is [shortID] for ids in a text.
-func shortIDs(text string) string { return uuidForm.ReplaceAllString(text, "$1") }
 
 var textStyles = map[present.Kind]style{present.Call: yellow, present.Response: yellow, present.Summary: magenta}
 
@@ -439,7 +424,7 @@ $ patchlog loss shop/ada/4711`)
 			}
 			a.out.line()
 			for _, line := range l.Lines() {
-				a.out.line(shortIDs(line))
+				a.out.line(present.ShortIDs(line))
 			}
 		}
 		return nil

@@ -100,6 +100,10 @@ func sessionsIn(ctx context.Context, path string, opts store.Options) (n int, er
 		return 0, err
 	}
 	defer func() { err = errors.Join(err, s.Close()) }()
+	return countSessions(ctx, s)
+}
+
+func countSessions(ctx context.Context, s *store.Store) (n int, err error) {
 	for _, err := range s.List(ctx, store.ListOptions{}) {
 		if err != nil {
 			return n, err

@@ -66,12 +66,9 @@ func (a *app) open(ctx context.Context, paths []string, addr string, browser boo
 	if err := following.read(ctx); err != nil {
 		return err
 	}
-	sessions := 0
-	for _, err := range s.List(ctx, store.ListOptions{}) {
-		if err != nil {
-			return err
-		}
-		sessions++
+	sessions, err := countSessions(ctx, s)
+	if err != nil {
+		return err
 	}
 	if sessions == 0 {
 		return errors.New("there is no session in what was named; 'patchlog import --help' lists the formats that are read")

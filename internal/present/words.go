@@ -2,6 +2,7 @@ package present
 
 import (
 	"fmt"
+	"regexp"
 	"strconv"
 	"strings"
 	"unicode"
@@ -151,6 +152,20 @@ func escape(r rune, text string) string {
 func isBadByte(r rune, text string) bool {
 	return r == utf8.RuneError && !strings.HasPrefix(text, string(r))
 }
+
+// ShortID returns an id as a column shows it: printable, and of a long one the beginning, which names the event as well.
+func ShortID(id string) string {
+	const short, long = 8, 16
+	if runes := []rune(id); len(runes) > long {
+		id = string(runes[:short])
+	}
+	return Printable(id)
+}
+
+var uuidForm = regexp.MustCompile(`\b([0-9a-f]{8})-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b`)
+
+// ShortIDs is [ShortID] for the UUIDs in a text.
+func ShortIDs(text string) string { return uuidForm.ReplaceAllString(text, "$1") }
 
 // Piece is a stretch of a text, of which all is marked or nothing.
 type Piece struct {

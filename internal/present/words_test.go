@@ -171,3 +171,15 @@ func TestScriptsShowAsWritten(t *testing.T) {
 		t.Errorf("got %q", got)
 	}
 }
+
+func TestShortIDs(t *testing.T) {
+	for id, want := range map[string]string{"e1": "e1", "0123456789abcdef": "0123456789abcdef", "0123456789abcdefg": "01234567", "\u001b": `\u001b`} {
+		if got := present.ShortID(id); got != want {
+			t.Errorf("%q: %q, want %q", id, got, want)
+		}
+	}
+	const text = "id 6f0c7a52-58a1-5a0e-9b8f-0b7f4a2d9c31, and 6f0c7a52-58a1"
+	if got := present.ShortIDs(text); got != "id 6f0c7a52, and 6f0c7a52-58a1" {
+		t.Errorf("%q", got)
+	}
+}

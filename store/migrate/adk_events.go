@@ -136,8 +136,12 @@ func withRewinds(text []byte, name string) ([]byte, error) {
 			}
 			log = append(log, r)
 			if i == 0 {
-				if added, err = rewound(v, log, added, &work); err != nil {
+				patches, err := rewindOf(v, log, &work)
+				if err != nil {
 					return nil, err
+				}
+				for _, p := range patches {
+					added = append(added, patch.Record{Patch: p})
 				}
 			}
 		}
@@ -147,15 +151,6 @@ func withRewinds(text []byte, name string) ([]byte, error) {
 			}
 		}
 	}
-}
-
-// rewound returns a record, the last one of a log, with the patches that undo what it has undone.
-func rewound(v fold.View, log, added []patch.Record, work *int) ([]patch.Record, error) {
-	patches, err := rewindOf(v, log, work)
-	for _, p := range patches {
-		added = append(added, patch.Record{Patch: p})
-	}
-	return added, err
 }
 
 // rewindOf returns the patches that undo what the last event of a log says to be undone: all from the first event of
