@@ -111,9 +111,9 @@ type state struct {
 	initial delta
 	nodes   *sequence
 
-	before  *state         // nil: computed from the nodes
-	changes []patch.Change // of the appended event
-	hops    int            // appended events since a state that was computed, or has no state before it
+	before *state       // nil: computed from the nodes
+	event  *patch.Event // the appended event
+	hops   int          // appended events since a state that was computed, or has no state before it
 
 	once     sync.Once
 	net      delta
@@ -127,8 +127,8 @@ func (s *state) value() delta {
 		if s.before == nil {
 			s.net = s.initial.then(s.nodes.netDelta())
 		} else {
-			s.net = s.before.value().then(s.changes)
-			s.before = nil // releases the older views' states
+			s.net = s.before.value().then(slices.Collect(s.event.Changes()))
+			s.before, s.event = nil, nil // releases the older views' states
 		}
 		s.computed.Store(true)
 	})
@@ -143,9 +143,13 @@ func (v View) withState() View {
 
 // then returns the state after an appended event.
 func (s *state) then(e *patch.Event) (next *state, ok bool) {
-	changes := slices.Collect(e.Changes())
+	sets := false
+	for range e.Changes() {
+		sets = true
+		break
+	}
 	switch {
-	case len(changes) == 0:
+	case !sets:
 		return s, s != nil
 	case s == nil:
 		return nil, false
@@ -156,5 +160,5 @@ func (s *state) then(e *patch.Event) (next *state, ok bool) {
 	if !s.computed.Load() {
 		hops += s.hops
 	}
-	return &state{before: s, changes: changes, hops: hops}, hops <= maxHops
+	return &state{before: s, event: e, hops: hops}, hops <= maxHops
 }
