@@ -6,6 +6,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/patchlog-dev/patchlog/internal/words"
 )
 
 // action is what a call does, as far as its arguments show it.
@@ -63,24 +65,27 @@ func isWriting(key string) bool {
 }
 
 // checks are words of commands whose outcome matters later.
-var checks = map[string]bool{
-	"test": true, "tests": true, "pytest": true, "jest": true, "vitest": true, "build": true, "check": true, "lint": true,
-	"typecheck": true, "tsc": true, "compile": true, "vet": true, "clippy": true, "mypy": true, "eslint": true, "make": true,
-	"commit": true, "push": true, "merge": true, "tag": true, "deploy": true, "publish": true, "release": true,
-}
+var checks = words.Set(`test tests pytest jest vitest build check lint typecheck tsc compile vet clippy mypy eslint make
+	commit push merge tag deploy publish release`)
+
+// looks are words of commands that run nothing of what stands behind them.
+var looks = words.Set("add awk cat cd cp echo find grep head install ls mkdir mv rg rm sed tail touch which")
 
 // command reads a shell command.
 func (a *action) command(text string) {
 	for line := range strings.SplitSeq(oneLine(text), "&&") {
 		for segment := range strings.SplitSeq(line, ";") {
-			words := strings.Fields(segment)
-			if len(words) > 0 && a.key == "" && words[0] != "cd" && words[0] != "bash" && words[0] != "-lc" {
-				a.key = strings.Join(words[:min(2, len(words))], " ")
+			said := strings.Fields(segment)
+			if len(said) > 0 && a.key == "" && said[0] != "cd" && said[0] != "bash" && said[0] != "-lc" {
+				a.key = strings.Join(said[:min(2, len(said))], " ")
 			}
-			for _, w := range words[:min(4, len(words))] {
+			for _, w := range said[:min(4, len(said))] {
+				if looks[w] {
+					break
+				}
 				if checks[w] || strings.ContainsRune(w, ':') && checks[w[:strings.IndexByte(w, ':')]] {
-					a.check = cut(strings.Join(words, " "), maxCheck)
-					a.key = strings.Join(words[:min(2, len(words))], " ")
+					a.check = cut(strings.Join(said, " "), maxCheck)
+					a.key = strings.Join(said[:min(2, len(said))], " ")
 					return
 				}
 			}

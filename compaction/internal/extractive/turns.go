@@ -234,6 +234,13 @@ func (s *reader) answer(p patch.Part, user bool) {
 		if text == "" {
 			text = "done"
 		}
+		if !bad { // what failed before is mended, or does not matter
+			for of := range s.states {
+				if strings.HasPrefix(of, failed) {
+					s.set(failed, strings.TrimPrefix(of, failed+" "), "")
+				}
+			}
+		}
 		s.set(checked, c.do.key, what+" → "+text)
 	case bad && text != "":
 		s.set(failed, c.name+" "+c.do.key, fmt.Sprintf("%s (%s)", text, c.name))
