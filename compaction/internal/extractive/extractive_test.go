@@ -282,3 +282,34 @@ func TestRightToLeft(t *testing.T) {
 		}
 	}
 }
+
+// Of what the agent said between its calls, a message is told as a whole, without what leads to a call.
+func TestTellsWholeMessages(t *testing.T) {
+	got := Summarise(Input{Max: 400, Events: []*patch.Event{
+		said("a", "user", "Mend the import, please."),
+		said("a", "agent", "The parser splits at commas within quotes. That loses the articles with a price. Let me look at the writer:"),
+		called("1", "bash", map[string]any{"command": "cat writer.py"}), answered("1", "bash", map[string]any{"output": strings.Repeat("line of code here\n", 300)}),
+		said("a", "agent", "I replaced the parser, and nothing is lost any more."),
+	}})
+	if !strings.Contains(got, "The parser splits at commas within quotes. That loses the articles with a price.") || strings.Contains(got, "Let me look") {
+		t.Errorf("it says\n%s", got)
+	}
+}
+
+// A passing check settles the errors before it, and a command that only looks at tests is no check.
+func TestChecks(t *testing.T) {
+	run := func(id, command, output string, code int) []*patch.Event {
+		return []*patch.Event{called(id, "bash", map[string]any{"command": command}), answered(id, "bash", map[string]any{"output": output, "exit_code": code})}
+	}
+	events := append(run("1", "python try.py", "NameError: name 'x' is not defined", 1), run("2", "pip install pytest", "WARNING: running as root", 0)...)
+	for _, c := range []struct {
+		output string
+		code   int
+		open   bool
+	}{{"41 passed", 0, false}, {"1 failed, 40 passed", 1, true}} {
+		got := Summarise(Input{Max: 400, Events: append(append([]*patch.Event{said("a", "user", "Go on.")}, events...), append(run("3", "pytest -q", c.output, c.code), filler(20))...)})
+		if strings.Contains(got, "NameError") != c.open || !strings.Contains(got, c.output) || strings.Contains(got, "WARNING") {
+			t.Errorf("%s: it says\n%s", c.output, got)
+		}
+	}
+}

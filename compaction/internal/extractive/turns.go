@@ -122,7 +122,17 @@ func (s *reader) ask(text string) {
 
 // say reads a message of the agent's. begins says that it is not the rest of one.
 func (s *reader) say(t *turn, text string, begins bool) {
-	if begins {
+	if begins { // the message before is one unit: half of one is a fragment
+		t.last = min(t.last, len(t.said))
+		message := t.said[t.last:]
+		for len(message) > 0 && leads(message[len(message)-1]) { // to a call
+			message = message[:len(message)-1]
+		}
+		t.said = t.said[:t.last]
+		joinAll(ends(message, int(step*askedRunes)))
+		if text := join(message); text != "" {
+			t.said = append(t.said, &unit{text: text, lined: true})
+		}
 		t.last = len(t.said)
 	}
 	t.said = appendNew(t.said, unitsOf(text, true))
