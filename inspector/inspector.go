@@ -400,9 +400,7 @@ func explain(r *http.Request, err error) explanation {
 		text, pairs = "As it stood before", []any{"at", max(corrupt.Seq, 1) - 1}
 	}
 	if key, err := store.ParseKey(r.FormValue("key")); err == nil && text != "" {
-		if url, err := query(path, append([]any{"key", key}, pairs...)...); err == nil {
-			e.Link = &link{url, text}
-		}
+		e.Link = &link{query(path, append([]any{"key", key}, pairs...)...), text}
 	}
 	return e
 }

@@ -51,7 +51,8 @@ func (i *Inspector) live(w http.ResponseWriter, r *http.Request) error {
 		info, err := i.store.Info(ctx, key)
 		switch {
 		case errors.Is(err, store.ErrNotFound), err == nil && info.Creation != r.FormValue("creation"):
-			return ignoreGone(send("event: gone\nid: 0\ndata: 0\n\n"))
+			_ = send("event: gone\nid: 0\ndata: 0\n\n")
+			return nil
 		case err != nil:
 			if ctx.Err() == nil && !errors.Is(err, store.ErrClosed) {
 				i.opts.Logger.Error("inspector: following a session", "key", key.String(), "err", err)

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"compress/gzip"
-	"context"
 	"fmt"
 	"html/template"
 	"io"
@@ -34,22 +33,16 @@ type page struct {
 	Style template.CSS // of a file
 }
 
-// placed is a row with the page that it is on.
-type placed struct {
-	Page page
-	Row  *row
-}
-
-// Of returns a row for a template.
-func (p page) Of(r *row) placed { return placed{p, r} }
+// part is a part of a page, for a template that needs both.
+type part struct{ Page, Of any }
 
 var templates = template.Must(template.New("").Funcs(template.FuncMap{
 	"printable":  present.Printable,
 	"counted":    present.Counted[int],
 	"grouped":    present.Grouped[int],
-	"grouped64":  present.Grouped[uint64],
 	"when":       when,
 	"query":      query,
+	"part":       func(page, of any) part { return part{page, of} },
 	"inc":        func(n int) int { return n + 1 },
 	"clip":       present.Clip,
 	"short":      short,
@@ -73,10 +66,7 @@ func when(t time.Time) string {
 
 // query is the address of a page with parameters: names and values in turn. Those without a value
 // are left out.
-func query(path string, pairs ...any) (template.URL, error) {
-	if len(pairs)%2 != 0 {
-		return "", fmt.Errorf("query %s: a value is missing", path)
-	}
+func query(path string, pairs ...any) template.URL {
 	values := url.Values{}
 	for i := 0; i < len(pairs); i += 2 {
 		if text := fmt.Sprint(pairs[i+1]); text != "" {
@@ -84,9 +74,9 @@ func query(path string, pairs ...any) (template.URL, error) {
 		}
 	}
 	if len(values) == 0 {
-		return template.URL(path), nil
+		return template.URL(path)
 	}
-	return template.URL(path + "?" + values.Encode()), nil // escaped by Encode
+	return template.URL(path + "?" + values.Encode()) // escaped by Encode
 }
 
 // link is an address and what leads there.
@@ -97,59 +87,29 @@ type link struct {
 
 // render answers with a page: the template of its name, in the frame that all have.
 func (i *Inspector) render(w http.ResponseWriter, r *http.Request, status int, name string, p page) error {
-	text, err := i.page(r, name, p)
-	if err != nil {
-		i.opts.Logger.Error("inspector", "template", name, "err", err)
-		http.Error(w, "this page cannot be made; the log says why", http.StatusInternalServerError)
-		return nil
-	}
-	return send(w, r, status, text)
-}
-
-// page makes a page for a request.
-func (i *Inspector) page(r *http.Request, name string, p page) ([]byte, error) {
 	p.Write, p.Erase = i.opts.Write, i.opts.Erase
 	if p.Key != nil {
 		p.Write, p.Erase = i.may(r, *p.Key, Write), i.may(r, *p.Key, Erase)
 	}
 	p.Version = version
 	var out bytes.Buffer
-	err := templates.ExecuteTemplate(&out, name+".html", p)
-	return out.Bytes(), err
-}
-
-// send answers with a page.
-func send(w http.ResponseWriter, r *http.Request, status int, text []byte) error {
-	body := startBody(w, r, status)
-	_, err := body.Write(text)
-	return ignoreGone(cmp.Or(err, body.Close()))
-}
-
-// startBody sends the headers of a page, and returns the writer of its body, which compresses if the client accepts that.
-func startBody(w http.ResponseWriter, r *http.Request, status int) io.WriteCloser {
+	if err := templates.ExecuteTemplate(&out, name+".html", p); err != nil {
+		i.opts.Logger.Error("inspector", "template", name, "err", err)
+		http.Error(w, "this page cannot be made; the log says why", http.StatusInternalServerError)
+		return nil
+	}
 	w.Header().Set("Vary", "Accept-Encoding")
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
-	if !strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") {
-		w.WriteHeader(status)
-		return plainBody{w}
+	body := io.Writer(w)
+	if strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") {
+		w.Header().Set("Content-Encoding", "gzip")
+		compressed := gzip.NewWriter(w)
+		defer compressed.Close()
+		body = compressed
 	}
-	w.Header().Set("Content-Encoding", "gzip")
 	w.WriteHeader(status)
-	return gzip.NewWriter(w)
-}
-
-// plainBody is the body of a page that is not compressed.
-type plainBody struct{ io.Writer }
-
-// Close does nothing: the server ends the body.
-func (plainBody) Close() error { return nil }
-
-// ignoreGone leaves out the error of a reader who has left.
-func ignoreGone(error) error { return nil }
-
-// withTimeout returns the request's context, with an end.
-func withTimeout(r *http.Request) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(r.Context(), pageTimeout)
+	_, _ = body.Write(out.Bytes()) // fails if the reader has left
+	return nil
 }
 
 // number reads a parameter that is a whole number from 0 on. given says whether it is there.

@@ -126,21 +126,19 @@ func sendJSON(w http.ResponseWriter, key store.Key, rec patch.Record) error {
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Content-Disposition", fmt.Sprintf(`attachment; filename="%s-%d.json"`, fileName(key), rec.Seq))
-	_, err = w.Write(append(text, '\n'))
-	return ignoreGone(err)
+	_, _ = w.Write(append(text, '\n')) // fails if the reader has left
+	return nil
 }
 
 // rawURL returns the links to records as they were logged.
 func rawURL(key store.Key) func(seq uint64) template.URL {
 	return func(seq uint64) template.URL {
-		url, _ := query("record", "key", key, "seq", seq, "form", "json") // fails for a missing value alone
-		return url
+		return query("record", "key", key, "seq", seq, "form", "json")
 	}
 }
 
 func recordURL(key store.Key, seq uint64, id string) template.URL {
-	url, _ := query("record", "key", key, "seq", seq, "id", id)
-	return url
+	return query("record", "key", key, "seq", seq, "id", id)
 }
 
 // recordBody describes a record, with all its events, or only the one with the id if that is not "".
@@ -174,9 +172,7 @@ func (i *Inspector) recordBody(ctx context.Context, key store.Key, t *timeline, 
 		entry := fold.Entry{Event: e, Summary: e.IsSummary() || rec.Patch != nil && rec.Patch.Type() == patch.Summarise}
 		shown := recordEvent{Content: show.event(e, rec.Seq)}
 		shown.Facts = append(factsOf("kind", string(present.KindOf(entry)), &e.Envelope), fact{Name: "tokens", Text: "about " + present.Grouped(e.EstimatedTokens())})
-		if shown.Place, err = where.of(rec.Seq, n, e); err != nil {
-			return recordBody{}, err
-		}
+		shown.Place = where.of(rec.Seq, n, e)
 		if shown.Calls, err = i.callsOf(ctx, where, rec.Seq, n, e); err != nil {
 			return recordBody{}, err
 		}
@@ -228,32 +224,28 @@ func (i *Inspector) places(ctx context.Context, key store.Key, t *timeline) (*ev
 }
 
 // of says where the event is that the record seq added at index.
-func (w *eventPlaces) of(seq uint64, index int, e *patch.Event) ([]fact, error) {
+func (w *eventPlaces) of(seq uint64, index int, e *patch.Event) []fact {
 	place, ok := w.places.Of(seq, index)
 	switch {
 	case !ok:
-		return []fact{{Text: "It was never in sight: its patch was not applied."}}, nil
+		return []fact{{Text: "It was never in sight: its patch was not applied."}}
 	case place.Index >= 0:
 		facts := []fact{{Text: fmt.Sprintf("The model sees it, at index %d", place.Index)}}
 		if w.view.IsPinned(place.Index) {
 			facts = append(facts, fact{Text: "pinned"})
 		}
 		if standsIn(e) || w.view.Entry(place.Index).Summary {
-			url, err := query("summary", "key", w.key, "at", w.view.Seq(), "index", place.Index)
-			if err != nil {
-				return nil, err
-			}
-			facts = append(facts, fact{Text: "what it hides", URL: url})
+			facts = append(facts, fact{Text: "what it hides", URL: summaryURL(w.key, w.view.Seq(), place.Index, 0)})
 		}
-		return facts, nil
+		return facts
 	case place.HiddenBySeq == 0:
-		return []fact{{Text: "Not in sight"}}, nil
+		return []fact{{Text: "Not in sight"}}
 	}
 	facts := []fact{{Text: fmt.Sprintf("Hidden by the %s at %d", patchWord(w.line.at(place.HiddenBySeq).Patch), place.HiddenBySeq), URL: recordURL(w.key, place.HiddenBySeq, "")}}
 	if w.places.IsRepresented(seq, index, e.Branch(), e.IsolationScope()) {
-		return append(facts, fact{Text: "what the model sees in its place tells of it"}), nil
+		return append(facts, fact{Text: "what the model sees in its place tells of it"})
 	}
-	return append(facts, fact{Text: "nothing that the model sees tells of it"}), nil
+	return append(facts, fact{Text: "nothing that the model sees tells of it"})
 }
 
 // callsOf links a function call to the records that answer it, and an answer to the record of its call, by the newest

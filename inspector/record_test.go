@@ -48,7 +48,7 @@ func shownLog(t testing.TB, opts Options, lines ...string) (*store.Store, *Inspe
 // ask returns the answer to a request for a page about the session.
 func ask(t testing.TB, i *Inspector, path string, pairs ...any) *httptest.ResponseRecorder {
 	t.Helper()
-	url := testlog.Must(query("/"+path, append([]any{"key", recordKey}, pairs...)...))(t)
+	url := query("/"+path, append([]any{"key", recordKey}, pairs...)...)
 	r := httptest.NewRequest(http.MethodGet, "http://localhost"+string(url), nil)
 	w := httptest.NewRecorder()
 	i.ServeHTTP(w, r)

@@ -521,11 +521,7 @@ func (i *Inspector) addLosses(ctx context.Context, b *sessionBody) error {
 		line, e := &lossLine{Invented: len(l.Invented)}, b.view.Entry(l.Index)
 		names := append(l.NotVisible, l.InOtherEvents...)
 		for _, name := range names[:min(len(names), lossShown)] {
-			url, err := query("search", "key", b.Key, "q", name, "hidden", 1)
-			if err != nil {
-				return err
-			}
-			line.Names = append(line.Names, fact{Text: present.Clip(name, lossLength), URL: url})
+			line.Names = append(line.Names, fact{Text: present.Clip(name, lossLength), URL: query("search", "key", b.Key, "q", name, "hidden", 1)})
 		}
 		line.More = len(names) - len(line.Names)
 		b.line.notes.losses[fold.Ref{Seq: e.Seq, Index: lossKey(e)}] = line

@@ -104,7 +104,7 @@ func cutRows(from uint64, given bool, all int) rows {
 }
 
 // To is the address of a part of the page, with what it shows besides.
-func (b sessionBody) To(path string, pairs ...any) (template.URL, error) {
+func (b sessionBody) To(path string, pairs ...any) template.URL {
 	all := []any{"key", b.Key, "at", "", "edit", "", "visible", ""}
 	if !b.Newest {
 		all[3] = b.At
@@ -119,12 +119,12 @@ func (b sessionBody) To(path string, pairs ...any) (template.URL, error) {
 }
 
 // AtRecord is the address of the session as it stood some records later, or earlier.
-func (b sessionBody) AtRecord(later int) (template.URL, error) {
+func (b sessionBody) AtRecord(later int) template.URL {
 	return query("session", "key", b.Key, "at", int(b.At)+later)
 }
 
 // Act is the address of the preview of an action about a record.
-func (b sessionBody) Act(act string, seq uint64) (template.URL, error) {
+func (b sessionBody) Act(act string, seq uint64) template.URL {
 	return query("act", "act", act, "key", b.Key, "creation", b.Creation, "at", b.Last, "seq", seq)
 }
 
@@ -136,22 +136,6 @@ func (b sessionBody) Record() uint64 {
 	return max(b.At, 1)
 }
 
-// logged is a row of the raw log, or a line for several, with the page's body.
-type logged struct {
-	Page  sessionBody
-	Row   *row
-	Group *rowGroup
-}
-
-// Row returns a row for a template.
-func (b sessionBody) Row(r *row) logged { return logged{Page: b, Row: r} }
-
-// Group returns a group for a template.
-func (b sessionBody) Group(g *rowGroup) logged { return logged{Page: b, Group: g} }
-
-// Search returns what was found for a template.
-func (b sessionBody) Search(find searchBody) found { return found{&b, find} }
-
 // A panel fills the side panel of a session's page.
 type panel func(ctx context.Context, r *http.Request, b *sessionBody) error
 
@@ -162,7 +146,7 @@ func (i *Inspector) sessionPage(name string, fill panel) handler {
 		if err != nil {
 			return err
 		}
-		ctx, done := withTimeout(r)
+		ctx, done := context.WithTimeout(r.Context(), pageTimeout)
 		defer done()
 		b, err := i.sessionBody(ctx, r, key)
 		if err != nil {
@@ -212,7 +196,10 @@ func (i *Inspector) sessionBody(ctx context.Context, r *http.Request, key store.
 // fillSession fills in what the page shows of a session after a record.
 func (i *Inspector) fillSession(ctx context.Context, r *http.Request, b *sessionBody, at uint64) (err error) {
 	t := b.line
-	if b.view, err = i.viewAt(ctx, b.Key, at, t); err != nil {
+	if at > t.last() {
+		return fmt.Errorf("session %s: %w: there is no record %d", b.Key, store.ErrNotFound, at)
+	}
+	if b.view, err = i.store.ViewAt(ctx, b.Key, at); err != nil {
 		return err
 	}
 	if b.targ, err = t.targets(b.view); err != nil {
@@ -239,14 +226,6 @@ func (i *Inspector) fillSession(ctx context.Context, r *http.Request, b *session
 	}
 	b.Notice, err = i.noticeOf(ctx, r, b)
 	return err
-}
-
-// viewAt returns the view after a record, which is the timeline's own if that is its last.
-func (i *Inspector) viewAt(ctx context.Context, key store.Key, at uint64, t *timeline) (fold.View, error) {
-	if at > t.last() {
-		return fold.View{}, fmt.Errorf("session %s: %w: there is no record %d", key, store.ErrNotFound, at)
-	}
-	return i.store.ViewAt(ctx, key, at)
 }
 
 // headline says how much of the log a model sees, and what that saves at a price of a million tokens.
@@ -316,11 +295,11 @@ func (i *Inspector) noticeOf(ctx context.Context, r *http.Request, b *sessionBod
 		return nil, err
 	}
 	n.Text += " " + present.DifferenceOf(before, after).Sentence() + "."
-	n.Changed, err = b.To("diff", "from", first-1, "to", last)
+	n.Changed = b.To("diff", "from", first-1, "to", last)
 	if back, revertErr := b.view.RevertTargets(step.Patch.ID); revertErr == nil && slices.Contains(back, step.Patch.ID) && i.may(r, b.Key, Write) {
 		n.Undo = []actField{{"act", "revert"}, {"key", b.Key.String()}, {"creation", b.Creation}, {"at", fmt.Sprint(b.Last)}, {"seq", fmt.Sprint(last)}}
 	}
-	return n, err
+	return n, nil
 }
 
 // logBody is the panel of the raw log.
@@ -363,8 +342,8 @@ func kindOfStep(s step) present.Kind {
 
 // stateBody is the panel of the state.
 type stateBody struct {
-	Rows      []stateRow
-	All, More int // keys there are, and of them those that are not shown
+	Rows []stateRow
+	More int // keys that are not shown
 }
 
 // stateRow is a key of the state.
@@ -375,46 +354,37 @@ type stateRow struct {
 }
 
 func (i *Inspector) statePanel(ctx context.Context, _ *http.Request, b *sessionBody) error {
-	session, shared, err := i.sessionAt(ctx, b.Key, b.At, b.Last)
+	shared, err := i.sharedValues(ctx, b)
 	if err != nil {
 		return err
 	}
-	s := stateBody{}
-	s.Rows, s.All = stateRows(session.View, shared)
-	s.More, b.Body = s.All-len(s.Rows), &s
+	rows, all := stateRows(b.view, shared)
+	b.Body = stateBody{rows, all - len(rows)}
 	return nil
 }
 
 func (i *Inspector) figuresPanel(ctx context.Context, _ *http.Request, b *sessionBody) error {
-	session, shared, err := i.sessionAt(ctx, b.Key, b.At, b.Last)
+	shared, err := i.sharedValues(ctx, b)
 	if err != nil {
 		return err
 	}
-	_, keys := stateRows(session.View, shared)
-	b.Body = b.line.stats(session.View, keys)
+	_, keys := stateRows(b.view, shared)
+	b.Body = b.line.stats(b.view, keys)
 	return nil
 }
 
-// sessionAt returns the session with its view after a record, and the values that it shares with
-// others, if the record is the newest.
-func (i *Inspector) sessionAt(ctx context.Context, key store.Key, at, last uint64) (store.Session, map[string]patch.Value, error) {
-	if at > last {
-		return store.Session{}, nil, fmt.Errorf("session %s: %w: there is no record %d", key, store.ErrNotFound, at)
+// sharedValues returns the values that the session shares with others, if it is shown after its newest record.
+func (i *Inspector) sharedValues(ctx context.Context, b *sessionBody) (map[string]patch.Value, error) {
+	if b.At < b.Last {
+		return nil, nil
 	}
-	if at < last {
-		v, err := i.store.ViewAt(ctx, key, at)
-		return store.Session{Key: key, View: v}, nil, err
-	}
-	session, err := i.store.Get(ctx, key)
+	session, err := i.store.Get(ctx, b.Key)
 	if err != nil {
-		return store.Session{}, nil, err
+		return nil, err
 	}
 	shared := session.Values()
 	maps.DeleteFunc(shared, func(name string, _ patch.Value) bool { return statekey.ScopeOf(name) == statekey.Session })
-	if session.View.Seq() != at { // it has grown since
-		session.View, err = i.store.ViewAt(ctx, key, at)
-	}
-	return session, shared, err
+	return shared, nil
 }
 
 // turnEnd is the last record before the turn after one begins.

@@ -111,8 +111,7 @@ func (q listing) url() template.URL {
 	if q.Page > 1 {
 		pairs = append(pairs, "page", q.Page)
 	}
-	url, _ := query("./", pairs...) // of pairs
-	return url
+	return query("./", pairs...)
 }
 
 func (i *Inspector) sessionsPage(w http.ResponseWriter, r *http.Request) error {
@@ -120,7 +119,7 @@ func (i *Inspector) sessionsPage(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	ctx, done := withTimeout(r)
+	ctx, done := context.WithTimeout(r.Context(), pageTimeout)
 	defer done()
 	b := sessionsBody{Query: q, Now: time.Now()}
 	found, err := i.listed(ctx, r, q, &b.All)
@@ -237,15 +236,6 @@ type searchErase struct {
 	Here     bool // the session is the page's
 }
 
-// found is the hits of a search with the session's page that they are on, or nil.
-type found struct {
-	Page *sessionBody
-	Find searchBody
-}
-
-// InPage returns the hits for a page of their own.
-func (b searchBody) InPage() found { return found{nil, b} }
-
 // Narrow says what more than a query the form has.
 func (b searchBody) Narrow() string {
 	for _, more := range []struct {
@@ -291,7 +281,7 @@ func (i *Inspector) searchPage(w http.ResponseWriter, r *http.Request) error {
 
 func (i *Inspector) searchPanel(ctx context.Context, r *http.Request, b *sessionBody) (err error) {
 	info := b.line.info
-	info.Key, info.Seq = b.Key, b.Last
+	info.Seq = b.Last
 	find := readSearch(r)
 	find.Key, b.Title = b.Key.String(), "Search"
 	b.status, err = i.find(ctx, r, info, &find)

@@ -61,11 +61,10 @@ type lostList struct {
 
 // coveredRow is an event that a summary stands for.
 type coveredRow struct {
-	Seq          uint64
-	URL          template.URL
-	Kind         present.Kind
-	Author, Time string
-	Content      shownEvent
+	Seq     uint64
+	URL     template.URL
+	Kind    present.Kind
+	Content shownEvent
 }
 
 // summaryPanel shows what stands for others: what it hides, and what it lost.
@@ -172,8 +171,7 @@ func summaryURL(key store.Key, at uint64, index, from int) template.URL {
 	if from > 0 {
 		begin = strconv.Itoa(from)
 	}
-	url, _ := query("summary", "key", key, "at", at, "index", index, "from", begin)
-	return url
+	return query("summary", "key", key, "at", at, "index", index, "from", begin)
 }
 
 // standsIn reports whether an event says that it stands for another one, of which it leaves out
@@ -266,10 +264,7 @@ func (b *summaryBody) addCovered(r *http.Request, key store.Key, covered []fold.
 		if len(b.Covered.Rows) > 0 && show.Left < 2*coveredText {
 			break
 		}
-		row := coveredRow{
-			Seq: e.Seq, URL: recordURL(key, e.Seq, e.Event.ID()), Kind: present.KindOf(e), Author: present.Clip(e.Event.Author(), nameRunes),
-			Time: when(e.Event.Timestamp()), Content: show.event(e.Event, e.Seq),
-		}
+		row := coveredRow{e.Seq, recordURL(key, e.Seq, e.Event.ID()), present.KindOf(e), show.event(e.Event, e.Seq)}
 		row.Content.State, row.Content.Notes = nil, nil // the event's own page has them
 		b.Covered.Rows = append(b.Covered.Rows, row)
 		b.Covered.Next++

@@ -322,15 +322,16 @@ func TestStatsAreOfTheViewShown(t *testing.T) {
 	say()
 	i := testlog.Must(New(s, Options{}))(t)
 	line := testlog.Must(i.timeline(t.Context(), key))(t)
-	session, _, err := i.sessionAt(t.Context(), key, 1, 1)
-	testlog.NoError(t, err)
 	say()
+	r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/session", nil)
+	b := sessionBody{Key: key, line: line}
+	testlog.NoError(t, i.fillSession(t.Context(), r, &b, 1))
 	// A record that has come since is not there yet, for the page that is being made.
-	if _, _, err := i.sessionAt(t.Context(), key, 2, 1); !errors.Is(err, store.ErrNotFound) {
+	if err := i.fillSession(t.Context(), r, &sessionBody{Key: key, line: line}, 2); !errors.Is(err, store.ErrNotFound) {
 		t.Errorf("a record beyond the timeline: %v", err)
 	}
 	got := map[string]string{}
-	for _, r := range line.stats(session.View, 0) {
+	for _, r := range line.stats(b.view, 0) {
 		got[r.Name] = r.Text
 	}
 	if got["Records"] != "1" || got["Visible events"] != "1" || got["Tokens, about"] != fmt.Sprintf("%d of %[1]d visible (100 %%)", line.at(1).Raw) {

@@ -345,17 +345,17 @@ func applyChange(i *Inspector, ctx context.Context, a *action, v fold.View, p *a
 	if err != nil {
 		return err
 	}
-	return p.done(a, done.Records)
+	p.done(a, done.Records)
+	return nil
 }
 
 // done leads to the session's page, which says what was logged.
-func (p *actPage) done(a *action, records []patch.Record) (err error) {
+func (p *actPage) done(a *action, records []patch.Record) {
 	if len(records) == 0 {
 		p.notice("Nothing had to be logged.")
-		return nil
+		return
 	}
-	p.Next, err = query("session", "key", a.key, "done", fmt.Sprintf("%d-%d", records[0].Seq, records[len(records)-1].Seq))
-	return err
+	p.Next = query("session", "key", a.key, "done", fmt.Sprintf("%d-%d", records[0].Seq, records[len(records)-1].Seq))
 }
 
 func previewFork(i *Inspector, ctx context.Context, a *action, v fold.View, p *actPage) error {
@@ -393,11 +393,8 @@ func applyFork(i *Inspector, ctx context.Context, a *action, _ fold.View, p *act
 	if a.seq == 0 {
 		return badRequest("seq", "it is missing; it says up to which record the fork goes")
 	}
-	fork := ops.Fork{From: a.key, To: key, At: &a.seq}
-	if _, err := fork.Apply(ctx, i.store); err != nil {
-		return err
-	}
-	p.Next, err = query("session", "key", key, "done", "fork")
+	p.Next = query("session", "key", key, "done", "fork")
+	_, err = i.store.Fork(ctx, a.key, key, store.ForkOptions{At: &a.seq})
 	return err
 }
 
@@ -406,7 +403,8 @@ func (i *Inspector) compact(a *action) ops.Compact {
 }
 
 func previewCompact(i *Inspector, _ context.Context, a *action, v fold.View, p *actPage) error {
-	decision, err := i.compact(a).Preview(v)
+	compact := i.compact(a)
+	decision, err := compaction.Plan(v, compact.Config, compact.Run)
 	if err != nil {
 		return err
 	}
@@ -452,9 +450,7 @@ func applyCompact(i *Inspector, ctx context.Context, a *action, v fold.View, p *
 		for _, pass := range done.Passes {
 			records = append(records, pass.Record)
 		}
-		if err := p.done(a, records); err != nil {
-			return err
-		}
+		p.done(a, records)
 	}
 	switch {
 	case failed != nil:

@@ -31,7 +31,6 @@ type actErased struct {
 type actErasedEvent struct {
 	URL  template.URL // of its record
 	Seq  uint64
-	ID   string
 	Text string // what it says, as long as it does
 	Why  string
 }
@@ -130,17 +129,17 @@ func applyErase(i *Inspector, ctx context.Context, a *action, seen fold.View, p 
 	if planDigest(would) != a.form.Get("plan") {
 		return &refusal{http.StatusConflict, "Something else would be erased now than the preview showed, since a record was logged, a session forked or something erased meanwhile, perhaps by this form, sent twice. Nothing was written now."}
 	}
-	erased, err := a.erase(seen).Apply(ctx, i.store)
+	erased, err := a.erase(seen, false).Apply(ctx, i.store)
 	if err != nil {
 		return err
 	}
-	p.Next, err = query("session", "key", a.key)
+	p.Next = query("session", "key", a.key)
 	for n, s := range erased.Sessions {
 		if s.Receipt.Seq > 0 && a.mayErase(s.Key) && (n == 0 || s.Key == a.key) {
-			p.Next, err = query("session", "key", s.Key, "done", fmt.Sprintf("%d-%[1]d", s.Receipt.Seq))
+			p.Next = query("session", "key", s.Key, "done", fmt.Sprintf("%d-%[1]d", s.Receipt.Seq))
 		}
 	}
-	return err
+	return nil
 }
 
 // planErase is what would be erased. It is an error if the request may not erase all of it.
@@ -148,7 +147,7 @@ func (i *Inspector) planErase(ctx context.Context, a *action, seen fold.View) (s
 	if len(a.seqs)+len(a.spans) == 0 && a.form.Get("match") == "" {
 		return store.Erasure{}, &ops.EditError{Problem: "no event is selected; tick events of what the model sees or that a search found, or take one of the raw log"}
 	}
-	would, err := a.erase(seen).Preview(ctx, i.store)
+	would, err := a.erase(seen, true).Apply(ctx, i.store)
 	if err == nil && slices.ContainsFunc(would.Sessions, func(s store.ErasedSession) bool { return !a.mayErase(s.Key) }) {
 		err = forbidden("The same events are in other sessions too, such as forks, and in some of these you may not erase. Nothing was written.",
 			"Whoever may erase in all of them has to do it: an event is erased wherever it is, or not at all.")
@@ -158,11 +157,11 @@ func (i *Inspector) planErase(ctx context.Context, a *action, seen fold.View) (s
 
 func (a *action) mayErase(key store.Key) bool { return a.may(key, Read) && a.may(key, Erase) }
 
-func (a *action) erase(seen fold.View) ops.Erase {
+func (a *action) erase(seen fold.View, dryRun bool) ops.Erase {
 	return ops.Erase{
 		Key: a.key, Everywhere: a.form.Get("where") != "", Only: a.mayErase,
 		Selection: store.EraseSelection{EventIDs: a.ids(seen), Seqs: a.seqs, Match: a.form.Get("match")},
-		Options:   store.EraseOptions{Author: a.author, Reason: a.form.Get("reason"), Values: patch.ValuePolicy(a.form.Get("values"))},
+		Options:   store.EraseOptions{DryRun: dryRun, Author: a.author, Reason: a.form.Get("reason"), Values: patch.ValuePolicy(a.form.Get("values"))},
 	}
 }
 
@@ -199,7 +198,7 @@ func (i *Inspector) showErased(ctx context.Context, a *action, e store.Erasure, 
 		events, out.More = cutTo(s.Events, left)
 		left -= len(events)
 		for _, event := range events {
-			row := actErasedEvent{Seq: event.Seq, ID: present.Clip(event.ID, nameRunes), Why: event.Why, URL: recordURL(s.Key, event.Seq, "")}
+			row := actErasedEvent{Seq: event.Seq, Why: event.Why, URL: recordURL(s.Key, event.Seq, "")}
 			r, err := i.record(ctx, s.Key, event.Seq)
 			if err != nil {
 				return err

@@ -224,12 +224,16 @@ $ patchlog fork shop/ada/4711 shop/ada/what-if --at 61`)
 		if err != nil {
 			return err
 		}
-		fork := ops.Fork{From: key, To: to, At: at.pointer()}
-		do, head := fork.Apply, ""
+		var v fold.View
+		head := ""
 		if *dryRun {
-			do, head = fork.Preview, "dry run; nothing is written: "
+			head = "dry run; nothing is written: "
+			v, err = previewFork(ctx, s, key, to, at.pointer())
+		} else {
+			var forked store.Session
+			forked, err = s.Fork(ctx, key, to, store.ForkOptions{At: at.pointer()})
+			v = forked.View
 		}
-		v, err := do(ctx, s)
 		if err != nil {
 			return err
 		}
@@ -242,9 +246,23 @@ $ patchlog fork shop/ada/4711 shop/ada/what-if --at 61`)
 				DryRun  bool      `json:"dryRun"`
 			}{to, key, v.Seq(), v.Len(), *dryRun})
 		}
-		return a.out.line(head + fork.Explain(v))
+		return a.out.line(fmt.Sprintf("%s%s forked from %s with %s; %s", head, to, key, present.Counted(v.Seq(), "record"), present.Counted(v.Len(), "visible event")))
 	})
 	return cmd
+}
+
+// previewFork returns the view that a fork would have. A nil at means all records.
+func previewFork(ctx context.Context, s *store.Store, key, to store.Key, at *uint64) (fold.View, error) {
+	switch _, err := s.Info(ctx, to); {
+	case err == nil:
+		return fold.View{}, fmt.Errorf("session %s: %w", to, store.ErrExists)
+	case !errors.Is(err, store.ErrNotFound):
+		return fold.View{}, err
+	}
+	if at != nil {
+		return s.ViewAt(ctx, key, *at)
+	}
+	return s.View(ctx, key)
 }
 
 func (a *app) diffCommand() *cobra.Command {

@@ -45,7 +45,7 @@ $ patchlog compact shop/ada/4711 --interval 0 --token-threshold 20000 --retain 3
 			return err
 		}
 		op := ops.Compact{Config: f.cfg, Run: f.run}
-		decision, err := op.Preview(before)
+		decision, err := compaction.Plan(before, f.cfg, f.run)
 		if err != nil {
 			return err
 		}

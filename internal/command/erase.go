@@ -80,7 +80,7 @@ $ patchlog erase --all-sessions --match 'DE89 3704' --reason 'request 812' --dry
 		if e.Key, err = parseKey(keyText); err != nil {
 			return err
 		}
-		e.dryRun = *dryRun
+		e.Options.DryRun = *dryRun
 		return a.withStore(cmd.Context(), writingUnless(*dryRun), func(s *store.Store) error {
 			return suggestSession(cmd.Context(), s, e.Key, a.erase(cmd.Context(), s, e))
 		})
@@ -92,7 +92,6 @@ $ patchlog erase --all-sessions --match 'DE89 3704' --reason 'request 812' --dry
 type erasing struct {
 	ops.Erase
 	events []string // as they were named
-	dryRun bool
 }
 
 func (a *app) erase(ctx context.Context, s *store.Store, e erasing) error {
@@ -116,15 +115,11 @@ func (a *app) erase(ctx context.Context, s *store.Store, e erasing) error {
 			e.Selection.EventIDs = append(e.Selection.EventIDs, id)
 		}
 	}
-	do := e.Apply
-	if e.dryRun {
-		do = e.Preview
-	}
-	done, err := do(ctx, s)
+	done, err := e.Apply(ctx, s)
 	if err != nil && len(done.Sessions) == 0 {
 		return err
 	}
-	return errors.Join(a.showErasure(of, done, e.dryRun), err)
+	return errors.Join(a.showErasure(of, done, e.Options.DryRun), err)
 }
 
 func remainingText(n int) string {

@@ -32,11 +32,6 @@ type Compacted struct {
 	Stopped string // why it wrote no more, if the summarizer or the log said so
 }
 
-// Preview returns what the next pass would do, and why.
-func (c Compact) Preview(v fold.View) (compaction.Decision, error) {
-	return compaction.Plan(v, c.Config, c.Run)
-}
-
 // Apply compacts the session until nothing is due. What passes before an error wrote stays, and is returned.
 func (c Compact) Apply(ctx context.Context, s *store.Store, key store.Key, on fold.View) (Compacted, error) {
 	var done Compacted

@@ -51,7 +51,7 @@ func TestCompact(t *testing.T) {
 		cfg.Summarizer = c.summarise
 		told := 0
 		op := ops.Compact{Config: cfg, Passed: func(ops.Pass) { told++ }}
-		if d, err := op.Preview(done.View); err != nil || d.Window == nil {
+		if d, err := compaction.Plan(done.View, cfg, op.Run); err != nil || d.Window == nil {
 			t.Fatalf("%s: nothing is due: %+v, %v", name, d, err)
 		}
 		got, err := op.Apply(t.Context(), s, key, done.View)

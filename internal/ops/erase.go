@@ -20,13 +20,7 @@ type Erase struct {
 	Options    store.EraseOptions
 }
 
-// Preview returns what would be erased.
-func (e Erase) Preview(ctx context.Context, s *store.Store) (store.Erasure, error) {
-	e.Options.DryRun = true
-	return e.Apply(ctx, s)
-}
-
-// Apply erases it, for good. What was erased before an error is returned with it.
+// Apply erases it, for good, or, with Options.DryRun, returns what would be erased. What was erased before an error is returned with it.
 func (e Erase) Apply(ctx context.Context, s *store.Store) (store.Erasure, error) {
 	switch {
 	case e.Everywhere:

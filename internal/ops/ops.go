@@ -9,7 +9,6 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
-	"fmt"
 
 	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/internal/present"
@@ -89,37 +88,6 @@ func Explain(would store.Preview) present.Difference {
 		return present.PreviewOf(would, would.Patches[0])
 	}
 	return present.DifferenceOf(would.Before, would.After)
-}
-
-// Fork begins a session with the log of another one.
-type Fork struct {
-	From, To store.Key
-	At       *uint64 // the seq of the last record that it has; nil means all of them
-}
-
-// Preview returns the view that the new session would have.
-func (f Fork) Preview(ctx context.Context, s *store.Store) (fold.View, error) {
-	switch _, err := s.Info(ctx, f.To); {
-	case err == nil:
-		return fold.View{}, fmt.Errorf("session %s: %w", f.To, store.ErrExists)
-	case !errors.Is(err, store.ErrNotFound):
-		return fold.View{}, err
-	}
-	if f.At != nil {
-		return s.ViewAt(ctx, f.From, *f.At)
-	}
-	return s.View(ctx, f.From)
-}
-
-// Apply makes the new session, and returns its view.
-func (f Fork) Apply(ctx context.Context, s *store.Store) (fold.View, error) {
-	session, err := s.Fork(ctx, f.From, f.To, store.ForkOptions{At: f.At})
-	return session.View, err
-}
-
-// Explain says what the new session has.
-func (f Fork) Explain(v fold.View) string {
-	return fmt.Sprintf("%s forked from %s with %s; %s", f.To, f.From, present.Counted(v.Seq(), "record"), present.Counted(v.Len(), "visible event"))
 }
 
 // Restore takes back the patch that put in a summary, and the patches that put in the summaries which that brings
