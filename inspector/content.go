@@ -234,14 +234,10 @@ func (s *showing) part(p patch.Part) block {
 		return s.json(what, name, p.Args.String())
 	case patch.PartResponse:
 		return s.json(what, name, p.Response.String())
-	case patch.PartCode:
-		var code struct{ Language string }
+	case patch.PartCode, patch.PartCodeResult: // which have one of these
+		var code struct{ Language, Outcome string }
 		_ = p.Value.Decode(&code)
-		return s.text(what, present.Clip(code.Language, nameRunes), p.Text)
-	case patch.PartCodeResult:
-		var result struct{ Outcome string }
-		_ = p.Value.Decode(&result)
-		return s.text(what, present.Clip(result.Outcome, nameRunes), p.Text)
+		return s.text(what, present.Clip(code.Language+code.Outcome, nameRunes), p.Text)
 	case patch.PartData:
 		return block{What: what, Name: dataText(p)}
 	case patch.PartFile:

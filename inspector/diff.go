@@ -132,11 +132,7 @@ func (i *Inspector) diffPanel(ctx context.Context, r *http.Request, b *sessionBo
 		}
 	}
 	from, to = min(from, to), max(from, to)
-	before, err := i.store.ViewAt(ctx, b.Key, from)
-	if err != nil {
-		return err
-	}
-	after, err := i.store.ViewAt(ctx, b.Key, to)
+	before, after, err := i.views(ctx, b.Key, from, to)
 	if err != nil {
 		return err
 	}

@@ -204,7 +204,7 @@ var version = func() string {
 
 func (i *Inspector) routes() http.Handler {
 	mux := http.NewServeMux()
-	get := func(path string, h handler) { mux.Handle("GET /"+path, bodiless(i.handle(h))) }
+	get := func(path string, h handler) { mux.Handle("GET /"+path, i.handle(h)) }
 	get("{$}", i.sessionsPage)
 	get("session", i.sessionPage("log", i.logPanel))
 	get("record", i.recordPage)
@@ -227,16 +227,6 @@ func (i *Inspector) routes() http.Handler {
 	return mux
 }
 
-// bodiless leaves out the body of a request. What a page is of stands in its address: a form in the
-// body would be read as well, and its files be kept on the disk meanwhile.
-func bodiless(h http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		r = r.WithContext(r.Context())
-		r.Body = http.NoBody
-		h.ServeHTTP(w, r)
-	})
-}
-
 func assets() http.Handler {
 	serve := http.FileServerFS(files)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -254,9 +244,14 @@ func assets() http.Handler {
 // handler answers a request, or returns an error before it has written anything.
 type handler func(w http.ResponseWriter, r *http.Request) error
 
-// handle answers with a page about the error, if there is one.
+// handle answers with a page about the error, if there is one. A request that only reads has all that it asks for in its
+// address: a form in its body would be read as well, and its files be kept on the disk meanwhile.
 func (i *Inspector) handle(h handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method != http.MethodPost {
+			r = r.WithContext(r.Context())
+			r.Body = http.NoBody
+		}
 		if err := h(w, r); err != nil {
 			i.fail(w, r, err)
 		}

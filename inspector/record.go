@@ -106,16 +106,14 @@ func (i *Inspector) record(ctx context.Context, key store.Key, seq uint64) (patc
 	if seq == 0 {
 		return patch.Record{}, badRequest("seq", "it is missing; records are counted from 1 on")
 	}
-	for rec, err := range i.store.RawEvents(ctx, key, seq) {
-		if err != nil {
-			return patch.Record{}, err
-		}
-		if rec.Seq == seq {
-			return rec, nil
-		}
-		break
+	found, err := i.records(ctx, key, []uint64{seq})
+	switch {
+	case err != nil:
+		return patch.Record{}, err
+	case len(found) == 0:
+		return patch.Record{}, fmt.Errorf("session %s: %w: there is no record %d", key, store.ErrNotFound, seq)
 	}
-	return patch.Record{}, fmt.Errorf("session %s: %w: there is no record %d", key, store.ErrNotFound, seq)
+	return found[0], nil
 }
 
 // sendJSON answers with a record as it was logged.
@@ -150,14 +148,16 @@ func (i *Inspector) recordBody(ctx context.Context, key store.Key, t *timeline, 
 	if rec.Seq < t.last() {
 		body.After = rec.Seq + 1
 	}
-	where, err := i.places(ctx, key, t)
+	newest, err := i.store.View(ctx, key)
 	if err != nil {
 		return recordBody{}, err
 	}
-	if id != "" {
-		if !slices.ContainsFunc(rec.Events(), func(e *patch.Event) bool { return e.ID() == id }) {
-			return recordBody{}, fmt.Errorf("session %s: record %d: %w: it brought no event %q", key, rec.Seq, store.ErrNotFound, id)
-		}
+	where := eventPlaces{key: key, line: t, view: newest}
+	if where.places, err = newest.Places(); err != nil {
+		return recordBody{}, err
+	}
+	if id != "" && !slices.ContainsFunc(rec.Events(), func(e *patch.Event) bool { return e.ID() == id }) {
+		return recordBody{}, fmt.Errorf("session %s: record %d: %w: it brought no event %q", key, rec.Seq, store.ErrNotFound, id)
 	}
 	show := showing{Left: pageBytes, Raw: rawURL(key)}
 	for n, e := range rec.Events() {
@@ -173,7 +173,7 @@ func (i *Inspector) recordBody(ctx context.Context, key store.Key, t *timeline, 
 		shown := recordEvent{Content: show.event(e, rec.Seq)}
 		shown.Facts = append(factsOf("kind", string(present.KindOf(entry)), &e.Envelope), fact{Name: "tokens", Text: "about " + present.Grouped(e.EstimatedTokens())})
 		shown.Place = where.of(rec.Seq, n, e)
-		if shown.Calls, err = i.callsOf(ctx, where, rec.Seq, n, e); err != nil {
+		if shown.Calls, err = i.callsOf(ctx, &where, rec.Seq, n, e); err != nil {
 			return recordBody{}, err
 		}
 		body.Events = append(body.Events, shown)
@@ -181,7 +181,7 @@ func (i *Inspector) recordBody(ctx context.Context, key store.Key, t *timeline, 
 	if rec.Patch != nil {
 		body.Did = t.sentence(rec.Seq)
 		body.Facts = factsOf("type", string(rec.Patch.Type()), &rec.Patch.Envelope)
-		if body.Patch, err = i.patchBody(ctx, key, t, where.view, rec); err != nil {
+		if body.Patch, err = i.patchBody(ctx, key, t, newest, rec); err != nil {
 			return recordBody{}, err
 		}
 	}
@@ -208,19 +208,6 @@ type eventPlaces struct {
 
 	before   fold.View // the view before a patch hid an event, read last
 	hiddenBy uint64    // the seq of that patch
-}
-
-// places returns the eventPlaces of a session's events as it stands now.
-func (i *Inspector) places(ctx context.Context, key store.Key, t *timeline) (*eventPlaces, error) {
-	v, err := i.store.View(ctx, key)
-	if err != nil {
-		return nil, err
-	}
-	w := eventPlaces{key: key, line: t, view: v}
-	if w.places, err = v.Places(); err != nil {
-		return nil, err
-	}
-	return &w, nil
 }
 
 // of says where the event is that the record seq added at index.
@@ -284,21 +271,21 @@ func (i *Inspector) callsOf(ctx context.Context, w *eventPlaces, seq uint64, ind
 	return out, nil
 }
 
-// effect returns what a record did, and the views before and after it.
-func (i *Inspector) effect(ctx context.Context, key store.Key, rec patch.Record) (f present.Effect, before, after fold.View, err error) {
-	if before, err = i.store.ViewAt(ctx, key, rec.Seq-1); err != nil {
-		return f, before, after, err
+// views returns a session's views after two records.
+func (i *Inspector) views(ctx context.Context, key store.Key, from, to uint64) (before, after fold.View, err error) {
+	if before, err = i.store.ViewAt(ctx, key, from); err == nil {
+		after, err = i.store.ViewAt(ctx, key, to)
 	}
-	if after, err = i.store.ViewAt(ctx, key, rec.Seq); err != nil {
-		return f, before, after, err
-	}
-	f, err = present.EffectOf(before, after, rec)
-	return f, before, after, err
+	return before, after, err
 }
 
 // patchBody describes what a patch did, and whether it still applies in the newest view.
 func (i *Inspector) patchBody(ctx context.Context, key store.Key, t *timeline, newest fold.View, rec patch.Record) (*recordPatch, error) {
-	f, before, after, err := i.effect(ctx, key, rec)
+	before, after, err := i.views(ctx, key, rec.Seq-1, rec.Seq)
+	if err != nil {
+		return nil, err
+	}
+	f, err := present.EffectOf(before, after, rec)
 	if err != nil {
 		return nil, err
 	}

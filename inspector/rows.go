@@ -84,13 +84,10 @@ type shownSummary struct {
 	FirstCovered uint64
 }
 
-// kindWords are the kinds in words that a reader knows.
-var kindWords = map[string]string{string(present.Call): "call", string(present.Response): "result"}
-
 func newRow(kind present.Kind, seq uint64, at time.Time, tokens, turn int) *row {
 	r := &row{Seq: seq, Kind: pictureKind(kind), Word: string(kind), Time: at, Tokens: tokens, Turn: turn, Index: -1}
-	if word := kindWords[r.Word]; word != "" {
-		r.Word = word
+	if kind == present.Response {
+		r.Word = "result"
 	}
 	return r
 }
@@ -311,20 +308,13 @@ func (b *sessionBody) summary(index int, e fold.Entry, show *showing) *shownSumm
 
 // logItems are records of the log. Patches of a group, and events that the same patch hides, are one line.
 func (i *Inspector) logItems(ctx context.Context, b *sessionBody, seqs []uint64) ([]item, error) {
-	if len(seqs) == 0 {
-		return nil, nil
+	records, err := i.records(ctx, b.Key, seqs)
+	if err != nil {
+		return nil, err
 	}
 	var all []*row
-	for rec, err := range i.store.RawEvents(ctx, b.Key, seqs[0]) {
-		if err != nil {
-			return nil, err
-		}
-		if rec.Seq == seqs[0] {
-			all, seqs = append(all, b.logRow(rec)), seqs[1:]
-		}
-		if len(seqs) == 0 {
-			break
-		}
+	for _, rec := range records {
+		all = append(all, b.logRow(rec))
 	}
 	l := list{what: "record"}
 	for len(all) > 0 {
@@ -488,15 +478,13 @@ const (
 func (t *timeline) lossOf(e fold.Entry) *lossLine {
 	t.notes.mu.Lock()
 	defer t.notes.mu.Unlock()
-	return t.notes.losses[fold.Ref{Seq: e.Seq, Index: lossKey(e)}]
+	return t.notes.losses[lossKey{e.Seq, e.Event.ID()}]
 }
 
-// lossKey tells summaries of one patch apart.
-func lossKey(e fold.Entry) (n int) {
-	for _, c := range []byte(e.Event.ID()) {
-		n = n*31 + int(c)
-	}
-	return n
+// lossKey tells summaries apart: by the record that put one in, and its id.
+type lossKey struct {
+	seq uint64
+	id  string
 }
 
 // addLosses names what the visible summaries of the page lack, once for each, unless the log is long.
@@ -524,7 +512,7 @@ func (i *Inspector) addLosses(ctx context.Context, b *sessionBody) error {
 			line.Names = append(line.Names, fact{Text: present.Clip(name, lossLength), URL: query("search", "key", b.Key, "q", name, "hidden", 1)})
 		}
 		line.More = len(names) - len(line.Names)
-		b.line.notes.losses[fold.Ref{Seq: e.Seq, Index: lossKey(e)}] = line
+		b.line.notes.losses[lossKey{e.Seq, e.Event.ID()}] = line
 	}
 	return nil
 }
@@ -532,24 +520,15 @@ func (i *Inspector) addLosses(ctx context.Context, b *sessionBody) error {
 // tokensTitle says how many tokens exactly.
 func tokensTitle(n int) string { return tokenCount(n) + ", estimated" }
 
-// clock is a time of day, or "" if there is none.
-func clock(t time.Time) string {
-	if t.IsZero() {
-		return ""
+// timeIn returns a function that writes a time in a layout, or "" if there is none.
+func timeIn(layout string) func(time.Time) string {
+	return func(t time.Time) string {
+		if t.IsZero() {
+			return ""
+		}
+		return t.UTC().Format(layout)
 	}
-	return t.UTC().Format("15:04")
 }
-
-// day is a date with the time of day.
-func day(t time.Time) string {
-	if t.IsZero() {
-		return ""
-	}
-	return t.UTC().Format("2 Jan 2006 15:04")
-}
-
-// instant is a time to the second.
-func instant(t time.Time) string { return t.UTC().Format("2 Jan 2006 15:04:05") }
 
 // ago is how long before now a time is, or the date if it is long ago.
 func ago(now, t time.Time) string {

@@ -286,11 +286,7 @@ func (i *Inspector) noticeOf(ctx context.Context, r *http.Request, b *sessionBod
 		n.Text += " This cannot be undone."
 		return n, nil
 	}
-	before, err := i.store.ViewAt(ctx, b.Key, first-1)
-	if err != nil {
-		return nil, err
-	}
-	after, err := i.store.ViewAt(ctx, b.Key, last)
+	before, after, err := i.views(ctx, b.Key, first-1, last)
 	if err != nil {
 		return nil, err
 	}
@@ -309,9 +305,6 @@ type logBody struct {
 	Kinds []present.Kind
 	Seqs  []uint64 // of all its records
 }
-
-// Begin returns the record before the row at a place, to begin a page with.
-func (l logBody) Begin(place int) uint64 { return l.Seqs[place] }
 
 // logPanel shows the raw log up to the view's record, of a kind if one is asked for.
 func (i *Inspector) logPanel(ctx context.Context, r *http.Request, b *sessionBody) error {

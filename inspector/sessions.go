@@ -169,7 +169,7 @@ func (i *Inspector) sessionsPage(w http.ResponseWriter, r *http.Request) error {
 		if status, err = i.find(ctx, r, store.Info{}, &find); err != nil {
 			return err
 		}
-		if b.Find = &find; find.Problem != "" && find.Narrow() == "" && b.Found > 0 {
+		if b.Find = &find; find.Problem != "" && !find.Narrow() && b.Found > 0 {
 			b.Find, status = nil, http.StatusOK // the names were meant
 		}
 	}
@@ -225,35 +225,18 @@ type searchBody struct {
 	Found    string
 	Damaged  string // what could not be searched
 	Hits     []searchHit
-	Erase    *searchErase
+	Erase    *store.Info // of the session, as it was seen, from which events may be erased by the query
 }
 
-// searchErase is what a form needs that erases by the query: a session, as it was seen.
-type searchErase struct {
-	Key      store.Key
-	Creation string
-	At       uint64
-	Here     bool // the session is the page's
-}
-
-// Narrow says what more than a query the form has.
-func (b searchBody) Narrow() string {
-	for _, more := range []struct {
-		is   bool
-		text string
-	}{{b.Hidden, "hidden"}, {b.Summaries, "summaries"}, {b.All, "all"}} {
-		if more.is {
-			return more.text
-		}
-	}
-	return b.Author + b.Tool
+// Narrow reports whether the form asks for more than a query.
+func (b searchBody) Narrow() bool {
+	return b.Hidden || b.Summaries || b.All || b.Author+b.Tool != ""
 }
 
 // searchHit is an event that was found.
 type searchHit struct {
 	recall.Hit[store.Key]
 	Other bool // it is of another session than the page
-	Erase bool // it may be erased
 }
 
 // Kind returns what kind of entry the event is.
@@ -291,7 +274,7 @@ func (i *Inspector) searchPanel(ctx context.Context, r *http.Request, b *session
 
 // find makes the search that a request asks for. The status is that of the page, which shows what is wrong with it.
 func (i *Inspector) find(ctx context.Context, r *http.Request, session store.Info, b *searchBody) (status int, err error) {
-	if b.Searched = b.Query != "" || b.Narrow() != ""; !b.Searched {
+	if b.Searched = b.Query != "" || b.Narrow(); !b.Searched {
 		return http.StatusOK, nil
 	}
 	err = i.search(ctx, r, session, b)
@@ -366,14 +349,14 @@ func (i *Inspector) search(ctx context.Context, r *http.Request, session store.I
 	}
 	home := session // where a form starts that erases
 	for _, h := range hits {
-		hit := searchHit{Hit: h, Other: h.Key != session.Key, Erase: i.may(r, h.Key, Erase)}
-		if n := slices.IndexFunc(sessions, func(info store.Info) bool { return info.Key == h.Key }); home.Key == (store.Key{}) && hit.Erase && n >= 0 {
+		n := slices.IndexFunc(sessions, func(info store.Info) bool { return info.Key == h.Key })
+		if home.Key == (store.Key{}) && n >= 0 && i.may(r, h.Key, Erase) {
 			home = sessions[n]
 		}
-		b.Hits = append(b.Hits, hit)
+		b.Hits = append(b.Hits, searchHit{h, h.Key != session.Key})
 	}
 	if home.Key != (store.Key{}) && i.may(r, home.Key, Erase) {
-		b.Erase = &searchErase{home.Key, home.Creation, home.Seq, home.Key == session.Key}
+		b.Erase = &home
 	}
 	return nil
 }

@@ -65,7 +65,7 @@ type notes struct {
 	mu      sync.Mutex
 	view    fold.View // that the targets are of
 	targets []target
-	losses  map[fold.Ref]*lossLine // of summaries, by the patch that added them and the index among its events
+	losses  map[lossKey]*lossLine
 }
 
 // targets returns what stands for the events of a view, computed again only if a patch changed that.
@@ -211,7 +211,7 @@ func (i *Inspector) timeline(ctx context.Context, key store.Key) (*timeline, err
 		if err != nil {
 			return nil, err
 		}
-		k.line = timeline{info: info, view: start.WithEdition(now.Edition()), turns: ops.Turns{}, notes: &notes{losses: map[fold.Ref]*lossLine{}}}
+		k.line = timeline{info: info, view: start.WithEdition(now.Edition()), turns: ops.Turns{}, notes: &notes{losses: map[lossKey]*lossLine{}}}
 	}
 	if k.line.last() < info.Seq {
 		for r, err := range i.store.RawEvents(ctx, key, k.line.last()+1) {
@@ -240,29 +240,32 @@ func (i *Inspector) extend(ctx context.Context, key store.Key, t *timeline, r pa
 		if !errors.As(err, &need) {
 			break
 		}
-		if t.view, err = i.supply(ctx, key, t.view, need); err == nil {
+		var needed []patch.Record
+		if needed, err = i.records(ctx, key, need.Seqs); err == nil {
+			t.view = t.view.WithRecords(needed)
 			err = t.add(r)
 		}
 	}
 	return err
 }
 
-// supply returns a view with what it needs of its log.
-func (i *Inspector) supply(ctx context.Context, key store.Key, v fold.View, need *fold.MissingRecordsError) (fold.View, error) {
-	var records []patch.Record
-	seqs := need.Seqs
+// records returns the records of a session with these seqs, which are ascending; those that are not there are left out.
+func (i *Inspector) records(ctx context.Context, key store.Key, seqs []uint64) (found []patch.Record, err error) {
+	if len(seqs) == 0 {
+		return nil, nil
+	}
 	for r, err := range i.store.RawEvents(ctx, key, seqs[0]) {
 		if err != nil {
-			return v, err
+			return nil, err
 		}
 		if r.Seq == seqs[0] {
-			records, seqs = append(records, r), seqs[1:]
+			found, seqs = append(found, r), seqs[1:]
 		}
 		if len(seqs) == 0 {
 			break
 		}
 	}
-	return v.WithRecords(records), nil
+	return found, nil
 }
 
 // get returns the cached timeline of a session, or a new one, as the last used.
@@ -293,30 +296,22 @@ func (t *timelines) count(k *cachedTimeline, limit int64) {
 	}
 }
 
-// receiptsByID has the receipts of erasures, by their ids.
-func (t *timeline) receiptsByID() map[string]uint64 {
-	out := map[string]uint64{}
-	for _, s := range t.steps {
-		if s.Patch != nil && s.Patch.Type == patch.Erase {
-			out[s.Patch.ID] = s.Seq
-		}
-	}
-	return out
-}
-
 // blank says of a record by which receipt it was erased, or nothing.
 func (t *timeline) blank(key store.Key, r patch.Record) []fact {
 	by, erased := records.Envelope(r).ErasedBy()
-	seq := t.receiptsByID()[by]
-	switch {
-	case !erased:
+	if !erased {
 		return nil
-	case seq == 0:
-		return []fact{{Text: "Erased; the receipt is not in this log"}}
-	case r.Patch != nil:
-		return []fact{{Text: fmt.Sprintf("Erased, itself or events that it put in: the receipt is record %d", seq), URL: recordURL(key, seq, "")}}
 	}
-	return []fact{{Text: fmt.Sprintf("Erased: the receipt is record %d", seq), URL: recordURL(key, seq, "")}}
+	what := "Erased"
+	if r.Patch != nil {
+		what = "Erased, itself or events that it put in"
+	}
+	for _, s := range t.steps {
+		if s.Patch != nil && s.Patch.Type == patch.Erase && s.Patch.ID == by {
+			return []fact{{Text: fmt.Sprintf("%s: the receipt is record %d", what, s.Seq), URL: recordURL(key, s.Seq, "")}}
+		}
+	}
+	return []fact{{Text: "Erased; the receipt is not in this log"}}
 }
 
 // erasable reports whether there may be something in a record that can be erased. What was

@@ -264,7 +264,9 @@ func TestPageOfALateRevert(t *testing.T) {
 		i := testlog.Must(New(s, Options{}))(t)
 		for rec, err := range s.RawEvents(t.Context(), key, 402) {
 			testlog.NoError(t, err)
-			if f, _, _, err := i.effect(t.Context(), key, rec); err != nil || len(f.Hidden) != 0 || len(f.Added) != 40 {
+			before, after, err := i.views(t.Context(), key, rec.Seq-1, rec.Seq)
+			testlog.NoError(t, err)
+			if f, err := present.EffectOf(before, after, rec); err != nil || len(f.Hidden) != 0 || len(f.Added) != 40 {
 				t.Errorf("the revert hid %d events and added %d, %v", len(f.Hidden), len(f.Added), err)
 			}
 		}

@@ -194,9 +194,8 @@ func NextPassesText(d compaction.Decision) string {
 		return ""
 	case d.Window.Results > 0:
 		return "Nothing was written. More passes may follow."
-	default:
-		return "Nothing was written. More passes may follow; what they cover depends on this one's summary."
 	}
+	return "Nothing was written. More passes may follow; what they cover depends on this one's summary."
 }
 
 // idRunes is the most runes of an id in a line of text.
