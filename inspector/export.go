@@ -7,7 +7,6 @@ import (
 	"io"
 	"iter"
 	"log/slog"
-	"net/http"
 
 	"github.com/patchlog-dev/patchlog/patch/redact"
 	"github.com/patchlog-dev/patchlog/store"
@@ -32,32 +31,22 @@ func WriteHTML(ctx context.Context, s *store.Store, key store.Key, w io.Writer, 
 	if err != nil {
 		return err
 	}
-	b := sessionBody{Key: store.Key{App: by.Text(key.App), User: by.Text(key.User), Session: by.Text(key.Session)}, Newest: true, File: true, by: by}
+	b := sessionBody{Key: key, Newest: true, File: true, by: by}
 	if b.line, err = i.timeline(ctx, key); err != nil {
 		return err
 	}
-	shown := b
-	shown.Key = key
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "/", nil) // which asks for nothing
-	if err != nil {
+	if err := i.fillSession(ctx, &b, b.line.last()); err != nil {
 		return err
 	}
-	if err := i.fillSession(ctx, r, &shown, b.line.last()); err != nil {
-		return err
-	}
-	shown.Seen = rows{All: shown.view.Len(), Next: shown.view.Len()}
-	if err := i.seenItems(ctx, &shown); err != nil {
-		return err
-	}
-	shown.Key = b.Key
+	b.Key = redactedKey(by, key)
 	style, err := files.ReadFile("assets/style.css")
 	if err != nil {
 		return err
 	}
 	var failed error
-	body := fileBody{shown, func(yield func(fileRow) bool) {
+	body := fileBody{b, func(yield func(fileRow) bool) {
 		for rec, err := range s.RawEvents(ctx, key, 1) {
-			if err == nil && rec.Seq > shown.At {
+			if err == nil && rec.Seq > b.At {
 				return
 			}
 			if err == nil {
@@ -66,7 +55,7 @@ func WriteHTML(ctx context.Context, s *store.Store, key store.Key, w io.Writer, 
 			if failed = err; err != nil {
 				return
 			}
-			row := fileRow{Row: shown.logRow(rec)}
+			row := fileRow{Row: b.logRow(rec)}
 			for _, e := range rec.Events() {
 				show := showing{Left: pageBytes, Fold: pageBytes}
 				row.Events = append(row.Events, show.event(e, rec.Seq))
@@ -81,4 +70,8 @@ func WriteHTML(ctx context.Context, s *store.Store, key store.Key, w io.Writer, 
 		return fmt.Errorf("session %s: %w", key, failed)
 	}
 	return err
+}
+
+func redactedKey(by *redact.Redactor, key store.Key) store.Key {
+	return store.Key{App: by.Text(key.App), User: by.Text(key.User), Session: by.Text(key.Session)}
 }

@@ -141,7 +141,7 @@ func (i *Inspector) export(w http.ResponseWriter, r *http.Request) error {
 		return badRequest("form", "%q is none of jsonl, visible and html", present.PrintableUpTo(form, 40))
 	}
 	by := i.opts.Redact
-	file := download{ResponseWriter: w, name: fileName(store.Key{App: by.Text(key.App), User: by.Text(key.User), Session: by.Text(key.Session)}) + ".jsonl"}
+	file := download{ResponseWriter: w, name: fileName(redactedKey(by, key)) + ".jsonl"}
 	if form == "html" {
 		file.name, file.kind = strings.TrimSuffix(file.name, ".jsonl")+".html", "text/html; charset=utf-8"
 		err = WriteHTML(r.Context(), i.store, key, &file, by)

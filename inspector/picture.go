@@ -21,16 +21,15 @@ const (
 // picture is the raw log as a film, one cell for each event, as wide as its tokens; below it what the model sees; and
 // between them a funnel from each hidden stretch to what stands for it.
 type picture struct {
-	Label    string
-	Film     []cell // the raw log
-	Seen     []cell // the visible log
-	Funnels  []funnel
-	Turns    []turnTick
-	Now      float64 // where the session is shown as it stood
-	At, Last uint64
-	SeenEnd  float64 // in percent
-	Margin   float64 // beside the visible log, in percent
-	Tokens   string
+	Label   string
+	Film    []cell // the raw log
+	Seen    []cell // the visible log
+	Funnels []funnel
+	Turns   []turnTick
+	Now     float64 // where the session is shown as it stood
+	SeenEnd float64 // in percent
+	Margin  float64 // beside the visible log, in percent
+	Tokens  string
 }
 
 // cell is an event, or neighbouring events that are too narrow for cells of their own.
@@ -51,9 +50,9 @@ func (c cell) Narrow() bool { return c.Width < 7 }
 
 // funnel leads from a stretch of the film to the cell of what stands for it, or to a notch between cells if nothing does.
 type funnel struct {
-	Kind, Path, Title string
-	from, to          float64
-	at, end           float64
+	Kind, Path string
+	from, to   float64
+	at, end    float64
 }
 
 // turnTick is the number of a turn above its first cell.
@@ -78,7 +77,7 @@ func newPicture(t *timeline, v fold.View, targets []target) *picture {
 		return nil
 	}
 	now := t.at(v.Seq())
-	p := &picture{At: v.Seq(), Last: t.last(), Tokens: short(now.Visible) + " tokens"}
+	p := &picture{Tokens: short(now.Visible) + " tokens"}
 	p.Label = fmt.Sprintf("The raw log of %s, and below it what the model sees of it after record %d: %s, %s of %s tokens.",
 		present.Counted(t.last(), "record"), v.Seq(), present.Counted(v.Len(), "event"), present.Grouped(now.Visible), present.Grouped(now.Raw))
 	seen := p.drawSeen(t, v)
@@ -198,9 +197,9 @@ func (p *picture) drawFilm(t *timeline, v fold.View, targets []target, seen [][2
 		switch {
 		case later || !to.hidden():
 		case to.Index >= 0:
-			p.funnel(string(to.kind), from, end, seen[to.Index][0], seen[to.Index][1], "")
+			p.funnel(string(to.kind), from, end, seen[to.Index][0], seen[to.Index][1])
 		default:
-			p.funnel("cut", from, end, cut, cut, "")
+			p.funnel("cut", from, end, cut, cut)
 		}
 		if step.Seq <= v.Seq() {
 			p.Now = end
@@ -226,7 +225,7 @@ const (
 )
 
 // funnel adds a funnel, or widens the last one if it leads to the same place, or if both are narrow and neighbours.
-func (p *picture) funnel(kind string, from, to, at, end float64, title string) {
+func (p *picture) funnel(kind string, from, to, at, end float64) {
 	if n := len(p.Funnels) - 1; n >= 0 {
 		last := &p.Funnels[n]
 		same := last.at == at && last.end == end && from-last.to < 0.01
@@ -236,7 +235,7 @@ func (p *picture) funnel(kind string, from, to, at, end float64, title string) {
 			return
 		}
 	}
-	p.Funnels = append(p.Funnels, funnel{Kind: kind, Title: title, from: from, to: to, at: at, end: end})
+	p.Funnels = append(p.Funnels, funnel{Kind: kind, from: from, to: to, at: at, end: end})
 }
 
 // tick numbers a turn, if there is room since the one before.

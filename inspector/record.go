@@ -23,7 +23,6 @@ const (
 
 // recordBody is the panel of a record.
 type recordBody struct {
-	Key           string
 	Seq           uint64
 	Did           string // of a patch
 	Blank         []fact // that it was erased; none if it was not
@@ -142,7 +141,7 @@ func recordURL(key store.Key, seq uint64, id string) template.URL {
 // recordBody describes a record, with all its events, or only the one with the id if that is not "".
 func (i *Inspector) recordBody(ctx context.Context, key store.Key, t *timeline, rec patch.Record, id string) (recordBody, error) {
 	body := recordBody{
-		Key: key.String(), Seq: rec.Seq, Before: rec.Seq - 1, Raw: rawURL(key)(rec.Seq),
+		Seq: rec.Seq, Before: rec.Seq - 1, Raw: rawURL(key)(rec.Seq),
 		Blank: t.blank(key, rec), CanErase: erasable(rec), CanRewind: rec.Event != nil && rec.Event.InvocationID() != "",
 	}
 	if rec.Seq < t.last() {

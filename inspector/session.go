@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"html/template"
 	"maps"
+	"math"
 	"net/http"
 	"slices"
 	"strings"
@@ -92,12 +93,12 @@ func (r rows) Later() int {
 	return r.Next
 }
 
-// cutRows are the rows of a page that begins at a place, or else ends with the last row. It begins at the same row
-// while the log grows, for half a page.
-func cutRows(from uint64, given bool, all int) rows {
+// cutRows are the rows of a page that begins at a place, or, if that is -1, ends with the last row. It begins at the same
+// row while the log grows, for half a page.
+func cutRows(from, all int) rows {
 	out := rows{All: all, First: max((all-pageRows)/(pageRows/2)*(pageRows/2), 0)}
-	if out.Next = all; given {
-		out.First = int(min(from, uint64(max(all-1, 0))))
+	if out.Next = all; from >= 0 {
+		out.First = min(from, max(all-1, 0))
 		out.Next = min(out.First+pageRows, all)
 	}
 	return out
@@ -190,11 +191,22 @@ func (i *Inspector) sessionBody(ctx context.Context, r *http.Request, key store.
 		at = b.line.last()
 	}
 	b.Newest = !given && !ofTurn
-	return b, i.fillSession(ctx, r, &b, at)
+	from, given, err := number(r, "visible")
+	if err != nil {
+		return b, err
+	}
+	if given {
+		b.First = int(min(from, math.MaxInt32))
+	}
+	if err := i.fillSession(ctx, &b, at); err != nil {
+		return b, err
+	}
+	b.Notice, err = i.noticeOf(ctx, r, &b)
+	return b, err
 }
 
 // fillSession fills in what the page shows of a session after a record.
-func (i *Inspector) fillSession(ctx context.Context, r *http.Request, b *sessionBody, at uint64) (err error) {
+func (i *Inspector) fillSession(ctx context.Context, b *sessionBody, at uint64) (err error) {
 	t := b.line
 	if at > t.last() {
 		return fmt.Errorf("session %s: %w: there is no record %d", b.Key, store.ErrNotFound, at)
@@ -214,18 +226,13 @@ func (i *Inspector) fillSession(ctx context.Context, r *http.Request, b *session
 	}
 	b.Headline = t.headline(b.view, i.opts.Price)
 	b.Picture = newPicture(t, b.view, b.targ)
-	from, given, err := number(r, "visible")
-	if err != nil {
-		return err
-	}
-	if b.Seen = cutRows(from, given, b.view.Len()); given {
+	switch b.Seen = cutRows(b.First, b.view.Len()); {
+	case b.File:
+		b.Seen = rows{Next: b.view.Len(), All: b.view.Len()}
+	case b.First >= 0:
 		b.First = b.Seen.First
 	}
-	if err := i.seenItems(ctx, b); err != nil {
-		return err
-	}
-	b.Notice, err = i.noticeOf(ctx, r, b)
-	return err
+	return i.seenItems(ctx, b)
 }
 
 // headline says how much of the log a model sees, and what that saves at a price of a million tokens.
@@ -318,8 +325,11 @@ func (i *Inspector) logPanel(ctx context.Context, r *http.Request, b *sessionBod
 			l.Seqs = append(l.Seqs, s.Seq)
 		}
 	}
-	first, _ := slices.BinarySearch(l.Seqs, max(from, 1))
-	l.rows = cutRows(uint64(first), given, len(l.Seqs))
+	first := -1
+	if given {
+		first, _ = slices.BinarySearch(l.Seqs, max(from, 1))
+	}
+	l.rows = cutRows(first, len(l.Seqs))
 	l.Items, err = i.logItems(ctx, b, l.Seqs[l.First:l.Next])
 	b.Body = l
 	return err

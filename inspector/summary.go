@@ -30,7 +30,6 @@ const (
 // summaryBody is the panel of what stands for others: a summary, or an event of which results
 // were cleared or shortened.
 type summaryBody struct {
-	Key      string
 	At       uint64
 	Index    int
 	Seq      uint64 // of the record that put it in
@@ -38,7 +37,7 @@ type summaryBody struct {
 	Cleared  bool   // it is no summary
 	Facts    []fact
 	Siblings []fact     // other summaries that the same patch put in
-	Head     []string   // what it says in all
+	Head     string     // what it says in all
 	Loss     []lostList // and which names
 	Text     shownEvent
 	Covered  struct {
@@ -70,7 +69,7 @@ type coveredRow struct {
 // summaryPanel shows what stands for others: what it hides, and what it lost.
 func (i *Inspector) summaryPanel(ctx context.Context, r *http.Request, b *sessionBody) error {
 	key := b.Key
-	v, at, err := i.requestedSummary(ctx, r, key)
+	v, at, err := i.requestedSummary(ctx, r, b)
 	if err != nil {
 		return err
 	}
@@ -93,7 +92,7 @@ func (i *Inspector) summaryPanel(ctx context.Context, r *http.Request, b *sessio
 		covered = nil
 	}
 	body := summaryBody{
-		Key: key.String(), At: v.Seq(), Index: index, Seq: entry.Seq, Before: entry.Seq - 1, Cleared: cleared,
+		At: v.Seq(), Index: index, Seq: entry.Seq, Before: entry.Seq - 1, Cleared: cleared,
 		URL: recordURL(key, entry.Seq, entry.Event.ID()), Facts: summaryFacts(key, entry, cleared),
 	}
 	for _, n := range at[1:] {
@@ -123,21 +122,10 @@ func (i *Inspector) summaryPanel(ctx context.Context, r *http.Request, b *sessio
 	return nil
 }
 
-// requestedSummary returns the view and the indices that a request is about: an index, or what a patch put in that
-// stands for others.
-func (i *Inspector) requestedSummary(ctx context.Context, r *http.Request, key store.Key) (v fold.View, at []int, err error) {
-	seq, given, err := number(r, "at")
-	if err != nil {
-		return v, nil, err
-	}
-	if given {
-		v, err = i.store.ViewAt(ctx, key, seq)
-	} else {
-		v, err = i.store.View(ctx, key)
-	}
-	if err != nil {
-		return v, nil, err
-	}
+// requestedSummary returns the view and the indices that a request is about: an index in the page's view, or what a patch
+// put in that stands for others.
+func (i *Inspector) requestedSummary(ctx context.Context, r *http.Request, b *sessionBody) (v fold.View, at []int, err error) {
+	v = b.view
 	id := r.FormValue("patch")
 	if id == "" {
 		index, given, err := number(r, "index")
@@ -147,11 +135,11 @@ func (i *Inspector) requestedSummary(ctx context.Context, r *http.Request, key s
 		case !given:
 			return v, nil, badRequest("index", "it is missing; it names the visible event, or patch the patch that put it in")
 		case index >= uint64(v.Len()):
-			return v, nil, fmt.Errorf("session %s: index %d: %w: %s visible after record %d", key, index, fold.ErrOutOfRange, present.Counted(v.Len(), "event"), v.Seq())
+			return v, nil, fmt.Errorf("session %s: index %d: %w: %s visible after record %d", b.Key, index, fold.ErrOutOfRange, present.Counted(v.Len(), "event"), v.Seq())
 		}
 		return v, []int{int(index)}, nil
 	}
-	v, ids, err := present.SummariesBy(ctx, i.store, key, v, id)
+	v, ids, err := present.SummariesBy(ctx, i.store, b.Key, v, id)
 	if err != nil {
 		return v, nil, err
 	}
@@ -183,10 +171,8 @@ func standsIn(e *patch.Event) bool {
 
 // addLoss says what the summary loses and invents. It notes how names are marked in the events and in the summary.
 func (b *summaryBody) addLoss(doc present.Loss, covered []fold.Entry, how, invented map[string]string) {
-	b.Head = []string{
-		fmt.Sprintf("It stands for %s of %s, about %s → %s tokens. %d of %s can be seen.", present.Counted(doc.Events, "event"), present.Counted(doc.Invocations, "turn"),
-			present.Grouped(doc.Tokens), present.Grouped(doc.Summary.EstimatedTokens()), doc.Identifiers-len(doc.NotVisible), present.Counted(doc.Identifiers, "identifier")),
-	}
+	b.Head = fmt.Sprintf("It stands for %s of %s, about %s → %s tokens. %d of %s can be seen.", present.Counted(doc.Events, "event"), present.Counted(doc.Invocations, "turn"),
+		present.Grouped(doc.Tokens), present.Grouped(doc.Summary.EstimatedTokens()), doc.Identifiers-len(doc.NotVisible), present.Counted(doc.Identifiers, "identifier"))
 	in := map[string]*patch.Event{} // where a name stands, in the events
 	seqs := map[string]uint64{}
 	for _, e := range covered {

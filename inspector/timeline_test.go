@@ -325,11 +325,10 @@ func TestStatsAreOfTheViewShown(t *testing.T) {
 	i := testlog.Must(New(s, Options{}))(t)
 	line := testlog.Must(i.timeline(t.Context(), key))(t)
 	say()
-	r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/session", nil)
 	b := sessionBody{Key: key, line: line}
-	testlog.NoError(t, i.fillSession(t.Context(), r, &b, 1))
+	testlog.NoError(t, i.fillSession(t.Context(), &b, 1))
 	// A record that has come since is not there yet, for the page that is being made.
-	if err := i.fillSession(t.Context(), r, &sessionBody{Key: key, line: line}, 2); !errors.Is(err, store.ErrNotFound) {
+	if err := i.fillSession(t.Context(), &sessionBody{Key: key, line: line}, 2); !errors.Is(err, store.ErrNotFound) {
 		t.Errorf("a record beyond the timeline: %v", err)
 	}
 	got := map[string]string{}
@@ -466,7 +465,7 @@ func TestPicturesAreSmall(t *testing.T) {
 		line.steps, targets = append(line.steps, s), append(targets, to)
 	}
 	v := fold.New("", nil)
-	p := &picture{At: 100_000, Last: 100_000}
+	p := &picture{}
 	p.drawFilm(line, v, targets, nil)
 	if text := drawn(t, p); len(p.Film) > 700 || len(p.Funnels) > 400 || len(p.Turns) > 50 || len(text) > 150_000 {
 		t.Errorf("%d cells, %d funnels, %d turns, %d bytes", len(p.Film), len(p.Funnels), len(p.Turns), len(text))

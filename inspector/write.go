@@ -109,7 +109,7 @@ func (i *Inspector) act(w http.ResponseWriter, r *http.Request) error {
 	if b.line, err = i.timeline(ctx, a.key); err != nil {
 		return err
 	}
-	if err := i.fillSession(ctx, r, &b, b.line.last()); err != nil {
+	if err := i.fillSession(ctx, &b, b.line.last()); err != nil {
 		return err
 	}
 	return i.showSession(w, r, b)
