@@ -97,7 +97,14 @@ func (i *Inspector) recordPage(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	return sendJSON(w, key, rec)
+	text, err := rec.MarshalJSON()
+	if err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Content-Disposition", fmt.Sprintf(`attachment; filename="%s-%d.json"`, fileName(key), rec.Seq))
+	_, _ = w.Write(append(text, '\n')) // fails if the reader has left
+	return nil
 }
 
 // record returns a record of a session.
@@ -113,18 +120,6 @@ func (i *Inspector) record(ctx context.Context, key store.Key, seq uint64) (patc
 		return patch.Record{}, fmt.Errorf("session %s: %w: there is no record %d", key, store.ErrNotFound, seq)
 	}
 	return found[0], nil
-}
-
-// sendJSON answers with a record as it was logged.
-func sendJSON(w http.ResponseWriter, key store.Key, rec patch.Record) error {
-	text, err := rec.MarshalJSON()
-	if err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("Content-Disposition", fmt.Sprintf(`attachment; filename="%s-%d.json"`, fileName(key), rec.Seq))
-	_, _ = w.Write(append(text, '\n')) // fails if the reader has left
-	return nil
 }
 
 // rawURL returns the links to records as they were logged.
@@ -170,7 +165,7 @@ func (i *Inspector) recordBody(ctx context.Context, key store.Key, t *timeline, 
 		}
 		entry := fold.Entry{Event: e, Summary: e.IsSummary() || rec.Patch != nil && rec.Patch.Type() == patch.Summarise}
 		shown := recordEvent{Content: show.event(e, rec.Seq)}
-		shown.Facts = append(factsOf("kind", string(present.KindOf(entry)), &e.Envelope), fact{Name: "tokens", Text: "about " + present.Grouped(e.EstimatedTokens())})
+		shown.Facts = eventFacts(entry)
 		shown.Place = where.of(rec.Seq, n, e)
 		if shown.Calls, err = i.callsOf(ctx, &where, rec.Seq, n, e); err != nil {
 			return recordBody{}, err
@@ -185,6 +180,11 @@ func (i *Inspector) recordBody(ctx context.Context, key store.Key, t *timeline, 
 		}
 	}
 	return body, nil
+}
+
+// eventFacts returns the fields of an event, its kind and its tokens.
+func eventFacts(e fold.Entry) []fact {
+	return append(factsOf("kind", string(present.KindOf(e)), &e.Event.Envelope), fact{Name: "tokens", Text: "about " + present.Grouped(e.Event.EstimatedTokens())})
 }
 
 // factsOf returns the fields of a record's or an event's envelope.

@@ -207,7 +207,7 @@ func (b *summaryBody) addLoss(doc present.Loss, covered []fold.Entry, how, inven
 
 // summaryFacts say what a summary says of its origin.
 func summaryFacts(key store.Key, entry fold.Entry, cleared bool) []fact {
-	facts := append(factsOf("kind", string(present.KindOf(entry)), &entry.Event.Envelope), fact{Name: "tokens", Text: "about " + present.Grouped(entry.Event.EstimatedTokens())})
+	facts := eventFacts(entry)
 	if cleared {
 		o, _ := entry.Event.Origin()
 		facts = append(facts, fact{Name: "tokens as logged", Text: "about " + present.Grouped(o.Tokens)})

@@ -323,9 +323,8 @@ func LossesOf(ctx context.Context, s *store.Store, key store.Key, patchID string
 // group. It reads the whole log. It fails as the store's reads do, and if the session has no such
 // patch, or the patch put in nothing.
 func SummariesBy(ctx context.Context, s *store.Store, key store.Key, v fold.View, patchID string) (fold.View, []string, error) {
-	var all []*patch.PatchEvent
-	var seqs []uint64
-	group, found := "", -1
+	var all []patch.Record // patches
+	found := -1
 	for r, err := range s.RawEvents(ctx, key, 1) {
 		if err != nil {
 			return v, nil, err
@@ -334,21 +333,21 @@ func SummariesBy(ctx context.Context, s *store.Store, key store.Key, v fold.View
 			continue
 		}
 		if r.ID() == patchID {
-			group, found = r.Patch.Group(), len(all)
+			found = len(all)
 		}
-		all, seqs = append(all, r.Patch), append(seqs, r.Seq)
+		all = append(all, r)
 	}
 	if found < 0 {
 		return v, nil, fmt.Errorf("session %s: %w: there is no patch %q", key, store.ErrNotFound, patchID)
 	}
 	var ids []string
 	last := uint64(0)
-	for i, p := range all {
-		if i == found || group != "" && p.Group() == group {
-			for _, e := range p.NewEvents() {
+	for i, r := range all {
+		if group := all[found].Patch.Group(); i == found || group != "" && r.Patch.Group() == group {
+			for _, e := range r.Patch.NewEvents() {
 				ids = append(ids, e.ID())
 			}
-			last = seqs[i]
+			last = r.Seq
 		}
 	}
 	if len(ids) == 0 {

@@ -61,7 +61,7 @@ func newDifference(views fold.Difference) Difference {
 	before, after := views.Before, views.After
 	d := Difference{
 		Removed: linesOf(views.Removed), Added: linesOf(views.Added),
-		VisibleBefore: before.Len(), VisibleAfter: after.Len(), State: changeOf(before, after),
+		VisibleBefore: before.Len(), VisibleAfter: after.Len(), State: changeOf(views),
 		TokensBefore: tokensOf(before), TokensAfter: tokensOf(after), views: views,
 	}
 	was := map[place]bool{}
@@ -89,15 +89,12 @@ func linesOf(events []fold.Entry) []Line {
 	return lines
 }
 
-func changeOf(before, after fold.View) StateChange {
+func changeOf(views fold.Difference) StateChange {
 	c := StateChange{Changed: map[string]patch.Value{}, Removed: []string{}}
-	for key, value := range after.Values() {
-		if old, ok := before.Value(key); !ok || !old.Equal(value) {
+	for _, key := range views.StateChanged {
+		if value, ok := views.After.Value(key); ok {
 			c.Changed[key] = value
-		}
-	}
-	for key := range before.Values() {
-		if _, ok := after.Value(key); !ok {
+		} else {
 			c.Removed = append(c.Removed, key)
 		}
 	}
