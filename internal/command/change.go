@@ -38,13 +38,13 @@ $ patchlog patch shop/ada/4711 0 20 --summary 'Ada ordered a lamp; order 4711.' 
 $ patchlog patch shop/ada/4711 --before 61 --base 58`)
 	fs := cmd.Flags()
 	edit, options := ops.Edit{Kind: ops.Cut}, store.PatchOptions{}
-	var before textFlag
-	fs.Var(&before, "before", "hide all events before this `EVENT`")
+	before := ""
+	textVar(fs, &before, "before", "hide all events before this `EVENT`")
 	var base seq
 	fs.Var(&base, "base", "refuse the patch if a patch newer than the record with this `SEQ` was logged; 0: any patch")
 	fs.BoolVar(&options.AllowOrphans, "allow-orphans", false, orphansUsage)
 	fs.BoolVar(&options.AllowPinned, "allow-pinned", false, "hide pinned events too")
-	fs.Var((*textFlag)(&edit.Text), "summary", "put a summary of this `TEXT` in place of the events")
+	textVar(fs, &edit.Text, "summary", "put a summary of this `TEXT` in place of the events")
 	replacement := fs.String("replacement", "", "put the events of this `FILE` in their place, one JSON object a line; - is standard input")
 	choose(cmd, (*string)(&edit.State), "state", "keep or drop what the hidden events set in the state", string(patch.Keep), string(patch.Drop))
 	cmd.RegisterFlagCompletionFunc("before", a.completeRecord("EVENT"))
@@ -81,7 +81,7 @@ $ patchlog patch shop/ada/4711 --before 61 --base 58`)
 	}
 	return a.changes(cmd, func(ctx context.Context, s *store.Store, key store.Key, v fold.View, _ []string) (_ ops.Change, err error) {
 		if before != "" {
-			edit.EventID, err = ops.VisibleEvent(ctx, s, key, v, string(before))
+			edit.EventID, err = ops.VisibleEvent(ctx, s, key, v, before)
 		}
 		return a.patches(edit, options), err
 	})
@@ -180,10 +180,10 @@ The patches that this takes are logged together. Reverting them, the last one fi
 
 $ patchlog rewind shop/ada/4711 --turn 4 --dry-run`)
 	fs := cmd.Flags()
-	turn, record, invocation := 0, seq{}, textFlag("")
+	turn, record, invocation := 0, seq{}, ""
 	fs.Var(number{&turn, 1}, "turn", "go back to before turn `N`; turns are invocations, counted from 1")
 	fs.Var(&record, "record", "go back to before the turn that has the record with this `SEQ`")
-	fs.Var(&invocation, "invocation", "go back to before the turn of the invocation with this `ID`")
+	textVar(fs, &invocation, "invocation", "go back to before the turn of the invocation with this `ID`")
 	fs.Lookup("turn").DefValue = ""
 	cmd.RegisterFlagCompletionFunc("turn", a.completeRecord("TURN"))
 	cmd.RegisterFlagCompletionFunc("record", a.completeRecord("EVENT"))
@@ -203,7 +203,7 @@ $ patchlog rewind shop/ada/4711 --turn 4 --dry-run`)
 	undo := store.UndoOptions{}
 	a.declareAuthor(cmd, &undo.Author)
 	return a.changes(cmd, func(ctx context.Context, s *store.Store, key store.Key, _ fold.View, _ []string) (ops.Change, error) {
-		id, err := ops.Invocation{ID: string(invocation), Turn: turn, Record: record.n}.Find(ctx, s, key)
+		id, err := ops.Invocation{ID: invocation, Turn: turn, Record: record.n}.Find(ctx, s, key)
 		return ops.Undo{InvocationID: id, Options: undo}, err
 	})
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/patchlog-dev/patchlog/internal/ops"
 	"github.com/patchlog-dev/patchlog/internal/present"
@@ -42,8 +43,8 @@ $ patchlog erase --all-sessions --match 'DE89 3704' --reason 'request 812' --dry
 	fs.BoolVar(&e.Selection.IgnoreCase, "ignore-case", false, "let --match find upper and lower case alike")
 	fs.BoolVar(&e.Selection.All, "all", false, "erase all events")
 	fs.BoolVar(&e.Everywhere, "all-sessions", false, "search all sessions of the database, in place of KEY's")
-	var user textFlag
-	fs.Var(&user, "user", "erase all that the database has of `APP/USER`")
+	user := ""
+	textVar(fs, &user, "user", "erase all that the database has of `APP/USER`")
 	fs.StringVar(&e.Options.ID, "id", "", "the erasing's `ID`, new unless given; if the session has one of this id, finish it")
 	e.Options.Values = patch.NullValues
 	choose(cmd, (*string)(&e.Options.Values), "values", "put null in place of the state values that the events set, or keep them", string(patch.KeepValues), string(patch.NullValues))
@@ -65,7 +66,7 @@ $ patchlog erase --all-sessions --match 'DE89 3704' --reason 'request 812' --dry
 		case selects && *resume:
 			return usagef("--resume selects nothing")
 		}
-		keyText = string(user) + "/-"
+		keyText = user + "/-"
 		if e.AllOfUser = user != ""; e.Everywhere {
 			keyText = "-/-/-"
 		} else if !e.AllOfUser {
@@ -175,24 +176,20 @@ func (a *app) showErasure(of string, e store.Erasure, dryRun bool) error {
 	return nil
 }
 
-// ageFlag is a flag that takes a time above 0, in days too.
-type ageFlag time.Duration
-
-func (f *ageFlag) Type() string   { return "time" }
-func (f *ageFlag) String() string { return "" }
-
-func (f *ageFlag) Set(text string) error {
-	d, err := time.ParseDuration(text)
-	if days, found := strings.CutSuffix(text, "d"); found {
-		var n uint64
-		n, err = strconv.ParseUint(days, 10, 16)
-		d = time.Duration(n) * 24 * time.Hour
-	}
-	if err != nil || d <= 0 {
-		return errors.New("want a time such as 90d or 36h")
-	}
-	*f = ageFlag(d)
-	return nil
+// ageVar declares a flag that takes a time above 0, in days too.
+func ageVar(fs *pflag.FlagSet, value *time.Duration, name, usage string) {
+	fs.Func(name, usage, func(text string) (err error) {
+		*value, err = time.ParseDuration(text)
+		if days, found := strings.CutSuffix(text, "d"); found {
+			var n uint64
+			n, err = strconv.ParseUint(days, 10, 16)
+			*value = time.Duration(n) * 24 * time.Hour
+		}
+		if err != nil || *value <= 0 {
+			return errors.New("want a time such as 90d or 36h")
+		}
+		return nil
+	})
 }
 
 func (a *app) retainCommand() *cobra.Command {
@@ -210,8 +207,8 @@ It may be interrupted at any time; the next run continues. On PostgreSQL one pro
 $ patchlog retain shop --delete-after 90d --erase-hidden-after 30d --dry-run`)
 	fs := cmd.Flags()
 	var policy store.Retention
-	fs.Var((*ageFlag)(&policy.DeleteAfter), "delete-after", "delete what was not used for this `TIME`, such as 90d or 36h")
-	fs.Var((*ageFlag)(&policy.EraseHiddenAfter), "erase-hidden-after", "erase what events say that were out of sight for this `TIME`")
+	ageVar(fs, &policy.DeleteAfter, "delete-after", "delete what was not used for this `TIME`, such as 90d or 36h")
+	ageVar(fs, &policy.EraseHiddenAfter, "erase-hidden-after", "erase what events say that were out of sight for this `TIME`")
 	fs.BoolVar(&policy.KeepPinned, "keep-pinned", false, "keep sessions that show a pinned event")
 	dryRun := confirm(cmd, func([]string) error {
 		if policy.DeleteAfter+policy.EraseHiddenAfter == 0 {

@@ -398,12 +398,11 @@ each summary is a line {"key","seq","level","index","summary","events","invocati
 "notVisible","inOtherEvents","invented","numbers"}.
 
 $ patchlog loss shop/ada/4711`)
-	var patchID textFlag
-	cmd.Flags().Var(&patchID, "patch", "only the summaries that this `PATCH` put in")
+	id := ""
+	textVar(cmd.Flags(), &id, "patch", "only the summaries that this `PATCH` put in")
 	cmd.RunE = a.onSession(nil, func(ctx context.Context, s *store.Store, key store.Key, _ []string) error {
-		id := string(patchID)
+		var err error
 		if id != "" {
-			var err error
 			if id, err = ops.PatchID(ctx, s, key, id); err != nil {
 				return err
 			}

@@ -324,34 +324,28 @@ func choose(cmd *cobra.Command, value *string, name, usage string, of ...string)
 	cmd.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(of, cobra.ShellCompDirectiveNoFileComp))
 }
 
-// textFlag is a flag that takes a text, and not an empty one.
-type textFlag string
-
-func (f *textFlag) Type() string   { return "text" }
-func (f *textFlag) String() string { return "" }
-
-func (f *textFlag) Set(text string) error {
-	if text == "" {
-		return errors.New("want a text")
-	}
-	*f = textFlag(text)
-	return nil
+// textVar declares a flag that takes a text, and not an empty one.
+func textVar(fs *pflag.FlagSet, value *string, name, usage string) {
+	fs.Func(name, usage, func(text string) error {
+		if text == "" {
+			return errors.New("want a text")
+		}
+		*value = text
+		return nil
+	})
 }
 
-// timeFlag is a flag that takes a time, or a date, which is the time when it begins in UTC.
-type timeFlag time.Time
-
-func (f *timeFlag) Type() string   { return "time" }
-func (f *timeFlag) String() string { return "" }
-
-func (f *timeFlag) Set(text string) error {
-	for _, form := range []string{time.RFC3339, time.DateOnly} {
-		if t, err := time.Parse(form, text); err == nil {
-			*f = timeFlag(t)
-			return nil
+// timeVar declares a flag that takes a time, or a date, which is the time when it begins in UTC.
+func timeVar(fs *pflag.FlagSet, value *time.Time, name, usage string) {
+	fs.Func(name, usage, func(text string) (err error) {
+		if *value, err = time.Parse(time.RFC3339, text); err != nil {
+			*value, err = time.Parse(time.DateOnly, text)
 		}
-	}
-	return errors.New("want a time such as 2025-01-02T15:04:05Z, or a date")
+		if err != nil {
+			err = errors.New("want a time such as 2025-01-02T15:04:05Z, or a date")
+		}
+		return err
+	})
 }
 
 // redactHelp is what commands with the flag say of it.
