@@ -24,7 +24,7 @@ var patchlogText = Format{
 		if !b.has(isOwn) {
 			return 0
 		}
-		return b.count(func(o object) bool { return isOwn(o) || isEvent(o) })
+		return b.count(func(o obj) bool { return isOwn(o) || isEvent(o) })
 	},
 	open: openLines,
 }
@@ -42,20 +42,18 @@ var adkEvents = Format{
 }
 
 // isOwn reports whether an object is a header or a patch of patchlog's, or a record with its place.
-func isOwn(o object) bool {
-	_, isPatch := o["patchType"].(string)
-	_, isProposed := o["patch_type"].(string)
-	return o.has("patchlog") || isPatch || isProposed || o.has("seq") && isEvent(o)
+func isOwn(o obj) bool {
+	return o.has("patchlog") || isString(o.get("patchType")) || isString(o.get("patch_type")) || o.has("seq") && isEvent(o)
 }
 
-func isEvent(o object) bool {
+func isEvent(o obj) bool {
 	switch {
 	case o.has("event_data", "long_running_tool_ids_json"):
 		return true
 	case o.text("author") != "":
 		return o.has("id", "content", "actions", "invocationId", "invocation_id", "timestamp")
 	}
-	return !o.has("role", "type") && (o.object("content")["parts"] != nil || o.object("actions") != nil)
+	return !o.has("role", "type") && (o.get("content.parts") != nil || o.object("actions") != nil)
 }
 
 func openLines(f *File) (Source, error) {

@@ -23,7 +23,7 @@ var adkSessions = Format{
 	Name: "adk-sessions", Title: "sessions as ADK's REST API gives them", Versions: "ADK for Go and for Python (GET /apps/A/users/U/sessions/S; adk run --save_session)",
 	Kept: "events, state, shared values, compactions, rewinds", Omitted: "fields that ADK's API does not give, temp: keys, partial events",
 	count: func(b *beginning) int {
-		return b.count(func(o object) bool {
+		return b.count(func(o obj) bool {
 			return o.has("appName", "app_name") && o.has("userId", "user_id") && (o.has("events") || o.has("state") && !o.has("event_data", "session_id"))
 		})
 	},

@@ -29,18 +29,17 @@ func messages(b *beginning) (openAI, anthropic int) {
 	for _, o := range objects {
 		o = responseMessage(o)
 		role, content := o.text("role"), o.list("content")
-		_, isText := o["content"].(string)
-		anyOf := func(of func(o object) bool) bool { return slices.ContainsFunc(objectsOf(content), of) }
+		anyOf := func(of func(o obj) bool) bool { return slices.ContainsFunc(objectsOf(content), of) }
 		switch {
-		case o.has("parts", "author", "info") || o["content"] != nil && !isText && content == nil,
-			anyOf(func(o object) bool {
+		case o.has("parts", "author", "info") || o.get("content") != nil && !isString(o.get("content")) && content == nil,
+			anyOf(func(o obj) bool {
 				return strings.HasPrefix(o.text("type"), "input_") && o.text("type") != "input_audio" || o.text("type") == "output_text"
 			}):
 		case o.has("tool_calls", "tool_call_id", "function_call", "refusal") && role != "", slices.Contains([]string{"system", "developer", "tool", "function"}, role),
-			anyOf(func(o object) bool { return o.has("image_url", "input_audio", "file", "refusal") }):
+			anyOf(func(o obj) bool { return o.has("image_url", "input_audio", "file", "refusal") }):
 			openAI++
 		case role != "user" && role != "assistant":
-		case anyOf(func(o object) bool { return o.text("type") != "text" }), o.has("stop_reason"):
+		case anyOf(func(o obj) bool { return o.text("type") != "text" }), o.has("stop_reason"):
 			anthropic++
 		default:
 			either++

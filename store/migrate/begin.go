@@ -5,40 +5,25 @@ import (
 	"encoding/json"
 	"errors"
 	"path/filepath"
+	"slices"
+	"strings"
 )
 
-// object is a JSON object at the beginning of a file. A member whose value is cut off is there, as far as it goes.
-type object map[string]any
-
-// has reports whether one of the members is there, and is not null unless it is cut off.
-func (o object) has(names ...string) bool {
-	for _, name := range names {
-		if _, ok := o[name]; ok {
-			return true
-		}
-	}
-	return false
-}
-
-func (o object) text(name string) string   { s, _ := o[name].(string); return s }
-func (o object) object(name string) object { m, _ := o[name].(map[string]any); return m }
-func (o object) list(name string) []any    { l, _ := o[name].([]any); return l }
-
 // beginning is the beginning of a file, as objects: those on its lines, or one that spans lines, or the elements of
-// an array. items are the elements of lists in them, in which several formats keep messages.
+// an array. A member whose value is cut off is there, as far as it goes. items are the elements of lists in them, in which several formats keep messages.
 type beginning struct {
 	name    string
 	lines   bool // one object a line
-	objects []object
-	items   []object
+	objects []obj
+	items   []obj
 }
 
 // count returns how many of the objects are so.
-func (b *beginning) count(is func(o object) bool) int { return countOf(b.objects, is) }
+func (b *beginning) count(is func(o obj) bool) int { return countOf(b.objects, is) }
 
-func (b *beginning) has(is func(o object) bool) bool { return b.count(is) > 0 }
+func (b *beginning) has(is func(o obj) bool) bool { return b.count(is) > 0 }
 
-func countOf(objects []object, is func(o object) bool) (n int) {
+func countOf(objects []obj, is func(o obj) bool) (n int) {
 	for _, o := range objects {
 		if is(o) {
 			n++
@@ -70,20 +55,17 @@ func begin(head []byte, name string) *beginning {
 	return b
 }
 
-func (b *beginning) add(v any) {
-	switch v := v.(type) {
-	case map[string]any:
-		b.objects = append(b.objects, v)
-	case []any:
-		if len(b.objects) == 0 { // it is no odd line
-			b.objects, b.lines = objectsOf(v), false
-		}
+func (b *beginning) add(v json.RawMessage) {
+	if o := parse(v); o != nil {
+		b.objects = append(b.objects, o)
+	} else if isArray(v) && len(b.objects) == 0 { // it is no odd line
+		b.objects, b.lines = objectsOf(listOf(v)), false
 	}
 }
 
-func objectsOf(list []any) (objects []object) {
+func objectsOf(list []json.RawMessage) (objects []obj) {
 	for _, v := range list {
-		if o, ok := v.(map[string]any); ok {
+		if o := parse(v); o != nil {
 			objects = append(objects, o)
 		}
 	}
@@ -115,46 +97,29 @@ func spansLines(text []byte) bool {
 	}
 }
 
-// maxDepth is how deep the beginning of a file is looked into.
-const maxDepth = 1000
-
-// decodePrefix returns the value that a text begins with, as far as the text has it.
-func decodePrefix(text []byte) any {
-	d := json.NewDecoder(bytes.NewReader(text))
-	v, _ := decodeValue(d, 0)
-	return v
-}
-
-func decodeValue(d *json.Decoder, depth int) (any, error) {
-	token, err := d.Token()
-	if err != nil || depth > maxDepth {
-		return nil, err
+// decodePrefix returns the value that a text begins with, as far as the text has it: what is open at its end is closed.
+func decodePrefix(text []byte) json.RawMessage {
+	d, end := json.NewDecoder(bytes.NewReader(text)), int64(0)
+	var open []string // what closes each of the open values: an object behind a name has a null, too
+	for token, err := d.Token(); err == nil; token, err = d.Token() {
+		end = d.InputOffset()
+		if n := len(open) - 1; token == json.Delim(']') || token == json.Delim('}') {
+			open = open[:n]
+		} else if n >= 0 && open[n] == "}" {
+			open[n] = ":null}"
+		} else if n >= 0 && open[n] == ":null}" {
+			open[n] = "}"
+		}
+		switch token {
+		case json.Delim('['):
+			open = append(open, "]")
+		case json.Delim('{'):
+			open = append(open, "}")
+		}
+		if len(open) == 0 {
+			break
+		}
 	}
-	switch token {
-	case json.Delim('['):
-		list := []any{}
-		for d.More() && err == nil {
-			var v any
-			v, err = decodeValue(d, depth+1)
-			list = append(list, v)
-		}
-		if err == nil {
-			_, err = d.Token()
-		}
-		return list, err
-	case json.Delim('{'):
-		members := map[string]any{}
-		for d.More() && err == nil {
-			var name any
-			if name, err = d.Token(); err == nil {
-				key, _ := name.(string)
-				members[key], err = decodeValue(d, depth+1)
-			}
-		}
-		if err == nil {
-			_, err = d.Token()
-		}
-		return members, err
-	}
-	return token, nil
+	slices.Reverse(open)
+	return trim(slices.Concat(text[:end], []byte(strings.Join(open, ""))))
 }

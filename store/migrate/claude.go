@@ -21,7 +21,7 @@ var claudeCode = Format{
 		if !b.lines {
 			return 0
 		}
-		return b.count(func(o object) bool {
+		return b.count(func(o obj) bool {
 			switch o.text("type") {
 			case "":
 				return false

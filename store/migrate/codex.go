@@ -14,13 +14,13 @@ var codex = Format{
 	Kept:     "messages, reasoning as far as it can be read, calls, results, images, usage, model, rollbacks, compactions",
 	Omitted:  "developer messages, encrypted reasoning and summaries, content of events that repeat messages",
 	count: func(b *beginning) int {
-		if first := b.count(func(o object) bool { return o.object("session").has("id") && o.has("items") }); first > 0 || !b.lines {
+		if first := b.count(func(o obj) bool { return o.object("session").has("id") && o.has("items") }); first > 0 || !b.lines {
 			return first // a document of the first versions
 		}
-		bare := b.has(func(o object) bool {
+		bare := b.has(func(o obj) bool {
 			return !o.has("type") && o.text("id") != "" && o.text("timestamp") != "" && o.has("instructions", "git", "source")
 		})
-		return b.count(func(o object) bool {
+		return b.count(func(o obj) bool {
 			if o.object("payload") == nil {
 				return bare && (isResponsesItem(o) || o.has("record_type") || !o.has("type") && o.has("timestamp"))
 			}

@@ -96,7 +96,7 @@ func Detect(head []byte, name string) (Format, error) {
 		reason = "it is in UTF-16; write it in UTF-8"
 	case i >= 0:
 		reason = refused[i].reason
-	case len(b.objects) > 0 && b.has(func(o object) bool { return o.has("type") || o.has("role") || o.has("id") }):
+	case len(b.objects) > 0 && b.has(func(o obj) bool { return o.has("type") || o.has("role") || o.has("id") }):
 		reason = "no line of it is as a known format has it, nor has one an author, content or actions, as ADK's events have"
 	}
 	return Format{}, &UnknownFormatError{Name: name, Reason: reason}
@@ -117,24 +117,24 @@ func (e *UnknownFormatError) Is(target error) bool { return target == store.ErrI
 
 // refusal is a form that is known, and is not read.
 type refusal struct {
-	is     func(o object) bool
+	is     func(o obj) bool
 	reason string
 }
 
 var refused = []refusal{
-	{func(o object) bool { return o.has("eval_set_id", "evalSetId") && o.has("eval_cases", "evalCases") },
+	{func(o obj) bool { return o.has("eval_set_id", "evalSetId") && o.has("eval_cases", "evalCases") },
 		"it is an eval set of ADK's, which has expected answers and no session"},
-	{func(o object) bool { return o.has("ts") && (o.text("type") == "say" || o.text("type") == "ask") },
+	{func(o obj) bool { return o.has("ts") && (o.text("type") == "say" || o.text("type") == "ask") },
 		"it is what Cline shows (ui_messages.json); api_conversation_history.json beside it has the messages"},
-	{func(o object) bool { return o.has("sessionId") && o.has("messageId") && o.text("message") != "" },
+	{func(o obj) bool { return o.has("sessionId") && o.has("messageId") && o.text("message") != "" },
 		"it is Gemini CLI's list of prompts (logs.json); the sessions are in chats/"},
-	{func(o object) bool { return o.has("display") && o.has("pastedContents") },
+	{func(o obj) bool { return o.has("display") && o.has("pastedContents") },
 		"it is Claude Code's list of prompts (history.jsonl); the sessions are in projects/"},
-	{func(o object) bool { return o.has("session_id") && o.has("ts") && o.has("text") },
+	{func(o obj) bool { return o.has("session_id") && o.has("ts") && o.has("text") },
 		"it is Codex's list of prompts (history.jsonl); the sessions are in sessions/"},
-	{func(o object) bool { return o.has("parentUuid") && o.object("message").has("parts") },
+	{func(o obj) bool { return o.has("parentUuid") && o.object("message").has("parts") },
 		"it is a session of Qwen Code, which is not read"},
-	{func(o object) bool { return o.has("sessionID") && o.has("part") },
+	{func(o obj) bool { return o.has("sessionID") && o.has("part") },
 		"it is what 'opencode run --format json' writes; 'opencode export SESSION' gives the session"},
 }
 

@@ -12,17 +12,17 @@ var geminiCLI = Format{
 	Kept:    "messages, thoughts, calls, results, images, usage, model, rewinds, replaced histories",
 	Omitted: "content of what only the screen shows, signatures of thoughts",
 	count: func(b *beginning) int {
-		said := func(o object) bool {
+		said := func(o obj) bool {
 			return o.has("content") && slices.Contains([]string{"user", "gemini", "info", "error", "warning"}, o.text("type")) && o.has("id", "timestamp")
 		}
-		isContent := func(o object) bool {
-			return o["parts"] != nil && (o.text("role") == "user" || o.text("role") == "model") && !o.has("content", "author")
+		isContent := func(o obj) bool {
+			return o.get("parts") != nil && (o.text("role") == "user" || o.text("role") == "model") && !o.has("content", "author")
 		}
 		if n := countOf(b.items, said) + countOf(b.items, isContent); n > 0 && 2*n >= len(b.items) {
 			return len(b.objects)
 		}
-		if b.lines && b.has(func(o object) bool { return o.has("sessionId") && o.has("projectHash") }) {
-			return b.count(func(o object) bool { return said(o) || o.has("projectHash", "$set", "$rewindTo") })
+		if b.lines && b.has(func(o obj) bool { return o.has("sessionId") && o.has("projectHash") }) {
+			return b.count(func(o obj) bool { return said(o) || o.has("projectHash", "$set", "$rewindTo") })
 		}
 		return b.count(isContent)
 	},

@@ -16,7 +16,7 @@ var openAIChat = Format{
 }
 
 // responseMessage returns the message in the object of a response, or the object itself.
-func responseMessage(o object) object {
+func responseMessage(o obj) obj {
 	if choices := objectsOf(o.list("choices")); len(choices) > 0 {
 		return choices[0].object("message")
 	}
@@ -61,19 +61,18 @@ var openAIResponses = Format{
 	Kept:    "messages, reasoning as far as it can be read, calls, results, images, documents, usage and model of responses",
 	Omitted: "instructions, tools, parameters of requests, encrypted reasoning",
 	count: func(b *beginning) int {
-		return b.count(func(o object) bool {
-			_, isText := o["input"].(string)
+		return b.count(func(o obj) bool {
 			items := append(objectsOf(o.list("input")), objectsOf(o.list("output"))...)
-			said := func(o object) bool { return isResponsesItem(o) || o.text("role") != "" && o.has("content") }
+			said := func(o obj) bool { return isResponsesItem(o) || o.text("role") != "" && o.has("content") }
 			return isResponsesItem(o) || o.text("object") == "response" || len(items) > 0 && 2*countOf(items, said) >= len(items) ||
-				isText && o.text("model") != "" && !strings.Contains(o.text("model"), "embed")
+				isString(o.get("input")) && o.text("model") != "" && !strings.Contains(o.text("model"), "embed")
 		})
 	},
 	reader: func() reader { return reader{read: readResponses} },
 }
 
 // isResponsesItem reports whether an object is an item of the Responses API.
-func isResponsesItem(o object) bool {
+func isResponsesItem(o obj) bool {
 	kind := o.text("type")
 	switch {
 	case o.has("payload"):
@@ -85,7 +84,7 @@ func isResponsesItem(o object) bool {
 	case kind == "message" && o.text("role") != "" && !o.has("message", "stop_reason", "usage"): // else it is a response of Anthropic's
 		return true
 	}
-	return o.text("role") != "" && slices.ContainsFunc(objectsOf(o.list("content")), func(o object) bool {
+	return o.text("role") != "" && slices.ContainsFunc(objectsOf(o.list("content")), func(o obj) bool {
 		return o.text("type") == "input_text" || o.text("type") == "output_text" || o.text("type") == "input_image"
 	})
 }

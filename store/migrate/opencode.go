@@ -10,7 +10,7 @@ var opencode = Format{
 	Kept:    "messages, reasoning, calls, results, files, usage, model, compactions",
 	Omitted: "session's title and cost, steps, snapshots, diffs, what was reverted and not yet removed",
 	count: func(b *beginning) int {
-		is := func(o object) bool { return o.object("info").text("role") != "" && o["parts"] != nil }
+		is := func(o obj) bool { return o.text("info.role") != "" && o.get("parts") != nil }
 		if n := countOf(b.items, is); n > 0 && 2*n >= len(b.items) {
 			return len(b.objects)
 		}

@@ -36,6 +36,11 @@ func (o obj) get(path string) json.RawMessage {
 	return value
 }
 
+// has reports whether one of the members is there, null or not.
+func (o obj) has(names ...string) bool {
+	return slices.ContainsFunc(names, func(name string) bool { return o[name] != nil })
+}
+
 func (o obj) text(path string) string    { return textOf(o.get(path)) }
 func (o obj) object(path string) obj     { return parse(o.get(path)) }
 func (o obj) is(path string) bool        { return string(o.get(path)) == "true" }

@@ -12,11 +12,11 @@ var pi = Format{
 	Kept:    "messages, thoughts, calls, results, images, usage, model, branches, compactions, what the user ran",
 	Omitted: "content of labels and changes of the model",
 	count: func(b *beginning) int {
-		head := func(o object) bool { return o.text("type") == "session" && o.has("id") && o.has("timestamp", "cwd") }
+		head := func(o obj) bool { return o.text("type") == "session" && o.has("id") && o.has("timestamp", "cwd") }
 		if !b.lines || !b.has(head) {
 			return 0
 		}
-		return b.count(func(o object) bool { return o.text("type") != "" && o.has("id", "timestamp") })
+		return b.count(func(o obj) bool { return o.text("type") != "" && o.has("id", "timestamp") })
 	},
 	reader: func() reader { return reader{read: readPi} },
 }
