@@ -100,6 +100,7 @@ func (s Session) Value(key string) (value patch.Value, ok bool) {
 // InStore is a storage that is a store.
 type InStore struct{ *store.Store }
 
+// Create creates the session, with a new id if the request has none.
 func (s InStore) Create(ctx context.Context, req *session.CreateRequest, created time.Time) (Session, error) {
 	key := store.Key{App: req.AppName, User: req.UserID, Session: req.SessionID}
 	if key.Session == "" {
@@ -109,24 +110,29 @@ func (s InStore) Create(ctx context.Context, req *session.CreateRequest, created
 	return s.stored(ctx, found, err)
 }
 
+// Get reads the whole session: a view is in the store's cache, or folded from a snapshot, so the filter saves nothing.
 func (s InStore) Get(ctx context.Context, key store.Key, _ session.GetRequest) (Session, error) {
 	found, err := s.Store.Get(ctx, key)
 	return s.stored(ctx, found, err)
 }
 
+// Fork is [store.Store.Fork], and returns the new session as it was found.
 func (s InStore) Fork(ctx context.Context, key, newKey store.Key, opts store.ForkOptions) (Session, error) {
 	found, err := s.Store.Fork(ctx, key, newKey, opts)
 	return s.stored(ctx, found, err)
 }
 
+// Append appends the event alone: the log needs nothing of what it was made from.
 func (s InStore) Append(ctx context.Context, key store.Key, opts store.AppendOptions, e *patch.Event, _ *session.Event) (store.Committed, error) {
 	return s.Store.AppendEvents(ctx, key, []*patch.Event{e}, opts)
 }
 
+// ApplyNewest is [store.Store.ApplyPatch], which reads no more than it needs.
 func (s InStore) ApplyNewest(ctx context.Context, key store.Key, patches []*patch.PatchEvent, opts store.PatchOptions) (store.Committed, error) {
 	return s.Store.ApplyPatch(ctx, key, patches, opts)
 }
 
+// HistoryTail reads the hidden records that the view asks for, and no others.
 func (s InStore) HistoryTail(ctx context.Context, key store.Key, v fold.View, most int) ([]fold.Entry, error) {
 	for {
 		entries, err := v.HistoryTail(most)
@@ -145,10 +151,12 @@ func (s InStore) HistoryTail(ctx context.Context, key store.Key, v fold.View, mo
 	}
 }
 
+// CanLeaveOut reports whether the session is damaged, or was deleted meanwhile.
 func (s InStore) CanLeaveOut(err error) bool {
 	return errors.Is(err, store.ErrCorrupt) || errors.Is(err, store.ErrNotFound)
 }
 
+// Handle names an event by the seq of its record, which never changes, and by its index if that is not 0.
 func (s InStore) Handle(seq uint64, index int, _ *patch.Event) string {
 	if index == 0 {
 		return strconv.FormatUint(seq, 10)
@@ -170,6 +178,8 @@ func (s InStore) stored(ctx context.Context, found store.Session, err error) (Se
 	return out, nil
 }
 
+// lastUpdate returns the time of the newest regular event, hidden or not, or of the session's creation. It reads the log
+// from its end, a few records at a time.
 func (s InStore) lastUpdate(ctx context.Context, key store.Key, v fold.View) (time.Time, error) {
 	if n := v.Len(); n > 0 && v.Entry(n-1).Seq == v.Seq() && v.Seq() != v.PatchSeq() {
 		return v.At(n - 1).Timestamp(), nil
