@@ -127,7 +127,7 @@ func New[K comparable](log Log[K], cfg Config, opts Options[K]) (*Compactor[K], 
 // invocation is running, or [Options.Run] tells which.
 //
 // A summary takes the events' place only if the summarizer's answer is whole: not empty,
-// without a function call, not over 2,000 estimated tokens, at most half as long as what it
+// without a function call, not over 2,500 estimated tokens, at most three quarters as long as what it
 // replaces, and without invented identifiers, of which the summarizer is told once and may
 // answer again. Otherwise the session stays as it is, and the error is a *[SummarizerError]; a
 // summarizer that declines gives no error. Events of fewer than 32 tokens are quoted in the
