@@ -489,29 +489,6 @@ func TestSummarizer(t *testing.T) {
 	}
 }
 
-func TestOptionsAreRefused(t *testing.T) {
-	db := inMemoryStore(t)
-	none := compaction.DefaultConfig()
-	none.Summarizer = adk.Summarizer(nil)
-	for name, opts := range map[string]adk.Options{
-		"no model":         {Compaction: none},
-		"bad config":       {Compaction: compaction.Config{Enabled: true}},
-		"model alone":      {Model: shortener{}},
-		"nil model":        {Model: (*nilModel)(nil), Compaction: compaction.DefaultConfig()},
-		"share of nothing": {ContextWindow: adk.ContextWindow{Share: 0.5}, Compaction: compaction.DefaultConfig(), Model: shortener{}},
-		"share above 1":    {ContextWindow: adk.ContextWindow{Share: 1.5, Tokens: 1}, Compaction: compaction.DefaultConfig()},
-		"long results":     {MaxResultTokens: 7},
-		"window alone":     {ContextWindow: adk.ContextWindow{Tokens: 1}, Compaction: compaction.DefaultConfig()},
-	} {
-		t.Run(name, func(t *testing.T) {
-			fails(t, opts.Validate(), patch.ErrInvalid)
-			fails(t, errOf(adk.NewService(db, opts)), patch.ErrInvalid)
-			fails(t, errOf(adk.Wrap(session.InMemoryService(), opts)), patch.ErrInvalid)
-		})
-	}
-	fails(t, errOf(adk.Summarizer(nil).Summarize(t.Context(), compaction.Request{})), patch.ErrInvalid)
-}
-
 // cleared counts the results in a prompt that were cleared, and those that were not.
 func cleared(prompt []*genai.Content) (gone, whole int) {
 	for _, c := range prompt {

@@ -46,12 +46,12 @@ func withMessage(err error, format string, args ...any) error {
 	return &messageError{fmt.Sprintf(format, args...), err}
 }
 
-// checkKey refuses requests that lack a part of a session's key.
-func checkKey(app, user, id string) error {
+// requestKey returns the key of a request's session. It refuses requests that lack a part of it.
+func requestKey(app, user, id string) (store.Key, error) {
 	if app == "" || user == "" || id == "" {
-		return withMessage(patch.ErrInvalid, "app_name, user_id, session_id are required, got app_name: %q, user_id: %q, session_id: %q", app, user, id)
+		return store.Key{}, withMessage(patch.ErrInvalid, "app_name, user_id, session_id are required, got app_name: %q, user_id: %q, session_id: %q", app, user, id)
 	}
-	return nil
+	return store.Key{App: app, User: user, Session: id}, nil
 }
 
 // createError words why a session could not be created.

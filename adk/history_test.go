@@ -418,19 +418,3 @@ func (c client) list(method, path, body string, status int) (out []any) {
 	no(c.t, json.Unmarshal([]byte(c.text(method, path, body, status)), &out))
 	return out
 }
-
-func TestHistoryPages(t *testing.T) {
-	onStoreAnd(t, bases[:1], adk.Options{}, func(t *testing.T, s *adk.Service) {
-		summarised(t, s)
-		page := func(before string, limit int) []string {
-			r, err := s.Get(adk.WithHistoryPage(t.Context(), before, limit), &session.GetRequest{AppName: "app", UserID: "user", SessionID: "s"})
-			no(t, err)
-			return ids(r.Session)
-		}
-		equal(t, "the last page", page("", 4), []string{"e2", "e3", "e4", "e5"})
-		equal(t, "the page before", page("e2", 4), []string{"e0", "e1"})
-		equal(t, "before the first", page("e0", 4), []string{})
-		equal(t, "of no event", page("e9", 4), []string{})
-		equal(t, "all before", page("e3", 0), []string{"e0", "e1", "e2"})
-	})
-}

@@ -31,7 +31,7 @@ func TestRESTHandler(t *testing.T) {
 		summarised(t, s)
 		c := restServer(t, s, &scriptedModel{})
 		const path = "/apps/app/users/user/sessions/s"
-		for query, want := range map[string]string{"": "e0 e1 e2 e3 e4 e5", "?limit=2": "e4 e5", "?limit=1&before=e1": "e0", "?before=none": ""} {
+		for query, want := range map[string]string{"": "e0 e1 e2 e3 e4 e5", "?limit=2": "e4 e5", "?limit=4&before=e2": "e0 e1", "?limit=1&before=e1": "e0", "?limit=4&before=e0": "", "?before=e3": "e0 e1 e2", "?before=none": "", "?limit=4&before=none": ""} {
 			equal(t, query, shownBy(c.do("GET", path+"/history"+query, "", 200)), want)
 		}
 		forked := c.do("POST", path+"/fork", `{"sessionId":"a branch","forkBeforeInvocationId":"inv-e2"}`, 200)

@@ -260,13 +260,14 @@ func (s *Service) Get(ctx context.Context, req *session.GetRequest) (*session.Ge
 	if req == nil {
 		return nil, errNoRequest
 	}
-	if err := checkKey(req.AppName, req.UserID, req.SessionID); err != nil {
+	key, err := requestKey(req.AppName, req.UserID, req.SessionID)
+	if err != nil {
 		return nil, err
 	}
-	handle, err := s.get(ctx, store.Key{App: req.AppName, User: req.UserID, Session: req.SessionID}, session.GetRequest{NumRecentEvents: req.NumRecentEvents, After: req.After})
+	handle, err := s.get(ctx, key, session.GetRequest{NumRecentEvents: req.NumRecentEvents, After: req.After})
 	if err != nil {
 		if errors.Is(err, store.ErrNotFound) {
-			s.runs.miss(store.Key{App: req.AppName, User: req.UserID, Session: req.SessionID})
+			s.runs.miss(key)
 		}
 		return nil, getError(err, req.SessionID)
 	}
@@ -331,10 +332,10 @@ func (s *Service) Delete(ctx context.Context, req *session.DeleteRequest) error 
 	if req == nil {
 		return errNoRequest
 	}
-	if err := checkKey(req.AppName, req.UserID, req.SessionID); err != nil {
+	key, err := requestKey(req.AppName, req.UserID, req.SessionID)
+	if err != nil {
 		return err
 	}
-	key := store.Key{App: req.AppName, User: req.UserID, Session: req.SessionID}
 	switch err := s.store.Delete(ctx, key); {
 	case errors.Is(err, store.ErrNotFound) && missing.delete() != nil:
 		return getError(err, key.Session)

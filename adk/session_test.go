@@ -655,14 +655,21 @@ func TestOptionsAreValidated(t *testing.T) {
 		{"Options.MaxResultTokens", adk.Options{MaxResultTokens: 1}},
 		{"Options.ContextWindow.Tokens", adk.Options{ContextWindow: adk.ContextWindow{Share: 0.5, Tokens: -1}, Compaction: compaction.DefaultConfig()}},
 		{"Options.Compaction.Enabled", adk.Options{ContextWindow: adk.ContextWindow{Share: 0.5, Tokens: 1000}}},
+		{"Options.Compaction", adk.Options{Compaction: compaction.Config{Enabled: true}}},
+		{"Options.Model", adk.Options{Model: shortener{}}},
+		{"Options.Model", adk.Options{Model: (*nilModel)(nil), Compaction: compaction.DefaultConfig()}},
+		{"Options.ContextWindow.Tokens", adk.Options{ContextWindow: adk.ContextWindow{Share: 0.5}, Compaction: compaction.DefaultConfig(), Model: shortener{}}},
+		{"Options.ContextWindow.Share", adk.Options{ContextWindow: adk.ContextWindow{Share: 1.5, Tokens: 1}, Compaction: compaction.DefaultConfig()}},
+		{"Options.ContextWindow.Share", adk.Options{ContextWindow: adk.ContextWindow{Tokens: 1}, Compaction: compaction.DefaultConfig()}},
 	} {
-		field := c.field
-		err := errOf(adk.NewService(inMemoryStore(t), c.opts))
-		fails(t, err, patch.ErrInvalid)
-		if !strings.Contains(err.Error(), field) {
-			t.Errorf("%q does not name %s", err, field)
+		for _, err := range []error{c.opts.Validate(), errOf(adk.NewService(inMemoryStore(t), c.opts)), errOf(adk.Wrap(session.InMemoryService(), c.opts))} {
+			fails(t, err, patch.ErrInvalid)
+			if err != nil && !strings.Contains(err.Error(), c.field) {
+				t.Errorf("%q does not name %s", err, c.field)
+			}
 		}
 	}
+	fails(t, errOf(adk.Summarizer(nil).Summarize(t.Context(), compaction.Request{})), patch.ErrInvalid)
 }
 
 // Patches of one call are logged together or not at all, and may split calls from their responses if that is meant.
