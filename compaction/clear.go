@@ -17,15 +17,12 @@ import (
 // ClearedResult replaces a cleared tool result.
 const ClearedResult = "[old tool result cleared]"
 
-// ClearToolResults returns patches that replace the results of all but the last keepLast
-// function responses of the visible log by [ClearedResult], without any model. Each is a splice
-// that keeps the state; the response keeps its call id and name, and the events in which
-// it stands, their place and all else but their ids. Responses that are short already, or
-// that an open long-running call may still need, are left as they are. The patches are
-// to be applied to v in one go, in their order; there are none if there is nothing to
-// clear. [fold.View.History] shows the original results, and later summaries are made of
-// them. An event with a response that answers no visible call is left as it is too, for a
-// patch may not put such a one in. keepLast below 0 counts as 0.
+// ClearToolResults returns patches that replace the results of all function responses of the visible log, except the last
+// keepLast, by [ClearedResult]. It uses no model. Each patch is a splice that keeps the state. A response keeps its call id and
+// name, and its event keeps its place and everything else but its id. These responses are not changed: short ones, those that an
+// open long-running call may still need, and those in an event with a response without a visible call, which a patch may not
+// insert. Apply the patches to v in one call, in their order; there are none if there is nothing to clear.
+// [fold.View.History] shows the original results, and later summaries are made from them. keepLast below 0 counts as 0.
 //
 // The error is nil unless an event cannot be rebuilt with its new content.
 func ClearToolResults(v fold.View, keepLast int) ([]*patch.PatchEvent, error) {

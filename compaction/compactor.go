@@ -46,31 +46,27 @@ type Compactor[K comparable] struct {
 
 // Options of a [Compactor]. The zero value means the defaults.
 type Options[K comparable] struct {
-	// Run, if not nil, returns what a session's log does not say, such as the invocation that
-	// is running, in addition to the [Run] of a call. It is called after the view was read, so
-	// that a message in the view is known to be live if its invocation runs.
+	// Run, if not nil, returns what a session's log does not say, such as the running invocation, in addition to the [Run] of a
+	// call. It is called after the view was read, so it knows of each invocation in the view whether it is running.
 	Run func(key K, v fold.View) Run
 
 	// Claim, if not nil, is called before a window of a session is summarised, with the view
-	// that it was planned on. If ok is false the session is left alone this time: another
-	// process compacts it, say, or runs an invocation whose events must stay. Otherwise done is
-	// called when the pass has ended.
+	// that it was planned on. If ok is false, the session is not compacted now, for example because another process compacts it or
+	// runs an invocation whose events must stay. Otherwise done is called when the pass has ended.
 	Claim func(ctx context.Context, key K, v fold.View) (done func(), ok bool)
 
-	// Prepare, if not nil, is called before events are summarised in one text, and returns text
-	// that must be kept of them, or "": the summary ends with it, word for word, as far as it
-	// takes at most half of the room that the summary has. An error is a veto, as of Approve. It
-	// is not called when results are cleared.
+	// Prepare, if not nil, is called before events are summarised in one text. It returns text that must be kept, or "": the summary
+	// ends with it, word for word, up to half of the summary's limit. An error is a veto, as with Approve. It is not called when
+	// results are cleared.
 	Prepare func(ctx context.Context, p PrepareRequest[K]) (keep string, err error)
 
 	// Approve, if not nil, is called before a pass is logged. If it returns an error, nothing
-	// is written, the session is left alone as after a failure, and the attempt's error matches
+	// is written, the session is retried as after a failure, and the attempt's error matches
 	// [ErrVetoed]. It may be called from several goroutines at once. A call that takes longer
 	// than five minutes is abandoned, and the pass has failed.
 	Approve func(ctx context.Context, d ApproveRequest[K]) error
 
-	// Observe, if not nil, is called with each attempt when it has ended, from the goroutine
-	// that compacts.
+	// Observe, if not nil, is called after each attempt, by the goroutine that compacts.
 	Observe func(context.Context, Attempt[K])
 
 	// Logger gets one line for each failure. nil means [slog.Default].
@@ -102,8 +98,8 @@ type Attempt[K comparable] struct {
 	Trigger  Trigger
 	Duration time.Duration // with the calls of the summarizer
 
-	// Lost is that of Written. Invented counts the identifiers of answers that stand nowhere in the events, be the answer
-	// refused for them or not.
+	// Lost is that of Written. Invented counts the identifiers of answers that do not occur in the events, whether the answer
+	// was refused for them or not.
 	Lost, Invented int
 }
 
@@ -126,11 +122,10 @@ func New[K comparable](log Log[K], cfg Config, opts Options[K]) (*Compactor[K], 
 // returns the passes that it wrote. It is for a session in which no
 // invocation is running, or [Options.Run] tells which.
 //
-// A summary takes the events' place only if the summarizer's answer is whole: not empty,
-// without a function call, not over 2,500 estimated tokens, at most three quarters as long as what it
-// replaces, and without invented identifiers, of which the summarizer is told once and may
-// answer again. Otherwise the session stays as it is, and the error is a *[SummarizerError]; a
-// summarizer that declines gives no error. Events of fewer than 32 tokens are quoted in the
+// A summary is logged only if the summarizer's answer is complete and not empty, calls no function, has at most 2,500 estimated
+// tokens and three quarters of what it replaces, and invents at most two identifiers; a summarizer that invents more gets the
+// list and may answer once more. Otherwise the session stays as it is, and the error is a *[SummarizerError]; a summarizer that declines
+// gives no error. Events of fewer than 32 tokens are quoted in the
 // summary without asking a summarizer, and so are those of fewer than 128 for which the answer
 // is too long or invents.
 //

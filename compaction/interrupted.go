@@ -29,10 +29,10 @@ const (
 // [store.Store.Lease]: https://pkg.go.dev/github.com/patchlog-dev/patchlog/store#Store.Lease
 func RunLease(invocation string) string { return "run " + invocation }
 
-// CloseCalls returns patches that put an answer behind each event with calls of which a run that ended has left no result:
-// "interrupted: no result was recorded". Model APIs refuse prompts with calls that nothing answers. The patches come last
-// first and are a group. Calls that the user's side answers, calls that the user is asked about, calls of open tasks, and
-// those for which leave returns true are left as they are. newID returns ids. [ReopenCalls] makes room for a late result.
+// CloseCalls returns patches that answer the calls that ended runs have left open, with "interrupted: no result was recorded",
+// directly after the event with the call. Model APIs refuse prompts with unanswered calls. The patches are a group, the last
+// event first. Calls that the user's side answers, calls that a request to the user is about, calls of open tasks, and those for
+// which leave returns true stay open. newID returns ids. [ReopenCalls] makes room for a late result.
 func CloseCalls(v fold.View, newID func() string, leave func(fold.Call) bool) ([]*patch.PatchEvent, error) {
 	open := slices.DeleteFunc(interruptedCalls(v), leave)
 	var patches []*patch.PatchEvent
@@ -92,8 +92,8 @@ func interruptedCalls(v fold.View) (open []fold.Call) {
 	})
 }
 
-// ReopenCalls returns patches that take those answers of [CloseCalls] out of sight in whose place late has the results. They
-// split calls from their responses until late is logged.
+// ReopenCalls returns patches that hide the answers of [CloseCalls] to those calls that late answers. Until late is logged,
+// these calls have no response.
 func ReopenCalls(v fold.View, late *patch.Event) (patches []*patch.PatchEvent, err error) {
 	answered := map[patch.FunctionPart]bool{}
 	for p := range late.FunctionParts() {

@@ -14,21 +14,21 @@ type Lineage struct {
 	// Windows is how many summaries of raw events went into it.
 	Windows int `json:"windows"`
 
-	// Passes is how many summarisations the fact that went through most of them did.
+	// Passes is the largest number of summarisations that a fact in it has passed through.
 	Passes int `json:"passes"`
 
-	// Events is how many raw events it stands for.
+	// Events is how many raw events it covers.
 	Events int `json:"events"`
 
-	// Tokens is how many tokens these take, as they were logged; 0 if it was not noted.
+	// Tokens is the size of these events as logged; 0 if unknown.
 	Tokens int `json:"tokens,omitzero"`
 
-	// From and To are the seqs of the first and the last record that brought these, in this log;
-	// 0 if they were not noted. Not every event between them need be one of these.
+	// From and To are the seqs of the first and the last record with these events, in this log; 0 if unknown. Events between
+	// them may belong to others.
 	From uint64 `json:"from,omitzero"`
 	To   uint64 `json:"to,omitzero"`
 
-	// Model names what wrote the text, as [Response] has it.
+	// Model is that of the [Response].
 	Model string `json:"model,omitempty"`
 }
 

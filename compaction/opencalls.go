@@ -8,12 +8,10 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// WaitingCalls returns the visible calls that wait for the user's side and that compaction lets
-// stay: of long-running calls and requests to the user that the user's side has not
-// answered, those of the running and of the newest invocation, and of the others the
-// newest eight. A caller that pins the events that a resume needs ([Run.Pinned]) pins those of
-// these calls. Older calls are summarised as unanswered, and [RestoreCalls] restores them when
-// their response comes.
+// WaitingCalls returns the visible calls that wait for the user's side and that compaction keeps: long-running calls and requests
+// to the user without an answer by the user's side, all of the running and the newest invocation, and the newest eight of earlier
+// ones. A caller that pins the events that a resumed run needs ([Run.Pinned]) pins those of these calls. Older calls are summarised as
+// unanswered; [RestoreCalls] restores them when their response arrives.
 func WaitingCalls(v fold.View, cfg Config, run Run) []fold.Call {
 	_, waiting := newShape(v, run).openCalls(v.Calls(), cfg.withDefaults())
 	slices.Reverse(waiting)

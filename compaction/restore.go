@@ -15,23 +15,18 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// RestoreCalls plans how calls that summaries hide come back into sight when they are answered:
-// a model's API refuses a response without its call, and a resume looks for it. answers
-// are events that are about to be appended to the view's session; those that the view
-// shows are looked at in any case. The patches are to be applied to the view in one go, in
-// their order. There are none if every response has its call in sight, or if no summary
-// hides the call: a call that a user cut by hand stays hidden.
+// RestoreCalls plans patches that show calls again that summaries hide, when they are answered: a model's API refuses a response
+// without its call, and a resumed run looks for it. answers are events that are about to be appended to the view's session;
+// answers that the view shows are considered in any case. Apply the patches to the view in one call, in their order. There are
+// none if every response has a visible call, or if no summary hides the call: a call that a user cut by hand stays hidden.
 //
-// For each event whose calls are answered, a patch puts a copy of it directly behind the
-// summary that stands for it: there it comes in its order, and after a turn of the user's,
-// without which a model's API refuses a call. With it come copies of the responses that it
-// has had, such as a placeholder. A copy has a new id and only the calls, or the responses,
-// in question, with no text and no change of the state, so that nothing is said twice and
-// the state stays; of the event's other fields it has those that say whose the calls are, and
-// where the answer is to go. The summaries stay too. Reverting what hid the call would bring back all
-// that went with it, and of every summary that this one was merged into.
+// For each event with answered calls, a patch inserts a copy directly after the summary that covers it. So the copy follows a turn
+// of the user, without which a model's API refuses a call. Copies of the responses that the calls had before, such as a
+// placeholder, follow. A copy has a new id and only these calls, or responses, without text and state changes; of the event's
+// other fields it has those that say who called, and where the answer goes. The summaries stay, since reverting them would show
+// everything that they cover.
 //
-// It reads the log a few times, and nothing if there is no call to look for.
+// It reads the log a few times, and not at all if there is no call to look for.
 func RestoreCalls[K comparable](ctx context.Context, log Log[K], key K, on fold.View, answers ...*patch.Event) ([]*patch.PatchEvent, error) {
 	wanted, err := unanswerable(on, answers)
 	if err != nil || len(wanted) == 0 {
@@ -336,9 +331,8 @@ func withParts(e *patch.Event, indices []int, own map[string]any) (*patch.Event,
 	return patch.ParseEvent(text)
 }
 
-// WithoutRestored returns a history ([fold.View.History]) without the copies that [RestoreCalls]
-// put in of events that the history has, so that a reader sees those once. It reuses the slice:
-// the caller must not use history afterwards.
+// WithoutRestored returns a history ([fold.View.History]) without those copies by [RestoreCalls] whose originals it has. It reuses
+// the slice: the caller must not use history afterwards.
 func WithoutRestored(history []fold.Entry) []fold.Entry {
 	has := map[string]bool{}
 	for _, e := range history {
@@ -347,7 +341,7 @@ func WithoutRestored(history []fold.Entry) []fold.Entry {
 	return slices.DeleteFunc(history, func(e fold.Entry) bool { return has[RestoredFrom(e.Event)] })
 }
 
-// RestoredFrom returns the id of the event of which this one is a copy by [RestoreCalls], or "".
+// RestoredFrom returns the id of the event that this one is a copy of by [RestoreCalls], or "".
 func RestoredFrom(e *patch.Event) string {
 	var own struct {
 		Recalled string `json:"recalled"`

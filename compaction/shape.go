@@ -8,8 +8,7 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// Run says of a session what its log does not. The zero Run is a session in which no
-// invocation is under way.
+// Run says what a session's log does not. In the zero Run no invocation is running.
 type Run struct {
 	// Invocation is the id of the invocation that is running, or "". Its newest message
 	// of the user stays visible, and the interval trigger leaves its events alone.
@@ -18,13 +17,12 @@ type Run struct {
 	// Pinned are ids of events that stay raw.
 	Pinned []string
 
-	// Focus says what summaries should keep above all, in a few words. Summarizers are told
-	// the first 1,000 runes, in the prompt and as [Request.Focus]; [Extractive] keeps to
-	// its rules. It means nothing to [Plan].
+	// Focus says in a few words what summaries should keep above all. Summarizers get the first 1,000 runes, in the prompt and as
+	// [Request.Focus]. [Extractive] and [Plan] ignore it.
 	Focus string
 
-	// Force says that a person asks for it: the session is compacted even if a pass does not
-	// pay yet, or it has not grown since a failure, and no window is skipped.
+	// Force compacts the session even if a pass does not pay yet, or the session has not grown since a failure. No window is
+	// skipped.
 	Force bool
 }
 

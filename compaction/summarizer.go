@@ -29,19 +29,17 @@ func (f SummarizerFunc) Summarize(ctx context.Context, req Request) (Response, e
 // Request is what a [Summarizer] is asked for. It is the summarizer's own: changing it
 // changes nothing else.
 type Request struct {
-	// Events are what the summary will stand for, in the order of the log: raw events of
-	// one branch, or, if Merge is set, the summaries of one branch.
+	// Events are the events to summarise, in the order of the log: raw events of one branch, or, if Merge is set, summaries.
 	Events []*patch.Event
 
 	// Merge says that Events are summaries.
 	Merge bool
 
-	// Raw are the raw events that the summaries in Events stand for, if Merge is set, and Told those of the summaries
-	// that [Extractive] has not written. A summary of Raw is not one of a summary.
+	// If Merge is set, Raw are the raw events that the summaries in Events cover, and Told those of the summaries that
+	// [Extractive] has not written. So a merge can summarise raw events instead of summaries.
 	Raw, Told []*patch.Event
 
-	// Before is shown for context alone: the visible summaries of the branch that stand
-	// before Events, then the last raw events that those hide already.
+	// Before is context: the visible summaries of the branch before Events, then the last raw events that these hide.
 	Before []*patch.Event
 
 	// Focus is what the summary should keep above all, or "". The prompt says so.
@@ -55,17 +53,16 @@ type Request struct {
 	// and Events in it.
 	Prompt string
 
-	// AimTokens is how long an answer should be, but for ids, dates, paths and the like that
-	// need more; 0 says nothing. The prompt asks for it where the template has [WordCountPlaceholder].
+	// AimTokens is how long an answer should be, not counting ids, dates, paths and the like; 0 means no aim. The prompt asks for
+	// it where the template has [WordCountPlaceholder].
 	AimTokens int
 
 	// MaxTokens is how long an answer may be, as [patch.EstimateTextTokens] counts; a
 	// longer one is refused.
 	MaxTokens int
 
-	// Invented is empty at first. If an answer was refused for identifiers that stand
-	// nowhere in what the summarizer was shown, it is asked again, once, with these here,
-	// and at the end of Prompt.
+	// Invented is empty at first. If an answer was refused for identifiers that do not occur in what the summarizer was shown, it
+	// is asked once more, with these identifiers here and at the end of Prompt.
 	Invented []string
 }
 
@@ -74,11 +71,10 @@ type Response struct {
 	// Text is the summary. Invalid UTF-8 is repaired, and control characters are removed.
 	Text string
 
-	// Model names what wrote it, for the record.
+	// Model is the name of the model, for the lineage.
 	Model string
 
-	// FinishReason is why the model stopped. Other reasons than [FinishStop] and none mean
-	// that the answer is not whole, and it is refused.
+	// FinishReason is why the model stopped. An answer with a reason other than [FinishStop] or "" is incomplete, and refused.
 	FinishReason FinishReason
 
 	// Usage is what the model measured; zero if it did not.
@@ -88,7 +84,7 @@ type Response struct {
 // FinishReason is why a model stopped, as its API says.
 type FinishReason string
 
-// FinishStop: the model had said what it had to say.
+// FinishStop: the answer is complete.
 const FinishStop FinishReason = "STOP"
 
 // Tokens are what one call of a model took.
@@ -100,16 +96,16 @@ type Tokens struct {
 // Errors about summarizers. A compactor's error about one matches one of them, or is
 // the summarizer's own, in a *[SummarizerError].
 var (
-	// ErrRefusedAnswer: the answer cannot stand for what it should. The text says why.
+	// ErrRefusedAnswer: the answer cannot replace the events. The text says why.
 	ErrRefusedAnswer = errors.New("answer refused")
 
 	// ErrSummarizerPanic: the summarizer panicked.
 	ErrSummarizerPanic = errors.New("summarizer panicked")
 
-	// ErrPanic: something else did, such as a function of [Options], or compaction itself.
+	// ErrPanic: something else panicked, such as a function of [Options], or compaction itself.
 	ErrPanic = errors.New("compaction panicked")
 
-	// ErrSummarizerBusy: too many calls that were given up have not returned yet.
+	// ErrSummarizerBusy: too many calls have not returned after they were abandoned.
 	ErrSummarizerBusy = errors.New("summarizer does not return")
 )
 

@@ -17,17 +17,16 @@ type Committed = fold.Committed
 // AppendOptions say what an append expects. The zero value expects nothing.
 type AppendOptions struct {
 	// IfSeq, if not nil, is the seq that the log's last record must have, 0 for an
-	// empty log; else the error is a *[SeqError]. A call of which all is in the log
-	// already, or that has nothing to log, expects nothing.
+	// empty log; else the error is a *[SeqError]. It is not checked if everything is in the log already.
 	IfSeq *uint64
 
 	// Creation, if not empty, is the id of the session's creation; a session that was
 	// deleted and created again gives [ErrNotFound].
 	Creation string
 
-	// Follow, if not nil, is given each event that is logged, with the view that shows it. A patch that it returns
-	// is logged in the same commit. An error, or a patch that is refused, does not keep the event out of the log: it is
-	// told to the logger. Follow may be called again for the same event, and must be fast: other writers of the session wait.
+	// Follow, if not nil, is called for each event that is logged, with the view that shows it. A patch that it returns is logged
+	// in the same commit. If it returns an error, or the patch is refused, the event is logged without it, and a warning is written
+	// to the logger. Follow may be called again for the same event, and must be fast: other writers of the session wait.
 	Follow func(v fold.View, r patch.Record) (*patch.PatchEvent, error)
 }
 

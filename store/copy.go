@@ -15,13 +15,13 @@ import (
 
 // CopyOptions say how to copy. The zero value means the defaults.
 type CopyOptions struct {
-	// DryRun finds out what a copy would do, and writes nothing.
+	// DryRun reports what a copy would do, and writes nothing.
 	DryRun bool
 
-	// NoShared leaves the shared scopes alone.
+	// NoShared does not copy the shared scopes.
 	NoShared bool
 
-	// OverwriteShared is for the zero key: it has the source's values in place of those that are here and differ.
+	// OverwriteShared is for the zero key: it overwrites shared values that differ with the source's.
 	OverwriteShared bool
 }
 

@@ -21,37 +21,35 @@ import (
 // in sight or not, those inside patches too. The zero value names none. Receipts are never
 // erased.
 type EraseSelection struct {
-	// EventIDs are ids of events, in the log or inside patches, and of patches: of those all
-	// that they say and put in.
+	// EventIDs are ids of events, in the log or inside patches, and of patches: everything in a patch is erased.
 	EventIDs []string
 
-	// Seqs are records: an event, or a patch as by its id.
+	// Seqs are seqs of events, or of patches, as by their ids.
 	Seqs []uint64
 
-	// Author, if not empty, names the events by this author, and patches as by their ids.
+	// Author, if not empty, selects the events and patches by this author.
 	Author string
 
-	// Match, if not empty, names the events that have this text in a place that an erase with
-	// [patch.NullValues] removes: content, arguments, results, metadata, data, or values of state
-	// keys; of a patch, the places besides its events. So an event that was erased with its state values kept is
-	// named again if these have the text. Values of the initial state, and of the state that the session
-	// shares with others, match too.
+	// Match, if not empty, selects the events that have this text in content, arguments, results, metadata, data or values of state
+	// keys, and patches that have it outside of their events. So an event that was erased with its state values kept is
+	// selected again if these have the text. Values of the initial state, and of the state that the session shares with others,
+	// are searched too.
 	Match string
 
-	// IgnoreCase has Match not tell upper from lower case.
+	// IgnoreCase makes Match case-insensitive.
 	IgnoreCase bool
 
-	// All names everything.
+	// All selects everything.
 	All bool
 }
 
 // EraseOptions are options of [Store.Erase]. The zero value means the defaults.
 type EraseOptions struct {
-	// ID is the call's id, which its receipts name; "" means a new one. If the session has a call of this id, that is
-	// finished, if it is not yet, and nothing else is selected. An id of a call of one session is free in another.
+	// ID is the call's id, which its receipts name; "" means a new one. If the session has a call of this id already, that call is
+	// finished, and nothing else is selected. Ids of calls are per session.
 	ID string
 
-	// Author is who erases, and Reason why, as the receipt says it.
+	// Author and Reason are for the receipt.
 	Author string
 	Reason string
 
@@ -61,20 +59,18 @@ type EraseOptions struct {
 	// [Erasure.RemainingMatches] counts those that the selection still finds.
 	Values patch.ValuePolicy
 
-	// Summaries is what becomes of summaries that stand for erased events. They are erased too, but with
-	// [patch.KeepSummaries]. Those that are visible are reverted, unless with [patch.BlankSummaries]: what is left of what they
-	// stand for is visible again, and the next compaction summarises it. A summary stays blank if its group has
-	// a patch that drops state or puts in something else, if nothing is left behind it, or if something stands on it.
+	// Summaries says what happens to summaries of erased events. "" erases them and reverts the visible ones, so that the
+	// remaining events that they cover are visible again, until the next compaction summarises them. [patch.BlankSummaries] erases
+	// and does not revert; [patch.KeepSummaries] keeps them. A summary stays blank if its group has a patch that drops state or
+	// inserts something else, if it covers no remaining event, or if another patch depends on it.
 	Summaries patch.SummaryPolicy
 
-	// MaxGrowth is how many tokens, as estimated, the visible log may grow by when summaries are reverted; 0 means
-	// 50,000. The first is reverted in any case, down to events. Summaries beyond the limit are reverted by the next
-	// compaction.
+	// MaxGrowth is how many estimated tokens the visible log may grow by when summaries are reverted; 0 means 50,000. The first
+	// summary is reverted in any case. The next compaction reverts those beyond the limit.
 	MaxGrowth int
 
-	// Context, if not with [patch.KeepSummaries], has summaries erased too whose summarizer had been shown, as context, summaries
-	// that are: those that compaction made, after these, of events of the same branch. They may
-	// tell of what was erased, and few do.
+	// Context also erases later summaries of the same branch by compaction whose summarizer was shown an erased summary as
+	// context. Few of them repeat erased text. It has no effect with [patch.KeepSummaries].
 	Context bool
 
 	// DryRun reports what the call would do, and writes nothing.
@@ -83,20 +79,18 @@ type EraseOptions struct {
 
 // Erasure is what an erasing did, or would do.
 type Erasure struct {
-	// Sessions are those of which something was erased: the one that the call was for, and
-	// others that have the same events, since they are forks of each other.
+	// Sessions are those with erased events: the session of the call, and forks with the same events.
 	Sessions []ErasedSession `json:"sessions"`
 
-	// Shared are keys of the state that sessions share whose values were set to null: by
-	// [Store.EraseUser], and for values that have the text of a selection with Match.
+	// Shared are keys of the state that sessions share whose values became null: with [Store.EraseUser], all; with Match, those that
+	// have the text.
 	Shared []string `json:"shared"`
 
-	// RemainingMatches is how many events of the session, keys of its initial state and keys of the state that it
-	// shares with others have values that the selection still finds, since the call keeps state values. The same
-	// selection with [patch.NullValues] erases them.
+	// RemainingMatches counts events, keys of the initial state and keys of the shared state whose values the selection still
+	// finds, because the call keeps state values. The same selection with [patch.NullValues] erases them.
 	RemainingMatches int `json:"remainingMatches"`
 
-	// OutOfReach says where else there may be something of what was erased.
+	// OutOfReach says where else erased content may be.
 	OutOfReach []string `json:"outOfReach"`
 }
 
@@ -107,8 +101,8 @@ type ErasedSession struct {
 	Events  []ErasedEvent `json:"events"`           // in the order of the log; none of what an earlier call had begun
 	Initial []string      `json:"initial"`          // keys of the initial state whose values were set to null
 
-	// Reverted are the ids of blank summaries that made way for what is left behind them, or would. Blank are
-	// those that are visible and stay, the newest last.
+	// Reverted are the ids of blank summaries that were reverted, or would be. Blank are the visible ones that stay, the newest
+	// last.
 	Reverted []string `json:"reverted"`
 	Blank    []string `json:"blank"`
 }

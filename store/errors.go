@@ -14,11 +14,11 @@ import (
 // them by [errors.Is], or are of one of the types below by [errors.As]. Besides these, a call returns the error of its
 // context, of its reader or writer, and [errors.ErrUnsupported].
 var (
-	// ErrNotFound: there is no such session, or no such record in it; or the session
-	// was deleted and created again since the view at hand was made.
+	// ErrNotFound: the session or the record does not exist, or the session was deleted and created again since the caller's view
+	// was made.
 	ErrNotFound = errors.New("not found")
 
-	// ErrExists: the session is there already.
+	// ErrExists: the session exists already.
 	ErrExists = errors.New("session exists")
 
 	// ErrLocked: another holder has the file open.
@@ -30,9 +30,8 @@ var (
 	// ErrReadOnly: the store was opened with Options.ReadOnly, and the call would write.
 	ErrReadOnly = errors.New("store is opened for reading only")
 
-	// ErrOutcomeUnknown: a write failed in a way that leaves open whether it took
-	// place, and the store could not find out. Retry with the ids that the call
-	// returned: a retry adds nothing that is there.
+	// ErrOutcomeUnknown: a write failed, and the store could not find out whether it took place. Retry with the ids that the
+	// call returned: a retry does not add what is logged already.
 	ErrOutcomeUnknown = errors.New("outcome unknown")
 
 	// ErrNotDatabase: the file to open is not a patchlog database. A damaged database is
@@ -42,10 +41,10 @@ var (
 	// ErrCorrupt: something that is stored is damaged.
 	ErrCorrupt = patch.ErrCorrupt
 
-	// ErrRetainRunning: another process deletes and erases what is due in this storage.
+	// ErrRetainRunning: another process runs [Store.Retain] on this storage.
 	ErrRetainRunning = errors.New("another process is at it")
 
-	// ErrInvalid: an argument, an option, an event, a patch or a file to import is not as it must be.
+	// ErrInvalid: an argument, an option, an event, a patch or a file to import is malformed.
 	ErrInvalid = patch.ErrInvalid
 
 	// ErrTooLarge: a record, an initial state or a file to import is over its limit.
@@ -54,10 +53,10 @@ var (
 	// ErrDuplicateID: an id is used already, for other content.
 	ErrDuplicateID = fold.ErrDuplicateID
 
-	// ErrConflict: the log has moved on since the caller looked at it. Look again, and make the patch anew.
+	// ErrConflict: the log has changed since the caller read it. Read it again, and make a new patch.
 	ErrConflict = fold.ErrConflict
 
-	// ErrOutOfRange: a patch is about events behind the end of the visible log.
+	// ErrOutOfRange: a patch names events beyond the end of the visible log.
 	ErrOutOfRange = fold.ErrOutOfRange
 
 	// ErrEventNotFound: no visible event, or no event of an invocation, has the id.
@@ -69,7 +68,7 @@ var (
 	// ErrOrphanedCall: a patch would split a function call from its response.
 	ErrOrphanedCall = fold.ErrOrphanedCall
 
-	// ErrBlocked: another patch stands on the one to revert.
+	// ErrBlocked: another patch depends on the one to revert.
 	ErrBlocked = fold.ErrBlocked
 
 	// ErrUnknownPatch: the log has a patch of a type that this version does not know, so indices cannot be trusted.

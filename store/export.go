@@ -13,13 +13,11 @@ import (
 
 // ExportOptions say what to export. The zero value means the whole log.
 type ExportOptions struct {
-	// Visible exports the visible events alone, without header and seqs: a session
-	// that forgets what was hidden. Of those that were erased it has the receipts too.
+	// Visible exports only the visible events, without header and seqs, and the receipts of those that were erased.
 	Visible bool
 
-	// Redact, if not nil, replaces secrets by placeholders in all texts, of patches and of the
-	// initial state too, and the header says so; see package redact. There is a header with Visible,
-	// too, then. Imported, the file is another log, of the same shape, with the same ids.
+	// Redact, if not nil, replaces secrets by placeholders in all texts, including patches and the initial state. There is always a
+	// header then, which says so. An import of the file gives another log, of the same shape, with the same ids.
 	Redact *redact.Redactor
 }
 

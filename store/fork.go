@@ -15,7 +15,7 @@ import (
 
 // ForkOptions are options of [Store.Fork]. The zero value means the whole log.
 type ForkOptions struct {
-	// At, if not nil, is the seq of the last record that the new session has; 0 gives an empty log.
+	// At, if not nil, is the seq of the last record to copy; 0 gives an empty log.
 	At *uint64
 }
 

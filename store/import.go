@@ -31,7 +31,7 @@ type ImportOptions struct {
 	// [Store.Import] takes its own. Lines much longer than that are refused before they are read to their end.
 	MaxRecordBytes int
 
-	// DryRun finds out what an import would do, and writes nothing.
+	// DryRun reports what an import would do, and writes nothing.
 	DryRun bool
 
 	// Progress, if not nil, is called now and then with the number of lines read.
@@ -80,12 +80,11 @@ var emptyFootprint = new(patch.Event).Footprint()
 // Imported says what an import or a copy did, or would do.
 type Imported struct {
 	Committed
-	Created bool // the session was not there before
-	Added   int  // records that were not there before
-	Present int  // records that were there, with the same content
+	Created bool // the session is new
+	Added   int  // new records
+	Present int  // records that were logged already, with the same content
 
-	// These are set by [Store.CopyFrom] with the zero key: how many shared values were added, and the names of those that
-	// were here with another value.
+	// These are set by [Store.CopyFrom] with the zero key: how many shared values were added, and the names of those that differ.
 	Shared    int
 	Different []string
 }
