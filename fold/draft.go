@@ -26,7 +26,7 @@ type Logged struct {
 	Groups  map[string]bool         // of the call's groups those that patches of the log name
 }
 
-// CheckUnique returns a *[DuplicateIDError] if an id is twice among records of one call.
+// CheckUnique returns a *[DuplicateIDError] if the records of one call repeat an id.
 func CheckUnique(call []patch.Record) error {
 	seen := map[string]bool{}
 	for _, r := range call {
@@ -184,7 +184,7 @@ func (d *Draft) Patches(log Logged, opts PatchOptions, matched []patch.Record, m
 // errErased: a patch may say what has been erased since its author looked.
 var errErased = fmt.Errorf("%w: events have been erased since the patch's author looked; look again and make it anew", ErrConflict)
 
-// CheckNotErased refuses a new record that says of itself that it was erased: that is for receipts to say.
+// CheckNotErased refuses a new record that is marked as erased: only receipts may set that mark.
 func CheckNotErased(r patch.Record) error {
 	_, erased := records.Envelope(r).ErasedBy()
 	for _, e := range r.Events() {

@@ -10,27 +10,20 @@ import (
 	"github.com/patchlog-dev/patchlog/store/backend"
 )
 
-// Backup writes a copy of the whole database to w: a file that [Open] opens. The copy holds
-// what the database held at one moment after the call began: every write that was
-// acknowledged before the call, none that began after it returned, and of two writes never
-// the later one without the earlier one, over sessions and shared scopes too. A call's
-// writes are in it together or not at all. Snapshots are left out, which are made anew.
+// Backup writes a copy of the whole database to w: a file that [Open] opens. The copy is the database at one moment after the call
+// began, over all sessions and shared scopes, without snapshots.
 //
-// Others read and write meanwhile; a write waits for Backup no longer than for another
-// write. What is deleted meanwhile takes up its room until the copy is made. The copy is
-// made beside the file, which takes as much room again until Backup returns, or in the
-// directory for temporary files if a file that is only read has a directory that may not be
-// written to. What a crash leaves of it, under the name .NAME.backup-…, may be removed.
-// Memory is taken for the names, initial states and shared values of all sessions, and for
-// what is visible of a session when it is checked.
+// Others read and write meanwhile; a write waits for Backup no longer than for another write. Space that is freed meanwhile is
+// available when the copy is made. The copy is first made beside the file, where it takes as much space again until Backup returns,
+// or in the directory for temporary files if the store is read-only and the file's directory cannot be written to. The remains of
+// a crash, .NAME.backup-…, may be removed. Memory is needed for the names, initial states and shared values of all sessions, and
+// for one session's view.
 //
-// The copy is checked before its first byte goes to w: its structure, and everything that
-// [Store.Verify] checks. If anything but a snapshot is damaged, Backup fails with an error
-// that matches [ErrCorrupt] and writes nothing. An error of w is returned, and what w has got
-// is of no use then. What an erasing has still to do is to do in the copy too, where an [Store.Erase]
-// finishes it. One backup runs at a time, and none during a [Store.Vacuum]: others wait.
-// It fails with an error that matches [errors.ErrUnsupported] if the store is not in a file:
-// to back up a server is the server's matter.
+// The copy is checked before its first byte goes to w, as by [Store.Verify]. If anything but a snapshot is damaged, Backup fails
+// with an error that matches [ErrCorrupt] and writes nothing. If w fails, its error is returned, and the data in w is useless. An
+// unfinished erasure is unfinished in the copy too, where [Store.Erase] finishes it. One backup runs at a time, and none during a
+// [Store.Vacuum]: others wait. It fails with an error that matches [errors.ErrUnsupported] if the store is not in a file; a
+// database server has its own backups.
 func (s *Store) Backup(ctx context.Context, w io.Writer) error {
 	c, ok := s.backend.(backend.Copier)
 	if !ok {

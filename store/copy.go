@@ -25,23 +25,19 @@ type CopyOptions struct {
 	OverwriteShared bool
 }
 
-// CopyFrom copies a session of another store under the same key: every record as it is, with
-// its seq, id, time and Go types, the initial state and the time of creation. The copy notes whose records it has; an erase
-// of the source that is not finished is finished first. Copying again
-// adds nothing, or what the source has got since. It fails with [ErrNotFound] if the source
-// has no such session, and with [ErrConflict] if neither the log that is here nor the source's
-// is the beginning of the other, or if they were created with another initial state.
+// CopyFrom copies a session of another store under the same key: the initial state, the time of creation, and every record with its
+// seq, id, time and Go types. The copy notes its origin. An unfinished erase of the source is finished first. Copying again adds the
+// source's new records. It fails with [ErrNotFound] if the source has no such session, and with [ErrConflict] if neither log is
+// the beginning of the other, or if the initial states differ.
 //
-// A copy that adds something writes the values of the session's shared scopes, as the source
-// has them, in the same commit, unless opts say otherwise. Both logs may be written to meanwhile; the copy ends with the
-// record that was the source's last when it started. The source's log is kept in memory. As
-// with [Store.Import], what is added to a session that is here is one commit, and a session
-// that is created is here with the last of several, as a whole.
+// A copy that adds something also writes the source's values of the session's shared scopes, in the same commit, unless opts say
+// otherwise. Both logs may be written to meanwhile; the copy ends with the source's last record at the start. The source's log is
+// kept in memory. As with [Store.Import], an existing session gets its records in one commit, and a new one appears complete.
 //
-// The zero key copies no session, but the values of all shared scopes (app: and user: keys) that are not here, those of
-// users without a session too, in one commit. A value that is here and differs stays, unless opts say otherwise, and is named
-// in the result. All values of both stores are kept in memory. It fails with [ErrConflict], and copies nothing, if one that is
-// here is written meanwhile.
+// The zero key copies no session, but the values of all shared scopes (app: and user: keys) that this store lacks, including those
+// of users without a session, in one commit. A value that differs is not changed, unless opts say otherwise, and is named in the
+// result. All values of both stores are kept in memory. It fails with [ErrConflict], and copies nothing, if a value of this store
+// is written meanwhile.
 func (s *Store) CopyFrom(ctx context.Context, key Key, from *Store, opts CopyOptions) (Imported, error) {
 	switch {
 	case from == nil:

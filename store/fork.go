@@ -19,26 +19,21 @@ type ForkOptions struct {
 	At *uint64
 }
 
-// Fork creates a session with the initial state and the records of another one, or the first of them.
-// From there on the two go their own ways: neither shows what is logged in the other, and
-// deleting one leaves the other whole. Records keep their seqs, ids and times, patches
-// that were skipped included, so that what patches hid can be taken back in either.
+// Fork creates a session with the initial state and all or the first records of another one. After that the two are
+// independent. Records keep their seqs, ids and times, including skipped patches, so that each session can revert what was
+// hidden before the fork.
 //
-// A long log is copied in steps, and others write in between; the new session is there
-// with the last step, as a whole. If Fork fails, or the process ends, before that, nothing
-// is left of it.
+// A long log is copied in several commits, between which others write; the new session appears with the last one, complete. If Fork
+// fails, or the process ends, before that, nothing is left of it.
 //
-// A record that was erased is a blank in the new session too. If its receipt is behind the last
-// record, the new session has a receipt of its own there. If an erase of the session is not
-// finished, Fork finishes what it has left there first; it begins again at most once for each erase of the session that
-// begins meanwhile. The new session notes whose records it has, so that an erase of either finds the other.
+// A record that was erased is a blank in the new session too. If its receipt is beyond the last record to copy, the new session
+// gets a receipt of its own. Fork first finishes an erase of the session that is not finished; it restarts at most once for each
+// erase of the session that begins meanwhile. The new session notes its origin, so that an erase of either finds the other.
 //
-// Scopes that sessions share are not part of a session: they are not taken back to what
-// they were, and, for a user or an app of its own, not copied.
+// Shared scopes are not part of a session: they are not rewound, and not copied to another user or app.
 //
-// It fails with [ErrNotFound] if there is no such session or record, or the session is
-// deleted meanwhile, and with [ErrExists] if the new one is there. After
-// [ErrOutcomeUnknown], looking for the new session tells.
+// It fails with [ErrNotFound] if the session or the record does not exist, or the session is deleted meanwhile, and with
+// [ErrExists] if the new one exists. After [ErrOutcomeUnknown], look for the new session.
 func (s *Store) Fork(ctx context.Context, key, newKey Key, opts ForkOptions) (Session, error) {
 	if err := newKey.Validate(); err != nil {
 		return Session{}, err

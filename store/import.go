@@ -95,19 +95,16 @@ const progressEvery = 256
 // since field names and escapes are spelled out.
 func maxLine(most int) int { return 2*most + 64<<10 }
 
-// Import reads a file of the text form into a session, which it
-// creates if it is not there, with the initial state in the file's header: all of it, or nothing. The scopes that
-// sessions share stay as they are. Importing the same file again adds nothing. Others read and write the session while the input is read.
+// Import reads a file of the text form into a session, all of it or nothing. It creates the session if it does not exist, with
+// the initial state in the file's header. Shared scopes are not changed. Importing the same file again adds nothing. Others may
+// read and write the session while the input is read.
 //
-// If the file has a patch in it, the log that is there must be a prefix of the file, or
-// hold all of it at its start; else events that are not there are appended. Whether a
-// patch applies is the fold's matter. A seq in the file is the record's place in the
-// session. Errors match [ErrInvalid] or [ErrTooLarge], naming file and line,
-// [ErrDuplicateID], or [ErrConflict] if the file does not fit the log that is there.
+// If the file has a patch, the log must be a prefix of the file, or the file a prefix of the log; else new events are appended.
+// The fold decides whether patches apply. A seq in the file is the record's place in the session. Errors match [ErrInvalid] or
+// [ErrTooLarge], naming file and line, [ErrDuplicateID], or [ErrConflict] if the file does not fit the log.
 //
-// What is added to a session that is there is one durable commit. A session that is
-// created is put together in steps, and others write in between; it is there with the
-// last one, as a whole.
+// An existing session gets its new records in one durable commit. A new session is written in several commits, between which others
+// write, and appears with the last one, complete.
 func (s *Store) Import(ctx context.Context, key Key, r io.Reader, opts ImportOptions) (Imported, error) {
 	if err := key.Validate(); err != nil { // before reading
 		return Imported{}, err

@@ -7,12 +7,10 @@ import (
 	"github.com/patchlog-dev/patchlog/store/backend"
 )
 
-// Lease reports whether this store holds the session's lease of the given name from now on
-// for as long as ttl: no other store that shares the storage does. Taking it again makes it
-// hold longer, a ttl of 0 gives it up, and one below 0 only asks whether this store could
-// have it. A lease keeps work from being done twice, such as a
-// summary of the same events; it guards nothing, since its holder may take longer than ttl.
-// The session need not be there.
+// Lease takes the session's lease of the given name for ttl, and reports whether this store holds it: no other store that shares
+// the storage does then. Taking it again extends it, a ttl of 0 releases it, and a negative ttl only asks whether this store
+// could take it. A lease prevents duplicate work, such as two summaries of the same events. It is no lock, since its holder may
+// take longer than ttl. The session need not exist.
 func (s *Store) Lease(ctx context.Context, key Key, name string, ttl time.Duration) (held bool, err error) {
 	if err := key.Validate(); err != nil {
 		return false, err

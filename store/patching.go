@@ -37,9 +37,8 @@ type Preview struct {
 	Patches []*patch.PatchEvent
 }
 
-// Preview returns what [Store.ApplyPatch] would do, and writes nothing. Options,
-// judgement and errors are as there; patches that are in the log already would do
-// nothing.
+// Preview returns what [Store.ApplyPatch] would do, and writes nothing. Options, checks and errors are the same; patches that are
+// in the log already have no effect.
 func (s *Store) Preview(ctx context.Context, key Key, patches []*patch.PatchEvent, opts PatchOptions) (Preview, error) {
 	p, err := newPatching(opts, patches)
 	if err != nil {

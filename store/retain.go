@@ -24,8 +24,7 @@ type Retention struct {
 	// KeepPinned keeps sessions that show a pinned event, however old they are.
 	KeepPinned bool
 
-	// EraseHiddenAfter is how long an event that patches have put out of sight is kept after that; 0
-	// means for ever. Then what it says is erased, and what stands for it stays.
+	// EraseHiddenAfter is how long after it was hidden by a patch an event is erased; 0 means never. Its summaries stay.
 	EraseHiddenAfter time.Duration
 }
 
@@ -35,12 +34,11 @@ type Retention struct {
 type Retained struct {
 	Info
 
-	// Used is when the session was used last: the latest of when it was created, and the times that
-	// its last 32 records say, without receipts of erasures.
+	// Used is when the session was used last: the latest of its creation and the times of its last 32 records other than receipts.
 	Used time.Time `json:"used,omitzero"`
 
 	Deleted bool   `json:"deleted"` // or would be
-	Kept    string `json:"kept"`    // why it was not deleted though that is due: one of the reasons below
+	Kept    string `json:"kept"`    // why it was not deleted although it is due: [KeptPinned] or [KeptUsed]
 	Erased  int    `json:"erased"`  // the number of hidden events that were erased, or would be
 }
 
@@ -58,36 +56,28 @@ const (
 
 // RetainOptions are options of [Store.Retain].
 type RetainOptions struct {
-	// DryRun finds out what is due, and deletes and erases nothing. It does not wait for another process.
+	// DryRun reports what is due, and deletes and erases nothing. It does not wait for another process.
 	DryRun bool
 }
 
-// Retain deletes sessions that were not used for as long as the policy of their app says, erases of the
-// others what has been hidden for as long, one session with each
-// step of the iteration, and yields each of which something was due. policies are by the names of apps; that of
-// "" is for all apps that have none. A loop may end at any step, and take its time in between: it
-// holds nothing up. What is left is due the next time. Others go on reading and writing; one session
-// is gone at a time, as by [Store.Delete].
+// Retain deletes sessions that were unused for longer than their app's policy says, and erases from the others events that have been
+// hidden for longer. It works on one session with each step of the iteration, and yields those for which something was due.
+// policies are by app name; "" is for all other apps. A loop may stop at any step, and blocks nobody between steps; the rest is
+// due the next time.
 //
-// When a session was used is what its records say: the times of events, which the author
-// gave, or ADK's runner or the store drew from a clock. Where a program gives events times of long
-// ago, only the session's creation, which the store has noted, tells that it is young; a time that
-// lies ahead keeps a session until it has come. A copy of a session has the times of its original. A session is deleted as it was judged: if it was
-// written to since, by whatever process, it is kept.
+// The last use of a session is the newest time in its last 32 records, or its creation if that is later. Times are those of events, so a
+// program that gives events old times should rely on the creation, and a time in the future keeps a session until then. A copy of a
+// session has the times of its original. A session that is written to after it was found due is kept.
 //
-// What is erased are the events that patches took out of sight, and that have been out of it since
-// a patch that long ago; not those that are pinned. A patch is as old as the newest time of the records up to it, whatever
-// its own time says. It is done as by [Store.Erase] with
-// [patch.KeepSummaries], and cannot be taken back: the newest view, its state and its summaries are as
-// before, but after a revert of such a patch, and in earlier views and histories,
-// these events are blank. The receipt's author is "retention". A session younger than the policy is not looked at. Each session is judged by itself: what is
-// hidden in one may be in sight in a fork, and stays there. An erasing that was cut short is
-// finished.
+// It erases unpinned events that were hidden by a patch before the limit and have been hidden since. A patch is as old as the
+// newest time of the records up to it, whatever its own time. It erases as [Store.Erase] does with [patch.KeepSummaries] and
+// [patch.KeepValues], and cannot be undone: the newest view, its state and its summaries do not change, but these events are blank
+// in earlier views and histories, and after a revert. The receipt's author is "retention". Each session is judged by itself: an
+// event that is hidden in one may be visible in a fork, and stays there. An interrupted erasure is finished.
 //
-// Of several processes that share the storage one at a time works: while another does, the error
-// matches [ErrRetainRunning], and its holder may be gone for up to a minute. A session that is damaged is yielded with an error that matches [ErrCorrupt], and stays; so
-// is one that cannot be deleted, with its error, after which the iteration ends. Errors match
-// [ErrInvalid] if a policy makes no sense.
+// One process at a time may run Retain on a storage. While another does, the error matches [ErrRetainRunning]; after a crash, for
+// up to a minute. A damaged session is yielded with an error that matches [ErrCorrupt], and stays; so does one that cannot be
+// deleted, after which the iteration ends. Errors match [ErrInvalid] if a policy is invalid.
 func (s *Store) Retain(ctx context.Context, policies map[string]Retention, opts RetainOptions) iter.Seq2[Retained, error] {
 	return func(yield func(Retained, error) bool) {
 		for _, app := range slices.Sorted(maps.Keys(policies)) {

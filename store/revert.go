@@ -28,17 +28,14 @@ type UndoOptions struct {
 	DryRun bool
 }
 
-// Revert takes a patch back, and with it all patches of its group that stand: what they
-// put in goes, and what they took out stands again, state included, however long ago
-// that was. It logs a revert for each, newest first, in one durable commit, or none.
-// These are a group in turn, so a Revert of one of them does all of it again.
+// Revert undoes a patch and all active patches of its group: what they inserted is removed, and what they removed is restored, with
+// its state, however long ago that was. It logs a revert for each, newest first, in one durable commit, or none. These are a group
+// too, so a Revert of one of them redoes all.
 //
-// It reads what comes back, under ctx and without making other writers wait. Whether calls are
-// split is judged for all of it at once.
+// It reads the restored events without making other writers wait. Calls and responses are checked for all patches at once.
 //
-// The error matches [ErrInvalid] if no applied patch has the id, [ErrBlocked] if a later
-// patch stands on one of them, naming the patch to revert first, or if all have been
-// taken back; the others are those of [Store.ApplyPatch].
+// The error matches [ErrInvalid] if no applied patch has the id, and [ErrBlocked] if a later patch depends on one of them,
+// naming the patch to revert first, or if all are undone already; the others are those of [Store.ApplyPatch].
 func (s *Store) Revert(ctx context.Context, key Key, patchID string, opts UndoOptions) (Committed, error) {
 	p := undoing{s, opts, fold.CheckOptions{AllowOrphans: opts.AllowOrphans}, func(v fold.View) ([]*patch.PatchEvent, error) {
 		ids, err := v.RevertTargets(patchID)
@@ -51,14 +48,13 @@ func (s *Store) Revert(ctx context.Context, key Key, patchID string, opts UndoOp
 	return s.commitOrDraft(ctx, key, opts.On.Creation(), p, opts.DryRun)
 }
 
-// Rewind takes the session back to where it was before the first event of an invocation,
-// as [fold.View.Rewind] plans it: all of its patches are logged in one durable commit, or
-// none. They are a group, which [Store.Revert] takes back as one. None are needed, and
-// none logged, if nothing is left of what came since. Shared scopes stay as they are.
-// Calls without a response that this brings back are accepted, and pins do not hinder it.
+// Rewind restores the session as it was before the first event of an invocation, as [fold.View.Rewind] plans it. All patches are
+// logged in one durable commit, or none. They are a group, which [Store.Revert] undoes as one. Nothing is logged if nothing
+// visible is of that invocation or later. Shared scopes stay as they are. Calls may be open afterwards, and pins do not prevent
+// it.
 //
-// The error matches [ErrEventNotFound] if no event of the log belongs to the invocation;
-// the others are those of [Store.ApplyPatch].
+// The error matches [ErrEventNotFound] if no event of the log belongs to the invocation; the others are those of
+// [Store.ApplyPatch].
 func (s *Store) Rewind(ctx context.Context, key Key, invocationID string, opts UndoOptions) (Committed, error) {
 	creation, from, err := s.firstOf(ctx, key, opts.On.Creation(), invocationID)
 	if err != nil {

@@ -17,22 +17,22 @@ import (
 
 // Salvaged says what a salvage has found and written.
 type Salvaged struct {
-	// Sessions are those of which something was written, or is known to be lost.
+	// Sessions are those with records that were written, or are known to be lost.
 	Sessions []SalvagedSession `json:"sessions"`
 	Records  int               `json:"records"` // written, of all sessions
 
-	// Shared says what became of shared values. Names are as they are stored, with a slash between their parts.
+	// Shared are the shared values. Names are as stored, with a slash between their parts.
 	Shared struct {
 		Written int      `json:"written"`
 		Maybe   []string `json:"maybe"` // of those, values that may be outdated
-		Lost    []string `json:"lost"`  // of which the name alone was found
+		Lost    []string `json:"lost"`  // only the name was found
 	} `json:"shared"`
 
 	// LeftOut is how many sessions were left out by [SalvageOptions.LeaveOutDoubtful].
 	LeftOut int `json:"leftOut"`
 
-	// Deleted is how many sessions were found that had been deleted, or had never been
-	// finished, and DeletedRecords how many records of them. They were left out.
+	// Deleted is how many deleted or unfinished sessions were found, and DeletedRecords how many records of them. They were
+	// omitted.
 	Deleted        int `json:"deleted"`
 	DeletedRecords int `json:"deletedRecords"`
 
@@ -42,7 +42,7 @@ type Salvaged struct {
 	Unread      int64  `json:"unread"`      // bytes that the disk did not give
 }
 
-// SalvagedSession says what became of a session.
+// SalvagedSession describes what was salvaged of a session.
 type SalvagedSession struct {
 	// Key is the session's own, or made up if it is Nameless.
 	Key Key `json:"key"`
@@ -50,18 +50,18 @@ type SalvagedSession struct {
 	Parts []SalvagedPart `json:"parts"`
 	// Records is how many records the parts have.
 	Records int `json:"records"`
-	// Lost are the records that were not found, as far as it is known that they were there.
+	// Lost are the records that are known to have existed and were not found.
 	Lost []patch.Span `json:"lost"`
-	// EndUnknown says that nothing tells how far the log went.
+	// EndUnknown says that the length of the log is unknown.
 	EndUnknown bool `json:"endUnknown"`
 
-	// MaybeDeleted says that it cannot be told whether the session had been deleted.
+	// MaybeDeleted says that the session may have been deleted.
 	MaybeDeleted bool `json:"maybeDeleted"`
 	// Nameless says that the session's key is lost.
 	Nameless bool `json:"nameless"`
 	// Stateless says that its initial state and its time of creation are lost.
 	Stateless bool `json:"stateless"`
-	// Whole says that the session is there as it was.
+	// Whole says that the session is complete and unchanged.
 	Whole bool `json:"whole"`
 }
 
@@ -69,19 +69,18 @@ type SalvagedSession struct {
 type SalvagedPart struct {
 	Key Key `json:"key"`
 	patch.Span
-	// Log says that the part is the beginning of the log, as it was. Otherwise it is what
-	// follows a gap: its first record was record From, and its patches are kept as text.
+	// Log says that the part is the beginning of the log. Otherwise it follows a gap: its first record was record From, and its
+	// patches are kept as text.
 	Log bool `json:"log"`
 	// Texts is how many patches were kept as text.
 	Texts int `json:"texts"`
-	// Doubtful says that a checksum over these records, or more of them, says that one is
-	// not the one that was written there.
+	// Doubtful says that a checksum over these records contradicts at least one of them.
 	Doubtful bool `json:"doubtful"`
 }
 
 // SalvageOptions say how to salvage. The zero value writes all that is found.
 type SalvageOptions struct {
-	// LeaveOutDoubtful leaves out sessions of which it cannot be told whether they had been deleted.
+	// LeaveOutDoubtful omits sessions that may have been deleted.
 	LeaveOutDoubtful bool
 
 	// Progress, if not nil, is called after each session with how many of all are done.

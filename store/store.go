@@ -27,32 +27,28 @@ type Options struct {
 	// most is [patch.MaxRecordBytes].
 	MaxRecordBytes int
 
-	// CacheBytes is about how much memory the views of all sessions may take before
-	// those of sessions that are not in use are dropped, the least recently used first. A
-	// session counts for half of it at most: one or two that are larger are kept too, and
-	// take what they take. 0 means 256 MiB; below 0 none is kept. The values of shared scopes may take an eighth as much in
-	// addition.
+	// CacheBytes is about how much memory cached views may take; beyond it those of unused sessions are dropped, the least recently
+	// used first. A session counts for at most half of it, so one or two larger ones stay cached. 0 means 256 MiB; below 0 no view is
+	// cached. The values of shared scopes may take an eighth as much in addition.
 	CacheBytes int64
 
 	// Snapshots says when a session's snapshot is written.
 	Snapshots snapshot.Policy
 
-	// NoSync acknowledges a write that the operating system has, but not the disk. Such a write survives the end of the
-	// process, however it ends. If the system or the power fails, the writes of the last moments may be lost, and since
-	// their pages reach the disk in any order the file may be damaged as a whole. For data that can be made again.
-	// Without it acknowledged writes survive the process, the system and the power.
+	// NoSync acknowledges a write before it is on the disk. Such a write survives the end of the process, however it ends. If the
+	// system or the power fails, the last writes may be lost and the file may be damaged, since pages reach the disk in any order.
+	// Use it for data that can be made again. Without it acknowledged writes survive all of these.
 	NoSync bool
 
 	// LockTimeout is how long [Open] waits for another holder of the file. 0 means
 	// one second.
 	LockTimeout time.Duration
 
-	// ReadOnly is for [Open]: the file must be there, and not a byte of it is changed.
-	// Calls that would write fail with [ErrReadOnly]. Several such stores may have a file
-	// open at a time, while none has it open for writing.
+	// ReadOnly is for [Open]: the file must exist, and is not changed. Calls that would write fail with [ErrReadOnly]. Several such
+	// stores may have a file open at a time, while no store has it open for writing.
 	ReadOnly bool
 
-	// Logger gets what an operator should know. nil means [slog.Default].
+	// Logger gets warnings for operators. nil means [slog.Default].
 	Logger *slog.Logger
 
 	// Now and NewID give times and ids to records without. nil means [time.Now] and
@@ -139,7 +135,7 @@ func Open(path string, opts Options) (*Store, error) {
 	return s, err
 }
 
-// OpenMemory opens an empty store in memory. Closing it loses what it holds.
+// OpenMemory opens an empty store in memory. Its contents are lost when it is closed.
 func OpenMemory(opts Options) (*Store, error) {
 	return New(&memory.Backend{}, opts)
 }
@@ -164,18 +160,16 @@ func New(b backend.Backend, opts Options) (*Store, error) {
 	return s, nil
 }
 
-// Close closes the store. Calls under way end first or fail with [ErrClosed], as all
-// later ones do. Snapshots that are due are written first, and what is left of deleted
-// sessions is removed. Views stay usable, but for what
-// they read from the log when they are asked: [fold.View.Skipped] of one that came from a
-// snapshot, and what a revert brings back.
+// Close closes the store. Calls under way end first or fail with [ErrClosed], as all later ones do. Due snapshots are written
+// first, and the remains of deleted sessions are removed. Views stay usable, except for what they read from the log on demand:
+// [fold.View.Skipped] of one that came from a snapshot, and the events that a revert restores.
 func (s *Store) Close() error {
 	s.close()
 	s.snapshots.close()
 	return fromBackend(Key{}, s.backend.Close())
 }
 
-// Info is what a listing knows of a session.
+// Info describes a session in a listing.
 type Info struct {
 	Key      Key       `json:"key"`
 	Creation string    `json:"creation"`         // differs for a session that is deleted and created again
@@ -202,7 +196,7 @@ type ListOptions struct {
 	App  string // only this app's; "" means all
 	User string // only this user's; "" means all
 
-	// After is the key after which the listing begins, as that of the last session of the page before.
+	// After is the key after which the listing begins: the key of the last session of the page before.
 	After Key
 }
 
@@ -265,8 +259,8 @@ func listAll(after string, page func(after string) ([]backend.Listed, error)) it
 	}
 }
 
-// Info returns what a listing would say of one session. It fails with [ErrNotFound] if
-// there is no such session, and with a *[CorruptError] if the end of its log is in doubt.
+// Info returns the session's entry in a listing. It fails with [ErrNotFound] if there is no such session, and with a
+// *[CorruptError] if the end of its log is in doubt.
 func (s *Store) Info(ctx context.Context, key Key) (Info, error) {
 	head, err := s.head(ctx, key)
 	if err == nil && head.Damaged != 0 {

@@ -46,24 +46,19 @@ type VerifyOptions struct {
 	Progress func(Key)
 }
 
-// Verify reads all there is and yields what is wrong: damage of the storage's structure,
-// records that cannot be read, are not at their place or are not those that were written,
-// ids that the index does not know, events that say that they were erased
-// and of which no receipt says it, erasures that are not finished, here or in forks, snapshots that differ from a fold of
-// the whole log, shared values that cannot be read. Damage in one place does not keep it
-// from looking at the others. It yields an error, and ends, if it could not go on, and
-// where opts.Key is of no session, one that matches [ErrNotFound].
+// Verify reads everything and yields what is wrong: damage of the storage's structure; records that are unreadable, misplaced or
+// altered; ids that the index lacks; blank events without a receipt; unfinished erasures, here or in forks; snapshots that differ
+// from a fold of the log; and unreadable shared values. Damage in one place does not keep it from checking the others. If it cannot
+// go on, it yields an error and ends; if there is no session opts.Key, the error matches [ErrNotFound].
 //
-// Others may read and write meanwhile; in a file, a write waits for Verify no longer than for
-// another write. What is deleted while the structure is looked at takes up its room until
-// then. Of that, pages of the file that are lost to use, which harms nothing else, are found
-// if there are no writes meanwhile. Verify waits for a [Store.Backup] or [Store.Vacuum] that is reading
-// the file, and they for it.
+// Others may read and write meanwhile; in a file, a write waits for Verify no longer than for another write. Space that is freed
+// while the structure is checked is available afterwards. Lost pages of the file, which are harmless, are reported only if there are
+// no writes meanwhile. Verify waits for a [Store.Backup] or [Store.Vacuum] that is reading the file, and they for it.
 //
 // It takes the memory of one session's view at a time.
 //
-// A snapshot that does not fit is reported though it harms nothing: it is not used. One
-// that another version of the program made is left out.
+// A snapshot that does not fit is reported although it is harmless, since it is not used. Snapshots by another version of the
+// program are ignored.
 func (s *Store) Verify(ctx context.Context, opts VerifyOptions) iter.Seq2[Problem, error] {
 	return func(yield func(Problem, error) bool) {
 		// report yields a problem, or an error if Verify cannot go on.
