@@ -55,7 +55,7 @@ type shape struct {
 	// of the event before it; one of the user without begins one. That of a summary is noInvocation.
 	invocation []int32
 	running    int32 // the one that is running; noInvocation if none is
-	newest     int32 // that of the last raw event
+	newest     int32 // the number of the last raw event's invocation
 }
 
 const noInvocation = -1
@@ -220,8 +220,7 @@ func (s *shape) tied(stays []bool, last []int32) *selection {
 		stays[i] = stays[i] || stays[of]
 	}
 	x := &selection{shape: s, stays: stays, last: last, attached: make([]bool, len(stays)), attachedTo: map[int][]int{}}
-	// From the end, for an attached event divides the run that it stands in, and what was
-	// tied over it is then attached too.
+	// From the end: an attached event divides its run, and so attaches earlier events that are tied to later ones.
 	end := len(stays)
 	for i := end - 1; i >= 0; i-- {
 		if stays[i] {

@@ -53,7 +53,7 @@ type EraseOptions struct {
 	Author string
 	Reason string
 
-	// Values is what becomes of the state values that erased events set. "" and [patch.NullValues] put null in their
+	// Values says whether state values that erased events set are kept. "" and [patch.NullValues] put null in their
 	// place; so too in the session's initial state, in values that have Match, or in all of them with All, and in the
 	// state that it shares with others, in values that have Match. [patch.KeepValues] keeps them, and the state;
 	// [Erasure.RemainingMatches] counts those that the selection still finds.

@@ -20,8 +20,8 @@ type ForkOptions struct {
 }
 
 // Fork creates a session with the initial state and all or the first records of another one. After that the two are
-// independent. Records keep their seqs, ids and times, including skipped patches, so that each session can revert what was
-// hidden before the fork.
+// independent. Records keep their seqs, ids and times, including skipped patches, so that each session can revert
+// patches from before the fork.
 //
 // A long log is copied in several commits, between which others write; the new session appears with the last one, complete. If Fork
 // fails, or the process ends, before that, nothing is left of it.

@@ -62,7 +62,7 @@ type RetainOptions struct {
 
 // Retain deletes sessions that were unused for longer than their app's policy says, and erases from the others events that have been
 // hidden for longer. It works on one session with each step of the iteration, and yields those for which something was due.
-// policies are by app name; "" is for all other apps. A loop may stop at any step, and blocks nobody between steps; the rest is
+// policies are by app name; "" is for all other apps. A loop may stop at any step, and blocks no other call between steps; the rest is
 // due the next time.
 //
 // The last use of a session is the newest time in its last 32 records, or its creation if that is later. Times are those of events, so a

@@ -35,11 +35,11 @@ const (
 
 	// step is what each step in importance takes off: from the user's words and the last states to the closing words and
 	// calls of the latest turns, to all else; and from a word to one that is told already, a request to one that was
-	// answered. With 0.2, 71 instead of 72 % of the facts of tau-bench and 89 instead of 93 % of those of a long coding session are in sight.
+	// answered. With 0.2, 71 instead of 72 % of the facts of tau-bench and 89 instead of 93 % in a long coding session are visible.
 	step = 0.3
 
 	// emphasis is what a sentence counts with a word of a limit, a preference or a correction, and a word that is a name
-	// or has a digit. With 1, 61 instead of 72 % of the facts of tau-bench are in sight.
+	// or has a digit. With 1, 61 instead of 72 % of the facts of tau-bench are visible.
 	emphasis = 1.5
 )
 
@@ -140,9 +140,6 @@ func (s *reader) write(in Input) string {
 	for {
 		text := p.text()
 		if joined(text, open, rows) == "" && s.other != "" {
-			if identifiers.Invents(s.other, s.source) {
-				s.other, _, _ = strings.Cut(s.other, ":")
-			}
 			text = cut(bullet+s.other, min(room, maxOutcome))
 		}
 		if !brief && text != "" {
