@@ -197,24 +197,21 @@ func importsOf(t *testing.T, folder string) (names []string) {
 	return names
 }
 
-// ARCHITECTURE.md says of each package what it is for.
+// ARCHITECTURE.md names each package in its table of layers. "…" stands for the folder of the name before it.
 func TestArchitectureNamesPackages(t *testing.T) {
-	named := map[string]bool{}
-	_, rest, _ := strings.Cut(read(t, "ARCHITECTURE.md"), "\n| package |")
-	public, internal, ok := strings.Cut(rest, "\n| package |")
+	_, table, ok := strings.Cut(read(t, "ARCHITECTURE.md"), "\n| layer | packages |\n")
 	if !ok {
-		t.Fatal("ARCHITECTURE.md has no two tables of packages")
+		t.Fatal("ARCHITECTURE.md has no table of layers")
 	}
-	for prefix, table := range map[string]string{"": public, "internal/": internal} {
-		for line := range strings.Lines(table) {
-			if !strings.HasPrefix(line, "| `") {
-				continue
-			}
-			parent := ""
-			for _, q := range quoted.FindAllStringSubmatch(line, -1) {
-				name := strings.Replace(q[1], "…", parent, 1)
-				parent, named[prefix+name] = path.Dir(name), true
-			}
+	named := map[string]bool{}
+	for line := range strings.Lines(table) {
+		if !strings.HasPrefix(line, "|") {
+			break
+		}
+		parent := ""
+		for _, q := range quoted.FindAllStringSubmatch(line, -1) {
+			name := strings.Replace(q[1], "…", parent, 1)
+			parent, named[name] = path.Dir(name), true
 		}
 	}
 	for name := range arrows {
