@@ -11,7 +11,7 @@ const clineHistory = "api_conversation_history.json"
 
 var anthropicMessages = Format{
 	Name: "anthropic", Title: "messages of Anthropic's API", Versions: "2023-06-01; Cline and Roo Code (tasks/TASK/api_conversation_history.json)",
-	Kept:    "messages, thoughts, calls, results, images, documents, usage and model where they are told, Roo's condensed contexts",
+	Kept:    "documents, Roo's condensed contexts",
 	Omitted: "system prompt, tools, parameters of requests",
 	count:   func(b *beginning) int { _, n := messages(b); return n },
 	reader:  func() reader { return reader{read: readAnthropic} },

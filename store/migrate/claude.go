@@ -15,8 +15,8 @@ const agentClaude = "claude-code"
 var claudeCode = Format{
 	Name: agentClaude, Title: "a transcript of Claude Code",
 	Versions: "1.0 to 2.1 (~/.claude/projects/*/*.jsonl, SESSION/subagents/*.jsonl)",
-	Kept:     "messages, thoughts, calls, results, images, attached files, usage, model, rewinds, compactions, subagents (as branches)",
-	Omitted:  "content of snapshots, progress and settings",
+	Kept:     "attached files, rewinds, compactions, subagents (as branches)",
+	Omitted:  "contents of snapshots, progress, settings",
 	count: func(b *beginning) int {
 		if !b.lines {
 			return 0

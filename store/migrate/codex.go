@@ -10,9 +10,9 @@ import (
 
 var codex = Format{
 	Name: "codex", Title: "a rollout of Codex",
-	Versions: "0.1 to 0.12x (~/.codex/sessions/*/*/*/rollout-*.jsonl), those without envelopes and those of the first versions (rollout-*.json) too",
-	Kept:     "messages, reasoning as far as it can be read, calls, results, images, usage, model, rollbacks, compactions",
-	Omitted:  "developer messages, encrypted reasoning and summaries, content of events that repeat messages",
+	Versions: "0.1 to 0.12x (~/.codex/sessions/*/*/*/rollout-*.jsonl; rollout-*.json of the first versions)",
+	Kept:     "rollbacks, compactions",
+	Omitted:  "developer messages, encrypted reasoning and summaries, contents of events that repeat messages",
 	count: func(b *beginning) int {
 		if first := b.count(func(o obj) bool { return o.object("session").has("id") && o.has("items") }); first > 0 || !b.lines {
 			return first // a document of the first versions

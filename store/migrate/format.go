@@ -18,7 +18,7 @@ type Format struct {
 
 	Title    string // what it is, in words
 	Versions string // which were tried
-	Kept     string // what comes over
+	Kept     string // what comes over; of files of other programs, beside messages, calls and the like
 	Omitted  string // what does not
 
 	// Database is set for formats that a driver reads, and not [OpenFile].

@@ -9,8 +9,8 @@ import (
 
 var geminiCLI = Format{
 	Name: "gemini-cli", Title: "a chat of Gemini CLI", Versions: "0.8 to 0.3x (~/.gemini/tmp/*/chats/session-*.json and .jsonl, checkpoint-*.json)",
-	Kept:    "messages, thoughts, calls, results, images, usage, model, rewinds, replaced histories",
-	Omitted: "content of what only the screen shows, signatures of thoughts",
+	Kept:    "rewinds, replaced histories",
+	Omitted: "contents shown on the screen only, signatures of thoughts",
 	count: func(b *beginning) int {
 		said := func(o obj) bool {
 			return o.has("content") && slices.Contains([]string{"user", "gemini", "info", "error", "warning"}, o.text("type")) && o.has("id", "timestamp")

@@ -7,8 +7,8 @@ import (
 )
 
 var openAIChat = Format{
-	Name: "openai-chat", Title: "messages of OpenAI's Chat Completions", Versions: "as an array, as lines, in requests and in responses; functions of 2023 too",
-	Kept:    "messages, reasoning, calls, results, images, sounds, documents, usage and model where they are told",
+	Name: "openai-chat", Title: "messages of OpenAI's Chat Completions", Versions: "arrays, lines, requests and responses; functions of 2023 too",
+	Kept:    "sounds, documents",
 	Omitted: "tools, parameters of requests, choices other than the first",
 	count:   func(b *beginning) int { n, _ := messages(b); return n },
 	reader:  func() reader { return reader{read: readChat} },
@@ -57,8 +57,8 @@ func readChat(o obj, t *tree) []entry {
 }
 
 var openAIResponses = Format{
-	Name: "openai-responses", Title: "items of OpenAI's Responses API", Versions: "as an array, as lines, in requests (input) and in responses (output)",
-	Kept:    "messages, reasoning as far as it can be read, calls, results, images, documents, usage and model of responses",
+	Name: "openai-responses", Title: "items of OpenAI's Responses API", Versions: "arrays, lines, requests (input) and responses (output)",
+	Kept:    "documents",
 	Omitted: "instructions, tools, parameters of requests, encrypted reasoning",
 	count: func(b *beginning) int {
 		return b.count(func(o obj) bool {

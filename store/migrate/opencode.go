@@ -7,8 +7,8 @@ import (
 
 var opencode = Format{
 	Name: "opencode", Title: "a session that opencode exports", Versions: "0.6 to 1.x (opencode export SESSION)",
-	Kept:    "messages, reasoning, calls, results, files, usage, model, compactions",
-	Omitted: "session's title and cost, steps, snapshots, diffs, what was reverted and not yet removed",
+	Kept:    "files, compactions",
+	Omitted: "title and cost of the session, steps, snapshots, diffs, reverted messages",
 	count: func(b *beginning) int {
 		is := func(o obj) bool { return o.text("info.role") != "" && o.get("parts") != nil }
 		if n := countOf(b.items, is); n > 0 && 2*n >= len(b.items) {

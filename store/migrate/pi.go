@@ -9,8 +9,8 @@ import (
 
 var pi = Format{
 	Name: "pi", Title: "a session file of pi", Versions: "1 to 3 (~/.pi/agent/sessions/*/*.jsonl)",
-	Kept:    "messages, thoughts, calls, results, images, usage, model, branches, compactions, what the user ran",
-	Omitted: "content of labels and changes of the model",
+	Kept:    "branches, compactions, commands that the user ran",
+	Omitted: "contents of labels and of changes of the model",
 	count: func(b *beginning) int {
 		head := func(o obj) bool { return o.text("type") == "session" && o.has("id") && o.has("timestamp", "cwd") }
 		if !b.lines || !b.has(head) {
