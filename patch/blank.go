@@ -12,17 +12,16 @@ import (
 	"github.com/patchlog-dev/patchlog/internal/jsonvalue"
 )
 
-// erasedKey is where an event or a patch says that it was erased, in
-// customMetadata["patchlog"].
+// erasedKey is the key in customMetadata["patchlog"] that marks an erased event or patch.
 const erasedKey = "erased"
 
 // ErasedText is the text of an erased event that had content.
 const ErasedText = "[erased]"
 
-// erasedMark is what a blank says of itself.
+// erasedMark is the value of erasedKey.
 type erasedMark struct {
-	As      string `json:"as"`      // the id of the event or patch that says so
-	Receipt string `json:"receipt"` // the id of the receipt
+	As      string `json:"as"`      // the id of the marked event or patch
+	Receipt string `json:"receipt"` // the id of the receipt that erased it
 }
 
 // ErasedBy returns the id of the receipt that erased the event, or the patch or some of its events. ok is
@@ -35,7 +34,7 @@ func (e *Envelope) ErasedBy() (receipt string, ok bool) {
 	return m.Receipt, true
 }
 
-// ownMark reads what an event or a patch with an id says under a key of its own metadata.
+// ownMark decodes customMetadata["patchlog"][key]. It reports false if that is absent or the event has no id.
 func (e *Envelope) ownMark(key string, into any) bool {
 	if e.id == "" || !bytes.Contains(e.json, []byte(`"`+key+`"`)) {
 		return false
@@ -76,26 +75,26 @@ func (e *Event) setsValues() bool {
 	return false
 }
 
-// Blank returns the event after an erasure. It keeps the identity; the content's role; ids and names of calls and
-// responses, and the handles of recall's tools that name records; the ids of long-running calls; the keys of the
-// state delta, with their values or null; of a summary, its times and excluded events; and patchlog's own notes about
-// the event's origin. Everything else is removed. Content without calls and responses becomes [ErasedText]; that of a
-// summary gets role user. [Event.ErasedBy] returns the receipt. Blank returns e if it is erased already.
+// Blank returns the event after an erasure. It keeps the event's identity, the content's role, the ids and names of
+// function calls and responses, the record handles of recall's tools, the ids of long-running calls, the keys of the
+// state delta with their values or null, a summary's times and excluded events, and patchlog's own notes about the
+// event's origin. Everything else is removed. Content without calls and responses becomes [ErasedText]; in a summary
+// its role becomes user. [Event.ErasedBy] returns the receipt. Blank returns e if it is erased already.
 func (e *Event) Blank(receipt string, values ValuePolicy) *Event {
 	return e.blank(receipt, values, e.IsSummary())
 }
 
-// blank is Blank for an event that is known to be a summary, or not.
+// blank is [Event.Blank]; summary says whether the event is a summary.
 func (e *Event) blank(receipt string, values ValuePolicy, summary bool) *Event {
 	if e.IsBlank(values) {
 		return e
 	}
 	out, err := e.blanked(receipt, values, summary)
-	if err != nil { // it has JSON that no event has: its record was forged, and says nothing that a blank could keep
+	if err != nil { // a forged record with invalid JSON: nothing can be kept
 		out, err = (&Event{Envelope: Envelope{identity: e.identity}}).blanked(receipt, values, false)
 	}
 	if err != nil {
-		panic("patch: a blank is no event: " + err.Error()) // its identity was checked when it was made or read
+		panic("patch: a blank is no event: " + err.Error()) // its identity was validated when it was made or parsed
 	}
 	return out
 }
@@ -147,14 +146,14 @@ func (e *Event) blankContent(summary bool) map[string]any {
 	return content
 }
 
-// The tools of package recall say by handles which events of the log they bring. A blank keeps of
-// the handles only the places in the log: so a copy that a tool made of an event is found when that event is erased later.
+// Tools of package recall refer to events by handles. A blank keeps the seq and index in each handle, so that erasing
+// the event later finds the copies that these tools made of it.
 const (
 	recallSearch = "recall_search"
 	recallRead   = "recall_read"
 )
 
-// blankFunction returns what a blank has of a call or response.
+// blankFunction returns the fields that a blank keeps of a call or response.
 func blankFunction(p part, of FunctionPart) map[string]any {
 	function := map[string]any{}
 	if of.ID != "" {
@@ -185,8 +184,7 @@ func blankFunction(p part, of FunctionPart) map[string]any {
 	return function
 }
 
-// placeOf returns the place that a handle names, a record and perhaps the index of an event in it, or
-// "" if it names none.
+// placeOf returns the seq in a handle, with ".index" if the handle has an index, or "" if the handle is malformed.
 func placeOf(handle []byte) string {
 	text := strings.TrimSpace(jsonvalue.Text(handle))
 	if i := strings.LastIndex(text, "/"); i >= 0 {
@@ -222,7 +220,7 @@ func (e *Event) blankActions(values ValuePolicy) map[string]any {
 	return actions
 }
 
-// blankCompaction keeps of what a summary says the times and the events that it names.
+// blankCompaction keeps a summary's times and excluded events.
 func blankCompaction(name string, v []byte) []byte {
 	switch {
 	case (name == "startTimestamp" || name == "endTimestamp") && isTime(v):
@@ -243,7 +241,7 @@ func blankCompaction(name string, v []byte) []byte {
 	return nil
 }
 
-// isTime reports whether a value is a number, or a time by RFC 3339.
+// isTime reports whether a value is a number or an RFC 3339 time.
 func isTime(v []byte) bool {
 	if jsonvalue.KindOf(v) == jsonvalue.Number {
 		return true
@@ -252,12 +250,13 @@ func isTime(v []byte) bool {
 	return err == nil
 }
 
-// ownFigures are what patchlog notes in numbers of a summary, and of a patch of its own.
+// ownFigures are the numeric fields of patchlog's own metadata.
 var ownFigures = []string{"level", "windows", "passes", "events", "tokens", "from", "to"}
 
-// blankMetadata keeps of custom metadata what patchlog says of where an event comes from.
+// blankMetadata returns the custom metadata of a blank: the erasure mark, and patchlog's notes about the event's
+// origin.
 func (e *Envelope) blankMetadata(receipt string) map[string]any {
-	utf8 := func(id string) string { return strings.ToValidUTF8(id, "\uFFFD") } // a patch may have any id until it is logged
+	utf8 := func(id string) string { return strings.ToValidUTF8(id, "\uFFFD") } // ids of a patch are not validated until it is logged
 	own := map[string]any{erasedKey: map[string]any{"as": utf8(e.id), "receipt": utf8(receipt)}}
 	for name, v := range jsonvalue.Members(e.field("customMetadata", OwnMetadata)) {
 		var o Origin
@@ -266,15 +265,15 @@ func (e *Envelope) blankMetadata(receipt string) map[string]any {
 			(name == "recalled" || name == "as") && kind == jsonvalue.String:
 			own[name] = Value{text: v}
 		case name == originKey && kind == jsonvalue.Object && stdjson.Unmarshal(v, &o) == nil:
-			text, _ := stdjson.Marshal(o) // which has texts and numbers alone
+			text, _ := stdjson.Marshal(o) // cannot fail: only strings and numbers
 			own[name] = Value{text: text}
 		}
 	}
 	return map[string]any{OwnMetadata: own}
 }
 
-// Blank returns the patch after an erasure. Its effect on the visible log stays. An event of the patch is blank if which
-// returns true for its index. Custom metadata and unknown fields are removed. A malformed patch stays malformed.
+// Blank returns the patch after an erasure. Its effect on the visible log stays. Event i of the patch is blanked if
+// which(i) is true. Custom metadata and unknown fields are removed. A malformed patch stays malformed.
 // [PatchEvent.ErasedBy] returns the receipt. Blank returns p if nothing is left to erase.
 func (p *PatchEvent) Blank(receipt string, values ValuePolicy, which func(i int) bool) *PatchEvent {
 	blanked := p.mapEvents(func(i int, e *Event) *Event {
@@ -292,7 +291,7 @@ func (p *PatchEvent) Blank(receipt string, values ValuePolicy, which func(i int)
 		return text, err
 	}
 	text, err := metadata(&p.Envelope)
-	if err != nil { // as in Event.blank
+	if err != nil { // see Event.blank
 		text, err = metadata(&Envelope{identity: p.identity})
 	}
 	if err != nil {
@@ -300,7 +299,7 @@ func (p *PatchEvent) Blank(receipt string, values ValuePolicy, which func(i int)
 	}
 	out.json, out.types, out.defect = text, nil, nil
 	if p.validate() != nil && out.validate() == nil {
-		out.json = jsonvalue.With(out.json, "partial", []byte("null")) // which no patch has
+		out.json = jsonvalue.With(out.json, "partial", []byte("null")) // valid patches never have this field
 	}
 	return &out
 }

@@ -27,8 +27,8 @@ import (
 //	functions [place, isResponse, id, name, …]; longRunning nil or [id, …]; changes [key, from, to, …]
 //	replacement nil or [[event…], …]; summaryEvent nil or [event…]; defect nil or [field, problem, flaw]
 //
-// The other fields of a patch are nil where they are absent. The checksum of the frame is trusted: a record is read
-// without parsing its JSON, and what is derived from the JSON is stored beside it. [Record.Verify] derives it again.
+// The other fields of a patch are nil if absent. Decoding trusts the checksum of the frame and does not parse the JSON:
+// data derived from the JSON is stored beside it. [Record.Verify] recomputes that data.
 
 // MaxRecordBytes is the maximum size of a record's byte form before compression, whatever the limit of a store.
 const MaxRecordBytes = recordform.MaxBytes
@@ -76,9 +76,9 @@ func AppendRecord(dst []byte, r Record) ([]byte, error) {
 }
 
 // DecodeRecord reads a record's byte form, compressed or not. It keeps no reference to form. The error matches
-// [ErrCorrupt] if [AppendRecord] did not write the bytes; whether their JSON is what it says, [Record.Verify] tells.
-// Time and memory are linear in the number of bytes, plus the cost of at most 1 MiB of decompressed data. It is safe for
-// concurrent use.
+// [ErrCorrupt] if [AppendRecord] did not write the bytes. DecodeRecord does not check the JSON; [Record.Verify] does.
+// Time and memory are linear in the number of bytes, plus the cost of at most 1 MiB of decompressed data. It is safe
+// for concurrent use.
 func DecodeRecord(form []byte) (Record, error) {
 	var rec Record
 	err := readForm(form, func(r *reader) {
@@ -99,10 +99,9 @@ func DecodeRecord(form []byte) (Record, error) {
 	return rec, nil
 }
 
-// Verify derives again what is stored beside the JSON of a record that [DecodeRecord] read from a form, and reports whether
-// the form and its checksum are what [AppendRecord] makes of that, and whether the record is one that [ParseRecord] accepts.
-// A nil form stands for the record's own. The error matches [ErrCorrupt]. Only a record that was forged with a right checksum,
-// or written by a program with a fault, fails.
+// Verify checks a record that [DecodeRecord] read from form: it parses the JSON as [ParseRecord] does, recomputes the
+// data derived from it, and compares the result with form. A nil form means the record's own. The error matches
+// [ErrCorrupt]. Only a forged record with a correct checksum, or one written by a faulty program, fails.
 func (r Record) Verify(form []byte) error {
 	corrupt := func(err error) error { return fmt.Errorf("%w: record %d: %w", ErrCorrupt, r.Seq, err) }
 	text, err := r.MarshalJSON()
@@ -146,7 +145,7 @@ func (r Record) Verify(form []byte) error {
 	return nil
 }
 
-// envelopes returns those of the record and of the events in it.
+// envelopes returns the envelopes of the record and of the events in it.
 func (r Record) envelopes() (all []*Envelope) {
 	if r.Patch != nil {
 		all = append(all, &r.Patch.Envelope)
@@ -163,7 +162,7 @@ func (r Record) envelopes() (all []*Envelope) {
 	return all
 }
 
-// checkTypes reports whether each Go type that is noted fits the value at its place.
+// checkTypes returns an error unless each noted Go type fits the value at its pointer.
 func (e *Envelope) checkTypes() error {
 	if len(e.types) == 0 {
 		return nil
@@ -179,7 +178,7 @@ func (e *Envelope) checkTypes() error {
 	return nil
 }
 
-// MarshalBinary returns the value's byte form, with Go types and a checksum: [json, types].
+// MarshalBinary returns the value's byte form [json, types], with Go types and a checksum.
 func (v Value) MarshalBinary() ([]byte, error) {
 	if v.fault != nil {
 		return nil, v.fault
@@ -197,7 +196,7 @@ func (v Value) MarshalBinary() ([]byte, error) {
 	return form, nil
 }
 
-// UnmarshalBinary sets the value to that of a byte form of MarshalBinary. It keeps no reference to form. The error
+// UnmarshalBinary sets the value from the byte form of [Value.MarshalBinary]. It keeps no reference to form. The error
 // matches [ErrCorrupt].
 func (v *Value) UnmarshalBinary(form []byte) error {
 	var out Value
@@ -212,7 +211,7 @@ func (v *Value) UnmarshalBinary(form []byte) error {
 	return nil
 }
 
-// writer writes MessagePack. After its first error it writes no more that counts.
+// writer writes MessagePack. After its first error its output is invalid.
 type writer struct {
 	out bytes.Buffer
 	enc *msgpack.Encoder
@@ -233,7 +232,7 @@ func newWriter(b []byte) *writer {
 	return w
 }
 
-// bytes returns what is written.
+// bytes returns the output.
 func (w *writer) bytes() []byte { return w.out.Bytes() }
 
 func (w *writer) release() {
@@ -354,11 +353,11 @@ func (w *writer) patch(p *PatchEvent) {
 	}
 }
 
-// reader reads what writer writes. Each length is compared with the bytes that are left before anything is made of it.
-// After its first error it reads zeros.
+// reader reads the output of a writer. It checks each length against the remaining bytes before it allocates. After its
+// first error it returns zeros.
 type reader struct {
 	body []byte
-	in   bytes.Reader // of body
+	in   bytes.Reader // reads body
 	dec  *msgpack.Decoder
 	err  error
 }
@@ -369,7 +368,7 @@ var readers = sync.Pool{New: func() any {
 	return r
 }}
 
-// readForm has the content of a form read, all of it.
+// readForm calls read on the payload of a form, and fails if bytes are left.
 func readForm(form []byte, read func(*reader)) error {
 	buf := recordform.Buffer()
 	defer recordform.Release(buf)
@@ -393,11 +392,11 @@ func readForm(form []byte, read func(*reader)) error {
 func (r *reader) fail(err error) {
 	if r.err == nil && err != nil {
 		r.err = err
-		r.in.Reset(nil) // so that loops end
+		r.in.Reset(nil) // ends the caller's loops
 	}
 }
 
-// length checks a length against the bytes that are left. -1 is nil.
+// length checks a length against the remaining bytes. -1 means nil.
 func (r *reader) length(n int, err error) int {
 	if r.fail(err); r.err == nil && n > r.in.Len() {
 		r.fail(errors.New("a length goes beyond the end"))
@@ -408,20 +407,21 @@ func (r *reader) length(n int, err error) int {
 	return n
 }
 
-// array passes the head of an array, each of whose elements takes a byte at least.
+// array reads an array header and returns the length. Each element takes at least one byte.
 func (r *reader) array() int { return max(0, r.optionalArray()) }
 
-// optionalArray is array, or -1 for nil.
+// optionalArray is array, but returns -1 for nil.
 func (r *reader) optionalArray() int { return r.length(r.dec.DecodeArrayLen()) }
 
-// fields passes the head of an array of n elements.
+// fields reads an array header and fails unless the length is n.
 func (r *reader) fields(of string, n int) {
 	if got := r.array(); r.err == nil && got != n {
 		r.fail(fmt.Errorf("%d fields in %s, want %d", got, of, n))
 	}
 }
 
-// groups passes the head of an array of groups of n elements each, and returns the number of groups. More than most fail.
+// groups reads an array header and returns the length divided by n. It fails on a remainder, or on more than most
+// groups.
 func (r *reader) groups(of string, n, most int) int {
 	got := r.array()
 	if got%n != 0 || got/n > most {
@@ -443,7 +443,7 @@ func (r *reader) int() int64 {
 	return n
 }
 
-// place reads a number from least to most.
+// place reads an integer and fails unless it is in [least, most].
 func (r *reader) place(least, most int) int {
 	n := r.int()
 	if r.err == nil && (n < int64(least) || n > int64(most)) {
@@ -453,7 +453,7 @@ func (r *reader) place(least, most int) int {
 	return int(n)
 }
 
-// data reads bytes, which are part of the body.
+// data reads bytes. The result aliases the body.
 func (r *reader) data() []byte {
 	n := max(0, r.length(r.dec.DecodeBytesLen()))
 	from := len(r.body) - r.in.Len()
@@ -467,7 +467,7 @@ func (r *reader) data() []byte {
 
 func (r *reader) str() string { return intern(r.data()) }
 
-// null reports whether a nil comes next, and passes it.
+// null consumes a nil, if it is next, and reports whether it was.
 func (r *reader) null() bool {
 	code, err := r.dec.PeekCode()
 	if r.fail(err); err != nil || code != 0xc0 {
@@ -491,7 +491,7 @@ func (r *reader) envelope() (e Envelope) {
 }
 
 func (r *reader) typeNotes() goTypes {
-	const least = len("/ int") // of the bytes of a note, so that forged ones take no more memory than six times theirs
+	const least = len("/ int") // the minimum size of a note bounds the memory for forged ones to six times their bytes
 	n := r.groups("Go types", 2, r.in.Len()/least)
 	if n == 0 {
 		return nil
@@ -509,8 +509,8 @@ func (r *reader) event() *Event {
 	x := &e.index
 	x.flags, x.role = flags(r.place(0, math.MaxUint8)), r.str()
 	x.tokens = r.place(0, math.MaxInt32)
-	// What is in an index is in the JSON too, where it takes some bytes at least. So forged entries take no more memory
-	// than a few times the bytes of both.
+	// Each index entry has a counterpart in the JSON. Bounding the entries by the JSON's length bounds the memory for
+	// forged entries to a few times both lengths.
 	inJSON := func(least string) int { return len(e.json) / len(least) }
 	if n := r.groups("functions", 4, min(MaxFunctionParts, inJSON(`"functionCall":{}`))); n > 0 {
 		x.functions = make([]FunctionPart, n)
@@ -584,7 +584,7 @@ func (r *reader) patch() *PatchEvent {
 	return p
 }
 
-// intern returns the text, of which the most frequent ones take no memory of their own.
+// intern returns the text as a string, without allocating for the most frequent ones.
 func intern(text []byte) string {
 	switch string(text) {
 	case "":

@@ -14,8 +14,7 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// pack writes a payload as another program might: arrays, texts, bytes, numbers, nil,
-// or raw MessagePack.
+// pack encodes a payload as another program might: arrays, strings, bytes, numbers, nil, or raw MessagePack.
 func pack(t testing.TB, v any) []byte {
 	t.Helper()
 	var b bytes.Buffer
@@ -51,7 +50,7 @@ type (
 	raw  []byte
 )
 
-// The places of fields in the forms below, behind seq and kind.
+// Indices of the fields in the forms below, after seq and kind.
 const (
 	idAt = 2 + iota
 	invocationAt
@@ -64,7 +63,7 @@ const (
 	indexAt // of an event
 )
 
-// The places of a patch's fields, behind those.
+// Indices of a patch's fields, after the shared ones.
 const (
 	typeAt = indexAt + iota
 	startAt
@@ -79,7 +78,7 @@ const (
 	defectAt
 )
 
-// The places in an index.
+// Indices of the fields in an event's index.
 const (
 	flagsAt = iota
 	roleAt
@@ -91,8 +90,7 @@ const (
 
 func soundIndex() list { return list{0, "user", 0, list{}, nil, list{}} }
 
-// eventForm is the form of an event with the given fields in place of those that a
-// sound one has.
+// eventForm is a valid event's form with some fields changed.
 func eventForm(change func(event list)) list {
 	event := list{1, 0, "id", "inv", "author", "", "", list{0, 0}, []byte(`{"content":{"role":"user"}}`), list{}, soundIndex()}
 	change(event)
@@ -154,8 +152,8 @@ func TestFormsThatAreNotAsWrittenAreRefused(t *testing.T) {
 	}
 }
 
-// What stands beside the JSON is trusted while the checksum holds. Of a forged record no reader panics or takes long, and
-// Verify refuses it.
+// Data beside the JSON is trusted while the checksum holds. On a forged record no accessor panics or takes long, and
+// Verify fails.
 func TestForgedFormsAreFoundByVerify(t *testing.T) {
 	event := func(i int, v any) list { return eventForm(func(e list) { e[i] = v }) }
 	object := func(text string) list { return event(jsonAt, []byte(text)) }
@@ -216,7 +214,7 @@ func TestForgedFormsAreFoundByVerify(t *testing.T) {
 
 func TestHostileBytesCostBoundedMemory(t *testing.T) {
 	nested := func(open string, n int) string { return strings.Repeat(open, n) + "\xc0" }
-	replaced := func(at int, entry ...any) string { // many events, each with many small entries of its index
+	replaced := func(at int, entry ...any) string { // many events, each with many small index entries
 		var entries, events list
 		for range patch.MaxLongRunning {
 			entries = append(entries, entry...)
@@ -258,7 +256,7 @@ func TestHostileBytesCostBoundedMemory(t *testing.T) {
 	}
 }
 
-// A list of many numbers has a Go type noted for each; all are met in one walk.
+// A list of many numbers has one Go type per number; one traversal handles all.
 func TestManyGoTypesTakeLinearTime(t *testing.T) {
 	want := make([]any, 50_000)
 	keys := map[string]any{}

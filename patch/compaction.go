@@ -8,7 +8,7 @@ import (
 )
 
 // EventCompaction describes the events that a summary event covers, under ADK's JSON names. Times are written in Unix
-// seconds, as by ADK for Python; RFC 3339 times, as by ADK for Go, are read too.
+// seconds, as by ADK for Python. RFC 3339 times, as by ADK for Go, are read too.
 type EventCompaction struct {
 	StartTimestamp   float64 `json:"startTimestamp"` // least time covered, Unix seconds
 	EndTimestamp     float64 `json:"endTimestamp"`   // greatest time covered, Unix seconds
@@ -24,7 +24,7 @@ type EventRef struct {
 	Timestamp    float64 `json:"timestamp"` // Unix seconds
 }
 
-// parseCompaction reads a record of compaction, but for its content, which it checks.
+// parseCompaction parses actions.compaction. It checks the content but keeps its JSON.
 func parseCompaction(text []byte) (*EventCompaction, error) {
 	var record struct {
 		StartTimestamp, EndTimestamp unixSeconds

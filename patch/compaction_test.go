@@ -36,7 +36,7 @@ func TestRecordsOfCompactionAreReadInBothForms(t *testing.T) {
 	}
 }
 
-// A record of another type than EventCompaction comes back as it is.
+// A compaction field of another Go type than EventCompaction comes back unchanged.
 func TestRecordsOfAnotherType(t *testing.T) {
 	type record struct {
 		StartTimestamp string `json:"startTimestamp"`

@@ -15,7 +15,7 @@ import (
 // The kinds of parts, each with the field that determines it.
 const (
 	PartEmpty      = "empty"             // none of the fields below
-	PartText       = "text"              // text; also of words that were spoken
+	PartText       = "text"              // text, or a transcription
 	PartThought    = "thought"           // text, where thought is true
 	PartCall       = "function call"     // functionCall
 	PartResponse   = "function response" // functionResponse
@@ -26,39 +26,39 @@ const (
 	PartOther      = "other"             // any other, such as toolCall
 )
 
-// Part is a part of a content, or one of several things in it. Fields that the kind does not have are zero.
+// Part is a part of a content, or one of several values in it. Fields that do not apply to the kind are zero.
 type Part struct {
 	Kind     string // one of the kinds above
 	ID       string // connects a call with its response, or code with its result
-	Name     string // of a function; the display name of data or a file; the field of another kind
+	Name     string // the function's name; the display name of data or a file; the field name of another kind
 	Text     string // a text, a thought, code, or the output of code
-	Thought  bool   // the part is marked as a model's thought; it may have any kind
+	Thought  bool   // the part is marked as a model's thought; possible with any kind
 	MIMEType string // of data or a file
 	URI      string // of a file
 	DataLen  int    // size of the data in bytes
 
 	Args     Value // of a function call
-	Response Value // of a function response, with a note such as "[image/png, 3120 bytes]" for the data of media in it
+	Response Value // of a function response; media data in it is replaced by a note such as "[image/png, 3120 bytes]"
 	Value    Value // of the field that determines the kind, such as the whole function call
 	JSON     Value // the whole part, with its other fields
 }
 
 // FunctionPart is a function call or a function response in an event's content.
 type FunctionPart struct {
-	Index    int // of the part in the content
+	Index    int // index of the part in the content
 	Response bool
 	ID       string // the call id; may be empty
 	Name     string // the function's name
 }
 
-// Parts yields what the event says: the parts of its content as [Value.Parts] yields them, and words that were spoken,
-// inputTranscription and outputTranscription, as texts with the index -1. All that reads an event for a model, a person
-// or a search reads it by this.
+// Parts yields what the event says: the parts of its content as [Value.Parts] yields them, then transcriptions
+// (inputTranscription, outputTranscription) as texts with the index -1. Everything that reads an event for a model, a
+// person or a search uses Parts.
 func (e *Event) Parts() iter.Seq2[int, Part] { return exported(partsOf(e.json)) }
 
-// Parts yields the parts of a content in order, each with its index. A part with several things, such as a text beside
-// a function call, or a function response with an image, is yielded once for each of them, in their order, with the same
-// index. A value that is not a content has no parts.
+// Parts yields the parts of a content in order, each with its index. A part with several values, such as a text beside
+// a function call, or a function response with an image, is yielded once per value, with the same index. A value that
+// is not a content has no parts.
 func (v Value) Parts() iter.Seq2[int, Part] { return exported(partsIn(v.text)) }
 
 func exported(parts iter.Seq2[int, part]) iter.Seq2[int, Part] {
@@ -71,17 +71,17 @@ func exported(parts iter.Seq2[int, part]) iter.Seq2[int, Part] {
 	}
 }
 
-// part is one thing that a part of a content says, as it stands in the text.
+// part is one value of a part, in JSON.
 type part struct {
 	kind  string // PartText for a thought too
-	name  string // of the field that makes it of its kind
+	name  string // the field that determines the kind
 	value []byte // of that field
-	whole []byte // the part, with the fields beside that one
+	whole []byte // the whole part with its other fields
 
 	thought bool // the part is marked as a thought
 }
 
-// partsOf yields the parts of an event's JSON, spoken words too.
+// partsOf yields the parts of an event's JSON, then its transcriptions.
 func partsOf(event []byte) iter.Seq2[int, part] {
 	return func(yield func(int, part) bool) {
 		for name, v := range jsonvalue.Members(event) {
@@ -133,7 +133,7 @@ func partsIn(content []byte) iter.Seq2[int, part] {
 	}
 }
 
-// partKind returns the kind that a field makes a part. One that is null is as good as absent.
+// partKind returns the kind that a field gives a part. A null field counts as absent.
 func partKind(field string, is jsonvalue.Kind) string {
 	if is == jsonvalue.Null {
 		return PartEmpty
@@ -155,7 +155,7 @@ func partKind(field string, is jsonvalue.Kind) string {
 	case "codeExecutionResult":
 		kind = PartCodeResult
 	case "thought", "thoughtSignature", "videoMetadata", "mediaResolution", "mediaProcessing", "speechMetadata", "partMetadata":
-		return PartEmpty // notes on what else is there
+		return PartEmpty // a modifier of the part, not a value
 	}
 	if is != want {
 		return PartOther
@@ -166,7 +166,7 @@ func partKind(field string, is jsonvalue.Kind) string {
 // text returns the text of a member of the part's field, or "" if it is no string.
 func (p part) text(name string) string { return jsonvalue.Text(jsonvalue.Member(p.value, name)) }
 
-// exported returns what the part says.
+// exported returns the part as a [Part].
 func (p part) exported() Part {
 	out := Part{
 		Kind: p.kind, Value: Value{text: p.value}, JSON: Value{text: p.whole},
@@ -203,7 +203,7 @@ func (p part) function(index int) FunctionPart {
 	return FunctionPart{Index: index, Response: p.kind == PartResponse, ID: p.text("id"), Name: p.text("name")}
 }
 
-// dataLen returns the size of the data that a JSON string has in base64.
+// dataLen returns the decoded size of a base64 JSON string.
 func dataLen(quoted []byte) int {
 	if jsonvalue.KindOf(quoted) != jsonvalue.String {
 		return 0
@@ -211,8 +211,8 @@ func dataLen(quoted []byte) int {
 	return base64.RawStdEncoding.DecodedLen(len(bytes.TrimRight([]byte(jsonvalue.Unquote(quoted)), "=")))
 }
 
-// medium is where in a value the data of an image or of another medium stands: the string "data" of an object that has a
-// MIME type beside it, as in inlineData, and in the images of MCP and of other APIs.
+// medium is the location of media data in a value: the string "data" of an object with a MIME type, as in inlineData
+// and in the images of MCP and other APIs.
 type medium struct {
 	mimeType string
 	from, to int
@@ -255,7 +255,7 @@ func findMedia(c *jsonvalue.Cursor, depth int, found *[]medium) {
 	}
 }
 
-// withoutData returns a value with a note in place of the data of each medium in it.
+// withoutData returns a value with the data of each medium replaced by a note.
 func withoutData(v []byte) []byte {
 	media := mediaIn(v)
 	if len(media) == 0 {
@@ -272,7 +272,7 @@ func withoutData(v []byte) []byte {
 	return append(out, v[at:]...)
 }
 
-// Text returns a content with one text part. The role is "user" or "model"; an empty one is omitted. If text or role
+// Text returns a content with one text part. The role is "user" or "model"; an empty role is omitted. If text or role
 // is not UTF-8, functions that write the content, such as [NewEvent], return an error that names the field.
 func Text(role, text string) Value {
 	b := append(jsonvalue.AppendQuote([]byte(`{"parts":[{"text":`), text), `}]`...)
@@ -289,27 +289,26 @@ func Text(role, text string) Value {
 	return v
 }
 
-// RunesPerToken is the number of English letters in an estimated token. Other text has fewer: see
+// RunesPerToken is the number of English letters per estimated token. Other scripts have fewer: see
 // [Event.EstimatedTokens].
 const RunesPerToken = 4
 
 // DataTokens is the estimate for data or a file: Gemini's count for a small image.
 const DataTokens = 258
 
-// EstimatedTokens estimates how many tokens the event takes in a model's prompt: its texts and spoken words, the
-// names and arguments of its function calls, the names and results of its function responses,
-// executable code with its output, and the JSON of parts of other kinds, weighed by the kinds
-// of their characters (an English letter a quarter, a Chinese character five sixths of a token);
-// and [DataTokens] for each data or file, in results of functions too. Of prose, code and JSON it is within a
-// quarter of what a tokenizer counts. It is 0 for an event that says nothing. This is the one
-// estimate of the whole module. It is computed once, when the event is made.
+// EstimatedTokens estimates how many tokens the event takes in a model's prompt. It counts texts and transcriptions,
+// names and arguments of function calls, names and results of function responses, executable code with its output, and
+// the JSON of parts of other kinds. Characters are weighed by kind: an English letter is a quarter of a token, a
+// Chinese character five sixths. Each data part or file, in function results too, counts [DataTokens]. For prose, code
+// and JSON the estimate is within a quarter of a tokenizer's count. It is 0 for an event that says nothing. The whole
+// module uses this estimate. It is computed once, when the event is made.
 func (e *Event) EstimatedTokens() int { return e.index.tokens }
 
 // EstimateTextTokens returns what [Event.EstimatedTokens] would be for an event with the
 // given text alone.
 func EstimateTextTokens(text string) int { return tokens.Of(text).Tokens() }
 
-// promptSize is what an event's parts take in a prompt, so far.
+// promptSize accumulates the size of an event's parts in a prompt.
 type promptSize struct {
 	text  tokens.Size
 	media int
@@ -322,7 +321,7 @@ func (s *promptSize) add(p part) {
 		s.media++
 	case PartCall, PartResponse, PartCode, PartCodeResult:
 		for name, v := range jsonvalue.Members(p.value) {
-			if name != "id" && !(p.kind == PartResponse && name == "parts") { // which are parts of their own
+			if name != "id" && !(p.kind == PartResponse && name == "parts") { // those are yielded as parts
 				s.addValue(v)
 			}
 		}
@@ -331,7 +330,7 @@ func (s *promptSize) add(p part) {
 	}
 }
 
-// addValue adds a text, or the JSON of any other value without the data of media in it.
+// addValue adds a string's text, or the JSON of another value without media data.
 func (s *promptSize) addValue(v []byte) {
 	if jsonvalue.KindOf(v) == jsonvalue.String {
 		s.text += tokens.OfQuoted(v)

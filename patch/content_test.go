@@ -29,7 +29,7 @@ func TestText(t *testing.T) {
 	}
 }
 
-// What is not UTF-8 is in no way altered, and never comes into an event.
+// Text that is not UTF-8 is never altered and never gets into an event.
 func TestTextThatIsNotUTF8IsRefusedWhereItIsWritten(t *testing.T) {
 	for field, c := range map[string]patch.Value{"parts/0/text": patch.Text("user", "a\xff"), "role": patch.Text("\xff", "a")} {
 		_, err := patch.NewEvent(patch.Fields{Content: c})
@@ -138,7 +138,7 @@ func TestValueIsReadFromJSON(t *testing.T) {
 	}
 }
 
-// A content that is as deep as one may be is too deep inside actions.
+// A content at the maximum depth is too deep inside actions.
 func TestContentIsAsDeepAsALineMayBe(t *testing.T) {
 	c := parseEvent(t, `{"content":{"a":`+strings.Repeat("[", 996)+strings.Repeat("]", 996)+`}}`).Content()
 	parseEvent(t, newEvent(t, patch.Fields{Content: c}).String())
@@ -149,7 +149,7 @@ func TestContentIsAsDeepAsALineMayBe(t *testing.T) {
 func TestParts(t *testing.T) {
 	for _, c := range []struct {
 		parts string
-		want  []string // index, kind, and what the part says
+		want  []string // index, kind and text of each part
 	}{
 		{`null`, nil},
 		{`[]`, nil},
@@ -209,7 +209,7 @@ func TestParts(t *testing.T) {
 	}
 }
 
-// Function parts, tokens and whether there is content come of the same parts.
+// Function parts, tokens and SaysSomething are derived from the same parts.
 func TestWhatAnEventDerivesFromItsParts(t *testing.T) {
 	const parts = `[{"text":"four","functionCall":{"id":"c","name":"f","args":{}}},{"text":null},{"functionResponse":{"id":"r","name":"g","response":{}}},{"fileData":{}}]`
 	e := parseEvent(t, `{"content":{"parts":`+parts+`}}`)
@@ -228,7 +228,7 @@ func TestWhatAnEventDerivesFromItsParts(t *testing.T) {
 	}
 }
 
-// Spoken words are text, in the order of the fields.
+// Transcriptions are text parts, in the order of the fields.
 func TestSpokenWordsAreParts(t *testing.T) {
 	e := parseEvent(t, `{"author":"user","inputTranscription":{"text":"four more","finished":true},"content":{"parts":[{"text":"seen"}]},"outputTranscription":{"text":""}}`)
 	var got []string
@@ -247,7 +247,7 @@ func TestSpokenWordsAreParts(t *testing.T) {
 	}
 }
 
-// Media count as media wherever they are, and no text view has their bytes.
+// Media in function results count as media, and no text view contains their bytes.
 func TestMediaInResultsAreMedia(t *testing.T) {
 	data := strings.Repeat("QUJD", 10_000)
 	for name, c := range map[string]struct {
@@ -283,7 +283,7 @@ func TestMediaInResultsAreMedia(t *testing.T) {
 	}
 }
 
-// Types with the fields of a content's JSON, as an SDK has them.
+// Types with the JSON fields of a content, as an SDK defines them.
 type (
 	sdkContent struct {
 		Parts []*sdkPart `json:"parts,omitempty"`
@@ -327,7 +327,7 @@ type (
 	}
 )
 
-// A part of many things is read in one walk: a walk of it for each thing would take minutes.
+// A part with many values is read in one pass; a pass per value would take minutes.
 func TestPartOfManyThingsTakesLinearTime(t *testing.T) {
 	const n = 100_000
 	part := []byte{'{'}

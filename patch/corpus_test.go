@@ -23,8 +23,8 @@ const (
 	corpusEvents   = 6400
 )
 
-// onRecorded runs a test on each set of recorded sessions, with the events that each must
-// have, or 0 where that is not known.
+// onRecorded runs a test on each set of recorded sessions. events is the expected number of events,
+// 0 if unknown.
 func onRecorded(t *testing.T, run func(t *testing.T, files []string, events int)) {
 	t.Helper()
 	for _, set := range recorded.Sets(t) {
@@ -84,7 +84,7 @@ func comesBack(t *testing.T, file string, line []byte) {
 	checkDerived(t, file, line, rec.Event)
 }
 
-// checkDerived compares what an event says of itself with what its JSON says.
+// checkDerived compares the results of the event's accessors with its JSON.
 func checkDerived(t *testing.T, file string, line []byte, e *patch.Event) {
 	t.Helper()
 	var want struct {
@@ -155,8 +155,8 @@ func readAsText(t *testing.T, file string) {
 	}
 }
 
-// canonical writes JSON in one way: keys in order, number literals as they are, and
-// the top-level time as an instant. It shares no code with package patch.
+// canonical returns JSON with sorted keys, unchanged number literals, and the top-level time as an
+// instant. It shares no code with package patch.
 func canonical(t testing.TB, text string) string {
 	t.Helper()
 	d := json.NewDecoder(strings.NewReader(text))

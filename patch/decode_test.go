@@ -35,14 +35,14 @@ type target struct {
 	Typed   map[string]*uint8
 	Keyed   map[int]string
 	Ignored int      `json:"-"`
-	Within  struct { // encoding/json decodes it
+	Within  struct { // decoded by encoding/json
 		embedded
 		A, B   []string
 		Quoted int64 `json:",string"`
 	}
 }
 
-// Decode stores the values that encoding/json stores, and fails where it fails.
+// Decode agrees with encoding/json, on values and on failure.
 func TestDecodeIsEncodingJSON(t *testing.T) {
 	values := strings.Fields(`null true false 0 -0 1 -1 1.5 1e2 128 255 256 65535 65536 -129 3e38 3e39 1e-400 ""
 		"a" "YQ==" "7" "2020-01-02T03:04:05Z" "é\n\u0001" [] [1,2] [1,2,3] [null,1] [0.5,-2] ["x",null] {} {"7":"x"} {"a":7,"b":null} {"a":300} {"inner":1,"a":["x"],"B":[],"quoted":"7"}`)

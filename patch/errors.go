@@ -7,8 +7,8 @@ import (
 )
 
 var (
-	// ErrInvalid is matched by errors about malformed input: an event or patch with a wrong form, a value
-	// that cannot be stored unchanged, text that is not the text form. The message names the field.
+	// ErrInvalid is matched by errors about malformed input: a malformed event or patch, a value that
+	// cannot be stored unchanged, input that is not the text form. The message names the field.
 	ErrInvalid = errors.New("invalid")
 
 	// ErrCorrupt is matched by errors about stored bytes that differ from those written.
@@ -18,9 +18,9 @@ var (
 	ErrTooLarge = errors.New("too large")
 )
 
-// FieldError says that a field of an event or a patch has a wrong form. It matches [ErrInvalid].
+// FieldError says that a field of an event or a patch is malformed. It matches [ErrInvalid].
 type FieldError struct {
-	Field   string // the field at fault: a JSON pointer without its first slash, such as "actions/stateDelta/price"
+	Field   string // a JSON pointer without its first slash, such as "actions/stateDelta/price"
 	Problem string
 	Flaw    Flaw // of a patch; "" in other errors
 }
@@ -38,8 +38,7 @@ func (e *FieldError) Error() string {
 // Is reports whether target is [ErrInvalid].
 func (e *FieldError) Is(target error) bool { return target == ErrInvalid }
 
-// within returns the error as it is about a field inside the value that a JSON pointer
-// leads to.
+// within returns the error with its field prefixed by a JSON pointer.
 func (e *FieldError) within(pointer string) *FieldError {
 	field := strings.TrimPrefix(pointer, "/")
 	if field != "" && e.Field != "" {
@@ -56,7 +55,7 @@ func fieldErr(field, format string, args ...any) *FieldError {
 	return &FieldError{Field: field, Problem: fmt.Sprintf(format, args...)}
 }
 
-// clip returns the start of a text, for an error message.
+// clip returns the start of a text for an error message.
 func clip[T string | []byte](text T) string {
 	const most = 200
 	if len(text) <= most {

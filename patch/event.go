@@ -32,7 +32,7 @@ type Event struct {
 // Envelope has the fields and methods that events and patches share.
 type Envelope struct {
 	identity
-	json  []byte // the other top-level fields as a compact object, nil if there are none; of a patch also its malformed ones
+	json  []byte // other top-level fields as a compact object, nil if none; in a patch also its malformed fields
 	types goTypes
 }
 
@@ -46,10 +46,10 @@ type identity struct {
 	timed        bool
 }
 
-// field returns the text of a field beside the identity, or of a value inside it, or nil.
+// field returns the JSON of a field outside the identity, or of a value nested in it, or nil.
 func (e *Envelope) field(names ...string) []byte { return jsonvalue.Member(e.json, names...) }
 
-// value returns a field beside the identity, or a value inside it.
+// value is field, as a [Value].
 func (e *Envelope) value(names ...string) Value {
 	text := e.field(names...)
 	if len(e.types) == 0 || text == nil {
@@ -80,8 +80,8 @@ func (e *Envelope) Branch() string { return e.branch }
 // IsolationScope returns the scope that restricts which agents see the event; "" is no restriction.
 func (e *Envelope) IsolationScope() string { return e.scope }
 
-// Timestamp returns the event's time in UTC, or the zero time before an event without a time is logged. Nothing is
-// ordered by times.
+// Timestamp returns the event's time in UTC, or the zero time before an event without a time is logged. Times do not
+// determine order.
 func (e *Envelope) Timestamp() time.Time { return e.time }
 
 // Partial reports whether the event is a piece of a stream. Stores accept such events and do not log them.
@@ -90,8 +90,8 @@ func (e *Event) Partial() bool { return e.index.has(isPartial) }
 // Role returns the content's role, or "".
 func (e *Event) Role() string { return e.index.role }
 
-// SaysSomething reports whether the event says something to a model or a person: its content has a part that is not
-// empty, or words were spoken. An event that changes the state alone does not. [Event.Parts] yields what it says.
+// SaysSomething reports whether the event says something to a model or a person: its content has a non-empty part, or
+// it has a transcription. An event that only changes the state does not. [Event.Parts] yields what it says.
 func (e *Event) SaysSomething() bool { return e.index.has(saysSomething) }
 
 // IsSummary reports whether the event has actions.compaction.
@@ -101,17 +101,17 @@ func (e *Event) IsSummary() bool { return e.index.has(isSummary) }
 // content's parts.
 func (e *Event) FunctionParts() iter.Seq[FunctionPart] { return slices.Values(e.index.functions) }
 
-// LongRunningToolIDs returns the ids of the event's long-running calls, whose final response comes later.
+// LongRunningToolIDs returns the ids of the event's long-running calls, whose final response comes in a later event.
 func (e *Event) LongRunningToolIDs() []string { return slices.Clone(e.index.longRunning) }
 
-// Changes yields the changes of the event's state delta to the session's own state, in key order, without keys with
-// one of the three prefixes.
+// Changes yields the event's changes to the session's own state, in key order: the keys of the state delta without one
+// of the three prefixes.
 func (e *Event) Changes() iter.Seq[Change] {
 	return e.changes(func(s statekey.Scope) bool { return s == statekey.Session })
 }
 
-// SharedChanges yields the changes of the event's state delta to shared scopes, in key order: the keys with prefix
-// app: or user:.
+// SharedChanges yields the event's changes to shared scopes, in key order: the keys of the state delta with prefix app:
+// or user:.
 func (e *Event) SharedChanges() iter.Seq[Change] {
 	return e.changes(func(s statekey.Scope) bool { return s == statekey.App || s == statekey.User })
 }
@@ -161,8 +161,8 @@ func (v Value) orZero() Value {
 // CustomMetadata returns the custom metadata, or nil if there is none.
 func (e *Envelope) CustomMetadata() map[string]any { return e.value("customMetadata").anyMap() }
 
-// Compaction returns the event's actions.compaction, or nil if it has none. The error matches [ErrInvalid] if the
-// field has another shape.
+// Compaction returns the event's actions.compaction, or nil if it has none. The error matches [ErrInvalid] if the field
+// has another type.
 func (e *Event) Compaction() (*EventCompaction, error) {
 	if !e.IsSummary() {
 		return nil, nil
@@ -175,8 +175,8 @@ func (e *Event) Compaction() (*EventCompaction, error) {
 	return c, nil
 }
 
-// Fields yields the top-level fields in their order, each with its name. It does not yield fields with an accessor:
-// those of the identity, and the well-formed fields of a patch.
+// Fields yields the top-level fields in order, each with its name. It omits the fields of the identity and the
+// well-formed fields of a patch, which have accessors.
 func (e *Envelope) Fields() iter.Seq2[string, Value] {
 	return func(yield func(string, Value) bool) {
 		var types map[string]goTypes
@@ -198,9 +198,9 @@ func (e *Envelope) Field(name string) (stdjson.RawMessage, bool) {
 	return bytes.Clone(text), text != nil
 }
 
-// Decode stores a top-level field in the value that into points to, as encoding/json does, but each `any` in it gets the
-// Go types that the field was made from, and a number beyond float64 becomes a json.Number. An absent field leaves the
-// value unchanged. The error matches [ErrInvalid].
+// Decode stores a top-level field in the variable that into points to, as encoding/json does. But each `any` in it gets
+// the Go types that the field was made from, and a number beyond float64 becomes a json.Number. An absent field leaves
+// the variable unchanged. The error matches [ErrInvalid].
 func (e *Event) Decode(name string, into any) error {
 	v := e.value(name)
 	if v.text == nil {
@@ -209,15 +209,15 @@ func (e *Event) Decode(name string, into any) error {
 	return decodeTyped(jsonvalue.Step(name), v.text, v.types, into)
 }
 
-// MarshalJSON returns the event in ADK's event JSON: the identity, then all other fields in their order. The time is
-// RFC 3339 in UTC with nanoseconds.
+// MarshalJSON returns the event in ADK's event JSON: the identity, then the other fields in order. The time is RFC 3339
+// in UTC with nanoseconds.
 func (e *Event) MarshalJSON() ([]byte, error) { return e.appendJSON(nil), nil }
 
 func (e *Event) appendJSON(b []byte) []byte {
 	return appendMembers(e.identity.appendJSON(append(b, '{')), e.json)
 }
 
-// appendMembers appends the members of an object to those of another, whose text b begins, and ends it.
+// appendMembers appends the members of object to the unfinished object in b and closes it.
 func appendMembers(b, object []byte) []byte {
 	switch {
 	case object == nil:
@@ -248,7 +248,7 @@ func (e *Event) Footprint() int {
 	return n + e.index.footprint()
 }
 
-// texts returns the text fields of an identity in the order in which they are written.
+// texts returns the text fields of an identity in writing order.
 func (e *identity) texts() [5]struct{ name, value string } {
 	return [...]struct{ name, value string }{
 		{"id", e.id}, {"invocationId", e.invocationID}, {"author", e.author},

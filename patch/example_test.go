@@ -27,7 +27,7 @@ func ExampleNewEvent() {
 	fmt.Println(event)
 	fmt.Printf("%#v\n", event.StateDelta()["turns"])
 
-	// A value that would not come back is refused, naming the field.
+	// A value that would not come back unchanged is refused; the error names the field.
 	_, err = patch.NewEvent(patch.Fields{Actions: patch.Actions{StateDelta: map[string]any{"wait": time.Second}}})
 	fmt.Println(err)
 	// Output:
@@ -49,7 +49,7 @@ func ExampleParseEvent() {
 	for part := range event.FunctionParts() {
 		fmt.Println(part.Name, part.ID, part.Response)
 	}
-	fmt.Println(event) // what this version does not know is kept, too
+	fmt.Println(event) // unknown fields are kept
 
 	_, err = patch.ParseEvent([]byte(`{"actions": {"stateDelta": {"price": 1, "price": 2}}}`))
 	fmt.Println(err)
@@ -97,7 +97,7 @@ func ExampleValue_Decode() {
 		fmt.Println(err)
 		return
 	}
-	// A type of one's own, or of an SDK, such as genai.Content.
+	// The program's own type, or an SDK's such as genai.Content.
 	var message struct {
 		Role  string
 		Parts []struct {
@@ -109,7 +109,7 @@ func ExampleValue_Decode() {
 		return
 	}
 	args := message.Parts[0].FunctionCall.Args
-	fmt.Printf("%s: %#v %T\n", message.Role, args["limit"], args["price"]) // as they were made
+	fmt.Printf("%s: %#v %T\n", message.Role, args["limit"], args["price"]) // with their Go types
 	// Output:
 	// model: 5 float64
 }

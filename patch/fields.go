@@ -7,23 +7,22 @@ import (
 	"github.com/patchlog-dev/patchlog/internal/jsonvalue"
 )
 
-// Fields are the fields of a new event: see [NewEvent]. Zero fields are omitted.
+// Fields are the fields of a new event for [NewEvent]. Zero fields are omitted.
 type Fields struct {
-	ID             string // a UUID if empty, given when the event is logged
+	ID             string // if empty, a UUID is assigned when the event is logged
 	InvocationID   string
 	Author         string
 	Branch         string
 	IsolationScope string
-	Timestamp      time.Time // the time of the append if zero, unless ZeroTime is set
+	Timestamp      time.Time // if zero, the time of the append, unless ZeroTime is set
 	ZeroTime       bool      // keeps a zero Timestamp
 
-	// Content is the event's content: a [Value] such as [Text] returns, a map whose values [NewValue]
-	// accepts, a json.RawMessage, or any other value, which is written as by encoding/json. A value that is written
-	// as null is omitted.
+	// Content is the event's content: a [Value] such as [Text] returns, a map whose values [NewValue] accepts, a
+	// json.RawMessage, or any other value, written as by encoding/json. A value written as null is omitted.
 	Content any
 
-	// UsageMetadata is the model's token counts: any value whose JSON is an object with the fields of
-	// Gemini's API. A value that is written as null is omitted.
+	// UsageMetadata is the model's token counts: any value whose JSON is an object with the fields of Gemini's API.
+	// A value written as null is omitted.
 	UsageMetadata any
 
 	Partial            bool
@@ -31,8 +30,8 @@ type Fields struct {
 	LongRunningToolIDs []string
 	CustomMetadata     map[string]any
 
-	// Extra has further top-level fields under their JSON names, of the types that Content may have. The
-	// names are those of ADK's JSON, not those of Python.
+	// Extra has further top-level fields under their JSON names, of the same types as Content. The names are those
+	// of ADK's JSON, not those of Python.
 	Extra map[string]any
 }
 
@@ -46,23 +45,23 @@ type Actions struct {
 	Compaction        *EventCompaction
 
 	// Extra has further fields under their JSON names, as in [Fields]. If Compaction is nil, Extra may have
-	// "compaction" with a value of another type whose JSON has the form of an [EventCompaction].
+	// "compaction" with another type whose JSON has the form of an [EventCompaction].
 	Extra map[string]any
 }
 
-// Names with a field of their own, which Extra must not have.
+// Names of the fields above, which Extra must not have.
 var (
 	identityNames = []string{"id", "invocationId", "author", "branch", "isolationScope", "timestamp"}
 	fieldNames    = []string{"content", "partial", "actions", "longRunningToolIds", "usageMetadata", "customMetadata"}
 	actionNames   = []string{"stateDelta", "artifactDelta", "skipSummarization", "transferToAgent", "escalate", "compaction"}
 	patchNames    = []string{"patchType", "start", "count", "replacement", "eventId", "summaryEvent", "patchId", "base", "state"}
 
-	// Names of other programs for a patch's fields, and for an event in a database row. They are refused,
-	// so that they do not pass as unknown fields.
+	// Field names that other programs use for patches, and for events in database rows. They are refused instead of
+	// kept as unknown fields.
 	foreignNames = []string{"patch_type", "event_id", "summary_event", "event_data"}
 )
 
-// eventForm is an event's JSON beside its identity, in the order in which it is written.
+// eventForm is an event's JSON without its identity, in writing order.
 type eventForm struct {
 	Content            any            `json:"content,omitzero"`
 	Partial            bool           `json:"partial,omitzero"`
@@ -83,9 +82,9 @@ type actionsForm struct {
 	Extra             map[string]any   `json:",embed"`
 }
 
-// NewEvent makes an event from Go values, which it copies. It refuses values that would come back from storage
-// changed: in an `any` it accepts what [NewValue] accepts, and a [Value]; it never accepts NaN, infinities and text
-// that is not UTF-8. Structs are written as by encoding/json. The error is a *[FieldError] that names the field.
+// NewEvent makes an event from Go values, which it copies. It refuses values that would not come back from storage
+// unchanged: an `any` may hold what [NewValue] accepts, or a [Value]. NaN, infinities and text that is not UTF-8
+// are always refused. Structs are written as by encoding/json. The error is a *[FieldError] that names the field.
 func NewEvent(f Fields) (*Event, error) {
 	for name := range f.Extra {
 		for _, names := range [][]string{identityNames, fieldNames, patchNames, foreignNames, {"seq"}} {
@@ -111,7 +110,7 @@ func NewEvent(f Fields) (*Event, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, name := range []string{"content", "usageMetadata"} { // a nil pointer, say, is no content
+	for _, name := range []string{"content", "usageMetadata"} { // such as a nil pointer
 		if string(jsonvalue.Member(text, name)) == "null" {
 			text = jsonvalue.With(text, name, nil)
 			types = types.without(func(pointer string) bool { return pointer == "/"+name })

@@ -130,7 +130,7 @@ func TestNamesWithAMeaningAreRefusedInExtra(t *testing.T) {
 	}
 }
 
-// An event that is made can be a line of the text form, also inside a patch.
+// Every event that NewEvent accepts can be written as a line of the text form, also inside a patch.
 func TestNestingIsBoundedWhereALineStillParses(t *testing.T) {
 	at := func(levels int) patch.Fields {
 		return patch.Fields{Extra: map[string]any{"x": recursed{}.nested(levels)}}
@@ -156,7 +156,7 @@ func TestNestingIsBoundedWhereALineStillParses(t *testing.T) {
 	}
 }
 
-// firstStep cuts the field of an error after its first step.
+// firstStep cuts the field of an error after the first element of its pointer.
 func firstStep(err error) error {
 	var at *patch.FieldError
 	if errors.As(err, &at) {

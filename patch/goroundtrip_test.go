@@ -20,7 +20,7 @@ func wantEqual(t *testing.T, what string, got, want any) {
 	}
 }
 
-// both runs check on an event as it was made and as it comes out of a store.
+// both runs check on a new event and on the same event after encoding and decoding.
 func both(t *testing.T, f patch.Fields, check func(*testing.T, *patch.Event)) {
 	t.Helper()
 	e := newEvent(t, f)
@@ -28,7 +28,7 @@ func both(t *testing.T, f patch.Fields, check func(*testing.T, *patch.Event)) {
 	t.Run("stored", func(t *testing.T) { check(t, storedEvent(t, e)) })
 }
 
-// decoded is a field of an event in a type.
+// decoded decodes a field of an event as a T.
 func decoded[T any](t *testing.T, e *patch.Event, field string) *T {
 	t.Helper()
 	v := new(T)
@@ -77,7 +77,7 @@ func TestStateAndMetadataComeBackDeepEqual(t *testing.T) {
 	})
 }
 
-// Further fields of a type that has a name come back deep-equal, others as encoding/json has them.
+// Extra fields of named types come back deep-equal, others as encoding/json decodes them.
 func TestExtraFieldsComeBack(t *testing.T) {
 	for name, want := range filler.OddMap(5) {
 		f := patch.Fields{Extra: map[string]any{"x": want}, Actions: patch.Actions{Extra: map[string]any{"x": map[string]any{"y": want}}}}
@@ -118,7 +118,7 @@ func TestActionsComeBack(t *testing.T) {
 	both(t, f, func(t *testing.T, e *patch.Event) {
 		var got patch.Actions
 		testlog.NoError(t, e.Decode("actions", &got))
-		got.StateDelta, got.Compaction = e.StateDelta(), &compaction // whose values have their types
+		got.StateDelta, got.Compaction = e.StateDelta(), &compaction
 		wantEqual(t, "actions", got, f.Actions)
 		c := testlog.Must(e.Compaction())(t)
 		wantEqual(t, "compaction", c, &compaction)
@@ -131,7 +131,7 @@ func TestActionsComeBack(t *testing.T) {
 	})
 }
 
-// oddContent is a content whose values careless encodings lose something of.
+// oddContent is a content with values that careless encodings change.
 func oddContent(n int64) any {
 	return map[string]any{"role": "model", "parts": []any{nil, map[string]any{
 		"thoughtSignature": []byte{0, 255},
@@ -139,7 +139,7 @@ func oddContent(n int64) any {
 	}}}
 }
 
-// A time stays a time, to the nanosecond, in UTC.
+// Times in values come back as times, in UTC, with nanoseconds.
 func TestTimesInValuesComeBack(t *testing.T) {
 	at := time.Date(2024, 2, 29, 12, 0, 0, 123456789, time.FixedZone("", 3600))
 	state := map[string]any{"at": at, "list": []any{at.UTC()}, "text": at.UTC().Format(time.RFC3339Nano)}
@@ -185,7 +185,7 @@ func TestEventKeepsNoReferenceToGoValues(t *testing.T) {
 		t.Error("changing the fields after NewEvent changed the event")
 	}
 
-	// What is returned is the caller's own, too.
+	// The caller owns decoded values.
 	content := *decoded[any](t, e, "content")
 	usage := decoded[sdkUsage](t, e, "usageMetadata")
 	for _, v := range []any{&content, &usage, ptr(e.StateDelta()), ptr(e.CustomMetadata()), ptr(e.LongRunningToolIDs())} {
@@ -210,7 +210,7 @@ func TestEventKeepsNoReferenceToGoValues(t *testing.T) {
 
 func ptr[T any](v T) *T { return &v }
 
-// wreck overwrites what is inside a value, without giving it other memory.
+// wreck overwrites a value in place, at any depth.
 func wreck(v reflect.Value) {
 	switch v.Kind() {
 	case reflect.Pointer, reflect.Interface:

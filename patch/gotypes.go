@@ -20,8 +20,8 @@ import (
 	"github.com/patchlog-dev/patchlog/internal/jsonvalue"
 )
 
-// goType records the Go type of a value inside an `any` where JSON alone would bring back another: an int, a []string,
-// a json.Number. Only values made from Go have such notes; what came as JSON has none.
+// goType records the Go type of a value inside an `any` that JSON alone would not restore: an int, a []string, a
+// json.Number. Only values made from Go have such notes.
 type goType struct {
 	pointer string // JSON pointer inside the event, or inside the value of a Value
 	name    string // as typeName gives it
@@ -29,7 +29,7 @@ type goType struct {
 
 type goTypes []goType
 
-// within returns the types noted for the value that a pointer leads to and inside it, with pointers from there.
+// within returns the types noted at and below a pointer, relative to it.
 func (t goTypes) within(pointer string) (inside goTypes) {
 	for _, n := range t {
 		if rest, ok := strings.CutPrefix(n.pointer, pointer); ok && (rest == "" || rest[0] == '/') {
@@ -39,8 +39,7 @@ func (t goTypes) within(pointer string) (inside goTypes) {
 	return inside
 }
 
-// byMember returns the types noted inside the object that a pointer leads to, by the names of its members. One pass
-// serves all members.
+// byMember returns the types noted inside the object at a pointer, by member name, in one pass.
 func (t goTypes) byMember(pointer string) map[string]goTypes {
 	members := map[string]goTypes{}
 	for _, n := range t {
@@ -53,7 +52,7 @@ func (t goTypes) byMember(pointer string) map[string]goTypes {
 	return members
 }
 
-// without returns the types but those that drop reports by their pointers.
+// without returns the types whose pointers drop does not match.
 func (t goTypes) without(drop func(pointer string) bool) (kept goTypes) {
 	for _, n := range t {
 		if !drop(n.pointer) {
@@ -63,7 +62,7 @@ func (t goTypes) without(drop func(pointer string) bool) (kept goTypes) {
 	return kept
 }
 
-// Base types that come back by name. float64, bool and string need no note.
+// Base types that are restored by name. float64, bool and string need no note.
 var baseTypes = map[string]reflect.Type{
 	"bool": reflect.TypeFor[bool](), "string": reflect.TypeFor[string](),
 	"int": reflect.TypeFor[int](), "int8": reflect.TypeFor[int8](), "int16": reflect.TypeFor[int16](),
@@ -82,12 +81,12 @@ var baseNames = func() map[reflect.Type]string {
 	return m
 }()
 
-// maxTypeNesting is how many slices and maps a type in an `any` may be made of. Stored bytes name types too, and reflect
-// never forgets one that it has built.
+// maxTypeNesting is the maximum number of nested slices and maps in a noted type. Stored bytes can name any type, and
+// reflect never frees a type that it has built.
 const maxTypeNesting = 8
 
-// typeName names a type made of base types, slices and maps with string keys. Any other type does not come back from
-// JSON as it was, and has no name here.
+// typeName names a type made of base types, slices and maps with string keys. Other types cannot be restored from JSON
+// and have no name.
 func typeName(t reflect.Type) (string, bool) {
 	prefix := ""
 	for range maxTypeNesting + 1 {
@@ -95,7 +94,7 @@ func typeName(t reflect.Type) (string, bool) {
 			return prefix + name, true
 		}
 		switch {
-		case t.Name() != "": // a defined type; its name is the program's, not ours
+		case t.Name() != "": // a defined type
 			return "", false
 		case t.Kind() == reflect.Slice:
 			prefix += "[]"
@@ -109,8 +108,8 @@ func typeName(t reflect.Type) (string, bool) {
 	return "", false
 }
 
-// typeByName returns the type of a name that typeName gives. No value in an `any` is an `any`: to read it as one would
-// look up the same note again, without end.
+// typeByName is the inverse of typeName. An `any` never holds an `any`: reading one would look up the same note
+// forever.
 func typeByName(name string) (reflect.Type, bool) {
 	if name == "any" {
 		return nil, false
@@ -141,8 +140,8 @@ type stackPointer interface {
 	StackIndex(int) (jsontext.Kind, int64)
 }
 
-// nextPointer returns the pointer to the value that an encoder or decoder comes to next. In an array StackPointer still
-// leads to the element before it, or, before the first, to the array.
+// nextPointer returns the pointer to the value that an encoder or decoder comes to next. In an array StackPointer leads
+// to the element before it, or, before the first, to the array.
 func nextPointer(c stackPointer) string {
 	pointer := c.StackPointer()
 	kind, n := c.StackIndex(c.StackDepth())
@@ -155,8 +154,8 @@ func nextPointer(c stackPointer) string {
 	return string(pointer) + "/" + strconv.FormatInt(n, 10)
 }
 
-// JSON of Go values is as encoding/json reads and writes it, but for text that is not Unicode and repeated keys, which
-// are refused, and errors, which say where.
+// plainJSON encodes and decodes as encoding/json does, but refuses text that is not Unicode and repeated keys, and its
+// errors say where.
 var plainJSON = json.JoinOptions(
 	jsonv1.DefaultOptionsV1(),
 	jsonv1.ReportErrorsWithLegacySemantics(false),
@@ -168,7 +167,7 @@ var plainJSON = json.JoinOptions(
 	json.WithUnmarshalers(json.UnmarshalFromFunc(readNumber)),
 )
 
-// checkNumber reports whether n is one JSON number and nothing else.
+// checkNumber returns an error unless n is a JSON number.
 func checkNumber(n stdjson.Number) error {
 	if literal := jsontext.Value(n); strings.Trim(string(n), " \t\r\n") != string(n) || literal.Kind() != '0' || !literal.IsValid() {
 		return fmt.Errorf("json.Number %q is not a number", clip(string(n)))
@@ -192,23 +191,23 @@ func readNumber(dec *jsontext.Decoder, n *stdjson.Number) error {
 		return err
 	}
 	*n = stdjson.Number(literal)
-	if jsonvalue.KindOf(literal) == jsonvalue.String { // as encoding/json does
+	if jsonvalue.KindOf(literal) == jsonvalue.String { // as encoding/json allows
 		*n = stdjson.Number(jsonvalue.Unquote(literal))
 	}
 	return checkNumber(*n)
 }
 
-// goWriter writes Go values as JSON that brings them back deep-equal: it notes the Go types that JSON does not bring
-// back, and refuses what cannot come back in an `any` (structs, errors, keys that are not strings), naming the field.
-// Numbers in an `any` have a point or an exponent if they are floats.
+// goWriter writes Go values as JSON that restores them deep-equal. It notes the Go types that JSON does not restore,
+// and refuses values in an `any` that cannot be restored (structs, errors, maps with other keys than strings), naming
+// the field. Floats in an `any` are written with a point or an exponent.
 type goWriter struct {
-	event   bool // it is an event that is written
+	event   bool // writing an event, not a value
 	types   goTypes
 	options json.Options
-	within  json.Options // within an `any`
+	within  json.Options // options inside an `any`
 }
 
-// The writers are kept, since each caches what its options mean for the types that it meets.
+// goWriters caches writers, since each caches the encoding of the types that it has written.
 var goWriters = sync.Pool{New: func() any {
 	w := &goWriter{}
 	hooks := json.JoinMarshalers(json.MarshalToFunc(w.any), json.MarshalToFunc(w.value), json.MarshalToFunc(writeNumber))
@@ -217,7 +216,7 @@ var goWriters = sync.Pool{New: func() any {
 	return w
 }}
 
-// writeGo returns the JSON of v, which is an event or a value, and the Go types to note.
+// writeGo returns the JSON of v, an event or a value, and the Go types to note.
 func writeGo(v any, event bool) ([]byte, goTypes, *FieldError) {
 	w := goWriters.Get().(*goWriter)
 	defer goWriters.Put(w)
@@ -238,17 +237,17 @@ func writeGo(v any, event bool) ([]byte, goTypes, *FieldError) {
 	return text, w.types, nil
 }
 
-// atField reports whether the next value is a field of an event or of its actions, not a value inside one.
+// atField reports whether the next value is a field of an event or of its actions, not nested in one.
 func (w *goWriter) atField(enc *jsontext.Encoder) bool {
 	depth := enc.StackDepth()
 	return w.event && (depth == 1 || depth == 2 && strings.HasPrefix(string(enc.StackPointer()), "/actions/"))
 }
 
-// maxValueDepth is how deeply a value may nest, so that as part of an event, and that in the replacement of a patch, its
-// line is still one that [ParseRecord] takes. Events as a whole may be nested one deeper.
+// maxValueDepth is the maximum nesting depth of a value. With it, a line with an event in a patch's replacement is
+// still accepted by [ParseRecord]. Events as a whole may be nested one level deeper.
 const maxValueDepth = jsonvalue.MaxDepth - 3
 
-// any writes the value of an `any`.
+// any writes a value held in an `any`.
 func (w *goWriter) any(enc *jsontext.Encoder, p *any) error {
 	noted := true
 	switch v := (*p).(type) {
@@ -270,7 +269,7 @@ func (w *goWriter) any(enc *jsontext.Encoder, p *any) error {
 	name, ok := typeName(t)
 	switch {
 	case !ok && w.atField(enc):
-		return errors.ErrUnsupported // a field may be of any type that has JSON
+		return errors.ErrUnsupported // a field may have any type that encoding/json accepts
 	case !ok:
 		return fmt.Errorf("a value of Go type %s does not come back from storage as it is; "+
 			"use booleans, numbers, strings, slices and maps with string keys", t)
@@ -280,7 +279,7 @@ func (w *goWriter) any(enc *jsontext.Encoder, p *any) error {
 	return json.MarshalEncode(enc, *p, w.within)
 }
 
-// value writes a Value with the types that are noted in it.
+// value writes a Value and notes its types.
 func (w *goWriter) value(enc *jsontext.Encoder, v Value) error {
 	if v.fault != nil {
 		return v.fault
@@ -294,13 +293,13 @@ func (w *goWriter) value(enc *jsontext.Encoder, v Value) error {
 	return enc.WriteValue(v.json())
 }
 
-// writeFloat writes f so that its kind is seen, and back to the same bits.
+// writeFloat writes f so that it is read back as a float with the same bits.
 func writeFloat[F float32 | float64](enc *jsontext.Encoder, f F) error {
 	bits, x := reflect.TypeFor[F]().Bits(), float64(f)
 	if math.IsNaN(x) || math.IsInf(x, 0) {
 		return fmt.Errorf("JSON cannot carry the number %v", f)
 	}
-	// Exponents stand where encoding/json has them.
+	// Exponents are used where encoding/json uses them.
 	if abs := math.Abs(x); abs != 0 && (abs < 1e-6 || abs >= 1e21) {
 		return enc.WriteValue(strconv.AppendFloat(nil, x, 'e', -1, bits))
 	}
@@ -319,7 +318,7 @@ func writeTime(enc *jsontext.Encoder, t time.Time) error {
 	return enc.WriteValue(text)
 }
 
-// jsonError makes a *[FieldError] of an error of the JSON library.
+// jsonError converts an error of the JSON library to a *[FieldError].
 func jsonError(err error) *FieldError {
 	var at *FieldError
 	var semantic *json.SemanticError
@@ -346,22 +345,22 @@ func jsonError(err error) *FieldError {
 	return fieldErr(strings.TrimPrefix(pointer, "/"), "%s", clip(problem))
 }
 
-// typedReader reads JSON into Go values, each `any` with the Go type that is noted for it.
+// typedReader reads JSON into Go values, and gives each `any` the Go type noted for it.
 type typedReader struct {
-	noted   map[string]string // type names by pointers
-	met     int               // how many of these a value was read with
+	noted   map[string]string // type names by pointer
+	met     int               // number of noted types used so far
 	number  func(literal string) any
 	options json.Options
 }
 
-// The readers are kept, since each caches what its options mean for the types that it meets.
+// typedReaders caches readers, since each caches the decoding of the types that it has read.
 var typedReaders = sync.Pool{New: func() any {
 	r := &typedReader{}
 	r.options = json.JoinOptions(plainJSON, json.WithUnmarshalers(json.JoinUnmarshalers(json.UnmarshalFromFunc(r.any), json.UnmarshalFromFunc(readNumber))))
 	return r
 }}
 
-// any reads the value of an `any`.
+// any reads a value into an `any`.
 func (r *typedReader) any(dec *jsontext.Decoder, p *any) error {
 	if len(r.noted) > 0 {
 		if name, ok := r.noted[nextPointer(dec)]; ok {
@@ -384,8 +383,8 @@ func (r *typedReader) any(dec *jsontext.Decoder, p *any) error {
 	return err
 }
 
-// readTyped reads text into the variable that into points to. number makes the value of a number in an `any` for which
-// no type is noted. met is how many of the types stood at a value.
+// readTyped decodes text into the variable that into points to. number converts a number in an `any` without a noted
+// type. met is the number of noted types that were used.
 func readTyped(text []byte, types goTypes, number func(literal string) any, into any) (met int, err error) {
 	r := typedReaders.Get().(*typedReader)
 	defer typedReaders.Put(r)
@@ -400,20 +399,20 @@ func readTyped(text []byte, types goTypes, number func(literal string) any, into
 	return r.met, err
 }
 
-// decodeTyped decodes the text of a field into the variable that into points to, as [Event.Decode] says.
+// decodeTyped decodes a field's text for [Event.Decode].
 func decodeTyped(field string, text []byte, types goTypes, into any) error {
 	if len(types) == 0 && json.Unmarshal(text, into, plainJSON) == nil {
 		return nil
 	}
-	// Types are noted, or there is a number beyond float64 in an `any`, or the value does not fit.
+	// There are noted types, or a number beyond float64 in an `any`, or the value does not fit.
 	if _, err := readTyped(text, types, numberAsFloat, into); err != nil {
 		return jsonError(err).within("/" + field)
 	}
 	return nil
 }
 
-// numberByKind keeps a literal's kind and value: an integer becomes an int64, a number with point or exponent a float64,
-// what neither can hold a json.Number.
+// numberByKind keeps a literal's kind and value: an integer becomes an int64, a number with point or exponent a
+// float64, and a number that neither can hold a json.Number.
 func numberByKind(literal string) any {
 	if !strings.ContainsAny(literal, ".eE") && literal != "-0" {
 		if i, err := strconv.ParseInt(literal, 10, 64); err == nil {
@@ -424,8 +423,7 @@ func numberByKind(literal string) any {
 	return numberAsFloat(literal)
 }
 
-// numberAsFloat is what Go programs expect in decoded arguments: a float64, or a json.Number where a float64 would be
-// infinite.
+// numberAsFloat returns a float64, as Go programs expect, or a json.Number for a number beyond float64.
 func numberAsFloat(literal string) any {
 	f, err := strconv.ParseFloat(literal, 64)
 	if err != nil || math.IsInf(f, 0) {

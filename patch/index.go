@@ -10,18 +10,18 @@ import (
 	"github.com/patchlog-dev/patchlog/internal/statekey"
 )
 
-// index is what the fold, the planner and the store ask of an event without reading its JSON. It is derived when the
-// event is made and stored with it, so that a stored event is read without parsing: see [Record.Verify].
+// index holds the properties of an event that the fold, the planner and the store need. It is computed when the
+// event is made, and stored with it, so that a stored event is read without parsing its JSON: see [Record.Verify].
 type index struct {
 	flags       flags
 	role        string // of the content
 	tokens      int    // estimated
 	functions   []FunctionPart
-	longRunning []string     // not nil if the field is there
+	longRunning []string     // nil only if the field is absent
 	changes     []indexEntry // of the state delta with all scopes, in key order
 }
 
-// indexEntry says where in the event's JSON the value of a state key stands.
+// indexEntry locates the value of a state key in the event's JSON.
 type indexEntry struct {
 	key      string
 	from, to int
@@ -49,7 +49,7 @@ func (x *index) setsState() bool {
 	return slices.ContainsFunc(x.changes, func(c indexEntry) bool { return statekey.ScopeOf(c.key) != statekey.Temp })
 }
 
-// footprint estimates the memory of what the index refers to in bytes.
+// footprint estimates the memory that the index refers to, in bytes.
 func (x *index) footprint() int {
 	n := len(x.role)
 	for i := range x.functions {
@@ -64,7 +64,7 @@ func (x *index) footprint() int {
 	return n
 }
 
-// Limits for small items of a record, each of which takes many times the memory of its text.
+// Limits for items of a record that take many times the memory of their text.
 const (
 	MaxReplacements  = 10_000 // events in the replacement of a patch
 	MaxStateKeys     = 10_000 // keys in a state delta, or in an initial state
@@ -73,12 +73,12 @@ const (
 	MaxFields        = 1_000  // top-level fields of an event or a patch, beside its identity
 )
 
-// tooMany says that a field has more of something than it may. The error matches [ErrTooLarge].
+// tooMany returns an error that matches [ErrTooLarge]: a field has more than most items.
 func tooMany(field, what string, most int) error {
 	return fmt.Errorf("%w: field %q: more than %d %s", ErrTooLarge, field, most, what)
 }
 
-// Kinds of the known fields of an event, and of its actions.
+// JSON types of the known fields of an event, and of its actions.
 var (
 	fieldKinds = map[string]jsonvalue.Kind{
 		"content": jsonvalue.Object, "actions": jsonvalue.Object, "partial": jsonvalue.Bool,
@@ -90,7 +90,7 @@ var (
 	}
 )
 
-// checkKind refuses a known field of another type than ADK's.
+// checkKind refuses a known field with another JSON type than ADK's.
 func checkKind(kinds map[string]jsonvalue.Kind, within, name string, v []byte) error {
 	if want, known := kinds[name]; known && jsonvalue.KindOf(v) != want && jsonvalue.KindOf(v) != jsonvalue.Null {
 		return fieldErr(within+name, "a value of another type is wanted than %s", clip(v))
@@ -98,7 +98,8 @@ func checkKind(kinds map[string]jsonvalue.Kind, within, name string, v []byte) e
 	return nil
 }
 
-// newIndex derives the index of an event from its checked JSON. It refuses known fields of another type than ADK's.
+// newIndex computes the index of an event from its checked JSON. It refuses known fields with other JSON types than
+// ADK's.
 func newIndex(object []byte) (index, error) {
 	var x index
 	size, fields := promptSize{}, 0
@@ -141,7 +142,7 @@ func newIndex(object []byte) (index, error) {
 	return x, nil
 }
 
-// addActions adds the actions, which the cursor stands before.
+// addActions adds the actions at the cursor.
 func (x *index) addActions(c *jsonvalue.Cursor) error {
 	if c.Kind() != jsonvalue.Object {
 		return nil

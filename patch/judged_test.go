@@ -40,7 +40,7 @@ func TestOwnFieldsAreRead(t *testing.T) {
 	}
 }
 
-// A prompt's size that no machine has is none.
+// Invalid and overflowing token counts read as 0.
 func TestPromptTokensOfOddCounts(t *testing.T) {
 	for text, want := range map[string]int{
 		"0": 0, "10": 10, "1": 1, "-1": 0, "99999999999999999999": 0, "-99999999999999999999": 0, "1.5": 0, `"7"`: 0, "null": 0,
@@ -51,8 +51,7 @@ func TestPromptTokensOfOddCounts(t *testing.T) {
 	}
 }
 
-// Completing looks at each part: a patch of which only an event inside lacks something is
-// completed too.
+// Complete changes a patch even if only an event inside it is incomplete.
 func TestCompleteInside(t *testing.T) {
 	now := time.Unix(1, 0)
 	for offered, logged := range map[string]string{
@@ -68,7 +67,7 @@ func TestCompleteInside(t *testing.T) {
 	}
 }
 
-// What has no temp: keys is handed back as it is, and not as a copy.
+// A record without temp: keys is returned itself, not a copy.
 func TestWithoutTempOfWhatHasNone(t *testing.T) {
 	for _, text := range []string{
 		`{"id":"e","actions":{"stateDelta":{"a":1}}}`,
@@ -103,7 +102,7 @@ func TestSameLooksAtEveryField(t *testing.T) {
 	}
 }
 
-// The errors of forms and headers name the value at fault.
+// Errors about forms and headers name the value at fault.
 func TestErrorsNameTheValue(t *testing.T) {
 	form := encode(t, patch.Record{Seq: 1, Event: parseEvent(t, `{"id":"e"}`)})
 	newer := append([]byte{3}, form[1:]...)
@@ -129,7 +128,7 @@ func TestErrorsNameTheValue(t *testing.T) {
 	}
 }
 
-// White space of a header is none of its values'.
+// White space in a header is not part of its values.
 func TestHeaderIsCompacted(t *testing.T) {
 	_, initial, err := readAllOf(patch.NewDecoder(strings.NewReader(`{ "patchlog" : 1 , "initialState" : { "a" : [ 1 , { "b" : 2 } ] } }`+"\n"), "f"))
 	if err != nil {

@@ -11,8 +11,8 @@ import (
 // OwnMetadata is the custom metadata key for patchlog's own data in events and patches.
 const OwnMetadata = "patchlog"
 
-// Origin names the original of a cleared copy: an event that a patch added in place of another, with tool results
-// cleared or shortened and nothing else changed. docs/FORMAT.md has its JSON.
+// Origin names the original of a cleared copy: an event that a patch added in place of another, identical except that
+// tool results are cleared or shortened. docs/FORMAT.md has its JSON.
 type Origin struct {
 	CopyID string `json:"as"`     // the id of the copy
 	ID     string `json:"id"`     // of the original
@@ -20,11 +20,11 @@ type Origin struct {
 	Tokens int    `json:"tokens"` // estimate for the original
 }
 
-// originKey is where an event says its origin, in customMetadata["patchlog"].
+// originKey is the key of an event's origin in customMetadata["patchlog"].
 const originKey = "cleared"
 
-// Origin returns the origin of a cleared copy; ok is false for other events. The origin names its own event, so copies
-// under another id, edited or in another log, have none.
+// Origin returns the origin of a cleared copy; ok is false for other events. An origin holds only under the event's
+// own id, so copies with another id have none.
 func (e *Event) Origin() (o Origin, ok bool) {
 	if !e.ownMark(originKey, &o) || o.CopyID != e.id {
 		return Origin{}, false
@@ -32,10 +32,9 @@ func (e *Event) Origin() (o Origin, ok bool) {
 	return o, true
 }
 
-// StandIn returns a copy of e to put in its place: with the given id, with some parts of the content replaced, by
-// index, and without a state delta. It keeps all other fields, and Go types. seq is the record of e, for
-// [Event.Origin]. The parts are JSON objects; indices outside the content are ignored. The error is that of
-// [ParseEvent].
+// StandIn returns a copy of e to put in its place, with the given id and without a state delta. parts replaces parts
+// of the content, by index, with JSON objects; indices outside the content are ignored. All other fields, and Go
+// types, are kept. seq is the seq of e's record, for [Event.Origin]. Errors are as from [ParseEvent].
 func (e *Event) StandIn(id string, seq uint64, parts map[int]json.RawMessage) (*Event, error) {
 	origin := Origin{CopyID: id, ID: e.id, Seq: seq, Tokens: e.index.tokens}
 	if o, ok := e.Origin(); ok {

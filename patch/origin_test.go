@@ -41,7 +41,7 @@ func TestStandIn(t *testing.T) {
 	}
 	testlog.NoError(t, in.Decode("content", &content))
 	tree := (*decoded[any](t, in, "content")).(map[string]any)
-	if n := tree["parts"].([]any)[0].(map[string]any)["functionResponse"].(map[string]any)["response"].(map[string]any)["n"]; n != 1 { // an int, as it was made from
+	if n := tree["parts"].([]any)[0].(map[string]any)["functionResponse"].(map[string]any)["response"].(map[string]any)["n"]; n != 1 { // still an int
 		t.Errorf("n is %v, a %[1]T", n)
 	}
 	if got := content.Parts[1].FunctionResponse.Response; len(got) != 1 || got["text"] != "short" {
@@ -54,7 +54,7 @@ func TestStandIn(t *testing.T) {
 		t.Errorf("actions %s", text)
 	}
 
-	// One for that stands for what it stood for before, too.
+	// A stand-in for a stand-in keeps the first original.
 	again, err := in.StandIn("e3", 8, nil)
 	if o, ok := again.Origin(); err != nil || !ok || o.ID != "e2" || o.Seq != 8 || o.Tokens != e.EstimatedTokens() {
 		t.Errorf("%+v, %v, %v", o, ok, err)
@@ -68,7 +68,7 @@ func TestStandIn(t *testing.T) {
 	}
 }
 
-// What only looks as if it said an origin says none.
+// A malformed or foreign origin is ignored.
 func TestOriginIsItsOwn(t *testing.T) {
 	for _, text := range []string{
 		`{"id":"x","customMetadata":{"patchlog":{"cleared":{"as":"y","id":"e","seq":1}}}}`,

@@ -11,8 +11,8 @@ import (
 )
 
 // ParseEvent makes an event from one object in ADK's event JSON. It keeps unknown fields at any depth, and no reference
-// to text. It refuses repeated keys, text that is not Unicode, known fields of another type than ADK's, and patches,
-// with a *[FieldError] that names the field.
+// to text. It refuses repeated keys, text that is not Unicode, known fields of another type than ADK's, and patches.
+// The error is a *[FieldError] that names the field.
 func ParseEvent(text []byte) (*Event, error) {
 	rec, err := ParseRecord(text)
 	if err != nil {
@@ -27,12 +27,12 @@ func ParseEvent(text []byte) (*Event, error) {
 	return rec.Event, nil
 }
 
-// ParseRecord makes a record from one line of the text form:
-// a patch if it has a string patchType, else an event. Seq is 0 if the line has none.
+// ParseRecord makes a record from one line of the text form: a patch if it has a string patchType, else an event. Seq
+// is 0 if the line has none.
 //
 // A patch with malformed fields is still a record, since a log may hold one: see [PatchEvent.Validate]. Field names of
-// other programs, such as patch_type, and rows of ADK for Python's tables are refused; importers read these. The error
-// is a *[FieldError].
+// other programs, such as patch_type, and rows of ADK for Python's tables are refused; importers convert these. The
+// error is a *[FieldError].
 func ParseRecord(text []byte) (Record, error) {
 	text, err := jsonvalue.Parse(text)
 	if err != nil {
@@ -48,7 +48,7 @@ func ParseRecord(text []byte) (Record, error) {
 	return rec, nil
 }
 
-// parseChecked parses checked, compact text. It keeps no reference to it.
+// parseChecked parses validated, compact JSON. It keeps no reference to it.
 func parseChecked(text []byte) (Record, error) {
 	if jsonvalue.KindOf(text) != jsonvalue.Object {
 		return Record{}, fieldErr("", "a record is a JSON object, not %s", clip(text))
@@ -96,9 +96,8 @@ func parseChecked(text []byte) (Record, error) {
 	return rec, rec.Event.checkContent()
 }
 
-// take moves a field into the identity, if it is one of its fields and says
-// something. An empty id or a null time is as good as none; other empty fields are
-// kept as they came.
+// take sets a field of the identity and reports whether the field needs no place in the JSON. An empty id and a null
+// time count as absent; other empty fields stay in the JSON.
 func (e *identity) take(name string, v []byte) (taken bool, err error) {
 	var field *string
 	switch name {
@@ -132,7 +131,7 @@ func (e *identity) take(name string, v []byte) (taken bool, err error) {
 	return *field != "" || name == "id", nil
 }
 
-// Times outside the years 1 to 9999 have no RFC 3339 form.
+// RFC 3339 has only the years 1 to 9999.
 var (
 	minTime = time.Date(1, 1, 1, 0, 0, 0, 0, time.UTC)
 	maxTime = time.Date(9999, 12, 31, 23, 59, 59, 999999999, time.UTC)
@@ -166,7 +165,7 @@ func parseTime(v []byte) (time.Time, error) {
 	return t, nil
 }
 
-// derive fills the index of an event from its JSON, and refuses known fields of another type than ADK's.
+// derive computes the event's index. It refuses known fields of another type than ADK's.
 func (e *Event) derive() error {
 	if err := e.identity.check(); err != nil {
 		return err
@@ -194,8 +193,8 @@ func (e *identity) check() *FieldError {
 	return nil
 }
 
-// checkContent refuses a content with a known field of another type than ADK's. It is for
-// events from outside; what a store gives back was checked before.
+// checkContent refuses a content with a known field of another type than ADK's. It is called for new events only;
+// stored ones were checked before.
 func (e *Event) checkContent() error {
 	if err := contentShape.check(e.field("content")); err != nil {
 		return err.within("/content")

@@ -28,8 +28,7 @@ const CompactionAuthor = "compaction"
 // StatePolicy says whether the state deltas of events that a patch removes still count.
 type StatePolicy string
 
-// The policies. The zero StatePolicy means the patch type's default: Keep for
-// Summarise, else Drop.
+// The policies. The zero StatePolicy means the patch type's default: Keep for Summarise, else Drop.
 const (
 	Drop StatePolicy = "drop" // the removed events' deltas no longer count
 	Keep StatePolicy = "keep" // their net delta still counts, at the place where they stood
@@ -57,8 +56,8 @@ type PatchEvent struct {
 	defect *FieldError // the first malformed field, nil if none
 }
 
-// NewSplice returns a patch that replaces count visible events from index start on with the given events, or removes
-// them. A patch with a nil event is malformed, and has none of the events.
+// NewSplice returns a patch that replaces count visible events from index start on with the given events. A nil event
+// makes the patch malformed and drops all events.
 func NewSplice(start, count int, replacement ...*Event) *PatchEvent {
 	p := &PatchEvent{typ: Splice, start: &start, count: &count}
 	if i := slices.Index(replacement, nil); i >= 0 {
@@ -77,8 +76,8 @@ func NewTruncateBefore(eventID string) *PatchEvent {
 	return &PatchEvent{typ: TruncateBefore, eventID: &eventID}
 }
 
-// NewSummarise returns a patch that replaces count visible events, at least one, from index start on with a summary
-// event, and keeps the state that they set.
+// NewSummarise returns a patch that replaces count ≥ 1 visible events from index start on with a summary event, and
+// keeps the state that they set.
 func NewSummarise(start, count int, summary *Event) *PatchEvent {
 	return &PatchEvent{typ: Summarise, start: &start, count: &count, summary: summary}
 }
@@ -124,7 +123,7 @@ func (p *PatchEvent) mapEvents(change func(i int, e *Event) *Event) *PatchEvent 
 	return &out
 }
 
-// set returns a copy in which change sets the field of that name anew.
+// set returns a copy with the named field replaced by change.
 func (p *PatchEvent) set(name string, change func(*PatchEvent)) *PatchEvent {
 	return p.with(func(p *PatchEvent) {
 		if p.field(name) != nil {
@@ -217,8 +216,8 @@ func (p *PatchEvent) Group() string { return deref(p.group) }
 // Base returns the seq of the newest patch that the author has seen. ok is false if the patch has no base.
 func (p *PatchEvent) Base() (seq uint64, ok bool) { return deref(p.base), p.base != nil }
 
-// StatePolicy returns the patch's policy, or else the type's default. For a revert, a pin and an unpin, which have none,
-// the result has no meaning.
+// StatePolicy returns the patch's policy, or the type's default. It is meaningless for types without a policy: revert,
+// pin and unpin.
 func (p *PatchEvent) StatePolicy() StatePolicy {
 	switch {
 	case p.state != nil:
@@ -250,7 +249,7 @@ func deref[T any](v *T) T {
 	return *v
 }
 
-// MarshalJSON returns the patch in the text form: its identity and patchType, its own fields, then all others in their
+// MarshalJSON returns the patch in the text form: its identity and patchType, its own fields, then the other fields in
 // order.
 func (p *PatchEvent) MarshalJSON() ([]byte, error) {
 	b := p.identity.appendJSON([]byte{'{'})

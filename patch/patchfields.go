@@ -7,14 +7,14 @@ import (
 	"github.com/patchlog-dev/patchlog/internal/jsonvalue"
 )
 
-// patchField is a field that patches have of their own.
+// patchField is a field that only patches have.
 type patchField struct {
 	name string
-	want string                  // what its value should be
-	of   func(p *PatchEvent) any // where its value is: a **int, **uint64, **string, **Event or **[]*Event; nil is absent
+	want string                  // describes a valid value, for errors
+	of   func(p *PatchEvent) any // where its value is: a **int, **uint64, **string, **Event or **[]*Event; nil means absent
 }
 
-// patchFields are those fields in the order in which they are written.
+// patchFields are the fields in writing order.
 var patchFields = []patchField{
 	{"start", "an integer", func(p *PatchEvent) any { return &p.start }},
 	{"count", "an integer", func(p *PatchEvent) any { return &p.count }},
@@ -43,7 +43,7 @@ func (f patchField) isSet(p *PatchEvent) bool {
 	}
 }
 
-// appendTo appends the field to the members of an object, if the patch has it.
+// appendTo appends the field to an unfinished JSON object, if the patch has it.
 func (f patchField) appendTo(b []byte, p *PatchEvent) []byte {
 	if !f.isSet(p) {
 		return b
@@ -70,7 +70,7 @@ func (f patchField) appendTo(b []byte, p *PatchEvent) []byte {
 	}
 }
 
-// parse sets the field from its JSON. It returns what is wrong with it, if anything is.
+// parse sets the field from its JSON. It returns nil if the JSON is valid.
 func (f patchField) parse(p *PatchEvent, text []byte) *FieldError {
 	wrong := &FieldError{f.name, "want " + f.want + ", not " + clip(text), WrongField}
 	switch v := f.of(p).(type) {
@@ -126,7 +126,8 @@ func nestedEvent(field string, text []byte) (*Event, *FieldError) {
 	return rec.Event, nil
 }
 
-// parsePatch makes a patch of the fields of a checked object. Malformed fields of its own make a defect, not an error.
+// parsePatch makes a patch from the fields of a checked object. Malformed fields of its own become its defect, not an
+// error.
 func parsePatch(id identity, typ string, fields []byte) (*PatchEvent, error) {
 	p := &PatchEvent{Envelope: Envelope{identity: id, json: fields}, typ: Type(typ)}
 	if err := id.check(); err != nil {
@@ -150,8 +151,8 @@ func parsePatch(id identity, typ string, fields []byte) (*PatchEvent, error) {
 	return p, p.checkFields()
 }
 
-// takeFields moves the well-formed fields of the patch's own out of its JSON, and sets the defect to the first that is
-// malformed. One that is null is as good as absent, and stays in the JSON as it came.
+// takeFields moves the patch's own well-formed fields out of its JSON, and sets the defect to the first malformed one.
+// Null fields count as absent and stay in the JSON.
 func (p *PatchEvent) takeFields() {
 	p.defect = nil
 	p.json = nilIfEmpty(jsonvalue.Edit(p.json, func(name string, text []byte) []byte {
@@ -169,7 +170,7 @@ func (p *PatchEvent) takeFields() {
 	}))
 }
 
-// checkFields refuses more fields than a patch may have.
+// checkFields refuses a patch with more than [MaxFields] fields.
 func (p *PatchEvent) checkFields() error {
 	n := 0
 	for range p.Fields() {

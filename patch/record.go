@@ -60,8 +60,7 @@ func (r Record) Size() int {
 	return len(text)
 }
 
-// MarshalJSON returns the record as a line of the text form, with its seq unless
-// that is 0.
+// MarshalJSON returns the record as a line of the text form, with its seq unless that is 0.
 func (r Record) MarshalJSON() ([]byte, error) {
 	var text []byte
 	var err error
@@ -83,9 +82,9 @@ func (r Record) MarshalJSON() ([]byte, error) {
 	return append(b, text[1:]...), nil
 }
 
-// Complete returns the record in the form that is logged: missing ids come from newID, missing times are now,
-// and temp: keys are gone, in the events inside a patch too. It leaves ids alone if newID is nil, and
-// times if now is zero. It does not change r, and returns r itself if nothing changes.
+// Complete returns the record as it is logged: with ids from newID and the time now where they are missing, and without
+// temp: keys, also in the events inside a patch. A nil newID leaves ids alone, a zero now leaves times alone. Complete
+// does not change r, and returns r itself if nothing changes.
 func Complete(r Record, newID func() string, now time.Time) Record {
 	r = r.mapIdentities(func(e identity) identity { return e.completed(newID, now) })
 	if r.Event != nil {
@@ -97,7 +96,7 @@ func Complete(r Record, newID func() string, now time.Time) Record {
 	return r
 }
 
-// mapIdentities returns the record with change applied to its identity, and to those of the events inside a patch.
+// mapIdentities returns the record with change applied to its identity and to those of the events inside a patch.
 func (r Record) mapIdentities(change func(identity) identity) Record {
 	event := func(e *Event) *Event {
 		id := change(e.identity)
@@ -131,7 +130,7 @@ func (e identity) completed(newID func() string, now time.Time) identity {
 	return e
 }
 
-const stateDelta = "/actions/stateDelta/" // the pointer to the keys of a state delta
+const stateDelta = "/actions/stateDelta/" // pointer prefix of state keys
 
 // withoutTemp returns the event without the temp: keys of its state delta.
 func (e *Event) withoutTemp() *Event {
@@ -142,7 +141,7 @@ func (e *Event) withoutTemp() *Event {
 	c.json = e.lasting()
 	c.types = e.types.without(func(pointer string) bool { return strings.HasPrefix(pointer, stateDelta+PrefixTemp) })
 	if c.derive() != nil {
-		return e // it was none with them either: its record was forged, as Record.Verify tells
+		return e // a forged record, invalid before too: see Record.Verify
 	}
 	return &c
 }
@@ -170,10 +169,10 @@ func (e *Event) lasting() []byte {
 	})
 }
 
-// Same reports whether offered equals the logged record, so that appending it again is a retry. It ignores seqs, the
-// order of keys, temp: keys and Go types; numbers are compared by kind and value, times as instants. Ids, times and
-// base are compared only if offered has them. A missing replacement equals an empty one. Of an erased record only the
-// identity is compared.
+// Same reports whether offered equals the logged record, so that appending it is a retry. It ignores seqs, the order of
+// keys, temp: keys and Go types. Numbers are compared by kind and value, times as instants. Ids, times and base are
+// compared only if offered has them. A missing replacement equals an empty one. An erased record is compared by its
+// identity only.
 func Same(logged, offered Record) bool {
 	switch {
 	case logged.Event != nil && offered.Event != nil:

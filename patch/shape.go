@@ -10,11 +10,11 @@ import (
 	"github.com/patchlog-dev/patchlog/internal/jsonvalue"
 )
 
-// shape passes the next value at a cursor and reports what is wrong with it, or nil.
-// Anything may be null, which is as good as absent.
+// shape reads the next value at a cursor and returns what is wrong with it, or nil. Null is always
+// valid, like an absent field.
 type shape func(c *jsonvalue.Cursor) *FieldError
 
-// check is the shape's judgement of a checked value.
+// check applies the shape to a checked JSON value; nil is valid.
 func (s shape) check(v []byte) *FieldError {
 	if v == nil {
 		return nil
@@ -23,10 +23,9 @@ func (s shape) check(v []byte) *FieldError {
 }
 
 var (
-	// contentShape is that of a content whose known fields, at any depth, have the types
-	// that Gemini's API and ADK give them, so that readers with types for these
-	// fields can decode it. Unknown fields may be anything. Names are matched as encoding/json
-	// matches them: of the same case first.
+	// contentShape accepts contents whose known fields, at any depth, have the types of Gemini's
+	// API and ADK, so that typed readers can decode it. Unknown fields may be anything. Names are
+	// matched as by encoding/json: exact case first.
 	contentShape = objectOf(fields{"role": aString, "parts": listOf(partShape)})
 
 	partShape = objectOf(fields{
@@ -71,7 +70,7 @@ var (
 	isBase64 = stringThat("base64", func(text string) bool { return parses(base64.StdEncoding.DecodeString(text)) })
 	isData   = shape(func(c *jsonvalue.Cursor) *FieldError {
 		if c.Kind() == jsonvalue.Array {
-			return bytesShape(c) // encoding/json reads it
+			return bytesShape(c) // checked by encoding/json
 		}
 		return isBase64(c)
 	})
@@ -85,7 +84,7 @@ func parses[T any](_ T, err error) bool { return err == nil }
 
 type fields map[string]shape
 
-// named returns the shape of the field that a name means, or nil.
+// named returns the shape of the field that encoding/json would match with name, or nil.
 func (f fields) named(name string) shape {
 	if s, ok := f[name]; ok {
 		return s

@@ -21,11 +21,11 @@ import (
 // TextVersion is the version of the text form that [WriteHeader] writes.
 const TextVersion = 1
 
-// DefaultMaxLineBytes is the default of [Decoder.MaxLineBytes]. It is enough for the largest record that stores accept by
-// default, with seq and white space.
+// DefaultMaxLineBytes is the default of [Decoder.MaxLineBytes]. It suffices for the largest record that stores accept
+// by default, with seq and white space.
 const DefaultMaxLineBytes = 17 << 20
 
-// LineError names the file and the line that is not the text form. It wraps the reason, which matches [ErrInvalid] or
+// LineError names the file and line that is not valid text form. It wraps the reason, which matches [ErrInvalid] or
 // [ErrTooLarge], or is the reader's error.
 type LineError struct {
 	File string
@@ -38,22 +38,22 @@ func (e *LineError) Error() string { return fmt.Sprintf("%s:%d: %v", e.File, e.L
 // Unwrap returns the reason.
 func (e *LineError) Unwrap() error { return e.Err }
 
-// Decoder reads the text form of a log: one JSON object a line, with or without a header line. It is not safe for
+// Decoder reads the text form of a log: one JSON object per line, with or without a header line. It is not safe for
 // concurrent use.
 type Decoder struct {
 	// MaxLineBytes is the maximum length of a line; 0 means [DefaultMaxLineBytes].
 	MaxLineBytes int
 
-	Line int // number of the line that Next read last, from 1
+	Line int // number of the last line that Next read, from 1
 
 	r       *bufio.Reader
 	file    string
-	ids     map[[2]uint64]int // the line that each id was on, by hashes of 128 bits: ids may be long, and many
+	ids     map[[2]uint64]int // line of each id, keyed by 128-bit hashes, since ids may be long and many
 	seeds   [2]maphash.Seed
 	initial map[string]Value
 	header  bool
 	line    []byte // the buffer of readLine
-	pending []byte // the first line, if it was no header
+	pending []byte // the first line, if it was not a header
 	started bool
 	err     error
 }
@@ -76,10 +76,10 @@ func (d *Decoder) InitialState() (state map[string]Value, ok bool, err error) {
 	return maps.Clone(d.initial), d.header, nil
 }
 
-// Next returns the next record. Records and events inside a patch without an id get one from the line's number and
-// content, so that reading the same file again gives the same ids. Seq is the line's, or 0. At the end the error is
-// [io.EOF]. Any other error is a *[LineError], and later calls return it again. A repeated id is an error, and so is an
-// object without any field of an event.
+// Next returns the next record. A missing id, also of an event inside a patch, is derived from the line's number and
+// content, so that reading a file again gives the same ids. Seq is the line's, or 0. At the end the error is [io.EOF].
+// Any other error is a *[LineError], and later calls return it again. A repeated id is an error, and so is an object
+// without any known field of an event.
 func (d *Decoder) Next() (Record, error) {
 	if err := d.start(); err != nil {
 		return Record{}, err
@@ -113,7 +113,7 @@ func (d *Decoder) Next() (Record, error) {
 	return rec, nil
 }
 
-// hasField reports whether an event has any of the fields that ADK's events have.
+// hasField reports whether an event has any of the fields of ADK's events.
 func (e *Event) hasField() bool {
 	if e.timed || e.id+e.invocationID+e.author+e.branch+e.scope != "" {
 		return true
@@ -126,8 +126,8 @@ func (e *Event) hasField() bool {
 	return false
 }
 
-// knownFields are the names of an event's fields beside its identity, and of those that are as good
-// as absent when they are empty.
+// knownFields are the names of an event's fields outside its identity, and of identity fields that stay in the JSON if
+// empty.
 var knownFields = func() map[string]bool {
 	names := map[string]bool{}
 	for _, name := range slices.Concat(identityNames, fieldNames, []string{
@@ -148,7 +148,7 @@ func (d *Decoder) fail(err error) error {
 	return err
 }
 
-// start reads the first line and finds out whether it is a header.
+// start reads the first line and detects a header.
 func (d *Decoder) start() error {
 	if d.started || d.err != nil {
 		return d.err
@@ -173,7 +173,7 @@ func (d *Decoder) start() error {
 
 func (d *Decoder) readHeader(text []byte) (bool, error) {
 	text, err := jsonvalue.Parse(text)
-	if err != nil { // Next will say what is wrong
+	if err != nil { // Next reports the error
 		return false, nil
 	}
 	version := jsonvalue.Member(text, "patchlog")
@@ -198,7 +198,7 @@ func (d *Decoder) readHeader(text []byte) (bool, error) {
 	return true, nil
 }
 
-// readLine returns the next line that is not blank, without its end. It is valid until the next call.
+// readLine returns the next line that is not blank, without its newline. It is valid until the next call.
 func (d *Decoder) readLine() ([]byte, error) {
 	most := d.MaxLineBytes
 	if most == 0 {
@@ -232,10 +232,10 @@ func (d *Decoder) readLine() ([]byte, error) {
 	}
 }
 
-// Ids of lines that have none are made in this name space.
+// The namespace of derived ids.
 var lineSpace = uuid.MustParse("a3c6a1c4-6d0c-5c9e-8a55-2f1b8e0c7d11")
 
-// fillIDs gives ids that depend on the line's number and content alone.
+// fillIDs sets missing ids from the line's number and content.
 func (d *Decoder) fillIDs(rec Record, text []byte) Record {
 	complete := true
 	for id := range rec.IDs() {
@@ -279,8 +279,7 @@ func WriteHeader(w io.Writer, initialState map[string]Value, redacted ...string)
 	return writeLine(w, append(b, "}}"...))
 }
 
-// WriteRecord writes one record as a line of the text form, with its seq unless that is 0. It calls w.Write
-// once.
+// WriteRecord writes one record as a line of the text form, with its seq unless that is 0. It calls w.Write once.
 func WriteRecord(w io.Writer, r Record) error {
 	text, err := r.MarshalJSON()
 	if err != nil {

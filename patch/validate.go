@@ -9,7 +9,7 @@ import (
 // Flaw is a reason why a patch is malformed or cannot be applied.
 type Flaw string
 
-// Flaws of a patch's form.
+// Flaws of malformed patches.
 const (
 	UnknownType  Flaw = "unknown type"
 	MissingField Flaw = "missing field"
@@ -35,7 +35,7 @@ type Skip struct {
 	Reason Flaw
 }
 
-// Fields that each type has of its own, required ones first, and how many those are.
+// The type's own fields, required ones first, and the number of required ones.
 var ownFields = map[Type]struct {
 	fields   []string
 	required int
@@ -46,10 +46,10 @@ var ownFields = map[Type]struct {
 	Pin:            {[]string{"eventId"}, 1},
 	Unpin:          {[]string{"eventId"}, 1},
 	Revert:         {[]string{"patchId"}, 1},
-	Erase:          {nil, 0}, // what it says is none of the fields that others may not have
+	Erase:          {nil, 0}, // a receipt's fields are not in patchFields
 }
 
-// hasState reports whether patches of the type may say what becomes of a state.
+// hasState reports whether patches of the type may have a state policy.
 func (t Type) hasState() bool { return t == Splice || t == TruncateBefore || t == Summarise }
 
 // Validate reports whether the patch is well-formed. Package fold checks its indices and ids against a log. The error is a

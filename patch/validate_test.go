@@ -12,8 +12,8 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// Each malformed patch is a record still, comes back verbatim through JSON and through
-// a store, and is as malformed there.
+// Each malformed patch is still a record, comes back verbatim through JSON and through a store, and
+// is as malformed there.
 func TestMalformedPatches(t *testing.T) {
 	const summary = `"summaryEvent":{"content":{"parts":[{"text":"s"}]}}`
 	for _, c := range []struct {
@@ -110,7 +110,7 @@ func wantDefect(t *testing.T, p *patch.PatchEvent, field string, flaw patch.Flaw
 	}
 }
 
-// Of a malformed field the accessor returns what it returns of an absent one.
+// Accessors treat a malformed field as absent.
 func TestAccessorsOfMalformedFields(t *testing.T) {
 	p := parsePatch(t, `{"patchType":"splice","start":"x","count":1.5,"base":-1,"state":5,"eventId":1,"replacement":[5],"summaryEvent":[]}`)
 	if revert := parsePatch(t, `{"patchType":"revert","patchId":5}`); revert.PatchID() != "" {
@@ -163,7 +163,7 @@ func TestMadePatchesThatAreMalformed(t *testing.T) {
 		wantDefect(t, parsePatch(t, c.p.String()), c.field, c.flaw)
 	}
 
-	// What no line and no store could bring back has no form at all.
+	// A patch that cannot be written as a line or stored has no byte form.
 	for _, c := range []struct {
 		p     *patch.PatchEvent
 		field string
@@ -184,7 +184,7 @@ func TestMadePatchesThatAreMalformed(t *testing.T) {
 	}
 }
 
-// An event or a patch made of Go values has no more fields than one that is read.
+// Events and patches made from Go values have the same limit of fields as parsed ones.
 func TestTooManyFields(t *testing.T) {
 	extra := map[string]any{}
 	for i := range patch.MaxFields {

@@ -6,15 +6,15 @@ import (
 	"github.com/patchlog-dev/patchlog/internal/jsonvalue"
 )
 
-// Value is an immutable JSON value, such as a state value or an event's content. The zero Value is null. It keeps the
-// literals of JSON text and the Go types of Go values. Values may be shared between goroutines.
+// Value is an immutable JSON value, such as a state value or an event's content. The zero Value is null. It keeps
+// number literals of JSON text and the types of Go values. Values may be shared between goroutines.
 type Value struct {
 	text  []byte // compact JSON; nil is null
 	types goTypes
-	fault *FieldError // why the value cannot be written; only [Text] makes such a one
+	fault *FieldError // why the value cannot be written; only [Text] sets it
 }
 
-// ParseValue returns the value of a JSON text. The error matches [ErrInvalid].
+// ParseValue parses JSON text. The error matches [ErrInvalid].
 func ParseValue(text []byte) (Value, error) {
 	own, err := jsonvalue.Parse(text)
 	if err != nil {
@@ -26,9 +26,9 @@ func ParseValue(text []byte) (Value, error) {
 	return Value{text: own}, nil
 }
 
-// NewValue returns the value of a Go value made of booleans, numbers, strings, []byte, times, json.Number, slices, maps
-// with string keys, and Values; a map of Values becomes an object. Times are converted to UTC. It keeps no reference
-// to v. It refuses with a *[FieldError] what would not come back deep-equal: structs, defined types, errors, NaN, and
+// NewValue converts a Go value made of booleans, numbers, strings, []byte, times, json.Number, slices, maps with string
+// keys, and Values. A map of Values becomes an object. Times are converted to UTC. It keeps no reference to v. It
+// refuses with a *[FieldError] values that would not come back deep-equal: structs, defined types, errors, NaN, and
 // text that is not UTF-8.
 func NewValue(v any) (Value, error) {
 	text, types, err := writeGo(&v, false)
@@ -38,10 +38,10 @@ func NewValue(v any) (Value, error) {
 	return Value{text: text, types: types}, nil
 }
 
-// Any returns the value as a Go value, which the caller owns. A value made from Go is deep-equal to the original. One
-// made from JSON is nil, bool, string, map[string]any, []any, int64 for an integer, float64 for -0 and a number with a
-// point or an exponent, or json.Number for a number that neither can hold. The value of a forged record, which is not
-// JSON, is nil.
+// Any returns the value as a Go value, which the caller owns. A value made from Go is deep-equal to the original. A
+// value parsed from JSON is nil, bool, string, map[string]any, []any, int64 for an integer, float64 for -0 and for a
+// number with point or exponent, or json.Number for a number that neither can hold. A value of a forged record that is
+// not JSON is nil.
 func (v Value) Any() any {
 	if len(v.types) == 0 {
 		switch jsonvalue.KindOf(v.text) {
@@ -74,7 +74,7 @@ func (v Value) Decode(into any) error {
 	return decodeTyped("", v.text, v.types, into)
 }
 
-// MarshalJSON returns the value's JSON text, numbers as they were written.
+// MarshalJSON returns the value's JSON text, with numbers as they were written.
 func (v Value) MarshalJSON() ([]byte, error) {
 	if v.fault != nil {
 		return nil, v.fault
@@ -82,7 +82,7 @@ func (v Value) MarshalJSON() ([]byte, error) {
 	return bytes.Clone(v.json()), nil
 }
 
-// UnmarshalJSON sets the value to that of a JSON text, as [ParseValue] does.
+// UnmarshalJSON parses JSON text as [ParseValue] does.
 func (v *Value) UnmarshalJSON(text []byte) error {
 	parsed, err := ParseValue(text)
 	if err == nil {
@@ -108,7 +108,7 @@ func (v Value) json() []byte {
 // isNull reports whether the value is null.
 func (v Value) isNull() bool { return jsonvalue.KindOf(v.text) == jsonvalue.Null }
 
-// Change sets a key of the session's state.
+// Change is a change of one key of the session's state.
 type Change struct {
 	Key   string
 	Value Value

@@ -52,12 +52,12 @@ func TestValueOfGoComesBackDeepEqual(t *testing.T) {
 	for _, v := range filler.OddMap(4) {
 		check(v)
 	}
-	// The deepest type there is.
+	// The deepest type that is accepted.
 	check([][][][][][][][]int{{{{{{{{1}}}}}}}})
 	check(map[string][]map[string][]map[string][]map[string][]any{"a": {{"b": {{"c": {{"d": {1, nil, "x", json.Number("1e999")}}}}}}}})
 }
 
-// anyTree draws what an `any` may hold.
+// anyTree draws a value for an `any`.
 var anyTree = func() *rapid.Generator[any] {
 	number := rapid.Custom(func(t *rapid.T) json.Number {
 		return json.Number(rapid.StringMatching(`-?(0|[1-9][0-9]{0,30})(\.[0-9]{1,9})?([eE][+-]?[0-9]{1,3})?`).Draw(t, "number"))
@@ -214,8 +214,8 @@ var (
 	_ json.Marshaler             = patch.Value{}
 )
 
-// Numbers are written as encoding/json writes them, but that those without a fraction
-// show that they are floats.
+// Numbers are written as by encoding/json, except that floats without a fraction are marked as
+// floats.
 func TestFloatsAreWrittenAsEncodingJSONDoes(t *testing.T) {
 	below := func(f float64) float64 { return math.Nextafter(f, 0) }
 	for _, f := range []float64{

@@ -6,11 +6,11 @@ import (
 	"strings"
 )
 
-// Emails finds e-mail addresses in ASCII: a name, an @ and a host with a dot. It also finds texts of this form that
-// are no addresses, such as git@github.com.
+// Emails finds e-mail addresses in ASCII: a name, an @ and a host with a dot. It also matches lookalikes such as
+// git@github.com.
 func Emails() Pattern { return Pattern{Name: "email", Find: findEmails} }
 
-// The top-level domain has no digits, or it is in Punycode.
+// The top-level domain has no digits, unless it is in Punycode.
 var emailHost = regexp.MustCompile(`^[0-9A-Za-z.-]+\.(?:[A-Za-z-]{2,}|xn--[0-9A-Za-z-]*)$`)
 
 func findEmails(text string) [][]int {
@@ -32,11 +32,11 @@ func findEmails(text string) [][]int {
 }
 
 // Phones finds telephone numbers: international ones, with a + and 9 to 15 digits, and North American ones of ten
-// digits in groups. It does not find other national formats, which look like other numbers.
+// digits in groups. It does not find other national formats, which cannot be told from other numbers.
 func Phones() Pattern { return Pattern{Name: "phone", Find: findPhones} }
 
-// The first group is an international number, the second a North American one. What follows that must not be a word,
-// not even behind a dash or a point: the number would be part of a longer one.
+// Group 1 is an international number, group 2 a North American one. The latter must not be followed by a word
+// character, not even after a dash or a point: it would be part of a longer number.
 var (
 	phone = regexp.MustCompile(`^(?:(\+[1-9](?:[ .()/-]*\d){8,14}\b)|` +
 		`((?:1[ .-])?(?:\([2-9]\d\d\)[ .-]?|[2-9]\d\d[ .-])[2-9]\d\d[ .-]\d{4})(?:[^\w.-]|[.-](?:\W|$)|$))`)
@@ -44,14 +44,14 @@ var (
 )
 
 func findPhones(text string) [][]int {
-	const longest = 64 // with separators
+	const longest = 64 // in bytes, with separators
 	text = blankEscapes(text)
 	return search(text, "+("+digits, func(at int) (start, end, next int) {
 		if wordBefore(text, at) || at > 0 && strings.IndexByte(".-+/", text[at-1]) >= 0 {
 			return 0, 0, 0
 		}
 		number := text[at:min(at+longest, len(text))]
-		if number[0] == '+' { // a double separator, such as an ellipsis, ends it
+		if number[0] == '+' { // a double separator, such as an ellipsis, ends the number
 			number = number[:len(number)-len(doubleSeparator.FindString(number))]
 		}
 		if m := phone.FindStringSubmatchIndex(number); m != nil {
@@ -82,5 +82,5 @@ func findIPs(text string) [][]int {
 
 func isIP(text string) bool {
 	ip, err := netip.ParseAddr(text)
-	return err == nil && !ip.IsUnspecified() && strings.ContainsAny(text, digits) // C++ has names such as ab::cd
+	return err == nil && !ip.IsUnspecified() && strings.ContainsAny(text, digits) // not a C++ name such as ab::cd
 }

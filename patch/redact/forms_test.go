@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// What ends like a secret but goes on is not one. Each case holds one end of a form.
+// A text that continues past the end of a form is not a secret. Each case tests one boundary.
 func TestWhereFormsEnd(t *testing.T) {
 	r := all(t)
 	for text, want := range map[string]string{
@@ -28,7 +28,7 @@ func TestWhereFormsEnd(t *testing.T) {
 	}
 }
 
-// A text that ends where a key could begin, again and again, takes linear time too.
+// A text with many possible starts of a key takes linear time.
 func TestHostileKeys(t *testing.T) {
 	r := all(t)
 	const size = 1 << 18

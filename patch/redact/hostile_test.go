@@ -5,8 +5,7 @@ import (
 	"testing"
 )
 
-// Long texts that are made of beginnings of secrets take time linear in their length: else this
-// would not end.
+// Long texts made of starts of secrets take linear time; in quadratic time this test would not end.
 func TestHostileTexts(t *testing.T) {
 	r := all(t)
 	const size = 1 << 19

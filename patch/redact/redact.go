@@ -2,8 +2,8 @@
 // and telephone numbers. It is for data that leaves a log, such as the input of a summarizer, search results, or an
 // export. The log does not change.
 //
-// It recognises secrets by their form and checksum. It does not find names, postal addresses, passwords in prose, and
-// secrets with another spelling, in images, or in archives.
+// It recognises secrets by their form and checksum. It does not find names, postal addresses, passwords in prose, or
+// secrets that are spelled differently, in images, or in archives.
 package redact
 
 import (
@@ -28,8 +28,7 @@ type Pattern struct {
 	// FindAllStringIndex does. It should take time linear in the text.
 	Find func(text string) [][]int
 
-	// Is, if not nil, reports whether a whole text is a secret because of the key of its JSON member,
-	// such as "password".
+	// Is, if not nil, reports whether a whole text is a secret, given the key of its JSON member, such as "password".
 	Is func(key, text string) bool
 }
 
@@ -38,15 +37,15 @@ type Options struct {
 	// Patterns are the patterns to use. None means [Default].
 	Patterns []Pattern
 
-	// Key is a secret key: redactors with the same key make the same placeholders. With the key, one can
-	// test whether a placeholder stands for a given card. None means a random key, so that placeholders
-	// are the same within this redactor only.
+	// Key is a secret key: redactors with the same key make the same placeholders. Whoever has the key can test whether
+	// a placeholder stands for a given card. Empty means a random key: placeholders are then stable only within this
+	// redactor.
 	Key []byte
 }
 
-// Redactor replaces secrets by placeholders such as [card 3f9a1c07]: the pattern's name, and a number that is the
-// same for equal secrets, whatever their punctuation. The number does not reveal the secret. Redacting again changes
-// nothing.
+// Redactor replaces secrets by placeholders such as [card 3f9a1c07]: the pattern's name, and a number that is the same
+// for equal secrets, whatever their punctuation. The number does not reveal the secret. Redacting twice equals
+// redacting once.
 //
 // It takes time linear in its input if its patterns do, and is safe for concurrent use. A nil Redactor changes nothing.
 type Redactor struct {
@@ -54,7 +53,7 @@ type Redactor struct {
 	key      []byte
 }
 
-// Default returns all patterns of this package but [IPs].
+// Default returns all patterns of this package except [IPs].
 func Default() []Pattern { return []Pattern{Keys(), Cards(), IBANs(), Emails(), Phones()} }
 
 // All returns all patterns of this package.
@@ -95,8 +94,8 @@ func (r *Redactor) Names() []string {
 	return names
 }
 
-// Text returns a text with placeholders in place of secrets. If the text is the base64 of another one, it redacts that
-// one.
+// Text returns a text with placeholders in place of secrets. If the text is base64 of UTF-8 text, it redacts the
+// decoded text.
 func (r *Redactor) Text(text string) string { return r.member("", text) }
 
 // Record returns a record with its texts redacted. Ids, seqs, names of functions, times and structure stay.
@@ -139,7 +138,7 @@ func (r *Redactor) State(state map[string]patch.Value) (map[string]patch.Value, 
 	return object.Members(), nil
 }
 
-// member redacts the text that a member of a JSON object is.
+// member redacts the text of a JSON object's member with the given key.
 func (r *Redactor) member(key, text string) string {
 	if r == nil || text == "" {
 		return text
@@ -159,7 +158,8 @@ func (r *Redactor) member(key, text string) string {
 	return r.found(text)
 }
 
-// found redacts what patterns find in a text. Of secrets that overlap, all goes, by the name of the first.
+// found redacts the matches of the patterns in a text. Overlapping matches are replaced together, under the name of the
+// first.
 func (r *Redactor) found(text string) string {
 	var all [][]int // start, index of the pattern, end
 	for i, p := range r.patterns {
@@ -188,10 +188,10 @@ func (r *Redactor) found(text string) string {
 
 var placeholder = regexp.MustCompile(`^\[[a-z][a-z0-9-]* [0-9a-f]{8}\]$`)
 
-// notInPlain are the characters that placeholders do not depend on.
+// notInPlain are the characters that do not affect a placeholder.
 var notInPlain = regexp.MustCompile(`[^\pL\pN]+`)
 
-// placeholder returns what stands in the place of a secret.
+// placeholder returns the placeholder of a secret.
 func (r *Redactor) placeholder(name, secret string) string {
 	plain := strings.ToLower(notInPlain.ReplaceAllString(secret, ""))
 	sum := hmac.New(sha256.New, r.key)
@@ -199,5 +199,5 @@ func (r *Redactor) placeholder(name, secret string) string {
 	return fmt.Sprintf("[%s %x]", name, sum.Sum(nil)[:4])
 }
 
-// shortestEncoded is how long a text must be to be taken for base64.
+// shortestEncoded is the minimum length of a text that is tried as base64.
 const shortestEncoded = 24

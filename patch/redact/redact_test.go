@@ -23,10 +23,10 @@ func all(t testing.TB) *redact.Redactor {
 
 var placeholder = regexp.MustCompile(`\[([a-z]+) [0-9a-f]{8}\]`)
 
-// kinds is a text with placeholders that say their names alone.
+// kinds strips the numbers from the placeholders in a text.
 func kinds(text string) string { return placeholder.ReplaceAllString(text, "[$1]") }
 
-// split keeps what looks like a key out of the source.
+// split removes the ~ that keeps secret scanners from matching this source.
 func split(text string) string { return strings.ReplaceAll(text, "~", "") }
 
 func TestText(t *testing.T) {
@@ -88,7 +88,8 @@ func TestText(t *testing.T) {
 	}
 }
 
-// Equal secrets have one placeholder, however they are written, and others have others.
+// Equal secrets get equal placeholders, however they are punctuated; different secrets get different
+// ones.
 func TestPlaceholdersAreStable(t *testing.T) {
 	r := all(t)
 	if a, b := r.Text("4111 1111 1111 1111"), r.Text("4111-1111-1111-1111"); a != b {
@@ -110,7 +111,7 @@ func TestPlaceholdersAreStable(t *testing.T) {
 	}
 }
 
-// Members of objects are judged by their names, state too; numbers that are secrets become texts.
+// Members of objects, also of the state, are matched by key; numbers that are secrets become texts.
 func TestEvent(t *testing.T) {
 	r := all(t)
 	e, err := patch.ParseEvent([]byte(split(`{"id":"4111111111111111","author":"ada@example.com","content":{"parts":[
@@ -138,7 +139,7 @@ func TestEvent(t *testing.T) {
 	}
 }
 
-// What a session is made of besides events is redacted alike, and what is given stays as it was.
+// Records, events and state are redacted alike; the arguments do not change.
 func TestRecordsEventsAndState(t *testing.T) {
 	r := all(t)
 	says := func(id, text string) *patch.Event {
@@ -189,7 +190,7 @@ func TestNewErrors(t *testing.T) {
 	}
 }
 
-// Patterns of one's own may overlap others and say places that are none.
+// Custom patterns may overlap others and return invalid ranges.
 func TestOwnPatterns(t *testing.T) {
 	ticket := regexp.MustCompile(`T-\d+( \S+@)?`)
 	r, err := redact.New(redact.Options{Patterns: []redact.Pattern{
@@ -208,7 +209,7 @@ func TestOwnPatterns(t *testing.T) {
 	}
 }
 
-// Secret draws a secret.
+// secret draws a secret.
 func secret(t *rapid.T) string {
 	return split(rapid.OneOf(
 		rapid.StringMatching(`AKI~A[A-Z0-9]{16}`), rapid.StringMatching(`gh~p_[a-zA-Z0-9]{36}`), rapid.StringMatching(`sk~-ant-api03-[a-zA-Z0-9]{20}[0-9]`),
@@ -237,8 +238,8 @@ func card(t *rapid.T) string {
 	return number
 }
 
-// No secret is left that stands between spaces, quotes, brackets or escapes, whatever else is there;
-// and what was redacted is let be.
+// No secret between spaces, quotes, brackets or escapes survives, and redacting again changes
+// nothing.
 func TestPropertyFindsSecrets(t *testing.T) {
 	r := all(t)
 	rapid.Check(t, func(t *rapid.T) {
@@ -255,7 +256,7 @@ func TestPropertyFindsSecrets(t *testing.T) {
 	})
 }
 
-// Any text is taken, by several goroutines at once.
+// Any text is accepted, by several goroutines at once.
 func TestPropertyTakesAnyText(t *testing.T) {
 	r := all(t)
 	rapid.Check(t, func(t *rapid.T) {

@@ -11,15 +11,15 @@ const (
 	digits  = "0123456789"
 	letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
-	// A text may hold JSON or URLs. Their escapes are not part of the word behind them, and the digits of escapes
-	// are not numbers.
+	// A text may hold JSON or URLs. Their escapes are not part of the word after them, and the digits of escapes are
+	// not numbers.
 	digitEscape = `\\u[0-9A-Fa-f]{4}|%[0-9A-Fa-f]{2}`
 	anyEscape   = `(?:` + digitEscape + `|\\[nrtbf])`
 )
 
-// search calls find with the places of some characters in a text, and returns the byte ranges of secrets. find returns
-// the start and end of a secret, with 0 for an end if there is none, and where the search goes on at the earliest. The
-// search is linear in the text if find reads a bounded number of bytes behind that place.
+// search calls find at each occurrence of some characters in a text, and returns the byte ranges of secrets. find
+// returns the start and end of a secret, with end 0 if there is none, and the earliest offset where the search
+// continues. The search is linear in the text if find reads a bounded number of bytes past that offset.
 func search(text, chars string, find func(at int) (start, end, next int)) (found [][]int) {
 	for at := 0; at < len(text); at++ {
 		i := strings.IndexAny(text[at:], chars)
@@ -36,12 +36,12 @@ func search(text, chars string, find func(at int) (start, end, next int)) (found
 	return found
 }
 
-// prefixOf returns the start of a text that consists of some characters.
+// prefixOf returns the longest prefix of a text that consists of the given characters.
 func prefixOf(text, chars string) string { return text[:len(text)-len(strings.TrimLeft(text, chars))] }
 
 var escape = regexp.MustCompile(digitEscape)
 
-// blankEscapes returns a text of the same length without the escapes that have digits.
+// blankEscapes replaces escapes that contain digits with spaces. The length stays.
 func blankEscapes(text string) string {
 	if !strings.Contains(text, "%") && !strings.Contains(text, `\u`) {
 		return text
@@ -53,13 +53,13 @@ func isWord(c byte) bool { return c == '_' || '0' <= c && c <= '9' || 'a' <= c|0
 
 var escapeBefore = regexp.MustCompile(anyEscape + `$`)
 
-// wordBefore reports whether a word goes on at a place.
+// wordBefore reports whether the offset is preceded by a word character.
 func wordBefore(text string, at int) bool {
 	before := text[max(at-6, 0):at]
 	return at > 0 && isWord(text[at-1]) && !(strings.ContainsAny(before, `\%`) && escapeBefore.MatchString(before))
 }
 
-// wordAfter reports whether a word goes on behind a place.
+// wordAfter reports whether a word character is at the offset.
 func wordAfter(text string, end int) bool { return end < len(text) && isWord(text[end]) }
 
 // Keys finds credentials: keys and tokens of well-known services by their prefix (AWS, GitHub, GitLab, Google, Slack,
@@ -84,26 +84,26 @@ func findKeys(text string) [][]int {
 	return found
 }
 
-// token is what keys that begin with one of some prefixes look like. The last group of the form is what is secret.
+// token describes keys with fixed prefixes. The last matching group of form is the secret.
 type token struct {
 	prefixes []string
 	form     *regexp.Regexp
-	digit    bool // a digit must be in it
+	digit    bool // the secret must contain a digit
 }
 
-// wordStart matches before a word, or the escape before it.
+// wordStart matches the start of a word, or an escape before it.
 const wordStart = `(?:\b|` + anyEscape + `)`
 
-// tokenOf returns a token that begins where no word goes on. rest is the form of what follows the prefix.
+// tokenOf returns a token that starts at a word start. rest is the pattern after the prefix.
 func tokenOf(prefixes, rest string, digit bool) token {
 	prefix := strings.ReplaceAll(regexp.QuoteMeta(prefixes), " ", "|")
 	return token{strings.Fields(prefixes), regexp.MustCompile(wordStart + "((?:" + prefix + ")" + rest + ")"), digit}
 }
 
-// pemKey is the first line of a private key in PEM, up to its last dashes.
+// pemKey is the first line of a private key in PEM, without its last dashes.
 const pemKey = `-----BEGIN (?:-?[^-]){0,53}-?PRIVATE KEY[^-]{0,53}`
 
-// A form reads all characters of its kind, so that a token that goes on is not one, and none is read twice.
+// Each form consumes all characters of its kind, so that a longer token does not match and no text is read twice.
 var tokens = []token{
 	tokenOf("AKIA ASIA", `[0-9A-Z]{16}\b`, false),                               // AWS
 	tokenOf("ghp_ gho_ ghu_ ghs_ ghr_", `[0-9A-Za-z]{36,}\b`, false),            // GitHub
@@ -124,19 +124,19 @@ var tokens = []token{
 	tokenOf("shpat_", `[0-9a-fA-F]{32,}\b`, false),                              // Shopify
 	tokenOf("dop_v1_", `[0-9a-fA-F]{64,}\b`, false),                             // DigitalOcean
 	tokenOf("AGE-SECRET-KEY-1", `[0-9A-Z]{58,}\b`, false),                       // age
-	tokenOf("bearer Bearer", ` ([\w.~+/=-]{12,})`, true),                        // in headers of HTTP
-	tokenOf("basic Basic", ` ([\w.~+/=-]{12,})`, true),                          // in headers of HTTP
-	// JSON web tokens. What only begins like one is passed by, so that it is read once.
+	tokenOf("bearer Bearer", ` ([\w.~+/=-]{12,})`, true),                        // in HTTP headers
+	tokenOf("basic Basic", ` ([\w.~+/=-]{12,})`, true),                          // in HTTP headers
+	// JSON web tokens. The second alternative skips lookalikes, so that they are read once.
 	{[]string{"eyJ"}, regexp.MustCompile(wordStart + `(?:(eyJ[\w-]{7,}\.[\w-]{10,}(?:\.[\w-]*){0,3})|eyJ[\w-]*)`), false},
-	// Private keys in PEM, and the start of one that was cut off: it goes on for as long as it looks like a key.
+	// Private keys in PEM, and truncated ones, which extend as far as the text looks like a key.
 	{[]string{"-----BEGIN "}, regexp.MustCompile(`(?s)(` + pemKey + `.*?-----END (?:.{0,59}?-----)?)`), false},
 	{[]string{"-----BEGIN "}, regexp.MustCompile(`(` + pemKey + `(?:-----)?(?:-{0,4}[0-9A-Za-z+/=\\: ,\r\n\t]|-{5,}[0-9A-DF-Za-z+/=\\: ,\r\n\t])*-*(?:E[A-Z ]*$)?)`), false},
 	// Passwords in URLs.
 	{[]string{"://"}, regexp.MustCompile("://[^/ \t\r\n\"'<>\\\\`?#[\\]{}:]*:([^/ \t\r\n\"'<>\\\\`?#[\\]{}]+)@"), false},
 }
 
-// Names of secrets end so, in small letters and without punctuation. Those that are vague are names of secrets if their
-// value looks like one.
+// Suffixes of names of secrets, in lower case without punctuation. A vague name counts only if its value looks like a
+// secret.
 var (
 	secretNames = strings.Fields("password passwd passphrase secret apikey accesskey secretkey privatekey accesstoken " +
 		"refreshtoken authtoken sessiontoken bearertoken idtoken apitoken authorization")
@@ -146,7 +146,7 @@ var (
 
 const longestName = 80
 
-// namesSecret reports whether the value of a name is a secret.
+// namesSecret reports whether a value is a secret because of its name.
 func namesSecret(name, value string) bool {
 	plain := strings.ToLower(punctuation.ReplaceAllString(name[:min(len(name), longestName)], ""))
 	isSuffix := func(suffix string) bool { return strings.HasSuffix(plain, suffix) }
@@ -155,16 +155,16 @@ func namesSecret(name, value string) bool {
 			strings.ContainsAny(value, digits) && strings.ContainsAny(value, letters) && !strings.Contains(value, " "))
 }
 
-// assignment is what stands between a name and a value.
+// assignment matches the text between a name and its value.
 var assignment = regexp.MustCompile("^[=:][=>]?[ \t\"'\\\\`]{0,6}")
 
-// assigned is a value without its quotes.
+// assigned matches a value without its quotes.
 var assigned = regexp.MustCompile("^[^ \t\r\n\"'`\\\\&,;)<>\\]}|]*")
 
-// findAssigned finds the values assigned by = or : to names of secrets, in programs, settings, URLs, headers and JSON.
-// A value that looks like a word, a variable or a call is not a secret.
+// findAssigned finds values assigned by = or : to names of secrets, in programs, settings, URLs, headers and JSON. A
+// value that looks like a word, a variable or a call is not a secret.
 func findAssigned(text string) [][]int {
-	// A value is judged by its start, so that no text is read for each of its names.
+	// A value is judged by its first bytes, so that a text is not read again for each name in it.
 	const shortestName, mostQuotes, longestAssignment, judged = 5, 4, 8, 256
 	return search(text, "=:", func(at int) (start, end, next int) {
 		nameEnd := max(len(strings.TrimRight(text[:at], " \t\"'\\`")), at-mostQuotes)
@@ -183,7 +183,8 @@ func findAssigned(text string) [][]int {
 }
 
 // Cards finds payment card numbers: 13 to 19 digits, together or in groups with spaces or dashes, with an issuer's
-// prefix and a correct check digit. One in ten other numbers with such a prefix and length passes by chance.
+// prefix and a correct check digit. One in ten other numbers with such a prefix and length has a correct check digit by
+// chance.
 func Cards() Pattern { return Pattern{Name: "card", Find: findCards} }
 
 var (
@@ -216,8 +217,7 @@ func findCards(text string) [][]int {
 	})
 }
 
-// isCard reports whether a number has the form of a card's, and its last digit is the one that Luhn's algorithm
-// computes from the others.
+// isCard reports whether a number has the form of a card number and a valid Luhn check digit.
 func isCard(groups string) bool {
 	number := separators.Replace(groups)
 	sum := 0
@@ -231,17 +231,16 @@ func isCard(groups string) bool {
 	return sum%10 == 0 && cardNumber.MatchString(number)
 }
 
-// IBANs finds international bank account numbers, together or in groups with spaces, by their country's length and
-// their checksum.
+// IBANs finds international bank account numbers, together or in groups with spaces, by country, length and checksum.
 func IBANs() Pattern { return Pattern{Name: "iban", Find: findIBANs} }
 
-// ibanLengths are the countries of the registry, with how long their numbers are.
+// ibanLengths are the country codes of the registry with the lengths of their numbers.
 const ibanLengths = "AD24 AE23 AL28 AT20 AZ28 BA20 BE16 BG22 BH22 BI27 BR29 BY28 CH21 CR22 CY28 CZ24 DE22 DJ27 DK18 DO28 " +
 	"EE20 EG29 ES24 FI18 FK18 FO18 FR27 GB22 GE22 GI23 GL18 GR27 GT28 HN28 HR21 HU28 IE22 IL23 IQ23 IS26 IT27 JO30 KW30 KZ20 " +
 	"LB28 LC32 LI21 LT20 LU20 LV21 LY25 MC27 MD24 ME22 MK19 MN20 MR27 MT31 MU30 NI28 NL18 NO15 OM23 PK24 PL28 PS29 PT25 QA29 " +
 	"RO24 RS22 RU33 SA24 SC31 SD18 SE24 SI19 SK24 SM27 SO23 ST25 SV28 TL23 TN24 TR26 UA29 VA22 VG24 XK20 YE30 "
 
-// A space that does not stand between groups of four is left in a number, which does not match then.
+// A space that does not separate groups of four stays in the number, which then does not match.
 var ibanNumber = regexp.MustCompile(`^[A-Za-z]{2}\d\d[0-9A-Za-z]+$`)
 
 func findIBANs(text string) [][]int {
@@ -265,8 +264,8 @@ func findIBANs(text string) [][]int {
 	})
 }
 
-// mod97 returns the remainder of an account number whose first four characters stand at its end, and whose letters
-// stand for 10 to 35.
+// mod97 returns the remainder of the number that results when the first four characters move to the end and letters
+// become 10 to 35.
 func mod97(number string) (rest int) {
 	for _, c := range number[4:] + number[:4] {
 		value, _ := strconv.ParseInt(string(c), 36, 8)

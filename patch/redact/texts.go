@@ -12,32 +12,28 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// rewriting returns the replacement of a text, or the text itself if that may
-// stay. name is the key of the object's member that the text is, or that the arrays are in
-// which it stands; it is "" for a text that is a key itself, and where there is none.
+// rewriting returns the replacement of a text, or the text itself. name is the key of the member that holds the text,
+// directly or in arrays; it is "" for keys and for texts outside objects.
 type rewriting func(name, text string) string
 
-// rewriteRecord returns the record with its texts rewritten: what users, models, tools and
-// programs said, in contents, arguments, responses, the state, metadata and unknown fields, the
-// author's name, and files that are text. A number is offered as its literal, and becomes a text if
-// it is rewritten. In data, such as arguments and the state, keys are offered too; one that becomes a
-// key that its object has already gets an apostrophe.
+// rewriteRecord returns the record with its texts rewritten: contents, arguments, responses, the state, metadata,
+// unknown fields, the author's name, and text files. A number is passed as its literal, and becomes a string if it is
+// rewritten. In data, such as arguments and the state, keys are rewritten too; a key that collides with another of its
+// object gets an apostrophe.
 //
-// What the log is made of stays: seqs, ids of events, calls, patches and invocations, names of
-// functions, branches, times, roles, indices, pins and groups, what patchlog says of its own in
-// customMetadata.patchlog, but for names that it cites from summaries, and what a receipt says but
-// for its reason and keys of the state. So the records of a log that are rewritten each by itself
-// fold as before, with other texts, and receipts still cover what they say.
+// Structure stays: seqs, ids of events, calls, patches and invocations, names of functions, branches, times, roles,
+// indices, pins, groups, patchlog's own metadata except for names cited from summaries, and a receipt except for its
+// reason and its state keys. So a log whose records are rewritten one by one folds as before, with other texts, and
+// receipts still cover the same records.
 //
-// A record in which nothing changes is returned unchanged. Others are as if they had come as
-// JSON: Go types that their values were made from are gone. The error is that of [patch.ParseRecord],
-// if the result is no record.
+// A record in which nothing changes is returned unchanged. Other records lose the Go types of their values, as if
+// parsed from JSON. Errors are those of [patch.ParseRecord].
 func rewriteRecord(r patch.Record, rewrite rewriting) (patch.Record, error) {
 	text, err := r.MarshalJSON()
 	if err != nil {
 		return r, err
 	}
-	if _, err := jsonvalue.Parse(text); err != nil { // the record is forged, and may nest without end
+	if _, err := jsonvalue.Parse(text); err != nil { // a forged record may nest without limit
 		return r, fmt.Errorf("%w: %w", patch.ErrInvalid, err)
 	}
 	w := textWriter{rewrite: rewrite, out: make([]byte, 0, len(text))}
@@ -55,13 +51,13 @@ func rewriteRecord(r patch.Record, rewrite rewriting) (patch.Record, error) {
 	return patch.ParseRecord(w.out)
 }
 
-// rewriteEvent is rewriteRecord of an event.
+// rewriteEvent is rewriteRecord for an event.
 func rewriteEvent(e *patch.Event, rewrite rewriting) (*patch.Event, error) {
 	r, err := rewriteRecord(patch.Record{Event: e}, rewrite)
 	return r.Event, err
 }
 
-// rewriteValue returns the value with its texts rewritten, as data.
+// rewriteValue returns the value with all its texts and keys rewritten.
 func rewriteValue(v patch.Value, rewrite rewriting) (patch.Value, error) {
 	text, err := jsonvalue.Parse([]byte(v.String()))
 	if err != nil {
@@ -74,14 +70,14 @@ func rewriteValue(v patch.Value, rewrite rewriting) (patch.Value, error) {
 	return patch.ParseValue(w.out)
 }
 
-// texts tells a value's free texts from its structure. The zero value is data: all its texts and keys are free. It holds
-// for each element of an array.
+// texts tells the free texts of a value from its structure. The zero value is data: all texts and keys are free. For an
+// array it describes each element.
 type texts struct {
 	stays   bool        // all of it is structure
-	encoded bool        // it is bytes in base64
-	keys    bool        // it is keys of data, and offered as these are
-	fields  bool        // it is an object whose keys are names of fields, or ids
-	members textsByName // of the object that it is; further members hold data
+	encoded bool        // base64
+	keys    bool        // its texts are keys of data, and rewritten as such
+	fields  bool        // an object whose keys are field names or ids
+	members textsByName // members of an object; others are data
 }
 
 type textsByName map[string]*texts
@@ -119,7 +115,7 @@ var (
 	filesTexts = textsByName{"inlineData": fileTexts, "fileData": fileTexts}
 )
 
-// fieldsOf returns the texts of an object with fields, of which those named in asTheyAre are structure.
+// fieldsOf describes an object with known fields, of which those named in asTheyAre are structure.
 func fieldsOf(asTheyAre string, known ...textsByName) *texts {
 	all := textsByName{}
 	for _, k := range known {
@@ -131,14 +127,14 @@ func fieldsOf(asTheyAre string, known ...textsByName) *texts {
 	return &texts{fields: true, members: all}
 }
 
-// textWriter writes JSON text with its texts rewritten.
+// textWriter writes JSON with its texts rewritten.
 type textWriter struct {
 	rewrite rewriting
 	out     []byte
 	changed bool
 }
 
-// value passes the next value of a cursor, the one of a member of that name, and writes it.
+// value reads the cursor's next value, which is the member with the given name, and writes it.
 func (w *textWriter) value(c *jsonvalue.Cursor, of *texts, name string) {
 	kind := c.Kind()
 	switch {
@@ -179,7 +175,7 @@ func (w *textWriter) value(c *jsonvalue.Cursor, of *texts, name string) {
 
 func (w *textWriter) object(c *jsonvalue.Cursor, of *texts) {
 	object := *c
-	var keys map[string][]byte // of the object, and those written, once one has changed
+	var keys map[string][]byte // the object's keys, and those written so far; nil until a key changes
 	w.out = append(w.out, '{')
 	for c.Enter(); c.More(); {
 		key := string(c.Key())
@@ -207,7 +203,8 @@ func (w *textWriter) text(name, text string) string {
 	return strings.ToValidUTF8(w.rewrite(name, text), "\uFFFD")
 }
 
-// rewriteBase64 returns the base64 of a text rewritten, or its argument if that is not the base64 of one.
+// rewriteBase64 decodes a text, rewrites it and encodes it again. It returns its argument if that is not base64 of
+// UTF-8.
 func rewriteBase64(name, encoded string, rewrite rewriting) string {
 	text, err := base64.StdEncoding.DecodeString(encoded)
 	if err != nil || !utf8.Valid(text) {

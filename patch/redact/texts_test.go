@@ -13,8 +13,8 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// A text is said and is rewritten wherever it may stand, and structure stays, though it be the
-// same text.
+// A text is rewritten wherever the format allows text; structure stays, even where it equals the
+// text.
 func TestRewrite(t *testing.T) {
 	upper := func(_, text string) string { return strings.ReplaceAll(text, "x", "X") }
 	for _, c := range []struct{ was, want string }{
@@ -34,14 +34,14 @@ func TestRewrite(t *testing.T) {
 			`{"id":"p","patchType":"splice","start":0,"count":1,"replacement":[{"id":"x","author":"X"},{"id":"y"}]}`},
 		{`{"id":"p","patchType":"revert","patchId":"x"}`, `{"id":"p","patchType":"revert","patchId":"x"}`},
 		{`{"id":"p","patchType":"pin","eventId":"x"}`, `{"id":"p","patchType":"pin","eventId":"x"}`},
-		// What was erased says so still, and the receipt what it did. Only a receipt has such fields.
+		// Erasure marks and receipts stay. Only a receipt has such fields.
 		{`{"id":"x","content":{"parts":[{"text":"[erased]"}]},"customMetadata":{"patchlog":{"erased":{"as":"x","receipt":"x"}}}}`,
 			`{"id":"x","content":{"parts":[{"text":"[erased]"}]},"customMetadata":{"patchlog":{"erased":{"as":"x","receipt":"x"}}}}`},
 		{`{"id":"x","author":"x","patchType":"erase","seqs":[[1,2]],"within":[[2,0]],"summaries":"keep","values":"keep","initial":["ax","x"],"reason":"x"}`,
 			`{"id":"x","author":"X","patchType":"erase","seqs":[[1,2]],"within":[[2,0]],"summaries":"keep","values":"keep","initial":["aX","X"],"reason":"X"}`},
 		{`{"id":"x","patchType":"erase","seqs":"x","values":"x"}`, `{"id":"x","patchType":"erase","seqs":"X","values":"X"}`},
 		{`{"id":"x","patchType":"pin","eventId":"x","values":["x"],"digest":"x"}`, `{"id":"x","patchType":"pin","eventId":"x","values":["X"],"digest":"X"}`},
-		// Keys that become one are kept apart.
+		// Keys that would collide are kept distinct.
 		{`{"id":"i","customMetadata":{"x":1,"X":2,"X'":3}}`, `{"id":"i","customMetadata":{"X''":1,"X":2,"X'":3}}`},
 	} {
 		rec, err := rewriteRecord(parsed(t, c.was), upper)
@@ -54,7 +54,7 @@ func TestRewrite(t *testing.T) {
 	}
 }
 
-// A text is offered with the key of its member, a number as its literal, which becomes a text.
+// A text is passed with its member's key, a number as its literal, which becomes a string.
 func TestRewriteNames(t *testing.T) {
 	var offered []string
 	e := testlog.Must(patch.ParseEvent([]byte(`{"id":"i","content":{"parts":[{"functionCall":{"args":{"a":["b",{"c":1.50}],"d":true}}}]}}`)))(t)
@@ -73,7 +73,7 @@ func TestRewriteNames(t *testing.T) {
 	}
 }
 
-// What changes nothing gives the same record back, and Go types with it.
+// If nothing changes, the same record is returned, with its Go types.
 func TestRewriteUnchanged(t *testing.T) {
 	e := testlog.Must(patch.NewEvent(patch.Fields{ID: "i", Actions: patch.Actions{StateDelta: map[string]any{"n": 7, "s": "x"}}}))(t)
 	same, err := rewriteEvent(e, func(_, text string) string { return text })
@@ -89,8 +89,8 @@ func TestRewriteUnchanged(t *testing.T) {
 	}
 }
 
-// Whatever is said instead, a log folds as it did: the same events stand at the same places, and the
-// same patches apply.
+// Whatever the replacement, a log folds as before: the same events at the same indices, and the same
+// patches apply.
 func TestPropertyRewriteKeepsTheFold(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		records := fuzz.Records(fuzz.Options{}).Draw(t, "records")

@@ -35,7 +35,7 @@ func ExampleRedactor_Events() {
 	// Output: write to [email 463885e2] <nil>
 }
 
-// Names tells which secrets are replaced. IP addresses are only if one asks for them.
+// Names returns the names of the patterns. IP addresses are redacted only on request.
 func ExampleRedactor_Names() {
 	r, _ := redact.New(redact.Options{})
 	all, _ := redact.New(redact.Options{Patterns: redact.All()})
