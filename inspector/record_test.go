@@ -262,7 +262,7 @@ func TestRecordPatch(t *testing.T) {
 			t.Errorf("after record %d the headline does not have %q", at, want)
 		}
 	}
-	page := shows(t, i, 200, []any{"record", "seq", 5}, "Record 5 · summarised 2 events", "start 0, count 2, state keep", "What changed", "visible events4 -> 3",
+	page := shows(t, i, 200, []any{"record", "seq", 5}, "Record 5 · summarised 2 events", "start 0, count 2, state keep", "What changed", "visible events4 → 3",
 		"Active", "record 5, tokens: index 0 to 1: 2 events → 1 summary of level 1", "1 call of the summarizer: 1,200 tokens read, 30 written",
 		"1 of 2 identifiers lost", "A-4711 was found; so was Z-9999", "order A-4711", "What it put in", "The model sees it, at index 0", "what it hides", "kindsummary")
 	if !strings.Contains(page, `&amp;seq=2">found A-4711 in`) || !strings.Contains(page, `href="summary?`) {
@@ -531,7 +531,7 @@ func TestDiffBounded(t *testing.T) {
 		lines = append(lines, event(fmt.Sprint("e", n), "user", text(fmt.Sprint(n)), fmt.Sprintf(`,"actions":{"stateDelta":{"k%d":%[1]d}}`, n)))
 	}
 	_, i := shownLog(t, Options{}, lines...)
-	page := shows(t, i, 200, []any{"diff", "from", 0}, "and 9800 more events", "and 9800 more keys", "0 -> 10000")
+	page := shows(t, i, 200, []any{"diff", "from", 0}, "and 9800 more events", "and 9800 more keys", "0 → 10000")
 	if n := strings.Count(page, `<span class="sign" aria-hidden="true">`); n != 400 {
 		t.Errorf("%d rows", n)
 	}

@@ -572,7 +572,7 @@ func TestOrphansAreExplained(t *testing.T) {
 			a.says(page, "What passes: "+c.passes+".")
 			next := a.must(200, a.form(page, "Select these instead"))
 			testlog.Equal(t, "the first selected event", a.form(next, "Do it").Get("from"), fmt.Sprint(c.first))
-			a.says(next, fmt.Sprintf("8 -> %d", c.left))
+			a.says(next, fmt.Sprintf("8 → %d", c.left))
 		} else {
 			a.says(page, "No wider stretch is known that passes.")
 		}

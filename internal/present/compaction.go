@@ -56,7 +56,7 @@ func (p PromptSize) String() string {
 	how := "estimated"
 	switch {
 	case p.Measured && !p.At.IsZero():
-		how = "measured at " + p.At.Format(time.RFC3339) + ", and estimated since"
+		how = "measured at " + p.At.UTC().Format(time.DateTime) + ", and estimated since"
 	case p.Measured:
 		how = "measured, and estimated since"
 	}
@@ -76,7 +76,7 @@ func (c CompactionStats) Rows() []Row {
 	rows := []Row{{"prompt", c.Prompt.String()}, {"compactions", fmt.Sprint(c.Passes)}}
 	if l := c.Last; l != nil {
 		rows = append(rows,
-			Row{"  last compaction", fmt.Sprintf("%s, record %d, by %s", l.Time.Format(time.RFC3339), l.Seq, Printable(string(l.Trigger)))},
+			Row{"  last compaction", fmt.Sprintf("%s, record %d, by %s", l.Time.UTC().Format(time.DateTime), l.Seq, Printable(string(l.Trigger)))},
 			Row{"  events compacted", EventsText(l.Merged, l.EventsBefore, l.EventsAfter, l.Level)},
 			Row{"  tokens compacted", TokensText(l.TokensBefore, l.TokensAfter, l.Ratio)},
 		)

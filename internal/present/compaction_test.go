@@ -41,9 +41,9 @@ func TestCompactionRows(t *testing.T) {
 		Last: &present.LastPass{Seq: 7, Time: time.Date(2025, 1, 2, 3, 4, 5, 6, time.UTC), Written: compaction.Written{Trigger: "a\n\nb", Level: 1, EventsBefore: 4, EventsAfter: 1}},
 	}
 	testlog.Equal(t, "rows", c.Rows(), []present.Row{
-		{"prompt", "about 1,234 tokens, measured at 2025-01-02T03:04:00Z, and estimated since"},
+		{"prompt", "about 1,234 tokens, measured at 2025-01-02 03:04:00, and estimated since"},
 		{"compactions", "2"},
-		{"  last compaction", "2025-01-02T03:04:05Z, record 7, by a b"},
+		{"  last compaction", "2025-01-02 03:04:05, record 7, by a b"},
 		{"  events compacted", "4 events → 1 summary of level 1"},
 		{"  tokens compacted", "about 0 → 0 tokens"},
 		{"visible summaries", "4: 3 of level 1, 1 of level 2"},

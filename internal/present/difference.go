@@ -203,8 +203,8 @@ func (d Difference) StateRows() []StateRow {
 // after.
 func (d Difference) Rows() []Row {
 	return []Row{
-		{"visible events", fmt.Sprintf("%d -> %d", d.VisibleBefore, d.VisibleAfter)},
-		{"tokens, about", Grouped(d.TokensBefore) + " -> " + Grouped(d.TokensAfter)},
+		{"visible events", fmt.Sprintf("%d → %d", d.VisibleBefore, d.VisibleAfter)},
+		{"tokens, about", Grouped(d.TokensBefore) + " → " + Grouped(d.TokensAfter)},
 	}
 }
 

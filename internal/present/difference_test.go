@@ -48,7 +48,7 @@ func TestDifference(t *testing.T) {
 	}
 	testlog.Equal(t, "state", cut.StateRows(), []present.StateRow{{present.Changed, "a", "1, was 2"}, {present.Changed, "b", `"x", was "y"`}, {present.Added, "new", "true"}})
 	testlog.Equal(t, "pins", cut.PinLines(), nil)
-	testlog.Equal(t, "rows", cut.Rows(), []present.Row{{"visible events", "5 -> 4"}, {"tokens, about", "0 -> 0"}})
+	testlog.Equal(t, "rows", cut.Rows(), []present.Row{{"visible events", "5 → 4"}, {"tokens, about", "0 → 0"}})
 
 	back := present.DifferenceOf(views[10], views[7])
 	testlog.Equal(t, "changes back", changesOf(back, 9), []shown{{present.Removed, 0, "r"}, {present.Added, 0, "e1"}, {present.Added, 1, "e2"}, {present.Added, 2, "e3"}, {present.Unchanged, 3, "e4"}, {present.Unchanged, 4, "e5"}})

@@ -140,7 +140,7 @@ func pluralOf(kind patch.Type) string {
 func (s Stats) Rows() []Row {
 	rows := []Row{
 		{"session", s.Key},
-		{"created", s.Created.Format(time.RFC3339)},
+		{"created", s.Created.UTC().Format(time.DateTime)},
 		{"records", fmt.Sprint(s.Records)},
 	}
 	for _, kind := range slices.Sorted(maps.Keys(s.Patches)) {

@@ -45,7 +45,7 @@ func TestMeasure(t *testing.T) {
 	testlog.Equal(t, "progress", seen, []uint64{1, 2, 3, 4, 5})
 	testlog.Equal(t, "rows", st.Rows(), []present.Row{
 		{"session", "a/u/s"},
-		{"created", "2025-01-02T03:04:05Z"},
+		{"created", "2025-01-02 03:04:05"},
 		{"records", "5"},
 		{"  splices", "1"},
 		{"  summaries", "1"},
@@ -55,7 +55,7 @@ func TestMeasure(t *testing.T) {
 		{"state keys", "1"},
 		{"prompt", "about 3 tokens, estimated"},
 		{"compactions", "1"},
-		{"  last compaction", "2025-01-02T03:04:06Z, record 4, by tokens"},
+		{"  last compaction", "2025-01-02 03:04:06, record 4, by tokens"},
 		{"  events compacted", "2 events → 1 summary of level 1"},
 		{"  tokens compacted", "about 2,000 → 3 tokens (under 1 %)"},
 		{"  model asked", `m\u001b`},
