@@ -6,16 +6,17 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// This file decides which patches are active: a revert deactivates a patch, and the revert of that revert
-// activates it again.
+// This file decides which patches are active: a revert deactivates its target, and the revert of that revert activates
+// it again.
 
-// undone returns the inactive patches among those from a seq on: the given ones, and those that an active revert targets.
+// undone returns the inactive patches from a seq on: the targets of active reverts. The patches in also count as
+// inactive.
 func (l *cut) undone(from uint64, also ...*cut) map[*cut]bool {
 	undone := map[*cut]bool{}
 	for _, c := range also {
 		undone[c] = true
 	}
-	// A revert is newer than its target. So newest first, each patch is judged after all of its reverts: of "2:splice,
+	// A revert is newer than its target, so going newest first judges each patch after all its reverts: in "2:splice,
 	// 3:revert 2, 4:revert 3", 4 is active, so 3 is not, and 2 is.
 	for c := l; c != nil && c.seq >= from; c = c.older {
 		if c.isRevert && !undone[c] {
@@ -40,8 +41,8 @@ func (v View) RevertTargets(patchID string) ([]string, error) {
 	if target == nil {
 		return nil, patchNotFound(patchID)
 	}
-	// Members are usually logged together, but a log written by others may have them anywhere. So the oldest one is
-	// looked for, and reverts older than it, which cannot concern the group, are left out.
+	// Members are usually logged together, but another writer may have logged them anywhere. So find the oldest member,
+	// and skip the reverts before it: they cannot target the group.
 	isMember := func(c *cut) bool { return c == target || target.group != "" && c.group == target.group }
 	oldest := target.seq
 	if target.group != "" {
@@ -57,8 +58,8 @@ func (v View) RevertTargets(patchID string) ([]string, error) {
 		switch {
 		case undone[c]:
 		case isMember(c):
-			// A member that is a revert does not add to undone: it is reverted too, which activates its target. If
-			// that is a member, it is reverted next: of "2:splice, 3:revert 2" in one group, 3 and then 2.
+			// A revert that is a member does not deactivate its target: it is reverted too, which activates the target.
+			// If the target is a member, it is reverted next: for "2:splice, 3:revert 2" in one group, 3 and then 2.
 			if named := v.patches.find(c.id); named != c {
 				return nil, fmt.Errorf("%w: patch %d of group %q has the id %q of patch %d", patch.ErrInvalid, c.seq, c.group, c.id, named.seq)
 			}
@@ -73,7 +74,8 @@ func (v View) RevertTargets(patchID string) ([]string, error) {
 	return ids, nil
 }
 
-// newestRevert returns the newest active revert of one of the patches from a seq on, or nil.
+// newestRevert returns the newest active revert of a patch for which isTarget is true, or nil. It searches from a seq
+// on.
 func (l *cut) newestRevert(isTarget func(*cut) bool, from uint64) *cut {
 	undone := l.undone(from)
 	for c := l; c != nil && c.seq > from; c = c.older {
@@ -107,7 +109,7 @@ func (l *cut) olderThan(seq uint64) *cut {
 	return l
 }
 
-// root returns the patch at the end of a chain of reverts. Of another patch it returns the patch itself.
+// root follows a chain of reverts from the patch to the patch at its end, which is not a revert.
 func (c *cut) root() *cut {
 	for c.isRevert {
 		c = c.target
@@ -124,7 +126,7 @@ func (c *cut) blockerFor(target *cut) *cut {
 	return c
 }
 
-// isRedo reports whether the patch is a revert that activates another patch again.
+// isRedo reports whether the patch is the revert of a revert.
 func (c *cut) isRedo() bool {
 	reverts := 0
 	for ; c.isRevert; c = c.target {

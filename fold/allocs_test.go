@@ -9,7 +9,7 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// What is done for each record, and for each look, allocates no more than stated.
+// Operations per record and per read allocate no more than stated.
 func TestAllocations(t *testing.T) {
 	if testlog.Race {
 		t.Skip("the race detector allocates too")
@@ -43,7 +43,7 @@ func TestAllocations(t *testing.T) {
 		"one value of state": {0, func() { _, _ = v.Value("k") }},
 		"a binary form":      {6, func() { _, _ = v.AppendBinary(nil) }},
 	} {
-		c.do() // caches of the view
+		c.do() // fill the view's caches
 		if n := testing.AllocsPerRun(50, c.do); n > c.most {
 			t.Errorf("%s: %v allocations, at most %v", name, n, c.most)
 		}

@@ -8,11 +8,11 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// Apply returns the view after more records, in their order. A patch that cannot be applied is listed in
-// [View.Skipped] and changes only Seq and PatchSeq. If the records do not follow the view without a gap, the error
-// matches [ErrSeq] and the view is v. If a record is a revert of events that are neither supplied
-// ([View.WithRecords]) nor among the records, the error is a *[MissingRecordsError] and the view is the one before
-// the revert, so that the caller can go on from there.
+// Apply returns the view after more records, in order. A patch that cannot be applied is listed in [View.Skipped]
+// and changes only Seq and PatchSeq. If the records do not follow the view without a gap, the error matches
+// [ErrSeq] and the view is v. If a revert needs events that are neither supplied ([View.WithRecords]) nor among
+// the records, the error is a *[MissingRecordsError] and the view is the one before the revert, so that the caller
+// can continue from there.
 func (v View) Apply(records ...patch.Record) (View, error) {
 	if len(records) == 1 {
 		next, err := v.apply(records[0])
@@ -39,7 +39,7 @@ func (v View) Apply(records ...patch.Record) (View, error) {
 	return f.view.withNewCaches(), err
 }
 
-// apply is Apply of one record, but the view keeps its supplied records.
+// apply is Apply for one record, but keeps the supplied records.
 func (v View) apply(r patch.Record) (View, error) {
 	f := folding{view: v}
 	if err := f.addRecord(r); err != nil {
@@ -52,13 +52,13 @@ func (v View) apply(r patch.Record) (View, error) {
 // applyEdit returns the view after a patch with the given edit.
 func (v View) applyEdit(e edit) View {
 	f := folding{view: v}
-	_ = f.view.load() // [View.check] has loaded it
+	_ = f.view.load() // cannot fail: [View.check] has loaded the view
 	f.applyEdit(e, v.seq+1)
 	return f.view.withCachesOf(v, nil)
 }
 
-// withCachesOf returns the view with the caches of the view before it, where they are still valid. event is
-// the one appended event, or nil after any other change.
+// withCachesOf returns the view with the caches of its predecessor that are still valid. event is the event
+// appended since, or nil after any other change.
 func (v View) withCachesOf(before View, event *patch.Event) View {
 	v.pairs = &pairingCache{}
 	if event != nil {
@@ -72,11 +72,11 @@ func (v View) withCachesOf(before View, event *patch.Event) View {
 	return v.withState()
 }
 
-// folding is a fold in progress: a view, and events that its sequence does not have yet. They are added
-// together, which makes long folds cheap.
+// folding is a fold in progress: a view, and events that are not in its sequence yet. Adding them in batches makes
+// long folds cheap.
 type folding struct {
 	view    View
-	own     *owner // nil for a single record
+	own     *owner // nil when folding a single record
 	pending []node
 	made    []node // buffer for the nodes of a patch
 }
@@ -114,7 +114,7 @@ func (f *folding) addRecord(r patch.Record) error {
 	return nil
 }
 
-// applyEdit applies the edit of the patch with the seq.
+// applyEdit applies the edit of the patch with the given seq.
 func (f *folding) applyEdit(e edit, seq uint64) {
 	v := &f.view
 	v.seq, v.patchSeq = seq, seq
@@ -135,7 +135,7 @@ func (f *folding) applyEdit(e edit, seq uint64) {
 func (f *folding) flush() {
 	n := f.view.nodes.len()
 	f.view.nodes = f.view.nodes.splice(f.own, n, n, f.pending)
-	f.pending = f.pending[:0] // the sequence has copies
+	f.pending = f.pending[:0] // the sequence has copied them
 }
 
 func (v *View) skip(reason patch.Flaw) {
@@ -160,8 +160,8 @@ func reasonOf(err error) patch.Flaw {
 // edit is the effect of a patch on a view's sequence. Check and Apply share it.
 type edit struct {
 	patch      *patch.PatchEvent
-	first, end int // the visible events that it removes
-	lo, hi     int // the nodes that it removes
+	first, end int // range of visible events that it removes
+	lo, hi     int // range of nodes that it removes
 
 	target   *cut   // of a revert: the patch that it reverts
 	restored []node // of a revert: the nodes that its target removed
@@ -169,10 +169,10 @@ type edit struct {
 	pin *pinChange // of a pin, an unpin, and the revert of one; they remove nothing
 }
 
-// edit returns the effect of a patch, or why it cannot be applied. A splice and a summarise remove the nodes
-// from V[start] to V[start+count-1] with the markers between them, or none directly before V[start] if count
-// is 0. A truncate_before removes all nodes before its event. The events of the patch take their place, or one
-// marker. After a *[MissingRecordsError] the patch may still apply.
+// edit returns the effect of a patch, or why it cannot be applied. A splice and a summarise remove the nodes from
+// V[start] to V[start+count-1] with the markers between them, or an empty range directly before V[start] if count
+// is 0. A truncate_before removes all nodes before its event. The events of the patch, or one marker, take their
+// place. After a *[MissingRecordsError] the patch may still apply.
 func (v *View) edit(p *patch.PatchEvent) (edit, error) {
 	if err := p.Validate(); err != nil {
 		return edit{}, err
@@ -223,8 +223,8 @@ func (v *View) edit(p *patch.PatchEvent) (edit, error) {
 	return e, nil
 }
 
-// nodes appends the nodes that the patch of the cut adds: its events or a marker; of a revert, its marker and
-// the nodes that it restores.
+// nodes appends the nodes that the patch adds: its events or a marker; for a revert, its marker and the nodes that
+// it restores.
 func (e edit) nodes(nodes []node, c *cut) []node {
 	if e.target != nil {
 		return append(append(nodes, node{seq: c.seq, cut: c}), e.restored...)
@@ -256,7 +256,7 @@ func (e edit) appendNew(nodes []node) []node {
 	return nodes
 }
 
-// added returns the visible nodes that the patch adds; only those that a revert restores have an identity.
+// added returns the visible nodes that the patch adds. Only nodes that a revert restores have ids.
 func (e edit) added() []node {
 	if e.target != nil {
 		return slices.DeleteFunc(slices.Clone(e.restored), func(n node) bool { return n.event == nil })

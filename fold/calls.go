@@ -4,24 +4,24 @@ import "slices"
 
 // Call is a function call in a visible log, with its responses.
 type Call struct {
-	Index     int    // of its event in the visible log
-	Part      int    // among the parts of the event's content
+	Index     int    // of the call's event in the visible log
+	Part      int    // index of the part in the event's content
 	ID        string // the call id; may be empty
 	Name      string // of the function
-	Responses []int  // indices of the events that answer or amend it, in order; nil if there are none
+	Responses []int  // indices of the events that answer or amend the call, in order; nil if none
 
-	// MustStay says that a patch must not hide the call: it is long-running and has no response from
-	// the user's side, or it belongs to the newest invocation and has no response.
+	// MustStay says that a patch must not hide the call: it is long-running and has no response by
+	// the user, or it belongs to the newest invocation and has no response.
 	MustStay bool
 
-	// InNewestInvocation says that the call belongs to the newest invocation, answered or not: the
-	// invocation of the newest regular event of the raw log that names one.
+	// InNewestInvocation says that the call belongs to the newest invocation, answered or not. That
+	// is the invocation of the newest regular event in the raw log that names one.
 	InNewestInvocation bool
 }
 
-// Calls returns the function calls of the visible log in their order, each with its
-// responses. The caller owns the slice. Calls takes time linear in the number of visible events
-// once for each view, and then in the number of calls.
+// Calls returns the function calls of the visible log in order, each with its responses. The caller
+// owns the slice. The first call on a view takes time linear in its visible events, later ones in
+// the number of calls.
 func (v View) Calls() []Call {
 	var all []Call
 	if v.pairs == nil { // the zero View
@@ -35,7 +35,7 @@ func (v View) Calls() []Call {
 	for _, c := range all {
 		total += len(c.Responses)
 	}
-	responses := make([]int, total) // the calls' lists, one after the other
+	responses := make([]int, total) // backing array of all Responses
 	for i, c := range all {
 		if n := copy(responses, c.Responses); n > 0 {
 			calls[i].Responses, responses = responses[:n:n], responses[n:]
@@ -47,7 +47,7 @@ func (v View) Calls() []Call {
 func (v View) findCalls() []Call {
 	p := v.pairing()
 	calls := make([]Call, 0, p.calls)
-	at := make([]int32, 0, p.parts) // each call's index in calls, by the ordinal of its part
+	at := make([]int32, 0, p.parts) // index in calls, by the ordinal of the call's part
 	for i, e := range v.Events() {
 		for fp := range e.FunctionParts() {
 			at = append(at, int32(len(calls)))
@@ -56,7 +56,7 @@ func (v View) findCalls() []Call {
 			}
 		}
 	}
-	responses := make([]int, p.parts-p.calls) // the calls' lists, one after the other
+	responses := make([]int, p.parts-p.calls) // backing array of all Responses
 	for _, parts := range p.byKey {
 		for i, partner := range pair(parts) {
 			if !parts[i].Response || partner == unpaired {

@@ -57,7 +57,7 @@ func TestCallsAreTheCallersOwn(t *testing.T) {
 func TestCallsHeld(t *testing.T) {
 	for _, c := range []struct {
 		log  []string
-		want string // ids of the calls that are held
+		want string // ids of the calls with MustStay
 	}{
 		{[]string{"a call:x", "b @1 text:so"}, ""},
 		{[]string{"a @1 call:x", "b @2 call:y"}, "y"},
@@ -73,7 +73,7 @@ func TestCallsHeld(t *testing.T) {
 			if call.MustStay {
 				got = append(got, call.ID)
 			}
-			// It is what the check refuses.
+			// Check refuses to hide exactly the calls with MustStay.
 			err := v.Check(patch.NewSplice(call.Index, 1), fold.CheckOptions{})
 			if hidden := err != nil && strings.Contains(err.Error(), "still open"); hidden != call.MustStay {
 				t.Errorf("%v: call %s is held: %v, but the check says %v", c.log, call.ID, call.MustStay, err)

@@ -2,54 +2,54 @@ package fold
 
 import "github.com/patchlog-dev/patchlog/patch"
 
-// cut is the effect of an applied patch on the sequence: the nodes that it added, and the run that it removed.
-// All nodes that it made refer to it; the first of them carries the run's net delta if the patch keeps the
-// state. A pin, an unpin, and the revert of one add and remove nothing.
+// cut is the effect of an applied patch on the sequence: the nodes that it added, and the run that it removed. The
+// nodes that it created refer to it. If the patch keeps the state, the first of them carries the run's net delta. A
+// pin, an unpin, and the revert of one add and remove nothing.
 //
-// Until [View.load], the cuts of a restored view have only seq, pos, the flags and carriedDelta.
+// Before [View.load], the cuts of a restored view have only seq, pos, the flags and carriedDelta.
 type cut struct {
-	id         string // the patch's
-	group      string // the patch's, or ""
-	seq        uint64 // the patch's
-	pos        uint64 // of the nodes that the patch made: see [node.pos]
-	nodeCount  int32  // how many nodes the patch made: its events, or a marker
+	id         string // of the patch
+	group      string // of the patch; "" if it has none
+	seq        uint64 // of the patch
+	pos        uint64 // of the nodes that the patch created: see [node.pos]
+	nodeCount  int32  // number of nodes that the patch created: its events, or a marker
 	keepsState bool
-	addsEvents bool // the nodes that the patch made are events
+	addsEvents bool // the created nodes are events, not a marker
 	isSplice   bool
 	isRevert   bool
 
-	isCompactionCut bool // a removal by compaction without a summary, because the events have no content
+	isCompactionCut bool // compaction removed events without content and added no summary
 
-	target  *cut // of a revert: the patch that it reverted; its removed run follows the revert's marker
+	target  *cut // of a revert: the reverted patch; its removed run follows the revert's marker
 	removed run
 	pin     *pinChange
 
 	standIns     []standIn // among the events that the patch added
-	carriedDelta delta     // under keep, what the first node that the patch made carries: the net of removed
+	carriedDelta delta     // net delta of the removed run, carried by the first created node if the patch keeps the state
 
-	// The list of the patches that a view applied. Views share its tail. nil is the empty list.
+	// The list of the view's applied patches, newest first. Views share its tail.
 	older *cut
 	count int // patches in the list
 
-	// Of each patch whose count is a multiple of pageSize: the last pageSize patches by id, and the one before them.
+	// If count is a multiple of pageSize: the newest pageSize patches by id, and the next older patch.
 	page       map[string]*cut
 	beforePage *cut
 }
 
-// pageSize is the number of patches in a page, in which a patch is found by its id without a walk.
+// pageSize is the number of patches per page. A page is a map, so that finding a patch by id is fast.
 const pageSize = 256
 
-// newCut returns the cut of a patch with the given edit. Under keep, the first node that the patch makes
-// carries the net state delta of the run; under drop it carries nothing.
+// newCut returns the cut of a patch with the given edit. If the patch keeps the state, the first node that it creates
+// carries the run's net delta.
 func newCut(v *View, e edit, seq uint64) *cut {
 	p := e.patch
 	c := &cut{id: p.ID(), group: p.Group(), seq: seq, isSplice: p.Type() == patch.Splice, isRevert: e.target != nil, target: e.target, pin: e.pin}
 	if e.pin != nil {
 		return c
 	}
-	// The sequence stays sorted by pos: of "1:a, 2:b, 3:c", a summary of a and b takes pos 2, between nothing and c. An
-	// insertion before b takes pos 1, that of the node before it. A revert's marker stands in front of the nodes that it
-	// restores, which keep their own pos, so it must not take the last one's.
+	// The sequence stays sorted by pos: in "1:a, 2:b, 3:c", a summary of a and b takes pos 2. An insertion before b
+	// takes pos 1, that of the node before it. A revert's marker is placed before the nodes that it restores, which
+	// keep their own pos, so it too takes the pos of the node before it.
 	c.nodeCount = 1
 	switch {
 	case e.hi > e.lo && !c.isRevert:
@@ -65,8 +65,8 @@ func newCut(v *View, e edit, seq uint64) *cut {
 	return c
 }
 
-// addedNodes yields the nodes that the patch added, in their order: those that it made, and those that a
-// revert restored. They have no events.
+// addedNodes yields the nodes that the patch added, in order, without events: those that it created, and those that it
+// restored as a revert.
 func (c *cut) addedNodes(yield func(node) bool) {
 	for i := range c.nodeCount {
 		if !yield(node{seq: c.seq, index: i, cut: c}) {
@@ -78,10 +78,10 @@ func (c *cut) addedNodes(yield func(node) bool) {
 	}
 }
 
-// removedNodes yields the nodes that the patch removed, in their order. They have no events.
+// removedNodes yields the nodes that the patch removed, in order, without events.
 func (c *cut) removedNodes(yield func(node) bool) { c.removed.each(yield) }
 
-// after puts the cut in front of a list of older ones, and returns it.
+// after prepends the cut to a list of older ones and returns it.
 func (c *cut) after(older *cut) *cut {
 	c.older, c.count = older, 1
 	if older != nil {
@@ -90,14 +90,14 @@ func (c *cut) after(older *cut) *cut {
 	if c.count%pageSize == 0 {
 		c.page, c.beforePage = make(map[string]*cut, pageSize), c
 		for range pageSize {
-			c.page[c.beforePage.id] = c.beforePage // the oldest of several with one id
+			c.page[c.beforePage.id] = c.beforePage // of equal ids, the oldest remains
 			c.beforePage = c.beforePage.older
 		}
 	}
 	return c
 }
 
-// find returns the first patch of the list with the id, or nil.
+// find returns the oldest patch of the list with the id, or nil.
 func (c *cut) find(id string) (first *cut) {
 	for c != nil {
 		if c.page == nil {
@@ -115,7 +115,7 @@ func (c *cut) find(id string) (first *cut) {
 	return first
 }
 
-// ascending returns the patches of the list in the order of the log.
+// ascending returns the patches of the list in log order.
 func (c *cut) ascending() []*cut {
 	if c == nil {
 		return nil

@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// Of the patches with an id the first is found, in and before pages, also by a view that others share patches with.
+// find returns the oldest of several patches with one id, inside and outside of pages, also in views that share
+// patches.
 func TestFindPatch(t *testing.T) {
 	var list *cut
 	var lists []*cut

@@ -4,12 +4,12 @@ package fold
 type Difference struct {
 	Before, After View
 
-	FirstChanged int     // the first visible index with another event; a provider's prompt cache can reuse the events before it
-	Removed      []Entry // visible events of Before that After does not show, in order
-	Added        []Entry // visible events of After that Before does not show, in order
+	FirstChanged int     // the first index with a different event; a provider's prompt cache stays valid before it
+	Removed      []Entry // visible events of Before that are not visible in After, in order
+	Added        []Entry // visible events of After that are not visible in Before, in order
 
-	StateChanged []string // keys with another value, or set in one view only, in order
-	TokensSaved  int      // about how many tokens fewer After takes in a model's prompt
+	StateChanged []string // keys with different values, or set in one view only, in order
+	TokensSaved  int      // estimate of the tokens that After saves in a model's prompt
 }
 
 // Diff returns the difference from v to another view of the same session. It takes time linear in the number of
@@ -35,7 +35,7 @@ func (v View) visibleNodes() []*node {
 	return nodes
 }
 
-// without returns the entries of the view's visible nodes that are not among the others.
+// without returns the entries of the nodes that are not among the others.
 func (v View) without(nodes, others []*node) []Entry {
 	present := make(map[nodeID]bool, len(others))
 	for _, n := range others {
@@ -50,7 +50,7 @@ func (v View) without(nodes, others []*node) []Entry {
 	return out
 }
 
-// changed returns the keys whose value differs in the other delta, in order.
+// changed returns the keys whose values differ between the deltas, in order.
 func (d delta) changed(other delta) []string {
 	var keys []string
 	for len(d) > 0 || len(other) > 0 {

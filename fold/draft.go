@@ -10,20 +10,19 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// Draft is a call that is to be logged, while it is judged: records that follow a view, and the view after them. A draft
-// is made in memory alone, and reads nothing: where a revert needs records of the log, the error is a
-// *[MissingRecordsError], and a new draft must be made with these in Supplied. A method that fails leaves the draft as it
-// was.
+// Draft collects the records that one call will log: they follow a view, and the draft holds the view after them. A
+// draft does no I/O. If a revert needs records of the log, the error is a *[MissingRecordsError]; make a new draft with
+// these in Supplied. A method that fails leaves the draft unchanged.
 type Draft struct {
 	View     View
-	Added    []patch.Record // the records between the view that the draft began with and View
+	Added    []patch.Record // the records between the draft's first view and View
 	Supplied []patch.Record // records of the log, ascending: see [View.WithRecords]
 }
 
-// Logged is what the caller has found of a call in the log's index of ids.
+// Logged is what the log's index of ids has for the records of a call.
 type Logged struct {
-	Records map[string]patch.Record // by the ids of the call that the log has
-	Groups  map[string]bool         // of the call's groups those that patches of the log name
+	Records map[string]patch.Record // logged records by id, for the ids of the call
+	Groups  map[string]bool         // groups of the call that logged patches name
 }
 
 // CheckUnique returns a *[DuplicateIDError] if the records of one call repeat an id.
@@ -40,10 +39,10 @@ func CheckUnique(call []patch.Record) error {
 	return nil
 }
 
-// Match finds which records of a call the log has already, so that a call can be repeated. In the result those are as
-// they are logged, and missing are the indices of the others. The error is a *[DuplicateIDError] if an id is used otherwise.
-// offered are the records as the caller gave them, completed the same after [patch.Complete]: what was completed is not
-// compared.
+// Match finds which records of a call are logged already, so that a call can be repeated. matched has the logged record
+// where there is one; missing are the indices of the others. offered are the records as the caller gave them, completed
+// the same after [patch.Complete]. Ids and times are compared only if offered has them. The error is a
+// *[DuplicateIDError] if an id is used for other content.
 func Match(log Logged, offered, completed []patch.Record) (matched []patch.Record, missing []int, err error) {
 	matched = slices.Clone(completed)
 	for i, r := range completed {
@@ -67,7 +66,7 @@ func Match(log Logged, offered, completed []patch.Record) (matched []patch.Recor
 	return matched, missing, nil
 }
 
-// Append adds a record that is not judged, and sets its seq.
+// Append adds a record without checking it, and sets its seq.
 func (d *Draft) Append(r *patch.Record) error {
 	r.Seq = d.View.Seq() + 1
 	var next View
@@ -81,8 +80,8 @@ func (d *Draft) Append(r *patch.Record) error {
 	return err
 }
 
-// supply calls do with the draft's view until it asks for no more records. An error that names those which the draft does
-// not have names the others that do needs, too: a view may ask for its records one after another.
+// supply calls do with the draft's view, and with the records that it asks for, until it asks for no more. If the draft
+// lacks some of these, the error names all records that do needs, since a view may ask for them one after another.
 func (d *Draft) supply(do func(View) error) error {
 	v, seqs := d.View, []uint64(nil)
 	for {
@@ -106,7 +105,7 @@ func (d *Draft) supply(do func(View) error) error {
 	}
 }
 
-// find returns those of the records with the given seqs that are supplied or added.
+// find returns the records with the given seqs that were supplied or added.
 func (d *Draft) find(seqs []uint64) (records []patch.Record) {
 	for _, seq := range seqs {
 		for _, from := range [][]patch.Record{d.Added, d.Supplied} {
@@ -120,8 +119,8 @@ func (d *Draft) find(seqs []uint64) (records []patch.Record) {
 	return records
 }
 
-// Judge adds patches of one group, or a single one, if [View.Preview] accepts them and the log does not have the group. It
-// sets their seqs.
+// Judge adds a single patch, or all patches of one group, if [View.Preview] accepts them and the log does not have the
+// group. It sets their seqs.
 func (d *Draft) Judge(log Logged, opts CheckOptions, added []patch.Record) error {
 	patches := make([]*patch.PatchEvent, len(added))
 	for i := range added {
@@ -133,7 +132,7 @@ func (d *Draft) Judge(log Logged, opts CheckOptions, added []patch.Record) error
 		after, err = v.Preview(patches, opts)
 		return err
 	})
-	// Whether the log has the group is a matter of form: after the base, before all else.
+	// A repeated group is a malformed patch: checked after the base, before all other rules.
 	if err == nil || !errors.Is(err, ErrUnknownPatch) && !errors.Is(err, ErrConflict) {
 		if group := patches[0].Group(); log.Groups[group] {
 			return &patch.FieldError{Field: "group", Problem: fmt.Sprintf("the log holds group %q already; take an id of your own", group)}
@@ -145,9 +144,9 @@ func (d *Draft) Judge(log Logged, opts CheckOptions, added []patch.Record) error
 	return err
 }
 
-// Patches adds patches of one call as [Draft.Judge] does, group by group. Of the bases only that of the first patch is
-// checked, since the call's own patches count as seen. matched and missing are what [Match] has returned. If Patches
-// succeeds, the missing ones are in matched as they are logged.
+// Patches adds the patches of one call as [Draft.Judge] does, group by group. Only the first patch's base is checked,
+// since the call's own patches count as seen. matched and missing are the results of [Match]. On success, matched has
+// the missing records as they will be logged.
 func (d *Draft) Patches(log Logged, opts PatchOptions, matched []patch.Record, missing []int) error {
 	if len(missing) > 0 && opts.On.Creation() != "" && opts.On.Edition() != d.View.Edition() {
 		return errErased
@@ -181,7 +180,7 @@ func (d *Draft) Patches(log Logged, opts PatchOptions, matched []patch.Record, m
 	return nil
 }
 
-// errErased: a patch may say what has been erased since its author looked.
+// errErased refuses patches from before an erasure: they may contain erased content.
 var errErased = fmt.Errorf("%w: events have been erased since the patch's author looked; look again and make it anew", ErrConflict)
 
 // CheckNotErased refuses a new record that is marked as erased: only receipts may set that mark.
@@ -197,8 +196,8 @@ func CheckNotErased(r patch.Record) error {
 	return &patch.FieldError{Field: "customMetadata/" + patch.OwnMetadata, Problem: fmt.Sprintf("it says of record %q that it was erased, but it is new to the log", r.ID())}
 }
 
-// withBase gives a patch the base that the options say if it has none. It is the n-th from the view on; only the first of a
-// call is based on what its author saw, since later ones have seen those before them.
+// withBase sets the base of a patch that has none, as the options say. The patch is the n-th after the view. first says
+// whether it is the first of its call; later ones have seen those before them.
 func (o PatchOptions) withBase(p *patch.PatchEvent, v View, n int, first bool) (*patch.PatchEvent, error) {
 	switch {
 	case !records.LacksBase(p):
@@ -215,8 +214,8 @@ func (o PatchOptions) withBase(p *patch.PatchEvent, v View, n int, first bool) (
 	return p, nil
 }
 
-// hasSeenOwn reports whether the log's newest patch is one of the call's own, logged by an earlier try, and the author of
-// the first patch that is missing had seen all before those.
+// hasSeenOwn reports whether the log's newest patch is of this call, logged by an earlier attempt, and the author of
+// the first missing patch had seen all patches before the call.
 func hasSeenOwn(v View, logged []patch.Record, first *patch.PatchEvent) bool {
 	base, based := first.Base()
 	own := false
@@ -228,8 +227,8 @@ func hasSeenOwn(v View, logged []patch.Record, first *patch.PatchEvent) bool {
 	return based && own && base == v.PatchSeq()
 }
 
-// Grouped returns patches that follow a view as records: each based on the one before and, if they are several, in a group
-// with an id of newID.
+// Grouped returns patches that follow a view as records. Each is based on the one before. Several patches form a group
+// with an id from newID.
 func Grouped(v View, author string, newID func() string, patches []*patch.PatchEvent) []patch.Record {
 	group, base := "", v.PatchSeq()
 	if len(patches) > 1 {

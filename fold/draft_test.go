@@ -11,7 +11,7 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// indexed is what an index of records says of all their ids and groups.
+// indexed returns the index entries for the records' ids and groups.
 func indexed(records ...patch.Record) fold.Logged {
 	log := fold.Logged{Records: map[string]patch.Record{}, Groups: map[string]bool{}}
 	for _, r := range records {
@@ -60,7 +60,7 @@ func TestMatch(t *testing.T) {
 	if len(missing) != 1 || missing[0] != 0 || matched[1].Seq != 2 || call[1].Seq != 0 {
 		t.Errorf("matched %v, missing %v", matched, missing)
 	}
-	inside := patches(patch.NewSplice(0, 1, same).WithID("p")) // an id of the log in a new patch
+	inside := patches(patch.NewSplice(0, 1, same).WithID("p")) // a new patch that contains a logged id
 	for _, call := range [][]patch.Record{{{Event: other}}, inside} {
 		_, _, err = fold.Match(indexed(log...), call, call)
 		var dup *fold.DuplicateIDError
@@ -74,7 +74,7 @@ func TestMatch(t *testing.T) {
 	testlog.NoError(t, fold.CheckUnique(call))
 }
 
-// Patches of a call are judged group by group, each on what those before it leave, and get bases.
+// The patches of a call are judged group by group, each after those before it, and get bases.
 func TestDraftPatches(t *testing.T) {
 	d, log := draftOn(t, 6)
 	opts := fold.PatchOptions{On: d.View}
@@ -93,7 +93,8 @@ func TestDraftPatches(t *testing.T) {
 	}
 	testlog.Equal(t, "bases", fmt.Sprint(bases), "[0 7 8]")
 
-	// The call again, when its first patch was logged: the others are drafted as they were.
+	// A repeated call of which the first patch was logged drafts the others as the first attempt
+	// did.
 	again := fold.Draft{View: opts.On}
 	first := matched[0]
 	testlog.NoError(t, again.Append(&first))
@@ -141,7 +142,7 @@ func TestDraftPatchesRefuses(t *testing.T) {
 	}
 }
 
-// Reverts in a draft restore what is supplied, or was added by the draft itself.
+// Reverts in a draft restore supplied events and events that the draft added.
 func TestDraftSupplies(t *testing.T) {
 	d, log := draftOn(t, 3)
 	cut := patches(patch.NewSplice(0, 2).WithID("cut").WithBase(0))
@@ -162,7 +163,7 @@ func TestDraftSupplies(t *testing.T) {
 	testlog.NoError(t, unjudged.Append(&other))
 	testlog.Equal(t, "visible, not judged", visible(unjudged.View), "e0 e1 e2 ")
 
-	own := d // put in and taken out by the draft, and back
+	own := d // added and removed by the draft, then restored
 	testlog.NoError(t, own.Judge(indexed(log...), fold.CheckOptions{}, patches(patch.NewSplice(0, 1, testlog.Text("x", "", "user", "x")).WithID("put"))))
 	testlog.NoError(t, own.Judge(indexed(log...), fold.CheckOptions{}, patches(patch.NewSplice(0, 1).WithID("out"))))
 	testlog.NoError(t, own.Judge(indexed(log...), fold.CheckOptions{}, patches(patch.NewRevert("out").WithID("back"))))

@@ -11,21 +11,21 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// formVersion is the version of the binary form and of the fold. It changes when a log can fold to another view than
-// before, for example when a patch type is added. Forms of another version are outdated.
+// formVersion is the version of the binary form and of the fold. It changes when a log can fold to another view, for
+// example when a patch type is added. Forms of other versions are outdated.
 const formVersion = 1
 
 // AppendBinary appends the view's binary form, which [Restore] reads: the view without its initial state and its
 // events. The first byte is the version. Two parts follow: the nodes, and the effects of patches, which are decoded
-// only when needed. Adjacent events that no patch touched take a few bytes together. The error matches
-// [patch.ErrInvalid] if a state key is not UTF-8.
+// only when needed. A run of adjacent unpatched events takes a few bytes. The error matches [patch.ErrInvalid] if a
+// state key is not UTF-8.
 //
 // The first part is
 //
 //	creation, seq, seq of the newest patch, invocation, 1 if a patch of unknown type was skipped,
-//	the number of skipped patches, the cuts whose nodes stand, the nodes, the pinned nodes
+//	the number of skipped patches, the cuts of nodes in the sequence, the nodes, the pinned nodes
 //
-// and the second all applied patches, and the skipped patches.
+// and the second is all applied patches, then the skipped patches.
 func (v View) AppendBinary(b []byte) ([]byte, error) {
 	nodes := v.nodes.runOf(0, v.nodes.len())
 	w := writer{form: append(slices.Grow(b, 64), formVersion)}
@@ -54,7 +54,7 @@ func (v View) AppendBinary(b []byte) ([]byte, error) {
 // writer writes a form. After an error its output is invalid.
 type writer struct {
 	form    []byte
-	written map[uint64]bool // by seq of a cut
+	written map[uint64]bool // seqs of the written cuts
 	err     error
 }
 
@@ -70,15 +70,15 @@ func (w *writer) id(id nodeID) {
 	w.uint(uint64(id.index))
 }
 
-// Flags of a cut, each for a field.
+// Flags of a cut.
 const (
 	flagKeepsState = 1 << iota
 	flagAddsEvents
 	flagIsSplice
 	flagIsRevert
 	flagIsCompactionCut
-	flagPin    // of a pin, an unpin, or the revert of one
-	flagPinned // the event is pinned afterwards
+	flagPin    // a pin, an unpin, or the revert of one
+	flagPinned // the event is pinned after it
 	flagCarriedDelta
 )
 
@@ -89,7 +89,7 @@ func flagIf(flag uint64, set bool) uint64 {
 	return 0
 }
 
-// cuts writes the cuts that made nodes of a run.
+// cuts writes the cuts of a run's nodes that are not written yet.
 func (w *writer) cuts(of run) {
 	var cuts []*cut
 	for _, p := range of.pieces {
@@ -107,7 +107,7 @@ func (w *writer) cuts(of run) {
 	}
 }
 
-// cut writes the fields that a cut's nodes need.
+// cut writes the fields of a cut that its nodes need.
 func (w *writer) cut(c *cut) {
 	w.uint(c.seq)
 	w.uint(flagIf(flagKeepsState, c.keepsState) | flagIf(flagAddsEvents, c.addsEvents) | flagIf(flagIsSplice, c.isSplice) | flagIf(flagIsRevert, c.isRevert) |
@@ -129,7 +129,7 @@ func (w *writer) cut(c *cut) {
 	w.err = errors.Join(w.err, err)
 }
 
-// Kinds of pieces of a run.
+// Kinds of pieces of a run, each with the fields that follow.
 const (
 	pieceEvents  = iota // regular events of consecutive records: first seq, count
 	pieceEvent          // an event that a patch added: seq, index
@@ -240,7 +240,7 @@ func (r *reader) id(before uint64) nodeID {
 	return id
 }
 
-// repeat reads a count, and calls read that often.
+// repeat reads a count and calls read that many times.
 func (r *reader) repeat(read func()) {
 	for n := r.uint(); n > 0 && r.err == nil; n-- {
 		read()

@@ -9,8 +9,8 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// A state key that is not UTF-8 cannot be written; such a view is refused when it is to be
-// saved, and not made unreadable.
+// A view with a state key that is not UTF-8 fails to encode, instead of writing a form that cannot
+// be read.
 func TestAppendBinaryRefusesKey(t *testing.T) {
 	value := testlog.Must(patch.NewValue(1))(t)
 	c := &cut{seq: 1, keepsState: true, carriedDelta: delta{{Key: "k\xff", Value: value}}}
@@ -21,8 +21,7 @@ func TestAppendBinaryRefusesKey(t *testing.T) {
 	}
 }
 
-// Bytes of any kind cost memory in proportion to their number, whatever they claim, and
-// never a panic.
+// Restore takes memory proportional to its input, whatever the input claims, and never panics.
 func FuzzRestore(f *testing.F) {
 	var records []patch.Record
 	for i := range 40 {

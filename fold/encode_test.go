@@ -17,8 +17,7 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// payload is a view's binary form after its first byte, in the making. Its methods leave it
-// as it is.
+// payload builds a view's binary form without its first byte. Its methods return copies.
 type payload []byte
 
 func (p payload) uints(us ...uint64) payload {
@@ -38,7 +37,7 @@ func (p payload) value(t testing.TB, v any) payload {
 	return p.text(string(form))
 }
 
-// form gives the payload the first byte of what this program writes.
+// form prepends the current version.
 func (p payload) form() []byte {
 	whole, err := fold.View{}.AppendBinary(nil)
 	if err != nil {
@@ -47,28 +46,28 @@ func (p payload) form() []byte {
 	return append(whole[:1:1], p...)
 }
 
-// head says which view it is, without its cuts and nodes.
+// head is the part before the cuts and nodes.
 func head(seq, patchSeq, skips uint64) payload {
 	return payload{}.text("creation").uints(seq, patchSeq).text("inv").uints(0, skips)
 }
 
-// end says that nothing is pinned, and that no patch did anything.
+// end adds no pins and no patches.
 func (p payload) end() payload { return p.uints(0, 2, 0, 0) }
 
-// Flags of cuts, and kinds of pieces.
+// Flags of cuts and kinds of pieces.
 const (
 	keeps, puts, reverts, pins, carries = 1, 2, 8, 32, 128
 
 	events1, event1, summary1, marker1 = 0, 1, 2, 3
 )
 
-// A log of so many records is what the malformed forms are said to be of.
+// last is the number of records in the log of the malformed forms.
 const last = 44
 
 func TestMalformedForms(t *testing.T) {
-	at, two := head(last, 3, 1).uints(0, 1), head(last, 3, 1).uints(0, 2) // no cuts, so many pieces
+	at, two := head(last, 3, 1).uints(0, 1), head(last, 3, 1).uints(0, 2) // no cuts, that many pieces
 	cut := head(last, 3, 1).uints(1, 3)                                   // the cut of record 3
-	marker, replaced := cut.uints(0, 1, 1), cut.uints(puts, 1, 1)         // at place 1, and one piece
+	marker, replaced := cut.uints(0, 1, 1), cut.uints(puts, 1, 1)         // at pos 1, and one piece
 	kept := cut.uints(keeps|carries, 1)
 	for name, p := range map[string]payload{
 		"nothing":                     {},
@@ -147,7 +146,7 @@ func TestMalformedForms(t *testing.T) {
 	}
 }
 
-// A few bytes that claim much must not cost much.
+// A short form that claims much must not cost much.
 func TestMalformedFormsCostLittle(t *testing.T) {
 	const far = 1 << 40
 	const furthest = math.MaxUint64
@@ -178,7 +177,7 @@ func TestMalformedFormsCostLittle(t *testing.T) {
 	}
 }
 
-// allocated returns how many bytes f allocates.
+// allocated returns the number of bytes that f allocates.
 func allocated(f func()) uint64 {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
@@ -187,12 +186,12 @@ func allocated(f func()) uint64 {
 	return after.TotalAlloc - before.TotalAlloc
 }
 
-// restored restores a form of a view of a log that ends at a record, with records at hand.
+// restored restores a form of a view that ends at a record, with supplied records.
 func restored(p payload, last uint64, records ...patch.Record) (fold.View, error) {
 	return fold.Restore(fold.New("creation", nil).WithRecords(records), p.form(), last)
 }
 
-// What the bytes say comes back node by node, in order, and is written in the same bytes.
+// A form is restored node by node, in order, and encoded again to the same bytes.
 func TestRestore(t *testing.T) {
 	p := payload{}.text("creation").uints(9, 9).text("inv").uints(0, 0, 3).
 		uints(8, puts, 1).uints(7, carries|keeps, 4).value(t, map[string]any{"b": 1, "a": nil}).uints(9, puts|carries|keeps, 6).value(t, map[string]any{"x": 1}).
@@ -229,7 +228,7 @@ func formOf(t rapid.TB, v fold.View) []byte {
 	return form
 }
 
-// The form of another version is told apart from one that is damaged.
+// A form of another version is reported as outdated, not as damaged.
 func TestRestoreOutdated(t *testing.T) {
 	form := formOf(t, fold.View{})
 	if _, err := fold.Restore(fold.View{}, form, 0); err != nil {
@@ -242,7 +241,7 @@ func TestRestoreOutdated(t *testing.T) {
 	testlog.ErrorIs(t, testlog.ErrorOf(fold.Restore(fold.View{}, nil, 0)), patch.ErrCorrupt, "no bytes")
 }
 
-// A patch of a type that is not known has the view say so, and what is saved of it too.
+// A view with a patch of unknown type reports it, also after encoding and decoding.
 func TestSavedUnknownPatchType(t *testing.T) {
 	r := testlog.Must(patch.ParseRecord([]byte(`{"id":"p","patchType":"newer"}`)))(t)
 	r.Seq = 1
@@ -253,7 +252,7 @@ func TestSavedUnknownPatchType(t *testing.T) {
 	}
 }
 
-// What a form says of a log that is another one gives an error, not a view or a panic.
+// A form that belongs to another log gives an error, not a view or a panic.
 func TestSavedOfAnotherLog(t *testing.T) {
 	records := []patch.Record{{Seq: 1, Event: event("e1")}, {Seq: 2, Event: event("e2")}, {Seq: 3, Patch: patch.NewSplice(0, 1, event("r")).WithID("p")}}
 	for name, c := range map[string]struct {
@@ -268,7 +267,7 @@ func TestSavedOfAnotherLog(t *testing.T) {
 	}
 }
 
-// What is said of patches is looked at when it is needed: bytes that no view has are an error then.
+// The effects of patches are decoded when needed; malformed ones give an error then.
 func TestMalformedPatches(t *testing.T) {
 	records := []patch.Record{{Seq: 1, Event: event("e1")}}
 	at := head(3, 3, 0).uints(0, 1, events1, 1, 1, 0)

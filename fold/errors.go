@@ -10,8 +10,7 @@ import (
 
 // Errors of this package. Malformed patches are [patch.ErrInvalid].
 var (
-	// ErrConflict: another patch was logged since the author read the view. The error is a
-	// *[ConflictError].
+	// ErrConflict: another patch was logged since the author read the view. The error is a *[ConflictError].
 	ErrConflict = errors.New("conflict")
 
 	// ErrOutOfRange: the patch's indices are outside the visible log.
@@ -23,12 +22,12 @@ var (
 	// ErrPinned: the patch would hide a pinned event. The error is a *[PinnedError].
 	ErrPinned = errors.New("pinned")
 
-	// ErrOrphanedCall: the patch would split a function call from its response, or leave a visible log
-	// that model APIs refuse. The error is an *[OrphanError].
+	// ErrOrphanedCall: the patch would separate a function call from its response, or leave a visible log that model
+	// APIs refuse. The error is an *[OrphanError].
 	ErrOrphanedCall = errors.New("orphaned function call")
 
-	// ErrUnknownPatch: the log holds a patch of a type that this program does not know, so indices into
-	// the visible log are unreliable.
+	// ErrUnknownPatch: the log holds a patch of a type that this program does not know, so indices into the visible
+	// log are unreliable.
 	ErrUnknownPatch = errors.New("log holds a patch of unknown type")
 
 	// ErrBlocked: a later patch must be reverted first, or the patch is already reverted. The error is a
@@ -38,7 +37,7 @@ var (
 	// ErrOutdated: the binary form of a view has another version.
 	ErrOutdated = errors.New("view of another version")
 
-	// ErrDuplicateID: an id is used already, for other content. The error is a *[DuplicateIDError].
+	// ErrDuplicateID: an id is already used for other content. The error is a *[DuplicateIDError].
 	ErrDuplicateID = errors.New("duplicate id")
 
 	// ErrSeq: a record does not directly follow the view.
@@ -58,10 +57,10 @@ func (e *ConflictError) Error() string {
 // Is reports whether target is [ErrConflict].
 func (e *ConflictError) Is(target error) bool { return target == ErrConflict }
 
-// DuplicateIDError says which id is used, and where. It matches [ErrDuplicateID].
+// DuplicateIDError names an id that is already used, and the record that uses it. It matches [ErrDuplicateID].
 type DuplicateIDError struct {
 	ID  string
-	Seq uint64 // of the record that uses it; 0 if that is in the same call
+	Seq uint64 // of the record that uses the id; 0 if it is in the same call
 }
 
 func (e *DuplicateIDError) Error() string {
@@ -78,14 +77,14 @@ func (e *DuplicateIDError) Is(target error) bool { return target == ErrDuplicate
 var errBlocked = errors.New("revert blocked")
 
 // BlockedError is the refusal of a revert. Either a later patch must be reverted first, because some events that the
-// target added are no longer adjacent and visible, or the target is already reverted. It matches [ErrBlocked].
+// target added are no longer visible and adjacent, or the target is already reverted. It matches [ErrBlocked].
 type BlockedError struct {
 	PatchID     string // the patch to revert
 	Blocking    string // the newest of the patches that must be reverted first
 	BlockingSeq uint64 // its seq
 
-	// AlreadyReverted says that neither the patch nor another one of its group is active. Blocking is then the newest
-	// active revert of one of them, and reverting it is a redo.
+	// AlreadyReverted says that no patch of the target's group is active. Blocking is then the newest active revert
+	// of one of them; reverting it is a redo.
 	AlreadyReverted bool
 }
 

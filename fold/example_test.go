@@ -9,8 +9,8 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// exampleLog is a session of four events: a question, a call and its response, an
-// answer. Each sets the state's key "step".
+// exampleLog is a session of four events: a question, a call and its response, an answer. Each sets the state key
+// "step".
 func exampleLog() (log []patch.Record) {
 	for i, e := range events("question step=1", "call call:c1 step=2", "response resp:c1 step=3", "answer step=4") {
 		log = append(log, patch.Record{Seq: uint64(i + 1), Event: e})
@@ -114,7 +114,7 @@ func ExampleView_Entry() {
 
 func ExampleMissingRecordsError() {
 	log := []patch.Record{{Seq: 1, Event: event("e1")}, {Seq: 2, Event: event("e2")}, {Seq: 3, Patch: patch.NewSplice(0, 1).WithID("p")}}
-	v, _ := fold.New("", nil).Apply(log...) // e1 is not in memory any more
+	v, _ := fold.New("", nil).Apply(log...) // e1 is no longer in memory
 
 	revert := patch.Record{Seq: 4, Patch: patch.NewRevert("p")}
 	_, err := v.Apply(revert)
@@ -132,7 +132,7 @@ func ExampleMissingRecordsError() {
 func ExampleView_Preview_group() {
 	v := exampleView()
 	call, response := patch.NewSplice(1, 1).WithGroup("g"), patch.NewSplice(1, 1).WithGroup("g")
-	fmt.Println(v.Check(call, fold.CheckOptions{}) == nil) // alone it would split a call from its response
+	fmt.Println(v.Check(call, fold.CheckOptions{}) == nil) // alone it would separate a call from its response
 	after, err := v.Preview([]*patch.PatchEvent{call, response}, fold.CheckOptions{})
 	fmt.Println(after.Len(), err)
 	// Output:
@@ -159,7 +159,7 @@ func ExampleView_RevertTargets() {
 		log = append(log, patch.Record{Seq: uint64(len(log) + 1), Patch: p.WithID(fmt.Sprint("p", i))})
 	}
 	v, _ := fold.View{}.Apply(log...)
-	fmt.Println(v.RevertTargets("p1")) // p0 has been taken back
+	fmt.Println(v.RevertTargets("p1")) // p0 is reverted already
 	// Output: [p1] <nil>
 }
 
@@ -185,7 +185,7 @@ func ExampleView_Diff() {
 func ExampleView_Rewind() {
 	log := append(exampleLog(), patch.Record{Seq: 5, Patch: patch.NewSummarise(0, 4, event("summary", "text:all")).WithID("p1")})
 	v, _ := fold.View{}.Apply(log...)
-	patches, err := v.Rewind(4) // to before the answer
+	patches, err := v.Rewind(4) // to the state before the answer
 	fmt.Println(err)
 	for _, p := range patches {
 		fmt.Println(p)
@@ -212,7 +212,7 @@ func ExampleView_Values() {
 	// created-1
 }
 
-// A view is handed the records that a revert brings back, wherever they are kept.
+// The caller supplies the records that a revert restores, wherever they are stored.
 func ExampleView_WithRecords() {
 	log := map[uint64]patch.Record{1: {Seq: 1, Event: event("e1")}, 2: {Seq: 2, Event: event("e2")}, 3: {Seq: 3, Patch: patch.NewSplice(0, 2).WithID("p")}}
 	v := fold.New("", nil)
@@ -232,12 +232,12 @@ func ExampleView_WithRecords() {
 	// Output: 0 2 <nil>
 }
 
-// A restored view knows what patches did before: it is handed the records of what comes back.
+// A restored view can revert earlier patches, given the records of the restored events.
 func ExampleRestore() {
 	log := []patch.Record{{Seq: 1, Event: event("e1")}, {Seq: 2, Event: event("e2")}, {Seq: 3, Patch: patch.NewSplice(0, 1).WithID("p")}}
 	v, _ := fold.New("", nil).Apply(log...)
 	form, _ := v.AppendBinary(nil)
-	restored, err := fold.Restore(fold.New("", nil).WithRecords(log[1:2]), form, 3) // with the records of what is visible
+	restored, err := fold.Restore(fold.New("", nil).WithRecords(log[1:2]), form, 3) // the records of the visible events
 	fmt.Println(restored.Len(), err)
 	after, err := restored.WithRecords(log[:1]).Apply(patch.Record{Seq: 4, Patch: patch.NewRevert("p")})
 	fmt.Println(after.Len(), err)
@@ -246,7 +246,7 @@ func ExampleRestore() {
 	// 2 <nil>
 }
 
-// A summary hides events from a model, and not from people.
+// A summary hides events from a model, but not from people.
 func ExampleView_History() {
 	summary, err := patch.ParseEvent([]byte(`{"id":"s","content":{"parts":[{"text":"in short"}]}}`))
 	if err != nil {
@@ -266,7 +266,7 @@ func ExampleView_History() {
 	// e2 in the place of s
 }
 
-// A page of a history needs the records of its own events alone.
+// A page of a history needs only the records of its own events.
 func ExampleView_HistoryTail() {
 	log := []patch.Record{{Seq: 1, Event: event("e1")}, {Seq: 2, Event: event("e2")}, {Seq: 3, Event: event("e3")}}
 	v, _ := fold.New("", nil).Apply(log...)
@@ -279,7 +279,7 @@ func ExampleView_HistoryTail() {
 	// e3 <nil>
 }
 
-// What a view does not show, some patch hides.
+// Each hidden event has the patch that hides it.
 func ExampleView_Places() {
 	log := []patch.Record{{Seq: 1, Event: event("e1")}, {Seq: 2, Event: event("e2")}, {Seq: 3, Event: event("e3")},
 		{Seq: 4, Patch: patch.NewSplice(0, 2).WithID("cut")}}
@@ -301,7 +301,7 @@ func ExampleView_Cuts() {
 	v, _ = v.Apply(patch.Record{Seq: 5, Patch: patch.NewSummarise(0, 3, summary).WithID("p")})
 	cuts, err := v.Cuts()
 	if err != nil {
-		fmt.Println(err) // the view was restored
+		fmt.Println(err) // the view was restored from malformed bytes
 	}
 	for c := range cuts {
 		for ref := range c.Removed {
@@ -326,12 +326,12 @@ func ExampleView_HiddenSince() {
 
 func ExampleView_WithEdition() {
 	before := exampleView()
-	again := exampleView().WithEdition(1) // read anew, after something was erased
+	again := exampleView().WithEdition(1) // read again after an erasure
 	fmt.Println(before.Edition(), again.Edition())
 	// Output: 0 1
 }
 
-// A program that keeps its log itself drafts a call before it logs it: the call may be a retry, and may be refused.
+// A program that keeps its own log drafts a call before logging it: the call may be a retry, and may be refused.
 func ExampleDraft() {
 	view := fold.New("creation", nil)
 	log := fold.Logged{Records: map[string]patch.Record{}}

@@ -1,4 +1,4 @@
 package fold
 
-// CheckOrphans is what [View.Preview] judges a group by.
+// CheckOrphans is the check of [View.Preview] for groups.
 func (v View) CheckOrphans(after View, opts CheckOptions) error { return v.checkTogether(after, opts) }

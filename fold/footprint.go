@@ -6,18 +6,17 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// Footprint estimates the memory of the view in bytes: its visible events, and what its patches keep of hidden
-// ones. The session's other views share most of it. It takes time linear in the visible events that were not
-// measured before in a view that this one was made from.
+// Footprint estimates the memory of the view in bytes: its visible events, and what it keeps of hidden ones. The
+// session's other views share most of it. It takes time linear in the visible events that no earlier view has
+// measured.
 func (v View) Footprint() int {
 	return int(unsafe.Sizeof(v)) + v.initialBytes + v.patchBytes + v.nodes.footprint()
 }
 
-// nodeBytes is about what a node takes in memory besides its event.
+// nodeBytes is the approximate memory of a node without its event.
 const nodeBytes = 64
 
-// footprint returns about what the nodes take in memory. It is computed once for each part of the tree, on first use,
-// because folding does not look at every event.
+// footprint returns the approximate memory of the nodes. It is computed on first use, once for each part of the tree.
 func (s *sequence) footprint() int {
 	if s == nil {
 		return 0
@@ -39,16 +38,16 @@ func (s *sequence) footprint() int {
 	return int(n)
 }
 
-// cutBytes is about what a patch takes in memory besides its removed run and its delta.
+// cutBytes is the approximate memory of a cut without its removed run and its delta.
 const cutBytes = int(unsafe.Sizeof(cut{})) + 128
 
-// footprint is about what a patch keeps in memory of hidden events.
+// footprint returns the approximate memory of a cut.
 func (c *cut) footprint() int {
 	return cutBytes + len(c.id) + len(c.group) + changesFootprint(c.carriedDelta) +
 		len(c.removed.pieces)*int(unsafe.Sizeof(piece{})) + len(c.standIns)*int(unsafe.Sizeof(standIn{}))
 }
 
-// changesFootprint returns about how many bytes of memory changes take.
+// changesFootprint returns the approximate memory of changes in bytes.
 func changesFootprint(changes []patch.Change) int {
 	n := len(changes) * int(unsafe.Sizeof(patch.Change{}))
 	for i := range changes {

@@ -10,8 +10,8 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// What a view says that it takes grows with the visible events, and shrinks when
-// patches hide them. What patches carry counts.
+// The footprint grows with the visible events, shrinks when patches hide them, and includes carried
+// deltas.
 func TestFootprint(t *testing.T) {
 	k := &keeper{t: t}
 	v := fold.New("c", nil)

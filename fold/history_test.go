@@ -18,7 +18,7 @@ import (
 func historyOf(t *testing.T, v fold.View) string {
 	t.Helper()
 	entries := testlog.Must(v.History())(t)
-	for n := range len(entries) + 1 { // a tail of it is the same
+	for n := range len(entries) + 1 { // each tail of the history is consistent with it
 		if tail := testlog.Must(v.HistoryTail(n))(t); !slices.EqualFunc(tail, entries[len(entries)-n:], func(a, b fold.Entry) bool {
 			return a.Event == b.Event && a.Seq == b.Seq && a.Index == b.Index
 		}) {
@@ -114,7 +114,7 @@ func TestHistory(t *testing.T) {
 	}
 }
 
-// A view that lacks what it hides says what it needs, and no more than that.
+// A view without its hidden events asks for exactly the records that it needs.
 func TestHistoryNeeds(t *testing.T) {
 	log := logWith([]string{"e0", "e1", "e2", "e3"}, []*patch.PatchEvent{
 		patch.NewSummarise(0, 2, event("s", "text:s")).WithID("p"), patch.NewSummarise(0, 2, event("t", "text:t")).WithID("q"),
@@ -161,7 +161,7 @@ func TestPropertyHistory(t *testing.T) {
 		}
 		slices.Sort(parts)
 		whole := slices.Sorted(slices.Values(want))
-		if slices.ContainsFunc(records, isWordless) && len(parts) < len(whole) { // which is in no part
+		if slices.ContainsFunc(records, isWordless) && len(parts) < len(whole) { // events without content are in no part
 			whole = parts
 		}
 		if !slices.Equal(parts, whole) || len(each) != v.Len() {
@@ -209,7 +209,7 @@ func (k *keeper) historyParts(v fold.View) (parts [][]*patch.Event) {
 	return parts
 }
 
-// partsOf returns what each visible event stands for.
+// partsOf returns the events that each visible event represents.
 func partsOf(v fold.View, history []fold.Entry) [][]*patch.Event {
 	parts := make([][]*patch.Event, v.Len())
 	for _, e := range history {
@@ -235,7 +235,7 @@ func idsOf(events []*patch.Event) []string {
 	return ids
 }
 
-// Each part of a history is what one visible event stands for.
+// Each part of a history is what one visible event represents.
 func TestHistoryParts(t *testing.T) {
 	keep := func(p *patch.PatchEvent) *patch.PatchEvent { return p.WithState(patch.Keep) }
 	for _, c := range []struct {

@@ -8,10 +8,10 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// MissingRecordsError names records of the log that a view needs and does not hold. It does not judge the patch in
-// question. The caller reads the records from the log, supplies them ([View.WithRecords]), and repeats the call.
+// MissingRecordsError names records of the log that a view needs and does not hold. It neither accepts nor refuses
+// the patch. The caller reads the records, supplies them ([View.WithRecords]), and repeats the call.
 type MissingRecordsError struct {
-	// Seqs are the records to supply, ascending. They include needed ones that were supplied before.
+	// Seqs are the records to supply, ascending, including needed ones that were supplied already.
 	Seqs []uint64
 }
 
@@ -19,12 +19,12 @@ func (e *MissingRecordsError) Error() string {
 	return fmt.Sprintf("the view lacks %d records, from record %d on; supply them", len(e.Seqs), e.Seqs[0])
 }
 
-// suppliedRecords are the records of [View.WithRecords], by ascending seq.
+// suppliedRecords are the records of [View.WithRecords], in seq order.
 type suppliedRecords []patch.Record
 
-// WithRecords returns the view with the given records of its log, in place of earlier ones, so that it can
-// check and apply patches that need them: see [MissingRecordsError]. [View.Apply] returns a view without
-// any. The records may come in any order; the caller must not change the slice while the view is in use.
+// WithRecords returns the view with the given records of its log, instead of those supplied before, so that it can
+// check and apply patches that need them: see [MissingRecordsError]. The view that [View.Apply] returns has none.
+// The records may come in any order; the caller must not change the slice while the view is in use.
 func (v View) WithRecords(records []patch.Record) View {
 	bySeq := func(a, b patch.Record) int { return cmp.Compare(a.Seq, b.Seq) }
 	if !slices.IsSortedFunc(records, bySeq) {
@@ -52,13 +52,13 @@ func (h suppliedRecords) event(id nodeID) (*patch.Event, error) {
 	return nil, fmt.Errorf("%w: record %d has no event %d", patch.ErrCorrupt, id.seq, id.index)
 }
 
-// missingRecords collects the records that an answer depends on, so that one error names them all.
+// missingRecords collects the records that an operation needs, so that one error names them all.
 type missingRecords struct {
-	seqs  []uint64 // supplied ones too: the next call needs them again
+	seqs  []uint64 // including supplied ones, which the next attempt needs again
 	lacks bool     // some were not supplied
 }
 
-// event returns an event of a supplied record, or nil if the record was not supplied. The error is as that of
+// event returns an event of a supplied record, or nil if the record was not supplied. Errors are as from
 // [suppliedRecords.event].
 func (m *missingRecords) event(from suppliedRecords, id nodeID) (*patch.Event, error) {
 	e, err := from.event(id)
@@ -67,7 +67,7 @@ func (m *missingRecords) event(from suppliedRecords, id nodeID) (*patch.Event, e
 	return e, err
 }
 
-// errorUpTo returns a *[MissingRecordsError] for the records up to last, or nil if all were supplied.
+// errorUpTo returns a *[MissingRecordsError] for the records up to seq last, or nil if all were supplied.
 func (m *missingRecords) errorUpTo(last uint64) error {
 	if !m.lacks {
 		return nil
@@ -77,7 +77,7 @@ func (m *missingRecords) errorUpTo(last uint64) error {
 	return &MissingRecordsError{Seqs: seqs}
 }
 
-// unread is the placeholder in a plan for a missing event.
+// unread is the placeholder for a missing event while patches are planned.
 var unread = func() *patch.Event {
 	e, err := patch.NewEvent(patch.Fields{})
 	if err != nil {
@@ -86,8 +86,8 @@ var unread = func() *patch.Event {
 	return e
 }()
 
-// withEvents returns a run's nodes with their events. A plan notes the missing ones and goes on with
-// placeholders, so that one error names what several of its patches need.
+// withEvents returns a run's nodes with their events. While several patches are planned, it collects missing
+// events and continues with placeholders, so that one error names the needs of all patches.
 func (v *View) withEvents(r *run) ([]node, error) {
 	missing := v.missing
 	if missing == nil {

@@ -13,15 +13,15 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// keeper keeps a log, and gives views what they need of it, as a store does.
+// keeper holds a log and supplies records to views, as a store does.
 type keeper struct {
 	t       rapid.TB
 	log     []patch.Record
 	initial map[string]patch.Value
-	reads   int // records handed in
+	reads   int // number of records supplied
 }
 
-// ask asks a view until it needs nothing more, and returns its answer.
+// ask repeats a question to a view, supplying records, until it needs no more.
 func (k *keeper) ask(v fold.View, question func(fold.View) error) error {
 	for range 10 {
 		err := question(v)
@@ -91,7 +91,7 @@ func (k *keeper) restore(v fold.View) fold.View {
 	return restored
 }
 
-// kept returns the log of events and patches and its view.
+// kept returns a keeper of the log, and the log's view.
 func kept(t rapid.TB, log ...any) (*keeper, fold.View) {
 	t.Helper()
 	k := &keeper{t: t}
@@ -112,8 +112,8 @@ func kept(t rapid.TB, log ...any) (*keeper, fold.View) {
 	return k, v
 }
 
-// A view that does not hold what a revert brings back says what it needs, as often as it
-// is asked, and skips nothing; given that, it answers.
+// A view without the events that a revert restores asks for them on every attempt and skips
+// nothing. With them, it answers.
 func TestNeeds(t *testing.T) {
 	k, v := kept(t, "e1 a=1", "e2 b=2", "e3", "e4",
 		patch.NewSplice(1, 1, event("r1"), event("r2", "c=3")), patch.NewSplice(0, 9), patch.NewSplice(1, 3))
@@ -136,7 +136,7 @@ func TestNeeds(t *testing.T) {
 				_, err = v.Preview([]*patch.PatchEvent{revert}, fold.CheckOptions{})
 				isNeed(t, err, want)
 				_, err = v.Preview([]*patch.PatchEvent{revert.WithGroup("g"), patch.NewRevert("p5").WithGroup("g")}, fold.CheckOptions{})
-				isNeed(t, err, "lacks 3 records, from record 2 on") // of both at once
+				isNeed(t, err, "lacks 3 records, from record 2 on") // for both reverts at once
 			}
 			next, err := k.apply(v, patch.Record{Seq: 8, Patch: revert})
 			if err != nil || ids(next) != "e1 r1 r2 e3 e4" || fmt.Sprint(next.State()) != "map[a:1 c:3]" {
@@ -162,8 +162,8 @@ func isNeed(t *testing.T, err error, want string) {
 	}
 }
 
-// Too few records are not enough, and others are an error; a view that was given records
-// does not pass them on.
+// Supplying too few records is not enough, supplying wrong ones is an error, and the resulting view
+// does not keep them.
 func TestWrongRecordsAtHand(t *testing.T) {
 	k, v := kept(t, "e1", "e2", "e3", patch.NewSplice(0, 2))
 	revert := patch.Record{Seq: 5, Patch: patch.NewRevert("p4")}
@@ -185,8 +185,7 @@ func TestWrongRecordsAtHand(t *testing.T) {
 	isNeed(t, err, "2 records")
 }
 
-// A plan of a rewind needs no bodies: it says which patches, and judging those says what
-// has to be read.
+// Planning a rewind needs no bodies; checking the planned patches says which records to read.
 func TestRewindOfLeanView(t *testing.T) {
 	k, v := kept(t, "e1 a=1", "e2", "e3", patch.NewSummarise(0, 3, event("S", "text:a")))
 	for name, v := range map[string]fold.View{"folded": v, "restored": k.restore(v)} {
@@ -210,7 +209,7 @@ func TestRewindOfLeanView(t *testing.T) {
 	}
 }
 
-// A plan counts what is not at hand as the events that it is.
+// A plan counts missing events as events.
 func TestPlanCountsWhatItLacks(t *testing.T) {
 	v, err := fold.New("", nil).Apply([]patch.Record{
 		{Seq: 1, Event: event("e1")}, {Seq: 2, Event: event("e2")}, {Seq: 3, Event: event("e3")},
@@ -232,8 +231,8 @@ func TestPlanCountsWhatItLacks(t *testing.T) {
 	}
 }
 
-// What a group brings back may be named by what comes behind it in the group, and is judged
-// as what it is, though the view holds none of it.
+// A patch of a group may name an event that an earlier one restores. The group is judged by the
+// real event, even if the view does not hold it.
 func TestGroupNamesWhatComesBack(t *testing.T) {
 	revert, pin := patch.NewRevert("p").WithID("r"), patch.NewPin("e1")
 	for _, c := range []struct {
@@ -241,7 +240,7 @@ func TestGroupNamesWhatComesBack(t *testing.T) {
 		log   []any
 		group []*patch.PatchEvent
 		want  error
-		text  string // of the error, or what is visible
+		text  string // of the error, or of the visible log
 	}{
 		{"a pin", nil, []*patch.PatchEvent{revert, pin}, nil, "e1 e2"},
 		{"an unpin", nil, []*patch.PatchEvent{revert, patch.NewUnpin("e1")}, nil, "e1 e2"},

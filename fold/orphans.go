@@ -12,12 +12,12 @@ import (
 
 // Orphan is a function call or response that a patch would leave in a state that model APIs refuse.
 type Orphan struct {
-	EventID  string // of the event that holds it
-	Index    int    // of that event in the visible log before the patch; -1 if the patch adds it
+	EventID  string // of the event that contains it
+	Index    int    // index of that event in the visible log before the patch; -1 if the patch adds it
 	CallID   string // may be empty
 	Name     string // of the function
-	Response bool   // it is a response, not a call
-	Problem  string // the state that the patch would leave it in
+	Response bool   // a response, not a call
+	Problem  string // what would be wrong with it
 }
 
 func (o Orphan) String() string {
@@ -37,14 +37,14 @@ func (o Orphan) String() string {
 type OrphanError struct {
 	Orphans []Orphan
 
-	// Suggested says whether a span around the patch's own passes. For a splice or summarise the smallest
-	// is [Start, Start+Count); for a truncate_before EventID names the nearest earlier event.
+	// Suggested says whether some span around the patch's own passes. For a splice or summarise the smallest is [Start,
+	// Start+Count); for a truncate_before EventID names the nearest earlier event.
 	Suggested bool
 	Start     int
 	Count     int
 	EventID   string
 
-	fixed bool // the span cannot change, as that of a revert
+	fixed bool // the span cannot be widened: the patch is a revert or one of several
 }
 
 func (e *OrphanError) Error() string {
@@ -76,7 +76,7 @@ func (e *OrphanError) Error() string {
 // Is reports whether target is [ErrOrphanedCall].
 func (e *OrphanError) Is(target error) bool { return target == ErrOrphanedCall }
 
-// Problems that an Orphan can have.
+// Values of [Orphan.Problem].
 const (
 	problemUnpaired  = "would answer no call"
 	problemOtherCall = "would answer another call"
@@ -86,22 +86,22 @@ const (
 	problemAfter     = "would come directly after a summary of role model, where a model's API accepts no function call"
 )
 
-// span is a range of a view's visible log and the events that would replace it.
+// span is a range of a view's visible log, and the events that replace it.
 type span struct {
 	view       View
 	pairs      pairing
 	first, end int
-	added      []node // the replacement of several patches may include events of the range
-	fixed      bool   // the span cannot change: that of a revert, or of several patches
+	added      []node // for several patches it may include events of the range
+	fixed      bool   // the span cannot be widened: it is that of a revert, or of several patches
 
-	opts CheckOptions // what a suggested span may hide
+	opts CheckOptions // rules for suggested spans
 }
 
 // changeSpan returns the span of the change from the view to after, which several patches make.
 func (v View) changeSpan(after View, opts CheckOptions) span {
 	was, is := v.visibleNodes(), after.visibleNodes()
-	// What several patches do is one change of the middle: events in front and behind that are the same are left out. In
-	// between an event may still be the same, so parts are compared by node (see span.after).
+	// Several patches are one change: strip the common prefix and suffix. An event inside may still be in both, so
+	// parts are matched by node (see span.after).
 	first := 0
 	for first < min(len(was), len(is)) && was[first].id() == is[first].id() {
 		first++
@@ -143,7 +143,7 @@ func (s span) check() *OrphanError {
 	return nil
 }
 
-// orphans lists the calls and responses that the span's replacement splits, hides or misplaces, by position.
+// orphans lists the calls and responses that the span's replacement would orphan, hide or misplace, by position.
 func (s span) orphans() []Orphan {
 	var out []Orphan
 	for _, key := range sortedKeys(s.touchedKeys()) {
@@ -180,13 +180,13 @@ func (s span) touchedKeys() map[callKey]struct{} {
 	return keys
 }
 
-// after returns the parts of a key after the change, and for each its index among the parts before, or unpaired if
-// it is new. A part is not new if its event stays, or if a cleared copy replaces its event or is replaced by it.
-// stay has the indices of the parts whose events stay.
+// after returns the parts of a key after the change, and for each its index among the parts before, or unpaired if it
+// is new. A part is not new if its event stays, or if a cleared copy replaces its event or is replaced by it. stay has
+// the indices of the parts whose events stay.
 func (s span) after(key callKey, before []part) (parts []part, was []int, stay map[int]bool) {
-	// A part can be the same without being in the same event: clearing a response replaces its event by a copy, and
-	// reverting that replaces the copy by the original. If the copy's response were new, and the original's gone, each
-	// clearing would look like the loss of an answer. So parts are matched by node, then by the original's id either way.
+	// Clearing a response replaces its event by a copy, and reverting that replaces the copy by the original. If the
+	// copy's response counted as new, each clearing would look like the loss of an answer. So parts are matched by node
+	// first, then by the id of the original.
 	i := 0
 	for ; i < len(before) && before[i].pos < s.first; i++ {
 		parts, was = append(parts, before[i]), append(was, i)
@@ -222,14 +222,14 @@ func (s span) after(key callKey, before []part) (parts []part, was []int, stay m
 	return parts, was, stay
 }
 
-// partID names a removed function part by its node, by its event, or by the original of its event, a cleared copy.
+// partID identifies a removed function part by its node, its event's id, or, in a cleared copy, the original's id.
 type partID struct {
 	node          nodeID
 	event, origin string
 	patch.FunctionPart
 }
 
-// removed returns the indices of the parts that are in the span.
+// removed returns the indices of the parts in the span.
 func (s span) removed(parts []part) map[partID]int {
 	at := map[partID]int{}
 	add := func(id partID, i int) {
@@ -270,13 +270,13 @@ type pairChange struct {
 	partnersBefore, partnersAfter []int
 }
 
-// orphans lists the responses that would answer no call or another call, and the calls that would lose their
-// response. Parts that were unpaired before do not count.
+// orphans lists the responses that would answer no call or another call, and the calls that would lose their response.
+// Parts that were unpaired before do not count.
 func (c pairChange) orphans() []Orphan {
 	var out []Orphan
 	for i, p := range c.after {
-		// An unpaired part may stay or go, since the patch is not to blame for it. A new call may stay open: its answer
-		// may come. A new response must answer something.
+		// An old unpaired part is not the patch's fault. A new call may be open, since its response may follow. A new
+		// response must answer something.
 		old := c.oldIndex[i]
 		wasPaired := old != unpaired && c.partnersBefore[old] != unpaired
 		switch {
@@ -291,12 +291,12 @@ func (c pairChange) orphans() []Orphan {
 	return out
 }
 
-// mustStay reports whether a part is a call that no patch may hide: one that is open, and
-// of the newest invocation or long-running. A long-running call stays open until the
-// user's side has answered it: what the tool itself returned is a placeholder.
+// mustStay reports whether a part is a call that no patch may hide: an open call that belongs to the newest invocation
+// or is long-running. A long-running call is open until author "user" responds: the tool's own result is a
+// placeholder.
 func (v View) mustStay(parts []part, partner []int, i int, opts CheckOptions) bool {
-	// The agent waits for the answer to an open call of the newest invocation, and would find no call to it. A call of an
-	// ended invocation will never be answered, unless it is long-running: its answer may come days later.
+	// The agent waits for the response to an open call of the newest invocation, and would not find the call. Calls of
+	// ended invocations are never answered, except long-running ones, whose response may come days later.
 	call := parts[i]
 	switch {
 	case call.Response:
@@ -321,8 +321,7 @@ func (v View) isNewest(pos int) bool {
 	return v.invocation != "" && v.invocationAt(pos) == v.invocation
 }
 
-// invocationAt returns the invocation of a visible event: its own, else that of the
-// event before it.
+// invocationAt returns the invocation of a visible event: its own, else that of the event before it.
 func (v View) invocationAt(pos int) string {
 	for ; pos >= 0; pos-- {
 		if id := v.At(pos).InvocationID(); id != "" {
@@ -332,12 +331,12 @@ func (v View) invocationAt(pos int) string {
 	return ""
 }
 
-// misplacedCalls lists function calls that would move to a position where model APIs accept none. Only events that say
-// something count: a model sees neither a change of state in front of a call, nor one between a summary and a call.
-// So of "state, user, call", cutting the user's event brings the call first.
+// misplacedCalls lists function calls that would move to a position where model APIs refuse calls. Events that say
+// nothing are ignored, since a model does not see them: in "state, user, call", cutting the user's event makes the call
+// first.
 func (s span) misplacedCalls() (out []Orphan) {
-	// Only a revert, and the change that several patches make together, can add events that were visible before. Where
-	// such an event with a call came first before, it may do so now.
+	// A revert, or several patches together, can add events that were visible before. If such a call had the problem
+	// before, it is not reported.
 	was := map[nodeID]int{}
 	if len(s.added) > 0 && s.fixed {
 		for i := s.first; i < s.end; i++ {
@@ -360,7 +359,7 @@ func (s span) misplacedCalls() (out []Orphan) {
 		}
 		add(&s.added[i], old)
 	}
-	// Of the events behind the span only the first that says something has another one before it now.
+	// After the span, only the first event that says something gets another predecessor.
 	if k, _ := slices.BinarySearch(s.pairs.saying, s.end); k < len(s.pairs.saying) {
 		add(s.view.node(s.pairs.saying[k]), s.pairs.saying[k])
 	}
@@ -376,7 +375,7 @@ func (s span) callProblem(i int) string {
 	return problemBehind(s.view.node(s.pairs.saying[k-1]))
 }
 
-// problemBehind returns the problem of a function call directly behind an event, or "".
+// problemBehind returns the problem of a function call directly after an event, or "".
 func problemBehind(n *node) string {
 	if n.event.Role() == "model" && n.isSummary() {
 		return problemAfter
@@ -398,14 +397,14 @@ func (p part) orphan(problem string) Orphan {
 	return Orphan{EventID: p.event.ID(), Index: p.pos, CallID: p.ID, Name: p.Name, Response: p.Response, Problem: problem}
 }
 
-// sortedKeys returns the keys in an order that does not change between runs.
+// sortedKeys returns the keys in a deterministic order.
 func sortedKeys(m map[callKey]struct{}) []callKey {
 	return slices.SortedFunc(maps.Keys(m), func(a, b callKey) int { return strings.Compare(a.text, b.text) })
 }
 
-// checkTogether checks the change from the view to after, which several patches make, for orphans. A call that one
-// patch removes and a response that another removes are none. The error is an *[OrphanError] without a
-// suggestion. It takes time linear in the number of visible events of both views.
+// checkTogether checks the change from the view to after, which several patches make, for orphans. It accepts a call
+// and its response removed by different patches. The error is an *[OrphanError] without a suggestion. It takes time
+// linear in the visible events of both views.
 func (v View) checkTogether(after View, opts CheckOptions) error {
 	if opts.AllowOrphans {
 		return nil
@@ -416,15 +415,15 @@ func (v View) checkTogether(after View, opts CheckOptions) error {
 	return nil
 }
 
-// searchBudget is the number of function parts after which a search for a passing span gives up, so that a log
-// in which thousands of calls share one key does not make a refusal slow.
+// searchBudget is the number of function parts after which the search for a passing span gives up, so that a refusal is
+// fast even if thousands of calls share one key.
 const searchBudget = 1 << 18
 
-// smallestPassing returns the smallest span around s whose replacement passes; of several, the first. ok is false
-// if it finds none within the budget.
+// smallestPassing returns the smallest span around s whose replacement passes; of several, the first. ok is false if it
+// finds none within the budget.
 func (s span) smallestPassing() (wider span, ok bool) {
-	// Most spans need not be tried: of "call a, x, response a", each span that contains the call must contain the response
-	// too. So the search begins at the smallest span which is closed in this sense.
+	// Most spans need not be tried: in "call a, x, response a", each span with the call must contain the response too.
+	// So the search begins at the smallest span that is closed in this sense.
 	budget := searchBudget
 	s, ok = s.forced(&budget)
 	if !ok {
@@ -451,7 +450,7 @@ func (s span) hidesPinned() bool {
 	return !s.opts.AllowPinned && len(s.view.pinnedIn(s.first, s.end)) > 0
 }
 
-// cost is about how many function parts the check of the span reads.
+// cost estimates how many function parts the check of the span reads.
 func (s span) cost() int {
 	n := 1 + s.end - s.first
 	for key := range s.touchedKeys() {
@@ -460,13 +459,11 @@ func (s span) cost() int {
 	return n
 }
 
-// forced widens the span by the events that every passing span around it contains: a response whose only call is
-// removed, a call whose only responses are. ok is false if the span hides a call that must stay, so that no span
-// around it passes.
+// forced widens the span by events that every passing span around it contains: a response whose only call is removed, a
+// call whose only responses are. ok is false if the span hides a call that must stay: then no span around it passes.
 func (s span) forced(budget *int) (span, bool) {
-	// Widening by one event brings its other parts into the span, which may force more events in. So this goes on until
-	// nothing is added: of "call a; response a and call b; response b", cutting the first forces the second, and then
-	// the third.
+	// Widening by one event may force more events in. So repeat until nothing is added: in "call a; response a and call
+	// b; response b", cutting the first forces the second, and then the third.
 	for {
 		wider := s
 		for key := range s.touchedKeys() {
@@ -487,7 +484,7 @@ func (s span) forced(budget *int) (span, bool) {
 				if partner[i] == unpaired {
 					continue
 				}
-				// An added call, or response, could pair with this one, so nothing is certain then.
+				// An added call or response could pair with this part, so nothing is forced.
 				if p.Response && calls == 0 || !p.Response && responses == 0 {
 					if allOthersInside(parts, p.Response, inside) {
 						wider.first, wider.end = min(wider.first, p.pos), max(wider.end, p.pos+1)
@@ -502,7 +499,7 @@ func (s span) forced(budget *int) (span, bool) {
 	}
 }
 
-// countAdded counts the calls and responses of a key among the added events.
+// countAdded counts the calls and responses of a key in the added events.
 func (s span) countAdded(key callKey) (calls, responses int) {
 	for _, n := range s.added {
 		for p := range n.event.FunctionParts() {
@@ -518,8 +515,8 @@ func (s span) countAdded(key callKey) (calls, responses int) {
 	return calls, responses
 }
 
-// allOthersInside reports whether all calls (of a response) or all responses (of a
-// call) among the parts of a key are inside the span.
+// allOthersInside reports whether all calls (for a response) or all responses (for a call) of the parts are in the
+// span.
 func allOthersInside(parts []part, response bool, inside func(part) bool) bool {
 	for _, p := range parts {
 		if p.Response != response && !inside(p) {
@@ -540,7 +537,7 @@ func (s span) nearestEarlier() (index int, ok bool) {
 		if len(s.orphans()) > 0 || s.hidesPinned() {
 			continue
 		}
-		// Of a repeated id, a truncate_before would find the first event.
+		// With a repeated id, a truncate_before would find the first event.
 		if first, _ := s.view.Find(s.view.At(s.end).ID()); first == s.end {
 			return s.end, true
 		}

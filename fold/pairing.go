@@ -6,7 +6,7 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// callKey is the key that a function call and its response share: the call id, or the function's name without one.
+// callKey is the key that a function call and its response share: the call id, else the function's name.
 type callKey struct {
 	text   string
 	byName bool
@@ -22,14 +22,14 @@ func keyOf(p patch.FunctionPart) callKey {
 // part is a function call or response in a visible log.
 type part struct {
 	patch.FunctionPart
-	pos     int // of its event in the visible log; -1 for a new event
+	pos     int // of its event in the visible log; -1 in a new event
 	event   *patch.Event
 	node    nodeID
-	ordinal int // among all parts of the visible log
+	ordinal int // index among all parts of the visible log
 }
 
-// pairing has the function parts of a visible log by key. Parts of different keys never pair, so a change is checked
-// by the keys that it touches.
+// pairing has the function parts of a visible log by key. Parts with different keys never pair, so a change is checked
+// only for the keys that it touches.
 type pairing struct {
 	byKey  map[callKey][]part // in the order of the visible log
 	calls  int
@@ -74,16 +74,15 @@ func newPairing(v View) pairing {
 
 const unpaired = -1
 
-// oneEach is the result of pair for a call and its response, the usual case.
+// oneEach is the result of pair for a call and its response, the common case.
 var oneEach = []int{1, 0}
 
 // pair returns the index of each part's partner: for a response the call that it answers or amends, for a call its
-// first response. The caller must not change the result. parts must have one key and be in order; parts of one
-// event must be adjacent.
+// first response. The caller must not change the result. parts must have one key and be in order; parts of one event
+// must be adjacent.
 //
-// A response answers, in the latest earlier event that has an unanswered call (the
-// same branch first), the first such call; failing that it amends the latest earlier
-// call; else it is unpaired.
+// A response answers the first unanswered call of the latest earlier event that has one (of the same branch, if any).
+// If none is unanswered, it amends the latest earlier call, else it is unpaired.
 func pair(parts []part) []int {
 	if len(parts) == 2 && !parts[0].Response && parts[1].Response && parts[0].pos != parts[1].pos {
 		return oneEach
@@ -96,23 +95,23 @@ func pair(parts []part) []int {
 		for to < len(parts) && parts[to].event == parts[from].event && parts[to].pos == parts[from].pos {
 			to++
 		}
-		var calls []int // of this event; its own responses do not answer them
+		var calls []int // calls of this event; its own responses do not answer them
 		for i := from; i < to; i++ {
 			partner[i] = unpaired
 			if !parts[i].Response {
 				calls = append(calls, i)
 				continue
 			}
-			// An agent may call again with an id it used before. The latest call is meant then: of "call a, response,
-			// call a, response", each response has the call in front of it. If all calls are answered, the response is a
-			// later one of the same call, such as the final result after a placeholder.
+			// An agent may reuse an id. The latest call is meant then: in "call a, response, call a, response", each
+			// response answers the call before it. If all calls are answered, the response is a later one of the same
+			// call, such as the final result after a placeholder.
 			if c := open.answer(parts[i].event.Branch()); c != unpaired {
 				partner[i], partner[c] = c, i
 			} else {
 				partner[i] = lastCall
 			}
 		}
-		// Only now, so that a response in the same event does not answer them.
+		// Added after the event's responses, so that these do not answer them.
 		if len(calls) > 0 {
 			open.push(parts[from].event.Branch(), calls)
 			lastCall = calls[len(calls)-1]
@@ -122,11 +121,11 @@ func pair(parts []part) []int {
 	return partner
 }
 
-// openCalls holds the unanswered calls of one key by event, the latest last, of each branch and of all. A group
-// without calls is dropped when it comes last.
+// openCalls holds the unanswered calls of one key, grouped by event, the latest last, for each branch and for all
+// branches. Answered groups are dropped when they are last.
 type openCalls map[openKey][]*openGroup
 
-// openKey is a branch, or all.
+// openKey is a branch, or all branches.
 type openKey struct {
 	branch string
 	all    bool
@@ -142,8 +141,8 @@ func (o openCalls) push(branch string, calls []int) {
 	}
 }
 
-// answer returns the call that a response of a branch answers, and removes it: the first call of the latest
-// event of the branch, or else of the latest event. It returns unpaired if no call is open.
+// answer removes and returns the call that a response in a branch answers: the first open call of the latest event in
+// the branch, else of the latest event. It returns unpaired if no call is open.
 func (o openCalls) answer(branch string) int {
 	for _, key := range []openKey{{branch: branch}, {all: true}} {
 		for groups := o[key]; len(groups) > 0; groups = o[key] {

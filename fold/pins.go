@@ -6,8 +6,8 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// pins is the immutable set of pinned nodes. A pin belongs to the node, not to its position: a node that was hidden
-// and is restored is pinned as before. The newest active pin or unpin of a node decides.
+// pins is the immutable set of pinned nodes. A pin belongs to the node, not to its position: a node that is hidden
+// and restored stays pinned. The newest active pin or unpin of a node decides.
 type pins map[nodeID]struct{}
 
 func (p pins) has(id nodeID) bool {
@@ -32,7 +32,7 @@ func (p pins) with(c pinChange) pins {
 	return next
 }
 
-// pinChange is the result of a pin, an unpin, or the revert of one.
+// pinChange is the effect of a pin, an unpin, or the revert of one.
 type pinChange struct {
 	node   nodeID
 	pinned bool
@@ -55,15 +55,15 @@ func (v *View) newPinEdit(p *patch.PatchEvent, c pinChange) edit {
 	return edit{patch: p, first: n, end: n, pin: &c}
 }
 
-// unpinEdit returns the effect of reverting a pin, an unpin, or such a revert. It applies if the target is active,
-// whatever came after it: no nodes are at stake, so nothing can be in the way.
+// unpinEdit returns the effect of reverting a pin, an unpin, or such a revert. It applies if the target is active; no
+// later patch blocks it, since no nodes are involved.
 func (v *View) unpinEdit(p *patch.PatchEvent, target *cut) (edit, error) {
 	if v.patches.undone(target.seq)[target] {
 		return edit{}, errBlocked
 	}
-	// The event's pin cannot be told from the target alone. After "2:pin A, 3:unpin A", reverting 2 leaves A
-	// unpinned, since 3 still decides; after "2:pin A, 3:unpin A, 4:revert 2", reverting 3 leaves it unpinned too,
-	// since no active pin is left. So the deciding patch is looked up as if the target were inactive.
+	// The target alone does not determine the result. After "2:pin A, 3:unpin A", reverting 2 leaves A unpinned,
+	// since 3 decides; after "2:pin A, 3:unpin A, 4:revert 2", reverting 3 leaves it unpinned too, since no active
+	// pin is left. So look up the deciding patch as if the target were inactive.
 	c := *target.pin
 	c.pinned = v.patches.pinsNode(c.node, v.patches.undone(0, target))
 	e := v.newPinEdit(p, c)

@@ -11,7 +11,7 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// pinned returns the ids of the visible events that are pinned.
+// pinned returns the ids of the pinned visible events.
 func pinned(v fold.View) string {
 	var out []string
 	for i, e := range v.Entries() {
@@ -25,13 +25,13 @@ func pinned(v fold.View) string {
 	return strings.Join(out, " ")
 }
 
-// A pin changes neither the visible log nor the state; it goes with the event, hidden or
-// not; reverts of pins, unpins and such reverts work as for other patches.
+// A pin changes neither the visible log nor the state; it stays with the event, hidden or not. Reverts of pins, of
+// unpins and of such reverts work as for other patches.
 func TestPins(t *testing.T) {
 	revert := patch.NewRevert
 	for name, c := range map[string]struct {
 		patches []*patch.PatchEvent // p1, p2, …, on e1 e2 e3
-		want    string              // pinned
+		want    string              // pinned events
 		visible string
 		skipped int
 	}{
@@ -72,8 +72,7 @@ func TestPins(t *testing.T) {
 	}
 }
 
-// What would hide a pinned event is refused, by whatever patch, unless that is allowed; a
-// revert is not.
+// Every patch that would hide a pinned event is refused unless allowed, except reverts.
 func TestPinnedIsNotHidden(t *testing.T) {
 	v := view(t, "e1", "e2", "e3", "e4")
 	v = apply(t, v, patch.NewSplice(3, 1, event("r", "text:a")).WithID("p1"))
@@ -120,14 +119,14 @@ func TestPinnedIsNotHidden(t *testing.T) {
 			t.Errorf("%v, allowed: %v", c.p, err)
 		}
 	}
-	// Pinned goes before orphans.
+	// Pins are checked before orphans.
 	v = view(t, "q", "c call:c1", "r resp:c1")
 	v = apply(t, v, patch.NewPin("r").WithID("p1"))
 	testlog.ErrorIs(t, v.Check(patch.NewSplice(2, 1), fold.CheckOptions{}), fold.ErrPinned, "pinned and orphaned")
 	testlog.ErrorIs(t, v.Check(patch.NewSplice(2, 1), fold.CheckOptions{AllowPinned: true}), fold.ErrOrphanedCall, "allowed and orphaned")
 }
 
-// A long list of pinned events is cut in the message.
+// The message shortens a long list of pinned events.
 func TestPinnedMessage(t *testing.T) {
 	v := view(t, "e1", "e2", "e3", "e4", "e5", "e6", "e7")
 	for i := range 7 {
@@ -139,7 +138,7 @@ func TestPinnedMessage(t *testing.T) {
 	}
 }
 
-// No patch blocks the revert of a pin. Of a pin that is reverted, the newest active revert is named.
+// No patch blocks the revert of a pin. The error for a reverted pin names the newest active revert.
 func TestRevertOfPinIsNotBlocked(t *testing.T) {
 	v := view(t, "e1", "e2")
 	for _, p := range []*patch.PatchEvent{
@@ -161,7 +160,7 @@ func TestRevertOfPinIsNotBlocked(t *testing.T) {
 	}
 }
 
-// A rewind leaves pins as they were, also of what is hidden, however they were changed.
+// A rewind restores the pins from before, also of hidden events, however they were changed.
 func TestRewindOfPins(t *testing.T) {
 	for name, c := range map[string]struct {
 		log  []any
@@ -193,8 +192,8 @@ func TestRewindOfPins(t *testing.T) {
 	}
 }
 
-// A rewind leaves the same pins and unpins active as before, also those that did not decide: a revert of the one left
-// unpins the event.
+// A rewind leaves the same pins and unpins active as before, also those without effect: reverting the only other pin
+// then unpins the event.
 func TestRewindOfUndecidingPins(t *testing.T) {
 	k, v := kept(t, "e1", patch.NewPin("e1"), patch.NewPin("e1"), "e4", patch.NewRevert("p2"), patch.NewPin("e1"))
 	for i, p := range append(testlog.Must(v.Rewind(4))(t), patch.NewRevert("p3")) {

@@ -10,16 +10,16 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// Places tells for each event of a view's log whether it is visible, or else which patch hides it. It is immutable.
+// Places locates each event of a view's log: its visible index, or the patch that hides it. It is immutable.
 type Places struct {
 	view   View
 	cuts   map[uint64]*cut   // by seq
-	groups map[string][]*cut // those with a summary, by group
-	mixed  map[string]bool   // groups in which a patch added several stand-ins
+	groups map[string][]*cut // patches with a summary, by group
+	mixed  map[string]bool   // groups with a patch that added several stand-ins
 	hidden []hiddenRange
 }
 
-// hiddenRange is regular events of consecutive records, or one node of a patch, that another patch removed.
+// hiddenRange is a run of regular events with consecutive seqs, or one node of a patch, that another patch removed.
 type hiddenRange struct {
 	first nodeID
 	last  uint64 // seq
@@ -30,14 +30,14 @@ type hiddenRange struct {
 type Place struct {
 	Index int `json:"index"` // among the visible events, or -1 if the event is hidden
 
-	// The patch that hides a hidden event. The events that this patch added may be hidden in turn, so
-	// that more than one patch must be reverted before the event is visible.
+	// The patch that hides a hidden event. The events that it added may be hidden in turn, so that more than one patch
+	// must be reverted to make the event visible.
 	HiddenBy    string `json:"hiddenBy"`
 	HiddenBySeq uint64 `json:"hiddenBySeq"`
 }
 
-// Places returns the places of all events in the view's log. It takes time linear in the number of patches and of
-// the nodes that they removed. The error is as that of [View.Skipped].
+// Places returns the places of all events in the view's log. It takes time linear in the number of patches and of the
+// nodes that they removed. Errors are as from [View.Skipped].
 func (v View) Places() (*Places, error) {
 	if err := v.load(); err != nil {
 		return nil, err
@@ -50,8 +50,8 @@ func (v View) Places() (*Places, error) {
 			p.groups[c.group] = append(p.groups[c.group], c)
 			p.mixed[c.group] = p.mixed[c.group] || len(c.standIns) > 1
 		}
-		// The nodes that a redo removed are hidden by the patch that it activated: of "2:cut e, 3:revert 2, 4:revert 3",
-		// both 2 and 4 removed e, and a reader should be told of the cut.
+		// The nodes that a redo removed are hidden by the patch that it activated: in "2:cut e, 3:revert 2, 4:revert
+		// 3", both 2 and 4 removed e, but readers want the cut.
 		if !undone[c] && !(c.isRevert && c.target.isRevert) {
 			p.hide(c)
 		}
@@ -110,8 +110,8 @@ func (p *Places) rank(id nodeID) int {
 	}
 	nodes := p.view.nodes
 	first := nodes.firstAtPos(pos)
-	// Nodes that share a pos are told apart by a walk, which would take long in a replacement of thousands of events. But
-	// the nodes of a patch are usually adjacent, so the index is tried first.
+	// Nodes with the same pos are found by a linear search, which is slow in a replacement of thousands of events. But
+	// the nodes of a patch are usually adjacent, so try the index first.
 	if at := first + int(id.index); at < nodes.len() && nodes.nodeAt(at).id() == id {
 		return at
 	}
@@ -126,36 +126,35 @@ func (p *Places) rank(id nodeID) int {
 	return found
 }
 
-// IsRepresented reports whether an event of the view's log, with the given branch and isolation scope, is
-// visible or has a visible representative: a summary that covers it, or a copy with its results cleared or
-// shortened, that is visible or represented in turn. Events removed by cuts, splices and rewinds have none.
-// The represented events are those of [View.History], and summaries. If one patch hides two events of the
-// same branch and scope, either both are represented or neither is.
+// IsRepresented reports whether an event of the view's log, with the given branch and isolation scope, is visible or
+// has a visible representative: a summary that covers it, or a cleared copy, that is visible or represented in turn.
+// Events removed by cuts, splices and rewinds have none. The represented events are those of [View.History], and
+// summaries. If one patch hides two events of the same branch and scope, either both are represented or neither is.
 func (p *Places) IsRepresented(seq uint64, index int, branch, scope string) bool {
 	q := representatives{Places: p, found: map[memoKey]int{}}
 	return q.ofNode(nodeID{seq, int32(index)}, lane{records.BranchWithoutRuns(branch), scope}) != nowhere
 }
 
-// Results for an event that no visible event represents.
+// Results if no visible event represents the event.
 const (
-	byMarker = -1 - iota // the marker of a removal by compaction without a summary represents it
+	byMarker = -1 - iota // represented by the marker of a compaction that added no summary
 	nowhere
 )
 
 // representatives finds the visible events that represent others. A removed event is represented
 //
-//   - by the summary for its lane among the events that the patch added, or by its copy;
-//   - if the patch added none but kept the state, by such a summary of a patch of the same group;
+//   - by the patch's summary for its lane, or by its copy;
+//   - if the patch added no event but kept the state, by such a summary of another patch of its group;
 //   - else, if compaction removed it, by the patch's marker;
 //
 // and if these are hidden, by their representatives.
 type representatives struct {
 	*Places
 	found map[memoKey]int
-	open  []memoKey // evaluated since the outermost call of memoize began
+	open  []memoKey // keys evaluated since the outermost call of memoize
 }
 
-// memoKey names events with the same representative: those of a lane that a patch hides, or that the patches of a
+// memoKey identifies events with the same representative: events of a lane that a patch hides, or that the patches of a
 // group hide without a summary.
 type memoKey struct {
 	cut   *cut
@@ -163,7 +162,7 @@ type memoKey struct {
 	lane
 }
 
-// ofNode returns the index of the visible event that represents a node, or the node's own.
+// ofNode returns the index of the visible event that represents a node, or the node's own index if it is visible.
 func (q *representatives) ofNode(id nodeID, of lane) int {
 	if rank := q.rank(id); rank >= 0 {
 		if q.view.nodes.nodeAt(rank).event == nil {
@@ -183,8 +182,8 @@ func (q *representatives) ofRemoved(c *cut, of lane) int {
 	switch {
 	case c.addsEvents:
 		return q.memoize(memoKey{cut: c, lane: of}, func() int {
-			// A splice may add a summary and copies: "summary, copy of b" for a, b and c. Which of the removed events a
-			// copy stands for does not matter here, so that one answer does for all events of the lane.
+			// A splice may add a summary and copies, such as "summary, copy of b" for a, b and c. It is enough that one
+			// of them is represented: all events of the lane get the same result.
 			summary, _ := c.summaryOf(of)
 			for _, s := range c.standIns {
 				if s.copied || s == summary {
@@ -216,14 +215,13 @@ func (q *representatives) ofRemoved(c *cut, of lane) int {
 	return at
 }
 
-// memoize returns the result of find, which may call memoize with the same key again.
+// memoize caches the result of find by key. find may call memoize with the same key.
 func (q *representatives) memoize(key memoKey, find func() int) int {
 	if at, ok := q.found[key]; ok {
 		return at
 	}
-	// Within a group the search can return to where it began: of a group with a summary and a cut, the cut's events are
-	// the summary's, and if the cut removed the summary, the summary's are the group's. The preliminary nowhere ends such a
-	// cycle.
+	// In a group with a summary and a cut, the search can cycle: the cut's events are represented by the summary, and
+	// if the cut removed the summary, the summary by the group. The preliminary result nowhere ends the cycle.
 	outermost := len(q.open) == 0
 	q.open = append(q.open, key)
 	q.found[key] = nowhere
@@ -232,7 +230,7 @@ func (q *representatives) memoize(key memoKey, find func() int) int {
 		q.found[key] = at
 	}
 	if outermost {
-		for _, k := range q.open { // a result of nowhere may come from a cycle
+		for _, k := range q.open { // nowhere may be the preliminary result of a cycle
 			if at != nowhere && q.found[k] == nowhere {
 				delete(q.found, k)
 			}
@@ -242,8 +240,8 @@ func (q *representatives) memoize(key memoKey, find func() int) int {
 	return at
 }
 
-// HiddenSince returns the hidden events of the view's log, each with the seq of the patch that hid it last,
-// which may be the revert of a revert. It leaves out pinned events. The error is as that of [View.Skipped].
+// HiddenSince returns the hidden events of the view's log, each with the seq of the last patch that hid it, which may
+// be the revert of a revert. It leaves out pinned events. Errors are as from [View.Skipped].
 func (v View) HiddenSince() (map[Ref]uint64, error) {
 	if err := v.load(); err != nil {
 		return nil, err
@@ -267,7 +265,8 @@ func (v View) HiddenSince() (map[Ref]uint64, error) {
 
 func (id nodeID) ref() Ref { return Ref{id.seq, int(id.index)} }
 
-// Ref names an event of a log: the seq of its record, and its index among the record's events, 0 for a regular event.
+// Ref identifies an event of a log: the seq of its record, and its index among the record's events, 0 for a regular
+// event.
 type Ref struct {
 	Seq   uint64 `json:"seq"`
 	Index int    `json:"index"`
@@ -277,13 +276,12 @@ type Ref struct {
 type Cut struct {
 	Seq     uint64 // of the patch
 	Group   string // of the patch, or ""
-	Added   int    // its events have the indices 0 to Added-1
+	Added   int    // number of added events; their indices are 0 to Added-1
 	Removed iter.Seq[Ref]
 }
 
-// Cuts yields the cut of each applied patch in the order of the log, active or not, without those of reverts, pins
-// and receipts. Removed may also yield markers, the positions of patches that added no event. The error is as that
-// of [View.Skipped].
+// Cuts yields the cut of each applied patch in log order, active or not, except reverts, pins and receipts. Removed may
+// also yield markers, the positions of patches that added no event. Errors are as from [View.Skipped].
 func (v View) Cuts() (iter.Seq[Cut], error) {
 	if err := v.load(); err != nil {
 		return nil, err
@@ -311,23 +309,23 @@ func (v View) Cuts() (iter.Seq[Cut], error) {
 	}, nil
 }
 
-// History returns the session as people should see it: the visible log without the effects of compaction. Each
-// summary is replaced by the events that it covers, at any depth, and each cleared copy by its original. Events
-// removed by cuts, splices and rewinds stay hidden. Summaries that cover no events, such as those of other programs,
-// are kept. The entries are in log order. The Index of an entry is the index of the visible event that represents it:
-// the same event or a summary. It is -1 if compaction removed the event without a summary.
+// History returns the session as people should see it: the visible log without the effects of compaction. Each summary
+// is replaced by the events that it covers, at any depth, and each cleared copy by its original. Events removed by
+// cuts, splices and rewinds stay hidden. Summaries that cover no events, such as those of other programs, are kept. The
+// entries are in log order. The Index of an entry is the index of the visible event that represents it, or -1 if
+// compaction removed the event without a summary.
 //
-// If one patch added several summaries, each covers the events of its branch and isolation scope, and if one of them
-// is cut, its events stay hidden. If a patch of a group removed events without a summary and kept the state, they
-// belong to the summaries of the group. Events without content, which compaction removed without any summary, are
-// shown at their old position.
+// If one patch added several summaries, each covers the events of its branch and isolation scope, and if one of them is
+// cut, its events stay hidden. If a patch of a group removed events without a summary and kept the state, they belong
+// to the group's summaries. Events without content that compaction removed without a summary are shown at their old
+// position.
 //
 // The error is a *[MissingRecordsError] while the view needs more records ([View.WithRecords]). The caller owns the
 // slice. History takes time linear in its result and in the number of patches.
 func (v View) History() ([]Entry, error) { return v.HistoryTail(math.MaxInt) }
 
-// HistoryTail returns the last entries of [View.History], most at most. Of the hidden events it needs only these, but if
-// one patch added several summaries, all that it removed.
+// HistoryTail returns at most the last most entries of [View.History]. It needs only the records of these, or, where
+// one patch added several summaries, of all events that the patch removed.
 func (v View) HistoryTail(most int) ([]Entry, error) {
 	shown, err := v.history(most)
 	if err != nil {
@@ -346,8 +344,8 @@ type historyNode struct {
 	of int
 }
 
-// history returns the nodes of the history: the visible or represented events without the stand-ins, in the order of
-// the sequence with all removed nodes restored.
+// history returns the nodes of the history, in the order of the sequence with all removed nodes restored: the visible
+// and represented events without the stand-ins.
 func (v View) history(most int) ([]historyNode, error) {
 	p, err := v.Places()
 	if err != nil {
@@ -377,7 +375,7 @@ func (v View) history(most int) ([]historyNode, error) {
 	return h.shown, h.err
 }
 
-// load gives a node its event, if it is supplied.
+// load sets a node's event, if it is supplied.
 func (h *history) load(n *node) {
 	var err error
 	if n.event, err = h.event(h.view.supplied, n.id()); err != nil {
@@ -385,7 +383,7 @@ func (h *history) load(n *node) {
 	}
 }
 
-// history is a history while it is built.
+// history builds a history.
 type history struct {
 	representatives
 	missingRecords
@@ -393,14 +391,15 @@ type history struct {
 	err   error
 }
 
-// expand adds the events that the node's patch removed, at its first stand-in or else at its first node.
+// expand adds the events that the node's patch removed, once per patch: at its first stand-in, or else at its first
+// node.
 func (h *history) expand(n *node) {
 	c := n.cut
 	if c == nil || c.isRevert || len(c.standIns) == 0 && n.index != 0 || len(c.standIns) > 0 && n.index != c.standIns[0].index {
 		return
 	}
-	// The events of a patch usually have one representative, so the lanes of hidden events need not be known, and events
-	// without any need not be read. Only with several summaries each event's lane decides.
+	// The removed events of a patch usually share one representative. Then their lanes do not matter, and if there is
+	// no representative, the events need not be read. With several summaries each event's lane decides.
 	of, alike := nowhere, !h.isMixed(c)
 	if alike {
 		of = h.ofRemoved(c, markerLane)
@@ -415,7 +414,7 @@ func (h *history) expand(n *node) {
 						of = h.ofRemoved(c, laneOf(n.event))
 					}
 				}
-				if of != nowhere { // its event may be loaded later
+				if of != nowhere { // its event is loaded later, if needed
 					h.shown = append(h.shown, historyNode{n, of})
 				}
 				n.seq++
@@ -424,7 +423,7 @@ func (h *history) expand(n *node) {
 	}
 }
 
-// isMixed reports whether the events that a patch removed may have different representatives, by their lanes.
+// isMixed reports whether the events that a patch removed may have different representatives, depending on their lanes.
 func (p *Places) isMixed(c *cut) bool {
 	if c.addsEvents {
 		return len(c.standIns) > 1
@@ -438,7 +437,7 @@ func isClearedCopy(e *patch.Event) bool {
 	return ok
 }
 
-// lane is a branch, without the numbers of its runs, and an isolation scope. A summary covers events of one lane.
+// lane is a branch, without run numbers, and an isolation scope. A summary covers events of one lane.
 type lane struct{ branch, scope string }
 
 func laneOf(e *patch.Event) lane {
@@ -448,7 +447,7 @@ func laneOf(e *patch.Event) lane {
 // markerLane is the lane of markers; no event has it.
 var markerLane = lane{"\x00", "\x00"}
 
-// standIn is an event that a patch added for events that it removed: a summary of those of its lane, or a cleared
+// standIn is an added event that represents removed ones: a summary of the removed events of its lane, or a cleared
 // copy of one.
 type standIn struct {
 	lane
@@ -475,8 +474,8 @@ func (n *node) isStandIn() bool {
 	return n.cut != nil && slices.ContainsFunc(n.cut.standIns, func(s standIn) bool { return s.index == n.index })
 }
 
-// summaryOf returns the patch's summary for events of a lane: the lane's own summary, or else the first one. ok is
-// false if the patch added no summary.
+// summaryOf returns the patch's summary for events of a lane: the lane's own, or else the first one. ok is false if the
+// patch added no summary.
 func (c *cut) summaryOf(of lane) (summary standIn, ok bool) {
 	for _, s := range c.standIns {
 		switch {

@@ -20,14 +20,14 @@ type brought struct {
 	index int
 }
 
-// What a view shows is where it says, what it hides is hidden by a patch that took it out of
-// sight and stands, and what is represented is what it shows and what its history has.
+// Visible events are at their places, hidden ones are hidden by an active patch that removed them, and the
+// represented events are the visible ones and those in the history.
 func TestPropertyPlaces(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		records := fuzz.Records(fuzz.Options{Max: 40}).Draw(t, "records")
 		k := &keeper{t: t, log: records}
 		v := fold.New("", nil)
-		shown := make([]map[brought]int, len(records)+1) // by seq: the visible events, and where they are
+		shown := make([]map[brought]int, len(records)+1) // by seq: indices of the visible events
 		now := fold.New("", nil)
 		for i := range shown {
 			if i > 0 {
@@ -65,14 +65,14 @@ func TestPropertyPlaces(t *testing.T) {
 						t.Fatalf("%v is not hidden by patch %d\n%s", id, place.HiddenBySeq, fuzz.Text(records, nil))
 					}
 					if by.Patch.Group() != "" || slices.ContainsFunc(records[:place.HiddenBySeq-1], func(r patch.Record) bool { return r.ID() == by.ID() }) {
-						break // its id means another one, or others too
+						break // its id is not unique
 					}
 					standing, err := now.RevertTargets(place.HiddenBy)
 					if err != nil && !errors.Is(err, patch.ErrInvalid) || err == nil && !slices.Contains(standing, place.HiddenBy) {
 						t.Fatalf("%v is hidden by %q, which does not stand: %v, %v\n%s", id, place.HiddenBy, standing, err, fuzz.Text(records, nil))
 					}
 				}
-				stands := e.IsSummary() || r.Patch != nil && r.Patch.Type() == patch.Summarise // for others, which the history has
+				stands := e.IsSummary() || r.Patch != nil && r.Patch.Type() == patch.Summarise // a stand-in, not in the history itself
 				if got, want := places.IsRepresented(r.Seq, index, e.Branch(), e.IsolationScope()), visible || slices.Contains(history, e); got != want && !(got && stands) {
 					t.Fatalf("%v is represented: %v, want %v\n%s", id, got, want, fuzz.Text(records, nil))
 				}
@@ -92,7 +92,7 @@ func TestPlaces(t *testing.T) {
 	for _, c := range []struct {
 		name    string
 		patches []*patch.PatchEvent
-		want    string // of e1: where it is, by what it is hidden, whether it is represented
+		want    string // of e1: its index, the patch that hides it, whether it is represented
 	}{
 		{"in sight", nil, `1 "" true`},
 		{"behind a summary", []*patch.PatchEvent{summarise(0, 2, "s")}, `-1 "ps" true`},
@@ -142,7 +142,7 @@ func TestPropertyHidden(t *testing.T) {
 	})
 }
 
-// What a redo hides again is hidden since the redo; the body of a summary that is taken back is hidden too.
+// An event hidden again by a redo is hidden since the redo; the body of a reverted summary is hidden too.
 func TestHidden(t *testing.T) {
 	k := &keeper{t: t}
 	for i, e := range events("question", "call call:c1", "answer") {
@@ -171,7 +171,7 @@ func TestHidden(t *testing.T) {
 	shows(fmt.Sprintf("map[{1 0}:%d]", n+3))
 	apply(patch.NewPin("call"))
 	apply(patch.NewSplice(1, 1).WithID("cut"))
-	shows(fmt.Sprintf("map[{1 0}:%d]", n+3)) // the pinned one is not among them
+	shows(fmt.Sprintf("map[{1 0}:%d]", n+3)) // without the pinned event
 	v = k.restore(v)
 	shows(fmt.Sprintf("map[{1 0}:%d]", n+3))
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// The fold agrees with the reference model on any log, folded in one go.
+// The fold agrees with the reference model on any log.
 func TestPropertyFoldIsReference(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		records := fuzz.Records(fuzz.Options{}).Draw(t, "records")
@@ -39,8 +39,8 @@ func value(text string) patch.Value {
 	return v
 }
 
-// Applying record by record, folding in pieces, and reading state now and then all
-// give the view that one fold gives; views made on the way stay as they were.
+// Applying record by record, folding in pieces, and reading the state in between all give the same
+// view as one fold; intermediate views do not change.
 func TestPropertyIncrementalIsRefold(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		records := fuzz.Records(fuzz.Options{Max: 60}).Draw(t, "records")
@@ -80,8 +80,8 @@ func TestPropertyIncrementalIsRefold(t *testing.T) {
 	})
 }
 
-// Check refuses exactly what the reference model refuses, for the same reason and with
-// the same suggestion; what it accepts is applied; a preview is what applying gives.
+// Check refuses the same patches as the reference model, for the same reason and with the same
+// suggestion. An accepted patch applies, and its preview equals the result.
 func TestPropertyCheckIsReference(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		records := fuzz.Records(fuzz.Options{Max: 25}).Draw(t, "records")
@@ -89,7 +89,7 @@ func TestPropertyCheckIsReference(t *testing.T) {
 		ref := fuzz.NewReference(nil, records...)
 		for range 4 {
 			p := fuzz.PatchOn("the patch", ref).Draw(t, "patch")
-			if holds(records, p.Group()) { // whoever keeps the log looks at that
+			if holds(records, p.Group()) { // checked by the keeper of the log
 				p = p.WithGroup("")
 			}
 			if rapid.Bool().Draw(t, "with base") {
@@ -109,9 +109,9 @@ func TestPropertyCheckIsReference(t *testing.T) {
 	})
 }
 
-// Preview refuses exactly the groups that the reference model refuses, for the same reason,
-// and gives the view that logging them gives, though the view holds nothing of what is hidden
-// and learns only by and by what it needs.
+// Preview refuses the same groups as the reference model, for the same reason, and gives the view
+// that logging them gives, even if the view holds no hidden events and asks for records several
+// times.
 func TestPropertyPreviewIsReference(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		records := fuzz.Records(fuzz.Options{Max: 25}).Draw(t, "records")
@@ -237,7 +237,7 @@ func changedKeys(before, after map[string]patch.Value) []string {
 	return changed
 }
 
-// kindOf names what both sides call a refusal.
+// kindOf returns the reference model's name for a refusal.
 func kindOf(err error) string {
 	var refusal *fuzz.Refusal
 	switch {

@@ -15,7 +15,7 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// A receipt changes nothing but which patch is the newest. It cannot be taken back.
+// A receipt changes only which patch is the newest. It cannot be reverted.
 func TestReceipt(t *testing.T) {
 	receipt := patch.NewErase(patch.Erasure{Seqs: []patch.Span{{From: 1, To: 1}}, Reason: "asked"}).WithID("r")
 	event := func(seq uint64) patch.Record {
@@ -50,8 +50,7 @@ func TestReceipt(t *testing.T) {
 	}
 }
 
-// A log of which events have been erased folds as it did, but for what these say and, where
-// they were set to null, for values.
+// A log with erased events folds as before, except for their content and for values set to null.
 func TestPropertyErasedFoldsAlike(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		records := fuzz.Records(fuzz.Options{Max: 40}).Draw(t, "records")
@@ -80,7 +79,7 @@ func TestPropertyErasedFoldsAlike(t *testing.T) {
 					s = append(s, value.String())
 				}
 			}
-			history := testlog.Must(v.WithRecords(records).History())(t) // whose events have the ids that those of gone have
+			history := testlog.Must(v.WithRecords(records).History())(t) // blanks keep the ids
 			for _, e := range history {
 				s = append(s, e.Event.ID())
 			}

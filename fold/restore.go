@@ -9,9 +9,9 @@ import (
 )
 
 // Restore returns the view whose binary form [View.AppendBinary] wrote. empty is the session's view without records
-// ([New]), which provides creation and initial state; last is the last seq of the log. empty must hold the records
-// of the visible events ([View.WithRecords]). If some are missing, the error is a *[MissingRecordsError] that names
-// all of them, and the view has no events but the right Seq. The error matches [ErrOutdated] if the form has another
+// ([New]), with its creation id and initial state; last is the last seq of the log. empty must hold the records of
+// the visible events ([View.WithRecords]). If some are missing, the error is a *[MissingRecordsError] that names all
+// of them, and the view has no events but the right Seq. The error matches [ErrOutdated] if the form has another
 // version, and [patch.ErrCorrupt] if it is malformed, or belongs to another session or a longer log.
 //
 // The caller must protect the form with a checksum: from changed bytes, Restore may make a view that no log has. It
@@ -59,7 +59,7 @@ func Restore(empty View, form []byte, last uint64) (View, error) {
 	return v.withNewCaches(), nil
 }
 
-// view reads the first part: a view without nodes, and its nodes.
+// view reads the first part: the view without nodes, and its nodes.
 func (r *reader) view() (v View, nodes run) {
 	v.creation, v.seq, v.patchSeq, v.invocation = r.text(), r.uint(), r.uint(), r.text()
 	v.unknown = r.uint()&1 != 0
@@ -81,13 +81,13 @@ func (r *reader) view() (v View, nodes run) {
 	return v, nodes
 }
 
-// unloadedPatches holds the effects of a restored view's patches in binary form, until they are needed. Views made
-// from the restored one by appending events share it.
+// unloadedPatches holds the effects of a restored view's patches in binary form until they are needed. Views made by
+// appending events share it.
 type unloadedPatches struct {
 	form  []byte
-	seq   uint64          // that the view stands at
+	seq   uint64          // of the restored view
 	skips int             // number of skipped patches
-	cuts  map[uint64]*cut // those with nodes in the sequence; the form has their other fields
+	cuts  map[uint64]*cut // cuts with nodes in the sequence; the form has their other fields
 
 	once    sync.Once
 	loaded  View // with patches, skipped and patchBytes

@@ -7,7 +7,7 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// nodeID is a node's identity: the record that made it, and its index among the nodes that the record made.
+// nodeID identifies a node: the record that created it, and its index among the nodes that the record created.
 type nodeID struct {
 	seq   uint64
 	index int32
@@ -18,9 +18,8 @@ func (n node) id() nodeID { return nodeID{n.seq, n.index} }
 // isRevertMarker reports whether the node is the marker of a revert, which has no effect.
 func (n *node) isRevertMarker() bool { return n.cut != nil && n.cut.isRevert }
 
-// revertEdit returns the effect of a revert. All nodes that its target added must be in the sequence, with only
-// markers of reverts between them; the nodes that the target removed take their place. Errors are as those of
-// [View.edit].
+// revertEdit returns the effect of a revert. All nodes that its target added must be in the sequence, with only markers
+// of reverts between them; the nodes that the target removed take their place. Errors are as from [View.edit].
 func (v *View) revertEdit(p *patch.PatchEvent) (edit, error) {
 	target := v.patches.find(p.PatchID())
 	switch {
@@ -44,11 +43,10 @@ func (v *View) revertEdit(p *patch.PatchEvent) (edit, error) {
 }
 
 // locate returns the range of the nodes that a patch added. ok is false if one of them is missing, or if a node other
-// than a marker of a revert is between them.
+// than a revert's marker is between them.
 func (s *sequence) locate(c *cut) (lo, hi int, ok bool) {
-	// All nodes with the target's pos are adjacent, so its first node is found without a walk over the sequence. The
-	// others need not have that pos: a revert restores nodes of several patches. They follow the first one, unless
-	// something came between.
+	// All nodes with the target's pos are adjacent, so its first node is found by pos. The others may have another pos,
+	// since a revert restores nodes of several patches, but they follow the first one.
 	lo = -1
 	at := s.firstAtPos(c.pos)
 	hi = at
@@ -73,8 +71,8 @@ func (s *sequence) locate(c *cut) (lo, hi int, ok bool) {
 		case !n.isRevertMarker():
 			return false
 		}
-		// A marker of a revert may stay between: after "put x, y; insert z between; revert the insertion" the
-		// sequence is x, marker, y, and the put must still be revertible.
+		// A revert's marker may be between: after "add x, y; insert z between; revert the insertion" the sequence is x,
+		// marker, y, and the addition must still be revertible.
 		hi++
 		return true
 	})
@@ -87,7 +85,7 @@ func (v *View) blockedError(target *cut) error {
 		return alreadyReverted(target.id, by)
 	}
 	by := v.newestBlocker(target)
-	if by == nil { // no patch blocks it, so the nodes are not where the log says
+	if by == nil { // no patch blocks it: the sequence contradicts the log
 		return fmt.Errorf("%w: the view and the log disagree about positions", patch.ErrCorrupt)
 	}
 	return &BlockedError{PatchID: target.id, Blocking: by.id, BlockingSeq: by.seq}
@@ -97,9 +95,8 @@ func alreadyReverted(id string, by *cut) error {
 	return &BlockedError{PatchID: id, Blocking: by.id, BlockingSeq: by.seq, AlreadyReverted: true}
 }
 
-// newestBlocker returns the newest patch that must be reverted before target: the newest of its blockers, of
-// theirs, and so on, so that it can be reverted at once. It takes time linear in the nodes that all patches added and
-// removed.
+// newestBlocker returns the newest patch that must be reverted before target, among its blockers, their blockers, and
+// so on. That patch is not blocked itself. It takes time linear in the nodes that all patches added and removed.
 func (v *View) newestBlocker(target *cut) *cut {
 	must, holder := v.blockers(target)
 	seen := map[*cut]bool{}
@@ -119,15 +116,15 @@ func (v *View) newestBlocker(target *cut) *cut {
 	return newest
 }
 
-// removers has for each missing node the patch that removed it.
+// removers has the patch that removed each missing node.
 type removers map[nodeID]*cut
 
-// blockersOf returns the patches to revert so that all nodes that target added are restored. The nodes behind a missing
-// marker of a revert do not count: they stood behind it when it was removed, so they may return with it.
+// blockersOf returns the patches to revert so that all nodes that target added are restored. Nodes after a missing
+// revert marker do not count: they followed the marker when it was removed, so restoring it may restore them.
 //
-// For example "1:e 2:splice e, 3:revert 2, 4:splice e, 5:revert 4, 6:revert 3, 7:revert 2, 8:revert 7". To redo 4, 5 must
-// be reverted. It added its marker, which 6 removed, and e, which 8 removed. If 8 counted, its revert would be named,
-// then the revert of that, and so on. A revert of 6 restores both.
+// For example, in "1:e 2:splice e, 3:revert 2, 4:splice e, 5:revert 4, 6:revert 3, 7:revert 2, 8:revert 7", to redo 4,
+// 5 must be reverted. It added its marker, which 6 removed, and e, which 8 removed. If 8 counted, its revert would be
+// named, then the revert of that, and so on. A revert of 6 restores both.
 func (h removers) blockersOf(target *cut) (must []*cut) {
 	for n := range target.addedNodes {
 		if by := h[n.id()]; by != nil {
@@ -141,17 +138,17 @@ func (h removers) blockersOf(target *cut) (must []*cut) {
 }
 
 // blockers returns the patches that must be reverted before target: those that removed a node that target added, and
-// those that made a node between them. A regular event between them was restored in place of a missing node.
+// those that created a node between its nodes. A regular event between them was restored in place of a missing node.
 func (v *View) blockers(target *cut) (must []*cut, holder removers) {
 	added := map[nodeID]bool{}
 	for n := range target.addedNodes {
 		added[n.id()] = true
 	}
-	// A node is between if added nodes stand on both sides of it, so nodes behind an added one wait in behind until
+	// A node is between if added nodes are on both sides of it. So nodes after an added one wait in behind until
 	// another added node follows.
 	found := 0
-	between := map[uint64]bool{} // seqs of patches that made nodes between the added ones
-	var behind []uint64          // seqs of nodes behind the last added node found
+	between := map[uint64]bool{} // seqs of patches that created nodes between the added ones
+	var behind []uint64          // seqs of nodes after the last added node found so far
 	for n := range v.nodes.all {
 		id := n.id()
 		switch {
@@ -165,8 +162,8 @@ func (v *View) blockers(target *cut) (must []*cut, holder removers) {
 			behind = append(behind, id.seq)
 		}
 	}
-	// A node can be removed and restored many times. Going through the patches in the order of the log leaves the last
-	// removal of each missing node: of "2:cut e, 3:revert 2, 4:cut e", patch 4 holds e.
+	// A node can be removed and restored many times. In log order, later entries overwrite earlier ones, so the last
+	// removal remains: in "2:cut e, 3:revert 2, 4:cut e", patch 4 removed e.
 	holder = removers{}
 	for _, c := range v.patches.ascending() {
 		for n := range c.removedNodes {

@@ -8,13 +8,13 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// Rewind returns the patches that return the session to its state before the record with seq from, the first event
-// of the invocation to rewind to. The caller must log them together, in their order, directly after the view's last
-// record, and without the checks for orphans and pins: a rewind may reopen a call. The result is empty if no event
-// since then is visible or counts for the state.
+// Rewind returns the patches that return the session to its state before the record with seq from, the first event of
+// an invocation. The caller must log them together, in order, directly after the view's last record, and without the
+// checks for orphans and pins: a rewind may reopen a call. The result is empty if no event since then is visible or
+// affects the state.
 //
-// Events that a patch added are as old as the raw events that it removed, at any depth; inserted events are as old
-// as their patch. Patches of a group that added events count as one.
+// An event that replaced others is as old as the raw events that it stands for, at any depth; an inserted event is as
+// old as its patch. Patches of a group that added events count as one.
 //
 //   - Older events that patches removed stay hidden, even if the patch is newer.
 //   - Patches that stand for older and newer events are reverted, and so are removals of newer events that keep
@@ -35,8 +35,8 @@ func (v View) Rewind(from uint64) ([]*patch.PatchEvent, error) {
 		ages: map[uint64]age{}, groups: map[string][]*cut{},
 		drop: map[nodeID]bool{}, keep: map[nodeID]bool{},
 	}
-	// The plan asks which nodes are visible, never what they say, so the events that its reverts restore need not be read.
-	w.view.missing = &missingRecords{} // placeholders for events suffice
+	// The plan depends on which nodes are visible, not on their content, so restored events need not be read.
+	w.view.missing = &missingRecords{} // use placeholders for events
 	w.classify()
 	if err := w.revertMixed(); err != nil {
 		return nil, err
@@ -53,22 +53,22 @@ func (v View) Rewind(from uint64) ([]*patch.PatchEvent, error) {
 	return w.patches, nil
 }
 
-// rewinding is a rewind while it is planned.
+// rewinding plans a rewind.
 type rewinding struct {
 	start    View   // the view to rewind
-	view     View   // with the patches so far applied
+	view     View   // after the patches planned so far
 	from     uint64 // records from this seq on are new
 	patches  []*patch.PatchEvent
-	reverted []*cut // patches of start that the rewind has reverted, in the order of the reverts
+	reverted []*cut // patches of start that the rewind has reverted, in this order
 
 	undone map[*cut]bool
-	ages   map[uint64]age    // by a patch's seq, the age of the nodes that it removed
+	ages   map[uint64]age    // age of the nodes that a patch removed, by its seq
 	groups map[string][]*cut // patches that count as one, because some of them added events
 
-	drop, keep map[nodeID]bool // old nodes to cut again; keep includes those of drop
+	drop, keep map[nodeID]bool // old nodes to cut again; keep includes those in drop
 }
 
-// age tells whether a patch stands for raw events before the rewind's first record, and for others.
+// age says whether a patch stands for raw events before the rewind's first record (old), and for others (new).
 type age struct{ hasOld, hasNew bool }
 
 func (a age) and(b age) age { return age{a.hasOld || b.hasOld, a.hasNew || b.hasNew} }
@@ -89,7 +89,7 @@ func (w *rewinding) ageOf(seq uint64) age {
 // isNew reports whether all events that a record stands for are new.
 func (w *rewinding) isNew(seq uint64) bool { return !w.ageOf(seq).hasOld }
 
-// classify finds the patches that count as one, and the ages of patches.
+// classify computes which patches count as one, and the ages of patches.
 func (w *rewinding) classify() {
 	w.undone = w.start.patches.undone(0)
 	all := w.start.patches.ascending()
@@ -99,16 +99,16 @@ func (w *rewinding) classify() {
 		}
 	}
 	maps.DeleteFunc(w.groups, func(_ string, members []*cut) bool { return len(members) == 1 || !addEvents(members) })
-	// Ages are computed in the order of the log, because a patch removes only nodes of earlier ones. A group counts as
-	// one patch, which breaks that order: of "5:splice (group g), 6:summarise 5's events, 7:splice (group g)", the age
-	// of 6 depends on that of g, which is known only after 7. So there is a second pass.
+	// Ages are computed in log order, because a patch removes only nodes of earlier ones. But a group counts as one
+	// patch: in "5:splice (group g), 6:summarise 5's events, 7:splice (group g)", the age of 6 depends on that of g,
+	// which is known only after 7. So there is a second pass.
 	for range 2 {
 		for _, c := range all {
 			if c.isRevert || c.pin != nil {
 				continue
 			}
 			a := age{}
-			// Events that the group added and removed again do not count: they stand for what the group removed first.
+			// Events that the group itself added and removed do not count: they stand for what the group removed first.
 			for n := range c.removedNodes {
 				if !slices.Contains(w.groups[c.group], n.cut) {
 					a = a.and(w.standsFor(n))
@@ -133,8 +133,8 @@ func addEvents(patches []*cut) bool {
 	return slices.ContainsFunc(patches, func(c *cut) bool { return c.addsEvents })
 }
 
-// standsFor returns the age of the events that a node stands for. An event that a patch inserted stands for itself. The
-// marker of a revert stands for none, and that of a cut only if it keeps the state.
+// standsFor returns the age of the events that a node stands for. An event that a patch inserted stands for itself. A
+// revert's marker stands for none, and a cut's marker only if it keeps the state.
 func (w *rewinding) standsFor(n node) age {
 	switch {
 	case n.cut == nil || n.cut.addsEvents:
@@ -150,7 +150,7 @@ func (w *rewinding) isNewNode(n *node) bool {
 	return n.seq <= w.start.seq && !n.isRevertMarker() && w.isNew(n.seq)
 }
 
-// apply applies a patch and adds it to the result.
+// apply applies a patch and adds it to the plan.
 func (w *rewinding) apply(p *patch.PatchEvent) error {
 	next, err := w.view.Apply(patch.Record{Seq: w.view.seq + 1, Patch: p})
 	if err != nil {
@@ -163,12 +163,12 @@ func (w *rewinding) apply(p *patch.PatchEvent) error {
 	return nil
 }
 
-// revertMixed reverts, newest first, the patches that stand for older and newer events, and cuts that keep the state of
-// newer ones.
+// revertMixed reverts, newest first, patches that stand for both old and new events, and cuts of new events that keep
+// the state.
 func (w *rewinding) revertMixed() error {
-	// A mixed patch cannot stay: of "1:old, 2:new, 3:summary of both", a rewind to 2 must show 1 again and not 2. A new cut
-	// that keeps the state cannot stay either: it has no event that could be cut, and its marker would go on counting
-	// for the state. A mixed cut that drops the state may stay, since it shows and counts nothing.
+	// A mixed patch cannot stay: in "1:old, 2:new, 3:summary of both", a rewind to 2 must show 1 again and not 2. A new
+	// cut that keeps the state cannot stay either: its marker would keep affecting the state, and it has no event that
+	// could be cut. A mixed cut that drops the state may stay: it neither shows anything nor affects the state.
 	for c := w.start.patches; c != nil; c = c.older {
 		var err error
 		switch {
@@ -185,10 +185,10 @@ func (w *rewinding) revertMixed() error {
 	return nil
 }
 
-// isActive reports whether a patch of the start view is active, also after the rewind's reverts so far.
+// isActive reports whether a patch of the start view is active, after the rewind's reverts so far.
 func (w *rewinding) isActive(c *cut) bool { return !w.undone[c] && !slices.Contains(w.reverted, c) }
 
-// membersOf returns the patches that count as one with a patch, itself among them.
+// membersOf returns the patches that count as one with a patch, including itself.
 func (w *rewinding) membersOf(c *cut) []*cut {
 	if members := w.groups[c.group]; len(members) > 0 {
 		return members
@@ -208,16 +208,16 @@ func (w *rewinding) revertGroup(c *cut) error {
 	return nil
 }
 
-// revert reverts a patch of the start view, and first the patches that block it.
+// revert reverts a patch of the start view, after reverting the patches that block it.
 func (w *rewinding) revert(c *cut) error {
 	for w.isActive(c) {
 		if _, _, ok := w.view.nodes.locate(c); ok {
 			w.reverted = append(w.reverted, c)
 			return w.applyRevert(c)
 		}
-		// Unlike a user, a rewind can revert all direct blockers in one go, each with its own blockers first. Blockers of
-		// any age go: of "summary of old and new, then cut of the summary", the cut goes too, and is made again by
-		// recutReverted as far as it is old.
+		// Unlike a user, a rewind can revert all direct blockers at once, each after its own blockers. Blockers of any
+		// age are reverted: in "summary of old and new, then cut of the summary", the cut is reverted too, and
+		// recutReverted makes its old part again.
 		must, _ := w.view.blockers(c)
 		cleared := false
 		for _, by := range must {
@@ -244,11 +244,11 @@ func (w *rewinding) applyRevert(c *cut) error {
 	return w.apply(patch.NewRevert(c.id))
 }
 
-// recutReverted cuts the nodes that reverted cuts had removed, each alone or several together. Nodes that cuts with
-// the drop policy had removed are dropped; the others keep their state.
+// recutReverted cuts again the old nodes that reverted cuts had removed, alone or together. Nodes removed with the drop
+// policy are dropped; the others keep their state.
 func (w *rewinding) recutReverted() error {
-	// A revert of a mixed cut shows more than the rewind is for: of "1:old, 2:new, 3:cut of both", it shows 1, which was
-	// cut on purpose. So 1 is cut again. A summary hid its events only to stand for them, so these stay.
+	// Reverting a mixed cut shows too much: in "1:old, 2:new, 3:cut of both" it shows 1, which was cut on purpose, so 1
+	// is cut again. A summary only represented its events, so these stay visible.
 	for _, c := range w.reverted {
 		removal := c.isCut() || c.isSplice && !c.keepsState && w.ages[c.seq].isMixed()
 		if !removal || len(w.groups[c.group]) > 0 {
@@ -273,11 +273,10 @@ func (w *rewinding) recutReverted() error {
 	return w.cutAll(inKeep, patch.Keep)
 }
 
-// closeOver adds to hidden nodes those that a patch or group had removed, if all visible nodes that it added are
-// among them.
+// closeOver adds to hidden the nodes that a patch or group had removed, if all visible nodes that it added are hidden.
 func (w *rewinding) closeOver(hidden map[nodeID]bool) {
-	// Of "3:summary of 1 and 2, 4:cut of 3", both reverted, 4 names only the summary, which is gone. What it meant are 1
-	// and 2. One patch can lead to the next, so this goes on until nothing is added.
+	// In "3:summary of 1 and 2, 4:cut of 3", both reverted, 4 names only the summary, but it meant 1 and 2. One patch
+	// can lead to the next, so repeat until nothing is added.
 	for again := true; again; {
 		again = false
 		for _, c := range w.reverted {
@@ -295,8 +294,8 @@ func (w *rewinding) closeOver(hidden map[nodeID]bool) {
 	}
 }
 
-// allHidden reports whether all nodes that the patches added are hidden: their events, or if they added none, their
-// markers.
+// allHidden reports whether all nodes that the patches added are hidden: their events, or the markers of those that
+// added none.
 func allHidden(members []*cut, hidden map[nodeID]bool) bool {
 	events := addEvents(members)
 	for _, c := range members {
@@ -312,7 +311,7 @@ func allHidden(members []*cut, hidden map[nodeID]bool) bool {
 	return true
 }
 
-// restorePins activates and deactivates pins and unpins, newest first, so that those are active which were before the
+// restorePins activates and deactivates pins and unpins, newest first, so that those are active that were before the
 // rewind's first record.
 func (w *rewinding) restorePins() error {
 	before := w.start.patches.olderThan(w.from)
@@ -321,7 +320,7 @@ func (w *rewinding) restorePins() error {
 		if c.pin == nil || c.isRevert {
 			continue
 		}
-		// Comparing the pins of events instead would miss some: after "2:pin A, 3:pin A" and a later "revert 3", A is
+		// Comparing only which events are pinned is not enough: after "2:pin A, 3:pin A" and a later "revert 3", A is
 		// still pinned, but a revert of 2 after the rewind would unpin it.
 		var err error
 		switch was, is := c.seq < w.from && !undone[c], !w.undone[c]; {
@@ -349,13 +348,13 @@ func (w *rewinding) revertReverts(pin *cut) error {
 	return nil
 }
 
-// recutDropped cuts the old nodes that are dropped again. A cut includes no marker beyond its first or last event. If such
-// a marker should go and carries state, its patch is reverted first, and the restored nodes go.
+// recutDropped cuts the old nodes that are to be dropped again. A cut includes no marker beyond its first or last
+// event. If such a marker must go and carries state, its patch is reverted first, and the restored nodes are cut.
 func (w *rewinding) recutDropped() error {
 	goes := func(n *node) bool { return w.drop[n.id()] }
-	// For example "marker of 3 (keeps k=1), event" where both go: a splice from the first to the last event would leave the
-	// marker, and k. Reverting 3 puts the events back that set k, and these can be cut. Each round reverts a patch, so
-	// this ends.
+	// For example, "marker of 3 (keeps k=1), event" where both must go: a splice from the first to the last event would
+	// leave the marker, and k. Reverting 3 restores the events that set k, and these can be cut. Each round reverts a
+	// patch, so this terminates.
 	for {
 		_, outside := w.runs(goes)
 		if len(outside) == 0 {
@@ -373,11 +372,12 @@ func (w *rewinding) recutDropped() error {
 // indexRange is a range of visible indices to cut.
 type indexRange struct{ first, end int }
 
-// runs returns the longest runs of visible nodes to cut. A run may include markers, except those that carry state and
-// should stay. outside has the patches whose markers carry state, should go, and are in no run.
+// runs returns the longest runs of visible nodes to cut, those for which goes is true. A run may include markers,
+// except those that carry state and should stay. outside has the patches whose markers carry state, should go, and are
+// in no run.
 func (w *rewinding) runs(goes func(*node) bool) (all []indexRange, outside []*cut) {
 	open := false
-	// A marker that should go is part of a run only if an event of the run follows. Until then it is trailing.
+	// A marker that should go is part of a run only if an event of the run follows it. Until then it is trailing.
 	visible := 0
 	var trailing []*cut
 	leave := func() { outside, trailing = append(outside, trailing...), nil }
@@ -407,7 +407,7 @@ func (w *rewinding) runs(goes func(*node) bool) (all []indexRange, outside []*cu
 // cutAll cuts the runs of nodes for which goes is true.
 func (w *rewinding) cutAll(goes func(*node) bool, policy patch.StatePolicy) error {
 	all, _ := w.runs(goes)
-	for _, run := range slices.Backward(all) { // so that earlier indices stay
+	for _, run := range slices.Backward(all) { // from the end, so that earlier indices stay valid
 		if err := w.apply(patch.NewSplice(run.first, run.end-run.first).WithState(policy)); err != nil {
 			return err
 		}

@@ -14,7 +14,7 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// rewound applies what Rewind plans for a view of a log, as a store does.
+// rewound applies the planned rewind of a view to a log, as a store does.
 func rewound(t rapid.TB, v fold.View, log []patch.Record, from uint64) (fold.View, []patch.Record) {
 	t.Helper()
 	patches := testlog.Must(v.Rewind(from))(t)
@@ -31,8 +31,8 @@ func rewound(t rapid.TB, v fold.View, log []patch.Record, from uint64) (fold.Vie
 	return v, records
 }
 
-// A rewind gives the visible log and the state that the model says; a second one has
-// nothing to do; where no patch came since, it gives the view from before.
+// A rewind gives the model's visible log and state; a second one is empty; if no patch came since, it gives the view
+// from before.
 func TestPropertyRewindIsReference(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		records := plainLog(t)
@@ -41,7 +41,7 @@ func TestPropertyRewindIsReference(t *testing.T) {
 		}
 		ref := fuzz.NewReference(initialState, records...)
 		v := testlog.Must(fold.New("creation", initialState).Apply(records...))(t)
-		var starts []uint64 // an invocation begins with an event
+		var starts []uint64 // invocations begin with an event
 		for _, r := range records {
 			if r.Event != nil {
 				starts = append(starts, r.Seq)
@@ -102,7 +102,7 @@ func eventsIn(v fold.View) func(func(*patch.Event) bool) {
 	}
 }
 
-// Where patches only ever kept the state, a rewind gives the state from before.
+// If all patches since kept the state, a rewind restores the state from before.
 func TestPropertyRewindKeepsKeptState(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var records []patch.Record
@@ -250,7 +250,7 @@ func TestRewind(t *testing.T) {
 	}
 }
 
-// A patch whose id another one has too cannot be named, and so not be reverted.
+// A patch whose id is not unique cannot be reverted.
 func TestRewindOfRepeatedIDs(t *testing.T) {
 	v := view(t, "e1", "e2", "e3")
 	v = apply(t, v, patch.NewSplice(0, 1).WithID("p"))
@@ -260,8 +260,8 @@ func TestRewindOfRepeatedIDs(t *testing.T) {
 	}
 }
 
-// The laws of a rewind, checked without the model. After patches that keep the state, it restores the earlier state. After
-// summaries alone, of which none is left, it restores the visible log. Reverting the rewind's patches, newest first, gives
+// The laws of a rewind, without the model. After patches that keep the state, it restores the earlier state. After
+// summaries that are all reverted, it restores the visible log. Reverting the rewind's patches, newest first, restores
 // the view from before the rewind.
 func TestPropertyRewindLaw(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
@@ -272,7 +272,7 @@ func TestPropertyRewindLaw(t *testing.T) {
 		before := s.view
 		s.append()
 		from := s.view.Seq()
-		s.patches = nil // reverts of earlier patches do not keep the state
+		s.patches = nil // reverts of earlier patches might not keep the state
 		onlySummaries := rapid.Bool().Draw(t, "only summaries")
 		for range rapid.IntRange(2, 8).Draw(t, "since") {
 			s.step(true, onlySummaries)
@@ -294,7 +294,7 @@ func TestPropertyRewindLaw(t *testing.T) {
 		if got, want := fmt.Sprint(s.view.State()), fmt.Sprint(before.State()); got != want {
 			t.Fatalf("the state is %s, was %s\n%s", got, want, s.log.String())
 		}
-		left := false // a summary of older events, made since, stays
+		left := false // a newer summary of older events stays
 		for _, e := range s.view.Entries() {
 			left = left || e.Summary && e.Seq >= from
 		}
@@ -322,7 +322,7 @@ type growing struct {
 	log     strings.Builder
 }
 
-// put applies a record, and reports whether it did anything.
+// put applies a record and reports whether it changed anything.
 func (s *growing) put(r patch.Record) bool {
 	r.Seq = s.view.Seq() + 1
 	next, err := s.view.WithRecords(s.records).Apply(r)
@@ -348,8 +348,8 @@ func (s *growing) event() *patch.Event {
 
 func (s *growing) append() { s.put(patch.Record{Event: s.event()}) }
 
-// step appends an event or makes a patch: of any kind, or only such as keep the state and
-// add nothing to it, or only summaries.
+// step appends an event or a patch: of any kind, or only one that keeps the state and adds nothing to it, or only a
+// summary.
 func (s *growing) step(keeps, onlySummaries bool) {
 	n := s.view.Len()
 	if n == 0 || rapid.IntRange(0, 9).Draw(s.t, "what") < 4 {

@@ -14,7 +14,7 @@ type piece struct {
 	events int // 0 for a marker
 }
 
-// runOf returns the run of the nodes from lo up to hi.
+// runOf returns the run of the nodes in [lo, hi).
 func (s *sequence) runOf(lo, hi int) run {
 	var r run
 	s.walk(lo, hi, func(n *node) bool {
@@ -24,7 +24,7 @@ func (s *sequence) runOf(lo, hi int) run {
 	return r
 }
 
-// add adds a node to the pieces.
+// add appends a node to the run.
 func (r *run) add(n *node) {
 	if last := len(r.pieces) - 1; last >= 0 && n.event != nil && n.cut == nil {
 		if p := &r.pieces[last]; p.cut == nil && p.seq+uint64(p.events) == n.seq {

@@ -11,12 +11,12 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// event makes an event of words:
+// event makes an event from words:
 //
 //	e1 @inv1 #branch by:user role:user k=1 call:c1 resp:c1 long:c1 summary scope:s at:5
 //
-// The first is the id; calls and responses without id have only the function name f. An event without content and state
-// says its id.
+// The first is the id. Calls and responses without an id have only the function name f. An event without content and
+// state has its id as text.
 func event(words ...string) *patch.Event {
 	f := patch.Fields{ID: words[0], Author: "agent", Timestamp: time.Unix(1, 0)}
 	role := "model"
@@ -72,7 +72,7 @@ func event(words ...string) *patch.Event {
 	return e
 }
 
-// events makes an event of each line.
+// events makes an event from each line.
 func events(lines ...string) []*patch.Event {
 	out := make([]*patch.Event, len(lines))
 	for i, l := range lines {
@@ -81,7 +81,7 @@ func events(lines ...string) []*patch.Event {
 	return out
 }
 
-// view folds events, each given as a line, onto an empty session.
+// view folds events, one per line, onto an empty session.
 func view(t *testing.T, lines ...string) fold.View {
 	t.Helper()
 	return extend(t, fold.New("", nil), lines...)
@@ -95,7 +95,7 @@ func extend(t *testing.T, v fold.View, lines ...string) fold.View {
 	return v
 }
 
-// logs has the log of the newest view of each test.
+// logs has the log of each test's newest view.
 var logs = map[testing.TB][]patch.Record{}
 
 // logged applies a record, and keeps it for reverts.
@@ -107,7 +107,7 @@ func logged(t *testing.T, v fold.View, r patch.Record) fold.View {
 	return v
 }
 
-// whole returns the newest view of a test with its log at hand.
+// whole returns the newest view of a test with its log supplied.
 func whole(t *testing.T, v fold.View) fold.View { return v.WithRecords(logs[t][:v.Seq()]) }
 
 // apply logs a patch that Check must accept.
@@ -117,7 +117,7 @@ func apply(t *testing.T, v fold.View, p *patch.PatchEvent) fold.View {
 	return logged(t, v, patch.Record{Patch: p})
 }
 
-// ids lists the visible events.
+// ids lists the ids of the visible events.
 func ids(v fold.View) string {
 	var out []string
 	for _, e := range v.Events() {

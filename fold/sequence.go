@@ -8,23 +8,22 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// node is an element of the sequence: a visible event or summary, or a marker. Its identity is the record that
-// made it and its index among the nodes that the record made.
+// node is an element of the sequence: a visible event or summary, or a marker. Its identity is the record that created
+// it and its index among the nodes that the record created.
 type node struct {
 	event   *patch.Event // nil in a marker
 	seq     uint64
 	index   int32
-	summary bool // a summarise made it
-	cut     *cut // of the patch that made it; nil for a regular event
+	summary bool // created by a summarise
+	cut     *cut // of the patch that created it; nil for a regular event
 }
 
-// isMarker reports whether the node is a marker, the node of a patch that adds no event. The node's patch must be
-// loaded.
+// isMarker reports whether the node is a marker, the node of a patch that adds no event.
 func (n *node) isMarker() bool { return n.cut != nil && !n.cut.addsEvents }
 
-// pos is the sort key of the sequence; several nodes may share one. A regular event has its seq, since events are
-// only added at the end. A patch's nodes have the pos of the last node that it removed, or of the node before them.
-// A revert's marker has the pos of the node before it. So a restored node fits where it was, and any node can be
+// pos is the sort key of the sequence; several nodes may share one. A regular event has its seq, since events are only
+// added at the end. A patch's nodes have the pos of the last node that it removed, or of the node before them. A
+// revert's marker has the pos of the node before it. So a restored node fits in its old position, and any node can be
 // found by its pos.
 func (n *node) pos() uint64 {
 	if n.cut == nil {
@@ -41,8 +40,8 @@ func (n *node) carriedDelta() delta {
 	return n.cut.carriedDelta
 }
 
-// sequence is a persistent list of nodes, which views share: a B-tree, of which a splice copies the way to the nodes
-// that it changes.
+// sequence is a persistent list of nodes that views share: a B-tree. A splice copies only the path to the nodes that it
+// changes.
 //
 //	                [ 5 | 4 | 6 ]                  an inner node: its children, and how many nodes each has
 //	               /      |      \
@@ -56,10 +55,10 @@ type sequence struct {
 	counts
 	owner *owner
 	net   atomic.Pointer[delta]
-	bytes atomic.Int64 // about what the nodes take in memory; 0 if not computed
+	bytes atomic.Int64 // approximate memory of the nodes; 0 if not computed
 }
 
-// child is a subtree. It repeats the subtree's counts, so that a search among the children reads one array.
+// child is a subtree. It repeats the subtree's counts, so that a search among the children reads only one array.
 type child struct {
 	tree *sequence
 	counts
@@ -67,11 +66,11 @@ type child struct {
 
 const maxWidth = 32
 
-// owner is the right to change a sequence in place. A fold of many records has one until it is done, because the parts
-// of the tree that it made are not shared yet.
+// owner identifies the parts of a tree that a fold has created and may change in place, because they are not shared
+// yet. A fold of many records has one.
 type owner struct{ _ byte }
 
-// counts is the number of nodes, and of those with an event. 32 bits keep the arrays of children small.
+// counts is the number of nodes, and of visible ones. 32 bits keep the arrays of children small.
 type counts struct{ size, visible int32 }
 
 func (c *counts) add(o counts) { c.size, c.visible = c.size+o.size, c.visible+o.visible }
@@ -103,8 +102,8 @@ func (s *sequence) visibleLen() int {
 	return int(s.visible)
 }
 
-// splice returns the sequence with the nodes from lo up to hi replaced by copies of others. It changes parts of own in
-// place where possible; own may be nil.
+// splice returns the sequence with the nodes in [lo, hi) replaced by copies of others. It changes parts of own in place
+// where possible; own may be nil.
 func (s *sequence) splice(own *owner, lo, hi int, others []node) *sequence {
 	if lo == hi && len(others) == 0 {
 		return s
@@ -131,8 +130,8 @@ func (s *sequence) splice(own *owner, lo, hi int, others []node) *sequence {
 	return s
 }
 
-// replaceInPlace is a splice inside one leaf of own, and returns how it changed the counts. ok is false if there is no
-// such leaf, or if the leaf would get too small or too large.
+// replaceInPlace splices inside one leaf of own, and returns the change of the counts. ok is false if there is no such
+// leaf, or if the leaf would get too small or too large.
 func (s *sequence) replaceInPlace(own *owner, lo, hi int, others []node) (change counts, ok bool) {
 	if own == nil || s.owner != own {
 		return counts{}, false
@@ -163,11 +162,10 @@ type splicing struct {
 	trees []child // stack of new trees
 }
 
-// replace pushes the trees of s's height that take its place when the nodes from lo up to hi are replaced by others. There
-// are none if no node is left.
+// replace splices the subtree s and pushes the resulting trees, all of s's height; none if no node is left.
 func (w *splicing) replace(s *sequence, lo, hi int, others []node) {
 	if s.kids == nil {
-		// Appended to a leaf of own, the nodes fill it up, and the rest becomes new leaves.
+		// An append to a leaf of own fills it up and puts the rest into new leaves.
 		if n := min(maxWidth-lo, len(others)); lo == len(s.nodes) && w.owns(s) {
 			s.nodes = append(s.nodes, others[:n]...)
 			w.push(s)
@@ -184,11 +182,11 @@ func (w *splicing) replace(s *sequence, lo, hi int, others []node) {
 	}
 	mark := len(w.trees)
 	w.replace(s.kids[i].tree, lo-before, min(hi-before, int(s.kids[i].size)), others)
-	if j > i { // the children between them go
+	if j > i { // the children between are dropped
 		w.replace(s.kids[j].tree, 0, hi-until, nil)
 	}
 	isSmall := func(c child) bool { return len(c.tree.nodes)+len(c.tree.kids) < maxWidth/4 }
-	if lo < s.len() && slices.ContainsFunc(w.trees[mark:], isSmall) { // small trees would pile up
+	if lo < s.len() && slices.ContainsFunc(w.trees[mark:], isSmall) { // merge small trees, else they accumulate
 		switch {
 		case i > 0:
 			i--
@@ -218,13 +216,13 @@ func (w *splicing) push(s *sequence) {
 	w.trees = append(w.trees, child{s, s.counts})
 }
 
-// concat is [slices.Concat], without room for more.
+// concat is [slices.Concat] without spare capacity.
 func concat[T any](a, b, c []T) []T {
 	return append(append(append(make([]T, 0, len(a)+len(b)+len(c)), a...), b...), c...)
 }
 
-// pack pushes trees which have the given nodes, or children, in equal shares. If the items grew at their end, all trees
-// but the last are full: what events are appended to fills up.
+// pack pushes trees of equal size with the given nodes or children. If the items grew at their end, all trees but the
+// last are full, so that appending fills trees.
 func pack[T any](w *splicing, items []T, atEnd bool, newTree func([]T) *sequence) {
 	size := maxWidth
 	if trees := (len(items) + maxWidth - 1) / maxWidth; trees > 1 && !atEnd {
@@ -234,7 +232,7 @@ func pack[T any](w *splicing, items []T, atEnd bool, newTree func([]T) *sequence
 		n := min(size, len(items))
 		part := items[:n:n]
 		if w.own != nil {
-			part = append(make([]T, 0, maxWidth), part...) // it may grow
+			part = append(make([]T, 0, maxWidth), part...) // room to grow
 		}
 		s := newTree(part)
 		s.owner, items = w.own, items[n:]
@@ -245,7 +243,7 @@ func pack[T any](w *splicing, items []T, atEnd bool, newTree func([]T) *sequence
 func newLeaf(nodes []node) *sequence  { return &sequence{nodes: nodes} }
 func newInner(kids []child) *sequence { return &sequence{kids: kids} }
 
-// merge replaces the trees from mark on, which are adjacent and of one height, by such that are not small.
+// merge replaces the trees from mark on, which are adjacent and of one height, by trees that are not small.
 func (w *splicing) merge(mark int) {
 	var nodes []node
 	var kids []child
@@ -257,7 +255,8 @@ func (w *splicing) merge(mark int) {
 	pack(w, kids, false, newInner)
 }
 
-// childAt returns the child with the node at a rank, or the last one, and the number of nodes before it.
+// childAt returns the index of the child with the node at a rank, or of the last child, and the number of nodes before
+// it.
 func (s *sequence) childAt(rank int) (i, before int) {
 	for i < len(s.kids)-1 && before+int(s.kids[i].size) <= rank {
 		before += int(s.kids[i].size)
@@ -288,7 +287,7 @@ func (s *sequence) visibleAt(i int) (n *node, rank int) {
 	panic("fold: visible index out of range")
 }
 
-// walk calls visit with each node from lo up to hi, until it returns false, and returns the last result.
+// walk calls visit with each node in [lo, hi) until it returns false, and returns the last result.
 func (s *sequence) walk(lo, hi int, visit func(*node) bool) bool {
 	if lo >= hi {
 		return true
@@ -340,7 +339,7 @@ func (s *sequence) visibleBefore(rank int) (n int) {
 	return n
 }
 
-// firstAtPos returns the rank of the first node with a pos from pos on, or the end.
+// firstAtPos returns the rank of the first node with at least the given pos, or the length.
 func (s *sequence) firstAtPos(pos uint64) (rank int) {
 	if s == nil {
 		return 0

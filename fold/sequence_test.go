@@ -19,7 +19,7 @@ var someEvent = func() *patch.Event {
 	return e
 }()
 
-// check reports whether the tree says what is in it.
+// check verifies the tree's invariants.
 func (s *sequence) check() error {
 	if s == nil {
 		return nil
@@ -61,8 +61,8 @@ func (s *sequence) leaves() (n int) {
 	return n
 }
 
-// A sequence is a slice: after any splices, with or without an owner, it holds what a plain slice holds, and
-// older sequences what they held.
+// After any splices, with or without an owner, a sequence equals a plain slice, and older sequences do not
+// change.
 func TestPropertySequenceIsSlice(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var s *sequence
@@ -100,7 +100,7 @@ func TestPropertySequenceIsSlice(t *testing.T) {
 			}
 			testlog.NoError(t, s.check())
 			compare(t, s, plain)
-			clear(others) // which the sequence has copies of
+			clear(others) // the sequence has copied them
 		}
 		for _, v := range versions {
 			compare(t, v.sequence, v.nodes)
@@ -135,7 +135,7 @@ func compare(t *rapid.T, s *sequence, plain []node) {
 	}
 }
 
-// slice returns the nodes from lo up to hi.
+// slice returns the nodes in [lo, hi).
 func (s *sequence) slice(lo, hi int) (out []node) {
 	s.walk(lo, hi, func(n *node) bool {
 		out = append(out, *n)
@@ -144,7 +144,7 @@ func (s *sequence) slice(lo, hi int) (out []node) {
 	return out
 }
 
-// Random edits keep the leaves from getting small, and appended ones are full.
+// Random edits do not make leaves small, and appends fill them.
 func TestLeavesStayLarge(t *testing.T) {
 	var s *sequence
 	n := 0

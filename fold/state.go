@@ -9,7 +9,7 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// delta is a set of changes, in key order and one for each key.
+// delta is a set of changes in key order, one per key.
 type delta []patch.Change
 
 func byKey(a, b patch.Change) int { return strings.Compare(a.Key, b.Key) }
@@ -27,7 +27,7 @@ func netOf(changes []patch.Change) delta {
 	return slices.Clone(delta(out))
 }
 
-// then returns the net of d and a later delta.
+// then returns the net of d followed by a later delta.
 func (d delta) then(later delta) delta {
 	if len(d) == 0 {
 		return later
@@ -57,12 +57,12 @@ func (d delta) find(key string) (patch.Value, bool) {
 	return d[i].Value, true
 }
 
-// netBetween returns the net changes of the nodes from lo up to hi.
+// netBetween returns the net changes of the nodes in [lo, hi).
 func (s *sequence) netBetween(lo, hi int) delta {
 	var changes []patch.Change
 	limit := 1024
 	s.walk(lo, hi, func(n *node) bool {
-		if changes = n.appendChanges(changes); len(changes) > limit { // sort few changes at a time
+		if changes = n.appendChanges(changes); len(changes) > limit { // bound the memory for sorting
 			changes = netOf(changes)
 			limit = max(limit, 2*len(changes))
 		}
@@ -71,7 +71,7 @@ func (s *sequence) netBetween(lo, hi int) delta {
 	return netOf(changes)
 }
 
-// appendChanges appends the delta that the node carries and the changes of its event.
+// appendChanges appends the node's carried delta and the changes of its event.
 func (n *node) appendChanges(changes []patch.Change) []patch.Change {
 	changes = append(changes, n.carriedDelta()...)
 	if n.event != nil {
@@ -80,8 +80,8 @@ func (n *node) appendChanges(changes []patch.Change) []patch.Change {
 	return changes
 }
 
-// netDelta returns the net changes of all nodes. It is computed once for each part of the tree, so after a splice only
-// on the way to the changed nodes.
+// netDelta returns the net changes of all nodes. It is cached per subtree, so after a splice only the path to the
+// changed nodes is recomputed.
 func (s *sequence) netDelta() delta {
 	if s == nil {
 		return nil
@@ -101,41 +101,41 @@ func (s *sequence) netDelta() delta {
 	return net
 }
 
-// maxHops limits how many appended events are applied one by one to an older state that was not computed. Beyond
-// it, the state is computed from the nodes.
+// maxHops limits how many appended events are applied one by one to an older state. Beyond it, the state is computed
+// from the nodes.
 const maxHops = 64
 
-// state is the state of a view. It is computed once, on first use: from the nodes of the view, or from the state
-// before an appended event.
+// state is the state of a view. It is computed once, on first use: from the view's nodes, or from the previous state
+// and an appended event.
 type state struct {
 	initial delta
 	nodes   *sequence
 
-	before *state       // nil: computed from the nodes
+	before *state       // nil: compute from the nodes
 	event  *patch.Event // the appended event
-	hops   int          // appended events since a state that was computed, or has no state before it
+	hops   int          // number of appended events since a state that is computed or has no previous state
 
 	once     sync.Once
 	net      delta
 	computed atomic.Bool
 }
 
-// value returns the net state: the initial state, then for each node in order the delta that it carries and the
-// changes of its event.
+// value returns the net state: the initial state, then for each node in order the delta that it carries and the changes
+// of its event.
 func (s *state) value() delta {
 	s.once.Do(func() {
 		if s.before == nil {
 			s.net = s.initial.then(s.nodes.netDelta())
 		} else {
 			s.net = s.before.value().then(slices.Collect(s.event.Changes()))
-			s.before, s.event = nil, nil // releases the older views' states
+			s.before, s.event = nil, nil // release the older views' states
 		}
 		s.computed.Store(true)
 	})
 	return s.net
 }
 
-// withState returns the view with a state that is computed from its nodes.
+// withState returns the view with a state to be computed from its nodes.
 func (v View) withState() View {
 	v.state = &state{initial: v.initial, nodes: v.nodes}
 	return v
@@ -154,8 +154,8 @@ func (s *state) then(e *patch.Event) (next *state, ok bool) {
 	case s == nil:
 		return nil, false
 	}
-	// A state that was not read yet would have to be computed through all states before it. A session that only grows and
-	// is never read would make a chain as long as its log, so after maxHops the nodes are the shorter way.
+	// An unread state would be computed through all states before it. A session that grows and is never read would make
+	// a chain as long as its log, so after maxHops compute from the nodes.
 	hops := 1
 	if !s.computed.Load() {
 		hops += s.hops

@@ -101,7 +101,7 @@ func (l *undoLog) typeOf(id string) patch.Type {
 	return ""
 }
 
-// change logs a pin, an unpin, or what a call of Revert writes; it may be refused.
+// change logs a pin, an unpin, or the records of a Revert call; it may be refused.
 func (l *undoLog) change(t *rapid.T) {
 	if n := l.view.Len(); n > 0 && rapid.IntRange(0, 4).Draw(t, "pin") == 0 {
 		id := l.view.At(rapid.IntRange(0, n-1).Draw(t, "event")).ID()
@@ -119,8 +119,8 @@ func (l *undoLog) change(t *rapid.T) {
 	}
 }
 
-// follow reverts a patch, and first the patches that errors name, until the patch is no longer active. It returns the
-// number of successful calls, and what the calls returned.
+// follow reverts a patch, after the patches that errors name, until the patch is no longer active. It returns the
+// number of successful calls, and the results of the calls.
 func (l *undoLog) follow(id string, most int) (calls int, said []string) {
 	for next := id; slices.Contains(l.active(), id); {
 		err := l.revert(next)
@@ -141,7 +141,7 @@ func (l *undoLog) follow(id string, most int) (calls int, said []string) {
 	return calls, said
 }
 
-// Reverting the patches that errors name reverts any active patch, be it a revert, in at most as many calls as there are
+// Reverting the patches that errors name reverts any active patch, even a revert, in at most as many calls as there are
 // patches, and a pin or unpin in one call.
 func TestLawFollowingErrorsReverts(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
@@ -166,7 +166,7 @@ func TestLawFollowingErrorsReverts(t *testing.T) {
 	})
 }
 
-// A group without an active patch is refused as already reverted, by the newest active revert of a member.
+// A group without an active patch is refused as already reverted, naming the newest active revert of a member.
 func TestLawAlreadyReverted(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		l := newUndoLog(t, fuzz.Records(fuzz.Options{Max: 25, Accepted: true}).Draw(t, "records"))
@@ -197,7 +197,7 @@ func TestLawAlreadyReverted(t *testing.T) {
 	})
 }
 
-// Reverts that were reverted and redone around each other: the inactive splice is told as reverted, by its own revert.
+// After several interleaved reverts and redos, the error for the inactive splice names its own revert.
 func TestFollowingErrorsOfRedoneReverts(t *testing.T) {
 	l := newUndoLog(t, []patch.Record{{Seq: 1, Event: event("e1")}, {Seq: 2, Event: event("e2")}})
 	for _, p := range []*patch.PatchEvent{

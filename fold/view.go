@@ -8,9 +8,9 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// View is a session after a record of its log: the visible log, the state, and the skipped patches. The zero
-// View is that of an empty session without initial state. A View is immutable: it may be copied, and read from
-// any number of goroutines while other views are made from it.
+// View is a session after some record of its log: the visible log, the state, and the skipped patches. The zero
+// View is an empty session without initial state. A View is immutable: it may be copied, and read from any number
+// of goroutines while other views are made from it.
 type View struct {
 	creation     string
 	edition      uint64
@@ -20,21 +20,21 @@ type View struct {
 	pairs        *pairingCache
 	seq          uint64
 	patchSeq     uint64
-	invocation   string // of the newest regular event that has one
+	invocation   string // of the newest regular event that names one
 	skipped      *skipList
 	unknown      bool // a patch of unknown type was skipped
 	patches      *cut // applied patches, newest first
 	pins         pins
-	unloaded     *unloadedPatches // of a restored view until [View.load]: the effects of patches, and the pins of hidden events
-	initialBytes int              // about what the initial state takes in memory
-	patchBytes   int              // about what patches keep in memory of removed nodes
+	unloaded     *unloadedPatches // of a restored view before [View.load]: the effects of patches, and the pins of hidden events
+	initialBytes int              // approximate memory of the initial state
+	patchBytes   int              // approximate memory that patches keep for removed nodes
 	supplied     suppliedRecords
 	missing      *missingRecords // set while several patches are planned: see [View.withEvents]
 }
 
 // New returns the view of a session without records. It ignores keys of the initial state with the prefix app:,
-// user: or temp:, which are not part of the session's own state. creation is the session's creation id; it may be
-// empty.
+// user: or temp:, which are not part of the session's own state. creation is the session's creation id, which may
+// be empty.
 func New(creation string, initial map[string]patch.Value) View {
 	v := View{creation: creation}
 	for key, value := range initial {
@@ -47,7 +47,7 @@ func New(creation string, initial map[string]patch.Value) View {
 	return v.withNewCaches()
 }
 
-// withNewCaches returns the view with caches of its own.
+// withNewCaches returns the view with empty caches.
 func (v View) withNewCaches() View {
 	v.pairs, v.supplied = &pairingCache{}, nil
 	return v.withState()
@@ -56,8 +56,8 @@ func (v View) withNewCaches() View {
 // Creation returns the session's creation id, as given to [New].
 func (v View) Creation() string { return v.creation }
 
-// Edition returns the edition of the log that the view was read from: how often its records had been replaced,
-// by an erasure for example. Views at the same seq of different editions may differ.
+// Edition returns the edition of the log that the view was read from: the number of times that records were
+// replaced, for example by an erasure. Views at the same seq of different editions may differ.
 func (v View) Edition() uint64 { return v.edition }
 
 // WithEdition returns the view with the given edition. Views made from it have that edition too.
@@ -69,15 +69,14 @@ func (v View) WithEdition(n uint64) View {
 // Seq returns the seq of the view's last record; 0 before the first.
 func (v View) Seq() uint64 { return v.seq }
 
-// PatchSeq returns the seq of the newest patch, skipped ones included; 0 means none. It is the base of patches
+// PatchSeq returns the seq of the newest patch, including skipped ones; 0 means none. It is the base of patches
 // made from this view.
 func (v View) PatchSeq() uint64 { return v.patchSeq }
 
 // Len returns the number of visible events.
 func (v View) Len() int { return v.nodes.visibleLen() }
 
-// At returns the visible event with index i. It panics if i is out of range, as
-// indexing a slice does.
+// At returns the visible event with index i. It panics if i is out of range.
 func (v View) At(i int) *patch.Event { return v.node(i).event }
 
 // node returns the i-th visible node, or panics.
@@ -100,7 +99,7 @@ func (v View) Events() iter.Seq2[int, *patch.Event] {
 	}
 }
 
-// visible yields the visible nodes with the indices from first up to end.
+// visible yields the visible nodes with indices in [first, end).
 func (v View) visible(first, end int) iter.Seq2[int, *node] {
 	return func(yield func(int, *node) bool) {
 		if first >= end {
@@ -122,7 +121,7 @@ func (v View) visible(first, end int) iter.Seq2[int, *node] {
 type Entry struct {
 	Index   int // in the visible log
 	Event   *patch.Event
-	Seq     uint64 // of the record that brought the event
+	Seq     uint64 // of the record that contains the event
 	Summary bool   // a summarise added it, or it has actions.compaction
 	Pinned  bool   // its newest active pin or unpin is a pin
 }
@@ -158,7 +157,7 @@ func (v View) Find(eventID string) (index int, ok bool) {
 
 func (n *node) isSummary() bool { return n.summary || n.event.IsSummary() }
 
-// net returns the state as one change for each key.
+// net returns the state as one change per key.
 func (v View) net() delta {
 	if v.state == nil { // the zero View
 		return v.withState().state.value()

@@ -83,7 +83,7 @@ func TestWrongSeqIsRefused(t *testing.T) {
 	}
 }
 
-// Cases 1, 2 and 6 of the hard ones: equal and backward times do not move events.
+// Cases 1, 2 and 6: equal and backward times do not move events.
 func TestEventsKeepIndices(t *testing.T) {
 	v := view(t, "e1 at:5 k=1", "e2 at:1 k=2", "e3 at:3", "e4 at:3 k=4", "e5 at:3")
 	for i, e := range v.Events() {
@@ -100,7 +100,7 @@ func TestEventsKeepIndices(t *testing.T) {
 	}
 }
 
-// Case 7: the initial state survives whatever is cut.
+// Case 7: the initial state survives all cuts.
 func TestInitialStateSurvivesDrop(t *testing.T) {
 	v := extend(t, fold.New("", map[string]patch.Value{"tenant": value(`"t1"`)}), "e1 tenant=t2", "e2 x=1")
 	v = apply(t, v, patch.NewSplice(0, 2))
@@ -109,8 +109,8 @@ func TestInitialStateSurvivesDrop(t *testing.T) {
 	}
 }
 
-// Case 8: summarising first and cutting later gives the state of cutting alone; what a
-// marker at the border carries stays.
+// Case 8: summarising and then cutting gives the state of cutting alone; the state that a marker at
+// the border carries stays.
 func TestSummariseThenTruncate(t *testing.T) {
 	start := view(t, "e1 a=1 b=1", "e2 b=2", "e3 c=3", "e4 d=4", "e5 d=5", "e6 a=6")
 	alone := apply(t, start, patch.NewTruncateBefore("e6"))
@@ -131,14 +131,14 @@ func TestSummariseThenTruncate(t *testing.T) {
 	}
 
 	border := view(t, "e1", "e2 x=2", "e3")
-	border = apply(t, border, patch.NewSplice(1, 1).WithState(patch.Keep)) // a marker between e1 and e3
-	border = apply(t, border, patch.NewSplice(1, 1))                       // e3; the marker stands before it
+	border = apply(t, border, patch.NewSplice(1, 1).WithState(patch.Keep)) // leaves a marker between e1 and e3
+	border = apply(t, border, patch.NewSplice(1, 1))                       // removes e3; the marker is before it
 	if border.State()["x"] != "2" {
 		t.Errorf("a cut took the marker at its border: %v", border.State())
 	}
 }
 
-// A summary of more events than are put in order at a time keeps the state that they leave.
+// A summary of more events than are sorted at once keeps their state.
 func TestSummariseLong(t *testing.T) {
 	v := fold.New("", nil)
 	want := map[string]any{}
@@ -188,7 +188,7 @@ func TestSkippedIsListed(t *testing.T) {
 	testlog.ErrorIs(t, v.Check(patch.NewSplice(0, 1), fold.CheckOptions{}), fold.ErrUnknownPatch, "after a patch of unknown type")
 }
 
-// Views are read while others are made from them; the race detector watches.
+// Views are read while others are made from them, for the race detector.
 func TestViewsAreSharedWithoutRaces(t *testing.T) {
 	v := view(t, "e1 a=1 call:c", "e2 b=2 resp:c", "e3 a=3", "e4")
 	var wg sync.WaitGroup

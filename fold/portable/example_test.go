@@ -8,7 +8,7 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// A patch that was made for one order of events applies by their ids where they have other indices.
+// A patch made for one order of events applies by ids where they have other indices.
 func Example() {
 	log := func(ids ...string) fold.View {
 		var v fold.View

@@ -1,5 +1,5 @@
-// Package portable writes patches that apply by the ids of events, for logs in a service whose seqs and indices are
-// not stable. docs/FORMAT.md has the form.
+// Package portable writes patches that apply by the ids of events instead of indices, for logs in a service whose seqs
+// and indices are not stable. docs/FORMAT.md describes the form.
 package portable
 
 import (
@@ -29,16 +29,17 @@ const version = 1
 // Patches are patches that apply together or not at all.
 type Patches struct {
 	list    []located
-	unknown bool // of another version, or with a patch of an unknown type
+	unknown bool // of another version, or contains a patch of unknown type
 }
 
-// located is a patch and the place where it applies. Its own indices are those of its author's view.
+// located is a patch and where it applies. The patch's own indices are those of its author's view.
 type located struct {
 	patch *patch.PatchEvent
 	place *place // nil: the patch has no indices
 }
 
-// place names the events that a patch removes, or if it removes none, the event before it; "" is the beginning.
+// place names the events that a patch removes, or if it removes none, the event before its position; "" is the start of
+// the log.
 type place struct {
 	Before string   `json:"before,omitempty"`
 	Events []string `json:"events,omitempty"`
@@ -55,8 +56,8 @@ type patchText struct {
 }
 
 // New returns the portable form of patches that apply to a view one after the other. The view must hold the events that
-// reverts restore ([fold.View.WithRecords]). The error matches [patch.ErrInvalid] if the ids of visible events do not
-// determine where a patch applies.
+// reverts restore ([fold.View.WithRecords]). The error matches [patch.ErrInvalid] if the ids of visible events are
+// ambiguous about where a patch applies.
 func New(v fold.View, patches ...*patch.PatchEvent) (Patches, error) {
 	var out Patches
 	before := v
@@ -118,7 +119,8 @@ func placeOf(v fold.View, p *patch.PatchEvent) *place {
 	return out
 }
 
-// in returns the index at which exactly the place's events are adjacent, in any order.
+// in returns the index of the place's events in a view, where they must be adjacent, in any order, with no others
+// between.
 func (p *place) in(v fold.View) (start int, ok bool) {
 	if len(p.Events) == 0 {
 		if p.Before == "" {
@@ -150,8 +152,8 @@ func (p *place) in(v fold.View) (start int, ok bool) {
 	return 0, false
 }
 
-// Parse reads the text form from the event with the given id. From malformed text or another version it returns
-// patches that do not apply and that a view lists as of an unknown type.
+// Parse reads the text form from the event with the given id. Malformed text or another version gives patches that do
+// not apply and that a view lists as of unknown type.
 func Parse(id, form string) Patches {
 	var t text
 	err := json.Unmarshal([]byte(form), &t)
@@ -187,9 +189,9 @@ func (p Patches) IDs() (ids []string) {
 	return ids
 }
 
-// Resolve returns the patches with the indices that they have in a view, applied one after the other.
-// The view must hold the events that reverts restore ([fold.View.WithRecords]). If one of the patches does
-// not apply, ok is false, and the result holds placeholders with the same ids, which every view skips.
+// Resolve returns the patches with their indices in a view, applied one after the other. The view must hold the events
+// that reverts restore ([fold.View.WithRecords]). If one of the patches does not apply, ok is false, and the result
+// holds placeholders with the same ids, which every view skips.
 func (p Patches) Resolve(v fold.View) (patches []*patch.PatchEvent, ok bool) {
 	if p.unknown {
 		return p.placeholders(), false

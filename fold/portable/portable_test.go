@@ -11,7 +11,7 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// viewOf is a view of events whose ids are single letters.
+// viewOf returns a view of events with single-letter ids.
 func viewOf(t *testing.T, ids string) fold.View {
 	t.Helper()
 	var records []patch.Record
@@ -30,7 +30,7 @@ func shown(v fold.View) (ids string) {
 	return ids
 }
 
-// Patches that were made from one view apply to another one where their events are adjacent, all or none.
+// Patches made from one view apply to another where their events are adjacent, all or none.
 func TestPatchesOn(t *testing.T) {
 	put := viewOf(t, "N").At(0)
 	for _, c := range []struct {
@@ -88,7 +88,7 @@ func TestPatchesOn(t *testing.T) {
 	}
 }
 
-// What is not understood is listed as of an unknown type, and ids that are there twice name no place.
+// Unreadable text is listed as of unknown type, and repeated ids are refused as ambiguous.
 func TestRefusals(t *testing.T) {
 	for _, text := range []string{"?", `{"version":9}`, `{"version":1,"patches":[{"patch":7}]}`, `{"version":1,"patches":[{"patch":{"id":"p","patchType":"fancy"}}]}`} {
 		v := viewOf(t, "ab")
