@@ -3,6 +3,7 @@ package adk
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"net/http"
@@ -32,7 +33,8 @@ func WithHistory(ctx context.Context) context.Context { return WithHistoryPage(c
 
 // WithHistoryPage is [WithHistory] for a page of the history: the last events before the one with the
 // id before, or if that is "", the last of all; limit is how many, 0 means any number. The page before
-// this one is before its first event. An id that is not in the history gives an empty page.
+// this one is before its first event. If the history does not have the event, such as after a rewind, [Service.Get] fails
+// with [fold.ErrEventNotFound].
 func WithHistoryPage(ctx context.Context, before string, limit int) context.Context {
 	return context.WithValue(ctx, historyKey{}, historyMark{before, limit})
 }
@@ -97,9 +99,9 @@ const summaryAuthor = "summary"
 
 // readHistory returns the history of a session that was got for a request, as its events.
 func (s *Service) readHistory(ctx context.Context, mark historyMark, handle *Session, req *session.GetRequest) (session.Events, error) {
-	limit := mark.limit
+	limit := max(mark.limit, 0)
 	if n := req.NumRecentEvents; limit == 0 || n > 0 && n < limit {
-		limit = n
+		limit = max(n, 0)
 	}
 	entries, err := s.historyPage(ctx, handle, mark.before, limit)
 	if err != nil {
@@ -125,33 +127,39 @@ func (s *Service) readHistory(ctx context.Context, mark historyMark, handle *Ses
 	}), nil
 }
 
-// historyPage returns the last entries of a session's history before the event with an id, all if limit is 0. It reads from
-// the end on, twice as much each time, until the page is there.
+// historyPage returns the last entries of a session's history before the event with an id, all if limit is 0. Of a call
+// that [compaction.RestoreCalls] restored, only the original is shown, wherever it is.
 func (s *Service) historyPage(ctx context.Context, handle *Session, before string, limit int) ([]fold.Entry, error) {
-	most := limit
-	if limit == 0 {
-		most = math.MaxInt
-	}
+	v, limit := handle.stored.View, cmp.Or(limit, math.MaxInt)
+	var page []fold.Entry
 	for {
-		entries, err := s.store.HistoryTail(ctx, handle.key, handle.stored.View, most)
+		want := limit - len(page)
+		older, err := s.store.HistoryPage(ctx, handle.key, v, before, want)
 		if err != nil {
 			return nil, err
 		}
-		whole := len(entries) < most
-		entries = compaction.WithoutRestored(entries)
-		end := len(entries)
-		if before != "" {
-			end = max(0, slices.IndexFunc(entries, func(e fold.Entry) bool { return e.Event.ID() == before }))
+		reachesStart := len(older) < want
+		if len(older) > 0 {
+			before = older[0].Event.ID()
 		}
-		page := entries[max(0, end-cmp.Or(limit, end)):end]
-		isCopy := func(e fold.Entry) bool { return compaction.RestoredFrom(e.Event) != "" } // of an event that may come before
-		switch {
-		case whole || len(page) == limit && !slices.ContainsFunc(page, isCopy):
+		page = compaction.WithoutRestored(append(older, page...))
+		if reachesStart {
 			return page, nil
-		case len(page) == limit || most > math.MaxInt/2:
-			most = math.MaxInt
-		default:
-			most *= 2
+		}
+		for i := len(page) - 1; i >= 0; i-- {
+			original := compaction.RestoredFrom(page[i].Event)
+			if original == "" {
+				continue
+			}
+			_, err := s.store.HistoryPage(ctx, handle.key, v, original, 0)
+			if err == nil {
+				page = slices.Delete(page, i, i+1)
+			} else if !errors.Is(err, fold.ErrEventNotFound) {
+				return nil, err
+			}
+		}
+		if len(page) == limit {
+			return page, nil
 		}
 	}
 }

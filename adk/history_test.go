@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -23,6 +24,7 @@ import (
 	"google.golang.org/genai"
 
 	"github.com/patchlog-dev/patchlog/adk"
+	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store"
 	"github.com/patchlog-dev/patchlog/store/backend"
@@ -264,9 +266,10 @@ func (c *readCounter) Read(ctx context.Context, name, creation string, seqs []ui
 	return c.Backend.Read(ctx, name, creation, seqs, maxBytes)
 }
 
-// A page of a history costs what it shows, however long the session and however deep the summaries.
+// A page of a history reads what it shows, however long the session, however deep the summaries, and however far the page
+// from the end.
 func TestHistoryPageReads(t *testing.T) {
-	for _, size := range []int{100, 400} {
+	for _, size := range []int{100, 800} {
 		b := &readCounter{Backend: new(memstore.Backend)}
 		s := newService(t, opened(t)(store.New(b, store.Options{})))
 		sess := create(t, s, "s", nil)
@@ -278,22 +281,47 @@ func TestHistoryPageReads(t *testing.T) {
 		}
 		say(t, s, sess, timed(size, fmt.Sprint("e", size), "user"))
 		before := ""
-		for n := range 3 {
+		for left := size + 1; left > 0; left -= 30 {
 			b.records = 0
-			page := ids(peopleSee(t, s, session.GetRequest{NumRecentEvents: 30}))
-			if n > 0 {
-				r, err := s.Get(adk.WithHistoryPage(t.Context(), before, 30), &session.GetRequest{AppName: "app", UserID: "user", SessionID: "s"})
-				no(t, err)
-				page = ids(r.Session)
-			}
-			equal(t, "events", len(page), 30)
-			equal(t, "last event", page[29], fmt.Sprint("e", size-30*n))
-			if most := 60 * (n + 1) * (n + 1); b.records > most {
-				t.Errorf("page %d of %d events reads %d records, at most %d", n, size, b.records, most)
+			r, err := s.Get(adk.WithHistoryPage(t.Context(), before, 30), &session.GetRequest{AppName: "app", UserID: "user", SessionID: "s"})
+			no(t, err)
+			page := ids(r.Session)
+			equal(t, "events", len(page), min(left, 30))
+			equal(t, "last event", page[len(page)-1], fmt.Sprint("e", left-1))
+			if b.records > 40 {
+				t.Errorf("the page of 30 events before %q of %d reads %d records", before, size, b.records)
 			}
 			before = page[0]
 		}
 	}
+}
+
+// A page before an event that the history does not have is refused: after a rewind, a client begins again at the end.
+func TestHistoryPageOfAnUnknownEvent(t *testing.T) {
+	onStoreAnd(t, bases, adk.Options{}, func(t *testing.T, s *adk.Service) {
+		summarised(t, s)
+		page := func(before string, limit int) ([]string, error) {
+			r, err := s.Get(adk.WithHistoryPage(t.Context(), before, limit), &session.GetRequest{AppName: "app", UserID: "user", SessionID: "s"})
+			if err != nil {
+				return nil, err
+			}
+			return ids(r.Session), nil
+		}
+		got, err := page("e4", 2)
+		no(t, err)
+		equal(t, "page", got, []string{"e2", "e3"})
+		got, err = page("e2", -1)
+		no(t, err)
+		equal(t, "page without a limit", got, []string{"e0", "e1"})
+		no(t, errOf(s.Rewind(t.Context(), get(t, s, "s"), "inv-e4")))
+		for _, before := range []string{"e4", "e5", "s1", "none", "\xff"} {
+			err := errOf(page(before, 2))
+			fails(t, err, fold.ErrEventNotFound)
+			if !strings.Contains(err.Error(), strconv.Quote(before)) {
+				t.Errorf("the error is %v", err)
+			}
+		}
+	})
 }
 
 // ADK's own REST server serves sessions.

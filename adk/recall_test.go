@@ -882,6 +882,22 @@ func TestCallThatComesBackSaysWhereItsAnswerGoes(t *testing.T) {
 		equal(t, "metadata", back.CustomMetadata, asked.CustomMetadata)
 		equal(t, "node", back.NodeInfo, asked.NodeInfo)
 		equal(t, "request", back.RequestedInput, asked.RequestedInput)
+		// A history has the call once, where it was made, whatever its pages.
+		for limit := 1; limit <= 5; limit++ {
+			var all []string
+			for before := ""; ; before = all[0] {
+				r, err := s.Get(adk.WithHistoryPage(t.Context(), before, limit), &session.GetRequest{AppName: "app", UserID: "user", SessionID: "s"})
+				no(t, err)
+				page := ids(r.Session)
+				if len(page) == 0 {
+					break
+				}
+				if all = append(page, all...); len(page) != limit && len(all) != 4 {
+					t.Errorf("limit %d: the page before %q is %v", limit, before, page)
+				}
+			}
+			equal(t, fmt.Sprint("history by pages of ", limit), all, []string{"q", "ask", "u", "late"})
+		}
 	})
 }
 

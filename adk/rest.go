@@ -2,6 +2,7 @@ package adk
 
 import (
 	"cmp"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -44,7 +45,9 @@ func (s *Service) RESTHandler(next http.Handler) http.Handler {
 		var err error
 		get := r.Clone(r.Context())
 		if route[5] == "history" {
-			get, err = withHistory(get)
+			if get, err = withHistory(get); err == nil {
+				err = s.checkPage(r.Context(), key, r.URL.Query().Get("before"))
+			}
 		} else {
 			key.Session, err = s.change(w, r, route[5], key)
 		}
@@ -100,6 +103,15 @@ func (s *Service) change(w http.ResponseWriter, r *http.Request, what string, ke
 		return "", err
 	}
 	return forked.ID(), nil
+}
+
+// checkPage reports whether there is a session whose history has an event, or only the former if the id is "".
+func (s *Service) checkPage(ctx context.Context, key store.Key, before string) error {
+	v, err := s.store.View(ctx, key)
+	if err == nil && before != "" {
+		_, err = s.store.HistoryPage(ctx, key, v, before, 0)
+	}
+	return err
 }
 
 // withHistory returns a request with a context of [WithHistoryPage].

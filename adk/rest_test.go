@@ -31,7 +31,7 @@ func TestRESTHandler(t *testing.T) {
 		summarised(t, s)
 		c := restServer(t, s, &scriptedModel{})
 		const path = "/apps/app/users/user/sessions/s"
-		for query, want := range map[string]string{"": "e0 e1 e2 e3 e4 e5", "?limit=2": "e4 e5", "?limit=4&before=e2": "e0 e1", "?limit=1&before=e1": "e0", "?limit=4&before=e0": "", "?before=e3": "e0 e1 e2", "?before=none": "", "?limit=4&before=none": ""} {
+		for query, want := range map[string]string{"": "e0 e1 e2 e3 e4 e5", "?limit=2": "e4 e5", "?limit=4&before=e2": "e0 e1", "?limit=1&before=e1": "e0", "?limit=4&before=e0": "", "?before=e3": "e0 e1 e2"} {
 			equal(t, query, shownBy(c.do("GET", path+"/history"+query, "", 200)), want)
 		}
 		forked := c.do("POST", path+"/fork", `{"sessionId":"a branch","forkBeforeInvocationId":"inv-e2"}`, 200)
@@ -48,7 +48,11 @@ func TestRESTHandler(t *testing.T) {
 		}{
 			{"GET", path + "/history?limit=x", "", 400},
 			{"GET", path + "/history?limit=-1", "", 400},
-			{"GET", "/apps/app/users/user/sessions/none/history", "", 500}, // in the words of ADK's route
+			{"GET", path + "/history?before=none", "", 404},
+			{"GET", path + "/history?limit=4&before=s2", "", 404}, // a summary, which the history does not show
+			{"GET", path + "?limit=4&before=none", "", 500},       // ADK's route, which has no other status for an error
+			{"GET", "/apps/app/users/user/sessions/none/history", "", 404},
+			{"GET", "/apps/app/users/user/sessions/none/history?before=e1", "", 404},
 			{"POST", path + "/rewind", "", 400},
 			{"POST", path + "/rewind", "{}", 400},
 			{"POST", path + "/rewind", `{"invocationId":"inv-e1"}`, 400},

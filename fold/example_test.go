@@ -267,16 +267,15 @@ func ExampleView_History() {
 }
 
 // A page of a history needs only the records of its own events.
-func ExampleView_HistoryTail() {
+func ExampleView_HistoryPage() {
 	log := []patch.Record{{Seq: 1, Event: event("e1")}, {Seq: 2, Event: event("e2")}, {Seq: 3, Event: event("e3")}}
 	v, _ := fold.New("", nil).Apply(log...)
-	page, err := v.WithRecords(log).HistoryTail(2)
+	page, err := v.WithRecords(log).HistoryPage("e3", 3, 1)
 	for _, e := range page {
 		fmt.Println(e.Event.ID(), err)
 	}
 	// Output:
 	// e2 <nil>
-	// e3 <nil>
 }
 
 // Each hidden event has the patch that hides it.

@@ -14,17 +14,27 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
+// checkPages checks that each page of a history is a part of it.
+func checkPages(t *testing.T, entries []fold.Entry, page func(before string, seq uint64, limit int) ([]fold.Entry, error)) {
+	t.Helper()
+	for end := range len(entries) + 1 {
+		before, seq := "", uint64(0)
+		if end < len(entries) {
+			before, seq = entries[end].Event.ID(), entries[end].Seq
+		}
+		for n := range end + 1 {
+			if got := testlog.Must(page(before, seq, n))(t); !slices.Equal(got, entries[end-n:end]) {
+				t.Errorf("the last %d entries before %q are %v, not %v", n, before, got, entries[end-n:end])
+			}
+		}
+	}
+}
+
 // historyOf returns the ids of a view's history.
 func historyOf(t *testing.T, v fold.View) string {
 	t.Helper()
 	entries := testlog.Must(v.History())(t)
-	for n := range len(entries) + 1 { // each tail of the history is consistent with it
-		if tail := testlog.Must(v.HistoryTail(n))(t); !slices.EqualFunc(tail, entries[len(entries)-n:], func(a, b fold.Entry) bool {
-			return a.Event == b.Event && a.Seq == b.Seq && a.Index == b.Index
-		}) {
-			t.Errorf("the last %d of %d entries are %v", n, len(entries), tail)
-		}
-	}
+	checkPages(t, entries, v.HistoryPage)
 	var ids []string
 	for _, e := range entries {
 		id := e.Event.ID()
@@ -127,15 +137,43 @@ func TestHistoryNeeds(t *testing.T) {
 	if _, err := v.WithRecords(log[1:3]).History(); !errors.As(err, &need) || !slices.Equal(need.Seqs, []uint64{1, 2, 3}) {
 		t.Errorf("then needs %v", err)
 	}
-	if _, err := v.HistoryTail(3); !errors.As(err, &need) || !slices.Equal(need.Seqs, []uint64{2, 3}) {
-		t.Errorf("a tail needs %v", err)
+	if _, err := v.HistoryPage("", 0, 3); !errors.As(err, &need) || !slices.Equal(need.Seqs, []uint64{2, 3}) {
+		t.Errorf("the last page needs %v", err)
+	}
+	if _, err := v.HistoryPage("e2", 3, 1); !errors.As(err, &need) || !slices.Equal(need.Seqs, []uint64{2, 3}) {
+		t.Errorf("a page before another one needs %v", err)
 	}
 	if got := historyOf(t, v.WithRecords(log[:5])); got != "e0 e1 e2 e3" {
 		t.Errorf("history %s", got)
 	}
+	for id, seq := range map[string]uint64{"e9": 0, "e8": 3, "s": 5, "q": 6, "later": 7} {
+		_, err := v.WithRecords(log).HistoryPage(id, seq, 2)
+		testlog.ErrorIs(t, err, fold.ErrEventNotFound, id)
+	}
 	wrong := slices.Clone(log[:5])
 	wrong[1] = patch.Record{Seq: 2, Patch: patch.NewSplice(0, 2)}
 	testlog.ErrorIs(t, testlog.ErrorOf(v.WithRecords(wrong).History()), patch.ErrCorrupt, "with another patch in the place of the record")
+}
+
+// Where one cut has several summaries, a page reads the events of that cut only as far as the page reaches.
+func TestHistoryPageNeedsOfBranches(t *testing.T) {
+	log := logWith([]string{"e0 #a", "e1 #b", "e2 #a", "e3 #b", "e4 #a", "e5 #b"}, []*patch.PatchEvent{
+		patch.NewSplice(0, 6, events("a #a summary", "b #b summary")...).WithState(patch.Keep).WithID("p"), patch.NewSplice(1, 1).WithID("q"),
+	})
+	v := testlog.Must(fold.New("", nil).Apply(log...))(t)
+	var need *fold.MissingRecordsError
+	if _, err := v.HistoryPage("e4", 5, 1); !errors.As(err, &need) || !slices.Equal(need.Seqs, []uint64{4, 5}) {
+		t.Errorf("needs %v", err)
+	}
+	if _, err := v.WithRecords(log[3:5]).HistoryPage("e4", 5, 1); !errors.As(err, &need) || !slices.Equal(need.Seqs, []uint64{3, 4, 5}) {
+		t.Errorf("then needs %v", err)
+	}
+	page := testlog.Must(v.WithRecords(log[2:5]).HistoryPage("e4", 5, 1))(t)
+	if got := idsOf(eventsOf(page)); !slices.Equal(got, []string{"e2"}) {
+		t.Errorf("the page is %v", got)
+	}
+	_, err := v.WithRecords(log).HistoryPage("e3", 4, 1)
+	testlog.ErrorIs(t, err, fold.ErrEventNotFound, "an event whose summary was cut")
 }
 
 // The history agrees with the reference model, and summaries do not change it.
@@ -153,6 +191,11 @@ func TestPropertyHistory(t *testing.T) {
 		want := idsOf(ref.History())
 		if !slices.Equal(idsOf(got), want) {
 			t.Fatalf("history %v, want %v\n%s", idsOf(got), want, fuzz.Text(records, nil))
+		}
+		end := rapid.IntRange(0, len(got)).Draw(t, "end")
+		n := rapid.IntRange(0, end).Draw(t, "events")
+		if page := k.historyPage(v, end, n); !slices.Equal(idsOf(page), want[end-n:end]) {
+			t.Fatalf("history %v: the last %d before %d are %v\n%s", want, n, end, idsOf(page), fuzz.Text(records, nil))
 		}
 		var parts []string
 		each := k.historyParts(v)
@@ -188,6 +231,24 @@ func isWordless(r patch.Record) bool {
 func (k *keeper) history(v fold.View) (events []*patch.Event) {
 	err := k.ask(v, func(v fold.View) error {
 		entries, err := v.History()
+		events = eventsOf(entries)
+		return err
+	})
+	if err != nil {
+		k.t.Fatal(err)
+	}
+	return events
+}
+
+// historyPage returns the last n events of the history before that with an index.
+func (k *keeper) historyPage(v fold.View, end, n int) (events []*patch.Event) {
+	err := k.ask(v, func(v fold.View) error {
+		entries, err := v.History()
+		if err == nil && end < len(entries) {
+			entries, err = v.HistoryPage(entries[end].Event.ID(), entries[end].Seq, n)
+		} else if err == nil {
+			entries, err = v.HistoryPage("", 0, n)
+		}
 		events = eventsOf(entries)
 		return err
 	})

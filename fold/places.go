@@ -2,6 +2,7 @@ package fold
 
 import (
 	"cmp"
+	"fmt"
 	"iter"
 	"math"
 	"slices"
@@ -322,31 +323,12 @@ func (v View) Cuts() (iter.Seq[Cut], error) {
 //
 // The error is a *[MissingRecordsError] while the view needs more records ([View.WithRecords]). The caller owns the
 // slice. History takes time linear in its result and in the number of patches.
-func (v View) History() ([]Entry, error) { return v.HistoryTail(math.MaxInt) }
+func (v View) History() ([]Entry, error) { return v.HistoryPage("", 0, math.MaxInt) }
 
-// HistoryTail returns at most the last most entries of [View.History]. It needs only the records of these, or, where
-// one patch added several summaries, of all events that the patch removed.
-func (v View) HistoryTail(most int) ([]Entry, error) {
-	shown, err := v.history(most)
-	if err != nil {
-		return nil, err
-	}
-	entries := make([]Entry, len(shown))
-	for i := range shown {
-		entries[i] = v.entry(shown[i].of, &shown[i].node)
-	}
-	return entries, nil
-}
-
-// historyNode is a node of a history, and the index of the visible event that represents it.
-type historyNode struct {
-	node
-	of int
-}
-
-// history returns the nodes of the history, in the order of the sequence with all removed nodes restored: the visible
-// and represented events without the stand-ins.
-func (v View) history(most int) ([]historyNode, error) {
+// HistoryPage returns the last entries of [View.History] before an event, limit at most. The event is named by its id and
+// by the seq of the record that added it; without an id, the page is the end of the history. Of the hidden events it needs
+// only those of the page and the named one. The error matches [ErrEventNotFound] if the history does not have the event.
+func (v View) HistoryPage(before string, seq uint64, limit int) ([]Entry, error) {
 	p, err := v.Places()
 	if err != nil {
 		return nil, err
@@ -359,27 +341,57 @@ func (v View) history(most int) ([]historyNode, error) {
 			continue
 		}
 		if !n.isStandIn() {
-			h.shown = append(h.shown, historyNode{*n, index})
+			h.shown = append(h.shown, historyNode{node: *n, of: index})
 		}
 		index++
 	}
-	h.shown = h.shown[len(h.shown)-min(len(h.shown), most):]
-	for i := range h.shown {
-		if n := &h.shown[i].node; n.event == nil {
-			h.load(n)
+	var page []*historyNode
+	found := before == ""
+	for i := len(h.shown) - 1; i >= 0 && !(found && len(page) == limit); i-- {
+		n := &h.shown[i]
+		if !found && n.seq != seq {
+			continue
+		}
+		h.load(n)
+		switch {
+		case n.event != nil && n.of == nowhere:
+		case found:
+			page = append(page, n)
+		default: // if the event is missing, the caller supplies it and repeats the call
+			found = n.event == nil || n.event.ID() == before
 		}
 	}
-	if err := h.errorUpTo(v.seq); err != nil {
+	if err := cmp.Or(h.err, h.errorUpTo(v.seq)); err != nil {
 		return nil, err
 	}
-	return h.shown, h.err
+	if !found {
+		return nil, fmt.Errorf("%w: the history has no event %q", ErrEventNotFound, before)
+	}
+	entries := make([]Entry, len(page))
+	for i, n := range page {
+		entries[len(page)-1-i] = v.entry(n.of, &n.node)
+	}
+	return entries, nil
 }
 
-// load sets a node's event, if it is supplied.
-func (h *history) load(n *node) {
+// historyNode is a node of a history, and the index of the visible event that represents it.
+type historyNode struct {
+	node
+	of    int
+	mixed *cut // if not nil, the cut that removed the event, and its lane decides what represents it
+}
+
+// load sets a node's event, if it is supplied, and the representative that depends on it.
+func (h *history) load(n *historyNode) {
+	if n.event != nil {
+		return
+	}
 	var err error
 	if n.event, err = h.event(h.view.supplied, n.id()); err != nil {
 		h.err = err
+	}
+	if n.mixed != nil && n.event != nil {
+		n.of = h.ofRemoved(n.mixed, laneOf(n.event))
 	}
 }
 
@@ -400,25 +412,19 @@ func (h *history) expand(n *node) {
 	}
 	// The removed events of a patch usually share one representative. Then their lanes do not matter, and if there is
 	// no representative, the events need not be read. With several summaries each event's lane decides.
-	of, alike := nowhere, !h.isMixed(c)
-	if alike {
-		of = h.ofRemoved(c, markerLane)
+	shown := historyNode{of: nowhere, mixed: c}
+	if !h.isMixed(c) {
+		shown = historyNode{of: h.ofRemoved(c, markerLane)}
 	}
 	for i := range c.removed.pieces {
 		p := &c.removed.pieces[i]
 		h.expand(&p.node)
-		if n := p.node; !p.isStandIn() && !(alike && of == nowhere) {
-			for range p.events {
-				if !alike {
-					if h.load(&n); n.event != nil {
-						of = h.ofRemoved(c, laneOf(n.event))
-					}
-				}
-				if of != nowhere { // its event is loaded later, if needed
-					h.shown = append(h.shown, historyNode{n, of})
-				}
-				n.seq++
-			}
+		if shown.node = p.node; p.isStandIn() || shown.of == nowhere && shown.mixed == nil {
+			continue
+		}
+		for range p.events {
+			h.shown = append(h.shown, shown)
+			shown.seq++
 		}
 	}
 }

@@ -93,6 +93,9 @@ var verbs = []verb{
 		v := e.known
 		return errOf(e.store.History(ctx, key, v))
 	}, grows: "log"},
+	{name: "HistoryPage", calls: 2, do: func(e *env) error {
+		return errOf(e.store.HistoryPage(ctx, key, e.known, "a5", 3))
+	}},
 	{name: "Info", calls: 1, do: func(e *env) error { return errOf(e.store.Info(ctx, key)) }},
 	{name: "List", calls: 1, do: func(e *env) error { return errFrom(e.store.List(ctx, store.ListOptions{App: key.App, User: key.User})) }},
 	{name: "Lease", calls: 0, do: func(e *env) error { return errOf(e.store.Lease(ctx, key, "lease", 0)) }},

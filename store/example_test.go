@@ -389,6 +389,29 @@ func ExampleStore_History() {
 	// Output: e1 e2 e3 e4 and not s1
 }
 
+// A page costs what it shows, wherever it is in a long session.
+func ExampleStore_HistoryPage() {
+	ctx, s := context.Background(), exampleStore()
+	defer s.Close()
+	v, err := s.View(ctx, exampleKey)
+	check(err)
+	for before := ""; ; {
+		page, err := s.HistoryPage(ctx, exampleKey, v, before, 3)
+		check(err)
+		if len(page) == 0 {
+			break
+		}
+		before = page[0].Event.ID()
+		fmt.Println(len(page), "events from", before)
+	}
+	_, err = s.HistoryPage(ctx, exampleKey, v, "e9", 3)
+	fmt.Println(err)
+	// Output:
+	// 3 events from e2
+	// 1 events from e1
+	// event not found: the history has no event "e9"
+}
+
 // The text is read and checked before a store is opened, which locks its file.
 func ExampleReadText() {
 	ctx := context.Background()

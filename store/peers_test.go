@@ -461,6 +461,13 @@ var callsAcrossFailover = map[string]func(*store.Store) error{
 		}
 		return err
 	},
+	"HistoryPage": func(s *store.Store) error {
+		v, err := s.View(ctx, key)
+		if err == nil {
+			_, err = s.HistoryPage(ctx, key, v, v.At(v.Len()-1).ID(), 2)
+		}
+		return err
+	},
 	"Fork": func(s *store.Store) error { return errOf(s.Fork(ctx, key, fork, store.ForkOptions{})) },
 	"Fork at a record": func(s *store.Store) error {
 		at := uint64(7)

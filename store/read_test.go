@@ -598,6 +598,7 @@ func TestColdRead(t *testing.T) {
 		e.no(e.store.Delete(ctx, key))
 		e.create(nil)
 		e.is(errOf(e.store.History(ctx, key, v)), store.ErrNotFound)
+		e.is(errOf(e.store.HistoryPage(ctx, key, v, "e1", 1)), store.ErrNotFound)
 		e.backend.Backend = whole
 	})
 }

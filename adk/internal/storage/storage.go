@@ -35,8 +35,7 @@ type Storage interface {
 	// Get is [store.Store.Get]. Of a session with more events than a filter asks for, a storage may read
 	// only these, if it knows the others.
 	Get(ctx context.Context, key store.Key, filter session.GetRequest) (Session, error)
-	// HistoryTail is [fold.View.HistoryTail].
-	HistoryTail(ctx context.Context, key store.Key, v fold.View, most int) ([]fold.Entry, error)
+	HistoryPage(ctx context.Context, key store.Key, v fold.View, before string, limit int) ([]fold.Entry, error)
 	List(ctx context.Context, opts store.ListOptions) iter.Seq2[store.Info, error]
 	Info(ctx context.Context, key store.Key) (store.Info, error)
 	Delete(ctx context.Context, key store.Key) error
@@ -130,25 +129,6 @@ func (s InStore) Append(ctx context.Context, key store.Key, opts store.AppendOpt
 // ApplyNewest is [store.Store.ApplyPatch], which reads no more than it needs.
 func (s InStore) ApplyNewest(ctx context.Context, key store.Key, patches []*patch.PatchEvent, opts store.PatchOptions) (store.Committed, error) {
 	return s.Store.ApplyPatch(ctx, key, patches, opts)
-}
-
-// HistoryTail reads the hidden records that the view asks for, and no others.
-func (s InStore) HistoryTail(ctx context.Context, key store.Key, v fold.View, most int) ([]fold.Entry, error) {
-	for {
-		entries, err := v.HistoryTail(most)
-		var need *fold.MissingRecordsError
-		if !errors.As(err, &need) {
-			return entries, err
-		}
-		var records []patch.Record
-		for r, err := range s.Store.Records(ctx, key, v, need.Seqs) {
-			if err != nil {
-				return nil, err
-			}
-			records = append(records, r)
-		}
-		v = v.WithRecords(records)
-	}
 }
 
 // CanLeaveOut reports whether the session is damaged, or was deleted meanwhile.

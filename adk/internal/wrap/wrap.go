@@ -360,13 +360,14 @@ func (b *Storage) Records(ctx context.Context, key store.Key, v fold.View, seqs 
 	})
 }
 
-// HistoryTail reads what the view hides.
-func (b *Storage) HistoryTail(ctx context.Context, key store.Key, v fold.View, most int) ([]fold.Entry, error) {
+// HistoryPage finds the event among the view's records, and supplies these to the view.
+func (b *Storage) HistoryPage(ctx context.Context, key store.Key, v fold.View, before string, limit int) ([]fold.Entry, error) {
 	records, err := b.recordsOf(ctx, key, v)
 	if err != nil {
 		return nil, err
 	}
-	return v.WithRecords(records).HistoryTail(most)
+	at := slices.IndexFunc(records, func(r patch.Record) bool { return before != "" && slices.Contains(slices.Collect(r.IDs()), before) })
+	return v.WithRecords(records).HistoryPage(before, uint64(at+1), limit)
 }
 
 // recordsOf returns the records of a view.

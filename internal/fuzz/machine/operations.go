@@ -527,6 +527,13 @@ func (m *machine) asOf(t *rapid.T) {
 			want = append(want, patch.Record{Seq: uint64(i), Event: e})
 		}
 		compareRecords(t, want, got)
+		if len(history) > 0 {
+			end := len(history) / 2
+			page := testlog.Must(s.HistoryPage(context.Background(), m.key, v, history[end].Event.ID(), 2))(t)
+			if !slices.EqualFunc(page, history[max(0, end-2):end], func(a, b fold.Entry) bool { return a.Event.ID() == b.Event.ID() && a.Index == b.Index }) {
+				t.Fatalf("the page before event %d of %v is %v", end, history, page)
+			}
+		}
 		beyond := testlog.ErrorOf(s.ViewAt(context.Background(), m.key, uint64(len(m.records)+1)))
 		testlog.ErrorIs(t, beyond, store.ErrNotFound, "store %d", i)
 		compareRecords(t, m.records[seq:], m.raw(t, s, m.key, seq+1))
