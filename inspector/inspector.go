@@ -339,7 +339,7 @@ var problems = []struct {
 	status       int
 	advice, link string
 }{
-	{store.ErrConflict, http.StatusConflict, "The log has grown meanwhile. Nothing was written. Look at the session as it is, and do it again.", again},
+	{store.ErrConflict, http.StatusConflict, "The session has changed since the page was made. Nothing was written. Look at the session as it is, and do it again.", again},
 	{fold.ErrOutOfRange, http.StatusUnprocessableEntity, "The visible log has other events than those that were meant, perhaps since it changed. Look at it as it is, and choose again.", again},
 	{fold.ErrEventNotFound, http.StatusNotFound, "The event is not in sight: a patch hides it, or it was never logged. The raw log shows what became of it.", again},
 	{fold.ErrUnknownPatch, http.StatusNotFound, "A newer version of patchlog wrote to this log. Nothing can be patched by this one; it can be read. Use the newer version.", ""},

@@ -361,7 +361,7 @@ func TestExplain(t *testing.T) {
 		advice string
 		link   string // a part of it; "" if there is none
 	}{
-		{&store.SeqError{Expected: 3, Last: 4}, "The log has grown meanwhile", "session?key=a%2Fb%2Fc"},
+		{&store.SeqError{Expected: 3, Last: 4}, "The session has changed since the page was made", "session?key=a%2Fb%2Fc"},
 		{fold.ErrOutOfRange, "choose again", "session?"},
 		{fold.ErrEventNotFound, "not in sight", "session?"},
 		{fold.ErrUnknownPatch, "newer version", ""},

@@ -17,10 +17,10 @@ import (
 const leastRunes = 5
 
 // Find returns the identifiers of a text: URLs, e-mail addresses, paths, and words with a
-// digit in them, of five characters and more, each once, sorted. Quotes, brackets and the period
-// of a sentence are not part of them, nor is text of a script without spaces between its
-// words. A number may have commas for thousands. A word that ends in an ellipsis ("…") is cut, and
-// is no identifier.
+// digit in them, of five characters and more, each once, sorted. Quotes, brackets, the period
+// of a sentence and positions in files ("12:3" in "a/b.go:12:3") are not part of them, nor is text
+// of a script without spaces between its words. A number may have commas for thousands. A word that
+// ends in an ellipsis ("…") is cut, and is no identifier.
 func Find(text string) []string {
 	found := map[string]bool{}
 	for id := range FindAll(text) {
@@ -78,6 +78,9 @@ func scan(text string, wanted int) iter.Seq[Word] {
 			w := Word{Raw: text[start:at], Start: start, Cut: ellipsis}
 			w.Text = strings.TrimRight(trim(w.Raw), "/~")
 			w.Kind = kindOf(w.Text, traits)
+			if text := withoutPosition(w.Text, w.Kind); text != w.Text {
+				w.Text, w.Kind = text, kindOf(text, digitIn(text))
+			}
 			return w.Text == "" || w.Kind < Short && wanted == telling || yield(w)
 		}
 		for i := 0; i < len(text); {
@@ -223,6 +226,28 @@ func addressKind(word string) Kind {
 		return Path
 	}
 	return Plain
+}
+
+// withoutPosition returns a word without the position that compilers and grep give: after a path the
+// line, the column and the first word of the line, and before a word the line.
+func withoutPosition(word string, kind Kind) string {
+	first, rest, found := strings.Cut(word[strings.LastIndexByte(word, '/')+1:], ":")
+	switch {
+	case !found:
+	case kind == Path && isHost(first) && !strings.ContainsAny(rest, "./-"):
+		return word[:len(word)-len(rest)-1]
+	case kind == ID && strings.Trim(first, "0123456789") == "" && rest != "" && rest[0]-'0' > 9:
+		return trim(rest)
+	}
+	return word
+}
+
+// digitIn returns the trait of a word that has a digit.
+func digitIn(word string) int {
+	if strings.ContainsFunc(word, unicode.IsDigit) {
+		return digit
+	}
+	return 0
 }
 
 // isHost reports whether a word ends as hosts and files do: letters, a point, letters.

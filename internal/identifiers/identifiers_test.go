@@ -23,11 +23,16 @@ func TestFind(t *testing.T) {
 		"write to ada@math.example!":           "ada@math.example",
 		"an @mention and a@b":                  "",
 		`{"path":"/src/a/main.go"}`:            "/src/a/main.go",
-		"src/main.go:12 and/or ./x.go":         "/x.go src/main.go:12",
-		"2024-05-20 (12.50 EUR)":               "12.50 2024-05-20",
-		"“credit_card_7434610” <AB-12>":        "AB-12 credit_card_7434610",
-		"größe42 ok":                           "größe42",
-		"find_user×2 a12345→b12345":            "a12345 b12345",
+		"src/main.go and/or ./x.go":            "/x.go src/main.go",
+		// Positions of compilers and of grep.
+		"src/main.go:12, /a/b.ts:205:26: no":               "/a/b.ts src/main.go",
+		"a/b.ts:import x\na/b.ts:86:async y\n811:async z":  "a/b.ts",
+		"47:main.ts 48:order_4711 12:x 12:34 2024:05:06":   "12:34 2024:05:06 order_4711",
+		"a/b/image:1.2.3 example.com:8080 C:/a.go:7 k1:v1": "C:/a.go a/b/image:1.2.3 example.com:8080 k1:v1",
+		"2024-05-20 (12.50 EUR)":                           "12.50 2024-05-20",
+		"“credit_card_7434610” <AB-12>":                    "AB-12 credit_card_7434610",
+		"größe42 ok":                                       "größe42",
+		"find_user×2 a12345→b12345":                        "a12345 b12345",
 		// Commas part thousands, and lists.
 		"$12,500.00, 1,234,567 and -1,250": "1,234,567 1,250 12,500.00",
 		"47110,47111 12,50 1234,567":       "47110 47111",
@@ -215,7 +220,7 @@ func ExampleCompare() {
 
 func ExampleFind() {
 	fmt.Println(identifiers.Find(`Write "src/main.go:12" to ada@math.example; order 4711 costs $1,250.00.`))
-	// Output: [1,250.00 ada@math.example src/main.go:12]
+	// Output: [1,250.00 ada@math.example src/main.go]
 }
 
 func ExampleOccurs() {
