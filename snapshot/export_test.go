@@ -5,7 +5,7 @@ import (
 	"encoding/binary"
 )
 
-// Resigned gives changed bytes the checksum that they need.
+// Resigned updates the checksum of changed bytes.
 func Resigned(data []byte) []byte {
 	data = bytes.Clone(data)
 	binary.LittleEndian.PutUint32(data, checksum(data))

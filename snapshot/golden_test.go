@@ -12,7 +12,7 @@ import (
 	"github.com/patchlog-dev/patchlog/snapshot"
 )
 
-// With this flag the golden snapshot is written anew, which is for a change of the format.
+// Run with this flag after a change of the format.
 var writeGolden = flag.Bool("write-golden", false, "write the golden snapshot")
 
 // goldenSnapshot is a snapshot of version 1, of the view after [goldenLog].
@@ -31,8 +31,8 @@ var goldenLog = []string{
 	`{"id":"e5","invocationId":"i3","author":"user","content":{"role":"user","parts":[{"text":"five"}]}}`,
 }
 
-// A snapshot of version 1, as it was when the format was frozen, gives the view of its log, and what
-// reverts need of it.
+// A snapshot of version 1, written when the format was frozen, restores the view of its log and
+// supports reverts.
 func TestGoldenSnapshot(t *testing.T) {
 	var records []patch.Record
 	for i, line := range goldenLog {

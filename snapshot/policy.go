@@ -8,7 +8,7 @@ import (
 
 // Policy decides when a session is due for a new snapshot. The zero value has the defaults.
 type Policy struct {
-	// Every is the least number of records since the last snapshot. 0 means 256; a negative value disables
+	// Every is the minimum number of records since the last snapshot. 0 means 256; a negative value disables
 	// snapshots.
 	Every int
 

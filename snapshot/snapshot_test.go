@@ -16,7 +16,7 @@ import (
 	"github.com/patchlog-dev/patchlog/snapshot"
 )
 
-// initial is a view's initial state, which a snapshot leaves to its keeper.
+// initial is a view's initial state, which is not part of a snapshot.
 var initial = map[string]patch.Value{"tenant": mustValue("t1"), "k": mustValue(int8(3))}
 
 func mustValue(v any) patch.Value {
@@ -27,7 +27,7 @@ func mustValue(v any) patch.Value {
 	return value
 }
 
-// restore gives the view that a snapshot was made of, from the records of its log.
+// restore decodes a snapshot with the records of its log.
 func restore(data []byte, creation string, records []patch.Record) (fold.View, error) {
 	empty, last := fold.New(creation, initial), uint64(len(records))
 	v, err := snapshot.Decode(data, empty, last)
@@ -41,7 +41,7 @@ func restore(data []byte, creation string, records []patch.Record) (fold.View, e
 	return v, err
 }
 
-// folded folds records onto a view, and gives it what it needs of them.
+// folded folds records onto a view and supplies the records that it asks for.
 func folded(t *rapid.T, v fold.View, records []patch.Record) fold.View {
 	for int(v.Seq()) < len(records) {
 		next, err := v.Apply(records[v.Seq():]...)
@@ -55,8 +55,8 @@ func folded(t *rapid.T, v fold.View, records []patch.Record) fold.View {
 	return v
 }
 
-// Fold(snapshot(k), records k+1 … n) equals Fold(records 1 … n) for every k, and no
-// patch tells the two apart.
+// Fold(snapshot(k), records k+1 … n) equals Fold(records 1 … n) for every k, also after any further
+// patch.
 func TestPropertySnapshotAnywhere(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		records := fuzz.Records(fuzz.Options{Max: 50}).Draw(t, "records")
@@ -113,8 +113,8 @@ func someLog(t testing.TB) []patch.Record {
 	return records
 }
 
-// Damage of any one bit, a cut at any place, another version, another session, a longer
-// log: all are unusable, and none panics.
+// Snapshots with any flipped bit, cut off anywhere, of another version or session, or of a longer
+// log are unusable, and none panics.
 func TestUnusable(t *testing.T) {
 	records := someLog(t)
 	v := testlog.Must(fold.New("creation", initial).Apply(records...))(t)
@@ -138,7 +138,7 @@ func TestUnusable(t *testing.T) {
 	testlog.ErrorIs(t, testlog.ErrorOf(snapshot.Decode(data, fold.New("creation", nil), uint64(len(records)-1))), snapshot.ErrUnusable, "a shorter log")
 }
 
-// Bytes that are no form of a view are unusable, and those of another version outdated.
+// Bytes that are not a view's form are unusable; those of another version are outdated.
 func TestMalformedHeader(t *testing.T) {
 	const last = 44
 	v := testlog.Must(fold.New("creation", initial).Apply(someLog(t)...))(t)
@@ -162,8 +162,8 @@ func TestMalformedHeader(t *testing.T) {
 	}
 }
 
-// A snapshot's size goes with how broken up the log is, and with the number of patches, not with
-// what is visible or hidden.
+// A snapshot's size depends on the number of runs and of patches, not on the number of visible or
+// hidden events.
 func TestSize(t *testing.T) {
 	var records []patch.Record
 	for i := range 10_000 {
@@ -175,7 +175,7 @@ func TestSize(t *testing.T) {
 	if err != nil || len(data) > 40 {
 		t.Errorf("10,000 events that no patch touched take %d bytes (%v)", len(data), err)
 	}
-	for range 3000 { // markers pile up between two events
+	for range 3000 { // markers accumulate between two events
 		v = testlog.Must(v.Apply(patch.Record{Seq: v.Seq() + 1, Patch: patch.NewSplice(50, 3)}))(t)
 	}
 	if data, err = snapshot.Encode(v); err != nil || len(data) > 3000*25 {

@@ -41,7 +41,7 @@ var adkEvents = Format{
 	open: openLines,
 }
 
-// isOwn reports whether an object is a header or a patch of patchlog's, or a record with its place.
+// isOwn reports whether an object is a line of patchlog's text form: a header, a patch, or a record with a seq.
 func isOwn(o obj) bool {
 	return o.has("patchlog") || isString(o.get("patchType")) || isString(o.get("patch_type")) || o.has("seq") && isEvent(o)
 }
@@ -61,7 +61,7 @@ func openLines(f *File) (Source, error) {
 	return f, nil
 }
 
-// lines yields the session in a file of the text form, or of ADK's events in it.
+// lines yields the session in a file of the text form, or of lines of ADK's events.
 func (f *File) lines(ctx context.Context) iter.Seq2[*Session, error] {
 	return func(yield func(*Session, error) bool) {
 		s := &Session{adopt: f.opts.AdoptLines, file: f.opts.Name}
@@ -88,7 +88,7 @@ func (f *File) lines(ctx context.Context) iter.Seq2[*Session, error] {
 	}
 }
 
-// firstID returns the id of the first record in lines of events that is logged.
+// firstID returns the id of the first logged record in lines of events.
 func firstID(text []byte, name string) (string, error) {
 	d := patch.NewDecoder(bytes.NewReader(text), name)
 	for {
@@ -102,8 +102,8 @@ func firstID(text []byte, name string) (string, error) {
 	}
 }
 
-// withRewinds returns lines of ADK's events with a patch behind each event by which ADK for Python has undone an
-// invocation. Lines without one are returned as they are.
+// withRewinds inserts patches after each event with which ADK for Python rewound to before an invocation. Lines
+// without such an event are returned unchanged.
 func withRewinds(text []byte, name string) ([]byte, error) {
 	if !bytes.Contains(text, []byte("rewindBefore")) {
 		return text, nil
@@ -151,9 +151,9 @@ func withRewinds(text []byte, name string) ([]byte, error) {
 	}
 }
 
-// rewindOf returns the patches that undo what the last event of a log says to be undone: all from the first event of
-// an invocation on, itself included. Without such an event it is itself undone alone, as ADK has it.
-// work counts the records that rewinds have looked at.
+// rewindOf returns the patches for the rewind in the last event of a log: they hide all events from the first event
+// of the invocation on, including the last event. If the invocation is not in the log, they hide only the last
+// event, as ADK does. work counts the records that rewinds have read.
 func rewindOf(v fold.View, log []patch.Record, work *int) ([]*patch.PatchEvent, error) {
 	last := log[len(log)-1]
 	target := rewindTarget(last.Event)
@@ -190,10 +190,11 @@ func rewindOf(v fold.View, log []patch.Record, work *int) ([]*patch.PatchEvent, 
 	return patches, nil
 }
 
-// maxRewound is how many records the rewinds of a session may look at: enough for hundreds in a long session.
+// maxRewound is the maximum number of records that a session's rewinds may read: enough for hundreds of rewinds in a
+// long session.
 const maxRewound = 1 << 22
 
-// rewindTarget returns the invocation before which an event of ADK's takes a session back, or "".
+// rewindTarget returns the id of the invocation that an ADK event rewinds to before, or "".
 func rewindTarget(e *patch.Event) string {
 	if e == nil {
 		return ""

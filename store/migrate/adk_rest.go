@@ -37,7 +37,7 @@ var adkSessions = Format{
 	},
 }
 
-// REST is a source of sessions as ADK's REST servers give them, for Go and for Python.
+// REST is a source of sessions in the JSON of ADK's REST servers, for Go and for Python.
 type REST struct {
 	r           io.Reader
 	name        string
@@ -49,24 +49,23 @@ type scope struct{ app, user string }
 
 var _ Source = (*REST)(nil)
 
-// NewREST returns sessions in JSON as a source: one session, an array of sessions, or one
-// session after the other, as on lines of their own. A session is what a GET of
-// /apps/APP/users/USER/sessions/SESSION answers. Errors call the input by its name. The input
-// is read while the sessions are, once, and one session at a time is kept in memory.
+// NewREST returns a source that reads sessions in JSON from r: one session, an array of sessions,
+// or sessions in sequence, such as one per line. A session is the response of GET
+// /apps/APP/users/USER/sessions/SESSION. name is the input's name in errors. The input is read
+// once, while the sessions are iterated, with one session in memory at a time.
 //
-// The state of such a session has the values of shared scopes in it. Where sessions differ in
-// one, that of the last one in the input is taken, and the difference reported. When a session
-// was created is not said there, so it is the time of its first event. ADK for Go says no times
-// of events, so they have that of the session's last update, and neither citations nor custom
-// metadata.
+// The state in this JSON includes the values of shared scopes. If sessions differ in one, the last
+// session's value is used, and the difference is reported. The JSON has no creation time, so it is
+// the time of the first event. ADK for Go's JSON has no times of events, citations or custom
+// metadata; its events get the session's last update time.
 func NewREST(r io.Reader, name string) *REST {
 	return &REST{r: r, name: name, shared: map[scope]map[string]patch.Value{}}
 }
 
-// String says what it is.
+// String returns the format's title.
 func (s *REST) String() string { return adkSessions.Title }
 
-// Count implements [Source]: it is not known.
+// Count implements [Source]: the number is unknown.
 func (s *REST) Count(context.Context) (int, error) { return 0, nil }
 
 // Sessions implements [Source].
@@ -93,7 +92,7 @@ func (s *REST) Sessions(ctx context.Context) iter.Seq2[*Session, error] {
 	}
 }
 
-// objects yields the JSON of each session.
+// objects yields each session's JSON.
 func (s *REST) objects() iter.Seq2[json.RawMessage, error] {
 	return func(yield func(json.RawMessage, error) bool) {
 		in := bufio.NewReaderSize(s.r, 64<<10)
@@ -133,7 +132,7 @@ func (s *REST) objects() iter.Seq2[json.RawMessage, error] {
 	}
 }
 
-// firstByte looks at the first byte that is not white space.
+// firstByte peeks at the first byte that is not white space.
 func firstByte(in *bufio.Reader) (byte, error) {
 	for {
 		b, err := in.ReadByte()
@@ -146,13 +145,13 @@ func firstByte(in *bufio.Reader) (byte, error) {
 	}
 }
 
-// sessionNames are the members of a session, and what ADK for Python calls them elsewhere.
+// sessionNames are the members of a session, by the name that ADK for Python uses elsewhere.
 var sessionNames = map[string]string{
 	"id": "id", "appName": "appName", "app_name": "appName", "userId": "userId", "user_id": "userId",
 	"state": "state", "events": "events", "lastUpdateTime": "lastUpdateTime", "last_update_time": "lastUpdateTime",
 }
 
-// session reads one session. The key is what is known of it beside an error.
+// session parses one session. key is as much of the key as is known, also if it fails.
 func (s *REST) session(text json.RawMessage) (_ *Session, key store.Key, err error) {
 	value, err := patch.ParseValue(text)
 	if err != nil {
@@ -210,7 +209,7 @@ func (s *REST) session(text json.RawMessage) (_ *Session, key store.Key, err err
 	return out, key, nil
 }
 
-// state takes a merged state apart.
+// state splits a merged state by scope.
 func (s *REST) state(out *Session, state patch.Value) error {
 	members := state.Members()
 	if members == nil {
@@ -240,7 +239,7 @@ func (s *REST) state(out *Session, state patch.Value) error {
 	return nil
 }
 
-// Shared implements [Source]: what the sessions said that have been read.
+// Shared implements [Source]: the values in the sessions read so far.
 func (s *REST) Shared(context.Context) iter.Seq2[Shared, error] {
 	return func(yield func(Shared, error) bool) {
 		scopes := slices.SortedFunc(maps.Keys(s.shared), func(a, b scope) int {

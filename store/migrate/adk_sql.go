@@ -16,16 +16,16 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// Dialect is the SQL of a database.
+// Dialect is the SQL dialect of a database.
 type Dialect int
 
-// The dialects.
+// The supported dialects.
 const (
 	SQLite Dialect = iota + 1
 	PostgreSQL
 )
 
-// String names the dialect.
+// String returns the dialect's name.
 func (d Dialect) String() string {
 	switch d {
 	case SQLite:
@@ -36,29 +36,27 @@ func (d Dialect) String() string {
 	return fmt.Sprintf("Dialect(%d)", int(d))
 }
 
-// SQLOptions say how to read a database. The zero value means the defaults.
+// SQLOptions are options for reading a database. The zero value means the defaults.
 type SQLOptions struct {
-	// IgnoreColumns are columns, as table.column, that are not known and may stay behind.
-	// Without it a column that is not known is refused, for a newer version of the service
-	// may keep there what must not be lost.
+	// IgnoreColumns are unknown columns, as table.column, whose values may be lost. Any other unknown
+	// column is refused, because a newer version of the service may store data there.
 	IgnoreColumns []string
 }
 
-// SQL is a source of sessions in a SQL database: the tables of ADK for Go, or those of ADK
-// for Python, by its DatabaseSessionService (schema 1) or its SqliteSessionService.
+// SQL is a source that reads a SQL database: the tables of ADK for Go, or those of ADK for Python's
+// DatabaseSessionService (schema 1) or SqliteSessionService.
 type SQL struct {
 	db      *sql.DB
 	dialect Dialect
-	python  bool                // they are of ADK for Python
-	columns map[string][]string // of each table
+	python  bool                // the tables are those of ADK for Python
+	columns map[string][]string // by table
 }
 
 var _ Source = (*SQL)(nil)
 
-// OpenSQL looks at the tables of a database, and returns it as a source. The database is the
-// caller's: it is only read, and not closed. It may be in use by its service meanwhile. The
-// error matches [ErrSchema] if the tables are not known, and [ErrPickled] if they are those of
-// ADK for Python before it wrote JSON.
+// OpenSQL returns a database as a source. It reads only, does not close db, and the database may be in
+// use. The error matches [ErrSchema] if the tables are not known, and [ErrPickled] if they are of a
+// version of ADK for Python that did not write JSON.
 func OpenSQL(ctx context.Context, db *sql.DB, dialect Dialect, opts SQLOptions) (*SQL, error) {
 	if db == nil || dialect != SQLite && dialect != PostgreSQL {
 		return nil, fmt.Errorf("%w: a database and its dialect are wanted, SQLite or PostgreSQL, not %v", store.ErrInvalid, dialect)
@@ -76,7 +74,7 @@ func OpenSQL(ctx context.Context, db *sql.DB, dialect Dialect, opts SQLOptions) 
 	return s, s.known(opts.IgnoreColumns)
 }
 
-// String says whose tables these are.
+// String returns the name of the service that wrote the tables.
 func (s *SQL) String() string {
 	switch {
 	case !s.python:
@@ -93,8 +91,8 @@ func (s *SQL) Count(ctx context.Context) (n int, err error) {
 	return n, err
 }
 
-// Sessions implements [Source]: each session is read in a transaction of its own, so that it
-// and its events belong together.
+// Sessions implements [Source]. Each session is read in one transaction, so that it is consistent with
+// its events.
 func (s *SQL) Sessions(ctx context.Context) iter.Seq2[*Session, error] {
 	return func(yield func(*Session, error) bool) {
 		var keys []store.Key
@@ -116,7 +114,7 @@ func (s *SQL) Sessions(ctx context.Context) iter.Seq2[*Session, error] {
 		for _, key := range keys {
 			session, err := s.session(ctx, key)
 			switch {
-			case errors.Is(err, sql.ErrNoRows): // it was deleted meanwhile
+			case errors.Is(err, sql.ErrNoRows): // deleted since it was listed
 				continue
 			case ctx.Err() != nil:
 				yield(nil, ctx.Err())
@@ -130,14 +128,14 @@ func (s *SQL) Sessions(ctx context.Context) iter.Seq2[*Session, error] {
 	}
 }
 
-// session reads one session. Its error is a *[SessionError] if what is there cannot be read,
-// and another one if the database cannot.
+// session reads one session. The error is a *[SessionError] if the rows cannot be converted, and any
+// other if the database fails.
 func (s *SQL) session(ctx context.Context, key store.Key) (*Session, error) {
 	tx, err := s.db.BeginTx(ctx, s.transaction())
 	if err != nil {
 		return nil, err
 	}
-	defer tx.Rollback() // nothing was written
+	defer tx.Rollback() // nothing is written
 	out := &Session{Key: key}
 	found := false
 	of := []any{key.App, key.User, key.Session}
@@ -173,8 +171,8 @@ func (s *SQL) session(ctx context.Context, key store.Key) (*Session, error) {
 	}
 	query = fmt.Sprintf("SELECT %s FROM events WHERE app_name = %s AND user_id = %s AND session_id = %s ORDER BY %s",
 		strings.Join(exprs, ", "), s.arg(1), s.arg(2), s.arg(3), order)
-	mended := 0         // events with text that is not Unicode
-	var asText []string // the times as SQLite orders them
+	mended := 0         // events with text that was not Unicode
+	var asText []string // times as stored in SQLite, by which ADK sorts
 	err = s.each(ctx, tx, query, of, func(row []any) error {
 		cells, changed := make(map[string]any, len(names)), false
 		for i, name := range names {
@@ -207,8 +205,7 @@ func (s *SQL) session(ctx context.Context, key store.Key) (*Session, error) {
 	return out, nil
 }
 
-// order puts events into the order of their times, as ADK does, and says where that leaves
-// doubt.
+// order sorts events by time, as ADK does, and reports where that may give another order.
 func (s *SQL) order(session *Session, asText []string) {
 	events := session.Events
 	byTime := func(a, b *patch.Event) int { return a.Timestamp().Compare(b.Timestamp()) }
@@ -276,7 +273,7 @@ func (s *SQL) Shared(ctx context.Context) iter.Seq2[Shared, error] {
 
 var errStopped = errors.New("stopped")
 
-// Differences implements [Source]: events that belong to no session.
+// Differences implements [Source]: events without a session.
 func (s *SQL) Differences(ctx context.Context) ([]Difference, error) {
 	n := 0
 	err := s.db.QueryRowContext(ctx, `SELECT count(*) FROM events e WHERE NOT EXISTS
@@ -287,12 +284,12 @@ func (s *SQL) Differences(ctx context.Context) ([]Difference, error) {
 	return []Difference{{What: fmt.Sprintf("%d events are of sessions that are not in the table of sessions; they are left out", n)}}, nil
 }
 
-// transaction is how a session is read.
+// transaction returns the options for reading a session consistently.
 func (s *SQL) transaction() *sql.TxOptions {
 	if s.dialect == PostgreSQL {
 		return &sql.TxOptions{Isolation: sql.LevelRepeatableRead, ReadOnly: true}
 	}
-	return nil // a transaction of SQLite's reads one state of the database
+	return nil // a SQLite transaction reads a snapshot by default
 }
 
 // querier is a database or a transaction.
@@ -326,7 +323,7 @@ func (s *SQL) each(ctx context.Context, q querier, query string, args []any, do 
 	return rows.Err()
 }
 
-// arg is the nth argument of a query.
+// arg returns the placeholder of the nth argument of a query.
 func (s *SQL) arg(n int) string {
 	if s.dialect == PostgreSQL {
 		return fmt.Sprintf("$%d", n)
@@ -334,8 +331,8 @@ func (s *SQL) arg(n int) string {
 	return "?"
 }
 
-// column returns the expression that reads a column's stored value: JSON is read as text, which keeps the
-// spelling of numbers, and SQLite's drivers must not convert a value to the column's declared type.
+// column returns the expression that reads a column as stored: JSON as text, which keeps number literals,
+// and without conversion to the column's declared type by SQLite's drivers.
 func (s *SQL) column(name string) string {
 	if s.dialect == SQLite {
 		return "+" + name

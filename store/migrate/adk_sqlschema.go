@@ -8,17 +8,16 @@ import (
 	"strings"
 )
 
-// Errors about the tables of a database.
+// Errors about a database's tables.
 var (
-	// ErrSchema: the tables are not those of a service that is known, or of a newer version
-	// of it.
+	// ErrSchema: the tables are not of a known service, or of a newer version of it.
 	ErrSchema = errors.New("unknown schema")
 
-	// ErrPickled: the tables hold pickled Python objects, which nothing but Python reads.
+	// ErrPickled: the tables hold pickled Python objects, which only Python can read.
 	ErrPickled = errors.New("pickled actions")
 )
 
-// columnsOf returns the columns of a table; none if it is not there.
+// columnsOf returns the columns of a table, or none if the table does not exist.
 func (s *SQL) columnsOf(ctx context.Context, table string) ([]string, error) {
 	query := "SELECT name FROM pragma_table_info(?)"
 	if s.dialect == PostgreSQL {
@@ -35,7 +34,7 @@ func (s *SQL) columnsOf(ctx context.Context, table string) ([]string, error) {
 
 func (s *SQL) has(table, column string) bool { return slices.Contains(s.columns[table], column) }
 
-// recognise finds out whose tables these are.
+// recognise determines which service wrote the tables.
 func (s *SQL) recognise(ctx context.Context) error {
 	if s.columns["sessions"] == nil || s.columns["events"] == nil {
 		return fmt.Errorf("%w: there are no tables sessions and events, as ADK's session services make them", ErrSchema)
@@ -66,7 +65,8 @@ func (s *SQL) recognise(ctx context.Context) error {
 	case s.has("events", "input_transcription"), s.has("events", "output_transcription"):
 		return errPickled()
 	}
-	// Older versions of ADK for Python have the columns of ADK for Go, with another type of texts.
+	// The tables of older versions of ADK for Python have the columns of ADK for Go, but other text
+	// types.
 	rows, query := 0, "SELECT type FROM pragma_table_info('sessions') WHERE name = 'app_name'"
 	if s.dialect == PostgreSQL {
 		query = "SELECT format_type(atttypid, atttypmod) FROM pg_attribute WHERE attrelid = to_regclass('sessions') AND attname = 'app_name'"
@@ -93,20 +93,20 @@ func errPickled() error {
 		"let ADK for Python make the newer tables ('adk migrate session --source_db_url=... --dest_db_url=...'), and migrate those", ErrPickled)
 }
 
-// isPickled reports whether a column holds what Python's pickle writes.
+// isPickled reports whether a cell holds pickled data.
 func isPickled(cell any) bool {
 	t, err := text(cell)
 	return err == nil && t != "" && t[0] == 0x80
 }
 
-// Columns that are known, of the tables of each kind.
+// Known columns, by table.
 var (
 	stateColumns   = []string{"app_name", "user_id", "state", "update_time"}
-	keyColumns     = []string{"app_name", "user_id", "session_id"} // of events, beside their fields
+	keyColumns     = []string{"app_name", "user_id", "session_id"} // of the events table, besides their fields
 	sessionColumns = []string{"app_name", "user_id", "id", "state", "create_time", "update_time", "event_sequence"}
 )
 
-// known refuses tables that lack what must be there, and columns that are not known.
+// known refuses missing tables and columns, and unknown columns.
 func (s *SQL) known(ignored []string) error {
 	events := slices.Clone(keyColumns)
 	for _, f := range s.fields() {
@@ -126,7 +126,7 @@ func (s *SQL) known(ignored []string) error {
 		{"user_states", stateColumns, []string{"app_name", "user_id", "state"}},
 	} {
 		there := s.columns[t.name]
-		if there == nil { // of app_states and user_states
+		if there == nil { // possible for app_states and user_states
 			return fmt.Errorf("%w: there is no table %s", ErrSchema, t.name)
 		}
 		for _, c := range t.need {

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// clineHistory is the file in which Cline and Roo Code keep the messages of a task.
+// clineHistory is the file in which Cline and Roo Code store a task's messages.
 const clineHistory = "api_conversation_history.json"
 
 var anthropicMessages = Format{
@@ -18,8 +18,9 @@ var anthropicMessages = Format{
 	lists:   true,
 }
 
-// messages returns how many objects are messages of the APIs of OpenAI (Chat Completions) and of Anthropic. Those
-// that could be either's are those of the API that others are of; else texts as strings are OpenAI's.
+// messages returns how many objects are messages of OpenAI's API (Chat Completions) and of Anthropic's. Messages
+// valid in both count for the API of the other messages; if there are none, those with a string as content count
+// for OpenAI's.
 func messages(b *beginning) (openAI, anthropic int) {
 	objects := b.objects
 	if len(b.items) > 0 {
@@ -48,7 +49,7 @@ func messages(b *beginning) (openAI, anthropic int) {
 	}
 	items := len(b.items) > 0 && len(b.objects) > 0
 	of := func(n int) int {
-		if items && 2*n >= len(b.items) { // the files are lists of messages
+		if items && 2*n >= len(b.items) { // count files, each with a list of messages
 			return len(b.objects)
 		}
 		return n
@@ -78,7 +79,7 @@ func readAnthropic(o obj, t *tree) []entry {
 
 var toolResult = regexp.MustCompile(`^\[[a-z_]+( for .*)?\] Result:|^\[ERROR\] `)
 
-// isClinesText reports whether Cline says a message in the user's role: the results of tools, as texts.
+// isClinesText reports whether a message in the user's role is Cline's own: results of tools as text.
 func isClinesText(o obj) bool {
 	blocks := blocksOf(o.get("content"))
 	return len(blocks) > 0 && toolResult.MatchString(textOf(blocks[0].said()))

@@ -9,16 +9,16 @@ import (
 	"strings"
 )
 
-// beginning is the beginning of a file, as objects: those on its lines, or one that spans lines, or the elements of
-// an array. A member whose value is cut off is there, as far as it goes. items are the elements of lists in them, in which several formats keep messages.
+// beginning is the start of a file as objects: one per line, one that spans lines, or the elements of an array. A
+// truncated value is kept up to the truncation. items are the elements of the objects' message lists.
 type beginning struct {
 	name    string
-	lines   bool // one object a line
+	lines   bool // one object per line
 	objects []obj
 	items   []obj
 }
 
-// count returns how many of the objects are so.
+// count returns the number of objects for which is returns true.
 func (b *beginning) count(is func(o obj) bool) int { return countOf(b.objects, is) }
 
 func (b *beginning) has(is func(o obj) bool) bool { return b.count(is) > 0 }
@@ -32,10 +32,10 @@ func countOf(objects []obj, is func(o obj) bool) (n int) {
 	return n
 }
 
-// listNames are the members in which files have their messages as a list.
+// listNames are the members that hold lists of messages.
 var listNames = []string{"messages", "history", "traj", "conversation", "items"}
 
-// begin reads the beginning of a file.
+// begin parses the start of a file.
 func begin(head []byte, name string) *beginning {
 	b := &beginning{name: filepath.Base(name)}
 	head = trim(bytes.TrimPrefix(trim(head), byteOrderMark))
@@ -58,7 +58,7 @@ func begin(head []byte, name string) *beginning {
 func (b *beginning) add(v json.RawMessage) {
 	if o := parse(v); o != nil {
 		b.objects = append(b.objects, o)
-	} else if isArray(v) && len(b.objects) == 0 { // it is no odd line
+	} else if isArray(v) && len(b.objects) == 0 { // an array that is the first value
 		b.objects, b.lines = objectsOf(listOf(v)), false
 	}
 }
@@ -72,10 +72,10 @@ func objectsOf(list []json.RawMessage) (objects []obj) {
 	return objects
 }
 
-// trim takes white space off both ends of a line, and NULs, which a crash leaves.
+// trim removes white space and NULs, which a crash may leave, from both ends.
 func trim(line []byte) []byte { return bytes.Trim(line, "\x00 \t\r\n") }
 
-// spansLines reports whether the first value of a text goes on behind its line.
+// spansLines reports whether a text's first JSON value continues on the next line.
 func spansLines(text []byte) bool {
 	first, rest, more := bytes.Cut(text, []byte("\n"))
 	if !more || len(trim(rest)) == 0 || json.Valid(trim(first)) {
@@ -97,10 +97,10 @@ func spansLines(text []byte) bool {
 	}
 }
 
-// decodePrefix returns the value that a text begins with, as far as the text has it: what is open at its end is closed.
+// decodePrefix returns a text's first JSON value. If the text is truncated, open values are closed.
 func decodePrefix(text []byte) json.RawMessage {
 	d, end := json.NewDecoder(bytes.NewReader(text)), int64(0)
-	var open []string // what closes each of the open values: an object behind a name has a null, too
+	var open []string // closing text of each open value, with null for a missing member value
 	for token, err := d.Token(); err == nil; token, err = d.Token() {
 		end = d.InputOffset()
 		if n := len(open) - 1; token == json.Delim(']') || token == json.Delim('}') {

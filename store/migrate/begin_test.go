@@ -6,7 +6,7 @@ import (
 	"github.com/patchlog-dev/patchlog/internal/testlog"
 )
 
-// TestDecodePrefix: what is cut off is closed where it ends, and a member without its value is null.
+// decodePrefix closes what is truncated, and gives a member without value null.
 func TestDecodePrefix(t *testing.T) {
 	for text, want := range map[string]string{
 		``: ``, `x`: ``, `{"a":1} more`: `{"a":1}`, `{"a":{"b":[1,{"c":"d`: `{"a":{"b":[1,{"c":null}]}}`,

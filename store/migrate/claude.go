@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// agentClaude is the author of what Claude Code does.
+// agentClaude is the author of Claude Code's own events.
 const agentClaude = "claude-code"
 
 var claudeCode = Format{
@@ -43,17 +43,17 @@ var claudeCode = Format{
 
 // claudeReader reads transcripts of Claude Code.
 type claudeReader struct {
-	line       int            // of those that are read
-	last       map[string]int // of each message, the last line with usage
-	agent      string         // of a subagent's file: its id
+	line       int            // number of lines read so far
+	last       map[string]int // by message id, the last line with usage
+	agent      string         // in a subagent's file: the subagent's id
 	started    bool
-	unthreaded bool     // rows say no parent, though they have one
-	bounded    bool     // a boundary was read, and its summary was not
-	keeps      []string // the ids that the boundary keeps
+	unthreaded bool     // rows have null as parent though they follow others
+	bounded    bool     // a compaction boundary was read, but not its summary yet
+	keeps      []string // ids of the messages that the boundary keeps
 }
 
-// prepare puts each line behind the one that it follows: lines may be written before that. Of lines at the end whose
-// parent is not there, only what users and models say is read: the parent of others is being written.
+// prepare sorts lines so that each follows its parent: the file may have them in another order. Trailing lines whose
+// parent is missing are dropped unless a user or model wrote them: their parent may still be unwritten.
 func (r *claudeReader) prepare(units []unit) []unit {
 	type head struct {
 		kind, uuid, parent, message string
@@ -76,7 +76,7 @@ func (r *claudeReader) prepare(units []unit) []unit {
 		}
 		units = units[:n]
 	}
-	follow := map[int][]int{} // lines that are before their parent, by the parent
+	follow := map[int][]int{} // by parent, the lines that come before it
 	for i, h := range heads[:len(units)] {
 		if j, ok := place[h.parent]; ok && j > i && j < len(units) {
 			follow[j] = append(follow[j], i)
@@ -97,7 +97,7 @@ func (r *claudeReader) prepare(units []unit) []unit {
 			}
 			done[i] = true
 			ordered = append(ordered, units[i])
-			if h := &heads[i]; h.usage && place[h.uuid] == i { // no copy
+			if h := &heads[i]; h.usage && place[h.uuid] == i { // not a copy
 				r.last[h.message] = len(ordered)
 			}
 			for _, j := range slices.Backward(follow[i]) {
@@ -110,7 +110,7 @@ func (r *claudeReader) prepare(units []unit) []unit {
 			take(i)
 		}
 	}
-	for i := range units { // what is left follows each other in a circle
+	for i := range units { // the rest are cycles
 		take(i)
 	}
 	return ordered
@@ -127,7 +127,7 @@ func (r *claudeReader) read(o obj, t *tree) []entry {
 		}
 	}
 	if session := o.text("sessionId"); session != "" {
-		t.session = session // a file may begin with lines of the session that it continues
+		t.session = session // the last one: a file may begin with lines of the session that it continues
 		if r.agent != "" && session != "agent-"+r.agent {
 			t.session += "-agent-" + r.agent
 		}
@@ -151,11 +151,11 @@ func (r *claudeReader) read(o obj, t *tree) []entry {
 	case kind == "system":
 		boundary = o.text("subtype") == "compact_boundary"
 	}
-	if aside && (r.agent == "" || agent != r.agent) { // a subagent's, which the main conversation does not see
+	if aside && (r.agent == "" || agent != r.agent) { // a subagent's line, invisible to the main conversation
 		name := cmp.Or(agent, "sidechain")
 		e.Branch, e.prompt = agentClaude+"."+name, false
 		if e.Author == "user" {
-			e.Author = agentClaude // who asked
+			e.Author = agentClaude // the main agent wrote the subagent's prompt
 		} else if e.Author == agentClaude {
 			e.Author = name
 		}
@@ -170,23 +170,23 @@ func (r *claudeReader) read(o obj, t *tree) []entry {
 	case n != nil:
 		e.parent = n
 	case told && !isString(parent) && (e.role == "model" || e.answers()):
-		r.unthreaded = t.leaf != nil // no conversation begins so: the rows do not say what they follow
+		r.unthreaded = t.leaf != nil // a conversation does not start with a response: the rows omit their parents
 	case told && !isString(parent) && !r.unthreaded:
 		e.parent = nil
-	} // else it is torn off, and goes on
+	} // else the parent is missing: continue at the leaf
 	if o.is("isCompactSummary") {
 		r.compaction(&e, t)
 	}
 	return []entry{e}
 }
 
-// isProgram reports whether a line says that its text is not the user's.
+// isProgram reports whether a line says that its text was not typed by the user.
 func isProgram(o obj) bool {
 	kind := o.text("origin.kind")
 	return kind != "" && kind != "human" && kind != "user"
 }
 
-// attachment makes what is attached to a prompt an entry: what was said while the agent works, or the content of a file.
+// attachment adds an attachment's content: a queued prompt, or a file.
 func (e *entry) attachment(t *tree, o obj) {
 	e.Author, e.role = agentClaude, "user"
 	if o.text("type") == "queued_command" {
@@ -204,17 +204,17 @@ func (e *entry) attachment(t *tree, o obj) {
 	}
 }
 
-// programsText are the beginnings of texts that Claude Code says in the user's role.
+// programsText matches texts that Claude Code itself writes in the user's role.
 var programsText = regexp.MustCompile(`^\s*(<(local-command-|bash-std|task-notification|system-reminder)|\[Request interrupted by user)`)
 
-// isClaudesText reports whether all texts of a content are the program's.
+// isClaudesText reports whether Claude Code itself wrote all texts of a content.
 func isClaudesText(content json.RawMessage) bool {
 	blocks := blocksOf(content)
 	return len(blocks) > 0 && !slices.ContainsFunc(blocks, func(b block) bool { return !programsText.MatchString(b.text("text")) })
 }
 
-// preserved returns the ids of what a boundary says is kept, as far as they are told: some
-// versions list all, others name the first and the last.
+// preserved returns the ids of messages that a compaction boundary keeps: all of them in some versions, in others only
+// the first and the last.
 func preserved(o obj) []string {
 	segment, ids := o.object("compactMetadata.preservedSegment"), []string{}
 	for _, id := range o.list("compactMetadata.preservedMessages.uuids") {
@@ -223,8 +223,8 @@ func preserved(o obj) []string {
 	return slices.Concat([]string{segment.text("headUuid")}, ids, []string{segment.text("tailUuid")})
 }
 
-// compacted returns where the conversation stood that a boundary ends: at the last message
-// that is kept, which some versions confuse with a row that follows another message.
+// compacted returns the leaf of the conversation before a compaction boundary: the last message that it keeps. Some
+// versions name a row on another branch instead, which is ignored.
 func compacted(t *tree, ends []string, logical string) *node {
 	var first *node
 	for _, id := range ends {
@@ -240,7 +240,7 @@ func compacted(t *tree, ends []string, logical string) *node {
 	return t.leaf
 }
 
-// follows reports whether a node follows another, not too far off.
+// follows reports whether other is an ancestor of the node, within a limit.
 func (n *node) follows(other *node) bool {
 	for i := 0; i < 10_000 && n != nil && n.depth >= other.depth; i++ {
 		if n == other {
@@ -251,11 +251,11 @@ func (n *node) follows(other *node) bool {
 	return false
 }
 
-// compaction reads the summary of what stands before its boundary.
+// compaction reads the summary of a compaction boundary.
 func (r *claudeReader) compaction(e *entry, t *tree) {
 	e.Author, e.prompt, e.compaction = agentClaude, false, true
 	if !r.bounded {
-		// Before there were boundaries, a summary began the conversation anew.
+		// In files without boundaries, a summary starts a new conversation.
 		e.summary = e.parent == nil
 		e.parent = t.leaf
 		return
@@ -271,11 +271,11 @@ func (r *claudeReader) compaction(e *entry, t *tree) {
 
 func (r *claudeReader) assistant(e *entry, t *tree, o, m obj) {
 	e.piece = m.text("id")
-	if e.piece != "" && r.last[e.piece] != r.line { // each piece of a message repeats its usage, which the last one has whole
+	if e.piece != "" && r.last[e.piece] != r.line { // each piece of a message repeats its usage; keep the last, which is complete
 		delete(m, "usage")
 	}
 	m["role"] = json.RawMessage(`"assistant"`)
-	if e.message(t, m); o.is("isApiErrorMessage") { // shown to the user, and not to the model
+	if e.message(t, m); o.is("isApiErrorMessage") { // shown to the user, but not to the model
 		for _, b := range blocksOf(m.get("content")) {
 			e.ErrorMessage = cmp.Or(e.ErrorMessage, b.text("text"))
 		}

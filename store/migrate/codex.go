@@ -15,7 +15,7 @@ var codex = Format{
 	Omitted:  "developer messages, encrypted reasoning and summaries, contents of events that repeat messages",
 	count: func(b *beginning) int {
 		if first := b.count(func(o obj) bool { return o.object("session").has("id") && o.has("items") }); first > 0 || !b.lines {
-			return first // a document of the first versions
+			return first // a document of early versions
 		}
 		bare := b.has(func(o obj) bool {
 			return !o.has("type") && o.text("id") != "" && o.text("timestamp") != "" && o.has("instructions", "git", "source")
@@ -31,7 +31,7 @@ var codex = Format{
 	lists:  true,
 }
 
-// codexReader reads rollouts of Codex. Lines follow each other; a rollback goes back by a number of turns.
+// codexReader reads rollouts of Codex. Lines form a sequence; a rollback removes a number of turns.
 type codexReader struct{ model string }
 
 func (r *codexReader) read(o obj, t *tree) []entry {
@@ -39,9 +39,9 @@ func (r *codexReader) read(o obj, t *tree) []entry {
 	item := o.object("payload")
 	switch o.text("type") {
 	case "":
-		t.session = cmp.Or(t.session, o.text("id")) // the header of a file without envelopes
+		t.session = cmp.Or(t.session, o.text("id")) // the header in files without envelopes
 	case "session_meta":
-		t.session = cmp.Or(t.session, item.text("id")) // a fork repeats that of its origin
+		t.session = cmp.Or(t.session, item.text("id")) // a fork repeats its origin's header after its own
 	case "turn_context":
 		r.model = cmp.Or(item.text("model"), r.model)
 	case "event_msg":
@@ -50,7 +50,7 @@ func (r *codexReader) read(o obj, t *tree) []entry {
 		e.codexCompaction(t, item)
 	case "response_item":
 		e.item(t, item)
-	default: // without envelope
+	default: // without an envelope
 		e.item(t, o)
 	}
 	if e.role == "model" {
@@ -73,7 +73,7 @@ func (e *entry) codexEvent(t *tree, item obj) {
 	}
 }
 
-// rolledBack returns the leaf of the conversation before its last turns.
+// rolledBack returns the new leaf after removing the last turns.
 func rolledBack(leaf *node, turns int) *node {
 	at := leaf
 	for n := leaf; n != nil && turns > 0; n = n.parent {
@@ -85,11 +85,11 @@ func rolledBack(leaf *node, turns int) *node {
 	return at
 }
 
-// codexCompaction reads the summary of all that is visible. Codex goes on with a list of items
-// in its place, which are messages unless it was made by a remote service.
+// codexCompaction reads the summary of all visible events. Codex replaces its context by a list of items:
+// messages, unless a remote service made it.
 func (e *entry) codexCompaction(t *tree, item obj) {
 	e.Author, e.role, e.compaction, e.summary = t.agent, "user", true, true
-	if item.get("replacement_history") == nil { // before lists: what the user said, and the summary
+	if item.get("replacement_history") == nil { // early versions: the context is the user's prompts and the summary
 		var prompts []int
 		for n := t.leaf; n != nil; n = n.parent {
 			t.steps++
@@ -121,7 +121,7 @@ func (e *entry) codexCompaction(t *tree, item obj) {
 	}
 }
 
-// item makes an entry of an item of the Responses API, which Codex keeps, too.
+// item adds an item of the Responses API.
 func (e *entry) item(t *tree, o obj) {
 	kind := cmp.Or(o.text("type"), "message")
 	name, isCall := strings.CutSuffix(kind, "_call")
@@ -149,7 +149,7 @@ func (e *entry) item(t *tree, o obj) {
 		}
 		e.Author, e.role = t.agent, "model"
 		e.call(t, id, cmp.Or(o.text("name"), name), o.first("action", "input", "arguments", "queries", "code"), under)
-		if o.get("call_id") == nil && kind != "local_shell_call" { // the provider made it, and has the result with it
+		if o.get("call_id") == nil && kind != "local_shell_call" { // called by the provider, which includes the result
 			e.answer(t, id, "", o.first("output", "outputs", "results", "error", "status"), o.get("error") != nil)
 			if image := o.quoted("result"); image != nil {
 				e.parts[1].Response.Parts = []part{{InlineData: &blob{quote("image/" + cmp.Or(o.text("output_format"), "png")), image}}}
@@ -163,8 +163,8 @@ func (e *entry) item(t *tree, o obj) {
 
 var element = regexp.MustCompile(`^\s*<([a-zA-Z_]+)>`)
 
-// isContext reports whether a message of role user is the program's: all in one element,
-// such as environment_context, or instructions that it found in a file.
+// isContext reports whether Codex itself wrote a message of role user: each text is one element such as
+// environment_context, or instructions found in a file.
 func isContext(o obj) bool {
 	blocks := blocksOf(o.get("content"))
 	for _, b := range blocks {

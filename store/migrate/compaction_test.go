@@ -15,14 +15,14 @@ import (
 	"github.com/patchlog-dev/patchlog/store/migrate"
 )
 
-// record is a compaction record of the seconds from one to another.
+// record returns a compaction record that covers the seconds between two times.
 func record(id string, second, from, to int, text string) string {
 	start := float64(day.Add(10 * time.Hour).Unix())
 	return fmt.Sprintf(`{"id":%q,"invocationId":%q,"author":"user","timestamp":"2025-06-01T10:00:%02dZ","actions":{"compaction":{"startTimestamp":%f,"endTimestamp":%f,"compactedContent":{"role":"model","parts":[{"text":%q}]}}}}`,
 		id, id, second, start+float64(from), start+float64(to), text)
 }
 
-// visible are the texts of what a model sees.
+// visible returns the texts that a model sees.
 func visible(t testing.TB, s *store.Store) string {
 	t.Helper()
 	got := testlog.Must(s.Get(t.Context(), key))(t)
@@ -37,7 +37,7 @@ func visible(t testing.TB, s *store.Store) string {
 	return strings.Join(texts, " | ")
 }
 
-// Compaction records become summaries; those that cannot are reported and stay.
+// Compaction records become summaries; those that cannot are reported and kept as events.
 func TestCompactions(t *testing.T) {
 	events := []string{
 		said("e1", 1, `{"a":1}`), said("e2", 2, ""), record("c1", 3, 1, 2, "one and two"),
@@ -63,7 +63,7 @@ func TestCompactions(t *testing.T) {
 	equal(t, "kept, then without", r.Status, migrate.Unchanged)
 }
 
-// However often a source is migrated while it grows, the log is the one that it gets at once.
+// Migrating a growing source repeatedly gives the same log as migrating it once at the end.
 func TestGrowth(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		var events []*patch.Event
@@ -107,7 +107,7 @@ func TestGrowth(t *testing.T) {
 			}
 			return s
 		}
-		for _, e := range events { // what no event sets was there from the start
+		for _, e := range events { // keys that no event sets are initial state
 			for c := range e.Changes() {
 				delete(state, c.Key)
 			}

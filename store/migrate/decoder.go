@@ -16,12 +16,12 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// decoder makes the records of a log of the units of a session file. What the program did to its context becomes
-// patches: a rewind hides what it left behind, and a compaction puts its summary in the place of what it covers. So
-// the visible log is the conversation as it stands, and the audit log is the file.
+// decoder makes a log's records from the units of a session file. Changes of the program's context become patches: a
+// rewind hides the abandoned branch, and a compaction replaces what it covers by its summary. So the visible log is
+// the current conversation, and the audit log is the file.
 //
-// The ids and the order of the records of the first lines of a file do not depend on those that follow, so that a
-// file that has grown gives the records that it gave before, and more.
+// The ids and order of records do not depend on later lines, so a file that has grown gives the same records as
+// before, and more.
 type decoder struct {
 	file     string
 	format   *Format
@@ -30,72 +30,72 @@ type decoder struct {
 
 	tree       *tree
 	unit       *unit
-	size       int                          // of the units
-	weight     int                          // of the records: about how many bytes they take while they are imported
-	ids        map[string]bool              // that are taken
-	says       map[string][sha256.Size]byte // of the lines that have ids: what they say
-	digest     [sha256.Size]byte            // of the unit
-	made       map[string]int               // how many ids its line has been given, by what they are for
+	size       int                          // of all units, in bytes
+	weight     int                          // estimate of the records' memory during import
+	ids        map[string]bool              // used ids
+	says       map[string][sha256.Size]byte // by line id, the hash of the content
+	digest     [sha256.Size]byte            // of the current unit
+	made       map[string]int               // by purpose, the number of ids made for the current line
 	invocation string
 	report     report
 }
 
-// reader reads the units of a format. prepare, which may be nil, puts those of a file in order.
+// reader reads the units of a format. prepare, which may be nil, sorts and filters them.
 type reader struct {
 	prepare func(units []unit) []unit
 	read    func(o obj, t *tree) []entry
 }
 
-// entry is what a unit means, or a part of it.
+// entry is one event of a unit.
 type entry struct {
-	eventJSON        // what it says besides its content; without an author it is the system's
-	id        string // the unit's own; "" if it has none
-	as        string // what others call it, if that is not its id
-	again     bool   // it takes the place of what the unit said before
+	eventJSON        // all fields except the content; the default author is the system
+	id        string // the unit's id, or ""
+	as        string // the id that other units use for it, if it differs
+	again     bool   // it replaces the unit's earlier content
 	time      time.Time
 	role      string
 	parts     []part
-	prompt    bool   // it begins a turn
-	note      string // why it has no content, or what became of it
+	prompt    bool   // it starts a turn
+	note      string // why it has no content, or what was done with it
 
-	// What it is in the conversation's tree. An entry without place is none of its nodes.
+	// Position in the conversation's tree. An entry without place is not part of the tree.
 	place  bool
 	parent *node
-	goesOn bool            // its parent is where the conversation stands
-	said   json.RawMessage // what it says, to tell a copy from another line of its id
-	moves  bool            // it is where the conversation stands, wherever that was before
-	piece  string          // the message that it is a piece of
-	calls  []string        // of which it has
-	known  []string        // calls that it answers
+	goesOn bool            // its parent is the current leaf
+	said   json.RawMessage // content, to tell a copy from another line with the same id
+	moves  bool            // it becomes the leaf, even if its parent is not the leaf
+	piece  string          // id of the message that it is a piece of
+	calls  []string        // ids of the calls in it
+	known  []string        // ids of the calls that it answers
 
-	// The summary of a compaction; see covers.
-	compaction bool // it is one
-	summary    bool // that says what it stands for
-	encrypted  bool // that only the provider can read
+	// For compactions; see tree.covers.
+	compaction bool // the entry is a compaction
+	summary    bool // it has a summary
+	encrypted  bool // only the provider can read the summary
 	kept       []*node
 	strict     bool
-	relink     bool // what is kept follows the summary in the tree
+	relink     bool // kept messages become children of the summary
 }
 
-// report says what a decoder has met.
+// report counts the findings of a decoder.
 type report struct {
-	Lines       int // that became events
-	Rewinds     int // after which the conversation went on from an earlier place
-	Compactions int // whose summaries stand for what they cover
-	Left        int // compactions that are events like others, since what they cover cannot be told
-	Encrypted   int // compactions that are events like others, since only the provider can read them
+	Lines       int // lines that became events
+	Rewinds     int // times that the conversation continued from an earlier point
+	Compactions int // compactions whose summaries replace what they cover
+	Left        int // compactions kept as events, because what they cover is unknown
+	Encrypted   int // compactions kept as events, because only the provider can read them
 	Stay        int // visible events at the last of these
-	Again       int // messages that were written once more, with more in them
-	Copies      int // lines that are there once more, of which the copies have no content
-	Namesakes   int // lines with the id of an earlier line that says something else
-	Unreadable  int // lines, or beginnings of lines, that are no JSON
+	Again       int // messages that were written again with more content
+	Copies      int // repeated lines, kept without content
+	Namesakes   int // lines that reuse the id of an earlier line
+	Unreadable  int // lines that are not JSON, at least at their start
 	Mended      int // lines with text that was not Unicode
-	Unfinished  int // bytes of a last line that was not written to its end, and was left out
-	Waiting     int // lines at the end that follow lines which are not there yet, and were left out
-	Untimed     int // events of a file without any time
+	Unfinished  int // bytes of an incomplete last line, which was left out
+	Waiting     int // trailing lines whose parent is missing, which were left out
+	Untimed     int // events of a file without any times
 }
 
-// differences puts the report in words.
+// differences returns the report as text.
 func (r report) differences() (all []Difference) {
 	for _, d := range []struct {
 		n    int
@@ -122,10 +122,10 @@ func (r report) differences() (all []Difference) {
 	return all
 }
 
-// decode returns the records. None has a seq. Ids are the units' own where they have some, else made of the unit's
-// number and content. A last line without an end that is no JSON is left out, for the program may be writing it. Any
-// other becomes an event without content. Records without a time have that of the next one that has one, or of the
-// last one. The error is a *[patch.LineError].
+// decode returns the records, without seqs. A record's id is its unit's id, or else derived from the unit's number
+// and content. An incomplete last line is left out, because the program may still be writing it. Any other line that
+// is not JSON becomes an event without content. A record without a time gets that of the next record that has one,
+// or else of the last one. The error is a *[patch.LineError].
 func (d *decoder) decode(units []unit) ([]patch.Record, error) {
 	d.tree, d.ids, d.says = newTree(d.format.Name), map[string]bool{}, map[string][sha256.Size]byte{}
 	d.tree.newID = d.newID
@@ -167,7 +167,7 @@ func (d *decoder) decode(units []unit) ([]patch.Record, error) {
 	return d.timed(d.tree.logged), d.ctx.Err()
 }
 
-// next adds what a unit means to the log.
+// next adds the entries of the current unit to the log.
 func (d *decoder) next(r reader) error {
 	if err := d.ctx.Err(); err != nil {
 		return err
@@ -204,17 +204,17 @@ func (d *decoder) next(r reader) error {
 	return nil
 }
 
-// An import may take 8 times the file and a constant of memory: this much for records, and for the values in a line
-// while it is read. The weights are fitted to measurements, which tests repeat.
+// An import may take 8 times the file's size plus a constant in memory. These weights estimate the memory of records
+// and of the values in a line while it is read. They are fitted to measurements, which tests repeat.
 const (
 	weightTimes  = 4
 	weightMore   = 20 << 20
-	recordWeight = 3000 // of a record beside what it says
-	valueWeight  = 400  // of an object or an array
-	unitWeight   = 300  // of a line before it is read
+	recordWeight = 3000 // a record without its content
+	valueWeight  = 400  // an object or an array
+	unitWeight   = 300  // a line before it is read
 )
 
-// valuesIn returns how many objects and arrays are in JSON.
+// valuesIn returns the number of objects and arrays in JSON.
 func valuesIn(text []byte) (n int) {
 	inString := false
 	for i := 0; i < len(text); i++ {
@@ -230,7 +230,7 @@ func valuesIn(text []byte) (n int) {
 	return n
 }
 
-// timed returns the records without seqs, and each with a time, if one has any.
+// timed removes seqs and fills in times, if any record has one.
 func (d *decoder) timed(records []patch.Record) []patch.Record {
 	var at time.Time
 	for i, r := range slices.Backward(records) {
@@ -260,11 +260,11 @@ func timeIn(r patch.Record) time.Time {
 	return r.Event.Timestamp()
 }
 
-// Ids of what has none are made in this name space.
+// The namespace of derived ids.
 var idSpace = uuid.MustParse("b5a0b3a6-6f0e-5a51-9a0e-4a2f8f2d7c30")
 
-// newID returns an id that depends on the unit alone: its number, its content, and what it
-// is for. The number keeps equal lines apart without a search.
+// newID returns an id derived from the unit's number and content and the id's purpose. The number distinguishes
+// equal lines.
 func (d *decoder) newID(what string) string {
 	for {
 		name := append(fmt.Appendf(nil, "%d %s %d:", d.unit.number, what, d.made[what]), d.digest[:]...)
@@ -276,7 +276,7 @@ func (d *decoder) newID(what string) string {
 	}
 }
 
-// add adds what a unit means to the log. The first entry of a unit keeps it.
+// add adds an entry to the log. first says whether it is its unit's first entry, which stores the unit.
 func (d *decoder) add(e entry, first bool) error {
 	if len(e.id) > patch.MaxIDBytes {
 		e.id = ""
@@ -326,8 +326,8 @@ func (d *decoder) add(e entry, first bool) error {
 	return nil
 }
 
-// event makes the event of an entry, and keeps the unit in it, if it is the first: as JSON; else as a text; else as
-// bytes; and if the log takes no such content, the unit alone.
+// event makes the event of an entry. The first entry's event stores the unit's text: as JSON, else as a string, else
+// as base64. If the event is invalid with its content, the content is cleaned or else left out.
 func (d *decoder) event(id string, e entry, first bool) (*patch.Event, error) {
 	out := e.eventJSON
 	out.ID, out.InvocationID, out.Author = id, d.invocation, cmp.Or(e.Author, "system")
@@ -388,7 +388,7 @@ type eventJSON struct {
 	CustomMetadata map[string]kept  `json:"customMetadata"`
 }
 
-// cleaned returns a content without what no log takes: of equal keys the last one stays.
+// cleaned returns a content without repeated keys: the last value of each stays.
 func cleaned(content json.RawMessage) json.RawMessage {
 	if content == nil {
 		return nil

@@ -25,7 +25,7 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// file is a session file of testdata.
+// file is a session file in testdata.
 type file struct {
 	name   string
 	format Format
@@ -83,8 +83,7 @@ func view(t rapid.TB, records []patch.Record) fold.View {
 	return v
 }
 
-// says returns what the visible events with content say, each as author and texts, calls
-// and responses.
+// says returns the author, texts, calls and responses of each visible event with content.
 func says(v fold.View) []string {
 	var all []string
 	for _, e := range v.Events() {
@@ -117,8 +116,7 @@ func said(e *patch.Event) string {
 	return text
 }
 
-// linesOf returns the lines of a file as they should come back: without the NULs between them, and without a last line that
-// is neither JSON nor ended.
+// linesOf returns the lines that WriteLines should return: without NULs, and without an incomplete last line.
 func linesOf(data []byte) [][]byte {
 	var lines [][]byte
 	for line := range bytes.Lines(bytes.TrimPrefix(trimNULs(data), byteOrderMark)) {
@@ -141,7 +139,7 @@ func sameLines(t rapid.TB, data []byte, records []patch.Record) {
 	}
 }
 
-// writes fails unless WriteLines gives a file back.
+// writes checks that WriteLines returns the file.
 func writes(t *testing.T, data []byte, records iter.Seq2[patch.Record, error]) {
 	t.Helper()
 	var out bytes.Buffer
@@ -151,8 +149,7 @@ func writes(t *testing.T, data []byte, records iter.Seq2[patch.Record, error]) {
 	}
 }
 
-// Every line comes back, byte for byte: from the records, and when they have been text and
-// bytes.
+// Every line comes back byte for byte, also after the records were written as text and as bytes.
 func TestLinesComeBack(t *testing.T) {
 	eachFile(t, func(t *testing.T, f file) {
 		records, _ := read(t, f.format, f.data)
@@ -183,7 +180,7 @@ func TestLinesComeBack(t *testing.T) {
 	})
 }
 
-// The first lines of a file give the first records, wherever it is cut.
+// The first lines of a file give the first records, wherever the file is cut.
 func TestFileGrows(t *testing.T) {
 	eachFile(t, func(t *testing.T, f file) {
 		all, _ := read(t, f.format, f.data)
@@ -194,14 +191,14 @@ func TestFileGrows(t *testing.T) {
 			records, d, err := tryRead(f.format, f.data[:cut])
 			if err != nil {
 				if bytes.IndexByte(f.data[:cut], '\n') < 0 {
-					continue // not one line
+					continue // several lines
 				}
 				t.Fatal(err)
 			}
 			if (f.data[cut-1] == '\n') != (d.report.Unfinished == 0) {
 				t.Fatalf("cut at %d: %d bytes are unfinished", cut, d.report.Unfinished)
 			}
-			for i, r := range records { // their times and usage may be told later
+			for i, r := range records { // their times and usage may depend on later lines
 				testlog.Equal(t, "id", r.ID(), all[i].ID())
 			}
 		}
@@ -240,7 +237,7 @@ func testdata(t testing.TB, name string) []byte {
 	return data
 }
 
-// reads checks what a file of testdata says in the end, of which session, and what is reported; it returns the records.
+// reads checks a file's visible events, session id and report, and returns its records.
 func reads(t *testing.T, name string, format Format, session string, report report, want []string) []patch.Record {
 	t.Helper()
 	records, d := read(t, format, testdata(t, name+".jsonl"))
@@ -257,7 +254,7 @@ func TestOldFiles(t *testing.T) {
 		"user/user: Say hello.", `codex/model: call call_1 shell{"arguments":"not an object"}`,
 		`codex/user: response call_1 shell{"result":"hello"}`, "codex/model: hello",
 	})
-	for _, r := range records { // a line without a time takes the time of the line before
+	for _, r := range records { // a line without a time gets that of the line before
 		testlog.Equal(t, r.ID(), r.Event.Timestamp().Format("2006-01-02 15:04"), "2025-07-01 12:00")
 	}
 }
@@ -273,7 +270,7 @@ func TestPi(t *testing.T) {
 		"user/user: Commit it.",
 		"pi/model: Committed.",
 	})
-	// Before the compaction, with all that it covers.
+	// Before the compaction all covered events are visible.
 	check(t, says(view(t, records[:slices.IndexFunc(records, func(r patch.Record) bool { return r.Patch != nil && r.Patch.Type() == patch.Summarise })]))[:5], []string{
 		"user/user: Why does the kettle simulation stop at 99.99 degrees? Please look at kettle.go.",
 		`pi/model: thought The loop compares floats for equality, I guess. I should read the file first. Let me read it, and run its tests as well. call call_1 read{"path":"kettle.go","limit":120.0} call call_2 bash{"command":"go test ./..."}`,
@@ -400,7 +397,7 @@ func bring(t testing.TB, s *store.Store, key store.Key, format Format, data []by
 	return store.Imported{Committed: store.Committed{View: got.View}, Created: result.Status == Created, Added: result.Added, Present: result.Present}, err
 }
 
-// A store takes a file as it grows, line by line, and gives it back.
+// A file that is imported as it grows, line by line, comes back complete.
 func TestStoreTakesGrowingFile(t *testing.T) {
 	eachFile(t, func(t *testing.T, f file) {
 		s, key := open(t)
@@ -424,8 +421,7 @@ func TestStoreTakesGrowingFile(t *testing.T) {
 	})
 }
 
-// Where the session went on by itself, what a file has got since is added if no patch is
-// needed for it, and refused if one is.
+// If the session has grown by itself, new lines of its file are added if they need no patch, and refused otherwise.
 func TestFileAndSessionGrow(t *testing.T) {
 	say := func(id, parent, text string) string {
 		return fmt.Sprintf(`{"type":"message","id":%q,"parentId":%q,"message":{"role":"user","content":%q}}`+"\n", id, parent, text)
@@ -443,8 +439,7 @@ func TestFileAndSessionGrow(t *testing.T) {
 	testlog.ErrorIs(t, testlog.ErrorOf(bring(t, s, key, pi, []byte(data+say("d", "b", "four")))), store.ErrConflict)
 }
 
-// Calls and results pair as they do in the file, before and after the session is compacted,
-// and each summary of the agent's own is one for compaction.
+// Calls and results pair as in the file, before and after compaction, and the agent's own summaries count as summaries.
 func TestCompaction(t *testing.T) {
 	eachFile(t, func(t *testing.T, f file) {
 		s, key := open(t)
@@ -486,8 +481,7 @@ func FuzzPi(f *testing.F)         { fuzzFormat(f, pi) }
 func FuzzClaudeCode(f *testing.F) { fuzzFormat(f, claudeCode) }
 func FuzzCodex(f *testing.F)      { fuzzFormat(f, codex) }
 
-// fuzzFormat: whatever stands behind a head, no line is lost, every patch applies, and the
-// same records come again.
+// fuzzFormat checks that after a valid start no line is lost, every patch applies, and decoding is deterministic.
 func fuzzFormat(f *testing.F, format Format) {
 	for _, file := range files(f) {
 		if file.format.Name != format.Name || len(file.data) > 20_000 {
@@ -569,7 +563,7 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// A line that the log cannot take as JSON is kept all the same, with the content that can be read.
+// A line that is invalid as an event is kept, with the content that can be read.
 func TestOddLines(t *testing.T) {
 	odd := []string{
 		`{"type":"message","id":"a","parentId":null,"message":{"role":"user","content":"half a \ud83d pair"}}`,
@@ -596,7 +590,7 @@ func TestOddLines(t *testing.T) {
 	}
 }
 
-// A message that the file repeats after a compaction is shown once.
+// A message that the file repeats after a compaction is visible once.
 func TestPreservedMessages(t *testing.T) {
 	message := func(uuid, parent, role, text string) string {
 		if parent = `"` + parent + `"`; parent == `""` {
@@ -611,7 +605,7 @@ func TestPreservedMessages(t *testing.T) {
 		return fmt.Sprintf(`{"type":"user","uuid":%q,"parentUuid":%q,"sessionId":"s","isCompactSummary":true,"message":{"role":"user","content":%q}}`+"\n", uuid, parent, text)
 	}
 	talk := claudeHead + message("u1", "", "user", "one") + message("a1", "u1", "assistant", "two") + message("u2", "a1", "user", "three") + message("a2", "u2", "assistant", "four")
-	kept := talk + boundary("b", "a2", `"preservedSegment":{"headUuid":"u2","tailUuid":"a2"}`) + summary("c", "b", "sum") // u2 and a2 stay
+	kept := talk + boundary("b", "a2", `"preservedSegment":{"headUuid":"u2","tailUuid":"a2"}`) + summary("c", "b", "sum") // u2 and a2 are kept
 	for name, c := range map[string]struct {
 		data string
 		want []string
@@ -668,7 +662,7 @@ func TestPreservedMessages(t *testing.T) {
 	}
 }
 
-// A row that the next message does not follow is no branch.
+// A row that the next message does not follow is not a branch.
 func TestNoRewind(t *testing.T) {
 	const turn = `{"type":"system","subtype":"turn_duration","uuid":%q,"parentUuid":%q,"sessionId":"s"}` + "\n"
 	said := func(role, uuid, parent string) string {
@@ -686,10 +680,10 @@ func TestNoRewind(t *testing.T) {
 	data := claudeHead + said("user", "u", "") + said("assistant", "a", "u") + fmt.Sprintf(turn, "y", "a") + said("user", "v", "a")
 	testlog.Equal(t, "hidden", hidden(data), nil)
 	data += fmt.Sprintf(turn, "z", "u") + said("user", "w", "z")
-	testlog.Equal(t, "hidden", hidden(data), []int{2, 3}) // from the answer to the message that followed it
+	testlog.Equal(t, "hidden", hidden(data), []int{2, 3}) // from the response to the message that followed it
 }
 
-// Small files show the rules of each agent's format.
+// Small files that show each format's rules.
 func TestRules(t *testing.T) {
 	say := func(id, parent, text string) string {
 		return line(fields{"type": "message", "id": id, "parentId": parent, "message": fields{"role": "user", "content": text}})
@@ -755,7 +749,7 @@ func TestRules(t *testing.T) {
 	}
 }
 
-// A file made to be slow is refused before long.
+// A file that would take too long is refused.
 func TestBackAndForth(t *testing.T) {
 	if testing.Short() {
 		t.Skip("left out, for the run is short")

@@ -1,10 +1,10 @@
-// Package migrate brings the sessions of other services into a store: those that ADK for Go
-// and ADK for Python keep in SQL databases ([OpenSQL]), those that their REST servers export
-// ([NewREST]), and those of any other [Source].
+// Package migrate imports the sessions of other services into a store: from the SQL databases of
+// ADK for Go and ADK for Python ([OpenSQL]), from exports of their REST servers ([NewREST]), from
+// session files of other agents ([OpenFile]), and from any other [Source].
 //
-// [Run] migrates one session after the other, each as a whole. Running it again adds nothing,
-// goes on where it was cut short, and adds what the source has got since. What cannot be as
-// it is in the source is reported; nothing is altered silently.
+// [Run] migrates one session after the other, each atomically. Running it again is idempotent: it
+// continues where it was interrupted, and adds what the source has added. It reports every
+// difference from the source.
 //
-// No driver comes with the package: the SQL source takes a [database/sql.DB].
+// The package includes no SQL driver: [OpenSQL] takes a [database/sql.DB].
 package migrate

@@ -10,7 +10,7 @@ import (
 	"github.com/patchlog-dev/patchlog/store/migrate"
 )
 
-// Sessions that ADK's REST server gave are migrated. Doing it again adds nothing.
+// Sessions exported from ADK's REST server are migrated. Running it again adds nothing.
 func ExampleRun() {
 	const exports = `{"id":"4711","appName":"shop","userId":"ada","lastUpdateTime":1748772060,
 		"state":{"cart":2,"theme":"dark","app:open":true},
@@ -24,7 +24,7 @@ func ExampleRun() {
 		_, err = migrate.Run(ctx, db, migrate.NewREST(strings.NewReader(exports), "exports"), migrate.Options{
 			Session: func(r migrate.Result) error {
 				fmt.Println(r.Key, r.Status, r.Added, r.Differences)
-				return r.Err // nil, but for a conflict or a failure
+				return r.Err // nil, except for a conflict or a failure
 			},
 		})
 		check(err)
@@ -38,7 +38,7 @@ func ExampleRun() {
 	// map[app:open:true cart:2 theme:dark]
 }
 
-// A file of one session is looked at before anything is written.
+// A file of one session is inspected before anything is written.
 func ExampleNewREST() {
 	const export = `{"id":"4711","appName":"shop","userId":"ada","lastUpdateTime":1748772060,"state":{},
 		"events":[{"author":"user","content":{"parts":[{"text":"hello"}]}}]}`
@@ -60,8 +60,7 @@ func ExampleNewREST() {
 	// 1 of 1 events have no time; they are given that of the session's last update
 }
 
-// With a driver, here modernc.org/sqlite's, a database of ADK for Go or ADK for Python is a
-// source.
+// With a driver, here modernc.org/sqlite, a database of ADK for Go or ADK for Python is a source.
 func ExampleOpenSQL() {
 	ctx := context.Background()
 	adk, err := sql.Open("sqlite", "file:adk.db?mode=ro")

@@ -16,31 +16,31 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// FileOptions say how to read a file. The zero value means the defaults.
+// FileOptions are options for reading a file. The zero value means the defaults.
 type FileOptions struct {
-	// Name is the file's name. Errors call it so, and a session that says no id is named after it, unless it is the
-	// name of no file: then it takes a Key.
+	// Name is the file's name, used in errors. A session without an id is named after it, unless NoFile says that it is
+	// not a file name.
 	Name   string
 	NoFile bool
 
-	// Folder, if not empty, is a folder above the file: a session that says no id is named after the path below it, since
-	// folders have files of one name.
+	// Folder, if not empty, is an ancestor folder of the file: a session without an id is named after the path below
+	// it, since files in several folders may have the same name.
 	Folder string
 
-	// Key has what names the file's session instead of what the file says, where it is not empty.
+	// Key has parts of the session's key that replace those in the file. Empty parts are taken from the file.
 	Key store.Key
 
-	// AdoptLines has the compaction records in lines of events adopted, as [Options.KeepCompactions] says of others.
+	// AdoptLines adopts compaction records in lines of events; [Options.KeepCompactions] does not apply to these.
 	AdoptLines bool
 
-	// MaxRecordBytes is the limit of the store that the sessions are for, as [store.Options.MaxRecordBytes].
+	// MaxRecordBytes is the limit of the target store: see [store.Options.MaxRecordBytes].
 	MaxRecordBytes int
 
-	// Progress, if not nil, is called now and then with how much has been read, of len(text).
+	// Progress, if not nil, is called from time to time with the number of bytes read so far.
 	Progress func(bytes int)
 }
 
-// File is a file with sessions in it, as a source.
+// File is a source that reads the sessions in a file.
 type File struct {
 	Format Format
 
@@ -51,25 +51,25 @@ type File struct {
 
 var _ Source = (*File)(nil)
 
-// piece is what a file has of one session.
+// piece is the part of a file that holds one session.
 type piece struct {
 	units   []unit
-	session string   // the id beside the messages
-	omitted []string // members beside the messages
+	session string   // id outside the messages
+	omitted []string // names of other members, which are left out
 }
 
-// unit is a line of a file, or a message in it.
+// unit is a line of a file, or a message in a document.
 type unit struct {
-	text   []byte // as it came; of a message in a document, without white space between its elements
-	number int    // counted from 1
-	json   []byte // what it says, as JSON; nil if it is none
+	text   []byte // as in the file; for a message in a document, without surrounding white space
+	number int    // line or message number, from 1
+	json   []byte // parsed text; nil if it is not JSON
 	mended bool   // it had text that was not Unicode
-	open   bool   // it is a line without an end
+	open   bool   // it has no newline at its end
 }
 
-// OpenFile returns the sessions in the text of a file as a source. The error is an *[UnknownFormatError] if
-// [Detect] recognises no format, or one that is a database, and matches [store.ErrInvalid] if the text is not as
-// its beginning has it.
+// OpenFile returns the sessions in the text of a file as a source. The error is an *[UnknownFormatError] if [Detect]
+// recognises no format, or a database, and matches [store.ErrInvalid] if the text after the start does not have the
+// detected format.
 func OpenFile(text []byte, opts FileOptions) (Source, error) {
 	format, err := Detect(text, opts.Name)
 	if err == nil && format.Database {
@@ -88,13 +88,13 @@ func OpenFile(text []byte, opts FileOptions) (Source, error) {
 	return f, nil
 }
 
-// String says what the source is.
+// String returns the file's name and format.
 func (f *File) String() string { return f.opts.Name + ", " + f.Format.Title }
 
 // Count implements [Source].
 func (f *File) Count(context.Context) (int, error) { return len(f.pieces), nil }
 
-// Shared implements [Source]: files of other programs have no shared state.
+// Shared implements [Source]: files have no shared state.
 func (f *File) Shared(context.Context) iter.Seq2[Shared, error] {
 	return func(func(Shared, error) bool) {}
 }
@@ -114,7 +114,7 @@ func (f *File) Sessions(ctx context.Context) iter.Seq2[*Session, error] {
 		}
 		for i, p := range f.pieces {
 			records, report, id, err := f.decode(ctx, p.units)
-			if i > 0 { // the first session's notes say it
+			if i > 0 { // already reported with the first session
 				report.Untimed, p.omitted = 0, nil
 			}
 			s := &Session{Records: records, file: f.opts.Name, Differences: report.differences()}
@@ -122,7 +122,7 @@ func (f *File) Sessions(ctx context.Context) iter.Seq2[*Session, error] {
 				err = fmt.Errorf("%s: %w: no message is in it", f.opts.Name, store.ErrInvalid)
 			}
 			s.Key = f.key(s, cmp.Or(p.session, id), i)
-			if f.Format.Name == "gemini-cli" && f.opts.Key.Session == "" && !s.namedAfter && !f.opts.NoFile { // it writes several files of one id
+			if f.Format.Name == "gemini-cli" && f.opts.Key.Session == "" && !s.namedAfter && !f.opts.NoFile { // Gemini CLI may write several files with one session id
 				s.fileKey = store.Key{App: s.Key.App, User: s.Key.User, Session: nameOf(f.opts.Name, f.opts.Folder)}
 			}
 			for j := range s.Differences {
@@ -138,15 +138,15 @@ func (f *File) Sessions(ctx context.Context) iter.Seq2[*Session, error] {
 	}
 }
 
-// decode returns the records of a session, and its id.
+// decode returns the records of a session, and the session's id.
 func (f *File) decode(ctx context.Context, units []unit) ([]patch.Record, report, string, error) {
 	d := decoder{file: f.opts.Name, format: &f.Format, progress: f.opts.Progress, ctx: ctx}
 	records, err := d.decode(units)
 	return records, d.report, d.tree.session, err
 }
 
-// key names the nth session of a file by what is given, else by what the session says, else by the format and the
-// file, and says so.
+// key returns the key of the nth session: the given parts, then those in the session, then the format and file name. It
+// reports a session named after its file.
 func (f *File) key(s *Session, id string, n int) store.Key {
 	key := f.opts.Key
 	if key.Session == "" {
@@ -165,7 +165,7 @@ func (f *File) key(s *Session, id string, n int) store.Key {
 	return key
 }
 
-// check returns an error about a session alone, if there is one.
+// check wraps an error about a single session.
 func (f *File) check(s *Session, err error) error {
 	if err == nil && f.opts.NoFile && s.Key.Session == "" {
 		err = fmt.Errorf("%s: %w: it does not say its session's id; give the file by its name, or a KEY before it", f.opts.Name, store.ErrInvalid)
@@ -176,8 +176,8 @@ func (f *File) check(s *Session, err error) error {
 	return nil
 }
 
-// split takes a file apart: lines of JSON are a session, and so is a document, or each of several that have lists
-// of messages.
+// split splits a file into sessions: lines of JSON are one session, a document is one, or has several lists of messages
+// that are one each.
 func split(text []byte, format *Format, name string) ([]piece, error) {
 	var units []unit
 	document := spansLines(text)
@@ -198,7 +198,7 @@ func split(text []byte, format *Format, name string) ([]piece, error) {
 		for line := range bytes.Lines(text) {
 			number++
 			line, ended := bytes.CutSuffix(line, []byte("\n"))
-			for line := range bytes.FieldsFuncSeq(line, func(r rune) bool { return r == 0 }) { // a crash leaves NULs between lines
+			for line := range bytes.FieldsFuncSeq(line, func(r rune) bool { return r == 0 }) { // a crash may leave NULs between lines
 				if len(trim(line)) > 0 {
 					units = append(units, unit{text: line, number: number, json: trim(line), open: !ended})
 				}
@@ -238,14 +238,14 @@ func compactUnit(value json.RawMessage, number int) unit {
 
 func elements(array json.RawMessage) (units []unit) {
 	var list []json.RawMessage
-	json.Unmarshal(array, &list) // it was decoded before
+	json.Unmarshal(array, &list) // cannot fail: it was decoded before
 	for i, value := range list {
 		units = append(units, compactUnit(value, i+1))
 	}
 	return units
 }
 
-// messagesIn returns the messages of a document: an array, or the member with the list of them.
+// messagesIn returns the messages of a document: the elements of an array, or of the member that lists them.
 func messagesIn(text json.RawMessage) (p piece, ok bool) {
 	if isArray(text) {
 		return piece{units: elements(text)}, true
@@ -267,12 +267,12 @@ func messagesIn(text json.RawMessage) (p piece, ok bool) {
 	return p, false
 }
 
-// hasContent reports whether an event in a record says something.
+// hasContent reports whether the record is an event that says something.
 func hasContent(r patch.Record) bool {
 	return slices.ContainsFunc(r.Events(), (*patch.Event).SaysSomething)
 }
 
 func trimNULs(text []byte) []byte { return bytes.Trim(text, "\x00") }
 
-// maxLineBytes is how long a line of a session file may be.
+// maxLineBytes is the maximum length of a session file's line.
 const maxLineBytes = patch.DefaultMaxLineBytes

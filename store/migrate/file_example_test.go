@@ -10,7 +10,7 @@ import (
 	"github.com/patchlog-dev/patchlog/store/migrate"
 )
 
-// A transcript of Claude Code becomes a session, and its lines come back.
+// A transcript of Claude Code becomes a session. Its lines can be written back.
 func ExampleOpenFile() {
 	text, err := os.ReadFile("testdata/claude-code.jsonl")
 	check(err)

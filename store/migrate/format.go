@@ -10,31 +10,31 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// Format is a form in which sessions are kept: the files of a program, or a database.
+// Format is a format of sessions: a program's files, or a database.
 type Format struct {
-	// Name names the format. It is the app of sessions that say no other, and the author of what the model says
-	// in the files of programs that have one agent.
+	// Name names the format. It is the app of sessions without an app, and in the files of single-agent programs
+	// the author of the model's events.
 	Name string
 
-	Title    string // what it is, in words
-	Versions string // which were tried
-	Kept     string // what comes over; of files of other programs, beside messages, calls and the like
-	Omitted  string // what does not
+	Title    string // description
+	Versions string // tested versions
+	Kept     string // what is imported
+	Omitted  string // what is left out
 
-	// Database is set for formats that a driver reads, and not [OpenFile].
+	// Database is set for formats that need a driver instead of [OpenFile].
 	Database bool
 
-	// count returns how many of the objects at the beginning of a file are as the format has them. magic reports
-	// whether the bytes are, in formats that are not text.
+	// count returns how many objects at the start of a file match the format. magic recognises binary formats by
+	// their first bytes.
 	count func(b *beginning) int
 	magic func(head []byte) bool
 
-	open   func(f *File) (Source, error) // nil: a session file, which a reader reads
+	open   func(f *File) (Source, error) // nil: a session file, read by reader
 	reader func() reader
-	lists  bool // documents have lists of messages, each a session
+	lists  bool // documents have several lists of messages, each a session
 }
 
-// Formats returns the formats that can be read. The table in docs/OPERATIONS.md is made of them.
+// Formats returns the formats that can be read. The table in docs/OPERATIONS.md is generated from them.
 func Formats() []Format {
 	return []Format{
 		patchlogText, patchlogDatabase, adkEvents, adkSessions, adkDatabase,
@@ -42,7 +42,7 @@ func Formats() []Format {
 	}
 }
 
-// Names returns the names of the formats in one line.
+// Names returns the names of the formats as a list in one line.
 func Names() string {
 	var names []string
 	for _, f := range Formats() {
@@ -51,15 +51,14 @@ func Names() string {
 	return strings.Join(names, ", ")
 }
 
-// HeadBytes is how much of the beginning of a file [Detect] looks at.
+// HeadBytes is the number of bytes that [Detect] needs.
 const HeadBytes = 256 << 10
 
-// byteOrderMark is what some editors and shells put before a text in UTF-8.
+// byteOrderMark is a UTF-8 byte order mark.
 var byteOrderMark = []byte("\ufeff")
 
-// Detect returns the format of a file that begins so and has the name. It judges all objects of the beginning:
-// at least half must be as the format has them, and fewer as any other has them. The error is an
-// *[UnknownFormatError] if there is none.
+// Detect returns the format of a file from its first bytes and its name. At least half of the objects in head must
+// match the format, and fewer must match any other. Otherwise the error is an *[UnknownFormatError].
 func Detect(head []byte, name string) (Format, error) {
 	head = head[:min(len(head), HeadBytes)]
 	for _, f := range Formats() {
@@ -102,7 +101,7 @@ func Detect(head []byte, name string) (Format, error) {
 	return Format{}, &UnknownFormatError{Name: name, Reason: reason}
 }
 
-// UnknownFormatError says why no format is recognised in a file.
+// UnknownFormatError says why a file's format is not recognised.
 type UnknownFormatError struct {
 	Name   string
 	Reason string
@@ -112,10 +111,10 @@ func (e *UnknownFormatError) Error() string {
 	return fmt.Sprintf("%s: %s; the formats that can be read are %s", e.Name, e.Reason, Names())
 }
 
-// Is makes the error match [store.ErrInvalid].
+// Is reports whether target is [store.ErrInvalid].
 func (e *UnknownFormatError) Is(target error) bool { return target == store.ErrInvalid }
 
-// refusal is a form that is known, and is not read.
+// refusal is a known format that is not supported.
 type refusal struct {
 	is     func(o obj) bool
 	reason string
@@ -138,8 +137,7 @@ var refused = []refusal{
 		"it is what 'opencode run --format json' writes; 'opencode export SESSION' gives the session"},
 }
 
-// How a file of bbolt's has 4 bytes at the 16th byte of a page that names the newest commit, and how one of
-// SQLite's begins.
+// Magic bytes: bbolt's at offset 16 of a meta page, SQLite's at the start.
 var (
 	boltMagic   = []byte{0xed, 0xda, 0x0c, 0xed}
 	sqliteMagic = []byte("SQLite format 3")
@@ -148,7 +146,7 @@ var (
 var patchlogDatabase = Format{
 	Name: "patchlog-database", Title: "a database of patchlog's", Versions: "the current one",
 	Kept: "everything", Omitted: "snapshots", Database: true,
-	magic: func(head []byte) bool { // the first page, or the second one by its size
+	magic: func(head []byte) bool { // the first meta page, or the second one for common page sizes
 		return slices.ContainsFunc([]int{0, 4096, 8192, 16384}, func(page int) bool {
 			at := page + 16
 			return len(head) >= at+4 && bytes.Equal(head[at:at+4], boltMagic)
@@ -162,8 +160,8 @@ var adkDatabase = Format{
 	magic: func(head []byte) bool { return bytes.HasPrefix(head, sqliteMagic) },
 }
 
-// nameOf returns what a session without an id of its own is called: the file's name without its ending, or that of
-// its folder if all files of the kind have one name, behind the folders between it and a folder above.
+// nameOf returns the name of a session without an id: the file's path below the folder above, without its
+// extension, or without the file's name if all files of the kind have the same one.
 func nameOf(file, above string) string {
 	base := filepath.Base(file)
 	if dir := filepath.Dir(file); base == clineHistory && filepath.Base(dir) != "." && filepath.Base(dir) != string(filepath.Separator) {

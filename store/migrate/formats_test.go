@@ -14,7 +14,7 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// importFile imports a file of testdata, and returns what became of its sessions.
+// importFile imports a file in testdata and returns its results.
 func importFile(t testing.TB, s *store.Store, name string, opts FileOptions) []Result {
 	t.Helper()
 	opts.Name = filepath.Join("testdata", name)
@@ -29,7 +29,7 @@ func importFile(t testing.TB, s *store.Store, name string, opts FileOptions) []R
 	return results
 }
 
-// imported imports a file of testdata with one session twice, and returns its view and what was said of it.
+// imported imports a file in testdata with one session, twice, and returns its view and reported differences.
 func imported(t testing.TB, name, key string) (*store.Store, store.Session, string) {
 	t.Helper()
 	s := teststore.Memory(t, store.Options{})
@@ -44,7 +44,7 @@ func imported(t testing.TB, name, key string) (*store.Store, store.Session, stri
 	return s, got, strings.Join(r.Words(false)[1:], "\n")
 }
 
-// What each format says comes over, in ADK's shape.
+// Each format's content is imported in ADK's shape.
 func TestFormats(t *testing.T) {
 	const unnamed = "the file has no session id: the session is named after the file; a KEY before the file gives it another name"
 	const untimed = "the file says no times: events have that of the import\n"
@@ -117,7 +117,7 @@ func TestFormats(t *testing.T) {
 	}
 }
 
-// Models, usage and times come over where they are told; a file of several conversations has as many sessions.
+// Models, usage and times are imported where present; a file with several conversations gives several sessions.
 func TestFormatDetails(t *testing.T) {
 	for name, want := range map[string]string{
 		"openai-chat.jsonl":      `"timestamp":"2026-01-01T00:00:00Z","content":{"role":"model","parts":[{"text":"It is Thursday."}]},"usageMetadata":{"cachedContentTokenCount":2,"candidatesTokenCount":4,"promptTokenCount":11,"totalTokenCount":15},"modelVersion":"model-4"`,
@@ -143,7 +143,7 @@ func TestFormatDetails(t *testing.T) {
 	}
 }
 
-// The files of the cases come in as they are meant.
+// The files of the cases are imported correctly.
 func TestCases(t *testing.T) {
 	const claude = "claude-code/user/5d0c7f10-0000-4000-8000-000000000001"
 	const nul = "claude-code/user/nul"
@@ -223,7 +223,7 @@ func isRewound(t *testing.T, got store.Session) {
 	testlog.Equal(t, "records", got.View.Seq(), 7)
 }
 
-// A file that is of two formats alike is refused with both names.
+// A file that matches two formats equally is refused with both names.
 func TestTies(t *testing.T) {
 	_, err := Detect([]byte(`{"role":"user","content":[{"type":"tool_result","tool_use_id":"a","content":"x"}]}`+"\n"+`{"role":"tool","tool_call_id":"a","content":"x"}`+"\n"), "f")
 	if err == nil || !strings.Contains(err.Error(), "it can be messages of Anthropic's API as well as messages of OpenAI's Chat Completions") {
@@ -231,7 +231,7 @@ func TestTies(t *testing.T) {
 	}
 }
 
-// Sessions of Qwen Code, whose rows look like Claude Code's, are refused by name.
+// Sessions of Qwen Code, whose rows look like Claude Code's, are refused with their name.
 func TestQwenCode(t *testing.T) {
 	row := `{"uuid":"a","parentUuid":null,"sessionId":"s","type":"user","message":{"role":"user","parts":[{"text":"Hello"}]}}` + "\n"
 	_, err := Detect([]byte(row+row), "f")
@@ -240,7 +240,7 @@ func TestQwenCode(t *testing.T) {
 	}
 }
 
-// Text that is not Unicode is replaced, and a line on which two were written gives the second one.
+// Text that is not Unicode is replaced; of two values on one line, the second is read.
 func TestMend(t *testing.T) {
 	for text, want := range map[string]string{
 		`"plain \n \\ud83d"`: `"plain \n \\ud83d"`, `"\ud83d\ude00"`: `"\ud83d\ude00"`, `"\ud83d"`: `"\ufffd"`, `"\ude00\ud83d x"`: `"\ufffd\ufffd x"`,
@@ -261,7 +261,7 @@ func TestMend(t *testing.T) {
 	sameLines(t, data, records)
 }
 
-// What Claude Code attaches and says in the user's role is told from what the user says.
+// Texts that Claude Code attaches or writes in the user's role are told from the user's own.
 func TestClaudesTexts(t *testing.T) {
 	row := func(more string) string {
 		return `{"type":"user","uuid":"` + patchID(more) + `","sessionId":"s","timestamp":"2026-01-01T00:00:00Z",` + more + "}\n"
@@ -289,7 +289,8 @@ func TestClaudesTexts(t *testing.T) {
 	}
 }
 
-// Rows that say no parent follow each other; a prompt that says so where answers say what they follow begins anew.
+// Rows with null as parent form a sequence; but if responses have parents, a prompt with null starts a new
+// conversation.
 func TestRowsWithoutParents(t *testing.T) {
 	row := func(kind, id, parent, text string) string {
 		return `{"type":"` + kind + `","uuid":"` + id + `",` + parent + `"sessionId":"s","timestamp":"2026-01-01T00:00:00Z","message":{"role":"` + kind + `","content":"` + text + `"}}` + "\n"
@@ -311,7 +312,7 @@ func patchID(text string) string {
 
 var _ patch.Record
 
-// Whole requests and responses of APIs, and the first rollouts of Codex, are told apart and read.
+// Whole API requests and responses, and early rollouts of Codex, are recognised and read.
 func TestDocuments(t *testing.T) {
 	for text, want := range map[string]string{
 		`{"model":"m","input":[{"role":"system","content":"Be short."},{"role":"user","content":"Hello"}],"store":false}`: "openai-responses: system/user: Be short.|user/user: Hello",
@@ -334,7 +335,7 @@ func TestDocuments(t *testing.T) {
 	}
 }
 
-// Lines of events and patches in the spellings of other programs come in as patches.
+// Lines of events and patches in other programs' spellings are imported as patches.
 func TestSpellings(t *testing.T) {
 	const text = `{"id":"a","author":"x"}
 {"id":"b","author":"x"}

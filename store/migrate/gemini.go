@@ -46,15 +46,15 @@ func readGemini(o obj, t *tree) []entry {
 		return nil
 	}
 	e := geminiMessage(o, t)
-	if n := t.nodes[e.id]; n != nil { // it is written again when the calls in it have results
+	if n := t.nodes[e.id]; n != nil { // a message is written again when its calls have results
 		e.as, e.id, e.parent, e.goesOn, e.moves, e.again = e.id, "", n.parent, false, true, true
 	}
 	return []entry{e}
 }
 
-// replaceHistory makes entries of a history that takes the place of what there is, behind what both begin with.
+// replaceHistory makes entries of a history that replaces the current one after their common prefix.
 func replaceHistory(history []json.RawMessage, t *tree) []entry {
-	var way []*node // the messages on the way to the leaf
+	var way []*node // the messages from the root to the leaf
 	for n := t.leaf; n != nil; n = n.parent {
 		t.steps++
 		if n.id != "" {
@@ -80,7 +80,7 @@ func replaceHistory(history []json.RawMessage, t *tree) []entry {
 	return entries
 }
 
-// geminiMessage makes an entry of a message: what is said, and what the calls in it resulted in.
+// geminiMessage makes an entry of a message: its content, its calls and their results.
 func geminiMessage(o obj, t *tree) entry {
 	e := entry{id: o.text("id"), time: o.time("timestamp"), place: true, goesOn: true}
 	content := o.first("content", "parts")
@@ -111,7 +111,7 @@ func geminiMessage(o obj, t *tree) entry {
 	return e
 }
 
-// geminiResult adds what a call resulted in, if that is told.
+// geminiResult adds the result of a call, if there is one.
 func (e *entry) geminiResult(t *tree, c obj) {
 	id, status, result := c.text("id"), c.text("status"), c.get("result")
 	answer := genaiParts(result)
@@ -131,7 +131,7 @@ func (e *entry) geminiResult(t *tree, c obj) {
 	e.answer(t, id, c.text("name"), result, status != "success")
 }
 
-// genaiParts returns the parts of a content as Gemini's API has it: a text, a part, or a list of these.
+// genaiParts returns the parts of a content in Gemini's API: a string, a part, or a list of these.
 func genaiParts(content json.RawMessage) (parts []part) {
 	list := []json.RawMessage{content}
 	if isArray(content) {
@@ -143,7 +143,7 @@ func genaiParts(content json.RawMessage) (parts []part) {
 		case textOf(text) != "":
 			parts = append(parts, part{Text: text})
 		case isObject(text):
-			json.Unmarshal(text, &p) // a member of another type is left out
+			json.Unmarshal(text, &p) // members of other types are ignored
 			if p.Text != nil && (!isString(p.Text) || string(p.Text) == `""`) {
 				p.Text = nil
 			}

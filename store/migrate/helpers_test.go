@@ -17,11 +17,11 @@ import (
 	"github.com/patchlog-dev/patchlog/store/migrate"
 )
 
-// given is a source that holds what it gives.
+// given is a source with fixed sessions.
 type given struct {
 	sessions []*migrate.Session
 	shared   []migrate.Shared
-	fails    map[int]error // instead of the nth session
+	fails    map[int]error // by index, errors returned instead of sessions
 	about    []migrate.Difference
 }
 
@@ -58,7 +58,7 @@ var key = store.Key{App: "shop", User: "ada", Session: "1"}
 
 var day = time.Date(2025, 6, 1, 0, 0, 0, 0, time.UTC)
 
-// one is a session with a state and events, as JSON.
+// one returns a session with a state and events in JSON.
 func one(t testing.TB, state string, events ...string) *migrate.Session {
 	t.Helper()
 	s := &migrate.Session{Key: key, Created: day, Updated: day.Add(time.Hour), State: values(t, state)}
@@ -75,7 +75,7 @@ func values(t testing.TB, text string) map[string]patch.Value {
 	return v.Members()
 }
 
-// said is an event with a text, and with a state delta unless that is empty.
+// said returns an event with a text and, if delta is not empty, a state delta.
 func said(id string, second int, delta string) string {
 	if delta == "" {
 		delta = "{}"
@@ -91,13 +91,13 @@ func memory(t testing.TB) *store.Store {
 	return s
 }
 
-// run migrates sessions, and returns what became of the last.
+// run migrates sessions and returns the last result.
 func run(t testing.TB, target *store.Store, opts migrate.Options, sessions ...*migrate.Session) (migrate.Result, migrate.Report) {
 	t.Helper()
 	return runFrom(t, target, opts, &given{sessions: sessions})
 }
 
-// becomes migrates a session, and checks what became of it.
+// becomes migrates a session and checks its result.
 func becomes(t testing.TB, target *store.Store, want migrate.Status, opts migrate.Options, session *migrate.Session) migrate.Result {
 	t.Helper()
 	r, _ := run(t, target, opts, session)
@@ -112,7 +112,7 @@ func runFrom(t testing.TB, target *store.Store, opts migrate.Options, from migra
 	return last, report
 }
 
-// export is a session as text.
+// export returns a session as text.
 func export(t testing.TB, s *store.Store, key store.Key) string {
 	t.Helper()
 	var b bytes.Buffer
@@ -120,7 +120,7 @@ func export(t testing.TB, s *store.Store, key store.Key) string {
 	return b.String()
 }
 
-// dump is all that a store holds, as text.
+// dump returns everything in a store as text.
 func dump(t testing.TB, s *store.Store) string {
 	t.Helper()
 	var b strings.Builder
@@ -136,7 +136,7 @@ func dump(t testing.TB, s *store.Store) string {
 	return b.String()
 }
 
-// stateOf is the state of a session as text.
+// stateOf returns a session's state as text.
 func stateOf(t testing.TB, s *store.Store, key store.Key) string {
 	t.Helper()
 	got := testlog.Must(s.Get(t.Context(), key))(t)
@@ -152,7 +152,7 @@ func equal[T comparable](t testing.TB, what string, got, want T) {
 	}
 }
 
-// inWords are differences, one a line.
+// inWords returns differences as text, one per line.
 func inWords(differences []migrate.Difference) string {
 	var lines []string
 	for _, d := range differences {

@@ -27,7 +27,7 @@ var (
 	firstOne  = flag.Int("first-mutation", 0, "the number of the first one")
 )
 
-// seedFiles returns the files of testdata.
+// seedFiles returns the files in testdata.
 func seedFiles(t testing.TB) (names []string, texts [][]byte) {
 	testlog.NoError(t, filepath.WalkDir("testdata", func(path string, entry fs.DirEntry, err error) error {
 		if ext := filepath.Ext(path); err == nil && (ext == ".json" || ext == ".jsonl") {
@@ -49,7 +49,7 @@ var (
 	}
 )
 
-// damage returns one of the texts, damaged in one way or in several.
+// damage returns one of the texts with one or more kinds of damage.
 func damage(r *rand.Rand, texts [][]byte, which int) []byte {
 	text := bytes.Clone(texts[which])
 	for range 1 + r.IntN(4) {
@@ -74,12 +74,12 @@ func damage(r *rand.Rand, texts [][]byte, which int) []byte {
 			text = bytes.Join(lines, nil)
 		case 5:
 			text = bytes.Join([][]byte{text[:at], make([]byte, 1+r.IntN(300)), text[at:]}, nil)
-		case 6, 7, 8: // a value of another type
+		case 6, 7, 8: // another type
 			if found := jsonScalar.FindAllSubmatchIndex(text, -1); len(found) > 0 {
 				f := found[r.IntN(len(found))]
 				text = bytes.Join([][]byte{text[:f[2]], []byte(odd[r.IntN(len(odd))]), text[f[3]:]}, nil)
 			}
-		case 9, 10, 11: // equal ids, circles of parents
+		case 9, 10, 11: // equal ids, cycles of parents
 			if found := jsonString.FindAllIndex(text, -1); len(found) > 1 {
 				f, g := found[r.IntN(len(found))], found[r.IntN(len(found))]
 				text = bytes.Join([][]byte{text[:f[0]], text[g[0]:g[1]], text[f[1]:]}, nil)
@@ -106,8 +106,8 @@ func damage(r *rand.Rand, texts [][]byte, which int) []byte {
 	return text
 }
 
-// importHostile imports a text, checks that a session that fails is not there and that the others are as they should be,
-// and that importing it again changes nothing.
+// importHostile imports a text and checks that failed sessions are absent, that the others are valid, and that
+// importing again changes nothing.
 func importHostile(t testing.TB, name string, text []byte) {
 	s := testlog.Must(store.OpenMemory(store.Options{}))(t)
 	defer s.Close()
@@ -154,7 +154,7 @@ func importHostile(t testing.TB, name string, text []byte) {
 	}
 }
 
-// Whatever a file is, reading it ends in an error or in whole sessions, and never in a panic.
+// Reading any file gives an error or whole sessions, and never panics.
 func TestDamagedFiles(t *testing.T) {
 	names, texts := seedFiles(t)
 	slowest, which := time.Duration(0), 0
@@ -184,7 +184,7 @@ func TestDamagedFiles(t *testing.T) {
 	t.Logf("%d files; the slowest, %d, took %v", *mutations, which, slowest)
 }
 
-// Files whose reading would take much more memory or time than their size is worth are refused, before it does.
+// Files that would take memory or time out of proportion to their size are refused early.
 func TestOutOfProportion(t *testing.T) {
 	repeat := func(head string, n int, line func(i int) string) string {
 		var b strings.Builder
@@ -221,7 +221,7 @@ func TestOutOfProportion(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	// Many pieces of one line are given ids without a search.
+	// Ids for many pieces of one line are made without a search.
 	var d decoder
 	d.unit, d.ids, d.made = &unit{number: 1}, map[string]bool{}, map[string]int{}
 	for range 3 {

@@ -14,8 +14,7 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// Ids that a migration gives are made in this name space, of what they are given for: the
-// same in each run.
+// The namespace of ids that a migration derives, the same in each run.
 var space = uuid.MustParse("6f0c7a52-58a1-5a0e-9b8f-0b7f4a2d9c31")
 
 func madeID(key store.Key, of string, n int, text []byte) string {
@@ -23,7 +22,7 @@ func madeID(key store.Key, of string, n int, text []byte) string {
 	return uuid.NewSHA1(space, append(name, text...)).String()
 }
 
-// idsAfter returns what makes ids for what is written behind a record.
+// idsAfter returns a function that makes ids for records logged after a seq.
 func idsAfter(key store.Key, seq uint64) func() string {
 	n := 0
 	return func() string {
@@ -32,8 +31,7 @@ func idsAfter(key store.Key, seq uint64) func() string {
 	}
 }
 
-// identified returns the events of a session that are to be logged, each with an id of its
-// own.
+// identified returns the events of a session to be logged, each with a unique id.
 func identified(s *Session) (events []*patch.Event, differences []Difference, err error) {
 	first := map[string]int{}
 	untimed := 0
@@ -78,7 +76,7 @@ func identified(s *Session) (events []*patch.Event, differences []Difference, er
 	return events, differences, nil
 }
 
-// withID returns an event that has an id with another one.
+// withID returns a copy of an event, which has an id, with another id.
 func withID(e *patch.Event, id string) (*patch.Event, error) {
 	text := []byte(e.String())
 	d := json.NewDecoder(bytes.NewReader(text))

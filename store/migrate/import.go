@@ -14,10 +14,10 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// file brings the log of a session file, or a text, to the target.
+// file imports a session file, or a text, into the target.
 func (m *migration) file(ctx context.Context, s *Session, r *Result) error {
 	text, differences := s.log, r.Differences
-	r.Differences = nil // of what is not added
+	r.Differences = nil // differences are reported only if records are added
 	if text == nil {
 		missing, err := m.missing(ctx, s, r)
 		if err != nil || missing == nil {
@@ -38,7 +38,7 @@ func (m *migration) file(ctx context.Context, s *Session, r *Result) error {
 		if err != nil {
 			return err
 		}
-		defer scratch.Close() // which is in memory
+		defer scratch.Close() // in memory
 		if _, err := scratch.CopyFrom(ctx, s.Key, target, store.CopyOptions{NoShared: true}); err != nil && !errors.Is(err, store.ErrNotFound) {
 			return err
 		}
@@ -63,8 +63,8 @@ func (m *migration) file(ctx context.Context, s *Session, r *Result) error {
 	return nil
 }
 
-// checkFirst reports a conflict if a session that is named after its file has another file's log: two files of one name
-// may have nothing in common.
+// checkFirst reports a conflict if a session named after its file holds another file's log: files with the same name
+// may be unrelated.
 func (m *migration) checkFirst(ctx context.Context, s *Session) error {
 	for rec, err := range m.target.RawEvents(ctx, s.Key, 1) {
 		switch {
@@ -80,20 +80,20 @@ func (m *migration) checkFirst(ctx context.Context, s *Session) error {
 	return nil
 }
 
-// otherLog is the error of a session that has another record where the file has one.
+// otherLog returns the error for a session that has another record than the file at seq.
 func (s *Session) otherLog(seq uint64) error {
 	s.nothingInCommon = seq == 1
 	return fmt.Errorf("%s: session %s: %w: its record %d is not what the file has there; a KEY before the file gives it another session", s.file, s.Key, store.ErrConflict, seq)
 }
 
-// missing returns the records that an import of a session's must add, with those that it has, and none if there is
+// missing returns the records for an import: those in the session, then those to add. It returns nil if there is
 // nothing to add.
 func (m *migration) missing(ctx context.Context, s *Session, r *Result) (iter.Seq2[patch.Record, error], error) {
 	place := make(map[string]int, len(s.Records))
 	for i, rec := range s.Records {
 		place[rec.ID()] = i
 	}
-	n, own := 0, false // how many are there, and whether others are
+	n, own := 0, false // number of the file's records in the log; whether the log has others
 	for rec, err := range m.target.RawEvents(ctx, s.Key, 1) {
 		if errors.Is(err, store.ErrNotFound) {
 			break
@@ -110,7 +110,7 @@ func (m *migration) missing(ctx context.Context, s *Session, r *Result) (iter.Se
 		switch {
 		case here:
 			n++
-		case n == len(s.Records): // the log goes on
+		case n == len(s.Records): // the log has more records
 			own = true
 		case known || isLine || rec.Seq == 1:
 			return nil, s.otherLog(rec.Seq)
@@ -141,15 +141,14 @@ func (m *migration) missing(ctx context.Context, s *Session, r *Result) (iter.Se
 			}
 		}
 		for i, rec := range fresh {
-			if fresh[i] = (patch.Record{}); !yield(rec, nil) { // the text has it now
+			if fresh[i] = (patch.Record{}); !yield(rec, nil) { // releases memory: the text has the record now
 				return
 			}
 		}
 	}, nil
 }
 
-// isThere reports whether a record of a log is one that a file has: it keeps the same line, whatever is made of it, or
-// is the same.
+// isThere reports whether a logged record equals one of a file: both store the same line, or both are the same.
 func isThere(logged, offered patch.Record) bool {
 	a, b := lineEvent(logged), lineEvent(offered)
 	if a == nil || b == nil {
@@ -164,7 +163,7 @@ func isThere(logged, offered patch.Record) bool {
 	return ok && same && bytes.Equal(line.bytes(), other.bytes()) || !ok && !same && patch.Same(logged, offered)
 }
 
-// textOfRecords returns records as a text that stores import.
+// textOfRecords writes records as a text to import.
 func textOfRecords(ctx context.Context, records iter.Seq2[patch.Record, error]) (*store.Text, error) {
 	out, in := io.Pipe()
 	defer out.Close()
@@ -183,7 +182,7 @@ func textOfRecords(ctx context.Context, records iter.Seq2[patch.Record, error]) 
 	return store.ReadText(ctx, out, store.ImportOptions{Name: "what was read of the file", MaxBytes: 1 << 40, MaxRecordBytes: patch.MaxRecordBytes})
 }
 
-// imported says what an import or a copy did.
+// imported sets the result of an import or a copy.
 func (r *Result) imported(done store.Imported) {
 	r.Added, r.Present, r.Seq, r.Status = done.Added, done.Present, done.View.Seq(), Unchanged
 	switch {
@@ -196,7 +195,7 @@ func (r *Result) imported(done store.Imported) {
 	}
 }
 
-// adoptRecords replaces compaction records in a session, and the events that they cover, by summaries, in one commit.
+// adoptRecords replaces compaction records and the events that they cover by summaries, in one commit.
 func (r *Result) adoptRecords(ctx context.Context, s *store.Store, done store.Imported) error {
 	plan := adkrecord.Adopt(done.View, adkrecord.Options{})
 	r.Adopted, r.Left = plan.Adopted, plan.NotAdopted
@@ -214,18 +213,18 @@ func (r *Result) adoptRecords(ctx context.Context, s *store.Store, done store.Im
 	return nil
 }
 
-// database is a database of patchlog's as a source.
+// database is a source that reads another patchlog database.
 type database struct {
 	store *store.Store
-	key   store.Key // of the session that is asked for; the zero value: all
+	key   store.Key // of the requested session; the zero value means all
 }
 
-// NewDatabase returns the sessions of another database of patchlog's as a source, or the one of a key that is not the
-// zero value. Their logs are copied as [store.Store.CopyFrom] says, and shared values as with its zero key.
-// The store is the caller's.
+// NewDatabase returns the sessions of another patchlog database as a source, or only the one with the given key unless
+// that is zero. Logs are copied by [store.Store.CopyFrom], and shared values as with its zero key. Run does not close
+// the store.
 func NewDatabase(s *store.Store, key store.Key) Source { return &database{s, key} }
 
-// String says what it is.
+// String returns the format's title.
 func (d *database) String() string { return patchlogDatabase.Title }
 
 // Count implements [Source].
@@ -248,7 +247,7 @@ func (d *database) Sessions(ctx context.Context) iter.Seq2[*Session, error] {
 			return
 		}
 		for info, err := range d.store.List(ctx, store.ListOptions{}) {
-			corrupt := errors.Is(err, store.ErrCorrupt) // the others are still worth a copy
+			corrupt := errors.Is(err, store.ErrCorrupt) // other sessions can still be copied
 			if corrupt {
 				err = &SessionError{Key: info.Key, Err: err}
 			}
@@ -259,7 +258,7 @@ func (d *database) Sessions(ctx context.Context) iter.Seq2[*Session, error] {
 	}
 }
 
-// Shared implements [Source]: they are copied as a whole.
+// Shared implements [Source]: shared values are copied by copyShared.
 func (d *database) Shared(context.Context) iter.Seq2[Shared, error] {
 	return func(func(Shared, error) bool) {}
 }
@@ -267,7 +266,7 @@ func (d *database) Shared(context.Context) iter.Seq2[Shared, error] {
 // Differences implements [Source].
 func (d *database) Differences(context.Context) ([]Difference, error) { return nil, nil }
 
-// copy copies a session of another database.
+// copy copies a session from another patchlog database.
 func (m *migration) copy(ctx context.Context, s *Session, r *Result) error {
 	done, err := m.target.CopyFrom(ctx, s.Key, s.store, store.CopyOptions{DryRun: m.opts.DryRun})
 	if s.listed && errors.Is(err, store.ErrNotFound) {

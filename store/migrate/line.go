@@ -11,21 +11,20 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// lineKey is where an event and a patch of a session file have what the importer says of them, in their custom
-// metadata.
+// lineKey is the custom metadata key of the importer's data in events and patches.
 const lineKey = "sessionfile"
 
-// kept is a line as an event keeps it: as JSON, as a text, or as bytes.
+// kept is a line stored in an event: as JSON, a string, or base64.
 type kept struct {
 	Format string          `json:"format"`
 	JSON   json.RawMessage `json:"json,omitempty"`
 	Text   string          `json:"text,omitempty"`
 	Base64 []byte          `json:"base64,omitempty"`
-	Line   int             `json:"line,omitempty"` // its number
+	Line   int             `json:"line,omitempty"` // line number
 	Note   string          `json:"note,omitempty"`
 }
 
-// keptOf returns the ways to keep a unit, the best one first.
+// keptOf returns the possible ways to store a unit, best first.
 func keptOf(u *unit) (ways []kept) {
 	var compact bytes.Buffer
 	if json.Compact(&compact, u.text) == nil && bytes.Equal(compact.Bytes(), u.text) {
@@ -50,14 +49,14 @@ func (k kept) bytes() []byte {
 func encode(v any) ([]byte, error) {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false) // what came stays as it came
+	e.SetEscapeHTML(false) // keep the text unchanged
 	if err := e.Encode(v); err != nil {
 		return nil, err
 	}
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
 }
 
-// keeps reports whether an event keeps a line byte for byte.
+// keeps reports whether an event stores a line byte for byte.
 func keeps(e *patch.Event, k kept) bool {
 	if metadata, _ := e.Field("customMetadata"); k.JSON != nil {
 		return bytes.Contains(metadata, k.JSON)
@@ -66,7 +65,7 @@ func keeps(e *patch.Event, k kept) bool {
 	return bytes.Equal(line.bytes(), k.bytes())
 }
 
-// lineIn returns the line that an event keeps.
+// lineIn returns the line stored in an event.
 func lineIn(e *patch.Event) (kept, bool) {
 	metadata, _ := e.Field("customMetadata")
 	var found struct {
@@ -78,8 +77,8 @@ func lineIn(e *patch.Event) (kept, bool) {
 	return found.Kept, found.Kept.bytes() != nil
 }
 
-// lineOf returns the line of a session file that a record holds: the events of a decoder do, and its patches that
-// insert the summary of a compaction.
+// lineOf returns the line of a session file stored in a record: an event made by a decoder, or a compaction's
+// summary.
 func lineOf(r patch.Record) (kept, bool) {
 	if e := lineEvent(r); e != nil {
 		return lineIn(e)
@@ -87,18 +86,18 @@ func lineOf(r patch.Record) (kept, bool) {
 	return kept{}, false
 }
 
-// lineEvent returns the event of a record that may hold a line, or nil.
+// lineEvent returns the record's event that may store a line, or nil.
 func lineEvent(r patch.Record) *patch.Event {
 	e := r.Event
-	if r.Patch != nil && r.Patch.Type() == patch.Summarise && r.Patch.CustomMetadata()[lineKey] != nil { // a copy of an event has its metadata
+	if r.Patch != nil && r.Patch.Type() == patch.Summarise && r.Patch.CustomMetadata()[lineKey] != nil { // a copied event also has the metadata, but its patch does not
 		e = r.Patch.NewEvents()[0]
 	}
 	return e
 }
 
-// WriteLines writes the lines of the session file that the records of a log were read from, in the file's order, each
-// with an end; docs/FORMAT.md says what they equal. Records that hold none, such as records appended later, are left
-// out. The lines are kept in memory. The first error ends it.
+// WriteLines writes the lines of the session file from which the records were imported, in the file's order, each
+// with a newline; docs/FORMAT.md says what may differ. Records without a line, such as those appended later, are
+// skipped. All lines are held in memory. It stops at the first error.
 func WriteLines(w io.Writer, records iter.Seq2[patch.Record, error]) error {
 	var lines []kept
 	for r, err := range records {

@@ -6,9 +6,8 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// move makes ready for a node to follow another, nil being the beginning: what is beside the
-// way there is hidden, and what is on it is in sight. Entries without content count for
-// nothing in this.
+// move makes to the leaf; nil means the start. It hides events beside the path to it and makes
+// those on the path visible. Entries without content are ignored.
 func (t *tree) move(to *node, at entry) error {
 	if to == t.leaf {
 		return nil
@@ -22,11 +21,11 @@ func (t *tree) move(to *node, at entry) error {
 	if err != nil {
 		return err
 	}
-	behind := 0 // what stands on lines up to it is on the new way
+	behind := 0 // events on lines up to it are on the new path
 	if ancestor != nil {
 		behind = ancestor.line
 	}
-	if back > 0 && back <= behind { // what came back may stand beside the common part
+	if back > 0 && back <= behind { // restored events may be beside the common path
 		behind = back - 1
 		for n := ancestor; n != nil; n = n.parent {
 			t.way[n] = true
@@ -46,7 +45,7 @@ func (t *tree) move(to *node, at entry) error {
 	return t.again(to.last, at)
 }
 
-// again puts in a summary that was taken back, under another id.
+// again inserts a reverted summary again, with another id.
 func (t *tree) again(n *node, at entry) error {
 	count, _, err := t.covers(n.brings.kept, n.brings.strict, n.line)
 	if err != nil || count == 0 {
@@ -67,8 +66,8 @@ func (t *tree) again(n *node, at entry) error {
 	return t.summarise(n, count, e, didRewind, at)
 }
 
-// walk marks the ways from the leaf and from a node up to their common ancestor, and
-// returns it, and the number of the first change that does not agree with the new way.
+// walk marks the paths from the leaf and from to up to their common ancestor. It returns the
+// ancestor and the number of the first change that contradicts the new path, or 0.
 func (t *tree) walk(to *node) (ancestor *node, first int, err error) {
 	a, b := t.leaf, to
 	steps := 0
@@ -89,8 +88,8 @@ func (t *tree) walk(to *node) (ancestor *node, first int, err error) {
 	return a, first, t.step(steps)
 }
 
-// takeBack takes back the changes from the one with a number on, 0 for none. It returns the
-// first line of what came back, 0 if nothing did.
+// takeBack reverts the changes from number first on; 0 means none. It returns the first line of the
+// restored events, or 0 if there are none.
 func (t *tree) takeBack(first int, at entry) (line int, err error) {
 	if first == 0 {
 		return 0, nil
@@ -123,8 +122,8 @@ func (t *tree) takeBack(first int, at entry) (line int, err error) {
 	return line, nil
 }
 
-// cut hides what stands behind a line and is not on the new way: what has content, and what
-// stands between.
+// cut hides the events after a line that have content and are not on the new path, including events
+// without content between them.
 func (t *tree) cut(behind int, at entry) error {
 	begin := t.view.Len()
 	for ; begin > 0; begin-- {
@@ -186,9 +185,9 @@ func (t *tree) changed(c change) {
 	}
 }
 
-// keeps reports whether a visible node behind a line stays: if it is on the new way, or
-// belongs to a node that stays. A message may come in pieces, whose calls are answered side by
-// side.
+// keeps reports whether a visible node after a line stays: it is on the new path, or is a piece or
+// a response of a node that stays. A message may come in pieces, whose calls are answered
+// separately.
 func (t *tree) keeps(n *node, behind int) bool {
 	if t.way[n] {
 		return true

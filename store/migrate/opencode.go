@@ -20,7 +20,7 @@ var opencode = Format{
 	lists:  true,
 }
 
-// readOpencode reads a message, which has the calls in it and their results.
+// readOpencode reads a message with its calls and their results.
 func readOpencode(o obj, t *tree) []entry {
 	info, parts := o.object("info"), []block{}
 	for _, text := range o.list("parts") {
@@ -54,13 +54,13 @@ func readOpencode(o obj, t *tree) []entry {
 			r.Parts = append(r.Parts, block{parse(file), file}.opencode()...)
 		}
 	}
-	if info.is("summary") { // of all before
+	if info.is("summary") { // of all earlier messages
 		e.role, e.compaction, e.summary = "user", true, true
 	}
 	return []entry{e}
 }
 
-// opencode returns what a part says, besides calls.
+// opencode returns the content of a part, without calls.
 func (b block) opencode() []part {
 	kind := b.text("type")
 	media, isMedia := b.media()

@@ -11,11 +11,11 @@ import (
 	"time"
 )
 
-// obj is a JSON object of a program whose versions differ. A member that is not there, or of another type than is
-// asked for, is the zero value.
+// obj is a JSON object of a program whose versions differ. A member that is missing or has another type reads as the
+// zero value.
 type obj map[string]json.RawMessage
 
-// parse returns a JSON object, or nil if the text is none.
+// parse returns a JSON object, or nil if the text is not an object.
 func parse(text json.RawMessage) (o obj) {
 	if isObject(text) {
 		json.Unmarshal(text, &o)
@@ -23,7 +23,7 @@ func parse(text json.RawMessage) (o obj) {
 	return o
 }
 
-// get returns the member at a path of names, or nil if there is none or it is null.
+// get returns the member at a path of names, or nil if it is missing or null.
 func (o obj) get(path string) json.RawMessage {
 	name, rest, more := strings.Cut(path, ".")
 	value := o[name]
@@ -36,7 +36,7 @@ func (o obj) get(path string) json.RawMessage {
 	return value
 }
 
-// has reports whether one of the members is there, null or not.
+// has reports whether one of the members exists, null or not.
 func (o obj) has(names ...string) bool {
 	return slices.ContainsFunc(names, func(name string) bool { return o[name] != nil })
 }
@@ -48,7 +48,7 @@ func (o obj) time(path string) time.Time { return rfcTime(o.text(path)) }
 
 func (o obj) list(path string) []json.RawMessage { return listOf(o.get(path)) }
 
-// listOf returns the elements of a JSON array, or none.
+// listOf returns the elements of a JSON array, or nil.
 func listOf(value json.RawMessage) (list []json.RawMessage) {
 	if isArray(value) {
 		json.Unmarshal(value, &list)
@@ -56,7 +56,7 @@ func listOf(value json.RawMessage) (list []json.RawMessage) {
 	return list
 }
 
-// first returns the first of the members that are there.
+// first returns the first of the members that exists.
 func (o obj) first(paths ...string) json.RawMessage {
 	for _, path := range paths {
 		if value := o.get(path); value != nil {
@@ -66,7 +66,7 @@ func (o obj) first(paths ...string) json.RawMessage {
 	return nil
 }
 
-// quoted returns the first of the members that are texts and not empty, as JSON.
+// quoted returns the first of the members that is a non-empty string, as JSON.
 func (o obj) quoted(paths ...string) json.RawMessage {
 	for _, path := range paths {
 		if o.text(path) != "" {
@@ -76,7 +76,7 @@ func (o obj) quoted(paths ...string) json.RawMessage {
 	return nil
 }
 
-// textOf returns the text of a JSON string, or "".
+// textOf returns the value of a JSON string, or "".
 func textOf(raw json.RawMessage) (s string) {
 	if isString(raw) {
 		json.Unmarshal(raw, &s)
@@ -96,7 +96,7 @@ func rfcTime(text string) time.Time {
 	return t
 }
 
-// unixTime returns the time of a number since 1970, of which so many are a second.
+// unixTime returns the time of a Unix timestamp with the given number of units per second.
 func unixTime(n json.RawMessage, second float64) time.Time {
 	f, err := strconv.ParseFloat(string(n), 64)
 	if err != nil || f == 0 {
@@ -106,13 +106,13 @@ func unixTime(n json.RawMessage, second float64) time.Time {
 	return t
 }
 
-// block is an element of a message, in the spelling of any of the programs.
+// block is an element of a message's content, in any program's spelling.
 type block struct {
 	obj
 	whole json.RawMessage
 }
 
-// blocksOf returns the blocks of a content. A text is a block, too.
+// blocksOf returns the blocks of a content. A string is one block.
 func blocksOf(content json.RawMessage) (blocks []block) {
 	if isString(content) {
 		return []block{{obj{"type": json.RawMessage(`"text"`), "text": content}, content}}
@@ -123,7 +123,7 @@ func blocksOf(content json.RawMessage) (blocks []block) {
 	return blocks
 }
 
-// said returns the text of a block, or nil. There are several types of text blocks.
+// said returns the text of a text block, or nil.
 func (b block) said() json.RawMessage {
 	name := "text"
 	if b.text("type") == "refusal" {
@@ -135,14 +135,14 @@ func (b block) said() json.RawMessage {
 	return nil
 }
 
-// media returns the image, the sound or the document of a block: in it, or as a URL, which may be of data.
+// media returns the image, audio or document of a block: inline data, a URL, or a data URL.
 func (b block) media() (part, bool) {
 	url := ""
 	for _, path := range []string{"image_url", "image_url.url", "file_data", "file_url", "file.file_data", "source.url"} {
 		url = cmp.Or(url, b.text(path))
 	}
 	mime := ""
-	if b.text("type") == "file" { // of opencode
+	if b.text("type") == "file" { // opencode's
 		url, mime = cmp.Or(url, b.text("url")), b.text("mime")
 	}
 	kind, data, inline := strings.Cut(strings.TrimPrefix(url, "data:"), ";base64,")
@@ -186,8 +186,8 @@ func (e *entry) say(t *tree, content json.RawMessage) {
 	}
 }
 
-// call adds a call. Arguments other than an object, or its JSON as a text, are wrapped in one, as the member with the
-// name in under.
+// call adds a call. Arguments other than an object, or an object's JSON in a string, become the member under of an
+// object.
 func (e *entry) call(t *tree, id, name string, args json.RawMessage, under string) {
 	if said := json.RawMessage(textOf(args)); isObject(said) && json.Valid(said) {
 		args = said
@@ -199,8 +199,8 @@ func (e *entry) call(t *tree, id, name string, args json.RawMessage, under strin
 	e.calls, e.parts = append(e.calls, id), append(e.parts, part{Call: &call{id, name, args}})
 }
 
-// answer adds what a call resulted in: its texts under "result" or, if it failed, "error", and its images as parts.
-// The JSON of any other block is added to the texts. A name that is not given is the call's.
+// answer adds the result of a call: its texts under "result" or, if it failed, "error", and its images as parts.
+// Other blocks are added to the texts as JSON. If name is empty, the call's name is used.
 func (e *entry) answer(t *tree, id, name string, content json.RawMessage, failed bool) {
 	r := &response{ID: id, Name: cmp.Or(name, t.names[id]), Response: map[string]any{}}
 	var texts []json.RawMessage
@@ -231,7 +231,7 @@ func (e *entry) answer(t *tree, id, name string, content json.RawMessage, failed
 	e.known, e.parts = append(e.known, id), append(e.parts, part{Response: r})
 }
 
-// message makes an entry of a message in the form that several APIs share: a role and a content.
+// message reads a message in the form that several APIs share, with a role and a content, into the entry.
 func (e *entry) message(t *tree, o obj) {
 	e.role = "user"
 	switch role := o.text("role"); role {
@@ -257,7 +257,7 @@ func (e *entry) answers() bool {
 	return slices.ContainsFunc(e.parts, func(p part) bool { return p.Response != nil })
 }
 
-// separate returns an entry of the model's as several, if it has the results of its calls in it: those are not the
+// separate splits a model's entry that includes results of its calls into several, since the results are not the
 // model's.
 func (e entry) separate(t *tree) (all []entry) {
 	if e.role != "model" || !e.answers() {
@@ -281,7 +281,7 @@ func (e entry) separate(t *tree) (all []entry) {
 	return all
 }
 
-// part is a part of a content. Its JSON is copied from the file.
+// part is a part of a content. Its values are JSON from the file.
 type part struct {
 	Text       json.RawMessage `json:"text,omitempty"`
 	Thought    bool            `json:"thought,omitempty"`
@@ -316,12 +316,12 @@ type response struct {
 func quote(s string) json.RawMessage {
 	text, err := encode(s)
 	if err != nil {
-		panic(err) // strings have JSON
+		panic(err) // strings can always be encoded
 	}
 	return text
 }
 
-// usageNames has what the programs call the counts of tokens of which each of ADK's is the sum.
+// usageNames maps ADK's token counts to the programs' names. The counts of one program are summed.
 var usageNames = map[string][]string{
 	"promptTokenCount": {
 		"input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens", "prompt_tokens",

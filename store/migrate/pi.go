@@ -21,7 +21,7 @@ var pi = Format{
 	reader: func() reader { return reader{read: readPi} },
 }
 
-// readPi reads a line of a file of pi. Before version 2 entries have no ids, and follow each other.
+// readPi reads a line of pi's files. Before version 2 entries have no ids, and form a sequence.
 func readPi(o obj, t *tree) []entry {
 	e := entry{id: o.text("id"), time: o.time("timestamp")}
 	if o.text("type") == "session" {
@@ -32,7 +32,7 @@ func readPi(o obj, t *tree) []entry {
 	parent := o.get("parentId")
 	if e.id != "" && !isString(parent) {
 		e.parent = nil
-	} else if n := t.nodes[textOf(parent)]; e.id != "" && n != nil { // else it is of version 1, or torn off
+	} else if n := t.nodes[textOf(parent)]; e.id != "" && n != nil { // else it is of version 1, or its parent is missing
 		e.parent = n
 	}
 	switch o.text("type") {
@@ -42,7 +42,7 @@ func readPi(o obj, t *tree) []entry {
 		e.aside(t, o.get("content"))
 	case "branch_summary":
 		e.aside(t, o.get("summary"))
-	case "compaction": // of what stands before the first entry that is kept
+	case "compaction": // covers what is before the first kept entry
 		e.aside(t, o.get("summary"))
 		e.compaction = true
 		first := t.nodes[o.text("firstKeptEntryId")]
@@ -56,7 +56,7 @@ func readPi(o obj, t *tree) []entry {
 	return []entry{e}
 }
 
-// aside makes an entry of what the program says to the model.
+// aside adds a text that the program wrote for the model.
 func (e *entry) aside(t *tree, content json.RawMessage) {
 	e.Author, e.role = t.agent, "user"
 	e.say(t, content)
@@ -79,7 +79,7 @@ func (e *entry) piMessage(t *tree, o obj) {
 	}
 }
 
-// ranInPi says what a command did that the user ran, as pi says it to its model.
+// ranInPi describes a command that the user ran, in the words that pi tells its model.
 func ranInPi(o obj) string {
 	var b strings.Builder
 	b.WriteString("Ran `" + o.text("command") + "`\n")

@@ -16,7 +16,7 @@ const python = `{"id":"1","appName":"shop","userId":"ada","state":{"n":1.0,"big"
 "events":[{"id":"e1","invocationId":"i","author":"user","timestamp":1748772000.25,"content":{"role":"user","parts":[{"text":"hi"},{"inlineData":{"data":"_-8=","mimeType":"x"}}]},
 "actions":{"stateDelta":{"set":2,"state_delta":1},"artifactDelta":{},"requestedAuthConfigs":{}},"unknown":[1e2]}],"lastUpdateTime":1748772001.5}`
 
-// Sessions come one, in an array, or one after the other.
+// Sessions may come alone, in an array, or in sequence.
 func TestREST(t *testing.T) {
 	two := strings.Replace(python, `"id":"1"`, `"id":"2"`, 1)
 	for name, text := range map[string]string{
@@ -41,8 +41,8 @@ func TestREST(t *testing.T) {
 	}
 }
 
-// What cannot be read is refused by name; what came before it has been migrated, and nothing
-// of it is there.
+// Invalid input is refused with its name; sessions before it are migrated, and nothing of the
+// invalid one.
 func TestRESTGarbage(t *testing.T) {
 	for text, want := range map[string]string{
 		"":                           "f: invalid: the input is empty",
@@ -70,7 +70,7 @@ func TestRESTGarbage(t *testing.T) {
 		`{"appName":1}`: `has a text appName`,
 		strings.Replace(python, `"events":[`, `"events":[1,`, 1):                                 `event 1: invalid`,
 		strings.Replace(python, `"events":[`, `"events":[{"patchType":"pin"},`, 1):               `this is a patch, not an event`,
-		strings.Replace(python, `"events":[`, `"events":[],"evens":[`, 1):                        ``, // an unknown field is left out
+		strings.Replace(python, `"events":[`, `"events":[],"evens":[`, 1):                        ``, // an unknown field is ignored
 		strings.Replace(python, `"events"`, `"evens"`, 1):                                        `has an array events`,
 		strings.Replace(python, `"events":[`, `"events":null,"x":[`, 1):                          `has an array events`,
 		strings.Replace(python, `"state":{`, `"state":[],"x":{`, 1):                              `has an object state`,
@@ -108,8 +108,8 @@ func TestRESTGarbage(t *testing.T) {
 	}
 }
 
-// Where sessions say of a shared value what others do not, the last one counts, and it is
-// reported. A session without events may be one of a list.
+// If sessions differ in a shared value, the last one is used, and the difference is reported. A
+// session without events may be in a list.
 func TestRESTDifferences(t *testing.T) {
 	session := func(id, user, state, events string) string {
 		return fmt.Sprintf(`{"id":%q,"appName":"shop","userId":%q,"state":%s,"events":%s,"lastUpdateTime":1748772001,"displayName":"x"}`, id, user, state, events)

@@ -10,108 +10,101 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// Options say how to migrate. The zero value means the defaults.
+// Options are options of a migration. The zero value means the defaults.
 type Options struct {
-	// DryRun finds out what a migration would do, and writes nothing.
+	// DryRun computes the results without writing.
 	DryRun bool
 
-	// KeepCompactions leaves records of compaction as the events that they are. Without it
-	// each that can be becomes a summary in the place of what it stands for, as
-	// [adkrecord.Adopt] says.
+	// KeepCompactions keeps records of compaction as events. By default each record that can be adopted becomes a
+	// summary in place of the events that it covers: see [adkrecord.Adopt].
 	KeepCompactions bool
 
-	// ReplayedState leaves the state of a session what its events say, where the source's
-	// state is another. Without it an event that sets the source's values is added.
+	// ReplayedState keeps the state that replaying the session's events gives. By default, if the source's state
+	// differs, an event that sets the source's values is added.
 	ReplayedState bool
 
-	// OverwriteShared puts the source's values of shared scopes in the place of others that
-	// are there. Without it those stay.
+	// OverwriteShared overwrites values of shared scopes in the target that differ from the source's. By default they
+	// stay.
 	OverwriteShared bool
 
-	// Session, if not nil, is called with what became of each session, in order, and Progress
-	// with how many are done, of how many; 0 is not known. They are called by the goroutine
-	// that runs the migration. An error of Session ends it.
+	// Session, if not nil, is called with the result of each session, in order; an error from it ends the migration.
+	// Progress, if not nil, is called with the number of sessions done and their total, 0 if unknown. Both are called
+	// by the goroutine that called Run.
 	Session  func(Result) error
 	Progress func(done, total int)
 }
 
-// Status says what became of a session.
+// Status is the outcome for a session.
 type Status string
 
-// What becomes of a session.
+// The outcomes.
 const (
-	Created   Status = "created"   // it was not there before
-	Extended  Status = "extended"  // what the source has got since was added
-	Unchanged Status = "unchanged" // it is there as it is in the source
-	Ahead     Status = "ahead"     // it is there and has gone on by itself
-	Conflict  Status = "conflict"  // what is there is not what the source has; it is left alone
-	Failed    Status = "failed"    // it cannot be migrated
-	Gone      Status = "gone"      // it was deleted from the source meanwhile
+	Created   Status = "created"   // it was not in the target before
+	Extended  Status = "extended"  // the source's new events were added
+	Unchanged Status = "unchanged" // the target already has all of the source
+	Ahead     Status = "ahead"     // the target has more than the source
+	Conflict  Status = "conflict"  // target and source differ; the target is unchanged
+	Failed    Status = "failed"    // it could not be migrated
+	Gone      Status = "gone"      // it was deleted from the source during the migration
 )
 
-// Result is what became of one session, or would.
+// Result is the outcome for one session, or what it would be without DryRun.
 type Result struct {
 	Key     store.Key `json:"key"`
 	Status  Status    `json:"status"`
-	Added   int       `json:"added"`   // records that were not there before
-	Present int       `json:"present"` // records that were
+	Added   int       `json:"added"`   // new records
+	Present int       `json:"present"` // records that were there before
 	Seq     uint64    `json:"seq"`     // of the last record
 
-	Adopted     []string                    `json:"adopted"` // ids of compaction records that a summary replaces now
-	Left        []adkrecord.UnadoptedRecord `json:"left"`    // compaction records that stay as they are
+	Adopted     []string                    `json:"adopted"` // ids of compaction records that summaries replaced
+	Left        []adkrecord.UnadoptedRecord `json:"left"`    // compaction records kept as events
 	Differences []Difference                `json:"differences"`
 
-	// Err says why the status is [Conflict] or [Failed], or with another status is an
-	// *[UntranslatedError].
+	// Err is the reason for [Conflict] or [Failed]. With another status it is nil or an *[UntranslatedError].
 	Err error `json:"err,omitzero"`
 }
 
-// Report is what a migration came to.
+// Report is the result of a migration.
 type Report struct {
 	Sessions    map[Status]int
 	Added       int // records
 	Adopted     int // compaction records
-	Left        int // compaction records that stay as they are
+	Left        int // compaction records kept as events
 	Differences int // of sessions
 	Failures    int // sessions with an error
 
-	// SharedAdded counts the values of shared scopes that were not there. SharedDifferent has the names of those that
-	// were there with another value, and were left, or overwritten if the options say so. SharedErr says which
-	// could not be read or written.
+	// SharedAdded counts the values of shared scopes that were added. SharedDifferent are the names of those that had
+	// another value in the target; they were kept, or overwritten with OverwriteShared. SharedErr says which could
+	// not be read or written.
 	SharedAdded     int
 	SharedDifferent []string
 	SharedErr       error
 
-	// Source are the differences of the source as a whole.
+	// Source are differences of the source as a whole.
 	Source []Difference
 }
 
-// Run migrates all sessions of a source to a store, and the state that they share.
+// Run migrates all sessions of a source, and the state that they share, to a store.
 //
-// A session is created with its time of creation, all its events in order, and the state
-// that the source has, in a commit of its own: it is there as a whole or not at all. A source
-// has the newest state and what each event sets, but not the state that a session began with.
-// So a key that no event sets is taken to have been there from the start, and one that an
-// event sets to have had no value before. Where replaying the events gives another state than
-// the source has, an event is added that sets the source's values; customMetadata
-// {"patchlog":{"migration":"state"}} marks it. Ids and times that events lack are made from
-// the session and its last update, always in the same way.
+// A session is written in one commit, with its creation time, all its events in order, and the source's state. A
+// source has the current state and what each event sets, but no initial state. So a key that no event sets is taken
+// as initial state, and a key that an event sets is taken as initially unset. If replaying the events gives another
+// state than the source's, an event is added that sets the source's values; it is marked by customMetadata
+// {"patchlog":{"migration":"state"}}. Missing ids and times are derived from the session and its last update, the
+// same in each run.
 //
-// Of a session that is there already, the log must begin with the events of the source, or be
-// the beginning of them; what the source has got since is added. Otherwise its status is
-// [Conflict]. Events with equal times may stand there in another order.
+// If the session exists in the target, one log must be a prefix of the other, up to the order of events with equal
+// times; the source's new events are added. Otherwise its status is [Conflict].
 //
-// Values of shared scopes that are missing are written when all sessions are there. Others
-// stay, unless the options say otherwise. Events write none.
+// After all sessions, missing values of shared scopes are written. Existing ones stay, unless OverwriteShared is set.
+// Events write no shared scopes.
 //
-// Of a session that a service of package adk wraps, patches become patches of the log, each where the
-// source has it, and the state is what the log says. Those that cannot are left out, and
-// [Result.Err] lists them.
+// For a session that a service of package adk wraps, the patches in its events become patches of the log, at the same
+// positions, and the state is the log's. Patches that cannot be applied are left out, and [Result.Err] lists them.
 //
-// A session that fails is reported, and the others are migrated. The error of Run is one that
-// the next session would meet too: of the source as a whole, of the store, or of the context.
-// What was migrated before it stays. It may be run again. A session's events are kept in
-// memory several times, one session at a time.
+// If a session fails, the failure is reported and the next one is migrated. Run returns an error only if it would
+// also affect the next session: one of the source as a whole, of the store, or of the context. Sessions migrated
+// before it stay, and Run may be called again. One session at a time is held in memory, its events several times.
 func Run(ctx context.Context, target *store.Store, source Source, opts Options) (Report, error) {
 	m := &migration{target: target, opts: opts, seen: map[store.Key]bool{}, report: Report{Sessions: map[Status]int{}}}
 	if target == nil || source == nil {
@@ -142,12 +135,12 @@ func Run(ctx context.Context, target *store.Store, source Source, opts Options) 
 	return m.report, nil
 }
 
-// migration is a run.
+// migration is the state of a run.
 type migration struct {
 	target *store.Store
 	opts   Options
 	report Report
-	seen   map[store.Key]bool // sessions that the source has had
+	seen   map[store.Key]bool // sessions that the source has yielded
 }
 
 func (m *migration) progress(done, total int) {
@@ -156,7 +149,7 @@ func (m *migration) progress(done, total int) {
 	}
 }
 
-// next migrates what a source yields.
+// next migrates a session or handles an error that the source yields.
 func (m *migration) next(ctx context.Context, s *Session, err error) error {
 	var r Result
 	var one *SessionError
@@ -187,9 +180,8 @@ func (m *migration) next(ctx context.Context, s *Session, err error) error {
 	return nil
 }
 
-// StatusOf returns what an error makes of the session that met it: Conflict or Failed. It is ""
-// for an error that the next session would meet too, such as a storage that is full, for
-// [store.ErrOutcomeUnknown], and for nil.
+// StatusOf returns the status of a session that failed with err: Conflict or Failed. It is "" for nil, for
+// [store.ErrOutcomeUnknown], and for errors that would also affect the next session, such as a full disk.
 func StatusOf(err error) Status {
 	switch {
 	case errors.Is(err, store.ErrOutcomeUnknown):
@@ -202,7 +194,7 @@ func StatusOf(err error) Status {
 	return ""
 }
 
-// scratchOptions are those of a store in memory in which something is put together.
+// scratchOptions are the options of an in-memory store for building sessions.
 func scratchOptions() store.Options {
 	return store.Options{CacheBytes: -1, MaxRecordBytes: patch.MaxRecordBytes}
 }

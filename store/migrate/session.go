@@ -14,7 +14,7 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// session migrates one session. The result says what is known of it beside an error, too.
+// session migrates one session. The result is valid also with an error.
 func (m *migration) session(ctx context.Context, s *Session) (Result, error) {
 	r := Result{Key: s.Key, Differences: slices.Clone(s.Differences)}
 	if err := s.Key.Validate(); err != nil {
@@ -65,13 +65,13 @@ func (m *migration) session(ctx context.Context, s *Session) (Result, error) {
 	if err != nil {
 		return r, err
 	}
-	defer b.scratch.Close() // which is in memory
+	defer b.scratch.Close() // in memory
 	b.untranslated = lostPatches(s, open, missing)
 	err = b.add(ctx, missing)
 	if err == nil {
 		differences, err = b.settleState(ctx, len(events))
 	}
-	if err != nil && ctx.Err() == nil { // whatever it is, the next session is another one
+	if err != nil && ctx.Err() == nil { // whatever the cause, the next session may succeed
 		r.Status, r.Err = Failed, fmt.Errorf("session %s: %w", s.Key, err)
 		return r, nil
 	}
@@ -91,8 +91,7 @@ func (m *migration) session(ctx context.Context, s *Session) (Result, error) {
 	return r, nil
 }
 
-// same reports whether a session that has all events of the source has its state as well, or
-// will not get it.
+// same reports whether a session that has all events of the source needs no event to set its state.
 func (m *migration) same(ctx context.Context, s *Session, r *Result) (bool, error) {
 	there, err := m.target.Get(ctx, s.Key)
 	if err != nil {
@@ -125,8 +124,7 @@ func logOf(ctx context.Context, s *store.Store, key store.Key) (records []patch.
 	return records, nil
 }
 
-// inOrderOf puts events with equal times, whose order a source may not know, into the order
-// in which a log has them already.
+// inOrderOf sorts events with equal times, whose order a source may not know, into the order of an existing log.
 func inOrderOf(have []patch.Record, events []*patch.Event) {
 	if len(have) == 0 {
 		return
@@ -151,13 +149,12 @@ func inOrderOf(have []patch.Record, events []*patch.Event) {
 	}
 }
 
-// compare returns the events of a source that a log lacks, or says that the log has gone on
-// by itself behind all of them. It fails with [store.ErrConflict] if neither is the beginning
-// of the other.
+// compare returns the events of a source that a log lacks. ahead says that the log has them all, and more. It
+// fails with [store.ErrConflict] if neither is a prefix of the other.
 func compare(have []patch.Record, events []*patch.Event) (missing []*patch.Event, ahead bool, err error) {
 	i := 0
 	for _, r := range have {
-		for r.Event != nil && i < len(events) && isCarrier(events[i]) { // it could not be translated
+		for r.Event != nil && i < len(events) && isCarrier(events[i]) { // a carrier that was not translated
 			i++
 		}
 		switch {
@@ -176,22 +173,22 @@ func compare(have []patch.Record, events []*patch.Event) (missing []*patch.Event
 	return events[i:], false, nil
 }
 
-// builder puts a session together in a store of its own.
+// builder builds a session in an in-memory store.
 type builder struct {
 	session    *Session
 	opts       Options
 	scratch    *store.Store
 	invocation string    // of the last event
-	filled     time.Time // the time of events that have none
-	now        time.Time // the time of what is written next, if it has none
+	filled     time.Time // the time for events that have none
+	now        time.Time // the time for the next record, if it has none
 	adopted    []string
 	left       []adkrecord.UnadoptedRecord
 
-	rewound      int // records that rewinds have looked at
+	rewound      int // records that rewinds have read
 	untranslated []Difference
 }
 
-// build begins with what is there, or creates the session.
+// build starts a builder with a copy of the target's session, or with a new session.
 func (m *migration) build(ctx context.Context, s *Session, events []*patch.Event, there bool) (*builder, error) {
 	created, filled := timesOf(s, events)
 	b := &builder{session: s, opts: m.opts, filled: filled, now: filled}
@@ -214,13 +211,13 @@ func (m *migration) build(ctx context.Context, s *Session, events []*patch.Event
 		_, err = b.scratch.Create(ctx, s.Key, initial, store.CreateOptions{Created: created})
 	}
 	if err != nil {
-		b.scratch.Close() // which is in memory
+		b.scratch.Close() // in memory
 		return nil, err
 	}
 	return b, nil
 }
 
-// timesOf returns when the session was created, as far as the source tells, and the time of events that have none.
+// timesOf returns the session's creation time, as far as known, and the time for events that have none.
 func timesOf(s *Session, events []*patch.Event) (created, filled time.Time) {
 	var first, last time.Time
 	for _, e := range events {
@@ -232,8 +229,8 @@ func timesOf(s *Session, events []*patch.Event) (created, filled time.Time) {
 	return cmp.Or(s.Created, first, filled), filled
 }
 
-// add appends events, and has each record of compaction adopted where it stands, so that a
-// session that grows later gets the log that it would have got at once.
+// add appends events, and adopts each compaction record directly after appending it, so that a growing session
+// gets the same log as one that is migrated once.
 func (b *builder) add(ctx context.Context, events []*patch.Event) error {
 	for len(events) > 0 {
 		if patches, ok := carried(events[0]); ok {
@@ -271,7 +268,7 @@ func (b *builder) add(ctx context.Context, events []*patch.Event) error {
 	return nil
 }
 
-// rewind undoes what the last event of the session undoes.
+// rewind applies the rewind in the last event of the session.
 func (b *builder) rewind(ctx context.Context, v fold.View) error {
 	log, err := logOf(ctx, b.scratch, b.session.Key)
 	if err != nil {
@@ -286,7 +283,7 @@ func (b *builder) rewind(ctx context.Context, v fold.View) error {
 
 func isCompaction(e *patch.Event) bool { return adkrecord.IsCompactionEvent(e) || e.IsSummary() }
 
-// adopt makes a summary of a compaction record, the last event, if that can be.
+// adopt replaces a compaction record, which is the last event, by a summary, if possible.
 func (b *builder) adopt(ctx context.Context, after store.Committed) error {
 	v, last := after.View, after.Records[len(after.Records)-1].Event
 	plan := adkrecord.Adopt(v, adkrecord.Options{Records: []string{last.ID()}, NewID: idsAfter(b.session.Key, v.Seq())})

@@ -8,7 +8,7 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// shared writes the values of shared scopes that the target lacks.
+// shared adds the missing values of shared scopes to the target.
 func (m *migration) shared(ctx context.Context, source Source) error {
 	if d, ok := source.(*database); ok {
 		return m.copyShared(ctx, d)
@@ -17,7 +17,7 @@ func (m *migration) shared(ctx context.Context, source Source) error {
 	if err != nil {
 		return err
 	}
-	defer scratch.Close() // which is in memory
+	defer scratch.Close() // in memory
 	var problems []error
 	for s, err := range source.Shared(ctx) {
 		var one *SharedError
@@ -38,7 +38,7 @@ func (m *migration) shared(ctx context.Context, source Source) error {
 	return err
 }
 
-// share puts the values of a scope into a store, by a session that is created with them.
+// share writes the values of a scope into a store, by creating a session with them.
 func share(ctx context.Context, scratch *store.Store, s Shared) error {
 	key := store.Key{App: s.App, User: s.User, Session: "user"}
 	if s.User == "" {
@@ -52,7 +52,7 @@ func share(ctx context.Context, scratch *store.Store, s Shared) error {
 	return err
 }
 
-// copyShared copies the shared values of a database of patchlog's, unless one session was asked for.
+// copyShared copies the shared values of a patchlog database, unless a single session was requested.
 func (m *migration) copyShared(ctx context.Context, d *database) error {
 	if d.key != (store.Key{}) {
 		return nil
@@ -60,13 +60,13 @@ func (m *migration) copyShared(ctx context.Context, d *database) error {
 	copied, err := m.target.CopyFrom(ctx, store.Key{}, d.store, store.CopyOptions{DryRun: m.opts.DryRun, OverwriteShared: m.opts.OverwriteShared})
 	m.report.SharedAdded, m.report.SharedDifferent = copied.Shared, copied.Different
 	if m.opts.DryRun {
-		m.report.SharedDifferent = nil // sessions that were not copied would have brought theirs
+		m.report.SharedDifferent = nil // sessions that a dry run did not copy would have written theirs
 	}
 	taken := 0
 	for _, status := range []Status{Created, Extended, Unchanged, Ahead} {
 		taken += m.report.Sessions[status]
 	}
-	if errors.Is(err, store.ErrNotFound) && taken == 0 { // no session is there to share the values
+	if errors.Is(err, store.ErrNotFound) && taken == 0 { // no session was copied, so there is no scope
 		m.report.SharedErr, err = err, nil
 	}
 	return err

@@ -11,78 +11,75 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// Source is where sessions come from. It is only read. Its methods are called one after
-// another, [Source.Shared] and [Source.Differences] after all sessions have been read.
+// Source provides sessions to migrate. A migration never writes to it. Its methods are called sequentially,
+// [Source.Shared] and [Source.Differences] after all sessions have been read.
 type Source interface {
-	// String says what the source is.
+	// String describes the source.
 	String() string
 
-	// Count returns how many sessions there are, or 0 if that is not known.
+	// Count returns the number of sessions, or 0 if it is unknown.
 	Count(ctx context.Context) (int, error)
 
-	// Sessions yields each session as it is when its turn comes, one at a time in memory. An
-	// error that is a *[SessionError] is about that session alone, and the others follow. Any
-	// other error is the last that is yielded.
+	// Sessions yields the sessions, each as it is when it is yielded, with one at a time in memory. After a
+	// *[SessionError], which is about one session, iteration continues. Any other error is the last one yielded.
 	Sessions(ctx context.Context) iter.Seq2[*Session, error]
 
-	// Shared yields the state that the sessions of an app, or of a user of an app, share. An
-	// error that is a *[SharedError] is about that scope alone.
+	// Shared yields the state shared by the sessions of an app, or of a user of an app. A *[SharedError] is about
+	// one scope only.
 	Shared(ctx context.Context) iter.Seq2[Shared, error]
 
-	// Differences returns what the source holds that no session and no shared scope says, or
-	// that they say otherwise.
+	// Differences returns data in the source that is in no session or shared scope, or that contradicts them.
 	Differences(ctx context.Context) ([]Difference, error)
 }
 
-// Session is a session of a source.
+// Session is a session in a source.
 type Session struct {
 	Key store.Key
 
-	// Created and Updated are the zero time if the source does not know them.
+	// Created and Updated are zero if unknown.
 	Created, Updated time.Time
 
-	// State is the session's own state as it is now, without app: and user: keys.
+	// State is the session's own current state, without app: and user: keys.
 	State map[string]patch.Value
 
-	// Events are all of them, in order. They may lack ids and times.
+	// Events are all events in order. They may lack ids and times.
 	Events []*patch.Event
 
-	// Records, if not nil, is the session's log as a file of another program has it, without seqs, in place of State
-	// and Events. Of a log that is there already, those of them that it has must be the first ones.
+	// Records, if not nil, is the session's log without seqs, as read from a session file, in place of State and
+	// Events. If the target has the session, its log must begin with these records as far as it has them.
 	Records []patch.Record
 
-	// Differences are what the source has to say of the session beside that.
+	// Differences are the source's own notes on differences in the session.
 	Differences []Difference
 
-	file  string      // which has it
-	log   *store.Text // the log as a file of the text form has it, in place of Records
-	adopt bool        // and its compaction records are adopted
+	file  string      // name of its file
+	log   *store.Text // the log from a file of the text form, in place of Records
+	adopt bool        // adopt the compaction records in log
 
-	fileKey         store.Key // the key that it has instead if another file has its id; the zero value: none
-	nothingInCommon bool      // with the log that is there
+	fileKey         store.Key // alternative key if another file has the session's id; zero if none
+	nothingInCommon bool      // set if the target's session differs from the first record on
 
-	namedAfter bool         // the file, which says no id
-	firstID    string       // of the first record of log, if the session is named after the file
-	store      *store.Store // the database of patchlog's that has it, in place of Records
-	listed     bool         // and was listed there
+	namedAfter bool         // the file has no session id: the session is named after the file
+	firstID    string       // id of log's first record, if the session is named after the file
+	store      *store.Store // the patchlog database that has the session, in place of Records
+	listed     bool         // the database's listing contains the session
 }
 
-// Shared is the state that the sessions of an app share, or those of a user of an app.
+// Shared is the state that the sessions of an app, or of a user of an app, share.
 type Shared struct {
 	App    string
-	User   string                 // empty: of the app
-	Values map[string]patch.Value // under keys with their prefix, app: or user:
+	User   string                 // empty for the app's state
+	Values map[string]patch.Value // keys include their prefix, app: or user:
 }
 
-// Difference is something that does not come over as it was, or about which the source
-// leaves doubt.
+// Difference is something that is not migrated unchanged, or that is ambiguous in the source.
 type Difference struct {
-	Event string `json:"event,omitempty"` // the id of the event it is about
-	Key   string `json:"key,omitempty"`   // the state key it is about
+	Event string `json:"event,omitempty"` // id of the event concerned
+	Key   string `json:"key,omitempty"`   // state key concerned
 	What  string `json:"what"`
 }
 
-// String says it in one line.
+// String returns the difference in one line.
 func (d Difference) String() string {
 	var about []string
 	if d.Event != "" {
@@ -94,9 +91,9 @@ func (d Difference) String() string {
 	return strings.Join(about, "") + d.What
 }
 
-// SessionError is about one session of a source, which cannot be read.
+// SessionError says that one session of a source cannot be read.
 type SessionError struct {
-	Key store.Key // may be empty, or one that no store takes
+	Key store.Key // may be empty or invalid
 	Err error
 }
 
@@ -110,9 +107,9 @@ func (e *SessionError) Error() string {
 // Unwrap returns the reason.
 func (e *SessionError) Unwrap() error { return e.Err }
 
-// SharedError is about one shared scope of a source, which cannot be read.
+// SharedError says that one shared scope of a source cannot be read.
 type SharedError struct {
-	App, User string // an empty user: of the app
+	App, User string // User is empty for the app's scope
 	Err       error
 }
 

@@ -12,7 +12,8 @@ import (
 	"github.com/patchlog-dev/patchlog/store/migrate"
 )
 
-// An empty database of the older schema of ADK for Python is named so, and one of ADK for Go is read.
+// An empty database with the older schema of ADK for Python is refused by name; one of ADK for Go is
+// read.
 func TestEmptyDatabase(t *testing.T) {
 	for texts, want := range map[string]error{"VARCHAR(128)": migrate.ErrPickled, "text": nil} {
 		db := testlog.Must(sql.Open("sqlite", ":memory:"))(t)

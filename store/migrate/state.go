@@ -15,16 +15,16 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// What customMetadata says under "patchlog" of records that a migration adds.
+// Keys and values in customMetadata.patchlog of records that a migration adds.
 const (
 	metadataKey  = patch.OwnMetadata
-	markState    = "state"  // of "migration": an event that sets the source's state
-	markRewind   = "rewind" // of "migration": a patch that undoes what an event of the source undoes
+	markState    = "state"  // value of "migration": an event that sets the source's state
+	markRewind   = "rewind" // value of "migration": a patch that applies a rewind of the source
 	migrationKey = "migration"
-	adoptedKey   = "adopted" // of patches that adopt a compaction record
+	adoptedKey   = "adopted" // key of patches that adopt a compaction record
 )
 
-// ours reports whether a record is one that a migration adds to the events of a source.
+// ours reports whether a migration added a record to the source's events.
 func ours(r patch.Record) bool {
 	if r.Patch != nil {
 		said, _ := r.Patch.CustomMetadata()[metadataKey].(map[string]any)
@@ -35,8 +35,7 @@ func ours(r patch.Record) bool {
 	return said[migrationKey] == markState
 }
 
-// initialState is the state that a session is taken to have begun with: the keys that no
-// event sets.
+// initialState returns the assumed initial state of a session: the keys that no event sets.
 func initialState(state map[string]patch.Value, events []*patch.Event) map[string]any {
 	set := map[string]bool{}
 	for _, e := range events {
@@ -53,8 +52,8 @@ func initialState(state map[string]patch.Value, events []*patch.Event) map[strin
 	return initial
 }
 
-// compareState says how the state that a log gives differs from the source's, and what would
-// have to be set to make it equal.
+// compareState returns the differences between the view's state and the source's, and the delta that
+// makes them equal.
 func compareState(v fold.View, state map[string]patch.Value, rewinds []*patch.Event, replayed bool) (differences []Difference, delta map[string]patch.Value) {
 	differs := func(key, format string, args ...any) {
 		differences = append(differences, Difference{Key: key, What: fmt.Sprintf(format, args...)})
@@ -94,7 +93,7 @@ func compareState(v fold.View, state map[string]patch.Value, rewinds []*patch.Ev
 	return differences, delta
 }
 
-// settleState adds an event that makes the state equal to the source's, if it is not.
+// settleState adds an event that sets the source's state, if the state differs.
 func (b *builder) settleState(ctx context.Context, events int) ([]Difference, error) {
 	s, err := b.scratch.Get(ctx, b.session.Key)
 	if err != nil {
@@ -115,8 +114,8 @@ func (b *builder) settleState(ctx context.Context, events int) ([]Difference, er
 	return differences, err
 }
 
-// stateEvent returns an event that sets state after the given number of events. It belongs to the last
-// one's invocation, since it is no turn of its own.
+// stateEvent returns an event that sets state, after the given number of events. It belongs to the
+// last one's invocation, since it is not a turn of its own.
 func (b *builder) stateEvent(events int, delta map[string]patch.Value) (*patch.Event, error) {
 	set, err := patch.NewValue(delta)
 	if err != nil {
@@ -134,9 +133,8 @@ func (b *builder) stateEvent(events int, delta map[string]patch.Value) (*patch.E
 	return adkjson.ParseEvent(text)
 }
 
-// alike reports whether two values are equal, or as near as ADK's services tell them apart:
-// those read the numbers of a state as float64, and write them so when they next change the
-// state. What the event says is the more exact.
+// alike reports whether two values are equal, or become equal when ADK's services read the numbers of
+// a state as float64 and write them again. The event's value is then the exact one.
 func alike(a, b patch.Value) bool {
 	if a.Equal(b) {
 		return true
@@ -145,7 +143,7 @@ func alike(a, b patch.Value) bool {
 	return json.Unmarshal([]byte(a.String()), &x) == nil && json.Unmarshal([]byte(b.String()), &y) == nil && reflect.DeepEqual(x, y)
 }
 
-// clip is a text as a report shows it.
+// clip shortens a text for a report.
 func clip(text string) string {
 	const most = 60
 	if runes := []rune(text); len(runes) > most {

@@ -10,76 +10,75 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// node is an entry's place in the conversation, which is a tree: each entry follows one
-// before it in the file.
+// node is an entry in the conversation's tree. Its parent is an earlier entry of the file.
 type node struct {
-	id      string // the entry's own
-	eventID string // of a summary, that which stands
+	id      string // id of the entry
+	eventID string // id of the entry's event; of a summary, that of the active one
 	parent  *node
 	depth   int
-	line    int // that of its line, ascending
+	line    int // number of its line, ascending
 	content bool
 	prompt  bool
 	summary bool
 	piece   string
-	callers []*node // of the calls that it answers
+	callers []*node // nodes of the calls that it answers
 
-	hidden int   // the number of the change that hides it, from 1; 0 if none does, or it has no content
-	change int   // of a summary: of its own change; 0 if that was taken back
-	before *node // the summary that it was kept behind
-	last   *node // the newest summary on the way to it, itself included
+	hidden int   // number of the change that hides it, from 1; 0 if it is not hidden or has no content
+	change int   // of a summary: number of its change; 0 if that was reverted
+	before *node // the summary that kept it
+	last   *node // the newest summary on its path, including itself
 	brings *summary
 }
 
-// summary is what the node of a summary brings.
+// summary is the content of a summary node.
 type summary struct {
 	event  *patch.Event
 	kept   []*node
 	strict bool
 }
 
-// change is what hid something at a time: the cuts of a move, or a summary. Changes are
-// taken back newest first, which is never blocked.
+// change is a set of patches that hid events together: the cuts of a move, or a summary. Changes are reverted newest
+// first, which no patch can block.
 type change struct {
 	patches []string
 	hides   []*node
-	summary *node // nil if it is a move
+	summary *node // nil for a move
 }
 
-// tree is the conversation as it stands after each line: the way from its beginning to where
-// it goes on. What is visible of the records so far is what is on that way.
+// tree is the conversation after each line: the path from its root to its leaf. The visible events of the log so far
+// are those on that path.
 //
-// To move it, changes are taken back, newest first, until none is left that hides a node of
-// the new way or is a summary beside it. Then what is beside the new way is cut, and the
-// newest summary on it put in again if it was taken back.
+// To change the leaf, changes are reverted, newest first, until none hides a node of the new path or is a summary
+// beside it. Then events beside the new path are cut, and the newest summary on it is inserted again if it was
+// reverted.
 type tree struct {
 	view    fold.View
 	nodes   map[string]*node  // by entry id
 	events  map[string]*node  // by event id
-	pieces  map[string]*node  // the first piece of each message
-	callers map[string]*node  // by call id: the newest
-	entries []*node           // by their number in the file; nil for a line without a place
-	session string            // the session's id, or "" before a line has it
-	names   map[string]string // of calls, by id
+	pieces  map[string]*node  // by message id: its first piece
+	callers map[string]*node  // by call id: the newest node with the call
+	entries []*node           // in file order; nil for an entry without a place
+	session string            // the session's id, or "" if no line had one yet
+	names   map[string]string // names of functions by call id
 	leaf    *node
 	changes []change
-	way     map[*node]bool // the nodes that the newest move passed: true on the new way, false on the old one
+	way     map[*node]bool // the nodes that the last move visited: true if on the new path, false if on the old one
 	steps   int
-	size    int                      // of the file
-	agent   string                   // the author of what the program does
-	newID   func(what string) string // of a patch
-	logged  []patch.Record           // with seqs
-	fresh   int                      // of them, those from this one on are of the entry
+	size    int                      // of the file, in bytes
+	agent   string                   // the author of the program's own events
+	newID   func(what string) string // returns ids for patches
+	logged  []patch.Record           // the log so far, with seqs
+	fresh   int                      // number of records logged before the current entry
 }
 
-// What a patch did, as its metadata says.
+// Values of "did" in the metadata of patches.
 const (
 	didRewind     = "rewind"
 	didCompaction = "compaction"
 )
 
-// How much work the moves of a file may be, since it takes time and memory: a constant and a part of its size, which
-// is enough for hundreds of moves between long branches.
+// Limits for the work of a file's moves: a constant plus a part of its size, enough for hundreds of moves between
+// long branches.
 const (
 	stepsMore     = 1 << 17
 	bytesPerStep  = 64
@@ -97,11 +96,11 @@ func (t *tree) step(n int) error {
 	return nil
 }
 
-// find returns the node that a line means by an id, or nil.
+// find returns the node that a line refers to by an id, or nil.
 func (t *tree) find(id string) *node {
 	n := t.nodes[id]
 	if n != nil && n.before != nil {
-		return n.before // what was kept behind a summary follows it
+		return n.before // children of a kept message follow the summary
 	}
 	return n
 }
@@ -137,9 +136,9 @@ func (t *tree) patch(p *patch.PatchEvent, what string, at entry, group string) (
 	return id, t.log(patch.Record{Patch: p})
 }
 
-// covers returns how many visible events, from the first on, the summary of a line stands
-// for, or why it cannot be one: all before the first that it keeps, or all before its line.
-// If it is strict, there must be one that it keeps, unless it names none.
+// covers returns how many visible events from the first on a summary replaces: all before the first event in kept,
+// or else all up to its line. If it is 0, why says why the summary cannot be used. If strict is set, one of kept
+// must be visible.
 func (t *tree) covers(kept []*node, strict bool, line int) (count int, why string, err error) {
 	for i := t.view.Len(); i > 0 && count == 0; i-- {
 		if n := t.events[t.view.At(i-1).ID()]; n != nil && n.line <= line {
@@ -158,7 +157,7 @@ func (t *tree) covers(kept []*node, strict bool, line int) (count int, why strin
 	if err := t.step(t.view.Len()); err != nil {
 		return 0, "", err
 	}
-	// A call stays in sight where its response does.
+	// A call stays visible if its response does.
 	for _, c := range slices.Backward(t.view.Calls()) {
 		if c.Index < count && len(c.Responses) > 0 && c.Responses[len(c.Responses)-1] >= count {
 			count = c.Index
@@ -172,8 +171,7 @@ func (t *tree) covers(kept []*node, strict bool, line int) (count int, why strin
 	return 0, "nothing that it stands for is in sight", nil
 }
 
-// add adds an entry, of which event makes the event, and returns its node, if it has a
-// place in the tree.
+// add adds an entry, whose event is made by event, and returns its node, or nil if it has no place in the tree.
 func (t *tree) add(e entry, line int, event func(entry) (*patch.Event, error)) (*node, error) {
 	t.fresh = len(t.logged)
 	if e.goesOn {
@@ -249,7 +247,7 @@ func (t *tree) add(e entry, line int, event func(entry) (*patch.Event, error)) (
 	return n, nil
 }
 
-// summarise puts a summary in the place of the first visible events.
+// summarise replaces the first count visible events by a summary.
 func (t *tree) summarise(n *node, count int, event *patch.Event, what string, at entry) error {
 	c := change{summary: n}
 	for i := range count {

@@ -13,19 +13,19 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// told is an entry of a drawn conversation.
+// told is an entry of a generated conversation.
 type told struct {
-	parent int // number of another; -1 if it is a beginning
+	parent int // index of the parent; -1 for a root
 	text   string
-	meta   bool // it says nothing
+	meta   bool // it has no content
 
 	compaction bool
-	keep       int // the first that stays, -1 if none does
+	keep       int // index of the first kept entry, -1 if none
 
-	batch int // of parallel calls: the number of their message's first piece, else -1
+	batch int // for parallel calls: index of their message's first piece, else -1
 }
 
-// way returns the numbers of the entries from the beginning to one.
+// way returns the indices of the entries on the path to an entry.
 func way(all []told, to int) []int {
 	var path []int
 	for ; to >= 0; to = all[to].parent {
@@ -35,8 +35,8 @@ func way(all []told, to int) []int {
 	return path
 }
 
-// visible says what an agent sees at an entry: as agents themselves say it, by a walk over
-// the file from there.
+// visible returns the entries that an agent sees at an entry, computed as agents do: by following
+// parents.
 func visible(all []told, at int) []int {
 	path := way(all, at)
 	last := -1
@@ -58,7 +58,7 @@ func visible(all []told, at int) []int {
 		path = path[last+1:]
 	}
 	seen = append(seen, path...)
-	for n := range all { // the other pieces of messages, and what answers them
+	for n := range all { // the other pieces of messages, and their responses
 		if first := all[n].batch; first >= 0 && slices.Contains(seen, first) && !slices.Contains(seen, n) {
 			seen = append(seen, n)
 		}
@@ -79,7 +79,7 @@ func textsOf(all []told, seen []int) []string {
 	return texts
 }
 
-// shown returns what the visible events of a log say, one text each.
+// shown returns the texts of a log's visible events.
 func shown(v fold.View) []string {
 	texts := []string{}
 	for _, e := range v.Events() {
@@ -107,7 +107,7 @@ func line(v any) string {
 
 type fields map[string]any
 
-// drawParent draws what comes before the next entry: mostly the last one.
+// drawParent draws the parent of the next entry: mostly the last one.
 func drawParent(t *rapid.T, n, leaf int) int {
 	if rapid.IntRange(0, 3).Draw(t, "back") > 0 {
 		return leaf
@@ -115,7 +115,7 @@ func drawParent(t *rapid.T, n, leaf int) int {
 	return rapid.IntRange(-1, n-1).Draw(t, "parent")
 }
 
-// What is visible of a file of pi is, after each of its lines, what pi would see.
+// After each line of a pi file, the visible events are those that pi would see.
 func TestPiTrees(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var all []told
@@ -159,12 +159,12 @@ func holds(t *rapid.T, format Format, data string, want []string) {
 	sameLines(t, []byte(data), records)
 }
 
-// The same of Claude Code, whose messages come in pieces that are answered side by side.
+// The same for Claude Code, whose messages come in pieces that are answered separately.
 func TestClaudeCodeTrees(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var all []told
 		data := line(fields{"type": "mode", "sessionId": "s"})
-		leaf := -1 // where the conversation stands
+		leaf := -1 // the current leaf
 		add := func(e told, l fields) int {
 			n := len(all)
 			if e.batch == -2 {
@@ -191,7 +191,7 @@ func TestClaudeCodeTrees(t *testing.T) {
 			parent := drawParent(t, len(all), len(all)-1)
 			n := len(all)
 			kind := rapid.IntRange(0, 6).Draw(t, "kind")
-			if parent < 0 && (kind%2 == 1 || kind == 2) { // no conversation begins with an answer
+			if parent < 0 && (kind%2 == 1 || kind == 2) { // no conversation begins with a response
 				parent = len(all) - 1
 			}
 			switch kind {
@@ -231,7 +231,7 @@ func TestClaudeCodeTrees(t *testing.T) {
 	})
 }
 
-// What is visible of a rollout is what Codex would see after rollbacks and compactions.
+// The visible events of a rollout are those that Codex would see after rollbacks and compactions.
 func TestCodexRollbacks(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		type step struct {

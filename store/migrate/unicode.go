@@ -8,13 +8,13 @@ import (
 	"unicode/utf8"
 )
 
-// mend returns a text of JSON with U+FFFD in place of bytes and escapes that are not Unicode, and whether it had any.
-// A text that has none is returned as it is.
+// mend returns JSON text with U+FFFD in place of bytes and escapes that are not Unicode, and whether there were any.
+// Valid text is returned as is.
 func mend(text []byte) (mended []byte, changed bool) {
 	if !utf8.Valid(text) {
 		text, changed = bytes.ToValidUTF8(text, []byte("\ufffd")), true
 	}
-	var out []byte // the text before done
+	var out []byte // the result for the text before done
 	done := 0
 	for at := 0; ; {
 		i := bytes.IndexByte(text[min(at, len(text)):], '\\')
@@ -41,7 +41,7 @@ func mend(text []byte) (mended []byte, changed bool) {
 	return append(out, text[done:]...), true
 }
 
-// escaped returns the code unit of an escape of 4 digits that a text begins with, or -1.
+// escaped returns the code unit of the \uXXXX escape at the start of a text, or -1.
 func escaped(text []byte) rune {
 	if len(text) < 6 || text[0] != '\\' || text[1] != 'u' {
 		return -1
@@ -53,8 +53,8 @@ func escaped(text []byte) rune {
 	return rune(n)
 }
 
-// wholeIn returns the JSON object that a line ends with behind the beginning of another one, as a crash leaves them on
-// one line, or nil.
+// wholeIn returns the JSON object at the end of a line that starts with a truncated one, as a crash may leave them, or
+// nil.
 func wholeIn(line []byte) json.RawMessage {
 	const tries = 64
 	for at, n := 0, 0; n < tries; n++ {

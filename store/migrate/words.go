@@ -7,8 +7,8 @@ import (
 	"github.com/patchlog-dev/patchlog/internal/present"
 )
 
-// Words says what became of a session, or would by a dry run: in one line, and a line for each thing that is to be
-// said of it beside that.
+// Words describes the result, or what it would be without a dry run: a summary line, then a line for each further
+// note.
 func (r Result) Words(dryRun bool) []string {
 	would := ""
 	if dryRun {
@@ -37,7 +37,7 @@ func (r Result) Words(dryRun bool) []string {
 	return lines
 }
 
-// Add adds another migration's report.
+// Add adds another migration's report to r.
 func (r *Report) Add(o Report) {
 	if r.Sessions == nil {
 		r.Sessions = map[Status]int{}
@@ -51,7 +51,7 @@ func (r *Report) Add(o Report) {
 	r.Failures += o.Failures
 }
 
-// Words says what a migration with the options came to: problems, and lines of which the last one has the totals.
+// Words describes the report: problems, and lines of which the last one has the totals.
 func (r Report) Words(opts Options) (lines, problems []string) {
 	if r.SharedErr != nil {
 		problems = append(problems, "shared values: "+r.SharedErr.Error())
@@ -86,7 +86,7 @@ func (r Report) Words(opts Options) (lines, problems []string) {
 	return append(lines, text), problems
 }
 
-// Problems returns how many sessions and shared values a migration with the options could not bring.
+// Problems returns how many sessions and shared values could not be migrated with these options.
 func (r Report) Problems(opts Options) int {
 	n := r.Failures
 	if r.SharedErr != nil {

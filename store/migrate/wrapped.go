@@ -13,7 +13,7 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// carried returns the patches that an event of a wrapped service carries.
+// carried returns the patches in an event of a wrapped service.
 func carried(e *patch.Event) (patches portable.Patches, ok bool) {
 	said, ok := e.CustomMetadata()[portable.MetadataKey].(string)
 	if !ok || e.SaysSomething() {
@@ -22,14 +22,14 @@ func carried(e *patch.Event) (patches portable.Patches, ok bool) {
 	return portable.Parse(e.ID(), said), true
 }
 
-// wrapped reports whether a session was written by a service that wraps another one. Its state is
-// what its events and patches say: the source's own state has values that patches took out.
+// wrapped reports whether a service that wraps another one wrote the session. Its state is computed from its events
+// and patches, since the source's own state includes values that patches removed.
 func (s *Session) wrapped() bool {
 	_, created := s.State[portable.StateKey]
 	return created || slices.ContainsFunc(s.Events, isCarrier)
 }
 
-// wrappedInitial returns the initial state that the wrapping service has recorded.
+// wrappedInitial returns the initial state that the wrapping service recorded.
 func wrappedInitial(state map[string]patch.Value) (initial map[string]any, ok bool) {
 	origin, ok := state[portable.StateKey]
 	if !ok {
@@ -49,7 +49,7 @@ func isCarrier(e *patch.Event) bool {
 	return ok
 }
 
-// apart returns a log without the patches that events carry, and the events without those whose patches the log holds.
+// apart returns a log without the patches from events, and the events whose patches are not in the log.
 func apart(have []patch.Record, events []*patch.Event) (rest []patch.Record, open []*patch.Event) {
 	logged, ids := map[string]bool{}, map[string]bool{}
 	for _, r := range have {
@@ -68,8 +68,8 @@ func apart(have []patch.Record, events []*patch.Event) (rest []patch.Record, ope
 	return slices.DeleteFunc(slices.Clone(have), func(r patch.Record) bool { return r.Patch != nil && ids[r.ID()] }), open
 }
 
-// UntranslatedError lists the events of a wrapped service whose patches are not in the log. Events that
-// they hide are visible.
+// UntranslatedError lists events of a wrapped service whose patches were left out. Events that these patches hide are
+// visible.
 type UntranslatedError struct {
 	Key    store.Key
 	Events []Difference
@@ -85,8 +85,8 @@ func (e *UntranslatedError) Error() string {
 
 const leftOut = "its patches are left out: the events that they name are not adjacent, or they are of another version"
 
-// lostPatches returns the events before the missing ones whose patches an earlier run left out, and those
-// that seem to have carried patches, which the source does not say. open are those that are not logged.
+// lostPatches returns events whose patches an earlier run left out, and events that seem to have carried patches that
+// the source omits. open are the events whose patches are not logged; those in missing will be translated now.
 func lostPatches(s *Session, open, missing []*patch.Event) (lost []Difference) {
 	_, created := s.State[portable.StateKey]
 	for _, e := range open {
@@ -101,7 +101,7 @@ func lostPatches(s *Session, open, missing []*patch.Event) (lost []Difference) {
 	return lost
 }
 
-// translate logs the patches that an event carries, at its place.
+// translate logs the patches in an event at its position.
 func (b *builder) translate(ctx context.Context, e *patch.Event, patches portable.Patches) error {
 	v, err := b.scratch.View(ctx, b.session.Key)
 	if err != nil {
@@ -126,7 +126,7 @@ func (b *builder) translate(ctx context.Context, e *patch.Event, patches portabl
 	return err
 }
 
-// apply logs patches as the source has them, whatever they leave.
+// apply logs patches without the checks for orphans, pins and waiting calls.
 func (b *builder) apply(ctx context.Context, v fold.View, patches []*patch.PatchEvent) error {
 	_, err := b.scratch.ApplyPatch(ctx, b.session.Key, patches, store.PatchOptions{On: v, AllowOrphans: true, AllowPinned: true, AllowWaiting: true})
 	return err
