@@ -47,7 +47,6 @@ $ patchlog patch shop/ada/4711 --before 61 --base 58`)
 	textVar(fs, &edit.Text, "summary", "put a summary of this `TEXT` in place of the events")
 	replacement := fs.String("replacement", "", "put the events of this `FILE` in their place, one JSON object a line; - is standard input")
 	choose(cmd, (*string)(&edit.State), "state", "keep or drop what the hidden events set in the state", string(patch.Keep), string(patch.Drop))
-	cmd.RegisterFlagCompletionFunc("before", a.completeRecord("EVENT"))
 	a.declareAuthor(cmd, &edit.Author)
 	cmd.MarkFlagsMutuallyExclusive("summary", "replacement", "before")
 	cmd.PreRunE = func(cmd *cobra.Command, args []string) (err error) {
@@ -185,8 +184,6 @@ $ patchlog rewind shop/ada/4711 --turn 4 --dry-run`)
 	fs.Var(&record, "record", "go back to before the turn that has the record with this `SEQ`")
 	textVar(fs, &invocation, "invocation", "go back to before the turn of the invocation with this `ID`")
 	fs.Lookup("turn").DefValue = ""
-	cmd.RegisterFlagCompletionFunc("turn", a.completeRecord("TURN"))
-	cmd.RegisterFlagCompletionFunc("record", a.completeRecord("EVENT"))
 	cmd.MarkFlagsMutuallyExclusive("turn", "record", "invocation")
 	cmd.Args = func(cmd *cobra.Command, args []string) error {
 		if len(args) == 2 {

@@ -22,7 +22,7 @@ func (a *app) importCommand() *cobra.Command {
 		fmt.Fprintf(&formats, "  %-18s %s\n", f.Name, f.Title)
 	}
 	cmd := command(`import [KEY] SOURCE...
-Bring sessions in: from files of agents and of ADK, and from databases
+Import sessions of agents and of ADK, from files and databases
 
 SOURCE is a file, a folder, whose files are imported as far as they are recognised, a pattern with *, a
 database (a file, or postgres://...), or - for standard input. Its content tells the format:

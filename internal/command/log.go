@@ -284,10 +284,10 @@ func (a *app) auditLine(record audited) error {
 	} else {
 		by, at = cell{present.Printable(typeOf(r)), bold}, r.Patch.Timestamp()
 		if author := authorText(r.Patch.Author()); author != "" {
-			text.text = "by " + author + ": "
+			text.text = "by " + author
 		}
-		if typeOf(r) != receiptType { // of which the text is below, uncut
-			text.text += present.ShortIDs(present.PatchText(r.Patch))
+		if typeOf(r) != receiptType { // the text of a receipt is below, uncut
+			text.text = strings.TrimPrefix(text.text+": "+present.ShortIDs(present.PatchText(r.Patch)), ": ")
 		}
 	}
 	err = a.auditRow(cell{fmt.Sprint(r.Seq), plain}, cell{fmt.Sprint(record.turn), dim}, cell{at.Format(time.DateTime), dim}, cell{tokens, dim}, by, text)
@@ -394,8 +394,8 @@ stands for are gone from the visible log, which other visible events still have,
 
 With --patch, the summaries that a patch or its group inserted: as they stand now, or, if they are hidden, as
 they stood after the patch. PATCH is the number of its record, its id, or the beginning of its id. With --json
-each summary is a line {"key","seq","level","index","summary","events","invocations","tokens","identifiers",
-"notVisible","inOtherEvents","invented","numbers"}.
+each summary is a line {"key", "seq", "level", "index", "summary", "events", "invocations", "tokens", "identifiers",
+"notVisible", "inOtherEvents", "invented", "numbers"}.
 
 $ patchlog loss shop/ada/4711`)
 	id := ""

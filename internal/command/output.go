@@ -71,7 +71,7 @@ func (o *output) line(texts ...any) error {
 	}
 	text := b.String()
 	if o.wraps {
-		text = wrap(text, max(o.columns, leastColumns))
+		text = wrap(text, max(o.columns, leastColumns), "  ")
 	}
 	return o.row(painted(text))
 }
@@ -85,15 +85,15 @@ func (o *output) row(text painted) error {
 // Terminals with fewer columns than this are not written for.
 const leastColumns = 40
 
-// wrap breaks lines that have more than most columns at spaces. What follows a break is indented by two columns more than
-// the line.
-func wrap(text string, most int) string {
+// wrap breaks lines that have more than most columns at spaces. A line that a break begins is indented like the line that
+// was broken, and by indent more.
+func wrap(text string, most int, indent string) string {
 	var b strings.Builder
 	for line := range strings.Lines(text) {
 		lead := line[:len(line)-len(strings.TrimLeft(line, " "))]
 		words := strings.SplitAfter(line[len(lead):], " ")
 		words[0] = lead + words[0]
-		indent, columns, blank := lead+"  ", 0, ""
+		indent, columns, blank := lead+indent, 0, ""
 		for n, word := range words {
 			if n > 0 && columns+columnsOf(colourCode.ReplaceAllString(strings.TrimRight(word, " \n"), "")) > most {
 				b.WriteString("\n" + indent)
@@ -108,6 +108,12 @@ func wrap(text string, most int) string {
 	}
 	return b.String()
 }
+
+// lineEnd matches the end of a line that the next one goes on with: the next line is neither empty nor indented.
+var lineEnd = regexp.MustCompile(`(\S)\n([^\n ])`)
+
+// joinLines makes one line of each paragraph, for wrap. Indented lines stay as they are.
+func joinLines(text string) string { return lineEnd.ReplaceAllString(text, "$1 $2") }
 
 // colourCode matches what [output.paint] writes around a text.
 var colourCode = regexp.MustCompile("\x1b\\[[0-9]*m")

@@ -504,7 +504,7 @@ func TestEightyColumns(t *testing.T) {
 	if out := shown("", "diff", key, "2"); !strings.Contains(out, "0b828046  user") || strings.Contains(out, "0b828046-2398-4ae4-b3b8-9e5093413ccb  user") {
 		t.Errorf("the id is not shortened in\n%s", out)
 	}
-	if want, out := "a/u/s: there is\n  nothing to say\n", wrap("a/u/s: there is nothing to say\n", 16); out != want {
+	if want, out := "a/u/s: there is\n  nothing to say\n", wrap("a/u/s: there is nothing to say\n", 16, "  "); out != want {
 		t.Errorf("got %q want %q", out, want)
 	}
 }

@@ -6,7 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"os"
+	"regexp"
 	"runtime"
 	"runtime/debug"
 	"slices"
@@ -15,12 +15,8 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/cobra/doc"
 	"github.com/spf13/pflag"
 
-	"github.com/patchlog-dev/patchlog/internal/ops"
-	"github.com/patchlog-dev/patchlog/internal/present"
-	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/patch/redact"
 	"github.com/patchlog-dev/patchlog/store"
 )
@@ -37,12 +33,6 @@ inspector, such as http://127.0.0.1:7070/, through which a database is read that
 
 Exit codes: 0 done, 1 refused or failed, 2 wrong usage.`
 
-const helpTemplate = `{{.Short}}.
-
-{{with .Long}}{{.}}
-
-{{end}}{{.UsageString}}`
-
 // rootCommand returns the tree of all commands.
 func (a *app) rootCommand() *cobra.Command {
 	root := &cobra.Command{
@@ -58,9 +48,11 @@ func (a *app) rootCommand() *cobra.Command {
 		SilenceErrors: true,
 		SilenceUsage:  true,
 
-		// An error of flags that do not go together is one of usage as well.
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
 			if err := cmd.ValidateFlagGroups(); err != nil {
+				if m := setFlags.FindStringSubmatch(err.Error()); m != nil {
+					return usagef("--%s do not go together", strings.ReplaceAll(m[1], " ", " and --"))
+				}
 				return usagef("%v", err)
 			}
 			return nil
@@ -68,7 +60,14 @@ func (a *app) rootCommand() *cobra.Command {
 	}
 	root.SetOut(a.out)
 	root.SetErr(a.errs)
-	root.SetHelpTemplate(helpTemplate)
+	root.SetHelpFunc(func(cmd *cobra.Command, _ []string) {
+		text := cmd.Short + ".\n\n"
+		if cmd.Long != "" {
+			text += wrap(joinLines(cmd.Long), a.out.columns, "") + "\n\n"
+		}
+		fmt.Fprint(a.out, text+cmd.UsageString())
+	})
+	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), ".FlagUsages", fmt.Sprintf(".FlagUsagesWrapped %d", a.out.columns)))
 	root.SetVersionTemplate("{{.Version}}\n")
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		if cmd.HasSubCommands() && cmd.Flags().NArg() > 0 {
@@ -92,7 +91,7 @@ func (a *app) rootCommand() *cobra.Command {
 	a.addGroup(root, "Sessions", a.openCommand(), a.importCommand(), a.exportCommand(), a.sessionsCommand(), a.forkCommand(), a.deleteCommand(), a.retainCommand())
 	a.addGroup(root, "What a model sees, and why", a.logCommand(), a.auditCommand(), a.searchCommand(), a.serveCommand(), a.statsCommand(), a.diffCommand(), a.lossCommand())
 	a.addGroup(root, "Patches", a.patchCommand(), a.pinCommand(), a.revertCommand(), a.rewindCommand(), a.compactCommand(), a.repairCommand(), a.eraseCommand())
-	a.addGroup(root, "More", a.demoCommand(), a.verifyCommand(), a.backupCommand(), a.vacuumCommand(), a.salvageCommand(), a.docsCommand())
+	a.addGroup(root, "More", a.demoCommand(), a.verifyCommand(), a.backupCommand(), a.vacuumCommand(), a.salvageCommand())
 	root.SetCompletionCommandGroupID("More")
 	root.SetHelpCommandGroupID("More")
 	root.InitDefaultHelpCmd()
@@ -107,6 +106,9 @@ func (a *app) rootCommand() *cobra.Command {
 	}
 	return root
 }
+
+// setFlags matches the flags that an error of cobra's says exclude each other.
+var setFlags = regexp.MustCompile(`\[([^]]*)] were all set$`)
 
 // version is the module's version, as the build knows it, and what it was built with and for.
 func version() string {
@@ -184,13 +186,18 @@ func operands(cmd *cobra.Command, args []string) error {
 	want := strings.Fields(cmd.Use)[1:]
 	switch i := slices.Index(args, ""); {
 	case i >= 0 && len(want) > 0:
-		return usagef("%s is empty", strings.Trim(want[min(i, len(want)-1)], "[.]"))
+		return usagef("%s is empty", operandName(want[min(i, len(want)-1)]))
 	case len(args) < len(want) && !strings.HasPrefix(want[len(args)], "["):
-		return usagef("%s is missing", strings.TrimSuffix(want[len(args)], "..."))
+		return usagef("%s is missing", operandName(want[len(args)]))
 	case len(args) > len(want) && !(len(want) > 0 && strings.HasSuffix(strings.TrimSuffix(want[len(want)-1], "]"), "...")):
 		return usagef("unexpected argument %q", args[len(want)])
 	}
 	return nil
+}
+
+// operandName is an operand of a usage line without the brackets and dots.
+func operandName(use string) string {
+	return strings.NewReplacer("[", "", "]", "", "...", "").Replace(use)
 }
 
 // command returns a command from its help: the usage line, what the command does, more about that after an empty line,
@@ -209,24 +216,6 @@ func (a *app) onSession(dryRun *bool, do func(ctx context.Context, s *store.Stor
 		use := writingUnless(dryRun == nil || *dryRun)
 		return a.withSession(cmd.Context(), args[0], use, func(s *store.Store, key store.Key) error { return do(cmd.Context(), s, key, args) })
 	}
-}
-
-func (a *app) docsCommand() *cobra.Command {
-	man := command(`man DIR
-Write a manual page for each command into a directory, which is made if need be
-
-$ patchlog docs man ~/.local/share/man/man1`)
-	man.RunE = func(cmd *cobra.Command, args []string) error {
-		root := cmd.Root()
-		root.DisableAutoGenTag = true
-		if err := os.MkdirAll(args[0], 0o777); err != nil {
-			return err
-		}
-		return doc.GenManTree(root, &doc.GenManHeader{Source: "patchlog", Manual: "patchlog"}, args[0])
-	}
-	docs := &cobra.Command{Use: "docs", Short: "Write documentation", Args: subcommand, RunE: missing}
-	docs.AddCommand(man)
-	return docs
 }
 
 // number is a flag that takes an integer from a least one on.
@@ -447,8 +436,7 @@ func suggestSession(ctx context.Context, s *store.Store, key store.Key, err erro
 	return fmt.Errorf("%w; 'patchlog sessions' lists what is there", err)
 }
 
-// completeOperand completes an operand by its name in the usage line: files and directories, and from the
-// database sessions and the numbers of records.
+// completeOperand completes an operand by its name in the usage line: files, and from the database the keys of sessions.
 func (a *app) completeOperand(cmd *cobra.Command, args []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
 	want := strings.Fields(cmd.Use)[1:]
 	i := len(args)
@@ -459,18 +447,14 @@ func (a *app) completeOperand(cmd *cobra.Command, args []string, typed string) (
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
 	var found []cobra.Completion
-	switch what := strings.Trim(want[i], "[.]"); what {
+	switch operandName(want[i]) {
 	case "FILE", "OLD", "NEW":
 		return completeFile(cmd, args, typed)
-	case "DIR":
-		return nil, cobra.ShellCompDirectiveFilterDirs
 	case "KEY":
 		a.withStore(cmd.Context(), Reading, func(s *store.Store) error { // without the database there is nothing to complete
 			found = keysOf(cmd.Context(), s, typed, mostCompleted)
 			return nil
 		})
-	case "EVENT", "PATCH", "FROM", "TO":
-		return a.completeRecord(what)(cmd, args, typed)
 	}
 	return found, cobra.ShellCompDirectiveNoFileComp
 }
@@ -478,48 +462,4 @@ func (a *app) completeOperand(cmd *cobra.Command, args []string, typed string) (
 // completeFile lets the shell complete the name of a file.
 func completeFile(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
 	return nil, cobra.ShellCompDirectiveDefault
-}
-
-// completeRecord completes the number of a record, or of a turn, of the session that the first operand names.
-func (a *app) completeRecord(what string) cobra.CompletionFunc {
-	return func(cmd *cobra.Command, args []string, typed string) (found []cobra.Completion, _ cobra.ShellCompDirective) {
-		if len(args) > 0 {
-			a.withSession(cmd.Context(), args[0], Reading, func(s *store.Store, key store.Key) error {
-				found = recordsOf(cmd.Context(), s, key, what, typed)
-				return nil
-			})
-		}
-		return found, cobra.ShellCompDirectiveNoFileComp
-	}
-}
-
-// recordsOf returns the numbers of the newest records that an operand can name, or of the newest turns, with what they say.
-func recordsOf(ctx context.Context, s *store.Store, key store.Key, what, begin string) (found []cobra.Completion) {
-	turns := ops.Turns{}
-	for r, err := range s.RawEvents(ctx, key, 1) {
-		if err != nil {
-			return nil
-		}
-		number, text, begun := r.Seq, "", len(turns)
-		turn := turns.Add(r)
-		switch {
-		case r.Patch != nil && (what == "EVENT" || what == "TURN"), r.Event != nil && what == "PATCH", what == "TURN" && turn == begun:
-			continue
-		case r.Patch != nil:
-			text = string(r.Patch.Type()) + " " + present.PatchText(r.Patch)
-		default:
-			text = eventText(r.Event)
-		}
-		if what == "TURN" {
-			number = uint64(turn)
-		}
-		if text, number := cut(text, 60), fmt.Sprint(number); strings.HasPrefix(number, begin) {
-			found = append(found, cobra.CompletionWithDesc(number, text))
-		}
-	}
-	return found[max(len(found)-mostCompleted, 0):]
-}
-
-func eventText(e *patch.Event) string {
-	return present.Printable(e.Author()) + ": " + present.Describe(e)
 }
