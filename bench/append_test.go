@@ -21,9 +21,9 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// BenchmarkAppend appends events of 512 bytes, one a call; each writer waits for its commit. The baseline
-// is bare bbolt with the same rows, a record and the head of its session: one goroutine commits the rows of
-// all waiting writers.
+// BenchmarkAppend appends events of 512 bytes, one per call; each writer waits for its commit. The baseline is
+// bare bbolt with the same rows, a record and its session's head: one goroutine commits the rows of all waiting
+// writers.
 func BenchmarkAppend(b *testing.B) {
 	for _, c := range []struct{ writers, sessions int }{{1, 1}, {256, 1}, {256, 1000}} {
 		b.Run(fmt.Sprintf("how=store/writers=%d/sessions=%d", c.writers, c.sessions), func(b *testing.B) {
@@ -47,8 +47,8 @@ func BenchmarkAppend(b *testing.B) {
 	}
 }
 
-// BenchmarkAppendBeside appends events one by one to a file of some 200 MB, half of it free, while the store does
-// something else, and reports the longest wait of an append.
+// BenchmarkAppendBeside appends events one by one to a file of some 200 MB, half of it free, while the store runs
+// another operation, and reports the longest wait of an append.
 func BenchmarkAppendBeside(b *testing.B) {
 	ctx := context.Background()
 	for _, beside := range []struct {
@@ -127,7 +127,7 @@ func openBare(b *testing.B) *bare {
 	return out
 }
 
-// append puts the rows of a record, compressed, and waits for the commit.
+// append writes the rows of a record, compressed, and waits for the commit.
 func (d *bare) append(session int, seq uint64) error {
 	done := make(chan error, 1)
 	d.waiting <- barePut{session, seq, done}

@@ -7,7 +7,7 @@ import (
 	"github.com/patchlog-dev/patchlog/internal/testlog"
 )
 
-// BenchmarkPlan plans, at any cost, on a view that has been planned on before.
+// BenchmarkPlan plans a compaction without a cost limit, on a view that was planned before.
 func BenchmarkPlan(b *testing.B) {
 	for _, c := range []struct {
 		trigger string

@@ -1,5 +1,5 @@
-// Package bench_test holds patchlog's benchmarks, each with its baseline beside it in
-// the same run. Figures and what they mean: docs/BENCHMARKS.md.
+// Package bench_test has patchlog's benchmarks, each with its baseline in the same run.
+// docs/BENCHMARKS.md has the figures and explains them.
 package bench_test
 
 import (
@@ -27,16 +27,16 @@ func events(n int) []*patch.Event {
 	return out
 }
 
-// plainSlice is the baseline: a visible log as a slice of events, cut by copying. It
-// keeps no state, no markers, and nothing of what was cut.
+// plainSlice is the baseline: a visible log as a slice of events, spliced by copying. It keeps
+// neither state nor markers nor removed events.
 type plainSlice []*patch.Event
 
 func (s plainSlice) splice(start, count int, replacement ...*patch.Event) plainSlice {
 	return slices.Replace(s, start, start+count, replacement...)
 }
 
-// A splice replaces up to four events by one, an insertion every other time keeps the
-// length where it was.
+// randomSplices returns splices that alternately replace up to four events by one and insert, so
+// that the length stays about constant.
 func randomSplices(n, visible int) []*patch.PatchEvent {
 	rng := rand.New(rand.NewPCG(1, 2))
 	out := make([]*patch.PatchEvent, n)
@@ -53,7 +53,7 @@ func randomSplices(n, visible int) []*patch.PatchEvent {
 	return out
 }
 
-// BenchmarkSplices applies random splices one by one, each giving a view of its own.
+// BenchmarkSplices applies random splices one by one, each giving a new view.
 func BenchmarkSplices(b *testing.B) {
 	const splices = 100_000
 	for _, n := range []int{1_000, 100_000} {
@@ -100,8 +100,8 @@ func recordsOf(events []*patch.Event) []patch.Record {
 	return records
 }
 
-// BenchmarkFold folds a whole log of decoded records, in which every eleventh is a
-// patch: splices that shorten, insert and replace.
+// BenchmarkFold folds a log of decoded records, of which every eleventh is a patch: splices that
+// shorten, insert and replace.
 func BenchmarkFold(b *testing.B) {
 	const nEvents, nPatches = 10_000, 1_000
 	all := events(nEvents)
@@ -155,7 +155,7 @@ func BenchmarkFold(b *testing.B) {
 	})
 }
 
-// BenchmarkApply appends one event to a view, and to a slice that must stay as it was.
+// BenchmarkApply appends one event to a view, and to a slice that must not change.
 func BenchmarkApply(b *testing.B) {
 	for _, n := range []int{100, 10_000, 100_000} {
 		v := viewOf(b, recordsOf(events(n)))

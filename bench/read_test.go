@@ -20,7 +20,7 @@ func BenchmarkGetAfterAppend(b *testing.B) {
 			create(b, s, 0)
 			fill(b, s, 0, n)
 			e := testlog.New(patch.Fields{Author: "agent", Actions: patch.Actions{StateDelta: map[string]any{"key1": 1}}})
-			// The state of a session just filled is computed once.
+			// The state of a newly filled session is computed once, outside the measurement.
 			if session, err := s.Get(b.Context(), sessionKey(0)); err != nil || len(session.State()) == 0 {
 				b.Fatal(err)
 			}
@@ -41,7 +41,7 @@ func BenchmarkGetAfterAppend(b *testing.B) {
 }
 
 // BenchmarkGetAfterOpen opens a file and gets a session with 100,000 records and 200 visible events. Without
-// snapshots it costs a fold of the log.
+// snapshots this folds the whole log.
 func BenchmarkGetAfterOpen(b *testing.B) {
 	const records, visible = 100_000, 200
 	for _, every := range []int{snapshot.DefaultEvery, -1} {
@@ -51,7 +51,7 @@ func BenchmarkGetAfterOpen(b *testing.B) {
 			s := testlog.Must(store.Open(path, opts))(b)
 			create(b, s, 0)
 			fill(b, s, 0, records)
-			// Every tenth of the last 2,000 stays, so that the visible events are not adjacent.
+			// Every tenth of the last 2,000 events stays, so that the visible events are not adjacent.
 			patches := []*patch.PatchEvent{patch.NewSplice(0, records-10*visible).WithState(patch.Keep)}
 			for i := range visible {
 				patches = append(patches, patch.NewSplice(i, 9))

@@ -13,9 +13,8 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// BenchmarkRevert takes a cut back in a view that is in memory: what that costs must
-// depend on the run that comes back, not on the session. The baseline folds the log
-// without the cut.
+// BenchmarkRevert reverts a cut in a view in memory. Its cost must depend on the restored run, not on
+// the session. The baseline folds the log without the cut.
 func BenchmarkRevert(b *testing.B) {
 	const n, run = 100_000, 1_000
 	records := recordsOf(events(n))
@@ -37,8 +36,8 @@ func BenchmarkRevert(b *testing.B) {
 	})
 }
 
-// BenchmarkRevertStored takes a cut of 100 events back in a store, which reads them from
-// the log again. Writes are not synced.
+// BenchmarkRevertStored reverts a cut of 100 events in a store, which reads them from the log again.
+// Writes are not synced.
 func BenchmarkRevertStored(b *testing.B) {
 	const n = 100_000
 	b.Run(fmt.Sprintf("events=%d/how=revert", n), func(b *testing.B) {
@@ -54,7 +53,7 @@ func BenchmarkRevertStored(b *testing.B) {
 	})
 }
 
-// BenchmarkRevertCold takes a cut of 100 events back in a session that was just read from a snapshot.
+// BenchmarkRevertCold reverts a cut of 100 events in a session that was just read from a snapshot.
 func BenchmarkRevertCold(b *testing.B) {
 	const n = 100_000
 	b.Run(fmt.Sprintf("events=%d/how=cold", n), func(b *testing.B) {
@@ -64,7 +63,7 @@ func BenchmarkRevertCold(b *testing.B) {
 		create(b, s, 0)
 		fill(b, s, 0, n)
 		patches := []*patch.PatchEvent{patch.NewSplice(0, n-300).WithState(patch.Keep), patch.NewSplice(0, 100).WithID("p")}
-		for i := range snapshot.DefaultEvery { // so that a snapshot is due
+		for i := range snapshot.DefaultEvery { // triggers a snapshot
 			patches = append(patches, patch.NewSplice(100+i%100, 1, testlog.New(patch.Fields{Author: "agent"})))
 		}
 		applyPatches(b, s, patches...)
@@ -90,9 +89,9 @@ func BenchmarkRevertCold(b *testing.B) {
 	})
 }
 
-// BenchmarkHotMemory measures what a session in memory takes that shows 200 events of
-// about 512 bytes: with nothing hidden, which is the baseline, and with 100,000 events
-// hidden by 1,000 cuts that keep the state and summaries, in turn. It is not about time.
+// BenchmarkHotMemory measures the memory of a session with 200 visible events of about 512 bytes:
+// with nothing hidden, which is the baseline, and with 100,000 events hidden by 1,000 patches,
+// alternately cuts that keep the state and summaries. Its time means nothing.
 func BenchmarkHotMemory(b *testing.B) {
 	for _, hidden := range []int{0, 100_000} {
 		b.Run(fmt.Sprintf("visible=200/hidden=%d", hidden), func(b *testing.B) {
@@ -100,7 +99,7 @@ func BenchmarkHotMemory(b *testing.B) {
 				s := openStore(b, store.Options{NoSync: true, Snapshots: snapshot.Policy{Every: -1}})
 				before := heap()
 				create(b, s, 0)
-				fill(b, s, 0, 1) // a summary takes its place
+				fill(b, s, 0, 1) // a summary replaces it
 				for from := 1; from < hidden; from += 200 {
 					fill(b, s, from, from+100)
 					applyPatches(b, s, patch.NewSplice(1, 100).WithState(patch.Keep))
@@ -119,7 +118,7 @@ func BenchmarkHotMemory(b *testing.B) {
 	}
 }
 
-// heap returns how much memory is in use, in bytes.
+// heap returns the heap in use, in bytes.
 func heap() int64 {
 	var m runtime.MemStats
 	runtime.GC()

@@ -16,7 +16,7 @@ import (
 )
 
 // BenchmarkFileSize fills a file in bulk, with events of 512 bytes or with the recorded sessions in the repository,
-// and reports its used pages as a share of the events' JSON.
+// and reports the ratio of its used pages to the events' JSON.
 func BenchmarkFileSize(b *testing.B) {
 	b.Run("events=512B", func(b *testing.B) {
 		fileSize(b, func(s *store.Store) (text int) {
@@ -47,7 +47,7 @@ func BenchmarkFileSize(b *testing.B) {
 	})
 }
 
-// fileSize reports the size of a file that fill fills, which returns the length of the JSON.
+// fileSize reports the size of a file written by fill, which returns the length of the JSON.
 func fileSize(b *testing.B, fill func(*store.Store) (text int)) {
 	b.Helper()
 	for b.Loop() {

@@ -16,18 +16,18 @@ import (
 
 // View is the result of a fold under test; fold.View implements it.
 type View interface {
-	Len() int                               // of the visible log
+	Len() int                               // length of the visible log
 	At(i int) *patch.Event                  // the visible event at an index
-	Seq() uint64                            // of the newest record, or 0
-	PatchSeq() uint64                       // of the newest patch, skipped ones included, or 0
+	Seq() uint64                            // seq of the newest record, or 0
+	PatchSeq() uint64                       // seq of the newest patch, including skipped ones, or 0
 	Values() iter.Seq2[string, patch.Value] // the session's own state, each key once, in any order
-	IsPinned(i int) bool                    // of the visible event at an index
+	IsPinned(i int) bool                    // whether the visible event at an index is pinned
 	Skipped() ([]patch.Skip, error)         // seqs and reasons of the skipped patches, in log order
 }
 
 // Check folds the records from the initial state with fold and with a [Reference], and compares the results. The
-// error has the first difference, or wraps the error of fold, and has the log in the text form. fold gets copies
-// of the map and the slice.
+// error describes the first difference, or wraps the error of fold, and includes the log in the text form. fold
+// gets copies of the map and the slice.
 func Check(records []patch.Record, initial map[string]patch.Value,
 	fold func(initial map[string]patch.Value, records []patch.Record) (View, error)) error {
 	if fold == nil {
@@ -44,7 +44,7 @@ func Check(records []patch.Record, initial map[string]patch.Value,
 	return nil
 }
 
-// Text returns a log in the text form, for messages.
+// Text returns a log in the text form, for error messages.
 func Text(records []patch.Record, initial map[string]patch.Value) string {
 	var b strings.Builder
 	if err := patch.WriteHeader(&b, initial); err != nil {

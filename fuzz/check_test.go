@@ -9,13 +9,13 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// wrongView is a view with a mistake.
+// wrongView is a view with an error.
 type wrongView struct {
 	View
-	len, seq, patchSeq int // by how much they are off
+	len, seq, patchSeq int // added to the correct values
 	at                 func(i int) *patch.Event
-	values             func(state map[string]patch.Value) // changes the state
-	twice              bool                               // each key
+	values             func(state map[string]patch.Value) // modifies the state
+	twice              bool                               // yields each key twice
 	skips              func(skips []patch.Skip) []patch.Skip
 }
 
@@ -55,7 +55,7 @@ func (v wrongView) Skipped() ([]patch.Skip, error) {
 	return skips, err
 }
 
-// wrongPins is a view that takes one pinned event for another, or the other way round.
+// wrongPins is a view that swaps pinned and unpinned for one event.
 type wrongPins struct {
 	modelView
 	at int

@@ -1,5 +1,5 @@
-// Package fuzz tests folds of session logs: it has a plain reference model of the fold, a generator of
-// logs, and a comparison of the model with another fold.
+// Package fuzz tests implementations of the fold: it has a plain reference model of the fold, a generator
+// of logs, and a comparison of the model with another fold.
 //
 // [Reference] is written from docs/SEMANTICS.md. It is slow, simple, and shares no code with package fold.
 // Each rule has a file:
@@ -15,7 +15,7 @@
 //
 // [Records] generates logs of agents' sessions with patches of every type, well-formed and malformed.
 // [Check] folds a log with the model and with another fold, and returns the first difference. A program
-// tests its own fold by
+// tests its own fold as follows:
 //
 //	rapid.Check(t, func(t *rapid.T) {
 //		records := fuzz.Records(fuzz.Options{}).Draw(t, "records")

@@ -6,7 +6,7 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// EraseLog returns the log with the records blanked that its receipts name.
+// EraseLog returns the log with the records blanked that its receipts cover.
 func EraseLog(records []patch.Record) []patch.Record {
 	out := append([]patch.Record(nil), records...)
 	for _, rec := range records {
@@ -23,16 +23,16 @@ func EraseLog(records []patch.Record) []patch.Record {
 	return out
 }
 
-// Place names an event of a log: the seq of its record, and its index among the record's events. Index -1
-// stands for the fields of a patch itself.
+// Place identifies an event of a log: the seq of its record, and its index among the record's events. Index -1 means a
+// patch's other fields.
 type Place struct {
 	Seq   uint64
 	Index int
 }
 
-// RevertBlankSummaries returns the ids of the patches that a closing commit reverts, in order, and the ids of the blank
-// summaries that stay visible, the newest last. Visible blank summaries are reverted, newest first, with their
-// groups, if these keep state, insert only summaries, and hide an event that is not blank. The visible log grows
+// RevertBlankSummaries returns the ids of the patches that an erasure's closing commit reverts, in order, and the ids
+// of the blank summaries that stay visible, the newest last. Visible blank summaries are reverted, newest first, with
+// their groups, if these keep state, insert only summaries, and hide an event that is not blank. The visible log grows
 // by at most room tokens, or by one chain of nested summaries.
 func (r *Reference) RevertBlankSummaries(room int) (reverts, left []string) {
 	now := r.clone()
@@ -61,7 +61,7 @@ func (r *Reference) RevertBlankSummaries(room int) (reverts, left []string) {
 	return reverts, idsOf(eventsOf(now.blankSummaries()))
 }
 
-// takenBack returns the model after the revert of the patches that inserted a blank summary, and their ids, or nil.
+// takenBack returns the model after reverting the patches that inserted a blank summary, and their ids, or nil.
 func (r *Reference) takenBack(n *node) (next *Reference, ids []string) {
 	if n.by == nil || !r.leaves(n, map[*node]bool{}) {
 		return nil, nil
@@ -89,7 +89,7 @@ func (r *Reference) takenBack(n *node) (next *Reference, ids []string) {
 	return next, ids
 }
 
-// leaves reports whether an event behind a summary, at any depth, is not blank.
+// leaves reports whether some event behind a summary, at any depth, is not blank.
 func (r *Reference) leaves(n *node, seen map[*node]bool) bool {
 	if seen[n] || n.by == nil {
 		return false
@@ -114,10 +114,10 @@ func (r *Reference) tokens() (n int) {
 	return n
 }
 
-// Erase returns the erasure of the events and patches with the ids. It covers these, blank or not, and,
-// unless summaries are kept, the events that patches inserted for them before they were blank, at any depth and
-// anywhere in the patches' groups. It is empty if all of these are blank, unless the erasure is of values of the
-// initial state too.
+// Erase returns the erasure of the events and patches with the ids. It covers these, blank or not. Unless summaries are
+// kept, it also covers the events that patches inserted in place of them before they were blank, at any depth, and
+// anywhere in the patches' groups. It is empty if all of these are blank, unless values of the initial state are erased
+// too.
 func (r *Reference) Erase(ids []string, values patch.ValuePolicy, summaries patch.SummaryPolicy, initial bool) patch.Erasure {
 	keep := summaries == patch.KeepSummaries
 	set := map[Place]bool{}
@@ -187,7 +187,7 @@ func (r *Reference) Erase(ids []string, values patch.ValuePolicy, summaries patc
 	return out
 }
 
-// blankSince returns the last record whose patches may have been made from the content of an event.
+// blankSince returns the seq of the last record whose patches may be derived from an event's content.
 func (r *Reference) blankSince(at Place) uint64 {
 	since := ^uint64(0)
 	for _, e := range r.receipts(at) {
@@ -239,7 +239,7 @@ func (r *Reference) unit(of *applied) []*applied {
 	return filter(r.applied, func(a *applied) bool { return a.of == nil && a.pin == nil && a.group == of.group })
 }
 
-// tookOut returns the events that a patch and its group removed, those of the last patch first.
+// tookOut returns the events that a patch and its group removed, starting with the last patch.
 func (r *Reference) tookOut(of *applied) (out []*node) {
 	for _, a := range slices.Backward(r.unit(of)) {
 		out = append(out, visibleOf(a.out)...)

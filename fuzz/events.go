@@ -27,7 +27,7 @@ func Event(id string, visible []*patch.Event) *rapid.Generator[*patch.Event] {
 	})
 }
 
-// The kinds of events, the simplest first, common ones several times.
+// The kinds of events, the simplest first, common ones repeated.
 var eventKinds = []func(*eventDraft){
 	(*eventDraft).user, (*eventDraft).user,
 	(*eventDraft).model,
@@ -45,7 +45,7 @@ type object map[string]any
 func (f object) text() []byte {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false) // leaves literals as they are
+	enc.SetEscapeHTML(false) // keeps literals unchanged
 	return must(&b, enc.Encode(f)).Bytes()
 }
 
@@ -85,7 +85,7 @@ func (d *eventDraft) common() {
 	case 5:
 		d.set("invocationId", rapid.SampledFrom([]string{"inv1", "inv2", "inv3"}).Draw(t, "resumed"))
 	case 6:
-		d.f["invocationId"] = "" // overrules
+		d.f["invocationId"] = "" // overwrites the value above
 	}
 	if branch := rapid.SampledFrom([]string{"", "", "a", "a.b", "b"}).Draw(t, "branch"); branch != "" {
 		d.set("branch", branch)
@@ -96,7 +96,7 @@ func (d *eventDraft) common() {
 	}
 }
 
-// timestamp draws one of few times, so that some are equal and some go back.
+// timestamp draws one of a few times, so that some are equal and some go backward.
 func timestamp(t *rapid.T) string {
 	at := time.Unix(1700000000, 0).UTC().Add(time.Duration(rapid.IntRange(0, 5).Draw(t, "second")) * time.Second)
 	after := []time.Duration{0, time.Nanosecond, 250 * time.Millisecond}
@@ -161,8 +161,8 @@ func (d *eventDraft) callParts() []object {
 	return parts
 }
 
-// callKey draws one of few ids and names, or only a name. Names are also used as ids, so that a fold that confuses
-// the two is found.
+// callKey draws one of a few ids and names, or only a name. Some names equal ids, so that a fold that confuses the
+// two is detected.
 func callKey(t *rapid.T) object {
 	key := object{"name": rapid.SampledFrom([]string{"look", "book"}).Draw(t, "function")}
 	if id := rapid.SampledFrom([]string{"c1", "c2", "c3", "c4", "look", ""}).Draw(t, "call id"); id != "" {
@@ -175,8 +175,8 @@ func (d *eventDraft) responses() {
 	d.f["content"] = content("user", d.responseParts()...)
 }
 
-// responseParts draws one or two responses, mostly to visible calls: open ones first, then answered ones. The other
-// fields of the event mostly match the call.
+// responseParts draws one or two responses, mostly to visible calls: open ones first, then answered ones. The
+// event's other fields mostly match the call.
 func (d *eventDraft) responseParts() []object {
 	nodes := nodesOf(d.visible)
 	pairs := pair(nodes)
@@ -227,7 +227,7 @@ func (d *eventDraft) mixed() {
 // unusual draws an event of a rare but valid shape.
 func (d *eventDraft) unusual() {
 	switch rapid.IntRange(0, 6).Draw(d.t, "shape") {
-	case 0: // nothing but an identity
+	case 0: // only an identity
 	case 1:
 		d.f["content"] = content("user")
 	case 2:
@@ -237,7 +237,7 @@ func (d *eventDraft) unusual() {
 	case 4:
 		d.f["unknown"] = object{"deep": json.RawMessage(`[1e2,{"parts":[]}]`)}
 		d.f["content"] = content("model", object{"text": "thought", "thought": true, "unknown": 1})
-	default: // a summary that is logged as a regular event or put in by a splice
+	default: // a summary as a regular event, or inserted by a splice
 		role := rapid.SampledFrom([]string{"model", "user"}).Draw(d.t, "role")
 		d.actionsField()["compaction"] = object{"startTimestamp": 1, "endTimestamp": json.RawMessage("2.5")}
 		d.f["content"] = content(role, textPart("what was said"))
@@ -254,7 +254,7 @@ func (d *eventDraft) fromGo() {
 	}))
 }
 
-// must returns v. It panics if err is not nil: then the draw is wrong.
+// must returns v. It panics if err is not nil: then the generator is wrong.
 func must[T any](v T, err error) T {
 	if err != nil {
 		panic("fuzz: " + err.Error())
@@ -262,10 +262,10 @@ func must[T any](v T, err error) T {
 	return v
 }
 
-// Keys of state: few, and of every scope.
+// Keys of state: few, and with every prefix.
 var stateKeys = []string{"k", "j", "l", "app:k", "user:k", "temp:k"}
 
-// Values of state: every kind, and literals that decoders tend to change.
+// Values of state: every JSON type, and literals that decoders tend to change.
 var stateLiterals = []string{
 	"0", "1", "true", "null", `""`, `"text"`, "[]", "{}", "false", "0.1", "1.0", "1e2", "-0.0",
 	"9007199254740993", "123456789012345678901234567890",

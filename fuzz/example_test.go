@@ -13,7 +13,7 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// What a log folds to, and why a patch would be refused.
+// The reference model gives the fold of a log and the refusal of a patch.
 func ExampleReference() {
 	r := fuzz.NewReference(nil)
 	for i, line := range []string{
@@ -46,7 +46,7 @@ func ExampleReference() {
 	// map[day:"Friday"]
 }
 
-// forgetful is a fold that knows no patches: it is to be found out.
+// forgetful is a fold that ignores patches; Check detects that.
 type forgetful struct {
 	events []*patch.Event
 	seq    uint64
@@ -92,7 +92,7 @@ func ExampleCheck() {
 	// {"seq":2,"id":"p2","patchType":"truncate_before","eventId":"e1"}
 }
 
-// In a test of one's own, myFold is the fold in use.
+// In your own test, myFold is your fold.
 func ExampleRecords() {
 	myFold := foldForgetfully
 	_ = func(t *testing.T) {

@@ -8,8 +8,8 @@ import (
 )
 
 // History returns the log for people: the events that are visible or that a visible summary represents, without
-// summaries of other events. Their order is that of the nodes with the runs of all patches restored. The slice is
-// the caller's own.
+// the summaries. They are in the order of the nodes with the runs of all patches restored. The caller owns the
+// slice.
 func (r *Reference) History() []*patch.Event {
 	represented := map[*node]bool{}
 	for _, n := range r.nodes {
@@ -43,7 +43,7 @@ func (r *Reference) isRepresented(a *applied, n *node, so map[*node]bool) bool {
 	return a.group != "" && slices.ContainsFunc(r.applied, func(of *applied) bool { return of.group == a.group && so[summaryOf(of, n)] })
 }
 
-// putBack returns the nodes with the run of each patch restored before its first summary, or else before its first
+// putBack returns the nodes with the run of each patch restored, before its first summary or else before its first
 // inserted node.
 func putBack(nodes []*node) (all []*node) {
 	for _, n := range nodes {
@@ -55,7 +55,7 @@ func putBack(nodes []*node) (all []*node) {
 	return all
 }
 
-// standsForOthers reports whether a node is a summary of other events.
+// standsForOthers reports whether a node is a summary that a patch inserted for removed events.
 func standsForOthers(n *node) bool { return n.by != nil && slices.Contains(summariesOf(n.by), n) }
 
 // summariesOf returns the summaries that a patch inserted for removed events.
@@ -66,7 +66,7 @@ func summariesOf(a *applied) []*node {
 	return filter(visibleOf(a.in[:a.made]), (*node).isSummary)
 }
 
-// summaryOf returns the summary of a patch for a node: the one of its branch and scope, else the first, or nil.
+// summaryOf returns a patch's summary for a node: the one of its branch and scope, else the first, or nil.
 func summaryOf(a *applied, of *node) *node {
 	all := summariesOf(a)
 	for _, n := range all {

@@ -21,20 +21,20 @@ const (
 	OrphanedCall = "orphaned call"
 )
 
-// PatchNotFound is the reason of a [patch.Skip] for a revert of a patch that was not
-// applied; a [Refusal] calls that Invalid.
+// PatchNotFound is the reason of a [patch.Skip] for a revert of a patch that was not applied. The kind of such a
+// [Refusal] is Invalid.
 const PatchNotFound = "patch not found"
 
 // Refusal is the error for a patch that a store must refuse.
 type Refusal struct {
 	Kind string // one of the constants
 	Text string // names the values at fault
-	// Orphans are the pairs that the patch would break: responses and calls in the order of the visible log after
-	// the patch, then calls that it hides, then events with a call at a forbidden position.
+	// Orphans are the pairs that the patch would break: responses and calls in the order of the visible log after the
+	// patch, then calls that it hides, then events with a call at a forbidden position.
 	Orphans []Orphan
 	// Pinned are the ids of the pinned events that the patch would hide.
 	Pinned []string
-	// Blocking is the seq of the patch that blocks a revert. If AlreadyReverted, that is the newest standing revert
+	// Blocking is the seq of the patch that blocks a revert. If AlreadyReverted is set, it is the newest active revert
 	// of the same patch.
 	Blocking        uint64
 	AlreadyReverted bool
@@ -46,17 +46,16 @@ func refuse(kind, format string, args ...any) *Refusal {
 	return &Refusal{Kind: kind, Text: fmt.Sprintf(format, args...)}
 }
 
-// CheckOptions switches off checks. The zero value makes all of them.
+// CheckOptions disables checks. The zero value disables none.
 type CheckOptions struct {
 	AllowOrphans bool // patches may break pairs of calls and responses
 	AllowPinned  bool // patches may hide pinned events
 }
 
 // Check returns nil if a store with this log must accept the patches in one call, else a *[Refusal] with the first
-// reason in the order unknown patch in log, base, form, bounds, pins, orphans. Each patch is checked on the result of
-// the patches before it, but only the first base counts, and the orphans of adjacent patches of a group are checked
-// together, by the visible logs before the first and after the last. A group that the log already has is a fault of
-// form. Check ignores ids and sizes.
+// reason in the order unknown patch in log, base, form, bounds, pins, orphans. Each patch is checked after the patches
+// before it, but only the first base is checked, and adjacent patches of a group are checked for orphans together. A
+// group that the log already has is a malformed patch. Check ignores ids and sizes.
 func (r *Reference) Check(opts CheckOptions, patches ...*patch.PatchEvent) error {
 	if slices.Contains(patches, nil) {
 		return refuse(Invalid, "the patch is nil")
@@ -79,7 +78,7 @@ func (r *Reference) Check(opts CheckOptions, patches ...*patch.PatchEvent) error
 	return nil
 }
 
-// judge checks everything except orphans. before is the model before the patch's call.
+// judge checks everything except orphans. before is the model before the call.
 func (r *Reference) judge(p *patch.PatchEvent, before *Reference, opts CheckOptions) error {
 	for _, s := range r.skipped {
 		if s.Reason == patch.UnknownType {
@@ -121,7 +120,7 @@ func (r *Reference) judge(p *patch.PatchEvent, before *Reference, opts CheckOpti
 	return nil
 }
 
-// hidesPinned returns the ids of the pinned events that the step hides. A revert may hide them.
+// hidesPinned returns the ids of the pinned events that the step hides. A revert may hide pinned events.
 func (r *Reference) hidesPinned(s step) []string {
 	if s.of != nil {
 		return nil
@@ -146,11 +145,11 @@ func orphanRefusal(found []Orphan) *Refusal {
 	return refusal
 }
 
-// Suggest returns the span that a store suggests instead of that of a patch. For a splice or summarise this is the
-// smallest span that contains the patch's own and with which the patch passes the checks for pins and orphans; of
-// equally small spans the first. For a truncate_before it ends before the nearest event before the named one
-// with which it passes; events whose id an earlier visible event has are left out. ok is false if there is none, if the
-// patch is malformed or out of range, and for other types.
+// Suggest returns the span that a store suggests instead of the patch's own. For a splice or summarise it is the
+// smallest span around the patch's own that passes the checks for pins and orphans; of equally small spans the first.
+// For a truncate_before it ends before the nearest earlier event at which the patch passes, ignoring events whose id an
+// earlier visible event has. ok is false if there is no such span, if the patch is malformed or out of range, and for
+// other types.
 func (r *Reference) Suggest(p *patch.PatchEvent, opts CheckOptions) (start, count int, ok bool) {
 	if t := p.Type(); p.Validate() != nil || t != patch.Splice && t != patch.Summarise && t != patch.TruncateBefore {
 		return 0, 0, false

@@ -111,8 +111,8 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// What is allowed is asked for by name; in a batch each is judged on what those before
-// it leave; patches that mean one thing are judged for orphans together.
+// Options allow orphans and hiding pinned events; each patch of a batch is judged after those
+// before it; patches of a group are judged for orphans together.
 func TestCheckAllows(t *testing.T) {
 	for _, test := range []struct {
 		name, log, batch string
@@ -442,8 +442,8 @@ func TestSuggestions(t *testing.T) {
 		{session, "cut 1+2", "1+2"},
 		{session, "put 2+1 | r resp:a", "2+1"},
 		{session, "sum 1+1 | S role:user", "1+2"},
-		{session, "sum 1+1 | S role:model", "1+4"}, // e3 must not follow S
-		{session, "cut 0+1", "0+5"},                // neither e1 nor e3 may come first
+		{session, "sum 1+1 | S role:model", "1+4"}, // e3 must not directly follow S
+		{session, "cut 0+1", "0+5"},                // neither e1 nor e3 may be first
 		{session, "put 2+0 | r resp:x", "none"},
 		{session, "cut 6+1", "none"},
 		{session, "cut 0+0", "none"},
@@ -451,21 +451,21 @@ func TestSuggestions(t *testing.T) {
 		{"e0 @i1\ne1 call:c @i1", "cut 1+1", "none"},
 		{"e0\ne1 call:c\ne2 resp:c", "put 2+0 | r call:d | r2 resp:d", "2+0"},
 		{"e0 resp:c\ne1 call:c\ne2", "cut 0+1", "0+2"},
-		{"e0\nS role:model compaction\ne2\ne3 call:c", "cut 2+1", "1+2"}, // 2+2 passes too
+		{"e0\nS role:model compaction\ne2\ne3 call:c", "cut 2+1", "1+2"}, // 2+2 would pass too
 
 		{session + "\npin e2", "cut 3+1", "3+2"},
 		{session + "\npin e0", "cut 0+1", "none"},
-		{session + "\npin e1", "cut 2+1", "none"}, // it takes e1
+		{session + "\npin e1", "cut 2+1", "none"}, // every passing span includes e1
 		{session + "\npin e0", "before e2", "e0"},
-		{"e0\ne1\ne2 call:c\npin e0", "before e2", "e0"}, // not e1
+		{"e0\ne1\ne2 call:c\npin e0", "before e2", "e0"}, // not e1, which would hide e0
 
 		{session, "before e1", "e0"},
 		{session, "before e2", "e0"},
-		{session, "before e5", "e0"}, // it passes itself; e4 and e2 need their calls, e3 and e1 may not come first
+		{session, "before e5", "e0"}, // e5 itself would pass; e4 and e2 need their calls, e3 and e1 may not be first
 		{session, "before e0", "none"},
 		{session, "before e9", "none"},
 		{"e0\ne1\ne2 call:c", "before e2", "e1"},
-		{"e0\ne1\ne0\ne2 call:c", "before e2", "e1"}, // the second e0 is not what "e0" names
+		{"e0\ne1\ne0\ne2 call:c", "before e2", "e1"}, // "e0" names the first one
 	} {
 		r := fold(t, nil, test.log)
 		p := patchOf(t, test.patch)

@@ -12,7 +12,7 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// modelView is the model as a view.
+// modelView makes the model a View.
 type modelView struct{ *Reference }
 
 func (v modelView) Len() int              { return len(v.Visible()) }
@@ -35,7 +35,7 @@ func foldModel(initial map[string]patch.Value, records []patch.Record) (View, er
 	return modelView{NewReference(initial, records...)}, nil
 }
 
-// What each type of patch makes of the visible log, without regard to state.
+// The effect of each type of patch on the visible log, ignoring state.
 func TestLawVisible(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		r := NewReference(nil)
@@ -81,8 +81,8 @@ func TestLawKeep(t *testing.T) {
 	})
 }
 
-// Where a later patch addresses the summary as it would have addressed the events in
-// it, summarising first and cutting later gives the state of cutting alone.
+// If a later patch covers the whole summary, summarising and then cutting gives the state of
+// cutting alone.
 func TestLawKeepThenDrop(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n := rapid.IntRange(1, 8).Draw(t, "events")
@@ -99,7 +99,7 @@ func TestLawKeepThenDrop(t *testing.T) {
 		from := rapid.IntRange(0, n-1).Draw(t, "from")
 		to := rapid.IntRange(from+1, n).Draw(t, "to")
 		apply(both, nil, patch.NewSummarise(from, to-from, object{"id": "S", "content": content("user", textPart("x"))}.event()))
-		// after is where a place outside the summary is once the summary is there.
+		// after maps an index outside the summary's range to its index after the summary.
 		after := func(i int) int {
 			if i >= to {
 				return i - (to - from) + 1
@@ -140,7 +140,7 @@ func upTo(from, to int) []int {
 	return all
 }
 
-// A log folds the same when it has been stored.
+// A log folds the same after storage.
 func TestLawStored(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		records := Records(Options{}).Draw(t, "records")
@@ -167,7 +167,7 @@ func TestLawStored(t *testing.T) {
 	})
 }
 
-// What is suggested instead of a refused patch passes, and what passes needs no other.
+// A suggested span passes, and a patch that passes gets its own span as suggestion.
 func TestLawSuggestions(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		r := NewReference(nil, Records(Options{Max: 16, Accepted: true}).Draw(t, "records")...)
@@ -194,7 +194,7 @@ func TestLawSuggestions(t *testing.T) {
 	})
 }
 
-// A group is taken back as a whole by any member, and as a whole made to stand again.
+// Reverting any member reverts the whole group, and a redo restores the whole group.
 func TestLawRevertOfGroup(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		r := hardLog(t)
@@ -232,7 +232,7 @@ func TestLawRevertOfGroup(t *testing.T) {
 	})
 }
 
-// Reverting all patches that stand, newest first, gives the raw log, and nothing pinned.
+// Reverting all active patches, newest first, gives the raw log without pins.
 func TestLawRevertAll(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		r := denseLog(t, denseKinds)
@@ -263,7 +263,7 @@ func TestLawRevertAll(t *testing.T) {
 	})
 }
 
-// No patch that is allowed hides what is pinned, but a revert.
+// Only reverts hide pinned events.
 func TestLawPinned(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		r := NewReference(nil)

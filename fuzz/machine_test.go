@@ -10,9 +10,8 @@ import (
 	"github.com/patchlog-dev/patchlog/store/memory"
 )
 
-// A store on bbolt, up to three that share what is in memory, and the reference model go
-// through the same random operations; each answer and each state in between must be the
-// model's.
+// Random operations run on a store on bbolt, on up to three stores that share an in-memory backend,
+// and on the reference model; all answers and all intermediate states must agree.
 func TestPropertyStoresAreReference(t *testing.T) {
 	machine.Check(t, func(t *rapid.T) []backend.Backend {
 		first := &memory.Backend{}

@@ -8,7 +8,7 @@ import (
 	"github.com/patchlog-dev/patchlog/fuzz"
 )
 
-// TestNil checks that each function refuses a nil argument at once, with an error that names it.
+// TestNil checks that each function refuses a nil argument with an error that names it.
 func TestNil(t *testing.T) {
 	for says, err := range map[string]error{
 		"fold":      fuzz.Check(nil, nil, nil),

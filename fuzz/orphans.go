@@ -11,7 +11,7 @@ import (
 type part struct {
 	patch.FunctionPart
 	node *node
-	nth  int // among the function parts of its event
+	nth  int // index among the function parts of its event
 	at   int // index of its event in the visible log
 }
 
@@ -52,16 +52,16 @@ func partsOf(visible []*node) []part {
 	return parts
 }
 
-// pairing is the pairing of calls and responses in a visible log.
+// pairing pairs the calls and responses in a visible log.
 type pairing struct {
 	parts     []part
 	callOf    map[place]part   // by response
-	responses map[place][]part // by call: its answer, then its amendments
+	responses map[place][]part // by call: its response, then later ones that amend it
 }
 
 // pair reads the visible log part by part. A response answers the first unanswered call of its key in the latest
-// earlier event that has one, preferably of its own branch. If there is none, it amends the latest earlier call
-// of its key.
+// earlier event that has one, preferably of its own branch. If there is none, it amends the latest earlier call of
+// its key.
 func pair(visible []*node) pairing {
 	p := pairing{partsOf(visible), map[place]part{}, map[place][]part{}}
 	for _, r := range p.parts {
@@ -123,14 +123,14 @@ const (
 // Orphan is a violation of the rules for calls and responses.
 type Orphan struct {
 	Rule    string // one of the constants
-	EventID string // the event that holds the call or response
-	Call    string // the call's id, "" if it has none or if the event is at fault
+	EventID string // id of the event that contains the call or response
+	Call    string // the call's id; "" if it has none or if the event is at fault
 	Name    string // the function's name
 	text    string
 }
 
-// orphans returns the violations of a change of the visible log from before to after. newest is the newest
-// invocation.
+// orphans returns the violations that the change of the visible log from before to after causes. newest is the
+// newest invocation.
 func orphans(before, after []*node, newest string) []Orphan {
 	var found []Orphan
 	add := func(rule string, p part) {
@@ -171,8 +171,8 @@ func orphans(before, after []*node, newest string) []Orphan {
 	return found
 }
 
-// invocationAt returns the invocation of a visible event, or of the nearest visible event before it that has one,
-// or "".
+// invocationAt returns the invocation of a visible event, or of the nearest visible event before it that has one, or
+// "".
 func invocationAt(visible []*node, i int) string {
 	for ; i >= 0; i-- {
 		if id := visible[i].event.InvocationID(); id != "" {
@@ -182,8 +182,8 @@ func invocationAt(visible []*node, i int) string {
 	return ""
 }
 
-// isBare reports whether no visible event before the given one says something, or the last that does is a summary of
-// role model.
+// isBare reports whether no visible event before the given one says something, or the last one that does is a
+// summary of role model.
 func isBare(visible []*node, i int) bool {
 	for _, previous := range slices.Backward(visible[:i]) {
 		if previous.event.SaysSomething() {

@@ -87,7 +87,7 @@ func TestPair(t *testing.T) {
 				if !r.Response {
 					continue
 				}
-				// Parts are counted from 0 among the calls, or the responses, of the event.
+				// Parts are numbered from 0 among the event's calls, or its responses.
 				to := "-"
 				if call, ok := p.callOf[r.place()]; ok {
 					to = name(p, call)

@@ -13,7 +13,7 @@ import (
 )
 
 // Patch generates a patch with the given id for a session with the given visible events. Most are well-formed and in
-// range, but may orphan calls; some name missing events or positions; some are malformed or of an unknown type.
+// range, but may orphan calls; some refer to missing events or positions; some are malformed or of an unknown type.
 // The ids of inserted events derive from the patch's id. A few have a base.
 func Patch(id string, visible []*patch.Event) *rapid.Generator[*patch.PatchEvent] {
 	return rapid.Custom(func(t *rapid.T) *patch.PatchEvent {
@@ -34,8 +34,8 @@ func Patch(id string, visible []*patch.Event) *rapid.Generator[*patch.PatchEvent
 	})
 }
 
-// Revert generates a revert with the given id of one of the given patches, mostly of a late one, rarely of none of
-// them; some are malformed.
+// Revert generates a revert with the given id. It mostly targets one of the last given patches, rarely none of them;
+// some are malformed.
 func Revert(id string, patchIDs []string) *rapid.Generator[*patch.PatchEvent] {
 	return rapid.Custom(func(t *rapid.T) *patch.PatchEvent {
 		d := newDraft(t, id, "user", nil)
@@ -63,8 +63,7 @@ func Revert(id string, patchIDs []string) *rapid.Generator[*patch.PatchEvent] {
 	})
 }
 
-// Receipt generates the receipt of an erasure with the given id, of any records; a few are
-// malformed.
+// Receipt generates the receipt of an erasure of any records, with the given id; a few are malformed.
 func Receipt(id string) *rapid.Generator[*patch.PatchEvent] {
 	return rapid.Custom(func(t *rapid.T) *patch.PatchEvent {
 		d := newDraft(t, id, "ann", nil)
@@ -86,10 +85,9 @@ func Receipt(id string) *rapid.Generator[*patch.PatchEvent] {
 	})
 }
 
-// Group generates a batch of up to four patches of one group, named by the given id, for the model's session. Most
-// groups shorten the session in several places, each patch on the result of those before it; others revert a patch
-// with its group, as [Reference.RevertAll] does. Some restore an event and then name it. A few have other patches
-// too.
+// Group generates a batch of up to four patches of one group, with the given id, for the model's session. Most
+// groups shorten the session in several places, each patch after those before it; others revert a patch with its
+// group, as [Reference.RevertAll] does. Some restore an event and then refer to it. A few include other patches.
 func Group(id string, ref *Reference) *rapid.Generator[[]*patch.PatchEvent] {
 	return rapid.Custom(func(t *rapid.T) []*patch.PatchEvent {
 		now, group := ref.clone(), "group "+id
@@ -154,7 +152,7 @@ func member(id string, visible []*patch.Event) *rapid.Generator[*patch.PatchEven
 	})
 }
 
-// PatchOn generates a patch of any type with the given id for the model's session, by [Patch] or [Revert].
+// PatchOn generates a patch of any type with the given id for the model's session: see [Patch] and [Revert].
 func PatchOn(id string, ref *Reference) *rapid.Generator[*patch.PatchEvent] {
 	return rapid.Custom(func(t *rapid.T) *patch.PatchEvent {
 		if ids := ref.PatchIDs(); len(ids) > 0 && oneIn(t, 3, "is a revert") {
@@ -164,7 +162,7 @@ func PatchOn(id string, ref *Reference) *rapid.Generator[*patch.PatchEvent] {
 	})
 }
 
-// The kinds of patches, common ones several times.
+// The kinds of patches, common ones repeated.
 var patchKinds = []func(*patchDraft){
 	(*patchDraft).cut, (*patchDraft).cut,
 	(*patchDraft).truncate, (*patchDraft).truncate, (*patchDraft).truncate,
@@ -182,21 +180,21 @@ type patchDraft struct {
 	f       object
 	id      string
 	visible []*patch.Event
-	widest  int // spans are not wider, unless it is 0
+	widest  int // maximum length of a span; 0 means no limit
 }
 
 func newDraft(t *rapid.T, id, author string, visible []*patch.Event) *patchDraft {
 	return &patchDraft{t: t, id: id, visible: visible, f: object{"id": id, "author": author, "timestamp": timestamp(t)}}
 }
 
-// base gives some patches a base.
+// base sets a base on some patches.
 func (d *patchDraft) base() {
 	if oneIn(d.t, 8, "has a base") {
 		d.f["base"] = rapid.IntRange(0, DefaultMax).Draw(d.t, "base")
 	}
 }
 
-// flaw gives about one patch in times one of the flaws.
+// flaw applies one of the flaws to about one patch in times.
 func (d *patchDraft) flaw(times int, flaws []func(*patchDraft)) {
 	if oneIn(d.t, times, "is malformed") {
 		rapid.SampledFrom(flaws).Draw(d.t, "flaw")(d)
@@ -207,7 +205,7 @@ func (d *patchDraft) isPin() bool { return d.f["patchType"] == "pin" || d.f["pat
 
 func (d *patchDraft) patch() *patch.PatchEvent { return must(patch.ParseRecord(d.f.text())).Patch }
 
-// span draws a span of at least atLeast visible events, if there are as many.
+// span draws a span of at least atLeast visible events, if there are that many.
 func (d *patchDraft) span(atLeast int) {
 	n := len(d.visible)
 	atLeast = min(atLeast, n)
@@ -244,7 +242,7 @@ func (d *patchDraft) insert() {
 	d.put()
 }
 
-// put draws one or two events for a splice to insert: any events, or those of the span with new ids.
+// put draws one or two events for a splice to insert: new ones, or those of the span with new ids.
 func (d *patchDraft) put() {
 	start, count := d.f["start"].(int), d.f["count"].(int)
 	var events []any
@@ -268,7 +266,7 @@ func (d *patchDraft) truncate() {
 	d.name(true)
 }
 
-// name draws the id of a visible event: of any, or of the first one.
+// name draws the id of a visible event: any, or the first one.
 func (d *patchDraft) name(anywhere bool) {
 	d.f["eventId"] = "e1"
 	if last := len(d.visible) - 1; last >= 0 {
@@ -280,7 +278,7 @@ func (d *patchDraft) name(anywhere bool) {
 	}
 }
 
-// pin draws mostly the first event, so that one event is pinned several times.
+// pin draws mostly the first event, so that it is pinned several times.
 func (d *patchDraft) pin() {
 	d.f["patchType"] = "pin"
 	d.name(oneIn(d.t, 3, "is any"))
@@ -309,7 +307,7 @@ func (d *patchDraft) summarise() {
 	d.f["summaryEvent"] = summary
 }
 
-// outOfRange draws indices that are out of range in this visible log, or in any.
+// outOfRange draws indices that are out of range in this visible log, or in every log.
 func (d *patchDraft) outOfRange() {
 	rapid.SampledFrom([]func(*patchDraft){
 		(*patchDraft).summarise, (*patchDraft).cut, (*patchDraft).replace,
@@ -337,14 +335,14 @@ func (d *patchDraft) decorate() {
 	d.f["customMetadata"] = object{"why": "none"}
 }
 
-// Ways to be malformed, unknown types last.
+// Kinds of malformed patches, unknown types last.
 var malformations = []func(*patchDraft){
 	func(d *patchDraft) { // a field is missing
 		fields := []string{"start", "count", "summaryEvent", "eventId"}
 		fields = slices.DeleteFunc(fields, func(name string) bool { return d.f[name] == nil })
 		delete(d.f, rapid.SampledFrom(fields).Draw(d.t, "missing"))
 	},
-	func(d *patchDraft) { // a field is of the wrong type
+	func(d *patchDraft) { // a field has the wrong type
 		wrong := rapid.SampledFrom([]struct{ name, text string }{
 			{"start", `"0"`}, {"start", `0.0`}, {"count", `1e0`}, {"count", `[1]`}, {"count", `99999999999999999999`},
 			{"eventId", `1`}, {"replacement", `{}`}, {"replacement", `[1]`}, {"replacement", `[{"content":"x"}]`},
@@ -353,14 +351,14 @@ var malformations = []func(*patchDraft){
 		}).Draw(d.t, "wrong")
 		d.f[wrong.name] = json.RawMessage(wrong.text)
 	},
-	func(d *patchDraft) { // a policy that is none, or where none may be
+	func(d *patchDraft) { // an invalid policy, or one on a type without policies
 		policies := []string{"", "purge", "Keep"}
 		if d.isPin() {
 			policies = []string{"keep"}
 		}
 		d.f["state"] = rapid.SampledFrom(policies).Draw(d.t, "policy")
 	},
-	func(d *patchDraft) { // a field of another type, or of an event
+	func(d *patchDraft) { // a field of another type of patch, or of an event
 		foreign := object{
 			"eventId": "e1", "start": 0, "replacement": []any{}, "summaryEvent": object{"id": d.id + ".s"}, "patchId": "p1",
 			"content": content("user", textPart("x")), "actions": object{"stateDelta": object{"k": 1}}, "partial": false,
@@ -370,7 +368,7 @@ var malformations = []func(*patchDraft){
 			d.f[name] = foreign[name]
 		}
 	},
-	func(d *patchDraft) { // an inner event that cannot be one
+	func(d *patchDraft) { // an invalid inner event
 		inner := rapid.SampledFrom([]object{
 			{"id": d.id + ".in", "patchType": "splice", "start": 0, "count": 1},
 			{"id": d.id + ".in", "patchType": "rewind"},
@@ -383,7 +381,7 @@ var malformations = []func(*patchDraft){
 			d.f["replacement"] = []object{inner}
 		}
 	},
-	func(d *patchDraft) { // a summary that is none
+	func(d *patchDraft) { // an invalid summary
 		d.summarise()
 		summary := d.f["summaryEvent"].(object)
 		maps.Copy(summary, rapid.SampledFrom([]object{

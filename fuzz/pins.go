@@ -11,7 +11,7 @@ func (r *Reference) Pinned() []bool {
 	return pinned
 }
 
-// isPinned reports whether the newest standing pin or unpin of the node is a pin.
+// isPinned reports whether the newest active pin or unpin of the node is a pin.
 func (r *Reference) isPinned(n *node) bool {
 	for _, a := range slices.Backward(r.applied) {
 		if a.pin == n && a.of == nil && r.stands(a) {
@@ -21,7 +21,7 @@ func (r *Reference) isPinned(n *node) bool {
 	return false
 }
 
-// revertsOf returns the standing reverts of the patch, oldest first.
+// revertsOf returns the active reverts of the patch, oldest first.
 func (r *Reference) revertsOf(a *applied) []*applied {
 	return filter(r.applied, func(b *applied) bool { return b.of == a && r.stands(b) })
 }

@@ -10,7 +10,7 @@ func TestPins(t *testing.T) {
 		name, log string
 		pinned    string
 		skipped   string
-		blocking  uint64 // the patch that the last, skipped, revert is blocked by
+		blocking  uint64 // seq of the patch that blocks the last, skipped, revert
 	}{
 		{name: "a pin", log: "e1\ne2\npin e2", pinned: "e2"},
 		{name: "an unpin", log: "e1\npin e1\nunpin e1"},
@@ -62,7 +62,7 @@ func TestPins(t *testing.T) {
 	}
 }
 
-// What taking back a patch writes.
+// The reverts that RevertAll returns.
 func TestRevertAllWrites(t *testing.T) {
 	const group = "e1\ne2\ne3\nsum 0+1 group:g | S1\npin e2 group:g\ncut 2+1 group:g\n"
 	for _, test := range []struct{ name, log, id, want string }{

@@ -15,19 +15,19 @@ const DefaultMax = 40
 
 // Options configures [Records].
 type Options struct {
-	Max int // the most records; 0 means [DefaultMax]
+	Max int // maximum number of records; 0 means [DefaultMax]
 
-	// Accepted generates only logs that a store would accept: ids are unique, and patches pass
-	// [Reference.Check], one by one and in one call.
+	// Accepted generates only logs that a store would accept: ids are unique, and patches pass [Reference.Check],
+	// one by one and in one call.
 	Accepted bool
 }
 
-// Records generates logs, with seqs 1, 2, 3 …, of agents' sessions and their hard cases: parallel, long-running,
-// reused and unanswered calls, calls without id, branches, state under few keys, events without content or
-// invocation, equal and backward times ([Event]); and patches of every type and policy, in range and out of
-// range, well-formed and malformed, alone and in groups ([PatchOn], [Group]). Unless Accepted is set, some ids are
-// repeated, and there are receipts of erasures, whose records only [EraseLog] blanks. Logs shrink record by record,
-// groups as a whole. [Batches] splits a log into its commits.
+// Records generates logs, with seqs 1, 2, 3 …, of agents' sessions. They include parallel, long-running, reused and
+// unanswered calls, calls without id, branches, state under few keys, events without content or invocation, equal
+// and backward times ([Event]); and patches of every type and policy, in and out of range, well-formed and
+// malformed, alone and in groups ([PatchOn], [Group]). Unless Accepted is set, some ids are repeated, and there are
+// receipts of erasures, whose records only [EraseLog] blanks. Logs shrink record by record, groups as a whole.
+// [Batches] splits a log into its commits.
 func Records(opts Options) *rapid.Generator[[]patch.Record] {
 	opts.Max = cmp.Or(opts.Max, DefaultMax)
 	return rapid.Custom(func(t *rapid.T) []patch.Record {
@@ -64,7 +64,7 @@ func (s *session) add(rec patch.Record) {
 
 // next draws the next record, or those of a group; none at the end of the log.
 func (s *session) next(t *rapid.T) []patch.Record {
-	// Zeros end the log, so that it shrinks from its end.
+	// A zero ends the log, so that logs shrink from the end.
 	if rapid.IntRange(0, 31).Draw(t, "more") == 0 && rapid.IntRange(0, 3).Draw(t, "more still") == 0 {
 		return nil
 	}
@@ -131,12 +131,12 @@ func Batches(records []patch.Record) [][]patch.Record {
 	return batches
 }
 
-// oneIn draws true about once in n times; it shrinks to false.
+// oneIn draws true about once in n times. It shrinks to false.
 func oneIn(t *rapid.T, n int, label string) bool {
 	return rapid.IntRange(0, n-1).Draw(t, label) == n-1
 }
 
-// InitialState generates initial states: few keys, so that deltas collide with them, and keys of every scope.
+// InitialState generates initial states: few keys, so that deltas collide with them, with every prefix.
 func InitialState() *rapid.Generator[map[string]patch.Value] {
 	return rapid.MapOfN(rapid.SampledFrom(stateKeys), stateValue(), 0, 3)
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// Every interesting thing comes often enough in a fixed number of draws.
+// Every case that matters occurs often enough in a fixed number of draws.
 func TestRecordsCoverage(t *testing.T) {
 	testlog.OneGoroutine(t)
 	const draws = 600
@@ -179,10 +179,10 @@ func countPatch(seen map[string]int, r *Reference, p *patch.PatchEvent) {
 	}
 }
 
-// countGroup counts what a batch was, given the fold of the log that has it.
+// countGroup counts the kinds of a batch, given the fold of the log that includes it.
 func countGroup(seen map[string]int, r *Reference, batch []patch.Record) {
 	var puts, reverts, redos int
-	back := map[string]bool{} // events that reverts of the batch bring back
+	back := map[string]bool{} // events that reverts of the batch restore
 	for _, rec := range batch {
 		if p := rec.Patch; p != nil && len(batch) > 1 && p.Validate() == nil && p.Type() != patch.Revert {
 			seen["a group that names what it brings back"] += count(back[p.EventID()])
@@ -231,7 +231,7 @@ func countPairs(seen map[string]int, p pairing) {
 	}
 }
 
-// What a store accepts has no id twice and no patch that is refused or skipped.
+// Accepted logs have no repeated ids, and no patch that is refused or skipped.
 func TestRecordsAccepted(t *testing.T) {
 	seen := map[string]int{}
 	for seed := range 200 {
@@ -277,7 +277,7 @@ func TestRecordsAccepted(t *testing.T) {
 	}
 }
 
-// A failing log shrinks to the records that it fails for.
+// A failing log shrinks to the records that cause the failure.
 func TestRecordsShrink(t *testing.T) {
 	testlog.OneGoroutine(t)
 	for name, value := range map[string]string{"rapid.nofailfile": "true", "rapid.seed": "1", "rapid.checks": "2000"} {
@@ -309,7 +309,7 @@ func TestRecordsShrink(t *testing.T) {
 	}
 }
 
-// failing takes the failure of a check that is to fail.
+// failing captures the expected failure of a check.
 type failing struct{ testing.TB }
 
 func (failing) Log(...any)            {}
@@ -321,8 +321,8 @@ func (failing) Fatal(...any)          { panic("failed") }
 func (failing) Fatalf(string, ...any) { panic("failed") }
 func (failing) FailNow()              { panic("failed") }
 
-// A call that holds an id twice is refused for that, whatever else is wrong with it: so patches
-// that are drawn for one call share none.
+// A call that repeats an id is refused for that before anything else, so patches drawn for one call
+// share no ids.
 func TestIDsArePatchs(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		p := Patch("p", nil).Draw(t, "patch")

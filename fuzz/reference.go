@@ -23,8 +23,8 @@ type Reference struct {
 // events inserts a marker; under keep, its first new node carries the state delta of the run. A node is
 // identified by its pointer.
 type node struct {
-	event    *patch.Event           // nil: a marker
-	seq      uint64                 // the record of a regular event
+	event    *patch.Event           // nil in a marker
+	seq      uint64                 // seq of the record of a regular event
 	by       *applied               // the patch that inserted it, or nil
 	put      bool                   // the summary of a summarise
 	ofRevert bool                   // the marker of a revert
@@ -54,7 +54,7 @@ func isSessionKey(key string) bool {
 }
 
 // Apply adds the next record of the log. It never fails: a patch that cannot be applied changes only Seq and
-// PatchSeq, and is listed by [Reference.Skipped]. Apply checks neither the patch's base nor orphaned calls; see
+// PatchSeq, and is listed by [Reference.Skipped]. Apply checks neither the patch's base nor orphans; see
 // [Reference.Check].
 func (r *Reference) Apply(rec patch.Record) {
 	r.log = append(r.log, rec)
@@ -73,7 +73,7 @@ func (r *Reference) Apply(rec patch.Record) {
 	}
 }
 
-// isCompactionCut reports whether compaction made the patch, to remove events without text.
+// isCompactionCut reports whether the patch is a compaction's removal of events without text.
 func isCompactionCut(p *patch.PatchEvent) bool {
 	return p.Type() == patch.Splice && p.Author() == patch.CompactionAuthor && p.StatePolicy() == patch.Keep && len(p.NewEvents()) == 0
 }
@@ -81,14 +81,14 @@ func isCompactionCut(p *patch.PatchEvent) bool {
 // step is the effect of a patch p: the nodes after it, the inserted nodes in(p), and the removed run out(p).
 type step struct {
 	after, in, out []*node
-	made           int      // the number of new nodes at the start of in; a revert restores the others
-	drops          bool     // its state policy is drop
-	of             *applied // of a revert: the patch that it undoes
-	pin            *node    // of a pin, an unpin, or a revert of one: the node
-	pins           bool     // it is a pin, not an unpin
+	made           int      // number of new nodes at the start of in; the others are restored by a revert
+	drops          bool     // the state policy is drop
+	of             *applied // of a revert: its target
+	pin            *node    // of a pin, an unpin, or a revert of one: the node concerned
+	pins           bool     // a pin, not an unpin
 }
 
-// commit applies the step of a patch; name has its seq, id and group.
+// commit applies the step of a patch. name has the patch's seq, id and group.
 func (r *Reference) commit(s step, name applied) *applied {
 	a := &name
 	a.step = s
@@ -106,7 +106,7 @@ func (r *Reference) clone() *Reference {
 	return &Reference{r.initial, slices.Clone(r.log), slices.Clone(r.nodes), slices.Clone(r.applied), slices.Clone(r.skipped)}
 }
 
-// step returns the effect of the patch, or the reason to skip it; of a blocked revert also the blocking patch.
+// step returns the effect of the patch, or the reason to skip it and, for a blocked revert, the blocking patch.
 func (r *Reference) step(p *patch.PatchEvent) (s step, skip string, blocking *applied) {
 	if err := p.Validate(); err != nil {
 		var defect *patch.FieldError
@@ -141,7 +141,7 @@ func (r *Reference) indexOfID(id string) int {
 	return slices.IndexFunc(r.visible(), func(n *node) bool { return n.event.ID() == id })
 }
 
-// spliced returns the effect of the patch if it removes count visible events from index start.
+// spliced returns the effect of the patch if it removes count visible events from index start on.
 func (r *Reference) spliced(p *patch.PatchEvent, start, count int) step {
 	from, to := r.run(p, start, count)
 	put := newNodes(p)
@@ -169,21 +169,21 @@ func (r *Reference) span(p *patch.PatchEvent) (start, count int, reason string) 
 	start, count = p.Start(), p.Count()
 	switch {
 	case start < 0, count < 0,
-		start > len(visible), count > len(visible)-start, // the sum of the two may overflow
+		start > len(visible), count > len(visible)-start, // the sum might overflow
 		count == 0 && p.Type() == patch.Summarise:
 		return 0, 0, OutOfRange
 	}
 	return start, count, ""
 }
 
-// run returns the run of nodes, [from, to), that a patch removes: from the node of V[start] to the node of
+// run returns the range [from, to) of nodes that a patch removes: from the node of V[start] to the node of
 // V[start+count-1], with the markers between. A truncate_before removes all nodes before its event.
 func (r *Reference) run(p *patch.PatchEvent, start, count int) (from, to int) {
 	visible := r.visible()
 	at := func(i int) int { return slices.Index(r.nodes, visible[i]) }
 	switch {
 	case p.Type() == patch.TruncateBefore:
-		return 0, at(count) // every node before that of V[i], markers in front too
+		return 0, at(count) // every node before V[i], including markers
 	case count > 0:
 		return at(start), at(start+count-1) + 1
 	case start < len(visible):
@@ -202,8 +202,8 @@ func newNodes(p *patch.PatchEvent) []*node {
 	return put
 }
 
-// net returns the state after the nodes: for each node in order the delta that it carries, then its own. It
-// does not change the given state.
+// net returns the state after the nodes: for each node in order the delta that it carries, then its own. It does
+// not change the given state.
 func net(state map[string]patch.Value, nodes []*node) map[string]patch.Value {
 	out := map[string]patch.Value{}
 	maps.Copy(out, state)
@@ -225,7 +225,7 @@ func visibleOf(nodes []*node) []*node {
 	return filter(nodes, func(n *node) bool { return n.event != nil })
 }
 
-// filter returns the elements that keep accepts, in a slice of their own.
+// filter returns a new slice of the elements that keep accepts.
 func filter[T any](all []T, keep func(T) bool) []T {
 	return slices.DeleteFunc(slices.Clone(all), func(one T) bool { return !keep(one) })
 }
@@ -237,11 +237,11 @@ func eventsOf(nodes []*node) (events []*patch.Event) {
 	return events
 }
 
-// Visible returns the visible log. The slice is the caller's own.
+// Visible returns the visible log. The caller owns the slice.
 func (r *Reference) Visible() []*patch.Event { return eventsOf(r.visible()) }
 
-// State returns the session's own state: the initial state, then the deltas that count, without the keys with the
-// prefixes app:, user: and temp:. The map is the caller's own.
+// State returns the session's own state: the initial state, then the deltas that count, without keys with the
+// prefixes app:, user: and temp:. The caller owns the map.
 func (r *Reference) State() map[string]patch.Value {
 	return net(r.initial, r.nodes)
 }
@@ -254,7 +254,7 @@ func (r *Reference) Seq() uint64 {
 	return r.log[len(r.log)-1].Seq
 }
 
-// PatchSeq returns the seq of the newest patch, skipped ones included, or 0.
+// PatchSeq returns the seq of the newest patch, including skipped ones, or 0.
 func (r *Reference) PatchSeq() uint64 {
 	for _, rec := range slices.Backward(r.log) {
 		if rec.Patch != nil {
@@ -264,8 +264,7 @@ func (r *Reference) PatchSeq() uint64 {
 	return 0
 }
 
-// Skipped returns the patches that could not be applied, in log order. The slice is
-// the caller's own.
+// Skipped returns the patches that could not be applied, in log order. The caller owns the slice.
 func (r *Reference) Skipped() []patch.Skip { return slices.Clone(r.skipped) }
 
 // newestInvocation returns the invocation of the newest regular event that names one, or "".

@@ -20,7 +20,7 @@ func (a *applied) isCut() bool { return a.of == nil && a.pin == nil && a.in[0].e
 // isPut reports whether the patch inserted events.
 func (a *applied) isPut() bool { return a.of == nil && a.pin == nil && a.in[0].event != nil }
 
-// root returns the patch that a chain of reverts ends at.
+// root returns the patch at the end of a chain of reverts.
 func (a *applied) root() *applied {
 	for a.of != nil {
 		a = a.of
@@ -28,17 +28,17 @@ func (a *applied) root() *applied {
 	return a
 }
 
-// stands reports whether each revert of the patch was itself reverted.
+// stands reports whether the patch is active: whether each revert of it was itself reverted.
 func (r *Reference) stands(a *applied) bool { return r.stoodBefore(a, r.next()) }
 
-// stoodBefore reports whether the patch stood before the record with the seq.
+// stoodBefore reports whether the patch was active before the record with the seq.
 func (r *Reference) stoodBefore(a *applied, seq uint64) bool {
 	return !slices.ContainsFunc(r.applied, func(b *applied) bool {
 		return b.of == a && b.seq < seq && r.stoodBefore(b, seq)
 	})
 }
 
-// next returns a seq after all records and patches. (A rewind adds patches without records.)
+// next returns a seq above those of all records and patches. (A rewind adds patches without records.)
 func (r *Reference) next() uint64 {
 	seq := r.Seq()
 	for _, a := range r.applied {
@@ -47,7 +47,7 @@ func (r *Reference) next() uint64 {
 	return seq + 1
 }
 
-// patchOf returns the patch with the id, the first if several have it, or nil.
+// patchOf returns the first patch with the id, or nil.
 func (r *Reference) patchOf(id string) *applied {
 	for _, a := range r.applied {
 		if a.id == id {
@@ -57,8 +57,7 @@ func (r *Reference) patchOf(id string) *applied {
 	return nil
 }
 
-// PatchIDs returns the ids of the patches that were applied, in log order. The slice is
-// the caller's own.
+// PatchIDs returns the ids of the patches that were applied, in log order. The caller owns the slice.
 func (r *Reference) PatchIDs() []string { return patchIDs(r.applied) }
 
 func patchIDs(patches []*applied) (ids []string) {
@@ -68,22 +67,22 @@ func patchIDs(patches []*applied) (ids []string) {
 	return ids
 }
 
-// RevertAll returns the ids of the patches that undoing the patch with the id reverts, in this order: the standing
-// patches of its group, newest first, or the patch itself. If the undo is blocked, ok is false and blocked is the
-// id of the newest patch to revert first; if all are undone already, that is the newest standing revert of one of
-// them. blocked is "" if no applied patch has the id.
+// RevertAll returns the ids of the patches to revert in order to take back the patch with the id: the active
+// patches of its group, newest first, or the patch itself. If the first revert is blocked, ok is false and blocked
+// is the id of the newest patch to revert first; if all are reverted already, it is that of the newest active
+// revert of one of them. blocked is "" if no applied patch has the id.
 func (r *Reference) RevertAll(patchID string) (ids []string, blocked string, ok bool) {
 	target := r.patchOf(patchID)
 	if target == nil {
 		return nil, "", false
 	}
 	now := r.clone()
-	var reverts []*applied // of members
+	var reverts []*applied // reverts of members
 	for _, a := range slices.Backward(r.applied) {
 		if a != target && (a.group == "" || a.group != target.group) {
 			continue
 		}
-		// Undoing a member that is a revert lets its target stand again.
+		// Reverting a member that is a revert activates its target again.
 		if !now.stands(a) {
 			reverts = append(reverts, r.revertsOf(a)...)
 			continue
@@ -102,9 +101,9 @@ func (r *Reference) RevertAll(patchID string) (ids []string, blocked string, ok 
 	return ids, "", true
 }
 
-// reverted returns the effect of a revert of the patch. All of in(p) must stand with only markers of reverts
-// between; that stretch becomes a marker, then out(p). A patch with a pin must only stand. Otherwise it returns the
-// reason and the blocking patch; of a patch that does not stand, this is its newest standing revert.
+// reverted returns the effect of a revert of the patch. All of in(p) must be present with only markers of reverts
+// between; that stretch becomes a marker, then out(p). A pin or unpin must only be active. Otherwise it returns the
+// reason and the blocking patch: for an inactive patch, its newest active revert.
 func (r *Reference) reverted(target *applied) (s step, reason string, blocking *applied) {
 	if reverts := r.revertsOf(target); len(reverts) > 0 {
 		return step{}, Blocked, reverts[len(reverts)-1]
@@ -123,8 +122,8 @@ func (r *Reference) reverted(target *applied) (s step, reason string, blocking *
 	}, "", nil
 }
 
-// stretch returns where the nodes stand that the patch inserted, which of them do not stand, and the other nodes
-// between them, without markers of reverts.
+// stretch returns the range of the nodes that the patch inserted, the missing ones of them, and other nodes between
+// them, except markers of reverts.
 func (r *Reference) stretch(a *applied) (from, to int, missing, between []*node) {
 	from, to = len(r.nodes), -1
 	for _, n := range a.in {
@@ -142,8 +141,8 @@ func (r *Reference) stretch(a *applied) (from, to int, missing, between []*node)
 	return from, to, missing, between
 }
 
-// nodesMust returns the patches that block a revert of target: those that removed a missing node or inserted a
-// node between.
+// nodesMust returns the patches that block a revert of target: those that removed a missing node or inserted a node
+// between.
 func (r *Reference) nodesMust(target *applied, missing, between []*node) []*applied {
 	var must []*applied
 	for _, n := range between {
@@ -154,8 +153,8 @@ func (r *Reference) nodesMust(target *applied, missing, between []*node) []*appl
 	return append(must, r.behind(missing, target)...)
 }
 
-// behind returns the patches to revert so that the missing nodes of target stand again. What comes after a missing
-// marker of a revert is left for later: it may come back with the marker.
+// behind returns the patches to revert so that the missing nodes of target are restored. Nodes after a missing
+// marker of a revert are left for later: they may be restored with the marker.
 func (r *Reference) behind(missing []*node, target *applied) (must []*applied) {
 	if i := slices.IndexFunc(missing, func(n *node) bool { return n.ofRevert }); i >= 0 {
 		missing = missing[:i+1]
@@ -166,8 +165,8 @@ func (r *Reference) behind(missing []*node, target *applied) (must []*applied) {
 	return must
 }
 
-// inTheWayOf returns the patch to revert so that this one does not block a revert of target: itself, or if it is
-// a redo, the patch that it restored, unless that is older than target.
+// inTheWayOf returns the patch to revert so that a does not block a revert of target: a itself, or if a is a redo,
+// the patch that it restored, unless that is older than target.
 func (a *applied) inTheWayOf(target *applied) *applied {
 	if a.isRedo() && a.root().seq > target.seq {
 		return a.root()
@@ -175,12 +174,12 @@ func (a *applied) inTheWayOf(target *applied) *applied {
 	return a
 }
 
-// isRedo reports whether the patch is a revert of a revert, which restores a patch.
+// isRedo reports whether the patch is the revert of a revert.
 func (a *applied) isRedo() bool {
 	return a.of != nil && a.of.of != nil && (a.of.of.of == nil || a.of.of.isRedo())
 }
 
-// holder returns the patch that last removed the node, or nil if the node stands.
+// holder returns the patch that last removed the node, or nil if the node is present.
 func (r *Reference) holder(n *node) *applied {
 	for _, a := range slices.Backward(r.applied) {
 		switch {

@@ -11,13 +11,13 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// Section 9, in small.
+// Small cases for section 9 of docs/SEMANTICS.md.
 func TestRevert(t *testing.T) {
 	for _, test := range []struct {
 		name, log      string
 		visible, state string
 		skipped        string
-		blocking       uint64 // the patch that the last, skipped, revert is blocked by
+		blocking       uint64 // seq of the patch that blocks the last, skipped, revert
 	}{{
 		name:    "a cut",
 		log:     "e1 k=1\ne2 k=2\ne3\ncut 0+2\nrevert p4",
@@ -133,8 +133,8 @@ func TestRevert(t *testing.T) {
 	}
 }
 
-// A revert directly after a patch gives the view before it, state included; reverting
-// that gives the view after it. Reverting what blocks a revert makes it possible.
+// Reverting a patch directly after it gives the view before it, including state; reverting the revert
+// gives the view after it. Reverting the blocking patches unblocks a revert.
 func TestLawRevert(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		initial := InitialState().Draw(t, "initial")
@@ -173,9 +173,9 @@ func TestLawRevert(t *testing.T) {
 	})
 }
 
-// followBlocking reverts what is named as blocking until the patch, which stands, is undone: by its own
-// revert, or on the way by the revert of what redid it.
-// What is named is later than the patch, and nothing of what it put in is missing.
+// followBlocking reverts the blocking patches until the active patch with the id is reverted, by its
+// own revert or by the revert of a redo. Each blocking patch must be later than the patch, and none of
+// its nodes may be missing.
 func followBlocking(t *rapid.T, r *Reference, initial map[string]patch.Value, id string) {
 	target := r.patchOf(id)
 	next := target
@@ -187,7 +187,7 @@ func followBlocking(t *rapid.T, r *Reference, initial map[string]patch.Value, id
 		var refusal *Refusal
 		errors.As(r.Check(CheckOptions{AllowOrphans: true}, p), &refusal)
 		switch {
-		case refusal != nil && refusal.Kind == UnknownInLog, r.patchOf(next.id) != next: // it cannot be named
+		case refusal != nil && refusal.Kind == UnknownInLog, r.patchOf(next.id) != next: // the id is not unique
 			return
 		case refusal == nil:
 			r.Apply(patch.Record{Seq: r.Seq() + 1, Patch: p})

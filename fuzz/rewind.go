@@ -6,14 +6,14 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// Rewind returns the visible log, the state, and for each visible event whether it is pinned, after a rewind to
-// the invocation whose first event has seq from. It changes nothing.
+// Rewind returns the visible log, the state, and for each visible event whether it is pinned, after a rewind to the
+// invocation whose first event has seq from. It does not change the model.
 func (r *Reference) Rewind(from uint64) (visible []*patch.Event, state map[string]patch.Value, pinned []bool) {
 	after := r.rewound(from)
 	return after.Visible(), after.State(), after.Pinned()
 }
 
-// rewound returns the model after the rewind. Its patches cut node by node, so no log could have them.
+// rewound returns the model after the rewind. It cuts node by node, as no patch of a log could.
 func (r *Reference) rewound(from uint64) *Reference {
 	w := rewinding{Reference: r.clone(), from: from, ages: map[*applied]age{}, standing: filter(r.applied, r.stands)}
 	for _, a := range r.applied {
@@ -25,7 +25,7 @@ func (r *Reference) rewound(from uint64) *Reference {
 		switch policy, cut := marks[n]; {
 		case w.isNew(n):
 			w.cut(n, patch.Drop)
-		case cut && (policy == patch.Drop || n.event != nil): // a marker that carries goes on
+		case cut && (policy == patch.Drop || n.event != nil): // a marker keeps the state that it carries
 			w.cut(n, policy)
 		}
 	}
@@ -37,12 +37,12 @@ func (r *Reference) rewound(from uint64) *Reference {
 type rewinding struct {
 	*Reference
 	from     uint64
-	standing []*applied // when it began
+	standing []*applied // patches that were active before the rewind
 	ages     map[*applied]age
 	steps    int
 }
 
-// age is the age of a patch and the nodes that it inserted: old if all raw events that it removed, at any depth,
+// age is the age of a patch and of the nodes that it inserted: old if all raw events that it removed, at any depth,
 // are before the rewind's first record, young ("new" in docs/SEMANTICS.md) if none is, else mixed.
 type age int
 
@@ -67,8 +67,8 @@ func (w *rewinding) ageOf(seqs []uint64, a *applied) age {
 	return old
 }
 
-// one returns the patches that count as one patch: the standing members of a group, if one of them inserts
-// events, else the patch alone.
+// one returns the patches that count as one patch: the active members of a group, if one of them inserts events, else
+// the patch alone.
 func (w *rewinding) one(a *applied) []*applied {
 	if group := w.groupOf(a); group != nil {
 		return group
@@ -76,8 +76,8 @@ func (w *rewinding) one(a *applied) []*applied {
 	return []*applied{a}
 }
 
-// groupOf returns the standing patches of the patch's group, or nil if there is at most one, or none of them
-// inserts events.
+// groupOf returns the active patches of the patch's group, or nil if there is at most one, or none of them inserts
+// events.
 func (w *rewinding) groupOf(a *applied) []*applied {
 	group := filter(w.standing, func(b *applied) bool { return a.group != "" && b.group == a.group && (b.isCut() || b.isPut()) })
 	if len(group) > 1 && slices.Contains(group, a) && slices.ContainsFunc(group, (*applied).isPut) {
@@ -86,9 +86,8 @@ func (w *rewinding) groupOf(a *applied) []*applied {
 	return nil
 }
 
-// seqsOf returns the seqs of the raw events that the patch, and the patches that count as one with it, removed at
-// any depth. An inserted event counts with the seq of its patch. within are the patches whose seqs are being
-// computed.
+// seqsOf returns the seqs of the raw events that the patch, and the patches that count as one with it, removed at any
+// depth. An inserted event counts with the seq of its patch. within are the patches whose seqs are being computed.
 func (w *rewinding) seqsOf(a *applied, within []*applied) []uint64 {
 	one := w.one(a)
 	within = slices.Concat(within, one)
@@ -111,8 +110,7 @@ func (w *rewinding) seqsOf(a *applied, within []*applied) []uint64 {
 	return seqs
 }
 
-// takeBackMixed is step 1 of a rewind: it reverts, newest first, mixed patches except drop cuts, and new keep
-// cuts.
+// takeBackMixed is step 1 of a rewind: it reverts, newest first, mixed patches except drop cuts, and new keep cuts.
 func (w *rewinding) takeBackMixed() {
 	for {
 		i := slices.IndexFunc(w.newestFirst(), w.mustGo)
@@ -154,7 +152,7 @@ func (w *rewinding) takeBackOne(a *applied) {
 	}
 }
 
-// takeBack reverts the patch, and first the patches that block this, of any age.
+// takeBack reverts the patch, after reverting the patches that block it, of any age.
 func (w *rewinding) takeBack(a *applied) {
 	for w.stands(a) {
 		if w.steps++; w.steps > 10*len(w.ages)+10 {
@@ -234,8 +232,8 @@ func (w *rewinding) cut(n *node, policy patch.StatePolicy) {
 	w.commit(step{after: after, in: []*node{marker}, out: []*node{n}, made: 1, drops: policy == patch.Drop}, applied{seq: w.next()})
 }
 
-// pinAsBefore is step 4 of a rewind: each pin and unpin stands again that stood before the rewind's first record, and
-// no other one.
+// pinAsBefore is step 4 of a rewind: it makes exactly those pins and unpins active that were active before the
+// rewind's first record.
 func (w *rewinding) pinAsBefore() {
 	for _, a := range slices.Backward(slices.Clone(w.applied)) {
 		if a.pin == nil || a.of != nil {

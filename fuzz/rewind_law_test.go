@@ -11,9 +11,8 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// denseLog draws a log of plain events, each of which sets a key to its seq, and many
-// patches over them, one on the other, alone and in groups. kinds are of patches in
-// terms of [denseKinds].
+// denseLog draws a log of plain events, each of which sets a key to its seq, with many patches that
+// overlap, alone and in groups. kinds are the patches' kinds, from [denseKinds].
 func denseLog(t *rapid.T, kinds []string) *Reference {
 	r := NewReference(nil)
 	apply := func(rec patch.Record) {
@@ -109,7 +108,7 @@ func densePatch(t *rapid.T, id string, r *Reference, kinds []string) *patch.Patc
 	}
 }
 
-// hardLog draws a log of either sort.
+// hardLog draws a log from denseLog or Records.
 func hardLog(t *rapid.T) *Reference {
 	if rapid.Bool().Draw(t, "is dense") {
 		return denseLog(t, denseKinds)
@@ -117,7 +116,7 @@ func hardLog(t *rapid.T) *Reference {
 	return NewReference(InitialState().Draw(t, "initial"), Records(Options{Accepted: true}).Draw(t, "records")...)
 }
 
-// until returns the model's fold of the log before the record with the seq.
+// until returns the fold of the log before the record with the seq.
 func until(r *Reference, seq uint64) *Reference {
 	before := NewReference(r.initial)
 	for _, rec := range r.log {
@@ -136,7 +135,7 @@ func anySeq(t *rapid.T, r *Reference, label string) uint64 {
 	return rapid.Uint64Range(1, r.Seq()+1).Draw(t, label)
 }
 
-// Rewinding twice is rewinding once.
+// Rewinding twice equals rewinding once.
 func TestLawRewindTwice(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		r := hardLog(t)
@@ -148,7 +147,7 @@ func TestLawRewindTwice(t *testing.T) {
 	})
 }
 
-// Rewinding far is rewinding near, then far.
+// Rewinding far equals rewinding near, then far.
 func TestLawRewindFar(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		r := hardLog(t)
@@ -161,8 +160,8 @@ func TestLawRewindFar(t *testing.T) {
 	})
 }
 
-// stoodFor returns the seqs of the raw events that a node stands for to a reader: itself,
-// or those in place of which it was put in, at any depth.
+// stoodFor returns the seqs of the raw events that a node represents: itself, or those that it
+// replaced, at any depth.
 func stoodFor(n *node) []uint64 {
 	if n.by == nil {
 		return []uint64{n.seq}
@@ -176,8 +175,8 @@ func stoodFor(n *node) []uint64 {
 	return seqs
 }
 
-// A rewind leaves nothing of the invocation or later in sight or in the state, and of
-// what was cut before it is brought back nothing.
+// A rewind leaves no event or state of the invocation or later, and restores nothing that was cut
+// before it.
 func TestLawRewindLeavesNothingLater(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		r := denseLog(t, denseKinds)
@@ -202,8 +201,8 @@ func TestLawRewindLeavesNothingLater(t *testing.T) {
 	})
 }
 
-// Where only events were put in place of others since, and their state kept, a rewind
-// gives the state from before, and all that was in sight is, or something in its place.
+// If patches since only replaced events and kept their state, a rewind restores the state from
+// before, and each event that was visible is visible or represented.
 func TestLawRewindLosesNothing(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		r := denseLog(t, keepPuts)
@@ -224,7 +223,7 @@ func TestLawRewindLosesNothing(t *testing.T) {
 		if got, want := seqs(after), seqs(before); !maps.Equal(got, want) {
 			t.Fatalf("rewound to %d, %s stand for %v, want %v\n%s", from, showVisible(after), got, want, Text(r.log, nil))
 		}
-		pinned := map[*patch.Event]bool{} // hidden ones too
+		pinned := map[*patch.Event]bool{} // including hidden ones
 		for _, a := range before.applied {
 			if a.pin != nil {
 				pinned[a.pin.event] = before.isPinned(a.pin)

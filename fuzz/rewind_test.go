@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// Section 9, in small. The rewind is to the record that is marked by an f.
+// Small cases for section 9 of docs/SEMANTICS.md. The rewind is to the record marked by f.
 func TestRewind(t *testing.T) {
 	for _, test := range []struct{ name, log, visible, state, pinned string }{
 		{"no patches", "e1 k=1\ne2 k=2 f\ne3 k=3", "e1", "k=1", ""},
@@ -86,9 +86,9 @@ func TestRewind(t *testing.T) {
 	}
 }
 
-// Two branches, of which a window is compacted each turn: a summary takes in the one
-// before, and the turn's event is cut. A rewind of two turns leaves what is told of the
-// others, and not less.
+// In a session with two branches, each turn's window is compacted: a summary includes the previous
+// one, and the turn's event is cut. A rewind of two turns keeps exactly the content of the earlier
+// turns.
 func TestRewindOfTwoBranches(t *testing.T) {
 	const turns = 20
 	var log strings.Builder
@@ -104,7 +104,7 @@ func TestRewindOfTwoBranches(t *testing.T) {
 		record("a%d k=%d #a", i, i)
 		record("b%d j=%d #b", i, i)
 		if i == 0 {
-			continue // the newest turn stays as it is
+			continue // the newest turn is not compacted
 		}
 		for j, branch := range []string{"A", "B"} {
 			record("sum %d+1 group:%s%d | %s%d", j, branch, i-1, branch, i-1)

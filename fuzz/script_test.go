@@ -12,7 +12,7 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// Logs of the tests are scripts, a record a line:
+// Logs in tests are scripts with one record per line:
 //
 //	e1 k=1 @inv1 #a by:user role:user call:c1 call::look resp:c1 long:c1 compaction
 //	cut 1+2 keep                 a splice of V[1:3] without replacement
@@ -22,8 +22,9 @@ import (
 //	revert p3                    a revert
 //	sum 0+2 drop | S1 role:model a summarise
 //	{"patchType":"rewind"}       a line of the text form
-//
-// An event is an id and what it has: state, invocation, branch, author, role, calls
+// An event is an id and its fields: state, invocation, branch, author, role, calls and responses by id
+// (or, after two colons, by name alone), long-running ids. A patch may have base:N and group:g. Its id
+// is p and its seq.
 // and responses by id (or, after two colons, by name alone), long-running ids. A patch
 // may have base:N and group:g. Its id is p and its seq.
 
@@ -154,7 +155,7 @@ func scriptEvent(t *testing.T, words []string) map[string]any {
 	return f
 }
 
-// expect fails the test if what a log comes to is not what it should.
+// expect fails the test if got differs from want.
 func expect(t *testing.T, what, got, want string) {
 	t.Helper()
 	if got != want {
@@ -162,8 +163,8 @@ func expect(t *testing.T, what, got, want string) {
 	}
 }
 
-// expectBlocked fails the test if the last patch of a log, on what was before, is not blocked by the one
-// with the seq, or blocked where that is 0.
+// expectBlocked fails the test unless the last patch of a log is blocked by the patch with the seq; 0
+// means not blocked.
 func expectBlocked(t *testing.T, log []patch.Record, blocking uint64, pinned bool) {
 	t.Helper()
 	last := len(log) - 1
@@ -177,7 +178,7 @@ func expectBlocked(t *testing.T, log []patch.Record, blocking uint64, pinned boo
 	}
 }
 
-// showVisible writes a visible log as its ids.
+// showVisible returns the ids of the visible events.
 func showVisible(r *Reference) string {
 	var ids []string
 	for _, e := range r.Visible() {
@@ -186,7 +187,7 @@ func showVisible(r *Reference) string {
 	return strings.Join(ids, " ")
 }
 
-// showPinned writes the ids of the visible events that are pinned.
+// showPinned returns the ids of the pinned visible events.
 func showPinned(r *Reference) string {
 	var ids []string
 	for i, e := range r.Visible() {
@@ -197,7 +198,7 @@ func showPinned(r *Reference) string {
 	return strings.Join(ids, " ")
 }
 
-// showState writes a state as "j=2 k=1".
+// showState returns a state as "j=2 k=1".
 func showState(state map[string]patch.Value) string {
 	var words []string
 	for _, k := range slices.Sorted(maps.Keys(state)) {
@@ -206,7 +207,7 @@ func showState(state map[string]patch.Value) string {
 	return strings.Join(words, " ")
 }
 
-// showSkipped writes what was skipped as "3: out of range, …".
+// showSkipped returns the skipped patches as "3: out of range, …".
 func showSkipped(r *Reference) string {
 	var words []string
 	for _, s := range r.Skipped() {

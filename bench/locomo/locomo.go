@@ -1,7 +1,6 @@
-// Package locomo measures whether an index of a conversation finds the turns that answer
-// questions about it, by LoCoMo (Maharana et al., Evaluating Very Long-Term Conversational Memory
-// of LLM Agents, 2024): ten conversations of two people over months, with some 600 turns and 200
-// questions each.
+// Package locomo measures whether an index of a conversation finds the turns that answer questions about it.
+// It uses LoCoMo (Maharana et al., Evaluating Very Long-Term Conversational Memory of LLM Agents, 2024): ten
+// conversations of two people over months, with some 600 turns and 200 questions each.
 //
 // The data is licensed CC BY-NC 4.0, so the repository does not contain it. [Variable] names its folder.
 package locomo
@@ -40,8 +39,8 @@ type Question struct {
 // Category is a kind of question, with LoCoMo's number.
 type Category int
 
-// The categories; [All] stands for every question. The evidence of an adversarial question is the turn that it
-// distorts.
+// The categories; [All] means every question. The evidence of an adversarial question is the turn that it
+// misrepresents.
 const (
 	All Category = iota
 	MultiHop
@@ -52,7 +51,7 @@ const (
 	categories
 )
 
-// String is the name of the category in lower case.
+// String returns the name of the category in lower case.
 func (c Category) String() string {
 	switch c {
 	case All:
@@ -134,7 +133,7 @@ func parse(text []byte) (c Conversation, err error) {
 	return c, nil
 }
 
-// addSession adds the turns of a session, and notes the seqs of their ids.
+// addSession adds the turns of a session, and records the seqs of their ids.
 func (c *Conversation) addSession(members map[string]json.RawMessage, name string, seqs map[string]uint64) error {
 	var turns []struct {
 		Speaker, Text string

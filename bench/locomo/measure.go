@@ -9,19 +9,19 @@ import (
 	"github.com/patchlog-dev/patchlog/recall"
 )
 
-// Best is the number of turns that count for a question.
+// Best is the number of results that count for a question.
 const Best = 10
 
-// Index makes an index of the turns of a conversation. The returned function finds the seqs of the turns that
-// fit a question best, at most [Best], the best first.
+// Index makes an index of a conversation's turns. find returns the seqs of the turns that match a question
+// best, at most [Best], the best first.
 type Index func(turns []patch.Record) (find func(question string) []uint64)
 
-// Hits counts questions, and those for which a turn with the answer was found.
+// Hits counts questions, and those with a relevant turn among the results.
 type Hits struct {
 	questions, found [categories]int
 }
 
-// Measure asks every question of the index of its own conversation.
+// Measure puts every question to the index of its own conversation.
 func Measure(all []Conversation, index Index) Hits {
 	var h Hits
 	for _, c := range all {
@@ -41,7 +41,7 @@ func Measure(all []Conversation, index Index) Hits {
 	return h
 }
 
-// Share is the share of the questions of a category, from 0 to 1.
+// Share returns the share of hits among a category's questions, from 0 to 1.
 func (h Hits) Share(of Category) float64 {
 	return float64(h.found[of]) / float64(max(1, h.questions[of]))
 }
@@ -56,7 +56,7 @@ func (h Hits) Report(b *testing.B) {
 	b.ReportMetric(float64(h.questions[All]), "questions")
 }
 
-// Find returns the seqs of the records that fit a question best, at most [Best], the best first.
+// Find returns the seqs of the records that match a question best, at most [Best], the best first.
 func Find(x *recall.Index, question string) (seqs []uint64) {
 	terms := recall.Parse(question)
 	for m := range x.Search(terms, recall.Filter{}, math.MaxUint64, x.Stats(terms, math.MaxUint64, false), nil) {

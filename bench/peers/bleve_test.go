@@ -20,16 +20,16 @@ import (
 	"github.com/patchlog-dev/patchlog/recall"
 )
 
-// bleveOptions say where an index is and what goes into it.
+// bleveOptions say where an index is stored and what it contains.
 type bleveOptions struct{ store, fields string } // constants below
 
 const (
 	inMemory = "memory" // the engine of bleve's files, without a path
 	inFile   = "file"   // what bleve.New opens, each batch synced
 
-	words  = "words"  // what an event says, and its author
-	exact  = "exact"  // that; and by themselves its identifiers and ids, its author, its tools
-	beside = "beside" // words; and those of the events beside it, and of the next ones
+	words  = "words"  // the text and author of an event
+	exact  = "exact"  // words; and verbatim its identifiers and ids, its author, its tools
+	beside = "beside" // words; and those of the adjacent events
 )
 
 // bleveIndex is a log in bleve.
@@ -38,8 +38,7 @@ type bleveIndex struct {
 	fields string
 }
 
-// openBleve opens an empty index, in which bleve keeps no more than is asked for: no copy of the
-// texts, no positions.
+// openBleve opens an empty index without copies of texts and positions.
 func openBleve(tb testing.TB, o bleveOptions) *bleveIndex {
 	tb.Helper()
 	var opened bleve.Index
@@ -76,7 +75,7 @@ func (o bleveOptions) mapping() mapping.IndexMapping {
 	return m
 }
 
-// add adds events in one batch. What is beside the first and the last is not known.
+// add adds events in one batch. Adjacent events in other batches are not known.
 func (x *bleveIndex) add(tb testing.TB, records []patch.Record) {
 	tb.Helper()
 	texts := make([]string, len(records))
@@ -106,8 +105,8 @@ func (x *bleveIndex) add(tb testing.TB, records []patch.Record) {
 	no(tb, x.opened.Batch(batch))
 }
 
-// exactly returns what an event is also found by word for word, as in [recall.Index]: identifiers of
-// its text and its ids; and the tools that it calls, or answers for.
+// exactly returns what an event is also found by verbatim, as in [recall.Index]: the identifiers in
+// its text and its ids, and the tools that it calls or answers.
 func exactly(e *patch.Event, text string) (ids, tools []string) {
 	ids = append(slices.Collect(identifiers.FindAll(text)), e.ID(), e.InvocationID())
 	for p := range e.FunctionParts() {

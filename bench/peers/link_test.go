@@ -13,11 +13,11 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// poolPing is what a pool of connections asks first on one that was idle for a second.
+// poolPing is the query with which a connection pool checks a connection that was idle for a second.
 var poolPing = []byte("-- ping")
 
-// link is a network between clients and a server: a TCP proxy that delivers what either
-// side sends after half the delay, in order, and counts the round trips, but for those of [poolPing].
+// link simulates a network between clients and a server: a TCP proxy that delivers data in order
+// after half the delay, and counts the round trips except those of [poolPing].
 type link struct {
 	listener net.Listener
 	server   string // the server's Unix socket
@@ -26,8 +26,8 @@ type link struct {
 	pumps    sync.WaitGroup
 }
 
-// newLink returns a link to the database that dsn names, and a connection string that goes
-// through it. Whoever connects must have closed the connections when the test ends.
+// newLink returns a link to the database of dsn, and a connection string through it. Connections must
+// be closed before the test ends.
 func newLink(tb testing.TB, dsn string, delay time.Duration) (*link, string) {
 	tb.Helper()
 	config, err := pgconn.ParseConfig(dsn)
@@ -54,8 +54,8 @@ func (l *link) accept() {
 			client.Close()
 			continue
 		}
-		// What the client sends after it heard from the server is a new round trip; what
-		// it sends without waiting is not.
+		// Data that the client sends after it received data starts a new round trip; data sent
+		// without waiting does not.
 		heard := new(atomic.Bool)
 		heard.Store(true)
 		l.pumps.Go(func() {
@@ -74,7 +74,7 @@ type chunk struct {
 	data []byte
 }
 
-// pump delivers what from sends, and calls sent with it before it does.
+// pump delivers the data from from, and calls sent with it first.
 func (l *link) pump(to, from net.Conn, sent func(data []byte)) {
 	chunks := make(chan chunk, 1024)
 	l.pumps.Go(func() {
@@ -82,7 +82,7 @@ func (l *link) pump(to, from net.Conn, sent func(data []byte)) {
 		for c := range chunks {
 			time.Sleep(time.Until(c.due))
 			sent(c.data)
-			_, _ = to.Write(c.data) // if to is closed, from will be
+			_, _ = to.Write(c.data) // if to is closed, from will be too
 		}
 	})
 	defer close(chunks)

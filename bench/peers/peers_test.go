@@ -20,11 +20,11 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// peer is a session service that can be opened, and opened again on its file.
+// peer is a session service that can be opened and reopened on its file.
 type peer struct {
 	name string
-	// open returns the service and what closes it. If the service keeps nothing, it is a
-	// new one each time. fast gives up durability, to fill a file.
+	// open returns the service and a function that closes it. A service without a file is new each
+	// time. fast trades durability for speed, to fill a file.
 	open func(tb testing.TB, dir string, fast bool) (session.Service, func())
 	kept bool
 }
@@ -47,9 +47,9 @@ func openPatchlog(tb testing.TB, dir string, fast bool) (session.Service, func()
 	return svc, func() { no(tb, s.Close()) }
 }
 
-// openSQLite opens the SQL service as gorm opens it, with what it takes not to fail where
-// writers meet: transactions that wait for the lock when they begin. Tuned, it has a
-// write-ahead log and one connection, on which the writers queue up.
+// openSQLite opens the SQL service as gorm opens it, except that transactions take the lock when
+// they begin, so that concurrent writers do not fail. If tuned, it has a write-ahead log and one
+// connection, on which writers queue.
 func openSQLite(tuned bool) func(tb testing.TB, dir string, fast bool) (session.Service, func()) {
 	return func(tb testing.TB, dir string, fast bool) (session.Service, func()) {
 		tb.Helper()
@@ -123,7 +123,7 @@ func (p peer) filled(tb testing.TB, dir string, n int) (session.Service, func())
 	return p.open(tb, dir, false)
 }
 
-// Each service does what is measured.
+// Each service performs the measured operations correctly.
 func TestPeers(t *testing.T) {
 	for _, p := range all {
 		t.Run(p.name, func(t *testing.T) {
@@ -141,7 +141,7 @@ func TestPeers(t *testing.T) {
 	}
 }
 
-// checkFilled checks a session that has been filled with 20 events.
+// checkFilled checks a session of 20 events.
 func checkFilled(t *testing.T, sess session.Session) {
 	t.Helper()
 	readAll(t, sess, 20)

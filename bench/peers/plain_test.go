@@ -15,10 +15,10 @@ import (
 	"google.golang.org/adk/v2/session"
 )
 
-// A plain is the least that a durable append can be: no session service, no ids, no state.
+// plain is a minimal durable append, without a session service, ids and state.
 type plain struct {
 	name string
-	// open returns an append of the bytes of one event, and what closes the file.
+	// open returns a function that appends the bytes of one event, and one that closes the file.
 	open func(tb testing.TB, path string) (appendEvent func(form []byte) error, done func())
 }
 
@@ -33,7 +33,7 @@ var plains = []plain{
 			return unix.Fdatasync(int(f.Fd()))
 		}, func() { no(tb, f.Close()) }
 	}},
-	{"bbolt", func(tb testing.TB, path string) (func([]byte) error, func()) { // one put under an ascending key
+	{"bbolt", func(tb testing.TB, path string) (func([]byte) error, func()) { // one put with an ascending key
 		db, err := bbolt.Open(path, 0o600, nil)
 		no(tb, err)
 		name := []byte("events")
@@ -56,7 +56,7 @@ func formOf(tb testing.TB, i int) []byte {
 	return append(form, '\n')
 }
 
-// appendPlain is BenchmarkAppend for a plain.
+// appendPlain is BenchmarkAppend for p.
 func (p plain) appendPlain(b *testing.B) {
 	appendEvent, done := p.open(b, filepath.Join(b.TempDir(), "events"))
 	defer done()
@@ -66,7 +66,7 @@ func (p plain) appendPlain(b *testing.B) {
 	}
 }
 
-// writeLines writes a file with a line of JSON for each of n events.
+// writeLines writes a file with one JSON line for each of n events.
 func writeLines(tb testing.TB, path string, n int) {
 	tb.Helper()
 	var lines []byte
@@ -76,7 +76,7 @@ func writeLines(tb testing.TB, path string, n int) {
 	no(tb, os.WriteFile(path, lines, 0o600))
 }
 
-// readLines reads such a file again and decodes each event.
+// readLines reads such a file and decodes each event.
 func readLines(path string) (n int, err error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -98,7 +98,7 @@ func readLines(path string) (n int, err error) {
 	}
 }
 
-// Each baseline writes what it is given.
+// Each baseline stores its input.
 func TestPlains(t *testing.T) {
 	for _, p := range plains {
 		path := filepath.Join(t.TempDir(), "events")

@@ -17,12 +17,12 @@ import (
 	"github.com/patchlog-dev/patchlog/store/pg/pgtest"
 )
 
-// warm is how many calls a goroutine makes on a server before those that are measured, so that all connections
-// know the statements and the server has planned them.
+// warm is the number of unmeasured calls per goroutine, so that all connections have prepared the statements
+// and the server has planned them.
 const warm = 12
 
-// inParallel makes b.N calls of do from several goroutines, after warm calls for each of them. do gets the
-// numbers of the goroutine, from 0 on, and of the call, from 1 on.
+// inParallel makes b.N calls of do from several goroutines, after warm unmeasured calls each. do gets the
+// number of the goroutine, from 0, and of the call, from 1.
 func inParallel(b *testing.B, goroutines, warm int, do func(g, i int) error) {
 	b.Helper()
 	run := func(from, to int) {
@@ -47,7 +47,7 @@ func inParallel(b *testing.B, goroutines, warm int, do func(g, i int) error) {
 	b.StopTimer()
 }
 
-// appendInParallel measures an append to one of some sessions, each of which has a goroutine.
+// appendInParallel measures appends to several sessions from one goroutine each.
 func appendInParallel(b *testing.B, s session.Service, sessions, warm int) {
 	b.Helper()
 	handles := make([]session.Session, sessions)
@@ -57,8 +57,8 @@ func appendInParallel(b *testing.B, s session.Service, sessions, warm int) {
 	inParallel(b, sessions, warm, func(g, i int) error { return s.AppendEvent(ctx, handles[g], event(i)) })
 }
 
-// BenchmarkPostgresAppend appends an event, to one session or to 64 from a goroutine each, beside the insert
-// of one row of the same bytes; also over a network with a round trip of 2 ms.
+// BenchmarkPostgresAppend appends an event, to one session or to 64 from one goroutine each; also over a
+// network with a round trip of 2 ms. The baseline inserts one row of the same bytes.
 func BenchmarkPostgresAppend(b *testing.B) {
 	for _, c := range []struct {
 		sessions int
@@ -87,8 +87,8 @@ func BenchmarkPostgresAppend(b *testing.B) {
 	}
 }
 
-// BenchmarkPostgresGet gets a cached session of 10,000 events from a database that has 200,000 other rows;
-// read=all also reads each of its events.
+// BenchmarkPostgresGet gets a cached session of 10,000 events from a database with 200,000 other rows;
+// read=all also reads each event.
 func BenchmarkPostgresGet(b *testing.B) {
 	const events, rows = 10_000, 200_000
 	for _, p := range onServers {
@@ -115,8 +115,8 @@ func BenchmarkPostgresGet(b *testing.B) {
 	}
 }
 
-// BenchmarkPostgresGetCold gets a session of 10,000 events that the store has not cached. Of patchlog's,
-// 200 are visible, and it has a snapshot.
+// BenchmarkPostgresGetCold gets a session of 10,000 events that is not cached. In patchlog 200 of them are
+// visible, and there is a snapshot.
 func BenchmarkPostgresGetCold(b *testing.B) {
 	const events, visible = 10_000, 200
 	b.Run("service=adk", func(b *testing.B) {
@@ -128,7 +128,7 @@ func BenchmarkPostgresGetCold(b *testing.B) {
 	})
 	b.Run("service=patchlog", func(b *testing.B) {
 		dsn := pgtest.New(b)
-		eager := store.Options{Snapshots: snapshot.Policy{Every: 1}} // writes one after the summary
+		eager := store.Options{Snapshots: snapshot.Policy{Every: 1}} // writes a snapshot after the summary
 		s, err := pg.Open(ctx, dsn, eager, pg.Options{})
 		no(b, err)
 		_, err = s.Create(ctx, key("s"), nil, store.CreateOptions{})
@@ -147,7 +147,7 @@ func BenchmarkPostgresGetCold(b *testing.B) {
 	})
 }
 
-// getRepeatedly measures a Get of a session of n events, each of which is read.
+// getRepeatedly measures getting a session of n events and reading each.
 func getRepeatedly(b *testing.B, s session.Service, id string, n int) {
 	b.Helper()
 	inParallel(b, 1, warm, func(int, int) error {

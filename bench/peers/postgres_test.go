@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/jackc/pgx/v5/pgxpool"
-	_ "github.com/jackc/pgx/v5/stdlib" // the driver that gorm's dialect is made for
+	_ "github.com/jackc/pgx/v5/stdlib" // the driver for gorm's dialect
 	"google.golang.org/adk/v2/session"
 	"google.golang.org/adk/v2/session/database"
 	"gorm.io/driver/postgres"
@@ -27,7 +27,7 @@ func TestMain(m *testing.M) { os.Exit(pgtest.Main(m, pgtest.Options{})) }
 
 var ctx = context.Background()
 
-// onServer is a session service on a PostgreSQL database.
+// onServer is a session service on PostgreSQL.
 type onServer struct {
 	name string
 	open func(tb testing.TB, dsn string) (session.Service, func())
@@ -41,7 +41,7 @@ var onServers = []onServer{
 }
 
 // openADK opens ADK's SQL service with as many connections as patchlog has. By default database/sql keeps
-// two, and opens others for each transaction.
+// only two open.
 func openADK(tb testing.TB, dsn string) (session.Service, func()) {
 	tb.Helper()
 	db, err := sql.Open("pgx", dsn)
@@ -68,7 +68,7 @@ func openPG(tb testing.TB, dsn string, sopts store.Options, opts adk.Options) (*
 	}
 }
 
-// rows inserts rows with the bytes that patchlog stores of an event.
+// rows inserts rows with the bytes that patchlog stores for an event.
 type rows struct {
 	pool *pgxpool.Pool
 	data []byte
@@ -78,7 +78,7 @@ const insertRow = "INSERT INTO bare (num, seq, data) VALUES ($1, $2, $3)"
 
 func openRows(tb testing.TB, dsn string) (*rows, func()) {
 	tb.Helper()
-	pool, err := pgxpool.New(ctx, fmt.Sprintf("%s pool_max_conns=%d", dsn, pg.DefaultMaxConns)) // prepared, as pgx comes
+	pool, err := pgxpool.New(ctx, fmt.Sprintf("%s pool_max_conns=%d", dsn, pg.DefaultMaxConns)) // prepares statements by default
 	no(tb, err)
 	_, err = pool.Exec(ctx, "CREATE TABLE bare (num bigint, seq bigint, data bytea NOT NULL, PRIMARY KEY (num, seq))")
 	no(tb, err)
@@ -94,7 +94,7 @@ func (r *rows) insert(num, seq int) error {
 	return err
 }
 
-// fillMany makes sessions of n events each, in bulk, with the same result as single appends.
+// fillMany creates sessions of n events each in bulk, with the same result as single appends.
 func fillMany(tb testing.TB, s session.Service, dsn string, n int, ids ...string) {
 	tb.Helper()
 	for _, id := range ids {
@@ -114,7 +114,7 @@ func fillMany(tb testing.TB, s session.Service, dsn string, n int, ids ...string
 	pgtest.Exec(tb, dsn, "VACUUM ANALYZE")
 }
 
-// fillStore appends events from to to-1 to each of the sessions.
+// fillStore appends events from to to-1 to each session.
 func fillStore(tb testing.TB, s *store.Store, from, to int, ids ...string) {
 	tb.Helper()
 	var events []*patch.Event
@@ -133,7 +133,7 @@ func fillStore(tb testing.TB, s *store.Store, from, to int, ids ...string) {
 
 func key(id string) store.Key { return store.Key{App: "app", User: "user", Session: id} }
 
-// copyEvents copies the one event of a session of ADK's service until it has n.
+// copyEvents copies the single event of a session in ADK's service until it has n.
 func copyEvents(tb testing.TB, dsn string, n int, id string) {
 	tb.Helper()
 	pgtest.Exec(tb, dsn, fmt.Sprintf(`DO $do$
@@ -163,13 +163,13 @@ func TestPostgresPeers(t *testing.T) {
 	}
 }
 
-// An append and a Get of a session in use are one round trip each.
+// An append, and a Get of a session in use, take one round trip each.
 func TestPostgresRoundTrips(t *testing.T) {
 	dsn := pgtest.New(t)
 	l, through := newLink(t, dsn, 0)
 	s, done := openPG(t, through+" pool_max_conns=1", store.Options{}, adk.Options{})
 	defer done()
-	fill(t, s, "s", 20) // the one connection knows the statements after that
+	fill(t, s, "s", 20) // prepares the statements on the only connection
 	sess := get(t, s, "s")
 	count := func(what string, do func()) {
 		t.Helper()

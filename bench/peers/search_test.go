@@ -20,7 +20,7 @@ type searched interface {
 	// add adds events that are newer than all others.
 	add(tb testing.TB, records []patch.Record)
 
-	// find returns the seqs of the events that fit a question best, at most [locomo.Best], the best first.
+	// find returns the seqs of the events that match a question best, at most [locomo.Best], the best first.
 	find(tb testing.TB, question string) (seqs []uint64)
 
 	close(tb testing.TB)
@@ -41,7 +41,7 @@ func (x *recallIndex) find(_ testing.TB, question string) []uint64 {
 
 func (x *recallIndex) close(testing.TB) {}
 
-// searcher is a kind of index.
+// searcher is a kind of search index.
 type searcher struct {
 	name string
 	open func(tb testing.TB) searched
@@ -60,7 +60,7 @@ var searchers = []searcher{
 	bleveSearcher(bleveOptions{inFile, exact}),
 }
 
-// each runs a benchmark for each kind of index.
+// each runs a benchmark for each searcher.
 func each(b *testing.B, some []searcher, run func(b *testing.B, s searcher)) {
 	for _, s := range some {
 		b.Run(s.name, func(b *testing.B) {
@@ -69,7 +69,7 @@ func each(b *testing.B, some []searcher, run func(b *testing.B, s searcher)) {
 	}
 }
 
-// fill makes an index of a log, which gets 1,000 events at a time.
+// fill makes an index of a log, adding 1,000 events at a time.
 func (s searcher) fill(tb testing.TB, log []patch.Record) searched {
 	tb.Helper()
 	x := s.open(tb)
@@ -81,8 +81,8 @@ func (s searcher) fill(tb testing.TB, log []patch.Record) searched {
 
 const longLog = 100_000 // events
 
-// BenchmarkSearchBuild indexes a log of 100,000 events and reports the heap that the index uses. cpu is
-// processor time, here and below, because bleve and the garbage collector use other goroutines.
+// BenchmarkSearchBuild indexes a log of 100,000 events and reports the index's heap. cpu is processor time, here
+// and below, because bleve and the garbage collector use other goroutines.
 func BenchmarkSearchBuild(b *testing.B) {
 	log := recorded.Log(b, longLog)
 	each(b, searchers, func(b *testing.B, s searcher) {
@@ -106,7 +106,7 @@ func BenchmarkSearchBuild(b *testing.B) {
 	})
 }
 
-// ownCPU is the processor time of this process in seconds.
+// ownCPU returns the processor time of this process in seconds.
 func ownCPU(tb testing.TB) float64 {
 	tb.Helper()
 	var used unix.Rusage
@@ -125,7 +125,7 @@ func heap() int64 {
 // question is a query of the long log.
 type question struct{ name, text string }
 
-// questions ask for words of some events and for an identifier of the last event.
+// questions returns queries for words of some events and for an identifier of the last event.
 func questions(log []patch.Record) []question {
 	ids := slices.Collect(identifiers.FindAll(recall.Text(log[len(log)-1].Event)))
 	return []question{
@@ -134,7 +134,7 @@ func questions(log []patch.Record) []question {
 	}
 }
 
-// BenchmarkSearchQuery asks an index of 100,000 events.
+// BenchmarkSearchQuery queries an index of 100,000 events.
 func BenchmarkSearchQuery(b *testing.B) {
 	log := recorded.Log(b, longLog)
 	each(b, searchers, func(b *testing.B, s searcher) {
@@ -154,8 +154,8 @@ func BenchmarkSearchQuery(b *testing.B) {
 	})
 }
 
-// BenchmarkSearchLoCoMo reports [locomo.Hits] for indexes of LoCoMo's conversations, each added in one batch. An
-// op indexes the ten conversations and asks all questions.
+// BenchmarkSearchLoCoMo reports [locomo.Hits] for indexes of LoCoMo's conversations, each added in one batch.
+// One operation indexes the ten conversations and asks all questions.
 func BenchmarkSearchLoCoMo(b *testing.B) {
 	conversations := locomo.Read(b)
 	each(b, []searcher{
@@ -175,7 +175,7 @@ func BenchmarkSearchLoCoMo(b *testing.B) {
 	})
 }
 
-// Each index finds the event that has an identifier, and ten that have words.
+// Each index finds the event with an identifier, and ten events by words.
 func TestSearchers(t *testing.T) {
 	log := recorded.Log(t, 1000)
 	for _, s := range searchers {

@@ -1,7 +1,7 @@
 // Command quality measures compacted sessions: how many of the identifiers that recorded agents needed
-// later were still visible or found by a look-up, what summaries lost and invented, and what prompts and
-// summaries cost. It needs no model and no network, and gives the same digits each time. It takes the
-// sessions in the repository, and those of the large corpus if that is beside the repository.
+// later were still visible or found by recall, what summaries lost and invented, and what prompts and
+// summaries cost. It needs no model and no network, and is deterministic. It reads the sessions in the
+// repository, and the large corpus if it is beside the repository.
 //
 //	go run ./bench/quality                                    # tables, as Markdown
 //	go run ./bench/quality -policies default -probes report

@@ -12,7 +12,7 @@ import (
 	"github.com/patchlog-dev/patchlog/internal/quality"
 )
 
-// The measure gives the same digits each time, in tables of all families that need something.
+// The figures are deterministic, and the tables include every family in which calls need something.
 func TestTables(t *testing.T) {
 	sets, err := readSets("../..")
 	if err != nil {

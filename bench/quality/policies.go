@@ -5,7 +5,7 @@ import (
 	"github.com/patchlog-dev/patchlog/internal/quality"
 )
 
-// byTokens compacts by a small threshold alone.
+// byTokens compacts at a small token threshold only.
 var byTokens = compaction.Config{Enabled: true, TokenThreshold: 4_000}
 
 // policies returns the policies to compare, [quality.None] first.

@@ -13,14 +13,14 @@ import (
 )
 
 // Each ??.txt is a dialogue in one language, written for this project. A line "? question | answer | …"
-// asks for what the user's message before it told; any of the answers counts. recorded.txt has
-// probes of recorded sessions: what follows @ stands in the message that told it. The probes at
-// odd places serve to choose constants, the others to report.
+// asks for a fact that the user's message before it states; any of the answers counts. recorded.txt has
+// probes of recorded sessions: the text after @ is in the message that states the fact. The probes at
+// odd positions are used to tune constants, the others to report.
 //
 //go:embed probes
 var probeFiles embed.FS
 
-// half says which of the probes are asked: those to choose constants by, those to report, or all.
+// half selects the probes: those for tuning, those for reporting, or all.
 type half string
 
 const (
@@ -38,7 +38,7 @@ func (h half) of(probes []quality.Probe) (some []quality.Probe) {
 	return some
 }
 
-// dialogues are those that the program carries, a family a language.
+// dialogues returns the embedded dialogues, one family per language.
 func dialogues() (s set, err error) {
 	s.name = "dialogues in six languages"
 	names, err := fs.Glob(probeFiles, "probes/??.txt")
@@ -59,7 +59,7 @@ func dialogues() (s set, err error) {
 	return s, nil
 }
 
-// parseDialogue makes a session of a dialogue with probes.
+// parseDialogue makes a session from a dialogue with probes.
 func parseDialogue(text string) (s session, err error) {
 	var events []*patch.Event
 	userText, invocation := "", 0
@@ -102,11 +102,11 @@ func parseProbe(line, evidence string) quality.Probe {
 	return quality.Probe{Question: fields[0], Answers: fields[1:], Evidence: evidence}
 }
 
-// recordedProbes are those that the program has of recorded sessions, by "source/name".
+// recordedProbes returns the embedded probes of recorded sessions, by "source/name".
 func recordedProbes() map[string][]quality.Probe {
 	text, err := probeFiles.ReadFile("probes/recorded.txt")
 	if err != nil {
-		panic(err) // it is embedded
+		panic(err) // cannot fail: the file is embedded
 	}
 	of := map[string][]quality.Probe{}
 	name, evidence := "", ""
@@ -124,11 +124,11 @@ func recordedProbes() map[string][]quality.Probe {
 	return of
 }
 
-// wishes are words that a sentence of a recorded user has which tells a wish; the sentence's end is
-// asked for. Nothing else knows these words.
+// wishes are words that mark a wish in a sentence of a recorded user; the probe asks for the end of the
+// sentence. They are used only here.
 var wishes = []string{"i'd like", "i would like", "i want", "i'd prefer", "i prefer", "don't", "do not", "i need", "please use", "instead", "only", "necesito", "quiero", "prefiero"}
 
-// wishesOf makes a probe of each sentence in which the user tells a wish.
+// wishesOf makes a probe of each sentence in which the user states a wish.
 func wishesOf(events []*patch.Event) (probes []quality.Probe) {
 	var sentences []string
 	for _, e := range events {

@@ -15,34 +15,35 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// Where the sets of sessions lie, seen from the repository's root. Each has a folder a source.
+// Folders of the sets of sessions, relative to the repository's root. Each has one folder per
+// source.
 var places = []struct{ name, dir string }{
 	{"the sessions that the repository carries", "fuzz/testdata/sessions"},
 	{"the large corpus", "../shared/corpus"},
 }
 
-// set is recorded sessions by family.
+// set is a set of recorded sessions by family.
 type set struct {
 	name     string
 	families []family
 }
 
-// family is sessions of one source and one form.
+// family is the sessions of one source and one form.
 type family struct {
 	name     string
 	sessions []session
 }
 
-// session is one with what is asked at its end.
+// session is a session with the probes at its end.
 type session struct {
 	quality.Recording
 	probes []quality.Probe
 }
 
-// manyInvocations is how many a session has that is called long.
+// manyInvocations is the number of invocations from which a session is called long.
 const manyInvocations = 10
 
-// form names what kind of session one is.
+// form returns the form of a session.
 func form(r session) string {
 	switch n := r.Invocations(); {
 	case n >= manyInvocations:
@@ -53,7 +54,7 @@ func form(r session) string {
 	return "short"
 }
 
-// readSets reads the sets that are there, the dialogues last. The first must be.
+// readSets reads the sets that exist, the dialogues last. The first set must exist.
 func readSets(root string) (sets []set, err error) {
 	probes := recordedProbes()
 	for i, p := range places {

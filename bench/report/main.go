@@ -1,10 +1,9 @@
-// Command report runs the benchmarks that docs/BENCHMARKS.md shows, and writes that document and
-// its plots from this one run:
+// Command report runs the benchmarks in docs/BENCHMARKS.md and writes that document and its plots:
 //
 //	go run ./bench/report
 //
-// The document's text is BENCHMARKS.md.tmpl beside this file. It names each command where its
-// figures stand, so that a table and the benchmarks behind it cannot differ.
+// The document's text is BENCHMARKS.md.tmpl beside this file. It names the command beside each
+// figure, so that figures and commands cannot differ.
 package main
 
 import (
@@ -47,7 +46,7 @@ func report(folder string, count int) error {
 	return os.WriteFile(filepath.Join(folder, "BENCHMARKS.md"), text.Bytes(), 0o644)
 }
 
-// runBenchmarks runs "go test" in a folder and returns what it printed.
+// runBenchmarks runs "go test" in a folder and returns its output.
 func runBenchmarks(dir string, args []string) (io.Reader, error) {
 	cmd := exec.Command("go", append([]string{"test", "-run", "^$", "-timeout", "2h"}, args...)...)
 	cmd.Dir, cmd.Stderr = dir, os.Stderr
@@ -59,7 +58,7 @@ func runBenchmarks(dir string, args []string) (io.Reader, error) {
 	return &out, nil
 }
 
-// reporter renders the document. It runs a benchmark where the text names it.
+// reporter renders the document. It runs a benchmark where the template names it.
 type reporter struct {
 	folder  string // that plots are written to
 	bench   func(dir string, args []string) (io.Reader, error)
@@ -112,14 +111,14 @@ func (r *reporter) time(name string) (string, error) {
 	return duration(ns), err
 }
 
-// ratio returns by how much the operation of one benchmark takes longer than that of another.
+// ratio returns the ratio of one benchmark's time per operation to that of another.
 func (r *reporter) ratio(name, baseline string) (string, error) {
 	a, err := r.results.median(name, "ns/op")
 	b, err2 := r.results.median(baseline, "ns/op")
 	return figure(a/b) + " ×", errors.Join(err, err2)
 }
 
-// plot writes a plot of times against sizes, and returns the Markdown that shows it.
+// plot writes a plot of times against sizes, and returns the Markdown that embeds it.
 func (r *reporter) plot(name, title, x, command string, lines ...series) (string, error) {
 	svg, err := r.results.plot(title, x, command, lines)
 	if err != nil {
@@ -131,7 +130,7 @@ func (r *reporter) plot(name, title, x, command string, lines ...series) (string
 	return fmt.Sprintf("![%s](%s)", title, name), nil
 }
 
-// machine describes where and when the benchmarks ran.
+// machine describes the machine and date of the run.
 func machine() string {
 	model := runtime.GOARCH
 	if info, err := os.ReadFile("/proc/cpuinfo"); err == nil {

@@ -13,7 +13,7 @@ import (
 // series is a line of a plot: its label, and the benchmark's name with %d for the size.
 type series struct{ label, pattern string }
 
-// Sizes in pixels. A plot is legible at 700 pixels.
+// Sizes in pixels.
 const (
 	width, height = 700, 400
 	left, right   = 70, 180
@@ -63,7 +63,7 @@ func (r results) plot(title, x, command string, lines []series) (string, error) 
 			small, large = min(small, size), max(large, size)
 		}
 	}
-	// Whole powers of ten enclose the times.
+	// The axis ends at whole powers of ten.
 	low, high := math.Floor(math.Log10(least)), math.Ceil(math.Log10(most))
 	at := func(size int, ns float64) (float64, float64) {
 		px := math.Log(float64(size)/float64(small)) / math.Log(float64(large)/float64(small))

@@ -11,12 +11,12 @@ import (
 	"time"
 )
 
-// results are the figures of benchmarks: by name, without "Benchmark", and by unit.
+// results are the results of benchmarks by name, without "Benchmark", and by unit.
 type results map[string]map[string][]float64
 
 var processors = regexp.MustCompile(`-\d+$`)
 
-// read adds the lines of benchmarks in what "go test" printed.
+// read adds the results in the output of "go test".
 func (r results) read(out io.Reader) error {
 	lines := bufio.NewScanner(out)
 	for lines.Scan() {
@@ -47,13 +47,13 @@ func (r results) median(name, unit string) (float64, error) {
 	return values[len(values)/2], nil
 }
 
-// metric returns the median of another unit than time.
+// metric returns the median of a unit other than time.
 func (r results) metric(name, unit string) (string, error) {
 	value, err := r.median(name, unit)
 	return figure(value), err
 }
 
-// figure writes a number with two significant digits, or whole.
+// figure formats a number with two significant digits, or without decimals.
 func figure(x float64) string {
 	switch {
 	case x >= 10_000:

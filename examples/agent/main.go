@@ -1,5 +1,5 @@
-// Command agent is an agent of ADK whose sessions patchlog keeps. Its model is played from
-// a script, so that it runs without a network: it looks a lamp up, then answers.
+// Command agent is an ADK agent whose sessions patchlog stores. A script replaces the model, so
+// that it runs without a network: it calls a tool to look up a lamp, then answers.
 package main
 
 import (
@@ -23,7 +23,7 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// scripted calls the tool for a question, and answers with what came of it.
+// scripted calls the tool for a question, and answers with the tool's result.
 type scripted struct{}
 
 func (scripted) Name() string { return "scripted" }
@@ -94,7 +94,7 @@ func run(ctx context.Context, w io.Writer) error {
 		return err
 	}
 
-	// The second turn is taken out of the model's sight; the log keeps it.
+	// Hide the second turn from the model; the log keeps it.
 	got, err := sessions.Get(ctx, &session.GetRequest{AppName: "shop", UserID: "ann", SessionID: "1"})
 	if err != nil {
 		return err

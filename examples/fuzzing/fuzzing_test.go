@@ -1,5 +1,5 @@
-// Package fuzzing shows how a program tests its own way of folding logs: with generated logs, against
-// the reference model.
+// Package fuzzing shows how a program tests its own fold against the reference model, with generated
+// logs.
 package fuzzing
 
 import (
@@ -13,8 +13,8 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// foldInParts folds a log as a program does that keeps the view and adds records one by one. A revert
-// needs records that are hidden, so the log is at hand.
+// foldInParts adds records one by one to a view, as a program with a cached view does. A revert needs
+// hidden records, so the log is supplied.
 func foldInParts(initial map[string]patch.Value, records []patch.Record) (fuzz.View, error) {
 	v := fold.New("", initial)
 	for _, r := range records {
@@ -36,7 +36,7 @@ func TestFoldIsReference(t *testing.T) {
 	})
 }
 
-// A fold that keeps removed state is found out.
+// The comparison detects a fold that keeps removed state.
 func TestFlawedFoldIsFound(t *testing.T) {
 	found := false
 	for seed := range 200 {
@@ -55,7 +55,7 @@ func TestFlawedFoldIsFound(t *testing.T) {
 	}
 }
 
-// The generators draw events for a session, and the model says what a store must refuse.
+// The generators draw events for a session, and the model says which patches a store must refuse.
 func TestReferenceJudges(t *testing.T) {
 	event := fuzz.Event("e1", nil).Example(1)
 	ref := fuzz.NewReference(nil)

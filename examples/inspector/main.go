@@ -1,6 +1,6 @@
-// Command inspector is an agent behind ADK's web launcher, with the inspector of its sessions
-// beside the launcher's own pages: in the process that has the database open, so that it shows
-// each session as it grows. Its model is played from a script, so that it runs without a network.
+// Command inspector is an agent behind ADK's web launcher, with the session inspector beside the
+// launcher's own pages. It runs in the process that has the database open, so it shows sessions as they
+// grow. A script replaces the model, so that it runs without a network.
 //
 //	go run ./inspector web api inspector
 package main
@@ -30,7 +30,8 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// people is ADK's API, which shows people the history of sessions, with routes that rewind and fork them.
+// people is ADK's API with the history that people should see, and with routes that rewind and fork
+// sessions.
 type people struct {
 	web.Sublauncher
 	sessions *adk.Service
@@ -42,14 +43,14 @@ func (p people) SetupSubrouters(router *mux.Router, config *launcher.Config) err
 	return p.Sublauncher.SetupSubrouters(router, config)
 }
 
-// pages are the inspector, as the launcher takes what it serves.
+// pages serves the inspector in the launcher.
 type pages struct {
 	db    *store.Store
 	token string
 }
 
-// SetupSubrouters mounts the inspector. The launcher listens to other machines too, so that a token
-// is demanded.
+// SetupSubrouters mounts the inspector. It demands a token, because the launcher also listens to other
+// machines.
 func (p pages) SetupSubrouters(router *mux.Router, _ *launcher.Config) error {
 	i, err := inspector.New(p.db, inspector.Options{Token: p.token})
 	if err != nil {
@@ -68,7 +69,7 @@ func (pages) Parse(args []string) ([]string, error) { return args, nil }
 func (pages) CommandLineSyntax() string             { return "" }
 func (pages) SimpleDescription() string             { return "shows the sessions in a browser" }
 
-// scripted says how much it was shown.
+// scripted answers with the number of events that it was shown.
 type scripted struct{}
 
 func (scripted) Name() string { return "scripted" }
@@ -78,7 +79,7 @@ func (scripted) GenerateContent(_ context.Context, req *model.LLMRequest, _ bool
 	return func(yield func(*model.LLMResponse, error) bool) { yield(&model.LLMResponse{Content: content}, nil) }
 }
 
-// configure returns what the launcher runs: an agent whose sessions are in the service.
+// configure returns the launcher's configuration: an agent whose sessions are in the service.
 func configure(sessions *adk.Service) (*launcher.Config, error) {
 	clerk, err := llmagent.New(llmagent.Config{Name: "clerk", Model: scripted{}})
 	if err != nil {

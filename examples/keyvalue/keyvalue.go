@@ -18,13 +18,13 @@ import (
 	"google.golang.org/adk/v2/session"
 )
 
-// Service keeps sessions, and the state that they share, as JSON under keys of a store, which is a sync.Map here.
+// Service stores sessions, and the state that they share, as JSON in a key-value store, which is a sync.Map here.
 type Service struct {
 	writing sync.Mutex // a store for several processes needs a compare-and-swap instead
 	store   sync.Map
 }
 
-// stored is a session, as the store has it and as callers get it.
+// stored is a session, as stored and as returned to callers.
 type stored struct {
 	App, User, Name string
 	Updated         time.Time
@@ -121,7 +121,7 @@ func (s *Service) Get(_ context.Context, r *session.GetRequest) (*session.GetRes
 	if of.Name == "" {
 		return nil, fmt.Errorf("session %q not found", r.SessionID)
 	}
-	return &session.GetResponse{Session: of}, nil // the wrapper applies the filters of the request
+	return &session.GetResponse{Session: of}, nil // adk.Wrap applies the filters of the request
 }
 
 // List returns the sessions of an app, or of one of its users if the request names one.
@@ -136,7 +136,7 @@ func (s *Service) List(_ context.Context, r *session.ListRequest) (*session.List
 	return out, nil
 }
 
-// Delete removes a session. The state that it shares with others stays.
+// Delete removes a session. State that it shares with other sessions stays.
 func (s *Service) Delete(_ context.Context, r *session.DeleteRequest) error {
 	s.store.Delete(key(r.AppName, r.UserID, r.SessionID))
 	return nil

@@ -1,6 +1,6 @@
-// Command loop is an agent without a framework, whose messages are those of another
-// provider's API: text and blocks of tool use and tool results. They are mapped to
-// events and back; the session shortens the prompt, and no call loses its result.
+// Command loop is an agent without a framework, on a model API whose messages are text and blocks
+// of tool use and tool results. Messages are mapped to events and back. The session shortens the
+// prompt, and no call loses its result.
 package main
 
 import (
@@ -17,13 +17,13 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// Message is a message as the provider has it.
+// Message is a message in the provider's form.
 type Message struct {
-	Role   string  `json:"role"` // user or assistant; tool results come as the user's
+	Role   string  `json:"role"` // user or assistant; tool results have role user
 	Blocks []Block `json:"content"`
 }
 
-// Block is a piece of a message.
+// Block is a part of a message.
 type Block struct {
 	Type      string          `json:"type"` // text, tool_use or tool_result
 	Text      string          `json:"text,omitempty"`
@@ -57,7 +57,7 @@ type (
 	}
 )
 
-// event makes an event of a message.
+// event converts a message to an event.
 func event(turn string, m Message) (*patch.Event, error) {
 	c := content{Role: "user"}
 	if m.Role == "assistant" {
@@ -82,7 +82,7 @@ func event(turn string, m Message) (*patch.Event, error) {
 	return patch.ParseEvent(text)
 }
 
-// message makes a message of an event.
+// message converts an event to a message.
 func message(e *patch.Event) (Message, error) {
 	var c content
 	text, _ := e.Field("content")
@@ -106,7 +106,7 @@ func message(e *patch.Event) (Message, error) {
 	return m, nil
 }
 
-// complete stands for the provider: it asks the tool once a turn, then answers.
+// complete simulates the provider: it calls the tool once per turn, then answers.
 func complete(prompt []Message) Message {
 	last := prompt[len(prompt)-1].Blocks[0]
 	if last.Type == "tool_result" {
@@ -116,7 +116,7 @@ func complete(prompt []Message) Message {
 	return Message{"assistant", []Block{{Type: "tool_use", ID: id, Name: "weather", Input: json.RawMessage(`{"city":"Oslo"}`)}}}
 }
 
-// agent is a conversation in a session.
+// agent runs a conversation in a session.
 type agent struct {
 	db  *store.Store
 	key store.Key
@@ -131,7 +131,7 @@ func (a agent) say(ctx context.Context, turn string, m Message) error {
 	return err
 }
 
-// prompt is what the model is to see.
+// prompt returns the visible log as messages.
 func (a agent) prompt(ctx context.Context) ([]Message, error) {
 	v, err := a.db.View(ctx, a.key)
 	if err != nil {
@@ -148,7 +148,7 @@ func (a agent) prompt(ctx context.Context) ([]Message, error) {
 	return out, nil
 }
 
-// turn answers a question, with as many calls of tools as it takes.
+// turn answers a question, with as many tool calls as needed.
 func (a agent) turn(ctx context.Context, id, question string) (Message, error) {
 	next := Message{"user", []Block{{Type: "text", Text: question}}}
 	for {
@@ -189,8 +189,8 @@ func run(ctx context.Context, w io.Writer) error {
 		fmt.Fprintln(w, answer.Blocks[0].Text)
 	}
 
-	// The first turn's call alone cannot go: its result would answer no call. The error
-	// says what can.
+	// The first turn's call cannot be hidden alone: its result would answer no call. The error
+	// suggests a span that can.
 	v, err := db.View(ctx, a.key)
 	if err != nil {
 		return err

@@ -1,4 +1,4 @@
-// Command service keeps sessions behind HTTP: a session is a path, /app/user/session.
+// Command service serves sessions over HTTP: a session is a path, /app/user/session.
 //
 //	POST /{app}/{user}/{session}/events   appends the event in the body
 //	GET  /{app}/{user}/{session}          the visible log, as JSON lines
@@ -22,7 +22,7 @@ import (
 
 const maxBody = 1 << 20
 
-// routes serves the sessions of a store. It knows no users: put your own check before it.
+// routes serves the sessions of a store. It does not authenticate: put your own check before it.
 func routes(db *store.Store) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("POST /{app}/{user}/{session}/events", reply(func(ctx context.Context, key store.Key, r *http.Request) (store.Committed, error) {
@@ -40,7 +40,7 @@ func routes(db *store.Store) http.Handler {
 		if err != nil {
 			return store.Committed{}, err
 		}
-		return db.ApplyPatch(ctx, key, []*patch.PatchEvent{record.Patch}, store.PatchOptions{}) // nil is refused
+		return db.ApplyPatch(ctx, key, []*patch.PatchEvent{record.Patch}, store.PatchOptions{}) // ApplyPatch refuses nil
 	}))
 	mux.Handle("POST /{app}/{user}/{session}/revert/{patch}", reply(func(ctx context.Context, key store.Key, r *http.Request) (store.Committed, error) {
 		return db.Revert(ctx, key, r.PathValue("patch"), store.UndoOptions{})
@@ -76,7 +76,7 @@ func parsed[T any](r *http.Request, parse func([]byte) (T, error)) (T, error) {
 	return parse(text)
 }
 
-// answer says what a write has done.
+// answer is the result of a write.
 type answer struct {
 	Seq      uint64 `json:"seq"`
 	ID       string `json:"id"`
@@ -84,7 +84,7 @@ type answer struct {
 	PatchSeq uint64 `json:"patchSeq"` // the base of the next patch
 }
 
-// reply answers with what a write has done.
+// reply runs a write and writes its result.
 func reply(write func(ctx context.Context, key store.Key, r *http.Request) (store.Committed, error)) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		done, err := write(r.Context(), keyOf(r), r)
@@ -101,7 +101,7 @@ func reply(write func(ctx context.Context, key store.Key, r *http.Request) (stor
 	})
 }
 
-// refuse says what is wrong, by status and in words.
+// refuse writes an error as status and text.
 func refuse(w http.ResponseWriter, err error) {
 	status := http.StatusInternalServerError
 	for _, known := range []struct {
