@@ -302,7 +302,7 @@ func TestExtractiveProperties(t *testing.T) {
 		section := "Turns:"
 		for line := range strings.SplitSeq(got, "\n") {
 			switch {
-			case line == "Turns:", line == "Open:", line == "Rows:", line == "Identifiers:", line == "Returned:":
+			case line == "Turns:", line == "Open:", line == "Rows:", line == "Identifiers:", line == "Seen:":
 				section = line
 			case got != "" && section != "Rows:" && !strings.HasPrefix(line, "- ") && !strings.HasPrefix(line, "  Did: ") && !strings.HasPrefix(line, "  State: ") && !strings.HasPrefix(line, "  Agent: "):
 				t.Fatalf("a line begins otherwise:\n%s", got)

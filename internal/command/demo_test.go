@@ -40,9 +40,9 @@ func TestDemo(t *testing.T) {
 	rest := text
 	for _, want := range []string{
 		"created, 61 records added",
-		"prompt about 8,035 → 3,537 tokens",
+		"prompt about 8,035 → 3,705 tokens",
 		"last 4 of 17 visible events",
-		"not visible (9): ", "05:00:00",
+		"not visible (10): ", "05:00:00",
 		"record 27, hidden by patch 63,", "05:00:00",
 		"1 event hidden, 38 added; 54 visible events now",
 		"the smallest span around it that passes is start 18, count 2",
@@ -81,7 +81,7 @@ func TestDemoFitsAScreen(t *testing.T) {
 		t.Errorf("%d lines", n)
 	}
 	readme := string(testlog.Must(os.ReadFile("../../README.md"))(t))
-	if !strings.Contains(readme, "from 8,035 to 3,537") {
+	if !strings.Contains(readme, "from 8,035 to 3,705") {
 		t.Error("the README has other figures")
 	}
 }

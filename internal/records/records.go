@@ -110,7 +110,7 @@ func HasDelta(e *patch.Event) bool {
 // PromptTokens returns how long the prompt was, in tokens, that the event answers, as the model
 // measured it, or 0 if the event does not say.
 func PromptTokens(e *patch.Event) int {
-	if _, measured := e.Field("usageMetadata"); !measured {
+	if e.Role() == "user" { // to look for the field is the dearer part
 		return 0
 	}
 	var usage struct {

@@ -1,11 +1,13 @@
 package extractive
 
 import (
+	"cmp"
 	"encoding/json"
 	"maps"
 	"regexp"
 	"slices"
 	"strings"
+	"unicode"
 
 	"github.com/patchlog-dev/patchlog/internal/words"
 )
@@ -13,6 +15,7 @@ import (
 // action is what a call does, as far as its arguments show it.
 type action struct {
 	files []string // that it changes
+	shell bool     // it is a command
 	check string   // the command of a build, test, commit or the like
 	key   string   // what a later call must have for its outcome to take the place of this one's
 }
@@ -28,6 +31,7 @@ func actionOf(args json.RawMessage) (a action) {
 		switch {
 		case !l.text:
 		case key == "command" || key == "cmd" || key == "script":
+			a.shell = true
 			if a.command(l.value); a.check != "" {
 				continue
 			}
@@ -73,27 +77,72 @@ var looks = words.Set("add awk cat cd cp echo find grep head install ls mkdir mv
 
 // command reads a shell command.
 func (a *action) command(text string) {
-	for line := range strings.SplitSeq(oneLine(text), "&&") {
-		for segment := range strings.SplitSeq(line, ";") {
-			said := strings.Fields(segment)
-			if len(said) > 0 && a.key == "" && said[0] != "cd" && said[0] != "bash" && said[0] != "-lc" {
-				a.key = strings.Join(said[:min(2, len(said))], " ")
+	text = withoutDocuments(text)
+	for _, m := range writesFile.FindAllStringSubmatch(quotes.ReplaceAllString(text, "''"), -1) {
+		if file := m[1]; !strings.HasPrefix(file, "/dev/") && strings.ContainsFunc(file, unicode.IsLetter) && !slices.Contains(a.files, file) {
+			a.files = append(a.files, file)
+		}
+	}
+	looked := "" // the first command that only looks
+	for segment := range strings.SplitSeq(strings.NewReplacer("&&", "\n", ";", "\n").Replace(text), "\n") {
+		said := strings.Fields(oneLine(segment))
+		for len(said) > 0 && (said[0] == "bash" || said[0] == "-lc") {
+			said = said[1:]
+		}
+		switch {
+		case len(said) == 0 || said[0] == "cd":
+		case looks[said[0]]:
+			looked = cmp.Or(looked, commandName(said))
+		default:
+			a.key = cmp.Or(a.key, commandName(said))
+		}
+		for n, w := range said[:min(4, len(said))] {
+			if looks[w] {
+				break
 			}
-			for _, w := range said[:min(4, len(said))] {
-				if looks[w] {
-					break
-				}
-				if checks[w] || strings.ContainsRune(w, ':') && checks[w[:strings.IndexByte(w, ':')]] {
-					a.check = cut(strings.Join(said, " "), maxCheck)
-					a.key = strings.Join(said[:min(2, len(said))], " ")
-					return
-				}
+			if checks[w] || strings.ContainsRune(w, ':') && checks[w[:strings.IndexByte(w, ':')]] {
+				a.check = cut(strings.Join(said, " "), maxCheck)
+				a.key = strings.Join(said[:n+1], " ")
+				return
 			}
 		}
 	}
+	a.key = cmp.Or(a.key, looked)
+}
+
+// commandName is a command up to its first argument that is not a flag.
+func commandName(said []string) string {
+	n := 1
+	for n < len(said) && strings.HasPrefix(said[n], "-") {
+		n++
+	}
+	return cut(strings.Join(said[:min(n+1, len(said))], " "), maxCheck)
 }
 
 const maxCheck = maxArgs / 3
+
+var (
+	document   = regexp.MustCompile(`<<-?\s*['"]?(\w+)`)
+	quotes     = regexp.MustCompile(`'[^']*'|"(?:[^"\\]|\\.)*"`)
+	writesFile = regexp.MustCompile(`(?:>|\btee (?:-a )?|\bsed -[a-zA-Z]*i\S* (?:-e )?(?:'' )+)\s*([\w./~@-]+)`)
+)
+
+// withoutDocuments returns a command without the lines of its here-documents.
+func withoutDocuments(command string) string {
+	var b strings.Builder
+	end := ""
+	for line := range strings.SplitSeq(command, "\n") {
+		if end == "" {
+			b.WriteString(line + "\n")
+			if m := document.FindStringSubmatch(line); m != nil {
+				end = m[1]
+			}
+		} else if strings.TrimSpace(line) == end {
+			end = ""
+		}
+	}
+	return b.String()
+}
 
 // exited matches the exit code that many tools write into their text.
 var exited = regexp.MustCompile(`(?i)(?:exit(?:ed)?(?: with)?[ _]?(?:code|status)|returncode)\W{1,4}(\d+)`)
@@ -194,12 +243,15 @@ func stringIn(text json.RawMessage) string {
 	return string(text)
 }
 
+// wrapper matches the lines in which a build tool repeats the command, or says no more than that it failed.
+var wrapper = regexp.MustCompile(`(?i)^(?:[>$+] |npm (?:err|error)|make(?:\[\d+\])?: \*\*\*|error command failed)`)
+
 // tellingLine is the last line of a text that has the first of the words that any has, or else its last line.
 func tellingLine(text string, words []string) (best string) {
 	rank := len(words) + 2
 	for _, line := range slices.Backward(strings.Split(text, "\n")) {
 		line = strings.TrimSpace(line)
-		if line == "" || strings.HasPrefix(line, "<") && strings.HasSuffix(line, ">") {
+		if line == "" || strings.HasPrefix(line, "<") && strings.HasSuffix(line, ">") || wrapper.MatchString(line) {
 			continue
 		}
 		of := slices.IndexFunc(words, func(w string) bool { return strings.Contains(strings.ToLower(line), w) })

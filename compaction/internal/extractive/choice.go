@@ -16,7 +16,7 @@ import (
 // unit is a sentence, a line that is none, a call or a state. It is kept or left out as a whole.
 type unit struct {
 	text  string
-	kind  string // of a state
+	kind  string // of a state, or before
 	lined bool   // it begins a line
 	keep  bool
 
@@ -123,9 +123,17 @@ func (t *turn) weigh(isLatest bool, most tokens.Size) {
 	}
 	weigh(step*step, t.said[:t.last])
 	weigh(closing, t.said[t.last:])
+	if isLatest && !t.told { // a long turn is gone on with where its last messages stand
+		weigh(closing, t.said[max(0, t.last-latest):t.last])
+	}
 	weigh(step*step, t.asked)
 	weigh(1, ends(t.asked, askedRunes))
 	weigh(closing, t.did)
+	for _, u := range t.did {
+		if u.kind == before {
+			u.weight *= step
+		}
+	}
 	weigh(1, t.states)
 }
 
@@ -153,7 +161,7 @@ func (c *choice) worth(u *unit) (worth float64) {
 	weight := u.weight
 	for _, w := range u.words {
 		value := c.value[w] / math.Sqrt(float64(max(c.units[w], 1)))
-		if c.kept[w] && u.kind == "" {
+		if c.kept[w] && !u.isState() {
 			value *= step
 		}
 		worth += value
@@ -178,7 +186,7 @@ func (c *choice) keep(u *unit) {
 func (c *choice) pick(units []*unit, most tokens.Size) bool {
 	least := max(c.room-most, 0)
 	before := len(c.order)
-	tells := func(worth float64, u *unit) bool { return worth >= 2*step*u.weight } // less is not one telling word
+	tells := func(worth float64, u *unit) bool { return worth >= 2*step*u.weight || u.isState() && worth > 0 } // less is not one telling word
 	var best ranking
 	for _, u := range units {
 		if worth := c.worth(u); !u.keep && tells(worth, u) {
@@ -215,6 +223,8 @@ func (c *choice) cutBest(units []*unit) {
 		c.keep(best)
 	}
 }
+
+func (u *unit) isState() bool { return u.kind != "" && u.kind != before }
 
 // size is what a unit takes, with a gap.
 func (u *unit) size() tokens.Size { return tokens.Of(u.text) + gapSize }
@@ -316,7 +326,7 @@ func join(units []*unit) string {
 // list lists the calls or states that are kept, states of a kind together.
 func list(units []*unit) string {
 	var all []string
-	for _, kind := range []string{"", changed, checked, failed} {
+	for _, kind := range []string{"", before, changed, checked, failed} {
 		var of []string
 		for _, u := range units {
 			if u.keep && u.kind == kind {
@@ -324,7 +334,7 @@ func list(units []*unit) string {
 			}
 		}
 		text := strings.Join(of, ", ")
-		if text != "" && (kind == changed || kind == failed) {
+		if text != "" && kind != "" && kind != checked {
 			text = kind + " " + text
 		}
 		all = append(all, text)

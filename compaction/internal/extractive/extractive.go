@@ -56,12 +56,12 @@ type Input struct {
 
 // Headings of the sections, and labels of the lines of a turn.
 const (
-	turnsHeading    = "Turns:"
-	openHeading     = "Open:"
-	rowsHeading     = "Rows:"
-	usedHeading     = "Identifiers:"
-	alsoHeading     = "Also:"
-	returnedHeading = "Returned:"
+	turnsHeading = "Turns:"
+	openHeading  = "Open:"
+	rowsHeading  = "Rows:"
+	usedHeading  = "Identifiers:"
+	alsoHeading  = "Also:"
+	seenHeading  = "Seen:"
 
 	askedLabel  = "User: "
 	didLabel    = "Did: "
@@ -91,7 +91,7 @@ func Summarise(in Input) string { return in.read().write(in) }
 func (in Input) read() *reader {
 	s := &reader{
 		known: identifiers.NewIndex(identifiers.Text(in.Before...)), source: identifiers.NewIndex(identifiers.Text(slices.Concat(in.Events, in.Told)...)),
-		waiting: map[string][]*call{}, states: map[string]state{}, rows: newRows(), ids: newIDs(),
+		waiting: map[string][]*call{}, states: map[string]state{}, said: map[string]bool{}, rows: newRows(), ids: newIDs(),
 	}
 	for _, e := range in.Told {
 		s.addTold(e)

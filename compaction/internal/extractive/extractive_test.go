@@ -32,6 +32,15 @@ func result(invocation string, response map[string]any) *patch.Event {
 
 func told(text string) *patch.Event { return testlog.Summary("user", text) }
 
+// commands are calls of a shell, each with a result that says nothing.
+func commands(all ...string) (events []*patch.Event) {
+	for i, command := range all {
+		id := fmt.Sprint("sh", i)
+		events = append(events, called(id, "bash", map[string]any{"command": command}), answered(id, "bash", map[string]any{"result": "", "returncode": 0}))
+	}
+	return events
+}
+
 // filler is said by the agent, so that there is something to leave out.
 func filler(n int) *patch.Event {
 	return said("a", "agent", strings.Repeat("The weather in the valley is as mild as ever, and nobody minds. ", n))
@@ -86,11 +95,43 @@ func TestSummarise(t *testing.T) {
 			called("4", "bash", map[string]any{"command": "cd /w && go test ./... -count 1"}), answered("4", "bash", map[string]any{"result": "ok  \tall of it", "returncode": 0}),
 			called("5", "bash", map[string]any{"command": "rm /w/y"}), answered("5", "bash", map[string]any{"error": "rm: cannot remove '/w/y': busy"}),
 			filler(80),
-		}, 400, "changed /w/x.go ×2; go test ./... -count 1 → ok all of it; failed rm: cannot remove '/w/y': busy (bash)", "TestX"},
+		}, 400, "changed /w/x.go ×2; go test ./... -count 1 → ok all of it; failed rm: cannot remove '/w/y': busy (rm /w/y)", "TestX"},
+		{"files that a shell writes", []*patch.Event{
+			called("1", "bash", map[string]any{"command": "cd /w && cat > src/a.py <<'EOF'\nif x > limit: print(1)\nEOF"}), called("2", "bash", map[string]any{"command": "cd /w && sed -i 's/a > b/c/' src/b.py"}),
+			called("3", "bash", map[string]any{"command": "echo x >> notes.txt 2>/dev/null; python run.py > /dev/null 2>&1 | tee -a run.log"}), filler(80),
+		}, 400, "changed src/a.py, src/b.py, notes.txt, run.log", "limit,~/dev/null,"},
+		{"what the last calls were", append([]*patch.Event{said("a", "user", "Find the leak.")}, append(commands("git log -3", "grep -rn pool.Get src", "go test -run Leak ./pool", "go tool pprof heap.out"), filler(80))...), 400,
+			"bash ×4, last: command=go tool pprof heap.out~before bash(command=git log -3), bash(command=grep -rn pool.Get src)", ""},
+		{"what is said twice", []*patch.Event{
+			said("a", "agent", "The lock is held by the flusher. Deadlocks of Postgres look alike, as Margarethe wrote in the runbook."), called("1", "look", nil), answered("1", "look", nil),
+			said("a", "agent", "The lock is held by the flusher. It is never released on an error."), called("2", "look", nil), answered("2", "look", nil), said("a", "agent", "Done."), filler(40),
+		}, 400, "in the runbook. It is never released on an error.", ""},
+		{"the wrapper of a check", []*patch.Event{
+			called("1", "bash", map[string]any{"command": "npm run check"}), answered("1", "bash", map[string]any{"result": "> app@1.0.0 check\n> tsc\n\nsrc/a.ts(3,1): error TS2304: Cannot find name 'Pool'.\nnpm error command failed\nnpm error command sh -c tsc", "exitCode": 2}),
+			called("2", "bash", map[string]any{"command": "npm run build"}), answered("2", "bash", map[string]any{"result": "\n> app@1.0.0 build\n> tsc --noEmit\n", "exitCode": 0}), filler(80),
+		}, 400, "Cannot find name 'Pool'~npm run build → done", "npm error~> tsc"},
+		{"a long path", []*patch.Event{
+			called("1", "read", map[string]any{"path": "/srv/people/margarethe/workspaces/the-ledger/packages/importer/src/configuration.ts", "limit": 20}), filler(80),
+		}, 400, "path=…workspaces/the-ledger/packages/importer/src/configuration.ts", ""},
+		{"words with marks", []*patch.Event{called("1", "ls", nil), answered("1", "ls", map[string]any{"result": "pkg/__init__.py, __init__.py:12 and @acme/pool@2.14.1"}), filler(80)}, 400,
+			"- pkg/__init__.py, __init__.py:12, @acme/pool@2.14.1", ""},
+		{"places in a listing", []*patch.Event{called("1", "grep", nil), answered("1", "grep", map[string]any{"result": "12:import os\n13:from x1 import y\nab12cd34 took 123ms, ~2190-2270, 1300p"}), filler(120)}, 400, "ab12cd34", "12:import~13:from~123ms~2190~1300p"},
+		{"rows within a row", []*patch.Event{
+			called("1", "get", map[string]any{"order": "ORD-1001"}), answered("1", "get", map[string]any{"order_id": "ORD-1001", "state": "paid", "payments": []any{map[string]any{"payment_id": "card_7712", "amount": 12}}}),
+			called("2", "get", map[string]any{"order": "ORD-1002"}), answered("2", "get", map[string]any{"order_id": "ORD-1002", "state": "open", "payments": []any{map[string]any{"payment_id": "card_7712", "amount": 99}}}), filler(120),
+		}, 600, "payment_id | amount | order_id~card_7712 | 12 | ORD-1001~card_7712 | 99 | ORD-1002", ""},
+		{"headings with nothing under them", []*patch.Event{said("a", "user", "How?"), said("a", "agent", "This is the design.\n## Print mode\n```\nprint()\n```\n## Remote mode\n```\nserve()\n```\n**Interactive mode**\nIt keeps the screen."), filler(60)}, 400, "Interactive mode~It keeps the screen.", "Print mode~Remote mode"},
+		{"imports of a file that a call writes", []*patch.Event{
+			called("1", "write", map[string]any{"path": "/w/src/pool.ts", "content": "import { a } from '../util/shell7.js';\nimport b from './keys2.js';\n" + strings.Repeat("const x = compute(a, b);\n", 30) + "// see docs/pool9.md"}), filler(80),
+		}, 400, "- docs/pool9.md\nSeen:\n- ../util/shell7.js, ./keys2.js", ""},
 		{"an error that is over", []*patch.Event{
 			called("1", "book", map[string]any{"seat": "12A"}), answered("1", "book", map[string]any{"error": "seat is taken"}),
 			called("2", "book", map[string]any{"seat": "13A"}), answered("2", "book", map[string]any{"result": "ok"}), filler(80),
 		}, 300, "", "seat is taken"},
+		{"an edit that is made in another way", []*patch.Event{
+			called("1", "edit", map[string]any{"path": "/w/x.go", "old_text": "a", "new_text": "b"}), answered("1", "edit", map[string]any{"error": "no such text"}),
+			called("2", "write", map[string]any{"path": "/w/x.go", "content": "b"}), answered("2", "write", map[string]any{"result": "ok"}), filler(80),
+		}, 300, "changed /w/x.go", "no such text"},
 		{"older turns shrink first", turns, 420, "Wall 11 is painted now~Shall I go on with the next wall?~paint wall 0 in", "Wall 0 is painted"},
 		{"courtesies", []*patch.Event{said("a", "user", "Hello!"), said("a", "agent", "Hi!"), said("b", "user", "Thanks. Send the goods to gate 7."), filler(80)}, 300, "Send the goods to gate 7.", "Hello~Thanks"},
 		{"short decisions", append(turns[:len(turns):len(turns)], said("z", "user", "no, all of it")), 400, "no, all of it", ""},
@@ -169,7 +210,7 @@ func TestTellsOnce(t *testing.T) {
 			result("a", map[string]any{"order_id": "ORD-1", "state": "open"}), result("a", map[string]any{"order_id": "ORD-1", "state": "paid"}),
 			filler(40),
 		},
-		Before: []*patch.Event{told("Returned:\n- card: card_4421486\n- ticket: TK-70001")}, Max: 400,
+		Before: []*patch.Event{told("Seen:\n- card: card_4421486\n- ticket: TK-70001")}, Max: 400,
 	})
 	for has, want := range map[string]bool{"- card:": false, "RC-30001": true, "Pay TK-70001": true, "ORD-1 | paid": true, "ORD-1 | open": false} {
 		if strings.Contains(got, has) != want {
@@ -293,6 +334,22 @@ func TestTellsWholeMessages(t *testing.T) {
 	}})
 	if !strings.Contains(got, "The parser splits at commas within quotes. That loses the articles with a price.") || strings.Contains(got, "Let me look") {
 		t.Errorf("it says\n%s", got)
+	}
+}
+
+// A long turn is gone on with where its last messages stand.
+func TestLastMessagesOfALongTurn(t *testing.T) {
+	events := []*patch.Event{said("a", "user", "Sort the crates.")}
+	for i := range 40 {
+		id := fmt.Sprint(i)
+		events = append(events, said("a", "agent", fmt.Sprintf("Crate %d of the Rotterdam shipment holds lenses from Jena, and Bremen wants it on Thursday.", 100+i)),
+			called(id, "move", map[string]any{"crate": i}), answered(id, "move", map[string]any{"result": "ok"}))
+	}
+	got := Summarise(Input{Max: 400, Events: append(events, said("a", "agent", "All crates are sorted."))})
+	for _, crate := range []string{"Crate 137", "Crate 138", "Crate 139"} {
+		if !strings.Contains(got, crate) {
+			t.Errorf("%s is not in\n%s", crate, got)
+		}
 	}
 }
 

@@ -70,7 +70,12 @@ func (l *ids) add(key, value string, as use) {
 func (l *ids) addText(text string, as use) {
 	for w := range identifiers.Words(text) {
 		closes := w.Raw[0] == '/' && w.Start > 0 && text[w.Start-1] == '<' // a tag
-		if isID(w) && !w.Cut && !closes && !strings.Contains(w.Text, ",") && !(as == returned && isEncoded(text, w)) {
+		if !isID(w) || w.Cut || closes || isMeasure(w) || strings.Contains(w.Text, ",") || as == returned && (isEncoded(text, w) || isPlace(w.Text)) {
+			continue
+		}
+		if as == written && w.Raw[0] == '.' { // a path that starts from the file tells little elsewhere
+			l.add("", shown(w), returned)
+		} else {
 			l.add("", shown(w), as)
 		}
 	}
@@ -78,11 +83,29 @@ func (l *ids) addText(text string, as use) {
 
 // shown is a word with what belongs to it before its first letter: the points of a path, and a sign.
 func shown(w identifiers.Word) string {
-	before, _, _ := strings.Cut(w.Raw, w.Text)
-	if before == "." || before == ".." || before == "-" {
-		return before + w.Text
+	before, after, _ := strings.Cut(w.Raw, w.Text)
+	text := w.Text
+	if strings.Contains(text, "__") { // as in __init__.py: the other half of a pair
+		text += after[:len(after)-len(strings.TrimLeft(after, "_"))]
+		before, text = before[:len(strings.TrimRight(before, "_"))], before[len(strings.TrimRight(before, "_")):]+text
 	}
-	return w.Text
+	if before == "." || before == ".." || before == "-" || before == "@" && strings.Contains(text, "/") {
+		return before + text
+	}
+	return text
+}
+
+// isMeasure reports whether a word is a number with a unit, or about a number.
+func isMeasure(w identifiers.Word) bool {
+	unit := strings.TrimLeft(w.Text, "0123456789.,")
+	return len(unit) > 0 && len(unit) <= 2 && len(unit) < len(w.Text) && !strings.ContainsFunc(unit, func(r rune) bool { return !unicode.IsLetter(r) }) ||
+		strings.HasPrefix(w.Text, "~") && strings.Trim(w.Text, "~0123456789-") == ""
+}
+
+// isPlace reports whether a word begins with the number of a line in a listing.
+func isPlace(s string) bool {
+	line, rest, ok := strings.Cut(s, ":")
+	return ok && strings.Trim(line, "0123456789") == "" && strings.ContainsFunc(rest, unicode.IsLetter)
 }
 
 // isEncoded reports whether a word stands in data, as a segment of a source map: with a comma or a semicolon and no
@@ -134,7 +157,7 @@ func (l *ids) write(told *identifiers.Index, s *reader, room, most tokens.Size) 
 		firstReturned = len(l.ranked)
 	}
 	usedOnes, room := l.section(usedHeading, l.ranked[:firstReturned], told, room)
-	returnedOnes, _ := l.section(returnedHeading, l.ranked[firstReturned:], told, min(most, room))
+	returnedOnes, _ := l.section(seenHeading, l.ranked[firstReturned:], told, min(most, room))
 	return joined(usedOnes, returnedOnes)
 }
 

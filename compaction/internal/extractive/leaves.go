@@ -26,7 +26,7 @@ func (l leaf) String() string {
 			value = after
 		}
 	}
-	if slash := strings.LastIndexByte(value, '/'); slash > 0 && !strings.Contains(value, " ") && tokens.Of(value) > maxValue {
+	if strings.LastIndexByte(value, '/') > 0 && !strings.Contains(value, " ") && tokens.Of(value) > maxValue {
 		value = "…" + value[tailOfPath(value):]
 	}
 	value = cut(value, maxValue)
@@ -44,7 +44,7 @@ func tailOfPath(path string) int {
 	from := len(path)
 	for {
 		slash := strings.LastIndexByte(path[:max(from-1, 0)], '/')
-		if slash < 0 || tokens.Of(path[slash+1:]) > maxValue {
+		if slash < 0 || tokens.Of("…"+path[slash+1:]) > maxValue {
 			return from
 		}
 		from = slash + 1

@@ -15,16 +15,21 @@ import (
 // rows are objects that tools returned, each with an id, or a date, and its other short values on one line,
 // under a header that names these.
 type rows struct {
-	byKey map[string][]*row // by ids, under their names
-	all   []*row
+	byKey   map[string][]*row   // by ids, under their names
+	columns map[string][]string // in the order of the first row that has these, by their sorted names
+	within  map[string]bool     // headers of rows with the same ids in different objects, whose ids these rows then have too
+	all     []*row
 }
 
-func newRows() *rows { return &rows{byKey: map[string][]*row{}} }
+func newRows() *rows {
+	return &rows{byKey: map[string][]*row{}, columns: map[string][]string{}, within: map[string]bool{}}
+}
 
 type row struct {
 	header  string
 	names   []string
 	cells   string // the id first
+	of      cell   // the id of the object that it is in
 	id      string
 	last    int  // when it came, or -1 if a later state has its place
 	dated   bool // the id is a date
@@ -40,15 +45,18 @@ const (
 	datedMost = 0.25 // of the room, for rows whose id is a date
 )
 
-// add adds the objects in the cursor's next value.
-func (r *rows) add(c *jsonvalue.Cursor) {
+// cell is a value of an object under its name.
+type cell struct{ name, value string }
+
+// add adds the objects in the cursor's next value. of is the id of the object that they are in, if it has one.
+func (r *rows) add(c *jsonvalue.Cursor, of cell) {
 	switch c.Kind() {
 	case jsonvalue.Array:
 		for c.Enter(); c.More(); {
-			r.add(c)
+			r.add(c, of)
 		}
 	case jsonvalue.Object:
-		r.addObject(c)
+		r.addObject(c, of)
 	case jsonvalue.String:
 		r.addText(jsonvalue.Unquote(c.Value()))
 	default:
@@ -61,33 +69,36 @@ func (r *rows) addText(text string) {
 	text = strings.TrimSpace(text)
 	if len(text) > 1 && strings.ContainsRune("[{", rune(text[0])) {
 		if value, err := jsonvalue.Parse([]byte(text)); err == nil {
-			r.add(jsonvalue.NewCursor(value))
+			r.add(jsonvalue.NewCursor(value), cell{})
 		}
 	}
 }
 
 // addObject adds the cursor's next object, if one of its values is an id, and the objects in it.
-func (r *rows) addObject(c *jsonvalue.Cursor) {
+func (r *rows) addObject(c *jsonvalue.Cursor, of cell) {
 	var names, values []string
-	id, best := -1, 0
+	id, best, own := -1, 0, of
 	for c.Enter(); c.More(); {
-		key, cell, kind := oneLine(string(c.Key())), "", c.Kind()
+		key, value, kind := oneLine(string(c.Key())), "", c.Kind()
 		switch kind {
 		case jsonvalue.String:
-			cell = jsonvalue.Unquote(c.Value())
-			r.addText(cell)
+			value = jsonvalue.Unquote(c.Value())
+			r.addText(value)
 		case jsonvalue.Number:
-			cell = string(c.Value())
+			value = string(c.Value())
 		default:
-			r.add(c)
+			r.add(c, own)
 		}
-		if !isCell(key) || !isCell(cell) {
+		if !isCell(key) || !isCell(value) {
 			continue
 		}
-		if rank := idRank(key, cell, kind == jsonvalue.String); rank > best {
+		if rank := idRank(key, value, kind == jsonvalue.String); rank > best {
 			best, id = rank, len(names)
+			if rank > asDate {
+				own = cell{key, value}
+			}
 		}
-		names, values = append(names, key), append(values, cell)
+		names, values = append(names, key), append(values, value)
 	}
 	if id < 0 || len(names) < 2 {
 		return
@@ -98,7 +109,7 @@ func (r *rows) addObject(c *jsonvalue.Cursor) {
 		of[0] = first
 	}
 	n := min(len(names), maxCells)
-	r.put(names[:n], values[:n])
+	r.put(names[:n], values[:n], of)
 }
 
 // isCell reports whether a text can be a cell or a column's name.
@@ -162,10 +173,20 @@ func isDate(s string) bool {
 	return false
 }
 
-// put adds a row. It replaces rows with the same ids that have no other columns; a row whose only id is a date replaces
-// only an identical one.
-func (r *rows) put(names, values []string) {
-	n := &row{header: strings.Join(names, cellMark), names: names, cells: strings.Join(values, cellMark), last: len(r.all), id: values[0]}
+// put adds a row of an object within another one. It replaces rows with the same ids, in the same object, that have no
+// other columns; a row whose only id is a date replaces only an identical one.
+func (r *rows) put(names, values []string, of cell) {
+	sorted := strings.Join(slices.Sorted(slices.Values(names)), cellMark)
+	if first := r.columns[sorted]; first != nil {
+		ordered := make([]string, len(values))
+		for i, name := range first {
+			ordered[i] = values[slices.Index(names, name)]
+		}
+		names, values = first, ordered
+	} else {
+		r.columns[sorted] = names
+	}
+	n := &row{header: strings.Join(names, cellMark), names: names, cells: strings.Join(values, cellMark), of: of, last: len(r.all), id: values[0]}
 	r.all = append(r.all, n)
 	key := n.id
 	n.dated = idRank(names[0], n.id, true) == asDate
@@ -175,8 +196,12 @@ func (r *rows) put(names, values []string) {
 		}
 	}
 	for _, old := range r.byKey[key] {
-		if !slices.ContainsFunc(old.names, func(name string) bool { return !slices.Contains(names, name) }) {
+		switch {
+		case slices.ContainsFunc(old.names, func(name string) bool { return !slices.Contains(names, name) }):
+		case old.of == of || old.of.name == "" || of.name == "" || old.cells == n.cells:
 			old.last = -1
+		default:
+			r.within[old.header], r.within[n.header] = true, true
 		}
 	}
 	r.byKey[key] = append(slices.DeleteFunc(r.byKey[key], func(old *row) bool { return old.last < 0 }), n)
@@ -191,6 +216,9 @@ func (r *rows) write(s *reader, told *identifiers.Index, room tokens.Size) strin
 	var ranked []*row
 	for _, of := range r.all {
 		of.written = false
+		if r.within[of.header] && of.of.name != "" {
+			of.header, of.cells = of.header+cellMark+of.of.name, of.cells+cellMark+of.of.value
+		}
 		if of.last >= 0 && !s.known.Contains(of.cells) && !identifiers.Invents(of.cells, s.source) {
 			of.used = s.ids.isUsed(of.id)
 			if told != nil && (!of.used || told.Contains(of.cells)) {

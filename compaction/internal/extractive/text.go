@@ -24,12 +24,16 @@ func unitsOf(text string, code bool) (all []*unit) {
 		text = text[len(text)-len(strings.TrimLeftFunc(text, partOfWord)):]
 	}
 	lines := strings.Split(text, "\n")
-	fenced := 0 // the line that closes the block
+	fenced := 0   // the line that closes the block
+	heading := -1 // the index of the unit that is a heading, if nothing stands under it yet
 	for i, line := range lines {
 		if code && i > fenced && isFence(line) {
 			for n, other := range lines[i+1:] {
 				if isFence(other) {
 					fenced = i + 1 + n
+					if heading >= 0 && heading == len(all)-1 { // of the block alone
+						all = all[:heading]
+					}
 					break
 				}
 			}
@@ -38,8 +42,11 @@ func unitsOf(text string, code bool) (all []*unit) {
 			continue
 		}
 		first := true
-		if code && len(all) == 0 && isHeading(line) {
-			continue
+		if code && isHeading(line) {
+			if len(all) == 0 {
+				continue
+			}
+			heading = len(all)
 		}
 		for line = oneLine(line); line != ""; {
 			n := sentenceEnd(line)

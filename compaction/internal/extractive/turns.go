@@ -2,6 +2,8 @@ package extractive
 
 import (
 	"fmt"
+	"path"
+	"slices"
 	"strings"
 
 	"github.com/patchlog-dev/patchlog/internal/identifiers"
@@ -30,8 +32,9 @@ type state struct {
 	count int
 }
 
-// The kinds of states.
+// The kinds of calls that are told if there is room, and of states.
 const (
+	before  = "before"
 	changed = "changed"
 	checked = "checked"
 	failed  = "failed"
@@ -45,6 +48,7 @@ type reader struct {
 	source  *identifiers.Index // of all events
 	waiting map[string][]*call // by call id, or name
 	states  map[string]state   // by what they are of
+	said    map[string]bool    // sentences of messages before the last ones of their turns
 	calls   []*call
 	rows    *rows
 	ids     *ids
@@ -128,6 +132,11 @@ func (s *reader) say(t *turn, text string, begins bool) {
 		for len(message) > 0 && leads(message[len(message)-1]) { // to a call
 			message = message[:len(message)-1]
 		}
+		message = slices.DeleteFunc(message, func(u *unit) bool {
+			again := s.said[u.text]
+			s.said[u.text] = true
+			return again
+		})
 		t.said = t.said[:t.last]
 		joinAll(ends(message, int(step*askedRunes)))
 		if text := join(message); text != "" {
@@ -162,8 +171,8 @@ func (s *reader) addTold(e *patch.Event) {
 
 // end notes what was called, and which calls have no answer.
 func (s *reader) end() {
-	for _, t := range s.turns {
-		t.tellCalls()
+	for i, t := range s.turns {
+		t.tellCalls(i >= len(s.turns)-latest)
 	}
 	var names []string
 	for _, c := range s.calls {
@@ -221,7 +230,7 @@ func (s *reader) call(e *patch.Event, p patch.Part) {
 			break
 		}
 	}
-	if len(c.do.files) == 0 { // else its state tells it
+	if len(c.do.files) == 0 || c.do.shell { // else its state tells it
 		t.calls = append(t.calls, c)
 	}
 }
@@ -229,7 +238,7 @@ func (s *reader) call(e *patch.Event, p patch.Part) {
 // answer reads a function's response.
 func (s *reader) answer(p patch.Part, user bool) {
 	response := records.JSON(p.Response)
-	s.rows.add(jsonvalue.NewCursor(response))
+	s.rows.add(jsonvalue.NewCursor(response), cell{})
 	s.ids.addLeaves(response, returned)
 	key := callKey(p)
 	c := &call{name: functionName(p.Name)}
@@ -239,6 +248,13 @@ func (s *reader) answer(p patch.Part, user bool) {
 	}
 	text, bad := outcome(response)
 	text = cut(oneLine(text), maxOutcome)
+	of, by := c.name+" "+c.do.key, c.name
+	switch {
+	case c.do.shell && c.do.key != "":
+		by = c.do.key
+	case len(c.do.files) > 0: // another tool may mend it
+		of, by = c.do.files[0], c.name+" "+path.Base(c.do.files[0])
+	}
 	switch what := c.do.check; {
 	case what != "":
 		if text == "" {
@@ -246,16 +262,16 @@ func (s *reader) answer(p patch.Part, user bool) {
 		}
 		if !bad { // what failed before is mended, or does not matter
 			for of := range s.states {
-				if strings.HasPrefix(of, failed) {
-					s.set(failed, strings.TrimPrefix(of, failed+" "), "")
+				if of, ok := strings.CutPrefix(of, failed+" "); ok {
+					s.set(failed, of, "")
 				}
 			}
 		}
 		s.set(checked, c.do.key, what+" → "+text)
 	case bad && text != "":
-		s.set(failed, c.name+" "+c.do.key, fmt.Sprintf("%s (%s)", text, c.name))
+		s.set(failed, of, fmt.Sprintf("%s (%s)", text, by))
 	case !bad:
-		s.set(failed, c.name+" "+c.do.key, "")
+		s.set(failed, of, "")
 	}
 }
 
@@ -282,11 +298,13 @@ func (s *reader) set(kind, of, text string) {
 	t.states = append(t.states, n.of)
 }
 
-// shownCalls of one tool in a turn are told one by one.
-const shownCalls = 2
+const (
+	shownCalls = 2 // of one tool in a turn are told one by one
+	lastCalls  = 8 // of a latest turn are, if there is room
+)
 
 // tellCalls tells the calls of a turn: a tool's, or how many there were and the last.
-func (t *turn) tellCalls() {
+func (t *turn) tellCalls(isLatest bool) {
 	byName := map[string][]*call{}
 	var names []string
 	for _, c := range t.calls {
@@ -309,13 +327,25 @@ func (t *turn) tellCalls() {
 			continue
 		}
 		for _, c := range calls {
-			text := name
-			if c.args != "" {
-				text += "(" + c.args + ")"
-			}
-			t.did = append(t.did, &unit{text: text + times(c.count)})
+			t.did = append(t.did, &unit{text: c.text()})
 		}
 	}
+	if !isLatest {
+		return
+	}
+	for _, c := range t.calls[max(0, len(t.calls)-lastCalls):] {
+		if calls := byName[c.name]; len(calls) > shownCalls && c != calls[len(calls)-1] {
+			t.did = append(t.did, &unit{text: c.text(), kind: before})
+		}
+	}
+}
+
+// text is a call with its arguments.
+func (c *call) text() string {
+	if c.args == "" {
+		return c.name + times(c.count)
+	}
+	return c.name + "(" + c.args + ")" + times(c.count)
 }
 
 // times says how often something was, if more than once.
