@@ -40,8 +40,7 @@ $ patchlog patch shop/ada/4711 --before 61 --base 58`)
 	edit, options := ops.Edit{Kind: ops.Cut}, store.PatchOptions{}
 	before := ""
 	textVar(fs, &before, "before", "hide all events before this `EVENT`")
-	var base seq
-	fs.Var(&base, "base", "refuse the patch if a patch newer than the record with this `SEQ` was logged; 0: any patch")
+	seqVar(fs, &edit.Base, "base", "refuse the patch if a patch newer than the record with this `SEQ` was logged; 0: any patch")
 	fs.BoolVar(&options.AllowOrphans, "allow-orphans", false, orphansUsage)
 	fs.BoolVar(&options.AllowPinned, "allow-pinned", false, "hide pinned events too")
 	textVar(fs, &edit.Text, "summary", "put a summary of this `TEXT` in place of the events")
@@ -50,7 +49,6 @@ $ patchlog patch shop/ada/4711 --before 61 --base 58`)
 	a.declareAuthor(cmd, &edit.Author)
 	cmd.MarkFlagsMutuallyExclusive("summary", "replacement", "before")
 	cmd.PreRunE = func(cmd *cobra.Command, args []string) (err error) {
-		edit.Base = base.pointer()
 		switch {
 		case before != "" && len(args) > 1:
 			return usagef("--before takes the place of START and COUNT")
@@ -62,14 +60,15 @@ $ patchlog patch shop/ada/4711 --before 61 --base 58`)
 		case len(args) == 2:
 			return usagef("COUNT is missing")
 		}
-		span := compaction.Span{}
-		if span.Start, err = parseIndex("START", args[1]); err != nil {
+		start, err := parseNumber("START", args[1])
+		if err != nil {
 			return err
 		}
-		if span.Count, err = parseIndex("COUNT", args[2]); err != nil {
+		count, err := parseNumber("COUNT", args[2])
+		if err != nil {
 			return err
 		}
-		edit.Spans = []compaction.Span{span}
+		edit.Spans = []compaction.Span{{Start: start, Count: count}}
 		if edit.Text != "" {
 			edit.Kind = ops.Summarise
 		}
@@ -179,10 +178,11 @@ The patches that this takes are logged together. Reverting them, the last one fi
 
 $ patchlog rewind shop/ada/4711 --turn 4 --dry-run`)
 	fs := cmd.Flags()
-	turn, record, invocation := 0, seq{}, ""
-	fs.Var(number{&turn, 1}, "turn", "go back to before turn `N`; turns are invocations, counted from 1")
-	fs.Var(&record, "record", "go back to before the turn that has the record with this `SEQ`")
-	textVar(fs, &invocation, "invocation", "go back to before the turn of the invocation with this `ID`")
+	where := ops.Invocation{}
+	var record *uint64
+	fs.Var(number{&where.Turn, 1}, "turn", "go back to before turn `N`; turns are invocations, counted from 1")
+	seqVar(fs, &record, "record", "go back to before the turn that has the record with this `SEQ`")
+	textVar(fs, &where.ID, "invocation", "go back to before the turn of the invocation with this `ID`")
 	fs.Lookup("turn").DefValue = ""
 	cmd.MarkFlagsMutuallyExclusive("turn", "record", "invocation")
 	cmd.Args = func(cmd *cobra.Command, args []string) error {
@@ -192,7 +192,9 @@ $ patchlog rewind shop/ada/4711 --turn 4 --dry-run`)
 		return operands(cmd, args)
 	}
 	cmd.PreRunE = func(cmd *cobra.Command, _ []string) error {
-		if turn == 0 && !record.given && invocation == "" {
+		if record != nil {
+			where.Record = *record
+		} else if where == (ops.Invocation{}) {
 			return usagef("say where to go back to: --turn, --record or --invocation")
 		}
 		return nil
@@ -200,7 +202,7 @@ $ patchlog rewind shop/ada/4711 --turn 4 --dry-run`)
 	undo := store.UndoOptions{}
 	a.declareAuthor(cmd, &undo.Author)
 	return a.changes(cmd, func(ctx context.Context, s *store.Store, key store.Key, _ fold.View, _ []string) (ops.Change, error) {
-		id, err := ops.Invocation{ID: invocation, Turn: turn, Record: record.n}.Find(ctx, s, key)
+		id, err := where.Find(ctx, s, key)
 		return ops.Undo{InvocationID: id, Options: undo}, err
 	})
 }
@@ -213,8 +215,8 @@ The new session has the initial state and the records of the other one, up to --
 From there on they are independent. Values that sessions share (app: and user: keys) are not copied.
 
 $ patchlog fork shop/ada/4711 shop/ada/what-if --at 61`)
-	var at seq
-	cmd.Flags().Var(&at, "at", "copy the log up to the record with this `SEQ`")
+	var at *uint64
+	seqVar(cmd.Flags(), &at, "at", "copy the log up to the record with this `SEQ`")
 	dryRun := declareDryRun(cmd)
 	cmd.RunE = a.onSession(dryRun, func(ctx context.Context, s *store.Store, key store.Key, args []string) error {
 		to, err := parseKey(args[1])
@@ -225,25 +227,23 @@ $ patchlog fork shop/ada/4711 shop/ada/what-if --at 61`)
 		head := ""
 		if *dryRun {
 			head = "dry run; nothing is written: "
-			v, err = previewFork(ctx, s, key, to, at.pointer())
+			v, err = previewFork(ctx, s, key, to, at)
 		} else {
 			var forked store.Session
-			forked, err = s.Fork(ctx, key, to, store.ForkOptions{At: at.pointer()})
+			forked, err = s.Fork(ctx, key, to, store.ForkOptions{At: at})
 			v = forked.View
 		}
 		if err != nil {
 			return err
 		}
-		if a.json {
-			return a.out.document(struct {
-				Key     store.Key `json:"key"`
-				From    store.Key `json:"from"`
-				Seq     uint64    `json:"seq"`
-				Visible int       `json:"visible"`
-				DryRun  bool      `json:"dryRun"`
-			}{to, key, v.Seq(), v.Len(), *dryRun})
-		}
-		return a.out.line(fmt.Sprintf("%s%s forked from %s with %s; %s", head, to, key, present.Counted(v.Seq(), "record"), present.Counted(v.Len(), "visible event")))
+		return a.receipt(struct {
+			Key     store.Key `json:"key"`
+			From    store.Key `json:"from"`
+			Seq     uint64    `json:"seq"`
+			Visible int       `json:"visible"`
+			DryRun  bool      `json:"dryRun"`
+		}{to, key, v.Seq(), v.Len(), *dryRun},
+			"%s%s forked from %s with %s; %s", head, to, key, present.Counted(v.Seq(), "record"), present.Counted(v.Len(), "visible event"))
 	})
 	return cmd
 }
@@ -256,10 +256,7 @@ func previewFork(ctx context.Context, s *store.Store, key, to store.Key, at *uin
 	case !errors.Is(err, store.ErrNotFound):
 		return fold.View{}, err
 	}
-	if at != nil {
-		return s.ViewAt(ctx, key, *at)
-	}
-	return s.View(ctx, key)
+	return viewAt(ctx, s, key, at)
 }
 
 func (a *app) diffCommand() *cobra.Command {
@@ -271,18 +268,14 @@ visible after FROM only, those with + after TO only, each with its index there.
 
 $ patchlog diff shop/ada/4711 61`)
 	cmd.RunE = a.onSession(nil, func(ctx context.Context, s *store.Store, key store.Key, args []string) error {
-		var from, to seq
-		if err := from.Set(args[1]); err != nil {
-			return usagef("FROM: %q is not the number of a record", args[1])
-		}
-		if len(args) > 2 && to.Set(args[2]) != nil {
-			return usagef("TO: %q is not the number of a record", args[2])
-		}
-		before, err := s.ViewAt(ctx, key, from.n)
+		before, err := viewAfter(ctx, s, key, "FROM", args[1])
 		if err != nil {
 			return err
 		}
-		after, err := viewAt(ctx, s, key, to)
+		after, err := s.View(ctx, key)
+		if err == nil && len(args) > 2 {
+			after, err = viewAfter(ctx, s, key, "TO", args[2])
+		}
 		if err != nil {
 			return err
 		}
@@ -291,8 +284,17 @@ $ patchlog diff shop/ada/4711 61`)
 	return cmd
 }
 
-// parseIndex reads an operand that is an index or a count.
-func parseIndex(name, text string) (int, error) {
+// viewAfter returns the view after the record that an operand names.
+func viewAfter(ctx context.Context, s *store.Store, key store.Key, name, text string) (fold.View, error) {
+	seq, err := parseNumber(name, text)
+	if err != nil {
+		return fold.View{}, err
+	}
+	return s.ViewAt(ctx, key, uint64(seq))
+}
+
+// parseNumber reads an operand that is a number.
+func parseNumber(name, text string) (int, error) {
 	n, err := strconv.Atoi(text)
 	if err != nil || n < 0 {
 		return 0, usagef("%s: %q is not an integer from 0 on", name, text)
@@ -397,10 +399,7 @@ func (a *app) showDifference(head string, d present.Difference, around int) erro
 	if err := a.out.stateRows(d.StateRows()); err != nil {
 		return err
 	}
-	for _, row := range d.Rows() {
-		a.out.linef("%-14s  %s", row.Name, row.Text)
-	}
-	return nil
+	return a.out.rows(d.Rows())
 }
 
 var signStyles = map[present.Sign]style{present.Added: green, present.Removed: red, present.Changed: yellow}

@@ -3,7 +3,6 @@ package command
 import (
 	"context"
 	"fmt"
-	"math"
 	"slices"
 	"strings"
 	"time"
@@ -34,9 +33,9 @@ have to read the whole log.
 $ patchlog log shop/ada/4711 --last 10`)
 	fs := cmd.Flags()
 	var last, turn int // 0 means all, and now
-	var at seq
+	var at *uint64
 	fs.Var(number{&last, 1}, "last", "only the last `N` events")
-	fs.Var(&at, "at", "as it stood after the record with this `SEQ`")
+	seqVar(fs, &at, "at", "as it stood after the record with this `SEQ`")
 	fs.Var(number{&turn, 1}, "turn", "as it stood at the end of turn `N`; turns are invocations, counted from 1")
 	cmd.MarkFlagsMutuallyExclusive("at", "turn")
 	history := fs.Bool("history", false, "show what summaries replaced, in their place")
@@ -45,11 +44,15 @@ $ patchlog log shop/ada/4711 --last 10`)
 	cmd.MarkFlagsMutuallyExclusive("history", "type")
 	cmd.RunE = a.onSession(nil, func(ctx context.Context, s *store.Store, key store.Key, _ []string) error {
 		return a.paged(ctx, func() error {
-			if err := at.ofTurn(ctx, s, key, turn); err != nil {
-				return err
+			if turn > 0 {
+				seq, err := ops.LastRecordOfTurn(ctx, s, key, turn)
+				if err != nil {
+					return err
+				}
+				at = &seq
 			}
 			if kind != "" {
-				return a.audit(ctx, s, key, auditing{last: last, until: at.limit(), kind: kind})
+				return a.audit(ctx, s, key, auditing{last: last, until: at, kind: kind})
 			}
 			return a.log(ctx, s, key, last, at, *history)
 		})
@@ -60,25 +63,15 @@ $ patchlog log shop/ada/4711 --last 10`)
 // recordTypes are the values of --type.
 var recordTypes = []string{"event", receiptType, string(patch.Splice), string(patch.TruncateBefore), string(patch.Summarise), string(patch.Pin), string(patch.Unpin), string(patch.Revert)}
 
-// ofTurn sets the seq to the last one of a turn, if that is not 0.
-func (f *seq) ofTurn(ctx context.Context, s *store.Store, key store.Key, turn int) (err error) {
-	if turn > 0 {
-		f.n, err = ops.LastRecordOfTurn(ctx, s, key, turn)
-		f.given = true
+// viewAt returns the view after a record, or the newest one if at is nil.
+func viewAt(ctx context.Context, s *store.Store, key store.Key, at *uint64) (fold.View, error) {
+	if at != nil {
+		return s.ViewAt(ctx, key, *at)
 	}
-	return err
+	return s.View(ctx, key)
 }
 
-// viewAt returns the newest view, or an earlier one.
-func viewAt(ctx context.Context, s *store.Store, key store.Key, at seq) (fold.View, error) {
-	if at.given {
-		return s.ViewAt(ctx, key, at.n)
-	}
-	session, err := s.Get(ctx, key)
-	return session.View, err
-}
-
-func (a *app) log(ctx context.Context, s *store.Store, key store.Key, last int, at seq, history bool) error {
+func (a *app) log(ctx context.Context, s *store.Store, key store.Key, last int, at *uint64, history bool) error {
 	v, err := viewAt(ctx, s, key, at)
 	if err != nil {
 		return err
@@ -169,19 +162,19 @@ that the record hid, in order from index start on, and added those of the events
 why a patch was not applied.
 
 $ patchlog audit shop/ada/4711 --from 62`)
-	var from seq
-	cmd.Flags().Var(&from, "from", "begin with the record with this `SEQ`")
+	var which auditing
+	seqVar(cmd.Flags(), &which.from, "from", "begin with the record with this `SEQ`")
 	cmd.RunE = a.onSession(nil, func(ctx context.Context, s *store.Store, key store.Key, _ []string) error {
-		return a.paged(ctx, func() error { return a.audit(ctx, s, key, auditing{from: from.n, until: math.MaxUint64}) })
+		return a.paged(ctx, func() error { return a.audit(ctx, s, key, which) })
 	})
 	return cmd
 }
 
 // auditing says which records are shown.
 type auditing struct {
-	from, until uint64
-	kind        string // the type of the records; "" means each
-	last        int    // the number of records, the newest ones; 0 means all
+	from, until *uint64 // seqs; nil means the first, and the last
+	kind        string  // the type of the records; "" means each
+	last        int     // how many of these, the newest; 0 means all
 }
 
 // receiptType is the type of the patch that an erasure logs, in --type and in the table.
@@ -198,123 +191,130 @@ func typeOf(r patch.Record) string {
 	return string(r.Patch.Type())
 }
 
-// audited is a record with its turn, and the views before and after it.
+// audited is a record with its turn and what it did.
 type audited struct {
-	patch.Record
-	turn          int
-	before, after fold.View
+	Turn    int          `json:"turn"`
+	Applied bool         `json:"applied"`
+	Reason  patch.Flaw   `json:"reason"`
+	Start   int          `json:"start"`
+	Hidden  []string     `json:"hidden"`
+	Added   []string     `json:"added"`
+	Record  patch.Record `json:"record,omitzero"`
+
+	effect present.Effect
 }
 
 // audit shows records of the log, and what each patch did.
 func (a *app) audit(ctx context.Context, s *store.Store, key store.Key, which auditing) error {
-	before, err := s.ViewAt(ctx, key, 0)
+	records, err := a.audited(ctx, s, key, which)
 	if err != nil {
 		return err
 	}
-	var log []patch.Record // for reverts
-	var kept []audited     // the newest records, if only the last are shown
-	turns := ops.Turns{}
-	if info, err := s.Info(ctx, key); err != nil {
-		return err
-	} else if which.from > info.Seq {
-		return fmt.Errorf("session %s: the log ends at record %d; there is no record %d", key, info.Seq, which.from)
+	t := newTable("seq", "turn", "time", "tokens", "author or type", "record")
+	t.right[0], t.right[1], t.right[3] = true, true, true
+	t.least, t.drops = leastText, []int{2, 3, 1}
+	for _, r := range records {
+		if a.json {
+			if err := a.out.document(r); err != nil {
+				return err
+			}
+			continue
+		}
+		t.add(r.cells()...)
+		a.addNotes(t, r)
 	}
-	if err := a.auditHead(); err != nil {
-		return err
+	switch {
+	case a.json:
+		return nil
+	case len(records) == 0:
+		return a.out.line("no records")
 	}
-	bar := a.quietProgress("audit")
+	return a.out.table(t)
+}
+
+// audited returns records of the log with what each did.
+func (a *app) audited(ctx context.Context, s *store.Store, key store.Key, which auditing) (records []audited, err error) {
+	info, err := s.Info(ctx, key)
+	if err != nil {
+		return nil, err
+	}
+	if which.from != nil && *which.from > info.Seq {
+		return nil, fmt.Errorf("session %s: the log ends at record %d; there is no record %d", key, info.Seq, *which.from)
+	}
+	before, err := s.ViewAt(ctx, key, 0)
+	if err != nil {
+		return nil, err
+	}
+	bar := a.progress("audit")
 	defer bar.end()
+	var log []patch.Record // for reverts
+	turns := ops.Turns{}
 	for r, err := range s.RawEvents(ctx, key, 1) {
 		if err != nil {
-			return err
+			return nil, err
 		}
-		if r.Seq > which.until {
+		if which.until != nil && r.Seq > *which.until {
 			break
 		}
 		after, err := before.WithRecords(log).Apply(r)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		log = append(log, r)
 		turn := turns.Add(r)
-		if r.Seq >= which.from && (which.kind == "" || which.kind == typeOf(r)) {
-			shown := audited{r, turn, before, after}
-			if which.last == 0 {
-				if err := a.auditLine(shown); err != nil {
-					return err
-				}
-			} else if kept = append(kept, shown); len(kept) > which.last {
-				kept = slices.Delete(kept, 0, 1)
+		if (which.from == nil || r.Seq >= *which.from) && (which.kind == "" || which.kind == typeOf(r)) {
+			f, err := present.EffectOf(before, after, r)
+			if err != nil {
+				return nil, err
+			}
+			records = append(records, audited{turn, f.Applied, f.Reason, f.Start, idsOf(f.Hidden), idsOf(f.Added), r, f})
+			if which.last > 0 && len(records) > which.last {
+				records = slices.Delete(records, 0, 1)
 			}
 		}
 		before = after
-		bar.update(0, 0, present.Counted(r.Seq, "record"))
+		bar.update(int64(r.Seq), int64(info.Seq), present.Counted(r.Seq, "record"))
 	}
-	for _, shown := range kept {
-		if err := a.auditLine(shown); err != nil {
-			return err
-		}
-	}
-	return nil
+	return records, nil
 }
 
-// auditLine writes a record, and below a patch what it did.
-func (a *app) auditLine(record audited) error {
-	r := record.Record
-	f, err := present.EffectOf(record.before, record.after, r)
-	if err != nil {
-		return err
-	}
-	if a.json {
-		return a.out.document(struct {
-			Turn    int          `json:"turn"`
-			Applied bool         `json:"applied"`
-			Reason  patch.Flaw   `json:"reason"`
-			Start   int          `json:"start"`
-			Hidden  []string     `json:"hidden"`
-			Added   []string     `json:"added"`
-			Record  patch.Record `json:"record,omitzero"`
-		}{record.turn, f.Applied, f.Reason, f.Start, idsOf(f.Hidden), idsOf(f.Added), r})
-	}
+// cells are the columns of a record.
+func (r audited) cells() []cell {
 	by, text, at, tokens := cell{}, cell{}, time.Time{}, ""
-	if e := r.Event; e != nil {
+	if e := r.Record.Event; e != nil {
 		cells := eventCells(fold.Entry{Event: e, Summary: e.IsSummary()})
 		by, text, at, tokens = cells[1], cells[2], e.Timestamp(), present.Grouped(e.EstimatedTokens())
-		by.text = cut(by.text, len("truncate_before"))
 	} else {
-		by, at = cell{present.Printable(typeOf(r)), bold}, r.Patch.Timestamp()
-		if author := authorText(r.Patch.Author()); author != "" {
+		p := r.Record.Patch
+		by, at = cell{present.Printable(typeOf(r.Record)), bold}, p.Timestamp()
+		if author := authorText(p.Author()); author != "" {
 			text.text = "by " + author
 		}
-		if typeOf(r) != receiptType { // the text of a receipt is below, uncut
-			text.text = strings.TrimPrefix(text.text+": "+present.ShortIDs(present.PatchText(r.Patch)), ": ")
+		if typeOf(r.Record) != receiptType { // the text of a receipt is below, uncut
+			text.text = strings.TrimPrefix(text.text+": "+present.ShortIDs(present.PatchText(p)), ": ")
 		}
 	}
-	err = a.auditRow(cell{fmt.Sprint(r.Seq), plain}, cell{fmt.Sprint(record.turn), dim}, cell{at.Format(time.DateTime), dim}, cell{tokens, dim}, by, text)
-	if err != nil {
-		return err
-	}
-	if typeOf(r) == receiptType {
-		a.out.line(strings.Repeat(" ", noteIndent), present.PatchText(r.Patch))
-	}
-	notes := f.Notes()
-	added := 0
-	for i, n := range notes {
-		if n.Kind == present.NoteAdded {
-			added++
-		}
-		if more := len(notes) - i; added > mostAdded && more > 1 { // these come last
-			return a.auditNote(plain, fmt.Sprintf("and %d more, to index %d", more, f.Start+len(f.Added)-1))
-		}
-		if err := a.auditNote(noteStyles[n.Kind], n.Text); err != nil {
-			return err
-		}
-	}
-	return nil
+	return []cell{{fmt.Sprint(r.Record.Seq), plain}, {fmt.Sprint(r.Turn), dim}, {at.Format(time.DateTime), dim}, {tokens, dim}, by, text}
 }
 
 // mostAdded is how many of the events are shown that a patch added: a revert can bring back thousands.
 const mostAdded = 3
+
+// addNotes adds to the last row of a table what the record did.
+func (a *app) addNotes(t *table, r audited) {
+	indent := strings.Repeat(" ", noteIndent)
+	if typeOf(r.Record) == receiptType {
+		t.note(a.out.fill(safeText(indent + present.PatchText(r.Record.Patch))))
+	}
+	notes := r.effect.Notes()
+	if most := len(notes) - len(r.Added) + mostAdded; most < len(notes)-1 { // those of added events come last
+		notes = append(notes[:most:most], present.Note{Text: fmt.Sprintf("and %d more, to index %d", len(notes)-most, r.Start+len(r.Added)-1)})
+	}
+	for _, n := range notes {
+		text := cut(present.ShortIDs(n.Text), max(a.out.columns-noteIndent, leastLast))
+		t.note(painted(indent) + a.out.paint(noteStyles[n.Kind], text))
+	}
+}
 
 func idsOf(events []*patch.Event) (ids []string) {
 	for _, e := range events {
@@ -327,34 +327,6 @@ var noteStyles = map[present.NoteKind]style{present.NoteGroup: dim, present.Note
 
 // noteIndent is where a note stands below a record.
 const noteIndent = 8
-
-func (a *app) auditHead() error {
-	if a.json {
-		return nil
-	}
-	var head []cell
-	for _, name := range auditTable.heads {
-		head = append(head, cell{name, dim})
-	}
-	return a.auditRow(head...)
-}
-
-// auditTable has fixed columns: its rows are written one by one, so that a long log need not be held in memory.
-var auditTable = &table{
-	heads: []string{"seq", "turn", "time", "tokens", "author or type", "record"},
-	right: []bool{true, true, false, true, false, false},
-	wide:  5, least: leastText, drops: []int{2, 3, 1},
-}
-
-func (a *app) auditRow(cells ...cell) error {
-	widths := auditTable.fit(a.out.columns, []int{6, 5, len(time.DateTime), 7, len("truncate_before"), a.out.columns})
-	return a.out.row(a.out.cells(cells, widths, auditTable))
-}
-
-// auditNote writes what came of a patch below its row.
-func (a *app) auditNote(s style, text string) error {
-	return a.out.row(painted(strings.Repeat(" ", noteIndent)) + a.out.paint(s, cut(present.ShortIDs(text), max(a.out.columns-noteIndent, leastLast))))
-}
 
 // entriesOf returns the visible log.
 func entriesOf(v fold.View) []fold.Entry {

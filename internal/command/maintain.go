@@ -82,14 +82,11 @@ func (a *app) backup(ctx context.Context, s *store.Store, path string) (err erro
 	if err := publish(draft.Name(), path); err != nil {
 		return err
 	}
-	if a.json {
-		return a.out.document(struct {
-			File     string `json:"file"`
-			Sessions int    `json:"sessions"`
-			Bytes    int64  `json:"bytes"`
-		}{path, sessions, info.Size()})
-	}
-	return a.out.linef("%s: %s, %s bytes", path, present.Counted(sessions, "session"), present.Grouped(info.Size()))
+	return a.receipt(struct {
+		File     string `json:"file"`
+		Sessions int    `json:"sessions"`
+		Bytes    int64  `json:"bytes"`
+	}{path, sessions, info.Size()}, "%s: %s, %s bytes", path, present.Counted(sessions, "session"), present.Grouped(info.Size()))
 }
 
 // sessionsIn opens a file for reading and counts its sessions.
@@ -158,13 +155,10 @@ func (a *app) vacuum(ctx context.Context, s *store.Store) error {
 	if err != nil {
 		return err
 	}
-	if a.json {
-		return a.out.document(struct {
-			Before backend.Space `json:"before"`
-			After  backend.Space `json:"after"`
-		}{before, after})
-	}
-	return a.out.linef("%s: %s bytes, before %s", a.db, present.Grouped(after.File), present.Grouped(before.File))
+	return a.receipt(struct {
+		Before backend.Space `json:"before"`
+		After  backend.Space `json:"after"`
+	}{before, after}, "%s: %s bytes, before %s", a.db, present.Grouped(after.File), present.Grouped(before.File))
 }
 
 func (a *app) verifyCommand() *cobra.Command {

@@ -85,16 +85,12 @@ func (a *app) open(ctx context.Context, paths []string, addr string, browser boo
 		return err
 	}
 	defer listener.Close()
-	if a.json {
-		a.out.document(struct {
-			URL      string `json:"url"`
-			Sessions int    `json:"sessions"`
-			Files    int    `json:"files"`
-		}{at.String(), sessions, len(following.seen)})
-	} else {
-		a.out.linef("%s of %s", present.Counted(sessions, "session"), present.Counted(len(following.seen), "file"))
-		a.out.linef("patchlog: %s (a temporary copy); Ctrl-C ends it", &at)
-	}
+	a.receipt(struct {
+		URL      string `json:"url"`
+		Sessions int    `json:"sessions"`
+		Files    int    `json:"files"`
+	}{at.String(), sessions, len(following.seen)},
+		"%s of %s\npatchlog: %s (a temporary copy); Ctrl-C ends it", present.Counted(sessions, "session"), present.Counted(len(following.seen), "file"), &at)
 	if err := a.out.flush(); err != nil {
 		return err
 	}

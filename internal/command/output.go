@@ -69,11 +69,15 @@ func (o *output) line(texts ...any) error {
 			b.WriteString(safeText(fmt.Sprint(t)))
 		}
 	}
-	text := b.String()
+	return o.row(o.fill(b.String()))
+}
+
+// fill breaks a safe text that is longer than the terminal.
+func (o *output) fill(text string) painted {
 	if o.wraps {
 		text = wrap(text, max(o.columns, leastColumns), "  ")
 	}
-	return o.row(painted(text))
+	return painted(text)
 }
 
 // row writes a line as it is.
@@ -271,7 +275,13 @@ type table struct {
 	wide  int    // the column that is cut: the last one, unless set
 	least int    // columns are left out as long as the wide one has fewer columns of the terminal than this
 	drops []int  // columns that may be left out, in this order
-	rows  [][]cell
+	rows  []row
+}
+
+// row is a row of a table, with the lines that stand below it.
+type row struct {
+	cells []cell
+	notes []painted
 }
 
 func newTable(heads ...string) *table {
@@ -279,7 +289,13 @@ func newTable(heads ...string) *table {
 }
 
 func (t *table) add(cells ...cell) {
-	t.rows = append(t.rows, cells)
+	t.rows = append(t.rows, row{cells: cells})
+}
+
+// note adds a line below the last row.
+func (t *table) note(text painted) {
+	last := &t.rows[len(t.rows)-1]
+	last.notes = append(last.notes, text)
 }
 
 // leastLast is the least width of the wide column, however narrow the terminal.
@@ -313,7 +329,7 @@ const columnGap = 2
 func (o *output) table(t *table) error {
 	widths := make([]int, len(t.heads))
 	for _, row := range t.rows {
-		for i, c := range row {
+		for i, c := range row.cells {
 			widths[i] = max(widths[i], columnsOf(c.text))
 		}
 	}
@@ -326,15 +342,16 @@ func (o *output) table(t *table) error {
 		}
 	}
 	if strings.Join(t.heads, "") != "" {
-		rows = append([][]cell{heads}, rows...)
+		rows = append([]row{{cells: heads}}, rows...)
 	}
 	widths = t.fit(o.columns, widths)
+	var err error // the stream keeps its first one
 	for _, row := range rows {
-		if err := o.row(o.cells(row, widths, t)); err != nil {
-			return err
+		for _, line := range append([]painted{o.cells(row.cells, widths, t)}, row.notes...) {
+			err = o.row(line)
 		}
 	}
-	return nil
+	return err
 }
 
 // rows writes figures with their names.
@@ -383,6 +400,14 @@ func (o *output) document(v any) error {
 }
 
 var errorsAsText = json.WithMarshalers(json.MarshalFunc(func(err error) ([]byte, error) { return json.Marshal(err.Error()) }))
+
+// receipt writes what a command did: a document with --json, else a line.
+func (a *app) receipt(document any, format string, args ...any) error {
+	if a.json {
+		return a.out.document(document)
+	}
+	return a.out.linef(format, args...)
+}
 
 // terminal reports whether w is a terminal, and how many columns it has; 0 means that
 // it does not say.

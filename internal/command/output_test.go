@@ -188,7 +188,7 @@ func TestNumbersAsTyped(t *testing.T) {
 			t.Errorf("a number that cannot be typed back: %s", line)
 		}
 	}
-	for _, want := range []string{"1234 records added", "last 1001 of 1234 visible events", "\n 1233  1234  ", "1100 events hidden", "index 10 to 1109", "\n  1235      0 "} {
+	for _, want := range []string{"1234 records added", "last 1001 of 1234 visible events", "\n 1233  1234  ", "1100 events hidden", "index 10 to 1109", "\n1235     0  "} {
 		if !strings.Contains(out, want) {
 			t.Errorf("%q is missing", want)
 		}

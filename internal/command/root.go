@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"regexp"
 	"runtime"
 	"runtime/debug"
@@ -239,38 +238,16 @@ func (f number) Set(text string) error {
 	return nil
 }
 
-// seq is a flag that takes a seq, 0 included, and knows whether it was given.
-type seq struct {
-	n     uint64
-	given bool
-}
-
-func (f *seq) Type() string   { return "seq" }
-func (f *seq) String() string { return "" }
-
-func (f *seq) Set(text string) error {
-	n, err := strconv.ParseUint(text, 10, 64)
-	if err != nil {
-		return errors.New("want an integer from 0 on")
-	}
-	f.n, f.given = n, true
-	return nil
-}
-
-// limit returns the seq, or the highest there is if the flag was not given.
-func (f *seq) limit() uint64 {
-	if f.given {
-		return f.n
-	}
-	return math.MaxUint64
-}
-
-// pointer returns the seq, or nil if the flag was not given.
-func (f *seq) pointer() *uint64 {
-	if !f.given {
+// seqVar declares a flag that takes a seq, 0 included. The value stays nil if the flag is not given.
+func seqVar(fs *pflag.FlagSet, value **uint64, name, usage string) {
+	fs.Func(name, usage, func(text string) error {
+		n, err := strconv.ParseUint(text, 10, 64)
+		if err != nil {
+			return errors.New("want an integer from 0 on")
+		}
+		*value = &n
 		return nil
-	}
-	return &f.n
+	})
 }
 
 // confirm makes a command one whose effect cannot be undone: --yes or --dry-run has to be given. What else is wrong with

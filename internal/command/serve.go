@@ -115,14 +115,6 @@ func (a *app) serve(ctx context.Context, f serving) error {
 
 // announce says where the sessions are to be seen.
 func (a *app) announce(address string, f serving) error {
-	if a.json {
-		a.out.document(struct {
-			URL   string `json:"url"`
-			Write bool   `json:"write"`
-			Erase bool   `json:"erase"`
-		}{address, f.write, f.erase})
-		return a.out.flush()
-	}
 	how := "reads only"
 	switch {
 	case f.write && f.erase:
@@ -135,7 +127,11 @@ func (a *app) announce(address string, f serving) error {
 	if f.token != "" {
 		how += ", demands the token"
 	}
-	a.out.linef("patchlog: %s (%s); Ctrl-C ends it", address, how)
+	a.receipt(struct {
+		URL   string `json:"url"`
+		Write bool   `json:"write"`
+		Erase bool   `json:"erase"`
+	}{address, f.write, f.erase}, "patchlog: %s (%s); Ctrl-C ends it", address, how)
 	return a.out.flush()
 }
 

@@ -65,13 +65,13 @@ Without KEY, it is the size of the database file: live bytes are in use, and 'pa
 the free ones.
 
 $ patchlog stats shop/ada/4711`)
-	var at seq
-	cmd.Flags().Var(&at, "at", "as it stood after the record with this `SEQ`")
+	var at *uint64
+	seqVar(cmd.Flags(), &at, "at", "as it stood after the record with this `SEQ`")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		switch {
 		case len(args) > 0:
 			return a.stats(cmd.Context(), args[0], at)
-		case at.given:
+		case at != nil:
 			return usagef("KEY is missing; --at is for a session")
 		}
 		return a.withStore(cmd.Context(), Reading, func(s *store.Store) error { return a.space(cmd.Context(), s) })
@@ -99,18 +99,15 @@ $ patchlog delete shop/ada/4711 --yes`)
 		if err != nil {
 			return err
 		}
-		if a.json {
-			return a.out.document(struct {
-				Key     store.Key `json:"key"`
-				Seq     uint64    `json:"seq"`
-				Deleted bool      `json:"deleted"`
-			}{key, info.Seq, !*dryRun})
-		}
 		did := "deleted"
 		if *dryRun {
 			did = "would be deleted; nothing is written"
 		}
-		return a.out.linef("%s: %s, %s", key, present.Counted(info.Seq, "record"), did)
+		return a.receipt(struct {
+			Key     store.Key `json:"key"`
+			Seq     uint64    `json:"seq"`
+			Deleted bool      `json:"deleted"`
+		}{key, info.Seq, !*dryRun}, "%s: %s, %s", key, present.Counted(info.Seq, "record"), did)
 	})
 	return cmd
 }
@@ -156,10 +153,10 @@ func errDamaged(n int) error {
 	return fmt.Errorf("%s: %w; patchlog verify says more", present.Counted(n, "damaged session"), store.ErrCorrupt)
 }
 
-func (a *app) stats(ctx context.Context, keyText string, at seq) error {
+func (a *app) stats(ctx context.Context, keyText string, at *uint64) error {
 	return a.withSession(ctx, keyText, Reading, func(s *store.Store, key store.Key) error {
 		bar := a.progress("stats")
-		st, values, err := present.Measure(ctx, s, key, at.pointer(), func(seq, of uint64) {
+		st, values, err := present.Measure(ctx, s, key, at, func(seq, of uint64) {
 			bar.update(int64(seq), int64(of), present.Counted(seq, "record"))
 		})
 		bar.end()
