@@ -19,62 +19,62 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// Bounds on what is shown of contents.
+// Limits for shown contents.
 const (
-	foldedAt   = 1_500   // bytes of a text that is not folded
-	textBytes  = 200_000 // of a page, that one text takes
-	pageBytes  = 500_000 // of a page, that all its contents take
-	blockBytes = 400     // of a page, that a text takes beside what it says
-	markBytes  = 120     // of a page, that a mark takes
-	classBytes = 40      // of a page, that a colour takes
-	lineBytes  = 40      // of a text, that count as a line of it when it is folded
+	foldedAt   = 1_500   // bytes from which a text is folded
+	textBytes  = 200_000 // of the page, per text
+	pageBytes  = 500_000 // of the page, for all contents
+	blockBytes = 400     // of the page, per block besides its text
+	markBytes  = 120     // of the page, per mark
+	classBytes = 40      // of the page, per coloured run
+	lineBytes  = 40      // of a text, counted as one line when folding
 	nameRunes  = 200     // of a name
 )
 
-// showing says how the contents of events are shown, and how much of them. It is for one
-// goroutine. With the zero values nothing is shown.
+// showing renders the contents of events within a byte budget. It is not safe for concurrent use. The zero value shows
+// nothing.
 type showing struct {
-	Left  int                           // about how many bytes of a page are left; what is shown takes from it
-	Fold  int                           // from this length in bytes on texts are folded; 0 means foldedAt
-	Most  int                           // about how many bytes of a page a text takes at most; 0 means textBytes
-	Raw   func(seq uint64) template.URL // where a record is as it was logged; nil means nowhere
+	Left  int                           // approximate bytes of the page that are left
+	Fold  int                           // bytes from which texts are folded; 0 means foldedAt
+	Most  int                           // approximate maximum bytes of the page per text; 0 means textBytes
+	Raw   func(seq uint64) template.URL // returns the URL of a raw record; nil means no links
 	Marks marks
 
-	raw template.URL // of the event
+	raw template.URL // URL of the current event's record
 }
 
-// shownEvent is what is in an event, for the template "content".
+// shownEvent is the content of an event, for the template "content".
 type shownEvent struct {
 	Blocks []block
-	State  []block      // what it sets: a key, and its value
-	Notes  []block      // what else it says, such as its usage
-	More   int          // parts, keys and notes that are not shown
-	Raw    template.URL // where all of it is, or ""
+	State  []block      // the state delta: keys and values
+	Notes  []block      // other fields, such as usage
+	More   int          // number of parts, keys and notes that are not shown
+	Raw    template.URL // URL of the raw record, or ""
 }
 
-// block is one thing that is shown: a text, or JSON. All its texts show as they are.
+// block is a text or JSON to show. Its texts are escaped for display.
 type block struct {
-	What  string       // what it is, such as "function call"; "" is a text
-	Name  string       // of a function or a file, or what it says of itself
-	Runs  []run        // its text
-	Begin string       // how the text begins, if it is folded
-	Plain bool         // the text is one of a natural language, not of a program
-	Lines []textLine   // the text as Markdown, in place of Runs
-	Size  int          // of the text, in bytes
-	Cut   bool         // the end of it is not shown
-	Raw   template.URL // where all of it is, or ""
+	What  string       // kind, such as "function call"; "" for a text
+	Name  string       // of a function or a file
+	Runs  []run        // the text
+	Begin string       // the start of the text, if it is folded
+	Plain bool         // natural language, not code
+	Lines []textLine   // the text as Markdown, instead of Runs
+	Size  int          // of the text in bytes
+	Cut   bool         // the end of the text is not shown
+	Raw   template.URL // URL of the raw record, or ""
 }
 
-// run is a stretch of a text, and how it is marked: "", one of the marks, or a colour.
+// run is a part of a text with its mark: "", one of the marks, or a colour.
 type run struct{ Text, Mark string }
 
-// textLine is a line of Markdown: a heading, an item of a list, what belongs to it, or other text.
+// textLine is a line of Markdown: a heading, a list item, a continuation of an item, or other text.
 type textLine struct {
 	Kind string // "heading", "item", "sub" or "text"
 	Runs []run
 }
 
-// lines returns what a summary says, as lines of Markdown.
+// lines returns a summary's text as lines of Markdown.
 func (s *showing) lines(e fold.Entry) (out []textLine) {
 	for _, b := range s.event(e.Event, e.Seq).Blocks {
 		out = append(out, markdown(b.Runs)...)
@@ -83,7 +83,7 @@ func (s *showing) lines(e fold.Entry) (out []textLine) {
 }
 
 // markdown returns a text as lines of Markdown. Headings and items lose their markers; other text is unchanged. A short
-// line that ends in a colon is a heading, and one that is indented belongs to the item above.
+// line that ends in a colon is a heading. An indented line belongs to the item above.
 func markdown(runs []run) []textLine {
 	lines := []textLine{{Kind: "text"}}
 	for _, r := range runs {
@@ -109,17 +109,17 @@ func markdown(runs []run) []textLine {
 	return lines
 }
 
-// headingBytes is how long a line may be that its colon makes a heading.
+// headingBytes is the maximum length of a line that a colon makes a heading.
 const headingBytes = 40
 
-// The marks that identifiers get.
+// The marks of identifiers.
 const (
 	markNotVisible    = "not-visible"
 	markInOtherEvents = "in-other-events"
 	markInvented      = "invented"
 )
 
-// Title says what the run's mark means.
+// Title describes the run's mark.
 func (r run) Title() string {
 	switch r.Mark {
 	case markNotVisible:
@@ -132,7 +132,7 @@ func (r run) Title() string {
 	return ""
 }
 
-// marks are the identifiers that are marked in texts, and how. The zero marks are none.
+// marks are the identifiers to mark in texts, and their marks. The zero value marks nothing.
 type marks struct {
 	set *identifiers.Set
 	how map[string]string
@@ -146,7 +146,7 @@ func newMarks(how map[string]string) marks {
 	return marks{identifiers.NewSet(ids), how}
 }
 
-// in yields the stretches of a text, those that are marked and those between.
+// in splits a text into marked and unmarked runs.
 func (m marks) in(text, words string) []run {
 	if len(m.how) == 0 {
 		return []run{{Text: text}}
@@ -166,7 +166,7 @@ func (m marks) in(text, words string) []run {
 	return runs
 }
 
-// event shows what is in an event that the record with the given seq brought.
+// event returns the content of an event of the record with the given seq.
 func (s *showing) event(e *patch.Event, seq uint64) shownEvent {
 	if s.Raw != nil {
 		s.raw = s.Raw(seq)
@@ -203,7 +203,7 @@ func (s *showing) event(e *patch.Event, seq uint64) shownEvent {
 	return out
 }
 
-// room reports whether something more may be shown, and else counts it.
+// room takes the bytes of one block from the budget. If they are not left, it counts the block in out.More.
 func (s *showing) room(out *shownEvent) bool {
 	if s.Left < blockBytes {
 		out.More++
@@ -234,7 +234,7 @@ func (s *showing) part(p patch.Part) block {
 		return s.json(what, name, p.Args.String())
 	case patch.PartResponse:
 		return s.json(what, name, p.Response.String())
-	case patch.PartCode, patch.PartCodeResult: // which have one of these
+	case patch.PartCode, patch.PartCodeResult: // only one of the two is set
 		var code struct{ Language, Outcome string }
 		_ = p.Value.Decode(&code)
 		return s.text(what, present.Clip(code.Language+code.Outcome, nameRunes), p.Text)
@@ -249,7 +249,7 @@ func (s *showing) part(p patch.Part) block {
 	}
 }
 
-// dataText says what data is: its name, its type, and its size.
+// dataText describes data by name, type and size.
 func dataText(p patch.Part) string {
 	mimeType := present.Clip(p.MIMEType, nameRunes)
 	if mimeType == "" {
@@ -262,13 +262,13 @@ func dataText(p patch.Part) string {
 	return text
 }
 
-// text is a block with a text of several lines.
+// text returns a block with a text.
 func (s *showing) text(what, name, text string) block {
 	end := atRune(text, s.most())
 	return s.block(what, name, text, s.Marks.in(text[:end], text[:end]), end)
 }
 
-// json is a block with JSON. Other text is shown unchanged.
+// json returns a block with JSON. Text that is not JSON is shown unchanged.
 func (s *showing) json(what, name, text string) block {
 	shown, read := indentJSON(text, s.most())
 	if len(s.Marks.how) > 0 {
@@ -279,10 +279,10 @@ func (s *showing) json(what, name, text string) block {
 
 var jsonToken = regexp.MustCompile(`"(?:[^"\\]|\\.)*"(\s*:)?|-?\d[\d.eE+-]*|\b(?:true|false|null)\b`)
 
-// coloursBytes is the most of JSON that has colours.
+// coloursBytes is the maximum size of JSON that is coloured.
 const coloursBytes = 20_000
 
-// coloured marks keys, strings, numbers and words of JSON, each with a class of its own.
+// coloured gives keys, strings, numbers and words of JSON a mark each.
 func coloured(text string) (runs []run) {
 	last := 0
 	if len(text) > coloursBytes {
@@ -307,7 +307,7 @@ func coloured(text string) (runs []run) {
 	return append(runs, run{Text: text[last:]})
 }
 
-// block shows runs, which are what a text says up to an index, as far as the page has room.
+// block returns a block with runs, the text up to index end, as far as the page has room.
 func (s *showing) block(what, name, text string, runs []run, end int) block {
 	b := block{What: what, Name: name, Size: len(text), Cut: end < len(text), Raw: s.raw}
 	left := s.most()
@@ -335,12 +335,12 @@ func (s *showing) block(what, name, text string, runs []run, end int) block {
 	return b
 }
 
-// most is how many bytes of the page a text may take.
+// most returns how many bytes of the page a text may take.
 func (s *showing) most() int { return max(0, min(s.Left, cmp.Or(s.Most, textBytes))) }
 
-// lines is the beginning of a text as it shows: line breaks, tabs and blanks stay, and what else
-// does not show becomes an escape, as of [present.Printable]. It ends before it takes more than
-// most bytes of a page: cost is how many it takes, and read how much of the text it says.
+// lines returns the start of a text for display, and how many bytes of it were read. It keeps line breaks, tabs and
+// blanks, and escapes other invisible characters as [present.Printable] does. cost is the number of bytes on the page,
+// at most most.
 func lines(text string, most int) (shown string, cost, read int) {
 	var b strings.Builder
 	for read < len(text) {
@@ -366,7 +366,7 @@ func lines(text string, most int) (shown string, cost, read int) {
 	return b.String(), cost, read
 }
 
-// atRune is the last place up to an index at which a text can be cut.
+// atRune returns the last rune boundary up to an index.
 func atRune(text string, at int) int {
 	if at >= len(text) {
 		return len(text)
@@ -379,12 +379,12 @@ func atRune(text string, at int) int {
 	return at
 }
 
-// deepest is the level up to which JSON is indented, so that lines do not become longer than what they say.
+// deepest is the maximum nesting of JSON that is indented, so that lines are not mostly indentation.
 const deepest = 40
 
-// indentJSON is JSON for people to read, of a text up to an index, read, which is most or the text's end. JSON that is
-// longer, or nested deeper than [deepest], is not indented, nor is other text. Escapes of letters and signs in strings are
-// undone; those of quotes, line breaks and control characters stay.
+// indentJSON returns JSON up to byte most for reading, and how many bytes of it were read. Truncated JSON, JSON nested
+// deeper than [deepest], and other text are not indented. Escapes in strings are decoded, except those of quotes, line
+// breaks and control characters.
 func indentJSON(text string, most int) (out string, read int) {
 	var b bytes.Buffer
 	if read = atRune(text, most); read < len(text) || nesting(text) > deepest || json.Indent(&b, []byte(text), "", "  ") != nil {
@@ -402,7 +402,7 @@ func indentJSON(text string, most int) (out string, read int) {
 	}), read
 }
 
-// nesting is how deep arrays and objects are nested in JSON, or more: brackets in strings count, too.
+// nesting returns an upper bound for the nesting depth of JSON: it also counts brackets in strings.
 func nesting(text string) (most int) {
 	depth := 0
 	for _, r := range text {
@@ -419,8 +419,8 @@ func nesting(text string) (most int) {
 
 var jsonEscape = regexp.MustCompile(`(\\u[0-9a-fA-F]{4})+|\\.|\\$`)
 
-// withoutEscapes is JSON of the same length with blanks in place of the escapes in it: where words begin and end in it is
-// where they do in what it says.
+// withoutEscapes replaces the escapes in JSON by blanks. The length stays, so word boundaries in the result are those
+// of the decoded text.
 func withoutEscapes(text string) string {
 	return jsonEscape.ReplaceAllStringFunc(text, func(escape string) string { return strings.Repeat(" ", len(escape)) })
 }

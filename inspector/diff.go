@@ -9,37 +9,37 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// Bounds on what a difference shows.
+// Limits for a shown difference.
 const (
-	diffRows    = 200 // events, and keys of the state
-	diffContext = 2   // events that stayed, on either side of one stretch that changed
+	diffRows    = 200 // events, and state keys
+	diffContext = 2   // unchanged events on each side of a change
 )
 
-// shownDifference is how two views differ, as much of it as a page has.
+// shownDifference is the difference between two views, limited to the size of a page.
 type shownDifference struct {
 	Title     string
 	Rows      []present.Row
 	Events    []changedEvent
-	Rest      []changedEvent // below the first
-	More      int            // events that are not shown
-	Same      string         // what is said if there are none
+	Rest      []changedEvent // after the first ones
+	More      int            // number of events not shown
+	Same      string         // text if there are none
 	State     []present.StateRow
 	StateMore int
 	SameState string
 	Pins      []string
 }
 
-// changedEvent is an event that went, came, stayed or changes.
+// changedEvent is a removed, added, unchanged or changed event.
 type changedEvent struct {
 	Sign       present.Sign
 	Index      int
 	ID, Author string
-	Text       []present.Piece // changed words are marked
-	URL        template.URL    // of its record, "" if it has none yet
+	Text       []present.Piece // with changed words marked
+	URL        template.URL    // of its record; "" if it is not logged yet
 	Kind       present.Kind
 }
 
-// changeWords are the signs of changes in words.
+// changeWords are the words for changes.
 var changeWords = map[present.Sign]string{present.Removed: "removed", present.Added: "added", present.Changed: "changed", present.Unchanged: "stays"}
 
 func shownDifferenceOf(key store.Key, title string, d present.Difference, around int) shownDifference {
@@ -65,17 +65,17 @@ func shownDifferenceOf(key store.Key, title string, d present.Difference, around
 	return s
 }
 
-// diffShown is the number of events that a difference shows at once.
+// diffShown is the number of events shown before the fold.
 const diffShown = 12
 
-// fold puts the events of a long difference under a line that unfolds them.
+// fold hides the events of a long difference after the first ones under a line that unfolds them.
 func (s *shownDifference) fold() {
 	if len(s.Events) > diffShown {
 		s.Events, s.Rest = s.Events[:diffShown:diffShown], s.Events[diffShown:]
 	}
 }
 
-// markWords pairs removed and added events in order, and marks the words that changed between the two of a pair.
+// markWords pairs removed and added events in order, and marks the words that differ in each pair.
 func (s *shownDifference) markWords() {
 	var went []*changedEvent
 	for n := range s.Events {
@@ -105,7 +105,7 @@ func (s *shownDifference) add(key store.Key, c present.Change) {
 	s.Events = append(s.Events, row)
 }
 
-// diffBody is the panel of how a session differs between two records.
+// diffBody is the panel with the difference of a session between two records.
 type diffBody struct {
 	Key        string
 	From, To   uint64
@@ -113,7 +113,7 @@ type diffBody struct {
 	Difference shownDifference
 }
 
-// diffPanel compares the session after two records. Without them, it shows what the newest patch did.
+// diffPanel compares the session after two records. Without these it shows the effect of the newest patch.
 func (i *Inspector) diffPanel(ctx context.Context, r *http.Request, b *sessionBody) error {
 	from, given, err := number(r, "from")
 	if err != nil {
@@ -141,7 +141,7 @@ func (i *Inspector) diffPanel(ctx context.Context, r *http.Request, b *sessionBo
 	return nil
 }
 
-// cutTo returns the first of a list, and how many more it has.
+// cutTo returns the first elements of a list, and the number of the others.
 func cutTo[T any](list []T, most int) ([]T, int) {
 	n := min(len(list), most)
 	return list[:n], len(list) - n

@@ -12,20 +12,21 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// fileBody is a session as a file: the page of a session, and all that its records say.
+// fileBody is a session as a file: the session's page and the content of all records.
 type fileBody struct {
 	sessionBody
 	Records iter.Seq[fileRow]
 }
 
-// fileRow is a record with all that its events say.
+// fileRow is a record with the content of its events.
 type fileRow struct {
 	Row    *row
 	Events []shownEvent
 }
 
-// WriteHTML writes a session as one page: its picture, what the model sees, and the log. The page needs no other file and no
-// script, and prints. With a redactor, placeholders stand in place of secrets. The error is that of the store or of the writer.
+// WriteHTML writes a session as one page: its picture, what the model sees, and the log. The page needs no other files
+// and no scripts, and can be printed. A redactor replaces secrets by placeholders. Errors are those of the store and of
+// the writer.
 func WriteHTML(ctx context.Context, s *store.Store, key store.Key, w io.Writer, by *redact.Redactor) error {
 	i, err := New(s, Options{CacheBytes: -1, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {

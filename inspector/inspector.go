@@ -32,14 +32,14 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// Access is what a request wants of a session.
+// Access is the access to a session that a request needs.
 type Access int
 
 // Kinds of access.
 const (
-	Read  Access = iota // to see it, or that it is there
+	Read  Access = iota // to see it, or that it exists
 	Write               // to log a patch in it, or to create it
-	Erase               // to erase what its events say; asked if Options.Erase is set
+	Erase               // to erase contents of its events; only if Options.Erase is set
 )
 
 // String returns "read", "write" or "erase".
@@ -53,64 +53,58 @@ func (a Access) String() string {
 	return "read"
 }
 
-// Options of an inspector. The zero value means one that only reads, that answers requests for
-// loopback addresses alone, and that shows every session to every client on this machine.
+// Options are options of an inspector. The zero value means an inspector that is read-only, accepts only requests for
+// loopback addresses, and shows every session to every client on this machine.
 type Options struct {
-	// Write lets requests log patches, fork sessions and have them compacted. Without it no
-	// request can do that.
+	// Write allows requests to log patches, and to fork and compact sessions.
 	Write bool
 
-	// Erase lets requests erase what events say, for good, as [store.Store.Erase] does. It neither
-	// needs Write nor comes with it. A request must have the access [Erase] to the session, and to
-	// read it; and to all others that have the events too, such as forks, as they are when it is
-	// done: else it is refused, without naming them.
+	// Erase allows requests to erase contents of events permanently, as [store.Store.Erase] does. It is independent of
+	// Write. A request needs the accesses [Erase] and [Read] to the session, and to all other sessions with the same
+	// events, such as forks. Otherwise it is refused, without naming these.
 	Erase bool
 
-	// Authorize says whether a request may have access to a session. It is asked of each
-	// session of which a page would show anything, in listings and searches too, and may be
-	// called from several goroutines; it should be quick. A session that may not be read looks
-	// like one that is not there. nil allows all.
+	// Authorize reports whether a request may have an access to a session. It is called for each session of which a
+	// page would show anything, also in listings and searches. It may be called from several goroutines and should be
+	// fast. A session without read access looks like one that does not exist. nil allows everything.
 	Authorize func(r *http.Request, key store.Key, want Access) bool
 
-	// Hosts are further names or addresses under which requests come, without ports, such as
-	// "agents.example.com". Loopback addresses and "localhost" always are. A request for
-	// another host is refused, so that no web page can reach the inspector by a name of its
-	// own that leads to this machine.
+	// Hosts are additional names or addresses, without ports, that requests may name as host, such as
+	// "agents.example.com". Loopback addresses and "localhost" are always allowed. Requests for other hosts are
+	// refused, which prevents DNS rebinding.
 	Hosts []string
 
-	// Token, if not "", must come with each request: once as the query parameter "token", which
-	// becomes a cookie; or in an Authorization header, as a bearer.
+	// Token, if not "", must come with each request: once as the query parameter "token", which is then stored in a
+	// cookie; or as a bearer token in an Authorization header.
 	Token string
 
-	// Author returns the author of what a request writes. nil means "inspector".
+	// Author returns the author of a request's patches. nil means "inspector".
 	Author func(r *http.Request) string
 
-	// Compaction configures compaction on request. If it is not Enabled, its settings that are not zero hold beside
-	// those of [compaction.DefaultConfig].
+	// Compaction configures compaction on request. If it is not Enabled, its non-zero settings override those of
+	// [compaction.DefaultConfig].
 	Compaction compaction.Config
 
-	// Redact, if not nil, replaces secrets by placeholders in the files that can be downloaded, and in
-	// what summarizers are given if Compaction has no redactor of its own. Pages show the log unredacted.
+	// Redact, if not nil, replaces secrets by placeholders in downloads, and in summarizers' input if Compaction has no
+	// redactor of its own. Pages show the log unredacted.
 	Redact *redact.Redactor
 
-	// Price is the price of a million input tokens. If it is above 0, the page of a session shows about how much
-	// hiding events saves in each prompt.
+	// Price is the price of a million input tokens. If it is above 0, a session's page shows how much hiding events
+	// saves per prompt.
 	Price float64
 
-	// CacheBytes is about how much memory is kept for what the sessions looked at last come
-	// to, so that showing them again costs what is new. 0 means 64 MiB; below 0 none is kept.
+	// CacheBytes is the approximate memory for data of recently viewed sessions, so that viewing them again costs only
+	// what is new. 0 means 64 MiB; a negative value disables the cache.
 	CacheBytes int64
 
-	// Logger gets what an operator should know: failures that are not the request's. nil means
-	// [slog.Default].
+	// Logger logs failures that are not the request's fault. nil means [slog.Default].
 	Logger *slog.Logger
 }
 
 // DefaultCacheBytes is the default of Options.CacheBytes.
 const DefaultCacheBytes = 64 << 20
 
-// Validate reports whether the options make sense. The error matches [patch.ErrInvalid] and
-// names the option.
+// Validate checks the options. The error matches [patch.ErrInvalid] and names the option.
 func (o Options) Validate() error {
 	for i, host := range o.Hosts {
 		if host == "" || strings.ContainsAny(host, "/ @") || hostName(host) != strings.ToLower(strings.Trim(host, "[]")) {
@@ -129,8 +123,7 @@ func (o Options) Validate() error {
 	return nil
 }
 
-// Inspector serves the pages of a store's sessions. It is safe for use by any number of
-// goroutines.
+// Inspector serves the pages of a store's sessions. It is safe for concurrent use.
 type Inspector struct {
 	store     *store.Store
 	opts      Options
@@ -138,12 +131,12 @@ type Inspector struct {
 	timelines timelines
 	finder    *recall.Finder[store.Key]
 
-	bodyTimeout time.Duration // for a request's body
-	acting      sync.Map      // by the key of a session that is acted on, a chan struct{} that closes when that ends
+	bodyTimeout time.Duration // for reading a request's body
+	acting      sync.Map      // by key of a session with a running action: a chan struct{}, closed when it ends
 }
 
-// New returns an inspector of a store, which it does not close. The error matches
-// [patch.ErrInvalid] if there is no store, or is that of [Options.Validate].
+// New returns an inspector of a store, which it does not close. The error matches [patch.ErrInvalid] if the store is
+// nil or the options are invalid.
 func New(s *store.Store, opts Options) (*Inspector, error) {
 	if s == nil {
 		return nil, fmt.Errorf("%w: the store is nil", patch.ErrInvalid)
@@ -169,7 +162,7 @@ func New(s *store.Store, opts Options) (*Inspector, error) {
 	return i, nil
 }
 
-// overDefaults returns the default configuration with the settings of c that are not zero.
+// overDefaults returns the default configuration overridden by the non-zero settings of c.
 func overDefaults(c compaction.Config) compaction.Config {
 	out := compaction.DefaultConfig()
 	given, to := reflect.ValueOf(c), reflect.ValueOf(&out).Elem()
@@ -181,9 +174,9 @@ func overDefaults(c compaction.Config) compaction.Config {
 	return out
 }
 
-// ServeHTTP implements [http.Handler]. All paths are directly below the one that the inspector
-// is mounted at, which ends in a slash and is to be stripped. A request whose body takes longer than
-// 30 seconds is refused, and its connection closed:
+// ServeHTTP implements [http.Handler]. The path that the inspector is mounted at must end in a slash and be stripped.
+// All pages are directly below it. A request whose body takes longer than 30 seconds is refused, and its connection
+// closed:
 //
 //	mux.Handle("/inspector/", http.StripPrefix("/inspector", i))
 func (i *Inspector) ServeHTTP(w http.ResponseWriter, r *http.Request) { i.handler.ServeHTTP(w, r) }
@@ -191,12 +184,12 @@ func (i *Inspector) ServeHTTP(w http.ResponseWriter, r *http.Request) { i.handle
 //go:embed assets templates
 var files embed.FS
 
-// version names the assets' content, so that browsers may keep them.
+// version is a hash of the assets, so that browsers may cache them.
 var version = func() string {
 	sum := sha256.New()
-	names, _ := fs.Glob(files, "assets/*") // a good pattern
+	names, _ := fs.Glob(files, "assets/*") // a valid pattern
 	for _, name := range names {
-		text, _ := files.ReadFile(name) // which is embedded
+		text, _ := files.ReadFile(name) // embedded
 		sum.Write(text)
 	}
 	return hex.EncodeToString(sum.Sum(nil)[:8])
@@ -241,11 +234,11 @@ func assets() http.Handler {
 	})
 }
 
-// handler answers a request, or returns an error before it has written anything.
+// handler answers a request. If it returns an error, it must not have written anything.
 type handler func(w http.ResponseWriter, r *http.Request) error
 
-// handle answers with a page about the error, if there is one. A request that only reads has all that it asks for in its
-// address: a form in its body would be read as well, and its files be kept on the disk meanwhile.
+// handle answers with an error page if h fails. It ignores the body of a read-only request: parsing a form there could
+// change the page, and store files on the disk.
 func (i *Inspector) handle(h handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodPost {
@@ -258,7 +251,7 @@ func (i *Inspector) handle(h handler) http.Handler {
 	})
 }
 
-// fail answers with a page about an error, unless the client has disconnected.
+// fail answers with an error page, unless the client has disconnected.
 func (i *Inspector) fail(w http.ResponseWriter, r *http.Request, err error) {
 	if r.Context().Err() != nil && errors.Is(err, context.Canceled) {
 		return
@@ -270,12 +263,12 @@ func (i *Inspector) fail(w http.ResponseWriter, r *http.Request, err error) {
 	i.render(w, r, status, "error", page{Title: http.StatusText(status), Body: explain(r, err)})
 }
 
-// badRequest is an error of what a request asks for.
+// badRequest returns an error about a field of the request.
 func badRequest(field, format string, args ...any) error {
 	return &patch.FieldError{Field: field, Problem: fmt.Sprintf(format, args...)}
 }
 
-// key returns the session that a request is about, if it may have the access.
+// key returns the key of the request's session, if the request has the access.
 func (i *Inspector) key(r *http.Request, want Access) (store.Key, error) {
 	text := r.FormValue("key")
 	if text == "" {
@@ -297,8 +290,7 @@ func (i *Inspector) key(r *http.Request, want Access) (store.Key, error) {
 	return key, nil
 }
 
-// may reports whether a request may have access to a session: by the options, and then by whom it
-// comes from.
+// may reports whether a request has an access to a session, by the options and then by Authorize.
 func (i *Inspector) may(r *http.Request, key store.Key, want Access) bool {
 	if want == Write && !i.opts.Write || want == Erase && !i.opts.Erase {
 		return false
@@ -308,17 +300,17 @@ func (i *Inspector) may(r *http.Request, key store.Key, want Access) bool {
 
 var errForbidden = errors.New("forbidden")
 
-// So long may a page take: reading a log ends when it does.
+// pageTimeout is the time limit of a page, which includes reading the log.
 const pageTimeout = time.Minute
 
-// explanation is what an error page says.
+// explanation is the content of an error page.
 type explanation struct {
 	Text   string // what is wrong
 	Advice string // what to do about it, or ""
-	Link   *link  // where to go on, or nil
+	Link   *link  // where to continue, or nil
 }
 
-// advised is an error with what its page says.
+// advised is an error with its explanation.
 type advised struct {
 	error
 	explanation
@@ -326,14 +318,14 @@ type advised struct {
 
 func (e *advised) Unwrap() error { return e.error }
 
-// So long is the text of an error on a page, in runes.
+// errorRunes is the maximum length of an error's text on a page.
 const errorRunes = 2_000
 
 // again is the text of a link to the session.
 const again = "The session as it is"
 
-// problems are the errors that pages explain, by the first that matches: the status by which HTTP names it, what to do
-// about it, and the text of a link to the session.
+// problems are the errors that pages explain; the first match counts. Each has its HTTP status, advice, and the text of
+// a link to the session.
 var problems = []struct {
 	err          error
 	status       int
@@ -363,7 +355,7 @@ var problems = []struct {
 
 const refused = "The address or the form asks for something that cannot be. Nothing was written."
 
-// statusOf is the status by which HTTP names an error.
+// statusOf returns the HTTP status of an error.
 func statusOf(err error) int {
 	for _, p := range problems {
 		if errors.Is(err, p.err) {
@@ -373,12 +365,12 @@ func statusOf(err error) int {
 	return http.StatusInternalServerError
 }
 
-// explain says what an error means to a person.
+// explain returns the explanation of an error.
 func explain(r *http.Request, err error) explanation {
 	if own := (*advised)(nil); errors.As(err, &own) {
 		return own.explanation
 	}
-	// What an unknown error says is for operators, who find it in the log.
+	// An unknown error's text is for operators, in the log.
 	e := explanation{Text: "Something failed that should not have.", Advice: "The log of the program that serves this page says what."}
 	text, path, pairs := "", "session", []any(nil)
 	for _, p := range problems {
@@ -400,8 +392,8 @@ func explain(r *http.Request, err error) explanation {
 	return e
 }
 
-// Headers of every answer. No script but the inspector's own runs, nothing is asked of another
-// host, and no other site may frame a page, or read it.
+// Headers of every response. Only the inspector's own scripts run, no other host is contacted, and no other site may
+// frame or read a page.
 var headers = map[string]string{
 	"Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; " +
 		"form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
@@ -412,15 +404,15 @@ var headers = map[string]string{
 	"Cache-Control":                "no-store",
 }
 
-// tokenCookie is the name of the cookie that a token becomes. Inspectors on several ports of one host
-// have one of their own each, since browsers send a cookie to all ports.
+// tokenCookie returns the cookie's name for a token. It depends on the token, since browsers send cookies to all ports
+// of a host, which may have several inspectors.
 func tokenCookie(token string) string {
 	sum := sha256.Sum256([]byte("cookie of " + token))
 	return "patchlog_inspector_" + hex.EncodeToString(sum[:8])
 }
 
-// guard lets through what may come in: requests for a host of the options, with the token if
-// there is one, and such that write only from the inspector's own pages.
+// guard accepts requests for an allowed host, with the token if there is one, and writes only from the inspector's own
+// pages.
 func guard(opts Options, next http.Handler) http.Handler {
 	next = http.NewCrossOriginProtection().Handler(next)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -438,7 +430,7 @@ func guard(opts Options, next http.Handler) http.Handler {
 	})
 }
 
-// hostName is the name or address of a Host header, without the port.
+// hostName returns the name or address in a Host header, without the port.
 func hostName(host string) string {
 	if name, _, err := net.SplitHostPort(host); err == nil {
 		host = name
@@ -446,7 +438,7 @@ func hostName(host string) string {
 	return strings.ToLower(strings.Trim(host, "[]"))
 }
 
-// knownHost reports whether a request for a host may be answered.
+// knownHost reports whether requests for a host are allowed.
 func knownHost(hosts []string, host string) bool {
 	name := hostName(host)
 	if addr, err := netip.ParseAddr(name); err == nil && addr.IsLoopback() {
@@ -455,17 +447,17 @@ func knownHost(hosts []string, host string) bool {
 	return name == "localhost" || slices.ContainsFunc(hosts, func(h string) bool { return hostName(h) == name })
 }
 
-// admitted reports whether a request has the token. Else it is answered. One that brings it in
-// its address is led on to the same address without, so that it stays in no history.
+// admitted reports whether a request has the token. If not, it answers the request. A request with the token in its
+// address is redirected to the address without it, to keep the token out of the history.
 func admitted(w http.ResponseWriter, r *http.Request, token string) bool {
 	if given := r.URL.Query().Get("token"); given != "" && sameText(given, token) && r.Method == http.MethodGet {
-		// Pages of another site cannot use it, nor can scripts read it.
+		// Neither pages of other sites nor scripts can use it.
 		http.SetCookie(w, &http.Cookie{
 			Name: tokenCookie(token), Value: token, HttpOnly: true, SameSite: http.SameSiteStrictMode, Secure: r.TLS != nil,
 		})
 		rest := r.URL.Query()
 		rest.Del("token")
-		w.Header().Set("Location", pageURL(r, rest)) // by hand: http.Redirect would take it from the stripped path
+		w.Header().Set("Location", pageURL(r, rest)) // http.Redirect would use the stripped path
 		w.WriteHeader(http.StatusSeeOther)
 		return false
 	}
@@ -480,8 +472,8 @@ func admitted(w http.ResponseWriter, r *http.Request, token string) bool {
 	return false
 }
 
-// pageURL is the address of the page that a request is for, from beside it: the path that the
-// inspector is mounted at is not known.
+// pageURL returns the relative address of the requested page, since the path that the inspector is mounted at is
+// unknown.
 func pageURL(r *http.Request, query url.Values) string {
 	path := r.URL.Path[strings.LastIndexByte(r.URL.Path, '/')+1:]
 	if path == "" {
@@ -493,20 +485,18 @@ func pageURL(r *http.Request, query url.Values) string {
 	return "./" + path
 }
 
-// sameText compares in a time that does not depend on where texts differ.
+// sameText compares texts in constant time.
 func sameText(a, b string) bool {
 	x, y := sha256.Sum256([]byte(a)), sha256.Sum256([]byte(b))
 	return subtle.ConstantTimeCompare(x[:], y[:]) == 1
 }
 
-// defaultBodyTimeout is how long a client may take to send the body of a request, which has
-// actBytes at most.
+// defaultBodyTimeout is the time limit for receiving a body, which has at most actBytes.
 const defaultBodyTimeout = 30 * time.Second
 
-// limitBody gives the body of each request a deadline, whatever the server's own limits are. The
-// deadline also holds for what the server reads of a body that no handler has read. A connection that
-// misses it is closed; the server ends the deadline once the body was read. A ResponseWriter that cannot
-// set deadlines leaves them to its server.
+// limitBody sets a read deadline for each request's body, whatever the server's limits are. The deadline also applies
+// when the server drains a body that no handler has read. A connection that misses it is closed. The server clears the
+// deadline once the body was read. It has no effect if the ResponseWriter cannot set deadlines.
 func (i *Inspector) limitBody(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.ContentLength != 0 {

@@ -12,18 +12,18 @@ import (
 )
 
 const (
-	// So often at most a page is told that the log has grown, whatever is logged: reading costs
-	// the writers next to nothing then.
+	// liveInterval is the minimum time between two notifications to a page, so that followers cost
+	// writers little.
 	liveInterval = 100 * time.Millisecond
 
-	// So often a page is told that nothing has happened, so that what stands between does not
-	// close the connection, and one that is dead shows.
+	// liveBeat is the interval of keep-alive messages. They keep proxies from closing the
+	// connection, and detect dead connections.
 	liveBeat = 20 * time.Second
 )
 
-// live tells a page, as server-sent events, up to which record the session's log has grown: events
-// "records", whose data and id are a seq. A page that lost the connection says with the id where it
-// was. When the session is deleted, or its log is another one, "gone" comes, and nothing more.
+// live sends server-sent events to a page as the session's log grows: events "records", whose data
+// and id are the last seq. A page that reconnects sends the last id. If the session is deleted or
+// replaced, it sends "gone" and ends.
 func (i *Inspector) live(w http.ResponseWriter, r *http.Request) error {
 	key, err := i.key(r, Read)
 	if err != nil {
@@ -39,7 +39,7 @@ func (i *Inspector) live(w http.ResponseWriter, r *http.Request) error {
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.WriteHeader(http.StatusOK)
 	control := http.NewResponseController(w)
-	control.SetReadDeadline(time.Time{}) // a server's limits are for pages; this one ends when its reader leaves, or reads no more
+	control.SetReadDeadline(time.Time{}) // the server's limits are for pages; a stream ends when its client leaves or stops reading
 	send := func(format string, args ...any) error {
 		control.SetWriteDeadline(time.Now().Add(pageTimeout))
 		if _, err := fmt.Fprintf(w, format, args...); err != nil {
@@ -64,10 +64,10 @@ func (i *Inspector) live(w http.ResponseWriter, r *http.Request) error {
 			after = info.Seq
 			err = send("event: records\nid: %d\ndata: %[1]d\n\n", after)
 		default:
-			err = send(":\n\n") // so that the page knows that it is connected
+			err = send(":\n\n") // tells the page that it is connected
 		}
 		if err != nil {
-			return nil // the reader has left
+			return nil // the client has left
 		}
 		select {
 		case <-time.After(liveInterval):
@@ -75,7 +75,7 @@ func (i *Inspector) live(w http.ResponseWriter, r *http.Request) error {
 		}
 		wait, cancel := context.WithTimeout(ctx, liveBeat)
 		for range i.store.Watch(wait, key, after+1) {
-			break // a record, or an error, which Info tells as well
+			break // a record, or an error that Info will return too
 		}
 		cancel()
 	}

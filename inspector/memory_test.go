@@ -14,7 +14,7 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// A session of 100,000 events has 50 MB of texts. Less is kept in memory for its page, and the next page allocates less.
+// A session of 100,000 events has 50 MB of texts. Its page keeps less in memory, and the next page allocates less.
 func TestMemoryOfALongSession(t *testing.T) {
 	testlog.OneGoroutine(t)
 	if testing.Short() {
@@ -39,7 +39,7 @@ func TestMemoryOfALongSession(t *testing.T) {
 	i := testlog.Must(New(s, Options{}))(t)
 	heap := func() (kept, allocated uint64) {
 		runtime.GC()
-		runtime.GC() // for what pools held
+		runtime.GC() // frees the pools' memory
 		var m runtime.MemStats
 		runtime.ReadMemStats(&m)
 		return m.HeapAlloc, m.TotalAlloc

@@ -20,20 +20,20 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// page is what every page has. Body is its template's own.
+// page is the data of every page. Body is the template's own data.
 type page struct {
 	Title   string
-	Key     *store.Key // of the session that it is about, if it is about one
+	Key     *store.Key // of the page's session, or nil
 	Version string
-	Write   bool // whether the session may be written to
-	Erase   bool // whether it may be erased in
+	Write   bool // the session may be written to
+	Erase   bool // contents of the session may be erased
 	Body    any
 
-	File  bool         // it is a file of its own, with its style, and without a server to ask
-	Style template.CSS // of a file
+	File  bool         // it is a standalone file, with its style and without a server
+	Style template.CSS // of a standalone file
 }
 
-// part is a part of a page, for a template that needs both.
+// part passes a part of a page to a template together with the page.
 type part struct{ Page, Of any }
 
 var templates = template.Must(template.New("").Funcs(template.FuncMap{
@@ -56,7 +56,7 @@ var templates = template.Must(template.New("").Funcs(template.FuncMap{
 	"changeWord": func(sign present.Sign) string { return changeWords[sign] },
 }).ParseFS(files, "templates/*.html"))
 
-// when is a time as a page shows it.
+// when formats a time.
 func when(t time.Time) string {
 	if t.IsZero() {
 		return "–"
@@ -64,8 +64,8 @@ func when(t time.Time) string {
 	return t.UTC().Format(time.RFC3339)
 }
 
-// query is the address of a page with parameters: names and values in turn. Those without a value
-// are left out.
+// query returns an address with parameters, given as alternating names and values. Empty values are
+// left out.
 func query(path string, pairs ...any) template.URL {
 	values := url.Values{}
 	for i := 0; i < len(pairs); i += 2 {
@@ -76,16 +76,16 @@ func query(path string, pairs ...any) template.URL {
 	if len(values) == 0 {
 		return template.URL(path)
 	}
-	return template.URL(path + "?" + values.Encode()) // escaped by Encode
+	return template.URL(path + "?" + values.Encode()) // Encode escapes it
 }
 
-// link is an address and what leads there.
+// link is an address with its text.
 type link struct {
 	URL  template.URL
 	Text string
 }
 
-// render answers with a page: the template of its name, in the frame that all have.
+// render answers with a page, from the template with the given name.
 func (i *Inspector) render(w http.ResponseWriter, r *http.Request, status int, name string, p page) error {
 	p.Write, p.Erase = i.opts.Write, i.opts.Erase
 	if p.Key != nil {
@@ -108,11 +108,11 @@ func (i *Inspector) render(w http.ResponseWriter, r *http.Request, status int, n
 		body = compressed
 	}
 	w.WriteHeader(status)
-	_, _ = body.Write(out.Bytes()) // fails if the reader has left
+	_, _ = body.Write(out.Bytes()) // fails if the client has disconnected
 	return nil
 }
 
-// number reads a parameter that is a whole number from 0 on. given says whether it is there.
+// number parses a parameter that is a non-negative integer. given reports whether it is present.
 func number(r *http.Request, name string) (n uint64, given bool, err error) {
 	text := r.FormValue(name)
 	if text == "" {
@@ -130,7 +130,7 @@ func wholeNumber(name, text string) (uint64, error) {
 	return n, nil
 }
 
-// export answers with a session as a file: its log or the visible events as text, or a page of both.
+// export answers with a session as a file: its log or the visible events as text, or both as a page.
 func (i *Inspector) export(w http.ResponseWriter, r *http.Request) error {
 	key, err := i.key(r, Read)
 	if err != nil {
@@ -151,19 +151,18 @@ func (i *Inspector) export(w http.ResponseWriter, r *http.Request) error {
 	if err == nil || !file.begun {
 		return err
 	}
-	// What has been sent looks like the beginning of a file. So that it is not taken for a whole one,
-	// the connection ends in the middle of the answer.
+	// The part sent so far looks like a whole file, so abort the connection.
 	if r.Context().Err() == nil {
 		i.opts.Logger.Error("inspector", "path", r.URL.Path, "session", key.String(), "err", fmt.Errorf("the file was cut short: %w", err))
 	}
 	panic(http.ErrAbortHandler)
 }
 
-// download is an answer that is a file. It has its headers from the first byte on.
+// download writes a response as a file, with its headers before the first byte.
 type download struct {
 	http.ResponseWriter
 	name  string
-	kind  string // "" means JSON lines
+	kind  string // MIME type; "" means JSON lines
 	begun bool
 }
 
@@ -178,8 +177,8 @@ func (d *download) Write(text []byte) (int, error) {
 
 var unsafeInName = regexp.MustCompile(`[^a-zA-Z0-9._-]`)
 
-// fileName is a file's name for a session, of letters, digits, dashes and dots between them, that
-// no system takes for anything else.
+// fileName returns a file name for a session, of letters, digits, dashes and inner dots, valid on
+// every system.
 func fileName(key store.Key) string {
 	name := unsafeInName.ReplaceAllString(key.App+"-"+key.User+"-"+key.Session, "-")
 	name = name[:min(len(name), 100)]

@@ -9,30 +9,30 @@ import (
 	"github.com/patchlog-dev/patchlog/internal/present"
 )
 
-// Sizes in the picture's own units, of which it is pictureWidth wide on any screen.
+// Sizes in the picture's own units; its width is always pictureWidth.
 const (
 	pictureWidth = 1376.0
-	cellWidth    = 2.2 // cells that are narrower are merged with their neighbours
-	funnelWidth  = 1.5 // so are funnels
+	cellWidth    = 2.2 // narrower cells are merged with their neighbours
+	funnelWidth  = 1.5 // also for funnels
 	turnGap      = 34  // between the numbers of turns
 	turnGapPhone = 130
 )
 
-// picture is the raw log as a film, one cell for each event, as wide as its tokens; below it what the model sees; and
-// between them a funnel from each hidden stretch to what stands for it.
+// picture has three parts: the film, which is the raw log with one cell per event, as wide as its tokens; the visible
+// log below it; and funnels from each hidden stretch of the film to the visible event that represents it.
 type picture struct {
 	Label   string
 	Film    []cell // the raw log
 	Seen    []cell // the visible log
 	Funnels []funnel
 	Turns   []turnTick
-	Now     float64 // where the session is shown as it stood
+	Now     float64 // position of the shown record
 	SeenEnd float64 // in percent
-	Margin  float64 // beside the visible log, in percent
+	Margin  float64 // right of the visible log, in percent
 	Tokens  string
 }
 
-// cell is an event, or neighbouring events that are too narrow for cells of their own.
+// cell is an event, or adjacent events that are too narrow for cells of their own.
 type cell struct {
 	X, Width      float64
 	Kind          string
@@ -45,10 +45,11 @@ type cell struct {
 	kinds                  map[string]float64
 }
 
-// Narrow reports whether there is no room for a gap beside the cell.
+// Narrow reports whether the cell has no room for a gap.
 func (c cell) Narrow() bool { return c.Width < 7 }
 
-// funnel leads from a stretch of the film to the cell of what stands for it, or to a notch between cells if nothing does.
+// funnel leads from a stretch of the film to the cell of its representative, or to a gap between cells if there is
+// none.
 type funnel struct {
 	Kind, Path string
 	from, to   float64
@@ -59,10 +60,10 @@ type funnel struct {
 type turnTick struct {
 	Turn  int
 	X     float64 // in percent
-	Minor bool    // it has no room on a phone
+	Minor bool    // left out on a phone
 }
 
-// pictureKind is the colour of a kind of entry.
+// pictureKind returns the CSS class of a kind of entry.
 func pictureKind(k present.Kind) string {
 	switch k {
 	case present.Call, present.Response:
@@ -71,7 +72,7 @@ func pictureKind(k present.Kind) string {
 	return string(k)
 }
 
-// newPicture draws the log as it stood after the view's record; targets says what stands for its events.
+// newPicture draws the log as of the view's record, with the targets of its events.
 func newPicture(t *timeline, v fold.View, targets []target) *picture {
 	if t.last() == 0 {
 		return nil
@@ -85,23 +86,23 @@ func newPicture(t *timeline, v fold.View, targets []target) *picture {
 	return p
 }
 
-// strip lays cells out, from the left.
+// strip lays out cells from left to right.
 type strip struct {
 	x, scale, least float64
 	cells           []cell
 }
 
-// newStrip returns a strip of a width for n events with so many tokens. An event without tokens is not invisible.
+// newStrip returns a strip for n events with a total of tokens. Each event gets a minimum width.
 func newStrip(x, width float64, n, tokens int) *strip {
 	if n == 0 {
 		return &strip{x: x}
 	}
-	least := math.Min(3, width/4/float64(n)) // for each, and the rest by tokens
+	least := math.Min(3, width/4/float64(n)) // minimum width; the rest is divided by tokens
 	rest := width - least*float64(n)
 	return &strip{x: x, least: least, scale: rest / math.Max(float64(tokens), 1)}
 }
 
-// add adds an event, and returns where it begins and ends.
+// add adds an event and returns its start and end.
 func (s *strip) add(kind string, tokens, turn int, seq uint64, hidden, later bool) (from, to float64) {
 	from, to = s.x, s.x+s.least+float64(tokens)*s.scale
 	s.x = to
@@ -123,7 +124,7 @@ func (s *strip) add(kind string, tokens, turn int, seq uint64, hidden, later boo
 	return from, to
 }
 
-// finish says what cells are.
+// finish sets the titles of the cells and returns them.
 func (s *strip) finish() []cell {
 	for n := range s.cells {
 		c := &s.cells[n]
@@ -146,8 +147,8 @@ func (s *strip) finish() []cell {
 	return s.cells
 }
 
-// drawSeen draws the visible log, and returns where each of its events begins and ends. It is wider than in proportion,
-// so that little is still to be seen.
+// drawSeen draws the visible log and returns the start and end of each event. It is drawn wider than in proportion, so
+// that a small one is visible.
 func (p *picture) drawSeen(t *timeline, v fold.View) (at [][2]float64) {
 	now := t.at(v.Seq())
 	width := pictureWidth * math.Max(0.12, math.Sqrt(float64(now.Visible)/math.Max(float64(now.Raw), 1)))
@@ -175,7 +176,7 @@ func (p *picture) drawFilm(t *timeline, v fold.View, targets []target, seen [][2
 		}
 	}
 	s := newStrip(0, pictureWidth, events, t.at(t.last()).Raw)
-	turn, cut := 0, pictureWidth/2 // where what is cut out next would stand
+	turn, cut := 0, pictureWidth/2 // position of the gap for removed events
 	if len(seen) > 0 {
 		cut = seen[0][0]
 	}
@@ -218,13 +219,13 @@ func (p *picture) drawFilm(t *timeline, v fold.View, targets []target, seen [][2
 	}
 }
 
-// Where the film ends and the visible log begins, from the top.
+// Vertical positions of the film's end and of the visible log's start.
 const (
 	filmEnd = 56
 	seenTop = 104
 )
 
-// funnel adds a funnel, or widens the last one if it leads to the same place, or if both are narrow and neighbours.
+// funnel adds a funnel. It widens the last one instead if both have the same target, or are narrow and adjacent.
 func (p *picture) funnel(kind string, from, to, at, end float64) {
 	if n := len(p.Funnels) - 1; n >= 0 {
 		last := &p.Funnels[n]
@@ -238,7 +239,7 @@ func (p *picture) funnel(kind string, from, to, at, end float64) {
 	p.Funnels = append(p.Funnels, funnel{Kind: kind, from: from, to: to, at: at, end: end})
 }
 
-// tick numbers a turn, if there is room since the one before.
+// tick adds the number of a turn, if there is room.
 func (p *picture) tick(turn int, x float64) {
 	if n := len(p.Turns); n > 0 && x-p.Turns[n-1].X*pictureWidth/100 < turnGap {
 		return
@@ -247,18 +248,18 @@ func (p *picture) tick(turn int, x float64) {
 	p.Turns = append(p.Turns, turnTick{turn, 100 * x / pictureWidth, !major})
 }
 
-// target is what stands for an event of the log: itself, with By 0, or the visible event at an index, for one that the
-// patch By hides; -1 if nothing does.
+// target says what a model sees in place of an event of the log: the event itself if By is 0; else, for an event hidden
+// by patch By, the visible event at Index, or nothing if Index is -1.
 type target struct {
 	Index int
 	By    uint64
 	kind  string // of the visible event
 }
 
-// hidden reports whether it is not the event itself that a model sees.
+// hidden reports whether a model does not see the event itself.
 func (t target) hidden() bool { return t.By > 0 || t.Index < 0 }
 
-// targetsOf returns what stands for each record's event after the view's record. Those of patches have no meaning.
+// targetsOf returns the target of each record's event in a view. Entries of patches are unused.
 func targetsOf(t *timeline, v fold.View) ([]target, error) {
 	places, err := v.Places()
 	if err != nil {
@@ -270,7 +271,7 @@ func targetsOf(t *timeline, v fold.View) ([]target, error) {
 			visible[e.Seq] = n
 		}
 	}
-	byPatch := map[uint64]target{} // what stands for what the patch hides
+	byPatch := map[uint64]target{} // target of the events that a patch hides
 	var of func(by uint64, depth int) target
 	of = func(by uint64, depth int) target {
 		if to, ok := byPatch[by]; ok {

@@ -15,7 +15,7 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// Limits of a list of records or events on a page: rows, and runes of each.
+// Limits for lists of records or events: rows, and runes per row.
 const (
 	listedRows = 100
 	lineRunes  = 800
@@ -24,48 +24,48 @@ const (
 // recordBody is the panel of a record.
 type recordBody struct {
 	Seq           uint64
-	Did           string // of a patch
-	Blank         []fact // that it was erased; none if it was not
-	CanErase      bool   // something of it can be erased still
+	Did           string // effect of a patch
+	Blank         []fact // the erasure, if it is erased
+	CanErase      bool   // part of it can still be erased
 	CanRewind     bool
-	Before, After uint64 // the records beside it; 0 if there is none
+	Before, After uint64 // adjacent records; 0 if there is none
 	Facts         []fact
 	Events        []recordEvent
-	More          int // events of the record that are not shown here
+	More          int // number of the record's events not shown
 	Others        []fact
-	Patch         *recordPatch // nil of an event
+	Patch         *recordPatch // nil for an event
 	Raw           template.URL
 }
 
-// fact is a figure with its name, and a link, if there is one.
+// fact is a fact with its name, and a link, if there is one.
 type fact struct {
 	Name, Text string
 	URL        template.URL
 }
 
-// recordEvent is an event of a record.
+// recordEvent is an event in a record.
 type recordEvent struct {
 	Facts   []fact
 	Place   []fact
-	Calls   []fact // the records that it answers, and that answer it
+	Calls   []fact // links between calls and responses
 	Content shownEvent
 }
 
-// recordPatch is what a patch did.
+// recordPatch is the effect of a patch.
 type recordPatch struct {
 	Text       string
 	ID         string
 	Applied    bool
 	Reason     patch.Flaw
 	CanRevert  bool
-	Since      []fact // what became of it
+	Since      []fact // its state in the newest view
 	Pass       []string
 	Group      []fact
-	Summary    bool // it put in something that stands for others
+	Summary    bool // it added a summary or a cleared copy
 	Difference shownDifference
 }
 
-// recordPanel shows a record, with all its events or the one that the request names.
+// recordPanel shows a record with all its events, or with the requested one.
 func (i *Inspector) recordPanel(ctx context.Context, r *http.Request, b *sessionBody) error {
 	seq, _, err := number(r, "seq")
 	if err != nil {
@@ -103,11 +103,11 @@ func (i *Inspector) recordPage(w http.ResponseWriter, r *http.Request) error {
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Content-Disposition", fmt.Sprintf(`attachment; filename="%s-%d.json"`, fileName(key), rec.Seq))
-	_, _ = w.Write(append(text, '\n')) // fails if the reader has left
+	_, _ = w.Write(append(text, '\n')) // fails if the client has disconnected
 	return nil
 }
 
-// record returns a record of a session.
+// record reads a record of a session.
 func (i *Inspector) record(ctx context.Context, key store.Key, seq uint64) (patch.Record, error) {
 	if seq == 0 {
 		return patch.Record{}, badRequest("seq", "it is missing; records are counted from 1 on")
@@ -122,7 +122,7 @@ func (i *Inspector) record(ctx context.Context, key store.Key, seq uint64) (patc
 	return found[0], nil
 }
 
-// rawURL returns the links to records as they were logged.
+// rawURL returns a function that returns the URL of a raw record.
 func rawURL(key store.Key) func(seq uint64) template.URL {
 	return func(seq uint64) template.URL {
 		return query("record", "key", key, "seq", seq, "form", "json")
@@ -133,7 +133,7 @@ func recordURL(key store.Key, seq uint64, id string) template.URL {
 	return query("record", "key", key, "seq", seq, "id", id)
 }
 
-// recordBody describes a record, with all its events, or only the one with the id if that is not "".
+// recordBody describes a record with all its events, or with the one with the given id unless that is "".
 func (i *Inspector) recordBody(ctx context.Context, key store.Key, t *timeline, rec patch.Record, id string) (recordBody, error) {
 	body := recordBody{
 		Seq: rec.Seq, Before: rec.Seq - 1, Raw: rawURL(key)(rec.Seq),
@@ -187,7 +187,7 @@ func eventFacts(e fold.Entry) []fact {
 	return append(factsOf("kind", string(present.KindOf(e)), &e.Event.Envelope), fact{Name: "tokens", Text: "about " + present.Grouped(e.Event.EstimatedTokens())})
 }
 
-// factsOf returns the fields of a record's or an event's envelope.
+// factsOf returns the fields of an envelope.
 func factsOf(what, kind string, e *patch.Envelope) []fact {
 	facts := []fact{{Name: what, Text: present.Clip(kind, nameRunes)}}
 	for _, f := range [][2]string{{"id", e.ID()}, {"author", e.Author()}, {"branch", e.Branch()}, {"scope", e.IsolationScope()}, {"invocation", e.InvocationID()}, {"time", when(e.Timestamp())}} {
@@ -205,11 +205,11 @@ type eventPlaces struct {
 	view   fold.View
 	places *fold.Places
 
-	before   fold.View // the view before a patch hid an event, read last
-	hiddenBy uint64    // the seq of that patch
+	before   fold.View // cached: the view before patch hiddenBy
+	hiddenBy uint64    // seq of that patch
 }
 
-// of says where the event is that the record seq added at index.
+// of describes the place of the event at index in record seq.
 func (w *eventPlaces) of(seq uint64, index int, e *patch.Event) []fact {
 	place, ok := w.places.Of(seq, index)
 	switch {
@@ -234,8 +234,8 @@ func (w *eventPlaces) of(seq uint64, index int, e *patch.Event) []fact {
 	return append(facts, fact{Text: "nothing that the model sees tells of it"})
 }
 
-// callsOf links a function call to the records that answer it, and an answer to the record of its call, by the newest
-// view that has the event.
+// callsOf links a function call to the records of its responses, and a response to the record of its call, in the
+// newest view that shows the event.
 func (i *Inspector) callsOf(ctx context.Context, w *eventPlaces, seq uint64, index int, e *patch.Event) (out []fact, err error) {
 	place, ok := w.places.Of(seq, index)
 	if !ok || len(slices.Collect(e.FunctionParts())) == 0 {
@@ -278,7 +278,7 @@ func (i *Inspector) views(ctx context.Context, key store.Key, from, to uint64) (
 	return before, after, err
 }
 
-// patchBody describes what a patch did, and whether it still applies in the newest view.
+// patchBody describes a patch's effect, and whether the patch is active in the newest view.
 func (i *Inspector) patchBody(ctx context.Context, key store.Key, t *timeline, newest fold.View, rec patch.Record) (*recordPatch, error) {
 	before, after, err := i.views(ctx, key, rec.Seq-1, rec.Seq)
 	if err != nil {
@@ -309,7 +309,7 @@ func putsInSummary(p *patch.PatchEvent, added []*patch.Event) bool {
 	return slices.ContainsFunc(added, func(e *patch.Event) bool { return p.Type() == patch.Summarise || standsIn(e) || e.IsSummary() })
 }
 
-// passLines describes the compaction pass that wrote the patch; nil if none did.
+// passLines describes the compaction pass that wrote the patch; nil if there is none.
 func passLines(rec patch.Record) []string {
 	written, ok := compaction.WrittenBy(rec.Patch)
 	if !ok {
@@ -325,7 +325,7 @@ func passLines(rec patch.Record) []string {
 	return notes
 }
 
-// since says whether an applied patch stands in the newest view, and what reverted it.
+// since says whether an applied patch is active in the newest view, and which patch reverted it.
 func since(key store.Key, t *timeline, newest fold.View, rec patch.Record) ([]fact, error) {
 	if rec.Patch.Type() == patch.Erase {
 		return []fact{{Text: "What was erased cannot be brought back."}}, nil
@@ -334,7 +334,7 @@ func since(key store.Key, t *timeline, newest fold.View, rec patch.Record) ([]fa
 	switch {
 	case errors.Is(err, fold.ErrBlocked):
 		standing = nil
-	case errors.Is(err, patch.ErrInvalid): // an earlier one has its id
+	case errors.Is(err, patch.ErrInvalid): // an earlier patch has the same id
 		return []fact{{Text: "Whether it stands cannot be told: another record has its id."}}, nil
 	case err != nil:
 		return nil, err

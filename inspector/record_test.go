@@ -31,7 +31,7 @@ import (
 
 var recordKey = store.Key{App: "shop", User: "ada", Session: "../4711 \"x\""}
 
-// shownLog returns a store with a session of these lines, and its inspector.
+// shownLog returns a store with a session of the given lines, and an inspector of it.
 func shownLog(t testing.TB, opts Options, lines ...string) (*store.Store, *Inspector) {
 	t.Helper()
 	made := 0
@@ -45,7 +45,7 @@ func shownLog(t testing.TB, opts Options, lines ...string) (*store.Store, *Inspe
 	return s, i
 }
 
-// ask returns the answer to a request for a page about the session.
+// ask requests a page about the session.
 func ask(t testing.TB, i *Inspector, path string, pairs ...any) *httptest.ResponseRecorder {
 	t.Helper()
 	url := query("/"+path, append([]any{"key", recordKey}, pairs...)...)
@@ -58,15 +58,15 @@ func ask(t testing.TB, i *Inspector, path string, pairs ...any) *httptest.Respon
 var (
 	tags    = regexp.MustCompile(`(?s)<[^>]*>`)
 	element = regexp.MustCompile(`<(/?)([a-zA-Z][a-zA-Z0-9]*)([^>]*)>`)
-	// drawings are what the inspector draws itself: see drawn.
+	// drawings matches the inspector's own SVG: see drawn.
 	drawings = regexp.MustCompile(`(?s)<figure class="picture" id="picture">.*?</figure>|<svg class="share".*?</svg>`)
 	attr     = regexp.MustCompile(`^(\s+[a-z][-a-z]*(="[^"<>]*"|='[^'<>]*')?)*\s*$`)
 )
 
-// said is what a page says: its text without tags.
+// said returns the text of a page without tags.
 func said(page string) string { return html.UnescapeString(tags.ReplaceAllString(page, "")) }
 
-// shows asks for a page, and checks its status, that it is in order, and that it says some texts.
+// shows requests a page and checks its status, its form, and that it contains texts.
 func shows(t testing.TB, i *Inspector, status int, url []any, texts ...string) string {
 	t.Helper()
 	w := ask(t, i, url[0].(string), url[1:]...)
@@ -86,8 +86,8 @@ func shows(t testing.TB, i *Inspector, status int, url []any, texts ...string) s
 	return page
 }
 
-// inOrder reports what is wrong with a page: elements that are not closed, foreign scripts, what
-// the content security policy forbids, and characters that do not show.
+// inOrder returns an error for unclosed elements, foreign scripts, violations of the content security policy, and
+// invisible characters.
 func inOrder(page string) error {
 	if len(page) > 1<<20 {
 		return fmt.Errorf("the page has %d bytes", len(page))
@@ -135,7 +135,7 @@ func inOrder(page string) error {
 	return nil
 }
 
-// event is a line of the log.
+// event returns a line of the log.
 func event(id, author, parts string, more ...string) string {
 	role := "model"
 	if author == "user" {
@@ -156,7 +156,7 @@ func data(mimeType string, content []byte) string {
 
 var png = []byte("\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR-and-so-on")
 
-// An event is shown part by part, with what it sets and where it is.
+// An event is shown part by part, with its state delta and its place.
 func TestRecordEvent(t *testing.T) {
 	s, i := shownLog(t, Options{},
 		event("q", "user", text("Where is\nmy order?")+`,`+data("image/png", png)),
@@ -186,7 +186,7 @@ func TestRecordEvent(t *testing.T) {
 	shows(t, i, 404, []any{"record", "seq", 1, "id", "other"}, `it brought no event "other"`)
 }
 
-// The record as it was logged can be saved, under a name that any system takes.
+// The raw record can be saved under a file name that every system accepts.
 func TestRecordJSON(t *testing.T) {
 	line := event("q", "user", text(`<script>&`))
 	_, i := shownLog(t, Options{}, line)
@@ -206,7 +206,7 @@ func TestRecordJSON(t *testing.T) {
 	}
 }
 
-// patched is a log with patches of all sorts.
+// patched returns a log with patches of all types.
 func patched() []string {
 	return []string{
 		event("e1", "user", text("order A-4711")),
@@ -224,7 +224,7 @@ func patched() []string {
 	}
 }
 
-// joined are lines of JSON without line breaks in them.
+// joined returns lines of JSON without line breaks in them.
 func joined(lines []string) []string {
 	for n := range lines {
 		lines[n] = strings.ReplaceAll(lines[n], "\n", "")
@@ -232,7 +232,7 @@ func joined(lines []string) []string {
 	return lines
 }
 
-// With a price, the headline says what the hidden tokens would cost in a prompt.
+// With a price, the headline says what the hidden tokens would cost per prompt.
 func TestMoneySaved(t *testing.T) {
 	_, i := shownLog(t, Options{Price: 250}, joined(patched())...)
 	if page := ask(t, i, "session", "at", 4).Body.String(); strings.Contains(page, "costs about") {
@@ -254,7 +254,7 @@ func TestMoneySaved(t *testing.T) {
 	}
 }
 
-// A patch is shown with what it did and what became of it, and an event with what hides it.
+// A patch is shown with its effect and its current state, an event with the patch that hides it.
 func TestRecordPatch(t *testing.T) {
 	_, i := shownLog(t, Options{}, joined(patched())...)
 	for at, want := range map[int]string{4: "· 4 of 4 events</span></p>", 11: "1 compaction · 3 cuts</p>"} {
@@ -284,7 +284,7 @@ func TestRecordPatch(t *testing.T) {
 	shows(t, i, 200, []any{"record", "seq", 3}, "Hidden by the cut at 9", "nothing that the model sees tells of it")
 }
 
-// Whatever a session says is text on a page of bounded size.
+// Any content is shown as text, on a page of bounded size.
 func TestRecordHostile(t *testing.T) {
 	testlog.OneGoroutine(t)
 	evil := "<script>alert(1)</script><img src=x onerror=alert(1)> javascript:alert(1) \x1b[31mred\x1b[0m \u202eevil\u2066 \x00 \x7f \" ' & + </pre></details> {{.}}"
@@ -319,7 +319,7 @@ func TestRecordHostile(t *testing.T) {
 	shows(t, i, 404, []any{"record", "seq", 1, "id", evil + "\xff"}, "it brought no event")
 }
 
-// Indented JSON that is not cut has the same value as the text.
+// Indenting complete JSON does not change its value.
 func TestPropertyIndentJSON(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	var draw func(depth int) string
@@ -367,7 +367,7 @@ func TestIndentJSON(t *testing.T) {
 	for _, c := range []struct{ text, want string }{
 		{`{"a":[1,{}, [ ] ],"b":"x\ny"}`, "{\n  \"a\": [\n    1,\n    {},\n    []\n  ],\n  \"b\": \"x\\ny\"\n}"},
 		{`"\u4e16\u0000\u202e\u0041"`, "\"世\\u0000\u202eA\""},
-		{``, ``}, {`"`, `"`}, {`"\`, `"\`}, {`"\u12`, `"\u12`}, {`]]`, `]]`}, {`{`, `{`}, {`[1 x`, `[1 x`}, // no JSON
+		{``, ``}, {`"`, `"`}, {`"\`, `"\`}, {`"\u12`, `"\u12`}, {`]]`, `]]`}, {`{`, `{`}, {`[1 x`, `[1 x`}, // not JSON
 	} {
 		if got, _ := indentJSON(c.text, 1000); got != c.want {
 			t.Errorf("%s: got %q, want %q", c.text, got, c.want)
@@ -379,7 +379,7 @@ func TestIndentJSON(t *testing.T) {
 	}
 }
 
-// A text shows as it is, and takes as much of the page as it says.
+// lines keeps visible text unchanged and reports its cost correctly.
 func TestLines(t *testing.T) {
 	for _, c := range []struct{ text, want string }{
 		{"a\r\nb\n\tc  d\u00a0é世\U0001f600", "a\nb\n\tc  d\u00a0é世\U0001f600"},
@@ -402,7 +402,7 @@ func TestLines(t *testing.T) {
 	}
 }
 
-// What is shown of events stays within what is left of a page, whatever is in them.
+// Shown events stay within the byte budget, whatever their content.
 func TestShowingBounded(t *testing.T) {
 	for _, parts := range []string{
 		text(strings.Repeat("<\x00", 500_000)),
@@ -424,7 +424,7 @@ func TestShowingBounded(t *testing.T) {
 	}
 }
 
-// Identifiers are marked as wholes, in texts and in what JSON says.
+// Identifiers are marked as whole words, in texts and in JSON.
 func TestMarks(t *testing.T) {
 	e := testlog.Must(patch.ParseEvent([]byte(event("e", "user", text("<b>a1b2c</b> a1b2cd /x/y.go:12")+`,{"functionResponse":{"name":"f","response":{"o":"one\na1b2c\ttwo \u0026 <a1b2c>","x/y1":"a1b2cd"}}}`))))(t)
 	show := showing{Left: 10_000, Marks: newMarks(map[string]string{"a1b2c": markNotVisible, "/x/y.go": markInOtherEvents, "/x/y.go:12": markNotVisible, "x/y1": markInOtherEvents})}
@@ -441,7 +441,7 @@ func TestMarks(t *testing.T) {
 	}
 }
 
-// markdown recognises headings and items, and leaves all other text and all marks unchanged.
+// markdown recognises headings and items, and leaves other text and all marks unchanged.
 func TestMarkdown(t *testing.T) {
 	var got []string
 	for _, l := range markdown([]run{{"## Orders\n- one ", ""}, {"A-1", markInvented}, {", two\n  * three\n#4 -5\n\n", ""}, {"- B", markInvented}}) {
@@ -456,7 +456,7 @@ func TestMarkdown(t *testing.T) {
 	}
 }
 
-// A difference shows what the command says of it.
+// A difference shows the same as the command.
 func TestDiff(t *testing.T) {
 	lines := joined(patched())
 	lines = append(lines, event("e12", "user", text("more"), `,"actions":{"stateDelta":{"step":2,"new":true}}`), `{"id":"p13","patchType":"unpin","eventId":"n2"}`,
@@ -493,7 +493,8 @@ func TestDiff(t *testing.T) {
 	shows(t, i, 200, []any{"diff", "from", 4}, "after record 4 and after record 15")
 }
 
-// Between a removed event and its replacement changed words are marked, unless they have few words in common.
+// Words that differ between a removed event and its replacement are marked, unless the two have few words in
+// common.
 func TestDiffMarksWords(t *testing.T) {
 	_, i := shownLog(t, Options{}, event("a", "user", text("the brass lamp <b>")), event("b", "user", text("one two three")),
 		`{"id":"p","patchType":"splice","start":0,"count":2,"replacement":[`+event("c", "user", text("the green lamp <b>"))+`,`+event("d", "user", text("four five six"))+`]}`)
@@ -524,7 +525,7 @@ func TestDiffRefused(t *testing.T) {
 	shows(t, i, 400, []any{"diff", "from", "1.5"}, "whole number")
 }
 
-// What a page has no room for is counted.
+// Events that do not fit on a page are counted.
 func TestDiffBounded(t *testing.T) {
 	var lines []string
 	for n := range 10_000 {
@@ -537,7 +538,7 @@ func TestDiffBounded(t *testing.T) {
 	}
 }
 
-// summed is a log in which two summaries became one, with results that were cut.
+// summed returns a log in which two summaries were merged into one, with cleared results.
 func summed() []string {
 	own := func(level, events, from, to int) string {
 		return fmt.Sprintf(`,"customMetadata":{"patchlog":{"level":%d,"windows":%d,"passes":%[1]d,"events":%[3]d,"from":%[4]d,"to":%[5]d}}`, level, level, events, from, to)
@@ -555,8 +556,7 @@ func summed() []string {
 	}
 }
 
-// A summary is shown with what it stands for, in the words of the command, and with identifiers
-// marked.
+// A summary is shown with what it covers, in the words of the command, and with marked identifiers.
 func TestSummary(t *testing.T) {
 	s, i := shownLog(t, Options{}, summed()...)
 	v, docs, err := present.LossesOf(t.Context(), s, recordKey, "")
@@ -605,7 +605,7 @@ func TestSummary(t *testing.T) {
 	shows(t, i, 404, []any{"summary", "at", 99, "index", 0})
 }
 
-// The summary page of a patch names each summary that the patch or its group added, and says so if there is none.
+// The summary page of a patch names each summary that the patch or its group added, or says that there is none.
 func TestSummaries(t *testing.T) {
 	s, i := shownLog(t, Options{},
 		event("e1", "user", text("A-4711"), `,"branch":"x"`), event("e2", "user", text("B-4711"), `,"branch":"y"`),
@@ -629,7 +629,7 @@ func TestSummaries(t *testing.T) {
 	shows(t, i, 400, []any{"summary", "patch", "p6"}, "stands for itself")
 }
 
-// A page has as many long events as it has room for, and leads on to the others.
+// A page has as many long events as fit, and links to the next page.
 func TestSummaryPages(t *testing.T) {
 	var lines []string
 	for n := range 150 {
@@ -656,7 +656,7 @@ func TestSummaryPages(t *testing.T) {
 	}
 }
 
-// Of a result that was cleared, what stands in its place and the original are shown.
+// For a cleared result, the copy and the original are shown.
 func TestSummaryCleared(t *testing.T) {
 	s, i := shownLog(t, Options{}, summed()[:6]...)
 	v := testlog.Must(s.View(t.Context(), recordKey))(t)
@@ -669,7 +669,7 @@ func TestSummaryCleared(t *testing.T) {
 	shows(t, i, 200, []any{"record", "seq", 7}, "What it put in", "what it hides")
 }
 
-// What a summary stands for is shown in pages of bounded size, however much it is.
+// The events that a summary covers are shown in pages of bounded size.
 func TestSummaryLarge(t *testing.T) {
 	testlog.OneGoroutine(t)
 	var lines []string

@@ -15,7 +15,7 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// item is a line of a log: the heading of a turn, a row, or a line for several rows.
+// item is a line of a log: a turn's heading, a row, or a group of rows.
 type item struct {
 	ID    string
 	Turn  *turnHead
@@ -23,49 +23,49 @@ type item struct {
 	Group *rowGroup
 }
 
-// turnHead begins a turn.
+// turnHead is the heading of a turn.
 type turnHead struct {
 	Turn   int
 	Time   time.Time
-	N      int // of the rows below
+	N      int // number of rows in the turn
 	Tokens int
-	What   string // what they are
+	What   string // what the rows are, such as events
 }
 
-// rowGroup is rows that mean one thing together.
+// rowGroup is a group of rows that belong together, shown as one line.
 type rowGroup struct {
 	Kind  string
 	Text  string
 	Turns string // "Turn 5" or "Turns 5–7", for events
-	By    uint64 // the patch that hides them all; 0 if they are patches themselves
+	By    uint64 // seq of the patch that hides them all; 0 if they are patches
 	Rows  []*row
 }
 
-// row is a record in the raw log, or an event that a model sees.
+// row is a record in the raw log, or a visible event.
 type row struct {
 	ID      string
 	Seq     uint64
 	Kind    string
-	Word    string // what the kind is called
+	Word    string // name of the kind
 	Phrases []phrase
 	Time    time.Time
-	Gap     string // since the row before, if that is of the same turn
+	Gap     string // time since the previous row of the same turn
 	Tokens  int
 	Turn    int
 
-	EventID string // of an event that a patch put in
-	Index   int    // among the visible events; -1 if it is not visible
+	EventID string // of an event that a patch added
+	Index   int    // in the visible log; -1 if it is not visible
 	Hidden  bool
 	Pinned  bool
 	Erased  bool
 	Skipped bool
-	Stands  bool // for results that were cleared
+	Stands  bool // it is a copy with cleared results
 
 	Patch   *patchStep
 	Summary *shownSummary
 }
 
-// phrase is a stretch of what an event says: a text, or the name of a tool with what it was given or gave.
+// phrase is a piece of an event's content: a text, or a tool's name with its arguments or result.
 type phrase struct{ Tool, Text string }
 
 // shownSummary is a summary in the conversation.
@@ -74,12 +74,12 @@ type shownSummary struct {
 	Tokens       string // "62.8k → 2.0k tokens"
 	By           string
 	Text         []textLine
-	More         []textLine // below the first lines
+	More         []textLine // after the first lines
 	Lost         []fact
 	LostMore     int
 	Invented     int
-	Unknown      int    // identifiers that are lost, but not named
-	Patch        uint64 // the record that put it in
+	Unknown      int    // number of lost identifiers whose names are not shown
+	Patch        uint64 // seq of the patch that added it
 	Reversible   bool
 	FirstCovered uint64
 }
@@ -92,11 +92,11 @@ func newRow(kind present.Kind, seq uint64, at time.Time, tokens, turn int) *row 
 	return r
 }
 
-// list collects the items of a log, with a heading before each turn and the gap between rows.
+// list collects the items of a log, with a heading per turn and the gaps between rows.
 type list struct {
 	items []item
 	last  *row
-	head  *turnHead // of its turn
+	head  *turnHead // of the current turn
 	what  string
 }
 
@@ -115,7 +115,7 @@ func (l *list) add(r *row) {
 	l.items, l.last = append(l.items, item{ID: r.ID, Row: r}), r
 }
 
-// addGroup adds a line for several rows. One for events is also the heading of their turns.
+// addGroup adds a group. A group of events also serves as the heading of its turns.
 func (l *list) addGroup(g *rowGroup) {
 	l.items = append(l.items, item{ID: "g" + g.Rows[0].ID, Group: g})
 	if g.Turns != "" {
@@ -123,7 +123,7 @@ func (l *list) addGroup(g *rowGroup) {
 	}
 }
 
-// gap is the time between two rows, in a word.
+// gap formats the time between two rows.
 func gap(d time.Duration) string {
 	sign := "+"
 	if d < 0 {
@@ -142,7 +142,7 @@ func gap(d time.Duration) string {
 	return fmt.Sprintf("%s%.0f days", sign, d.Hours()/24)
 }
 
-// short is a number of tokens in three digits.
+// short formats a number of tokens with three digits.
 func short(n int) string {
 	switch {
 	case n < 1000:
@@ -155,13 +155,13 @@ func short(n int) string {
 	return fmt.Sprintf("%.1fM", float64(n)/1e6)
 }
 
-// Most of what a row says.
+// Limits for the text of a row.
 const (
 	rowPhrases  = 4
 	phraseRunes = 280
 )
 
-// phrasesOf says what is in an event, as far as a row has room.
+// phrasesOf returns the content of an event, as far as it fits in a row.
 func phrasesOf(e *patch.Event) (out []phrase) {
 	for _, p := range e.Parts() {
 		switch {
@@ -181,10 +181,10 @@ func phrasesOf(e *patch.Event) (out []phrase) {
 	return out
 }
 
-// membersBytes is the most of a JSON object that is read for a row.
+// membersBytes is the maximum size of a JSON object that a row decodes.
 const membersBytes = 8_000
 
-// members is a JSON object in words: its only text, or its members.
+// members returns a JSON object as text: its only string, or its members.
 func members(v patch.Value) string {
 	text := v.String()
 	if len(text) > membersBytes {
@@ -214,10 +214,10 @@ func members(v patch.Value) string {
 	return present.Clip(strings.Join(said, " · "), phraseRunes)
 }
 
-// plainJSON makes the beginning of long JSON readable, in a row that has no room for the rest.
+// plainJSON makes truncated JSON more readable.
 var plainJSON = strings.NewReplacer(`":"`, ": ", `\n`, " ", `\t`, " ", `\"`, `"`)
 
-// seenItems are the visible events as a conversation.
+// seenItems sets the visible events as a conversation.
 func (i *Inspector) seenItems(ctx context.Context, b *sessionBody) error {
 	if err := i.addLosses(ctx, b); err != nil {
 		return err
@@ -237,7 +237,7 @@ func (i *Inspector) seenItems(ctx context.Context, b *sessionBody) error {
 		if p := b.line.at(e.Seq).Patch; p != nil {
 			r.EventID = e.Event.ID()
 			r.ID += fmt.Sprintf("-%x", r.EventID)
-			r.Turn = 0 // a summary stands where its events stood, not in the turn in which it was written
+			r.Turn = 0 // a summary belongs to the turns of its events, not to the turn that wrote it
 		}
 		if r.Stands = standsIn(e.Event) && !e.Summary; r.Stands {
 			r.Kind, r.Word = "note", "cleared"
@@ -251,10 +251,10 @@ func (i *Inspector) seenItems(ctx context.Context, b *sessionBody) error {
 	return nil
 }
 
-// Lines of a summary that are shown at once.
+// summaryLines is the number of lines of a summary shown before the fold.
 const summaryLines = 7
 
-// summary is a visible summary with what it says and lacks.
+// summary returns a visible summary with its text and losses.
 func (b *sessionBody) summary(index int, e fold.Entry, show *showing) *shownSummary {
 	s := &shownSummary{Patch: e.Seq, By: "by hand"}
 	events, tokens, first, last := 0, 0, 0, 0
@@ -306,7 +306,8 @@ func (b *sessionBody) summary(index int, e fold.Entry, show *showing) *shownSumm
 	return s
 }
 
-// logItems are records of the log. Patches of a group, and events that the same patch hides, are one line.
+// logItems returns records of the log as items. Patches of a group, and adjacent events hidden by one
+// patch, become one item.
 func (i *Inspector) logItems(ctx context.Context, b *sessionBody, seqs []uint64) ([]item, error) {
 	records, err := i.records(ctx, b.Key, seqs)
 	if err != nil {
@@ -353,7 +354,7 @@ func (b *sessionBody) logRow(rec patch.Record) *row {
 	return r
 }
 
-// belong reports whether two rows, one after the other, are told in one line.
+// belong reports whether two adjacent rows belong to one group.
 func belong(b *sessionBody, first, next *row) bool {
 	if p, q := first.Patch, next.Patch; p != nil && q != nil {
 		return p.Group != "" && p.Group == q.Group || p.Pass != nil && q.Pass != nil && p.Stands && q.Stands
@@ -378,7 +379,7 @@ func (b *sessionBody) groupOf(rows []*row) *rowGroup {
 	return g
 }
 
-// patchWord is a patch in a word.
+// patchWord returns a word for a patch.
 func patchWord(p *patchStep) string {
 	switch {
 	case p.Summary:
@@ -395,10 +396,10 @@ func patchWord(p *patchStep) string {
 	return string(p.Type)
 }
 
-// sentence says what a patch did.
+// sentence describes the effect of a patch.
 func (t *timeline) sentence(seq uint64) string { return t.sentences(seq, seq) }
 
-// sentences says what the patches of some neighbouring records did together.
+// sentences describes the combined effect of adjacent patches.
 func (t *timeline) sentences(first, last uint64) string {
 	var sum patchStep
 	sum.RewoundTo = -1
@@ -462,17 +463,17 @@ func (t *timeline) sentences(first, last uint64) string {
 	return present.Clip(string(kind), nameRunes)
 }
 
-// lossLine is what a summary lacks, in a line.
+// lossLine is what a summary lost, as a line.
 type lossLine struct {
 	Names    []fact
 	More     int
 	Invented int
 }
 
-// Bounds on what a session's page reads to name what summaries lost.
+// Limits for reading what summaries lost.
 const (
-	lossShown  = 3         // names
-	lossTokens = 2_000_000 // of the log
+	lossShown  = 3         // names shown
+	lossTokens = 2_000_000 // tokens of the log
 )
 
 func (t *timeline) lossOf(e fold.Entry) *lossLine {
@@ -481,13 +482,14 @@ func (t *timeline) lossOf(e fold.Entry) *lossLine {
 	return t.notes.losses[lossKey{e.Seq, e.Event.ID()}]
 }
 
-// lossKey tells summaries apart: by the record that put one in, and its id.
+// lossKey identifies a summary: by its id and the record that added it.
 type lossKey struct {
 	seq uint64
 	id  string
 }
 
-// addLosses names what the visible summaries of the page lack, once for each, unless the log is long.
+// addLosses sets what the visible summaries of the page lost. Results are cached. It does nothing if the
+// log is long.
 func (i *Inspector) addLosses(ctx context.Context, b *sessionBody) error {
 	var indices []int
 	for n := b.Seen.First; n < b.Seen.Next; n++ {
@@ -517,10 +519,10 @@ func (i *Inspector) addLosses(ctx context.Context, b *sessionBody) error {
 	return nil
 }
 
-// tokensTitle says how many tokens exactly.
+// tokensTitle returns the exact number of tokens as text.
 func tokensTitle(n int) string { return tokenCount(n) + ", estimated" }
 
-// timeIn returns a function that writes a time in a layout, or "" if there is none.
+// timeIn returns a function that formats a time, and returns "" for the zero time.
 func timeIn(layout string) func(time.Time) string {
 	return func(t time.Time) string {
 		if t.IsZero() {
@@ -530,7 +532,7 @@ func timeIn(layout string) func(time.Time) string {
 	}
 }
 
-// ago is how long before now a time is, or the date if it is long ago.
+// ago formats the time since t, or the date if that is long ago.
 func ago(now, t time.Time) string {
 	switch d := now.Sub(t); {
 	case t.IsZero():

@@ -11,7 +11,8 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// A row says in words what an event says; calls and results are named, and their only member stands for them.
+// A row shows an event's content as text; calls and results have their tool's name, and an only member is
+// shown without its key.
 func TestPhrases(t *testing.T) {
 	for parts, want := range map[string]string{
 		text("one\ntwo"): "one two",
@@ -58,7 +59,7 @@ func TestGapsAndShortNumbers(t *testing.T) {
 	}
 }
 
-// What patches of one purpose did is one line; so is a stretch that one patch hides.
+// Patches with one purpose are one line, and so is a stretch of events that one patch hides.
 func TestGroupsOfTheLog(t *testing.T) {
 	var lines []string
 	turn := func(n int, id, author, parts string) string {
@@ -69,7 +70,7 @@ func TestGroupsOfTheLog(t *testing.T) {
 	}
 	lines = append(lines, `{"id":"p13","patchType":"splice","start":0,"count":4}`, `{"id":"p14","patchType":"pin","eventId":"u5"}`)
 	s, i := shownLog(t, Options{}, lines...)
-	testlog.Must(s.Rewind(t.Context(), recordKey, "i4", store.UndoOptions{}))(t) // and unpins
+	testlog.Must(s.Rewind(t.Context(), recordKey, "i4", store.UndoOptions{}))(t) // also unpins
 	page := shows(t, i, 200, []any{"session"}, "Turns 1–2", "4 records, hidden by the cut at 13", "Turns 5–6", "4 records, hidden by the rewind at", "hid 4 events, 8 tokens", "pinned 1 event", "rewound to the end of turn 4")
 	if n := strings.Count(page, "<summary><span>rewound to the end of turn 4"); n != 1 {
 		t.Errorf("the rewind is told %d times", n)
@@ -83,7 +84,7 @@ func TestGroupsOfTheLog(t *testing.T) {
 	shows(t, i, 404, []any{"session", "turn", 9}, "there is no turn 9")
 }
 
-// A summary stands open in the conversation, with what it hides and lacks.
+// A summary is unfolded in the conversation, with what it hides and lost.
 func TestSummariesInTheConversation(t *testing.T) {
 	_, i := shownLog(t, Options{}, summed()...)
 	page := shows(t, i, 200, []any{"session"}, "of turn 1 · 5 events", "A-4711 was found, Z-9999<i> too, 77 times", "Not in it: ", "/srv/orders/a.txt", "1 identifier invented", "What it hides")

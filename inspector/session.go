@@ -19,10 +19,10 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// pageRows is the number of rows of either log on a page, or at the log's end up to half as many more.
+// pageRows is the number of rows per page; the last page may have up to half as many more.
 const pageRows = 100
 
-// sessionBody is the page of a session, as it stood after a record: its picture, what the model sees, and a panel.
+// sessionBody is the page of a session as of a record: its picture, the visible log, and a panel.
 type sessionBody struct {
 	Key      store.Key
 	At, Last uint64
@@ -30,54 +30,54 @@ type sessionBody struct {
 	Creation string
 	Edit     bool // events can be selected
 	File     bool // see page
-	First    int  // the first visible row, if the request asks for one; else -1
+	First    int  // first visible row, if requested; else -1
 
 	Turn, Turns int
-	Time        time.Time // of the record At
+	Time        time.Time // time of record At
 
 	Headline headline
 	Picture  *picture
 	Seen     rows
 	Notice   *notice
 
-	status int // of the answer
+	status int // HTTP status of the response
 
-	Panel string // the name of its template
-	Title string // of a panel without a tab of its own
+	Panel string // the panel's template
+	Title string // for a panel without a tab
 	Body  any
-	Open  uint64 // the record that the panel shows
+	Open  uint64 // seq of the record that the panel shows
 	Bar   *actPage
 
 	line *timeline
-	by   *redact.Redactor // of texts; nil redacts none
+	by   *redact.Redactor // redacts texts; nil redacts none
 	view fold.View
 	targ []target
 }
 
-// headline says how much of the log a model sees, in figures.
+// headline says how much of the log a model sees.
 type headline struct {
 	Visible, Raw string
 	Events       string // "18 of 1,000 events"
 	Did          []string
 	Saved        string
-	Lost         int // identifiers of the visible summaries, as counted when they were written
-	LostIndex    int // of the first summary that lost some
+	Lost         int // lost identifiers of the visible summaries, as counted when they were written
+	LostIndex    int // index of the first summary that lost some
 }
 
-// notice says what was done, on the page that follows it.
+// notice says what the last action did.
 type notice struct {
 	Text    string
-	Changed template.URL // how the session differs
-	Undo    []actField   // of the form that takes it back; nil if it cannot be
+	Changed template.URL // URL of the difference
+	Undo    []actField   // fields of the undo form; nil if it cannot be undone
 }
 
-// rows are some of the rows that there are.
+// rows is a page of rows.
 type rows struct {
 	Items            []item
-	First, Next, All int // the first row's place, that of the one behind the last, and how many there are
+	First, Next, All int // index of the first row, index after the last row, total number
 }
 
-// Earlier returns where to begin, to see earlier rows; -1 if there are none.
+// Earlier returns the first row of the previous page, or -1 if there is none.
 func (r rows) Earlier() int {
 	if r.First == 0 {
 		return -1
@@ -85,7 +85,7 @@ func (r rows) Earlier() int {
 	return max(r.First-pageRows, 0)
 }
 
-// Later is as Earlier, for later ones.
+// Later returns the first row of the next page, or -1 if there is none.
 func (r rows) Later() int {
 	if r.Next >= r.All {
 		return -1
@@ -93,8 +93,8 @@ func (r rows) Later() int {
 	return r.Next
 }
 
-// cutRows are the rows of a page that begins at a place, or, if that is -1, ends with the last row. It begins at the same
-// row while the log grows, for half a page.
+// cutRows returns the page from a row on, or the last page if from is -1. The start of the last page moves in steps of
+// half a page as the log grows.
 func cutRows(from, all int) rows {
 	out := rows{All: all, First: max((all-pageRows)/(pageRows/2)*(pageRows/2), 0)}
 	if out.Next = all; from >= 0 {
@@ -104,7 +104,7 @@ func cutRows(from, all int) rows {
 	return out
 }
 
-// To is the address of a part of the page, with what it shows besides.
+// To returns the address of another page of the session that keeps the current settings.
 func (b sessionBody) To(path string, pairs ...any) template.URL {
 	all := []any{"key", b.Key, "at", "", "edit", "", "visible", ""}
 	if !b.Newest {
@@ -119,17 +119,17 @@ func (b sessionBody) To(path string, pairs ...any) template.URL {
 	return query(path, append(all, pairs...)...)
 }
 
-// AtRecord is the address of the session as it stood some records later, or earlier.
+// AtRecord returns the address of the session later records later; later may be negative.
 func (b sessionBody) AtRecord(later int) template.URL {
 	return query("session", "key", b.Key, "at", int(b.At)+later)
 }
 
-// Act is the address of the preview of an action about a record.
+// Act returns the address of the preview of an action on a record.
 func (b sessionBody) Act(act string, seq uint64) template.URL {
 	return query("act", "act", act, "key", b.Key, "creation", b.Creation, "at", b.Last, "seq", seq)
 }
 
-// Record is the record that the panel's tab opens.
+// Record returns the seq of the record that the panel's tab opens.
 func (b sessionBody) Record() uint64 {
 	if b.Open > 0 {
 		return b.Open
@@ -169,7 +169,7 @@ func (i *Inspector) showSession(w http.ResponseWriter, r *http.Request, b sessio
 	return i.render(w, r, b.status, "session", page{Title: title, Key: &b.Key, Body: b})
 }
 
-// sessionBody is the session as it stood after the record that a request asks for, or the newest, without a panel.
+// sessionBody returns the session as of the requested record, or the newest, without a panel.
 func (i *Inspector) sessionBody(ctx context.Context, r *http.Request, key store.Key) (b sessionBody, err error) {
 	b = sessionBody{Key: key, Edit: r.FormValue("edit") != "" && (i.may(r, key, Write) || i.may(r, key, Erase)), First: -1}
 	if b.line, err = i.timeline(ctx, key); err != nil {
@@ -205,7 +205,7 @@ func (i *Inspector) sessionBody(ctx context.Context, r *http.Request, key store.
 	return b, err
 }
 
-// fillSession fills in what the page shows of a session after a record.
+// fillSession fills in the page of a session as of a record.
 func (i *Inspector) fillSession(ctx context.Context, b *sessionBody, at uint64) (err error) {
 	t := b.line
 	if at > t.last() {
@@ -235,7 +235,7 @@ func (i *Inspector) fillSession(ctx context.Context, b *sessionBody, at uint64) 
 	return i.seenItems(ctx, b)
 }
 
-// headline says how much of the log a model sees, and what that saves at a price of a million tokens.
+// headline returns how much of the log a model sees, and the savings at a price per million tokens.
 func (t *timeline) headline(v fold.View, price float64) headline {
 	s, events, compactions, cuts, rewinds := t.at(v.Seq()), 0, 0, 0, 0
 	for _, s := range t.steps[:v.Seq()] {
@@ -256,7 +256,7 @@ func (t *timeline) headline(v fold.View, price float64) headline {
 			h.Did = append(h.Did, present.Counted(times, thing))
 		}
 	}
-	var summarised []uint64 // the records that put in a visible summary
+	var summarised []uint64 // seqs of the records that added a visible summary
 	for n, e := range v.Entries() {
 		if p := t.at(e.Seq).Patch; e.Summary && p != nil && p.Pass != nil && !slices.Contains(summarised, e.Seq) {
 			summarised = append(summarised, e.Seq)
@@ -271,7 +271,7 @@ func (t *timeline) headline(v fold.View, price float64) headline {
 	return h
 }
 
-// noticeOf says what the records did that a request names as done by the page before: their seqs, "first-last".
+// noticeOf describes the records that the request names as just written, in the form "first-last".
 func (i *Inspector) noticeOf(ctx context.Context, r *http.Request, b *sessionBody) (*notice, error) {
 	text := r.FormValue("done")
 	if text == "" || !b.Newest {
@@ -310,10 +310,10 @@ type logBody struct {
 	rows
 	Kind  string
 	Kinds []present.Kind
-	Seqs  []uint64 // of all its records
+	Seqs  []uint64 // of all matching records
 }
 
-// logPanel shows the raw log up to the view's record, of a kind if one is asked for.
+// logPanel shows the raw log up to the view's record, or only the records of a kind.
 func (i *Inspector) logPanel(ctx context.Context, r *http.Request, b *sessionBody) error {
 	from, given, err := number(r, "log")
 	if err != nil {
@@ -335,7 +335,8 @@ func (i *Inspector) logPanel(ctx context.Context, r *http.Request, b *sessionBod
 	return err
 }
 
-// kindOfStep is a record's kind for the filter: a patch of compaction, or one that put in a summary, counts as a summary.
+// kindOfStep returns a record's kind for the filter: a patch of compaction, or one that added a summary, counts as a
+// summary.
 func kindOfStep(s step) present.Kind {
 	if p := s.Patch; p != nil && p.Applied && (p.Type == patch.Summarise || p.Pass != nil) {
 		return present.Summary
@@ -346,13 +347,13 @@ func kindOfStep(s step) present.Kind {
 // stateBody is the panel of the state.
 type stateBody struct {
 	Rows []stateRow
-	More int // keys that are not shown
+	More int // number of keys not shown
 }
 
 // stateRow is a key of the state.
 type stateRow struct {
 	Key    string
-	Shared bool // with other sessions, and so without a past
+	Shared bool // shared with other sessions: it has no history
 	Value  block
 }
 
@@ -376,7 +377,7 @@ func (i *Inspector) figuresPanel(ctx context.Context, _ *http.Request, b *sessio
 	return nil
 }
 
-// sharedValues returns the values that the session shares with others, if it is shown after its newest record.
+// sharedValues returns the shared values if the page shows the newest record, else none.
 func (i *Inspector) sharedValues(ctx context.Context, b *sessionBody) (map[string]patch.Value, error) {
 	if b.At < b.Last {
 		return nil, nil
@@ -390,7 +391,7 @@ func (i *Inspector) sharedValues(ctx context.Context, b *sessionBody) (map[strin
 	return shared, nil
 }
 
-// turnEnd is the last record before the turn after one begins.
+// turnEnd returns the last record of a turn.
 func (t *timeline) turnEnd(turn int) (uint64, error) {
 	n := slices.IndexFunc(t.steps, func(s step) bool { return s.Turn > turn })
 	switch {
@@ -402,7 +403,7 @@ func (t *timeline) turnEnd(turn int) (uint64, error) {
 	return t.last(), nil
 }
 
-// stats are a session's figures after a record, as 'patchlog stats' shows them.
+// stats returns a session's figures as of a record, as 'patchlog stats' shows them.
 func (t *timeline) stats(v fold.View, stateKeys int) (rows []present.Row) {
 	stats := present.Stats{Patches: map[patch.Type]int{}}
 	for _, s := range t.steps[:v.Seq()] {
@@ -419,11 +420,10 @@ func (t *timeline) stats(v fold.View, stateKeys int) (rows []present.Row) {
 	return rows
 }
 
-// stateBytes is about the most bytes that the state takes of a page.
+// stateBytes is the approximate maximum size of the state on a page.
 const stateBytes = 300_000
 
-// stateRows are the state's keys in order, as they were replayed, and those of the shared values: as many as a page has
-// room for, and how many there are.
+// stateRows returns the state's keys in order, then the shared ones, as many as fit on a page, and their total number.
 func stateRows(v fold.View, shared map[string]patch.Value) (rows []stateRow, all int) {
 	values := maps.Collect(v.Values())
 	maps.Copy(values, shared)

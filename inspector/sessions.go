@@ -18,37 +18,37 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// listing is what the page of all sessions is asked for.
+// listing is a request for the list of sessions.
 type listing struct {
-	Words string // all of them must be in the key; "" means all
-	Sort  string // a column; "-" before it turns the order round
-	Page  int    // from 1 on
+	Words string // search words, all of which must be in the key; "" means no filter
+	Sort  string // a column; "-" before it reverses the order
+	Page  int    // from 1
 }
 
 // listed is a session in the list.
 type listed struct {
 	store.Info
-	Problem string // what is wrong, if it is damaged: then the key alone is known, or not even that
+	Problem string // what is wrong with a damaged session, of which only the key is known, or not even that
 }
 
 // Named reports whether the session's key is known.
 func (s listed) Named() bool { return s.Key != (store.Key{}) }
 
-// Used returns when the session was active last.
+// Used returns the time of the session's last activity.
 func (s listed) Used() time.Time { return present.LastActivity(s.Info) }
 
-// Visible returns which part of the tokens is visible, in percent.
+// Visible returns the percentage of tokens that are visible.
 func (s listed) Visible() float64 {
 	return 100 * float64(s.VisibleTokens) / float64(max(s.Tokens, 1))
 }
 
-// column is an order of the list.
+// column is a column by which the list can be sorted.
 type column struct {
 	name, title string
 	compare     func(a, b listed) int
 }
 
-// columns are the orders of the list.
+// columns are the sortable columns.
 var columns = []column{
 	{"active", "last activity", func(a, b listed) int { return a.Used().Compare(b.Used()) }},
 	{"key", "name", func(a, b listed) int { return cmp.Compare(a.Key.String(), b.Key.String()) }},
@@ -59,28 +59,28 @@ var columns = []column{
 	{"compacted", "last compaction", func(a, b listed) int { return a.Compacted.Compare(b.Compacted) }},
 }
 
-// newestFirst is the order unless another is asked for.
+// newestFirst is the default order.
 const newestFirst = "-active"
 
-// sessionsBody is the page of all sessions: those whose names have the words, and below them the events that do.
+// sessionsBody is the page of all sessions: those whose keys match the search, then the events that match it.
 type sessionsBody struct {
 	Query      listing
-	All, Found int // sessions that may be seen, and those of them that match
-	From, To   int // the rows, from 1 on
+	All, Found int // readable sessions, and those that match
+	From, To   int // row numbers, from 1
 	Sorts      []sortLink
 	Rows       []listed
-	Pages      []link // to other pages; without an address if there is none
+	Pages      []link // to other pages; an empty address means none
 	Find       *searchBody
 	Now        time.Time
 }
 
-// sortLink orders the list by a column, or the other way round if it is ordered by it.
+// sortLink sorts the list by a column, or reverses the order.
 type sortLink struct {
 	link
 	Order string // "ascending", "descending" or ""
 }
 
-// So long is a search.
+// longestSearch is the maximum length of a search.
 const longestSearch = 2000
 
 func parseListing(r *http.Request) (q listing, err error) {
@@ -98,7 +98,7 @@ func parseListing(r *http.Request) (q listing, err error) {
 	return q, nil
 }
 
-// column returns the index of the column that the list is sorted by; -1 if there is no such column.
+// column returns the index of the column that the list is sorted by, or -1 if it is unknown.
 func (q listing) column() int {
 	return slices.IndexFunc(columns, func(c column) bool { return c.name == strings.TrimPrefix(q.Sort, "-") })
 }
@@ -138,7 +138,7 @@ func (i *Inspector) sessionsPage(w http.ResponseWriter, r *http.Request) error {
 	b.From, b.To = first+1, first+len(b.Rows)
 	for _, c := range columns {
 		h, to := sortLink{link: link{Text: c.title}}, q
-		to.Sort, to.Page = "-"+c.name, 1 // the largest come first
+		to.Sort, to.Page = "-"+c.name, 1 // largest first
 		if c.name == "key" {
 			to.Sort = c.name
 		}
@@ -170,28 +170,28 @@ func (i *Inspector) sessionsPage(w http.ResponseWriter, r *http.Request) error {
 			return err
 		}
 		if b.Find = &find; find.Problem != "" && !find.Narrow() && b.Found > 0 {
-			b.Find, status = nil, http.StatusOK // the names were meant
+			b.Find, status = nil, http.StatusOK // the search was for keys
 		}
 	}
 	return i.render(w, r, status, "sessions", page{Title: "Sessions", Body: b})
 }
 
-// listed returns the sessions that are asked for, of those that may be seen, of which it counts all.
+// listed returns the readable sessions that match, and stores the number of readable ones in all.
 func (i *Inspector) listed(ctx context.Context, r *http.Request, q listing, all *int) (found []listed, err error) {
 	words := strings.Fields(strings.ToLower(q.Words))
 	for info, err := range i.store.List(ctx, store.ListOptions{}) {
 		s := listed{Info: info}
 		switch {
-		case errors.Is(err, store.ErrCorrupt): // the others are still worth a listing
+		case errors.Is(err, store.ErrCorrupt): // the other sessions can still be listed
 			s.Problem = problemText(info.Key, err)
 		case err != nil:
 			return nil, err
 		}
 		if !s.Named() && i.opts.Authorize != nil || !i.may(r, s.Key, Read) {
-			continue // without its name, a session cannot be authorized
+			continue // a session without a key cannot be authorized
 		}
 		*all++
-		// As it is, or as it is written.
+		// Match both the plain and the escaped key.
 		text := strings.ToLower(s.Key.App + "/" + s.Key.User + "/" + s.Key.Session + "\n" + s.Key.String())
 		if !slices.ContainsFunc(words, func(w string) bool { return !strings.Contains(text, w) }) {
 			found = append(found, s)
@@ -200,7 +200,7 @@ func (i *Inspector) listed(ctx context.Context, r *http.Request, q listing, all 
 	return found, nil
 }
 
-// problemText says what is wrong with a session, beside its name.
+// problemText describes a session's problem without its key.
 func problemText(key store.Key, err error) string {
 	text := err.Error()
 	if corrupt := (*store.CorruptError)(nil); errors.As(err, &corrupt) {
@@ -209,37 +209,37 @@ func problemText(key store.Key, err error) string {
 	return present.PrintableUpTo(strings.TrimPrefix(text, fmt.Sprintf("session %s: ", key)), 300)
 }
 
-// Bounds of a search.
+// Limits of a search.
 const (
-	searchHits     = 50    // are shown
-	searchSessions = 1_000 // are searched at a time
+	searchHits     = 50    // shown results
+	searchSessions = 1_000 // sessions per search
 )
 
-// searchBody is the panel of a search. It has the query as typed.
+// searchBody is the panel of a search, with the query as typed.
 type searchBody struct {
-	Key, Query, Author, Tool string // Key is "" where all sessions are searched
+	Key, Query, Author, Tool string // Key is "" if all sessions are searched
 	Hidden, Summaries, All   bool
 
-	Searched bool   // a search was made, or tried
-	Problem  string // why there is nothing to show
+	Searched bool   // a search was made or attempted
+	Problem  string // why there is no result
 	Found    string
-	Damaged  string // what could not be searched
+	Damaged  string // sessions that could not be searched
 	Hits     []searchHit
-	Erase    *store.Info // of the session, as it was seen, from which events may be erased by the query
+	Erase    *store.Info // the session in which an erasure by this query can start, or nil
 }
 
-// Narrow reports whether the form asks for more than a query.
+// Narrow reports whether the form has more than a query.
 func (b searchBody) Narrow() bool {
 	return b.Hidden || b.Summaries || b.All || b.Author+b.Tool != ""
 }
 
-// searchHit is an event that was found.
+// searchHit is a found event.
 type searchHit struct {
 	recall.Hit[store.Key]
-	Other bool // it is of another session than the page
+	Other bool // it belongs to another session than the page
 }
 
-// Kind returns what kind of entry the event is.
+// Kind returns the event's kind.
 func (h searchHit) Kind() present.Kind {
 	return present.KindOf(fold.Entry{Event: h.Event, Summary: h.Summary})
 }
@@ -254,7 +254,7 @@ func readSearch(r *http.Request) searchBody {
 	}
 }
 
-// searchPage answers with the panel of a search in a session, or with the page of all sessions.
+// searchPage answers with the search panel of a session, or with the page of all sessions.
 func (i *Inspector) searchPage(w http.ResponseWriter, r *http.Request) error {
 	if r.FormValue("key") == "" {
 		return i.sessionsPage(w, r)
@@ -272,7 +272,7 @@ func (i *Inspector) searchPanel(ctx context.Context, r *http.Request, b *session
 	return err
 }
 
-// find makes the search that a request asks for. The status is that of the page, which shows what is wrong with it.
+// find runs the requested search. The status is that of the page, which shows any problem.
 func (i *Inspector) find(ctx context.Context, r *http.Request, session store.Info, b *searchBody) (status int, err error) {
 	if b.Searched = b.Query != "" || b.Narrow(); !b.Searched {
 		return http.StatusOK, nil
@@ -288,13 +288,13 @@ func (i *Inspector) find(ctx context.Context, r *http.Request, session store.Inf
 	if wrong := (*patch.FieldError)(nil); errors.As(err, &wrong) {
 		b.Problem = wrong.Field + ": " + wrong.Problem
 	}
-	for _, text := range []*string{&b.Query, &b.Author, &b.Tool} { // to what a form can hold
+	for _, text := range []*string{&b.Query, &b.Author, &b.Tool} { // to the maximum length of a form's field
 		*text = (*text)[:min(len(*text), recall.MaxQueryBytes)]
 	}
 	return status, nil
 }
 
-// search searches a session, or all sessions that the request may read if the session is zero or b.All is set.
+// search searches a session, or all readable sessions if session is zero or b.All is set.
 func (i *Inspector) search(ctx context.Context, r *http.Request, session store.Info, b *searchBody) error {
 	search := recall.Search{Query: b.Query, Hidden: b.Hidden, Limit: searchHits}
 	search.Author, search.Tool, search.Summaries = b.Author, b.Tool, b.Summaries
@@ -332,7 +332,7 @@ func (i *Inspector) search(ctx context.Context, r *http.Request, session store.I
 		switch {
 		case errors.Is(err, store.ErrCorrupt) && len(sessions) > 1:
 			damaged++
-		case errors.Is(err, store.ErrNotFound) && len(sessions) > 1: // it was deleted meanwhile
+		case errors.Is(err, store.ErrNotFound) && len(sessions) > 1: // deleted since it was listed
 		case err != nil:
 			return err
 		}
@@ -347,7 +347,7 @@ func (i *Inspector) search(ctx context.Context, r *http.Request, session store.I
 	if len(hits) == searchHits {
 		b.Found = "the best " + present.Counted(len(hits), "event")
 	}
-	home := session // where a form starts that erases
+	home := session // the session in which an erasure can start
 	for _, h := range hits {
 		n := slices.IndexFunc(sessions, func(info store.Info) bool { return info.Key == h.Key })
 		if home.Key == (store.Key{}) && n >= 0 && i.may(r, h.Key, Erase) {

@@ -27,7 +27,7 @@ import (
 	"github.com/patchlog-dev/patchlog/store/memory"
 )
 
-// listingEnv is an inspector of a store.
+// listingEnv is a store with an inspector.
 type listingEnv struct {
 	testing.TB
 	store     *store.Store
@@ -51,7 +51,7 @@ func listingOf(t testing.TB, b backend.Backend, opts Options) *listingEnv {
 	return &listingEnv{t, s, i, map[store.Key][]string{}}
 }
 
-// add puts lines into a session.
+// add appends lines to a session.
 func (e *listingEnv) add(key store.Key, lines ...string) {
 	e.Helper()
 	e.lines[key] = append(e.lines[key], lines...)
@@ -63,7 +63,7 @@ func (e *listingEnv) create(key store.Key) {
 	testlog.Must(e.store.Create(e.Context(), key, nil, store.CreateOptions{}))(e)
 }
 
-// get returns the page at an address, which must have a status.
+// get requests an address and checks the status.
 func (e *listingEnv) get(address string, status int) string {
 	e.Helper()
 	w := httptest.NewRecorder()
@@ -83,7 +83,7 @@ var (
 	listingHref = regexp.MustCompile(`href="(\./[^"]*)">([^<]*)</a>`)
 )
 
-// rowsOf are the rows of a page: the session that each leads to, or "", and the texts of its cells.
+// rowsOf returns the rows of a page: the key that each links to, or "", and the texts of its cells.
 func (e *listingEnv) rowsOf(page string) (keys []string, cells [][]string) {
 	e.Helper()
 	for _, row := range listingRow.FindAllString(page, -1) {
@@ -102,7 +102,7 @@ func (e *listingEnv) rowsOf(page string) (keys []string, cells [][]string) {
 	return keys, cells
 }
 
-// all are the sessions of all pages, from an address on by the links to the next.
+// all returns the sessions on all pages from an address on, by following the links.
 func (e *listingEnv) all(address string) (keys []string) {
 	e.Helper()
 	for range 100 {
@@ -123,7 +123,7 @@ func (e *listingEnv) all(address string) (keys []string) {
 	return nil
 }
 
-// has fails the test unless the page has the text.
+// has fails the test unless the page contains the text.
 func (e *listingEnv) has(page, text string) {
 	e.Helper()
 	if !strings.Contains(page, text) {
@@ -163,7 +163,8 @@ func passLine(id string, start, count, minute int) string {
 		`"customMetadata":{"patchlog":{"trigger":"tokens","level":1,"eventsBefore":%[4]d,"eventsAfter":1,"tokensBefore":2000,"tokensAfter":3,"ratio":0.0015}}}`, id, minute, start, count, id)
 }
 
-// The figures of a session are those of 'patchlog stats', with when it was used and compacted last.
+// A session's figures are those of 'patchlog stats', with the times of its last activity and
+// compaction.
 func TestListingFigures(t *testing.T) {
 	e := listingOf(t, &memory.Backend{}, Options{})
 	key := sessionOf(1)
@@ -175,7 +176,7 @@ func TestListingFigures(t *testing.T) {
 	e.has(e.get("", http.StatusOK), fmt.Sprintf("%.0f percent of the tokens are visible", 100*float64(stats.Tokens.Visible)/float64(stats.Tokens.Raw)))
 }
 
-// Every column sorts both ways, and the pages have each session once.
+// Every column sorts both ways, and the pages list each session once.
 func TestListingSorts(t *testing.T) {
 	e := listingOf(t, &memory.Backend{}, Options{})
 	for n := range 230 {
@@ -208,7 +209,7 @@ func TestListingSorts(t *testing.T) {
 	e.has(e.get("./?sort=colour", http.StatusBadRequest), "there is no column")
 }
 
-// All words must be in the key, whatever their case.
+// A key must contain all words, ignoring case.
 func TestListingSearch(t *testing.T) {
 	e := listingOf(t, &memory.Backend{}, Options{})
 	for _, key := range []store.Key{{App: "shop", User: "Ada", Session: "Order 1"}, {App: "shop", User: "bob", Session: "order/2"}, {App: "shop2", User: "ada", Session: "chat"}} {
@@ -246,7 +247,8 @@ func TestListingSearch(t *testing.T) {
 	}
 }
 
-// What may not be read is nowhere, nor counted, and each session is asked about.
+// Sessions without read access are neither shown nor counted, and Authorize is called for each
+// session.
 func TestListingAuthorize(t *testing.T) {
 	var asked []string
 	e := listingOf(t, &memory.Backend{}, Options{Authorize: func(r *http.Request, key store.Key, want Access) bool {
@@ -273,7 +275,7 @@ func TestListingAuthorize(t *testing.T) {
 	e.hasNot(w.Body.String(), "ada")
 }
 
-// nameless is a backend that lists a session whose name damage has made another.
+// nameless is a backend with a session whose name is damaged.
 type nameless struct{ memory.Backend }
 
 func (b *nameless) List(ctx context.Context, prefix, after string, limit int) ([]backend.Listed, error) {
@@ -281,7 +283,7 @@ func (b *nameless) List(ctx context.Context, prefix, after string, limit int) ([
 	return append(out, backend.Listed{Session: "\xffno \u202ename"}), err
 }
 
-// A session whose key is lost is listed only without Authorize, and has no link.
+// A session without a known key is listed only without Authorize, and has no link.
 func TestListingWithoutAName(t *testing.T) {
 	for _, all := range []bool{true, false} {
 		opts := Options{}
@@ -308,7 +310,7 @@ func TestListingWithoutAName(t *testing.T) {
 	}
 }
 
-// Whatever names are made of, they are text, and lead to their own session.
+// Any key is shown as text and links to its own session.
 func TestListingHostileNames(t *testing.T) {
 	names := []string{
 		"<script>alert(1)</script>", `"><img src=x onerror=alert(1)>`, "a/b", "a%2Fb", "a%252Fb", "..", ".", "\u202egnp.exe", "javascript:alert(1)",
@@ -341,7 +343,7 @@ func TestListingEmpty(t *testing.T) {
 	}
 }
 
-// 100 rows are a page of a moderate size.
+// A page of 100 rows has a moderate size.
 func TestListingWeighs(t *testing.T) {
 	e := listingOf(t, &memory.Backend{}, Options{})
 	for n := range 150 {
@@ -354,12 +356,12 @@ func TestListingWeighs(t *testing.T) {
 	}
 }
 
-// Every error of the store is explained to a person: what it means and where to go on.
+// Every error of the store is explained: its meaning and where to continue.
 func TestExplain(t *testing.T) {
 	for _, c := range []struct {
 		err    error
 		advice string
-		link   string // a part of it; "" if there is none
+		link   string // part of it; "" if there is none
 	}{
 		{&store.SeqError{Expected: 3, Last: 4}, "The session has changed since the page was made", "session?key=a%2Fb%2Fc"},
 		{fold.ErrOutOfRange, "choose again", "session?"},
@@ -400,8 +402,7 @@ func TestExplain(t *testing.T) {
 	}
 }
 
-// slowServer serves an inspector, whose clients have little time for a body, from a program's own
-// server without limits.
+// slowServer serves an inspector with a short body timeout on a server without limits.
 func slowServer(t *testing.T, timeout time.Duration, opts Options) *httptest.Server {
 	t.Helper()
 	s := teststore.Memory(t, store.Options{})
@@ -414,8 +415,8 @@ func slowServer(t *testing.T, timeout time.Duration, opts Options) *httptest.Ser
 	return server
 }
 
-// A client that does not send the body it has announced gets an answer, and its connection is closed,
-// whether a handler reads the body or none does.
+// A client that does not send its announced body gets a response, and its connection is closed,
+// whether a handler reads the body or not.
 func TestSlowBody(t *testing.T) {
 	server := slowServer(t, 50*time.Millisecond, Options{Write: true})
 	for _, c := range []struct{ method, path, host, status string }{
@@ -427,14 +428,14 @@ func TestSlowBody(t *testing.T) {
 		conn := testlog.Must(net.Dial("tcp", server.Listener.Addr().String()))(t)
 		defer conn.Close()
 		fmt.Fprintf(conn, "%s /inspector/%s HTTP/1.1\r\nHost: %s\r\nContent-Type: application/x-www-form-urlencoded\r\nContent-Length: 1000\r\n\r\nact=", c.method, c.path, c.host)
-		answer, err := io.ReadAll(conn) // until the server closes
+		answer, err := io.ReadAll(conn) // until the server closes the connection
 		if err != nil || !strings.HasPrefix(string(answer), "HTTP/1.1 "+c.status) {
 			t.Errorf("%s %s of %s: %v, %.200s", c.method, c.path, c.host, err, answer)
 		}
 	}
 }
 
-// The deadline of a body does not end the request that it has arrived for.
+// The deadline of a body does not affect the response once the body was read.
 func TestBodyThenSlowAnswer(t *testing.T) {
 	const timeout = 200 * time.Millisecond
 	asked := false

@@ -33,7 +33,7 @@ import (
 	"github.com/patchlog-dev/patchlog/store/memory"
 )
 
-// A session about a lamp, in which patches hid things, and its key.
+// shopKey is the key of a session about a lamp, with hidden events.
 var shopKey = store.Key{App: "shop", User: "ada", Session: "1/2"}
 
 const shopLog = `{"id":"e1","invocationId":"i1","author":"user","timestamp":"2025-01-01T00:00:00Z","content":{"role":"user","parts":[{"text":"Where is my brass lamp? The order is ORDER-4711."}]}}
@@ -73,7 +73,7 @@ func newInspector(t *testing.T, s *store.Store, opts inspector.Options) *inspect
 	return testlog.Must(inspector.New(s, opts))(t)
 }
 
-// getPage gets a page by its name and parameters, names and values in turn.
+// getPage requests a page by its name and alternating parameter names and values.
 func getPage(t *testing.T, i http.Handler, name string, pairs ...string) (status int, body string) {
 	t.Helper()
 	query := url.Values{}
@@ -87,7 +87,7 @@ func getPage(t *testing.T, i http.Handler, name string, pairs ...string) (status
 	return w.Code, string(text)
 }
 
-// hitsIn returns what a page shows as found, each as a line of text with marks in brackets.
+// hitsIn returns the hits on a page, each as a line of text with marks in brackets.
 func hitsIn(page string) []string {
 	var hits []string
 	for _, m := range regexp.MustCompile(`(?s)<li class="hit.*?</li>`).FindAllString(page, -1) {
@@ -105,7 +105,7 @@ func TestSearchPage(t *testing.T) {
 	for name, c := range map[string]struct {
 		params []string
 		found  string
-		hits   []string // how they begin
+		hits   []string // how the hits start
 	}{
 		"words":          {[]string{"q", "teapot"}, "5 events found", []string{"record 5, hidden by record 8, user, 2 Jan 2025 00:00 And the green [teapot]?", "record 6, hidden by record 8, clerk, 2 Jan 2025 00:00 The [teapot] is sold out.", "record 4", "record 7, visible, user, 3 Jan 2025 00:00 Then I take a second lamp, a lamp of brass.", "record 3"}},
 		"what is hidden": {[]string{"q", "ORDER-4711", "hidden", "1"}, "", []string{"record 2, hidden by record 9, clerk"}},
@@ -139,7 +139,7 @@ func TestSearchPage(t *testing.T) {
 	}
 }
 
-// The page of a refused search shows the reason beside the query as typed.
+// The page of a refused search shows the reason and the query as typed.
 func TestSearchProblems(t *testing.T) {
 	i := newInspector(t, openShop(t), inspector.Options{})
 	key := shopKey.String()
@@ -167,7 +167,7 @@ func TestSearchProblems(t *testing.T) {
 	}
 }
 
-// A search leaves out the sessions that the request may not read: from the hits, the ranking and the messages.
+// Unreadable sessions affect neither hits nor ranking nor messages.
 func TestSearchAuthorized(t *testing.T) {
 	other := store.Key{App: "shop", User: "ada", Session: "other"}
 	secret := store.Key{App: "shop", User: "ada", Session: "secret"}
@@ -201,13 +201,13 @@ func TestSearchAuthorized(t *testing.T) {
 	}
 }
 
-// A session that is created while a search has begun is asked about, too.
+// A session created after the search began is authorized too.
 func TestSearchAuthorizedLate(t *testing.T) {
 	s := openShop(t)
 	late := store.Key{App: "shop", User: "ada", Session: "late"}
 	asked := 0
 	i := newInspector(t, s, inspector.Options{Authorize: func(_ *http.Request, key store.Key, _ inspector.Access) bool {
-		if asked++; asked == 2 { // of the session of the page first, then of what is listed
+		if asked++; asked == 2 { // first for the page's session, then for listed ones
 			importLog(t, s, late, "")
 			saySomething(t, s, late, "lamp")
 		}
@@ -219,7 +219,7 @@ func TestSearchAuthorizedLate(t *testing.T) {
 	}
 }
 
-// All sessions that the viewer may read are searched, of whatever user, where no session is named.
+// Without a session, all readable sessions of all users are searched.
 func TestSearchEverywhere(t *testing.T) {
 	s := openShop(t)
 	other, secret := store.Key{App: "desk", User: "bob", Session: "1"}, store.Key{App: "desk", User: "eve", Session: "2"}
@@ -266,7 +266,7 @@ func TestExport(t *testing.T) {
 		}
 	}
 	for query, want := range map[string]int{
-		"key=a/u/s&form=jsonl":        http.StatusNotFound, // it may not be read
+		"key=a/u/s&form=jsonl":        http.StatusNotFound, // not readable
 		"key=shop/ada/1%252F2&form=x": http.StatusBadRequest,
 		"form=visible":                http.StatusBadRequest,
 	} {
@@ -276,8 +276,7 @@ func TestExport(t *testing.T) {
 	}
 }
 
-// Names of files have nothing in them that a system takes for more than a name.
-// A session is exported as one page, for a browser without a server and without scripts; secrets are left out if asked.
+// A session is exported as one page that needs no server and no scripts; secrets are redacted on request.
 func TestExportHTML(t *testing.T) {
 	s := openShop(t)
 	saySomething(t, s, shopKey, "<script>alert(1)</script> mail me at ada@example.com")
@@ -318,7 +317,7 @@ func TestExportNames(t *testing.T) {
 	}
 }
 
-// breaking is a backend that fails once its number of reads is used up.
+// breaking is a backend that fails after a number of reads.
 type breaking struct {
 	backend.Backend
 	reads atomic.Int64
@@ -331,7 +330,7 @@ func (b *breaking) Read(ctx context.Context, session, creation string, seqs []ui
 	return b.Backend.Read(ctx, session, creation, seqs, maxBytes)
 }
 
-// A file that was cut short does not look like a whole one.
+// A truncated download does not look complete.
 func TestExportCutShort(t *testing.T) {
 	b := &breaking{Backend: new(memory.Backend)}
 	var log bytes.Buffer
@@ -348,7 +347,7 @@ func TestExportCutShort(t *testing.T) {
 	if got, err := http.Get(server.URL + "/export?key=a/u/s"); err != nil || got.StatusCode != http.StatusInternalServerError || got.Header.Get("Content-Disposition") != "" {
 		t.Errorf("nothing can be read: %v, %v", got, err)
 	}
-	b.reads.Store(2) // the third page cannot be read
+	b.reads.Store(2) // reading the third page fails
 	got := testlog.Must(http.Get(server.URL + "/export?key=a/u/s"))(t)
 	defer got.Body.Close()
 	text, err := io.ReadAll(got.Body)
@@ -365,8 +364,7 @@ type following struct {
 	lines *bufio.Scanner
 }
 
-// followed opens the stream of a session from a record on. lastID is what a browser says that
-// connects again.
+// followed opens the event stream of a session from a record on. lastID is the id that a reconnecting browser sends.
 func followed(t *testing.T, server *httptest.Server, after uint64, creation, lastID string) *following {
 	t.Helper()
 	q := url.Values{"key": {liveKey.String()}, "after": {fmt.Sprint(after)}, "creation": {creation}}
@@ -397,8 +395,7 @@ func (f *following) next() (name, data string) {
 	return "", ""
 }
 
-// until reads on until the log is said to have grown to a record, and fails if it is said to have
-// shrunk, or stayed.
+// until reads events until one reports record last. It fails if the reported records do not increase.
 func (f *following) until(last uint64) {
 	f.t.Helper()
 	for at := uint64(0); at < last; {
@@ -441,7 +438,7 @@ func TestLive(t *testing.T) {
 	if name, data := late.next(); name != "records" || data != "501" {
 		t.Errorf("told is %s %s", name, data)
 	}
-	// A client that has all records gets no event until one is logged.
+	// A client that has all records gets no event until another one is logged.
 	whole := followed(t, server, 501, info.Creation, "")
 	appended(t, s, 1)
 	if name, data := whole.next(); name != "records" || data != "502" {
@@ -468,7 +465,7 @@ func TestLive(t *testing.T) {
 	}
 }
 
-// A page gets a few events a second, however fast the session grows.
+// A page gets a few events per second, however fast the session grows.
 func TestLiveIsPaced(t *testing.T) {
 	s, server, info := serveLive(t, inspector.Options{})
 	page := followed(t, server, 0, info.Creation, "")
@@ -488,7 +485,7 @@ func TestLiveIsPaced(t *testing.T) {
 	}
 }
 
-// A client that may no longer read a session gets no more events.
+// A client that loses read access gets no more events.
 func TestLiveEndsWithAccess(t *testing.T) {
 	var may atomic.Bool
 	may.Store(true)
@@ -503,7 +500,7 @@ func TestLiveEndsWithAccess(t *testing.T) {
 	}
 }
 
-// A server that ends is not kept by the pages that follow, nor is a store.
+// Pages that follow sessions keep neither a server nor a store from closing.
 func TestLiveEndsWithTheStore(t *testing.T) {
 	s, server, info := serveLive(t, inspector.Options{})
 	page := followed(t, server, 0, info.Creation, "")
@@ -515,7 +512,7 @@ func TestLiveEndsWithTheStore(t *testing.T) {
 	}
 }
 
-// says runs the command on a database and returns what it writes, with no line cut.
+// says runs the command on a database and returns its output with full lines.
 func says(t *testing.T, db string, args ...string) string {
 	t.Helper()
 	var out, errs bytes.Buffer
@@ -526,7 +523,7 @@ func says(t *testing.T, db string, args ...string) string {
 	return out.String()
 }
 
-// text is what a reader sees of a page: its text, with blanks as one.
+// text returns the text of a page with white space collapsed.
 func text(t *testing.T, i *inspector.Inspector, page string, params url.Values) string {
 	t.Helper()
 	r := ask(i, "GET", "/"+page+"?"+params.Encode())
@@ -534,15 +531,14 @@ func text(t *testing.T, i *inspector.Inspector, page string, params url.Values) 
 	if err != nil || r.StatusCode != 200 {
 		t.Fatalf("%s?%s: status %d, %v\n%s", page, params.Encode(), r.StatusCode, err, body)
 	}
-	words := regexp.MustCompile(`(<a [^>]*>)?</?mark[^>]*>(</a>)?`).ReplaceAllString(string(body), "") // inside of a line
+	words := regexp.MustCompile(`(<a [^>]*>)?</?mark[^>]*>(</a>)?`).ReplaceAllString(string(body), "") // inside a line
 	words = regexp.MustCompile(`(?s)<[^>]*>`).ReplaceAllString(words, " ")
 	return blanks(html.UnescapeString(words))
 }
 
 func blanks(text string) string { return strings.Join(strings.Fields(text), " ") }
 
-// compacted is a database with a recorded session that was compacted, cut, pinned, and partly taken
-// back.
+// compacted returns a database with a recorded session that was compacted, cut, pinned, and partly reverted.
 func compacted(t *testing.T) (db string, key store.Key) {
 	t.Helper()
 	db = filepath.Join(t.TempDir(), "sessions.db")
@@ -570,7 +566,7 @@ func compacted(t *testing.T) (db string, key store.Key) {
 	return db, key
 }
 
-// What the pages say of a session is what the command says of it, figure by figure and line by line.
+// The pages show the same figures and lines as the command.
 func TestPagesSayWhatTheCommandSays(t *testing.T) {
 	db, key := compacted(t)
 	s := testlog.Must(store.Open(db, store.Options{ReadOnly: true}))(t)
@@ -597,7 +593,7 @@ func TestPagesSayWhatTheCommandSays(t *testing.T) {
 		if len(values) < 2 {
 			t.Fatalf("no state in %q", state)
 		}
-		for _, line := range append(lines[1:], values[1:]...) { // the first ones are the key and a heading
+		for _, line := range append(lines[1:], values[1:]...) { // skips the key and a heading
 			line = blanks(line)
 			said := strings.ReplaceAll(page, " ", "") // JSON is indented on the page
 			if line := strings.ReplaceAll(line, " ", ""); !strings.Contains(said, line) && !strings.Contains(said, strings.ToUpper(line[:1])+line[1:]) {
@@ -612,7 +608,7 @@ func TestPagesSayWhatTheCommandSays(t *testing.T) {
 			for _, line := range strings.Split(strings.TrimSpace(says(t, db, "diff", key.String(), from, to)), "\n")[1:] {
 				cells := regexp.MustCompile(` {2,}`).Split(strings.TrimSpace(line), -1)
 				if last := cells[len(cells)-1]; last == "event" || last == "value" {
-					continue // of a heading
+					continue // a heading
 				} else if !strings.Contains(page, blanks(last)) {
 					t.Errorf("from %s to %s, the page does not say %q", from, to, last)
 				}
@@ -628,7 +624,7 @@ func TestPagesSayWhatTheCommandSays(t *testing.T) {
 		for _, block := range blocks {
 			index := regexp.MustCompile(`^index (\d+)`).FindStringSubmatch(block)[1]
 			page := text(t, i, "summary", of("at", fmt.Sprint(last), "index", index))
-			for _, line := range strings.Split(block, "\n")[2:] { // the first ones have their own words on the page
+			for _, line := range strings.Split(block, "\n")[2:] { // skips lines that the page words differently
 				_, line, _ = strings.Cut(line, ": ")
 				if !strings.Contains(page, blanks(line)) {
 					t.Errorf("the page does not say %q", blanks(line))

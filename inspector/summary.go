@@ -17,28 +17,27 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// Bounds on what the page of a summary shows.
+// Limits for the page of a summary.
 const (
-	coveredRows  = 200     // events that it stands for
-	coveredFold  = 600     // bytes of a text of theirs that is not folded
-	coveredText  = 6_000   // bytes of the page, that one text of theirs takes
-	coveredBytes = 350_000 // bytes of the page, that all of them take
-	lossNames    = 500     // identifiers that are named of one sort
-	lossLength   = 120     // runes of one of them
+	coveredRows  = 200     // covered events
+	coveredFold  = 600     // bytes of a covered event's text that is not folded
+	coveredText  = 6_000   // bytes of the page per covered event's text
+	coveredBytes = 350_000 // bytes of the page for all of them
+	lossNames    = 500     // identifiers shown per sort
+	lossLength   = 120     // runes shown per identifier
 )
 
-// summaryBody is the panel of what stands for others: a summary, or an event of which results
-// were cleared or shortened.
+// summaryBody is the panel of a summary, or of an event whose results were cleared or shortened.
 type summaryBody struct {
 	At       uint64
 	Index    int
-	Seq      uint64 // of the record that put it in
+	Seq      uint64 // of the record that added it
 	Before   uint64 // the record before
-	Cleared  bool   // it is no summary
+	Cleared  bool   // it is a cleared copy, not a summary
 	Facts    []fact
-	Siblings []fact     // other summaries that the same patch put in
-	Head     string     // what it says in all
-	Loss     []lostList // and which names
+	Siblings []fact     // other summaries that the same patch added
+	Head     string     // totals
+	Loss     []lostList // the lost names
 	Text     shownEvent
 	Covered  struct {
 		Rows             []coveredRow
@@ -49,16 +48,16 @@ type summaryBody struct {
 	URL     template.URL // of its event
 }
 
-// lostList is names of one sort, those first that are worth most.
+// lostList is the lost names of one sort, the most valuable first.
 type lostList struct {
 	What  string
 	Mark  string
 	N     int
-	Names []fact // each leads to the event that had it
+	Names []fact // each links to the event that contains it
 	More  int
 }
 
-// coveredRow is an event that a summary stands for.
+// coveredRow is an event that a summary covers.
 type coveredRow struct {
 	Seq     uint64
 	URL     template.URL
@@ -66,7 +65,7 @@ type coveredRow struct {
 	Content shownEvent
 }
 
-// summaryPanel shows what stands for others: what it hides, and what it lost.
+// summaryPanel shows a summary or cleared copy: what it covers, and what it lost.
 func (i *Inspector) summaryPanel(ctx context.Context, r *http.Request, b *sessionBody) error {
 	key := b.Key
 	v, at, err := i.requestedSummary(ctx, r, b)
@@ -106,7 +105,7 @@ func (i *Inspector) summaryPanel(ctx context.Context, r *http.Request, b *sessio
 	}
 	show := showing{Left: textBytes, Fold: textBytes, Raw: rawURL(key), Marks: newMarks(invented)}
 	body.Text = show.event(entry.Event, entry.Seq)
-	body.Text.Notes = nil // the facts say what matters of them
+	body.Text.Notes = nil // the facts include the relevant notes
 	for n, b := range body.Text.Blocks {
 		if b.Plain {
 			body.Text.Blocks[n].Lines = markdown(b.Runs)
@@ -122,8 +121,8 @@ func (i *Inspector) summaryPanel(ctx context.Context, r *http.Request, b *sessio
 	return nil
 }
 
-// requestedSummary returns the view and the indices that a request is about: an index in the page's view, or what a patch
-// put in that stands for others.
+// requestedSummary returns the view and indices that the request names: an index in the page's view, or the summaries
+// and cleared copies that a patch added.
 func (i *Inspector) requestedSummary(ctx context.Context, r *http.Request, b *sessionBody) (v fold.View, at []int, err error) {
 	v = b.view
 	id := r.FormValue("patch")
@@ -162,18 +161,18 @@ func summaryURL(key store.Key, at uint64, index, from int) template.URL {
 	return query("summary", "key", key, "at", at, "index", index, "from", begin)
 }
 
-// standsIn reports whether an event says that it stands for another one, of which it leaves out
-// results.
+// standsIn reports whether an event is a cleared copy of another one.
 func standsIn(e *patch.Event) bool {
 	_, ok := e.Origin()
 	return ok
 }
 
-// addLoss says what the summary loses and invents. It notes how names are marked in the events and in the summary.
+// addLoss adds what the summary lost and invented. It sets the marks for names in the covered events (how) and in the
+// summary (invented).
 func (b *summaryBody) addLoss(doc present.Loss, covered []fold.Entry, how, invented map[string]string) {
 	b.Head = fmt.Sprintf("It stands for %s of %s, about %s → %s tokens. %d of %s can be seen.", present.Counted(doc.Events, "event"), present.Counted(doc.Invocations, "turn"),
 		present.Grouped(doc.Tokens), present.Grouped(doc.Summary.EstimatedTokens()), doc.Identifiers-len(doc.NotVisible), present.Counted(doc.Identifiers, "identifier"))
-	in := map[string]*patch.Event{} // where a name stands, in the events
+	in := map[string]*patch.Event{} // by name, the event that contains it
 	seqs := map[string]uint64{}
 	for _, e := range covered {
 		for _, id := range identifiers.NewIndex(identifiers.Text(e.Event)).Identifiers() {
@@ -205,13 +204,13 @@ func (b *summaryBody) addLoss(doc present.Loss, covered []fold.Entry, how, inven
 	}
 }
 
-// summaryFacts say what a summary says of its origin.
+// summaryFacts returns what a summary says about its origin.
 func summaryFacts(key store.Key, entry fold.Entry, cleared bool) []fact {
 	facts := eventFacts(entry)
 	if cleared {
 		o, _ := entry.Event.Origin()
 		facts = append(facts, fact{Name: "tokens as logged", Text: "about " + present.Grouped(o.Tokens)})
-		if o.Seq > 0 && o.Seq < entry.Seq { // what it says itself, which may be anything
+		if o.Seq > 0 && o.Seq < entry.Seq { // its own claim, which may be wrong
 			facts = append(facts, fact{"stands for", fmt.Sprintf("an event of record %d", o.Seq), recordURL(key, o.Seq, o.ID)})
 		}
 		return facts
@@ -232,8 +231,7 @@ func summaryFacts(key store.Key, entry fold.Entry, cleared bool) []fact {
 	return facts
 }
 
-// addCovered lists events that the summary stands for, as many as a page has, with their identifiers
-// marked.
+// addCovered lists the covered events, as many as fit on a page, with marked identifiers.
 func (b *summaryBody) addCovered(r *http.Request, key store.Key, covered []fold.Entry, how map[string]string) error {
 	from, _, err := number(r, "from")
 	if err != nil {
@@ -251,7 +249,7 @@ func (b *summaryBody) addCovered(r *http.Request, key store.Key, covered []fold.
 			break
 		}
 		row := coveredRow{e.Seq, recordURL(key, e.Seq, e.Event.ID()), present.KindOf(e), show.event(e.Event, e.Seq)}
-		row.Content.State, row.Content.Notes = nil, nil // the event's own page has them
+		row.Content.State, row.Content.Notes = nil, nil // shown on the event's own page
 		b.Covered.Rows = append(b.Covered.Rows, row)
 		b.Covered.Next++
 	}

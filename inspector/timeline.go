@@ -19,62 +19,62 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// step is what a record did to a session, and what the session came to with it.
+// step is the effect of a record, and the session's totals after it.
 type step struct {
 	Seq    uint64
 	Kind   present.Kind
 	Time   time.Time
-	Tokens int // estimated, of the record's event; 0 of a patch
+	Tokens int // estimate for the record's event; 0 for a patch
 
-	Events  int // visible after it
-	Visible int // tokens of these, estimated
-	Raw     int // tokens of all events logged up to it, estimated
-	Turn    int // the number of the invocation that it belongs to, or of the last one that began; 0 before the first
+	Events  int // visible events after it
+	Visible int // estimated tokens of these
+	Raw     int // estimated tokens of all events logged so far
+	Turn    int // number of its invocation, or of the last one that began; 0 before the first
 
-	Patch *patchStep // nil of an event
+	Patch *patchStep // nil for an event
 }
 
-// patchStep is what a patch did.
+// patchStep is the effect of a patch.
 type patchStep struct {
 	ID      string
 	Type    patch.Type
 	Group   string
-	Target  string // the id of the patch that it reverts, or of the event that it pins
+	Target  string // id of the patch that it reverts, or of the event that it pins
 	Applied bool
-	Pass    *compaction.Written // if compaction logged it
+	Pass    *compaction.Written // set if compaction logged it
 
-	Hid, Added             int // events
+	Hid, Added             int // numbers of events
 	HidTokens, AddedTokens int
-	Summary, Stands        bool // it put in a summary; or events of which results were cleared
-	RewoundTo              int  // the turn that it went back to the end of; -1 if it is no rewind
+	Summary, Stands        bool // it added a summary; it added cleared copies
+	RewoundTo              int  // the turn that it rewound to the end of; -1 if it is no rewind
 }
 
-// timeline is what each record of a log did, in order. It is extended as the log grows; what was
-// handed out stays as it was.
+// timeline is the step of each record of a log, in order. It is extended as the log grows; slices that were handed out
+// do not change.
 type timeline struct {
-	info  store.Info // of the session, as it was when the first record was read
+	info  store.Info // of the session, when the first record was read
 	view  fold.View
 	steps []step
-	turns ops.Turns // for add alone
-	held  int64     // bytes that the steps take, about
+	turns ops.Turns // used only by add
+	held  int64     // approximate bytes of the steps
 	notes *notes
 }
 
-// notes are what pages of a session compute once. They are for any goroutine.
+// notes caches data for pages of a session. It is safe for concurrent use.
 type notes struct {
 	mu      sync.Mutex
-	view    fold.View // that the targets are of
+	view    fold.View // the view of targets
 	targets []target
 	losses  map[lossKey]*lossLine
 }
 
-// targets returns what stands for the events of a view, computed again only if a patch changed that.
+// targets returns the targets of a view's events. They are recomputed only after a patch.
 func (t *timeline) targets(v fold.View) ([]target, error) {
 	t.notes.mu.Lock()
 	defer t.notes.mu.Unlock()
 	n := &t.notes.targets
 	if was := t.notes.view; was.Creation() == v.Creation() && was.Edition() == v.Edition() && was.PatchSeq() == v.PatchSeq() && was.Seq() <= v.Seq() && was.Seq() > 0 {
-		for at, first := v.Len(), uint64(len(*n)); first < v.Seq(); first++ { // events alone came since
+		for at, first := v.Len(), uint64(len(*n)); first < v.Seq(); first++ { // only events were appended
 			*n = append(*n, target{Index: at - int(v.Seq()-first)})
 		}
 		t.notes.view = v
@@ -87,7 +87,7 @@ func (t *timeline) targets(v fold.View) ([]target, error) {
 	return found, err
 }
 
-// at returns the step of a record.
+// at returns the step of a record, or a zero step for seq 0.
 func (t *timeline) at(seq uint64) step {
 	if seq == 0 {
 		return step{}
@@ -97,7 +97,7 @@ func (t *timeline) at(seq uint64) step {
 
 func (t *timeline) last() uint64 { return uint64(len(t.steps)) }
 
-// footprint is about how many bytes of memory it takes.
+// footprint returns the approximate memory of the timeline in bytes.
 func (t *timeline) footprint() int64 {
 	size := int64(t.view.Footprint()) + t.held + int64(cap(t.steps))*int64(unsafe.Sizeof(step{}))
 	if t.notes != nil {
@@ -108,11 +108,11 @@ func (t *timeline) footprint() int64 {
 	return size
 }
 
-// idBytes is about what an entry takes in a map by ids, besides its id.
+// idBytes is the approximate memory of a map entry keyed by id, without the id.
 const idBytes = 48
 
-// add takes the log's next record. If the view needs records that it does not hold, the error is
-// a *[fold.MissingRecordsError].
+// add adds the log's next record. If the view needs records that it does not hold, the error is a
+// *[fold.MissingRecordsError].
 func (t *timeline) add(r patch.Record) error {
 	after, err := t.view.Apply(r)
 	if err != nil {
@@ -138,7 +138,7 @@ func (t *timeline) add(r patch.Record) error {
 	return nil
 }
 
-// patch fills in what a patch did.
+// patch fills in the effect of a patch.
 func (t *timeline) patch(s *step, after fold.View, r patch.Record) error {
 	f, err := present.EffectOf(t.view, after, r)
 	if err != nil {
@@ -166,7 +166,7 @@ func (t *timeline) patch(s *step, after fold.View, r patch.Record) error {
 	return nil
 }
 
-// footprint is about how many bytes a step takes besides its own.
+// footprint returns the approximate memory of a step besides its struct.
 func (s *step) footprint() int64 {
 	n := 0
 	if p := s.Patch; p != nil {
@@ -178,7 +178,7 @@ func (s *step) footprint() int64 {
 	return int64(n)
 }
 
-// timelines keeps those of the sessions that were looked at last, the last used first.
+// timelines is an LRU cache of timelines, the last used first.
 type timelines struct {
 	mu     sync.Mutex
 	cached []*cachedTimeline
@@ -188,7 +188,7 @@ type cachedTimeline struct {
 	key  store.Key
 	mu   sync.Mutex // held while the timeline is extended
 	line timeline
-	size int64 // as counted
+	size int64 // as last counted
 }
 
 // timeline returns the session's timeline up to its newest record.
@@ -205,7 +205,7 @@ func (i *Inspector) timeline(ctx context.Context, key store.Key) (*timeline, err
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	defer i.timelines.count(k, i.opts.CacheBytes)
-	// What was erased since is not to be told from memory.
+	// Erased contents must not be shown from the cache.
 	if k.line.info.Creation != info.Creation || k.line.view.Edition() < now.Edition() {
 		start, err := i.store.ViewAt(ctx, key, 0)
 		if err != nil {
@@ -224,7 +224,7 @@ func (i *Inspector) timeline(ctx context.Context, key store.Key) (*timeline, err
 		}
 	}
 	if now.Seq() == k.line.last() {
-		k.line.view = now // the store has it in memory anyway
+		k.line.view = now // it is in the store's memory anyway
 	}
 	handed := k.line
 	handed.steps = handed.steps[:len(handed.steps):len(handed.steps)]
@@ -232,7 +232,7 @@ func (i *Inspector) timeline(ctx context.Context, key store.Key) (*timeline, err
 	return &handed, nil
 }
 
-// extend adds a record, with what the view needs of its log for that.
+// extend adds a record, reading the records that the view needs.
 func (i *Inspector) extend(ctx context.Context, key store.Key, t *timeline, r patch.Record) error {
 	err := t.add(r)
 	for range 2 {
@@ -249,7 +249,7 @@ func (i *Inspector) extend(ctx context.Context, key store.Key, t *timeline, r pa
 	return err
 }
 
-// records returns the records of a session with these seqs, which are ascending; those that are not there are left out.
+// records reads the records with the given ascending seqs; missing ones are left out.
 func (i *Inspector) records(ctx context.Context, key store.Key, seqs []uint64) (found []patch.Record, err error) {
 	if len(seqs) == 0 {
 		return nil, nil
@@ -268,7 +268,7 @@ func (i *Inspector) records(ctx context.Context, key store.Key, seqs []uint64) (
 	return found, nil
 }
 
-// get returns the cached timeline of a session, or a new one, as the last used.
+// get returns the cached timeline of a session, or a new one, and marks it as last used.
 func (t *timelines) get(key store.Key) *cachedTimeline {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -281,8 +281,8 @@ func (t *timelines) get(key store.Key) *cachedTimeline {
 	return k
 }
 
-// count notes how large a timeline is, and evicts those that were not used for longest, but for the last used one. With a
-// limit below 0 nothing is cached. The caller holds the timeline's lock.
+// count updates the size of a timeline and evicts the least recently used ones, but not the last used. A negative limit
+// disables the cache. The caller holds the timeline's lock.
 func (t *timelines) count(k *cachedTimeline, limit int64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -296,7 +296,7 @@ func (t *timelines) count(k *cachedTimeline, limit int64) {
 	}
 }
 
-// blank says of a record by which receipt it was erased, or nothing.
+// blank returns the receipt that erased a record, or nothing.
 func (t *timeline) blank(key store.Key, r patch.Record) []fact {
 	by, erased := records.Envelope(r).ErasedBy()
 	if !erased {
@@ -314,8 +314,8 @@ func (t *timeline) blank(key store.Key, r patch.Record) []fact {
 	return []fact{{Text: "Erased; the receipt is not in this log"}}
 }
 
-// erasable reports whether there may be something in a record that can be erased. What was
-// erased with its state values kept can be erased once more without.
+// erasable reports whether a record may have something to erase. A record that was erased with its state values kept
+// can be erased again without them.
 func erasable(r patch.Record) bool {
 	if r.Patch != nil {
 		return r.Patch.Type() != patch.Erase

@@ -29,7 +29,7 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// grown is the timeline of a log, with what its view needs of it.
+// grown builds the timeline of a log, supplying the records that its view needs.
 func grown(t testlog.Failer, records []patch.Record) *timeline {
 	t.Helper()
 	line := &timeline{view: fold.New("", nil), turns: ops.Turns{}}
@@ -44,8 +44,7 @@ func grown(t testlog.Failer, records []patch.Record) *timeline {
 	return line
 }
 
-// What a timeline says of each record is what the views before and after it say, of logs of every
-// kind.
+// A timeline's steps agree with the views before and after each record, for all kinds of logs.
 func TestPropertyTimeline(t *testing.T) {
 	skipped := 0
 	rapid.Check(t, func(rt *rapid.T) {
@@ -88,7 +87,7 @@ func TestPropertyTimeline(t *testing.T) {
 			v = after
 		}
 	})
-	if skipped == 0 && !testing.Short() { // when less is drawn
+	if skipped == 0 && !testing.Short() { // fewer logs are drawn in short mode
 		t.Error("no patch was skipped")
 	}
 }
@@ -101,8 +100,7 @@ func inspect(t testing.TB, opts Options) (*store.Store, *Inspector) {
 	return s, i
 }
 
-// A timeline that grows with its log is the one that is made at once, and what was handed out
-// before stays as it was.
+// A timeline that grows with its log equals one built at once, and its earlier slices do not change.
 func TestPropertyTimelineGrows(t *testing.T) {
 	s, i := inspect(t, Options{})
 	n := 0
@@ -121,7 +119,7 @@ func TestPropertyTimelineGrows(t *testing.T) {
 			}
 			seq = rapid.IntRange(seq+1, len(records)).Draw(rt, "seq")
 		}
-		for n := range records { // as they were logged: with times, say
+		for n := range records { // as logged, with times
 			for r, err := range s.RawEvents(t.Context(), key, uint64(n+1)) {
 				testlog.NoError(rt, err)
 				records[n] = r
@@ -142,7 +140,7 @@ func TestPropertyTimelineGrows(t *testing.T) {
 	})
 }
 
-// The timelines that were not used for longest are evicted when all take too many bytes.
+// The least recently used timelines are evicted if all together are too large.
 func TestTimelinesAreEvicted(t *testing.T) {
 	s, i := inspect(t, Options{CacheBytes: 200_000})
 	look := func(n int) *timeline {
@@ -195,7 +193,7 @@ func TestTimelinesAreEvicted(t *testing.T) {
 	}
 }
 
-// The footprint of a timeline counts what it keeps of events that are hidden, and of patches.
+// The footprint of a timeline includes what it keeps of hidden events and of patches.
 func TestTimelineFootprint(t *testing.T) {
 	long := strings.Repeat("x", 1_000)
 	of := func(id string) int64 {
@@ -212,7 +210,7 @@ func TestTimelineFootprint(t *testing.T) {
 	}
 }
 
-// A session that is created again has a timeline of its own.
+// A session that is created again has a new timeline.
 func TestTimelineOfASessionCreatedAgain(t *testing.T) {
 	s, i := inspect(t, Options{})
 	key := store.Key{App: "a", User: "u", Session: "s"}
@@ -231,8 +229,7 @@ func TestTimelineOfASessionCreatedAgain(t *testing.T) {
 	}
 }
 
-// A page of a session that was opened anew shows a revert of what snapshots leave out, and what
-// that did.
+// The page of a reopened session shows a revert of a patch that is not in the snapshot, and its effect.
 func TestPageOfALateRevert(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "sessions.db")
 	key := store.Key{App: "a", User: "u", Session: "s"}
@@ -280,7 +277,7 @@ func TestPageOfALateRevert(t *testing.T) {
 	})
 }
 
-// However long names and however large a state are, a session's page stays below a megabyte.
+// A session's page stays below a megabyte, whatever the lengths of names and of the state.
 func TestSessionPageIsBounded(t *testing.T) {
 	testlog.OneGoroutine(t)
 	s, i := inspect(t, Options{})
@@ -308,7 +305,7 @@ func TestSessionPageIsBounded(t *testing.T) {
 	}
 }
 
-// The figures are those of the view that is shown, also if the session grows while its page is made.
+// The figures are those of the shown view, even if the session grows meanwhile.
 func TestStatsAreOfTheViewShown(t *testing.T) {
 	s := teststore.Memory(t, store.Options{})
 	key := store.Key{App: "a", User: "u", Session: "s"}
@@ -327,7 +324,7 @@ func TestStatsAreOfTheViewShown(t *testing.T) {
 	say()
 	b := sessionBody{Key: key, line: line}
 	testlog.NoError(t, i.fillSession(t.Context(), &b, 1))
-	// A record that has come since is not there yet, for the page that is being made.
+	// A page that is being rendered does not include a newer record.
 	if err := i.fillSession(t.Context(), &sessionBody{Key: key, line: line}, 2); !errors.Is(err, store.ErrNotFound) {
 		t.Errorf("a record beyond the timeline: %v", err)
 	}
@@ -340,7 +337,7 @@ func TestStatsAreOfTheViewShown(t *testing.T) {
 	}
 }
 
-// After an erasure the timeline is built anew once, and then comes from the cache.
+// After an erasure the timeline is rebuilt once and then cached.
 func TestErasedIsReadOnce(t *testing.T) {
 	s := teststore.Memory(t, store.Options{})
 	key := store.Key{App: "a", User: "u", Session: "s"}
@@ -359,8 +356,8 @@ func TestErasedIsReadOnce(t *testing.T) {
 	}
 }
 
-// drawnRecords is the log of a test: some events, of which a summary hides 2 to 5, a pass of compaction clears 7 and 8,
-// and patches of other kinds.
+// drawnRecords returns a test log: a summary hides events 2 to 5, a compaction pass clears 7 and 8, and there are
+// patches of other types.
 func drawnRecords(t *testing.T) []patch.Record {
 	t.Helper()
 	records := recorded.Log(t, 10)
@@ -378,7 +375,7 @@ func drawnRecords(t *testing.T) []patch.Record {
 	return records
 }
 
-// pictureAt draws a log as it stood after a record.
+// pictureAt draws a log as of a record.
 func pictureAt(t testlog.Failer, records []patch.Record, at int) (*picture, []target, fold.View) {
 	t.Helper()
 	line := grown(t, records)
@@ -387,8 +384,8 @@ func pictureAt(t testlog.Failer, records []patch.Record, at int) (*picture, []ta
 	return newPicture(line, v, targets), targets, v
 }
 
-// After each record, the film has the events in order, those pale that the model does not see, and what comes later as
-// such; the visible log has its events; and each hidden stretch leads to what stands for it.
+// As of each record, the film has all events in order, marked hidden if the model does not see them and later if they
+// come later; the visible log has the visible events; and each hidden stretch leads to its representative.
 func TestPictureThroughTime(t *testing.T) {
 	records := drawnRecords(t)
 	for at := 1; at <= len(records); at++ {
@@ -427,7 +424,7 @@ func TestPictureThroughTime(t *testing.T) {
 	}
 }
 
-// drawn renders a picture, and checks it as XML, which is stricter than HTML.
+// drawn renders a picture and parses it as XML, which is stricter than HTML.
 func drawn(t testlog.Failer, p *picture) string {
 	t.Helper()
 	var out strings.Builder
@@ -452,7 +449,7 @@ func TestPropertyPicturesAreWellFormed(t *testing.T) {
 	})
 }
 
-// The picture of a long log is small: neighbouring cells and funnels are merged.
+// The picture of a long log is small: adjacent cells and funnels are merged.
 func TestPicturesAreSmall(t *testing.T) {
 	testlog.OneGoroutine(t)
 	line, targets := &timeline{}, []target{}
@@ -472,7 +469,7 @@ func TestPicturesAreSmall(t *testing.T) {
 	}
 }
 
-// What stands for each event is computed again only after a patch.
+// Targets are recomputed only after a patch.
 func TestTargetsAreExtended(t *testing.T) {
 	s, i := inspect(t, Options{})
 	key := store.Key{App: "a", User: "u", Session: "s"}

@@ -24,25 +24,24 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// action is what a request wants to be done to a session, and what its author was looking at. It is previewed,
-// which writes nothing, and then done on the view that was previewed.
+// action is a requested change of a session, with the state that its author saw. It is previewed, which writes nothing,
+// and then applied to the previewed view.
 type action struct {
 	*actionKind
-	form    url.Values // its fields, checked
+	form    url.Values // validated fields
 	key     store.Key
-	doing   bool              // else it is previewed
-	at, seq uint64            // the record of the view that the author saw; the record that the action is about
-	seqs    []uint64          // the records to be erased; seq is the first of them
+	doing   bool              // apply, not preview
+	at, seq uint64            // seq of the view that the author saw; seq of the record that the action is about
+	seqs    []uint64          // seqs of the records to erase; seq is the first
 	spans   []compaction.Span // of the selected events, in the view after at
 	author  string
-	may     func(key store.Key, want Access) bool // what the request may
+	may     func(key store.Key, want Access) bool // reports the request's access
 }
 
-// actionKind is a kind of action. Its functions get the view that the author looks at, and the page that
-// says what would be done, or was.
+// actionKind is a kind of action. Its functions get the view that the author saw, and fill in the page.
 type actionKind struct {
 	name, title    string
-	confirm        string        // the word on the button
+	confirm        string        // label of the button
 	limit          time.Duration // 0 means pageTimeout
 	preview, apply func(i *Inspector, ctx context.Context, a *action, v fold.View, p *actPage) error
 }
@@ -63,11 +62,11 @@ var actionKinds = []actionKind{
 	{actErase, "Erase", "Erase for good", longAct, previewErase, applyErase},
 }
 
-// actErase is the kind of action that needs the access Erase.
+// actErase is the name of the kind of action that needs the access Erase.
 const actErase = "erase"
 
-// act previews something that a person wants to be done to a session, by GET, or does it, by POST. What was done shows on
-// the session's page, to which the answer leads; what cannot be done is a panel of it, as previews are.
+// act previews an action (GET) or applies it (POST). After an applied action it redirects to the session's page with a
+// notice. Previews and refusals are panels of the session's page.
 func (i *Inspector) act(w http.ResponseWriter, r *http.Request) error {
 	a, err := i.action(w, r)
 	if err != nil {
@@ -77,14 +76,14 @@ func (i *Inspector) act(w http.ResponseWriter, r *http.Request) error {
 	do := i.previewAct
 	if a.doing {
 		do = i.doAct
-		// A form that is sent twice is done once: the second request finds that the log has grown.
+		// A form that is sent twice is applied once: the second request finds that the log has grown.
 		unlock, err := i.lock(r.Context(), a.key)
 		if err != nil {
 			return err
 		}
 		defer unlock()
 	}
-	// The action is finished even if the client disconnects.
+	// Finish the action even if the client disconnects.
 	ctx, done := context.WithTimeout(context.WithoutCancel(r.Context()), max(a.limit, pageTimeout))
 	defer done()
 	info, err := i.store.Info(ctx, a.key)
@@ -115,7 +114,7 @@ func (i *Inspector) act(w http.ResponseWriter, r *http.Request) error {
 	return i.showSession(w, r, b)
 }
 
-// lock waits until no other request acts on a session. Others wait until unlock is called.
+// lock serialises actions on a session, until unlock is called.
 func (i *Inspector) lock(ctx context.Context, key store.Key) (unlock func(), err error) {
 	done := make(chan struct{})
 	for {
@@ -136,7 +135,7 @@ func (i *Inspector) lock(ctx context.Context, key store.Key) (unlock func(), err
 }
 
 // previewAct previews on the newest view, to which it moves the selection. An erasure is previewed on the view that the
-// author saw: it erases selected events that are hidden now, too.
+// author saw, because it also erases selected events that are now hidden.
 func (i *Inspector) previewAct(ctx context.Context, a *action, p *actPage) error {
 	seen, err := i.selected(ctx, a)
 	if err != nil {
@@ -168,7 +167,7 @@ func (i *Inspector) previewAct(ctx context.Context, a *action, p *actPage) error
 	return a.preview(i, ctx, a, v, p)
 }
 
-// doAct applies the previewed change, on the view of the preview.
+// doAct applies the action to the previewed view.
 func (i *Inspector) doAct(ctx context.Context, a *action, p *actPage) error {
 	v, err := i.selected(ctx, a)
 	if err != nil {
@@ -177,7 +176,7 @@ func (i *Inspector) doAct(ctx context.Context, a *action, p *actPage) error {
 	return a.apply(i, ctx, a, v, p)
 }
 
-// selected returns the view that the author saw, which has the selected events.
+// selected returns the view that the author saw, with the selected events.
 func (i *Inspector) selected(ctx context.Context, a *action) (fold.View, error) {
 	v, err := i.store.ViewAt(ctx, a.key, a.at)
 	if err != nil {
@@ -199,7 +198,7 @@ func (a *action) ids(seen fold.View) (ids []string) {
 	return ids
 }
 
-// move makes the spans those of the same events in another view, and returns the ids of events that are hidden there.
+// move maps the spans to the same events in another view, and returns the ids of events that are hidden there.
 func (a *action) move(seen, now fold.View) (gone []string) {
 	at := make(map[string]int, now.Len())
 	for n, e := range now.Events() {
@@ -219,7 +218,7 @@ func (a *action) move(seen, now fold.View) (gone []string) {
 	return gone
 }
 
-// merged returns the union of spans, in order; adjacent spans become one.
+// merged returns the union of spans in order, with adjacent spans joined.
 func merged(spans []compaction.Span) (out []compaction.Span) {
 	slices.SortFunc(spans, func(a, b compaction.Span) int { return a.Start - b.Start })
 	for _, s := range spans {
@@ -232,7 +231,7 @@ func merged(spans []compaction.Span) (out []compaction.Span) {
 	return out
 }
 
-// fields are the hidden fields of a form that asks for the same, but for some, whose names and values stand in turn.
+// fields returns the hidden fields of a form for the same action, with some replaced by alternating names and values.
 func (a *action) fields(but ...string) []actField {
 	form := maps.Clone(a.form)
 	for _, name := range []string{"index", "from", "through", "plan"} {
@@ -284,7 +283,7 @@ func (i *Inspector) changeOf(ctx context.Context, a *action) (ops.Change, error)
 func previewChange(i *Inspector, ctx context.Context, a *action, v fold.View, p *actPage) error {
 	text := a.form.Get("text")
 	if a.name == "summarise" && text == "" {
-		a.form.Set("text", "…") // it is typed into the form that the preview has
+		a.form.Set("text", "…") // typed into the preview's form
 	}
 	c, err := i.changeOf(ctx, a)
 	if err != nil {
@@ -349,7 +348,7 @@ func applyChange(i *Inspector, ctx context.Context, a *action, v fold.View, p *a
 	return nil
 }
 
-// done leads to the session's page, which says what was logged.
+// done sets the session's page with a notice as the next page.
 func (p *actPage) done(a *action, records []patch.Record) {
 	if len(records) == 0 {
 		p.notice("Nothing had to be logged.")
@@ -467,27 +466,27 @@ func applyCompact(i *Inspector, ctx context.Context, a *action, v fold.View, p *
 	return nil
 }
 
-// actBytes is the most bytes of a request that acts.
+// actBytes is the maximum size of an action's request.
 const actBytes = 1 << 20
 
-// actFields are the fields that a request to act may have. Each occurs once, except those of a selection.
+// actFields are the fields of an action's request. Each occurs once, except those of a selection.
 var actFields = []string{
-	"act", "key", "creation", // which session of the key was looked at,
-	"at",                       // after which record,
-	"index", "from", "through", // and which visible events are selected: single indices, and spans
-	"seq", // the record that it is about; an erasure takes several
+	"act", "key", "creation", // the session that its author saw,
+	"at",                       // the record as of which they saw it,
+	"index", "from", "through", // the selected visible events: single indices, and spans
+	"seq", // the record concerned; an erasure takes several
 	"text", "state", "focus", "to", "allow_orphans", "allow_pinned", "values", "reason",
-	"match", "where", // the text by which events are erased, in this session or in all
-	"plan", // a digest of what the preview of an erasure showed
+	"match", "where", // text to erase by, and whether in all sessions
+	"plan", // digest of a previewed erasure
 }
 
-// choices are the fields that take one of a few values.
+// choices are fields with a fixed set of values.
 var choices = map[string][]string{
 	"where": {"", "everywhere"}, "state": {"", string(patch.Keep), string(patch.Drop)},
 	"allow_orphans": {"", "yes"}, "allow_pinned": {"", "yes"}, "values": {"", string(patch.KeepValues), string(patch.NullValues)},
 }
 
-// action reads a request, which must be allowed to write to its session, or to erase in it.
+// action parses a request, which must have the access to write to its session, or to erase in it.
 func (i *Inspector) action(w http.ResponseWriter, r *http.Request) (*action, error) {
 	doing := r.Method == http.MethodPost
 	if doing {
@@ -517,9 +516,9 @@ func (i *Inspector) action(w http.ResponseWriter, r *http.Request) (*action, err
 	return a, a.read(r)
 }
 
-// readForm reads the body of a request that acts. Its address has no fields.
+// readForm parses the body of an action's request, whose address must have no fields.
 func (i *Inspector) readForm(w http.ResponseWriter, r *http.Request) error {
-	r.Body = http.MaxBytesReader(w, r.Body, actBytes) // whatever reads it: the page of an error does, too
+	r.Body = http.MaxBytesReader(w, r.Body, actBytes) // also applies if the error page reads the body
 	if r.URL.RawQuery != "" {
 		return badRequest("address", "an act has its fields in the body, not in the address")
 	}
@@ -538,7 +537,7 @@ func (i *Inspector) readForm(w http.ResponseWriter, r *http.Request) error {
 	return badRequest("form", "%s", present.PrintableUpTo(err.Error(), 200))
 }
 
-// read reads the fields.
+// read parses the fields.
 func (a *action) read(r *http.Request) (err error) {
 	n := slices.IndexFunc(actionKinds, func(v actionKind) bool { return v.name == a.form.Get("act") })
 	if n < 0 {
@@ -601,7 +600,8 @@ func (a *action) readSelection() error {
 	return nil
 }
 
-// typed is a text of a person's own. Lines end with \n, however they were sent.
+// typed validates a text typed by a person and converts its line breaks to
+// .
 func typed(name, text string) (string, error) {
 	text = strings.NewReplacer("\r\n", "\n", "\r", "\n").Replace(text)
 	if !utf8.ValidString(text) {
@@ -615,25 +615,25 @@ func typed(name, text string) (string, error) {
 	return strings.TrimSpace(text), nil
 }
 
-// actRows is the most rows on a page of lists that can have thousands.
+// actRows is the maximum number of rows of a list on an action's page.
 const actRows = 200
 
-// actPage is a panel about an action: what it would do, or why it cannot be done.
+// actPage is the panel of an action: its preview, or why it is refused.
 type actPage struct {
 	Heading     string
 	Says        string       // what Confirm does, in a sentence
-	Confirm     *actForm     // nil if it cannot be done
-	Next        template.URL // where it is shown, once it was done
+	Confirm     *actForm     // nil if the action is refused
+	Next        template.URL // the page that shows the result
 	Problem     string
 	Notices     []string
-	Lines       []string // what a problem or a notice is about
+	Lines       []string // details of a problem or notice
 	Plan        []present.Row
 	Differences []shownDifference
 	Links       []link
 	Erased      []actErased
-	Counts      []present.Row // of what is erased, by place
+	Counts      []present.Row // erased items by place
 	OutOfReach  []string
-	Forms       []actForm // other previews
+	Forms       []actForm // for other previews
 }
 
 func (p *actPage) notice(format string, args ...any) {
@@ -651,26 +651,26 @@ func (p *actPage) line(format string, args ...any) {
 // actField is a hidden field.
 type actField struct{ Name, Value string }
 
-// actForm asks for something, with what a person can tick or type.
+// actForm is a form with things to tick or type.
 type actForm struct {
-	Text   string // before it
+	Text   string // shown before the form
 	Button string
-	Danger bool // it cannot be undone
+	Danger bool // the action cannot be undone
 	Fields []actField
 	Allow  *actAllow
 	Input  *actInput
 }
 
-// actAllow is something to be ticked.
+// actAllow is a checkbox.
 type actAllow struct{ Name, Label string }
 
-// actInput is something to be typed.
+// actInput is a text field.
 type actInput struct {
 	Name, Label, Value string
-	Long               bool // in several lines
+	Long               bool // several lines
 }
 
-// refusal is an error that says why an action was not done.
+// refusal is an error that says why an action was not applied.
 type refusal struct {
 	status int
 	text   string
@@ -678,7 +678,7 @@ type refusal struct {
 
 func (e *refusal) Error() string { return e.text }
 
-// refuse makes the page of a refusal that a person can do something about, or returns the error.
+// refuse fills in the page of a refusal that a person can resolve, or returns the error.
 func (i *Inspector) refuse(ctx context.Context, a *action, p *actPage, err error) (status int, _ error) {
 	var (
 		refused  *refusal
@@ -754,7 +754,7 @@ func (i *Inspector) refuse(ctx context.Context, a *action, p *actPage, err error
 	return status, nil
 }
 
-// capital is a sentence whose first letter is large.
+// capital returns a sentence with its first letter in upper case.
 func capital(text string) string {
 	r, size := utf8.DecodeRuneInString(text)
 	return strings.ToUpper(string(r)) + text[size:]

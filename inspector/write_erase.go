@@ -19,11 +19,11 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// actErased is what is erased of a session, or would be.
+// actErased is what an erasure erases in a session.
 type actErased struct {
 	Key     string
 	Events  []actErasedEvent
-	More    int // events that are not shown
+	More    int // number of events not shown
 	Initial []string
 }
 
@@ -31,7 +31,7 @@ type actErased struct {
 type actErasedEvent struct {
 	URL  template.URL // of its record
 	Seq  uint64
-	Text string // what it says, as long as it does
+	Text string // its content, unless it is erased
 	Why  string
 }
 
@@ -80,7 +80,7 @@ func previewErase(i *Inspector, ctx context.Context, a *action, seen fold.View, 
 	return nil
 }
 
-// countErased counts what is erased by the place that it is in.
+// countErased counts the erased items by place.
 func countErased(e store.Erasure) []present.Row {
 	n := map[string]int{}
 	for _, s := range e.Sessions {
@@ -104,7 +104,7 @@ func countErased(e store.Erasure) []present.Row {
 	return rows
 }
 
-// eraseSentence says what is erased, without the places that have nothing.
+// eraseSentence describes the counts, without zeros.
 func eraseSentence(counts []present.Row) string {
 	var said []string
 	for _, r := range counts {
@@ -142,7 +142,7 @@ func applyErase(i *Inspector, ctx context.Context, a *action, seen fold.View, p 
 	return nil
 }
 
-// planErase is what would be erased. It is an error if the request may not erase all of it.
+// planErase returns what would be erased. It fails unless the request may erase all of it.
 func (i *Inspector) planErase(ctx context.Context, a *action, seen fold.View) (store.Erasure, error) {
 	if len(a.seqs)+len(a.spans) == 0 && a.form.Get("match") == "" {
 		return store.Erasure{}, &ops.EditError{Problem: "no event is selected; tick events of what the model sees or that a search found, or take one of the raw log"}
@@ -165,11 +165,11 @@ func (a *action) erase(seen fold.View, dryRun bool) ops.Erase {
 	}
 }
 
-// planDigest tells plans apart that erase something else.
+// planDigest returns a digest of what a plan erases.
 func planDigest(e store.Erasure) string {
 	type session struct {
 		Key     string
-		Open    uint64 // the receipt of an earlier erasing, to be finished
+		Open    uint64 // receipt of an unfinished erasure
 		Events  []store.ErasedEvent
 		Initial []string
 	}
@@ -178,16 +178,16 @@ func planDigest(e store.Erasure) string {
 		all = append(all, session{s.Key.String(), s.Receipt.Seq, s.Events, s.Initial})
 	}
 	all = append(all, session{Initial: e.Shared})
-	text, _ := json.Marshal(all) // of numbers and strings, which it can always write
+	text, _ := json.Marshal(all) // cannot fail: only numbers and strings
 	sum := sha256.Sum256(text)
 	return hex.EncodeToString(sum[:])
 }
 
-// showErased shows what is erased, in the sessions that the request may know of.
+// showErased shows what is erased in the sessions that the request may read.
 func (i *Inspector) showErased(ctx context.Context, a *action, e store.Erasure, p *actPage) error {
 	left := actRows
 	for _, s := range e.Sessions {
-		if !a.mayErase(s.Key) { // a fork that was made while this was under way
+		if !a.mayErase(s.Key) { // a fork that was created meanwhile
 			continue
 		}
 		out := actErased{Key: s.Key.String()}
@@ -212,7 +212,7 @@ func (i *Inspector) showErased(ctx context.Context, a *action, e store.Erasure, 
 		}
 		p.Erased = append(p.Erased, out)
 	}
-	// Sessions that are left out since they are damaged are named to those alone who may read them.
+	// Damaged sessions that are left out are named only to those who may read them.
 	for _, text := range e.OutOfReach {
 		if rest, named := strings.CutPrefix(text, "session "); named {
 			name, _, _ := strings.Cut(rest, ",")
@@ -227,7 +227,7 @@ func (i *Inspector) showErased(ctx context.Context, a *action, e store.Erasure, 
 	return nil
 }
 
-// forbidden is an error that says what may not be done, and who may.
+// forbidden returns an error that says what is not allowed, and who may do it.
 func forbidden(text, advice string) error {
 	return &advised{errForbidden, explanation{Text: text, Advice: advice}}
 }

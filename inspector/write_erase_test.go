@@ -21,8 +21,8 @@ import (
 	"github.com/patchlog-dev/patchlog/store/memory"
 )
 
-// newErasing has a session in which a summary, record 9, stands for e4 and e5, and a fork of it of
-// another user. Both say "Tuesday", the summary says "midweek".
+// newErasing returns a session in which a summary, record 9, covers e4 and e5, and a fork of it by another user. Both
+// contain "Tuesday", the summary contains "midweek".
 func newErasing(t *testing.T, opts inspector.Options) *acting {
 	t.Helper()
 	return newErasingOn(t, teststore.Memory(t, store.Options{}), opts)
@@ -50,7 +50,7 @@ func (a *acting) get(path string) string {
 
 func (a *acting) session() string { return "session?key=" + url.QueryEscape(a.key.String()) }
 
-// logOf is a log as text.
+// logOf returns a log as text.
 func (a *acting) logOf(key store.Key) string {
 	a.t.Helper()
 	other := *a
@@ -63,18 +63,18 @@ func (a *acting) logOf(key store.Key) string {
 	return text.String()
 }
 
-// erase is what the confirmation of a preview sends.
+// erase returns the form that confirms a preview.
 func (a *acting) erase(page, reason string) url.Values {
 	f := a.form(page, "Erase for good")
 	f.Set("reason", reason)
 	return f
 }
 
-// What is previewed is what the store says would be erased, and what is done is that.
+// The preview shows what the store would erase, and confirming it erases that.
 func TestErasing(t *testing.T) {
 	a := newErasing(t, inspector.Options{Erase: true, Author: func(*http.Request) string { return "grace" }})
 	fork := store.Key{App: "shop", User: "bob", Session: "fork"}
-	a.says(a.get(a.session()), "On Tuesday, before noon.", "It comes midweek.") // it is in memory now
+	a.says(a.get(a.session()), "On Tuesday, before noon.", "It comes midweek.") // it is cached now
 
 	page := a.must(200, a.fields("erase", "seq", "6"))
 	a.says(page, "1 events 1 summaries 0 state 1 copies", "Erases 1 events, 1 summaries, 1 copies in 2 sessions.",
@@ -84,7 +84,7 @@ func TestErasing(t *testing.T) {
 		t.Fatalf("the preview has written: %d records", n)
 	}
 
-	a.must(400, a.erase(page, "")) // no reason is given
+	a.must(400, a.erase(page, "")) // without a reason
 	do := a.erase(page, "request 812")
 	page = a.must(303, do)
 	a.says(page, "Erased what events said.", "This cannot be undone.")
@@ -101,13 +101,13 @@ func TestErasing(t *testing.T) {
 		t.Errorf("the receipt is %v", receipt)
 	}
 
-	// A second click does nothing more.
+	// A second click has no effect.
 	a.says(a.must(409, do), "Something else would be erased now")
-	if n := len(a.log()); n != 11 { // the blank summary is taken back
+	if n := len(a.log()); n != 11 { // the blank summary was reverted
 		t.Errorf("%d records", n)
 	}
 
-	// Blanks look like blanks, what was in memory is gone, and nothing takes it back.
+	// Erased events are shown as such, cached contents are gone, and undo is not offered.
 	page = a.get(a.session())
 	a.says(page, "erased")
 	if said := actText(page); strings.Contains(said, "Tuesday") || strings.Contains(said, "midweek") || !strings.Contains(said, "and when does it come") {
@@ -135,7 +135,7 @@ func TestErasing(t *testing.T) {
 	}
 }
 
-// Ticked events are erased, hidden ones by their records; and values become null.
+// Selected events are erased, hidden ones by their records; values become null.
 func TestErasingSelected(t *testing.T) {
 	a := newErasing(t, inspector.Options{Erase: true})
 	a.must(422, a.fields("erase"))
@@ -156,13 +156,14 @@ func TestErasingSelected(t *testing.T) {
 	}
 	a.must(400, a.fields("erase", "seq", "2", "values", "burn"))
 
-	// An event that was ticked and then hidden is erased too.
+	// A selected event that was hidden since is erased too.
 	ticked := a.fields("erase", "index", "2")
 	testlog.Must(a.store.ApplyPatch(t.Context(), a.key, []*patch.PatchEvent{patch.NewSplice(2, 1)}, store.PatchOptions{AsOfNow: true, AllowOrphans: true}))(t)
 	a.says(a.must(200, ticked), "3 selected")
 }
 
-// What a search finds is erased by its text, in the session or in all where the viewer may erase, with counts of each place.
+// The hits of a search are erased by their text, in the session or in all sessions where the viewer may erase, with
+// counts of each place.
 func TestErasingByText(t *testing.T) {
 	only := func(users ...string) func(*http.Request, store.Key, inspector.Access) bool {
 		return func(_ *http.Request, key store.Key, want inspector.Access) bool {
@@ -211,19 +212,20 @@ func TestErasingByText(t *testing.T) {
 	a.must(400, a.fields("erase", "seq", "6", "seq", "x"))
 	a.must(400, a.fields("erase", "match", "x", "where", "nowhere"))
 
-	// Where the viewer may not erase, the search offers nothing.
+	// If the viewer may not erase, the search does not offer it.
 	for _, opts := range []inspector.Options{{Erase: true, Authorize: only("bob")}, {Write: true}} {
 		if page := newActingOn(t, a.store, opts).get("search?q=card&key=" + url.QueryEscape(a.key.String())); strings.Contains(page, "act=erase") {
 			t.Errorf("%+v: hits can be erased", opts)
 		}
 	}
-	// The page of all sessions offers it by a session in which the viewer may.
+	// The page of all sessions offers erasure starting in a session where the viewer may erase.
 	if page := newActingOn(t, a.store, inspector.Options{Erase: true, Authorize: only("ada")}).get("?q=harbour"); !strings.Contains(page, "Erase it everywhere") || !strings.Contains(page, "key=shop%2Fada%2F4711") {
 		t.Errorf("the page of all sessions: %s", page)
 	}
 }
 
-// With state values kept the page says how many events still match, also when nothing else is left; from there they are erased with null.
+// If state values are kept, the page says how many events still match, even if nothing else is left; from there they
+// are erased with null.
 func TestErasingRemainingMatches(t *testing.T) {
 	a := newErasing(t, inspector.Options{Erase: true})
 	const kept = "State values are kept: 1 match remains."
@@ -240,7 +242,7 @@ func TestErasingRemainingMatches(t *testing.T) {
 	}
 }
 
-// Erasing takes an option and an access of its own; writing does not bring it, nor it writing.
+// Erasing needs its own option and access, independent of writing.
 func TestWhoMayErase(t *testing.T) {
 	with := func(allowed ...inspector.Access) func(*http.Request, store.Key, inspector.Access) bool {
 		return func(_ *http.Request, _ store.Key, want inspector.Access) bool { return slices.Contains(allowed, want) }
@@ -313,8 +315,7 @@ func TestWhoMayErase(t *testing.T) {
 	}
 }
 
-// An event is erased in all sessions that have it or in none, and those that may not be seen are not
-// named.
+// An event is erased in all sessions that contain it or in none, and unreadable sessions are not named.
 func TestErasingWhatOthersHave(t *testing.T) {
 	for _, denied := range []inspector.Access{inspector.Read, inspector.Erase} {
 		a := newErasing(t, inspector.Options{Erase: true})
@@ -333,12 +334,12 @@ func TestErasingWhatOthersHave(t *testing.T) {
 		if a.logOf(a.key) != had {
 			t.Error("something was written")
 		}
-		// What the fork does not have can be erased.
+		// Events that the fork does not contain can be erased.
 		a.must(303, a.erase(a.must(200, a.fields("erase", "seq", "8")), "x"))
 	}
 }
 
-// What would be erased besides since the preview is not erased unseen.
+// If the erasure would now cover more than the preview showed, it is refused.
 func TestErasingSomethingElse(t *testing.T) {
 	a := newErasing(t, inspector.Options{Erase: true})
 	do := a.erase(a.must(200, a.fields("erase", "seq", "8")), "request 7")
@@ -354,7 +355,7 @@ func TestErasingSomethingElse(t *testing.T) {
 	if again.Get("reason") != "request 7" {
 		t.Errorf("the reason is %q", again.Get("reason"))
 	}
-	a.append(`{"id":"e8","author":"user","content":{"role":"user","parts":[{"text":"late"}]}}`) // which changes nothing of it
+	a.append(`{"id":"e8","author":"user","content":{"role":"user","parts":[{"text":"late"}]}}`) // does not affect the plan
 	a.must(303, again)
 	if strings.Contains(a.logOf(a.key), "welcome") {
 		t.Error("it was not erased")
@@ -364,7 +365,7 @@ func TestErasingSomethingElse(t *testing.T) {
 	a.must(409, other)
 }
 
-// What something else has erased is gone from what the inspector has in memory, too.
+// Contents erased by another client are gone from the inspector's cache.
 func TestErasedByOthers(t *testing.T) {
 	b := &torn{}
 	s := testlog.Must(store.New(b, store.Options{}))(t)
@@ -381,7 +382,7 @@ func TestErasedByOthers(t *testing.T) {
 // torn is a backend that cannot read the logs of some sessions.
 type torn struct {
 	memory.Backend
-	names string // part of theirs
+	names string // part of their keys
 }
 
 func (b *torn) Read(ctx context.Context, name, creation string, seqs []uint64, maxBytes int) ([]backend.Record, error) {
@@ -391,7 +392,7 @@ func (b *torn) Read(ctx context.Context, name, creation string, seqs []uint64, m
 	return b.Backend.Read(ctx, name, creation, seqs, maxBytes)
 }
 
-// A session that is left out is named to who may read it.
+// A damaged session that is left out is named to viewers who may read it.
 func TestErasingBesideDamage(t *testing.T) {
 	b := &torn{}
 	s := testlog.Must(store.New(b, store.Options{}))(t)

@@ -14,11 +14,11 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// What is no request of a person who may write and looks at a page of this inspector does nothing.
+// Only requests with write access that come from this inspector's pages have an effect.
 func TestNobodyElseActs(t *testing.T) {
 	for name, c := range map[string]struct {
 		opts   inspector.Options
-		field  []string // of the do, in place of what the preview gave
+		field  []string // replacements for fields of the previewed form
 		change func(*http.Request)
 		status []int
 	}{
@@ -60,7 +60,7 @@ func TestNobodyElseActs(t *testing.T) {
 			if status, page := a.post(do, change); !slices.Contains(c.status, status) {
 				t.Errorf("status %d, want %v:\n%s", status, c.status, actText(page))
 			}
-			// A preview writes nothing: where it came from does not matter, who may not write sees none.
+			// Previews write nothing, so their origin does not matter, but they need write access.
 			if do.Set("step", "preview"); slices.Contains([]int{404, 401, 421}, c.status[0]) || name == "who may read only" {
 				if status, page := a.post(do, change); !slices.Contains(c.status, status) {
 					t.Errorf("preview: status %d, want %v:\n%s", status, c.status, actText(page))
@@ -92,7 +92,7 @@ func TestNobodyElseActs(t *testing.T) {
 	})
 }
 
-// A preview asks nothing of the store but reading.
+// A preview only reads from the store.
 func TestPreviewsOnlyRead(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "db")
 	s := testlog.Must(store.Open(path, store.Options{}))(t)

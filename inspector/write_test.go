@@ -28,7 +28,7 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// acting is a session of which a person has the page open.
+// acting is a session that a person has open in a page.
 type acting struct {
 	t       *testing.T
 	store   *store.Store
@@ -36,8 +36,7 @@ type acting struct {
 	key     store.Key
 }
 
-// newActing has a session of three invocations, the first with a call, a response and two keys of
-// the state.
+// newActing returns a session of three invocations, the first with a call, a response and two state keys.
 func newActing(t *testing.T, opts inspector.Options) *acting {
 	t.Helper()
 	return newActingOn(t, teststore.Memory(t, store.Options{}), opts)
@@ -87,7 +86,7 @@ func (a *acting) log() []patch.Record {
 	return records
 }
 
-// fields are those of the session's page as it is now, and others.
+// fields returns the form fields of the session's current page, and more.
 func (a *acting) fields(act string, more ...string) url.Values {
 	v := a.view()
 	f := url.Values{"step": {"preview"}, "act": {act}, "key": {a.key.String()}, "creation": {v.Creation()}, "at": {fmt.Sprint(v.Seq())}}
@@ -97,8 +96,8 @@ func (a *acting) fields(act string, more ...string) url.Values {
 	return f
 }
 
-// post sends a form: as a preview, by GET, if it has the step, else as an act. The page of an act that was done is the one
-// that the answer leads to.
+// post sends a form: by GET as a preview if it has the field step, else by POST. After an applied action it returns the
+// page that the response redirects to.
 func (a *acting) post(f url.Values, change ...func(*http.Request)) (int, string) {
 	f = maps.Clone(f)
 	var r *http.Request
@@ -134,16 +133,16 @@ var (
 	actFormText  = regexp.MustCompile(`(?s)<form [^>]*action="act".*?</form>`)
 	actInputText = regexp.MustCompile(`<input [^>]*name="([^"]*)"(?: value="([^"]*)")`)
 	actTextText  = regexp.MustCompile(`(?s)<textarea [^>]*name="([^"]*)"[^>]*>(.*?)</textarea>`)
-	actHidden    = regexp.MustCompile(`(?s)<input type="hidden"[^>]*>|<textarea.*?</textarea>`) // what a person typed, as it was
+	actHidden    = regexp.MustCompile(`(?s)<input type="hidden"[^>]*>|<textarea.*?</textarea>`) // hidden fields and texts that a person typed
 	actTags      = regexp.MustCompile(`(?s)<[^>]*>`)
 )
 
-// actText is what a page says, without its markup.
+// actText returns the text of a page.
 func actText(page string) string {
 	return strings.Join(strings.Fields(html.UnescapeString(actTags.ReplaceAllString(page, " "))), " ")
 }
 
-// form is what a page's form with such a button sends; "Do it" is the one that confirms a preview.
+// form returns the fields of the page's form with the given button; "Do it" confirms a preview.
 func (a *acting) form(page, button string) url.Values {
 	a.t.Helper()
 	for _, form := range actFormText.FindAllString(page, -1) {
@@ -173,7 +172,7 @@ func (a *acting) says(page string, texts ...string) {
 	}
 }
 
-// shows holds a page against what the command would show of a difference.
+// shows compares a page with the command's output for a difference.
 func (a *acting) shows(page string, d present.Difference, around int) {
 	a.t.Helper()
 	for _, c := range d.Changes(around) {
@@ -188,7 +187,7 @@ func (a *acting) shows(page string, d present.Difference, around int) {
 	a.says(page, d.PinLines()...)
 }
 
-// What is previewed is what the store says that the patches would do, and what is done is those.
+// The preview shows what the store says that the patches would do, and confirming it logs these patches.
 func TestActsOnSelectedEvents(t *testing.T) {
 	summary := func(v fold.View, invocation string) *patch.PatchEvent {
 		e := testlog.Must(ops.ManualSummary(v, compaction.Span{Start: 4, Count: 3}, invocation, "Ada asked twice."))(t)
@@ -252,7 +251,7 @@ func TestActsOnSelectedEvents(t *testing.T) {
 			}
 			for n, r := range log {
 				offered := want[n].WithGroup(r.Patch.Group())
-				if r.Patch.Type() == patch.Summarise && r.Patch.NewEvents()[0].InvocationID() != "" { // one of its own
+				if r.Patch.Type() == patch.Summarise && r.Patch.NewEvents()[0].InvocationID() != "" { // has an invocation of its own
 					offered = summary(before, r.Patch.NewEvents()[0].InvocationID()).WithAuthor("grace")
 				}
 				if !patch.Same(r, patch.Record{Patch: offered}) {
@@ -272,13 +271,13 @@ func TestActsOnSelectedEvents(t *testing.T) {
 			}
 			a.says(page, fmt.Sprintf("%s hidden, %d added; %s now.", present.Counted(len(foretold.Removed), "event"), len(foretold.Added), present.Counted(foretold.After.Len(), "visible event")))
 
-			// A form that is sent again writes nothing, and the answer names the record of the first time.
+			// Sending a form again writes nothing, and the response names the record of the first time.
 			a.says(a.must(409, do), "Another patch was logged since the preview", fmt.Sprintf("Record %d, which came between", log[len(log)-1].Seq))
 			if n := len(a.log()); n != 8+len(want) {
 				t.Fatalf("a retry has written: %d records", n)
 			}
 
-			// Taking it back is a click away.
+			// It can be undone with one click.
 			a.must(303, a.form(a.get(a.session()+fmt.Sprintf("&done=9-%d", 8+len(want))), "Undo"))
 			if d := before.Diff(a.view()); len(d.Removed)+len(d.Added)+len(d.StateChanged) > 0 {
 				t.Errorf("taken back, it is not as it was: %+v", d)
@@ -303,7 +302,7 @@ func TestUnpinLeavesOutWhatIsNotPinned(t *testing.T) {
 	a.says(a.must(422, a.fields("unpin", "index", "2")), "Nothing that is selected is pinned.")
 }
 
-// However often it is clicked at once, it is logged once.
+// Concurrent clicks log it once.
 func TestDoubleClick(t *testing.T) {
 	for _, act := range []string{"splice", "revert", "rewind", "compact", "fork"} {
 		t.Run(act, func(t *testing.T) {
@@ -314,7 +313,7 @@ func TestDoubleClick(t *testing.T) {
 					t.Error("the summarizer was asked twice")
 					return compaction.Response{}, nil
 				}
-				for range 6 { // clicks
+				for range 6 { // concurrent clicks
 					<-arrived
 				}
 				return compaction.Response{Text: "Ada asked."}, nil
@@ -345,7 +344,7 @@ func TestDoubleClick(t *testing.T) {
 			}
 			had := len(a.log())
 			var done sync.WaitGroup
-			var times [2]atomic.Int64 // that it was done, and refused
+			var times [2]atomic.Int64 // counts of successes and refusals
 			for range 6 {
 				done.Go(func() {
 					status, page := a.post(do)
@@ -367,7 +366,7 @@ func TestDoubleClick(t *testing.T) {
 	}
 }
 
-// fill appends turns, so that there is something to compact.
+// fill appends turns to compact.
 func (a *acting) fill(n int) {
 	for k := range n {
 		a.append(
@@ -402,7 +401,7 @@ func TestHostileContentsOfActs(t *testing.T) {
 	if page := sound(a.must(200, a.fields("splice", "index", "9"))); len(page) > 50_000 {
 		t.Errorf("the page about an event of many parts has %d bytes", len(page))
 	}
-	if page := sound(a.must(200, a.fields("summarise", "index", "4", "text", strings.Repeat("x", 300_000)))); len(page) > 400_000 { // it comes along once
+	if page := sound(a.must(200, a.fields("summarise", "index", "4", "text", strings.Repeat("x", 300_000)))); len(page) > 400_000 { // the text is included once
 		t.Errorf("the page about a long text has %d bytes", len(page))
 	}
 	text := "<script>alert(2)</script> \u202e"
@@ -421,7 +420,7 @@ func TestHostileContentsOfActs(t *testing.T) {
 	sound(a.must(422, a.fields("splice", "index", "8")))
 }
 
-// The session's page offers acts where they are allowed and mean what is shown.
+// The session's page offers only actions that are allowed and possible.
 func TestTheSessionOffersActs(t *testing.T) {
 	a := newActing(t, inspector.Options{Write: true})
 	a.must(303, a.form(a.must(200, a.fields("splice", "index", "4")), "Do it"))
@@ -465,7 +464,7 @@ func TestReuse(t *testing.T) {
 	a.says(a.must(200, a.fields("pin", "index", "4")), "What a model sees stays as it is")
 }
 
-// A long session can be acted on within a page's time and size.
+// Actions on a long session stay within a page's time and size.
 func TestActingOnALongSession(t *testing.T) {
 	testlog.OneGoroutine(t)
 	a := newActing(t, inspector.Options{Write: true})
@@ -518,7 +517,7 @@ func TestConflict(t *testing.T) {
 			page = a.must(200, a.form(page, "Preview it anew"))
 			a.must(303, a.form(page, "Do it"))
 			log := a.log()[had:]
-			if act == "splice" { // the same events, which are elsewhere now
+			if act == "splice" { // the same events at other indices
 				a.says(page, "1 event of the selection cannot be seen any longer, and stay out of this (listed below).", "e5", "user and when does it come to me?", "agent You are welcome, Ada.")
 				if len(log) != 2 || log[0].Patch.Start() != 6 || log[1].Patch.Start() != 4 {
 					t.Errorf("logged %v", log)
@@ -533,7 +532,7 @@ func TestConflict(t *testing.T) {
 	}
 }
 
-// A page that was made before a patch has other indices: the events that were ticked count.
+// If the page is older than the last patch, the selected events count, not their indices.
 func TestStalePage(t *testing.T) {
 	a := newActing(t, inspector.Options{Write: true})
 	f := a.fields("splice", "index", "4", "index", "5")
@@ -561,7 +560,7 @@ func TestOrphansAreExplained(t *testing.T) {
 		left      int
 	}{
 		{"splice", "", []string{"2"}, "events 1 to 2", 1, 6},
-		{"splice", "", []string{"1", "6"}, "", 0, 0}, // of several stretches
+		{"splice", "", []string{"1", "6"}, "", 0, 0}, // several spans
 		{"summarise", "what was found", []string{"2", "3"}, "events 1 to 3", 1, 6},
 	} {
 		f := a.fields(c.act, "text", c.text)
@@ -587,21 +586,21 @@ func TestOrphansAreExplained(t *testing.T) {
 		`{"id":"e10","author":"agent","content":{"role":"user","parts":[{"functionResponse":{"id":"c2","name":"find","response":{}}}]}}`)
 	b.must(303, b.form(b.must(200, b.fields("splice", "from", "0", "through", "7")), "Do it"))
 	b.append(`{"id":"e11","author":"agent","content":{"role":"model","parts":[{"functionCall":{"id":"c3","name":"ask"}}]},"longRunningToolIds":["c3"]}`)
-	page := b.must(422, b.fields("splice", "index", "1", "index", "3")) // the second is open, and no stretch around it passes
+	page := b.must(422, b.fields("splice", "index", "1", "index", "3")) // the second is an open call, and no span around it passes
 	b.says(page, "No wider stretch is known that passes.")
-	// A ticked checkbox accepts the split calls.
+	// A checkbox accepts orphaned calls.
 	page = a.must(422, a.fields("splice", "index", "2"))
 	f := a.form(page, "Preview it so")
 	if !f.Has("allow_orphans") {
 		t.Fatalf("no checkbox: %v", f)
 	}
 	f.Del("allow_orphans")
-	a.must(422, f) // not ticked
+	a.must(422, f) // not checked
 	a.accepts(page, "Split calls are accepted.", 7)
 }
 
-// accepts sends the form that previews a refused patch without its check, and applies the patch. It fails unless the
-// preview contains says and the number of visible events is events afterwards.
+// accepts sends the form that previews a refused patch without the failed check, and applies the patch. It fails unless
+// the preview contains says, and events events are visible afterwards.
 func (a *acting) accepts(page, says string, events int) {
 	a.t.Helper()
 	page = a.must(200, a.form(page, "Preview it so"))
@@ -646,14 +645,14 @@ func TestOnlyOneStretchForAText(t *testing.T) {
 	page := a.must(422, a.fields("summarise", "index", "4", "index", "6", "text", "both"))
 	a.says(page, "the selected ones are 2 stretches")
 	a.says(a.must(200, a.form(page, "Select the whole stretch instead")), "agent On Tuesday, before noon.")
-	do := a.form(a.must(200, a.fields("summarise", "index", "4", "text", " \r\n ")), "Do it") // the text is typed into the preview
+	do := a.form(a.must(200, a.fields("summarise", "index", "4", "text", " \r\n ")), "Do it") // the preview's form has the text
 	a.says(a.must(422, do), "The text is missing")
 	do.Set("text", "typed")
 	a.must(303, do)
 	a.says(a.must(422, a.fields("splice")), "No event is selected")
 }
 
-// Something like it was logged since, but not the same.
+// A similar but different action since does not count as the same.
 func TestNotDoneAlready(t *testing.T) {
 	a := newActing(t, inspector.Options{Write: true})
 	a.must(303, a.form(a.must(200, a.fields("splice", "index", "4", "index", "6")), "Do it"))
@@ -757,7 +756,7 @@ func TestCompactingGoesOn(t *testing.T) {
 	ctx, leave := context.WithCancel(t.Context())
 	cfg := compaction.Config{Enabled: true, CompactionInterval: 5, Summarizer: compaction.SummarizerFunc(func(ctx context.Context, _ compaction.Request) (compaction.Response, error) {
 		leave()
-		return compaction.Response{}, ctx.Err() // declines
+		return compaction.Response{}, ctx.Err() // declines to summarise
 	})}
 	a := newActing(t, inspector.Options{Write: true, Compaction: cfg})
 	a.fill(10)
@@ -766,7 +765,7 @@ func TestCompactingGoesOn(t *testing.T) {
 	a.says(page, "The summarizer declined")
 }
 
-// What can be downloaded is redacted, its name too; and what a summarizer is given.
+// Downloads are redacted, including their names, and so is a summarizer's input.
 func TestRedactedDownloads(t *testing.T) {
 	by := testlog.Must(redact.New(redact.Options{}))(t)
 	asked := ""
@@ -778,7 +777,7 @@ func TestRedactedDownloads(t *testing.T) {
 	}})
 	a.append(`{"invocationId":"i4","author":"user","content":{"role":"user","parts":[{"text":"write to bob@example.com"}]}}`)
 	a.fill(10)
-	a.must(200, a.form(a.must(200, a.fields("compact")), "Do it")) // which it declines
+	a.must(200, a.form(a.must(200, a.fields("compact")), "Do it")) // the summarizer declines
 	if !strings.Contains(asked, by.Text("bob@example.com")) || strings.Contains(asked, "@example") {
 		t.Errorf("the summarizer was asked %.300q", asked)
 	}

@@ -10,13 +10,13 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// newest returns the newest record.
+// newest returns the session's newest record.
 func (f *fixture) newest() patch.Record {
 	f.t.Helper()
 	return f.records(ada, f.view(ada).Seq())[0]
 }
 
-// ticks selects visible events.
+// ticks selects visible events by their checkboxes.
 func ticks(p *Page, indices ...string) {
 	p.Go(address("session", ada, "edit", "1"))
 	for _, i := range indices {
@@ -24,7 +24,7 @@ func ticks(p *Page, indices ...string) {
 	}
 }
 
-// previewed waits for the bar that confirms.
+// previewed calls press, which leads to a preview, and checks that page.
 func previewed(p *Page, press func()) {
 	p.Follow(press)
 	p.Overflow()
@@ -41,7 +41,7 @@ func TestActing(t *testing.T) {
 		p := openPage(t, f.base, mode)
 		v := f.view(ada)
 
-		// A preview writes nothing; what it says is what is then done.
+		// A preview writes nothing; confirming it does what it shows.
 		ticks(p, "1", "2")
 		previewed(p, func() { p.Click("#acting button[value=splice]") })
 		removed := p.Texts(".changes .removed .text")
@@ -55,14 +55,14 @@ func TestActing(t *testing.T) {
 		}
 		p.WaitText(".notice", "Hid 2 events")
 
-		// It can be undone, and that in turn.
+		// The action can be undone, and the undo as well.
 		previewed(p, func() { p.Click(".notice button") })
 		if back := f.newest().Patch; back == nil || back.Type() != patch.Revert || back.PatchID() != cut.ID() {
 			t.Errorf("logged is %v", back)
 		}
 		previewed(p, func() { p.Click(".notice button") })
 
-		// A patch since the preview is shown, and the same can be looked at anew.
+		// A patch logged since the preview is shown, with an offer to preview again.
 		p.Go(address("record", ada, "seq", decimal(f.newest().Seq)))
 		p.Follow(func() { p.Click("#panel a[href*='act=revert']") })
 		f.apply(ada, patch.NewSplice(0, 1).WithID("somebody-else"))
@@ -74,13 +74,13 @@ func TestActing(t *testing.T) {
 		}
 		p.Overflow()
 		p.Axe()
-		p.Follow(func() { p.Click("form.offer button") }) // which previews
+		p.Follow(func() { p.Click("form.offer button") }) // previews again
 		p.Follow(func() { p.Click(do) })
 		if back := f.newest().Patch; back == nil || back.Type() != patch.Revert {
 			t.Errorf("logged is %v", back)
 		}
 
-		// What stands in the way is named, and can be taken back first.
+		// The blocking patch is named, and can be reverted first.
 		f.apply(ada, patch.NewSummarise(0, 2, testlog.Text("", "", "user", "both")))
 		first := f.newest()
 		f.apply(ada, patch.NewSplice(0, 1).WithID("in-the-way"))
@@ -96,7 +96,7 @@ func TestActing(t *testing.T) {
 	}
 }
 
-// With scripts a preview comes into the page, which keeps its place; the same is done.
+// With scripts a preview appears in the page without scrolling; its effect is the same.
 func TestActingInPlace(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, inspector.Options{Write: true, Erase: true})
@@ -104,7 +104,7 @@ func TestActingInPlace(t *testing.T) {
 	p := openPage(t, f.base, pageOptions{})
 	p.Go(address("session", ada))
 	p.Eval("window.stays = true", nil)
-	back := "" // to before the newest summary that can be taken back
+	back := "" // URL of the state before the newest summary
 	for _, r := range f.records(ada, 1) {
 		if r.Patch == nil || r.Patch.Type() != patch.Summarise {
 			continue
@@ -128,7 +128,7 @@ func TestActingInPlace(t *testing.T) {
 		t.Errorf("logged is %v", back)
 	}
 
-	// Erasing everywhere, by the text that a search looks for.
+	// Erase in all sessions by the text of a search.
 	p.Type("#q", "order")
 	p.Key("Enter")
 	p.WaitFor("document.querySelector('#panel a[href*=\"where=everywhere\"]')")
@@ -137,14 +137,14 @@ func TestActingInPlace(t *testing.T) {
 	p.Axe()
 }
 
-// All can be done by keys alone.
+// Everything can be done by keyboard.
 func TestActingByKeys(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, inspector.Options{Write: true})
 	f.session(ada, 60)
 	p := openPage(t, f.base, pageOptions{})
 	p.Go(address("session", ada))
-	// reach goes on with Tab until an element has the focus.
+	// reach presses Tab until an element has the focus.
 	reach := func(selector string) {
 		t.Helper()
 		for range 400 {
@@ -167,14 +167,14 @@ func TestActingByKeys(t *testing.T) {
 	p.Key("Enter")
 	p.WaitFor("document.querySelector('form.confirm')")
 	reach(do)
-	// After Back, the browser may show the page as it was left, with its form sent.
+	// After Back, the browser may restore the page with its form already sent.
 	p.Eval("(document.querySelector('.confirm').dataset.sent = 'yes', dispatchEvent(new Event('pageshow')))", nil)
 	p.Follow(func() { p.Key("Enter") })
 	if pin := f.newest().Patch; pin == nil || pin.Type() != patch.Pin || pin.EventID() != f.view(ada).At(0).ID() {
 		t.Errorf("logged is %v", f.newest())
 	}
 
-	// j and k walk the rows, o unfolds, / searches, g t goes to a turn, ? tells the keys.
+	// j and k walk the rows, o unfolds, / searches, g t goes to a turn, ? shows the keys.
 	p.Go(address("session", ada))
 	focused := func(selector string) {
 		t.Helper()

@@ -1,3 +1,3 @@
-// Package browser holds the tests that read the inspector in a browser. They have a module of
-// their own, so that a program with the inspector gets no driver of browsers.
+// Package browser has the tests that load the inspector in a browser. It is a module of its own, so
+// that programs with the inspector do not depend on a browser driver.
 package browser

@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// serve serves a page with a content security policy to the end of the test.
+// serve serves a page with a content security policy until the test ends.
 func serve(t *testing.T, policy, body string) string {
 	t.Helper()
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -30,7 +30,7 @@ func serve(t *testing.T, policy, body string) string {
 	return s.URL
 }
 
-// trial is a test that may fail.
+// trial is a testing.TB that may fail.
 type trial struct {
 	testing.TB
 	mu       sync.Mutex
@@ -71,7 +71,7 @@ func try(t *testing.T, test func(t testing.TB)) []string {
 	return tried.failures
 }
 
-// Each kind of fault fails a test, and nothing else does.
+// Each kind of fault fails a test; a page without faults does not.
 func TestFaults(t *testing.T) {
 	t.Parallel()
 	axe, overflow := (*Page).Axe, (*Page).Overflow
@@ -127,7 +127,7 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// Where there is no Chromium a test is skipped, or fails if there must be one.
+// Without Chromium a test is skipped, or fails if Chromium is required.
 func TestNoChromium(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
 	for _, name := range []string{"", filepath.Join(t.TempDir(), "none")} {

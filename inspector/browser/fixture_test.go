@@ -20,14 +20,14 @@ import (
 
 var ada = store.Key{App: "shop", User: "ada", Session: "order 4711"}
 
-// fixture is a store with sessions, and an inspector of it.
+// fixture is a store with sessions and an inspector that serves it.
 type fixture struct {
 	*store.Store
 	t    testing.TB
 	base string
 }
 
-// newFixture serves an empty store. Its times and ids are the same at each run.
+// newFixture serves an empty store. Times and ids are deterministic.
 func newFixture(t testing.TB, opts inspector.Options) *fixture {
 	t.Helper()
 	now := time.Date(2026, 11, 22, 9, 0, 0, 0, time.UTC)
@@ -40,15 +40,15 @@ func newFixture(t testing.TB, opts inspector.Options) *fixture {
 	i := testlog.Must(inspector.New(s, opts))(t)
 	server := httptest.NewServer(i)
 	t.Cleanup(func() {
-		server.CloseClientConnections() // pages follow sessions
+		server.CloseClientConnections() // ends the streams of pages that follow sessions
 		server.Close()
 		s.Close()
 	})
 	return &fixture{s, t, server.URL}
 }
 
-// session fills a session with n recorded events, compacts it as it grows, and cuts, pins and takes
-// back something of it.
+// session fills a session with n recorded events, compacts it as it grows, and cuts, pins and
+// reverts some of it.
 func (f *fixture) session(key store.Key, n int) {
 	f.t.Helper()
 	ctx := f.t.Context()
@@ -81,7 +81,7 @@ func (f *fixture) apply(key store.Key, p *patch.PatchEvent) {
 	testlog.Must(f.ApplyPatch(f.t.Context(), key, []*patch.PatchEvent{p.WithAuthor("ada")}, store.PatchOptions{AsOfNow: true, AllowOrphans: true}))(f.t)
 }
 
-// say appends an event.
+// say appends an event with a text.
 func (f *fixture) say(key store.Key, author, text string) {
 	f.t.Helper()
 	testlog.Must(f.AppendEvents(f.t.Context(), key, []*patch.Event{testlog.Text("", "inv-"+text, author, text)}, store.AppendOptions{}))(f.t)
@@ -97,7 +97,7 @@ func (f *fixture) records(key store.Key, from uint64) (records []patch.Record) {
 	return records
 }
 
-// address is that of a page about a session.
+// address returns the address of a page about a session.
 func address(name string, key store.Key, pairs ...string) string {
 	q := url.Values{"key": {key.String()}}
 	for i := 0; i < len(pairs); i += 2 {

@@ -10,7 +10,7 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// What a session says is text, whatever it says: nothing of it runs, loads, links or lays itself out.
+// Session contents are shown as text: they never run, load, link or change the layout.
 func TestHostileContents(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, inspector.Options{Write: true})

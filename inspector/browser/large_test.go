@@ -11,8 +11,8 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// A page of a long session is no larger than one of a short session: it has some rows of each log,
-// and one drawing of all.
+// A page of a long session is no larger than that of a short one: it has a limited number of rows
+// and one picture.
 func TestLongSession(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, inspector.Options{})
@@ -33,7 +33,7 @@ func TestLongSession(t *testing.T) {
 	p.Overflow()
 }
 
-// long fills a session with 10,000 events, of which summaries stand for most.
+// long fills a session with 10,000 events, most of them covered by summaries.
 func (f *fixture) long(key store.Key) {
 	f.t.Helper()
 	ctx := f.t.Context()

@@ -29,29 +29,29 @@ import (
 	"github.com/patchlog-dev/patchlog/internal/testlog"
 )
 
-// pageOptions are those of [openPage]. The zero value means a window of 1280 by 800 pixels, light, with JavaScript.
+// pageOptions are options of [openPage]. The zero value means a light window of 1280 by 800 pixels with JavaScript.
 type pageOptions struct {
 	Width, Height int64 // of the window, in CSS pixels; 0 means 1280 and 800
-	Mobile        bool  // lays pages out as a phone does: by what they say of their viewport
+	Mobile        bool  // lays pages out as a phone does, by their viewport settings
 	Dark          bool  // prefers a dark colour scheme
 	NoScript      bool  // turns JavaScript off
 }
 
 const (
-	patience = 2 * time.Minute // for a page to become what a test waits for
+	patience = 2 * time.Minute // how long to wait for a condition
 	pause    = 20 * time.Millisecond
 )
 
 // phone returns the options of a small phone.
 func phone() pageOptions { return pageOptions{Width: 360, Height: 740, Mobile: true} }
 
-// Page is a tab of Chromium, used as a person uses it. Its test fails if a page has a fault: an error or warning on the
-// console, an uncaught exception, a request that failed or that left the test's server, a violation of its content security
-// policy, a dialog. All tests share one browser, which reaches this machine alone, and each page has a tab and a profile of
-// its own; so tests may run in parallel. Where no Chromium is found a test is skipped, or fails if the environment variable
+// Page is a tab of Chromium, driven as a person would. Its test fails if a page has a fault: an error or warning on the
+// console, an uncaught exception, a request that failed or left the test's server, a violation of its content security
+// policy, or a dialog. All tests share one browser, which can reach only this machine. Each page has its own tab and
+// profile, so tests may run in parallel. Without Chromium a test is skipped, or fails if the environment variable
 // PATCHLOG_NEED_BROWSER is set.
 //
-// A method that cannot do its work ends the test, so it is called on the test's own goroutine. It waits until a selector
+// A method that fails ends the test, so it must be called on the test's goroutine. Methods wait until their selector
 // matches.
 type Page struct {
 	t        testing.TB
@@ -62,8 +62,8 @@ type Page struct {
 	faults   *faults
 }
 
-// openPage opens an empty tab for pages of the server at base, as httptest.Server.URL has it. When the test ends
-// the tab is closed, and the test fails for each fault that no call of [Page.Expect] was about.
+// openPage opens an empty tab for pages of the server at base, in the form of httptest.Server.URL. When the test ends
+// the tab is closed, and the test fails for each fault not announced by [Page.Expect].
 func openPage(t testing.TB, base string, opts pageOptions) *Page {
 	t.Helper()
 	home := testlog.Must(url.Parse(base))(t)
@@ -106,7 +106,7 @@ func (p *Page) allowScripts(allow bool) error {
 	return call(p, emulation.SetScriptExecutionDisabled, emulation.SetScriptExecutionDisabledParams{Value: !allow})
 }
 
-// call sends a command to the tab, for its effect.
+// call sends a command to the tab and ignores its result.
 func call[P, R any](p *Page, c cdp.Command[P, R], params P) error {
 	ctx, cancel := context.WithTimeout(p.ctx, patience)
 	defer cancel()
@@ -114,7 +114,7 @@ func call[P, R any](p *Page, c cdp.Command[P, R], params P) error {
 	return err
 }
 
-// do runs actions in the tab, or ends the test.
+// do runs actions in the tab. It ends the test on failure.
 func (p *Page) do(actions ...chromedp.Action[chromedp.Void]) {
 	p.t.Helper()
 	ctx, cancel := context.WithTimeout(p.ctx, patience)
@@ -122,14 +122,14 @@ func (p *Page) do(actions ...chromedp.Action[chromedp.Void]) {
 	testlog.NoError(p.t, chromedp.Do(ctx, actions...))
 }
 
-// evaluate returns the value of a script as JSON; nil if it is undefined. A promise is awaited.
+// evaluate returns the value of a script as JSON; nil if it is undefined. It awaits promises.
 func (p *Page) evaluate(script string) (json.RawMessage, error) {
 	ctx, cancel := context.WithTimeout(p.ctx, patience)
 	defer cancel()
 	return chromedp.Run(ctx, chromedp.Evaluate[json.RawMessage](script, chromedp.EvalAwaitPromise))
 }
 
-// Go goes to an address, which may be relative to the server's, and waits until the page is loaded.
+// Go navigates to an address, which may be relative to the server's, and waits until the page is loaded.
 func (p *Page) Go(address string) {
 	p.t.Helper()
 	to := testlog.Must(p.base.Parse(address))(p.t)
@@ -140,26 +140,26 @@ func (p *Page) Go(address string) {
 }
 
 const (
-	// envRequired is the environment variable that makes a test fail where there is no Chromium.
+	// envRequired is the environment variable that makes tests fail if Chromium is missing.
 	envRequired = "PATCHLOG_NEED_BROWSER"
-	// envChromium is the environment variable that names the Chromium to start, in place of those in PATH.
+	// envChromium is the environment variable with the path of Chromium, instead of one in PATH.
 	envChromium = "PATCHLOG_CHROMIUM"
 )
 
-// flags are the arguments of Chromium besides the driver's own. It reaches this machine and nothing else.
+// flags are additional arguments of Chromium. With them it can reach only this machine.
 var flags = map[string]any{
-	"no-sandbox":                    true, // which root and containers cannot have
+	"no-sandbox":                    true, // not available to root and in containers
 	"disable-gpu":                   true,
 	"disable-quic":                  true,
 	"no-proxy-server":               true,
 	"host-resolver-rules":           "MAP * ~NOTFOUND, EXCLUDE 127.0.0.1, EXCLUDE localhost",
 	"disable-component-update":      true,
-	"disable-site-isolation-trials": true, // events of frames come with those of their page
+	"disable-site-isolation-trials": true, // reports events of frames with those of their page
 	"hide-scrollbars":               true,
 	"remote-debugging-pipe":         true,
 }
 
-// chromium returns the path of a Chromium, or ends the test: the test is skipped, or fails if a browser is required.
+// chromium returns the path of Chromium. Without Chromium it skips the test, or fails it if a browser is required.
 func chromium(t testing.TB) string {
 	t.Helper()
 	names := []string{"chromium", "chromium-browser", "google-chrome"}
@@ -178,10 +178,10 @@ func chromium(t testing.TB) string {
 	return ""
 }
 
-// browser is the Chromium that the tests of the process share. The first test starts it.
+// browser is the Chromium that all tests of the process share. The first test starts it.
 var browser struct {
 	sync.Mutex
-	ctx  context.Context // of its first tab, from which the others are opened
+	ctx  context.Context // of its first tab, from which other tabs are opened
 	stop func()
 }
 
@@ -197,7 +197,7 @@ func browserContext(t testing.TB) context.Context {
 	for name, value := range flags {
 		options = append(options, chromedp.Flag(name, value))
 	}
-	quiet := func(string, ...any) {} // of events that the driver does not know
+	quiet := func(string, ...any) {} // events unknown to the driver
 	allocator, free := chromedp.NewExecAllocator(context.Background(), options...)
 	ctx, end := chromedp.NewContext(allocator, chromedp.WithLogf(quiet), chromedp.WithErrorf(quiet))
 	late := time.AfterFunc(patience, end)
@@ -210,7 +210,7 @@ func browserContext(t testing.TB) context.Context {
 	browser.ctx, browser.stop = ctx, func() {
 		closing, cancel := context.WithTimeout(ctx, patience)
 		defer cancel()
-		_ = chromedp.Cancel(closing) // a browser that is killed leaves files behind
+		_ = chromedp.Cancel(closing) // a killed browser leaves files behind
 		end()
 		free()
 	}
@@ -225,9 +225,9 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// faults are the faults of a page, in the order in which the browser reports them.
+// faults are the faults of a page in the order of the browser's reports.
 type faults struct {
-	host string // that requests may go to
+	host string // the host that requests may go to
 
 	mu       sync.Mutex
 	all      []string
@@ -235,8 +235,7 @@ type faults struct {
 	requests map[network.RequestID]string
 }
 
-// Expect makes the test accept faults that contain a text, such as the status of a request, and fail without one.
-// Faults read
+// Expect makes the test accept faults that contain a text, and fail without one. Faults read
 //
 //	console error: words
 //	exception: Error: words
@@ -250,7 +249,7 @@ func (p *Page) Expect(text string) {
 	p.faults.expected = append(p.faults.expected, text)
 }
 
-// unexpected returns the faults that no call of Expect was about, and the calls whose faults are missing.
+// unexpected returns the faults without a matching Expect, and the texts of Expect without a matching fault.
 func (f *faults) unexpected() []string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -266,7 +265,7 @@ func (f *faults) unexpected() []string {
 	return out
 }
 
-// handle records what an event of the tab says about faults.
+// handle records a fault reported by an event of the tab.
 func (p *Page) handle(event any) {
 	f := p.faults
 	f.mu.Lock()
@@ -283,7 +282,7 @@ func (p *Page) handle(event any) {
 	case *runtime.EventConsoleAPICalled:
 		switch e.Type {
 		case runtime.ConsoleAPICalledTypeError, runtime.ConsoleAPICalledTypeWarning, runtime.ConsoleAPICalledTypeAssert:
-			args, _ := json.Marshal(e.Args) // they came as JSON
+			args, _ := json.Marshal(e.Args) // they were decoded from JSON
 			add("console %s: %s", e.Type, args)
 		}
 	case *runtime.EventExceptionThrown:
@@ -306,19 +305,19 @@ func (p *Page) handle(event any) {
 			add("request: %s: %d", f.requests[e.RequestID], e.Response.Status)
 		}
 	case *network.EventLoadingFailed:
-		if !e.Canceled || e.BlockedReason != "" { // a page that is left cancels its requests
+		if !e.Canceled || e.BlockedReason != "" { // leaving a page cancels its requests
 			add("request: %s: %s %s", f.requests[e.RequestID], e.ErrorText, e.BlockedReason)
 		}
 	case *page.EventJavascriptDialogOpening:
 		add("dialog: %s", e.Message)
-		go func() { // the tab is blocked until it is closed
+		go func() { // the dialog blocks the tab until it is closed
 			_, _ = chromedp.Call(p.ctx, page.HandleJavaScriptDialog, page.HandleJavaScriptDialogParams{})
 		}()
 	}
 }
 
-// Click clicks on the first element that a selector matches, once it is visible and enabled and nothing covers it.
-// To wait for the page that it leads to, use [Page.Follow].
+// Click clicks on the first element that matches a selector, once it is visible, enabled and not covered. To wait for
+// the page that it leads to, use [Page.Follow].
 func (p *Page) Click(selector string) {
 	p.t.Helper()
 	var at struct{ X, Y float64 }
@@ -337,7 +336,7 @@ func (p *Page) Click(selector string) {
 	p.do(chromedp.MouseEvent(input.DispatchMouseEventTypeMouseMoved, at.X, at.Y), chromedp.MouseClickXY(at.X, at.Y))
 }
 
-// Follow calls act, which leads to another page, and waits until that page is loaded.
+// Follow calls act, which must lead to another page, and waits until that page is loaded.
 func (p *Page) Follow(act func()) {
 	p.t.Helper()
 	var before float64
@@ -346,7 +345,7 @@ func (p *Page) Follow(act func()) {
 	p.WaitFor(fmt.Sprintf("performance.timeOrigin !== %v && document.readyState === 'complete'", before))
 }
 
-// Type clicks on the field that a selector matches, and replaces its value by a text.
+// Type clicks on a field and replaces its value by a text.
 func (p *Page) Type(selector, text string) {
 	p.t.Helper()
 	p.Click(selector)
@@ -358,13 +357,13 @@ var keys = map[string]string{
 	"ArrowLeft": kb.ArrowLeft, "ArrowRight": kb.ArrowRight, "Home": kb.Home, "End": kb.End, "Enter": kb.Enter, "Tab": kb.Tab, " ": " ",
 }
 
-// Key presses keys one after another, with Shift+ before the name of a key for both.
+// Key presses keys in sequence. "Shift+" before a key's name holds Shift.
 func (p *Page) Key(names ...string) {
 	p.t.Helper()
 	for _, name := range names {
 		key, shift := strings.CutPrefix(name, "Shift+")
 		text := keys[key]
-		if len(key) == 1 { // a letter or a sign
+		if len(key) == 1 { // a character
 			text = key
 		}
 		if text == "" {
@@ -378,7 +377,7 @@ func (p *Page) Key(names ...string) {
 	}
 }
 
-// Text returns the text that a reader sees of the first element that a selector matches, without space around it.
+// Text returns the visible text of the first matching element, trimmed.
 func (p *Page) Text(selector string) (text string) {
 	p.t.Helper()
 	p.await(&text, `selector => {
@@ -388,18 +387,18 @@ func (p *Page) Text(selector string) (text string) {
 	return text
 }
 
-// Texts returns the texts of all elements that a selector matches now, as [Page.Text] does.
+// Texts returns the texts of all elements that match now, as [Page.Text] does.
 func (p *Page) Texts(selector string) (texts []string) {
 	p.t.Helper()
 	p.await(&texts, `selector => ({value: Array.from(document.querySelectorAll(selector), e => e.innerText.trim())})`, selector)
 	return texts
 }
 
-// Count returns how many elements a selector matches now.
+// Count returns the number of elements that match now.
 func (p *Page) Count(selector string) int { p.t.Helper(); return len(p.Texts(selector)) }
 
-// Eval evaluates JavaScript in the page, whatever its policy allows, and decodes its value as encoding/json does, unless
-// into is nil. A promise is awaited. Undefined leaves the value as it is.
+// Eval evaluates JavaScript in the page, ignoring the page's policy, and decodes its value as encoding/json does unless
+// into is nil. It awaits promises. Undefined leaves the value unchanged.
 func (p *Page) Eval(script string, into any) {
 	p.t.Helper()
 	value, err := p.evaluate(script)
@@ -411,7 +410,7 @@ func (p *Page) Eval(script string, into any) {
 	}
 }
 
-// WaitText waits until a reader sees a text in an element that a selector matches.
+// WaitText waits until a matching element shows a text.
 func (p *Page) WaitText(selector, text string) {
 	p.t.Helper()
 	p.await(nil, `(selector, text) => {
@@ -420,7 +419,7 @@ func (p *Page) WaitText(selector, text string) {
 	}`, selector, text)
 }
 
-// WaitFor waits until a condition holds, which is an expression of JavaScript. While it throws, it does not hold.
+// WaitFor waits until a JavaScript expression is true. An exception counts as false.
 func (p *Page) WaitFor(condition string) {
 	p.t.Helper()
 	p.await(nil, `condition => {
@@ -429,8 +428,8 @@ func (p *Page) WaitFor(condition string) {
 	}`, condition)
 }
 
-// await calls a function of JavaScript until it returns an object, whose value it decodes. A string that the
-// function returns says what is missing.
+// await calls a JavaScript function until it returns an object, and decodes its value. If it returns a string, that
+// says what is missing.
 func (p *Page) await(into any, function string, args ...any) {
 	p.t.Helper()
 	list := testlog.Must(json.Marshal(args))(p.t)
@@ -442,7 +441,7 @@ func (p *Page) await(into any, function string, args ...any) {
 		switch {
 		case errors.As(err, &thrown):
 			p.t.Fatal(err)
-		case err != nil: // another page replaces this one
+		case err != nil: // the page is being replaced
 			missing = err.Error()
 		case json.Unmarshal(answer, &missing) != nil:
 			if err = json.Unmarshal(answer, &found); err == nil && into != nil {
@@ -460,11 +459,11 @@ func (p *Page) await(into any, function string, args ...any) {
 //go:embed testdata/axe-core/axe.min.js
 var axeScript string
 
-// Axe fails the test for each rule of axe-core that the page breaks with an impact that is serious or critical, and names
-// the elements. It works whatever the page's policy allows, and without JavaScript too.
+// Axe fails the test for each axe-core rule that the page violates with serious or critical impact, and names the
+// elements. It ignores the page's policy, and works without JavaScript.
 func (p *Page) Axe() {
 	p.t.Helper()
-	if p.opts.NoScript { // axe waits by timers, which do not run then
+	if p.opts.NoScript { // axe needs timers, which do not run then
 		testlog.NoError(p.t, p.allowScripts(true))
 		defer p.allowScripts(false)
 	}
@@ -486,8 +485,8 @@ func (p *Page) Axe() {
 	}
 }
 
-// Overflow fails the test if the page is wider than the window, so that a reader would have to scroll sideways. It names
-// the innermost elements that stick out.
+// Overflow fails the test if the page is wider than the window, so that it scrolls sideways. It names the innermost
+// elements that stick out.
 func (p *Page) Overflow() {
 	p.t.Helper()
 	var out []string

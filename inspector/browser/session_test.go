@@ -16,7 +16,7 @@ func (f *fixture) view(key store.Key) fold.View {
 	return testlog.Must(f.View(f.t.Context(), key))(f.t)
 }
 
-// stands waits until a page shows a session as it stood after a record, in all its parts.
+// stands waits until all parts of a page show a session as of a record.
 func (f *fixture) stands(p *Page, key store.Key, at uint64) {
 	f.t.Helper()
 	p.WaitFor(fmt.Sprintf("document.readyState === 'complete' && document.getElementById('session').dataset.at === '%d'", at))
@@ -46,7 +46,7 @@ func TestTimeTravel(t *testing.T) {
 	f.stands(p, ada, last)
 	p.Key("ArrowLeft")
 	f.stands(p, ada, last-1)
-	p.Key("ArrowLeft", "ArrowLeft", "ArrowLeft") // faster than pages come
+	p.Key("ArrowLeft", "ArrowLeft", "ArrowLeft") // faster than pages load
 	f.stands(p, ada, last-4)
 	p.Key("ArrowRight")
 	f.stands(p, ada, last-3)
@@ -55,10 +55,10 @@ func TestTimeTravel(t *testing.T) {
 	if to != fmt.Sprint(last-3) {
 		t.Errorf("the address has record %q", to)
 	}
-	p.Key("Home", "End") // which scroll the page
+	p.Key("Home", "End") // these scroll the page
 	f.stands(p, ada, last-3)
 
-	// The knob, by its own keys, and by a click on the film.
+	// The slider, by its own keys, and by a click on the film.
 	focus := func() { p.Eval("document.getElementById('knob').focus()", nil) }
 	focus()
 	p.Key("Home")
@@ -73,13 +73,13 @@ func TestTimeTravel(t *testing.T) {
 	p.Eval("Number(document.querySelector('#film .cell:nth-of-type(9)').dataset.seq)", &seq)
 	p.Click("#film .cell:nth-of-type(9)")
 	f.stands(p, ada, seq)
-	var apart float64 // the knob, and the end of the cell
+	var apart float64 // distance of the slider's knob from the end of the cell
 	p.Eval(`Math.abs(document.querySelector("#knob line").getBoundingClientRect().x - document.querySelector("#film .cell:nth-of-type(9)").getBoundingClientRect().right)`, &apart)
 	if apart > 2 {
 		t.Errorf("the knob stands %g pixels from the end of the cell", apart)
 	}
 
-	// By turns, and back.
+	// By turns, forward and back.
 	p.Type("#turn", "3")
 	p.Key("Enter")
 	p.WaitText("#now", "turn 3 of")
@@ -88,7 +88,7 @@ func TestTimeTravel(t *testing.T) {
 	p.Eval("history.back()", nil)
 	p.WaitText("#now", "turn 3 of")
 
-	// A record opens beside the conversation, by an address of its own, and Back closes it.
+	// A record opens beside the conversation with an address of its own; Back closes it.
 	p.Go(address("session", ada))
 	p.Click("#seen .row:not(.summary) a.text")
 	p.WaitText("#panel h2", "Record ")
@@ -100,13 +100,13 @@ func TestTimeTravel(t *testing.T) {
 	p.Eval("history.back()", nil)
 	p.WaitFor("document.querySelector('#panel-log')")
 
-	// What the keys do not take: somebody who types.
+	// Keys in a text field do not navigate.
 	p.Type("#q", "orders")
 	p.Key("ArrowLeft", "Home")
 	f.stands(p, ada, last)
 }
 
-// What a person did last decides what the page shows, whichever answer comes first.
+// The user's last action decides what the page shows, in whatever order the responses arrive.
 func TestAnswersOutOfOrder(t *testing.T) {
 	t.Parallel()
 	for _, news := range []bool{false, true} {
@@ -115,7 +115,7 @@ func TestAnswersOutOfOrder(t *testing.T) {
 		last := f.view(ada).Seq()
 		p := openPage(t, f.base, pageOptions{})
 		p.Go(address("session", ada))
-		// The first answer waits until it is released. taken says that the page has read it.
+		// The first response is held until it is released. taken is true once the page has read it.
 		p.Eval(`{
 			const get = fetch
 			window.fetch = async (url) => {
@@ -142,7 +142,7 @@ func TestAnswersOutOfOrder(t *testing.T) {
 	}
 }
 
-// Everything can be read, and gone to, without scripts.
+// Everything can be read and reached without scripts.
 func TestWithoutScripts(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, inspector.Options{})
@@ -181,7 +181,8 @@ func TestFollowing(t *testing.T) {
 	p.Go(address("session", ada))
 	f.stands(p, ada, last)
 
-	// Who reads further up keeps the place, the selection and what is open, and is told how much is new.
+	// A reader further up keeps the scroll position, the selection and open items, and sees the number
+	// of new records.
 	p.Eval(`{
 		scrollTo({top: 500, behavior: "instant"})
 		const row = document.querySelectorAll("#seen .row a.text")[3]
@@ -213,7 +214,7 @@ func TestFollowing(t *testing.T) {
 	p.WaitText("#seen .row:last-child", "at the end")
 	p.WaitFor("document.querySelector('#seen .row:last-child').getBoundingClientRect().bottom <= innerHeight + 40")
 
-	// Who looks at another time is told, and left there.
+	// A reader of an earlier record sees a notice and stays there.
 	p.Eval("document.activeElement.blur()", nil)
 	p.Key("ArrowLeft")
 	f.stands(p, ada, last+21)

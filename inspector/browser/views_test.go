@@ -23,7 +23,7 @@ import (
 
 var screenshots = flag.Bool("screenshots", false, "write the screenshots of docs/ anew")
 
-// TestScreenshots writes the screenshots of docs/, of the session that the command's demo has.
+// TestScreenshots writes the screenshots for docs/ from the session of the command's demo.
 func TestScreenshots(t *testing.T) {
 	if !*screenshots {
 		t.Skip("without -screenshots")
@@ -64,7 +64,7 @@ func TestScreenshots(t *testing.T) {
 	}
 }
 
-// compress writes a picture again with the 64 colours that are most of it.
+// compress reduces a picture to its 64 most frequent colours.
 func compress(t *testing.T, path string) {
 	t.Helper()
 	from := testlog.Must(png.Decode(bytes.NewReader(testlog.Must(os.ReadFile(path))(t))))(t)
@@ -79,7 +79,7 @@ func compress(t *testing.T, path string) {
 			count[at(x, y)]++
 		}
 	}
-	weight := func(c color.RGBA) int { // a colour counts for more than a grey
+	weight := func(c color.RGBA) int { // colours count more than greys
 		return count[c] * (4 + int(max(c.R, c.G, c.B)-min(c.R, c.G, c.B)))
 	}
 	colours := slices.SortedFunc(maps.Keys(count), func(a, b color.RGBA) int { return weight(b) - weight(a) })
@@ -105,8 +105,8 @@ func compress(t *testing.T, path string) {
 
 func cutFirst() *patch.PatchEvent { return patch.NewSplice(0, 1) }
 
-// Every view, on a desktop and a phone, light and dark: no fault on the page, nothing wider than the
-// window, and nothing that axe-core finds to be a serious violation.
+// Every view, on a desktop and a phone, light and dark, has no faults, is not wider than the window,
+// and has no serious violation of axe-core's rules.
 func TestViews(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, inspector.Options{Write: true, Erase: true})
