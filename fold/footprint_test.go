@@ -2,6 +2,7 @@ package fold_test
 
 import (
 	"fmt"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -51,5 +52,31 @@ func TestFootprint(t *testing.T) {
 	}
 	if n := v.Footprint() - empty; n < 100*len(text) || n > full {
 		t.Errorf("%d bytes when the state of 100 keys of %d bytes is kept", n, len(text))
+	}
+}
+
+// A patch that keeps the state keeps the values alone, and not the events that said them.
+func TestCutKeepsNoEvents(t *testing.T) {
+	const events, bytes = 64, 128 << 10
+	heap := func() uint64 {
+		var m runtime.MemStats
+		runtime.GC()
+		runtime.GC()
+		runtime.ReadMemStats(&m)
+		return m.HeapAlloc
+	}
+	v := fold.New("c", nil)
+	before := heap()
+	text := strings.Repeat("x", bytes)
+	for i := range uint64(events) {
+		e := testlog.Must(patch.ParseEvent(fmt.Appendf(nil, `{"id":"e%d","author":%q,"actions":{"stateDelta":{"k%d":"v"}}}`, i, text, i)))(t)
+		v = testlog.Must(v.Apply(patch.Record{Seq: i + 1, Event: e}))(t)
+	}
+	v = testlog.Must(v.Apply(patch.Record{Seq: events + 1, Patch: patch.NewSplice(0, events).WithState(patch.Keep).WithID("p")}))(t)
+	if kept := heap() - before; kept > events*bytes/4 {
+		t.Errorf("%d bytes are kept of %d events of %d bytes, which are hidden", kept, events, bytes)
+	}
+	if len(v.State()) != events {
+		t.Errorf("%d keys of %d", len(v.State()), events)
 	}
 }

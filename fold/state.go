@@ -1,6 +1,7 @@
 package fold
 
 import (
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -57,18 +58,34 @@ func (d delta) find(key string) (patch.Value, bool) {
 	return d[i].Value, true
 }
 
-// netBetween returns the net changes of the nodes in [lo, hi).
+// netBetween returns the net changes of the nodes from lo up to hi. They have copies of what events say, since they
+// outlive the events: a part of an event's JSON would keep all of it in memory.
 func (s *sequence) netBetween(lo, hi int) delta {
-	var changes []patch.Change
-	limit := 1024
+	type change struct {
+		patch.Change
+		ofEvent bool
+	}
+	last := map[string]change{}
 	s.walk(lo, hi, func(n *node) bool {
-		if changes = n.appendChanges(changes); len(changes) > limit { // bound the memory for sorting
-			changes = netOf(changes)
-			limit = max(limit, 2*len(changes))
+		for _, c := range n.carriedDelta() {
+			last[c.Key] = change{c, false}
+		}
+		if n.event != nil {
+			for c := range n.event.Changes() {
+				last[c.Key] = change{c, true}
+			}
 		}
 		return true
 	})
-	return netOf(changes)
+	net := make(delta, 0, len(last))
+	for _, key := range slices.Sorted(maps.Keys(last)) {
+		c := last[key]
+		if c.ofEvent {
+			c.Key, c.Value = strings.Clone(key), c.Value.Clone()
+		}
+		net = append(net, c.Change)
+	}
+	return net
 }
 
 // appendChanges appends the node's carried delta and the changes of its event.

@@ -94,6 +94,13 @@ func (v *Value) UnmarshalJSON(text []byte) error {
 // String returns the value's JSON text.
 func (v Value) String() string { return string(v.json()) }
 
+// Clone returns the value with a text of its own. The value of an event's state delta is a part of the event's JSON, and
+// keeps all of that in memory.
+func (v Value) Clone() Value {
+	v.text = bytes.Clone(v.text)
+	return v
+}
+
 // Equal reports whether two values are equal. It ignores the order of keys, and compares numbers by kind (with or
 // without point or exponent) and value.
 func (v Value) Equal(o Value) bool { return jsonvalue.Equal(v.json(), o.json()) }

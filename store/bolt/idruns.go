@@ -26,7 +26,7 @@ import (
 const (
 	runRecords = 512
 	runFanout  = 8
-	idsPerRow  = 100
+	idsPerRow  = 80 // of which two fill a page of 4 KiB: bbolt has two rows in a leaf at least
 )
 
 // idEntry is an id of a run.
@@ -151,7 +151,10 @@ func (g *runGrowth) put(tx *bbolt.Tx, s session) error {
 // writeRun writes the rows of a run. If two records have one id, the later one counts.
 func (s session) writeRun(bucket *bbolt.Bucket, run backend.Span, entries []idEntry) error {
 	slices.SortFunc(entries, func(a, b idEntry) int {
-		return cmp.Or(bytes.Compare(a.Hash[:], b.Hash[:]), cmp.Compare(b.Seq, a.Seq))
+		if c := bytes.Compare(a.Hash[:], b.Hash[:]); c != 0 {
+			return c
+		}
+		return cmp.Compare(b.Seq, a.Seq)
 	})
 	entries = slices.CompactFunc(entries, func(a, b idEntry) bool { return a.Hash == b.Hash })
 	bucket.FillPercent = fillPercent

@@ -3,7 +3,10 @@ package bolt_test
 import (
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"testing"
+
+	bbolt "go.etcd.io/bbolt"
 
 	"github.com/patchlog-dev/patchlog/internal/testlog"
 	"github.com/patchlog-dev/patchlog/store/backend"
@@ -63,5 +66,10 @@ func TestIDsOfLongLog(t *testing.T) {
 	check("after a vacuum")
 	grow(5000)
 	check("after a vacuum")
+	testlog.NoError(t, b.InTx(func(tx *bbolt.Tx) {
+		if s := tx.Bucket([]byte("ids")).Stats(); os.Getpagesize() == 4096 && s.LeafInuse*10 < s.LeafAlloc*9 {
+			t.Errorf("the rows of ids fill %d of %d bytes of their pages", s.LeafInuse, s.LeafAlloc)
+		}
+	}))
 	closeAndCheck(t, b, path)
 }

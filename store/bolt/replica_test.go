@@ -230,11 +230,15 @@ func TestVacuumWhileOthersWrite(t *testing.T) {
 		meanwhile[at](t, twin)
 	}
 	done := 0
+	var after os.FileInfo // when it has the name; the next commit may make it longer by 16 MiB, as bbolt does
+	bolt.SetSyncDir(b, func(dir string) (err error) {
+		after, err = os.Stat(path)
+		return err
+	})
 	testlog.NoError(t, b.Vacuum(ctx, interrupting(t, b, &done)))
 	if done != 5 {
 		t.Fatalf("%d of the writes were made meanwhile; the test tests nothing", done)
 	}
-	after := testlog.Must(os.Stat(path))(t)
 	if os.SameFile(before, after) || after.Size() >= before.Size() {
 		t.Errorf("%d bytes, before %d", after.Size(), before.Size())
 	}
