@@ -1,7 +1,7 @@
-// Package adkjson translates events and patches from the spellings of other programs to that of
-// package patch: rows of ADK for Python's table of events, the names of ADK's and genai's fields in
-// snake_case, base64 in the alphabet for URLs, times in epoch seconds, and the names patch_type,
-// event_id, summary_event and patch_id of a patch. Importers use it; the parser knows one spelling.
+// Package adkjson translates events and patches from the spellings of other programs to that of package patch: rows
+// of ADK for Python's events table, snake_case names of ADK's and genai's fields, URL-safe base64, times in Unix
+// seconds, and the patch fields patch_type, event_id, summary_event and patch_id. Importers use it; package patch
+// parses only its own spelling.
 package adkjson
 
 import (
@@ -18,7 +18,7 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// ParseEvent is [patch.ParseEvent] for text in any of the spellings.
+// ParseEvent is [patch.ParseEvent] for any of these spellings.
 func ParseEvent(text []byte) (*patch.Event, error) {
 	own, err := new(translator).line(text)
 	if err != nil {
@@ -27,9 +27,9 @@ func ParseEvent(text []byte) (*patch.Event, error) {
 	return patch.ParseEvent(own)
 }
 
-// Text translates the lines of a file to those that package patch reads. In a file with a header only the lines are
-// translated that package patch refuses. Rows of several sessions are refused. The error is a *[patch.LineError] of
-// the file with the name; lines of no JSON are left to the reader.
+// Text translates the lines of a file to the spelling of package patch. In a file with a header only those lines are
+// translated that package patch refuses. Rows of several sessions are refused. Lines that are not JSON stay
+// unchanged. The error is a *[patch.LineError] with the file's name.
 func Text(text []byte, name string) ([]byte, error) {
 	out := make([]byte, 0, len(text))
 	var t translator
@@ -60,12 +60,12 @@ func Text(text []byte, name string) ([]byte, error) {
 
 // translator translates the lines of one file.
 type translator struct {
-	owner rowOwner // of the rows
+	owner rowOwner // of the rows so far
 }
 
-// line returns an event's or a patch's line as package patch spells it. A row becomes its event. The names of fields
-// are translated where ADK's schema has the field, and nowhere else: keys of arguments, responses, state and metadata
-// are data. The error is a *[patch.FieldError].
+// line translates the line of an event or a patch. A row becomes its event. Names are translated only where ADK's
+// schema has the field: keys of arguments, responses, state and metadata are data. The error is a
+// *[patch.FieldError].
 func (t *translator) line(text []byte) ([]byte, error) {
 	text, err := compact(text)
 	if err != nil {
@@ -84,7 +84,7 @@ func (t *translator) line(text []byte) ([]byte, error) {
 	return translate(text)
 }
 
-// patchNames are the other names of a patch's fields.
+// patchNames maps other spellings of a patch's fields.
 var patchNames = map[string]string{"patch_type": "patchType", "event_id": "eventId", "summary_event": "summaryEvent"}
 
 // translate translates checked, compact text.
@@ -139,8 +139,8 @@ func translate(text []byte) ([]byte, error) {
 	return append(out, '}'), nil
 }
 
-// nested translates an event in a patch. One that cannot be translated stays as it came: a log may
-// hold a patch that is malformed.
+// nested translates an event in a patch. On failure the event stays unchanged, since a log may hold a malformed
+// patch.
 func nested(text []byte) []byte {
 	if own, err := translate(text); err == nil {
 		return own
@@ -148,9 +148,9 @@ func nested(text []byte) []byte {
 	return text
 }
 
-// epochTime reads a number of seconds since 1970.
+// epochTime parses Unix seconds.
 func epochTime(v []byte) (time.Time, error) {
-	// The decimal literal says nanoseconds that a float64 would not.
+	// The decimal literal has nanoseconds that a float64 would lose.
 	f, err := strconv.ParseFloat(string(v), 64)
 	switch {
 	case err != nil || f < float64(minTime.Unix()) || f > float64(maxTime.Unix()+1):
@@ -173,13 +173,13 @@ func epochTime(v []byte) (time.Time, error) {
 	return t, nil
 }
 
-// Times outside the years 1 to 9999 have no RFC 3339 form.
+// RFC 3339 has only the years 1 to 9999.
 var (
 	minTime = time.Date(1, 1, 1, 0, 0, 0, 0, time.UTC)
 	maxTime = time.Date(9999, 12, 31, 23, 59, 59, 999999999, time.UTC)
 )
 
-// compact checks a text and returns it without white space.
+// compact validates JSON and returns it without white space.
 func compact(text []byte) ([]byte, error) {
 	own, err := jsonvalue.Parse(text)
 	if at := (*jsonvalue.Error)(nil); errors.As(err, &at) {
@@ -192,7 +192,7 @@ func fieldErr(field, format string, args ...any) *patch.FieldError {
 	return &patch.FieldError{Field: field, Problem: fmt.Sprintf(format, args...)}
 }
 
-// clip returns the start of a text, for an error message.
+// clip returns the start of a text for an error message.
 func clip(text []byte) string {
 	const most = 200
 	if len(text) <= most {

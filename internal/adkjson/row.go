@@ -9,15 +9,13 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// rowOwner says which session the row of a table belongs to: app, user and session. It is
-// the zero value for a line that is no row.
+// rowOwner is the app, user and session of a table row. It is zero for other lines.
 type rowOwner [3]string
 
-// unwrapRow returns the event in a row of the tables in which ADK for Python keeps events:
-// an object with the event in event_data, or its JSON as a text, beside columns that repeat
-// its id, invocation and time and name its session. Any other text, such as that of a patch,
-// is returned as it is.
-// Refused by name is what looks like an event of ADK for Python and cannot be read as one.
+// unwrapRow returns the event in a row of ADK for Python's tables: an object with the event in
+// event_data, as an object or as JSON text, and columns that repeat its id, invocation and time and
+// name its session. Other text, such as that of a patch, is returned unchanged. An event of ADK for
+// Python that cannot be read is refused with the field's name.
 func unwrapRow(text []byte) (event []byte, owner rowOwner, err error) {
 	for name := range jsonvalue.Members(text) {
 		if name == "patchType" || name == "patch_type" {
@@ -62,7 +60,7 @@ func unwrapRow(text []byte) (event []byte, owner rowOwner, err error) {
 			case jsonvalue.KindOf(v) == jsonvalue.Null:
 			case repeated == nil:
 				b = append(jsonvalue.AppendKey(b, name), v...)
-			case name != "timestamp" && !jsonvalue.Equal(v, repeated): // a column's time says no time zone
+			case name != "timestamp" && !jsonvalue.Equal(v, repeated): // the time column has no time zone
 				return nil, owner, fieldErr(column, "the column says %s, and event_data says %s", clip(v), clip(repeated))
 			}
 		}
@@ -73,7 +71,7 @@ func unwrapRow(text []byte) (event []byte, owner rowOwner, err error) {
 	return append(b, '}'), owner, nil
 }
 
-// refuseForeign refuses what would pass for an event with unknown fields.
+// refuseForeign refuses fields that would pass for unknown fields of an event.
 func refuseForeign(text []byte) error {
 	const older = "long_running_tool_ids_json"
 	if jsonvalue.Member(text, older) != nil {
@@ -89,7 +87,7 @@ func refuseForeign(text []byte) error {
 	return nil
 }
 
-// within says that what an error names is inside a field.
+// within prefixes the field of an error.
 func within(field string, err error) error {
 	if e, ok := err.(*patch.FieldError); ok {
 		return &patch.FieldError{Field: strings.TrimSuffix(field+"/"+e.Field, "/"), Problem: e.Problem}

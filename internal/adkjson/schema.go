@@ -5,8 +5,8 @@ import (
 	"sync"
 )
 
-// eventNames has the fields of ADK's session event whose names can be spelled in two ways, or that have such
-// fields in them, in the notation of genaiNames.
+// eventNames lists the fields of ADK's session event that have two spellings, or contain such fields, in the
+// notation of genaiNames.
 const eventNames = `
 Event invocationId isolationScope longRunningToolIds content:Content actions:Actions usageMetadata:GenerateContentResponseUsageMetadata
 Event customMetadata groundingMetadata:GroundingMetadata citationMetadata:CitationMetadata logprobsResult:LogprobsResult avgLogprobs
@@ -21,11 +21,10 @@ RequestedInput interruptId responseSchema
 Node messageAsOutput outputFor
 `
 
-// schema is what a value may have: fields with names, or with schemas, of their own, or such elements. nil is a
-// datum, whose keys are data.
+// schema describes a value's fields or elements. A nil schema is data, whose keys are not translated.
 type schema struct {
-	fields map[string]schemaField // of an object, by either spelling
-	each   *schema                // of an array
+	fields map[string]schemaField // of an object, by both spellings
+	each   *schema                // schema of an array's elements
 }
 
 type schemaField struct {
@@ -33,11 +32,11 @@ type schemaField struct {
 	in   *schema
 }
 
-// base64Text is a text of bytes.
+// base64Text marks strings of bytes.
 var base64Text = new(schema)
 
-// eventSchema is the schema of an event. Each line of the names is a type and its fields, each with its type,
-// if it has one, behind a colon.
+// eventSchema is the schema of an event. Each line of the names is a type and its fields, each followed by a
+// colon and its type, if it has one.
 var eventSchema = sync.OnceValue(func() *schema {
 	types := map[string]*schema{"Bytes": base64Text}
 	var of func(name string) *schema

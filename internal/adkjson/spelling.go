@@ -11,12 +11,10 @@ import (
 	"github.com/patchlog-dev/patchlog/internal/jsonvalue"
 )
 
-// respell returns an event's checked, compact JSON with the names of ADK's and genai's
-// fields as ADK's JSON has them. ADK for Python stores them as Python spells them
-// (invocation_id, function_call), and bytes in base64's alphabet for URLs. Names are
-// translated where the schema has a field, and nowhere else: keys of arguments, responses,
-// state and metadata are data. What the schema does not know stays as it came. The path is
-// where the value stands.
+// respell returns an event's checked, compact JSON with ADK's and genai's fields as in ADK's JSON.
+// ADK for Python stores Python's spelling (invocation_id, function_call) and URL-safe base64. Names
+// are translated only where the schema has a field: keys of arguments, responses, state and
+// metadata are data. Unknown fields stay unchanged. path locates the value in errors.
 func respell(text []byte, of *schema, path ...string) ([]byte, error) {
 	switch kind := jsonvalue.KindOf(text); {
 	case kind == jsonvalue.Object && of != nil && of.fields != nil:
@@ -63,7 +61,7 @@ func respellFields(text []byte, of *schema, path []string) ([]byte, error) {
 	return append(out, '}'), nil
 }
 
-// pythonName spells a name of JSON as Python would.
+// pythonName returns Python's spelling of a JSON name.
 func pythonName(name string) string {
 	var b strings.Builder
 	for _, r := range name {
@@ -75,8 +73,8 @@ func pythonName(name string) string {
 	return b.String()
 }
 
-// standardBase64 returns a JSON string of base64 in the standard alphabet. Text that is
-// not base64 is returned as it is.
+// standardBase64 converts a JSON string of base64 to the standard alphabet. Other text is returned
+// unchanged.
 func standardBase64(quoted []byte) []byte {
 	if !bytes.ContainsAny(quoted, "-_") {
 		return quoted

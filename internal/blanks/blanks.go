@@ -1,6 +1,6 @@
-// Package blanks plans the reverts that replace visible blank summaries by the events that are left
-// of those they stood for: docs/SEMANTICS.md, "Erasing". A store logs them when it completes an erasure, and
-// compaction before it plans.
+// Package blanks plans the reverts that replace visible blank summaries by the remaining events that they covered: see
+// docs/SEMANTICS.md, "Erasing". A store logs these reverts when it completes an erasure, and compaction before it
+// plans.
 package blanks
 
 import (
@@ -12,34 +12,33 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// DefaultMaxGrowth is how many tokens the visible log may grow by: what a compactor's summarizer is
-// given at most.
+// DefaultMaxGrowth is the default of [Options.MaxGrowth]: the maximum input of a compactor's summarizer.
 const DefaultMaxGrowth = 50_000
 
 // Options of [Revert].
 type Options struct {
-	// MaxGrowth is how many tokens the visible log may grow by.
+	// MaxGrowth is the maximum growth of the visible log in tokens.
 	MaxGrowth int
 
-	// ErasedIDs are the ids of events that count as blank, since they are about to be.
+	// ErasedIDs are the ids of events that count as blank because they are about to be erased.
 	ErasedIDs map[string]bool
 
-	// Read returns records of the view's log, whose seqs ascend.
+	// Read returns the records of the view's log with the given ascending seqs.
 	Read func(seqs []uint64) ([]patch.Record, error)
 }
 
-// Plan is what to log.
+// Plan is the reverts to log.
 type Plan struct {
-	Reverts     []*patch.PatchEvent // to be logged together, in their order
-	Summaries   []string            // ids of the summaries that they take back
+	Reverts     []*patch.PatchEvent // to log together, in order
+	Summaries   []string            // ids of the summaries that are reverted
 	After       fold.View
-	NotReverted []string // ids of blank summaries that are visible in After, the newest last
+	NotReverted []string // ids of the blank summaries still visible in After, the newest last
 }
 
-// Revert plans the reverts of a view's visible blank summaries: the newest first, and then what that
-// shows. A summary is reverted with its group, if all patches of the group keep the state and put in only
-// summaries, if something behind it is not blank, and if the revert applies. It ends before the view
-// grows by more than the room, but takes one path from a summary down at least.
+// Revert plans the reverts of a view's visible blank summaries, the newest first, then of those that become visible. A
+// summary is reverted with its group if all patches of the group keep the state and add only summaries, if something
+// that it covers is not blank, and if the revert applies. Reverts stop before the view would grow by more than
+// MaxGrowth tokens, but follow at least one path of nested summaries to its end.
 func Revert(v fold.View, opts Options) (Plan, error) {
 	p := planner{Options: opts}
 	plan := Plan{After: v}
@@ -49,7 +48,7 @@ func Revert(v fold.View, opts Options) (Plan, error) {
 			return Plan{}, err
 		}
 	}
-	below, onPath := 0, true // the path goes on in the queue from this index on
+	below, onPath := 0, true // start of the current path in the queue
 	for grown := 0; len(queue) > 0; {
 		s := queue[len(queue)-1]
 		queue = queue[:len(queue)-1]
@@ -75,7 +74,7 @@ func Revert(v fold.View, opts Options) (Plan, error) {
 	return plan, nil
 }
 
-// Visible returns the ids of a view's visible summaries that are blank, the newest last. Events with the given ids count as
+// Visible returns the ids of a view's visible blank summaries, the newest last. Events with the given ids count as
 // blank.
 func Visible(v fold.View, erasedIDs map[string]bool) []string {
 	return (&planner{Options: Options{ErasedIDs: erasedIDs}}).visible(v)
@@ -91,11 +90,11 @@ func (p *planner) visible(v fold.View) (ids []string) {
 
 // summary is a visible blank summary.
 type summary struct {
-	seq uint64 // of the patch that put it in
+	seq uint64 // of the patch that added it
 	id  string
 }
 
-// look returns a view's visible blank summaries, the newest last, and what the view takes in tokens.
+// look returns a view's visible blank summaries, the newest last, and the view's tokens.
 func (p *planner) look(v fold.View) (all []summary, tokens int) {
 	for _, e := range v.Entries() {
 		event := p.blank(e.Event)
@@ -108,7 +107,7 @@ func (p *planner) look(v fold.View) (all []summary, tokens int) {
 	return all, tokens
 }
 
-// blank returns an event as it will be.
+// blank returns an event as it will be after the erasure.
 func (p *planner) blank(e *patch.Event) *patch.Event {
 	if p.ErasedIDs[e.ID()] {
 		return e.Blank("", patch.KeepValues)
@@ -124,19 +123,19 @@ func ids(v fold.View) map[string]bool {
 	return ids
 }
 
-// planner knows the patches of a view's log.
+// planner caches the patches of a view's log.
 type planner struct {
 	Options
-	units map[uint64]*unit // by the seqs of their patches
+	units map[uint64]*unit // by seq of their patches
 }
 
-// unit is patches that mean one thing: those of a group, or one alone.
+// unit is the patches of a group, or a patch without group.
 type unit struct {
 	cuts           []fold.Cut
-	known          bool // what follows is known
+	known          bool // the fields below are set
 	ids            []string
-	summarises     bool // all of them keep the state and put in only summaries
-	asked, answers bool // see [planner.leaves]
+	summarises     bool // all patches keep the state and add only summaries
+	asked, answers bool // cached result of [planner.leaves]
 }
 
 func (p *planner) learn(v fold.View) error {
@@ -160,7 +159,7 @@ func (p *planner) learn(v fold.View) error {
 	return nil
 }
 
-// revert returns the reverts of a summary's unit and the view after them, or none if it stays.
+// revert returns the reverts of a summary's unit and the view after them, or none if it cannot be reverted.
 func (p *planner) revert(v fold.View, s summary) ([]*patch.PatchEvent, fold.View, error) {
 	u := p.units[s.seq]
 	if u == nil {
@@ -196,7 +195,7 @@ func (p *planner) revert(v fold.View, s summary) ([]*patch.PatchEvent, fold.View
 	}
 }
 
-// corrupt returns an error if it is damage, and nil if it is a refusal.
+// corrupt returns err if it reports damage, and nil if it is a refusal.
 func corrupt(err error) error {
 	if errors.Is(err, patch.ErrCorrupt) {
 		return err
@@ -231,7 +230,7 @@ func (p *planner) learnUnit(u *unit) error {
 	return nil
 }
 
-// leaves reports whether something is left of what a unit took out, at any depth: an event that is not blank.
+// leaves reports whether a unit removed an event, at any depth, that is not blank.
 func (p *planner) leaves(u *unit) (bool, error) {
 	if u.asked {
 		return u.answers, nil
@@ -268,7 +267,7 @@ func (p *planner) leaves(u *unit) (bool, error) {
 	return false, nil
 }
 
-// events reads events. There are none at the places of markers.
+// events reads events. Markers have none.
 func (p *planner) events(refs []fold.Ref) (map[fold.Ref]*patch.Event, error) {
 	var seqs []uint64
 	for _, ref := range refs {

@@ -10,7 +10,7 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// log is records that are folded as they are added.
+// log folds records as they are added.
 type log struct {
 	*testing.T
 	records []patch.Record
@@ -31,7 +31,7 @@ func (l *log) add(r patch.Record) {
 	l.view = testlog.Must(l.view.WithRecords(l.records).Apply(r))(l)
 }
 
-// summarise has a summary in the place of some events.
+// summarise replaces some events by a summary.
 func (l *log) summarise(id string, start, count int) {
 	l.add(patch.Record{Patch: patch.NewSummarise(start, count, testlog.Text(id, "i", "model", "short")).WithID("p" + id)})
 }
@@ -49,7 +49,7 @@ func (l *log) revert(maxGrowth int, erased ...string) blanks.Plan {
 	return testlog.Must(blanks.Revert(l.view, o))(l)
 }
 
-// A blank summary makes way for what is left behind it, and a summary of summaries for these first.
+// A blank summary is reverted if events behind it remain; a summary of summaries reveals these first.
 func TestRevert(t *testing.T) {
 	l := newLog(t)
 	l.summarise("s1", 0, 2)
@@ -67,7 +67,7 @@ func TestRevert(t *testing.T) {
 	testlog.Equal(t, "nothing is blank", len(plan.Reverts), 0)
 }
 
-// It stays if nothing is left behind it, if its group does something else too, or once the view has grown by enough.
+// It stays if nothing behind it remains, if its group does something else too, or once the view has grown enough.
 func TestNotReverted(t *testing.T) {
 	l := newLog(t)
 	l.summarise("s1", 0, 2)

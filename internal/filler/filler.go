@@ -1,4 +1,4 @@
-// Package filler gives tests Go values in which careless encodings lose something.
+// Package filler makes Go values for tests that careless encodings would change.
 package filler
 
 import (
@@ -12,21 +12,21 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// filler sets every exported field of a value, at any depth, to something that is not
-// zero and that careless encodings lose.
+// filler sets every exported field of a value, at any depth, to a non-zero value that careless
+// encodings change.
 type filler struct {
 	n      int64
 	within []reflect.Type
 }
 
-// Fill returns a value of which no exported field is zero, at any depth.
+// Fill returns a T whose exported fields are all non-zero, at any depth.
 func Fill[T any]() *T {
 	v := new(T)
 	FillValue(reflect.ValueOf(v).Elem())
 	return v
 }
 
-// FillValue does so with a value that can be set.
+// FillValue fills a settable value likewise.
 func FillValue(v reflect.Value) {
 	(&filler{}).fill(v)
 	if path := zeroField(v, "", nil); path != "" {
@@ -63,7 +63,7 @@ func (f *filler) fill(v reflect.Value) {
 		f.fill(v.Elem())
 	case reflect.Struct:
 		if slices.Contains(f.within, v.Type()) {
-			return // a type inside itself: once is enough
+			return // a recursive type: one level is enough
 		}
 		f.within = append(f.within, v.Type())
 		for i := range v.NumField() {
@@ -105,7 +105,7 @@ func (f *filler) fill(v reflect.Value) {
 	}
 }
 
-// zeroField returns the path of an exported field that is zero, or "".
+// zeroField returns the path of an exported field that is zero, or "" if there is none.
 func zeroField(v reflect.Value, path string, within []reflect.Type) string {
 	switch v.Kind() {
 	case reflect.Pointer:
@@ -138,8 +138,8 @@ func zeroField(v reflect.Value, path string, within []reflect.Type) string {
 	return ""
 }
 
-// OddMap holds every kind of value that an `any` may hold, and the values that JSON
-// alone would bring back as another.
+// OddMap returns a map with every kind of value that an `any` may hold, including those that JSON
+// alone would not restore.
 func OddMap(n int64) map[string]any {
 	return map[string]any{
 		"int": int(n), "int8": int8(-8), "int16": int16(-16), "int32": int32(-32), "int64": int64(1<<53 + 1),

@@ -1,8 +1,8 @@
-// Package jsonvalue has what the JSON library lacks for JSON that a log keeps: a limit of its depth, comparison by
-// value, and a walk that copies nothing.
+// Package jsonvalue adds to the JSON library what JSON in a log needs: a limit of the nesting depth, comparison by
+// value, and traversal without copying.
 //
-// [Parse] checks a text. The walking functions work on what it returns. They never panic or run on, whatever the bytes:
-// a stored record is read without a check of its JSON, and of other text they yield what looks like values.
+// [Parse] validates text. The traversal functions expect its results. On other bytes they neither panic nor loop, but
+// may yield bytes that are not values: a stored record is read without validating its JSON.
 package jsonvalue
 
 import (
@@ -21,13 +21,13 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// MaxDepth is how deeply arrays and objects may nest. It bounds the stack of what recurses over a value.
+// MaxDepth is the maximum nesting depth of arrays and objects. It bounds the stack of recursive functions.
 const MaxDepth = 1000
 
 // Error says what is wrong with a text, and where.
 type Error struct {
-	Pointer string // JSON pointer (RFC 6901) to the value at fault; "" is the whole text
-	Offset  int64  // bytes from the start of the text
+	Pointer string // JSON pointer (RFC 6901) to the value at fault; "" means the whole text
+	Offset  int64  // in bytes from the start of the text
 	Problem string
 }
 
@@ -39,12 +39,12 @@ func (e *Error) Error() string {
 }
 
 // Parse checks that text is exactly one JSON value by RFC 8259 in which no object repeats a key, every string is
-// Unicode (valid UTF-8, no lone surrogate escapes), and nothing nests deeper than [MaxDepth]. It returns the value
-// without insignificant white space, in bytes of its own. The error is an *[Error].
+// Unicode (valid UTF-8, no lone surrogate escapes), and nothing nests deeper than [MaxDepth]. It returns a copy of the
+// value without insignificant white space. The error is an *[Error].
 func Parse(text []byte) ([]byte, error) {
 	value := jsontext.Value(bytes.Clone(text))
 	unique := jsontext.AllowDuplicateNames(len(text) > maxLibraryNames)
-	// The formatter checks while it compacts. Only what it refuses is read again, for a better error.
+	// The formatter validates while it compacts. Only refused text is parsed again, for a better error.
 	if value.Format(jsontext.PreserveRawStrings(true), unique) != nil {
 		return nil, problem(text, unique)
 	}
@@ -53,7 +53,7 @@ func Parse(text []byte) ([]byte, error) {
 	}
 	if len(text) > maxLibraryNames {
 		c := NewCursor(text)
-		c.More() // passes white space
+		c.More() // skips white space
 		if err := (&names{Cursor: c}).check(); err != nil {
 			return nil, err
 		}
@@ -61,15 +61,15 @@ func Parse(text []byte) ([]byte, error) {
 	return value, nil
 }
 
-// maxLibraryNames is the length of the texts whose keys the library compares. It is faster, but keeps a map of the keys
-// of an object, which may take 14 times the memory of its text.
+// maxLibraryNames is the maximum length of texts whose keys the library compares. It is faster, but keeps a map of an
+// object's keys, which may take 14 times the memory of the text.
 const maxLibraryNames = 64 << 10
 
 const problemTwice = "the key is there twice"
 
 var errTooDeep = &Error{Problem: fmt.Sprintf("nested deeper than %d", MaxDepth)}
 
-// problem says what is wrong with a text that [Parse] refuses.
+// problem returns the error for text that [Parse] refuses.
 func problem(text []byte, unique jsontext.Options) error {
 	d := jsontext.NewDecoder(bytes.NewReader(text), unique)
 	_, err := d.ReadValue()
@@ -90,15 +90,15 @@ func problem(text []byte, unique jsontext.Options) error {
 	return out
 }
 
-// names finds a key that an object has twice.
+// names finds repeated keys of an object.
 type names struct {
 	*Cursor
-	open []uint64 // hashes of the keys of the objects that are entered, in their order
+	open []uint64 // hashes of the keys of the entered objects, in order
 }
 
 var hashSeed = maphash.MakeSeed()
 
-// check passes a value whose nesting is bounded.
+// check reads a value of bounded nesting.
 func (n *names) check() *Error {
 	switch n.Kind() {
 	case Array:
@@ -133,7 +133,7 @@ func (n *names) check() *Error {
 	return nil
 }
 
-// twice looks in the object at a position for two equal keys of a hash.
+// twice looks for two equal keys with a hash in the object at an offset.
 func (n *names) twice(object int, hash uint64) *Error {
 	c, seen := &Cursor{n.text, object}, map[string]bool{}
 	for c.Enter(); c.More(); c.Value() {
@@ -153,7 +153,7 @@ func (e *Error) within(step string) *Error {
 	return e
 }
 
-// Depth returns how deeply arrays and objects nest in a value: 0 in a number, 1 in an empty array.
+// Depth returns the nesting depth of a value: 0 for a number, 1 for an empty array.
 func Depth(value []byte) int {
 	depth, deepest := 0, 0
 	for c := (Cursor{text: value}); c.pos < len(c.text); {
@@ -172,7 +172,7 @@ func Depth(value []byte) int {
 	return deepest
 }
 
-// Kind names what a value is.
+// Kind is the type of a JSON value.
 type Kind byte
 
 // The kinds of JSON values.
@@ -185,7 +185,7 @@ const (
 	Object
 )
 
-// KindOf returns the kind of a value without white space around it.
+// KindOf returns the kind of a value, which must have no surrounding white space.
 func KindOf(value []byte) Kind {
 	if len(value) == 0 {
 		return Null
@@ -206,8 +206,8 @@ func KindOf(value []byte) Kind {
 	}
 }
 
-// Members yields the keys and values of an object in their order. Of any other value it yields nothing. The values are
-// parts of the object's own bytes.
+// Members yields the keys and values of an object in order, and nothing for other values. The values alias the object's
+// bytes.
 func Members(object []byte) iter.Seq2[string, []byte] {
 	return func(yield func(string, []byte) bool) {
 		if KindOf(object) != Object {
@@ -222,8 +222,7 @@ func Members(object []byte) iter.Seq2[string, []byte] {
 	}
 }
 
-// Elements yields the elements of an array. Of any other value it yields nothing. The elements are parts of the array's
-// own bytes.
+// Elements yields the elements of an array, and nothing for other values. The elements alias the array's bytes.
 func Elements(array []byte) iter.Seq2[int, []byte] {
 	return func(yield func(int, []byte) bool) {
 		if KindOf(array) != Array {
@@ -239,7 +238,7 @@ func Elements(array []byte) iter.Seq2[int, []byte] {
 	}
 }
 
-// Member returns the value that the keys lead to through objects inside each other, or nil.
+// Member returns the value at a path of keys through nested objects, or nil.
 func Member(object []byte, keys ...string) []byte {
 next:
 	for _, key := range keys {
@@ -258,8 +257,7 @@ next:
 	return object
 }
 
-// Cursor steps through a value. One that enters arrays and objects passes each byte once, however deeply they
-// nest.
+// Cursor steps through a value. A cursor that enters arrays and objects reads each byte once, however deeply they nest.
 type Cursor struct {
 	text []byte
 	pos  int
@@ -268,17 +266,17 @@ type Cursor struct {
 // NewCursor returns a cursor before a value.
 func NewCursor(value []byte) *Cursor { return &Cursor{text: value} }
 
-// Pos returns how many bytes of the value are passed.
+// Pos returns the number of bytes before the cursor.
 func (c *Cursor) Pos() int { return c.pos }
 
 // Kind returns the kind of the next value.
 func (c *Cursor) Kind() Kind { return KindOf(c.text[c.pos:]) }
 
-// Enter goes into the array or object that comes next. [Cursor.More] must be called before each of its elements or keys,
-// until it reports that there is none.
+// Enter enters the next value, an array or object. Call [Cursor.More] before each of its elements or keys until it
+// returns false.
 func (c *Cursor) Enter() { c.pos = min(c.pos+1, len(c.text)) }
 
-// More reports whether another element or key comes. If none does it leaves the array or object.
+// More reports whether another element or key follows. If not, it leaves the array or object.
 func (c *Cursor) More() bool {
 	for ; c.pos < len(c.text); c.pos++ {
 		switch c.text[c.pos] {
@@ -293,7 +291,7 @@ func (c *Cursor) More() bool {
 	return false
 }
 
-// Key passes a key of an object and returns its text, which is part of the object's own bytes where it can be.
+// Key reads a key of an object and returns its text, which aliases the object's bytes if possible.
 func (c *Cursor) Key() []byte {
 	key := c.Value()
 	c.More() // passes the colon
@@ -303,7 +301,7 @@ func (c *Cursor) Key() []byte {
 	return []byte(Unquote(key))
 }
 
-// Value passes the next value and returns it.
+// Value reads the next value and returns it.
 func (c *Cursor) Value() []byte {
 	start := c.pos
 	switch c.Kind() {
@@ -332,8 +330,8 @@ func (c *Cursor) Value() []byte {
 	return c.text[start:c.pos:c.pos]
 }
 
-// str passes a string. It ends at the first quote that an even number of backslashes stands before; a search for quotes
-// is much faster than a walk.
+// str skips a string. It ends at the first quote after an even number of backslashes; searching for quotes is much
+// faster than a loop over the bytes.
 func (c *Cursor) str() {
 	for c.pos++; ; c.pos++ {
 		n := bytes.IndexByte(c.text[c.pos:], '"')
@@ -362,7 +360,7 @@ func Unquote(quoted []byte) string {
 	return string(text)
 }
 
-// Text returns the text of a value that is a string, or "".
+// Text returns the text of a string value, or "" for other values.
 func Text(value []byte) string {
 	if KindOf(value) != String {
 		return ""
@@ -370,13 +368,13 @@ func Text(value []byte) string {
 	return Unquote(value)
 }
 
-// AppendQuote appends s as a JSON string. Of text that is not UTF-8 it writes U+FFFD for each bad byte.
+// AppendQuote appends s as a JSON string, with U+FFFD for each byte that is not UTF-8.
 func AppendQuote(dst []byte, s string) []byte {
 	dst, _ = jsontext.AppendQuote(dst, s)
 	return dst
 }
 
-// AppendKey appends a key to the members of an object, whose text dst ends in, and a colon.
+// AppendKey appends a key and a colon to an unfinished object in dst, after a comma if needed.
 func AppendKey(dst []byte, name string) []byte {
 	if dst[len(dst)-1] != '{' {
 		dst = append(dst, ',')
@@ -384,8 +382,8 @@ func AppendKey(dst []byte, name string) []byte {
 	return append(AppendQuote(dst, name), ':')
 }
 
-// Edit returns an object with other values of some members: change is called with each, and returns its value, or nil
-// to leave it out. Any other value is returned as it is.
+// Edit returns an object with its members changed: change is called with each and returns its new value, or nil to
+// remove it. Other values are returned unchanged.
 func Edit(object []byte, change func(name string, v []byte) []byte) []byte {
 	if KindOf(object) != Object {
 		return object
@@ -400,7 +398,7 @@ func Edit(object []byte, change func(name string, v []byte) []byte) []byte {
 	return append(out, '}')
 }
 
-// With returns an object with a member set, at its end, or without the member if value is nil. A value that is no object
+// With returns an object with a member set, at its end, or removed if value is nil. A value that is not an object
 // counts as an empty one.
 func With(object []byte, name string, value []byte) []byte {
 	if KindOf(object) != Object {
@@ -418,12 +416,12 @@ func With(object []byte, name string, value []byte) []byte {
 	return append(append(AppendKey(out[:len(out)-1], name), value...), '}')
 }
 
-// Step returns one step of a JSON pointer, escaped, without its slash.
+// Step returns one reference token of a JSON pointer, escaped, without its slash.
 func Step(name string) string { return string(jsontext.Pointer("").AppendToken(name))[1:] }
 
-// Equal reports whether two values mean the same: the order of keys is free, strings are compared by their text, numbers
-// by kind and value. A number written with a point or an exponent is of another kind than one without. What is no value
-// equals only the same bytes.
+// Equal reports whether two values are equal, ignoring the order of keys. Strings are compared by their text, numbers
+// by kind and value; a number with a point or an exponent is of another kind than one without. Invalid JSON equals only
+// the same bytes.
 func Equal(a, b []byte) bool {
 	if bytes.Equal(a, b) {
 		return true
@@ -432,7 +430,7 @@ func Equal(a, b []byte) bool {
 	return KindOf(a) == KindOf(b) && json.Unmarshal(a, &x, comparable) == nil && json.Unmarshal(b, &y, comparable) == nil && reflect.DeepEqual(x, y)
 }
 
-// comparable has numbers read in one form for each kind and value.
+// comparable decodes numbers to one form for each kind and value.
 var comparable = json.WithUnmarshalers(json.UnmarshalFromFunc(func(d *jsontext.Decoder, v *any) error {
 	if d.PeekKind() != '0' {
 		return errors.ErrUnsupported
@@ -442,12 +440,12 @@ var comparable = json.WithUnmarshalers(json.UnmarshalFromFunc(func(d *jsontext.D
 	return err
 }))
 
-// number is a number literal in one form for each kind and value.
+// number is a number literal in a normal form for its kind and value.
 type number struct {
 	float    bool
 	negative bool
-	digits   string // without zeros at either end
-	exponent string // of the last digit, in decimal; as text since it may be huge
+	digits   string // without leading and trailing zeros
+	exponent string // of the last digit, in decimal; a string since it may be huge
 }
 
 func parseNumber(literal string) number {
@@ -466,8 +464,8 @@ func parseNumber(literal string) number {
 	return n
 }
 
-// addExponent adds shift to a decimal exponent. One of absurd length is not worth the arithmetic: such literals are
-// equal if written alike.
+// addExponent adds shift to a decimal exponent. Very long exponents stay unchanged, so such literals are equal only if
+// written alike.
 func addExponent(exponent string, shift int) string {
 	if len(exponent) > 64 {
 		return exponent + " " + strconv.Itoa(shift)

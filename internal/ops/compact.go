@@ -12,30 +12,31 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// Compact summarises the older part of a session, if that is due.
+// Compact compacts the older part of a session, if that is due.
 type Compact struct {
 	Config compaction.Config
 	Run    compaction.Run
-	Logger *slog.Logger // nil logs nothing: what goes wrong is an error
-	Passed func(Pass)   // called after each pass, if not nil
+	Logger *slog.Logger // nil disables logging: failures are returned
+	Passed func(Pass)   // if not nil, called after each pass
 }
 
-// Pass is a pass of a compaction, with the record of its patch.
+// Pass is a compaction pass with the record of its patch.
 type Pass struct {
 	Record patch.Record `json:"record,omitzero"`
 	compaction.Written
 }
 
-// Compacted is what a compaction came to.
+// Compacted is the result of a compaction.
 type Compacted struct {
 	Passes  []Pass
-	Stopped string // why it wrote no more, if the summarizer or the log said so
+	Stopped string // why it stopped early, if the summarizer or the log said so
 }
 
-// Apply compacts the session until nothing is due. What passes before an error wrote stays, and is returned.
+// Apply compacts the session until nothing is due. Passes written before an error stay, and are returned
+// with it.
 func (c Compact) Apply(ctx context.Context, s *store.Store, key store.Key, on fold.View) (Compacted, error) {
 	var done Compacted
-	var lost error // of finding a pass in the log
+	var lost error // error while searching the log for a pass
 	seq := on.Seq()
 	logger := c.Logger
 	if logger == nil {
@@ -68,12 +69,12 @@ func (c Compact) Apply(ctx context.Context, s *store.Store, key store.Key, on fo
 	}
 	_, err = compactor.Compact(ctx, key, c.Run)
 	if refused := (*compaction.SummarizerError)(nil); errors.As(err, &refused) {
-		err = fmt.Errorf("session %s: %w", key, err) // the log's own errors say so
+		err = fmt.Errorf("session %s: %w", key, err) // errors of the log name the session already
 	}
 	return done, errors.Join(err, lost)
 }
 
-// recordOf returns the record of a patch, of which the seq is not below from.
+// recordOf returns the record of a patch, whose seq is at least from.
 func recordOf(ctx context.Context, s *store.Store, key store.Key, id string, from uint64) (patch.Record, error) {
 	for r, err := range s.RawEvents(ctx, key, from) {
 		if err != nil || r.ID() == id {

@@ -15,8 +15,8 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// A compaction tells each pass with its record, says why it stopped where that is no error, and names the session
-// where the summarizer failed.
+// Each pass is reported with its record, a stop without error with its reason, and a summarizer's failure with
+// the session.
 func TestCompact(t *testing.T) {
 	key := store.Key{App: "a", User: "u", Session: "s"}
 	var log strings.Builder

@@ -11,40 +11,40 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// EditKind is what an [Edit] does to events.
+// EditKind is the effect of an [Edit].
 type EditKind string
 
 // The kinds of edits.
 const (
-	Cut       EditKind = "splice"          // hides them, or puts Replacement in their place
-	Summarise EditKind = "summarise"       // puts a summary with the text in their place
+	Cut       EditKind = "splice"          // hides the events, or replaces them by Replacement
+	Summarise EditKind = "summarise"       // replaces the events by a summary with the text
 	Truncate  EditKind = "truncate_before" // hides all events before EventID
 	Pin       EditKind = "pin"
 	Unpin     EditKind = "unpin"
 )
 
-// Edit changes visible events by hand.
+// Edit is a manual change of visible events.
 type Edit struct {
 	Kind        EditKind
-	Spans       []compaction.Span // stretches of the visible log, ascending; Cut, Pin and Unpin take several
-	EventID     string            // of Truncate, and of Pin and Unpin in place of spans
-	Base        *uint64           // the newest patch seen, if not that of the view
+	Spans       []compaction.Span // index ranges, ascending; Cut, Pin and Unpin accept several
+	EventID     string            // for Truncate, and for Pin and Unpin instead of spans
+	Base        *uint64           // seq of the newest patch seen, if not that of the view
 	Text        string
 	Replacement []*patch.Event
-	State       patch.StatePolicy // "" is the patch's default
+	State       patch.StatePolicy // "" means the patch type's default
 	Author      string
-	NewID       func() string // of a group, and of a summary's invocation; nil means a random id
+	NewID       func() string // returns ids for a group and for a summary's invocation; nil means random ids
 }
 
 // EditError says why an edit cannot be made of a selection.
 type EditError struct {
 	Problem string
-	Whole   compaction.Span // a stretch of which it can be made; Count 0 if there is none
+	Whole   compaction.Span // a span that can be edited instead; Count is 0 if there is none
 }
 
 func (e *EditError) Error() string { return e.Problem }
 
-// Patches returns the patches that make the edit, for a view: a plan of [Patches].
+// Patches returns the edit's patches for a view, in the form of [Patches.Plan].
 func (e Edit) Patches(v fold.View) ([]*patch.PatchEvent, error) {
 	if e.NewID == nil {
 		e.NewID = rand.Text
@@ -61,7 +61,7 @@ func (e Edit) Patches(v fold.View) ([]*patch.PatchEvent, error) {
 	var patches []*patch.PatchEvent
 	switch e.Kind {
 	case Cut:
-		for _, s := range slices.Backward(e.Spans) { // so that indices stay what they are
+		for _, s := range slices.Backward(e.Spans) { // from the end, so that earlier indices stay valid
 			patches = append(patches, patch.NewSplice(s.Start, s.Count, e.Replacement...))
 		}
 	case Summarise:
@@ -103,7 +103,7 @@ func (e Edit) Patches(v fold.View) ([]*patch.PatchEvent, error) {
 	return patches, nil
 }
 
-// complete gives a patch what all of an edit have.
+// complete adds the fields that all patches of an edit have.
 func (e Edit) complete(p *patch.PatchEvent) *patch.PatchEvent {
 	if e.Author != "" {
 		p = p.WithAuthor(e.Author)
@@ -117,12 +117,11 @@ func (e Edit) complete(p *patch.PatchEvent) *patch.PatchEvent {
 	return p
 }
 
-// ManualSummary returns a summary of visible events whose text a person has written, for a summarise of
-// the same stretch of the same view. It has no id, so that it gets one when it is logged. Of a
-// stretch outside the view it returns one that covers no time: the patch is refused later.
-// The error matches [patch.ErrInvalid] if the text or the invocation's id is not UTF-8.
+// ManualSummary returns a summary with a person's text, for a summarise of the span in the view. Its id
+// is assigned when it is logged. For a span outside the view its times are zero; the patch is refused
+// later. The error matches [patch.ErrInvalid] if the text or the invocation's id is not UTF-8.
 func ManualSummary(v fold.View, s compaction.Span, invocationID, text string) (*patch.Event, error) {
-	// A model's API refuses two model turns in a row.
+	// Model APIs refuse two consecutive model turns.
 	role := "model"
 	end := s.Start + s.Count
 	if s.Start >= 0 && end >= s.Start && end < v.Len() && v.At(end).Role() == role {

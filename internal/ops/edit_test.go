@@ -17,7 +17,7 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// eightEvents is a session of e0 to e7.
+// eightEvents returns a session of e0 to e7.
 func eightEvents(t *testing.T) (*store.Store, store.Key, fold.View) {
 	t.Helper()
 	s := teststore.Memory(t, store.Options{})
@@ -30,7 +30,8 @@ func eightEvents(t *testing.T) (*store.Store, store.Key, fold.View) {
 	return s, key, done.View
 }
 
-// An edit of several stretches is a group of patches from the last one on; what cannot be made says why.
+// An edit of several spans is a group of patches, the last span first; the error for an impossible edit
+// says why.
 func TestEdit(t *testing.T) {
 	_, _, v := eightEvents(t)
 	two := []compaction.Span{{Start: 1, Count: 2}, {Start: 5, Count: 1}}
@@ -66,7 +67,7 @@ func TestEdit(t *testing.T) {
 	}
 }
 
-// Restoring a summary of summaries brings all raw events back, in one group; the preview writes nothing.
+// Restoring a summary of summaries restores all raw events, in one group; the preview writes nothing.
 func TestRestore(t *testing.T) {
 	s, key, v := eightEvents(t)
 	var last string
@@ -94,8 +95,8 @@ func TestRestore(t *testing.T) {
 	}
 }
 
-// A summary by hand covers the time of its events, says so, and does not stand as a model's turn
-// before another one.
+// A manual summary covers the times of its events, is a summary, and does not have role model before a
+// model's turn.
 func TestManualSummary(t *testing.T) {
 	v := fold.New("c", nil)
 	for i, role := range []string{"user", "model", "user", "model"} {

@@ -9,18 +9,18 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// Erase erases what events say: those that the selection finds in a session or in all of them, or all
-// events of a user.
+// Erase erases the contents of the selected events in a session or in all sessions, or of all events of a user.
 type Erase struct {
-	Key        store.Key // of the session; with AllOfUser, its app and user alone count
+	Key        store.Key // with AllOfUser only app and user are used
 	AllOfUser  bool
-	Everywhere bool                 // in all sessions, not in Key's alone
-	Only       func(store.Key) bool // with Everywhere, in these alone; nil means all
+	Everywhere bool                 // in all sessions, not only in Key's
+	Only       func(store.Key) bool // with Everywhere: only in these; nil means all
 	Selection  store.EraseSelection
 	Options    store.EraseOptions
 }
 
-// Apply erases it, for good, or, with Options.DryRun, returns what would be erased. What was erased before an error is returned with it.
+// Apply erases permanently, or, with Options.DryRun, returns what would be erased. On error it also returns what was
+// erased before.
 func (e Erase) Apply(ctx context.Context, s *store.Store) (store.Erasure, error) {
 	switch {
 	case e.Everywhere:
@@ -37,7 +37,7 @@ func (e Erase) everywhere(ctx context.Context, s *store.Store) (store.Erasure, e
 	var keys []store.Key
 	for info, err := range s.List(ctx, store.ListOptions{}) {
 		switch {
-		case e.Only != nil && !e.Only(info.Key): // not even named
+		case e.Only != nil && !e.Only(info.Key): // must not even be named
 		case errors.Is(err, store.ErrCorrupt):
 			all.OutOfReach = append(all.OutOfReach, fmt.Sprintf("session %s, which is damaged", info.Key))
 		case err != nil:
@@ -50,7 +50,7 @@ func (e Erase) everywhere(ctx context.Context, s *store.Store) (store.Erasure, e
 	for _, e.Key = range keys {
 		done, err := e.Apply(ctx, s)
 		if errors.Is(err, store.ErrNotFound) {
-			continue // it was deleted meanwhile
+			continue // deleted since it was listed
 		}
 		if err != nil {
 			return all, err
@@ -60,7 +60,7 @@ func (e Erase) everywhere(ctx context.Context, s *store.Store) (store.Erasure, e
 	return all, nil
 }
 
-// merged returns what two erasings erase. A fork is in the previews of its own and of its source. A shared key that
+// merged returns the union of two erasures. A fork is in the preview of its source and in its own. A shared key that
 // still matches counts once for each session that shares it.
 func merged(a, b store.Erasure) store.Erasure {
 	for _, session := range b.Sessions {

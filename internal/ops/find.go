@@ -12,8 +12,7 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// EventID returns the id of the event that a person names: by its id, by the number of the record that
-// brought it, or by the beginning of its id, if no other event begins so.
+// EventID returns the id of the event with the given name: its id, the seq of its record, or a unique prefix of its id.
 func EventID(ctx context.Context, s *store.Store, key store.Key, v fold.View, name string) (string, error) {
 	if _, found := v.Find(name); found {
 		return name, nil
@@ -26,8 +25,7 @@ func EventID(ctx context.Context, s *store.Store, key store.Key, v fold.View, na
 	})
 }
 
-// PatchID returns the id of the patch that a person names: by its id, by the number of its record, or
-// by the beginning of its id, if no other patch begins so.
+// PatchID returns the id of the patch with the given name: its id, its seq, or a unique prefix of its id.
 func PatchID(ctx context.Context, s *store.Store, key store.Key, name string) (string, error) {
 	return find(ctx, s, key, "patch", name, true, func(r patch.Record) []string {
 		if r.Patch == nil {
@@ -37,7 +35,7 @@ func PatchID(ctx context.Context, s *store.Store, key store.Key, name string) (s
 	})
 }
 
-// VisibleEvent is [EventID] for an event that must be visible. The error for a hidden one names the patch that hides it, and
+// VisibleEvent is [EventID] for a visible event. The error for a hidden event names the patch that hides it, and
 // matches [store.ErrEventNotFound].
 func VisibleEvent(ctx context.Context, s *store.Store, key store.Key, v fold.View, name string) (string, error) {
 	id, err := EventID(ctx, s, key, v, name)
@@ -67,11 +65,11 @@ func VisibleEvent(ctx context.Context, s *store.Store, key store.Key, v fold.Vie
 	return "", fmt.Errorf("session %s: %w: event %q is not visible", key, store.ErrEventNotFound, id)
 }
 
-// Invocation is what a person names an invocation by: one of the fields.
+// Invocation names an invocation by one of its fields.
 type Invocation struct {
-	ID     string // or its beginning, if no other invocation's id begins so
-	Turn   int    // counted from 1, see [Turns]
-	Record uint64 // the seq of any of its records
+	ID     string // or a unique prefix
+	Turn   int    // from 1: see [Turns]
+	Record uint64 // seq of any of its records
 }
 
 // Find returns the id of the invocation.
@@ -108,11 +106,11 @@ func (i Invocation) Find(ctx context.Context, s *store.Store, key store.Key) (st
 	return "", fmt.Errorf("session %s: %w: there is no record %d", key, store.ErrNotFound, i.Record)
 }
 
-// Turns maps the id of each invocation to the number of its turn, counted from 1 in the order in which turns begin.
+// Turns maps the id of each invocation to its turn number. Turns count from 1 in the order of their first events.
 type Turns map[string]int
 
-// Add returns the turn of the log's next record: the turn of its event's invocation, or, if it has none, the turn that
-// began last, or 0 before the first turn.
+// Add returns the turn of the log's next record: the turn of its event's invocation, else the last turn that began, or
+// 0 before the first.
 func (t Turns) Add(r patch.Record) int {
 	if r.Event == nil || r.Event.InvocationID() == "" {
 		return len(t)
@@ -124,8 +122,8 @@ func (t Turns) Add(r patch.Record) int {
 	return t[id]
 }
 
-// LastRecordOfTurn returns the seq of the last record of a turn, before the next one begins. Records before the first turn
-// belong to it.
+// LastRecordOfTurn returns the seq of the last record before the next turn begins. Records before the first turn belong
+// to it.
 func LastRecordOfTurn(ctx context.Context, s *store.Store, key store.Key, turn int) (uint64, error) {
 	turns, last := Turns{}, uint64(0)
 	for r, err := range s.RawEvents(ctx, key, 1) {
@@ -147,10 +145,9 @@ func noTurn(key store.Key, turn, has int) error {
 	return fmt.Errorf("session %s: %w: there is no turn %d; it has %d", key, store.ErrNotFound, turn, has)
 }
 
-// find looks for a name in the log: as an id that a record has, as the number of a record if byNumber, as the beginning
-// of an id.
+// find looks up a name in the log: as an id, as a seq if byNumber is set, or as a prefix of an id.
 func find(ctx context.Context, s *store.Store, key store.Key, what, name string, byNumber bool, ids func(patch.Record) []string) (string, error) {
-	var begin, numbered []string // different ids that begin so; those of the record with the number
+	var begin, numbered []string // distinct ids with this prefix; ids of the record with this seq
 	isRecord := false
 	for r, err := range s.RawEvents(ctx, key, 1) {
 		if err != nil {

@@ -10,8 +10,8 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// An event or a patch is named by its id, by a unique beginning of it, or by a record's number; an id that is a number goes
-// before the number of a record. A turn is named by one of these, and says which. A hidden event is named with its patch.
+// An event or a patch is named by its id, by a unique prefix of it, or by a record's seq; an id that is a number takes
+// precedence over a seq. A turn is named by one of these, and says which. The error for a hidden event names its patch.
 func TestNames(t *testing.T) {
 	s := teststore.Memory(t, store.Options{})
 	key := store.Key{App: "a", User: "u", Session: "s"}

@@ -1,8 +1,8 @@
-// Package ops is what people do to sessions, by the command or by a page: each operation is planned,
-// previewed, applied and explained here, so that both do and say the same.
+// Package ops has the operations on sessions that the command and the inspector share: each is planned,
+// previewed, applied and explained here, so that both behave alike.
 //
-// A preview writes nothing. An operation that is given the view of its preview does what the
-// preview showed, or fails with [store.ErrConflict].
+// A preview writes nothing. An operation that gets the view of its preview does what the preview showed, or fails
+// with [store.ErrConflict].
 package ops
 
 import (
@@ -18,16 +18,16 @@ import (
 
 // Change is an operation that logs patches: [Patches], [Undo] or [Restore].
 type Change interface {
-	// Preview returns what the change would do to the session that the view is of.
+	// Preview returns the change's effect on the session of the view.
 	Preview(ctx context.Context, s *store.Store, key store.Key, on fold.View) (store.Preview, error)
-	// Apply does it.
+	// Apply logs the patches.
 	Apply(ctx context.Context, s *store.Store, key store.Key, on fold.View) (store.Committed, error)
 }
 
-// Patches logs patches that are made of a view.
+// Patches logs patches made from a view.
 type Patches struct {
 	Plan func(on fold.View) ([]*patch.PatchEvent, error)
-	// Options without On.
+	// Options are the options, without On.
 	Options store.PatchOptions
 }
 
@@ -40,7 +40,7 @@ func (c Patches) Preview(ctx context.Context, s *store.Store, key store.Key, on 
 	c.Options.On = on
 	would, err := s.Preview(ctx, key, patches, c.Options)
 	if err == nil {
-		would.Patches = patches // without ids and times that only a log has
+		would.Patches = patches // without the ids and times that are assigned when they are logged
 	}
 	return would, err
 }
@@ -55,10 +55,10 @@ func (c Patches) Apply(ctx context.Context, s *store.Store, key store.Key, on fo
 	return s.ApplyPatch(ctx, key, patches, c.Options)
 }
 
-// Undo takes a patch back, with the patches of its group, or goes back to before an invocation.
+// Undo reverts a patch with its group, or rewinds to before an invocation.
 type Undo struct {
-	PatchID, InvocationID string // one of them
-	// Options without On and DryRun.
+	PatchID, InvocationID string // exactly one is set
+	// Options are the options, without On and DryRun.
 	Options store.UndoOptions
 }
 
@@ -82,7 +82,7 @@ func (c Undo) Apply(ctx context.Context, s *store.Store, key store.Key, on fold.
 	return s.Revert(ctx, key, c.PatchID, c.Options)
 }
 
-// Explain returns what a preview shows. Events that a single patch puts in are as the patch has them.
+// Explain returns the difference that a preview shows. Events added by a single patch are shown as in the patch.
 func Explain(would store.Preview) present.Difference {
 	if len(would.Patches) == 1 && would.Patches[0].Type() != patch.Revert {
 		return present.PreviewOf(would, would.Patches[0])
@@ -90,12 +90,12 @@ func Explain(would store.Preview) present.Difference {
 	return present.DifferenceOf(would.Before, would.After)
 }
 
-// Restore takes back the patch that put in a summary, and the patches that put in the summaries which that brings
-// back, until all events that the summary stands for are visible. The reverts are one group.
+// Restore reverts the patch that added a summary, and the patches of the summaries that become visible, until all
+// events that the summary covers are visible. The reverts are one group.
 type Restore struct {
 	PatchID string
 	Author  string
-	// Options without On.
+	// Options are the options, without On.
 	Options store.PatchOptions
 }
 
@@ -110,7 +110,7 @@ func (c Restore) Preview(ctx context.Context, s *store.Store, key store.Key, on 
 		ids, err := would.After.RevertTargets(next[0])
 		switch blocked := (*fold.BlockedError)(nil); {
 		case len(reverts) > 0 && errors.As(err, &blocked) && blocked.AlreadyReverted:
-			continue // it went with another one
+			continue // reverted with another one
 		case err != nil:
 			return store.Preview{}, err
 		}

@@ -10,7 +10,7 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// CloseCalls returns the patches of [compaction.CloseCalls] for a view of a session, but for runs that a process holds.
+// CloseCalls returns the patches of [compaction.CloseCalls] for a view, except for invocations that a process holds.
 // newID may be nil.
 func CloseCalls(ctx context.Context, s *store.Store, key store.Key, v fold.View, author string, newID func() string) ([]*patch.PatchEvent, error) {
 	if newID == nil {

@@ -16,29 +16,29 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// CompactionStats are a session's figures of compaction.
+// CompactionStats are the compaction figures of a session.
 type CompactionStats struct {
-	Passes    int         `json:"passes"`    // patches that compaction logged
+	Passes    int         `json:"passes"`    // number of patches that compaction logged
 	Last      *LastPass   `json:"last"`      // null if there is none
-	Summaries map[int]int `json:"summaries"` // visible ones, by level
+	Summaries map[int]int `json:"summaries"` // number of visible summaries by level
 	Prompt    PromptSize  `json:"prompt"`
 }
 
-// LastPass is what the newest pass says of itself.
+// LastPass is the newest pass, by its own metadata.
 type LastPass struct {
 	Seq  uint64    `json:"seq"`
 	Time time.Time `json:"time"`
 	compaction.Written
 }
 
-// PromptSize is how many tokens a prompt made of the visible log takes.
+// PromptSize is the number of tokens of a prompt made of the visible log.
 type PromptSize struct {
 	Tokens   int       `json:"tokens"`
-	Measured bool      `json:"measured"`            // as of [compaction.PromptTokens]
-	At       time.Time `json:"measuredAt,omitzero"` // when the model measured it
+	Measured bool      `json:"measured"`            // measured by the model: see [compaction.PromptTokens]
+	At       time.Time `json:"measuredAt,omitzero"` // time of the measurement
 }
 
-// PromptOf returns how large a prompt made of the visible log is.
+// PromptOf returns the size of a prompt made of the visible log.
 func PromptOf(v fold.View) PromptSize {
 	tokens, measured := compaction.PromptTokens(v)
 	size := PromptSize{Tokens: tokens, Measured: measured}
@@ -51,7 +51,7 @@ func PromptOf(v fold.View) PromptSize {
 	return size
 }
 
-// String says how large the prompt is, and how that is known.
+// String describes the size and its source.
 func (p PromptSize) String() string {
 	how := "estimated"
 	switch {
@@ -71,7 +71,7 @@ func PassOf(p *patch.PatchEvent) *compaction.Written {
 	return nil
 }
 
-// Rows returns the figures as 'patchlog stats' shows them, below all others.
+// Rows returns the figures as 'patchlog stats' shows them, after all others.
 func (c CompactionStats) Rows() []Row {
 	rows := []Row{{"prompt", c.Prompt.String()}, {"compactions", fmt.Sprint(c.Passes)}}
 	if l := c.Last; l != nil {
@@ -100,8 +100,8 @@ func levelsText(byLevel map[int]int) string {
 	return fmt.Sprint(n) + ": " + strings.Join(levels, ", ")
 }
 
-// PassText says in a line what a pass of compaction did, of which r is the record and w what
-// [compaction.WrittenBy] or the compactor says.
+// PassText describes a compaction pass in one line. r is its record, w comes from [compaction.WrittenBy] or the
+// compactor.
 func PassText(r patch.Record, w compaction.Written) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "record %d, %s: index %s", r.Seq, Printable(string(w.Trigger)), IndexRange(r.Patch.Start(), r.Patch.Count()))
@@ -118,8 +118,8 @@ func PassText(r patch.Record, w compaction.Written) string {
 	return b.String()
 }
 
-// EventsText says what became of how many events in a pass: of events, or of summaries if it
-// merged these. Level is that of the summaries that came; with 0, results of tools were cleared.
+// EventsText describes a pass by numbers of events, or of summaries if it merged these. level is that of the new
+// summaries; 0 means that results of tools were cleared.
 func EventsText(merged bool, before, after, level int) string {
 	if level == 0 {
 		return "results cleared in " + Counted(before, "event")
@@ -131,7 +131,7 @@ func EventsText(merged bool, before, after, level int) string {
 	return fmt.Sprintf("%s → %s of level %d", Counted(before, what), Counted(after, "summary"), level)
 }
 
-// TokensText says about how many tokens became how many, and which part of them that is.
+// TokensText describes a change of tokens with its ratio.
 func TokensText(before, after int, ratio float64) string {
 	text := fmt.Sprintf("about %s → %s tokens", Grouped(before), Grouped(after))
 	if before > 0 {
@@ -140,7 +140,7 @@ func TokensText(before, after int, ratio float64) string {
 	return text
 }
 
-// PlanRows returns what compaction would do next as 'patchlog compact --dry-run' shows it, below its key and reason.
+// PlanRows returns the next compaction as 'patchlog compact --dry-run' shows it, after the key and reason.
 func PlanRows(d compaction.Decision) []Row {
 	var rows []Row
 	row := func(name, format string, args ...any) { rows = append(rows, Row{name, fmt.Sprintf(format, args...)}) }
@@ -174,7 +174,7 @@ func PlanRows(d compaction.Decision) []Row {
 	return rows
 }
 
-// groupName is a group's branch and scope, as a person reads them.
+// groupName returns a group's branch and scope for display.
 func groupName(g compaction.Group) string {
 	name := "no branch"
 	if g.Branch != "" {
@@ -186,8 +186,8 @@ func groupName(g compaction.Group) string {
 	return name
 }
 
-// NextPassesText says what may follow the pass that is planned, or "" if none is. Later passes depend on
-// how long the summary becomes, and cannot be known.
+// NextPassesText describes what may follow the planned pass, or returns "" if nothing may. Later passes depend on the
+// length of the summary and cannot be predicted.
 func NextPassesText(d compaction.Decision) string {
 	switch {
 	case d.Window == nil:
@@ -198,10 +198,10 @@ func NextPassesText(d compaction.Decision) string {
 	return "Nothing was written. More passes may follow; what they cover depends on this one's summary."
 }
 
-// idRunes is the most runes of an id in a line of text.
+// idRunes is the maximum number of runes of an id in a line of text.
 const idRunes = 40
 
-// ends says how many ids there are, and the first and the last of them.
+// ends returns the number of ids, the first and the last.
 func ends(ids []string) string {
 	first, last := PrintableUpTo(ids[0], idRunes), PrintableUpTo(ids[len(ids)-1], idRunes)
 	if len(ids) == 1 {
@@ -210,7 +210,7 @@ func ends(ids []string) string {
 	return fmt.Sprintf("%d: %s to %s", len(ids), first, last)
 }
 
-// Loss is the [compaction.Loss] of a visible summary, as 'patchlog loss' shows it. The most important names come first.
+// Loss is the [compaction.Loss] of a visible summary, as 'patchlog loss' shows it, with the most important names first.
 type Loss struct {
 	Key   store.Key `json:"key"`
 	Seq   uint64    `json:"seq"` // of the view's last record
@@ -218,25 +218,25 @@ type Loss struct {
 	compaction.Loss
 }
 
-// LossOf returns a loss of a session's view.
+// LossOf converts a loss for display.
 func LossOf(key store.Key, v fold.View, l compaction.Loss) Loss {
 	l.NotVisible, l.InOtherEvents, l.Invented, l.Numbers = ranked(l.NotVisible), ranked(l.InOtherEvents), ranked(l.Invented), ranked(l.Numbers)
 	return Loss{key, v.Seq(), compaction.LineageOf(l.Summary).Level, l}
 }
 
-// LossList is the names of one sort that a summary loses, or invents.
+// LossList is the names of one sort that a summary loses or invents.
 type LossList struct {
 	What  string // "not visible", "in other events", "invented" or "numbers that no event has"
 	Names []string
 }
 
-// Lists returns the lists that have names.
+// Lists returns the non-empty lists.
 func (d Loss) Lists() []LossList {
 	all := []LossList{{"not visible", d.NotVisible}, {"in other events", d.InOtherEvents}, {"invented", d.Invented}, {"numbers that no event has", d.Numbers}}
 	return slices.DeleteFunc(all, func(l LossList) bool { return len(l.Names) == 0 })
 }
 
-// Head says what the summary stands for, and how much of it can be seen.
+// Head says what the summary covers, and how much of it is visible.
 func (d Loss) Head() []string {
 	return []string{
 		fmt.Sprintf("index %d, level %d, id %s: stands for %s of %s, about %s → %s tokens", d.Index, d.Level, Printable(d.Summary.ID()),
@@ -245,7 +245,7 @@ func (d Loss) Head() []string {
 	}
 }
 
-// Lines returns what 'patchlog loss' writes of a summary: its head, then a line for each list.
+// Lines returns the output of 'patchlog loss' for a summary: its head, then a line for each list.
 func (d Loss) Lines() []string {
 	lines := d.Head()
 	for _, l := range d.Lists() {
@@ -258,8 +258,8 @@ func (d Loss) Lines() []string {
 	return lines
 }
 
-// ranked returns names, those first that are worth most: addresses and paths, then what has letters, digits and signs
-// in it, as an order's number has, then numbers, then words.
+// ranked sorts names by importance: addresses and paths first, then names with letters, digits and punctuation, such as
+// order numbers, then numbers, then words.
 func ranked(names []string) []string {
 	rank := func(name string) int {
 		letters, digits, signs := false, 0, false
@@ -285,15 +285,14 @@ func ranked(names []string) []string {
 		}
 		return 4
 	}
-	out := append([]string{}, names...) // never null
+	out := append([]string{}, names...) // never null in JSON
 	slices.SortStableFunc(out, func(a, b string) int { return rank(a) - rank(b) })
 	return out
 }
 
-// LossesOf returns what the visible summaries of a session lose, in the order of the log, and
-// the view in which they are visible. With a patch's id it is the summaries that this patch or
-// its group put in, and the view is as [SummariesBy] finds it. It reads what the summaries stand
-// for, and fails as the store's reads do.
+// LossesOf returns the losses of a session's visible summaries, in log order, and the view that shows them. With a
+// patch's id it returns the losses of the summaries that the patch or its group added, in the view of [SummariesBy]. It
+// reads the covered records. Errors are as from the store's reads.
 func LossesOf(ctx context.Context, s *store.Store, key store.Key, patchID string) (fold.View, []Loss, error) {
 	v, err := s.View(ctx, key)
 	if err != nil {
@@ -318,12 +317,11 @@ func LossesOf(ctx context.Context, s *store.Store, key store.Key, patchID string
 	return v, docs, nil
 }
 
-// SummariesBy returns the ids of the events that a patch and its group put in, and a view in
-// which they are visible: v, or, if they no longer all are, the one after the last patch of the
-// group. It reads the whole log. It fails as the store's reads do, and if the session has no such
-// patch, or the patch put in nothing.
+// SummariesBy returns the ids of the events that a patch and its group added, and a view that shows them: v, or, if
+// they are no longer all visible, the view after the last patch of the group. It reads the whole log. Errors are as
+// from the store's reads, or say that there is no such patch or that it added nothing.
 func SummariesBy(ctx context.Context, s *store.Store, key store.Key, v fold.View, patchID string) (fold.View, []string, error) {
-	var all []patch.Record // patches
+	var all []patch.Record // patches of the log
 	found := -1
 	for r, err := range s.RawEvents(ctx, key, 1) {
 		if err != nil {

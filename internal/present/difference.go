@@ -11,21 +11,21 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// What is said where a difference has nothing to show.
+// Texts for empty differences.
 const (
 	SameEvents = "the same events are visible"
 	SameState  = "the state stays as it is"
 )
 
-// Difference is how two views of a session differ. As JSON it is what 'patchlog diff --json'
-// and dry runs write.
+// Difference is the difference between two views of a session, in the JSON form of 'patchlog diff --json' and of dry
+// runs.
 type Difference struct {
-	Removed       []Line      `json:"removed"` // visible before alone, with their index there
-	Added         []Line      `json:"added"`   // visible after alone, with their index there
+	Removed       []Line      `json:"removed"` // visible only before, with the index there
+	Added         []Line      `json:"added"`   // visible only after, with the index there
 	VisibleBefore int         `json:"visibleBefore"`
 	VisibleAfter  int         `json:"visibleAfter"`
 	State         StateChange `json:"state"`
-	TokensBefore  int         `json:"tokensBefore"` // estimated
+	TokensBefore  int         `json:"tokensBefore"` // estimates
 	TokensAfter   int         `json:"tokensAfter"`
 	Pinned        []string    `json:"pinned,omitempty"` // ids of visible events
 	Unpinned      []string    `json:"unpinned,omitempty"`
@@ -33,24 +33,23 @@ type Difference struct {
 	views fold.Difference
 }
 
-// StateChange is what becomes of a state.
+// StateChange is the change of a state.
 type StateChange struct {
-	Changed map[string]patch.Value `json:"changed"` // keys that are new or have another value
-	Removed []string               `json:"removed"` // in key order
+	Changed map[string]patch.Value `json:"changed"` // new or changed keys
+	Removed []string               `json:"removed"` // keys in order
 }
 
-// DifferenceOf returns how a view differs from an earlier one of the same session. It takes time
-// in the number of events that are visible in either.
+// DifferenceOf returns the difference from a view to a later one of the same session. It takes time linear in the
+// visible events of both.
 func DifferenceOf(before, after fold.View) Difference { return newDifference(before.Diff(after)) }
 
-// PreviewOf returns what a patch would do, as the store foretells it. Events that the patch would
-// put in are as the patch has them, without the ids and times that they would only get when it is
-// logged.
+// PreviewOf returns the effect of a patch, from the store's preview. Added events are shown as in the patch, without
+// the ids and times that are assigned when they are logged.
 func PreviewOf(preview store.Preview, p *patch.PatchEvent) Difference {
 	d := preview.Difference
 	d.Added = slices.Clone(d.Added)
 	for i, e := range p.NewEvents() {
-		if i < len(d.Added) { // it adds nothing if it is in the log already
+		if i < len(d.Added) { // a logged patch would add nothing
 			d.Added[i].Event = e
 		}
 	}
@@ -112,16 +111,15 @@ const (
 	Changed   Sign = "~"
 )
 
-// Change is an event that a difference shows.
+// Change is an event in a difference.
 type Change struct {
-	Sign  Sign // of an event: Unchanged, Added or Removed
-	Index int  // of the view before if it was removed, else of the view after
+	Sign  Sign // Unchanged, Added or Removed
+	Index int  // in the view before if it was removed, else in the view after
 	Entry fold.Entry
 }
 
-// Changes returns the removed events, then the added ones. If all of them are in
-// one stretch, as those of one patch are, up to around unchanged events before it and after it
-// are among them. There are none if the same events are visible: see [SameEvents].
+// Changes returns the removed events, then the added ones. If all are in one span, as for one patch, it includes up
+// to around unchanged events before and after it. It returns nil if the same events are visible: see [SameEvents].
 func (d Difference) Changes(around int) []Change {
 	v := d.views
 	removed, added := len(v.Removed), len(v.Added)
@@ -156,12 +154,12 @@ func inOneStretch(first int, events []fold.Entry) bool {
 	return n == 0 || events[0].Index == first && events[n-1].Index == first+n-1
 }
 
-// Sentence says how many events went and came, and how many are visible.
+// Sentence says how many events were removed, were added and are visible.
 func (d Difference) Sentence() string {
 	return fmt.Sprintf("%s hidden, %d added; %s now", Counted(len(d.Removed), "event"), len(d.Added), Counted(d.VisibleAfter, "visible event"))
 }
 
-// PinLines says which events became pinned, and which no longer are.
+// PinLines says which events were pinned or unpinned.
 func (d Difference) PinLines() []string {
 	var lines []string
 	for _, id := range d.Pinned {
@@ -173,15 +171,15 @@ func (d Difference) PinLines() []string {
 	return lines
 }
 
-// StateRow is what became of a key of the state.
+// StateRow is the change of a state key.
 type StateRow struct {
 	Sign  Sign   `json:"sign"` // Added, Changed or Removed
 	Key   string `json:"key"`
-	Value string `json:"value"` // what it is, and what it was
+	Value string `json:"value"` // new and old value
 }
 
-// StateRows says what became of the state: keys that are set otherwise, then keys that went, each
-// in key order. There are none if the state is the same: see [SameState].
+// StateRows returns the changes of the state: set keys, then removed keys, each in key order. It returns nil if the
+// state is the same: see [SameState].
 func (d Difference) StateRows() []StateRow {
 	var rows []StateRow
 	before := d.views.Before
@@ -199,8 +197,7 @@ func (d Difference) StateRows() []StateRow {
 	return rows
 }
 
-// Rows returns how many events are visible, and about how many tokens they take, before and
-// after.
+// Rows returns the numbers of visible events and of estimated tokens, before and after.
 func (d Difference) Rows() []Row {
 	return []Row{
 		{"visible events", fmt.Sprintf("%d → %d", d.VisibleBefore, d.VisibleAfter)},
@@ -208,8 +205,9 @@ func (d Difference) Rows() []Row {
 	}
 }
 
-// ChangedWords returns two printable texts as pieces. Words outside a longest common subsequence of words are marked.
-// ok is false if less than a third of the words are common. It takes time in the product of the numbers of words.
+// ChangedWords returns two printable texts in pieces. Words outside a longest common subsequence are marked. ok is
+// false if less than a third of the words are common. It takes time proportional to the product of the numbers of
+// words.
 func ChangedWords(before, after string) (was, now []Piece, ok bool) {
 	x, y := strings.Fields(before), strings.Fields(after)
 	common := make([][]int, len(x)+1) // common[i][j] is the length for x[i:] and y[j:]
@@ -238,7 +236,7 @@ func ChangedWords(before, after string) (was, now []Piece, ok bool) {
 	return was, now, 3*common[0][0] >= max(len(x), len(y))
 }
 
-// addWord appends a word, separated by a blank, to the last piece if that has the same mark, or else as a new piece.
+// addWord appends a word after a blank to the last piece if the marks are equal, or else as a new piece.
 func addWord(pieces []Piece, word string, mark bool) []Piece {
 	last := len(pieces) - 1
 	switch {

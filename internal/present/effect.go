@@ -9,18 +9,18 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// Effect is what a record did to the visible log.
+// Effect is the effect of a record on the visible log.
 type Effect struct {
 	Record  patch.Record
 	Applied bool
 	Reason  patch.Flaw     // why it was not applied, or ""
-	Start   int            // the index of the first event that was hidden or added
-	Hidden  []*patch.Event // in order, from index Start on in the view before
-	Added   []*patch.Event // in order, from index Start on in the view after
+	Start   int            // index of the first hidden or added event
+	Hidden  []*patch.Event // hidden events in order, from index Start of the view before
+	Added   []*patch.Event // added events in order, from index Start of the view after
 }
 
-// EffectOf finds out what a record did, by the views before and after it. For a patch it takes time in the number of
-// visible events. It fails as [fold.View.Skipped] does.
+// EffectOf returns the effect of a record, given the views before and after it. For a patch it takes time linear in
+// the visible events. Errors are as from [fold.View.Skipped].
 func EffectOf(before, after fold.View, r patch.Record) (Effect, error) {
 	f := Effect{Record: r, Applied: true}
 	if r.Event != nil {
@@ -35,7 +35,7 @@ func EffectOf(before, after fold.View, r patch.Record) (Effect, error) {
 		f.Applied, f.Reason = false, skipped[len(skipped)-1].Reason
 		return f, nil
 	}
-	// Both have the same events but for one stretch.
+	// The views differ in one span only.
 	old, now := eventsOf(before), eventsOf(after)
 	for f.Start < min(len(old), len(now)) && old[f.Start] == now[f.Start] {
 		f.Start++
@@ -53,7 +53,7 @@ func EffectOf(before, after fold.View, r patch.Record) (Effect, error) {
 	return f, nil
 }
 
-// place tells the events of a log apart.
+// place identifies an event of a log.
 type place struct {
 	seq uint64
 	id  string
@@ -67,25 +67,24 @@ func eventsOf(v fold.View) []place {
 	return places
 }
 
-// NoteKind is what a [Note] is about.
+// NoteKind is the topic of a [Note].
 type NoteKind string
 
 // The kinds of notes.
 const (
-	NoteGroup   NoteKind = "group"   // which patches belong to it
+	NoteGroup   NoteKind = "group"   // the patches of its group
 	NoteSkipped NoteKind = "skipped" // why it was not applied
-	NoteHidden  NoteKind = "hidden"  // what it took out
-	NoteAdded   NoteKind = "added"   // an event that it put in
+	NoteHidden  NoteKind = "hidden"  // events that it hid
+	NoteAdded   NoteKind = "added"   // an event that it added
 )
 
-// Note is a line about what a patch did.
+// Note is a line about a patch's effect.
 type Note struct {
 	Kind NoteKind `json:"kind"`
 	Text string   `json:"text"`
 }
 
-// Notes returns the lines that 'patchlog audit' writes below a patch. Below an event it writes
-// none.
+// Notes returns the lines that 'patchlog audit' writes below a patch; none for an event.
 func (f Effect) Notes() []Note {
 	p := f.Record.Patch
 	if p == nil {
@@ -112,7 +111,7 @@ func (f Effect) Notes() []Note {
 	return notes
 }
 
-// PatchText says in one printable line what a patch asks for.
+// PatchText describes a patch in one printable line.
 func PatchText(p *patch.PatchEvent) string {
 	text := "state " + Printable(string(p.StatePolicy()))
 	switch p.Type() {
@@ -133,7 +132,7 @@ func PatchText(p *patch.PatchEvent) string {
 	return text
 }
 
-// eraseText says which records a receipt is about, and why they were erased.
+// eraseText says which records a receipt covers, and the reason.
 func eraseText(p *patch.PatchEvent) string {
 	e, ok := p.Erasure()
 	if !ok {

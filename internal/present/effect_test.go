@@ -25,7 +25,7 @@ func TestEffects(t *testing.T) {
 		`{"id":"p9","patchType":"later"}`,
 	)
 	type effect struct {
-		text  string // what the patch asks for
+		text  string // expected PatchText
 		did   string
 		notes []present.Note
 	}

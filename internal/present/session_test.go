@@ -16,7 +16,7 @@ import (
 
 var key = store.Key{App: "a", User: "u", Session: "s"}
 
-// open returns a store in memory whose clock stands still.
+// open returns a store in memory with a fixed clock.
 func open(t *testing.T) *store.Store {
 	t.Helper()
 	made := 0
@@ -26,13 +26,13 @@ func open(t *testing.T) *store.Store {
 	})
 }
 
-// add puts lines into the session.
+// add appends lines to the session.
 func add(t *testing.T, s *store.Store, lines ...string) {
 	t.Helper()
 	testlog.Must(s.Import(t.Context(), key, strings.NewReader(strings.Join(lines, "\n")), store.ImportOptions{}))(t)
 }
 
-// viewsOf folds lines, and returns the records and the view before the first and after each.
+// viewsOf folds lines, and returns the records, the view before the first, and the view after each.
 func viewsOf(t *testing.T, lines ...string) ([]patch.Record, []fold.View) {
 	t.Helper()
 	var records []patch.Record
@@ -46,7 +46,7 @@ func viewsOf(t *testing.T, lines ...string) ([]patch.Record, []fold.View) {
 	return records, views
 }
 
-// said is an event that says a text.
+// said returns an event with a text.
 func said(id, author, text string) string {
 	return fmt.Sprintf(`{"id":%q,"invocationId":"i-%[1]s","author":%q,"content":{"role":%q,"parts":[{"text":%q}]}}`,
 		id, author, map[bool]string{true: "user", false: "model"}[author == "user"], text)

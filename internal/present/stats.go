@@ -13,13 +13,13 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// Sizes are a figure of the whole log and of the part that a model sees.
+// Sizes is a figure for the whole log and for its visible part.
 type Sizes struct {
 	Raw     int `json:"raw"`
 	Visible int `json:"visible"`
 }
 
-// String says how much of the whole is visible.
+// String describes how much of the whole is visible.
 func (s Sizes) String() string {
 	text := fmt.Sprintf("%s of %s visible", Grouped(s.Visible), Grouped(s.Raw))
 	if share := s.Share(); share != "" {
@@ -28,7 +28,7 @@ func (s Sizes) String() string {
 	return text
 }
 
-// Share says which part of the whole is visible; "" if there is no whole.
+// Share returns the visible share as text; "" if the whole is 0.
 func (s Sizes) Share() string {
 	if s.Raw <= 0 {
 		return ""
@@ -36,25 +36,24 @@ func (s Sizes) Share() string {
 	return fmt.Sprintf("%.0f %%", 100*float64(s.Visible)/float64(s.Raw))
 }
 
-// Stats are the figures of a session after a record. As JSON they are what 'patchlog stats --json' writes.
+// Stats are the figures of a session as of a record, in the JSON form of 'patchlog stats --json'.
 type Stats struct {
 	Key       string             `json:"key"`
 	Created   time.Time          `json:"created"`
 	Records   uint64             `json:"records"`
-	Patches   map[patch.Type]int `json:"patches"` // how many there are, by type
-	Skipped   int                `json:"skipped"` // patches that could not be applied
-	Visible   int                `json:"visible"` // events
-	Tokens    Sizes              `json:"tokens"`  // estimated; raw is as if there were no patch
+	Patches   map[patch.Type]int `json:"patches"` // number of patches by type
+	Skipped   int                `json:"skipped"` // number of patches that could not be applied
+	Visible   int                `json:"visible"` // number of events
+	Tokens    Sizes              `json:"tokens"`  // estimates; raw ignores all patches
 	StateKeys int                `json:"stateKeys"`
 
 	Compaction CompactionStats `json:"compaction"`
 }
 
-// Measure returns the figures of a session and its state, after the record of a seq, or now if at is
-// nil. The values that sessions share are part of the state now alone. It reads the log once, and calls
-// progress, if that is not nil, after each record: with its seq, and that of the last one that is read.
-// Records that are logged while it reads do not count. It fails as [store.Store.Get], [store.Store.ViewAt] and
-// [store.Store.RawEvents] do.
+// Measure returns the figures and the state of a session as of record at, or now if at is nil. Shared values are
+// included only for now. It reads the log once. progress, if not nil, is called after each record with its seq and the
+// last seq. Records logged meanwhile are ignored. Errors are as from [store.Store.Get], [store.Store.ViewAt] and
+// [store.Store.RawEvents].
 func Measure(ctx context.Context, s *store.Store, key store.Key, at *uint64, progress func(seq, of uint64)) (Stats, map[string]patch.Value, error) {
 	info, err := s.Info(ctx, key)
 	if err != nil {
@@ -92,7 +91,7 @@ func Measure(ctx context.Context, s *store.Store, key store.Key, at *uint64, pro
 	return stats, values, nil
 }
 
-// CountPatch counts a patch; pass is nil if compaction did not log it. Patches must be counted in log order, and
+// CountPatch counts a patch. pass is nil if compaction did not log it. Patches must be counted in log order, and
 // s.Patches must not be nil.
 func (s *Stats) CountPatch(seq uint64, kind patch.Type, at time.Time, pass *compaction.Written) {
 	s.Patches[kind]++
@@ -102,7 +101,7 @@ func (s *Stats) CountPatch(seq uint64, kind patch.Type, at time.Time, pass *comp
 	}
 }
 
-// Complete sets all figures but the counted patches and the raw tokens. It takes time in the number of visible events.
+// Complete sets all figures except the counted patches and the raw tokens. It takes time linear in the visible events.
 func (s *Stats) Complete(info store.Info, v fold.View, stateKeys int) {
 	s.Key, s.Created, s.Records, s.Skipped, s.Visible, s.StateKeys = info.Key.String(), info.Created, v.Seq(), v.SkippedCount(), v.Len(), stateKeys
 	s.Compaction.Summaries, s.Compaction.Prompt, s.Tokens.Visible = map[int]int{}, PromptOf(v), tokensOf(v)
@@ -121,7 +120,7 @@ func tokensOf(v fold.View) int {
 	return n
 }
 
-// pluralOf returns what several patches of a type are called.
+// pluralOf returns the plural name of a patch type.
 func pluralOf(kind patch.Type) string {
 	switch kind {
 	case patch.Splice, patch.Pin, patch.Unpin, patch.Revert:
@@ -155,7 +154,7 @@ func (s Stats) Rows() []Row {
 	return append(rows, s.Compaction.Rows()...)
 }
 
-// LastActivity returns the time of a session's newest event or patch, or else of its creation.
+// LastActivity returns the time of a session's newest record, or of its creation if it has none.
 func LastActivity(i store.Info) time.Time {
 	if i.Active.IsZero() {
 		return i.Created

@@ -16,12 +16,12 @@ import (
 	"github.com/patchlog-dev/patchlog/store/memory"
 )
 
-// A pass of compaction says of itself what it did.
+// pass is a patch with a compaction pass's metadata.
 const pass = `{"id":"p2","patchType":"summarise","timestamp":"2025-01-02T03:04:06Z","start":0,"count":2,` +
 	`"summaryEvent":{"id":"s1","author":"user","content":{"role":"user","parts":[{"text":"in short"}]},"customMetadata":{"patchlog":{"level":1}}},` +
 	`"customMetadata":{"patchlog":{"trigger":"tokens","level":1,"eventsBefore":2,"eventsAfter":1,"tokensBefore":2000,"tokensAfter":3,"ratio":0.0015,"model":"m\u001b"}}}`
 
-// logged is a session with patches of several kinds, of which one does not apply.
+// logged returns a session with patches of several types, one of which does not apply.
 func logged() []string {
 	return []string{
 		said("e1", "user", "hello"),
@@ -62,7 +62,7 @@ func TestMeasure(t *testing.T) {
 		{"visible summaries", "1: 1 of level 1"},
 	})
 
-	// Against the events themselves.
+	// Compare with the events themselves.
 	v := testlog.Must(s.View(t.Context(), key))(t)
 	tokens := 0
 	for _, e := range v.Events() {
@@ -75,7 +75,7 @@ func TestMeasure(t *testing.T) {
 	testlog.Equal(t, "tokens", st.Tokens, present.Sizes{Raw: all, Visible: tokens})
 }
 
-// busy is a backend to which another process writes at each look at a session.
+// busy is a backend to which another process writes on each read of a session.
 type busy struct {
 	*memory.Backend
 	write func()
@@ -86,7 +86,7 @@ func (b *busy) Fetch(ctx context.Context, q backend.Query) (backend.Fetched, err
 	return b.Backend.Fetch(ctx, q)
 }
 
-// The figures are of one moment, though others write meanwhile.
+// The figures are of one moment, even if others write meanwhile.
 func TestMeasureOfABusySession(t *testing.T) {
 	b := &busy{Backend: new(memory.Backend), write: func() {}}
 	other := testlog.Must(store.New(b.Peer(), store.Options{}))(t)
@@ -125,7 +125,7 @@ func TestMeasureFails(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 
-	// Its log is read page by page, and may be gone in between.
+	// Long logs are read page by page, and may be deleted in between.
 	var long []string
 	for i := range 600 {
 		long = append(long, said(fmt.Sprint("e", i), "user", "hello"))

@@ -13,8 +13,8 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// Counted returns a number of things, such as "1 event" and "2 events", "2 summaries" and
-// "2 patches". The number has no commas: see [Grouped].
+// Counted formats a number of things, such as "1 event", "2 events", "2 summaries" and "2 patches". The number has no
+// commas: see [Grouped].
 func Counted[N int | int64 | uint64](n N, thing string) string {
 	if n == 1 {
 		return "1 " + thing
@@ -27,8 +27,8 @@ func Counted[N int | int64 | uint64](n N, thing string) string {
 	return fmt.Sprintf("%d %ss", n, thing)
 }
 
-// Grouped returns a size, in bytes or tokens, with commas between thousands. What a person
-// may type back, seqs, indices and counts, is written as it is typed, not by this.
+// Grouped formats a size in bytes or tokens with commas between thousands. Numbers that a person may type back (seqs,
+// indices and counts) are formatted without it.
 func Grouped[N int | int64 | uint64](n N) string {
 	digits := fmt.Sprint(n)
 	sign := ""
@@ -41,8 +41,7 @@ func Grouped[N int | int64 | uint64](n N) string {
 	return sign + digits
 }
 
-// Percent returns a ratio in percent, without decimals. What is not nothing does not show as
-// nothing: it is "under 1 %".
+// Percent formats a ratio in percent without decimals. A positive ratio below is "under 1 %".
 func Percent(ratio float64) string {
 	if 0 < ratio && ratio < 0.01 {
 		return "under 1 %"
@@ -50,8 +49,7 @@ func Percent(ratio float64) string {
 	return fmt.Sprintf("%.0f %%", 100*ratio)
 }
 
-// IndexRange returns the indices of n things in a row, of which the first has the index start:
-// "7", or "7 to 9". n is 1 or more.
+// IndexRange formats the indices of n ≥ 1 adjacent things from start on: "7", or "7 to 9".
 func IndexRange(start, n int) string {
 	if n == 1 {
 		return strconv.Itoa(start)
@@ -59,7 +57,7 @@ func IndexRange(start, n int) string {
 	return fmt.Sprintf("%d to %d", start, start+n-1)
 }
 
-// RemainingMatches says how many of the selected state values an erase keeps, in a sentence.
+// RemainingMatches describes, in a sentence, how many of the selected state values an erasure keeps.
 func RemainingMatches(n int) string {
 	verb := "remain"
 	if n == 1 {
@@ -68,19 +66,17 @@ func RemainingMatches(n int) string {
 	return fmt.Sprintf("State values are kept: %s %s.", Counted(n, "match"), verb)
 }
 
-// Printable returns the text as one line of characters that show: a run of white space
-// becomes one blank, and none at either end; an unprintable character becomes an escape such as
-// \u001b, and a byte that is not UTF-8 one such as \xff. So it can neither drive
-// a terminal nor turn the direction of what is around it.
+// Printable returns the text as one line of visible characters. A run of white space becomes one blank, and is removed
+// at the ends. An unprintable character becomes an escape such as \u001b, and a byte that is not UTF-8 one such as
+// \xff. So the result can neither control a terminal nor change the direction of text around it.
 func Printable(text string) string {
 	return PrintableUpTo(text, len(text))
 }
 
-// PrintableUpTo is [Printable] for the first runes of the text, at least most of them. What it
-// returns may be longer, since an escape is.
+// PrintableUpTo is [Printable] for a prefix of the text with most runes. The result may be longer because of escapes.
 func PrintableUpTo(text string, most int) string {
 	var b strings.Builder
-	blank := true // leading white space goes
+	blank := true // removes leading white space
 	n := 0
 	for i, r := range text {
 		if n >= most {
@@ -100,17 +96,17 @@ func PrintableUpTo(text string, most int) string {
 	return strings.TrimSuffix(b.String(), " ")
 }
 
-// Shows reports whether a character of a text may show as it is: those that print, and those that join letters and emoji or
-// say the direction of a letter beside them. What turns the direction of all that follows does not.
+// Shows reports whether a character is displayed as it is: printable ones, joiners of letters and emoji, and direction
+// marks for an adjacent letter, but not controls that change the direction of the following text.
 func Shows(r rune) bool {
 	switch r {
-	case '\u200c', '\u200d', '\u200e', '\u200f', '\u061c': // ZWNJ, ZWJ, and the marks of direction
+	case '\u200c', '\u200d', '\u200e', '\u200f', '\u061c': // ZWNJ, ZWJ, and direction marks
 		return true
 	}
 	return unicode.IsPrint(r)
 }
 
-// Clip is [PrintableUpTo] with a mark at the end if the text goes on.
+// Clip is [PrintableUpTo] with an ellipsis if the text is truncated.
 func Clip(text string, most int) string {
 	short := PrintableUpTo(text, most)
 	if utf8.RuneCountInString(text[:min(len(text), utf8.UTFMax*(most+1))]) > most {
@@ -119,7 +115,7 @@ func Clip(text string, most int) string {
 	return short
 }
 
-// write writes r, decoded from the start of text, as it is if it may show, or as an escape.
+// write writes r, decoded from the start of text, or its escape if shown is false.
 func write(b *strings.Builder, shown bool, r rune, text string) {
 	if shown && !isBadByte(r, text) {
 		b.WriteRune(r)
@@ -128,8 +124,8 @@ func write(b *strings.Builder, shown bool, r rune, text string) {
 	}
 }
 
-// EscapeUnless returns a text with an escape for each character that is not to be shown as it is, and for each byte
-// that is not UTF-8: such as \u001b and \xff.
+// EscapeUnless returns a text with escapes, such as \u001b and \xff, for each character for which shown is false, and
+// for each byte that is not UTF-8.
 func EscapeUnless(shown func(r rune) bool, text string) string {
 	var b strings.Builder
 	for i, r := range text {
@@ -148,12 +144,12 @@ func escape(r rune, text string) string {
 	return fmt.Sprintf(`\U%08x`, r)
 }
 
-// isBadByte reports whether r, decoded from the start of text, stands for a byte that is not UTF-8.
+// isBadByte reports whether r, decoded from the start of text, is a byte that is not UTF-8.
 func isBadByte(r rune, text string) bool {
 	return r == utf8.RuneError && !strings.HasPrefix(text, string(r))
 }
 
-// ShortID returns an id as a column shows it: printable, and of a long one the beginning, which names the event as well.
+// ShortID returns an id for a column: printable, and for a long id a prefix, by which commands accept it too.
 func ShortID(id string) string {
 	const short, long = 8, 16
 	if runes := []rune(id); len(runes) > long {
@@ -167,14 +163,14 @@ var uuidForm = regexp.MustCompile(`\b([0-9a-f]{8})-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a
 // ShortIDs is [ShortID] for the UUIDs in a text.
 func ShortIDs(text string) string { return uuidForm.ReplaceAllString(text, "$1") }
 
-// Piece is a stretch of a text, of which all is marked or nothing.
+// Piece is a part of a text that is marked or not.
 type Piece struct {
 	Text string // printable
 	Mark bool
 }
 
-// Pieces returns a text of one line as pieces: those that are marked, and those between. Marks say where they begin and
-// end, in bytes, ascending and within the text. Blanks stay.
+// Pieces splits a text of one line into marked and unmarked pieces. marks are ascending byte ranges within the text.
+// Blanks stay.
 func Pieces(text string, marks [][2]int) []Piece {
 	var pieces []Piece
 	at := 0
@@ -192,16 +188,14 @@ func Pieces(text string, marks [][2]int) []Piece {
 	return pieces
 }
 
-// The runes of a text or a document, and the parts of an event, that are read to describe it in a
-// line: more than a line has room for.
+// Limits for describing an event in a line: runes of a text or document, and parts of an event.
 const (
 	describedRunes = 400
 	describedParts = 32
 )
 
-// Describe says in one printable line what is in an event: its texts, calls and results, or,
-// where it has no content, what it sets in the state. Long texts are not told to their ends, nor
-// what comes after the first 32 parts.
+// Describe returns the content of an event in one printable line: its texts, calls and results, or, without content,
+// its state delta. Long texts are truncated, and only the first 32 parts are included.
 func Describe(e *patch.Event) string {
 	var said []string
 	say := func(kind, text string) {
@@ -252,8 +246,7 @@ func Describe(e *patch.Event) string {
 	return strings.Join(said, "; ")
 }
 
-// EntryText is [Describe] for an event of a visible log. Before the text stands what the view
-// knows of it: that it is a summary, that it is pinned.
+// EntryText is [Describe] for a visible event, with a prefix that says whether it is a summary and pinned.
 func EntryText(entry fold.Entry) string {
 	text := Describe(entry.Event)
 	if entry.Summary {
@@ -265,25 +258,24 @@ func EntryText(entry fold.Entry) string {
 	return text
 }
 
-// ValueText returns a value of the state in one printable line. A long one is not told to its
-// end.
+// ValueText returns a state value in one printable line, truncated if it is long.
 func ValueText(v patch.Value) string { return Clip(v.String(), describedRunes) }
 
-// Kind is what sort of entry something is.
+// Kind is a kind of entry.
 type Kind string
 
 // The kinds of entries.
 const (
-	User     Kind = "user"     // said by the user
-	Model    Kind = "model"    // said by anybody else
-	Call     Kind = "call"     // calls a tool, whatever else it says
-	Response Kind = "response" // has the result of a call, whatever else it says
-	Summary  Kind = "summary"  // stands for others
-	Patch    Kind = "patch"    // is no event
+	User     Kind = "user"     // by the user
+	Model    Kind = "model"    // by any other author
+	Call     Kind = "call"     // calls a tool, with or without other content
+	Response Kind = "response" // has a call's result, with or without other content
+	Summary  Kind = "summary"  // represents other events
+	Patch    Kind = "patch"    // not an event
 )
 
-// KindOf returns what kind of entry a visible event is, one of all but [Patch]. A summary is
-// that first of all. Of calls and responses in one event, the last counts.
+// KindOf returns the kind of a visible event, any except [Patch]. Summary takes precedence. In an event with calls and
+// responses, the last part decides.
 func KindOf(entry fold.Entry) Kind {
 	if entry.Summary {
 		return Summary
@@ -301,7 +293,7 @@ func KindOf(entry fold.Entry) Kind {
 	return kind
 }
 
-// KindOfRecord is [KindOf] for a record of the log. It has an event or a patch.
+// KindOfRecord is [KindOf] for a record of the log, which must have an event or a patch.
 func KindOfRecord(r patch.Record) Kind {
 	if r.Patch != nil {
 		return Patch
@@ -309,10 +301,10 @@ func KindOfRecord(r patch.Record) Kind {
 	return KindOf(fold.Entry{Event: r.Event, Summary: r.Event.IsSummary()})
 }
 
-// Line is an event of the visible log as JSON.
+// Line is a visible event as JSON.
 type Line struct {
 	Index  *int         `json:"index,omitzero"` // nil if it has none, as in a history
-	Seq    uint64       `json:"seq,omitzero"`   // of the record that brought it; 0 is left out
+	Seq    uint64       `json:"seq,omitzero"`   // of the event's record; 0 is omitted
 	Event  *patch.Event `json:"event"`
 	Pinned bool         `json:"pinned,omitzero"`
 }

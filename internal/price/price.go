@@ -1,12 +1,13 @@
-// Package price reckons what changing a prompt costs and saves where a provider caches prompts.
+// Package price computes what changing a prompt costs and saves with a provider's prompt cache.
 package price
 
 import "math"
 
-// Prices of tokens, as ratios. A token of a prompt costs Cached if the prompt was the same up to
-// it at the turn before, and Fresh elsewhere, since it is then written into the cache. A
-// summarizer's reading costs Read, its writing Written. They are those of the models of 2025: a
-// tenth for a hit, a quarter more for a write, and five times as much for output as for input.
+// Relative prices of tokens. A token in a prompt costs Cached if the prompt up to it is unchanged
+// since the previous turn, and otherwise Fresh, since it is then written to the cache. A
+// summarizer's input costs Read, its output Written. The ratios are those of models of 2025: a
+// tenth for a cache hit, a quarter more for a cache write, and five times the input's price for
+// output.
 const (
 	Cached  = 0.1
 	Fresh   = 1.25
@@ -14,23 +15,23 @@ const (
 	Written = 5
 )
 
-// Balance is what a change of the prompt costs and saves.
+// Balance is the cost and the savings of a change of the prompt.
 type Balance struct {
-	// Once is what the change costs, with the next turn, more than that turn would cost
-	// without it; below 0 it is saved.
+	// Once is the additional cost of the change and the next turn, compared with that turn without
+	// the change; it is negative if the change saves at once.
 	Once float64
 
-	// EachTurn is what is saved at each further turn.
+	// EachTurn is the savings at each further turn.
 	EachTurn float64
 }
 
-// Change returns the balance of a prompt that is the same up to a point behind which there
-// were before tokens and are after tokens.
+// Change returns the balance of changing the end of a prompt from before to after tokens.
 func Change(before, after int) Balance {
 	return Balance{Once: Fresh*float64(after) - Cached*float64(before), EachTurn: Cached * float64(before-after)}
 }
 
-// BreakEven returns after how many turns the change has paid for itself; 0 if it never does.
+// BreakEven returns the number of turns after which the change has paid for itself, or 0 if it
+// never does.
 func (b Balance) BreakEven() int {
 	switch {
 	case b.Once <= 0:

@@ -12,7 +12,7 @@ func TestBreakEven(t *testing.T) {
 		before, after int
 		want          int
 	}{
-		{"what gets shorter pays after some turns", 1000, 500, 12}, // 525 at once, 50 each turn
+		{"what gets shorter pays after some turns", 1000, 500, 12}, // costs 525 at once, saves 50 per turn
 		{"what nearly goes pays at once", 1000, 80, 1},
 		{"what gets longer never pays", 500, 1000, 0},
 		{"what stays as long never pays", 500, 500, 0},

@@ -1,5 +1,5 @@
-// Package recordform frames a record's byte form: its header, checksums and compression. It does
-// not know what a record says; package patch does. Docs: docs/FORMAT.md.
+// Package recordform frames a record's byte form: its header, checksums and compression. Package patch defines the
+// content. See docs/FORMAT.md.
 //
 //	byte 0       Plain
 //	bytes 1–4    the record's checksum: CRC32C, little endian, of byte 0 and the content
@@ -10,8 +10,8 @@
 //	bytes 5–8    CRC32C, little endian, of bytes 0 to 4 and all from byte 9 on
 //	bytes 9–     the content, compressed: a frame of package packed
 //
-// A form has one checksum pass when it is written and one when it is read: of a compressed form that of bytes 5–8, which
-// covers the record's checksum too.
+// Writing and reading a form computes one checksum: for a compressed form that of bytes 5–8, which also covers the
+// record's checksum.
 package recordform
 
 import (
@@ -31,7 +31,7 @@ const (
 	Compressed = 2
 )
 
-// MaxBytes is the length of the longest form that is written or read, before compression.
+// MaxBytes is the maximum length of a form before compression.
 const MaxBytes = 64 << 20
 
 // Header is the length of a plain form's header.
@@ -41,16 +41,16 @@ const compressedHeader = 9
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// Begin appends the header of a plain form, which the content follows, to dst.
+// Begin appends the header of a plain form to dst. The content must follow.
 func Begin(dst []byte) []byte { return append(dst, Plain, 0, 0, 0, 0) }
 
 // Seal sets the checksum of a plain form.
 func Seal(form []byte) { binary.LittleEndian.PutUint32(form[1:], plainSum(form[Header:])) }
 
-// Compress returns the form of [Seal] with its content compressed, if that is shorter, and else form itself: very short
-// records, those of more than 1 MiB, and forms that are compressed already stay as they are. The content is not checked
-// against its checksum, so form must come from [Seal] or [Open], not from a disk. form is not changed, and the result has
-// the same [Checksum]. It is safe for concurrent use.
+// Compress returns the form of [Seal] with its content compressed, or form itself if that is not longer; very short
+// records, those of more than 1 MiB, and compressed forms stay as they are. It does not verify the checksum, so form
+// must come from [Seal] or [Open], not from a disk. It does not change form, and the result has the same [Checksum]. It
+// is safe for concurrent use.
 func Compress(form []byte) []byte {
 	if len(form) < Header || form[0] != Plain || len(form)-Header > packed.MaxBytes {
 		return form
@@ -67,8 +67,8 @@ func Compress(form []byte) []byte {
 	return bytes.Clone(*buf)
 }
 
-// PlainSize returns the length of the form before [Compress]. Of a form that [Open] refuses it is at
-// most 1 MiB and a few bytes, or the form's own length.
+// PlainSize returns the length of the form before [Compress]. For a form that [Open] refuses the result is at most 1
+// MiB and a few bytes, or the form's own length.
 func PlainSize(form []byte) int {
 	if len(form) > compressedHeader && form[0] == Compressed {
 		if n, err := packed.Len(form[compressedHeader:]); err == nil {
@@ -78,8 +78,8 @@ func PlainSize(form []byte) int {
 	return len(form)
 }
 
-// Checksum returns the record's checksum that a form carries, or 0 if the form is too short to be
-// one. It is the same for both forms of a record. [Open] checks it.
+// Checksum returns the record's checksum stored in a form, or 0 if the form is too short. It is the same for the plain
+// and the compressed form. [Open] verifies it.
 func Checksum(form []byte) uint32 {
 	if len(form) < Header {
 		return 0
@@ -91,13 +91,13 @@ func plainSum(body []byte) uint32 { return crc32.Update(plainStart, castagnoli, 
 
 var plainStart = crc32.Checksum([]byte{Plain}, castagnoli)
 
-// compressedSum is the checksum over all of a compressed form but itself.
+// compressedSum returns the checksum over a compressed form except the sum itself.
 func compressedSum(form []byte) uint32 {
 	return crc32.Update(crc32.Update(0, castagnoli, form[:Header]), castagnoli, form[compressedHeader:])
 }
 
-// Open checks a form's length, kind and checksum, and returns its content, which is part of the form or of what buf
-// becomes. Damage is found before anything is decompressed.
+// Open verifies a form's length, kind and checksum, and returns its content, which aliases form or buf. Damage is
+// detected before decompression.
 func Open(form []byte, buf *[]byte) (body []byte, err error) {
 	switch {
 	case len(form) > MaxBytes:
@@ -126,15 +126,15 @@ func Open(form []byte, buf *[]byte) (body []byte, err error) {
 	return body, nil
 }
 
-// buffers hold compressed and decompressed contents for the time of a call.
+// buffers caches buffers for compressed and decompressed contents.
 var buffers = sync.Pool{New: func() any { return new([]byte) }}
 
-// Buffer returns a buffer for [Open], to be given to [Release].
+// Buffer returns a buffer for [Open]. Return it with [Release].
 func Buffer() *[]byte { return buffers.Get().(*[]byte) }
 
-// Release takes a buffer back.
+// Release returns a buffer to the cache.
 func Release(buf *[]byte) {
-	const most = 64 << 10 // larger ones are rare, and would stay
+	const most = 64 << 10 // drop large ones, which are rare, instead of keeping them
 	if cap(*buf) <= most {
 		buffers.Put(buf)
 	}

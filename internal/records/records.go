@@ -1,4 +1,4 @@
-// Package records says of events and patches what only packages of this module ask.
+// Package records has properties of events and patches that only packages of this module need.
 package records
 
 import (
@@ -14,8 +14,8 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// BranchWithoutRuns returns a branch without what stands behind an @ in each of its
-// elements: ADK's workflows number their runs so. It allocates only if there is an @.
+// BranchWithoutRuns removes the run numbers of ADK's workflows from a branch: in each element, the text from @ on. It
+// allocates only if there is an @.
 func BranchWithoutRuns(branch string) string {
 	if !strings.Contains(branch, "@") {
 		return branch
@@ -27,24 +27,22 @@ func BranchWithoutRuns(branch string) string {
 	return strings.Join(elements, ".")
 }
 
-// Functions that an agent calls to ask the user, by their names in ADK. The user's side answers them, however long that
-// takes.
+// Functions that an agent calls to ask the user, by their names in ADK. The response may take arbitrarily long.
 const (
 	requests            = "adk_request_"
 	RequestConfirmation = requests + "confirmation"
 	RequestCredential   = requests + "credential"
 )
 
-// IsRequest reports whether an agent asks the user by calling the function.
+// IsRequest reports whether the function asks the user.
 func IsRequest(function string) bool { return strings.HasPrefix(function, requests) }
 
-// IsLongRunning reports whether the event says that the final response to a call comes later.
+// IsLongRunning reports whether the event marks a call as long-running: the final response comes later.
 func IsLongRunning(e *patch.Event, callID string) bool {
 	return slices.Contains(e.LongRunningToolIDs(), callID)
 }
 
-// LoggedTokens is what the event takes in a prompt, as estimated, before results in it were
-// cleared or shortened.
+// LoggedTokens returns the event's estimated tokens before its results were cleared or shortened.
 func LoggedTokens(e *patch.Event) int {
 	if o, ok := e.Origin(); ok {
 		return max(o.Tokens, e.EstimatedTokens())
@@ -52,8 +50,8 @@ func LoggedTokens(e *patch.Event) int {
 	return e.EstimatedTokens()
 }
 
-// Recalled returns the id of the event of which this one says that it is a copy, of a call that
-// came back into sight, and whether it says so. It is of the event's own id, as [patch.Event.Origin] is.
+// Recalled returns the original's id if the event is marked as a copy of a call that became visible again. The mark
+// holds only for the event's own id, as for [patch.Event.Origin].
 func Recalled(e *patch.Event) (of string, ok bool) {
 	text, _ := e.Field("customMetadata")
 	if e.ID() == "" || !bytes.Contains(text, []byte(`"recalled"`)) {
@@ -67,8 +65,8 @@ func Recalled(e *patch.Event) (of string, ok bool) {
 	return own.Recalled, true
 }
 
-// SharedChanges yields what logging the record sets in the scopes that sessions share: by the
-// event, or by the events inside the patch, in their order.
+// SharedChanges yields the changes to shared scopes that logging the record makes: those of the event, or of the events
+// inside the patch, in order.
 func SharedChanges(r patch.Record) iter.Seq[patch.Change] {
 	return func(yield func(patch.Change) bool) {
 		for _, e := range r.Events() {
@@ -81,15 +79,13 @@ func SharedChanges(r patch.Record) iter.Seq[patch.Change] {
 	}
 }
 
-// IsIndexed reports whether the patch names visible events by index, so that it needs
-// to say what its author had seen.
+// IsIndexed reports whether the patch refers to visible events by index, so that it needs a base.
 func IsIndexed(p *patch.PatchEvent) bool {
 	return p.Type() == patch.Splice || p.Type() == patch.Summarise
 }
 
-// LacksBase reports whether the patch says nothing of its base, so that who logs it may say
-// it in the author's place. A null says nothing. A malformed base says something, and
-// [patch.PatchEvent.Validate] refuses it.
+// LacksBase reports whether the patch has no base, so that the caller may set one for the author. A null base counts as
+// absent. A malformed base is present; [patch.PatchEvent.Validate] refuses it.
 func LacksBase(p *patch.PatchEvent) bool {
 	_, ok := p.Base()
 	text, _ := p.Field("base")
@@ -107,8 +103,7 @@ func HasDelta(e *patch.Event) bool {
 	return false
 }
 
-// PromptTokens returns how long the prompt was, in tokens, that the event answers, as the model
-// measured it, or 0 if the event does not say.
+// PromptTokens returns the model's count of the prompt's tokens in the event, or 0 if there is none.
 func PromptTokens(e *patch.Event) int {
 	if e.Role() == "user" { // to look for the field is the dearer part
 		return 0
@@ -126,7 +121,7 @@ func PromptTokens(e *patch.Event) int {
 	return max(n, 0)
 }
 
-// JSON returns the value's JSON text, or nil of null.
+// JSON returns the value's JSON text, or nil for null.
 func JSON(v patch.Value) json.RawMessage {
 	if text := v.String(); text != "null" {
 		return json.RawMessage(text)
@@ -134,8 +129,7 @@ func JSON(v patch.Value) json.RawMessage {
 	return nil
 }
 
-// Envelope returns what the record's event or patch says as either does; it is empty if there is
-// neither.
+// Envelope returns the envelope of the record's event or patch; it is empty if the record has neither.
 func Envelope(r patch.Record) *patch.Envelope {
 	switch {
 	case r.Event != nil:
@@ -146,8 +140,7 @@ func Envelope(r patch.Record) *patch.Envelope {
 	return &patch.Envelope{}
 }
 
-// ReadAll reads all records and the initial state of a log in the text form. The error is as from
-// [patch.Decoder.Next].
+// ReadAll reads all records and the initial state of a log in the text form. Errors are as from [patch.Decoder.Next].
 func ReadAll(d *patch.Decoder) (log []patch.Record, initial map[string]patch.Value, err error) {
 	initial, _, err = d.InitialState()
 	for err == nil {

@@ -1,4 +1,4 @@
-// Package statekey says who shares a key of a session's state.
+// Package statekey defines the scopes of state keys.
 package statekey
 
 import "strings"
@@ -10,12 +10,12 @@ const (
 	PrefixTemp = "temp:"
 )
 
-// Scope says who shares a state key. Its prefix decides.
+// Scope is the scope that shares a state key, given by the key's prefix.
 type Scope int
 
 // The scopes.
 const (
-	Session Scope = iota // the session's own; the only one that a fold knows
+	Session Scope = iota // the session's own; the only scope in a fold
 	User                 // all sessions of a user of an app
 	App                  // all sessions of an app
 	Temp                 // the running invocation; never logged

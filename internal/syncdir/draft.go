@@ -6,7 +6,8 @@ import (
 	"os"
 )
 
-// Named returns an error of a draft as an error of the file that the draft is to become: the temporary name says nothing to a user.
+// Named replaces the temporary name in a draft's error by the final path, since the temporary name means nothing to a
+// user.
 func Named(err error, path string) error {
 	if failed := (*fs.PathError)(nil); errors.As(err, &failed) {
 		failed.Path = path

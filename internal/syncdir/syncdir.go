@@ -1,4 +1,4 @@
-// Package syncdir makes the names in a directory durable, of files that are written under a temporary name first.
+// Package syncdir makes file names durable, for files that are written under a temporary name and renamed.
 package syncdir
 
 import (
@@ -8,8 +8,8 @@ import (
 	"syscall"
 )
 
-// Sync makes the names in a directory durable. If the directory may not be opened, or the file
-// system cannot sync directories, it does nothing.
+// Sync makes the names in a directory durable. If the directory cannot be opened, or the file system cannot sync
+// directories, it does nothing.
 func Sync(dir string) error {
 	d, err := os.Open(dir)
 	if errors.Is(err, fs.ErrPermission) {

@@ -2,5 +2,5 @@
 
 package testlog
 
-// Race says whether the race detector is on, which takes memory of its own and much time.
+// Race reports whether the race detector is on, which takes memory and much time.
 const Race = true

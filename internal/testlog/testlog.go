@@ -1,6 +1,5 @@
-// Package testlog makes events and logs for tests, and compares what they got with what they
-// want. It imports nothing but the vocabulary, so the core's own tests can use it. Stores for
-// tests are in internal/teststore.
+// Package testlog makes events and logs for tests, and compares results. It imports only package patch, so that the
+// core's own tests can use it. Stores for tests are in internal/teststore.
 package testlog
 
 import (
@@ -15,8 +14,8 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// Event returns the event that a line of JSON describes, formatted with args if there are any.
-// It panics if that is not an event: the test is wrong then.
+// Event parses a line of JSON, formatted with args if there are any, as an event. It panics on failure: then the test
+// is wrong.
 func Event(line string, args ...any) *patch.Event {
 	r := Record(line, args...)
 	if r.Event == nil {
@@ -25,8 +24,7 @@ func Event(line string, args ...any) *patch.Event {
 	return r.Event
 }
 
-// Record returns the record that a line of JSON describes, formatted with args if there are
-// any. It panics if that is not a record.
+// Record parses a line of JSON, formatted with args if there are any, as a record. It panics on failure.
 func Record(line string, args ...any) patch.Record {
 	if len(args) > 0 {
 		line = fmt.Sprintf(line, args...)
@@ -38,7 +36,7 @@ func Record(line string, args ...any) patch.Record {
 	return r
 }
 
-// EventOf returns the event whose JSON has the fields.
+// EventOf returns the event with the given JSON fields.
 func EventOf(t Failer, fields map[string]any) *patch.Event {
 	t.Helper()
 	return Must(patch.ParseEvent(Must(json.Marshal(fields))(t)))(t)
@@ -52,7 +50,7 @@ func FirstText(e *patch.Event) string {
 	return ""
 }
 
-// New returns an event with these fields. It panics if they make none.
+// New returns an event with these fields. It panics if they are invalid.
 func New(f patch.Fields) *patch.Event {
 	e, err := patch.NewEvent(f)
 	if err != nil {
@@ -61,8 +59,7 @@ func New(f patch.Fields) *patch.Event {
 	return e
 }
 
-// Parts returns an event whose content has these parts: of role user if the author is user,
-// else of role model.
+// Parts returns an event with these content parts. Its role is user if the author is user, else model.
 func Parts(id, invocation, author string, parts ...any) *patch.Event {
 	return New(patch.Fields{ID: id, InvocationID: invocation, Author: author, Content: map[string]any{"role": role(author), "parts": parts}})
 }
@@ -74,7 +71,7 @@ func role(author string) string {
 	return "model"
 }
 
-// Text returns an event whose content is a text.
+// Text returns an event with a text.
 func Text(id, invocation, author, text string) *patch.Event {
 	return New(patch.Fields{ID: id, InvocationID: invocation, Author: author, Content: patch.Text(role(author), text)})
 }
@@ -97,14 +94,14 @@ func part(kind, id, name, what string, value map[string]any) any {
 	return map[string]any{kind: fields}
 }
 
-// Summary returns a summary as a log holds it, whose content has a role and a text.
+// Summary returns a summary as a log holds it, with a role and a text.
 func Summary(role, text string) *patch.Event {
 	content := patch.Text(role, text)
 	return New(patch.Fields{Author: "user", Content: content, Actions: patch.Actions{Compaction: &patch.EventCompaction{CompactedContent: content}}})
 }
 
-// Turns returns n events of turns of four, of which from events were made before: a question,
-// a call, its response and an answer.
+// Turns returns n events, in turns of four: a question, a call, its response and an answer. from is the number of
+// events made before.
 func Turns(from, n int) []*patch.Event {
 	events := make([]*patch.Event, n)
 	for i := range events {
@@ -125,8 +122,8 @@ func Turns(from, n int) []*patch.Event {
 	return events
 }
 
-// ScaleDownForRace returns n, or a sixteenth of it under the race detector, which makes code that computes
-// ten to twenty times slower: it is for the size of inputs to code of one goroutine.
+// ScaleDownForRace returns n, or a sixteenth of it under the race detector, which slows computation ten to twenty
+// times. Use it for input sizes of single-goroutine code.
 func ScaleDownForRace(n int) int {
 	if Race {
 		return n / 16
@@ -134,8 +131,8 @@ func ScaleDownForRace(n int) int {
 	return n
 }
 
-// Equal fails the test if got differs from want, and says where. Unexported fields count; two
-// times are equal if they are one instant.
+// Equal fails the test if got differs from want, and says where. It compares unexported fields, and times as
+// instants.
 func Equal[T any](t testing.TB, what string, got, want T) {
 	t.Helper()
 	if diff := cmp.Diff(want, got, cmp.Exporter(func(reflect.Type) bool { return true })); diff != "" {
@@ -168,7 +165,7 @@ func NoError(t Failer, err error) {
 	}
 }
 
-// WantNil fails the test if err is not nil, and lets it go on.
+// WantNil fails the test if err is not nil, but does not end it.
 func WantNil(t Failer, err error) {
 	t.Helper()
 	if err != nil {
@@ -176,8 +173,8 @@ func WantNil(t Failer, err error) {
 	}
 }
 
-// ErrorIs fails the test if err does not match want, and lets it go on. what, if given, is a format and its arguments
-// that name the call.
+// ErrorIs fails the test if err does not match want, but does not end it. what, if given, is a format and its
+// arguments that name the call.
 func ErrorIs(t Failer, err, want error, what ...any) {
 	t.Helper()
 	if errors.Is(err, want) {
@@ -192,8 +189,7 @@ func ErrorIs(t Failer, err, want error, what ...any) {
 // ErrorOf returns the error of a call with two results.
 func ErrorOf[T any](_ T, err error) error { return err }
 
-// OneGoroutine skips a test under the race detector, which finds nothing in code that one goroutine
-// runs and makes it many times slower.
+// OneGoroutine skips a test under the race detector, which is slow and finds nothing in single-goroutine code.
 func OneGoroutine(t testing.TB) {
 	t.Helper()
 	if Race {

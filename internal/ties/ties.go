@@ -1,10 +1,10 @@
-// Package ties says which events function calls and their responses tie together.
+// Package ties finds events that function calls and their responses connect.
 package ties
 
 import "github.com/patchlog-dev/patchlog/fold"
 
-// Last returns, for each of n visible events, the last event that the calls tie to it:
-// itself for most.
+// Last returns, for each of n visible events, the index of the last event that calls connect it to,
+// which for most is its own.
 func Last(n int, calls []fold.Call) []int32 {
 	last := make([]int32, n)
 	for i := range last {

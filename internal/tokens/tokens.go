@@ -1,12 +1,12 @@
-// Package tokens estimates how many tokens a model's tokenizer makes of a text, without its
-// vocabulary: each character has a weight by its kind. Of prose in any script, code and JSON
-// it is within a quarter of what o200k_base counts.
+// Package tokens estimates a text's number of tokens without a tokenizer's vocabulary: each
+// character has a weight that depends on its kind. For prose in any script, code and JSON the
+// estimate is within a quarter of o200k_base's count.
 package tokens
 
 import "unicode/utf8"
 
-// Size is a length in sixtieths of a token. Sizes of pieces add up to that of the whole, but for
-// a blank or a symbol at the border.
+// Size is a length in sixtieths of a token. Sizes of pieces add up to the size of the whole, except
+// for a blank or a symbol at a border.
 type Size int
 
 // Token is the size of a token.
@@ -15,7 +15,7 @@ const Token Size = 60
 // Tokens is the size in tokens, rounded up.
 func (s Size) Tokens() int { return int((s + Token - 1) / Token) }
 
-// kind is a kind of character, of which all take the same.
+// kind is a class of characters with the same weight.
 type kind uint8
 
 const (
@@ -28,14 +28,14 @@ const (
 	other    // alphabets, and scripts that are not listed
 	kana
 	hangul
-	ideograph // and the punctuation that goes with it
+	ideograph // and punctuation used with them
 	emoji
 )
 
-// kinds is a mask that all kinds are within.
+// kinds is a bit mask that covers all kinds.
 const kinds = 15
 
-// weights are those of each kind after a character of each other.
+// weights are the weights of each kind after each other kind.
 var weights = func() (w [kinds + 1][kinds + 1]Size) {
 	for last := range w {
 		w[last] = [kinds + 1]Size{letter: 15, blank: 15, newline: 24, number: 34, symbol: 30, accented: 24, other: 21, kana: 40, hangul: 45, ideograph: 50, emoji: 90}
@@ -70,7 +70,7 @@ func kindOfRune(r rune) kind {
 		return accented
 	case r < 0x1100:
 		return other
-	case r < 0x1200 || r >= 0xac00 && r < 0xe000: // with halves of emoji
+	case r < 0x1200 || r >= 0xac00 && r < 0xe000: // includes surrogate halves of emoji
 		return hangul
 	case r < 0x2000:
 		return other
@@ -92,7 +92,7 @@ func Of(text string) Size {
 	return s
 }
 
-// OfQuoted returns the size of the text that is in a checked JSON string, quotes included.
+// OfQuoted returns the size of the text in a checked JSON string, given with its quotes.
 func OfQuoted(quoted []byte) Size {
 	s, _ := measure(quoted[1:len(quoted)-1], true, maxSize)
 	return s
@@ -104,8 +104,8 @@ func OfBytes(text []byte) Size {
 	return s
 }
 
-// Prefix returns how many bytes of a text's beginning have at most a size. It ends between two
-// characters.
+// Prefix returns the length in bytes of the longest prefix with at most the given size. It ends at
+// a character boundary.
 func Prefix(text string, most Size) int {
 	_, n := measure(text, false, most)
 	return n
@@ -113,7 +113,7 @@ func Prefix(text string, most Size) int {
 
 const maxSize = Size(^uint(0) >> 1)
 
-// measure returns the size of the characters of a text that fit, and how many bytes they are.
+// measure returns the size of the longest prefix within most, and its length in bytes.
 func measure[T string | []byte](text T, escaped bool, most Size) (s Size, n int) {
 	last := emoji
 	for n < len(text) {
@@ -139,8 +139,8 @@ func measure[T string | []byte](text T, escaped bool, most Size) (s Size, n int)
 	return s, n
 }
 
-// escape returns the kind of the character that an escape in a JSON string stands for, and how
-// many bytes it has with its backslash. after is what follows that.
+// escape returns the kind of the character that a JSON escape encodes, and the escape's length
+// including the backslash. after is the text after the backslash.
 func escape(after string) (k kind, length int) {
 	switch after[0] {
 	case 'n', 'r':

@@ -1,5 +1,5 @@
-// Package traces finds in a log the events that results of the recall tools were made of. It is apart from package recall,
-// whose word forms a program that only erases does not need.
+// Package traces finds the events from which results of the recall tools were made. It is separate from package recall,
+// so that a program that only erases does not link recall's word forms.
 package traces
 
 import (
@@ -9,7 +9,7 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// The names of the tools by which an agent searches and reads its session's log.
+// The names of the tools with which an agent searches and reads its session's log.
 const (
 	SearchTool = "recall_search"
 	ReadTool   = "recall_read"
@@ -21,14 +21,14 @@ func IsRecall(tool string) bool { return tool == SearchTool || tool == ReadTool 
 // idHandle is the prefix of a handle that names an event by its id.
 const idHandle = "id="
 
-// Handle names an event of a log: by its record's seq and the index among the record's events, or by its id.
+// Handle identifies an event of a log: by its record's seq and its index among the record's events, or by its id.
 type Handle struct {
 	Seq   uint64 // 0 if ID is set
 	Index int
 	ID    string
 }
 
-// handles returns the events that a handle of the tools may name: two if an id ends like the number of a part.
+// handles returns the events that a handle of the tools may mean: two if an id ends like a part number.
 func handles(text string) (all []Handle) {
 	whole := text
 	slash := strings.LastIndexByte(text, '/')
@@ -54,13 +54,13 @@ func handles(text string) (all []Handle) {
 	return []Handle{{Seq: seq, Index: index}}
 }
 
-// Traces finds the events from which results of [SearchTool] and [ReadTool] were made. It must be given the
-// log's events in their order. The zero value is ready for use; it is not safe for concurrent use.
+// Traces finds the events from which results of [SearchTool] and [ReadTool] were made. It must be given the log's
+// events in order. The zero value is ready for use; it is not safe for concurrent use.
 type Traces struct {
-	asked map[string][]Handle // of calls of ReadTool, by the calls' ids
+	asked map[string][]Handle // by id of a call of ReadTool
 }
 
-// Of returns the events that the results in an event name, or their calls.
+// Of returns the events that the results in an event, or their calls, refer to.
 func (t *Traces) Of(e *patch.Event) (brought []Handle) {
 	recalls := false
 	for p := range e.FunctionParts() {

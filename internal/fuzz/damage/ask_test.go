@@ -16,7 +16,7 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// question is one that a store is asked.
+// question is a read of a store.
 type question struct {
 	Key  store.Key
 	What string
@@ -24,13 +24,13 @@ type question struct {
 
 func (q question) String() string { return q.What + " of " + q.Key.String() }
 
-// answer is what a store says. Of a log it has what came before an error too.
+// answer is the result of a read. For a log it includes the records before an error.
 type answer struct {
 	Text    string
 	Err     string
-	Absent  bool // the error says that there is nothing
-	Corrupt bool // or that it is damaged
-	Unknown bool // or that the outcome is unknown
+	Absent  bool // not found
+	Corrupt bool // the error reports damage
+	Unknown bool // the outcome is unknown
 	Seq     uint64
 }
 
@@ -53,7 +53,7 @@ func answerOf(text string, err error) answer {
 
 var table = crc64.MakeTable(crc64.ECMA)
 
-// short is a text in so few bytes that what was answered can be kept.
+// short shortens a text, so that all answers fit in memory.
 func short(text string) string {
 	if len(text) < 40 {
 		return text
@@ -61,13 +61,13 @@ func short(text string) string {
 	return fmt.Sprintf("%d bytes of sum %016x", len(text), crc64.Checksum([]byte(text), table))
 }
 
-// What RawEvents says is one of these; other questions are asked in any order.
+// Reads of whole logs are one of these; other reads come in any order.
 const (
 	whole = "RawEvents"
 	tail  = "RawEvents from 3"
 )
 
-// ask asks a store all there is to ask.
+// ask performs all reads of a store.
 func ask(s *store.Store, keys []store.Key) map[question]answer {
 	out := map[question]answer{}
 	for _, key := range keys {
@@ -138,7 +138,7 @@ var asked = map[string]func(*store.Store, store.Key) (string, error){
 	tail:  func(s *store.Store, k store.Key) (string, error) { return rawText(s, k, 3) },
 }
 
-// rawText is a line for each record that was read.
+// rawText returns a line for each record that was read.
 func rawText(s *store.Store, k store.Key, from uint64) (string, error) {
 	var b strings.Builder
 	for r, err := range s.RawEvents(ctx, k, from) {
@@ -150,7 +150,7 @@ func rawText(s *store.Store, k store.Key, from uint64) (string, error) {
 	return b.String(), nil
 }
 
-// askGet asks for a view and its state. What others share of it are answers of their own.
+// askGet reads a view and its state. Shared values are separate answers.
 func askGet(s *store.Store, k store.Key, out map[question]answer) {
 	session, err := s.Get(ctx, k)
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/patchlog-dev/patchlog/store/backend"
 )
 
-// trusts is a backend that takes a log to end where damage begins, and says nothing.
+// trusts is a flawed backend that silently ends a log at the first damage.
 type trusts struct{ backend.Backend }
 
 func (b trusts) Fetch(ctx context.Context, q backend.Query) (backend.Fetched, error) {

@@ -38,12 +38,10 @@ var made = sync.OnceValues(func() (all []*wreck, err error) {
 	return all, os.RemoveAll(dir)
 })
 
-// Whatever befalls a closed file: what is read is what was
-// written, or an error that says what is damaged; nothing that could be read is lost by what is
-// written then; Verify finds what is wrong; of the records that the damage has not touched all
-// are salvaged but one in a thousand. A record is untouched if none of the bytes of its key and
-// its form have changed where they stand; its page's header, and all that leads to it, may have.
-// What trusts the tree fails.
+// After any damage to a closed file, reads return what was written or an error that names the damage; writes do not
+// lose readable data; Verify finds the damage; and Salvage recovers all undamaged records except one in a thousand.
+// A record is undamaged if the bytes of its key and its form are unchanged in place; its page's header and the path
+// to it may have changed. A salvage that trusts the tree fails this test.
 func TestDamage(t *testing.T) {
 	few := 3 * len(kinds)
 	if testing.Short() {
@@ -67,7 +65,7 @@ func TestDamage(t *testing.T) {
 	}
 }
 
-// Each bit of a small file that is in use flips, or as many as there are rounds, spread over the file.
+// Flips each bit of the used parts of a small file, or a sample of them spread over the file.
 func TestFlippedBits(t *testing.T) {
 	few := 100
 	if testing.Short() {
@@ -75,7 +73,7 @@ func TestFlippedBits(t *testing.T) {
 	}
 	wrecks := allWrecks(t)
 	w := newWorker(t, wrecks)
-	const step = 1_299_709 // a prime beyond the number of bits, so that no bit comes twice
+	const step = 1_299_709 // a prime above the number of bits, so that no bit repeats
 	bits := 8 * len(wrecks[0].inUse())
 	for r := range long.Rounds(t, few) {
 		for what, n := range w.check(t, wrecks, job{Bit: 1 + r.N*step%bits, Seed: r.Random.Uint64()}).Counts {
@@ -85,7 +83,7 @@ func TestFlippedBits(t *testing.T) {
 	t.Logf("%d bits are in use", bits)
 }
 
-// check has a job done, and fails the test if something is wrong with its reply.
+// check runs a job, and fails the test if its reply reports a fault.
 func (w *worker) check(t *testing.T, wrecks []*wreck, j job) reply {
 	t.Helper()
 	what := fmt.Sprintf("%s, %s, bit %d", wrecks[j.Wreck].Name, kinds[j.Kind].name, j.Bit)
@@ -98,15 +96,15 @@ func (w *worker) check(t *testing.T, wrecks []*wreck, j job) reply {
 		t.Error(text)
 	}
 	if tooMuch(wrecks, j, out) {
-		if again, err := w.do(j); err != nil || tooMuch(wrecks, j, again) { // else it was garbage, on a machine with much to do
+		if again, err := w.do(j); err != nil || tooMuch(wrecks, j, again) { // if a second run takes less, it was garbage
 			t.Errorf("%s: %d bytes of memory for a file of %d (%v)", what, out.Peak, out.Size, err)
 		}
 	}
 	return out
 }
 
-// A file that has lost its meta pages and is cut off is damaged as long as a page of it has the form of one. What is
-// left of a shorter one could be any program's, and is refused as such.
+// A file without meta pages is reported as damaged while one of its pages has the form of a page. A shorter rest is
+// refused, as it could be any program's file.
 func TestCutOffWithoutMetaPages(t *testing.T) {
 	w := allWrecks(t)[0]
 	for size, want := range map[int]error{
@@ -124,8 +122,8 @@ func TestCutOffWithoutMetaPages(t *testing.T) {
 	}
 }
 
-// The harness reports a store that takes a log to end where damage begins, one that puts
-// something over what could be read, and one that dies or takes much memory.
+// The harness detects a store that silently ends a log at damage, one that overwrites readable data, and one that
+// crashes or takes much memory.
 func TestFlawedStoreIsReported(t *testing.T) {
 	wrecks := allWrecks(t)
 	for _, control := range []string{"trusts", "overwrites", "dies", "takes memory"} {
@@ -146,8 +144,8 @@ func TestFlawedStoreIsReported(t *testing.T) {
 	}
 }
 
-// tooMuch reports whether a job has taken more memory than it may for a file, which grows while it
-// is in use. The race detector takes memory of its own, so that under it nothing is too much.
+// tooMuch reports whether a job has exceeded the memory limit for its file, which grows while it is in use. Under
+// the race detector there is no limit.
 func tooMuch(wrecks []*wreck, j job, out reply) bool {
 	return !testlog.Race && out.Peak > 8*max(out.Size, int64(len(wrecks[j.Wreck].Data)))+64<<20
 }

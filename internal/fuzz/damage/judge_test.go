@@ -10,7 +10,7 @@ import (
 func (t *try) judge(q question, a answer) {
 	t.count("answers", 1)
 	if a.Err != "" && !a.Absent {
-		if !t.older || q.What != "Search" { // an index in memory remembers what an earlier state has not
+		if !t.older || q.What != "Search" { // the search index in memory may have content that an earlier state lacks
 			t.failed++
 			t.lastError = a.Err
 		}
@@ -32,7 +32,7 @@ func (t *try) judge(q question, a answer) {
 	if a.Err != "" && !a.Absent || t.changed(q.Key) {
 		return
 	}
-	if strings.HasPrefix(q.What, "Get, ") && (a.Absent || q.What == "Get, app:new") { // which write has set
+	if strings.HasPrefix(q.What, "Get, ") && (a.Absent || q.What == "Get, app:new") { // write set it
 		return
 	}
 	want, known := t.Right[q]
@@ -40,7 +40,7 @@ func (t *try) judge(q question, a answer) {
 		return
 	}
 	if t.older {
-		if a.Absent && q.What == "List" { // pages of both buckets that have its name may be earlier ones
+		if a.Absent && q.What == "List" { // a file may show both buckets of the directory as of an earlier commit
 			t.count("answers of an earlier state", 1)
 			return
 		}
@@ -61,8 +61,8 @@ func (t *try) judge(q question, a answer) {
 	t.wrong("%s: %s, want %s", q, a.Text, want)
 }
 
-// judgeLog judges what was read of a log: each record is the one that was written there, and
-// without an error none is missing.
+// judgeLog checks a log that was read: each record is one written there, and without an error none
+// is missing.
 func (t *try) judgeLog(q question, a answer) {
 	if a.Absent {
 		if t.logs[q.Key] != nil && !t.gone[q.Key] && !t.wasAbsent(q) {
@@ -109,20 +109,20 @@ func (t *try) wasLine(q question, line string) bool {
 	return slices.ContainsFunc(t.Before, func(m map[question]string) bool { return strings.Contains("\n"+m[q], "\n"+line+"\n") })
 }
 
-// kept checks that the records that the file led to and that were whole are as they were.
+// kept checks that the records that were reachable and intact before are unchanged.
 func (t *try) kept(before *tree) {
 	data, err := os.ReadFile(t.path)
 	if err != nil {
 		t.wrong("%v", err)
 		return
 	}
-	now := map[string]bool{} // damage may have made two keys one
+	now := map[string]bool{} // damage may have made two keys equal
 	for _, row := range treeOf(data).rows {
 		if row.bucket == "records" {
 			now[row.key+row.value] = true
 		}
 	}
-	at := map[string]int{} // where they stand that are in use; earlier states have led to others
+	at := map[string]int{} // place of the records in use; earlier states may lead to others
 	for _, row := range t.tree.rows {
 		if row.bucket == "records" {
 			at[row.key] = row.from

@@ -6,7 +6,7 @@ import (
 	"math/rand/v2"
 )
 
-// kind is something that befalls a file.
+// kind is a kind of damage.
 type kind struct {
 	name string
 	do   func(r *rand.Rand, w *wreck, data []byte) []byte
@@ -147,8 +147,8 @@ var kinds = []kind{
 		if len(data) < list+pageBytes {
 			return
 		}
-		// In place of one between whose neighbours it is, so that the list stays in order.
-		count := min(int(binary.NativeEndian.Uint16(data[list+10:])), (pageBytes-16)/8) // as what befell it before says
+		// Replace one between its neighbours, so that the list stays sorted.
+		count := min(int(binary.NativeEndian.Uint16(data[list+10:])), (pageBytes-16)/8) // the count may be damaged already
 		id := func(i int) uint64 { return binary.NativeEndian.Uint64(data[list+16+8*i:]) }
 		for range 100 {
 			i, page := r.IntN(max(1, count)), uint64(2+r.IntN(len(data)/pageBytes-2))

@@ -13,7 +13,7 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// intact returns the places of the records that the damage has not touched.
+// intact returns the places of the undamaged records.
 func (w *wreck) intact(data []byte) (out []place) {
 	for _, p := range w.places() {
 		if p.to <= len(data) && bytes.Equal(data[p.from:p.to], w.Data[p.from:p.to]) {
@@ -23,16 +23,16 @@ func (w *wreck) intact(data []byte) (out []place) {
 	return out
 }
 
-// current reports whether the damage has left the pages that say what the newest commit is.
-// Without them a file may well look as it did a commit earlier.
+// current reports whether the pages that identify the newest commit are undamaged. Otherwise the file may validly look
+// as of an earlier commit.
 func (w *wreck) current(data []byte) bool {
 	root := w.tree.root * pageBytes
 	return len(data) >= root+pageBytes && bytes.Equal(data[:2*pageBytes], w.Data[:2*pageBytes]) &&
 		bytes.Equal(data[root:root+pageBytes], w.Data[root:root+pageBytes])
 }
 
-// changed reports whether the damage has changed a page with rows of a bucket. If pages of both buckets of the directory
-// are of an earlier commit, nothing says which sessions were deleted since.
+// changed reports whether the damage affects a page with rows of a bucket. If pages of both buckets of the directory
+// are of an earlier commit, it is unknown which sessions were deleted since.
 func (w *wreck) changed(data []byte, bucket string) bool {
 	return slices.ContainsFunc(w.tree.rows, func(r row) bool {
 		from := r.from / pageBytes * pageBytes
@@ -41,8 +41,7 @@ func (w *wreck) changed(data []byte, bucket string) bool {
 	})
 }
 
-// rescue salvages a damaged file, and reports what is not as it should be. It returns how
-// many of the intact records it has got.
+// rescue salvages a damaged file, and reports faults and the number of recovered intact records.
 func (w *wreck) rescue(data []byte, intact []place) (got int, wrong []string) {
 	fail := func(format string, args ...any) { wrong = append(wrong, fmt.Sprintf(format, args...)) }
 	s, err := store.OpenMemory(store.Options{MaxRecordBytes: patch.MaxRecordBytes, CacheBytes: -1})
@@ -54,7 +53,7 @@ func (w *wreck) rescue(data []byte, intact []place) (got int, wrong []string) {
 	if err != nil {
 		return 0, []string{err.Error()}
 	}
-	numbers := map[store.Key][]uint64{} // that a key has had
+	numbers := map[store.Key][]uint64{} // that the key has had
 	for n, key := range w.Keys {
 		numbers[key] = append(numbers[key], n)
 		named := store.Key{App: "salvaged", User: "unknown", Session: fmt.Sprint("session-", n)}
@@ -115,7 +114,7 @@ func (w *wreck) rescue(data []byte, intact []place) (got int, wrong []string) {
 	return got, wrong
 }
 
-// named reports whether the name beside a session's records, or the one by which it is found, is as it was.
+// named reports whether the session's name, beside its records or in the directory, is undamaged.
 func (w *wreck) named(data []byte, numbers []uint64) bool {
 	for _, row := range w.tree.rows {
 		n := numberOf(row.key)
@@ -140,7 +139,7 @@ func (w *wreck) isLive(key store.Key) bool {
 	return false
 }
 
-// from returns the number of the session that the record is of.
+// from returns the number of the session that the record belongs to.
 func (w *wreck) from(numbers []uint64, seq uint64, rec patch.Record, log bool) (uint64, bool) {
 	got := rec
 	got.Seq = seq
@@ -166,8 +165,8 @@ func (w *wreck) from(numbers []uint64, seq uint64, rec patch.Record, log bool) (
 	return 0, false
 }
 
-// trusting is what a salvage that trusts the tree would be: it reads the sessions as they are
-// listed. It returns how many of the intact records it has got.
+// trusting simulates a salvage that trusts the tree: it reads the listed sessions. It returns the number of recovered
+// intact records.
 func (w *wreck) trusting(dir string, data []byte, intact []place) (got int) {
 	path := filepath.Join(dir, "trusting.db")
 	if err := os.WriteFile(path, data, 0o600); err != nil {

@@ -19,26 +19,26 @@ import (
 	"github.com/patchlog-dev/patchlog/store/bolt"
 )
 
-// try is a file that is damaged, and what is done with it then.
+// try is a damaged file and the state of its test.
 type try struct {
 	*wreck
 	job    job
 	rnd    *rand.Rand
 	path   string
 	kind   string
-	older  bool // a store may take it for an earlier state of the file
+	older  bool // a store may take the file for an earlier state
 	harm   harm
-	data   []byte // of the file, as it was damaged
-	writes bool   // something is written before it is all read
+	data   []byte // content of the file after the damage
+	writes bool   // something is written before everything is read
 	s      *store.Store
 
-	logs      map[store.Key]map[uint64]string // of each session: its records, and those that were acknowledged since
-	last      map[store.Key]uint64            // the last that was acknowledged
+	logs      map[store.Key]map[uint64]string // records by session, including acknowledged ones
+	last      map[store.Key]uint64            // last acknowledged seq
 	readAll   map[store.Key]bool              // sessions whose log was read to its end after the damage
-	gone      map[store.Key]bool              // that were deleted since
+	gone      map[store.Key]bool              // sessions deleted since
 	lastError string
-	failed    int                  // answers that were errors
-	seqs      map[store.Key]uint64 // the record at which a log could not be read on
+	failed    int                  // number of failed reads
+	seqs      map[store.Key]uint64 // seq at which reading a log failed
 
 	out *reply
 }
@@ -49,7 +49,7 @@ func (t *try) wrong(format string, args ...any) {
 
 func (t *try) count(what string, n int) { t.out.Counts[what] += n }
 
-// run damages a file and does everything with it.
+// run damages a file and performs all operations on it.
 func (w *wreck) run(j job, dir string) *reply {
 	rnd := rand.New(rand.NewPCG(j.Seed, 0))
 	t := &try{
@@ -97,7 +97,7 @@ func (w *wreck) run(j job, dir string) *reply {
 	return t.out
 }
 
-// flaw does what a store would do that is flawed as the job says.
+// flaw simulates the store's flaw that the job names.
 func (t *try) flaw() {
 	switch t.job.Control {
 	case "dies":
@@ -127,10 +127,10 @@ func (t *try) flaw() {
 	}
 }
 
-// live returns the sessions that are there, in order.
+// live returns the keys of the existing sessions, sorted.
 func (t *try) live() []store.Key { return sorted(t.logs) }
 
-// open opens the file, and reports whether it could be.
+// open opens the file and reports success.
 func (t *try) open() bool {
 	opts := storeOptions()
 	if t.rnd.IntN(2) == 0 {
@@ -162,7 +162,7 @@ func (t *try) open() bool {
 	return false
 }
 
-// damage harms the file as it is, through a descriptor of its own.
+// damage damages the file through a separate descriptor.
 func (t *try) damage() {
 	data, err := os.ReadFile(t.path)
 	if err != nil {
@@ -176,7 +176,7 @@ func (t *try) damage() {
 	t.kind = k.name
 	harmed := k.do(t.rnd, t.wreck, bytes.Clone(t.Data))
 	t.older = strings.Contains(k.name, "stale")
-	if t.rnd.IntN(10) == 0 && len(harmed) >= 4*pageBytes && t.job.Bit == 0 { // one more
+	if t.rnd.IntN(10) == 0 && len(harmed) >= 4*pageBytes && t.job.Bit == 0 { // a second damage
 		second := kinds[t.rnd.IntN(len(kinds))]
 		t.kind += " and " + second.name
 		t.older = t.older || strings.Contains(second.name, "stale")
@@ -195,7 +195,7 @@ func (t *try) damage() {
 	t.count("files", 1)
 }
 
-// writeOver puts into a file what differs from what it held, and cuts it off where that ends.
+// writeOver writes the bytes that differ into a file, and truncates it.
 func writeOver(path string, was, data []byte) error {
 	file, err := os.OpenFile(path, os.O_RDWR, 0)
 	if err != nil {
@@ -223,9 +223,9 @@ func writeOver(path string, was, data []byte) error {
 	return nil
 }
 
-// replaced truncates the file of an open store, or copies an older state over it. Of the answers
-// nothing is promised but that they come; when the file is opened again, what is read of it was
-// written once, or is an error.
+// replaced truncates the file of an open store, or copies an older state over it. Calls must
+// return; their results are not checked. After reopening, each read returns what was written once,
+// or an error.
 func (t *try) replaced() {
 	t.kind = "replaced while open"
 	if !t.open() {
@@ -273,7 +273,7 @@ func (t *try) replaced() {
 	}
 }
 
-// wasWritten reports whether a session of the key had the record, in any of its lives.
+// wasWritten reports whether a session with the key, deleted ones included, had the record.
 func (t *try) wasWritten(k store.Key, seq uint64, form string) bool {
 	for n, key := range t.Keys {
 		if key == k && short(t.Logs[n][seq]) == form {
@@ -283,7 +283,7 @@ func (t *try) wasWritten(k store.Key, seq uint64, form string) bool {
 	return false
 }
 
-// offered notes what an append has acknowledged, or may have done.
+// offered records what an append acknowledged, or may have written.
 func (t *try) offered(k store.Key, c store.Committed, err error) {
 	for _, r := range c.Records {
 		if r.Seq == 0 {
@@ -295,7 +295,7 @@ func (t *try) offered(k store.Key, c store.Committed, err error) {
 		if was, there := t.logs[k][r.Seq]; there && was != textOf(r) && !t.older {
 			t.wrong("record %d of %s was acknowledged as %s, and was %s", r.Seq, k, short(textOf(r)), short(was))
 		}
-		if was, there := t.logs[k][r.Seq]; there && was != textOf(r) { // behind an earlier state of the log, which ends here
+		if was, there := t.logs[k][r.Seq]; there && was != textOf(r) { // appended to an earlier state of the log
 			t.last[k] = r.Seq
 		}
 		t.logs[k][r.Seq] = textOf(r)
@@ -309,7 +309,7 @@ func (t *try) append(k store.Key) {
 	t.bad("AppendEvents", k, err)
 }
 
-// bad reports whether there is an error, which must be one that damage explains.
+// bad reports whether there is an error. It fails if damage does not explain the error.
 func (t *try) bad(what string, k store.Key, err error) bool {
 	a := answerOf("", err)
 	switch {
@@ -327,7 +327,7 @@ func (t *try) bad(what string, k store.Key, err error) bool {
 	return true
 }
 
-// read asks all there is to ask, and judges the answers.
+// read performs all reads and checks the answers.
 func (t *try) read() {
 	for q, a := range ask(t.s, t.keys()) {
 		t.judge(q, a)
@@ -340,17 +340,17 @@ func (t *try) read() {
 	}
 }
 
-// changed reports whether a session is no more what it was when the wreck was made.
+// changed reports whether a session differs from the original one.
 func (t *try) changed(k store.Key) bool {
 	for n := range t.Live {
 		if t.Keys[n] == k {
 			return t.gone[k] || len(t.logs[k]) != len(t.Logs[n])
 		}
 	}
-	return t.logs[k] != nil // it is new
+	return t.logs[k] != nil // a new session
 }
 
-// verify checks that Verify finds what reading found, and nothing where there is nothing.
+// verify checks that Verify reports what reads reported, and nothing for an undamaged file.
 func (t *try) verify() {
 	type where struct {
 		key store.Key
@@ -390,7 +390,7 @@ func (t *try) verify() {
 	}
 }
 
-// backup checks that a backup is refused, or holds what is there.
+// backup checks that a backup fails, or equals the file.
 func (t *try) backup() {
 	if t.rnd.IntN(4) > 0 {
 		return
@@ -423,7 +423,7 @@ func (t *try) backup() {
 	}
 }
 
-// write does what a service would do that knows of no damage.
+// write performs the writes of a service that does not know of the damage.
 func (t *try) write() {
 	keys := t.live()
 	t.rnd.Shuffle(len(keys), func(i, j int) { keys[i], keys[j] = keys[j], keys[i] })
@@ -470,18 +470,18 @@ func (t *try) write() {
 	case 2:
 		if !t.bad("Delete", k, t.s.Delete(ctx, k)) {
 			t.gone[k] = true
-			t.failed = 0 // they may have been its own
+			t.failed = 0 // its own errors may have been counted
 			t.count("sessions deleted", 1)
 		}
 	case 3:
 		if !t.bad("Vacuum", store.Key{}, testlog.ErrorOf(t.s.Vacuum(ctx, store.VacuumOptions{}))) {
 			t.count("vacuums", 1)
-			t.failed = 0 // what is wrong with names, or order, is not copied
+			t.failed = 0 // damaged names and order are not copied
 		}
 	}
 }
 
-// retry offers an event that is there again.
+// retry appends an existing event again.
 func (t *try) retry(k store.Key) {
 	seqs := slices.Sorted(maps.Keys(t.logs[k]))
 	if len(seqs) == 0 {
@@ -502,7 +502,7 @@ func (t *try) retry(k store.Key) {
 	t.offered(k, c, nil)
 }
 
-// again opens the file again, and checks that what could be read then can be read.
+// again reopens the file, and checks that what was readable is still readable.
 func (t *try) again() {
 	opts := storeOptions()
 	s, err := store.Open(t.path, opts)
@@ -531,7 +531,7 @@ func (t *try) again() {
 	}
 }
 
-// salvage checks what is salvaged of the file.
+// salvage checks the salvaged records.
 func (t *try) salvage(dir string) {
 	intact := t.intact(t.data)
 	got, wrong := t.rescue(t.data, intact)

@@ -29,8 +29,8 @@ func salvaged(t *testing.T, data []byte) (*store.Store, store.Salvaged) {
 	return s, out
 }
 
-// A sound file comes out as it is: sessions, their times, initial states and records, and
-// shared values. What was deleted stays deleted, though its pages are still there.
+// An undamaged file is salvaged completely: sessions, their times, initial states and records, and
+// shared values. Deleted sessions stay deleted, though their pages are still there.
 func TestSalvageSoundFile(t *testing.T) {
 	w := newWreck(t, shape{"sound", 4, 3, 4, 500})
 	path := filepath.Join(t.TempDir(), "sound.db")
@@ -97,7 +97,7 @@ func (d badDisk) ReadAt(p []byte, at int64) (int, error) {
 	return d.ReaderAt.ReadAt(p, at)
 }
 
-// A disk that does not give some blocks costs what is in them.
+// Unreadable blocks lose only their contents.
 func TestSalvageBadDisk(t *testing.T) {
 	w := newWreck(t, shape{"disk", 3, 2, 10, 2000})
 	for bad := int64(0); bad < int64(len(w.Data)); bad += 3 * int64(pageBytes) {
@@ -113,7 +113,7 @@ func TestSalvageBadDisk(t *testing.T) {
 	}
 }
 
-// Where nothing is left of a page but its rows, they are found byte by byte.
+// Rows of a page without a valid header and table are found byte by byte.
 func TestSalvageWithoutTables(t *testing.T) {
 	w := newWreck(t, shape{"tables", 4, 3, 8, 300})
 	data := bytes.Clone(w.Data)
@@ -133,7 +133,7 @@ func TestSalvageWithoutTables(t *testing.T) {
 	}
 }
 
-// everyCopy calls change with each copy of a record in a file, from its key on.
+// everyCopy calls change with each copy of a record in a file, starting at its key.
 func everyCopy(data []byte, form string, change func(row []byte)) {
 	for i := 0; ; {
 		n := bytes.Index(data[i:], []byte(form))
@@ -145,8 +145,8 @@ func everyCopy(data []byte, form string, change func(row []byte)) {
 	}
 }
 
-// A record whose key becomes one of another session is none of that session's, though it has
-// lost its own.
+// A record whose key becomes that of another session is not assigned to that session, even if that
+// session lacks its own record.
 func TestSalvageKeyOfAnotherSession(t *testing.T) {
 	w := newWreck(t, shape{"keys", 3, 1, 5, 200})
 	data := bytes.Clone(w.Data)
@@ -156,7 +156,7 @@ func TestSalvageKeyOfAnotherSession(t *testing.T) {
 			to = n
 		}
 	}
-	lost := []uint64{3, uint64(len(w.Forms[to]))} // so that no chain tells
+	lost := []uint64{3, uint64(len(w.Forms[to]))} // so that no chain of ids decides
 	for _, seq := range lost {
 		everyCopy(data, w.Forms[to][seq], func(row []byte) { row[len(row)-1] ^= 1 })
 	}
@@ -167,8 +167,8 @@ func TestSalvageKeyOfAnotherSession(t *testing.T) {
 	}
 }
 
-// A record in the place of another one, with a checksum and an id of its own, is found by the
-// heads of earlier commits, where the log's own cannot tell.
+// A record in the place of another one, with a valid checksum and id, is detected by heads of
+// earlier commits if the log's own head cannot tell.
 func TestSalvageRecordInAnothersPlace(t *testing.T) {
 	w := newWreck(t, shape{"place", 8, 2, 5, 1})
 	data := append(bytes.Clone(w.Data), w.Older[0]...) // pages of earlier commits
@@ -184,7 +184,7 @@ func TestSalvageRecordInAnothersPlace(t *testing.T) {
 	}
 }
 
-// twins returns two sessions whose second records are equally long.
+// twins returns two sessions whose second records have the same length.
 func twins(w *wreck) (uint64, uint64) {
 	for a := range w.Live {
 		for b := range w.Live {
@@ -196,8 +196,7 @@ func twins(w *wreck) (uint64, uint64) {
 	return 0, 0
 }
 
-// Whatever a file is made of, salvaging ends, and takes no more memory than a few times its
-// length.
+// Salvage of any file ends, and takes at most a few times its length in memory.
 func FuzzSalvage(f *testing.F) {
 	w := newWreck(f, shape{"seed", 2, 2, 2, 100})
 	f.Add(w.Data)
@@ -223,8 +222,8 @@ func FuzzSalvage(f *testing.F) {
 	})
 }
 
-// hostilePages returns a file of pages that each claim as much as they can: all of the
-// file, by as many elements as a page can count.
+// hostilePages returns a file of pages that claim as much as they can: the whole file, in as many
+// elements as a page can count.
 func hostilePages(leaves bool) []byte {
 	data := make([]byte, 64<<10)
 	for page := 0; page < len(data)/pageBytes; page++ {
@@ -242,12 +241,12 @@ func hostilePages(leaves bool) []byte {
 		put(10, 2, 0xffff)
 		put(12, 4, 1<<31)
 		for at := 16; at+16 <= pageBytes; at += 16 {
-			if leaves { // flags, place, length of the key, of the value
+			if leaves { // flags, position, key length, value length
 				put(at, 4, uint64(at/16%2))
 				put(at+4, 4, uint64(pageBytes))
 				put(at+8, 4, 16)
 				put(at+12, 4, uint64(len(data)/2))
-			} else { // place, length, page
+			} else { // position, length, page
 				put(at, 4, uint64(pageBytes-at))
 				put(at+4, 4, 16)
 				put(at+8, 8, 2+uint64(page+at)%200)

@@ -9,20 +9,20 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// harm is what a damage has changed of what is in use.
+// harm says which used parts of a file were damaged.
 type harm struct {
-	current  bool // what says which commit is the newest is as it was
-	pages    bool // a page that is in use, beside the keys and values in it, or the list of free ones
-	free     bool // of these, the list of free pages
+	current  bool // the identity of the newest commit is undamaged
+	pages    bool // a used page outside its keys and values, or the free list
+	free     bool // of these, the free list
 	keys     bool // a key
-	shared   bool // a shared value, or the way to it
+	shared   bool // a shared value, or the path to it
 	rows     int
-	listing  bool // the way to names
+	listing  bool // the path to names
 	sessions map[store.Key]bool
-	records  map[store.Key][]uint64 // the bytes of these have changed, and nothing else of them
+	records  map[store.Key][]uint64 // records of which only the form changed
 }
 
-// harmOf finds out what has changed.
+// harmOf compares a damaged file with the original.
 func (w *wreck) harmOf(data []byte) harm {
 	h := harm{current: w.current(data), sessions: map[store.Key]bool{}, records: map[store.Key][]uint64{}}
 	before, after := bytes.Clone(w.Data), make([]byte, len(w.Data))
@@ -66,8 +66,8 @@ func (w *wreck) harmOf(data []byte) harm {
 			h.listing = h.listing || way
 		case "shared", "sharednames":
 			h.shared = true
-		case "snapshots", "labels": // nothing that is read needs them
-		case "ids", "ends": // its sorted ids; where the record before the ids of its row ends
+		case "snapshots", "labels": // no read needs them
+		case "ids", "ends": // its sorted ids; the end of the record in the row
 			h.sessions[w.Keys[numberOf(row.key)]] = true
 		case "records":
 			if !w.Live[numberOf(row.key)] {
@@ -82,7 +82,7 @@ func (w *wreck) harmOf(data []byte) harm {
 			if strings.HasPrefix(now, row.key) {
 				h.records[key] = append(h.records[key], numberOf(row.key[8:]))
 			}
-			if w.Live[numberOf(now)] { // it has become one of another session
+			if w.Live[numberOf(now)] { // it became a key of another session
 				h.sessions[w.Keys[numberOf(now)]] = true
 			}
 		default:
@@ -92,12 +92,11 @@ func (w *wreck) harmOf(data []byte) harm {
 	return h
 }
 
-// astray returns the rows that a search in their page, as bbolt makes it, no longer finds, since a key that it looks at has
-// changed.
+// astray returns the rows that bbolt's search in their page no longer finds, because a compared key has changed.
 func (w *wreck) astray(data []byte) map[int]bool {
 	leaves := map[int][]int{} // the rows of each page, in order
 	for i, row := range w.tree.rows {
-		if len(row.way) > 0 && row.bucket != "ends" { // which is a part of a row
+		if len(row.way) > 0 && row.bucket != "ends" { // rows of "ends" are parts of rows
 			page := row.way[len(row.way)-1]
 			leaves[page] = append(leaves[page], i)
 		}
@@ -119,8 +118,8 @@ func (w *wreck) astray(data []byte) map[int]bool {
 	return astray
 }
 
-// hasPage reports whether a file has anything left of the form of a database: a meta page's magic number, or a
-// page under its own number. A file that has nothing of the kind cannot be told from another program's.
+// hasPage reports whether a file still has the form of a database: a meta page's magic number, or a page with its own
+// number. Without either it could be another program's file.
 func hasPage(data []byte) bool {
 	const magicAt, magic = 16, 0xED0CDAED
 	for at := 0; at+magicAt+4 <= len(data); at += pageBytes {
@@ -132,5 +131,5 @@ func hasPage(data []byte) bool {
 	return false
 }
 
-// none reports whether nothing has changed that is in use.
+// none reports whether no used part is damaged.
 func (h harm) none() bool { return h.current && !h.pages && h.rows == 0 }

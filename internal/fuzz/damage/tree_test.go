@@ -8,29 +8,29 @@ import (
 
 var pageBytes = os.Getpagesize()
 
-// rowHeader is how many bytes of a row stand before its value.
+// rowHeader is the number of bytes of a row before its value.
 const rowHeader = 13
 
-// row is a key and a value of a bucket, as they stand in the file.
+// row is a key and a value of a bucket in the file.
 type row struct {
 	bucket     string
 	key, value string
-	from, to   int   // of key and value
-	way        []int // the pages that lead to it, and its own
+	from, to   int   // offsets of key and value
+	way        []int // the pages on the path to it, including its own
 }
 
-// tree is what the pages of a file hold, as far as they lead anywhere. It is read from the
-// bytes: what bbolt shows of a damaged page is whatever its memory map happens to hold.
+// tree is the content reachable in a file. It is parsed from the bytes, since what bbolt shows of a
+// damaged page depends on its memory map.
 type tree struct {
 	data  []byte
 	pages map[int]bool    // in use
-	seen  map[uint64]bool // pages of the tree that is walked
+	seen  map[uint64]bool // pages of the tree being walked
 	rows  []row
-	root  int // the page that leads to the buckets
-	free  int // the page that lists the free ones
+	root  int // the page of the bucket tree
+	free  int // the page of the free list
 }
 
-// treeOf reads a file by the newer one of its meta pages that are whole.
+// treeOf parses a file by the newer one of its intact meta pages.
 func treeOf(data []byte) *tree {
 	f := &tree{data: data, pages: map[int]bool{}, seen: map[uint64]bool{}}
 	newest := uint64(0)
@@ -50,11 +50,11 @@ func treeOf(data []byte) *tree {
 		bucket := string(key)
 		top := f.seen
 		defer func() { f.seen = top }()
-		f.seen = map[uint64]bool{} // what damage leads to from here may be another bucket's
+		f.seen = map[uint64]bool{} // from here on, damage may lead into another bucket
 		visit := func(key []byte, v span, way []int) {
 			bucket := bucket
 			if bucket == "records" && len(key) == 16 && binary.BigEndian.Uint64(key[8:]) == 0 {
-				bucket = "labels" // the name and entry of a session, beside its records
+				bucket = "labels" // a session's name and entry beside its records
 			}
 			if bucket == "records" && len(key) == 16 { // header, record, hashes of ids 16 each, their number 4, checksum 4
 				if n := v.to - v.from; n >= rowHeader+8 {
@@ -87,7 +87,7 @@ func (f *tree) walk(id uint64, way []int, visit func(key []byte, value span, way
 	f.seen[id] = true
 	at := int(id) * pageBytes
 	own, more := binary.NativeEndian.Uint64(f.data[at:]), uint64(binary.NativeEndian.Uint32(f.data[at+12:]))
-	if own != id || more >= count-id { // it is another page, or none
+	if own != id || more >= count-id { // it is another page, or malformed
 		return
 	}
 	way = way[:len(way):len(way)]
@@ -121,8 +121,8 @@ func (f *tree) page(from, end int, way []int, visit func(key []byte, value span,
 	}
 }
 
-// used is the file up to the last page that is in use. In a file that is read while it is
-// written to the tree may have pages that no commit has yet.
+// used returns the file up to the last used page. A file that is read during a write to the tree
+// may have pages without a commit.
 func (t *tree) used(data []byte) []byte {
 	end := max(4, highWater(data))
 	for page := range t.pages {

@@ -16,8 +16,7 @@ import (
 	"time"
 )
 
-// What is done with damaged files is done in another process: it may crash, hang, or take all
-// memory that there is.
+// Damaged files are tested in another process, since it may crash, hang, or exhaust the memory.
 
 const workerDir = "PATCHLOG_DAMAGE_WORKER"
 
@@ -32,20 +31,20 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// job is a damage that a worker is to try.
+// job is a damage for a worker to test.
 type job struct {
 	Wreck, Kind int
-	Bit         int // to flip instead, from 1 on: see [wreck.inUse]
+	Bit         int // bit to flip instead, from 1: see [wreck.inUse]
 	Seed        uint64
-	Control     string // what is wrong with the store on purpose
+	Control     string // name of a planted flaw
 }
 
-// reply is what came of it.
+// reply is the result of a job.
 type reply struct {
 	Wrong  []string
 	Counts map[string]int
-	Peak   int64 // bytes of memory beyond what the worker took before
-	Size   int64 // of the file in the end
+	Peak   int64 // peak memory above the worker's own, in bytes
+	Size   int64 // of the file at the end
 }
 
 func work(dir string) error {
@@ -61,7 +60,7 @@ func work(dir string) error {
 		file.Close()
 		wrecks[i].tree = treeOf(wrecks[i].Data)
 	}
-	debug.SetGCPercent(20) // of what is measured little should be garbage
+	debug.SetGCPercent(20) // keeps garbage out of the measurement
 	in, out := json.NewDecoder(os.Stdin), json.NewEncoder(os.Stdout)
 	for {
 		var j job
@@ -76,7 +75,7 @@ func work(dir string) error {
 		}
 		debug.FreeOSMemory()
 		began := taken("VmRSS:")
-		_ = os.WriteFile("/proc/self/clear_refs", []byte("5"), 0) // VmHWM begins anew
+		_ = os.WriteFile("/proc/self/clear_refs", []byte("5"), 0) // resets VmHWM
 		r := wrecks[j.Wreck].run(j, at)
 		r.Peak = taken("VmHWM:") - began
 		if info, err := os.Stat(filepath.Join(at, "log.db")); err == nil {
@@ -91,7 +90,7 @@ func work(dir string) error {
 	}
 }
 
-// taken returns a figure of the process's memory, or 0 where the system does not say.
+// taken returns a memory figure of the process, or 0 if unavailable.
 func taken(what string) (bytes int64) {
 	text, _ := os.ReadFile("/proc/self/status")
 	if _, after, ok := strings.Cut(string(text), what); ok {
@@ -100,7 +99,7 @@ func taken(what string) (bytes int64) {
 	return bytes << 10
 }
 
-// worker is the process.
+// worker is a worker process.
 type worker struct {
 	dir    string
 	cmd    *exec.Cmd
@@ -110,8 +109,8 @@ type worker struct {
 	jobs   int
 }
 
-// A worker that has done so many jobs gives way to another: memory maps of files that were
-// given up stay.
+// workerJobs is the number of jobs after which a worker is replaced, since memory maps of abandoned
+// files stay.
 const workerJobs = 200
 
 func newWorker(t *testing.T, wrecks []*wreck) *worker {
@@ -156,10 +155,10 @@ func (w *worker) end() {
 	}
 }
 
-// patience is when a try counts as hanging, however busy the machine is.
+// patience is the time after which a job counts as hanging, even on a busy machine.
 const patience = 20 * time.Minute
 
-// do has a job done. The error says how the process ended, or that it hangs.
+// do runs a job. The error says how the process ended, or that it hangs.
 func (w *worker) do(j job) (r reply, err error) {
 	if w.cmd == nil || w.jobs == workerJobs {
 		if err := w.start(); err != nil {

@@ -27,28 +27,28 @@ var (
 	quiet = slog.New(slog.DiscardHandler)
 )
 
-// wreck is a file with a known content, to be damaged. It goes to other processes as gob.
+// wreck is a file with known content, to be damaged. It is sent to other processes as gob.
 type wreck struct {
 	Name   string
 	Data   []byte
-	Older  [][]byte // the same file after earlier commits
+	Older  [][]byte // the file after earlier commits
 	Keys   map[uint64]store.Key
-	Live   map[uint64]bool              // numbers of the sessions that are there
-	Logs   map[uint64]map[uint64]string // JSON of each record that ever was, by number and seq
-	Forms  map[uint64]map[uint64]string // as it is stored
-	Right  map[question]string          // what a store answers
-	Before []map[question]string        // what one answered that had the file after earlier commits
+	Live   map[uint64]bool              // numbers of the existing sessions
+	Logs   map[uint64]map[uint64]string // JSON of every record ever written, by number and seq
+	Forms  map[uint64]map[uint64]string // stored forms of these
+	Right  map[question]string          // the correct answers
+	Before []map[question]string        // the answers after earlier commits
 
 	tree *tree // of Data
 }
 
-// place is where a file has the copy of a record that is in use.
+// place is the position of the used copy of a record in the file.
 type place struct {
 	number, seq uint64
-	from, to    int // key and form
+	from, to    int // offsets of key and form
 }
 
-// places returns where the records of the sessions are that are there.
+// places returns the places of the existing sessions' records.
 func (w *wreck) places() (out []place) {
 	for _, row := range w.tree.rows {
 		if row.bucket == "records" && w.Live[numberOf(row.key)] {
@@ -58,8 +58,8 @@ func (w *wreck) places() (out []place) {
 	return out
 }
 
-// inUse returns the offsets of the bytes in which the flip of a bit can matter: the headers of the pages that lead to
-// rows, the bytes of these pages that are not zero, and the rows.
+// inUse returns the offsets of the bytes in which a flipped bit can matter: the headers and non-zero bytes of the
+// pages on the paths to rows, and the rows.
 func (w *wreck) inUse() []int {
 	in := map[int]bool{}
 	for page := range w.tree.pages {
@@ -80,7 +80,7 @@ func (w *wreck) inUse() []int {
 	return slices.Sorted(maps.Keys(in))
 }
 
-// numberOf is the number at the beginning of a key or value, 0 if it is shorter.
+// numberOf returns the number at the start of a key or value, or 0 if it is too short.
 func numberOf(s string) uint64 {
 	if len(s) < 8 {
 		return 0
@@ -92,7 +92,7 @@ func storeOptions() store.Options {
 	return store.Options{NoSync: true, Logger: quiet, LockTimeout: 5 * time.Second, Snapshots: snapshot.Policy{Every: -1}}
 }
 
-// take reads what the store at path holds.
+// take records the content of the store at path.
 func (w *wreck) take(path string) error {
 	data, err := os.ReadFile(path)
 	if err != nil {
@@ -143,7 +143,7 @@ func (w *wreck) take(path string) error {
 	return nil
 }
 
-// highWater is how many pages the newest commit says that there are.
+// highWater returns the number of pages as of the newest commit.
 func highWater(data []byte) int {
 	high := uint64(0)
 	for id := range 2 {
@@ -152,7 +152,7 @@ func highWater(data []byte) int {
 	return int(high)
 }
 
-// keys returns the keys of all sessions that ever were, and of some that never were.
+// keys returns the keys of all sessions, deleted ones included, and of some that never existed.
 func (w *wreck) keys() []store.Key {
 	seen := map[store.Key]bool{{App: "app", User: "user0", Session: "none"}: true}
 	for _, k := range w.Keys {
@@ -161,7 +161,7 @@ func (w *wreck) keys() []store.Key {
 	return sorted(seen)
 }
 
-// textOf is a record as text that is equal for equal records.
+// textOf returns a text that is equal for equal records.
 func textOf(r patch.Record) string {
 	text, err := r.MarshalJSON()
 	if err != nil {
@@ -170,7 +170,7 @@ func textOf(r patch.Record) string {
 	return string(text)
 }
 
-// shape says what a wreck is to be like.
+// shape is the parameters of a wreck.
 type shape struct {
 	name                           string
 	sessions, rounds, events, size int
@@ -182,7 +182,7 @@ var shapes = []shape{
 	{"large records", 4, 3, 3, 20000},
 }
 
-// newWreck makes a file of sessions, in rounds of which each is a closed file of its own.
+// newWreck makes a file of sessions in rounds, each of which leaves a closed file.
 func newWreck(t testing.TB, s shape) *wreck {
 	t.Helper()
 	w, err := s.wreck(t.TempDir())
@@ -197,7 +197,7 @@ func (sh shape) wreck(dir string) (*wreck, error) {
 		return nil, err
 	}
 	path := filepath.Join(dir, "log.db")
-	uuid.SetRand(rand.NewChaCha8([32]byte{byte(sh.sessions)})) // the ids are the same each time; the pages are not, as bbolt takes free ones from a map
+	uuid.SetRand(rand.NewChaCha8([32]byte{byte(sh.sessions)})) // deterministic ids; the pages are not deterministic, as bbolt takes free pages from a map
 	defer uuid.SetRand(nil)
 	w := &wreck{
 		Name: sh.name, Keys: map[uint64]store.Key{}, Logs: map[uint64]map[uint64]string{}, Forms: map[uint64]map[uint64]string{},
@@ -242,7 +242,7 @@ func (sh shape) wreck(dir string) (*wreck, error) {
 			return nil, err
 		}
 	}
-	// Snapshots of every other session, one after the other.
+	// Snapshots of every other session, one at a time.
 	for i := 0; i < sh.sessions; i += 2 {
 		s, err := store.Open(path, func() store.Options {
 			opts := storeOptions()
@@ -265,7 +265,7 @@ func (sh shape) wreck(dir string) (*wreck, error) {
 	return w, nil
 }
 
-// note notes what is answered of a session amid a round: pages that are free at its end have it.
+// note records answers in the middle of a round, since pages freed later in the round still have them.
 func (w *wreck) note(s *store.Store, key store.Key) {
 	said := map[question]string{}
 	for q, a := range ask(s, []store.Key{key}) {
@@ -274,7 +274,7 @@ func (w *wreck) note(s *store.Store, key store.Key) {
 	w.Before = append(w.Before, said)
 }
 
-// grow has a session grow by some records, and says so after each commit.
+// grow appends records to a session, and calls said after each commit.
 func (sh shape) grow(s *store.Store, rnd *rand.Rand, key store.Key, round int, ids *int, said func()) error {
 	if _, err := s.Create(ctx, key, map[string]any{"made": *ids, "app:name": "x", "user:n": round}, store.CreateOptions{}); err != nil && !errors.Is(err, store.ErrExists) {
 		return err

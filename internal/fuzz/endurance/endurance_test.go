@@ -30,12 +30,12 @@ var (
 	quiet = slog.New(slog.DiscardHandler)
 )
 
-// file is a store and the file that it is in, and what its calls allocate.
+// file is a store with its file, and the measured costs of its calls.
 type file struct {
 	testing.TB
 	round *long.Round
 	of    string // what the figures are of
-	mark  int    // how much is in the file
+	mark  int    // current size, in events or sessions
 	first map[string]uint64
 	path  string
 	store *store.Store
@@ -48,7 +48,7 @@ func newFile(t testing.TB, r *long.Round, of string) *file {
 	t.Cleanup(func() {
 		f.close()
 		n := runtime.NumGoroutine()
-		for range 30_000 { // one that has said that it ends may still be counted
+		for range 30_000 { // a goroutine that is ending may still be counted
 			if n <= before {
 				return
 			}
@@ -68,8 +68,8 @@ func (f *file) open() {
 
 func (f *file) close() { testlog.NoError(f, f.store.Close()) }
 
-// costs makes calls of one kind, and fails the test if one allocates more than so many times what it did
-// at the first mark, for each of so many things that it returns.
+// costs makes calls of one kind, and fails the test if one allocates more than times as much per returned
+// thing as at the first mark.
 func (f *file) costs(what string, calls, things int, times uint64, do func() error) {
 	f.Helper()
 	now := allocated(f, calls, do) / uint64(things)
@@ -82,8 +82,7 @@ func (f *file) costs(what string, calls, things int, times uint64, do func() err
 	}
 }
 
-// allocated returns what one of the calls allocates: that in the middle, since some have something to
-// do for others, such as a snapshot.
+// allocated returns the median allocation of the calls, since some do extra work such as a snapshot.
 func allocated(t testing.TB, calls int, do func() error) uint64 {
 	t.Helper()
 	var all []uint64
@@ -100,7 +99,7 @@ func allocated(t testing.TB, calls int, do func() error) uint64 {
 
 func worse(now, before, times uint64) bool { return now > times*before+8<<10 }
 
-// marks are how much there is when calls are measured: in a short run, in any, and in a long one.
+// marks returns the sizes at which calls are measured: for a short, a usual and a long run.
 func marks(short, usual, many []int) []int {
 	switch {
 	case long.Long():
@@ -111,10 +110,10 @@ func marks(short, usual, many []int) []int {
 	return usual
 }
 
-// Calls are measured so often at each mark.
+// probes is the number of measured calls per mark.
 const probes = 50
 
-// One session grows and grows.
+// A single session that keeps growing.
 func TestOneSession(t *testing.T) {
 	for of, compact := range map[string]bool{"compacted": true, "not compacted": false} {
 		t.Run(of, func(t *testing.T) {
@@ -156,7 +155,7 @@ func (f *file) grow(compact bool) {
 				testlog.NoError(f, pass())
 			}
 		}
-		f.costs("append", 2*probes, 1, 2, func() error { return add(1) }) // a way in a tree is longer in a taller one
+		f.costs("append", 2*probes, 1, 2, func() error { return add(1) }) // a path in a tree is longer in a taller one
 		if compact {
 			f.costs("pass", 1, 1, 4*uint64(len(fmt.Sprint(f.mark))), pass) // it may merge summaries of each level
 		}
@@ -173,7 +172,7 @@ func (f *file) grow(compact bool) {
 		testlog.NoError(f, pass())
 	}
 	testlog.NoError(f, f.isWhole(n))
-	// Nothing is both large and visible: these take little memory.
+	// Large but hidden content takes little memory.
 	memory.Within(f, 28<<20, func() {
 		for p, err := range f.store.Verify(ctx, store.VerifyOptions{}) {
 			f.Error(p, err)
@@ -187,15 +186,15 @@ func (f *file) grow(compact bool) {
 	}
 }
 
-// isWhole holds what is read against what was written: each event at its place, the state, and views
-// at some places against a fold of the log.
+// isWhole compares reads with what was written: each event, the state, and views at some seqs with a fold
+// of the log.
 func (f *file) isWhole(events int) (wrong error) {
 	f.Helper()
 	report := func(format string, args ...any) {
 		wrong = errors.Join(wrong, fmt.Errorf(f.of+": "+format, args...))
 	}
 	seq := uint64(0)
-	memory.Within(f, 4<<20, func() { // it is read page by page
+	memory.Within(f, 4<<20, func() { // read page by page
 		n := 0
 		seq = 0
 		for rec, err := range f.store.RawEvents(ctx, key, 1) {
@@ -228,7 +227,7 @@ func (f *file) isWhole(events int) (wrong error) {
 	cold, err := f.store.Get(ctx, key)
 	testlog.NoError(f, err)
 	for i := range min(events, 20) {
-		last := events - 1 - (events-1-i)%20 // that set it
+		last := events - 1 - (events-1-i)%20 // the last one that set it
 		if got := fmt.Sprint(cold.State()[fmt.Sprint("k", i)]); got != fmt.Sprint(last) {
 			report("k%d is %s, want %d", i, got, last)
 		}
@@ -236,14 +235,14 @@ func (f *file) isWhole(events int) (wrong error) {
 	return wrong
 }
 
-// same reports whether two views are equal: what a snapshot of the one is, is one of the other.
+// same reports whether two views have equal snapshots.
 func same(a, b fold.View) bool {
 	one, err := snapshot.Encode(a)
 	other, otherErr := snapshot.Encode(b)
 	return err == nil && otherErr == nil && bytes.Equal(one, other)
 }
 
-// folded folds the log anew up to a record.
+// folded folds the log up to a record.
 func (f *file) folded(creation string, seq uint64) fold.View {
 	f.Helper()
 	start, err := f.store.ViewAt(ctx, key, 0)
@@ -264,7 +263,7 @@ func (f *file) folded(creation string, seq uint64) fold.View {
 func event(n int) *patch.Event {
 	text := fmt.Sprintf("In step %d the order %d of customer %d went on to the next desk, as was asked for.", n, 4000000+n, n%977)
 	author, role := "user", "user"
-	if n%2 == 1 { // a pass over what no model was asked about never pays
+	if n%2 == 1 { // a pass over events that no model has read never pays
 		author, role = "agent", "model"
 	}
 	e, err := patch.ParseEvent(fmt.Appendf(nil, `{"id":"e%d","author":%q,"invocationId":"i%d","timestamp":"2026-11-22T00:00:00Z","content":{"role":%q,"parts":[{"text":%q}]},"actions":{"stateDelta":{"k%d":%d}}}`, n, author, n/10, role, text, n%20, n))
@@ -274,7 +273,7 @@ func event(n int) *patch.Event {
 	return e
 }
 
-// A store gets fuller and fuller.
+// A store that keeps gaining sessions.
 func TestManySessions(t *testing.T) {
 	for r := range long.Rounds(t, 1) {
 		f, n := newFile(t, r, "sessions"), 0
@@ -300,13 +299,13 @@ func numbered(i int) store.Key {
 	return store.Key{App: "app", User: fmt.Sprintf("user-%03d", i%100), Session: fmt.Sprintf("s-%07d", i)}
 }
 
-// add appends an event to a session, if it is not there.
+// add appends an event to a session, creating the session if needed.
 func (f *file) add(session int) error {
 	_, err := f.store.AppendEvents(ctx, numbered(session), []*patch.Event{event(session)}, store.AppendOptions{})
 	return err
 }
 
-// look reads a session, which has what was written.
+// look reads a session and checks its content.
 func (f *file) look(session int) error {
 	got, err := f.store.Get(ctx, numbered(session))
 	if err == nil && (got.View.Len() != 1 || fmt.Sprint(got.State()["n"]) != fmt.Sprint(session)) {
@@ -315,7 +314,7 @@ func (f *file) look(session int) error {
 	return err
 }
 
-// list reads a list up to a number of sessions, each of which is there once and in order; it has no fewer.
+// list lists up to want sessions, and checks that they are distinct, sorted, and complete.
 func (f *file) list(opts store.ListOptions, want int) error {
 	n, last := 0, store.Key{}
 	for info, err := range f.store.List(ctx, opts) {
@@ -336,13 +335,13 @@ func (f *file) list(opts store.ListOptions, want int) error {
 	return nil
 }
 
-// What is not what was written is reported, and what grows with the log.
+// The test detects wrong contents and costs that grow with the log.
 func TestControl(t *testing.T) {
 	for r := range long.Rounds(t, 1) {
 		f := newFile(t, r, "control")
 		_, err := f.store.Create(ctx, key, nil, store.CreateOptions{})
 		testlog.NoError(t, err)
-		var read []uint64 // what reading all of the log allocates
+		var read []uint64 // what reading the whole log allocates
 		for n := range 400 {
 			_, err := f.store.AppendEvents(ctx, key, []*patch.Event{event(n + n/399)}, store.AppendOptions{}) // the last but one is missing
 			testlog.NoError(t, err)

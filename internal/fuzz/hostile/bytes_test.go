@@ -22,8 +22,8 @@ import (
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// sealed gives bytes the checksum that lets a decoder look at the rest: over the first bytes, as
-// many as head says, and all that follows the sum.
+// sealed sets the checksum of a form, so that a decoder reads the rest: it covers the first head
+// bytes and everything after the sum.
 func sealed(form []byte, head int) []byte {
 	form = append(bytes.Clone(form), make([]byte, max(0, head+4-len(form)))...)
 	sum := crc32.Update(crc32.Checksum(form[:head], castagnoli), castagnoli, form[head+4:])
@@ -51,7 +51,7 @@ func records() []patch.Record {
 	return out
 }
 
-// FuzzRecord reads a record's byte form of any version.
+// FuzzRecord decodes records of any version.
 func FuzzRecord(f *testing.F) {
 	for _, rec := range records() {
 		form, err := patch.AppendRecord(nil, rec)
@@ -62,7 +62,7 @@ func FuzzRecord(f *testing.F) {
 		f.Add(recordform.Compress(form))
 	}
 	f.Fuzz(func(t *testing.T, form []byte) {
-		if len(form) > 0 && form[0] == 2 { // it has a second one, of what is compressed
+		if len(form) > 0 && form[0] == 2 { // also the second checksum, of the compressed part
 			form = sealed(form, 5)
 		} else {
 			form = sealed(form, 1)
@@ -79,7 +79,7 @@ func FuzzRecord(f *testing.F) {
 	})
 }
 
-// FuzzValue reads a value's byte form.
+// FuzzValue decodes values.
 func FuzzValue(f *testing.F) {
 	for _, text := range []string{`null`, `{"a":[1,2.0,"x",{"b":true}]}`, `"text"`} {
 		v, err := patch.ParseValue([]byte(text))
@@ -110,7 +110,7 @@ func FuzzValue(f *testing.F) {
 	})
 }
 
-// FuzzSnapshot reads a snapshot of any version, and restores what it says.
+// FuzzSnapshot decodes snapshots of any version.
 func FuzzSnapshot(f *testing.F) {
 	log := records()
 	v, err := fold.New("creation", nil).Apply(log...)
@@ -140,7 +140,7 @@ func FuzzFile(f *testing.F) {
 	f.Add([]byte{}, uint16(4096+10), []byte{0xff, 0xff})
 	whole := database(f)
 	f.Fuzz(func(t *testing.T, data []byte, at uint16, over []byte) {
-		if len(data) == 0 { // a database with some bytes of it changed
+		if len(data) == 0 { // a database with some changed bytes
 			data = bytes.Clone(whole)
 			copy(data[int(at)%len(data):], over)
 		}
@@ -184,7 +184,7 @@ func FuzzFile(f *testing.F) {
 
 var key = store.Key{App: "shop", User: "ada", Session: "4711"}
 
-// database returns the bytes of a small one.
+// database returns the bytes of a small database.
 func database(t testing.TB) []byte {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "log.db")
@@ -213,7 +213,7 @@ func database(t testing.TB) []byte {
 	return data[:min(len(data), 64<<10)]
 }
 
-// patience is when a call counts as hanging, however busy the machine is.
+// patience is the time after which a call counts as hanging, even on a busy machine.
 const patience = 25 * time.Minute
 
 // inTime fails the test if f hangs.
@@ -227,6 +227,6 @@ func inTime(t *testing.T, f func()) {
 	select {
 	case <-done:
 	case <-time.After(patience):
-		panic("it hangs") // with all stacks
+		panic("it hangs") // prints all stacks
 	}
 }

@@ -20,14 +20,13 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// Commands that leave the database as it is, to the last byte.
+// Commands that must not change the database file.
 var reading = []string{"sessions", "stats", "log", "audit", "search", "loss", "export", "verify", "diff", "help"}
 
-// Commands that are left out: one serves until it is ended, and the others write files of which
-// a drawn argument is the name.
+// Commands that are left out: serve does not end, and the others write files named by an argument.
 var left = []string{"serve", "man", "demo", "backup", "salvage", "completion"}
 
-// FuzzCommand gives the command any arguments, one a line, and any input.
+// FuzzCommand runs the command with any arguments, one per line, and any input.
 func FuzzCommand(f *testing.F) {
 	for _, line := range []string{
 		"sessions", "log\nshop/ada/4711", "log\nshop/ada/4711\n--json", "stats\nshop/ada/4711\n--at\n2", "audit\nshop/ada/4711\n--from\n1", "export\nshop/ada/4711",
@@ -41,7 +40,7 @@ func FuzzCommand(f *testing.F) {
 	f.Fuzz(func(t *testing.T, line string, input []byte) {
 		args := strings.Split(line, "\n")
 		for _, arg := range args {
-			// No file but the database is to be named.
+			// Only the database may be named as a file.
 			if strings.HasPrefix(arg, "/") || strings.Contains(arg, "..") || strings.Contains(arg, "=/") || strings.Contains(arg, "://") || slices.Contains(left, arg) || len(line) > 2000 {
 				return
 			}
@@ -94,7 +93,7 @@ func FuzzCommand(f *testing.F) {
 	})
 }
 
-// FuzzInspector sends any request to an inspector that only reads, and to one that writes.
+// FuzzInspector sends any request to a read-only inspector and to a writing one.
 func FuzzInspector(f *testing.F) {
 	for _, c := range [][3]string{
 		{"GET", "/", ""}, {"GET", "/sessions/shop/ada/4711", ""}, {"GET", "/s/shop/ada/4711?at=3", ""}, {"GET", "/?q=hello", ""}, {"HEAD", "/favicon.ico", ""},
@@ -120,7 +119,7 @@ func FuzzInspector(f *testing.F) {
 	f.Fuzz(func(t *testing.T, method, target, form, host string) {
 		r, err := http.NewRequest(method, "http://127.0.0.1/", strings.NewReader(form))
 		if err != nil {
-			return // no server would get it
+			return // a server would not accept it
 		}
 		u, err := r.URL.Parse(target)
 		if err != nil || u.Host != "127.0.0.1" {
@@ -130,9 +129,9 @@ func FuzzInspector(f *testing.F) {
 		r.RequestURI = u.RequestURI()
 		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 		r.Header.Set("Origin", "http://"+host)
-		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second) // pages that follow a log
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second) // for pages that follow a log
 		defer cancel()
-		// What it keeps between requests is its own matter: a fresh one for each.
+		// Caches are tested elsewhere: use a new one for each request.
 		own, err := inspector.New(s, inspector.Options{Logger: quiet, CacheBytes: -1})
 		if err != nil {
 			t.Fatal(err)
@@ -154,7 +153,7 @@ func FuzzInspector(f *testing.F) {
 	})
 }
 
-// links returns a link that the first page has to a session.
+// links returns a link to a session on the first page.
 func links(f *testing.F, page http.Handler) string {
 	w := httptest.NewRecorder()
 	r := httptest.NewRequest(http.MethodGet, "http://127.0.0.1/", nil)

@@ -19,7 +19,7 @@ import (
 	"github.com/patchlog-dev/patchlog/store/migrate"
 )
 
-// readers are all that read text.
+// readers are all functions that read text.
 var readers = map[string]func(t testing.TB, text []byte) error{
 	"record": func(_ testing.TB, text []byte) error {
 		rec, err := patch.ParseRecord(text)
@@ -56,7 +56,7 @@ func inMemory(t testing.TB) *store.Store {
 	return s
 }
 
-// imported imports a text, adopts what of it another program has compacted, and exports it.
+// imported imports a text, adopts its compaction records, and exports it.
 func imported(t testing.TB, text []byte) error {
 	s := inMemory(t)
 	defer s.Close()
@@ -83,7 +83,7 @@ func imported(t testing.TB, text []byte) error {
 	return nil
 }
 
-// file imports a text as a file of whatever format it is recognised as.
+// file imports a text as a file of the detected format.
 func file(t testing.TB, text []byte) error {
 	source, err := migrate.OpenFile(text, migrate.FileOptions{Name: "file"})
 	if err != nil {
@@ -140,14 +140,14 @@ func FuzzImport(f *testing.F) { fuzzText(f, "imported") }
 func FuzzREST(f *testing.F)   { fuzzText(f, "REST") }
 func FuzzFiles(f *testing.F)  { fuzzText(f, "file") }
 
-// FuzzSearch asks anything of any text.
+// FuzzSearch searches any text for any query.
 func FuzzSearch(f *testing.F) {
 	f.Add("getUserName 東京 don't", `name "user name" -tokyo`)
 	f.Add("a b c", `"a b`)
 	f.Fuzz(func(t *testing.T, text, query string) {
 		v, err := patch.NewValue(map[string]any{"role": "user", "parts": []any{map[string]any{"text": text}}})
 		if err != nil {
-			return // it is not Unicode
+			return // not Unicode
 		}
 		e, err := patch.ParseEvent([]byte(`{"id":"e","content":` + v.String() + `}`))
 		if err != nil {
@@ -173,8 +173,8 @@ func FuzzSearch(f *testing.F) {
 	})
 }
 
-// Long texts are read within the bound, by all that read text. What the bound adds to a multiple of the
-// text hides much of a short one, so a short run has some of the texts long.
+// Long texts are read within the memory limit by all readers. The limit's constant hides costs of short
+// texts, so even a short run has some long texts.
 func TestLongText(t *testing.T) {
 	const short, large = 64 << 10, 8 << 20
 	size := short
@@ -195,12 +195,13 @@ func TestLongText(t *testing.T) {
 	}
 }
 
-// longTexts are texts of about so many bytes, of many small things, of few large ones and of deep ones.
+// longTexts returns texts of about the given size: of many small items, of few large ones, and deeply
+// nested.
 func longTexts(size int) map[string][]byte {
 	rep := func(s string, around ...string) []byte {
 		return []byte(around[0] + strings.Repeat(s, size/len(s)) + around[1])
 	}
-	// What is there once each has a number in it.
+	// Repeats of a text, each with a number in it.
 	num := func(format string, around ...string) []byte {
 		b := []byte(around[0])
 		for i := 0; len(b) < size; i++ {
@@ -208,7 +209,7 @@ func longTexts(size int) map[string][]byte {
 		}
 		return append(b, around[1]...)
 	}
-	// Lines that each have as many small things as they may.
+	// Lines with the maximum number of small items each.
 	lines := func(most int, before, each, after string) []byte {
 		var b []byte
 		for n := 0; len(b) < size; n++ {
@@ -267,7 +268,7 @@ func longTexts(size int) map[string][]byte {
 	}
 }
 
-// backwards is a transcript of Claude Code in which each line follows the next one.
+// backwards returns a transcript of Claude Code in which each line's parent is the next line.
 func backwards(size int) []byte {
 	var b []byte
 	for i := 0; len(b) < size; i++ {
@@ -276,8 +277,8 @@ func backwards(size int) []byte {
 	return b
 }
 
-// What Export writes is imported with the default limits and within the bound, though each of many
-// records is as short as one with an id, a time and an author can be.
+// The output of Export can be imported with the default limits and within the memory limit, even if
+// each record is as short as one with an id, a time and an author can be.
 func TestLongExport(t *testing.T) {
 	records := 100_000
 	if testing.Short() {

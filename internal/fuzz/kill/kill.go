@@ -1,6 +1,6 @@
-// Package kill kills processes while 32 clients use them. The clients' history, followed by a client that
-// repeats the operations that were in flight, must be linearizable: nothing that was acknowledged is lost,
-// and each other operation takes effect once, whole, or not at all.
+// Package kill kills processes while 32 clients use them. The clients' history, followed by a client that repeats the
+// in-flight operations, must be linearizable: nothing acknowledged is lost, and each other operation takes effect
+// once, whole, or not at all.
 //
 //	go test ./internal/fuzz/kill -run 'TestKilled$' -timeout 0 -rounds 2000 -v
 //
@@ -37,23 +37,23 @@ const AppName = "to be killed"
 
 // Harness tests one kind of storage.
 type Harness struct {
-	// Open opens the store at a place, with one of [ops.Flaws] if that is not "".
+	// Open opens the store at a place, with a flaw from [ops.Flaws] unless that is "".
 	Open func(place, flaw string) (*store.Store, error)
 
 	// AfterKill, if not nil, waits until the server has no connection with the name [AppName]. In some rounds, the
-	// operations of the killed process are repeated before. nil: nothing is in flight when the process has ended.
+	// operations of the killed process are repeated before that. nil means that nothing is in flight once the process
+	// has ended.
 	AfterKill func(t testing.TB, place string)
 
-	// Backups reports that the store can vacuum, and that [store.Open] opens its backups.
+	// Backups says that the store can vacuum, and that [store.Open] opens its backups.
 	Backups bool
 
-	// Cut, if not nil, cuts the power at the end of a round instead of killing the process. Restore is called when
+	// Cut, if not nil, cuts the power at the end of a round instead of killing the process. Restore is called after
 	// the process has ended.
 	Cut, Restore func(place string) error
 }
 
-// Child does not return in a process that a harness has started. Call it before the tests run, in an init
-// function.
+// Child never returns in a process that a harness has started. Call it before the tests run, in an init function.
 func (h Harness) Child() {
 	place, flaw := os.Getenv(envPlace), os.Getenv(envFlaw)
 	if place == "" {
@@ -67,7 +67,7 @@ func (h Harness) Child() {
 	os.Exit(1)
 }
 
-// Check makes rounds, each of which kills a process. place makes a new storage, for perPlace rounds.
+// Check runs rounds, each of which kills a process. place creates a new storage, used for perPlace rounds.
 func (h Harness) Check(t *testing.T, few, perPlace int, place func() string) {
 	var p *Storage
 	for r := range long.Rounds(t, few) {
@@ -80,8 +80,8 @@ func (h Harness) Check(t *testing.T, few, perPlace int, place func() string) {
 	}
 }
 
-// Finds makes rounds with a flaw until one reports it, and fails if none does. How many that takes depends on the
-// machine: a kill must meet a moment at which the flaw shows.
+// Finds runs rounds with a flaw until one reports it, and fails if none does. The number of rounds depends on the
+// machine: a kill must hit a moment at which the flaw shows.
 func (h Harness) Finds(t *testing.T, flaw, place string) {
 	const most = 1000
 	p := &Storage{Harness: h, name: place, flaw: flaw}
@@ -94,21 +94,21 @@ func (h Harness) Finds(t *testing.T, flaw, place string) {
 	t.Errorf("%d rounds found nothing wrong with the flaw %s", most, flaw)
 }
 
-// Storage is used by processes until they are killed, one after another.
+// Storage is a storage used by processes that are killed, one after another.
 type Storage struct {
 	Harness
 	name, flaw string
 	before     map[store.Key]string // the logs at the end of the last round
 }
 
-// clients is how many clients a process serves.
+// clients is the number of clients per process.
 const clients = 32
 
 // patience is the time after which a process is killed in any case.
 const patience = 10 * time.Second
 
-// Round kills a working process. Acknowledged writes must be there, unacknowledged ones whole or not at all, and
-// repeated operations take effect once. Nothing else changes.
+// Round kills a working process. It checks that acknowledged writes are there, that other writes are there as a whole
+// or not at all, that repeated operations take effect once, and that nothing else changed.
 func (p *Storage) Round(t testing.TB, n int, random *rand.Rand, count func(string, int)) error {
 	ctx := context.Background()
 	process, err := ops.Start(envPlace+"="+p.name, envFlaw+"="+p.flaw, "PGAPPNAME="+AppName, "GORACE=halt_on_error=1")
@@ -143,7 +143,7 @@ func (p *Storage) Round(t testing.TB, n int, random *rand.Rand, count func(strin
 	late.Stop()
 	end()
 	stderr, exited := process.Kill()
-	// A process whose power is cut may end by itself, if it finds no disk to begin with.
+	// A process without a disk may end by itself.
 	if exited && runtime.GOOS != "windows" && (p.Cut == nil || strings.Contains(fmt.Sprint(stderr), "panic")) {
 		return fmt.Errorf("the process ended before it was killed: %s", stderr)
 	}
@@ -187,9 +187,8 @@ func (p *Storage) Round(t testing.TB, n int, random *rand.Rand, count func(strin
 	return nil
 }
 
-// Recover reads a store after a crash, repeats the operations that were in flight, and reads the store again, all in
-// the load's history. It returns the logs of the store, and an error if a log of before has changed or the store is
-// damaged.
+// Recover reads a store after a crash, repeats the in-flight operations, and reads the store again, all in the load's
+// history. It returns the logs of the store, and an error if a log in before has changed or the store is damaged.
 func Recover(ctx context.Context, l *linear.Load, local *ops.Local, before map[store.Key]string) (map[store.Key]string, error) {
 	l.End(local)
 	l.Repeat(local)
@@ -198,7 +197,7 @@ func Recover(ctx context.Context, l *linear.Load, local *ops.Local, before map[s
 	return now, errors.Join(err, ops.Unchanged(before, now))
 }
 
-// checkBackup reads the last backup that is complete, as if between its beginning and its end.
+// checkBackup checks that the last complete backup shows the store at a moment between its start and its end.
 func (p *Storage) checkBackup(l *linear.Load, history linear.History, count func(string, int)) error {
 	if !p.Backups {
 		return nil
@@ -219,11 +218,11 @@ func (p *Storage) checkBackup(l *linear.Load, history linear.History, count func
 	return nil
 }
 
-// watched is a process that is killed some time after the n-th operation of a kind has begun or ended. Operations and
-// not the clock decide, since a machine may be busy.
+// watched is a process that is killed some time after the n-th operation of a kind has started or ended. It counts
+// operations instead of time, since a machine may be busy.
 type watched struct {
 	*ops.Process
-	kinds string // that count when they begin; "": all, when they end
+	kinds string // the kinds that count when they start; "": all, when they end
 	left  atomic.Int64
 	after time.Duration
 	kill  func()
@@ -234,7 +233,7 @@ func watch(p *ops.Process, random *rand.Rand, kill func()) *watched {
 	upTo := func(most time.Duration) time.Duration { return time.Duration(random.Int64N(int64(most))) }
 	n := 0
 	switch p := random.IntN(100); {
-	case p < 10: // while the store is opened
+	case p < 10: // while the store is being opened
 		time.AfterFunc(upTo(20*time.Millisecond), kill)
 	case p < 40:
 		w.kinds, n, w.after = "vacuum backup erase import", 1+random.IntN(3), upTo(8*time.Millisecond)

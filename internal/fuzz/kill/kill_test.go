@@ -41,7 +41,7 @@ func TestKilled(t *testing.T) {
 	harness.Check(t, few, 25, func() string { return filepath.Join(t.TempDir(), "synced.db") })
 }
 
-// What the operating system has survives the process, synced or not.
+// Data that the operating system has survives the process, synced or not.
 func TestKilledNoSync(t *testing.T) {
 	few := 2
 	if testing.Short() {
@@ -50,7 +50,7 @@ func TestKilledNoSync(t *testing.T) {
 	harness.Check(t, few, 25, func() string { return filepath.Join(t.TempDir(), "relaxed.db") })
 }
 
-// What is broken on purpose is found.
+// Planted flaws are found.
 func TestControls(t *testing.T) {
 	for _, flaw := range []string{"early", "half", "sparing"} {
 		t.Run(flaw, func(t *testing.T) {

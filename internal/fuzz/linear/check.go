@@ -1,10 +1,10 @@
-// Package linear checks that stores are linearizable: some order of the clients' operations, each at a
-// moment between its start and its end, must explain all replies. [Check] checks a store on a backend;
-// a [Load] generates the operations, and [History.Judge] looks for the order.
+// Package linear checks that stores are linearizable: some order of the clients' operations, each at a moment
+// between its start and its end, must explain all replies. [Check] checks a store on a backend; a [Load]
+// generates the operations, and [History.Judge] searches for the order.
 //
 //	go test ./internal/fuzz/linear -run 'TestLinearizable$' -timeout 0 -rounds 250 -v
 //
-// makes 1,048,000 operations on bbolt and as many in memory; with ./store/pg, on PostgreSQL.
+// runs 1,048,000 operations on bbolt and as many in memory; with ./store/pg, on PostgreSQL.
 package linear
 
 import (
@@ -23,7 +23,7 @@ import (
 
 // Check runs 64 goroutines that call stores on the backends that open returns for each round, and checks their
 // history. The backends share their sessions. In every other round all goroutines use the same few sessions. It
-// makes a few rounds of 4,192 calls, or the number that the flags give. The stores close the backends.
+// runs a few rounds of 4,192 calls, or as many as the flags say. The stores close the backends.
 func Check(t *testing.T, few int, open func(round int) []backend.Backend) {
 	t.Helper()
 	for r := range long.Rounds(t, few) {
@@ -51,7 +51,7 @@ func Check(t *testing.T, few int, open func(round int) []backend.Backend) {
 	}
 }
 
-// newLocal opens one of several stores that share the sessions of the backend.
+// newLocal opens one of several stores that share a backend's sessions.
 func newLocal(t testing.TB, b backend.Backend, owner int, cacheBytes int64) *ops.Local {
 	t.Helper()
 	s := testlog.Must(store.New(b, store.Options{Logger: slog.New(slog.DiscardHandler), Snapshots: snapshot.Policy{Every: 16}, CacheBytes: cacheBytes}))(t)

@@ -14,7 +14,7 @@ import (
 	"github.com/patchlog-dev/patchlog/store/storetest"
 )
 
-// One store on bbolt, with syncs and without, and up to three on what is in memory.
+// One store on bbolt, with and without syncs, and up to three that share a backend in memory.
 func TestLinearizable(t *testing.T) {
 	few := 2
 	if testing.Short() {
@@ -37,7 +37,7 @@ func onBolt(t *testing.T, o bolt.Options) backend.Backend {
 	return b
 }
 
-// inMemory returns backends that hold the same sessions.
+// inMemory returns backends that share their sessions.
 func inMemory(n int) []backend.Backend {
 	first := &memory.Backend{}
 	all := []backend.Backend{first}
@@ -47,12 +47,12 @@ func inMemory(n int) []backend.Backend {
 	return all
 }
 
-// open is a backend that others go on using when one of its stores is closed.
+// open is a backend that stays open when one of its stores is closed.
 type open struct{ backend.Backend }
 
 func (open) Close() error { return nil }
 
-// What the checker is for, it finds: stores whose backend is flawed.
+// The checker detects stores with flawed backends.
 func TestControls(t *testing.T) {
 	for _, c := range []struct {
 		flaw, on string
@@ -75,10 +75,10 @@ func TestControls(t *testing.T) {
 				callers = append(callers, newLocal(t, ops.Flaws[c.flaw](b), i, 0))
 			}
 			var all []string
-			for seed := range uint64(1000) { // what is wrong now and then is not in each history
+			for seed := range uint64(1000) { // a sporadic flaw does not show in each history
 				l := &Load{Callers: callers, Clients: 16, Apps: 1, Calls: 16, Name: fmt.Sprint("control ", seed), Seed: seed}
 				l.Run()
-				// That calls fail is no violation here: the checker itself must find one.
+				// Failing calls are no violation here: the checker itself must find one.
 				all = append(all, l.End(callers[0]).Judge(Options{Faults: true})...)
 				if i := slices.IndexFunc(all, func(v string) bool { return strings.Contains(v, "have no order") }); i >= 0 {
 					t.Logf("load %d: %s", seed, all[i])
@@ -90,8 +90,7 @@ func TestControls(t *testing.T) {
 	}
 }
 
-// A call that took place, and of which nobody was told more than that its outcome is unknown, has
-// logged records under ids that others see.
+// A call took effect but its reply was lost: it has logged records whose ids others see.
 func TestOutcomeUnknownButSeen(t *testing.T) {
 	l := &Load{Callers: []ops.Caller{newLocal(t, inMemory(1)[0], 0, 0)}}
 	l.Begin()
@@ -120,8 +119,8 @@ func TestOutcomeUnknownButSeen(t *testing.T) {
 	}
 }
 
-// A fork took place, and then the storage cannot be reached: its reply says that it is done, or that its
-// outcome is unknown, and the history shows what it has copied.
+// A fork takes effect, then the storage becomes unreachable: the reply is success or unknown, and the
+// history shows the copied records.
 func TestForkBeforeFailure(t *testing.T) {
 	b := &storetest.Faulty{Backend: inMemory(1)[0]}
 	l := &Load{Callers: []ops.Caller{newLocal(t, b, 0, 0)}}
@@ -170,7 +169,7 @@ func TestForkBeforeFailure(t *testing.T) {
 	}
 }
 
-// A fork says nothing about the creation id of its source.
+// A fork's reply does not have the creation id of its source.
 func TestForkOfUnknownCreation(t *testing.T) {
 	l := &Load{Callers: []ops.Caller{newLocal(t, inMemory(1)[0], 0, 0)}}
 	l.Begin()

@@ -14,27 +14,27 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// Seen is an operation with its reply, and the times of its start and end, in nanoseconds of one clock.
+// Seen is an operation with its reply and the times of its start and end, in nanoseconds of one clock.
 type Seen struct {
 	ops.Op
 	ops.Reply
 	From, To int64
 }
 
-// History has the operations of all clients, in the order in which they ended.
+// History has the operations of all clients, in the order of their ends.
 type History []Seen
 
 // Options configures [History.Judge]. The zero value is the default.
 type Options struct {
-	// Faults permits calls to fail or to have an unknown outcome. Without it, that is a violation.
+	// Faults permits failed calls and unknown outcomes. Without it they are violations.
 	Faults bool
 }
 
-// patience is the time limit of the checker for an object.
+// patience is the checker's time limit per object.
 const patience = time.Minute
 
 // Judge checks the history of each object against the model, and returns the violations: the object, and its history
-// around the point where the longest valid order ends. A check that does not end in time is a violation too.
+// around the end of the longest valid order. A check that exceeds its time limit is a violation too.
 func (h History) Judge(opts Options) (violations []string) {
 	histories := map[object][]porcupine.Operation{}
 	replies, shared := map[moment]int{}, map[string]int{}
@@ -52,7 +52,7 @@ func (h History) Judge(opts Options) (violations []string) {
 		switch {
 		case !opts.Faults && (e.Outcome == ops.Failed || e.Outcome == ops.Unknown || e.Outcome == ops.Gone):
 			violations = append(violations, "an operation failed, without a fault: "+e.String())
-		case e.Outcome == ops.Failed: // what it says was not written must not be seen
+		case e.Outcome == ops.Failed: // what it reports as not written must not be seen
 			continue
 		case e.Outcome == ops.Gone:
 			e.Outcome = ops.Unknown
@@ -68,7 +68,7 @@ func (h History) Judge(opts Options) (violations []string) {
 			switch {
 			case int(*e.At) <= len(source):
 				copied = source[:*e.At]
-			case e.Outcome == ops.Unknown: // it did not take place, or the source would have the records
+			case e.Outcome == ops.Unknown: // it had no effect, or the source would have the records
 				continue
 			default:
 				violations = append(violations, "the history does not show what a fork has copied: "+e.String())
@@ -101,17 +101,16 @@ func (h History) Judge(opts Options) (violations []string) {
 	return violations
 }
 
-// repeats reports whether a call's records are there with later ones. If the answer of the call's commit was lost, the
-// call may have written them itself, and found them there when it asked: that is two operations.
+// repeats reports whether a call found its own records followed by later ones. If the reply to its commit was lost,
+// the call may have written them itself and found them afterwards: that is two operations.
 func (e Seen) repeats() bool {
 	writes := e.Kind == ops.Append || e.Kind == ops.Patch || e.Kind == ops.Import
 	return writes && e.Outcome == ops.Done && len(e.Seqs) > 0 && e.Seq > e.Seqs[len(e.Seqs)-1]
 }
 
-// sources returns the records of the sessions that were forked, from the longest reading of each: a
-// source is never deleted, so its log only grows, and the reading of a backup, which comes last in
-// the history, shows an earlier log. A fork's reply does not have the records: a second call for
-// them may fail though the fork took place.
+// sources returns the records of the forked sessions, from the longest reading of each. A source is never deleted, so
+// its log only grows, but the reading of a backup, which is last in the history, shows an earlier log. A fork's reply
+// does not have the records: reading them may fail though the fork took effect.
 func (h History) sources() map[object][]patch.Record {
 	longest := map[object]Seen{}
 	for _, e := range h {
@@ -133,8 +132,8 @@ func (h History) sources() map[object][]patch.Record {
 func (b object) String() string { return strings.TrimSpace(b.app + " " + b.kind + " " + b.name) }
 
 // settled returns the time from which a call of unknown outcome has no further effect: when a repetition with the same
-// ids found them in the log or added them. A deletion has none after another one looked for the session, since it
-// deletes one creation only.
+// ids found its records or added them. A deletion has none once another one has looked up the session, since it
+// deletes only one creation.
 func settled(e Seen, later History) int64 {
 	for _, l := range later {
 		if l.App == e.App && l.Session == e.Session && l.Kind == e.Kind && l.From > e.To {
@@ -148,7 +147,7 @@ func settled(e Seen, later History) int64 {
 	return math.MaxInt64
 }
 
-// where returns the calls around the first one that the longest valid order does not have.
+// where returns the calls around the first one that the longest valid order lacks.
 func where(calls []porcupine.Operation, info porcupine.LinearizationInfo) string {
 	longest := map[int]bool{}
 	for _, partition := range info.PartialLinearizationsOperations() {
@@ -177,7 +176,7 @@ func where(calls []porcupine.Operation, info porcupine.LinearizationInfo) string
 	return text
 }
 
-// String returns the operation and its outcome, in a line.
+// String returns the operation and its outcome in one line.
 func (e Seen) String() string {
 	text := fmt.Sprintf("%8.3f–%8.3f ms client %d: %s %s %s %v", float64(e.From)/1e6, float64(e.To)/1e6, e.Client, e.App, e.Session, e.Kind, e.IDs)
 	if e.IfSeq != nil {
@@ -198,8 +197,7 @@ func (e Seen) String() string {
 	return text + fmt.Sprintf(" %.4s %.300s %v", e.Creation, strings.Join(e.Visible, " "), e.Values)
 }
 
-// Until returns the history up to a moment of its clock. Operations that had not ended by then have an unknown
-// outcome.
+// Until returns the history up to a moment of its clock. Operations still running then have an unknown outcome.
 func (h History) Until(at int64) (cut History) {
 	for _, e := range h {
 		switch {
@@ -212,8 +210,8 @@ func (h History) Until(at int64) (cut History) {
 	return cut
 }
 
-// judgeErased checks the sessions in which events are erased: each reading of one has the events
-// that were appended before it, and the blanks that were acknowledged before it and no others.
+// judgeErased checks the sessions with erasures: each reading has the events appended before it, and exactly the
+// acknowledged blanks.
 func (h History) judgeErased() (violations []string) {
 	for _, read := range h {
 		if !strings.HasPrefix(read.Session, erased) || read.Kind != ops.Raw || read.Outcome != ops.Done {

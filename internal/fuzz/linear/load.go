@@ -12,15 +12,15 @@ import (
 	"github.com/patchlog-dev/patchlog/internal/fuzz/ops"
 )
 
-// Load has clients that make operations on a few sessions.
+// Load runs clients that perform operations on a few sessions.
 type Load struct {
-	Callers []ops.Caller // client i calls the one with this index, modulo their number
+	Callers []ops.Caller // client i uses the one with index i modulo their number
 	Clients int
-	Apps    int    // each with sessions of its own
-	Name    string // prefix of the apps' names, so that those of several loads differ
+	Apps    int    // number of apps, each with its own sessions
+	Name    string // prefix of the apps' names, to distinguish several loads
 	Seed    uint64
 
-	// Calls is the number of operations of each client. If More is not nil, clients continue while it returns true.
+	// Calls is the number of operations per client. If More is not nil, clients continue while it returns true.
 	Calls int
 	More  func() bool
 
@@ -31,8 +31,8 @@ type Load struct {
 	// determined.
 	Forks, Leases bool
 
-	// Backups is a directory for backups. If it is set, the last client mostly vacuums and writes
-	// backups, and all erase events.
+	// Backups is a directory for backups. If set, the last client mostly vacuums and writes backups, and all clients
+	// erase events.
 	Backups string
 
 	// ShortTimeouts is the percentage of writes with a time limit that is too short.
@@ -42,19 +42,19 @@ type Load struct {
 	began   time.Time
 	history History
 	known   map[string]*known
-	seen    map[string]ops.Reply // by client and session: what the client saw last
+	seen    map[string]ops.Reply // by client and session: the client's last reply
 	random  []*rand.Rand         // by client
-	n       []int                // operations by client
+	n       []int                // number of operations by client
 }
 
-// known has the latest information of the clients about a session.
+// known is what all clients together know about a session.
 type known struct {
 	patches, events []string
 	text            string
 }
 
-// The sessions of an app. The last one is never deleted. Beside them each client has a session in
-// which it erases, and one that it imports whole, whose name begins with Imported.
+// The sessions of an app. The last one is never deleted. In addition each client has a session in which it erases, and
+// one that it imports as a whole, with the prefix Imported.
 const (
 	sessions = 4
 	kept     = "kept"
@@ -71,10 +71,10 @@ func sessionName(i int) string {
 
 func (l *Load) app(i int) string { return fmt.Sprintf("%s.%d", l.Name, i) }
 
-// Since returns how long ago the load began.
+// Since returns the time since the load began.
 func (l *Load) Since() time.Duration { return time.Since(l.began) }
 
-// History returns what the clients have seen so far, in the order in which the operations ended.
+// History returns the history so far, in the order of the operations' ends.
 func (l *Load) History() History {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -111,7 +111,7 @@ func (l *Load) Run() History {
 	return l.Work()
 }
 
-// Work runs the clients concurrently, and returns the history when all have ended.
+// Work runs the clients concurrently until all have ended, and returns the history.
 func (l *Load) Work() History {
 	var wg sync.WaitGroup
 	for client := range l.Clients {
@@ -139,8 +139,8 @@ func (l *Load) more(client int) bool {
 	return l.n[client] < l.Calls
 }
 
-// Step makes one operation of a client, and repeats it with the same ids until the outcome is known. It returns false
-// if the process that the client calls has ended.
+// Step performs one operation of a client, and repeats it with the same ids until the outcome is known. It returns
+// false if the called process has ended.
 func (l *Load) Step(client int) bool {
 	n, random := l.n[client], l.random[client]
 	l.n[client]++
@@ -170,7 +170,7 @@ func (l *Load) Step(client int) bool {
 	return true
 }
 
-// End reads the sessions as a new client, and returns the history with these reads.
+// End reads the sessions as a new client, and returns the history including these reads.
 func (l *Load) End(c ops.Caller) History {
 	type session struct{ app, name string }
 	done := map[session]bool{}
@@ -197,8 +197,7 @@ func (l *Load) MarkGoneAfter(at int64) {
 	}
 }
 
-// ReadDuring reads the sessions as the operation of the history left them: at a moment between its
-// beginning and its end.
+// ReadDuring reads the sessions as of a moment between the start and the end of an operation of the history.
 func (l *Load) ReadDuring(c ops.Caller, e Seen) {
 	n := len(l.history)
 	l.End(c)
@@ -207,8 +206,8 @@ func (l *Load) ReadDuring(c ops.Caller, e Seen) {
 	}
 }
 
-// Repeat repeats the operations of unknown outcome as a new client that reads first, deletions last. It leaves out those
-// that were repeated after an earlier crash: a session that was deleted since would get their events once more.
+// Repeat repeats the operations of unknown outcome as a new client that reads first and deletes last. It skips those
+// that were repeated after an earlier crash: a session that was deleted since would get their events again.
 func (l *Load) Repeat(c ops.Caller) {
 	history := l.History()
 	for _, deletions := range []bool{false, true} {
@@ -224,7 +223,7 @@ func (l *Load) Repeat(c ops.Caller) {
 	}
 }
 
-// Call makes an operation through a caller, and adds the operation and its reply to the history.
+// Call performs an operation through a caller, and adds it with its reply to the history.
 func (l *Load) Call(caller ops.Caller, o ops.Op) ops.Reply {
 	from := l.Since()
 	r := caller.Call(o)
@@ -248,7 +247,7 @@ func (l *Load) Call(caller ops.Caller, o ops.Op) ops.Reply {
 	return r
 }
 
-// of returns the information about a session. The caller holds the lock.
+// of returns what is known about a session. The caller holds the lock.
 func (l *Load) of(app, session string) *known {
 	name := app + " " + session
 	if l.known[name] == nil {
@@ -257,7 +256,7 @@ func (l *Load) of(app, session string) *known {
 	return l.known[name]
 }
 
-// about returns the information about a session, and the last reply to a client about it.
+// about returns what is known about a session, and the last reply to a client about it.
 func (l *Load) about(client int, app, session string) (known, ops.Reply) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -341,8 +340,8 @@ func (l *Load) draw(client, n int, app string, random *rand.Rand) ops.Op {
 	return o
 }
 
-// erase has a client write to the session in which it alone writes and erases. The ids are those of
-// no other app: sessions with the same first event are copies, of which an erase erases the event too.
+// erase makes a client write to its own session for erasures. The ids are used in no other app: sessions with the same
+// first event count as copies, in which an erasure erases the event too.
 func (l *Load) erase(o ops.Op, random *rand.Rand) ops.Op {
 	id := o.App + " " + o.IDs[0]
 	o.Session = fmt.Sprint(erased, o.Client)
@@ -361,7 +360,7 @@ func (l *Load) erase(o ops.Op, random *rand.Rand) ops.Op {
 	return o
 }
 
-// whole has a client import a session that takes several commits, or delete it.
+// whole makes a client import a session that takes several commits, or delete it.
 func (l *Load) whole(o ops.Op, random *rand.Rand) ops.Op {
 	id := o.IDs[0]
 	o.Session, o.Kind = fmt.Sprint(Imported, o.Client), ops.Import
@@ -377,7 +376,7 @@ func (l *Load) whole(o ops.Op, random *rand.Rand) ops.Op {
 	return o
 }
 
-// upTo picks a record that a client has seen, or 0.
+// upTo picks a seq that a client has seen, or 0.
 func upTo(seen ops.Reply, choice int) *uint64 {
 	seq := uint64(choice) % (seen.Seq + 1)
 	return &seq

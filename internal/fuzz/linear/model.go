@@ -21,9 +21,9 @@ import (
 type session struct {
 	creation string
 	log      *entry
-	past     []string // ids of hot events of creations that were deleted
+	past     []string // ids of hot events of deleted creations
 	lenient  bool
-	shown    int // how many replies have shown it as it is
+	shown    int // number of replies that have shown this state
 }
 
 // entry is a record of a log, and the view after it. The first entry has no record.
@@ -38,7 +38,7 @@ var seed = maphash.MakeSeed()
 
 func newLog() *entry { return &entry{view: fold.New("", nil), sum: 1} }
 
-// sum returns a checksum by which sessions are compared.
+// sum returns a checksum for comparing sessions.
 func (s session) sum() uint64 {
 	sum := uint64(len(s.past) + s.shown)
 	if s.log != nil {
@@ -49,7 +49,7 @@ func (s session) sum() uint64 {
 
 func (s session) view() fold.View { return s.log.view }
 
-// whole returns the view with all records of the log, since a view does not keep hidden events.
+// whole returns the view with the whole log supplied, since a view does not keep hidden events.
 func (e *entry) whole() fold.View {
 	log := make([]patch.Record, e.view.Seq())
 	for at := e; at.before != nil; at = at.before {
@@ -58,7 +58,7 @@ func (e *entry) whole() fold.View {
 	return e.view.WithRecords(log)
 }
 
-// at returns the entry of a seq of the log.
+// at returns the entry of a seq.
 func (e *entry) at(seq uint64) *entry {
 	for e.view.Seq() > seq {
 		e = e.before
@@ -66,17 +66,17 @@ func (e *entry) at(seq uint64) *entry {
 	return e
 }
 
-// untold is the prefix of the ids that the model gives to records of reverts and rewinds of unknown outcome, since
-// no reply has their ids.
+// untold is the prefix of the model's ids for records of reverts and rewinds of unknown outcome, whose real ids no
+// reply has.
 const untold = "untold "
 
-// is reports whether the record can have the id.
+// is reports whether the record may have the id.
 func (e *entry) is(id string) bool {
 	own := e.record.ID()
 	return own == id || strings.HasPrefix(own, untold)
 }
 
-// find returns the record with the id, its own or that of an event that it inserts.
+// find returns the record with the id, or with an inserted event with the id.
 func (e *entry) find(id string) (patch.Record, bool) {
 	for ; e.before != nil; e = e.before {
 		for other := range e.record.IDs() {
@@ -107,7 +107,7 @@ func (e *entry) add(r patch.Record) *entry {
 	}
 	next, err := view.Apply(r)
 	if err != nil {
-		panic(fmt.Sprintf("linear: %v", err)) // all records are at hand
+		panic(fmt.Sprintf("linear: %v", err)) // cannot fail: all records are supplied
 	}
 	var h maphash.Hash
 	h.SetSeed(seed)
@@ -116,8 +116,8 @@ func (e *entry) add(r patch.Record) *entry {
 	return &entry{e, r, next, h.Sum64()}
 }
 
-// step implements [state]. A call of unknown outcome takes effect if it can; a call without effect may have its
-// moment after all others.
+// step implements [state]. A call of unknown outcome takes effect if it can. A call without effect may come after
+// all others.
 func (s session) step(o operation) (bool, state) {
 	ok, after := s.after(o)
 	if after.log != s.log {
@@ -161,7 +161,7 @@ func (s session) after(o operation) (bool, session) {
 		return unknown || o.Outcome == ops.NotFound && o.Kind != ops.Import, s
 	}
 	if o.On != "" && o.On != s.creation {
-		// A client's view may be of a session that was deleted and created again.
+		// A client's view may be of an earlier creation of the session.
 		if unknown || o.Outcome == ops.NotFound {
 			return true, s
 		}
@@ -169,31 +169,31 @@ func (s session) after(o operation) (bool, session) {
 			return false, s
 		}
 	}
-	if s.creation == "" && o.Outcome == ops.Done && o.Kind != source { // the reply to a fork has the creation of the fork, not of the source
+	if s.creation == "" && o.Outcome == ops.Done && o.Kind != source { // the reply to a fork has the fork's creation, not the source's
 		s.creation = o.Creation
 	}
 	if !o.Writes() {
 		return s.reads(o), s
 	}
 	if o.Outcome == ops.Done && o.Seq != s.view().Seq()+o.added(s.view().Seq()) {
-		return false, s // soon told
+		return false, s // shown too often
 	}
 	log, seqs, err := s.write(o)
 	if err != nil {
 		return unknown || o.refused(err), s
 	}
 	s.log = log
-	// The view is that after this write, even if other writes share the commit.
+	// The view is that after this write, even if the commit has other writes.
 	return unknown || o.Outcome == ops.Done && slices.Equal(o.Seqs, seqs) && s.shows(o.Reply), s
 }
 
-// over reports whether all have seen the session as it is who ever do. No order has to be tried in
-// which it is changed before.
+// over reports whether every reply that shows this state of the session has been seen. Only then can the state
+// change in the order.
 func (s session) over(o operation) bool {
 	return s.log == nil || s.shown >= o.replies[moment{s.creation, s.view().Seq()}]
 }
 
-// moment is a session after a write.
+// moment is a session's state after a write.
 type moment struct {
 	creation string
 	seq      uint64
@@ -248,8 +248,8 @@ func (s session) reads(o operation) bool {
 	return false
 }
 
-// knows reports whether a read of the session may have the shared value. A value set by an event of the session is
-// visible together with the event.
+// knows reports whether a read of the session may have the shared value. A value set by an event of the session
+// becomes visible together with the event.
 func (s session) knows(name, value string) bool {
 	if !ops.IsHot(value) || ops.SessionOf(value) != name || slices.Contains(s.past, value) {
 		return true
@@ -258,14 +258,14 @@ func (s session) knows(name, value string) bool {
 	return there
 }
 
-// shows reports whether a reply shows the session. It ignores shared values.
+// shows reports whether a reply shows the session, ignoring shared values.
 func (s session) shows(r ops.Reply) bool {
 	v := s.view()
 	return r.Seq == v.Seq() && r.PatchSeq == v.PatchSeq() && (s.creation == "" || r.Creation == s.creation) && len(r.Visible) == v.Len() &&
 		slices.Equal(r.Visible, ops.Visible(v)) && maps.Equal(own(r.Values), ops.Texts(maps.Collect(v.Values())))
 }
 
-// own returns the values without those of shared scopes.
+// own returns the values without shared ones.
 func own(values map[string]string) map[string]string {
 	values = maps.Clone(values)
 	maps.DeleteFunc(values, func(key, _ string) bool { return statekey.ScopeOf(key) != statekey.Session })
@@ -275,12 +275,12 @@ func own(values map[string]string) map[string]string {
 // refusal is the reason why the model refuses a call.
 type refusal struct {
 	kind string
-	last uint64 // see [Reply]; 0 is any
+	last uint64 // see [Reply]; 0 means any
 }
 
 func (r *refusal) Error() string { return r.kind }
 
-// refused reports whether the call was refused for the model's reason.
+// refused reports whether the call was refused with the model's reason.
 func (o operation) refused(err error) bool {
 	var r *refusal
 	if errors.As(err, &r) {
@@ -360,7 +360,7 @@ func (s session) missing(offered []patch.Record) (n int, err error) {
 	return n, nil
 }
 
-// put returns the log with the records that it lacks, and the seqs of all, if err is nil.
+// put returns the log with the missing records added, and the seqs of all, unless err is set.
 func (e *entry) put(offered []patch.Record, err error) (*entry, []uint64, error) {
 	if err != nil {
 		return nil, nil, err
@@ -377,7 +377,7 @@ func (e *entry) put(offered []patch.Record, err error) (*entry, []uint64, error)
 	return e, seqs, nil
 }
 
-// back adds patches that a store has made, with the ids of its reply.
+// back adds patches that a store has made, with the ids in its reply.
 func (s session) back(o operation, patches []*patch.PatchEvent, opts fold.CheckOptions) (*entry, []uint64, error) {
 	var offered []patch.Record
 	for i, p := range patches {
@@ -397,7 +397,7 @@ func (s session) back(o operation, patches []*patch.PatchEvent, opts fold.CheckO
 	return s.log.put(offered, s.refuses(offered, opts))
 }
 
-// refuses returns the reason why the session refuses patches.
+// refuses returns the reason why the session refuses patches, or nil.
 func (s session) refuses(offered []patch.Record, opts fold.CheckOptions) error {
 	var patches []*patch.PatchEvent
 	for _, r := range offered {
@@ -416,7 +416,7 @@ func (s session) imports(offered []patch.Record) (*entry, []uint64, error) {
 			if i >= len(offered) {
 				continue
 			}
-			// Patches of one id are the same: the one is the other's copy.
+			// Patches with one id count as equal: one is a copy of the other.
 			if !e.is(offered[i].ID()) || e.record.Event != nil && !patch.Same(e.record, offered[i]) {
 				return nil, nil, &refusal{kind: fuzz.Conflict}
 			}

@@ -15,23 +15,22 @@ import (
 // operation is the part of a call that concerns one object.
 type operation struct {
 	Seen
-	n       int            // of the history
-	records []patch.Record // what an import offers, or a fork has
-	replies map[moment]int // how many replies show a session so
-	shared  map[string]int // how many replies show an app's values so
+	n       int            // index of the call in the history
+	records []patch.Record // records offered by an import, or copied by a fork
+	replies map[moment]int // by session state, the number of replies that show it
+	shared  map[string]int // by state of an app's values, the number of replies that show it
 }
 
-// source marks the read of a forked session: it may take effect at another time than the creation of the fork.
+// source marks the read of a forked session, which may take effect at another time than the creation of the fork.
 const source ops.Kind = "source"
 
-// object is a session, the shared values of an app, or a lease. Each has its own model and order, so the checker need
-// not order calls that are independent. The session's model checks that values and sessions become visible
-// together.
+// object is a session, an app's shared values, or a lease. Each is checked on its own, so the checker need not order
+// independent calls. The session's model checks that values and sessions become visible together.
 type object struct {
 	app, kind, name string
 }
 
-// objects returns the operations of the n-th call of a history, by object.
+// objects returns the operations of a call, by object. n is the call's index in the history.
 //
 // copied are the records of a fork.
 func objects(n int, e Seen, copied []patch.Record) map[object]operation {
@@ -63,7 +62,7 @@ func objects(n int, e Seen, copied []patch.Record) map[object]operation {
 
 // state is the model of an object after some calls.
 type state interface {
-	// step reports whether a call can have its outcome in this state, and returns the state after it.
+	// step reports whether a call can have its outcome in this state, and returns the next state.
 	step(operation) (bool, state)
 	sum() uint64
 
@@ -96,13 +95,13 @@ func (b object) model(opts Options, calls []porcupine.Operation) porcupine.Model
 	}
 }
 
-// order is the state of an object after calls in some order. Calls that change nothing come as early as possible.
-// Every order that explains a history can be transformed into such an order, so the checker tries no others.
+// order is an object's state after calls in some order. Calls that change nothing come as early as possible: every
+// valid order can be transformed into such an order, so the checker tries no others.
 type order struct {
 	state
-	at      int64 // the latest beginning of a call in it
-	waiting []int // idle calls that have begun by then and are not in it
-	next    int   // the first idle call that has not begun by then
+	at      int64 // the latest start of a call in it
+	waiting []int // idle calls that have started by then and are not in it
+	next    int   // the first idle call that has not started by then
 }
 
 func (s order) step(o operation, idle []operation) (bool, any) {
@@ -140,20 +139,19 @@ func (o operation) idle() bool {
 		return false
 	case o.Outcome != ops.Done, o.Kind == ops.Get, o.Kind == ops.At, o.Kind == ops.Raw, o.Kind == ops.Export, o.Kind == source:
 		return true
-	case o.Writes(): // all of it was there
+	case o.Writes(): // all records existed already
 		return !o.Created && (len(o.Seqs) == 0 || slices.Max(o.Seqs) < o.Seq)
 	}
 	return false
 }
 
-// values is the model of the shared values of sessions.
+// values is the model of a scope's shared values.
 type values struct {
-	id    string // of the hot event that was logged last
-	shown int    // how many replies have shown them
+	id    string // of the last logged hot event
+	shown int    // number of replies that have shown them
 }
 
-// step is as [session.step]. As there, no order has to be tried in which values are changed before
-// all have seen them who ever do.
+// step is as [session.step]: values change only after every reply that shows them.
 func (v values) step(o operation) (bool, state) {
 	if o.Kind == ops.Append {
 		return v.shown >= o.shared[o.App+v.id], values{id: o.IDs[0]}
@@ -167,7 +165,7 @@ func (values) known() bool { return true }
 
 func (v values) sum() uint64 { return maphash.String(seed, v.id) + uint64(v.shown) }
 
-// lease is the model of a lease: who holds it, or -1.
+// lease is the model of a lease: its holder, or -1.
 type lease int
 
 func (l lease) step(o operation) (bool, state) {
@@ -187,7 +185,7 @@ func (lease) known() bool { return true }
 
 func (l lease) sum() uint64 { return uint64(l) }
 
-// once merges the tries of hot appends, each of which has set the values at one moment of all.
+// once merges the attempts of hot appends: each set its values once.
 func once(calls []porcupine.Operation) []porcupine.Operation {
 	first := map[string]int{}
 	var merged []porcupine.Operation

@@ -1,8 +1,8 @@
-// Package long runs a harness in rounds: a few of them in a test, or with flags very many.
+// Package long runs a harness in rounds: a few in a test, or as many as the flags say.
 //
 //	go test ./internal/fuzz/kill -run TestKilled$ -timeout 0 -rounds 2000 -v
 //
-// A run that was stopped goes on with -from and the number of the last round that it has logged.
+// To resume a run, pass -from with the number of the last round in its log.
 package long
 
 import (
@@ -25,8 +25,8 @@ var (
 	round  = flag.Int("round", -1, "the only round to make")
 )
 
-// Round is one round of a harness. What it does follows from its number and the seed, as far
-// as the harness is no matter of time.
+// Round is one round of a harness. Its operations follow from its number and the seed, except where
+// timing matters.
 type Round struct {
 	N      int
 	Random *rand.Rand
@@ -34,19 +34,18 @@ type Round struct {
 	counts map[string]int
 }
 
-// Count adds to one of the figures that are reported in the end. Goroutines may share a round.
+// Count adds n to a figure that is reported at the end. It is safe for concurrent use.
 func (r *Round) Count(what string, n int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.counts[what] += n
 }
 
-// Long says whether more rounds are asked for than a test makes.
+// Long reports whether flags request a long run.
 func Long() bool { return *rounds > 0 }
 
-// Rounds yields the rounds of a test one after another: few of them, or as many as the flags
-// say. It ends at the first round in which the test fails, names it, and logs the figures of
-// all rounds; if there are many, after each round.
+// Rounds yields the rounds of a test: a few, or as many as the flags say. It stops at the first
+// round that fails, names it, and logs the figures of all rounds; in a long run, after each round.
 func Rounds(t testing.TB, few int) iter.Seq[*Round] {
 	return func(yield func(*Round) bool) {
 		t.Helper()

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// tb is a test whose end is watched.
+// tb records the end of a test.
 type tb struct {
 	testing.TB
 	failed bool

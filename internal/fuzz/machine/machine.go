@@ -1,5 +1,5 @@
-// Package machine is a state machine that tests stores: it makes random operations and compares their results with
-// the reference model of package fuzz.
+// Package machine tests stores with a state machine: it runs random operations and compares their results with the
+// reference model of package fuzz.
 package machine
 
 import (
@@ -28,7 +28,7 @@ import (
 	"github.com/patchlog-dev/patchlog/store/storetest"
 )
 
-// Check makes random operations on stores, and compares each result, and the state after it, with the reference
+// Check runs random operations on stores, and compares each result, and the state after it, with the reference
 // model. One store is on bbolt; the others share the sessions of the backends that open returns. Each draw has its
 // own sessions and scopes. open is called for each draw and returns at least one backend; the stores close them.
 func Check(t *testing.T, open func(t *rapid.T) []backend.Backend) {
@@ -65,20 +65,20 @@ func Check(t *testing.T, open func(t *rapid.T) []backend.Backend) {
 
 // machine has the stores under test and the model.
 type machine struct {
-	n       int // of the draw
+	n       int // number of the draw
 	path    string
-	stores  []*store.Store  // on bbolt, and the one of the peers whose turn it is
-	file    backend.Backend // of the first
+	stores  []*store.Store  // the one on bbolt, and the current peer
+	file    backend.Backend // of the first store
 	peers   []peer
 	turn    int
 	key     store.Key
 	initial map[string]patch.Value
 	shared  map[string]patch.Value
 	records []patch.Record // the log
-	offered []patch.Record // as they were given to the store
-	views   []fold.View    // seen on the way, of the bbolt store
+	offered []patch.Record // as passed to the store
+	views   []fold.View    // earlier views of the bbolt store
 	ids     int
-	filled  [2]int // ids given on each storage
+	filled  [2]int // number of ids made on each storage
 }
 
 // peer is one of the stores that share a storage.
@@ -108,7 +108,7 @@ func (m *machine) pass(t *rapid.T) {
 
 var clock = time.Date(2026, 1, 2, 3, 4, 5, 6, time.UTC)
 
-// With a cache of one session or none, every run evicts views.
+// options returns a small cache for some stores: with a cache of one session or none, every run evicts views.
 func (m *machine) options(i int) store.Options {
 	return store.Options{
 		CacheBytes: int64(20_000*(m.ids%2) - 1), Snapshots: snapshot.Policy{Every: 1 + m.ids%5, MinPercent: 1},
@@ -121,7 +121,7 @@ func (m *machine) options(i int) store.Options {
 }
 
 func (m *machine) openFile(t *rapid.T) {
-	// Other tests check durability; without syncs this one makes ten times as many operations.
+	// Other tests check durability; without syncs this one runs ten times as many operations.
 	b := testlog.Must(bolt.Open(m.path, bolt.Options{NoSync: true}))(t)
 	m.file = b
 	m.stores[0] = testlog.Must(store.New(b, m.options(0)))(t)
@@ -156,15 +156,15 @@ func (m *machine) create(t *rapid.T) {
 	m.records, m.offered, m.views = nil, nil, nil
 }
 
-// createAlike creates the session of the first store on the other storage, with the same creation id: the ids of
-// receipts, which are derived from it, are the same then.
+// createAlike creates the first store's session on the other storage with the same creation id, because the ids of
+// receipts derive from it.
 func (m *machine) createAlike(t *rapid.T) {
 	ctx := context.Background()
 	info := testlog.Must(m.stores[0].Info(ctx, m.key))(t)
 	shared := testlog.Must(backend.SharedOf(ctx, m.file, ""))(t)
 	for _, l := range testlog.Must(m.file.List(ctx, "", "", math.MaxInt32))(t) {
 		if l.Creation == info.Creation {
-			l.Meta = testlog.Must(m.file.Fetch(ctx, backend.Query{Session: l.Session}))(t).Meta // a listing has none
+			l.Meta = testlog.Must(m.file.Fetch(ctx, backend.Query{Session: l.Session}))(t).Meta // a listing does not include it
 			b := backend.Batch{Create: true, Creation: l.Creation, Meta: l.Meta, Next: l.Token, Counts: l.Counts, Shared: shared}
 			testlog.NoError(t, m.peers[m.turn].faulty.Append(ctx, l.Session, b))
 		}
@@ -178,15 +178,15 @@ func (m *machine) reference(more ...patch.Record) *fuzz.Reference {
 // log returns the log so far, for messages.
 func (m *machine) log() string { return fuzz.Text(m.records, m.initial) }
 
-// newID returns an id that no record of any draw has, because an erasure covers all sessions that begin with the
-// same records.
+// newID returns an id that is unique over all draws, because an erasure covers all sessions that begin with the same
+// records.
 func (m *machine) newID() string {
 	m.ids++
 	return fmt.Sprintf("id%d of %d", m.ids, m.n)
 }
 
-// compare compares the stores' newest views and shared state with the model. The peer that reads need not be the one
-// that wrote, nor the one that writes next.
+// compare compares the stores' newest views and shared state with the model. The peers that read, wrote and will
+// write may differ.
 func (m *machine) compare(t *rapid.T) {
 	m.pass(t)
 	defer m.pass(t)
@@ -217,5 +217,5 @@ func (m *machine) reopen(t *rapid.T) {
 		t.Fatalf("reading a closed store: %v", err)
 	}
 	m.openFile(t)
-	m.views = nil // of another edition, if something was erased
+	m.views = nil // an erasure may have changed the edition
 }

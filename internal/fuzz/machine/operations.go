@@ -24,8 +24,8 @@ func (m *machine) op(kind ops.Kind, offered ...patch.Record) ops.Op {
 	return ops.Op{App: m.key.App, Session: m.key.Session, Kind: kind, Offered: offered, IDs: []string{""}}
 }
 
-// do executes an operation on a store, with the store's own view that corresponds to the bbolt store's view, since
-// creation ids differ.
+// do executes an operation on a store. Creation ids differ, so it uses the store's own view that corresponds to the
+// bbolt store's view.
 func (m *machine) do(s *store.Store, o ops.Op) ops.Reply {
 	var seen fold.View
 	if o.On != "" && o.Kind == ops.Patch {
@@ -37,7 +37,7 @@ func (m *machine) do(s *store.Store, o ops.Op) ops.Reply {
 	return ops.Do(context.Background(), s, seen, o)
 }
 
-// mustDo executes an operation that succeeds.
+// mustDo executes an operation that must succeed.
 func (m *machine) mustDo(t *rapid.T, s *store.Store, o ops.Op) ops.Reply {
 	r := m.do(s, o)
 	testlog.NoError(t, r.Error)
@@ -67,7 +67,7 @@ func (m *machine) write(t *rapid.T, o ops.Op, want string) {
 				t.Fatalf("store %d: logged %v, offered %v", i, r, offered[j])
 			}
 			if int(r.Seq) <= len(m.records) {
-				continue // it was there
+				continue // already logged
 			}
 			if r.Seq != next {
 				t.Fatalf("store %d: seq %d, want %d", i, r.Seq, next)
@@ -82,7 +82,7 @@ func (m *machine) write(t *rapid.T, o ops.Op, want string) {
 	}
 	for j, r := range first {
 		if int(r.Seq) <= len(m.records) {
-			continue // it was there
+			continue // already logged
 		}
 		m.records = append(m.records, r)
 		m.offered = append(m.offered, offered[j])
@@ -113,7 +113,7 @@ func (m *machine) drawPatches(t *rapid.T, n int, group bool) ops.Op {
 	ref, o := m.reference(), m.op(ops.Patch)
 	if group {
 		patches := fuzz.Group(m.newID(), ref).Draw(t, "group")
-		for _, p := range patches { // all of one, so that they are judged as one
+		for _, p := range patches { // one group, so that they are judged together
 			o.Offered = append(o.Offered, patch.Record{Patch: p.WithGroup(patches[len(patches)-1].Group())})
 		}
 	}
@@ -140,7 +140,7 @@ func (m *machine) patch(t *rapid.T) {
 	m.write(t, o, ops.Judge(m.reference(), o))
 }
 
-// patchBatch applies several patches at once: all or none.
+// patchBatch applies several patches atomically.
 func (m *machine) patchBatch(t *rapid.T) {
 	n, group := rapid.IntRange(2, 3).Draw(t, "patches"), rapid.Bool().Draw(t, "is a group")
 	if group {
@@ -150,7 +150,7 @@ func (m *machine) patchBatch(t *rapid.T) {
 	m.write(t, o, ops.Judge(m.reference(), o))
 }
 
-// retry offers existing records again, among new ones.
+// retry offers logged records again, among new ones.
 func (m *machine) retry(t *rapid.T) {
 	o := m.op(ops.Append)
 	for _, r := range m.offered {
@@ -191,12 +191,12 @@ func (m *machine) unexpectedPlace(t *rapid.T) {
 	m.write(t, o, fuzz.Conflict)
 }
 
-// failingCommit makes the commit of an append fail in one store. If the commit took place, the call succeeds;
+// failingCommit makes the commit of an append fail in one store. If the commit took effect, the call succeeds;
 // otherwise nothing is written, and a retry writes the events once.
 func (m *machine) failingCommit(t *rapid.T) {
 	o := m.op(ops.Append, patch.Record{Event: plain(m.newID(), "agent")})
 	failure := rapid.SampledFrom([]storetest.Failure{storetest.Refused, storetest.Lost, storetest.Landed}).Draw(t, "failure")
-	m.look(t) // on a view of a session that is gone by now the outcome could not be found out
+	m.look(t) // else the view might be of a deleted session, and the outcome could not be determined
 	m.peers[m.turn].faulty.Plan(storetest.Plan{Write: 1, Failure: failure})
 	r := m.do(m.stores[1], o)
 	m.peers[m.turn].faulty.Plan(storetest.Plan{})
@@ -230,7 +230,7 @@ func (m *machine) delete(t *rapid.T) {
 	}
 }
 
-// summarise replaces visible events, summaries included, with a summary.
+// summarise replaces visible events, which may include summaries, by a summary.
 func (m *machine) summarise(t *rapid.T) {
 	n := len(m.reference().Visible())
 	if n < 2 {
@@ -245,7 +245,7 @@ func (m *machine) summarise(t *rapid.T) {
 	m.write(t, o, ops.Judge(m.reference(), o))
 }
 
-// rewind rewinds to an invocation of the log, or to none.
+// rewind rewinds to an invocation of the log, or to one that does not exist.
 func (m *machine) rewind(t *rapid.T) {
 	invocations := []string{"nobody"}
 	for _, r := range m.records {
@@ -286,7 +286,7 @@ func (m *machine) rewind(t *rapid.T) {
 	})
 }
 
-// takeBack undoes a patch of the log with its group, or none.
+// takeBack reverts a patch of the log with its group, or one that does not exist.
 func (m *machine) takeBack(t *rapid.T) {
 	m.look(t)
 	ref, o := m.reference(), m.op(ops.Revert)
@@ -302,7 +302,7 @@ func (m *machine) takeBack(t *rapid.T) {
 	})
 }
 
-// revertedBy returns the ids that reverts name.
+// revertedBy returns the ids of the reverts' targets.
 func revertedBy(reverts []patch.Record) (ids []string) {
 	for _, r := range reverts {
 		ids = append(ids, r.Patch.PatchID())
@@ -327,11 +327,11 @@ func (m *machine) back(t *rapid.T, o ops.Op, check func(i int, r ops.Reply)) {
 	}
 }
 
-// look makes the current peer read the newest log. On an older view, a store would draft its records twice, with
-// other ids the second time, and the ids of all stores must be equal.
+// look makes the current peer read the newest log. On an older view a store would draft its records twice, with
+// other ids the second time, but all stores must have equal ids.
 func (m *machine) look(t *rapid.T) { m.mustDo(t, m.stores[1], m.op(ops.Get)) }
 
-// fork forks the session at a record, changes the fork, and deletes it: the session stays as it is.
+// fork forks the session at a record, changes the fork, and deletes it: the session does not change.
 func (m *machine) fork(t *rapid.T) {
 	at := uint64(rapid.IntRange(0, len(m.records)).Draw(t, "at"))
 	o := m.op(ops.Fork)
@@ -349,7 +349,7 @@ func (m *machine) fork(t *rapid.T) {
 	}
 }
 
-// erase erases some events of the session, with or without their summaries. In one of the stores a commit may fail;
+// erase erases some events of the session, with or without their summaries. A commit may fail in one of the stores;
 // the next erasure then completes it.
 func (m *machine) erase(t *rapid.T) {
 	var ids []string
@@ -372,7 +372,7 @@ func (m *machine) erase(t *rapid.T) {
 	opts.Summaries = rapid.SampledFrom([]patch.SummaryPolicy{patch.RevertSummaries, patch.BlankSummaries, patch.KeepSummaries}).Draw(t, "summaries")
 	opts.MaxGrowth = rapid.SampledFrom([]int{1, 20, 1000}).Draw(t, "room")
 	nulls := sel.All && values == patch.NullValues
-	initial := false // whether a value of the initial state is erased
+	initial := false // a value of the initial state is erased
 	for _, v := range m.initial {
 		initial = initial || nulls && v.Any() != nil
 	}
@@ -403,7 +403,7 @@ func (m *machine) erase(t *rapid.T) {
 		var err error
 		if i == 1 {
 			m.peers[m.turn].faulty.Plan(storetest.Plan{Write: write, Failure: failure, During: func() {
-				m.filled[1] = drawn[1] // reverts that are drafted again get the ids that they had
+				m.filled[1] = drawn[1] // drafted again, the reverts must get the same ids
 			}})
 			done, err = s.Erase(ctx, m.key, sel, opts)
 			m.peers[m.turn].faulty.Plan(storetest.Plan{})
@@ -439,7 +439,7 @@ func (m *machine) erase(t *rapid.T) {
 			t.Fatalf("store %d: erasing %q reverts %q, want %q\n%s", i, ids, reverted, reverts, m.log())
 		}
 	}
-	m.views = nil // the stores refuse patches of views from before an erasure
+	m.views = nil // stores refuse patches of views from before an erasure
 	if nothing {
 		return
 	}
@@ -457,7 +457,7 @@ func (m *machine) erase(t *rapid.T) {
 	}
 }
 
-// forked returns the log of a fork of the session at a seq, with the receipts of earlier erasures.
+// forked returns the log of a fork at a seq, with the receipts of earlier erasures.
 func (m *machine) forked(at uint64) []patch.Record {
 	log := slices.Clone(m.records[:at])
 	said := func(id string) bool {
@@ -511,7 +511,7 @@ func (m *machine) preview(t *rapid.T) {
 	}
 }
 
-// asOf compares the view at a record, its history, and the log from there.
+// asOf compares the view as of a record, its history, and the log from there.
 func (m *machine) asOf(t *rapid.T) {
 	seq := uint64(rapid.IntRange(0, len(m.records)).Draw(t, "seq"))
 	ref := fuzz.NewReference(m.initial, m.records[:seq]...)
@@ -540,7 +540,7 @@ func (m *machine) asOf(t *rapid.T) {
 	}
 }
 
-// raw reads the records of a session from a seq.
+// raw reads the records of a session from a seq on.
 func (m *machine) raw(t *rapid.T, s *store.Store, key store.Key, from uint64) (all []patch.Record) {
 	for r, err := range s.RawEvents(context.Background(), key, from) {
 		testlog.NoError(t, err)

@@ -12,7 +12,7 @@ func (t *tb) Errorf(string, ...any) { t.failed = true }
 
 var held [][]byte
 
-// What is held at a time counts, not what is allocated one after another.
+// Memory held at one time counts, not the sum of allocations.
 func TestWithin(t *testing.T) {
 	const input, part = 1 << 20, 4 << 20
 	for _, c := range []struct {

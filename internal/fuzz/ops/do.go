@@ -28,18 +28,18 @@ type Reply struct {
 	View      fold.View       `json:"-"`
 
 	Creation string
-	Logged   []string // the ids of the records that the operation wrote or read
+	Logged   []string // ids of the records that the operation wrote or read
 	Seqs     []uint64 // their seqs
-	Blank    []string // the ids of erased records that it read
+	Blank    []string // ids of the erased records among them
 	Seq      uint64   // of the log's last record
 	PatchSeq uint64
 	Visible  []string
-	Values   map[string]string // the session's state, as JSON; of a Get with the shared scopes
-	Last     uint64            // of a refusal: the log's last seq, or its newest patch
-	Created  bool              // by an import
-	Held     bool              // a lease
-	Owner    int               // of a lease
-	Exported string            // the exported text, or the records that it read
+	Values   map[string]string // the session's state as JSON; for a Get with the shared scopes
+	Last     uint64            // for a refusal: the log's last seq, or its newest patch
+	Created  bool              // for an import
+	Held     bool              // for a lease
+	Owner    int               // for a lease
+	Exported string            // the exported text, or the records read
 }
 
 // Outcomes other than refusals.
@@ -79,7 +79,7 @@ func OutcomeOf(err error) string {
 	return Done
 }
 
-// Judge returns the outcome of a write by the reference model of its session. It ignores ids.
+// Judge returns the outcome of a write by the reference model, ignoring ids.
 func Judge(ref *fuzz.Reference, o Op) string {
 	var patches []*patch.PatchEvent
 	check := func() string {
@@ -174,7 +174,7 @@ func Visible(v fold.View) []string {
 	return ids
 }
 
-// Texts returns values as texts.
+// Texts returns values as text.
 func Texts(values map[string]patch.Value) map[string]string {
 	all := map[string]string{}
 	for key, value := range values {
@@ -281,7 +281,7 @@ func (r *Reply) read(ctx context.Context, s *store.Store, key store.Key) error {
 	return nil
 }
 
-// backup writes a backup, and renames it when it is complete.
+// backup writes a backup to a temporary file and renames it when complete.
 func backup(ctx context.Context, s *store.Store, file string) error {
 	var b bytes.Buffer
 	if err := s.Backup(ctx, &b); err != nil {
@@ -298,10 +298,10 @@ type Caller interface {
 	Call(Op) Reply
 }
 
-// Local executes operations on a store, and remembers each client's last view of each session.
+// Local executes operations on a store. It caches each client's last view of each session.
 type Local struct {
 	Store *store.Store
-	Owner int // identifies the store among those that share its storage
+	Owner int // identifies the store among those with the same storage
 
 	mu    sync.Mutex
 	views map[string]fold.View // by client and session
@@ -324,7 +324,7 @@ func (l *Local) Call(o Op) Reply {
 	}
 	r := Do(ctx, l.Store, seen, o)
 	r.Owner = l.Owner
-	if r.Creation != "" && o.Kind != At { // whose view is older
+	if r.Creation != "" && o.Kind != At { // its view is older
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		if l.views == nil {
@@ -366,7 +366,7 @@ func Audit(ctx context.Context, s *store.Store) (map[store.Key]string, error) {
 	return logs, errors.Join(problems...)
 }
 
-// Unchanged returns an error if a log of before is not the same now.
+// Unchanged returns an error if a log in before differs now.
 func Unchanged(before, now map[store.Key]string) error {
 	var changed []error
 	for key, was := range before {

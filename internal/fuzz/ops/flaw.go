@@ -12,7 +12,7 @@ import (
 	"github.com/patchlog-dev/patchlog/store/backend"
 )
 
-// Flaws are faults of a backend, planted to test that the harnesses find them.
+// Flaws are planted backend faults that the harnesses must find.
 var Flaws = map[string]func(backend.Backend) backend.Backend{
 	"": func(b backend.Backend) backend.Backend { return b },
 	"stale": func(b backend.Backend) backend.Backend {
@@ -27,7 +27,7 @@ var Flaws = map[string]func(backend.Backend) backend.Backend{
 	"optimist": writing(optimist),
 }
 
-// stale returns the previous result for every second look.
+// stale returns the previous result for every second read.
 type stale struct {
 	backend.Backend
 	mu    sync.Mutex
@@ -35,7 +35,7 @@ type stale struct {
 }
 
 func (s *stale) Fetch(ctx context.Context, q backend.Query) (backend.Fetched, error) {
-	if len(q.Shared) == 0 { // it is no Get
+	if len(q.Shared) == 0 { // not a Get
 		return s.Backend.Fetch(ctx, q)
 	}
 	s.mu.Lock()
@@ -71,7 +71,7 @@ func (w writes) Append(ctx context.Context, session string, batch backend.Batch)
 	return w.write(ctx, w.Backend, session, batch)
 }
 
-// overrun reports success if another writer was faster.
+// overrun reports success even if another writer was faster.
 func overrun(ctx context.Context, b backend.Backend, session string, batch backend.Batch) error {
 	err := b.Append(ctx, session, batch)
 	if errors.Is(err, backend.ErrMoved) && !batch.Create {
@@ -88,7 +88,7 @@ func torn(ctx context.Context, b backend.Backend, session string, batch backend.
 	return b.Append(ctx, session, batch)
 }
 
-// unshared writes no shared values.
+// unshared drops writes of shared values.
 func unshared(ctx context.Context, b backend.Backend, session string, batch backend.Batch) error {
 	batch.Shared = nil
 	return b.Append(ctx, session, batch)
@@ -155,7 +155,7 @@ func half(ctx context.Context, b backend.Backend, session string, batch backend.
 	return b.Append(ctx, session, batch)
 }
 
-// sparing logs the receipts of erasures, and makes no event blank.
+// sparing logs the receipts of erasures, but does not blank the events.
 type sparing struct{ backend.Backend }
 
 func (s sparing) Replace(ctx context.Context, session, creation string, make func(backend.Head) (backend.Replacement, error)) error {

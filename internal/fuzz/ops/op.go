@@ -15,8 +15,8 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// Op is an operation of a client on a store. It is plain data, so that it can be sent to another process and
-// repeated by another client.
+// Op is a client's operation on a store. It is plain data, so that it can be sent to another process and repeated
+// by another client.
 type Op struct {
 	Client  int
 	App     string // sessions of different apps share nothing
@@ -24,25 +24,25 @@ type Op struct {
 	Kind    Kind
 
 	// IDs has the ids of the events to append or erase, the id of the patch to log or revert, or the id of the
-	// event to rewind to. [Event] makes an event of an id.
+	// event to rewind to. [Event] makes an event from an id.
 	IDs     []string
-	Offered []patch.Record `json:"-"` // to log instead of the events of the ids
-	Other   bool           // the events of an append differ from those of [Event]
+	Offered []patch.Record `json:"-"` // records to log instead of the events of IDs
+	Other   bool           // the appended events differ from those of [Event]
 	Choice  int            // selects the type of a patch, or the use of a lease
 
-	// What the client has seen.
+	// The client's knowledge.
 	On           string  // the creation id of a patch's view, or that an append expects
-	AsOfNow      bool    // of a patch without view
+	AsOfNow      bool    // the patch has no view
 	IfSeq        *uint64 // the last seq that an append expects
-	Base         uint64  // of a patch on a view
-	Start, Count int     // of a patch
-	Event        string  // to pin
+	Base         uint64  // for a patch on a view
+	Start, Count int     // for a patch
+	Event        string  // id of the event to pin
 
-	At     *uint64       // the record that a fork or a view ends with
+	At     *uint64       // the last record of a fork or a view
 	Source string        // the session to fork
-	Text   string        // to import; of an erasure the receipt's id
-	File   string        // of a backup
-	Wait   time.Duration // the time limit; 0: none
+	Text   string        // to import; for an erasure the receipt's id
+	File   string        // for a backup
+	Wait   time.Duration // time limit; 0 means none
 
 	AllowOrphans, AllowPinned bool
 }
@@ -70,7 +70,7 @@ const (
 	Export Kind = "export" // the text of the log
 )
 
-// Writes reports whether the operation may log records that its reply names.
+// Writes reports whether the operation may log records, which its reply then lists.
 func (o Op) Writes() bool {
 	return o.Kind == Append || o.Kind == Patch || o.Kind == Revert || o.Kind == Rewind || o.Kind == Import
 }
@@ -92,8 +92,8 @@ func (o Op) TTL() time.Duration {
 
 var when = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
-// Sibling marks the second id of an append: events whose ids differ only by it have the same invocation. An event
-// whose id names a session and ends with hot sets shared values.
+// Sibling marks the second id of an append: events whose ids differ only by it share an invocation. An event whose
+// id names a session and ends with hot sets shared values.
 const (
 	Sibling = "'"
 	hot     = "!"
@@ -108,13 +108,13 @@ func Hot(id, session string) string { return id + "@" + session + hot }
 // IsHot reports whether [Hot] made the id.
 func IsHot(id string) bool { return strings.HasSuffix(id, hot) }
 
-// SessionOf returns the session that a hot id names.
+// SessionOf returns the session named in a hot id.
 func SessionOf(id string) string {
 	_, session, _ := strings.Cut(strings.TrimSuffix(id, hot), "@")
 	return session
 }
 
-// Event returns the event of an id. One in 16 is longer than a page.
+// Event returns the event for an id. One in 16 is longer than a page.
 func Event(id string) *patch.Event { return event(id, "client") }
 
 func event(id, author string) *patch.Event {
@@ -126,7 +126,7 @@ func event(id, author string) *patch.Event {
 	if sum := crc32.ChecksumIEEE([]byte(id)); sum%16 == 0 {
 		var b strings.Builder
 		for b.Len() < int(sum>>8%12_000) {
-			fmt.Fprintf(&b, "%s %x ", id, crc32.ChecksumIEEE([]byte(b.String()))) // does not compress
+			fmt.Fprintf(&b, "%s %x ", id, crc32.ChecksumIEEE([]byte(b.String()))) // incompressible
 		}
 		text += b.String()
 	}
@@ -136,7 +136,7 @@ func event(id, author string) *patch.Event {
 	})
 }
 
-// Records returns the records that the operation offers, without bases of patches.
+// Records returns the records that the operation offers, without the bases of patches.
 func (o Op) Records() (all []patch.Record) {
 	switch {
 	case o.Offered != nil:
@@ -157,7 +157,7 @@ func (o Op) Records() (all []patch.Record) {
 	return all
 }
 
-// patches returns the patch, or the two patches of a group, of the operation's choice.
+// patches returns the patch, or the two patches of a group, that Choice selects.
 func (o Op) patches() []*patch.PatchEvent {
 	id := o.IDs[0]
 	another := testlog.New(patch.Fields{ID: id + ".new", Author: "client", Timestamp: when, Content: patch.Text("user", "what was said")})
@@ -181,7 +181,7 @@ func (o Op) patches() []*patch.PatchEvent {
 	return []*patch.PatchEvent{p.WithID(id).WithAuthor("client").WithTimestamp(when)}
 }
 
-// Text returns the text form of the events of ids, to import.
+// Text returns the text form of the events for ids.
 func Text(ids ...string) string {
 	var b strings.Builder
 	for _, id := range ids {
@@ -192,7 +192,7 @@ func Text(ids ...string) string {
 	return b.String()
 }
 
-// Parse reads records in their text form.
+// Parse parses records in the text form.
 func Parse(text string) ([]patch.Record, error) {
 	all, _, err := records.ReadAll(patch.NewDecoder(strings.NewReader(text), "text"))
 	return all, err

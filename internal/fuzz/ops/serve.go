@@ -11,13 +11,13 @@ import (
 	"strings"
 )
 
-// stream is the two ends of a process's pipes.
+// stream combines the two ends of a process's pipes.
 type stream struct {
 	io.Reader
 	io.WriteCloser
 }
 
-// service is what a process offers.
+// service is the RPC service of a process.
 type service struct{ *Local }
 
 // Call executes an operation.
@@ -27,7 +27,7 @@ func (s service) Call(o Op, r *Reply) error {
 }
 
 // Serve executes the operations that it reads, each in a goroutine, and writes the replies. It returns at the end of
-// the input, after all operations.
+// the input, after all operations have ended.
 func (l *Local) Serve(in io.Reader, out io.WriteCloser) error {
 	server := rpc.NewServer()
 	if err := server.RegisterName("store", service{l}); err != nil {
@@ -37,14 +37,14 @@ func (l *Local) Serve(in io.Reader, out io.WriteCloser) error {
 	return nil
 }
 
-// Process is a process that runs [Local.Serve]: the test binary again, with another environment.
+// Process is a process that runs [Local.Serve]: the test binary with another environment.
 type Process struct {
 	Cmd    *exec.Cmd
 	client *rpc.Client
 	stderr strings.Builder
 }
 
-// Start starts a process with the variables added to the environment.
+// Start starts a process with variables added to the environment.
 func Start(env ...string) (*Process, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -69,7 +69,7 @@ func Start(env ...string) (*Process, error) {
 	return p, nil
 }
 
-// Call implements [Caller]. A process that has ended gives the outcome [Gone].
+// Call implements [Caller]. If the process has ended, the outcome is [Gone].
 func (p *Process) Call(o Op) (r Reply) {
 	if err := p.client.Call("store.Call", o, &r); err != nil {
 		return Reply{Outcome: Gone, Err: err.Error()}
@@ -77,7 +77,7 @@ func (p *Process) Call(o Op) (r Reply) {
 	return r
 }
 
-// Stop ends the input of the process and waits until it has replied to all calls and ended. It may be called again.
+// Stop closes the process's input and waits until it has replied to all calls and ended. It may be called again.
 func (p *Process) Stop() error {
 	if p.Cmd.ProcessState != nil {
 		return nil
@@ -89,7 +89,7 @@ func (p *Process) Stop() error {
 	return nil
 }
 
-// Kill kills the process and waits for its end. It returns its stderr, and whether it had exited before.
+// Kill kills the process and waits for its end. It returns its stderr, and whether it had already exited.
 func (p *Process) Kill() (stderr string, exited bool) {
 	_ = p.Cmd.Process.Kill()
 	_ = p.Cmd.Wait()

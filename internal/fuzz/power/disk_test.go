@@ -16,12 +16,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// disk is a directory: what the system shows of it, and what of that is on the medium.
+// disk models a directory: the content that the system shows, and what of it is on the medium.
 type disk struct {
 	shown   map[string]*image // by name
 	durable map[string]*image
 	entries []entry           // changes of names that are not durable
-	inodes  map[uint64]*image // the system reuses the number of a file that is gone
+	inodes  map[uint64]*image // the system reuses inode numbers
 }
 
 // entry is a change of names.
@@ -31,13 +31,13 @@ type entry struct {
 	file     *image
 }
 
-// image is a file. changes are those that are not on the medium, though the next sync writes them.
+// image is a file. changes are not on the medium yet; the next sync writes them.
 type image struct {
 	cache, medium content
 	changes       []change
 }
 
-// content is the bytes of a file. A page that is missing has zeros. Contents share pages, which are not changed.
+// content is the bytes of a file. A missing page is zeros. Contents share pages, which are immutable.
 type content struct {
 	pages map[int64][]byte
 	size  int64
@@ -84,7 +84,7 @@ func (c *content) truncate(size int64) {
 
 func (c content) clone() content { return content{maps.Clone(c.pages), c.size} }
 
-// bytes returns the bytes without the zeros at the end.
+// bytes returns the content without trailing zeros.
 func (c content) bytes() []byte {
 	var data []byte
 	for _, n := range slices.Sorted(maps.Keys(c.pages)) {
@@ -110,7 +110,7 @@ func newDisk() *disk {
 	return &disk{shown: map[string]*image{}, durable: map[string]*image{}, inodes: map[uint64]*image{}}
 }
 
-// read returns a disk with the files of a directory, which are durable.
+// read returns a disk with the files of a directory, all durable.
 func read(dir string) (*disk, error) {
 	d := newDisk()
 	names, err := os.ReadDir(dir)
@@ -126,7 +126,7 @@ func read(dir string) (*disk, error) {
 	return d, err
 }
 
-// clone returns a copy of a disk on which all is durable.
+// clone returns a copy of a disk with everything durable.
 func (d *disk) clone() *disk {
 	c := newDisk()
 	for name, i := range d.shown {
@@ -159,20 +159,20 @@ func (c content) save(path string) error {
 	return errors.Join(os.WriteFile(path, c.bytes(), 0o600), os.Truncate(path, c.size))
 }
 
-// doom says what a sync that fails has written.
+// doom says what a failing sync has written.
 type doom int
 
 const (
-	nothing doom = iota // and the next one does not try again
-	some                // of it, and the same
+	nothing doom = iota // nothing, and the next sync does not try again
+	some                // some of it, and the next sync does not try again
 	all
-	later // nothing, and the next one tries again
+	later // nothing, and the next sync tries again
 	dooms
 )
 
 func (d doom) String() string { return [...]string{"nothing", "some", "all", "nothing yet"}[d] }
 
-// apply makes a step.
+// apply applies a step.
 func (d *disk) apply(dir string, s step, doom doom, random *rand.Rand) {
 	base := func(path string) string { return strings.TrimPrefix(path, dir+"/") }
 	switch s.name {
@@ -198,7 +198,7 @@ func (d *disk) apply(dir string, s step, doom doom, random *rand.Rand) {
 	}
 }
 
-// of returns a file. An unknown one was created under its name.
+// of returns a file. An unknown one is created under its name.
 func (d *disk) of(f file, name string) *image {
 	i := d.inodes[f.inode]
 	if i == nil || !f.gone && d.shown[name] != i {
@@ -233,14 +233,14 @@ func (e entry) change(names map[string]*image) {
 	}
 }
 
-// loss says which of the changes that are not durable a power cut leaves.
+// loss selects the non-durable changes that survive a power cut.
 type loss struct {
 	*rand.Rand
-	unit  int64 // that a write is torn into; 0: none
+	unit  int64 // the size of the units of a torn write; 0 means not torn
 	keeps func() bool
 }
 
-// cut writes into a directory what a power cut leaves, and says how it was drawn.
+// cut writes the remains of a power cut into a directory, and describes how they were drawn.
 func (d *disk) cut(dir string, random *rand.Rand) (how string, err error) {
 	l := loss{Rand: random, unit: []int64{0, 512, 4096}[random.IntN(3)]}
 	n, units, one := 0, 0, 0
@@ -270,7 +270,7 @@ func (d *disk) cut(dir string, random *rand.Rand) (how string, err error) {
 		return random.IntN(100) < percent
 	}
 	names := maps.Clone(d.durable)
-	// The names are those of a moment, or of none.
+	// The names are as of one moment, or mixed.
 	moment, any := random.IntN(len(d.entries)+1), random.IntN(4) == 0
 	for i, e := range d.entries {
 		if any && random.IntN(2) == 0 || !any && i < moment {
@@ -288,7 +288,7 @@ func (d *disk) cut(dir string, random *rand.Rand) (how string, err error) {
 	return fmt.Sprintf("%d units of %d bytes (0: whole writes), way %d of keeping some, %d, %d%%", units, l.unit, way, one, percent), err
 }
 
-// pieces yields the parts of a write that a disk writes as one.
+// pieces splits a write into the units that a disk writes atomically.
 func (c change) pieces(unit int64) func(yield func(change) bool) {
 	return func(yield func(change) bool) {
 		if c.truncate || unit == 0 {
@@ -305,7 +305,7 @@ func (c change) pieces(unit int64) func(yield func(change) bool) {
 	}
 }
 
-// leave returns what is left of a file.
+// leave returns the remains of a file.
 func (i *image) leave(l loss) content {
 	out := i.medium.clone()
 	for _, w := range i.changes {
@@ -314,15 +314,14 @@ func (i *image) leave(l loss) content {
 			case l.keeps():
 				out.make(p)
 			case !p.truncate && l.IntN(20) == 0:
-				out.size = max(out.size, p.end()) // the size, without what was written
+				out.size = max(out.size, p.end()) // grows without its data
 			}
 		}
 	}
 	return out
 }
 
-// same returns an error if a directory has not what the disk shows: if a step is missing. Empty files
-// do not count.
+// same returns an error if a directory differs from the disk: then a step was missed. Empty files are ignored.
 func (d *disk) same(dir string) error {
 	for name, i := range d.shown {
 		got, err := os.ReadFile(filepath.Join(dir, name))

@@ -21,7 +21,7 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// ways are the errors that a call may fail with.
+// ways are the errors that each call may fail with.
 var ways = map[string][]unix.Errno{
 	"write":    {unix.EIO, unix.ENOSPC, unix.EDQUOT, unix.EFBIG, unix.EINTR},
 	"sync":     {unix.EIO, unix.ENOSPC, unix.EDQUOT, unix.EINTR},
@@ -32,7 +32,7 @@ var ways = map[string][]unix.Errno{
 	"unlink":   {unix.EIO},
 }
 
-// faultsOf returns what may become of a call: each error once, and one of them many times.
+// faultsOf returns the faults of a call: each error once, and one error many times.
 func faultsOf(n int, name string, random *rand.Rand) (faults []fault) {
 	add := func(f fault) {
 		f.n, f.name, f.doom = n, name, doom(random.IntN(int(dooms)))
@@ -51,7 +51,7 @@ func faultsOf(n int, name string, random *rand.Rand) (faults []fault) {
 	return faults
 }
 
-// segment is some operations on a file, which are repeated for each fault.
+// segment is some operations on a file, repeated for each fault.
 type segment struct {
 	testing.TB
 	setting
@@ -62,7 +62,7 @@ type segment struct {
 	round  int
 }
 
-// Operations of a segment that come to some ten commits, and operations after a fault.
+// Number of operations in a segment, which makes some ten commits, and of those after a fault.
 const operations, after = 16, 6
 
 func newSegment(t testing.TB, o setting) *segment {
@@ -70,7 +70,7 @@ func newSegment(t testing.TB, o setting) *segment {
 	return &segment{TB: t, setting: o, tap: needTap(t), room: room(t), start: newDisk()}
 }
 
-// do makes the segment's operations with a fault, and goes on for a while.
+// do runs the segment's operations with a fault, and some more.
 func (g *segment) do(f fault) (r *run, err error) {
 	g.Helper()
 	g.snapshots = g.round%2 == 1
@@ -106,8 +106,8 @@ func (g *segment) do(f fault) (r *run, err error) {
 	return r, err
 }
 
-// try makes the segment's operations with a fault, cuts the power at some moments after the fault
-// and at the end, and checks what is there without a cut.
+// try runs the segment's operations with a fault, cuts the power at some moments after the fault and at the end, and
+// also checks the state without a cut.
 func (g *segment) try(f fault, random *rand.Rand, count func(string, int)) error {
 	r, err := g.do(f)
 	defer os.RemoveAll(r.dir)
@@ -135,8 +135,8 @@ func (g *segment) try(f fault, random *rand.Rand, count func(string, int)) error
 	return nil
 }
 
-// next makes the segment's operations without a fault, and goes on from there. It deletes sessions that were imported
-// whole, which have most of a file's records: each fault that follows would have them checked four times.
+// next runs the segment's operations without a fault, and continues from there. It deletes sessions that were
+// imported whole, which have most of a file's records: otherwise each later fault would check them four times.
 func (g *segment) next() error {
 	r, err := g.do(fault{})
 	if err == nil {
@@ -162,9 +162,8 @@ func (g *segment) next() error {
 	return errors.Join(err, readErr, os.RemoveAll(r.dir))
 }
 
-// faults returns each fault of each call that the segment makes. A vacuum and a backup write all pages of a draft,
-// which has no effect before its rename: of these writes, those next to another call fail with each fault, the
-// others with one of them.
+// faults returns the faults of the calls in the segment. A vacuum and a backup write all pages of a draft, which has
+// no effect before its rename: of these writes, those next to another call fail with each fault, the others with one.
 func (g *segment) faults(random *rand.Rand) (faults []fault) {
 	g.Helper()
 	r, err := g.do(fault{})
@@ -187,7 +186,7 @@ func alike(calls []syscall) bool {
 	return !slices.ContainsFunc(calls, func(c syscall) bool { return c.name != "write" || c.file.inode != calls[0].file.inode })
 }
 
-// The segments of a file have 200 commits.
+// segments is the number of segments per file; together they have 200 commits.
 const segments = 20
 
 func TestFaults(t *testing.T) {
@@ -199,7 +198,7 @@ func TestFaults(t *testing.T) {
 	for r := range long.Rounds(t, few) {
 		if g == nil || r.N%segments == 0 {
 			g = newSegment(t, setting{})
-			for g.round = r.N / segments * segments; g.round < max(r.N, 1); { // where a run is resumed
+			for g.round = r.N / segments * segments; g.round < max(r.N, 1); { // where a run resumes
 				if err := g.next(); err != nil {
 					t.Fatal(err)
 				}
@@ -221,7 +220,7 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// sample returns n of the faults, of each kind of call as many as of the others.
+// sample returns n faults, with equal shares of each kind of call.
 func sample(faults []fault, n int, random *rand.Rand) (some []fault) {
 	by := map[string][]fault{}
 	for _, f := range faults {

@@ -55,14 +55,14 @@ func (o setting) open(path string) (*store.Store, error) {
 	return store.New(ops.Flaws[o.flaw](b), opts)
 }
 
-// fault is what becomes of the n-th call, and of those after it.
+// fault is what happens to the n-th call, and to the calls after it.
 type fault struct {
 	n     int
 	name  string // of the call
 	errno unix.Errno
-	short bool // a write is cut short; the rest of it fails, if there is an errno
-	times int  // how many calls fail
-	lie   bool // later syncs, but for those of commits, are not made
+	short bool // a write is cut short; its rest fails if errno is set
+	times int  // number of failing calls
+	lie   bool // later syncs, except those of commits, are skipped silently
 	doom  doom
 }
 
@@ -74,15 +74,15 @@ func (f fault) String() string {
 	return fmt.Sprintf("%s, %d times; a sync that fails writes %v", text, f.times, f.doom)
 }
 
-// step is a system call that was made, or said to be.
+// step is a system call that was made or faked.
 type step struct {
 	syscall
-	failed bool  // of a sync
-	lied   bool  // it was not made, though the system has said so
-	moment int64 // of the load's clock, when the call was made
+	failed bool  // the sync failed
+	lied   bool  // it was skipped and reported as done
+	moment int64 // time of the call on the load's clock
 }
 
-// run is a load's work on the files of a disk, recorded.
+// run is the recorded work of a load on the files of a disk.
 type run struct {
 	setting
 	fault
@@ -92,19 +92,19 @@ type run struct {
 	load      *linear.Load
 	store     *store.Store
 
-	left    atomic.Int64    // faults to come
+	left    atomic.Int64    // number of faults to come
 	written map[uint64]bool // inodes
 	frozen  atomic.Bool     // the process has crashed: no call is made
-	freeze  int             // at which call it crashes; 0: never
+	freeze  int             // index of the call at which it crashes; 0 means never
 	calls   []syscall       // in order
 
-	mu    sync.Mutex // the kernel orders the tap's calls and what follows them, which the race detector does not see
+	mu    sync.Mutex // makes the kernel's ordering of the tap's calls visible to the race detector
 	steps []step
-	first int // the step that failed; -1: none
+	first int // index of the failed step; -1 if none
 	calm  int64
 }
 
-// newRun lays the files of a disk into a new directory, and begins to record.
+// newRun writes the files of a disk into a new directory, and starts to record.
 func newRun(t testing.TB, room string, start *disk, o setting, f fault) *run {
 	t.Helper()
 	dir, err := os.MkdirTemp(room, "run-")
@@ -124,7 +124,7 @@ func newRun(t testing.TB, room string, start *disk, o setting, f fault) *run {
 
 func (r *run) failing() bool { return r.n > 0 && r.left.Load() < int64(r.times) }
 
-// open opens the store, again if a fault is why it does not open.
+// open opens the store, a second time if a fault made the first attempt fail.
 func (r *run) open() (err error) {
 	for r.store = nil; r.store == nil; {
 		if r.store, err = r.setting.open(filepath.Join(r.dir, fileName)); err != nil && !r.failing() {
@@ -134,7 +134,7 @@ func (r *run) open() (err error) {
 	return nil
 }
 
-// take decides on a system call, and keeps what comes of it. The tap asks about one at a time.
+// take decides on a system call and records its effect. The tap calls it sequentially.
 func (r *run) take(c syscall) (o outcome) {
 	if !strings.HasPrefix(c.file.path+c.from, r.dir) {
 		return o
@@ -175,7 +175,8 @@ func (r *run) take(c syscall) (o outcome) {
 		r.written[c.file.inode] = true
 	}
 	if isSync := c.name == "sync" || c.name == "fsync"; isSync && !c.file.dir && !r.written[c.file.inode] {
-		// It was written by calls that the tap does not see: what it has now is what is synced.
+		// It was written by calls that the tap does not see: its current content is what the sync makes
+		// durable.
 		all := s
 		all.name, all.data, all.failed = "write", r.contentOf(c.file), false
 		r.steps = append(r.steps, all, s)
@@ -201,7 +202,7 @@ func (r *run) moment(before int) int64 {
 	return r.load.Since().Nanoseconds()
 }
 
-// recover checks what a store in a directory holds, if the load was interrupted before a step, or at the end.
+// recover checks the store in a directory, given that the load was interrupted before a step, or at the end.
 func (r *run) recover(dir string, before int) (logs map[store.Key]string, err error) {
 	s, err := r.setting.open(filepath.Join(dir, fileName))
 	if err != nil {
@@ -225,8 +226,8 @@ func (r *run) diskBefore(step int, random *rand.Rand) *disk {
 	return d
 }
 
-// cut cuts the power before a step, or at the end, and checks what is left. It returns the logs and
-// the directory, for the caller to remove.
+// cut cuts the power before a step, or at the end, and checks the remains. It returns the logs and the
+// directory, which the caller removes.
 func (r *run) cut(before int, random *rand.Rand) (dir string, logs map[store.Key]string, err error) {
 	dir, err = os.MkdirTemp(r.room, "cut-")
 	if err != nil {
@@ -242,7 +243,7 @@ func (r *run) cut(before int, random *rand.Rand) (dir string, logs map[store.Key
 	return dir, logs, err
 }
 
-// whole returns an error if the steps do not give the directory as it is.
+// whole returns an error if the recorded steps do not produce the directory.
 func (r *run) whole() error {
 	r.mu.Lock()
 	end := len(r.steps)
@@ -250,8 +251,7 @@ func (r *run) whole() error {
 	return r.diskBefore(end, rand.New(rand.NewPCG(0, 0))).same(r.dir)
 }
 
-// room returns a directory for as long as the test runs, in memory if there is one: what a disk loses
-// is modelled.
+// room returns a directory for the test, in memory if possible: the loss of data is modelled.
 func room(t testing.TB) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("/dev/shm", "patchlog-power-")

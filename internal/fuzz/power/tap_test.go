@@ -22,7 +22,7 @@ var tapped = map[int32]string{
 	unix.SYS_RENAMEAT: "rename", unix.SYS_RENAMEAT2: "rename", unix.SYS_LINKAT: "link", unix.SYS_UNLINKAT: "unlink",
 }
 
-// syscall is a call of the system's that a thread of this process is about to make.
+// syscall is a system call that a thread of this process is about to make.
 type syscall struct {
 	name string
 	file file   // of write, sync, fsync and truncate
@@ -33,32 +33,32 @@ type syscall struct {
 	fd   int
 }
 
-// file is what a call is about: one that has been given another name is the same.
+// file identifies a file, also after a rename.
 type file struct {
 	inode uint64
 	path  string
 	dir   bool
-	gone  bool // it has no name any more
+	gone  bool // it has no name
 }
 
-// outcome is what becomes of a call.
+// outcome is what happens to a call.
 type outcome struct {
-	errno unix.Errno // 0: it is made
-	short int        // of a write: so many bytes are written, and no more
-	lie   bool       // it is not made, and said to have been
+	errno unix.Errno // 0 means that the call is made
+	short int        // for a write: the maximum number of bytes written
+	lie   bool       // skip the call and report success
 }
 
-// tap decides on each call of this process's that changes files. There is one: a process cannot
-// be rid of it.
+// tap decides on each call of this process that changes files. There is only one, since it cannot
+// be removed.
 type tap struct {
 	listener int
 	mu       sync.Mutex
-	decide   func(syscall) outcome // nil: all are made
+	decide   func(syscall) outcome // nil: make all calls
 }
 
 var theTap = sync.OnceValues(newTap)
 
-// on has f decide on each call until the function that it returns is called.
+// on makes f decide on each call until off is called.
 func (t *tap) on(f func(syscall) outcome) (off func()) {
 	t.set(f)
 	return func() { t.set(nil) }
@@ -80,7 +80,8 @@ func needTap(t testing.TB) *tap {
 	return tap
 }
 
-// newTap has the kernel ask about the calls of all threads (see seccomp_unotify(2)).
+// newTap installs a seccomp filter that notifies about the calls of all threads: see
+// seccomp_unotify(2).
 func newTap() (*tap, error) {
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
 		return nil, err
@@ -100,7 +101,7 @@ func newTap() (*tap, error) {
 	if e != 0 {
 		return nil, e
 	}
-	// Where it can, the kernel goes from the one thread to the other without delay.
+	// If supported, the kernel switches between the two threads without delay.
 	_, _, _ = unix.Syscall(unix.SYS_IOCTL, fd, unix.SECCOMP_IOCTL_NOTIF_SET_FLAGS, unix.SECCOMP_USER_NOTIF_FD_SYNC_WAKE_UP)
 	t := &tap{listener: int(fd)}
 	go t.listen()
@@ -128,13 +129,13 @@ type (
 	}
 )
 
-// listen answers the kernel. The calls that it makes itself are none of the tapped.
+// listen answers the kernel's notifications. Its own calls are not tapped.
 func (t *tap) listen() {
 	runtime.LockOSThread()
 	for {
 		var n notice
 		if _, _, e := unix.Syscall(unix.SYS_IOCTL, uintptr(t.listener), unix.SECCOMP_IOCTL_NOTIF_RECV, uintptr(unsafe.Pointer(&n))); e != 0 {
-			continue // the thread that asked was interrupted
+			continue // the calling thread was interrupted
 		}
 		a := answer{id: n.id, flags: unix.SECCOMP_USER_NOTIF_FLAG_CONTINUE}
 		c, o := t.of(&n)
@@ -156,7 +157,7 @@ func (t *tap) listen() {
 	}
 }
 
-// of reads what the call is, and asks what is to become of it.
+// of decodes a call and decides on it.
 func (t *tap) of(n *notice) (c syscall, o outcome) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -175,7 +176,7 @@ func (t *tap) of(n *notice) (c syscall, o outcome) {
 		c.from, c.to = text(a[1]), text(a[3])
 		return c, t.decide(c)
 	case "unlink":
-		if a[2]&unix.AT_REMOVEDIR != 0 { // as os.Remove tries after an error
+		if a[2]&unix.AT_REMOVEDIR != 0 { // os.Remove tries this after an error
 			return c, o
 		}
 		c.from = text(a[1])
@@ -192,15 +193,14 @@ func (t *tap) of(n *notice) (c syscall, o outcome) {
 	return c, t.decide(c)
 }
 
-// memory returns what is at an address of this process's: the thread that the kernel asks about
-// waits.
+// memory returns the bytes at an address of this process. The calling thread is blocked meanwhile.
 func memory(address uint64, n int) []byte {
 	into := make([]byte, n)
 	n, _ = unix.ProcessVMReadv(os.Getpid(), []unix.Iovec{{Base: &into[0], Len: uint64(n)}}, []unix.RemoteIovec{{Base: uintptr(address), Len: n}}, 0)
 	return into[:max(n, 0)]
 }
 
-// text returns the text at an address, of which no part is on a page of memory that is not there.
+// text returns the string at an address, reading no unmapped page.
 func text(address uint64) string {
 	var out []byte
 	for page := 4096 - int(address%4096); ; page = 4096 {

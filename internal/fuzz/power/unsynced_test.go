@@ -19,9 +19,10 @@ import (
 
 // judge returns the violations of a history that ends with reads after a power cut before a step.
 //
-// bbolt shows a commit to reads between the write of its meta page and the sync of that write. A power cut before
-// the sync may lose what they showed, if all of this holds: the file has what it had before that write; the reads
-// agree with what it had after the write; and without the reads that ended after the write the history is valid.
+// bbolt shows a commit to readers between the write of its meta page and the sync of that write. A power cut before
+// the sync may lose data that was read, if all of this holds: the file has its content from before that write; the
+// reads agree with its content after the write; and without the reads that ended after the write the history is
+// valid.
 func (r *run) judge(h linear.History, before int) []string {
 	faults := linear.Options{Faults: true}
 	violations := h.Judge(faults)
@@ -48,8 +49,8 @@ func (r *run) judge(h linear.History, before int) []string {
 	return append(kept, h[len(load):]...).Judge(faults)
 }
 
-// unsyncedMeta returns the step before a step that wrote the log file's meta page, if no sync of the file was tried
-// since; else -1.
+// unsyncedMeta returns the last step before a step that wrote the log file's meta page, if no sync of the file was
+// attempted since; else -1.
 func (r *run) unsyncedMeta(before int) int {
 	for i, s := range slices.Backward(r.steps[:before]) {
 		switch {
@@ -68,8 +69,8 @@ func (s step) isMeta() bool {
 	return s.name == "write" && s.at < int64(2*os.Getpagesize()) && filepath.Base(s.file.path) == fileName
 }
 
-// crash returns the load's history up to a step, and what a store then reads from the files that the system showed
-// before the step shown.
+// crash returns the load's history up to a step, followed by reads from the files as the system showed them before
+// step shown.
 func (r *run) crash(shown, before int) (linear.History, error) {
 	dir, err := r.lay(shown)
 	defer os.RemoveAll(dir)
@@ -84,7 +85,7 @@ func (r *run) crash(shown, before int) (linear.History, error) {
 	return h, s.Close()
 }
 
-// lay writes the files that the system showed before a step into a new directory, for the caller to remove.
+// lay writes the files that the system showed before a step into a new directory, which the caller removes.
 func (r *run) lay(step int) (dir string, err error) {
 	if dir, err = os.MkdirTemp(r.room, "shown-"); err == nil {
 		err = r.diskBefore(step, rand.New(rand.NewPCG(0, 0))).lay(dir)
@@ -98,7 +99,7 @@ func isSame(a, b linear.Seen) bool {
 		a.Exported == b.Exported && maps.Equal(a.Values, b.Values)
 }
 
-// late is a store whose replies to appends come late.
+// late delays a store's replies to appends.
 type late struct {
 	*ops.Local
 	made    chan ops.Reply
@@ -120,7 +121,7 @@ func TestReadBeforeSync(t *testing.T) {
 	l.Begin()
 	var store late
 	var inFlight sync.WaitGroup
-	// call makes an operation on the session, and returns the step that wrote a meta page last.
+	// call performs an operation on the session, and returns the last step that wrote a meta page.
 	call := func(c ops.Caller, kind ops.Kind, ids ...string) (last int) {
 		o := ops.Op{App: "app", Session: "s", Kind: kind, IDs: ids}
 		if c == store {
@@ -173,7 +174,7 @@ func TestReadBeforeSync(t *testing.T) {
 	}
 	for _, c := range []struct {
 		name        string
-		left        int // the step before which the system showed what the power cut leaves
+		left        int // the step before which the system showed what remains
 		before      int
 		isViolation bool
 	}{
@@ -194,7 +195,7 @@ func TestReadBeforeSync(t *testing.T) {
 	}
 }
 
-// absent is a store that has no session.
+// absent is a store without sessions.
 type absent struct{}
 
 func (absent) Call(ops.Op) ops.Reply { return ops.Reply{Outcome: ops.NotFound} }

@@ -1,6 +1,6 @@
-// Package recorded finds the recorded sessions that tests read: the small set that the
-// repository carries, and the large corpus where it lies beside the repository. Of the small set
-// it makes a log of any length.
+// Package recorded finds the recorded sessions that tests read: the small set in the repository,
+// and the large corpus if it is beside the repository. It also makes logs of any length from the
+// small set.
 package recorded
 
 import (
@@ -16,22 +16,22 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// Where the sets lie, seen from the root of the repository.
+// Folders of the sets, relative to the repository's root.
 const (
 	small = "fuzz/testdata/sessions"
 	large = "../shared/corpus"
 )
 
-// Set is recorded sessions that lie in one folder, with a folder for each source.
+// Set is a set of recorded sessions in one folder, with a subfolder per source.
 type Set struct {
-	Name  string   // names a subtest
-	Dir   string   // the folder
-	Files []string // one for each session, in the order of their paths
-	Large bool     // whether this is the large corpus, of which figures are known
+	Name  string   // name of a subtest
+	Dir   string   // its folder
+	Files []string // one per session, sorted by path
+	Large bool     // it is the large corpus, whose figures are known
 }
 
-// Sets returns the set that the repository carries and, where it is there, the large
-// corpus. The test fails if the first is not found, and logs it if the second is not.
+// Sets returns the set in the repository and, if present, the large corpus. The test fails if the
+// first is missing, and logs it if the second is.
 func Sets(tb testing.TB) []Set {
 	tb.Helper()
 	root := rootOf(tb)
@@ -44,8 +44,8 @@ func Sets(tb testing.TB) []Set {
 	return append(sets, read(tb, corpus))
 }
 
-// Sample returns the files of a set. Of the large corpus a short run gets every n-th
-// alone, and a line in its log that says so.
+// Sample returns the files of a set. In a short run it returns only every n-th file of the large
+// corpus, and logs that.
 func (s Set) Sample(tb testing.TB, n int) []string {
 	tb.Helper()
 	if !s.Large || !testing.Short() {
@@ -68,7 +68,7 @@ func read(tb testing.TB, s Set) Set {
 	return s
 }
 
-// rootOf returns the root of the repository, above the folder in which a test runs.
+// rootOf returns the repository's root, an ancestor of the test's working directory.
 func rootOf(tb testing.TB) string {
 	tb.Helper()
 	for root := "."; ; root = filepath.Join(root, "..") {
@@ -81,9 +81,9 @@ func rootOf(tb testing.TB) string {
 	}
 }
 
-// Log returns a log of n events, with seqs from 1 on: those of the set that the repository
-// carries, again and again. Each time they have ids of their own, and other digits in their
-// contents, so that they have other identifiers, but the same words. It is the same at each call.
+// Log returns a log of n events with seqs from 1: the events of the repository's set, repeated.
+// Each repetition has its own ids and other digits in its contents, so it has other identifiers but
+// the same words. Log is deterministic.
 func Log(tb testing.TB, n int) []patch.Record {
 	tb.Helper()
 	events := eventsOf(tb, Sets(tb)[0])
@@ -116,8 +116,8 @@ func eventsOf(tb testing.TB, s Set) (events []*patch.Event) {
 	return events
 }
 
-// otherDigits turns the digits of each number in an event's content as the wheels of a counter
-// turn. Zeros stay, so that no number begins with one that did not.
+// otherDigits changes the digits of each number in an event's content depending on round, except
+// zeros, so that no number gets a leading zero.
 func otherDigits(text []byte, round int) []byte {
 	shift, escape := round, 0
 	for at := bytes.Index(text, []byte(`"content":`)); at >= 0 && at < len(text); at++ {

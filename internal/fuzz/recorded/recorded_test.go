@@ -13,8 +13,8 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// The set that the repository carries is whole: every source, with its licence and its
-// line in the README, and small enough to be carried.
+// The repository's set is complete: every source has its licence and its line in the README, and
+// the set is small.
 func TestSmallSetIsWhole(t *testing.T) {
 	set := recorded.Sets(t)[0]
 	if set.Large {
@@ -51,7 +51,7 @@ func TestSmallSetIsWhole(t *testing.T) {
 	}
 }
 
-// Of the large corpus a short run takes a part, of the small set all.
+// A short run samples the large corpus and takes all of the small set.
 func TestSample(t *testing.T) {
 	files := []string{"a", "b", "c", "d", "e", "f", "g", "h", "i"}
 	if got := (recorded.Set{Files: files}).Sample(t, 4); !slices.Equal(got, files) {
@@ -66,10 +66,10 @@ func TestSample(t *testing.T) {
 	}
 }
 
-// A log has as many events as it is asked for, of their own ids; the set again has the same words
-// and other numbers.
+// Log returns the requested number of events with unique ids; repetitions have the same words and
+// other numbers.
 func TestLog(t *testing.T) {
-	const events = 360 // of the set
+	const events = 360 // number of events in the set
 	log := recorded.Log(t, 2*events+1)
 	ids := map[string]bool{}
 	for i, r := range log {

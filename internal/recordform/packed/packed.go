@@ -1,9 +1,9 @@
-// Package packed compresses the bodies of records: each by itself, with a dictionary of what
-// bodies have in common. A frame is
+// Package packed compresses the bodies of records one by one, with a dictionary of their common
+// contents. A frame is
 //
 //	byte 0      Beginning, which names the dictionary
 //	bytes 1–3   the length of the block, big endian
-//	bytes 4–    a block of S2, whose first bytes say how long the body is
+//	bytes 4–    a block of S2, which starts with the body's length
 //
 // It has no checksum of its own.
 package packed
@@ -17,25 +17,25 @@ import (
 	"github.com/klauspost/compress/s2"
 )
 
-// MaxBytes is how long a body may be to be packed, and a block to be opened. It bounds what a few
-// bytes can make a reader hold.
+// MaxBytes is the maximum length of a body, and of a block. It bounds the memory that a few bytes
+// can make a reader allocate.
 const MaxBytes = 1 << 20
 
-// Beginning is the first byte of a frame. It means [Dictionary]; another dictionary has another.
+// Beginning is the first byte of a frame, which identifies [Dictionary].
 const Beginning = 0xd1
 
-// Dictionary is what bodies are packed with. Bodies that are stored are read with it for ever: it
-// never changes. Another dictionary needs another first byte of the frame.
+// Dictionary is the compression dictionary. It must never change, since stored bodies need it.
+// Another dictionary needs another first byte of the frame.
 //
 //go:embed records.dict
 var Dictionary []byte
 
 var dictionary = s2.MakeDict(Dictionary, nil)
 
-// Header is how many bytes of a frame stand before its block.
+// Header is the number of bytes of a frame before its block.
 const Header = 4
 
-// Append appends the body's frame to dst. The body has at least one byte and at most MaxBytes.
+// Append appends the body's frame to dst. The body must have 1 to MaxBytes bytes.
 func Append(dst, body []byte) []byte {
 	from, most := len(dst)+Header, s2.MaxEncodedLen(len(body))
 	dst = slices.Grow(dst, Header+most)[:from+most]
@@ -44,7 +44,7 @@ func Append(dst, body []byte) []byte {
 	return dst[:from+n]
 }
 
-// Open returns the body of a frame. It is in buf, if that has room for it.
+// Open returns the body of a frame, in buf if that is large enough.
 func Open(buf, frame []byte) ([]byte, error) {
 	if _, err := Len(frame); err != nil {
 		return nil, err
@@ -52,7 +52,7 @@ func Open(buf, frame []byte) ([]byte, error) {
 	return dictionary.Decode(buf[:0], frame[Header:])
 }
 
-// Len returns how long the body of a frame says it is, if the bytes are one frame, and nothing else.
+// Len returns the stated body length of a frame. It fails unless the bytes are exactly one frame.
 func Len(frame []byte) (int, error) {
 	if len(frame) > 0 && frame[0] != Beginning {
 		return 0, fmt.Errorf("packed with dictionary %#x; this program knows %#x, a newer one may know it", frame[0], Beginning)

@@ -9,9 +9,8 @@ import (
 	"testing"
 )
 
-// bodies yields bodies of many lengths, among them those at which the form of a frame changes, and
-// of many kinds of bytes: those that the dictionary has codes for and those that it has not, few and
-// many of them, with and without what comes again.
+// bodies yields bodies of many lengths, including those at which the form of a frame changes, and of
+// several kinds of bytes: in and not in the dictionary, with and without repetition.
 func bodies(yield func(name string, body []byte) bool) {
 	r := rand.New(rand.NewPCG(1, 2))
 	lengths := []int{0, 1, 6, 7, 8, 9, 16, 17, 31, 32, 255, 256, 257, 1022, 1023, 1024, 1025, 4095, 4096, 16383, 16384, 16385,
