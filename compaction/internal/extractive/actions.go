@@ -16,6 +16,7 @@ import (
 type action struct {
 	files []string // that it changes
 	shell bool     // it is a command
+	looks bool     // that changes nothing and runs nothing
 	check string   // the command of a build, test, commit or the like
 	key   string   // what a later call must have for its outcome to take the place of this one's
 }
@@ -91,6 +92,8 @@ func (a *action) command(text string) {
 		}
 		switch {
 		case len(said) == 0 || said[0] == "cd":
+		case said[0][0] == '#':
+			continue
 		case looks[said[0]]:
 			looked = cmp.Or(looked, commandName(said))
 		default:
@@ -107,6 +110,7 @@ func (a *action) command(text string) {
 			}
 		}
 	}
+	a.looks = a.key == ""
 	a.key = cmp.Or(a.key, looked)
 }
 
@@ -124,7 +128,7 @@ const maxCheck = maxArgs / 3
 var (
 	document   = regexp.MustCompile(`<<-?\s*['"]?(\w+)`)
 	quotes     = regexp.MustCompile(`'[^']*'|"(?:[^"\\]|\\.)*"`)
-	writesFile = regexp.MustCompile(`(?:>|\btee (?:-a )?|\bsed -[a-zA-Z]*i\S* (?:-e )?(?:'' )+)\s*([\w./~@-]+)`)
+	writesFile = regexp.MustCompile(`(?:(?:^|[^-=])>|\btee (?:-a )?|\bsed -[a-zA-Z]*i\S* (?:-e )?(?:'' )+)\s*([\w./~@-]+)`)
 )
 
 // withoutDocuments returns a command without the lines of its here-documents.

@@ -134,7 +134,11 @@ func (t *turn) weigh(isLatest bool, most tokens.Size) {
 			u.weight *= step
 		}
 	}
-	weigh(1, t.states)
+	for i, u := range t.states {
+		if u.weight = 1; i < len(t.states)-lastFew {
+			u.weight = closing
+		}
+	}
 }
 
 // leastEnd is how much of each end of a long message is kept, be it more than its part of the room.

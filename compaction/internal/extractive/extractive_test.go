@@ -98,10 +98,12 @@ func TestSummarise(t *testing.T) {
 		}, 400, "changed /w/x.go ×2; go test ./... -count 1 → ok all of it; failed rm: cannot remove '/w/y': busy (rm /w/y)", "TestX"},
 		{"files that a shell writes", []*patch.Event{
 			called("1", "bash", map[string]any{"command": "cd /w && cat > src/a.py <<'EOF'\nif x > limit: print(1)\nEOF"}), called("2", "bash", map[string]any{"command": "cd /w && sed -i 's/a > b/c/' src/b.py"}),
-			called("3", "bash", map[string]any{"command": "echo x >> notes.txt 2>/dev/null; python run.py > /dev/null 2>&1 | tee -a run.log"}), filler(80),
-		}, 400, "changed src/a.py, src/b.py, notes.txt, run.log", "limit,~/dev/null,"},
-		{"what the last calls were", append([]*patch.Event{said("a", "user", "Find the leak.")}, append(commands("git log -3", "grep -rn pool.Get src", "go test -run Leak ./pool", "go tool pprof heap.out"), filler(80))...), 400,
-			"bash ×4, last: command=go tool pprof heap.out~before bash(command=git log -3), bash(command=grep -rn pool.Get src)", ""},
+			called("3", "bash", map[string]any{"command": "echo x >> notes.txt 2>/dev/null; python run.py > /dev/null 2>&1 | tee -a run.log"}),
+			called("4", "bash", map[string]any{"command": "# don't test: docs -> old/docs, a => b\ncat docs"}), filler(80),
+		}, 400, "changed src/a.py, src/b.py, notes.txt, run.log", "limit,~/dev/null,~old/docs\n~# don't test: docs -> old/docs, a => b →"},
+		{"what the last calls were", append([]*patch.Event{said("a", "user", "Find the leak.")}, append(commands("git log -3", "psql -c 'select 1'", "grep -rn pool.Get src", "psql -c 'select 2'", "go test -run Leak ./pool", "echo 1 > a.txt", "go tool pprof heap.out"), filler(80))...), 400,
+			"bash ×7, last: command=go tool pprof heap.out; before bash(command=git log -3), bash(command=psql -c 'select 2')\n  State: changed a.txt; go test -run Leak ./pool → done", ""},
+		{"calls without an answer", append([]*patch.Event{called("1", "lend", nil), called("2", "lend", map[string]any{"a": 1}), called("3", "ask", nil)}, filler(80)), 400, "- unanswered: lend ×2, ask", ""},
 		{"what is said twice", []*patch.Event{
 			said("a", "agent", "The lock is held by the flusher. Deadlocks of Postgres look alike, as Margarethe wrote in the runbook."), called("1", "look", nil), answered("1", "look", nil),
 			said("a", "agent", "The lock is held by the flusher. It is never released on an error."), called("2", "look", nil), answered("2", "look", nil), said("a", "agent", "Done."), filler(40),
@@ -349,6 +351,21 @@ func TestLastMessagesOfALongTurn(t *testing.T) {
 	for _, crate := range []string{"Crate 137", "Crate 138", "Crate 139"} {
 		if !strings.Contains(got, crate) {
 			t.Errorf("%s is not in\n%s", crate, got)
+		}
+	}
+}
+
+// Many changed files do not push out what the user said.
+func TestManyChangedFiles(t *testing.T) {
+	events := []*patch.Event{said("0", "user", "Tidy up."), said("a", "user", "Move the sources. "+strings.Repeat("Helpers of the kitchen go where the helpers of the garden are by now. ", 3)+"\nThe theme of the interface goes to Wolfsburg.\nTools of the workshop go to Ingolstadt.")}
+	for i := range 40 {
+		id := fmt.Sprint(i)
+		events = append(events, called(id, "write", map[string]any{"path": fmt.Sprintf("/srv/moved/workshop%d/engine%d.ts", i, i), "content": "x"}), answered(id, "write", map[string]any{"result": "ok"}))
+	}
+	got := Summarise(Input{Max: 300, Events: append(events, said("b", "user", "And now?"), filler(20))})
+	for _, want := range []string{"go to Ingolstadt", "engine39.ts"} {
+		if !strings.Contains(got, want) {
+			t.Errorf("%q is not in\n%s", want, got)
 		}
 	}
 }

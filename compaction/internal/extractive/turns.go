@@ -1,6 +1,7 @@
 package extractive
 
 import (
+	"cmp"
 	"fmt"
 	"path"
 	"slices"
@@ -174,14 +175,20 @@ func (s *reader) end() {
 	for i, t := range s.turns {
 		t.tellCalls(i >= len(s.turns)-latest)
 	}
-	var names []string
+	waiting := map[string]int{}
+	var open []string
 	for _, c := range s.calls {
 		if !c.answered {
-			names = append(names, c.name)
+			if waiting[c.name]++; waiting[c.name] == 1 {
+				open = append(open, c.name)
+			}
 		}
 	}
-	if len(names) > 0 {
-		s.open = cut(waitingCall+strings.Join(names, ", "), maxOutcome)
+	for i, name := range open {
+		open[i] += times(waiting[name])
+	}
+	if len(open) > 0 {
+		s.open = cut(waitingCall+strings.Join(open, ", "), maxOutcome)
 	}
 }
 
@@ -300,7 +307,7 @@ func (s *reader) set(kind, of, text string) {
 
 const (
 	shownCalls = 2 // of one tool in a turn are told one by one
-	lastCalls  = 8 // of a latest turn are, if there is room
+	lastFew    = 8 // of a latest turn are, of those that its states do not tell, if there is room; as many states weigh most
 )
 
 // tellCalls tells the calls of a turn: a tool's, or how many there were and the last.
@@ -333,11 +340,17 @@ func (t *turn) tellCalls(isLatest bool) {
 	if !isLatest {
 		return
 	}
-	for _, c := range t.calls[max(0, len(t.calls)-lastCalls):] {
-		if calls := byName[c.name]; len(calls) > shownCalls && c != calls[len(calls)-1] {
-			t.did = append(t.did, &unit{text: c.text(), kind: before})
+	var earlier []*unit
+	told := map[string]bool{} // by what they touch
+	for _, c := range slices.Backward(t.calls) {
+		calls, of := byName[c.name], c.name+" "+cmp.Or(c.do.key, c.args)
+		if len(calls) > shownCalls && c != calls[len(calls)-1] && !told[of] && !c.do.looks && c.do.check == "" && len(c.do.files) == 0 && len(earlier) < lastFew {
+			earlier = append(earlier, &unit{text: c.text(), kind: before})
 		}
+		told[of] = true
 	}
+	slices.Reverse(earlier)
+	t.did = append(t.did, earlier...)
 }
 
 // text is a call with its arguments.
