@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"flag"
+	"fmt"
 	"os"
 	"testing"
 	"time"
@@ -25,7 +26,12 @@ const (
 	goldenText = "testdata/golden.jsonl" // what the session in it exports
 )
 
-var goldenKey = store.Key{App: "app", User: "a user/b", Session: "golden"}
+var (
+	goldenKey  = store.Key{App: "app", User: "a user/b", Session: "golden"}
+	goldenFork = store.Key{App: "app", User: "a user/b", Session: "fork"} // of the first, with an erasure, and so long that its ids are sorted
+)
+
+const goldenForkEvents = 512 // "f1" to "f512"; "f2" is erased
 
 // A database reads as it was written: Go types, ids, shared state, a snapshot.
 func TestGoldenFile(t *testing.T) {
@@ -56,6 +62,39 @@ func TestGoldenFile(t *testing.T) {
 	if err != nil || c.Records[0].Seq != 1 {
 		t.Errorf("a retry: %v, %v", c.Records, err)
 	}
+}
+
+// A fork reads as it was written: sorted ids, a blank and its receipt, and that it is a fork.
+func TestGoldenFork(t *testing.T) {
+	ctx := context.Background()
+	s := openStore(t, teststore.Unpack(t, goldenDB), store.Options{})
+	defer s.Close()
+	origin, fork := sessionOf(t, s, goldenKey), sessionOf(t, s, goldenFork)
+	first := origin.View.Seq() + 1
+	c, err := s.AppendEvents(ctx, goldenFork, []*patch.Event{goldenForkEvent(t, 300)}, store.AppendOptions{})
+	if err != nil || c.Records[0].Seq != first+299 {
+		t.Errorf("a retry: %v, %v", c.Records, err)
+	}
+	receipts := 0
+	for r, err := range s.RawEvents(ctx, goldenFork, first) {
+		testlog.NoError(t, err)
+		if r.Patch != nil && r.Patch.Type() == patch.Erase {
+			receipts++
+		}
+	}
+	second := fork.View.At(origin.View.Len() + 1)
+	if _, erased := second.ErasedBy(); receipts != 1 || !erased || second.ID() != "f2" {
+		t.Errorf("there are %d receipts, and the second event of the fork is %s", receipts, second.ID())
+	}
+	erasure, err := s.Erase(ctx, goldenFork, store.EraseSelection{EventIDs: []string{"e1"}}, store.EraseOptions{DryRun: true})
+	testlog.NoError(t, err)
+	testlog.Equal(t, "sessions that have the first event", len(erasure.Sessions), 2)
+}
+
+func goldenForkEvent(t *testing.T, i int) *patch.Event {
+	t.Helper()
+	return testlog.Must(patch.NewEvent(patch.Fields{ID: fmt.Sprint("f", i), Author: "user", Content: patch.Text("user", fmt.Sprint("text ", i)),
+		Timestamp: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}))(t)
 }
 
 func makeGolden(t *testing.T) {
@@ -95,6 +134,14 @@ func makeGolden(t *testing.T) {
 	var text bytes.Buffer
 	testlog.NoError(t, s.Export(ctx, goldenKey, &text, store.ExportOptions{}))
 	testlog.NoError(t, os.WriteFile(goldenText, text.Bytes(), 0o644))
+
+	testlog.Must(s.Fork(ctx, goldenKey, goldenFork, store.ForkOptions{}))(t)
+	var events []*patch.Event
+	for i := range goldenForkEvents {
+		events = append(events, goldenForkEvent(t, i+1))
+	}
+	testlog.Must(s.AppendEvents(ctx, goldenFork, events, store.AppendOptions{}))(t)
+	testlog.Must(s.Erase(ctx, goldenFork, store.EraseSelection{EventIDs: []string{"f2"}}, store.EraseOptions{ID: "call", Author: "ann", Reason: "golden"}))(t)
 	testlog.NoError(t, s.Close())
 	var packed bytes.Buffer
 	w := testlog.Must(gzip.NewWriterLevel(&packed, gzip.BestCompression))(t)
