@@ -25,9 +25,7 @@ import (
 // errors are as for [store.Store.Revert].
 func (s *Service) Revert(ctx context.Context, sess session.Session, patchID string) (store.Committed, error) {
 	return s.patching(ctx, sess, "revert", func(ctx context.Context, key store.Key, on fold.View) (store.Committed, error) {
-		return s.store.Revert(ctx, key, patchID, store.UndoOptions{
-			On: on, Author: userAuthor, AllowOrphans: strings.HasPrefix(patchID, compaction.InterruptedPrefix),
-		})
+		return s.store.Revert(ctx, key, patchID, on, strings.HasPrefix(patchID, compaction.InterruptedPrefix))
 	})
 }
 
@@ -39,7 +37,7 @@ func (s *Service) Revert(ctx context.Context, sess session.Session, patchID stri
 // patch was logged since the session looked.
 func (s *Service) Rewind(ctx context.Context, sess session.Session, invocationID string) (store.Committed, error) {
 	return s.patching(ctx, sess, "rewind", func(ctx context.Context, key store.Key, on fold.View) (store.Committed, error) {
-		return s.store.Rewind(ctx, key, invocationID, store.UndoOptions{On: on, Author: userAuthor})
+		return s.store.Rewind(ctx, key, invocationID, on)
 	})
 }
 

@@ -4,6 +4,7 @@ import (
 	"google.golang.org/adk/v2/tool/toolconfirmation"
 	"google.golang.org/genai"
 
+	"github.com/patchlog-dev/patchlog/adk/internal/storage"
 	"github.com/patchlog-dev/patchlog/compaction"
 	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/patch"
@@ -45,8 +46,7 @@ type pinning struct {
 	pinned map[int]bool // by visible index
 }
 
-// userAuthor is the author of what the user says, and of summaries.
-const userAuthor = "user"
+const userAuthor = storage.UserAuthor
 
 func (p pinning) agents() {
 	newest := map[string]int{}

@@ -47,8 +47,9 @@ type Storage interface {
 	// ApplyNewest is ApplyPatch for patches made from a view that was read just before.
 	ApplyNewest(ctx context.Context, key store.Key, patches []*patch.PatchEvent, opts store.PatchOptions) (store.Committed, error)
 	Preview(ctx context.Context, key store.Key, patches []*patch.PatchEvent, opts store.PatchOptions) (store.Preview, error)
-	Revert(ctx context.Context, key store.Key, patchID string, opts store.UndoOptions) (store.Committed, error)
-	Rewind(ctx context.Context, key store.Key, invocationID string, opts store.UndoOptions) (store.Committed, error)
+	// Revert and Rewind are those of [store.Store], by the user, who has seen a view.
+	Revert(ctx context.Context, key store.Key, patchID string, on fold.View, allowOrphans bool) (store.Committed, error)
+	Rewind(ctx context.Context, key store.Key, invocationID string, on fold.View) (store.Committed, error)
 	Lease(ctx context.Context, key store.Key, name string, ttl time.Duration) (held bool, err error)
 
 	Fork(ctx context.Context, key, newKey store.Key, opts store.ForkOptions) (Session, error)
@@ -64,6 +65,9 @@ type Storage interface {
 	// record, and its index among the events that the record brought.
 	Handle(seq uint64, index int, e *patch.Event) string
 }
+
+// UserAuthor is the author of the user's events, of summaries, and of reverts and rewinds.
+const UserAuthor = "user"
 
 // IDHandle begins a handle that names an event by its id.
 const IDHandle = "id="
@@ -129,6 +133,16 @@ func (s InStore) Append(ctx context.Context, key store.Key, opts store.AppendOpt
 // ApplyNewest is [store.Store.ApplyPatch], which reads no more than it needs.
 func (s InStore) ApplyNewest(ctx context.Context, key store.Key, patches []*patch.PatchEvent, opts store.PatchOptions) (store.Committed, error) {
 	return s.Store.ApplyPatch(ctx, key, patches, opts)
+}
+
+// Revert is [store.Store.Revert].
+func (s InStore) Revert(ctx context.Context, key store.Key, patchID string, on fold.View, allowOrphans bool) (store.Committed, error) {
+	return s.Store.Revert(ctx, key, patchID, store.UndoOptions{On: on, Author: UserAuthor, AllowOrphans: allowOrphans})
+}
+
+// Rewind is [store.Store.Rewind].
+func (s InStore) Rewind(ctx context.Context, key store.Key, invocationID string, on fold.View) (store.Committed, error) {
+	return s.Store.Rewind(ctx, key, invocationID, store.UndoOptions{On: on, Author: UserAuthor})
 }
 
 // CanLeaveOut reports whether the session is damaged, or was deleted meanwhile.

@@ -312,7 +312,7 @@ func (l *baseLog) patchEvent(ctx context.Context, id string, patches []*patch.Pa
 		at = platform.Now(ctx)
 	}
 	e := &session.Event{
-		ID: id, InvocationID: id, Author: "user", Timestamp: at.Truncate(time.Microsecond).Add(time.Microsecond),
+		ID: id, InvocationID: id, Author: storage.UserAuthor, Timestamp: at.Truncate(time.Microsecond).Add(time.Microsecond),
 		LLMResponse: model.LLMResponse{CustomMetadata: map[string]any{portable.MetadataKey: text}},
 		Actions:     session.EventActions{StateDelta: map[string]any{}},
 	}

@@ -207,8 +207,8 @@ func (b *Storage) Preview(ctx context.Context, key store.Key, patches []*patch.P
 }
 
 // Revert appends an event that carries reverts.
-func (b *Storage) Revert(ctx context.Context, key store.Key, patchID string, opts store.UndoOptions) (store.Committed, error) {
-	return b.undo(ctx, key, opts, store.PatchOptions{AllowOrphans: opts.AllowOrphans}, func(l *baseLog) (patches []*patch.PatchEvent, err error) {
+func (b *Storage) Revert(ctx context.Context, key store.Key, patchID string, on fold.View, allowOrphans bool) (store.Committed, error) {
+	return b.undo(ctx, key, store.PatchOptions{On: on, AllowOrphans: allowOrphans}, func(l *baseLog) (patches []*patch.PatchEvent, err error) {
 		ids, err := l.view.RevertTargets(patchID)
 		for _, id := range ids {
 			patches = append(patches, patch.NewRevert(id))
@@ -218,11 +218,11 @@ func (b *Storage) Revert(ctx context.Context, key store.Key, patchID string, opt
 }
 
 // Rewind appends an event that carries the patches of a rewind.
-func (b *Storage) Rewind(ctx context.Context, key store.Key, invocationID string, opts store.UndoOptions) (store.Committed, error) {
+func (b *Storage) Rewind(ctx context.Context, key store.Key, invocationID string, on fold.View) (store.Committed, error) {
 	if invocationID == "" {
 		return store.Committed{}, fmt.Errorf("%w: the invocation to rewind to has no id", patch.ErrInvalid)
 	}
-	return b.undo(ctx, key, opts, store.PatchOptions{AllowOrphans: true, AllowPinned: true}, func(l *baseLog) ([]*patch.PatchEvent, error) {
+	return b.undo(ctx, key, store.PatchOptions{On: on, AllowOrphans: true, AllowPinned: true}, func(l *baseLog) ([]*patch.PatchEvent, error) {
 		for _, r := range l.records {
 			if r.Event != nil && r.Event.InvocationID() == invocationID {
 				return l.view.Rewind(r.Seq)
@@ -233,11 +233,10 @@ func (b *Storage) Rewind(ctx context.Context, key store.Key, invocationID string
 }
 
 // undo appends an event that carries patches made from the newest view.
-func (b *Storage) undo(ctx context.Context, key store.Key, opts store.UndoOptions, rules store.PatchOptions, plan func(*baseLog) ([]*patch.PatchEvent, error)) (store.Committed, error) {
-	rules.On = opts.On
-	return b.patching(ctx, key, readAll, rules, func(l *baseLog) ([]*patch.PatchEvent, error) {
+func (b *Storage) undo(ctx context.Context, key store.Key, opts store.PatchOptions, plan func(*baseLog) ([]*patch.PatchEvent, error)) (store.Committed, error) {
+	return b.patching(ctx, key, readAll, opts, func(l *baseLog) ([]*patch.PatchEvent, error) {
 		patches, err := plan(l)
-		for i, r := range fold.Grouped(l.view, opts.Author, uuid.NewString, patches) {
+		for i, r := range fold.Grouped(l.view, storage.UserAuthor, uuid.NewString, patches) {
 			patches[i] = r.Patch
 		}
 		return patches, err
