@@ -158,6 +158,16 @@ func TestValuesOfOtherTypes(t *testing.T) {
 	}
 }
 
+// A part that is nil, on which ADK's methods panic, is logged.
+func TestPartsThatAreNil(t *testing.T) {
+	onStoreAnd(t, bases, adk.Options{}, func(t *testing.T, s *adk.Service) {
+		e := text("e", "app", "hi")
+		e.Content.Parts = append(e.Content.Parts, nil)
+		no(t, s.AppendEvent(t.Context(), create(t, s, "s", nil), e))
+		equal(t, "parts", len(get(t, s, "s").Events().At(0).Content.Parts), 2)
+	})
+}
+
 // U+FFFD takes the place of bytes that are not UTF-8, wherever they stand, and a run is told once.
 func TestTextThatIsNotUTF8(t *testing.T) {
 	const bad, good = "half \xed\xa0\xbd \xff", "half \ufffd\ufffd\ufffd \ufffd"

@@ -74,35 +74,55 @@ func (s *Service) change(w http.ResponseWriter, r *http.Request, what string, ke
 	if kind, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type")); kind != "application/json" {
 		return "", errMediaType
 	}
-	var body struct {
-		RewindBefore string `json:"rewindBeforeInvocationId"`
-		SessionID    string `json:"sessionId"`
-		ForkBefore   string `json:"forkBeforeInvocationId"`
+	var rewind rewindBody
+	var fork forkBody
+	if err := decodeBody(w, r, map[string]any{"rewind": &rewind, "fork": &fork}[what]); err != nil {
+		return "", err
 	}
-	in := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxBody))
-	in.DisallowUnknownFields()
-	if err := in.Decode(&body); err != nil && (what == "rewind" || !errors.Is(err, io.EOF)) {
-		return "", fmt.Errorf("%w: body: %w", patch.ErrInvalid, err)
-	}
-	switch {
-	case what == "rewind" && body.RewindBefore == "":
+	switch id := fork.SessionID; {
+	case what == "rewind" && rewind.Before == "":
 		return "", &patch.FieldError{Field: "rewindBeforeInvocationId", Problem: "it is missing"}
-	case strings.Contains(body.SessionID, "/"):
-		return "", &patch.FieldError{Field: "sessionId", Problem: "a path cannot name an id with a slash"}
+	case id == "." || id == ".." || strings.Contains(id, "/"):
+		return "", &patch.FieldError{Field: "sessionId", Problem: fmt.Sprintf("a path cannot name the id %q", id)}
 	}
 	got, err := s.Get(r.Context(), &session.GetRequest{AppName: key.App, UserID: key.User, SessionID: key.Session})
 	if err != nil {
 		return "", err
 	}
 	if what == "rewind" {
-		_, err := s.Rewind(r.Context(), got.Session, body.RewindBefore)
+		_, err := s.Rewind(r.Context(), got.Session, rewind.Before)
 		return key.Session, err
 	}
-	forked, err := s.Fork(r.Context(), got.Session, ForkOptions{SessionID: body.SessionID, BeforeInvocation: body.ForkBefore})
+	forked, err := s.Fork(r.Context(), got.Session, ForkOptions{SessionID: fork.SessionID, BeforeInvocation: fork.Before})
 	if err != nil {
 		return "", err
 	}
 	return forked.ID(), nil
+}
+
+type rewindBody struct {
+	Before string `json:"rewindBeforeInvocationId"`
+}
+
+type forkBody struct {
+	SessionID string `json:"sessionId"`
+	Before    string `json:"forkBeforeInvocationId"`
+}
+
+// decodeBody decodes a request's body, one JSON object without other fields than those of into. No body is an empty one.
+func decodeBody(w http.ResponseWriter, r *http.Request, into any) error {
+	in := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxBody))
+	in.DisallowUnknownFields()
+	err := in.Decode(into)
+	if err == nil {
+		if _, err = in.Token(); err == nil {
+			err = errors.New("it goes on after its end")
+		}
+	}
+	if errors.Is(err, io.EOF) {
+		return nil
+	}
+	return fmt.Errorf("%w: body: %w", patch.ErrInvalid, err)
 }
 
 // checkPage reports whether there is a session whose history has an event, or only the former if the id is "".

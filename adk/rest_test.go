@@ -61,7 +61,13 @@ func TestRESTHandler(t *testing.T) {
 			{"POST", "/apps/app/users/user/sessions/none/rewind", `{"rewindBeforeInvocationId":"inv-e1"}`, 404},
 			{"POST", "/apps/app/users/user/sessions/none/fork", "{}", 404},
 			{"POST", path + "/fork", `{"forkBeforeInvocationId":"none"}`, 404},
+			{"POST", path + "/rewind", `{"rewindBeforeInvocationId":"inv-e1","sessionId":"t"}`, 400},
+			{"POST", path + "/rewind", `{"rewindBeforeInvocationId":"inv-e1"} {}`, 400},
+			{"POST", path + "/rewind", `{"rewindBeforeInvocationId":"inv-e1"}}`, 400},
+			{"POST", path + "/rewind", `{"rewindBeforeInvocationId":"inv-e1"`, 400},
+			{"POST", path + "/fork", `{"rewindBeforeInvocationId":"inv-e1"}`, 400}, // which would fork all
 			{"POST", path + "/fork", `{"sessionId":"a/b"}`, 400},
+			{"POST", path + "/fork", `{"sessionId":".."}`, 400},
 			{"POST", path + "/fork", `{"sessionId":"` + strings.Repeat("x", 1<<17) + `"}`, 413},
 			{"GET", path + "/fork", "", 404},
 			{"POST", path + "/history", "{}", 404},

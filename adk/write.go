@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"slices"
 
 	"google.golang.org/adk/v2/session"
 
@@ -62,11 +63,16 @@ func (s *Service) AppendEvent(ctx context.Context, sess session.Session, e *sess
 		return appendError(err, e)
 	}
 	s.compacting.afterAppend(ctx, handle, e, first)
-	if e.Author != userAuthor && e.IsFinalResponse() && !s.runs.isWatched(handle.key, e.InvocationID) {
+	if e.Author != userAuthor && isFinal(e) && !s.runs.isWatched(handle.key, e.InvocationID) {
 		s.runs.end(ctx, handle.key, e.InvocationID, true)
 		s.compacting.notify(handle.key)
 	}
 	return nil
+}
+
+// isFinal reports whether an event is its agent's final response. ADK's own method panics on a part that is nil.
+func isFinal(e *session.Event) bool {
+	return (e.Content == nil || !slices.Contains(e.Content.Parts, nil)) && e.IsFinalResponse()
 }
 
 // append reports whether the event was the first that was appended through the session.
