@@ -620,26 +620,4 @@ func TestWhoSummarises(t *testing.T) {
 	}
 }
 
-// A session is compacted at a share of the context window that the model, or the options, say.
-func TestContextWindow(t *testing.T) {
-	for name, opts := range map[string]adk.Options{
-		"the model":   {Model: windowed{shortener{}}, ContextWindow: adk.ContextWindow{Share: 0.5}},
-		"the options": {Model: windowed{shortener{}}, ContextWindow: adk.ContextWindow{Share: 0.001, Tokens: 200_000}},
-		"neither":     {Model: windowed{shortener{}}},
-	} {
-		opts.Compaction = compaction.Config{Enabled: true, CompactionInterval: 1000}
-		svc := compacted(t, opts)
-		sess := exchanges(t, svc, "app", 10)
-		svc.Settle(t)
-		no(t, errOf(svc.Compact(t.Context(), sess, adk.CompactOptions{})))
-		if compacts := len(told(get(t, svc, "s"))) > 0; compacts != (name != "neither") {
-			t.Errorf("%s: compacted %v", name, compacts)
-		}
-	}
-}
-
-type windowed struct{ model.LLM }
-
-func (windowed) ContextWindow() int { return 400 }
-
 type nilModel struct{ model.LLM }

@@ -315,9 +315,8 @@ func ExampleService_Memory() {
 // more often, one never, and no summary may name a password.
 func ExampleOptions() {
 	opts := adk.Options{
-		Compaction:    compaction.DefaultConfig(),
-		Model:         counter{}, // the one that llmagent.Config has
-		ContextWindow: adk.ContextWindow{Share: 0.5, Tokens: 128_000},
+		Compaction: compaction.DefaultConfig(),
+		Model:      counter{}, // the one that llmagent.Config has
 		Approve: func(_ context.Context, d compaction.ApproveRequest[store.Key]) error {
 			for _, s := range d.Summaries {
 				if strings.Contains(s.Event.String(), "password") {

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"iter"
 	"strings"
 
 	"google.golang.org/adk/v2/platform"
@@ -110,12 +109,6 @@ func (s *Service) Erase(ctx context.Context, sess session.Session, selection sto
 		handle.advance(v)
 	}
 	return erased, err
-}
-
-// Retain deletes sessions and erases hidden events that are due by the policies of their apps, as
-// [store.Store.Retain] does. Over a wrapped service the error matches [errors.ErrUnsupported].
-func (s *Service) Retain(ctx context.Context, policies map[string]store.Retention, opts store.RetainOptions) iter.Seq2[store.Retained, error] {
-	return s.store.Retain(ctx, policies, opts)
 }
 
 // ListPageRequest says which sessions to list.

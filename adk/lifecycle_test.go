@@ -85,21 +85,13 @@ func TestErase(t *testing.T) {
 		equal(t, "kept", one.Events().At(2).Content.Parts[0].Text, "this is e2")
 	}
 	no(t, errOf(s.ApplyPatch(t.Context(), sess, []*patch.PatchEvent{patch.NewSplice(0, 1)}, store.PatchOptions{})))
-	retained := 0
-	for _, err := range s.Retain(t.Context(), map[string]store.Retention{"app": {DeleteAfter: 1}}, store.RetainOptions{}) {
-		no(t, err)
-		retained++
-	}
-	equal(t, "retained", retained, 1)
+	no(t, s.Delete(t.Context(), &session.DeleteRequest{AppName: "app", UserID: "user", SessionID: "s"}))
 	fails(t, errOf(s.Erase(t.Context(), sess, store.EraseSelection{All: true}, store.EraseOptions{})), store.ErrNotFound)
 
 	wrapped := wrap(t, session.InMemoryService(), adk.Options{})
 	fails(t, errOf(wrapped.Erase(t.Context(), create(t, wrapped, "s", nil), store.EraseSelection{All: true}, store.EraseOptions{})), errors.ErrUnsupported)
 	if err := errOf(wrapped.Erase(t.Context(), get(t, wrapped, "s"), store.EraseSelection{All: true}, store.EraseOptions{})); strings.Contains(err.Error(), "age") {
 		t.Errorf("an erase that asks for no age is refused with %q", err)
-	}
-	for _, err := range wrapped.Retain(t.Context(), nil, store.RetainOptions{}) {
-		fails(t, err, errors.ErrUnsupported)
 	}
 }
 

@@ -37,9 +37,6 @@ type Options struct {
 	// any summarizer for which Compaction names none. A Model without compaction is an error.
 	Model model.LLM
 
-	// ContextWindow has sessions compacted at a share of the model's context window.
-	ContextWindow ContextWindow
-
 	// Prepare, Approve and Observe are those of [compaction.Options]. They may be called from several goroutines
 	// at once, while a run waits, and should return soon after ctx is done, which is after five minutes, or when
 	// nine tenths of the run's patience are over. No veto and no failure reaches a run. They get the log's events,

@@ -653,14 +653,9 @@ func TestOptionsAreValidated(t *testing.T) {
 		{"Options.Compaction.TokenThreshold", adk.Options{Compaction: compaction.Config{Enabled: true, TokenThreshold: -1}}},
 		{"Options.Compaction.Summarizer", adk.Options{Compaction: compaction.Config{Enabled: true, CompactionInterval: 1, Summarizer: adk.Summarizer(nil)}}},
 		{"Options.MaxResultTokens", adk.Options{MaxResultTokens: 1}},
-		{"Options.ContextWindow.Tokens", adk.Options{ContextWindow: adk.ContextWindow{Share: 0.5, Tokens: -1}, Compaction: compaction.DefaultConfig()}},
-		{"Options.Compaction.Enabled", adk.Options{ContextWindow: adk.ContextWindow{Share: 0.5, Tokens: 1000}}},
 		{"Options.Compaction", adk.Options{Compaction: compaction.Config{Enabled: true}}},
 		{"Options.Model", adk.Options{Model: shortener{}}},
 		{"Options.Model", adk.Options{Model: (*nilModel)(nil), Compaction: compaction.DefaultConfig()}},
-		{"Options.ContextWindow.Tokens", adk.Options{ContextWindow: adk.ContextWindow{Share: 0.5}, Compaction: compaction.DefaultConfig(), Model: shortener{}}},
-		{"Options.ContextWindow.Share", adk.Options{ContextWindow: adk.ContextWindow{Share: 1.5, Tokens: 1}, Compaction: compaction.DefaultConfig()}},
-		{"Options.ContextWindow.Share", adk.Options{ContextWindow: adk.ContextWindow{Tokens: 1}, Compaction: compaction.DefaultConfig()}},
 	} {
 		for _, err := range []error{c.opts.Validate(), errOf(adk.NewService(inMemoryStore(t), c.opts)), errOf(adk.Wrap(session.InMemoryService(), c.opts))} {
 			fails(t, err, patch.ErrInvalid)

@@ -54,7 +54,6 @@ type Storage interface {
 
 	Fork(ctx context.Context, key, newKey store.Key, opts store.ForkOptions) (Session, error)
 	Erase(ctx context.Context, key store.Key, selection store.EraseSelection, opts store.EraseOptions) (store.Erasure, error)
-	Retain(ctx context.Context, policies map[string]store.Retention, opts store.RetainOptions) iter.Seq2[store.Retained, error]
 
 	recall.Log[store.Key]
 

@@ -273,11 +273,6 @@ func (b *Storage) Erase(context.Context, store.Key, store.EraseSelection, store.
 	return store.Erasure{}, errCannotErase
 }
 
-// Retain is not supported.
-func (b *Storage) Retain(context.Context, map[string]store.Retention, store.RetainOptions) iter.Seq2[store.Retained, error] {
-	return func(yield func(store.Retained, error) bool) { yield(store.Retained{}, errCannotRetain) }
-}
-
 // List yields the base's sessions in the order of their keys, without seqs and creations.
 func (b *Storage) List(ctx context.Context, opts store.ListOptions) iter.Seq2[store.Info, error] {
 	return func(yield func(store.Info, error) bool) {
@@ -436,7 +431,4 @@ func compareKeys(a, b store.Key) int {
 	return cmp.Or(cmp.Compare(a.User, b.User), cmp.Compare(a.Session, b.Session))
 }
 
-var (
-	errCannotErase  = fmt.Errorf("%w: a wrapped service cannot change its events; move the sessions into a store (patchlog import) to erase", errors.ErrUnsupported)
-	errCannotRetain = fmt.Errorf("%w: a wrapped service cannot find events by age; move the sessions into a store (patchlog import) for retention", errors.ErrUnsupported)
-)
+var errCannotErase = fmt.Errorf("%w: a wrapped service cannot change its events; move the sessions into a store (patchlog import) to erase", errors.ErrUnsupported)
