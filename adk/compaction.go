@@ -27,6 +27,7 @@ type compacting struct {
 	inRun      *compaction.Compactor[store.Key] // nil: in the background alone
 	timeout    time.Duration
 	last       cache.Cache[store.Key, compaction.Attempt[store.Key]]
+	waited     cache.Cache[turn, time.Duration] // for compactions that wrote nothing
 }
 
 func newCompacting(s storage.Storage, t *telemetry, runs *runs, cfg compaction.Config, opts Options) (*compacting, error) {
@@ -103,7 +104,9 @@ func (c *compacting) compactInRun(ctx context.Context, handle *Session, invocati
 	if tokens, _ := compaction.PromptTokens(handle.View()); tokens < least {
 		return
 	}
-	left := c.timeout - handle.waitIn(invocation)
+	waiting := turn{handle.key, invocation}
+	waited, _ := c.waited.Get(waiting)
+	left := c.timeout - waited
 	if left <= c.timeout/10 { // a call that took nine tenths is not made again
 		return
 	}
@@ -112,7 +115,7 @@ func (c *compacting) compactInRun(ctx context.Context, handle *Session, invocati
 	began := time.Now()
 	written, err := c.inRun.Compact(limited, handle.key, compaction.Run{Invocation: invocation})
 	if err != nil || len(written) == 0 {
-		handle.addWait(invocation, time.Since(began))
+		c.waited.Put(waiting, waited+time.Since(began), 1)
 	}
 	if len(written) == 0 {
 		return
@@ -126,25 +129,6 @@ func (c *compacting) show(ctx context.Context, handle *Session) {
 	if err == nil && wrap.SameSession(handle.View().Creation(), v.Creation()) {
 		handle.advance(v)
 	}
-}
-
-// waitIn returns how long an invocation has waited for compactions that wrote nothing.
-func (s *Session) waitIn(invocation string) time.Duration {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	if s.waitingInvocation != invocation {
-		return 0
-	}
-	return s.waitTime
-}
-
-func (s *Session) addWait(invocation string, d time.Duration) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.waitingInvocation != invocation {
-		s.waitingInvocation, s.waitTime = invocation, 0
-	}
-	s.waitTime += d
 }
 
 // compactedLog is a storage whose patches are reported.

@@ -99,5 +99,5 @@ func (r *runs) isHeld(ctx context.Context, key store.Key, invocation string) boo
 	if r == nil || invocation == "" {
 		return false
 	}
-	return r.isWatched(key, invocation) || r.compacts && !r.lease(ctx, key, compaction.RunLease(invocation), -1)
+	return r.isWatched(key, invocation) || r.compacts && !r.isFree(ctx, key, compaction.RunLease(invocation))
 }

@@ -70,9 +70,6 @@ const (
 	// found none.
 	createTime = time.Minute
 
-	// maxMissed is how many Gets of a session that is not there are remembered.
-	maxMissed = 1000
-
 	// maxClaimed is how many invocations, the newest of a view, are checked for a lease before it is compacted.
 	maxClaimed = 8
 )
@@ -87,9 +84,9 @@ type runs struct {
 
 	mu sync.Mutex
 
-	// newest has the runs of the newest events, until they end. The cache drops sessions that are idle while many
-	// others are used, which does no harm: the run is read only after an append.
-	newest cache.Cache[store.Key, *run]
+	// seen has what is known of sessions. The cache drops those that are idle while many others are used, which does no
+	// harm: it is read soon after it was noted.
+	seen cache.Cache[store.Key, *seen]
 
 	// alone has the runs beside which the policy allows no other run in the session.
 	alone map[store.Key]*run
@@ -100,12 +97,24 @@ type runs struct {
 	// held has the leases that are held, and until when they are extended.
 	held    map[heldLease]time.Time
 	beating bool // a timer extends them
+}
 
-	// last has when the last of them began and ended.
-	last cache.Cache[store.Key, span]
+// seen is what is known of the runs of a session.
+type seen struct {
+	newest       *run      // of the newest event, until it ends
+	began, ended time.Time // of the last run that appended alone
+	missed       int       // Gets that found no session, each until a Create has followed
+	missedAt     time.Time // the newest of them
+}
 
-	// missed has the times of the Gets that found no session, each until a Create has followed.
-	missed cache.Cache[store.Key, []time.Time]
+// of returns what is known of a session. The mutex is held.
+func (r *runs) of(key store.Key) *seen {
+	s, ok := r.seen.Get(key)
+	if !ok {
+		s = &seen{}
+		r.seen.Put(key, s, 1)
+	}
+	return s
 }
 
 type runID struct {
@@ -117,8 +126,6 @@ type heldLease struct {
 	key  store.Key
 	name string
 }
-
-type span struct{ began, ended time.Time }
 
 // run is an invocation that appends to a session.
 type run struct {
@@ -183,8 +190,8 @@ func (r *runs) begin(key store.Key, invocation string) (own, other *run, due boo
 	defer r.mu.Unlock()
 	own = r.alone[key]
 	if own != nil && own.invocation != invocation && time.Now().Before(own.until) {
-		seen := *own
-		return nil, &seen, false
+		now := *own
+		return nil, &now, false
 	}
 	if own == nil || own.invocation != invocation {
 		own = r.find(key, invocation)
@@ -202,8 +209,10 @@ func (r *runs) begin(key store.Key, invocation string) (own, other *run, due boo
 // wasDuringAnother reports whether the last run of a session that appended alone, and has ended, was under way at a
 // time.
 func (r *runs) wasDuringAnother(key store.Key, at time.Time) bool {
-	last, _ := r.last.Get(key)
-	return !at.Before(last.began) && at.Before(last.ended)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	s := r.of(key)
+	return !at.Before(s.began) && at.Before(s.ended)
 }
 
 // miss notes that a Get found no session.
@@ -213,8 +222,8 @@ func (r *runs) miss(key store.Key) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	before, _ := r.missed.Get(key)
-	r.missed.Put(key, append(slices.Clone(before[max(0, len(before)-maxMissed):]), time.Now()), 1)
+	s := r.of(key)
+	s.missed, s.missedAt = s.missed+1, time.Now()
 }
 
 // takeMiss reports whether a Get found no session a short time ago, and no Create has followed yet.
@@ -224,18 +233,18 @@ func (r *runs) takeMiss(key store.Key) bool {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	times, _ := r.missed.Get(key)
-	if len(times) == 0 {
-		return false
+	s := r.of(key)
+	if time.Since(s.missedAt) >= createTime {
+		s.missed = 0
 	}
-	newest := times[len(times)-1]
-	r.missed.Put(key, times[:len(times)-1], 1)
-	return time.Since(newest) < createTime
+	missed := s.missed > 0
+	s.missed = max(0, s.missed-1)
+	return missed
 }
 
 // find returns the run of an invocation, if it is the newest of its session, or else a new one. The mutex is held.
 func (r *runs) find(key store.Key, invocation string) *run {
-	if own, _ := r.newest.Get(key); own != nil && own.invocation == invocation {
+	if own := r.of(key).newest; own != nil && own.invocation == invocation {
 		return own
 	}
 	return &run{invocation: invocation}
@@ -264,16 +273,17 @@ func (r *runs) mayAppend(ctx context.Context, key store.Key) bool {
 // advance makes a run the newest one of its session, and takes its lease if that is due.
 func (r *runs) advance(ctx context.Context, key store.Key, own *run, due bool) {
 	r.mu.Lock()
-	before, _ := r.newest.Get(key)
-	r.newest.Put(key, own, 1)
+	s := r.of(key)
+	before := s.newest
+	s.newest = own
 	r.mu.Unlock()
 	if !r.compacts || !due {
 		return
 	}
 	if before != nil && before.invocation != own.invocation {
-		r.lease(context.WithoutCancel(ctx), key, compaction.RunLease(before.invocation), 0)
+		r.release(ctx, key, compaction.RunLease(before.invocation))
 	}
-	r.lease(ctx, key, compaction.RunLease(own.invocation), leaseTTL)
+	_, _ = r.take(ctx, key, compaction.RunLease(own.invocation))
 }
 
 // watch notes that the plugin will report the end of an invocation.
@@ -284,7 +294,7 @@ func (r *runs) watch(key store.Key, invocation string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.watched[runID{key, invocation}] = true
-	r.newest.Put(key, r.find(key, invocation), 1)
+	r.of(key).newest = r.find(key, invocation)
 }
 
 // isWatched reports whether the plugin will report the end of an invocation.
@@ -306,18 +316,18 @@ func (r *runs) end(ctx context.Context, key store.Key, invocation string, seems 
 	r.leave(ctx, key, invocation)
 	r.mu.Lock()
 	delete(r.watched, runID{key, invocation})
-	if own, _ := r.newest.Get(key); own != nil && own.invocation == invocation {
-		if own.forget != nil {
-			own.forget()
+	if s := r.of(key); s.newest != nil && s.newest.invocation == invocation {
+		if s.newest.forget != nil {
+			s.newest.forget()
 		}
-		r.newest.Remove(key)
+		s.newest = nil
 		if seems {
-			r.newest.Put(key, &run{invocation: invocation}, 1)
+			s.newest = &run{invocation: invocation}
 		}
 	}
 	r.mu.Unlock()
 	if r.compacts {
-		r.lease(context.WithoutCancel(ctx), key, compaction.RunLease(invocation), 0)
+		r.release(ctx, key, compaction.RunLease(invocation))
 	}
 }
 
@@ -328,12 +338,13 @@ func (r *runs) leave(ctx context.Context, key store.Key, invocation string) {
 	leaves := own != nil && own.invocation == invocation
 	if leaves {
 		delete(r.alone, key)
-		r.last.Put(key, span{own.began, time.Now()}, 1)
+		s := r.of(key)
+		s.began, s.ended = own.began, time.Now()
 		close(own.ended)
 	}
 	r.mu.Unlock()
 	if leaves {
-		_ = r.release(ctx, key, oneRunLease) // after an error the lease expires
+		r.release(ctx, key, oneRunLease)
 	}
 }
 
@@ -341,7 +352,7 @@ func (r *runs) leave(ctx context.Context, key store.Key, invocation string) {
 func (r *runs) live(key store.Key) string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if own, _ := r.newest.Get(key); own != nil {
+	if own := r.of(key).newest; own != nil {
 		return own.invocation
 	}
 	return ""
@@ -391,27 +402,9 @@ func (r *runs) advanceSeq(own *run, seq uint64) uint64 {
 	return own.seq
 }
 
-// lease takes a lease, or takes it again, or with a negative time asks whether it is free. What fails is
-// reported and does no harm: leases keep work from being done in vain.
-func (r *runs) lease(ctx context.Context, key store.Key, name string, ttl time.Duration) (held bool) {
-	var err error
-	switch {
-	case ttl > 0:
-		held, err = r.take(ctx, key, name)
-	case ttl == 0:
-		err = r.release(ctx, key, name)
-	default:
-		held, err = r.log.Lease(ctx, key, name, ttl)
-	}
-	if err != nil && ctx.Err() == nil {
-		r.logger.WarnContext(ctx, "patchlog: a lease could not be had", "session", key.String(), "lease", name, "error", err)
-	}
-	return held && err == nil
-}
-
 // take takes a lease, and has it extended until it is released, or leaseTime is over.
 func (r *runs) take(ctx context.Context, key store.Key, name string) (held bool, err error) {
-	if held, err = r.log.Lease(ctx, key, name, leaseTTL); err != nil || !held {
+	if held, err = r.lease(ctx, key, name, leaseTTL); err != nil || !held {
 		return false, err
 	}
 	r.mu.Lock()
@@ -421,6 +414,29 @@ func (r *runs) take(ctx context.Context, key store.Key, name string) (held bool,
 		time.AfterFunc(leaseBeat, r.beat)
 	}
 	return true, nil
+}
+
+// release releases a lease, even if the context has ended. After an error the lease expires.
+func (r *runs) release(ctx context.Context, key store.Key, name string) {
+	r.mu.Lock()
+	delete(r.held, heldLease{key, name})
+	r.mu.Unlock()
+	_, _ = r.lease(context.WithoutCancel(ctx), key, name, 0)
+}
+
+// isFree reports whether no other process holds a lease.
+func (r *runs) isFree(ctx context.Context, key store.Key, name string) bool {
+	free, err := r.lease(ctx, key, name, -1)
+	return free && err == nil
+}
+
+// lease is [store.Store.Lease]. An error is logged, and does no harm: leases only save work.
+func (r *runs) lease(ctx context.Context, key store.Key, name string, ttl time.Duration) (held bool, err error) {
+	held, err = r.log.Lease(ctx, key, name, ttl)
+	if err != nil && ctx.Err() == nil {
+		r.logger.WarnContext(ctx, "patchlog: a lease could not be had", "session", key.String(), "lease", name, "error", err)
+	}
+	return held, err
 }
 
 // beat extends the leases that are held, and again until none is.
@@ -454,27 +470,18 @@ func (r *runs) extend(l heldLease) {
 	}
 }
 
-// release releases a lease, even if the context has ended.
-func (r *runs) release(ctx context.Context, key store.Key, name string) error {
-	r.mu.Lock()
-	delete(r.held, heldLease{key, name})
-	r.mu.Unlock()
-	_, err := r.log.Lease(context.WithoutCancel(ctx), key, name, 0)
-	return err
-}
-
 // claim reports whether this service may compact a session: no other process does, and none
 // runs one of its newest invocations.
 func (r *runs) claim(ctx context.Context, key store.Key, v fold.View) (done func(), ok bool) {
 	for _, id := range newestInvocations(v, maxClaimed) {
-		if !r.lease(ctx, key, compaction.RunLease(id), -1) {
+		if !r.isFree(ctx, key, compaction.RunLease(id)) {
 			return nil, false
 		}
 	}
-	if !r.lease(ctx, key, compactLease, leaseTTL) {
+	if held, _ := r.take(ctx, key, compactLease); !held {
 		return nil, false
 	}
-	return func() { r.lease(context.WithoutCancel(ctx), key, compactLease, 0) }, true
+	return func() { r.release(ctx, key, compactLease) }, true
 }
 
 // newestInvocations returns the ids of the invocations that the newest visible events belong

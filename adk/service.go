@@ -233,12 +233,11 @@ func (s *Service) Create(ctx context.Context, req *session.CreateRequest) (*sess
 		return nil, withMessage(patch.ErrInvalid, "app_name and user_id are required, got app_name: %q, user_id: %q", req.AppName, req.UserID)
 	}
 	key := store.Key{App: req.AppName, User: req.UserID, Session: req.SessionID}
-	state := withoutTemp(req.State)
-	if convert.HasBadText(state) {
+	own := *req // with what a newer ADK asks besides
+	var mended bool
+	if own.State, mended = convert.Plain(withoutTemp(req.State)); mended {
 		s.logger.Warn(convert.BadText, "session", key.String())
 	}
-	own := *req // with what a newer ADK asks besides
-	own.State = convert.PlainMap(state)
 	stored, err := s.store.Create(ctx, &own, platform.Now(ctx))
 	if missed := s.runs.takeMiss(key); errors.Is(err, store.ErrExists) && missed && len(req.State) == 0 {
 		stored, err = s.store.Get(ctx, key, session.GetRequest{})

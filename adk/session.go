@@ -32,10 +32,6 @@ type Session struct {
 	// hasAppended says that something was appended.
 	hasAppended bool
 
-	// waitTime is how long waitingInvocation has waited for compactions that wrote nothing.
-	waitTime          time.Duration
-	waitingInvocation string
-
 	// warnedIn is the invocation in which a text that is not UTF-8 was warned of.
 	warnedIn *string
 
@@ -170,10 +166,11 @@ func (s *Session) appended(done store.Committed, e *session.Event, logged *patch
 	for _, changes := range []iter.Seq[patch.Change]{logged.Changes(), logged.SharedChanges()} {
 		for c := range changes {
 			given, there := e.Actions.StateDelta[c.Key]
-			if _, err := patch.NewValue(given); there && err != nil && !convert.HasBadText(given) {
-				s.typed[c.Key] = typedValue{given, c.Value}
-			} else {
-				delete(s.typed, c.Key)
+			delete(s.typed, c.Key)
+			if _, err := patch.NewValue(given); there && err != nil {
+				if _, mended := convert.Plain(given); !mended {
+					s.typed[c.Key] = typedValue{given, c.Value}
+				}
 			}
 		}
 	}

@@ -21,34 +21,22 @@ func CopyEvent(e *session.Event) *session.Event {
 	return &c
 }
 
-// plainEvent returns a copy of e in which values inside an `any` that do not come back
-// from storage as they are have given place to what their JSON says, and bytes that are not UTF-8
-// to U+FFFD.
-func plainEvent(e *session.Event) *session.Event {
-	c := *e
-	if !plainCopier.own(reflect.ValueOf(&c).Elem(), 0) {
-		return e
+// Plain returns a copy of an event or a state in which values inside an `any` that do not come back from storage as they
+// are have given place to what their JSON says, and bytes that are not UTF-8 to U+FFFD. mended reports whether there were
+// such bytes. It returns v itself if JSON cannot carry it.
+func Plain[T any](v T) (plain T, mended bool) {
+	plain = v
+	c := copier{dynamic: plainValue, mended: &mended}
+	if !c.own(reflect.ValueOf(&plain).Elem(), 0) {
+		return v, mended
 	}
-	return &c
+	return plain, mended
 }
-
-// PlainMap is plainEvent for a state.
-func PlainMap(m map[string]any) map[string]any {
-	c := m
-	if !plainCopier.own(reflect.ValueOf(&c).Elem(), 0) {
-		return m
-	}
-	return c
-}
-
-var plainCopier copier
-
-func init() { plainCopier.dynamic = plainValue } // which refers to plainCopier
 
 // plainValue returns what the JSON of v says, or an error's text. It returns v itself if
 // it comes back from storage as it is, or a copy in which only texts were mended; and v if JSON
 // cannot carry it. It is a copier's dynamic.
-func plainValue(v any, depth int) (plain any, ok bool) {
+func plainValue(c copier, v any, depth int) (plain any, ok bool) {
 	if _, err := patch.NewValue(v); err == nil {
 		return v, true
 	}
@@ -57,7 +45,7 @@ func plainValue(v any, depth int) (plain any, ok bool) {
 	}
 	own := reflect.New(reflect.TypeOf(v)).Elem()
 	own.Set(reflect.ValueOf(v))
-	if !plainCopier.own(own, depth) {
+	if !c.own(own, depth) {
 		return nil, false
 	}
 	if _, err := patch.NewValue(own.Interface()); err == nil {
@@ -73,37 +61,19 @@ func plainValue(v any, depth int) (plain any, ok bool) {
 }
 
 // Unicode returns s with U+FFFD for each byte that is not UTF-8, as encoding/json writes it.
-func Unicode(s string) string {
-	if utf8.ValidString(s) {
-		return s
-	}
-	return string([]rune(s))
-}
+func Unicode(s string) string { return string([]rune(s)) }
 
 // BadText is the warning about a text of a model, a tool or the user that is not UTF-8.
 const BadText = "patchlog: a text is not UTF-8; U+FFFD takes the place of the bytes at fault"
-
-// HasBadText reports whether a text inside v is not UTF-8.
-func HasBadText(v any) bool {
-	var finder copier
-	finder.hasBad = new(bool)
-	finder.dynamic = func(v any, depth int) (any, bool) {
-		own := reflect.New(reflect.TypeOf(v)).Elem()
-		own.Set(reflect.ValueOf(v))
-		return v, finder.own(own, depth)
-	}
-	finder.own(reflect.ValueOf(&v).Elem(), 0)
-	return *finder.hasBad
-}
 
 // copier makes a value that was copied shallowly the owner of what it refers to.
 type copier struct {
 	// dynamic, if not nil, gives what takes the place of a value in an `any` that is
 	// neither a map[string]any nor an []any, and reports whether it could; see own. Texts are then
 	// mended too.
-	dynamic func(v any, depth int) (any, bool)
+	dynamic func(c copier, v any, depth int) (any, bool)
 
-	hasBad *bool // if not nil, set if a text is not UTF-8
+	mended *bool // if not nil, set if a text was mended
 }
 
 // maxCopyDepth is more than events can have.
@@ -123,11 +93,11 @@ func (c copier) own(v reflect.Value, depth int) bool {
 			}
 		}
 	case reflect.String:
-		if c.hasBad != nil && !utf8.ValidString(v.String()) {
-			*c.hasBad = true
-		}
-		if c.dynamic != nil {
-			v.SetString(Unicode(v.String()))
+		if s := v.String(); c.dynamic != nil && !utf8.ValidString(s) {
+			v.SetString(Unicode(s))
+			if c.mended != nil {
+				*c.mended = true
+			}
 		}
 	case reflect.Array:
 		return c.ownElements(v, depth)
@@ -202,15 +172,7 @@ func (c copier) ownDynamic(v reflect.Value, depth int) bool {
 	switch x := v.Interface().(type) {
 	case bool:
 		return true
-	case string:
-		if c.hasBad != nil && !utf8.ValidString(x) {
-			*c.hasBad = true
-		}
-		if c.dynamic != nil {
-			v.Set(reflect.ValueOf(Unicode(x)))
-		}
-		return true
-	case map[string]any, []any:
+	case string, map[string]any, []any:
 	default:
 		if f, ok := x.(float64); ok && f-f == 0 { // neither NaN nor infinite
 			return true
@@ -218,7 +180,7 @@ func (c copier) ownDynamic(v reflect.Value, depth int) bool {
 		if c.dynamic == nil || v.NumMethod() > 0 { // where another value may not fit
 			break
 		}
-		plain, ok := c.dynamic(x, depth)
+		plain, ok := c.dynamic(c, x, depth)
 		if !ok {
 			return false
 		}

@@ -23,8 +23,9 @@ func Event(e *session.Event) (p *patch.Event, mended bool, err error) {
 	}
 	// There may be a value in it that does not come back as it is, such as the function
 	// call inside a request for confirmation, or a text that is not UTF-8.
-	p, err = patch.NewEvent(eventFields(plainEvent(e)))
-	return p, HasBadText(e), err
+	plain, mended := Plain(*e)
+	p, err = patch.NewEvent(eventFields(&plain))
+	return p, mended, err
 }
 
 // SessionEvent makes an event of ADK from one of the log, as adk.SessionEvent says.

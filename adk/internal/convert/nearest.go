@@ -32,14 +32,12 @@ func Nearest(e *session.Event) *patch.Event {
 }
 
 // textCopier copies values so that JSON can carry them.
-var textCopier copier
-
-func init() { textCopier.dynamic = textValue } // which refers to plainCopier
+var textCopier = copier{dynamic: textValue}
 
 // textValue returns a value that JSON can carry: v itself, what its JSON says, or its text.
 // It is a copier's dynamic.
-func textValue(v any, depth int) (any, bool) {
-	plain, ok := plainValue(v, depth)
+func textValue(_ copier, v any, depth int) (any, bool) {
+	plain, ok := plainValue(copier{dynamic: plainValue}, v, depth)
 	if !ok {
 		return fmt.Sprintf("%T", v), true // it is inside itself
 	}
