@@ -445,7 +445,7 @@ func (a *app) replacement(ctx context.Context, name string) ([]*patch.Event, err
 	}
 	defer in.close()
 	var events []*patch.Event
-	line, lines := 0, bufio.NewScanner(in.r)
+	line, lines := 0, bufio.NewScanner(in)
 	lines.Buffer(nil, patch.DefaultMaxLineBytes)
 	at := func(err error) error { return &patch.LineError{File: in.name, Line: line, Err: err} }
 	for lines.Scan() {

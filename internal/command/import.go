@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
-	"maps"
 	"slices"
 	"strings"
 
@@ -44,7 +42,7 @@ $ patchlog import ~/.claude/projects
 $ patchlog import shop/ada/4711 session.jsonl
 $ patchlog import postgres://app@db.example/adk --dry-run`)
 	flags := cmd.Flags()
-	r := importing{app: a, told: a.out}
+	r := importing{app: a}
 	flags.Int64Var(&r.maxBytes, "max-bytes", store.DefaultImportBytes, "how many `bytes` a file may have")
 	choose(cmd, &r.compactions, "compactions", "adopt compaction records of ADK's as summaries, or keep them as events", "adopt", "keep")
 	textVar(flags, &r.key.App, "app", "the `APP` of sessions that say none; else the format's name")
@@ -81,15 +79,9 @@ type importing struct {
 	ignored     []string
 	opts        migrate.Options
 
-	bar     *progress
-	target  *store.Store
-	copies  bool              // sessions of patchlog's
-	folders map[string]string // those of files that are in one
-	many    bool              // sessions: those of which nothing is new get no lines
-	told    *output           // where the files that are not imported are listed
-	total   migrate.Report
-	refused int                 // files that were named and are not recognised
-	unread  map[string][]string // files that are not imported, by the reason
+	bar    *progress
+	target *store.Store
+	many   bool // sessions: a session without news has no line
 }
 
 func (r *importing) run(ctx context.Context, args []string) (err error) {
@@ -105,104 +97,62 @@ func (r *importing) run(ctx context.Context, args []string) (err error) {
 			return err
 		}
 	}
-	sources, folders := expand(args)
-	r.folders = folders
-	if len(sources) != 1 && r.key.Session != "" {
+	inputs := migrate.Inputs(args)
+	if len(inputs) != 1 && r.key.Session != "" {
 		return usagef("KEY goes with one SOURCE")
 	}
-	r.many = len(sources) != 1 || folders[sources[0]] != ""
 	defer func() {
 		if r.target != nil {
 			err = errors.Join(err, r.target.Close())
 		}
 	}()
-	if err := r.files(ctx, sources); err != nil {
+	report, err := r.inputs(ctx, inputs)
+	if err != nil {
 		return err
 	}
-	if n := r.total.Problems(r.opts) + r.refused; n > 0 {
+	if r.json && r.many {
+		r.out.document(struct {
+			migrate.Report
+			DryRun bool `json:"dryRun"`
+		}{report, r.opts.DryRun})
+	} else if r.many {
+		lines, problems := report.Words(r.opts)
+		for _, p := range problems {
+			r.problem(errors.New(p))
+		}
+		for _, line := range append(report.UnreadText(), lines...) {
+			r.out.line(present.Printable(line))
+		}
+	}
+	if n := report.Problems(r.opts); n > 0 {
 		return fmt.Errorf("not all is imported: %s", present.Counted(n, "problem"))
 	}
 	return nil
 }
 
-// files imports sources, and tells what became of them.
-func (r *importing) files(ctx context.Context, sources []string) error {
-	folders := r.folders
-	for _, name := range sources {
-		if folders[name] != "" && sameFile(name, r.db) {
-			continue
-		}
-		err := r.source(ctx, name)
-		var unknown *migrate.UnknownFormatError
-		var unopened openError
-		var usage *usageError
-		reason := ""
-		switch {
-		case errors.As(err, &unknown) && r.many:
-			reason = unknown.Reason
-		case errors.As(err, &unopened) && folders[name] != "" && !errors.As(err, &usage):
-			reason = strings.TrimPrefix(strings.ReplaceAll(err.Error(), name, "it"), "SOURCE: ")
-		}
-		switch {
-		case err == nil:
-		case reason != "" && ctx.Err() == nil:
-			if r.unread == nil {
-				r.unread = map[string][]string{}
-			}
-			r.unread[reason] = append(r.unread[reason], name)
-			if folders[name] == "" {
-				r.refused++
-			}
-		case len(sources) == 1 || ctx.Err() != nil || migrate.StatusOf(err) == "" && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, fs.ErrPermission):
-			return err
-		default:
-			r.total.Add(migrate.Report{Sessions: map[migrate.Status]int{migrate.Failed: 1}, Failures: 1})
-			if err := r.problem(err); err != nil {
-				return err
-			}
-		}
-	}
-	return r.sum()
-}
-
-// openError is the error of a source that cannot be opened.
-type openError struct{ error }
-
-func (e openError) Unwrap() error { return e.error }
-
-// source imports the sessions of a source.
-func (r *importing) source(ctx context.Context, name string) error {
-	from, closeSource, err := r.open(ctx, name)
-	if err != nil {
-		return openError{err}
-	}
-	defer closeSource()  // it was only read
-	if r.target == nil { // only now, for it locks the file
-		use := writingUnless(r.opts.DryRun)
-		if use != Reading {
-			use = Creating
-		}
-		r.target, err = r.openDatabase(ctx, r.db, use, r.bulk())
-		if errors.Is(err, ErrNoDatabase) && r.opts.DryRun {
-			r.target, err = store.OpenMemory(r.bulk())
-		}
-		if err != nil {
-			return err
-		}
-	}
-	if n, err := from.Count(ctx); err != nil {
-		return err
-	} else if _, isFile := from.(*migrate.File); !isFile || n > 1 {
-		if r.many = true; !r.json && !r.copies {
-			r.out.linef("from %s", from)
-		}
-	}
+// inputs imports files and databases.
+func (r *importing) inputs(ctx context.Context, inputs []migrate.Input) (migrate.Report, error) {
+	inputs = slices.DeleteFunc(inputs, func(in migrate.Input) bool { return in.Folder != "" && sameFile(in.Name, r.db) })
+	r.many = r.many || len(inputs) != 1 || inputs[0].Folder != ""
 	opts := r.opts
 	opts.Progress, opts.Session = r.bar.sessions, r.session
-	report, err := migrate.Run(ctx, r.target, from, opts)
-	r.bar.end()
-	r.total.Add(report)
-	return err
+	return migrate.RunAll(ctx, inputs, migrate.Openers{Source: r.open, Target: r.openTarget}, r.problem, opts)
+}
+
+// openTarget opens the database to write, once.
+func (r *importing) openTarget(ctx context.Context) (_ *store.Store, err error) {
+	if r.target != nil {
+		return r.target, nil
+	}
+	use := Creating
+	if r.opts.DryRun {
+		use = Reading
+	}
+	r.target, err = r.openDatabase(ctx, r.db, use, r.bulk())
+	if errors.Is(err, ErrNoDatabase) && r.opts.DryRun {
+		r.target, err = store.OpenMemory(r.bulk())
+	}
+	return r.target, err
 }
 
 // session reports what became of a session.
@@ -232,41 +182,4 @@ func (r *importing) problem(err error) error {
 	}
 	r.errs.problem(err.Error())
 	return r.errs.flush()
-}
-
-// sum reports what became of all sources.
-func (r *importing) sum() error {
-	lines, problems := r.total.Words(r.opts)
-	switch {
-	case r.json && r.many:
-		r.out.document(struct {
-			Sessions    map[migrate.Status]int `json:"sessions,omitzero"`
-			Shared      any                    `json:"shared,omitzero"`
-			DryRun      bool                   `json:"dryRun"`
-			Differences []migrate.Difference   `json:"differences,omitempty"`
-			Unread      map[string][]string    `json:"unread,omitempty"`
-		}{r.total.Sessions, struct {
-			Added     int      `json:"added"`
-			Different []string `json:"different"`
-			Error     error    `json:"error,omitzero"`
-		}{r.total.SharedAdded, r.total.SharedDifferent, r.total.SharedErr}, r.opts.DryRun, r.total.Source, r.unread})
-	case r.many:
-		for _, p := range problems {
-			r.problem(errors.New(p))
-		}
-		for _, reason := range slices.Sorted(maps.Keys(r.unread)) {
-			names, more := r.unread[reason], ""
-			if n := len(names) - 3; n > 0 {
-				more = fmt.Sprintf(" and %d more", n)
-			}
-			r.told.line(present.Printable(fmt.Sprintf("not imported (%s): %s: %s%s", reason, present.Counted(len(names), "file"), strings.Join(names[:min(3, len(names))], ", "), more)))
-		}
-		if len(r.unread) > 0 {
-			r.out.line("the formats that can be read are " + migrate.Names())
-		}
-		for _, line := range lines {
-			r.out.line(present.Printable(line))
-		}
-	}
-	return errors.Join(r.out.flush(), r.told.flush())
 }

@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -117,13 +118,13 @@ type following struct {
 	seen  map[string]os.FileInfo // as they were when they were read
 }
 
-// follow returns an import of files and folders into a store, which tells only what is not read. [following.read] reads
-// them for the first time.
+// follow returns an import of files and folders into a store. It reports only problems and the files that are not read.
+// [following.read] reads them for the first time.
 func (a *app) follow(s *store.Store, paths []string) *following {
 	quiet := *a
 	quiet.out, quiet.json = newOutput(io.Discard, a.env), false
 	return &following{
-		importing: importing{app: &quiet, maxBytes: store.DefaultImportBytes, target: s, told: a.errs, many: true, bar: a.progress("read")},
+		importing: importing{app: &quiet, maxBytes: store.DefaultImportBytes, target: s, many: true, bar: a.progress("read")},
 		paths:     paths, seen: map[string]os.FileInfo{},
 	}
 }
@@ -148,25 +149,32 @@ func (f *following) run(ctx context.Context) {
 	}
 }
 
-// read imports the files that were not read as they are now.
+// read imports the files that have changed since they were read.
 func (f *following) read(ctx context.Context) error {
-	names, folders := expand(f.paths)
-	f.folders, f.unread, f.total = folders, nil, migrate.Report{} // of earlier reads all was told
-	var changed []string
-	for _, name := range names {
-		info, err := os.Stat(name)
-		if was := f.seen[name]; err == nil && was != nil && was.Size() == info.Size() && was.ModTime().Equal(info.ModTime()) {
-			continue
+	changed := slices.DeleteFunc(migrate.Inputs(f.paths), func(in migrate.Input) bool {
+		info, err := os.Stat(in.Name)
+		if err != nil {
+			return false // opening it gives the error
 		}
-		if err == nil {
-			f.seen[name] = info // before it is read: what is added meanwhile is read next time
-		}
-		changed = append(changed, name)
-	}
+		was := f.seen[in.Name]
+		f.seen[in.Name] = info // before the file is read: what is added meanwhile is read next time
+		return was != nil && was.Size() == info.Size() && was.ModTime().Equal(info.ModTime())
+	})
 	if len(changed) == 0 {
 		return nil
 	}
-	return f.files(ctx, changed)
+	report, err := f.inputs(ctx, changed)
+	if err != nil {
+		return err
+	}
+	for _, line := range report.UnreadText() {
+		f.errs.line(present.Printable(line))
+	}
+	_, problems := report.Words(f.opts)
+	for _, p := range problems {
+		f.problem(errors.New(p))
+	}
+	return f.errs.flush()
 }
 
 // openBrowser opens an address in the browser that the system has for it.

@@ -19,6 +19,8 @@ func TestOpen(t *testing.T) {
 	testlog.NoError(t, os.MkdirAll("folder", 0o755))
 	testlog.NoError(t, os.WriteFile("folder/one.jsonl", []byte(twoEvents), 0o644))
 	testlog.NoError(t, os.WriteFile("folder/notes.txt", []byte("not a session"), 0o644))
+	testlog.NoError(t, os.MkdirAll("others", 0o755))
+	testlog.NoError(t, os.WriteFile("others/notes.txt", []byte("not a session"), 0o644))
 	s := startCommand(t, nil, "open", "folder", "--json")
 	if !strings.Contains(s.line, `"sessions":1,"files":2}`) {
 		t.Errorf("it says %q", s.line)
@@ -31,7 +33,8 @@ func TestOpen(t *testing.T) {
 	}
 	for wrong, args := range map[string][]string{
 		"no such file":        {"open", "none"},
-		"there is no session": {"open", "folder/notes.txt"},
+		"of no format":        {"open", "folder/notes.txt"},
+		"there is no session": {"open", "others"},
 		"of this machine":     {"open", "folder", "--addr", "0.0.0.0:0"},
 		"PATH is missing":     {"open"},
 	} {

@@ -1,13 +1,13 @@
 package command
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"database/sql"
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -30,142 +30,126 @@ func isSource(name string) bool {
 	return name == "-" || err == nil || isURL || urlErr != nil || len(found) > 0
 }
 
-// expand returns the files that operands name, by folders and patterns too, and the folders of those that are in one.
-func expand(names []string) (files []string, folders map[string]string) {
-	folders = map[string]string{}
-	for _, name := range names {
-		found := []string{name}
-		if _, err := os.Stat(name); err != nil {
-			if match, _ := filepath.Glob(name); len(match) > 0 {
-				found = match
-			}
+// open opens a source. A file is read to its end.
+func (r *importing) open(ctx context.Context, in migrate.Input) (migrate.Source, error) {
+	source, err := r.openSource(ctx, in)
+	if err != nil {
+		if text, found := strings.CutPrefix(err.Error(), "SOURCE: "); found && in.Folder != "" {
+			err = errors.New(text)
 		}
-		for _, name := range found {
-			info, err := os.Stat(name)
-			if err != nil || !info.IsDir() {
-				files = append(files, name)
-				continue
-			}
-			filepath.WalkDir(name, func(path string, entry fs.DirEntry, err error) error {
-				switch {
-				case err != nil:
-					files = append(files, path) // opening it tells
-				case entry.IsDir() && entry.Name() == ".git":
-					return fs.SkipDir
-				case entry.Type().IsRegular():
-					files, folders[path] = append(files, path), name
-				}
-				return nil
-			})
+		return nil, err
+	}
+	n, err := source.Count(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if _, isFile := source.(*migrate.File); !isFile || n > 1 {
+		r.many = true
+		if _, isDatabase := source.(patchlogSource); !isDatabase && !r.json {
+			r.out.linef("from %s", source)
 		}
 	}
-	return files, folders
+	return source, nil
 }
 
-// open opens a source. A file is read to its end.
-func (r *importing) open(ctx context.Context, name string) (_ migrate.Source, closeSource func() error, err error) {
-	nothing := func() error { return nil }
-	scheme, rest, isURL, err := splitURL(name)
+func (r *importing) openSource(ctx context.Context, in migrate.Input) (migrate.Source, error) {
+	scheme, rest, isURL, err := splitURL(in.Name)
 	switch {
 	case err != nil:
-		return nil, nil, err
-	case sameFile(name, r.db):
-		return nil, nil, usagef("SOURCE is the database to write")
+		return nil, err
+	case sameFile(in.Name, r.db):
+		return nil, usagef("SOURCE is the database to write")
 	case isURL:
 		return r.openPostgresSource(ctx, scheme+"://"+rest)
 	}
-	in, err := r.input(ctx, name)
+	file, err := r.input(ctx, in.Name)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	defer in.close()
-	head := make([]byte, migrate.HeadBytes)
-	n, err := io.ReadFull(in.r, head)
-	if head = head[:n]; err != nil && err != io.EOF && err != io.ErrUnexpectedEOF {
-		return nil, nil, err
+	defer file.close()
+	head, err := file.Peek(migrate.HeadBytes)
+	if err != nil && err != io.EOF {
+		return nil, err
 	}
-	format, err := migrate.Detect(head, in.name)
+	format, err := migrate.Detect(head, file.name)
 	switch {
 	case err != nil:
-		return nil, nil, err
-	case format.Database && in.file == nil:
-		return nil, nil, fmt.Errorf("%s is %s; give the file by its name", in.name, format.Title)
+		return nil, err
+	case format.Database && file.stdin:
+		return nil, fmt.Errorf("%s is %s; give the file by its name", file.name, format.Title)
 	case format.Database && !bytes.HasPrefix(head, []byte("SQLite")):
-		return r.openCopied(ctx, name)
+		return r.openCopied(ctx, in.Name)
 	case format.Database:
-		return r.openADK(ctx, name, migrate.SQLite, openSQLite)
+		return r.openADK(ctx, in.Name, migrate.SQLite, openSQLite)
 	}
-	text, err := readMost(in, head, r)
-	if err != nil {
-		return nil, nil, err
+	text, err := io.ReadAll(io.LimitReader(file, r.maxBytes+1))
+	switch {
+	case err != nil:
+		return nil, err
+	case int64(len(text)) > r.maxBytes:
+		return nil, fmt.Errorf("%s: %w: it goes on beyond %d bytes; --max-bytes sets the limit", file.name, store.ErrTooLarge, r.maxBytes)
 	}
 	source, err := migrate.OpenFile(text, migrate.FileOptions{
-		Name: in.name, NoFile: in.file == nil, Folder: r.folders[name], Key: r.key, AdoptLines: r.compactions == "adopt",
-		Progress: func(n int) { r.bar.update(int64(n), int64(len(text)), in.name) },
+		Name: file.name, NoFile: file.stdin, Folder: in.Folder, Key: r.key, AdoptLines: r.compactions == "adopt",
+		Progress: func(n int) { r.bar.update(int64(n), int64(len(text)), file.name) },
 	})
 	if _, isADK := source.(*migrate.REST); isADK && r.key != (store.Key{}) {
-		return nil, nil, hasKeys(name)
+		return nil, hasKeys(in.Name)
 	}
-	return source, nothing, err
+	return source, err
 }
+
+// patchlogSource is a database of patchlog's, and databaseSource one of ADK's. Closing closes the database.
+type (
+	patchlogSource struct {
+		migrate.Source
+		io.Closer
+	}
+	databaseSource patchlogSource
+)
 
 // hasKeys is the error of a key given for a source whose sessions have keys.
 func hasKeys(name string) error {
 	return usagef("KEY, --app and --user do not go with %s, whose sessions have keys of their own", name)
 }
 
-// readMost reads a file to its end, behind its beginning.
-func readMost(in *input, head []byte, r *importing) ([]byte, error) {
-	text := bytes.NewBuffer(make([]byte, 0, min(max(in.size, int64(len(head))), r.maxBytes)+bytes.MinRead))
-	text.Write(head)
-	if _, err := text.ReadFrom(io.LimitReader(in.r, r.maxBytes+1-int64(len(head)))); err != nil {
-		return nil, err
-	}
-	if int64(text.Len()) > r.maxBytes {
-		return nil, fmt.Errorf("%s: %w: it goes on beyond %d bytes; --max-bytes sets the limit", in.name, store.ErrTooLarge, r.maxBytes)
-	}
-	return text.Bytes(), nil
-}
-
 // openPostgresSource opens a database on PostgreSQL. Where it has both sessions of patchlog's and of ADK's, patchlog's
 // are taken, unless it is the database to write.
-func (r *importing) openPostgresSource(ctx context.Context, name string) (migrate.Source, func() error, error) {
+func (r *importing) openPostgresSource(ctx context.Context, name string) (migrate.Source, error) {
 	if name != r.db {
-		source, closeSource, err := r.openCopied(ctx, name)
-		if !errors.Is(err, ErrNoDatabase) {
-			return source, closeSource, err
+		if source, err := r.openCopied(ctx, name); !errors.Is(err, ErrNoDatabase) {
+			return source, err
 		}
 	}
 	return r.openADK(ctx, name, migrate.PostgreSQL, openPostgresSQL)
 }
 
 // openCopied opens a database of patchlog's.
-func (r *importing) openCopied(ctx context.Context, name string) (migrate.Source, func() error, error) {
+func (r *importing) openCopied(ctx context.Context, name string) (migrate.Source, error) {
 	s, err := r.openDatabase(ctx, name, Reading, r.bulk())
 	if err != nil {
-		return nil, nil, fmt.Errorf("SOURCE: %w", err)
+		return nil, fmt.Errorf("SOURCE: %w", err)
 	}
-	r.copies = true
-	return migrate.NewDatabase(s, r.key), s.Close, nil
+	return patchlogSource{migrate.NewDatabase(s, r.key), s}, nil
 }
 
 // openADK opens a database of ADK's.
-func (r *importing) openADK(ctx context.Context, name string, dialect migrate.Dialect, open func(name string) (*sql.DB, error)) (migrate.Source, func() error, error) {
+func (r *importing) openADK(ctx context.Context, name string, dialect migrate.Dialect, open func(name string) (*sql.DB, error)) (migrate.Source, error) {
 	if r.key != (store.Key{}) {
-		return nil, nil, hasKeys(name)
+		return nil, hasKeys(name)
 	}
 	db, err := open(name)
 	if err != nil {
-		return nil, nil, fmt.Errorf("SOURCE: %w", err)
+		return nil, fmt.Errorf("SOURCE: %w", err)
 	}
 	var source *migrate.SQL
 	if err = db.PingContext(ctx); err == nil {
 		source, err = migrate.OpenSQL(ctx, db, dialect, migrate.SQLOptions{IgnoreColumns: r.ignored})
 	}
 	if err != nil {
-		return nil, nil, fmt.Errorf("SOURCE: %w", errors.Join(err, db.Close()))
+		return nil, fmt.Errorf("SOURCE: %w", errors.Join(err, db.Close()))
 	}
-	return source, db.Close, nil
+	return databaseSource{source, db}, nil
 }
 
 // sqliteDriver is the name of the database/sql driver that patchlog-sqlite links.
@@ -217,47 +201,35 @@ func (a *app) bulk() store.Options {
 
 // input is a file or standard input, as a command reads it.
 type input struct {
-	name string // as messages call it
-	size int64  // 0 if not known
-	r    io.Reader
-	pipe io.Closer
-	file *os.File
+	*bufio.Reader
+	name  string // as messages call it
+	stdin bool
+	close func()
 }
 
 // input opens the named file; "-" is standard input.
 func (a *app) input(ctx context.Context, name string) (*input, error) {
+	in, from := &input{name: name}, a.stdin
+	var file *os.File
 	if name == "-" {
-		r := interruptible(ctx, a.stdin)
-		return &input{name: "stdin", r: r, pipe: r}, nil
+		in.name, in.stdin = "stdin", true
+	} else {
+		var err error
+		if file, err = os.Open(name); err != nil {
+			return nil, err
+		}
+		from = file
 	}
-	f, err := os.Open(name)
-	if err != nil {
-		return nil, err
-	}
-	r := interruptible(ctx, f)
-	in := &input{name: name, r: r, pipe: r, file: f}
-	switch info, err := f.Stat(); {
-	case err != nil:
-		in.close()
-		return nil, err
-	case info.IsDir():
-		in.close()
-		return nil, fmt.Errorf("%s is a directory", name)
-	case info.Mode().IsRegular():
-		in.size = info.Size()
+	pipe := interruptible(ctx, from)
+	in.Reader = bufio.NewReaderSize(pipe, migrate.HeadBytes)
+	in.close = func() {
+		pipe.Close()
+		file.Close() // it was only read, or is nil
 	}
 	return in, nil
 }
 
-func (in *input) close() {
-	in.pipe.Close()
-	if in.file != nil {
-		in.file.Close() // it was only read
-	}
-}
-
-// interruptible is a reader whose Read returns when the context is done, though the
-// one that it reads may block for ever.
+// interruptible is a reader whose Read returns when the context is done, although a Read of r may block for ever.
 func interruptible(ctx context.Context, r io.Reader) *io.PipeReader {
 	out, in := io.Pipe()
 	go func() {

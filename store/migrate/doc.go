@@ -4,7 +4,7 @@
 //
 // [Run] migrates one session after the other, each atomically. Running it again is idempotent: it
 // continues where it was interrupted, and adds what the source has added. It reports every
-// difference from the source.
+// difference from the source. [RunAll] migrates several inputs, such as the files of a folder.
 //
 // The package includes no SQL driver: [OpenSQL] takes a [database/sql.DB].
 package migrate

@@ -66,22 +66,25 @@ type Result struct {
 
 // Report is the result of a migration.
 type Report struct {
-	Sessions    map[Status]int
-	Added       int // records
-	Adopted     int // compaction records
-	Left        int // compaction records kept as events
-	Differences int // of sessions
-	Failures    int // sessions with an error
+	Sessions    map[Status]int `json:"sessions"`
+	Added       int            `json:"added"`       // records
+	Adopted     int            `json:"adopted"`     // compaction records
+	Left        int            `json:"left"`        // compaction records kept as events
+	Differences int            `json:"differences"` // of sessions
+	Failures    int            `json:"failures"`    // sessions with an error, and inputs that were named and could not be read
 
 	// SharedAdded counts the values of shared scopes that were added. SharedDifferent are the names of those that had
 	// another value in the target; they were kept, or overwritten with OverwriteShared. SharedErr says which could
 	// not be read or written.
-	SharedAdded     int
-	SharedDifferent []string
-	SharedErr       error
+	SharedAdded     int      `json:"sharedAdded"`
+	SharedDifferent []string `json:"sharedDifferent"`
+	SharedErr       error    `json:"sharedErr,omitzero"`
 
 	// Source are differences of the source as a whole.
-	Source []Difference
+	Source []Difference `json:"source"`
+
+	// Unread are the files that were not read, by the reason.
+	Unread map[string][]string `json:"unread"`
 }
 
 // Run migrates all sessions of a source, and the state that they share, to a store.

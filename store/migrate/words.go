@@ -49,6 +49,12 @@ func (r *Report) Add(o Report) {
 	r.SharedAdded, r.SharedDifferent, r.SharedErr = r.SharedAdded+o.SharedAdded, append(r.SharedDifferent, o.SharedDifferent...), errors.Join(r.SharedErr, o.SharedErr)
 	r.Source = append(r.Source, o.Source...)
 	r.Failures += o.Failures
+	for reason, names := range o.Unread {
+		if r.Unread == nil {
+			r.Unread = map[string][]string{}
+		}
+		r.Unread[reason] = append(r.Unread[reason], names...)
+	}
 }
 
 // Words describes the report: problems, and lines of which the last one has the totals.

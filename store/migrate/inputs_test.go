@@ -1,0 +1,81 @@
+package migrate_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/patchlog-dev/patchlog/internal/testlog"
+	"github.com/patchlog-dev/patchlog/store"
+	"github.com/patchlog-dev/patchlog/store/migrate"
+)
+
+// writeFiles writes files below the working directory, and makes their folders.
+func writeFiles(t *testing.T, texts map[string]string) {
+	t.Helper()
+	for name, text := range texts {
+		testlog.NoError(t, os.MkdirAll(filepath.Dir(name), 0o777))
+		testlog.NoError(t, os.WriteFile(name, []byte(text), 0o666))
+	}
+}
+
+const aQuestion = `{"role":"user","content":"Which day is it?"}`
+
+// A folder stands for the files in it, a pattern for those that match it, and any other name for itself.
+func TestInputs(t *testing.T) {
+	t.Chdir(t.TempDir())
+	writeFiles(t, map[string]string{"logs/.git/HEAD": "x", "logs/a/b.jsonl": "x", "logs/c.jsonl": "x", "d1.json": "x", "d2.json": "x"})
+	got := fmt.Sprint(migrate.Inputs([]string{"logs", "d*.json", "none", "-"}))
+	equal(t, "inputs", got, "[{logs/a/b.jsonl logs} {logs/c.jsonl logs} {d1.json } {d2.json } {none } {- }]")
+}
+
+// migrateAll migrates files, and returns the report and the errors of files.
+func migrateAll(t *testing.T, target func(context.Context) (*store.Store, error), names ...string) (report migrate.Report, failed []string, err error) {
+	t.Helper()
+	open := func(_ context.Context, in migrate.Input) (migrate.Source, error) {
+		text, err := os.ReadFile(in.Name)
+		if err != nil {
+			return nil, err
+		}
+		return migrate.OpenFile(text, migrate.FileOptions{Name: in.Name, Folder: in.Folder})
+	}
+	report, err = migrate.RunAll(t.Context(), migrate.Inputs(names), migrate.Openers{Source: open, Target: target}, func(err error) error {
+		failed = append(failed, err.Error())
+		return nil
+	}, migrate.Options{})
+	return report, failed, err
+}
+
+// Files of no known format are listed, and so are those in folders that cannot be opened. A file that was named and not
+// read is a failure. The other files are migrated.
+func TestRunAll(t *testing.T) {
+	t.Chdir(t.TempDir())
+	writeFiles(t, map[string]string{"logs/a.jsonl": aQuestion, "logs/one.txt": "words", "logs/two.txt": "words", "b.jsonl": aQuestion, "notes.txt": "words"})
+	testlog.NoError(t, os.Symlink("none", "logs/link"))
+	s := memory(t)
+	into := func(context.Context) (*store.Store, error) { return s, nil }
+	report, failed, err := migrateAll(t, into, "logs", "b.jsonl", "notes.txt", "missing")
+	testlog.NoError(t, err)
+	equal(t, "errors", fmt.Sprint(failed), "[open missing: no such file or directory]")
+	equal(t, "sessions", fmt.Sprint(report.Sessions), "map[created:2 failed:1]")
+	equal(t, "unread", fmt.Sprint(report.Unread), "map[it is of no format that is known:[logs/one.txt logs/two.txt notes.txt]]")
+	equal(t, "problems", report.Problems(migrate.Options{}), 2)
+	equal(t, "first line", report.UnreadText()[0], "not imported (it is of no format that is known): 3 files: logs/one.txt, logs/two.txt, notes.txt")
+}
+
+// A file that is the only input gives its error, and so does a target that cannot be opened, also for a file in a folder.
+func TestRunAllFails(t *testing.T) {
+	t.Chdir(t.TempDir())
+	writeFiles(t, map[string]string{"logs/a.jsonl": aQuestion, "notes.txt": "words"})
+	var unknown *migrate.UnknownFormatError
+	if _, _, err := migrateAll(t, nil, "notes.txt"); !errors.As(err, &unknown) {
+		t.Errorf("an unknown format gives %v", err)
+	}
+	locked := func(context.Context) (*store.Store, error) { return nil, store.ErrLocked }
+	if _, _, err := migrateAll(t, locked, "logs"); !errors.Is(err, store.ErrLocked) {
+		t.Errorf("a locked target gives %v", err)
+	}
+}
