@@ -8,12 +8,26 @@ import (
 // byTokens compacts at a small token threshold only.
 var byTokens = compaction.Config{Enabled: true, TokenThreshold: 4_000}
 
+// The configurations of docs/SETTINGS.md, beside the default.
+func chat() compaction.Config {
+	cfg := compaction.DefaultConfig()
+	cfg.RetainInvocations = 4
+	cfg.ClearAfter = 0
+	return cfg
+}
+
+func coding() compaction.Config {
+	cfg := compaction.DefaultConfig()
+	cfg.InvocationTokens = 10_000
+	return cfg
+}
+
 // policies returns the policies to compare, [quality.None] first.
 func policies() []quality.Policy {
 	return []quality.Policy{
 		quality.None(), quality.Truncate(4_000), quality.Clear(3, 5_000),
 		quality.Roll("rolling summary, 4k", 4_000, 6, compaction.Extractive{}),
 		quality.Compact("default", compaction.DefaultConfig()),
-		quality.Compact("tokens 4k", byTokens),
+		quality.Compact("tokens 4k", byTokens), quality.Compact("chat", chat()), quality.Compact("coding", coding()),
 	}
 }
