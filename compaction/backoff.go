@@ -8,30 +8,29 @@ import (
 	"github.com/patchlog-dev/patchlog/fold"
 )
 
-// backoff is what a compactor remembers of a session whose passes failed. Seqs are of records
-// that the log must have before something is tried again.
+// backoff is the state of a session whose passes failed. The log must have the record with a seq before the compactor
+// retries.
 type backoff struct {
-	creation string            // of the session; one that was created again starts anew
+	creation string            // of the session; a session that was created again has no backoff
 	failures int               // in a row
-	nextCall uint64            // the seq from which on the summarizer is called again
-	nextPass uint64            // the same of any pass
-	skipped  map[string]uint64 // the same of windows, by the ids of their events
-	noBlanks uint64            // the seq of the patch after which no blank summary could be reverted
+	nextCall uint64            // seq from which on the summarizer is called
+	nextPass uint64            // seq from which on a pass is tried
+	skipped  map[string]uint64 // by event id, the seq until which its window is skipped
+	noBlanks uint64            // seq of the newest patch when no blank summary could be reverted
 }
 
 const (
-	// maxRemembered sessions are remembered; past that all are forgotten, and tried once more.
+	// maxRemembered is the number of sessions with a backoff. One more clears all.
 	maxRemembered = 1 << 16
 
-	// maxBackoff is how many records a session has to grow by at most before the next attempt.
+	// maxBackoff is the most records that a session has to grow by before a retry.
 	maxBackoff = 64
 
-	// maxVetoes in a row, and a window is skipped.
+	// A window is skipped after maxVetoes vetoes in a row.
 	maxVetoes = 3
 )
 
-// waits reports whether a session has not grown enough for a pass since the last failure, or not
-// enough for a call of the summarizer.
+// waits reports whether a session has to grow before the next pass, and before the next call of the summarizer.
 func (c *Compactor[K]) waits(key K, v fold.View) (rests, backsOff bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -42,7 +41,7 @@ func (c *Compactor[K]) waits(key K, v fold.View) (rests, backsOff bool) {
 	return v.Seq() < b.nextPass, v.Seq() < b.nextCall
 }
 
-// skipped returns the ids of the events of windows that are skipped.
+// skipped returns the ids of the events in skipped windows.
 func (c *Compactor[K]) skipped(key K, v fold.View) []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -54,7 +53,7 @@ func (c *Compactor[K]) skipped(key K, v fold.View) []string {
 	return slices.Collect(maps.Keys(b.skipped))
 }
 
-// failed notes a failed pass, which p is if there was a window.
+// failed records a failed pass. p is nil if the pass failed before it had a window.
 func (c *Compactor[K]) failed(key K, v fold.View, p *pass[K], err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -76,7 +75,7 @@ func (c *Compactor[K]) failed(key K, v fold.View, p *pass[K], err error) {
 	c.backoff[key] = b
 }
 
-// succeeded notes a pass that was logged.
+// succeeded records a pass that was logged.
 func (c *Compactor[K]) succeeded(p *pass[K]) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -97,7 +96,7 @@ func (b *backoff) backOff(v fold.View) {
 	b.nextCall = v.Seq() + min(maxBackoff, uint64(1)<<min(b.failures-1, 30))
 }
 
-// remembered returns what is remembered of a session. The mutex is held.
+// remembered returns the backoff of a session. The caller holds the mutex.
 func (c *Compactor[K]) remembered(key K, v fold.View) backoff {
 	if b := c.backoff[key]; b.creation == v.Creation() {
 		return b

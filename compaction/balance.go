@@ -9,14 +9,13 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// A pass pays if it costs at once at most a tenth (risk) of what the session has cost so far,
-// plus what earlier passes have saved or not earned yet, so that a session that ends with the next turn is hardly
-// dearer than one that was never compacted; and if it breaks even within horizon turns, or takes
-// half of what it changes, so that the next one is far away. A pass that costs no more than a
-// trifle pays in any case.
+// A pass pays under two conditions. Its immediate cost is at most a tenth (risk) of the session's cost so far, plus the
+// balance of earlier passes: so a session that ends with the next turn is hardly dearer than without compaction. And it
+// breaks even within horizon turns, or removes half of the prompt behind its first change. A pass that costs no more than
+// Trifle always pays.
 //
-// One that does not pay is made if a limit asks for it: from large tokens of the prompt on, or
-// when what the trigger counts has grown to forced times the trigger.
+// A pass that does not pay is made if the prompt has at least large tokens, or if the trigger's count is forced times its
+// limit.
 const (
 	risk    = 0.1
 	horizon = 20
@@ -24,9 +23,9 @@ const (
 	forced  = 4
 )
 
-// PricedSummarizer is a [Summarizer] whose calls cost something: Price returns the cost of each token that it reads and
-// of each that it writes, where a token of input that is not cached costs 1. Other summarizers count as free.
-// Intervals and clearing wait until what they save pays for it; see docs/COMPACTION.md.
+// PricedSummarizer is a [Summarizer] whose calls cost something. Price returns the cost of a token that it reads and of
+// a token that it writes, in units of an uncached input token. Other summarizers count as free. Intervals and clearing
+// wait until their savings exceed the cost; see docs/COMPACTION.md.
 type PricedSummarizer interface {
 	Summarizer
 	Price() (read, written float64)
@@ -39,8 +38,7 @@ func priceOf(s Summarizer) (read, written float64) {
 	return 0, 0
 }
 
-// pays reports whether a pass over a window pays that will take saved tokens less, and says why
-// if it does not.
+// pays reports whether a pass over a window pays if it saves the given tokens, and why if it does not.
 func (s *shape) pays(w *Window, saved int, cfg Config) (bool, string) {
 	b, worksOff := s.balance(w, saved, cfg)
 	spent, earned := s.spent()
@@ -55,8 +53,8 @@ func (s *shape) pays(w *Window, saved int, cfg Config) (bool, string) {
 	return true, ""
 }
 
-// balance returns the cost and savings of a pass. The cost: the prompt behind the first change
-// leaves the model's cache, and the summarizer reads and writes tokens.
+// balance returns the cost and savings of a pass, and whether it removes half of the prompt behind its first change. That
+// part of the prompt leaves the model's cache, and the summarizer reads and writes tokens.
 func (s *shape) balance(w *Window, saved int, cfg Config) (b price.Balance, worksOff bool) {
 	first := w.Start
 	if len(w.EarlierSpans) > 0 {
@@ -82,10 +80,10 @@ func (s *shape) balance(w *Window, saved int, cfg Config) (b price.Balance, work
 	return b, saved >= from-saved
 }
 
-// spent returns what the session would have cost so far without compaction, and what the events
-// since the newest summary have saved by the summaries, less what that one cost.
+// spent returns the cost of the session so far without compaction, and the savings since the newest summary, less the
+// cost of that summary.
 func (s *shape) spent() (spent, earned float64) {
-	prefix, visible, unread := 0, 0, 0 // tokens: of the log, of the visible log, of these not in a prompt yet
+	prefix, visible, unread := 0, 0, 0 // tokens of the log, of the visible log, and of the events that no prompt had yet
 	for i, e := range s.entries {
 		tokens := s.between(i, i+1)
 		if e.Summary {
@@ -107,11 +105,11 @@ func (s *shape) spent() (spent, earned float64) {
 	return spent, earned
 }
 
-// leftOfEvents is the part of events that summaries of them take, besides leastAim: of 730 passes over recorded and made
-// sessions they took 21 to 28 % from 800 tokens on, and up to half of less.
+// leftOfEvents is the size of summaries relative to their events, besides leastAim: in 730 passes over recorded and
+// synthetic sessions 21 to 28 % from 800 tokens on, and up to half of smaller windows.
 const leftOfEvents = 0.25
 
-// saves returns about how many tokens summaries of a window save.
+// saves estimates the tokens that summaries of a window save.
 func (s *shape) saves(w *Window, cfg Config) int {
 	left := 0
 	for _, g := range w.Groups {
@@ -121,13 +119,10 @@ func (s *shape) saves(w *Window, cfg Config) int {
 	return w.Tokens - left
 }
 
-// PromptTokens returns how many tokens a prompt made of the visible log takes. It is
-// the newest measurement (usageMetadata.promptTokenCount) of a visible event that is no
-// summary and was logged after the newest patch, plus the estimate
-// ([patch.Event.EstimatedTokens]) of that event and all after it, which were not in the
-// measured prompt. Where no event was measured since the newest patch, it is the
-// estimate of the whole visible log; measured says which. Measurements are never
-// summed.
+// PromptTokens returns the number of tokens of a prompt made from the visible log. It is the newest measurement
+// (usageMetadata.promptTokenCount) of a visible event that is not a summary and was logged after the newest patch, plus the
+// estimate ([patch.Event.EstimatedTokens]) of that event and the later ones, which were not in the measured prompt. Without
+// such a measurement it is the estimate of the whole visible log, and measured is false.
 func PromptTokens(v fold.View) (tokens int, measured bool) {
 	entries := make([]fold.Entry, 0, v.Len())
 	for _, e := range v.Entries() {

@@ -11,9 +11,8 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// revertBlanks reverts visible summaries that were erased, as far as the visible log may grow by what a summarizer
-// is given: what is left of what they stand for is to be summarised anew. It is done before each plan, so that what
-// there was no room for comes later.
+// revertBlanks reverts visible summaries that were erased, so that the rest of their events is summarised again. The visible
+// log grows by at most a summarizer's input limit. Since every plan is preceded by it, other blanks follow later.
 func (c *Compactor[K]) revertBlanks(ctx context.Context, key K, v fold.View) (fold.View, error) {
 	if len(blanks.Visible(v, nil)) == 0 {
 		return v, nil
@@ -50,7 +49,7 @@ func (c *Compactor[K]) records(ctx context.Context, key K, seqs []uint64) (out [
 			if err != nil {
 				return nil, err
 			}
-			if len(seqs) == 0 || r.Seq != seqs[0] { // the next one is further on
+			if len(seqs) == 0 || r.Seq != seqs[0] { // read the next one from its own seq
 				break
 			}
 			out, seqs = append(out, r), seqs[1:]

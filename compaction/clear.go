@@ -93,7 +93,7 @@ func clearParts(entry fold.Entry, parts []int) (*patch.Event, error) {
 	return entry.Event.StandIn(uuid.NewString(), entry.Seq, cleared)
 }
 
-// contentOf returns the members of an event's content, and its parts.
+// contentOf returns the members of an event's content, and the parts among them.
 func contentOf(e *patch.Event) (content map[string]json.RawMessage, parts []json.RawMessage, err error) {
 	if err = e.Decode("content", &content); err == nil {
 		err = json.Unmarshal(content["parts"], &parts)
@@ -117,7 +117,7 @@ func isShort(response []byte) bool { return len(response) <= len(placeholder) }
 type result struct {
 	Index int // of the event
 	Part  int // of the event's content
-	saves int // estimated tokens that clearing it saves; 0 if clearing skips it, as with the user's answers
+	saves int // estimated savings in tokens; 0 if clearing skips the result, as it does the user's answers
 }
 
 // results returns the results of visible calls, in order.
@@ -149,9 +149,9 @@ func (s *shape) clearable(cfg Config) *selection {
 }
 
 // clearing returns the window over the results that can be cleared, if that saves at least
-// [Config.ClearAfter] tokens, how many it saves, and how many tokens stay in any case.
+// [Config.ClearAfter] tokens; the tokens that it saves; and the tokens that stay in any case.
 func (s *shape) clearing(cfg Config) (w *Window, saved, held int) {
-	if s.sum(s.raw) < cfg.ClearAfter { // to find out more is the dearer part
+	if s.sum(s.raw) < cfg.ClearAfter { // the rest is expensive
 		return nil, 0, 0
 	}
 	results := s.results()

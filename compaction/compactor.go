@@ -98,13 +98,13 @@ type Attempt[K comparable] struct {
 	Trigger  Trigger
 	Duration time.Duration // with the calls of the summarizer
 
-	// Lost is that of Written. Invented counts the identifiers of answers that do not occur in the events, whether the answer
-	// was refused for them or not.
+	// Lost is Written.Lost. Invented counts the identifiers in answers that do not occur in the events, refused answers
+	// included.
 	Lost, Invented int
 }
 
-// New returns a compactor of the log's sessions. The error matches [patch.ErrInvalid] if there
-// is no log, or is that of [Config.Validate].
+// New returns a compactor of the log's sessions. The error matches [patch.ErrInvalid] if the log is nil or the
+// configuration is invalid ([Config.Validate]).
 func New[K comparable](log Log[K], cfg Config, opts Options[K]) (*Compactor[K], error) {
 	if isNil(log) {
 		return nil, fmt.Errorf("%w: the log is nil", patch.ErrInvalid)
@@ -124,25 +124,21 @@ func New[K comparable](log Log[K], cfg Config, opts Options[K]) (*Compactor[K], 
 //
 // A summary is logged only if the summarizer's answer is complete and not empty, calls no function, has at most 2,500 estimated
 // tokens and three quarters of what it replaces, and invents at most two identifiers; a summarizer that invents more gets the
-// list and may answer once more. Otherwise the session stays as it is, and the error is a *[SummarizerError]; a summarizer that declines
-// gives no error. Events of fewer than 32 tokens are quoted in the
-// summary without asking a summarizer, and so are those of fewer than 128 for which the answer
-// is too long or invents.
+// list and may answer once more. Otherwise the session stays as it is, and the error is a *[SummarizerError]; there is no error
+// if the summarizer declines. Under 32 tokens the text of the events is the summary, without a call of the summarizer; under
+// 128 tokens it is, if the answer is too long or invents.
 //
-// After a failure or a refused answer the summarizer is not called again until the session has
-// grown by as many records as there were failures in a row, doubled each time, up to 64. Once
-// the prompt is a fifth over its threshold, [Extractive] writes the summary; if its
-// answer cannot be used either, that window is skipped until the session has grown by 64.
+// After a failure or a refused answer the summarizer is not called again until the session has grown by one record. The number
+// doubles with each failure in a row, up to 64. Once the prompt is a fifth over its threshold, [Extractive] writes the summary;
+// if its answer cannot be used either, the window is skipped until the session has grown by 64 records.
 //
-// If another patch, or an answer to a call that was to go, was logged while a summary was
-// made, that one stands, and MaybeCompact stops without error. Other errors are the log's own.
-// What earlier passes have written is returned in any case.
+// If a patch, or an answer to a call in the window, is logged while the summary is written, MaybeCompact writes nothing and
+// stops without error. Other errors are the log's own. MaybeCompact returns the passes that were written before an error.
 func (c *Compactor[K]) MaybeCompact(ctx context.Context, key K) ([]Written, error) {
 	return c.Compact(ctx, key, Run{})
 }
 
-// Compact is [Compactor.MaybeCompact] for a session of which the caller knows more, such
-// as the invocation that is running.
+// Compact is [Compactor.MaybeCompact] with what the log does not say, such as the invocation that is running.
 func (c *Compactor[K]) Compact(ctx context.Context, key K, run Run) ([]Written, error) {
 	if !c.cfg.Enabled {
 		return nil, nil
@@ -222,17 +218,15 @@ func (c *Compactor[K]) attempt(ctx context.Context, key K, view fold.View, run R
 // errGrown: the log has got a record that the window does not fit.
 var errGrown = errors.New("the log has grown meanwhile")
 
-// overtaken reports whether another writer was quicker.
+// overtaken reports whether the pass failed because another writer changed the log.
 func overtaken(err error) bool {
 	return errors.Is(err, fold.ErrConflict) || errors.Is(err, errGrown)
 }
 
-// gaveUp reports whether the caller wants no more. One whose time is up has waited for a
-// summary in vain.
+// gaveUp reports whether the caller cancelled. A deadline that passed is a failure of the summarizer instead.
 func gaveUp(ctx context.Context) bool { return errors.Is(ctx.Err(), context.Canceled) }
 
-// ended counts, logs and reports an attempt, and returns the error that is the caller's
-// business.
+// ended counts, logs and reports an attempt, and returns the error for the caller.
 func (c *Compactor[K]) ended(ctx context.Context, a Attempt[K], err error) error {
 	switch {
 	case err == nil:
@@ -274,7 +268,7 @@ func (c *Compactor[K]) logFailure(ctx context.Context, a Attempt[K]) {
 	c.opts.Logger.LogAttrs(ctx, slog.LevelWarn, text, attrs...)
 }
 
-// panicked logs and counts a panic that no attempt has.
+// panicked logs and counts a panic outside an attempt.
 func (c *Compactor[K]) panicked(ctx context.Context, key K, err error) {
 	a := Attempt[K]{Key: key, Outcome: Failed, Err: err}
 	c.count(a)

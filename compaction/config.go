@@ -22,14 +22,14 @@ const (
 	DefaultClearAfter        = 20_000
 )
 
-// Config says when a session is compacted, and how. In the zero Config compaction is off;
+// Config has the triggers and the limits of compaction. In the zero Config compaction is off;
 // [DefaultConfig] is a good start. A trigger that is 0 is off, and needs no other field.
 type Config struct {
 	// Enabled switches compaction on.
 	Enabled bool
 
-	// CompactionInterval is the number of invocations with events that are not summarised yet
-	// from which on they are summarised.
+	// CompactionInterval is the number of invocations with raw events from which on these events
+	// are summarised.
 	CompactionInterval int
 
 	// OverlapSize is how many whole invocations before a window the summarizer is shown
@@ -44,9 +44,9 @@ type Config struct {
 	// InvocationTokens leave, with those between them; 0 means [DefaultRetention].
 	EventRetentionSize int
 
-	// RetainInvocations is how many of the newest invocations stay as they were said, of those with an event that says
-	// something. If they take more than 8,000 estimated tokens, or half of TokenThreshold if that is due, only what the
-	// user said last in them stays, and their last events of so many tokens. 0 is ADK's behaviour.
+	// RetainInvocations is the number of newest invocations, of those with text, that stay raw. If they have more than 8,000
+	// estimated tokens, or half of TokenThreshold if that is due, only the user's last message in them stays, and their last
+	// events up to that size. 0 is ADK's behaviour.
 	RetainInvocations int
 
 	// InvocationTokens is how many estimated tokens the raw events of the running invocation
@@ -70,8 +70,8 @@ type Config struct {
 	// minutes, and nine tenths of the time until the deadline of the compaction's context.
 	Summarizer Summarizer
 
-	// Redact, if not nil, replaces secrets by placeholders in all that summarizers are given.
-	// So a summary has the placeholders. The log keeps the secrets.
+	// Redact, if not nil, replaces secrets by placeholders in requests to summarizers, so that summaries
+	// have the placeholders. The log keeps the secrets.
 	Redact *redact.Redactor
 
 	limits   limits
@@ -81,15 +81,15 @@ type Config struct {
 // limits are the constants of compaction. Tests make them smaller.
 type limits struct {
 	Input        int // tokens of events that one summary covers, unless they cannot be divided
-	Summaries    int // of one level that are merged when they stand side by side
-	OpenCalls    int // of invocations that are over that stay visible
-	WaitingCalls int // the same of calls that wait for the user's side
-	Results      int // of tools that are never cleared
-	Trifle       int // tokens of fresh input that a pass may cost in any case
-	Summary      int // estimated tokens that a summary may take
-	Turn         int // estimated tokens of the newest invocations that stay as they were said
+	Summaries    int // adjacent summaries of one level that are merged
+	OpenCalls    int // open calls of completed invocations that stay
+	WaitingCalls int // calls of completed invocations that wait for the user's side and stay
+	Results      int // newest tool results that are never cleared
+	Trifle       int // uncached input tokens that a pass may always cost
+	Summary      int // estimated tokens of a summary
+	Turn         int // estimated tokens of the newest invocations that stay raw
 
-	Call time.Duration // that one call of a summarizer or hook may take
+	Call time.Duration // of a summarizer or hook
 }
 
 var defaultLimits = limits{Input: 50_000, Summaries: 4, OpenCalls: 8, WaitingCalls: 8, Results: 3, Trifle: 1_000, Summary: 2_500, Turn: 8_000, Call: 5 * time.Minute}

@@ -9,15 +9,12 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// Extractive is a [Summarizer] that needs no model and no network: it picks what to keep,
-// as docs/COMPACTION.md says, and writes nothing of its own. It is safe for concurrent
-// use.
+// Extractive is a [Summarizer] that needs no model and no network: it selects text of the events, as docs/COMPACTION.md
+// says, and writes no text of its own. It is safe for concurrent use.
 //
-// An answer is never longer than the request's MaxTokens. What it tells in sentences keeps
-// to AimTokens, but for what the user says at the start of the session; ids, dates, paths and the like
-// take what they need. What a tool has returned and a summary in Before tells is not told
-// again; the Prompt is not used. If MaxTokens is too small for anything, or if the events say
-// nothing, it declines. The only errors are ctx's and that of a nil event.
+// An answer has at most MaxTokens. It has budgets of its own for sentences and for facts; AimTokens, Focus and Prompt are
+// not used. It does not repeat what a summary in Before tells. If MaxTokens is too small, or if the events have no text, it
+// declines. The only errors are ctx's, and the one for a nil event.
 type Extractive struct{}
 
 // extractiveModel is the [Response.Model] of Extractive.
@@ -40,7 +37,7 @@ func (Extractive) Summarize(ctx context.Context, req Request) (Response, error) 
 	return Response{Text: text, Model: extractiveModel}, nil
 }
 
-// input is what Extractive makes of a request.
+// input returns the input of package extractive for a request.
 func (r Request) input() extractive.Input {
 	in := extractive.Input{Events: r.Events, Max: r.MaxTokens}
 	if r.Merge {
@@ -57,11 +54,11 @@ func (r Request) input() extractive.Input {
 	return in
 }
 
-// Of an answer that is shorter than one token in shortAnswer, what Extractive says is appended whole.
+// To an answer with less than one token in shortAnswer of its events, the whole summary of Extractive is appended.
 const shortAnswer = 40
 
-// also returns what a model's answer lacks, under a heading: the user's short limits, rows, and identifiers that were
-// used; of an answer that is far too short, all that Extractive says.
+// also returns facts that a model's answer lacks, under a heading: the user's short limits, rows, and used identifiers; for
+// an answer that is far too short, the whole summary of Extractive.
 func (r *groupRequest) also(answer string) string {
 	in := r.input()
 	says := patch.EstimateTextTokens(answer)

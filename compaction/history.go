@@ -18,7 +18,7 @@ type history struct {
 	records func(from uint64) recordSeq
 }
 
-// record returns the record with a seq, or none if the log has none there.
+// record returns the record with a seq, or a zero record if the log has none.
 func (h history) record(seq uint64) (patch.Record, error) {
 	for r, err := range h.records(seq) {
 		if err == nil && r.Seq != seq {
@@ -44,8 +44,7 @@ func eventsOf(all []logged) []*patch.Event {
 }
 
 // original returns the event as it was logged, before its results were cleared or shortened. seq
-// is the record that brought e. If e claims an origin that no patch of this log gave it, e itself
-// is the original.
+// is the seq of e's record. e itself is the original if no patch of this log gave it the origin that it names.
 func (h history) original(e *patch.Event, seq uint64) (logged, error) {
 	for at := (logged{e, seq}); ; {
 		o, ok := at.event.Origin()
@@ -69,7 +68,7 @@ func (h history) original(e *patch.Event, seq uint64) (logged, error) {
 	}
 }
 
-// originals reads the logged form of a window's events that have cleared results.
+// originals returns the originals of a window's events with cleared results, by visible index.
 func (h history) originals(s *shape, w *Window) (map[int]logged, error) {
 	all := map[int]logged{}
 	for _, g := range w.Groups {
@@ -89,8 +88,7 @@ func (h history) originals(s *shape, w *Window) (map[int]logged, error) {
 }
 
 // shownAgain returns, in order, the raw events of the last n invocations before a group of a
-// window, of the group's branch and scope, that only summaries hide. Events that a user removed
-// are left out.
+// window, of the group's branch and scope, that only summaries hide. It leaves out events that a user removed.
 func (h history) shownAgain(g Group, n int) ([]logged, error) {
 	v := h.view
 	hides := false // whether a summary of the group's stands before it
@@ -109,7 +107,7 @@ func (h history) shownAgain(g Group, n int) ([]logged, error) {
 		return nil, err
 	}
 	end := v.Entry(g.Indices[0]).Seq
-	for width := uint64(64); ; width *= 4 { // the log is long, and the last invocations are few
+	for width := uint64(64); ; width *= 4 { // the last invocations are a small part of a long log
 		from := uint64(1)
 		if end > width {
 			from = end - width
@@ -136,8 +134,8 @@ func (h history) shownAgain(g Group, n int) ([]logged, error) {
 	}
 }
 
-// covered returns, in order, the raw events that the summaries of a group stand for, as they were logged, and those of
-// the summaries that stand for others too, or that Extractive has not written.
+// covered returns, in order, the raw events that the summaries of a group cover, as they were logged. told are those of
+// the summaries that another writer than [Extractive] wrote, or that do not say which records they cover.
 func (h history) covered(g Group) (raw []*patch.Event, told []*patch.Event, err error) {
 	v := h.view
 	from, to := uint64(0), uint64(0)
@@ -175,7 +173,7 @@ func (h history) covered(g Group) (raw []*patch.Event, told []*patch.Event, err 
 				continue
 			}
 			if _, ok := e.Origin(); ok {
-				continue // a copy, whose original comes
+				continue // a copy; its original is read too
 			}
 			if place, ok := places.Of(r.Seq, n); ok && place.Index < 0 && places.IsRepresented(r.Seq, n, e.Branch(), e.IsolationScope()) {
 				raw = append(raw, e)
@@ -185,9 +183,8 @@ func (h history) covered(g Group) (raw []*patch.Event, told []*patch.Event, err 
 	return raw, told, nil
 }
 
-// lastInvocations returns the events of the last n invocations, and whether there are
-// older ones, so that the first of them is there as a whole. An event without
-// invocation id goes with the one before it.
+// lastInvocations returns the events of the last n invocations, and whether events has older ones, so that the first of
+// the n is complete. An event without invocation id belongs to the invocation before it.
 func lastInvocations(events []logged, n int) (last []logged, whole bool) {
 	seen := map[string]bool{}
 	invocations := make([]string, len(events))

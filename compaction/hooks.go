@@ -14,24 +14,22 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// ErrVetoed: [Options.Prepare] was against summarising, or [Options.Approve] against what
-// would have been logged.
+// ErrVetoed: [Options.Prepare] or [Options.Approve] returned an error.
 var ErrVetoed = errors.New("vetoed")
 
-// PrepareRequest is what is about to be summarised in one text.
+// PrepareRequest has the events that are about to be summarised in one text.
 type PrepareRequest[K comparable] struct {
 	Key     K
 	View    fold.View // what the pass was planned on
 	Trigger Trigger
 
-	// Events are what the summary will stand for, as they were logged: raw events of one
-	// branch and isolation scope, or, if Merge is set, summaries. The slice is the callee's
-	// own.
+	// Events are the events that the summary will cover, as they were logged: raw events of one
+	// branch and isolation scope, or, if Merge is set, summaries. The callee owns the slice.
 	Events []*patch.Event
 	Merge  bool
 }
 
-// prepare asks whether events may be summarised, and returns what must be kept of them.
+// prepare calls Options.Prepare for events, and returns the text that must be kept.
 func (p *pass[K]) prepare(ctx context.Context, events []*patch.Event) (keep string, err error) {
 	if p.c.opts.Prepare == nil {
 		return "", nil
@@ -50,31 +48,31 @@ func (p *pass[K]) prepare(ctx context.Context, events []*patch.Event) (keep stri
 	return strings.TrimSpace(summaries.Clean(keep)), nil
 }
 
-// ApproveRequest is what a pass of compaction is about to log.
+// ApproveRequest has the patches that a pass of compaction is about to log.
 type ApproveRequest[K comparable] struct {
 	Key K
 
 	// View is what the pass was planned on. Events may have been appended since.
 	View fold.View
 
-	// Summaries will take the place of other events. There are none where these say
-	// nothing, such as changes of state, and where results are cleared.
+	// Summaries will replace other events. There are none if these have no text, such as changes of state, and if results
+	// are cleared.
 	Summaries []SummaryDraft
 
-	// Patches are all that will be logged, in this order, or nothing is.
+	// Patches are logged in this order, all or none.
 	Patches []*patch.PatchEvent
 
 	// Written are the figures. Duration is without the time that approval and logging take.
 	Written Written
 }
 
-// SummaryDraft is a summary that is about to be logged, and what it will stand for.
+// SummaryDraft is a summary that is about to be logged, and the events that it covers.
 type SummaryDraft struct {
 	Event  *patch.Event
 	Events []*patch.Event // raw events as they were logged, or summaries if the pass merges some
 }
 
-// approve asks whether patches may be logged.
+// approve calls Options.Approve for patches.
 func (p *pass[K]) approve(ctx context.Context, summaries []*patch.Event, patches []*patch.PatchEvent) error {
 	if p.c.opts.Approve == nil {
 		return nil
@@ -99,17 +97,15 @@ func vetoed(err error) error {
 	return fmt.Errorf("%w: %w", ErrVetoed, err)
 }
 
-// maxGivenUp calls of a function of the user's may have been given up and not have returned
-// before no more are made.
+// A function of the caller's is not called while maxGivenUp abandoned calls of it have not returned.
 const maxGivenUp = 4
 
-// pending counts the calls of a function of the user's that were given up and have not returned.
-// The compactor's mutex guards it.
+// pending counts the abandoned calls of a function that have not returned. The compactor's mutex guards it.
 type pending struct{ givenUp int }
 
-// await calls a function of the user's, for at most five minutes and nine tenths of the caller's
-// time, so that some is left for the fallback. A call that does not return in time is given up; a
-// panic is an error that matches panicked. busy is the error if too many calls were given up.
+// await calls a function of the caller's, for at most five minutes and nine tenths of the time until the context's deadline,
+// so that time is left for the fallback. It abandons a call that does not return in time. A panic is an error that matches
+// panicked. busy is the error if too many calls were abandoned.
 func await[K comparable, T any](ctx context.Context, c *Compactor[K], of *pending, panicked, busy error, f func(context.Context) (T, error)) (T, error) {
 	var none T
 	c.mu.Lock()

@@ -64,8 +64,8 @@ func CloseCalls(v fold.View, newID func() string, leave func(fold.Call) bool) ([
 	return grouped(patches, "patchlog", newID), nil
 }
 
-// interruptedCalls returns the visible calls without a response that neither the user's side answers, nor the end of a
-// task.
+// interruptedCalls returns the visible calls without a response, except those that the user's side or the end of a task
+// answers.
 func interruptedCalls(v fold.View) (open []fold.Call) {
 	var requests []string
 	for _, c := range v.Calls() {

@@ -28,12 +28,12 @@ type Lineage struct {
 	From uint64 `json:"from,omitzero"`
 	To   uint64 `json:"to,omitzero"`
 
-	// Model is that of the [Response].
+	// Model is the name of the model that wrote it ([Response.Model]).
 	Model string `json:"model,omitempty"`
 }
 
-// LineageOf returns the lineage of a summary. Of one that says nothing about it, such as
-// a summary made by hand, it is that of a summary of raw events that says nothing more.
+// LineageOf returns the lineage of a summary. A summary without lineage, such as one made by hand, counts as one window of
+// raw events.
 func LineageOf(summary *patch.Event) Lineage {
 	if l, ok := ParseLineage(summary); ok {
 		return l
@@ -41,8 +41,8 @@ func LineageOf(summary *patch.Event) Lineage {
 	return Lineage{Level: 1, Windows: 1, Passes: 1}
 }
 
-// ParseLineage returns the lineage in a summary's custom metadata, and whether it has one. All summaries that patchlog
-// writes have one.
+// ParseLineage returns the lineage in a summary's custom metadata, and whether there is one, as in all summaries that
+// patchlog writes.
 func ParseLineage(summary *patch.Event) (l Lineage, ok bool) {
 	if summary == nil {
 		return l, false

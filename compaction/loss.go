@@ -9,8 +9,8 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// Loss says what a visible summary does not say of the events that it stands for, at any
-// depth. The names are in the order in which they stand in the events, each once.
+// Loss compares a visible summary with the raw events that it covers, at any depth. The names are in the order of the
+// events, each once.
 type Loss struct {
 	Index   int          `json:"index"` // of the summary in the visible log
 	Summary *patch.Event `json:"summary,omitzero"`
@@ -26,9 +26,9 @@ type Loss struct {
 	Numbers       []string `json:"numbers"`       // numbers of the summary that do not occur in the events: sums, counts and the like
 }
 
-// Losses returns the losses of each visible summary that stands for events, in the order of the visible log. With
-// indices, it returns those of the summaries at these indices alone. history is the view's history, as of [fold.View.History] or a store's
-// History. It takes time linear in the history.
+// Losses returns the loss of each visible summary that covers events, in the order of the visible log; with indices, of the
+// summaries at these indices only. history is the view's history, as of [fold.View.History] or a store's History. Losses
+// takes time linear in the history.
 func Losses(v fold.View, history []fold.Entry, indices ...int) []Loss {
 	parts := map[int][]*patch.Event{} // by the index of the visible event that stands for them
 	for _, e := range history {

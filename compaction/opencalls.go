@@ -9,22 +9,20 @@ import (
 )
 
 // WaitingCalls returns the visible calls that wait for the user's side and that compaction keeps: long-running calls and requests
-// to the user without an answer by the user's side, all of the running and the newest invocation, and the newest eight of earlier
-// ones. A caller that pins the events that a resumed run needs ([Run.Pinned]) pins those of these calls. Older calls are summarised as
-// unanswered; [RestoreCalls] restores them when their response arrives.
+// to the user that the user's side has not answered. Of the running and the newest invocation it keeps all, of earlier
+// invocations the newest eight. A caller that pins the events that a resumed run needs ([Run.Pinned]) pins the events of these
+// calls. Older calls are summarised as unanswered; [RestoreCalls] restores them when their response arrives.
 func WaitingCalls(v fold.View, cfg Config, run Run) []fold.Call {
 	_, waiting := newShape(v, run).openCalls(v.Calls(), cfg.withDefaults())
 	slices.Reverse(waiting)
 	return waiting
 }
 
-// openCalls says which events stay because of open calls. A call is open while nothing answers
-// it; one that is long-running or asks the user, until the user's side does: what the
-// tool itself returned is a placeholder. A call that the user is asked about is open
-// until that is answered and the call itself has returned since, and the asking stays
-// for as long as the call does. Of unanswered calls in invocations that are over, the newest
-// few stay. waiting are those that wait for the user's side and stay, the
-// last first.
+// openCalls reports which events stay because of open calls. A call is open until it is answered. Only the user's side
+// answers a long-running call or a request to the user: the response of the tool itself is a placeholder. A call that a
+// request is about is open until the request is answered and the call has returned since, and the request stays as long as
+// the call. Of unanswered calls of completed invocations, the newest few stay. waiting are the calls that wait for the user's
+// side and stay, the last first.
 func (s *shape) openCalls(calls []fold.Call, cfg Config) (stays []bool, waiting []fold.Call) {
 	stays = make([]bool, len(s.entries))
 	byID := map[string]int{} // the newest call of an id so far
@@ -93,7 +91,7 @@ func (s *shape) openCalls(calls []fold.Call, cfg Config) (stays []bool, waiting 
 	return stays, waiting
 }
 
-// inActiveInvocation reports whether the call's invocation is the running or the newest one.
+// inActiveInvocation reports whether the call belongs to the running or the newest invocation.
 func (s *shape) inActiveInvocation(c fold.Call) bool {
 	number := s.invocation[c.Index]
 	return c.InNewestInvocation || number == s.running && s.running != noInvocation || number == s.newest
@@ -101,7 +99,7 @@ func (s *shape) inActiveInvocation(c fold.Call) bool {
 
 func asksUser(c fold.Call) bool { return records.IsRequest(c.Name) }
 
-// subjectOf returns the id of the call that the user is asked about, or "".
+// subjectOf returns the id of the call that a request to the user is about, or "".
 func (s *shape) subjectOf(c fold.Call) string {
 	if c.Name != records.RequestConfirmation && c.Name != records.RequestCredential {
 		return ""

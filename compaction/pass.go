@@ -26,15 +26,15 @@ type pass[K comparable] struct {
 	done    func()         // releases the claim
 	start   time.Time
 
-	backsOff  bool  // the summarizer has failed, and is not to be called yet
+	backsOff  bool  // the summarizer failed, and must not be called yet
 	overLimit bool  // the prompt is so large that the fallback may write the summary
-	answered  bool  // the summarizer has given an answer that is used
-	failure   error // of the summarizer, for which the fallback was asked
+	answered  bool  // an answer of the summarizer is used
+	failure   error // of the summarizer, before the fallback was called
 
 	about Written
 }
 
-// plan finds the next window of a session, or returns nil if nothing is to be done.
+// plan returns the next pass over a session, or nil if none is due.
 func (c *Compactor[K]) plan(ctx context.Context, key K, v fold.View, run Run) (*pass[K], error) {
 	p := &pass[K]{c: c, key: key, done: func() {}, start: time.Now(), history: history{
 		view: v, records: func(from uint64) recordSeq { return c.log.RawEvents(ctx, key, from) },
@@ -61,7 +61,7 @@ func (c *Compactor[K]) plan(ctx context.Context, key K, v fold.View, run Run) (*
 	if p.window == nil || p.backsOff && !p.overLimit {
 		return nil, nil
 	}
-	// Whatever the summary will be, a log with a patch of unknown type takes no patches.
+	// A log with a patch of unknown type accepts no patch, so a summary would be wasted.
 	if err := v.Check(patch.NewSplice(p.window.Start, p.window.Count), fold.CheckOptions{AllowOrphans: true}); err != nil {
 		return nil, err
 	}
@@ -94,13 +94,13 @@ type groupRequest struct {
 	Request
 	group   Group
 	context []logged // shown, but not covered
-	source  *source  // of the identifiers that the summary may have
-	keep    string   // text that the summary must have
+	source  *source  // has the identifiers that the summary may have
+	keep    string   // text that the summary must end with
 	quote   string   // the text of the events if it is short, or ""
-	pays    bool     // the quote is shorter than what it replaces
+	pays    bool     // the quote is shorter than the events
 
 	by      writer
-	refused error  // the invention for which the writer is called again, once
+	refused error  // the invention that the writer is asked to correct, once
 	summary string // verified
 	model   string // that wrote it
 }
@@ -174,7 +174,7 @@ func (p *pass[K]) summarise(ctx context.Context, r *groupRequest) (Response, err
 	return resp, err
 }
 
-// instead returns the writer in place of the summarizer.
+// instead returns the writer that replaces the summarizer.
 func (r *groupRequest) instead() writer {
 	if r.quote != "" && r.pays {
 		return byQuoting
@@ -182,8 +182,8 @@ func (r *groupRequest) instead() writer {
 	return byFallback
 }
 
-// verify accepts an answer as the summary of a group, or chooses the writer of the next answer, or returns the
-// error that ends the pass. failure is the writer's error, or nil.
+// verify accepts an answer as the summary of a group, chooses the writer of the next answer, or returns the
+// error that ends the pass. failure is the error of the writer.
 func (p *pass[K]) verify(ctx context.Context, r *groupRequest, resp Response, failure error) error {
 	text, err := resp.Text, failure
 	if err == nil && r.by != byQuoting {
@@ -232,7 +232,7 @@ func (p *pass[K]) verify(ctx context.Context, r *groupRequest, resp Response, fa
 	case r.quote != "" && (r.pays || !p.overLimit) && (errors.Is(err, errTooLong) || invents):
 		r.by = byQuoting
 		return nil
-	case (p.overLimit || invents) && ctx.Err() == nil: // an answer that is refused for what it says does not keep the session waiting
+	case (p.overLimit || invents) && ctx.Err() == nil: // the session does not wait if an answer invents
 		p.failure, p.backsOff = err, true // it is not called again in this pass
 		r.by, r.refused = r.instead(), nil
 		return nil
@@ -240,8 +240,7 @@ func (p *pass[K]) verify(ctx context.Context, r *groupRequest, resp Response, fa
 	return &SummarizerError{Trigger: p.window.Trigger, Start: p.window.Start, Count: p.window.Count, Err: err}
 }
 
-// draft returns the patches of the pass, in the order in which they apply, and the summaries
-// in them.
+// draft returns the summaries of the pass, and its patches in the order in which they apply.
 func (p *pass[K]) draft(requests []*groupRequest) (summaries []*patch.Event, patches []*patch.PatchEvent, err error) {
 	w, out := p.window, &p.about
 	if w.Trigger == ByClearing {
@@ -276,7 +275,7 @@ func (p *pass[K]) draft(requests []*groupRequest) (summaries []*patch.Event, pat
 	if err != nil {
 		return nil, nil, fmt.Errorf("patch: %w", err)
 	}
-	if len(patches) > 1 { // they are one: none is taken back without the others
+	if len(patches) > 1 { // a revert of one reverts all
 		for i, q := range patches {
 			patches[i] = q.WithGroup(out.PatchID)
 		}
@@ -295,10 +294,10 @@ func (p *pass[K]) patch(ctx context.Context, requests []*groupRequest) (fold.Vie
 	if err != nil {
 		return v, err
 	}
-	// What waits for the user's side may go: planning has let the newest stay.
+	// Waiting calls may be hidden: planning keeps the newest ones.
 	done, err := p.c.log.ApplyPatch(ctx, p.key, patches, fold.PatchOptions{On: v, AllowWaiting: true})
 	if errors.Is(err, fold.ErrOrphanedCall) {
-		// Planning splits no call, unless it was answered meanwhile: then the log is read again.
+		// A plan splits no call from its response, unless the response was logged after the view was read.
 		if now, viewErr := p.c.log.View(ctx, p.key); viewErr == nil && now.Seq() > v.Seq() {
 			err = fmt.Errorf("%w: %w", errGrown, err)
 		}

@@ -25,34 +25,32 @@ type Span struct {
 	Count int `json:"count"`
 }
 
-// Window is what one pass of compaction covers.
+// Window is the part of a visible log that one pass of compaction covers.
 type Window struct {
 	Trigger Trigger `json:"trigger"`
 
-	// Span is the stretch itself. The summaries, one for each of Groups, stand where the
-	// last of the group's events stood: in Span, or in one of EarlierSpans.
+	// Span is the last stretch of the window. A summary, one for each of Groups, takes the position of its group's last
+	// event: in Span, or in one of EarlierSpans.
 	Span
 
-	// EarlierSpans are earlier stretches that go with it, in order: calls whose last response
-	// stands in Span, and what else is tied to them; or, when summaries are merged, those
-	// of the same branch that stand between summaries of others.
+	// EarlierSpans are earlier stretches that belong to the window, in order: calls whose last response
+	// is in Span, with the events tied to them; or, if summaries are merged, summaries
+	// of the same branch between summaries of other branches.
 	EarlierSpans []Span `json:"earlierSpans"`
 
-	// Results is how many results of tools are cleared, if the trigger is [ByClearing]. Then
-	// Span and EarlierSpans are the events with these results, one each. The events stay, with the results replaced.
-	// There are no Groups, since nothing is summarised.
+	// Results is the number of tool results to clear if the trigger is [ByClearing]. Then
+	// Span and EarlierSpans are the events with these results, one each. The events stay, with the results replaced,
+	// and Groups is empty.
 	Results int `json:"results"`
 	results []result
 
 	// Merge says that the events are summaries.
 	Merge bool `json:"merge"`
 
-	// Groups are the events by branch and isolation scope, which are never mixed in one
-	// text, in the order of their last events.
+	// Groups are the events by branch and isolation scope, in the order of their last events. Each has a summary.
 	Groups []Group `json:"groups"`
 
-	// Invocations are the ids of the raw events' invocations, in order. Events without
-	// one add nothing.
+	// Invocations are the ids of the raw events' invocations, in order.
 	Invocations []string `json:"invocations"`
 
 	// Tokens is the estimate for all the events.
@@ -64,7 +62,7 @@ func (w *Window) spans() []Span { return append(slices.Clone(w.EarlierSpans), w.
 
 // Group is the part of a window that one summary stands for.
 type Group struct {
-	Branch  string `json:"branch"` // without what tells runs apart, unless all are of one run
+	Branch  string `json:"branch"` // without the suffix of the run, unless all events are of one run
 	Scope   string `json:"scope"`
 	Indices []int  `json:"indices"` // of the visible events, in order
 }
@@ -77,21 +75,19 @@ type Decision struct {
 	// Reason says why this window, or why none.
 	Reason string `json:"reason"`
 
-	// PromptTokens is the size of the prompt; Measured, whether that rests on a
-	// measurement. See [PromptTokens]. They are 0 if compaction is off.
+	// PromptTokens and Measured are the size of the prompt and whether it was measured ([PromptTokens]). They are
+	// zero if compaction is off.
 	PromptTokens int  `json:"promptTokens"`
 	Measured     bool `json:"measured"`
 }
 
-// Plan decides what to compact next in a view, if anything, and says why. It is pure:
-// the same view, config and run give the same decision, and nothing is changed. After a
-// window has been applied, Plan on the new view gives the next pass; passes come to an
-// end, for each leaves fewer raw events, fewer results of tools or fewer summaries.
+// Plan returns the next pass over a view, if one is due, and the reason. It is pure: the same view, config and run give the
+// same decision. After a window is applied, Plan on the new view returns the next pass. Passes come to an end, since each
+// leaves fewer raw events, tool results or summaries.
 //
-// The rules, in docs/COMPACTION.md: the interval trigger before clearing before those of
-// tokens before merging; the oldest stretch first; never an open call, a pinned event, the live
-// question, or half of what a call and its responses tie together. The error is that of
-// [Config.Validate].
+// docs/COMPACTION.md has the rules. The interval trigger comes first, then clearing, the token triggers, and merging. The
+// oldest stretch comes first. A window never has an open call, a pinned event, the live question, or only a part of the events
+// that calls and responses tie together. The error is the one of [Config.Validate].
 func Plan(v fold.View, cfg Config, run Run) (Decision, error) {
 	if err := cfg.Validate(); err != nil {
 		return Decision{}, err
@@ -121,8 +117,8 @@ func (s *shape) plan(cfg Config) Decision {
 	return d
 }
 
-// byInterval returns the window over all that no summary stands for, if enough invocations
-// have such events. Those of the running invocation are not counted and stay.
+// byInterval returns the window over the raw events, if enough invocations have some. The running invocation does not
+// count, and its events stay.
 func (s *shape) byInterval(cfg Config) (*Window, string) {
 	if cfg.CompactionInterval == 0 {
 		return nil, ""
@@ -133,7 +129,7 @@ func (s *shape) byInterval(cfg Config) (*Window, string) {
 		interval = 1
 	}
 	holds := func(i int) bool { return s.inRunning(i) || newest(i) }
-	// What would be counted if nothing had to stay: to find out what does takes longer.
+	// This count is an upper bound: it includes events that have to stay, which take longer to find.
 	waiting, later := s.invocations(func(i int) bool { return !holds(i) }), ""
 	if waiting >= interval {
 		w, x := s.selection(cfg, holds).window(ByInterval, cfg)
@@ -170,7 +166,7 @@ func (s *shape) byClearing(cfg Config) (*Window, string) {
 }
 
 // byInvocation returns the window over the older events of the running invocation, if its raw
-// events take too many tokens and half as many can go.
+// events have more than InvocationTokens, and half of that can be covered.
 func (s *shape) byInvocation(cfg Config) (*Window, string) {
 	takes := s.sum(s.inRunning)
 	if cfg.InvocationTokens == 0 || takes == 0 {
@@ -191,9 +187,8 @@ func (s *shape) byInvocation(cfg Config) (*Window, string) {
 	return nil, fmt.Sprintf("the running invocation takes %d of %d tokens%s", takes, cfg.InvocationTokens, later)
 }
 
-// byTokens returns the window over the older events, if the prompt takes too many tokens and
-// a sixteenth of the threshold can go: a tail that alone reaches the threshold must not cost a
-// call with every event.
+// byTokens returns the window over the older events, if the prompt reaches the threshold and a sixteenth of the threshold
+// can be covered. Else a tail that alone reaches the threshold would cost a call after every event.
 func (s *shape) byTokens(cfg Config) (*Window, string) {
 	limit := cfg.TokenThreshold
 	if limit == 0 {
@@ -218,7 +213,8 @@ func (s *shape) byTokens(cfg Config) (*Window, string) {
 	return nil, reason + ", and what can go makes a pass " + why
 }
 
-// due reports whether a pass pays, or is made in any case because a limit asks for it or a person does, and says why not.
+// due reports whether a pass is made: because it pays, a limit requires it (anyway), or the caller does ([Run.Force]). why
+// is the reason if it is not.
 func (s *shape) due(w *Window, saved int, cfg Config, anyway bool) (bool, string) {
 	if anyway || s.run.Force {
 		return true, ""
@@ -226,7 +222,7 @@ func (s *shape) due(w *Window, saved int, cfg Config, anyway bool) (bool, string
 	return s.pays(w, saved, cfg)
 }
 
-// worthwhile is the least part of a token threshold that is worth a call of the summarizer.
+// worthwhile returns the least savings, a sixteenth of a token threshold, that are worth a call of the summarizer.
 func worthwhile(threshold int) int { return threshold/16 + min(1, threshold%16) }
 
 // byTiers returns the window over summaries of one level, if enough stand side by side.
@@ -238,8 +234,7 @@ func (s *shape) byTiers(cfg Config) (*Window, string) {
 	return nil, ""
 }
 
-// byMerging returns a window over summaries, if the prompt takes too many tokens and nothing
-// else is left.
+// byMerging returns a window over summaries, if the prompt reaches the threshold and no raw events can be covered.
 func (s *shape) byMerging(cfg Config) (*Window, string) {
 	limit := cfg.TokenThreshold
 	if limit == 0 || s.prompt < limit {

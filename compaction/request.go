@@ -16,7 +16,7 @@ import (
 // maxFocus is how many runes of [Run.Focus] a summarizer is told.
 const maxFocus = 1_000
 
-// Where a [Config.PromptTemplate] has the transcript, and may have the number of words that the
+// Placeholders in a [Config.PromptTemplate]: for the transcript, which is required, and for the number of words that the
 // summary should have.
 const (
 	TranscriptPlaceholder = "{conversation_history}"
@@ -30,7 +30,7 @@ Write the summary that will stand in the place of these lines, by your rules, in
 about ` + WordCountPlaceholder + ` words or fewer, not counting Facts, and nothing but the summary.
 `
 
-// updateTemplate is used in place of DefaultPromptTemplate if summaries are merged.
+// updateTemplate replaces DefaultPromptTemplate if summaries are merged.
 const updateTemplate = transcriptBegin + TranscriptPlaceholder + transcriptEnd + `
 These lines are earlier summaries of one conversation, the oldest first. Write one summary in their place, by your rules,
 in the language of the conversation. Keep the goal, and every wish, limit, decision and fact that still holds; where a
@@ -90,15 +90,15 @@ Facts:
 // maxPartRunes is the length at which a part is cut in a prompt.
 const maxPartRunes = 4_000
 
-// briefTokens: fewer tokens than these are quoted in the summary without calling a summarizer,
-// whose answer would hardly be shorter. The quote is condensed when summaries are merged.
+// Under briefTokens the text of the events is the summary, since an answer would hardly be shorter. A later merge condenses
+// it.
 const briefTokens = 32
 
-// shortTokens: fewer tokens than these are quoted if the answer of the summarizer is too long or
-// invents; where the fallback may write, only if the quote is shorter than they are.
+// Under shortTokens the text of the events is the summary if the answer is too long or invents. If the fallback may write,
+// it is only if it is shorter than the events.
 const shortTokens = 128
 
-// The aim for a summary, as a part of the tokens that it replaces, and in tokens at least. Facts
+// The aim for the length of a summary: a part of the tokens that it replaces, and at least leastAim tokens. Facts
 // may take more, up to [maxAnswer].
 const (
 	aimOfEvents    = 0.12
@@ -106,7 +106,7 @@ const (
 	leastAim       = 48
 )
 
-// events are what the summary of a group stands for.
+// events returns the events of a group as a summarizer sees them.
 func (p *pass[K]) events(g Group) []*patch.Event {
 	events := make([]*patch.Event, len(g.Indices))
 	for n, i := range g.Indices {
@@ -115,8 +115,7 @@ func (p *pass[K]) events(g Group) []*patch.Event {
 	return events
 }
 
-// shown returns the visible event with index i as a summarizer sees it: as it was logged, before
-// its results were cleared.
+// shown returns the visible event with index i as it was logged, before its results were cleared.
 func (p *pass[K]) shown(i int) logged {
 	if o, ok := p.logged[i]; ok {
 		return o
@@ -125,8 +124,8 @@ func (p *pass[K]) shown(i int) logged {
 	return logged{e.Event, e.Seq}
 }
 
-// representedTokens is how many tokens a group's summary stands for: those that are visible. Where few
-// are because results were cleared, a summarizer is to tell of these.
+// representedTokens returns the visible tokens of a group. If they are few because results were cleared, it returns at least
+// briefTokens, so that a summarizer is called for the results.
 func (p *pass[K]) representedTokens(g Group) int {
 	visible, logged := p.shape.at(g.Indices), tokensOf(p.events(g))
 	if logged > visible && logged >= briefTokens {
@@ -135,7 +134,7 @@ func (p *pass[K]) representedTokens(g Group) int {
 	return visible
 }
 
-// ask says in the request how long the answer should be, has it redacted, and makes the prompt.
+// ask sets the aim of the request, redacts the request, and makes the prompt.
 func (r *Request) ask(cfg Config) (err error) {
 	covered := tokensOf(r.Events)
 	for _, events := range []*[]*patch.Event{&r.Events, &r.Raw, &r.Told, &r.Before} {
@@ -150,11 +149,11 @@ func (r *Request) ask(cfg Config) (err error) {
 	}
 	aim := min(int(share*float64(covered)), cfg.limits.Summary*2/3)
 	r.AimTokens = min(r.MaxTokens, max(leastAim, aim))
-	// One pass, for the transcript may hold anything.
+	// Placeholders are replaced in one pass, since the transcript may contain them.
 	template, conversation := cfg.PromptTemplate, transcriptOf(*r, cfg.limits.Input)
 	if template == DefaultPromptTemplate {
 		r.Instructions = DefaultInstructions
-		conversation = strings.ReplaceAll(conversation, "</conversation", `<\/conversation`) // the end is ours to say
+		conversation = strings.ReplaceAll(conversation, "</conversation", `<\/conversation`) // so that the transcript cannot end itself
 		if r.Merge {
 			template = updateTemplate
 		}
@@ -165,7 +164,7 @@ func (r *Request) ask(cfg Config) (err error) {
 	return nil
 }
 
-// words is how many words the prompt asks for. Of a small window a larger part is worth telling.
+// words returns the number of words that the prompt asks for. Small windows get a larger part.
 func (r Request) words() int {
 	tokens := r.AimTokens
 	if !r.Merge {
@@ -182,20 +181,19 @@ func tokensOf(events []*patch.Event) int {
 	return n
 }
 
-// maxAnswer is how long the summary of a group may be.
+// maxAnswer returns the limit for the summary of a group, in tokens.
 func (s *shape) maxAnswer(w *Window, g Group, cfg Config) int {
 	covered := s.at(g.Indices)
 	if w.Merge {
 		return min(longestMerged(covered), cfg.limits.Summary)
 	}
-	// A branch that said little gets room from what the window saves on the others, lest
-	// it keep them all waiting.
+	// A small group gets a part of what the window saves on the others, so that it does not block them.
 	least := min(leastAim, w.Tokens/(4*len(w.Groups)))
 	return min(max(covered*3/4, least), cfg.limits.Summary)
 }
 
-// longestMerged returns the limit for a summary of summaries that take the given tokens. With
-// three quarters, a fact that was kept once can survive all tiers.
+// longestMerged returns the limit for a summary of summaries of the given tokens. With
+// three quarters, a fact can survive all tiers.
 func longestMerged(tokens int) int {
 	if tokens < briefTokens {
 		return tokens
@@ -203,8 +201,7 @@ func longestMerged(tokens int) int {
 	return tokens * 3 / 4
 }
 
-// wordForWord returns the text of all events of a request. It is cut where names and ids are
-// longer than the text.
+// wordForWord returns the text of all events of a request. It is cut if names and ids are longer than the text.
 func wordForWord(r Request) string {
 	if !r.Merge {
 		return strings.TrimSpace(fitting(r.Events, 2*shortTokens*tokens.Token))

@@ -78,7 +78,7 @@ func RestoreCalls[K comparable](ctx context.Context, log Log[K], key K, on fold.
 	return recalling(on, copies)
 }
 
-// callName is what a call and its responses have in common.
+// callName identifies a call and its responses.
 type callName struct {
 	id, name string // the name only where there is no id
 }
@@ -90,8 +90,7 @@ func nameOf(p patch.FunctionPart) callName {
 	return callName{name: p.Name}
 }
 
-// unanswerable returns the calls of which a response is in sight, or about to be, and no
-// call.
+// unanswerable returns the calls that are not visible, and have a response that is visible or about to be.
 func unanswerable(v fold.View, answers []*patch.Event) (map[callName]bool, error) {
 	then := v
 	for _, e := range answers {
@@ -109,8 +108,7 @@ func unanswerable(v fold.View, answers []*patch.Event) (map[callName]bool, error
 	return wanted, nil
 }
 
-// unpairedResponses returns what the responses that answer no visible call are named by,
-// by the indices of their events.
+// unpairedResponses returns the call names of the responses without a visible call, by the indices of their events.
 func unpairedResponses(v fold.View) map[int][]callName {
 	type answer struct {
 		index int

@@ -8,7 +8,7 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// Run says what a session's log does not. In the zero Run no invocation is running.
+// Run has what a session's log does not say. In the zero Run no invocation is running.
 type Run struct {
 	// Invocation is the id of the invocation that is running, or "". Its newest message
 	// of the user stays visible, and the interval trigger leaves its events alone.
@@ -26,8 +26,7 @@ type Run struct {
 	Force bool
 }
 
-// group names what must not be mixed in one text: a branch, without the suffixes that
-// tell its runs apart, and an isolation scope.
+// group is a branch, without the suffixes of its runs, and an isolation scope. A summary is of one group.
 type group struct {
 	branch string
 	scope  string
@@ -37,11 +36,11 @@ func groupOf(e *patch.Event) group {
 	return group{records.BranchWithoutRuns(e.Branch()), e.IsolationScope()}
 }
 
-// key returns what the group's events and their summaries have in common.
+// key returns the group of the events and of their summary.
 func (g Group) key() group { return group{records.BranchWithoutRuns(g.Branch), g.Scope} }
 
-// shape is what planning knows of a visible log before it asks what a trigger may cover. It is not changed once it is made.
-// All slices are by visible index.
+// shape is a visible log with the sums that planning needs, whatever the trigger. It is immutable. All slices are by
+// visible index.
 type shape struct {
 	view     fold.View
 	entries  []fold.Entry
@@ -51,10 +50,10 @@ type shape struct {
 	pinned   map[string]bool // by event id
 	run      Run
 
-	// invocation numbers the invocations in the order in which they are first seen: the one that the event names, else that
-	// of the event before it; one of the user without begins one. That of a summary is noInvocation.
+	// invocation numbers the invocations in the order of their first events. An event without invocation id belongs to the
+	// invocation before it; if the user said it, it begins one. Summaries have noInvocation.
 	invocation []int32
-	running    int32 // the one that is running; noInvocation if none is
+	running    int32 // the number of the running invocation, or noInvocation
 	newest     int32 // the number of the last raw event's invocation
 }
 
@@ -108,15 +107,15 @@ func newShape(v fold.View, run Run) *shape {
 // raw reports whether the event is one that no summary stands for yet.
 func (s *shape) raw(i int) bool { return !s.entries[i].Summary }
 
-// inRunning reports whether the event is of the running invocation.
+// inRunning reports whether the event belongs to the running invocation.
 func (s *shape) inRunning(i int) bool {
 	return s.running != noInvocation && s.invocation[i] == s.running
 }
 
-// between is how many tokens the events in [from, to) take.
+// between returns the number of tokens of the events in [from, to).
 func (s *shape) between(from, to int) int { return s.tokens[to] - s.tokens[from] }
 
-// sum is how many tokens the events take for which counts is true.
+// sum returns the number of tokens of the events for which counts is true.
 func (s *shape) sum(counts func(i int) bool) (n int) {
 	for i := range s.entries {
 		if counts(i) {
@@ -126,7 +125,7 @@ func (s *shape) sum(counts func(i int) bool) (n int) {
 	return n
 }
 
-// at is how many tokens the events with the given indices take.
+// at returns the number of tokens of the events with the given indices.
 func (s *shape) at(indices []int) (n int) {
 	for _, i := range indices {
 		n += s.between(i, i+1)
@@ -146,9 +145,8 @@ func (s *shape) tail(n int) int {
 	return i
 }
 
-// retained reports of an event whether it stays as it was said, as a part of the newest invocations that say something:
-// all of these if they take at most the given tokens, or else what the user asked last and the last events of as many. over
-// reports whether they take more.
+// retained returns whether an event stays because of [Config.RetainInvocations]. These invocations stay whole if they have
+// at most the given tokens. Else the user's last question stays, and their last events of so many tokens, and over is true.
 func (s *shape) retained(cfg Config, most int) (holds func(i int) bool, over bool) {
 	newest, question := map[int32]bool{}, -1
 	for i := len(s.entries) - 1; i >= 0; i-- {
@@ -172,8 +170,7 @@ func (s *shape) retained(cfg Config, most int) (holds func(i int) bool, over boo
 	return func(i int) bool { return newest[s.invocation[i]] && (i >= tail || i == question) }, true
 }
 
-// liveQuestion returns the index of what the running invocation was last asked: its newest message of the user that says
-// more than what a function returned.
+// liveQuestion returns the index of the running invocation's newest message of the user, function responses aside, or -1.
 func (s *shape) liveQuestion() int {
 	for i := len(s.entries) - 1; i >= 0; i-- {
 		if s.inRunning(i) && isQuestion(s.entries[i].Event) {
@@ -183,7 +180,7 @@ func (s *shape) liveQuestion() int {
 	return -1
 }
 
-// selection is what one trigger may cover of a shape. It is not changed once it is made.
+// selection is the part of a shape that one trigger may cover. It is immutable.
 type selection struct {
 	*shape
 
@@ -194,13 +191,13 @@ type selection struct {
 	// itself for most. Tied events are covered together or not at all.
 	last []int32
 
-	// attached are the events whose last stands behind an event that stays, and attachedTo the same by their last. They are
-	// not part of a window's span; they go when their last goes.
+	// attached reports of an event that an event that stays stands between it and its last. Such an event is not part of a
+	// window's span; it goes when its last goes. attachedTo has these events by their last.
 	attached   []bool
 	attachedTo map[int][]int
 }
 
-// selection selects the raw events that may go. holds says which the trigger leaves alone.
+// selection selects the raw events that a summary may cover. holds reports which events the trigger leaves alone.
 func (s *shape) selection(cfg Config, holds func(i int) bool) *selection {
 	calls := s.view.Calls()
 	stays, _ := s.openCalls(calls, cfg)
@@ -211,7 +208,7 @@ func (s *shape) selection(cfg Config, holds func(i int) bool) *selection {
 	return s.tied(stays, ties.Last(len(s.entries), calls))
 }
 
-// tied is the selection without events that stay, and what is tied to these.
+// tied returns the selection without the events that stay, and without the events tied to these.
 func (s *shape) tied(stays []bool, last []int32) *selection {
 	for i, of := range last {
 		stays[of] = stays[of] || stays[i]
@@ -237,12 +234,12 @@ func (s *shape) tied(stays []bool, last []int32) *selection {
 // covers reports whether a window may hold the event.
 func (x *selection) covers(i int) bool { return !x.stays[i] }
 
-// held is how many tokens the raw events take that stay: no pass makes the prompt smaller by these, so they are no reason for
-// one that does not pay.
+// held returns the number of tokens of the raw events that stay. No pass removes them from the prompt, so they do not
+// justify a pass that does not pay.
 func (x *selection) held() int { return x.sum(func(i int) bool { return x.stays[i] && x.raw(i) }) }
 
-// isRecord reports whether the event is a compaction record of a foreign log that holds
-// its text where no model sees it. It stays as it is until it is adopted.
+// isRecord reports whether the event is a compaction record of a foreign log, whose text no model sees. It stays as it is
+// until it is adopted.
 func isRecord(e *patch.Event) bool {
 	if e.SaysSomething() {
 		return false
@@ -251,7 +248,7 @@ func isRecord(e *patch.Event) bool {
 	return ok
 }
 
-// isQuestion reports whether the user says more than what a function returned.
+// isQuestion reports whether the event is a message of the user, and not only of function responses.
 func isQuestion(e *patch.Event) bool {
 	return e.Author() == "user" && e.SaysSomething() && !onlyResponses(e)
 }

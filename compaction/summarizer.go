@@ -8,12 +8,11 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// Summarizer turns a stretch of a session into a short text. It is called from several
-// goroutines at once, and should return soon after ctx is done: a call that does not is
-// left alone, and what it says then is not used.
+// Summarizer writes a short text for a stretch of a session. It is called from several goroutines at once. It should return
+// soon after ctx is done: the compactor abandons a call that does not, and ignores its answer.
 //
-// A Response without text, and no error, means that it declines. The compactor
-// judges an answer before it uses it; see [Compactor.MaybeCompact].
+// A Response without text, and no error, means that it declines. [Compactor.MaybeCompact] describes which answers are
+// refused.
 type Summarizer interface {
 	Summarize(ctx context.Context, req Request) (Response, error)
 }
@@ -26,8 +25,7 @@ func (f SummarizerFunc) Summarize(ctx context.Context, req Request) (Response, e
 	return f(ctx, req)
 }
 
-// Request is what a [Summarizer] is asked for. It is the summarizer's own: changing it
-// changes nothing else.
+// Request is the input of a [Summarizer], which owns it.
 type Request struct {
 	// Events are the events to summarise, in the order of the log: raw events of one branch, or, if Merge is set, summaries.
 	Events []*patch.Event
@@ -53,12 +51,11 @@ type Request struct {
 	// and Events in it.
 	Prompt string
 
-	// AimTokens is how long an answer should be, not counting ids, dates, paths and the like; 0 means no aim. The prompt asks for
-	// it where the template has [WordCountPlaceholder].
+	// AimTokens is the length that an answer should have, without ids, dates, paths and the like; 0 means no aim. The prompt
+	// asks for it if the template has [WordCountPlaceholder].
 	AimTokens int
 
-	// MaxTokens is how long an answer may be, as [patch.EstimateTextTokens] counts; a
-	// longer one is refused.
+	// MaxTokens is the limit for an answer, as [patch.EstimateTextTokens] counts. A longer answer is refused.
 	MaxTokens int
 
 	// Invented is empty at first. If an answer was refused for identifiers that do not occur in what the summarizer was shown, it
@@ -77,7 +74,7 @@ type Response struct {
 	// FinishReason is why the model stopped. An answer with a reason other than [FinishStop] or "" is incomplete, and refused.
 	FinishReason FinishReason
 
-	// Usage is what the model measured; zero if it did not.
+	// Usage is the usage that the model measured, or zero.
 	Usage Tokens
 }
 
@@ -87,14 +84,13 @@ type FinishReason string
 // FinishStop: the answer is complete.
 const FinishStop FinishReason = "STOP"
 
-// Tokens are what one call of a model took.
+// Tokens is the usage of one call of a model.
 type Tokens struct {
 	Prompt int
 	Answer int // with what the model thought before it
 }
 
-// Errors about summarizers. A compactor's error about one matches one of them, or is
-// the summarizer's own, in a *[SummarizerError].
+// Errors about summarizers. A *[SummarizerError] wraps one of them, or the summarizer's own error.
 var (
 	// ErrRefusedAnswer: the answer cannot replace the events. The text says why.
 	ErrRefusedAnswer = errors.New("answer refused")
@@ -118,10 +114,10 @@ type panicError struct {
 
 func (e *panicError) Error() string { return fmt.Sprintf("%v: %v", e.of, e.value) }
 
-// Is reports whether target is whose panic it is.
+// Is reports whether target is the error that the panic matches.
 func (e *panicError) Is(target error) bool { return target == e.of }
 
-// SummarizerError says that a summary was not made, and that the session is as it was.
+// SummarizerError: no summary was written, and the session is unchanged.
 type SummarizerError struct {
 	Trigger Trigger
 	Start   int // of the window in the visible log

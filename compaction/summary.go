@@ -8,7 +8,7 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// summary makes the event that will stand in the place of a group of a window.
+// summary returns the event that replaces a group of a window.
 func (p *pass[K]) summary(r *groupRequest) (*patch.Event, error) {
 	g := r.group
 	return patch.NewEvent(patch.Fields{
@@ -23,9 +23,8 @@ func (p *pass[K]) summary(r *groupRequest) (*patch.Event, error) {
 	})
 }
 
-// metadata is what a summary says of where it comes from: its lineage, and the records that its
-// summarizer was shown besides those that it stands for, as ranges of seqs. An erasure of one of
-// these erases the summary.
+// metadata returns the custom metadata of a summary: its lineage, and as ranges of seqs the records that its summarizer was
+// shown as context. An erasure of one of these erases the summary.
 func (p *pass[K]) metadata(r *groupRequest) map[string]any {
 	lineage := p.lineage(r.group)
 	lineage.Model = r.model
@@ -62,8 +61,8 @@ func (s *shape) author(g Group) string {
 	return author
 }
 
-// compaction says what the summary of a group stands for, as ADK does: the least and the
-// greatest time of what it covers, and which visible events in between it does not stand for.
+// compaction returns ADK's record of a group's summary: the least and the greatest time of the covered events, and the
+// visible events in between that it does not cover.
 func (s *shape) compaction(w *Window, g Group, text string) *patch.EventCompaction {
 	gone := map[int]bool{}
 	for _, span := range w.spans() {
@@ -88,7 +87,7 @@ func (s *shape) compaction(w *Window, g Group, text string) *patch.EventCompacti
 	return c
 }
 
-// lineage says where the summary of a group comes from.
+// lineage returns the lineage of the summary of a group.
 func (p *pass[K]) lineage(g Group) Lineage {
 	if p.window.Merge {
 		var of []Lineage
@@ -105,10 +104,9 @@ func (p *pass[K]) lineage(g Group) Lineage {
 	return l
 }
 
-// patches returns what puts summaries in a window's place, in the order in which they
-// apply: from the end of the log, so that none shifts the next. A summary stands where the last
-// event stood that it stands for: behind what followed that in its branch and scope it would
-// pass for news.
+// patches returns the patches that replace a window by summaries, in the order in which they apply: from the end of the log,
+// so that none shifts the next. A summary takes the position of its last event. Behind later events of its branch and scope
+// a model would take it for newer than these.
 func (w *Window) patches(summaries []*patch.Event) (out []*patch.PatchEvent) {
 	spans := w.spans()
 	for n := len(spans) - 1; n >= 0; n-- {

@@ -2,15 +2,13 @@ package compaction
 
 import "slices"
 
-// chain is summaries of one branch and isolation scope among which only other summaries
-// stand, in order.
+// chain is summaries of one branch and isolation scope, in order, with no raw event between them.
 type chain struct {
 	indices []int
 	lineage []Lineage
 
-	// levels never rise along the chain: a summary of a lower level than one behind it
-	// is merged with that one's. Such come side by side when an open call between them
-	// is closed and covered.
+	// levels never rise along the chain: a summary has at least the level of the summaries behind it. A lower one
+	// stands before a higher one if an open call between them was covered later.
 	levels []int
 }
 
@@ -64,8 +62,7 @@ func (c *chain) runs(yield func(from, to int) bool) {
 	}
 }
 
-// tierMerge returns a window over the oldest k summaries of the lowest level of which so
-// many stand side by side, or nil.
+// tierMerge returns a window over the oldest k adjacent summaries of the lowest level that has so many, or nil.
 func (s *shape) tierMerge(chains []*chain, k int) *Window {
 	var best *chain
 	var at int
@@ -83,10 +80,8 @@ func (s *shape) tierMerge(chains []*chain, k int) *Window {
 	return s.merge(ByTiers, best.indices[at:at+k])
 }
 
-// forcedMerge returns a window over summaries that would not be merged yet: those of one
-// level that stand side by side, of the lowest level that there is; failing that, the
-// two of the lowest levels. It returns nil if nothing is left to merge that brings the
-// prompt under the threshold, or saves the least that is worth a call.
+// forcedMerge returns a window over fewer than k summaries: adjacent ones of the lowest level that has two; failing that, the
+// two of the lowest levels. It returns nil if no merge brings the prompt under the threshold or is worth a call.
 func (s *shape) forcedMerge(chains []*chain, k, threshold int) *Window {
 	var best []int
 	lowest := 0

@@ -14,14 +14,13 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// errDeclined: the summarizer had nothing to say. It is no failure, but nothing is
-// written.
+// errDeclined: the summarizer declined. Nothing is written, and it is not a failure.
 var errDeclined = errors.New("declined")
 
 // errTooLong: the summarizer's answer is refused for its length alone.
 var errTooLong = fmt.Errorf("%w: it is too long", ErrRefusedAnswer)
 
-// answer returns the text of a summarizer's answer, or why it cannot be used.
+// answer returns the text of a summarizer's answer, or the reason to refuse it.
 func answer(r Response, maxTokens int) (string, error) {
 	refuse := func(format string, args ...any) (string, error) {
 		return "", fmt.Errorf("%w: %s", ErrRefusedAnswer, fmt.Sprintf(format, args...))
@@ -44,8 +43,8 @@ func answer(r Response, maxTokens int) (string, error) {
 	return text, nil
 }
 
-// maxUnknown identifiers of an answer that stand nowhere in what it is about are reported, and more are refused: a few
-// are an unusual spelling more often than an invention.
+// An answer with more than maxUnknown identifiers that do not occur in its source is refused. Fewer are only reported, since
+// they are an unusual spelling more often than an invention.
 const maxUnknown = 2
 
 // Bounds on the invented identifiers that an error or a prompt names.
@@ -54,7 +53,7 @@ const (
 	maxNameRunes = 120
 )
 
-// inventionError says that an answer had identifiers that occur neither in the events nor in the
+// inventionError: an answer had identifiers that occur neither in the events nor in the
 // prompt. It matches [ErrRefusedAnswer].
 type inventionError struct {
 	Count int      // of the identifiers

@@ -9,7 +9,7 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// invocations counts those that have a raw event for which counts is true.
+// invocations returns the number of invocations with a raw event for which counts is true.
 func (s *shape) invocations(counts func(i int) bool) int {
 	seen := map[int32]bool{}
 	for i, number := range s.invocation {
@@ -20,9 +20,8 @@ func (s *shape) invocations(counts func(i int) bool) int {
 	return len(seen)
 }
 
-// window returns the oldest stretch that can be covered, as far as the summarizer's
-// input reaches, or nil if there is none, and the selection without what cannot be covered, so that
-// it does not count as waiting.
+// window returns the oldest stretch that can be covered, within the summarizer's input limit, or nil. It also returns the
+// selection without the events that turned out not to be coverable, so that they do not count as waiting.
 func (x *selection) window(by Trigger, cfg Config) (*Window, *selection) {
 	for {
 		oldest, refused := x.windows(by, cfg)
@@ -37,8 +36,8 @@ func (x *selection) window(by Trigger, cfg Config) (*Window, *selection) {
 	}
 }
 
-// windows returns the oldest window, and events that cannot go: those that would go from
-// before a window, or without a summary, and leave a log that a model's API refuses.
+// windows returns the oldest window, and the events that cannot be covered: without them in front of a window, or
+// without a summary in their place, a model's API would refuse the log.
 func (x *selection) windows(by Trigger, cfg Config) (oldest *Window, refused []int) {
 	for start := 0; start < len(x.entries); {
 		if x.stays[start] || x.attached[start] {
@@ -51,9 +50,8 @@ func (x *selection) windows(by Trigger, cfg Config) (oldest *Window, refused []i
 				alone = end + 1
 			}
 		}
-		// Behind the oldest window, only such can be refused as take something along from
-		// before them, or leave a summary of role model before a call. To find out what the
-		// others hold would be the dearer part.
+		// Behind the oldest window, only windows with attached events, and windows behind a summary of role model, can be
+		// refused. The others are not built, since that is expensive.
 		for start < end && (oldest == nil || start < alone || x.modelSummary(start-1)) {
 			to := x.reach(start, end, cfg.limits.Input)
 			if by == ByInterval {
@@ -75,9 +73,8 @@ func (x *selection) windows(by Trigger, cfg Config) (oldest *Window, refused []i
 	return oldest, refused
 }
 
-// reach returns how far from start a window goes: over as many closed units as the
-// limit allows, at least one, and where that is not the whole run, over whole
-// invocations if there is one.
+// reach returns the end of a window from start. The window has as many closed units as the limit allows, and at least
+// one. If that is not the whole run, it ends with a whole invocation, if it has one.
 func (x *selection) reach(start, end int, limit int) int {
 	tokens, fits, whole := 0, start, start
 	closed := int32(start)
@@ -104,8 +101,8 @@ func (x *selection) reach(start, end int, limit int) int {
 	return end
 }
 
-// leaving returns where a window from start ends that the input limit ends at to: if what is left up to end is of
-// fewer invocations than the interval, at the last earlier border of invocations that leaves enough, if there is one.
+// leaving returns the end of a window that the input limit ends at to. If the events from there to end are of fewer
+// invocations than the interval, the window ends earlier, at the last border of invocations that leaves enough of them.
 func (x *selection) leaving(start, to, end, interval int) int {
 	left := map[int32]bool{}
 	for i := end - 1; i > start && to < end; i-- {
@@ -117,8 +114,7 @@ func (x *selection) leaving(start, to, end, interval int) int {
 	return to
 }
 
-// shownTokens is about what an event takes in a transcript: its content, and on each line
-// who says it and which call it is.
+// shownTokens estimates the size of an event in a transcript: its content, and on each line the author and the call id.
 func shownTokens(e *patch.Event) int {
 	runes := len(e.Author()) + len(": \n")
 	for p := range e.FunctionParts() {
@@ -127,8 +123,8 @@ func shownTokens(e *patch.Event) int {
 	return records.LoggedTokens(e) + (runes+patch.RunesPerToken-1)/patch.RunesPerToken
 }
 
-// covering returns the window over [start, end) and what goes with it, and which of it goes
-// without a summary in its place.
+// covering returns the window over [start, end) and the events attached to it. gone are the stretches that no summary
+// replaces.
 func (x *selection) covering(by Trigger, start, end int) (w *Window, gone []Span) {
 	w = &Window{Trigger: by, Span: Span{start, end - start}}
 	var indices []int
@@ -148,7 +144,7 @@ func (x *selection) covering(by Trigger, start, end int) (w *Window, gone []Span
 	return w, gone
 }
 
-// fill says what the events with the given indices, in order, are to a window.
+// fill sets the groups, invocations and tokens of a window with the given events, in order.
 func (s *shape) fill(w *Window, indices []int) {
 	var groups []Group
 	at := map[group]int{}
@@ -175,7 +171,7 @@ func (s *shape) fill(w *Window, indices []int) {
 		}
 		groups[g].Indices = append(groups[g].Indices, i)
 	}
-	// A branch that only changed the state has nothing to summarise, and goes along.
+	// A group without text needs no summary.
 	w.Groups = slices.DeleteFunc(groups, func(g Group) bool {
 		return !slices.ContainsFunc(g.Indices, func(i int) bool { return transcript.Shows(s.entries[i].Event) })
 	})
@@ -184,9 +180,8 @@ func (s *shape) fill(w *Window, indices []int) {
 	})
 }
 
-// isAccepted reports whether the log is still one that a model's API accepts after the
-// given spans are gone without a summary in their place: no function call comes first,
-// or directly after a summary of role model, where it did not before.
+// isAccepted reports whether a model's API accepts the log without the given spans: no function call comes first, or
+// directly after a summary of role model, where it did not before.
 func (s *shape) isAccepted(w *Window, gone []Span) bool {
 	if len(gone) == 0 {
 		return true
@@ -197,7 +192,7 @@ func (s *shape) isAccepted(w *Window, gone []Span) bool {
 			removed[i] = true
 		}
 	}
-	// The window's own summaries are the user's.
+	// The window's own summaries have role user.
 	summarised := func(i int) bool { return len(w.Groups) > 0 && i >= w.Start && i < w.Start+w.Count }
 	for _, g := range gone {
 		before, after := g.Start-1, g.Start+g.Count
@@ -232,7 +227,7 @@ func hasFunctionPart(e *patch.Event, response bool) bool {
 	return false
 }
 
-// spansOf returns the stretches that indices, in order, make.
+// spansOf returns the stretches of adjacent indices, which ascend.
 func spansOf(indices []int) []Span {
 	var spans []Span
 	for _, i := range indices {

@@ -36,7 +36,7 @@ type Worker[K comparable] struct {
 	stats   WorkerStats
 }
 
-// stage is where a session is in a worker.
+// stage is the state of a session in a worker.
 type stage int
 
 const (
@@ -45,14 +45,14 @@ const (
 	runningAndQueued // notified while it runs
 )
 
-// WorkerStats counts what a worker was told, besides what its compactor did.
+// WorkerStats counts the notifications of a worker and the passes of its compactor.
 type WorkerStats struct {
 	Stats
 
 	Notified uint64 // calls of Notify
-	Merged   uint64 // of these, for a session that waited already
-	Dropped  uint64 // of these, refused: the queue was full or the worker closed
-	Ended    uint64 // sessions that were looked at
+	Merged   uint64 // calls of Notify for a session that waited already
+	Dropped  uint64 // calls of Notify that were refused: the queue was full or the worker closed
+	Ended    uint64 // sessions that were processed
 	Waiting  int    // sessions that wait now
 	Running  int    // sessions that are being compacted now
 }

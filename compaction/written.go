@@ -9,8 +9,8 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// Written says what one pass of compaction put into a log. The same is in the patch's
-// customMetadata["patchlog"], under the names of the JSON tags, and [WrittenBy] reads it.
+// Written describes one pass of compaction that was logged. The pass's first patch has it in
+// customMetadata["patchlog"]; [WrittenBy] reads it.
 type Written struct {
 	PatchID      string  `json:"-"`
 	Trigger      Trigger `json:"trigger"`
@@ -30,13 +30,12 @@ type Written struct {
 	// Usage is what the summarizer measured, added up over its calls.
 	Usage Usage `json:"usage"`
 
-	// Identifiers counts the identifiers of the events that the summaries stand for; Lost counts those
-	// that are in no summary. A summary of summaries is compared with these.
-	// [Losses] names them.
+	// Identifiers counts the identifiers of the covered events, or of the merged summaries; Lost counts those
+	// that no new summary has. [Losses] names them.
 	Identifiers int `json:"identifiers"`
 	Lost        int `json:"lost"`
 
-	// Invented counts the identifiers of the summaries by a model that stand nowhere in the events.
+	// Invented counts the identifiers in a model's answers that do not occur in the events.
 	Invented int `json:"invented,omitzero"`
 }
 
@@ -53,13 +52,13 @@ func (u *Usage) add(t Tokens) {
 	u.AnswerTokens += t.Answer
 }
 
-// verified notes how a summary compares with what it stands for.
+// verified adds the comparison of a summary with its source.
 func (w *Written) verified(c identifiers.Comparison) {
 	w.Identifiers += c.Identifiers
 	w.Lost += len(c.Lost)
 }
 
-// writtenMetadata is what a patch says of the pass that logged it.
+// writtenMetadata is the custom metadata of a pass's first patch.
 type writtenMetadata struct {
 	Written
 	DurationMs int64 `json:"durationMs"` // until the summaries were there
@@ -75,9 +74,8 @@ func (w Written) metadata() (map[string]any, error) {
 	return map[string]any{patch.OwnMetadata: own}, err
 }
 
-// WrittenBy returns what a patch says of the pass of compaction that logged it, if one
-// did. It is the first patch of a pass that says it. Duration is without the time that logging
-// took.
+// WrittenBy returns the description of the pass that logged a patch, and whether the patch has one: the first patch of each
+// pass has. Duration is without the time that logging took.
 func WrittenBy(p *patch.PatchEvent) (Written, bool) {
 	if p == nil {
 		return Written{}, false

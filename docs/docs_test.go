@@ -59,7 +59,7 @@ var arrows = map[string][]string{
 	"internal/identifiers":           {"patch", "internal/jsonvalue", "internal/words"},
 	"compaction":                     {"internal/price", "internal/records", "internal/blanks", "patch", "patch/redact", "fold", "internal/summaries", "internal/ties", "compaction/internal/extractive", "internal/identifiers", "compaction/internal/transcript", "internal/tokens"},
 	"compaction/adkrecord":           {"internal/records", "patch", "fold", "compaction", "internal/summaries", "internal/ties"},
-	"internal/quality":               {"internal/price", "internal/records", "patch", "fold", "recall", "compaction", "internal/identifiers", "internal/jsonvalue"},
+	"internal/quality":               {"internal/price", "internal/records", "patch", "fold", "recall", "compaction", "internal/identifiers", "internal/jsonvalue", "internal/words"},
 	"compaction/gemini":              {"internal/price", "patch", "compaction", "compaction/internal/oneline"},
 	"fuzz":                           {"patch"},
 	"inspector":                      {"internal/records", "internal/statekey", "patch", "patch/redact", "fold", "recall", "store", "compaction", "compaction/adkrecord", "internal/identifiers", "internal/ops", "internal/present"},

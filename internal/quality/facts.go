@@ -10,6 +10,7 @@ import (
 	"github.com/patchlog-dev/patchlog/internal/identifiers"
 	"github.com/patchlog-dev/patchlog/internal/jsonvalue"
 	"github.com/patchlog-dev/patchlog/internal/records"
+	"github.com/patchlog-dev/patchlog/internal/words"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/recall"
 )
@@ -101,20 +102,13 @@ func shares(line, evidence string, answers []string) bool {
 	return n >= min(leastShared, len(of))
 }
 
-// wordsOf are the words of a text in lower case: of scripts with blanks those of three letters
-// or more, of others pairs of neighbours.
+// wordsOf returns the words of a text: of alphabets those of three letters and more, of other scripts those of two, whose
+// characters take three bytes.
 func wordsOf(text string) map[string]bool {
 	all := map[string]bool{}
-	for _, w := range strings.FieldsFunc(strings.ToLower(text), func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsDigit(r) }) {
-		runes := []rune(w)
-		if !unicode.In(runes[0], unicode.Han, unicode.Hiragana, unicode.Katakana, unicode.Thai) {
-			if len(runes) > 2 || unicode.Is(unicode.Hangul, runes[0]) && len(runes) > 1 {
-				all[w] = true
-			}
-			continue
-		}
-		for i := range len(runes) - 1 {
-			all[string(runes[i:i+2])] = true
+	for _, w := range words.In(text) {
+		if utf8.RuneCountInString(w) > 2 || len(w) >= 6 {
+			all[w] = true
 		}
 	}
 	return all

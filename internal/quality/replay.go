@@ -40,7 +40,7 @@ type Figures struct {
 	// Breaks are turns whose visible log does not begin with that of the turn before.
 	Breaks int `json:"breaks"`
 
-	CachedTokens  int `json:"cachedTokens"`  // of prompts, in the prefix that is that of the turn before
+	CachedTokens  int `json:"cachedTokens"`  // of prompts, in the prefix that the turn before has too
 	FreshTokens   int `json:"freshTokens"`   // of prompts, others
 	ReadTokens    int `json:"readTokens"`    // by summarizers
 	WrittenTokens int `json:"writtenTokens"` // by summarizers
@@ -48,7 +48,7 @@ type Figures struct {
 
 	Summaries   int `json:"summaries"`
 	Identifiers int `json:"identifiers"` // identifiers of the covered events
-	Lost        int `json:"lost"`        // of these, that no summary of the pass has
+	Lost        int `json:"lost"`        // those that no summary of the pass has
 	Invented    int `json:"invented"`    // identifiers in summaries that none of the events has
 
 	// At the sessions' ends: Probes ask for facts told in words, of which ProbesVisible have their
@@ -342,7 +342,7 @@ type counted struct {
 	figures *Figures
 }
 
-// Price is that of the summarizer.
+// Price is the price of the summarizer.
 func (c counted) Price() (read, written float64) {
 	if p, ok := c.Summarizer.(compaction.PricedSummarizer); ok {
 		return p.Price()

@@ -26,8 +26,8 @@ type unit struct {
 	score  float64
 }
 
-// choice keeps the units that tell the most for their size. A word tells the more the fewer units have it, and little
-// once it is kept.
+// choice keeps the units of the most worth for their size. A word is worth more if fewer units have it, and little
+// if a kept unit has it.
 type choice struct {
 	turns []*turn
 	units map[string]int     // by word, how many units have it
@@ -37,7 +37,7 @@ type choice struct {
 	room  tokens.Size
 }
 
-// choose keeps what fits: what was asked first and last and said last, then what tells the most.
+// choose keeps units up to a size: the last request, the task, the last message, and then those of the most worth.
 func choose(turns []*turn, before string, room tokens.Size) *choice {
 	c := &choice{turns: turns, units: map[string]int{}, value: map[string]float64{}, kept: words.Set(strings.Join(words.In(before), " ")), room: room}
 	var rest []*unit
@@ -95,8 +95,8 @@ func choose(turns []*turn, before string, room tokens.Size) *choice {
 	return c
 }
 
-// weigh gives the units of a turn their weights, and makes one unit of each end of the agent's last message, in at most a
-// size: sentences of it alone are fragments.
+// weigh sets the weights of a turn's units. It makes one unit of each end of the agent's last message, of at most a
+// size, since single sentences of a message are fragments.
 func (t *turn) weigh(isLatest bool, most tokens.Size) {
 	closing, runes := step*step, int(step*askedRunes)
 	if isLatest {
@@ -141,7 +141,7 @@ func (t *turn) weigh(isLatest bool, most tokens.Size) {
 	}
 }
 
-// leastEnd is how much of each end of a long message is kept, be it more than its part of the room.
+// leastEnd is the number of characters of each end of a long message that form a unit of any size.
 const leastEnd = 75
 
 // count counts the words of a unit.
@@ -160,7 +160,7 @@ func (c *choice) count(u *unit) {
 	}
 }
 
-// worth is what keeping the unit would tell.
+// worth returns the worth of a unit beside the kept ones.
 func (c *choice) worth(u *unit) (worth float64) {
 	weight := u.weight
 	for _, w := range u.words {
@@ -185,8 +185,7 @@ func (c *choice) keep(u *unit) {
 	}
 }
 
-// pick keeps of some units those that tell the most for their size, in at most a part of the room, and reports whether it
-// keeps any.
+// pick keeps the units of the most worth for their size, in at most a part of the room, and reports whether it keeps any.
 func (c *choice) pick(units []*unit, most tokens.Size) bool {
 	least := max(c.room-most, 0)
 	before := len(c.order)
@@ -216,7 +215,7 @@ func (c *choice) pick(units []*unit, most tokens.Size) bool {
 	return len(c.order) > before
 }
 
-// cutBest keeps the beginning of the unit that tells the most.
+// cutBest keeps the beginning of the unit of the most worth.
 func (c *choice) cutBest(units []*unit) {
 	if len(units) == 0 {
 		return
@@ -235,7 +234,7 @@ func (u *unit) size() tokens.Size { return tokens.Of(u.text) + gapSize }
 
 var gapSize = tokens.Of(gap)
 
-// ends returns the units of a text that stand within the first and the last half of some characters.
+// ends returns the units at the beginning and the end of a text, of half of the given characters each.
 func ends(units []*unit, runes int) []*unit {
 	from, to := endsOf(units, runes)
 	return append(slices.Clone(units[:from]), units[to:]...)
@@ -272,7 +271,7 @@ func isCourtesy(u *unit) bool {
 // leads reports whether a unit only leads to the next one.
 func leads(u *unit) bool { return strings.HasSuffix(strings.TrimRight(u.text, "*_ "), ":") }
 
-// text writes the turns of which something is kept. Messages of which only the user's words are kept share a line.
+// text writes the turns with kept units. Adjacent turns of which only the user's words are kept share a line.
 func (c *choice) text() string {
 	text, only := "", false
 	for _, t := range c.turns {
@@ -362,7 +361,7 @@ func (r *ranking) Pop() any {
 	return u
 }
 
-// valueOf is what a word is worth where it is told once: nothing if it is common, and less if it is short.
+// valueOf returns the worth of a word: nothing if it is common, and less if it is short.
 func valueOf(word string) float64 {
 	if words.IsCommon(word) || courtesies[word] {
 		return 0

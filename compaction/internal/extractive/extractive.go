@@ -81,10 +81,10 @@ const leastHeadings = 60 * tokens.Token
 // Summarise returns a summary in at most in.Max tokens; it is empty if the events say nothing, or there is room for
 // nothing. No event may be nil.
 //
-// A summary has a budget for words and one for rows and identifiers. Words are of turns, each a message of the user's
-// and what follows: the message, what was done and what came of it, and the agent's closing words. Where not all of it
+// A summary has a budget for words and one for rows and identifiers. Words are of turns: a user's message, the calls and
+// states of the turn, and the agent's closing words. If not all of it
 // fits, older turns shrink first: they lose their closing words, then their actions, then all of the user's
-// words but the sentences that say the most. What is left of the budget goes to other sentences of the agent's.
+// words but the sentences of the most worth. The rest of the budget goes to other sentences of the agent.
 func Summarise(in Input) string { return in.read().write(in) }
 
 // read reads the events.
@@ -159,8 +159,8 @@ func (s *reader) write(in Input) string {
 	}
 }
 
-// Lacking returns what a summary by another writer lacks, under a heading, in at most in.Max tokens: short sentences of
-// the user's that say what is or is not to be, rows with an id that was used, and used identifiers.
+// Lacking returns facts that a summary by another writer lacks, under a heading, in at most in.Max tokens: short limits and
+// wishes of the user, rows with a used id, and used identifiers.
 func Lacking(in Input, summary string) string {
 	s := in.read()
 	told := identifiers.NewIndex(summary)
@@ -194,7 +194,7 @@ func Lacking(in Input, summary string) string {
 	return ""
 }
 
-// userSize is what the user's messages take, of long ones both ends.
+// userSize returns the size of the user's messages, of long ones the size of both ends.
 func (s *reader) userSize() (n tokens.Size) {
 	for _, t := range s.turns {
 		for _, u := range ends(t.asked, askedRunes) {

@@ -13,7 +13,7 @@ import (
 	"github.com/patchlog-dev/patchlog/internal/tokens"
 )
 
-// ids are the identifiers that events have, each once, as they met them last.
+// ids are the identifiers of events, each once, with their last use.
 type ids struct {
 	byValue map[string]*id
 	keys    map[string]int // in the order in which they come first

@@ -12,8 +12,8 @@ import (
 	"github.com/patchlog-dev/patchlog/internal/tokens"
 )
 
-// rows are objects that tools returned, each with an id, or a date, and its other short values on one line,
-// under a header that names these.
+// rows are objects in results of tools: each has an id, or a date, and its other short values on one line, under a header
+// with their names.
 type rows struct {
 	byKey   map[string][]*row   // by ids, under their names
 	columns map[string][]string // in the order of the first row that has these, by their sorted names
@@ -208,9 +208,8 @@ func (r *rows) put(names, values []string, of cell) {
 }
 
 // write writes the rows that fit into the room: first those with a used id, then the newest of each
-// header.
-// A row that an earlier summary has is not told again. With told, the
-// text of a summary, only rows with a used id that it lacks are written.
+// header. It leaves out rows that an earlier summary has. With told, the
+// text of a summary, it writes only rows with a used id that the text lacks.
 func (r *rows) write(s *reader, told *identifiers.Index, room tokens.Size) string {
 	room -= tokens.Of(rowsHeading + "\n")
 	var ranked []*row

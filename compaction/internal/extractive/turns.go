@@ -15,7 +15,7 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// turn is a message of the user's and what follows it until the next one.
+// turn is a user message and the events up to the next one.
 type turn struct {
 	told   bool // it is a summary by another writer
 	asked  []*unit
@@ -170,7 +170,7 @@ func (s *reader) addTold(e *patch.Event) {
 	s.turns = append(s.turns, t)
 }
 
-// end notes what was called, and which calls have no answer.
+// end adds the calls to their turns, and lists the open ones.
 func (s *reader) end() {
 	for i, t := range s.turns {
 		t.tellCalls(i >= len(s.turns)-latest)
@@ -282,7 +282,7 @@ func (s *reader) answer(p patch.Part, user bool) {
 	}
 }
 
-// set notes the last state of something in the current turn.
+// set records the last state of a thing in the current turn. An empty text removes it.
 func (s *reader) set(kind, of, text string) {
 	of = kind + " " + of
 	if identifiers.Invents(text, s.source) { // it was decoded twice

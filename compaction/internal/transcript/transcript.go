@@ -12,13 +12,11 @@ import (
 )
 
 // Of writes events as text, one line a part: who said what, which function was
-// called and what it returned. Whatever a part holds, it stays on its line: newlines and
-// all other line separators and control characters are escaped, so that what a tool
-// returned cannot pass for somebody's turn. Arguments and results of functions longer
+// called and what it returned. Line separators and control characters in a part are escaped, so that the result of a
+// tool cannot forge a turn. Arguments and results of functions longer
 // than maxRunes, if that is above 0, are cut, with a note of how much is missing. A call
-// with an id that none of the events answers is marked; of a long-running one, what the tool
-// itself returned is no answer. Thoughts are left out, and so are events with nothing to
-// say, and nil.
+// with an id that none of the events answers is marked; the response of a long-running tool
+// itself is no answer. Thoughts are left out, and so are events without text, and nil.
 func Of(events []*patch.Event, maxRunes int) string {
 	if slices.Contains(events, nil) {
 		events = slices.DeleteFunc(slices.Clone(events), func(e *patch.Event) bool { return e == nil })
