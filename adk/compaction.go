@@ -97,11 +97,7 @@ func hasResponse(e *session.Event) bool {
 // handle to what comes of it. It waits for as long as the invocation has patience: time
 // in which nothing came of it is taken from that.
 func (c *compacting) compactInRun(ctx context.Context, handle *Session, invocation string) {
-	least := inRunFrom(c.config)
-	if least == 0 {
-		return
-	}
-	if tokens, _ := compaction.PromptTokens(handle.View()); tokens < least {
+	if tokens, _ := compaction.PromptTokens(handle.View()); tokens < inRunFrom(c.config) {
 		return
 	}
 	waiting := turn{handle.key, invocation}

@@ -157,7 +157,7 @@ func (r *runs) enter(ctx context.Context, handle *Session, e *session.Event) (*r
 		own, other, due := r.begin(key, e.InvocationID)
 		switch {
 		case other != nil:
-		case !due || r.policy == ConcurrentRuns || r.mayAppend(ctx, key):
+		case !due || r.mayAppend(ctx, key):
 			r.advance(ctx, key, own, due)
 			r.endWith(ctx, key, own)
 			if waited || r.wasDuringAnother(key, e.Timestamp) {
@@ -263,9 +263,12 @@ func (r *runs) endWith(ctx context.Context, key store.Key, own *run) {
 	}
 }
 
-// mayAppend takes the lease that lets a run append alone, and reports whether no other process holds it. An error
-// does not refuse the run: the log is checked at the append.
+// mayAppend takes the lease that lets a run append alone, if the policy asks for it, and reports whether no other process
+// holds it. An error does not refuse the run: the log is checked at the append.
 func (r *runs) mayAppend(ctx context.Context, key store.Key) bool {
+	if r.policy == ConcurrentRuns {
+		return true
+	}
 	held, err := r.take(ctx, key, oneRunLease)
 	return held || err != nil
 }

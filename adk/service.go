@@ -121,6 +121,7 @@ type Service struct {
 	shorten     func(fold.View, patch.Record) (*patch.PatchEvent, error) // for [store.AppendOptions]; nil: no limit
 	recallSpent recallSpent
 	runs        *runs
+	mended      cache.Cache[turn, bool] // invocations of which a text was mended, with a warning
 
 	keepInterrupted bool
 }
@@ -308,9 +309,6 @@ func (s *Service) List(ctx context.Context, req *session.ListRequest) (*session.
 			s.logger.Warn("patchlog: a damaged session is left out of a listing", "session", info.Key.String(), "error", err)
 			continue
 		case err != nil:
-			if _, infoErr := s.store.Info(ctx, info.Key); errors.Is(infoErr, store.ErrNotFound) {
-				continue
-			}
 			return nil, fmt.Errorf("list sessions: %w", err)
 		}
 		handle.selection = selectEvents(handle.stored.View, 0, time.Time{})

@@ -32,9 +32,6 @@ type Session struct {
 	// hasAppended says that something was appended.
 	hasAppended bool
 
-	// warnedIn is the invocation in which a text that is not UTF-8 was warned of.
-	warnedIn *string
-
 	// overlay is state that this session shows and its stored form does not: what was
 	// set, and temp: keys. Values that are a patch.Value are shown as its Any gives them.
 	overlay map[string]any
@@ -124,17 +121,6 @@ func (s *Session) advanceLocked(v fold.View) {
 	if s.selection != nil {
 		s.selection.advance(v)
 	}
-}
-
-// warnsFirst reports whether this is the first warning about a text in an invocation.
-func (s *Session) warnsFirst(invocation string) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.warnedIn != nil && *s.warnedIn == invocation {
-		return false
-	}
-	s.warnedIn = &invocation
-	return true
 }
 
 // appended moves the session to the view after an event of its own was logged, and to the shared scopes as they

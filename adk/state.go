@@ -18,16 +18,25 @@ type state struct{ session *Session }
 func (s state) Get(key string) (any, error) {
 	s.session.mu.RLock()
 	defer s.session.mu.RUnlock()
+	return s.get(key)
+}
+
+// get is Get. The lock is held.
+func (s state) get(key string) (any, error) {
 	if value, ok := s.session.overlay[key]; ok {
-		return shown(value), nil
-	}
-	if value, ok := s.session.stored.Value(key); ok {
-		if typed, ok := s.session.typed[key]; ok && typed.logged.Equal(value) {
-			return typed.value, nil
+		if own, ok := value.(patch.Value); ok {
+			return own.Any(), nil
 		}
-		return value.Any(), nil
+		return value, nil
 	}
-	return nil, session.ErrStateKeyNotExist
+	value, ok := s.session.stored.Value(key)
+	if !ok {
+		return nil, session.ErrStateKeyNotExist
+	}
+	if typed, ok := s.session.typed[key]; ok && typed.logged.Equal(value) {
+		return typed.value, nil
+	}
+	return value.Any(), nil
 }
 
 // Set puts a value into the overlay. It never fails.
@@ -42,27 +51,14 @@ func (s state) Set(key string, value any) error {
 func (s state) All() iter.Seq2[string, any] {
 	return func(yield func(string, any) bool) {
 		s.session.mu.RLock()
-		stored, overlay, typed := s.session.stored, maps.Clone(s.session.overlay), maps.Clone(s.session.typed)
+		all := s.session.stored.State()
+		maps.Copy(all, s.session.overlay)
+		for key := range all {
+			all[key], _ = s.get(key)
+		}
 		s.session.mu.RUnlock()
-		all := stored.State()
-		for key, t := range typed {
-			if value, ok := stored.Value(key); ok && t.logged.Equal(value) {
-				all[key] = t.value
-			}
-		}
-		for key, value := range overlay {
-			all[key] = shown(value)
-		}
 		maps.All(all)(yield)
 	}
-}
-
-// shown returns an overlay's value as callers see it.
-func shown(value any) any {
-	if v, ok := value.(patch.Value); ok {
-		return v.Any()
-	}
-	return value
 }
 
 // withoutTemp returns a state without its temp: keys: they may hold what cannot be

@@ -85,7 +85,9 @@ func (s *Service) append(ctx context.Context, handle *Session, run *run, e *sess
 	if err != nil {
 		return false, err
 	}
-	if mended && handle.warnsFirst(e.InvocationID) {
+	in := turn{handle.key, e.InvocationID}
+	if _, warned := s.mended.Get(in); mended && !warned {
+		s.mended.Put(in, true, 1)
 		s.logger.Warn(convert.BadText, "session", handle.key.String(), "event", e.ID, "invocation", e.InvocationID)
 	}
 	// Where a summary by hand leaves no room for the call, the answer is logged all the same.

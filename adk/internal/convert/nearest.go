@@ -1,7 +1,6 @@
 package convert
 
 import (
-	"encoding/json"
 	"fmt"
 	"reflect"
 
@@ -21,10 +20,6 @@ func Nearest(e *session.Event) *patch.Event {
 	}
 	textCopier.own(reflect.ValueOf(&c).Elem(), 0)
 	p, _, err := Event(&c)
-	if err != nil {
-		text, _ := json.Marshal(&c)
-		p, err = patch.ParseEvent(text)
-	}
 	if err != nil {
 		p, _ = patch.NewEvent(patch.Fields{ID: e.ID, ZeroTime: true}) // whose id can be carried
 	}
@@ -52,11 +47,7 @@ func Value(v any) patch.Value {
 	value, err := patch.NewValue(v)
 	if err != nil {
 		textCopier.own(reflect.ValueOf(&v).Elem(), 0)
-		value, err = patch.NewValue(v)
-	}
-	if err != nil {
-		text, _ := json.Marshal(v)
-		value, _ = patch.ParseValue(text)
+		value, _ = patch.NewValue(v)
 	}
 	return value
 }
