@@ -42,7 +42,10 @@ func (s *Service) closeInterrupted(ctx context.Context, handle *Session, message
 	}
 	patches, err := closing(handle.View())
 	if err == nil && len(patches) > 0 {
-		err = s.patchNewest(ctx, handle, store.PatchOptions{}, closing)
+		var v fold.View
+		if v, err = s.newest(ctx, handle); err == nil {
+			err = s.patchNewest(ctx, handle, v, store.PatchOptions{}, closing)
+		}
 	}
 	if err != nil {
 		s.logger.WarnContext(ctx, "patchlog: calls of an interrupted run stay without an answer", "session", handle.key.String(), "error", err)
@@ -55,26 +58,26 @@ func answers(e *session.Event, c fold.Call) bool {
 	})
 }
 
-// withdrawInterrupted takes answers of interrupted calls out of sight, if an event has the late answers.
-func (s *Service) withdrawInterrupted(ctx context.Context, handle *Session, late *patch.Event) error {
-	withdraw := func(v fold.View) ([]*patch.PatchEvent, error) { return compaction.ReopenCalls(v, late) }
-	if patches, err := withdraw(handle.View()); err != nil || len(patches) == 0 {
-		return err
-	}
-	return s.patchNewest(ctx, handle, store.PatchOptions{AllowOrphans: true, AllowPinned: true}, withdraw)
+// withdrawInterrupted takes answers of interrupted calls that a view shows out of sight, if an event has the late answers.
+func (s *Service) withdrawInterrupted(ctx context.Context, handle *Session, v fold.View, late *patch.Event) error {
+	return s.patchNewest(ctx, handle, v, store.PatchOptions{AllowOrphans: true, AllowPinned: true}, func(v fold.View) ([]*patch.PatchEvent, error) {
+		return compaction.ReopenCalls(v, late)
+	})
 }
 
-// patchNewest logs the patches that plan makes of the session's newest view, and moves the session to the view that
-// they give. If another patch comes first, plan is asked again.
-func (s *Service) patchNewest(ctx context.Context, handle *Session, opts store.PatchOptions, plan func(fold.View) ([]*patch.PatchEvent, error)) error {
+// newest returns the newest view of a handle's session.
+func (s *Service) newest(ctx context.Context, handle *Session) (fold.View, error) {
+	v, err := s.store.View(ctx, handle.key)
+	if err == nil {
+		err = handle.sameCreation(v.Creation())
+	}
+	return v, err
+}
+
+// patchNewest logs the patches that plan makes of the session's view v, the newest one as far as is known, and moves the
+// session to the view that they give. If another patch comes first, plan is asked again.
+func (s *Service) patchNewest(ctx context.Context, handle *Session, v fold.View, opts store.PatchOptions, plan func(fold.View) ([]*patch.PatchEvent, error)) error {
 	for {
-		v, err := s.store.View(ctx, handle.key)
-		if err == nil {
-			err = handle.sameCreation(v.Creation())
-		}
-		if err != nil {
-			return err
-		}
 		patches, err := plan(v)
 		if err != nil || len(patches) == 0 {
 			return err
@@ -82,8 +85,11 @@ func (s *Service) patchNewest(ctx context.Context, handle *Session, opts store.P
 		opts.On = v
 		done, err := s.store.ApplyNewest(ctx, handle.key, patches, opts)
 		switch {
-		case errors.Is(err, fold.ErrConflict):
-			continue // another patch was logged meanwhile
+		case errors.Is(err, fold.ErrConflict): // another patch was logged meanwhile
+			if v, err = s.newest(ctx, handle); err != nil {
+				return err
+			}
+			continue
 		case errors.Is(err, fold.ErrUnknownPatch):
 			return nil // the log takes no patches, but it takes events
 		case err != nil:

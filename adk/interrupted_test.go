@@ -103,6 +103,17 @@ func TestAnswerOfAnInterruptedCall(t *testing.T) {
 		say(t, s, sess, inTime(9, said("late2", "i1", "app", returning("dead", "order", map[string]any{"ok": true})))...)
 		equal(t, "interrupted", len(ids(get(t, s, "s"))), 7)
 	})
+	// A tool that takes long answers through a handle that is older than what was recorded in its place.
+	onStoreAnd(t, bases, adk.Options{}, func(t *testing.T, s *adk.Service) {
+		slow := create(t, s, "s", nil)
+		say(t, s, slow, inTime(0, said("u1", "i1", "user"), said("c1", "i1", "app", calling("c", "order")))...)
+		say(t, s, get(t, s, "s"), inTime(3, said("u2", "i2", "user"), said("a2", "i2", "app"))...)
+		equal(t, "events", get(t, s, "s").Events().Len(), 5)
+		say(t, s, slow, inTime(6, said("late", "i1", "app", returning("c", "order", map[string]any{"ok": true})))...)
+		for _, sess := range []session.Session{slow, get(t, s, "s")} {
+			equal(t, "events", ids(sess), []string{"u1", "c1", "u2", "a2", "late"})
+		}
+	})
 	s := inMemory(t)
 	sess := dangling(t, s)
 	say(t, s, sess, said("u2", "i2", "user"))

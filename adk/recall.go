@@ -29,7 +29,10 @@ func (s *Service) RestoreCalls(ctx context.Context, sess session.Session, msg *g
 	}
 	e, err := patch.NewEvent(patch.Fields{ID: "answer", Author: userAuthor, Content: msg})
 	if err == nil {
-		err = s.restoreCalls(ctx, handle, e)
+		var v fold.View
+		if v, err = s.newest(ctx, handle); err == nil {
+			err = s.restoreCalls(ctx, handle, v, e)
+		}
 	}
 	if err != nil {
 		return fmt.Errorf("recall: %w", err)
@@ -37,12 +40,12 @@ func (s *Service) RestoreCalls(ctx context.Context, sess session.Session, msg *g
 	return nil
 }
 
-// restoreCalls brings back the calls that an event answers, if they are not in sight.
-func (s *Service) restoreCalls(ctx context.Context, handle *Session, e *patch.Event) error {
-	if callsInSight(handle.View(), e) {
+// restoreCalls brings back the calls that an event answers, if a view does not show them.
+func (s *Service) restoreCalls(ctx context.Context, handle *Session, v fold.View, e *patch.Event) error {
+	if callsInSight(v, e) {
 		return nil
 	}
-	return s.patchNewest(ctx, handle, store.PatchOptions{}, func(v fold.View) ([]*patch.PatchEvent, error) {
+	return s.patchNewest(ctx, handle, v, store.PatchOptions{}, func(v fold.View) ([]*patch.PatchEvent, error) {
 		return compaction.RestoreCalls(ctx, compactedLog{s.store, s.telemetry}, handle.key, v, e)
 	})
 }

@@ -90,12 +90,10 @@ func (s *Service) append(ctx context.Context, handle *Session, run *run, e *sess
 		s.mended.Put(in, true, 1)
 		s.logger.Warn(convert.BadText, "session", handle.key.String(), "event", e.ID, "invocation", e.InvocationID)
 	}
-	// Where a summary by hand leaves no room for the call, the answer is logged all the same.
-	if err := s.restoreCalls(ctx, handle, event); err != nil && !errors.Is(err, fold.ErrOrphanedCall) {
-		return false, err
-	}
-	if err := s.withdrawInterrupted(ctx, handle, event); err != nil {
-		return false, err
+	if hasResponse(e) {
+		if err := s.makeRoom(ctx, handle, event); err != nil {
+			return false, err
+		}
 	}
 	opts := store.AppendOptions{Creation: handle.View().Creation(), Follow: s.shorten}
 	done, err := s.runs.append(ctx, handle.key, run, opts, func(opts store.AppendOptions) (store.Committed, error) {
@@ -110,6 +108,20 @@ func (s *Service) append(ctx context.Context, handle *Session, run *run, e *sess
 	first = handle.appended(done, e, event, s.sharedAfter(ctx, handle, event))
 	op.logged(ctx, done.Records)
 	return first, nil
+}
+
+// makeRoom brings back the calls that an event answers, if they are not in sight, and withdraws what was recorded in the place
+// of its answers. The handle may be older than both: a tool that takes long answers to a session in which others go on.
+func (s *Service) makeRoom(ctx context.Context, handle *Session, answer *patch.Event) error {
+	v, err := s.newest(ctx, handle)
+	if err != nil {
+		return err
+	}
+	// Where a summary by hand leaves no room for the call, the answer is logged all the same.
+	if err := s.restoreCalls(ctx, handle, v, answer); err != nil && !errors.Is(err, fold.ErrOrphanedCall) {
+		return err
+	}
+	return s.withdrawInterrupted(ctx, handle, v, answer)
 }
 
 // sharedAfter returns the scopes that sessions share as they are after an event that changes them, or nil if it
