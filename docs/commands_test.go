@@ -144,7 +144,7 @@ func checkPatchlog(t *testing.T, binary string, c command, args []string) {
 		return
 	}
 	name := args[:1]
-	if slices.Contains([]string{"patch", "docs", "completion"}, args[0]) && len(args) > 1 {
+	if slices.Contains([]string{"patch", "completion"}, args[0]) && len(args) > 1 {
 		name = args[:2]
 	}
 	out, err := exec.Command(binary, append(slices.Clone(name), "--help")...).CombinedOutput()
