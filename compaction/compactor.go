@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"iter"
 	"log/slog"
+	"maps"
 	"runtime/debug"
 	"sync"
 	"time"
@@ -115,7 +116,7 @@ func New[K comparable](log Log[K], cfg Config, opts Options[K]) (*Compactor[K], 
 	if opts.Logger == nil {
 		opts.Logger = slog.Default()
 	}
-	return &Compactor[K]{log: log, cfg: cfg.withDefaults(), opts: opts, backoff: map[K]backoff{}}, nil
+	return &Compactor[K]{log: log, cfg: cfg.withDefaults(), opts: opts, backoff: map[K]backoff{}, stats: Stats{}}, nil
 }
 
 // MaybeCompact compacts a session if a trigger fires, pass by pass until none does, and
@@ -275,50 +276,19 @@ func (c *Compactor[K]) panicked(ctx context.Context, key K, err error) {
 	c.logFailure(ctx, a)
 }
 
-// Stats counts what a compactor has done.
-type Stats struct {
-	Wrote        uint64 // passes that logged patches
-	Declined     uint64
-	Conflicts    uint64
-	Vetoed       uint64
-	Failed       uint64
-	UsedFallback uint64 // of Wrote, with a summary by [Extractive] in place of the summarizer's
-
-	EventsCovered uint64 // visible events that summaries have replaced
-	TokensBefore  uint64 // estimated, of the replaced events
-	TokensAfter   uint64 // estimated, of the summaries
-	Calls         uint64 // of summarizers, in passes that logged a summary
-}
+// Stats counts attempts by their outcomes. [Options.Observe] gets each attempt.
+type Stats map[Outcome]uint64
 
 // count counts an attempt.
 func (c *Compactor[K]) count(a Attempt[K]) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	s := &c.stats
-	switch a.Outcome {
-	case Declined:
-		s.Declined++
-	case Conflict:
-		s.Conflicts++
-	case Vetoed:
-		s.Vetoed++
-	case Failed:
-		s.Failed++
-	case Wrote:
-		s.Wrote++
-		if a.Written.UsedFallback {
-			s.UsedFallback++
-		}
-		s.EventsCovered += uint64(a.Written.EventsBefore)
-		s.TokensBefore += uint64(a.Written.TokensBefore)
-		s.TokensAfter += uint64(a.Written.TokensAfter)
-		s.Calls += uint64(a.Written.Usage.Calls)
-	}
+	c.stats[a.Outcome]++
 }
 
-// Stats returns the counters.
+// Stats returns the counts of the attempts so far.
 func (c *Compactor[K]) Stats() Stats {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.stats
+	return maps.Clone(c.stats)
 }

@@ -113,7 +113,7 @@ func TestConcurrentOnOneSession(t *testing.T) {
 	}
 	counted := func() (wrote, conflicts uint64) {
 		for _, c := range compactors {
-			wrote, conflicts = wrote+c.Stats().Wrote, conflicts+c.Stats().Conflicts
+			wrote, conflicts = wrote+c.Stats()[compaction.Wrote], conflicts+c.Stats()[compaction.Conflict]
 		}
 		return wrote, conflicts
 	}

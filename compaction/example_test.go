@@ -173,8 +173,8 @@ func ExampleWorker() {
 		log.Fatal(err)
 	}
 	s := w.Stats()
-	fmt.Println(s.Ended, "session looked at,", s.Wrote, "summary,", s.EventsCovered, "events")
-	// Output: 1 session looked at, 1 summary, 4 events
+	fmt.Println(s.Ended, "session looked at,", s.Attempts[compaction.Wrote], "summary")
+	// Output: 1 session looked at, 1 summary
 }
 
 func ExampleClearToolResults() {

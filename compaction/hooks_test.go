@@ -91,11 +91,11 @@ func TestPrepareVetoes(t *testing.T) {
 			name    string
 			prepare func(context.Context, compaction.PrepareRequest[store.Key]) (string, error)
 			want    error
-			outcome func(compaction.Stats) uint64
+			outcome compaction.Outcome
 		}{
-			{"veto", func(context.Context, compaction.PrepareRequest[store.Key]) (string, error) { return "kept", no }, no, func(s compaction.Stats) uint64 { return s.Vetoed }},
-			{"panic", func(context.Context, compaction.PrepareRequest[store.Key]) (string, error) { panic("no") }, compaction.ErrPanic, func(s compaction.Stats) uint64 { return s.Failed }},
-			{"hangs", func(context.Context, compaction.PrepareRequest[store.Key]) (string, error) { <-release; return "", nil }, context.DeadlineExceeded, func(s compaction.Stats) uint64 { return s.Failed }},
+			{"veto", func(context.Context, compaction.PrepareRequest[store.Key]) (string, error) { return "kept", no }, no, compaction.Vetoed},
+			{"panic", func(context.Context, compaction.PrepareRequest[store.Key]) (string, error) { panic("no") }, compaction.ErrPanic, compaction.Failed},
+			{"hangs", func(context.Context, compaction.PrepareRequest[store.Key]) (string, error) { <-release; return "", nil }, context.DeadlineExceeded, compaction.Failed},
 		} {
 			s := newSession(t, "u1*100 a1*100")
 			sum := &scripted{}
@@ -103,7 +103,7 @@ func TestPrepareVetoes(t *testing.T) {
 			if _, err := c.MaybeCompact(t.Context(), key); !errors.Is(err, row.want) {
 				t.Errorf("%s: the error is %v", row.name, err)
 			}
-			if n := row.outcome(c.Stats()); n != 1 || sum.calls() != 0 || s.visible() != "e0 e1" {
+			if n := c.Stats()[row.outcome]; n != 1 || sum.calls() != 0 || s.visible() != "e0 e1" {
 				t.Errorf("%s: %+v, %d calls, visible is %s", row.name, c.Stats(), sum.calls(), s.visible())
 			}
 		}
@@ -188,7 +188,7 @@ func TestVeto(t *testing.T) {
 	if lines.Len() > 0 {
 		t.Errorf("logged is %s", lines.String())
 	}
-	if got := c.Stats(); got.Vetoed != 1 || got.Failed != 0 || len(seen) != 1 || seen[0].Outcome != compaction.Vetoed || !errors.Is(seen[0].Err, secret) {
+	if got := c.Stats(); got[compaction.Vetoed] != 1 || got[compaction.Failed] != 0 || len(seen) != 1 || seen[0].Outcome != compaction.Vetoed || !errors.Is(seen[0].Err, secret) {
 		t.Errorf("%+v, %+v", got, seen)
 	}
 	for range 3 {

@@ -146,7 +146,7 @@ func (m *machine) compact(t *rapid.T) {
 		t.Fatalf("%d passes are reported, %d were written", len(done), m.passes)
 	}
 	if m.sum.failFrom > 0 && m.sum.calls >= m.sum.failFrom {
-		if failed := c.Stats().Failed+c.Stats().Declined > 0; failed && !reported && (err == nil) != m.sum.decline {
+		if failed := c.Stats()[compaction.Failed]+c.Stats()[compaction.Declined] > 0; failed && !reported && (err == nil) != m.sum.decline {
 			t.Fatalf("the summarizer failed (declined: %v), the error is %v", m.sum.decline, err)
 		}
 		return // the log may be longer than the bounds

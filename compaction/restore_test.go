@@ -214,7 +214,7 @@ func TestAnsweredWhileSummarised(t *testing.T) {
 		}
 		c := s.compactor(with(every(2, 0, sum), func(c *compaction.Config) { c.Limits().OpenCalls = 1 }))
 		s.run(c)
-		if got := s.paired(); got != row.want || c.Stats().Conflicts != 1 {
+		if got := s.paired(); got != row.want || c.Stats()[compaction.Conflict] != 1 {
 			t.Errorf("%s, then %s: calls are %q, want %q; %+v", row.log, row.late, got, row.want, c.Stats())
 		}
 	}

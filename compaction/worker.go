@@ -47,7 +47,7 @@ const (
 
 // WorkerStats counts the notifications of a worker and the passes of its compactor.
 type WorkerStats struct {
-	Stats
+	Attempts Stats
 
 	Notified uint64 // calls of Notify
 	Merged   uint64 // calls of Notify for a session that waited already
@@ -157,7 +157,7 @@ func (w *Worker[K]) Stats() WorkerStats {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	s := w.stats
-	s.Stats = w.compactor.Stats()
+	s.Attempts = w.compactor.Stats()
 	s.Waiting, s.Running = len(w.queue), w.running
 	return s
 }

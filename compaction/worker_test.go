@@ -119,7 +119,7 @@ func TestWorkerQueue(t *testing.T) {
 	}
 	close(g.pass)
 	closed(t, w)
-	if s := w.Stats(); s.Wrote != 3 || s.Ended != 4 || s.Waiting != 0 || s.Running != 0 {
+	if s := w.Stats(); s.Attempts[compaction.Wrote] != 3 || s.Ended != 4 || s.Waiting != 0 || s.Running != 0 {
 		t.Errorf("at the end, counted is %+v; want 3 written, and session 0 looked at twice", s)
 	}
 	for i, want := range []int{1, 1, 1, 0, 0} {
@@ -188,7 +188,7 @@ func TestWorkerOneAtATime(t *testing.T) {
 	if most > parallel {
 		t.Errorf("%d sessions were compacted at once, want %d", most, parallel)
 	}
-	if s := w.Stats(); s.Conflicts != 0 || s.Notified != sessions*4*50 || s.Dropped != 0 {
+	if s := w.Stats(); s.Attempts[compaction.Conflict] != 0 || s.Notified != sessions*4*50 || s.Dropped != 0 {
 		t.Errorf("counted is %+v", s)
 	}
 }
@@ -243,7 +243,7 @@ func TestWorkerClose(t *testing.T) {
 				t.Errorf("session %d was compacted", i)
 			}
 		}
-		if s := w.Stats(); s.Running != 0 || s.Waiting != 0 || s.Failed != 0 {
+		if s := w.Stats(); s.Running != 0 || s.Waiting != 0 || s.Attempts[compaction.Failed] != 0 {
 			t.Errorf("counted is %+v", s)
 		}
 		if len(g.entered) != 0 {
@@ -265,14 +265,14 @@ func TestWorkerIdle(t *testing.T) {
 	for i := range 4 {
 		w.Notify(keyOf(i))
 	}
-	eventually(t, "all are written", func() bool { return w.Stats().Wrote == 4 })
+	eventually(t, "all are written", func() bool { return w.Stats().Attempts[compaction.Wrote] == 4 })
 	eventually(t, "nothing runs or waits, and no goroutine is left", func() bool { // those of other tests may end meanwhile
 		s := w.Stats()
 		return s.Running == 0 && s.Waiting == 0 && runtime.NumGoroutine() <= before
 	})
 	due(t, env, 0)
 	w.Notify(keyOf(0))
-	eventually(t, "it has started again", func() bool { return w.Stats().Wrote == 5 })
+	eventually(t, "it has started again", func() bool { return w.Stats().Attempts[compaction.Wrote] == 5 })
 	closed(t, w)
 }
 
@@ -285,7 +285,7 @@ func TestWorkerGoesOn(t *testing.T) {
 	w.Notify(store.Key{})
 	w.Notify(keyOf(1))
 	closed(t, w)
-	if s := w.Stats(); s.Failed != 4 || s.Ended != 4 || summaries(t, env, 0) != 0 {
+	if s := w.Stats(); s.Attempts[compaction.Failed] != 4 || s.Ended != 4 || summaries(t, env, 0) != 0 {
 		t.Errorf("counted is %+v", s)
 	}
 }
@@ -306,7 +306,7 @@ func TestPanicsAreContained(t *testing.T) {
 		w := testlog.Must(compaction.NewWorker(c))(t)
 		w.Notify(key)
 		testlog.NoError(t, w.Close(t.Context()))
-		if got := w.Stats(); got.Failed != 1 || got.Ended != 1 || !strings.Contains(lines.String(), "out of cheese") || !strings.Contains(lines.String(), "stack=") {
+		if got := w.Stats(); got.Attempts[compaction.Failed] != 1 || got.Ended != 1 || !strings.Contains(lines.String(), "out of cheese") || !strings.Contains(lines.String(), "stack=") {
 			t.Errorf("%s: %+v, logged is %s", name, got, lines.String())
 		}
 		if name == "approve" {
