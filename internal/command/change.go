@@ -23,16 +23,16 @@ func (a *app) patchCommand() *cobra.Command {
 	cmd := command(`patch KEY [START] [COUNT]
 Hide events, or replace them by a summary or by other events
 
-The COUNT visible events from index START on are hidden; 'patchlog log' shows the indices. --summary
-puts a summary in their place, --replacement other events. With --before, in place of START and COUNT, all
-events before EVENT are hidden: the number of its record, its id, or the beginning of its id. The log keeps
-what is hidden, and 'patchlog revert' brings it back.
+The COUNT visible events from index START on are hidden; 'patchlog log' shows the indices. --summary inserts a summary in
+their place, --replacement other events. --before EVENT hides all earlier events in place of START and COUNT; EVENT is
+the number of a record, an id, or the beginning of an id. Hidden events stay in the log, and 'patchlog revert' brings
+them back.
 
-A patch that separates a tool call from its result is refused, and the message names the smallest
-span that would pass. A patch that hides a pinned event is refused. With --base, a patch is refused as a
-conflict if the log has a newer one than the record SEQ, so that indices mean what you saw.
+A patch that separates a tool call from its result is refused; the message names the smallest span that passes. So is a
+patch that hides a pinned event. With --base SEQ, a patch is refused as a conflict if the log has a newer patch than
+record SEQ, so that indices mean what you saw.
 
-What the hidden events set in the state no longer counts, except with --summary. --state changes that.
+State values that the hidden events set are undone, except with --summary. --state changes that.
 
 $ patchlog patch shop/ada/4711 0 20 --summary 'Ada ordered a lamp; order 4711.' --dry-run
 $ patchlog patch shop/ada/4711 --before 61 --base 58`)
@@ -43,8 +43,8 @@ $ patchlog patch shop/ada/4711 --before 61 --base 58`)
 	seqVar(fs, &edit.Base, "base", "refuse the patch if a patch newer than the record with this `SEQ` was logged; 0: any patch")
 	fs.BoolVar(&options.AllowOrphans, "allow-orphans", false, orphansUsage)
 	fs.BoolVar(&options.AllowPinned, "allow-pinned", false, "hide pinned events too")
-	textVar(fs, &edit.Text, "summary", "put a summary of this `TEXT` in place of the events")
-	replacement := fs.String("replacement", "", "put the events of this `FILE` in their place, one JSON object a line; - is standard input")
+	textVar(fs, &edit.Text, "summary", "replace the events by a summary with this `TEXT`")
+	replacement := fs.String("replacement", "", "replace the events by those in `FILE`, one JSON object a line; - is standard input")
 	choose(cmd, (*string)(&edit.State), "state", "keep or drop what the hidden events set in the state", string(patch.Keep), string(patch.Drop))
 	a.declareAuthor(cmd, &edit.Author)
 	cmd.MarkFlagsMutuallyExclusive("summary", "replacement", "before")
@@ -89,8 +89,8 @@ func (a *app) pinCommand() *cobra.Command {
 	cmd := command(`pin KEY EVENT
 Keep an event visible
 
-A patch that would hide a pinned event is refused, and compaction leaves it out. EVENT is the number
-of a record, an id, or the beginning of an id. --remove ends the pin.
+A patch that would hide a pinned event is refused, and compaction skips the event. EVENT is the number of a record, an id,
+or the beginning of an id. --remove ends the pin.
 
 $ patchlog pin shop/ada/4711 17
 $ patchlog pin shop/ada/4711 17 --remove`)
@@ -128,10 +128,9 @@ func (a *app) repairCommand() *cobra.Command {
 	cmd := command(`repair KEY
 Answer the tool calls of interrupted runs
 
-A run that ends between a call and its result leaves a prompt that model APIs refuse. An answer, "interrupted:
-no result was recorded", is put behind each such call. Long-running calls, calls that a user is asked
-about, open tasks, and runs that another process holds are left as they are. 'patchlog revert --allow-orphans' takes
-it back.
+A run that ends between a call and its result leaves a prompt that model APIs refuse. This inserts the result
+"interrupted: no result was recorded" behind each such call. Long-running calls, questions to a user, open tasks, and
+runs that another process still holds are left alone. 'patchlog revert --allow-orphans' undoes it.
 
 $ patchlog repair shop/ada/4711 --dry-run`)
 	author := ""
@@ -147,13 +146,13 @@ $ patchlog repair shop/ada/4711 --dry-run`)
 
 func (a *app) revertCommand() *cobra.Command {
 	cmd := command(`revert KEY PATCH
-Take a patch back
+Undo a patch
 
-What the patch hid is visible again, and what the patch put in is hidden. The state follows. PATCH is
-the number of its record, its id, or the beginning of its id; 'patchlog audit' shows them.
+The events that the patch hid are visible again, those that it inserted are hidden, and the state follows. PATCH is the
+number of its record, its id, or the beginning of its id; 'patchlog audit' shows them.
 
-If a later patch depends on it, the message names the patch to revert first. Patches that compaction
-logged together are reverted together. A revert can be reverted.
+If a later patch depends on it, the message names the patch to revert first. Patches that compaction logged together are
+reverted together. A revert can be reverted.
 
 $ patchlog revert shop/ada/4711 62 --dry-run`)
 	undo := store.UndoOptions{}
@@ -169,12 +168,12 @@ func (a *app) rewindCommand() *cobra.Command {
 	cmd := command(`rewind KEY
 Go back to before a turn
 
-The events from the first one of the turn on are hidden, and what they set in the state no longer
-counts. --turn names the turn by its number, --record by the number of any of its records, --invocation
-by the id of its invocation, or the beginning of that id. Summaries of older events stay; a summary that
-also covers newer ones is reverted. Values that sessions share (app: and user: keys) stay.
+All events from the turn's first one on are hidden, and the state values that they set are undone. --turn gives the
+turn's number, --record the number of any record in it, --invocation the id of its invocation, or the beginning of that.
+Summaries of older events stay; a summary that also covers newer ones is reverted. Values that sessions share (app: and
+user: keys) stay.
 
-The patches that this takes are logged together. Reverting them, the last one first, undoes it.
+To undo it, revert the patches that it logs, the last one first.
 
 $ patchlog rewind shop/ada/4711 --turn 4 --dry-run`)
 	fs := cmd.Flags()
@@ -209,10 +208,10 @@ $ patchlog rewind shop/ada/4711 --turn 4 --dry-run`)
 
 func (a *app) forkCommand() *cobra.Command {
 	cmd := command(`fork KEY NEWKEY
-Begin a new session with another one's log
+Copy a session's log to a new session
 
-The new session has the initial state and the records of the other one, up to --at or all of them.
-From there on they are independent. Values that sessions share (app: and user: keys) are not copied.
+The new session has the initial state and the records up to --at, or all of them. From there on the two are independent.
+Values that sessions share (app: and user: keys) are not copied.
 
 $ patchlog fork shop/ada/4711 shop/ada/what-if --at 61`)
 	var at *uint64
@@ -261,10 +260,10 @@ func previewFork(ctx context.Context, s *store.Store, key, to store.Key, at *uin
 
 func (a *app) diffCommand() *cobra.Command {
 	cmd := command(`diff KEY FROM [TO]
-Show how a session differs between two records
+Compare what a model sees after two records
 
-Compared is what a model sees after record FROM and after record TO, or now. Events with - are
-visible after FROM only, those with + after TO only, each with its index there.
+FROM and TO are numbers of records; without TO, the newest one counts. Events with - are visible after FROM only, those
+with + after TO only, each with its index there.
 
 $ patchlog diff shop/ada/4711 61`)
 	cmd.RunE = a.onSession(nil, func(ctx context.Context, s *store.Store, key store.Key, args []string) error {
@@ -312,7 +311,7 @@ func declareDryRun(cmd *cobra.Command) *bool { return cmd.Flags().Bool("dry-run"
 // declareAuthor declares who makes a change: the records that it logs say so.
 func (a *app) declareAuthor(cmd *cobra.Command, author *string) {
 	user := cmp.Or(a.env("USER"), a.env("LOGNAME"), a.env("USERNAME"), "patchlog")
-	cmd.Flags().StringVar(author, "author", user, "`NAME` who does this, in the log (default the user's name)")
+	cmd.Flags().StringVar(author, "author", user, "log this `NAME` as the author (default the user's name)")
 	cmd.Flags().Lookup("author").DefValue = ""
 }
 

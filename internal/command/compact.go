@@ -19,15 +19,13 @@ func (a *app) compactCommand() *cobra.Command {
 	cmd := command(`compact KEY
 Summarise the older part of a session, if that is due
 
-Compaction is due when --interval invocations are not summarised, or when the prompt has --token-threshold
-tokens. Old results of tools are cleared first, where that saves --clear-after tokens. Then summaries replace
-the oldest events, pass by pass, until nothing is due. The log keeps every event, and the state stays.
+Compaction is due when --interval invocations are not summarised, or when the prompt has --token-threshold tokens. First,
+old results of tools are cleared if that saves --clear-after tokens. Then passes replace the oldest events by summaries,
+until nothing is due. The log keeps every event, and the state stays.
 
-Gemini writes the summaries if GOOGLE_API_KEY or GEMINI_API_KEY is set; else sentences are picked offline. If
-the summarizer fails, so does the command; the passes before it stay. With --redact the summarizer is given
-placeholders in place of secrets.
-
---dry-run shows the next pass. With --json each pass is a line.
+Gemini writes the summaries if GOOGLE_API_KEY or GEMINI_API_KEY is set; otherwise sentences are selected offline. If the
+summarizer fails, the command fails, and earlier passes stay. With --redact the summarizer reads placeholders in place
+of secrets. --dry-run shows the next pass. With --json each pass is a line.
 
 $ patchlog compact shop/ada/4711 --interval 0 --token-threshold 20000 --retain 30`)
 	var f compactFlags
@@ -135,7 +133,7 @@ func (f *compactFlags) declareSummarizer(cmd *cobra.Command) {
 	fs := cmd.Flags()
 	choose(cmd, &f.summarizer, "summarizer", "who writes the summaries", byGemini, extractive)
 	f.redacted.declare(cmd)
-	fs.StringVar(&f.model, "model", "", "the `MODEL` that gemini asks, "+gemini.DefaultModel+" unless given")
+	fs.StringVar(&f.model, "model", "", "the `MODEL` of gemini (default "+gemini.DefaultModel+")")
 }
 
 func (f *compactFlags) declare(cmd *cobra.Command) {
@@ -144,10 +142,10 @@ func (f *compactFlags) declare(cmd *cobra.Command) {
 	fs.BoolVar(&f.dryRun, "dry-run", false, "show what would be summarised next and why, and write nothing")
 	fs.Var(number{&f.cfg.CompactionInterval, 0}, "interval", "summarise when `N` invocations are not summarised yet; 0 switches this off")
 	fs.Var(number{&f.cfg.TokenThreshold, 0}, "token-threshold", "summarise when the prompt takes `N` tokens; 0 switches this off")
-	fs.Var(number{&f.cfg.EventRetentionSize, 1}, "retain", "leave the last `N` events that say something when the prompt takes too many tokens")
-	fs.Var(number{&f.cfg.RetainInvocations, 0}, "retain-invocations", "leave the newest `N` invocations as they were said, up to 8,000 tokens of them")
+	fs.Var(number{&f.cfg.EventRetentionSize, 1}, "retain", "leave the last `N` events with content when the prompt takes too many tokens")
+	fs.Var(number{&f.cfg.RetainInvocations, 0}, "retain-invocations", "leave the newest `N` invocations, up to 8,000 tokens of them")
 	fs.Var(number{&f.cfg.ClearAfter, 0}, "clear-after", "clear old results of tools when that saves `N` tokens; 0 switches this off")
-	fs.StringVar(&f.run.Focus, "focus", "", "what summaries should keep above all, in a few `WORDS`; for models")
+	fs.StringVar(&f.run.Focus, "focus", "", "a few `WORDS` about what summaries should keep above all; for models")
 }
 
 // check finds what no flag alone has wrong.

@@ -20,10 +20,9 @@ var demoFiles embed.FS
 
 func (a *app) demoCommand() *cobra.Command {
 	cmd := command(`demo
-Show on a real session what patches and compaction do
+Show with a real session what patches and compaction do
 
-It runs commands such as you would type, on a temporary database: a session is compacted, its summary lacks
-something, which is found and brought back. With --json it writes what these commands write with it.
+It runs commands as you would type them, on a temporary database. With --json it writes the JSON of these commands.
 
 $ patchlog demo`)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return a.demo(cmd.Context()) }

@@ -19,38 +19,38 @@ import (
 
 func (a *app) eraseCommand() *cobra.Command {
 	cmd := command(`erase [KEY] [EVENT...]
-Erase what events say, for good
+Erase the content of events, for good
 
-The events keep their places and become blank. Erased with them are summaries that stand for them,
-copies of them, and the same events in forks. Visible summaries are reverted: the next compaction
-summarises what is left. A receipt in the log says who erased what, and why:
-'patchlog log KEY --type receipt'. An EVENT is the number of a record, an id, or the beginning of an id.
+The events keep their places and become blank. Their copies, the same events in forks, and summaries of them are erased
+too. Visible summaries are reverted, and the next compaction summarises what is left. EVENT is the number of a record,
+an id, or the beginning of an id. The log gets a receipt with author and reason: 'patchlog log KEY --type receipt'.
 
-State values that the erased events set become null; --values keep keeps them, and says how many still match.
-With --all-sessions, in place of KEY, --match and --by select events of all sessions. With --user, all
-events of all sessions of a user are erased, and the values that these share. If it is interrupted, it
-continues when it is given the same --id. Stop the user's agents first.
+State values that the erased events set become null. --values keep keeps them, and reports how many still match.
 
-This cannot be undone. Afterwards 'patchlog vacuum' returns the room in which the old bytes are.
-Exports, backups and copies elsewhere are out of reach.
+--all-sessions takes the place of KEY: --match and --by then select events of all sessions. --user erases all events of a
+user's sessions and the values that these share; stop the user's agents first. An interrupted erasure continues with
+the same --id.
+
+This cannot be undone. Afterwards 'patchlog vacuum' frees the space that still has the old bytes. Exports, backups and
+other copies are not erased.
 
 $ patchlog erase --all-sessions --match 'DE89 3704' --reason 'request 812' --dry-run`)
 	e := erasing{}
 	a.declareAuthor(cmd, &e.Options.Author)
 	fs := cmd.Flags()
-	fs.StringVar(&e.Selection.Author, "by", "", "erase the events by this `AUTHOR`")
-	fs.StringVar(&e.Selection.Match, "match", "", "erase the events that have this `TEXT` in what they say, or in state values")
-	fs.BoolVar(&e.Selection.IgnoreCase, "ignore-case", false, "let --match find upper and lower case alike")
+	fs.StringVar(&e.Selection.Author, "by", "", "erase events by this `AUTHOR`")
+	fs.StringVar(&e.Selection.Match, "match", "", "erase events with this `TEXT` in their content or state values")
+	fs.BoolVar(&e.Selection.IgnoreCase, "ignore-case", false, "let --match ignore case")
 	fs.BoolVar(&e.Selection.All, "all", false, "erase all events")
 	fs.BoolVar(&e.Everywhere, "all-sessions", false, "search all sessions of the database, in place of KEY's")
 	user := ""
-	textVar(fs, &user, "user", "erase all that the database has of `APP/USER`")
-	fs.StringVar(&e.Options.ID, "id", "", "the erasing's `ID`, new unless given; if the session has one of this id, finish it")
+	textVar(fs, &user, "user", "erase everything of `APP/USER`")
+	fs.StringVar(&e.Options.ID, "id", "", "the erasure's `ID` (default a new one); an interrupted erasure with this id is finished")
 	e.Options.Values = patch.NullValues
-	choose(cmd, (*string)(&e.Options.Values), "values", "put null in place of the state values that the events set, or keep them", string(patch.KeepValues), string(patch.NullValues))
-	fs.StringVar(&e.Options.Reason, "reason", "", "say `WHY` in the receipt")
-	fs.BoolVar(&e.Options.Context, "context", false, "erase also summaries whose summarizer was shown, as context, a summary of erased events")
-	resume := fs.Bool("resume", false, "select nothing, and finish erasings that were interrupted, in forks too")
+	choose(cmd, (*string)(&e.Options.Values), "values", "replace the state values that the events set by null, or keep them", string(patch.KeepValues), string(patch.NullValues))
+	fs.StringVar(&e.Options.Reason, "reason", "", "the `REASON` for the receipt")
+	fs.BoolVar(&e.Options.Context, "context", false, "also erase summaries whose summarizer read a summary of erased events as context")
+	resume := fs.Bool("resume", false, "select nothing, and finish interrupted erasures, in forks too")
 	keyText := ""
 	dryRun := confirm(cmd, func(args []string) error {
 		selects := len(args) > 1 || e.Selection.Author != "" || e.Selection.Match != "" || e.Selection.All
@@ -196,20 +196,19 @@ func (a *app) retainCommand() *cobra.Command {
 	cmd := command(`retain [APP...]
 Delete unused sessions and erase hidden events, by age
 
-Sessions of the APPs, or all, that were not used for --delete-after are deleted with their logs. In the others,
-events that patches hid --erase-hidden-after ago are erased, but not pinned ones; summaries, visible events and
-the state stay. The last use is the creation or the time of the newest records, whichever is later. Shared
-values (app: and user: keys) stay.
+Sessions of these APPs, or of all, are deleted if they were not used for --delete-after. In the others, events that were
+hidden for --erase-hidden-after are erased, except pinned ones. Summaries, visible events, the state and shared values
+(app: and user: keys) stay. A session is used when it is created and when a record is logged.
 
-It may be interrupted at any time; the next run continues. On PostgreSQL one process runs at a time. With
---json each session is a line, as 'patchlog sessions' writes it, with "used","deleted","kept","erased".
+An interrupted run is continued by the next one. On PostgreSQL only one process runs at a time. With --json each session
+is a line as 'patchlog sessions' writes it, with "used", "deleted", "kept" and "erased".
 
 $ patchlog retain shop --delete-after 90d --erase-hidden-after 30d --dry-run`)
 	fs := cmd.Flags()
 	var policy store.Retention
-	ageVar(fs, &policy.DeleteAfter, "delete-after", "delete what was not used for this `TIME`, such as 90d or 36h")
-	ageVar(fs, &policy.EraseHiddenAfter, "erase-hidden-after", "erase what events say that were out of sight for this `TIME`")
-	fs.BoolVar(&policy.KeepPinned, "keep-pinned", false, "keep sessions that show a pinned event")
+	ageVar(fs, &policy.DeleteAfter, "delete-after", "delete sessions that were not used for this `TIME`, such as 90d or 36h")
+	ageVar(fs, &policy.EraseHiddenAfter, "erase-hidden-after", "erase events that were hidden for this `TIME`")
+	fs.BoolVar(&policy.KeepPinned, "keep-pinned", false, "keep sessions with a visible pinned event")
 	dryRun := confirm(cmd, func([]string) error {
 		if policy.DeleteAfter+policy.EraseHiddenAfter == 0 {
 			return usagef("say what is to go: --delete-after, --erase-hidden-after or both")

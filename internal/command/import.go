@@ -22,34 +22,34 @@ func (a *app) importCommand() *cobra.Command {
 	cmd := command(`import [KEY] SOURCE...
 Import sessions of agents and of ADK, from files and databases
 
-SOURCE is a file, a folder, whose files are imported as far as they are recognised, a pattern with *, a
-database (a file, or postgres://...), or - for standard input. Its content tells the format:
+SOURCE is a file, a folder, a pattern with *, a database (a file or postgres://...), or - for standard input. Other files
+in a folder are skipped and listed. The content tells the format:
 
 ` + formats.String() + `
-KEY names the session of a file, or selects one of a patchlog database. Without it a session has the key
-that the file says; else its app is the format's name, its user is "user", and its id is the file's name.
+KEY names the session of a file, or selects one session of a patchlog database. Without KEY, a session has the key that
+the file says; else its app is the format's name, its user is "user", and its id is the file's name.
 
-Importing again adds what is new. A session arrives whole or not at all. A session that is there with
-another log is reported and stays as it is, the others are imported, and the exit code is 1. SOURCE is only
-read, and may be in use. SQLite files are read by the command patchlog-sqlite. What does not come over as
-it was is listed below its session; OPERATIONS.md has a table.
+Importing again adds new records. A session is imported as a whole or not at all. If it exists with another log, it is
+reported and not changed, the others are imported, and the exit code is 1. SOURCE is only read, and may be in use.
+SQLite files need the command patchlog-sqlite. Differences from the source are listed below each session; the table in
+docs/OPERATIONS.md explains them.
 
-Compaction records of ADK's become summaries, where they can; for events on lines, this takes
---compactions adopt. Values that sessions share (app: and user: keys) come with databases and with ADK's
-sessions; those that are there with other values stay and are reported.
+ADK's compaction records become summaries where possible; those in lines of events only with --compactions adopt. Values
+that sessions share (app: and user: keys) come with databases and with ADK's sessions. Existing values stay, and
+different ones are reported.
 
 $ patchlog import ~/.claude/projects
 $ patchlog import shop/ada/4711 session.jsonl
 $ patchlog import postgres://app@db.example/adk --dry-run`)
 	flags := cmd.Flags()
 	r := importing{app: a}
-	flags.Int64Var(&r.maxBytes, "max-bytes", store.DefaultImportBytes, "how many `bytes` a file may have")
+	flags.Int64Var(&r.maxBytes, "max-bytes", store.DefaultImportBytes, "the size of the largest file to read, in `BYTES`")
 	choose(cmd, &r.compactions, "compactions", "adopt compaction records of ADK's as summaries, or keep them as events", "adopt", "keep")
-	textVar(flags, &r.key.App, "app", "the `APP` of sessions that say none; else the format's name")
-	textVar(flags, &r.key.User, "user", "the `USER` of sessions that say none (default user)")
-	flags.BoolVar(&r.opts.ReplayedState, "replayed-state", false, "let ADK's sessions have the state that their events give, where the source has another")
-	flags.BoolVar(&r.opts.OverwriteShared, "overwrite-shared", false, "replace shared values that are there by those of the source")
-	flags.StringSliceVar(&r.ignored, "ignore-column", nil, "a `TABLE.COLUMN` of ADK's database that is unknown and may stay behind")
+	textVar(flags, &r.key.App, "app", "the `APP` of sessions that name none (default the format's name)")
+	textVar(flags, &r.key.User, "user", "the `USER` of sessions that name none (default user)")
+	flags.BoolVar(&r.opts.ReplayedState, "replayed-state", false, "give ADK's sessions the state that their events produce, where the source has another")
+	flags.BoolVar(&r.opts.OverwriteShared, "overwrite-shared", false, "replace existing shared values by those of the source")
+	flags.StringSliceVar(&r.ignored, "ignore-column", nil, "an unknown `TABLE.COLUMN` of ADK's database to leave out")
 	dryRun := declareDryRun(cmd)
 	cmd.Args = func(_ *cobra.Command, args []string) error {
 		switch {

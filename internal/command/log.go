@@ -21,14 +21,12 @@ func (a *app) logCommand() *cobra.Command {
 	cmd := command(`log KEY
 Show the events that a model sees
 
-Patches count events by their index. A record number (seq) names an event wherever an id does. Tokens
-are estimated. With --json each line is {"index","seq","event"}.
+Patches count visible events by their index. A record's number, its seq, can be given wherever an event's id is expected.
+Tokens are estimated. With --json each line is {"index", "seq", "event"}.
 
-With --history, the events that summaries replaced are shown in place of the summaries: the log as a
-person should read it. With --type, the log shows the records of one type as 'patchlog audit' does, hidden
-events included: event, or a type of patches, such as splice, summarise, pin or revert. The type receipt shows
-each erasure with its author and reason. With --last, events have no turn: to count turns, the command would
-have to read the whole log.
+--history shows the replaced events in place of the summaries, as a person would read the session. --type shows the
+records of one type as 'patchlog audit' does, hidden events included; erasures with author and reason are the type
+receipt. With --last the column of turns is missing, since counting turns takes reading the whole log.
 
 $ patchlog log shop/ada/4711 --last 10`)
 	fs := cmd.Flags()
@@ -155,11 +153,11 @@ const leastText = 36
 
 func (a *app) auditCommand() *cobra.Command {
 	cmd := command(`audit KEY
-Show everything that was logged, and what each patch did
+Show every record of the log, and what each patch did
 
-With --json each line is {"turn","applied","reason","start","hidden","added","record"}: hidden are the ids of the events
-that the record hid, in order from index start on, and added those of the events that it inserted. reason says
-why a patch was not applied.
+With --json each line is {"turn", "applied", "reason", "start", "hidden", "added", "record"}: hidden has the ids of the
+events that the patch hid, from index start on, added those of the events that it inserted, and reason says why a patch
+was not applied.
 
 $ patchlog audit shop/ada/4711 --from 62`)
 	var which auditing
@@ -359,19 +357,19 @@ func authorText(author string) string { return cut(present.Printable(author), 24
 
 func (a *app) lossCommand() *cobra.Command {
 	cmd := command(`loss KEY
-Show what summaries do not say of what they stand for
+Show which identifiers the summaries lack
 
-Of each visible summary: which identifiers (ids, paths, addresses, words with digits) of the events that it
-stands for are gone from the visible log, which other visible events still have, and which the summary invented.
+Identifiers are ids, paths, addresses and words with digits. For each visible summary, this shows those of its events that
+are missing from the visible log, those that other visible events still have, and those that the summary invented.
 
-With --patch, the summaries that a patch or its group inserted: as they stand now, or, if they are hidden, as
-they stood after the patch. PATCH is the number of its record, its id, or the beginning of its id. With --json
-each summary is a line {"key", "seq", "level", "index", "summary", "events", "invocations", "tokens", "identifiers",
-"notVisible", "inOtherEvents", "invented", "numbers"}.
+With --patch, the summaries are those that this patch or its group inserted, now or, if they are hidden, after the
+patch. PATCH is the number of its record, its id, or the beginning of its id. With --json each summary is a line
+{"key", "seq", "level", "index", "summary", "events", "invocations", "tokens", "identifiers", "notVisible",
+"inOtherEvents", "invented", "numbers"}.
 
 $ patchlog loss shop/ada/4711`)
 	id := ""
-	textVar(cmd.Flags(), &id, "patch", "only the summaries that this `PATCH` put in")
+	textVar(cmd.Flags(), &id, "patch", "only the summaries that this `PATCH` inserted")
 	cmd.RunE = a.onSession(nil, func(ctx context.Context, s *store.Store, key store.Key, _ []string) error {
 		var err error
 		if id != "" {

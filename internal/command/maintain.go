@@ -21,11 +21,11 @@ import (
 
 func (a *app) backupCommand() *cobra.Command {
 	cmd := command(`backup FILE
-Save the whole database to a file
+Save the database to a file
 
-The copy is verified before it gets its name, so FILE is whole or not there. A FILE that is there is not
-replaced. It is a database, for --db. Nothing is copied if something is damaged. A database that another
-program has open is saved by that program (Store.Backup in Go); a plain copy of its file is of no use.
+FILE is a database for --db. It must not exist, and appears only when the copy is complete and verified. A damaged database
+is not copied. While another program has the database open, only that program can save it (Store.Backup in Go); a plain
+copy of the file is unusable.
 
 $ patchlog backup /backups/patchlog.db`)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -36,10 +36,10 @@ $ patchlog backup /backups/patchlog.db`)
 
 func (a *app) vacuumCommand() *cobra.Command {
 	cmd := command(`vacuum
-Return the space of deleted and erased records
+Free the space of deleted and erased records
 
-The database is written anew beside its file, which takes as much space again, and replaces it. If this is
-interrupted, the old file stays. 'patchlog stats' shows how much there is to gain.
+The database is written to a new file beside the old one, which needs as much space again, and then replaces it. If that
+is interrupted, the old file stays. 'patchlog stats' shows how many bytes are free.
 
 $ patchlog vacuum`)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -163,11 +163,11 @@ func (a *app) vacuum(ctx context.Context, s *store.Store) error {
 
 func (a *app) verifyCommand() *cobra.Command {
 	cmd := command(`verify [KEY]
-Check the whole database, or a session, for damage
+Check the database, or one session, for damage
 
-Checksums, places and ids of all records are checked, snapshots are compared with the log, and without KEY
-also the structure of the file. The exit code is 1 if there are problems. With --json each problem is a line
-{"key","seq","problem"}; the last line is {"sessions","problems"}.
+It checks the checksums, seqs and ids of all records, and compares snapshots with the log; without KEY, also the file's
+structure. The exit code is 1 if there are problems. With --json each problem is a line {"key", "seq", "problem"}, and the
+last line is {"sessions", "problems"}.
 
 $ patchlog verify`)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -234,18 +234,18 @@ func (a *app) problem(p store.Problem) error {
 
 func (a *app) salvageCommand() *cobra.Command {
 	cmd := command(`salvage OLD NEW
-Write what a damaged file still holds into a new one
+Copy the intact records of a damaged file to a new one
 
-Every record of OLD whose checksum holds is written into NEW, which must not exist. All pages are read, so OLD
-may be truncated or scrambled. OLD is only read; no program should write to it meanwhile.
+OLD may be truncated or scrambled: all its pages are read, and each record with a valid checksum is written to NEW, which
+must not exist. OLD is not changed; no program should write to it meanwhile.
 
-A session with a gap ends before it; the records behind the gap become the session KEY~from-SEQ, in which
-patches are events without effect (customMetadata.patchlog.salvaged). Of KEY~maybe-deleted something says that it
-had been deleted; KEY~without-state lost its initial state, salvaged/unknown/session-NUMBER its key. Where nothing tells
-whether a session had been deleted, it has its own key and the report says so; --leave-out-doubtful leaves both out.
+A session with a gap ends before it. The records behind the gap become the session KEY~from-SEQ, where patches are events
+without effect (customMetadata.patchlog.salvaged). KEY~maybe-deleted may have been deleted, KEY~without-state lost its
+initial state, and salvaged/unknown/session-NUMBER its key. A session about which nothing tells whether it was deleted
+keeps its key and is reported. --leave-out-doubtful skips both.
 
-The exit code is 1 if something is lost or in doubt. With --json each session is a line {"key","parts","records",
-"lost","endUnknown","maybeDeleted","nameless","stateless","whole"}, and the last line the totals.
+The exit code is 1 if something is lost or in doubt. With --json each session is a line {"key", "parts", "records",
+"lost", "endUnknown", "maybeDeleted", "nameless", "stateless", "whole"}, and the last line has the totals.
 
 $ patchlog salvage patchlog.db salvaged.db`)
 	sure := cmd.Flags().Bool("leave-out-doubtful", false, "leave out sessions that may have been deleted")

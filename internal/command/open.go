@@ -25,14 +25,13 @@ import (
 
 func (a *app) openCommand() *cobra.Command {
 	cmd := command(`open PATH...
-Show session files in a browser, with no database and no setup
+Show session files in a browser, without a database or setup
 
-PATH is a file, a folder or a pattern with *: whatever 'patchlog import' reads, such as ~/.claude/projects, a
-folder of Codex, or a database of ADK's. The sessions are copied into a temporary database, and shown on this
-machine alone until the command is interrupted. Files that grow are followed. The pages may compact and patch
-the copy: the files stay as they are, and nothing is left behind.
+PATH is a file, a folder or a pattern with *, in any format that 'patchlog import' reads: ~/.claude/projects, a folder of
+Codex, an ADK database. The sessions are copied into a temporary database and served to this machine only, until Ctrl-C.
+Files that grow are followed. The pages can compact and patch the copy; the files do not change.
 
-With --json the first line is {"url","sessions","files"}.
+With --json the first line is {"url", "sessions", "files"}.
 
 $ patchlog open ~/.claude/projects
 $ patchlog open session.jsonl --browser`)

@@ -22,13 +22,17 @@ import (
 
 const defaultDatabase = "patchlog.db"
 
-const introduction = `patchlog keeps the sessions of LLM agents as append-only logs. Patches say which of the events a
-model sees; nothing that was logged is lost.
+const introduction = `patchlog stores the sessions of LLM agents as append-only logs. Patches decide which events a model sees; the log keeps
+every event.
 
-KEY is app/user/session, each part percent-escaped (a slash inside a part is %2F). DATABASE is a file; or
-postgres://USER@HOST:PORT/NAME, where what is left out is taken from the PG* variables, the password file and
-the service file, and a password from there or PATCHLOG_DB, never from an argument; or the address of an
-inspector, such as http://127.0.0.1:7070/, through which a database is read that another program has open.
+KEY is app/user/session, each part percent-escaped (a slash inside a part is %2F). DATABASE is one of
+
+  a file
+  postgres://USER@HOST:PORT/NAME, any part of which may be left out
+  http://HOST:PORT/, an inspector, to read a database that another program has open
+
+Missing parts of a postgres URL are taken from the PG* variables, the password file and the service file. A password is
+taken from there or from PATCHLOG_DB, never from an argument.
 
 Exit codes: 0 done, 1 refused or failed, 2 wrong usage.`
 
@@ -83,7 +87,7 @@ func (a *app) rootCommand() *cobra.Command {
 		return usagef("%v", err)
 	})
 	fs := root.PersistentFlags()
-	fs.StringVar(&a.db, "db", cmp.Or(a.db, a.env("PATCHLOG_DB"), defaultDatabase), "the `DATABASE`: a file, postgres://... or http://...; also from the environment variable PATCHLOG_DB")
+	fs.StringVar(&a.db, "db", cmp.Or(a.db, a.env("PATCHLOG_DB"), defaultDatabase), "the `DATABASE`; also from the environment variable PATCHLOG_DB")
 	fs.Lookup("db").DefValue = defaultDatabase
 	fs.BoolVar(&a.json, "json", a.json, "write JSON, for programs")
 
@@ -315,9 +319,9 @@ func timeVar(fs *pflag.FlagSet, value *time.Time, name, usage string) {
 }
 
 // redactHelp is what commands with the flag say of it.
-const redactHelp = `With --redact, placeholders such as [card 3f9a1c07] replace keys, cards, IBANs, e-mail addresses and telephone
-numbers; --redact=key,ip chooses among key, card, iban, email, phone and ip. Names and postal addresses are not
-found. The same secret has the same placeholder in all runs with the same PATCHLOG_REDACT_KEY, itself a secret.`
+const redactHelp = `--redact replaces keys, cards, IBANs, e-mail addresses and telephone numbers by placeholders such as [card 3f9a1c07];
+--redact=key,ip selects among key, card, iban, email, phone and ip. Names and postal addresses are not found. With the
+same PATCHLOG_REDACT_KEY, itself a secret, a value has the same placeholder in all runs.`
 
 // redaction is the flag --redact: what is redacted.
 type redaction struct{ patterns []redact.Pattern }
@@ -325,7 +329,7 @@ type redaction struct{ patterns []redact.Pattern }
 const defaultKinds = "default"
 
 func (f *redaction) declare(cmd *cobra.Command) {
-	cmd.Flags().VarPF(f, "redact", "", "replace secrets by placeholders, or those of these `KINDS`").NoOptDefVal = defaultKinds
+	cmd.Flags().VarPF(f, "redact", "", "replace secrets, or those of these `KINDS`, by placeholders").NoOptDefVal = defaultKinds
 	cmd.RegisterFlagCompletionFunc("redact", cobra.FixedCompletions(kinds(), cobra.ShellCompDirectiveNoFileComp))
 }
 

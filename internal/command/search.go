@@ -20,15 +20,14 @@ import (
 
 func (a *app) searchCommand() *cobra.Command {
 	cmd := command(`search KEY QUERY...
-Find events by what they say, hidden ones too
+Find events by their text, also hidden ones
 
-QUERY is plain words, ids, paths or numbers. The best matches come first, also events beside a match. Each
-event shows its index in the visible log, or the patch that hides it. Summaries are left out unless --summaries
-is given. A TIME is such as 2025-01-02T15:04:05Z, or a date, which means its beginning in UTC.
+QUERY is words, ids, paths or numbers. The best matches come first. Each event is shown with its index in the visible log,
+or with the patch that hides it. A TIME is such as 2025-01-02T15:04:05Z, or a date, for its first moment in UTC.
 
-With --json each event is a line {"key","seq","index","event","summary","score","snippet","place"}: index is among
-the events of the record, and place is {"index","hiddenBy","hiddenBySeq"}, with the index -1 of a hidden event. A
-snippet is {"text","marks"}; marks are byte offsets in the text.
+With --json each event is a line {"key", "seq", "index", "event", "summary", "score", "snippet", "place"}. index counts
+the events of the record. place is {"index", "hiddenBy", "hiddenBySeq"}; its index is -1 if the event is hidden. snippet
+is {"text", "marks"}, where marks are byte offsets.
 
 $ patchlog search shop/ada/4711 TR-88-1234567 --hidden`)
 	fs := cmd.Flags()

@@ -35,18 +35,17 @@ type serving struct {
 
 func (a *app) serveCommand() *cobra.Command {
 	cmd := command(`serve
-Show the sessions in a browser
+Serve the inspector: web pages that show the sessions
 
-The inspector is served over HTTP until it is interrupted, and its address printed. It only reads, unless
---write or --erase is given. Port 0 takes a free port.
+The pages only read, unless --write or --erase is given. Ctrl-C ends it. Port 0 takes a free port. With --json the first
+line is {"url", "write", "erase"}.
 
-A database file has one owner. A program that has it open can mount the inspector itself (docs/INSPECTOR.md);
-on PostgreSQL both run side by side.
+A database file has one owner. A program that has it open can mount the inspector itself (docs/INSPECTOR.md). On
+PostgreSQL both run side by side.
 
-Any address but this machine's demands a token: that of the environment variable PATCHLOG_TOKEN, else a new one,
-which is printed with the address. There is no TLS. Requests must name a host that is served;
---host adds names. With --redact, downloads, and what a summarizer is given, have placeholders in place of
-secrets; the pages do not. With --json the first line is {"url","write","erase"}.
+An address that other machines can reach needs a token: that of the environment variable PATCHLOG_TOKEN, else a new one,
+printed with the address. There is no TLS. Requests must name the host that is served; --host adds names. --redact puts
+placeholders into downloads and into what a summarizer reads, not into pages.
 
 $ patchlog serve --write`)
 	var f serving
@@ -55,7 +54,7 @@ $ patchlog serve --write`)
 	fs.StringArrayVar(&f.hosts, "host", nil, "answer requests for the host `NAME`, too; may be repeated")
 	fs.BoolVar(&f.write, "write", false, "let the pages write")
 	fs.BoolVar(&f.erase, "erase", false, "let the pages erase")
-	fs.Float64Var(&f.price, "price", 0, "the `PRICE` of a million input tokens, to show what hidden events save in each prompt")
+	fs.Float64Var(&f.price, "price", 0, "the `PRICE` of a million input tokens, to show what hidden events save per prompt")
 	f.compact.declareSummarizer(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if err := f.compact.check(); err != nil {

@@ -24,9 +24,8 @@ func (a *app) sessionsCommand() *cobra.Command {
 	cmd := command(`sessions [APP[/USER]]
 List the sessions
 
-They are sorted by key; with APP or APP/USER, only theirs are listed, each percent-escaped. Shown are the
-records of the log, the events that a model sees, the estimated tokens of all events and of the visible ones,
-and the time of the newest event or patch.
+They are sorted by key. APP and USER, each percent-escaped, select theirs. The columns are the records in the log, the
+events that a model sees, the estimated tokens of all events and of the visible ones, and the time of the last activity.
 
 $ patchlog sessions shop/ada`)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -54,15 +53,13 @@ $ patchlog sessions shop/ada`)
 
 func (a *app) statsCommand() *cobra.Command {
 	cmd := command(`stats [KEY]
-Show a session's size, how much of it a model sees, and its state
+Show the size of a session, what a model sees of it, and its state
 
-Tokens are estimated, for the whole log and for the visible events. The prompt's size is estimated from the
-newest count that a model returned (usageMetadata), unless a patch was logged since. The state includes the
-current values of keys that sessions share (app: and user:). With --at, it is the state after an earlier
-record, without shared values.
+Tokens are estimated. The size of the prompt is estimated from the last count that a model returned (usageMetadata),
+unless a patch was logged since. The state includes the current values that sessions share (app: and user: keys); with
+--at it does not.
 
-Without KEY, it is the size of the database file: live bytes are in use, and 'patchlog vacuum' returns
-the free ones.
+Without KEY, the size of the database file is shown: live bytes are in use, and 'patchlog vacuum' returns the free ones.
 
 $ patchlog stats shop/ada/4711`)
 	var at *uint64
@@ -81,10 +78,9 @@ $ patchlog stats shop/ada/4711`)
 
 func (a *app) deleteCommand() *cobra.Command {
 	cmd := command(`delete KEY
-Delete a session with its whole log
+Delete a session and its whole log
 
-This cannot be undone. What patches have hidden is deleted too. Values that sessions share (app: and
-user: keys) stay.
+This cannot be undone, also for hidden events. Values that sessions share (app: and user: keys) stay.
 
 $ patchlog delete shop/ada/4711 --yes`)
 	dryRun := confirm(cmd, func(args []string) error {
@@ -183,19 +179,19 @@ func (a *app) stats(ctx context.Context, keyText string, at *uint64) error {
 
 func (a *app) exportCommand() *cobra.Command {
 	cmd := command(`export KEY
-Write a session as text
+Write a session as JSON lines
 
-Each line is a record as a JSON object with its seq, below a header with the initial state. An import of this
-text gives an equal session. On a terminal, characters that could control it are escaped.
+Each line is a record with its seq, below a header with the initial state. Importing this text gives an equal session. On
+a terminal, control characters are escaped.
 
 ` + redactHelp + `
-The header then says "redacted". An import of it gives a log of the same shape.
+The header then says "redacted". Importing it gives a log of the same shape.
 
 $ patchlog export shop/ada/4711 > session.jsonl`)
 	fs := cmd.Flags()
-	lines := fs.Bool("lines", false, "the lines of the coding agent's session file that was imported")
-	visible := fs.Bool("visible", false, "the visible events alone, without header and seqs")
-	html := fs.Bool("html", false, "one page for a browser or a printer, with what the model sees and the log")
+	lines := fs.Bool("lines", false, "write the lines of the imported session file of a coding agent")
+	visible := fs.Bool("visible", false, "write only the visible events, without header and seqs")
+	html := fs.Bool("html", false, "write an HTML page with the visible events and the whole log")
 	var redacted redaction
 	redacted.declare(cmd)
 	cmd.RunE = a.onSession(nil, func(ctx context.Context, s *store.Store, key store.Key, _ []string) error {
