@@ -162,13 +162,12 @@ func (a *app) withStore(ctx context.Context, use Use, do func(s *store.Store) er
 	return errors.Join(do(s), s.Close())
 }
 
-// withSession calls do with the database, which must be there, and the key. Other sessions may be missing in it.
-func (a *app) withSession(ctx context.Context, text string, use Use, do func(s *store.Store, key store.Key) error) error {
-	key, err := parseKey(text)
-	if err != nil {
-		return err
+// withFile is withStore for a command that reads the database as a whole, which an inspector does not show.
+func (a *app) withFile(ctx context.Context, use Use, do func(s *store.Store) error) error {
+	if isInspector(a.db) {
+		return errors.New("an inspector shows sessions, not the database as a whole; run this where the database is")
 	}
-	return a.withStore(ctx, use, func(s *store.Store) error { return suggestSession(ctx, s, key, do(s, key)) }, key)
+	return a.withStore(ctx, use, do)
 }
 
 func parseKey(text string) (store.Key, error) {

@@ -80,8 +80,8 @@ func (c inspectorClient) get(ctx context.Context, path string, query url.Values)
 		request.Header.Set("Authorization", "Bearer "+c.token)
 	}
 	answer, err := http.DefaultClient.Do(request)
-	if err != nil {
-		return nil, err
+	if wrong := (*url.Error)(nil); errors.As(err, &wrong) {
+		return nil, fmt.Errorf("no inspector answers at %s: %w", c.base.Host, wrong.Err)
 	}
 	switch {
 	case answer.StatusCode == http.StatusOK:

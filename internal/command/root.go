@@ -216,8 +216,13 @@ func command(help string) *cobra.Command {
 // not set.
 func (a *app) onSession(dryRun *bool, do func(ctx context.Context, s *store.Store, key store.Key, args []string) error) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
-		use := writingUnless(dryRun == nil || *dryRun)
-		return a.withSession(cmd.Context(), args[0], use, func(s *store.Store, key store.Key) error { return do(cmd.Context(), s, key, args) })
+		key, err := parseKey(args[0])
+		if err != nil {
+			return err
+		}
+		return a.withStore(cmd.Context(), writingUnless(dryRun == nil || *dryRun), func(s *store.Store) error {
+			return suggestSession(cmd.Context(), s, key, do(cmd.Context(), s, key, args))
+		}, key)
 	}
 }
 

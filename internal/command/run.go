@@ -1,4 +1,7 @@
 // Package command is the command patchlog, without its main function.
+//
+// root.go has the tree of commands. Each command is in the file of its name, except patch, pin, repair, revert and
+// rewind, which are in change.go, and delete, which is in sessions.go.
 package command
 
 import (

@@ -350,7 +350,7 @@ func TestReadThroughInspector(t *testing.T) {
 	must(t, "", "patch", "a/u/s", "0", "1", "--allow-orphans")
 	reads := [][]string{
 		{"log", "a/u/s"}, {"log", "a/u/Ü%2F2"}, {"log", "a/u/s", "--at", "2"}, {"audit", "a/u/s"}, {"diff", "a/u/s", "1"}, {"loss", "a/u/s"}, {"export", "a/u/s"},
-		{"sessions"}, {"search", "a/u/s", "lamp", "--all"}, {"verify"},
+		{"sessions"}, {"search", "a/u/s", "lamp", "--all"},
 	}
 	var want []string
 	for _, args := range reads {
@@ -374,15 +374,20 @@ func TestReadThroughInspector(t *testing.T) {
 		t.Errorf("sessions of a user who has none: exit code %d, %q, %q", code, got, errs)
 	}
 	for wrong, call := range map[string][]string{
-		"demands the token":          {"", "sessions"},
-		"is only read through":       {"secret", "pin", "a/u/s", "2"},
-		"a/u/none: not found":        {"secret", "log", "a/u/none"},
-		"not the address":            {"secret", "sessions", "--db", "http://"},
-		"connection refused":         {"secret", "sessions", "--db", "http://127.0.0.1:1/"},
-		"is it the address of an in": {"secret", "sessions", "--db", s.address().String() + "elsewhere/"},
+		"demands the token":                     {"", "sessions"},
+		"is only read through":                  {"secret", "pin", "a/u/s", "2"},
+		"a/u/none: not found":                   {"secret", "log", "a/u/none"},
+		"not the address":                       {"secret", "sessions", "--db", "http://"},
+		"no inspector answers at 127.0.0.1:1: ": {"secret", "sessions", "--db", "http://127.0.0.1:1/"},
+		"is it the address of an in":            {"secret", "sessions", "--db", s.address().String() + "elsewhere/"},
 	} {
 		if code, out, errs := try(call[0], call[1:]...); code != exitFailed || out != "" || !strings.Contains(errs, wrong) || strings.Contains(errs, "secret") {
 			t.Errorf("%v: exit code %d, %q, %q", call, code, out, errs)
+		}
+	}
+	for _, args := range [][]string{{"verify"}, {"verify", "a/u/s"}, {"stats"}, {"backup", "saved.db"}, {"vacuum"}} {
+		if code, out, errs := try("secret", args...); code != exitFailed || out != "" || !strings.Contains(errs, "not the database as a whole") {
+			t.Errorf("%v: exit code %d, %q, %q", args, code, out, errs)
 		}
 	}
 	if code, text := s.end(); code != exitDone || text != "" {

@@ -6,18 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"iter"
-	"maps"
-	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/patchlog-dev/patchlog/inspector"
 	"github.com/patchlog-dev/patchlog/internal/present"
-	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store"
-	"github.com/patchlog-dev/patchlog/store/migrate"
 )
 
 func (a *app) sessionsCommand() *cobra.Command {
@@ -47,31 +42,6 @@ $ patchlog sessions shop/ada`)
 			return a.sessions(from.list(cmd.Context(), opts))
 		}
 		return a.withStore(cmd.Context(), Reading, func(s *store.Store) error { return a.sessions(s.List(cmd.Context(), opts)) })
-	}
-	return cmd
-}
-
-func (a *app) statsCommand() *cobra.Command {
-	cmd := command(`stats [KEY]
-Show the size of a session, what a model sees of it, and its state
-
-Tokens are estimated. The size of the prompt is estimated from the last count that a model returned (usageMetadata),
-unless a patch was logged since. The state includes the current values that sessions share (app: and user: keys); with
---at it does not.
-
-Without KEY, the size of the database file is shown: live bytes are in use, and 'patchlog vacuum' returns the free ones.
-
-$ patchlog stats shop/ada/4711`)
-	var at *uint64
-	seqVar(cmd.Flags(), &at, "at", "as it stood after the record with this `SEQ`")
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		switch {
-		case len(args) > 0:
-			return a.stats(cmd.Context(), args[0], at)
-		case at != nil:
-			return usagef("KEY is missing; --at is for a session")
-		}
-		return a.withStore(cmd.Context(), Reading, func(s *store.Store) error { return a.space(cmd.Context(), s) })
 	}
 	return cmd
 }
@@ -147,83 +117,4 @@ func errDamaged(n int) error {
 		return nil
 	}
 	return fmt.Errorf("%s: %w; patchlog verify says more", present.Counted(n, "damaged session"), store.ErrCorrupt)
-}
-
-func (a *app) stats(ctx context.Context, keyText string, at *uint64) error {
-	return a.withSession(ctx, keyText, Reading, func(s *store.Store, key store.Key) error {
-		bar := a.progress("stats")
-		st, values, err := present.Measure(ctx, s, key, at, func(seq, of uint64) {
-			bar.update(int64(seq), int64(of), present.Counted(seq, "record"))
-		})
-		bar.end()
-		if err != nil {
-			return err
-		}
-		if a.json {
-			return a.out.document(struct {
-				present.Stats
-				State map[string]patch.Value `json:"state"`
-			}{st, values})
-		}
-		if err := a.out.rows(st.Rows()); err != nil || len(values) == 0 {
-			return err
-		}
-		a.out.line()
-		t := newTable("state key", "value")
-		for _, key := range slices.Sorted(maps.Keys(values)) {
-			t.add(cell{present.Printable(key), cyan}, cell{present.ValueText(values[key]), plain})
-		}
-		return a.out.table(t)
-	})
-}
-
-func (a *app) exportCommand() *cobra.Command {
-	cmd := command(`export KEY
-Write a session as JSON lines
-
-Each line is a record with its seq, below a header with the initial state. Importing this text gives an equal session. On
-a terminal, control characters are escaped.
-
-` + redactHelp + `
-The header then says "redacted". Importing it gives a log of the same shape.
-
-$ patchlog export shop/ada/4711 > session.jsonl`)
-	fs := cmd.Flags()
-	lines := fs.Bool("lines", false, "write the lines of the imported session file of a coding agent")
-	visible := fs.Bool("visible", false, "write only the visible events, without header and seqs")
-	html := fs.Bool("html", false, "write an HTML page with the visible events and the whole log")
-	var redacted redaction
-	redacted.declare(cmd)
-	cmd.RunE = a.onSession(nil, func(ctx context.Context, s *store.Store, key store.Key, _ []string) error {
-		by, err := a.redactor(redacted)
-		switch {
-		case err != nil:
-			return err
-		case *lines && (*visible || by != nil):
-			return usagef("--lines gives back whole files; neither --visible nor --redact goes with it")
-		case *html && (*lines || *visible):
-			return usagef("--html has both logs; neither --lines nor --visible goes with it")
-		case *html:
-			return inspector.WriteHTML(ctx, s, key, a.out.w, by)
-		}
-		counts := "record"
-		if *lines {
-			counts = "line"
-		}
-		bar := a.quietProgress("export")
-		defer bar.end()
-		out := &countingLines{w: a.out.w, after: func(n int64) { bar.update(0, 0, present.Counted(n, counts)) }}
-		if a.out.screen {
-			out.w = &safeJSON{w: a.out.w}
-		}
-		if !*lines {
-			return s.Export(ctx, key, out, store.ExportOptions{Visible: *visible, Redact: by})
-		}
-		err = migrate.WriteLines(out, s.RawEvents(ctx, key, 1))
-		if err == nil && out.n == 0 {
-			err = fmt.Errorf("session %s was not read from a session file", key)
-		}
-		return err
-	})
-	return cmd
 }

@@ -156,7 +156,7 @@ func (f *File) key(s *Session, id string, n int) store.Key {
 			if len(f.pieces) > 1 {
 				key.Session += "-" + strconv.Itoa(n+1)
 			}
-			if n == 0 {
+			if n == 0 && f.opts.Folder == "" { // in a folder, the key is expected to be the path
 				s.Differences = append(s.Differences, Difference{What: "the file has no session id: the session is named after the file; a KEY before the file gives it another name"})
 			}
 		}

@@ -1,0 +1,64 @@
+package command
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/patchlog-dev/patchlog/inspector"
+	"github.com/patchlog-dev/patchlog/internal/present"
+	"github.com/patchlog-dev/patchlog/store"
+	"github.com/patchlog-dev/patchlog/store/migrate"
+)
+
+func (a *app) exportCommand() *cobra.Command {
+	cmd := command(`export KEY
+Write a session as JSON lines
+
+Each line is a record with its seq, below a header with the initial state. Importing this text gives an equal session. On
+a terminal, control characters are escaped.
+
+` + redactHelp + `
+The header then says "redacted". Importing it gives a log of the same shape.
+
+$ patchlog export shop/ada/4711 > session.jsonl`)
+	fs := cmd.Flags()
+	lines := fs.Bool("lines", false, "write the lines of the imported session file of a coding agent")
+	visible := fs.Bool("visible", false, "write only the visible events, without header and seqs")
+	html := fs.Bool("html", false, "write an HTML page with the visible events and the whole log")
+	var redacted redaction
+	redacted.declare(cmd)
+	cmd.RunE = a.onSession(nil, func(ctx context.Context, s *store.Store, key store.Key, _ []string) error {
+		by, err := a.redactor(redacted)
+		switch {
+		case err != nil:
+			return err
+		case *lines && (*visible || by != nil):
+			return usagef("--lines gives back whole files; neither --visible nor --redact goes with it")
+		case *html && (*lines || *visible):
+			return usagef("--html has both logs; neither --lines nor --visible goes with it")
+		case *html:
+			return inspector.WriteHTML(ctx, s, key, a.out.w, by)
+		}
+		counts := "record"
+		if *lines {
+			counts = "line"
+		}
+		bar := a.quietProgress("export")
+		defer bar.end()
+		out := &countingLines{w: a.out.w, after: func(n int64) { bar.update(0, 0, present.Counted(n, counts)) }}
+		if a.out.screen {
+			out.w = &safeJSON{w: a.out.w}
+		}
+		if !*lines {
+			return s.Export(ctx, key, out, store.ExportOptions{Visible: *visible, Redact: by})
+		}
+		err = migrate.WriteLines(out, s.RawEvents(ctx, key, 1))
+		if err == nil && out.n == 0 {
+			err = fmt.Errorf("session %s was not read from a session file", key)
+		}
+		return err
+	})
+	return cmd
+}

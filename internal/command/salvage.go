@@ -1,0 +1,188 @@
+package command
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/patchlog-dev/patchlog/internal/present"
+	"github.com/patchlog-dev/patchlog/patch"
+	"github.com/patchlog-dev/patchlog/store"
+)
+
+func (a *app) salvageCommand() *cobra.Command {
+	cmd := command(`salvage OLD NEW
+Copy the intact records of a damaged file to a new one
+
+OLD may be truncated or scrambled: all its pages are read, and each record with a valid checksum is written to NEW, which
+must not exist. OLD is not changed; no program should write to it meanwhile.
+
+A session with a gap ends before it. The records behind the gap become the session KEY~from-SEQ, where patches are events
+without effect (customMetadata.patchlog.salvaged). KEY~maybe-deleted may have been deleted, KEY~without-state lost its
+initial state, and salvaged/unknown/session-NUMBER its key. A session about which nothing tells whether it was deleted
+keeps its key and is reported. --leave-out-doubtful skips both.
+
+The exit code is 1 if something is lost or in doubt. With --json each session is a line {"key", "parts", "records",
+"lost", "endUnknown", "maybeDeleted", "nameless", "stateless", "whole"}, and the last line has the totals.
+
+$ patchlog salvage patchlog.db salvaged.db`)
+	sure := cmd.Flags().Bool("leave-out-doubtful", false, "leave out sessions that may have been deleted")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		return a.salvage(cmd.Context(), args[0], args[1], *sure)
+	}
+	return cmd
+}
+
+func (a *app) salvage(ctx context.Context, from, to string, sure bool) (err error) {
+	if _, _, isURL, _ := splitURL(to); isURL {
+		return usagef("NEW is a file; 'patchlog import' brings its sessions elsewhere")
+	}
+	if _, err := os.Lstat(to); err == nil {
+		return fmt.Errorf("%q is there already; what is salvaged goes into a new file", to)
+	} else if !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	file, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	info, err := file.Stat()
+	switch {
+	case err != nil:
+		return err
+	case !info.Mode().IsRegular():
+		return fmt.Errorf("%q is not a file", from)
+	}
+	s, err := a.openDatabase(ctx, to, Creating, a.bulk())
+	if err != nil {
+		return err
+	}
+	bar := a.progress("salvage")
+	found, err := store.Salvage(ctx, io.NewSectionReader(file, 0, info.Size()), s, store.SalvageOptions{LeaveOutDoubtful: sure, Progress: bar.sessions})
+	bar.end()
+	err = errors.Join(err, s.Close())
+	if err != nil || len(found.Sessions) == 0 && found.Shared.Written == 0 {
+		if removeErr := os.Remove(to); removeErr != nil {
+			return errors.Join(err, fmt.Errorf("%q is not a whole salvage: %w", to, removeErr))
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("salvage failed, and the incomplete file %q was removed: %w", to, err)
+	}
+	return a.salvaged(found)
+}
+
+// salvaged says what became of the sessions of a file, and of the rest.
+func (a *app) salvaged(found store.Salvaged) error {
+	amiss := len(found.Shared.Maybe) + len(found.Shared.Lost)
+	for _, s := range found.Sessions {
+		if !s.Whole {
+			amiss++
+		}
+		if a.json {
+			a.out.document(s)
+		} else {
+			a.salvagedLines(s)
+		}
+	}
+	if err := a.salvagedTotal(found); err != nil {
+		return err
+	}
+	if len(found.Sessions) == 0 && found.Shared.Written == 0 {
+		return errors.New("nothing was found that could be salvaged")
+	}
+	if amiss > 0 {
+		return fmt.Errorf("not all is as it was: of %s some is lost or in doubt", present.Counted(amiss, "session or shared value"))
+	}
+	return nil
+}
+
+func (a *app) salvagedLines(s store.SalvagedSession) {
+	text := fmt.Sprintf("%s: %s", s.Key, present.Counted(s.Records, "record"))
+	if s.Whole {
+		a.out.line(text)
+		return
+	}
+	for _, doubt := range []struct {
+		is   bool
+		text string
+	}{
+		{s.Nameless, "its key is lost"}, {s.Stateless, "its initial state is lost"}, {s.MaybeDeleted, "it may have been deleted"},
+		{s.EndUnknown, "how far its log went is lost"}, {len(s.Lost) > 0, "lost: " + spansText(s.Lost)},
+	} {
+		if doubt.is {
+			text += ", " + doubt.text
+		}
+	}
+	a.out.line(text)
+	for _, p := range s.Parts {
+		line := fmt.Sprintf("  %s: empty", p.Key)
+		if p.To >= p.From {
+			line = fmt.Sprintf("  %s: %s", p.Key, spansText([]patch.Span{p.Span}))
+		}
+		if p.Texts > 0 {
+			line += fmt.Sprintf(", %s kept as text", present.Counted(p.Texts, "record"))
+		}
+		if p.Doubtful {
+			line += ", of which one is not the one that was written, or none"
+		}
+		a.out.line(line)
+	}
+}
+
+// shownSpans is how many stretches of records are named in a line.
+const shownSpans = 20
+
+func spansText(lost []patch.Span) string {
+	var texts []string
+	for _, l := range lost[:min(len(lost), shownSpans)] {
+		text := fmt.Sprint(l.From)
+		if l.To > l.From {
+			text = fmt.Sprintf("%d-%d", l.From, l.To)
+		}
+		texts = append(texts, text)
+	}
+	if more := len(lost) - len(texts); more > 0 {
+		texts = append(texts, fmt.Sprintf("and %d more stretches", more))
+	}
+	return strings.Join(texts, ", ")
+}
+
+func (a *app) salvagedTotal(f store.Salvaged) error {
+	if a.json {
+		return a.out.document(struct {
+			store.Salvaged
+			Sessions int `json:"sessions"`
+		}{f, len(f.Sessions)})
+	}
+	a.out.linef("%s, %s, %s", present.Counted(len(f.Sessions), "session"), present.Counted(f.Records, "record"), present.Counted(f.Shared.Written, "shared value"))
+	for _, name := range f.Shared.Maybe {
+		a.out.linef("shared value %s: it may be outdated", present.Printable(name))
+	}
+	for _, name := range f.Shared.Lost {
+		a.out.linef("shared value %s: it is lost", present.Printable(name))
+	}
+	if f.LeftOut > 0 {
+		a.out.linef("left out: %s that may have been deleted", present.Counted(f.LeftOut, "session"))
+	}
+	if f.Deleted > 0 {
+		a.out.linef("left out: %s that had been deleted or never finished, with %s", present.Counted(f.Deleted, "session"), present.Counted(f.DeletedRecords, "record"))
+	}
+	if f.Metas < 2 {
+		a.out.linef("of the two pages that name the newest commit %d are whole", f.Metas)
+	}
+	if f.BrokenPages > 0 {
+		a.out.linef("%s of %d not in form", present.Counted(f.BrokenPages, "page"), f.Pages)
+	}
+	if f.Unread > 0 {
+		a.out.linef("%s that the disk did not give", present.Counted(f.Unread, "byte"))
+	}
+	return a.out.flush()
+}

@@ -1,0 +1,56 @@
+package command
+
+import (
+	"context"
+
+	"github.com/spf13/cobra"
+
+	"github.com/patchlog-dev/patchlog/internal/present"
+	"github.com/patchlog-dev/patchlog/store"
+	"github.com/patchlog-dev/patchlog/store/backend"
+)
+
+func (a *app) vacuumCommand() *cobra.Command {
+	cmd := command(`vacuum
+Free the space of deleted and erased records
+
+The database is written to a new file beside the old one, which needs as much space again, and then replaces it. If that
+is interrupted, the old file stays. 'patchlog stats' shows how many bytes are free.
+
+$ patchlog vacuum`)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		return a.withFile(cmd.Context(), Writing, func(s *store.Store) error { return a.vacuum(cmd.Context(), s) })
+	}
+	return cmd
+}
+
+func (a *app) vacuum(ctx context.Context, s *store.Store) error {
+	before, err := s.Vacuum(ctx, store.VacuumOptions{DryRun: true})
+	if err != nil {
+		return err
+	}
+	after, err := s.Vacuum(ctx, store.VacuumOptions{})
+	if err != nil {
+		return err
+	}
+	return a.receipt(struct {
+		Before backend.Space `json:"before"`
+		After  backend.Space `json:"after"`
+	}{before, after}, "%s: %s bytes, before %s", a.db, present.Grouped(after.File), present.Grouped(before.File))
+}
+
+// space shows how much room the database takes up.
+func (a *app) space(ctx context.Context, s *store.Store) error {
+	space, err := s.Vacuum(ctx, store.VacuumOptions{DryRun: true})
+	if err != nil {
+		return err
+	}
+	if a.json {
+		return a.out.document(space)
+	}
+	return a.out.rows([]present.Row{
+		{Name: "file", Text: present.Grouped(space.File) + " bytes"},
+		{Name: "  live", Text: present.Grouped(space.Live) + " bytes"},
+		{Name: "  free", Text: present.Grouped(space.Free) + " bytes"},
+	})
+}

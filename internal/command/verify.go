@@ -1,0 +1,85 @@
+package command
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/patchlog-dev/patchlog/internal/present"
+	"github.com/patchlog-dev/patchlog/store"
+)
+
+func (a *app) verifyCommand() *cobra.Command {
+	cmd := command(`verify [KEY]
+Check the database, or one session, for damage
+
+It checks the checksums, seqs and ids of all records, and compares snapshots with the log; without KEY, also the file's
+structure. The exit code is 1 if there are problems. With --json each problem is a line {"key", "seq", "problem"}, and the
+last line is {"sessions", "problems"}.
+
+$ patchlog verify`)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		var key store.Key
+		if len(args) > 0 {
+			var err error
+			if key, err = parseKey(args[0]); err != nil {
+				return err
+			}
+		}
+		return a.withFile(cmd.Context(), Reading, func(s *store.Store) error {
+			return suggestSession(cmd.Context(), s, key, a.verify(cmd.Context(), s, store.VerifyOptions{Key: key}))
+		})
+	}
+	return cmd
+}
+
+func (a *app) verify(ctx context.Context, s *store.Store, opts store.VerifyOptions) error {
+	sessions, problems := int64(0), int64(0)
+	if opts.Key != (store.Key{}) {
+		sessions = 1 // of one session no progress is told
+	}
+	bar := a.quietProgress("verify")
+	defer bar.end()
+	opts.Progress = func(key store.Key) {
+		sessions++
+		bar.update(sessions, 0, fmt.Sprintf("%d sessions", sessions))
+	}
+	for p, err := range s.Verify(ctx, opts) {
+		if err != nil {
+			return err
+		}
+		problems++
+		if err := a.problem(p); err != nil {
+			return err
+		}
+	}
+	bar.end()
+	var err error
+	switch {
+	case a.json:
+		err = a.out.document(struct {
+			Sessions int64 `json:"sessions"`
+			Problems int64 `json:"problems"`
+		}{sessions, problems})
+	case problems == 0 && opts.Key != (store.Key{}):
+		err = a.out.linef("%s: nothing is wrong", opts.Key)
+	case problems == 0:
+		err = a.out.linef("%s: nothing is wrong", present.Counted(sessions, "session"))
+	}
+	if err == nil && problems > 0 {
+		err = fmt.Errorf("%s found", present.Counted(problems, "problem"))
+	}
+	return err
+}
+
+func (a *app) problem(p store.Problem) error {
+	if !a.json {
+		return a.out.line(present.Printable(p.String()))
+	}
+	return a.out.document(struct {
+		Key     store.Key `json:"key"`
+		Seq     uint64    `json:"seq,omitzero"`
+		Problem error     `json:"problem,omitzero"`
+	}{p.Key, p.Seq, p.Err})
+}
