@@ -335,6 +335,33 @@ func TestLinksLeadSomewhere(t *testing.T) {
 	}
 }
 
+// FORMAT.md describes each bucket of a database file.
+func TestFormatNamesBuckets(t *testing.T) {
+	buckets := regexp.MustCompile(`bucket\w+ += \[\]byte\("(\w+)"\)`).FindAllStringSubmatch(read(t, "../store/bolt/bolt.go"), -1)
+	if len(buckets) < 10 {
+		t.Errorf("%d buckets were found", len(buckets))
+	}
+	for _, bucket := range buckets {
+		if !strings.Contains(read(t, "FORMAT.md"), "\n| `"+bucket[1]+"` |") {
+			t.Errorf("FORMAT.md has no bucket %s", bucket[1])
+		}
+	}
+}
+
+// The figures of SETTINGS.md are of the configurations that it shows.
+func TestSettingsAreMeasured(t *testing.T) {
+	measured := read(t, "../bench/quality/policies.go")
+	lines := regexp.MustCompile(`(?m)^cfg\.\w+ = \w+`).FindAllString(read(t, "SETTINGS.md"), -1)
+	if len(lines) < 3 {
+		t.Errorf("%d settings were found", len(lines))
+	}
+	for _, line := range lines {
+		if !strings.Contains(measured, "\t"+line+"\n") {
+			t.Errorf("bench/quality has no policy with %q", line)
+		}
+	}
+}
+
 // make help lists what has a comment, so every target has one.
 func TestMakeTargetsAreExplained(t *testing.T) {
 	makefile := read(t, "../Makefile")
