@@ -327,12 +327,27 @@ func TestLinksLeadSomewhere(t *testing.T) {
 	}
 	for _, file := range append(files, "../README.md", "../CONTRIBUTING.md", "../CHANGELOG.md") {
 		text := regexp.MustCompile("(?s)```.*?```").ReplaceAllString(read(t, file), "") // code has no links
-		for _, link := range regexp.MustCompile(`\]\(([^)#:]+)\)`).FindAllStringSubmatch(text, -1) {
-			if _, err := os.Stat(filepath.Join(filepath.Dir(file), link[1])); err != nil {
+		for _, link := range regexp.MustCompile(`\]\(([^):]+)\)`).FindAllStringSubmatch(text, -1) {
+			target, section, ok := strings.Cut(link[1], "#")
+			if target = filepath.Join(filepath.Dir(file), target); link[1][0] == '#' {
+				target = file
+			}
+			if _, err := os.Stat(target); err != nil {
 				t.Errorf("%s: %v", file, err)
+			} else if ok && !slices.Contains(headings(read(t, target)), section) {
+				t.Errorf("%s: %s has no heading #%s", file, target, section)
 			}
 		}
 	}
+}
+
+// headings returns the headings of a page as links name them.
+func headings(text string) (names []string) {
+	for _, heading := range regexp.MustCompile(`(?m)^#+ (.*)$`).FindAllStringSubmatch(text, -1) {
+		name := regexp.MustCompile(`[^\w -]`).ReplaceAllString(strings.ToLower(heading[1]), "")
+		names = append(names, strings.ReplaceAll(name, " ", "-"))
+	}
+	return names
 }
 
 // FORMAT.md describes each bucket of a database file.
