@@ -144,7 +144,7 @@ func (a *app) audit(ctx context.Context, s *store.Store, key store.Key, which au
 	return a.out.table(t)
 }
 
-// cells are the columns of a record.
+// cells returns the record's columns.
 func (r audited) cells() []cell {
 	by, text, at, tokens := cell{}, cell{}, time.Time{}, ""
 	if e := r.Record.Event; e != nil {
@@ -163,17 +163,17 @@ func (r audited) cells() []cell {
 	return []cell{{fmt.Sprint(r.Record.Seq), plain}, {fmt.Sprint(r.Turn), dim}, {at.Format(time.DateTime), dim}, {tokens, dim}, by, text}
 }
 
-// mostAdded is how many of the events are shown that a patch added: a revert can bring back thousands.
+// mostAdded limits the added events that are shown of a patch: a revert can bring back thousands.
 const mostAdded = 3
 
-// addNotes adds to the last row of a table what the record did.
+// addNotes adds lines about the record's effect below the last row of a table.
 func (a *app) addNotes(t *table, r audited) {
 	indent := strings.Repeat(" ", noteIndent)
 	if typeOf(r.Record) == receiptType {
 		t.note(a.out.fill(safeText(indent + present.PatchText(r.Record.Patch))))
 	}
 	notes := r.effect.Notes()
-	if most := len(notes) - len(r.Added) + mostAdded; most < len(notes)-1 { // those of added events come last
+	if most := len(notes) - len(r.Added) + mostAdded; most < len(notes)-1 { // the notes of added events come last
 		notes = append(notes[:most:most], present.Note{Text: fmt.Sprintf("and %d more, to index %d", len(notes)-most, r.Start+len(r.Added)-1)})
 	}
 	for _, n := range notes {
@@ -191,5 +191,5 @@ func idsOf(events []*patch.Event) (ids []string) {
 
 var noteStyles = map[present.NoteKind]style{present.NoteGroup: dim, present.NoteSkipped: red}
 
-// noteIndent is where a note stands below a record.
+// noteIndent is the indentation of a note below a record.
 const noteIndent = 8

@@ -93,10 +93,10 @@ func countSessions(ctx context.Context, s *store.Store) (n int, err error) {
 }
 
 func errThere(path string) error {
-	return fmt.Errorf("%q is there; a backup replaces nothing", path)
+	return fmt.Errorf("%q exists; a backup replaces no file", path)
 }
 
-// publish gives a file its name, and makes that durable.
+// publish renames the draft to path, durably, unless path exists.
 func publish(draft, path string) error {
 	switch err := os.Link(draft, path); {
 	case errors.Is(err, fs.ErrExist):

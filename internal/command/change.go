@@ -113,7 +113,7 @@ $ patchlog pin shop/ada/4711 17 --remove`)
 	})
 }
 
-// nothing is a change that a session does not need, and says why.
+// nothing is a change that the session does not need. Its text is the reason.
 type nothing string
 
 func (nothing) Preview(_ context.Context, _ *store.Store, _ store.Key, on fold.View) (store.Preview, error) {
@@ -186,7 +186,7 @@ $ patchlog rewind shop/ada/4711 --turn 4 --dry-run`)
 	cmd.MarkFlagsMutuallyExclusive("turn", "record", "invocation")
 	cmd.Args = func(cmd *cobra.Command, args []string) error {
 		if len(args) == 2 {
-			return usagef("%q: say --turn, --record or --invocation", args[1])
+			return usagef("%q: write --turn, --record or --invocation before it", args[1])
 		}
 		return operands(cmd, args)
 	}
@@ -194,7 +194,7 @@ $ patchlog rewind shop/ada/4711 --turn 4 --dry-run`)
 		if record != nil {
 			where.Record = *record
 		} else if where == (ops.Invocation{}) {
-			return usagef("say where to go back to: --turn, --record or --invocation")
+			return usagef("give --turn, --record or --invocation")
 		}
 		return nil
 	}
@@ -222,23 +222,23 @@ const (
 
 func declareDryRun(cmd *cobra.Command) *bool { return cmd.Flags().Bool("dry-run", false, dryRunUsage) }
 
-// declareAuthor declares who makes a change: the records that it logs say so.
+// declareAuthor declares --author, the author of the records that a change logs.
 func (a *app) declareAuthor(cmd *cobra.Command, author *string) {
 	user := cmp.Or(a.env("USER"), a.env("LOGNAME"), a.env("USERNAME"), "patchlog")
 	cmd.Flags().StringVar(author, "author", user, "log this `NAME` as the author (default the user's name)")
 	cmd.Flags().Lookup("author").DefValue = ""
 }
 
-// patches returns the change that an edit by hand makes.
+// patches returns the change for an edit.
 func (a *app) patches(edit ops.Edit, options store.PatchOptions) ops.Change {
 	edit.NewID = a.options.NewID
 	return ops.Patches{Plan: edit.Patches, Options: options}
 }
 
-// Visible events that are shown before and after a change.
+// diffContext is the number of unchanged visible events shown before and after a change.
 const diffContext = 2
 
-// changes completes a command that makes a planned change of a session as it is now, or shows what that would do.
+// changes completes a command that applies a planned change to a session, or previews it with --dry-run.
 func (a *app) changes(cmd *cobra.Command, plan func(ctx context.Context, s *store.Store, key store.Key, v fold.View, args []string) (ops.Change, error)) *cobra.Command {
 	dryRun := declareDryRun(cmd)
 	cmd.RunE = a.onSession(dryRun, func(ctx context.Context, s *store.Store, key store.Key, args []string) error {
@@ -273,7 +273,7 @@ func (a *app) changes(cmd *cobra.Command, plan func(ctx context.Context, s *stor
 	return cmd
 }
 
-// showChanged says what a change did.
+// showChanged writes the receipt of a change.
 func (a *app) showChanged(key store.Key, before fold.View, done store.Committed) error {
 	d := present.DifferenceOf(before, done.View)
 	if a.json {

@@ -70,7 +70,7 @@ $ patchlog compact shop/ada/4711 --interval 0 --token-threshold 20000 --retain 3
 	return cmd
 }
 
-// showPlan says what would be summarised next.
+// showPlan shows the window that would be summarised next.
 func (a *app) showPlan(key store.Key, d compaction.Decision) error {
 	if a.json {
 		return a.out.document(struct {
@@ -85,7 +85,7 @@ func (a *app) showPlan(key store.Key, d compaction.Decision) error {
 	return a.out.line(present.NextPassesText(d))
 }
 
-// showPass writes a line about a pass as soon as it is done: a model takes its time.
+// showPass writes a line about a finished pass at once, since a model takes long for the next one.
 func (a *app) showPass(key store.Key, summarizer string, p ops.Pass) (err error) {
 	if a.json {
 		err = a.out.document(struct {
@@ -99,7 +99,7 @@ func (a *app) showPass(key store.Key, summarizer string, p ops.Pass) (err error)
 	return errors.Join(err, a.out.flush())
 }
 
-// showCompacted says what the passes come to, or why there was none.
+// showCompacted sums up the passes, or gives the reason why there was none.
 func (a *app) showCompacted(key store.Key, summarizer string, before, after fold.View, d compaction.Decision, done ops.Compacted) error {
 	switch {
 	case len(done.Passes) == 0 && done.Stopped != "":
@@ -114,7 +114,7 @@ func (a *app) showCompacted(key store.Key, summarizer string, before, after fold
 		before.Len(), present.Counted(after.Len(), "visible event"), present.Grouped(d.PromptTokens), present.Grouped(tokens), after.Seq())
 }
 
-// compactFlags say when a session is compacted, and by whom.
+// compactFlags are the flags of a compaction: when a session is compacted, and which summarizer writes.
 type compactFlags struct {
 	cfg        compaction.Config // without its summarizer
 	run        compaction.Run
@@ -124,7 +124,7 @@ type compactFlags struct {
 	redacted   redaction
 }
 
-// declareSummarizer declares the flags that say by whom, and leaves all others at their defaults.
+// declareSummarizer declares the flags of the summarizer, and leaves all others at their defaults.
 func (f *compactFlags) declareSummarizer(cmd *cobra.Command) {
 	f.cfg = compaction.DefaultConfig()
 	f.cfg.InvocationTokens = 0 // no invocation is running
@@ -148,13 +148,13 @@ func (f *compactFlags) declare(cmd *cobra.Command) {
 	fs.StringVar(&f.run.Focus, "focus", "", "a few `WORDS` about what summaries should keep above all; for models")
 }
 
-// check finds what no flag alone has wrong.
+// check validates the flags together.
 func (f *compactFlags) check() error {
 	switch {
 	case f.model != "" && f.summarizer == extractive:
 		return usagef("--model is for --summarizer %s", byGemini)
 	case gemini.Options{Model: f.model}.Validate() != nil:
-		return usagef("--model: %q is no model's name", f.model)
+		return usagef("--model: %q is not the name of a model", f.model)
 	case f.cfg.TokenThreshold+f.cfg.CompactionInterval+f.cfg.ClearAfter == 0:
 		return usagef("--interval, --token-threshold and --clear-after are 0: nothing would ever be done")
 	}
@@ -170,8 +170,7 @@ const (
 	extractive = "extractive"
 )
 
-// useSummarizer puts into the configuration who writes the summaries, and returns the
-// name.
+// useSummarizer sets the configuration's summarizer, and returns its name.
 func (a *app) useSummarizer(ctx context.Context, f *compactFlags) (string, error) {
 	key := cmp.Or(a.env("GOOGLE_API_KEY"), a.env("GEMINI_API_KEY"))
 	name := f.summarizer
@@ -187,7 +186,7 @@ func (a *app) useSummarizer(ctx context.Context, f *compactFlags) (string, error
 		return name, nil
 	}
 	if key == "" {
-		return "", errors.New("gemini wants an API key, in the environment variable GOOGLE_API_KEY or GEMINI_API_KEY; --summarizer extractive needs none")
+		return "", errors.New("gemini needs an API key in the environment variable GOOGLE_API_KEY or GEMINI_API_KEY; --summarizer extractive needs none")
 	}
 	g, err := gemini.New(ctx, gemini.Options{
 		APIKey: key, Model: f.model, BaseURL: a.env("GOOGLE_GEMINI_BASE_URL"),

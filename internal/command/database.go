@@ -17,20 +17,19 @@ import (
 	"github.com/patchlog-dev/patchlog/store/pg"
 )
 
-// Use is what a command does with a database.
+// Use is how a command opens a database.
 type Use int
 
 const (
-	// Reading changes nothing, in the database or around it, needs no right to, and runs
-	// beside others that read.
+	// Reading needs only the permission to read, changes no file, and runs beside other readers.
 	Reading Use = iota
-	// Writing needs a database that is there.
+	// Writing needs an existing database.
 	Writing
-	// Creating makes the database if it is not there.
+	// Creating creates the database if it does not exist.
 	Creating
 )
 
-// writingUnless is the use of a command that writes, unless it is only to show what it would.
+// writingUnless returns Reading for a dry run, else Writing.
 func writingUnless(dryRun bool) Use {
 	if dryRun {
 		return Reading
@@ -38,11 +37,11 @@ func writingUnless(dryRun bool) Use {
 	return Writing
 }
 
-// ErrNoDatabase: there is no such database.
+// ErrNoDatabase: the database does not exist.
 var ErrNoDatabase = errors.New("there is no database")
 
-// openDatabase opens a database that the user has named: a file by its path, another by a URL. Where sessions are copied for
-// it, those whose keys are given are all that is needed.
+// openDatabase opens a database by a file's path or a URL. From an inspector it copies only the sessions in only, or all
+// if there are none.
 func (a *app) openDatabase(ctx context.Context, name string, use Use, opts store.Options, only ...store.Key) (*store.Store, error) {
 	if isInspector(name) {
 		return a.openInspector(ctx, name, use, opts, only...)
@@ -66,8 +65,7 @@ var (
 	settingForm = regexp.MustCompile(`(?i)\b(ssl)?password\s*=`)
 )
 
-// splitURL splits what a user gave as a database. Errors do not have it, since it may hold
-// a password.
+// splitURL splits the name of a database. Errors do not quote the name, since it may contain a password.
 func splitURL(name string) (scheme, rest string, isURL bool, err error) {
 	m := schemeForm.FindStringSubmatch(name)
 	known := false
@@ -80,22 +78,22 @@ func splitURL(name string) (scheme, rest string, isURL bool, err error) {
 	case known && m[0] == name[:len(m[1])+1] && rest == "":
 		return scheme, "", true, nil
 	case known && m[2] == "":
-		return "", "", false, fmt.Errorf("a database on PostgreSQL is %s:// and what follows; a file of such a name is ./ and its name", scheme)
+		return "", "", false, fmt.Errorf("a database on PostgreSQL begins with %s://; write ./ before the name of a file", scheme)
 	case known && strings.ContainsRune(name, '\n'), known && strings.TrimSpace(name) != name:
 		return "", "", false, errors.New("the URL of the database has space around it")
 	case known && strings.Contains(tail(rest), "@"):
-		return "", "", false, errors.New("the URL of the database has an @ behind its host; it is written %40 there, and in a user's name or a password / is %2F, ? is %3F and # is %23")
+		return "", "", false, errors.New("the URL of the database has an @ behind its host; write it as %40 there, and in a user's name or a password write / as %2F, ? as %3F and # as %23")
 	case known:
 		return scheme, rest, true, nil
 	case strings.Contains(name, "://"):
 		return "", "", false, errors.New("the database is neither a file nor a URL that begins with postgres:// or http://")
 	case settingForm.MatchString(name):
-		return "", "", false, errors.New("the database is a file's path or a URL that begins with postgres://, not settings")
+		return "", "", false, errors.New("the database is a file or a URL that begins with postgres://, not a list of settings")
 	}
 	return "", "", false, nil
 }
 
-// tail is what follows the host of a URL.
+// tail returns the part of a URL behind the host.
 func tail(rest string) string {
 	if i := strings.IndexAny(rest, "/?#"); i >= 0 {
 		return rest[i:]
@@ -103,15 +101,13 @@ func tail(rest string) string {
 	return ""
 }
 
-// errPassword is what becomes of a password on the command line.
-const errPassword = "a password on the command line is seen by other users of the machine; give it by the environment variable PGPASSWORD or PATCHLOG_DB, or by a password file (~/.pgpass)"
+// errPassword is the error for a password on the command line.
+const errPassword = "other users of this machine can see a password on the command line; use the environment variable PGPASSWORD or PATCHLOG_DB, or a password file (~/.pgpass)"
 
-// urlArgument matches an argument, or the value of a flag in one, that is a URL of a
-// database.
+// urlArgument matches an argument, or a flag's value in it, that is the URL of a database.
 var urlArgument = regexp.MustCompile(`(?i)^(?:--?[a-z-]+=)?\s*postgres(?:ql)?:(?://)?(.*)$`)
 
-// refusePasswords refuses arguments with a password in them, wherever they stand: no other
-// error shall quote one.
+// refusePasswords refuses any argument with a password, before another error could quote it.
 func refusePasswords(args []string) error {
 	for _, arg := range args {
 		if m := urlArgument.FindStringSubmatch(arg); m != nil && hasPassword(m[1]) {
@@ -121,10 +117,10 @@ func refusePasswords(args []string) error {
 	return nil
 }
 
-// passwordSetting matches a setting behind a URL that is a password.
+// passwordSetting matches a password in the query of a URL.
 var passwordSetting = regexp.MustCompile(`(?i)[?&;]\s*(ssl)?password\s*=[^&;]`)
 
-// hasPassword reports whether what follows a URL's scheme has a password, or may.
+// hasPassword reports whether a URL, without its scheme, has or may have a password.
 func hasPassword(rest string) bool {
 	if text, err := url.PathUnescape(rest); err == nil {
 		rest = text
@@ -134,11 +130,11 @@ func hasPassword(rest string) bool {
 	return password != "" || passwordSetting.MatchString(rest)
 }
 
-// openFile opens the database in a file.
+// openFile opens a database file.
 func openFile(path string, use Use, opts store.Options) (*store.Store, error) {
 	switch info, err := os.Stat(path); {
 	case errors.Is(err, fs.ErrNotExist) && use != Creating:
-		return nil, fmt.Errorf("%w %q; 'patchlog import' makes one, and --db names another", ErrNoDatabase, path)
+		return nil, fmt.Errorf("%w %q; 'patchlog import' creates one, and --db names another", ErrNoDatabase, path)
 	case err != nil && use != Creating:
 		return nil, err
 	case err == nil && info.IsDir():
@@ -149,8 +145,7 @@ func openFile(path string, use Use, opts store.Options) (*store.Store, error) {
 	return store.Open(path, opts)
 }
 
-// withStore calls do with the database, which must be there if it is not for creating. Sessions other than those whose keys
-// are given may be missing in it.
+// withStore opens the database and calls do. With keys, sessions with other keys may be missing in the store.
 func (a *app) withStore(ctx context.Context, use Use, do func(s *store.Store) error, only ...store.Key) error {
 	s, err := a.openDatabase(ctx, a.db, use, a.options, only...)
 	if errors.Is(err, store.ErrLocked) {
@@ -162,7 +157,7 @@ func (a *app) withStore(ctx context.Context, use Use, do func(s *store.Store) er
 	return errors.Join(do(s), s.Close())
 }
 
-// withFile is withStore for a command that reads the database as a whole, which an inspector does not show.
+// withFile is withStore for a command that needs the whole database, which an inspector does not show.
 func (a *app) withFile(ctx context.Context, use Use, do func(s *store.Store) error) error {
 	if isInspector(a.db) {
 		return errors.New("an inspector shows sessions, not the database as a whole; run this where the database is")
@@ -180,26 +175,26 @@ func parseKey(text string) (store.Key, error) {
 	return key, nil
 }
 
-// openPostgres opens a database on PostgreSQL. No error has a password of the URL.
+// openPostgres opens a database on PostgreSQL. No error quotes the URL's password.
 func openPostgres(ctx context.Context, name string, use Use, opts store.Options) (*store.Store, error) {
 	dsn, schema := cutSchema(name)
 	logger := opts.Logger
 	if use == Reading {
-		logger = slog.New(slog.DiscardHandler) // of what it may not remove
+		logger = slog.New(slog.DiscardHandler) // it logs leftovers, which only a writer may remove
 	}
 	b, err := pg.OpenBackend(ctx, dsn, pg.Options{Schema: schema, NoCreate: use != Creating, Logger: logger})
 	var version *pg.VersionError
 	switch {
 	case errors.As(err, &version) && version.Has == 0 && use != Creating:
-		return nil, fmt.Errorf("%w: PostgreSQL has no schema %q with sessions; 'patchlog import' makes it", ErrNoDatabase, version.Schema)
+		return nil, fmt.Errorf("%w: PostgreSQL has no schema %q with sessions; 'patchlog import' creates it", ErrNoDatabase, version.Schema)
 	case err != nil:
 		return nil, err
 	}
 	return store.New(b, opts)
 }
 
-// cutSchema takes the schema's name out of a URL. A URL without anything behind its scheme
-// becomes "", the driver's defaults.
+// cutSchema removes the setting schema from a URL and returns it. A URL that is only a scheme becomes "", for the driver's
+// defaults.
 func cutSchema(name string) (dsn, schema string) {
 	if _, rest, _ := strings.Cut(name, "://"); rest == "" {
 		return "", ""

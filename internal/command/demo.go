@@ -13,7 +13,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// demoFiles are the demo's script, demo.txt, and the sessions and events that its commands read.
+// demoFiles are the demo's script, demo.txt, and the files that its commands read.
 //
 //go:embed demo
 var demoFiles embed.FS
@@ -29,13 +29,13 @@ $ patchlog demo`)
 	return cmd
 }
 
-// demoTime is when the demo's patches are logged: after its events.
+// demoTime is the clock of the demo, later than its events.
 var demoTime = time.Date(2024, 6, 6, 9, 0, 0, 0, time.UTC)
 
 // demoStep is a command of the demo, with its explanation.
 type demoStep struct {
 	text, line string
-	fails      bool // the command refuses, as it should
+	fails      bool // the command must be refused
 }
 
 // demoSteps reads the script: for each step its explanation after "# ", and the command after "$ ", or after "! " if it

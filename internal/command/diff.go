@@ -64,7 +64,7 @@ func (a *app) showDifference(head string, d present.Difference, around int) erro
 
 var signStyles = map[present.Sign]style{present.Added: green, present.Removed: red, present.Changed: yellow}
 
-// stateRows writes what becomes of the state.
+// stateRows writes the change of the state.
 func (o *output) stateRows(rows []present.StateRow) error {
 	if len(rows) == 0 {
 		return o.line(present.SameState)

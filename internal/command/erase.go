@@ -88,7 +88,7 @@ $ patchlog erase --all-sessions --match 'DE89 3704' --reason 'request 812' --dry
 // erasing is a run of erase.
 type erasing struct {
 	ops.Erase
-	events []string // as they were named
+	events []string // as the user named them
 }
 
 func (a *app) erase(ctx context.Context, s *store.Store, e erasing) error {
@@ -123,7 +123,7 @@ func remainingText(n int) string {
 	return present.RemainingMatches(n) + " Without --values keep they become null."
 }
 
-// showErasure shows what was erased of a session, or of a user.
+// showErasure writes the receipt of an erasure.
 func (a *app) showErasure(of string, e store.Erasure, dryRun bool) error {
 	if a.json {
 		return a.out.document(struct {

@@ -75,13 +75,13 @@ type importing struct {
 	*app
 	maxBytes    int64
 	compactions string
-	key         store.Key // what is given of it
+	key         store.Key // by KEY, or in parts by --app and --user
 	ignored     []string
 	opts        migrate.Options
 
 	bar    *progress
 	target *store.Store
-	many   bool // sessions: a session without news has no line
+	many   bool // several sessions: those with nothing new have no line
 }
 
 func (r *importing) run(ctx context.Context, args []string) (err error) {

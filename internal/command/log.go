@@ -103,7 +103,7 @@ func (a *app) log(ctx context.Context, s *store.Store, key store.Key, last int, 
 	return a.out.eventTable(entries, first, !history, turns)
 }
 
-// logLines writes events for programs, from one on.
+// logLines writes the events from index first on as JSON.
 func (a *app) logLines(ctx context.Context, entries []fold.Entry, first int, indexed bool) error {
 	for i, e := range entries[first:] {
 		if err := ctx.Err(); err != nil {
@@ -120,7 +120,7 @@ func (a *app) logLines(ctx context.Context, entries []fold.Entry, first int, ind
 	return nil
 }
 
-// eventTable writes a table of the events from an index on, with their turns if these are known.
+// eventTable writes a table of the events from index first on, with their turns if these are known.
 func (o *output) eventTable(entries []fold.Entry, first int, indexed bool, turns ops.Turns) error {
 	if len(entries) == first {
 		return nil
@@ -142,7 +142,7 @@ func (o *output) eventTable(entries []fold.Entry, first int, indexed bool, turns
 	return o.table(t)
 }
 
-// leastText is for how many columns of text a table leaves others out.
+// leastText is the width of the text column below which a table drops other columns.
 const leastText = 36
 
 // entriesOf returns the visible log.
@@ -154,7 +154,7 @@ func entriesOf(v fold.View) []fold.Entry {
 	return entries
 }
 
-// eventCells are the cells that say id, author and content of an event.
+// eventCells returns the cells for an event's id, author and content.
 func eventCells(entry fold.Entry) []cell {
 	e := entry.Event
 	id := cell{present.ShortID(e.ID()), dim}
@@ -171,5 +171,5 @@ func eventCells(entry fold.Entry) []cell {
 
 var textStyles = map[present.Kind]style{present.Call: yellow, present.Response: yellow, present.Summary: magenta}
 
-// authorText is an author as a column shows it.
+// authorText returns an author, shortened for a column.
 func authorText(author string) string { return cut(present.Printable(author), 24) }

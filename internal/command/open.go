@@ -71,7 +71,7 @@ func (a *app) open(ctx context.Context, paths []string, addr string, browser boo
 		return err
 	}
 	if sessions == 0 {
-		return errors.New("there is no session in what was named; 'patchlog import --help' lists the formats that are read")
+		return errors.New("no session was found; 'patchlog import --help' lists the formats")
 	}
 	logs := slog.NewTextHandler(flushed{a.errs}, nil)
 	cfg := compaction.DefaultConfig()
@@ -114,7 +114,7 @@ func (a *app) open(ctx context.Context, paths []string, addr string, browser boo
 type following struct {
 	importing
 	paths []string
-	seen  map[string]os.FileInfo // as they were when they were read
+	seen  map[string]os.FileInfo // of each file when it was read last
 }
 
 // follow returns an import of files and folders into a store. It reports only problems and the files that are not read.
@@ -128,12 +128,12 @@ func (a *app) follow(s *store.Store, paths []string) *following {
 	}
 }
 
-// followEvery is how often files are looked at; if a look takes long, less often.
+// followEvery is the shortest interval at which files are checked. It grows if checking takes long.
 const followEvery = time.Second
 
-// run reads files that have changed, and new ones, until the context is done. What goes wrong is told once for each change.
+// run imports files that change, and new ones, until the context is done. A problem is reported once for each change.
 func (f *following) run(ctx context.Context) {
-	f.bar = &progress{} // it would be drawn between lines of the log
+	f.bar = &progress{} // a bar would be drawn between the lines of the log
 	for wait := followEvery; ; {
 		select {
 		case <-ctx.Done():
@@ -176,7 +176,7 @@ func (f *following) read(ctx context.Context) error {
 	return f.errs.flush()
 }
 
-// openBrowser opens an address in the browser that the system has for it.
+// openBrowser opens an address in the system's default browser.
 func openBrowser(ctx context.Context, address string) error {
 	name, args := "xdg-open", []string{address}
 	switch runtime.GOOS {

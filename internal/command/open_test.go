@@ -32,11 +32,11 @@ func TestOpen(t *testing.T) {
 		t.Errorf("exit code %d: %s", code, text)
 	}
 	for wrong, args := range map[string][]string{
-		"no such file":        {"open", "none"},
-		"of no format":        {"open", "folder/notes.txt"},
-		"there is no session": {"open", "others"},
-		"of this machine":     {"open", "folder", "--addr", "0.0.0.0:0"},
-		"PATH is missing":     {"open"},
+		"no such file":         {"open", "none"},
+		"of no format":         {"open", "folder/notes.txt"},
+		"no session was found": {"open", "others"},
+		"of this machine":      {"open", "folder", "--addr", "0.0.0.0:0"},
+		"PATH is missing":      {"open"},
 	} {
 		if code, _, text := newShell().try(t, "", args...); code == exitDone || !strings.Contains(text, wrong) {
 			t.Errorf("%q: exit code %d: %s", args, code, text)

@@ -25,19 +25,19 @@ import (
 	"github.com/patchlog-dev/patchlog/internal/present"
 )
 
-// output is a buffered stream that knows whether a person looks at it. Nothing that it
-// writes can drive a terminal but its own colours and its progress bar: see drives.
+// output is a buffered stream that knows whether it is a terminal. Except for its own colours and its progress bar, it
+// writes nothing that can control a terminal: see drives.
 type output struct {
 	w       *bufio.Writer
 	screen  bool     // a terminal
 	tty     *os.File // the terminal, for a pager; nil if there is none
 	colours bool
 	columns int
-	wraps   bool  // long lines: a person reads them in columns
-	json    *bool // problems are JSON; nil: they are not
+	wraps   bool  // long lines are broken
+	json    *bool // whether problems are JSON; nil means no
 }
 
-// Columns of output that is no terminal.
+// defaultColumns is the width of output that is not a terminal.
 const defaultColumns = 120
 
 func newOutput(w io.Writer, env func(string) string) *output {
@@ -86,7 +86,7 @@ func (o *output) row(text painted) error {
 	return o.w.WriteByte('\n') // a bufio.Writer keeps its first error
 }
 
-// Terminals with fewer columns than this are not written for.
+// leastColumns is the smallest width that lines are broken for.
 const leastColumns = 40
 
 // wrap breaks lines that have more than most columns at spaces. A line that a break begins is indented like the line that
@@ -122,7 +122,7 @@ func joinLines(text string) string { return lineEnd.ReplaceAllString(text, "$1 $
 // colourCode matches what [output.paint] writes around a text.
 var colourCode = regexp.MustCompile("\x1b\\[[0-9]*m")
 
-// problem writes that something went wrong.
+// problem writes an error.
 func (o *output) problem(text string) error {
 	if o.json != nil && *o.json {
 		return o.document(struct {
@@ -132,7 +132,7 @@ func (o *output) problem(text string) error {
 	return o.line(o.paint(red, "patchlog:"), " ", present.Printable(text))
 }
 
-// lines writes lines of text.
+// lines writes each text as a line.
 func (o *output) lines(texts []string) {
 	for _, text := range texts {
 		o.line(text)
@@ -143,13 +143,13 @@ func (o *output) linef(format string, args ...any) error {
 	return o.line(fmt.Sprintf(format, args...))
 }
 
-// Write writes text of the command's own, such as its help. Its tabs stay.
+// Write writes text of cobra's, such as a completion script. Its tabs stay.
 func (o *output) Write(text []byte) (int, error) {
 	o.w.WriteString(present.EscapeUnless(func(r rune) bool { return r == '\n' || r == '\t' || !drives(r) }, string(text)))
 	return len(text), nil // a bufio.Writer keeps its first error, for flush
 }
 
-// style is a terminal's code for how text looks; empty is plain.
+// style is a terminal's code for a colour or weight; empty is plain.
 type style string
 
 const (
@@ -163,7 +163,7 @@ const (
 	cyan    style = "36"
 )
 
-// painted is text that is safe but for the colours it has.
+// painted is safe text, possibly with colour codes.
 type painted string
 
 func (o *output) paint(s style, text string) painted {
@@ -174,15 +174,15 @@ func (o *output) paint(s style, text string) painted {
 	return painted("\x1b[" + string(s) + "m" + text + "\x1b[0m")
 }
 
-// terminalWidth says how many columns of a terminal characters take: none, one or two.
-// It does not depend on the environment.
+// terminalWidth counts the columns that characters take on a terminal: none, one or two. It does not depend on the
+// environment.
 var terminalWidth runewidth.Condition
 
 func columnsOf(text string) int { return terminalWidth.StringWidth(text) }
 
 const ellipsis = "…"
 
-// cut returns the text in at most most columns; what is cut off shows as an ellipsis.
+// cut shortens the text to at most most columns, with an ellipsis at the end.
 func cut(text string, most int) string {
 	if columnsOf(text) <= most {
 		return text
@@ -216,24 +216,21 @@ func (o *output) highlight(pieces []present.Piece, most int) painted {
 	return painted(b.String() + end)
 }
 
-// drives reports whether a character, written as it is, could make a terminal do or show
-// something else than the text says: a control character (of C0 or C1, or DEL), one that
-// turns the direction of the text around it, or a line separator.
+// drives reports whether a character could control a terminal or falsify what it shows: a control character (C0, C1 or
+// DEL), one that changes the direction of text, or a line separator.
 func drives(r rune) bool {
 	return unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r) || r == '\u2028' || r == '\u2029'
 }
 
-// safeText returns the text with an escape for each character that could drive a terminal, and for each byte that is not
-// UTF-8. Lines stay lines.
+// safeText escapes each character that drives a terminal, except newlines, and each byte that is not UTF-8.
 func safeText(text string) string {
 	return present.EscapeUnless(func(r rune) bool { return r == '\n' || !drives(r) }, text)
 }
 
-// safeJSON passes JSON text on, with an escape for each character in it that could drive
-// a terminal. What the JSON says stays the same.
+// safeJSON writes JSON text to w and escapes each character that drives a terminal. The JSON's value does not change.
 type safeJSON struct {
 	w    io.Writer
-	rest []byte // the bytes of a character whose end has not come yet
+	rest []byte // the first bytes of a character whose end is not written yet
 }
 
 func (s *safeJSON) Write(text []byte) (int, error) {
@@ -249,7 +246,7 @@ func (s *safeJSON) Write(text []byte) (int, error) {
 		case r == utf8.RuneError && !utf8.FullRune(text):
 			s.rest = append([]byte(nil), text...)
 			size = len(text)
-		case r >= 0x7f && drives(r): // those below stand between values, or are escaped already
+		case r >= 0x7f && drives(r): // lower ones are between values, or already escaped
 			out = fmt.Appendf(out, `\u%04x`, r)
 		default:
 			out = append(out, text[:size]...)
@@ -268,17 +265,17 @@ type cell struct {
 	style style
 }
 
-// table is rows of cells in columns. On a narrow terminal columns are left out, and then the wide one is cut.
+// table is rows of cells in columns. On a narrow terminal, columns are dropped, and then the widest one is cut.
 type table struct {
 	heads []string
-	right []bool // by column: numbers stand at the right
-	wide  int    // the column that is cut: the last one, unless set
-	least int    // columns are left out as long as the wide one has fewer columns of the terminal than this
-	drops []int  // columns that may be left out, in this order
+	right []bool // the columns that are aligned at the right, such as numbers
+	wide  int    // the column that is cut; by default the last one
+	least int    // columns are dropped while the wide one is narrower than this
+	drops []int  // the columns that may be dropped, in this order
 	rows  []row
 }
 
-// row is a row of a table, with the lines that stand below it.
+// row is a row of a table, with lines below it.
 type row struct {
 	cells []cell
 	notes []painted
@@ -298,11 +295,10 @@ func (t *table) note(text painted) {
 	last.notes = append(last.notes, text)
 }
 
-// leastLast is the least width of the wide column, however narrow the terminal.
+// leastLast is the minimum width of the wide column on any terminal.
 const leastLast = 24
 
-// fit returns the widths of the columns that are shown, and 0 for others, so that the wide one has what a terminal
-// leaves to it.
+// fit returns the widths of the columns on a terminal: 0 for dropped ones, and the remaining space for the wide one.
 func (t *table) fit(columns int, widths []int) []int {
 	widths = slices.Clone(widths)
 	rest := func() int {
@@ -323,7 +319,7 @@ func (t *table) fit(columns int, widths []int) []int {
 	return widths
 }
 
-// Blanks between columns.
+// columnGap is the number of blanks between columns.
 const columnGap = 2
 
 func (o *output) table(t *table) error {
@@ -354,7 +350,7 @@ func (o *output) table(t *table) error {
 	return err
 }
 
-// rows writes figures with their names.
+// rows writes names and values in two columns.
 func (o *output) rows(rows []present.Row) error {
 	t := newTable("", "")
 	for _, r := range rows {
@@ -366,7 +362,7 @@ func (o *output) rows(rows []present.Row) error {
 // cells returns a row as a line.
 func (o *output) cells(row []cell, widths []int, t *table) painted {
 	var b strings.Builder
-	gap := 0 // blanks that are due before the next text
+	gap := 0 // blanks to write before the next text
 	for i, c := range row {
 		if widths[i] == 0 {
 			continue
@@ -389,8 +385,8 @@ func (o *output) cells(row []cell, widths []int, t *table) painted {
 	return painted(b.String())
 }
 
-// document writes v as one line of JSON, by the tags of its fields. A nil slice is an empty array, and errors are strings.
-// Literals are unchanged, except that characters that can control a terminal are escaped.
+// document writes v as one line of JSON. A nil slice is an empty array, and an error is a string. Literals are kept as they
+// are, except that characters that drive a terminal are escaped.
 func (o *output) document(v any) error {
 	w := &safeJSON{w: o.w}
 	if err := json.MarshalWrite(w, v, errorsAsText, json.Deterministic(true), jsontext.PreserveRawStrings(true)); err != nil {
@@ -401,7 +397,7 @@ func (o *output) document(v any) error {
 
 var errorsAsText = json.WithMarshalers(json.MarshalFunc(func(err error) ([]byte, error) { return json.Marshal(err.Error()) }))
 
-// receipt writes what a command did: a document with --json, else a line.
+// receipt writes the result of a command: a document with --json, else a line.
 func (a *app) receipt(document any, format string, args ...any) error {
 	if a.json {
 		return a.out.document(document)
@@ -409,8 +405,7 @@ func (a *app) receipt(document any, format string, args ...any) error {
 	return a.out.linef(format, args...)
 }
 
-// terminal reports whether w is a terminal, and how many columns it has; 0 means that
-// it does not say.
+// terminal reports whether w is a terminal, and how many columns it has; 0 means unknown.
 func terminal(w io.Writer) (columns int, ok bool) {
 	switch w := w.(type) {
 	case interface{ terminalColumns() int }:
@@ -422,8 +417,8 @@ func terminal(w io.Writer) (columns int, ok bool) {
 	return 0, false
 }
 
-// paged runs a command and shows its output in a pager, if the output is a terminal and there is a pager: less, or the
-// command in the environment variable PAGER. less does not wait if the text fits on the screen.
+// paged calls do and, on a terminal, shows its output in a pager: less, or the command in the environment variable PAGER.
+// less does not wait if the text fits on the screen.
 func (a *app) paged(ctx context.Context, do func() error) error {
 	pager := strings.Fields(cmp.Or(a.env("PAGER"), "less -FRX"))
 	if a.out.tty == nil || a.json || len(pager) == 0 {
@@ -441,8 +436,7 @@ func (a *app) paged(ctx context.Context, do func() error) error {
 	return err
 }
 
-// progress draws a bar on standard error while long work goes on, if that is a
-// terminal. Work that is soon done shows none.
+// progress draws a bar on standard error, if that is a terminal, once work has taken progressAfter.
 type progress struct {
 	out   *output // nil if nothing is drawn
 	label string
@@ -456,7 +450,7 @@ const (
 	barColumns    = 24
 )
 
-// progress starts a bar. end must be called before anything else is written.
+// progress starts a bar. Call end before writing anything else.
 func (a *app) progress(label string) *progress {
 	p := &progress{label: label, next: time.Now().Add(progressAfter)}
 	if a.errs.screen {
@@ -465,8 +459,7 @@ func (a *app) progress(label string) *progress {
 	return p
 }
 
-// quietProgress is progress for a command that writes to standard output meanwhile: a bar
-// would be drawn into it on a terminal.
+// quietProgress is progress for a command that meanwhile writes to standard output. If that is a terminal, there is no bar.
 func (a *app) quietProgress(label string) *progress {
 	p := a.progress(label)
 	if a.out.screen {
@@ -475,8 +468,7 @@ func (a *app) quietProgress(label string) *progress {
 	return p
 }
 
-// update says how far the work is: done of total, and what that means in words. A
-// total of 0 is not known.
+// update draws the progress: done of total, and that in words. A total of 0 means unknown.
 func (p *progress) update(done, total int64, words string) {
 	if p.out == nil || time.Now().Before(p.next) {
 		return
@@ -494,12 +486,12 @@ func (p *progress) update(done, total int64, words string) {
 	p.out.flush()
 }
 
-// sessions is update for work of which all sessions are the total.
+// sessions is update for work that is counted in sessions.
 func (p *progress) sessions(done, all int) {
 	p.update(int64(done), int64(all), fmt.Sprintf("%d of %s", done, present.Counted(all, "session")))
 }
 
-// end takes the bar away.
+// end removes the bar.
 func (p *progress) end() {
 	if p.drawn {
 		fmt.Fprint(p.out.w, "\r\x1b[K")
@@ -508,7 +500,7 @@ func (p *progress) end() {
 	}
 }
 
-// countingLines counts the lines that are written through it, and tells after.
+// countingLines counts the lines written to w, and calls after with their number.
 type countingLines struct {
 	w     io.Writer
 	n     int64

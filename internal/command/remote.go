@@ -15,20 +15,20 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// isInspector reports whether a database is named by the address of an inspector that shows it.
+// isInspector reports whether the name of a database is the address of an inspector.
 func isInspector(name string) bool {
 	return strings.HasPrefix(name, "http://") || strings.HasPrefix(name, "https://")
 }
 
-// openInspector returns a copy, in memory, of sessions that an inspector shows: those whose keys are given, or all that the
-// request may read. Another program has the database open meanwhile, and goes on writing.
+// openInspector copies the sessions in only, or all that the user may read, from an inspector into memory. The program
+// that has the database open goes on writing.
 func (a *app) openInspector(ctx context.Context, address string, use Use, opts store.Options, only ...store.Key) (*store.Store, error) {
 	from, err := a.inspectorClient(address)
 	switch {
 	case err != nil:
 		return nil, err
 	case use != Reading:
-		return nil, fmt.Errorf("a database is only read through %s://%s; stop the program that has it open to write, or use PostgreSQL", from.base.Scheme, from.base.Host)
+		return nil, fmt.Errorf("through %s://%s a database is only read; to write, stop the program that has it open, or use PostgreSQL", from.base.Scheme, from.base.Host)
 	}
 	if len(only) == 0 {
 		for info, err := range from.list(ctx, store.ListOptions{}) {
@@ -38,7 +38,7 @@ func (a *app) openInspector(ctx context.Context, address string, use Use, opts s
 			only = append(only, info.Key)
 		}
 	}
-	opts.ReadOnly = false // the copy is made
+	opts.ReadOnly = false // the copy is written
 	s, err := store.OpenMemory(opts)
 	if err != nil {
 		return nil, err
@@ -47,14 +47,14 @@ func (a *app) openInspector(ctx context.Context, address string, use Use, opts s
 	defer bar.end()
 	for n, key := range only {
 		bar.sessions(n, len(only))
-		if err := from.session(ctx, s, key); err != nil && !errors.Is(err, store.ErrNotFound) { // deleted meanwhile, or never there
+		if err := from.session(ctx, s, key); err != nil && !errors.Is(err, store.ErrNotFound) { // deleted meanwhile; a session that never existed is reported later
 			return nil, errors.Join(err, s.Close())
 		}
 	}
 	return s, nil
 }
 
-// inspectorClient returns what reads from the inspector at an address.
+// inspectorClient returns a client for the inspector at an address.
 func (a *app) inspectorClient(address string) (inspectorClient, error) {
 	base, err := url.Parse(address)
 	if err != nil || base.Host == "" {
@@ -69,7 +69,7 @@ type inspectorClient struct {
 	token string
 }
 
-// get returns the answer to a request. Errors name the host, and not the token.
+// get returns the body of a response. Errors name the host, and not the token.
 func (c inspectorClient) get(ctx context.Context, path string, query url.Values) (io.ReadCloser, error) {
 	at := url.URL{Scheme: c.base.Scheme, Host: c.base.Host, Path: strings.TrimSuffix(c.base.Path, "/") + "/" + path, RawQuery: query.Encode()}
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, at.String(), nil)
@@ -89,14 +89,14 @@ func (c inspectorClient) get(ctx context.Context, path string, query url.Values)
 	case answer.StatusCode == http.StatusNotFound && query != nil:
 		err = store.ErrNotFound
 	case answer.StatusCode == http.StatusUnauthorized:
-		err = fmt.Errorf("%s demands the token; give it by the environment variable PATCHLOG_TOKEN", c.base.Host)
+		err = fmt.Errorf("%s demands a token; set the environment variable PATCHLOG_TOKEN", c.base.Host)
 	default:
 		err = fmt.Errorf("%s answers %s; is it the address of an inspector?", c.base.Host, answer.Status)
 	}
 	return nil, errors.Join(err, answer.Body.Close())
 }
 
-// list is [store.Store.List] for the sessions that may be read.
+// list is [store.Store.List] for the sessions that the user may read.
 func (c inspectorClient) list(ctx context.Context, opts store.ListOptions) iter.Seq2[store.Info, error] {
 	return func(yield func(store.Info, error) bool) {
 		body, err := c.get(ctx, "list", nil)
@@ -123,7 +123,7 @@ func (c inspectorClient) list(ctx context.Context, opts store.ListOptions) iter.
 	}
 }
 
-// session copies a session.
+// session copies a session into a store.
 func (c inspectorClient) session(ctx context.Context, s *store.Store, key store.Key) error {
 	body, err := c.get(ctx, "export", url.Values{"key": {key.String()}})
 	if err != nil {

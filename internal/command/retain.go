@@ -15,7 +15,7 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// ageVar declares a flag that takes a time above 0, in days too.
+// ageVar declares a flag that takes a positive duration, also in days.
 func ageVar(fs *pflag.FlagSet, value *time.Duration, name, usage string) {
 	fs.Func(name, usage, func(text string) (err error) {
 		*value, err = time.ParseDuration(text)
@@ -50,7 +50,7 @@ $ patchlog retain shop --delete-after 90d --erase-hidden-after 30d --dry-run`)
 	fs.BoolVar(&policy.KeepPinned, "keep-pinned", false, "keep sessions with a visible pinned event")
 	dryRun := confirm(cmd, func([]string) error {
 		if policy.DeleteAfter+policy.EraseHiddenAfter == 0 {
-			return usagef("say what is to go: --delete-after, --erase-hidden-after or both")
+			return usagef("give --delete-after, --erase-hidden-after or both")
 		}
 		return nil
 	})

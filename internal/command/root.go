@@ -110,10 +110,10 @@ func (a *app) rootCommand() *cobra.Command {
 	return root
 }
 
-// setFlags matches the flags that an error of cobra's says exclude each other.
+// setFlags matches the flags in cobra's error about flags that exclude each other.
 var setFlags = regexp.MustCompile(`\[([^]]*)] were all set$`)
 
-// version is the module's version, as the build knows it, and what it was built with and for.
+// version returns the module's version, with the Go version and the platform of the build.
 func version() string {
 	version := "(devel)"
 	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
@@ -122,7 +122,7 @@ func version() string {
 	return fmt.Sprintf("patchlog %s %s %s/%s", version, runtime.Version(), runtime.GOOS, runtime.GOARCH)
 }
 
-// addGroup adds commands below a heading.
+// addGroup adds commands under a heading of the help.
 func (a *app) addGroup(root *cobra.Command, title string, cmds ...*cobra.Command) {
 	root.AddGroup(&cobra.Group{ID: title, Title: title + ":"})
 	for _, cmd := range cmds {
@@ -143,7 +143,7 @@ func (a *app) addGroup(root *cobra.Command, title string, cmds ...*cobra.Command
 }
 
 func missing(cmd *cobra.Command, _ []string) error {
-	return usagef("which? one of %s", strings.Join(namesOf(cmd.Commands()), ", "))
+	return usagef("a command is missing: one of %s", strings.Join(namesOf(cmd.Commands()), ", "))
 }
 
 func namesOf(cmds []*cobra.Command) []string {
@@ -156,7 +156,7 @@ func namesOf(cmds []*cobra.Command) []string {
 	return names
 }
 
-// subcommand refuses what is no command, and names those that may have been meant.
+// subcommand refuses an unknown command, and suggests similar ones.
 func subcommand(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
@@ -183,8 +183,8 @@ func help(cmd *cobra.Command, args []string) error {
 	return target.Help()
 }
 
-// operands holds the arguments to what the usage line says of them: those in brackets may
-// be left out, and of the last one with dots there may be several.
+// operands checks the arguments against the usage line: operands in brackets are optional, and one with dots may be
+// repeated.
 func operands(cmd *cobra.Command, args []string) error {
 	want := strings.Fields(cmd.Use)[1:]
 	switch i := slices.Index(args, ""); {
@@ -198,13 +198,13 @@ func operands(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// operandName is an operand of a usage line without the brackets and dots.
+// operandName returns an operand of a usage line without brackets and dots.
 func operandName(use string) string {
 	return strings.NewReplacer("[", "", "]", "", "...", "").Replace(use)
 }
 
-// command returns a command from its help: the usage line, what the command does, more about that after an empty line,
-// and examples, each after a $.
+// command returns a command made from its help: the usage line, a short description, after an empty line a long one, and
+// examples, each after a $.
 func command(help string) *cobra.Command {
 	use, rest, _ := strings.Cut(help, "\n")
 	short, rest, _ := strings.Cut(rest, "\n")
@@ -212,8 +212,8 @@ func command(help string) *cobra.Command {
 	return &cobra.Command{Use: use, Short: short, Long: strings.TrimSpace(long), Example: "  " + strings.ReplaceAll(examples, "\n$ ", "\n  ")}
 }
 
-// onSession runs a command on the session that its first operand names. The command writes if it has a dryRun, which is
-// not set.
+// onSession returns the function of a command that works on the session KEY. It opens the database for writing if dryRun
+// is not nil and false.
 func (a *app) onSession(dryRun *bool, do func(ctx context.Context, s *store.Store, key store.Key, args []string) error) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
 		key, err := parseKey(args[0])
@@ -226,7 +226,7 @@ func (a *app) onSession(dryRun *bool, do func(ctx context.Context, s *store.Stor
 	}
 }
 
-// number is a flag that takes an integer from a least one on.
+// number is the value of a flag that takes an integer not below least.
 type number struct {
 	n     *int
 	least int
@@ -259,8 +259,8 @@ func seqVar(fs *pflag.FlagSet, value **uint64, name, usage string) {
 	})
 }
 
-// confirm makes a command one whose effect cannot be undone: --yes or --dry-run has to be given. What else is wrong with
-// the arguments, as check says, comes first.
+// confirm makes a command demand --yes or --dry-run, since its effect cannot be undone. check checks the arguments before
+// that.
 func confirm(cmd *cobra.Command, check func(args []string) error) (dryRun *bool) {
 	yes := cmd.Flags().Bool("yes", false, "do it, though it cannot be undone")
 	dryRun = declareDryRun(cmd)
@@ -276,7 +276,7 @@ func confirm(cmd *cobra.Command, check func(args []string) error) (dryRun *bool)
 	return dryRun
 }
 
-// choice is a flag that takes one of a few words.
+// choice is the value of a flag that takes one of a few words.
 type choice struct {
 	value *string
 	of    []string
@@ -299,7 +299,7 @@ func choose(cmd *cobra.Command, value *string, name, usage string, of ...string)
 	cmd.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(of, cobra.ShellCompDirectiveNoFileComp))
 }
 
-// textVar declares a flag that takes a text, and not an empty one.
+// textVar declares a flag that takes a text that is not empty.
 func textVar(fs *pflag.FlagSet, value *string, name, usage string) {
 	fs.Func(name, usage, func(text string) error {
 		if text == "" {
@@ -310,7 +310,7 @@ func textVar(fs *pflag.FlagSet, value *string, name, usage string) {
 	})
 }
 
-// timeVar declares a flag that takes a time, or a date, which is the time when it begins in UTC.
+// timeVar declares a flag that takes a time, or a date for its first moment in UTC.
 func timeVar(fs *pflag.FlagSet, value *time.Time, name, usage string) {
 	fs.Func(name, usage, func(text string) (err error) {
 		if *value, err = time.Parse(time.RFC3339, text); err != nil {
@@ -323,12 +323,12 @@ func timeVar(fs *pflag.FlagSet, value *time.Time, name, usage string) {
 	})
 }
 
-// redactHelp is what commands with the flag say of it.
+// redactHelp is the help about --redact.
 const redactHelp = `--redact replaces keys, cards, IBANs, e-mail addresses and telephone numbers by placeholders such as [card 3f9a1c07];
 --redact=key,ip selects among key, card, iban, email, phone and ip. Names and postal addresses are not found. With the
 same PATCHLOG_REDACT_KEY, itself a secret, a value has the same placeholder in all runs.`
 
-// redaction is the flag --redact: what is redacted.
+// redaction is the value of the flag --redact.
 type redaction struct{ patterns []redact.Pattern }
 
 const defaultKinds = "default"
@@ -358,7 +358,7 @@ func (f *redaction) Set(text string) error {
 	return nil
 }
 
-// kinds are the names of all patterns.
+// kinds returns the names of all patterns.
 func kinds() (names []string) {
 	for _, p := range redact.All() {
 		names = append(names, p.Name)
@@ -366,7 +366,7 @@ func kinds() (names []string) {
 	return names
 }
 
-// redactor returns what the flag asks for, or nil.
+// redactor returns the redactor for the flag, or nil if it is not set.
 func (a *app) redactor(f redaction) (*redact.Redactor, error) {
 	if f.patterns == nil {
 		return nil, nil
@@ -374,10 +374,10 @@ func (a *app) redactor(f redaction) (*redact.Redactor, error) {
 	return redact.New(redact.Options{Patterns: f.patterns, Key: []byte(a.env("PATCHLOG_REDACT_KEY"))})
 }
 
-// mostSuggestions is how many names an error suggests.
+// mostSuggestions is the maximum number of names that an error suggests.
 const mostSuggestions = 3
 
-// similar returns the names that may have been meant by a word.
+// similar returns the names that are similar to a word.
 func similar(word string, names []string) []string {
 	all := &cobra.Command{SuggestionsMinimumDistance: 2}
 	for _, name := range names {
@@ -387,13 +387,13 @@ func similar(word string, names []string) []string {
 	return meant[:min(len(meant), mostSuggestions)]
 }
 
-// The sessions among which those are looked for that a key may have meant, and those that are completed.
+// Limits for the sessions that are searched for a similar key, and for those that are completed.
 const (
 	suggestedAmong = 10_000
 	mostCompleted  = 200
 )
 
-// keysOf returns the keys of sessions, those that begin with a text.
+// keysOf returns at most most keys of sessions that begin with a text.
 func keysOf(ctx context.Context, s *store.Store, begin string, most int) (keys []string) {
 	for info, err := range s.List(ctx, store.ListOptions{}) {
 		if err != nil {
@@ -408,7 +408,7 @@ func keysOf(ctx context.Context, s *store.Store, begin string, most int) (keys [
 	return keys
 }
 
-// suggestSession adds to an error which sessions may have been meant, if the session is not there.
+// suggestSession adds similar keys to an error if the session does not exist.
 func suggestSession(ctx context.Context, s *store.Store, key store.Key, err error) error {
 	if !errors.Is(err, store.ErrNotFound) {
 		return err

@@ -26,8 +26,7 @@ const (
 	exitUsage  = 2
 )
 
-// app is one run of the command: where it reads and writes, and the flags that all
-// commands share.
+// app is one run of the command: its streams, and the flags that all commands share.
 type app struct {
 	stdin   io.Reader
 	out     *output
@@ -41,10 +40,9 @@ type app struct {
 	json bool
 }
 
-// Options let tests set what would change from run to run. The zero value is the command
-// that users run.
+// Options let tests fix what varies from run to run. The zero value is for users.
 type Options struct {
-	// Store is how every database is opened: its clock, its ids, its logger.
+	// Store are the options of every database that is opened: its clock, its ids, its logger.
 	Store store.Options
 
 	// Extractive makes summaries without a model. nil means [compaction.Extractive].
@@ -53,8 +51,7 @@ type Options struct {
 
 // Main runs the process's command line and returns the exit code.
 func Main() int {
-	// Writing to a closed pipe is an error like others, so that files are closed and
-	// temporary ones removed before the command ends.
+	// Make writing to a closed pipe an error like others, so that files are closed and temporary ones removed.
 	signal.Ignore(syscall.SIGPIPE)
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -96,7 +93,7 @@ func (a *app) run(ctx context.Context, args []string) int {
 	return code
 }
 
-// execute runs a command line on a tree of commands of its own.
+// execute runs a command line on a new tree of commands.
 func (a *app) execute(ctx context.Context, args []string) error {
 	if err := refusePasswords(args); err != nil {
 		return err

@@ -41,10 +41,10 @@ $ patchlog salvage patchlog.db salvaged.db`)
 
 func (a *app) salvage(ctx context.Context, from, to string, sure bool) (err error) {
 	if _, _, isURL, _ := splitURL(to); isURL {
-		return usagef("NEW is a file; 'patchlog import' brings its sessions elsewhere")
+		return usagef("NEW must be a file; 'patchlog import' copies its sessions to another database")
 	}
 	if _, err := os.Lstat(to); err == nil {
-		return fmt.Errorf("%q is there already; what is salvaged goes into a new file", to)
+		return fmt.Errorf("%q exists; salvage writes a new file", to)
 	} else if !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
@@ -70,7 +70,7 @@ func (a *app) salvage(ctx context.Context, from, to string, sure bool) (err erro
 	err = errors.Join(err, s.Close())
 	if err != nil || len(found.Sessions) == 0 && found.Shared.Written == 0 {
 		if removeErr := os.Remove(to); removeErr != nil {
-			return errors.Join(err, fmt.Errorf("%q is not a whole salvage: %w", to, removeErr))
+			return errors.Join(err, fmt.Errorf("the incomplete file %q was not removed: %w", to, removeErr))
 		}
 	}
 	if err != nil {
@@ -79,7 +79,7 @@ func (a *app) salvage(ctx context.Context, from, to string, sure bool) (err erro
 	return a.salvaged(found)
 }
 
-// salvaged says what became of the sessions of a file, and of the rest.
+// salvaged reports what was salvaged and what was lost.
 func (a *app) salvaged(found store.Salvaged) error {
 	amiss := len(found.Shared.Maybe) + len(found.Shared.Lost)
 	for _, s := range found.Sessions {
@@ -96,10 +96,10 @@ func (a *app) salvaged(found store.Salvaged) error {
 		return err
 	}
 	if len(found.Sessions) == 0 && found.Shared.Written == 0 {
-		return errors.New("nothing was found that could be salvaged")
+		return errors.New("nothing could be salvaged")
 	}
 	if amiss > 0 {
-		return fmt.Errorf("not all is as it was: of %s some is lost or in doubt", present.Counted(amiss, "session or shared value"))
+		return fmt.Errorf("incomplete: %s with losses or doubts", present.Counted(amiss, "session or shared value"))
 	}
 	return nil
 }
@@ -137,7 +137,7 @@ func (a *app) salvagedLines(s store.SalvagedSession) {
 	}
 }
 
-// shownSpans is how many stretches of records are named in a line.
+// shownSpans is the maximum number of spans of records in a line.
 const shownSpans = 20
 
 func spansText(lost []patch.Span) string {

@@ -47,7 +47,7 @@ $ patchlog search shop/ada/4711 TR-88-1234567 --hidden`)
 		case errors.As(err, &wrong):
 			return usagef("--%s: %s", strings.ToLower(strings.TrimPrefix(wrong.Field, "Search.")), wrong.Problem)
 		case recall.Parse(search.Query).IsZero() || strings.TrimSpace(search.Query) == "":
-			return usagef("QUERY: a word is missing")
+			return usagef("QUERY has no word")
 		}
 		return nil
 	}
@@ -69,10 +69,10 @@ $ patchlog search shop/ada/4711 TR-88-1234567 --hidden`)
 	return cmd
 }
 
-// Columns before a snippet.
+// snippetIndent is the indentation of a snippet.
 const snippetIndent = 2
 
-// snippetColumns is how many columns a snippet may take.
+// snippetColumns is the maximum width of a snippet.
 func (o *output) snippetColumns() int { return max(o.columns-snippetIndent, leastLast) }
 
 func (a *app) search(ctx context.Context, s *store.Store, key store.Key, search recall.Search, all bool) error {
@@ -106,9 +106,8 @@ func (a *app) search(ctx context.Context, s *store.Store, key store.Key, search 
 	return errDamaged(damaged)
 }
 
-// searchAll searches all sessions of a session's user, and returns how many could not be, since they
-// are damaged. The session must be there, so that a key that was mistyped is not taken for a user
-// who never spoke of it.
+// searchAll searches all sessions of the user in key, and returns how many were skipped as damaged. The session must
+// exist, so that a mistyped key does not look like a search without hits.
 func (a *app) searchAll(ctx context.Context, s *store.Store, key store.Key, search recall.Search) (hits []recall.Hit[store.Key], damaged int, err error) {
 	if _, err := s.Info(ctx, key); err != nil && !errors.Is(err, store.ErrCorrupt) {
 		return nil, 0, err

@@ -22,7 +22,7 @@ import (
 
 const defaultAddress = "127.0.0.1:7070"
 
-// serving is what the inspector is served with.
+// serving are the flags of serve.
 type serving struct {
 	addr    string
 	token   string
@@ -61,7 +61,7 @@ $ patchlog serve --write`)
 			return err
 		}
 		if !f.write && f.compact.summarizer+f.compact.model != "" {
-			return usagef("--summarizer and --model go with --write: nothing is compacted without")
+			return usagef("--summarizer and --model need --write")
 		}
 		if _, _, err := net.SplitHostPort(f.addr); err != nil {
 			return usagef("--addr: %q is not HOST:PORT, such as %s", f.addr, defaultAddress)
@@ -88,7 +88,7 @@ func (a *app) serve(ctx context.Context, f serving) error {
 		}
 		opts.Compaction = f.compact.cfg
 	}
-	a.options.LockTimeout = 100 * time.Millisecond // a service that has the file keeps it
+	a.options.LockTimeout = 100 * time.Millisecond // a service that has the file open keeps it open
 	err = a.withStore(ctx, writingUnless(!f.write && !f.erase), func(s *store.Store) error {
 		listener, address, others, err := listen(ctx, f.addr)
 		if err != nil {
@@ -112,7 +112,7 @@ func (a *app) serve(ctx context.Context, f serving) error {
 	return err
 }
 
-// announce says where the sessions are to be seen.
+// announce writes the address of the pages.
 func (a *app) announce(address string, f serving) error {
 	how := "reads only"
 	switch {
@@ -134,7 +134,7 @@ func (a *app) announce(address string, f serving) error {
 	return a.out.flush()
 }
 
-// listen returns a listener with its address, and the hosts that are to be answered for besides this machine's.
+// listen returns a listener, its address, and the hosts by which other machines reach it: none if they cannot.
 func listen(ctx context.Context, addr string) (_ net.Listener, at url.URL, hosts []string, err error) {
 	var config net.ListenConfig
 	listener, err := config.Listen(ctx, "tcp", addr)
@@ -149,8 +149,7 @@ func listen(ctx context.Context, addr string) (_ net.Listener, at url.URL, hosts
 	return listener, url.URL{Scheme: "http", Host: net.JoinHostPort(host, port), Path: "/"}, hosts, nil
 }
 
-// reachedBy returns the host by which a listener is reached, and those that are to be answered
-// for: none if they are of this machine alone.
+// reachedBy returns the host for a listener's address, and all hosts by which other machines reach it.
 func reachedBy(addr string, listener net.Listener) (host string, hosts []string) {
 	ip := listener.Addr().(*net.TCPAddr).IP
 	host, _, _ = net.SplitHostPort(addr)
@@ -173,19 +172,18 @@ func reachedBy(addr string, listener net.Listener) (host string, hosts []string)
 	return host, hosts
 }
 
-// So long may requests take that were under way, once no more are taken.
+// endTimeout is how long requests in flight may take after a shutdown began.
 const endTimeout = 5 * time.Second
 
-// Time limits of a request: for its header, for all of it, and from there to the end of the answer, which takes longer
-// than any action of the inspector. An answer without end has limits of its own.
+// Time limits of a request: for reading its header, for reading all of it, and for writing the response, which is longer
+// than any action of the inspector takes. A response without an end has its own limits.
 const (
 	headerTimeout = 10 * time.Second
 	readTimeout   = time.Minute
 	writeTimeout  = 15 * time.Minute
 )
 
-// serveUntilDone serves until the context is done: then all that is under way is told so, and gets
-// a moment to end.
+// serveUntilDone serves until the context is done. Requests in flight then see a done context, and get endTimeout to end.
 func serveUntilDone(ctx context.Context, listener net.Listener, h http.Handler, logger *log.Logger) error {
 	server := newServer(ctx, h, logger)
 	failed := make(chan error, 1)
@@ -216,7 +214,7 @@ func newServer(ctx context.Context, h http.Handler, logger *log.Logger) *http.Se
 	}
 }
 
-// flushed writes to an output at once.
+// flushed is an output that is flushed after each write.
 type flushed struct{ *output }
 
 func (f flushed) Write(text []byte) (int, error) {

@@ -374,8 +374,8 @@ func TestReadThroughInspector(t *testing.T) {
 		t.Errorf("sessions of a user who has none: exit code %d, %q, %q", code, got, errs)
 	}
 	for wrong, call := range map[string][]string{
-		"demands the token":                     {"", "sessions"},
-		"is only read through":                  {"secret", "pin", "a/u/s", "2"},
+		"demands a token":                       {"", "sessions"},
+		"a database is only read":               {"secret", "pin", "a/u/s", "2"},
 		"a/u/none: not found":                   {"secret", "log", "a/u/none"},
 		"not the address":                       {"secret", "sessions", "--db", "http://"},
 		"no inspector answers at 127.0.0.1:1: ": {"secret", "sessions", "--db", "http://127.0.0.1:1/"},

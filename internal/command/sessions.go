@@ -34,7 +34,7 @@ $ patchlog sessions shop/ada`)
 				opts.User = key.User
 			}
 		}
-		if isInspector(a.db) { // of which a listing copies no session
+		if isInspector(a.db) { // list without copying the sessions
 			from, err := a.inspectorClient(a.db)
 			if err != nil {
 				return err
@@ -85,7 +85,7 @@ func (a *app) sessions(list iter.Seq2[store.Info, error]) error {
 	damaged := 0
 	for i, err := range list {
 		switch {
-		case errors.Is(err, store.ErrCorrupt): // the others are still worth a listing
+		case errors.Is(err, store.ErrCorrupt): // list the others
 			damaged++
 			a.errs.problem(err.Error())
 			continue
@@ -111,10 +111,10 @@ func (a *app) sessions(list iter.Seq2[store.Info, error]) error {
 	return cmp.Or(err, errDamaged(damaged))
 }
 
-// errDamaged is the error of sessions that were left out because they are damaged, or nil if there are none.
+// errDamaged returns the error about n sessions that were skipped as damaged, or nil if n is 0.
 func errDamaged(n int) error {
 	if n == 0 {
 		return nil
 	}
-	return fmt.Errorf("%s: %w; patchlog verify says more", present.Counted(n, "damaged session"), store.ErrCorrupt)
+	return fmt.Errorf("%s: %w; 'patchlog verify' lists the damage", present.Counted(n, "damaged session"), store.ErrCorrupt)
 }

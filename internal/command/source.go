@@ -22,7 +22,7 @@ import (
 	"github.com/patchlog-dev/patchlog/store/migrate"
 )
 
-// isSource reports whether an operand is a source, and no key.
+// isSource reports whether an operand is a SOURCE, not a KEY.
 func isSource(name string) bool {
 	_, err := os.Stat(name)
 	_, _, isURL, urlErr := splitURL(name)
@@ -87,7 +87,7 @@ func (r *importing) openSource(ctx context.Context, in migrate.Input) (migrate.S
 	case err != nil:
 		return nil, err
 	case int64(len(text)) > r.maxBytes:
-		return nil, fmt.Errorf("%s: %w: it goes on beyond %d bytes; --max-bytes sets the limit", file.name, store.ErrTooLarge, r.maxBytes)
+		return nil, fmt.Errorf("%s: %w: it is longer than %d bytes; --max-bytes sets the limit", file.name, store.ErrTooLarge, r.maxBytes)
 	}
 	source, err := migrate.OpenFile(text, migrate.FileOptions{
 		Name: file.name, NoFile: file.stdin, Folder: in.Folder, Key: r.key, AdoptLines: r.compactions == "adopt",
@@ -108,13 +108,13 @@ type (
 	databaseSource patchlogSource
 )
 
-// hasKeys is the error of a key given for a source whose sessions have keys.
+// hasKeys returns the error about a key given for a source whose sessions have keys.
 func hasKeys(name string) error {
 	return usagef("KEY, --app and --user do not go with %s, whose sessions have keys of their own", name)
 }
 
-// openPostgresSource opens a database on PostgreSQL. Where it has both sessions of patchlog's and of ADK's, patchlog's
-// are taken, unless it is the database to write.
+// openPostgresSource opens a database on PostgreSQL: the sessions of patchlog if it has some, unless it is the database
+// to write, else those of ADK.
 func (r *importing) openPostgresSource(ctx context.Context, name string) (migrate.Source, error) {
 	if name != r.db {
 		if source, err := r.openCopied(ctx, name); !errors.Is(err, ErrNoDatabase) {
@@ -124,7 +124,7 @@ func (r *importing) openPostgresSource(ctx context.Context, name string) (migrat
 	return r.openADK(ctx, name, migrate.PostgreSQL, openPostgresSQL)
 }
 
-// openCopied opens a database of patchlog's.
+// openCopied opens a database of patchlog as a source.
 func (r *importing) openCopied(ctx context.Context, name string) (migrate.Source, error) {
 	s, err := r.openDatabase(ctx, name, Reading, r.bulk())
 	if err != nil {
@@ -133,7 +133,7 @@ func (r *importing) openCopied(ctx context.Context, name string) (migrate.Source
 	return patchlogSource{migrate.NewDatabase(s, r.key), s}, nil
 }
 
-// openADK opens a database of ADK's.
+// openADK opens a database of ADK as a source.
 func (r *importing) openADK(ctx context.Context, name string, dialect migrate.Dialect, open func(name string) (*sql.DB, error)) (migrate.Source, error) {
 	if r.key != (store.Key{}) {
 		return nil, hasKeys(name)
@@ -155,7 +155,7 @@ func (r *importing) openADK(ctx context.Context, name string, dialect migrate.Di
 // sqliteDriver is the name of the database/sql driver that patchlog-sqlite links.
 const sqliteDriver = "sqlite"
 
-// openSQLite opens an existing file for reading. It waits a moment for a service that writes to it.
+// openSQLite opens an existing file for reading. It waits up to 5 s for a service that writes to it.
 func openSQLite(path string) (*sql.DB, error) {
 	if !slices.Contains(sql.Drivers(), sqliteDriver) {
 		return nil, fmt.Errorf("%s is a database of SQLite's, which the command patchlog-sqlite reads: 'go install github.com/patchlog-dev/patchlog/cmd/patchlog-sqlite@latest', then 'patchlog-sqlite import'", path)
@@ -169,7 +169,7 @@ func openSQLite(path string) (*sql.DB, error) {
 }
 
 // openPostgresSQL opens a database for reading, by a URL or by the PG* variables and the files of PostgreSQL's
-// clients. No error has a password of the URL.
+// clients. No error quotes the URL's password.
 func openPostgresSQL(name string) (*sql.DB, error) {
 	if _, rest, _ := strings.Cut(name, "://"); rest == "" {
 		name = ""
@@ -182,7 +182,7 @@ func openPostgresSQL(name string) (*sql.DB, error) {
 	return stdlib.OpenDB(*config), nil
 }
 
-// sameFile reports whether two names are of one file.
+// sameFile reports whether two names are names of the same file.
 func sameFile(a, b string) bool {
 	one, err := os.Stat(a)
 	if err != nil {
@@ -192,7 +192,7 @@ func sameFile(a, b string) bool {
 	return err == nil && os.SameFile(one, other)
 }
 
-// bulk returns the options of a database of which each session is used once.
+// bulk returns the options for a database whose sessions are used once each.
 func (a *app) bulk() store.Options {
 	opts := a.options
 	opts.CacheBytes, opts.MaxRecordBytes = -1, patch.MaxRecordBytes
@@ -202,7 +202,7 @@ func (a *app) bulk() store.Options {
 // input is a file or standard input, as a command reads it.
 type input struct {
 	*bufio.Reader
-	name  string // as messages call it
+	name  string // for messages
 	stdin bool
 	close func()
 }

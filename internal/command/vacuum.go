@@ -39,7 +39,7 @@ func (a *app) vacuum(ctx context.Context, s *store.Store) error {
 	}{before, after}, "%s: %s bytes, before %s", a.db, present.Grouped(after.File), present.Grouped(before.File))
 }
 
-// space shows how much room the database takes up.
+// space shows the size of the database.
 func (a *app) space(ctx context.Context, s *store.Store) error {
 	space, err := s.Vacuum(ctx, store.VacuumOptions{DryRun: true})
 	if err != nil {

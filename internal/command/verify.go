@@ -37,7 +37,7 @@ $ patchlog verify`)
 func (a *app) verify(ctx context.Context, s *store.Store, opts store.VerifyOptions) error {
 	sessions, problems := int64(0), int64(0)
 	if opts.Key != (store.Key{}) {
-		sessions = 1 // of one session no progress is told
+		sessions = 1 // Verify reports no progress for a single session
 	}
 	bar := a.quietProgress("verify")
 	defer bar.end()
