@@ -349,7 +349,7 @@ func lives(t *testing.T, n int, flaw func(backend.Backend) backend.Backend) (lea
 	return leaks
 }
 
-// The laws of erasing across sessions (docs/SEMANTICS.md, "Erasing"): once a call has succeeded no session says what it
+// The laws of erasing across sessions (docs/SEMANTICS.md, "Erasure"): once a call has succeeded no session says what it
 // selected, whatever was killed and ran beside it; what it did not select stays; twice is once; and Verify finds nothing
 // then.
 func TestMachineErase(t *testing.T) {

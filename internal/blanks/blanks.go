@@ -1,5 +1,5 @@
 // Package blanks plans the reverts that replace visible blank summaries by the remaining events that they covered: see
-// docs/SEMANTICS.md, "Erasing". A store logs these reverts when it completes an erasure, and compaction before it
+// docs/SEMANTICS.md, "Erasure". A store logs these reverts when it completes an erasure, and compaction before it
 // plans.
 package blanks
 
