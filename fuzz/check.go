@@ -68,7 +68,7 @@ func Compare(view View, ref *Reference) error {
 		return errors.New("the reference to compare with is nil")
 	}
 	if got, want := view.Seq(), ref.Seq(); got != want {
-		return fmt.Errorf("the view stands at seq %d, want %d", got, want)
+		return fmt.Errorf("the view is at seq %d, want %d", got, want)
 	}
 	if got, want := view.PatchSeq(), ref.PatchSeq(); got != want {
 		return fmt.Errorf("the newest patch of the view has seq %d, want %d", got, want)

@@ -92,7 +92,7 @@ func TestCompareSaysTheDifference(t *testing.T) {
 		{wrongView{View: right}, ""},
 		{wrongView{View: right, len: -1}, "the view has 1 visible events, want 2"},
 		{wrongView{View: right, len: 1}, "the view has 3 visible events, want 2"},
-		{wrongView{View: right, seq: 1}, "stands at seq 5, want 4"},
+		{wrongView{View: right, seq: 1}, "is at seq 5, want 4"},
 		{wrongView{View: right, patchSeq: -4}, "newest patch of the view has seq 0, want 4"},
 		{wrongView{View: right, at: func(int) *patch.Event { return right.At(1) }}, `visible event 0 is "e2", want "e1"`},
 		{wrongView{View: right, at: func(int) *patch.Event { return nil }}, "visible event 0 is nil"},

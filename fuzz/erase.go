@@ -42,7 +42,7 @@ func (r *Reference) RevertBlankSummaries(room int) (reverts, left []string) {
 	for len(queue) > 0 {
 		n := queue[len(queue)-1]
 		queue = queue[:len(queue)-1]
-		next, ids := now.takenBack(n)
+		next, ids := now.afterRevert(n)
 		if next == nil {
 			continue
 		}
@@ -61,16 +61,16 @@ func (r *Reference) RevertBlankSummaries(room int) (reverts, left []string) {
 	return reverts, idsOf(eventsOf(now.blankSummaries()))
 }
 
-// takenBack returns the model after reverting the patches that inserted a blank summary, and their ids, or nil.
-func (r *Reference) takenBack(n *node) (next *Reference, ids []string) {
-	if n.by == nil || !r.leaves(n, map[*node]bool{}) {
+// afterRevert returns the model after reverting the patches that inserted a blank summary, and their ids, or nil.
+func (r *Reference) afterRevert(n *node) (next *Reference, ids []string) {
+	if n.by == nil || !r.hidesUnerased(n, map[*node]bool{}) {
 		return nil, nil
 	}
 	ids, _, ok := r.RevertAll(n.by.id)
 	if !ok {
 		return nil, nil
 	}
-	members := r.unit(n.by)
+	members := r.groupOf(n.by)
 	for _, a := range members {
 		p := r.log[slices.IndexFunc(r.log, func(rec patch.Record) bool { return rec.Seq == a.seq })].Patch
 		other := func(e *patch.Event) bool { return p.Type() != patch.Summarise && !e.IsSummary() }
@@ -83,20 +83,20 @@ func (r *Reference) takenBack(n *node) (next *Reference, ids []string) {
 		if !slices.ContainsFunc(members, func(a *applied) bool { return a.id == id }) {
 			return nil, nil
 		}
-		s, _, _ := next.reverted(next.patchOf(id))
-		next.commit(s, applied{seq: next.next()})
+		s, _, _ := next.revertStep(next.findPatch(id))
+		next.commit(s, applied{seq: next.nextSeq()})
 	}
 	return next, ids
 }
 
-// leaves reports whether some event behind a summary, at any depth, is not blank.
-func (r *Reference) leaves(n *node, seen map[*node]bool) bool {
+// hidesUnerased reports whether some event behind a summary, at any depth, is not blank.
+func (r *Reference) hidesUnerased(n *node, seen map[*node]bool) bool {
 	if seen[n] || n.by == nil {
 		return false
 	}
 	seen[n] = true
-	return slices.ContainsFunc(r.tookOut(n.by), func(of *node) bool {
-		return !of.event.IsBlank(patch.KeepValues) || r.leaves(of, seen)
+	return slices.ContainsFunc(r.removedBy(n.by), func(of *node) bool {
+		return !of.event.IsBlank(patch.KeepValues) || r.hidesUnerased(of, seen)
 	})
 }
 
@@ -143,7 +143,7 @@ func (r *Reference) Erase(ids []string, values patch.ValuePolicy, summaries patc
 			if a.of != nil || a.pin != nil {
 				continue
 			}
-			out := r.tookOut(a)
+			out := r.removedBy(a)
 			for _, n := range a.in {
 				at := eventPlace(n)
 				if n.event == nil || set[at] || !slices.ContainsFunc(out, func(of *node) bool { return set[eventPlace(of)] && a.seq <= r.blankSince(eventPlace(of)) }) {
@@ -231,17 +231,17 @@ func eventPlace(n *node) Place {
 	return Place{n.by.seq, slices.Index(n.by.in, n)}
 }
 
-// unit returns the patches of the same group, or the patch alone.
-func (r *Reference) unit(of *applied) []*applied {
+// groupOf returns the patches of the same group, or the patch alone.
+func (r *Reference) groupOf(of *applied) []*applied {
 	if of.group == "" {
 		return []*applied{of}
 	}
 	return filter(r.applied, func(a *applied) bool { return a.of == nil && a.pin == nil && a.group == of.group })
 }
 
-// tookOut returns the events that a patch and its group removed, starting with the last patch.
-func (r *Reference) tookOut(of *applied) (out []*node) {
-	for _, a := range slices.Backward(r.unit(of)) {
+// removedBy returns the events that a patch and its group removed, starting with the last patch.
+func (r *Reference) removedBy(of *applied) (out []*node) {
+	for _, a := range slices.Backward(r.groupOf(of)) {
 		out = append(out, visibleOf(a.out)...)
 	}
 	return out

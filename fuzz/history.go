@@ -19,13 +19,13 @@ func (r *Reference) History() []*patch.Event {
 		known = len(represented)
 		for _, a := range r.applied {
 			for _, n := range a.out {
-				if r.stands(a) && r.isRepresented(a, n, represented) {
+				if r.isActive(a) && r.isRepresented(a, n, represented) {
 					represented[n] = true
 				}
 			}
 		}
 	}
-	return eventsOf(filter(visibleOf(putBack(r.nodes)), func(n *node) bool { return represented[n] && !standsForOthers(n) }))
+	return eventsOf(filter(visibleOf(restoreRuns(r.nodes)), func(n *node) bool { return represented[n] && !coversOthers(n) }))
 }
 
 // isRepresented reports whether a node that a patch removed is represented by one of the nodes so far.
@@ -43,20 +43,20 @@ func (r *Reference) isRepresented(a *applied, n *node, so map[*node]bool) bool {
 	return a.group != "" && slices.ContainsFunc(r.applied, func(of *applied) bool { return of.group == a.group && so[summaryOf(of, n)] })
 }
 
-// putBack returns the nodes with the run of each patch restored, before its first summary or else before its first
+// restoreRuns returns the nodes with the run of each patch restored, before its first summary or else before its first
 // inserted node.
-func putBack(nodes []*node) (all []*node) {
+func restoreRuns(nodes []*node) (all []*node) {
 	for _, n := range nodes {
 		if n.by != nil && n.by.of == nil && n == append(summariesOf(n.by), n.by.in...)[0] {
-			all = append(all, putBack(n.by.out)...)
+			all = append(all, restoreRuns(n.by.out)...)
 		}
 		all = append(all, n)
 	}
 	return all
 }
 
-// standsForOthers reports whether a node is a summary that a patch inserted for removed events.
-func standsForOthers(n *node) bool { return n.by != nil && slices.Contains(summariesOf(n.by), n) }
+// coversOthers reports whether a node is a summary that a patch inserted for removed events.
+func coversOthers(n *node) bool { return n.by != nil && slices.Contains(summariesOf(n.by), n) }
 
 // summariesOf returns the summaries that a patch inserted for removed events.
 func summariesOf(a *applied) []*node {

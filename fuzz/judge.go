@@ -65,7 +65,7 @@ func (r *Reference) Check(opts CheckOptions, patches ...*patch.PatchEvent) error
 		if err := now.judge(p, r, opts); err != nil {
 			return err
 		}
-		now.Apply(patch.Record{Seq: now.next(), Patch: p})
+		now.Apply(patch.Record{Seq: now.nextSeq(), Patch: p})
 		if i+1 < len(patches) && p.Group() != "" && patches[i+1].Group() == p.Group() {
 			continue
 		}
@@ -85,7 +85,7 @@ func (r *Reference) judge(p *patch.PatchEvent, before *Reference, opts CheckOpti
 			return refuse(UnknownInLog, "the patch at seq %d", s.Seq)
 		}
 	}
-	if base, ok := p.Base(); ok && r.next() == before.next() {
+	if base, ok := p.Base(); ok && r.nextSeq() == before.nextSeq() {
 		switch {
 		case r.PatchSeq() > base:
 			return refuse(Conflict, "the newest patch has seq %d, the base is %d", r.PatchSeq(), base)
@@ -108,8 +108,8 @@ func (r *Reference) judge(p *patch.PatchEvent, before *Reference, opts CheckOpti
 	case PatchNotFound:
 		return refuse(Invalid, "no applied patch has the id %q", p.PatchID())
 	case Blocked:
-		refusal := refuse(reason, "the patch %q stands in the way", blocking.id)
-		refusal.Blocking, refusal.AlreadyReverted = blocking.seq, !r.stands(r.patchOf(p.PatchID()))
+		refusal := refuse(reason, "the patch %q blocks the revert", blocking.id)
+		refusal.Blocking, refusal.AlreadyReverted = blocking.seq, !r.isActive(r.findPatch(p.PatchID()))
 		return refusal
 	}
 	if hidden := r.hidesPinned(s); len(hidden) > 0 && !opts.AllowPinned {

@@ -246,15 +246,15 @@ func TestLawRevertAll(t *testing.T) {
 			if a.of != nil {
 				continue
 			}
-			for r.stands(a) {
-				s, reason, blocking := r.reverted(a)
+			for r.isActive(a) {
+				s, reason, blocking := r.revertStep(a)
 				if reason != "" {
-					s, reason, _ = r.reverted(blocking)
+					s, reason, _ = r.revertStep(blocking)
 				}
-				if reason != "" || r.next() > 1000 {
+				if reason != "" || r.nextSeq() > 1000 {
 					t.Fatalf("%q cannot be taken back: %s\n%s", a.id, reason, Text(r.log, nil))
 				}
-				r.commit(s, applied{seq: r.next()})
+				r.commit(s, applied{seq: r.nextSeq()})
 			}
 		}
 		if !slices.Equal(r.Visible(), raw) || slices.Contains(r.Pinned(), true) {

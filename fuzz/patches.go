@@ -95,7 +95,7 @@ func Group(id string, ref *Reference) *rapid.Generator[[]*patch.PatchEvent] {
 		add := func(p *patch.PatchEvent) {
 			p = p.WithGroup(group)
 			patches = append(patches, p)
-			now.Apply(patch.Record{Seq: now.next(), Patch: p})
+			now.Apply(patch.Record{Seq: now.nextSeq(), Patch: p})
 		}
 		memberID := func() string { return fmt.Sprintf("%s.%c", id, 'a'+len(patches)) }
 		if all := ref.PatchIDs(); len(all) > 0 && rapid.Bool().Draw(t, "is taken back") {
@@ -225,30 +225,30 @@ func (d *patchDraft) cut() {
 		d.f["replacement"] = []any{}
 	}
 	if len(d.visible) == 0 {
-		d.put()
+		d.drawInserted()
 	}
 }
 
 func (d *patchDraft) replace() {
 	d.f["patchType"] = "splice"
 	d.span(1)
-	d.put()
+	d.drawInserted()
 }
 
 func (d *patchDraft) insert() {
 	d.f["patchType"] = "splice"
 	d.span(0)
 	d.f["count"] = 0
-	d.put()
+	d.drawInserted()
 }
 
-// put draws one or two events for a splice to insert: new ones, or those of the span with new ids.
-func (d *patchDraft) put() {
+// drawInserted draws one or two events for a splice to insert: new ones, or those of the span with new ids.
+func (d *patchDraft) drawInserted() {
 	start, count := d.f["start"].(int), d.f["count"].(int)
 	var events []any
 	for i := range rapid.IntRange(1, 2).Draw(d.t, "events") {
 		id := fmt.Sprintf("%s.%d", d.id, i+1)
-		if count > 0 && oneIn(d.t, 3, "stands for a removed event") {
+		if count > 0 && oneIn(d.t, 3, "replaces a removed event") {
 			var copied map[string]json.RawMessage
 			like := d.visible[start+rapid.IntRange(0, count-1).Draw(d.t, "which")]
 			must(&copied, json.Unmarshal([]byte(like.String()), &copied))
@@ -263,11 +263,11 @@ func (d *patchDraft) put() {
 
 func (d *patchDraft) truncate() {
 	d.f["patchType"] = "truncate_before"
-	d.name(true)
+	d.drawEventID(true)
 }
 
-// name draws the id of a visible event: any, or the first one.
-func (d *patchDraft) name(anywhere bool) {
+// drawEventID draws the id of a visible event: any, or the first one.
+func (d *patchDraft) drawEventID(anywhere bool) {
 	d.f["eventId"] = "e1"
 	if last := len(d.visible) - 1; last >= 0 {
 		i := 0
@@ -281,7 +281,7 @@ func (d *patchDraft) name(anywhere bool) {
 // pin draws mostly the first event, so that it is pinned several times.
 func (d *patchDraft) pin() {
 	d.f["patchType"] = "pin"
-	d.name(oneIn(d.t, 3, "is any"))
+	d.drawEventID(oneIn(d.t, 3, "is any"))
 }
 
 func (d *patchDraft) unpin() {

@@ -14,7 +14,7 @@ func (r *Reference) Pinned() []bool {
 // isPinned reports whether the newest active pin or unpin of the node is a pin.
 func (r *Reference) isPinned(n *node) bool {
 	for _, a := range slices.Backward(r.applied) {
-		if a.pin == n && a.of == nil && r.stands(a) {
+		if a.pin == n && a.of == nil && r.isActive(a) {
 			return a.pins
 		}
 	}
@@ -23,5 +23,5 @@ func (r *Reference) isPinned(n *node) bool {
 
 // revertsOf returns the active reverts of the patch, oldest first.
 func (r *Reference) revertsOf(a *applied) []*applied {
-	return filter(r.applied, func(b *applied) bool { return b.of == a && r.stands(b) })
+	return filter(r.applied, func(b *applied) bool { return b.of == a && r.isActive(b) })
 }

@@ -16,7 +16,7 @@ func TestPins(t *testing.T) {
 		{name: "an unpin", log: "e1\npin e1\nunpin e1"},
 		{name: "a pin again", log: "e1\npin e1\nunpin e1\npin e1", pinned: "e1"},
 		{name: "it stays where the event goes", log: "e1\ne2\npin e2\ncut 0+1\nput 0+0 | r", pinned: "e2"},
-		{name: "it does not go over to what stands in its place", log: "e1\npin e1\nput 0+1 | r"},
+		{name: "it does not pass to a replacement", log: "e1\npin e1\nput 0+1 | r"},
 		{name: "a summary", log: "e1\nsum 0+1 | S\npin S", pinned: "S"},
 		{name: "it comes back with the event", log: "e1\npin e1\ncut 0+1\nrevert p3", pinned: "e1"},
 		{name: "of two with one id: the first visible", log: "e1\ne1\ncut 0+1\npin e1\nrevert p3\ncut 0+1", pinned: "e1"},

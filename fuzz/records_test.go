@@ -148,7 +148,7 @@ func countPatch(seen map[string]int, r *Reference, p *patch.PatchEvent) {
 		seen["a pin again"] += count(p.Type() == patch.Pin && r.Pinned()[r.indexOfID(p.EventID())])
 		seen["a pinned summary"] += count(p.Type() == patch.Pin && r.visible()[r.indexOfID(p.EventID())].by != nil)
 		if p.Type() == patch.Revert {
-			of := r.patchOf(p.PatchID())
+			of := r.findPatch(p.PatchID())
 			seen["a revert of a pin"] += count(of.pin != nil && of.of == nil && of.pins)
 			seen["a revert of an unpin"] += count(of.pin != nil && of.of == nil && !of.pins)
 		}
@@ -201,7 +201,7 @@ func countGroup(seen map[string]int, r *Reference, batch []patch.Record) {
 				redos++
 			case a.of != nil:
 				reverts++
-			case a.isPut():
+			case a.addsEvents():
 				puts++
 			}
 		}

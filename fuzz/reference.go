@@ -23,16 +23,16 @@ type Reference struct {
 // events inserts a marker; under keep, its first new node carries the state delta of the run. A node is
 // identified by its pointer.
 type node struct {
-	event    *patch.Event           // nil in a marker
-	seq      uint64                 // seq of the record of a regular event
-	by       *applied               // the patch that inserted it, or nil
-	put      bool                   // the summary of a summarise
-	ofRevert bool                   // the marker of a revert
-	carries  map[string]patch.Value // under keep: the net state delta of the run that it replaced
+	event       *patch.Event           // nil in a marker
+	seq         uint64                 // seq of the record of a regular event
+	by          *applied               // the patch that inserted it, or nil
+	ofSummarise bool                   // the summary of a summarise
+	ofRevert    bool                   // the marker of a revert
+	carries     map[string]patch.Value // under keep: the net state delta of the run that it replaced
 }
 
 // isSummary reports whether a visible node is the summary of a summarise, or an event with actions.compaction.
-func (n *node) isSummary() bool { return n.put || n.event.IsSummary() }
+func (n *node) isSummary() bool { return n.ofSummarise || n.event.IsSummary() }
 
 // NewReference returns the fold of a log. Keys of the initial state with the prefixes app:, user: and temp: are
 // ignored. It keeps no reference to the map.
@@ -117,11 +117,11 @@ func (r *Reference) step(p *patch.PatchEvent) (s step, skip string, blocking *ap
 	case patch.Erase:
 		return step{after: r.nodes}, "", nil
 	case patch.Revert:
-		target := r.patchOf(p.PatchID())
+		target := r.findPatch(p.PatchID())
 		if target == nil {
 			return step{}, PatchNotFound, nil
 		}
-		return r.reverted(target)
+		return r.revertStep(target)
 	case patch.Pin, patch.Unpin:
 		i := r.indexOfID(p.EventID())
 		if i < 0 {
@@ -197,7 +197,7 @@ func (r *Reference) run(p *patch.PatchEvent, start, count int) (from, to int) {
 func newNodes(p *patch.PatchEvent) []*node {
 	var put []*node
 	for _, e := range p.NewEvents() {
-		put = append(put, &node{event: e, put: p.Type() == patch.Summarise})
+		put = append(put, &node{event: e, ofSummarise: p.Type() == patch.Summarise})
 	}
 	return put
 }

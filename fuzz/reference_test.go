@@ -78,14 +78,14 @@ func TestFold(t *testing.T) {
 		      put 4+0 | c`,
 		visible: "a e1 b e2 c",
 	}, {
-		name: "an insertion stands directly before V[start], behind markers",
+		name: "an insertion is directly before V[start], after markers",
 		log: `e1 k=1
 		      e2
 		      cut 0+1 keep
 		      put 0+0 | r k=2`,
 		visible: "r e2", state: "k=2",
 	}, {
-		name: "an insertion at the end stands behind markers too",
+		name: "an insertion at the end is after markers too",
 		log: `e1
 		      e2 k=1
 		      cut 1+1 keep

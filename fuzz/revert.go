@@ -17,8 +17,8 @@ type applied struct {
 // isCut reports whether the patch removed nodes and inserted only a marker.
 func (a *applied) isCut() bool { return a.of == nil && a.pin == nil && a.in[0].event == nil }
 
-// isPut reports whether the patch inserted events.
-func (a *applied) isPut() bool { return a.of == nil && a.pin == nil && a.in[0].event != nil }
+// addsEvents reports whether the patch inserted events.
+func (a *applied) addsEvents() bool { return a.of == nil && a.pin == nil && a.in[0].event != nil }
 
 // root returns the patch at the end of a chain of reverts.
 func (a *applied) root() *applied {
@@ -28,18 +28,18 @@ func (a *applied) root() *applied {
 	return a
 }
 
-// stands reports whether the patch is active: whether each revert of it was itself reverted.
-func (r *Reference) stands(a *applied) bool { return r.stoodBefore(a, r.next()) }
+// isActive reports whether the patch is active: whether each revert of it was itself reverted.
+func (r *Reference) isActive(a *applied) bool { return r.wasActiveBefore(a, r.nextSeq()) }
 
-// stoodBefore reports whether the patch was active before the record with the seq.
-func (r *Reference) stoodBefore(a *applied, seq uint64) bool {
+// wasActiveBefore reports whether the patch was active before the record with the seq.
+func (r *Reference) wasActiveBefore(a *applied, seq uint64) bool {
 	return !slices.ContainsFunc(r.applied, func(b *applied) bool {
-		return b.of == a && b.seq < seq && r.stoodBefore(b, seq)
+		return b.of == a && b.seq < seq && r.wasActiveBefore(b, seq)
 	})
 }
 
-// next returns a seq above those of all records and patches. (A rewind adds patches without records.)
-func (r *Reference) next() uint64 {
+// nextSeq returns a seq above those of all records and patches. (A rewind adds patches without records.)
+func (r *Reference) nextSeq() uint64 {
 	seq := r.Seq()
 	for _, a := range r.applied {
 		seq = max(seq, a.seq)
@@ -47,8 +47,8 @@ func (r *Reference) next() uint64 {
 	return seq + 1
 }
 
-// patchOf returns the first patch with the id, or nil.
-func (r *Reference) patchOf(id string) *applied {
+// findPatch returns the first patch with the id, or nil.
+func (r *Reference) findPatch(id string) *applied {
 	for _, a := range r.applied {
 		if a.id == id {
 			return a
@@ -72,7 +72,7 @@ func patchIDs(patches []*applied) (ids []string) {
 // is the id of the newest patch to revert first; if all are reverted already, it is that of the newest active
 // revert of one of them. blocked is "" if no applied patch has the id.
 func (r *Reference) RevertAll(patchID string) (ids []string, blocked string, ok bool) {
-	target := r.patchOf(patchID)
+	target := r.findPatch(patchID)
 	if target == nil {
 		return nil, "", false
 	}
@@ -83,15 +83,15 @@ func (r *Reference) RevertAll(patchID string) (ids []string, blocked string, ok 
 			continue
 		}
 		// Reverting a member that is a revert activates its target again.
-		if !now.stands(a) {
+		if !now.isActive(a) {
 			reverts = append(reverts, r.revertsOf(a)...)
 			continue
 		}
-		s, reason, blocking := now.reverted(a)
+		s, reason, blocking := now.revertStep(a)
 		if reason != "" {
 			return nil, blocking.id, false
 		}
-		now.commit(s, applied{seq: now.next()})
+		now.commit(s, applied{seq: now.nextSeq()})
 		ids = append(ids, a.id)
 	}
 	if len(ids) == 0 {
@@ -101,10 +101,10 @@ func (r *Reference) RevertAll(patchID string) (ids []string, blocked string, ok 
 	return ids, "", true
 }
 
-// reverted returns the effect of a revert of the patch. All of in(p) must be present with only markers of reverts
+// revertStep returns the effect of a revert of the patch. All of in(p) must be present with only markers of reverts
 // between; that stretch becomes a marker, then out(p). A pin or unpin must only be active. Otherwise it returns the
 // reason and the blocking patch: for an inactive patch, its newest active revert.
-func (r *Reference) reverted(target *applied) (s step, reason string, blocking *applied) {
+func (r *Reference) revertStep(target *applied) (s step, reason string, blocking *applied) {
 	if reverts := r.revertsOf(target); len(reverts) > 0 {
 		return step{}, Blocked, reverts[len(reverts)-1]
 	}
@@ -113,7 +113,7 @@ func (r *Reference) reverted(target *applied) (s step, reason string, blocking *
 	}
 	from, to, missing, between := r.stretch(target)
 	if len(missing)+len(between) > 0 {
-		return step{}, Blocked, r.newestMust(r.nodesMust(target, missing, between))
+		return step{}, Blocked, r.newestBlocker(r.blockersOf(target, missing, between))
 	}
 	in := slices.Concat([]*node{{ofRevert: true}}, target.out)
 	return step{
@@ -141,33 +141,33 @@ func (r *Reference) stretch(a *applied) (from, to int, missing, between []*node)
 	return from, to, missing, between
 }
 
-// nodesMust returns the patches that block a revert of target: those that removed a missing node or inserted a node
+// blockersOf returns the patches that block a revert of target: those that removed a missing node or inserted a node
 // between.
-func (r *Reference) nodesMust(target *applied, missing, between []*node) []*applied {
+func (r *Reference) blockersOf(target *applied, missing, between []*node) []*applied {
 	var must []*applied
 	for _, n := range between {
 		if n.by != nil { // else a raw event was restored in place of a missing node
 			must = append(must, n.by)
 		}
 	}
-	return append(must, r.behind(missing, target)...)
+	return append(must, r.removersOf(missing, target)...)
 }
 
-// behind returns the patches to revert so that the missing nodes of target are restored. Nodes after a missing
+// removersOf returns the patches to revert so that the missing nodes of target are restored. Nodes after a missing
 // marker of a revert are left for later: they may be restored with the marker.
-func (r *Reference) behind(missing []*node, target *applied) (must []*applied) {
+func (r *Reference) removersOf(missing []*node, target *applied) (must []*applied) {
 	if i := slices.IndexFunc(missing, func(n *node) bool { return n.ofRevert }); i >= 0 {
 		missing = missing[:i+1]
 	}
 	for _, n := range missing {
-		must = append(must, r.holder(n).inTheWayOf(target))
+		must = append(must, r.removerOf(n).blockerFor(target))
 	}
 	return must
 }
 
-// inTheWayOf returns the patch to revert so that a does not block a revert of target: a itself, or if a is a redo,
+// blockerFor returns the patch to revert so that a does not block a revert of target: a itself, or if a is a redo,
 // the patch that it restored, unless that is older than target.
-func (a *applied) inTheWayOf(target *applied) *applied {
+func (a *applied) blockerFor(target *applied) *applied {
 	if a.isRedo() && a.root().seq > target.seq {
 		return a.root()
 	}
@@ -179,8 +179,8 @@ func (a *applied) isRedo() bool {
 	return a.of != nil && a.of.of != nil && (a.of.of.of == nil || a.of.of.isRedo())
 }
 
-// holder returns the patch that last removed the node, or nil if the node is present.
-func (r *Reference) holder(n *node) *applied {
+// removerOf returns the patch that last removed the node, or nil if the node is present.
+func (r *Reference) removerOf(n *node) *applied {
 	for _, a := range slices.Backward(r.applied) {
 		switch {
 		case slices.Contains(a.in, n):
@@ -192,15 +192,15 @@ func (r *Reference) holder(n *node) *applied {
 	return nil
 }
 
-// newestMust returns the newest of the given patches, of the patches that block reverts of these, and so on.
-func (r *Reference) newestMust(must []*applied) *applied {
+// newestBlocker returns the newest of the given patches, of the patches that block reverts of these, and so on.
+func (r *Reference) newestBlocker(must []*applied) *applied {
 	newest := must[0]
 	for i := 0; i < len(must); i++ {
 		if must[i].seq > newest.seq {
 			newest = must[i]
 		}
 		_, _, missing, _ := r.stretch(must[i])
-		for _, a := range r.behind(missing, must[i]) {
+		for _, a := range r.removersOf(missing, must[i]) {
 			if !slices.Contains(must, a) {
 				must = append(must, a)
 			}

@@ -79,7 +79,7 @@ func TestRevert(t *testing.T) {
 		log:     "e1\ne2\ncut 0+2\nrevert p3\ncut 1+1\nrevert p4",
 		visible: "e1", skipped: "6: revert blocked", blocking: 5,
 	}, {
-		name:    "by what stands between",
+		name:    "by a node between",
 		log:     "put 0+0 | r1 | r2\nput 1+0 | x\nrevert p1",
 		visible: "r1 x r2", skipped: "3: revert blocked", blocking: 2,
 	}, {
@@ -163,7 +163,7 @@ func TestLawRevert(t *testing.T) {
 		}
 		var ids []string
 		for _, a := range r.applied {
-			if r.stands(a) {
+			if r.isActive(a) {
 				ids = append(ids, a.id)
 			}
 		}
@@ -177,17 +177,17 @@ func TestLawRevert(t *testing.T) {
 // own revert or by the revert of a redo. Each blocking patch must be later than the patch, and none of
 // its nodes may be missing.
 func followBlocking(t *rapid.T, r *Reference, initial map[string]patch.Value, id string) {
-	target := r.patchOf(id)
+	target := r.findPatch(id)
 	next := target
 	for n := range 2 * len(r.applied) {
-		if !r.stands(target) {
+		if !r.isActive(target) {
 			return
 		}
 		p := patch.NewRevert(next.id).WithID(fmt.Sprint("follow ", n))
 		var refusal *Refusal
 		errors.As(r.Check(CheckOptions{AllowOrphans: true}, p), &refusal)
 		switch {
-		case refusal != nil && refusal.Kind == UnknownInLog, r.patchOf(next.id) != next: // the id is not unique
+		case refusal != nil && refusal.Kind == UnknownInLog, r.findPatch(next.id) != next: // the id is not unique
 			return
 		case refusal == nil:
 			r.Apply(patch.Record{Seq: r.Seq() + 1, Patch: p})

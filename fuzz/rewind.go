@@ -15,12 +15,12 @@ func (r *Reference) Rewind(from uint64) (visible []*patch.Event, state map[strin
 
 // rewound returns the model after the rewind. It cuts node by node, as no patch of a log could.
 func (r *Reference) rewound(from uint64) *Reference {
-	w := rewinding{Reference: r.clone(), from: from, ages: map[*applied]age{}, standing: filter(r.applied, r.stands)}
+	w := rewinding{Reference: r.clone(), from: from, ages: map[*applied]age{}, active: filter(r.applied, r.isActive)}
 	for _, a := range r.applied {
 		w.ages[a] = w.ageOf(w.seqsOf(a, nil), a)
 	}
-	w.takeBackMixed()
-	marks := w.marks()
+	w.revertMixed()
+	marks := w.nodesToRecut()
 	for _, n := range slices.Clone(w.nodes) {
 		switch policy, cut := marks[n]; {
 		case w.isNew(n):
@@ -29,17 +29,17 @@ func (r *Reference) rewound(from uint64) *Reference {
 			w.cut(n, policy)
 		}
 	}
-	w.pinAsBefore()
+	w.restorePins()
 	return w.Reference
 }
 
 // rewinding is a rewind in progress.
 type rewinding struct {
 	*Reference
-	from     uint64
-	standing []*applied // patches that were active before the rewind
-	ages     map[*applied]age
-	steps    int
+	from   uint64
+	active []*applied // patches that were active before the rewind
+	ages   map[*applied]age
+	steps  int
 }
 
 // age is the age of a patch and of the nodes that it inserted: old if all raw events that it removed, at any depth,
@@ -67,20 +67,20 @@ func (w *rewinding) ageOf(seqs []uint64, a *applied) age {
 	return old
 }
 
-// one returns the patches that count as one patch: the active members of a group, if one of them inserts events, else
+// membersOf returns the patches that count as one patch: the active members of a group, if one of them inserts events, else
 // the patch alone.
-func (w *rewinding) one(a *applied) []*applied {
-	if group := w.groupOf(a); group != nil {
+func (w *rewinding) membersOf(a *applied) []*applied {
+	if group := w.mergedGroup(a); group != nil {
 		return group
 	}
 	return []*applied{a}
 }
 
-// groupOf returns the active patches of the patch's group, or nil if there is at most one, or none of them inserts
+// mergedGroup returns the active patches of the patch's group, or nil if there is at most one, or none of them inserts
 // events.
-func (w *rewinding) groupOf(a *applied) []*applied {
-	group := filter(w.standing, func(b *applied) bool { return a.group != "" && b.group == a.group && (b.isCut() || b.isPut()) })
-	if len(group) > 1 && slices.Contains(group, a) && slices.ContainsFunc(group, (*applied).isPut) {
+func (w *rewinding) mergedGroup(a *applied) []*applied {
+	group := filter(w.active, func(b *applied) bool { return a.group != "" && b.group == a.group && (b.isCut() || b.addsEvents()) })
+	if len(group) > 1 && slices.Contains(group, a) && slices.ContainsFunc(group, (*applied).addsEvents) {
 		return group
 	}
 	return nil
@@ -89,7 +89,7 @@ func (w *rewinding) groupOf(a *applied) []*applied {
 // seqsOf returns the seqs of the raw events that the patch, and the patches that count as one with it, removed at any
 // depth. An inserted event counts with the seq of its patch. within are the patches whose seqs are being computed.
 func (w *rewinding) seqsOf(a *applied, within []*applied) []uint64 {
-	one := w.one(a)
+	one := w.membersOf(a)
 	within = slices.Concat(within, one)
 	var seqs []uint64
 	for _, b := range one {
@@ -110,17 +110,17 @@ func (w *rewinding) seqsOf(a *applied, within []*applied) []uint64 {
 	return seqs
 }
 
-// takeBackMixed is step 1 of a rewind: it reverts, newest first, mixed patches except drop cuts, and new keep cuts.
-func (w *rewinding) takeBackMixed() {
+// revertMixed is step 1 of a rewind: it reverts, newest first, mixed patches except drop cuts, and new keep cuts.
+func (w *rewinding) revertMixed() {
 	for {
-		i := slices.IndexFunc(w.newestFirst(), w.mustGo)
+		i := slices.IndexFunc(w.newestFirst(), w.mustRevert)
 		if i < 0 {
 			return
 		}
 		if a := w.newestFirst()[i]; w.ages[a] == mixed {
-			w.takeBackOne(a)
+			w.revertMembers(a)
 		} else {
-			w.takeBack(a)
+			w.revert(a)
 		}
 	}
 }
@@ -132,10 +132,10 @@ func (w *rewinding) newestFirst() []*applied {
 	return patches
 }
 
-// mustGo reports whether step 1 reverts the patch.
-func (w *rewinding) mustGo(a *applied) bool {
+// mustRevert reports whether step 1 reverts the patch.
+func (w *rewinding) mustRevert(a *applied) bool {
 	switch {
-	case !w.stands(a), a.of != nil, a.pin != nil:
+	case !w.isActive(a), a.of != nil, a.pin != nil:
 		return false
 	case w.ages[a] == mixed:
 		return !a.isCut() || !a.drops // a group that inserts events is reverted as a whole
@@ -143,35 +143,35 @@ func (w *rewinding) mustGo(a *applied) bool {
 	return w.ages[a] == young && a.isCut() && !a.drops
 }
 
-// takeBackOne reverts the patches that count as one, newest first.
-func (w *rewinding) takeBackOne(a *applied) {
-	for _, b := range slices.Backward(w.one(a)) {
-		if w.stands(b) {
-			w.takeBack(b)
+// revertMembers reverts the patches that count as one, newest first.
+func (w *rewinding) revertMembers(a *applied) {
+	for _, b := range slices.Backward(w.membersOf(a)) {
+		if w.isActive(b) {
+			w.revert(b)
 		}
 	}
 }
 
-// takeBack reverts the patch, after reverting the patches that block it, of any age.
-func (w *rewinding) takeBack(a *applied) {
-	for w.stands(a) {
+// revert reverts the patch, after reverting the patches that block it, of any age.
+func (w *rewinding) revert(a *applied) {
+	for w.isActive(a) {
 		if w.steps++; w.steps > 10*len(w.ages)+10 {
 			panic("fuzz: a rewind does not end")
 		}
-		if s, reason, _ := w.reverted(a); reason == "" {
-			w.commit(s, applied{seq: w.next()})
+		if s, reason, _ := w.revertStep(a); reason == "" {
+			w.commit(s, applied{seq: w.nextSeq()})
 			return
 		}
 		_, _, missing, between := w.stretch(a)
-		for _, b := range w.nodesMust(a, missing, between) {
-			w.takeBackOne(b.root())
+		for _, b := range w.blockersOf(a, missing, between) {
+			w.revertMembers(b.root())
 		}
 	}
 }
 
-// marks is step 3 of a rewind. It returns the old nodes to cut again, with the policy: those in out() of reverted
+// nodesToRecut is step 3 of a rewind. It returns the old nodes to cut again, with the policy: those in out() of reverted
 // cuts, and those in out() of patches or groups whose visible nodes are all cut again.
-func (w *rewinding) marks() map[*node]patch.StatePolicy {
+func (w *rewinding) nodesToRecut() map[*node]patch.StatePolicy {
 	marks := map[*node]patch.StatePolicy{}
 	mark := func(nodes []*node, drop bool) (changed bool) {
 		for _, n := range nodes {
@@ -184,22 +184,22 @@ func (w *rewinding) marks() map[*node]patch.StatePolicy {
 		}
 		return changed
 	}
-	for _, a := range w.standing {
-		onPurpose := a.isCut() || a.isPut() && !a.in[0].put && a.drops && w.ages[a] == mixed
-		if onPurpose && !w.stands(a) && w.groupOf(a) == nil {
+	for _, a := range w.active {
+		onPurpose := a.isCut() || a.addsEvents() && !a.in[0].ofSummarise && a.drops && w.ages[a] == mixed
+		if onPurpose && !w.isActive(a) && w.mergedGroup(a) == nil {
 			mark(a.out, a.drops)
 		}
 	}
 	for again := true; again; {
 		again = false
-		for _, a := range w.standing {
-			if !a.isCut() && !a.isPut() {
+		for _, a := range w.active {
+			if !a.isCut() && !a.addsEvents() {
 				continue
 			}
 			var in, out []*node
-			for _, b := range w.one(a) {
+			for _, b := range w.membersOf(a) {
 				out = append(out, b.out...)
-				if w.groupOf(a) == nil || b.isPut() {
+				if w.mergedGroup(a) == nil || b.addsEvents() {
 					in = append(in, b.in...)
 				}
 			}
@@ -229,22 +229,22 @@ func (w *rewinding) cut(n *node, policy patch.StatePolicy) {
 	i := slices.Index(w.nodes, n)
 	after := slices.Clone(w.nodes)
 	after[i] = marker
-	w.commit(step{after: after, in: []*node{marker}, out: []*node{n}, made: 1, drops: policy == patch.Drop}, applied{seq: w.next()})
+	w.commit(step{after: after, in: []*node{marker}, out: []*node{n}, made: 1, drops: policy == patch.Drop}, applied{seq: w.nextSeq()})
 }
 
-// pinAsBefore is step 4 of a rewind: it makes exactly those pins and unpins active that were active before the
+// restorePins is step 4 of a rewind: it makes exactly those pins and unpins active that were active before the
 // rewind's first record.
-func (w *rewinding) pinAsBefore() {
+func (w *rewinding) restorePins() {
 	for _, a := range slices.Backward(slices.Clone(w.applied)) {
 		if a.pin == nil || a.of != nil {
 			continue
 		}
-		switch stood, stands := a.seq < w.from && w.stoodBefore(a, w.from), w.stands(a); {
-		case stands && !stood:
-			w.takeBack(a)
-		case stood && !stands:
+		switch wasActive, isActive := a.seq < w.from && w.wasActiveBefore(a, w.from), w.isActive(a); {
+		case isActive && !wasActive:
+			w.revert(a)
+		case wasActive && !isActive:
 			for _, revert := range slices.Backward(w.revertsOf(a)) {
-				w.takeBack(revert)
+				w.revert(revert)
 			}
 		}
 	}

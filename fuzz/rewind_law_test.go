@@ -46,7 +46,7 @@ func denseLog(t *rapid.T, kinds []string) *Reference {
 					break
 				}
 				patches = append(patches, p)
-				now.Apply(patch.Record{Seq: now.next(), Patch: p})
+				now.Apply(patch.Record{Seq: now.nextSeq(), Patch: p})
 			}
 		}
 		for i, p := range patches {
@@ -188,7 +188,7 @@ func TestLawRewindLeavesNothingLater(t *testing.T) {
 			}
 			for _, seq := range stoodFor(n) {
 				if seq >= from {
-					t.Fatalf("%s stands for %d: %s, rewound to %d\n%s", n.event.ID(), seq, describe(after), from, Text(r.log, nil))
+					t.Fatalf("%s represents %d: %s, rewound to %d\n%s", n.event.ID(), seq, describe(after), from, Text(r.log, nil))
 				}
 			}
 		}

@@ -43,7 +43,7 @@ func TestRewind(t *testing.T) {
 		{"an old group stays, its insertion too", "e1 k=1\ne2\ne3 f\ncut 0+1 keep group:g\nput 1+0 group:g | S", "e2 S", "k=1", ""},
 		{"an insertion of a new group goes", "e1 k=1\ne2 f\nput 0+0 group:g | r\ncut 2+1 keep group:g", "e1", "k=1", ""},
 		{"in a group of cuts each counts alone", "e1 k=1\ne2\ne3 k=3 f\ncut 0+1 keep group:g\ncut 1+1 keep group:g", "e2", "k=1", ""},
-		{"of a group only what stands counts", "e1 k=1\ne2 f\nsum 0+1 group:g | S1\nsum 1+1 group:g | S2\nrevert p4", "S1", "k=1", ""},
+		{"only active patches of a group count", "e1 k=1\ne2 f\nsum 0+1 group:g | S1\nsum 1+1 group:g | S2\nrevert p4", "S1", "k=1", ""},
 		{"pins in a group do not count", "e1 k=1\ne2 f\ncut 0+1 keep group:g\npin e2 group:g", "", "k=1", ""},
 		{"a summary on a mixed group is mixed", "e1 k=1\ne2\ne3 f\ncut 0+1 keep group:g\nsum 1+1 group:g | S1\nsum 1+1 | S2", "e1 e2", "k=1", ""},
 		{"a member that was dropped, as one of two replacements", "e1 k=1\ne2\ne3 f\nsum 0+1 group:g | S1\nsum 1+2 group:g | S2\ncut 0+1", "e1 e2", "k=1", ""},
