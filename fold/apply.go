@@ -205,7 +205,7 @@ func (v *View) edit(p *patch.PatchEvent) (edit, error) {
 	case start > n || count > n-start:
 		return edit{}, fmt.Errorf("%w: start %d and count %d, but only %d events are visible", ErrOutOfRange, start, count, n)
 	case count == 0 && p.Type() == patch.Summarise:
-		return edit{}, fmt.Errorf("%w: count is 0, but a summary stands for at least one event", ErrOutOfRange)
+		return edit{}, fmt.Errorf("%w: count is 0, but a summary covers at least one event", ErrOutOfRange)
 	}
 	e.first, e.end = start, start+count
 	switch {

@@ -74,7 +74,7 @@ func TestOrphansOfGroupsAreNamed(t *testing.T) {
 	}, fold.CheckOptions{})
 
 	if !errors.As(err, &orphans) || orphans.Orphans[0].EventID != "k" || !strings.Contains(err.Error(), "summary of role model") {
-		t.Errorf("a call behind a model's summary: %v", err)
+		t.Errorf("a call after a model's summary: %v", err)
 	}
 }
 

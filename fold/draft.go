@@ -181,7 +181,7 @@ func (d *Draft) Patches(log Logged, opts PatchOptions, matched []patch.Record, m
 }
 
 // errErased refuses patches from before an erasure: they may contain erased content.
-var errErased = fmt.Errorf("%w: events have been erased since the patch's author looked; look again and make it anew", ErrConflict)
+var errErased = fmt.Errorf("%w: events were erased since the patch's author read the session; read it again and make a new patch", ErrConflict)
 
 // CheckNotErased refuses a new record that is marked as erased: only receipts may set that mark.
 func CheckNotErased(r patch.Record) error {

@@ -148,7 +148,7 @@ func TestNeeds(t *testing.T) {
 			}
 			standing, err := v.RevertTargets("p7")
 			if err != nil || fmt.Sprint(standing) != "[p7]" {
-				t.Errorf("p7 stands as %v, %v", standing, err)
+				t.Errorf("p7 has the targets %v, %v", standing, err)
 			}
 		})
 	}
@@ -246,11 +246,11 @@ func TestGroupNamesWhatComesBack(t *testing.T) {
 		{"an unpin", nil, []*patch.PatchEvent{revert, patch.NewUnpin("e1")}, nil, "e1 e2"},
 		{"a truncation", nil, []*patch.PatchEvent{revert, patch.NewTruncateBefore("e1")}, nil, "e1 e2"},
 		{"one that cuts it", nil, []*patch.PatchEvent{revert, patch.NewTruncateBefore("e2")}, nil, "e2"},
-		{"of what the group itself took out", nil, []*patch.PatchEvent{
+		{"of events that the group removed", nil, []*patch.PatchEvent{
 			patch.NewSplice(0, 1).WithID("q"), patch.NewRevert("q"), patch.NewPin("e2")}, nil, "e2"},
-		{"of what the group itself put in", nil, []*patch.PatchEvent{
+		{"of events that the group added", nil, []*patch.PatchEvent{
 			patch.NewSplice(0, 0, event("n")), patch.NewSplice(0, 1).WithID("q"), patch.NewRevert("q"), patch.NewPin("n")}, nil, "n e2"},
-		{"of what the group itself put in, after another", nil, []*patch.PatchEvent{
+		{"of events that the group added, after a revert", nil, []*patch.PatchEvent{
 			revert, patch.NewSplice(0, 0, event("n")), patch.NewSplice(0, 1).WithID("q"), patch.NewRevert("q"), patch.NewPin("n")}, nil, "n e1 e2"},
 		{"one after the other", []any{patch.NewSplice(0, 1).WithID("p2")}, []*patch.PatchEvent{
 			patch.NewRevert("p2"), patch.NewPin("e2"), revert, pin}, nil, "e1 e2"},

@@ -30,7 +30,7 @@ func TestOrphans(t *testing.T) {
 			"call a e1 would lose its response", "1+2"},
 		{"truncating between", []string{"e0", "e1 call:a", "e2 resp:a", "e3"}, patch.NewTruncateBefore("e2"),
 			"response a e2 would answer no call", "e0"},
-		{"what was unpaired does not count", []string{"e0", "e1 resp:x", "e2"}, patch.NewSplice(0, 1), "", ""},
+		{"unpaired parts do not count", []string{"e0", "e1 resp:x", "e2"}, patch.NewSplice(0, 1), "", ""},
 		{"a response is put in with its call", []string{"e0", "e1"}, patch.NewSplice(1, 1, events("r1 call:n", "r2 resp:n")...), "", ""},
 		{"a new response without call", []string{"e0", "e1"}, patch.NewSplice(1, 1, event("r", "resp:n")),
 			"response n r would answer no call", "none"},
@@ -74,18 +74,18 @@ func TestOrphans(t *testing.T) {
 		{"and of role user", []string{"e0", "e1", "e2 call:a", "e3 resp:a", "e4"}, patch.NewSummarise(0, 2, asUser), "", ""},
 		{"a cut moves a call up to a summary", []string{"e0", "s role:model summary text:s", "e2", "e3 call:a", "e4 resp:a"}, patch.NewSplice(2, 1),
 			"call a e3 would come directly after a summary of role model, where a model's API accepts no function call", "1+2"},
-		{"a call behind a change of state", []string{"d k=1", "e1", "e2 call:a", "e3 resp:a"}, patch.NewSplice(1, 1),
+		{"a call after a change of state", []string{"d k=1", "e1", "e2 call:a", "e3 resp:a"}, patch.NewSplice(1, 1),
 			"call a e2 would come first, where a model's API accepts no function call", "1+3"},
 		{"a call in front of which nothing was said", []string{"d k=1", "e1 call:a", "e2 resp:a"}, patch.NewSplice(0, 1), "", ""},
 		{"a change of state in front of a call", []string{"e0", "e1 call:a", "e2 resp:a"}, patch.NewSplice(0, 1, event("d", "k=1")),
 			"call a e1 would come first, where a model's API accepts no function call", "0+3"},
-		{"a change of state between a call and what is cut", []string{"e0", "d k=1", "e1 call:a", "e2 resp:a"}, patch.NewTruncateBefore("d"),
+		{"a change of state between a call and the cut", []string{"e0", "d k=1", "e1 call:a", "e2 resp:a"}, patch.NewTruncateBefore("d"),
 			"call a e1 would come first, where a model's API accepts no function call", "e0"},
 		{"a change of state between a summary and a call", []string{"e0", "e1", "d k=1", "e2 call:a", "e3 resp:a"}, patch.NewSummarise(0, 2, sum),
 			"call a e2 would come directly after a summary of role model, where a model's API accepts no function call", "0+5"},
 		{"a summary that says nothing", []string{"e0", "e1 call:a", "e2 resp:a"}, patch.NewSplice(0, 1, event("S", "k=1", "summary")),
 			"call a e1 would come first, where a model's API accepts no function call", "0+3"},
-		{"a new call behind a new summary", []string{"e0", "e1"}, patch.NewSplice(1, 1, events("s role:model summary text:s", "r call:n", "r2 resp:n")...),
+		{"a new call after a new summary", []string{"e0", "e1"}, patch.NewSplice(1, 1, events("s role:model summary text:s", "r call:n", "r2 resp:n")...),
 			"call n r would come directly after a summary of role model, where a model's API accepts no function call", "none"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -317,6 +317,6 @@ func TestHideWaiting(t *testing.T) {
 	}
 	v := view(t, "e0 @i", "e1 @i call:a long:a", "e2 @i resp:a", "e3 @j")
 	if v.Check(patch.NewSplice(1, 2), fold.CheckOptions{}) == nil {
-		t.Error("a call that waits is hidden, and nobody said so")
+		t.Error("a waiting call was hidden without permission")
 	}
 }

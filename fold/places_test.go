@@ -69,7 +69,7 @@ func TestPropertyPlaces(t *testing.T) {
 					}
 					standing, err := now.RevertTargets(place.HiddenBy)
 					if err != nil && !errors.Is(err, patch.ErrInvalid) || err == nil && !slices.Contains(standing, place.HiddenBy) {
-						t.Fatalf("%v is hidden by %q, which does not stand: %v, %v\n%s", id, place.HiddenBy, standing, err, fuzz.Text(records, nil))
+						t.Fatalf("%v is hidden by %q, which is not active: %v, %v\n%s", id, place.HiddenBy, standing, err, fuzz.Text(records, nil))
 					}
 				}
 				stands := e.IsSummary() || r.Patch != nil && r.Patch.Type() == patch.Summarise // a stand-in, not in the history itself

@@ -165,15 +165,15 @@ func TestRewind(t *testing.T) {
 			log{"e1 a=1", "e2 b=2", "e3 a=3", "e4", patch.NewSplice(1, 2).WithState(patch.Keep)}, 3, "e1", "map[a:1 b:2]", 3},
 		"a keep-truncation across is cut again": {
 			log{"e1 a=1", "e2 b=2", "e3 a=3", "e4", patch.NewTruncateBefore("e4").WithState(patch.Keep)}, 3, "", "map[a:1 b:2]", 3},
-		"a replacement across goes, and what it had dropped stays out": {
+		"a mixed replacement that drops is reverted, its older events stay hidden": {
 			log{"e1 a=1", "e2 b=2", "e3 a=3", patch.NewSplice(1, 2, event("r", "c=9"))}, 3, "e1", "map[a:1]", 3},
-		"a replacement across that kept the state goes, and what it had hidden comes back": {
+		"a mixed replacement that keeps is reverted, its older events are restored": {
 			log{"e1 a=1", "e2 b=2", "e3 a=3", patch.NewSplice(1, 2, event("r", "c=9")).WithState(patch.Keep)}, 3, "e1 e2", "map[a:1 b:2]", 2},
 		"an insertion between older events": {
 			log{"e1", "e2", "e3", patch.NewSplice(1, 0, event("x", "a=1")), "e5"}, 3, "e1 e2", "map[]", 2},
 		"an older insertion stays": {
 			log{"e1", patch.NewSplice(0, 0, event("x", "a=1")), "e3"}, 3, "x e1", "map[a:1]", 1},
-		"what a newer cut carries goes": {
+		"the state that a newer cut carries is dropped": {
 			log{"e1 a=1", "e2 a=2", "e3 b=3", patch.NewSplice(1, 2).WithState(patch.Keep), "e5"}, 2, "e1", "map[a:1]", 2},
 		"a revert of an older patch stays": {
 			log{"e1 a=1", "e2", patch.NewSummarise(0, 2, text), "e4", patch.NewRevert("p3")}, 4, "e1 e2", "map[a:1]", 1},
@@ -188,16 +188,16 @@ func TestRewind(t *testing.T) {
 		"a drop-cut in the way, within a keep-cut": {
 			log{"e1 a=1", "e2 b=2", "e3 c=3", "e4", "e5", patch.NewSplice(2, 3, event("r"), event("s")), patch.NewSplice(1, 2), patch.NewSplice(0, 2).WithState(patch.Keep)},
 			5, "", "map[a:1]", 6},
-		"what a keep-cut had kept is dropped again, behind the rest": {
+		"the state of a keep-cut is dropped again, after the rest": {
 			log{"e1 a=1", "e2 b=2", "e3 c=3", patch.NewSplice(1, 1).WithState(patch.Keep), patch.NewSplice(0, 2, event("r"))}, 3, "", "map[]", 4},
-		"what a keep-cut had kept is dropped again, before the rest": {
+		"the state of a keep-cut is dropped again, before the rest": {
 			log{"e1 a=1", "e2 b=2", "e3 c=3", patch.NewSplice(0, 0, event("x")), patch.NewSplice(1, 1).WithState(patch.Keep), patch.NewSplice(0, 2, event("r"))},
 			3, "", "map[]", 5},
-		"what a keep-cut had kept is dropped again, among the rest": {
+		"the state of a keep-cut is dropped again, among the rest": {
 			log{"e1 a=1", "e2 b=2", "e3 c=3", "e4", patch.NewSplice(1, 1).WithState(patch.Keep), patch.NewSplice(0, 3, event("r"))}, 4, "", "map[]", 3},
 		"a summary around a newer event that was dropped stays": {
 			log{"e1 a=1", "e2", "e3", patch.NewSplice(1, 0, event("x", "c=3")), patch.NewSplice(1, 1), patch.NewSummarise(0, 2, text)}, 3, "S", "map[a:1]", 1},
-		"a summary around a newer event whose state was kept goes": {
+		"a summary around a newer event whose state was kept is reverted": {
 			log{"e1 a=1", "e2", "e3", patch.NewSplice(1, 0, event("x", "c=3")), patch.NewSplice(1, 1).WithState(patch.Keep), patch.NewSummarise(0, 2, text)},
 			3, "e1 e2", "map[a:1]", 4},
 		"a summary of an older summary stays": {
@@ -207,11 +207,11 @@ func TestRewind(t *testing.T) {
 		"summaries of a group are one": {
 			log{"e1 a=1", "e2", "e3", patch.NewSummarise(2, 1, event("T", "text:more")).WithGroup("g"), patch.NewSummarise(0, 1, text).WithGroup("g")},
 			3, "e1 e2", "map[a:1]", 3},
-		"what a group put in and took out again counts for nothing": {
+		"events that a group added and removed do not count": {
 			log{"e1 a=1", "e2", patch.NewSplice(0, 0, event("x")).WithGroup("g"), patch.NewSummarise(0, 2, text).WithGroup("g")}, 2, "S", "map[a:1]", 1},
 		"a replacement across, in a group by itself": {
 			log{"e1", "e2", "e3", patch.NewSplice(1, 2, event("r")).WithGroup("g")}, 3, "e1", "map[]", 3},
-		"a replacement of what a group put in before its last": {
+		"a replacement of events that a group added": {
 			log{"e1", "e2", patch.NewSummarise(0, 1, text).WithGroup("g"), patch.NewSplice(0, 2, event("r")), "e5", patch.NewSummarise(1, 1, event("T", "text:more")).WithGroup("g")},
 			5, "e1", "map[]", 5},
 		"a cut of all events that a group put in": {

@@ -127,7 +127,7 @@ func TestSummariseThenTruncate(t *testing.T) {
 	kept = apply(t, kept, patch.NewSplice(1, 1, event("r")).WithState(patch.Keep))
 	kept = apply(t, kept, patch.NewTruncateBefore("r"))
 	if ids(kept) != "r e3" || kept.State()["x"] != "2" {
-		t.Errorf("%s %v: what e2 set must count", ids(kept), kept.State())
+		t.Errorf("%s %v: the state of e2 must count", ids(kept), kept.State())
 	}
 
 	border := view(t, "e1", "e2 x=2", "e3")

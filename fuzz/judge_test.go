@@ -78,8 +78,8 @@ func TestCheck(t *testing.T) {
 		{"one whose pin was reverted", "e1\npin e1\nrevert p2\ncut 0+1", "", ""},
 		{"one that was pinned while it was another's", "e1\npin e1\ne1\ncut 1+1", "", ""},
 		{"a revert may hide one", "put 0+0 | r\npin r\nrevert p1", "", ""},
-		{"pinning what is pinned", "e1\npin e1\npin e1", "", ""},
-		{"unpinning what is not", "e1\nunpin e1", "", ""},
+		{"pinning a pinned event", "e1\npin e1\npin e1", "", ""},
+		{"unpinning an unpinned event", "e1\nunpin e1", "", ""},
 		{"a pin on an older base", "e1\npin e1\npin e1 base:0", Conflict, ""},
 		{"a cut planned before a pin", "e1\npin e1\ncut 0+1 base:0", Conflict, ""},
 		{"a pin of no event", "e1\npin e2", NotFound, `"e2"`},
@@ -119,7 +119,7 @@ func TestCheckAllows(t *testing.T) {
 		pinned           bool // may be hidden
 		first, call      string
 	}{
-		{"hiding what is pinned", "e1\npin e1", "cut 0+1", true, "", ""},
+		{"hiding a pinned event", "e1\npin e1", "cut 0+1", true, "", ""},
 		{"allowing orphans does not allow it", "e1\npin e1", "cut 0+1", false, Pinned, Pinned},
 		{"allowing it does not allow orphans", "e0\ne1 call:c\ne2 resp:c\npin e1", "cut 1+1", true, OrphanedCall, OrphanedCall},
 		{"a batch names one group", "e1\ne2", "cut 0+1 group:g\ncut 0+1 group:g", false, "", ""},
@@ -132,9 +132,9 @@ func TestCheckAllows(t *testing.T) {
 		{"two cuts are taken back", "e0\ne1 call:c\ne2\ne3 resp:c\ncut 1+1 group:g\ncut 2+1 group:g", "revert p6\nrevert p5", false, OrphanedCall, OrphanedCall},
 		{"they are of one group", "e0\ne1 call:c\ne2 resp:c", "cut 1+1 group:g\ncut 1+1 group:g", false, OrphanedCall, ""},
 		{"they are of two groups", "e0\ne1 call:c\ne2 resp:c", "cut 1+1 group:g\ncut 1+1 group:h", false, OrphanedCall, OrphanedCall},
-		{"a group, then what is out of range", "e0\ne1 call:c\ne2 resp:c", "cut 1+1 group:g\npin e1 group:g", false, OrphanedCall, NotFound},
+		{"a group, then a patch out of range", "e0\ne1 call:c\ne2 resp:c", "cut 1+1 group:g\npin e1 group:g", false, OrphanedCall, NotFound},
 		{"a group twice", "e1\ne2\ne3", "cut 0+1 group:g\ncut 0+1\ncut 0+1 group:g", false, "", ""},
-		{"what both break", "e0\ne1\ne2 call:c\ne3 resp:c", "cut 0+1\ncut 0+1", false, "", OrphanedCall},
+		{"pairs that both break", "e0\ne1\ne2 call:c\ne3 resp:c", "cut 0+1\ncut 0+1", false, "", OrphanedCall},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			r := fold(t, nil, test.log)
@@ -174,7 +174,7 @@ func TestOrphans(t *testing.T) {
 		      e2 resp:c
 		      cut 1+2`,
 	}, {
-		name: "what was unpaired never counts",
+		name: "unpaired parts never count",
 		log: `e0
 		      e1 resp:c
 		      e2

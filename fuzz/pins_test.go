@@ -44,13 +44,13 @@ func TestPins(t *testing.T) {
 		{name: "taken back again: the newest revert is named", log: "e1\npin e1\nrevert p2\nrevert p3\nrevert p2\nrevert p3", skipped: "6: revert blocked", blocking: 4},
 		{name: "taken back twice", log: "e1\npin e1\nrevert p2\nrevert p3\nrevert p2\nrevert p2", skipped: "6: revert blocked", blocking: 5},
 		{name: "not blocked by an unpin", log: "e1\npin e1\nunpin e1\nrevert p2"},
-		{name: "nor by what redid one", log: "e1\npin e1\nunpin e1\nrevert p3\nrevert p4\nrevert p2"},
+		{name: "nor by a redo", log: "e1\npin e1\nunpin e1\nrevert p3\nrevert p4\nrevert p2"},
 		{name: "an unpin over a pin that was taken back", log: "e1\npin e1\nunpin e1\nrevert p2\nrevert p3"},
 		{name: "and that pin redone", log: "e1\npin e1\nunpin e1\nrevert p2\nrevert p3\nrevert p4", pinned: "e1"},
 		{name: "a redo that came to nothing", log: "e1\npin e1\npin e1\nrevert p3\nrevert p4\nrevert p3\nrevert p5", pinned: "e1"},
 		{name: "two reverts of one pin, of which one was taken back", log: "e1\npin e1\nrevert p2\nrevert p3\nrevert p4\nrevert p3\nrevert p2\nrevert p5"},
 		{name: "a redo under a newer pin", log: "e1\npin e1\nrevert p2\npin e1\nrevert p3", pinned: "e1"},
-		{name: "not blocked by what hides the event", log: "e1\npin e1\ncut 0+1\npin e1\nrevert p2\nrevert p3", skipped: "4: event not found"},
+		{name: "not blocked by a patch that hides the event", log: "e1\npin e1\ncut 0+1\npin e1\nrevert p2\nrevert p3", skipped: "4: event not found"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			recs := records(t, test.log)
@@ -69,9 +69,9 @@ func TestRevertAllWrites(t *testing.T) {
 		{"a patch without group", "e1\ncut 0+1", "p2", "[p2]"},
 		{"a group, by its first", group, "p4", "[p6 p5 p4]"},
 		{"a group, by its last", group, "p6", "[p6 p5 p4]"},
-		{"without what was taken back", group + "revert p5", "p4", "[p6 p4]"},
-		{"by what was taken back", group + "revert p5", "p5", "[p6 p4]"},
-		{"with what was taken back and redone", group + "revert p5\nrevert p7", "p4", "[p6 p5 p4]"},
+		{"without reverted members", group + "revert p5", "p4", "[p6 p4]"},
+		{"by a reverted member", group + "revert p5", "p5", "[p6 p4]"},
+		{"with redone members", group + "revert p5\nrevert p7", "p4", "[p6 p5 p4]"},
 		{"none if one is blocked", group + "sum 0+1 | S2", "p6", `blocked by "p7"`},
 		{"taken back already", "e1\ncut 0+1\nrevert p2", "p2", `blocked by "p3"`},
 		{"all of a group taken back already", group + "revert p6 group:h\nrevert p5 group:h\nrevert p4 group:h", "p5", `blocked by "p9"`},

@@ -62,8 +62,8 @@ func TestRecordsCoverage(t *testing.T) {
 	}
 	want = append(want, "passes: revert drop", "a redo", "a redo taken back",
 		"passes: pin drop", "passes: unpin drop", "a pin again", "a pinned summary", "a revert of a pin", "a revert of an unpin",
-		"a group of several", "a group of several with events", "a group taken back", "a group made to stand again", "a group that is there",
-		"a group that names what it brings back",
+		"a group of several", "a group of several with events", "a group taken back", "a redone group", "a group that is there",
+		"a group that names an event that it restores",
 	)
 	for _, flaw := range []patch.Flaw{
 		patch.UnknownType, patch.MissingField, patch.WrongField, patch.ForeignField, patch.NestedPatch,
@@ -185,7 +185,7 @@ func countGroup(seen map[string]int, r *Reference, batch []patch.Record) {
 	back := map[string]bool{} // events that reverts of the batch restore
 	for _, rec := range batch {
 		if p := rec.Patch; p != nil && len(batch) > 1 && p.Validate() == nil && p.Type() != patch.Revert {
-			seen["a group that names what it brings back"] += count(back[p.EventID()])
+			seen["a group that names an event that it restores"] += count(back[p.EventID()])
 		}
 		for _, a := range r.applied {
 			if a.seq != rec.Seq || len(batch) == 1 {
@@ -209,7 +209,7 @@ func countGroup(seen map[string]int, r *Reference, batch []patch.Record) {
 	seen["a group of several"] += count(len(batch) > 1)
 	seen["a group of several with events"] += count(puts > 0)
 	seen["a group taken back"] += count(reverts > 1)
-	seen["a group made to stand again"] += count(redos > 1)
+	seen["a redone group"] += count(redos > 1)
 }
 
 func patchIn(log []patch.Record, id string) *patch.PatchEvent {

@@ -41,7 +41,7 @@ func TestFold(t *testing.T) {
 		      cut 1+1 keep`,
 		visible: "e1 e3", state: "k=2",
 	}, {
-		name: "what is kept counts where it stood",
+		name: "kept state counts at its old position",
 		log: `e1 k=1
 		      e2 k=2
 		      cut 0+1 keep`,
@@ -160,13 +160,13 @@ func TestFold(t *testing.T) {
 		      sum 0+2 drop | S1`,
 		visible: "S1 e3", state: "",
 	}, {
-		name: "keep, then drop: what is kept goes with the summary",
+		name: "keep, then drop: the kept state goes with the summary",
 		log: `e1 k=1
 		      sum 0+1 | S1
 		      cut 0+1`,
 		visible: "", state: "",
 	}, {
-		name: "drop, then keep: what was dropped does not come back",
+		name: "drop, then keep: dropped state does not come back",
 		log: `e1 k=1
 		      put 0+1 | r1 j=1
 		      sum 0+1 | S1`,
@@ -214,7 +214,7 @@ func TestFold(t *testing.T) {
 		      before r`,
 		visible: "r e3", state: "j=2",
 	}, {
-		name: "a repeated id folds as a node of its own; look-ups take the first visible one",
+		name: "a repeated id folds as a separate node; look-ups take the first visible one",
 		log: `e1
 		      e2 k=1
 		      e3
@@ -231,7 +231,7 @@ func TestFold(t *testing.T) {
 		      before e2`,
 		visible: "e2",
 	}, {
-		name: "what cannot be applied changes nothing",
+		name: "a patch that cannot be applied changes nothing",
 		log: `e1 k=1
 		      cut 0+2
 		      cut -1+1
@@ -247,7 +247,7 @@ func TestFold(t *testing.T) {
 		skipped: "2: out of range, 3: out of range, 4: out of range, 5: splice that neither removes nor adds, " +
 			"6: out of range, 7: out of range, 8: out of range, 9: out of range, 10: event not found, 11: event not found",
 	}, {
-		name: "what is malformed changes nothing",
+		name: "a malformed patch changes nothing",
 		log: `e1
 		      {"id":"a","patchType":"rewind","patchId":"p1"}
 		      {"id":"b","patchType":"splice","start":0}

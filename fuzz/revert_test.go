@@ -63,11 +63,11 @@ func TestRevert(t *testing.T) {
 		log:     "e1\ne2\ne3\nsum 0+2 | S1\nsum 0+2 | S2\nrevert p4",
 		visible: "S2", skipped: "6: revert blocked", blocking: 5,
 	}, {
-		name:    "by what took out one of the two that were put in",
+		name:    "by the patch that removed one of the two added events",
 		log:     "e1\nput 0+1 | r1 | r2\ncut 1+1\nrevert p2",
 		visible: "r1", skipped: "4: revert blocked", blocking: 3,
 	}, {
-		name:    "by what took out what took it out",
+		name:    "transitively: by the patch that removed a marker",
 		log:     "e1\ne2\ne3\nsum 0+1 | S1\ncut 0+1\nbefore e3\nrevert p4",
 		visible: "e3", skipped: "7: revert blocked", blocking: 6,
 	}, {
@@ -75,7 +75,7 @@ func TestRevert(t *testing.T) {
 		log:     "e1\ncut 0+1\nrevert p2\nrevert p2",
 		visible: "e1", skipped: "4: revert blocked", blocking: 3,
 	}, {
-		name:    "a revert: by what took out some of what it brought back",
+		name:    "a revert: by the patch that removed a restored event",
 		log:     "e1\ne2\ncut 0+2\nrevert p3\ncut 1+1\nrevert p4",
 		visible: "e1", skipped: "6: revert blocked", blocking: 5,
 	}, {
@@ -87,7 +87,7 @@ func TestRevert(t *testing.T) {
 		log:     "put 0+0 | r1 | r2\nput 1+0 | x\ncut 1+1\nrevert p1",
 		visible: "r1 r2", skipped: "4: revert blocked", blocking: 3,
 	}, {
-		name:    "by what made a node that a redo put between again",
+		name:    "by the maker of a node that a redo put between again",
 		log:     "put 0+0 | r1 | r2\nput 1+0 | x\nrevert p2\nrevert p3\nrevert p1",
 		visible: "r1 x r2", skipped: "5: revert blocked", blocking: 2,
 	}, {
@@ -205,5 +205,5 @@ func followBlocking(t *rapid.T, r *Reference, initial map[string]patch.Value, id
 			t.Fatalf("%v is blocked by the patch at seq %d, which cannot be reverted itself\n%s", p, next.seq, Text(r.log, initial))
 		}
 	}
-	t.Fatalf("following what blocks does not get the patch %q reverted\n%s", id, Text(r.log, initial))
+	t.Fatalf("reverting the blocking patches does not unblock patch %q\n%s", id, Text(r.log, initial))
 }

@@ -184,7 +184,7 @@ func TestLawRewindLeavesNothingLater(t *testing.T) {
 		after := r.rewound(from)
 		for _, n := range after.visible() {
 			if n.by == nil && n.seq >= from {
-				t.Fatalf("%s is in sight: %s\n%s", n.event.ID(), describe(after), Text(r.log, nil))
+				t.Fatalf("%s is visible: %s\n%s", n.event.ID(), describe(after), Text(r.log, nil))
 			}
 			for _, seq := range stoodFor(n) {
 				if seq >= from {
@@ -221,7 +221,7 @@ func TestLawRewindLosesNothing(t *testing.T) {
 			return all
 		}
 		if got, want := seqs(after), seqs(before); !maps.Equal(got, want) {
-			t.Fatalf("rewound to %d, %s stand for %v, want %v\n%s", from, showVisible(after), got, want, Text(r.log, nil))
+			t.Fatalf("rewound to %d, %s represent %v, want %v\n%s", from, showVisible(after), got, want, Text(r.log, nil))
 		}
 		pinned := map[*patch.Event]bool{} // including hidden ones
 		for _, a := range before.applied {

@@ -24,20 +24,20 @@ func TestRewind(t *testing.T) {
 		{"a mixed cut that drops", "e1 k=1\ne2 k=2 f\ncut 0+2", "", "", ""},
 		{"a mixed truncation that keeps", "e1 k=1\ne2 k=2 f\ne3\nbefore e3 keep", "", "k=1", ""},
 		{"a mixed replacement that keeps", "e1 k=1\ne2 k=2 f\nput 0+2 keep | r", "e1", "k=1", ""},
-		{"a mixed replacement that drops: what it took out stays out", "e1 k=1\ne2 k=2 f\nput 0+2 | r", "", "", ""},
+		{"a mixed replacement that drops: its old events stay hidden", "e1 k=1\ne2 k=2 f\nput 0+2 | r", "", "", ""},
 		{"a mixed summary that drops", "e1 k=1\ne2 k=2 f\nsum 0+2 drop | S", "e1", "k=1", ""},
-		{"what was cut by a summary's cut", "e1 k=1\ne2 k=2 f\nsum 0+2 | S\ncut 0+1 keep", "", "k=1", ""},
-		{"what was dropped with a summary", "e1 k=1\ne2 k=2 f\nsum 0+2 | S\ncut 0+1", "", "", ""},
+		{"events cut by the cut of their summary", "e1 k=1\ne2 k=2 f\nsum 0+2 | S\ncut 0+1 keep", "", "k=1", ""},
+		{"events dropped with their summary", "e1 k=1\ne2 k=2 f\nsum 0+2 | S\ncut 0+1", "", "", ""},
 		{"one of two replacements was cut: the other stood for it too", "e1 k=1\ne2 k=2 f\nput 0+2 keep | r1 | r2\ncut 0+1 keep", "e1", "k=1", ""},
 		{"both, one after the other", "e1 k=1\ne2 k=2 f\nput 0+2 keep | r1 | r2\ncut 0+1 keep\ncut 0+1 keep", "", "k=1", ""},
 		{"both, one with its state", "e1 k=1\ne2 k=2 f\nput 0+2 keep | r1 | r2\ncut 0+1\ncut 0+1 keep", "", "k=1", ""},
 		{"both with their state", "e1 k=1\ne2 k=2 f\nput 0+2 keep | r1 | r2\ncut 0+1\ncut 0+1", "", "", ""},
-		{"a cut over a cut drops what that kept", "e1 k=1\ne2\ne3 f\ncut 0+1 keep\nsum 0+2 | S\nbefore S\ncut 0+1", "", "", ""},
-		{"what was taken back is not considered", "e1 k=1\ne2 f\ncut 0+2 keep\nrevert p3", "e1", "k=1", ""},
-		{"what was redone is", "e1 k=1\ne2 f\ncut 0+2 keep\nrevert p3\nrevert p4", "", "k=1", ""},
-		{"what a drop took out comes not back by what it stood on", "e1 k=1\ne2 f\ne3\nsum 0+2 | S\nbefore e3\ncut 0+1", "", "", ""},
+		{"a cut over a cut drops its kept state", "e1 k=1\ne2\ne3 f\ncut 0+1 keep\nsum 0+2 | S\nbefore S\ncut 0+1", "", "", ""},
+		{"reverted patches are ignored", "e1 k=1\ne2 f\ncut 0+2 keep\nrevert p3", "e1", "k=1", ""},
+		{"redone patches are not", "e1 k=1\ne2 f\ncut 0+2 keep\nrevert p3\nrevert p4", "", "k=1", ""},
+		{"reverting the patch under a drop does not restore dropped events", "e1 k=1\ne2 f\ne3\nsum 0+2 | S\nbefore e3\ncut 0+1", "", "", ""},
 
-		{"a cut of its own stays", "e1 k=1\ne2\ne3 f\ncut 0+1 keep\nput 0+2 keep | S", "e2", "k=1", ""},
+		{"a separate cut stays", "e1 k=1\ne2\ne3 f\ncut 0+1 keep\nput 0+2 keep | S", "e2", "k=1", ""},
 		{"a cut of a mixed group comes back", "e1 k=1\ne2\ne3 f\ncut 0+1 keep group:g\nput 0+2 keep group:g | S", "e1 e2", "k=1", ""},
 		{"an old group stays", "e1 k=1\ne2\ne3 f\ncut 0+1 keep group:g\nput 0+1 keep group:g | S", "S", "k=1", ""},
 		{"an old group stays, its insertion too", "e1 k=1\ne2\ne3 f\ncut 0+1 keep group:g\nput 1+0 group:g | S", "e2 S", "k=1", ""},
@@ -49,15 +49,15 @@ func TestRewind(t *testing.T) {
 		{"a member that was dropped, as one of two replacements", "e1 k=1\ne2\ne3 f\nsum 0+1 group:g | S1\nsum 1+2 group:g | S2\ncut 0+1", "e1 e2", "k=1", ""},
 		{"all members that put in events were dropped", "e1 k=1\ne2\ne3 f\nsum 0+1 group:g | S1\nsum 1+2 group:g | S2\ncut 0+2", "", "", ""},
 		{"all that a mixed group shows was dropped", "e1 k=1\ne2\ne3 f\ncut 0+1 keep group:g\nsum 0+2 group:g | S\ncut 0+1", "", "", ""},
-		{"a drop of a mixed group is none of its own", "e1 k=1\ne2 f\ne3\nput 0+2 group:g | r\ncut 1+1 group:g", "e1", "k=1", ""},
+		{"a drop in a mixed group does not count alone", "e1 k=1\ne2 f\ne3\nput 0+2 group:g | r\ncut 1+1 group:g", "e1", "k=1", ""},
 		{"a group of one is its patch", "e1 k=1\ne2 f\nput 0+2 group:g | r", "", "", ""},
-		{"under a new cut of what a mixed group dropped", "e1 k=1\ne2 f\ne3\nsum 0+1 group:g | S\ncut 0+2 group:g\nput 0+1 group:h | r\nbefore r group:h", "e1", "k=1", ""},
+		{"under a new cut of events that a mixed group dropped", "e1 k=1\ne2 f\ne3\nsum 0+1 group:g | S\ncut 0+2 group:g\nput 0+1 group:h | r\nbefore r group:h", "e1", "k=1", ""},
 
 		{"pins are as before", "e1\ne2\npin e1\nunpin e1\npin e2\ne3 f\nunpin e2\npin e1\npin e3", "e1 e2", "", "e2"},
 		{"an earlier revert of a pin", "e1\npin e1\nrevert p2\ne2 f\nrevert p3", "e1", "", ""},
 		{"a later revert of a pin", "e1\npin e1\ne2 f\nrevert p2", "e1", "", "e1"},
 		{"a pin of a later summary", "e1\ne2 f\nsum 0+1 | S\npin S", "S", "", ""},
-		{"a pin of what comes back", "e1\npin e1\ne2 f\nsum 0+2 | S", "e1", "", "e1"},
+		{"a pin of a restored event", "e1\npin e1\ne2 f\nsum 0+2 | S", "e1", "", "e1"},
 		{"a pinned event goes", "e1\ne2 f\npin e2", "e1", "", ""},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -80,7 +80,7 @@ func TestRewind(t *testing.T) {
 			expect(t, "state", showState(after.State()), test.state)
 			expect(t, "pinned", showPinned(after), test.pinned)
 			if describe(r) != was {
-				t.Errorf("it changed what was rewound: %s", describe(r))
+				t.Errorf("it changed the rewound model: %s", describe(r))
 			}
 		})
 	}

@@ -123,7 +123,7 @@ const (
 func (r run) Title() string {
 	switch r.Mark {
 	case markNotVisible:
-		return "not visible: it stands nowhere in the visible log"
+		return "not visible: it is nowhere in the visible log"
 	case markInOtherEvents:
 		return "in other events: the summary does not have it, another visible event does"
 	case markInvented:

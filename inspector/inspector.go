@@ -333,7 +333,7 @@ var problems = []struct {
 }{
 	{store.ErrConflict, http.StatusConflict, "The session has changed since the page was made. Nothing was written. Look at the session as it is, and do it again.", again},
 	{fold.ErrOutOfRange, http.StatusUnprocessableEntity, "The visible log has other events than those that were meant, perhaps since it changed. Look at it as it is, and choose again.", again},
-	{fold.ErrEventNotFound, http.StatusNotFound, "The event is not in sight: a patch hides it, or it was never logged. The raw log shows what became of it.", again},
+	{fold.ErrEventNotFound, http.StatusNotFound, "The event is not visible: a patch hides it, or it was never logged. See the raw log.", again},
 	{fold.ErrUnknownPatch, http.StatusNotFound, "A newer version of patchlog wrote to this log. Nothing can be patched by this one; it can be read. Use the newer version.", ""},
 	{store.ErrExists, http.StatusConflict, "A session of this name is there already. Choose another name, unless you sent the form twice.", ""},
 	{store.ErrDuplicateID, http.StatusConflict, "An id may be used once in a log. It was perhaps sent twice.", ""},
@@ -371,7 +371,7 @@ func explain(r *http.Request, err error) explanation {
 		return own.explanation
 	}
 	// An unknown error's text is for operators, in the log.
-	e := explanation{Text: "Something failed that should not have.", Advice: "The log of the program that serves this page says what."}
+	e := explanation{Text: "Something failed that should not have.", Advice: "See the log of the program that serves this page."}
 	text, path, pairs := "", "session", []any(nil)
 	for _, p := range problems {
 		if errors.Is(err, p.err) {

@@ -214,7 +214,7 @@ func (w *eventPlaces) of(seq uint64, index int, e *patch.Event) []fact {
 	place, ok := w.places.Of(seq, index)
 	switch {
 	case !ok:
-		return []fact{{Text: "It was never in sight: its patch was not applied."}}
+		return []fact{{Text: "It was never visible: its patch was not applied."}}
 	case place.Index >= 0:
 		facts := []fact{{Text: fmt.Sprintf("The model sees it, at index %d", place.Index)}}
 		if w.view.IsPinned(place.Index) {
@@ -229,9 +229,9 @@ func (w *eventPlaces) of(seq uint64, index int, e *patch.Event) []fact {
 	}
 	facts := []fact{{Text: fmt.Sprintf("Hidden by the %s at %d", patchWord(w.line.at(place.HiddenBySeq).Patch), place.HiddenBySeq), URL: recordURL(w.key, place.HiddenBySeq, "")}}
 	if w.places.IsRepresented(seq, index, e.Branch(), e.IsolationScope()) {
-		return append(facts, fact{Text: "what the model sees in its place tells of it"})
+		return append(facts, fact{Text: "a visible event represents it"})
 	}
-	return append(facts, fact{Text: "nothing that the model sees tells of it"})
+	return append(facts, fact{Text: "no visible event represents it"})
 }
 
 // callsOf links a function call to the records of its responses, and a response to the record of its call, in the
@@ -328,14 +328,14 @@ func passLines(rec patch.Record) []string {
 // since says whether an applied patch is active in the newest view, and which patch reverted it.
 func since(key store.Key, t *timeline, newest fold.View, rec patch.Record) ([]fact, error) {
 	if rec.Patch.Type() == patch.Erase {
-		return []fact{{Text: "What was erased cannot be brought back."}}, nil
+		return []fact{{Text: "Erased content cannot be restored."}}, nil
 	}
 	standing, err := newest.RevertTargets(rec.ID())
 	switch {
 	case errors.Is(err, fold.ErrBlocked):
 		standing = nil
 	case errors.Is(err, patch.ErrInvalid): // an earlier patch has the same id
-		return []fact{{Text: "Whether it stands cannot be told: another record has its id."}}, nil
+		return []fact{{Text: "Whether it is active is unknown: another record has its id."}}, nil
 	case err != nil:
 		return nil, err
 	}

@@ -264,24 +264,24 @@ func TestRecordPatch(t *testing.T) {
 	}
 	page := shows(t, i, 200, []any{"record", "seq", 5}, "Record 5 · summarised 2 events", "start 0, count 2, state keep", "What changed", "visible events4 → 3",
 		"Active", "record 5, tokens: index 0 to 1: 2 events → 1 summary of level 1", "1 call of the summarizer: 1,200 tokens read, 30 written",
-		"1 of 2 identifiers lost", "A-4711 was found; so was Z-9999", "order A-4711", "What it put in", "The model sees it, at index 0", "what it hides", "kindsummary")
+		"1 of 2 identifiers lost", "A-4711 was found; so was Z-9999", "order A-4711", "Events that it added", "The model sees it, at index 0", "what it hides", "kindsummary")
 	if !strings.Contains(page, `&amp;seq=2">found A-4711 in`) || !strings.Contains(page, `href="summary?`) {
-		t.Error("what it hid is not linked")
+		t.Error("the hidden events are not linked")
 	}
 	shows(t, i, 200, []any{"record", "seq", 6}, "-removed user and B-1234?", "Taken back", "taken back by record 7")
 	shows(t, i, 200, []any{"record", "seq", 7}, "patch p6", "+added user", "Active")
 	shows(t, i, 200, []any{"record", "seq", 8}, "skipped: out of range")
 	shows(t, i, 200, []any{"record", "seq", 9}, "Together with record 10")
 	shows(t, i, 200, []any{"record", "seq", 10}, "new one", "new two", "pinned", "The model sees it, at index 2")
-	page = shows(t, i, 200, []any{"record", "seq", 10, "id", "n2"}, "new two", "Other events that it put in")
+	page = shows(t, i, 200, []any{"record", "seq", 10, "id", "n2"}, "new two", "Other events that it added")
 	if n := strings.Count(page, `aria-label="An event that it put in"`); n != 1 {
 		t.Errorf("%d events in full", n)
 	}
-	page = shows(t, i, 200, []any{"record", "seq", 2}, "Hidden by the summary at 5", "tells of it")
+	page = shows(t, i, 200, []any{"record", "seq", 2}, "Hidden by the summary at 5", "a visible event represents it")
 	if !strings.Contains(page, `&amp;seq=5">Hidden by the summary at 5</a>`) {
-		t.Error("what hides it is not linked")
+		t.Error("the hiding patch is not linked")
 	}
-	shows(t, i, 200, []any{"record", "seq", 3}, "Hidden by the cut at 9", "nothing that the model sees tells of it")
+	shows(t, i, 200, []any{"record", "seq", 3}, "Hidden by the cut at 9", "no visible event represents it")
 }
 
 // Any content is shown as text, on a page of bounded size.
@@ -513,7 +513,7 @@ func TestCallsOfOnePatch(t *testing.T) {
 		`{"id":"p","patchType":"splice","start":0,"count":1,"replacement":[`+event("b", "user", text("b"))+`,`+event("c", "shop", call)+`,`+event("d", "shop", answer)+`]}`)
 	page := shows(t, i, 200, []any{"record", "seq", 2})
 	if strings.Count(page, "Answered by record 2") != 1 || strings.Count(page, "Answers the call of record 2") != 1 {
-		t.Errorf("calls are told of events that are none:\n%s", page)
+		t.Errorf("calls are shown for events without calls:\n%s", page)
 	}
 }
 
@@ -564,21 +564,21 @@ func TestSummary(t *testing.T) {
 		t.Fatal(docs, err)
 	}
 	want := []string{"/srv/orders/a.txt, /srv/orders/c.txt, B-1234X", "not visible (3)", "What the summary hides", "level2", "from record1", "to record5", "order <b>A-4711</b>, please",
-		"It stands for 5 events", "Record 9", "As it stood before"}
+		"It covers 5 events", "Record 9", "As it stood before"}
 	page := shows(t, i, 200, []any{"summary", "at", v.Seq(), "index", 0}, want...)
 	for _, want := range []string{
-		`<mark class="not-visible" title="not visible: it stands nowhere in the visible log">/srv/orders/a.txt</mark>\nB-1234X`,
+		`<mark class="not-visible" title="not visible: it is nowhere in the visible log">/srv/orders/a.txt</mark>\nB-1234X`,
 		`none, see <mark class="not-visible"`,
 		`and <mark class="in-other-events" title="in other events: the summary does not have it, another visible event does">C-1234</mark>?`,
 		`found, <mark class="invented" title="invented: no event has it">Z-9999</mark>&lt;i&gt; too`,
 		`&amp;seq=3"><mark class="not-visible">/srv/orders/a.txt</mark></a>`,
 	} {
-		if want = strings.Replace(want, `\nB-1234X`, `\n<mark class="not-visible" title="not visible: it stands nowhere in the visible log">B-1234X</mark>`, 1); !strings.Contains(page, want) {
+		if want = strings.Replace(want, `\nB-1234X`, `\n<mark class="not-visible" title="not visible: it is nowhere in the visible log">B-1234X</mark>`, 1); !strings.Contains(page, want) {
 			t.Errorf("no %s in %s", want, page)
 		}
 	}
 	if strings.Contains(page, `">A-4711</mark>`) {
-		t.Error("what the summary has is marked")
+		t.Error("an identifier of the summary is marked")
 	}
 	panel := func(page string) string {
 		_, panel, _ := strings.Cut(page, `id="panel-summary"`)
@@ -591,14 +591,14 @@ func TestSummary(t *testing.T) {
 	if err != nil || len(docs) != 1 {
 		t.Fatal(docs, err)
 	}
-	shows(t, i, 200, []any{"summary", "patch", "p7"}, "It stands for 3 events")
+	shows(t, i, 200, []any{"summary", "patch", "p7"}, "It covers 3 events")
 	if strings.Contains(strings.Join(docs[0].Lines(), ""), "C-1234") {
-		t.Error("what another event has is invented")
+		t.Error("an identifier of another event counts as invented")
 	}
 	shows(t, i, 200, []any{"summary", "at", 8, "index", 1}, "no order", "in other events (1)", "C-1234")
 	shows(t, i, 200, []any{"summary", "index", 0}, "What the summary hides")
 
-	shows(t, i, 400, []any{"summary", "at", 8, "index", 2}, "stands for itself")
+	shows(t, i, 400, []any{"summary", "at", 8, "index", 2}, "represents no other event")
 	shows(t, i, 422, []any{"summary", "index", 2}, "2 events visible")
 	shows(t, i, 400, []any{"summary"}, "index")
 	shows(t, i, 404, []any{"summary", "patch", "e1"}, `there is no patch "e1"`)
@@ -623,10 +623,10 @@ func TestSummaries(t *testing.T) {
 	if !strings.Contains(page, `href="summary?at=6&amp;index=1&amp;key=`) {
 		t.Error(page)
 	}
-	shows(t, i, 200, []any{"summary", "at", 3, "index", 1}, "two", "It stands for 1 event")
-	shows(t, i, 400, []any{"summary", "patch", "p4"}, "stands for itself")
+	shows(t, i, 200, []any{"summary", "at", 3, "index", 1}, "two", "It covers 1 event")
+	shows(t, i, 400, []any{"summary", "patch", "p4"}, "added no summary")
 	shows(t, i, 400, []any{"summary", "patch", "p5"}, "put in no summary")
-	shows(t, i, 400, []any{"summary", "patch", "p6"}, "stands for itself")
+	shows(t, i, 400, []any{"summary", "patch", "p6"}, "added no summary")
 }
 
 // A page has as many long events as fit, and links to the next page.
@@ -646,12 +646,12 @@ func TestSummaryPages(t *testing.T) {
 		}
 		for n := seen; n < seen+rows; n++ {
 			if !strings.Contains(page, fmt.Sprintf(">end-%d</mark></pre>", n)) {
-				t.Errorf("event %d is not told to its end", n)
+				t.Errorf("event %d is truncated", n)
 			}
 		}
 		seen += rows
 		if next := fmt.Sprintf(`href="summary?at=151&amp;from=%d&amp;index=0`, seen); strings.Contains(page, next) != (seen < 150) {
-			t.Errorf("what leads on from %d", seen)
+			t.Errorf("the link after %d", seen)
 		}
 	}
 }
@@ -665,8 +665,8 @@ func TestSummaryCleared(t *testing.T) {
 	for _, url := range [][]any{{"summary", "index", 2}, {"summary", "patch", "p"}} {
 		shows(t, i, 200, url, "What stands there now", `"note": "cleared"`, "What was cleared", "1 event", `/srv/orders/a.txt`, "an event of record 3", "tokens as logged")
 	}
-	shows(t, i, 200, []any{"record", "seq", 3}, "Hidden by the clearing at 7", "tells of it")
-	shows(t, i, 200, []any{"record", "seq", 7}, "What it put in", "what it hides")
+	shows(t, i, 200, []any{"record", "seq", 3}, "Hidden by the clearing at 7", "a visible event represents it")
+	shows(t, i, 200, []any{"record", "seq", 7}, "Events that it added", "what it hides")
 }
 
 // The events that a summary covers are shown in pages of bounded size.

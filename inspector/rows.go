@@ -368,7 +368,7 @@ func (b *sessionBody) groupOf(rows []*row) *rowGroup {
 		return &rowGroup{Kind: first.Kind, Text: b.line.sentences(first.Seq, last.Seq), Rows: rows}
 	}
 	by := b.targ[first.Seq-1].By
-	text := present.Counted(len(rows), "record") + ", not in sight"
+	text := present.Counted(len(rows), "record") + ", not visible"
 	if by > 0 {
 		text = fmt.Sprintf("%s, hidden by the %s at %d", present.Counted(len(rows), "record"), patchWord(b.line.at(by).Patch), by)
 	}
@@ -452,7 +452,7 @@ func (t *timeline) sentences(first, last uint64) string {
 	case of[patch.Unpin] == n:
 		return fmt.Sprintf("unpinned %s", present.Counted(n, "event"))
 	case of[patch.Erase] > 0:
-		return "erased what events said"
+		return "erased contents of events"
 	case sum.Hid > 0 && sum.Added > 0:
 		return fmt.Sprintf("put %s in the place of %d%s", present.Counted(sum.Added, "event"), sum.Hid, became)
 	case sum.Hid > 0:

@@ -73,7 +73,7 @@ func TestGroupsOfTheLog(t *testing.T) {
 	testlog.Must(s.Rewind(t.Context(), recordKey, "i4", store.UndoOptions{}))(t) // also unpins
 	page := shows(t, i, 200, []any{"session"}, "Turns 1–2", "4 records, hidden by the cut at 13", "Turns 5–6", "4 records, hidden by the rewind at", "hid 4 events, 8 tokens", "pinned 1 event", "rewound to the end of turn 4")
 	if n := strings.Count(page, "<summary><span>rewound to the end of turn 4"); n != 1 {
-		t.Errorf("the rewind is told %d times", n)
+		t.Errorf("the rewind is shown %d times", n)
 	}
 	shows(t, i, 200, []any{"session", "kind", "user"}, "2 records, hidden by the cut at 13")
 	shows(t, i, 200, []any{"session", "done", "13-13"}, "Hid 4 events, 8 tokens. 4 events hidden, 0 added")

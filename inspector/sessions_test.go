@@ -365,7 +365,7 @@ func TestExplain(t *testing.T) {
 	}{
 		{&store.SeqError{Expected: 3, Last: 4}, "The session has changed since the page was made", "session?key=a%2Fb%2Fc"},
 		{fold.ErrOutOfRange, "choose again", "session?"},
-		{fold.ErrEventNotFound, "not in sight", "session?"},
+		{fold.ErrEventNotFound, "not visible", "session?"},
 		{fold.ErrUnknownPatch, "newer version", ""},
 		{store.ErrExists, "Choose another name", ""},
 		{&store.DuplicateIDError{ID: "x", Seq: 5}, "once in a log", "record?key=a%2Fb%2Fc&seq=5"},
@@ -395,7 +395,7 @@ func TestExplain(t *testing.T) {
 	}
 	r := httptest.NewRequest("GET", "http://localhost/record", nil)
 	if got := explain(r, errors.New("open /var/lib/secret.db: no")); strings.Contains(got.Text+got.Advice, "secret") || got.Advice == "" {
-		t.Errorf("what is for operators is told: %+v", got)
+		t.Errorf("the page has details for operators: %+v", got)
 	}
 	if got := explain(r, fmt.Errorf("%w: %s", store.ErrNotFound, strings.Repeat("\x1b", 1<<20))); len(got.Text) > 20_000 || strings.Contains(got.Text, "\x1b") {
 		t.Errorf("%d bytes: %.40q", len(got.Text), got.Text)

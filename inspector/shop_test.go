@@ -436,13 +436,13 @@ func TestLive(t *testing.T) {
 	// A client that reconnects sends the last id that it saw, and gets the newer records at once.
 	late := followed(t, server, 0, info.Creation, "400")
 	if name, data := late.next(); name != "records" || data != "501" {
-		t.Errorf("told is %s %s", name, data)
+		t.Errorf("got %s %s", name, data)
 	}
 	// A client that has all records gets no event until another one is logged.
 	whole := followed(t, server, 501, info.Creation, "")
 	appended(t, s, 1)
 	if name, data := whole.next(); name != "records" || data != "502" {
-		t.Errorf("told is %s %s", name, data)
+		t.Errorf("got %s %s", name, data)
 	}
 	page.until(502)
 
@@ -453,15 +453,15 @@ func TestLive(t *testing.T) {
 			name, _ = p.next()
 		}
 		if name != "gone" {
-			t.Errorf("of the deleted session is told %q", name)
+			t.Errorf("for the deleted session got %q", name)
 		}
 		if name, _ := p.next(); name != "" {
-			t.Errorf("behind the end comes %q", name)
+			t.Errorf("after the end got %q", name)
 		}
 	}
 	testlog.Must(s.Create(t.Context(), liveKey, nil, store.CreateOptions{}))(t)
 	if name, _ := followed(t, server, 502, info.Creation, "").next(); name != "gone" {
-		t.Errorf("of a session that was created again is told %q", name)
+		t.Errorf("for a session that was created again got %q", name)
 	}
 }
 
@@ -481,7 +481,7 @@ func TestLiveIsPaced(t *testing.T) {
 		}
 	}
 	if most := int(time.Since(begun)/(100*time.Millisecond)) + 2; told > most {
-		t.Errorf("told %d times in %v", told, time.Since(begun))
+		t.Errorf("%d events in %v", told, time.Since(begun))
 	}
 }
 
@@ -496,7 +496,7 @@ func TestLiveEndsWithAccess(t *testing.T) {
 	may.Store(false)
 	appended(t, s, 1)
 	if name, data := page.next(); name != "" {
-		t.Errorf("told is %s %s", name, data)
+		t.Errorf("got %s %s", name, data)
 	}
 }
 
@@ -508,7 +508,7 @@ func TestLiveEndsWithTheStore(t *testing.T) {
 	page.until(1)
 	testlog.NoError(t, s.Close())
 	if name, data := page.next(); name != "" {
-		t.Errorf("told is %s %s", name, data)
+		t.Errorf("got %s %s", name, data)
 	}
 }
 

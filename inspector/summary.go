@@ -83,7 +83,7 @@ func (i *Inspector) summaryPanel(ctx context.Context, r *http.Request, b *sessio
 	cleared := standsIn(entry.Event) && !entry.Summary
 	if !entry.Summary && (!cleared || itself) {
 		return &advised{badRequest("index", "event %d is no summary", index), explanation{
-			Text: fmt.Sprintf("The event at index %d stands for itself.", index), Advice: "It is no summary, and none of its results were cleared or shortened.",
+			Text: fmt.Sprintf("The event at index %d represents no other event.", index), Advice: "It is no summary, and none of its results were cleared or shortened.",
 			Link: &link{recordURL(key, entry.Seq, entry.Event.ID()), "The event"},
 		}}
 	}
@@ -148,7 +148,7 @@ func (i *Inspector) requestedSummary(ctx context.Context, r *http.Request, b *se
 		}
 	}
 	if len(at) == 0 {
-		return v, nil, badRequest("patch", "what patch %q put in stands for itself: it is no summary", present.Clip(id, nameRunes))
+		return v, nil, badRequest("patch", "patch %q added no summary", present.Clip(id, nameRunes))
 	}
 	return v, at, nil
 }
@@ -170,7 +170,7 @@ func standsIn(e *patch.Event) bool {
 // addLoss adds what the summary lost and invented. It sets the marks for names in the covered events (how) and in the
 // summary (invented).
 func (b *summaryBody) addLoss(doc present.Loss, covered []fold.Entry, how, invented map[string]string) {
-	b.Head = fmt.Sprintf("It stands for %s of %s, about %s → %s tokens. %d of %s can be seen.", present.Counted(doc.Events, "event"), present.Counted(doc.Invocations, "turn"),
+	b.Head = fmt.Sprintf("It covers %s of %s, about %s → %s tokens. %d of %s can be seen.", present.Counted(doc.Events, "event"), present.Counted(doc.Invocations, "turn"),
 		present.Grouped(doc.Tokens), present.Grouped(doc.Summary.EstimatedTokens()), doc.Identifiers-len(doc.NotVisible), present.Counted(doc.Identifiers, "identifier"))
 	in := map[string]*patch.Event{} // by name, the event that contains it
 	seqs := map[string]uint64{}
@@ -211,7 +211,7 @@ func summaryFacts(key store.Key, entry fold.Entry, cleared bool) []fact {
 		o, _ := entry.Event.Origin()
 		facts = append(facts, fact{Name: "tokens as logged", Text: "about " + present.Grouped(o.Tokens)})
 		if o.Seq > 0 && o.Seq < entry.Seq { // its own claim, which may be wrong
-			facts = append(facts, fact{"stands for", fmt.Sprintf("an event of record %d", o.Seq), recordURL(key, o.Seq, o.ID)})
+			facts = append(facts, fact{"original", fmt.Sprintf("an event of record %d", o.Seq), recordURL(key, o.Seq, o.ID)})
 		}
 		return facts
 	}

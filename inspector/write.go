@@ -294,7 +294,7 @@ func previewChange(i *Inspector, ctx context.Context, a *action, v fold.View, p 
 		return err
 	}
 	if len(would.Patches) == 0 {
-		p.notice("Nothing is left of what came since, so that there is nothing to do.")
+		p.notice("Nothing since then is visible, so there is nothing to do.")
 		return nil
 	}
 	around := 0
@@ -322,7 +322,7 @@ func previewChange(i *Inspector, ctx context.Context, a *action, v fold.View, p 
 // reuseText says how much of the prompt is unchanged.
 func reuseText(d fold.Difference) string {
 	if len(d.Removed)+len(d.Added) == 0 {
-		return "What a model sees stays as it is, and so does what a provider has in its prompt cache."
+		return "The visible log stays as it is, and with it a provider's prompt cache."
 	}
 	anew := 0
 	for i := d.FirstChanged; i < d.After.Len(); i++ {
@@ -332,7 +332,7 @@ func reuseText(d fold.Difference) string {
 	if d.FirstChanged > 0 {
 		reuse = "the " + present.Counted(d.FirstChanged, "event") + " before it"
 	}
-	return fmt.Sprintf("The first index that changes is %d: a provider's prompt cache can reuse %s, and about %s are read anew.", d.FirstChanged, reuse, tokenCount(anew))
+	return fmt.Sprintf("The first index that changes is %d: a provider's prompt cache can reuse %s, and about %s are read again.", d.FirstChanged, reuse, tokenCount(anew))
 }
 
 func applyChange(i *Inspector, ctx context.Context, a *action, v fold.View, p *actPage) error {
@@ -413,7 +413,7 @@ func previewCompact(i *Inspector, _ context.Context, a *action, v fold.View, p *
 	if w == nil {
 		return nil
 	}
-	covered := shownDifference{Title: "What the next pass would make a summary of"}
+	covered := shownDifference{Title: "Events that the next pass would summarise"}
 	if w.Results > 0 {
 		covered.Title = "Where results would be cleared"
 		for _, s := range append(slices.Clone(w.EarlierSpans), w.Span) {
@@ -710,12 +710,12 @@ func (i *Inspector) refuse(ctx context.Context, a *action, p *actPage, err error
 		}
 	case errors.As(err, &orphans):
 		status = http.StatusUnprocessableEntity
-		p.Problem = "This would part function calls from their responses, or leave what a model's API refuses."
+		p.Problem = "This would separate function calls from their responses, or leave a log that model APIs refuse."
 		for _, o := range orphans.Orphans {
 			p.line("%s", present.Clip(o.String(), lineRunes))
 		}
 		if span := (compaction.Span{Start: orphans.Start, Count: orphans.Count}); orphans.Suggested && span.Count > 0 {
-			instead("Select these instead", span).Text = "What passes: events " + present.IndexRange(span.Start, span.Count) + "."
+			instead("Select these instead", span).Text = "Accepted: events " + present.IndexRange(span.Start, span.Count) + "."
 		} else if len(a.spans) > 0 {
 			p.notice("No wider stretch is known that passes.")
 		}
@@ -728,9 +728,9 @@ func (i *Inspector) refuse(ctx context.Context, a *action, p *actPage, err error
 		}
 		again("Preview it so").Allow = &actAllow{"allow_pinned", "Hide pinned events all the same"}
 	case errors.As(err, &blocked):
-		p.Problem = fmt.Sprintf("Record %d, patch %s, stands on what this patch put in. It has to be taken back first.", blocked.BlockingSeq, present.Clip(blocked.Blocking, nameRunes))
+		p.Problem = fmt.Sprintf("Record %d, patch %s, depends on the events of this patch. It has to be taken back first.", blocked.BlockingSeq, present.Clip(blocked.Blocking, nameRunes))
 		if blocked.AlreadyReverted {
-			p.Problem = fmt.Sprintf("The patch has been taken back already, by record %d, revert %s. Taking that back does again what the patch did.", blocked.BlockingSeq, present.Clip(blocked.Blocking, nameRunes))
+			p.Problem = fmt.Sprintf("The patch has been taken back already, by record %d, revert %s. Taking that back redoes the patch.", blocked.BlockingSeq, present.Clip(blocked.Blocking, nameRunes))
 		}
 		p.Links = append(p.Links, link{recordURL(a.key, blocked.BlockingSeq, ""), fmt.Sprintf("Record %d", blocked.BlockingSeq)})
 		again(fmt.Sprintf("Preview taking record %d back", blocked.BlockingSeq), "act", "revert", "seq", fmt.Sprint(blocked.BlockingSeq))
@@ -746,7 +746,7 @@ func (i *Inspector) refuse(ctx context.Context, a *action, p *actPage, err error
 		}
 		p.Differences = append(p.Differences, shownDifferenceOf(a.key, "What changed since the preview", present.DifferenceOf(seen, now), 0))
 		p.Links = append(p.Links, link{recordURL(a.key, conflict.Newest, ""), fmt.Sprintf("Record %d, which came between", conflict.Newest)})
-		again("Preview it anew")
+		again("Preview again")
 	default:
 		return 0, err
 	}

@@ -87,7 +87,7 @@ func TestErasing(t *testing.T) {
 	a.must(400, a.erase(page, "")) // without a reason
 	do := a.erase(page, "request 812")
 	page = a.must(303, do)
-	a.says(page, "Erased what events said.", "This cannot be undone.")
+	a.says(page, "Erased contents of events.", "This cannot be undone.")
 	if said := actText(page); strings.Contains(said, "Tuesday") || strings.Contains(said, "midweek") {
 		t.Errorf("the page says it still: %s", said)
 	}
@@ -125,7 +125,7 @@ func TestErasing(t *testing.T) {
 	for seq, want := range map[string]string{"6": "Erased: the receipt is record 10", "9": "Erased, itself or events that it put in: the receipt is record 10"} {
 		a.says(a.get("record?seq="+seq+"&key="+url.QueryEscape(a.key.String())), want)
 	}
-	a.says(a.get("record?seq=10&key="+url.QueryEscape(a.key.String())), "reason: request 812", "cannot be brought back")
+	a.says(a.get("record?seq=10&key="+url.QueryEscape(a.key.String())), "reason: request 812", "Erased content cannot be restored")
 	a.says(a.must(200, a.fields("erase", "seq", "6")), "There is nothing to erase")
 	if writing := newActingOn(t, a.store, inspector.Options{Write: true}); strings.Contains(record(writing, "10"), "act=revert") || !strings.Contains(record(writing, "9"), "act=revert") {
 		t.Error("a receipt can be taken back, or a patch not")
@@ -309,7 +309,7 @@ func TestWhoMayErase(t *testing.T) {
 				}
 			}
 			if strings.Contains(record, "act=erase") != mayErase || strings.Contains(record, "act=fork") != mayWrite {
-				t.Error("the record's page offers what may not be done, or not what may")
+				t.Error("the record's page offers a forbidden action, or lacks an allowed one")
 			}
 		})
 	}

@@ -460,8 +460,8 @@ func TestReuse(t *testing.T) {
 		left += a.view().At(i).EstimatedTokens()
 	}
 	a.says(a.must(200, a.fields("splice", "index", "4", "index", "5")),
-		fmt.Sprintf("The first index that changes is 4: a provider's prompt cache can reuse the 4 events before it, and about %d tokens are read anew.", left))
-	a.says(a.must(200, a.fields("pin", "index", "4")), "What a model sees stays as it is")
+		fmt.Sprintf("The first index that changes is 4: a provider's prompt cache can reuse the 4 events before it, and about %d tokens are read again.", left))
+	a.says(a.must(200, a.fields("pin", "index", "4")), "The visible log stays as it is")
 }
 
 // Actions on a long session stay within a page's time and size.
@@ -514,7 +514,7 @@ func TestConflict(t *testing.T) {
 			if n := len(a.log()); n != had {
 				t.Fatalf("%d records were written", n-had)
 			}
-			page = a.must(200, a.form(page, "Preview it anew"))
+			page = a.must(200, a.form(page, "Preview again"))
 			a.must(303, a.form(page, "Do it"))
 			log := a.log()[had:]
 			if act == "splice" { // the same events at other indices
@@ -568,7 +568,7 @@ func TestOrphansAreExplained(t *testing.T) {
 		page := a.must(422, f)
 		a.says(page, `"c1" of function "find"`)
 		if c.left > 0 {
-			a.says(page, "What passes: "+c.passes+".")
+			a.says(page, "Accepted: "+c.passes+".")
 			next := a.must(200, a.form(page, "Select these instead"))
 			testlog.Equal(t, "the first selected event", a.form(next, "Do it").Get("from"), fmt.Sprint(c.first))
 			a.says(next, fmt.Sprintf("8 → %d", c.left))
@@ -622,7 +622,7 @@ func TestBlockedRevert(t *testing.T) {
 	a.must(303, a.form(a.must(200, a.fields("summarise", "index", "4", "index", "5", "text", "Tuesday")), "Do it")) // 9
 	a.must(303, a.form(a.must(200, a.fields("splice", "index", "4")), "Do it"))                                     // 10, cuts the summary
 	page := a.must(409, a.fields("revert", "seq", "9"))
-	a.says(page, "Record 10, patch "+a.log()[9].ID()+", stands on what this patch put in.", "Record 10")
+	a.says(page, "Record 10, patch "+a.log()[9].ID()+", depends on the events of this patch.", "Record 10")
 	if !strings.Contains(page, `href="record?key=shop%2Fada%2F4711&amp;seq=10"`) {
 		t.Error("no link to the record")
 	}
@@ -646,7 +646,7 @@ func TestOnlyOneStretchForAText(t *testing.T) {
 	a.says(page, "the selected ones are 2 stretches")
 	a.says(a.must(200, a.form(page, "Select the whole stretch instead")), "agent On Tuesday, before noon.")
 	do := a.form(a.must(200, a.fields("summarise", "index", "4", "text", " \r\n ")), "Do it") // the preview's form has the text
-	a.says(a.must(422, do), "The text is missing")
+	a.says(a.must(422, do), "The text of the summary is missing")
 	do.Set("text", "typed")
 	a.must(303, do)
 	a.says(a.must(422, a.fields("splice")), "No event is selected")
@@ -726,7 +726,7 @@ func TestCompactNow(t *testing.T) {
 	a.fill(10)
 	decision := testlog.Must(compaction.Plan(a.view(), cfg, compaction.Run{Force: true}))(t)
 	page = a.must(200, a.fields("compact", "focus", "the lamp"))
-	a.says(page, decision.Reason, present.NextPassesText(decision), "What the next pass would make a summary of", "user where is order 4711")
+	a.says(page, decision.Reason, present.NextPassesText(decision), "Events that the next pass would summarise", "user where is order 4711")
 	for _, row := range present.PlanRows(decision) {
 		a.says(page, row.Name+" "+row.Text)
 	}

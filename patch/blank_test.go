@@ -163,7 +163,7 @@ func TestBlankFoldsAlike(t *testing.T) {
 			t.Fatalf("%v does not say that it was erased", got)
 		}
 		if !patch.Same(got, r) {
-			t.Fatalf("a retry of %v is refused where %v stands", r, got)
+			t.Fatalf("a retry of %v is refused after %v", r, got)
 		}
 		if again := of.Blank(got, "other"); again != got {
 			t.Fatalf("a second blank of %v is %v", got, again)

@@ -138,7 +138,7 @@ func (r Record) Verify(form []byte) error {
 	derived, err := AppendRecord(nil, again)
 	switch {
 	case err != nil || !bytes.Equal(stored, derived[recordform.Header:]):
-		return corrupt(errors.New("what is stored beside its JSON differs from what the JSON says"))
+		return corrupt(errors.New("the data stored beside its JSON does not match the JSON"))
 	case recordform.Checksum(derived) != recordform.Checksum(form):
 		return corrupt(fmt.Errorf("checksum %08x of its content, want %08x", recordform.Checksum(derived), recordform.Checksum(form)))
 	}

@@ -175,7 +175,7 @@ func TestForgedFormsAreFoundByVerify(t *testing.T) {
 		"deep": object(`{"x":` + deep), "deep content": object(`{"content":{"parts":` + deep), "deep state": object(`{"actions":{"stateDelta":` + deep),
 		"not UTF-8": object("{\"a\":\"\xff\"}"), "id in the JSON": object(`{"id":"x"}`), "seq in the JSON": object(`{"seq":1}`), "patchType in the JSON": object(`{"patchType":"splice"}`),
 		"patch_type in the JSON": object(`{"patch_type":"splice"}`), "content a list": object(`{"content":[]}`), "text a number": object(`{"content":{"parts":[{"text":1}]}}`),
-		"an author beside the author": object(`{"author":"x"}`), "nothing in an object": object(`{}`),
+		"a second author": object(`{"author":"x"}`), "nothing in an object": object(`{}`),
 
 		"temp: keys of no event": eventForm(func(e list) {
 			e[jsonAt], e[indexAt] = []byte(`{"actions":{"stateDelta":{"temp:x":1},"compaction":-}}`), list{8, "", 0, list{}, nil, list{}}
@@ -195,7 +195,7 @@ func TestForgedFormsAreFoundByVerify(t *testing.T) {
 		"an index in another way": typed(`{"x":[1]}`, "/x/00", "int"), "list noted on an object": typed(`{"x":{}}`, "/x", "[]any"), "bytes not in base64": typed(`{"x":"?"}`, "/x", "[]uint8"),
 
 		"patch with its field in the JSON": splice(jsonAt, []byte(`{"state":"keep"}`)), "defect of nothing": splice(defectAt, list{"x", "y", "z"}),
-		"defect that is not told": splice(jsonAt, []byte(`{"base":"x"}`)), "patch's types": splice(typesAt, list{"/x", "int"}), "eventId not UTF-8": splice(eventIDAt, "\xff"),
+		"a defect that is missing": splice(jsonAt, []byte(`{"base":"x"}`)), "patch's types": splice(typesAt, list{"/x", "int"}), "eventId not UTF-8": splice(eventIDAt, "\xff"),
 		"replacement that is deep": splice(jsonAt, []byte(`{"replacement":`+deep)),
 	} {
 		t.Run(name, func(t *testing.T) {

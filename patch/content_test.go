@@ -125,7 +125,7 @@ func TestValueIsReadFromJSON(t *testing.T) {
 		wantField(t, c.UnmarshalJSON([]byte(text)), field)
 	}
 	if c.String() != was {
-		t.Errorf("after what was refused, it is %s", c)
+		t.Errorf("after the refused value, it is %s", c)
 	}
 	text := []byte(was)
 	testlog.NoError(t, c.UnmarshalJSON(text))

@@ -213,7 +213,7 @@ func (p *PatchEvent) erasure() (e Erasure, d *FieldError) {
 	last := uint64(0)
 	for _, s := range seqs {
 		if len(s) != 2 || s[0] <= last || s[1] < s[0] {
-			return e, &FieldError{eraseSeqs, fmt.Sprintf("%v is no range of seqs behind %d", s, last), WrongField}
+			return e, &FieldError{eraseSeqs, fmt.Sprintf("%v is not a range of seqs above %d", s, last), WrongField}
 		}
 		e.Seqs, last = append(e.Seqs, Span{s[0], s[1]}), s[1]
 	}

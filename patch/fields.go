@@ -89,13 +89,13 @@ func NewEvent(f Fields) (*Event, error) {
 	for name := range f.Extra {
 		for _, names := range [][]string{identityNames, fieldNames, patchNames, foreignNames, {"seq"}} {
 			if slices.Contains(names, name) {
-				return nil, fieldErr(jsonvalue.Step(name), "the name has a meaning of its own and cannot be in Extra")
+				return nil, fieldErr(jsonvalue.Step(name), "the name is reserved and cannot be in Extra")
 			}
 		}
 	}
 	for name := range f.Actions.Extra {
 		if slices.Contains(actionNames, name) && (name != "compaction" || f.Actions.Compaction != nil) {
-			return nil, fieldErr("actions/"+jsonvalue.Step(name), "the name has a meaning of its own and cannot be in Extra")
+			return nil, fieldErr("actions/"+jsonvalue.Step(name), "the name is reserved and cannot be in Extra")
 		}
 	}
 	if c := f.Actions.Compaction; c != nil {

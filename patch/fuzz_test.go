@@ -98,7 +98,7 @@ func FuzzParseRecord(f *testing.F) {
 			return
 		}
 		if !json.Valid(text) {
-			t.Fatal("what is taken is no JSON")
+			t.Fatal("the accepted text is not JSON")
 		}
 		readEverything(rec)
 		line := marshal(t, rec)

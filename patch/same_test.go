@@ -50,7 +50,7 @@ func TestSame(t *testing.T) {
 		{"true for false", `{"x":true}`, `{"x":false}`, false},
 
 		{"splice: itself", splice, splice, true},
-		{"splice: what the engine fills", splice, `{"patchType":"splice","start":0,"count":2,"replacement":[{"author":"a"}]}`, true},
+		{"splice: fields filled by the engine", splice, `{"patchType":"splice","start":0,"count":2,"replacement":[{"author":"a"}]}`, true},
 		{"splice: default state said", splice, `{"patchType":"splice","start":0,"count":2,"replacement":[{"author":"a"}],"state":"drop"}`, true},
 		{"splice: other state", splice, `{"patchType":"splice","start":0,"count":2,"replacement":[{"author":"a"}],"state":"keep"}`, false},
 		{"splice: other base", splice, `{"patchType":"splice","start":0,"count":2,"replacement":[{"author":"a"}],"base":0}`, false},
@@ -67,7 +67,7 @@ func TestSame(t *testing.T) {
 		{"another type", splice, `{"patchType":"truncate_before","eventId":"x"}`, false},
 		{"truncate_before: another event", `{"patchType":"truncate_before","eventId":"y"}`, `{"patchType":"truncate_before","eventId":"x"}`, false},
 		{"summarise: itself", summary, summary, true},
-		{"summarise: what the engine fills", summary, `{"patchType":"summarise","start":0,"count":2,"state":"keep","summaryEvent":{"content":{"parts":[{"text":"x"}]}}}`, true},
+		{"summarise: fields filled by the engine", summary, `{"patchType":"summarise","start":0,"count":2,"state":"keep","summaryEvent":{"content":{"parts":[{"text":"x"}]}}}`, true},
 		{"summarise: another text", summary, `{"patchType":"summarise","start":0,"count":2,"summaryEvent":{"content":{"parts":[{"text":"y"}]}}}`, false},
 		{"summarise: no summary", summary, `{"patchType":"summarise","start":0,"count":2}`, false},
 		{"malformed alike", `{"patchType":"splice","start":"0","count":1}`, `{"count":1,"start":"0","patchType":"splice"}`, true},
@@ -127,10 +127,10 @@ func TestComplete(t *testing.T) {
 				t.Errorf("logged is\n%s, want\n%s", got, c.logged)
 			}
 			if marshal(t, offered) != was {
-				t.Error("Complete changed what was offered")
+				t.Error("Complete changed the offered record")
 			}
 			if !patch.Same(logged, offered) {
-				t.Error("what is logged is not the same as what was offered")
+				t.Error("the logged record is not the same as the offered one")
 			}
 			if again := patch.Complete(logged, newID, time.Time{}); again != logged {
 				t.Error("completing twice gives another record")

@@ -97,7 +97,7 @@ func (d *Decoder) Next() (Record, error) {
 		return Record{}, d.fail(err)
 	}
 	if rec.Event != nil && rec.Event.field("patchlog") != nil {
-		return Record{}, d.fail(fieldErr("patchlog", "a header stands on the first line only"))
+		return Record{}, d.fail(fieldErr("patchlog", "a header is allowed on the first line only"))
 	}
 	if rec.Event != nil && !rec.Event.hasField() {
 		return Record{}, d.fail(fieldErr("", "the object has none of an event's fields, such as id, author or content: %s", clip(text)))

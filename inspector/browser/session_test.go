@@ -126,7 +126,7 @@ func TestAnswersOutOfOrder(t *testing.T) {
 		}`, nil)
 		want := last - 1
 		if news {
-			f.say(ada, "user", "said while somebody looks")
+			f.say(ada, "user", "said while a page is open")
 		} else {
 			p.Key("ArrowLeft")
 			want--
@@ -195,10 +195,10 @@ func TestFollowing(t *testing.T) {
 	go func() {
 		defer close(done)
 		for n := range 20 {
-			f.say(ada, "user", fmt.Sprintf("said while somebody looks, %d", n))
+			f.say(ada, "user", fmt.Sprintf("said while a page is open, %d", n))
 		}
 	}()
-	p.WaitText("#seen .row:last-child", "said while somebody looks, 19")
+	p.WaitText("#seen .row:last-child", "said while a page is open, 19")
 	<-done
 	f.stands(p, ada, last+20)
 	p.WaitText("#pill", "20 new")

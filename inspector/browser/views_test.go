@@ -21,7 +21,7 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-var screenshots = flag.Bool("screenshots", false, "write the screenshots of docs/ anew")
+var screenshots = flag.Bool("screenshots", false, "write the screenshots of docs/")
 
 // TestScreenshots writes the screenshots for docs/ from the session of the command's demo.
 func TestScreenshots(t *testing.T) {

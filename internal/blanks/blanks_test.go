@@ -71,7 +71,7 @@ func TestRevert(t *testing.T) {
 func TestNotReverted(t *testing.T) {
 	l := newLog(t)
 	l.summarise("s1", 0, 2)
-	testlog.Equal(t, "all behind it is blank", l.revert(1000, "s1", "e0", "e1").NotReverted, []string{"s1"})
+	testlog.Equal(t, "all events behind it are blank", l.revert(1000, "s1", "e0", "e1").NotReverted, []string{"s1"})
 
 	l = newLog(t)
 	l.add(patch.Record{Patch: patch.NewSummarise(0, 2, testlog.Text("s1", "i", "model", "short")).WithState(patch.Drop).WithID("p")})

@@ -125,7 +125,7 @@ func TestUnfinishedSessionFile(t *testing.T) {
 		testlog.NoError(t, os.WriteFile("s.jsonl", []byte(text), 0o600))
 	}
 	write(whole + last[:40])
-	if got, want := must(t, "", "import", "s.jsonl"), "pi/user/s: created, 2 records added; the log ends at record 2\n  the last line is not written to its end, and was left out\n"; got != want {
+	if got, want := must(t, "", "import", "s.jsonl"), "pi/user/s: created, 2 records added; the log ends at record 2\n  the last line is incomplete and was left out\n"; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
 	write(whole + last)

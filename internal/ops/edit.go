@@ -67,7 +67,7 @@ func (e Edit) Patches(v fold.View) ([]*patch.PatchEvent, error) {
 	case Summarise:
 		switch {
 		case e.Text == "":
-			return nil, &EditError{Problem: "the text is missing that is to stand in the place of the events"}
+			return nil, &EditError{Problem: "the text of the summary is missing"}
 		case len(e.Spans) > 1:
 			return nil, &EditError{fmt.Sprintf("a text takes the place of one stretch of events, and the selected ones are %d stretches; select one of them, or all from %d to %d",
 				len(e.Spans), first.Start, last.Start+last.Count-1), whole}

@@ -45,7 +45,7 @@ func TestEdit(t *testing.T) {
 		{ops.Edit{Kind: ops.Unpin, EventID: "e1"}, "unpin event e1"},
 		{ops.Edit{Kind: ops.Unpin, Spans: two}, "nothing that is selected is pinned"},
 		{ops.Edit{Kind: ops.Summarise, Spans: two, Text: "t"}, "all from 1 to 5"},
-		{ops.Edit{Kind: ops.Summarise, Spans: two[:1]}, "the text is missing"},
+		{ops.Edit{Kind: ops.Summarise, Spans: two[:1]}, "the text of the summary is missing"},
 		{ops.Edit{Kind: ops.Cut}, "no event is selected"},
 	} {
 		patches, err := c.edit.Patches(v)
@@ -91,7 +91,7 @@ func TestRestore(t *testing.T) {
 		}
 	}
 	if _, err := c.Preview(t.Context(), s, key, done.View); err == nil {
-		t.Error("what was restored can be restored again")
+		t.Error("a restored summary can be restored again")
 	}
 }
 

@@ -239,7 +239,7 @@ func (d Loss) Lists() []LossList {
 // Head says what the summary covers, and how much of it is visible.
 func (d Loss) Head() []string {
 	return []string{
-		fmt.Sprintf("index %d, level %d, id %s: stands for %s of %s, about %s → %s tokens", d.Index, d.Level, Printable(d.Summary.ID()),
+		fmt.Sprintf("index %d, level %d, id %s: covers %s of %s, about %s → %s tokens", d.Index, d.Level, Printable(d.Summary.ID()),
 			Counted(d.Events, "event"), Counted(d.Invocations, "invocation"), Grouped(d.Tokens), Grouped(d.Summary.EstimatedTokens())),
 		fmt.Sprintf("  %d of %s can be seen", d.Identifiers-len(d.NotVisible), Counted(d.Identifiers, "identifier")),
 	}

@@ -111,7 +111,7 @@ func TestLosses(t *testing.T) {
 	s := open(t)
 	add(t, s, order...)
 	s1 := []string{
-		"index 0, level 1, id s1: stands for 4 events of 1 invocation, about 74 → 25 tokens",
+		"index 0, level 1, id s1: covers 4 events of 1 invocation, about 74 → 25 tokens",
 		"  2 of 6 identifiers can be seen",
 		"  not visible (4): /orders/4711/label.pdf, TR-88-1234567, 105.00, 45.50",
 		"  in other events (1): ada@math.example",
@@ -119,12 +119,12 @@ func TestLosses(t *testing.T) {
 		"  numbers that no event has (1): 150.50",
 	}
 	s2 := []string{
-		"index 1, level 1, id s2: stands for 2 events of 1 invocation, about 16 → 5 tokens",
+		"index 1, level 1, id s2: covers 2 events of 1 invocation, about 16 → 5 tokens",
 		"  1 of 1 identifier can be seen",
 		"  in other events (1): 150.50",
 	}
 	s0 := []string{
-		"index 3, level 1, id s0: stands for 1 event of 1 invocation, about 2 → 3 tokens",
+		"index 3, level 1, id s0: covers 1 event of 1 invocation, about 2 → 3 tokens",
 		"  0 of 0 identifiers can be seen",
 	}
 	check := func(patchID string, seq uint64, want ...[]string) []present.Loss {
@@ -146,7 +146,7 @@ func TestLosses(t *testing.T) {
 	add(t, s, append(order, summary("s3", 0, 2, "Ada, ORDER-4711.", ""), `{"id":"p4","patchType":"splice","start":1,"count":1}`)...)
 	check("p-s1", 11, s1, s2)
 	check("p-s3", 13, []string{
-		"index 0, level 1, id s3: stands for 6 events of 2 invocations, about 90 → 7 tokens",
+		"index 0, level 1, id s3: covers 6 events of 2 invocations, about 90 → 7 tokens",
 		"  1 of 7 identifiers can be seen",
 		"  not visible (6): ada@math.example, /orders/4711/label.pdf, TR-88-1234567, 105.00, 45.50, 150.50",
 	})
@@ -170,7 +170,7 @@ func TestLosses(t *testing.T) {
 func TestLossIsPrintable(t *testing.T) {
 	d := present.Loss{Loss: compaction.Loss{Summary: testlog.Event(`{"id":"s\n1"}`), NotVisible: []string{"x\x1b", "y\u202e"}, Identifiers: 2}}
 	testlog.Equal(t, "lines", d.Lines(), []string{
-		"index 0, level 0, id s 1: stands for 0 events of 0 invocations, about 0 → 0 tokens",
+		"index 0, level 0, id s 1: covers 0 events of 0 invocations, about 0 → 0 tokens",
 		"  0 of 2 identifiers can be seen",
 		`  not visible (2): x\u001b, y\u202e`,
 	})

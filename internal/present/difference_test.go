@@ -41,7 +41,7 @@ func TestDifference(t *testing.T) {
 	)
 	cut := present.DifferenceOf(views[8], views[9])
 	testlog.Equal(t, "changes", changesOf(cut, 0), []shown{{present.Removed, 1, "e2"}, {present.Removed, 2, "e3"}, {present.Added, 1, "r"}})
-	testlog.Equal(t, "changes and what is around", changesOf(cut, 2), []shown{
+	testlog.Equal(t, "changes with context", changesOf(cut, 2), []shown{
 		{present.Unchanged, 0, "e1"}, {present.Removed, 1, "e2"}, {present.Removed, 2, "e3"}, {present.Added, 1, "r"}, {present.Unchanged, 2, "e4"}, {present.Unchanged, 3, "e5"}})
 	if last := cut.Changes(2)[5].Entry; !last.Pinned || last.Seq != 5 {
 		t.Errorf("got %+v", last)
@@ -62,7 +62,7 @@ func TestDifference(t *testing.T) {
 	testlog.Equal(t, "JSON", asJSON(t, pins), `{"removed":[],"added":[],"visibleBefore":5,"visibleAfter":5,"state":{"changed":{},"removed":[]},"tokensBefore":0,"tokensAfter":0,"pinned":["e5"],"unpinned":["e4"]}`)
 
 	gone := present.DifferenceOf(views[1], views[0])
-	testlog.Equal(t, "JSON of what went", asJSON(t, gone), `{"removed":[{"index":0,"event":`+asJSON(t, views[1].At(0))+`}],"added":[],"visibleBefore":1,"visibleAfter":0,`+
+	testlog.Equal(t, "JSON of removed events", asJSON(t, gone), `{"removed":[{"index":0,"event":`+asJSON(t, views[1].At(0))+`}],"added":[],"visibleBefore":1,"visibleAfter":0,`+
 		`"state":{"changed":{},"removed":["a","b","gone\n"]},"tokensBefore":0,"tokensAfter":0}`)
 }
 

@@ -12,10 +12,10 @@ func TestBreakEven(t *testing.T) {
 		before, after int
 		want          int
 	}{
-		{"what gets shorter pays after some turns", 1000, 500, 12}, // costs 525 at once, saves 50 per turn
-		{"what nearly goes pays at once", 1000, 80, 1},
-		{"what gets longer never pays", 500, 1000, 0},
-		{"what stays as long never pays", 500, 500, 0},
+		{"a shorter end pays after some turns", 1000, 500, 12}, // costs 525 at once, saves 50 per turn
+		{"a much shorter end pays at once", 1000, 80, 1},
+		{"a longer end never pays", 500, 1000, 0},
+		{"an end of the same length never pays", 500, 500, 0},
 	} {
 		if got := price.Change(c.before, c.after).BreakEven(); got != c.want {
 			t.Errorf("%s: %d turns, want %d", c.name, got, c.want)

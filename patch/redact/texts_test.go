@@ -117,7 +117,7 @@ func TestPropertyRewriteKeepsTheFold(t *testing.T) {
 			got := w.At(i)
 			if got.ID() != e.ID() || w.Entry(i).Seq != v.Entry(i).Seq || w.Entry(i).Summary != v.Entry(i).Summary || got.Role() != e.Role() ||
 				fmt.Sprint(parts(got)) != fmt.Sprint(parts(e)) {
-				t.Fatalf("at %d stands %s, was %s", i, got, e)
+				t.Fatalf("at %d is %s, was %s", i, got, e)
 			}
 		}
 		if got, want := len(w.State()), len(v.State()); got != want {

@@ -69,7 +69,7 @@ func (f *File) lines(ctx context.Context) iter.Seq2[*Session, error] {
 		if f.Format.Name == adkEvents.Name {
 			mended, changed := mend(text)
 			if text = mended; changed {
-				s.Differences = append(s.Differences, Difference{What: "some texts are not Unicode: U+FFFD stands in their place"})
+				s.Differences = append(s.Differences, Difference{What: "some texts are not Unicode: replaced by U+FFFD"})
 			}
 		}
 		if text, err = adkjson.Text(text, f.opts.Name); err == nil && f.Format.Name == adkEvents.Name {

@@ -31,7 +31,7 @@ var adkSessions = Format{
 		text, mended := mend(f.text)
 		s := NewREST(bytes.NewReader(text), f.opts.Name)
 		if mended {
-			s.differences = append(s.differences, Difference{What: "some texts are not Unicode: U+FFFD stands in their place"})
+			s.differences = append(s.differences, Difference{What: "some texts are not Unicode: replaced by U+FFFD"})
 		}
 		return s, nil
 	},
@@ -120,13 +120,13 @@ func (s *REST) objects() iter.Seq2[json.RawMessage, error] {
 		case ended:
 			return
 		case err == nil:
-			err = fmt.Errorf("%w: there is more behind the array of sessions", store.ErrInvalid)
+			err = fmt.Errorf("%w: there is more after the array of sessions", store.ErrInvalid)
 		case empty:
 			err = fmt.Errorf("%w: the input is empty", store.ErrInvalid)
 		case errors.Is(err, io.ErrUnexpectedEOF), err == io.EOF:
-			err = fmt.Errorf("%w: the JSON ends in the middle, behind byte %d", store.ErrInvalid, d.InputOffset())
+			err = fmt.Errorf("%w: the JSON is cut off after byte %d", store.ErrInvalid, d.InputOffset())
 		case errors.As(err, &syntax):
-			err = fmt.Errorf("%w: behind byte %d: %w", store.ErrInvalid, d.InputOffset(), err)
+			err = fmt.Errorf("%w: after byte %d: %w", store.ErrInvalid, d.InputOffset(), err)
 		}
 		yield(nil, fmt.Errorf("%s: %w", s.name, err))
 	}
@@ -194,7 +194,7 @@ func (s *REST) session(text json.RawMessage) (_ *Session, key store.Key, err err
 		return nil, key, fmt.Errorf("%w: a session as ADK's REST API gives it has an array events", store.ErrInvalid)
 	}
 	if recordWeight*len(events) > weightTimes*len(text)+weightMore {
-		return nil, key, fmt.Errorf("%w: it has so many and so short events that they take more than 8 times its size in memory", store.ErrTooLarge)
+		return nil, key, fmt.Errorf("%w: its many short events would take more than 8 times its size in memory", store.ErrTooLarge)
 	}
 	for i, text := range events {
 		e, err := adkjson.ParseEvent(text)

@@ -200,7 +200,7 @@ func (s *SQL) session(ctx context.Context, key store.Key) (*Session, error) {
 	}
 	s.order(out, asText)
 	if mended > 0 {
-		out.Differences = append(out.Differences, Difference{What: present.Counted(mended, "event") + " with text that is not Unicode: U+FFFD stands in its place"})
+		out.Differences = append(out.Differences, Difference{What: present.Counted(mended, "event") + " with text that is not Unicode: replaced by U+FFFD"})
 	}
 	return out, nil
 }

@@ -101,19 +101,19 @@ func (r report) differences() (all []Difference) {
 		n    int
 		what string
 	}{
-		{r.Rewinds, present.Counted(r.Rewinds, "rewind") + ": what was left behind is hidden"},
+		{r.Rewinds, present.Counted(r.Rewinds, "rewind") + ": the abandoned branch is hidden"},
 		{r.Compactions, present.Counted(r.Compactions, "compaction") + " adopted"},
-		{r.Left, present.Counted(r.Left, "compaction") + " not adopted, and kept as events: what they cover cannot be told"},
+		{r.Left, present.Counted(r.Left, "compaction") + " not adopted and kept as events: what they cover is unknown"},
 		{r.Encrypted, fmt.Sprintf("%s not adopted: the provider keeps this summary encrypted; its %s visible: 'patchlog compact KEY' shortens them",
 			present.Counted(r.Encrypted, "compaction"), map[bool]string{true: "1 record stays", false: present.Counted(r.Stay, "record") + " stay"}[r.Stay == 1])},
-		{r.Again, present.Counted(r.Again, "message") + " written once more, with more in it: what it said before is hidden"},
-		{r.Copies, present.Counted(r.Copies, "line") + " told once more, and kept without content"},
-		{r.Namesakes, present.Counted(r.Namesakes, "line") + " with the id of an earlier one that says something else: the events have ids of their own"},
-		{r.Unreadable, present.Counted(r.Unreadable, "line") + " of no JSON, or beginning with what is none; that is kept without content"},
-		{r.Mended, present.Counted(r.Mended, "line") + " with text that is not Unicode: U+FFFD stands in its place"},
-		{r.Untimed, "the file says no times: events have that of the import"},
-		{r.Waiting, present.Counted(r.Waiting, "line") + " at the end left out: what they follow is not written yet"},
-		{r.Unfinished, "the last line is not written to its end, and was left out"},
+		{r.Again, present.Counted(r.Again, "message") + " written again with more content: the earlier version is hidden"},
+		{r.Copies, present.Counted(r.Copies, "line") + " repeated, and kept without content"},
+		{r.Namesakes, present.Counted(r.Namesakes, "line") + " with the id of an earlier line and other content: given new ids"},
+		{r.Unreadable, present.Counted(r.Unreadable, "line") + " with invalid JSON, which is kept without content"},
+		{r.Mended, present.Counted(r.Mended, "line") + " with text that is not Unicode: replaced by U+FFFD"},
+		{r.Untimed, "the file has no times: events get the time of the import"},
+		{r.Waiting, present.Counted(r.Waiting, "line") + " at the end left out: their parent is not written yet"},
+		{r.Unfinished, "the last line is incomplete and was left out"},
 	} {
 		if d.n > 0 {
 			all = append(all, Difference{What: d.what})
@@ -176,7 +176,7 @@ func (d *decoder) next(r reader) error {
 		return fmt.Errorf("%w: the line is longer than %d bytes", patch.ErrTooLarge, maxLineBytes)
 	}
 	if d.weight > weightTimes*d.size+weightMore {
-		return fmt.Errorf("%w: the file has so many and so short messages that they take more than 8 times its size in memory", patch.ErrTooLarge)
+		return fmt.Errorf("%w: its many short messages would take more than 8 times its size in memory", patch.ErrTooLarge)
 	}
 	entries := []entry{{eventJSON: eventJSON{Author: d.format.Name}, note: "unreadable"}}
 	if d.unit.json != nil && valueWeight*valuesIn(d.unit.json) > weightTimes*len(d.unit.json)+weightMore {

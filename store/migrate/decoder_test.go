@@ -331,7 +331,7 @@ func TestClaudeCode(t *testing.T) {
 		"claude-code/model: A rewrite it is.",
 	})
 	if e := find(t, records, "a1"); logs.PromptTokens(e) != 0 || e.InvocationID() != "u1" {
-		t.Errorf("the usage of a message is told before its last piece: %s", e)
+		t.Errorf("the usage of a message is on a piece before the last: %s", e)
 	}
 	if e := find(t, records, "a3"); logs.PromptTokens(e) != 14003 {
 		t.Errorf("%s", e)
@@ -610,7 +610,7 @@ func TestPreservedMessages(t *testing.T) {
 		data string
 		want []string
 	}{
-		"listed, one of them told later": {
+		"listed, one of them repeated later": {
 			talk + boundary("b", "a3", `"preservedMessages":{"anchorUuid":"c","uuids":["u2","a2","a3"]},"preservedSegment":{"headUuid":"u2","tailUuid":"a3"}`) +
 				summary("c", "b", "sum") + message("a3", "c", "assistant", "five") + message("u3", "a3", "user", "six"),
 			[]string{"sum", "three", "four", "five", "six"},
@@ -625,7 +625,7 @@ func TestPreservedMessages(t *testing.T) {
 			talk + boundary("b", "a1", `"preservedSegment":{"headUuid":"a1","tailUuid":"a1"}`) + summary("c", "b", "sum") + message("u3", "a1", "user", "six"),
 			[]string{"sum", "two", "six"},
 		},
-		"what follows what is kept": {
+		"messages after the kept ones": {
 			kept + message("u3", "a2", "user", "five") + message("u4", "a2", "user", "six"),
 			[]string{"sum", "three", "four", "six"},
 		},
@@ -633,11 +633,11 @@ func TestPreservedMessages(t *testing.T) {
 			kept + message("u3", "a2", "user", "five") + message("u4", "a1", "user", "six"),
 			[]string{"one", "two", "six"},
 		},
-		"what is kept, from before the compaction": {
+		"back to a kept message": {
 			kept + message("u3", "a1", "user", "five") + message("u4", "a2", "user", "six"),
 			[]string{"sum", "three", "four", "six"},
 		},
-		"back behind the summary": {
+		"back to after the summary": {
 			talk + boundary("b", "a2", "") + summary("c", "b", "sum") + message("u3", "c", "user", "five") +
 				message("u4", "a1", "user", "six") + message("u5", "u3", "user", "seven"),
 			[]string{"sum", "five", "seven"},
@@ -711,16 +711,16 @@ func TestRules(t *testing.T) {
 			`{"type":"message","id":"r","parentId":"a","message":{"role":"toolResult","toolCallId":"t","toolName":"f","content":[{"type":"text","text":"ok"}]}}` + "\n" +
 			compacts("c", "r", "sum", "r"),
 			says: []string{"pi/user: sum", "pi/model: call t f{}", `pi/user: response t f{"result":"ok"}`}, session: "s"},
-		"a compaction that does not say what it stands for is an event": {format: pi,
+		"a compaction that does not say what it covers is an event": {format: pi,
 			data: piHead + say("u", "", "go") + compacts("c", "u", "sum", "nowhere") + compacts("d", "c", "sum 2", "u"),
 			says: []string{"user/user: go", "pi/user: sum", "pi/user: sum 2"}, session: "s",
-			left: 2, because: map[string]string{"c": "it does not say", "d": "nothing"}},
+			left: 2, because: map[string]string{"c": "it does not say", "d": "no event that it covers"}},
 		"the first entry that it keeps may be one that an earlier compaction covers": {format: pi,
 			data: piHead + say("a", "", "one") + say("b", "a", "two") + compacts("c", "b", "sum", "b") + compacts("d", "c", "sum 2", "a"),
 			says: []string{"pi/user: sum", "user/user: two", "pi/user: sum 2"}, session: "s",
-			left: 1, because: map[string]string{"d": "the first that it keeps is not in sight"}},
-		"what the user ran without telling the agent is not told": {format: pi, data: piHead + run(`,"excludeFromContext":true`), session: "s"},
-		"what the user ran": {format: pi, data: piHead + run(""), session: "s",
+			left: 1, because: map[string]string{"d": "the first event that it keeps is not visible"}},
+		"a command run without telling the agent is left out": {format: pi, data: piHead + run(`,"excludeFromContext":true`), session: "s"},
+		"a command run by the user": {format: pi, data: piHead + run(""), session: "s",
 			says: []string{"user/user: Ran `ls`\n```\na\n```\n\nCommand exited with code 2\n\n[Output truncated. Full output: /tmp/x]"}},
 		"a subagent's own file": {format: claudeCode, session: "s-agent-x1",
 			data: `{"type":"user","uuid":"u","parentUuid":null,` + side + `{"role":"user","content":"look"}}` + "\n" +

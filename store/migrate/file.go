@@ -129,7 +129,7 @@ func (f *File) Sessions(ctx context.Context) iter.Seq2[*Session, error] {
 				s.Differences[j].What = strings.ReplaceAll(s.Differences[j].What, "compact KEY", "compact "+s.Key.String())
 			}
 			if len(p.omitted) > 0 {
-				s.Differences = append(s.Differences, Difference{What: "what stands beside the messages is left out: " + strings.Join(p.omitted, ", ")})
+				s.Differences = append(s.Differences, Difference{What: "left out besides the messages: " + strings.Join(p.omitted, ", ")})
 			}
 			if !yield(s, f.check(s, err)) {
 				return
@@ -182,14 +182,14 @@ func split(text []byte, format *Format, name string) ([]piece, error) {
 	var units []unit
 	document := spansLines(text)
 	if first := trim(text); (document || isArray(first)) && valueWeight*valuesIn(text) > weightTimes*len(text)+weightMore {
-		return nil, fmt.Errorf("%s: %w: it has so many values that they take more than 8 times its size in memory", name, store.ErrTooLarge)
+		return nil, fmt.Errorf("%s: %w: its many values would take more than 8 times its size in memory", name, store.ErrTooLarge)
 	}
 	if document {
 		d := json.NewDecoder(bytes.NewReader(text))
 		for d.More() {
 			var value json.RawMessage
 			if err := d.Decode(&value); err != nil {
-				return nil, fmt.Errorf("%s: %w: behind byte %d: %w", name, store.ErrInvalid, d.InputOffset(), err)
+				return nil, fmt.Errorf("%s: %w: after byte %d: %w", name, store.ErrInvalid, d.InputOffset(), err)
 			}
 			units = append(units, compactUnit(value, len(units)+1))
 		}
@@ -203,7 +203,7 @@ func split(text []byte, format *Format, name string) ([]piece, error) {
 					units = append(units, unit{text: line, number: number, json: trim(line), open: !ended})
 				}
 				if unitWeight*len(units) > weightTimes*len(text)+weightMore {
-					return nil, fmt.Errorf("%s:%d: %w: the file has so many and so short lines that they take more than 8 times its size in memory", name, number, store.ErrTooLarge)
+					return nil, fmt.Errorf("%s:%d: %w: its many short lines would take more than 8 times its size in memory", name, number, store.ErrTooLarge)
 				}
 			}
 		}

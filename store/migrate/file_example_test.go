@@ -35,8 +35,8 @@ func ExampleOpenFile() {
 	fmt.Println("the lines are the file's:", bytes.Equal(lines.Bytes(), text))
 	// Output:
 	// claude-code/ada/7e2f0c44-3333-4a6b-8d0a-11aa22bb33cc: created, 28 records
-	// - 1 rewind: what was left behind is hidden
+	// - 1 rewind: the abandoned branch is hidden
 	// - 1 compaction adopted
-	// - 1 line told once more, and kept without content
+	// - 1 line repeated, and kept without content
 	// the lines are the file's: true
 }

@@ -47,7 +47,7 @@ func imported(t testing.TB, name, key string) (*store.Store, store.Session, stri
 // Each format's content is imported in ADK's shape.
 func TestFormats(t *testing.T) {
 	const unnamed = "the file has no session id: the session is named after the file; a KEY before the file gives it another name"
-	const untimed = "the file says no times: events have that of the import\n"
+	const untimed = "the file has no times: events get the time of the import\n"
 	for name, c := range map[string]struct {
 		key   string
 		says  []string
@@ -84,7 +84,7 @@ func TestFormats(t *testing.T) {
 			"anthropic/model: call toolu_2 open{}",
 			`anthropic/user: response toolu_2 open{"error":"it is locked"} Use the key.`,
 			"anthropic/model: Done.",
-		}, untimed + unnamed + "\nwhat stands beside the messages is left out: max_tokens, model, system"},
+		}, untimed + unnamed + "\nleft out besides the messages: max_tokens, model, system"},
 		"1767225600000/api_conversation_history.json": {"anthropic/user/1767225600000", []string{
 			"anthropic/user: Summary: the door is red, and is to be painted.", "user/user: Go on.",
 		}, "1 compaction adopted\n" + unnamed},
@@ -93,13 +93,13 @@ func TestFormats(t *testing.T) {
 			`gemini-cli/model: thought Plants` + "\n\n" + `Which are dry? I look first. call look-1 look{"at":"window","n":1.50} call pour-1 pour{}`,
 			`gemini-cli/user: response look-1 look{"output":"dry"} response pour-1 pour{"error":"cancelled"}`,
 			"user/user: Like this:  image/png", "gemini-cli/model: Watered.",
-		}, "what stands beside the messages is left out: lastUpdated, projectHash, startTime"},
+		}, "left out besides the messages: lastUpdated, projectHash, startTime"},
 		"gemini-cli.jsonl": {"gemini-cli/user/5b1e0c11-0000-4000-8000-000000000002", []string{
 			"user/user: Count the birds.", "gemini-cli/model: call c1 count{}", `gemini-cli/user: response c1 count{"output":"3"}`,
 			"gemini-cli/model: Three birds.", "user/user: And the dogs?",
-		}, "1 rewind: what was left behind is hidden\n1 message written once more, with more in it: what it said before is hidden"},
+		}, "1 rewind: the abandoned branch is hidden\n1 message written again with more content: the earlier version is hidden"},
 		"opencode.json": {"opencode/user/ses_1", []string{"opencode/user: The roof is too high for the ladder.", "user/user: Take the long one."},
-			"1 compaction adopted\nwhat stands beside the messages is left out: info"},
+			"1 compaction adopted\nleft out besides the messages: info"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, got, notes := imported(t, name, c.key)
@@ -191,7 +191,7 @@ func TestCases(t *testing.T) {
 		"nuls/pad-after.jsonl":  {nul, orders, "", nil},
 		"nuls/pad-before.jsonl": {nul, orders, "", nil},
 		"notutf8/in.jsonl": {"adk/user/in", []string{"user/user: show e.txt", "root/model: half an emoji: \uFFFD"},
-			"some texts are not Unicode: U+FFFD stands in their place\nthe file has no session id: the session is named after the file; a KEY before the file gives it another name", nil},
+			"some texts are not Unicode: replaced by U+FFFD\nthe file has no session id: the session is named after the file; a KEY before the file gives it another name", nil},
 		"py-rewind/lines.jsonl":   {"adk/user/lines", rewound, "the file has no session id: the session is named after the file; a KEY before the file gives it another name", isRewound},
 		"py-rewind/session.json":  {"shop/ada/s1", rewound, "", isRewound},
 		"py-rewind/python.jsonl":  {"adk/user/python", rewound, "the file has no session id: the session is named after the file; a KEY before the file gives it another name", isRewound},

@@ -25,7 +25,7 @@ type given struct {
 	about    []migrate.Difference
 }
 
-func (g *given) String() string                     { return "what the test gives" }
+func (g *given) String() string                     { return "a test source" }
 func (g *given) Count(context.Context) (int, error) { return len(g.sessions), nil }
 
 func (g *given) Sessions(context.Context) iter.Seq2[*migrate.Session, error] {

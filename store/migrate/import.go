@@ -179,7 +179,7 @@ func textOfRecords(ctx context.Context, records iter.Seq2[patch.Record, error]) 
 		}
 		in.Close()
 	}()
-	return store.ReadText(ctx, out, store.ImportOptions{Name: "what was read of the file", MaxBytes: 1 << 40, MaxRecordBytes: patch.MaxRecordBytes})
+	return store.ReadText(ctx, out, store.ImportOptions{Name: "the file's records", MaxBytes: 1 << 40, MaxRecordBytes: patch.MaxRecordBytes})
 }
 
 // imported sets the result of an import or a copy.

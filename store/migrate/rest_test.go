@@ -47,12 +47,12 @@ func TestRESTGarbage(t *testing.T) {
 	for text, want := range map[string]string{
 		"":                           "f: invalid: the input is empty",
 		" \n":                        "f: invalid: the input is empty",
-		python[:200]:                 "f: invalid: the JSON ends in the middle, behind byte",
-		"[" + python:                 "f: invalid: the JSON ends in the middle, behind byte",
-		"[" + python + ",":           "f: invalid: the JSON ends in the middle, behind byte",
-		"[" + python + "]" + "1":     "f: invalid: there is more behind the array of sessions",
-		python + "\nSQLite format 3": "f: invalid: behind byte",
-		"[" + python + "}":           "f: invalid: behind byte",
+		python[:200]:                 "f: invalid: the JSON is cut off after byte",
+		"[" + python:                 "f: invalid: the JSON is cut off after byte",
+		"[" + python + ",":           "f: invalid: the JSON is cut off after byte",
+		"[" + python + "]" + "1":     "f: invalid: there is more after the array of sessions",
+		python + "\nSQLite format 3": "f: invalid: after byte",
+		"[" + python + "}":           "f: invalid: after byte",
 	} {
 		s := memory(t)
 		report, err := migrate.Run(t.Context(), s, migrate.NewREST(strings.NewReader(text), "f"), migrate.Options{})
@@ -88,7 +88,7 @@ func TestRESTGarbage(t *testing.T) {
 		_, report := runFrom(t, s, migrate.Options{}, migrate.NewREST(strings.NewReader(other), "f"))
 		last, report := runFrom(t, s, migrate.Options{}, migrate.NewREST(strings.NewReader(text+"\n"+other), "f"))
 		if last.Key.Session != "other" || report.Sessions[migrate.Unchanged] != 1 {
-			t.Errorf("%.60q…: the session behind it: %+v", text, report)
+			t.Errorf("%.60q…: the session after it: %+v", text, report)
 		}
 		failed := report.Sessions[migrate.Failed]
 		if want == "" {

@@ -132,7 +132,7 @@ func TestRepeated(t *testing.T) {
 	equal(t, "added again", report.Added, 0)
 	equal(t, "again", dump(t, s), before)
 	r, _ := run(t, memory(t), migrate.Options{}, all[:2]...)
-	equal(t, "differences", inWords(r.Differences), "the source has the session once more, with another state; that of the first is taken")
+	equal(t, "differences", inWords(r.Differences), "the source has the session again, with another state; the first one is used")
 }
 
 // Events without ids get the same ids in each run; repeated ids are reported; partial events are

@@ -104,7 +104,7 @@ func (m *migration) same(ctx context.Context, s *Session, r *Result) (bool, erro
 	}
 	switch {
 	case len(delta) > 0 && m.seen[s.Key]:
-		differences = []Difference{{What: "the source has the session once more, with another state; that of the first is taken"}}
+		differences = []Difference{{What: "the source has the session again, with another state; the first one is used"}}
 	case len(delta) > 0:
 		return false, nil
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/patchlog-dev/patchlog/store/migrate"
 )
 
-var updateTable = flag.Bool("update-table", false, "write the table of formats to docs/OPERATIONS.md anew")
+var updateTable = flag.Bool("update-table", false, "write the table of formats to docs/OPERATIONS.md")
 
 // The table of formats in the documentation is generated from the code.
 func TestTable(t *testing.T) {

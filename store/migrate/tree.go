@@ -152,7 +152,7 @@ func (t *tree) covers(kept []*node, strict bool, line int) (count int, why strin
 		}
 	}
 	if strict && !found {
-		return 0, "the first that it keeps is not in sight", nil
+		return 0, "the first event that it keeps is not visible", nil
 	}
 	if err := t.step(t.view.Len()); err != nil {
 		return 0, "", err
@@ -168,7 +168,7 @@ func (t *tree) covers(kept []*node, strict bool, line int) (count int, why strin
 			return count, "", nil
 		}
 	}
-	return 0, "nothing that it stands for is in sight", nil
+	return 0, "no event that it covers is visible", nil
 }
 
 // add adds an entry, whose event is made by event, and returns its node, or nil if it has no place in the tree.
@@ -184,7 +184,7 @@ func (t *tree) add(e entry, line int, event func(entry) (*patch.Event, error)) (
 	}
 	count := 0
 	if e.compaction {
-		why := "it does not say what it stands for"
+		why := "it does not say what it covers"
 		if e.summary && len(e.parts) > 0 {
 			var err error
 			if count, why, err = t.covers(e.kept, e.strict, line); err != nil {

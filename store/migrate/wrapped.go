@@ -80,7 +80,7 @@ func (e *UntranslatedError) Error() string {
 	for i, d := range e.Events {
 		texts[i] = d.String()
 	}
-	return fmt.Sprintf("session %s: patches of the wrapping service are not translated, so that what they hide is visible: %s", e.Key, strings.Join(texts, "; "))
+	return fmt.Sprintf("session %s: patches of the wrapping service are not translated, so the events that they hide are visible: %s", e.Key, strings.Join(texts, "; "))
 }
 
 const leftOut = "its patches are left out: the events that they name are not adjacent, or they are of another version"

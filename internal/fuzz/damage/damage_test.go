@@ -60,8 +60,8 @@ func TestDamage(t *testing.T) {
 	if lost := all["records untouched"] - all["of them salvaged"]; lost*1000 > all["records untouched"] {
 		t.Errorf("%d of %d untouched records were not salvaged", lost, all["records untouched"])
 	}
-	if asked := all["records untouched, for what trusts the tree"]; (asked-all["of them read by the tree"])*1000 <= asked && asked > 2000 {
-		t.Errorf("what trusts the tree got %d of %d; the test tests nothing", all["of them read by the tree"], asked)
+	if asked := all["undamaged records, for a salvage that trusts the tree"]; (asked-all["of them read by the tree"])*1000 <= asked && asked > 2000 {
+		t.Errorf("a salvage that trusts the tree got %d of %d; the test tests nothing", all["of them read by the tree"], asked)
 	}
 }
 

@@ -140,6 +140,6 @@ func (t *try) kept(before *tree) {
 		}
 	}
 	if lost > 0 {
-		t.wrong("%d records were whole after the damage, and are not after what was written then", lost)
+		t.wrong("%d records were intact after the damage, and are not after the writes", lost)
 	}
 }

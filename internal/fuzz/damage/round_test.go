@@ -432,7 +432,7 @@ func (t *try) write() {
 		t.append(k)
 		if _, err := t.s.Create(ctx, k, nil, store.CreateOptions{}); err == nil {
 			if !t.wasAbsent(question{k, "Info"}) {
-				t.wrong("%s was created anew", k)
+				t.wrong("%s was created again", k)
 			}
 			t.logs[k], t.last[k], t.readAll[k] = map[uint64]string{}, 0, false
 		} else if !errors.Is(err, store.ErrExists) {
@@ -541,7 +541,7 @@ func (t *try) salvage(dir string) {
 	t.count("records untouched", len(intact))
 	t.count("of them salvaged", got)
 	if t.rnd.IntN(10) == 0 {
-		t.count("records untouched, for what trusts the tree", len(intact))
+		t.count("undamaged records, for a salvage that trusts the tree", len(intact))
 		t.count("of them read by the tree", t.trusting(dir, t.data, intact))
 	}
 }

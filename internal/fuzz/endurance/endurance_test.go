@@ -200,7 +200,7 @@ func (f *file) isWhole(events int) (wrong error) {
 		for rec, err := range f.store.RawEvents(ctx, key, 1) {
 			testlog.NoError(f, err)
 			if seq++; rec.Seq != seq {
-				report("record %d behind record %d", rec.Seq, seq-1)
+				report("record %d after record %d", rec.Seq, seq-1)
 			}
 			if rec.Event == nil {
 				continue
@@ -322,7 +322,7 @@ func (f *file) list(opts store.ListOptions, want int) error {
 			return err
 		}
 		if last.User > info.Key.User || last.User == info.Key.User && last.Session >= info.Key.Session || info.Seq != 1 {
-			return fmt.Errorf("session %v with %d records is behind %v", info.Key, info.Seq, last)
+			return fmt.Errorf("session %v with %d records is after %v", info.Key, info.Seq, last)
 		}
 		last = info.Key
 		if n++; n == want && want == 1 {

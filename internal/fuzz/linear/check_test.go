@@ -107,7 +107,7 @@ func TestOutcomeUnknownButSeen(t *testing.T) {
 	call(ops.Raw)
 	r := l.Call(l.Callers[0], ops.Op{App: "app", Session: kept, Kind: ops.Import, Text: text})
 	if r.Outcome != ops.Done || len(r.Seqs) != 4 {
-		t.Fatalf("importing what is there gives %+v", r)
+		t.Fatalf("importing the existing records gives %+v", r)
 	}
 	call(ops.Get)
 	if violations := l.history.Judge(Options{Faults: true}); len(violations) > 0 {

@@ -71,7 +71,7 @@ func (h History) Judge(opts Options) (violations []string) {
 			case e.Outcome == ops.Unknown: // it had no effect, or the source would have the records
 				continue
 			default:
-				violations = append(violations, "the history does not show what a fork has copied: "+e.String())
+				violations = append(violations, "the history lacks the records that a fork has copied: "+e.String())
 			}
 		}
 		for b, o := range objects(i, e, copied) {

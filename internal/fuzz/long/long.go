@@ -21,7 +21,7 @@ import (
 var (
 	rounds = flag.Int("rounds", 0, "how many rounds a harness makes in all, instead of the few of a short run")
 	from   = flag.Int("from", 0, "the first round to make")
-	seed   = flag.Uint64("seed", 1, "what the rounds' random numbers begin from")
+	seed   = flag.Uint64("seed", 1, "seed of the rounds' random numbers")
 	round  = flag.Int("round", -1, "the only round to make")
 )
 

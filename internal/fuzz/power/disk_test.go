@@ -331,7 +331,7 @@ func (d *disk) same(dir string) error {
 		case i.cache.size != int64(len(got)):
 			return fmt.Errorf("%s has %d bytes, and by the steps %d", name, len(got), i.cache.size)
 		case !bytes.Equal(bytes.TrimRight(got, "\x00"), i.cache.bytes()):
-			return fmt.Errorf("the content of %s is not what the steps say", name)
+			return fmt.Errorf("the content of %s differs from the recorded steps", name)
 		}
 	}
 	names, err := os.ReadDir(dir)

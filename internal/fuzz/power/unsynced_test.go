@@ -191,7 +191,7 @@ func TestReadBeforeSync(t *testing.T) {
 	history := l.History()
 	l.ReadDuring(absent{}, history[slices.IndexFunc(history, func(e linear.Seen) bool { return e.Kind == ops.Raw })])
 	if check(unsynced, atSync) == nil {
-		t.Error("before the sync, a read did not show what was acknowledged, and this is no violation")
+		t.Error("before the sync, a read did not show an acknowledged write, and this is no violation")
 	}
 }
 
