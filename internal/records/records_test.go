@@ -4,6 +4,8 @@ import (
 	"testing"
 
 	"github.com/patchlog-dev/patchlog/internal/records"
+	"github.com/patchlog-dev/patchlog/internal/testlog"
+	"github.com/patchlog-dev/patchlog/patch"
 )
 
 func TestBranchWithoutRuns(t *testing.T) {
@@ -12,6 +14,22 @@ func TestBranchWithoutRuns(t *testing.T) {
 	} {
 		if got := records.BranchWithoutRuns(branch); got != want {
 			t.Errorf("%q is %q without runs, want %q", branch, got, want)
+		}
+	}
+}
+
+// A model measures the prompt that it answers, so an event in the user's role has no measurement.
+func TestPromptTokens(t *testing.T) {
+	for text, want := range map[string]int{
+		`{"content":{"role":"model","parts":[{"text":"a"}]},"usageMetadata":{"promptTokenCount":12}}`: 12,
+		`{"usageMetadata":{"promptTokenCount":12}}`:                                                   12,
+		`{"content":{"role":"user","parts":[{"text":"a"}]},"usageMetadata":{"promptTokenCount":12}}`:  0,
+		`{"content":{"role":"model"},"usageMetadata":{"promptTokenCount":-1}}`:                        0,
+		`{"content":{"role":"model"},"usageMetadata":{"promptTokenCount":"x"}}`:                       0,
+		`{"content":{"role":"model"}}`:                                                                0,
+	} {
+		if got := records.PromptTokens(testlog.Must(patch.ParseEvent([]byte(text)))(t)); got != want {
+			t.Errorf("%s: %d, want %d", text, got, want)
 		}
 	}
 }

@@ -117,7 +117,8 @@ func TestSummarise(t *testing.T) {
 		}, 400, "path=…workspaces/the-ledger/packages/importer/src/configuration.ts", ""},
 		{"words with marks", []*patch.Event{called("1", "ls", nil), answered("1", "ls", map[string]any{"result": "pkg/__init__.py, __init__.py:12 and @acme/pool@2.14.1"}), filler(80)}, 400,
 			"- pkg/__init__.py, __init__.py:12, @acme/pool@2.14.1", ""},
-		{"places in a listing", []*patch.Event{called("1", "grep", nil), answered("1", "grep", map[string]any{"result": "12:import os\n13:from x1 import y\nab12cd34 took 123ms, ~2190-2270, 1300p"}), filler(120)}, 400, "ab12cd34", "12:import~13:from~123ms~2190~1300p"},
+		{"places in a listing", []*patch.Event{called("1", "grep", nil), answered("1", "grep", map[string]any{"result": "12:import os\n13:from x1 import y\nab12cd34 took 123ms, ~2190-2270, 1300p\nflake8-0.10.2 0.10.12 costs 119.99 at 10.0.0.12, 90210"}), filler(120)}, 400,
+			"ab12cd34, flake8-0.10.2, 10.0.0.12, 90210", "12:import~13:from~123ms~2190~1300p"},
 		{"rows within a row", []*patch.Event{
 			called("1", "get", map[string]any{"order": "ORD-1001"}), answered("1", "get", map[string]any{"order_id": "ORD-1001", "state": "paid", "payments": []any{map[string]any{"payment_id": "card_7712", "amount": 12}}}),
 			called("2", "get", map[string]any{"order": "ORD-1002"}), answered("2", "get", map[string]any{"order_id": "ORD-1002", "state": "open", "payments": []any{map[string]any{"payment_id": "card_7712", "amount": 99}}}), filler(120),

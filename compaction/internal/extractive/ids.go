@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 	"unicode"
@@ -70,7 +71,7 @@ func (l *ids) add(key, value string, as use) {
 func (l *ids) addText(text string, as use) {
 	for w := range identifiers.Words(text) {
 		closes := w.Raw[0] == '/' && w.Start > 0 && text[w.Start-1] == '<' // a tag
-		if !isID(w) || w.Cut || closes || isMeasure(w) || strings.Contains(w.Text, ",") || as == returned && (isEncoded(text, w) || isPlace(w.Text)) {
+		if !isID(w) || w.Cut || closes || measure.MatchString(w.Text) || strings.Contains(w.Text, ",") || as == returned && (isEncoded(text, w) || bare.MatchString(w.Text)) {
 			continue
 		}
 		if as == written && w.Raw[0] == '.' { // a path that starts from the file tells little elsewhere
@@ -95,18 +96,13 @@ func shown(w identifiers.Word) string {
 	return text
 }
 
-// isMeasure reports whether a word is a number with a unit, or about a number.
-func isMeasure(w identifiers.Word) bool {
-	unit := strings.TrimLeft(w.Text, "0123456789.,")
-	return len(unit) > 0 && len(unit) <= 2 && len(unit) < len(w.Text) && !strings.ContainsFunc(unit, func(r rune) bool { return !unicode.IsLetter(r) }) ||
-		strings.HasPrefix(w.Text, "~") && strings.Trim(w.Text, "~0123456789-") == ""
-}
+var (
+	// measure matches a number with a short unit, as in 123ms, and an approximate number or range.
+	measure = regexp.MustCompile(`^(?:[0-9.]+[a-z]{1,2}|~[0-9]+(?:-[0-9]+)?)$`)
 
-// isPlace reports whether a word begins with the number of a line in a listing.
-func isPlace(s string) bool {
-	line, rest, ok := strings.Cut(s, ":")
-	return ok && strings.Trim(line, "0123456789") == "" && strings.ContainsFunc(rest, unicode.IsLetter)
-}
+	// bare matches a word of a result that says little alone: a fraction, a version, and one behind the number of its line.
+	bare = regexp.MustCompile(`^(?:[0-9]+(?:\.[0-9]+){1,2}|[0-9]+:.*\pL.*)$`)
+)
 
 // isEncoded reports whether a word stands in data, as a segment of a source map: with a comma or a semicolon and no
 // blank beside it.
