@@ -23,7 +23,7 @@ func (b *Backend) create(ctx context.Context, session string, batch backend.Batc
 	var created bool
 	err := b.attempt(ctx, writes, func(ctx context.Context, conn *pgx.Conn) error {
 		var num int64
-		err := conn.QueryRow(ctx, b.sql(text+createRestSQL), createArgs(session, batch, c)...).Scan(&num)
+		err := conn.QueryRow(ctx, b.sql(text+putMetaSQL+putRowsSQL+putValuesSQL), createArgs(session, batch, c)...).Scan(&num)
 		created, err = found(err)
 		return err
 	})
@@ -78,42 +78,29 @@ func found(err error) (bool, error) {
 // it is not deleted; appends go on.
 const whileSQL = `
 WITH unmoved AS (
-	SELECT num FROM patchlog.sessions WHERE hash = $17 AND birth = $18 AND state = 0 AND edition = $19
+	SELECT num FROM patchlog.sessions WHERE hash = $19 AND birth = $20 AND state = 0 AND edition = $21
 	FOR KEY SHARE
 ), `
 
 const createSQL = whileSQL + `done AS (
 	INSERT INTO patchlog.sessions (hash, birth, name, creation, state, last, token, sum, counts, family)
-	SELECT $1, $2, $3, $4, 0, $6::bigint, $7, $8, $21::bytea, $20::bytea
-	WHERE $22::bytea IS NULL AND $23::bigint = 0 AND $5::bigint = 0 AND ($17::bytea IS NULL OR EXISTS (SELECT FROM unmoved))
+	SELECT $1, $2, $3, $4, 0, $6::bigint, $7, $8, $23::bytea, $22::bytea
+	WHERE $24::bytea IS NULL AND $25::bigint = 0 AND $5::bigint = 0 AND ($19::bytea IS NULL OR EXISTS (SELECT FROM unmoved))
 	RETURNING num
 )`
 
 // createStagedSQL makes a session of a staged one.
 const createStagedSQL = whileSQL + `done AS (
 	UPDATE patchlog.sessions
-	SET hash = $1, name = $3, creation = $4, last = $6, token = $7, sum = $8, counts = coalesce($21, counts), family = $20::bytea, created = now(), touched = now()
-	WHERE hash = $22 AND birth = $2 AND state = 0 AND last = $5 AND token = $23 AND ($17::bytea IS NULL OR EXISTS (SELECT FROM unmoved))
+	SET hash = $1, name = $3, creation = $4, last = $6, token = $7, sum = $8, counts = coalesce($23, counts), family = $22::bytea, created = now(), touched = now()
+	WHERE hash = $24 AND birth = $2 AND state = 0 AND last = $5 AND token = $25 AND ($19::bytea IS NULL OR EXISTS (SELECT FROM unmoved))
 	RETURNING num
 )`
 
-// createRestSQL has the session's row before all others: the shared values are sorted,
-// which takes the row.
-const createRestSQL = `, put_meta AS (
-	INSERT INTO patchlog.metas (num, data) SELECT num, $16 FROM done
+const putMetaSQL = `, put_meta AS (
+	INSERT INTO patchlog.metas (num, data) SELECT num, $18 FROM done
 	ON CONFLICT (num) DO UPDATE SET data = excluded.data
-)` + putRowsSQL + `, put_shared AS (
-	INSERT INTO patchlog.shared (hash, name, data)
-	SELECT x.hash, x.name, x.data FROM done d, unnest($13::bytea[], $14::bytea[], $15::bytea[]) AS x(hash, name, data)
-	ORDER BY x.hash
-	ON CONFLICT (hash) DO UPDATE SET data = excluded.data
-), put_scopes AS (
-	INSERT INTO patchlog.scopes (hash, token)
-	SELECT x.hash, $25 FROM done d, unnest($24::bytea[]) AS x(hash)
-	ORDER BY x.hash
-	ON CONFLICT (hash) DO UPDATE SET token = excluded.token
-)
-SELECT num FROM done`
+)`
 
 func createArgs(session string, batch backend.Batch, c *change) []any {
 	var while struct {
@@ -131,6 +118,6 @@ func createArgs(session string, batch backend.Batch, c *change) []any {
 		staged = hash(batch.Staged)
 	}
 	return []any{c.hash, c.birth, []byte(session), []byte(batch.Creation), c.after, c.last, c.next, int64(c.chain.Sum),
-		c.seqs, c.datas, c.ids, c.idSeqs, c.sharedHashes, c.names, c.values, data(batch.Meta),
-		while.hash, while.birth, while.edition, family, c.counts, staged, c.seen, c.scopes, int64(backend.NewToken())}
+		c.seqs, c.datas, c.ids, c.idSeqs, c.sharedHashes, c.names, c.values, c.scopes, int64(backend.NewToken()), data(batch.Meta),
+		while.hash, while.birth, while.edition, family, c.counts, staged, c.seen}
 }

@@ -17,7 +17,6 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store"
 	"github.com/patchlog-dev/patchlog/store/backend"
-	"github.com/patchlog-dev/patchlog/store/internal/groupcommit"
 )
 
 // Backend keeps sessions in a PostgreSQL database. Any number of processes may have one open on
@@ -27,9 +26,6 @@ type Backend struct {
 	pool    *pgxpool.Pool
 	schema  string        // quoted, with the dot
 	waiters chan struct{} // holds a token for each call that may wait for a session's row
-
-	appends  groupcommit.Queue[*change]
-	appender chan struct{} // holds a token while a group is appended, beside those of appends.Spare
 
 	fetchTexts [3]string   // of Fetch, by the number of prefixes
 	prepares   atomic.Bool // statements of one call are prepared
@@ -44,11 +40,6 @@ var (
 	_ backend.Backend = (*Backend)(nil)
 	_ backend.Checker = (*Backend)(nil)
 	_ backend.Leaser  = (*Backend)(nil)
-)
-
-const (
-	maxAppends  = 4                    // groups of appends at a time
-	appendDelay = 2 * time.Millisecond // about as long as a commit takes
 )
 
 // Open opens a store on the database that dsn names: a URL or key words and values as libpq
@@ -86,8 +77,6 @@ func OpenBackend(ctx context.Context, dsn string, opts Options) (*Backend, error
 		b.fetchTexts[prefixes] = b.sql(fetchSQL(prefixes, false))
 	}
 	b.prepares.Store(!modeGiven)
-	b.appender = make(chan struct{}, 1)
-	b.appends = groupcommit.Queue[*change]{Detached: true, Spare: make(chan struct{}, min(maxAppends, int(config.MaxConns))-1), SpareAfter: appendDelay}
 	b.waiters = make(chan struct{}, max(1, config.MaxConns/2))
 	if err := b.prepare(ctx); err != nil {
 		pool.Close()
@@ -112,7 +101,7 @@ func configure(dsn string, opts Options) (config *pgxpool.Config, modeGiven bool
 	}
 	says := func(key string) bool { _, ok := given.RuntimeParams[key]; return ok }
 	// Statements that are prepared under a name are lost behind a pooler that gives each
-	// transaction another connection; and plans of the statements of groups do not last.
+	// transaction another connection.
 	modeGiven = says("default_query_exec_mode")
 	if !modeGiven {
 		config.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeCacheDescribe

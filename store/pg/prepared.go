@@ -26,12 +26,6 @@ type preparedError struct {
 
 func (e *preparedError) Unwrap() error { return e.error }
 
-// send sends a statement.
-func (b *Backend) send(ctx context.Context, c *pgx.Conn, text string, args []any, scan func(pgx.Rows) error) error {
-	rows, err := c.Query(ctx, text, args...)
-	return cmp.Or(err, scan(rows))
-}
-
 // sendPrepared sends a statement, prepared unless stopPreparing was called.
 func (b *Backend) sendPrepared(ctx context.Context, c *pgx.Conn, text string, args []any, scan func(pgx.Rows) error) error {
 	prepare := b.prepares.Load()
@@ -51,8 +45,8 @@ func (b *Backend) sendPrepared(ctx context.Context, c *pgx.Conn, text string, ar
 			return &preparedError{err, true}
 		}
 	}
-	err := b.send(ctx, c, text, args, scan)
-	if err == nil || !prepare {
+	rows, err := c.Query(ctx, text, args...)
+	if err = cmp.Or(err, scan(rows)); err == nil || !prepare {
 		return err
 	}
 	err = &preparedError{err, false}
@@ -63,7 +57,7 @@ func (b *Backend) sendPrepared(ctx context.Context, c *pgx.Conn, text string, ar
 }
 
 // isUnprepared reports whether a statement did nothing because a pooler switched to another server connection, on which
-// the prepared statement is missing or its name is taken. send and batches meet it too, even after stopPreparing: a
+// the prepared statement is missing or its name is taken. Batches meet it too, even after stopPreparing: a
 // connection executes a statement that it has prepared, whichever call sends its text.
 func isUnprepared(err error) bool { return hasCode(err, "26000", "42P05") }
 

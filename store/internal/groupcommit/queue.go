@@ -19,11 +19,6 @@ type Queue[T any] struct {
 	// is raised again in the caller that leads the group, if it still waits.
 	Detached bool
 
-	// Spare, if not nil, holds more resources of the same kind, as many as its capacity. A caller whose item
-	// has waited for SpareAfter takes one of them too: a group that takes long does not delay the next ones.
-	Spare      chan struct{}
-	SpareAfter time.Duration
-
 	mu      sync.Mutex
 	waiting []*entry[T]
 	crowded bool // the last group had several items
@@ -70,33 +65,22 @@ func (q *Queue[T]) Do(ctx context.Context, resource chan struct{}, item T, fits 
 	q.mu.Lock()
 	q.waiting = append(q.waiting, e)
 	q.mu.Unlock()
-	var spare chan struct{} // nil until the item has waited
-	var late <-chan time.Time
-	if q.Spare != nil {
-		late = time.After(q.SpareAfter)
-	}
 	for {
-		turn := resource
 		select {
 		case <-e.done:
 			return nil
 		case resource <- struct{}{}:
-		case spare <- struct{}{}:
-			turn = spare
-		case <-late:
-			spare = q.Spare
-			continue
 		case <-ctx.Done():
 			return q.giveUp(ctx, e)
 		}
 		led := false
 		if !q.Detached || ctx.Done() == nil {
-			led = q.lead(e, turn, fits, work)
+			led = q.lead(e, resource, fits, work)
 		} else {
 			ended := make(chan any, 1) // gets the value of a panic, or nil
 			go func() {
 				defer func() { ended <- recover() }()
-				led = q.lead(e, turn, fits, work)
+				led = q.lead(e, resource, fits, work)
 			}()
 			select {
 			case p := <-ended:
@@ -108,7 +92,7 @@ func (q *Queue[T]) Do(ctx context.Context, resource chan struct{}, item T, fits 
 			}
 		}
 		if !led { // another caller works on the item
-			resource, spare, late = nil, nil, nil
+			resource = nil
 		}
 	}
 }

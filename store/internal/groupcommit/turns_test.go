@@ -3,10 +3,8 @@ package groupcommit_test
 import (
 	"context"
 	"errors"
-	"sync"
 	"testing"
 	"testing/synctest"
-	"time"
 
 	"github.com/patchlog-dev/patchlog/store/internal/groupcommit"
 )
@@ -16,7 +14,7 @@ func TestWhoGaveUpIsNotServed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var l groupcommit.Queue[*job]
 		resource := make(chan struct{}, 1)
-		resource <- struct{}{} // somebody else holds it
+		resource <- struct{}{} // it is held
 		jobs := []*job{{n: 0}, {n: 1}, {n: 2}}
 		ctx, cancel := context.WithCancel(t.Context())
 		results := make([]chan error, len(jobs))
@@ -83,52 +81,6 @@ func TestGivingUpTooLate(t *testing.T) {
 		close(release)
 		if a, b := <-led, <-followed; a != nil || b != nil || lead.done != 1 || follow.done != 1 {
 			t.Errorf("%v and %v, done %d times and %d", a, b, lead.done, follow.done)
-		}
-	})
-}
-
-// Waiting items share the next group. Behind a slow group they wait for SpareAfter at most, unless all resources are held.
-func TestSpare(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var mu sync.Mutex
-		var groups []int
-		l := groupcommit.Queue[*int]{Spare: make(chan struct{}, 2), SpareAfter: 2 * time.Millisecond}
-		resource := make(chan struct{}, 1)
-		var calls sync.WaitGroup
-		call := func(work, most time.Duration) {
-			n, began := int(work), time.Now()
-			calls.Go(func() {
-				err := l.Do(t.Context(), resource, &n, func(w []*int) int { return len(w) }, func(group []*int) {
-					mu.Lock()
-					groups = append(groups, len(group))
-					mu.Unlock()
-					time.Sleep(time.Duration(*group[0]))
-				})
-				if took := time.Since(began); err != nil || took > most {
-					t.Errorf("a call took %v, want at most %v (%v)", took, most, err)
-				}
-			})
-			synctest.Wait()
-		}
-		call(time.Hour, time.Hour) // at once
-		for range 5 {
-			call(time.Millisecond, 3*time.Millisecond)
-		}
-		time.Sleep(2 * time.Millisecond)
-		synctest.Wait()
-		mu.Lock()
-		if len(groups) != 2 || groups[1] != 5 {
-			t.Errorf("groups of %v, want of 1 and 5", groups)
-		}
-		mu.Unlock()
-		time.Sleep(10 * time.Millisecond)
-		call(time.Hour, time.Hour+2*time.Millisecond)
-		call(time.Hour, time.Hour+2*time.Millisecond)
-		time.Sleep(10 * time.Millisecond)
-		call(0, time.Hour) // all resources are held
-		calls.Wait()
-		if len(l.Spare) != 0 || len(resource) != 0 {
-			t.Error("in the end a resource is held")
 		}
 	})
 }

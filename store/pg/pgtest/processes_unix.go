@@ -24,6 +24,7 @@ func attributes() *syscall.SysProcAttr {
 // there is no /proc it kills the process alone.
 func stopAndKill(pid int) {
 	_ = syscall.Kill(pid, syscall.SIGSTOP)
+	await(strconv.Itoa(pid), "T") // until it is stopped, it may start another child
 	// A child that waits for a standby, and finds the postmaster gone, waits no longer: it
 	// shows a commit that no standby has. So the postmaster goes last.
 	list, _ := os.ReadFile(fmt.Sprintf("/proc/%[1]d/task/%[1]d/children", pid))
@@ -34,13 +35,18 @@ func stopAndKill(pid int) {
 		}
 	}
 	for _, child := range children {
-		for range 60_000 {
-			stat, err := os.ReadFile("/proc/" + child + "/stat")
-			if err != nil || strings.Contains(string(stat), ") Z ") { // only as a zombie has it given up its memory
-				break
-			}
-			time.Sleep(5 * time.Millisecond)
-		}
+		await(child, "Z") // only as a zombie has it given up its memory
 	}
 	_ = syscall.Kill(pid, syscall.SIGKILL)
+}
+
+// await waits until a process is in a state of /proc, or has ended.
+func await(pid, state string) {
+	for range 60_000 {
+		stat, err := os.ReadFile("/proc/" + pid + "/stat")
+		if err != nil || strings.Contains(string(stat), ") "+state+" ") {
+			return
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
 }
