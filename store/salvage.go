@@ -15,102 +15,97 @@ import (
 	"github.com/patchlog-dev/patchlog/store/internal/write"
 )
 
-// Salvaged says what a salvage has found and written.
+// Salvaged reports what [Salvage] found and wrote.
 type Salvaged struct {
-	// Sessions are those with records that were written, or are known to be lost.
+	// Sessions are the sessions with recovered records, or with records that are known to be lost.
 	Sessions []SalvagedSession `json:"sessions"`
-	Records  int               `json:"records"` // written, of all sessions
+	Records  int               `json:"records"` // recovered, in all sessions
 
 	// Shared are the shared values. Names are as stored, with a slash between their parts.
 	Shared struct {
 		Written int      `json:"written"`
-		Maybe   []string `json:"maybe"` // of those, values that may be outdated
-		Lost    []string `json:"lost"`  // only the name was found
+		Maybe   []string `json:"maybe"` // written values that may be outdated
+		Lost    []string `json:"lost"`  // names found without a value
 	} `json:"shared"`
 
 	// LeftOut is how many sessions were left out by [SalvageOptions.LeaveOutDoubtful].
 	LeftOut int `json:"leftOut"`
 
-	// Deleted is how many deleted or unfinished sessions were found, and DeletedRecords how many records of them. They were
-	// omitted.
+	// Deleted and DeletedRecords count the deleted or unfinished sessions that were found and omitted, and their records.
 	Deleted        int `json:"deleted"`
 	DeletedRecords int `json:"deletedRecords"`
 
-	Pages       uint64 `json:"pages"`       // that the file has, or could have
+	Pages       uint64 `json:"pages"`       // that the file has, or has room for
 	Metas       int    `json:"metas"`       // how many of the two pages that name the newest commit are whole
-	BrokenPages int    `json:"brokenPages"` // that should be in use and are not in form
-	Unread      int64  `json:"unread"`      // bytes that the disk did not give
+	BrokenPages int    `json:"brokenPages"` // pages in use that cannot be read as pages
+	Unread      int64  `json:"unread"`      // bytes that the disk failed to read
 }
 
-// SalvagedSession describes what was salvaged of a session.
+// SalvagedSession reports what [Salvage] recovered of one session.
 type SalvagedSession struct {
-	// Key is the session's own, or made up if it is Nameless.
+	// Key is the session's key, or a new one if the session is Nameless.
 	Key Key `json:"key"`
-	// Parts are the sessions that were written, in the order of their records.
+	// Parts are the sessions that the records were written to, in the order of the records.
 	Parts []SalvagedPart `json:"parts"`
-	// Records is how many records the parts have.
+	// Records is the number of records in all parts.
 	Records int `json:"records"`
-	// Lost are the records that are known to have existed and were not found.
+	// Lost are the seqs of records that existed and were not found.
 	Lost []patch.Span `json:"lost"`
-	// EndUnknown says that the length of the log is unknown.
+	// EndUnknown reports that the last seq of the log is unknown.
 	EndUnknown bool `json:"endUnknown"`
 
-	// MaybeDeleted says that the session may have been deleted.
+	// MaybeDeleted reports that the session may have been deleted.
 	MaybeDeleted bool `json:"maybeDeleted"`
-	// Nameless says that the session's key is lost.
+	// Nameless reports that the session's key is lost.
 	Nameless bool `json:"nameless"`
-	// Stateless says that its initial state and its time of creation are lost.
+	// Stateless reports that the initial state and the time of creation are lost.
 	Stateless bool `json:"stateless"`
-	// Whole says that the session is complete and unchanged.
+	// Whole reports that the session is complete and unchanged.
 	Whole bool `json:"whole"`
 }
 
-// SalvagedPart is a session that was written.
+// SalvagedPart is a session that [Salvage] wrote: a stretch of a log.
 type SalvagedPart struct {
 	Key Key `json:"key"`
 	patch.Span
-	// Log says that the part is the beginning of the log. Otherwise it follows a gap: its first record was record From, and its
-	// patches are kept as text.
+	// Log reports that the part is the beginning of the log. Any other part follows a gap: its first record was record From of
+	// the log, and its patches are kept as text.
 	Log bool `json:"log"`
-	// Texts is how many patches were kept as text.
+	// Texts is the number of patches kept as text.
 	Texts int `json:"texts"`
-	// Doubtful says that a checksum over these records contradicts at least one of them.
+	// Doubtful reports that at least one of these records may be wrong: a checksum over them does not match.
 	Doubtful bool `json:"doubtful"`
 }
 
-// SalvageOptions say how to salvage. The zero value writes all that is found.
+// SalvageOptions are options of [Salvage]. The zero value writes everything that is found.
 type SalvageOptions struct {
-	// LeaveOutDoubtful omits sessions that may have been deleted.
+	// LeaveOutDoubtful omits the sessions that may have been deleted.
 	LeaveOutDoubtful bool
 
-	// Progress, if not nil, is called after each session with how many of all are done.
+	// Progress, if not nil, is called after each session with the number of sessions done, and of all.
 	Progress func(done, all int)
 }
 
-// Salvage writes the rows of a bbolt file of any state into a store: every record whose
-// row header and own checksum are intact, whatever became of the pages that lead to it. The file is only
-// read, and no program should write to it meanwhile. Memory is taken for
-// what is found, about 40 bytes for each copy of a record, for a session's view, for the longest record, and for all
-// shared values, which are written in one commit.
+// Salvage recovers the sessions of a bbolt file in any state and writes them to a store. It finds each record whose row header
+// and checksum are intact, even if no page leads to it. It only reads the file, which no program should write to meanwhile. It
+// needs memory for about 40 bytes for each copy of a record, the view of a session, the longest record, and all shared values,
+// which are written in one commit.
 //
-// A session whose records are all there is created as it was: its key, initial state, time
-// of creation, and records with their seqs. Where records are missing, it ends before the
-// first of them; the log up to there is exact. What follows a gap becomes a session of its
-// own, KEY~from-SEQ, whose record 1 was record SEQ. Its events are as they were. A patch
-// refers to a view that is lost, so it is kept as an event that does nothing:
-// with the patch's id, author and time, and in customMetadata.patchlog.salvaged its seq and
-// text. Other sessions are marked in the same way: KEY~maybe-deleted, if something says that
-// the session had been deleted; KEY~without-state, if its initial state is lost;
-// salvaged/unknown/session-NUMBER, if its key is. What is known to have been deleted is left
-// out. Where nothing tells, the session has its own key, and SalvagedSession.MaybeDeleted is set. A session that is in the store already stays as it is: what is salvaged gets the
-// next free one of KEY~2, KEY~3 and so on.
+// A session with all records is created as it was, with its key, initial state, time of creation and seqs. If records are
+// missing, the session ends before the first missing one; up to there its log is exact. The records after a gap become another
+// session, KEY~from-SEQ, whose record 1 was record SEQ. Its events are unchanged. A patch refers to a view that is lost, so it
+// becomes an event without effect: with the id, author and time of the patch, and its seq and text in
+// customMetadata.patchlog.salvaged.
 //
-// What was erased stays erased, also where the file has it still in pages that are free: if the
-// blank of it is found, or the receipt.
+// Other sessions have a mark in their key, too: KEY~maybe-deleted if something in the file says that the session was deleted,
+// KEY~without-state if its initial state is lost, and salvaged/unknown/session-NUMBER if its key is lost. Sessions that were
+// certainly deleted are omitted. If the file does not tell, the session has its own key, and SalvagedSession.MaybeDeleted is
+// set. A session that the store has already is not changed: the salvaged one gets the next free key of KEY~2, KEY~3 and so on.
 //
-// An error means that the salvage has ended: nothing can be written, the context has ended,
-// or there is no file. What the file holds or lacks is no error, and said in the result. Each
-// session is there as a whole or not at all.
+// Erased events stay erased, even if free pages still hold them, provided that their blanks or the receipt are found.
+//
+// Each session is written completely or not at all. Damage of the file is no error: the result reports it. Salvage fails if it
+// cannot write, if the context ends, or if there is no file.
 func Salvage(ctx context.Context, from *io.SectionReader, to *Store, opts SalvageOptions) (Salvaged, error) {
 	if from == nil || to == nil || from.Size() < 0 {
 		return Salvaged{}, fmt.Errorf("%w: the file to salvage is nil, or shorter than nothing, or the store is nil", ErrInvalid)
@@ -149,7 +144,7 @@ type salvaging struct {
 	out   Salvaged
 }
 
-// free returns the key, or the next one that is not taken.
+// free returns the key with a mark, or the next free key of it with a number.
 func (v *salvaging) free(ctx context.Context, key Key, mark string) (Key, error) {
 	base := key.Session
 	for n := 1; ; n++ {

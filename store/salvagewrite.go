@@ -17,7 +17,7 @@ import (
 	"github.com/patchlog-dev/patchlog/store/internal/write"
 )
 
-// write writes what was found of a session.
+// write writes the recovered records of a session.
 func (v *salvaging) write(ctx context.Context, l *salvage.Log) error {
 	w := salvagedWriter{salvaging: v, log: l, out: SalvagedSession{
 		EndUnknown: !l.Ended, MaybeDeleted: l.Doubt, Nameless: !l.Named,
@@ -39,7 +39,7 @@ func (v *salvaging) write(ctx context.Context, l *salvage.Log) error {
 	case w.out.Stateless:
 		w.mark = "~without-state"
 	}
-	if !w.out.Stateless && !l.Says { // it is there, even if nothing is left in it
+	if !w.out.Stateless && !l.Says { // the session exists, even if all its records are lost
 		if err := w.begin(ctx, 1, true, false); err != nil {
 			return err
 		}
@@ -100,7 +100,7 @@ func (v *salvaging) write(ctx context.Context, l *salvage.Log) error {
 	return nil
 }
 
-// meta returns what is stored with a session, with null for what was erased of its initial state, or nil if that is
+// meta returns a session's meta record, with null for erased values of the initial state. It returns nil if the record is
 // lost.
 func (v *salvaging) meta(l *salvage.Log) *meta {
 	creation, data, err := v.ReadMeta(*l.Entry)
@@ -129,7 +129,7 @@ type salvagedWriter struct {
 	handle *handle // of the part
 }
 
-// begin begins a part, with the record that had a seq.
+// begin begins a part. seq is the seq of its first record in the old log.
 func (w *salvagedWriter) begin(ctx context.Context, seq uint64, log, doubtful bool) error {
 	mark := w.mark
 	if !log {
@@ -179,7 +179,7 @@ func (w *salvagedWriter) read(seqs []uint64) (records []patch.Record) {
 	return records
 }
 
-// end has the part be there.
+// end commits the part.
 func (w *salvagedWriter) end(ctx context.Context) error {
 	if w.part == nil {
 		return nil
@@ -207,8 +207,8 @@ func (w *salvagedWriter) end(ctx context.Context) error {
 	return nil
 }
 
-// withoutView returns the record as it is kept at a place of a log of which the beginning is
-// not known: a patch as an event that does nothing and has the patch's text.
+// withoutView returns the record for a log without the beginning, where it gets another seq. A patch becomes an event
+// without effect that has the patch's text.
 func withoutView(rec patch.Record, place uint64) (patch.Record, []byte, error) {
 	if p := rec.Patch; p != nil {
 		text, err := rec.MarshalJSON()

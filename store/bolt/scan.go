@@ -7,15 +7,15 @@ import (
 	"github.com/patchlog-dev/patchlog/store/backend"
 )
 
-// Forms decode values for [ScanFile].
+// Forms decodes the values of rows for [ScanFile].
 type Forms struct {
-	// Record returns the seq that a record's byte form carries, if the form is one.
+	// Record returns the seq in a record's byte form. ok reports whether it is such a form.
 	Record func(form []byte) (seq uint64, ok bool)
 
-	// Value reports whether a form is a shared value's.
+	// Value reports whether a form is that of a shared value.
 	Value func(form []byte) bool
 
-	// MaxBytes is how long a form may be.
+	// MaxBytes is the length of the longest form.
 	MaxBytes int
 }
 
@@ -28,30 +28,28 @@ const (
 	InUse               // reached by the tree
 )
 
-// Scan holds the rows of a file whose checksums are right, whether the tree leads to them or not. It includes pages of
+// Scan holds all rows of a file whose checksums are right, also rows that the tree does not lead to. It includes pages of
 // earlier commits, so most rows occur several times, and some are outdated or deleted.
 type Scan struct {
-	// Records are in the order of number, seq, rank (the highest first) and place. Each
-	// stands behind a key with its own seq.
+	// Records are ordered by number, seq, rank (the highest first) and offset. Each has the seq of its key.
 	Records []ScannedRecord
-	// Entries and Heads are in the order of number and rank, the highest first, each once.
+	// Entries and Heads are ordered by number and rank (the highest first), without repetitions.
 	Entries []ScannedEntry
 	Heads   []ScannedHead
-	// Values are in the order of name and rank, the highest first.
+	// Values are ordered by name and rank (the highest first).
 	Values []ScannedValue
-	// ValueNames are names of shared values, from where they stand without the value.
+	// ValueNames are the names of shared values in the bucket that has only names.
 	ValueNames []string
 
-	// Pages is how many pages the file has, or could have.
+	// Pages is the number of pages that the file has, or has room for.
 	Pages uint64
-	// BrokenPages is how many pages should be in use and are not in form.
+	// BrokenPages is the number of pages in use that cannot be read as pages.
 	BrokenPages int
-	// Unread is how many bytes could not be read from the disk.
+	// Unread is the number of bytes that the disk failed to read.
 	Unread int64
-	// Metas is how many of the two meta pages are whole.
+	// Metas is the number of undamaged meta pages, 0 to 2.
 	Metas int
-	// FreeKnown says that the list of free pages was read, and that no commit is missing
-	// from it.
+	// FreeKnown reports that the list of free pages was read, and is that of the newest commit.
 	FreeKnown bool
 
 	file     io.ReaderAt
@@ -59,15 +57,15 @@ type Scan struct {
 	unlinked map[uint64]Rank
 }
 
-// ScannedRecord is where a copy of a record stands.
+// ScannedRecord is the place of a copy of a record.
 type ScannedRecord struct {
 	Number uint64 // of the session
 	Seq    uint64
 	At     int64 // of the form, in the file
 	Size   uint32
-	Sum    uint32 // the checksum that the form carries
+	Sum    uint32 // the checksum in the form
 	Rank   Rank
-	Sure   bool // the checksum holds that the record has with its session's number
+	Sure   bool // the checksum of the row, which covers the session's number, is right
 }
 
 // ScannedEntry is a session's entry.
@@ -110,9 +108,9 @@ const (
 	Disputed                 // only one of its entry and its head exists
 )
 
-// ScanFile reads a bbolt file of any state, and reports the rows that it holds, wherever they stand. It takes memory
-// for what it finds, about 40 bytes for each copy of a record, and for the largest form; time linear in the file's
-// size, whatever is in it. The error is the context's.
+// ScanFile finds the rows of a bbolt file in any state, wherever they are. It needs memory for about 40 bytes for each copy of
+// a record, and for the largest form. Its time is linear in the size of the file, whatever the content. The error is the
+// context's.
 func ScanFile(ctx context.Context, file io.ReaderAt, size int64, forms Forms) (*Scan, error) {
 	s := &scanner{
 		src: newSource(file, size), forms: forms,
@@ -128,12 +126,12 @@ func ScanFile(ctx context.Context, file io.ReaderAt, size int64, forms Forms) (*
 	return s.out, nil
 }
 
-// Read returns a record's form. It is the caller's own.
+// Read returns a copy of a record's form.
 func (s *Scan) Read(r ScannedRecord) ([]byte, error) {
 	return readAt(s.file, r.At, int(r.Size))
 }
 
-// ReadMeta returns the creation id and the meta that an entry holds.
+// ReadMeta returns the creation id and the meta of an entry.
 func (s *Scan) ReadMeta(e ScannedEntry) (creation string, meta []byte, err error) {
 	entry, err := readAt(s.file, e.at, e.size)
 	of, _ := decodeEntry(entry) // which the scan has done
@@ -154,18 +152,17 @@ func (v ScannedValue) Same(other ScannedValue) bool {
 	return v.Name == other.Name && v.sum == other.sum && v.size == other.size
 }
 
-// Swept reports whether a number is among those that no session goes by, on a page that is
-// not free.
+// Swept reports whether a page that is not free lists a number as that of a deleted session.
 func (s *Scan) Swept(number uint64) bool {
 	rank, ok := s.unlinked[number]
 	return ok && rank > Free
 }
 
-// SweptKnown reports whether the tree says all numbers that no session goes by, so that other rows in use are of sessions that
-// exist.
+// SweptKnown reports whether the whole list of such numbers was read, so that rows in use under other numbers are of sessions
+// that exist.
 func (s *Scan) SweptKnown() bool { return s.Metas == 0 || s.catalog.unlinked.whole }
 
-// noEnd is err, unless all was read that was asked for and the file ended there.
+// noEnd returns err, or nil for [io.EOF].
 func noEnd(err error) error {
 	if err == io.EOF {
 		return nil

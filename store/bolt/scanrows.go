@@ -19,14 +19,14 @@ type scanner struct {
 	pageSize int64
 	pages    []Rank
 
-	// Each once, by what makes it another one.
+	// Without repetitions: the keys of the maps have no rank and offset.
 	entries map[ScannedEntry]ScannedEntry
 	heads   map[ScannedHead]Rank
 	values  map[ScannedValue]ScannedValue
 	names   map[string]bool
 }
 
-// rows finds the rows of the file, wherever they stand.
+// rows finds the rows of the file, wherever they are.
 func (s *scanner) rows(ctx context.Context) error {
 	for at := int64(0); at < s.src.size; {
 		if err := ctx.Err(); err != nil {
@@ -45,7 +45,7 @@ func (s *scanner) rows(ctx context.Context) error {
 	return nil
 }
 
-// row notes the row whose header stands at a place, and returns its length from there on, or 0 if there is no row.
+// row adds the row whose header is at an offset, and returns the length from there to its end, or 0 if there is no row.
 func (s *scanner) row(at int64) int64 {
 	head, _ := s.src.bytes(at, rowHeader)
 	kind, keyBytes, valueBytes, ok := header(head)
@@ -100,7 +100,7 @@ func (s *scanner) rank(at int64) Rank {
 	return s.pages[page]
 }
 
-// entry takes a session's entry, as its name or its records have it.
+// entry adds a session's entry: of its name, or of the label beside its records.
 func (s *scanner) entry(name string, entry []byte, at int64, rank Rank) {
 	of, ok := decodeEntry(entry)
 	if !ok {
@@ -112,8 +112,8 @@ func (s *scanner) entry(name string, entry []byte, at int64, rank Rank) {
 	}
 }
 
-// record notes the record of the row that stands at a place, behind its key. sure says that the row's checksum is right;
-// if it is not, the record's own checksum may be.
+// record adds the record of a row. sure reports that the row's checksum is right; if not, the record's own checksum may
+// still be.
 func (s *scanner) record(key, row []byte, at int64, rank Rank, sure bool) bool {
 	form := row[rowHeader:]
 	seq, ok := s.forms.Record(form)

@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// source is a file that is read in large pieces, of which parts may be unreadable, and
-// whose content may lead to the same bytes again and again.
+// source reads a file in large pieces. Parts of the file may be unreadable, and crafted content may lead to the same bytes
+// again and again.
 type source struct {
 	file io.ReaderAt
 	size int64
@@ -27,8 +27,7 @@ func newSource(file io.ReaderAt, size int64) *source {
 	return &source{file: file, size: size, at: -1, failed: map[int64]bool{}}
 }
 
-// bytes returns n bytes of the file, which are valid until the next call. What cannot be
-// read is zero.
+// bytes returns n bytes of the file, which are valid until the next call. Unreadable bytes are zero.
 func (s *source) bytes(at int64, n int) ([]byte, bool) {
 	if at < 0 || n < 0 || int64(n) > s.size || at > s.size-int64(n) {
 		return nil, false
@@ -43,7 +42,7 @@ func (s *source) bytes(at int64, n int) ([]byte, bool) {
 	return s.piece[at-s.at:][:n], true
 }
 
-// ReadAt implements [io.ReaderAt]. What cannot be read is zero.
+// ReadAt implements [io.ReaderAt]. Unreadable bytes are zero.
 func (s *source) ReadAt(into []byte, at int64) (int, error) {
 	data, ok := s.bytes(at, len(into))
 	if !ok {
@@ -52,7 +51,7 @@ func (s *source) ReadAt(into []byte, at int64) (int, error) {
 	return copy(into, data), nil
 }
 
-// read reads what can be read. Of the rest it takes note, block by block.
+// read reads block by block after an error, and counts the unreadable blocks.
 func (s *source) read(into []byte, at int64) {
 	if n, err := s.file.ReadAt(into, at); err == nil || err == io.EOF && n == len(into) {
 		return
@@ -70,11 +69,11 @@ func (s *source) read(into []byte, at int64) {
 	}
 }
 
-// maxSpent is how many times the file's size is looked at, in all. Rows do not overlap: a file that is not made to waste
-// time needs a few times.
+// maxSpent limits the bytes that are read for rows, as a multiple of the file's size. Rows do not overlap, so only a crafted
+// file needs more than a few.
 const maxSpent = 32
 
-// spend reports whether n bytes may be looked at, and counts them.
+// spend reports whether n more bytes may be read for rows, and counts them.
 func (s *source) spend(n int) bool {
 	s.spent += int64(n)
 	return s.spent <= maxSpent*s.size

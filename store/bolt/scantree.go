@@ -12,14 +12,14 @@ import (
 // catalog holds the numbers of the sessions below a root.
 type catalog struct {
 	sequence uint64 // the last number given out
-	known    bool   // the sequence is
+	known    bool   // sequence was read
 	entries  numbers
 	heads    numbers
-	unlinked numbers // of a deleted session, or of one that was still being put together
+	unlinked numbers // of deleted sessions, and of unfinished ones
 }
 
 type numbers struct {
-	whole bool // all are known
+	whole bool // all were read
 	has   map[uint64]bool
 }
 
@@ -51,7 +51,7 @@ func (c *catalog) standing(number uint64) Standing {
 	return Gone
 }
 
-// survey reads the tree, as far as it is intact: which pages are in use, which are free, and which sessions exist.
+// survey reads the intact part of the tree: which pages are in use, which are free, and which sessions exist.
 func (s *scanner) survey(file io.ReaderAt) {
 	metas, _ := readMetas(file)
 	for i := range metas {
@@ -72,7 +72,7 @@ func (s *scanner) survey(file io.ReaderAt) {
 	s.out.Pages = t.high
 }
 
-// newest looks over the pages below the newest root: of the pages that hold the buckets, the one of the last transaction.
+// newest reads the tree below the newest root: of all leaves that hold the buckets, the one of the last transaction.
 func (t *tree) newest() {
 	root, newest := uint64(0), uint64(0)
 	for id := uint64(2); id < t.high; id++ {
@@ -113,7 +113,7 @@ func (s *scanner) guessPageSize() uint64 {
 	return uint64(best)
 }
 
-// tree looks over the pages that a root leads to.
+// tree reads the pages that a root leads to.
 type tree struct {
 	pager
 	s     *scanner
@@ -126,8 +126,7 @@ func (s *scanner) newTree(pageSize uint64) *tree {
 	return t
 }
 
-// walk looks over the pages below a root, calls row with the elements of leaves, and reports whether all
-// are in form.
+// walk reads the pages below a root, calls row with the elements of leaves, and reports whether all pages are valid.
 func (t *tree) walk(root uint64, row func(e element)) (sound bool) {
 	w := walker{pager: t.pager}
 	w.claim = func(id, n uint64) error {
@@ -149,7 +148,7 @@ func (t *tree) walk(root uint64, row func(e element)) (sound bool) {
 	return w.walk(root, bounds{}, 0)
 }
 
-// catalog looks over the pages below a root.
+// catalog reads the sessions in the tree below a root.
 func (t *tree) catalog(root uint64) (c catalog) {
 	numbered := map[string]struct {
 		*numbers
@@ -197,7 +196,7 @@ func (t *tree) catalog(root uint64) (c catalog) {
 	return c
 }
 
-// free reads the list of free pages, and reports whether it is in form.
+// free reads the list of free pages, and reports whether it is valid.
 func (t *tree) free(current *metaPage) bool {
 	free, err := readFreelist(t.s.src, current)
 	if err != nil || free.id+free.own > t.high {

@@ -1,4 +1,4 @@
-// Package salvage reads what a bbolt file of any state holds of each session, and judges what of it was the log.
+// Package salvage finds the records of each session in a bbolt file in any state, and decides which of them were its log.
 package salvage
 
 import (
@@ -17,8 +17,8 @@ import (
 type File struct {
 	*bolt.Scan
 
-	// Deleted is how many sessions [File.Logs] found that had been deleted, or had never been finished, and
-	// DeletedRecords how many records of them. They are not among the logs.
+	// Deleted and DeletedRecords count the sessions, and their records, that [File.Logs] omits because they had been deleted
+	// or were never finished.
 	Deleted, DeletedRecords int
 
 	receipts map[uint32]bool // checksums of receipts
@@ -45,7 +45,7 @@ func Scan(ctx context.Context, file io.ReaderAt, size int64) (*File, error) {
 	return v, err
 }
 
-// Read reads a record of a log as the receipts that are behind it have left it, and returns its plain form too.
+// Read reads a record of a log and blanks what later receipts cover. It also returns the plain form.
 func (v *File) Read(l *Log, r bolt.ScannedRecord) (rec patch.Record, form []byte, ok bool) {
 	if rec, form, ok = v.read(r); !ok {
 		return rec, nil, false
@@ -58,7 +58,7 @@ func (v *File) Read(l *Log, r bolt.ScannedRecord) (rec patch.Record, form []byte
 	return rec, form, err == nil
 }
 
-// read reads a record, which is what the scan has seen.
+// read reads a record, and checks that it is the one that the scan found.
 func (v *File) read(r bolt.ScannedRecord) (patch.Record, []byte, bool) {
 	form, err := v.Scan.Read(r)
 	if err != nil || recordform.Checksum(form) != r.Sum {
@@ -72,9 +72,9 @@ func (v *File) read(r bolt.ScannedRecord) (patch.Record, []byte, bool) {
 	return rec, form, err == nil
 }
 
-// erase has a log go by what was erased of it. Pages that are free have records as they were before: of a record and
-// its blank the blank is taken, and what a receipt is about is made blank again. A chain that proves the log may be
-// that of an earlier commit, or of one amid an erasing.
+// erase applies the erasures of a log. Free pages may hold a record from before it was erased: where a record and its blank
+// are found, erase takes the blank, and it collects the receipts by which [File.Read] blanks the other records. This holds even
+// if the chain fits, since the chain may be of a commit before the erasure, or in the middle of it.
 func (v *File) erase(l *Log) {
 	for _, r := range slices.Concat(l.Records, l.Spare) {
 		if !v.receipts[r.Sum] || slices.Contains(l.foreign, r.Seq) {

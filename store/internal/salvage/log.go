@@ -12,30 +12,30 @@ import (
 	"github.com/patchlog-dev/patchlog/store/internal/receipt"
 )
 
-// Log is what was found of a session.
+// Log is a session found in the file.
 type Log struct {
 	Number   uint64
 	Name     string // if it is Named
 	Named    bool
 	Entry    *bolt.ScannedEntry
-	Records  []bolt.ScannedRecord // first all copies, in the end one of each seq
-	Spare    []bolt.ScannedRecord // copies that may be the right ones, and are not among these
-	Doubt    bool                 // whether it had been deleted
-	Says     bool                 // that something says that it had been deleted, or was never finished
+	Records  []bolt.ScannedRecord // at first all copies, in the end one for each seq
+	Spare    []bolt.ScannedRecord // other copies that may be the right ones
+	Doubt    bool                 // the session may have been deleted
+	Says     bool                 // something in the file says that it was deleted, or was never finished
 	Last     uint64               // seq of the log's last record
-	Ended    bool                 // that is known
-	Receipts []receipt.Receipt    // of what was erased
+	Ended    bool                 // Last is known
+	Receipts []receipt.Receipt    // of erasures
 
 	entries  []bolt.ScannedEntry
 	heads    []bolt.ScannedHead
-	head     *bolt.ScannedHead            // that says where the log ends, or nil
-	choices  map[int][]bolt.ScannedRecord // by index in records: all that stand at its place, if several do
-	foreign  []uint64                     // seqs of records that seem to be another session's
-	doubtful []patch.Span                 // of which a chain says that one is not the one that was written
+	head     *bolt.ScannedHead            // says where the log ends; nil if there is none
+	choices  map[int][]bolt.ScannedRecord // by index in Records: all candidates, if there are several
+	foreign  []uint64                     // seqs of records that may be of another session
+	doubtful []patch.Span                 // a chain says that one of these records is wrong
 }
 
-// Logs returns the sessions that are to be written, those that are sure to be there first. isName says what is a
-// session's name, and isStaged what is that of a session that was never finished.
+// Logs returns the sessions to write, those that certainly exist first. isName reports whether a string is the name of a
+// session, and isStaged whether it is the name of an unfinished one.
 func (v *File) Logs(ctx context.Context, isName, isStaged func(string) bool) ([]*Log, error) {
 	byNumber := map[uint64]*Log{}
 	of := func(number uint64) *Log {
@@ -102,7 +102,7 @@ func (l *Log) order() int {
 	return 0
 }
 
-// identify finds out the session's name, and the entry and the heads that are of it.
+// identify determines the session's name, and the entry and the heads with that name.
 func (l *Log) identify(isName func(string) bool) {
 	if len(l.entries) > 0 {
 		l.Name, l.Named = l.entries[0].Name, true
@@ -120,7 +120,7 @@ func (l *Log) identify(isName func(string) bool) {
 	}
 }
 
-// rank returns the highest rank of what was found.
+// rank returns the highest rank of the entries, heads and records.
 func (l *Log) rank() (rank bolt.Rank) {
 	for _, e := range l.entries {
 		rank = max(rank, e.Rank)
@@ -134,8 +134,8 @@ func (l *Log) rank() (rank bolt.Rank) {
 	return rank
 }
 
-// unheld reports whether the log has records, but none in a page that is known to be in use or cannot be free. If the
-// directory has the session all the same, a page of the directory may be of an earlier commit.
+// unheld reports whether all pages with records of the log are free, or may be. If the directory lists such a session, a page
+// of the directory may be of an earlier commit.
 func (v *File) unheld(l *Log) bool {
 	rank := l.rank()
 	switch {
@@ -147,7 +147,7 @@ func (v *File) unheld(l *Log) bool {
 	return rank == bolt.Free || rank == bolt.Unknown && !v.FreeKnown
 }
 
-// anyFree reports whether some record of the log is in free pages only.
+// anyFree reports whether some record of the log occurs only in free pages.
 func (l *Log) anyFree() bool {
 	for i, r := range l.Records { // in the order of rank, the highest first
 		if r.Rank == bolt.Free && (i == 0 || l.Records[i-1].Seq != r.Seq) {
@@ -157,8 +157,8 @@ func (l *Log) anyFree() bool {
 	return false
 }
 
-// deleted reports whether the session is known to have been deleted, and takes note if
-// that is in doubt. newest is the highest number of a session of its name.
+// deleted reports whether the session was certainly deleted, and sets Doubt and Says if it may have been. newest is the
+// highest number of a session with its name.
 func (v *File) deleted(l *Log, newest uint64) bool {
 	recreated := l.Named && newest > l.Number // a name has one session at a time
 	switch v.Standing(l.Number) {
@@ -188,7 +188,7 @@ func (v *File) deleted(l *Log, newest uint64) bool {
 	return false
 }
 
-// choose leaves one record of each seq, and finds out where the log ends.
+// choose keeps one record for each seq, and determines where the log ends.
 func (l *Log) choose() {
 	l.end()
 	var chosen []bolt.ScannedRecord
@@ -212,7 +212,7 @@ func (l *Log) choose() {
 
 func sameRecord(a, b bolt.ScannedRecord) bool { return a.Sum == b.Sum && a.Size == b.Size }
 
-// judge finds out which of the records are in doubt.
+// judge determines which records may be wrong.
 func (l *Log) judge() {
 	l.prefer()
 	proved := l.head != nil && l.prove() // that the records up to the head's last are those that were written
@@ -242,9 +242,8 @@ func (l *Log) judge() {
 	l.Last = last
 }
 
-// prefer takes of several records with one seq the one whose checksum says
-// that it is the session's. It takes note of records that no checksum says this of: the number in their
-// key, or the checksum, is damaged.
+// prefer chooses, of several records with one seq, the one whose row checksum is right. If none is right, the record is
+// noted in foreign: the session's number in its key may be wrong.
 func (l *Log) prefer() {
 	for i, r := range l.Records {
 		sure := 0
@@ -268,7 +267,7 @@ func (l *Log) prefer() {
 	}
 }
 
-// unite puts the stretches that are in doubt in order, and makes one of those that meet.
+// unite sorts the doubtful spans, and joins adjacent ones.
 func (l *Log) unite() {
 	slices.SortFunc(l.doubtful, func(a, b patch.Span) int { return cmp.Compare(a.From, b.From) })
 	var united []patch.Span
@@ -282,13 +281,13 @@ func (l *Log) unite() {
 	l.doubtful = united
 }
 
-// InDoubt reports whether a record is in a stretch that is in doubt.
+// InDoubt reports whether a record may be wrong.
 func (l *Log) InDoubt(seq uint64) bool {
 	i, found := slices.BinarySearchFunc(l.doubtful, seq, func(s patch.Span, seq uint64) int { return cmp.Compare(s.From, seq) })
 	return found || i > 0 && seq <= l.doubtful[i-1].To
 }
 
-// end finds out where the log ends.
+// end determines where the log ends.
 func (l *Log) end() {
 	if len(l.heads) > 0 { // of the same rank, the one with the highest seq is first
 		l.head = &l.heads[0]
@@ -305,15 +304,13 @@ func (l *Log) end() {
 	}
 }
 
-// maxTries is how many ways of choosing among records are tried, and maxTriedRecords how
-// many records are looked at for it.
+// maxTries limits how many combinations of candidates are tried, and maxTriedRecords how many records are read for that.
 const (
 	maxTries        = 4096
 	maxTriedRecords = 1 << 24
 )
 
-// prove holds the records against the chain of the log's head, tries others where there are
-// some, and reports whether they make it.
+// prove searches a combination of candidates whose chain is that of the log's head, and reports whether it found one.
 func (l *Log) prove() bool {
 	places := slices.Sorted(maps.Keys(l.choices))
 	turns := make([]int, len(places))
@@ -338,7 +335,7 @@ func (l *Log) prove() bool {
 	return false
 }
 
-// fits reports whether the records are all there, and make the chain of a head.
+// fits reports whether no record is missing up to a head, and the records have its chain.
 func (l *Log) fits(head bolt.ScannedHead) bool {
 	chain, next := backend.Chain{}, uint64(1)
 	for _, r := range l.Records {
@@ -356,8 +353,7 @@ func (l *Log) fits(head bolt.ScannedHead) bool {
 	return next == head.Last+1 && chain == head.Chain
 }
 
-// stretches finds the stretches between the ends of commits that are not what the chain
-// says of them.
+// stretches finds the spans between the ends of commits whose records do not have the chain of the heads.
 func (l *Log) stretches() {
 	marks := map[uint64]bolt.ScannedHead{} // of the highest rank
 	for _, h := range l.heads {
