@@ -396,7 +396,7 @@ func keyNamed(name string) Key {
 }
 
 func (l eraseLog) Session(ctx context.Context, name string) (erase.Session, error) {
-	head, m, err := l.undamagedHead(ctx, keyNamed(name))
+	head, m, err := l.headAndMeta(ctx, keyNamed(name))
 	return erase.Session{Name: name, Head: head, Initial: m.initial, Lineage: m.lineage}, err
 }
 

@@ -38,7 +38,7 @@ func (s *Store) ViewAt(ctx context.Context, key Key, seq uint64) (fold.View, err
 // the iteration starts. No transaction is open while the loop's body runs, so it may
 // take its time and write to the store. It ends with [ErrNotFound] if there is no such
 // session or the session is deleted meanwhile, and with a *[CorruptError] at a record
-// that cannot be read, or where it is in doubt whether the log goes on. If a server takes over
+// that cannot be read; at once if it is unclear where the log ends. If a server takes over
 // that has lost the end of the log, it ends there, or with [ErrConflict] if records were yielded
 // that are lost. A record that is erased meanwhile is yielded as it was or as it is.
 func (s *Store) RawEvents(ctx context.Context, key Key, fromSeq uint64) iter.Seq2[patch.Record, error] {
@@ -95,8 +95,7 @@ func (s *Store) records(ctx context.Context, key Key, head backend.Head, from, l
 	}
 }
 
-// headAndMeta returns a session's head and meta record. If damage leaves in doubt how far the log goes, that is no error yet:
-// the records before can be read.
+// headAndMeta returns a session's head and meta record.
 func (s *Store) headAndMeta(ctx context.Context, key Key) (backend.Head, meta, error) {
 	if err := key.Validate(); err != nil {
 		return backend.Head{}, meta{}, err
@@ -128,15 +127,6 @@ func (s *Store) closedHead(ctx context.Context, key Key) (backend.Head, meta, er
 	return head, m, err
 }
 
-// undamagedHead is headAndMeta, and fails if the end of the log is in doubt.
-func (s *Store) undamagedHead(ctx context.Context, key Key) (backend.Head, meta, error) {
-	head, m, err := s.headAndMeta(ctx, key)
-	if err == nil && head.Damaged != 0 {
-		err = inDoubt(key, head)
-	}
-	return head, m, err
-}
-
 // head returns a session's head. Every read of a session by its key begins with it.
 func (s *Store) head(ctx context.Context, key Key) (backend.Head, error) {
 	if err := key.Validate(); err != nil {
@@ -153,8 +143,7 @@ type page struct {
 }
 
 // pages yields the records from one seq to another, or to the log's end if last is [newest], a
-// page at a time. At the log's end it yields an error if that is in doubt, or if the records from the first on do
-// not make the head's chain.
+// page at a time. At the log's end it yields an error if the records from the first on do not make the head's chain.
 func (s *Store) pages(ctx context.Context, key Key, head backend.Head, from, last uint64) iter.Seq2[page, error] {
 	var before *backend.Chain
 	if from <= 1 {
@@ -175,9 +164,6 @@ const maxRechecks = 3
 func (s *Store) pagesAfter(ctx context.Context, key Key, head backend.Head, before *backend.Chain, given []backend.Record, next, last uint64) iter.Seq2[page, error] {
 	return func(yield func(page, error) bool) {
 		end := min(last, head.Last)
-		if head.Damaged != 0 {
-			end = min(end, head.Damaged-1)
-		}
 		var chain backend.Chain
 		if before != nil {
 			chain = *before
@@ -198,8 +184,6 @@ func (s *Store) pagesAfter(ctx context.Context, key Key, head backend.Head, befo
 		}
 		switch {
 		case last < head.Last:
-		case head.Damaged != 0:
-			yield(page{}, inDoubt(key, head))
 		case before != nil && chain != head.Chain:
 			now, err := s.headOfCreation(ctx, key, head.Creation)
 			switch {
@@ -291,11 +275,6 @@ var errOtherLog = write.ErrOtherLog
 // otherLog is errOtherLog for callers of the store, who can read the session again.
 func otherLog(key Key) error {
 	return fmt.Errorf("session %s: %w: %w: a server took over that has lost records; read the session again", key, ErrConflict, errOtherLog)
-}
-
-// inDoubt is the error of a log whose end damage leaves in doubt.
-func inDoubt(key Key, head backend.Head) error {
-	return &CorruptError{Key: key, Seq: head.Damaged, Err: named(head.Err())}
 }
 
 func errChain(head backend.Head) error {

@@ -130,11 +130,11 @@ func (s *Store) retain(ctx context.Context, info Info, policy Retention, dryRun 
 			return r, false, ErrRetainRunning
 		}
 	}
-	head, m, err := s.undamagedHead(ctx, info.Key)
+	head, m, err := s.headAndMeta(ctx, info.Key)
 	if err == nil && !dryRun && write.CountsOf(head).Calls > 0 {
 		due = true
 		if err = s.finishErasures(ctx, info.Key, true); err == nil {
-			head, m, err = s.undamagedHead(ctx, info.Key)
+			head, m, err = s.headAndMeta(ctx, info.Key)
 		}
 	}
 	if err == nil {

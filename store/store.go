@@ -260,12 +260,9 @@ func listAll(after string, page func(after string) ([]backend.Listed, error)) it
 }
 
 // Info returns the session's entry in a listing. It fails with [ErrNotFound] if there is no such session, and with a
-// *[CorruptError] if the end of its log is in doubt.
+// *[CorruptError] if it is damaged.
 func (s *Store) Info(ctx context.Context, key Key) (Info, error) {
 	head, err := s.head(ctx, key)
-	if err == nil && head.Damaged != 0 {
-		err = inDoubt(key, head)
-	}
 	if err != nil {
 		return Info{}, err
 	}
@@ -279,8 +276,6 @@ func listedInfo(l backend.Listed) (Info, error) {
 		return Info{}, err
 	}
 	switch {
-	case l.Damaged != 0:
-		return Info{Key: key}, inDoubt(key, l.Head)
 	case l.Err != nil:
 		return Info{Key: key}, fromBackend(key, l.Err)
 	}

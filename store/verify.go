@@ -257,14 +257,10 @@ func (v *verification) log(ctx context.Context) error {
 			seq++
 		}
 	}
-	switch {
-	case head.Damaged != 0:
-		err = v.report(head.Damaged, named(head.Err()))
-	case whole && chain != head.Chain:
-		err = v.report(head.Last, errChain(head))
-	}
-	if err != nil {
-		return err
+	if whole && chain != head.Chain {
+		if err := v.report(head.Last, errChain(head)); err != nil {
+			return err
+		}
 	}
 	return v.erasures(ctx, marks, m.initial)
 }

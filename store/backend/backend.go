@@ -79,8 +79,7 @@ func (e *UnknownError) Is(target error) bool { return target == ErrUnknown }
 type Backend interface {
 	// Fetch returns a session's head, the records after q.After, and shared values, all as of
 	// one moment after the call began. It fails with ErrNotFound if the session does not
-	// exist. A damaged session is never reported as ErrNotFound: the error is ErrDamaged, or
-	// Head.Damaged is set if only the end of the log is in doubt.
+	// exist, and with ErrDamaged if the session is damaged or it is unclear where its log ends.
 	Fetch(ctx context.Context, q Query) (Fetched, error)
 
 	// Append adds the batch to the end of the session's log, atomically and durably, and sets
@@ -355,12 +354,6 @@ type Head struct {
 	// Edition is incremented by each Replace, so that a reader can tell a replaced record
 	// from a damaged one, or from the log of a server that took over.
 	Edition uint64
-
-	// Damaged is 0, or the first seq of which it is in doubt whether the log has it, since the head or the log's last row is
-	// damaged. Last is then an upper bound. A caller reads the records before, which have checksums of their own, so that a
-	// loop over the log ends with an error at the damage and not before it, and Verify looks at all of them. Nothing can be
-	// appended.
-	Damaged uint64
 }
 
 // Moved reports whether there were commits between two heads of one creation: if the first has no Token, only those
@@ -370,14 +363,6 @@ func (h Head) Moved(now Head) bool {
 		return now.Edition != h.Edition
 	}
 	return now.Last != h.Last || now.Token != h.Token || now.Edition != h.Edition
-}
-
-// Err returns an error that matches [ErrDamaged] if Damaged is set.
-func (h Head) Err() error {
-	if h.Damaged == 0 {
-		return nil
-	}
-	return fmt.Errorf("%w: it is in doubt whether the log goes on at record %d", ErrDamaged, h.Damaged)
 }
 
 // Batch is what one commit does to a session.

@@ -227,7 +227,7 @@ func (b *Backend) Fence(ctx context.Context, name, creation string, seen, _ back
 			took = seen == 0
 			return nil
 		}
-		took = err == nil && seen != 0 && s.head != nil && s.head.Token == seen
+		took = err == nil && seen != 0 && s.head.Token == seen
 		return err
 	})
 	return took, err

@@ -7,14 +7,12 @@ import (
 	bbolt "go.etcd.io/bbolt"
 )
 
-// Check reads the whole file and reports what does not fit together: pages, sessions,
-// records, the index of ids and shared values. nil means that nothing was found. What records
-// say is not looked at.
+// Check reads the whole file and reports inconsistencies of pages, sessions, records, the index of ids, and shared values. nil
+// means that it found none. It does not decode records.
 //
-// Others read and write meanwhile. The file is read in short transactions, each of which
-// begins where the one before ended: one that is open for long makes the file grow with each
-// commit. What is deleted meanwhile takes up its room until the end. A Check waits for a
-// Copy and a Vacuum under way, and they for it.
+// Other calls read and write meanwhile. Check reads in short transactions, each of which starts where the last one ended: with
+// a long transaction, the file would grow with each commit. The space of sessions that are deleted meanwhile is freed at the
+// end. Check, Copy and Vacuum wait for each other.
 func (b *Backend) Check(ctx context.Context) error {
 	resume, err := b.pauseRemovals(ctx)
 	if err != nil {

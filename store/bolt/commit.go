@@ -21,11 +21,11 @@ type pending struct {
 	hashes   []idHash          // of all ids of the batch
 	snapshot *backend.Snapshot // if set, it is to be stored, and the batch says only the creation
 	make     func(backend.Head) (backend.Replacement, error)
-	replace  *backend.Replacement // what make has returned, if that is set; the batch has its appended records
+	replace  *backend.Replacement // the result of make, if that is set; the batch has its appended records
 	ids      [][]idHash           // of the records to replace
 	size     int
 	err      error
-	session  session // that the batch has been put to, with its new head
+	session  session // the session of the batch, with its new head
 	runs     *runGrowth
 }
 
@@ -110,13 +110,13 @@ func (b *Backend) commitGroup(group []*pending) {
 // errAbandoned is the error of a batch whose group panicked.
 var errAbandoned = &backend.UnknownError{Cause: errors.New("abandoned: a call that shared the commit panicked")}
 
-// admit judges a batch, and writes nothing. It finds the session that the batch goes to, or makes the
-// one that the batch creates, with the head of the staged session if there is one.
+// admit checks a batch, and writes nothing. It finds the session of the batch, or makes a new one, with the head of the staged
+// session if there is one.
 func (b *Backend) admit(tx *bbolt.Tx, paths *pathChecker, p *pending) (err error) {
 	switch {
 	case p.snapshot != nil:
 		p.session, err = findCreated(tx, p.name, p.batch.Creation)
-		if err == nil && (p.session.head == nil || p.session.head.Edition != p.snapshot.Edition) {
+		if err == nil && p.session.head.Edition != p.snapshot.Edition {
 			err = backend.ErrMoved
 		}
 	case p.make != nil:
@@ -148,14 +148,14 @@ func (b *Backend) admitNew(tx *bbolt.Tx, name string, batch backend.Batch) (sess
 	switch _, err := find(tx, name); {
 	case err == nil:
 		return session{}, backend.ErrExists
-	case !errors.Is(err, backend.ErrNotFound): // there is something, and nothing is put over it
+	case !errors.Is(err, backend.ErrNotFound): // a damaged session has the name
 		return session{}, fmt.Errorf("%w: %w", backend.ErrExists, err)
 	}
 	var s session
 	var err error
 	if w := batch.While; w != nil {
 		var of session
-		if of, err = findCreated(tx, w.Session, w.Creation); err == nil && (of.head == nil || of.head.Edition != w.Edition) {
+		if of, err = findCreated(tx, w.Session, w.Creation); err == nil && of.head.Edition != w.Edition {
 			err = backend.ErrMoved
 		}
 	}
@@ -178,8 +178,8 @@ func (b *Backend) admitNew(tx *bbolt.Tx, name string, batch backend.Batch) (sess
 	return s, err
 }
 
-// checkRoom reports whether records can be put without anything being put over: the log ends where its head
-// says, as a search finds it, nothing stands behind, and no id is known to be taken.
+// checkRoom returns an error unless records can be added without overwriting any: a search finds the log's end where the head
+// says, no row of the session follows it, and no id is taken.
 func (b *Backend) checkRoom(tx *bbolt.Tx, p *pending) error {
 	s := p.session
 	last, next := around(tx.Bucket(bucketRecords).Cursor(), s.key(s.head.Last+1))
@@ -194,13 +194,13 @@ func (b *Backend) checkRoom(tx *bbolt.Tx, p *pending) error {
 	switch {
 	case err == nil && slices.Max(seqs) > 0:
 		return backend.ErrTaken
-	case p.replace != nil && errors.Is(err, backend.ErrIndex): // which keeps nothing from being replaced
+	case p.replace != nil && errors.Is(err, backend.ErrIndex): // the replaced records keep their ids
 		return nil
 	}
 	return err
 }
 
-// checkPaths checks the pages that a write will copy; those of a session's rows before its first write.
+// checkPaths checks the pages that a write will copy. Those of a session's rows are checked before its first write.
 func (b *Backend) checkPaths(tx *bbolt.Tx, paths *pathChecker, p *pending) (err error) {
 	if p.snapshot != nil {
 		return paths.check(p.session.number, bucketSnapshots)
@@ -232,7 +232,7 @@ func (b *Backend) checkPaths(tx *bbolt.Tx, paths *pathChecker, p *pending) (err 
 	return err
 }
 
-// put writes a batch that has been admitted.
+// put writes an admitted batch.
 func (b *Backend) put(tx *bbolt.Tx, p *pending) error {
 	s := &p.session
 	if p.snapshot != nil {
@@ -281,7 +281,7 @@ func (b *Backend) put(tx *bbolt.Tx, p *pending) error {
 	return putShared(tx, p.batch.Shared)
 }
 
-// putSnapshot writes a snapshot, unless one of a later record is there.
+// putSnapshot writes a snapshot, unless the session has one of a later record.
 func (s session) putSnapshot(tx *bbolt.Tx, kept backend.Snapshot) error {
 	bucket := tx.Bucket(bucketSnapshots)
 	if value, ok := unseal(kindSnapshot, s.number, bucket.Get(s.number)); ok {
@@ -292,8 +292,7 @@ func (s session) putSnapshot(tx *bbolt.Tx, kept backend.Snapshot) error {
 	return bucket.Put(s.number, seal(kindSnapshot, s.number, encodeSnapshot(kept)))
 }
 
-// putRecords writes records behind the session's last, and counts them in its head. hashes are those of
-// their ids in turn.
+// putRecords writes records after the session's last, and updates the head. hashes are the hashes of their ids, in order.
 func (s session) putRecords(tx *bbolt.Tx, added []backend.Record, hashes []idHash) error {
 	records := tx.Bucket(bucketRecords)
 	records.FillPercent = fillPercent

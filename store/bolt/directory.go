@@ -20,7 +20,8 @@ import (
 type directory struct {
 	given    uint64       // the last number given out
 	names    [][]nameRows // of each of nameBuckets
-	sessions []session    // in the order of numbers; one without a head is damaged
+	sessions []session    // in the order of numbers, without those that are damaged
+	damaged  []string     // numbers of damaged sessions
 	scopes   [][2][]byte  // with their rows
 	unlinked []string     // numbers
 	families [][2][]byte  // keys and rows of bucketFamilies
@@ -87,15 +88,15 @@ func (m *directory) readSessions(tx *bbolt.Tx, found *findings) {
 		s, err := assemble(n.name, n.rows[0], n.rows[1])
 		if err != nil {
 			found.report("%w", err)
+			if len(s.number) > 0 {
+				m.damaged = append(m.damaged, string(s.number))
+			}
 			continue
 		}
 		if other, taken := owners[string(s.number)]; taken || s.id() == 0 || s.id() > m.given {
 			found.report("session %q: its number %x is another's too (%s), or was never given out", n.name, s.number, other)
 		}
 		owners[string(s.number)] = n.name
-		if s.head == nil {
-			found.report("session %q, number %x, has no head, or its checksum is wrong", n.name, s.number)
-		}
 		m.sessions = append(m.sessions, s)
 	}
 	slices.SortFunc(m.sessions, func(a, b session) int { return bytes.Compare(a.number, b.number) })
@@ -114,7 +115,7 @@ func (m *directory) checkShared(found *findings) {
 
 // checkStrays reports rows of a bucket that belong to no session: damage may have removed the session's entry.
 func (m *directory) checkStrays(tx *bbolt.Tx, bucket []byte, found *findings) {
-	numbers := slices.Clone(m.unlinked)
+	numbers := slices.Concat(m.unlinked, m.damaged)
 	for _, l := range m.sessions {
 		numbers = append(numbers, string(l.number))
 	}
@@ -162,7 +163,7 @@ type reader struct {
 	*replica                    // nil for a check, which leaves the content of records to its caller
 }
 
-// extent says how far the rows under a number were read.
+// extent is how far the rows under a number were read.
 type extent struct {
 	next   uint64 // seq
 	chain  backend.Chain
@@ -175,18 +176,18 @@ const (
 	sliceBytes = 1 << 20
 )
 
-// bring reads the rows of directory to that it has not read by an earlier directory. A copy ends with the first
-// damaged session.
+// bring reads the rows of a directory, without those that it read for an earlier directory. A copy ends at the first damaged
+// session.
 func (r *reader) bring(ctx context.Context, to directory) error {
 	for _, l := range to.sessions {
 		x := r.read[string(l.number)]
 		if x == nil {
 			x = &extent{next: 1}
 			r.read[string(l.number)] = x
-		} else if l.head != nil && x.next > l.head.Last {
+		} else if x.next > l.head.Last {
 			continue
 		}
-		for more := l.head != nil; more; {
+		for more := true; more; {
 			err := r.of.view(ctx, func(tx *bbolt.Tx) (err error) {
 				more, err = r.slice(tx, l, x)
 				return err
@@ -200,7 +201,7 @@ func (r *reader) bring(ctx context.Context, to directory) error {
 				return err
 			}
 		}
-		if r.replica != nil && l.head != nil {
+		if r.replica != nil {
 			if err := r.putRuns(l, x); err != nil {
 				return err
 			}
@@ -256,7 +257,7 @@ func (r *reader) slice(tx *bbolt.Tx, l session, x *extent) (more bool, err error
 	case bytes.HasPrefix(k, l.number): // it may have grown since
 		now, err := find(tx, l.name)
 		if err == nil && bytes.Equal(now.number, l.number) {
-			err = headOf(tx, now).Err()
+			_, err = headOf(tx, now)
 		}
 		if err != nil && !errors.Is(err, backend.ErrNotFound) {
 			r.found.report("session %q: key %x is behind the last record that its head says: %w", l.name, k, err)
@@ -268,7 +269,7 @@ func (r *reader) slice(tx *bbolt.Tx, l session, x *extent) (more bool, err error
 // checkRun reports ids of a record that its run does not have.
 func (r *reader) checkRun(tx *bbolt.Tx, l session, seq uint64, hashes []idHash) {
 	now, err := findCreated(tx, l.name, l.creation) // whose runs have changed since
-	if err != nil || now.head == nil || inRuns(now.head.Last) < seq {
+	if err != nil || inRuns(now.head.Last) < seq {
 		return
 	}
 	for _, run := range runsOf(now.head.Last) {

@@ -87,8 +87,7 @@ func (b *Backend) Relatives(ctx context.Context, family, after string, limit int
 				err = s.readMeta(tx)
 			}
 			if l.Err = err; err == nil {
-				l.Head = headOf(tx, s)
-				l.Err = l.Head.Err()
+				l.Head, l.Err = headOf(tx, s)
 			}
 			out = append(out, l)
 		}

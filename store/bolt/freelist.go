@@ -9,16 +9,15 @@ import (
 	"github.com/patchlog-dev/patchlog/store/backend"
 )
 
-// freelist is the list of free pages that a commit has left. A page that was in use before the
-// commit is on it, though a reader may still be reading it.
+// freelist is the list of free pages after a commit. It includes pages that the commit freed, which a reader may still read.
 type freelist struct {
 	ids []uint64 // ascending
 	id  uint64   // the page of the list itself
-	own uint64   // how many pages that takes up
+	own uint64   // the number of pages of the list itself
 }
 
-// readFreelist reads the list that a meta page names. It has each page once, in order, and none that it
-// takes up itself. A file without a list, as bbolt can be told to write, is none of ours.
+// readFreelist reads the list of a meta page. Its pages ascend, without those of the list itself. bbolt can write files
+// without a list; this program does not.
 func readFreelist(file io.ReaderAt, meta *metaPage) (l freelist, err error) {
 	pages := meta.pager(file)
 	l.id = meta.Freelist

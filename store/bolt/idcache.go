@@ -120,9 +120,6 @@ func (n *idCache) reset() {
 // lookup returns the seqs of ids, 0 for an id that no record of the session has. It reads the rows that are not
 // cached. If the ids of a row are damaged it fails with [backend.ErrIndex].
 func (n *idCache) lookup(tx *bbolt.Tx, s session, ids []idHash) (seqs []uint64, err error) {
-	if s.head == nil {
-		return nil, fmt.Errorf("%w: session %d has lost its head", backend.ErrIndex, s.id())
-	}
 	k := n.of(tx.DB(), s.number)
 	seqs = make([]uint64, len(ids))
 	err = n.change(k, func() error {

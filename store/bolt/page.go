@@ -29,7 +29,7 @@ const (
 // page is a leaf or a branch.
 type page struct {
 	id       uint64
-	pages    uint64 // how many it takes up, with its overflow pages
+	pages    uint64 // the number of its pages, with its overflow pages
 	branch   bool
 	elements []element
 }
@@ -85,10 +85,10 @@ func decodePage(data []byte) (p page, end int, err error) {
 type pager struct {
 	file io.ReaderAt
 	size uint64 // of a page
-	high uint64 // how many there are
+	high uint64 // the number of pages
 }
 
-// header reads a page's header, and returns its flags and how many pages it takes up.
+// header reads a page's header, and returns its flags and the number of its pages.
 func (p pager) header(id uint64) (flags uint16, pages uint64, err error) {
 	var header [pageHeaderBytes]byte
 	if id < 2 || id >= p.high {
@@ -134,8 +134,7 @@ func (p page) checkOverflow(pageSize uint64) error {
 	return nil
 }
 
-// bucketRoot returns the page of a bucket's root, or, if that is 0, the root that stands in the
-// bucket's own element.
+// bucketRoot returns the page of a bucket's root, or, if that is 0, the root inside the bucket's element.
 func bucketRoot(e element) (root uint64, inline page, err error) {
 	if e.flags != bucketFlag || len(e.value) < bucketHeaderBytes {
 		return 0, page{}, fmt.Errorf("bucket %.40q: flags %#x and %d bytes", e.key, e.flags, len(e.value))

@@ -26,14 +26,14 @@ func (b *Backend) Replace(ctx context.Context, name, creation string, make func(
 	return b.submit(ctx, p)
 }
 
-// plan has a replacement made for the session as it is.
+// plan makes the replacement, given the current head.
 func (p *pending) plan(tx *bbolt.Tx) (err error) {
 	if p.session, err = findCreated(tx, p.name, p.batch.Creation); err != nil {
 		return err
 	}
-	head := headOf(tx, p.session)
-	if head.Meta = nil; head.Damaged != 0 {
-		return head.Err()
+	head, err := headOf(tx, p.session)
+	if head.Meta = nil; err != nil {
+		return err
 	}
 	r, err := p.make(head)
 	if err != nil {
@@ -49,7 +49,7 @@ func (p *pending) plan(tx *bbolt.Tx) (err error) {
 	return p.batch.Validate(p.name)
 }
 
-// admitReplacement judges a replacement, and returns the ids of each record.
+// admitReplacement checks a replacement, and returns the ids of each record.
 func (s session) admitReplacement(tx *bbolt.Tx, r backend.Replacement) (ids [][]idHash, err error) {
 	for _, x := range r.Records {
 		key := s.key(x.Seq)
@@ -69,7 +69,7 @@ func (s session) admitReplacement(tx *bbolt.Tx, r backend.Replacement) (ids [][]
 	return ids, nil
 }
 
-// replaceRecords makes a replacement, but for the session's head and the appended records.
+// replaceRecords writes the replaced records and the meta, and updates the head without writing it.
 func (s *session) replaceRecords(tx *bbolt.Tx, r backend.Replacement, ids [][]idHash) (err error) {
 	for i, x := range r.Records {
 		err = errors.Join(err, tx.Bucket(bucketRecords).Put(s.key(x.Seq), sealRecord(s.key(x.Seq), x.Data, ids[i])))

@@ -21,20 +21,20 @@ type session struct {
 	number   []byte
 	creation string
 	meta     []byte // nil unless the entry was read
-	head     *head  // nil if it is damaged
+	head     *head
 }
 
-// head says how far a session's log goes, and what its records add up to. An append writes it, and not the entry.
+// head is the end of a session's log, with the chain of its records. An append writes the head, and not the entry.
 type head struct {
 	headFields
 	counts []byte
 }
 
-// headFields stand in the file big endian, without gaps.
+// headFields are stored big endian, without gaps.
 type headFields struct {
 	Number, Last uint64
 	Chain        backend.Chain
-	Edition      uint64 // how often records have been replaced
+	Edition      uint64 // the number of replacements of records
 	Token        backend.Token
 }
 
@@ -72,13 +72,13 @@ func decodeEntry(entry []byte) (s session, ok bool) {
 	return session{number: entry[:8:8], creation: string(entry[10:end]), meta: entry[end:]}, true
 }
 
-// label is length of the name (2) ‖ name ‖ entry. It stands before the session's first record, so that
-// the records keep their name where the pages of names are lost.
+// label is length of the name (2) ‖ name ‖ entry. It precedes the session's first record, so that the records can be named if
+// the pages of names are lost.
 func (s session) label() []byte {
 	return append(append(binary.BigEndian.AppendUint16(nil, uint16(len(s.name))), s.name...), s.entry()...)
 }
 
-// decodeLabel returns the name, and where the entry begins.
+// decodeLabel returns the name, and the offset of the entry.
 func decodeLabel(label []byte) (name string, at int, ok bool) {
 	if len(label) < 2 || len(label) < 2+int(binary.BigEndian.Uint16(label)) {
 		return "", 0, false
@@ -119,8 +119,7 @@ func (s session) putEntry(tx *bbolt.Tx) error {
 		tx.Bucket(bucketRecords).Put(key, seal(kindLabel, key, s.label())))
 }
 
-// find returns a session without its meta, unless its head is damaged. Its name is in two buckets; ErrNotFound means in
-// neither.
+// find returns a session without its meta. Its name is in two buckets; ErrNotFound means in neither.
 func find(tx *bbolt.Tx, name string) (session, error) {
 	row := tx.Bucket(bucketHeads).Get([]byte(name))
 	if value, ok := unseal(kindHead, []byte(name), row); ok {
@@ -131,7 +130,8 @@ func find(tx *bbolt.Tx, name string) (session, error) {
 	return assemble(name, tx.Bucket(bucketSessions).Get([]byte(name)), row)
 }
 
-// assemble returns a session with its meta, by the rows of its entry and its head; nil is a missing row.
+// assemble returns a session with its meta, by the rows of its entry and its head; nil is a missing row. If the entry is
+// whole, the session is returned with the error.
 func assemble(name string, entry, row []byte) (s session, err error) {
 	switch {
 	case entry == nil && row == nil:
@@ -147,16 +147,16 @@ func assemble(name string, entry, row []byte) (s session, err error) {
 	if !ok {
 		return session{}, fmt.Errorf("%w: the checksum of the entry of session %q", backend.ErrDamaged, name)
 	}
-	// Without a head the records can still be read.
-	if value, ok := unseal(kindHead, []byte(name), row); ok {
-		if h, ok := decodeHead(name, value); ok {
-			if h.id() != s.id() || h.creation != s.creation {
-				return session{}, fmt.Errorf("%w: session %q has the numbers %d and %d, and the creation ids %q and %q",
-					backend.ErrDamaged, name, s.id(), h.id(), s.creation, h.creation)
-			}
-			s.head = h.head
-		}
+	value, ok = unseal(kindHead, []byte(name), row)
+	h, whole := decodeHead(name, value)
+	switch {
+	case !ok || !whole:
+		return s, fmt.Errorf("%w: session %q, number %x, has no head, or its checksum is wrong", backend.ErrDamaged, name, s.number)
+	case h.id() != s.id() || h.creation != s.creation:
+		return session{}, fmt.Errorf("%w: session %q has the numbers %d and %d, and the creation ids %q and %q",
+			backend.ErrDamaged, name, s.id(), h.id(), s.creation, h.creation)
 	}
+	s.head = h.head
 	return s, nil
 }
 
@@ -185,16 +185,14 @@ func findUnmoved(tx *bbolt.Tx, name, creation string, last uint64, token backend
 	s, err := findCreated(tx, name, creation)
 	switch {
 	case err != nil:
-	case s.head == nil:
-		err = fmt.Errorf("%w: the head of session %q", backend.ErrDamaged, name)
 	case s.head.Last != last || s.head.Token != token:
 		err = backend.ErrMoved
 	}
 	return s, err
 }
 
-// nextNumber returns the number of the next session. That it is free is known in two
-// places, and nothing is stored under it.
+// nextNumber returns the number of the next session. The last number is stored in two places, which must agree, and no row
+// may have the new number.
 func nextNumber(tx *bbolt.Tx) ([]byte, error) {
 	given := tx.Bucket(bucketSessions).Sequence()
 	if noted := tx.Bucket(bucketMeta).Get(keyNumbers); !bytes.Equal(noted, number(given)) {
@@ -209,7 +207,7 @@ func nextNumber(tx *bbolt.Tx) ([]byte, error) {
 	return next, nil
 }
 
-// takeNumber gives out the number that nextNumber has returned.
+// takeNumber stores the number that nextNumber returned as the last one.
 func takeNumber(tx *bbolt.Tx) error {
 	n, err := tx.Bucket(bucketSessions).NextSequence()
 	if err != nil {
@@ -228,15 +226,6 @@ func setVersion(tx *bbolt.Tx, numbers uint64) error {
 // root if both meta pages are lost.
 func noteTransaction(tx *bbolt.Tx) error { return tx.Bucket(bucketMeta).SetSequence(uint64(tx.ID())) }
 
-// lastSeq returns the last seq of the head or, without a head, the seq of the last record.
-func (s session) lastSeq(tx *bbolt.Tx) uint64 {
-	if s.head != nil {
-		return s.head.Last
-	}
-	before, _ := around(tx.Bucket(bucketRecords).Cursor(), number(s.id()+1))
-	return s.seqOf(before)
-}
-
 // around returns the last key below the given one, and the first key that is not below it.
 func around(c *bbolt.Cursor, key []byte) (before, behind []byte) {
 	if behind, _ = c.Seek(key); behind == nil {
@@ -245,24 +234,6 @@ func around(c *bbolt.Cursor, key []byte) (before, behind []byte) {
 		before, _ = c.Prev()
 	}
 	return before, behind
-}
-
-// end returns the log's last seq. Head and records must agree on it; if they do not,
-// damaged is the first seq of which it is in doubt whether it is the log's.
-func (s session) end(tx *bbolt.Tx) (last, damaged uint64) {
-	last = s.lastSeq(tx)
-	if s.head == nil {
-		return last, last + 1
-	}
-	// Keys only: the last record may be long.
-	c := tx.Bucket(bucketRecords).Cursor()
-	if k, _ := c.Seek(s.key(last)); last > 0 && s.seqOf(k) != last {
-		return last, last
-	}
-	if next := nextKey(c, s.key(last)); bytes.HasPrefix(next, s.number) {
-		return max(last, s.seqOf(next)), last + 1
-	}
-	return last, 0
 }
 
 // nextKey returns the key after the given one, which a cursor is at or before. It may be in a page of other sessions
@@ -280,14 +251,19 @@ func nextKey(c *bbolt.Cursor, key []byte) (next []byte) {
 	return next
 }
 
-// headOf is the session's head as the port has it.
-func headOf(tx *bbolt.Tx, s session) backend.Head {
-	h := backend.Head{Creation: s.creation, Meta: s.meta}
-	h.Last, h.Damaged = s.end(tx)
-	if s.head != nil {
-		h.Chain, h.Edition, h.Token, h.Counts = s.head.Chain, s.head.Edition, s.head.Token, s.head.counts
+// headOf returns the session's head as the port has it. It fails if the log does not end with the record that the head
+// says: then the head or the last row is damaged, or of an earlier commit.
+func headOf(tx *bbolt.Tx, s session) (backend.Head, error) {
+	h := backend.Head{Creation: s.creation, Meta: s.meta, Last: s.head.Last, Chain: s.head.Chain, Edition: s.head.Edition, Token: s.head.Token, Counts: s.head.counts}
+	// Keys only: the last record may be long.
+	c := tx.Bucket(bucketRecords).Cursor()
+	if k, _ := c.Seek(s.key(h.Last)); h.Last > 0 && s.seqOf(k) != h.Last {
+		return backend.Head{}, fmt.Errorf("%w: its last record, %d, is missing", backend.ErrDamaged, h.Last)
 	}
-	return h
+	if next := nextKey(c, s.key(h.Last)); bytes.HasPrefix(next, s.number) {
+		return backend.Head{}, fmt.Errorf("%w: key %x is behind its last record, %d", backend.ErrDamaged, next, h.Last)
+	}
+	return h, nil
 }
 
 // Fetch implements [backend.Backend].
@@ -304,7 +280,9 @@ func (b *Backend) Fetch(ctx context.Context, q backend.Query) (news backend.Fetc
 					return err
 				}
 			}
-			news.Head = headOf(tx, s)
+			if news.Head, err = headOf(tx, s); err != nil {
+				return err
+			}
 			if known || q.NoMeta {
 				news.Meta = nil
 			}
@@ -374,14 +352,13 @@ func (b *Backend) Read(ctx context.Context, name, creation string, seqs []uint64
 	return out, err
 }
 
-// records yields the records with seqs that ascend, as many as one call may return, up to a gap.
+// records yields the records with the given ascending seqs, up to a gap and up to maxBytes.
 func (s session) records(tx *bbolt.Tx, seqs []uint64, maxBytes int) iter.Seq[backend.Record] {
 	return func(yield func(backend.Record) bool) {
 		c := tx.Bucket(bucketRecords).Cursor()
-		last := s.lastSeq(tx)
 		n, size, before := 0, 0, uint64(math.MaxUint64)
 		for _, seq := range seqs {
-			if seq == 0 || seq > last { // A step beyond may lead into another session's page.
+			if seq == 0 || seq > s.head.Last { // A step beyond may lead into another session's page.
 				return
 			}
 			var data []byte
@@ -471,8 +448,7 @@ func (b *Backend) List(ctx context.Context, prefix, after string, limit int) (ou
 					s.meta = nil
 				}
 				if err == nil {
-					l.Head = headOf(tx, s)
-					err = l.Head.Err()
+					l.Head, err = headOf(tx, s)
 				}
 				return err
 			})

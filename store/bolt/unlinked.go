@@ -26,8 +26,14 @@ func (b *Backend) Delete(ctx context.Context, name, creation string, seen *backe
 		if err != nil {
 			return err
 		}
-		if seen != nil && seen.Moved(headOf(tx, s)) {
-			return backend.ErrMoved
+		if seen != nil {
+			now, err := headOf(tx, s)
+			if err == nil && seen.Moved(now) {
+				err = backend.ErrMoved
+			}
+			if err != nil {
+				return err
+			}
 		}
 		if err := b.handle.paths(tx).check([]byte(name), bucketHeads, bucketSessions); err != nil {
 			return err

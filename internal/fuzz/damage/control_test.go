@@ -22,7 +22,7 @@ func (b trusts) Fetch(ctx context.Context, q backend.Query) (backend.Fetched, er
 
 func (b trusts) mended(ctx context.Context, session string, h backend.Head) backend.Head {
 	records, _ := b.Backend.Read(ctx, session, h.Creation, backend.Range(1, 1<<16), math.MaxInt)
-	h.Damaged, h.Last, h.Chain = 0, 0, backend.Chain{}
+	h.Last, h.Chain = 0, backend.Chain{}
 	for _, r := range records {
 		if _, err := patch.DecodeRecord(r.Data); err != nil {
 			break
