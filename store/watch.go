@@ -162,7 +162,11 @@ func (w *watcher) look(ctx context.Context) ([]patch.Record, error) {
 	}
 	// What was seen before has been erased since, in part: the chain up to it is another one.
 	erased := head.Edition > w.found.Edition
-	records, chain, err := w.read(news.Records, head.Last)
+	p, err := decodePage(w.key, news.Records, backend.Range(w.last+1, len(news.Records)))
+	records, chain := p.records, w.chain
+	for _, raw := range news.Records[:len(records)] {
+		chain = chain.Add(recordform.Checksum(raw.Data))
+	}
 	last := w.last + uint64(len(records))
 	switch {
 	case len(records) > 0: // what comes before damage can be read
@@ -187,20 +191,6 @@ func (w *watcher) look(ctx context.Context) ([]patch.Record, error) {
 	}
 	w.last, w.chain, w.found = last, chain, head
 	return records, nil
-}
-
-// read decodes records that follow the last, up to a seq or to the first that cannot be
-// read, and returns the log's chain with them.
-func (w *watcher) read(raw []backend.Record, end uint64) (records []patch.Record, chain backend.Chain, err error) {
-	if most := end - min(end, w.last); uint64(len(raw)) > most {
-		raw = raw[:most]
-	}
-	p, err := decodePage(w.key, raw, backend.Range(w.last+1, len(raw)))
-	chain = w.chain
-	for i := range p.records {
-		chain = chain.Add(recordform.Checksum(raw[i].Data))
-	}
-	return p.records, chain, err
 }
 
 // carriesOn returns an error unless the log carries on the one that the last look found. The

@@ -74,8 +74,8 @@ func (c *change) add(creation string, after uint64, records []backend.Record) {
 	c.last = int64(after) + int64(len(records))
 }
 
-// Append implements [backend.Backend]. It does not wait for another transaction that has locked the session's row, unless
-// there is one.
+// Append implements [backend.Backend]. Only if the first statement finds the session's row locked, or does not fit the session,
+// a second one waits for the row: such a wait holds a connection, of which half may wait at a time.
 func (b *Backend) Append(ctx context.Context, session string, batch backend.Batch) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -150,7 +150,7 @@ func (b *Backend) appendWaiting(ctx context.Context, c *change) error {
 	return backend.ErrTaken
 }
 
-// isTaken reports whether a record or an id of a log was in the way.
+// isTaken reports whether the log has a record or an id of the change already.
 func isTaken(err error) bool {
 	table, _, ok := violates(err)
 	return ok && (table == "records" || table == "ids")

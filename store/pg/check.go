@@ -10,7 +10,7 @@ import (
 	"github.com/patchlog-dev/patchlog/store/backend"
 )
 
-// checks are what Check asks. Each gives rows of one text: what it found.
+// checks are the queries of Check. Each row that they return is a finding.
 var checks = []string{
 	`SELECT format('session %s has %s records from %s to %s, and says that the last is %s',
 			encode(s.name, 'escape'), count(r.seq), coalesce(min(r.seq), 0), coalesce(max(r.seq), 0), s.last)
@@ -39,11 +39,11 @@ var checks = []string{
 		WHERE NOT EXISTS (SELECT FROM patchlog.sessions s WHERE s.num = owned.num) GROUP BY num, kind`,
 }
 
-// maxFindings is how many findings of a kind are reported.
+// maxFindings limits the findings of each query.
 const maxFindings = 20
 
-// Check implements [backend.Checker]. It reads all rows but not what they hold, and takes
-// as long as that takes: no bound but the context's holds. Others may write meanwhile.
+// Check implements [backend.Checker]. It reads all rows without their content. StatementTimeout does not apply, only the
+// context's deadline. Other calls can write meanwhile.
 func (b *Backend) Check(ctx context.Context) error {
 	if err := b.enter(ctx); err != nil {
 		return err

@@ -10,7 +10,7 @@ import (
 	"github.com/patchlog-dev/patchlog/store/backend"
 )
 
-// create creates a session, of a staged one if the batch says so.
+// create creates a session, or renames a staged one.
 func (b *Backend) create(ctx context.Context, session string, batch backend.Batch) error {
 	c := newChange(session, batch)
 	text := createSQL
@@ -40,7 +40,7 @@ func (b *Backend) create(ctx context.Context, session string, batch backend.Batc
 	return nil
 }
 
-// existsOr returns ErrExists if the session is there, and else the other error.
+// existsOr returns ErrExists if the session exists, and otherwise the other error.
 func (b *Backend) existsOr(ctx context.Context, session string, other error) error {
 	there, err := b.exists(ctx, `hash = $1`, hash(session))
 	if err == nil && there {
@@ -49,7 +49,7 @@ func (b *Backend) existsOr(ctx context.Context, session string, other error) err
 	return cmp.Or(err, other)
 }
 
-// movedOrGone returns ErrMoved if the session is there, and else ErrNotFound.
+// movedOrGone returns ErrMoved if the session exists, and otherwise ErrNotFound.
 func (b *Backend) movedOrGone(ctx context.Context, session, creation string) error {
 	there, err := b.exists(ctx, `hash = $1 AND birth = $2`, hash(session), hash(creation))
 	if err == nil && there {
@@ -66,7 +66,7 @@ func (b *Backend) exists(ctx context.Context, condition string, args ...any) (th
 	return there, err
 }
 
-// found makes of the error of a Scan whether there was a row.
+// found returns whether a Scan found a row, given its error.
 func found(err error) (bool, error) {
 	if errors.Is(err, pgx.ErrNoRows) {
 		return false, nil
@@ -74,8 +74,8 @@ func found(err error) (bool, error) {
 	return err == nil, err
 }
 
-// whileSQL finds the session of batch.While, if it is as this says. Until the commit nothing replaces records of it, and
-// it is not deleted; appends go on.
+// whileSQL finds the session of batch.While if it has the edition. Until the commit, no transaction can replace its records or
+// delete it; appends go on.
 const whileSQL = `
 WITH unmoved AS (
 	SELECT num FROM patchlog.sessions WHERE hash = $19 AND birth = $20 AND state = 0 AND edition = $21
@@ -89,7 +89,7 @@ const createSQL = whileSQL + `done AS (
 	RETURNING num
 )`
 
-// createStagedSQL makes a session of a staged one.
+// createStagedSQL renames a staged session.
 const createStagedSQL = whileSQL + `done AS (
 	UPDATE patchlog.sessions
 	SET hash = $1, name = $3, creation = $4, last = $6, token = $7, sum = $8, counts = coalesce($23, counts), family = $22::bytea, created = now(), touched = now()

@@ -9,12 +9,11 @@ import (
 	"github.com/patchlog-dev/patchlog/store/backend"
 )
 
-// Fence implements [backend.Backend]. It waits for a commit that holds the session's row. To
-// keep a session from being created, a row takes the place of its creation.
+// Fence implements [backend.Backend]. It waits for a commit that has locked the session's row. To prevent the creation of a
+// session, it inserts a row with the creation id.
 //
-// A fence always writes a row, also if it does not take: a transaction that changes nothing does
-// not wait for a synchronous standby, and the commit that it finds may be on this server only.
-// The standby has all earlier commits when it has the fence's.
+// A fence writes a row even if it does not take: a transaction without changes does not wait for a synchronous standby, and the
+// commit that it finds may be on this server only. Once the standby has the fence's commit, it has all earlier ones.
 func (b *Backend) Fence(ctx context.Context, session, creation string, seen, next backend.Token) (took bool, err error) {
 	text, args := fenceSQL, []any{hash(session), hash(creation), int64(seen), int64(next)}
 	if seen == 0 {
@@ -32,19 +31,19 @@ func (b *Backend) Fence(ctx context.Context, session, creation string, seen, nex
 	return took && err == nil, err
 }
 
-// fenceSQL sets the session's token. A fence that was sent before, and whose answer was lost, has set it to next.
+// fenceSQL sets the session's token. It finds next if an earlier attempt, whose answer was lost, has set it.
 const fenceSQL = `
 UPDATE patchlog.sessions SET token = $4, touched = now()
 WHERE hash = $1 AND birth = $2 AND token IN ($3, $4)`
 
-// fenceCreationSQL makes a row that keeps a session from being created.
+// fenceCreationSQL inserts a row that prevents the creation of a session.
 const fenceCreationSQL = `
 INSERT INTO patchlog.sessions AS s (birth, creation, state, last, token, sum)
 VALUES ($1, $2, 2, 0, 0, 0)
 ON CONFLICT (birth) DO UPDATE SET touched = now() WHERE s.state = 2`
 
-// touchSQL writes the row of a creation, whatever became of it. If there is none it
-// leaves one like that of a deleted session, which is removed after an hour.
+// touchSQL writes the row of a creation. If there is none, it inserts one like that of a deleted session, which a sweep removes
+// after an hour.
 const touchSQL = `
 INSERT INTO patchlog.sessions AS s (birth, creation, state, last, token, sum)
 VALUES ($1, $2, 3, 0, 0, 0)

@@ -6,7 +6,7 @@ import (
 	"math"
 )
 
-// hash is the key of a name or a creation id.
+// hash returns the key of a name or a creation id.
 func hash(name string) []byte {
 	h := sha256.Sum256([]byte(name))
 	return h[:]
@@ -14,17 +14,16 @@ func hash(name string) []byte {
 
 const idBytes = 16
 
-// idHash is the key of an id.
+// idHash returns the key of an id.
 func idHash(id string) [idBytes]byte {
 	h := sha256.Sum256([]byte(id))
 	return [idBytes]byte(h[:])
 }
 
-// The indexes by prefix hold so much of a name.
+// indexedBytes is the length of the part of a name that the indexes by prefix hold.
 const indexedBytes = 1024
 
-// behind returns the first byte string that is above all which begin with prefix, as far as
-// it is compared with what the indexes hold.
+// behind returns a byte string that is greater than the indexed part of every name that begins with prefix.
 func behind(prefix string) []byte {
 	out := []byte(prefix)
 	for len(out) > 0 {
@@ -37,10 +36,10 @@ func behind(prefix string) []byte {
 	return bytes.Repeat([]byte{0xff}, indexedBytes+1)
 }
 
-// number is a seq as the database holds it. One that no log has stays one.
+// number converts a seq. A seq beyond the range becomes the largest one, which no log has.
 func number(seq uint64) int64 { return int64(min(seq, math.MaxInt64)) }
 
-// data is bytes as the database holds them: none are not null.
+// data returns bytes that are not null in the database.
 func data(b []byte) []byte {
 	if b == nil {
 		return []byte{}

@@ -19,13 +19,12 @@ import (
 	"github.com/patchlog-dev/patchlog/store/backend"
 )
 
-// Backend keeps sessions in a PostgreSQL database. Any number of processes may have one open on
-// the same schema.
+// Backend stores sessions in a PostgreSQL database. Any number of processes may use the same schema.
 type Backend struct {
 	opts    Options
 	pool    *pgxpool.Pool
 	schema  string        // quoted, with the dot
-	waiters chan struct{} // holds a token for each call that may wait for a session's row
+	waiters chan struct{} // holds a token for each call that may wait for a row lock
 
 	fetchTexts [3]string   // of Fetch, by the number of prefixes
 	prepares   atomic.Bool // statements of one call are prepared
@@ -42,8 +41,8 @@ var (
 	_ backend.Leaser  = (*Backend)(nil)
 )
 
-// Open opens a store on the database that dsn names: a URL or key words and values as libpq
-// has them, "" for what the PG* variables say. The store's Close closes the connections.
+// Open opens a store in a PostgreSQL database. dsn is a connection string of libpq, a URL or keywords and values; "" means the
+// PG* environment variables. The store's Close closes the connections.
 func Open(ctx context.Context, dsn string, sopts store.Options, opts Options) (*store.Store, error) {
 	if err := sopts.Validate(); err != nil {
 		return nil, err
@@ -59,9 +58,8 @@ func Open(ctx context.Context, dsn string, sopts store.Options, opts Options) (*
 	return s, nil
 }
 
-// OpenBackend opens the backend that [Open] makes a store of. It connects, and makes the
-// schema or brings it up to date unless opts say otherwise. It fails with a [*VersionError]
-// if it cannot use the schema that is there.
+// OpenBackend opens the backend of [Open]. It connects, and creates a missing schema unless opts say otherwise. It fails with a
+// [*VersionError] if it cannot use the existing schema.
 func OpenBackend(ctx context.Context, dsn string, opts Options) (*Backend, error) {
 	config, modeGiven, err := configure(dsn, opts)
 	if err != nil {
@@ -85,8 +83,8 @@ func OpenBackend(ctx context.Context, dsn string, opts Options) (*Backend, error
 	return b, nil
 }
 
-// configure reads the connection string, and reports whether it says how statements are to be
-// sent. No error has it, or a part of it: it may hold a password.
+// configure parses the connection string. modeGiven reports that the string says how to send statements. Errors never quote the
+// string, which may hold a password.
 func configure(dsn string, opts Options) (config *pgxpool.Config, modeGiven bool, err error) {
 	if err := opts.Validate(); err != nil {
 		return nil, false, err
@@ -125,8 +123,8 @@ func configure(dsn string, opts Options) (config *pgxpool.Config, modeGiven bool
 	return config, modeGiven, nil
 }
 
-// unreadable is the error of a connection string that cannot be read. What the driver says
-// of it quotes it, and hides only such passwords as it finds.
+// unreadable returns the error of a malformed connection string, without the driver's message: this quotes the string, and may
+// fail to hide a password.
 func unreadable(err error) error {
 	if file := (*fs.PathError)(nil); errors.As(err, &file) {
 		return fmt.Errorf("%w: the connection string names a file that cannot be read: %w", patch.ErrInvalid, file)
@@ -134,7 +132,7 @@ func unreadable(err error) error {
 	return fmt.Errorf("%w: the connection string cannot be read; it is not shown, since it may hold a password", patch.ErrInvalid)
 }
 
-// sql is a statement with the name of the schema.
+// sql returns a statement with the name of the schema.
 func (b *Backend) sql(text string) string {
 	if b.opts.Schema == DefaultSchema {
 		return text
@@ -142,7 +140,7 @@ func (b *Backend) sql(text string) string {
 	return strings.ReplaceAll(text, "patchlog.", b.schema)
 }
 
-// Close implements [backend.Backend]. It waits for attempts under way; calls make no other ones.
+// Close implements [backend.Backend]. It waits for attempts in flight; no new ones begin.
 func (b *Backend) Close() error {
 	b.mu.Lock()
 	if b.closed {

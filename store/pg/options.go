@@ -19,30 +19,28 @@ const (
 	DefaultConnectTimeout   = 5 * time.Second
 )
 
-// Options say how a database is used. The zero value means the defaults.
+// Options are options of [Open]. The zero value means the defaults.
 type Options struct {
 	// Schema is the name of the schema that holds the tables. "" means [DefaultSchema].
 	Schema string
 
-	// MaxConns is how many connections may be open at a time. 0 means what the connection
-	// string says as pool_max_conns, and [DefaultMaxConns] if it says nothing.
+	// MaxConns limits the number of open connections. 0 means pool_max_conns of the connection string, or [DefaultMaxConns] if
+	// the string does not have it.
 	MaxConns int
 
-	// StatementTimeout is how long a call waits for a connection to be free, and then for
-	// each answer of the server. It is kept by the client, and holds for calls whose context
-	// has no deadline too. 0 means [DefaultStatementTimeout].
+	// StatementTimeout limits the wait for a free connection, and then for each answer of the server. The client enforces it,
+	// also for calls whose context has no deadline. 0 means [DefaultStatementTimeout].
 	StatementTimeout time.Duration
 
-	// ConnectTimeout is how long it may take to make a connection. 0 means what the
-	// connection string says as connect_timeout, and [DefaultConnectTimeout] if it says
-	// nothing.
+	// ConnectTimeout limits the time to make a connection. 0 means connect_timeout of the connection string, or
+	// [DefaultConnectTimeout] if the string does not have it.
 	ConnectTimeout time.Duration
 
-	// NoCreate refuses a database whose schema is not there. Without it, opening creates the
-	// schema, which the role must be allowed to do; a schema that is there takes no such right.
+	// NoCreate makes opening fail if the schema does not exist. Without it, opening creates a missing schema, for which the role
+	// needs the right to create schemas.
 	NoCreate bool
 
-	// Logger gets what an operator should know. nil means [slog.Default].
+	// Logger gets messages for operators. nil means [slog.Default].
 	Logger *slog.Logger
 }
 

@@ -9,7 +9,7 @@ import (
 	"github.com/patchlog-dev/patchlog/store/backend"
 )
 
-// query collects the rows of one statement that only reads.
+// query collects the rows of a read-only statement.
 func query[T any](ctx context.Context, b *Backend, scan func(pgx.CollectableRow) (T, error), text string, args ...any) (out []T, err error) {
 	err = b.attempt(ctx, reads, func(ctx context.Context, c *pgx.Conn) error {
 		rows, err := c.Query(ctx, b.sql(text), args...)
@@ -24,7 +24,7 @@ func query[T any](ctx context.Context, b *Backend, scan func(pgx.CollectableRow)
 	return out, nil
 }
 
-// queryOf is query for what is of one session, which gives a row at least if that is there.
+// queryOf is query for a statement that returns at least one row if the session exists.
 func queryOf[T any](ctx context.Context, b *Backend, scan func(pgx.CollectableRow) (T, error), text string, args ...any) ([]T, error) {
 	rows, err := query(ctx, b, scan, text, args...)
 	if err == nil && len(rows) == 0 {

@@ -13,17 +13,17 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// SchemaVersion is the version of the schema that this program uses.
+// SchemaVersion is the schema's version in this program.
 const SchemaVersion = 1
 
 //go:embed schema.sql
 var schemaSQL string
 
-// VersionError is the error of a schema that this program does not use as it is.
+// VersionError is the error of a schema with another version, or of a missing schema.
 type VersionError struct {
 	Schema string
-	Has    int // the version that is there, 0 if none is
-	Wants  int // the version that this program uses
+	Has    int // the version of the existing schema; 0 if there is none
+	Wants  int // the version of this program
 }
 
 func (e *VersionError) Error() string {
@@ -33,9 +33,9 @@ func (e *VersionError) Error() string {
 	return fmt.Sprintf("schema %q is of version %d; this program knows %d, a newer one may know it", e.Schema, e.Has, e.Wants)
 }
 
-// CreateSchema creates the schema, in one transaction, unless it is there. It takes a role that
-// may create a schema in the database, or that owns an empty one. Several callers may do so at a
-// time. A schema of another version is refused with a [*VersionError].
+// CreateSchema creates the schema, in one transaction, unless it exists. The role needs the right to create a schema in the
+// database, or must own an empty one. Concurrent calls are safe. If the schema has another version, it fails with a
+// [*VersionError].
 func CreateSchema(ctx context.Context, dsn string, opts Options) error {
 	opts.NoCreate = false
 	b, err := OpenBackend(ctx, dsn, opts)
@@ -45,7 +45,7 @@ func CreateSchema(ctx context.Context, dsn string, opts Options) error {
 	return b.Close()
 }
 
-// prepare creates the schema if it is not there, and refuses one of another version.
+// prepare creates a missing schema, and refuses a schema of another version.
 func (b *Backend) prepare(ctx context.Context) error {
 	has, err := b.version(ctx)
 	if err != nil {
@@ -67,8 +67,8 @@ func (b *Backend) prepare(ctx context.Context) error {
 	return nil
 }
 
-// checkWarnings fails if the server does not send warnings. One of them says that a commit is
-// not on the synchronous standby: see [isUnreplicated].
+// checkWarnings fails if the server suppresses warnings. One of them reports that a commit is not on the synchronous standby:
+// see [isUnreplicated].
 func (b *Backend) checkWarnings(ctx context.Context) error {
 	var level string
 	err := b.attempt(ctx, reads, func(ctx context.Context, c *pgx.Conn) error {
@@ -84,7 +84,7 @@ func (b *Backend) checkWarnings(ctx context.Context) error {
 	return nil
 }
 
-// version returns the version of the schema that is there, or 0.
+// version returns the version of the existing schema, or 0.
 func (b *Backend) version(ctx context.Context) (has int, err error) {
 	var absent bool
 	err = b.attempt(ctx, reads, func(ctx context.Context, c *pgx.Conn) error {
@@ -101,7 +101,7 @@ func (b *Backend) version(ctx context.Context) (has int, err error) {
 	return has, err
 }
 
-// createSchema creates the schema. Of callers that do so at once the first one does it, and the others find it there.
+// createSchema creates the schema. Of concurrent callers, the first one creates it, and the others find it.
 func (b *Backend) createSchema(ctx context.Context) error {
 	return b.attempt(ctx, repeats, func(ctx context.Context, c *pgx.Conn) error {
 		return pgx.BeginTxFunc(ctx, c, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error {
