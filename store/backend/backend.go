@@ -1,13 +1,11 @@
-// Package backend is the port between a store and its storage engine. The engine does not
-// know what the stored bytes mean.
+// Package backend is the interface between a store and its storage engine. The engine does not interpret the stored bytes.
 //
-// A backend holds sessions and shared values. A session has a name, a meta record, a log of
-// records with seqs 1, 2, 3 …, and an index of the ids that its records take. Names, ids and
-// data are bytes of any content, in byte order. Names have 1 to [MaxNameBytes] bytes, ids and
-// creation ids at most that many.
+// A backend holds sessions and shared values. A session has a name, a meta record, a log of records with seqs 1, 2, 3 …, and an
+// index of the ids of its records. Names, ids and data are arbitrary bytes, ordered as bytes. Names have 1 to [MaxNameBytes]
+// bytes, ids and creation ids at most that many.
 //
-// Other programs may write to a backend while it is open. A commit therefore names the state
-// on which it was planned by a [Token]; if it is refused, the caller reads again.
+// Other programs may write to a backend while it is open. So a commit names the state on which it was planned by a [Token]; if
+// the commit is refused, the caller reads again.
 package backend
 
 import (
@@ -31,30 +29,29 @@ const MaxNameBytes = 32_000
 var (
 	ErrNotFound = errors.New("no such session")
 	ErrExists   = errors.New("session exists")
-	ErrMoved    = errors.New("the log has moved on") // since the state that the caller names
+	ErrMoved    = errors.New("the log has moved on") // from the state that the caller names
 	ErrClosed   = errors.New("closed")
 	ErrLocked   = errors.New("locked by another holder")
 
 	// ErrReadOnly: the backend was opened for reading.
 	ErrReadOnly = errors.New("opened for reading only")
 
-	// ErrTaken: an id of the batch is in the log already. Lookup returns its record's seq.
+	// ErrTaken: the log has a record with an id of the batch. Lookup returns its seq.
 	ErrTaken = errors.New("an id is taken")
 
 	// ErrInvalid: a name or an id has a length that is not allowed, or the records of a batch do not follow each other.
 	ErrInvalid = errors.New("invalid batch")
 
-	// ErrUnknown: the outcome of the commit is unknown. It may still take place until Fence
-	// returns.
+	// ErrUnknown: the outcome of the commit is unknown. Until Fence returns, the commit may still take place.
 	ErrUnknown = errors.New("outcome unknown")
 
-	// ErrDamaged: what is stored cannot be read.
+	// ErrDamaged: stored data is damaged.
 	ErrDamaged = errors.New("damaged")
 
 	// ErrNotDatabase: the file to open is not a patchlog database, damaged or not.
 	ErrNotDatabase = errors.New("not a patchlog database")
 
-	// ErrIndex: the session's index of ids is damaged. The records have the ids too.
+	// ErrIndex: the session's index of ids is damaged. Its records can still be read.
 	ErrIndex = errors.New("the index of ids is damaged")
 )
 
@@ -156,8 +153,8 @@ type Backend interface {
 	Close() error
 }
 
-// Leaser is a backend on a server, which keeps leases for all programs that use it. Its calls may take long: if
-// the context of a caller ends, it does not wait for a commit that it shares.
+// Leaser is a backend on a server, with leases for all programs that use it. Since its calls may take long, a caller whose
+// context ends does not wait for the commit of its group.
 type Leaser interface {
 	// Lease acquires or extends the lease of this name for ttl, and reports whether owner
 	// holds it: another owner may hold an unexpired one. A ttl of 0 releases it. A negative
@@ -184,8 +181,8 @@ type Query struct {
 	Known  []Token
 }
 
-// FetchRecords and FetchBytes limit the records that a Fetch returns: at least one if there is one. A cold read has
-// limits of its own.
+// FetchRecords and FetchBytes limit the records that a Fetch returns, but it returns at least one if there is one. ColdRecords
+// and ColdBytes are the limits of a cold read.
 const (
 	FetchRecords = 512
 	FetchBytes   = 1 << 20
@@ -202,8 +199,8 @@ func (q Query) Limits() (records, bytes int) {
 	return FetchRecords, FetchBytes
 }
 
-// Seqs returns the seqs of the records that a Fetch returns of a log with a last seq, as far as the limits allow. kept
-// is the snapshot of a cold read.
+// Seqs returns the seqs of the records that a Fetch returns, within the limits. last is the last seq of the log, and kept the
+// snapshot of a cold read.
 func (q Query) Seqs(last uint64, kept Snapshot) (seqs []uint64) {
 	most, _ := q.Limits()
 	add := func(from, to uint64) {
@@ -222,7 +219,7 @@ func (q Query) Seqs(last uint64, kept Snapshot) (seqs []uint64) {
 	return seqs
 }
 
-// HasKnown reports whether the caller knows the values of a prefix of the query, of which this is the version.
+// HasKnown reports whether the caller knows the values of a prefix of the query at this version.
 func (q Query) HasKnown(prefix int, version Token) bool {
 	return version != 0 && prefix < len(q.Known) && q.Known[prefix] == version
 }
@@ -260,9 +257,9 @@ func SnapshotOf(ctx context.Context, b Backend, session, creation string) (Snaps
 // scopeEnd ends the scope that the name of a shared value begins with.
 const scopeEnd = "\x00\x01"
 
-// Scope returns the scope of a shared value by its name: all up to the last bytes 0 and 1, or "" if there are none. Each
-// scope has a version, which each commit that writes one of its values changes. The scope "" has no version.
-// No scope that a caller asks the version of begins another scope.
+// Scope returns the scope of a shared value: its name up to the last bytes 0 and 1, or "" without these. Each scope but "" has a
+// version, which changes with each commit that writes one of its values. Scopes whose version a caller asks for are not prefixes
+// of each other.
 func Scope(name string) string {
 	if i := strings.LastIndex(name, scopeEnd); i >= 0 {
 		return name[:i+len(scopeEnd)]
@@ -280,7 +277,7 @@ func Scopes(values []Value) (scopes []string) {
 	return scopes
 }
 
-// NewToken draws a token.
+// NewToken returns a random token.
 func NewToken() Token {
 	for {
 		if t := Token(rand.Uint64()); t != 0 {
@@ -313,8 +310,8 @@ func Range(first uint64, n int) []uint64 {
 	return seqs
 }
 
-// Token is a random number, never 0, that each commit to a session draws. A caller that
-// knows a session's token has seen all commits to it.
+// Token is a random number, never 0, that each commit to a session sets. A caller that knows the current token has seen all
+// commits to the session.
 type Token uint64
 
 // Snapshot is an encoded view of a log up to a record.
@@ -322,12 +319,12 @@ type Snapshot struct {
 	Seq     uint64 // of the record
 	Chain   Chain  // of the log up to it
 	Edition uint64 // of the log; set for PutSnapshot, not by Fetch
-	Spans   []Span // of the records that it refers to, in order; set for PutSnapshot, and by Fetch if the backend wants
+	Spans   []Span // the records that it refers to, in order; set for PutSnapshot, and optionally by Fetch
 	Data    []byte
 	Err     error // from Fetch: the snapshot is damaged, and Data is nil
 }
 
-// Span is a range of seqs, with its first and its last.
+// Span is the range of seqs from First to Last.
 type Span struct{ First, Last uint64 }
 
 // Spans returns the spans of seqs that ascend.
@@ -349,15 +346,15 @@ type Head struct {
 	Last     uint64 // the seq of the last record, 0 if there is none
 	Token    Token
 	Chain    Chain  // over the checksums of the records up to Last
-	Counts   []byte // of the last commit that gave any
+	Counts   []byte // of the last commit that set them
 
 	// Edition is incremented by each Replace, so that a reader can tell a replaced record
 	// from a damaged one, or from the log of a server that took over.
 	Edition uint64
 }
 
-// Moved reports whether there were commits between two heads of one creation: if the first has no Token, only those
-// that replace records count.
+// Moved reports whether there were commits between two heads of one creation. If the first head has no Token, only replacements
+// of records count.
 func (h Head) Moved(now Head) bool {
 	if h.Token == 0 {
 		return now.Edition != h.Edition
@@ -365,28 +362,27 @@ func (h Head) Moved(now Head) bool {
 	return now.Last != h.Last || now.Token != h.Token || now.Edition != h.Edition
 }
 
-// Batch is what one commit does to a session.
+// Batch is a commit to a session.
 type Batch struct {
-	Creation       string   // of the session as the caller knows it
+	Creation       string   // the session's creation id
 	Create         bool     // the session is new, with Meta; ExpectedLast is 0 unless Staged is set
-	Staged         string   // with Create only: a session that becomes the new one; see Append. A long import or fork stages records
+	Staged         string   // with Create only: the session to rename, see Append. Long imports and forks stage records in it
 	Meta           []byte   // with Create only
-	ExpectedLast   uint64   // the last seq as the caller knows it
-	ExpectedToken  Token    // the session's token as the caller knows it; 0 for a new session
+	ExpectedLast   uint64   // the last seq that the caller knows
+	ExpectedToken  Token    // the token that the caller knows; 0 for a new session
 	Next           Token    // the session's token after the commit
-	Chain          Chain    // of the log up to ExpectedLast, as the caller knows it; a backend that has the chain at hand ignores it
+	Chain          Chain    // the chain up to ExpectedLast; a backend may ignore it and compute the chain itself
 	Records        []Record // with seqs ExpectedLast+1, ExpectedLast+2, …
 	RequireFreeIDs bool     // refuse ids that the log has; unset if the caller has looked them up
-	Counts         []byte   // stored with the head; nil leaves what is there
+	Counts         []byte   // stored with the head; nil keeps the current ones
 	Shared         []Value  // written in the same commit
 
-	// Family, with Create only, is by what [Backend.Relatives] finds the session, or "": the creation id of the session
-	// that its first records, or those of a relative, were first logged in.
+	// Family, with Create only, is the key by which [Backend.Relatives] finds the session: the creation id of the session in
+	// which its first records, or those of a relative, were first logged. "" means none.
 	Family string
 
-	// While, with Create only, is another session on which the new one was planned. If it has
-	// another edition when the batch is committed, Append fails with ErrMoved: a fork must not
-	// have text that was erased from its origin while it was copied.
+	// While, with Create only, is the session that the new one is a copy of. If it has another edition when the batch is
+	// committed, Append fails with ErrMoved: a fork must not contain text that was erased from its origin meanwhile.
 	While *Unmoved
 }
 
@@ -421,19 +417,19 @@ func (b Batch) Validate(session string) error {
 	return nil
 }
 
-// Unmoved is a session, and its edition as the caller knows it.
+// Unmoved is a session and the edition that the caller knows.
 type Unmoved struct {
 	Session, Creation string
 	Edition           uint64
 }
 
-// Replacement is what a Replace does to a session.
+// Replacement is the change that a Replace makes.
 type Replacement struct {
 	Next          Token      // the session's token after the commit
 	Records       []Replaced // whose seqs ascend
-	OldMeta, Meta []byte     // the session's meta, and the one from then on; nil leaves it
+	OldMeta, Meta []byte     // the current meta and the new one; nil keeps it
 	Appended      []Record   // with seqs Last+1, Last+2, … of the head, added in the same commit
-	Counts        []byte     // stored with the head; nil leaves what is there
+	Counts        []byte     // stored with the head; nil keeps the current ones
 }
 
 // Batch returns the batch that adds the appended records to a log with the given head.
@@ -446,11 +442,10 @@ func (r Replacement) Batch(creation string, head Head) Batch {
 type Replaced struct {
 	Seq         uint64
 	Old, Data   []byte
-	OldSum, Sum uint32 // the records' own checksums, for the chain
+	OldSum, Sum uint32 // the checksums of the records, for the chain
 }
 
-// After returns the chain of the log after the replacement and before the appended records, given
-// the head before.
+// After returns the chain of the log with the replaced records, and without the appended ones. head is the current head.
 func (r Replacement) After(head Head) Chain {
 	chain := head.Chain
 	for _, x := range r.Records {
@@ -462,8 +457,8 @@ func (r Replacement) After(head Head) Chain {
 // Record is a record of a log as bytes.
 type Record struct {
 	Seq  uint64
-	IDs  []string // all ids that the record takes; set for Append, not by Read
-	Sum  uint32   // the record's own checksum, for the chain, whatever form Data has; set for Append, not by Read
+	IDs  []string // all ids of the record; set for Append, not by Read
+	Sum  uint32   // the record's checksum, for the chain, independent of compression; set for Append, not by Read
 	Data []byte
 	Err  error // from Read: the record is damaged, and Data is nil
 }
@@ -529,5 +524,5 @@ type Vacuum interface {
 type Space struct {
 	File int64 `json:"file"` // the file's length
 	Live int64 `json:"live"` // keys and values: names, records, ids, snapshots and shared values
-	Free int64 `json:"free"` // unused parts of the file, which later writes take; the rest are inner pages and gaps
+	Free int64 `json:"free"` // free pages, which later writes use; the rest are inner pages and gaps
 }

@@ -1,5 +1,4 @@
-// Package memory is the storage port in memory: for tests, and for sessions that need
-// not outlive the process.
+// Package memory implements the storage port in memory, for tests, and for sessions that end with the process.
 package memory
 
 import (
@@ -18,14 +17,14 @@ import (
 // Backend keeps sessions in memory. The zero value is empty and ready.
 type Backend struct {
 	first  sync.Once
-	closed bool // guarded by the lock of what it holds
+	closed bool // guarded by content.mu
 	*content
 }
 
-// content is what a backend and its peers hold.
+// content holds the data of a backend and its peers.
 type content struct {
 	mu       sync.RWMutex
-	open     int // backends that have not been closed
+	open     int // the number of open backends
 	sessions map[string]*session
 	names    []string // of the sessions, in order
 	shared   map[string][]byte
@@ -40,8 +39,8 @@ var (
 	_ backend.Leaser  = (*Backend)(nil)
 )
 
-// Peer returns another backend that holds the same sessions, as another process has that
-// uses the same database. Each is to be closed. The sessions are there until all are.
+// Peer returns another backend with the same sessions, like another process on the same database. Each must be closed; closing
+// the last one discards the sessions.
 func (b *Backend) Peer() *Backend {
 	b.lock()
 	defer b.mu.Unlock()
@@ -51,7 +50,7 @@ func (b *Backend) Peer() *Backend {
 	return p
 }
 
-// lock locks the content for writing, and makes it first if need be.
+// lock locks the content for writing.
 func (b *Backend) lock() {
 	b.init()
 	b.mu.Lock()
@@ -73,8 +72,8 @@ type lease struct {
 	until time.Time
 }
 
-// deletions are the creation ids of the last sessions that were deleted. A commit whose outcome is unknown is settled
-// before as many more sessions are.
+// deletions are the creation ids of the last deleted sessions. A commit whose outcome is unknown is settled before so many
+// other sessions are deleted.
 type deletions struct {
 	last [1024]string
 	n    int

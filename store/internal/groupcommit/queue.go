@@ -1,6 +1,5 @@
-// Package groupcommit queues work for an exclusive resource and does it in groups: the caller
-// that gets the resource does the queued work of all callers. A lone caller is not delayed, and
-// the busier the resource, the larger the groups.
+// Package groupcommit queues work for an exclusive resource and does it in groups: the caller that acquires the resource does
+// the queued work of all callers. A lone caller is not delayed, and groups grow with the load.
 package groupcommit
 
 import (
@@ -14,9 +13,8 @@ import (
 
 // Queue holds items that wait for a resource. The zero Queue is empty.
 type Queue[T any] struct {
-	// Detached runs the work of a group on a goroutine of its own, so that a caller whose context
-	// ends can return before the work does. It is for work that may take long. A panic in the work
-	// is raised again in the caller that leads the group, if it still waits.
+	// Detached is for work that may take long. The work of a group then runs on another goroutine, so that a caller whose context
+	// ends can return before the work ends. A panic in the work is raised again in the leader of the group, if it still waits.
 	Detached bool
 
 	mu      sync.Mutex
