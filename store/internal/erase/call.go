@@ -15,12 +15,12 @@ import (
 	"github.com/patchlog-dev/patchlog/store/internal/receipt"
 )
 
-// Selection says which events of a session a call selects.
+// Selection selects the events of a session that a call erases.
 type Selection struct {
 	Choose  Choose
-	Matcher Matcher   // of Choose, for what is blank in the session and not in a relative
-	All     bool      // also the whole initial state
-	Hidden  time.Time // if not zero: the events that patches of this time or before hide, in this session alone
+	Matcher Matcher   // of Choose, for events that are blank in the session but not in a relative
+	All     bool      // also erase the whole initial state
+	Hidden  time.Time // if not zero: select events hidden since this time or longer, in this session alone
 }
 
 // Options of a call.
@@ -31,40 +31,39 @@ type Options struct {
 	MaxGrowth          int
 	Context            bool
 	DryRun             bool
-	ForUser            bool // the call is one of those that erase a user
+	ForUser            bool // the call is part of erasing a user
 
-	// Shared, if not nil, sets selected values of the state that sessions share to null, or with DryRun finds them, and
-	// returns their keys.
+	// Shared, if not nil, sets the selected shared values to null, or with DryRun only finds them, and returns their keys.
 	Shared func(ctx context.Context) ([]string, error)
 
-	// User, for the session from which a user is erased, does what comes before the looks: the other sessions of the user,
-	// and the values that they share. The receipt says so.
+	// User, for the session from which a user is erased, erases the user's other sessions and shared values. It is called before
+	// the relatives are visited, and noted in the receipt.
 	User func(ctx context.Context) error
 }
 
-// Call is one erase: of a session, and then of what its relatives have in common with it.
+// Call is one erase: of a session, and then of the same records in its relatives.
 //
-// The order of its commits is what makes it right. Call a session dirty if it says something that goes, and has no open
-// receipt of the call. The receipt of the call's own session comes first, so that session is not dirty from then on, and
-// [Store.Verify] reports the call until it is done. A fork commits only on the edition that it copied, without an open
-// receipt. So dirty sessions come from dirty ones alone, and a look at all relatives, which began when all known receipts
-// were closed, and finds none that is dirty, is the last one.
+// It is correct because of the order of its commits. Call a session dirty if it still has content to erase, and no open receipt
+// of the call. The receipt of the call's own session is logged first, so that session is never dirty, and [Store.Verify] reports
+// the call until it is done. A fork commits only if its origin still has the edition that was copied, without an open receipt. So
+// only dirty sessions have dirty forks. If a pass over all relatives begins when all known receipts are closed, and finds no
+// dirty session, no session is dirty, and none will be.
 type Call struct {
-	// Sessions are those of which something goes: the call's own first.
+	// Sessions are the sessions with erased content: the call's own first.
 	Sessions []*Erased
 	Earlier  []*Erased // of calls that were finished first
 	Damaged  []Damaged // sessions that cannot be read
 	Shared   []string  // keys of values that Options.Shared returned
-	Matches  int       // what the selection still finds, since state values are kept
+	Matches  int       // the number of events and keys that still match, because state values are kept
 
 	log     Log
 	opts    Options
 	sel     Selection
-	initial []string // keys of the initial state that go
+	initial []string // keys of the initial state to erase
 	own     *Erased
 	found   map[string]*Erased // by creation id
 	resumed bool
-	given   bool          // the id is the caller's, who may have made the call before
+	given   bool          // the caller gave the id, and may have made the call before
 	there   *thereAlready // nil if not
 }
 
@@ -80,25 +79,25 @@ type Damaged struct {
 	Err  error
 }
 
-// Erased is what goes in a session.
+// Erased is the content of a session that is erased.
 type Erased struct {
 	Session
 	Receipt         patch.Record // zero if none was logged
-	Events          []Event      // that were not blank
-	Initial         []string     // keys of the initial state that were not null
+	Events          []Event      // without those that were blank before
+	Initial         []string     // keys of the initial state, without those that were null before
 	Reverted, Blank []string     // summaries
 
 	goes    map[fold.Ref]bool // blank or not
-	visited bool              // by a call that was resumed
+	visited bool              // visited by a resumed call
 }
 
-// Retention is the author of receipts that are about one session alone.
+// Retention is the author of receipts of one session alone.
 const Retention = "retention"
 
 func (c *Call) keeps() bool { return c.opts.Summaries == patch.KeepSummaries }
 
-// Run erases what a call selects in a session, or with DryRun finds out what it would erase. If the session has a receipt
-// of a call of the given id, the call selects nothing: it is finished.
+// Run erases the selection of a call, or with DryRun finds out what it would erase. If the session has a receipt of a call with
+// this id, Run finishes that call and selects nothing.
 func Run(ctx context.Context, log Log, name string, sel Selection, opts Options, given bool) (*Call, error) {
 	for earlier, shared := []*Erased(nil), []string(nil); ; {
 		c := newCall(log, sel, opts)
@@ -117,7 +116,7 @@ func newCall(log Log, sel Selection, opts Options) *Call {
 	return &Call{log: log, sel: sel, opts: opts, found: map[string]*Erased{}}
 }
 
-// call is what the receipts of the call have in common.
+// call returns the fields that all receipts of the call share.
 func (c *Call) call() patch.Erasure {
 	return patch.Erasure{CallID: c.opts.ID, ForUser: c.opts.ForUser, CallSession: c.own.Head.Creation}
 }
@@ -140,8 +139,8 @@ func receiptOfCall(ctx context.Context, log Log, name, id string) (receipt.Recei
 	return receipt.Of(r[0]), s, nil
 }
 
-// Pending finishes what calls of a session, and receipts in it, have left: open receipts and, with calls, what its own
-// calls have to do in other sessions.
+// Pending finishes the open receipts in a session and, with calls, the session's own calls, which may have work left in other
+// sessions.
 func Pending(ctx context.Context, log Log, name string, calls bool) (did []*Call, err error) {
 	for {
 		l, err := load(ctx, log, name, chooseBy(func(fold.Ref) bool { return false }), patch.KeepValues)
@@ -180,7 +179,7 @@ func optionsOf(r receipt.Receipt) Options {
 		MaxGrowth: r.Of.MaxGrowth, Context: r.Of.Context, ForUser: r.Of.ForUser}
 }
 
-// resume goes on with a call that has logged its first receipt. user is for a call from which a user is erased.
+// resume continues a call that has logged its first receipt. user is for a call from which a user is erased.
 func resume(ctx context.Context, log Log, s Session, r receipt.Receipt, user func(context.Context) error) (*Call, error) {
 	c := newCall(log, Selection{}, optionsOf(r))
 	if isRunning(ctx, r.Of) {
@@ -204,7 +203,7 @@ func resume(ctx context.Context, log Log, s Session, r receipt.Receipt, user fun
 	return c, c.others(ctx)
 }
 
-// of returns what the call knows of a session.
+// of returns the call's entry of a session.
 func (c *Call) of(s Session) *Erased {
 	e := c.found[s.Head.Creation]
 	if e == nil {
@@ -223,10 +222,10 @@ func (c *Call) run(ctx context.Context, name string) error {
 		return err
 	}
 	known := len(c.Shared)
-	if err := c.shared(ctx); err != nil { // once the receipt is there, a call that resumes selects nothing
+	if err := c.shared(ctx); err != nil { // a resumed call, which has a receipt, selects nothing
 		return err
 	}
-	if len(c.Shared) > known && !c.opts.DryRun { // an event that sets one of them may have come since
+	if len(c.Shared) > known && !c.opts.DryRun { // an event may have set one of them since
 		return c.run(ctx, name)
 	}
 	alone := !c.sel.Hidden.IsZero()
@@ -256,7 +255,7 @@ func (c *Call) run(ctx context.Context, name string) error {
 		if err != nil || !dirty {
 			return cmp.Or(err, c.log.confirm(ctx))
 		}
-		c.Sessions, c.found = nil, map[string]*Erased{} // the looks find them again
+		c.Sessions, c.found = nil, map[string]*Erased{} // visiting finds them again
 		c.own = c.of(l.Session)
 		due = c.collect(c.own, l)
 	}
@@ -269,7 +268,7 @@ func (c *Call) run(ctx context.Context, name string) error {
 		return err
 	}
 	if !alone && c.opts.User == nil {
-		// A fork that commits from now on has copied the session without what goes.
+		// A fork that commits from now on is a copy of the erased session.
 		relatives, err := c.relatives(ctx)
 		if err != nil {
 			return err
@@ -282,7 +281,7 @@ func (c *Call) run(ctx context.Context, name string) error {
 	return c.others(ctx)
 }
 
-// shared sets the shared values that are selected to null.
+// shared sets the selected shared values to null.
 func (c *Call) shared(ctx context.Context) error {
 	if c.opts.Shared == nil {
 		return nil
@@ -305,7 +304,7 @@ func (c *Call) selectInitial(initial map[string]patch.Value, selects func(name s
 	}
 }
 
-// running is the key of a context's call, which finishes what others have left, and is not to be finished for them.
+// running is the context key of the call that is running. Other calls that it finishes must not finish it.
 type running struct {
 	id, session string
 	forUser     bool
@@ -315,7 +314,7 @@ func isRunning(ctx context.Context, of patch.Erasure) bool {
 	return ctx.Value(running{of.CallID, of.CallSession, of.ForUser}) != nil
 }
 
-// others does what a call has to do in other sessions, and marks the call done.
+// others erases in the other sessions, and marks the call done.
 func (c *Call) others(ctx context.Context) error {
 	ctx = context.WithValue(ctx, running{c.opts.ID, c.own.Head.Creation, c.opts.ForUser}, true)
 	if c.opts.User != nil {
@@ -329,7 +328,7 @@ func (c *Call) others(ctx context.Context) error {
 	return c.markDone(ctx)
 }
 
-// loadOwn reads the call's session, after finishing what earlier calls have left there.
+// loadOwn reads the call's session, after finishing earlier calls there.
 func (c *Call) loadOwn(ctx context.Context, name string) (*loaded, error) {
 	for {
 		c.Matches = 0
@@ -363,7 +362,7 @@ func (c *Call) loadOwn(ctx context.Context, name string) (*loaded, error) {
 	}
 }
 
-// counting is the selection's choice, and counts the events that it will choose again.
+// counting returns the selection's choice, and counts the events that would be selected again.
 func (c *Call) counting(r patch.Record) (bool, func(int, *patch.Event) bool) {
 	own, which := c.sel.Choose(r)
 	if c.opts.Values == patch.NullValues {
@@ -381,7 +380,7 @@ func (c *Call) counting(r patch.Record) (bool, func(int, *patch.Event) bool) {
 	}
 }
 
-// due is what goes in a session and is not blank yet.
+// due returns the content of a session to erase that is not blank yet.
 type due struct {
 	events  []Event
 	initial []string
@@ -389,7 +388,7 @@ type due struct {
 
 func (d due) any() bool { return len(d.events)+len(d.initial) > 0 }
 
-// collect takes in what goes in a session that was read.
+// collect adds the content to erase in a session that was read.
 func (c *Call) collect(e *Erased, l *loaded) (d due) {
 	if e.Session = l.Session; !c.keeps() {
 		_ = l.scan.Spread(l.view, c.opts.Context) // a view that was read whole has all that this asks for
@@ -403,7 +402,7 @@ func (c *Call) collect(e *Erased, l *loaded) (d due) {
 		}
 	}
 	if len(l.scan.Events(false)) > 0 && !c.keeps() {
-		l.scan.coverKept() // they are covered as well, but are no reason for a receipt
+		l.scan.coverKept() // covered as well, but no reason to log a receipt
 	}
 	for _, event := range l.scan.Events(false) {
 		if event.Why == Selected && e != c.own {
@@ -427,7 +426,7 @@ func (e *Erased) add(d due) {
 	}
 }
 
-// Merge returns what several calls erased, with each session once.
+// Merge merges the sessions that several calls erased.
 func Merge(all []*Erased) (merged []*Erased) {
 	for _, e := range all {
 		i := slices.IndexFunc(merged, func(there *Erased) bool { return there.Name == e.Name })
@@ -442,10 +441,10 @@ func Merge(all []*Erased) (merged []*Erased) {
 	return merged
 }
 
-// dirty reports whether the session said, or says, something that goes.
+// dirty reports whether the session has, or had, content to erase.
 func (e *Erased) dirty() bool { return len(e.Events)+len(e.Initial) > 0 }
 
-// matchElsewhere selects what is blank in the call's session, and has the text in a relative.
+// matchElsewhere selects the events that are blank in the call's session, and have the text in a relative.
 func (c *Call) matchElsewhere(ctx context.Context, own *loaded) error {
 	if len(own.scan.Blank) == 0 && !slices.ContainsFunc(slices.Collect(maps.Values(own.Initial)), receipt.IsNull) {
 		return nil
@@ -480,7 +479,7 @@ func (c *Call) matchElsewhere(ctx context.Context, own *loaded) error {
 	return nil
 }
 
-// passes reports whether a session other than the call's is gone, or damaged.
+// passes reports whether to skip a session other than the call's: it is gone, or damaged.
 func (c *Call) passes(name string, err error) bool {
 	if errors.Is(err, patch.ErrCorrupt) {
 		c.Damaged = append(c.Damaged, Damaged{name, err})
@@ -489,7 +488,7 @@ func (c *Call) passes(name string, err error) bool {
 	return c.log.IsGone(err)
 }
 
-// relatives returns the relatives of the call's session, itself too if it has any.
+// relatives returns the relatives of the call's session, including itself if it has any.
 func (c *Call) relatives(ctx context.Context) (all []Session, err error) {
 	for s, err := range c.log.Relatives(ctx, Family(c.own.Head.Creation, c.own.Lineage)) {
 		if err != nil {
@@ -504,8 +503,8 @@ func (c *Call) relatives(ctx context.Context) (all []Session, err error) {
 	return all, nil
 }
 
-// looks visits all relatives until a look finds none that is dirty, and nothing more that goes. It reports whether any was
-// dirty.
+// looks visits all relatives, again and again until a pass finds no dirty session and nothing more to erase. It reports whether
+// any was dirty.
 func (c *Call) looks(ctx context.Context) (dirty bool, err error) {
 	for {
 		c.Damaged = nil
@@ -533,7 +532,7 @@ func (c *Call) looks(ctx context.Context) (dirty bool, err error) {
 	}
 }
 
-// seeds returns what of a session goes because it goes in a relative, or there.
+// seeds returns the records of a session to erase because they are erased in a relative or in the session itself.
 func (c *Call) seeds(s Session) map[fold.Ref]bool {
 	seeds := map[fold.Ref]bool{}
 	for _, e := range c.found {
@@ -547,7 +546,7 @@ func (c *Call) seeds(s Session) map[fold.Ref]bool {
 	return seeds
 }
 
-// visit erases what goes in a session, and reports whether that is more than was known.
+// visit erases in a session, and reports whether it found more than was known.
 func (c *Call) visit(ctx context.Context, s Session) (found bool, err error) {
 	for {
 		found, err = c.visitOnce(ctx, s)
@@ -584,7 +583,7 @@ func (c *Call) visitOnce(ctx context.Context, s Session) (found bool, err error)
 			}
 		}
 		more := false
-		for _, r := range l.scan.Receipts { // what another process, or an earlier one, found to go
+		for _, r := range l.scan.Receipts { // found by another process, or by an earlier attempt
 			if r.IsOfCall(c.call(), creation) {
 				for ref := range l.refs(r) {
 					more = more || !seeds[ref]
@@ -607,7 +606,7 @@ func (c *Call) visitOnce(ctx context.Context, s Session) (found bool, err error)
 		}
 		r, err := c.logReceipt(ctx, e, l, false)
 		if err != nil {
-			e.goes = was // it is dirty still
+			e.goes = was // still dirty
 			return false, err
 		}
 		e.add(due)
@@ -615,7 +614,7 @@ func (c *Call) visitOnce(ctx context.Context, s Session) (found bool, err error)
 	}
 }
 
-// planReverts finds out what the closing commit would revert.
+// planReverts determines the reverts of the closing commit.
 func (c *Call) planReverts(ctx context.Context, e *Erased, l *loaded) error {
 	if c.opts.Summaries != patch.RevertSummaries || !e.dirty() {
 		return nil
@@ -644,7 +643,7 @@ func (c *Call) reverts(ctx context.Context, l *loaded, goes map[string]bool) (bl
 	}})
 }
 
-// loaded is a session that was read as a whole, at one edition.
+// loaded is a session that was read completely, at one edition.
 type loaded struct {
 	Session
 	view fold.View
@@ -672,10 +671,10 @@ func load(ctx context.Context, log Log, name string, choose Choose, values patch
 	}
 }
 
-// keptBytes is how much of a log is kept as it was read, so that it need not be read again.
+// keptBytes limits the records that are kept in memory so that they need not be read again.
 const keptBytes = 4 << 20
 
-// stored returns records as they were read, if they were kept.
+// stored returns records in their stored form, if they were kept.
 func (l *loaded) stored(seqs []uint64) (records []patch.Record, raws []backend.Record, ok bool) {
 	for _, seq := range seqs {
 		raw, kept := l.raw[seq]
@@ -688,7 +687,7 @@ func (l *loaded) stored(seqs []uint64) (records []patch.Record, raws []backend.R
 	return records, raws, true
 }
 
-// refs returns what a receipt covers of the session's events.
+// refs returns the events of the session that a receipt covers.
 func (l *loaded) refs(r receipt.Receipt) map[fold.Ref]bool {
 	refs := map[fold.Ref]bool{}
 	for _, seq := range receipt.Covered(r) {

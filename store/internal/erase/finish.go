@@ -16,17 +16,17 @@ import (
 	"github.com/patchlog-dev/patchlog/store/internal/write"
 )
 
-// Limits of a commit that replaces records: other writers wait for it.
+// Limits of a commit that replaces records, since other writers wait for it.
 const (
 	maxRecords = 64
 	maxBytes   = 1 << 18
 )
 
-// unknownTries is how many commits of unknown outcome in a row are tried again.
+// unknownTries limits the retries after commits with an unknown outcome in a row.
 const unknownTries = 4
 
-// logReceipt logs the call's next receipt in a session that was read, with all that goes there. done is for a call that has
-// nothing to do in other sessions. It fails with [ErrEdition] if an erasure has committed since.
+// logReceipt logs the call's next receipt in a loaded session. The receipt covers all content to erase there. done is for a call
+// without work in other sessions. It fails with [ErrEdition] if an erasure has committed since.
 func (c *Call) logReceipt(ctx context.Context, e *Erased, l *loaded, done bool) (receipt.Receipt, error) {
 	creation := l.Head.Creation
 	of := c.call()
@@ -73,7 +73,7 @@ func (c *Call) logReceipt(ctx context.Context, e *Erased, l *loaded, done bool) 
 			return receipt.Receipt{}, pick
 		}
 		r, raw, err = records[0], raws[0], nil
-		l.raw, l.Head.Edition = map[uint64]backend.Record{}, 0 // nothing that was read counts
+		l.raw, l.Head.Edition = map[uint64]backend.Record{}, 0 // discard the records that were read
 	} else if err == nil {
 		l.Head.Edition++
 	}
@@ -85,8 +85,8 @@ func (c *Call) logReceipt(ctx context.Context, e *Erased, l *loaded, done bool) 
 	return receipt.Of(r), nil
 }
 
-// commit makes a replacement. If its outcome is unknown, it is tried again: late, or twice, it changes nothing. moved
-// reports that what is to be replaced is not as it was read.
+// commit commits a replacement. After an unknown outcome it tries again: a second or a late commit changes nothing. moved reports
+// that the records to replace have changed since they were read.
 func (c *Call) commit(ctx context.Context, l *loaded, make func(backend.Head) (backend.Replacement, error)) (moved bool, err error) {
 	for n := 1; ; n++ {
 		err := c.log.Replace(ctx, l.Name, l.Head.Creation, make)
@@ -119,24 +119,25 @@ func counted(head backend.Head, added write.Counts) []byte {
 
 // finishing is the work on an open receipt of a session:
 //
-//  1. If patches were logged between the reading of the log and the receipt, it is read again, and the receipt notes
-//     what they have put in for what goes. Later patches wait for the receipt.
-//  2. All that the receipt covers is made blank, a bounded commit at a time. If the process ends here, the receipt is
-//     open, and the next erasure does all of it again: a blank stays as it is.
-//  3. One closing commit notes in the receipt that it is closed, and logs the reverts of blank summaries.
+//  1. If patches were logged after the log was read and before the receipt, the log is read again, and the receipt covers the
+//     events that these patches inserted for erased ones. Later patches wait for the receipt.
+//  2. All covered content is replaced by blanks, in bounded commits. If the process ends here, the receipt stays open, and the
+//     next erasure repeats the step, which leaves blanks unchanged.
+//  3. One closing commit marks the receipt as closed, and logs the reverts of blank summaries.
 //
-// Each commit makes another edition of the log: what was planned on an earlier one conflicts. A commit depends only on what
-// it replaces, so other writers do not make it fail; the closing commit plans reverts, and depends on the edition too.
+// Each commit makes another edition of the log, so anything planned on an earlier edition conflicts. A commit depends only on the
+// records that it replaces, so other writers do not make it fail. The closing commit also depends on the edition, since it plans
+// reverts.
 type finishing struct {
 	*Call
 	e    *Erased
 	r    receipt.Receipt
-	l    *loaded // as it was read, nil if it is to be read
+	l    *loaded // nil if it must be read
 	goes map[string]bool
 	done bool
 }
 
-// finish completes an open receipt. l is the session as it was read for it, or nil. done marks the call done too.
+// finish completes an open receipt. l is the session as it was read for the receipt, or nil. done also marks the call done.
 func (c *Call) finish(ctx context.Context, e *Erased, r receipt.Receipt, l *loaded, done bool) error {
 	f := &finishing{Call: c, e: e, r: r, l: l, goes: e.ids(), done: done}
 	if l != nil && l.Head.Edition == 0 {
@@ -152,7 +153,7 @@ func (c *Call) finish(ctx context.Context, e *Erased, r receipt.Receipt, l *load
 	return err
 }
 
-// read reads the session again, with what the receipt covers and what derives from that.
+// read reads the session again, and collects the covered content and what derives from it.
 func (f *finishing) read(ctx context.Context) (more bool, err error) {
 	l, err := load(ctx, f.log, f.e.Name, chooseBy(f.r.Covers), f.r.Of.Values)
 	if err != nil {
@@ -171,7 +172,7 @@ func (f *finishing) read(ctx context.Context) (more bool, err error) {
 	return len(l.scan.Set) > covered, nil
 }
 
-// note has the receipt cover what patches have put in since the log was read.
+// note extends the receipt to events that patches inserted since the log was read.
 func (f *finishing) note(ctx context.Context) error {
 	for !f.r.Keeps() && f.r.Of.Seen+1 < f.r.Seq {
 		between, _, err := f.log.Pick(ctx, f.e.Name, f.e.Head.Creation, backend.Range(f.r.Of.Seen+1, int(f.r.Seq-f.r.Of.Seen-1)))
@@ -202,7 +203,7 @@ func (f *finishing) note(ctx context.Context) error {
 	return nil
 }
 
-// change replaces the receipt by one that says something else, unless it is changed meanwhile: then it is read again.
+// change replaces the receipt by another version. If it was changed meanwhile, it is read again.
 func (f *finishing) change(ctx context.Context, of patch.Erasure, added write.Counts) error {
 	old, err := f.stored(ctx)
 	if err != nil {
@@ -241,7 +242,7 @@ func (f *finishing) stored(ctx context.Context) (backend.Record, error) {
 	return raws[0], nil
 }
 
-// reread reads the receipt again. What was read with it counts no more.
+// reread reads the receipt again, and discards the session that was read with it.
 func (f *finishing) reread(ctx context.Context) error {
 	records, _, err := f.log.Pick(ctx, f.e.Name, f.e.Head.Creation, []uint64{f.r.Seq})
 	if err == nil {
@@ -250,7 +251,7 @@ func (f *finishing) reread(ctx context.Context) error {
 	return err
 }
 
-// rewriteReceipt changes what the receipt says, and returns the replacement of its stored form.
+// rewriteReceipt changes the fields of the receipt, and returns the replacement of its stored form.
 func (f *finishing) rewriteReceipt(of patch.Erasure, old backend.Record) (backend.Replaced, error) {
 	was := f.r.Patch
 	f.r.Patch = patch.NewErase(of).WithID(was.ID()).WithAuthor(was.Author()).WithTimestamp(was.Timestamp())
@@ -265,7 +266,7 @@ func (f *finishing) replaced(old backend.Record, is patch.Record) (backend.Repla
 	return backend.Replaced{Seq: old.Seq, Old: old.Data, Data: raw.Data, OldSum: recordform.Checksum(old.Data), Sum: raw.Sum}, err
 }
 
-// blank replaces all that the receipt covers, with the values of the initial state.
+// blank replaces all covered records by blanks, and covered values of the initial state by null.
 func (f *finishing) blank(ctx context.Context) error {
 	if err := f.nullInitial(ctx); err != nil {
 		return err
@@ -291,7 +292,7 @@ func (f *finishing) blank(ctx context.Context) error {
 	return nil
 }
 
-// replace makes a replacement that depends only on what it replaces, in the session as it was read, or known by its name.
+// replace commits a replacement that depends only on the records that it replaces.
 func (f *finishing) replace(ctx context.Context, r backend.Replacement) (moved bool, err error) {
 	l := f.l
 	if l == nil {
@@ -325,8 +326,7 @@ func (f *finishing) nullInitial(ctx context.Context) error {
 	return nil
 }
 
-// changed returns the blanks of the first of some records, as many as one commit should replace, and how many it has
-// looked at.
+// changed returns the blanks of the first records, up to the limits of a commit, and the number of records that it looked at.
 func (f *finishing) changed(ctx context.Context, seqs []uint64) (out []backend.Replaced, n int, err error) {
 	seqs = seqs[:min(len(seqs), maxRecords)]
 	var records []patch.Record
@@ -446,7 +446,7 @@ func (f *finishing) closeOnce(ctx context.Context) error {
 	return nil
 }
 
-// markDone notes in the receipt of the call that it has nothing more to do.
+// markDone marks the call as done in its receipt.
 func (c *Call) markDone(ctx context.Context) error {
 	of := c.call()
 	of.Session = of.CallSession

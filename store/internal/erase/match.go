@@ -1,5 +1,5 @@
-// Package erase says what an erasure takes of a log: what a text is found in, what a scan of the records
-// finds, and what receipts say of them. It reads and writes nothing.
+// Package erase erases events: it finds the content to erase, logs receipts, and replaces records by blanks, in a session and in
+// its relatives.
 package erase
 
 import (
@@ -11,12 +11,11 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// Matcher finds a text in the parts of events, patches and state values that an erase can remove. What
-// these parts are has one definition: the difference between a record and its blank with null in place
-// of state values. So a blank whose state values were kept matches by these.
+// Matcher finds a text in the parts of events, patches and state values that an erase can remove: the difference between a record
+// and its blank with null in place of state values. So a blank with state values can match by these.
 type Matcher struct {
-	Text   string // "" is found nowhere
-	Folded bool   // upper and lower case are alike
+	Text   string // "" never matches
+	Folded bool   // ignore case
 }
 
 // Event reports whether an erase can remove the text from an event.
@@ -24,7 +23,7 @@ func (m Matcher) Event(e *patch.Event) bool {
 	return m.removes(e, func() erasable { return e.Blank("", patch.NullValues) })
 }
 
-// Patch reports whether an erase can remove the text from what a patch says besides the events that it puts in.
+// Patch reports whether an erase can remove the text from a patch, apart from the events that it inserts.
 func (m Matcher) Patch(p *patch.PatchEvent) bool {
 	none := func(int) bool { return false }
 	return m.removes(p, func() erasable { return p.Blank("", patch.NullValues, none) })
@@ -36,7 +35,7 @@ type erasable interface {
 	ErasedBy() (receipt string, erased bool)
 }
 
-// removes reports whether the text is in something that a record says more often than its blank.
+// removes reports whether the text is in a string that occurs more often in a record than in its blank.
 func (m Matcher) removes(of erasable, blank func() erasable) bool {
 	says := texts{}
 	return m.Text != "" && says.count(of, 1) && m.in(says) && says.count(blank(), -1) && m.in(says)
@@ -52,7 +51,7 @@ func (m Matcher) in(says texts) bool {
 	return false
 }
 
-// texts are how often a JSON value says each text: as a key, a string, a number, or the bytes of a part.
+// texts counts the texts of a JSON value: keys, strings, numbers, and the bytes of parts.
 type texts map[string]int
 
 // count adds n for each text of a record or a value, and reports whether it could be read.
@@ -107,7 +106,7 @@ func (t texts) add(name string, value any, n int) {
 
 var urlAlphabet = strings.NewReplacer("-", "+", "_", "/")
 
-// fieldNames are names of fields that say nothing. A key of data that is one of them is not text either.
+// fieldNames are field names, which are not text. A key of data with such a name is not text either.
 var fieldNames = func() map[string]bool {
 	names := map[string]bool{}
 	for name := range strings.FieldsSeq(`

@@ -24,16 +24,16 @@ const (
 	Same      = "same event in another session"
 )
 
-// Choose says which events of a record are selected, and whether what a patch says besides.
+// Choose selects events of a record. own reports whether a patch's other content is selected.
 type Choose func(r patch.Record) (own bool, which func(i int, e *patch.Event) bool)
 
-// Scan is what one reading of a log finds.
+// Scan collects, while a log is read, the content to erase.
 type Scan struct {
 	Receipts []receipt.Receipt
-	Set      map[fold.Ref]string // what goes, and why; Index is -1 for what a patch says besides its events
-	Blank    map[fold.Ref]bool   // what is erased already
+	Set      map[fold.Ref]string // the content to erase, and why; Index is -1 for a patch's content besides its events
+	Blank    map[fold.Ref]bool   // content that is erased already
 	ids      map[fold.Ref]string // of events inside patches, of copies, and of what is in the set
-	puts     map[uint64]int      // how many events patches put in
+	puts     map[uint64]int      // the number of events that a patch inserts
 	told     map[fold.Ref]telling
 	copies   []copyOf
 	copied   map[fold.Ref]string // by what says that it is a copy with less of its results, the id of the other event
@@ -50,7 +50,7 @@ func NewScan() *Scan {
 		told: map[fold.Ref]telling{}, copied: map[fold.Ref]string{}, since: map[fold.Ref]uint64{}, times: map[uint64]time.Time{}}
 }
 
-// copyOf is an event that says that it is a copy of another one, or has some of its text.
+// copyOf is an event that is marked as a copy of another one, or contains some of its text.
 type copyOf struct {
 	ref fold.Ref
 	of  string   // the id of the other; or
@@ -58,14 +58,14 @@ type copyOf struct {
 	why string
 }
 
-// branch is what compaction never mixes in one text.
+// branch identifies events that compaction never mixes in one text.
 type branch struct{ name, scope string }
 
-// telling is what a summary says of itself.
+// telling is a summary's description of itself.
 type telling struct {
 	of      branch
-	windows int         // summaries of raw events that went into it
-	shown   [][2]uint64 // raw events that its summarizer was shown besides those that it stands for, as seqs
+	windows int         // the number of summaries of raw events merged in it
+	shown   [][2]uint64 // seqs of raw events that its summarizer was shown in addition to the summarised ones
 }
 
 func tellingOf(e *patch.Event) telling {
@@ -81,7 +81,7 @@ func tellingOf(e *patch.Event) telling {
 	return telling{branch{records.BranchWithoutRuns(e.Branch()), e.IsolationScope()}, own.Windows, own.Shown}
 }
 
-// Record takes in the next record. values is what becomes of state values.
+// Record adds the next record. values says whether state values are erased.
 func (s *Scan) Record(r patch.Record, choose Choose, values patch.ValuePolicy) {
 	if at := records.Envelope(r).Timestamp(); at.After(s.latest) {
 		s.latest = at
@@ -122,7 +122,7 @@ func (s *Scan) Record(r patch.Record, choose Choose, values patch.ValuePolicy) {
 	}
 }
 
-// copy notes of which others an event says that it is a copy, or brings text.
+// copy notes the events that an event is a copy of, or has text of.
 func (s *Scan) copy(ref fold.Ref, e *patch.Event) bool {
 	before := len(s.copies)
 	if o, ok := e.Origin(); ok {
@@ -136,7 +136,7 @@ func (s *Scan) copy(ref fold.Ref, e *patch.Event) bool {
 	return len(s.copies) > before
 }
 
-// coverKept has events that are blank covered again, if the newest receipt about them kept what stands for them.
+// coverKept covers blank events again if the newest receipt that covers them kept their summaries.
 func (s *Scan) coverKept() {
 	for ref := range s.Blank {
 		if ref.Index >= 0 && s.keptAt(ref) {
@@ -169,8 +169,7 @@ func (s *Scan) blankSince(ref fold.Ref) uint64 {
 	return at
 }
 
-// unit is patches that mean one thing, of one group or a single one: each event that they have put in stands for
-// all that they took out.
+// unit is a group of patches, or a single patch: each event that they inserted stands for all events that they removed.
 type unit struct {
 	out  []fold.Cut
 	puts []fold.Ref
@@ -200,9 +199,9 @@ func unitsOf(v fold.View) ([]*unit, error) {
 	return slices.DeleteFunc(all, func(u *unit) bool { return len(u.puts) == 0 }), nil
 }
 
-// Spread adds to the set what has been put into the log for what is in it, at any depth: what patches put in its
-// place, copies, and summaries whose summarizer was shown a raw event; with context, also those whose summarizer
-// was shown a summary. What was made after an event was blank is without it. v is the view of the log.
+// Spread adds to the set all content that was made of content in it, at any depth: events that patches inserted in its place,
+// copies, and summaries whose summarizer was shown a raw event; with context, also summaries whose summarizer was shown a
+// summary. Content made after an event was blank does not count. v is the view of the log.
 func (s *Scan) Spread(v fold.View, context bool) error {
 	units, err := unitsOf(v)
 	if err != nil {
@@ -266,8 +265,8 @@ func (s *Scan) spreadUnit(u *unit, places map[string]fold.Ref, add func(ref fold
 	}
 }
 
-// spreadContext adds summaries of raw events that came after another one of their branch which goes. Merging shows a
-// summarizer nothing besides.
+// spreadContext adds the summaries of raw events that follow an erased summary of their branch. When summaries are merged, the
+// summarizer is shown no others.
 func (s *Scan) spreadContext(add func(ref fold.Ref, why string, of fold.Ref)) {
 	first := map[branch]fold.Ref{}
 	for ref := range s.Set {
@@ -283,7 +282,7 @@ func (s *Scan) spreadContext(add func(ref fold.Ref, why string, of fold.Ref)) {
 	}
 }
 
-// Event is an event that goes.
+// Event is an event to erase.
 type Event struct {
 	fold.Ref
 	ID, Why string
