@@ -1,5 +1,4 @@
-// Package pg is the storage port on PostgreSQL, for sessions that many processes share. It
-// is the only code that knows a table or a statement.
+// Package pg implements the storage port on PostgreSQL, for sessions that several processes share.
 //
 // # Connecting
 //
@@ -9,14 +8,12 @@
 // machine see command lines. Neither errors nor logs of this package contain the connection
 // string.
 //
-// The statements of a lone append and of a Fetch are prepared. The server plans them a
-// few times per connection, and again after five seconds, so that no plan made for small
-// tables stays. Other statements are planned each time.
+// The statements of appends and of Fetch are prepared. Each connection prepares them again after five seconds, so that a plan made
+// for small tables is not used for large ones. The server plans other statements each time.
 //
-// Every call works through a pooler that gives each transaction another connection, such as
-// PgBouncer in transaction mode. If the pooler does not keep prepared statements, the first
-// one that is lost is sent again in another mode, as are all later ones; the log
-// says so once. default_query_exec_mode in the connection string chooses the mode from the
+// Every call works through a pooler that gives each transaction another connection, such as PgBouncer in transaction mode. If the
+// pooler does not keep prepared statements, the backend notices the first lost one, and from then on sends statements unprepared;
+// it logs that once. default_query_exec_mode in the connection string chooses the mode from the
 // start: cache_describe fits every pooler, and cache_statement a direct connection whose
 // tables are analyzed.
 //
@@ -34,11 +31,10 @@
 //
 // # Concurrent calls
 //
-// An append is one statement and one round trip; appends of many sessions that wait at the
-// same time share one. It locks the sessions' rows without waiting: an append whose row is
-// locked by another transaction is sent again by itself. A transaction that waits for a session's row holds no
-// other lock, and rows of shared values are locked in the order of their hashes, so no
-// two wait for each other. Transactions that the server aborts with 40001 or 40P01 are repeated.
+// An append is one statement and one round trip. It does not wait for the session's row: if another transaction has locked the
+// row, the append is sent again, and waits for the row while it holds no other lock. Rows of shared values are locked in the order
+// of their hashes. So no two transactions wait for each other. Transactions that the server aborts with 40001 or 40P01 are
+// repeated.
 //
 // # Cleaning up
 //

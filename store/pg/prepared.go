@@ -9,7 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// The statements of a single append and of a Fetch are prepared, so that the server does not plan them for each call.
+// The statements of appends and of Fetch are prepared, so that the server does not plan them for each call.
 
 // planTime is how long the statements of a connection stay prepared. The plan for a table of a page or two is a
 // sequential scan, which the server keeps until the table is analyzed again.
