@@ -86,16 +86,12 @@ func (a *app) showPlan(key store.Key, d compaction.Decision) error {
 }
 
 // showPass writes a line about a finished pass at once, since a model takes long for the next one.
-func (a *app) showPass(key store.Key, summarizer string, p ops.Pass) (err error) {
-	if a.json {
-		err = a.out.document(struct {
-			Key        store.Key `json:"key"`
-			Summarizer string    `json:"summarizer"`
-			ops.Pass
-		}{key, summarizer, p})
-	} else {
-		err = a.out.line(present.PassText(p.Record, p.Written))
-	}
+func (a *app) showPass(key store.Key, summarizer string, p ops.Pass) error {
+	err := a.receipt(struct {
+		Key        store.Key `json:"key"`
+		Summarizer string    `json:"summarizer"`
+		ops.Pass
+	}{key, summarizer, p}, "%s", present.PassText(p.Record, p.Written))
 	return errors.Join(err, a.out.flush())
 }
 

@@ -29,16 +29,14 @@ $ patchlog export shop/ada/4711 > session.jsonl`)
 	html := fs.Bool("html", false, "write an HTML page with the visible events and the whole log")
 	var redacted redaction
 	redacted.declare(cmd)
+	cmd.MarkFlagsMutuallyExclusive("lines", "visible", "html")
+	cmd.MarkFlagsMutuallyExclusive("lines", "redact") // the lines make up the file as it was
 	cmd.RunE = a.onSession(nil, func(ctx context.Context, s *store.Store, key store.Key, _ []string) error {
 		by, err := a.redactor(redacted)
-		switch {
-		case err != nil:
+		if err != nil {
 			return err
-		case *lines && (*visible || by != nil):
-			return usagef("--lines gives back whole files; neither --visible nor --redact goes with it")
-		case *html && (*lines || *visible):
-			return usagef("--html has both logs; neither --lines nor --visible goes with it")
-		case *html:
+		}
+		if *html {
 			return inspector.WriteHTML(ctx, s, key, a.out.w, by)
 		}
 		counts := "record"

@@ -44,8 +44,7 @@ func (r *importing) open(ctx context.Context, in migrate.Input) (migrate.Source,
 		return nil, err
 	}
 	if _, isFile := source.(*migrate.File); !isFile || n > 1 {
-		r.many = true
-		if _, isDatabase := source.(patchlogSource); !isDatabase && !r.json {
+		if r.many = true; !r.json {
 			r.out.linef("from %s", source)
 		}
 	}
@@ -99,14 +98,11 @@ func (r *importing) openSource(ctx context.Context, in migrate.Input) (migrate.S
 	return source, err
 }
 
-// patchlogSource is a database of patchlog's, and databaseSource one of ADK's. Closing closes the database.
-type (
-	patchlogSource struct {
-		migrate.Source
-		io.Closer
-	}
-	databaseSource patchlogSource
-)
+// databaseSource is a database as a source. Closing it closes the database.
+type databaseSource struct {
+	migrate.Source
+	io.Closer
+}
 
 // hasKeys returns the error about a key given for a source whose sessions have keys.
 func hasKeys(name string) error {
@@ -130,7 +126,7 @@ func (r *importing) openCopied(ctx context.Context, name string) (migrate.Source
 	if err != nil {
 		return nil, fmt.Errorf("SOURCE: %w", err)
 	}
-	return patchlogSource{migrate.NewDatabase(s, r.key), s}, nil
+	return databaseSource{migrate.NewDatabase(s, r.key), s}, nil
 }
 
 // openADK opens a database of ADK as a source.
@@ -158,7 +154,7 @@ const sqliteDriver = "sqlite"
 // openSQLite opens an existing file for reading. It waits up to 5 s for a service that writes to it.
 func openSQLite(path string) (*sql.DB, error) {
 	if !slices.Contains(sql.Drivers(), sqliteDriver) {
-		return nil, fmt.Errorf("%s is a database of SQLite's, which the command patchlog-sqlite reads: 'go install github.com/patchlog-dev/patchlog/cmd/patchlog-sqlite@latest', then 'patchlog-sqlite import'", path)
+		return nil, fmt.Errorf("%s is an SQLite database, which the command patchlog-sqlite reads: 'go install github.com/patchlog-dev/patchlog/cmd/patchlog-sqlite@latest', then 'patchlog-sqlite import'", path)
 	}
 	path, err := filepath.Abs(path)
 	if err != nil {

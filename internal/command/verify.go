@@ -36,50 +36,42 @@ $ patchlog verify`)
 
 func (a *app) verify(ctx context.Context, s *store.Store, opts store.VerifyOptions) error {
 	sessions, problems := int64(0), int64(0)
-	if opts.Key != (store.Key{}) {
-		sessions = 1 // Verify reports no progress for a single session
-	}
 	bar := a.quietProgress("verify")
 	defer bar.end()
 	opts.Progress = func(key store.Key) {
 		sessions++
-		bar.update(sessions, 0, fmt.Sprintf("%d sessions", sessions))
+		bar.update(sessions, 0, present.Counted(sessions, "session"))
 	}
 	for p, err := range s.Verify(ctx, opts) {
 		if err != nil {
 			return err
 		}
 		problems++
-		if err := a.problem(p); err != nil {
+		err := a.receipt(struct {
+			Key     store.Key `json:"key"`
+			Seq     uint64    `json:"seq,omitzero"`
+			Problem error     `json:"problem,omitzero"`
+		}{p.Key, p.Seq, p.Err}, "%s", present.Printable(p.String()))
+		if err != nil {
 			return err
 		}
 	}
 	bar.end()
-	var err error
-	switch {
-	case a.json:
-		err = a.out.document(struct {
+	of := present.Counted(sessions, "session")
+	if opts.Key != (store.Key{}) {
+		of, sessions = opts.Key.String(), 1 // without progress
+	}
+	if a.json {
+		a.out.document(struct {
 			Sessions int64 `json:"sessions"`
 			Problems int64 `json:"problems"`
 		}{sessions, problems})
-	case problems == 0 && opts.Key != (store.Key{}):
-		err = a.out.linef("%s: nothing is wrong", opts.Key)
-	case problems == 0:
-		err = a.out.linef("%s: nothing is wrong", present.Counted(sessions, "session"))
 	}
-	if err == nil && problems > 0 {
-		err = fmt.Errorf("%s found", present.Counted(problems, "problem"))
+	switch {
+	case problems > 0:
+		return fmt.Errorf("%s found", present.Counted(problems, "problem"))
+	case !a.json:
+		return a.out.linef("%s: nothing is wrong", of)
 	}
-	return err
-}
-
-func (a *app) problem(p store.Problem) error {
-	if !a.json {
-		return a.out.line(present.Printable(p.String()))
-	}
-	return a.out.document(struct {
-		Key     store.Key `json:"key"`
-		Seq     uint64    `json:"seq,omitzero"`
-		Problem error     `json:"problem,omitzero"`
-	}{p.Key, p.Seq, p.Err})
+	return nil
 }

@@ -30,7 +30,7 @@ var patchlogText = Format{
 }
 
 var adkEvents = Format{
-	Name: "adk", Title: "events of ADK's, one a line", Versions: "events of ADK for Go and for Python, and rows of their tables",
+	Name: "adk", Title: "ADK events, one a line", Versions: "events of ADK for Go and for Python, and rows of their tables",
 	Kept: "events, state, rewinds; compactions with --compactions adopt", Omitted: "values of shared scopes, partial events",
 	count: func(b *beginning) int {
 		if !b.lines || b.has(isOwn) {

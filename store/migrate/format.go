@@ -144,7 +144,7 @@ var (
 )
 
 var patchlogDatabase = Format{
-	Name: "patchlog-database", Title: "a database of patchlog's", Versions: "the current one",
+	Name: "patchlog-database", Title: "a patchlog database", Versions: "the current one",
 	Kept: "everything", Omitted: "snapshots", Database: true,
 	magic: func(head []byte) bool { // the first meta page, or the second one for common page sizes
 		return slices.ContainsFunc([]int{0, 4096, 8192, 16384}, func(page int) bool {
@@ -155,7 +155,7 @@ var patchlogDatabase = Format{
 }
 
 var adkDatabase = Format{
-	Name: "adk-database", Title: "a database of ADK's on SQLite or PostgreSQL", Versions: "ADK for Go; ADK for Python from schema 1 on, and its SqliteSessionService",
+	Name: "adk-database", Title: "an ADK database on SQLite or PostgreSQL", Versions: "ADK for Go; ADK for Python from schema 1 on, and its SqliteSessionService",
 	Kept: "events, state, shared values, compactions, rewinds", Omitted: "temp: keys, partial events, events of no session", Database: true,
 	magic: func(head []byte) bool { return bytes.HasPrefix(head, sqliteMagic) },
 }
