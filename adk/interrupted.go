@@ -15,23 +15,18 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// beginsInvocation reports whether the user's message begins an invocation, as far as the view shows.
-func beginsInvocation(v fold.View, e *session.Event) bool {
-	if e.Author != userAuthor || e.InvocationID == "" || e.Content == nil {
-		return false
-	}
-	n := v.Len()
-	return n > 0 && v.At(n-1).InvocationID() != e.InvocationID
-}
-
-// closeInterrupted answers the calls of interrupted invocations, if a message begins another one. If it fails, the run
-// goes on without.
+// closeInterrupted answers the calls of interrupted invocations, if a message of the user begins another one. The handle
+// may be older than the calls: the message may have waited for the run that made them. If it fails, the run goes on without.
 func (s *Service) closeInterrupted(ctx context.Context, handle *Session, message *session.Event) {
-	if s.keepInterrupted || !beginsInvocation(handle.View(), message) {
+	if s.keepInterrupted || message.Author != userAuthor || message.InvocationID == "" || message.Content == nil {
 		return
 	}
+	v, err := s.newest(ctx, handle)
+	if n := v.Len(); err != nil || n == 0 || v.At(n-1).InvocationID() == message.InvocationID {
+		return // after an error, the append reports why
+	}
 	held := map[string]bool{} // by invocation
-	closing := func(v fold.View) ([]*patch.PatchEvent, error) {
+	err = s.patchNewest(ctx, handle, v, store.PatchOptions{}, func(v fold.View) ([]*patch.PatchEvent, error) {
 		return compaction.CloseCalls(v, uuid.NewString, func(c fold.Call) bool {
 			invocation := v.At(c.Index).InvocationID()
 			if _, known := held[invocation]; !known {
@@ -39,14 +34,7 @@ func (s *Service) closeInterrupted(ctx context.Context, handle *Session, message
 			}
 			return held[invocation] || answers(message, c)
 		})
-	}
-	patches, err := closing(handle.View())
-	if err == nil && len(patches) > 0 {
-		var v fold.View
-		if v, err = s.newest(ctx, handle); err == nil {
-			err = s.patchNewest(ctx, handle, v, store.PatchOptions{}, closing)
-		}
-	}
+	})
 	if err != nil {
 		s.logger.WarnContext(ctx, "patchlog: calls of an interrupted run stay without an answer", "session", handle.key.String(), "error", err)
 	}
@@ -65,9 +53,9 @@ func (s *Service) withdrawInterrupted(ctx context.Context, handle *Session, v fo
 	})
 }
 
-// newest returns the newest view of a handle's session.
+// newest returns the newest view of a handle's session that this process can have without asking a wrapped service.
 func (s *Service) newest(ctx context.Context, handle *Session) (fold.View, error) {
-	v, err := s.store.View(ctx, handle.key)
+	v, err := s.store.RecentView(ctx, handle.key)
 	if err == nil {
 		err = handle.sameCreation(v.Creation())
 	}

@@ -114,6 +114,15 @@ func TestAnswerOfAnInterruptedCall(t *testing.T) {
 			equal(t, "events", ids(sess), []string{"u1", "c1", "u2", "a2", "late"})
 		}
 	})
+	// A message that has waited comes through a handle that is older than the call.
+	onStoreAnd(t, bases, adk.Options{}, func(t *testing.T, s *adk.Service) {
+		waiting := create(t, s, "s", nil)
+		say(t, s, get(t, s, "s"), inTime(0, said("u1", "i1", "user"), said("c1", "i1", "app", calling("c", "order")))...)
+		say(t, s, waiting, inTime(3, said("u2", "i2", "user"))...)
+		if shown := ids(waiting); len(shown) != 4 || shown[3] != "u2" {
+			t.Errorf("shown is %v", shown)
+		}
+	})
 	s := inMemory(t)
 	sess := dangling(t, s)
 	say(t, s, sess, said("u2", "i2", "user"))

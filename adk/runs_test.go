@@ -285,12 +285,15 @@ func TestWaitingMessageComesLast(t *testing.T) {
 			}
 			no(t, s.AppendEvent(t.Context(), sess, e3))
 			time.Sleep(10 * time.Millisecond)
+			r3 := event("r3", "i1", "agent")
+			returning("c", "f", nil)(r3)
+			no(t, s.AppendEvent(t.Context(), sess, r3))
 			no(t, s.AppendEvent(t.Context(), sess, event("e4", "i1", "agent")))
 			if wg.Wait(); late {
 				no(t, s.AppendEvent(t.Context(), again, second))
 			}
 			no(t, s.AppendEvent(t.Context(), again, event("e5", "i2", "agent")))
-			equal(t, "events", ids(get(t, s, name)), []string{"e1", "e3", "e4", "e2", "e5"})
+			equal(t, "events", ids(get(t, s, name)), []string{"e1", "e3", "r3", "e4", "e2", "e5"})
 			old := said("old", "i3", "user")
 			no(t, s.AppendEvent(t.Context(), get(t, s, name), old))
 			equal(t, "time of an old event", old.Timestamp, said("old", "i3", "user").Timestamp)

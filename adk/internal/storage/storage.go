@@ -26,8 +26,9 @@ type Storage interface {
 	View(ctx context.Context, key store.Key) (fold.View, error)
 	ViewAt(ctx context.Context, key store.Key, seq uint64) (fold.View, error)
 
-	// RawEvents is [store.Store.RawEvents], at least of the records that the storage's newest answer about the session
-	// was about.
+	// RecentView is View, and RawEvents is [store.Store.RawEvents], at least of the records that the storage's newest answer
+	// about the session was about.
+	RecentView(ctx context.Context, key store.Key) (fold.View, error)
 	RawEvents(ctx context.Context, key store.Key, fromSeq uint64) iter.Seq2[patch.Record, error]
 
 	// Create is [store.Store.Create], at a time. A session without an id gets one.
@@ -101,6 +102,11 @@ func (s Session) Value(key string) (value patch.Value, ok bool) {
 
 // InStore is a storage that is a store.
 type InStore struct{ *store.Store }
+
+// RecentView is the newest view: it is in the store's cache, or a look at the storage away.
+func (s InStore) RecentView(ctx context.Context, key store.Key) (fold.View, error) {
+	return s.View(ctx, key)
+}
 
 // Create creates the session, with a new id if the request has none.
 func (s InStore) Create(ctx context.Context, req *session.CreateRequest, created time.Time) (Session, error) {

@@ -323,6 +323,12 @@ func (b *Storage) View(ctx context.Context, key store.Key) (fold.View, error) {
 	return l.view, err
 }
 
+// RecentView returns the view of the log as it was read last.
+func (b *Storage) RecentView(ctx context.Context, key store.Key) (fold.View, error) {
+	l, err := b.known(ctx, key, func(*baseLog) bool { return true })
+	return l.view, err
+}
+
 // ViewAt folds the session's records up to a seq.
 func (b *Storage) ViewAt(ctx context.Context, key store.Key, seq uint64) (v fold.View, err error) {
 	l, err := b.look(ctx, key)
