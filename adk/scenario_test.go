@@ -330,7 +330,12 @@ const mostMoves = 4
 
 func (*player) Name() string { return "player" }
 
+// GenerateContent makes the next move, but none in a run that its program has left: whether ADK's node then still asks is
+// decided by a select between two channels that are both ready.
 func (p *player) GenerateContent(ctx context.Context, req *model.LLMRequest, _ bool) responses {
+	if err := ctx.Err(); err != nil {
+		return func(yield func(*model.LLMResponse, error) bool) { yield(nil, err) }
+	}
 	p.told.keep(req.Contents)
 	p.mu.Lock()
 	defer p.mu.Unlock()
