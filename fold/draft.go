@@ -19,7 +19,7 @@ type Draft struct {
 	Supplied []patch.Record // records of the log, ascending: see [View.WithRecords]
 }
 
-// Logged is what the log's index of ids has for the records of a call.
+// Logged is the entries of the log's index for the records of a call.
 type Logged struct {
 	Records map[string]patch.Record // logged records by id, for the ids of the call
 	Groups  map[string]bool         // groups of the call that logged patches name

@@ -304,15 +304,15 @@ func ExampleView_Cuts() {
 	}
 	for c := range cuts {
 		for ref := range c.Removed {
-			fmt.Println("patch", c.Seq, "took out the event of record", ref.Seq)
+			fmt.Println("patch", c.Seq, "removed the event of record", ref.Seq)
 		}
-		fmt.Println("and put in", c.Added)
+		fmt.Println("and added", c.Added)
 	}
 	// Output:
-	// patch 5 took out the event of record 1
-	// patch 5 took out the event of record 2
-	// patch 5 took out the event of record 3
-	// and put in 1
+	// patch 5 removed the event of record 1
+	// patch 5 removed the event of record 2
+	// patch 5 removed the event of record 3
+	// and added 1
 }
 
 func ExampleView_HiddenSince() {

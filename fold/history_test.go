@@ -155,7 +155,7 @@ func TestHistoryNeeds(t *testing.T) {
 	testlog.ErrorIs(t, testlog.ErrorOf(v.WithRecords(wrong).History()), patch.ErrCorrupt, "with another patch in the place of the record")
 }
 
-// Where one cut has several summaries, a page reads the events of that cut only as far as the page reaches.
+// If one cut has several summaries, a page reads only those of its events that the page reaches.
 func TestHistoryPageNeedsOfBranches(t *testing.T) {
 	log := logWith([]string{"e0 #a", "e1 #b", "e2 #a", "e3 #b", "e4 #a", "e5 #b"}, []*patch.PatchEvent{
 		patch.NewSplice(0, 6, events("a #a summary", "b #b summary")...).WithState(patch.Keep).WithID("p"), patch.NewSplice(1, 1).WithID("q"),
@@ -240,7 +240,7 @@ func (k *keeper) history(v fold.View) (events []*patch.Event) {
 	return events
 }
 
-// historyPage returns the last n events of the history before that with an index.
+// historyPage returns the last n events before index end of the history.
 func (k *keeper) historyPage(v fold.View, end, n int) (events []*patch.Event) {
 	err := k.ask(v, func(v fold.View) error {
 		entries, err := v.History()

@@ -55,8 +55,8 @@ func (v *View) newPinEdit(p *patch.PatchEvent, c pinChange) edit {
 	return edit{patch: p, first: n, end: n, pin: &c}
 }
 
-// unpinEdit returns the effect of reverting a pin, an unpin, or such a revert. It applies if the target is active; no
-// later patch blocks it, since no nodes are involved.
+// unpinEdit returns the effect of reverting a pin, an unpin, or the revert of one. It applies if the target is
+// active; no later patch blocks it, since no nodes are involved.
 func (v *View) unpinEdit(p *patch.PatchEvent, target *cut) (edit, error) {
 	if v.patches.undone(target.seq)[target] {
 		return edit{}, errBlocked

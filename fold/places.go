@@ -325,9 +325,9 @@ func (v View) Cuts() (iter.Seq[Cut], error) {
 // slice. History takes time linear in its result and in the number of patches.
 func (v View) History() ([]Entry, error) { return v.HistoryPage("", 0, math.MaxInt) }
 
-// HistoryPage returns the last entries of [View.History] before an event, limit at most. The event is named by its id and
-// by the seq of the record that added it; without an id, the page is the end of the history. Of the hidden events it needs
-// only those of the page and the named one. The error matches [ErrEventNotFound] if the history does not have the event.
+// HistoryPage returns at most limit entries of [View.History], the last ones before an event, given by its id and the
+// seq of its record. If before is "", it returns the last entries of the history. It needs only the hidden events of
+// the page, and the given event. The error matches [ErrEventNotFound] if the history does not have the event.
 func (v View) HistoryPage(before string, seq uint64, limit int) ([]Entry, error) {
 	p, err := v.Places()
 	if err != nil {
@@ -378,7 +378,7 @@ func (v View) HistoryPage(before string, seq uint64, limit int) ([]Entry, error)
 type historyNode struct {
 	node
 	of    int
-	mixed *cut // if not nil, the cut that removed the event, and its lane decides what represents it
+	mixed *cut // if not nil, the cut that removed the event; the event's lane decides its representative
 }
 
 // load sets a node's event, if it is supplied, and the representative that depends on it.

@@ -144,8 +144,8 @@ func (v *View) blockers(target *cut) (must []*cut, holder removers) {
 	for n := range target.addedNodes {
 		added[n.id()] = true
 	}
-	// A node is between if added nodes are on both sides of it. So nodes after an added one wait in behind until
-	// another added node follows.
+	// A node is between if added nodes are on both sides of it. So nodes after an added one are collected in behind
+	// until another added node follows.
 	found := 0
 	between := map[uint64]bool{} // seqs of patches that created nodes between the added ones
 	var behind []uint64          // seqs of nodes after the last added node found so far

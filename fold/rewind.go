@@ -13,8 +13,8 @@ import (
 // checks for orphans and pins: a rewind may reopen a call. The result is empty if no event since then is visible or
 // affects the state.
 //
-// An event that replaced others is as old as the raw events that it stands for, at any depth; an inserted event is as
-// old as its patch. Patches of a group that added events count as one.
+// An event that replaced others is as old as the raw events that it covers, at any depth; an inserted event is as old
+// as its patch. Patches of a group that added events count as one.
 //
 //   - Older events that patches removed stay hidden, even if the patch is newer.
 //   - Patches that stand for older and newer events are reverted, and so are removals of newer events that keep
@@ -68,7 +68,7 @@ type rewinding struct {
 	drop, keep map[nodeID]bool // old nodes to cut again; keep includes those in drop
 }
 
-// age says whether a patch stands for raw events before the rewind's first record (old), and for others (new).
+// age says whether a patch covers raw events from before the rewind's first record (old), and others (new).
 type age struct{ hasOld, hasNew bool }
 
 func (a age) and(b age) age { return age{a.hasOld || b.hasOld, a.hasNew || b.hasNew} }
@@ -78,7 +78,7 @@ func (a age) isNone() bool  { return !a.hasOld && !a.hasNew }
 // isCut reports whether the patch removed events and added none.
 func (c *cut) isCut() bool { return !c.isRevert && c.pin == nil && !c.addsEvents }
 
-// ageOf returns the age of the events that a record stands for. A record that removed nothing stands for itself.
+// ageOf returns the age of the events that a record covers. A record that removed nothing covers itself.
 func (w *rewinding) ageOf(seq uint64) age {
 	if a := w.ages[seq]; !a.isNone() {
 		return a
@@ -86,7 +86,7 @@ func (w *rewinding) ageOf(seq uint64) age {
 	return age{seq < w.from, seq >= w.from}
 }
 
-// isNew reports whether all events that a record stands for are new.
+// isNew reports whether all events that a record covers are new.
 func (w *rewinding) isNew(seq uint64) bool { return !w.ageOf(seq).hasOld }
 
 // classify computes which patches count as one, and the ages of patches.
@@ -108,10 +108,11 @@ func (w *rewinding) classify() {
 				continue
 			}
 			a := age{}
-			// Events that the group itself added and removed do not count: they stand for what the group removed first.
+			// Events that the group itself added and removed do not count: they cover the events that the group removed
+			// first.
 			for n := range c.removedNodes {
 				if !slices.Contains(w.groups[c.group], n.cut) {
-					a = a.and(w.standsFor(n))
+					a = a.and(w.ageOfNode(n))
 				}
 			}
 			w.ages[c.seq] = a
@@ -133,9 +134,9 @@ func addEvents(patches []*cut) bool {
 	return slices.ContainsFunc(patches, func(c *cut) bool { return c.addsEvents })
 }
 
-// standsFor returns the age of the events that a node stands for. An event that a patch inserted stands for itself. A
-// revert's marker stands for none, and a cut's marker only if it keeps the state.
-func (w *rewinding) standsFor(n node) age {
+// ageOfNode returns the age of the events that a node covers. An inserted event covers itself. A revert's marker covers
+// none, and a cut's marker only if it keeps the state.
+func (w *rewinding) ageOfNode(n node) age {
 	switch {
 	case n.cut == nil || n.cut.addsEvents:
 		return w.ageOf(n.seq)
@@ -163,8 +164,8 @@ func (w *rewinding) apply(p *patch.PatchEvent) error {
 	return nil
 }
 
-// revertMixed reverts, newest first, patches that stand for both old and new events, and cuts of new events that keep
-// the state.
+// revertMixed reverts, newest first, patches that cover both old and new events, and cuts of new events that keep the
+// state.
 func (w *rewinding) revertMixed() error {
 	// A mixed patch cannot stay: in "1:old, 2:new, 3:summary of both", a rewind to 2 must show 1 again and not 2. A new
 	// cut that keeps the state cannot stay either: its marker would keep affecting the state, and it has no event that
@@ -372,9 +373,8 @@ func (w *rewinding) recutDropped() error {
 // indexRange is a range of visible indices to cut.
 type indexRange struct{ first, end int }
 
-// runs returns the longest runs of visible nodes to cut, those for which goes is true. A run may include markers,
-// except those that carry state and should stay. outside has the patches whose markers carry state, should go, and are
-// in no run.
+// runs returns the longest runs of visible nodes for which goes is true. A run may include markers, except those that
+// carry state and should stay. outside has the patches whose markers carry state, should go, and are in no run.
 func (w *rewinding) runs(goes func(*node) bool) (all []indexRange, outside []*cut) {
 	open := false
 	// A marker that should go is part of a run only if an event of the run follows it. Until then it is trailing.

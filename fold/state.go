@@ -58,8 +58,8 @@ func (d delta) find(key string) (patch.Value, bool) {
 	return d[i].Value, true
 }
 
-// netBetween returns the net changes of the nodes from lo up to hi. They have copies of what events say, since they
-// outlive the events: a part of an event's JSON would keep all of it in memory.
+// netBetween returns the net changes of the nodes in [lo, hi). It copies the values: an uncopied value would keep its
+// whole event in memory.
 func (s *sequence) netBetween(lo, hi int) delta {
 	type change struct {
 		patch.Change

@@ -242,7 +242,8 @@ func (d *patchDraft) insert() {
 	d.drawInserted()
 }
 
-// drawInserted draws one or two events for a splice to insert: new ones, or those of the span with new ids.
+// drawInserted draws one or two events for a splice to insert: new ones, or copies of the span's events with new
+// ids.
 func (d *patchDraft) drawInserted() {
 	start, count := d.f["start"].(int), d.f["count"].(int)
 	var events []any

@@ -28,7 +28,7 @@ type listing struct {
 // listed is a session in the list.
 type listed struct {
 	store.Info
-	Problem string // what is wrong with a damaged session, of which only the key is known, or not even that
+	Problem string // describes damage; then only the key is known, or not even that
 }
 
 // Named reports whether the session's key is known.

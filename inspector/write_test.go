@@ -187,7 +187,7 @@ func (a *acting) shows(page string, d present.Difference, around int) {
 	a.says(page, d.PinLines()...)
 }
 
-// The preview shows what the store says that the patches would do, and confirming it logs these patches.
+// The preview shows the effect that the store predicts, and confirming it logs the same patches.
 func TestActsOnSelectedEvents(t *testing.T) {
 	summary := func(v fold.View, invocation string) *patch.PatchEvent {
 		e := testlog.Must(ops.ManualSummary(v, compaction.Span{Start: 4, Count: 3}, invocation, "Ada asked twice."))(t)

@@ -163,7 +163,7 @@ func partKind(field string, is jsonvalue.Kind) string {
 	return kind
 }
 
-// text returns the text of a member of the part's field, or "" if it is no string.
+// text returns the text of a member of the part's field, or "" if it is not a string.
 func (p part) text(name string) string { return jsonvalue.Text(jsonvalue.Member(p.value, name)) }
 
 // exported returns the part as a [Part].

@@ -62,23 +62,23 @@ type Erasure struct {
 	// Reason is the reason that the author gave.
 	Reason string
 
-	// CallID is the id of the call that the receipt belongs to, and CallSession the creation id of the session that the
-	// call is of. Session is the creation id of the session that the receipt was logged in: in a fork or another copy of
-	// that session, it counts as closed.
+	// CallID is the id of the call that logged the receipt, and CallSession the creation id of the call's session.
+	// Session is the creation id of the session in which the receipt was logged; in a fork or another copy of that
+	// session, the receipt counts as closed.
 	CallID, CallSession, Session string
 
-	// Seen is the last record that was searched for what goes with the selected events.
+	// Seen is the seq of the last record searched for copies and summaries of the selected events.
 	Seen uint64
 
 	// Context and MaxGrowth are options of the call, see store.EraseOptions.
 	Context   bool
 	MaxGrowth int
 
-	// ForUser says that the call is one of those that erase a user, and OfUser that it is the first of them, which is done
-	// after the others.
+	// ForUser says that the call is part of erasing a user. OfUser says that it is the first of these calls, which
+	// completes last.
 	ForUser, OfUser bool
 
-	// Done says that the call has nothing more to do in other sessions. It is set only in the call's own session.
+	// Done says that the call is complete in all sessions. It is set only in the call's own session.
 	Done bool
 }
 

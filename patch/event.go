@@ -77,7 +77,7 @@ func (e *Envelope) Author() string { return e.author }
 // Branch returns the path of agents that the event belongs to, such as agent_1.agent_2.
 func (e *Envelope) Branch() string { return e.branch }
 
-// IsolationScope returns the scope that restricts which agents see the event; "" is no restriction.
+// IsolationScope returns the scope that restricts which agents see the event; "" means no restriction.
 func (e *Envelope) IsolationScope() string { return e.scope }
 
 // Timestamp returns the event's time in UTC, or the zero time before an event without a time is logged. Times do not

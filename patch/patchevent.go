@@ -161,7 +161,7 @@ func (p *PatchEvent) WithState(policy StatePolicy) *PatchEvent {
 }
 
 // WithGroup returns a copy in the group with the given id, which the author chooses and which must be new to the log;
-// "" is no group.
+// "" means no group.
 func (p *PatchEvent) WithGroup(id string) *PatchEvent {
 	return p.set("group", func(p *PatchEvent) {
 		if p.group = &id; id == "" {

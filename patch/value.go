@@ -94,8 +94,8 @@ func (v *Value) UnmarshalJSON(text []byte) error {
 // String returns the value's JSON text.
 func (v Value) String() string { return string(v.json()) }
 
-// Clone returns the value with a text of its own. The value of an event's state delta is a part of the event's JSON, and
-// keeps all of that in memory.
+// Clone returns the value with its own copy of the text. Without it, a value of an event's state delta keeps the whole
+// event's JSON in memory.
 func (v Value) Clone() Value {
 	v.text = bytes.Clone(v.text)
 	return v

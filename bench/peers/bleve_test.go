@@ -20,7 +20,7 @@ import (
 	"github.com/patchlog-dev/patchlog/recall"
 )
 
-// bleveOptions say where an index is stored and what it contains.
+// bleveOptions are the storage and the contents of an index.
 type bleveOptions struct{ store, fields string } // constants below
 
 const (
@@ -105,8 +105,8 @@ func (x *bleveIndex) add(tb testing.TB, records []patch.Record) {
 	no(tb, x.opened.Batch(batch))
 }
 
-// exactly returns what an event is also found by verbatim, as in [recall.Index]: the identifiers in
-// its text and its ids, and the tools that it calls or answers.
+// exactly returns the texts by which an event is also found verbatim, as in [recall.Index]: the
+// identifiers in its text and its ids, and the tools that it calls or answers.
 func exactly(e *patch.Event, text string) (ids, tools []string) {
 	ids = append(slices.Collect(identifiers.FindAll(text)), e.ID(), e.InvocationID())
 	for p := range e.FunctionParts() {

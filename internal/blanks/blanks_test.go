@@ -49,7 +49,7 @@ func (l *log) revert(maxGrowth int, erased ...string) blanks.Plan {
 	return testlog.Must(blanks.Revert(l.view, o))(l)
 }
 
-// A blank summary is reverted if events behind it remain; a summary of summaries reveals these first.
+// A blank summary is reverted if it covers events that are not blank; a summary of summaries reveals these first.
 func TestRevert(t *testing.T) {
 	l := newLog(t)
 	l.summarise("s1", 0, 2)
@@ -67,7 +67,8 @@ func TestRevert(t *testing.T) {
 	testlog.Equal(t, "nothing is blank", len(plan.Reverts), 0)
 }
 
-// It stays if nothing behind it remains, if its group does something else too, or once the view has grown enough.
+// It stays if all covered events are blank, if its group does something else too, or once the view has grown
+// enough.
 func TestNotReverted(t *testing.T) {
 	l := newLog(t)
 	l.summarise("s1", 0, 2)

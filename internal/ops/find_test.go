@@ -11,7 +11,8 @@ import (
 )
 
 // An event or a patch is named by its id, by a unique prefix of it, or by a record's seq; an id that is a number takes
-// precedence over a seq. A turn is named by one of these, and says which. The error for a hidden event names its patch.
+// precedence over a seq. A turn is named by its invocation's id, by its number or by one of its records. The error for
+// a hidden event names its patch.
 func TestNames(t *testing.T) {
 	s := teststore.Memory(t, store.Options{})
 	key := store.Key{App: "a", User: "u", Session: "s"}

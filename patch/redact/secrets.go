@@ -183,8 +183,8 @@ func findAssigned(text string) [][]int {
 }
 
 // Cards finds payment card numbers: 13 to 19 digits, together or in groups with spaces or dashes, with an issuer's
-// prefix and a correct check digit. One in ten other numbers with such a prefix and length has a correct check digit by
-// chance.
+// prefix and a correct check digit. A random number with such a prefix and length has a correct check digit in one of
+// ten cases.
 func Cards() Pattern { return Pattern{Name: "card", Find: findCards} }
 
 var (

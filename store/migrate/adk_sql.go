@@ -54,7 +54,7 @@ type SQL struct {
 
 var _ Source = (*SQL)(nil)
 
-// OpenSQL returns a database as a source. It reads only, does not close db, and the database may be in
+// OpenSQL returns a database as a source. It only reads, does not close db, and the database may be in
 // use. The error matches [ErrSchema] if the tables are not known, and [ErrPickled] if they are of a
 // version of ADK for Python that did not write JSON.
 func OpenSQL(ctx context.Context, db *sql.DB, dialect Dialect, opts SQLOptions) (*SQL, error) {
@@ -71,7 +71,7 @@ func OpenSQL(ctx context.Context, db *sql.DB, dialect Dialect, opts SQLOptions) 
 	if err := s.recognise(ctx); err != nil {
 		return nil, err
 	}
-	return s, s.known(opts.IgnoreColumns)
+	return s, s.checkColumns(opts.IgnoreColumns)
 }
 
 // String returns the name of the service that wrote the tables.
@@ -198,15 +198,15 @@ func (s *SQL) session(ctx context.Context, key store.Key) (*Session, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.order(out, asText)
+	s.sortEvents(out, asText)
 	if mended > 0 {
 		out.Differences = append(out.Differences, Difference{What: present.Counted(mended, "event") + " with text that is not Unicode: replaced by U+FFFD"})
 	}
 	return out, nil
 }
 
-// order sorts events by time, as ADK does, and reports where that may give another order.
-func (s *SQL) order(session *Session, asText []string) {
+// sortEvents sorts events by time, as ADK does, and reports where that may give another order.
+func (s *SQL) sortEvents(session *Session, asText []string) {
 	events := session.Events
 	byTime := func(a, b *patch.Event) int { return a.Timestamp().Compare(b.Timestamp()) }
 	if !s.python && len(asText) == len(events) {

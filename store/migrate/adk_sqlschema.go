@@ -106,8 +106,8 @@ var (
 	sessionColumns = []string{"app_name", "user_id", "id", "state", "create_time", "update_time", "event_sequence"}
 )
 
-// known refuses missing tables and columns, and unknown columns.
-func (s *SQL) known(ignored []string) error {
+// checkColumns refuses missing tables and columns, and unknown columns.
+func (s *SQL) checkColumns(ignored []string) error {
 	events := slices.Clone(keyColumns)
 	for _, f := range s.fields() {
 		events = append(events, f.column)

@@ -64,7 +64,7 @@ func messages(b *beginning) (openAI, anthropic int) {
 }
 
 func readAnthropic(o obj, t *tree) []entry {
-	e := entry{place: true, goesOn: true, time: unixTime(o.get("ts"), 1000)}
+	e := entry{place: true, atLeaf: true, time: unixTime(o.get("ts"), 1000)}
 	if role := o.text("role"); role == "user" || role == "assistant" {
 		e.message(t, o)
 	}

@@ -119,7 +119,7 @@ func (r *claudeReader) prepare(units []unit) []unit {
 func (r *claudeReader) read(o obj, t *tree) []entry {
 	r.line++
 	agent, aside := o.text("agentId"), o.is("isSidechain")
-	e := entry{id: o.text("uuid"), time: o.time("timestamp"), said: json.RawMessage(cmp.Or(string(o.get("message")), "-"))}
+	e := entry{id: o.text("uuid"), time: o.time("timestamp"), original: json.RawMessage(cmp.Or(string(o.get("message")), "-"))}
 	if e.id != "" && !r.started {
 		r.started = true
 		if aside {

@@ -35,7 +35,7 @@ var codex = Format{
 type codexReader struct{ model string }
 
 func (r *codexReader) read(o obj, t *tree) []entry {
-	e := entry{place: true, goesOn: true, time: o.time("timestamp")}
+	e := entry{place: true, atLeaf: true, time: o.time("timestamp")}
 	item := o.object("payload")
 	switch o.text("type") {
 	case "":
@@ -69,7 +69,7 @@ func (e *entry) codexEvent(t *tree, item obj) {
 		e.Author, e.Interrupted = t.agent, true
 	case "thread_rolled_back":
 		turns, _ := strconv.Atoi(string(item.get("num_turns")))
-		e.parent, e.goesOn, e.moves = rolledBack(t.leaf, turns), false, true
+		e.parent, e.atLeaf, e.moves = rolledBack(t.leaf, turns), false, true
 	}
 }
 

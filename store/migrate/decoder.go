@@ -30,12 +30,12 @@ type decoder struct {
 
 	tree       *tree
 	unit       *unit
-	size       int                          // of all units, in bytes
-	weight     int                          // estimate of the records' memory during import
-	ids        map[string]bool              // used ids
-	says       map[string][sha256.Size]byte // by line id, the hash of the content
+	size       int // of all units, in bytes
+	weight     int // estimate of the records' memory during import
+	usedIDs    map[string]bool
+	hashes     map[string][sha256.Size]byte // by line id, the hash of the content
 	digest     [sha256.Size]byte            // of the current unit
-	made       map[string]int               // by purpose, the number of ids made for the current line
+	idCounts   map[string]int               // by purpose, the number of ids made for the current line
 	invocation string
 	report     report
 }
@@ -50,8 +50,8 @@ type reader struct {
 type entry struct {
 	eventJSON        // all fields except the content; the default author is the system
 	id        string // the unit's id, or ""
-	as        string // the id that other units use for it, if it differs
-	again     bool   // it replaces the unit's earlier content
+	alias     string // the id that other units use for it, if it differs
+	rewrites  bool   // it replaces the unit's earlier content
 	time      time.Time
 	role      string
 	parts     []part
@@ -59,14 +59,14 @@ type entry struct {
 	note      string // why it has no content, or what was done with it
 
 	// Position in the conversation's tree. An entry without place is not part of the tree.
-	place  bool
-	parent *node
-	goesOn bool            // its parent is the current leaf
-	said   json.RawMessage // content, to tell a copy from another line with the same id
-	moves  bool            // it becomes the leaf, even if its parent is not the leaf
-	piece  string          // id of the message that it is a piece of
-	calls  []string        // ids of the calls in it
-	known  []string        // ids of the calls that it answers
+	place    bool
+	parent   *node
+	atLeaf   bool            // its parent is the current leaf
+	original json.RawMessage // content, to tell a copy from another line with the same id
+	moves    bool            // it becomes the leaf, even if its parent is not the leaf
+	piece    string          // id of the message that it is a piece of
+	calls    []string        // ids of the calls in it
+	answered []string        // ids of the calls that it answers
 
 	// For compactions; see tree.covers.
 	compaction bool // the entry is a compaction
@@ -79,20 +79,20 @@ type entry struct {
 
 // report counts the findings of a decoder.
 type report struct {
-	Lines       int // lines that became events
-	Rewinds     int // times that the conversation continued from an earlier point
-	Compactions int // compactions whose summaries replace what they cover
-	Left        int // compactions kept as events, because what they cover is unknown
-	Encrypted   int // compactions kept as events, because only the provider can read them
-	Stay        int // visible events at the last of these
-	Again       int // messages that were written again with more content
-	Copies      int // repeated lines, kept without content
-	Namesakes   int // lines that reuse the id of an earlier line
-	Unreadable  int // lines that are not JSON, at least at their start
-	Mended      int // lines with text that was not Unicode
-	Unfinished  int // bytes of an incomplete last line, which was left out
-	Waiting     int // trailing lines whose parent is missing, which were left out
-	Untimed     int // events of a file without any times
+	Lines         int // lines that became events
+	Rewinds       int // times that the conversation continued from an earlier point
+	Compactions   int // compactions whose summaries replace what they cover
+	NotAdopted    int // compactions kept as events, because what they cover is unknown
+	Encrypted     int // compactions kept as events, because only the provider can read them
+	VisibleEvents int // visible events at the last of these
+	Rewritten     int // messages that were written again with more content
+	Copies        int // repeated lines, kept without content
+	ReusedIDs     int // lines that reuse the id of an earlier line
+	Unreadable    int // lines that are not JSON, at least at their start
+	Mended        int // lines with text that was not Unicode
+	Unfinished    int // bytes of an incomplete last line, which was left out
+	WithoutParent int // trailing lines whose parent is missing, which were left out
+	Untimed       int // events of a file without any times
 }
 
 // differences returns the report as text.
@@ -103,16 +103,16 @@ func (r report) differences() (all []Difference) {
 	}{
 		{r.Rewinds, present.Counted(r.Rewinds, "rewind") + ": the abandoned branch is hidden"},
 		{r.Compactions, present.Counted(r.Compactions, "compaction") + " adopted"},
-		{r.Left, present.Counted(r.Left, "compaction") + " not adopted and kept as events: what they cover is unknown"},
+		{r.NotAdopted, present.Counted(r.NotAdopted, "compaction") + " not adopted and kept as events: what they cover is unknown"},
 		{r.Encrypted, fmt.Sprintf("%s not adopted: the provider keeps this summary encrypted; its %s visible: 'patchlog compact KEY' shortens them",
-			present.Counted(r.Encrypted, "compaction"), map[bool]string{true: "1 record stays", false: present.Counted(r.Stay, "record") + " stay"}[r.Stay == 1])},
-		{r.Again, present.Counted(r.Again, "message") + " written again with more content: the earlier version is hidden"},
+			present.Counted(r.Encrypted, "compaction"), map[bool]string{true: "1 record stays", false: present.Counted(r.VisibleEvents, "record") + " stay"}[r.VisibleEvents == 1])},
+		{r.Rewritten, present.Counted(r.Rewritten, "message") + " written again with more content: the earlier version is hidden"},
 		{r.Copies, present.Counted(r.Copies, "line") + " repeated, and kept without content"},
-		{r.Namesakes, present.Counted(r.Namesakes, "line") + " with the id of an earlier line and other content: given new ids"},
+		{r.ReusedIDs, present.Counted(r.ReusedIDs, "line") + " with the id of an earlier line and other content: given new ids"},
 		{r.Unreadable, present.Counted(r.Unreadable, "line") + " with invalid JSON, which is kept without content"},
 		{r.Mended, present.Counted(r.Mended, "line") + " with text that is not Unicode: replaced by U+FFFD"},
 		{r.Untimed, "the file has no times: events get the time of the import"},
-		{r.Waiting, present.Counted(r.Waiting, "line") + " at the end left out: their parent is not written yet"},
+		{r.WithoutParent, present.Counted(r.WithoutParent, "line") + " at the end left out: their parent is not written yet"},
 		{r.Unfinished, "the last line is incomplete and was left out"},
 	} {
 		if d.n > 0 {
@@ -127,7 +127,7 @@ func (r report) differences() (all []Difference) {
 // is not JSON becomes an event without content. A record without a time gets that of the next record that has one,
 // or else of the last one. The error is a *[patch.LineError].
 func (d *decoder) decode(units []unit) ([]patch.Record, error) {
-	d.tree, d.ids, d.says = newTree(d.format.Name), map[string]bool{}, map[string][sha256.Size]byte{}
+	d.tree, d.usedIDs, d.hashes = newTree(d.format.Name), map[string]bool{}, map[string][sha256.Size]byte{}
 	d.tree.newID = d.newID
 	r := d.format.reader()
 	for i := range units {
@@ -146,7 +146,7 @@ func (d *decoder) decode(units []unit) ([]patch.Record, error) {
 	if r.prepare != nil {
 		units = r.prepare(units)
 	}
-	d.report.Waiting = all - len(units)
+	d.report.WithoutParent = all - len(units)
 	for _, u := range units {
 		d.size += len(u.text)
 	}
@@ -154,7 +154,7 @@ func (d *decoder) decode(units []unit) ([]patch.Record, error) {
 	read := 0
 	for i := range units {
 		if d.digest = sha256.Sum256(units[i].text); i == 0 || units[i].number != d.unit.number {
-			d.made = map[string]int{}
+			d.idCounts = map[string]int{}
 		}
 		d.unit = &units[i]
 		if err := d.next(r); err != nil {
@@ -185,7 +185,7 @@ func (d *decoder) next(r reader) error {
 		entries = nil
 		if o := parse(d.unit.json); o != nil {
 			for _, e := range r.read(o, d.tree) {
-				entries = append(entries, e.separate(d.tree)...)
+				entries = append(entries, e.splitResults(d.tree)...)
 			}
 		}
 		if len(entries) == 0 {
@@ -267,10 +267,10 @@ var idSpace = uuid.MustParse("b5a0b3a6-6f0e-5a51-9a0e-4a2f8f2d7c30")
 // equal lines.
 func (d *decoder) newID(what string) string {
 	for {
-		name := append(fmt.Appendf(nil, "%d %s %d:", d.unit.number, what, d.made[what]), d.digest[:]...)
-		d.made[what]++
-		if id := uuid.NewSHA1(idSpace, name).String(); !d.ids[id] {
-			d.ids[id] = true
+		name := append(fmt.Appendf(nil, "%d %s %d:", d.unit.number, what, d.idCounts[what]), d.digest[:]...)
+		d.idCounts[what]++
+		if id := uuid.NewSHA1(idSpace, name).String(); !d.usedIDs[id] {
+			d.usedIDs[id] = true
 			return id
 		}
 	}
@@ -281,16 +281,16 @@ func (d *decoder) add(e entry, first bool) error {
 	if len(e.id) > patch.MaxIDBytes {
 		e.id = ""
 	}
-	if e.said == nil {
-		e.said = d.unit.json
+	if e.original == nil {
+		e.original = d.unit.json
 	}
-	switch said := sha256.Sum256(e.said); {
+	switch said := sha256.Sum256(e.original); {
 	case e.id == "":
-	case !d.ids[e.id]:
-		d.says[e.id] = said
-	case d.says[e.id] != said:
-		e.as, e.id = e.id, ""
-		d.report.Namesakes++
+	case !d.usedIDs[e.id]:
+		d.hashes[e.id] = said
+	case d.hashes[e.id] != said:
+		e.alias, e.id = e.id, ""
+		d.report.ReusedIDs++
 	default:
 		e = entry{eventJSON: eventJSON{Author: e.Author, Branch: e.Branch}, time: e.time, note: "copy"}
 		d.report.Copies++
@@ -299,7 +299,7 @@ func (d *decoder) add(e entry, first bool) error {
 	if id == "" {
 		id = d.newID("event")
 	}
-	d.ids[id] = true
+	d.usedIDs[id] = true
 	if e.prompt || d.invocation == "" {
 		d.invocation = id
 	}
@@ -314,12 +314,12 @@ func (d *decoder) add(e entry, first bool) error {
 	case n != nil && n.summary:
 		d.report.Compactions++
 	case e.encrypted:
-		d.report.Encrypted, d.report.Stay = d.report.Encrypted+1, d.tree.view.Len()-1
+		d.report.Encrypted, d.report.VisibleEvents = d.report.Encrypted+1, d.tree.view.Len()-1
 	case e.compaction:
-		d.report.Left++
+		d.report.NotAdopted++
 	}
-	if e.again {
-		d.report.Again++
+	if e.rewrites {
+		d.report.Rewritten++
 	} else if slices.ContainsFunc(d.tree.logged[before:], func(r patch.Record) bool { return r.Patch != nil && r.Patch.Type() != patch.Summarise }) {
 		d.report.Rewinds++
 	}

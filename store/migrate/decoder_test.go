@@ -342,7 +342,7 @@ func TestClaudeCode(t *testing.T) {
 }
 
 func TestCodex(t *testing.T) {
-	records := reads(t, "codex", codex, "019a2d7a-4444-78b1-b7cc-a45d62a89cd5", report{Lines: 27, Rewinds: 1, Compactions: 1, Encrypted: 1, Stay: 3}, []string{
+	records := reads(t, "codex", codex, "019a2d7a-4444-78b1-b7cc-a45d62a89cd5", report{Lines: 27, Rewinds: 1, Compactions: 1, Encrypted: 1, VisibleEvents: 3}, []string{
 		"codex/user: Why does the clock run backwards? Another model began this task. The clock was fixed and counts in seconds.",
 		"user/user: Thanks.",
 		"codex/model: You are welcome.",
@@ -511,10 +511,10 @@ func checkFuzz(t *testing.T, format Format, data []byte) {
 		return
 	}
 	view(t, records)
-	if d.report.Waiting == 0 {
+	if d.report.WithoutParent == 0 {
 		sameLines(t, data, records)
 	}
-	testlog.Equal(t, "lines", d.report.Lines+d.report.Waiting, len(linesOf(data)))
+	testlog.Equal(t, "lines", d.report.Lines+d.report.WithoutParent, len(linesOf(data)))
 	ids := map[string]bool{}
 	for _, r := range records {
 		for id := range r.IDs() {
@@ -585,7 +585,7 @@ func TestOddLines(t *testing.T) {
 		"user/user: half a \uFFFD pair", "user/user: twice", "user/user: not \uFFFD Unicode", "user/user: deep",
 		`pi/model: call t f{"arguments":[1]}`, `pi/user: response t f{"result":{"type":"odd"}}`, "pi/model: other types", "user/user: another a", "user/user: behind it",
 	})
-	if r := d.report; r.Unreadable != 1 || r.Namesakes != 1 || r.Lines != len(odd)+1 {
+	if r := d.report; r.Unreadable != 1 || r.ReusedIDs != 1 || r.Lines != len(odd)+1 {
 		t.Errorf("%+v", r)
 	}
 }
@@ -655,7 +655,7 @@ func TestPreservedMessages(t *testing.T) {
 			records, d := read(t, claudeCode, []byte(c.data))
 			check(t, shown(view(t, records)), c.want)
 			sameLines(t, []byte(c.data), records)
-			if d.report.Compactions == 0 || d.report.Left > 0 {
+			if d.report.Compactions == 0 || d.report.NotAdopted > 0 {
 				t.Errorf("%+v", d.report)
 			}
 		})
@@ -737,7 +737,7 @@ func TestRules(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			records, d := read(t, c.format, []byte(c.data))
 			check(t, says(view(t, records)), c.says)
-			if d.tree.session != c.session || d.report.Left != c.left {
+			if d.tree.session != c.session || d.report.NotAdopted != c.left {
 				t.Errorf("session %q, %+v", d.tree.session, d.report)
 			}
 			for id, why := range c.because {

@@ -47,7 +47,7 @@ func readGemini(o obj, t *tree) []entry {
 	}
 	e := geminiMessage(o, t)
 	if n := t.nodes[e.id]; n != nil { // a message is written again when its calls have results
-		e.as, e.id, e.parent, e.goesOn, e.moves, e.again = e.id, "", n.parent, false, true, true
+		e.alias, e.id, e.parent, e.atLeaf, e.moves, e.rewrites = e.id, "", n.parent, false, true, true
 	}
 	return []entry{e}
 }
@@ -71,7 +71,7 @@ func replaceHistory(history []json.RawMessage, t *tree) []entry {
 			continue
 		}
 		e := geminiMessage(o, t)
-		e.id, e.as = "", e.id
+		e.id, e.alias = "", e.id
 		entries = append(entries, e)
 	}
 	if entries[0].parent = t.leaf; same < len(way) {
@@ -82,7 +82,7 @@ func replaceHistory(history []json.RawMessage, t *tree) []entry {
 
 // geminiMessage makes an entry of a message: its content, its calls and their results.
 func geminiMessage(o obj, t *tree) entry {
-	e := entry{id: o.text("id"), time: o.time("timestamp"), place: true, goesOn: true}
+	e := entry{id: o.text("id"), time: o.time("timestamp"), place: true, atLeaf: true}
 	content := o.first("content", "parts")
 	switch e.Author = t.agent; cmp.Or(o.text("type"), o.text("role")) {
 	case "user":
@@ -117,7 +117,7 @@ func (e *entry) geminiResult(t *tree, c obj) {
 	answer := genaiParts(result)
 	if i := slices.IndexFunc(answer, func(p part) bool { return p.Response != nil }); i >= 0 {
 		answer[i].Response.ID, answer[i].Response.Name = id, c.text("name")
-		e.known, e.parts = append(e.known, id), append(e.parts, answer...)
+		e.answered, e.parts = append(e.answered, id), append(e.parts, answer...)
 		return
 	}
 	if len(answer) == 0 {

@@ -223,11 +223,11 @@ func TestOutOfProportion(t *testing.T) {
 	}
 	// Ids for many pieces of one line are made without a search.
 	var d decoder
-	d.unit, d.ids, d.made = &unit{number: 1}, map[string]bool{}, map[string]int{}
+	d.unit, d.usedIDs, d.idCounts = &unit{number: 1}, map[string]bool{}, map[string]int{}
 	for range 3 {
 		d.newID("event")
 	}
-	testlog.Equal(t, "ids tried", d.made["event"], 3)
+	testlog.Equal(t, "ids tried", d.idCounts["event"], 3)
 	_, err := OpenFile([]byte("\xff\xfe{\x00}\x00"), FileOptions{Name: "file"})
 	if err == nil || !strings.Contains(err.Error(), "it is in UTF-16; write it in UTF-8") {
 		t.Error(err)

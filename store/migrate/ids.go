@@ -31,8 +31,8 @@ func idsAfter(key store.Key, seq uint64) func() string {
 	}
 }
 
-// identified returns the events of a session to be logged, each with a unique id.
-func identified(s *Session) (events []*patch.Event, differences []Difference, err error) {
+// withUniqueIDs returns the events of a session to be logged, each with a unique id.
+func withUniqueIDs(s *Session) (events []*patch.Event, differences []Difference, err error) {
 	first := map[string]int{}
 	untimed := 0
 	for i, e := range s.Events {

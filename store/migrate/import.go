@@ -14,8 +14,8 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// file imports a session file, or a text, into the target.
-func (m *migration) file(ctx context.Context, s *Session, r *Result) error {
+// importFile imports a session file, or a text, into the target.
+func (m *migration) importFile(ctx context.Context, s *Session, r *Result) error {
 	text, differences := s.log, r.Differences
 	r.Differences = nil // differences are reported only if records are added
 	if text == nil {
@@ -23,7 +23,7 @@ func (m *migration) file(ctx context.Context, s *Session, r *Result) error {
 		if err != nil || missing == nil {
 			return err
 		}
-		if text, err = textOfRecords(ctx, missing); err != nil {
+		if text, err = recordsText(ctx, missing); err != nil {
 			return err
 		}
 	}
@@ -102,7 +102,7 @@ func (m *migration) missing(ctx context.Context, s *Session, r *Result) (iter.Se
 			return nil, err
 		}
 		i, known := place[rec.ID()]
-		here := known && i == n && isThere(rec, s.Records[i])
+		here := known && i == n && isSameRecord(rec, s.Records[i])
 		isLine := false
 		if !here && n < len(s.Records) {
 			_, isLine = lineOf(rec)
@@ -148,8 +148,8 @@ func (m *migration) missing(ctx context.Context, s *Session, r *Result) (iter.Se
 	}, nil
 }
 
-// isThere reports whether a logged record equals one of a file: both store the same line, or both are the same.
-func isThere(logged, offered patch.Record) bool {
+// isSameRecord reports whether a logged record equals one of a file: both store the same line, or both are the same.
+func isSameRecord(logged, offered patch.Record) bool {
 	a, b := lineEvent(logged), lineEvent(offered)
 	if a == nil || b == nil {
 		return logged.Patch != nil && offered.Patch != nil
@@ -163,8 +163,8 @@ func isThere(logged, offered patch.Record) bool {
 	return ok && same && bytes.Equal(line.bytes(), other.bytes()) || !ok && !same && patch.Same(logged, offered)
 }
 
-// textOfRecords writes records as a text to import.
-func textOfRecords(ctx context.Context, records iter.Seq2[patch.Record, error]) (*store.Text, error) {
+// recordsText writes records as a text to import.
+func recordsText(ctx context.Context, records iter.Seq2[patch.Record, error]) (*store.Text, error) {
 	out, in := io.Pipe()
 	defer out.Close()
 	go func() {

@@ -22,8 +22,8 @@ type Input struct {
 	Folder string // the folder that was named in place of the file; empty if the file was named
 }
 
-// Inputs returns the inputs that names stand for: all files in a folder, except in .git; the files that match a pattern,
-// as [filepath.Glob] reads it; or the name itself.
+// Inputs expands names: a folder to all files in it, except in .git; a pattern to the files that match it, as
+// [filepath.Glob] does; and any other name to itself.
 func Inputs(names []string) (inputs []Input) {
 	for _, name := range names {
 		found := []string{name}
@@ -53,7 +53,7 @@ func Inputs(names []string) (inputs []Input) {
 	return inputs
 }
 
-// Openers open what [RunAll] reads and writes.
+// Openers open the inputs and the target of [RunAll].
 type Openers struct {
 	// Source opens an input. If the source is an [io.Closer], RunAll closes it.
 	Source func(ctx context.Context, in Input) (Source, error)

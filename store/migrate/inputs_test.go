@@ -24,7 +24,7 @@ func writeFiles(t *testing.T, texts map[string]string) {
 
 const aQuestion = `{"role":"user","content":"Which day is it?"}`
 
-// A folder stands for the files in it, a pattern for those that match it, and any other name for itself.
+// A folder expands to its files, a pattern to the matching files, and any other name to itself.
 func TestInputs(t *testing.T) {
 	t.Chdir(t.TempDir())
 	writeFiles(t, map[string]string{"logs/.git/HEAD": "x", "logs/a/b.jsonl": "x", "logs/c.jsonl": "x", "d1.json": "x", "d2.json": "x"})
@@ -49,8 +49,8 @@ func migrateAll(t *testing.T, target func(context.Context) (*store.Store, error)
 	return report, failed, err
 }
 
-// Files of no known format are listed, and so are those in folders that cannot be opened. A file that was named and not
-// read is a failure. The other files are migrated.
+// Files of unknown format and folders that cannot be opened are listed. A file that was named but not read is a
+// failure. The other files are migrated.
 func TestRunAll(t *testing.T) {
 	t.Chdir(t.TempDir())
 	writeFiles(t, map[string]string{"logs/a.jsonl": aQuestion, "logs/one.txt": "words", "logs/two.txt": "words", "b.jsonl": aQuestion, "notes.txt": "words"})

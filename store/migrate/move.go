@@ -6,18 +6,18 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// move makes to the leaf; nil means the start. It hides events beside the path to it and makes
-// those on the path visible. Entries without content are ignored.
+// move makes the node to the new leaf; nil means the start. It hides events off the path to it and
+// makes those on the path visible. Entries without content are ignored.
 func (t *tree) move(to *node, at entry) error {
 	if to == t.leaf {
 		return nil
 	}
-	t.way = map[*node]bool{}
-	ancestor, first, err := t.walk(to)
+	t.onPath = map[*node]bool{}
+	ancestor, first, err := t.markPaths(to)
 	if err != nil {
 		return err
 	}
-	back, err := t.takeBack(first, at)
+	back, err := t.revertChanges(first, at)
 	if err != nil {
 		return err
 	}
@@ -25,10 +25,10 @@ func (t *tree) move(to *node, at entry) error {
 	if ancestor != nil {
 		behind = ancestor.line
 	}
-	if back > 0 && back <= behind { // restored events may be beside the common path
+	if back > 0 && back <= behind { // restored events may be off the common path
 		behind = back - 1
 		for n := ancestor; n != nil; n = n.parent {
-			t.way[n] = true
+			t.onPath[n] = true
 		}
 		if ancestor != nil {
 			if err := t.step(ancestor.depth); err != nil {
@@ -36,27 +36,27 @@ func (t *tree) move(to *node, at entry) error {
 			}
 		}
 	}
-	if err := t.cut(behind, at); err != nil {
+	if err := t.hideOffPath(behind, at); err != nil {
 		return err
 	}
 	if to == nil || to.last == nil || to.last.change > 0 {
 		return nil
 	}
-	return t.again(to.last, at)
+	return t.reinsertSummary(to.last, at)
 }
 
-// again inserts a reverted summary again, with another id.
-func (t *tree) again(n *node, at entry) error {
-	count, _, err := t.covers(n.brings.kept, n.brings.strict, n.line)
+// reinsertSummary inserts a reverted summary again, with another id.
+func (t *tree) reinsertSummary(n *node, at entry) error {
+	count, _, err := t.covers(n.inserts.kept, n.inserts.strict, n.line)
 	if err != nil || count == 0 {
 		return err
 	}
-	if err := t.step(patch.Record{Event: n.brings.event}.Size()); err != nil {
+	if err := t.step(patch.Record{Event: n.inserts.event}.Size()); err != nil {
 		return err
 	}
 	e, err := patch.NewEvent(patch.Fields{
-		ID: t.newID("summary again"), InvocationID: n.brings.event.InvocationID(), Author: n.brings.event.Author(),
-		Timestamp: n.brings.event.Timestamp(), Content: n.brings.event.Content(),
+		ID: t.newID("summary again"), InvocationID: n.inserts.event.InvocationID(), Author: n.inserts.event.Author(),
+		Timestamp: n.inserts.event.Timestamp(), Content: n.inserts.event.Content(),
 	})
 	if err != nil {
 		return err
@@ -66,19 +66,19 @@ func (t *tree) again(n *node, at entry) error {
 	return t.summarise(n, count, e, didRewind, at)
 }
 
-// walk marks the paths from the leaf and from to up to their common ancestor. It returns the
+// markPaths marks the paths from the leaf and from to up to their common ancestor. It returns the
 // ancestor and the number of the first change that contradicts the new path, or 0.
-func (t *tree) walk(to *node) (ancestor *node, first int, err error) {
+func (t *tree) markPaths(to *node) (ancestor *node, first int, err error) {
 	a, b := t.leaf, to
 	steps := 0
 	for a != b {
 		steps++
 		var change int
 		if b == nil || a != nil && a.depth >= b.depth {
-			t.way[a], change = false, a.change
+			t.onPath[a], change = false, a.change
 			a = a.parent
 		} else {
-			t.way[b], change = true, b.hidden
+			t.onPath[b], change = true, b.hidden
 			b = b.parent
 		}
 		if change > 0 && (first == 0 || change < first) {
@@ -88,9 +88,9 @@ func (t *tree) walk(to *node) (ancestor *node, first int, err error) {
 	return a, first, t.step(steps)
 }
 
-// takeBack reverts the changes from number first on; 0 means none. It returns the first line of the
+// revertChanges reverts the changes from number first on; 0 means none. It returns the first line of the
 // restored events, or 0 if there are none.
-func (t *tree) takeBack(first int, at entry) (line int, err error) {
+func (t *tree) revertChanges(first int, at entry) (line int, err error) {
 	if first == 0 {
 		return 0, nil
 	}
@@ -122,9 +122,9 @@ func (t *tree) takeBack(first int, at entry) (line int, err error) {
 	return line, nil
 }
 
-// cut hides the events after a line that have content and are not on the new path, including events
+// hideOffPath hides the events after a line that have content and are not on the new path, including events
 // without content between them.
-func (t *tree) cut(behind int, at entry) error {
+func (t *tree) hideOffPath(behind int, at entry) error {
 	begin := t.view.Len()
 	for ; begin > 0; begin-- {
 		n := t.events[t.view.At(begin-1).ID()]
@@ -146,7 +146,7 @@ func (t *tree) cut(behind int, at entry) error {
 		switch {
 		case n == nil:
 		case t.keeps(n, behind):
-			t.way[n] = true
+			t.onPath[n] = true
 			open = false
 		case n.content && !open:
 			runs = append(runs, run{i, 1, []*node{n}})
@@ -189,14 +189,14 @@ func (t *tree) changed(c change) {
 // a response of a node that stays. A message may come in pieces, whose calls are answered
 // separately.
 func (t *tree) keeps(n *node, behind int) bool {
-	if t.way[n] {
+	if t.onPath[n] {
 		return true
 	}
 	stays := func(other *node) bool {
 		if other == nil || other == n || other.hidden > 0 {
 			return false
 		}
-		onWay, passed := t.way[other]
+		onWay, passed := t.onPath[other]
 		return onWay || !passed && other.line <= behind
 	}
 	return stays(t.pieces[n.piece]) || slices.ContainsFunc(n.callers, stays)

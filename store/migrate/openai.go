@@ -24,7 +24,7 @@ func responseMessage(o obj) obj {
 }
 
 func readChat(o obj, t *tree) []entry {
-	e := entry{place: true, goesOn: true}
+	e := entry{place: true, atLeaf: true}
 	if choices := o.list("choices"); len(choices) > 0 {
 		said := parse(choices[0]).object("message")
 		e.message(t, said)
@@ -101,7 +101,7 @@ func readResponses(o obj, t *tree) (entries []entry) {
 		}
 	}
 	for _, item := range items {
-		e := entry{place: true, goesOn: true}
+		e := entry{place: true, atLeaf: true}
 		e.item(t, item)
 		if role := item.text("role"); role == "system" || role == "developer" {
 			e.message(t, item)

@@ -27,7 +27,7 @@ func readOpencode(o obj, t *tree) []entry {
 		parts = append(parts, block{parse(text), text})
 	}
 	t.session = cmp.Or(t.session, info.text("sessionID"))
-	e := entry{id: info.text("id"), place: true, goesOn: true, time: unixTime(info.get("time.created"), 1000), role: "user"}
+	e := entry{id: info.text("id"), place: true, atLeaf: true, time: unixTime(info.get("time.created"), 1000), role: "user"}
 	e.Author = t.agent
 	switch info.text("role") {
 	case "user": // the program adds texts of its own

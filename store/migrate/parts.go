@@ -228,7 +228,7 @@ func (e *entry) answer(t *tree, id, name string, content json.RawMessage, failed
 	case len(texts) > 1:
 		r.Response[under] = texts
 	}
-	e.known, e.parts = append(e.known, id), append(e.parts, part{Response: r})
+	e.answered, e.parts = append(e.answered, id), append(e.parts, part{Response: r})
 }
 
 // message reads a message in the form that several APIs share, with a role and a content, into the entry.
@@ -257,9 +257,9 @@ func (e *entry) answers() bool {
 	return slices.ContainsFunc(e.parts, func(p part) bool { return p.Response != nil })
 }
 
-// separate splits a model's entry that includes results of its calls into several, since the results are not the
+// splitResults splits a model's entry that includes results of its calls into several, since the results are not the
 // model's.
-func (e entry) separate(t *tree) (all []entry) {
+func (e entry) splitResults(t *tree) (all []entry) {
 	if e.role != "model" || !e.answers() {
 		return []entry{e}
 	}
@@ -270,11 +270,11 @@ func (e entry) separate(t *tree) (all []entry) {
 		}
 		next := e
 		if !first {
-			next = entry{time: e.time, role: "model", place: e.place, goesOn: e.place, eventJSON: eventJSON{Author: e.Author, Branch: e.Branch, ModelVersion: e.ModelVersion}}
+			next = entry{time: e.time, role: "model", place: e.place, atLeaf: e.place, eventJSON: eventJSON{Author: e.Author, Branch: e.Branch, ModelVersion: e.ModelVersion}}
 		}
 		if next.parts, rest = rest[:n:n], rest[n:]; next.parts[0].Response != nil {
 			next.role, next.Author, next.ModelVersion = "user", t.agent, ""
-			next.known = e.known
+			next.answered = e.answered
 		}
 		all = append(all, next)
 	}

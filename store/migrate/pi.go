@@ -39,11 +39,11 @@ func readPi(o obj, t *tree) []entry {
 	case "message":
 		e.piMessage(t, o.object("message"))
 	case "custom_message":
-		e.aside(t, o.get("content"))
+		e.programText(t, o.get("content"))
 	case "branch_summary":
-		e.aside(t, o.get("summary"))
+		e.programText(t, o.get("summary"))
 	case "compaction": // covers what is before the first kept entry
-		e.aside(t, o.get("summary"))
+		e.programText(t, o.get("summary"))
 		e.compaction = true
 		first := t.nodes[o.text("firstKeptEntryId")]
 		if i, err := strconv.Atoi(string(o.get("firstKeptEntryIndex"))); first == nil && err == nil && i >= 0 && i < len(t.entries) {
@@ -56,8 +56,8 @@ func readPi(o obj, t *tree) []entry {
 	return []entry{e}
 }
 
-// aside adds a text that the program wrote for the model.
-func (e *entry) aside(t *tree, content json.RawMessage) {
+// programText adds a text that the program wrote for the model.
+func (e *entry) programText(t *tree, content json.RawMessage) {
 	e.Author, e.role = t.agent, "user"
 	e.say(t, content)
 }
@@ -73,9 +73,9 @@ func (e *entry) piMessage(t *tree, o obj) {
 			e.role, e.prompt, e.parts = "user", true, []part{{Text: quote(ranInPi(o))}}
 		}
 	case "custom", "hookMessage":
-		e.aside(t, o.get("content"))
+		e.programText(t, o.get("content"))
 	case "branchSummary", "compactionSummary":
-		e.aside(t, o.get("summary"))
+		e.programText(t, o.get("summary"))
 	}
 }
 

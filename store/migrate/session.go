@@ -24,15 +24,15 @@ func (m *migration) session(ctx context.Context, s *Session) (Result, error) {
 	case s.store != nil:
 		return r, m.copy(ctx, s, &r)
 	case s.log != nil || s.Records != nil:
-		err := m.file(ctx, s, &r)
+		err := m.importFile(ctx, s, &r)
 		if s.fileKey != (store.Key{}) && s.nothingInCommon {
 			s.Key, s.fileKey = s.fileKey, store.Key{}
 			r = Result{Key: s.Key, Differences: append(slices.Clone(s.Differences), Difference{What: "another file has the session's id: the session is named after the file"})}
-			err = m.file(ctx, s, &r)
+			err = m.importFile(ctx, s, &r)
 		}
 		return r, err
 	}
-	events, differences, err := identified(s)
+	events, differences, err := withUniqueIDs(s)
 	r.Differences = append(r.Differences, differences...)
 	if err != nil {
 		return r, err
@@ -42,8 +42,8 @@ func (m *migration) session(ctx context.Context, s *Session) (Result, error) {
 	if err != nil && !errors.Is(err, store.ErrNotFound) {
 		return r, err
 	}
-	inOrderOf(have, events)
-	rest, open := apart(have, events)
+	sortLike(have, events)
+	rest, open := splitCarried(have, events)
 	missing, ahead, err := compare(rest, open)
 	if err != nil {
 		return r, fmt.Errorf("session %s: %w", s.Key, err)
@@ -54,7 +54,7 @@ func (m *migration) session(ctx context.Context, s *Session) (Result, error) {
 	}
 	defer func() { m.seen[s.Key] = true }()
 	if there && len(missing) == 0 {
-		if same, err := m.same(ctx, s, &r); err != nil || same {
+		if same, err := m.hasSourceState(ctx, s, &r); err != nil || same {
 			if left := lostPatches(s, open, nil); same && err == nil && len(left) > 0 {
 				r.Err = &UntranslatedError{s.Key, left}
 			}
@@ -91,8 +91,8 @@ func (m *migration) session(ctx context.Context, s *Session) (Result, error) {
 	return r, nil
 }
 
-// same reports whether a session that has all events of the source needs no event to set its state.
-func (m *migration) same(ctx context.Context, s *Session, r *Result) (bool, error) {
+// hasSourceState reports whether a session that has all events of the source needs no event to set its state.
+func (m *migration) hasSourceState(ctx context.Context, s *Session, r *Result) (bool, error) {
 	there, err := m.target.Get(ctx, s.Key)
 	if err != nil {
 		return false, err
@@ -124,8 +124,8 @@ func logOf(ctx context.Context, s *store.Store, key store.Key) (records []patch.
 	return records, nil
 }
 
-// inOrderOf sorts events with equal times, whose order a source may not know, into the order of an existing log.
-func inOrderOf(have []patch.Record, events []*patch.Event) {
+// sortLike sorts events with equal times, whose order a source may not know, into the order of an existing log.
+func sortLike(have []patch.Record, events []*patch.Event) {
 	if len(have) == 0 {
 		return
 	}
@@ -163,7 +163,7 @@ func compare(have []patch.Record, events []*patch.Event) (missing []*patch.Event
 				return nil, false, fmt.Errorf("%w: record %d is event %q with another content than in the source", store.ErrConflict, r.Seq, r.ID())
 			}
 			i++
-		case ours(r):
+		case isMigrationRecord(r):
 		case i < len(events):
 			return nil, false, fmt.Errorf("%w: record %d is %q, where the source has event %q", store.ErrConflict, r.Seq, r.ID(), events[i].ID())
 		default:

@@ -66,7 +66,7 @@ func (m *migration) copyShared(ctx context.Context, d *database) error {
 	for _, status := range []Status{Created, Extended, Unchanged, Ahead} {
 		taken += m.report.Sessions[status]
 	}
-	if errors.Is(err, store.ErrNotFound) && taken == 0 { // no session was copied, so there is no scope
+	if errors.Is(err, store.ErrNotFound) && taken == 0 { // no session was copied, so the scope does not exist
 		m.report.SharedErr, err = err, nil
 	}
 	return err

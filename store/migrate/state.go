@@ -24,8 +24,8 @@ const (
 	adoptedKey   = "adopted" // key of patches that adopt a compaction record
 )
 
-// ours reports whether a migration added a record to the source's events.
-func ours(r patch.Record) bool {
+// isMigrationRecord reports whether a migration added a record to the source's events.
+func isMigrationRecord(r patch.Record) bool {
 	if r.Patch != nil {
 		said, _ := r.Patch.CustomMetadata()[metadataKey].(map[string]any)
 		_, adopted := said[adoptedKey].(string)
@@ -68,7 +68,7 @@ func compareState(v fold.View, state map[string]patch.Value, rewinds []*patch.Ev
 		want := state[key]
 		value, ok := have[key]
 		switch {
-		case ok && alike(value, want):
+		case ok && equalAsFloats(value, want):
 			continue
 		case statekey.ScopeOf(key) != statekey.Session:
 			differs(key, "the state of a session has no key with this prefix; it is left out")
@@ -133,9 +133,9 @@ func (b *builder) stateEvent(events int, delta map[string]patch.Value) (*patch.E
 	return adkjson.ParseEvent(text)
 }
 
-// alike reports whether two values are equal, or become equal when ADK's services read the numbers of
+// equalAsFloats reports whether two values are equal, or become equal when ADK's services read the numbers of
 // a state as float64 and write them again. The event's value is then the exact one.
-func alike(a, b patch.Value) bool {
+func equalAsFloats(a, b patch.Value) bool {
 	if a.Equal(b) {
 		return true
 	}

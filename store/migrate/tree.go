@@ -23,11 +23,11 @@ type node struct {
 	piece   string
 	callers []*node // nodes of the calls that it answers
 
-	hidden int   // number of the change that hides it, from 1; 0 if it is not hidden or has no content
-	change int   // of a summary: number of its change; 0 if that was reverted
-	before *node // the summary that kept it
-	last   *node // the newest summary on its path, including itself
-	brings *summary
+	hidden  int   // number of the change that hides it, from 1; 0 if it is not hidden or has no content
+	change  int   // of a summary: number of its change; 0 if that was reverted
+	keptBy  *node // the summary that kept it
+	last    *node // the newest summary on its path, including itself
+	inserts *summary
 }
 
 // summary is the content of a summary node.
@@ -49,8 +49,7 @@ type change struct {
 // are those on that path.
 //
 // To change the leaf, changes are reverted, newest first, until none hides a node of the new path or is a summary
-// beside it. Then events beside the new path are cut, and the newest summary on it is inserted again if it was
-// reverted.
+// off it. Then events off the new path are cut, and the newest summary on it is inserted again if it was reverted.
 type tree struct {
 	view    fold.View
 	nodes   map[string]*node  // by entry id
@@ -62,7 +61,7 @@ type tree struct {
 	names   map[string]string // names of functions by call id
 	leaf    *node
 	changes []change
-	way     map[*node]bool // the nodes that the last move visited: true if on the new path, false if on the old one
+	onPath  map[*node]bool // the nodes that the last move visited: true if on the new path, false if on the old one
 	steps   int
 	size    int                      // of the file, in bytes
 	agent   string                   // the author of the program's own events
@@ -99,8 +98,8 @@ func (t *tree) step(n int) error {
 // find returns the node that a line refers to by an id, or nil.
 func (t *tree) find(id string) *node {
 	n := t.nodes[id]
-	if n != nil && n.before != nil {
-		return n.before // children of a kept message follow the summary
+	if n != nil && n.keptBy != nil {
+		return n.keptBy // children of a kept message follow the summary
 	}
 	return n
 }
@@ -174,7 +173,7 @@ func (t *tree) covers(kept []*node, strict bool, line int) (count int, why strin
 // add adds an entry, whose event is made by event, and returns its node, or nil if it has no place in the tree.
 func (t *tree) add(e entry, line int, event func(entry) (*patch.Event, error)) (*node, error) {
 	t.fresh = len(t.logged)
-	if e.goesOn {
+	if e.atLeaf {
 		e.parent = t.leaf
 	}
 	if e.place && e.moves {
@@ -209,7 +208,7 @@ func (t *tree) add(e entry, line int, event func(entry) (*patch.Event, error)) (
 		eventID: ev.ID(), parent: e.parent, line: line,
 		content: ev.SaysSomething(), prompt: e.prompt, summary: count > 0 && ev.SaysSomething(), piece: e.piece,
 	}
-	for _, id := range e.known {
+	for _, id := range e.answered {
 		if caller := t.callers[id]; caller != nil {
 			n.callers = append(n.callers, caller)
 		}
@@ -218,11 +217,11 @@ func (t *tree) add(e entry, line int, event func(entry) (*patch.Event, error)) (
 		n.depth, n.last = n.parent.depth+1, n.parent.last
 	}
 	if n.summary {
-		n.last, n.brings = n, &summary{ev, e.kept, e.strict}
+		n.last, n.inserts = n, &summary{ev, e.kept, e.strict}
 		err = t.summarise(n, count, ev, didCompaction, e)
 		for _, k := range e.kept {
 			if e.relink && k.hidden == 0 {
-				k.before = n
+				k.keptBy = n
 			}
 		}
 	} else {
@@ -231,7 +230,7 @@ func (t *tree) add(e entry, line int, event func(entry) (*patch.Event, error)) (
 	if err != nil {
 		return nil, err
 	}
-	if n.id = cmp.Or(e.as, e.id); n.id != "" {
+	if n.id = cmp.Or(e.alias, e.id); n.id != "" {
 		t.nodes[n.id] = n
 	}
 	t.events[n.eventID] = n

@@ -13,8 +13,8 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// told is an entry of a generated conversation.
-type told struct {
+// drawnEntry is an entry of a generated conversation.
+type drawnEntry struct {
 	parent int // index of the parent; -1 for a root
 	text   string
 	meta   bool // it has no content
@@ -26,7 +26,7 @@ type told struct {
 }
 
 // way returns the indices of the entries on the path to an entry.
-func way(all []told, to int) []int {
+func way(all []drawnEntry, to int) []int {
 	var path []int
 	for ; to >= 0; to = all[to].parent {
 		path = append(path, to)
@@ -37,7 +37,7 @@ func way(all []told, to int) []int {
 
 // visible returns the entries that an agent sees at an entry, computed as agents do: by following
 // parents.
-func visible(all []told, at int) []int {
+func visible(all []drawnEntry, at int) []int {
 	path := way(all, at)
 	last := -1
 	for i, n := range path {
@@ -71,7 +71,7 @@ func visible(all []told, at int) []int {
 	return slices.DeleteFunc(seen, func(n int) bool { return all[n].meta })
 }
 
-func textsOf(all []told, seen []int) []string {
+func textsOf(all []drawnEntry, seen []int) []string {
 	texts := []string{}
 	for _, n := range seen {
 		texts = append(texts, all[n].text)
@@ -118,10 +118,10 @@ func drawParent(t *rapid.T, n, leaf int) int {
 // After each line of a pi file, the visible events are those that pi would see.
 func TestPiTrees(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		var all []told
+		var all []drawnEntry
 		data := line(fields{"type": "session", "version": 3, "id": "s"})
 		for n := range rapid.IntRange(1, 40).Draw(t, "entries") {
-			e := told{parent: drawParent(t, n, n-1), text: fmt.Sprint("text ", n), keep: -1, batch: -1}
+			e := drawnEntry{parent: drawParent(t, n, n-1), text: fmt.Sprint("text ", n), keep: -1, batch: -1}
 			base := fields{"id": fmt.Sprint("e", n), "parentId": nil, "timestamp": "2026-01-01T00:00:00Z"}
 			if e.parent >= 0 {
 				base["parentId"] = fmt.Sprint("e", e.parent)
@@ -162,10 +162,10 @@ func holds(t *rapid.T, format Format, data string, want []string) {
 // The same for Claude Code, whose messages come in pieces that are answered separately.
 func TestClaudeCodeTrees(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		var all []told
+		var all []drawnEntry
 		data := line(fields{"type": "mode", "sessionId": "s"})
 		leaf := -1 // the current leaf
-		add := func(e told, l fields) int {
+		add := func(e drawnEntry, l fields) int {
 			n := len(all)
 			if e.batch == -2 {
 				e.batch = n
@@ -196,11 +196,11 @@ func TestClaudeCodeTrees(t *testing.T) {
 			}
 			switch kind {
 			case 0:
-				add(told{parent: parent, meta: true, keep: -1, batch: -1}, fields{"type": "system", "subtype": "turn_duration"})
+				add(drawnEntry{parent: parent, meta: true, keep: -1, batch: -1}, fields{"type": "system", "subtype": "turn_duration"})
 			case 1:
 				if len(visible(all, parent)) > 0 {
-					b := add(told{parent: parent, meta: true, keep: -1, batch: -1}, fields{"type": "system", "subtype": "compact_boundary"})
-					add(told{parent: b, text: fmt.Sprint("text ", b+1), compaction: true, keep: -1, batch: -1},
+					b := add(drawnEntry{parent: parent, meta: true, keep: -1, batch: -1}, fields{"type": "system", "subtype": "compact_boundary"})
+					add(drawnEntry{parent: b, text: fmt.Sprint("text ", b+1), compaction: true, keep: -1, batch: -1},
 						fields{"type": "user", "isCompactSummary": true, "message": fields{"role": "user", "content": fmt.Sprint("text ", b+1)}})
 					break
 				}
@@ -211,19 +211,19 @@ func TestClaudeCodeTrees(t *testing.T) {
 				var pieces []int
 				for i := range calls {
 					id := fmt.Sprintf("t%d.%d", n, i)
-					at = add(told{parent: at, text: "call " + id, keep: -1, batch: first}, fields{"type": "assistant",
+					at = add(drawnEntry{parent: at, text: "call " + id, keep: -1, batch: first}, fields{"type": "assistant",
 						"message": fields{"id": fmt.Sprint("msg", n), "role": "assistant", "content": []fields{{"type": "tool_use", "id": id, "name": "f", "input": fields{}}}}})
 					pieces = append(pieces, at)
 					first = all[at].batch
 				}
 				for _, i := range rapid.Permutation(pieces).Draw(t, "answers") {
 					id := strings.TrimPrefix(all[i].text, "call ")
-					add(told{parent: i, text: "result " + id, keep: -1, batch: first}, fields{"type": "user",
+					add(drawnEntry{parent: i, text: "result " + id, keep: -1, batch: first}, fields{"type": "user",
 						"message": fields{"role": "user", "content": []fields{{"type": "tool_result", "tool_use_id": id, "content": "ok"}}}})
 				}
 			default:
 				role := []string{"user", "assistant"}[kind%2]
-				add(told{parent: parent, text: fmt.Sprint("text ", n), keep: -1, batch: -1}, fields{"type": role,
+				add(drawnEntry{parent: parent, text: fmt.Sprint("text ", n), keep: -1, batch: -1}, fields{"type": role,
 					"message": fields{"id": fmt.Sprint("m", n), "role": role, "content": []fields{{"type": "text", "text": fmt.Sprint("text ", n)}}}})
 			}
 			holds(t, claudeCode, data, textsOf(all, visible(all, leaf)))

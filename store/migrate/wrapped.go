@@ -49,8 +49,8 @@ func isCarrier(e *patch.Event) bool {
 	return ok
 }
 
-// apart returns a log without the patches from events, and the events whose patches are not in the log.
-func apart(have []patch.Record, events []*patch.Event) (rest []patch.Record, open []*patch.Event) {
+// splitCarried returns a log without the patches from events, and the events whose patches are not in the log.
+func splitCarried(have []patch.Record, events []*patch.Event) (rest []patch.Record, open []*patch.Event) {
 	logged, ids := map[string]bool{}, map[string]bool{}
 	for _, r := range have {
 		logged[r.ID()] = r.Patch != nil

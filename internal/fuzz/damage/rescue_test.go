@@ -114,7 +114,7 @@ func (w *wreck) rescue(data []byte, intact []place) (got int, wrong []string) {
 	return got, wrong
 }
 
-// named reports whether the session's name, beside its records or in the directory, is undamaged.
+// named reports whether the session's name is undamaged, with its records or in the directory.
 func (w *wreck) named(data []byte, numbers []uint64) bool {
 	for _, row := range w.tree.rows {
 		n := numberOf(row.key)

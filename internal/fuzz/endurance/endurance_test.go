@@ -34,7 +34,7 @@ var (
 type file struct {
 	testing.TB
 	round *long.Round
-	of    string // what the figures are of
+	of    string // label of the figures
 	mark  int    // current size, in events or sessions
 	first map[string]uint64
 	path  string
@@ -341,7 +341,7 @@ func TestControl(t *testing.T) {
 		f := newFile(t, r, "control")
 		_, err := f.store.Create(ctx, key, nil, store.CreateOptions{})
 		testlog.NoError(t, err)
-		var read []uint64 // what reading the whole log allocates
+		var read []uint64 // allocations for reading the whole log
 		for n := range 400 {
 			_, err := f.store.AppendEvents(ctx, key, []*patch.Event{event(n + n/399)}, store.AppendOptions{}) // the last but one is missing
 			testlog.NoError(t, err)

@@ -52,7 +52,7 @@ func (h History) Judge(opts Options) (violations []string) {
 		switch {
 		case !opts.Faults && (e.Outcome == ops.Failed || e.Outcome == ops.Unknown || e.Outcome == ops.Gone):
 			violations = append(violations, "an operation failed, without a fault: "+e.String())
-		case e.Outcome == ops.Failed: // what it reports as not written must not be seen
+		case e.Outcome == ops.Failed: // records reported as not written must not be seen
 			continue
 		case e.Outcome == ops.Gone:
 			e.Outcome = ops.Unknown

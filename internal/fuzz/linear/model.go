@@ -183,7 +183,7 @@ func (s session) after(o operation) (bool, session) {
 		return unknown || o.refused(err), s
 	}
 	s.log = log
-	// The view is that after this write, even if the commit has other writes.
+	// The reply's view is the one after this write, even if the commit has other writes.
 	return unknown || o.Outcome == ops.Done && slices.Equal(o.Seqs, seqs) && s.shows(o.Reply), s
 }
 

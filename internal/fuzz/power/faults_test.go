@@ -62,7 +62,7 @@ type segment struct {
 	round  int
 }
 
-// Number of operations in a segment, which makes some ten commits, and of those after a fault.
+// Number of operations in a segment, some ten commits, and number of operations after a fault.
 const operations, after = 16, 6
 
 func newSegment(t testing.TB, o setting) *segment {

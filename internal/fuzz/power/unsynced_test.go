@@ -174,7 +174,7 @@ func TestReadBeforeSync(t *testing.T) {
 	}
 	for _, c := range []struct {
 		name        string
-		left        int // the step before which the system showed what remains
+		left        int // the step before which the system showed the content that remains
 		before      int
 		isViolation bool
 	}{
