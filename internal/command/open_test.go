@@ -33,7 +33,7 @@ func TestOpen(t *testing.T) {
 	}
 	for wrong, args := range map[string][]string{
 		"no such file":         {"open", "none"},
-		"of no format":         {"open", "folder/notes.txt"},
+		"format is unknown":    {"open", "folder/notes.txt"},
 		"no session was found": {"open", "others"},
 		"of this machine":      {"open", "folder", "--addr", "0.0.0.0:0"},
 		"PATH is missing":      {"open"},

@@ -87,7 +87,7 @@ func Detect(head []byte, name string) (Format, error) {
 	case len(found) > 1:
 		return Format{}, &UnknownFormatError{Name: name, Reason: fmt.Sprintf("it can be %s as well as %s", found[0].Title, found[1].Title)}
 	}
-	reason := "it is of no format that is known"
+	reason := "its format is unknown"
 	switch i := slices.IndexFunc(refused, func(r refusal) bool { return b.has(r.is) }); {
 	case len(bytes.TrimSpace(head)) == 0:
 		reason = "it is empty"
@@ -96,7 +96,7 @@ func Detect(head []byte, name string) (Format, error) {
 	case i >= 0:
 		reason = refused[i].reason
 	case len(b.objects) > 0 && b.has(func(o obj) bool { return o.has("type") || o.has("role") || o.has("id") }):
-		reason = "no line of it is as a known format has it, nor has one an author, content or actions, as ADK's events have"
+		reason = "no line is in a known format, or has the author, content or actions of an ADK event"
 	}
 	return Format{}, &UnknownFormatError{Name: name, Reason: reason}
 }
@@ -108,7 +108,7 @@ type UnknownFormatError struct {
 }
 
 func (e *UnknownFormatError) Error() string {
-	return fmt.Sprintf("%s: %s; the formats that can be read are %s", e.Name, e.Reason, Names())
+	return fmt.Sprintf("%s: %s; supported formats: %s", e.Name, e.Reason, Names())
 }
 
 // Is reports whether target is [store.ErrInvalid].

@@ -212,7 +212,7 @@ func TestCases(t *testing.T) {
 		t.Errorf("%+v", results)
 	}
 	_, err := OpenFile(testlog.Must(os.ReadFile("testdata/cases/jsonl-of-another-tool/in.jsonl"))(t), FileOptions{Name: "in.jsonl"})
-	if err == nil || !strings.Contains(err.Error(), "nor has one an author, content or actions") || !strings.Contains(err.Error(), "claude-code") {
+	if err == nil || !strings.Contains(err.Error(), "or has the author, content or actions") || !strings.Contains(err.Error(), "claude-code") {
 		t.Error(err)
 	}
 }

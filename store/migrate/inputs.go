@@ -128,7 +128,7 @@ func (r Report) UnreadText() (lines []string) {
 		lines = append(lines, fmt.Sprintf("not imported (%s): %s: %s%s", reason, present.Counted(len(names), "file"), strings.Join(names[:min(mostUnread, len(names))], ", "), more))
 	}
 	if len(lines) > 0 {
-		lines = append(lines, "the formats that can be read are "+Names())
+		lines = append(lines, "supported formats: "+Names())
 	}
 	return lines
 }

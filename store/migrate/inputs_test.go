@@ -61,9 +61,9 @@ func TestRunAll(t *testing.T) {
 	testlog.NoError(t, err)
 	equal(t, "errors", fmt.Sprint(failed), "[open missing: no such file or directory]")
 	equal(t, "sessions", fmt.Sprint(report.Sessions), "map[created:2 failed:1]")
-	equal(t, "unread", fmt.Sprint(report.Unread), "map[it is of no format that is known:[logs/one.txt logs/two.txt notes.txt]]")
+	equal(t, "unread", fmt.Sprint(report.Unread), "map[its format is unknown:[logs/one.txt logs/two.txt notes.txt]]")
 	equal(t, "problems", report.Problems(migrate.Options{}), 2)
-	equal(t, "first line", report.UnreadText()[0], "not imported (it is of no format that is known): 3 files: logs/one.txt, logs/two.txt, notes.txt")
+	equal(t, "first line", report.UnreadText()[0], "not imported (its format is unknown): 3 files: logs/one.txt, logs/two.txt, notes.txt")
 }
 
 // A file that is the only input gives its error, and so does a target that cannot be opened, also for a file in a folder.
