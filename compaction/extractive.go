@@ -42,7 +42,7 @@ func (r Request) input() extractive.Input {
 	in := extractive.Input{Events: r.Events, Max: r.MaxTokens}
 	if r.Merge {
 		in.Events, in.Told = r.Raw, r.Told
-		if r.Raw == nil {
+		if len(r.Raw) == 0 {
 			in.Told = r.Events
 		}
 	}

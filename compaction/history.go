@@ -31,8 +31,9 @@ func (h history) record(seq uint64) (patch.Record, error) {
 
 // logged is an event as it was logged, and the seq of its record.
 type logged struct {
-	event *patch.Event
-	seq   uint64
+	event    *patch.Event
+	seq      uint64
+	inserted bool // by a patch
 }
 
 func eventsOf(all []logged) []*patch.Event {
@@ -46,7 +47,7 @@ func eventsOf(all []logged) []*patch.Event {
 // original returns the event as it was logged, before its results were cleared or shortened. seq
 // is the seq of e's record. e itself is the original if no patch of this log gave it the origin that it names.
 func (h history) original(e *patch.Event, seq uint64) (logged, error) {
-	for at := (logged{e, seq}); ; {
+	for at := (logged{event: e, seq: seq}); ; {
 		o, ok := at.event.Origin()
 		if !ok || o.Seq >= at.seq {
 			return at, nil
@@ -64,7 +65,7 @@ func (h history) original(e *patch.Event, seq uint64) (logged, error) {
 		if i < 0 {
 			return at, nil
 		}
-		at = logged{events[i], o.Seq}
+		at = logged{event: events[i], seq: o.Seq}
 	}
 }
 
@@ -90,44 +91,24 @@ func (h history) originals(s *shape, w *Window) (map[int]logged, error) {
 // shownAgain returns, in order, the raw events of the last n invocations before a group of a
 // window, of the group's branch and scope, that only summaries hide. It leaves out events that a user removed.
 func (h history) shownAgain(g Group, n int) ([]logged, error) {
-	v := h.view
 	hides := false // whether a summary of the group's stands before it
-	standIns := map[uint64]bool{}
-	for i, e := range v.Events() {
-		hides = hides || i < g.Indices[0] && v.Entry(i).Summary && groupOf(e) == g.key()
-		if o, ok := e.Origin(); ok {
-			standIns[o.Seq] = true
-		}
+	for _, e := range h.view.Entries() {
+		hides = hides || e.Index < g.Indices[0] && e.Summary && groupOf(e.Event) == g.key()
 	}
 	if n == 0 || !hides {
 		return nil, nil
 	}
-	places, err := v.Places()
-	if err != nil {
-		return nil, err
-	}
-	end := v.Entry(g.Indices[0]).Seq
-	for width := uint64(64); ; width *= 4 { // the last invocations are a small part of a long log
+	end := h.view.Entry(g.Indices[0]).Seq - 1
+	for width := uint64(63); ; width *= 4 { // the last invocations are a small part of a long log
 		from := uint64(1)
 		if end > width {
 			from = end - width
 		}
-		var events []logged
-		for r, err := range h.records(from) {
-			if err != nil {
-				return nil, err
-			}
-			if r.Seq >= end {
-				break
-			}
-			e := r.Event
-			if e == nil || standIns[r.Seq] || groupOf(e) != g.key() {
-				continue
-			}
-			if place, ok := places.Of(r.Seq, 0); ok && place.Index < 0 && places.IsRepresented(r.Seq, 0, e.Branch(), e.IsolationScope()) {
-				events = append(events, logged{e, r.Seq})
-			}
+		events, err := h.represented(g, from, end)
+		if err != nil {
+			return nil, err
 		}
+		events = slices.DeleteFunc(events, func(of logged) bool { return of.inserted })
 		if last, whole := lastInvocations(events, n); whole || from == 1 {
 			return last, nil
 		}
@@ -137,12 +118,12 @@ func (h history) shownAgain(g Group, n int) ([]logged, error) {
 // covered returns, in order, the raw events that the summaries of a group cover, as they were logged. told are those of
 // the summaries that another writer than [Extractive] wrote, or that do not say which records they cover.
 func (h history) covered(g Group) (raw []*patch.Event, told []*patch.Event, err error) {
-	v := h.view
 	from, to := uint64(0), uint64(0)
 	for _, i := range g.Indices {
-		l, ok := ParseLineage(v.At(i))
+		e := h.view.At(i)
+		l, ok := ParseLineage(e)
 		if !ok || l.From == 0 || l.Model != extractiveModel {
-			told = append(told, v.At(i))
+			told = append(told, e)
 		}
 		if ok && l.From > 0 {
 			from, to = min(cmp.Or(from, l.From), l.From), max(to, l.To)
@@ -151,36 +132,40 @@ func (h history) covered(g Group) (raw []*patch.Event, told []*patch.Event, err 
 	if from == 0 {
 		return nil, told, nil
 	}
-	places, err := v.Places()
+	events, err := h.represented(g, from, to)
+	return eventsOf(events), told, err
+}
+
+// represented returns, in order, the raw events of a group's branch and scope in the records [from, to] that only summaries
+// hide. It leaves out copies of events, and events that a visible copy replaces.
+func (h history) represented(g Group, from, to uint64) (events []logged, err error) {
+	places, err := h.view.Places()
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	standIns := map[uint64]bool{}
-	for _, e := range v.Events() {
+	replaced := map[uint64]bool{}
+	for _, e := range h.view.Events() {
 		if o, ok := e.Origin(); ok {
-			standIns[o.Seq] = true
+			replaced[o.Seq] = true
 		}
 	}
 	for r, err := range h.records(from) {
 		if err != nil {
-			return nil, nil, err
+			return nil, err
 		}
 		if r.Seq > to {
 			break
 		}
 		for n, e := range r.Events() {
-			if e.IsSummary() || standIns[r.Seq] || groupOf(e) != g.key() {
+			if _, isCopy := e.Origin(); isCopy || e.IsSummary() || replaced[r.Seq] || groupOf(e) != g.key() {
 				continue
 			}
-			if _, ok := e.Origin(); ok {
-				continue // a copy; its original is read too
-			}
 			if place, ok := places.Of(r.Seq, n); ok && place.Index < 0 && places.IsRepresented(r.Seq, n, e.Branch(), e.IsolationScope()) {
-				raw = append(raw, e)
+				events = append(events, logged{event: e, seq: r.Seq, inserted: r.Patch != nil})
 			}
 		}
 	}
-	return raw, told, nil
+	return events, nil
 }
 
 // lastInvocations returns the events of the last n invocations, and whether events has older ones, so that the first of

@@ -121,7 +121,7 @@ func (p *pass[K]) shown(i int) logged {
 		return o
 	}
 	e := p.shape.entries[i]
-	return logged{e.Event, e.Seq}
+	return logged{event: e.Event, seq: e.Seq}
 }
 
 // representedTokens returns the visible tokens of a group. If they are few because results were cleared, it returns at least
