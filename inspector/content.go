@@ -34,11 +34,11 @@ const (
 // showing renders the contents of events within a byte budget. It is not safe for concurrent use. The zero value shows
 // nothing.
 type showing struct {
-	Left  int                           // approximate bytes of the page that are left
-	Fold  int                           // bytes from which texts are folded; 0 means foldedAt
-	Most  int                           // approximate maximum bytes of the page per text; 0 means textBytes
-	Raw   func(seq uint64) template.URL // returns the URL of a raw record; nil means no links
-	Marks marks
+	Left    int                           // approximate bytes of the page that are left
+	Fold    int                           // bytes from which texts are folded; 0 means foldedAt
+	MaxText int                           // approximate maximum bytes of the page per text; 0 means textBytes
+	Raw     func(seq uint64) template.URL // returns the URL of a raw record; nil means no links
+	Marks   marks
 
 	raw template.URL // URL of the current event's record
 }
@@ -336,7 +336,7 @@ func (s *showing) block(what, name, text string, runs []run, end int) block {
 }
 
 // most returns how many bytes of the page a text may take.
-func (s *showing) most() int { return max(0, min(s.Left, cmp.Or(s.Most, textBytes))) }
+func (s *showing) most() int { return max(0, min(s.Left, cmp.Or(s.MaxText, textBytes))) }
 
 // lines returns the start of a text for display, and how many bytes of it were read. It keeps line breaks, tabs and
 // blanks, and escapes other invisible characters as [present.Printable] does. cost is the number of bytes on the page,
@@ -379,15 +379,15 @@ func atRune(text string, at int) int {
 	return at
 }
 
-// deepest is the maximum nesting of JSON that is indented, so that lines are not mostly indentation.
-const deepest = 40
+// maxIndentDepth is the maximum nesting of JSON that is indented, so that lines are not mostly indentation.
+const maxIndentDepth = 40
 
 // indentJSON returns JSON up to byte most for reading, and how many bytes of it were read. Truncated JSON, JSON nested
 // deeper than [deepest], and other text are not indented. Escapes in strings are decoded, except those of quotes, line
 // breaks and control characters.
 func indentJSON(text string, most int) (out string, read int) {
 	var b bytes.Buffer
-	if read = atRune(text, most); read < len(text) || nesting(text) > deepest || json.Indent(&b, []byte(text), "", "  ") != nil {
+	if read = atRune(text, most); read < len(text) || maxNesting(text) > maxIndentDepth || json.Indent(&b, []byte(text), "", "  ") != nil {
 		return text[:read], read
 	}
 	return jsonEscape.ReplaceAllStringFunc(b.String(), func(escape string) string {
@@ -402,8 +402,8 @@ func indentJSON(text string, most int) (out string, read int) {
 	}), read
 }
 
-// nesting returns an upper bound for the nesting depth of JSON: it also counts brackets in strings.
-func nesting(text string) (most int) {
+// maxNesting returns an upper bound for the nesting depth of JSON: it also counts brackets in strings.
+func maxNesting(text string) (most int) {
 	depth := 0
 	for _, r := range text {
 		switch r {

@@ -321,8 +321,8 @@ func (e *advised) Unwrap() error { return e.error }
 // errorRunes is the maximum length of an error's text on a page.
 const errorRunes = 2_000
 
-// again is the text of a link to the session.
-const again = "The session as it is"
+// sessionLinkText is the text of a link to the session.
+const sessionLinkText = "The session as it is"
 
 // problems are the errors that pages explain; the first match counts. Each has its HTTP status, advice, and the text of
 // a link to the session.
@@ -331,17 +331,17 @@ var problems = []struct {
 	status       int
 	advice, link string
 }{
-	{store.ErrConflict, http.StatusConflict, "The session has changed since the page was made. Nothing was written. Look at the session as it is, and do it again.", again},
-	{fold.ErrOutOfRange, http.StatusUnprocessableEntity, "The visible log has other events than those that were meant, perhaps since it changed. Look at it as it is, and choose again.", again},
-	{fold.ErrEventNotFound, http.StatusNotFound, "The event is not visible: a patch hides it, or it was never logged. See the raw log.", again},
+	{store.ErrConflict, http.StatusConflict, "The session has changed since the page was made. Nothing was written. Look at the session as it is, and do it again.", sessionLinkText},
+	{fold.ErrOutOfRange, http.StatusUnprocessableEntity, "The visible log has other events than those that were meant, perhaps since it changed. Look at it as it is, and choose again.", sessionLinkText},
+	{fold.ErrEventNotFound, http.StatusNotFound, "The event is not visible: a patch hides it, or it was never logged. See the raw log.", sessionLinkText},
 	{fold.ErrUnknownPatch, http.StatusNotFound, "A newer version of patchlog wrote to this log. Nothing can be patched by this one; it can be read. Use the newer version.", ""},
 	{store.ErrExists, http.StatusConflict, "A session of this name is there already. Choose another name, unless you sent the form twice.", ""},
 	{store.ErrDuplicateID, http.StatusConflict, "An id may be used once in a log. It was perhaps sent twice.", ""},
-	{fold.ErrBlocked, http.StatusConflict, refused, again},
-	{fold.ErrOrphanedCall, http.StatusUnprocessableEntity, refused, again},
-	{fold.ErrPinned, http.StatusUnprocessableEntity, refused, again},
-	{store.ErrOutcomeUnknown, http.StatusInternalServerError, "It may have been written or not. Look at the session before doing it again.", again},
-	{errForbidden, http.StatusForbidden, "You may read this session, not write to it.", again},
+	{fold.ErrBlocked, http.StatusConflict, refused, sessionLinkText},
+	{fold.ErrOrphanedCall, http.StatusUnprocessableEntity, refused, sessionLinkText},
+	{fold.ErrPinned, http.StatusUnprocessableEntity, refused, sessionLinkText},
+	{store.ErrOutcomeUnknown, http.StatusInternalServerError, "It may have been written or not. Look at the session before doing it again.", sessionLinkText},
+	{errForbidden, http.StatusForbidden, "You may read this session, not write to it.", sessionLinkText},
 	{store.ErrReadOnly, http.StatusForbidden, "The store is opened for reading. The operator of this inspector can open it for writing.", ""},
 	{store.ErrClosed, http.StatusServiceUnavailable, "The program that keeps the sessions is ending. Try again when it is back.", ""},
 	{store.ErrLocked, http.StatusInternalServerError, "Another program has the file open. Look at the session there.", ""},
@@ -349,7 +349,7 @@ var problems = []struct {
 	{store.ErrTooLarge, http.StatusRequestEntityTooLarge, "It is larger than the store takes. Nothing was written.", ""},
 	{store.ErrNotFound, http.StatusNotFound, "It may have been deleted, or the address is wrong, or you may not see it.", ""},
 	{os.ErrDeadlineExceeded, http.StatusRequestTimeout, "The request did not arrive in time.", ""},
-	{store.ErrInvalid, http.StatusBadRequest, refused, again},
+	{store.ErrInvalid, http.StatusBadRequest, refused, sessionLinkText},
 	{context.DeadlineExceeded, http.StatusInternalServerError, "It took too long. The machine may be busy; try again.", ""},
 }
 

@@ -40,24 +40,24 @@ var templates = template.Must(template.New("").Funcs(template.FuncMap{
 	"printable":  present.Printable,
 	"counted":    present.Counted[int],
 	"grouped":    present.Grouped[int],
-	"when":       when,
+	"when":       formatTime,
 	"query":      query,
 	"part":       func(page, of any) part { return part{page, of} },
 	"inc":        func(n int) int { return n + 1 },
 	"clip":       present.Clip,
-	"short":      short,
+	"short":      shortTokens,
 	"clock":      timeIn("15:04"),
 	"day":        timeIn("2 Jan 2006 15:04"),
 	"instant":    timeIn("2 Jan 2006 15:04:05"),
-	"ago":        ago,
+	"ago":        timeAgo,
 	"tokens":     tokensTitle,
 	"percent":    func(f float64) string { return strconv.FormatFloat(f, 'f', 2, 64) + "%" },
 	"unit":       func(f float64) string { return strconv.FormatFloat(f, 'f', 1, 64) },
 	"changeWord": func(sign present.Sign) string { return changeWords[sign] },
 }).ParseFS(files, "templates/*.html"))
 
-// when formats a time.
-func when(t time.Time) string {
+// formatTime formats a time.
+func formatTime(t time.Time) string {
 	if t.IsZero() {
 		return "–"
 	}

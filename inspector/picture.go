@@ -78,7 +78,7 @@ func newPicture(t *timeline, v fold.View, targets []target) *picture {
 		return nil
 	}
 	now := t.at(v.Seq())
-	p := &picture{Tokens: short(now.Visible) + " tokens"}
+	p := &picture{Tokens: shortTokens(now.Visible) + " tokens"}
 	p.Label = fmt.Sprintf("The raw log of %s, and below it what the model sees of it after record %d: %s, %s of %s tokens.",
 		present.Counted(t.last(), "record"), v.Seq(), present.Counted(v.Len(), "event"), present.Grouped(now.Visible), present.Grouped(now.Raw))
 	seen := p.drawSeen(t, v)
@@ -156,7 +156,7 @@ func (p *picture) drawSeen(t *timeline, v fold.View) (at [][2]float64) {
 	s := newStrip((pictureWidth-width)/2, width, v.Len(), now.Visible)
 	for _, e := range v.Entries() {
 		kind := pictureKind(present.KindOf(e))
-		if !e.Summary && standsIn(e.Event) {
+		if !e.Summary && isClearedCopy(e.Event) {
 			kind = "note"
 		}
 		from, to := s.add(kind, e.Event.EstimatedTokens(), t.at(e.Seq).Turn, e.Seq, false, false)

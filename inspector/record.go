@@ -190,7 +190,7 @@ func eventFacts(e fold.Entry) []fact {
 // factsOf returns the fields of an envelope.
 func factsOf(what, kind string, e *patch.Envelope) []fact {
 	facts := []fact{{Name: what, Text: present.Clip(kind, nameRunes)}}
-	for _, f := range [][2]string{{"id", e.ID()}, {"author", e.Author()}, {"branch", e.Branch()}, {"scope", e.IsolationScope()}, {"invocation", e.InvocationID()}, {"time", when(e.Timestamp())}} {
+	for _, f := range [][2]string{{"id", e.ID()}, {"author", e.Author()}, {"branch", e.Branch()}, {"scope", e.IsolationScope()}, {"invocation", e.InvocationID()}, {"time", formatTime(e.Timestamp())}} {
 		if f[1] != "" {
 			facts = append(facts, fact{Name: f[0], Text: present.Clip(f[1], nameRunes)})
 		}
@@ -220,7 +220,7 @@ func (w *eventPlaces) of(seq uint64, index int, e *patch.Event) []fact {
 		if w.view.IsPinned(place.Index) {
 			facts = append(facts, fact{Text: "pinned"})
 		}
-		if standsIn(e) || w.view.Entry(place.Index).Summary {
+		if isClearedCopy(e) || w.view.Entry(place.Index).Summary {
 			facts = append(facts, fact{Text: "what it hides", URL: summaryURL(w.key, w.view.Seq(), place.Index, 0)})
 		}
 		return facts
@@ -299,14 +299,14 @@ func (i *Inspector) patchBody(ctx context.Context, key store.Key, t *timeline, n
 		}
 	}
 	if f.Applied {
-		p.Since, err = since(key, t, newest, rec)
+		p.Since, err = patchState(key, t, newest, rec)
 	}
 	return &p, err
 }
 
 // putsInSummary reports whether a patch added a summary.
 func putsInSummary(p *patch.PatchEvent, added []*patch.Event) bool {
-	return slices.ContainsFunc(added, func(e *patch.Event) bool { return p.Type() == patch.Summarise || standsIn(e) || e.IsSummary() })
+	return slices.ContainsFunc(added, func(e *patch.Event) bool { return p.Type() == patch.Summarise || isClearedCopy(e) || e.IsSummary() })
 }
 
 // passLines describes the compaction pass that wrote the patch; nil if there is none.
@@ -325,8 +325,8 @@ func passLines(rec patch.Record) []string {
 	return notes
 }
 
-// since says whether an applied patch is active in the newest view, and which patch reverted it.
-func since(key store.Key, t *timeline, newest fold.View, rec patch.Record) ([]fact, error) {
+// patchState says whether an applied patch is active in the newest view, and which patch reverted it.
+func patchState(key store.Key, t *timeline, newest fold.View, rec patch.Record) ([]fact, error) {
 	if rec.Patch.Type() == patch.Erase {
 		return []fact{{Text: "Erased content cannot be restored."}}, nil
 	}

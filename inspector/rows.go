@@ -53,13 +53,13 @@ type row struct {
 	Tokens  int
 	Turn    int
 
-	EventID string // of an event that a patch added
-	Index   int    // in the visible log; -1 if it is not visible
-	Hidden  bool
-	Pinned  bool
-	Erased  bool
-	Skipped bool
-	Stands  bool // it is a copy with cleared results
+	EventID       string // of an event that a patch added
+	Index         int    // in the visible log; -1 if it is not visible
+	Hidden        bool
+	Pinned        bool
+	Erased        bool
+	Skipped       bool
+	IsClearedCopy bool // it is a copy with cleared results
 
 	Patch   *patchStep
 	Summary *shownSummary
@@ -107,7 +107,7 @@ func (l *list) add(r *row) {
 			l.items = append(l.items, item{ID: "t" + r.ID, Turn: l.head})
 		}
 	} else if !l.last.Time.IsZero() && !r.Time.IsZero() {
-		r.Gap = gap(r.Time.Sub(l.last.Time))
+		r.Gap = gapText(r.Time.Sub(l.last.Time))
 	}
 	if l.head != nil {
 		l.head.N, l.head.Tokens = l.head.N+1, l.head.Tokens+r.Tokens
@@ -123,8 +123,8 @@ func (l *list) addGroup(g *rowGroup) {
 	}
 }
 
-// gap formats the time between two rows.
-func gap(d time.Duration) string {
+// gapText formats the time between two rows.
+func gapText(d time.Duration) string {
 	sign := "+"
 	if d < 0 {
 		sign, d = "−", -d
@@ -142,8 +142,8 @@ func gap(d time.Duration) string {
 	return fmt.Sprintf("%s%.0f days", sign, d.Hours()/24)
 }
 
-// short formats a number of tokens with three digits.
-func short(n int) string {
+// shortTokens formats a number of tokens with three digits.
+func shortTokens(n int) string {
 	switch {
 	case n < 1000:
 		return fmt.Sprint(n)
@@ -217,8 +217,8 @@ func members(v patch.Value) string {
 // plainJSON makes truncated JSON more readable.
 var plainJSON = strings.NewReplacer(`":"`, ": ", `\n`, " ", `\t`, " ", `\"`, `"`)
 
-// seenItems sets the visible events as a conversation.
-func (i *Inspector) seenItems(ctx context.Context, b *sessionBody) error {
+// conversationItems sets the visible events as a conversation.
+func (i *Inspector) conversationItems(ctx context.Context, b *sessionBody) error {
 	if err := i.addLosses(ctx, b); err != nil {
 		return err
 	}
@@ -239,7 +239,7 @@ func (i *Inspector) seenItems(ctx context.Context, b *sessionBody) error {
 			r.ID += fmt.Sprintf("-%x", r.EventID)
 			r.Turn = 0 // a summary belongs to the turns of its events, not to the turn that wrote it
 		}
-		if r.Stands = standsIn(e.Event) && !e.Summary; r.Stands {
+		if r.IsClearedCopy = isClearedCopy(e.Event) && !e.Summary; r.IsClearedCopy {
 			r.Kind, r.Word = "note", "cleared"
 		}
 		if r.Phrases = phrasesOf(e.Event); e.Summary {
@@ -258,7 +258,7 @@ const summaryLines = 7
 func (b *sessionBody) summary(index int, e fold.Entry, show *showing) *shownSummary {
 	s := &shownSummary{Patch: e.Seq, By: "by hand"}
 	events, tokens, first, last := 0, 0, 0, 0
-	for n, to := range b.targ {
+	for n, to := range b.targets {
 		if to.By == 0 || to.Index != index {
 			continue
 		}
@@ -275,7 +275,7 @@ func (b *sessionBody) summary(index int, e fold.Entry, show *showing) *shownSumm
 	case first > 0:
 		s.Of = fmt.Sprintf("of turns %d–%d · %s", first, last, s.Of)
 	}
-	s.Tokens = fmt.Sprintf("%s → %s tokens", short(tokens), short(e.Event.EstimatedTokens()))
+	s.Tokens = fmt.Sprintf("%s → %s tokens", shortTokens(tokens), shortTokens(e.Event.EstimatedTokens()))
 	p := b.line.at(e.Seq).Patch
 	if p != nil {
 		s.Reversible = p.Applied && p.Type != patch.Erase
@@ -320,7 +320,7 @@ func (i *Inspector) logItems(ctx context.Context, b *sessionBody, seqs []uint64)
 	l := list{what: "record"}
 	for len(all) > 0 {
 		n := 1
-		for n < len(all) && belong(b, all[0], all[n]) {
+		for n < len(all) && inSameGroup(b, all[0], all[n]) {
 			n++
 		}
 		if n < 2 {
@@ -346,7 +346,7 @@ func (b *sessionBody) logRow(rec patch.Record) *row {
 		r.Phrases = []phrase{{Text: b.line.sentence(rec.Seq)}}
 		return r
 	}
-	to := b.targ[rec.Seq-1]
+	to := b.targets[rec.Seq-1]
 	if r.Hidden = to.hidden(); !r.Hidden {
 		r.Index = to.Index
 	}
@@ -354,12 +354,12 @@ func (b *sessionBody) logRow(rec patch.Record) *row {
 	return r
 }
 
-// belong reports whether two adjacent rows belong to one group.
-func belong(b *sessionBody, first, next *row) bool {
+// inSameGroup reports whether two adjacent rows belong to one group.
+func inSameGroup(b *sessionBody, first, next *row) bool {
 	if p, q := first.Patch, next.Patch; p != nil && q != nil {
-		return p.Group != "" && p.Group == q.Group || p.Pass != nil && q.Pass != nil && p.Stands && q.Stands
+		return p.Group != "" && p.Group == q.Group || p.Pass != nil && q.Pass != nil && p.ClearsResults && q.ClearsResults
 	}
-	return first.Patch == nil && next.Patch == nil && first.Hidden && next.Hidden && b.targ[first.Seq-1].By == b.targ[next.Seq-1].By
+	return first.Patch == nil && next.Patch == nil && first.Hidden && next.Hidden && b.targets[first.Seq-1].By == b.targets[next.Seq-1].By
 }
 
 func (b *sessionBody) groupOf(rows []*row) *rowGroup {
@@ -367,7 +367,7 @@ func (b *sessionBody) groupOf(rows []*row) *rowGroup {
 	if first.Patch != nil {
 		return &rowGroup{Kind: first.Kind, Text: b.line.sentences(first.Seq, last.Seq), Rows: rows}
 	}
-	by := b.targ[first.Seq-1].By
+	by := b.targets[first.Seq-1].By
 	text := present.Counted(len(rows), "record") + ", not visible"
 	if by > 0 {
 		text = fmt.Sprintf("%s, hidden by the %s at %d", present.Counted(len(rows), "record"), patchWord(b.line.at(by).Patch), by)
@@ -384,7 +384,7 @@ func patchWord(p *patchStep) string {
 	switch {
 	case p.Summary:
 		return "summary"
-	case p.Stands:
+	case p.ClearsResults:
 		return "clearing"
 	case p.RewoundTo >= 0:
 		return "rewind"
@@ -416,7 +416,7 @@ func (t *timeline) sentences(first, last uint64) string {
 		sum.Applied = true
 		sum.Hid, sum.Added = sum.Hid+p.Hid, sum.Added+p.Added
 		sum.HidTokens, sum.AddedTokens = sum.HidTokens+p.HidTokens, sum.AddedTokens+p.AddedTokens
-		sum.Target, sum.Summary, sum.Stands = p.Target, sum.Summary || p.Summary, sum.Stands || p.Stands
+		sum.Target, sum.Summary, sum.ClearsResults = p.Target, sum.Summary || p.Summary, sum.ClearsResults || p.ClearsResults
 		sum.RewoundTo = max(sum.RewoundTo, p.RewoundTo)
 		if p.Pass != nil {
 			sum.Pass = p.Pass
@@ -426,11 +426,11 @@ func (t *timeline) sentences(first, last uint64) string {
 		}
 	}
 	kind := t.at(last).Patch.Type
-	became := fmt.Sprintf(", %s → %s tokens", short(sum.HidTokens), short(sum.AddedTokens))
+	became := fmt.Sprintf(", %s → %s tokens", shortTokens(sum.HidTokens), shortTokens(sum.AddedTokens))
 	switch {
 	case !sum.Applied:
 		return fmt.Sprintf("%s without effect", present.Clip(string(kind), nameRunes))
-	case sum.Stands && !sum.Summary && of[patch.Revert] == 0:
+	case sum.ClearsResults && !sum.Summary && of[patch.Revert] == 0:
 		return fmt.Sprintf("cleared %s%s", present.Counted(sum.Hid, "old result"), became)
 	case merged > 0 && merged == n:
 		return fmt.Sprintf("merged %s%s", present.Counted(sum.Hid, "summary"), became)
@@ -456,7 +456,7 @@ func (t *timeline) sentences(first, last uint64) string {
 	case sum.Hid > 0 && sum.Added > 0:
 		return fmt.Sprintf("put %s in the place of %d%s", present.Counted(sum.Added, "event"), sum.Hid, became)
 	case sum.Hid > 0:
-		return fmt.Sprintf("hid %s, %s tokens", present.Counted(sum.Hid, "event"), short(sum.HidTokens))
+		return fmt.Sprintf("hid %s, %s tokens", present.Counted(sum.Hid, "event"), shortTokens(sum.HidTokens))
 	case sum.Added > 0:
 		return fmt.Sprintf("put in %s", present.Counted(sum.Added, "event"))
 	}
@@ -532,8 +532,8 @@ func timeIn(layout string) func(time.Time) string {
 	}
 }
 
-// ago formats the time since t, or the date if that is long ago.
-func ago(now, t time.Time) string {
+// timeAgo formats the time since t, or the date if that is long ago.
+func timeAgo(now, t time.Time) string {
 	switch d := now.Sub(t); {
 	case t.IsZero():
 		return "–"

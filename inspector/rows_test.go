@@ -42,18 +42,18 @@ func TestGapsAndShortNumbers(t *testing.T) {
 	for d, want := range map[time.Duration]string{
 		300 * time.Millisecond: "+0.3 s", 31 * time.Second: "+31 s", 5 * time.Minute: "+5 min", 7 * time.Hour: "+7 h", 80 * time.Hour: "+3 days", -4 * time.Second: "−4.0 s",
 	} {
-		if got := gap(d); got != want {
+		if got := gapText(d); got != want {
 			t.Errorf("%v: %q, want %q", d, got, want)
 		}
 	}
 	for n, want := range map[int]string{0: "0", 999: "999", 1000: "1.0k", 23_449: "23.4k", 99_949: "99.9k", 198_000: "198k", 1_250_000: "1.2M"} {
-		if got := short(n); got != want {
+		if got := shortTokens(n); got != want {
 			t.Errorf("%d: %q, want %q", n, got, want)
 		}
 	}
 	now := time.Date(2026, 11, 29, 12, 0, 0, 0, time.UTC)
 	for d, want := range map[time.Duration]string{5 * time.Second: "just now", 30 * time.Minute: "30 min ago", 5 * time.Hour: "5 h ago", 50 * time.Hour: "2 days ago", 400 * time.Hour: "12 Nov 2026"} {
-		if got := ago(now, now.Add(-d)); got != want {
+		if got := timeAgo(now, now.Add(-d)); got != want {
 			t.Errorf("%v: %q, want %q", d, got, want)
 		}
 	}

@@ -48,10 +48,10 @@ type sessionBody struct {
 	Open  uint64 // seq of the record that the panel shows
 	Bar   *actPage
 
-	line *timeline
-	by   *redact.Redactor // redacts texts; nil redacts none
-	view fold.View
-	targ []target
+	line    *timeline
+	by      *redact.Redactor // redacts texts; nil redacts none
+	view    fold.View
+	targets []target
 }
 
 // headline says how much of the log a model sees.
@@ -214,7 +214,7 @@ func (i *Inspector) fillSession(ctx context.Context, b *sessionBody, at uint64) 
 	if b.view, err = i.store.ViewAt(ctx, b.Key, at); err != nil {
 		return err
 	}
-	if b.targ, err = t.targets(b.view); err != nil {
+	if b.targets, err = t.targets(b.view); err != nil {
 		return err
 	}
 	b.At, b.Last, b.Creation, b.Turn = at, t.last(), t.info.Creation, t.at(at).Turn
@@ -225,14 +225,14 @@ func (i *Inspector) fillSession(ctx context.Context, b *sessionBody, at uint64) 
 		b.Time = t.at(at).Time
 	}
 	b.Headline = t.headline(b.view, i.opts.Price)
-	b.Picture = newPicture(t, b.view, b.targ)
+	b.Picture = newPicture(t, b.view, b.targets)
 	switch b.Seen = cutRows(b.First, b.view.Len()); {
 	case b.File:
 		b.Seen = rows{Next: b.view.Len(), All: b.view.Len()}
 	case b.First >= 0:
 		b.First = b.Seen.First
 	}
-	return i.seenItems(ctx, b)
+	return i.conversationItems(ctx, b)
 }
 
 // headline returns how much of the log a model sees, and the savings at a price per million tokens.
@@ -250,7 +250,7 @@ func (t *timeline) headline(v fold.View, price float64) headline {
 			cuts++
 		}
 	}
-	h := headline{Visible: short(s.Visible), Raw: short(s.Raw), Events: present.Grouped(s.Events) + " of " + present.Counted(events, "event"), LostIndex: -1}
+	h := headline{Visible: shortTokens(s.Visible), Raw: shortTokens(s.Raw), Events: present.Grouped(s.Events) + " of " + present.Counted(events, "event"), LostIndex: -1}
 	for n, thing := range []string{"compaction", "cut", "rewind"} {
 		if times := []int{compactions, cuts, rewinds}[n]; times > 0 {
 			h.Did = append(h.Did, present.Counted(times, thing))

@@ -172,7 +172,7 @@ func TestListingFigures(t *testing.T) {
 	stats, _, err := present.Measure(t.Context(), e.store, key, nil, nil)
 	testlog.NoError(t, err)
 	_, cells := e.rowsOf(e.get("", http.StatusOK))
-	e.same("figures", cells[0][2:], []string{fmt.Sprintf("%s of %s", short(stats.Tokens.Visible), short(stats.Tokens.Raw)), ago(time.Now(), present.LastActivity(testlog.Must(e.store.Info(t.Context(), key))(t)))})
+	e.same("figures", cells[0][2:], []string{fmt.Sprintf("%s of %s", shortTokens(stats.Tokens.Visible), shortTokens(stats.Tokens.Raw)), timeAgo(time.Now(), present.LastActivity(testlog.Must(e.store.Info(t.Context(), key))(t)))})
 	e.has(e.get("", http.StatusOK), fmt.Sprintf("%.0f percent of the tokens are visible", 100*float64(stats.Tokens.Visible)/float64(stats.Tokens.Raw)))
 }
 

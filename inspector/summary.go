@@ -80,7 +80,7 @@ func (i *Inspector) summaryPanel(ctx context.Context, r *http.Request, b *sessio
 	entry := v.Entry(index)
 	covered := slices.DeleteFunc(slices.Clone(history), func(e fold.Entry) bool { return e.Index != index })
 	itself := len(covered) == 1 && covered[0].Event == entry.Event
-	cleared := standsIn(entry.Event) && !entry.Summary
+	cleared := isClearedCopy(entry.Event) && !entry.Summary
 	if !entry.Summary && (!cleared || itself) {
 		return &advised{badRequest("index", "event %d is no summary", index), explanation{
 			Text: fmt.Sprintf("The event at index %d represents no other event.", index), Advice: "It is no summary, and none of its results were cleared or shortened.",
@@ -143,7 +143,7 @@ func (i *Inspector) requestedSummary(ctx context.Context, r *http.Request, b *se
 		return v, nil, err
 	}
 	for n, e := range v.Entries() {
-		if slices.Contains(ids, e.Event.ID()) && (e.Summary || standsIn(e.Event)) {
+		if slices.Contains(ids, e.Event.ID()) && (e.Summary || isClearedCopy(e.Event)) {
 			at = append(at, n)
 		}
 	}
@@ -161,8 +161,8 @@ func summaryURL(key store.Key, at uint64, index, from int) template.URL {
 	return query("summary", "key", key, "at", at, "index", index, "from", begin)
 }
 
-// standsIn reports whether an event is a cleared copy of another one.
-func standsIn(e *patch.Event) bool {
+// isClearedCopy reports whether an event is a cleared copy of another one.
+func isClearedCopy(e *patch.Event) bool {
 	_, ok := e.Origin()
 	return ok
 }
@@ -240,9 +240,9 @@ func (b *summaryBody) addCovered(r *http.Request, key store.Key, covered []fold.
 	b.Covered.All = len(covered)
 	b.Covered.First = int(min(from, uint64(max(len(covered)-1, 0))))
 	b.Covered.Next = b.Covered.First
-	show := showing{Left: coveredBytes, Fold: coveredFold, Most: coveredText, Raw: rawURL(key), Marks: newMarks(how)}
+	show := showing{Left: coveredBytes, Fold: coveredFold, MaxText: coveredText, Raw: rawURL(key), Marks: newMarks(how)}
 	if b.Cleared {
-		show.Fold, show.Most = 0, 0
+		show.Fold, show.MaxText = 0, 0
 	}
 	for _, e := range covered[b.Covered.First:min(b.Covered.First+coveredRows, len(covered))] {
 		if len(b.Covered.Rows) > 0 && show.Left < 2*coveredText {

@@ -45,7 +45,7 @@ type patchStep struct {
 
 	Hid, Added             int // numbers of events
 	HidTokens, AddedTokens int
-	Summary, Stands        bool // it added a summary; it added cleared copies
+	Summary, ClearsResults bool // it added a summary; it added cleared copies
 	RewoundTo              int  // the turn that it rewound to the end of; -1 if it is no rewind
 }
 
@@ -156,7 +156,7 @@ func (t *timeline) patch(s *step, after fold.View, r patch.Record) error {
 	for _, e := range f.Added {
 		d.AddedTokens += e.EstimatedTokens()
 		d.Summary = d.Summary || d.Type == patch.Summarise || e.IsSummary()
-		d.Stands = d.Stands || standsIn(e)
+		d.ClearsResults = d.ClearsResults || isClearedCopy(e)
 	}
 	s.Visible += d.AddedTokens - d.HidTokens
 	if d.Type == patch.Splice && d.Hid > 0 && d.Added == 0 && p.StatePolicy() == patch.Drop && f.Start == after.Len() && f.Start > 0 {

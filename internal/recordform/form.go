@@ -47,10 +47,10 @@ func Begin(dst []byte) []byte { return append(dst, Plain, 0, 0, 0, 0) }
 // Seal sets the checksum of a plain form.
 func Seal(form []byte) { binary.LittleEndian.PutUint32(form[1:], plainSum(form[Header:])) }
 
-// Compress returns the form of [Seal] with its content compressed, or form itself if that is not longer; very short
-// records, those of more than 1 MiB, and compressed forms stay as they are. It does not verify the checksum, so form
-// must come from [Seal] or [Open], not from a disk. It does not change form, and the result has the same [Checksum]. It
-// is safe for concurrent use.
+// Compress returns the form of [Seal] with its content compressed. It returns form itself if compression does not shorten
+// it, if the record has more than 1 MiB, or if form is compressed already. It does not verify the checksum, so form must
+// come from [Seal] or [Open], not from a disk. It does not change form, and the result has the same [Checksum]. It is safe
+// for concurrent use.
 func Compress(form []byte) []byte {
 	if len(form) < Header || form[0] != Plain || len(form)-Header > packed.MaxBytes {
 		return form
