@@ -14,21 +14,19 @@ import (
 // ErrCompactionOff: the options do not switch compaction on.
 var ErrCompactionOff = errors.New("compaction is off")
 
-// CompactOptions say how a session is compacted that somebody asks for.
+// CompactOptions are options of [Service.Compact].
 type CompactOptions struct {
 	// Focus says what summaries should keep above all, in a few words, as
 	// [compaction.Run.Focus] does.
 	Focus string
 }
 
-// Compact compacts a session now, if a trigger fires, pass by pass until none does, and
-// returns what was written; the session then shows it. It waits, and does not back off after
-// failures: what goes wrong is its error, a *[compaction.SummarizerError], one that matches
-// [compaction.ErrVetoed], or the store's. What earlier passes have written is returned in any
-// case. It gives nothing and no error where there is nothing to do, where a summarizer
-// declines, and where the session is another's business: an invocation of it runs in
-// another process, or it is being compacted. An invocation that runs in this one keeps what it
-// was asked. The error matches [ErrCompactionOff] where compaction is off.
+// Compact compacts a session now, if a trigger fires, pass by pass until none does, and returns what was written; the
+// session then shows it. It does not back off after failures. Its error is a *[compaction.SummarizerError], one that
+// matches [compaction.ErrVetoed], or the store's; what earlier passes have written is returned with it. It returns nothing
+// and no error if there is nothing to do, if a summarizer declines, if an invocation of the session runs in another process,
+// or if the session is being compacted already. The message of an invocation that runs in this process stays. The error
+// matches [ErrCompactionOff] if compaction is off.
 func (s *Service) Compact(ctx context.Context, sess session.Session, opts CompactOptions) ([]compaction.Written, error) {
 	if s.compacting == nil {
 		return nil, fmt.Errorf("compact: %w", ErrCompactionOff)
@@ -47,9 +45,8 @@ func (s *Service) Compact(ctx context.Context, sess session.Session, opts Compac
 	return written, nil
 }
 
-// LastCompaction returns how the last attempt to compact a session ended that this service
-// has made, whoever asked for it; its Err says what went wrong. ok is false if there was none, or
-// if it was so long ago that it is forgotten: some thousands of sessions are remembered.
+// LastCompaction returns this service's last attempt to compact a session, by request or automatic. ok is false if there
+// was none, or if it was evicted: the service remembers some thousands of sessions.
 func (s *Service) LastCompaction(sess session.Session) (a compaction.Attempt[store.Key], ok bool) {
 	handle, err := handleOf(sess)
 	if err != nil || s.compacting == nil {

@@ -93,9 +93,8 @@ func hasResponse(e *session.Event) bool {
 	return false
 }
 
-// compactInRun compacts the session of an invocation that is under way, and moves the
-// handle to what comes of it. It waits for as long as the invocation has patience: time
-// in which nothing came of it is taken from that.
+// compactInRun compacts the session of an invocation that is under way, and moves the handle to the result. Compactions
+// that write nothing may take [Options.CompactionTimeout] in all for one invocation.
 func (c *compacting) compactInRun(ctx context.Context, handle *Session, invocation string) {
 	if tokens, _ := compaction.PromptTokens(handle.View()); tokens < inRunFrom(c.config) {
 		return

@@ -85,13 +85,10 @@ func (s *selection) advance(v fold.View) {
 	s.view = v
 }
 
-// grow holds what the session shows, whatever patches were logged, and adds records of its
-// own. For the time in which a workflow's node for a single turn runs, ADK puts what the
-// node was asked into the list of events at the place that was the end when it began: were
-// the list to shrink before that, the node would lose the thread. Nodes append events
-// while they run, and what a session shows changes only with an append, so it is enough to
-// look at who appends. Of a record whose results are shown in short in the view after it, what
-// stands in its place is added. The lock is held.
+// grow freezes what the session shows, whatever patches were logged, and adds records of its own. While a workflow's node
+// runs, ADK inserts the node's input into the list of events at the index that was the end when the node began, so the list
+// must not become shorter. A session shows other events only after an append, and a running node appends, so it is enough
+// to look at the author of each append. Of an event that is shown shortened, the shortened copy is added. The lock is held.
 func (s *Session) grow(records []patch.Record, after fold.View) {
 	if s.frozen == nil {
 		if list, ok := s.events().(eventList); ok {

@@ -173,7 +173,7 @@ func refuseHistory(sess session.Session) error {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	if s.history != nil {
-		return fmt.Errorf("%w: session %s shows its history, and an index into that is none into the visible log; get the session without WithHistory to patch it", patch.ErrInvalid, s.key)
+		return fmt.Errorf("%w: session %s shows its history, whose indices are not those of the visible log; get the session without WithHistory to patch it", patch.ErrInvalid, s.key)
 	}
 	return nil
 }

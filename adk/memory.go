@@ -105,7 +105,7 @@ func (s *Service) searchUser(ctx context.Context, app, user string, except store
 	return s.finder.SearchAll(ctx, keys, leaveOut, search)
 }
 
-// isNil reports whether a session is none, or one of this package's that is none.
+// isNil reports whether a session is nil, or a nil *[Session].
 func isNil(sess session.Session) bool {
 	own, ok := sess.(*Session)
 	return sess == nil || ok && own == nil

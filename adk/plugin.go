@@ -10,14 +10,12 @@ import (
 )
 
 // Plugin returns a plugin for runner.PluginConfig that tells the service when a run begins
-// and ends, whichever way it ends, for [Options.Runs] and compaction. Automatic compaction works without: the service then
-// takes an agent's final response for the end of a turn, and counts the newest invocation
-// as running until the next one begins. With the plugin the invocation that has just ended
-// is counted too, and failed runs are noticed.
+// and ends, in success or failure, for [Options.Runs] and compaction. Automatic compaction works without the plugin: the
+// service then takes an agent's final response for the end of a turn, and counts the newest invocation as running until
+// the next one begins. With the plugin, the invocation that has just ended can be compacted too, and failed runs are noticed.
 //
-// It changes nothing, and does nothing if both are off. Where processes share a storage,
-// the end of a run waits for an answer of its. Closing it
-// does not close the service.
+// The plugin changes no event, and does nothing if both are off. If processes share a storage, a run's end waits until the
+// storage has released its lease. Closing the plugin does not close the service.
 func (s *Service) Plugin() *plugin.Plugin {
 	cfg := plugin.Config{Name: "patchlog"}
 	if s.runs != nil {

@@ -29,7 +29,7 @@ import (
 //	GET  …/apps/{app}/users/{user}/sessions/{session}/history?before={event}&limit={events}
 //
 // They are [Service.Rewind], [Service.Fork], whose fields may be left out, and [WithHistoryPage]. As with ADK's routes,
-// whoever reaches them may use them on each session, so authenticate in front of the handler. A body must be JSON in content type
+// every client that reaches them can use them on every session, so authenticate in front of the handler. A body must be JSON in content type
 // and form, so that the page of another site cannot send one without leave. The status of a refusal is 400, 404, 409, 413 or
 // 415. All other requests are next's. The handler goes around a server, or into the router that a launcher hands out:
 //

@@ -21,7 +21,7 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// RunPolicy says what becomes of a run of a session in which another one is under way.
+// RunPolicy says what happens if a run of a session begins while another one is under way.
 type RunPolicy int
 
 const (
@@ -56,21 +56,19 @@ const (
 )
 
 const (
-	// leaseTime is for how long an invocation is taken to be running after it has appended.
+	// leaseTime is how long an invocation counts as running after an append.
 	leaseTime = 10 * time.Minute
 
-	// leaseTTL is for how long a lease is taken, and leaseBeat how often it is extended while its holder goes on: it ends
-	// soon after the process.
+	// A lease is taken for leaseTTL and extended every leaseBeat while its holder runs, so it ends soon after the process.
 	leaseTTL, leaseBeat = 30 * time.Second, 10 * time.Second
 
 	// runPoll is how often a run that waits for another process asks.
 	runPoll = 200 * time.Millisecond
 
-	// createTime is for how long a Create may find the session that another call created after a Get of its own
-	// found none.
+	// createTime is how long after a Get that found no session a Create may return one that another call has created.
 	createTime = time.Minute
 
-	// maxClaimed is how many invocations, the newest of a view, are checked for a lease before it is compacted.
+	// maxClaimed is how many of the newest invocations are checked for a lease before a session is compacted.
 	maxClaimed = 8
 )
 

@@ -33,21 +33,20 @@ type Options struct {
 	Compaction compaction.Config
 
 	// Model makes the summaries if Compaction names no Summarizer: give it the model of the root agent,
-	// which ADK lets nobody ask for. nil means [compaction.Extractive], which is also the fallback of
+	// which ADK does not expose. nil means [compaction.Extractive], which is also the fallback of
 	// any summarizer for which Compaction names none. A Model without compaction is an error.
 	Model model.LLM
 
 	// Prepare, Approve and Observe are those of [compaction.Options]. They may be called from several goroutines
-	// at once, while a run waits, and should return soon after ctx is done, which is after five minutes, or when
-	// nine tenths of the run's patience are over. No veto and no failure reaches a run. They get the log's events,
-	// which do not change; [SessionEvent] converts one to ADK's form.
+	// at once, while a run waits, and should return soon after ctx is done: after five minutes, or when nine tenths of
+	// CompactionTimeout are over. No veto and no failure reaches a run. They get the log's events, which do not change;
+	// [SessionEvent] converts one to ADK's form.
 	Prepare func(ctx context.Context, p compaction.PrepareRequest[store.Key]) (keep string, err error)
 	Approve func(ctx context.Context, d compaction.ApproveRequest[store.Key]) error
 	Observe func(context.Context, compaction.Attempt[store.Key])
 
-	// CompactionTimeout is how long an invocation may be kept waiting in vain while its
-	// own session is compacted; 0 means [DefaultCompactionTimeout]. Below 0, sessions are
-	// compacted in the background alone.
+	// CompactionTimeout is how long an invocation may wait in all for compactions of its session that write nothing;
+	// 0 means [DefaultCompactionTimeout]. Below 0, sessions are compacted only in the background.
 	CompactionTimeout time.Duration
 
 	// MaxResultTokens is how many tokens, as estimated, the result of a tool may take in a
@@ -62,10 +61,9 @@ type Options struct {
 	// [Service.Memory] return. Sessions, their state and events are as they were logged.
 	Redact *redact.Redactor
 
-	// Runs says what becomes of a run of a session in which another one is under way. Over processes
-	// it rests on leases, and the log tells. The end of a run is known exactly with [Service.Plugin], else by the
-	// agent's final response or the end of the runner's context; a run that does not append for ten minutes is taken
-	// to have ended.
+	// Runs says what happens if a run of a session begins while another one is under way. Between processes, leases
+	// decide, and the log refuses an append after another run's events. [Service.Plugin] reports the end of a run. Without
+	// it, a run ends with its agent's final response, with the runner's context, or ten minutes after its last event.
 	Runs RunPolicy
 
 	// KeepInterruptedCalls leaves calls of interrupted runs without an answer. By default, when the user's message begins
@@ -75,7 +73,7 @@ type Options struct {
 	// user or that the user is asked about, open tasks, and runs that are known to go on are left as they are.
 	KeepInterruptedCalls bool
 
-	// Logger gets what an operator should know. nil means [slog.Default].
+	// Logger gets warnings for operators. nil means [slog.Default].
 	Logger *slog.Logger
 
 	// Telemetry gets the spans and metrics of docs/ADK.md.

@@ -87,7 +87,7 @@ func (t *telemetry) compacted(ctx context.Context, a compaction.Attempt[store.Ke
 }
 
 // triggerOfADK is the name that ADK's own compaction has for what a trigger
-// does, for whoever watches both. It has none for tiers and for clearing.
+// does, so that both can be watched together. It has none for tiers and for clearing.
 func triggerOfADK(t compaction.Trigger) string {
 	switch t {
 	case compaction.ByInterval:

@@ -205,7 +205,7 @@ func (c copier) ownDynamic(v reflect.Value, depth int) bool {
 var referringFields, textFields sync.Map // reflect.Type of a struct → []int
 
 // referring returns the indices of a struct's fields that the copier may have to change: those that a copy of
-// the struct may share something by, and texts where they are mended. What is not exported nobody changes.
+// the struct may share something by, and texts where they are mended. No caller can change fields that are not exported.
 func (c copier) referring(t reflect.Type) []int {
 	known := &referringFields
 	if c.dynamic != nil {

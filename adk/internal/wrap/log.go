@@ -48,7 +48,7 @@ type baseLog struct {
 	view    fold.View
 	skipped map[string]bool // the items whose patches do not apply
 
-	updated time.Time // of the newest event that is none of patchlog's
+	updated time.Time // of the newest event that carries no patches
 	newest  time.Time // the greatest time of an event
 	size    int
 }
