@@ -17,17 +17,16 @@ import (
 	"github.com/patchlog-dev/patchlog/store/internal/write"
 )
 
-// EraseSelection says which events to erase: each that one of the fields names, whether it is
-// in sight or not, those inside patches too. The zero value names none. Receipts are never
-// erased.
+// EraseSelection selects the events to erase: each event that one of the fields matches, visible or hidden, including events inside
+// patches. The zero value selects none. Receipts are never erased.
 type EraseSelection struct {
-	// EventIDs are ids of events, in the log or inside patches, and of patches: everything in a patch is erased.
+	// EventIDs are ids of events, in the log or inside patches, and of patches. Of a selected patch, all content is erased.
 	EventIDs []string
 
-	// Seqs are seqs of events, or of patches, as by their ids.
+	// Seqs are seqs of events and patches, which are selected as by their ids.
 	Seqs []uint64
 
-	// Author, if not empty, selects the events and patches by this author.
+	// Author, if not empty, selects the events and patches of this author.
 	Author string
 
 	// Match, if not empty, selects the events that have this text in content, arguments, results, metadata, data or values of state
@@ -49,7 +48,7 @@ type EraseOptions struct {
 	// finished, and nothing else is selected. Ids of calls are per session.
 	ID string
 
-	// Author and Reason are for the receipt.
+	// Author and Reason are stored in the receipt.
 	Author string
 	Reason string
 
@@ -77,7 +76,7 @@ type EraseOptions struct {
 	DryRun bool
 }
 
-// Erasure is what an erasing did, or would do.
+// Erasure is the result of an erase, or of a dry run.
 type Erasure struct {
 	// Sessions are those with erased events: the session of the call, and forks with the same events.
 	Sessions []ErasedSession `json:"sessions"`
@@ -90,15 +89,15 @@ type Erasure struct {
 	// finds, because the call keeps state values. The same selection with [patch.NullValues] erases them.
 	RemainingMatches int `json:"remainingMatches"`
 
-	// OutOfReach says where else erased content may be.
+	// OutOfReach names other places where erased content may be.
 	OutOfReach []string `json:"outOfReach"`
 }
 
-// ErasedSession is what was erased of a session.
+// ErasedSession is the erased content of a session.
 type ErasedSession struct {
 	Key     Key           `json:"key"`
 	Receipt patch.Record  `json:"receipt,omitzero"` // zero if nothing was logged
-	Events  []ErasedEvent `json:"events"`           // in the order of the log; none of what an earlier call had begun
+	Events  []ErasedEvent `json:"events"`           // in the order of the log; without those that an earlier call erased
 	Initial []string      `json:"initial"`          // keys of the initial state whose values were set to null
 
 	// Reverted are the ids of blank summaries that were reverted, or would be. Blank are the visible ones that stay, the newest
@@ -109,9 +108,9 @@ type ErasedSession struct {
 
 // ErasedEvent is an event that was erased.
 type ErasedEvent struct {
-	fold.Ref        // Index is -1 for what a patch says besides its events
+	fold.Ref        // Index is -1 for the content of a patch besides its events
 	ID       string `json:"id"`  // of the event, or the patch
-	Why      string `json:"why"` // in words: it was selected, stands for an erased event, is a copy of one, …
+	Why      string `json:"why"` // in words: it was selected, replaces an erased event, is a copy of one, …
 }
 
 // Erase replaces events by blanks ([patch.Event.Blank]) in the log and in all that the store keeps of the session, and
@@ -291,7 +290,7 @@ func (s *Store) eraseHidden(ctx context.Context, key Key, before time.Time, reas
 	return events, len(out.Sessions) > 0, err
 }
 
-// finishErasures finishes the receipts in a session that are open, and with calls its calls.
+// finishErasures finishes the open receipts in a session and, with calls, the session's calls.
 func (s *Store) finishErasures(ctx context.Context, key Key, calls bool) error {
 	did, err := erase.Pending(ctx, s.erasing(), key.name(), calls)
 	if err != nil || len(did) > 0 {
@@ -336,7 +335,7 @@ func erasureOf(dryRun bool, calls ...*erase.Call) Erasure {
 	return out
 }
 
-// outOfReach is what no erasure reaches.
+// outOfReach are the places that no erasure reaches.
 var outOfReach = []string{
 	"exports, copies and backups that were made before",
 	"replicas, archives and write-ahead logs of a database, and unused room in a file or a table until it is vacuumed",
@@ -345,9 +344,8 @@ var outOfReach = []string{
 	"keys of all state, session names, and values of shared state (app:, user:) other than those that are said to be null",
 }
 
-// eraseShared sets those of the shared values with the prefixes to null that are to be and are not, and returns
-// their keys. which is given a value, or the error of one that cannot be read. A value that is written meanwhile
-// is looked at again.
+// eraseShared sets the shared values with the prefixes that which selects to null, unless they are null, and returns their keys.
+// which gets a value, or the error of an unreadable one. A value that is written meanwhile is read again.
 func (s *Store) eraseShared(ctx context.Context, prefixes []string, which func(patch.Value, error) bool, dryRun bool) ([]string, error) {
 	data, err := receipt.Null.MarshalBinary()
 	if err != nil {
@@ -385,7 +383,7 @@ func (s *Store) eraseShared(ctx context.Context, prefixes []string, which func(p
 	}
 }
 
-// erasing is the store for erasing.
+// erasing returns the store as the erase package uses it.
 func (s *Store) erasing() erase.Log { return erase.Log{Config: &s.writing, Store: eraseLog{s}} }
 
 type eraseLog struct{ *Store }
@@ -439,7 +437,7 @@ func (l eraseLog) Pick(ctx context.Context, name, creation string, seqs []uint64
 	return p.records, p.raw, err
 }
 
-// Replace makes a replacement in the session's turn. The view in memory has what it erases.
+// Replace commits a replacement while it holds the session's lock, and drops the view, which has the erased content.
 func (l eraseLog) Replace(ctx context.Context, name, creation string, plan func(backend.Head) (backend.Replacement, error)) error {
 	key := keyNamed(name)
 	h := l.cache.acquire(key)

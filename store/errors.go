@@ -10,9 +10,8 @@ import (
 	"github.com/patchlog-dev/patchlog/store/internal/write"
 )
 
-// These are all errors of a store that a caller may want to tell apart, with those that other packages define. Errors match
-// them by [errors.Is], or are of one of the types below by [errors.As]. Besides these, a call returns the error of its
-// context, of its reader or writer, and [errors.ErrUnsupported].
+// Errors of a store, including those that other packages define. Errors match them by [errors.Is], or one of the types below by
+// [errors.As]. A call may also return the error of its context, of its reader or writer, and [errors.ErrUnsupported].
 var (
 	// ErrNotFound: the session or the record does not exist, or the session was deleted and created again since the caller's view
 	// was made.
@@ -38,7 +37,7 @@ var (
 	// [ErrCorrupt], unless nothing of its form is left.
 	ErrNotDatabase = backend.ErrNotDatabase
 
-	// ErrCorrupt: something that is stored is damaged.
+	// ErrCorrupt: stored data is damaged.
 	ErrCorrupt = patch.ErrCorrupt
 
 	// ErrRetainRunning: another process runs [Store.Retain] on this storage.
@@ -127,7 +126,7 @@ func (e *CorruptError) Error() string {
 // Unwrap returns [ErrCorrupt] and the reason.
 func (e *CorruptError) Unwrap() []error { return []error{ErrCorrupt, e.Err} }
 
-// fromBackend gives a backend's error the store's name for it.
+// fromBackend converts an error of the backend to one of the store.
 func fromBackend(key Key, err error) error {
 	switch {
 	case err == nil:

@@ -16,21 +16,20 @@ import (
 	"github.com/patchlog-dev/patchlog/store/internal/write"
 )
 
-// Retention says what becomes of an app's sessions in time. The zero value keeps them.
+// Retention is the policy for an app's sessions. The zero value keeps everything.
 type Retention struct {
-	// DeleteAfter is how long a session is kept after it was used last; 0 means for ever.
+	// DeleteAfter is how long a session is kept after its last use; 0 means forever.
 	DeleteAfter time.Duration
 
-	// KeepPinned keeps sessions that show a pinned event, however old they are.
+	// KeepPinned keeps sessions with a visible pinned event, however old they are.
 	KeepPinned bool
 
-	// EraseHiddenAfter is how long after it was hidden by a patch an event is erased; 0 means never. Its summaries stay.
+	// EraseHiddenAfter is how long after a patch hid it an event is erased; 0 means never. Its summaries stay.
 	EraseHiddenAfter time.Duration
 }
 
-// Retained is a session of which something is due. It was deleted, or kept though its time had come, or
-// events of it were erased, or the last two. If none of these is said, an erasing was finished that
-// had been cut short.
+// Retained reports what [Store.Retain] did with a session. The session was deleted; or it was kept although it was due, or events
+// of it were erased, or both. If no field says so, an interrupted erasure was finished.
 type Retained struct {
 	Info
 
@@ -38,25 +37,25 @@ type Retained struct {
 	Used time.Time `json:"used,omitzero"`
 
 	Deleted bool   `json:"deleted"` // or would be
-	Kept    string `json:"kept"`    // why it was not deleted although it is due: [KeptPinned] or [KeptUsed]
+	Kept    string `json:"kept"`    // why it was kept although it is due: [KeptPinned] or [KeptUsed]
 	Erased  int    `json:"erased"`  // the number of hidden events that were erased, or would be
 }
 
-// Why a session is kept that is due to be deleted.
+// Reasons to keep a session that is due to be deleted.
 const (
-	KeptPinned = "pinned" // it shows a pinned event, and the policy keeps those
-	KeptUsed   = "used"   // it was written to since it was found due
+	KeptPinned = "pinned" // a pinned event is visible, and the policy has KeepPinned
+	KeptUsed   = "used"   // it was written to after it was found due
 )
 
 const (
-	usedRecords = 32          // the last records of a log that tell when it was used
-	retainLease = "retain"    // is no session's name
-	retainTime  = time.Minute // the lease is taken again with each session that is looked at
+	usedRecords = 32          // the number of last records that tell the last use
+	retainLease = "retain"    // not the name of a session
+	retainTime  = time.Minute // the lease is extended for each session
 )
 
 // RetainOptions are options of [Store.Retain].
 type RetainOptions struct {
-	// DryRun reports what is due, and deletes and erases nothing. It does not wait for another process.
+	// DryRun reports what is due without deleting or erasing. It needs no lease.
 	DryRun bool
 }
 
@@ -113,7 +112,7 @@ func (s *Store) Retain(ctx context.Context, policies map[string]Retention, opts 
 	}
 }
 
-// retain deletes a session if that is due, and else erases what is due of it.
+// retain deletes a session if it is due, and otherwise erases its due events.
 func (s *Store) retain(ctx context.Context, info Info, policy Retention, dryRun bool) (r Retained, due bool, err error) {
 	r.Info = info
 	now := s.opts.Now()
@@ -157,7 +156,7 @@ func (s *Store) retain(ctx context.Context, info Info, policy Retention, dryRun 
 	return r, due || did || r.Kept != "", err
 }
 
-// deleteDue deletes a session that is due, or says why it is kept.
+// deleteDue deletes a due session, or sets r.Kept.
 func (s *Store) deleteDue(ctx context.Context, r *Retained, head backend.Head, policy Retention, dryRun bool) error {
 	if policy.KeepPinned {
 		v, err := s.View(ctx, r.Key)
@@ -183,7 +182,7 @@ func (s *Store) deleteDue(ctx context.Context, r *Retained, head backend.Head, p
 	return err
 }
 
-// used returns when a session was used last.
+// used returns the time of a session's last use.
 func (s *Store) used(ctx context.Context, key Key, head backend.Head, created time.Time) (time.Time, error) {
 	latest := created
 	from := max(head.Last, usedRecords) - usedRecords + 1

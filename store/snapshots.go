@@ -19,8 +19,7 @@ type snapshotter struct {
 	writing sync.WaitGroup
 }
 
-// close lets no more snapshots become due and waits until those that are have been
-// written.
+// close accepts no more snapshots, and waits until the due ones are written.
 func (n *snapshotter) close() {
 	n.mu.Lock()
 	n.closed = true
@@ -28,7 +27,7 @@ func (n *snapshotter) close() {
 	n.writing.Wait()
 }
 
-// maybeSnapshot has the session's snapshot written if it is due. It does not wait.
+// maybeSnapshot queues the session's snapshot if it is due. It does not wait.
 func (s *Store) maybeSnapshot(h *handle, v fold.View) {
 	if s.opts.ReadOnly {
 		return
@@ -51,7 +50,7 @@ func (s *Store) maybeSnapshot(h *handle, v fold.View) {
 	})
 }
 
-// writeSnapshot writes the snapshot of a session that was due.
+// writeSnapshot writes the due snapshot of a session.
 func (s *Store) writeSnapshot(h *handle) {
 	defer s.cache.release(h)
 	h.queued.Store(false)

@@ -19,10 +19,10 @@ import (
 	"github.com/patchlog-dev/patchlog/store/internal/receipt"
 )
 
-// Problem is something that [Store.Verify] found wrong.
+// Problem is a finding of [Store.Verify].
 type Problem struct {
-	Key Key    `json:"key"` // of the session; the zero Key is the storage as a whole
-	Seq uint64 `json:"seq"` // of the record; 0 is the session as a whole
+	Key Key    `json:"key"` // of the session; the zero Key means the storage as a whole
+	Seq uint64 `json:"seq"` // of the record; 0 means the session as a whole
 	Err error  `json:"err,omitzero"`
 }
 
@@ -36,10 +36,10 @@ func (p Problem) String() string {
 	return fmt.Sprintf("session %s, record %d: %v", p.Key, p.Seq, p.Err)
 }
 
-// VerifyOptions say what to verify. The zero value means everything.
+// VerifyOptions are options of [Store.Verify]. The zero value means everything.
 type VerifyOptions struct {
-	// Key, if not zero, is the one session to verify, else the error is [ErrNotFound];
-	// the storage's own structure is left out then.
+	// Key, if not zero, limits Verify to one session, without the structure of the storage. If the session does not exist, the
+	// error is [ErrNotFound].
 	Key Key
 
 	// Progress, if not nil, is called with each session before it is verified.
@@ -121,12 +121,12 @@ func (s *Store) Verify(ctx context.Context, opts VerifyOptions) iter.Seq2[Proble
 	}
 }
 
-// ends reports whether an error is one after which Verify cannot go on: any that does not come of what is stored.
+// ends reports whether Verify cannot continue after an error: any error that is not about stored data.
 func ends(err error) bool {
 	return !errors.Is(err, ErrCorrupt) && !errors.Is(err, snapshot.ErrUnusable) && !errors.Is(err, errOtherLog) && err != errUnfinished && err != errCallNotDone
 }
 
-// known reports whether the backend knows of a session, which a damaged name may not be of.
+// known reports whether the session exists: a damaged name may be of none.
 func (s *Store) known(ctx context.Context, key Key) bool {
 	_, err := s.head(ctx, key)
 	return !errors.Is(err, ErrNotFound) && !errors.Is(err, ErrInvalid)
@@ -135,15 +135,14 @@ func (s *Store) known(ctx context.Context, key Key) bool {
 // errUnfinished: a receipt is open.
 var errUnfinished = errors.New("the erasing that this is the receipt of is not finished: erase once more, and be it nothing, to finish it")
 
-// errCallNotDone: a call may have left something in other sessions.
+// errCallNotDone: content may be left in other sessions.
 var errCallNotDone = errors.New("the erasing that this is the receipt of is finished here, but perhaps not in forks and copies of the session: erase once more, and be it nothing, to finish it")
 
-// errNotErased: something that a closed receipt covers is still there.
+// errNotErased: content that a closed receipt covers still exists.
 var errNotErased = fmt.Errorf("%w: it is the receipt of an erasing, and something is left of what it covers", ErrCorrupt)
 
-// verify returns what is wrong with a session: nothing if it was deleted meanwhile. The error is one that [ends]
-// all. If something is found while the session's head moves, it may come of a failover, or of reading in part before
-// an erasing and in part after it: the session is verified again.
+// verify returns the problems of a session, or none if it was deleted meanwhile. The error [ends] Verify. If there are problems and
+// the session's head has moved, the cause may be a failover, or an erasure during the reading: the session is verified again.
 func (s *Store) verify(ctx context.Context, key Key) ([]Problem, error) {
 	for try := 0; ; {
 		v := verification{store: s, key: key}
@@ -166,7 +165,7 @@ func (s *Store) verify(ctx context.Context, key Key) ([]Problem, error) {
 	}
 }
 
-// verification is a session that is verified.
+// verification verifies a session.
 type verification struct {
 	store *Store
 	key   Key
@@ -174,7 +173,7 @@ type verification struct {
 	found []Problem
 }
 
-// report notes a problem, or returns the error if it is not one of the session.
+// report adds a problem, or returns the error if it is not about the session.
 func (v *verification) report(seq uint64, err error) error {
 	if err == nil || ends(err) {
 		return err
@@ -265,7 +264,7 @@ func (v *verification) log(ctx context.Context) error {
 	return v.erasures(ctx, marks, m.initial)
 }
 
-// savedView returns a session's snapshot, if it has one that this version can read, and the seq that it stands at.
+// savedView returns a session's snapshot and its seq, or nil if this version cannot read it or there is none.
 func (s *Store) savedView(ctx context.Context, key Key, creation string) (data []byte, seq uint64, err error) {
 	news, err := s.backend.Fetch(ctx, backend.Query{Session: key.name(), UpTo: newest})
 	if err == nil && news.Creation != creation {
@@ -288,7 +287,7 @@ func (s *Store) savedView(ctx context.Context, key Key, creation string) (data [
 	return kept.Data, saved.Seq(), nil
 }
 
-// index reports the ids of a page's records of which the index has another seq, or none.
+// index reports ids of a page's records for which the index has another seq, or none.
 func (v *verification) index(ctx context.Context, records []patch.Record) error {
 	var ids []string
 	var holders []uint64
@@ -309,7 +308,7 @@ func (v *verification) index(ctx context.Context, records []patch.Record) error 
 	return err
 }
 
-// erasures reports blanks that no receipt covers, and receipts that are open or of what is still there.
+// erasures reports blanks that no receipt covers, open receipts, and closed receipts whose content still exists.
 func (v *verification) erasures(ctx context.Context, marks receipt.Marks, initial map[string]patch.Value) error {
 	for _, mark := range marks.WithoutReceipt() {
 		err := fmt.Errorf("%w: it says that it was erased, and the log has no receipt %.80q that is about it", ErrCorrupt, mark.Receipt)
@@ -335,7 +334,7 @@ func (v *verification) erasures(ctx context.Context, marks receipt.Marks, initia
 	return nil
 }
 
-// left returns [errNotErased] if content that a receipt covers is still there.
+// left returns [errNotErased] if content that a receipt covers still exists.
 func (v *verification) left(ctx context.Context, r receipt.Receipt, initial map[string]patch.Value) error {
 	if receipt.NullInitial(maps.Clone(initial), []receipt.Receipt{r}) {
 		return errNotErased
