@@ -99,13 +99,17 @@ func (b *batch) share(s *Session, changes []patch.Change) error {
 
 // The index of ids has entries of other kinds, too: of the first patch of a group, so that no other call logs the group, and
 // of the first event of an invocation, which a rewind goes to. Their ids are longer than any other may be.
+var (
+	groupMark      = strings.Repeat("\x00", patch.MaxIDBytes+1)
+	invocationMark = strings.Repeat("\x01", patch.MaxIDBytes+1)
+)
 
-func groupIndex(group string) string { return strings.Repeat("\x00", patch.MaxIDBytes+1) + group }
+func groupIndex(group string) string { return groupMark + group }
 
 // InvocationIndex returns the id that the first event of an invocation takes in the index of ids.
 func InvocationIndex(invocation string) string {
 	sum := sha256.Sum256([]byte(invocation)) // it may have any length
-	return strings.Repeat("\x01", patch.MaxIDBytes+1) + string(sum[:])
+	return invocationMark + string(sum[:])
 }
 
 // maxInvocations is how many invocations are remembered that the index has.
