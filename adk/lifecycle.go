@@ -16,7 +16,7 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// Revert takes a patch back, a summary of compaction's too, and with it all patches of its
+// Revert takes back a patch, also a summary that compaction wrote, and all patches of its
 // group, as [store.Store.Revert] does: what it hid shows again, and what it set
 // holds again. The session stands at the view that this gives. The patch is
 // named by its id, which is in [store.Committed] and in [Service.RawEvents]. A revert is a

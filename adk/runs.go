@@ -471,8 +471,8 @@ func (r *runs) extend(l heldLease) {
 	}
 }
 
-// claim reports whether this service may compact a session: no other process does, and none
-// runs one of its newest invocations.
+// claim takes a session's compaction lease. ok is false if another process holds it, or runs one of the
+// session's newest invocations.
 func (r *runs) claim(ctx context.Context, key store.Key, v fold.View) (done func(), ok bool) {
 	for _, id := range newestInvocations(v, maxClaimed) {
 		if !r.isFree(ctx, key, compaction.RunLease(id)) {

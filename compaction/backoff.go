@@ -20,7 +20,7 @@ type backoff struct {
 }
 
 const (
-	// maxRemembered is the number of sessions with a backoff. One more clears all.
+	// maxRemembered is the most sessions with a backoff. One more clears all.
 	maxRemembered = 1 << 16
 
 	// maxBackoff is the most records that a session has to grow by before a retry.

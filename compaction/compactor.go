@@ -123,14 +123,19 @@ func New[K comparable](log Log[K], cfg Config, opts Options[K]) (*Compactor[K], 
 // returns the passes that it wrote. It is for a session in which no
 // invocation is running, or [Options.Run] tells which.
 //
-// A summary is logged only if the summarizer's answer is complete and not empty, calls no function, has at most 2,500 estimated
-// tokens and three quarters of what it replaces, and invents at most two identifiers; a summarizer that invents more gets the
-// list and may answer once more. Otherwise the session stays as it is, and the error is a *[SummarizerError]; there is no error
-// if the summarizer declines. Under 32 tokens the text of the events is the summary, without a call of the summarizer; under
-// 128 tokens it is, if the answer is too long or invents.
+// A summarizer's answer is refused unless it
 //
-// After a failure or a refused answer the summarizer is not called again until the session has grown by one record. The number
-// doubles with each failure in a row, up to 64. Once the prompt is a fifth over its threshold, [Extractive] writes the summary;
+//   - is complete and not empty, and calls no function;
+//   - has at most 2,500 estimated tokens, and at most three quarters of what it replaces;
+//   - invents at most two identifiers. A summarizer that invents more gets the list and may answer once more; if
+//     that answer invents too, [Extractive] writes the summary.
+//
+// Under 32 tokens the text of the events is the summary, and the summarizer is not called; under 128 tokens it is, if the
+// answer is too long or invents.
+//
+// After a failure or a refused answer the session stays as it is, and the error is a *[SummarizerError]; there is no error if
+// the summarizer declines. The summarizer is not called again until the session has grown by one record. The number doubles
+// with each failure in a row, up to 64. If the prompt is a fifth over its threshold, [Extractive] writes the summary instead;
 // if its answer cannot be used either, the window is skipped until the session has grown by 64 records.
 //
 // If a patch, or an answer to a call in the window, is logged while the summary is written, MaybeCompact writes nothing and

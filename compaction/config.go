@@ -44,7 +44,8 @@ type Config struct {
 	// InvocationTokens leave, with those between them; 0 means [DefaultRetention].
 	EventRetentionSize int
 
-	// RetainInvocations is the number of newest invocations, of those with text, that stay raw. If they have more than 8,000
+	// RetainInvocations is the number of newest invocations, of those with text, that CompactionInterval and TokenThreshold
+	// leave raw; InvocationTokens does not. If they have more than 8,000
 	// estimated tokens, or half of TokenThreshold if that is due, only the user's last message in them stays, and their last
 	// events up to that size. 0 is ADK's behaviour.
 	RetainInvocations int
@@ -64,10 +65,11 @@ type Config struct {
 	// which comes with [DefaultInstructions].
 	PromptTemplate string
 
-	// Summarizer writes the summaries; nil means [Extractive]. Where it fails, declines, or gives
-	// an answer that is refused, [Extractive] writes the summary, once the prompt is a fifth larger
-	// than TokenThreshold, or than [DefaultTokenThreshold] if that is 0. A call may take five
-	// minutes, and nine tenths of the time until the deadline of the compaction's context.
+	// Summarizer writes the summaries; nil means [Extractive]. If it fails, declines, or gives an
+	// answer that is refused, nothing is written until the prompt is a fifth larger than
+	// TokenThreshold (than [DefaultTokenThreshold] if that is 0); from then on [Extractive] writes the
+	// summary. If its second answer invents too, [Extractive] writes the summary at once. A call may
+	// take five minutes, and nine tenths of the time until the deadline of the compaction's context.
 	Summarizer Summarizer
 
 	// Redact, if not nil, replaces secrets by placeholders in requests to summarizers, so that summaries

@@ -10,8 +10,8 @@ import (
 
 // WaitingCalls returns the visible calls that wait for the user's side and that compaction keeps: long-running calls and requests
 // to the user that the user's side has not answered. Of the running and the newest invocation it keeps all, of earlier
-// invocations the newest eight. A caller that pins the events that a resumed run needs ([Run.Pinned]) pins the events of these
-// calls. Older calls are summarised as unanswered; [RestoreCalls] restores them when their response arrives.
+// invocations the newest eight. Callers that resume runs should put the events of these
+// calls into [Run.Pinned]. Older calls are summarised as unanswered; [RestoreCalls] restores them when their response arrives.
 func WaitingCalls(v fold.View, cfg Config, run Run) []fold.Call {
 	_, waiting := newShape(v, run).openCalls(v.Calls(), cfg.withDefaults())
 	slices.Reverse(waiting)

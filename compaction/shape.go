@@ -248,7 +248,7 @@ func isRecord(e *patch.Event) bool {
 	return ok
 }
 
-// isQuestion reports whether the event is a message of the user, and not only of function responses.
+// isQuestion reports whether the event is a message of the user that has more than function responses.
 func isQuestion(e *patch.Event) bool {
 	return e.Author() == "user" && e.SaysSomething() && !onlyResponses(e)
 }

@@ -7,8 +7,8 @@ type chain struct {
 	indices []int
 	lineage []Lineage
 
-	// levels never rise along the chain: a summary has at least the level of the summaries behind it. A lower one
-	// stands before a higher one if an open call between them was covered later.
+	// levels are those of the summaries, each raised to the highest level behind it, so they never rise along the
+	// chain. In the log a lower level can stand before a higher one, if an open call between them was covered later.
 	levels []int
 }
 

@@ -17,8 +17,8 @@ const (
 
 // Worker compacts sessions in the background: tell it with [Worker.Notify] that a session
 // has grown, after each invocation. A session is compacted by one goroutine at a time.
-// The [Compactor] logs and counts failures; the caller of Notify never sees them. It is safe for
-// use by any number of goroutines.
+// The [Compactor] logs and counts failures; the caller of Notify never sees them. A Worker is safe
+// for use by any number of goroutines.
 type Worker[K comparable] struct {
 	compactor *Compactor[K]
 	parallel  int

@@ -20,8 +20,8 @@ import (
 //   - Patches that stand for older and newer events are reverted, and so are removals of newer events that keep
 //     their state. A removal of both that drops the state stays.
 //   - All newer events are cut, with their state.
-//   - The older part of a reverted removal is cut again, with its own state policy. So is that of a splice that
-//     replaced events and dropped their state.
+//   - The older part of a reverted removal is cut again, with its own state policy. The older part of a
+//     reverted splice that replaced events and dropped their state is cut again too.
 //   - Pins are as they were.
 //
 // The error matches [patch.ErrInvalid] if the log holds an id twice, so that a revert cannot name its target. Rewind

@@ -26,7 +26,7 @@ type Options struct {
 // unanswered calls, calls without id, branches, state under few keys, events without content or invocation, equal
 // and backward times ([Event]); and patches of every type and policy, in and out of range, well-formed and
 // malformed, alone and in groups ([PatchOn], [Group]). Unless Accepted is set, some ids are repeated, and there are
-// receipts of erasures, whose records only [EraseLog] blanks. Logs shrink record by record, groups as a whole.
+// receipts of erasures, whose records only [EraseLog] blanks. When rapid shrinks a log, it drops single records, and groups only whole.
 // [Batches] splits a log into its commits.
 func Records(opts Options) *rapid.Generator[[]patch.Record] {
 	opts.Max = cmp.Or(opts.Max, DefaultMax)

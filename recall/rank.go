@@ -107,8 +107,8 @@ const (
 var besides = [...]float64{0.5, 0.25}
 
 // Search yields the events of records up to a seq that have a term, or are beside an event that has one: the best
-// first, and of equal scores the newest first. Events for which only is false are not yielded, and do not raise the
-// score of their neighbours; nil means all. Search calls only at most once for an event. The order depends on these
+// first, and of equal scores the newest first. If only is not nil, events for which it returns false are not yielded, and
+// do not raise the score of their neighbours. Search calls only at most once for an event. The order depends on these
 // records, the terms and s only. Search takes time linear in the number of events and of occurrences of the terms.
 func (x *Index) Search(t Terms, f Filter, through uint64, s Stats, only func(Doc) bool) iter.Seq[Match] {
 	return func(yield func(Match) bool) {

@@ -28,7 +28,7 @@ type Options struct {
 	MaxRecordBytes int
 
 	// CacheBytes is about how much memory cached views may take; beyond it those of unused sessions are dropped, the least recently
-	// used first. A session counts for at most half of it, so one or two larger ones stay cached. 0 means 256 MiB; below 0 no view is
+	// used first. The size of a session is counted as at most half of CacheBytes, so two sessions of any size fit. 0 means 256 MiB; below 0 no view is
 	// cached. The values of shared scopes may take an eighth as much in addition.
 	CacheBytes int64
 

@@ -24,7 +24,7 @@ func (a *app) patchCommand() *cobra.Command {
 Hide events, or replace them by a summary or by other events
 
 The COUNT visible events from index START on are hidden; 'patchlog log' shows the indices. --summary inserts a summary in
-their place, --replacement other events. --before EVENT hides all earlier events in place of START and COUNT; EVENT is
+their place, --replacement other events. --before EVENT, given instead of START and COUNT, hides all events before EVENT:
 the number of a record, an id, or the beginning of an id. Hidden events stay in the log, and 'patchlog revert' brings
 them back.
 

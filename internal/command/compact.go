@@ -141,7 +141,7 @@ func (f *compactFlags) declare(cmd *cobra.Command) {
 	fs.Var(number{&f.cfg.EventRetentionSize, 1}, "retain", "leave the last `N` events with content when the prompt takes too many tokens")
 	fs.Var(number{&f.cfg.RetainInvocations, 0}, "retain-invocations", "leave the newest `N` invocations, up to 8,000 tokens of them")
 	fs.Var(number{&f.cfg.ClearAfter, 0}, "clear-after", "clear old results of tools when that saves `N` tokens; 0 switches this off")
-	fs.StringVar(&f.run.Focus, "focus", "", "a few `WORDS` about what summaries should keep above all; for models")
+	fs.StringVar(&f.run.Focus, "focus", "", "a few `WORDS` about what summaries should keep above all; only a model reads them")
 }
 
 // check validates the flags together.

@@ -44,7 +44,7 @@ $ patchlog import postgres://app@db.example/adk --dry-run`)
 	flags := cmd.Flags()
 	r := importing{app: a}
 	flags.Int64Var(&r.maxBytes, "max-bytes", store.DefaultImportBytes, "the size of the largest file to read, in `BYTES`")
-	choose(cmd, &r.compactions, "compactions", "adopt compaction records of ADK's as summaries, or keep them as events", "adopt", "keep")
+	choose(cmd, &r.compactions, "compactions", "what ADK's records of compactions become: summaries (adopt) or events (keep)", "adopt", "keep")
 	textVar(flags, &r.key.App, "app", "the `APP` of sessions that name none (default the format's name)")
 	textVar(flags, &r.key.User, "user", "the `USER` of sessions that name none (default user)")
 	flags.BoolVar(&r.opts.ReplayedState, "replayed-state", false, "give ADK's sessions the state that their events produce, where the source has another")

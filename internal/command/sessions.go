@@ -19,7 +19,7 @@ func (a *app) sessionsCommand() *cobra.Command {
 	cmd := command(`sessions [APP[/USER]]
 List the sessions
 
-They are sorted by key. APP and USER, each percent-escaped, select theirs. The columns are the records in the log, the
+They are sorted by key. APP, or APP and USER, limit the list; each is percent-escaped. The columns are the records in the log, the
 events that a model sees, the estimated tokens of all events and of the visible ones, and the time of the last activity.
 
 $ patchlog sessions shop/ada`)

@@ -292,12 +292,12 @@ func Occurs(text, id string) bool {
 	return false
 }
 
-// bounded reports whether no word goes on at the ends of a stretch of a text.
+// bounded reports whether neither end of a stretch of a text is inside a word.
 func bounded(text string, start, end int) bool {
 	return begins(text, start) && !partOfWord(firstRune(text[end:]))
 }
 
-// begins reports whether no word goes on at an index of a text.
+// begins reports whether the character before an index of a text is not part of a word.
 func begins(text string, start int) bool { return !partOfWord(lastRune(text[:start])) }
 
 func firstRune(text string) rune {

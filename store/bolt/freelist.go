@@ -16,7 +16,7 @@ type freelist struct {
 	own uint64   // the number of pages of the list itself
 }
 
-// readFreelist reads the list of a meta page. Its pages ascend, without those of the list itself. bbolt can write files
+// readFreelist reads the list of a meta page. The list must ascend and must not contain its own pages. bbolt can write files
 // without a list; this program does not.
 func readFreelist(file io.ReaderAt, meta *metaPage) (l freelist, err error) {
 	pages := meta.pager(file)

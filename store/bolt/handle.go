@@ -16,8 +16,8 @@ import (
 	"github.com/patchlog-dev/patchlog/store/backend"
 )
 
-// handle is one opening of the file. All calls of bbolt go through its methods, which make errors of
-// bbolt's panics and of faults of the memory map.
+// handle is one opening of the file. All calls of bbolt go through its methods, which turn panics of
+// bbolt and faults of the memory map into errors.
 //
 // A panic in a transaction ends the transaction. A panic as a transaction begins or ends abandons the
 // handle: bbolt is not called again to begin one, nor to close the file, and every call fails with the reason.
@@ -149,7 +149,7 @@ func (h *handle) close() error {
 	return h.locking(h.db.Close)
 }
 
-// panicError is a panic that damage made bbolt, or the memory map, raise.
+// panicError is a panic of bbolt or a fault of the memory map, caused by damage.
 type panicError struct {
 	path   string
 	reason any

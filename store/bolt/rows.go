@@ -64,7 +64,7 @@ func appendSealed(dst []byte, kind kind, key, value []byte) []byte {
 	return append(binary.BigEndian.AppendUint32(dst, rowSum(kind, key, value)), value...)
 }
 
-// header decodes a row's header, which may be of a row that is longer.
+// header decodes a row's header. row may be only the beginning of the row.
 func header(row []byte) (of kind, keyBytes, valueBytes int, ok bool) {
 	if len(row) < rowHeader || !bytes.HasPrefix(row, rowMagic) || row[5] > math.MaxInt8 {
 		return 0, 0, 0, false

@@ -119,7 +119,8 @@ func (b *Backend) replace(draft, target string) error {
 	b.handle = h
 	h.path = b.path
 	if err := b.opts.syncDir(filepath.Dir(target)); err != nil {
-		// If we wrote now and power failed, the old file would have the name. The next call reopens, which syncs it.
+		// If we wrote now and power failed, the old file could have the name again. b.broken makes the next call reopen
+		// the file, which syncs the folder.
 		b.broken = fmt.Errorf("the name of the new file: %w", err)
 	}
 	if err := old.close(); err != nil {

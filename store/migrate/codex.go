@@ -10,7 +10,7 @@ import (
 
 var codex = Format{
 	Name: "codex", Title: "a rollout of Codex",
-	Versions: "0.1 to 0.12x (~/.codex/sessions/*/*/*/rollout-*.jsonl; rollout-*.json of the first versions)",
+	Versions: "0.1 to 0.120 (~/.codex/sessions/*/*/*/rollout-*.jsonl; rollout-*.json of the first versions)",
 	Kept:     "rollbacks, compactions",
 	Omitted:  "developer messages, encrypted reasoning and summaries, contents of events that repeat messages",
 	count: func(b *beginning) int {

@@ -12,8 +12,8 @@ import (
 
 // Format is a format of sessions: a program's files, or a database.
 type Format struct {
-	// Name names the format. It is the app of sessions without an app, and in the files of single-agent programs
-	// the author of the model's events.
+	// Name names the format. It is the app of sessions that name none. In the files of single-agent programs it is
+	// also the author of the model's events.
 	Name string
 
 	Title    string // description

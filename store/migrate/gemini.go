@@ -8,7 +8,7 @@ import (
 )
 
 var geminiCLI = Format{
-	Name: "gemini-cli", Title: "a chat of Gemini CLI", Versions: "0.8 to 0.3x (~/.gemini/tmp/*/chats/session-*.json and .jsonl, checkpoint-*.json)",
+	Name: "gemini-cli", Title: "a chat of Gemini CLI", Versions: "0.8 to 0.30 (~/.gemini/tmp/*/chats/session-*.json and .jsonl, checkpoint-*.json)",
 	Kept:    "rewinds, replaced histories",
 	Omitted: "contents shown on the screen only, signatures of thoughts",
 	count: func(b *beginning) int {

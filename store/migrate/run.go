@@ -105,7 +105,7 @@ type Report struct {
 // For a session that a service of package adk wraps, the patches in its events become patches of the log, at the same
 // positions, and the state is the log's. Patches that cannot be applied are left out, and [Result.Err] lists them.
 //
-// If a session fails, the failure is reported and the next one is migrated. Run returns an error only if it would
+// If a session fails, the failure is reported and the next one is migrated. Run returns an error only if the failure would
 // also affect the next session: one of the source as a whole, of the store, or of the context. Sessions migrated
 // before it stay, and Run may be called again. One session at a time is held in memory, its events several times.
 func Run(ctx context.Context, target *store.Store, source Source, opts Options) (Report, error) {
