@@ -33,8 +33,7 @@ type Options struct {
 	Compaction compaction.Config
 
 	// Model makes the summaries if Compaction names no Summarizer: give it the model of the root agent,
-	// which ADK does not expose. nil means [compaction.Extractive], which is also the fallback of
-	// any summarizer for which Compaction names none. A Model without compaction is an error.
+	// which ADK does not expose. nil means [compaction.Extractive]. A Model without compaction is an error.
 	Model model.LLM
 
 	// Prepare, Approve and Observe are those of [compaction.Options]. They may be called from several goroutines
