@@ -170,10 +170,10 @@ Go back to before a turn
 
 All events from the turn's first one on are hidden, and the state values that they set are undone. --turn gives the
 turn's number, --record the number of any record in it, --invocation the id of its invocation, or the beginning of that.
-Summaries of older events stay; a summary that also covers newer ones is reverted. Values that sessions share (app: and
-user: keys) stay.
+Summaries of older events stay; a summary that also covers newer ones is reverted. Pins are as they were before the turn:
+later ones are gone, of older events too. Values that sessions share (app: and user: keys) stay.
 
-To undo it, revert the patches that it logs, the last one first.
+To undo it, revert any one of the patches that it logs: all of them are reverted together.
 
 $ patchlog rewind shop/ada/4711 --turn 4 --dry-run`)
 	fs := cmd.Flags()

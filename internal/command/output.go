@@ -265,12 +265,14 @@ type cell struct {
 	style style
 }
 
-// table is rows of cells in columns. On a narrow terminal, columns are dropped, and then the widest one is cut.
+// table is rows of cells in columns. On a narrow terminal, columns are dropped, and then the wide one is cut, unless it has
+// to stay whole.
 type table struct {
 	heads []string
 	right []bool // the columns that are aligned at the right, such as numbers
 	wide  int    // the column that is cut; by default the last one
 	least int    // columns are dropped while the wide one is narrower than this
+	whole bool   // the wide column is never cut, so that its texts can be copied; columns are dropped until it fits
 	drops []int  // the columns that may be dropped, in this order
 	rows  []row
 }
@@ -311,11 +313,13 @@ func (t *table) fit(columns int, widths []int) []int {
 		return rest
 	}
 	for _, n := range t.drops {
-		if rest() < min(widths[t.wide], t.least) {
+		if need := widths[t.wide]; rest() < need && (t.whole || rest() < t.least) {
 			widths[n] = 0
 		}
 	}
-	widths[t.wide] = min(widths[t.wide], max(rest(), leastLast))
+	if !t.whole {
+		widths[t.wide] = min(widths[t.wide], max(rest(), leastLast))
+	}
 	return widths
 }
 

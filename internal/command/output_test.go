@@ -501,6 +501,15 @@ func TestEightyColumns(t *testing.T) {
 	if out := shown("80", "sessions"); !strings.Contains(out, "shop/Jürgen%20Müller/0b828046-2398-4ae4-b3b8-9e5093413ccb ") {
 		t.Errorf("the key does not stand whole in\n%s", out)
 	}
+	for _, columns := range []string{"30", "80"} { // a key is there to be copied, so it may be wider than the terminal
+		longest := "shop/" + strings.Repeat("user-", 12) + "/" + strings.Repeat("x", 40)
+		if columns == "30" {
+			must(t, twoEvents, "import", longest, "-")
+		}
+		if out := shown(columns, "sessions"); !strings.Contains(out, longest+"\n") || strings.Contains(out, ellipsis) {
+			t.Errorf("the key of a session is cut at %s columns, or columns beside it stay, in\n%s", columns, out)
+		}
+	}
 	if out := shown("", "diff", key, "2"); !strings.Contains(out, "0b828046  user") || strings.Contains(out, "0b828046-2398-4ae4-b3b8-9e5093413ccb  user") {
 		t.Errorf("the id is not shortened in\n%s", out)
 	}

@@ -21,6 +21,7 @@ List the sessions
 
 They are sorted by key. APP, or APP and USER, limit the list; each is percent-escaped. The columns are the records in the log, the
 events that a model sees, the estimated tokens of all events and of the visible ones, and the time of the last activity.
+Beside long keys, a narrow terminal has fewer columns; --json has all.
 
 $ patchlog sessions shop/ada`)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -81,7 +82,7 @@ $ patchlog delete shop/ada/4711 --yes`)
 func (a *app) sessions(list iter.Seq2[store.Info, error]) error {
 	t := newTable("session", "records", "visible", "tokens", "visible tokens", "last activity")
 	t.right[1], t.right[2], t.right[3], t.right[4] = true, true, true, true
-	t.wide, t.least, t.drops = 0, store.MaxKeyPartBytes, []int{2, 1, 5, 3}
+	t.wide, t.whole, t.drops = 0, true, []int{2, 1, 5, 3, 4}
 	damaged := 0
 	for i, err := range list {
 		switch {
