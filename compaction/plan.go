@@ -137,12 +137,24 @@ func (s *shape) byInterval(cfg Config) (*Window, string) {
 			read, _ := priceOf(cfg.Summarizer)
 			due, why := s.due(w, s.saves(w, cfg), cfg, read == 0 && (s.prompt-x.held() >= large || waiting/forced >= interval))
 			if due {
-				return w, fmt.Sprintf("%d invocations have events that are not summarised, the interval is %d", waiting, interval)
+				enough := fmt.Sprintf("the interval is %d", cfg.CompactionInterval)
+				if waiting < cfg.CompactionInterval {
+					enough += fmt.Sprintf(", but one is enough: the newest invocations have more than %d tokens", cfg.limits.Turn)
+				}
+				return w, fmt.Sprintf("%d invocations have events that are not summarised, %s%s", waiting, enough, x.limited(w, cfg))
 			}
 			later = ", " + why
 		}
 	}
 	return nil, fmt.Sprintf("%d of %d invocations%s", waiting, cfg.CompactionInterval, later)
+}
+
+// limited says that the limit of a pass's input ends a window, or returns "".
+func (x *selection) limited(w *Window, cfg Config) string {
+	if end := w.Start + w.Count; end == len(x.entries) || x.stays[end] || x.attached[end] {
+		return ""
+	}
+	return fmt.Sprintf("; one pass reads at most about %d tokens, and no call without its result", cfg.limits.Input)
 }
 
 // byClearing returns the window over old results of tools, if clearing them saves enough.
@@ -208,7 +220,7 @@ func (s *shape) byTokens(cfg Config) (*Window, string) {
 	can := all.sum(all.covers)
 	due, why := s.due(w, s.saves(w, cfg), cfg, s.prompt-x.held() >= large || s.prompt/forced >= limit && can >= s.prompt-can)
 	if due {
-		return w, reason
+		return w, reason + x.limited(w, cfg)
 	}
 	return nil, reason + ", and what can go makes a pass " + why
 }

@@ -56,7 +56,9 @@ func TestWindows(t *testing.T) {
 		{"two of them", "u1 a1 u2 a2 u3 a3", retaining(2, interval(1)), none, "interval 0-1", ""},
 		{"one that says nothing is none of them", "u1 a1 u2 a2 u3 a3 d4", retaining(1, interval(2)), none, "interval 0-3", ""},
 		{"the running one is one of them", "u1 a1 u2 a2 u3", retaining(1, interval(2)), live("inv3"), "interval 0-3", ""},
-		{"one that is too long: the question and the end stay", "u1 a1 u2 a2*40 a2*40 a2*10", retaining(1, with(interval(9), func(c *compaction.Config) { c.Limits().Turn = 20 })), none, "interval 0-1", ""},
+		{"one that is too long: the question and the end stay", "u1 a1 u2 a2*40 a2*40 a2*10", retaining(1, with(interval(9), func(c *compaction.Config) { c.Limits().Turn = 20 })), none, "interval 0-1",
+			"the interval is 9, but one is enough: the newest invocations have more than 20 tokens"},
+		{"with as many invocations as the interval", "u1 a1 u2 a2*40 a2*40 a2*10", retaining(1, with(interval(1), func(c *compaction.Config) { c.Limits().Turn = 20 })), none, "interval 0-1", "2 invocations have events that are not summarised, the interval is 1"},
 		{"and then what is between", "S u2 a2*40 a2*40 a2*10", retaining(1, with(interval(9), func(c *compaction.Config) { c.Limits().Turn = 20 })), none, "interval 2-3", ""},
 		{"the token trigger leaves it while it fits", "u1*10 a1*30 u2*10 a2*5", retaining(1, byTokens(40, 1)), none, "tokens 0-1", ""},
 		{"and its end if it does not", "u1*10 a1*10 u2*10 a2*30", retaining(1, byTokens(40, 1)), none, "tokens 0-1", ""},
@@ -87,7 +89,7 @@ func TestWindows(t *testing.T) {
 
 		// The summarizer's input.
 		{"as far as the input reaches, by invocations", "u1*50 a1*50 u2*50 a2*50 u3*50", with(interval(2), func(c *compaction.Config) { c.Limits().Input = 175 }), none, "interval 0-1", ""},
-		{"within an invocation if one alone is too long", "u1*50 a1*50 a1*50 a1*50 u2*50", with(interval(2), func(c *compaction.Config) { c.Limits().Input = 175 }), none, "interval 0-2", ""},
+		{"within an invocation if one alone is too long", "u1*50 a1*50 a1*50 a1*50 u2*50", with(interval(2), func(c *compaction.Config) { c.Limits().Input = 175 }), none, "interval 0-2", "one pass reads at most about 175 tokens"},
 		{"at least one unit, however long", "u1*130 c1(x)*150 a1 r1(x)*150 u2", with(interval(2), func(c *compaction.Config) { c.Limits().Input = 100 }), none, "interval 0-0", ""},
 		{"a unit is not divided", "c1(x)*150 a1 r1(x)*150 u2 a2", with(interval(2), func(c *compaction.Config) { c.Limits().Input = 100 }), none, "interval 0-2", ""},
 

@@ -21,13 +21,17 @@ Summarise the older part of a session, if that is due
 
 Compaction is due when --interval invocations are not summarised, or when the prompt has --token-threshold tokens. First,
 old results of tools are cleared if that saves --clear-after tokens. Then passes replace the oldest events by summaries,
-until nothing is due. The log keeps every event, and the state stays.
+until nothing is due. A pass reads at most about 50,000 tokens, and no call without its result. The log keeps every
+event, and the state stays.
+
+This command ignores what a pass costs. A service, that is, the library or ADK's adapter, waits until it pays.
 
 Gemini writes the summaries if GOOGLE_API_KEY or GEMINI_API_KEY is set; otherwise sentences are selected offline. If the
 summarizer fails, the command fails, and earlier passes stay. With --redact the summarizer reads placeholders in place
-of secrets. --dry-run shows the next pass. With --json each pass is a line.
+of secrets. --dry-run shows the next pass, and whether a service would make it now. With --json each pass is a line.
 
-$ patchlog compact shop/ada/4711 --interval 0 --token-threshold 20000 --retain 30`)
+$ patchlog compact shop/ada/4711 --dry-run
+$ patchlog compact shop/ada/4711 --interval 0 --token-threshold 20000`)
 	var f compactFlags
 	f.declare(cmd)
 	cmd.PreRunE = func(*cobra.Command, []string) (err error) {
@@ -47,10 +51,10 @@ $ patchlog compact shop/ada/4711 --interval 0 --token-threshold 20000 --retain 3
 		if err != nil {
 			return err
 		}
-		if f.dryRun {
-			return a.showPlan(key, decision)
-		}
 		name, err := a.useSummarizer(ctx, &f)
+		if f.dryRun {
+			return a.showPlan(key, before, decision, f) // without a summarizer, if there is no key for it
+		}
 		if err != nil {
 			return err
 		}
@@ -70,18 +74,30 @@ $ patchlog compact shop/ada/4711 --interval 0 --token-threshold 20000 --retain 3
 	return cmd
 }
 
-// showPlan shows the window that would be summarised next.
-func (a *app) showPlan(key store.Key, d compaction.Decision) error {
+// showPlan shows the window that would be summarised next, and what a service with the same settings would do, which
+// waits until a pass pays.
+func (a *app) showPlan(key store.Key, v fold.View, d compaction.Decision, f compactFlags) error {
+	f.run.Force = false
+	unforced, err := compaction.Plan(v, f.cfg, f.run)
+	if err != nil {
+		return err
+	}
 	if a.json {
+		type service struct {
+			Due    bool   `json:"due"`
+			Reason string `json:"reason"`
+		}
 		return a.out.document(struct {
 			Key store.Key `json:"key"`
 			compaction.Decision
-		}{key, d})
+			Service service `json:"service"`
+		}{key, d, service{unforced.Window != nil, unforced.Reason}})
 	}
 	a.out.linef("%s: %s", key, d.Reason)
 	if err := a.out.rows(present.PlanRows(d)); err != nil || d.Window == nil {
 		return err
 	}
+	a.out.line(present.UnforcedText(d, unforced))
 	return a.out.line(present.NextPassesText(d))
 }
 

@@ -107,6 +107,42 @@ func TestCompactGemini(t *testing.T) {
 	}
 }
 
+// A dry run also says whether a service, which waits until a pass pays, would make it now.
+func TestCompactDryRunOfAService(t *testing.T) {
+	t.Chdir(t.TempDir())
+	log := strings.NewReplacer("WORDS", strings.Repeat("abc ", 1_000), "MORE", strings.Repeat("abc ", 3_000)).Replace(
+		`{"id":"u1","invocationId":"i1","author":"user","content":{"role":"user","parts":[{"text":"WORDS"}]}}
+{"id":"a1","invocationId":"i1","author":"agent","content":{"role":"model","parts":[{"text":"WORDS"}]}}
+{"id":"u2","invocationId":"i2","author":"user","content":{"role":"user","parts":[{"text":"MORE"}]}}
+`)
+	must(t, log, "import", "a/u/dear", "-")
+	must(t, fiveTurns(), "import", "a/u/due", "-")
+	for _, c := range []struct {
+		want string
+		args []string
+	}{
+		{"A service would not compact now: the prompt takes 5000 tokens, the threshold is 2000, and what can go makes a pass which does not pay yet: ",
+			[]string{"a/u/dear", "--token-threshold", "2000", "--interval", "0", "--retain", "1"}},
+		{"A service would compact now, too.", []string{"a/u/due"}},
+	} {
+		args := append([]string{"compact", "--dry-run", "--retain-invocations", "0"}, c.args...)
+		if got := must(t, "", args...); !strings.Contains(got, c.want) || !strings.Contains(got, "\nwindow ") {
+			t.Errorf("%q: want %q in\n%s", args, c.want, got)
+		}
+	}
+	var doc struct {
+		Window  *compaction.Window
+		Service struct {
+			Due    bool
+			Reason string
+		}
+	}
+	testlog.NoError(t, json.Unmarshal([]byte(must(t, "", "compact", "--dry-run", "a/u/dear", "--token-threshold", "2000", "--interval", "0", "--retain", "1", "--retain-invocations", "0", "--json")), &doc))
+	if doc.Window == nil || doc.Service.Due || !strings.Contains(doc.Service.Reason, "does not pay yet") {
+		t.Errorf("got %+v", doc)
+	}
+}
+
 func TestCompactFails(t *testing.T) {
 	for _, c := range []struct {
 		name   string

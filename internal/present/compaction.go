@@ -186,6 +186,17 @@ func groupName(g compaction.Group) string {
 	return name
 }
 
+// UnforcedText says whether a service would make a planned pass now. unforced is the plan without [compaction.Run.Force].
+func UnforcedText(d, unforced compaction.Decision) string {
+	switch {
+	case unforced.Window == nil:
+		return "A service would not compact now: " + strings.TrimPrefix(unforced.Reason, "nothing to do: ") + "."
+	case unforced.Window.Trigger != d.Window.Trigger:
+		return "A service would do something else now: " + unforced.Reason + "."
+	}
+	return "A service would compact now, too."
+}
+
 // NextPassesText describes what may follow the planned pass, or returns "" if nothing may. Later passes depend on the
 // length of the summary and cannot be predicted.
 func NextPassesText(d compaction.Decision) string {

@@ -175,3 +175,22 @@ func TestLossIsPrintable(t *testing.T) {
 		`  not visible (2): x\u001b, y\u202e`,
 	})
 }
+
+// A service may wait where a person does not: with another trigger's pass, or with all.
+func TestUnforcedText(t *testing.T) {
+	by := func(trigger compaction.Trigger, reason string) compaction.Decision {
+		return compaction.Decision{Window: &compaction.Window{Trigger: trigger}, Reason: reason}
+	}
+	for _, c := range []struct {
+		unforced compaction.Decision
+		want     string
+	}{
+		{by(compaction.ByInterval, "due"), "A service would compact now, too."},
+		{by(compaction.ByTokens, "the prompt is large"), "A service would do something else now: the prompt is large."},
+		{compaction.Decision{Reason: "nothing to do: it is dear"}, "A service would not compact now: it is dear."},
+	} {
+		if got := present.UnforcedText(by(compaction.ByInterval, "due"), c.unforced); got != c.want {
+			t.Errorf("got %q, want %q", got, c.want)
+		}
+	}
+}
