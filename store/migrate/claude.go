@@ -152,12 +152,9 @@ func (r *claudeReader) read(o obj, t *tree) []entry {
 		boundary = o.text("subtype") == "compact_boundary"
 	}
 	if aside && (r.agent == "" || agent != r.agent) { // a subagent's line, invisible to the main conversation
-		name := cmp.Or(agent, "sidechain")
-		e.Branch, e.prompt = agentClaude+"."+name, false
+		e.Branch, e.prompt = agentClaude+"."+cmp.Or(agent, "sidechain"), false
 		if e.Author == "user" {
 			e.Author = agentClaude // the main agent wrote the subagent's prompt
-		} else if e.Author == agentClaude {
-			e.Author = name
 		}
 		return []entry{e}
 	}

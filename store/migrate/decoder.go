@@ -300,7 +300,7 @@ func (d *decoder) add(e entry, first bool) error {
 		id = d.newID("event")
 	}
 	d.usedIDs[id] = true
-	if e.prompt || d.invocation == "" {
+	if e.prompt || d.invocation == "" && e.role == "model" { // headers before the first message belong to no invocation
 		d.invocation = id
 	}
 	d.weight += recordWeight

@@ -324,7 +324,7 @@ func TestClaudeCode(t *testing.T) {
 		`claude-code/user: response toolu_2 Read{"result":"def wait(): pass"} image/png`,
 		`claude-code/model: I let a subagent check the motor. call toolu_3 Task{"description":"check the motor","prompt":"Look at motor.py","subagent_type":"general-purpose"}`,
 		"claude-code/user@claude-code.e1c84ba5: Look at motor.py",
-		"e1c84ba5/model@claude-code.e1c84ba5: The motor is fine.",
+		"claude-code/model@claude-code.e1c84ba5: The motor is fine.",
 		`claude-code/user: response toolu_3 Task{"result":"The motor is fine."}`,
 		"claude-code/model: wait() does nothing, so the gate is pushed without a pause.",
 		"user/user: Rewrite it in Rust.",

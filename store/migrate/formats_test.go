@@ -2,8 +2,10 @@ package migrate
 
 import (
 	"bytes"
+	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -348,4 +350,28 @@ func TestSpellings(t *testing.T) {
 	testlog.Equal(t, "visible", got.View.Len() == 1 && got.View.At(0).ID() == "s", true)
 	_, err := bring(t, s, store.Key{App: "a", User: "u", Session: "t"}, patchlogText, []byte(strings.Replace(text, `"event_id"`, `"eventId":"a","event_id"`, 1)))
 	testlog.Equal(t, "error", err.Error(), `t:3: invalid: field "eventId": the field is there in two spellings`)
+}
+
+// A header before the first message is no turn: invocations begin with a user's message, or else with the model.
+func TestHeadersAreNoTurns(t *testing.T) {
+	item := func(role, text string) string {
+		return fmt.Sprintf(`{"type":"response_item","payload":{"type":"message","role":%q,"content":[{"type":"input_text","text":%q}]}}`, role, text) + "\n"
+	}
+	meta := `{"type":"session_meta","payload":{"id":"s"}}` + "\n"
+	for text, want := range map[string]string{
+		`{"type":"summary","summary":"x","leafUuid":"y"}` + "\n" + claudeHead + `{"type":"user","uuid":"u","sessionId":"s","message":{"role":"user","content":"one"}}` + "\n": "-|-|2",
+		meta + item("user", "<environment_context>a</environment_context>") + item("user", "one") + item("assistant", "two"):                                                  "-|-|2|2",
+		meta + item("assistant", "one") + item("user", "two"):                                                  "-|1|2",
+		piHead + `{"type":"message","id":"u","parentId":null,"message":{"role":"user","content":"go"}}` + "\n": "-|1",
+		`{"role":"system","content":"Be short."}` + "\n" + `{"role":"user","content":"one"}` + "\n":            "-|1",
+	} {
+		format := testlog.Must(Detect([]byte(text), "f.jsonl"))(t)
+		records, _ := read(t, format, []byte(text))
+		var got []string
+		for _, r := range records {
+			place := slices.IndexFunc(records, func(o patch.Record) bool { return o.ID() == r.Event.InvocationID() })
+			got = append(got, strings.Replace(fmt.Sprint(place), "-1", "-", 1))
+		}
+		testlog.Equal(t, text, strings.Join(got, "|"), want)
+	}
 }
