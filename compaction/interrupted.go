@@ -92,13 +92,15 @@ func interruptedCalls(v fold.View) (open []fold.Call) {
 	})
 }
 
-// ReopenCalls returns patches that hide the answers of [CloseCalls] to those calls that late answers. Until late is logged,
-// these calls have no response.
-func ReopenCalls(v fold.View, late *patch.Event) (patches []*patch.PatchEvent, err error) {
+// ReopenCalls returns patches that hide the answers of [CloseCalls] to those calls that late events answer. Until these are
+// logged, the calls have no response.
+func ReopenCalls(v fold.View, late ...*patch.Event) (patches []*patch.PatchEvent, err error) {
 	answered := map[patch.FunctionPart]bool{}
-	for p := range late.FunctionParts() {
-		if p.Index = 0; p.Response {
-			answered[p] = true
+	for _, e := range late {
+		for p := range e.FunctionParts() {
+			if p.Index = 0; p.Response {
+				answered[p] = true
+			}
 		}
 	}
 	ahead := maps.Clone(answered)                         // of which the call is not found yet

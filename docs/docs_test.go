@@ -50,7 +50,7 @@ var arrows = map[string][]string{
 	"store/pg":                       {"patch", "store", "store/backend", "store/internal/groupcommit"},
 	"store/pg/pgtest":                {},
 	"store/storetest":                {"store/backend"},
-	"store/migrate":                  {"fold/portable", "internal/statekey", "internal/adkjson", "internal/present", "patch", "fold", "store", "compaction/adkrecord"},
+	"store/migrate":                  {"fold/portable", "internal/statekey", "internal/adkjson", "internal/present", "patch", "fold", "store", "compaction", "compaction/adkrecord"},
 	"compaction/internal/oneline":    {},
 	"compaction/internal/transcript": {"patch", "compaction/internal/oneline", "internal/summaries"},
 	"internal/tokens":                {},

@@ -2,6 +2,7 @@ package migrate
 
 import (
 	"bytes"
+	"crypto/rand"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -9,6 +10,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/patchlog-dev/patchlog/compaction"
+	"github.com/patchlog-dev/patchlog/fold"
 	logs "github.com/patchlog-dev/patchlog/internal/records"
 	"github.com/patchlog-dev/patchlog/internal/testlog"
 	"github.com/patchlog-dev/patchlog/internal/teststore"
@@ -373,5 +376,46 @@ func TestHeadersAreNoTurns(t *testing.T) {
 			got = append(got, strings.Replace(fmt.Sprint(place), "-1", "-", 1))
 		}
 		testlog.Equal(t, text, strings.Join(got, "|"), want)
+	}
+}
+
+// A result that a grown file has takes the place of the answer that a repair recorded for its call, in the same import.
+func TestResultAfterRepair(t *testing.T) {
+	const (
+		claudeRow = `{"type":"%s","uuid":"%s","parentUuid":%s,"sessionId":"s","timestamp":"2026-01-01T00:00:00Z","message":{"role":"%[1]s","content":%[4]s}}` + "\n"
+		calls     = `[{"type":"tool_use","id":"t1","name":"f","input":{}},{"type":"tool_use","id":"t2","name":"f","input":{}}]`
+		result1   = `[{"type":"tool_result","tool_use_id":"t1","content":"ok"}]`
+	)
+	for name, c := range map[string]struct {
+		format           Format
+		begin, call, end string
+	}{
+		"anthropic": {anthropicMessages, `{"role":"user","content":"go"}` + "\n", `{"role":"assistant","content":` + calls + "}\n", `{"role":"user","content":` + result1 + "}\n"},
+		"openai-chat": {openAIChat, `{"role":"user","content":"go"}` + "\n",
+			`{"role":"assistant","tool_calls":[{"id":"t1","type":"function","function":{"name":"f","arguments":"{}"}},{"id":"t2","type":"function","function":{"name":"f","arguments":"{}"}}]}` + "\n",
+			`{"role":"tool","tool_call_id":"t1","content":"ok"}` + "\n"},
+		"claude-code": {claudeCode, fmt.Sprintf(claudeRow, "user", "u", "null", `"go"`), fmt.Sprintf(claudeRow, "assistant", "a", `"u"`, calls), fmt.Sprintf(claudeRow, "user", "r", `"a"`, result1)},
+		"pi": {pi, piHead + `{"type":"message","id":"u","parentId":null,"message":{"role":"user","content":"go"}}` + "\n",
+			`{"type":"message","id":"a","parentId":"u","message":{"role":"assistant","content":[{"type":"toolCall","id":"t1","name":"f","arguments":{}},{"type":"toolCall","id":"t2","name":"f","arguments":{}}]}}` + "\n",
+			`{"type":"message","id":"r","parentId":"a","message":{"role":"toolResult","toolCallId":"t1","toolName":"f","content":[{"type":"text","text":"ok"}]}}` + "\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, key := open(t)
+			testlog.Must(bring(t, s, key, c.format, []byte(c.begin+c.call)))(t)
+			v := testlog.Must(s.View(t.Context(), key))(t)
+			patches := testlog.Must(compaction.CloseCalls(v, rand.Text, func(fold.Call) bool { return false }))(t)
+			before := testlog.Must(s.ApplyPatch(t.Context(), key, patches, store.PatchOptions{On: v}))(t).View
+			grown := []byte(c.begin + c.call + c.end)
+			testlog.Must(bring(t, s, key, c.format, grown))(t)
+			v = testlog.Must(s.View(t.Context(), key))(t)
+			agent := c.format.Name
+			check(t, says(v), []string{
+				"user/user: go", agent + "/model: call t1 f{} call t2 f{}",
+				agent + `/user: response t2 f{"error":"interrupted: no result was recorded"}`, agent + `/user: response t1 f{"result":"ok"}`,
+			})
+			testlog.Equal(t, "new records", v.Seq()-before.Seq(), 2)
+			testlog.Equal(t, "skipped patches", v.SkippedCount(), 0)
+			testlog.Equal(t, "added again", testlog.Must(bring(t, s, key, c.format, grown))(t).Added, 0)
+		})
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"io"
 	"iter"
 
+	"github.com/patchlog-dev/patchlog/compaction"
 	"github.com/patchlog-dev/patchlog/compaction/adkrecord"
 	"github.com/patchlog-dev/patchlog/internal/present"
 	"github.com/patchlog-dev/patchlog/patch"
@@ -132,12 +133,21 @@ func (m *migration) missing(ctx context.Context, s *Session, r *Result) (iter.Se
 			return nil, fmt.Errorf("%s: session %s: %w: it has gone on by itself, and the file has a rewind or a compaction since; a KEY before the file gives it another session", s.file, s.Key, store.ErrConflict)
 		}
 	}
+	reopened, err := m.reopen(ctx, s.Key, fresh, own)
+	if err != nil {
+		return nil, err
+	}
 	return func(yield func(patch.Record, error) bool) {
-		if n > 0 && !own {
+		if n > 0 && !own || len(reopened) > 0 { // a text with a patch begins with the log
 			for rec, err := range m.target.RawEvents(ctx, s.Key, 1) {
 				if !yield(rec, err) || err != nil {
 					return
 				}
+			}
+		}
+		for _, p := range reopened {
+			if !yield(patch.Record{Patch: p}, nil) {
+				return
 			}
 		}
 		for i, rec := range fresh {
@@ -146,6 +156,23 @@ func (m *migration) missing(ctx context.Context, s *Session, r *Result) (iter.Se
 			}
 		}
 	}, nil
+}
+
+// reopen returns the patches that withdraw recorded answers to calls whose results are in fresh: a model's API refuses a call
+// with two results.
+func (m *migration) reopen(ctx context.Context, key store.Key, fresh []patch.Record, own bool) ([]*patch.PatchEvent, error) {
+	if !own { // answers are recorded by patches of the log's own
+		return nil, nil
+	}
+	var late []*patch.Event
+	for _, rec := range fresh {
+		late = append(late, rec.Event) // with a patch among fresh there is no import
+	}
+	found, err := m.target.Get(ctx, key)
+	if err != nil {
+		return nil, err
+	}
+	return compaction.ReopenCalls(found.View, late...)
 }
 
 // isSameRecord reports whether a logged record equals one of a file: both store the same line, or both are the same.
