@@ -69,17 +69,16 @@ func (v View) RevertTargets(patchID string) ([]string, error) {
 		}
 	}
 	if len(ids) == 0 {
-		return nil, alreadyReverted(patchID, v.patches.newestRevert(isMember, oldest))
+		return nil, alreadyReverted(patchID, v.patches.newestRevert(target))
 	}
 	return ids, nil
 }
 
-// newestRevert returns the newest active revert of a patch for which isTarget is true, or nil. It searches from a seq
-// on.
-func (l *cut) newestRevert(isTarget func(*cut) bool, from uint64) *cut {
-	undone := l.undone(from)
-	for c := l; c != nil && c.seq > from; c = c.older {
-		if c.isRevert && isTarget(c.target) && !undone[c] {
+// newestRevert returns the newest active revert of a patch, or nil.
+func (l *cut) newestRevert(target *cut) *cut {
+	undone := l.undone(target.seq)
+	for c := l; c != nil && c.seq > target.seq; c = c.older {
+		if c.isRevert && c.target == target && !undone[c] {
 			return c
 		}
 	}

@@ -84,7 +84,7 @@ type BlockedError struct {
 	BlockingSeq uint64 // its seq
 
 	// AlreadyReverted says that no patch of the target's group is active. Blocking is then the newest active revert
-	// of one of them; reverting it is a redo.
+	// of the target; reverting it is a redo.
 	AlreadyReverted bool
 }
 

@@ -81,7 +81,7 @@ func (s *sequence) locate(c *cut) (lo, hi int, ok bool) {
 
 // blockedError returns the error of a revert that cannot be applied.
 func (v *View) blockedError(target *cut) error {
-	if by := v.patches.newestRevert(func(c *cut) bool { return c == target }, target.seq); by != nil {
+	if by := v.patches.newestRevert(target); by != nil {
 		return alreadyReverted(target.id, by)
 	}
 	by := v.newestBlocker(target)
