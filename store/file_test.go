@@ -833,6 +833,37 @@ func TestSalvageCutFile(t *testing.T) {
 	}
 }
 
+// Sessions all of whose records were in the lost part of a file are lost; nothing says that they had been deleted.
+func TestSalvageLostSessions(t *testing.T) {
+	store.Uncompressed(t) // so that the place of a record can be told by its text
+	s := openStore(t, filepath.Join(t.TempDir(), "log.db"), store.Options{})
+	const sessions, records = 5, 30
+	for n := range sessions {
+		var events []*patch.Event
+		for i := range records {
+			events = append(events, said(fmt.Sprint("e", i), fmt.Sprintf("text of s%d %0*d", n, os.Getpagesize()/4, i)))
+		}
+		createWith(t, s, sibling(fmt.Sprint("s", n)), events...)
+	}
+	var copied bytes.Buffer
+	testlog.NoError(t, s.Backup(ctx, &copied))
+	testlog.NoError(t, s.Close())
+	data := copied.Bytes()
+	_, out := salvaged(t, data[:bytes.Index(data, []byte("text of s2"))/os.Getpagesize()*os.Getpagesize()])
+	if out.Deleted > 0 || len(out.Sessions) != sessions {
+		t.Errorf("%d sessions, %d deleted; want %d and none", len(out.Sessions), out.Deleted, sessions)
+	}
+	for _, session := range out.Sessions {
+		lost := 0
+		for _, span := range session.Lost {
+			lost += int(span.To - span.From + 1)
+		}
+		if session.MaybeDeleted || session.EndUnknown || session.Records+lost != records || session.Records > 0 && session.Key.Session > "s2" {
+			t.Errorf("%+v", session)
+		}
+	}
+}
+
 // Two different records of one seq: the chain says which is the log's.
 func TestSalvageTakesWhatTheChainSays(t *testing.T) {
 	var want string

@@ -80,7 +80,7 @@ func (v *File) Logs(ctx context.Context, isName, isStaged func(string) bool) ([]
 			continue
 		}
 		l.choose()
-		if len(l.Records) == 0 && (l.Doubt || !l.Named) {
+		if len(l.Records) == 0 && (l.Says || !l.Named) {
 			v.Deleted++
 			continue
 		}
@@ -141,9 +141,10 @@ func (v *File) unheld(l *Log) bool {
 	switch {
 	case len(l.Records) > 0:
 		rank = slices.MaxFunc(l.Records, func(a, b bolt.ScannedRecord) int { return cmp.Compare(a.Rank, b.Rank) }).Rank
-	case len(l.heads) > 0 && l.heads[0].Last > 0:
+	case len(l.heads) == 0 || l.heads[0].Last == 0:
+	case v.BrokenPages == 0 || l.heads[0].Rank < bolt.InUse || l.Entry == nil || l.Entry.Rank < bolt.InUse:
 		rank = bolt.Free
-	}
+	} // else the records were in the broken pages
 	return rank == bolt.Free || rank == bolt.Unknown && !v.FreeKnown
 }
 

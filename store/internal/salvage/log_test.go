@@ -101,3 +101,12 @@ func TestLogsInDoubt(t *testing.T) {
 		testlog.Equal(t, "in doubt", []bool{logs[0].Doubt, logs[0].Says}, []bool{doubt, false})
 	}
 }
+
+// A session of which only the name is found is lost or was deleted.
+func TestLogsWithoutRecords(t *testing.T) {
+	v := &File{Scan: &bolt.Scan{Metas: 2, FreeKnown: true, Entries: []bolt.ScannedEntry{{Number: 1, Name: "s", Rank: bolt.InUse}}, Heads: []bolt.ScannedHead{headAt(11, 22)}}}
+	logs := testlog.Must(v.Logs(t.Context(), func(string) bool { return true }, func(string) bool { return false }))(t)
+	if v.Deleted > 0 || len(logs) != 1 || !logs[0].Doubt || logs[0].Last != 2 {
+		t.Errorf("%d deleted, %+v", v.Deleted, logs)
+	}
+}
