@@ -902,7 +902,7 @@ func TestSalvageIntoWhatIsThere(t *testing.T) {
 }
 
 // A salvage does not bring back erased events that are still in free pages if it finds their blanks or the receipt.
-// It brings back the other events.
+// It brings back the other events, and reports the blanks whose receipt is lost, as Verify does.
 func TestSalvageKeepsErased(t *testing.T) {
 	for name, c := range map[string]struct {
 		lost  func(page []byte) bool // of the file's pages
@@ -945,8 +945,29 @@ func TestSalvageKeepsErased(t *testing.T) {
 				t.Fatal("the file has nothing any more of what was erased; the test tests nothing")
 			}
 			m, out := salvaged(t, data)
+			problems := map[store.Key][]uint64{} // seqs by session
+			for p, err := range m.Verify(ctx, store.VerifyOptions{}) {
+				testlog.NoError(t, err)
+				problems[p.Key] = append(problems[p.Key], p.Seq)
+			}
+			if name == "ways and receipts" && len(problems) == 0 {
+				t.Error("no blank record lacks its receipt; the test tests nothing")
+			}
 			kept, came := map[uint64]bool{}, 0
 			for _, session := range out.Sessions {
+				var reported, verified []uint64
+				for _, span := range session.ReceiptLost {
+					for seq := span.From; seq <= span.To; seq++ {
+						reported = append(reported, seq)
+					}
+				}
+				testlog.Equal(t, "whole without a receipt", session.Whole && len(reported) > 0, false)
+				for _, part := range session.Parts {
+					for _, seq := range problems[part.Key] {
+						verified = append(verified, part.From+seq-1)
+					}
+				}
+				testlog.Equal(t, "blank records without a receipt", reported, verified)
 				for _, part := range session.Parts {
 					for _, seq := range has(t, m, part.Key, "kept of") {
 						kept[part.From+seq-1] = true

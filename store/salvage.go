@@ -51,6 +51,8 @@ type SalvagedSession struct {
 	Records int `json:"records"`
 	// Lost are the seqs of records that existed and were not found.
 	Lost []patch.Span `json:"lost"`
+	// ReceiptLost are the seqs of blank records that were found, and whose receipt is not in their part. Verify reports them.
+	ReceiptLost []patch.Span `json:"receiptLost"`
 	// EndUnknown reports that the last seq of the log is unknown.
 	EndUnknown bool `json:"endUnknown"`
 

@@ -94,7 +94,7 @@ func (v *salvaging) write(ctx context.Context, l *salvage.Log) error {
 		return err
 	}
 	s := &w.out
-	s.Whole = len(s.Lost) == 0 && !s.EndUnknown && !s.MaybeDeleted && !s.Nameless && !s.Stateless && len(s.Parts) == 1 && s.Parts[0].Log
+	s.Whole = len(s.Lost) == 0 && len(s.ReceiptLost) == 0 && !s.EndUnknown && !s.MaybeDeleted && !s.Nameless && !s.Stateless && len(s.Parts) == 1 && s.Parts[0].Log
 	v.out.Records += w.out.Records
 	v.out.Sessions = append(v.out.Sessions, w.out)
 	return nil
@@ -126,7 +126,8 @@ type salvagedWriter struct {
 
 	part   *SalvagedPart // nil before the first one
 	made   *write.Creation
-	handle *handle // of the part
+	handle *handle       // of the part
+	marks  receipt.Marks // of the part
 }
 
 // begin begins a part. seq is the seq of its first record in the old log.
@@ -140,6 +141,7 @@ func (w *salvagedWriter) begin(ctx context.Context, seq uint64, log, doubtful bo
 		return err
 	}
 	w.part = &SalvagedPart{Key: key, Span: patch.Span{From: seq, To: seq - 1}, Log: log, Doubtful: doubtful}
+	w.marks = receipt.Marks{}
 	m := *w.meta
 	if !log {
 		m.initial, m.lineage = nil, nil
@@ -160,6 +162,7 @@ func (w *salvagedWriter) add(rec patch.Record, form []byte) error {
 		next = view
 	}
 	w.made.Copy(rec, form, next)
+	w.marks.Add(rec)
 	w.part.To++
 	w.out.Records++
 	return w.made.Stage()
@@ -201,6 +204,14 @@ func (w *salvagedWriter) end(ctx context.Context) error {
 	}
 	if err := w.made.Commit(ctx); err != nil {
 		return err
+	}
+	for _, mark := range w.marks.WithoutReceipt() {
+		seq := w.part.From + mark.Seq - 1
+		if n := len(w.out.ReceiptLost); n > 0 && seq <= w.out.ReceiptLost[n-1].To+1 && seq >= w.out.ReceiptLost[n-1].From {
+			w.out.ReceiptLost[n-1].To = max(seq, w.out.ReceiptLost[n-1].To)
+		} else {
+			w.out.ReceiptLost = append(w.out.ReceiptLost, patch.Span{From: seq, To: seq})
+		}
 	}
 	w.out.Parts = append(w.out.Parts, *w.part)
 	w.part = nil

@@ -29,7 +29,7 @@ initial state, and salvaged/unknown/session-NUMBER its key. A session about whic
 keeps its key and is reported. --leave-out-doubtful skips both.
 
 The exit code is 1 if something is lost or in doubt. With --json each session is a line {"key", "parts", "records",
-"lost", "endUnknown", "maybeDeleted", "nameless", "stateless", "whole"}, and the last line has the totals.
+"lost", "receiptLost", "endUnknown", "maybeDeleted", "nameless", "stateless", "whole"}, and the last line has the totals.
 
 $ patchlog salvage patchlog.db salvaged.db`)
 	sure := cmd.Flags().Bool("leave-out-doubtful", false, "leave out sessions that may have been deleted")
@@ -116,6 +116,7 @@ func (a *app) salvagedLines(s store.SalvagedSession) {
 	}{
 		{s.Nameless, "its key is lost"}, {s.Stateless, "its initial state is lost"}, {s.MaybeDeleted, "it may have been deleted"},
 		{s.EndUnknown, "how far its log went is lost"}, {len(s.Lost) > 0, "lost: " + spansText(s.Lost)},
+		{len(s.ReceiptLost) > 0, "the receipt is lost of what was erased: " + spansText(s.ReceiptLost)},
 	} {
 		if doubt.is {
 			text += ", " + doubt.text
