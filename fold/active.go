@@ -86,7 +86,7 @@ func (l *cut) newestRevert(target *cut) *cut {
 }
 
 func patchNotFound(id string) error {
-	problem := fmt.Sprintf("no applied patch %q can be reverted; receipts of erasures never can", id)
+	problem := fmt.Sprintf("give the id of an applied patch instead of %q; events and receipts of erasures cannot be reverted", id)
 	return &patch.FieldError{Field: "patchId", Problem: problem, Flaw: patch.PatchNotFound}
 }
 
