@@ -21,7 +21,7 @@ var (
 	ErrExists = errors.New("session exists")
 
 	// ErrLocked: another holder has the file open.
-	ErrLocked = errors.New("file is locked")
+	ErrLocked = backend.ErrLocked
 
 	// ErrClosed: the store has been closed.
 	ErrClosed = errors.New("store is closed")
@@ -145,7 +145,7 @@ func fromBackend(key Key, err error) error {
 func named(err error) error {
 	for _, e := range []struct{ from, to error }{
 		{backend.ErrNotFound, ErrNotFound}, {backend.ErrExists, ErrExists}, {backend.ErrClosed, ErrClosed},
-		{backend.ErrLocked, ErrLocked}, {backend.ErrDamaged, ErrCorrupt}, {backend.ErrIndex, ErrCorrupt},
+		{backend.ErrDamaged, ErrCorrupt}, {backend.ErrIndex, ErrCorrupt},
 		{backend.ErrReadOnly, ErrReadOnly}, {backend.ErrTaken, ErrCorrupt}, {backend.ErrMoved, ErrConflict},
 	} {
 		switch {

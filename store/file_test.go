@@ -833,6 +833,18 @@ func TestSalvageCutFile(t *testing.T) {
 	}
 }
 
+// The error for a file that is in use says so once.
+func TestLockedText(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "log.db")
+	s := openStore(t, path, store.Options{})
+	defer s.Close()
+	err := testlog.ErrorOf(store.Open(path, store.Options{LockTimeout: time.Millisecond}))
+	testlog.ErrorIs(t, err, store.ErrLocked, "a second holder")
+	if want := "file is locked: " + path + " is in use by "; !strings.HasPrefix(err.Error(), want) {
+		t.Errorf("%v, want %s…", err, want)
+	}
+}
+
 // Sessions all of whose records were in the lost part of a file are lost; nothing says that they had been deleted.
 func TestSalvageLostSessions(t *testing.T) {
 	store.Uncompressed(t) // so that the place of a record can be told by its text

@@ -31,7 +31,7 @@ var (
 	ErrExists   = errors.New("session exists")
 	ErrMoved    = errors.New("the log has moved on") // from the state that the caller names
 	ErrClosed   = errors.New("closed")
-	ErrLocked   = errors.New("locked by another holder")
+	ErrLocked   = errors.New("file is locked")
 
 	// ErrReadOnly: the backend was opened for reading.
 	ErrReadOnly = errors.New("opened for reading only")
