@@ -618,6 +618,21 @@ func TestVerifyReportsCheck(t *testing.T) {
 	e.problems(e.verify(store.VerifyOptions{Key: key}), nil)
 }
 
+// A problem of the file's structure names the session by its key.
+func TestVerifyStructureNamesSession(t *testing.T) {
+	onFile(t, func(e *env) {
+		e.create(nil)
+		e.append(says("a", 3)...)
+		e.changeFile(func(t *testing.T, path string) {
+			makeBolt(t, path, func(tx *bbolt.Tx) error { return tx.Bucket([]byte("records")).Delete(recordKey(3)) })
+		})
+		found := e.verify(store.VerifyOptions{})
+		if len(found) == 0 || found[0].Key != (store.Key{}) || !strings.Contains(found[0].String(), `session "app/user/session"`) {
+			t.Errorf("problems %q", found)
+		}
+	})
+}
+
 // If Verify cannot continue, it yields one error and no problem.
 func TestVerifyEnds(t *testing.T) {
 	e := &env{T: t, path: filepath.Join(t.TempDir(), "log.db")}

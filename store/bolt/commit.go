@@ -86,7 +86,7 @@ func (b *Backend) commitGroup(group []*pending) {
 				continue // refused, with nothing written
 			}
 			if err := b.put(tx, p); err != nil {
-				return fmt.Errorf("session %q: %w", p.name, err)
+				return fmt.Errorf("session %q: %w", shown(p.name), err)
 			}
 			none = nil
 		}
@@ -185,7 +185,7 @@ func (b *Backend) checkRoom(tx *bbolt.Tx, p *pending) error {
 	last, next := around(tx.Bucket(bucketRecords).Cursor(), s.key(s.head.Last+1))
 	if bytes.HasPrefix(next, s.number) || s.seqOf(last) != s.head.Last {
 		return fmt.Errorf("%w: behind record %d, the last of session %q, stands key %x; before it key %x",
-			backend.ErrDamaged, s.head.Last, p.name, next, last)
+			backend.ErrDamaged, s.head.Last, shown(p.name), next, last)
 	}
 	if len(p.hashes) == 0 || !p.batch.RequireFreeIDs {
 		return nil

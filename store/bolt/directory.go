@@ -57,7 +57,7 @@ func (b *Backend) readDirectory(ctx context.Context, found *findings, owned ...[
 		}
 		for k, row := range rows(tx.Bucket(bucketScopes), nil) {
 			if _, ok := unseal(kindScope, k, row); !ok {
-				found.report("the checksum of the version of the shared values of %q", k)
+				found.report("the checksum of the version of the shared values of %q", shown(string(k)))
 				continue
 			}
 			m.scopes = append(m.scopes, [2][]byte{bytes.Clone(k), bytes.Clone(row)})
@@ -94,7 +94,7 @@ func (m *directory) readSessions(tx *bbolt.Tx, found *findings) {
 			continue
 		}
 		if other, taken := owners[string(s.number)]; taken || s.id() == 0 || s.id() > m.given {
-			found.report("session %q: its number %x is another's too (%s), or was never given out", n.name, s.number, other)
+			found.report("session %q: its number %x is another's too (%s), or was never given out", shown(n.name), s.number, other)
 		}
 		owners[string(s.number)] = n.name
 		m.sessions = append(m.sessions, s)
@@ -108,7 +108,7 @@ func (m *directory) checkShared(found *findings) {
 		_, whole := unseal(kindShared, []byte(n.name), n.rows[0])
 		_, named := unseal(kindName, []byte(n.name), n.rows[1])
 		if !whole || !named {
-			found.report("shared value %q is missing or damaged (its row is right: %t, that of its name: %t)", n.name, whole, named)
+			found.report("shared value %q is missing or damaged (its row is right: %t, that of its name: %t)", shown(n.name), whole, named)
 		}
 	}
 }
@@ -226,11 +226,11 @@ func (r *reader) slice(tx *bbolt.Tx, l session, x *extent) (more bool, err error
 		}
 		size += len(k) + len(row)
 		if seq := l.seqOf(k); seq != x.next {
-			r.found.report("session %q: record %d after record %d", l.name, seq, x.next-1)
+			r.found.report("session %q: record %d after record %d", shown(l.name), seq, x.next-1)
 			return false, nil
 		}
 		if hashes, ok := recordIDs(k, row); !ok {
-			r.found.report("session %q: the ids of record %d", l.name, x.next)
+			r.found.report("session %q: the ids of record %d", shown(l.name), x.next)
 			return false, nil
 		} else if r.replica == nil {
 			r.checkRun(tx, l, x.next, hashes)
@@ -238,7 +238,7 @@ func (r *reader) slice(tx *bbolt.Tx, l session, x *extent) (more bool, err error
 		if r.replica != nil {
 			data, ok := unseal(kindRecord, k, row)
 			if !ok {
-				r.found.report("session %q: record %d is not what was written", l.name, x.next)
+				r.found.report("session %q: record %d is not what was written", shown(l.name), x.next)
 				return false, nil
 			}
 			x.chain = x.chain.Add(r.sum(data))
@@ -250,17 +250,17 @@ func (r *reader) slice(tx *bbolt.Tx, l session, x *extent) (more bool, err error
 	}
 	switch {
 	case x.next <= l.head.Last:
-		r.found.report("session %q: its last record is %d, and its head says %d", l.name, x.next-1, l.head.Last)
+		r.found.report("session %q: its last record is %d, and its head says %d", shown(l.name), x.next-1, l.head.Last)
 	case r.replica != nil && x.chain != l.head.Chain:
 		r.found.report("the records of session %q are not those that were written: the chain over 1 to %d is %08x, and should be %08x",
-			l.name, l.head.Last, x.chain.Sum, l.head.Chain.Sum)
+			shown(l.name), l.head.Last, x.chain.Sum, l.head.Chain.Sum)
 	case bytes.HasPrefix(k, l.number): // it may have grown since
 		now, err := find(tx, l.name)
 		if err == nil && bytes.Equal(now.number, l.number) {
 			_, err = headOf(tx, now)
 		}
 		if err != nil && !errors.Is(err, backend.ErrNotFound) {
-			r.found.report("session %q: key %x is behind the last record that its head says: %w", l.name, k, err)
+			r.found.report("session %q: key %x is behind the last record that its head says: %w", shown(l.name), k, err)
 		}
 	}
 	return false, nil
@@ -278,7 +278,7 @@ func (r *reader) checkRun(tx *bbolt.Tx, l session, seq uint64, hashes []idHash) 
 				continue
 			}
 			if at, err := now.findInRun(tx.Bucket(bucketIDs).Cursor(), run, hash); err != nil || at != seq {
-				r.found.report("session %q: the sorted ids of the records %d to %d do not have those of record %d", l.name, run.First, run.Last, seq)
+				r.found.report("session %q: the sorted ids of the records %d to %d do not have those of record %d", shown(l.name), run.First, run.Last, seq)
 			}
 		}
 	}
@@ -295,13 +295,13 @@ func (r *reader) beside(tx *bbolt.Tx, l session) error {
 		return nil
 	}
 	if _, ok := unseal(kindSnapshot, l.number, row); row != nil && !ok {
-		r.found.report("session %q: the checksum of the snapshot", l.name)
+		r.found.report("session %q: the checksum of the snapshot", shown(l.name))
 	}
 	label, ok := unseal(kindLabel, l.key(0), tx.Bucket(bucketRecords).Get(l.key(0)))
 	now, err := find(tx, l.name)
 	renamed := err != nil || !bytes.Equal(now.number, l.number) // or deleted
 	if (!ok || !bytes.Equal(label, l.label())) && !renamed {
-		r.found.report("session %q: its name and entry are missing beside its records", l.name)
+		r.found.report("session %q: its name and entry are missing beside its records", shown(l.name))
 	}
 	return nil
 }

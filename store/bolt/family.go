@@ -56,7 +56,7 @@ func (b *Backend) leaveFamily(tx *bbolt.Tx, s session) error {
 	}
 	family, ok := unseal(kindFamily, s.number, row)
 	if !ok || len(family) != len(idHash{}) {
-		return fmt.Errorf("%w: the family of session %q", backend.ErrDamaged, s.name)
+		return fmt.Errorf("%w: the family of session %q", backend.ErrDamaged, shown(s.name))
 	}
 	if err := s.checkFamily(b.handle.paths(tx), idHash(family)); err != nil {
 		return err
@@ -110,7 +110,7 @@ func (m *directory) readFamilies(tx *bbolt.Tx, found *findings) {
 			continue
 		}
 		if len(k) == 8 && tx.Bucket(bucketFamilies).Get(slices.Concat(value, k)) == nil {
-			found.report("session %q is missing in its family", name)
+			found.report("session %q is missing in its family", shown(name))
 		}
 		m.families = append(m.families, [2][]byte{bytes.Clone(k), bytes.Clone(row)})
 	}

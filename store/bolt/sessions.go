@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"iter"
 	"math"
+	"strings"
 
 	bbolt "go.etcd.io/bbolt"
 
@@ -36,6 +37,11 @@ type headFields struct {
 	Chain        backend.Chain
 	Edition      uint64 // the number of replacements of records
 	Token        backend.Token
+}
+
+// shown returns a name for a message: with a slash between its parts, each of which ends with NUL 1.
+func shown(name string) string {
+	return strings.ReplaceAll(strings.TrimSuffix(name, "\x00\x01"), "\x00\x01", "/")
 }
 
 // Numbers of sessions, and seqs, are stored as eight bytes.
@@ -137,7 +143,7 @@ func assemble(name string, entry, row []byte) (s session, err error) {
 	case entry == nil && row == nil:
 		return s, backend.ErrNotFound
 	case entry == nil:
-		return s, fmt.Errorf("%w: session %q has a head but no entry", backend.ErrDamaged, name)
+		return s, fmt.Errorf("%w: session %q has a head but no entry", backend.ErrDamaged, shown(name))
 	}
 	value, ok := unseal(kindEntry, []byte(name), entry)
 	if ok {
@@ -145,16 +151,16 @@ func assemble(name string, entry, row []byte) (s session, err error) {
 		s.name = name
 	}
 	if !ok {
-		return session{}, fmt.Errorf("%w: the checksum of the entry of session %q", backend.ErrDamaged, name)
+		return session{}, fmt.Errorf("%w: the checksum of the entry of session %q", backend.ErrDamaged, shown(name))
 	}
 	value, ok = unseal(kindHead, []byte(name), row)
 	h, whole := decodeHead(name, value)
 	switch {
 	case !ok || !whole:
-		return s, fmt.Errorf("%w: session %q, number %x, has no head, or its checksum is wrong", backend.ErrDamaged, name, s.number)
+		return s, fmt.Errorf("%w: session %q, number %x, has no head, or its checksum is wrong", backend.ErrDamaged, shown(name), s.number)
 	case h.id() != s.id() || h.creation != s.creation:
 		return session{}, fmt.Errorf("%w: session %q has the numbers %d and %d, and the creation ids %q and %q",
-			backend.ErrDamaged, name, s.id(), h.id(), s.creation, h.creation)
+			backend.ErrDamaged, shown(name), s.id(), h.id(), s.creation, h.creation)
 	}
 	s.head = h.head
 	return s, nil
@@ -407,7 +413,7 @@ func (s session) snapshot(tx *bbolt.Tx) backend.Snapshot {
 			return kept
 		}
 	}
-	return backend.Snapshot{Err: fmt.Errorf("%w: the checksum of the snapshot of session %q", backend.ErrDamaged, s.name)}
+	return backend.Snapshot{Err: fmt.Errorf("%w: the checksum of the snapshot of session %q", backend.ErrDamaged, shown(s.name))}
 }
 
 // snapshotFields stand before a snapshot's spans, of eight bytes for each seq, and its data.
