@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/patchlog-dev/patchlog/internal/testlog"
 	"github.com/patchlog-dev/patchlog/patch"
@@ -139,6 +140,14 @@ func TestPasswords(t *testing.T) {
 	_, err := pg.OpenBackend(ctx, strings.Replace(dsn, "user=postgres", "user=u password=s3cr", 1)+" dbname=none", opts)
 	if err == nil || strings.Contains(err.Error()+log.String(), "s3cr") {
 		t.Errorf("a database that is not there: %v", err)
+	}
+}
+
+// A failure to connect is told once, though the driver tries with and without TLS.
+func TestConnectionFailureOnce(t *testing.T) {
+	_, err := pg.OpenBackend(ctx, "postgres://u@127.0.0.1:1/db?sslmode=prefer", pg.Options{})
+	if refused := new(pgconn.ConnectError); !errors.As(err, &refused) || strings.Count(err.Error(), "dial error") != 1 {
+		t.Errorf("%v", err)
 	}
 }
 

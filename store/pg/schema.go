@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -49,7 +50,7 @@ func CreateSchema(ctx context.Context, dsn string, opts Options) error {
 func (b *Backend) prepare(ctx context.Context) error {
 	has, err := b.version(ctx)
 	if err != nil {
-		return fmt.Errorf("read the version of schema %q: %w", b.opts.Schema, err)
+		return fmt.Errorf("read the version of schema %q: %w", b.opts.Schema, withoutRepeats{err})
 	}
 	if err := b.checkWarnings(ctx); err != nil {
 		return err
@@ -66,6 +67,21 @@ func (b *Backend) prepare(ctx context.Context) error {
 	b.sweep(ctx)
 	return nil
 }
+
+// withoutRepeats is an error without lines that its text repeats: the driver tries to connect with and without TLS.
+type withoutRepeats struct{ error }
+
+func (e withoutRepeats) Error() string {
+	var lines []string
+	for line := range strings.SplitSeq(e.error.Error(), "\n") {
+		if !slices.Contains(lines, line) {
+			lines = append(lines, line)
+		}
+	}
+	return strings.Join(lines, "\n")
+}
+
+func (e withoutRepeats) Unwrap() error { return e.error }
 
 // checkWarnings fails if the server suppresses warnings. One of them reports that a commit is not on the synchronous standby:
 // see [isUnreplicated].
