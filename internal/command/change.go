@@ -34,7 +34,7 @@ record SEQ, so that indices mean what you saw.
 
 State values that the hidden events set are undone, except with --summary. --state changes that.
 
-$ patchlog patch shop/ada/4711 0 20 --summary 'Ada ordered a lamp; order 4711.' --dry-run
+$ patchlog patch shop/ada/4711 0 20 --summary 'Ada ordered a lamp.' --dry-run
 $ patchlog patch shop/ada/4711 --before 61 --base 58`)
 	fs := cmd.Flags()
 	edit, options := ops.Edit{Kind: ops.Cut}, store.PatchOptions{}
@@ -256,7 +256,7 @@ func (a *app) changes(cmd *cobra.Command, plan func(ctx context.Context, s *stor
 		if *dryRun {
 			would, err := c.Preview(ctx, s, key, v)
 			if err != nil {
-				return err
+				return withRecord(err, v)
 			}
 			name := cmd.Name()
 			if _, edits := c.(ops.Patches); edits {
@@ -266,11 +266,21 @@ func (a *app) changes(cmd *cobra.Command, plan func(ctx context.Context, s *stor
 		}
 		done, err := c.Apply(ctx, s, key, v)
 		if err != nil {
-			return err
+			return withRecord(err, v)
 		}
 		return a.showChanged(key, v, done)
 	})
 	return cmd
+}
+
+// withRecord adds the record of the event that an error suggests: 'patchlog log' shows records, not ids.
+func withRecord(err error, v fold.View) error {
+	if orphans := (*fold.OrphanError)(nil); errors.As(err, &orphans) && orphans.EventID != "" {
+		if i, visible := v.Find(orphans.EventID); visible {
+			return fmt.Errorf("%w (record %d)", err, v.Entry(i).Seq)
+		}
+	}
+	return err
 }
 
 // showChanged writes the receipt of a change.
@@ -323,6 +333,8 @@ func (a *app) replacement(ctx context.Context, name string) ([]*patch.Event, err
 		if err == nil {
 			if _, header := e.Field("patchlog"); header {
 				err = fmt.Errorf("%w: this is the header of a log, not an event", patch.ErrInvalid)
+			} else if e.Author() == "" && !e.SaysSomething() && len(e.StateDelta()) == 0 {
+				err = fmt.Errorf("%w: it has neither author, content nor state, so it is not an event", patch.ErrInvalid)
 			}
 		}
 		if err != nil {

@@ -165,10 +165,13 @@ func (a *app) withFile(ctx context.Context, use Use, do func(s *store.Store) err
 	return a.withStore(ctx, use, do)
 }
 
-func parseKey(text string) (store.Key, error) {
+func parseKey(text string) (store.Key, error) { return parseKeyAs("KEY", text) }
+
+// parseKeyAs is parseKey for an operand of another name.
+func parseKeyAs(name, text string) (store.Key, error) {
 	key, err := store.ParseKey(text)
 	if wrong := (*patch.FieldError)(nil); errors.As(err, &wrong) && wrong.Field == "key" {
-		return key, usagef("KEY: %s", wrong.Problem)
+		return key, usagef("%s: %s", name, wrong.Problem)
 	} else if err != nil {
 		return key, usagef("%v", err)
 	}

@@ -1,8 +1,10 @@
 package command
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -30,7 +32,7 @@ the same --id.
 This cannot be undone. Afterwards 'patchlog vacuum' frees the space that still has the old bytes. Exports, backups and
 other copies are not erased.
 
-$ patchlog erase --all-sessions --match 'DE89 3704' --reason 'request 812' --dry-run`)
+$ patchlog erase --all-sessions --match 'DE89 3704' --dry-run`)
 	e := erasing{}
 	a.declareAuthor(cmd, &e.Options.Author)
 	fs := cmd.Flags()
@@ -116,7 +118,7 @@ func (a *app) erase(ctx context.Context, s *store.Store, e erasing) error {
 	if err != nil && len(done.Sessions) == 0 {
 		return err
 	}
-	return errors.Join(a.showErasure(of, done, e.Options.DryRun), err)
+	return errors.Join(a.showErasure(ctx, s, of, done, e.Options.DryRun), err)
 }
 
 func remainingText(n int) string {
@@ -124,7 +126,7 @@ func remainingText(n int) string {
 }
 
 // showErasure writes the receipt of an erasure.
-func (a *app) showErasure(of string, e store.Erasure, dryRun bool) error {
+func (a *app) showErasure(ctx context.Context, from *store.Store, of string, e store.Erasure, dryRun bool) error {
 	if a.json {
 		return a.out.document(struct {
 			DryRun bool `json:"dryRun"`
@@ -142,19 +144,19 @@ func (a *app) showErasure(of string, e store.Erasure, dryRun bool) error {
 		if dryRun {
 			did = "would be erased; nothing is written"
 		}
-		a.out.linef("%s: %s %s", s.Key, present.Counted(len(s.Events), "event"), did)
-		for _, event := range s.Events {
-			a.out.linef("  record %d, id %s: %s", event.Seq, present.Printable(event.ID), event.Why)
+		count, err := countErased(ctx, from, s)
+		if err != nil {
+			return err
 		}
-		for _, name := range s.Initial {
-			a.out.linef("  initial state, key %s: null", present.Printable(name))
-		}
-		for _, id := range s.Reverted {
-			a.out.linef("  summary %s: reverted, and what is left behind it is visible", present.Printable(id))
-		}
-		for _, id := range s.Blank {
-			a.out.linef("  summary %s: visible, and blank", present.Printable(id))
-		}
+		a.out.linef("%s: %s %s", s.Key, count, did)
+		list(a, s.Events, func(event store.ErasedEvent) string {
+			return fmt.Sprintf("record %d, id %s: %s", event.Seq, present.Printable(event.ID), event.Why)
+		})
+		list(a, s.Initial, func(name string) string { return "initial state, key " + present.Printable(name) + ": null" })
+		list(a, s.Reverted, func(id string) string {
+			return "summary " + present.Printable(id) + ": reverted, and what is left behind it is visible"
+		})
+		list(a, s.Blank, func(id string) string { return "summary " + present.Printable(id) + ": visible, and blank" })
 		if s.Receipt.Patch != nil {
 			a.out.linef("  receipt: record %d, id %s", s.Receipt.Seq, present.Printable(s.Receipt.ID()))
 		}
@@ -170,4 +172,56 @@ func (a *app) showErasure(of string, e store.Erasure, dryRun bool) error {
 		a.out.linef("  %s", text)
 	}
 	return nil
+}
+
+// mostErased is the maximum number of erased events, and of state keys and summaries, that are listed for a session.
+const mostErased = 20
+
+// list writes a line for each of the first items, and the number of the others.
+func list[T any](a *app, items []T, text func(T) string) {
+	for _, item := range items[:min(len(items), mostErased)] {
+		a.out.linef("  %s", text(item))
+	}
+	if more := len(items) - mostErased; more > 0 {
+		a.out.linef("  and %d more; --json lists all", more)
+	}
+}
+
+// countErased counts what is erased of a session, in words: events, summaries, and other content of patches, such as reasons.
+func countErased(ctx context.Context, from *store.Store, s store.ErasedSession) (string, error) {
+	events, summaries, others := 0, 0, 0
+	rest := s.Events
+	if len(rest) > 0 {
+		for r, err := range from.RawEvents(ctx, s.Key, rest[0].Seq) {
+			if err != nil {
+				return "", err
+			}
+			for inside := r.Events(); len(rest) > 0 && rest[0].Seq == r.Seq; rest = rest[1:] {
+				switch i := rest[0].Index; {
+				case i < 0 || i >= len(inside):
+					others++
+				case inside[i].IsSummary() || r.Patch != nil && r.Patch.Type() == patch.Summarise:
+					summaries++
+				default:
+					events++
+				}
+			}
+			if len(rest) == 0 {
+				break
+			}
+		}
+	}
+	var texts []string
+	for _, c := range []struct {
+		n     int
+		thing string
+	}{{events, "event"}, {summaries, "summary"}, {others, "other record"}} {
+		if c.n > 0 {
+			texts = append(texts, present.Counted(c.n, c.thing))
+		}
+	}
+	if n := len(texts); n > 1 {
+		return strings.Join(texts[:n-1], ", ") + " and " + texts[n-1], nil
+	}
+	return cmp.Or(strings.Join(texts, ""), "0 events"), nil
 }

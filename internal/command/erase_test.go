@@ -43,6 +43,30 @@ const matchLog = `{"patchlog":1,"initialState":{"first":"SECRET","other":"kept"}
 {"seq":7,"id":"p2","patchType":"splice","start":3,"count":1,"base":6,"timestamp":"1970-01-01T00:00:07Z","replacement":[{"id":"r1","author":"agent","timestamp":"1970-01-01T00:00:07Z","customMetadata":{"note":"SECRET"}}]}
 `
 
+// The receipt counts events, summaries and other content of patches apart, and lists the first of them.
+func TestEraseCounts(t *testing.T) {
+	t.Chdir(t.TempDir())
+	var log strings.Builder
+	for i := range 23 {
+		fmt.Fprintf(&log, `{"id":"e%d","author":"user","content":{"role":"user","parts":[{"text":"words"}]}}`+"\n", i)
+	}
+	must(t, log.String(), "import", "a/u/s", "-")
+	must(t, "", "patch", "a/u/s", "0", "2", "--summary", "two")
+	must(t, "", "pin", "a/u/s", "e5")
+	got := must(t, "", "erase", "a/u/s", "--all", "--dry-run")
+	for _, want := range []string{"a/u/s: 23 events, 1 summary and 2 other records would be erased; nothing is written\n", "record 20, id e19: ", "\n  and 6 more; --json lists all\n"} {
+		if !strings.Contains(got, want) {
+			t.Errorf("%q is missing in\n%s", want, got)
+		}
+	}
+	if strings.Contains(got, "id e20:") {
+		t.Errorf("the list is not cut:\n%s", got)
+	}
+	if got := must(t, "", "erase", "a/u/s", "--all", "--yes"); !strings.HasPrefix(got, "a/u/s: 23 events, 1 summary and ") {
+		t.Errorf("got\n%s", got)
+	}
+}
+
 // After an erase by text with null in place of state values nothing that the command shows has the text. An erase
 // that keeps state values says how many events still have it, and does not hide them from the next one.
 func TestEraseMatch(t *testing.T) {
@@ -76,15 +100,15 @@ func TestEraseMatch(t *testing.T) {
 	}
 	const kept = "State values are kept: 5 matches remain. Without --values keep they become null."
 
-	says(erase("--values", "keep", "--dry-run"), "5 events would be erased", kept)
-	says(erase("--values", "keep"), "5 events erased", kept)
+	says(erase("--values", "keep", "--dry-run"), "4 events and 1 summary would be erased", kept)
+	says(erase("--values", "keep"), "4 events and 1 summary erased", kept)
 	says(erase("--values", "keep", "--dry-run"), kept)
 	says(erase("--values", "keep"), "there is nothing else to erase", kept)
 	says(erase("--values", "keep", "--json"), `"remainingMatches":5`)
 	if has(keys[0]) == 0 || has(keys[1]) == 0 {
 		t.Fatal("the state values were not kept")
 	}
-	says(erase("--dry-run"), "4 events would be erased", "initial state, key first: null")
+	says(erase("--dry-run"), "3 events and 1 summary would be erased", "initial state, key first: null")
 	if got := erase(); strings.Contains(got, "are kept") {
 		t.Errorf("null in place of state values, and:\n%s", got)
 	}

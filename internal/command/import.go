@@ -99,7 +99,7 @@ func (r *importing) run(ctx context.Context, args []string) (err error) {
 	}
 	inputs := migrate.Inputs(args)
 	if len(inputs) != 1 && r.key.Session != "" {
-		return usagef("KEY goes with one SOURCE")
+		return usagef("KEY goes with one file or database, and SOURCE is not one")
 	}
 	defer func() {
 		if r.target != nil {

@@ -354,13 +354,21 @@ func (o *output) table(t *table) error {
 	return err
 }
 
-// rows writes names and values in two columns.
+// rows writes names and values in two columns. Long values go on below themselves.
 func (o *output) rows(rows []present.Row) error {
-	t := newTable("", "")
+	width := 0
 	for _, r := range rows {
-		t.add(cell{r.Name, dim}, cell{r.Text, plain})
+		width = max(width, columnsOf(r.Name)+columnGap)
 	}
-	return o.table(t)
+	var err error // the stream keeps its first one
+	for _, r := range rows {
+		text := safeText(r.Text)
+		if most := o.columns - width; o.wraps {
+			text = strings.ReplaceAll(wrap(text, max(most, leastLast), ""), "\n", "\n"+strings.Repeat(" ", width))
+		}
+		err = o.row(o.paint(dim, r.Name) + painted(strings.Repeat(" ", width-columnsOf(r.Name))+text))
+	}
+	return err
 }
 
 // cells returns a row as a line.

@@ -501,6 +501,9 @@ func TestEightyColumns(t *testing.T) {
 	if out := shown("80", "sessions"); !strings.Contains(out, "shop/Jürgen%20Müller/0b828046-2398-4ae4-b3b8-9e5093413ccb ") {
 		t.Errorf("the key does not stand whole in\n%s", out)
 	}
+	if out := shown("40", "stats", key); strings.Contains(out, ellipsis) {
+		t.Errorf("a value is cut in\n%s", out)
+	}
 	for _, columns := range []string{"30", "80"} { // a key is there to be copied, so it may be wider than the terminal
 		longest := "shop/" + strings.Repeat("user-", 12) + "/" + strings.Repeat("x", 40)
 		if columns == "30" {

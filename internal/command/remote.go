@@ -88,6 +88,8 @@ func (c inspectorClient) get(ctx context.Context, path string, query url.Values)
 		return answer.Body, nil
 	case answer.StatusCode == http.StatusNotFound && query != nil:
 		err = store.ErrNotFound
+	case answer.StatusCode == http.StatusUnauthorized && c.token != "":
+		err = fmt.Errorf("%s refuses the token; check that of the address, or else PATCHLOG_TOKEN", c.base.Host)
 	case answer.StatusCode == http.StatusUnauthorized:
 		err = fmt.Errorf("%s demands a token; set the environment variable PATCHLOG_TOKEN", c.base.Host)
 	default:

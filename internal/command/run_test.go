@@ -125,7 +125,7 @@ func TestInterrupted(t *testing.T) {
 		{"patch", "a/u/s", "0", "1", "--replacement", "-"},
 	} {
 		ctx, cancel := context.WithCancel(t.Context())
-		in := &stuck{strings.NewReader(`{"id":"more"}` + "\n"), make(chan struct{})}
+		in := &stuck{strings.NewReader(`{"id":"more","author":"user"}` + "\n"), make(chan struct{})}
 		go func() {
 			<-in.blocked
 			cancel()
@@ -292,7 +292,7 @@ func TestHelp(t *testing.T) {
 			t.Errorf("%s: no text, example or arguments", cmd.CommandPath())
 		}
 		for line := range strings.Lines(sh.must(t, "", append(strings.Fields(cmd.CommandPath())[1:], "--help")...)) {
-			if n := columnsOf(strings.TrimSuffix(line, "\n")); n > 80 && !strings.HasPrefix(line, "  patchlog ") { // an example is typed as one line
+			if n := columnsOf(strings.TrimSuffix(line, "\n")); n > 80 {
 				t.Errorf("%s: %d columns in %q", cmd.CommandPath(), n, line)
 			}
 		}

@@ -374,7 +374,8 @@ func TestReadThroughInspector(t *testing.T) {
 		t.Errorf("sessions of a user who has none: exit code %d, %q, %q", code, got, errs)
 	}
 	for wrong, call := range map[string][]string{
-		"demands a token":                       {"", "sessions"},
+		"demands a token; set the environment":  {"", "sessions"},
+		"refuses the token; check that of":      {"bad", "sessions"},
 		"a database is only read":               {"secret", "pin", "a/u/s", "2"},
 		"a/u/none: not found":                   {"secret", "log", "a/u/none"},
 		"not the address":                       {"secret", "sessions", "--db", "http://"},

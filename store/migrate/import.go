@@ -84,7 +84,7 @@ func (m *migration) checkFirst(ctx context.Context, s *Session) error {
 // otherLog returns the error for a session that has another record than the file at seq.
 func (s *Session) otherLog(seq uint64) error {
 	s.nothingInCommon = seq == 1
-	return fmt.Errorf("%s: session %s: %w: its record %d is not what the file has there; a KEY before the file gives it another session", s.file, s.Key, store.ErrConflict, seq)
+	return fmt.Errorf("%s: session %s: %w: its record %d is not what the file has there; 'patchlog import' with another KEY makes it a session of its own", s.file, s.Key, store.ErrConflict, seq)
 }
 
 // missing returns the records for an import: those in the session, then those to add. It returns nil if there is
@@ -130,7 +130,7 @@ func (m *migration) missing(ctx context.Context, s *Session, r *Result) (iter.Se
 	}
 	for _, rec := range fresh {
 		if own && rec.Patch != nil {
-			return nil, fmt.Errorf("%s: session %s: %w: it has gone on by itself, and the file has a rewind or a compaction since; a KEY before the file gives it another session", s.file, s.Key, store.ErrConflict)
+			return nil, fmt.Errorf("%s: session %s: %w: it has gone on by itself, and the file has a rewind or a compaction since; 'patchlog import' with another KEY makes it a session of its own", s.file, s.Key, store.ErrConflict)
 		}
 	}
 	reopened, err := m.reopen(ctx, s.Key, fresh, own)
