@@ -6,6 +6,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math/rand/v2"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -199,5 +201,33 @@ func besideADamagedOne(t *testing.T, args ...string) string {
 func TestSessionsBesideADamagedOne(t *testing.T) {
 	if out := besideADamagedOne(t, "sessions"); !strings.Contains(out, "a/u/t") || strings.Contains(out, "a/u/s") {
 		t.Errorf("it lists\n%s", out)
+	}
+}
+
+// Salvage of the first part of a backup names the sessions and the receipts that were in the rest of it.
+func TestSalvageOfHalfABackup(t *testing.T) {
+	t.Chdir(t.TempDir())
+	random := rand.NewChaCha8([32]byte{}) // so that the records are not compressed to nothing
+	for n := range 3 {
+		var events strings.Builder
+		for i := range 100 {
+			text := make([]byte, 2000)
+			_, _ = random.Read(text)
+			fmt.Fprintf(&events, `{"id":"e%d","author":"user","content":{"role":"user","parts":[{"text":"%x"}]}}`+"\n", i, text)
+		}
+		must(t, events.String(), "import", fmt.Sprint("a/u/", n), "-")
+	}
+	must(t, "", "erase", "a/u/1", "e0", "--yes")
+	must(t, "", "backup", "backup.db")
+	size := testlog.Must(os.Stat("backup.db"))(t).Size()
+	testlog.NoError(t, os.Truncate("backup.db", size*55/100))
+	code, stdout, stderr := newShell().try(t, "", "salvage", "backup.db", "new.db")
+	if code != 1 || !strings.Contains(stderr, "losses or doubts in 2 of the sessions and shared values") {
+		t.Errorf("exit code %d, stderr %q", code, stderr)
+	}
+	for _, want := range []string{"a/u/0: 100 records\n", "-101, erased, and the receipt is lost: 1\n", "a/u/2: 0 records, lost: 1-100\n"} {
+		if !strings.Contains(stdout, want) {
+			t.Errorf("%q is missing in %q", want, stdout)
+		}
 	}
 }

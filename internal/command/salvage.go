@@ -99,7 +99,7 @@ func (a *app) salvaged(found store.Salvaged) error {
 		return errors.New("nothing could be salvaged")
 	}
 	if amiss > 0 {
-		return fmt.Errorf("incomplete: %s with losses or doubts", present.Counted(amiss, "session or shared value"))
+		return fmt.Errorf("incomplete: losses or doubts in %d of the sessions and shared values", amiss)
 	}
 	return nil
 }
@@ -116,7 +116,7 @@ func (a *app) salvagedLines(s store.SalvagedSession) {
 	}{
 		{s.Nameless, "its key is lost"}, {s.Stateless, "its initial state is lost"}, {s.MaybeDeleted, "it may have been deleted"},
 		{s.EndUnknown, "how far its log went is lost"}, {len(s.Lost) > 0, "lost: " + spansText(s.Lost)},
-		{len(s.ReceiptLost) > 0, "the receipt is lost of what was erased: " + spansText(s.ReceiptLost)},
+		{len(s.ReceiptLost) > 0, "erased, and the receipt is lost: " + spansText(s.ReceiptLost)},
 	} {
 		if doubt.is {
 			text += ", " + doubt.text
