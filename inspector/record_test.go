@@ -257,7 +257,7 @@ func TestMoneySaved(t *testing.T) {
 // A patch is shown with its effect and its current state, an event with the patch that hides it.
 func TestRecordPatch(t *testing.T) {
 	_, i := shownLog(t, Options{}, joined(patched())...)
-	for at, want := range map[int]string{4: "· 4 of 4 events</span></p>", 11: "1 compaction · 3 cuts</p>"} {
+	for at, want := range map[int]string{4: "· 4 of 4 events</span></p>", 6: "1 compaction · 1 cut</p>", 7: "1 compaction</p>", 11: "1 compaction · 2 cuts</p>"} {
 		if page := ask(t, i, "session", "at", at).Body.String(); !strings.Contains(page, want) || strings.Contains(page, "1 identifier only in the raw log") != (at > 4) {
 			t.Errorf("after record %d the headline does not have %q", at, want)
 		}

@@ -1,6 +1,7 @@
 package inspector
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -264,9 +265,9 @@ func (b *sessionBody) summary(index int, e fold.Entry, show *showing) *shownSumm
 		}
 		step := b.line.steps[n]
 		if events++; s.FirstCovered == 0 {
-			s.FirstCovered, first = step.Seq, step.Turn
+			s.FirstCovered = step.Seq
 		}
-		tokens, last = tokens+step.Tokens, max(last, step.Turn)
+		tokens, first, last = tokens+step.Tokens, cmp.Or(first, step.Turn), max(last, step.Turn)
 	}
 	s.Of = present.Counted(events, "event")
 	switch {
@@ -372,9 +373,10 @@ func (b *sessionBody) groupOf(rows []*row) *rowGroup {
 	if by > 0 {
 		text = fmt.Sprintf("%s, hidden by the %s at %d", present.Counted(len(rows), "record"), patchWord(b.line.at(by).Patch), by)
 	}
-	g := &rowGroup{Kind: first.Kind, Text: text, By: by, Rows: rows, Turns: fmt.Sprintf("Turn %d", first.Turn)}
-	if first.Turn != last.Turn {
-		g.Turns = fmt.Sprintf("Turns %d–%d", first.Turn, last.Turn)
+	from, to := max(first.Turn, 1), max(last.Turn, 1) // records before the first turn belong to it
+	g := &rowGroup{Kind: first.Kind, Text: text, By: by, Rows: rows, Turns: fmt.Sprintf("Turn %d", from)}
+	if from != to {
+		g.Turns = fmt.Sprintf("Turns %d–%d", from, to)
 	}
 	return g
 }

@@ -84,6 +84,26 @@ func TestGroupsOfTheLog(t *testing.T) {
 	shows(t, i, 404, []any{"session", "turn", 9}, "there is no turn 9")
 }
 
+// Records before the first turn are shown with it, and changes that were taken back are not counted.
+func TestHeaderBeforeTurns(t *testing.T) {
+	header := strings.Replace(event("h", "system", ""), `"invocationId":"i1"`, `"invocationId":""`, 1)
+	lines := []string{header, event("u", "user", text("question")), event("m", "shop", text("answer"))}
+	summary := `{"id":"p4","patchType":"summarise","start":0,"count":2,"summaryEvent":` + event("s4", "shop", text("asked")) + `}`
+	_, i := shownLog(t, Options{}, append(lines, summary)...)
+	shows(t, i, 200, []any{"session"}, "of turn 1 · 2 events", "Turn 1 2 records, hidden by the summary at 4")
+
+	later := strings.Replace(event("u2", "user", text("more")), `"invocationId":"i1"`, `"invocationId":"i2"`, 1)
+	s, i := shownLog(t, Options{}, append(lines, later, `{"id":"p5","patchType":"splice","start":0,"count":1}`)...)
+	rewound := testlog.Must(s.Rewind(t.Context(), recordKey, "i2", store.UndoOptions{}))(t)
+	shows(t, i, 200, []any{"session"}, "2 of 4 events · 1 cut · 1 rewind")
+	for _, id := range []string{rewound.Records[0].ID(), "p5"} {
+		testlog.Must(s.Revert(t.Context(), recordKey, id, store.UndoOptions{}))(t)
+	}
+	if page := ask(t, i, "session").Body.String(); !strings.Contains(page, "· 4 of 4 events</span></p>") {
+		t.Error("changes that were taken back are counted")
+	}
+}
+
 // A summary is unfolded in the conversation, with what it hides and lost.
 func TestSummariesInTheConversation(t *testing.T) {
 	_, i := shownLog(t, Options{}, summed()...)

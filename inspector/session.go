@@ -235,18 +235,23 @@ func (i *Inspector) fillSession(ctx context.Context, b *sessionBody, at uint64) 
 	return i.conversationItems(ctx, b)
 }
 
-// headline returns how much of the log a model sees, and the savings at a price per million tokens.
+// headline returns how much of the log a model sees, the changes that are in effect, and the savings at a price per million
+// tokens.
 func (t *timeline) headline(v fold.View, price float64) headline {
 	s, events, compactions, cuts, rewinds := t.at(v.Seq()), 0, 0, 0, 0
-	for _, s := range t.steps[:v.Seq()] {
+	reverted := map[string]bool{}
+	for _, s := range slices.Backward(t.steps[:v.Seq()]) {
 		switch p := s.Patch; {
 		case p == nil:
 			events++
-		case p.Applied && p.Pass != nil:
+		case !p.Applied || reverted[p.ID]:
+		case p.Type == patch.Revert:
+			reverted[p.Target] = true
+		case p.Pass != nil:
 			compactions++
-		case p.Applied && p.RewoundTo >= 0:
+		case p.RewoundTo >= 0:
 			rewinds++
-		case p.Applied && p.Hid > 0 && p.Type != patch.Revert:
+		case p.Hid > 0:
 			cuts++
 		}
 	}
