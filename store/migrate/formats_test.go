@@ -390,6 +390,9 @@ func TestResultAfterRepair(t *testing.T) {
 		format           Format
 		begin, call, end string
 	}{
+		"patchlog": {patchlogText, `{"id":"u","author":"user","content":{"role":"user","parts":[{"text":"go"}]}}` + "\n",
+			`{"id":"a","author":"patchlog","content":{"role":"model","parts":[{"functionCall":{"id":"t1","name":"f","args":{}}},{"functionCall":{"id":"t2","name":"f","args":{}}}]}}` + "\n",
+			`{"id":"r","author":"patchlog","content":{"role":"user","parts":[{"functionResponse":{"id":"t1","name":"f","response":{"result":"ok"}}}]}}` + "\n"},
 		"anthropic": {anthropicMessages, `{"role":"user","content":"go"}` + "\n", `{"role":"assistant","content":` + calls + "}\n", `{"role":"user","content":` + result1 + "}\n"},
 		"openai-chat": {openAIChat, `{"role":"user","content":"go"}` + "\n",
 			`{"role":"assistant","tool_calls":[{"id":"t1","type":"function","function":{"name":"f","arguments":"{}"}},{"id":"t2","type":"function","function":{"name":"f","arguments":"{}"}}]}` + "\n",

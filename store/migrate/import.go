@@ -50,6 +50,11 @@ func (m *migration) importFile(ctx context.Context, s *Session, r *Result) error
 		return err
 	}
 	r.imported(done)
+	if s.log != nil && r.Status == Extended {
+		if err := r.reopenCalls(ctx, target, &done); err != nil {
+			return err
+		}
+	}
 	if s.adopt {
 		if err := r.adoptRecords(ctx, target, done); err != nil {
 			return err
@@ -220,6 +225,26 @@ func (r *Result) imported(done store.Imported) {
 	case done.View.Seq() > uint64(done.Present):
 		r.Status = Ahead
 	}
+}
+
+// reopenCalls withdraws recorded answers to calls whose results a text has added. See [migration.reopen].
+func (r *Result) reopenCalls(ctx context.Context, s *store.Store, done *store.Imported) error {
+	var late []*patch.Event
+	for _, rec := range done.Records {
+		if rec.Event != nil {
+			late = append(late, rec.Event)
+		}
+	}
+	patches, err := compaction.ReopenCalls(done.View, late...)
+	if err != nil || len(patches) == 0 {
+		return err
+	}
+	c, err := s.ApplyPatch(ctx, r.Key, patches, store.PatchOptions{On: done.View, AllowOrphans: true})
+	if err != nil {
+		return fmt.Errorf("imported, but calls have two results: %w", err)
+	}
+	r.Added, r.Seq, done.View = r.Added+len(c.Records), c.View.Seq(), c.View
+	return nil
 }
 
 // adoptRecords replaces compaction records and the events that they cover by summaries, in one commit.
