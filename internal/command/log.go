@@ -3,6 +3,7 @@ package command
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -19,7 +20,7 @@ func (a *app) logCommand() *cobra.Command {
 Show the events that a model sees
 
 Patches count visible events by their index. A record's number, its seq, can be given wherever an event's id is expected.
-Tokens are estimated. With --json each line is {"index", "seq", "event"}.
+Tokens are estimated. An event of a subagent begins with its branch. With --json each line is {"index", "seq", "event"}.
 
 --history shows the replaced events in place of the summaries, as a person would read the session. --type shows the
 records of one type as 'patchlog audit' does, hidden events included; erasures with author and reason are the type
@@ -162,6 +163,9 @@ func eventCells(entry fold.Entry) []cell {
 		id.text = "(new)"
 	}
 	text := cell{present.EntryText(entry), textStyles[present.KindOf(entry)]}
+	if branch := e.Branch(); strings.Contains(branch, ".") { // else it is the root agent's
+		text.text = "[" + cut(present.Printable(branch), 32) + "] " + text.text
+	}
 	author := cell{authorText(e.Author()), cyan}
 	if e.Author() == "user" && present.KindOf(fold.Entry{Event: e}) != present.Response {
 		author.style = green
