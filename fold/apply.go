@@ -203,7 +203,7 @@ func (v *View) edit(p *patch.PatchEvent) (edit, error) {
 	case count < 0:
 		return edit{}, fmt.Errorf("%w: count is %d, below 0", ErrOutOfRange, count)
 	case start > n || count > n-start:
-		return edit{}, fmt.Errorf("%w: start %d and count %d, but only %d events are visible", ErrOutOfRange, start, count, n)
+		return edit{}, fmt.Errorf("%w: start %d and count %d, but the visible log has length %d", ErrOutOfRange, start, count, n)
 	case count == 0 && p.Type() == patch.Summarise:
 		return edit{}, fmt.Errorf("%w: count is 0, but a summary covers at least one event", ErrOutOfRange)
 	}

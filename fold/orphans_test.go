@@ -226,8 +226,8 @@ func TestOutOfRangeNamesTheValue(t *testing.T) {
 		want string
 	}{
 		{patch.NewSplice(-1, 1), "start is -1"}, {patch.NewSplice(0, -1), "count is -1"},
-		{patch.NewSplice(0, 3), "only 2 events are visible"}, {patch.NewSplice(3, 0, event("r")), "start 3"},
-		{patch.NewSplice(1, most), "only 2"}, {patch.NewSplice(most, most), "only 2"},
+		{patch.NewSplice(0, 3), "the visible log has length 2"}, {patch.NewSplice(3, 0, event("r")), "start 3"},
+		{patch.NewSplice(1, most), "length 2"}, {patch.NewSplice(most, most), "length 2"},
 		{patch.NewSummarise(0, 0, event("S", "text:s")), "count is 0"},
 	} {
 		err := v.Check(c.p, fold.CheckOptions{})

@@ -84,7 +84,7 @@ func (a *app) rootCommand() *cobra.Command {
 				return usagef("%v, did you mean --%s?", err, strings.Join(meant, " or --"))
 			}
 		}
-		if unknown != nil && strings.Contains("0123456789", unknown.GetSpecifiedName()) {
+		if unknown != nil && unknown.GetSpecifiedShortnames() != "" && strings.Contains("0123456789", unknown.GetSpecifiedName()) {
 			return usagef("-%s: numbers must not be negative", unknown.GetSpecifiedShortnames())
 		}
 		return usagef("%v", err)
