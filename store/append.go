@@ -14,32 +14,31 @@ import (
 // call can be repeated with the same ids. Before is set with [UndoOptions.DryRun] only.
 type Committed = fold.Committed
 
-// AppendOptions say what an append expects. The zero value expects nothing.
+// AppendOptions are options of [Store.AppendEvents]. The zero value sets no condition.
 type AppendOptions struct {
-	// IfSeq, if not nil, is the seq that the log's last record must have, 0 for an
-	// empty log; else the error is a *[SeqError]. It is not checked if everything is in the log already.
+	// IfSeq, if not nil, is the seq that the log's last record must have; 0 means an empty log. Otherwise the error is
+	// a *[SeqError], unless all events of the call are logged already.
 	IfSeq *uint64
 
-	// Creation, if not empty, is the id of the session's creation; a session that was
-	// deleted and created again gives [ErrNotFound].
+	// Creation, if not empty, is the session's [Info.Creation]. If it differs, the session was deleted and created
+	// again, and the error matches [ErrNotFound].
 	Creation string
 
-	// Follow, if not nil, is called for each event that is logged, with the view that shows it. A patch that it returns is logged
-	// in the same commit. If it returns an error, or the patch is refused, the event is logged without it, and a warning is written
-	// to the logger. Follow may be called again for the same event, and must be fast: other writers of the session wait.
+	// Follow, if not nil, is called for each event to be logged, with the view that includes the event. A patch that
+	// Follow returns is logged in the same commit. If Follow returns an error, or its patch is refused, the event is
+	// logged without a patch and the logger gets a warning. Follow may be called again for the same event. It must be
+	// fast, since other writers of the session wait.
 	Follow func(v fold.View, r patch.Record) (*patch.PatchEvent, error)
 }
 
-// AppendEvents appends events to the end of the session's log, all of them in one
-// durable commit or none. A missing id gets a UUID, a missing timestamp the time of the
-// call; temp: keys are not logged, partial events neither; app: and user: keys go to
-// the shared scopes in the same commit.
+// AppendEvents appends events to the end of the session's log, all of them in one durable commit or none. An event
+// without an id gets a UUID, and an event without a timestamp gets the time of the call. Partial events and state keys
+// with prefix temp: are not logged. State keys with prefix app: or user: go to the shared scopes, in the same commit.
 //
-// Retrying is safe: an event whose id is in the log already, as an event with the same
-// content, is skipped, and the record that is there is returned. This is looked at
-// before anything else. Errors match [ErrNotFound], [ErrDuplicateID], [ErrConflict],
-// [ErrTooLarge] or [ErrOutcomeUnknown]; nothing was written then, but for the last,
-// where that is not known. Calls that run at the same time share a commit, and its error.
+// Retrying is safe: an event that is logged already, with the same id and content, is skipped, and its record is
+// returned. If the error matches [ErrOutcomeUnknown], it is unknown whether the events were written. Other errors match
+// [ErrInvalid], [ErrNotFound], [ErrDuplicateID], [ErrConflict] or [ErrTooLarge], and nothing was written. Concurrent
+// calls may share a commit, and its error.
 func (s *Store) AppendEvents(ctx context.Context, key Key, events []*patch.Event, opts AppendOptions) (Committed, error) {
 	a := appending{store: s, key: key, opts: opts}
 	for i, e := range events {

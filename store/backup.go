@@ -13,17 +13,17 @@ import (
 // Backup writes a copy of the whole database to w: a file that [Open] opens. The copy is the database at one moment after the call
 // began, over all sessions and shared scopes, without snapshots.
 //
-// Others read and write meanwhile; a write waits for Backup no longer than for another write. Space that is freed meanwhile is
-// available when the copy is made. The copy is first made beside the file, where it takes as much space again until Backup returns,
-// or in the directory for temporary files if the store is read-only and the file's directory cannot be written to. The remains of
-// a crash, .NAME.backup-…, may be removed. Memory is needed for the names, initial states and shared values of all sessions, and
-// for one session's view.
+// Reads and writes go on meanwhile; a write waits for Backup no longer than for another write. Space that is freed
+// meanwhile can be reused when the copy is complete. Backup first makes a file with the copy, and removes it before it
+// returns. The file is beside the database, or in the directory for temporary files if the store is read-only and the
+// database's directory is not writable. After a crash, delete remaining files .NAME.backup-…. Backup needs memory for
+// the names, initial states and shared values of all sessions, and for one session's view.
 //
-// The copy is checked before its first byte goes to w, as by [Store.Verify]. If anything but a snapshot is damaged, Backup fails
-// with an error that matches [ErrCorrupt] and writes nothing. If w fails, its error is returned, and the data in w is useless. An
-// unfinished erasure is unfinished in the copy too, where [Store.Erase] finishes it. One backup runs at a time, and none during a
-// [Store.Vacuum]: others wait. It fails with an error that matches [errors.ErrUnsupported] if the store is not in a file; a
-// database server has its own backups.
+// The copy is checked before its first byte goes to w, as by [Store.Verify]. If anything but a snapshot is damaged,
+// Backup fails with an error that matches [ErrCorrupt] and writes nothing. If w fails, its error is returned, and the
+// data in w is useless. An unfinished erasure is unfinished in the copy too, where [Store.Erase] finishes it. A Backup
+// waits for another Backup or a [Store.Vacuum] to end. It fails with an error that matches [errors.ErrUnsupported] if
+// the store is not in a file; a database server has its own backups.
 func (s *Store) Backup(ctx context.Context, w io.Writer) error {
 	c, ok := s.backend.(backend.Copier)
 	if !ok {

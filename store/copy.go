@@ -13,7 +13,7 @@ import (
 	"github.com/patchlog-dev/patchlog/store/internal/write"
 )
 
-// CopyOptions say how to copy. The zero value means the defaults.
+// CopyOptions are options of [Store.CopyFrom].
 type CopyOptions struct {
 	// DryRun reports what a copy would do, and writes nothing.
 	DryRun bool
@@ -21,7 +21,8 @@ type CopyOptions struct {
 	// NoShared does not copy the shared scopes.
 	NoShared bool
 
-	// OverwriteShared is for the zero key: it overwrites shared values that differ with the source's.
+	// OverwriteShared is for a copy with the zero key: where a shared value differs, the copy writes the source's
+	// value.
 	OverwriteShared bool
 }
 
@@ -30,14 +31,15 @@ type CopyOptions struct {
 // source's new records. It fails with [ErrNotFound] if the source has no such session, and with [ErrConflict] if neither log is
 // the beginning of the other, or if the initial states differ.
 //
-// A copy that adds something also writes the source's values of the session's shared scopes, in the same commit, unless opts say
-// otherwise. Both logs may be written to meanwhile; the copy ends with the source's last record at the start. The source's log is
-// kept in memory. As with [Store.Import], an existing session gets its records in one commit, and a new one appears complete.
+// A copy that adds something also writes the source's values of the session's shared scopes, in the same commit, unless
+// CopyOptions.NoShared is set. Both logs may be written to meanwhile; the copy ends with the record that was the
+// source's last when the call began. CopyFrom keeps the source's log in memory. As with [Store.Import], an existing
+// session gets its records in one commit, and a new one appears complete.
 //
-// The zero key copies no session, but the values of all shared scopes (app: and user: keys) that this store lacks, including those
-// of users without a session, in one commit. A value that differs is not changed, unless opts say otherwise, and is named in the
-// result. All values of both stores are kept in memory. It fails with [ErrConflict], and copies nothing, if a value of this store
-// is written meanwhile.
+// The zero key copies no session, but the values of all shared scopes (app: and user: keys) that this store lacks,
+// including those of users without a session, in one commit. The result names values that differ; they are changed only
+// with CopyOptions.OverwriteShared. All values of both stores are kept in memory. If a value of this store is written
+// meanwhile, it copies nothing and fails with [ErrConflict].
 func (s *Store) CopyFrom(ctx context.Context, key Key, from *Store, opts CopyOptions) (Imported, error) {
 	switch {
 	case from == nil:

@@ -20,19 +20,20 @@ import (
 // EraseSelection selects the events to erase: each event that one of the fields matches, visible or hidden, including events inside
 // patches. The zero value selects none. Receipts are never erased.
 type EraseSelection struct {
-	// EventIDs are ids of events, in the log or inside patches, and of patches. Of a selected patch, all content is erased.
+	// EventIDs are ids of events (in the log or inside patches) and of patches. All content of a selected patch is
+	// erased.
 	EventIDs []string
 
-	// Seqs are seqs of events and patches, which are selected as by their ids.
+	// Seqs are seqs of events and patches. They select as EventIDs do.
 	Seqs []uint64
 
 	// Author, if not empty, selects the events and patches of this author.
 	Author string
 
-	// Match, if not empty, selects the events that have this text in content, arguments, results, metadata, data or values of state
-	// keys, and patches that have it outside of their events. So an event that was erased with its state values kept is
-	// selected again if these have the text. Values of the initial state, and of the state that the session shares with others,
-	// are searched too.
+	// Match, if not empty, selects each event that has this text in its content, arguments, results, metadata, data or
+	// state values, and each patch that has the text outside its events. An erased event whose state values were kept
+	// is selected again if these values contain the text. Match also finds values of the initial state and of the
+	// shared state.
 	Match string
 
 	// IgnoreCase makes Match case-insensitive.
@@ -44,32 +45,33 @@ type EraseSelection struct {
 
 // EraseOptions are options of [Store.Erase]. The zero value means the defaults.
 type EraseOptions struct {
-	// ID is the call's id, which its receipts name; "" means a new one. If the session has a call of this id already, that call is
-	// finished, and nothing else is selected. Ids of calls are per session.
+	// ID is the id of the erase, which its receipts name; "" means a new id. If the session already has an erase with
+	// this id, the call only finishes that erase. Different sessions may use the same id.
 	ID string
 
 	// Author and Reason are stored in the receipt.
 	Author string
 	Reason string
 
-	// Values says whether state values that erased events set are kept. "" and [patch.NullValues] put null in their
-	// place; so too in the session's initial state, in values that have Match, or in all of them with All, and in the
-	// state that it shares with others, in values that have Match. [patch.KeepValues] keeps them, and the state;
-	// [Erasure.RemainingMatches] counts those that the selection still finds.
+	// Values says what happens to the state values that erased events set. "" and [patch.NullValues] replace them by
+	// null. Values of the initial state become null too if they contain Match, or if All is set, and values of the
+	// shared state if they contain Match. [patch.KeepValues] keeps all these values. [Erasure.RemainingMatches] counts
+	// the kept values that the selection still finds.
 	Values patch.ValuePolicy
 
-	// Summaries says what happens to summaries of erased events. "" erases them and reverts the visible ones, so that the
-	// remaining events that they cover are visible again, until the next compaction summarises them. [patch.BlankSummaries] erases
-	// and does not revert; [patch.KeepSummaries] keeps them. A summary stays blank if its group has a patch that drops state or
-	// inserts something else, if it covers no remaining event, or if another patch depends on it.
+	// Summaries says what happens to summaries of erased events. "" erases them and reverts the visible ones, so that
+	// the remaining events that they cover are visible again, until the next compaction summarises them.
+	// [patch.BlankSummaries] erases the summaries without a revert; [patch.KeepSummaries] keeps them. A blank summary
+	// is not reverted if its group has a patch that drops state or inserts something else, if it covers no remaining
+	// event, or if another patch depends on it.
 	Summaries patch.SummaryPolicy
 
-	// MaxGrowth is how many estimated tokens the visible log may grow by when summaries are reverted; 0 means 50,000. The first
-	// summary is reverted in any case. The next compaction reverts those beyond the limit.
+	// MaxGrowth is how many estimated tokens the visible log may grow by when summaries are reverted; 0 means 50,000.
+	// The first summary is reverted in any case. The next compaction reverts the summaries beyond the limit.
 	MaxGrowth int
 
-	// Context also erases later summaries of the same branch by compaction whose summarizer was shown an erased summary as
-	// context. Few of them repeat erased text. It has no effect with [patch.KeepSummaries].
+	// Context also erases later summaries that compaction made in the same branch with an erased summary as context.
+	// Few of these later summaries repeat erased text. It has no effect with [patch.KeepSummaries].
 	Context bool
 
 	// DryRun reports what the call would do, and writes nothing.
@@ -78,15 +80,16 @@ type EraseOptions struct {
 
 // Erasure is the result of an erase, or of a dry run.
 type Erasure struct {
-	// Sessions are those with erased events: the session of the call, and forks with the same events.
+	// Sessions are the sessions with erased events: the session of the call, and related sessions (see [Store.Erase]).
 	Sessions []ErasedSession `json:"sessions"`
 
-	// Shared are keys of the state that sessions share whose values became null: with [Store.EraseUser], all; with Match, those that
-	// have the text.
+	// Shared are the keys of shared state whose values became null: all keys of the user with [Store.EraseUser], the
+	// keys whose values contain Match with [Store.Erase].
 	Shared []string `json:"shared"`
 
-	// RemainingMatches counts events, keys of the initial state and keys of the shared state whose values the selection still
-	// finds, because the call keeps state values. The same selection with [patch.NullValues] erases them.
+	// RemainingMatches is set if the call keeps state values. It counts the events, the keys of the initial state and
+	// the shared keys whose kept values the selection still finds. The same selection with [patch.NullValues] erases
+	// these values.
 	RemainingMatches int `json:"remainingMatches"`
 
 	// OutOfReach names other places where erased content may be.
@@ -97,50 +100,50 @@ type Erasure struct {
 type ErasedSession struct {
 	Key     Key           `json:"key"`
 	Receipt patch.Record  `json:"receipt,omitzero"` // zero if nothing was logged
-	Events  []ErasedEvent `json:"events"`           // in the order of the log; without those that an earlier call erased
+	Events  []ErasedEvent `json:"events"`           // in the order of the log, without events that an earlier call erased
 	Initial []string      `json:"initial"`          // keys of the initial state whose values were set to null
 
-	// Reverted are the ids of blank summaries that were reverted, or would be. Blank are the visible ones that stay, the newest
-	// last.
+	// Reverted are the ids of the blank summaries that were reverted, or would be. Blank are the ids of the blank
+	// summaries that stay visible, the newest last.
 	Reverted []string `json:"reverted"`
 	Blank    []string `json:"blank"`
 }
 
 // ErasedEvent is an event that was erased.
 type ErasedEvent struct {
-	fold.Ref        // Index is -1 for the content of a patch besides its events
+	fold.Ref        // Index is -1 for content of a patch outside its events
 	ID       string `json:"id"`  // of the event, or the patch
 	Why      string `json:"why"` // in words: it was selected, replaces an erased event, is a copy of one, …
 }
 
-// Erase replaces events by blanks ([patch.Event.Blank]) in the log and in all that the store keeps of the session, and
-// logs a receipt. With the events it erases what was made of them: the events that patches or groups
-// inserted for them, at any depth; copies, also those that [recall.SearchTool] and [recall.ReadTool]
-// returned; summaries whose summarizer was shown them; and the same events in forks of the session, and in what it is a
-// fork of, in this store, each with a receipt of its own. It cannot be undone.
-// [EraseOptions.DryRun] reports what it would do.
+// Erase replaces events by blanks ([patch.Event.Blank]) in the log and in everything else that the store keeps of the
+// session, and logs a receipt. It also erases what was made from these events: events that patches or groups inserted
+// in their place, at any depth; copies, also in results of [recall.SearchTool] and [recall.ReadTool]; and summaries
+// whose summarizer was shown the events. The same events are erased in related sessions of this store, each with its
+// own receipt. An erase cannot be undone; [EraseOptions.DryRun] reports what it would do.
 //
-// It logs a receipt in the session, replaces the records, at most 64 and about 256 KiB in a commit, and closes the receipt in
-// a commit that reverts visible summaries that are blank ([EraseOptions.Summaries]); [Store.Revert] of one of these reverts
-// undoes all of them. Then it looks at the session's relatives, that is, its forks and what it is a fork of, and does the same
-// in each that has something of what is erased, until there is none. Other writers go on in between; patches and forks of a
-// session finish what is open there. Patches and views of before conflict. Concurrent readers see each record either whole
-// or blank. Once Erase has returned, no view, snapshot or index of this store
-// has the content; another process notices when it next looks at the session. In a file the bytes stay in
-// free pages until [Store.Vacuum], on PostgreSQL until VACUUM FULL.
+// Erase first logs the receipt. Then it replaces the records, at most 64 and about 256 KiB in a commit. The last commit
+// closes the receipt and reverts blank summaries that are visible ([EraseOptions.Summaries]); [Store.Revert] of one of
+// these reverts undoes all of them. Then Erase does the same in each related session (a fork of this session, or a
+// session that it was forked from) that has some of the erased content, and in their relatives. Other writers go on
+// between the commits; a patch or a fork first finishes an open erase of its session. Patches made from a view before
+// the erase conflict. Concurrent readers see each record either whole or blank. Once Erase has returned, no view,
+// snapshot or index of this store has the content; another process drops it when it next reads the session. In a file
+// the bytes stay in free pages until [Store.Vacuum], on PostgreSQL until VACUUM FULL.
 //
-// If Erase fails, or the process ends, the same call with the same id finishes the work, and so does the next Erase of the
-// session, whatever it selects; with an empty selection it does nothing else. [Store.Verify] reports unfinished erasures.
+// If Erase fails, or the process ends, the same call with the same id finishes the work. So does the next Erase of the
+// session, whatever it selects; with an empty selection it does nothing more. [Store.Verify] reports unfinished
+// erasures.
 //
-// With [patch.KeepSummaries] it erases only the selected events, here and in copies of the session. A
-// later Erase with another choice that selects such a blank also erases what was made of it before.
+// With [patch.KeepSummaries] it erases only the selected events, in this session and its relatives. A later Erase
+// without KeepSummaries that selects these blanks also erases what had been made from the events.
 //
-// Erase does not cover events that are appended later, nor a summary whose summarizer knew of an event
-// from another summary only: select by Match, or set [EraseOptions.Context].
+// Erase does not cover events that are appended later. Nor does it cover a summary whose summarizer knew an event only
+// from another summary: select that summary by Match, or set [EraseOptions.Context].
 //
-// The error matches [ErrNotFound] if there is no such session, [ErrInvalid] if the options contradict
-// each other, and [ErrCorrupt] if a record of the session cannot be read. A relative that is damaged is left out, and named
-// in [Erasure.OutOfReach].
+// The error matches [ErrNotFound] if there is no such session, [ErrInvalid] if the options contradict each other, and
+// [ErrCorrupt] if a record of the session cannot be read. A damaged related session is left out, and named in
+// [Erasure.OutOfReach].
 func (s *Store) Erase(ctx context.Context, key Key, selection EraseSelection, opts EraseOptions) (Erasure, error) {
 	o, err := s.eraseOptions(opts)
 	if err == nil {
@@ -214,19 +217,18 @@ func (e EraseSelection) choose() erase.Choose {
 	}
 }
 
-// EraseUser erases all events of all sessions of a user of an app, as [Store.Erase] does with
-// All, the same events in sessions of other users, such as forks, and the values of the state that the
-// user's sessions share. The sessions, their keys and their ids stay: [Store.Delete] removes
-// them. The receipts name one call.
+// EraseUser erases all events of all sessions of a user of an app, as [Store.Erase] does with All. It also erases the
+// same events in related sessions of other users, and the values of the user's shared state. The sessions, their keys
+// and their ids stay: [Store.Delete] removes them. All receipts name the same id.
 //
-// The sessions are erased one after the other, in bounded steps,
-// and other calls write in between. Events that are appended to a session after its receipt are not erased: let the
-// user's agents end first. If it fails, or the process ends, the same call with the same id goes on where it ended: pass
-// one. So does the next erase of the session in which it began, which [Store.Verify] reports. Once it has succeeded, the same
-// call with the same id changes nothing.
+// The sessions are erased one after the other, in bounded steps, and other calls write in between. Events that are
+// appended to a session after its receipt are not erased: let the user's agents end first. Pass an id in opts: if
+// EraseUser fails, or the process ends, the same call with the same id continues. So does the next erase of the session
+// in which EraseUser began; [Store.Verify] reports that session. Once it has succeeded, the same call with the same id
+// changes nothing.
 //
-// It fails with [ErrInvalid] if app or user are empty, or the options make no sense. A session that
-// is damaged is left out, and named in OutOfReach.
+// It fails with [ErrInvalid] if app or user are empty, or the options make no sense. A damaged session is left out, and
+// named in [Erasure.OutOfReach].
 func (s *Store) EraseUser(ctx context.Context, app, user string, opts EraseOptions) (Erasure, error) {
 	if app == "" || user == "" {
 		return Erasure{}, fmt.Errorf("%w: erasing a user takes an app and a user, and has %q and %q", ErrInvalid, app, user)

@@ -10,8 +10,9 @@ import (
 	"github.com/patchlog-dev/patchlog/store/internal/write"
 )
 
-// Errors of a store, including those that other packages define. Errors match them by [errors.Is], or one of the types below by
-// [errors.As]. A call may also return the error of its context, of its reader or writer, and [errors.ErrUnsupported].
+// Errors of a store, including errors that other packages define. Compare them with [errors.Is], and get the types
+// below with [errors.As]. A call may also return the error of its context, of its reader or writer, or
+// [errors.ErrUnsupported].
 var (
 	// ErrNotFound: the session or the record does not exist, or the session was deleted and created again since the caller's view
 	// was made.
@@ -20,7 +21,7 @@ var (
 	// ErrExists: the session exists already.
 	ErrExists = errors.New("session exists")
 
-	// ErrLocked: another holder has the file open.
+	// ErrLocked: another process, or another Store, has the file open.
 	ErrLocked = backend.ErrLocked
 
 	// ErrClosed: the store has been closed.
@@ -29,12 +30,12 @@ var (
 	// ErrReadOnly: the store was opened with Options.ReadOnly, and the call would write.
 	ErrReadOnly = errors.New("store is opened for reading only")
 
-	// ErrOutcomeUnknown: a write failed, and the store could not find out whether it took place. Retry with the ids that the
-	// call returned: a retry does not add what is logged already.
+	// ErrOutcomeUnknown: a write failed, and the store could not find out whether it took place. Retry with the ids
+	// that the call returned: the retry skips records that are logged already.
 	ErrOutcomeUnknown = errors.New("outcome unknown")
 
-	// ErrNotDatabase: the file to open is not a patchlog database. A damaged database is
-	// [ErrCorrupt], unless nothing of its form is left.
+	// ErrNotDatabase: the file to open is not a patchlog database. A damaged database gives [ErrCorrupt], unless the
+	// damage has left no page of it recognisable.
 	ErrNotDatabase = backend.ErrNotDatabase
 
 	// ErrCorrupt: stored data is damaged.
@@ -58,7 +59,7 @@ var (
 	// ErrOutOfRange: a patch names events beyond the end of the visible log.
 	ErrOutOfRange = fold.ErrOutOfRange
 
-	// ErrEventNotFound: no visible event, or no event of an invocation, has the id.
+	// ErrEventNotFound: no visible event has the id, or no event has the id of the invocation.
 	ErrEventNotFound = fold.ErrEventNotFound
 
 	// ErrPinned: a patch would hide a pinned event.
@@ -91,7 +92,7 @@ type (
 	// FieldError says which field is invalid, and why. It matches [ErrInvalid].
 	FieldError = patch.FieldError
 
-	// LineError says which line of a file to import an error is about, and wraps it.
+	// LineError wraps an error in a file to import and names the line.
 	LineError = patch.LineError
 )
 

@@ -13,18 +13,18 @@ import (
 
 // ExportOptions say what to export. The zero value means the whole log.
 type ExportOptions struct {
-	// Visible exports only the visible events, without header and seqs, and the receipts of those that were erased.
+	// Visible exports only the visible events and the receipts of erased ones, without header and seqs.
 	Visible bool
 
-	// Redact, if not nil, replaces secrets by placeholders in all texts, including patches and the initial state. There is always a
-	// header then, which says so. An import of the file gives another log, of the same shape, with the same ids.
+	// Redact, if not nil, replaces secrets by placeholders in all texts, including patches and the initial state. The
+	// file then always has a header, which says that the file is redacted. Importing the file gives a log with the same
+	// ids and order, and other texts.
 	Redact *redact.Redactor
 }
 
-// Export writes the session in the text form. Importing it elsewhere gives an equal
-// view, unless it is redacted. The session may be written to meanwhile; the export ends with the record that
-// was the last when it started. If a server takes over that has lost records which were read, the
-// error matches [ErrConflict].
+// Export writes the session in the text form. Importing it elsewhere gives an equal view, unless it is redacted. The
+// session may be written to meanwhile; the export ends with the record that was the last when it started. If a database
+// failover loses records that Export has read, the error matches [ErrConflict].
 func (s *Store) Export(ctx context.Context, key Key, out io.Writer, opts ExportOptions) error {
 	if out == nil {
 		return fmt.Errorf("%w: the writer is nil", ErrInvalid)

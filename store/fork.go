@@ -19,21 +19,22 @@ type ForkOptions struct {
 	At *uint64
 }
 
-// Fork creates a session with the initial state and all or the first records of another one. After that the two are
-// independent. Records keep their seqs, ids and times, including skipped patches, so that each session can revert
-// patches from before the fork.
+// Fork creates a session with the initial state of another session and its records, all or those up to ForkOptions.At.
+// After that the two sessions are independent. All records, including skipped patches, keep their seqs, ids and times,
+// so each session can revert patches from before the fork.
 //
-// A long log is copied in several commits, between which others write; the new session appears with the last one, complete. If Fork
-// fails, or the process ends, before that, nothing is left of it.
+// A long log is copied in several commits, between which others write; the new session appears with the last commit,
+// complete. If Fork fails, or the process ends, before that commit, there is no new session.
 //
-// A record that was erased is a blank in the new session too. If its receipt is beyond the last record to copy, the new session
-// gets a receipt of its own. Fork first finishes an erase of the session that is not finished; it restarts at most once for each
-// erase of the session that begins meanwhile. The new session notes its origin, so that an erase of either finds the other.
+// A record that was erased is a blank in the new session too. If the erasure's receipt is after the last record to
+// copy, the new session gets its own receipt. Fork first finishes an interrupted erase of the session; it restarts at
+// most once for each erase of the session that begins meanwhile. The new session notes its origin, so that an erase of
+// either finds the other.
 //
-// Shared scopes are not part of a session: they are not rewound, and not copied to another user or app.
+// Shared scopes are not part of a session: Fork neither rewinds them nor copies them to another user or app.
 //
-// It fails with [ErrNotFound] if the session or the record does not exist, or the session is deleted meanwhile, and with
-// [ErrExists] if the new one exists. After [ErrOutcomeUnknown], look for the new session.
+// It fails with [ErrNotFound] if the session or the record does not exist, or the session is deleted meanwhile, and
+// with [ErrExists] if newKey exists. After [ErrOutcomeUnknown], look for the new session.
 func (s *Store) Fork(ctx context.Context, key, newKey Key, opts ForkOptions) (Session, error) {
 	if err := newKey.Validate(); err != nil {
 		return Session{}, err

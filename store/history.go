@@ -7,16 +7,16 @@ import (
 	"github.com/patchlog-dev/patchlog/fold"
 )
 
-// History returns what people should see of a session in one of its views: the visible log with the events that each summary
-// covers in its place. It is [fold.View.History], and reads the hidden events that this needs from the log. It fails with
+// History returns what people should see of a session: the visible log of the view, with each summary replaced by the
+// events that it covers. It is [fold.View.History], with the hidden events read from the log. It fails with
 // [ErrNotFound] if the session is gone.
 func (s *Store) History(ctx context.Context, key Key, v fold.View) ([]fold.Entry, error) {
 	return s.HistoryPage(ctx, key, v, "", math.MaxInt)
 }
 
-// HistoryPage returns the last entries of [Store.History] before the event with an id, or of all if the id is "", limit at
-// most. It reads the hidden events of the page. The error matches [fold.ErrEventNotFound] if the history does not have the
-// event, and otherwise is as that of History.
+// HistoryPage returns a page of [Store.History]: at most limit entries, the last before the event with the id before,
+// or the last of all if before is "". It reads only the hidden events of the page. The error matches
+// [fold.ErrEventNotFound] if the history does not have the event. Other errors are as for History.
 func (s *Store) HistoryPage(ctx context.Context, key Key, v fold.View, before string, limit int) (entries []fold.Entry, err error) {
 	var seq uint64
 	if before != "" {

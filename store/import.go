@@ -23,12 +23,13 @@ type ImportOptions struct {
 	// Name is what errors call the input; "" means "input".
 	Name string
 
-	// MaxBytes is how long the input may be; 0 means 256 MiB. An import takes at most 8 times the bytes of its
-	// input, and 32 MiB: it refuses input whose records would take more, such as long runs of very short ones.
+	// MaxBytes is the maximum length of the input; 0 means 256 MiB. An import uses at most 8 times its input's length
+	// plus 32 MiB of memory. It refuses input that needs more, such as very many short records.
 	MaxBytes int64
 
-	// MaxRecordBytes is the limit of the store that the input is for, as [Options.MaxRecordBytes]; 0 means 16 MiB.
-	// [Store.Import] takes its own. Lines much longer than that are refused before they are read to their end.
+	// MaxRecordBytes is the [Options.MaxRecordBytes] of the store to import into; 0 means 16 MiB. [Store.Import]
+	// ignores this field and uses its store's limit. Lines much longer than the limit are refused before they are read
+	// to their end.
 	MaxRecordBytes int
 
 	// DryRun reports what an import would do, and writes nothing.
@@ -84,7 +85,8 @@ type Imported struct {
 	Added   int  // new records
 	Present int  // records that were logged already, with the same content
 
-	// These are set by [Store.CopyFrom] with the zero key: how many shared values were added, and the names of those that differ.
+	// [Store.CopyFrom] with the zero key sets these: the number of shared values that this store lacked, and the names
+	// of shared values that differ.
 	Shared    int
 	Different []string
 }
@@ -95,16 +97,17 @@ const progressEvery = 256
 // since field names and escapes are spelled out.
 func maxLine(most int) int { return 2*most + 64<<10 }
 
-// Import reads a file of the text form into a session, all of it or nothing. It creates the session if it does not exist, with
-// the initial state in the file's header. Shared scopes are not changed. Importing the same file again adds nothing. Others may
-// read and write the session while the input is read.
+// Import reads a file of the text form into a session, all of it or nothing. It creates the session if it does not
+// exist, with the initial state in the file's header. Shared scopes are not changed. Importing the same file again adds
+// nothing. The session may be read and written while the input is read.
 //
-// If the file has a patch, the log must be a prefix of the file, or the file a prefix of the log; else new events are appended.
-// The fold decides whether patches apply. A seq in the file is the record's place in the session. Errors match [ErrInvalid] or
-// [ErrTooLarge], naming file and line, [ErrDuplicateID], or [ErrConflict] if the file does not fit the log.
+// If the file has a patch, the log must be a prefix of the file, or the file a prefix of the log. A file without
+// patches has no such condition: its new events are appended. A patch that cannot be applied is imported, and the view
+// skips it. A seq in the file must be the record's seq in the session. Errors match [ErrInvalid] or [ErrTooLarge],
+// naming file and line, [ErrDuplicateID], or [ErrConflict] if the file does not fit the log.
 //
-// An existing session gets its new records in one durable commit. A new session is written in several commits, between which others
-// write, and appears with the last one, complete.
+// An existing session gets its new records in one durable commit. A new session is written in several commits, with
+// other writes between them, and appears with the last commit, complete.
 func (s *Store) Import(ctx context.Context, key Key, r io.Reader, opts ImportOptions) (Imported, error) {
 	if err := key.Validate(); err != nil { // before reading
 		return Imported{}, err
@@ -284,9 +287,8 @@ type Text struct {
 	hasPatch bool
 }
 
-// ReadText reads a file of the text form, and checks its form. It takes no store, so that
-// none needs to be open, and locked, while it waits for its input. Errors match
-// [ErrInvalid] or [ErrTooLarge], naming file and line.
+// ReadText reads a file of the text form, and checks its form. It needs no store, so no file is open and locked while
+// ReadText waits for its input. Errors match [ErrInvalid] or [ErrTooLarge], naming file and line.
 func ReadText(ctx context.Context, r io.Reader, opts ImportOptions) (*Text, error) {
 	if r == nil {
 		return nil, fmt.Errorf("%w: the reader is nil", ErrInvalid)

@@ -36,8 +36,8 @@ func (k Key) Validate() error {
 	return nil
 }
 
-// String returns the key as app/user/session. In each part, slashes, percent signs, spaces and characters that cannot be
-// seen are percent-escaped, and other characters of ASCII that a path segment of a URL must not have.
+// String returns the key as app/user/session. In each part, slashes, percent signs, spaces, invisible characters and
+// all ASCII characters that a URL path segment must not contain are percent-escaped.
 func (k Key) String() string {
 	return escapePart(k.App) + "/" + escapePart(k.User) + "/" + escapePart(k.Session)
 }
@@ -45,7 +45,7 @@ func (k Key) String() string {
 // MarshalText implements [encoding.TextMarshaler]: it returns [Key.String].
 func (k Key) MarshalText() ([]byte, error) { return []byte(k.String()), nil }
 
-// UnmarshalText implements [encoding.TextUnmarshaler], as [ParseKey].
+// UnmarshalText implements [encoding.TextUnmarshaler]: it reads the text as [ParseKey] does.
 func (k *Key) UnmarshalText(text []byte) (err error) {
 	*k, err = ParseKey(string(text))
 	return err

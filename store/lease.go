@@ -7,10 +7,11 @@ import (
 	"github.com/patchlog-dev/patchlog/store/backend"
 )
 
-// Lease takes the session's lease of the given name for ttl, and reports whether this store holds it: no other store that shares
-// the storage does then. Taking it again extends it, a ttl of 0 releases it, and a negative ttl only asks whether this store
-// could take it. A lease prevents duplicate work, such as two summaries of the same events. It is no lock, since its holder may
-// take longer than ttl. The session need not exist.
+// Lease takes the session's lease of the given name for ttl, and reports whether this store holds it. Only one of the
+// stores that share a storage holds a lease at a time. A holder that calls Lease again extends the lease. A ttl of 0
+// releases it. A negative ttl takes nothing and reports whether this store could take the lease. A lease prevents
+// duplicate work, such as two summaries of the same events. It is no lock, since its holder may work longer than ttl.
+// The session need not exist.
 func (s *Store) Lease(ctx context.Context, key Key, name string, ttl time.Duration) (held bool, err error) {
 	if err := key.Validate(); err != nil {
 		return false, err

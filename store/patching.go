@@ -9,18 +9,16 @@ import (
 	"github.com/patchlog-dev/patchlog/store/internal/write"
 )
 
-// PatchOptions say what the author of a patch has seen, and which rules it is not held to.
+// PatchOptions say which view the author of a patch has seen, and which rules the patch may break.
 type PatchOptions = fold.PatchOptions
 
-// ApplyPatch logs patches, all of them in one durable commit or none. Each is judged by
-// [fold.View.Preview] on the log as the ones before leave it; of the bases only the
-// first patch's is checked, since the call's own patches count as seen. Patches of one
-// group are judged as one, and the log must not hold that group yet.
+// ApplyPatch logs patches, all of them in one durable commit or none. Each is checked by [fold.View.Preview] on the log
+// that the patches before it leave. Only the first patch's base is checked, since the author knows the call's own
+// patches. Patches of one group are checked as one patch, and the log must not contain that group yet.
 //
-// Ids, times, temp: keys, shared scopes and retries are as for [Store.AppendEvents],
-// for the events inside a patch too. A refusal matches [ErrDuplicateID], [ErrConflict],
-// [ErrInvalid], [ErrOutOfRange], [ErrEventNotFound], [ErrPinned], [ErrOrphanedCall],
-// [ErrBlocked], [ErrUnknownPatch] or [ErrTooLarge], and nothing was written.
+// Ids, times, temp: keys, shared scopes and retries work as in [Store.AppendEvents], also for events inside a patch. A
+// refusal matches [ErrDuplicateID], [ErrConflict], [ErrInvalid], [ErrOutOfRange], [ErrEventNotFound], [ErrPinned],
+// [ErrOrphanedCall], [ErrBlocked], [ErrUnknownPatch] or [ErrTooLarge], and nothing was written.
 func (s *Store) ApplyPatch(ctx context.Context, key Key, patches []*patch.PatchEvent, opts PatchOptions) (Committed, error) {
 	p, err := newPatching(opts, patches)
 	if err != nil {
@@ -29,16 +27,15 @@ func (s *Store) ApplyPatch(ctx context.Context, key Key, patches []*patch.PatchE
 	return s.commit(ctx, key, opts.On.Creation(), p)
 }
 
-// Preview is what a write would do: how the view after it differs from the one before,
-// and the patches that it would log, with ids and times that a later call would not
-// have. The difference's After is to look at, not to make patches from.
+// Preview is the result of [Store.Preview]: how a write would change the view, and the patches that it would log. The
+// real write gives its patches other ids and times. Do not make patches from the Difference's After.
 type Preview struct {
 	fold.Difference
 	Patches []*patch.PatchEvent
 }
 
-// Preview returns what [Store.ApplyPatch] would do, and writes nothing. Options, checks and errors are the same; patches that are
-// in the log already have no effect.
+// Preview returns what [Store.ApplyPatch] would do, and writes nothing. Options, checks and errors are the same.
+// Patches that are logged already have no effect.
 func (s *Store) Preview(ctx context.Context, key Key, patches []*patch.PatchEvent, opts PatchOptions) (Preview, error) {
 	p, err := newPatching(opts, patches)
 	if err != nil {

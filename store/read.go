@@ -22,9 +22,9 @@ const (
 	pageBytes   = 1 << 20
 )
 
-// ViewAt returns the session's view as it stood after the record with the given seq; 0
-// gives the view before the first record, which has the initial state. The shared scopes are no part of a view. It
-// fails with [ErrNotFound] if there is no such session, or no such record yet.
+// ViewAt returns the session's view after the record with the given seq; 0 gives the view before the first record, with
+// the initial state. Views do not include shared state. It fails with [ErrNotFound] if there is no such session, or no
+// such record yet.
 func (s *Store) ViewAt(ctx context.Context, key Key, seq uint64) (fold.View, error) {
 	if seq == newest {
 		seq-- // no log is so long
@@ -33,14 +33,12 @@ func (s *Store) ViewAt(ctx context.Context, key Key, seq uint64) (fold.View, err
 	return r.view, err
 }
 
-// RawEvents yields the records of the session's log from fromSeq on (0 and 1 both mean
-// the first), patches included, in seq order, up to the record that is the last when
-// the iteration starts. No transaction is open while the loop's body runs, so it may
-// take its time and write to the store. It ends with [ErrNotFound] if there is no such
-// session or the session is deleted meanwhile, and with a *[CorruptError] at a record
-// that cannot be read; at once if it is unclear where the log ends. If a server takes over
-// that has lost the end of the log, it ends there, or with [ErrConflict] if records were yielded
-// that are lost. A record that is erased meanwhile is yielded as it was or as it is.
+// RawEvents yields the records of the session's log from fromSeq on (0 and 1 both mean the first), patches included, in
+// seq order, up to the record that is the last when the iteration starts. No transaction is open while the loop's body
+// runs, so the body may be slow and may write to the store. The iteration ends with [ErrNotFound] if there is no such
+// session or the session is deleted meanwhile. It ends with a *[CorruptError] at a record that cannot be read, or at
+// once if it is unclear where the log ends. If a database failover loses the end of the log, the iteration ends there,
+// or with [ErrConflict] if it has yielded lost records. A record that is erased meanwhile is yielded whole or blank.
 func (s *Store) RawEvents(ctx context.Context, key Key, fromSeq uint64) iter.Seq2[patch.Record, error] {
 	return func(yield func(patch.Record, error) bool) {
 		head, err := s.head(ctx, key)
@@ -52,8 +50,8 @@ func (s *Store) RawEvents(ctx context.Context, key Key, fromSeq uint64) iter.Seq
 	}
 }
 
-// Records yields the records of a view's log with the given seqs, which ascend and are not above the view's. It ends with
-// [ErrNotFound] if the session is gone or was created again.
+// Records yields the records of a view's log with the given seqs, which must ascend and not exceed the view's seq. It
+// ends with [ErrNotFound] if the session is gone or was created again.
 func (s *Store) Records(ctx context.Context, key Key, v fold.View, seqs []uint64) iter.Seq2[patch.Record, error] {
 	return func(yield func(patch.Record, error) bool) {
 		err := key.Validate()

@@ -24,12 +24,13 @@ type Retention struct {
 	// KeepPinned keeps sessions with a visible pinned event, however old they are.
 	KeepPinned bool
 
-	// EraseHiddenAfter is how long after a patch hid it an event is erased; 0 means never. Its summaries stay.
+	// EraseHiddenAfter is how long an event may be hidden by a patch before it is erased; 0 means forever. Pinned
+	// events, and summaries of the event, stay.
 	EraseHiddenAfter time.Duration
 }
 
-// Retained reports what [Store.Retain] did with a session. The session was deleted; or it was kept although it was due, or events
-// of it were erased, or both. If no field says so, an interrupted erasure was finished.
+// Retained reports what [Store.Retain] did with a session. Retain deleted the session; or kept it although it was due,
+// erased events, or both. If Deleted, Kept and Erased are all zero, Retain finished an interrupted erasure.
 type Retained struct {
 	Info
 
@@ -44,7 +45,7 @@ type Retained struct {
 // Reasons to keep a session that is due to be deleted.
 const (
 	KeptPinned = "pinned" // a pinned event is visible, and the policy has KeepPinned
-	KeptUsed   = "used"   // it was written to after it was found due
+	KeptUsed   = "used"   // a write came after Retain had found the session due
 )
 
 const (
@@ -59,24 +60,26 @@ type RetainOptions struct {
 	DryRun bool
 }
 
-// Retain deletes sessions that were unused for longer than their app's policy says, and erases from the others events that have been
-// hidden for longer. It works on one session with each step of the iteration, and yields those for which something was due.
-// policies are by app name; "" is for all other apps. A loop may stop at any step, and blocks no other call between steps; the rest is
-// due the next time.
+// Retain deletes sessions that were unused for longer than [Retention.DeleteAfter], and in the other sessions erases
+// events that were hidden for longer than [Retention.EraseHiddenAfter]. policies are by app name; "" is for all other
+// apps. Each step of the iteration works on one session; only sessions for which something was due are yielded. The
+// loop may stop at any step: the next Retain does the rest. No other call is blocked between steps.
 //
-// The last use of a session is the newest time in its last 32 records, or its creation if that is later. Times are those of events, so a
-// program that gives events old times should rely on the creation, and a time in the future keeps a session until then. A copy of a
-// session has the times of its original. A session that is written to after it was found due is kept.
+// The last use of a session is [Retained.Used]. It depends on the events' own timestamps: old timestamps do not count
+// as use, and a timestamp in the future keeps the session until DeleteAfter after that time. A copy of a session has
+// the times of its original. A session that is written to after it was found due is kept.
 //
-// It erases unpinned events that were hidden by a patch before the limit and have been hidden since. A patch is as old as the
-// newest time of the records up to it, whatever its own time. It erases as [Store.Erase] does with [patch.KeepSummaries] and
-// [patch.KeepValues], and cannot be undone: the newest view, its state and its summaries do not change, but these events are blank
-// in earlier views and histories, and after a revert. The receipt's author is "retention". Each session is judged by itself: an
-// event that is hidden in one may be visible in a fork, and stays there. An interrupted erasure is finished.
+// Retain erases unpinned events that a patch hid before the limit and that have been hidden since. The time of a patch
+// counts as the newest timestamp of the records up to the patch. Retain erases as [Store.Erase] does with
+// [patch.KeepSummaries] and [patch.KeepValues], which cannot be undone. The newest view, its state and its summaries do
+// not change, but the erased events are blank in earlier views and histories, and after a revert. The receipt's author
+// is "retention". Unlike Erase, Retain leaves related sessions alone: an event that is hidden in one session may be
+// visible in a fork, and stays there. Retain also finishes interrupted erasures.
 //
-// One process at a time may run Retain on a storage. While another does, the error matches [ErrRetainRunning]; after a crash, for
-// up to a minute. A damaged session is yielded with an error that matches [ErrCorrupt], and stays; so does one that cannot be
-// deleted, after which the iteration ends. Errors match [ErrInvalid] if a policy is invalid.
+// One process at a time may run Retain on a storage. While another process runs it, and for up to a minute after that
+// process crashed, the error matches [ErrRetainRunning]. A damaged session is yielded with an error that matches
+// [ErrCorrupt], and stays. If a session cannot be deleted, it stays and the iteration ends with the error. The error
+// matches [ErrInvalid] if a policy is invalid.
 func (s *Store) Retain(ctx context.Context, policies map[string]Retention, opts RetainOptions) iter.Seq2[Retained, error] {
 	return func(yield func(Retained, error) bool) {
 		for _, app := range slices.Sorted(maps.Keys(policies)) {

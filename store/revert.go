@@ -9,33 +9,33 @@ import (
 	"github.com/patchlog-dev/patchlog/store/internal/write"
 )
 
-// UndoOptions say what the author of a revert or a rewind has seen. The zero value means
-// the log as it is at the time of the call.
+// UndoOptions are options of [Store.Revert] and [Store.Rewind]. With the zero value they apply to the log as it is at
+// the time of the call.
 type UndoOptions struct {
-	// On is the view that the author looked at: the error matches [ErrConflict] if a
-	// patch has been logged since. Events that were appended since are rewound too.
+	// On is the view that the author saw: the error matches [ErrConflict] if a patch was logged after that view. A
+	// rewind also hides events appended after that view.
 	On fold.View
 
 	// Author is the author of the patches.
 	Author string
 
-	// AllowOrphans accepts a revert that splits a function call from its response. A
-	// rewind is never held to that.
+	// AllowOrphans accepts a revert that splits a function call from its response. A rewind may always do so.
 	AllowOrphans bool
 
-	// DryRun writes nothing. The records returned have ids and times that a later call would not have, and the view
-	// after them is to look at, not to make patches from.
+	// DryRun reports what the call would do, and writes nothing. The real call gives its records other ids and times.
+	// Do not make patches from the returned view.
 	DryRun bool
 }
 
-// Revert undoes a patch and all active patches of its group: what they inserted is removed, and what they removed is restored, with
-// its state, however long ago that was. It logs a revert for each, newest first, in one durable commit, or none. These are a group
-// too, so a Revert of one of them redoes all.
+// Revert undoes a patch and all active patches of its group: what they inserted is removed, and what they removed is
+// restored, with its state, whatever was logged since. It logs a revert for each patch, newest first, all in one
+// durable commit or none. These reverts are a group too, so a Revert of one of them redoes all the patches.
 //
 // It reads the restored events without making other writers wait. Calls and responses are checked for all patches at once.
 //
-// The error matches [ErrInvalid] if no applied patch has the id, and [ErrBlocked] if a later patch depends on one of them,
-// naming the patch to revert first, or if all are undone already; the others are those of [Store.ApplyPatch].
+// The error matches [ErrInvalid] if no applied patch has the id. It matches [ErrBlocked] if a later patch depends on
+// one of the patches (then it names the patch to revert first), or if all are undone already. Other errors are as for
+// [Store.ApplyPatch].
 func (s *Store) Revert(ctx context.Context, key Key, patchID string, opts UndoOptions) (Committed, error) {
 	p := undoing{s, opts, fold.CheckOptions{AllowOrphans: opts.AllowOrphans}, func(v fold.View) ([]*patch.PatchEvent, error) {
 		ids, err := v.RevertTargets(patchID)
@@ -48,12 +48,12 @@ func (s *Store) Revert(ctx context.Context, key Key, patchID string, opts UndoOp
 	return s.commitOrDraft(ctx, key, opts.On.Creation(), p, opts.DryRun)
 }
 
-// Rewind restores the session as it was before the first event of an invocation, as [fold.View.Rewind] plans it. All patches are
-// logged in one durable commit, or none. They are a group, which [Store.Revert] undoes as one. Nothing is logged if nothing
-// visible is of that invocation or later. Shared scopes stay as they are. Calls may be open afterwards, and pins do not prevent
-// it.
+// Rewind restores the session as it was before the first event of an invocation, as [fold.View.Rewind] plans it. All
+// patches are logged in one durable commit, or none. They are a group: [Store.Revert] of one of them undoes all.
+// Nothing is logged if no event of that invocation or later is visible. Shared scopes stay as they are. A rewind may
+// hide pinned events, and may leave calls without a response.
 //
-// The error matches [ErrEventNotFound] if no event of the log belongs to the invocation; the others are those of
+// The error matches [ErrEventNotFound] if no event of the log belongs to the invocation. Other errors are as for
 // [Store.ApplyPatch].
 func (s *Store) Rewind(ctx context.Context, key Key, invocationID string, opts UndoOptions) (Committed, error) {
 	creation, from, err := s.firstOf(ctx, key, opts.On.Creation(), invocationID)

@@ -51,7 +51,8 @@ type SalvagedSession struct {
 	Records int `json:"records"`
 	// Lost are the seqs of records that existed and were not found.
 	Lost []patch.Span `json:"lost"`
-	// ReceiptLost are the seqs of blank records that were found, and whose receipt is not in their part. Verify reports them.
+	// ReceiptLost are the seqs of blank records that were found, and whose receipt is not in the same part. Verify
+	// reports these records.
 	ReceiptLost []patch.Span `json:"receiptLost"`
 	// EndUnknown reports that the last seq of the log is unknown.
 	EndUnknown bool `json:"endUnknown"`
@@ -84,25 +85,27 @@ type SalvageOptions struct {
 	// LeaveOutDoubtful omits the sessions that may have been deleted.
 	LeaveOutDoubtful bool
 
-	// Progress, if not nil, is called after each session with the number of sessions done, and of all.
+	// Progress, if not nil, is called after each session with the number of sessions done and the number of all
+	// sessions.
 	Progress func(done, all int)
 }
 
-// Salvage recovers the sessions of a bbolt file in any state and writes them to a store. It finds each record whose row header
-// and checksum are intact, even if no page leads to it. It only reads the file, which no program should write to meanwhile. It
-// needs memory for about 40 bytes for each copy of a record, the view of a session, the longest record, and all shared values,
-// which are written in one commit.
+// Salvage recovers the sessions of a bbolt file in any state and writes them to a store. It finds each record whose row
+// header and checksum are intact, even if no page leads to it. It only reads the file, which no program should write to
+// meanwhile. It needs about 40 bytes of memory for each copy of a record, and memory for one session's view, the
+// longest record and all shared values. The shared values are written in one commit.
 //
-// A session with all records is created as it was, with its key, initial state, time of creation and seqs. If records are
-// missing, the session ends before the first missing one; up to there its log is exact. The records after a gap become another
-// session, KEY~from-SEQ, whose record 1 was record SEQ. Its events are unchanged. A patch refers to a view that is lost, so it
-// becomes an event without effect: with the id, author and time of the patch, and its seq and text in
-// customMetadata.patchlog.salvaged.
+// A session with all its records is created with its key, initial state, time of creation and seqs. If records are
+// missing, the session ends before the first gap; until there its log is exact. The records after a gap become another
+// session, KEY~from-SEQ, whose record 1 was record SEQ. Its events are unchanged. A patch after a gap refers to a view
+// that is lost, so it becomes an event without effect. The event has the patch's id, author and time, and its seq and
+// text in customMetadata.patchlog.salvaged.
 //
-// Other sessions have a mark in their key, too: KEY~maybe-deleted if something in the file says that the session was deleted,
-// KEY~without-state if its initial state is lost, and salvaged/unknown/session-NUMBER if its key is lost. Sessions that were
-// certainly deleted are omitted. If the file does not tell, the session has its own key, and SalvagedSession.MaybeDeleted is
-// set. A session that the store has already is not changed: the salvaged one gets the next free key of KEY~2, KEY~3 and so on.
+// These sessions have a mark in their key: KEY~maybe-deleted if something in the file says that the session was
+// deleted, KEY~without-state if its initial state is lost, and salvaged/unknown/session-NUMBER if its key is lost.
+// Sessions that were certainly deleted are omitted. If the file does not tell whether a session was deleted, the
+// session has its own key, and SalvagedSession.MaybeDeleted is set. A session that the store has already is not
+// changed: the salvaged session gets the first free key of KEY~2, KEY~3 and so on.
 //
 // Erased events stay erased, even if free pages still hold them, provided that their blanks or the receipt are found.
 //

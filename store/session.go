@@ -14,8 +14,7 @@ import (
 	"github.com/patchlog-dev/patchlog/store/backend"
 )
 
-// Session is a session as [Store.Get] found it: its newest view, and the state that it
-// shares with others at that moment. It is immutable but for being copied.
+// Session is a session as [Store.Get] found it: its newest view, and the shared state at that moment. It is immutable.
 type Session struct {
 	Key  Key
 	View fold.View
@@ -23,8 +22,7 @@ type Session struct {
 	app, user *scope // read only
 }
 
-// State returns the session's state with the shared scopes' merged in, the caller's
-// own copy. Values are as [patch.Value.Any] gives them.
+// State returns a copy of the session's state merged with the shared state. The values are those of [patch.Value.Any].
 func (s Session) State() map[string]any {
 	state := s.View.State()
 	for key, value := range s.sharedValues() {
@@ -33,8 +31,7 @@ func (s Session) State() map[string]any {
 	return state
 }
 
-// Values returns the session's state with the shared scopes' merged in, the caller's
-// own copy.
+// Values returns a copy of the session's state merged with the shared state.
 func (s Session) Values() map[string]patch.Value {
 	values := maps.Collect(s.View.Values())
 	maps.Insert(values, s.sharedValues())
@@ -67,14 +64,13 @@ func (s Session) sharedValues() iter.Seq2[string, patch.Value] {
 
 // CreateOptions are options of [Store.Create]. The zero value means the defaults.
 type CreateOptions struct {
-	// Created is when the session was created, as [Info] says it; the zero time means now.
+	// Created becomes the session's [Info.Created]; the zero time means now.
 	Created time.Time
 }
 
-// Create creates a session with an initial state, which may be nil. Keys with prefix
-// app: or user: go to the shared scope, in the same commit; those with prefix temp: are
-// dropped. Values are such as [patch.NewValue] takes, or a [patch.Value]. It fails with
-// [ErrExists] if the session is there.
+// Create creates a session with an initial state, which may be nil. Keys with prefix app: or user: go to the shared
+// scope, in the same commit; those with prefix temp: are dropped. Each value is a [patch.Value], or a value that
+// [patch.NewValue] accepts. Create fails with [ErrExists] if the session exists.
 func (s *Store) Create(ctx context.Context, key Key, state map[string]any, opts CreateOptions) (Session, error) {
 	if err := key.Validate(); err != nil {
 		return Session{}, err
@@ -99,9 +95,8 @@ func (s *Store) Create(ctx context.Context, key Key, state map[string]any, opts 
 	return session, nil
 }
 
-// Get returns the session with its newest view: whatever was acknowledged before the
-// call is in it. It fails with [ErrNotFound] if there is no such session, and with a
-// *[CorruptError] if a record cannot be read.
+// Get returns the session with its newest view, which includes all writes acknowledged before the call. It fails with
+// [ErrNotFound] if there is no such session, and with a *[CorruptError] if a record cannot be read.
 func (s *Store) Get(ctx context.Context, key Key) (Session, error) {
 	h := s.cache.acquire(key)
 	defer s.cache.release(h)

@@ -23,36 +23,37 @@ import (
 
 // Options of a store. The zero value means the defaults.
 type Options struct {
-	// MaxRecordBytes is how large a record's byte form may be, before it is compressed. 0 means 16 MiB; the
-	// most is [patch.MaxRecordBytes].
+	// MaxRecordBytes is the maximum size of an encoded record before compression. 0 means 16 MiB; the upper limit is
+	// [patch.MaxRecordBytes].
 	MaxRecordBytes int
 
-	// CacheBytes is about how much memory cached views may take; beyond it those of unused sessions are dropped, the least recently
-	// used first. The size of a session is counted as at most half of CacheBytes, so two sessions of any size fit. 0 means 256 MiB; below 0 no view is
-	// cached. The values of shared scopes may take an eighth as much in addition.
+	// CacheBytes is about how much memory cached views may take. Above the limit, the least recently used views are
+	// dropped. A session counts as at most half of CacheBytes, so two sessions of any size fit. 0 means 256 MiB; a
+	// negative value caches no view. Values of shared scopes may take another eighth of CacheBytes.
 	CacheBytes int64
 
 	// Snapshots says when a session's snapshot is written.
 	Snapshots snapshot.Policy
 
-	// NoSync acknowledges a write before it is on the disk. Such a write survives the end of the process, however it ends. If the
-	// system or the power fails, the last writes may be lost and the file may be damaged, since pages reach the disk in any order.
-	// Use it for data that can be made again. Without it acknowledged writes survive all of these.
+	// NoSync acknowledges a write before it is on the disk. Such a write survives the end of the process, however it
+	// ends. If the system or the power fails, the last writes may be lost and the file may be damaged, since pages
+	// reach the disk in any order. Use NoSync for data that can be generated again. Without NoSync, acknowledged writes
+	// survive all of these failures.
 	NoSync bool
 
 	// LockTimeout is how long [Open] waits for another holder of the file. 0 means
 	// one second.
 	LockTimeout time.Duration
 
-	// ReadOnly is for [Open]: the file must exist, and is not changed. Calls that would write fail with [ErrReadOnly]. Several such
-	// stores may have a file open at a time, while no store has it open for writing.
+	// ReadOnly is for [Open]: the file must exist, and is not changed. Calls that would write fail with [ErrReadOnly].
+	// Several read-only stores may have a file open at the same time, if no store has it open for writing.
 	ReadOnly bool
 
 	// Logger gets warnings for operators. nil means [slog.Default].
 	Logger *slog.Logger
 
-	// Now and NewID give times and ids to records without. nil means [time.Now] and
-	// random UUIDs. They may be called from several goroutines.
+	// Now and NewID supply the times and ids that records lack. nil means [time.Now] and random UUIDs. They may be
+	// called from several goroutines.
 	Now   func() time.Time
 	NewID func() string
 }
@@ -109,12 +110,11 @@ type Store struct {
 	close   func()
 }
 
-// Open opens the store in the bbolt file at path, and creates the file if it is not
-// there. One Store at a time, in one process, holds a file, or several with
-// Options.ReadOnly: another Open fails with [ErrLocked] after Options.LockTimeout. A file
-// that is not a store's, or damaged, or empty, gives [ErrCorrupt], and is left as it is.
-// If one of the two pages that name the file's last commit is damaged, Options.Logger
-// gets a warning: that commit may be missing.
+// Open opens the store in the bbolt file at path, and creates a missing file, unless [Options.ReadOnly] is set. Either
+// one Store for writing, or several for reading only, may have the file open; any other Open fails with [ErrLocked]
+// after [Options.LockTimeout]. A damaged or empty file gives [ErrCorrupt], any other file that is no store
+// [ErrNotDatabase]; Open does not change them. If one of the two pages that name the file's last commit is damaged,
+// Options.Logger gets a warning: that commit may be missing.
 //
 // If the file is damaged or replaced while it is open, calls fail with [ErrCorrupt] from
 // then on, until it is opened anew.
@@ -140,8 +140,8 @@ func OpenMemory(opts Options) (*Store, error) {
 	return New(&memory.Backend{}, opts)
 }
 
-// New opens a store on any backend, which it closes when it is closed itself. The error
-// matches [ErrInvalid] if there is no backend, or is that of [Options.Validate].
+// New opens a store on any backend. Closing the store closes the backend. The error matches [ErrInvalid] if b is nil or
+// the options are invalid.
 func New(b backend.Backend, opts Options) (*Store, error) {
 	if v := reflect.ValueOf(b); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
 		return nil, fmt.Errorf("%w: the backend is nil", ErrInvalid)
@@ -160,9 +160,9 @@ func New(b backend.Backend, opts Options) (*Store, error) {
 	return s, nil
 }
 
-// Close closes the store. Calls under way end first or fail with [ErrClosed], as all later ones do. Due snapshots are written
-// first, and the remains of deleted sessions are removed. Views stay usable, except for what they read from the log on demand:
-// [fold.View.Skipped] of one that came from a snapshot, and the events that a revert restores.
+// Close closes the store. Running calls end first or fail with [ErrClosed]; later calls fail with ErrClosed. Close
+// writes due snapshots and removes the remains of deleted sessions. Views stay usable, except for what they read from
+// the log on demand: [fold.View.Skipped] of a view that came from a snapshot, and the events that a revert restores.
 func (s *Store) Close() error {
 	s.close()
 	s.snapshots.close()
@@ -172,15 +172,15 @@ func (s *Store) Close() error {
 // Info describes a session in a listing.
 type Info struct {
 	Key      Key       `json:"key"`
-	Creation string    `json:"creation"`         // differs for a session that is deleted and created again
+	Creation string    `json:"creation"`         // an id that changes when the session is deleted and created again
 	Created  time.Time `json:"created,omitzero"` // when the session was created
 	Seq      uint64    `json:"seq"`              // of the last record; 0 if there is none
 
-	// These are counted with each commit, so that a listing reads no logs.
+	// Each commit updates these fields, so a listing reads no logs.
 	Visible       int       `json:"visible"`            // events of the visible log
-	VisibleTokens int       `json:"visibleTokens"`      // about how many tokens these take in a model's prompt
-	Tokens        int       `json:"tokens"`             // about how many all events took that were ever logged
-	Active        time.Time `json:"active,omitzero"`    // the newest time of an event or a patch, but for erasures; zero if there is none
+	VisibleTokens int       `json:"visibleTokens"`      // estimated tokens of the visible events in a model's prompt
+	Tokens        int       `json:"tokens"`             // estimated tokens of all events ever logged
+	Active        time.Time `json:"active,omitzero"`    // the newest time of an event or a patch, except erasures; zero if there is none
 	Compacted     time.Time `json:"compacted,omitzero"` // of the newest compaction; zero if there is none
 }
 
@@ -196,7 +196,7 @@ type ListOptions struct {
 	App  string // only this app's; "" means all
 	User string // only this user's; "" means all
 
-	// After is the key after which the listing begins: the key of the last session of the page before.
+	// After is the key after which the listing begins. To get the next page, pass the key of this page's last session.
 	After Key
 }
 
@@ -205,9 +205,8 @@ const listPage = 256
 // List yields the sessions in the order of their keys. Sessions that are created or
 // deleted meanwhile may or may not be among them.
 //
-// A session that is damaged is yielded with an error that matches [ErrCorrupt], its key as
-// far as that is known, and List goes on with the next one. After an error of another kind
-// it ends.
+// A session that is damaged is yielded with an error that matches [ErrCorrupt], and its key as far as that is known;
+// List goes on with the next session. Any other error ends the listing.
 func (s *Store) List(ctx context.Context, opts ListOptions) iter.Seq2[Info, error] {
 	return func(yield func(Info, error) bool) {
 		prefix := ""
@@ -282,10 +281,10 @@ func listedInfo(l backend.Listed) (Info, error) {
 	return infoOf(key, l.Head), nil
 }
 
-// Delete removes a session with its whole log. The records of a large one are removed in several
-// commits, between which other writes go on; no reader sees the session after the first. If an erase of the session is not
-// finished, Delete finishes it first, in forks too. The shared scopes stay as they are. It fails with [ErrNotFound] if there is no
-// such session. After [ErrOutcomeUnknown] it can be called again.
+// Delete removes a session with its whole log. The records of a large session are removed in several commits, with
+// other writes between them; after the first commit no reader sees the session. If an erase of the session is not
+// finished, Delete finishes it first, in forks too. The shared scopes stay as they are. It fails with [ErrNotFound] if
+// there is no such session. After [ErrOutcomeUnknown] it can be called again.
 func (s *Store) Delete(ctx context.Context, key Key) error {
 	return s.delete(ctx, key, nil)
 }

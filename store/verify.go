@@ -46,19 +46,21 @@ type VerifyOptions struct {
 	Progress func(Key)
 }
 
-// Verify reads everything and yields what is wrong: damage of the storage's structure; records that are unreadable, misplaced or
-// altered; ids that the index lacks; blank events without a receipt; unfinished erasures, here or in forks; snapshots that differ
-// from a fold of the log; and unreadable shared values. Damage in one place does not keep it from checking the others. If it cannot
-// go on, it yields an error and ends; if there is no session opts.Key, the error matches [ErrNotFound].
+// Verify reads everything and yields each [Problem]: damage of the storage's structure; records that are unreadable,
+// misplaced or altered; ids that the index lacks; blank events without a receipt; unfinished erasures of the session or
+// of its forks; snapshots that differ from a fold of the log; and unreadable shared values. After damage in one place
+// Verify checks the rest. If Verify cannot go on, it yields an error and ends; if the session opts.Key does not exist,
+// the error matches [ErrNotFound].
 //
-// Others may read and write meanwhile; in a file, a write waits for Verify no longer than for another write. Space that is freed
-// while the structure is checked is available afterwards. Lost pages of the file, which are harmless, are reported only if there are
-// no writes meanwhile. Verify waits for a [Store.Backup] or [Store.Vacuum] that is reading the file, and they for it.
+// Reads and writes go on meanwhile; in a file, a write waits for Verify no longer than for another write. Space that is
+// freed while the structure is checked can be reused afterwards. Unreferenced pages of the file, which are harmless,
+// are reported only if there are no writes meanwhile. Verify waits while a [Store.Backup] or [Store.Vacuum] reads the
+// file, and they wait for Verify.
 //
-// It takes the memory of one session's view at a time.
+// Verify needs memory for one session's view at a time.
 //
-// A snapshot that does not fit is reported although it is harmless, since it is not used. Snapshots by another version of the
-// program are ignored.
+// A snapshot that differs is reported, although it is harmless: the store does not use it. Snapshots by another version
+// of the program are ignored.
 func (s *Store) Verify(ctx context.Context, opts VerifyOptions) iter.Seq2[Problem, error] {
 	return func(yield func(Problem, error) bool) {
 		// report yields a problem, or an error if Verify cannot go on.

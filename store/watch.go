@@ -27,38 +27,34 @@ const (
 	maxRetry = 5 * time.Second
 )
 
-// Watch yields the records of the session's log from fromSeq on (0 and 1 both mean the
-// first), patches included, in seq order and each once. When it has yielded the last it
-// waits for more, until the loop or ctx ends. A fromSeq beyond the log's end is waited for.
+// Watch yields the records of the session's log from fromSeq on (0 and 1 both mean the first), patches included, in seq
+// order and each once. After the last record it waits for more, until the loop or ctx ends. If fromSeq is beyond the
+// log's end, it waits for that record.
 //
-// Records are read when the loop asks for them, at most 512 and about 1 MiB at a time:
-// nothing is queued for a loop that is slow. No transaction is open, and no lock is held,
-// while the loop's body runs or the call waits, so the body may take its time and write to
-// the store. Any number of goroutines may watch a session; each call of the iterator begins
-// at fromSeq.
+// Records are read when the loop asks for them, at most 512 and about 1 MiB at a time: nothing is queued for a slow
+// loop. No transaction is open and no lock is held while the loop's body runs or Watch waits, so the body may be slow
+// and may write to the store. Any number of goroutines may watch a session; each call of the iterator begins at
+// fromSeq.
 //
-// A commit of this store is seen at once. What other programs commit to the storage is found by
-// asking: 100 ms after the last news, then at intervals that double up to a second. One question
-// is one round trip.
+// Watch sees a commit of this store at once. It polls for commits of other programs: 100 ms after the last new record,
+// then at intervals that double up to a second. Each poll is one round trip.
 //
-// These errors end it, and are the last that it yields:
+// These errors end Watch, and are yielded last:
 //   - [ErrInvalid], if the key is not valid.
 //   - ctx's error, when ctx ends. No record follows.
 //   - [ErrClosed], when the store is closed. Close does not wait for a watcher.
-//   - [ErrNotFound], if there is no such session; if it is deleted, also when it is created
-//     again; and if a server that took over has lost records that were there before, the
-//     log that was watched is then gone. Nothing is yielded that contradicts what was. To go
-//     on, read the session anew and watch it from there.
-//   - A *[CorruptError], at a record that cannot be read, if it is unclear where the log ends, or if the records are not those that were written.
+//   - [ErrNotFound], if there is no such session; if it is deleted, even if it is created again; or if a database
+//     failover lost records of the watched log. Records that contradict earlier ones are never yielded. To go on, read
+//     the session again and watch it from there.
+//   - A *[CorruptError], at a record that cannot be read, if it is unclear where the log ends, or if the records are
+//     not as they were written.
 //
-// A record that was erased is yielded as it is when it is read. What has been yielded is not
-// yielded again when it is erased: the receipt is, a patch of type [patch.Erase], which says
-// which records it is about.
+// A record that was erased before Watch reads it is yielded blank. If a record is erased after Watch yielded it, Watch
+// does not yield it again, but yields the receipt: a patch of type [patch.Erase], which names the erased records.
 //
-// Any other error may pass, such as a lost connection or a server that restarts. If the loop
-// goes on after it, Watch tries again in 100 ms, then in twice as long each time up to 5
-// seconds, and goes on with the record after the last that it yielded. With an error the
-// record is the zero Record.
+// Any other error may be temporary, such as a lost connection or a server restart. If the loop goes on after the error,
+// Watch retries after 100 ms, then after intervals that double up to 5 seconds, and continues after the last record
+// that it yielded. With an error the record is the zero Record.
 func (s *Store) Watch(ctx context.Context, key Key, fromSeq uint64) iter.Seq2[patch.Record, error] {
 	return func(yield func(patch.Record, error) bool) {
 		if err := key.Validate(); err != nil {
