@@ -1,11 +1,12 @@
-// Package backend is the interface between a store and its storage engine. The engine does not interpret the stored bytes.
+// Package backend is the interface between a store and its storage engine. The engine does not interpret the stored
+// data.
 //
-// A backend holds sessions and shared values. A session has a name, a meta record, a log of records with seqs 1, 2, 3 …, and an
-// index of the ids of its records. Names, ids and data are arbitrary bytes, ordered as bytes. Names have 1 to [MaxNameBytes]
-// bytes, ids and creation ids at most that many.
+// A backend holds sessions and shared values. A session has a name, a meta record, a log of records with seqs 1, 2, 3
+// …, and an index of the ids of its records. Names, ids and data are arbitrary bytes, compared byte by byte. A name has
+// 1 to [MaxNameBytes] bytes; an id or a creation id has at most [MaxNameBytes].
 //
-// Other programs may write to a backend while it is open. So a commit names the state on which it was planned by a [Token]; if
-// the commit is refused, the caller reads again.
+// Other programs may write to a backend while it is open. So a commit states, by a [Token], the state on which it was
+// planned. If the session has moved on, the backend refuses the commit, and the caller reads again.
 package backend
 
 import (
@@ -79,73 +80,71 @@ type Backend interface {
 	// exist, and with ErrDamaged if the session is damaged or it is unclear where its log ends.
 	Fetch(ctx context.Context, q Query) (Fetched, error)
 
-	// Append adds the batch to the end of the session's log, atomically and durably, and sets
-	// the session's token to batch.Next. It fails with ErrMoved if the last seq is not
-	// batch.ExpectedLast or the token not batch.ExpectedToken, and with ErrNotFound if the session does not
-	// exist or has another creation id. If batch.Create is set it fails with ErrExists if the
-	// session exists, and with ErrMoved if the session of batch.While has another edition. If
-	// batch.RequireFreeIDs is set, it fails with ErrTaken if an id of the batch is in the log, and
-	// with ErrIndex if the index is damaged. It never overwrites a stored record: the error
-	// is ErrDamaged. A batch that is not valid is refused with ErrInvalid first.
+	// Append adds the batch to the end of the session's log, atomically and durably, and sets the session's token to
+	// batch.Next. It fails with ErrMoved if the last seq differs from batch.ExpectedLast or the token from
+	// batch.ExpectedToken, and with ErrNotFound if the session does not exist or has another creation id. If
+	// batch.Create is set, it fails with ErrExists if the session exists, and with ErrMoved if the session of
+	// batch.While has another edition. If batch.RequireFreeIDs is set, it fails with ErrTaken if an id of the batch is
+	// in the log, and with ErrIndex if the index is damaged. If a stored record is in the way, it fails with ErrDamaged
+	// and overwrites nothing. An invalid batch fails with ErrInvalid before all other checks.
 	//
-	// With batch.Staged set, the session of that name and of the batch's creation is renamed
-	// in the same commit. ExpectedLast and ExpectedToken are those of the staged session; if it does not
-	// exist, or has moved on, the error is ErrMoved.
+	// With batch.Staged set, the commit renames the session of that name and of the batch's creation id. ExpectedLast
+	// and ExpectedToken then describe the staged session. If that session does not exist or has moved on, the error is
+	// ErrMoved.
 	Append(ctx context.Context, session string, batch Batch) error
 
 	// Replace replaces records of the log by others with the same seqs and ids, and appends records, atomically and
 	// durably. It deletes the snapshot, updates the head's chain, increments its edition, and sets its token.
 	//
 	// make returns the replacement, given the session's head, without Meta. No other commit to the session comes
-	// between that head and this one, and none waits for more than that: make reads and waits for nothing. It may be called
-	// again if its replacement was not committed. An error of make is returned, and nothing is replaced. Replace fails
-	// with ErrMoved if a record, or the meta, is not the one to replace; and with ErrNotFound, ErrTaken and ErrInvalid as
-	// Append does. It may wait for the end of a copy or a vacuum. Free space may hold the old records until it is reused
-	// or returned. It can be called again after ErrUnknown: what was committed is moved or taken then.
+	// between that head and this commit. Commits to the session wait while make runs, so make must neither read nor
+	// wait. It may be called again if its replacement was not committed. If make fails, Replace returns that error and
+	// changes nothing. Replace fails with ErrMoved if a stored record, or the meta, is not the old one in the
+	// replacement; and with ErrNotFound, ErrTaken and ErrInvalid as Append does. It may wait for the end of a copy or a
+	// vacuum. Free space may hold the old records until it is reused or returned. A caller may repeat Replace after
+	// ErrUnknown: if the first call was committed, the second fails with ErrMoved or ErrTaken.
 	Replace(ctx context.Context, session, creation string, make func(Head) (Replacement, error)) error
 
 	// Read returns the records with the given ascending seqs, up to the first seq without a
 	// record and up to maxBytes, but at least one. It fails with ErrNotFound as Append does.
 	Read(ctx context.Context, session, creation string, seqs []uint64, maxBytes int) ([]Record, error)
 
-	// Lookup returns for each id the seq of the record that takes it, or 0. It fails
-	// with ErrNotFound as Append does, and with ErrIndex if the index is damaged.
+	// Lookup returns for each id the seq of the record that has the id, or 0. It fails with ErrNotFound as Append does,
+	// and with ErrIndex if the index is damaged.
 	Lookup(ctx context.Context, session, creation string, ids []string) ([]uint64, error)
 
-	// PutShared writes shared values atomically and durably. It fails with ErrMoved if a value
-	// is not the Old one of its change. One call has no name twice. It can be called again after
-	// ErrUnknown. When a call succeeds, values that were read before are durable too.
+	// PutShared writes shared values atomically and durably. It fails with ErrMoved if a current value differs from the
+	// Old value of its change. A call must not contain a name twice. A caller may repeat it after ErrUnknown. When a
+	// call succeeds, values that were read before are durable too.
 	PutShared(ctx context.Context, changes []SharedChange) error
 
 	// List returns up to limit sessions whose names begin with prefix and are greater than
 	// after, in name order, without their meta. A damaged session is included, with Err set.
 	List(ctx context.Context, prefix, after string, limit int) ([]Listed, error)
 
-	// Relatives returns up to limit sessions whose names are greater than after, in name order: those that were created
-	// with this Batch.Family, and the one with this creation id if one of them was created with it in Batch.While, or
-	// else perhaps. A damaged session is included, with Err set.
+	// Relatives returns up to limit sessions whose names are greater than after, in name order: the sessions that were
+	// created with this Batch.Family. It also returns the session whose creation id is family if a relative named it in
+	// Batch.While; otherwise it may return or omit that session. A damaged session is included, with Err set.
 	Relatives(ctx context.Context, family, after string, limit int) ([]Listed, error)
 
-	// Fence settles a commit whose outcome is unknown: when it returns, no batch for the
-	// session of this creation with the ExpectedToken seen can be committed any more. took reports
-	// that none was: the session's token was seen, and is now next, or still seen if no batch can
-	// be in flight. Otherwise the session has moved on or is gone. seen is 0 for a batch that
-	// creates the session; if took is true then, its creation id cannot be used again. For a
-	// batch with Staged, session is that name. When it returns, whatever took is, all that was
-	// read before is durable.
+	// Fence settles a commit whose outcome is unknown: after it returns, no batch with this creation id and with seen
+	// as its ExpectedToken can be committed. took reports that no such batch was committed: the session's token was
+	// seen, and is now next, or still seen if no batch can be in flight. Otherwise the session has moved on or is gone.
+	// For a batch that creates the session, seen is 0; if took is true then, the creation id cannot be used again. For
+	// a batch with Staged, session is the staged name. When Fence returns, everything that was read before is durable,
+	// whatever took says.
 	Fence(ctx context.Context, session, creation string, seen, next Token) (took bool, err error)
 
-	// PutSnapshot stores the session's snapshot, in place of one of an earlier or the same
-	// seq. It need not be durable when PutSnapshot returns. It fails with ErrNotFound as
-	// Append does, and with ErrMoved if the session's edition is not that of s.
+	// PutSnapshot stores the session's snapshot, in place of a snapshot of an earlier or the same seq. The snapshot
+	// need not be durable when PutSnapshot returns. It fails with ErrNotFound as Append does, and with ErrMoved if the
+	// session's edition differs from the snapshot's.
 	PutSnapshot(ctx context.Context, session, creation string, s Snapshot) error
 
-	// Delete removes the session, or fails with ErrNotFound as Append does. If seen is not
-	// nil, it fails with ErrMoved if the session has moved on since that head, or, if that has no Token, has another
-	// edition. When it returns,
-	// a session of the same name can be created; the records may take up space for a while.
-	// Other calls wait no longer than for a write. It can be called again after ErrUnknown,
-	// since it removes no other creation.
+	// Delete removes the session, or fails with ErrNotFound as Append does. If seen is not nil, it fails with ErrMoved
+	// if the session has moved on since that head. If seen has no Token, only another edition counts as moved on. When
+	// Delete returns, a session of the same name can be created; the deleted records may take up space for a while.
+	// Other calls wait no longer than for a write. A caller may repeat Delete after ErrUnknown, since it removes only
+	// the given creation.
 	Delete(ctx context.Context, session, creation string, seen *Head) error
 
 	// Close removes the records of deleted sessions, and releases the backend's resources.
@@ -153,13 +152,12 @@ type Backend interface {
 	Close() error
 }
 
-// Leaser is a backend on a server, with leases for all programs that use it. Since its calls may take long, a caller whose
-// context ends does not wait for the commit of its group.
+// Leaser is a backend on a server, with leases for all programs that use the server. Its calls may take long, so a
+// caller whose context ends does not wait for the commit that includes its batch.
 type Leaser interface {
-	// Lease acquires or extends the lease of this name for ttl, and reports whether owner
-	// holds it: another owner may hold an unexpired one. A ttl of 0 releases it. A negative
-	// ttl changes nothing, and reports whether owner could acquire it. The clock is the
-	// backend's.
+	// Lease acquires or extends the lease of this name for ttl. held is false if another owner holds an unexpired
+	// lease. A ttl of 0 releases the lease. A negative ttl changes nothing, and held says whether owner could acquire
+	// the lease. The clock is the backend's.
 	Lease(ctx context.Context, name, owner string, ttl time.Duration) (held bool, err error)
 }
 
@@ -167,22 +165,22 @@ type Leaser interface {
 type Query struct {
 	// Session is the session's name. "" means no session: the shared values alone.
 	Session string
-	// Creation is the session's creation id as the caller knows it, or "", and After the last
-	// seq that the caller has read.
+	// Creation is the session's creation id as the caller knows it, or "". After is the last seq that the caller has
+	// read.
 	Creation string
 	After    uint64
 	// NoMeta leaves out the meta record.
 	NoMeta bool
-	// UpTo, if not 0, makes it a cold read, up to this seq. Creation and After are not used.
+	// UpTo, if not 0, makes this a cold read of the log up to this seq. Creation and After are then ignored.
 	UpTo uint64
-	// Shared are prefixes of the names of shared values, and Known, if not nil, the versions of each as the caller
-	// knows them, 0 for none.
+	// Shared are prefixes of the names of shared values. Known, if not nil, holds for each prefix the version of the
+	// values that the caller has, or 0.
 	Shared []string
 	Known  []Token
 }
 
-// FetchRecords and FetchBytes limit the records that a Fetch returns, but it returns at least one if there is one. ColdRecords
-// and ColdBytes are the limits of a cold read.
+// FetchRecords and FetchBytes limit the records that a Fetch returns, except that a Fetch returns at least one record
+// if there are any. ColdRecords and ColdBytes are the limits of a cold read.
 const (
 	FetchRecords = 512
 	FetchBytes   = 1 << 20
@@ -199,8 +197,8 @@ func (q Query) Limits() (records, bytes int) {
 	return FetchRecords, FetchBytes
 }
 
-// Seqs returns the seqs of the records that a Fetch returns, within the limits. last is the last seq of the log, and kept the
-// snapshot of a cold read.
+// Seqs returns the seqs of the records that a Fetch returns, within the limits. last is the last seq of the log. kept
+// is the snapshot of a cold read.
 func (q Query) Seqs(last uint64, kept Snapshot) (seqs []uint64) {
 	most, _ := q.Limits()
 	add := func(from, to uint64) {
@@ -219,26 +217,26 @@ func (q Query) Seqs(last uint64, kept Snapshot) (seqs []uint64) {
 	return seqs
 }
 
-// HasKnown reports whether the caller knows the values of a prefix of the query at this version.
+// HasKnown reports whether the caller has the values of the query's prefix with this index at this version.
 func (q Query) HasKnown(prefix int, version Token) bool {
 	return version != 0 && prefix < len(q.Known) && q.Known[prefix] == version
 }
 
 // Fetched is the result of Fetch.
 type Fetched struct {
-	// Head is the session's head. Its Meta is nil if the query's creation is the session's, or with NoMeta.
+	// Head is the session's head. Its Meta is nil if the query has NoMeta or the session's creation id.
 	Head
-	// Records are those after the query's After, in order and without a gap, limited by
-	// [FetchRecords] and [FetchBytes]. There are none if the creation is another one. Those of a cold read, limited by
-	// [ColdRecords] and [ColdBytes], are the records that the snapshot refers to, and those after it up to UpTo. They may
-	// lack some.
+	// Records are the records after the query's After, in order and without a gap, limited by [FetchRecords] and
+	// [FetchBytes]. There are none if the session has another creation id. A cold read, limited by [ColdRecords] and
+	// [ColdBytes], returns the records that the snapshot refers to, and the records after the snapshot up to UpTo. Some
+	// of these may be missing.
 	Records []Record
-	// Snapshot is the session's, for a cold read, unless it is of a later record than UpTo. Data is nil if there is none.
+	// Snapshot is the session's snapshot, for a cold read. Data is nil if there is none, or only one after UpTo.
 	Snapshot Snapshot
-	// Shared are the shared values of each prefix of the query, in name order. A damaged
-	// value is included, with Err set. There are none if the version is the one that the caller knows.
+	// Shared are the shared values of each prefix of the query, in name order. A damaged value is included, with Err
+	// set. A prefix has none if the caller has the current version.
 	Shared [][]Value
-	// Versions are those of the values with each prefix that is a scope; 0 if there is no version.
+	// Versions are the versions of the query's prefixes that are scopes, 0 for a prefix without a version.
 	Versions []Token
 }
 
@@ -254,12 +252,12 @@ func SnapshotOf(ctx context.Context, b Backend, session, creation string) (Snaps
 	return news.Snapshot, news.Snapshot.Err
 }
 
-// scopeEnd ends the scope that the name of a shared value begins with.
+// scopeEnd is the end of a scope in the name of a shared value.
 const scopeEnd = "\x00\x01"
 
-// Scope returns the scope of a shared value: its name up to the last bytes 0 and 1, or "" without these. Each scope but "" has a
-// version, which changes with each commit that writes one of its values. Scopes whose version a caller asks for are not prefixes
-// of each other.
+// Scope returns the scope of a shared value: its name up to and including the last bytes 0 and 1, or "" without these.
+// Each scope except "" has a version, which changes with each commit that writes one of its values. No scope whose
+// version a caller asks for is a prefix of another.
 func Scope(name string) string {
 	if i := strings.LastIndex(name, scopeEnd); i >= 0 {
 		return name[:i+len(scopeEnd)]
@@ -353,8 +351,8 @@ type Head struct {
 	Edition uint64
 }
 
-// Moved reports whether there were commits between two heads of one creation. If the first head has no Token, only replacements
-// of records count.
+// Moved reports whether a commit came between two heads of one creation. If the first head has no Token, only
+// replacements of records count.
 func (h Head) Moved(now Head) bool {
 	if h.Token == 0 {
 		return now.Edition != h.Edition
@@ -377,16 +375,17 @@ type Batch struct {
 	Counts         []byte   // stored with the head; nil keeps the current ones
 	Shared         []Value  // written in the same commit
 
-	// Family, with Create only, is the key by which [Backend.Relatives] finds the session: the creation id of the session in
-	// which its first records, or those of a relative, were first logged. "" means none.
+	// Family, with Create only, is the key by which [Backend.Relatives] finds the session: the creation id of the
+	// session in which the first records of the family were logged. "" means none.
 	Family string
 
-	// While, with Create only, is the session that the new one is a copy of. If it has another edition when the batch is
-	// committed, Append fails with ErrMoved: a fork must not contain text that was erased from its origin meanwhile.
+	// While, with Create only, is the session from which the new one was copied. If it has another edition when the
+	// batch is committed, Append fails with ErrMoved: a fork must not contain text that was erased from its origin
+	// meanwhile.
 	While *Unmoved
 }
 
-// CheckName returns [ErrInvalid] unless a name, or an id, has least to [MaxNameBytes] bytes.
+// CheckName returns [ErrInvalid] if the name or id is shorter than least or longer than [MaxNameBytes].
 func CheckName(what, name string, least int) error {
 	if len(name) < least || len(name) > MaxNameBytes {
 		return fmt.Errorf("%w: %s of %d bytes; %d to %d are allowed", ErrInvalid, what, len(name), least, MaxNameBytes)
@@ -394,7 +393,7 @@ func CheckName(what, name string, least int) error {
 	return nil
 }
 
-// Validate returns [ErrInvalid] if the batch cannot be one of the session.
+// Validate returns [ErrInvalid] if the batch is not valid for the session.
 func (b Batch) Validate(session string) error {
 	if err := cmp.Or(CheckName("a session name", session, 1), CheckName("a creation id", b.Creation, 0), CheckName("a family", b.Family, 0)); err != nil {
 		return err
@@ -445,7 +444,7 @@ type Replaced struct {
 	OldSum, Sum uint32 // the checksums of the records, for the chain
 }
 
-// After returns the chain of the log with the replaced records, and without the appended ones. head is the current head.
+// After returns the chain of the log after the replacements, without the appended records. head is the current head.
 func (r Replacement) After(head Head) Chain {
 	chain := head.Chain
 	for _, x := range r.Records {
@@ -477,8 +476,8 @@ type SharedChange struct {
 	Data []byte
 }
 
-// Is reports whether a value, nil if there is none, is the one that the change replaces. A damaged value
-// equals any other damaged one.
+// Is reports whether now is the value that the change replaces; nil means no value. Any two damaged values count as
+// equal.
 func (c SharedChange) Is(now *Value) bool {
 	if c.Old == nil || now == nil {
 		return c.Old == now
@@ -501,22 +500,20 @@ type Checker interface {
 
 // Copier is a backend that can be copied while it is written to.
 type Copier interface {
-	// Copy copies the backend as of one moment after the call began, without snapshots, and
-	// calls use with the copy: as a backend opened for reading, and as a file. Both are
-	// removed when use returns. sum returns the checksum that a record carries. Copy fails
-	// with ErrDamaged, and does not call use, if something is missing or a log does not have
-	// its chain. Writers wait no longer than for a write, and no lock is held while use runs.
+	// Copy copies the backend as of one moment after the call began, without snapshots. It calls use with the copy,
+	// both as a backend opened for reading and as a file, and removes the copy when use returns. sum returns the
+	// checksum that a record carries. If something is missing, or a log does not have its chain, Copy fails with
+	// ErrDamaged and does not call use. Writers wait no longer than for a write, and no lock is held while use runs.
 	Copy(ctx context.Context, sum func(record []byte) uint32, use func(copy Backend, file io.Reader) error) error
 }
 
 // Vacuum is a backend that can return unused space.
 type Vacuum interface {
-	// Vacuum returns unused space to the file system. If it is interrupted, nothing is lost.
-	// It fails with ErrDamaged, and changes nothing, where Copy would.
+	// Vacuum returns unused space to the file system. An interrupted Vacuum loses nothing. On damage that would make
+	// Copy fail, Vacuum fails with ErrDamaged and changes nothing.
 	Vacuum(ctx context.Context, sum func(record []byte) uint32) error
 
-	// Space returns the space that the backend takes up. Concurrent writes may be counted in
-	// part.
+	// Space returns the space that the backend takes up. It may miss part of a concurrent write.
 	Space(ctx context.Context) (Space, error)
 }
 

@@ -7,9 +7,9 @@ import (
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// Chain is a checksum over the checksums of a log's records, in order. It proves that each record is the one that was written at
-// its place, and is computed without their bodies. When a record is replaced, [Chain.Replace] removes its checksum too, from
-// which its text could be guessed. The zero value is the chain of an empty log.
+// Chain is a checksum over the checksums of a log's records, in order. It proves that each record is the one that was
+// written at its place, and can be computed without the records' bodies. [Chain.Replace] also removes the checksum of a
+// replaced record, from which its text could be guessed. The zero value is the chain of an empty log.
 type Chain struct {
 	// Sum is the CRC32C (Castagnoli) of the checksums, four bytes each, big endian.
 	Sum uint32
@@ -21,8 +21,8 @@ func (c Chain) Add(sum uint32) Chain {
 	return c
 }
 
-// Replace returns the chain of the log with one record replaced: its checksum was old and is sum now, and following records
-// follow it. It takes time linear in the number of bits of following.
+// Replace returns the chain after one record is replaced: its checksum changes from old to sum. following is the number
+// of records after it. The time is linear in the number of bits of following.
 func (c Chain) Replace(following uint64, old, sum uint32) Chain {
 	// The CRCs of two texts of the same length differ by the CRC of the difference of the texts, without the initial and the
 	// final inversion. Here the difference is four bytes, followed by zeros.

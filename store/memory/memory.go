@@ -39,8 +39,8 @@ var (
 	_ backend.Leaser  = (*Backend)(nil)
 )
 
-// Peer returns another backend with the same sessions, like another process on the same database. Each must be closed; closing
-// the last one discards the sessions.
+// Peer returns another backend with the same sessions, like another process on the same database. Each backend must be
+// closed; closing the last one discards the sessions.
 func (b *Backend) Peer() *Backend {
 	b.lock()
 	defer b.mu.Unlock()
@@ -72,8 +72,8 @@ type lease struct {
 	until time.Time
 }
 
-// deletions are the creation ids of the last deleted sessions. A commit whose outcome is unknown is settled before so many
-// other sessions are deleted.
+// deletions are the creation ids of the most recently deleted sessions. A commit with an unknown outcome must be
+// settled before its session's creation id drops out of this list.
 type deletions struct {
 	last [1024]string
 	n    int

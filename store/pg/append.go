@@ -27,7 +27,7 @@ type change struct {
 	scopes                      [][]byte // hashes
 }
 
-// newChange returns the change that a batch makes of a session.
+// newChange converts a batch for a session to a change.
 func newChange(session string, batch backend.Batch) *change {
 	c := &change{
 		hash: hash(session), seen: int64(batch.ExpectedToken), next: int64(batch.Next), chain: batch.Chain, counts: batch.Counts,
@@ -49,12 +49,12 @@ func newChange(session string, batch backend.Batch) *change {
 	return c
 }
 
-// add adds the records that follow after.
+// add adds the records that follow the seq after.
 func (c *change) add(creation string, after uint64, records []backend.Record) {
 	c.birth = hash(creation)
 	c.after, c.last = number(after), number(after)
 	if after > math.MaxInt64-uint64(len(records)) {
-		c.after, c.last = math.MaxInt64, math.MaxInt64 // no log has so many
+		c.after, c.last = math.MaxInt64, math.MaxInt64 // no log has a record with this seq
 		return
 	}
 	ids := map[[idBytes]byte]int{}
@@ -74,8 +74,9 @@ func (c *change) add(creation string, after uint64, records []backend.Record) {
 	c.last = int64(after) + int64(len(records))
 }
 
-// Append implements [backend.Backend]. Only if the first statement finds the session's row locked, or does not fit the session,
-// a second one waits for the row: such a wait holds a connection, of which half may wait at a time.
+// Append implements [backend.Backend]. The first statement does not wait for a row. Only if it finds the session's row
+// locked, or refuses the change, a second statement waits for the row. A waiting call holds a connection, so at most
+// half of the connections may wait.
 func (b *Backend) Append(ctx context.Context, session string, batch backend.Batch) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -93,12 +94,12 @@ func (b *Backend) Append(ctx context.Context, session string, batch backend.Batc
 	return b.appendWaiting(ctx, c)
 }
 
-// grace is how long an append goes on after its context has ended. Cut off, it would leave its outcome unknown, and cost a
-// connection.
+// grace is how long an append continues after its context has ended. Ending it at once would leave its outcome unknown,
+// and cost a connection.
 const grace = 250 * time.Millisecond
 
-// appendAtOnce appends a change, and reports whether it did. If not, nothing was written: the change does not fit the session
-// as it is, or the session's row is locked.
+// appendAtOnce appends a change, and reports whether it did. If it did not, nothing was written: the session has moved
+// on or is gone, its row is locked, or an id is taken.
 func (b *Backend) appendAtOnce(ctx context.Context, c *change) (done bool, err error) {
 	working, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
@@ -117,7 +118,7 @@ func (b *Backend) appendAtOnce(ctx context.Context, c *change) (done bool, err e
 	return done && err == nil, err
 }
 
-// appendWaiting waits for the session's row, while it holds nothing else, and appends then.
+// appendWaiting waits for the session's row, holding no other lock, and then appends.
 func (b *Backend) appendWaiting(ctx context.Context, c *change) error {
 	var found, done bool
 	var last, token int64
@@ -156,8 +157,8 @@ func isTaken(err error) bool {
 	return ok && (table == "records" || table == "ids")
 }
 
-// appendSQL returns the statement that appends the change, with its arguments. It returns a row if it has appended the
-// change.
+// appendSQL returns the statement that appends the change, with its arguments. The statement returns a row if it
+// appended the change.
 func (c *change) appendSQL() (text string, args []any) {
 	args = []any{c.hash, c.birth, c.after, c.seen, c.next, c.last, int64(c.chain.Sum), c.counts, c.seqs, c.datas, c.ids, c.idSeqs}
 	if len(c.names) == 0 {
@@ -189,8 +190,9 @@ const putRowsSQL = `, put_records AS (
 	SELECT d.num, x.id, x.seq FROM done d, unnest($11::bytea[], $12::bigint[]) AS x(id, seq)
 )`
 
-// putValuesSQL writes the shared values of the change and ends the statement, as putNoValuesSQL does. The values are
-// sorted by hash, so that no two statements wait for each other; sorting takes the session's row first.
+// putValuesSQL writes the shared values of the change; like putNoValuesSQL, it ends the statement. The values are
+// sorted by hash, so that no two statements wait for each other. The sort needs the session's row, so that row is
+// locked first.
 const (
 	putNoValuesSQL = `
 SELECT num FROM done`

@@ -42,8 +42,8 @@ var checks = []string{
 // maxFindings limits the findings of each query.
 const maxFindings = 20
 
-// Check implements [backend.Checker]. It reads all rows without their content. StatementTimeout does not apply, only the
-// context's deadline. Other calls can write meanwhile.
+// Check implements [backend.Checker]. It reads all rows without their content. Only the context's deadline limits it,
+// not StatementTimeout. Other calls can write meanwhile.
 func (b *Backend) Check(ctx context.Context) error {
 	if err := b.enter(ctx); err != nil {
 		return err

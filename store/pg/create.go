@@ -74,8 +74,8 @@ func found(err error) (bool, error) {
 	return err == nil, err
 }
 
-// whileSQL finds the session of batch.While if it has the edition. Until the commit, no transaction can replace its records or
-// delete it; appends go on.
+// whileSQL finds the session of batch.While if its edition is the expected one. Until the commit, no transaction can
+// delete the session or replace its records; appends continue.
 const whileSQL = `
 WITH unmoved AS (
 	SELECT num FROM patchlog.sessions WHERE hash = $19 AND birth = $20 AND state = 0 AND edition = $21

@@ -8,16 +8,16 @@ import (
 	"github.com/patchlog-dev/patchlog/store/backend"
 )
 
-// Delete implements [backend.Backend]. One update, which waits for an append that holds the session's row, removes the
-// name from the row, and ends the session for all callers. Transactions of a bounded size then remove the session's
-// records and ids; if one fails, a later sweep removes the rest. The session's own row stays for an hour: it tells a
-// fence that the session had been created.
+// Delete implements [backend.Backend]. One update removes the name from the session's row, which ends the session for
+// all callers. The update waits for an append that holds the row. Transactions of bounded size then remove the
+// session's records and ids; if one fails, a later sweep removes the rest. The row itself stays for an hour: by it, a
+// fence knows that the session was created.
 func (b *Backend) Delete(ctx context.Context, session, creation string, seen *backend.Head) error {
 	condition, args := "", []any{hash(session), hash(creation)}
 	switch {
 	case seen != nil && seen.Token == 0:
 		condition, args = " AND edition = $3", append(args, number(seen.Edition))
-	case seen != nil: // each commit sets the token, those that replace records too
+	case seen != nil: // every commit sets the token, replacements included
 		condition, args = " AND last = $3 AND token = $4", append(args, number(seen.Last), int64(seen.Token))
 	}
 	var num int64

@@ -9,11 +9,12 @@ import (
 	"github.com/patchlog-dev/patchlog/store/backend"
 )
 
-// Fence implements [backend.Backend]. It waits for a commit that has locked the session's row. To prevent the creation of a
-// session, it inserts a row with the creation id.
+// Fence implements [backend.Backend]. It waits for a commit that has locked the session's row. To prevent the creation
+// of a session, it inserts a row with the creation id.
 //
-// A fence writes a row even if it does not take: a transaction without changes does not wait for a synchronous standby, and the
-// commit that it finds may be on this server only. Once the standby has the fence's commit, it has all earlier ones.
+// A fence writes a row even if it reports took as false. A transaction without changes does not wait for a synchronous
+// standby, and the commit found by the fence may be on this server only. Once the standby has the fence's commit, it
+// has all earlier commits.
 func (b *Backend) Fence(ctx context.Context, session, creation string, seen, next backend.Token) (took bool, err error) {
 	text, args := fenceSQL, []any{hash(session), hash(creation), int64(seen), int64(next)}
 	if seen == 0 {
@@ -31,7 +32,8 @@ func (b *Backend) Fence(ctx context.Context, session, creation string, seen, nex
 	return took && err == nil, err
 }
 
-// fenceSQL sets the session's token. It finds next if an earlier attempt, whose answer was lost, has set it.
+// fenceSQL sets the session's token. It also accepts the token next, which an earlier attempt without an answer may
+// have set.
 const fenceSQL = `
 UPDATE patchlog.sessions SET token = $4, touched = now()
 WHERE hash = $1 AND birth = $2 AND token IN ($3, $4)`
@@ -42,8 +44,8 @@ INSERT INTO patchlog.sessions AS s (birth, creation, state, last, token, sum)
 VALUES ($1, $2, 2, 0, 0, 0)
 ON CONFLICT (birth) DO UPDATE SET touched = now() WHERE s.state = 2`
 
-// touchSQL writes the row of a creation. If there is none, it inserts one like that of a deleted session, which a sweep removes
-// after an hour.
+// touchSQL writes the row of a creation. If there is none, it inserts a row like a deleted session's, which a sweep
+// removes after an hour.
 const touchSQL = `
 INSERT INTO patchlog.sessions AS s (birth, creation, state, last, token, sum)
 VALUES ($1, $2, 3, 0, 0, 0)

@@ -21,10 +21,10 @@ const (
 	kindShared
 )
 
-// fetchSQL returns the statement of a Fetch with a number of prefixes. It reads one database snapshot. The columns after
-// kind and the prefix's index are those of a head. A record and a snapshot have their seq in place of last, a snapshot its
-// chain, and a scope its version in place of token. A shared value has its name in place of creation. Data is in place of
-// the meta record. $3 is the query's After or, for a cold read, its UpTo; $4 is its NoMeta.
+// fetchSQL returns the statement of a Fetch with a number of prefixes. It reads one database snapshot. Each row has a
+// kind and a prefix's index, then the columns of a head, some with another meaning. For a record or a snapshot, last is
+// its seq; a snapshot also has its chain. For a scope, token is its version. For a shared value, creation is its name.
+// meta holds the data. $3 is the query's After or, for a cold read, its UpTo; $4 is its NoMeta.
 func fetchSQL(prefixes int, cold bool) string {
 	records, bytes := backend.Query{}.Limits()
 	log := `SELECT seq, data FROM patchlog.records WHERE num = s.num AND seq > $3 AND seq <= s.last`

@@ -20,7 +20,7 @@ func idHash(id string) [idBytes]byte {
 	return [idBytes]byte(h[:])
 }
 
-// indexedBytes is the length of the part of a name that the indexes by prefix hold.
+// indexedBytes is how many bytes of a name the prefix indexes hold.
 const indexedBytes = 1024
 
 // behind returns a byte string that is greater than the indexed part of every name that begins with prefix.

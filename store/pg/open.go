@@ -26,13 +26,13 @@ type Backend struct {
 	schema  string        // quoted, with the dot
 	waiters chan struct{} // holds a token for each call that may wait for a row lock
 
-	fetchTexts [3]string   // of Fetch, by the number of prefixes
-	prepares   atomic.Bool // statements of one call are prepared
+	fetchTexts [3]string   // statements of Fetch, by the number of prefixes
+	prepares   atomic.Bool // statements of appends and of Fetch are prepared
 	planTime   time.Duration
 
 	mu     sync.Mutex
 	closed bool
-	calls  sync.WaitGroup // uses of the pool, for which Close waits
+	calls  sync.WaitGroup // calls that use the pool; Close waits for them
 }
 
 var (
@@ -98,8 +98,7 @@ func configure(dsn string, opts Options) (config *pgxpool.Config, modeGiven bool
 		return nil, false, unreadable(err)
 	}
 	says := func(key string) bool { _, ok := given.RuntimeParams[key]; return ok }
-	// Statements that are prepared under a name are lost behind a pooler that gives each
-	// transaction another connection.
+	// Named prepared statements are lost behind a pooler that gives each transaction another connection.
 	modeGiven = says("default_query_exec_mode")
 	if !modeGiven {
 		config.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeCacheDescribe
@@ -123,8 +122,8 @@ func configure(dsn string, opts Options) (config *pgxpool.Config, modeGiven bool
 	return config, modeGiven, nil
 }
 
-// unreadable returns the error of a malformed connection string, without the driver's message: this quotes the string, and may
-// fail to hide a password.
+// unreadable returns the error of a malformed connection string. It omits the driver's message, which quotes the string
+// and may fail to hide a password.
 func unreadable(err error) error {
 	if file := (*fs.PathError)(nil); errors.As(err, &file) {
 		return fmt.Errorf("%w: the connection string names a file that cannot be read: %w", patch.ErrInvalid, file)

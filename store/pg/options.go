@@ -24,20 +24,20 @@ type Options struct {
 	// Schema is the name of the schema that holds the tables. "" means [DefaultSchema].
 	Schema string
 
-	// MaxConns limits the number of open connections. 0 means pool_max_conns of the connection string, or [DefaultMaxConns] if
-	// the string does not have it.
+	// MaxConns limits the number of open connections. 0 means pool_max_conns of the connection string or, if the string
+	// lacks that, [DefaultMaxConns].
 	MaxConns int
 
-	// StatementTimeout limits the wait for a free connection, and then for each answer of the server. The client enforces it,
-	// also for calls whose context has no deadline. 0 means [DefaultStatementTimeout].
+	// StatementTimeout limits the wait for a free connection, and then the wait for each answer of the server. The
+	// client enforces it, even if the context has no deadline. 0 means [DefaultStatementTimeout].
 	StatementTimeout time.Duration
 
-	// ConnectTimeout limits the time to make a connection. 0 means connect_timeout of the connection string, or
-	// [DefaultConnectTimeout] if the string does not have it.
+	// ConnectTimeout limits the time to make a connection. 0 means connect_timeout of the connection string or, if the
+	// string lacks that, [DefaultConnectTimeout].
 	ConnectTimeout time.Duration
 
-	// NoCreate makes opening fail if the schema does not exist. Without it, opening creates a missing schema, for which the role
-	// needs the right to create schemas.
+	// NoCreate makes opening fail if the schema does not exist. Otherwise opening creates a missing schema, for which
+	// the role needs the right to create schemas.
 	NoCreate bool
 
 	// Logger gets messages for operators. nil means [slog.Default].

@@ -11,8 +11,8 @@ import (
 
 // The statements of appends and of Fetch are prepared, so that the server does not plan them for each call.
 
-// planTime is how long the statements of a connection stay prepared. The plan for a table of a page or two is a
-// sequential scan, which the server keeps until the table is analyzed again.
+// planTime is how long the statements of a connection stay prepared. For a table of a page or two the server plans a
+// sequential scan, and keeps that plan until the table is analyzed.
 const planTime = 5 * time.Second
 
 // plannedKey is the key, in a connection's custom data, of the time when its plans were made.
@@ -57,8 +57,8 @@ func (b *Backend) sendPrepared(ctx context.Context, c *pgx.Conn, text string, ar
 }
 
 // isUnprepared reports whether a statement did nothing because a pooler switched to another server connection, on which
-// the prepared statement is missing or its name is taken. Batches meet it too, even after stopPreparing: a
-// connection executes a statement that it has prepared, whichever call sends its text.
+// the prepared statement is missing or its name is taken. After stopPreparing, a connection still executes a statement
+// that it has prepared, whichever call sends the text.
 func isUnprepared(err error) bool { return hasCode(err, "26000", "42P05") }
 
 // isOutdated reports whether a statement did nothing because a table was altered after it was prepared.
@@ -70,8 +70,8 @@ func unsent(err error) bool {
 	return errors.As(err, &p) && p.unsent
 }
 
-// stopPreparing makes later calls send statements unprepared. It resets the pool, because connections would go on
-// executing the statements that they have prepared.
+// stopPreparing makes later calls send statements unprepared. It resets the pool, because open connections would
+// continue to execute the statements that they have prepared.
 func (b *Backend) stopPreparing(why error) {
 	if b.prepares.Swap(false) {
 		b.pool.Reset()

@@ -67,7 +67,7 @@ func (b *Backend) List(ctx context.Context, prefix, after string, limit int) ([]
 	}
 	out := listing(found)
 	for i := range out {
-		out[i].Meta = nil // of which the row says only whether it is there
+		out[i].Meta = nil // the row says only whether there is a meta
 	}
 	return out, nil
 }
@@ -95,7 +95,7 @@ func (b *Backend) Relatives(ctx context.Context, family, after string, limit int
 }
 
 type foundRow struct {
-	seq  *int64 // nil if the session is there, and nothing else
+	seq  *int64 // nil in the row of a session without matching rows
 	data []byte
 }
 
@@ -161,8 +161,8 @@ func (b *Backend) Lookup(ctx context.Context, session, creation string, ids []st
 	return seqs, nil
 }
 
-// PutSnapshot implements [backend.Backend]. The session's row is locked so that it is not
-// deleted, and no record of it replaced, meanwhile; appends go on.
+// PutSnapshot implements [backend.Backend]. It locks the session's row, so that meanwhile the session is not deleted
+// and no record is replaced; appends continue.
 func (b *Backend) PutSnapshot(ctx context.Context, session, creation string, kept backend.Snapshot) error {
 	firsts, lasts := make([]int64, len(kept.Spans)), make([]int64, len(kept.Spans))
 	for i, span := range kept.Spans {
@@ -182,7 +182,7 @@ func (b *Backend) PutSnapshot(ctx context.Context, session, creation string, kep
 			)
 			SELECT EXISTS (SELECT FROM held)`), hash(session), hash(creation), number(kept.Seq), int64(kept.Chain.Sum), data(kept.Data), number(kept.Edition), firsts, lasts).Scan(&held)
 	})
-	if err == nil && !held { // a deletion that it waited for is seen by another statement only
+	if err == nil && !held { // a new statement is needed to see a deletion that this one waited for
 		err = b.movedOrGone(ctx, session, creation)
 	}
 	return err

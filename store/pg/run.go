@@ -31,11 +31,10 @@ func onNotice(c *pgconn.PgConn, n *pgconn.Notice) {
 	}
 }
 
-// isUnreplicated reports whether a notice says that the server gave up waiting for a
-// synchronous standby. The server sends it with the answer to a commit that otherwise
-// succeeded, after pg_cancel_backend or a cancel request. Its text and severity depend on
-// lc_messages; the SQLSTATE and the name of the server's function do not. If a server does not
-// send that name, each notice of the class counts: a false alarm costs one more commit.
+// isUnreplicated reports whether a notice says that the server gave up waiting for a synchronous standby. The server
+// sends this notice with the answer to a commit that otherwise succeeded, after pg_cancel_backend or a cancel request.
+// Its text and severity depend on lc_messages; the SQLSTATE and the name of the server's function do not. If a server
+// omits that name, each notice of the class counts: a false alarm costs one more commit.
 func isUnreplicated(n *pgconn.Notice) bool {
 	warns := n.SeverityUnlocalized == "WARNING" || n.SeverityUnlocalized == ""
 	return warns && (n.Code == "01000" || strings.HasPrefix(n.Code, "57P")) && (n.Routine == "SyncRepWaitForLSN" || n.Routine == "")
@@ -46,7 +45,7 @@ type effect int
 
 const (
 	reads   effect = iota // it has no effect, and may be repeated
-	repeats               // it is idempotent, and may be repeated; if no attempt is answered, the outcome is unknown
+	repeats               // it is idempotent and may be repeated, but without any answer the outcome is unknown
 	writes                // it must not be repeated
 )
 
@@ -79,8 +78,8 @@ func (b *Backend) enter(ctx context.Context) error {
 	return nil
 }
 
-// attempt runs work on a connection, with retries after conflicts and connection failures. work makes one transaction. It
-// returns the driver's errors unchanged, and nil for every answer of the server, refusals too.
+// attempt runs work on a connection, with retries after conflicts and connection failures. work makes one transaction.
+// It returns the driver's errors unchanged, and nil for every answer of the server, even a refusal.
 func (b *Backend) attempt(ctx context.Context, e effect, work func(ctx context.Context, c *pgx.Conn) error) error {
 	if err := b.enter(ctx); err != nil {
 		return err
@@ -129,8 +128,8 @@ func (b *Backend) attempt(ctx context.Context, e effect, work func(ctx context.C
 	}
 }
 
-// attemptWaiting is attempt for work that may wait for a row lock. It uses at most half of the connections at a time, so
-// that locked sessions do not block calls for other sessions.
+// attemptWaiting is attempt for work that may wait for a row lock. Such work uses at most half of the connections, so
+// locked sessions do not block calls for other sessions.
 func (b *Backend) attemptWaiting(ctx context.Context, e effect, work func(ctx context.Context, c *pgx.Conn) error) error {
 	late := time.NewTimer(b.opts.StatementTimeout)
 	defer late.Stop()
@@ -145,8 +144,8 @@ func (b *Backend) attemptWaiting(ctx context.Context, e effect, work func(ctx co
 	}
 }
 
-// why returns the error of the last attempt. It matches the context's error if the context has ended, and else
-// ErrNoAnswer if late is set.
+// why returns the error of the last attempt. It matches the context's error if the context has ended; otherwise it
+// matches ErrNoAnswer if late is set.
 func why(ctx context.Context, late bool, err error) error {
 	switch {
 	case ctx.Err() != nil && errors.Is(err, ctx.Err()):
@@ -168,7 +167,7 @@ func (b *Backend) once(ctx context.Context, work func(ctx context.Context, c *pg
 		return false, waiting.Err() != nil, err
 	}
 	defer func() {
-		// The driver takes up to 15 seconds to close a broken connection. Hijacked, the connection does not count for the
+		// The driver takes up to 15 seconds to close a broken connection. A hijacked connection does not count for the
 		// pool's limit, and closing the pool does not wait for it.
 		if c.Conn().IsClosed() {
 			c.Hijack()
@@ -181,7 +180,7 @@ func (b *Backend) once(ctx context.Context, work func(ctx context.Context, c *pg
 	marks := c.Conn().PgConn().CustomData()
 	delete(marks, unreplicatedKey)
 	if err = work(working, c.Conn()); err == nil && marks[unreplicatedKey] != nil {
-		err = errUnreplicated // which leaves the outcome unknown
+		err = errUnreplicated // the outcome is unknown
 	}
 	return true, err != nil && working.Err() != nil, err
 }
@@ -219,8 +218,8 @@ func judge(sent bool, err error) verdict {
 		return conflict
 	case server.Code == readOnlyTransaction:
 		return moved
-	// A server that shuts down while a commit waits for its standby, or a pooler that has lost its server,
-	// returns an error although the commit took place.
+	// The commit may have taken place despite an error: the server shut down while a commit waited for its standby, or
+	// a pooler lost its server.
 	case server.Severity != "ERROR" && server.SeverityUnlocalized != "ERROR",
 		server.Code == completionUnknown, strings.HasPrefix(server.Code, "08"), strings.HasPrefix(server.Code, "57P"):
 		if unsent(err) {

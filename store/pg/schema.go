@@ -34,9 +34,9 @@ func (e *VersionError) Error() string {
 	return fmt.Sprintf("schema %q is of version %d; this program knows %d, a newer one may know it", e.Schema, e.Has, e.Wants)
 }
 
-// CreateSchema creates the schema, in one transaction, unless it exists. The role needs the right to create a schema in the
-// database, or must own an empty one. Concurrent calls are safe. If the schema has another version, it fails with a
-// [*VersionError].
+// CreateSchema creates the schema, in one transaction, unless it exists. The role needs the right to create a schema in
+// the database, or must own an existing empty schema. Concurrent calls are safe. If the schema has another version,
+// CreateSchema fails with a [*VersionError].
 func CreateSchema(ctx context.Context, dsn string, opts Options) error {
 	opts.NoCreate = false
 	b, err := OpenBackend(ctx, dsn, opts)
@@ -68,7 +68,7 @@ func (b *Backend) prepare(ctx context.Context) error {
 	return nil
 }
 
-// withoutRepeats is an error without lines that its text repeats: the driver tries to connect with and without TLS.
+// withoutRepeats omits repeated lines of an error: the driver tries to connect with and without TLS.
 type withoutRepeats struct{ error }
 
 func (e withoutRepeats) Error() string {
@@ -83,8 +83,8 @@ func (e withoutRepeats) Error() string {
 
 func (e withoutRepeats) Unwrap() error { return e.error }
 
-// checkWarnings fails if the server suppresses warnings. One of them reports that a commit is not on the synchronous standby:
-// see [isUnreplicated].
+// checkWarnings fails if the server suppresses warnings. One warning reports that a commit is not on the synchronous
+// standby: see [isUnreplicated].
 func (b *Backend) checkWarnings(ctx context.Context) error {
 	var level string
 	err := b.attempt(ctx, reads, func(ctx context.Context, c *pgx.Conn) error {
@@ -117,7 +117,7 @@ func (b *Backend) version(ctx context.Context) (has int, err error) {
 	return has, err
 }
 
-// createSchema creates the schema. Of concurrent callers, the first one creates it, and the others find it.
+// createSchema creates the schema. Of concurrent callers, one creates it and the rest find it.
 func (b *Backend) createSchema(ctx context.Context) error {
 	return b.attempt(ctx, repeats, func(ctx context.Context, c *pgx.Conn) error {
 		return pgx.BeginTxFunc(ctx, c, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error {
@@ -128,7 +128,7 @@ func (b *Backend) createSchema(ctx context.Context) error {
 			if err := tx.QueryRow(ctx, `SELECT count(*) > 0 FROM pg_catalog.pg_namespace WHERE nspname = $1`, b.opts.Schema).Scan(&there); err != nil {
 				return err
 			}
-			if !there { // which takes a right even where it does nothing
+			if !there { // this needs a right even if the schema exists
 				if _, err := tx.Exec(ctx, `CREATE SCHEMA IF NOT EXISTS `+b.schema[:len(b.schema)-1]); err != nil {
 					return err
 				}

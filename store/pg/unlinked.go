@@ -11,9 +11,9 @@ import (
 	"github.com/patchlog-dev/patchlog/store/backend"
 )
 
-// sweep deletes unlinked rows: up to eight sessions that were deleted an hour ago, with the records that a crash or an
-// error has left, rows of fenced creations after thirty days, when no statement that creates the session can still be in
-// flight, and leases that expired a day ago. It runs when a backend is opened and after each Delete.
+// sweep deletes unlinked rows. It runs when a backend is opened and after each Delete. It removes up to eight sessions
+// that were deleted an hour ago, with records that a crash or an error has left; leases that expired a day ago; and
+// rows of fenced creations after thirty days, when no statement that creates the session can still be in flight.
 func (b *Backend) sweep(ctx context.Context) {
 	var nums []int64
 	err := b.attempt(ctx, repeats, func(ctx context.Context, c *pgx.Conn) error {
@@ -42,7 +42,7 @@ func (b *Backend) sweep(ctx context.Context) {
 	b.left(ctx, err)
 }
 
-// left logs an error because of which rows were not removed.
+// left logs the error that stopped a removal of rows.
 func (b *Backend) left(ctx context.Context, err error) {
 	if err != nil && ctx.Err() == nil && !errors.Is(err, backend.ErrClosed) {
 		b.opts.Logger.Warn("patchlog: unlinked rows were not removed; a later sweep removes them", "schema", b.opts.Schema, "error", err)
@@ -75,7 +75,7 @@ func (b *Backend) remove(ctx context.Context, num int64, keep bool) error {
 		for _, table := range []string{"snapshots", "metas"} {
 			batch.Queue(b.sql(`DELETE FROM patchlog.`+table+` WHERE num = $1`), num)
 		}
-		if !keep { // a fence may have taken the row meanwhile
+		if !keep { // a fence may have written to the row meanwhile
 			batch.Queue(b.sql(`DELETE FROM patchlog.sessions WHERE num = $1 AND state = 1`), num)
 		}
 		return c.SendBatch(ctx, &batch).Close()

@@ -11,8 +11,8 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// Matcher finds a text in the parts of events, patches and state values that an erase can remove: the difference between a record
-// and its blank with null in place of state values. So a blank with state values can match by these.
+// Matcher finds a text in the parts of events, patches and state values that an erasure can remove. Those are the parts
+// that a record has and its blank lacks. A blank keeps state values, so they can still match.
 type Matcher struct {
 	Text   string // "" never matches
 	Folded bool   // ignore case
@@ -41,7 +41,7 @@ func (m Matcher) removes(of erasable, blank func() erasable) bool {
 	return m.Text != "" && says.count(of, 1) && m.in(says) && says.count(blank(), -1) && m.in(says)
 }
 
-// in reports whether one of the texts has the matcher's.
+// in reports whether one of the texts contains the matcher's text.
 func (m Matcher) in(says texts) bool {
 	for text, n := range says {
 		if n > 0 && m.has(text) {
@@ -54,7 +54,7 @@ func (m Matcher) in(says texts) bool {
 // texts counts the texts of a JSON value: keys, strings, numbers, and the bytes of parts.
 type texts map[string]int
 
-// count adds n for each text of a record or a value, and reports whether it could be read.
+// count adds n for each text of a record or a value. It returns false if the value cannot be read.
 func (t texts) count(of json.Marshaler, n int) bool {
 	text, err := of.MarshalJSON()
 	if err != nil {
@@ -67,7 +67,7 @@ func (t texts) count(of json.Marshaler, n int) bool {
 		return false
 	}
 	if marked, ok := of.(erasable); ok {
-		if _, erased := marked.ErasedBy(); erased { // the mark of an erasing is no text
+		if _, erased := marked.ErasedBy(); erased { // an erasure's mark is no text
 			members, _ := value.(map[string]any)
 			metadata, _ := members["customMetadata"].(map[string]any)
 			own, _ := metadata[patch.OwnMetadata].(map[string]any)
@@ -78,7 +78,7 @@ func (t texts) count(of json.Marshaler, n int) bool {
 	return true
 }
 
-// add adds n for each text of a value, that of a member with the given name.
+// add adds n for each text of a value. name is the member's name.
 func (t texts) add(name string, value any, n int) {
 	switch v := value.(type) {
 	case map[string]any:
@@ -106,7 +106,7 @@ func (t texts) add(name string, value any, n int) {
 
 var urlAlphabet = strings.NewReplacer("-", "+", "_", "/")
 
-// fieldNames are field names, which are not text. A key of data with such a name is not text either.
+// fieldNames are field names, which do not count as text, even where user data has a key with the same name.
 var fieldNames = func() map[string]bool {
 	names := map[string]bool{}
 	for name := range strings.FieldsSeq(`
@@ -127,7 +127,7 @@ func (m Matcher) has(text string) bool {
 	return strings.Contains(text, m.Text)
 }
 
-// Value reports whether a state value has the text.
+// Value reports whether a state value contains the text.
 func (m Matcher) Value(v patch.Value) bool {
 	says := texts{}
 	return m.Text != "" && says.count(v, 1) && m.in(says)

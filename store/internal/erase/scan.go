@@ -24,10 +24,10 @@ const (
 	Same      = "same event in another session"
 )
 
-// Choose selects events of a record. own reports whether a patch's other content is selected.
+// Choose selects content of a record. own reports whether to erase a patch's content besides its events.
 type Choose func(r patch.Record) (own bool, which func(i int, e *patch.Event) bool)
 
-// Scan collects, while a log is read, the content to erase.
+// Scan collects the content to erase while a log is read.
 type Scan struct {
 	Receipts []receipt.Receipt
 	Set      map[fold.Ref]string // the content to erase, and why; Index is -1 for a patch's content besides its events
@@ -36,7 +36,7 @@ type Scan struct {
 	puts     map[uint64]int      // the number of events that a patch inserts
 	told     map[fold.Ref]telling
 	copies   []copyOf
-	copied   map[fold.Ref]string // by what says that it is a copy with less of its results, the id of the other event
+	copied   map[fold.Ref]string // marked copies → the id of the original
 	traces   traces.Traces
 	since    map[fold.Ref]uint64 // see blankSince
 
@@ -50,18 +50,18 @@ func NewScan() *Scan {
 		told: map[fold.Ref]telling{}, copied: map[fold.Ref]string{}, since: map[fold.Ref]uint64{}, times: map[uint64]time.Time{}}
 }
 
-// copyOf is an event that is marked as a copy of another one, or contains some of its text.
+// copyOf is an event that is a copy of another one, or contains some of its text.
 type copyOf struct {
 	ref fold.Ref
-	of  string   // the id of the other; or
-	at  fold.Ref // where it is, if it has not the zero Seq
+	of  string   // the id of the other event; or
+	at  fold.Ref // its place, if Seq is not 0
 	why string
 }
 
-// branch identifies events that compaction never mixes in one text.
+// branch identifies events that compaction never summarizes together with other events.
 type branch struct{ name, scope string }
 
-// telling is a summary's description of itself.
+// telling describes what a summary was made from.
 type telling struct {
 	of      branch
 	windows int         // the number of summaries of raw events merged in it
@@ -81,7 +81,7 @@ func tellingOf(e *patch.Event) telling {
 	return telling{branch{records.BranchWithoutRuns(e.Branch()), e.IsolationScope()}, own.Windows, own.Shown}
 }
 
-// Record adds the next record. values says whether state values are erased.
+// Record adds the next record of the log. values says whether state values are erased.
 func (s *Scan) Record(r patch.Record, choose Choose, values patch.ValuePolicy) {
 	if at := records.Envelope(r).Timestamp(); at.After(s.latest) {
 		s.latest = at
@@ -122,7 +122,7 @@ func (s *Scan) Record(r patch.Record, choose Choose, values patch.ValuePolicy) {
 	}
 }
 
-// copy notes the events that an event is a copy of, or has text of.
+// copy notes the events that an event was copied from or contains text of.
 func (s *Scan) copy(ref fold.Ref, e *patch.Event) bool {
 	before := len(s.copies)
 	if o, ok := e.Origin(); ok {
@@ -154,7 +154,7 @@ func (s *Scan) keptAt(ref fold.Ref) bool {
 	return false
 }
 
-// blankSince returns the seq of the record after which the log does not show an event, or the largest seq.
+// blankSince returns the seq at which the first receipt that covers an event was closed, or the largest seq.
 func (s *Scan) blankSince(ref fold.Ref) uint64 {
 	at, known := s.since[ref]
 	if !known {
@@ -169,7 +169,7 @@ func (s *Scan) blankSince(ref fold.Ref) uint64 {
 	return at
 }
 
-// unit is a group of patches, or a single patch: each event that they inserted stands for all events that they removed.
+// unit is a patch or a group of patches. Each event that it inserts stands for all events that it removed.
 type unit struct {
 	out  []fold.Cut
 	puts []fold.Ref
@@ -199,9 +199,10 @@ func unitsOf(v fold.View) ([]*unit, error) {
 	return slices.DeleteFunc(all, func(u *unit) bool { return len(u.puts) == 0 }), nil
 }
 
-// Spread adds to the set all content that was made of content in it, at any depth: events that patches inserted in its place,
-// copies, and summaries whose summarizer was shown a raw event; with context, also summaries whose summarizer was shown a
-// summary. Content made after an event was blank does not count. v is the view of the log.
+// Spread adds to the set all content made from content in it, at any depth: events that patches inserted in its place,
+// copies, and summaries whose summarizer was shown a raw event of the set. With context, it also adds summaries whose
+// summarizer was shown a summary of the set. Content made after an event was blank does not derive from that event. v
+// is the view of the log.
 func (s *Scan) Spread(v fold.View, context bool) error {
 	units, err := unitsOf(v)
 	if err != nil {
@@ -253,7 +254,7 @@ func (s *Scan) spreadUnit(u *unit, places map[string]fold.Ref, add func(ref fold
 				continue
 			}
 			for _, put := range u.puts {
-				// What stands in the place of one event says whose.
+				// A replacement of one event names that event.
 				if of, says := s.copied[put]; says {
 					if _, goes := places[of]; !goes {
 						continue
@@ -265,8 +266,8 @@ func (s *Scan) spreadUnit(u *unit, places map[string]fold.Ref, add func(ref fold
 	}
 }
 
-// spreadContext adds the summaries of raw events that follow an erased summary of their branch. When summaries are merged, the
-// summarizer is shown no others.
+// spreadContext adds the summaries of raw events that follow an erased summary of their branch, since their summarizer
+// was shown it. A summarizer that merges summaries is shown no other summary.
 func (s *Scan) spreadContext(add func(ref fold.Ref, why string, of fold.Ref)) {
 	first := map[branch]fold.Ref{}
 	for ref := range s.Set {
@@ -288,7 +289,7 @@ type Event struct {
 	ID, Why string
 }
 
-// Events returns what is in the set, or what of it is not blank, in the order of the log.
+// Events returns the content in the set, in the order of the log. Without blank, it leaves out blank content.
 func (s *Scan) Events(blank bool) (events []Event) {
 	for ref, why := range s.Set {
 		if blank || !s.Blank[ref] {
@@ -301,7 +302,7 @@ func (s *Scan) Events(blank bool) (events []Event) {
 	return events
 }
 
-// Cover writes into what a receipt says which records events are of.
+// Cover sets the records and events that a receipt covers.
 func (s *Scan) Cover(of *patch.Erasure, events []Event) {
 	for i := 0; i < len(events); {
 		seq := events[i].Seq
@@ -325,8 +326,8 @@ func (s *Scan) Cover(of *patch.Erasure, events []Event) {
 	}
 }
 
-// chooseHidden selects the events that were out of sight already at a time: hidden by patches that were logged at it or
-// before. A patch was logged after all records before it, whatever time it says.
+// chooseHidden selects the events that were hidden at the given time by patches with a time up to it. A patch's time
+// counts as no earlier than that of any record before it.
 func (s *Scan) chooseHidden(v fold.View, at time.Time) error {
 	since, err := v.HiddenSince()
 	for ref, by := range since {

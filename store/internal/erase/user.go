@@ -11,19 +11,19 @@ import (
 
 // User erases all sessions of a user.
 //
-// The first of them that says anything has a call whose receipt is marked. Before the looks of that call, each other session
-// makes a call of the same id, and the values that the sessions share become null. So if the process ends, there is a call
-// that is not done.
+// The first session with content to erase has a call whose receipt is marked as erasing a user. Before that call visits
+// its relatives, each other session makes a call with the same id, and the shared values of the sessions become null.
+// So after a crash, one call is still open and will be resumed.
 type User struct {
 	Log      Log
 	Sessions func(ctx context.Context) iter.Seq2[Session, error]
 	Options  Options
-	Given    bool // the id
+	Given    bool // the caller gave the id
 
-	// Calls are those that were made, also if there is an error.
+	// Calls are the calls that were made, even if Run fails.
 	Calls []*Call
 
-	// Shared sets the values that the user's sessions share to null, or with DryRun finds them.
+	// Shared sets the user's shared values to null, or with DryRun only finds them.
 	Shared func(ctx context.Context) error
 }
 
@@ -32,7 +32,7 @@ var All = Selection{All: true, Choose: func(patch.Record) (bool, func(int, *patc
 	return true, func(int, *patch.Event) bool { return true }
 }}
 
-// Run erases them. If a call of the id is marked, that is finished, and nothing else is selected.
+// Run erases the sessions. If there is a marked receipt with the given id, Run finishes that call and selects nothing.
 func (u *User) Run(ctx context.Context) error {
 	marked, s, err := u.marked(ctx)
 	if err != nil {
@@ -54,10 +54,10 @@ func (u *User) Run(ctx context.Context) error {
 			return err
 		}
 	}
-	return u.Shared(ctx) // no session says anything
+	return u.Shared(ctx) // no session has content to erase
 }
 
-// marked returns the receipt that is marked, or the zero Receipt.
+// marked returns the receipt that is marked as erasing the user, or the zero Receipt.
 func (u *User) marked(ctx context.Context) (receipt.Receipt, Session, error) {
 	if !u.Given || u.Options.DryRun {
 		return receipt.Receipt{}, Session{}, nil
@@ -80,7 +80,7 @@ func (u *User) marked(ctx context.Context) (receipt.Receipt, Session, error) {
 	return receipt.Receipt{}, Session{}, nil
 }
 
-// Others makes the calls of all sessions but one, and then has the shared values erased.
+// Others makes the calls of all sessions except one, and then erases the shared values.
 func (u *User) Others(ctx context.Context, but string) error {
 	for s, err := range u.Sessions(ctx) {
 		if err == nil && s.Name != but {
@@ -93,10 +93,10 @@ func (u *User) Others(ctx context.Context, but string) error {
 	return u.Shared(ctx)
 }
 
-// call makes the call of one session, unless that is gone or damaged.
+// call makes the call of one session, unless the session is gone or damaged.
 func (u *User) call(ctx context.Context, s Session, o Options, given bool) (*Call, error) {
 	at, c, err := len(u.Calls), newCall(u.Log, All, o), s.Err
-	u.Calls = append(u.Calls, c) // before those that it makes
+	u.Calls = append(u.Calls, c) // before the calls that this one makes
 	if err == nil {
 		c, err = Run(ctx, u.Log, s.Name, All, o, given)
 		u.Calls[at] = c

@@ -1,5 +1,5 @@
-// Package groupcommit queues work for an exclusive resource and does it in groups: the caller that acquires the resource does
-// the queued work of all callers. A lone caller is not delayed, and groups grow with the load.
+// Package groupcommit queues work for an exclusive resource and does it in groups: the caller that acquires the
+// resource also does the queued work of other callers. A lone caller is not delayed, and groups grow with the load.
 package groupcommit
 
 import (
@@ -13,8 +13,9 @@ import (
 
 // Queue holds items that wait for a resource. The zero Queue is empty.
 type Queue[T any] struct {
-	// Detached is for work that may take long. The work of a group then runs on another goroutine, so that a caller whose context
-	// ends can return before the work ends. A panic in the work is raised again in the leader of the group, if it still waits.
+	// Detached is for work that may take long. The work of a group then runs on another goroutine, so a caller whose
+	// context ends can return before the work ends. If the work panics, the panic is raised again in the group's
+	// leader, if that still waits.
 	Detached bool
 
 	mu      sync.Mutex
@@ -22,11 +23,11 @@ type Queue[T any] struct {
 	crowded bool // the last group had several items
 }
 
-// grace is how long a caller of a detached queue waits for its running work after its context ended.
+// grace is how long a caller of a detached queue waits, after its context ended, for work that is running.
 const grace = 250 * time.Millisecond
 
-// ErrBegun is returned if the context ended while the work on the item was running. The work goes
-// on: the caller must not touch the item again.
+// ErrBegun is returned if the context ended while the work on the item was running. The work continues, so the caller
+// must not touch the item again.
 var ErrBegun = errors.New("the work has begun")
 
 type entry[T any] struct {
@@ -34,8 +35,8 @@ type entry[T any] struct {
 	done chan struct{}
 }
 
-// Fit returns a function for Do that limits a group to a number of items, and ends a group with the
-// item that brings its size to total.
+// Fit returns a function for Do that limits a group to a number of items. The group also ends with the item that brings
+// its size to total.
 func Fit[T any](items, total int, size func(T) int) func(waiting []T) int {
 	return func(waiting []T) int {
 		n, sum := 0, 0
@@ -47,14 +48,13 @@ func Fit[T any](items, total int, size func(T) int) func(waiting []T) int {
 	}
 }
 
-// Do queues item and returns when the work on it is done, by this caller or by another. The caller
-// that can send on resource holds it: it calls work with items from the head of the queue, not
-// necessarily its own, and then receives. fits returns how many of the waiting items, at least one,
-// make a group. work stores results in the items, which are therefore pointers.
+// Do queues item and returns when the work on it is done, by this caller or by another. A caller holds resource once
+// its send on it succeeds. It then calls work with items from the head of the queue, not necessarily its own, and
+// receives from resource. fits returns how many of the waiting items, at least one, make a group. work stores results
+// in the items, which are therefore pointers.
 //
-// If ctx ends while the item waits, Do removes it from the queue and returns the context's error.
-// Once work on it runs, Do waits for its end; if the queue is detached, it waits for a short time
-// only, and then returns [ErrBegun].
+// If ctx ends while the item is queued, Do removes the item and returns the context's error. Once the work on the item
+// runs, Do waits for its end; a detached queue waits only for a short time, and then returns [ErrBegun].
 func (q *Queue[T]) Do(ctx context.Context, resource chan struct{}, item T, fits func(waiting []T) int, work func(group []T)) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -118,11 +118,11 @@ func (q *Queue[T]) giveUp(ctx context.Context, e *entry[T]) error {
 	}
 }
 
-// lead works on a group, unless the caller's own item waits no longer.
+// lead works on a group, unless the caller's own item has left the queue.
 func (q *Queue[T]) lead(own *entry[T], resource chan struct{}, fits func([]T) int, work func([]T)) (led bool) {
 	defer func() { <-resource }()
 	q.mu.Lock()
-	// Yield while the queue grows: callers of the last group come again at once. Without this, callers
+	// Yield while the queue grows: the callers of the last group return at once with new items. Without this, callers
 	// alternate in small groups.
 	for more := q.crowded || len(q.waiting) > 1; more; {
 		n := len(q.waiting)

@@ -1,4 +1,4 @@
-// Package receipt reads receipts of erasures, and what they have done to a log. It reads and writes nothing.
+// Package receipt reads receipts of erasures, and finds their marks in a log. It does no I/O.
 package receipt
 
 import (
@@ -11,13 +11,13 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// Receipt is a receipt with what it says of the records before it.
+// Receipt is a receipt's record with its decoded content, limited to the records before it.
 type Receipt struct {
 	patch.Record
 	Of patch.Erasure
 }
 
-// Is reports whether a record is a receipt that is well-formed.
+// Is reports whether a record is a well-formed receipt.
 func Is(r patch.Record) bool {
 	if r.Patch == nil {
 		return false
@@ -26,7 +26,7 @@ func Is(r patch.Record) bool {
 	return ok
 }
 
-// Of reads a record that is a receipt. What it says of records that are not before it does not count.
+// Of decodes the receipt in a record. It drops references to the receipt itself and to later records.
 func Of(r patch.Record) Receipt {
 	e, _ := r.Patch.Erasure()
 	for i, s := range e.Seqs {
@@ -41,28 +41,27 @@ func Of(r patch.Record) Receipt {
 	return Receipt{r, e}
 }
 
-// Covers reports whether the receipt is about an event, or about what a patch says besides its events, whose
-// index is -1.
+// Covers reports whether the receipt covers an event or, with index -1, a patch's content besides its events.
 func (r Receipt) Covers(ref fold.Ref) bool { return r.Of.CoversEvent(ref.Seq, ref.Index) }
 
-// Keeps reports whether what stands for the erased events is left as it is.
+// Keeps reports whether summaries of the erased events stay as they are.
 func (r Receipt) Keeps() bool { return r.Of.Summaries == patch.KeepSummaries }
 
-// IsOpen reports whether the receipt was logged in the session with a creation id, and its erasure is not complete.
+// IsOpen reports whether the receipt was logged in the session with this creation id, and its erasure is not complete.
 func (r Receipt) IsOpen(creation string) bool { return r.Of.Session == creation && r.Of.ClosedAt == 0 }
 
-// IsCall reports whether the receipt is that of a call of the session with a creation id.
+// IsCall reports whether this is the first receipt of a call on the session with this creation id.
 func (r Receipt) IsCall(creation string) bool {
 	return r.Of.Session == creation && r.Of.CallSession == creation && r.ID() == ID(r.Of, 0)
 }
 
-// IsOfCall reports whether the receipt belongs to the call of another one, and was logged in the session with a creation id.
+// IsOfCall reports whether the receipt belongs to the given call, and was logged in the session with this creation id.
 func (r Receipt) IsOfCall(call patch.Erasure, creation string) bool {
 	return r.Of.CallID == call.CallID && r.Of.ForUser == call.ForUser && r.Of.CallSession == call.CallSession && r.Of.Session == creation
 }
 
-// ID derives the id of a call's receipt in a session, the n-th after the first. Whoever logs it, and however often, a
-// log has it once; and no other session, and no other call, has a receipt of this id.
+// ID derives the id of a call's receipt in a session, the n-th after the first. Every process derives the same id, so a
+// log has that receipt once. No other session and no other call has a receipt with this id.
 func ID(of patch.Erasure, n int) string {
 	name := fmt.Sprintf("%q %t %q %q %d", of.CallID, of.ForUser, of.CallSession, of.Session, n)
 	return uuid.NewSHA1(receiptSpace, []byte(name)).String()
@@ -70,7 +69,7 @@ func ID(of patch.Erasure, n int) string {
 
 var receiptSpace = uuid.MustParse("5a0e6f0e-6e0b-4c55-9c0f-7f1f4c7d0b4e")
 
-// Blank returns a record without what the receipts erase of it: itself, if that is gone already.
+// Blank returns a record without the content that the receipts erase, or the record itself if nothing is left to erase.
 func Blank(r patch.Record, receipts []Receipt) patch.Record {
 	for _, receipt := range receipts {
 		if r.Seq < receipt.Seq {
@@ -80,8 +79,8 @@ func Blank(r patch.Record, receipts []Receipt) patch.Record {
 	return r
 }
 
-// NullInitial sets to null what the receipts erase of a session's initial state, and reports whether there was
-// any of it.
+// NullInitial sets to null the values of a session's initial state that the receipts erase. changed reports whether any
+// of these was not null.
 func NullInitial(initial map[string]patch.Value, receipts []Receipt) (changed bool) {
 	for _, r := range receipts {
 		for _, name := range r.Of.Initial {
@@ -105,7 +104,7 @@ var Null = func() patch.Value {
 // IsNull reports whether a value is null.
 func IsNull(v patch.Value) bool { return v.Any() == nil }
 
-// Covered returns the seqs of the records that the receipts are about, in order.
+// Covered returns the seqs of the records that the receipts cover, in order.
 func Covered(receipts ...Receipt) (seqs []uint64) {
 	for _, r := range receipts {
 		for _, s := range r.Of.Seqs {
@@ -118,15 +117,15 @@ func Covered(receipts ...Receipt) (seqs []uint64) {
 	return slices.Compact(seqs)
 }
 
-// Marks are the marks of erased records in a log, and its receipts.
+// Marks collects the marks of erased content in a log, and the log's receipts.
 type Marks struct {
 	Receipts []Receipt
 	blanks   []Mark // in the order of the log
 }
 
-// Mark is what says that it was erased, and by which receipt.
+// Mark names erased content, and the receipt that erased it.
 type Mark struct {
-	fold.Ref // Index is -1 for what a patch says besides its events
+	fold.Ref // Index is -1 for a patch's content besides its events
 	Receipt  string
 }
 
@@ -147,7 +146,7 @@ func (s *Marks) Add(r patch.Record) {
 	}
 }
 
-// WithoutReceipt returns the marks of which no receipt of the name is about that place, one for each record and receipt.
+// WithoutReceipt returns the marks whose receipt is missing or does not cover them, one for each record and receipt.
 func (s *Marks) WithoutReceipt() (marks []Mark) {
 	receipts := s.byID()
 	for _, b := range s.blanks {
@@ -161,7 +160,7 @@ func (s *Marks) WithoutReceipt() (marks []Mark) {
 	return marks
 }
 
-// MissingReceipts returns the ids of receipts that marks name and that are not among the records.
+// MissingReceipts returns the ids of receipts that a mark names and the log lacks.
 func (s *Marks) MissingReceipts() (ids []string) {
 	receipts := s.byID()
 	for _, b := range s.blanks {

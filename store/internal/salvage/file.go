@@ -17,8 +17,8 @@ import (
 type File struct {
 	*bolt.Scan
 
-	// Deleted and DeletedRecords count the sessions, and their records, that [File.Logs] omits because they had been deleted
-	// or were never finished.
+	// Deleted counts the sessions, and DeletedRecords their records, that [File.Logs] omits because they were deleted
+	// or never finished.
 	Deleted, DeletedRecords int
 
 	receipts map[uint32]bool // checksums of receipts
@@ -45,7 +45,8 @@ func Scan(ctx context.Context, file io.ReaderAt, size int64) (*File, error) {
 	return v, err
 }
 
-// Read reads a record of a log and blanks what later receipts cover. It also returns the plain form.
+// Read reads a record of a log and blanks the content that later receipts cover. It also returns the record's byte
+// form.
 func (v *File) Read(l *Log, r bolt.ScannedRecord) (rec patch.Record, form []byte, ok bool) {
 	if rec, form, ok = v.read(r); !ok {
 		return rec, nil, false
@@ -58,7 +59,7 @@ func (v *File) Read(l *Log, r bolt.ScannedRecord) (rec patch.Record, form []byte
 	return rec, form, err == nil
 }
 
-// read reads a record, and checks that it is the one that the scan found.
+// read reads a record, and checks that the same record is still there.
 func (v *File) read(r bolt.ScannedRecord) (patch.Record, []byte, bool) {
 	form, err := v.Scan.Read(r)
 	if err != nil || recordform.Checksum(form) != r.Sum {
@@ -72,9 +73,9 @@ func (v *File) read(r bolt.ScannedRecord) (patch.Record, []byte, bool) {
 	return rec, form, err == nil
 }
 
-// erase applies the erasures of a log. Free pages may hold a record from before it was erased: where a record and its blank
-// are found, erase takes the blank, and it collects the receipts by which [File.Read] blanks the other records. This holds even
-// if the chain fits, since the chain may be of a commit before the erasure, or in the middle of it.
+// erase applies the erasures of a log. Free pages may hold a record from before its erasure. Where both a record and
+// its blank are found, erase takes the blank. It also collects the receipts, by which [File.Read] blanks the other
+// records. It does so even if the chain fits: the chain may be of a commit before the erasure was complete.
 func (v *File) erase(l *Log) {
 	for _, r := range slices.Concat(l.Records, l.Spare) {
 		if !v.receipts[r.Sum] || slices.Contains(l.foreign, r.Seq) {

@@ -15,11 +15,11 @@ import (
 // Log is a session found in the file.
 type Log struct {
 	Number   uint64
-	Name     string // if it is Named
+	Name     string // set if Named
 	Named    bool
 	Entry    *bolt.ScannedEntry
 	Records  []bolt.ScannedRecord // at first all copies, in the end one for each seq
-	Spare    []bolt.ScannedRecord // other copies that may be the right ones
+	Spare    []bolt.ScannedRecord // rejected copies that may be the right ones
 	Doubt    bool                 // the session may have been deleted
 	Says     bool                 // something in the file says that it was deleted, or was never finished
 	Last     uint64               // seq of the log's last record
@@ -28,10 +28,10 @@ type Log struct {
 
 	entries  []bolt.ScannedEntry
 	heads    []bolt.ScannedHead
-	head     *bolt.ScannedHead            // says where the log ends; nil if there is none
+	head     *bolt.ScannedHead            // the head that says where the log ends, or nil
 	choices  map[int][]bolt.ScannedRecord // by index in Records: all candidates, if there are several
 	foreign  []uint64                     // seqs of records that may be of another session
-	doubtful []patch.Span                 // a chain says that one of these records is wrong
+	doubtful []patch.Span                 // in each span, a chain shows that some record is wrong
 }
 
 // Logs returns the sessions to write, those that certainly exist first. isName reports whether a string is the name of a
@@ -102,13 +102,13 @@ func (l *Log) order() int {
 	return 0
 }
 
-// identify determines the session's name, and the entry and the heads with that name.
+// identify determines the session's name, and keeps the entry and the heads with that name.
 func (l *Log) identify(isName func(string) bool) {
 	if len(l.entries) > 0 {
 		l.Name, l.Named = l.entries[0].Name, true
 		l.Entry = &l.entries[0]
 	}
-	if len(l.heads) > 0 && (l.Entry == nil || l.heads[0].Rank > l.Entry.Rank) { // a commit that failed may leave the number with another name
+	if len(l.heads) > 0 && (l.Entry == nil || l.heads[0].Rank > l.Entry.Rank) { // a failed commit may have left another name for the number
 		l.Name, l.Named, l.Entry = l.heads[0].Name, true, nil
 		if i := slices.IndexFunc(l.entries, func(e bolt.ScannedEntry) bool { return e.Name == l.Name }); i >= 0 {
 			l.Entry = &l.entries[i]
@@ -134,8 +134,8 @@ func (l *Log) rank() (rank bolt.Rank) {
 	return rank
 }
 
-// unheld reports whether all pages with records of the log are free, or may be. If the directory lists such a session, a page
-// of the directory may be of an earlier commit.
+// unheld reports whether each page with records of the log is free, or may be. If the directory lists such a session,
+// the directory's page may be of an earlier commit.
 func (v *File) unheld(l *Log) bool {
 	rank := l.rank()
 	switch {
@@ -148,9 +148,9 @@ func (v *File) unheld(l *Log) bool {
 	return rank == bolt.Free || rank == bolt.Unknown && !v.FreeKnown
 }
 
-// anyFree reports whether some record of the log occurs only in free pages.
+// anyFree reports whether some record of the log was found only in free pages.
 func (l *Log) anyFree() bool {
-	for i, r := range l.Records { // in the order of rank, the highest first
+	for i, r := range l.Records { // the first copy of a record has the highest rank
 		if r.Rank == bolt.Free && (i == 0 || l.Records[i-1].Seq != r.Seq) {
 			return true
 		}
@@ -158,8 +158,8 @@ func (l *Log) anyFree() bool {
 	return false
 }
 
-// deleted reports whether the session was certainly deleted, and sets Doubt and Says if it may have been. newest is the
-// highest number of a session with its name.
+// deleted reports whether the session was certainly deleted. It sets Doubt and Says if it may have been. newest is the
+// highest number of a session with the same name.
 func (v *File) deleted(l *Log, newest uint64) bool {
 	recreated := l.Named && newest > l.Number // a name has one session at a time
 	switch v.Standing(l.Number) {
@@ -169,7 +169,7 @@ func (v *File) deleted(l *Log, newest uint64) bool {
 	case bolt.Disputed:
 		l.Doubt = true
 		return false
-	case bolt.Later: // of a commit that is missing, or of one that never took place
+	case bolt.Later: // the creating commit is missing, or never took place
 		l.Doubt = recreated || v.Metas == 2
 		l.Says = l.Doubt
 		return false
@@ -182,9 +182,9 @@ func (v *File) deleted(l *Log, newest uint64) bool {
 	if recreated || v.Swept(l.Number) {
 		return true
 	}
-	// What is neither free nor in use is of the part of the tree that cannot be read. What is in use may be of a session that
-	// was deleted, and whose rows are still to be removed; or a page is of an earlier commit, which the list of free pages
-	// shows by others of the session.
+	// Rows of unknown rank are from a part of the tree that cannot be read. Rows in use may be of a deleted session
+	// whose rows are not removed yet. Or their page is of an earlier commit; then other pages of the session are on the
+	// list of free pages.
 	l.Doubt = v.unheld(l) || l.anyFree() || !v.FreeKnown || !v.SweptKnown()
 	return false
 }
@@ -216,7 +216,7 @@ func sameRecord(a, b bolt.ScannedRecord) bool { return a.Sum == b.Sum && a.Size 
 // judge determines which records may be wrong.
 func (l *Log) judge() {
 	l.prefer()
-	proved := l.head != nil && l.prove() // that the records up to the head's last are those that were written
+	proved := l.head != nil && l.prove() // whether the records up to the head's last are proved right
 	switch {
 	case proved:
 		l.doubtful = nil
@@ -237,14 +237,14 @@ func (l *Log) judge() {
 		return
 	}
 	last := l.Records[n-1].Seq
-	if l.head != nil && (l.head.Rank > bolt.Free || l.Records[n-1].Rank == bolt.Free) { // there should be no such record
+	if l.head != nil && (l.head.Rank > bolt.Free || l.Records[n-1].Rank == bolt.Free) { // the log should have no record after the head's last
 		l.doubtful = append(l.doubtful, patch.Span{From: l.Last + 1, To: last})
 	}
 	l.Last = last
 }
 
-// prefer chooses, of several records with one seq, the one whose row checksum is right. If none is right, the record is
-// noted in foreign: the session's number in its key may be wrong.
+// prefer chooses, among several records with one seq, the record whose row checksum is right. If none is right, it
+// notes the seq in foreign: the session's number in the key may be wrong.
 func (l *Log) prefer() {
 	for i, r := range l.Records {
 		sure := 0
@@ -262,7 +262,7 @@ func (l *Log) prefer() {
 		if !r.Sure {
 			l.foreign = append(l.foreign, r.Seq)
 		}
-		if !r.Sure || sure > 1 || sure == 0 && l.choices[i] != nil { // any may be the right one
+		if !r.Sure || sure > 1 || sure == 0 && l.choices[i] != nil { // any candidate may be the right one
 			l.doubtful = append(l.doubtful, patch.Span{From: r.Seq, To: r.Seq})
 		}
 	}
@@ -290,7 +290,7 @@ func (l *Log) InDoubt(seq uint64) bool {
 
 // end determines where the log ends.
 func (l *Log) end() {
-	if len(l.heads) > 0 { // of the same rank, the one with the highest seq is first
+	if len(l.heads) > 0 { // of heads with equal rank, the highest seq is first
 		l.head = &l.heads[0]
 		l.Last, l.Ended = l.head.Last, true
 		return
@@ -305,13 +305,13 @@ func (l *Log) end() {
 	}
 }
 
-// maxTries limits how many combinations of candidates are tried, and maxTriedRecords how many records are read for that.
+// maxTries limits the combinations of candidates that are tried. maxTriedRecords limits the records read for that.
 const (
 	maxTries        = 4096
 	maxTriedRecords = 1 << 24
 )
 
-// prove searches a combination of candidates whose chain is that of the log's head, and reports whether it found one.
+// prove looks for a combination of candidates whose chain is that of the log's head, and reports whether there is one.
 func (l *Log) prove() bool {
 	places := slices.Sorted(maps.Keys(l.choices))
 	turns := make([]int, len(places))
@@ -336,7 +336,7 @@ func (l *Log) prove() bool {
 	return false
 }
 
-// fits reports whether no record is missing up to a head, and the records have its chain.
+// fits reports whether the log has every record up to a head, and these have the head's chain.
 func (l *Log) fits(head bolt.ScannedHead) bool {
 	chain, next := backend.Chain{}, uint64(1)
 	for _, r := range l.Records {
@@ -354,7 +354,7 @@ func (l *Log) fits(head bolt.ScannedHead) bool {
 	return next == head.Last+1 && chain == head.Chain
 }
 
-// stretches finds the spans between the ends of commits whose records do not have the chain of the heads.
+// stretches finds the spans of records between two heads whose chains the records do not match.
 func (l *Log) stretches() {
 	marks := map[uint64]bolt.ScannedHead{} // of the highest rank
 	for _, h := range l.heads {
@@ -368,7 +368,7 @@ func (l *Log) stretches() {
 		if r.Seq < next {
 			continue
 		}
-		if r.Seq > next { // a gap; the next mark says how it goes on
+		if r.Seq > next { // a gap: continue at the next head
 			l.doubtful = append(l.doubtful, doubtful...)
 			doubtful, known = nil, false
 			if h, ok := marks[r.Seq-1]; ok {
@@ -384,9 +384,9 @@ func (l *Log) stretches() {
 		case !ok:
 		case !known:
 			chain, known, from = h.Chain, true, next
-		case chain == h.Chain: // which says the same of all before, since the last mark that fitted
+		case chain == h.Chain: // the chain vouches for all records since the last head that fitted
 			doubtful, from = nil, next
-		default: // unless a later mark fits: a commit that failed may leave one that does not
+		default: // a failed commit may have left a head that fits nothing: try the next
 			doubtful = []patch.Span{{From: from, To: r.Seq}}
 		}
 	}

@@ -14,9 +14,9 @@ import (
 	"github.com/patchlog-dev/patchlog/store/backend"
 )
 
-// batch is records as the backend takes them, and what is stored with them.
+// batch holds encoded records, and the data that is committed with them.
 type batch struct {
-	Counts Counts // of the log up to the records
+	Counts Counts // of the log including the records
 
 	records     []backend.Record
 	shared      []backend.Value
@@ -26,7 +26,7 @@ type batch struct {
 	indexed     map[string]bool   // ids of groups and invocations that records of this batch take
 }
 
-// add adds a record, which has its seq.
+// add adds a record, whose seq is set.
 func (b *batch) add(s *Session, r patch.Record) error {
 	data, err := patch.AppendRecord(nil, r)
 	if err != nil {
@@ -57,7 +57,7 @@ func (b *batch) put(r patch.Record, data []byte) {
 	b.size += len(data)
 }
 
-// index has a record take the id of a group or an invocation, if it is the first of it.
+// index gives a record the index entry of a group or an invocation, if it is the first record of that.
 func (b *batch) index(raw *backend.Record, id string) {
 	if b.taken[id] != 0 || b.indexed[id] {
 		return
@@ -68,7 +68,7 @@ func (b *batch) index(raw *backend.Record, id string) {
 	raw.IDs, b.indexed[id] = append(raw.IDs, id), true
 }
 
-// undo takes back what was added to an earlier copy of the batch, and returns that.
+// undo removes what was added since an earlier copy of the batch, and returns that copy.
 func (b *batch) undo(earlier batch) batch {
 	for _, raw := range b.records[min(len(earlier.records), len(b.records)):] {
 		for _, id := range raw.IDs {
@@ -97,8 +97,8 @@ func (b *batch) share(s *Session, changes []patch.Change) error {
 	return nil
 }
 
-// The index of ids has entries of other kinds, too: of the first patch of a group, so that no other call logs the group, and
-// of the first event of an invocation, which a rewind goes to. Their ids are longer than any other may be.
+// The index of ids also has entries for the first patch of a group, so that no other call logs the group, and for the
+// first event of an invocation, to which a rewind goes. Their ids are longer than any id of a record.
 var (
 	groupMark      = strings.Repeat("\x00", patch.MaxIDBytes+1)
 	invocationMark = strings.Repeat("\x01", patch.MaxIDBytes+1)
@@ -112,7 +112,7 @@ func InvocationIndex(invocation string) string {
 	return invocationMark + string(sum[:])
 }
 
-// maxInvocations is how many invocations are remembered that the index has.
+// maxInvocations limits the invocations remembered as present in the index.
 const maxInvocations = 8
 
 // WithInvocation returns the last invocations with one more.
@@ -146,15 +146,15 @@ func idsOf(records []patch.Record) (ids []string) {
 // Compress compresses a record. It is a variable for tests that look for texts in a file.
 var Compress = recordform.Compress
 
-// CompressAll compresses records, which have their seqs and fit the limits: these are about uncompressed records.
+// CompressAll compresses records. Their seqs are set, and the uncompressed records fit the limits.
 func CompressAll(records []backend.Record) {
 	Each(len(records), func(i int) { records[i].Data = Compress(records[i].Data) })
 }
 
-// worthwhile is how many records a goroutine of its own should have.
+// worthwhile is the least number of items for a goroutine.
 const worthwhile = 16
 
-// Each calls do with 0 to n-1, from several goroutines if that is worth while.
+// Each calls do with 0 to n-1, from several goroutines if there are enough calls.
 func Each(n int, do func(i int)) {
 	workers := max(1, min(runtime.GOMAXPROCS(0), n/worthwhile))
 	var others sync.WaitGroup

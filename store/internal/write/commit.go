@@ -13,21 +13,21 @@ import (
 	"github.com/patchlog-dev/patchlog/store/internal/groupcommit"
 )
 
-// request is a plan that waits for its session's turn.
+// request is a plan that waits for its session's lock.
 type request struct {
 	ctx        context.Context
 	creation   string // that the session must have, or ""
 	plan       Plan
-	completed  []patch.Record // what the plan offers
-	supplied   []patch.Record // records that the plan asked for, of the log with the creation suppliedOf
+	completed  []patch.Record // what the plan offers, with ids and times
+	supplied   []patch.Record // records of the log that the plan asked for; suppliedOf is the log's creation id
 	suppliedOf string
 
 	// Set when the turn is over.
 	result fold.Committed
 	err    error
 
-	// Of the last try.
-	triedOn fold.View // without what others in the group add
+	// Of the last try:
+	triedOn fold.View // without the records that other requests of the group add
 	draft   *Draft
 	refusal error // by the plan
 }
@@ -53,9 +53,10 @@ var fitting = groupcommit.Fit(maxGroup, maxGroupBytes, func(r *request) int {
 
 // lead writes one group of the session's requests. The caller holds the session's lock.
 //
-// The group is drafted on the view in memory, and the ids that it takes are not looked up: the backend refuses the batch
-// if the log has moved on or has one of the ids. Then the group is drafted again: with what is new, or with the ids looked
-// up. It is drafted again, too, if a request would be refused that may be in the log.
+// The group is drafted on the view in memory, without looking up the ids that it takes. The backend refuses the batch
+// if the log has moved on or has one of the ids; then the group is drafted again, on the newest view or with the ids
+// looked up. The group is also drafted again with the ids looked up before a request is refused whose records may be in
+// the log.
 func (s *Session) lead(ctx context.Context, requests []*request) {
 	ctx, done := whileAnyWaits(ctx, requests)
 	defer done()
@@ -131,24 +132,24 @@ func failAll(requests []*request, err error) {
 	}
 }
 
-// group is the drafts of one batch in the making.
+// group holds the drafts of one batch.
 type group struct {
 	session  *Session
 	base     State
 	requests []*request // those that have a draft
-	lookUp   bool       // whether ids were looked up, or are left to the backend to refuse
+	lookUp   bool       // ids are looked up; otherwise the backend refuses ids that the log has
 
-	// With what the group adds so far.
+	// Including what the group adds so far:
 	view  fold.View
 	added []patch.Record
 	batch batch
 
-	// confirms: the group adds nothing, or others do, and a request is told that what it wants is in the log already. That
-	// is confirmed first: see the essay in write.go.
+	// confirms: a request is told that its records are in the log already, though it adds nothing itself. Before that,
+	// what was read is made durable: see "Crashes and unknown outcomes" in write.go.
 	confirms bool
 }
 
-// draftGroup drafts requests on a state, in their order. Those that cannot have a draft have their error in err.
+// draftGroup drafts requests on a state, in their order. A request without a draft has its error in err.
 func (s *Session) draftGroup(ctx context.Context, base State, requests []*request, lookUp bool) *group {
 	g := &group{session: s, base: base, lookUp: lookUp, view: base.View}
 	g.batch = batch{Counts: base.Counts, invocations: base.Invocations, taken: map[string]uint64{}}
@@ -176,7 +177,7 @@ func (s *Session) draftGroup(ctx context.Context, base State, requests []*reques
 	return g
 }
 
-// admit says why a request is not drafted.
+// admit returns an error if a request must not be drafted.
 func (g *group) admit(r *request) error {
 	if err := r.ctx.Err(); err != nil {
 		return err
@@ -187,7 +188,7 @@ func (g *group) admit(r *request) error {
 	return g.session.Named(fold.CheckUnique(r.completed))
 }
 
-// lookup returns the seqs of the records in the log that take ids, of those that are taken.
+// lookup returns the seqs of the log's records that have these ids. An id that no record has is left out.
 func (s *Session) lookup(ctx context.Context, creation string, ids []string) (map[string]uint64, error) {
 	taken := map[string]uint64{}
 	if len(ids) == 0 {
@@ -202,7 +203,7 @@ func (s *Session) lookup(ctx context.Context, creation string, ids []string) (ma
 	return taken, s.Named(err)
 }
 
-// draft drafts a request's plan on what those before it leave, and adds it to the group.
+// draft drafts a request's plan on the view with the earlier drafts, and adds the draft to the group.
 func (g *group) draft(ctx context.Context, r *request) error {
 	d := &Draft{ctx: ctx, session: g.session, offered: r.plan.Offered(), Records: r.completed, lookUp: g.lookUp, stored: g.base.View.Seq(), batch: g.batch}
 	d.batch.records, d.batch.shared, d.batch.indexed = nil, nil, nil
@@ -225,13 +226,13 @@ func (g *group) draft(ctx context.Context, r *request) error {
 	return nil
 }
 
-// refusesOffered reports whether a plan with records of its caller's was refused, which may be in the log already.
+// refusesOffered reports whether a refused plan offered records, which may be in the log already.
 func (g *group) refusesOffered() bool {
 	return slices.ContainsFunc(g.requests, func(r *request) bool { return r.refusal != nil && len(r.completed) > 0 })
 }
 
-// commit makes the group's batch durable and publishes its view, or confirms what was read. Errors are the backend's. If it
-// panics, the outcome is unknown to the callers, also to the next one: the view is read anew.
+// commit makes the group's batch durable and publishes its view, or confirms what was read. It returns the backend's
+// errors. If it panics, the outcome is unknown to all callers, so the view in memory is dropped.
 func (g *group) commit(ctx context.Context) (err error) {
 	ended := false
 	defer func() {
@@ -266,7 +267,7 @@ func (g *group) put(ctx context.Context) error {
 
 var errNothing = errors.New("there is nothing to commit")
 
-// succeed tells each request what came of it.
+// succeed sets the result or the refusal of each request.
 func (g *group) succeed() {
 	for _, r := range g.requests {
 		if r.err = r.refusal; r.err == nil {
@@ -275,8 +276,8 @@ func (g *group) succeed() {
 	}
 }
 
-// succeedLater is succeed after a commit that was found in the log with later ones, in the view that has them. It
-// returns the requests that were refused, to be drafted again.
+// succeedLater is succeed for a commit that was found in the log with later records. now is a view that includes all of
+// these. It returns the refused requests, which must be drafted again.
 func (g *group) succeedLater(now fold.View, err error) (refused []*request) {
 	for _, r := range g.requests {
 		if r.refusal != nil {
@@ -288,8 +289,8 @@ func (g *group) succeedLater(now fold.View, err error) (refused []*request) {
 	return refused
 }
 
-// fail tells all requests that the group's commit failed with an error of the backend, also those that it would have refused,
-// or that had nothing to add.
+// fail gives all requests the backend's error of the group's commit, even those that were refused or had nothing to
+// add.
 func (g *group) fail(err error) {
 	for _, r := range g.requests {
 		if r.err = g.session.Named(err); errors.Is(err, backend.ErrUnknown) {
@@ -298,8 +299,8 @@ func (g *group) fail(err error) {
 	}
 }
 
-// Put commits a batch and publishes the state after it, next, whose token and chain come of the commit. The caller
-// holds the session's lock. Errors are the backend's.
+// Put commits a batch and publishes next, the state after it. Put sets the token and the chain of next. The caller
+// holds the session's lock. The errors are the backend's.
 func (s *Session) Put(ctx context.Context, next State, b backend.Batch) error {
 	next.Counts = next.Counts.At(next.View)
 	b.Counts = next.Counts.Encode()
@@ -326,7 +327,7 @@ func (s *Session) append(ctx context.Context, b *backend.Batch) error {
 	return err
 }
 
-// chainOf is a log's chain with more records.
+// chainOf extends a log's chain by records.
 func chainOf(chain backend.Chain, records []backend.Record) backend.Chain {
 	for _, r := range records {
 		chain = chain.Add(r.Sum)

@@ -10,21 +10,21 @@ import (
 	"github.com/patchlog-dev/patchlog/store/internal/receipt"
 )
 
-// Counts are what a session's log comes to. Each commit stores them with the session's head, so that a listing
-// reads no logs.
+// Counts are figures about a session's log. Each commit stores them with the session's head, so that a listing reads no
+// logs.
 type Counts struct {
 	Visible       int // events
 	VisibleTokens int
 	Tokens        int       // of all events, as they were logged
 	Created       time.Time // of the session; not of what it logs
-	Active        time.Time // the newest time of a record, but for receipts: to erase is not to use
+	Active        time.Time // the newest time of a record other than a receipt: an erasure is no activity
 	Compacted     time.Time // of the newest patch of a compaction
 	Open          int       // receipts of erasures that are not closed
-	Calls         int       // erasures of the session that are not done in other sessions
-	patched       bool      // since the visible tokens were counted
+	Calls         int       // erasures called on this session that may have work left in other sessions
+	patched       bool      // patches were added since the visible tokens were counted
 }
 
-// Add counts a record that follows those that are counted.
+// Add counts the next record.
 func (c *Counts) Add(r patch.Record) {
 	if p := r.Patch; p != nil {
 		c.patched = true
@@ -43,8 +43,8 @@ func (c *Counts) Add(r patch.Record) {
 	}
 }
 
-// At returns the counts of a log as they are with a view of it. Events without patches make the visible log longer;
-// after a patch its tokens are counted anew.
+// At returns the counts for a view of the log. Tokens of the visible log are counted again only after a patch: an event
+// just adds its own.
 func (c Counts) At(v fold.View) Counts {
 	c.Visible = v.Len()
 	if c.patched {
@@ -56,8 +56,8 @@ func (c Counts) At(v fold.View) Counts {
 	return c
 }
 
-// Encode writes the counts as varints: the numbers, then two for each time, the seconds since 1970 and, 0 for no time, the
-// nanoseconds and one.
+// Encode writes the counts as varints: first the numbers, then two for each time. These are the seconds since 1970, and
+// the nanoseconds plus one, or 0 for no time.
 func (c *Counts) Encode() []byte {
 	out := make([]byte, 0, 48)
 	for _, n := range c.numbers() {
@@ -79,7 +79,7 @@ func (c *Counts) numbers() []*int {
 
 func (c *Counts) times() []*time.Time { return []*time.Time{&c.Created, &c.Active, &c.Compacted} }
 
-// CountsOf reads the counts of a head. If they cannot be read, there are none.
+// CountsOf decodes the counts in a head. It returns zero counts if they cannot be read.
 func CountsOf(head backend.Head) (c Counts) {
 	data := head.Counts
 	next := func() (n int64) {

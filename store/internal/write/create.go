@@ -14,22 +14,22 @@ import (
 	"github.com/patchlog-dev/patchlog/store/backend"
 )
 
-// How much a commit of staged records has at least.
+// Least size of a commit of staged records.
 const (
 	stageRecords = 512
 	stageBytes   = 1 << 20
 )
 
-// Creation is a session that is to be created: a draft on an empty log. If it has more records than one commit should
-// have, the first ones are staged: they are committed to a session that no listing shows ([backend.Batch.Staged]), and that
-// the last commit renames. If we crash before that commit, no reader has seen the session, and a later call removes what
-// was staged; behind it, the session is there as a whole.
+// Creation is a session that is to be created: a draft on an empty log. If one commit cannot hold all records, the
+// first ones are staged: they are committed to a session that no listing shows ([backend.Batch.Staged]), and the last
+// commit renames that session. If we crash before the last commit, no reader has seen the session, and a later call
+// removes the staged records. If we crash after it, the session is complete.
 type Creation struct {
 	Draft
 	ID     string // the creation id
 	Meta   []byte
 	Family string           // see [backend.Batch.Family]
-	While  *backend.Unmoved // the session that is copied, if one is
+	While  *backend.Unmoved // the session that is copied, or nil
 
 	// BeforeFirst is called before the first records are staged.
 	BeforeFirst func(context.Context)
@@ -49,7 +49,7 @@ func (s *Session) NewCreation(ctx context.Context, created time.Time, initial ma
 	return c
 }
 
-// Plan has a plan draft the session's records. With dry, none is staged.
+// Plan has a plan draft the session's records. With dry, no record is staged.
 func (c *Creation) Plan(p Plan, shared []patch.Change, dry bool) error {
 	s := c.session
 	if len(c.Meta) > s.MaxRecordBytes {
@@ -68,13 +68,13 @@ func (c *Creation) Plan(p Plan, shared []patch.Change, dry bool) error {
 	return p.Draft(&c.Draft)
 }
 
-// Copy adds a record of another log in its byte form, with the view after it.
+// Copy adds an encoded record of another log. after is the view that includes the record.
 func (c *Creation) Copy(r patch.Record, data []byte, after fold.View) {
 	c.View = after
 	c.put(r, data)
 }
 
-// Stage stages the draft's records if they are enough for a commit.
+// Stage stages the draft's records if there are enough for a commit.
 func (c *Creation) Stage() error {
 	if len(c.records) < stageRecords && c.size < stageBytes {
 		return nil
@@ -103,11 +103,11 @@ func (c *Creation) StageAll() error {
 	return nil
 }
 
-// Count returns how many records were added, and of those how many are not staged.
+// Count returns the number of added records, and how many of these are not staged.
 func (c *Creation) Count() (all, unstaged int) { return int(c.last) + len(c.records), len(c.records) }
 
-// Commit makes the last commit, which makes the session visible with all of its records, and publishes its view. The caller
-// holds the session's lock.
+// Commit makes the last commit, which makes the session visible with all its records, and publishes its view. The
+// caller holds the session's lock.
 func (c *Creation) Commit(ctx context.Context) error {
 	b := backend.Batch{Creation: c.ID, Create: true, ExpectedLast: c.last, ExpectedToken: c.token, Chain: c.chain,
 		Meta: c.Meta, Records: slices.Clone(c.records), Shared: c.shared, Family: c.Family, While: c.While, RequireFreeIDs: true}
@@ -128,7 +128,7 @@ func (c *Creation) Drop() {
 	}
 }
 
-// Names of staged sessions begin with StagedPrefix, and are below StagedEnd, as no key's name is.
+// Names of staged sessions begin with StagedPrefix and are below StagedEnd. No other session has such a name.
 const (
 	StagedPrefix = "\x00\x02"
 	StagedEnd    = "\x00\x03"

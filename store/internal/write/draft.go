@@ -13,24 +13,24 @@ import (
 	"github.com/patchlog-dev/patchlog/store/backend"
 )
 
-// Draft is what a plan would write, on the log as it is and as the drafts before it in the group leave it. It is judged in
-// memory by a [fold.Draft]; only ids are looked up. What fold adds is encoded at once, so that a record that is too large
-// is refused like any other.
+// Draft holds the records that a plan would write. It is based on the log and on the earlier drafts of the group. A
+// [fold.Draft] judges it in memory; only ids are looked up. Each record is encoded when it is added, so that a record
+// that is too large is refused at once.
 type Draft struct {
 	fold.Draft
 	batch
 
 	Records []patch.Record // of the call, as they are or will be logged
-	Missing []int          // indices of the records that the log has not
-	Logged  bool           // some of what the plan wants is in the log already
+	Missing []int          // indices of the records that the log lacks
+	Logged  bool           // some of the plan's records are in the log already
 
 	ctx     context.Context
 	session *Session
-	stored  uint64         // the seq of the last record of the log in the storage; those behind it are in Supplied
+	stored  uint64         // the seq of the last stored record; later records are in Supplied
 	offered []patch.Record // as the caller gave them
-	lookUp  bool           // whether ids are looked up, or left to the backend to refuse
+	lookUp  bool           // ids are looked up; otherwise the backend refuses ids that the log has
 	isNew   bool
-	stage   func() error // for a session that is created: called after each record
+	stage   func() error // called after each record of a new session
 }
 
 // Match sorts the call's records into those that are in the log and those that are missing. See [fold.Match].
@@ -46,7 +46,7 @@ func (d *Draft) Match() error {
 	return err
 }
 
-// logged returns what the log has of a call, or what drafts before this one add.
+// logged returns the records with the call's ids in the log and in earlier drafts.
 func (d *Draft) logged(call []patch.Record) (log fold.Logged, err error) {
 	seqs := map[uint64][]string{} // to ids
 	for _, r := range call {
@@ -73,7 +73,7 @@ func (d *Draft) logged(call []patch.Record) (log fold.Logged, err error) {
 	return log, err
 }
 
-// heldGroups returns which groups of a call the log has, or drafts before this one add.
+// heldGroups returns which groups of a call are in the log or in earlier drafts.
 func (d *Draft) heldGroups(call []patch.Record) (log fold.Logged) {
 	log.Groups = map[string]bool{}
 	for _, r := range call {
@@ -84,8 +84,8 @@ func (d *Draft) heldGroups(call []patch.Record) (log fold.Logged) {
 	return log
 }
 
-// read returns records of the log or of drafts before this one, by ascending seq. A shared backend may have records that are
-// newer than the view: then the commit will find that the log has moved, and the draft is made anew.
+// read returns records of the log or of earlier drafts, by ascending seq. A shared backend may return records that are
+// newer than the view. Then the commit fails because the log has moved, and the plan is drafted again.
 func (d *Draft) read(seqs []uint64) (records []patch.Record, err error) {
 	var stored []uint64
 	added := d.addedBefore()
@@ -105,13 +105,13 @@ func (d *Draft) read(seqs []uint64) (records []patch.Record, err error) {
 	return records, err
 }
 
-// addedBefore returns the records that drafts before this one add, if this one has added none.
+// addedBefore returns the records that earlier drafts add, if this draft has added none.
 func (d *Draft) addedBefore() []patch.Record {
 	return d.Supplied[len(d.Supplied)-int(d.View.Seq()-d.stored):]
 }
 
-// MatchPrefix is Match where order matters: one of the log and what is offered must be a prefix of the other. differs is
-// the error of a record that is not the one offered.
+// MatchPrefix is Match for a plan whose order matters: either the log or the offered records must be a prefix of the
+// other. differs returns the error for a logged record that differs from the offered one.
 func (d *Draft) MatchPrefix(differs func(i int) error) error {
 	d.Records, d.Missing = slices.Clone(d.Records), nil
 	common := min(len(d.offered), int(min(d.View.Seq(), math.MaxInt)))
@@ -135,12 +135,12 @@ func (d *Draft) MatchPrefix(differs func(i int) error) error {
 	return nil
 }
 
-// Append adds the missing record of an index without judging it.
+// Append adds the missing record with this index without judging it.
 func (d *Draft) Append(i int) error {
 	return d.all(func() error { return d.Draft.Append(&d.Records[i]) })
 }
 
-// Patches judges and adds the patches that are missing.
+// Patches judges and adds the missing patches.
 func (d *Draft) Patches(opts fold.PatchOptions) error {
 	if len(d.Missing) > 0 && d.Counts.Open > 0 {
 		return ErrReceiptOpen
@@ -149,7 +149,7 @@ func (d *Draft) Patches(opts fold.PatchOptions) error {
 	return d.all(func() error { return d.Draft.Patches(log, opts, d.Records, d.Missing) })
 }
 
-// Propose judges and adds records of patches that the plan itself has made, as one, and returns them as they are logged.
+// Propose judges patches that the plan itself made, as one change, and adds them. It returns them as they are logged.
 func (d *Draft) Propose(opts fold.CheckOptions, proposed ...patch.Record) ([]patch.Record, error) {
 	if d.Counts.Open > 0 {
 		return nil, ErrReceiptOpen
@@ -173,25 +173,25 @@ func (d *Draft) Propose(opts fold.CheckOptions, proposed ...patch.Record) ([]pat
 	return proposed, d.all(func() error { return d.Judge(d.heldGroups(proposed), opts, proposed) })
 }
 
-// Share has the draft write changes of shared scopes, in place of those of its records.
+// Share makes the draft write these changes of shared scopes instead of the changes in its records.
 func (d *Draft) Share(changes []patch.Change) error {
 	d.shared = nil
 	return d.share(d.session, changes)
 }
 
-// IsNew reports whether the draft is of a session that is to be created.
+// IsNew reports whether the session is yet to be created.
 func (d *Draft) IsNew() bool { return d.isNew }
 
-// Err returns the context's error. A long draft asks for it.
+// Err returns the context's error. A plan with many records calls it to stop early.
 func (d *Draft) Err() error { return d.ctx.Err() }
 
 // Label is the session's name for people.
 func (d *Draft) Label() string { return d.session.Label }
 
-// ErrReceiptOpen: an erasure of the session must be finished first. Its text may be in what a patch's author saw.
+// ErrReceiptOpen: an erasure of the session must be finished first. The patch's author may have seen the text to erase.
 var ErrReceiptOpen = fmt.Errorf("%w: an erasing of the session is not finished", fold.ErrConflict)
 
-// all adds records by what add does to the fold's draft, or none.
+// all calls add, which adds records to the fold's draft. If add fails, no record stays.
 func (d *Draft) all(add func() error) error {
 	before, encoded := d.Draft, d.batch
 	err := add()

@@ -12,25 +12,25 @@ import (
 	"github.com/patchlog-dev/patchlog/store/backend"
 )
 
-// Errors of a commit whose outcome was unknown, and that could be resolved.
+// Results of resolve for a commit whose outcome was unknown.
 var (
 	errNotWritten = errors.New("the commit failed and wrote nothing")
 
-	// errLaterView: the log has the records of the commit, and others have written since. The same records may have been
-	// there before the call, from another process: the view that the commit would have given may be out of date.
+	// errLaterView: the log has the records of the commit, and later ones by other writers. Another process may have
+	// logged the same records before this call, so the view planned for the commit may be out of date.
 	errLaterView = errors.New("the log has the records, and later ones")
 )
 
-// Errors that leave it unknown.
+// Errors that leave the outcome unknown.
 var (
-	errGone  = errors.New("the session has been deleted since")         // with all that says what was written to it
-	errBlank = errors.New("what is in its place has been erased since") // with what says who wrote it
+	errGone  = errors.New("the session has been deleted since")         // and so have the records that could show the outcome
+	errBlank = errors.New("what is in its place has been erased since") // and so has the proof of who wrote it
 )
 
-// resolve finds out whether a batch took place whose commit failed, and sees to it first that it takes place no more. The
-// error is nil if it did, and is durable: what a read alone shows may be lost in a failover, but the fence is a commit that
-// comes after it. It is errLaterView if the log has the records, and others wrote since. Only appends need this: a delete, a
-// change of shared values and a step of an erasure can be repeated by the caller.
+// resolve finds out whether a failed commit of a batch took place. It first sets a fence, after which the commit can no
+// longer take place. The error is nil if the commit took place and is durable: a failover may lose what a read has
+// shown, but not what precedes the fence, which is a commit. The error is errLaterView if others wrote since. Only
+// appends need resolve: the caller can repeat a delete, a change of shared values or a step of an erasure.
 func (s *Session) resolve(ctx context.Context, b backend.Batch, failure error) error {
 	name := s.Name
 	if b.Staged != "" {
@@ -55,8 +55,8 @@ func (s *Session) resolve(ctx context.Context, b backend.Batch, failure error) e
 }
 
 // landed returns nil if the log has a batch, errLaterView if others wrote since, and errNotWritten if the log does not
-// have it. The log has another token than the one that the batch names: a later commit may have written some of the ids,
-// or all with other content, or have deleted the session with the batch.
+// have it. It is called when the log's token differs from the batch's: a later commit may have written some of the ids,
+// or all of them with other content, or have deleted the session with the batch.
 func (s *Session) landed(ctx context.Context, b backend.Batch) error {
 	found, err := s.Backend.Fetch(ctx, backend.Query{Session: s.Name, NoMeta: true})
 	switch head := found.Head; {
@@ -95,14 +95,14 @@ func (s *Session) landed(ctx context.Context, b backend.Batch) error {
 	return errLaterView
 }
 
-// Confirm makes a commit that adds nothing: all that was read of the storage before survives a failover when it
-// returns. A call that found its work done makes one before it says so.
+// Confirm makes a commit that adds nothing: when it returns, everything that was read before survives a failover. A
+// call that finds its work already done calls it before it reports success.
 func Confirm(ctx context.Context, b backend.Backend) error {
 	_, err := b.Fence(ctx, "", "", backend.NewToken(), backend.NewToken())
 	return err
 }
 
-// CauseOf returns why a commit failed, without the claim that its outcome is unknown.
+// CauseOf returns the cause of a failed commit without the unknown-outcome error around it.
 func CauseOf(failure error) error {
 	var unknown *backend.UnknownError
 	if errors.As(failure, &unknown) {

@@ -1,4 +1,4 @@
-// Package write is the one way in which records get into a session's log.
+// Package write adds records to sessions' logs. There is no other way to add one.
 //
 // # From a call to the bytes
 //
@@ -16,40 +16,40 @@
 //
 // # Two ways of waiting
 //
-// Writers of one session must be judged one after the other, each on the view that the one before leaves. The session's
-// queue does that: the caller that gets the session's lock drafts the plans of all that wait, and they share one batch. So
-// 256 writers of one session make a few batches in place of 256 that depend on each other. Writers of different sessions
-// are judged in parallel, and meet only at the storage, whose commit costs two syncs or a round trip however much it holds:
-// there a backend groups the batches of all sessions. Neither replaces the other: without the session's queue each append
-// to one session waits for a commit of its own; without the backend's, each session does.
+// Writers of one session must be judged one after the other, each on the view that the writer before leaves. The
+// session's queue does that: the caller that gets the session's lock drafts all waiting plans, and they share one
+// batch. So 256 writers of one session make a few batches, not 256 that depend on each other. Writers of different
+// sessions are judged in parallel, and meet only at the storage. A commit costs two syncs or a round trip however much
+// it holds, so a backend groups the batches of all sessions. Both queues are needed. Without the session's queue, each
+// append to a session waits for a commit of its own. Without the backend's queue, each session does.
 //
 // # Locks
 //
-// A caller holds at most one session's lock (Session.Lock), and takes no other lock of the store while it waits for it. The
-// lock is held while a group is drafted and committed, while a view is read from the storage, and during an erasure's
-// commit and a deletion. Readers of a cached view take no lock. Under the lock come, for moments only and in any order,
-// those of the cache, of the snapshots that are due and of the watchers; none of these is held while another is taken, but
-// that the queue of snapshots takes the cache's. The backend's own locks are innermost.
+// A caller holds at most one session's lock (Session.Lock), and holds no other lock of the store while it waits for it.
+// The lock is held while a group is drafted and committed, while a view is read from the storage, and during an
+// erasure's commit and a deletion. Readers of a cached view take no session lock. A holder of the session's lock may
+// briefly take the locks of the cache, of the queue of snapshots and of the watchers, in any order but one at a time,
+// except that the queue of snapshots takes the cache's lock. The backend's own locks are innermost.
 //
-// What a plan needs to know of the log beyond the view, such as the records that a revert restores, is read under the
-// caller's context with no lock held; then the plan waits for its turn again.
+// A plan may need records of the log that the view lacks, such as those that a revert restores. They are read under the
+// caller's context with no lock held; then the plan waits for the lock again.
 //
 // # Publication
 //
-// A view is published after its batch is committed, and before any caller of the group returns: what was acknowledged is in
-// every later read. It never replaces a view of a later record, so a slow reader of the storage does not undo a commit. If a
-// commit fails, and the log may have its records or not, the view is dropped, and the next caller reads the storage.
+// A view is published after its batch is committed, and before any caller of the group returns, so every later read has
+// the acknowledged records. It never replaces a view of a later record, so a slow reader of the storage does not undo a
+// commit. If a commit fails with an unknown outcome, the view is dropped, and the next caller reads the storage.
 //
 // # Crashes and unknown outcomes
 //
-// A batch is one commit of the backend: after a crash the log has all of its records or none, with their ids, shared values
-// and counts. If we crash before the commit, nothing is there; if we crash behind it, before the callers return, the
-// records are there and a caller that repeats its call, with the ids that it gave, is told so by Match.
+// A batch is one commit of the backend: after a crash the log has all of its records or none, with their ids, shared
+// values and counts. If we crash before the commit, nothing was written. If we crash after it, before the callers
+// return, the records are in the log; a caller that repeats its call with the same ids learns that from Match.
 //
-// A commit that fails may have taken place, or may still. outcome.go finds out: a fence first lets no late commit take
-// place, then the log says what is there. Only if the storage cannot be asked does the caller get [backend.ErrUnknown]. A
-// server that takes over may lose what a read has shown, but not what was acknowledged after it: a call that finds its work
-// done already, and so commits nothing, makes a fence, which is a commit, before it returns.
+// A commit that fails may have taken place, or may yet. outcome.go finds out: a fence first rules out a late commit,
+// then the log shows whether the records are there. The caller gets [backend.ErrUnknown] only if the storage cannot
+// tell. A failover may lose records that a read has shown, but no acknowledged ones. So a call that finds its work
+// already done, and commits nothing, makes a fence, which is a commit, before it returns.
 package write
 
 import (
@@ -66,14 +66,14 @@ import (
 	"github.com/patchlog-dev/patchlog/store/internal/groupcommit"
 )
 
-// State is a session's view, and what the head says of the log with it.
+// State is a session's view, with what the head says about the log.
 type State struct {
 	View   fold.View
 	Token  backend.Token
 	Chain  backend.Chain
 	Counts Counts
 
-	// Invocations are the last ones of which the index of ids is known to have the first event.
+	// Invocations are the most recent invocations known to be in the index of ids.
 	Invocations []string
 }
 
@@ -82,9 +82,10 @@ func (s State) sameLog(other State) bool {
 	return s.Token == other.Token && s.View.Creation() == other.View.Creation()
 }
 
-// Log is the session as it is read.
+// Log reads a session and holds its view.
 type Log interface {
-	// State returns the view in memory, which may be out of date, or else reads it. The caller holds the session's lock.
+	// State returns the view in memory, which may be out of date, or else reads it. The caller holds the session's
+	// lock.
 	State(ctx context.Context) (State, error)
 
 	// Newest returns a state as of a moment after the call began. locked says that the caller holds the session's lock.
@@ -100,21 +101,21 @@ type Log interface {
 	// Wake wakes the watchers of the session.
 	Wake()
 
-	// Named gives an error of the backend, or of a plan, the store's name and the session's.
+	// Named adds the names of the store and the session to an error of the backend or of a plan.
 	Named(error) error
 }
 
-// Config is what all sessions of a store have in common.
+// Config is what all sessions of a store share.
 type Config struct {
 	Backend        backend.Backend
-	Remote         bool // a commit may take long: a caller whose context ends does not wait for it
+	Remote         bool // a commit may take long, so a caller whose context ends does not wait for it
 	MaxRecordBytes int
 	NewID          func() string
 	Now            func() time.Time
 	Logger         *slog.Logger
 }
 
-// Complete gives records what they lack: ids and times.
+// Complete sets the missing ids and times of records.
 func (c *Config) Complete(records []patch.Record) []patch.Record {
 	if len(records) == 0 {
 		return nil
@@ -160,32 +161,32 @@ func (s *Session) Lock(ctx context.Context) error {
 // Unlock releases it.
 func (s *Session) Unlock() { <-s.lock }
 
-// Plan is what a call wants to be logged.
+// Plan says what a call wants to log.
 type Plan interface {
 	// Offered returns the records that the caller gave, which may be in the log already.
 	Offered() []patch.Record
 
-	// Draft adds records to a draft, or refuses, by what the draft's view says. If the error is a
-	// *[fold.MissingRecordsError], the plan is drafted anew with these records. Draft may be called any number of times,
-	// and must neither wait nor read: other writers of the session wait.
+	// Draft adds records to a draft, or returns an error, depending on the draft's view. If the error is a
+	// *[fold.MissingRecordsError], the plan is drafted again with these records. Draft may be called any number of
+	// times, and must neither wait nor read, because other writers of the session wait for it.
 	Draft(d *Draft) error
 }
 
-// Commit logs what a plan wants. creation is that which the session must have, or "".
+// Commit logs what a plan wants. The session must have this creation id, unless it is "".
 func (s *Session) Commit(ctx context.Context, creation string, p Plan) (fold.Committed, error) {
-	// Completed once: if the outcome is left unknown, the caller must know the records.
+	// Completed once: if the outcome stays unknown, the caller must know the ids.
 	r := &request{ctx: ctx, creation: creation, plan: p, completed: s.Complete(p.Offered())}
 	for {
 		completed := r.completed
 		switch err := s.queue.Do(ctx, s.lock, r, fitting, func(group []*request) { s.lead(ctx, group) }); {
-		case errors.Is(err, groupcommit.ErrBegun): // the request is its leader's now
+		case errors.Is(err, groupcommit.ErrBegun): // the leader still uses the request
 			return fold.Committed{Records: completed}, s.Named(&backend.UnknownError{Cause: ctx.Err()})
 		case err != nil:
 			return fold.Committed{}, err
 		}
 		again, err := s.supply(r, r.err)
 		if again == nil {
-			// Work on a group has a context of its own, which may have ended since this one has.
+			// The group's work has its own context, which may have ended because this caller's did.
 			if own := ctx.Err(); own != nil && errors.Is(err, context.Canceled) && !errors.Is(err, own) {
 				err = fmt.Errorf("%w: %w", own, err)
 			}
@@ -203,7 +204,7 @@ func (s *Session) Preview(ctx context.Context, creation string, p Plan) (fold.Co
 		if err != nil {
 			return fold.Committed{}, err
 		}
-		base.Counts = Counts{} // of a receipt that is open it knows nothing
+		base.Counts = Counts{} // a preview does not know of open receipts
 		s.draftGroup(ctx, base, []*request{r}, true)
 		if err = r.err; r.draft != nil {
 			err = r.refusal
@@ -226,7 +227,7 @@ func (s *Session) supply(r *request, err error) (again *request, _ error) {
 		return nil, err
 	}
 	again = &request{ctx: r.ctx, creation: r.creation, plan: r.plan, completed: r.completed, suppliedOf: r.triedOn.Creation()}
-	// A plan has its own records at hand. What one of its records needs does not name what another one was given.
+	// A plan supplies its own records. Records supplied before are kept: the error names only what one record needs.
 	logged := slices.DeleteFunc(slices.Clone(need.Seqs), func(seq uint64) bool { return seq > r.triedOn.Seq() })
 	if r.suppliedOf == again.suppliedOf {
 		for _, given := range r.supplied {
@@ -238,12 +239,12 @@ func (s *Session) supply(r *request, err error) (again *request, _ error) {
 		}
 	}
 	again.supplied, err = s.Records(r.ctx, again.suppliedOf, logged)
-	if err != nil && !errors.Is(err, ErrOtherLog) { // which the next try sees
+	if err != nil && !errors.Is(err, ErrOtherLog) { // the next try will find that too
 		return nil, err
 	}
 	return again, nil
 }
 
-// ErrOtherLog: the log is not the one that was read before. Another server has taken over that
-// has lost records, the session was created again, or records were erased.
+// ErrOtherLog: the log is not the one that was read before. Another server, which lacks records, has taken over, the
+// session was created again, or records were erased.
 var ErrOtherLog = errors.New("the log is not the one that was read before")
