@@ -21,12 +21,13 @@ type CompactOptions struct {
 	Focus string
 }
 
-// Compact compacts a session now, if a trigger fires, pass by pass until none does, and returns what was written; the
-// session then shows it. It does not back off after failures. Its error is a *[compaction.SummarizerError], one that
-// matches [compaction.ErrVetoed], or the store's; what earlier passes have written is returned with it. It returns nothing
-// and no error if there is nothing to do, if a summarizer declines, if an invocation of the session runs in another process,
-// or if the session is being compacted already. The message of an invocation that runs in this process stays. The error
-// matches [ErrCompactionOff] if compaction is off.
+// Compact compacts a session now, if a trigger fires, pass by pass until none does, and returns the passes that it
+// wrote; the session then shows the new view. Unlike automatic compaction, it does not back off after failures. Its
+// error is a *[compaction.SummarizerError], an error that matches [compaction.ErrVetoed], or the store's error; the
+// passes written before the error are returned with it. It returns no passes and no error if there is nothing to do, if
+// a summarizer declines, if an invocation of the session runs in another process, or if the session is being compacted
+// already. The user's message of an invocation that runs in this process stays visible. The error matches
+// [ErrCompactionOff] if compaction is off.
 func (s *Service) Compact(ctx context.Context, sess session.Session, opts CompactOptions) ([]compaction.Written, error) {
 	if s.compacting == nil {
 		return nil, fmt.Errorf("compact: %w", ErrCompactionOff)
@@ -45,8 +46,8 @@ func (s *Service) Compact(ctx context.Context, sess session.Session, opts Compac
 	return written, nil
 }
 
-// LastCompaction returns this service's last attempt to compact a session, by request or automatic. ok is false if there
-// was none, or if it was evicted: the service remembers some thousands of sessions.
+// LastCompaction returns this service's last attempt to compact a session, automatic or by [Service.Compact]. ok is
+// false if there was no attempt, or if the service no longer remembers it: it remembers some thousands of sessions.
 func (s *Service) LastCompaction(sess session.Session) (a compaction.Attempt[store.Key], ok bool) {
 	handle, err := handleOf(sess)
 	if err != nil || s.compacting == nil {

@@ -7,27 +7,23 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// NewEvent makes an event of the log from one of ADK. It copies: changing e afterwards
-// changes nothing in the event. Every field comes back equal from [SessionEvent]; times
-// come back in UTC, and a zero timestamp stays zero. A missing id is given when the event
-// is logged.
+// NewEvent converts an ADK event to an event of the log. The result is a copy: later changes of e do not affect it.
+// [SessionEvent] returns every field equal, except for the values named below; times become UTC, and a zero timestamp
+// stays zero. A missing id is set when the event is logged.
 //
-// Inside an `any` (state, arguments, responses, metadata, output) booleans, numbers,
-// strings, []byte, times, json.Number, slices, and maps with string keys come back with their Go
-// types. A value of another type comes back as what its JSON says, an integer as an int64;
-// an error comes back as its text. So it is with a RequestedInput's schema: what JSON does
-// not say of it, such as PropertyOrder, is lost. U+FFFD takes the place of each byte of a text that
-// is not UTF-8. What JSON cannot carry is refused: the error matches [patch.ErrInvalid] and names the
-// field.
+// Inside an `any` (state, arguments, responses, metadata, output) booleans, numbers, strings, []byte, times,
+// json.Number, slices, and maps with string keys keep their Go types. A value of another type becomes what its JSON
+// decodes to, with integers as int64; an error becomes its text. A RequestedInput's schema loses what its JSON lacks,
+// such as PropertyOrder. In strings, U+FFFD replaces each byte that is not UTF-8. If JSON cannot encode a value, the
+// error matches [patch.ErrInvalid] and names the field.
 func NewEvent(e *session.Event) (*patch.Event, error) {
 	p, _, err := convert.Event(e)
 	return p, err
 }
 
-// SessionEvent gives an event of the log as ADK knows it. It is the caller's own. Fields
-// that ADK does not know stay in the log.
+// SessionEvent converts an event of the log to an ADK event, a copy that the caller may change. Fields that ADK does
+// not have are left out.
 //
-// Of an event that was imported as JSON, a field may have a shape that ADK does not know.
-// Then the error matches [patch.ErrInvalid] and names the fields, and the event that is
-// returned has the others.
+// In an event that was imported as JSON, a field may have a value that ADK's type cannot hold. Then the error matches
+// [patch.ErrInvalid] and names these fields, and the returned event has the other fields.
 func SessionEvent(p *patch.Event) (*session.Event, error) { return convert.SessionEvent(p) }

@@ -19,22 +19,21 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// WithHistory returns a context with which [Service.Get] gives a session whose Events are
-// its history, for people to read: the visible log with what each summary stands for in its
-// place, as [store.Store.History] has it. A summary that stands for nothing in this log, as
-// one of another program, has the author "summary" and the role of a model. What cuts, splices
-// and rewinds took out is not there. The state is the same with and without the mark, and the
-// request's filters hold for the history.
+// WithHistory returns a context with which [Service.Get] returns a session whose Events are its history, for people to
+// read: the visible log with each summary replaced by the events that it covers, as in [store.Store.History]. A summary
+// that covers no event of this log, such as a summary by another program, stays, with the author "summary" and the role
+// of a model. Events that cuts, splices and rewinds hid are not in the history. The state is that of an ordinary Get,
+// and the request's filters apply to the history.
 //
-// From the first append through the session on, and after a patch through it too, Events is the
-// visible log: a model should see that. Indices into a history are not those of the view, so
-// [Service.ApplyPatch] and [Service.Preview] refuse a session that shows one.
+// After the first append or patch through the session, Events is the visible log, since a model should see that log.
+// Indices into a history are not indices into the view, so [Service.ApplyPatch] and [Service.Preview] refuse a session
+// that shows its history.
 func WithHistory(ctx context.Context) context.Context { return WithHistoryPage(ctx, "", 0) }
 
-// WithHistoryPage is [WithHistory] for a page of the history: the last events before the one with the
-// id before, or if that is "", the last of all; limit is how many, 0 means any number. The page before
-// this one is before its first event. If the history does not have the event, such as after a rewind, [Service.Get] fails
-// with [fold.ErrEventNotFound].
+// WithHistoryPage is [WithHistory] for a page of the history: at most limit events, the last before the event with the
+// id before. If before is "", the page ends with the last event; limit 0 means no limit. To get the preceding page,
+// pass the id of this page's first event. If the history does not have the event, such as after a rewind, [Service.Get]
+// fails with [fold.ErrEventNotFound].
 func WithHistoryPage(ctx context.Context, before string, limit int) context.Context {
 	return context.WithValue(ctx, historyKey{}, historyMark{before, limit})
 }
@@ -47,12 +46,10 @@ type historyMark struct {
 	limit  int
 }
 
-// HistoryHandler returns a handler that serves GET requests with a context of [WithHistory],
-// so that ADK's REST API and developer UI show people the history of a session while its runs
-// go on with the visible log. Requests for /run_live, which are runs, and those of other
-// methods it hands on as they are. The parameters before and limit of a request are those of
-// [WithHistoryPage]. It goes around a server, or into the router that a
-// launcher hands out:
+// HistoryHandler returns a handler that serves GET requests with a context of [WithHistory]. So ADK's REST API and
+// developer UI show people the history of a session, while runs use the visible log. Requests for /run_live, which are
+// runs, and requests with other methods go to next unchanged. The query parameters before and limit are those of
+// [WithHistoryPage]. Put the handler around a server, or into a launcher's router:
 //
 //	router.Use(adk.HistoryHandler)
 func HistoryHandler(next http.Handler) http.Handler {
@@ -70,11 +67,9 @@ func HistoryHandler(next http.Handler) http.Handler {
 	})
 }
 
-// HistoryMemory returns a memory service that hands base the history of a session of this service,
-// got anew, in place of the session that it is given: what a run holds shows summaries.
-// AddSessionToMemory fails, and adds nothing, if the history cannot be read, and with
-// [store.ErrNotFound] if the service has no such session. SearchMemory is base's. base must
-// not be nil.
+// HistoryMemory returns a memory service whose AddSessionToMemory passes the session's newest history to base in place
+// of the given session, which shows summaries. AddSessionToMemory adds nothing and fails if the history cannot be read,
+// with [store.ErrNotFound] if the service has no such session. SearchMemory is base's. base must not be nil.
 func (s *Service) HistoryMemory(base memory.Service) memory.Service { return historyMemory{base, s} }
 
 type historyMemory struct {

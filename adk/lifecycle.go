@@ -16,31 +16,27 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// Revert takes back a patch, also a summary that compaction wrote, and all patches of its
-// group, as [store.Store.Revert] does: what it hid shows again, and what it set
-// holds again. The session stands at the view that this gives. The patch is
-// named by its id, which is in [store.Committed] and in [Service.RawEvents]. A revert is a
-// patch with an id of its own and can be reverted. After a refusal nothing was written;
-// errors are as for [store.Store.Revert].
+// Revert undoes a patch and all patches of its group, as [store.Store.Revert] does; a summary by compaction is such a
+// patch. The events that it hid are visible again, and their state changes apply again. Afterwards sess shows the new
+// view. The patch's id is in [store.Committed] and in [Service.RawEvents]. A revert is a patch with its own id and can
+// be reverted. After a refusal nothing was written; errors are as for [store.Store.Revert].
 func (s *Service) Revert(ctx context.Context, sess session.Session, patchID string) (store.Committed, error) {
 	return s.patching(ctx, sess, "revert", func(ctx context.Context, key store.Key, on fold.View) (store.Committed, error) {
 		return s.store.Revert(ctx, key, patchID, on, strings.HasPrefix(patchID, compaction.InterruptedPrefix))
 	})
 }
 
-// Rewind takes the session back to where it was before an invocation: its events and all
-// that came since are hidden, with the state that they set; the audit log keeps them. All
-// of it is one durable commit or none, and can be taken back in turn, patch by patch. The
-// scopes that sessions share stay as they are. The session stands at the view that this
-// gives. Errors are as for [store.Store.Rewind]; one matches [store.ErrConflict] if a
-// patch was logged since the session looked.
+// Rewind restores the session as it was before an invocation: it hides the events from the invocation's first event on,
+// and their state changes; the audit log keeps them. A rewind is one durable commit or none, and [Service.Revert]
+// undoes all of it. Shared scopes stay as they are. Afterwards sess shows the new view. Errors are as for
+// [store.Store.Rewind]. The error matches [store.ErrConflict] if a patch was logged after the session's view.
 func (s *Service) Rewind(ctx context.Context, sess session.Session, invocationID string) (store.Committed, error) {
 	return s.patching(ctx, sess, "rewind", func(ctx context.Context, key store.Key, on fold.View) (store.Committed, error) {
 		return s.store.Rewind(ctx, key, invocationID, on)
 	})
 }
 
-// ForkOptions say what to fork. The zero value means the whole log, and a new id.
+// ForkOptions are options of [Service.Fork]. The zero value copies the whole log, under a new id.
 type ForkOptions struct {
 	// SessionID is the new session's id; "" means a new one.
 	SessionID string
@@ -52,10 +48,10 @@ type ForkOptions struct {
 	BeforeInvocation string
 }
 
-// Fork creates a session of the same user with the initial state and the log of another one,
-// which then goes its own way, as [store.Store.Fork] does. Over a wrapped service it copies the
-// events one by one, without their app: and user: keys, and an At within the patches of one call
-// leaves that call out. It fails with [store.ErrExists] if the new session is there.
+// Fork creates a session of the same user with the initial state and the log of sess, as [store.Store.Fork] does. After
+// that the two are independent. Over a wrapped service it copies the events one by one, without their app: and user:
+// keys; if At is within the patches of one call, none of these is copied. It fails with [store.ErrExists] if the new
+// session exists.
 func (s *Service) Fork(ctx context.Context, sess session.Session, opts ForkOptions) (*Session, error) {
 	handle, err := s.current(ctx, sess)
 	if err != nil {
@@ -92,9 +88,9 @@ func (s *Service) seqBefore(ctx context.Context, handle *Session, invocation str
 	return nil, fmt.Errorf("session %s: %w: no event belongs to invocation %q", handle.key, fold.ErrEventNotFound, invocation)
 }
 
-// Erase erases events and what stands for them, as [store.Store.Erase] does. It cannot be taken back.
-// The session stands at the view that this gives; other sessions of it must be got again. Over a
-// wrapped service the error matches [errors.ErrUnsupported]: it cannot change its events.
+// Erase erases events and what was made from them, as [store.Store.Erase] does. It cannot be undone. Afterwards sess
+// shows the new view; get other Session values of the same session again. Over a wrapped service, which cannot change
+// its events, the error matches [errors.ErrUnsupported].
 func (s *Service) Erase(ctx context.Context, sess session.Session, selection store.EraseSelection, opts store.EraseOptions) (store.Erasure, error) {
 	handle, err := s.current(ctx, sess)
 	if err != nil {
@@ -116,7 +112,7 @@ type ListPageRequest struct {
 	AppName   string
 	UserID    string // "" means all users
 	PageSize  int    // 0 means 100
-	PageToken string // of the page before; "" is the first page
+	PageToken string // the previous response's NextPageToken; "" means the first page
 }
 
 // ListPageResponse is a page of a listing.
@@ -125,9 +121,8 @@ type ListPageResponse struct {
 	NextPageToken string // "" if this is the last page
 }
 
-// ListPage lists sessions page by page, in the order of user and session ids, by what a listing knows
-// of them: it reads no events, which [Service.List] does to have the state of each. Sessions that
-// cannot be read are left out, with a warning to the logger.
+// ListPage lists sessions page by page, in the order of user and session ids. Unlike [Service.List] it returns no state
+// and reads no events. Sessions that cannot be read are left out, with a warning to the logger.
 func (s *Service) ListPage(ctx context.Context, req *ListPageRequest) (*ListPageResponse, error) {
 	switch {
 	case req == nil:

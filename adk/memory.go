@@ -21,16 +21,14 @@ const (
 	memoryRunes   = 800 // of each
 )
 
-// Memory returns a memory service whose memory is the sessions' logs: it searches all sessions
-// that a user has with an app in this service, by the words of their events ([recall.Finder]).
-// So it lasts as long as they do, nothing has to be added, and what is deleted is forgotten. ADK's
-// load_memory and preload_memory work with it.
+// Memory returns a memory service that searches the logs of all sessions that a user has with an app in this service,
+// by the words of their events ([recall.Finder]). Nothing has to be added, and events of deleted sessions are no longer
+// found. ADK's load_memory and preload_memory work with it.
 //
-// SearchMemory returns up to ten events, the best first, each with a piece of at most 800 characters
-// of what it says, and in its CustomMetadata the session and the record. A search that an agent
-// makes leaves its own session out, which the agent has before it. What was cut by hand or rewound is
-// not found, nor what a summary says: the events are that it stands for. AddSessionToMemory adds
-// nothing; it fails with [store.ErrNotFound] if the service has no such session.
+// SearchMemory returns up to ten events, the best first. Each has a piece of at most 800 characters of the event's
+// text, and the session and record in its CustomMetadata. A search by an agent leaves out the agent's own session. It
+// does not find events that were cut by hand or rewound, nor summaries, but finds the events that a summary covers.
+// AddSessionToMemory adds nothing; it fails with [store.ErrNotFound] if the service has no such session.
 func (s *Service) Memory() memory.Service { return logMemory{s} }
 
 type logMemory struct{ sessions *Service }

@@ -9,13 +9,14 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// Plugin returns a plugin for runner.PluginConfig that tells the service when a run begins
-// and ends, in success or failure, for [Options.Runs] and compaction. Automatic compaction works without the plugin: the
-// service then takes an agent's final response for the end of a turn, and counts the newest invocation as running until
-// the next one begins. With the plugin, the invocation that has just ended can be compacted too, and failed runs are noticed.
+// Plugin returns a plugin for runner.PluginConfig that tells the service when a run begins and ends, in success or
+// failure, for [Options.Runs] and compaction. Without the plugin, automatic compaction takes an agent's final response
+// as the end of a turn, and counts the newest invocation as running until the next invocation begins. With the plugin,
+// the invocation that has just ended can be compacted too, and the service notices failed runs.
 //
-// The plugin changes no event, and does nothing if both are off. If processes share a storage, a run's end waits until the
-// storage has released its lease. Closing the plugin does not close the service.
+// The plugin changes no event. It does nothing if compaction is off and Options.Runs is [ConcurrentRuns]. If processes
+// share a storage, the end of a run waits until the run's lease is released. Closing the plugin does not close the
+// service.
 func (s *Service) Plugin() *plugin.Plugin {
 	cfg := plugin.Config{Name: "patchlog"}
 	if s.runs != nil {

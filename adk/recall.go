@@ -13,12 +13,10 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// RestoreCalls brings calls that summaries hide back into sight, if a message is about to answer
-// them ([compaction.RestoreCalls]). [Service.AppendEvent] does so by itself, but a runner looks
-// earlier for the call, to find out which agent made it and which invocation goes on. Where
-// sessions are compacted, call RestoreCalls before Run with a message that has a function's
-// response. The session stands at the view that this gives; if there is nothing to bring
-// back, nothing is written.
+// RestoreCalls makes calls that summaries hide visible again, if msg answers them ([compaction.RestoreCalls]).
+// [Service.AppendEvent] also does so, but a runner looks for the call earlier, to find the agent that made it and the
+// invocation to resume. So if sessions are compacted, call RestoreCalls before each Run whose message has a function
+// response. Afterwards sess shows the new view. If there is no call to restore, nothing is written.
 func (s *Service) RestoreCalls(ctx context.Context, sess session.Session, msg *genai.Content) error {
 	handle, err := handleOf(sess)
 	if err != nil {

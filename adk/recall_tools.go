@@ -27,13 +27,12 @@ import (
 
 // RecallOptions are options of [Service.RecallTools]. The zero value means the defaults.
 type RecallOptions struct {
-	// CallTokens is how many tokens, as estimated, a call may bring into the prompt, and
-	// TurnTokens how many all calls of one invocation may, parallel ones together. 0 means
-	// [DefaultCallTokens] and [DefaultTurnTokens]; the least of each is 200.
+	// CallTokens is how many estimated tokens one call may add to the prompt. TurnTokens is how many all calls of one
+	// invocation may add together. 0 means [DefaultCallTokens] and [DefaultTurnTokens]; the minimum of both is 200.
 	CallTokens, TurnTokens int
 
-	// Results is how many events a search returns at most, if they fit. 0 means [recall.DefaultResults], and
-	// [recall.MaxLimit] is the most.
+	// Results is the maximum number of events that a search returns; fewer may fit. 0 means [recall.DefaultResults];
+	// the upper limit is [recall.MaxLimit].
 	Results int
 }
 
@@ -61,17 +60,15 @@ func (o RecallOptions) Validate() error {
 	return nil
 }
 
-// RecallTools returns two tools, for the Tools of an agent's configuration, by which the agent
-// looks up what is not in its prompt any more: [recall.SearchTool] finds events that summaries
-// stand for, and results that were cleared or shortened, by their words; [recall.ReadTool] reads
-// one of them, or a long result by the handle that stands in its place, page by page. Both are
-// bound to the session that runs them, and see of it what the agent would be shown without
-// compaction: what its branch and isolation scope allow, and nothing that was cut by hand or
-// rewound. What they return is bounded in tokens, and marked as old data. In the prompts of an
-// agent that has them, each summary says which records it stands for.
+// RecallTools returns two tools, for the Tools of an agent's configuration, by which the agent finds content that is no
+// longer in its prompt. [recall.SearchTool] finds events that summaries cover, and results that were cleared or
+// shortened, by their words. [recall.ReadTool] reads such an event, or a long result by its handle, page by page. Both
+// tools work on the session that calls them. They show what the agent would see without compaction: events of its
+// branch and isolation scope, and nothing that was cut by hand or rewound. Their results are limited in tokens and
+// marked as old data. In the prompts of an agent that has the tools, each summary names the records that it covers.
 //
-// An agent that runs as a tool of another one has a session of its own, which the service does not
-// keep, and is told so. The error is that of [RecallOptions.Validate].
+// An agent that runs as another agent's tool has its own session, which the service does not keep; there the tools
+// return an error. The error of RecallTools is as for [RecallOptions.Validate].
 func (s *Service) RecallTools(opts RecallOptions) ([]tool.Tool, error) {
 	if err := opts.Validate(); err != nil {
 		return nil, err

@@ -21,17 +21,18 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// RESTHandler returns a handler that adds routes to ADK's REST API, next. Each answers with a session in the form of
-// ADK's own route for it, which it has next write:
+// RESTHandler returns a handler that adds routes to ADK's REST API, next. Each route responds with a session, in the
+// JSON that ADK's own session route has; next writes it:
 //
 //	POST …/apps/{app}/users/{user}/sessions/{session}/rewind   {"rewindBeforeInvocationId": "…"}
 //	POST …/apps/{app}/users/{user}/sessions/{session}/fork     {"sessionId": "…", "forkBeforeInvocationId": "…"}
 //	GET  …/apps/{app}/users/{user}/sessions/{session}/history?before={event}&limit={events}
 //
-// They are [Service.Rewind], [Service.Fork], whose fields may be left out, and [WithHistoryPage]. As with ADK's routes,
-// every client that reaches them can use them on every session, so authenticate in front of the handler. A body must be JSON in content type
-// and form, so that the page of another site cannot send one without leave. The status of a refusal is 400, 404, 409, 413 or
-// 415. All other requests are next's. The handler goes around a server, or into the router that a launcher hands out:
+// The routes call [Service.Rewind], [Service.Fork] (both fields of its body are optional) and [WithHistoryPage]. As with
+// ADK's routes, any client that reaches them can use them on every session, so authenticate in front of the handler. A
+// body must be JSON, with the content type of JSON, so that a page of another site cannot send it without permission. The
+// status of a refusal is 400, 404, 409, 413 or 415. All other requests go to next. Put the handler around a server, or
+// into a launcher's router:
 //
 //	router.Use(sessions.RESTHandler)
 func (s *Service) RESTHandler(next http.Handler) http.Handler {

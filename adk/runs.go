@@ -21,22 +21,22 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// RunPolicy says what happens if a run of a session begins while another one is under way.
+// RunPolicy says what happens if a run of a session begins while another run is in progress.
 type RunPolicy int
 
 const (
-	// ConcurrentRuns append to one log, in the order of arrival, as with ADK's services.
+	// ConcurrentRuns lets both runs append to the log, in the order of arrival, as ADK's services do.
 	ConcurrentRuns RunPolicy = iota
 
 	// RefuseSecondRun fails the first append of a second run with a *[RunningError].
 	RefuseSecondRun
 
-	// WaitForRun has the first append of a second run wait until the first has ended, or until
-	// its context ends. The event then gets the time at which it is appended.
+	// WaitForRun makes the first append of a second run wait until the first run has ended, or the append's context
+	// ends. The waiting event gets the time at which it is appended.
 	WaitForRun
 )
 
-// RunningError says which run of a session is under way. It matches [store.ErrConflict].
+// RunningError says which run of a session is in progress. It matches [store.ErrConflict].
 type RunningError struct {
 	Key        store.Key
 	Invocation string // "" if it is not known

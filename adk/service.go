@@ -28,54 +28,56 @@ import (
 
 // Options of a service. The zero value means the defaults.
 type Options struct {
-	// Compaction says when sessions are compacted, and how; docs/ADK.md explains it. In the zero value,
-	// compaction is off. Apps with configurations of their own have services of their own, over one store.
+	// Compaction says when and how sessions are compacted; see docs/ADK.md. In its zero value compaction is off. Apps
+	// with different configurations need different services, which may share one store.
 	Compaction compaction.Config
 
-	// Model makes the summaries if Compaction names no Summarizer: give it the model of the root agent,
-	// which ADK does not expose. nil means [compaction.Extractive]. A Model without compaction is an error.
+	// Model writes the summaries if Compaction.Summarizer is nil. Set it to the root agent's model, for example, which
+	// ADK does not expose. nil means [compaction.Extractive]. [Options.Validate] refuses a Model if compaction is off.
 	Model model.LLM
 
-	// Prepare, Approve and Observe are those of [compaction.Options]. They may be called from several goroutines
-	// at once, while a run waits, and should return soon after ctx is done: after five minutes, or when nine tenths of
-	// CompactionTimeout are over. No veto and no failure reaches a run. They get the log's events, which do not change;
-	// [SessionEvent] converts one to ADK's form.
+	// Prepare, Approve and Observe are those of [compaction.Options]. They may be called from several goroutines at
+	// once, while a run waits, and should return soon after ctx is done: after five minutes, or when nine tenths of
+	// CompactionTimeout are over. A veto or failure does not fail a run. The functions get events of the log, which are
+	// immutable; [SessionEvent] converts them to ADK's type.
 	Prepare func(ctx context.Context, p compaction.PrepareRequest[store.Key]) (keep string, err error)
 	Approve func(ctx context.Context, d compaction.ApproveRequest[store.Key]) error
 	Observe func(context.Context, compaction.Attempt[store.Key])
 
-	// CompactionTimeout is how long an invocation may wait in all for compactions of its session that write nothing;
-	// 0 means [DefaultCompactionTimeout]. Below 0, sessions are compacted only in the background.
+	// CompactionTimeout is how long an invocation may wait, in total, for compactions of its session that write
+	// nothing; 0 means [DefaultCompactionTimeout]. With a negative value, sessions are compacted only in the
+	// background.
 	CompactionTimeout time.Duration
 
-	// MaxResultTokens is how many tokens, as estimated, the result of a tool may take in a
-	// prompt. Of a longer one the session shows the beginning and the end, and a handle by which
-	// [Service.RecallTools] read the whole; the log has it as it was ([recall.Shorten]). 0 means
-	// [DefaultMaxResultTokens] where sessions are compacted, and else no limit; below 0 there is
-	// none. The least is [recall.MinResultTokens].
+	// MaxResultTokens is how many estimated tokens a tool's result may take in a prompt. The session shows a longer
+	// result shortened ([recall.Shorten]): its beginning, its end, and a handle with which [Service.RecallTools] read
+	// all of it. The log keeps the whole result. 0 means [DefaultMaxResultTokens] if compaction is on, and no limit
+	// otherwise; a negative value means no limit. The minimum is [recall.MinResultTokens].
 	MaxResultTokens int
 
-	// Redact, if not nil, replaces secrets by placeholders in what summarizers are given, unless their
-	// configuration has a redactor of its own, and in what [Service.RecallTools] and
-	// [Service.Memory] return. Sessions, their state and events are as they were logged.
+	// Redact, if not nil, replaces secrets by placeholders in the results of [Service.RecallTools] and
+	// [Service.Memory]. It also does so in requests to summarizers, unless Compaction.Redact is set. Sessions, their
+	// state and their events keep the secrets.
 	Redact *redact.Redactor
 
-	// Runs says what happens if a run of a session begins while another one is under way. Between processes, leases
-	// decide, and the log refuses an append after another run's events. [Service.Plugin] reports the end of a run. Without
-	// it, a run ends with its agent's final response, with the runner's context, or ten minutes after its last event.
+	// Runs says what happens if a run of a session begins while another run is in progress. Processes that share a
+	// storage coordinate by leases, and the log refuses an append after another run's events. [Service.Plugin] reports
+	// the end of a run. Without the plugin, a run counts as ended after its agent's final response, at the end of the
+	// runner's context, or ten minutes after its last event.
 	Runs RunPolicy
 
-	// KeepInterruptedCalls leaves calls of interrupted runs without an answer. By default, when the user's message begins
-	// an invocation, the calls of earlier ones that have no response get one beside them that says so, by a logged
-	// splice: models refuse prompts with calls that nothing answers. It has [compaction.InterruptedKey] in its custom metadata, can
-	// be taken back by [Service.Revert], and gives place to a late answer. Calls that are long-running, that ask the
-	// user or that the user is asked about, open tasks, and runs that are known to go on are left as they are.
+	// KeepInterruptedCalls leaves calls of interrupted runs without a response. By default, when the user's message
+	// begins an invocation, the service answers the open calls of earlier invocations with "interrupted: no result was
+	// recorded", since models refuse prompts with unanswered calls. Each answer is a logged splice with
+	// [compaction.InterruptedKey] in its custom metadata. [Service.Revert] undoes it, and a late response replaces it.
+	// Some calls stay open in any case: long-running calls, requests to the user, calls that a request to the user is
+	// about, open tasks, and calls of runs that are known to go on.
 	KeepInterruptedCalls bool
 
 	// Logger gets warnings for operators. nil means [slog.Default].
 	Logger *slog.Logger
 
-	// Telemetry gets the spans and metrics of docs/ADK.md.
+	// Telemetry gets the spans and metrics that docs/ADK.md lists.
 	Telemetry Telemetry
 
 	cacheBytes int // below 0, Wrap caches no log
@@ -102,10 +104,9 @@ func (o Options) Validate() error {
 	return nil
 }
 
-// Service is a session.Service over a store, or over another one (see [Wrap]). It is safe
-// for use by any number of goroutines. Its errors wrap the store's, or the other service's,
-// and say which session they are about; where ADK's service in memory has words for one,
-// they have these.
+// Service is a [session.Service] over a store, or over another session.Service (see [Wrap]). It is safe for use by any
+// number of goroutines. Its errors wrap the errors of the store or of the other service, and name the session. Errors
+// that ADK's in-memory service also has use its wording.
 type Service struct {
 	store      storage.Storage
 	logger     *slog.Logger
@@ -123,10 +124,9 @@ type Service struct {
 	keepInterrupted bool
 }
 
-// NewService returns a service over a store, which the caller closes after the service's
-// last use and, where compaction is on, after [Service.Close]. The error matches
-// [patch.ErrInvalid] if there is no store, or is that of [Options.Validate] or of a
-// provider that cannot make an instrument.
+// NewService returns a service over a store, which the caller closes after the service's last use and, where compaction
+// is on, after [Service.Close]. The error matches [patch.ErrInvalid] if s is nil or the options are invalid; or it is
+// the error of a telemetry provider that cannot create an instrument.
 func NewService(s *store.Store, opts Options) (*Service, error) {
 	if s == nil {
 		return nil, fmt.Errorf("%w: the store is nil", patch.ErrInvalid)
@@ -134,17 +134,16 @@ func NewService(s *store.Store, opts Options) (*Service, error) {
 	return newService(storage.InStore{Store: s}, opts)
 }
 
-// Wrap returns a service over another session service, the base, such as ADK's in memory,
-// on SQL or on Vertex AI. The base is the audit log: sessions stay where they are, and the
-// patches of a call are one more event, without content, which ADK ignores. docs/ADK.md says
-// what that promises.
+// Wrap returns a service over another session service, the base, such as ADK's in memory, on SQL or on Vertex AI. The
+// base keeps the sessions and is the audit log. The patches of a call are stored as one event without content, which
+// ADK ignores. docs/ADK.md lists the guarantees.
 //
-// A custom base may ignore the filters of Get, and its List may return names alone: the service applies the filters,
-// and reads the listed sessions. The base gets neither temp: keys nor partial events. examples/keyvalue is an example.
+// A custom base may ignore the filters of Get, and its List may return only names: the service applies the filters, and
+// reads the listed sessions. The service passes neither temp: keys nor partial events to the base. examples/keyvalue
+// has a custom base.
 //
-// The caller closes the base, after the service's last use and, where compaction is on, after
-// [Service.Close]. The error matches [patch.ErrInvalid] if there is no base, or if it is a
-// [Service], or is that of [NewService].
+// The caller closes the base, after the service's last use and, where compaction is on, after [Service.Close]. The
+// error matches [patch.ErrInvalid] if base is nil or itself a *Service; other errors are as for [NewService].
 func Wrap(base session.Service, opts Options) (*Service, error) {
 	switch v := reflect.ValueOf(base); {
 	case !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil():
@@ -205,11 +204,9 @@ func (s *Service) shortenAbove(maxTokens int) {
 	}
 }
 
-// Close ends automatic compaction: it takes no more sessions, and waits until those that
-// wait or are being compacted are done. When ctx ends first, they are left as they are,
-// and the error is ctx's. The service can be used afterwards; only the background is
-// quiet. It does nothing where compaction is off. The store is the caller's to close,
-// afterwards.
+// Close ends background compaction: it accepts no more sessions, and waits until all queued and running compactions are
+// done. If ctx ends first, Close cancels them and returns ctx's error. The service can be used after Close, without
+// background compaction. Close does nothing if compaction is off. The caller closes the store after Close.
 func (s *Service) Close(ctx context.Context) error {
 	if s.compacting == nil {
 		return nil
@@ -217,12 +214,11 @@ func (s *Service) Close(ctx context.Context) error {
 	return s.compacting.worker.Close(ctx)
 }
 
-// Create creates a session. Without an id it gets one. Keys of the initial state with
-// prefix app: or user: go to the shared scopes, those with prefix temp: are dropped;
-// values and texts are as for [NewEvent]. It is created at the time of ADK's platform clock. It fails
-// with [store.ErrExists] if the session is there. Where [Options.Runs] lets one run append at a time, a
-// Create without a state after a Get that found nothing returns the session that another call has
-// created meanwhile: ADK's runner gets a session, then creates it.
+// Create creates a session. A request without an id gets a new id. Keys of the initial state with prefix app: or user:
+// go to the shared scopes; keys with prefix temp: are dropped. Values are converted as by [NewEvent]. The time of
+// creation is that of ADK's platform clock. Create fails with [store.ErrExists] if the session exists, with one
+// exception. ADK's runner calls Get and, if there is no session, Create. If [Options.Runs] lets only one run append at
+// a time, such a Create without a state returns the session that another call created between the two.
 func (s *Service) Create(ctx context.Context, req *session.CreateRequest) (*session.CreateResponse, error) {
 	if req == nil {
 		return nil, errNoRequest
@@ -246,9 +242,8 @@ func (s *Service) Create(ctx context.Context, req *session.CreateRequest) (*sess
 	return &session.CreateResponse{Session: s.open(stored)}, nil
 }
 
-// Get returns a session with its newest view. A filter in the request (the last events,
-// events not before a time) selects events and leaves the state as it is. With a context of
-// [WithHistory] the session shows its history. It fails with
+// Get returns a session with its newest view. A filter in the request (NumRecentEvents, After) selects events and does
+// not change the state. With a context of [WithHistory] the session shows its history. It fails with
 // [store.ErrNotFound] if there is no such session.
 func (s *Service) Get(ctx context.Context, req *session.GetRequest) (*session.GetResponse, error) {
 	if req == nil {
@@ -280,10 +275,9 @@ func (s *Service) Get(ctx context.Context, req *session.GetRequest) (*session.Ge
 	return &session.GetResponse{Session: handle}, nil
 }
 
-// List returns the sessions of an app, of one user or, without one, of all. They have
-// their state and, as with ADK's own services, no events. It folds each of them. One that
-// is damaged is left out, with a warning to the logger: the others are still to be had. If
-// there are no others, its error is returned.
+// List returns the sessions of an app, of one user or, without a user id, of all users. They have their state and, as
+// with ADK's own services, no events. List makes the newest view of each session. A damaged session is left out, with a
+// warning to the logger. If only damaged sessions were found, List returns an error.
 func (s *Service) List(ctx context.Context, req *session.ListRequest) (*session.ListResponse, error) {
 	if req == nil {
 		return nil, errNoRequest
@@ -317,8 +311,8 @@ func (s *Service) List(ctx context.Context, req *session.ListRequest) (*session.
 	return out, nil
 }
 
-// Delete removes a session with its whole log. The shared scopes stay as they are. That
-// there is no such session is an error if it is one for ADK's service in memory.
+// Delete removes a session with its whole log. The shared scopes stay as they are. A missing session is an error only
+// if it is an error for ADK's in-memory service.
 func (s *Service) Delete(ctx context.Context, req *session.DeleteRequest) error {
 	if req == nil {
 		return errNoRequest

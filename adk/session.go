@@ -14,9 +14,8 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// Session is a session as a [Service] gives it: a view of its log that moves on when
-// something is appended or patched through it, and an overlay of state that is never
-// stored. It is safe for use by any number of goroutines.
+// Session is a session that a [Service] returned: a view of its log, and an overlay of state that is never stored. An
+// append or a patch through the Session updates its view. It is safe for use by any number of goroutines.
 type Session struct {
 	key   store.Key
 	given ownEvents
@@ -55,11 +54,10 @@ func (s *Session) AppName() string { return s.key.App }
 // UserID returns the id of the user.
 func (s *Session) UserID() string { return s.key.User }
 
-// Events returns the visible log as it stands: what the model should see. A session that
-// was got with a filter shows what that chose and what was logged since; one from a list
-// only the latter; one that was got with [WithHistory] shows its history at first. The list
-// never changes, and At gives nil for an index out of range. The session gives the same event each time, which
-// no other session has: what a caller does to it, only the callers of this session see.
+// Events returns the visible log of the session's view: what the model should see. A session from a Get with a filter
+// shows the selected events and those logged since. A session from List shows only events logged since. A session from
+// a Get with [WithHistory] first shows its history. The returned list never changes, and At returns nil for an index
+// out of range. Each Session has its own copies of the events, so only its callers see a change of them.
 func (s *Session) Events() session.Events {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -80,23 +78,21 @@ func (s *Session) events() session.Events {
 	return eventList{v.Len(), v.At, v.Events(), s.given.event}
 }
 
-// State returns the session's state: the overlay, else the state replayed from the log,
-// else the scopes shared with other sessions as they were when the session was got. It
-// moves on with the session. Its Set writes to the overlay alone: what is to be stored
-// goes into an event's state delta. Its Get returns session.ErrStateKeyNotExist if the key
-// is not there.
+// State returns the session's state. A key's value comes from the overlay, else from the state replayed from the log,
+// else from the shared scopes as they were at the Get of the session, or at its last append that changed them. The
+// state changes with the session's view. Set writes only to the overlay: to store a value, put it into an event's state
+// delta. Get returns [session.ErrStateKeyNotExist] if the key does not exist.
 func (s *Session) State() session.State { return state{s} }
 
-// LastUpdateTime returns the time of the event that was appended last, whatever patches
-// hide, or that of the session's creation if there is none.
+// LastUpdateTime returns the time of the last appended event, visible or not, or the time of creation if there is no
+// event.
 func (s *Session) LastUpdateTime() time.Time {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	return s.stored.Updated
 }
 
-// View returns the view that the session stands at, whatever it was filtered by. A patch
-// made from it is applied with [Service.ApplyPatch].
+// View returns the session's view, without a filter's effect. Apply patches made from it with [Service.ApplyPatch].
 func (s *Session) View() fold.View {
 	s.mu.RLock()
 	defer s.mu.RUnlock()

@@ -12,14 +12,13 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// Summarizer makes a summarizer of a model, any that ADK can use. The model gets the
-// prompt as the one message and nothing else: no tools, schemas, limits or instructions
-// of the agent, whose callbacks are not called. It is not streamed.
+// Summarizer returns a summarizer that uses any of ADK's models. The model gets the prompt as its only message, and no
+// tools, schemas, limits or instructions of the agent. The agent's callbacks are not called, and the answer is not
+// streamed.
 //
-// An answer that the model marks as interrupted or as an error, that it does not end, or
-// that says nothing is an error that matches [compaction.ErrRefusedAnswer]; the model's
-// own error is returned as it is. llm must not be nil: [NewService] refuses such a
-// summarizer, and its Summarize returns an error that matches [patch.ErrInvalid].
+// If the answer is marked as interrupted or as an error, is incomplete, or has no text, the error matches
+// [compaction.ErrRefusedAnswer]. An error that the model returns is passed on unchanged. llm must not be nil:
+// [NewService] refuses such a summarizer, and its Summarize returns an error that matches [patch.ErrInvalid].
 func Summarizer(llm model.LLM) compaction.Summarizer { return summarizer{llm} }
 
 type summarizer struct{ llm model.LLM }

@@ -38,7 +38,7 @@ type telemetry struct {
 	compaction compactionMetrics
 }
 
-// Telemetry names OpenTelemetry's providers; nil means the global ones.
+// Telemetry has the OpenTelemetry providers; nil means the global providers.
 type Telemetry struct {
 	TracerProvider trace.TracerProvider
 	MeterProvider  metric.MeterProvider

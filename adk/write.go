@@ -17,29 +17,26 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// AppendEvent appends an event to the end of the session's log. When it has returned
-// without error the event is durable, and the session shows it, its state changes, and
-// whatever others logged meanwhile. temp: keys go to the session's overlay and are not
-// logged. A partial event is accepted and does nothing. If the event has no id, it is
-// given the one that it was logged under, also if the outcome is unknown. Where compaction
-// is on, the session may be compacted before AppendEvent returns (see the package's
-// documentation); what goes wrong then is no error of AppendEvent.
+// AppendEvent appends an event to the end of the session's log. When AppendEvent returns no error, the event is
+// durable, and the session shows the event, its state changes, and all events that were logged meanwhile. temp: keys go
+// to the session's overlay and are not logged. A partial event is accepted and ignored. An event without an id gets the
+// id under which it is logged, even if the outcome is unknown. If compaction is on, the session may be compacted before
+// AppendEvent returns; a failure of the compaction is no error of AppendEvent.
 //
-// Where compaction is on, or [Options.MaxResultTokens] says so, the session shows a long result
-// of a tool in short; the log has it whole.
+// The session shows a tool's long result shortened, as [Options.MaxResultTokens] says; the log has the whole result.
 //
-// An event that answers a call which a summary hides brings the call back into sight, just
-// before itself (see [Service.RestoreCalls]).
+// If an event answers a call that a summary hides, AppendEvent makes the call visible again (see
+// [Service.RestoreCalls]).
 //
-// A message that begins an invocation has the calls of interrupted ones answered ([Options.KeepInterruptedCalls]).
+// If a message begins an invocation, AppendEvent answers the open calls of interrupted invocations (see
+// [Options.KeepInterruptedCalls]).
 //
-// While a node of a workflow appends, which has its place in the list of events, that list
-// only grows: patches that others logged show after the first event that is none of a
-// node's, or when the session is got again.
+// While a workflow node runs, the session's list of events only grows, since the node relies on indices into it.
+// Patches logged meanwhile show after the first event that is not from a node, or after the next Get.
 //
-// The session must be one that a [Service] gave; if it was deleted since, or deleted and
-// created again, the error matches [store.ErrNotFound]. Other errors are as for
-// [store.Store.AppendEvents] and [NewEvent]. Retrying with the same event is safe.
+// sess must come from a Service. If the session was deleted since, even if it was created again, the error matches
+// [store.ErrNotFound]. Other errors are as for [store.Store.AppendEvents] and [NewEvent]. Retrying with the same event
+// is safe.
 func (s *Service) AppendEvent(ctx context.Context, sess session.Session, e *session.Event) error {
 	switch {
 	case sess == nil:
@@ -138,13 +135,12 @@ func (s *Service) sharedAfter(ctx context.Context, handle *Session, e *patch.Eve
 	return nil
 }
 
-// ApplyPatch logs patches made from the session's view, all of them or none. A patch without a base gets that
-// view's, so that it is refused as a conflict if another was logged since. The options' On is the session's view.
-// When it has returned without error the patches are durable and the session stands at the view that they
-// give. After a refusal the session stands where it stood, and nothing was written; get
-// the session again to look again. Errors are as for [store.Store.ApplyPatch]; one matches
-// [patch.ErrInvalid] if the session shows its history ([WithHistory]), whose indices are not
-// the view's.
+// ApplyPatch logs patches made from the session's view, all of them or none. A patch without a base gets the view's
+// base, so it is refused as a conflict if another patch was logged since. ApplyPatch sets opts.On to the session's
+// view. When it returns no error, the patches are durable and the session shows the new view. After a refusal nothing
+// was written and the session is unchanged; Get returns the newest view. Errors are as for [store.Store.ApplyPatch].
+// The error matches [patch.ErrInvalid] if the session shows its history ([WithHistory]), whose indices differ from the
+// view's.
 func (s *Service) ApplyPatch(ctx context.Context, sess session.Session, patches []*patch.PatchEvent, opts store.PatchOptions) (store.Committed, error) {
 	return s.patching(ctx, sess, "apply patch", func(ctx context.Context, key store.Key, on fold.View) (store.Committed, error) {
 		if err := refuseHistory(sess); err != nil {
@@ -172,8 +168,7 @@ func (s *Service) patching(ctx context.Context, sess session.Session, doing stri
 	return done, nil
 }
 
-// Preview returns what [Service.ApplyPatch] would do, and writes nothing. The session
-// stands where it stood.
+// Preview returns what [Service.ApplyPatch] would do. It writes nothing and does not change the session.
 func (s *Service) Preview(ctx context.Context, sess session.Session, patches []*patch.PatchEvent, opts store.PatchOptions) (store.Preview, error) {
 	handle, err := handleOf(sess)
 	if err == nil {
@@ -190,9 +185,8 @@ func (s *Service) Preview(ctx context.Context, sess session.Session, patches []*
 	return preview, nil
 }
 
-// RawEvents yields the session's audit log from a seq on: every record, patches and what
-// they hide included. It is as [store.Store.RawEvents]. [SessionEvent] gives a record's
-// event as ADK knows it.
+// RawEvents yields the session's audit log from a seq on: every record, including patches and hidden events, as
+// [store.Store.RawEvents] does. [SessionEvent] converts a record's event to an ADK event.
 func (s *Service) RawEvents(ctx context.Context, sess session.Session, fromSeq uint64) iter.Seq2[patch.Record, error] {
 	return func(yield func(patch.Record, error) bool) {
 		handle, err := s.current(ctx, sess)
@@ -221,8 +215,7 @@ func (s *Service) current(ctx context.Context, sess session.Session) (*Session, 
 	return handle, handle.sameCreation(info.Creation)
 }
 
-// ViewAt returns the session's view as it stood after the record with the given seq. It is
-// as [store.Store.ViewAt].
+// ViewAt returns the session's view after the record with the given seq, as [store.Store.ViewAt] does.
 func (s *Service) ViewAt(ctx context.Context, sess session.Session, seq uint64) (fold.View, error) {
 	handle, err := handleOf(sess)
 	if err != nil {
