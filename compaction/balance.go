@@ -23,9 +23,9 @@ const (
 	forced  = 4
 )
 
-// PricedSummarizer is a [Summarizer] whose calls cost something. Price returns the cost of a token that it reads and of
-// a token that it writes, in units of an uncached input token. Other summarizers count as free. Intervals and clearing
-// wait until their savings exceed the cost; see docs/COMPACTION.md.
+// PricedSummarizer is a [Summarizer] whose calls cost money. Price returns the cost of a token that it reads and of a
+// token that it writes, relative to the price of an uncached input token. Other summarizers count as free. The interval
+// and clearing triggers wait until their savings exceed the cost; see docs/COMPACTION.md.
 type PricedSummarizer interface {
 	Summarizer
 	Price() (read, written float64)
@@ -120,9 +120,9 @@ func (s *shape) saves(w *Window, cfg Config) int {
 }
 
 // PromptTokens returns the number of tokens of a prompt made from the visible log. It is the newest measurement
-// (usageMetadata.promptTokenCount) of a visible event that is not a summary and was logged after the newest patch, plus the
-// estimate ([patch.Event.EstimatedTokens]) of that event and the later ones, which were not in the measured prompt. Without
-// such a measurement it is the estimate of the whole visible log, and measured is false.
+// (usageMetadata.promptTokenCount) of a visible event that is not a summary and was logged after the newest patch, plus
+// the estimate ([patch.Event.EstimatedTokens]) of that event and the later events, which were not in the measured
+// prompt. Without such a measurement tokens is the estimate of the whole visible log, and measured is false.
 func PromptTokens(v fold.View) (tokens int, measured bool) {
 	entries := make([]fold.Entry, 0, v.Len())
 	for _, e := range v.Entries() {

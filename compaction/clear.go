@@ -17,12 +17,13 @@ import (
 // ClearedResult replaces a cleared tool result.
 const ClearedResult = "[old tool result cleared]"
 
-// ClearToolResults returns patches that replace the results of all function responses of the visible log, except the last
-// keepLast, by [ClearedResult]. It uses no model. Each patch is a splice that keeps the state. A response keeps its call id and
-// name, and its event keeps its place and everything else but its id. These responses are not changed: short ones, those that an
-// open long-running call may still need, and those in an event with a response without a visible call, which a patch may not
-// insert. Apply the patches to v in one call, in their order; there are none if there is nothing to clear.
-// [fold.View.History] shows the original results, and later summaries are made from them. keepLast below 0 counts as 0.
+// ClearToolResults returns patches that replace the results of all function responses of the visible log, except the
+// last keepLast, by [ClearedResult]. It uses no model. Each patch is a splice that keeps the state. A response keeps
+// its call id and name. Its event gets a new id and keeps its place and all other fields. Three kinds of responses are
+// not changed: short responses; responses that an open long-running call may still need; and responses in an event that
+// also has a response without a visible call, since a patch may not insert such an event. Apply the patches to v in one
+// call, in their order; there are none if there is nothing to clear. [fold.View.History] and later summaries use the
+// original results. keepLast below 0 counts as 0.
 //
 // The error is nil unless an event cannot be rebuilt with its new content.
 func ClearToolResults(v fold.View, keepLast int) ([]*patch.PatchEvent, error) {

@@ -15,8 +15,7 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// Log is what a [Compactor] works on: sessions by key. A *store.Store is one, with
-// store.Key as K.
+// Log gives a [Compactor] access to sessions by key. A *store.Store is a Log, with store.Key as K.
 type Log[K comparable] interface {
 	// View returns the session's newest view.
 	View(ctx context.Context, key K) (fold.View, error)
@@ -24,14 +23,13 @@ type Log[K comparable] interface {
 	// RawEvents yields the records of the session's log from fromSeq on.
 	RawEvents(ctx context.Context, key K, fromSeq uint64) iter.Seq2[patch.Record, error]
 
-	// ApplyPatch logs patches that were made from the view On, all of them or none. The error matches
-	// [fold.ErrConflict] if another patch was logged since.
+	// ApplyPatch logs patches that were made from the view opts.On, all of them or none. The error matches
+	// [fold.ErrConflict] if another patch was logged after that view.
 	ApplyPatch(ctx context.Context, key K, patches []*patch.PatchEvent, opts fold.PatchOptions) (fold.Committed, error)
 }
 
-// Compactor compacts the sessions of a log by one configuration. It is safe for use by any
-// number of goroutines; of two that compact one session at once, one writes and the other sees
-// a conflict and stops.
+// Compactor compacts the sessions of a log by one configuration. It is safe for use by any number of goroutines. If two
+// of them compact a session at once, one writes and the other sees a conflict and stops.
 type Compactor[K comparable] struct {
 	log  Log[K]
 	cfg  Config
@@ -47,24 +45,24 @@ type Compactor[K comparable] struct {
 
 // Options of a [Compactor]. The zero value means the defaults.
 type Options[K comparable] struct {
-	// Run, if not nil, returns what a session's log does not say, such as the running invocation, in addition to the [Run] of a
-	// call. It is called after the view was read, so it knows of each invocation in the view whether it is running.
+	// Run, if not nil, returns information that a session's log does not have, such as the running invocation, in
+	// addition to the [Run] of a call. It is called after the view was read, so it can tell for each invocation in the
+	// view whether it is running.
 	Run func(key K, v fold.View) Run
 
-	// Claim, if not nil, is called before a window of a session is summarised, with the view
-	// that it was planned on. If ok is false, the session is not compacted now, for example because another process compacts it or
-	// runs an invocation whose events must stay. Otherwise done is called when the pass has ended.
+	// Claim, if not nil, is called before a window of a session is summarised, with the view that it was planned on. If
+	// ok is false, the session is not compacted now, for example because another process compacts it or runs an
+	// invocation whose events must stay. If ok is true, done is called when the pass has ended.
 	Claim func(ctx context.Context, key K, v fold.View) (done func(), ok bool)
 
-	// Prepare, if not nil, is called before events are summarised in one text. It returns text that must be kept, or "": the summary
-	// ends with it, word for word, up to half of the summary's limit. An error is a veto, as with Approve. It is not called when
-	// results are cleared.
+	// Prepare, if not nil, is called before each summary is made, but not before tool results are cleared. It returns
+	// text to keep, or "". The summary ends with this text, word for word, up to half of the summary's limit. An error
+	// is a veto, as with Approve.
 	Prepare func(ctx context.Context, p PrepareRequest[K]) (keep string, err error)
 
-	// Approve, if not nil, is called before a pass is logged. If it returns an error, nothing
-	// is written, the session is retried as after a failure, and the attempt's error matches
-	// [ErrVetoed]. It may be called from several goroutines at once. A call that takes longer
-	// than five minutes is abandoned, and the pass has failed.
+	// Approve, if not nil, is called before a pass is logged. If it returns an error, nothing is written, the session
+	// is retried as after a failure, and the attempt's error matches [ErrVetoed]. Approve may be called from several
+	// goroutines at once. A call that takes longer than five minutes is abandoned, and the pass fails.
 	Approve func(ctx context.Context, d ApproveRequest[K]) error
 
 	// Observe, if not nil, is called after each attempt, by the goroutine that compacts.
@@ -80,9 +78,9 @@ type Outcome string
 // The outcomes.
 const (
 	Wrote    Outcome = "wrote"    // a patch was logged
-	Declined Outcome = "declined" // the summarizer had nothing to say
-	Conflict Outcome = "conflict" // another patch was logged meanwhile, or an answer to a call that was to go
-	Vetoed   Outcome = "vetoed"   // [Options.Prepare] or Approve was against it; Attempt.Err says why
+	Declined Outcome = "declined" // the summarizer returned no text and no error
+	Conflict Outcome = "conflict" // meanwhile another patch was logged, or an answer to a call in the window
+	Vetoed   Outcome = "vetoed"   // [Options.Prepare or Approve returned an error, which is in Attempt.Err
 	Failed   Outcome = "failed"   // nothing was written; Attempt.Err says why
 )
 
@@ -92,15 +90,15 @@ type Attempt[K comparable] struct {
 	Outcome Outcome
 	Written *Written // if Outcome is Wrote
 
-	// Err is why the pass failed or was vetoed. If Outcome is Wrote, it is why [Extractive] has
-	// written the summary in place of the summarizer, or nil.
+	// Err is why the pass failed or was vetoed. If Outcome is Wrote, Err is why [Extractive] wrote the summary in place
+	// of the summarizer, or nil.
 	Err error
 
 	Trigger  Trigger
-	Duration time.Duration // with the calls of the summarizer
+	Duration time.Duration // including the calls of the summarizer
 
-	// Lost is Written.Lost. Invented counts the identifiers in answers that do not occur in the events, refused answers
-	// included.
+	// Lost is Written.Lost. Invented counts the identifiers that do not occur in the events, over all answers, also
+	// refused answers.
 	Lost, Invented int
 }
 
@@ -119,32 +117,33 @@ func New[K comparable](log Log[K], cfg Config, opts Options[K]) (*Compactor[K], 
 	return &Compactor[K]{log: log, cfg: cfg.withDefaults(), opts: opts, backoff: map[K]backoff{}, stats: Stats{}}, nil
 }
 
-// MaybeCompact compacts a session if a trigger fires, pass by pass until none does, and
-// returns the passes that it wrote. It is for a session in which no
-// invocation is running, or [Options.Run] tells which.
+// MaybeCompact compacts a session if a trigger fires, pass by pass until none does, and returns the passes that it
+// wrote. Use it if no invocation of the session is running, or if [Options.Run] names the running invocation.
 //
 // A summarizer's answer is refused unless it
 //
 //   - is complete and not empty, and calls no function;
-//   - has at most 2,500 estimated tokens, and at most three quarters of what it replaces;
-//   - invents at most two identifiers. A summarizer that invents more gets the list and may answer once more; if
-//     that answer invents too, [Extractive] writes the summary.
+//   - has at most 2,500 estimated tokens, and at most three quarters of the tokens of the events that it replaces;
+//   - invents at most two identifiers. A summarizer that invents more gets the list and may answer once more; if the
+//     second answer also invents more than two, [Extractive] writes the summary.
 //
-// Under 32 tokens the text of the events is the summary, and the summarizer is not called; under 128 tokens it is, if the
-// answer is too long or invents.
+// If the text of the events has less than 32 tokens, this text is the summary and the summarizer is not called. If it
+// has less than 128 tokens, this text is the summary if the answer is too long or invents identifiers.
 //
-// After a failure or a refused answer the session stays as it is, and the error is a *[SummarizerError]; there is no error if
-// the summarizer declines. The summarizer is not called again until the session has grown by one record. The number doubles
-// with each failure in a row, up to 64. If the prompt is a fifth over its threshold, [Extractive] writes the summary instead;
-// if its answer cannot be used either, the window is skipped until the session has grown by 64 records.
+// After a failure or a refused answer the session stays as it is, and the error is a *[SummarizerError]; there is no
+// error if the summarizer declines. The summarizer is not called again until the session has grown by one record; this
+// number doubles with each failure in a row, up to 64. But if the prompt is a fifth over its threshold, [Extractive]
+// writes the summary. If Extractive's answer is refused too, the window is skipped until the session has grown by 64
+// records.
 //
-// If a patch, or an answer to a call in the window, is logged while the summary is written, MaybeCompact writes nothing and
-// stops without error. Other errors are the log's own. MaybeCompact returns the passes that were written before an error.
+// If a patch, or an answer to a call in the window, is logged while the summary is written, MaybeCompact writes nothing
+// and stops without error. Other errors come from the log. MaybeCompact also returns the passes that were written
+// before an error.
 func (c *Compactor[K]) MaybeCompact(ctx context.Context, key K) ([]Written, error) {
 	return c.Compact(ctx, key, Run{})
 }
 
-// Compact is [Compactor.MaybeCompact] with what the log does not say, such as the invocation that is running.
+// Compact is [Compactor.MaybeCompact] with information that the log does not have, such as the running invocation.
 func (c *Compactor[K]) Compact(ctx context.Context, key K, run Run) ([]Written, error) {
 	if !c.cfg.Enabled {
 		return nil, nil

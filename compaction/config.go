@@ -22,58 +22,56 @@ const (
 	DefaultClearAfter        = 20_000
 )
 
-// Config has the triggers and the limits of compaction. In the zero Config compaction is off;
-// [DefaultConfig] is a good start. A trigger that is 0 is off, and needs no other field.
+// Config has the triggers and the limits of compaction. In the zero Config compaction is off; [DefaultConfig] is a good
+// start. The triggers are CompactionInterval, TokenThreshold, InvocationTokens and ClearAfter; 0 switches a trigger
+// off.
 type Config struct {
 	// Enabled switches compaction on.
 	Enabled bool
 
-	// CompactionInterval is the number of invocations with raw events from which on these events
-	// are summarised.
+	// CompactionInterval is a trigger: when this many invocations have raw events, that is, events not yet summarised,
+	// these are summarised. The running invocation and those that RetainInvocations keeps do not count.
 	CompactionInterval int
 
-	// OverlapSize is how many whole invocations before a window the summarizer is shown
-	// again, for context.
+	// OverlapSize is how many whole invocations before a window are shown to the summarizer again, for context.
 	OverlapSize int
 
-	// TokenThreshold is the size of the prompt, in tokens, from which on the session is
-	// compacted, also within an invocation. See [PromptTokens] for how the size is found.
+	// TokenThreshold is a trigger: when the prompt has this many tokens, and at least a sixteenth as many can be
+	// summarised, the session is compacted, also during an invocation. [PromptTokens] measures the prompt.
 	TokenThreshold int
 
-	// EventRetentionSize is how many of the last raw events that say something TokenThreshold and
-	// InvocationTokens leave, with those between them; 0 means [DefaultRetention].
+	// EventRetentionSize is how many of the last raw events with content stay when TokenThreshold or InvocationTokens
+	// compacts; events between them stay too. 0 means [DefaultRetention].
 	EventRetentionSize int
 
-	// RetainInvocations is the number of newest invocations, of those with text, that CompactionInterval and TokenThreshold
-	// leave raw; InvocationTokens does not. If they have more than 8,000
-	// estimated tokens, or half of TokenThreshold if that is due, only the user's last message in them stays, and their last
-	// events up to that size. 0 is ADK's behaviour.
+	// RetainInvocations is how many of the newest invocations with text CompactionInterval and TokenThreshold leave
+	// raw. InvocationTokens ignores it. The limit for these invocations is 8,000 estimated tokens, or half of
+	// TokenThreshold if TokenThreshold is due and that is less. Above the limit, only the user's last message in them
+	// stays, and their last events up to the limit; then CompactionInterval counts as 1. 0 is ADK's behaviour.
 	RetainInvocations int
 
-	// InvocationTokens is how many estimated tokens the raw events of the running invocation
-	// may take. If they take more, they are summarised while it runs, as soon as half as many
-	// can be. It needs [Run.Invocation].
+	// InvocationTokens is a trigger: how many estimated tokens the raw events of the running invocation may take. When
+	// they take that many, the older ones are summarised during the run, as soon as these have at least half as many
+	// tokens. It needs [Run.Invocation].
 	InvocationTokens int
 
-	// ClearAfter is how many estimated tokens clearing the results of old function calls must
-	// save for them to be cleared, all at once and with no summarizer. The last three results
-	// stay, and so do pinned events. See [ClearToolResults].
+	// ClearAfter is a trigger: when clearing old tool results would save this many estimated tokens, all of them are
+	// cleared at once, without a summarizer. The last three results and pinned events stay. See [ClearToolResults].
 	ClearAfter int
 
-	// PromptTemplate is the prompt for the summarizer, with [TranscriptPlaceholder] in place of the
-	// transcript, and [WordCountPlaceholder] in place of the length in words; "" means [DefaultPromptTemplate],
-	// which comes with [DefaultInstructions].
+	// PromptTemplate is the prompt for the summarizer, with [TranscriptPlaceholder] for the transcript and
+	// [WordCountPlaceholder] for the length in words. "" means [DefaultPromptTemplate], with [DefaultInstructions].
 	PromptTemplate string
 
-	// Summarizer writes the summaries; nil means [Extractive]. If it fails, declines, or gives an
-	// answer that is refused, nothing is written until the prompt is a fifth larger than
-	// TokenThreshold (than [DefaultTokenThreshold] if that is 0); from then on [Extractive] writes the
-	// summary. If its second answer invents too, [Extractive] writes the summary at once. A call may
-	// take five minutes, and nine tenths of the time until the deadline of the compaction's context.
+	// Summarizer writes the summaries; nil means [Extractive]. If it fails, declines, or its answer is refused, the
+	// session stays as it is until the prompt is a fifth larger than TokenThreshold (or than [DefaultTokenThreshold] if
+	// TokenThreshold is 0); then [Extractive] writes the summary. If two answers invent identifiers, Extractive writes
+	// the summary at once. A call may take at most five minutes, and at most nine tenths of the time until the
+	// context's deadline.
 	Summarizer Summarizer
 
-	// Redact, if not nil, replaces secrets by placeholders in requests to summarizers, so that summaries
-	// have the placeholders. The log keeps the secrets.
+	// Redact, if not nil, replaces secrets by placeholders in requests to summarizers, so summaries contain the
+	// placeholders. The log keeps the secrets.
 	Redact *redact.Redactor
 
 	limits   limits
@@ -96,9 +94,9 @@ type limits struct {
 
 var defaultLimits = limits{Input: 50_000, Summaries: 4, OpenCalls: 8, WaitingCalls: 8, Results: 3, Trifle: 1_000, Summary: 2_500, Turn: 8_000, Call: 5 * time.Minute}
 
-// DefaultConfig returns the configuration that ADK users know: every five invocations, with an
-// overlap of two, by the [Extractive] summarizer. It leaves the newest invocation as it was said. It also bounds a single long invocation,
-// clears old results of tools, and limits the prompt of any session.
+// DefaultConfig returns the configuration that ADK users know: every five invocations, with an overlap of two, by the
+// [Extractive] summarizer. It keeps the newest invocation raw. It also limits a single long invocation, clears old tool
+// results, and limits the prompt of any session.
 func DefaultConfig() Config {
 	return Config{
 		Enabled: true, CompactionInterval: DefaultInterval, OverlapSize: DefaultOverlap, RetainInvocations: DefaultRetainInvocations,

@@ -1,11 +1,10 @@
-// Package compaction keeps long sessions short: it plans a window over a view's visible
-// log, has it summarised, and applies a patch that puts the summary in the events'
-// place. It works by writing patches: the log keeps every event, the patch names
-// the view that it was made from, and of two compactors one gets a conflict and stops.
+// Package compaction keeps long sessions short. It plans a window over a view's visible log, lets a summarizer
+// summarise the window's events, and logs a patch that replaces these events by the summary in the view. The log keeps
+// every event. If two compactors compact a session at once, one of them gets a conflict and stops.
 //
-// [Plan] is the decision, a pure function of a view and a [Config] that explains itself.
-// [Compactor] carries it out on a log such as a store.Store, [Worker] does so in the
-// background. A [Summarizer] writes the summaries: [github.com/patchlog-dev/patchlog/compaction/gemini.Summarizer] by a model, [Extractive]
-// offline, or one of your own. Package
-// [github.com/patchlog-dev/patchlog/compaction/adkrecord] reads ADK's compaction records. The contract is docs/COMPACTION.md.
+// [Plan] decides what to compact, and gives its reason; it is a pure function. [Compactor] carries out the decision on
+// a log such as a store.Store, and [Worker] runs a Compactor in the background. A [Summarizer] writes the summaries:
+// [github.com/patchlog-dev/patchlog/compaction/gemini.Summarizer] with a model, [Extractive] offline, or your own
+// implementation. Package [github.com/patchlog-dev/patchlog/compaction/adkrecord] reads ADK's compaction records. The
+// contract is docs/COMPACTION.md.
 package compaction

@@ -9,12 +9,12 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// Extractive is a [Summarizer] that needs no model and no network: it selects text of the events, as docs/COMPACTION.md
-// says, and writes no text of its own. It is safe for concurrent use.
+// Extractive is a [Summarizer] that needs no model and no network: it selects text from the events, as
+// docs/COMPACTION.md describes, and writes no text of its own. It is safe for concurrent use.
 //
-// An answer has at most MaxTokens. It has budgets of its own for sentences and for facts; AimTokens, Focus and Prompt are
-// not used. It does not repeat what a summary in Before tells. If MaxTokens is too small, or if the events have no text, it
-// declines. The only errors are ctx's, and the one for a nil event.
+// An answer has at most [Request.MaxTokens]. Extractive has fixed budgets for sentences and for facts, and ignores
+// AimTokens, Focus and Prompt. It does not repeat facts of a summary in Before. If MaxTokens is too small, or if the
+// events have no text, it declines. It fails only if ctx ends or an event is nil.
 type Extractive struct{}
 
 // extractiveModel is the [Response.Model] of Extractive.

@@ -17,10 +17,10 @@ import (
 // ErrVetoed: [Options.Prepare] or [Options.Approve] returned an error.
 var ErrVetoed = errors.New("vetoed")
 
-// PrepareRequest has the events that are about to be summarised in one text.
+// PrepareRequest has the events that one summary is about to cover.
 type PrepareRequest[K comparable] struct {
 	Key     K
-	View    fold.View // what the pass was planned on
+	View    fold.View // the view that the pass was planned on
 	Trigger Trigger
 
 	// Events are the events that the summary will cover, as they were logged: raw events of one
@@ -52,17 +52,17 @@ func (p *pass[K]) prepare(ctx context.Context, events []*patch.Event) (keep stri
 type ApproveRequest[K comparable] struct {
 	Key K
 
-	// View is what the pass was planned on. Events may have been appended since.
+	// View is the view that the pass was planned on. Events may have been appended since.
 	View fold.View
 
-	// Summaries will replace other events. There are none if these have no text, such as changes of state, and if results
-	// are cleared.
+	// Summaries are the events that will replace the covered events. There are none if the covered events have no text
+	// (such as state changes), or if the pass clears tool results.
 	Summaries []SummaryDraft
 
 	// Patches are logged in this order, all or none.
 	Patches []*patch.PatchEvent
 
-	// Written are the figures. Duration is without the time that approval and logging take.
+	// Written describes the pass. Its Duration excludes the time for approval and logging.
 	Written Written
 }
 

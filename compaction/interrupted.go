@@ -14,25 +14,26 @@ import (
 )
 
 const (
-	// InterruptedKey is the key in the custom metadata of an event of [CloseCalls].
+	// InterruptedKey is the key in the custom metadata of events that [CloseCalls] inserts.
 	InterruptedKey = "patchlog_interrupted"
 
-	// InterruptedPrefix begins the ids of the patches of [CloseCalls]. Reverting one reopens its calls, which a store
-	// refuses without AllowOrphans.
+	// InterruptedPrefix begins the ids of the patches of [CloseCalls]. Reverting such a patch leaves its calls without
+	// a response, which a store refuses without AllowOrphans.
 	InterruptedPrefix = "interrupted-"
 
 	interruptedAnswer = "interrupted: no result was recorded"
 )
 
-// RunLease is the name of the lease that the process which runs an invocation holds ([store.Store.Lease]).
+// RunLease returns the name of the lease that a process holds while it runs the invocation ([store.Store.Lease]).
 //
 // [store.Store.Lease]: https://pkg.go.dev/github.com/patchlog-dev/patchlog/store#Store.Lease
 func RunLease(invocation string) string { return "run " + invocation }
 
-// CloseCalls returns patches that answer the calls that ended runs have left open, with "interrupted: no result was recorded",
-// directly after the event with the call. Model APIs refuse prompts with unanswered calls. The patches are a group, the last
-// event first. Calls that the user's side answers, calls that a request to the user is about, calls of open tasks, and those for
-// which leave returns true stay open. newID returns ids. [ReopenCalls] makes room for a late result.
+// CloseCalls returns patches that answer the calls that ended runs left open, since model APIs refuse prompts with
+// unanswered calls. The answer, "interrupted: no result was recorded", follows directly after the event with the call.
+// The patches are a group, the last event first. These calls stay open: calls that the user's side answers, calls that
+// a request to the user is about, calls of open tasks, and calls for which leave returns true. newID returns ids. If a
+// result arrives later, [ReopenCalls] hides the answer.
 func CloseCalls(v fold.View, newID func() string, leave func(fold.Call) bool) ([]*patch.PatchEvent, error) {
 	open := slices.DeleteFunc(interruptedCalls(v), leave)
 	var patches []*patch.PatchEvent
@@ -92,8 +93,8 @@ func interruptedCalls(v fold.View) (open []fold.Call) {
 	})
 }
 
-// ReopenCalls returns patches that hide the answers of [CloseCalls] to those calls that late events answer. Until these are
-// logged, the calls have no response.
+// ReopenCalls returns patches that hide the answers of [CloseCalls] to the calls that the late events answer. Until the
+// late events are logged, these calls have no response.
 func ReopenCalls(v fold.View, late ...*patch.Event) (patches []*patch.PatchEvent, err error) {
 	answered := map[patch.FunctionPart]bool{}
 	for _, e := range late {

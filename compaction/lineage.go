@@ -5,30 +5,29 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// Lineage is what a summary that patchlog wrote says of its origin, in its
-// customMetadata["patchlog"].
+// Lineage describes the origin of a summary. Summaries that patchlog writes have it in customMetadata["patchlog"].
 type Lineage struct {
 	// Level is 1 for a summary of raw events; merging gives the next level.
 	Level int `json:"level"`
 
-	// Windows is how many summaries of raw events went into it.
+	// Windows is how many summaries of raw events were merged into the summary, or 1 without a merge.
 	Windows int `json:"windows"`
 
-	// Passes is the largest number of summarisations that a fact in it has passed through.
+	// Passes is the largest number of summarisations that a fact of the summary has passed through.
 	Passes int `json:"passes"`
 
-	// Events is how many raw events it covers.
+	// Events is how many raw events the summary covers.
 	Events int `json:"events"`
 
 	// Tokens is the size of these events as logged; 0 if unknown.
 	Tokens int `json:"tokens,omitzero"`
 
-	// From and To are the seqs of the first and the last record with these events, in this log; 0 if unknown. Events between
-	// them may belong to others.
+	// From and To are the seqs of the first and the last record with these events, in this log; 0 if unknown. Other
+	// summaries may cover events between them.
 	From uint64 `json:"from,omitzero"`
 	To   uint64 `json:"to,omitzero"`
 
-	// Model is the name of the model that wrote it ([Response.Model]).
+	// Model is the name of the model that wrote the summary ([Response.Model]).
 	Model string `json:"model,omitempty"`
 }
 
@@ -66,8 +65,7 @@ func (l Lineage) Metadata() map[string]any {
 	return map[string]any{patch.OwnMetadata: own}
 }
 
-// Add returns the lineage of a summary that stands for the events of both lineages.
-// Its level is l's.
+// Add returns the lineage of a summary that covers the events of both lineages. Its level is l's.
 func (l Lineage) Add(other Lineage) Lineage {
 	l.Windows += other.Windows
 	l.Events += other.Events

@@ -9,7 +9,7 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// Loss compares a visible summary with the raw events that it covers, at any depth. The names are in the order of the
+// Loss compares a visible summary with the raw events that it covers, at any depth. Identifiers are in the order of the
 // events, each once.
 type Loss struct {
 	Index   int          `json:"index"` // of the summary in the visible log
@@ -21,14 +21,14 @@ type Loss struct {
 
 	Identifiers   int      `json:"identifiers"`   // identifiers that the events have
 	NotVisible    []string `json:"notVisible"`    // identifiers of the events that do not occur in the visible log
-	InOtherEvents []string `json:"inOtherEvents"` // identifiers of the events that other visible events have, and the summary has not
+	InOtherEvents []string `json:"inOtherEvents"` // identifiers of the events that occur in other visible events and not in the summary
 	Invented      []string `json:"invented"`      // identifiers of the summary that occur nowhere in the session's history
 	Numbers       []string `json:"numbers"`       // numbers of the summary that do not occur in the events: sums, counts and the like
 }
 
-// Losses returns the loss of each visible summary that covers events, in the order of the visible log; with indices, of the
-// summaries at these indices only. history is the view's history, as of [fold.View.History] or a store's History. Losses
-// takes time linear in the history.
+// Losses returns the loss of each visible summary that covers events, in the order of the visible log; if indices are
+// given, only of the summaries at these indices. history is the view's history, from [fold.View.History] or a store's
+// History. Losses takes time linear in the history's length.
 func Losses(v fold.View, history []fold.Entry, indices ...int) []Loss {
 	parts := map[int][]*patch.Event{} // by the index of the visible event that stands for them
 	for _, e := range history {

@@ -29,25 +29,25 @@ type Span struct {
 type Window struct {
 	Trigger Trigger `json:"trigger"`
 
-	// Span is the last stretch of the window. A summary, one for each of Groups, takes the position of its group's last
-	// event: in Span, or in one of EarlierSpans.
+	// Span is the last span of the window. Each group has one summary, which takes the position of the group's last
+	// event, in Span or in one of EarlierSpans.
 	Span
 
-	// EarlierSpans are earlier stretches that belong to the window, in order: calls whose last response
-	// is in Span, with the events tied to them; or, if summaries are merged, summaries
-	// of the same branch between summaries of other branches.
+	// EarlierSpans are earlier spans of the window, in order: calls whose last response is in Span, with all events
+	// that must move together with them; or, in a merge, summaries of the same branch between summaries of other
+	// branches.
 	EarlierSpans []Span `json:"earlierSpans"`
 
-	// Results is the number of tool results to clear if the trigger is [ByClearing]. Then
-	// Span and EarlierSpans are the events with these results, one each. The events stay, with the results replaced,
-	// and Groups is empty.
+	// Results is the number of tool results to clear if the trigger is [ByClearing]. Then each span has one event with
+	// such results. The events stay, with the results replaced, and Groups is empty.
 	Results int `json:"results"`
 	results []result
 
 	// Merge says that the events are summaries.
 	Merge bool `json:"merge"`
 
-	// Groups are the events by branch and isolation scope, in the order of their last events. Each has a summary.
+	// Groups are the events by branch and isolation scope, in the order of their last events. Each group gets one
+	// summary.
 	Groups []Group `json:"groups"`
 
 	// Invocations are the ids of the raw events' invocations, in order.
@@ -60,19 +60,19 @@ type Window struct {
 // spans returns EarlierSpans and Span, in order.
 func (w *Window) spans() []Span { return append(slices.Clone(w.EarlierSpans), w.Span) }
 
-// Group is the part of a window that one summary stands for.
+// Group is the part of a window that one summary covers.
 type Group struct {
-	Branch  string `json:"branch"` // without the suffix of the run, unless all events are of one run
+	Branch  string `json:"branch"` // without the run's suffix, unless all events belong to one run
 	Scope   string `json:"scope"`
 	Indices []int  `json:"indices"` // of the visible events, in order
 }
 
-// Decision is what [Plan] found.
+// Decision is the result of [Plan].
 type Decision struct {
 	// Window is the next pass, or nil if there is nothing to do.
 	Window *Window `json:"window,omitzero"`
 
-	// Reason says why this window, or why none.
+	// Reason says why this window was chosen, or why there is nothing to do.
 	Reason string `json:"reason"`
 
 	// PromptTokens and Measured are the size of the prompt and whether it was measured ([PromptTokens]). They are
@@ -81,13 +81,14 @@ type Decision struct {
 	Measured     bool `json:"measured"`
 }
 
-// Plan returns the next pass over a view, if one is due, and the reason. It is pure: the same view, config and run give the
-// same decision. After a window is applied, Plan on the new view returns the next pass. Passes come to an end, since each
-// leaves fewer raw events, tool results or summaries.
+// Plan returns the next pass over a view, if one is due, and the reason. It is pure: the same view, config and run give
+// the same decision. After a window is applied, Plan on the new view returns the next pass. The passes end, since each
+// leaves fewer raw events, uncleared tool results or summaries.
 //
-// docs/COMPACTION.md has the rules. The interval trigger comes first, then clearing, the token triggers, and merging. The
-// oldest stretch comes first. A window never has an open call, a pinned event, the live question, or only a part of the events
-// that calls and responses tie together. The error is the one of [Config.Validate].
+// docs/COMPACTION.md has the rules. The interval trigger is checked first, then clearing, the token triggers, and
+// merging. The oldest events are compacted first. A window never has an open call, a pinned event, or the user's
+// message of the running invocation. A call and its response are both in a window or both outside. The error is as for
+// [Config.Validate].
 func Plan(v fold.View, cfg Config, run Run) (Decision, error) {
 	if err := cfg.Validate(); err != nil {
 		return Decision{}, err

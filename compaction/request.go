@@ -16,15 +16,15 @@ import (
 // maxFocus is how many runes of [Run.Focus] a summarizer is told.
 const maxFocus = 1_000
 
-// Placeholders in a [Config.PromptTemplate]: for the transcript, which is required, and for the number of words that the
-// summary should have.
+// Placeholders in a [Config.PromptTemplate]. TranscriptPlaceholder is required. WordCountPlaceholder stands for the
+// number of words that the summary should have.
 const (
 	TranscriptPlaceholder = "{conversation_history}"
 	WordCountPlaceholder  = "{summary_words}"
 )
 
-// DefaultPromptTemplate is the template of [DefaultConfig]: the transcript between tags, and the task after it. The rules
-// are [DefaultInstructions].
+// DefaultPromptTemplate is the template of [DefaultConfig]: the transcript between tags, and the task after it.
+// [DefaultInstructions] are the rules for the summary.
 const DefaultPromptTemplate = transcriptBegin + TranscriptPlaceholder + transcriptEnd + `
 Write the summary that will stand in the place of these lines, by your rules, in the language of the conversation. Write
 about ` + WordCountPlaceholder + ` words or fewer, not counting Facts, and nothing but the summary.
@@ -40,7 +40,7 @@ about ` + WordCountPlaceholder + ` words or fewer, not counting Facts, and nothi
 
 const transcriptBegin, transcriptEnd = "<conversation>\n", "</conversation>\n"
 
-// DefaultInstructions are the rules for a model that summarises by [DefaultPromptTemplate]: [Request.Instructions].
+// DefaultInstructions are the [Request.Instructions] that go with [DefaultPromptTemplate].
 const DefaultInstructions = `You keep the memory of an assistant whose conversation has grown too long. You are given a part of it,
 one line for each message, tool call and tool result. The assistant will see your summary instead of these lines, and must
 be able to go on with its work from it alone.

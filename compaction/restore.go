@@ -15,18 +15,19 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// RestoreCalls plans patches that show calls again that summaries hide, when they are answered: a model's API refuses a response
-// without its call, and a resumed run looks for it. answers are events that are about to be appended to the view's session;
-// answers that the view shows are considered in any case. Apply the patches to the view in one call, in their order. There are
-// none if every response has a visible call, or if no summary hides the call: a call that a user cut by hand stays hidden.
+// RestoreCalls returns patches that make calls visible again which a summary hides, if these calls are answered. A
+// model's API refuses a response without its call, and a resumed run looks for the call. answers are events that are
+// about to be appended to the view's session; answers that the view shows already count too. Apply the patches to the
+// view in one call, in their order. There is no patch for a response whose call is visible or not hidden by a summary:
+// a call that a user cut by hand stays hidden.
 //
-// For each event with answered calls, a patch inserts a copy directly after the summary that covers it. So the copy follows a turn
-// of the user, without which a model's API refuses a call. Copies of the responses that the calls had before, such as a
-// placeholder, follow. A copy has a new id and only these calls, or responses, without text and state changes; of the event's
-// other fields it has those that say who called, and where the answer goes. The summaries stay, since reverting them would show
-// everything that they cover.
+// For each event with answered calls, a patch inserts a copy directly after the summary that covers it. So the copy
+// follows a turn of the user, as a model's API demands for a call. After it come copies of earlier responses to the
+// calls, such as a placeholder. A copy has a new id and only these calls or responses, without text and state changes.
+// It also has the event's fields that say who called and where the answer goes. The summaries stay, since reverting
+// them would show everything that they cover.
 //
-// It reads the log a few times, and not at all if there is no call to look for.
+// RestoreCalls reads the log only if there is a call to look for, and then a few times.
 func RestoreCalls[K comparable](ctx context.Context, log Log[K], key K, on fold.View, answers ...*patch.Event) ([]*patch.PatchEvent, error) {
 	wanted, err := unanswerable(on, answers)
 	if err != nil || len(wanted) == 0 {
@@ -329,8 +330,8 @@ func withParts(e *patch.Event, indices []int, own map[string]any) (*patch.Event,
 	return patch.ParseEvent(text)
 }
 
-// WithoutRestored returns a history ([fold.View.History]) without those copies by [RestoreCalls] whose originals it has. It reuses
-// the slice: the caller must not use history afterwards.
+// WithoutRestored returns a history ([fold.View.History]) without copies by [RestoreCalls] whose original event is in
+// the history. It reuses the slice: the caller must not use history afterwards.
 func WithoutRestored(history []fold.Entry) []fold.Entry {
 	has := map[string]bool{}
 	for _, e := range history {
@@ -339,7 +340,7 @@ func WithoutRestored(history []fold.Entry) []fold.Entry {
 	return slices.DeleteFunc(history, func(e fold.Entry) bool { return has[RestoredFrom(e.Event)] })
 }
 
-// RestoredFrom returns the id of the event that this one is a copy of by [RestoreCalls], or "".
+// RestoredFrom returns the id of the event that e is a copy of, if [RestoreCalls] made e, or "".
 func RestoredFrom(e *patch.Event) string {
 	var own struct {
 		Recalled string `json:"recalled"`

@@ -8,10 +8,10 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// Run has what a session's log does not say. In the zero Run no invocation is running.
+// Run has information that a session's log does not have. In the zero Run no invocation is running.
 type Run struct {
-	// Invocation is the id of the invocation that is running, or "". Its newest message
-	// of the user stays visible, and the interval trigger leaves its events alone.
+	// Invocation is the id of the invocation that is running, or "". The user's newest message in it stays visible, and
+	// the interval trigger does not summarise its events.
 	Invocation string
 
 	// Pinned are ids of events that stay raw.
@@ -21,8 +21,8 @@ type Run struct {
 	// [Request.Focus]. [Extractive] and [Plan] ignore it.
 	Focus string
 
-	// Force compacts the session even if a pass does not pay yet, or the session has not grown since a failure. No window is
-	// skipped.
+	// Force compacts the session even if a pass costs more than it saves, or the session has not grown since a failure.
+	// No window is skipped.
 	Force bool
 }
 

@@ -8,11 +8,11 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// Summarizer writes a short text for a stretch of a session. It is called from several goroutines at once. It should return
-// soon after ctx is done: the compactor abandons a call that does not, and ignores its answer.
+// Summarizer writes a short text for a part of a session. It is called from several goroutines at once. It should
+// return soon after ctx is done: the compactor abandons a call that does not, and ignores its answer.
 //
-// A Response without text, and no error, means that it declines. [Compactor.MaybeCompact] describes which answers are
-// refused.
+// A summarizer declines by returning a Response without text, and no error. [Compactor.MaybeCompact] describes which
+// answers are refused.
 type Summarizer interface {
 	Summarize(ctx context.Context, req Request) (Response, error)
 }
@@ -25,7 +25,7 @@ func (f SummarizerFunc) Summarize(ctx context.Context, req Request) (Response, e
 	return f(ctx, req)
 }
 
-// Request is the input of a [Summarizer], which owns it.
+// Request is the input of a [Summarizer], which may change it.
 type Request struct {
 	// Events are the events to summarise, in the order of the log: raw events of one branch, or, if Merge is set, summaries.
 	Events []*patch.Event
@@ -33,33 +33,34 @@ type Request struct {
 	// Merge says that Events are summaries.
 	Merge bool
 
-	// If Merge is set, Raw are the raw events that the summaries in Events cover, and Told those of the summaries that
-	// [Extractive] has not written. So a merge can summarise raw events instead of summaries.
+	// If Merge is set, Raw are the raw events that the summaries in Events cover, so that a merge can summarise raw
+	// events instead of summaries. Told are those of the summaries that [Extractive] did not write.
 	Raw, Told []*patch.Event
 
-	// Before is context: the visible summaries of the branch before Events, then the last raw events that these hide.
+	// Before is context: the visible summaries of the branch before Events, then the last raw events that these
+	// summaries hide.
 	Before []*patch.Event
 
-	// Focus is what the summary should keep above all, or "". The prompt says so.
+	// Focus is what the summary should keep above all, or "". Prompt repeats it.
 	Focus string
 
-	// Instructions are the rules for a model, for its system instruction: [DefaultInstructions], or "" with a
-	// [Config.PromptTemplate] of your own, which says all.
+	// Instructions are the rules for the model, to be sent as its system instruction: [DefaultInstructions], or "" if
+	// Config.PromptTemplate is set.
 	Instructions string
 
 	// Prompt is the message for a model: the focus, and the template with the transcript of Before
 	// and Events in it.
 	Prompt string
 
-	// AimTokens is the length that an answer should have, without ids, dates, paths and the like; 0 means no aim. The prompt
-	// asks for it if the template has [WordCountPlaceholder].
+	// AimTokens is the length that an answer should have, not counting ids, dates, paths and the like; 0 means no aim.
+	// The prompt states it in words if the template has [WordCountPlaceholder].
 	AimTokens int
 
 	// MaxTokens is the limit for an answer, as [patch.EstimateTextTokens] counts. A longer answer is refused.
 	MaxTokens int
 
-	// Invented is empty at first. If an answer was refused for identifiers that do not occur in what the summarizer was shown, it
-	// is asked once more, with these identifiers here and at the end of Prompt.
+	// Invented is empty at first. If an answer was refused because it has identifiers that the summarizer was not
+	// shown, the summarizer is called once more, with these identifiers here and at the end of Prompt.
 	Invented []string
 }
 
@@ -71,28 +72,29 @@ type Response struct {
 	// Model is the name of the model, for the lineage.
 	Model string
 
-	// FinishReason is why the model stopped. An answer with a reason other than [FinishStop] or "" is incomplete, and refused.
+	// FinishReason is why the model stopped. An answer with a reason other than [FinishStop] or "" counts as incomplete
+	// and is refused.
 	FinishReason FinishReason
 
-	// Usage is the usage that the model measured, or zero.
+	// Usage is the token usage that the model reported, or zero.
 	Usage Tokens
 }
 
-// FinishReason is why a model stopped, as its API says.
+// FinishReason is why a model stopped, in the words of its API.
 type FinishReason string
 
 // FinishStop: the answer is complete.
 const FinishStop FinishReason = "STOP"
 
-// Tokens is the usage of one call of a model.
+// Tokens is the token usage of one call of a model.
 type Tokens struct {
 	Prompt int
-	Answer int // with what the model thought before it
+	Answer int // including the model's thoughts
 }
 
-// Errors about summarizers. A *[SummarizerError] wraps one of them, or the summarizer's own error.
+// Errors about summarizers. A *[SummarizerError] wraps one of these errors, or the summarizer's own error.
 var (
-	// ErrRefusedAnswer: the answer cannot replace the events. The text says why.
+	// ErrRefusedAnswer: the summarizer's answer cannot replace the events. The error's text says why.
 	ErrRefusedAnswer = errors.New("answer refused")
 
 	// ErrSummarizerPanic: the summarizer panicked.
@@ -101,7 +103,7 @@ var (
 	// ErrPanic: something else panicked, such as a function of [Options], or compaction itself.
 	ErrPanic = errors.New("compaction panicked")
 
-	// ErrSummarizerBusy: too many calls have not returned after they were abandoned.
+	// ErrSummarizerBusy: too many abandoned calls of the summarizer have not returned yet.
 	ErrSummarizerBusy = errors.New("summarizer does not return")
 )
 

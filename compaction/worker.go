@@ -15,10 +15,9 @@ const (
 	workerParallel = 2    // sessions that are compacted at once
 )
 
-// Worker compacts sessions in the background: tell it with [Worker.Notify] that a session
-// has grown, after each invocation. A session is compacted by one goroutine at a time.
-// The [Compactor] logs and counts failures; the caller of Notify never sees them. A Worker is safe
-// for use by any number of goroutines.
+// Worker compacts sessions in the background. After each invocation, call [Worker.Notify] with its session. One
+// goroutine at a time compacts a session. The Compactor logs and counts failures; the caller of Notify never sees them.
+// A Worker is safe for use by any number of goroutines.
 type Worker[K comparable] struct {
 	compactor *Compactor[K]
 	parallel  int
@@ -50,8 +49,8 @@ type WorkerStats struct {
 	Attempts Stats
 
 	Notified uint64 // calls of Notify
-	Merged   uint64 // calls of Notify for a session that waited already
-	Dropped  uint64 // calls of Notify that were refused: the queue was full or the worker closed
+	Merged   uint64 // calls of Notify for a session that was queued already
+	Dropped  uint64 // calls of Notify that returned false
 	Ended    uint64 // sessions that were processed
 	Waiting  int    // sessions that wait now
 	Running  int    // sessions that are being compacted now
@@ -68,8 +67,8 @@ func NewWorker[K comparable](c *Compactor[K]) (*Worker[K], error) {
 	return w, nil
 }
 
-// Notify enqueues a session that has grown, and returns at once. It reports false if the queue is
-// full or the worker is closed; the next Notify for the session then compacts it later.
+// Notify enqueues a session that has grown, and returns at once. It returns false if the queue is full or the worker is
+// closed. After a full queue, a later Notify compacts the session.
 func (w *Worker[K]) Notify(key K) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -162,9 +161,9 @@ func (w *Worker[K]) Stats() WorkerStats {
 	return s
 }
 
-// Close refuses new sessions and waits until all queued and running ones are done. When ctx ends
-// first, it cancels them, waits until they have stopped, and returns ctx's error; summaries
-// written until then stay. Further calls wait as well.
+// Close refuses new sessions and waits until all queued and running compactions are done. If ctx ends first, Close
+// cancels them, waits until they have stopped, and returns ctx's error; summaries written until then stay. Further
+// calls of Close wait as well.
 func (w *Worker[K]) Close(ctx context.Context) error {
 	w.mu.Lock()
 	w.closed = true

@@ -9,29 +9,29 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// Written describes one pass of compaction that was logged. The pass's first patch has it in
+// Written describes a logged pass of compaction. The pass's first patch has the description in
 // customMetadata["patchlog"]; [WrittenBy] reads it.
 type Written struct {
 	PatchID      string  `json:"-"`
 	Trigger      Trigger `json:"trigger"`
-	Merged       bool    `json:"merged"`       // summaries went, not raw events
-	Level        int     `json:"level"`        // of the summaries, the highest; 0 if results were cleared
-	EventsBefore int     `json:"eventsBefore"` // visible events that went
-	EventsAfter  int     `json:"eventsAfter"`  // summaries that came
-	TokensBefore int     `json:"tokensBefore"` // estimated, of the events that went
+	Merged       bool    `json:"merged"`       // the pass replaced summaries, not raw events
+	Level        int     `json:"level"`        // the highest Lineage.Level of the new summaries; 0 if results were cleared
+	EventsBefore int     `json:"eventsBefore"` // visible events that were replaced
+	EventsAfter  int     `json:"eventsAfter"`  // summaries that replaced them
+	TokensBefore int     `json:"tokensBefore"` // estimated, of the replaced events
 	TokensAfter  int     `json:"tokensAfter"`  // estimated, of the summaries
-	Ratio        float64 `json:"ratio"`        // TokensAfter over TokensBefore; 0 if nothing went
+	Ratio        float64 `json:"ratio"`        // TokensAfter over TokensBefore; 0 if TokensBefore is 0
 	Model        string  `json:"model,omitempty"`
-	UsedFallback bool    `json:"usedFallback,omitzero"` // [Extractive] has written a summary in place of the summarizer
+	UsedFallback bool    `json:"usedFallback,omitzero"` // [Extractive] wrote a summary in place of the summarizer
 
-	// Duration is with the calls of the summarizer.
+	// Duration includes the calls of the summarizer.
 	Duration time.Duration `json:"-"`
 
-	// Usage is what the summarizer measured, added up over its calls.
+	// Usage is the token usage of the summarizer's calls.
 	Usage Usage `json:"usage"`
 
-	// Identifiers counts the identifiers of the covered events, or of the merged summaries; Lost counts those
-	// that no new summary has. [Losses] names them.
+	// Identifiers counts the identifiers of the covered events, or of the merged summaries; Lost counts the identifiers
+	// of these that no new summary has. [Losses] names them.
 	Identifiers int `json:"identifiers"`
 	Lost        int `json:"lost"`
 
@@ -39,7 +39,7 @@ type Written struct {
 	Invented int `json:"invented,omitzero"`
 }
 
-// Usage counts the tokens of a summarizer's calls, where it measures them.
+// Usage adds up the tokens that a summarizer's calls reported.
 type Usage struct {
 	Calls        int `json:"calls"`
 	PromptTokens int `json:"promptTokens"`
@@ -74,8 +74,8 @@ func (w Written) metadata() (map[string]any, error) {
 	return map[string]any{patch.OwnMetadata: own}, err
 }
 
-// WrittenBy returns the description of the pass that logged a patch, and whether the patch has one: the first patch of each
-// pass has. Duration is without the time that logging took.
+// WrittenBy returns the description of the pass that logged a patch, and whether the patch has one: the first patch of
+// each pass has. Duration does not include the time for logging.
 func WrittenBy(p *patch.PatchEvent) (Written, bool) {
 	if p == nil {
 		return Written{}, false

@@ -1,6 +1,6 @@
-// Package recall searches session logs: an index of their words, ranking, and reading of results.
+// Package recall searches session logs. It indexes their words, ranks events, and shows results in pages.
 //
-// [Index], [Terms] and [Snippet] are pure: they are given records and read nothing. [Finder] caches indexes of the
-// sessions of a log, adds appended records to them, and evicts them within a bound of memory. An index can always be
-// made again from the log.
+// [Index], [Terms] and [Snippet] do no I/O: the caller passes them records. [Finder] reads a log. It caches an index
+// for each session, adds appended records to the index, and evicts indexes to stay within a memory limit. An index can
+// always be rebuilt from the log.
 package recall

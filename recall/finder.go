@@ -17,17 +17,17 @@ type Log[K comparable] interface {
 	// View returns the newest view of a session.
 	View(ctx context.Context, key K) (fold.View, error)
 
-	// Records yields the records of a view's log with the given seqs, which ascend. It ends with an error if the
+	// Records yields the records of a view's log with the given seqs, which must ascend. It ends with an error if the
 	// session was deleted and created again.
 	Records(ctx context.Context, key K, v fold.View, seqs []uint64) iter.Seq2[patch.Record, error]
 }
 
-// DefaultMaxBytes bounds the memory of the indexes of a [Finder] by default.
+// DefaultMaxBytes is the default memory limit for the indexes of a [Finder].
 const DefaultMaxBytes = 128 << 20
 
-// Finder searches the sessions of a log. The first search of a session indexes it, and each further search
-// adds the records appended since. The finder caches indexes, and evicts the least recently used ones. It is
-// safe for concurrent use.
+// Finder searches the sessions of a log. The first search of a session builds its index, and later searches add the
+// records appended since. The finder caches indexes, and evicts the least recently used ones. It is safe for concurrent
+// use.
 type Finder[K comparable] struct {
 	log   Log[K]
 	limit int
@@ -59,7 +59,7 @@ func newEntry[K comparable](key K) *entry[K] {
 // entryBytes estimates the memory of an entry without its index, with its share of the finder's map.
 const entryBytes = 1 << 10
 
-// NewFinder returns a finder over a log that caches indexes of about maxBytes. 0 means [DefaultMaxBytes];
+// NewFinder returns a finder over a log. Its cached indexes take about maxBytes at most; 0 means [DefaultMaxBytes], and
 // a negative value switches the cache off.
 func NewFinder[K comparable](log Log[K], maxBytes int) *Finder[K] {
 	if maxBytes == 0 {

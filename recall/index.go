@@ -11,8 +11,8 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// Index finds the events of one session's log by their words. It contains hashes of words and no text. It is
-// safe for concurrent use by searches while no record is added. The zero Index has no records.
+// Index finds the events of one session's log by their words. It contains hashes of words and no text. Concurrent
+// searches are safe while no record is added. The zero Index has no records.
 type Index struct {
 	splitter  splitter
 	seq       uint64
@@ -67,7 +67,7 @@ type count struct {
 	posting, n int32
 }
 
-// Seq is the seq of the newest record that was added, or 0.
+// Seq returns the seq of the newest record in the index, or 0.
 func (x *Index) Seq() uint64 { return x.seq }
 
 // Bytes estimates the memory of the index.
@@ -77,8 +77,8 @@ func (x *Index) Bytes() int {
 		cap(x.links)*int(unsafe.Sizeof(link{})) + (len(x.places)+len(x.inflected)+len(x.similar))*perEntry
 }
 
-// Add adds a record, which must be newer than all records of the index. Of the events that patches insert, it
-// leaves out copies of logged events: with cleared or shortened results, and restored calls.
+// Add adds a record, which must be newer than all records of the index. If a patch inserts copies of logged events
+// (with cleared or shortened results, or as restored calls), Add leaves the copies out.
 func (x *Index) Add(r patch.Record) {
 	x.seq = r.Seq
 	if x.places == nil {

@@ -7,14 +7,14 @@ import (
 	"github.com/patchlog-dev/patchlog/internal/identifiers"
 )
 
-// MaxQueryBytes is the length of the part of a query that counts: its beginning.
+// MaxQueryBytes is how many bytes of a query count; the rest is ignored.
 const MaxQueryBytes = 8 << 10
 
 // maxTerms bounds the different words of a query that count, and the identifiers and the dates: the first ones of each.
 const maxTerms = 64
 
-// Terms are the words, identifiers and dates of a query. There is no syntax: quotes, operators and regular
-// expressions are read as words and the characters between them. The zero Terms find nothing.
+// Terms are the words, identifiers and dates of a query. There is no syntax: quotes, operators and regular expressions
+// are read as ordinary text. The zero Terms find nothing.
 type Terms struct {
 	terms []queryTerm
 	all   bool // the query is empty, so all events that the filter allows are found
@@ -38,8 +38,8 @@ const (
 	day // or month
 )
 
-// Parse returns the terms of a query. Common words count only if the query has no others. A query of
-// white space alone finds all events, the newest first.
+// Parse returns the terms of a query. Common words count only if the query has no others. A query that is empty or
+// white space finds all events, the newest first.
 func Parse(query string) Terms {
 	query = strings.ToValidUTF8(query[:min(len(query), MaxQueryBytes)], " ")
 	var s splitter
@@ -87,7 +87,7 @@ func Parse(query string) Terms {
 	return t
 }
 
-// IsZero reports whether the terms find nothing in any log.
+// IsZero reports whether the terms find no event in any log.
 func (t Terms) IsZero() bool { return len(t.terms) == 0 && !t.all }
 
 // isCommon has words of nearly every text: English, German, Russian.

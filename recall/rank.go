@@ -13,34 +13,34 @@ type Filter struct {
 	Author string // only events of this author; "" means any
 	Tool   string // only events with a call or a response of this tool; "" means all
 
-	From, To uint64 // only records from one seq to another, both included; 0 means no limit
+	From, To uint64 // only records with seqs from From to To, both included; 0 means no limit
 
-	Since, Until time.Time // only events of this time or later, and before that one, to the microsecond; zero means no limit
+	Since, Until time.Time // only events at or after Since and before Until, to the microsecond; zero means no limit
 
-	Summaries bool // summaries too
+	Summaries bool // also finds summaries
 
 	// ShownToModel leaves out text that no model is shown: state changes, and events by which ADK asks for
 	// credentials and confirmations.
 	ShownToModel bool
 }
 
-// Doc is an event that may be found.
+// Doc identifies an event in an index.
 type Doc struct {
 	Seq           uint64 // of the event's record
 	Index         int    // among the events of the record
 	Branch, Scope string
 }
 
-// Match is an event that was found.
+// Match is an event that [Index.Search] found.
 type Match struct {
 	Seq   uint64 // of the event's record
 	Index int    // among the events of the record
 
-	Summary bool // the event is marked as a summary, or a summarise patch inserted it
+	Summary bool // the event is marked as a summary, or a patch of type summarise inserted it
 	Score   float64
 }
 
-// Stats count the events of one or several logs, and those that match each term of a query. The zero value is of
+// Stats count the events of one or several logs, and the events that match each term of a query. The zero value counts
 // no log.
 type Stats struct {
 	events         int
@@ -48,7 +48,7 @@ type Stats struct {
 	exact, similar []int // events, by term; similar only if exact is 0
 }
 
-// Stats returns the counts of the log up to a seq, for searches with or without [Filter.ShownToModel].
+// Stats returns the counts of the log up to the seq through. shown must equal [Filter.ShownToModel] of the search.
 func (x *Index) Stats(t Terms, through uint64, shown bool) Stats {
 	end := x.until(through)
 	s := Stats{events: int(end), words: x.wordsBefore(end)}
@@ -66,8 +66,8 @@ func (x *Index) Stats(t Terms, through uint64, shown bool) Stats {
 	return s
 }
 
-// Add adds the counts of another log, for the same terms. Scores of several logs are
-// comparable if each is searched with the sum.
+// Add adds the counts of another log, for the same terms. Scores of several logs are comparable if each log is searched
+// with the sum of their Stats.
 func (s *Stats) Add(o Stats) {
 	s.events += o.events
 	s.words += o.words
@@ -106,10 +106,11 @@ const (
 
 var besides = [...]float64{0.5, 0.25}
 
-// Search yields the events of records up to a seq that have a term, or are beside an event that has one: the best
-// first, and of equal scores the newest first. If only is not nil, events for which it returns false are not yielded, and
-// do not raise the score of their neighbours. Search calls only at most once for an event. The order depends on these
-// records, the terms and s only. Search takes time linear in the number of events and of occurrences of the terms.
+// Search yields the events of records up to the seq through that have a term of the query, or are next to an event that
+// has a term. The best come first, and with equal scores the newest. If only is not nil, events for which it returns
+// false are not yielded, and do not raise the score of their neighbours. Search calls only at most once for an event.
+// The order depends on nothing but these records, the terms, the filters and s. Search takes time linear in the number
+// of events and of occurrences of the terms.
 func (x *Index) Search(t Terms, f Filter, through uint64, s Stats, only func(Doc) bool) iter.Seq[Match] {
 	return func(yield func(Match) bool) {
 		end := x.until(through)

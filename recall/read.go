@@ -11,9 +11,9 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// Reading is an event as a text to read page by page: a paragraph for each part of its content, and one for the
-// message of an error. Calls are JSON, results as [Original] returns them, data and files are described,
-// thoughts are left out.
+// Reading returns an event as text to read page by page: a paragraph for each part of its content, and a paragraph for
+// an error message. Calls are shown as JSON and results as by [Original]. Data and files are described, and thoughts
+// are left out.
 func Reading(e *patch.Event) string {
 	var said []string
 	say := func(format string, args ...any) { said = append(said, fmt.Sprintf(format, args...)) }
@@ -43,9 +43,10 @@ func Reading(e *patch.Event) string {
 	return strings.Join(said, "\n\n")
 }
 
-// Page returns the part of a text from an offset on of at most the given estimated tokens, but at least one character,
-// of which some take two tokens, and the offset of the next page, or -1 if there is none. Offsets are in bytes; an offset inside a character is moved to the character's
-// beginning, and a negative one to the beginning of the text. The pages in sequence are the text.
+// Page returns a part of the text that begins at offset and has at most the given number of estimated tokens, but at
+// least one character, even if that takes two tokens. next is the offset of the next page, or -1 if there is none.
+// Offsets are in bytes. An offset inside a character is moved to the character's beginning, and a negative offset to
+// the beginning of the text. All pages joined give the text.
 func Page(text string, offset, tokens int) (page string, next int) {
 	offset = min(max(offset, 0), len(text))
 	for offset > 0 && offset < len(text) && !utf8.RuneStart(text[offset]) {

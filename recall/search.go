@@ -23,16 +23,17 @@ type Search struct {
 	Query string // see [Parse]
 	Filter
 
-	// View is the searched view: its records, and no later ones. nil means the newest.
+	// View limits the search to this view's records. nil means the newest view.
 	View *fold.View
 
 	// Hidden leaves out visible events.
 	Hidden bool
 
-	// Represented leaves out events that a model would not see without compaction: events that are neither visible
-	// nor represented ([fold.Places.IsRepresented]), as they were cut by hand, truncated or rewound; and those that
-	// [Filter.ShownToModel] leaves out. Sees, if not nil, leaves out the events of branches and isolation scopes for which
-	// it is false; it must not search. Events left out by these do not raise the score of their neighbours either.
+	// Represented leaves out events that a model would not see without compaction. These are events that are neither
+	// visible nor represented, for example by a visible summary ([fold.Places.IsRepresented]), since they were cut by
+	// hand, truncated or rewound, and the text that [Filter.ShownToModel] leaves out. Sees, if not nil, leaves out the
+	// events of branches and isolation scopes for which it returns false; it must not call the Finder. Events left out
+	// by Represented or Sees do not raise the score of their neighbours.
 	Represented bool
 	Sees        func(branch, scope string) bool
 
@@ -40,11 +41,11 @@ type Search struct {
 	// which events are found: a caller that searches for a secret learns its position.
 	Redact *redact.Redactor
 
-	Limit   int // the most hits; 0 means [DefaultLimit], and [MaxLimit] is the largest
-	Snippet int // the most characters of a snippet; 0 means [DefaultSnippetRunes]
+	Limit   int // the maximum number of hits; 0 means [DefaultLimit], and the upper limit is [MaxLimit]
+	Snippet int // the maximum length of a snippet in characters; 0 means [DefaultSnippetRunes]
 }
 
-// Validate returns an error that matches [patch.ErrInvalid] and names the field if a field is out of range.
+// Validate returns an error if a field is out of range. The error names the field and matches [patch.ErrInvalid].
 func (s Search) Validate() error {
 	bad := func(field, format string, args ...any) error {
 		return &patch.FieldError{Field: "Search." + field, Problem: fmt.Sprintf(format, args...)}
@@ -62,7 +63,7 @@ func (s Search) Validate() error {
 	return nil
 }
 
-// Hit is an event that was found.
+// Hit is an event that a [Finder] found.
 type Hit[K comparable] struct {
 	Key     K            `json:"key"`
 	Seq     uint64       `json:"seq"`            // of the event's record
@@ -74,17 +75,16 @@ type Hit[K comparable] struct {
 	Place   fold.Place   `json:"place"` // the visible index, or the patch that hides the event
 }
 
-// Search returns the events of a session that match the query, the best first. The result depends on the
-// search and the view's records only, not on the state of the cache. Errors are the log's, or that of
-// [Search.Validate].
+// Search returns the events of a session that match the query, the best first. The result depends on the search and the
+// view's records only, not on the state of the cache. Errors are those of the log or of [Search.Validate].
 func (f *Finder[K]) Search(ctx context.Context, key K, s Search) ([]Hit[K], error) {
 	one := func(yield func(K, error) bool) { yield(key, nil) }
 	return f.SearchAll(ctx, one, func(K, error) bool { return false }, s)
 }
 
-// SearchAll is Search over several sessions, whose events are ranked together; the field View must be nil. If a
-// session cannot be read, SearchAll calls skip with the error, and leaves the session out if skip returns true.
-// An error that comes with keys ends the search. Indexes that do not fit into the finder's bound are made twice.
+// SearchAll searches several sessions and ranks their events together; s.View must be nil. If a session cannot be read,
+// SearchAll calls skip with the error, and leaves the session out if skip returns true. An error from keys ends the
+// search. Indexes that do not fit into the finder's memory limit are built twice.
 func (f *Finder[K]) SearchAll(ctx context.Context, keys iter.Seq2[K, error], skip func(K, error) bool, s Search) ([]Hit[K], error) {
 	if err := s.Validate(); err != nil {
 		return nil, err

@@ -13,22 +13,22 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// Author is the author of the patches that replace large results by shortened ones.
+// Author is the author of the patches that replace large results by shortened results.
 const Author = "recall"
 
-// MinResultTokens is the least limit of [Shorten]: the notes about omissions need room themselves.
+// MinResultTokens is the minimum limit of [Shorten], since the notes about omissions need room too.
 const MinResultTokens = 200
 
 // shortenedKey is the member of a shortened result that marks it as one.
 const shortenedKey = "shortened"
 
-// Shorten returns an event that replaces e, an event of the record with the given seq, or nil if no function
-// response in e has more than maxTokens estimated tokens. In the replacement, each of those responses has half of
-// maxTokens: long texts and lists keep their beginning and end, and objects keep their keys if there is room. Media that
-// a function returned beside its response stay, and do not count; a response with media among its members is left as it
-// is. The member "shortened" of the response names the handle for [ReadTool]: handle, a slash
-// and the index of the part. Names and ids of calls stay. The event has an id from newID, and no state delta.
-// Results of [SearchTool] and [ReadTool] are never shortened.
+// Shorten returns a replacement for e, an event of the record with the given seq. It returns nil if no function
+// response in e has more than maxTokens estimated tokens. The replacement shortens each such response to half of
+// maxTokens: long texts and lists keep their beginning and end, and objects keep their keys if there is room. Media
+// beside a response stay and do not count. Two kinds of responses are never shortened: those with media among their
+// members, and those of [SearchTool] and [ReadTool]. The response's member "shortened" has the handle for ReadTool:
+// handle, a slash and the index of the part. Names and ids of calls stay. The replacement has an id from newID and no
+// state delta.
 //
 // A limit below [MinResultTokens] means MinResultTokens. An error means that the event could not be rebuilt.
 func Shorten(e *patch.Event, seq uint64, handle string, newID func() string, maxTokens int) (*patch.Event, error) {
@@ -55,9 +55,10 @@ func Shorten(e *patch.Event, seq uint64, handle string, newID func() string, max
 	return in, err
 }
 
-// Shortener returns a function for store.AppendOptions.Follow: for an appended event with results of more than maxTokens it
-// gives the patch, by [Author], that shows [Shorten]'s event in its place. The state stays, and the patch can be taken
-// back. newID gives the id of the event shown; handle names the event of a record for [ReadTool].
+// Shortener returns a function for store.AppendOptions.Follow: for an appended event with a result of more than
+// maxTokens it returns a patch by [Author] that replaces the event by that of [Shorten]. The patch keeps the state and
+// can be reverted. newID returns the id of the replacement; handle returns the handle of a record's event for
+// [ReadTool].
 func Shortener(maxTokens int, newID func() string, handle func(r patch.Record) string) func(fold.View, patch.Record) (*patch.PatchEvent, error) {
 	return func(v fold.View, r patch.Record) (*patch.PatchEvent, error) {
 		if r.Event.EstimatedTokens() <= maxTokens {
@@ -147,8 +148,8 @@ func replaced(object json.RawMessage, key string, value json.RawMessage) json.Ra
 	return objectOf(members)
 }
 
-// Original returns a logged function response as a text: its only member if that is a text, else the compact JSON of the
-// response. Media that the function returned are parts of their own.
+// Original returns a logged function response as text. If the response has a single member, a text, it returns that
+// text, otherwise the compact JSON of the response. Media that the function returned are not included.
 func Original(p patch.Part) string {
 	response := records.JSON(p.Response)
 	if all := membersOf(response); len(all) == 1 && all[0].value[0] == '"' {

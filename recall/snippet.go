@@ -19,10 +19,10 @@ type Snippet struct {
 	Marks [][2]int `json:"marks,omitempty"` // the bytes of Text where words of the query begin and end, ascending
 }
 
-// SnippetOf returns the piece of an event's text, of at most the given number of characters, with the most terms
-// of a query. If it has none of them, similar words count; if it has none of these, the piece is the beginning.
-// White space is one space. An ellipsis marks a cut. 0 characters mean [DefaultSnippetRunes]. shown leaves
-// out the text that [Filter.ShownToModel] does.
+// SnippetOf returns the piece of an event's text with the most terms of a query. It has at most runes characters; 0
+// means [DefaultSnippetRunes]. If the text has no term, similar words count; if it has no similar word either, the
+// piece is the text's beginning. White space becomes one space. An ellipsis marks a cut. shown leaves out the same text
+// as [Filter.ShownToModel].
 func SnippetOf(e *patch.Event, t Terms, runes int, shown bool) Snippet {
 	if runes <= 0 {
 		runes = DefaultSnippetRunes

@@ -12,10 +12,10 @@ import (
 // response, which may be a secret.
 var notShown = map[string]bool{records.RequestCredential: true, records.RequestConfirmation: true}
 
-// Text is the searched text of an event that a model is shown, in lines: the texts of its content, the names and
-// arguments of calls, the results of tools, transcriptions, and messages of errors. It leaves out thoughts, the
-// bytes of files, calls and responses of [SearchTool] and [ReadTool], and events by which ADK asks for
-// credentials and confirmations.
+// Text returns the text of an event that a model sees and searches use, in lines: the texts of its content, the names
+// and arguments of calls, the results of tools, transcriptions, and error messages. It leaves out thoughts, the bytes
+// of files, calls and responses of [SearchTool] and [ReadTool], and events by which ADK asks for credentials and
+// confirmations.
 func Text(e *patch.Event) string {
 	recalls := false
 	for p := range e.FunctionParts() {

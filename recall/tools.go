@@ -21,11 +21,11 @@ const (
 )
 
 const (
-	AroundTokens = 40 // estimated tokens around the text of each event of a result, and around the whole result
-	LeastPiece   = 60 // the least tokens of an event's text; if a result has less room, it has fewer events
+	AroundTokens = 40 // estimated tokens of overhead, for each event of a result and for the whole result
+	LeastPiece   = 60 // the minimum tokens of an event's text; a result without room for them has fewer events
 )
 
-// PieceRunes is the number of characters of each event's text in a result of the given tokens and events.
+// PieceRunes returns how many characters of text each event gets in a result of the given numbers of tokens and events.
 func PieceRunes(tokens, events int) int {
 	return max(LeastPiece, (tokens-AroundTokens)/events-AroundTokens) * patch.RunesPerToken
 }

@@ -47,36 +47,33 @@ const (
 	maxAPIErrorRunes = 500
 )
 
-// ErrNoAPIKey: there is no key for the Gemini API, in the options or the environment.
+// ErrNoAPIKey: neither the options nor the environment have a key for the Gemini API.
 var ErrNoAPIKey = errors.New("no API key")
 
 // Options are the options of [New]. A zero field means its default.
 type Options struct {
-	// APIKey is the key for the Gemini API. The default is GOOGLE_API_KEY of the environment,
-	// or else GEMINI_API_KEY.
+	// APIKey is the key for the Gemini API. The default is the environment variable GOOGLE_API_KEY, or else
+	// GEMINI_API_KEY.
 	APIKey string
 
 	// Model names the model; the default is [DefaultModel].
 	Model string
 
-	// ThinkingLevel is how much the model thinks before it writes. The default is low
-	// for the default model, and for every other the model's own: a model without levels answers
-	// with an error.
+	// ThinkingLevel is how much the model thinks before it writes. The default is low for [DefaultModel]; any other
+	// model uses its own default. A model without thinking levels responds with an error if the level is set.
 	ThinkingLevel genai.ThinkingLevel
 
-	// BaseURL is where the API is, for proxies and tests, such as
-	// "https://proxy.example/gemini/". The default is genai's: GOOGLE_GEMINI_BASE_URL of
-	// the environment if set, else Google's own.
+	// BaseURL is the address of the API, for proxies and tests, such as "https://proxy.example/gemini/". The default is
+	// the environment variable GOOGLE_GEMINI_BASE_URL if set, else Google's address.
 	BaseURL string
 
-	// HTTPClient sends the requests; the default is a client of its own. It is copied.
-	// Unless it has a policy of its own, redirects are not followed: they would take
-	// the key to another place.
+	// HTTPClient sends the requests; [New] copies it. The default is a new client. Unless the client has CheckRedirect,
+	// redirects are not followed, since they would send the key to another server.
 	HTTPClient *http.Client
 }
 
-// Validate reports what is wrong with the options, and names the field at fault. The
-// error matches [patch.ErrInvalid]. A missing key is for [New] to report.
+// Validate returns an error that names an invalid field and matches [patch.ErrInvalid]. Only [New] reports a missing
+// key.
 func (o Options) Validate() error {
 	bad := func(field, problem string, args ...any) error {
 		return &patch.FieldError{Field: "gemini.Options." + field, Problem: fmt.Sprintf(problem, args...)}
@@ -111,12 +108,12 @@ type Summarizer struct {
 
 var _ compaction.PricedSummarizer = (*Summarizer)(nil)
 
-// Price says that a token costs the summarizer what it costs the agent.
+// Price says that a token costs the summarizer as much as the agent.
 func (g *Summarizer) Price() (read, written float64) { return price.Read, price.Written }
 
-// New returns a summarizer that asks a Gemini model through the Gemini API,
-// whatever the environment says about other backends. It sends nothing yet; ctx is for
-// making the client alone. The error matches [ErrNoAPIKey] if there is no key.
+// New returns a summarizer that asks a Gemini model through the Gemini API, whatever the environment says about other
+// backends. New sends no request; ctx is only for making the client. The error matches [ErrNoAPIKey] if there is no
+// key.
 func New(ctx context.Context, opts Options) (*Summarizer, error) {
 	if err := opts.Validate(); err != nil {
 		return nil, err
@@ -149,18 +146,16 @@ func New(ctx context.Context, opts Options) (*Summarizer, error) {
 // 503 and 504 it waits about one second, then two.
 var retries = &genai.HTTPRetryOptions{Attempts: genai.Ptr[int32](3)}
 
-// Summarize sends req.Instructions to the model as its system instruction and req.Prompt as the one message, with no
-// tools, and returns the answer. Room is left for req.MaxTokens in any script, and for thinking; the compactor judges
-// the length of the answer.
+// Summarize sends req.Instructions to the model as its system instruction and req.Prompt as the only message, without
+// tools, and returns the answer. The request's output limit leaves room for req.MaxTokens in any script, and for
+// thinking; the compactor checks the length of the answer.
 //
-// A request that fails for a passing reason (a connection that breaks, the statuses 408,
-// 429, 500, 502, 503 and 504) is sent again, twice at most, with backoff, and not before the time that the service asks
-// to wait, if that is at most a minute.
+// A request that fails for a temporary reason (a broken connection, or status 408, 429, 500, 502, 503 or 504) is
+// retried at most twice, with backoff. If the service asks to wait up to a minute, the retry comes no sooner.
 //
-// The error matches [compaction.ErrRefusedAnswer] if the service answered and the answer is of no
-// use: the prompt or the answer blocked, no candidate, nothing in it, cut off, or not the
-// API's JSON. It wraps a genai.APIError if the service reported an error, and ctx's error
-// if ctx ended. Its text never holds the API key.
+// The error matches [compaction.ErrRefusedAnswer] if the service's answer is unusable: the prompt or the answer was
+// blocked, or the answer has no candidate, is empty, is cut off, or is not the API's JSON. It wraps a genai.APIError if
+// the service reported an error, and ctx's error if ctx ended. Its text never holds the API key.
 func (g *Summarizer) Summarize(ctx context.Context, req compaction.Request) (compaction.Response, error) {
 	var resp compaction.Response
 	answer, err := g.client.Models.GenerateContent(ctx, g.model, genai.Text(req.Prompt), g.generationConfig(req))

@@ -8,11 +8,11 @@ import (
 	"github.com/patchlog-dev/patchlog/compaction"
 )
 
-// Response returns a model's answer as compaction takes it: the texts of the content, one
-// below the other, without thoughts. Without content its text is empty. Usage may be nil.
+// Response converts a model's answer to a [compaction.Response]. Its text is the texts of the content, joined by
+// newlines, without thoughts; if content is nil, the text is empty. usage may be nil.
 //
-// The error matches [compaction.ErrRefusedAnswer] if the content calls a function or has no
-// text. Then the response has the usage all the same.
+// The error matches [compaction.ErrRefusedAnswer] if the content calls a function or has no text. The response has the
+// usage even then.
 func Response(model string, content *genai.Content, reason genai.FinishReason, usage *genai.GenerateContentResponseUsageMetadata) (compaction.Response, error) {
 	resp := compaction.Response{Model: model, FinishReason: compaction.FinishReason(reason)}
 	if reason == genai.FinishReasonUnspecified {
