@@ -1,5 +1,5 @@
-// Package bolt implements the storage port on bbolt, an embedded B+ tree in one file. No other package
-// deals with pages, buckets or syncs.
+// Package bolt implements the storage port on bbolt, an embedded B+ tree in one file. No other package of the store
+// handles pages or buckets.
 //
 // One process holds a file for writing, or several hold it for reading. Within a process, any number of
 // goroutines read while one writes. Transactions end before a method returns.
@@ -59,9 +59,9 @@ func (o Options) withDefaults() Options {
 // FileVersion is the version of the file's layout. Docs: docs/FORMAT.md.
 const FileVersion = 1
 
-// Buckets. Keys of records and snapshots begin with the session's number: eight bytes, big endian, never reused.
-// Each name is stored in two buckets. Each row has a checksum over its key and value (see rows.go), except the two
-// rows of bucketMeta.
+// Buckets. Keys of records and snapshots begin with the session's number: eight bytes, big endian, never reused. Each
+// name is a key in two buckets. Each row has a checksum over its key and value (see rows.go), except the two rows of
+// bucketMeta.
 var (
 	bucketMeta        = []byte("patchlog")    // "version" → FileVersion, "numbers" → the last number assigned
 	bucketSessions    = []byte("sessions")    // session name → entry: see session
@@ -80,7 +80,7 @@ var (
 	buckets = [][]byte{bucketMeta, bucketSessions, bucketHeads, bucketRecords, bucketIDs, bucketSnapshots, bucketShared, bucketSharedNames, bucketScopes, bucketUnlinked, bucketFamilies}
 )
 
-// Keys of records ascend within a session, so pages are filled before they are split.
+// Keys of records ascend within a session, so pages are filled further before a split.
 const fillPercent = 0.9
 
 // Backend keeps sessions in a bbolt file.
@@ -89,13 +89,13 @@ type Backend struct {
 	opts           Options
 	queue          groupcommit.Queue[*pending] // batches that wait for the writer lock
 	writer         chan struct{}               // the writer lock: holds a token while it is held
-	ids            idCache                     // of records, by session
+	ids            idCache                     // ids of records, by session
 	copying        chan struct{}               // holds a token while the file is copied
-	removalsPaused atomic.Bool                 // during a copy: rows of sessions are neither changed nor removed
+	removalsPaused atomic.Bool                 // during a copy, rows of sessions are neither changed nor removed
 
 	mu     sync.RWMutex // held for reading while handle is used
 	handle *handle      // closed if the file could not be opened again after a failed commit
-	broken error        // if not nil, a commit failed with it, and handle must not be used
+	broken error        // if not nil, the error of a failed commit: handle must not be used
 	closed bool
 
 	commit func(*bbolt.Tx) error // tests make it fail
@@ -108,10 +108,10 @@ var (
 	_ backend.Vacuum  = (*Backend)(nil)
 )
 
-// Open opens the file at path. It creates a missing file, with mode 0600, unless opts.ReadOnly is set. Everything
-// that the opened file holds is durable. Open fails with [backend.ErrLocked] if the file stays locked for
-// opts.LockTimeout, with [backend.ErrNotDatabase] if the file is of another format, and with [backend.ErrDamaged] if
-// it is damaged or empty.
+// Open opens the file at path. It creates a missing file, with mode 0600, unless opts.ReadOnly is set. Unless ReadOnly
+// or NoSync is set, the file's content is durable when Open returns. Open fails with [backend.ErrLocked] if the file
+// stays locked for opts.LockTimeout, with [backend.ErrNotDatabase] if the file has another format, and with
+// [backend.ErrDamaged] if the file is damaged or empty.
 func Open(path string, opts Options) (*Backend, error) {
 	opts = opts.withDefaults()
 	h, err := openHandle(path, opts, nil)
@@ -148,8 +148,8 @@ func (b *Backend) use(ctx context.Context, f func(h *handle) error) (err error) 
 	return f(b.handle)
 }
 
-// reopen opens the file again after a failed commit. It creates no file, and refuses another file under the same name
-// and a file whose last transaction is not the failed one or the one before. Opening makes the file's current
+// reopen opens the file again after a failed commit. It creates no file. It refuses another file under the same name,
+// and a file whose last transaction is neither the failed one nor the one before it. Opening makes the file's current
 // transaction durable, which settles whether the failed commit took place.
 func (b *Backend) reopen() error {
 	b.mu.Lock()
@@ -172,8 +172,8 @@ func (b *Backend) view(ctx context.Context, f func(tx *bbolt.Tx) error) error {
 	return b.use(ctx, func(h *handle) error { return h.view(f) })
 }
 
-// acquire acquires a lock that holds a token while it is held. Writers wait for such a lock and not for bbolt's own, so
-// that after a failed commit no waiting writer uses the failed handle.
+// acquire acquires a lock: a channel that holds a token while the lock is held. Writers wait for this lock, not for
+// bbolt's own, so that after a failed commit no waiting writer uses the failed handle.
 func acquire(ctx context.Context, lock chan struct{}) (unlock func(), err error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -218,8 +218,8 @@ func (b *Backend) write(f func(tx *bbolt.Tx) error) error {
 	return &backend.UnknownError{Cause: err}
 }
 
-// Fence implements [backend.Backend]. No other process writes, so once the file is reopened after a failed commit, its
-// content is the outcome, and no commit is in flight.
+// Fence implements [backend.Backend]. No other process writes. So once the file is reopened after a failed commit, no
+// commit is in flight, and the file's content is the outcome.
 func (b *Backend) Fence(ctx context.Context, name, creation string, seen, _ backend.Token) (took bool, err error) {
 	err = b.view(ctx, func(tx *bbolt.Tx) error {
 		s, err := findCreated(tx, name, creation)

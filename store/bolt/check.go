@@ -7,12 +7,12 @@ import (
 	bbolt "go.etcd.io/bbolt"
 )
 
-// Check reads the whole file and reports inconsistencies of pages, sessions, records, the index of ids, and shared values. nil
-// means that it found none. It does not decode records.
+// Check reads the whole file and reports inconsistencies of pages, sessions, records, the index of ids, and shared
+// values. nil means that it found none. It does not decode records.
 //
-// Other calls read and write meanwhile. Check reads in short transactions, each of which starts where the last one ended: with
-// a long transaction, the file would grow with each commit. The space of sessions that are deleted meanwhile is freed at the
-// end. Check, Copy and Vacuum wait for each other.
+// Other calls read and write meanwhile. Check reads in short transactions, each of which starts where the one before
+// ended: during a long transaction, the file would grow with each commit. The space of sessions deleted meanwhile is
+// freed when Check ends. Check, Copy and Vacuum wait for each other.
 func (b *Backend) Check(ctx context.Context) error {
 	resume, err := b.pauseRemovals(ctx)
 	if err != nil {
@@ -20,7 +20,7 @@ func (b *Backend) Check(ctx context.Context) error {
 	}
 	defer resume()
 	var found findings
-	if err := b.checkPages(ctx, &found); err != nil || found.err() != nil { // else rows cannot be read in order
+	if err := b.checkPages(ctx, &found); err != nil || found.err() != nil { // rows of damaged pages cannot be read in order
 		return errors.Join(b.doubt(), found.err(), err)
 	}
 	m, err := b.readDirectory(ctx, &found, rowBuckets...)
@@ -49,7 +49,7 @@ func (b *Backend) checkPages(ctx context.Context, found *findings) error {
 	return nil
 }
 
-// doubt returns an error if a meta page was damaged when the file was opened, until a commit writes it anew.
+// doubt returns an error if a meta page was damaged when the file was opened. The next commit ends the doubt.
 func (b *Backend) doubt() (err error) {
 	_ = b.use(context.Background(), func(h *handle) error {
 		if h.last.Load() == h.opened {

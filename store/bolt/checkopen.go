@@ -11,10 +11,10 @@ import (
 	"github.com/patchlog-dev/patchlog/store/backend"
 )
 
-// checkOpen checks the invariants of a file that bbolt does not check itself. It reads the branch pages of all trees and
-// the leaf pages that hold the buckets. A cycle of branches would overflow bbolt's stack; a page that is in use and on
-// the list of free pages would be overwritten. Damage of another leaf affects only its own rows, and is found when the
-// leaf is read.
+// checkOpen checks the invariants of a file that bbolt does not check itself. It reads the branch pages of all trees
+// and the leaf pages that hold the buckets. A cycle of branches would overflow bbolt's stack. A page that is both in
+// use and on the list of free pages would be overwritten. Damage of any other leaf affects only its own rows, and is
+// found when that leaf is read.
 func checkOpen(file *os.File) (metas metaPages, err error) {
 	if metas, err = readMetas(file); err != nil {
 		return metas, err
@@ -45,7 +45,7 @@ const (
 	isFree
 	isFreelist
 	isBranch
-	isLeaf // its overflow pages are unclaimed
+	isLeaf // a leaf, whose overflow pages are not marked yet
 )
 
 func checkTree(pages pager, root uint64, free freelist) error {
@@ -106,8 +106,8 @@ func checkTree(pages pager, root uint64, free freelist) error {
 	return nil
 }
 
-// checkOverflow returns an error if an overflow page of a leaf is on the list of free pages. It reads the leaves that a
-// free page follows. A damaged leaf is passed over: only its own rows are lost, and no write copies it.
+// checkOverflow returns an error if an overflow page of a leaf is on the list of free pages. It reads only leaves
+// followed by a free page. It skips a damaged leaf: only that leaf's rows are lost, and no write copies it.
 func checkOverflow(pages pager, used []use) error {
 	leaf := uint64(0)
 	for id, u := range used {
@@ -146,13 +146,12 @@ func checkBuckets(tx *bbolt.Tx) error {
 	return nil
 }
 
-// pathChecker checks the pages that a write will copy, as the transaction found them in the file. If a page
-// contradicts its parent, bbolt frees pages that are in use, or puts keys where no search finds them, and damage
-// spreads to undamaged sessions.
+// pathChecker checks the pages of the file that a transaction's writes will copy. If a page contradicts its parent,
+// bbolt frees pages that are in use, or puts keys where no search finds them, and damage spreads to undamaged sessions.
 type pathChecker struct {
 	tx    *bbolt.Tx
 	pages pager
-	sound map[uint64]bool // pages that were checked
+	sound map[uint64]bool // pages that were checked and are valid
 }
 
 func (h *handle) paths(tx *bbolt.Tx) *pathChecker {
@@ -160,10 +159,10 @@ func (h *handle) paths(tx *bbolt.Tx) *pathChecker {
 	return &pathChecker{tx, pager{h.file, size, uint64(tx.Size()) / size}, map[uint64]bool{}}
 }
 
-// check checks the paths to the keys of buckets that begin with prefix, and the pages beside those, with which
-// bbolt may merge them after rows are removed.
+// check checks the paths to the keys of buckets that begin with prefix. It also checks the sibling pages, with which
+// bbolt may merge pages after rows are removed.
 func (w *pathChecker) check(prefix []byte, buckets ...[]byte) (err error) {
-	leads := func(first, end []byte) bool { // a search for a key before all others goes to the first child: nil is below all
+	leads := func(first, end []byte) bool { // a search for a key before all others goes to the first child: nil is below all keys
 		return (bytes.Compare(first, prefix) <= 0 || bytes.HasPrefix(first, prefix)) && (end == nil || bytes.Compare(end, prefix) > 0)
 	}
 	for _, bucket := range buckets {
@@ -183,8 +182,8 @@ func (w *pathChecker) check(prefix []byte, buckets ...[]byte) (err error) {
 	return err
 }
 
-// checkSlice checks the pages of a bucket that lead to keys from a given one on, until sliceLeaves leaves are checked.
-// It returns the first key of the leaves that are left, or nil.
+// checkSlice checks the pages of a bucket on the paths to the keys from a given one on, until sliceLeaves leaves are
+// checked. It returns the first key of the unchecked leaves, or nil.
 func (w *pathChecker) checkSlice(bucket, from []byte, found *findings) (next []byte) {
 	w.walk(bucket, func(p page, i int) bool {
 		switch {
@@ -200,7 +199,7 @@ func (w *pathChecker) checkSlice(bucket, from []byte, found *findings) (next []b
 	return next
 }
 
-// walk visits the pages of a bucket that enter admits, and notes the valid leaves in sound.
+// walk visits the pages of a bucket that enter admits, and adds the valid leaves to sound.
 func (w *pathChecker) walk(bucket []byte, enter func(p page, i int) bool, wrong func(error)) {
 	b := w.tx.Bucket(bucket)
 	if b == nil || b.Root() == 0 { // in a page that was checked at open

@@ -13,15 +13,15 @@ import (
 	"github.com/patchlog-dev/patchlog/store/internal/groupcommit"
 )
 
-// pending is a batch that waits for its commit. One transaction commits all pending batches, of all
-// sessions: a commit costs two syncs, however much it holds.
+// pending is a batch that waits for its commit. One transaction commits pending batches of all sessions: a commit costs
+// two syncs, however much it holds.
 type pending struct {
 	name     string
 	batch    backend.Batch
 	hashes   []idHash          // of all ids of the batch
-	snapshot *backend.Snapshot // if set, it is to be stored, and the batch says only the creation
+	snapshot *backend.Snapshot // if set, the snapshot to store; the batch then has only the session's creation id
 	make     func(backend.Head) (backend.Replacement, error)
-	replace  *backend.Replacement // the result of make, if that is set; the batch has its appended records
+	replace  *backend.Replacement // the result of make, if make is set; the batch then has its appended records
 	ids      [][]idHash           // of the records to replace
 	size     int
 	err      error
@@ -107,11 +107,11 @@ func (b *Backend) commitGroup(group []*pending) {
 	done = true
 }
 
-// errAbandoned is the error of a batch whose group panicked.
+// errAbandoned is the error of a batch if a caller in its group panicked.
 var errAbandoned = &backend.UnknownError{Cause: errors.New("abandoned: a call that shared the commit panicked")}
 
-// admit checks a batch, and writes nothing. It finds the session of the batch, or makes a new one, with the head of the staged
-// session if there is one.
+// admit checks a batch, and writes nothing. It finds the session of the batch, or makes a new one, with the head of the
+// staged session if there is one.
 func (b *Backend) admit(tx *bbolt.Tx, paths *pathChecker, p *pending) (err error) {
 	switch {
 	case p.snapshot != nil:
@@ -178,8 +178,8 @@ func (b *Backend) admitNew(tx *bbolt.Tx, name string, batch backend.Batch) (sess
 	return s, err
 }
 
-// checkRoom returns an error unless records can be added without overwriting any: a search finds the log's end where the head
-// says, no row of the session follows it, and no id is taken.
+// checkRoom returns an error if adding records could overwrite a row: the log must end where the head says, and no row
+// of the session may follow. It also returns an error if an id is taken.
 func (b *Backend) checkRoom(tx *bbolt.Tx, p *pending) error {
 	s := p.session
 	last, next := around(tx.Bucket(bucketRecords).Cursor(), s.key(s.head.Last+1))
@@ -194,13 +194,14 @@ func (b *Backend) checkRoom(tx *bbolt.Tx, p *pending) error {
 	switch {
 	case err == nil && slices.Max(seqs) > 0:
 		return backend.ErrTaken
-	case p.replace != nil && errors.Is(err, backend.ErrIndex): // the replaced records keep their ids
+	case p.replace != nil && errors.Is(err, backend.ErrIndex): // damage of the index must not prevent an erasure
 		return nil
 	}
 	return err
 }
 
-// checkPaths checks the pages that a write will copy. Those of a session's rows are checked before its first write.
+// checkPaths checks the pages that a write will copy. It checks the pages of a session's rows before their first write
+// only.
 func (b *Backend) checkPaths(tx *bbolt.Tx, paths *pathChecker, p *pending) (err error) {
 	if p.snapshot != nil {
 		return paths.check(p.session.number, bucketSnapshots)
@@ -240,7 +241,7 @@ func (b *Backend) put(tx *bbolt.Tx, p *pending) error {
 	}
 	if p.batch.Create {
 		var err error
-		if p.batch.Staged != "" { // which has its number
+		if p.batch.Staged != "" { // the staged session has its number already
 			name := []byte(p.batch.Staged)
 			err = errors.Join(tx.Bucket(bucketSessions).Delete(name), tx.Bucket(bucketHeads).Delete(name))
 		} else {
@@ -292,7 +293,8 @@ func (s session) putSnapshot(tx *bbolt.Tx, kept backend.Snapshot) error {
 	return bucket.Put(s.number, seal(kindSnapshot, s.number, encodeSnapshot(kept)))
 }
 
-// putRecords writes records after the session's last, and updates the head. hashes are the hashes of their ids, in order.
+// putRecords writes records after the session's last, and updates the head. hashes are the hashes of all their ids, in
+// order.
 func (s session) putRecords(tx *bbolt.Tx, added []backend.Record, hashes []idHash) error {
 	records := tx.Bucket(bucketRecords)
 	records.FillPercent = fillPercent

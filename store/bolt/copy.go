@@ -14,7 +14,7 @@ func (b *Backend) pauseRemovals(ctx context.Context) (resume func(), err error) 
 	if err != nil {
 		return nil, err
 	}
-	unlock, err := acquire(ctx, b.writer) // a commit under way may be removing rows
+	unlock, err := acquire(ctx, b.writer) // a running commit may be removing rows
 	if err != nil {
 		end()
 		return nil, err
@@ -28,17 +28,17 @@ func (b *Backend) pauseRemovals(ctx context.Context) (resume func(), err error) 
 	}, nil
 }
 
-// replica is a new file that rows are copied to.
+// replica is a new file to which rows are copied.
 type replica struct {
 	db     *bbolt.DB
-	tx     *bbolt.Tx // under way
+	tx     *bbolt.Tx // the open transaction
 	bytes  int       // put by tx
 	sum    func(record []byte) uint32
 	vacuum bool // copy snapshots too
 }
 
-// replicaBytes is how many bytes are written to a replica between two syncs: a sync of the backend's file may have to
-// wait for the writes to other files.
+// replicaBytes is how many bytes are written to a replica between two syncs. The limit is for other writers: a sync of
+// the backend's file may have to wait for all data written to other files.
 const replicaBytes = 8 << 20
 
 // replicate makes an empty replica of the backend in an empty file. The caller has paused removals.
@@ -50,11 +50,11 @@ func (b *Backend) replicate(path string, sum func([]byte) uint32, vacuum bool) (
 	return &reader{of: b, found: &findings{}, read: map[string]*extent{}, replica: &replica{db: db, sum: sum, vacuum: vacuum}}, nil
 }
 
-// copy copies the rows of all sessions that it has not copied yet.
+// copy copies the rows that it has not copied yet.
 func (r *reader) copy(ctx context.Context) (m directory, err error) {
 	owned := rowBuckets
 	switch {
-	case len(r.read) > 0: // it was checked
+	case len(r.read) > 0: // already checked by the first call
 		owned = nil
 	case !r.vacuum:
 		owned = [][]byte{bucketRecords}
@@ -68,7 +68,7 @@ func (r *reader) copy(ctx context.Context) (m directory, err error) {
 	return m, err
 }
 
-// begin begins a transaction, unless one is under way.
+// begin begins a transaction, unless one is open.
 func (r *replica) begin() (err error) {
 	if r.tx == nil {
 		r.tx, err = r.db.Begin(true)
@@ -86,7 +86,7 @@ func (r *replica) put(bucket, k, row []byte) error {
 	return rows.Put(k, bytes.Clone(row))
 }
 
-// putRuns writes the runs of a session's ids, of which the replica has the records up to x.next.
+// putRuns writes the runs of a session's ids, for the records copied so far.
 func (r *replica) putRuns(l session, x *extent) error {
 	if inRuns(x.inRuns) == inRuns(x.next-1) {
 		return nil
@@ -119,7 +119,7 @@ func (r *replica) commit() error {
 	return errors.Join(err, r.db.Sync())
 }
 
-// finish writes the named rows of a directory whose other rows were copied, and unlinks all other numbers.
+// finish writes the named rows of a directory, and marks all numbers without a session as unlinked.
 func (r *reader) finish(m directory) (err error) {
 	put := func(bucket, k, row []byte) {
 		if err == nil {

@@ -14,16 +14,16 @@ import (
 	"github.com/patchlog-dev/patchlog/store/backend"
 )
 
-// directory holds the named rows of the file as one transaction saw them, and the sessions that they describe. The
-// rows under the sessions' numbers can be read later, in many short transactions: writers add rows, but while
-// [Backend.removalsPaused] is set they neither change nor remove any.
+// directory holds the named rows of the file as one transaction saw them, and the sessions that they describe. Rows
+// under the sessions' numbers can be read later, in many short transactions: while [Backend.removalsPaused] is set,
+// writers only add such rows.
 type directory struct {
 	given    uint64       // the last number given out
-	names    [][]nameRows // of each of nameBuckets
-	sessions []session    // in the order of numbers, without those that are damaged
+	names    [][]nameRows // by index in nameBuckets
+	sessions []session    // ordered by number, without damaged sessions
 	damaged  []string     // numbers of damaged sessions
-	scopes   [][2][]byte  // with their rows
-	unlinked []string     // numbers
+	scopes   [][2][]byte  // keys and rows of bucketScopes
+	unlinked []string     // numbers of deleted sessions
 	families [][2][]byte  // keys and rows of bucketFamilies
 }
 
@@ -33,8 +33,8 @@ var nameBuckets = [][2][]byte{{bucketSessions, bucketHeads}, {bucketShared, buck
 // rowBuckets have rows whose keys begin with a session's number.
 var rowBuckets = [][]byte{bucketRecords, bucketIDs, bucketSnapshots}
 
-// readDirectory reads the named rows in one transaction, and reports inconsistencies, and rows of the given buckets
-// that belong to no session. The caller has paused removals.
+// readDirectory reads the named rows in one transaction, and reports inconsistencies. It also reports rows of the owned
+// buckets that belong to no session. The caller has paused removals.
 func (b *Backend) readDirectory(ctx context.Context, found *findings, owned ...[]byte) (m directory, err error) {
 	err = b.view(ctx, func(tx *bbolt.Tx) error {
 		m.given = tx.Bucket(bucketSessions).Sequence()
@@ -78,7 +78,7 @@ func (b *Backend) readDirectory(ctx context.Context, found *findings, owned ...[
 	return m, err
 }
 
-// readSessions decodes the sessions, and reports those that are damaged.
+// readSessions decodes the sessions, and reports damaged ones.
 func (m *directory) readSessions(tx *bbolt.Tx, found *findings) {
 	owners := map[string]string{}
 	for _, n := range m.unlinked {
@@ -131,7 +131,7 @@ func (m *directory) checkStrays(tx *bbolt.Tx, bucket []byte, found *findings) {
 	}
 }
 
-// findings collects inconsistencies, the first maxFindings of them.
+// findings collects inconsistencies, up to maxFindings.
 type findings struct {
 	errs []error
 	n    int
@@ -152,22 +152,22 @@ func (f *findings) err() error {
 	return errors.Join(f.errs...)
 }
 
-// reader reads the rows under the numbers of a directory's sessions, then the rows that a later directory has in
-// addition, and reports inconsistencies.
+// reader reads the rows of a directory's sessions, then the additional rows of a later directory, and reports
+// inconsistencies.
 //
 // It reads in short transactions: a long one makes the file grow with each commit, and may block a commit.
 type reader struct {
 	of       *Backend
 	found    *findings
 	read     map[string]*extent // by number
-	*replica                    // nil for a check, which leaves the content of records to its caller
+	*replica                    // nil for a check, which does not read the content of records
 }
 
 // extent is how far the rows under a number were read.
 type extent struct {
 	next   uint64 // seq
 	chain  backend.Chain
-	inRuns uint64 // the last seq whose ids the replica has in runs
+	inRuns uint64 // the last seq whose ids are in the replica's runs
 }
 
 // Limits of the rows and bytes that one transaction reads.
@@ -176,8 +176,7 @@ const (
 	sliceBytes = 1 << 20
 )
 
-// bring reads the rows of a directory, without those that it read for an earlier directory. A copy ends at the first damaged
-// session.
+// bring reads the rows of a directory that it has not read yet. A copy ends at the first damaged session.
 func (r *reader) bring(ctx context.Context, to directory) error {
 	for _, l := range to.sessions {
 		x := r.read[string(l.number)]
@@ -210,8 +209,8 @@ func (r *reader) bring(ctx context.Context, to directory) error {
 	return nil
 }
 
-// slice reads records of a session, and compares them with its head after the last. Its snapshot may be of a later
-// record than the directory.
+// slice reads records of a session. After the last record, it compares them with the session's head. The session's
+// snapshot may be of a later record than the directory.
 func (r *reader) slice(tx *bbolt.Tx, l session, x *extent) (more bool, err error) {
 	if x.next == 1 {
 		if err := r.beside(tx, l); err != nil {
@@ -254,7 +253,7 @@ func (r *reader) slice(tx *bbolt.Tx, l session, x *extent) (more bool, err error
 	case r.replica != nil && x.chain != l.head.Chain:
 		r.found.report("the records of session %q are not those that were written: the chain over 1 to %d is %08x, and should be %08x",
 			shown(l.name), l.head.Last, x.chain.Sum, l.head.Chain.Sum)
-	case bytes.HasPrefix(k, l.number): // it may have grown since
+	case bytes.HasPrefix(k, l.number): // the log may have grown since the directory was read
 		now, err := find(tx, l.name)
 		if err == nil && bytes.Equal(now.number, l.number) {
 			_, err = headOf(tx, now)
@@ -268,7 +267,7 @@ func (r *reader) slice(tx *bbolt.Tx, l session, x *extent) (more bool, err error
 
 // checkRun reports ids of a record that its run does not have.
 func (r *reader) checkRun(tx *bbolt.Tx, l session, seq uint64, hashes []idHash) {
-	now, err := findCreated(tx, l.name, l.creation) // whose runs have changed since
+	now, err := findCreated(tx, l.name, l.creation) // its runs may have changed since the directory was read
 	if err != nil || inRuns(now.head.Last) < seq {
 		return
 	}
@@ -284,8 +283,8 @@ func (r *reader) checkRun(tx *bbolt.Tx, l session, seq uint64, hashes []idHash) 
 	}
 }
 
-// beside copies a session's snapshot for a vacuum. For a check, it checks the snapshot and the label, which a copy
-// writes anew.
+// beside copies a session's snapshot for a vacuum. For a check, it checks the snapshot and the label; a copy writes a
+// new label instead.
 func (r *reader) beside(tx *bbolt.Tx, l session) error {
 	row := tx.Bucket(bucketSnapshots).Get(l.number)
 	if r.replica != nil {

@@ -12,22 +12,22 @@ import (
 	"github.com/patchlog-dev/patchlog/store/backend"
 )
 
-// bucketFamilies has two rows for each session that was created with a family, and for the first of the family once it
-// was forked:
+// bucketFamilies has two rows for each session that was created with a family. The first session of a family also has
+// two, once it was forked:
 //
 //	number of the session (8)                       → hash of the family (16)
 //	hash of the family (16) ‖ number of the session → name of the session
 //
-// The first one tells a deletion which second one to remove.
+// By the first row, a deletion finds the second one.
 
 func familyKey(family idHash, number []byte) []byte { return append(family[:], number...) }
 
-// checkFamily checks the pages on which the rows of a session in its family stand.
+// checkFamily checks the pages that hold a session's rows of bucketFamilies.
 func (s session) checkFamily(paths *pathChecker, family idHash) error {
 	return errors.Join(paths.check(s.number, bucketFamilies), paths.check(familyKey(family, s.number), bucketFamilies))
 }
 
-// putFamily puts a new session, and the session that it was made of, into their family.
+// putFamily adds the family rows of a new session, and those of its origin if that is the first of the family.
 func (s session) putFamily(tx *bbolt.Tx, batch backend.Batch) error {
 	if batch.Family == "" {
 		return nil
@@ -48,7 +48,7 @@ func (s session) putRelative(tx *bbolt.Tx, family idHash) error {
 	return errors.Join(bucket.Put(s.number, seal(kindFamily, s.number, family[:])), bucket.Put(key, seal(kindFamily, key, []byte(s.name))))
 }
 
-// leaveFamily removes a session that is deleted from its family.
+// leaveFamily removes the family rows of a session that is being deleted.
 func (b *Backend) leaveFamily(tx *bbolt.Tx, s session) error {
 	row := tx.Bucket(bucketFamilies).Get(s.number)
 	if row == nil {
@@ -64,8 +64,8 @@ func (b *Backend) leaveFamily(tx *bbolt.Tx, s session) error {
 	return errors.Join(tx.Bucket(bucketFamilies).Delete(s.number), tx.Bucket(bucketFamilies).Delete(familyKey(idHash(family), s.number)))
 }
 
-// Relatives implements [backend.Backend]. The first of a family that was not forked here stands in no row: its caller
-// knows it.
+// Relatives implements [backend.Backend]. It leaves out the first session of a family if that was not forked here: its
+// caller knows that session.
 func (b *Backend) Relatives(ctx context.Context, family, after string, limit int) (out []backend.Listed, err error) {
 	err = b.view(ctx, func(tx *bbolt.Tx) error {
 		prefix := hashID(family)
@@ -96,7 +96,7 @@ func (b *Backend) Relatives(ctx context.Context, family, after string, limit int
 	return out, err
 }
 
-// readFamilies copies the rows of bucketFamilies, and reports those that are damaged, or of no session.
+// readFamilies copies the rows of bucketFamilies, and reports rows that are damaged or belong to no session.
 func (m *directory) readFamilies(tx *bbolt.Tx, found *findings) {
 	named := map[string]string{}
 	for _, s := range m.sessions {

@@ -9,10 +9,11 @@ import (
 	"github.com/patchlog-dev/patchlog/store/backend"
 )
 
-// freelist is the list of free pages after a commit. It includes pages that the commit freed, which a reader may still read.
+// freelist is the list of free pages after a commit. It includes pages freed by that commit, which readers may still
+// read.
 type freelist struct {
 	ids []uint64 // ascending
-	id  uint64   // the page of the list itself
+	id  uint64   // the first page of the list itself
 	own uint64   // the number of pages of the list itself
 }
 
@@ -40,7 +41,7 @@ func readFreelist(file io.ReaderAt, meta *metaPage) (l freelist, err error) {
 		return fail(err)
 	}
 	from, count := uint64(pageHeaderBytes), uint64(binary.NativeEndian.Uint16(head[10:]))
-	if count == math.MaxUint16 { // it did not fit
+	if count == math.MaxUint16 { // the count does not fit in the header
 		from, count = from+8, binary.NativeEndian.Uint64(head[pageHeaderBytes:])
 	}
 	if count > pages.high || from+8*count > l.own*pages.size {

@@ -19,23 +19,24 @@ import (
 // handle is one opening of the file. All calls of bbolt go through its methods, which turn panics of
 // bbolt and faults of the memory map into errors.
 //
-// A panic in a transaction ends the transaction. A panic as a transaction begins or ends abandons the
-// handle: bbolt is not called again to begin one, nor to close the file, and every call fails with the reason.
-// What such a panic leaves locked within bbolt is unlocked, since transactions that are under way need it to end.
+// A panic inside a transaction ends that transaction. If a panic occurs while a transaction begins or ends, the handle
+// is abandoned: bbolt is not called again to begin a transaction or to close the file, and every new call fails with
+// the reason. Locks that the panic left held in bbolt are unlocked, since open transactions need them to end.
 type handle struct {
 	path string
 	db   *bbolt.DB
-	file *os.File      // the one that db has
+	file *os.File      // the file that db uses
 	info os.FileInfo   // of file
 	last atomic.Uint64 // the transaction that was committed last
 
 	opened uint64 // the transaction that the file was opened with
-	doubt  error  // whether that was the last, or nil
+	doubt  error  // why opened may not be the last transaction, or nil
 
 	lost atomic.Pointer[error] // why the handle was abandoned
 }
 
-// abandon gives the handle up, and releases the file and its lock. The memory map stays, since transactions may read it.
+// abandon gives up the handle, and releases the file and its lock. The memory map stays, since open transactions may
+// read it.
 func (h *handle) abandon(cause error) error {
 	lost := fmt.Errorf("%w; the file is no longer used; to try again, close the store and open it", cause)
 	if h.lost.CompareAndSwap(nil, &lost) {
@@ -46,19 +47,19 @@ func (h *handle) abandon(cause error) error {
 
 func (h *handle) abandoned() bool { return h.lost.Load() != nil }
 
-// guard calls f, and makes a panic that damage brings about an error.
+// guard calls f, and turns a panic caused by damage into an error.
 func (h *handle) guard(f func() error) (err error) {
 	defer recoverDamage(h.path, &err)()
 	return f()
 }
 
-// guardBolt is guard for a function that only calls bbolt: it makes an error of any panic.
+// guardBolt is guard for a function that only calls bbolt: it turns any panic into an error.
 func (h *handle) guardBolt(f func() error) (err error) {
 	defer recoverBy(reasonOf, h.path, &err)()
 	return f()
 }
 
-// locking is guardBolt for what leaves locks held if it panics.
+// locking is guardBolt for a function that leaves locks held if it panics.
 func (h *handle) locking(f func() error) error {
 	err := h.guardBolt(f)
 	if p := (*panicError)(nil); errors.As(err, &p) {
@@ -73,7 +74,7 @@ func (h *handle) begin(writable bool) (tx *bbolt.Tx, err error) {
 	}
 	err = h.locking(func() (err error) {
 		defer func() {
-			if p := recover(); p != nil { // there is no whole meta page: the file was replaced or truncated
+			if p := recover(); p != nil { // no meta page is valid: the file was replaced or truncated
 				unlock(h.db, writable)
 				panic(p)
 			}
@@ -95,7 +96,7 @@ func unlock(db *bbolt.DB, writable bool) {
 	(*sync.Mutex)(of.FieldByName("metalock").Addr().UnsafePointer()).Unlock()
 }
 
-// end ends a transaction if its commit has not.
+// end rolls back a transaction that was not committed.
 func (h *handle) end(tx *bbolt.Tx, err *error) {
 	if tx.DB() == nil {
 		return
@@ -119,8 +120,8 @@ func (h *handle) view(f func(tx *bbolt.Tx) error) (err error) {
 	return f(tx)
 }
 
-// write commits what f does. committing says that an error is of the commit itself. The
-// caller is the only writer.
+// write commits the changes that f makes. committing reports that the error is the commit's own. The caller is the only
+// writer.
 func (h *handle) write(f func(tx *bbolt.Tx) error, commit func(tx *bbolt.Tx) error) (committing bool, err error) {
 	defer recoverDamage(h.path, &err)()
 	tx, err := h.begin(true)
@@ -161,11 +162,11 @@ func (e *panicError) Error() string {
 
 func (e *panicError) Unwrap() error { return backend.ErrDamaged }
 
-// recoverDamage returns a function to be deferred that turns a panic that damage brings about into an error. Any other
-// panic goes on.
+// recoverDamage returns a function to be deferred, which turns a panic caused by damage into an error. Any other panic
+// continues.
 func recoverDamage(path string, err *error) func() { return recoverBy(damageOf, path, err) }
 
-// recoverBy turns panics into errors for which reason returns a reason.
+// recoverBy turns panics into errors. reason returns the reason of a panic, or panics again.
 func recoverBy(reason func(p any) any, path string, err *error) func() {
 	before := debug.SetPanicOnFault(true)
 	return func() {
@@ -176,9 +177,9 @@ func recoverBy(reason func(p any) any, path string, err *error) func() {
 	}
 }
 
-// damageOf returns the reason of a panic that was recovered by the deferred function that calls it, and panics again if
-// damage cannot be the reason. bbolt panics on some damage, by itself or by an index out of range, and where pages are
-// missing the memory map faults.
+// damageOf returns the reason of a panic recovered by the deferred function that calls damageOf. It panics again if
+// damage cannot be the reason. On damage, bbolt panics by itself or by an index out of range; where pages are missing,
+// the memory map faults.
 func damageOf(p any) (reason any) {
 	if _, fault := p.(interface{ Addr() uintptr }); !fault && !byBolt() {
 		panic(p)
@@ -193,7 +194,7 @@ func reasonOf(p any) any {
 	return p
 }
 
-// byBolt reports whether the function that panicked, which runs on the stack above the deferred ones, is of bbolt.
+// byBolt reports whether the function that panicked, found on the stack above the deferred ones, belongs to bbolt.
 func byBolt() bool {
 	callers := make([]uintptr, 64)
 	frames := runtime.CallersFrames(callers[:runtime.Callers(2, callers)])

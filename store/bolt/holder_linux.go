@@ -8,9 +8,9 @@ import (
 	"syscall"
 )
 
-// lockHolder returns the process that holds a lock of a file, such as "process 4711 (shop-agent)", or "" if the system does
-// not tell: the kernel's table of locks names inodes, which are unique within one file system alone, so the process must also
-// be seen to have the file open.
+// lockHolder returns the process that holds a lock of a file, such as "process 4711 (shop-agent)", or "" if that is
+// unknown. The kernel's table of locks names inodes, which are unique only within one file system, so lockHolder also
+// checks that the process has the file open.
 func lockHolder(path string) string {
 	info, err := os.Stat(path)
 	if err != nil {

@@ -12,8 +12,8 @@ import (
 	"github.com/patchlog-dev/patchlog/store/backend"
 )
 
-// idHash is the hash of an id, as a record's row stores it: ids of any length fit. Two ids of a session
-// with the same hash of 128 bits are not expected; the second would be refused as taken.
+// idHash is the hash of an id, as stored in a record's row: ids of any length fit. Two ids of a session are not
+// expected to have the same 128-bit hash; the second would be refused as taken.
 type idHash [16]byte
 
 func hashID(id string) idHash {
@@ -21,7 +21,7 @@ func hashID(id string) idHash {
 	return idHash(sum[:])
 }
 
-// hashIDs returns the hashes of all ids of records, in turn.
+// hashIDs returns the hashes of all ids of records, in order.
 func hashIDs(records []backend.Record) (hashes []idHash) {
 	for _, r := range records {
 		for _, id := range r.IDs {
@@ -31,23 +31,23 @@ func hashIDs(records []backend.Record) (hashes []idHash) {
 	return hashes
 }
 
-// idCache caches the ids of sessions. It is emptied when the database handle changes. When maxCachedIDs were added since
-// it was last reduced, or it holds too many sessions, it is reduced to the session that is in use. Of one session it holds
-// the ids that were added since it was first looked at, and those before that are in no run.
+// idCache caches the ids of sessions. It is emptied when the database handle changes. When more than maxCachedIDs were
+// added since the last reduction, or it holds too many sessions, it is reduced to the session in use. For each session
+// it holds the ids added since the session's first look-up, and the earlier ids that are in no run.
 type idCache struct {
 	mu       sync.Mutex
-	db       *bbolt.DB // after a failed commit or a vacuum there is another one
+	db       *bbolt.DB // replaced after a failed commit or a vacuum
 	sessions map[uint64]*sessionIDs
-	added    int          // ids, since it was emptied or reduced
+	added    int          // ids added since the last reduction
 	rowsRead atomic.Int64 // for tests
 }
 
 const maxCachedSessions = 1 << 16
 
-// maxCachedIDs limits the ids beside those of one session. Tests lower it.
+// maxCachedIDs limits the ids of all sessions but the one in use. Tests lower it.
 var maxCachedIDs = 1 << 20
 
-// sessionIDs holds the ids of a session's committed records from one seq to another. Those before are in runs.
+// sessionIDs holds the ids of a session's committed records in a range of seqs. Earlier ids are in runs.
 type sessionIDs struct {
 	sound bool // the pages on the paths to its rows were checked
 
@@ -88,14 +88,14 @@ func (n *idCache) change(k *sessionIDs, f func() error) error {
 	return err
 }
 
-// add adds the ids of committed records. hashes are those of their ids, in order.
+// add adds the ids of committed records. hashes are the hashes of all ids, in order.
 func (n *idCache) add(db *bbolt.DB, number []byte, records []backend.Record, hashes []idHash) {
 	if len(records) == 0 {
 		return
 	}
 	k := n.of(db, number)
 	_ = n.change(k, func() error {
-		if k.last+1 != records[0].Seq { // the rows are read when they are needed
+		if k.last+1 != records[0].Seq { // lookup reads the rows when it needs them
 			return nil
 		}
 		k.from = max(k.from, 1)
@@ -127,7 +127,7 @@ func (n *idCache) lookup(tx *bbolt.Tx, s session, ids []idHash) (seqs []uint64, 
 			return err
 		}
 		for i, id := range ids {
-			if seq := k.ids[id]; seq <= s.head.Last { // else it is of a later commit
+			if seq := k.ids[id]; seq <= s.head.Last { // a later seq is of a later commit
 				seqs[i] = seq
 			}
 		}
@@ -136,7 +136,7 @@ func (n *idCache) lookup(tx *bbolt.Tx, s session, ids []idHash) (seqs []uint64, 
 	return seqs, err
 }
 
-// readRuns looks ids up that no record from a seq on has.
+// readRuns looks up ids among the records before the seq from.
 func (n *idCache) readRuns(tx *bbolt.Tx, s session, from uint64, ids []idHash, seqs []uint64) error {
 	return indexGuard(s, func() error {
 		c := tx.Bucket(bucketIDs).Cursor()
@@ -157,7 +157,7 @@ func (n *idCache) readRuns(tx *bbolt.Tx, s session, from uint64, ids []idHash, s
 	})
 }
 
-// indexGuard calls f, and makes a panic of bbolt about a damaged page an error of the index.
+// indexGuard calls f, and turns a panic of bbolt about a damaged page into an error of the index.
 func indexGuard(s session, f func() error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {

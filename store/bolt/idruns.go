@@ -13,20 +13,20 @@ import (
 	"github.com/patchlog-dev/patchlog/store/backend"
 )
 
-// Each record's row has the hashes of its ids. So that an id is found without reading all rows of a session, runs of
-// records have their ids a second time, sorted, in rows of bucketIDs:
+// Each record's row has the hashes of its ids. To find an id without reading all rows of a session, bucketIDs holds the
+// ids again: sorted, for a range of records called a run, in rows of
 //
 //	key:   session's number (8) ‖ first seq of the run (8) ‖ least hash of the row (16; 0 in a run's first row)
 //	value: { hash (16) ‖ seq (8) } … ‖ least hash of the next row (16; all bits set in a run's last row)
 //
-// The runs of a log follow from its length alone: as many of the longest length as fit, then of the next shorter, down
-// to runRecords. Records behind the last run have no sorted rows yet. The commit that completes a run writes it and
-// removes the shorter runs that it absorbs: each id is written once for each length, and a look-up reads one row of at
-// most runFanout-1 runs of each length.
+// The runs of a log follow from its length alone: as many of the longest length as fit, then of the next shorter
+// length, down to runRecords. Records after the last run have no sorted rows yet. The commit that completes a run
+// writes the run and removes the shorter runs that it absorbs. So each id is written once for each length, and a
+// look-up reads one row of at most runFanout-1 runs of each length.
 const (
 	runRecords = 512
 	runFanout  = 8
-	idsPerRow  = 80 // of which two fill a page of 4 KiB: bbolt has two rows in a leaf at least
+	idsPerRow  = 80 // two such rows fill a page of 4 KiB, and a leaf of bbolt has at least two rows
 )
 
 // idEntry is an id of a run.
@@ -39,7 +39,7 @@ const idEntryBytes = 16 + 8
 
 var lastHash = idHash(bytes.Repeat([]byte{0xff}, 16))
 
-// runsOf returns the runs of a log with a last seq.
+// runsOf returns the runs of a log whose last seq is last.
 func runsOf(last uint64) (runs []backend.Span) {
 	size := uint64(runRecords)
 	for size <= last/runFanout {
@@ -53,7 +53,7 @@ func runsOf(last uint64) (runs []backend.Span) {
 	return runs
 }
 
-// inRuns returns the last seq that is in a run.
+// inRuns returns the last seq that is in a run, for a log whose last seq is last.
 func inRuns(last uint64) uint64 { return last - last%runRecords }
 
 func (s session) runKey(run backend.Span, hash idHash) []byte {
@@ -61,15 +61,15 @@ func (s session) runKey(run backend.Span, hash idHash) []byte {
 	return append(binary.BigEndian.AppendUint64(key, run.First), hash[:]...)
 }
 
-// runGrowth is what a log's growth makes of its runs.
+// runGrowth is the change of a log's runs when the log grows.
 type runGrowth struct {
 	gained, lost []backend.Span
-	entries      []idEntry // those of the lost runs, and of later records, in any order
+	entries      []idEntry // of the lost runs and of later records, in any order
 	keys         [][]byte  // of the rows of the lost runs
 }
 
-// growRuns returns how the runs change when a log grows, or nil if they do not. It reads the ids of records up to
-// have; the caller adds those of later ones.
+// growRuns returns how the runs change when a log grows, or nil if they stay. It reads the ids of records up to have;
+// the caller adds the later ids.
 func (s session) growRuns(tx *bbolt.Tx, from, to, have uint64) (g *runGrowth, err error) {
 	if inRuns(from) == inRuns(to) {
 		return nil, nil
@@ -209,7 +209,7 @@ func (s session) readRun(bucket *bbolt.Bucket, run backend.Span) (entries []idEn
 	return entries, keys, nil
 }
 
-// findInRun returns the seq of the record of a run that has an id, or 0.
+// findInRun returns the seq of the run's record that has an id, or 0.
 func (s session) findInRun(c *bbolt.Cursor, run backend.Span, hash idHash) (uint64, error) {
 	key, row := c.Seek(s.runKey(run, hash))
 	if !bytes.Equal(key, s.runKey(run, hash)) {

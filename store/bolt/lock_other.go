@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// lock leaves it to bbolt to lock the file, since a lock may not be taken twice.
+// lock does nothing: bbolt locks the file, which might fail if the lock was held already.
 func lock(*os.File, bool, time.Duration) (locked bool, err error) { return true, nil }
 
 // release closes a file that bbolt has locked and will not close.

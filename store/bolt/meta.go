@@ -9,9 +9,9 @@ import (
 	"github.com/patchlog-dev/patchlog/store/backend"
 )
 
-// A bbolt file begins with two meta pages. Each holds the number of a transaction, the root of its tree, and a checksum.
-// A commit overwrites the older one. bbolt uses the newer one whose checksum is right, and does not report that the
-// other one is damaged.
+// A bbolt file begins with two meta pages. Each holds the number of a transaction, the root of its tree, and a
+// checksum. A commit overwrites the older page. bbolt uses the newer page whose checksum is right, and does not report
+// damage of the other.
 const metaMagic = 0xED0CDAED
 
 // metaPage is a meta page and its offset.
@@ -21,10 +21,10 @@ type metaPage struct {
 	metaFields
 }
 
-// metaFields stand behind the page's header.
+// metaFields follow the page's header.
 type metaFields struct {
 	Magic, Version, PageSize, Flags       uint32
-	Root, Sequence, Freelist, Pages, Txid uint64 // Pages is how many there are
+	Root, Sequence, Freelist, Pages, Txid uint64 // Pages is the number of pages
 	Sum                                   uint64 // FNV-1a of the fields before
 }
 
@@ -39,7 +39,7 @@ func (m *metaPage) pager(file io.ReaderAt) pager { return pager{file, uint64(m.P
 
 type metaPages [2]metaPage
 
-// readMetas reads the meta pages. Bytes behind the end of the file are zero.
+// readMetas reads the meta pages. Bytes after the end of the file count as zero.
 func readMetas(file io.ReaderAt) (m metaPages, err error) {
 	read := func(i int, at int64) error {
 		m[i] = metaPage{at: at}
@@ -55,7 +55,7 @@ func readMetas(file io.ReaderAt) (m metaPages, err error) {
 	if m[0].whole() {
 		return m, read(1, int64(m[0].PageSize))
 	}
-	// The second page says the size of pages, and stands where that says.
+	// The second page holds the page size, and begins at that offset.
 	for at := int64(1 << 10); at <= 1<<24; at <<= 1 {
 		if err := read(1, at); err != nil {
 			return m, err
@@ -78,8 +78,7 @@ func (m *metaPages) current() *metaPage {
 	return newest
 }
 
-// doubt returns an error if one of the pages is damaged: then the other may not be the
-// one that was written last.
+// doubt returns an error if one of the pages is damaged: the other may not be the page that was written last.
 func (m *metaPages) doubt() error {
 	good := m.current()
 	for i := range m {

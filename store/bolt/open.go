@@ -25,8 +25,8 @@ const initialMmapSize = 1 << 30
 // errRenamed: while Open waited for the lock, another file was renamed over this one.
 var errRenamed = errors.New("the file was replaced while its lock was waited for")
 
-// openHandle opens an existing file. If was is not nil, a closed handle after a failed commit, the file must be the same
-// one, with its content: the outcome of the transaction after its last one is unknown. Unless opts say otherwise, the
+// openHandle opens an existing file. was is nil, or a closed handle after a failed commit. In the second case the file
+// must be the same one, with the transaction that was committed last or the one after. Unless opts say otherwise, the
 // content is durable when openHandle returns.
 func openHandle(path string, opts Options, was *handle) (h *handle, err error) {
 	h = &handle{path: path}
@@ -120,14 +120,14 @@ func (h *handle) inspect(file *os.File, opts Options, was *handle) (metas metaPa
 	if was == nil {
 		return metas, nil
 	}
-	if id, last := metas.current().Txid, was.last.Load(); id != last && id != last+1 { // nothing is written over it
+	if id, last := metas.current().Txid, was.last.Load(); id != last && id != last+1 { // nothing may be written over another transaction
 		return metas, fmt.Errorf("%w: %s: it was changed from outside while it was open: its last transaction is %d, and was %d",
 			backend.ErrDamaged, h.path, id, last)
 	}
 	return metas, nil
 }
 
-// acceptable checks what can be checked without the lock. bbolt would initialise an empty file.
+// acceptable makes the checks that need no lock. bbolt would initialise an empty file.
 func (h *handle) acceptable(file *os.File, was *handle) error {
 	switch {
 	case was != nil && !os.SameFile(h.info, was.info):
@@ -144,14 +144,14 @@ func (h *handle) acceptable(file *os.File, was *handle) error {
 	return nil
 }
 
-// hasPages reports whether a file has a meta page of bbolt, or another page with its own number. A database that has lost
-// its meta pages is damaged; a file without either is of another format.
+// hasPages reports whether a file has a meta page of bbolt, or another page with its own number. A database that lost
+// both meta pages counts as damaged; a file without any such page has another format.
 func hasPages(file io.ReaderAt, size int64) (bool, error) {
 	metas, err := readMetas(file)
 	if err != nil || metas.current() != nil {
 		return err == nil, err
 	}
-	head := make([]byte, min(size, 1<<20)) // a database has four pages at least
+	head := make([]byte, min(size, 1<<20)) // a database has at least four pages
 	if _, err := file.ReadAt(head, 0); noEnd(err) != nil {
 		return false, err
 	}
@@ -194,7 +194,7 @@ func (h *handle) makeDurable(opts Options, metas metaPages) error {
 // file or a complete one: the file is built under another name in the same directory, synced, and then renamed.
 func create(path string) (err error) {
 	dir := filepath.Dir(path)
-	draft, err := os.CreateTemp(dir, "."+filepath.Base(path)+".new-*") // for its owner alone
+	draft, err := os.CreateTemp(dir, "."+filepath.Base(path)+".new-*") // only its owner can read it
 	if err != nil {
 		return syncdir.Named(err, path)
 	}
@@ -216,8 +216,8 @@ func create(path string) (err error) {
 	return syncdir.Sync(dir)
 }
 
-// newDatabase makes a database without sessions in an empty file. It does not sync. Without growSync the file grows by
-// what is written, not in steps of 16 MiB.
+// newDatabase makes a database without sessions in an empty file. It does not sync. Without growSync the file grows
+// only by what is written; otherwise it grows in steps of 16 MiB.
 func newDatabase(path string, growSync bool) (*bbolt.DB, error) {
 	db, err := bbolt.Open(path, 0o600, &bbolt.Options{
 		FreelistType: bbolt.FreelistMapType, InitialMmapSize: initialMmapSize, NoSync: true, NoGrowSync: !growSync,
@@ -244,7 +244,7 @@ func publish(draft, target string) error {
 	if err == nil || errors.Is(err, fs.ErrExist) {
 		return err
 	}
-	// The file system may lack hard links. Rename would replace a target, so check that there is none.
+	// The file system may lack hard links. A rename would replace a target, so check that there is none.
 	if _, statErr := os.Lstat(target); !errors.Is(statErr, fs.ErrNotExist) {
 		return errors.Join(err, statErr)
 	}

@@ -4,5 +4,5 @@ package bolt
 
 import "os"
 
-// likeFile leaves a new file to the user that made it.
+// likeFile does nothing here: a new file belongs to the user that made it.
 func likeFile(_, _ *os.File) error { return nil }

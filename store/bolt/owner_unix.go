@@ -9,8 +9,8 @@ import (
 	"syscall"
 )
 
-// likeFile gives a new file, which only this user can read so far, the owner, the group, the access list and the mode of
-// another one. A user who is not its owner, but of its group, keeps the group, by which the owner goes on reading.
+// likeFile gives a new file, which only this user can read so far, the owner, group, access list and mode of another
+// file. A user who is not the owner but in the group keeps the group, so that the owner can still read the file.
 func likeFile(file, like *os.File) error {
 	info, err := like.Stat()
 	if err != nil {

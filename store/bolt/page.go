@@ -11,9 +11,8 @@ import (
 // The check at open, verify and salvage decode the pages of a bbolt file with this file's code. All other reads and
 // writes go through bbolt.
 //
-// Pages have no checksum, but a fixed form: a page holds its own number, and keys and values follow the elements
-// without gaps. A page with a wrong count does not have this form, and neither has a page that counts no element but
-// holds some.
+// Pages have no checksum, but their form can be checked: a page holds its own number, and keys and values follow the
+// elements without gaps. A wrong count of elements, even 0, breaks this form.
 const (
 	pageHeaderBytes   = 16 // id 8, flags 2, count 2, overflow 4
 	elementBytes      = 16
@@ -21,9 +20,9 @@ const (
 	leafFlag          = 2
 	freelistFlag      = 16
 	bucketFlag        = 1  // of a leaf's element
-	bucketHeaderBytes = 16 // page of the root, sequence; the root itself follows if that page is 0
+	bucketHeaderBytes = 16 // page of the root, sequence; if that page is 0, the root itself follows
 
-	maxDepth = 64 // of a tree; a deeper one goes in a circle
+	maxDepth = 64 // of a tree; a deeper one has a cycle
 )
 
 // page is a leaf or a branch.
@@ -42,7 +41,7 @@ type element struct {
 	child      uint64 // of a branch
 }
 
-// decodePage decodes a leaf or a branch from its header on, and returns where its content ends.
+// decodePage decodes a leaf or a branch, beginning with its header, and returns where its content ends.
 func decodePage(data []byte) (p page, end int, err error) {
 	if len(data) < pageHeaderBytes {
 		return p, 0, fmt.Errorf("a page of %d bytes", len(data))
@@ -104,7 +103,7 @@ func (p pager) header(id uint64) (flags uint16, pages uint64, err error) {
 	return binary.NativeEndian.Uint16(header[8:]), overflow + 1, nil
 }
 
-// read reads a leaf or a branch. Its content must fill the number of pages in its header.
+// read reads a leaf or a branch. Its content must fill exactly the pages that its header counts.
 func (p pager) read(id uint64) (page, error) {
 	_, pages, err := p.header(id)
 	if err != nil {
@@ -122,9 +121,9 @@ func (p pager) read(id uint64) (page, error) {
 	return out, err
 }
 
-// checkOverflow returns an error if a row of a leaf that reaches into its overflow pages is damaged. Overflow pages have no
-// header of their own: if the leaf's header is of an earlier commit, they may be in use by others since, and bbolt would
-// free them with the leaf.
+// checkOverflow returns an error if a row that reaches into a leaf's overflow pages is damaged. Overflow pages have no
+// header of their own. If the leaf's header is of an earlier commit, other trees may use those pages now, and bbolt
+// would free them with the leaf.
 func (p page) checkOverflow(pageSize uint64) error {
 	for _, e := range p.elements {
 		if uint64(e.at+len(e.value)) > pageSize && !sealed(e.key, e.value) {
@@ -134,7 +133,7 @@ func (p page) checkOverflow(pageSize uint64) error {
 	return nil
 }
 
-// bucketRoot returns the page of a bucket's root, or, if that is 0, the root inside the bucket's element.
+// bucketRoot returns the page number of a bucket's root, or, if that is 0, the root inside the bucket's element.
 func bucketRoot(e element) (root uint64, inline page, err error) {
 	if e.flags != bucketFlag || len(e.value) < bucketHeaderBytes {
 		return 0, page{}, fmt.Errorf("bucket %.40q: flags %#x and %d bytes", e.key, e.flags, len(e.value))
@@ -156,7 +155,8 @@ func bucketRoot(e element) (root uint64, inline page, err error) {
 	return 0, inline, err
 }
 
-// bounds are the limits that a page's parent sets for its keys: the first key, and a key above all. nil is no limit.
+// bounds are the limits that a page's parent sets for its keys: the first key, and a key above all keys. nil means no
+// limit.
 type bounds struct{ first, end []byte }
 
 // ordered returns an error unless the keys ascend, within bounds.
@@ -172,7 +172,7 @@ func (p page) ordered(b bounds) error {
 	return nil
 }
 
-// below are the bounds of the child of an element.
+// below returns the bounds of an element's child.
 func (p page) below(i int, b bounds) bounds {
 	if i+1 < len(p.elements) {
 		return bounds{p.elements[i].key, p.elements[i+1].key}
@@ -183,9 +183,9 @@ func (p page) below(i int, b bounds) bounds {
 // walker walks through the pages of a tree.
 type walker struct {
 	pager
-	claim func(id, pages uint64) error // if not nil, called for each page, which is not used if it fails
+	claim func(id, pages uint64) error // if not nil, called for each page; a page for which it fails is not read
 	enter func(p page, i int) bool     // if not nil, reports whether to visit a child
-	leaf  func(p page) error           // called for each leaf; nil: leaves below branches are claimed and not read
+	leaf  func(p page) error           // called for each leaf; if nil, leaves below branches are claimed but not read
 	wrong func(id uint64, err error)   // called for each invalid page; the walk continues with its siblings
 }
 
@@ -233,8 +233,8 @@ func (w *walker) walk(id uint64, b bounds, depth int) (sound bool) {
 	return sound
 }
 
-// aboveLeaves reports whether the children of a branch are leaves. All leaves of a bucket are equally deep, and one valid
-// leaf of the first three children decides.
+// aboveLeaves reports whether the children of a branch are leaves. All leaves of a bucket are equally deep, so one
+// valid leaf among the first three children decides.
 func (w *walker) aboveLeaves(p page) bool {
 	for _, e := range p.elements[:min(3, len(p.elements))] {
 		if flags, _, err := w.header(e.child); err == nil && flags == leafFlag {

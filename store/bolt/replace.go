@@ -53,7 +53,7 @@ func (p *pending) plan(tx *bbolt.Tx) (err error) {
 func (s session) admitReplacement(tx *bbolt.Tx, r backend.Replacement) (ids [][]idHash, err error) {
 	for _, x := range r.Records {
 		key := s.key(x.Seq)
-		row := tx.Bucket(bucketRecords).Get(key) // as a search finds it, since the way to it was checked
+		row := tx.Bucket(bucketRecords).Get(key) // found by a search, since the pages on the path are checked
 		if old, ok := unseal(kindRecord, key, row); x.Seq > s.head.Last || !ok || !bytes.Equal(old, x.Old) {
 			return nil, backend.ErrMoved
 		}
@@ -69,7 +69,7 @@ func (s session) admitReplacement(tx *bbolt.Tx, r backend.Replacement) (ids [][]
 	return ids, nil
 }
 
-// replaceRecords writes the replaced records and the meta, and updates the head without writing it.
+// replaceRecords writes the replaced records and the meta. It updates the head in memory only.
 func (s *session) replaceRecords(tx *bbolt.Tx, r backend.Replacement, ids [][]idHash) (err error) {
 	for i, x := range r.Records {
 		err = errors.Join(err, tx.Bucket(bucketRecords).Put(s.key(x.Seq), sealRecord(s.key(x.Seq), x.Data, ids[i])))

@@ -13,7 +13,7 @@ import (
 	bbolt "go.etcd.io/bbolt"
 )
 
-// A row begins with a header by which salvage finds it wherever it stands: bbolt stores the key just before it.
+// A row begins with a header, by which salvage finds the row anywhere: bbolt stores the key just before it.
 //
 //	┌───────┬──────┬───────────────┬─────────────────┬──────────┬───────┐
 //	│ e7 1d │ kind │ key's length  │ value's length  │ checksum │ value │
@@ -25,7 +25,7 @@ const rowHeader = 13
 
 var rowMagic = []byte{0xe7, 0x1d}
 
-// kind says what a row is, so that a row found by its form is not taken for one of another bucket.
+// kind is a row's bucket and purpose. It keeps a row found by its header from being taken for a row of another bucket.
 type kind byte
 
 const (
@@ -72,11 +72,12 @@ func header(row []byte) (of kind, keyBytes, valueBytes int, ok bool) {
 	return kind(row[2]), int(binary.BigEndian.Uint16(row[3:])), int(binary.BigEndian.Uint32(row[5:])), true
 }
 
-// onRow, if not nil, is called with the length of each row that is read; rows of a page that a write copies are read
-// with the page. Tests set it.
+// onRow, if not nil, is called with the length of each row that is read, but not for rows that a write copies with
+// their page. Tests set it.
 var onRow func(bytes int)
 
-// unseal returns the value of a row, a part of it, if the row's header and checksum fit its kind, key and value.
+// unseal returns the value in a row, without copying it. ok reports that the header and the checksum fit kind, key and
+// value.
 func unseal(kind kind, key, row []byte) (value []byte, ok bool) {
 	if onRow != nil {
 		onRow(len(row))
@@ -87,7 +88,7 @@ func unseal(kind kind, key, row []byte) (value []byte, ok bool) {
 	return value, true
 }
 
-// openRow is unseal of a row that has been read. If it is not ok, the value has a wrong checksum, or is nil.
+// openRow is unseal for a row that was read already. If not ok, the value has a wrong checksum or is nil.
 func openRow(kind kind, key, row []byte) (value []byte, ok bool) {
 	is, keyBytes, valueBytes, ok := header(row)
 	if !ok || is != kind || keyBytes != len(key) || valueBytes > len(row)-rowHeader || kind != kindRecord && valueBytes != len(row)-rowHeader {
@@ -97,7 +98,7 @@ func openRow(kind kind, key, row []byte) (value []byte, ok bool) {
 	return value, binary.BigEndian.Uint32(row[9:]) == rowSum(kind, key, value)
 }
 
-// sealed reports whether the checksums of a row of any kind are right. The row is of a page that has been read whole.
+// sealed reports whether the checksums of a row of any kind are right. The row's page was read whole.
 func sealed(key, row []byte) bool {
 	of, _, _, _ := header(row)
 	_, ok := openRow(of, key, row)
@@ -107,8 +108,8 @@ func sealed(key, row []byte) bool {
 	return ok
 }
 
-// A record's row ends with its ids: the hash (16) of each, their number (4), and a checksum (4) of their own,
-// so that damage of the record leaves its ids known.
+// A record's row ends with its ids: their hashes (16 each), their number (4), and their own checksum (4), so that
+// damage of the record leaves its ids readable.
 const idsEnd = 4 + 4
 
 // sealRecord returns the row of a record.
@@ -122,7 +123,7 @@ func sealRecord(key, data []byte, ids []idHash) []byte {
 	return binary.BigEndian.AppendUint32(row, rowSum(kindIDs, key, row[from:]))
 }
 
-// recordIDs returns the hashes of a record's ids, if they are what was written.
+// recordIDs returns the hashes of a record's ids. ok reports that their checksum is right.
 func recordIDs(key, row []byte) (hashes []idHash, ok bool) {
 	if len(row) < rowHeader+idsEnd {
 		return nil, false
@@ -142,7 +143,7 @@ func recordIDs(key, row []byte) (hashes []idHash, ok bool) {
 	return hashes, true
 }
 
-// get returns the value of a key. there says that the key is there, whatever its row is.
+// get returns the value of a key. there reports that the key exists, even if its row is damaged.
 func get(c *bbolt.Cursor, kind kind, key []byte) (value []byte, ok, there bool) {
 	k, row := c.Seek(key)
 	if !bytes.Equal(k, key) {
@@ -152,7 +153,7 @@ func get(c *bbolt.Cursor, kind kind, key []byte) (value []byte, ok, there bool) 
 	return value, ok, true
 }
 
-// rows yields the rows of a bucket, nil for none, whose keys begin with a prefix.
+// rows yields the rows of a bucket whose keys begin with a prefix. A nil bucket has none.
 func rows(bucket *bbolt.Bucket, prefix []byte) iter.Seq2[[]byte, []byte] {
 	return func(yield func(k, v []byte) bool) {
 		if bucket == nil {
@@ -164,14 +165,14 @@ func rows(bucket *bbolt.Bucket, prefix []byte) iter.Seq2[[]byte, []byte] {
 	}
 }
 
-// nameRows is a name of two buckets, with the rows of both, nil for none.
+// nameRows is a name that should be in two buckets, with the row of each, or nil.
 type nameRows struct {
 	name string
 	rows [2][]byte
 }
 
-// names returns the names that begin with prefix and are above after, in order and at most limit, of two buckets that
-// both hold each name. A name that one of them has lost, or has out of order, is included.
+// names returns up to limit names that begin with prefix and are greater than after, in order, from two buckets that
+// both hold each name. It includes a name that one bucket lacks or has out of order.
 func names(first, second *bbolt.Bucket, prefix, after string, limit int) []nameRows {
 	found := map[string][2][]byte{}
 	for i, bucket := range []*bbolt.Bucket{first, second} {

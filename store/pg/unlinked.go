@@ -52,7 +52,7 @@ func (b *Backend) left(ctx context.Context, err error) {
 // removeRows is how many rows of a table one transaction removes. A long transaction would delay the server's vacuum.
 const removeRows = 5000
 
-// remove removes the rows of a session that no call can see, and then the session's own row unless keep is set.
+// remove removes the records and ids of a deleted session, and then the session's own row unless keep is set.
 func (b *Backend) remove(ctx context.Context, num int64, keep bool) error {
 	for more := true; more; {
 		err := b.attempt(ctx, repeats, func(ctx context.Context, c *pgx.Conn) error {
