@@ -11,11 +11,11 @@
 //
 // Wrap returns such a service over another session.Service, which keeps the sessions.
 //
-// A [Session] shows the visible log and the state replayed from it. Patches hide events from the model; every event
-// stays, until it is erased, in the audit log, which [Service.RawEvents] reads. [Service.ApplyPatch],
-// [Service.Preview], [Service.Revert], [Service.Rewind] and [Service.ViewAt] work on that log, too. An append goes to
-// the end of the log, even if others have appended meanwhile. An event id is used once in a session, so appending an
-// event again is safe. Go values in the state keep their types (see [NewEvent]).
+// A [Session] shows the visible log and the state replayed from it. Patches hide events from the model: see
+// [Service.ApplyPatch], [Service.Preview], [Service.Revert] and [Service.Rewind]. The audit log keeps every event until
+// it is erased; [Service.RawEvents] and [Service.ViewAt] read this log. An append goes to the end of the log, even if
+// others have appended meanwhile. An event id is used once in a session, so appending an event again is safe. Go values
+// in the state keep their types (see [NewEvent]).
 //
 // With [Options.Compaction] sessions are compacted in the background after each turn, and during long turns.
 // [Service.Plugin] reports the ends of turns exactly. Compaction keeps the events that ADK needs to continue a session.

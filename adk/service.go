@@ -37,8 +37,8 @@ type Options struct {
 	Model model.LLM
 
 	// Prepare, Approve and Observe are those of [compaction.Options]. They may be called from several goroutines at
-	// once, while a run waits, and should return soon after ctx is done: after five minutes, or when nine tenths of
-	// CompactionTimeout are over. A veto or failure does not fail a run. The functions get events of the log, which are
+	// once, while a run waits. ctx ends after five minutes, or after nine tenths of CompactionTimeout; they should
+	// return soon after that. A veto or failure does not fail a run. The functions get events of the log, which are
 	// immutable; [SessionEvent] converts them to ADK's type.
 	Prepare func(ctx context.Context, p compaction.PrepareRequest[store.Key]) (keep string, err error)
 	Approve func(ctx context.Context, d compaction.ApproveRequest[store.Key]) error
@@ -50,9 +50,10 @@ type Options struct {
 	CompactionTimeout time.Duration
 
 	// MaxResultTokens is how many estimated tokens a tool's result may take in a prompt. The session shows a longer
-	// result shortened ([recall.Shorten]): its beginning, its end, and a handle with which [Service.RecallTools] read
-	// all of it. The log keeps the whole result. 0 means [DefaultMaxResultTokens] if compaction is on, and no limit
-	// otherwise; a negative value means no limit. The minimum is [recall.MinResultTokens].
+	// result shortened ([recall.Shorten]): its beginning, its end, and a handle with which the tools of
+	// [Service.RecallTools] read all of it. The log keeps the whole result. 0 means [DefaultMaxResultTokens] if
+	// compaction is on, and no limit otherwise; a negative value means no limit. The minimum is
+	// [recall.MinResultTokens].
 	MaxResultTokens int
 
 	// Redact, if not nil, replaces secrets by placeholders in the results of [Service.RecallTools] and
@@ -218,7 +219,7 @@ func (s *Service) Close(ctx context.Context) error {
 // go to the shared scopes; keys with prefix temp: are dropped. Values are converted as by [NewEvent]. The time of
 // creation is that of ADK's platform clock. Create fails with [store.ErrExists] if the session exists, with one
 // exception. ADK's runner calls Get and, if there is no session, Create. If [Options.Runs] lets only one run append at
-// a time, such a Create without a state returns the session that another call created between the two.
+// a time, such a Create without a state returns the session that another call created between these two calls.
 func (s *Service) Create(ctx context.Context, req *session.CreateRequest) (*session.CreateResponse, error) {
 	if req == nil {
 		return nil, errNoRequest

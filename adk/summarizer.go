@@ -17,8 +17,8 @@ import (
 // streamed.
 //
 // If the answer is marked as interrupted or as an error, is incomplete, or has no text, the error matches
-// [compaction.ErrRefusedAnswer]. An error that the model returns is passed on unchanged. llm must not be nil:
-// [NewService] refuses such a summarizer, and its Summarize returns an error that matches [patch.ErrInvalid].
+// [compaction.ErrRefusedAnswer]. An error that the model returns is passed on unchanged. If llm is nil, [NewService]
+// refuses the summarizer, and Summarize returns an error that matches [patch.ErrInvalid].
 func Summarizer(llm model.LLM) compaction.Summarizer { return summarizer{llm} }
 
 type summarizer struct{ llm model.LLM }

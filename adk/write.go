@@ -34,9 +34,9 @@ import (
 // While a workflow node runs, the session's list of events only grows, since the node relies on indices into it.
 // Patches logged meanwhile show after the first event that is not from a node, or after the next Get.
 //
-// sess must come from a Service. If the session was deleted since, even if it was created again, the error matches
-// [store.ErrNotFound]. Other errors are as for [store.Store.AppendEvents] and [NewEvent]. Retrying with the same event
-// is safe.
+// sess must be a [Session] of a Service. If the session was deleted since, even if it was created again, the error
+// matches [store.ErrNotFound]. Other errors are as for [store.Store.AppendEvents] and [NewEvent]. Retrying with the
+// same event is safe.
 func (s *Service) AppendEvent(ctx context.Context, sess session.Session, e *session.Event) error {
 	switch {
 	case sess == nil:

@@ -16,8 +16,8 @@ type Committed = fold.Committed
 
 // AppendOptions are options of [Store.AppendEvents]. The zero value sets no condition.
 type AppendOptions struct {
-	// IfSeq, if not nil, is the seq that the log's last record must have; 0 means an empty log. Otherwise the error is
-	// a *[SeqError], unless all events of the call are logged already.
+	// IfSeq, if not nil, is the seq that the log's last record must have; 0 means an empty log. If the log has another
+	// last seq, the error is a *[SeqError], unless all events of the call are logged already.
 	IfSeq *uint64
 
 	// Creation, if not empty, is the session's [Info.Creation]. If it differs, the session was deleted and created

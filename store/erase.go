@@ -113,14 +113,14 @@ type ErasedSession struct {
 type ErasedEvent struct {
 	fold.Ref        // Index is -1 for content of a patch outside its events
 	ID       string `json:"id"`  // of the event, or the patch
-	Why      string `json:"why"` // in words: it was selected, replaces an erased event, is a copy of one, …
+	Why      string `json:"why"` // in words: it was selected, replaces an erased event, is a copy of an erased event, …
 }
 
 // Erase replaces events by blanks ([patch.Event.Blank]) in the log and in everything else that the store keeps of the
 // session, and logs a receipt. It also erases what was made from these events: events that patches or groups inserted
-// in their place, at any depth; copies, also in results of [recall.SearchTool] and [recall.ReadTool]; and summaries
-// whose summarizer was shown the events. The same events are erased in related sessions of this store, each with its
-// own receipt. An erase cannot be undone; [EraseOptions.DryRun] reports what it would do.
+// in their place, at any depth; copies, also in results of the tools of package recall; and summaries whose summarizer
+// was shown the events. The same events are erased in related sessions of this store, each with its own receipt. An
+// erase cannot be undone; [EraseOptions.DryRun] reports what it would do.
 //
 // Erase first logs the receipt. Then it replaces the records, at most 64 and about 256 KiB in a commit. The last commit
 // closes the receipt and reverts blank summaries that are visible ([EraseOptions.Summaries]); [Store.Revert] of one of

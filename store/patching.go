@@ -27,8 +27,8 @@ func (s *Store) ApplyPatch(ctx context.Context, key Key, patches []*patch.PatchE
 	return s.commit(ctx, key, opts.On.Creation(), p)
 }
 
-// Preview is the result of [Store.Preview]: how a write would change the view, and the patches that it would log. The
-// real write gives its patches other ids and times. Do not make patches from the Difference's After.
+// Preview is the result of [Store.Preview]: how a write would change the view, and the patches that it would log. Ids
+// and times that the caller did not set will differ in the real write. Do not make patches from the Difference's After.
 type Preview struct {
 	fold.Difference
 	Patches []*patch.PatchEvent

@@ -25,12 +25,13 @@ type Retention struct {
 	KeepPinned bool
 
 	// EraseHiddenAfter is how long an event may be hidden by a patch before it is erased; 0 means forever. Pinned
-	// events, and summaries of the event, stay.
+	// events, and summaries of erased events, stay.
 	EraseHiddenAfter time.Duration
 }
 
-// Retained reports what [Store.Retain] did with a session. Retain deleted the session; or kept it although it was due,
-// erased events, or both. If Deleted, Kept and Erased are all zero, Retain finished an interrupted erasure.
+// Retained reports what [Store.Retain] did with a session. Either Retain deleted the session; or it kept the session
+// although it was due, erased events of it, or both. If Deleted, Kept and Erased are all zero, Retain finished an
+// interrupted erasure.
 type Retained struct {
 	Info
 
@@ -65,9 +66,10 @@ type RetainOptions struct {
 // apps. Each step of the iteration works on one session; only sessions for which something was due are yielded. The
 // loop may stop at any step: the next Retain does the rest. No other call is blocked between steps.
 //
-// The last use of a session is [Retained.Used]. It depends on the events' own timestamps: old timestamps do not count
-// as use, and a timestamp in the future keeps the session until DeleteAfter after that time. A copy of a session has
-// the times of its original. A session that is written to after it was found due is kept.
+// The last use of a session is [Retained.Used]. It depends on the events' own timestamps. So a session of events with
+// old timestamps counts as used at its creation, and a timestamp in the future keeps the session until that time plus
+// DeleteAfter. A copy of a session has the times of its original. A session that is written to after it was found due
+// is kept.
 //
 // Retain erases unpinned events that a patch hid before the limit and that have been hidden since. The time of a patch
 // counts as the newest timestamp of the records up to the patch. Retain erases as [Store.Erase] does with

@@ -22,8 +22,8 @@ type UndoOptions struct {
 	// AllowOrphans accepts a revert that splits a function call from its response. A rewind may always do so.
 	AllowOrphans bool
 
-	// DryRun reports what the call would do, and writes nothing. The real call gives its records other ids and times.
-	// Do not make patches from the returned view.
+	// DryRun reports what the call would do, and writes nothing. The real call logs its records with other ids and
+	// times. Do not make patches from the returned view.
 	DryRun bool
 }
 
