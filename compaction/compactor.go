@@ -29,7 +29,7 @@ type Log[K comparable] interface {
 }
 
 // Compactor compacts the sessions of a log by one configuration. It is safe for use by any number of goroutines. If two
-// of them compact a session at once, one writes and the other sees a conflict and stops.
+// compactors or goroutines compact a session at once, one writes; the other sees a conflict and stops.
 type Compactor[K comparable] struct {
 	log  Log[K]
 	cfg  Config
@@ -97,7 +97,7 @@ type Attempt[K comparable] struct {
 	Trigger  Trigger
 	Duration time.Duration // including the calls of the summarizer
 
-	// Lost is Written.Lost. Invented counts the identifiers that do not occur in the events, over all answers, also
+	// Lost is Written.Lost. Invented counts the identifiers that do not occur in the events, in all answers, even
 	// refused answers.
 	Lost, Invented int
 }

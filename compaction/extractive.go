@@ -22,7 +22,7 @@ const extractiveModel = "extractive"
 
 var _ Summarizer = Extractive{}
 
-// Summarize picks the summary.
+// Summarize implements [Summarizer].
 func (Extractive) Summarize(ctx context.Context, req Request) (Response, error) {
 	if err := ctx.Err(); err != nil {
 		return Response{}, err

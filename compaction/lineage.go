@@ -50,7 +50,7 @@ func ParseLineage(summary *patch.Event) (l Lineage, ok bool) {
 	return l, summaries.DecodeOwnMetadata(text, &l) && l.Level > 0 && l.Windows > 0 && l.Passes > 0
 }
 
-// Metadata returns the custom metadata by which a summary says its lineage.
+// Metadata returns the lineage as custom metadata for a summary.
 func (l Lineage) Metadata() map[string]any {
 	own := map[string]any{"level": l.Level, "windows": l.Windows, "passes": l.Passes, "events": l.Events}
 	if l.Tokens > 0 {

@@ -10,9 +10,9 @@ import (
 
 // WaitingCalls returns the visible calls that wait for the user's side and that compaction keeps: long-running calls
 // and requests to the user that the user's side has not answered. Compaction keeps all such calls of the running and
-// the newest invocation, and the newest eight of earlier invocations. Callers that resume runs should put the ids of
-// their events into [Run.Pinned]. Older calls are summarised as unanswered; [RestoreCalls] restores them when their
-// response arrives.
+// the newest invocation, and the newest eight such calls of earlier invocations. Callers that resume runs should put
+// the ids of the events with these calls into [Run.Pinned]. Older calls are summarised as unanswered; [RestoreCalls]
+// restores them when their response arrives.
 func WaitingCalls(v fold.View, cfg Config, run Run) []fold.Call {
 	_, waiting := newShape(v, run).openCalls(v.Calls(), cfg.withDefaults())
 	slices.Reverse(waiting)

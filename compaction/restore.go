@@ -15,17 +15,17 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// RestoreCalls returns patches that make calls visible again which a summary hides, if these calls are answered. A
-// model's API refuses a response without its call, and a resumed run looks for the call. answers are events that are
+// RestoreCalls returns patches that make hidden calls visible again, if a summary hides them and an event answers them.
+// A model's API refuses a response without its call, and a resumed run looks for the call. answers are events that are
 // about to be appended to the view's session; answers that the view shows already count too. Apply the patches to the
 // view in one call, in their order. There is no patch for a response whose call is visible or not hidden by a summary:
 // a call that a user cut by hand stays hidden.
 //
 // For each event with answered calls, a patch inserts a copy directly after the summary that covers it. So the copy
-// follows a turn of the user, as a model's API demands for a call. After it come copies of earlier responses to the
-// calls, such as a placeholder. A copy has a new id and only these calls or responses, without text and state changes.
-// It also has the event's fields that say who called and where the answer goes. The summaries stay, since reverting
-// them would show everything that they cover.
+// follows a turn of the user, as a model's API demands for a call. Copies of earlier responses to the calls, such as a
+// placeholder, come next. Each copy has a new id, only these calls or responses, and the fields that say who called and
+// where the answer goes; it has no text and no state changes. The summaries stay, since reverting them would show
+// everything that they cover.
 //
 // RestoreCalls reads the log only if there is a call to look for, and then a few times.
 func RestoreCalls[K comparable](ctx context.Context, log Log[K], key K, on fold.View, answers ...*patch.Event) ([]*patch.PatchEvent, error) {

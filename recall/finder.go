@@ -26,8 +26,8 @@ type Log[K comparable] interface {
 const DefaultMaxBytes = 128 << 20
 
 // Finder searches the sessions of a log. The first search of a session builds its index, and later searches add the
-// records appended since. The finder caches indexes, and evicts the least recently used ones. It is safe for concurrent
-// use.
+// records appended since. The finder caches indexes, and evicts the least recently used indexes. It is safe for
+// concurrent use.
 type Finder[K comparable] struct {
 	log   Log[K]
 	limit int

@@ -12,7 +12,7 @@ import (
 )
 
 // Index finds the events of one session's log by their words. It contains hashes of words and no text. Concurrent
-// searches are safe while no record is added. The zero Index has no records.
+// searches are safe while no record is added.
 type Index struct {
 	splitter  splitter
 	seq       uint64

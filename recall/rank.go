@@ -109,8 +109,8 @@ var besides = [...]float64{0.5, 0.25}
 // Search yields the events of records up to the seq through that have a term of the query, or are next to an event that
 // has a term. The best come first, and with equal scores the newest. If only is not nil, events for which it returns
 // false are not yielded, and do not raise the score of their neighbours. Search calls only at most once for an event.
-// The order depends on nothing but these records, the terms, the filters and s. Search takes time linear in the number
-// of events and of occurrences of the terms.
+// The order depends only on these records and the arguments. Search takes time linear in the number of events and of
+// occurrences of the terms.
 func (x *Index) Search(t Terms, f Filter, through uint64, s Stats, only func(Doc) bool) iter.Seq[Match] {
 	return func(yield func(Match) bool) {
 		end := x.until(through)

@@ -29,11 +29,11 @@ type Search struct {
 	// Hidden leaves out visible events.
 	Hidden bool
 
-	// Represented leaves out events that a model would not see without compaction. These are events that are neither
-	// visible nor represented, for example by a visible summary ([fold.Places.IsRepresented]), since they were cut by
-	// hand, truncated or rewound, and the text that [Filter.ShownToModel] leaves out. Sees, if not nil, leaves out the
-	// events of branches and isolation scopes for which it returns false; it must not call the Finder. Events left out
-	// by Represented or Sees do not raise the score of their neighbours.
+	// Represented leaves out events that a model would not see without compaction. These are events that were cut by
+	// hand, truncated or rewound: they are neither visible nor represented, for example by a summary
+	// ([fold.Places.IsRepresented]). Text that [Filter.ShownToModel] leaves out is left out too. Sees, if not nil,
+	// leaves out the events of branches and isolation scopes for which it returns false; it must not call the Finder.
+	// Events left out by Represented or Sees do not raise the score of their neighbours.
 	Represented bool
 	Sees        func(branch, scope string) bool
 

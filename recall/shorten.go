@@ -148,7 +148,7 @@ func replaced(object json.RawMessage, key string, value json.RawMessage) json.Ra
 	return objectOf(members)
 }
 
-// Original returns a logged function response as text. If the response has a single member, a text, it returns that
+// Original returns a logged function response as text. If the response's only member is a text, Original returns that
 // text, otherwise the compact JSON of the response. Media that the function returned are not included.
 func Original(p patch.Part) string {
 	response := records.JSON(p.Response)

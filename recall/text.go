@@ -12,9 +12,9 @@ import (
 // response, which may be a secret.
 var notShown = map[string]bool{records.RequestCredential: true, records.RequestConfirmation: true}
 
-// Text returns the text of an event that a model sees and searches use, in lines: the texts of its content, the names
-// and arguments of calls, the results of tools, transcriptions, and error messages. It leaves out thoughts, the bytes
-// of files, calls and responses of [SearchTool] and [ReadTool], and events by which ADK asks for credentials and
+// Text returns the text of an event that models see and searches look through, in lines: the texts of its content, the
+// names and arguments of calls, the results of tools, transcriptions, and error messages. It leaves out thoughts, the
+// bytes of files, calls and responses of [SearchTool] and [ReadTool], and events by which ADK asks for credentials and
 // confirmations.
 func Text(e *patch.Event) string {
 	recalls := false

@@ -12,9 +12,9 @@ import (
 // PatchOptions say which view the author of a patch has seen, and which rules the patch may break.
 type PatchOptions = fold.PatchOptions
 
-// ApplyPatch logs patches, all of them in one durable commit or none. Each is checked by [fold.View.Preview] on the log
-// that the patches before it leave. Only the first patch's base is checked, since the author knows the call's own
-// patches. Patches of one group are checked as one patch, and the log must not contain that group yet.
+// ApplyPatch logs patches, all of them in one durable commit or none. Each patch is checked by [fold.View.Preview] on
+// the log that the patches before it leave. Only the first patch's base is checked, since the author knows the call's
+// own patches. Patches of one group are checked as one patch, and the log must not contain that group yet.
 //
 // Ids, times, temp: keys, shared scopes and retries work as in [Store.AppendEvents], also for events inside a patch. A
 // refusal matches [ErrDuplicateID], [ErrConflict], [ErrInvalid], [ErrOutOfRange], [ErrEventNotFound], [ErrPinned],

@@ -64,7 +64,7 @@ type RetainOptions struct {
 // Retain deletes sessions that were unused for longer than [Retention.DeleteAfter], and in the other sessions erases
 // events that were hidden for longer than [Retention.EraseHiddenAfter]. policies are by app name; "" is for all other
 // apps. Each step of the iteration works on one session; only sessions for which something was due are yielded. The
-// loop may stop at any step: the next Retain does the rest. No other call is blocked between steps.
+// loop may stop at any step: the next Retain does the rest.
 //
 // The last use of a session is [Retained.Used]. It depends on the events' own timestamps. So a session of events with
 // old timestamps counts as used at its creation, and a timestamp in the future keeps the session until that time plus

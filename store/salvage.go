@@ -91,8 +91,8 @@ type SalvageOptions struct {
 }
 
 // Salvage recovers the sessions of a bbolt file in any state and writes them to a store. It finds each record whose row
-// header and checksum are intact, even if no page leads to it. It only reads the file, which no program should write to
-// meanwhile. It needs about 40 bytes of memory for each copy of a record, and memory for one session's view, the
+// header and checksum are intact, even if no page leads to it. It only reads the file; no program should write to the
+// file meanwhile. It needs about 40 bytes of memory for each copy of a record, and memory for one session's view, the
 // longest record and all shared values. The shared values are written in one commit.
 //
 // A session with all its records is created with its key, initial state, time of creation and seqs. If records are
