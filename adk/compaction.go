@@ -16,18 +16,17 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// compacting is a service's automatic compaction, as docs/ADK.md says. A
-// nil one is off.
+// compacting is a service's automatic compaction, described in docs/ADK.md. nil means off.
 type compacting struct {
 	log    compactedLog
 	worker *compaction.Worker[store.Key]
 
 	config     compaction.Config
 	background *compaction.Compactor[store.Key]
-	inRun      *compaction.Compactor[store.Key] // nil: in the background alone
+	inRun      *compaction.Compactor[store.Key] // nil: compact only in the background
 	timeout    time.Duration
 	last       cache.Cache[store.Key, compaction.Attempt[store.Key]]
-	waited     cache.Cache[turn, time.Duration] // for compactions that wrote nothing
+	waited     cache.Cache[turn, time.Duration] // time spent per invocation on compactions that wrote nothing
 }
 
 func newCompacting(s storage.Storage, t *telemetry, runs *runs, cfg compaction.Config, opts Options) (*compacting, error) {
@@ -68,13 +67,13 @@ func (c *compacting) notify(key store.Key) {
 	}
 }
 
-// afterAppend compacts the session of a run at once, if the event asks for it. first says
-// that nothing was appended through the handle before.
+// afterAppend compacts the session of a run at once, if the event calls for it. first says that the event is the first
+// appended through the handle.
 func (c *compacting) afterAppend(ctx context.Context, handle *Session, e *session.Event, first bool) {
 	if c == nil {
 		return
 	}
-	// What the user answers, a run that is resumed reads from the log after this.
+	// A resumed run reads the request that the user answers from the log after this.
 	resumes := first && e.Author == userAuthor
 	if c.inRun != nil && hasResponse(e) && !inNode(e) && !resumes {
 		c.compactInRun(ctx, handle, e.InvocationID)
@@ -102,7 +101,7 @@ func (c *compacting) compactInRun(ctx context.Context, handle *Session, invocati
 	waiting := turn{handle.key, invocation}
 	waited, _ := c.waited.Get(waiting)
 	left := c.timeout - waited
-	if left <= c.timeout/10 { // a call that took nine tenths is not made again
+	if left <= c.timeout/10 { // too little time is left for another call
 		return
 	}
 	limited, cancel := context.WithTimeout(ctx, left)
@@ -126,7 +125,7 @@ func (c *compacting) show(ctx context.Context, handle *Session) {
 	}
 }
 
-// compactedLog is a storage whose patches are reported.
+// compactedLog is a storage that reports logged compactions.
 type compactedLog struct {
 	storage.Storage
 	telemetry *telemetry

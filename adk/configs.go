@@ -12,8 +12,7 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// config returns the options' configuration with what the other options say. The error matches
-// [patch.ErrInvalid].
+// config returns the compaction configuration completed from the other options. The error matches [patch.ErrInvalid].
 func (o Options) config() (compaction.Config, error) {
 	cfg := o.Compaction
 	isNil := reflect.ValueOf(o.Model)
@@ -39,8 +38,8 @@ func (o Options) config() (compaction.Config, error) {
 	return cfg, err
 }
 
-// newInRun returns what compacts inside runs: by tokens and by clearing, where that is
-// set. It returns nil where all is left to the background.
+// newInRun returns the compactor for inside runs, which compacts by tokens and by clearing if these are set. It returns
+// nil if compaction happens only in the background.
 func (c *compacting) newInRun(log compaction.Log[store.Key], opts compaction.Options[store.Key]) (*compaction.Compactor[store.Key], error) {
 	cfg := c.config
 	if c.timeout < 0 || inRunFrom(cfg) == 0 {
@@ -50,8 +49,7 @@ func (c *compacting) newInRun(log compaction.Log[store.Key], opts compaction.Opt
 	return compaction.New(log, cfg, opts)
 }
 
-// inRunFrom is the size of the prompt from which on something may be done inside a run; 0 if
-// nothing is.
+// inRunFrom returns the least size of a prompt that can start a compaction inside a run; 0 means none.
 func inRunFrom(cfg compaction.Config) (least int) {
 	for _, n := range []int{cfg.TokenThreshold, cfg.InvocationTokens, cfg.ClearAfter} {
 		if n > 0 && (least == 0 || n < least) {

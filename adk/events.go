@@ -16,7 +16,7 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// eventList is a list of events of the log as ADK's events. It never changes.
+// eventList presents events of the log as ADK's events. It is immutable.
 type eventList struct {
 	len     int
 	at      func(i int) *patch.Event
@@ -50,13 +50,12 @@ func (l eventList) All() iter.Seq[*session.Event] {
 
 var _ session.Events = eventList{}
 
-// selection is what a session shows that was got with a filter: the events that the
-// filter chose, as long as they are visible, and all that was logged since.
+// selection is what a filtered session shows: the visible events that the filter chose, and all events logged since.
 type selection struct {
-	chosen map[uint64]bool // by the seqs of the records that put them in
-	since  uint64          // what has a higher seq was logged since
+	chosen map[uint64]bool // by seq of the record that added the event
+	since  uint64          // records with a higher seq were logged since
 	events []*patch.Event
-	view   fold.View // that events are of
+	view   fold.View // the view that the events are from
 }
 
 // selectEvents selects those of the last n visible events whose time is not before t.
@@ -71,7 +70,7 @@ func selectEvents(v fold.View, n int, t time.Time) *selection {
 	return s
 }
 
-// advance makes the selection one of a newer view.
+// advance moves the selection to a newer view.
 func (s *selection) advance(v fold.View) {
 	from := s.view.Len()
 	if v.PatchSeq() != s.view.PatchSeq() {
@@ -85,10 +84,10 @@ func (s *selection) advance(v fold.View) {
 	s.view = v
 }
 
-// grow freezes what the session shows, whatever patches were logged, and adds records of its own. While a workflow's node
-// runs, ADK inserts the node's input into the list of events at the index that was the end when the node began, so the list
-// must not become shorter. A session shows other events only after an append, and a running node appends, so it is enough
-// to look at the author of each append. Of an event that is shown shortened, the shortened copy is added. The lock is held.
+// grow keeps the current list of shown events, and adds those of the session's own records. While a workflow's node
+// runs, ADK inserts the node's input into the list at the index that was the end when the node began, so the list must
+// not become shorter. A session shows new events only after an append, and a running node appends, so it is enough to
+// check the author of each append. If the view shortens an event, its short copy is added. The caller holds the lock.
 func (s *Session) grow(records []patch.Record, after fold.View) {
 	if s.frozen == nil {
 		if list, ok := s.events().(eventList); ok {
@@ -108,8 +107,7 @@ func (s *Session) grow(records []patch.Record, after fold.View) {
 	}
 }
 
-// inPlaceOf returns what a view shows of a record's event that was just appended: the event, or
-// what stands in its place.
+// inPlaceOf returns what a view shows for a record's event that was just appended: the event or its replacement.
 func inPlaceOf(r patch.Record, v fold.View) *patch.Event {
 	for i := v.Len() - 1; i >= 0 && v.Entry(i).Seq > r.Seq; i-- {
 		if o, ok := v.At(i).Origin(); ok && o.ID == r.ID() {
@@ -119,24 +117,24 @@ func inPlaceOf(r patch.Record, v fold.View) *patch.Event {
 	return r.Event
 }
 
-// inNode reports whether an event comes from inside a workflow's node, or of an agent that
-// has a branch or a scope of its own. The one node that the runner makes of the agent that
-// it runs is none: its path is the agent's name alone.
+// inNode reports whether an event comes from inside a workflow's node, or from an agent with its own branch or scope.
+// The runner also makes a node for the agent that it runs, whose path is only the agent's name; that node does not
+// count.
 func inNode(e *session.Event) bool {
 	return e.Branch != "" || e.IsolationScope != "" || e.NodeInfo != nil && strings.ContainsAny(e.NodeInfo.Path, "/@")
 }
 
-// decoder makes ADK's events of the events of a log, and identifies the service that made a session.
+// decoder converts events of a log to ADK's events, and identifies the service that made a session.
 type decoder struct {
 	logger  *slog.Logger
-	decoded cache.Cache[*patch.Event, *session.Event] // the decoded form, which only this decoder holds; callers get copies
+	decoded cache.Cache[*patch.Event, *session.Event] // only this decoder holds the decoded events; callers get copies
 	warned  cache.Cache[*patch.Event, bool]           // events that were logged as unreadable
 }
 
-// maxDecodedBytes is about how much memory a generation of decoded events takes.
+// maxDecodedBytes is roughly the memory of one generation of decoded events.
 const maxDecodedBytes = 32 << 20
 
-// event returns an event of the log as ADK knows it, the caller's own.
+// event returns a copy of an event of the log as ADK's event, which the caller owns.
 func (d *decoder) event(p *patch.Event) *session.Event {
 	e, ok := d.decoded.Get(p)
 	if !ok {
@@ -152,7 +150,7 @@ func (d *decoder) event(p *patch.Event) *session.Event {
 	return convert.CopyEvent(e)
 }
 
-// ownEvents are the events of the log that a session has given, as ADK's events. It gives the same one each time.
+// ownEvents are the ADK events that a session has returned. The same event is returned each time.
 type ownEvents struct {
 	decoder *decoder
 
@@ -171,7 +169,7 @@ func (o *ownEvents) event(p *patch.Event) *session.Event {
 	return e
 }
 
-// keep forgets the events that a view does not have, once they are many.
+// keep drops the events that a view does not have, if there are many.
 func (o *ownEvents) keep(v fold.View) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

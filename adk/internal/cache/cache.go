@@ -1,12 +1,12 @@
-// Package cache keeps what was used last.
+// Package cache keeps recently used values.
 package cache
 
 import "sync"
 
-// Cache keeps values in two generations: when the young one is full it becomes the old one, whose
-// entries are dropped unless they were used meanwhile. It is safe for use by any number of goroutines.
+// Cache keeps values in two generations. When the young generation is full, it becomes the old one, and the entries of
+// the previous old one that were not used since are dropped. It is safe for use by any number of goroutines.
 type Cache[K comparable, V any] struct {
-	Limit int // of a generation, in the unit of Put's size; 0 means 4096, and below 0 nothing is kept
+	Limit int // of a generation, in the unit of Put's size; 0 means 4096, and below 0 nothing is cached
 
 	mu         sync.Mutex
 	size       int // of the young generation
@@ -31,7 +31,7 @@ func (c *Cache[K, V]) Get(key K) (v V, ok bool) {
 	return s.value, ok
 }
 
-// Put keeps a value. One that is larger than a generation is one by itself.
+// Put caches a value. A value larger than a generation becomes a generation of its own.
 func (c *Cache[K, V]) Put(key K, v V, size int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -64,7 +64,7 @@ func (c *Cache[K, V]) Remove(key K) {
 	delete(c.old, key)
 }
 
-// Len returns how many values there are.
+// Len returns the number of cached values.
 func (c *Cache[K, V]) Len() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()

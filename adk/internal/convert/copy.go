@@ -13,17 +13,16 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// CopyEvent returns an event that shares nothing with e that anyone may change. The event
-// must be one that the log gave.
+// CopyEvent returns an event that shares nothing changeable with e. The event must come from the log.
 func CopyEvent(e *session.Event) *session.Event {
 	c := *e
 	copier{}.own(reflect.ValueOf(&c).Elem(), 0)
 	return &c
 }
 
-// Plain returns a copy of an event or a state in which values inside an `any` that do not come back from storage as they
-// are have given place to what their JSON says, and bytes that are not UTF-8 to U+FFFD. mended reports whether there were
-// such bytes. It returns v itself if JSON cannot carry it.
+// Plain returns a copy of an event or a state that can be stored as JSON. A value inside an `any` that would come back
+// changed is replaced by what its JSON says, and bytes that are not UTF-8 by U+FFFD. mended reports whether there were
+// such bytes. Plain returns v itself if JSON cannot carry it.
 func Plain[T any](v T) (plain T, mended bool) {
 	plain = v
 	c := copier{dynamic: plainValue, mended: &mended}
@@ -33,9 +32,8 @@ func Plain[T any](v T) (plain T, mended bool) {
 	return plain, mended
 }
 
-// plainValue returns what the JSON of v says, or an error's text. It returns v itself if
-// it comes back from storage as it is, or a copy in which only texts were mended; and v if JSON
-// cannot carry it. It is a copier's dynamic.
+// plainValue returns what the JSON of v says, or an error's text. If v comes back from storage unchanged, it returns v,
+// or a copy in which only texts were mended. If JSON cannot carry v, it returns v. It is a copier's dynamic.
 func plainValue(c copier, v any, depth int) (plain any, ok bool) {
 	if _, err := patch.NewValue(v); err == nil {
 		return v, true
@@ -52,7 +50,7 @@ func plainValue(c copier, v any, depth int) (plain any, ok bool) {
 		return own.Interface(), true
 	}
 	value, err := patch.NewValue(typedJSON(own, 0))
-	if err != nil { // what encoding/json writes, as ADK's SQL service does
+	if err != nil { // encode v as encoding/json does, like ADK's SQL service
 		if value, err = patch.NewValue(encoded(own.Interface())); err != nil {
 			return v, true
 		}
@@ -66,21 +64,20 @@ func Unicode(s string) string { return string([]rune(s)) }
 // BadText is the warning about a text of a model, a tool or the user that is not UTF-8.
 const BadText = "patchlog: a text is not UTF-8; U+FFFD takes the place of the bytes at fault"
 
-// copier makes a value that was copied shallowly the owner of what it refers to.
+// copier copies what a shallow copy of a value still shares with the original.
 type copier struct {
-	// dynamic, if not nil, gives what takes the place of a value in an `any` that is
-	// neither a map[string]any nor an []any, and reports whether it could; see own. Texts are then
-	// mended too.
+	// dynamic, if not nil, replaces a value in an `any` that is neither a map[string]any nor an []any, and reports
+	// whether it could; see own. Texts are then mended too.
 	dynamic func(c copier, v any, depth int) (any, bool)
 
 	mended *bool // if not nil, set if a text was mended
 }
 
-// maxCopyDepth is more than events can have.
+// maxCopyDepth is deeper than any event is nested.
 const maxCopyDepth = 4096
 
-// own copies what an addressable value refers to, and puts the copies into it. It gives
-// up, and reports false, on what is nested deeper than any event, or is inside itself.
+// own copies everything that an addressable value refers to, and puts the copies into the value. It reports false if
+// something is nested deeper than any event, or contains itself.
 func (c copier) own(v reflect.Value, depth int) bool {
 	if depth++; depth > maxCopyDepth {
 		return false
@@ -121,7 +118,7 @@ func (c copier) own(v reflect.Value, depth int) bool {
 		if v.IsNil() {
 			return true
 		}
-		if m, ok := v.Interface().(map[string]any); ok && c.dynamic == nil { // by far most maps; a clone is faster
+		if m, ok := v.Interface().(map[string]any); ok && c.dynamic == nil { // most maps; a clone is faster
 			m = maps.Clone(m)
 			for key, value := range m {
 				if value != nil && c.refers(reflect.TypeOf(value)) {
@@ -136,7 +133,7 @@ func (c copier) own(v reflect.Value, depth int) bool {
 		m := reflect.MakeMapWithSize(v.Type(), v.Len())
 		key, elem := reflect.New(v.Type().Key()).Elem(), reflect.New(v.Type().Elem()).Elem()
 		keys := v.MapKeys()
-		if key.Kind() == reflect.String && c.dynamic != nil { // of keys that become equal, the last one stays
+		if key.Kind() == reflect.String && c.dynamic != nil { // if keys become equal, the last one stays
 			slices.SortFunc(keys, func(a, b reflect.Value) int { return strings.Compare(a.String(), b.String()) })
 		}
 		for _, k := range keys {
@@ -177,7 +174,7 @@ func (c copier) ownDynamic(v reflect.Value, depth int) bool {
 		if f, ok := x.(float64); ok && f-f == 0 { // neither NaN nor infinite
 			return true
 		}
-		if c.dynamic == nil || v.NumMethod() > 0 { // where another value may not fit
+		if c.dynamic == nil || v.NumMethod() > 0 { // here another value may not fit
 			break
 		}
 		plain, ok := c.dynamic(c, x, depth)
@@ -204,8 +201,8 @@ func (c copier) ownDynamic(v reflect.Value, depth int) bool {
 
 var referringFields, textFields sync.Map // reflect.Type of a struct → []int
 
-// referring returns the indices of a struct's fields that the copier may have to change: those that a copy of
-// the struct may share something by, and texts where they are mended. No caller can change fields that are not exported.
+// referring returns the indices of a struct's fields that the copier may have to change: fields by which a copy of the
+// struct shares something, and texts if they are mended. Callers cannot change unexported fields.
 func (c copier) referring(t reflect.Type) []int {
 	known := &referringFields
 	if c.dynamic != nil {

@@ -1,4 +1,4 @@
-// Package convert makes events of the log from those of ADK, and the other way round.
+// Package convert converts between ADK's events and events of the log.
 package convert
 
 import (
@@ -13,7 +13,8 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// Event makes an event of the log from one of ADK, as adk.NewEvent says. mended reports whether a text in e is not UTF-8.
+// Event converts an event of ADK to one of the log, as adk.NewEvent says. mended reports whether a text in e is not
+// UTF-8.
 func Event(e *session.Event) (p *patch.Event, mended bool, err error) {
 	if e == nil {
 		return nil, false, fmt.Errorf("%w: the event is nil", patch.ErrInvalid)
@@ -21,14 +22,14 @@ func Event(e *session.Event) (p *patch.Event, mended bool, err error) {
 	if p, err = patch.NewEvent(eventFields(e)); err == nil {
 		return p, false, nil
 	}
-	// There may be a value in it that does not come back as it is, such as the function
-	// call inside a request for confirmation, or a text that is not UTF-8.
+	// A value in it may come back changed, such as the function call inside a request for confirmation, or a text that
+	// is not UTF-8.
 	plain, mended := Plain(*e)
 	p, err = patch.NewEvent(eventFields(&plain))
 	return p, mended, err
 }
 
-// SessionEvent makes an event of ADK from one of the log, as adk.SessionEvent says.
+// SessionEvent converts an event of the log to one of ADK, as adk.SessionEvent says.
 func SessionEvent(p *patch.Event) (*session.Event, error) {
 	if p == nil {
 		return nil, fmt.Errorf("%w: the event is nil", patch.ErrInvalid)
@@ -47,7 +48,7 @@ func SessionEvent(p *patch.Event) (*session.Event, error) {
 		field := reflect.ValueOf(e).Elem().FieldByIndex(index)
 		if value.Decode(field.Addr().Interface()) != nil {
 			field.SetZero()
-			errs = append(errs, p.Decode(name, reflect.New(field.Type()).Interface())) // which names the field
+			errs = append(errs, p.Decode(name, reflect.New(field.Type()).Interface())) // its error names the field
 		}
 	}
 	if len(errs) > 0 {
@@ -56,7 +57,7 @@ func SessionEvent(p *patch.Event) (*session.Event, error) {
 	return e, nil
 }
 
-// eventFields says an ADK event in the log's terms.
+// eventFields returns the fields of an ADK event that the log knows.
 func eventFields(e *session.Event) patch.Fields {
 	f := patch.Fields{
 		ID: e.ID, InvocationID: e.InvocationID, Author: e.Author,
@@ -86,7 +87,7 @@ type field struct {
 	pointer any
 }
 
-// addTo adds a field that is not zero to extra ones.
+// addTo adds a nonzero field to extra.
 func (f field) addTo(extra map[string]any) map[string]any {
 	if reflect.ValueOf(f.pointer).Elem().IsZero() {
 		return extra
@@ -98,8 +99,8 @@ func (f field) addTo(extra map[string]any) map[string]any {
 	return extra
 }
 
-// extraFields are the fields that the log keeps without knowing their meaning: all that
-// ADK's type has but those that [eventFields] names, so that none of a newer ADK is lost.
+// extraFields returns the fields that the log keeps without knowing their meaning: all fields of ADK's type except
+// those in [eventFields]. So no field of a newer ADK is lost.
 func extraFields(e *session.Event) []field {
 	return append(fieldsOf(e, moreOfEvent), fieldsOf(&e.LLMResponse, moreOfResponse)...)
 }
@@ -122,7 +123,7 @@ var decodedFields = func() map[string][]int {
 	return all
 }()
 
-// moreFields returns the JSON fields of a struct, without those of embedded structs and those named in but.
+// moreFields returns the JSON fields of a struct, without those of embedded structs and without those named in but.
 func moreFields(t reflect.Type, but ...string) (fields []jsonField) {
 	for _, f := range structOf(t).fields {
 		if len(f.index) == 1 && !slices.Contains(but, f.name) {

@@ -16,12 +16,12 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// jsonOf returns a value of ADK's types in a form that package patch encodes without loss: durations have every
-// nanosecond, empty lists and maps are there, and the values of each `any` keep their Go types.
+// jsonOf converts a value of ADK's types to a form that package patch encodes without loss: durations keep every
+// nanosecond, empty lists and maps stay, and values of each `any` keep their Go types.
 func jsonOf(v any) any { return typedJSON(reflect.ValueOf(v), 0) }
 
 func typedJSON(v reflect.Value, depth int) any {
-	if depth++; depth > maxCopyDepth { // is it inside itself?
+	if depth++; depth > maxCopyDepth { // v may contain itself
 		return v.Interface()
 	}
 	switch v.Kind() {
@@ -41,7 +41,7 @@ func typedJSON(v reflect.Value, depth int) any {
 	case reflect.Struct:
 		t := structOf(v.Type())
 		if t.ownJSON {
-			if v.CanAddr() { // the method may be the pointer's
+			if v.CanAddr() { // the method may have a pointer receiver
 				v = v.Addr()
 			}
 			break
@@ -88,7 +88,7 @@ func typedJSON(v reflect.Value, depth int) any {
 	return encoded(v.Interface())
 }
 
-// encoded returns what encoding/json writes of v, or v itself if it refuses that.
+// encoded returns the JSON that encoding/json writes for v, or v itself on an error.
 func encoded(v any) any {
 	var text bytes.Buffer
 	e := json.NewEncoder(&text)
@@ -101,7 +101,7 @@ func encoded(v any) any {
 	return v
 }
 
-// untyped returns a value without its noted Go types.
+// untyped returns a value without its recorded Go types.
 func untyped(v patch.Value) patch.Value {
 	v, _ = patch.ParseValue([]byte(v.String())) // which is JSON
 	return v
@@ -117,9 +117,9 @@ func durationText(d time.Duration) string {
 	return strings.TrimSuffix(text, ".") + "s"
 }
 
-// jsonStruct is what encoding/json knows of a struct.
+// jsonStruct describes how encoding/json encodes a struct.
 type jsonStruct struct {
-	ownJSON bool // it writes its JSON itself, without loss
+	ownJSON bool // its own MarshalJSON loses nothing
 	fields  []jsonField
 }
 

@@ -10,8 +10,8 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// Nearest makes an event of the log from one that JSON cannot carry. It keeps the identity, the content and the
-// actions; text replaces values without JSON.
+// Nearest converts an event of ADK that JSON cannot carry. It keeps the identity, the content and the actions; text
+// replaces values without JSON.
 func Nearest(e *session.Event) *patch.Event {
 	c := session.Event{
 		ID: e.ID, InvocationID: e.InvocationID, Author: e.Author, Branch: e.Branch, IsolationScope: e.IsolationScope,
@@ -21,7 +21,7 @@ func Nearest(e *session.Event) *patch.Event {
 	textCopier.own(reflect.ValueOf(&c).Elem(), 0)
 	p, _, err := Event(&c)
 	if err != nil {
-		p, _ = patch.NewEvent(patch.Fields{ID: e.ID, ZeroTime: true}) // whose id can be carried
+		p, _ = patch.NewEvent(patch.Fields{ID: e.ID, ZeroTime: true}) // JSON can carry this id
 	}
 	return p
 }
@@ -34,7 +34,7 @@ var textCopier = copier{dynamic: textValue}
 func textValue(_ copier, v any, depth int) (any, bool) {
 	plain, ok := plainValue(copier{dynamic: plainValue}, v, depth)
 	if !ok {
-		return fmt.Sprintf("%T", v), true // it is inside itself
+		return fmt.Sprintf("%T", v), true // it contains itself
 	}
 	if _, err := patch.NewValue(plain); err == nil || reflect.ValueOf(plain).Kind() == reflect.String {
 		return plain, true
@@ -42,7 +42,7 @@ func textValue(_ copier, v any, depth int) (any, bool) {
 	return fmt.Sprint(plain), true
 }
 
-// Value returns a value of a base's state, or, where JSON cannot carry it, its text.
+// Value converts a value of a base's state. If JSON cannot carry it, the result is its text.
 func Value(v any) patch.Value {
 	value, err := patch.NewValue(v)
 	if err != nil {

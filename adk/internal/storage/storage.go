@@ -1,4 +1,5 @@
-// Package storage is what the service of package adk has its sessions in: a store, or another session service.
+// Package storage is the interface between package adk's service and its sessions, which are in a store or in another
+// session service.
 package storage
 
 import (
@@ -20,35 +21,34 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// Storage is where a service has its sessions. Methods that [store.Store] has are as
-// there, errors too.
+// Storage holds a service's sessions. Methods that [store.Store] has too behave the same, including their errors.
 type Storage interface {
 	View(ctx context.Context, key store.Key) (fold.View, error)
 	ViewAt(ctx context.Context, key store.Key, seq uint64) (fold.View, error)
 
-	// RecentView is View, and RawEvents is [store.Store.RawEvents], at least of the records that the storage's newest answer
-	// about the session was about.
+	// RecentView is View, and RawEvents is [store.Store.RawEvents], except that they may lack records newer than the
+	// storage's last answer about the session.
 	RecentView(ctx context.Context, key store.Key) (fold.View, error)
 	RawEvents(ctx context.Context, key store.Key, fromSeq uint64) iter.Seq2[patch.Record, error]
 
-	// Create is [store.Store.Create], at a time. A session without an id gets one.
+	// Create is [store.Store.Create] with a creation time. A session without an id gets one.
 	Create(ctx context.Context, req *session.CreateRequest, created time.Time) (Session, error)
-	// Get is [store.Store.Get]. Of a session with more events than a filter asks for, a storage may read
-	// only these, if it knows the others.
+	// Get is [store.Store.Get]. A storage that knows a session's other events may read only those that a filter asks
+	// for.
 	Get(ctx context.Context, key store.Key, filter session.GetRequest) (Session, error)
 	HistoryPage(ctx context.Context, key store.Key, v fold.View, before string, limit int) ([]fold.Entry, error)
 	List(ctx context.Context, opts store.ListOptions) iter.Seq2[store.Info, error]
 	Info(ctx context.Context, key store.Key) (store.Info, error)
 	Delete(ctx context.Context, key store.Key) error
 
-	// Append is [store.Store.AppendEvents] of one event to the session of that creation.
-	// from is what the event was made from, without temp: keys; it is not kept.
+	// Append is [store.Store.AppendEvents] of one event to the session of that creation. from is the ADK event that e
+	// was made from, without temp: keys; Append does not keep it.
 	Append(ctx context.Context, key store.Key, opts store.AppendOptions, e *patch.Event, from *session.Event) (store.Committed, error)
 	ApplyPatch(ctx context.Context, key store.Key, patches []*patch.PatchEvent, opts store.PatchOptions) (store.Committed, error)
 	// ApplyNewest is ApplyPatch for patches made from a view that was read just before.
 	ApplyNewest(ctx context.Context, key store.Key, patches []*patch.PatchEvent, opts store.PatchOptions) (store.Committed, error)
 	Preview(ctx context.Context, key store.Key, patches []*patch.PatchEvent, opts store.PatchOptions) (store.Preview, error)
-	// Revert and Rewind are those of [store.Store], by the user, who has seen a view.
+	// Revert and Rewind are those of [store.Store], with the user as author, who has seen the view on.
 	Revert(ctx context.Context, key store.Key, patchID string, on fold.View, allowOrphans bool) (store.Committed, error)
 	Rewind(ctx context.Context, key store.Key, invocationID string, on fold.View) (store.Committed, error)
 	Lease(ctx context.Context, key store.Key, name string, ttl time.Duration) (held bool, err error)
@@ -58,29 +58,29 @@ type Storage interface {
 
 	recall.Log[store.Key]
 
-	// CanLeaveOut reports whether a search over sessions goes on without one that gives the error.
+	// CanLeaveOut reports whether a search over sessions may skip a session whose read gave this error.
 	CanLeaveOut(err error) bool
 
-	// Handle names an event, for [recall.ReadTool], for as long as the session is there: by its
-	// record, and its index among the events that the record brought.
+	// Handle names an event for [recall.ReadTool], by its record and its index in that record. The name is valid as
+	// long as the session exists.
 	Handle(seq uint64, index int, e *patch.Event) string
 }
 
 // UserAuthor is the author of the user's events, of summaries, and of reverts and rewinds.
 const UserAuthor = "user"
 
-// IDHandle begins a handle that names an event by its id.
+// IDHandle is the prefix of a handle that names an event by its id.
 const IDHandle = "id="
 
-// Newest is the filter of a caller that needs no more than a session's end.
+// Newest is the filter of a caller that needs only a session's end.
 var Newest = session.GetRequest{NumRecentEvents: 8}
 
-// Session is a session as a storage found it.
+// Session is a session as a storage read it.
 type Session struct {
 	Key     store.Key
 	View    fold.View
 	Shared  map[string]patch.Value // with prefix app: or user:
-	Updated time.Time              // of the event that was appended last, visible or not, or of the creation
+	Updated time.Time              // the time of the newest event appended, visible or not, or of the creation
 }
 
 // State is [store.Session.State].
@@ -100,10 +100,10 @@ func (s Session) Value(key string) (value patch.Value, ok bool) {
 	return value, ok
 }
 
-// InStore is a storage that is a store.
+// InStore is a storage on a store.
 type InStore struct{ *store.Store }
 
-// RecentView is the newest view: it is in the store's cache, or a look at the storage away.
+// RecentView returns the newest view: the store has it cached, or needs one read.
 func (s InStore) RecentView(ctx context.Context, key store.Key) (fold.View, error) {
 	return s.View(ctx, key)
 }
@@ -118,19 +118,19 @@ func (s InStore) Create(ctx context.Context, req *session.CreateRequest, created
 	return s.stored(ctx, found, err)
 }
 
-// Get reads the whole session: a view is in the store's cache, or folded from a snapshot, so the filter saves nothing.
+// Get reads the whole session: the view is cached, or folded from a snapshot, so a filter would save nothing.
 func (s InStore) Get(ctx context.Context, key store.Key, _ session.GetRequest) (Session, error) {
 	found, err := s.Store.Get(ctx, key)
 	return s.stored(ctx, found, err)
 }
 
-// Fork is [store.Store.Fork], and returns the new session as it was found.
+// Fork is [store.Store.Fork], and returns the new session.
 func (s InStore) Fork(ctx context.Context, key, newKey store.Key, opts store.ForkOptions) (Session, error) {
 	found, err := s.Store.Fork(ctx, key, newKey, opts)
 	return s.stored(ctx, found, err)
 }
 
-// Append appends the event alone: the log needs nothing of what it was made from.
+// Append appends the event; the log does not need from.
 func (s InStore) Append(ctx context.Context, key store.Key, opts store.AppendOptions, e *patch.Event, _ *session.Event) (store.Committed, error) {
 	return s.Store.AppendEvents(ctx, key, []*patch.Event{e}, opts)
 }
@@ -150,7 +150,7 @@ func (s InStore) Rewind(ctx context.Context, key store.Key, invocationID string,
 	return s.Store.Rewind(ctx, key, invocationID, store.UndoOptions{On: on, Author: UserAuthor})
 }
 
-// CanLeaveOut reports whether the session is damaged, or was deleted meanwhile.
+// CanLeaveOut reports whether the error says that the session is damaged, or was deleted.
 func (s InStore) CanLeaveOut(err error) bool {
 	return errors.Is(err, store.ErrCorrupt) || errors.Is(err, store.ErrNotFound)
 }
@@ -163,7 +163,7 @@ func (s InStore) Handle(seq uint64, index int, _ *patch.Event) string {
 	return fmt.Sprintf("%d.%d", seq, index)
 }
 
-// stored returns a session that the store found, or the store's error.
+// stored converts a session that the store returned, or passes on the store's error.
 func (s InStore) stored(ctx context.Context, found store.Session, err error) (Session, error) {
 	if err != nil {
 		return Session{}, err
@@ -172,13 +172,13 @@ func (s InStore) stored(ctx context.Context, found store.Session, err error) (Se
 	if out.Updated, err = s.lastUpdate(ctx, found.Key, found.View); err != nil {
 		return Session{}, err
 	}
-	found.View = fold.View{} // what is left has the shared scopes alone
+	found.View = fold.View{} // the rest of found is its shared scopes
 	out.Shared = found.Values()
 	return out, nil
 }
 
-// lastUpdate returns the time of the newest regular event, hidden or not, or of the session's creation. It reads the log
-// from its end, a few records at a time.
+// lastUpdate returns the time of the newest regular event, hidden or not, or of the session's creation. It reads the
+// log from its end, a few records at a time.
 func (s InStore) lastUpdate(ctx context.Context, key store.Key, v fold.View) (time.Time, error) {
 	if n := v.Len(); n > 0 && v.Entry(n-1).Seq == v.Seq() && v.Seq() != v.PatchSeq() {
 		return v.At(n - 1).Timestamp(), nil

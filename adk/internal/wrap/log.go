@@ -26,25 +26,25 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// baseLog is a session of a base as a log: its events in the base's order, each a record, and
-// those that carry patches the records of these. Patches that do not find their events are
-// records that the fold skips. The user of a baseLog holds the session's lock.
+// baseLog presents a session of a base as a log. Each of the base's events is a record; an event that carries patches
+// is a record for each. Patches whose events are missing are records that the fold skips. The user of a baseLog holds
+// the session's lock.
 type baseLog struct {
 	key    store.Key
 	logger *slog.Logger
 
-	base session.Session // as the base gave it last; nil: nothing is known
+	base session.Session // as last read from the base; nil: not read yet
 
-	// hasUpdates says that the base gave base the time of what was appended through it.
+	// hasUpdates says that the base updated base.LastUpdateTime for events appended through it.
 	hasUpdates bool
 
 	creation string
 	empty    fold.View // without records
 
 	order   []string        // the ids of the base's events
-	items   map[string]item // the first one of each id
+	items   map[string]item // by id; the first event of an id counts
 	records []patch.Record
-	ids     map[string]uint64 // the seqs of the records that take an id
+	ids     map[string]uint64 // id → seq of the record that has the id
 	view    fold.View
 	skipped map[string]bool // the items whose patches do not apply
 
@@ -53,12 +53,12 @@ type baseLog struct {
 	size    int
 }
 
-// copy returns what a reader needs without the session's lock.
+// copy returns the part that a reader needs without the session's lock.
 func (l *baseLog) copy() baseLog {
 	return baseLog{key: l.key, creation: l.creation, empty: l.empty, view: l.view, records: l.records, updated: l.updated}
 }
 
-// item is an event of a base as a log has it: one of the two.
+// item is an event of a base as the log has it: an event or patches.
 type item struct {
 	event   *patch.Event
 	patches *portable.Patches
@@ -70,8 +70,7 @@ type listed struct {
 	event *session.Event
 }
 
-// eventsOf lists a base's events. An id that the log cannot carry gives place to one that is made
-// of what the event says.
+// eventsOf lists a base's events. An id that the log cannot carry is replaced by one computed from the event.
 func eventsOf(s session.Session) (list []listed) {
 	for e := range s.Events().All() {
 		if e == nil {
@@ -87,8 +86,8 @@ func eventsOf(s session.Session) (list []listed) {
 	return list
 }
 
-// extend adds what the base has beyond what is known, and reports false, having changed nothing, if
-// it is not clear what that is. all says that the base gave all events, not only the last ones.
+// extend adds the base's new events. If it is unclear which are new, it changes nothing and reports false. all says
+// that the base gave all events, not only the last ones.
 func (l *baseLog) extend(from session.Session, all bool) bool {
 	if !l.isOf(from) {
 		return false
@@ -114,21 +113,21 @@ func (l *baseLog) extend(from session.Session, all bool) bool {
 		}
 	}
 	if slices.ContainsFunc(given[overlap:], func(e listed) bool { _, there := l.items[e.id]; return there }) {
-		return false // events of one time come in another order
+		return false // events of equal time have another order
 	}
 	l.base = from
 	l.add(given[overlap:], nil)
 	return true
 }
 
-// isOf reports whether a session of the base may be the log's, by its creation id.
+// isOf reports whether the creation id of a base's session allows that it is the log's session.
 func (l *baseLog) isOf(from session.Session) bool {
 	said, _ := originOf(from.State())
 	return said == l.creation || said == "" && isBare(l.creation)
 }
 
-// rebuild takes the base's events anew. What the log said of an event stays: a base
-// may not keep the types of Go values.
+// rebuild reads the base's events anew, but keeps the log's form of known events: a base may not keep the types of Go
+// values.
 func (l *baseLog) rebuild(from session.Session, edition uint64) {
 	given := eventsOf(from)
 	creation, initial := originOf(from.State())
@@ -145,7 +144,7 @@ func (l *baseLog) rebuild(from session.Session, edition uint64) {
 	l.add(given, before)
 }
 
-// add adds events of the base, those in before as they are there.
+// add adds events of the base. An event in before keeps that form.
 func (l *baseLog) add(list []listed, before map[string]item) {
 	for _, e := range list {
 		it, ok := before[e.id]
@@ -210,7 +209,7 @@ func (l *baseLog) upTo(seq *uint64) ([]patch.Record, error) {
 	return l.records[:*seq], nil
 }
 
-// whole returns the view with its records at hand.
+// whole returns the view with its records supplied.
 func (l *baseLog) whole() fold.View { return l.view.WithRecords(l.records[:l.view.Seq()]) }
 
 // fold folds the records that the view lacks.
@@ -222,8 +221,8 @@ func (l *baseLog) fold() {
 	l.view = v
 }
 
-// draft judges patches as a store does, and returns them as they would be logged, and the view after them. missing are
-// the indices of those that the log does not have already. The session must be the one that the author saw.
+// draft judges patches as a store does. It returns them as they would be logged, and the view after them. missing are
+// the indices of patches that the log lacks. The session must be the one that the author saw.
 func (l *baseLog) draft(opts store.PatchOptions, patches []*patch.PatchEvent) (drafted []patch.Record, missing []int, after fold.View, err error) {
 	after = l.view
 	if err := l.checkCreation(opts.On.Creation()); err != nil {
@@ -260,7 +259,7 @@ func (l *baseLog) draft(opts store.PatchOptions, patches []*patch.PatchEvent) (d
 	return drafted, missing, d.View, err
 }
 
-// logged returns what the log has of a call.
+// logged returns what the log already has of a call.
 func (l *baseLog) logged(call []patch.Record) fold.Logged {
 	log := fold.Logged{Records: map[string]patch.Record{}, Groups: map[string]bool{}}
 	for _, r := range call {
@@ -278,8 +277,8 @@ func (l *baseLog) logged(call []patch.Record) fold.Logged {
 	return log
 }
 
-// checkSeen reports whether the author of a patch, who has seen a view, has seen all patches that there are,
-// and the events in the order in which they are.
+// checkSeen reports whether the author of a patch, who saw the view on, saw all current patches, and the events in
+// their current order.
 func (l *baseLog) checkSeen(on fold.View) error {
 	switch {
 	case on.PatchSeq() < l.view.PatchSeq():
@@ -295,9 +294,8 @@ func (l *baseLog) checkSeen(on fold.View) error {
 	return nil
 }
 
-// patchEvent returns the event that carries patches which apply to the session. Its time is after
-// that of all events, and before what comes next. Its author is the user, since ADK takes the author
-// of the newest event that is not the user's for the agent to go on with.
+// patchEvent returns the event that carries patches which apply to the session. Its time is after all events. Its
+// author is the user, since ADK continues with the agent that is the author of the newest event not by the user.
 func (l *baseLog) patchEvent(ctx context.Context, id string, patches []*patch.PatchEvent) (*session.Event, item, error) {
 	said, err := portable.New(l.whole(), patches...)
 	if err != nil {
@@ -326,7 +324,7 @@ func (l *baseLog) patchEvent(ctx context.Context, id string, patches []*patch.Pa
 	return e, item{patches: &said}, nil
 }
 
-// resembles reports whether two items may be one, of which a base has changed the id.
+// resembles reports whether two items may be the same event, whose id a base has changed.
 func (it item) resembles(other item) bool {
 	if it.event == nil || other.event == nil {
 		return it.event == other.event && slices.Equal(it.patches.IDs(), other.patches.IDs())
@@ -336,7 +334,7 @@ func (it item) resembles(other item) bool {
 		a.Timestamp().Truncate(time.Microsecond).Equal(b.Timestamp().Truncate(time.Microsecond))
 }
 
-// checkCreation reports whether a creation is the session's.
+// checkCreation returns an error if the session has another creation.
 func (l *baseLog) checkCreation(creation string) error {
 	first, bare := strings.CutPrefix(creation, barePrefix)
 	_, there := l.items[first]
@@ -346,8 +344,8 @@ func (l *baseLog) checkCreation(creation string) error {
 	return fmt.Errorf("session %s: %w: it was created again since", l.key, store.ErrNotFound)
 }
 
-// barePrefix begins the creation of a session that was created without the wrapper and has no creation id:
-// its first event follows, or emptyMark and the time of its creation, if there was none.
+// barePrefix begins the creation of a session that was created without the wrapper and has no creation id. After it
+// comes the first event or, if there was none, emptyMark and the time of creation.
 const (
 	barePrefix = "first event "
 	emptyMark  = "none at "
@@ -364,8 +362,8 @@ func isBare(creation string) bool { return strings.HasPrefix(creation, barePrefi
 
 func wasEmpty(creation string) bool { return strings.HasPrefix(creation, barePrefix+emptyMark) }
 
-// SameSession reports whether a session that was seen under one creation may be the one that is there
-// under another: two that had no events are, if they were created at one time.
+// SameSession reports whether two creations, seen at different times, may be of one session. Two sessions without
+// events are the same only if their times of creation are equal.
 func SameSession(seen, now string) bool {
 	return seen == now || isBare(seen) && isBare(now) && !(wasEmpty(seen) && wasEmpty(now))
 }
@@ -374,7 +372,7 @@ func (l *baseLog) stored() storage.Session {
 	return storage.Session{Key: l.key, View: l.view, Shared: valuesOf(l.base.State().All(), convert.IsShared), Updated: l.updated}
 }
 
-// withOrigin returns the state with which to create a session in a base.
+// withOrigin returns the state for a new session in a base.
 func withOrigin(state map[string]any) map[string]any {
 	all, own := map[string]any{}, map[string]any{}
 	for key, value := range state {
@@ -387,7 +385,7 @@ func withOrigin(state map[string]any) map[string]any {
 	return all
 }
 
-// originOf returns the creation id and the initial state that a base's state has; "" if it has none.
+// originOf returns the creation id and the initial state stored in a base's state; "" if there is none.
 func originOf(state session.State) (creation string, initial map[string]patch.Value) {
 	said, _ := state.Get(portable.StateKey)
 	origin, _ := said.(map[string]any)
@@ -396,8 +394,8 @@ func originOf(state session.State) (creation string, initial map[string]patch.Va
 	return creation, valuesOf(maps.All(own), convert.IsOwn)
 }
 
-// bareInitial is the initial state of a session that was created without the wrapper, as far as it
-// can be known: what no event sets.
+// bareInitial is the initial state of a session created without the wrapper, as far as it is known: the keys that no
+// event sets.
 func bareInitial(state session.State, given []listed) map[string]patch.Value {
 	set := map[string]bool{}
 	for _, e := range given {
@@ -408,7 +406,7 @@ func bareInitial(state session.State, given []listed) map[string]patch.Value {
 	return valuesOf(state.All(), func(key string) bool { return convert.IsOwn(key) && !set[key] })
 }
 
-// valuesOf returns the values of those keys of a base's state for which keep returns true.
+// valuesOf returns the values of a base's state whose keys satisfy keep.
 func valuesOf(state iter.Seq2[string, any], keep func(key string) bool) map[string]patch.Value {
 	values := map[string]patch.Value{}
 	for key, value := range state {
@@ -419,8 +417,8 @@ func valuesOf(state iter.Seq2[string, any], keep func(key string) bool) map[stri
 	return values
 }
 
-// itemOf reads an event of a base. lossy, if not nil, says what of it the log cannot carry. An event
-// with content carries no patches, so that nothing that was said can be lost.
+// itemOf reads an event of a base. lossy, if not nil, says what the log cannot carry. An event with content is never
+// read as patches, so no content is lost.
 func itemOf(l listed) (it item, lossy error) {
 	if said, ok := l.event.CustomMetadata[portable.MetadataKey].(string); ok && l.event.Content == nil {
 		patches := portable.Parse(l.id, said)

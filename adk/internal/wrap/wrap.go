@@ -1,5 +1,5 @@
-// Package wrap keeps sessions in another session service, the base: its events are the log, and the patches of a call are
-// one more event.
+// Package wrap keeps sessions in another session service, the base. The base's events are the log; the patches of one
+// call are one more event.
 package wrap
 
 import (
@@ -26,7 +26,7 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// New returns a storage over a session service. cacheBytes is the limit of what is cached, 0 the default; below 0 there is
+// New returns a storage over a session service. cacheBytes limits the cache; 0 means the default, and below 0 there is
 // no cache.
 func New(base session.Service, logger *slog.Logger, cacheBytes int) *Storage {
 	b := &Storage{service: base, logger: logger, logs: cache.Cache[store.Key, *baseLog]{Limit: cmp.Or(cacheBytes, maxLogBytes)}}
@@ -39,21 +39,20 @@ func New(base session.Service, logger *slog.Logger, cacheBytes int) *Storage {
 // maxLogBytes is about how much memory a generation of cached logs takes.
 const maxLogBytes = 32 << 20
 
-// Storage is a storage that is a session service.
+// Storage is a storage on a session service.
 type Storage struct {
 	service session.Service
 	logger  *slog.Logger
-	Forgot  func(store.Key) // is told of each session that is gone
+	Forgot  func(store.Key) // called for each session that is gone
 	locks   keyLocks
 	logs    cache.Cache[store.Key, *baseLog]
 
-	// edition counts rebuilt logs. The views of a log have its edition, so that the finder indexes a rebuilt
-	// log again.
+	// edition counts rebuilt logs. The views of a log have its edition, so that the finder indexes a rebuilt log again.
 	edition atomic.Uint64
 }
 
-// with calls do with a session as it is in the base, and with its lock. A filter in req limits what
-// is asked of the base, where the rest is known.
+// with calls do with a session as it is in the base, holding the session's lock. If the rest is known, the filter in
+// req limits what is read from the base.
 func (b *Storage) with(ctx context.Context, key store.Key, req session.GetRequest, do func(*baseLog) error) error {
 	unlock, err := b.locks.lock(ctx, key)
 	if err != nil {
@@ -71,8 +70,7 @@ func (b *Storage) with(ctx context.Context, key store.Key, req session.GetReques
 	return do(l)
 }
 
-// look returns a copy of a session's log, brought up to date with the base's newest events, to use without the
-// session's lock.
+// look returns a copy of a session's log, updated from the base, for use without the session's lock.
 func (b *Storage) look(ctx context.Context, key store.Key) (now baseLog, err error) {
 	err = b.with(ctx, key, storage.Newest, func(l *baseLog) error {
 		now = l.copy()
@@ -81,8 +79,8 @@ func (b *Storage) look(ctx context.Context, key store.Key) (now baseLog, err err
 	return now, err
 }
 
-// known is look, but does not read the base if the log as it was read last serves. A caller that has just looked
-// gets one record after the other by it.
+// known is look, but reuses the log as last read if serves accepts it. So a caller that has just called look gets
+// record after record without reading the base.
 func (b *Storage) known(ctx context.Context, key store.Key, serves func(*baseLog) bool) (baseLog, error) {
 	unlock, err := b.locks.lock(ctx, key)
 	if err != nil {
@@ -101,16 +99,16 @@ var readAll = session.GetRequest{}
 
 // cache keeps a log for the next call.
 func (b *Storage) cache(l *baseLog) {
-	b.logs.Put(l.key, l, 1<<10+2*l.size) // the base's session has its own events
+	b.logs.Put(l.key, l, 1<<10+2*l.size) // the base has its own copy of the events
 }
 
-// forget drops what is cached of a session that is gone.
+// forget drops the cached data of a deleted session.
 func (b *Storage) forget(key store.Key) {
 	b.logs.Remove(key)
 	b.Forgot(key)
 }
 
-// read brings a log up to what the base has.
+// read updates a log from the base.
 func (b *Storage) read(ctx context.Context, l *baseLog, req session.GetRequest) error {
 	switch {
 	case l.base == nil:
@@ -134,9 +132,9 @@ func (b *Storage) read(ctx context.Context, l *baseLog, req session.GetRequest) 
 	return nil
 }
 
-// unchanged reports whether the base has nothing new, where that can be told from the events that are not before the
-// newest update: whatever was appended since has another time, and the session has that of it, or is one of these.
-// An SQL database finds them in a fraction of the time in which it sorts all to give the newest.
+// unchanged reports whether the base has nothing new. It reads only events that are not before the newest update:
+// anything appended since is among them, or has changed the session's time of update. An SQL database finds these much
+// faster than it sorts all events for the newest.
 func (b *Storage) unchanged(ctx context.Context, l *baseLog) bool {
 	at := l.base.LastUpdateTime()
 	if !l.hasUpdates {
@@ -211,7 +209,7 @@ func reserved(key string) error {
 	return &patch.FieldError{Field: key, Problem: "this key is patchlog's own; take another"}
 }
 
-// Get reads the session; a filter is the base's to apply where the rest of the session is known.
+// Get reads the session. The base may apply the filter if the rest of the session is known.
 func (b *Storage) Get(ctx context.Context, key store.Key, filter session.GetRequest) (out storage.Session, err error) {
 	err = b.with(ctx, key, filter, func(l *baseLog) error {
 		out = l.stored()
@@ -220,8 +218,7 @@ func (b *Storage) Get(ctx context.Context, key store.Key, filter session.GetRequ
 	return out, err
 }
 
-// Fork copies a session's events into a new one, without the keys of shared scopes, which they have
-// set already.
+// Fork copies a session's events into a new session. It omits keys of shared scopes, which the events have set already.
 func (b *Storage) Fork(ctx context.Context, key, newKey store.Key, opts store.ForkOptions) (out storage.Session, err error) {
 	var events []*session.Event
 	var initial map[string]any
@@ -242,7 +239,7 @@ func (b *Storage) Fork(ctx context.Context, key, newKey store.Key, opts store.Fo
 				break
 			}
 			own := convert.CopyEvent(e.event)
-			own.Timestamp = own.Timestamp.UTC() // which SQLite orders as text
+			own.Timestamp = own.Timestamp.UTC() // SQLite orders times as text
 			maps.DeleteFunc(own.Actions.StateDelta, func(key string, _ any) bool { return convert.IsShared(key) })
 			events = append(events, own)
 		}
@@ -323,7 +320,7 @@ func (b *Storage) View(ctx context.Context, key store.Key) (fold.View, error) {
 	return l.view, err
 }
 
-// RecentView returns the view of the log as it was read last.
+// RecentView returns the view as last read.
 func (b *Storage) RecentView(ctx context.Context, key store.Key) (fold.View, error) {
 	l, err := b.known(ctx, key, func(*baseLog) bool { return true })
 	return l.view, err
@@ -342,7 +339,7 @@ func (b *Storage) ViewAt(ctx context.Context, key store.Key, seq uint64) (v fold
 	return l.empty.Apply(records...)
 }
 
-// RawEvents yields the session's records as they were read last.
+// RawEvents yields the session's records as last read.
 func (b *Storage) RawEvents(ctx context.Context, key store.Key, fromSeq uint64) iter.Seq2[patch.Record, error] {
 	return yieldFrom(ctx, fromSeq, func() ([]patch.Record, error) {
 		l, err := b.known(ctx, key, func(*baseLog) bool { return true })
@@ -361,7 +358,7 @@ func (b *Storage) Records(ctx context.Context, key store.Key, v fold.View, seqs 
 	})
 }
 
-// HistoryPage finds the event among the view's records, and supplies these to the view.
+// HistoryPage supplies the view's records to the view, and looks the event up among them.
 func (b *Storage) HistoryPage(ctx context.Context, key store.Key, v fold.View, before string, limit int) ([]fold.Entry, error) {
 	records, err := b.recordsOf(ctx, key, v)
 	if err != nil {
@@ -398,7 +395,7 @@ func yieldFrom(ctx context.Context, seq uint64, read func() ([]patch.Record, err
 	}
 }
 
-// Lease says that it is held: a base knows no leases.
+// Lease always reports the lease as held: a base has no leases.
 func (b *Storage) Lease(context.Context, store.Key, string, time.Duration) (bool, error) {
 	return true, nil
 }
@@ -409,7 +406,7 @@ func (b *Storage) Base() session.Service { return b.service }
 // Cached returns how many sessions are cached.
 func (b *Storage) Cached() int { return b.logs.Len() }
 
-// CanLeaveOut takes any error for one of the session.
+// CanLeaveOut returns true: any error may be the session's alone.
 func (b *Storage) CanLeaveOut(error) bool { return true }
 
 // Handle names an event by its id: seqs in a base may change.
@@ -417,7 +414,7 @@ func (b *Storage) Handle(_ uint64, _ int, e *patch.Event) string { return storag
 
 var _ storage.Storage = (*Storage)(nil)
 
-// keyLocks are locks of sessions: the writers of a process wait for each other. A few sessions share each.
+// keyLocks are locks of sessions, for writers in this process. A few sessions share each lock.
 type keyLocks [1024]chan struct{} // full while it is held
 
 var lockSeed = maphash.MakeSeed()

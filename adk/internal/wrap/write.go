@@ -19,15 +19,15 @@ import (
 )
 
 const (
-	// maxStale is how often a write is tried again because another writer was faster.
+	// maxStale is how often a write is retried because another writer was faster.
 	maxStale = 8
 
-	// settleTime is for how long the base is asked about a write whose caller has gone.
+	// settleTime is how long the outcome of a write is looked for after its caller's context ended.
 	settleTime = time.Second
 )
 
-// write appends to the base what plan says, by what is known of the session: no event if there is
-// nothing to do. If the base refuses because another writer was faster, plan is asked again.
+// write appends the event that plan makes from the session as last read, or nothing if plan returns none. If the base
+// refuses the event because another writer was faster, plan is called again.
 func (b *Storage) write(ctx context.Context, l *baseLog, plan func() (*session.Event, item, error)) error {
 	for tries := 0; ; tries++ {
 		e, it, err := plan()
@@ -36,7 +36,7 @@ func (b *Storage) write(ctx context.Context, l *baseLog, plan func() (*session.E
 		}
 		known, id, at := len(l.order), e.ID, e.Timestamp
 		if err = b.service.AppendEvent(ctx, l.base, e); err == nil {
-			l.hasUpdates = l.base.LastUpdateTime().Equal(e.Timestamp) // which the base may have rounded
+			l.hasUpdates = l.base.LastUpdateTime().Equal(e.Timestamp) // the base may have rounded it
 			l.addItem(id, at, it)
 			l.fold()
 			return nil
@@ -49,7 +49,7 @@ func (b *Storage) write(ctx context.Context, l *baseLog, plan func() (*session.E
 			return fmt.Errorf("%w: %w", readErr, err)
 		case readErr == nil && landed:
 			return nil
-		case readErr != nil, ctx.Err() != nil, // it may still be on its way
+		case readErr != nil, ctx.Err() != nil, // the write may still be in flight
 			slices.ContainsFunc(added, func(id string) bool { return it.resembles(l.items[id]) }): // the base may have changed the id
 			return fmt.Errorf("session %s: %w: %w", l.key, store.ErrOutcomeUnknown, errors.Join(err, readErr))
 		case len(added) == 0 || tries == maxStale:
@@ -68,8 +68,8 @@ func (b *Storage) readAfterFailure(ctx context.Context, l *baseLog) error {
 	return b.read(ctx, l, readAll)
 }
 
-// Append appends an event to the base, and then, if results in it are long, a patch that shows
-// less of them.
+// Append appends an event to the base. If results in it are long, it then appends a patch that shortens them in the
+// view.
 func (b *Storage) Append(ctx context.Context, key store.Key, opts store.AppendOptions, e *patch.Event, from *session.Event) (store.Committed, error) {
 	if _, there := from.Actions.StateDelta[portable.StateKey]; there {
 		return store.Committed{}, reserved(portable.StateKey)
@@ -95,7 +95,7 @@ func (b *Storage) Append(ctx context.Context, key store.Key, opts store.AppendOp
 			if last := l.view.Seq(); opts.IfSeq != nil && *opts.IfSeq != last {
 				return nil, item{}, &store.SeqError{Expected: *opts.IfSeq, Last: last}
 			}
-			to := convert.CopyEvent(from) // the base's own, even if it refuses it
+			to := convert.CopyEvent(from) // the base may change it, even if it refuses it
 			to.ID, to.Timestamp = r.Event.ID(), r.Event.Timestamp()
 			return to, item{event: r.Event}, nil
 		})
@@ -111,11 +111,10 @@ func (b *Storage) Append(ctx context.Context, key store.Key, opts store.AppendOp
 	return out, err
 }
 
-// follow appends the patch that is to follow an event that was appended. If it cannot, the event is
-// shown as it is.
+// follow appends the patch that follows an appended event. If it cannot, the event stays unshortened.
 func (b *Storage) follow(ctx context.Context, l *baseLog, id string, patchOf func(fold.View, patch.Record) (*patch.PatchEvent, error)) {
 	i, ok := l.view.Find(id)
-	if !ok { // it is hidden already
+	if !ok { // the event is hidden already
 		return
 	}
 	p, err := patchOf(l.view, patch.Record{Seq: l.view.Entry(i).Seq, Event: l.view.At(i)})
@@ -127,8 +126,7 @@ func (b *Storage) follow(ctx context.Context, l *baseLog, id string, patchOf fun
 	}
 }
 
-// log appends an event that carries the patches that plan makes, by what is known of the session, and
-// returns their records.
+// log appends an event with the patches that plan makes from the session as last read. It returns their records.
 func (b *Storage) log(ctx context.Context, l *baseLog, opts store.PatchOptions, plan func() ([]*patch.PatchEvent, error)) (records []patch.Record, err error) {
 	id := uuid.NewString()
 	err = b.write(ctx, l, func() (*session.Event, item, error) {
@@ -146,7 +144,7 @@ func (b *Storage) log(ctx context.Context, l *baseLog, opts store.PatchOptions, 
 		}
 		return l.patchEvent(ctx, id, patches)
 	})
-	// A base that refuses no stale writer may have another writer's patch in front.
+	// If a base does not refuse stale writers, another writer's patch may come first.
 	if err == nil && l.items[id].patches != nil && b.read(ctx, l, storage.Newest) == nil && l.skipped[id] {
 		err = errOvertaken
 	}
@@ -166,7 +164,7 @@ var (
 	errReordered = fmt.Errorf("%w: the wrapped service gives the session's events in another order than the patch's author saw them; look again and make it anew", store.ErrConflict)
 )
 
-// patching calls log for a session that was read by a request.
+// patching calls log for a session that was read with the given filter.
 func (b *Storage) patching(ctx context.Context, key store.Key, req session.GetRequest, opts store.PatchOptions, plan func(*baseLog) ([]*patch.PatchEvent, error)) (out store.Committed, err error) {
 	err = b.with(ctx, key, req, func(l *baseLog) error {
 		out.Records, err = b.log(ctx, l, opts, func() ([]*patch.PatchEvent, error) {
